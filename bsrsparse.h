@@ -1,0 +1,6951 @@
+/* bsrsparse.h: block-sparse (BSR) matrix products, sampled products, softmax and attention for C and C++ programs.
+
+   In exactly one .c or .cpp file:       #define BSRSPARSE_IMPLEMENTATION
+                                         #include "bsrsparse.h"
+   In every other file that uses it:     #include "bsrsparse.h"
+   Compile: cc -O2 -fopenmp prog.c -lm   (without -fopenmp: one thread, or your own threads through parallel_for)
+
+   What PyTorch's torch.sparse._triton_ops, DeepSpeed's block-sparse operations and FlexAttention do in Python, for
+   programs that have no Python. This file alone is enough; tune_table.h beside it is optional.
+
+   It does not: allocate, synchronise, print, exit, abort or read the environment inside an operation; copy operands
+   behind your back; keep writable global state; fall back silently on a slower path (the plan says what runs).
+   Not in this version: the CUDA backend (bsr_create returns BSR_NO_BACKEND), attention's backward. Not tested: MSVC.
+
+   CONTENTS: every name is an anchor; search for ">>name:"
+     types              statuses, data types, operations, operands, checks
+     context            allocator, logger, threads, backend
+     operands           dense views, BSR matrices
+     exec               what comes with each call
+     epilogue           what happens to a product before it is stored; user functions
+     product            sparse x dense -> dense
+     sampled            dense x dense -> sparse
+     rows               softmax over stored elements
+     attention          softmax(scale Q K^T, stored blocks) V in one pass
+     matrices           checks, conversions, pruning, views
+     layouts            DeepSpeed's sparsity configurations
+     files              Matrix Market and DLMC text, from memory
+     base               prelude, names, errors, memory, threads
+     numbers            checked sizes, element types, offsets
+     batches            broadcasting, items, patterns
+     checks             what every operand must fulfil
+     plans              what will run, queries, workspace, scratch
+     vectors            rows of numbers on the chosen instruction set
+     scores             what rows and attention share: biases and masks of one row, equal patterns
+     softmax            over stored elements, and its backward
+     cuts               pieces of scratch, rows of elements, ranges, random numbers
+     builder            one way to build a matrix from any source
+     sources            which blocks a dense matrix, a mask, a norm or entries leave
+     conversions        from dense, CSR, COO, mask; random, pruned; to dense
+     views              transposed index, schedule, validate
+     scatter-indices    builder for bsr_scatter_mm
+     layout-masks       blocks that attention layouts keep
+     readers            numbers, Matrix Market, DLMC
+     product-calls      checks, plan, public functions
+     scatter-calls      products listed by the caller
+     sampled-calls      checks and public function
+     matmul-calls       SDD, DSD, DDS and their gradients as products and sampled products
+     constructors       views and matrices by value
+     create             contexts and what they can do
+
+   FIRST STEPS
+     bsr_context *ctx;                                       one per program; threads may share it
+     bsr_create(NULL, &ctx, NULL);
+     bsr_matrix a = bsr_matrix_make(rows, cols, 16, 16, nnz, crow, col, BSR_I32, values, BSR_F32);
+     bsr_dense  b = bsr_dense_row_major(b_data, BSR_F32, cols, n), y = bsr_dense_row_major(y_data, BSR_F32, rows, n);
+     bsr_error err;  bsr_exec ex = BSR_ZERO;  ex.error = &err;
+     if (bsr_dense_mm(ctx, 0, &a, &b, &y, &ex) != BSR_OK) { char s[200]; bsr_error_string(&err, s, sizeof s); ... }
+     bsr_destroy(ctx);
+
+   HOW CALLS BEHAVE
+     Order: defaults, checks, plan, work. Every check comes before the first write, so a call that returns anything but
+     BSR_OK has written nothing but its error record. bsr_error says which check (item), on which argument (operand), where
+     (index) and what was found (value); bsr_error_string() makes a sentence of it. BSR_EXEC_SKIP_CHECKS leaves the checks
+     out for callers who vouch for everything; on the CPU they include the contents of the index arrays, one pass over them.
+     bsr_exec.query: check, write the plan, return without running: what would run and how much workspace it needs.
+     bsr_plan_string() prints it. A plan can be handed back in bsr_exec.plan, in whole or in part.
+     Sizes and offsets are 64-bit; a size computation that would overflow is an error.
+     An output may not overlap an input, except that out may be the epilogue's input (y may be x, dx may be dy) exactly.
+
+   THREADS
+     A context never changes after bsr_create: any number of threads may call with one context at once. An operation on the
+     CPU runs on OpenMP's threads where it is compiled with OpenMP, or on the caller's own through
+     bsr_context_desc.parallel_for, else on the calling thread. Results are the same bits for any number of threads, and
+     for any number of calls at once; they may differ between instruction sets, which bsr_context_desc.isa can force.
+     The library does not touch the floating-point control word (FTZ, DAZ, rounding stay as the caller has them).
+
+   MEMORY
+     Operations allocate nothing and need no workspace; they use up to 192 KB of stack per thread. The context is one
+     allocation. Conversions (>>matrices) take scratch from bsr_exec.workspace, or else from the context's allocator.
+
+   ACCURACY
+     Each operation's comment states its accumulation type and its bound. u is half a unit in the last place: 2^-24 for f32,
+     2^-53 for f64. Absent blocks never contribute, also where the dense operand holds Inf or NaN.
+
+   BUILD SWITCHES (define before the include that carries the implementation; those marked * before every include)
+     BSRSPARSE_IMPLEMENTATION          put the implementation here
+     BSRSPARSE_STATIC *                all functions static: private copies in several files
+     BSR_API *                         what stands before every function, e.g. a visibility attribute; replaces `extern`
+     BSRSPARSE_USER_FUNCTIONS *        "file.h" with the program's own epilogue, score and mask functions (>>epilogue)
+     BSRSPARSE_MALLOC, BSRSPARSE_FREE  the default allocator; both or neither
+     BSRSPARSE_ASSERT(x)               internal invariants; default: nothing
+     BSRSPARSE_NO_SIMD                 portable C only
+     BSRSPARSE_NO_OPENMP               no OpenMP even where the compiler offers it
+     BSRSPARSE_NO_CUDA                 CPU backend only, also under nvcc
+     BSRSPARSE_NO_ERROR_TEXT           leaves the sentences of bsr_item_string() out
+     BSRSPARSE_NO_IO, _NO_LAYOUTS      leaves the file parsers, the attention layouts out
+     BSRSPARSE_NO_PRODUCT, _SAMPLED, _ROWS, _ATTENTION; BSRSPARSE_ONLY_(the same names)
+     BSRSPARSE_NO_F16, _BF16, _F32, _F64, _I8; BSRSPARSE_ONLY_(the same names)
+                                       leave operations or operand types out: the functions stay and return
+                                       BSR_UNSUPPORTED with BSR_ITEM_NOT_COMPILED
+     BSRSPARSE_NO_TUNE_TABLE           does not look for tune_table.h
+     BSRSPARSE_TUNE_TABLE              "file.h" to use in its place
+
+   BACKENDS AND WHAT THEY WERE RUN ON
+     cpu, portable C     run: x86-64 (gcc, clang), aarch64 (emulated); compiled: mingw-w64
+     cpu, AVX2, AVX-512  run: x86-64 (gcc, clang), chosen at run time; a plain -O2 build has them
+     cuda                not in this version
+
+   LICENCE: MIT-0, at the end of this file. */
+#ifndef BSRSPARSE_H
+#define BSRSPARSE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define BSR_VERSION_MAJOR 0
+#define BSR_VERSION_MINOR 1
+#define BSR_VERSION_PATCH 0
+#define BSR_VERSION (BSR_VERSION_MAJOR * 10000 + BSR_VERSION_MINOR * 100 + BSR_VERSION_PATCH)
+
+#if defined(__GNUC__) || defined(__clang__)
+#define BSRI_UNUSED __attribute__((unused))
+#else
+#define BSRI_UNUSED
+#endif
+
+#ifndef BSR_API
+#ifdef BSRSPARSE_STATIC
+#define BSR_API BSRI_UNUSED static
+#else
+#define BSR_API extern
+#endif
+#endif
+
+/* An all-zero struct in both languages: `bsr_exec ex = BSR_ZERO;` */
+#ifdef __cplusplus
+#define BSR_ZERO {}
+#else
+#define BSR_ZERO {0}
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>types: statuses, data types, operations, operands, checks                                    */
+/* ---------------------------------------------------------------------------------------------- */
+
+#define BSR_STATUS_LIST(X)                                                                                      \
+    X(BSR_OK, 0, "success")                                                                                     \
+    X(BSR_BAD_ARGUMENT, 1, "an argument's value is not allowed")                                                \
+    X(BSR_NULL_POINTER, 2, "a required pointer is null")                                                        \
+    X(BSR_BAD_DTYPE, 3, "a data type is unknown or not accepted here")                                          \
+    X(BSR_BAD_SHAPE, 4, "sizes are negative or do not fit together")                                            \
+    X(BSR_BAD_STRIDE, 5, "a stride is not allowed")                                                             \
+    X(BSR_BAD_BATCH, 6, "batch dimensions do not broadcast")                                                    \
+    X(BSR_MISALIGNED, 7, "a pointer is below the alignment of its element type")                                \
+    X(BSR_OVERLAP, 8, "an output overlaps another operand or itself")                                           \
+    X(BSR_BAD_STRUCTURE, 9, "the index arrays of a sparse matrix break an invariant")                           \
+    X(BSR_OVERFLOW, 10, "a size computation leaves the range of its integer type")                              \
+    X(BSR_UNSUPPORTED, 11, "a legal combination that this build or version does not implement")                 \
+    X(BSR_NO_BACKEND, 12, "the backend is not in this build or has no device")                                  \
+    X(BSR_OUT_OF_MEMORY, 13, "the allocator returned null")                                                     \
+    X(BSR_WORKSPACE_TOO_SMALL, 14, "the workspace is smaller than the plan asks for")                           \
+    X(BSR_CAPACITY, 15, "an output array is too small for the result")                                          \
+    X(BSR_BAD_PLAN, 16, "the plan does not fit the call")                                                       \
+    X(BSR_WRONG_DEVICE, 17, "the current CUDA device is not the context's")                                     \
+    X(BSR_CUDA_ERROR, 18, "a CUDA call failed")                                                                 \
+    X(BSR_CAPTURING, 19, "not possible while the stream is captured")                                           \
+    X(BSR_PARSE_ERROR, 20, "a file's text is malformed")
+
+typedef enum bsr_status {
+#define BSRI_X(name, value, text) name = value,
+    BSR_STATUS_LIST(BSRI_X)
+#undef BSRI_X
+    BSR_STATUS_FORCE_32 = 0x7fffffff
+} bsr_status;
+
+/* name, value, text, bytes per element. BSR_BOOL is one byte, zero or not. */
+#define BSR_DTYPE_LIST(X)   \
+    X(BSR_F16, 1, "f16", 2)  \
+    X(BSR_BF16, 2, "bf16", 2) \
+    X(BSR_F32, 3, "f32", 4)  \
+    X(BSR_F64, 4, "f64", 8)  \
+    X(BSR_I8, 5, "i8", 1)    \
+    X(BSR_I32, 6, "i32", 4)  \
+    X(BSR_I64, 7, "i64", 8)  \
+    X(BSR_BOOL, 8, "bool", 1)
+
+typedef enum bsr_dtype {
+    BSR_DTYPE_NONE = 0,
+#define BSRI_X(name, value, text, bytes) name = value,
+    BSR_DTYPE_LIST(BSRI_X)
+#undef BSRI_X
+    BSR_DTYPE_FORCE_32 = 0x7fffffff
+} bsr_dtype;
+
+/* name, value, text. One per public operation; bsr_plan.op and bsr_supports() use them. */
+#define BSR_OP_LIST(X)                                    \
+    X(BSR_OP_DENSE_ADDMM, 1, "dense_addmm")               \
+    X(BSR_OP_SCATTER_MM, 2, "scatter_mm")                 \
+    X(BSR_OP_MATMUL, 3, "matmul")                         \
+    X(BSR_OP_MATMUL_BACKWARD, 4, "matmul_backward")       \
+    X(BSR_OP_SAMPLED_ADDMM, 5, "sampled_addmm")           \
+    X(BSR_OP_SOFTMAX, 6, "softmax")                       \
+    X(BSR_OP_SOFTMAX_BACKWARD, 7, "softmax_backward")     \
+    X(BSR_OP_ATTENTION, 8, "attention")                   \
+    X(BSR_OP_ATTENTION_BACKWARD, 9, "attention_backward") \
+    X(BSR_OP_VALIDATE, 10, "validate")                    \
+    X(BSR_OP_TO_DENSE, 11, "to_dense")                    \
+    X(BSR_OP_FROM_DENSE, 12, "from_dense")                \
+    X(BSR_OP_FROM_CSR, 13, "from_csr")                    \
+    X(BSR_OP_FROM_COO, 14, "from_coo")                    \
+    X(BSR_OP_FROM_BLOCK_MASK, 15, "from_block_mask")      \
+    X(BSR_OP_RANDOM_PATTERN, 16, "random_pattern")        \
+    X(BSR_OP_PRUNE, 17, "prune")                          \
+    X(BSR_OP_TRANSPOSED_INDEX, 18, "transposed_index")    \
+    X(BSR_OP_SCHEDULE, 19, "schedule")                    \
+    X(BSR_OP_LAYOUT, 20, "layout")                        \
+    X(BSR_OP_SCATTER_INDICES, 21, "scatter_indices")      \
+    X(BSR_OP_PARSE, 22, "parse")                          \
+    X(BSR_OP_CREATE, 23, "create")
+
+typedef enum bsr_op {
+    BSR_OP_NONE = 0,
+#define BSRI_X(name, value, text) name = value,
+    BSR_OP_LIST(BSRI_X)
+#undef BSRI_X
+    BSR_OP_FORCE_32 = 0x7fffffff
+} bsr_op;
+
+/* Which argument an error speaks of: name, value, text. */
+#define BSR_OPERAND_LIST(X)                                                                                      \
+    X(BSR_ARG_NONE, 0, "the call")                                                                               \
+    X(BSR_ARG_A, 1, "a") X(BSR_ARG_B, 2, "b") X(BSR_ARG_OUT, 3, "out") X(BSR_ARG_INPUT, 4, "input")              \
+    X(BSR_ARG_LEFT_ALPHA, 5, "left_alpha") X(BSR_ARG_RIGHT_ALPHA, 6, "right_alpha") X(BSR_ARG_BIAS, 7, "bias")   \
+    X(BSR_ARG_MAT1, 8, "mat1") X(BSR_ARG_MAT2, 9, "mat2") X(BSR_ARG_X, 10, "x") X(BSR_ARG_Y, 11, "y")            \
+    X(BSR_ARG_DY, 12, "dy") X(BSR_ARG_DX, 13, "dx") X(BSR_ARG_REL_BIAS, 14, "relative_bias")                     \
+    X(BSR_ARG_KEY_PADDING, 15, "key_padding_mask") X(BSR_ARG_ATTN_MASK, 16, "attn_mask")                         \
+    X(BSR_ARG_Q, 17, "q") X(BSR_ARG_K, 18, "k") X(BSR_ARG_V, 19, "v") X(BSR_ARG_MASK, 20, "mask")                \
+    X(BSR_ARG_LSE, 21, "lse") X(BSR_ARG_BLOCKS, 22, "blocks") X(BSR_ARG_OTHERS, 23, "others")                    \
+    X(BSR_ARG_INDICES, 24, "indices") X(BSR_ARG_ACCUMULATORS, 25, "accumulators") X(BSR_ARG_C, 26, "c")          \
+    X(BSR_ARG_DC, 27, "dc") X(BSR_ARG_DA, 28, "da") X(BSR_ARG_DB, 29, "db") X(BSR_ARG_SOURCE, 30, "source")      \
+    X(BSR_ARG_MATRIX, 31, "matrix") X(BSR_ARG_BUFFER, 32, "buffer") X(BSR_ARG_OPTIONS, 33, "options")            \
+    X(BSR_ARG_EXEC, 34, "exec") X(BSR_ARG_TEXT, 35, "text") X(BSR_ARG_CONTEXT, 36, "context")                    \
+    X(BSR_ARG_DQ, 37, "dq") X(BSR_ARG_DK, 38, "dk") X(BSR_ARG_DV, 39, "dv")
+
+typedef enum bsr_operand_id {
+#define BSRI_X(name, value, text) name = value,
+    BSR_OPERAND_LIST(BSRI_X)
+#undef BSRI_X
+    BSR_ARG_FORCE_32 = 0x7fffffff
+} bsr_operand_id;
+
+/* Every check has one item: name, status that it returns, sentence. bsr_error.index and .value are what the
+   sentence's <index> and <value> stand for; -1 and 0 where it names none. Tests match items, not text. */
+#define BSR_ITEM_LIST(X)                                                                                              \
+    X(BSR_ITEM_NONE, BSR_OK, "no error")                                                                              \
+    X(BSR_ITEM_CONTEXT_NULL, BSR_NULL_POINTER, "the context is null")                                                 \
+    X(BSR_ITEM_ARGUMENT_NULL, BSR_NULL_POINTER, "a required argument is null")                                        \
+    X(BSR_ITEM_OUTPUT_NULL, BSR_NULL_POINTER, "a pointer that receives a result is null")                             \
+    X(BSR_ITEM_DATA_NULL, BSR_NULL_POINTER, "a dense operand with elements has null data")                            \
+    X(BSR_ITEM_CROW_NULL, BSR_NULL_POINTER, "crow_indices is null")                                                   \
+    X(BSR_ITEM_COL_NULL, BSR_NULL_POINTER, "col_indices is null although blocks are stored")                          \
+    X(BSR_ITEM_VALUES_NULL, BSR_NULL_POINTER, "values is null although the operation needs them")                     \
+    X(BSR_ITEM_INDEX_ARRAY_NULL, BSR_NULL_POINTER, "an index array is null although it has entries")                  \
+    X(BSR_ITEM_BACKEND_UNKNOWN, BSR_BAD_ARGUMENT, "unknown backend <value>")                                          \
+    X(BSR_ITEM_BACKEND_MISSING, BSR_NO_BACKEND, "backend <value> is not in this build")                               \
+    X(BSR_ITEM_ISA_MISSING, BSR_NO_BACKEND, "instruction set <value> is not in this build or this machine lacks it")  \
+    X(BSR_ITEM_ALLOCATOR_HALF, BSR_BAD_ARGUMENT, "an allocator needs both functions or none")                         \
+    X(BSR_ITEM_THREADS, BSR_BAD_ARGUMENT, "the thread count <value> is negative or above 4096")                       \
+    X(BSR_ITEM_RESERVED, BSR_BAD_ARGUMENT, "a reserved field or unknown flag is set: <value>")                        \
+    X(BSR_ITEM_FLAGS_CONFLICT, BSR_BAD_ARGUMENT, "two flags exclude each other: <value>")                             \
+    X(BSR_ITEM_NOT_COMPILED, BSR_UNSUPPORTED, "this build leaves the operation or data type out: <value>")            \
+    X(BSR_ITEM_NOT_IMPLEMENTED, BSR_UNSUPPORTED, "this version does not implement the operation yet")                 \
+    X(BSR_ITEM_NO_MEMORY, BSR_OUT_OF_MEMORY, "the allocator returned null for <value> bytes")                         \
+    X(BSR_ITEM_WORKSPACE, BSR_WORKSPACE_TOO_SMALL, "the workspace must have <value> bytes and 64-byte alignment")     \
+    X(BSR_ITEM_BUFFER_SIZE, BSR_CAPACITY, "the buffer must have <value> bytes")                                       \
+    X(BSR_ITEM_CAPACITY, BSR_CAPACITY, "the arrays must hold <value> blocks")                                         \
+    X(BSR_ITEM_PLAN_OP, BSR_BAD_PLAN, "the plan was made for operation <value>")                                      \
+    X(BSR_ITEM_PLAN_FIELD, BSR_BAD_PLAN, "field <index> of the plan can't be <value> here")                           \
+    X(BSR_ITEM_DTYPE_UNKNOWN, BSR_BAD_DTYPE, "unknown dtype <value>")                                                 \
+    X(BSR_ITEM_DTYPE_NOT_ACCEPTED, BSR_BAD_DTYPE, "dtype <value> is not accepted for this operand")                   \
+    X(BSR_ITEM_DTYPE_MISMATCH, BSR_BAD_DTYPE, "dtype <value> differs from the other operand's")                       \
+    X(BSR_ITEM_DTYPE_OUT, BSR_BAD_DTYPE, "output dtype <value> does not go with the operands'")                       \
+    X(BSR_ITEM_INDEX_DTYPE, BSR_BAD_DTYPE, "index dtype <value> is neither i32 nor i64")                              \
+    X(BSR_ITEM_SIZE_NEGATIVE, BSR_BAD_SHAPE, "size <index> is negative: <value>")                                     \
+    X(BSR_ITEM_BLOCK_SIZE, BSR_BAD_SHAPE, "block size <value> is below 1 or above 2^20")                              \
+    X(BSR_ITEM_BLOCK_DIVIDES, BSR_BAD_SHAPE, "size <value> is no multiple of the block size")                         \
+    X(BSR_ITEM_BLOCK_MISMATCH, BSR_BAD_SHAPE, "the block size <value> differs from the other matrix's")               \
+    X(BSR_ITEM_NNZ_NEGATIVE, BSR_BAD_SHAPE, "nnz is negative: <value>")                                               \
+    X(BSR_ITEM_NNZ_MISMATCH, BSR_BAD_SHAPE, "nnz <value> differs from the other matrix's")                            \
+    X(BSR_ITEM_ROWS_MISMATCH, BSR_BAD_SHAPE, "the number of rows is <value>, which does not fit")                     \
+    X(BSR_ITEM_COLS_MISMATCH, BSR_BAD_SHAPE, "the number of columns is <value>, which does not fit")                  \
+    X(BSR_ITEM_INNER_MISMATCH, BSR_BAD_SHAPE, "the inner size is <value>, which does not fit the other operand")      \
+    X(BSR_ITEM_MODE, BSR_BAD_SHAPE, "exactly one of a, b, c must be sparse; <value> are")                             \
+    X(BSR_ITEM_OPERAND_KIND, BSR_BAD_ARGUMENT, "an operand must be either dense or sparse")                           \
+    X(BSR_ITEM_BATCH_DIMS, BSR_BAD_BATCH, "batch_dims is <value>, not 0 to 4")                                        \
+    X(BSR_ITEM_BATCH_SIZE, BSR_BAD_BATCH, "batch dimension <index> is <value>, which does not broadcast")             \
+    X(BSR_ITEM_BATCH_EXTRA, BSR_BAD_BATCH, "the operand has batch dimensions that the output lacks: <value>")         \
+    X(BSR_ITEM_HEADS, BSR_BAD_BATCH, "<value> query heads are no multiple of the key/value heads")                    \
+    X(BSR_ITEM_STRIDE_NEGATIVE, BSR_BAD_STRIDE, "stride <index> is negative: <value>")                                \
+    X(BSR_ITEM_STRIDE_OUTPUT, BSR_BAD_STRIDE, "an output's elements share memory through stride <index>: <value>")    \
+    X(BSR_ITEM_STRIDE_PARTIAL, BSR_BAD_STRIDE, "value strides must be all zero (packed) or all set")                  \
+    X(BSR_ITEM_STRIDE_PATTERN, BSR_BAD_STRIDE, "ragged dimension <index> needs col and values strides of 0")\
+    X(BSR_ITEM_ALIGNMENT, BSR_MISALIGNED, "the pointer is not aligned to <value> bytes")                              \
+    X(BSR_ITEM_OVERLAP, BSR_OVERLAP, "the output overlaps operand <value>")                                           \
+    X(BSR_ITEM_SIZE_OVERFLOW, BSR_OVERFLOW, "the operand's extent does not fit 63 bits")                              \
+    X(BSR_ITEM_INDEX_RANGE, BSR_OVERFLOW, "<value> does not fit the index dtype")                                     \
+    X(BSR_ITEM_CROW_FIRST, BSR_BAD_STRUCTURE, "crow_indices starts at <value>, not where it must (batch item <index>)")\
+    X(BSR_ITEM_CROW_LAST, BSR_BAD_STRUCTURE, "crow_indices ends at <value>, not at nnz (batch item <index>)")         \
+    X(BSR_ITEM_CROW_DECREASES, BSR_BAD_STRUCTURE, "block row <index> has <value> blocks")                             \
+    X(BSR_ITEM_CROW_LONG, BSR_BAD_STRUCTURE, "block row <index> has <value> blocks, more than block columns")         \
+    X(BSR_ITEM_COL_RANGE, BSR_BAD_STRUCTURE, "col_indices[<index>] is <value>, out of range")                         \
+    X(BSR_ITEM_COL_ORDER, BSR_BAD_STRUCTURE, "col_indices[<index>] is <value>, not above its predecessor in the row") \
+    X(BSR_ITEM_PATTERN_MISMATCH, BSR_BAD_STRUCTURE, "the two patterns differ at entry <index>: <value>")              \
+    X(BSR_ITEM_VIEW_HEADER, BSR_BAD_STRUCTURE, "an attached view was made for another matrix (header word <index>: <value>)")\
+    X(BSR_ITEM_VIEW_CONTENT, BSR_BAD_STRUCTURE, "an attached view is inconsistent at entry <index>: <value>")         \
+    X(BSR_ITEM_VIEW_REQUIRED, BSR_BAD_ARGUMENT, "the operation needs an attached view")                               \
+    X(BSR_ITEM_ROW_RANGE, BSR_BAD_STRUCTURE, "row index [<index>] is <value>, out of range")                          \
+    X(BSR_ITEM_UNEQUAL_NNZ, BSR_BAD_STRUCTURE, "batch item <index> has <value> blocks, unlike the first: use BSR_MATRIX_RAGGED")\
+    X(BSR_ITEM_ALPHA_INTEGER, BSR_BAD_ARGUMENT, "alpha and beta must be whole numbers within 32 bits for an integer output")\
+    X(BSR_ITEM_BETA_INPUT, BSR_NULL_POINTER, "beta is not zero but input is null")                                    \
+    X(BSR_ITEM_BETA_BOOL, BSR_BAD_ARGUMENT, "beta must be zero for a boolean or pattern-only input")                  \
+    X(BSR_ITEM_ACTIVATION, BSR_BAD_ARGUMENT, "unknown activation <value>")                                            \
+    X(BSR_ITEM_ACTIVATION_DTYPE, BSR_UNSUPPORTED, "activation <value> does not go with this output or compute type")  \
+    X(BSR_ITEM_USER_FUNCTION, BSR_BAD_ARGUMENT, "no user function has the id <value>")                                \
+    X(BSR_ITEM_MASK_MODE, BSR_BAD_ARGUMENT, "unknown mask mode <value>")                                              \
+    X(BSR_ITEM_DROPOUT, BSR_BAD_ARGUMENT, "the dropout probability is not in [0, 1]")                                 \
+    X(BSR_ITEM_SCALE, BSR_BAD_ARGUMENT, "the scale is not finite")                                                    \
+    X(BSR_ITEM_SPARSITY, BSR_BAD_ARGUMENT, "the sparsity is not in [0, 1]")                                           \
+    X(BSR_ITEM_NORM, BSR_BAD_ARGUMENT, "unknown norm <value>")                                                        \
+    X(BSR_ITEM_FORMAT, BSR_BAD_ARGUMENT, "unknown index format <value>")                                              \
+    X(BSR_ITEM_SPLIT_N, BSR_BAD_SHAPE, "split_n <value> does not divide the number of columns")                       \
+    X(BSR_ITEM_INDICES_COUNT, BSR_BAD_SHAPE, "a count or size of the scatter indices does not fit: <value>")          \
+    X(BSR_ITEM_INDICES_RANGE, BSR_BAD_STRUCTURE, "scatter index [<index>] is <value>, out of range")                  \
+    X(BSR_ITEM_INDICES_DUPLICATE, BSR_BAD_STRUCTURE, "accumulator <value> is named twice (entry <index>)")            \
+    X(BSR_ITEM_GROUP_SIZE, BSR_BAD_ARGUMENT, "the schedule's group size <value> is not 1, 2, 4 or 8")                 \
+    X(BSR_ITEM_LAYOUT_KIND, BSR_BAD_ARGUMENT, "unknown layout <value>")                                               \
+    X(BSR_ITEM_LAYOUT_FIELD, BSR_BAD_ARGUMENT, "layout field <index> can't be <value> (see bsr_layout)")              \
+    X(BSR_ITEM_CUDA, BSR_CUDA_ERROR, "a CUDA call failed")                                                            \
+    X(BSR_ITEM_CUDA_DEVICE, BSR_WRONG_DEVICE, "the current device is <value>")                                        \
+    X(BSR_ITEM_CUDA_CAPTURING, BSR_CAPTURING, "the stream is being captured")                                         \
+    X(BSR_ITEM_PARSE_HEADER, BSR_PARSE_ERROR, "line <index>: the header is not one that this reader knows")           \
+    X(BSR_ITEM_PARSE_NUMBER, BSR_PARSE_ERROR, "line <index>: a number was expected")                                  \
+    X(BSR_ITEM_PARSE_RANGE, BSR_PARSE_ERROR, "line <index>: <value> is out of range")                                 \
+    X(BSR_ITEM_PARSE_SHORT, BSR_PARSE_ERROR, "line <index>: the text ends although more is announced: <value>")       \
+    X(BSR_ITEM_PARSE_EXTRA, BSR_PARSE_ERROR, "line <index>: more text than the header announces")                     \
+    X(BSR_ITEM_PARSE_KIND, BSR_PARSE_ERROR, "line <index>: a kind of matrix that this reader does not take")
+
+typedef enum bsr_item {
+#define BSRI_X(name, status, text) name,
+    BSR_ITEM_LIST(BSRI_X)
+#undef BSRI_X
+    BSR_ITEM_COUNT,
+    BSR_ITEM_FORCE_32 = 0x7fffffff
+} bsr_item;
+
+/* What went wrong. The caller owns it; written by every call that is given one (BSR_OK clears it). */
+typedef struct bsr_error {
+    int32_t status;     /* bsr_status */
+    int32_t item;       /* bsr_item: which check */
+    int32_t operand;    /* bsr_operand_id: of which argument */
+    int32_t cuda_error; /* cudaError_t, or 0 */
+    int64_t index;      /* where: entry, dimension, row, line; -1 if the item names none */
+    int64_t value;      /* the value found there */
+} bsr_error;
+
+BSR_API int bsr_version(void);                                /* BSR_VERSION of the implementation */
+BSR_API const char *bsr_status_name(int status);              /* "BSR_OVERLAP"; never null */
+BSR_API const char *bsr_status_string(int status);            /* one sentence; never null */
+BSR_API const char *bsr_item_name(int item);                  /* "BSR_ITEM_OVERLAP"; never null */
+BSR_API const char *bsr_item_string(int item);                /* one sentence; never null */
+BSR_API const char *bsr_operand_name(int operand);            /* "left_alpha"; never null */
+BSR_API const char *bsr_op_name(int op);                      /* "dense_addmm"; never null */
+BSR_API const char *bsr_dtype_name(int dtype);                /* "bf16"; never null */
+BSR_API size_t bsr_dtype_size(int dtype);                     /* bytes per element; 0 for an unknown dtype */
+/* Writes one line, "BSR_OVERLAP: out: the output overlaps operand 2" and the like, always terminated, never
+   more than size bytes. Returns the length that the whole line has, as snprintf does. */
+BSR_API int bsr_error_string(const bsr_error *error, char *text, size_t size);
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>context: allocator, logger, threads, backend                                                 */
+/* ---------------------------------------------------------------------------------------------- */
+
+typedef struct CUstream_st *bsr_stream; /* the same type as cudaStream_t; ignored by the CPU backend */
+typedef struct bsr_context bsr_context; /* immutable after creation; any number of threads may share one */
+
+typedef struct bsr_allocator { /* host memory for the context, and for scratch of conversions on the CPU */
+    void *(*alloc_fn)(size_t bytes, void *user); /* aligned for any type, or null */
+    void (*free_fn)(void *ptr, void *user);
+    void *user;
+} bsr_allocator;
+
+enum { BSR_LOG_ERROR = 1, BSR_LOG_WARN = 2, BSR_LOG_INFO = 3 };
+typedef struct bsr_logger { /* called from the thread that makes the call; none: silence */
+    void (*func)(int level, int item, const char *message, void *user);
+    void *user;
+    int32_t max_level; /* 0: errors and warnings */
+    int32_t reserved;
+} bsr_logger;
+
+/* The caller's own threads: runs body(arg, i) once for every i in [0, tasks), in any order, returns when all
+   are done. Results do not depend on how it does so. */
+typedef void (*bsr_parallel_for)(void *user, int64_t tasks, void (*body)(void *arg, int64_t task), void *arg);
+
+typedef enum bsr_backend {
+    BSR_BACKEND_DEFAULT = 0, /* CUDA where this build has it and a device is there, else the CPU */
+    BSR_BACKEND_CPU = 1,
+    BSR_BACKEND_CUDA = 2,
+    BSR_BACKEND_FORCE_32 = 0x7fffffff
+} bsr_backend;
+
+typedef enum bsr_isa { /* of the CPU backend; results are the same for any thread count, not for any isa */
+    BSR_ISA_DEFAULT = 0, /* the widest that the machine has */
+    BSR_ISA_PORTABLE = 1, /* plain C */
+    BSR_ISA_AVX2 = 2,     /* with FMA and F16C */
+    BSR_ISA_AVX512 = 3,   /* F, BW, DQ, VL */
+    BSR_ISA_FORCE_32 = 0x7fffffff
+} bsr_isa;
+
+typedef struct bsr_context_desc { /* all zero: defaults */
+    int32_t backend; /* bsr_backend */
+    int32_t device;  /* CUDA ordinal + 1; 0: the current device */
+    int32_t threads; /* CPU: 0: OpenMP's default, or 1 without OpenMP; ignored with parallel_for */
+    int32_t isa;     /* bsr_isa */
+    bsr_allocator allocator;
+    bsr_logger logger;
+    bsr_parallel_for parallel_for;
+    void *parallel_user;
+    int64_t reserved[4];
+} bsr_context_desc;
+
+typedef struct bsr_info {
+    int32_t version, backend, isa, threads;
+    int32_t device, sm_count, cc_major, cc_minor; /* CUDA; -1 and zeros on the CPU */
+    const char *backend_name, *isa_name;
+    const char *status_of_backends; /* for each backend and GPU generation: run on hardware, compiled only, absent */
+} bsr_info;
+
+/* Makes a context. desc null: defaults. Errors: NULL_POINTER (out), BAD_ARGUMENT, NO_BACKEND, OUT_OF_MEMORY;
+   *out is null then. */
+BSR_API bsr_status bsr_create(const bsr_context_desc *desc, bsr_context **out, bsr_error *error);
+BSR_API void bsr_destroy(bsr_context *ctx); /* null is fine */
+BSR_API bsr_status bsr_query_info(const bsr_context *ctx, bsr_info *out);
+/* 1 where this context runs the operation with these operand and output types and this block size, else 0. */
+BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtype, int64_t block_rows,
+                         int64_t block_cols);
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>operands: dense views, BSR matrices                                                          */
+/* ---------------------------------------------------------------------------------------------- */
+
+#define BSR_MAX_BATCH_DIMS 4
+
+/* A view of batch[0] x ... x rows x cols elements. Strides count elements, are not negative, and 0 repeats
+   (never in an output). Element (i, j) of batch item (b0, b1, ...) stands at
+   data[b0*batch_stride[0] + ... + i*row_stride + j*col_stride]. Batch dimensions are outermost first and
+   broadcast as NumPy's do: aligned at the last, sizes equal or 1 or absent. Maps onto a DLTensor. */
+typedef struct bsr_dense {
+    void *data; /* never written through where it is an input */
+    int32_t dtype;      /* bsr_dtype */
+    int32_t batch_dims; /* 0 to 4 */
+    int64_t rows, cols, row_stride, col_stride;
+    int64_t batch[BSR_MAX_BATCH_DIMS], batch_stride[BSR_MAX_BATCH_DIMS];
+} bsr_dense;
+
+BSR_API bsr_dense bsr_dense_row_major(void *data, int dtype, int64_t rows, int64_t cols);
+BSR_API bsr_dense bsr_dense_col_major(void *data, int dtype, int64_t rows, int64_t cols);
+BSR_API bsr_dense bsr_dense_strided(void *data, int dtype, int64_t rows, int64_t cols, int64_t row_stride, int64_t col_stride);
+BSR_API bsr_dense bsr_dense_transposed(bsr_dense d); /* swaps rows and cols and their strides; moves nothing */
+/* The same view with one more batch dimension, outside the ones that it has: size n, stride elements apart. */
+BSR_API bsr_dense bsr_dense_batched(bsr_dense d, int64_t n, int64_t stride);
+
+#define BSR_MATRIX_RAGGED (1u << 0) /* batch items may store different numbers of blocks; see bsr_matrix */
+
+/* A block-sparse matrix: crow_indices [rows/block_rows + 1], col_indices [nnz], values
+   [nnz][block_rows][block_cols], as torch.sparse_bsr_tensor and SciPy's bsr_matrix have them. Any block size
+   from 1 x 1; rows and cols are multiples of it. Products take columns in any order and add up duplicates;
+   bsr_validate wants them ascending and distinct. values null: pattern only.
+   Batch dimensions broadcast; a batch stride 0 shares the array among the items. With BSR_MATRIX_RAGGED
+   crow_indices of every item holds absolute positions into shared col_indices and values (their batch
+   strides are 0 in that dimension), each starts where the one before ended, and nnz is the total. */
+typedef struct bsr_matrix {
+    void *crow_indices, *col_indices, *values;
+    int32_t dtype;       /* of values: bsr_dtype */
+    int32_t index_dtype; /* BSR_I32 or BSR_I64, for both index arrays */
+    int64_t rows, cols, block_rows, block_cols;
+    int64_t nnz;         /* stored blocks per batch item; in all with BSR_MATRIX_RAGGED */
+    int64_t value_strides[3]; /* between blocks, rows and columns inside a block; all 0: packed row-major */
+    uint32_t flags;      /* BSR_MATRIX_* */
+    int32_t batch_dims;
+    int64_t batch[BSR_MAX_BATCH_DIMS];
+    int64_t crow_batch_stride[BSR_MAX_BATCH_DIMS], col_batch_stride[BSR_MAX_BATCH_DIMS];
+    int64_t values_batch_stride[BSR_MAX_BATCH_DIMS];
+    const void *transposed_index; /* bsr_build_transposed_index(), or null */
+    const void *schedule;         /* bsr_build_schedule(), or null */
+} bsr_matrix;
+
+BSR_API bsr_matrix bsr_matrix_make(int64_t rows, int64_t cols, int64_t block_rows, int64_t block_cols, int64_t nnz,
+                                   void *crow_indices, void *col_indices, int index_dtype, void *values, int dtype);
+/* The same matrix with one more batch dimension outside: n items, strides in elements of each array. */
+BSR_API bsr_matrix bsr_matrix_batched(bsr_matrix m, int64_t n, int64_t crow_stride, int64_t col_stride,
+                                      int64_t values_stride);
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>exec: what comes with each call                                                              */
+/* ---------------------------------------------------------------------------------------------- */
+
+typedef enum bsr_plan_source {
+    BSR_PLAN_HEURISTIC = 1, BSR_PLAN_TABLE = 2, BSR_PLAN_CALLER = 3, BSR_PLAN_SOURCE_FORCE_32 = 0x7fffffff
+} bsr_plan_source;
+
+#define BSR_PLAN_SLOW_TRANSPOSE (1u << 0) /* op(A) = A^T without a transposed index: scans all blocks per row */
+#define BSR_PLAN_USES_SCHEDULE  (1u << 1) /* the attached schedule orders the work */
+#define BSR_PLAN_PACKS_B        (1u << 2) /* the dense operand is not f32/f64 row-major: tiles are converted first */
+
+/* What will run: a plain value. Zero fields of a plan that comes with a call are filled in; the others are
+   taken or refused (BSR_BAD_PLAN), never ignored. */
+typedef struct bsr_plan {
+    int32_t op;       /* bsr_op */
+    int32_t backend;  /* bsr_backend */
+    int32_t source;   /* bsr_plan_source */
+    int32_t kernel;   /* CPU: bsr_isa; CUDA: instance number of the kernel table */
+    int32_t tile_rows, tile_cols; /* output tile */
+    int32_t split;    /* parts of one row's sum, added in a fixed order; 1: none */
+    int32_t stages;   /* CUDA: pipeline depth */
+    int32_t order;    /* grouping of tiles */
+    uint32_t flags;   /* BSR_PLAN_* */
+    uint64_t workspace_bytes; /* what bsr_exec.workspace must hold; 0 on the default path */
+} bsr_plan;
+
+#define BSR_EXEC_SKIP_CHECKS     (1u << 0) /* the caller vouches for everything, index contents included */
+#define BSR_EXEC_CHECK_POINTERS  (1u << 1) /* CUDA: also ask the driver what kind of memory each pointer is */
+#define BSR_EXEC_ACCUMULATE_F64  (1u << 2) /* f32, f16, bf16: sums in f64 */
+#define BSR_EXEC_TF32            (1u << 3) /* f32 on tensor cores: allow TF32 (the CPU ignores it) */
+#define BSR_EXEC_TF32X3          (1u << 4) /* f32 on tensor cores by three TF32 products (the CPU ignores it) */
+
+/* All zero, or a null pointer, is the default. */
+typedef struct bsr_exec {
+    bsr_stream stream;
+    void *workspace; /* 64-byte aligned, in the backend's memory */
+    uint64_t workspace_bytes;
+    const bsr_plan *plan; /* null: planned here */
+    bsr_plan *query;      /* not null: check, write the plan here, and return without running */
+    bsr_error *error;     /* null: status only */
+    uint32_t flags;       /* BSR_EXEC_* */
+    int32_t reserved;
+    int32_t max_grid[3];  /* CUDA: cap of the launch grid, x y z; 0: the hardware's */
+    int32_t reserved2;
+} bsr_exec;
+
+/* One line on what a plan runs and why; terminated; returns the length as snprintf does. */
+BSR_API int bsr_plan_string(const bsr_plan *plan, char *text, size_t size);
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>epilogue: what happens to a product before it is stored; user functions                      */
+/* ---------------------------------------------------------------------------------------------- */
+
+typedef enum bsr_activation {
+    BSR_ACT_NONE = 0,
+    BSR_ACT_RELU = 1,      /* max(x, 0); NaN stays NaN */
+    BSR_ACT_GELU = 2,      /* x/2 (1 + erf(x/sqrt 2)) */
+    BSR_ACT_GELU_TANH = 3, /* x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
+    BSR_ACT_SILU = 4,      /* x / (1 + exp(-x)) */
+    BSR_ACT_FORCE_32 = 0x7fffffff
+} bsr_activation;
+
+/* Where a user function is called. batch: batch item (all batch dimensions but the last, flattened, where
+   there is a head; else all of them); head: the last batch dimension in attention, else 0. */
+typedef struct bsr_position {
+    int64_t batch, head, row, col;
+} bsr_position;
+
+/* A program's own functions: #define BSRSPARSE_USER_FUNCTIONS "mine.h" before every include of this header.
+   mine.h defines inline functions
+       BSR_USER_FUNCTION float my_act(float x, const bsr_position *at, const void *user_data);    epilogue
+       BSR_USER_FUNCTION float my_score(float s, const bsr_position *at, const void *user_data);  score
+       BSR_USER_FUNCTION int my_mask(const bsr_position *at, const void *user_data);              mask: attend?
+   and lists them: #define BSR_USER_EPILOGUES(X) X(my_act), BSR_USER_SCORES(X) X(my_score),
+   BSR_USER_MASKS(X) X(my_mask). Their ids are then BSR_EPILOGUE_my_act (an activation), BSR_SCORE_my_score,
+   BSR_MASK_my_mask. After FlexAttention's score_mod and mask_mod. They compute in f32. */
+#ifdef __CUDACC__
+#define BSR_USER_FUNCTION BSRI_UNUSED static __host__ __device__ inline
+#elif defined(__cplusplus) || (defined(__STDC_VERSION__) && __STDC_VERSION__ >= 199901L)
+#define BSR_USER_FUNCTION BSRI_UNUSED static inline
+#else
+#define BSR_USER_FUNCTION BSRI_UNUSED static
+#endif
+
+#ifdef BSRSPARSE_USER_FUNCTIONS
+#include BSRSPARSE_USER_FUNCTIONS
+#endif
+#define BSR_USER_FUNCTION_BASE 1000
+enum {
+    BSRI_USER_EPILOGUE_FIRST = BSR_USER_FUNCTION_BASE - 1,
+#ifdef BSR_USER_EPILOGUES
+#define BSRI_X(name) BSR_EPILOGUE_##name,
+    BSR_USER_EPILOGUES(BSRI_X)
+#undef BSRI_X
+#endif
+    BSRI_USER_EPILOGUE_END
+};
+enum {
+    BSRI_USER_SCORE_FIRST = BSR_USER_FUNCTION_BASE - 1,
+#ifdef BSR_USER_SCORES
+#define BSRI_X(name) BSR_SCORE_##name,
+    BSR_USER_SCORES(BSRI_X)
+#undef BSRI_X
+#endif
+    BSRI_USER_SCORE_END
+};
+enum {
+    BSRI_USER_MASK_FIRST = BSR_USER_FUNCTION_BASE - 1,
+#ifdef BSR_USER_MASKS
+#define BSRI_X(name) BSR_MASK_##name,
+    BSR_USER_MASKS(BSRI_X)
+#undef BSRI_X
+#endif
+    BSRI_USER_MASK_END
+};
+
+/* out = act(beta*input + left_alpha * (alpha*product) * right_alpha + bias), elementwise, rounded once to out's
+   dtype. Every member may be null; a size of 1 repeats. A zeroed struct does nothing. */
+typedef struct bsr_epilogue {
+    const bsr_dense *left_alpha;  /* rows x 1 */
+    const bsr_dense *right_alpha; /* 1 x cols */
+    const bsr_dense *bias;        /* (rows or 1) x (cols or 1) */
+    const double *alpha_ptr;      /* in the backend's memory; replaces alpha, read when the operation runs */
+    const double *beta_ptr;
+    const void *user_data;        /* handed to a user function */
+    int32_t activation;           /* bsr_activation, or BSR_EPILOGUE_name */
+    int32_t reserved;
+} bsr_epilogue;
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>product: sparse x dense -> dense                                                             */
+/* ---------------------------------------------------------------------------------------------- */
+
+#define BSR_TRANS_A (1u << 0)
+#define BSR_TRANS_B (1u << 1) /* bsr_matmul only: dense operands are transposed by swapping strides */
+#define BSR_TRANS_C (1u << 2) /* bsr_matmul only: c holds the transposed product */
+
+/* out = act(beta*input + left (alpha op(A) B) right + bias).
+   op(A) [M x K]: a, or its transpose with BSR_TRANS_A. b [K x N]; input broadcasts to out; out [M x N], its batch
+   dimensions are the broadcast of a's and b's. beta == 0: input is never read, may be null. alpha == 0, no
+   stored block, or K == 0: a's values and b are never read. out may be input exactly.
+   dtypes: a = b in {f16, bf16, f32, f64} with out of the same type or f32 (f64 stays f64; f32 may also go to f16,
+   bf16), or a = b = i8 with out i32, i8 (wraps modulo 256), f16, bf16, f32. input, left_alpha, right_alpha, bias: any
+   float type with a float out; i8 or i32 with an integer out, whose arithmetic is modulo 2^32.
+   Accumulates f16, bf16, f32 in f32, f64 in f64, i8 in i32. Error of a float element before the epilogue:
+   at most (k + 2) u (|A||B|), k products in the row, u = 2^-24 or 2^-53; then one rounding to out's type.
+   After torch.sparse._triton_ops.bsr_dense_addmm and _int_bsr_dense_addmm. */
+BSR_API bsr_status bsr_dense_addmm(const bsr_context *ctx, double beta, const bsr_dense *input, double alpha, uint32_t trans,
+                                   const bsr_matrix *a, const bsr_dense *b, const bsr_epilogue *epilogue,
+                                   const bsr_dense *out, const bsr_exec *exec);
+
+/* out = op(A) B: bsr_dense_addmm with alpha 1, beta 0 and no epilogue. */
+BSR_API bsr_status bsr_dense_mm(const bsr_context *ctx, uint32_t trans, const bsr_matrix *a, const bsr_dense *b,
+                                const bsr_dense *out, const bsr_exec *exec);
+
+typedef enum bsr_scatter_format {
+    BSR_SCATTER_MM = 1,                 /* torch's "scatter_mm" */
+    BSR_SCATTER_STRIDED = 2,            /* "bsr_strided_mm" */
+    BSR_SCATTER_STRIDED_COMPRESSED = 3, /* "bsr_strided_mm_compressed" */
+    BSR_SCATTER_FORMAT_FORCE_32 = 0x7fffffff
+} bsr_scatter_format;
+
+/* Which products bsr_scatter_mm adds up. All arrays are int64. N: columns of others and accumulators in the
+   strided formats; n-tiles are Ns = N / split_n wide.
+     SCATTER_MM: c_indices [outputs+1], p_indices [products], q_indices [products]: for g in
+       [c[r], c[r+1]): acc[r] += blocks[p[g]] @ others[q[g]]; others and accumulators are batches of tiles.
+     STRIDED: r_offsets [outputs] = flat element row*N + col of the output tile, c_indices [outputs+1], p_indices,
+       q_indices [products], q flat in others: acc[r_offsets[i]] += sum blocks[p[g]] @ others[q[g]].
+     COMPRESSED: c_indices [block_rows+1] = crow, r_offsets [outputs], q_indices [split_n * nnz]: for r: m = (r/N)/Ms,
+       n = (r%N)/Ns, c0 = c[m], c1 = c[m+1]: block c0 + i goes with q[n*c1 + (split_n-n)*c0 + i].
+   No output tile may be named twice. The order of outputs is free and is the order in which work starts. */
+typedef struct bsr_scatter_indices {
+    int64_t *c_indices, *r_offsets, *p_indices, *q_indices;
+    int64_t c_count, r_count, p_count, q_count; /* entries; for bsr_build_scatter_indices: capacities */
+    int64_t split_n;                            /* 0: 1 */
+    int32_t format;                             /* bsr_scatter_format */
+    int32_t reserved;
+} bsr_scatter_indices;
+
+/* accumulators += the listed products (always adds, as upstream's documentation promises).
+   blocks: one batch dimension P of Ms x Ks. SCATTER_MM: others is a batch of Ks x Ns tiles (up to 4 batch dimensions,
+   counted row-major), accumulators one of Ms x Ns. Strided formats: others (*B, K, N), accumulators (*B, M, N).
+   dtypes and accumulation as bsr_dense_addmm, accumulators' being out. The sum of a tile is formed first, in the
+   accumulating type, then added to the accumulator and rounded once. */
+BSR_API bsr_status bsr_scatter_mm(const bsr_context *ctx, const bsr_dense *blocks, const bsr_dense *others,
+                                  const bsr_scatter_indices *indices, const bsr_dense *accumulators, const bsr_exec *exec);
+
+/* Builds the indices of A B for a 2-D matrix a and N columns, longest rows first (ties in row order). With
+   format, split_n set and all arrays null: only writes the counts. With arrays: the counts are capacities and become
+   what was written. SCATTER_MM: tiles of b are Ks x Ns, numbered row-major (K/Ks) x split_n; of out Ms x Ns.
+   Errors: BAD_SHAPE (split_n does not divide n), CAPACITY. After bsr_scatter_mm_indices_data. */
+BSR_API bsr_status bsr_build_scatter_indices(const bsr_context *ctx, const bsr_matrix *a, int64_t n, bsr_scatter_indices *indices,
+                                             const bsr_exec *exec);
+
+/* out = A B by way of such indices, which must have been built from a. A 2-D; b (*B, K, N). After bsr_scatter_mm. */
+BSR_API bsr_status bsr_dense_scatter_mm(const bsr_context *ctx, const bsr_matrix *a, const bsr_dense *b,
+                                        const bsr_scatter_indices *indices, const bsr_dense *out, const bsr_exec *exec);
+
+typedef struct bsr_operand { /* exactly one of the two is set */
+    const bsr_dense *dense;
+    const bsr_matrix *sparse;
+} bsr_operand;
+BSR_API bsr_operand bsr_operand_dense(const bsr_dense *d);
+BSR_API bsr_operand bsr_operand_sparse(const bsr_matrix *m);
+
+/* op(C) = op(A) op(B), op by BSR_TRANS_A, _B, _C. Which operand is sparse is the mode: c: SDD (the product at c's
+   stored blocks), a: DSD, b: DDS. Blocks of any size; layouts per head as batched matrices, BSR_MATRIX_RAGGED where
+   heads differ. dtypes and accumulation as bsr_dense_addmm. After DeepSpeed's MatMul and stk's ops. */
+BSR_API bsr_status bsr_matmul(const bsr_context *ctx, uint32_t trans, bsr_operand a, bsr_operand b, bsr_operand c,
+                              const bsr_exec *exec);
+
+/* The gradients of bsr_matmul: from dc (dense, or sparse in SDD) to da and db, of which either may have both members
+   null. A gradient has the form of its operand: where that is sparse, it is formed at the stored blocks only. A batch
+   dimension in which the operand was broadcast is summed over. In a, b and dc both values and patterns are read. */
+BSR_API bsr_status bsr_matmul_backward(const bsr_context *ctx, uint32_t trans, bsr_operand a, bsr_operand b, bsr_operand dc,
+                                       bsr_operand da, bsr_operand db, const bsr_exec *exec);
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>sampled: dense x dense -> sparse                                                             */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* out = beta*input + alpha (mat1 mat2) at the stored blocks of out. mat1 [M x K], any K; mat2 [K x N]; input has
+   out's pattern (contents compared on the CPU) and may be out, or null with beta 0; a BSR_BOOL or pattern-only
+   input needs beta 0. alpha == 0 or K == 0: mat1, mat2 are never read. beta == 0: input's values are never read.
+   dtypes, accumulation, error bound as bsr_dense_addmm. After _triton_ops.sampled_addmm. */
+BSR_API bsr_status bsr_sampled_addmm(const bsr_context *ctx, double beta, const bsr_matrix *input, double alpha,
+                                     const bsr_dense *mat1, const bsr_dense *mat2, const bsr_matrix *out, const bsr_exec *exec);
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>rows: softmax over stored elements                                                           */
+/* ---------------------------------------------------------------------------------------------- */
+
+typedef enum bsr_mask_mode {
+    BSR_MASK_ADD = 0, /* the mask's value is added: 0 or -inf, or any bias */
+    BSR_MASK_MUL = 1, /* 0 forbids, anything else allows */
+    BSR_MASK_MODE_FORCE_32 = 0x7fffffff
+} bsr_mask_mode;
+
+typedef struct bsr_softmax_options { /* every member may be null; sizes of 1 and batch dimensions repeat */
+    const bsr_dense *relative_bias;    /* rows x cols, added */
+    const bsr_dense *key_padding_mask; /* 1 x cols */
+    const bsr_dense *attn_mask;        /* rows x cols */
+    int32_t key_padding_mode, attn_mode; /* bsr_mask_mode; BSR_BOOL masks must use BSR_MASK_MUL */
+} bsr_softmax_options;
+
+/* y = softmax over the stored elements of each row of scale*x + relative_bias + key_padding + attn_mask. Elements that
+   are not stored count as -inf; a row that has none, or only -inf, gives zeros, never NaN. NaN in a row spreads
+   over its stored elements. y has x's pattern and may be x exactly. Rows of any length, any block size.
+   dtypes: f16, bf16, f32 (in f32), f64 (in f64); y of x's type or f32; masks any float, BSR_BOOL, i8.
+   Error per element: at most (8 + 2 log2 n) u relative + underflow, and one rounding.
+   After _triton_ops.bsr_softmax and DeepSpeed's Softmax. */
+BSR_API bsr_status bsr_softmax(const bsr_context *ctx, double scale, const bsr_matrix *x, const bsr_softmax_options *options,
+                               const bsr_matrix *y, const bsr_exec *exec);
+
+/* dx = y (dy - sum over the row of y dy) scale. y is the forward result; dx may be dy or y exactly. */
+BSR_API bsr_status bsr_softmax_backward(const bsr_context *ctx, double scale, const bsr_matrix *y, const bsr_matrix *dy,
+                                        const bsr_matrix *dx, const bsr_exec *exec);
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>attention: softmax(scale Q K^T, stored blocks) V in one pass                                 */
+/* ---------------------------------------------------------------------------------------------- */
+
+#define BSR_ATTENTION_CAUSAL        (1u << 0) /* attend where col <= row + causal_offset */
+#define BSR_ATTENTION_MASK_BOOLEAN  (1u << 1) /* mask's stored values: 0 forbids, else allows */
+#define BSR_ATTENTION_MASK_ADDITIVE (1u << 2) /* mask's stored values are added to the scores */
+
+typedef struct bsr_attention_options { /* all zero: defaults */
+    uint32_t flags;          /* BSR_ATTENTION_* */
+    int32_t key_padding_mode; /* bsr_mask_mode */
+    int64_t causal_offset;   /* 0: the diagonals start together; Lk - Lq: they end together */
+    const bsr_dense *key_padding_mask; /* 1 x Lk */
+    const bsr_dense *relative_bias;    /* Lq x Lk, added after the scale */
+    double dropout_p;        /* probability of dropping, 0 to 1; kept probabilities are scaled by 1/(1-p) */
+    uint64_t dropout_seed;   /* same seed, same mask, on every backend */
+    int32_t score_function;  /* BSR_SCORE_name or 0: s = score(scale q.k + bias, position) */
+    int32_t mask_function;   /* BSR_MASK_name or 0 */
+    const void *user_data;
+    int64_t reserved[2];
+} bsr_attention_options;
+
+/* out = softmax(scale Q K^T + ...) V over the stored blocks of mask, in one pass (online softmax), scores never stored.
+   q [Lq x D], k [Lk x D], v [Lk x Dv], out [Lq x Dv], mask [Lq x Lk, rounded up to whole blocks], its pattern only
+   unless a flag says otherwise. Batch dimensions broadcast to out's; the last one is the head: k and v may have
+   fewer heads there (grouped queries; Hq a multiple of Hkv, head h uses h / (Hq/Hkv)). scale 0: 1/sqrt(D).
+   Order: s = scale q.k; + mask value; + relative_bias; + key padding; score function; then causal, boolean masks and the mask
+   function forbid. lse [Lq x 1], f32 or f64, may be null: natural log of the sum of exp(s), before dropout; -inf
+   for a row with nothing to attend, whose output is 0.
+   Dropout: Philox4x32-10, key = seed, counter = (col / 4, row, head, batch), word col % 4; dropped where the word
+   < p 2^32. batch and head as in bsr_position.
+   dtypes: q = k = v in {f16, bf16, f32} (in f32) or f64 (in f64); out the same or f32.
+   After FlexAttention, and _triton_ops._scaled_dot_product_attention (whose masks count by pattern alone). */
+BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v,
+                                 const bsr_matrix *mask, const bsr_attention_options *options, const bsr_dense *out,
+                                 const bsr_dense *lse, const bsr_exec *exec);
+
+/* dq, dk, dv (each may be null) from d_out, out and lse of the forward call with the same arguments. Declared so that
+   programs can be written against it; this version returns BSR_UNSUPPORTED (BSR_ITEM_NOT_IMPLEMENTED). */
+BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k,
+                                          const bsr_dense *v, const bsr_matrix *mask, const bsr_attention_options *options,
+                                          const bsr_dense *out, const bsr_dense *lse, const bsr_dense *d_out,
+                                          const bsr_dense *dq, const bsr_dense *dk, const bsr_dense *dv, const bsr_exec *exec);
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>matrices: checks, conversions, pruning, views                                                */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Conversions write into the arrays of *m, whose block size, dtype, index_dtype and pointers are set by the caller.
+   m->nnz is the capacity of col_indices and values (in blocks; with batches per item, with BSR_MATRIX_RAGGED in
+   all) and becomes the number stored. rows and cols 0 are set to the source's, rounded up to whole blocks; anything
+   else must be that already. The padding is zero. With col_indices and values both null only crow_indices is written
+   and nnz counted, so that a first call tells what a second one needs. values null alone: the pattern only.
+   On the CPU scratch comes from bsr_exec.workspace where there is one large enough, else from the context's allocator. */
+
+/* Checks the invariants in a fixed order and reports the first that fails, with its place: the struct itself, index
+   dtype, crow[0], crow[last], non-decreasing and not longer than a row, columns in range, ascending and distinct;
+   then the attached views. Never reads outside the arrays whatever they hold. */
+BSR_API bsr_status bsr_validate(const bsr_context *ctx, const bsr_matrix *m, const bsr_exec *exec);
+
+/* out = the dense form, zeros where no block is stored, duplicates added. out rows x cols, or fewer by less than a block
+   (the padding is dropped). */
+BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, const bsr_dense *out, const bsr_exec *exec);
+
+/* Keeps the blocks that hold any non-zero element (NaN counts). Batched: every item must store the same number unless
+   m has BSR_MATRIX_RAGGED. */
+BSR_API bsr_status bsr_from_dense(const bsr_context *ctx, const bsr_dense *source, bsr_matrix *m, const bsr_exec *exec);
+
+/* From CSR: crow [rows+1], col [nnz] and values [nnz] (null: ones), all entries kept (zeros too), duplicates added. */
+BSR_API bsr_status bsr_from_csr(const bsr_context *ctx, int64_t rows, int64_t cols, int64_t nnz, const void *crow, const void *col,
+                                int index_dtype, const void *values, int dtype, bsr_matrix *m, const bsr_exec *exec);
+
+/* From COO, entries in any order; otherwise as from CSR. */
+BSR_API bsr_status bsr_from_coo(const bsr_context *ctx, int64_t rows, int64_t cols, int64_t nnz, const void *row, const void *col,
+                                int index_dtype, const void *values, int dtype, bsr_matrix *m, const bsr_exec *exec);
+
+/* From a mask of blocks, one byte each, [batch...][rows/block_rows][cols/block_cols]: writes the pattern; m->values is
+   left alone. m->batch_dims and batch say how many masks there are. */
+BSR_API bsr_status bsr_from_block_mask(const bsr_context *ctx, const uint8_t *mask, bsr_matrix *m, const bsr_exec *exec);
+
+/* Number of blocks that a sparsity leaves: round((1 - sparsity) total); -1 for arguments out of range. */
+BSR_API int64_t bsr_kept_blocks(int64_t total_blocks, double sparsity);
+
+/* A uniformly random pattern with exactly bsr_kept_blocks(...) blocks per item; the same for the same seed anywhere. */
+BSR_API bsr_status bsr_random_pattern(const bsr_context *ctx, uint64_t seed, double sparsity, bsr_matrix *m, const bsr_exec *exec);
+
+typedef enum bsr_norm { BSR_NORM_L2 = 0, BSR_NORM_L1 = 1, BSR_NORM_MAX = 2, BSR_NORM_FORCE_32 = 0x7fffffff } bsr_norm;
+
+/* Keeps exactly bsr_kept_blocks(all blocks, sparsity) blocks per item, those with the largest norm (ties: the first; NaN
+   counts as the largest). source: dense, or a BSR matrix of the same block size (fewer stored than to be
+   kept: all of them are kept). */
+BSR_API bsr_status bsr_prune(const bsr_context *ctx, bsr_operand source, double sparsity, int norm, bsr_matrix *m,
+                             const bsr_exec *exec);
+
+/* The transposed index: column by column which blocks stand there, so that A^T is walked without moving values. The view
+   is one buffer in the backend's memory (64-byte aligned): a header of eight int64 {magic, nnz, block rows, block
+   columns, patterns, index dtype, 0, 0}, then three arrays in index_dtype: ccol [patterns][block columns + 1], row
+   [patterns][nnz], position in values [patterns][nnz]; each starts at a multiple of 64 bytes. One pattern per batch
+   item, but one for all items of a dimension whose crow and col strides are 0. A ragged matrix: ccol holds absolute
+   positions into row [nnz] and position [nnz], which the items share.
+   Attach it: m.transposed_index = buffer. It is stale when the pattern changes; values may change freely. */
+BSR_API bsr_status bsr_transposed_index_size(const bsr_context *ctx, const bsr_matrix *m, uint64_t *bytes, const bsr_exec *exec);
+BSR_API bsr_status bsr_build_transposed_index(const bsr_context *ctx, const bsr_matrix *m, void *buffer, uint64_t bytes,
+                                              const bsr_exec *exec);
+
+/* The schedule: block rows in groups of `group` that share columns (1: no grouping), longest union first. One buffer: a
+   header of eight int64 {magic, nnz, block rows, patterns, group, groups, transposed, 0}, then two int32 arrays: order
+   [patterns][groups * group] (-1 pads the last group) and union length [patterns][groups]; each starts at a multiple of
+   64 bytes. With
+   transposed != 0 it orders the block columns, for A^T. Attach it: m.schedule = buffer. */
+BSR_API bsr_status bsr_schedule_size(const bsr_context *ctx, const bsr_matrix *m, int group, int transposed, uint64_t *bytes,
+                                     const bsr_exec *exec);
+BSR_API bsr_status bsr_build_schedule(const bsr_context *ctx, const bsr_matrix *m, int group, int transposed, void *buffer,
+                                      uint64_t bytes, const bsr_exec *exec);
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>layouts: DeepSpeed's sparsity configurations                                                 */
+/* ---------------------------------------------------------------------------------------------- */
+
+typedef enum bsr_layout_kind {
+    BSR_LAYOUT_DENSE = 1, BSR_LAYOUT_FIXED = 2, BSR_LAYOUT_VARIABLE = 3, BSR_LAYOUT_BIGBIRD = 4, BSR_LAYOUT_BSLONGFORMER = 5,
+    BSR_LAYOUT_LOCAL_SLIDING_WINDOW = 6, BSR_LAYOUT_FORCE_32 = 0x7fffffff
+} bsr_layout_kind;
+
+/* Which blocks an attention layout keeps, in blocks, for `heads` heads of blocks x blocks. bsr_layout_default() fills
+   in upstream's defaults. The number before each field is its index in BSR_ITEM_LAYOUT_FIELD. */
+typedef struct bsr_layout {
+    int32_t kind;                          /*  0: bsr_layout_kind */
+    int32_t unidirectional;                /*  1: 0 or 1; on whole blocks: the diagonal block stays full */
+    int64_t heads, blocks;                 /*  2, 3 */
+    int32_t different_layout_per_head;     /*  4: 0: head 0 is copied to all */
+    int32_t horizontal_global_attention;   /*  5: fixed, variable; bidirectional only */
+    int64_t num_local_blocks;              /*  6: fixed */
+    int64_t num_global_blocks;             /*  7: fixed, bigbird */
+    int64_t num_different_global_patterns; /*  8: fixed */
+    int64_t num_random_blocks;             /*  9: variable, bigbird */
+    int64_t num_sliding_window_blocks;     /* 10: bigbird, bslongformer, local sliding window */
+    const int64_t *local_window_blocks;    /* 11: variable: sizes of the windows in turn, the last repeats; null: {4} */
+    int64_t num_local_windows;
+    const int64_t *global_block_indices;   /* 12: variable, bslongformer; null: {0} */
+    const int64_t *global_block_end_indices; /* 13: null: each index is one block, else [start, end) */
+    int64_t num_global_indices;
+    uint64_t seed;                         /* of the random blocks */
+} bsr_layout;
+
+BSR_API bsr_layout bsr_layout_default(int kind, int64_t heads, int64_t blocks);
+/* Writes mask [heads][blocks][blocks], one byte each, 0 or 1; bsr_from_block_mask() makes the matrix. */
+BSR_API bsr_status bsr_layout_mask(const bsr_context *ctx, const bsr_layout *layout, uint8_t *mask, const bsr_exec *exec);
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>files: Matrix Market and DLMC text, from memory                                              */
+/* ---------------------------------------------------------------------------------------------- */
+
+typedef struct bsr_file_info {
+    int64_t rows, cols;
+    int64_t entries; /* after a symmetric file's other half is added: what the arrays must hold */
+    int64_t stored;  /* entries in the text */
+    int32_t has_values, symmetric; /* symmetric: 0 general, 1 symmetric, 2 skew-symmetric */
+} bsr_file_info;
+
+/* Matrix Market text (coordinate or array; real, integer or pattern; general, symmetric, skew-symmetric) to COO with
+   0-based indices, diagonal entries once. row, col, values all null: only *info. values null alone: indices only; pattern
+   files give 1.0. capacity: entries that the arrays hold. Malformed text: BSR_PARSE_ERROR, error.index = line number. */
+BSR_API bsr_status bsr_parse_matrix_market(const char *text, size_t bytes, bsr_file_info *info, int64_t *row, int64_t *col,
+                                           double *values, int64_t capacity, bsr_error *error);
+/* DLMC .smtx text (line 1 "rows, cols, nnz", line 2 row offsets, line 3 columns) to CSR; crow [rows+1], col [nnz]; both
+   null: only *info. */
+BSR_API bsr_status bsr_parse_smtx(const char *text, size_t bytes, bsr_file_info *info, int64_t *crow, int64_t *col,
+                                  int64_t capacity, bsr_error *error);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+#endif /* BSRSPARSE_H */
+
+
+/* ============================================================================================== */
+#if defined(BSRSPARSE_IMPLEMENTATION) && !defined(BSRI_IMPLEMENTED)
+#define BSRI_IMPLEMENTED
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>base: prelude, names, errors, memory, threads                                                */
+/* ---------------------------------------------------------------------------------------------- */
+
+#include <math.h>
+#include <stdio.h> /* snprintf only */
+#include <string.h>
+#if defined(_OPENMP) && !defined(BSRSPARSE_NO_OPENMP)
+#define BSRI_OPENMP
+#include <omp.h>
+#endif
+
+#if defined(BSRSPARSE_MALLOC) != defined(BSRSPARSE_FREE)
+#error "bsrsparse: define both BSRSPARSE_MALLOC(bytes) and BSRSPARSE_FREE(ptr), or neither"
+#endif
+#ifndef BSRSPARSE_MALLOC
+#include <stdlib.h>
+#define BSRSPARSE_MALLOC(bytes) malloc(bytes)
+#define BSRSPARSE_FREE(ptr) free(ptr)
+#endif
+#ifndef BSRSPARSE_ASSERT
+#define BSRSPARSE_ASSERT(x) ((void)0)
+#endif
+
+#if defined(BSRSPARSE_TUNE_TABLE)
+#include BSRSPARSE_TUNE_TABLE
+#elif !defined(BSRSPARSE_NO_TUNE_TABLE) && defined(__has_include)
+#if __has_include("tune_table.h")
+#include "tune_table.h"
+#endif
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct bsr_context {
+    int32_t backend, isa, threads, device;
+    bsr_allocator allocator;
+    bsr_logger logger;
+    bsr_parallel_for parallel_for;
+    void *parallel_user;
+};
+
+/* What one call carries through its checks. */
+typedef struct bsri_call {
+    const bsr_context *ctx;
+    const bsr_exec *exec; /* never null */
+    int32_t op;
+    uint32_t flags; /* exec->flags */
+} bsri_call;
+
+#define BSRI_TRY(expression)                        \
+    do {                                            \
+        bsr_status bsri_try_ = (expression);        \
+        if (bsri_try_ != BSR_OK) return bsri_try_;  \
+    } while (0)
+
+typedef struct bsri_name {
+    int32_t value;
+    const char *name, *text;
+} bsri_name;
+
+static const char *bsri_lookup(const bsri_name *table, size_t n, int value, int want_text, const char *otherwise) {
+    size_t i;
+    for (i = 0; i < n; i++)
+        if (table[i].value == value) return want_text ? table[i].text : table[i].name;
+    return otherwise;
+}
+#define BSRI_COUNT(table) (sizeof(table) / sizeof((table)[0]))
+
+static const bsri_name bsri_status_names[] = {
+#define BSRI_X(name, value, text) {value, #name, text},
+    BSR_STATUS_LIST(BSRI_X)
+#undef BSRI_X
+};
+static const bsri_name bsri_op_names[] = {
+#define BSRI_X(name, value, text) {value, #name, text},
+    BSR_OP_LIST(BSRI_X)
+#undef BSRI_X
+};
+static const bsri_name bsri_operand_names[] = {
+#define BSRI_X(name, value, text) {value, #name, text},
+    BSR_OPERAND_LIST(BSRI_X)
+#undef BSRI_X
+};
+static const bsri_name bsri_dtype_names[] = {
+#define BSRI_X(name, value, text, bytes) {value, #name, text},
+    BSR_DTYPE_LIST(BSRI_X)
+#undef BSRI_X
+};
+#ifdef BSRSPARSE_NO_ERROR_TEXT
+#define BSRI_ITEM_TEXT(text) ""
+#else
+#define BSRI_ITEM_TEXT(text) text
+#endif
+static const struct bsri_item_info {
+    const char *name, *text;
+    bsr_status status;
+} bsri_items[] = {
+#define BSRI_X(name, status, text) {#name, BSRI_ITEM_TEXT(text), status},
+    BSR_ITEM_LIST(BSRI_X)
+#undef BSRI_X
+};
+
+BSR_API int bsr_version(void) { return BSR_VERSION; }
+BSR_API const char *bsr_status_name(int status) {
+    return bsri_lookup(bsri_status_names, BSRI_COUNT(bsri_status_names), status, 0, "BSR_?");
+}
+BSR_API const char *bsr_status_string(int status) {
+    return bsri_lookup(bsri_status_names, BSRI_COUNT(bsri_status_names), status, 1, "unknown status");
+}
+BSR_API const char *bsr_item_name(int item) {
+    return item >= 0 && item < BSR_ITEM_COUNT ? bsri_items[item].name : "BSR_ITEM_?";
+}
+BSR_API const char *bsr_item_string(int item) {
+    return item >= 0 && item < BSR_ITEM_COUNT ? bsri_items[item].text : "unknown item";
+}
+BSR_API const char *bsr_operand_name(int operand) {
+    return bsri_lookup(bsri_operand_names, BSRI_COUNT(bsri_operand_names), operand, 1, "?");
+}
+BSR_API const char *bsr_op_name(int op) { return bsri_lookup(bsri_op_names, BSRI_COUNT(bsri_op_names), op, 1, "?"); }
+BSR_API const char *bsr_dtype_name(int dtype) {
+    return bsri_lookup(bsri_dtype_names, BSRI_COUNT(bsri_dtype_names), dtype, 1, "?");
+}
+BSR_API size_t bsr_dtype_size(int dtype) {
+    switch (dtype) {
+#define BSRI_X(name, value, text, bytes) \
+    case name: return bytes;
+        BSR_DTYPE_LIST(BSRI_X)
+#undef BSRI_X
+        default: return 0;
+    }
+}
+
+/* A bounded text under construction; length counts on past the end, as snprintf does. */
+typedef struct bsri_text {
+    char *data;
+    size_t size, length;
+} bsri_text;
+
+static void bsri_put(bsri_text *t, const char *s) {
+    for (; *s; s++, t->length++)
+        if (t->length + 1 < t->size) t->data[t->length] = *s;
+    if (t->size) t->data[t->length < t->size ? t->length : t->size - 1] = 0;
+}
+static void bsri_put_int(bsri_text *t, int64_t value) {
+    char digits[24];
+    size_t n = sizeof digits - 1;
+    uint64_t u = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+    digits[n] = 0;
+    do digits[--n] = (char)('0' + (int)(u % 10));
+    while ((u /= 10) != 0);
+    if (value < 0) digits[--n] = '-';
+    bsri_put(t, digits + n);
+}
+
+BSR_API int bsr_error_string(const bsr_error *error, char *text, size_t size) {
+    bsri_text t;
+    const char *s;
+    t.data = text, t.size = text ? size : 0, t.length = 0;
+    bsri_put(&t, "");
+    if (!error) return 0;
+    bsri_put(&t, bsr_status_name(error->status));
+    if (error->status == BSR_OK) return (int)t.length;
+    bsri_put(&t, ": ");
+    bsri_put(&t, bsr_operand_name(error->operand));
+    bsri_put(&t, ": ");
+    for (s = bsr_item_string(error->item); *s; s++) {
+        char one[2];
+        if (!strncmp(s, "<index>", 7)) {
+            bsri_put_int(&t, error->index), s += 6;
+        } else if (!strncmp(s, "<value>", 7)) {
+            bsri_put_int(&t, error->value), s += 6;
+        } else {
+            one[0] = *s, one[1] = 0;
+            bsri_put(&t, one);
+        }
+    }
+    if (error->cuda_error) bsri_put(&t, " (CUDA error "), bsri_put_int(&t, error->cuda_error), bsri_put(&t, ")");
+    return (int)t.length;
+}
+
+static void bsri_record(const bsr_context *ctx, bsr_error *error, int item, int operand, int64_t index, int64_t value) {
+    bsr_error e;
+    e.status = (int32_t)bsri_items[item].status, e.item = item, e.operand = operand, e.cuda_error = 0;
+    e.index = index, e.value = value;
+    if (error) *error = e;
+    if (ctx && ctx->logger.func) {
+        char line[320];
+        bsr_error_string(&e, line, sizeof line);
+        ctx->logger.func(BSR_LOG_ERROR, item, line, ctx->logger.user);
+    }
+}
+
+/* Fills in the caller's record, logs, and returns the item's status: `return bsri_fail(c, item, ...)`. */
+static bsr_status bsri_fail(const bsri_call *c, int item, int operand, int64_t index, int64_t value) {
+    bsri_record(c->ctx, c->exec->error, item, operand, index, value);
+    return bsri_items[item].status;
+}
+
+static int bsri_checking(const bsri_call *c) { return !(c->flags & BSR_EXEC_SKIP_CHECKS); }
+
+/* First step of every operation: clears the error record, checks context and exec. */
+static bsr_status bsri_begin(bsri_call *c, const bsr_context *ctx, int op, const bsr_exec *exec) {
+    static const bsr_exec none = BSR_ZERO;
+    const uint32_t known = BSR_EXEC_SKIP_CHECKS | BSR_EXEC_CHECK_POINTERS | BSR_EXEC_ACCUMULATE_F64 | BSR_EXEC_TF32 |
+                           BSR_EXEC_TF32X3;
+    c->ctx = ctx, c->exec = exec ? exec : &none, c->op = op, c->flags = c->exec->flags;
+    if (c->exec->error) {
+        memset(c->exec->error, 0, sizeof *c->exec->error);
+        c->exec->error->index = -1;
+    }
+    if (!ctx) return bsri_fail(c, BSR_ITEM_CONTEXT_NULL, BSR_ARG_CONTEXT, -1, 0);
+    if (c->flags & ~known) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_EXEC, 0, (int64_t)c->flags);
+    if (c->exec->reserved || c->exec->reserved2) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_EXEC, 1, 1);
+    if ((c->flags & BSR_EXEC_TF32) && (c->flags & (BSR_EXEC_TF32X3 | BSR_EXEC_ACCUMULATE_F64)))
+        return bsri_fail(c, BSR_ITEM_FLAGS_CONFLICT, BSR_ARG_EXEC, -1, (int64_t)c->flags);
+    return BSR_OK;
+}
+
+static void *bsri_alloc(const bsr_context *ctx, size_t bytes) {
+    return ctx->allocator.alloc_fn ? ctx->allocator.alloc_fn(bytes, ctx->allocator.user) : BSRSPARSE_MALLOC(bytes);
+}
+static void bsri_free(const bsr_context *ctx, void *ptr) {
+    if (!ptr) return;
+    if (ctx->allocator.free_fn) ctx->allocator.free_fn(ptr, ctx->allocator.user);
+    else BSRSPARSE_FREE(ptr);
+}
+
+/* Runs body(arg, 0 .. tasks-1), in any order, on the context's threads. */
+static void bsri_parallel(const bsr_context *ctx, int64_t tasks, void (*body)(void *arg, int64_t task), void *arg) {
+    int64_t i;
+    if (ctx->parallel_for && tasks > 1) {
+        ctx->parallel_for(ctx->parallel_user, tasks, body, arg);
+        return;
+    }
+#ifdef BSRI_OPENMP
+    if (ctx->threads > 1 && tasks > 1) {
+#pragma omp parallel for schedule(dynamic, 1) num_threads(ctx->threads)
+        for (i = 0; i < tasks; i++) body(arg, i);
+        return;
+    }
+#endif
+    for (i = 0; i < tasks; i++) body(arg, i);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>numbers: checked sizes, element types, offsets                                               */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Non-negative 63-bit arithmetic: 0 when the result does not fit. */
+static int bsri_mul(int64_t a, int64_t b, int64_t *out) {
+    if (a < 0 || b < 0 || (a > 0 && b > INT64_MAX / a)) return 0;
+    *out = a * b;
+    return 1;
+}
+static int bsri_add(int64_t a, int64_t b, int64_t *out) {
+    if (a < 0 || b < 0 || b > INT64_MAX - a) return 0;
+    *out = a + b;
+    return 1;
+}
+BSRI_UNUSED static int64_t bsri_min(int64_t a, int64_t b) { return a < b ? a : b; }
+BSRI_UNUSED static int64_t bsri_max(int64_t a, int64_t b) { return a > b ? a : b; }
+BSRI_UNUSED static int64_t bsri_ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); }
+
+/* The one place where a base pointer and an element index meet. */
+static char *bsri_at(const void *base, int dtype, int64_t element) {
+    return (char *)(uintptr_t)base + element * (int64_t)bsr_dtype_size(dtype);
+}
+
+/* Entry i of an index array. */
+static int64_t bsri_index(const void *array, int index_dtype, int64_t i) {
+    return index_dtype == BSR_I64 ? ((const int64_t *)array)[i] : (int64_t)((const int32_t *)array)[i];
+}
+static void bsri_set_index(void *array, int index_dtype, int64_t i, int64_t value) {
+    if (index_dtype == BSR_I64) ((int64_t *)array)[i] = value;
+    else ((int32_t *)array)[i] = (int32_t)value;
+}
+
+static float bsri_bits_f32(uint32_t u) {
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+static uint32_t bsri_f32_bits(float f) {
+    uint32_t u;
+    memcpy(&u, &f, sizeof u);
+    return u;
+}
+static float bsri_bf16_to_f32(uint16_t h) { return bsri_bits_f32((uint32_t)h << 16); }
+static uint16_t bsri_f32_to_bf16(float f) { /* to nearest, ties to even; NaN stays NaN */
+    uint32_t u = bsri_f32_bits(f);
+    if ((u & 0x7fffffffu) > 0x7f800000u) return (uint16_t)((u >> 16) | 0x40u);
+    return (uint16_t)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+}
+static float bsri_f16_to_f32(uint16_t h) {
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, e = (h >> 10) & 31u, m = h & 0x3ffu;
+    if (e == 31) return bsri_bits_f32(sign | 0x7f800000u | (m << 13) | (m ? 0x400000u : 0u)); /* quiets, as F16C does */
+    if (e) return bsri_bits_f32(sign | ((e + 112u) << 23) | (m << 13));
+    /* subnormal: m * 2^-24 is exact in f32 */
+    return bsri_bits_f32(sign | bsri_f32_bits((float)m * 5.9604644775390625e-8f));
+}
+static uint16_t bsri_f32_to_f16(float f) { /* to nearest, ties to even; overflow gives infinity, NaN stays NaN */
+    uint32_t u = bsri_f32_bits(f), sign = (u >> 16) & 0x8000u, a = u & 0x7fffffffu;
+    if (a > 0x7f800000u) return (uint16_t)(sign | 0x7e00u | ((a >> 13) & 0x3ffu));
+    if (a >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u); /* 65520 and above round to infinity */
+    if (a >= 0x38800000u) return (uint16_t)(sign | ((a - 0x38000000u + 0xfffu + ((a >> 13) & 1u)) >> 13));
+    /* subnormal or zero: adding 0.5 leaves the rounded multiple of 2^-24 in the low mantissa bits */
+    return (uint16_t)(sign | (bsri_f32_bits(bsri_bits_f32(a) + 0.5f) - 0x3f000000u));
+}
+/* f64 to a 16-bit type in one rounding: round to odd in f32 first, which has enough spare bits. */
+static float bsri_f64_to_f32_odd(double d) {
+    float f = (float)d;
+    uint32_t u = bsri_f32_bits(f);
+    if (!(d == d) || (double)f == d || (u & 0x7f800000u) == 0x7f800000u) return f;
+    if (u & 1u) return f;
+    /* f is even and inexact: step to the odd neighbour on d's side */
+    if (((double)f < d) == (f >= 0)) u += 1;
+    else if (u & 0x7fffffffu) u -= 1;
+    return bsri_bits_f32(u);
+}
+
+static double bsri_load_f64(const void *base, int dtype, int64_t i) {
+    const char *p = bsri_at(base, dtype, i);
+    switch (dtype) {
+        case BSR_F16: return (double)bsri_f16_to_f32(*(const uint16_t *)(const void *)p);
+        case BSR_BF16: return (double)bsri_bf16_to_f32(*(const uint16_t *)(const void *)p);
+        case BSR_F32: return (double)*(const float *)(const void *)p;
+        case BSR_F64: return *(const double *)(const void *)p;
+        case BSR_I8: return (double)*(const int8_t *)(const void *)p;
+        case BSR_I32: return (double)*(const int32_t *)(const void *)p;
+        case BSR_I64: return (double)*(const int64_t *)(const void *)p;
+        case BSR_BOOL: return *(const uint8_t *)(const void *)p ? 1.0 : 0.0;
+        default: return 0.0;
+    }
+}
+BSRI_UNUSED static float bsri_load_f32(const void *base, int dtype, int64_t i) {
+    if (dtype == BSR_F32) return ((const float *)base)[i];
+    return (float)bsri_load_f64(base, dtype, i);
+}
+/* Integer types only. */
+BSRI_UNUSED static int32_t bsri_load_i32(const void *base, int dtype, int64_t i) {
+    if (dtype == BSR_I8) return ((const int8_t *)base)[i];
+    if (dtype == BSR_BOOL) return ((const uint8_t *)base)[i] != 0;
+    return ((const int32_t *)base)[i];
+}
+BSRI_UNUSED static void bsri_store_f32(void *base, int dtype, int64_t i, float v) {
+    switch (dtype) {
+        case BSR_F16: ((uint16_t *)base)[i] = bsri_f32_to_f16(v); break;
+        case BSR_BF16: ((uint16_t *)base)[i] = bsri_f32_to_bf16(v); break;
+        case BSR_F32: ((float *)base)[i] = v; break;
+        case BSR_F64: ((double *)base)[i] = (double)v; break;
+        default: break;
+    }
+}
+BSRI_UNUSED static void bsri_store_f64(void *base, int dtype, int64_t i, double v) {
+    if (dtype == BSR_F64) ((double *)base)[i] = v;
+    else if (dtype == BSR_F32) ((float *)base)[i] = (float)v;
+    else bsri_store_f32(base, dtype, i, bsri_f64_to_f32_odd(v));
+}
+/* Integer types only; i8 keeps the low byte. */
+BSRI_UNUSED static void bsri_store_i32(void *base, int dtype, int64_t i, int32_t v) {
+    if (dtype == BSR_I8) {
+        uint8_t low = (uint8_t)((uint32_t)v & 255u);
+        memcpy((int8_t *)base + i, &low, 1);
+    } else {
+        ((int32_t *)base)[i] = v;
+    }
+}
+
+/* Sets of dtypes for the checks. */
+#define BSRI_BIT(dtype) (1u << (dtype))
+#define BSRI_FLOATS (BSRI_BIT(BSR_F16) | BSRI_BIT(BSR_BF16) | BSRI_BIT(BSR_F32) | BSRI_BIT(BSR_F64))
+#define BSRI_INTS (BSRI_BIT(BSR_I8) | BSRI_BIT(BSR_I32))
+#define BSRI_ANY (BSRI_FLOATS | BSRI_INTS | BSRI_BIT(BSR_I64) | BSRI_BIT(BSR_BOOL))
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>batches: broadcasting, items, patterns                                                       */
+/* ---------------------------------------------------------------------------------------------- */
+
+typedef struct bsri_batch {
+    int32_t dims;
+    int32_t reserved;
+    int64_t size[BSR_MAX_BATCH_DIMS]; /* outermost first */
+    int64_t count;                    /* product of the sizes: the number of items */
+} bsri_batch;
+
+static bsri_batch bsri_batch_none(void) {
+    bsri_batch b;
+    memset(&b, 0, sizeof b);
+    b.count = 1;
+    return b;
+}
+
+/* Broadcasts one more operand into b. Returns -1, or the dimension (of the operand) that does not fit. */
+static int bsri_batch_join(bsri_batch *b, int32_t dims, const int64_t *size) {
+    int i;
+    if (dims > b->dims) { /* shift to make room outside */
+        int grow = dims - b->dims;
+        for (i = BSR_MAX_BATCH_DIMS - 1; i >= 0; i--) b->size[i] = i >= dims ? 0 : i >= grow ? b->size[i - grow] : 1;
+        b->dims = dims;
+    }
+    for (i = 0; i < dims; i++) {
+        int64_t *mine = &b->size[b->dims - dims + i];
+        if (*mine == 1) *mine = size[i];
+        else if (size[i] != 1 && size[i] != *mine) return i;
+    }
+    b->count = 1;
+    for (i = 0; i < b->dims; i++)
+        if (!bsri_mul(b->count, b->size[i], &b->count)) return i;
+    return -1;
+}
+
+/* Offset in elements of batch item `item` of b in an operand that broadcasts to b. */
+static int64_t bsri_batch_offset(const bsri_batch *b, int64_t item, int32_t dims, const int64_t *size, const int64_t *stride) {
+    int64_t offset = 0;
+    int d = b->dims - 1, i = dims - 1;
+    for (; i >= 0 && d >= 0; i--, d--) {
+        int64_t at = item % b->size[d];
+        item /= b->size[d];
+        if (size[i] != 1) offset += at * stride[i];
+    }
+    return offset;
+}
+static int64_t bsri_dense_offset(const bsri_batch *b, int64_t item, const bsr_dense *d) {
+    return bsri_batch_offset(b, item, d->batch_dims, d->batch, d->batch_stride);
+}
+BSRI_UNUSED static bsri_batch bsri_batch_of(int32_t dims, const int64_t *size) {
+    bsri_batch b = bsri_batch_none();
+    bsri_batch_join(&b, dims, size);
+    return b;
+}
+
+/* The arrays of one batch item of a matrix. */
+typedef struct bsri_item {
+    const void *crow, *col;
+    char *values;
+    int64_t pattern; /* which pattern of the attached views */
+} bsri_item;
+
+/* Is dimension i of m's batch one in which items have patterns of their own? */
+static int bsri_own_pattern(const bsr_matrix *m, int i) {
+    return m->batch[i] > 1 && (m->crow_batch_stride[i] != 0 || m->col_batch_stride[i] != 0);
+}
+static int64_t bsri_pattern_count(const bsr_matrix *m) {
+    int64_t n = 1;
+    int i;
+    for (i = 0; i < m->batch_dims; i++) {
+        if (m->batch[i] == 0) return 0;
+        if (bsri_own_pattern(m, i)) n *= m->batch[i];
+    }
+    return n;
+}
+static bsri_item bsri_matrix_item(const bsri_batch *b, int64_t item, const bsr_matrix *m) {
+    int64_t pattern_stride[BSR_MAX_BATCH_DIMS], n = 1;
+    bsri_item it;
+    int i;
+    for (i = m->batch_dims - 1; i >= 0; i--) {
+        pattern_stride[i] = bsri_own_pattern(m, i) ? n : 0;
+        if (pattern_stride[i]) n *= m->batch[i];
+    }
+    it.pattern = bsri_batch_offset(b, item, m->batch_dims, m->batch, pattern_stride);
+    it.crow = bsri_at(m->crow_indices, m->index_dtype, bsri_batch_offset(b, item, m->batch_dims, m->batch, m->crow_batch_stride));
+    it.col = bsri_at(m->col_indices, m->index_dtype, bsri_batch_offset(b, item, m->batch_dims, m->batch, m->col_batch_stride));
+    it.values = bsri_at(m->values, m->dtype, bsri_batch_offset(b, item, m->batch_dims, m->batch, m->values_batch_stride));
+    return it;
+}
+static int64_t bsri_block_rows(const bsr_matrix *m) { return m->rows / m->block_rows; }
+static int64_t bsri_block_cols(const bsr_matrix *m) { return m->cols / m->block_cols; }
+
+/* Strides of values with the packed default filled in: block, row, column. */
+static void bsri_value_strides(const bsr_matrix *m, int64_t s[3]) {
+    s[0] = m->value_strides[0], s[1] = m->value_strides[1], s[2] = m->value_strides[2];
+    if (!s[0] && !s[1] && !s[2]) s[0] = m->block_rows * m->block_cols, s[1] = m->block_cols, s[2] = 1;
+}
+
+/* Layouts of the two views: one function each serves size query, builder and users. Offsets in bytes. */
+#define BSRI_VIEW_HEADER 64
+#define BSRI_TRANSPOSED_MAGIC INT64_C(0x0001545253425253) /* "SRBSRT", version 1 */
+#define BSRI_SCHEDULE_MAGIC INT64_C(0x0001535253425253)
+typedef struct bsri_view {
+    int64_t patterns, entries; /* entries of row and position, per pattern (ragged: for all together) */
+    int64_t at[3];             /* transposed index: ccol, row, position; schedule: order, union length */
+    int64_t groups, lines;     /* schedule: groups and the rows that it orders */
+    int64_t bytes;
+} bsri_view;
+
+static int bsri_view_place(bsri_view *v, int which, int64_t count, int64_t size) {
+    int64_t bytes;
+    v->at[which] = v->bytes;
+    return bsri_mul(count, size, &bytes) && bsri_add(bytes, 63, &bytes) && bsri_add(v->bytes, bytes / 64 * 64, &v->bytes);
+}
+/* 0 when a size does not fit 63 bits. */
+static int bsri_transposed_layout(const bsr_matrix *m, bsri_view *v) {
+    int64_t size = (int64_t)bsr_dtype_size(m->index_dtype), ccol, entries;
+    memset(v, 0, sizeof *v);
+    v->patterns = bsri_pattern_count(m), v->entries = m->nnz, v->bytes = BSRI_VIEW_HEADER;
+    if (!bsri_mul(v->patterns, bsri_block_cols(m) + 1, &ccol)) return 0;
+    if (!bsri_mul(m->flags & BSR_MATRIX_RAGGED ? 1 : v->patterns, m->nnz, &entries)) return 0;
+    return bsri_view_place(v, 0, ccol, size) && bsri_view_place(v, 1, entries, size) && bsri_view_place(v, 2, entries, size);
+}
+static int bsri_schedule_layout(const bsr_matrix *m, int group, int transposed, bsri_view *v) {
+    int64_t order, lengths;
+    memset(v, 0, sizeof *v);
+    v->patterns = bsri_pattern_count(m), v->bytes = BSRI_VIEW_HEADER;
+    v->lines = transposed ? bsri_block_cols(m) : bsri_block_rows(m);
+    v->groups = bsri_ceil_div(v->lines, group);
+    if (!bsri_mul(v->patterns, v->groups, &lengths) || !bsri_mul(lengths, group, &order)) return 0;
+    return bsri_view_place(v, 0, order, 4) && bsri_view_place(v, 1, lengths, 4);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>checks: what every operand must fulfil                                                       */
+/* ---------------------------------------------------------------------------------------------- */
+
+enum { BSRI_READ = 0, BSRI_WRITE = 1, BSRI_PATTERN = 2, BSRI_BUILD = 3 };
+#define BSRI_MAX_DIMS (BSR_MAX_BATCH_DIMS + 3)
+
+/* Memory that an operand touches, for alignment and overlap checks. Dimensions of size 1 are left out. */
+typedef struct bsri_span {
+    const char *data;
+    int64_t bytes; /* from data to the end of the last element; 0: nothing */
+    int64_t size[BSRI_MAX_DIMS], stride[BSRI_MAX_DIMS]; /* stride in bytes, ascending */
+    int64_t element;
+    int dims, operand, written;
+} bsri_span;
+
+/* Collects sizes and strides (elements); 0 if the extent does not fit. An empty operand spans nothing. */
+static int bsri_span_make(bsri_span *s, int operand, const void *data, int64_t element, int n, const int64_t *size,
+                          const int64_t *stride) {
+    int64_t last = 0, count = 1, part;
+    int i, j, empty = 0;
+    s->data = (const char *)data, s->element = element, s->operand = operand, s->dims = 0, s->bytes = 0, s->written = 0;
+    for (i = 0; i < n; i++) empty |= size[i] == 0;
+    if (empty) return 1;
+    for (i = 0; i < n; i++) {
+        int64_t bytes;
+        if (!bsri_mul(count, size[i], &count) || !bsri_mul(stride[i], element, &bytes)) return 0;
+        if (!bsri_mul(size[i] - 1, bytes, &part) || !bsri_add(last, part, &last)) return 0;
+        if (size[i] == 1) continue;
+        for (j = s->dims++; j > 0 && s->stride[j - 1] > bytes; j--)
+            s->stride[j] = s->stride[j - 1], s->size[j] = s->size[j - 1];
+        s->stride[j] = bytes, s->size[j] = size[i];
+    }
+    if (!bsri_mul(count, element, &part) || !bsri_add(last, element, &s->bytes)) return 0;
+    /* the end must be an address too */
+    return (uint64_t)s->bytes <= (uint64_t)(UINTPTR_MAX - (uintptr_t)data);
+}
+
+/* -1, or the (sorted) dimension through which two elements of an output share memory. */
+static int bsri_span_self_overlap(const bsri_span *s) {
+    int64_t reach = s->element;
+    int i;
+    for (i = 0; i < s->dims; i++) {
+        if (s->stride[i] < reach) return i;
+        reach += (s->size[i] - 1) * s->stride[i];
+    }
+    return -1;
+}
+
+/* Two spans with overlapping address ranges are still disjoint when both repeat with one outer stride and keep to
+   different columns of it (two halves of one row-major buffer). */
+static int bsri_span_interleaved(const bsri_span *a, const bsri_span *b) {
+    int64_t pitch, width_a = a->element, width_b = b->element, shift;
+    int i;
+    if (!a->dims || !b->dims) return 0;
+    pitch = a->stride[a->dims - 1];
+    if (pitch <= 0 || b->stride[b->dims - 1] != pitch) return 0;
+    for (i = 0; i < a->dims - 1; i++) width_a += (a->size[i] - 1) * a->stride[i];
+    for (i = 0; i < b->dims - 1; i++) width_b += (b->size[i] - 1) * b->stride[i];
+    shift = b->data >= a->data ? (int64_t)(b->data - a->data) % pitch : (pitch - (int64_t)(a->data - b->data) % pitch) % pitch;
+    return width_a <= pitch && width_b <= pitch && shift >= width_a && shift + width_b <= pitch;
+}
+static int bsri_spans_overlap(const bsri_span *a, const bsri_span *b) {
+    uintptr_t a0 = (uintptr_t)a->data, b0 = (uintptr_t)b->data;
+    if (!a->bytes || !b->bytes) return 0;
+    if (a0 + (uintptr_t)a->bytes <= b0 || b0 + (uintptr_t)b->bytes <= a0) return 0;
+    return !bsri_span_interleaved(a, b);
+}
+static int bsri_spans_equal(const bsri_span *a, const bsri_span *b) {
+    int i;
+    if (a->data != b->data || a->bytes != b->bytes || a->element != b->element || a->dims != b->dims) return 0;
+    for (i = 0; i < a->dims; i++)
+        if (a->size[i] != b->size[i] || a->stride[i] != b->stride[i]) return 0;
+    return 1;
+}
+
+/* The operands of a call, inputs first; outputs are checked against all that came before. */
+typedef struct bsri_spans {
+    bsri_span span[24];
+    int count;
+} bsri_spans;
+
+static void bsri_span_keep(bsri_spans *set, const bsri_span *s) {
+    BSRSPARSE_ASSERT(set->count < 24);
+    if (set->count < 24) set->span[set->count++] = *s;
+}
+/* An output s: no overlap with what the set holds, except that it may equal operand `same` exactly. */
+static bsr_status bsri_check_overlap(const bsri_call *c, const bsri_spans *set, const bsri_span *s, int same) {
+    int i;
+    for (i = 0; i < set->count; i++) {
+        const bsri_span *other = &set->span[i];
+        if (!bsri_spans_overlap(s, other)) continue;
+        if (same != BSR_ARG_NONE && other->operand == same && bsri_spans_equal(s, other)) continue;
+        return bsri_fail(c, BSR_ITEM_OVERLAP, s->operand, -1, other->operand);
+    }
+    return BSR_OK;
+}
+
+static bsr_status bsri_check_pointer(const bsri_call *c, const void *p, int64_t align, int operand) {
+    if ((uintptr_t)p % (uintptr_t)align) return bsri_fail(c, BSR_ITEM_ALIGNMENT, operand, -1, align);
+    return BSR_OK;
+}
+static bsr_status bsri_check_dtype(const bsri_call *c, int dtype, uint32_t accepted, int operand) {
+    if (!bsr_dtype_size(dtype)) return bsri_fail(c, BSR_ITEM_DTYPE_UNKNOWN, operand, -1, dtype);
+    if (!(accepted & BSRI_BIT(dtype))) return bsri_fail(c, BSR_ITEM_DTYPE_NOT_ACCEPTED, operand, -1, dtype);
+    return BSR_OK;
+}
+static bsr_status bsri_check_batch(const bsri_call *c, int32_t dims, const int64_t *size, int operand) {
+    int i;
+    if (dims < 0 || dims > BSR_MAX_BATCH_DIMS) return bsri_fail(c, BSR_ITEM_BATCH_DIMS, operand, -1, dims);
+    for (i = 0; i < dims; i++)
+        if (size[i] < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, operand, 2 + i, size[i]);
+    return BSR_OK;
+}
+
+/* A dense operand: pointer, dtype, sizes, strides, extent, data, alignment; an output's elements distinct. The span is
+   kept in set; an output is first compared with the spans there (it may equal operand `same`). */
+static bsr_status bsri_check_dense_same(const bsri_call *c, bsri_spans *set, const bsr_dense *d, int operand,
+                                        uint32_t accepted, int role, int same) {
+    int64_t size[BSRI_MAX_DIMS], stride[BSRI_MAX_DIMS];
+    bsri_span s;
+    int i, bad;
+    if (!d) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, operand, -1, 0);
+    BSRI_TRY(bsri_check_dtype(c, d->dtype, accepted, operand));
+    if (d->rows < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, operand, 0, d->rows);
+    if (d->cols < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, operand, 1, d->cols);
+    BSRI_TRY(bsri_check_batch(c, d->batch_dims, d->batch, operand));
+    size[0] = d->rows, size[1] = d->cols, stride[0] = d->row_stride, stride[1] = d->col_stride;
+    for (i = 0; i < d->batch_dims; i++) size[2 + i] = d->batch[i], stride[2 + i] = d->batch_stride[i];
+    for (i = 0; i < 2 + d->batch_dims; i++)
+        if (stride[i] < 0) return bsri_fail(c, BSR_ITEM_STRIDE_NEGATIVE, operand, i, stride[i]);
+    if (!bsri_span_make(&s, operand, d->data, (int64_t)bsr_dtype_size(d->dtype), 2 + d->batch_dims, size, stride))
+        return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
+    if (s.bytes && !d->data) return bsri_fail(c, BSR_ITEM_DATA_NULL, operand, -1, 0);
+    if (s.bytes) BSRI_TRY(bsri_check_pointer(c, d->data, s.element, operand));
+    if (role == BSRI_WRITE) {
+        s.written = 1;
+        bad = bsri_span_self_overlap(&s);
+        if (bad >= 0) return bsri_fail(c, BSR_ITEM_STRIDE_OUTPUT, operand, bad, s.stride[bad] / s.element);
+        if (set) BSRI_TRY(bsri_check_overlap(c, set, &s, same));
+    }
+    if (set) bsri_span_keep(set, &s);
+    return BSR_OK;
+}
+static bsr_status bsri_check_dense(const bsri_call *c, bsri_spans *set, const bsr_dense *d, int operand, uint32_t accepted,
+                                   int role) {
+    return bsri_check_dense_same(c, set, d, operand, accepted, role, BSR_ARG_NONE);
+}
+
+/* One of a matrix's three arrays: batch strides, extent, alignment, kept for the overlap checks. */
+static bsr_status bsri_check_array(const bsri_call *c, bsri_spans *set, const bsr_matrix *m, int operand, const void *data,
+                                   int64_t element, const int64_t *batch_stride, int n, const int64_t *inner_size,
+                                   const int64_t *inner_stride, int role, int same) {
+    int64_t size[BSRI_MAX_DIMS], stride[BSRI_MAX_DIMS];
+    bsri_span s;
+    int i, bad;
+    for (i = 0; i < n; i++) size[i] = inner_size[i], stride[i] = inner_stride[i];
+    for (i = 0; i < m->batch_dims; i++) {
+        if (batch_stride[i] < 0) return bsri_fail(c, BSR_ITEM_STRIDE_NEGATIVE, operand, 2 + i, batch_stride[i]);
+        size[n + i] = m->batch[i], stride[n + i] = batch_stride[i];
+        /* several items may share one array that is read or, in ragged items, written in separate parts */
+        if (batch_stride[i] == 0 && size[n + i] &&
+            (role != BSRI_WRITE || ((m->flags & BSR_MATRIX_RAGGED) && m->crow_batch_stride[i])))
+            size[n + i] = 1;
+    }
+    if (!bsri_span_make(&s, operand, data, element, n + m->batch_dims, size, stride))
+        return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
+    if (s.bytes && data) BSRI_TRY(bsri_check_pointer(c, data, element, operand));
+    if (!data) return BSR_OK;
+    if (role == BSRI_WRITE) {
+        s.written = 1;
+        bad = bsri_span_self_overlap(&s);
+        if (bad >= 0) return bsri_fail(c, BSR_ITEM_STRIDE_OUTPUT, operand, bad, s.stride[bad] / s.element);
+        if (set) BSRI_TRY(bsri_check_overlap(c, set, &s, same));
+    }
+    if (set) bsri_span_keep(set, &s);
+    return BSR_OK;
+}
+
+/* Sizes and types of a matrix, without its arrays. */
+static bsr_status bsri_check_matrix_sizes(const bsri_call *c, const bsr_matrix *m, int operand) {
+    int64_t limit, blocks;
+    if (!m) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, operand, -1, 0);
+    if (m->index_dtype != BSR_I32 && m->index_dtype != BSR_I64)
+        return bsri_fail(c, BSR_ITEM_INDEX_DTYPE, operand, -1, m->index_dtype);
+    if (m->flags & ~BSR_MATRIX_RAGGED) return bsri_fail(c, BSR_ITEM_RESERVED, operand, -1, (int64_t)m->flags);
+    if (m->rows < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, operand, 0, m->rows);
+    if (m->cols < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, operand, 1, m->cols);
+    if (m->block_rows < 1 || m->block_rows > (1 << 20)) return bsri_fail(c, BSR_ITEM_BLOCK_SIZE, operand, 0, m->block_rows);
+    if (m->block_cols < 1 || m->block_cols > (1 << 20)) return bsri_fail(c, BSR_ITEM_BLOCK_SIZE, operand, 1, m->block_cols);
+    if (m->rows % m->block_rows) return bsri_fail(c, BSR_ITEM_BLOCK_DIVIDES, operand, 0, m->rows);
+    if (m->cols % m->block_cols) return bsri_fail(c, BSR_ITEM_BLOCK_DIVIDES, operand, 1, m->cols);
+    if (m->nnz < 0) return bsri_fail(c, BSR_ITEM_NNZ_NEGATIVE, operand, -1, m->nnz);
+    BSRI_TRY(bsri_check_batch(c, m->batch_dims, m->batch, operand));
+    limit = m->index_dtype == BSR_I32 ? INT32_MAX : INT64_MAX - 1;
+    if (m->nnz > limit) return bsri_fail(c, BSR_ITEM_INDEX_RANGE, operand, -1, m->nnz);
+    blocks = bsri_max(bsri_block_rows(m), bsri_block_cols(m));
+    if (blocks > limit) return bsri_fail(c, BSR_ITEM_INDEX_RANGE, operand, -1, blocks);
+    return BSR_OK;
+}
+
+/* A matrix operand without the contents of its index arrays. role: READ values and indices, WRITE values (indices are
+   read), PATTERN (values untouched). */
+static bsr_status bsri_check_matrix_same(const bsri_call *c, bsri_spans *set, const bsr_matrix *m, int operand,
+                                         uint32_t accepted, int role, int same) {
+    int64_t size[3], stride[3], element;
+    int i;
+    BSRI_TRY(bsri_check_matrix_sizes(c, m, operand));
+    if (role != BSRI_PATTERN) BSRI_TRY(bsri_check_dtype(c, m->dtype, accepted, operand));
+    for (i = 0; i < m->batch_dims && (m->flags & BSR_MATRIX_RAGGED); i++)
+        if (m->batch[i] > 1 && m->crow_batch_stride[i] && (m->col_batch_stride[i] || m->values_batch_stride[i]))
+            return bsri_fail(c, BSR_ITEM_STRIDE_PATTERN, operand, i, m->col_batch_stride[i]);
+    if (!m->crow_indices) return bsri_fail(c, BSR_ITEM_CROW_NULL, operand, -1, 0);
+    if (!m->col_indices && m->nnz) return bsri_fail(c, BSR_ITEM_COL_NULL, operand, -1, 0);
+    element = (int64_t)bsr_dtype_size(m->index_dtype), stride[0] = 1;
+    size[0] = bsri_block_rows(m) + 1;
+    BSRI_TRY(bsri_check_array(c, set, m, operand, m->crow_indices, element, m->crow_batch_stride, 1, size, stride, BSRI_READ, 0));
+    size[0] = m->nnz;
+    BSRI_TRY(bsri_check_array(c, set, m, operand, m->col_indices, element, m->col_batch_stride, 1, size, stride, BSRI_READ, 0));
+    if (m->transposed_index) BSRI_TRY(bsri_check_pointer(c, m->transposed_index, 8, operand));
+    if (m->schedule) BSRI_TRY(bsri_check_pointer(c, m->schedule, 8, operand));
+    if (role == BSRI_PATTERN) return BSR_OK;
+    if (!m->values && m->nnz) return bsri_fail(c, BSR_ITEM_VALUES_NULL, operand, -1, 0);
+    bsri_value_strides(m, stride);
+    size[1] = m->block_rows, size[2] = m->block_cols;
+    for (i = 0; i < 3; i++)
+        if (stride[i] < 0) return bsri_fail(c, BSR_ITEM_STRIDE_NEGATIVE, operand, 6 + i, stride[i]);
+    return bsri_check_array(c, set, m, operand, m->values, (int64_t)bsr_dtype_size(m->dtype), m->values_batch_stride, 3, size,
+                            stride, role, same);
+}
+static bsr_status bsri_check_matrix(const bsri_call *c, bsri_spans *set, const bsr_matrix *m, int operand, uint32_t accepted,
+                                    int role) {
+    return bsri_check_matrix_same(c, set, m, operand, accepted, role, BSR_ARG_NONE);
+}
+
+/* crow of one pattern: starts at `first`, never decreases, ends at nnz at most; strict: rows no longer than block_cols. */
+static bsr_status bsri_check_crow(const bsri_call *c, const bsr_matrix *m, const void *crow, int64_t pattern, int64_t first,
+                                  int64_t *last, int operand, int strict) {
+    int64_t rows = bsri_block_rows(m), cols = bsri_block_cols(m), r, now, before = bsri_index(crow, m->index_dtype, 0);
+    if (before != first) return bsri_fail(c, BSR_ITEM_CROW_FIRST, operand, pattern, before);
+    for (r = 0; r < rows; r++, before = now) {
+        now = bsri_index(crow, m->index_dtype, r + 1);
+        if (now < before || now > m->nnz) { /* past the end counts as the last entry's fault where it is the last */
+            if (now > m->nnz && r + 1 == rows) break;
+            return bsri_fail(c, BSR_ITEM_CROW_DECREASES, operand, r, now < 0 ? now : now - before);
+        }
+        if (strict && now - before > cols) return bsri_fail(c, BSR_ITEM_CROW_LONG, operand, r, now - before);
+    }
+    *last = bsri_index(crow, m->index_dtype, rows);
+    return BSR_OK;
+}
+/* Columns of one pattern: in range; strict: ascending and distinct. */
+static bsr_status bsri_check_cols(const bsri_call *c, const bsr_matrix *m, const void *crow, const void *col, int operand,
+                                  int strict) {
+    int64_t rows = bsri_block_rows(m), cols = bsri_block_cols(m), r, p, end, before;
+    for (r = 0, p = rows ? bsri_index(crow, m->index_dtype, 0) : 0; r < rows; r++) {
+        end = bsri_index(crow, m->index_dtype, r + 1);
+        for (before = -1; p < end; p++) {
+            int64_t at = bsri_index(col, m->index_dtype, p);
+            if (at < 0 || at >= cols) return bsri_fail(c, BSR_ITEM_COL_RANGE, operand, p, at);
+            if (strict && at <= before) return bsri_fail(c, BSR_ITEM_COL_ORDER, operand, p, at);
+            before = at;
+        }
+    }
+    return BSR_OK;
+}
+/* The first i whose number occurred before, or -1; number(arg, i) is not negative. A bitmap on the stack looks at one window
+   of numbers after another, so that nothing is allocated. */
+static int64_t bsri_find_repeat(int64_t (*number)(const void *arg, int64_t i), const void *arg, int64_t n) {
+    const int64_t window = 65536;
+    uint64_t seen[65536 / 64];
+    int64_t start = 0, next, i;
+    for (; n > 0; start = next) {
+        memset(seen, 0, sizeof seen);
+        for (next = -1, i = 0; i < n; i++) {
+            int64_t t = number(arg, i) - start;
+            uint64_t bit = UINT64_C(1) << (t & 63);
+            if (t >= window && (next < 0 || t + start < next)) next = t + start;
+            if (t < 0 || t >= window) continue;
+            if (seen[t / 64] & bit) return i;
+            seen[t / 64] |= bit;
+        }
+        if (next < 0) break;
+    }
+    return -1;
+}
+
+/* A transposed index: its header is the matrix's, its numbers stay inside the arrays. bsr_validate looks further. */
+static bsr_status bsri_check_transposed_index(const bsri_call *c, const bsr_matrix *m, int operand) {
+    const int64_t *have = (const int64_t *)m->transposed_index;
+    int64_t want[6], i, k, cols = bsri_block_cols(m), entries, before;
+    bsri_view v;
+    want[0] = BSRI_TRANSPOSED_MAGIC, want[1] = m->nnz, want[2] = bsri_block_rows(m), want[3] = cols;
+    want[4] = bsri_pattern_count(m), want[5] = m->index_dtype;
+    for (i = 0; i < 6; i++)
+        if (have[i] != want[i]) return bsri_fail(c, BSR_ITEM_VIEW_HEADER, operand, i, have[i]);
+    if (!bsri_transposed_layout(m, &v)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
+    for (i = 0; i < v.patterns; i++) {
+        for (before = 0, k = 0; k <= cols; k++) {
+            int64_t at = bsri_index((const char *)m->transposed_index + v.at[0], m->index_dtype, i * (cols + 1) + k);
+            if (at < before || at > m->nnz) return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, operand, k, at);
+            before = at;
+        }
+    }
+    entries = m->flags & BSR_MATRIX_RAGGED ? (v.patterns ? m->nnz : 0) : v.patterns * m->nnz;
+    for (k = 0; k < entries; k++) {
+        int64_t row = bsri_index((const char *)m->transposed_index + v.at[1], m->index_dtype, k);
+        int64_t at = bsri_index((const char *)m->transposed_index + v.at[2], m->index_dtype, k);
+        if (row < 0 || row >= want[2]) return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, operand, k, row);
+        if (at < 0 || at >= m->nnz) return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, operand, k, at);
+    }
+    return BSR_OK;
+}
+
+static int64_t bsri_schedule_line(const void *arg, int64_t i) { /* the padding counts as lines past the end, all different */
+    const int32_t *order = (const int32_t *)arg;
+    return order[i] >= 0 ? order[i] : (INT64_C(1) << 32) + i;
+}
+/* A schedule: header, and every line exactly once, as a line left out would be left unwritten. */
+static bsr_status bsri_check_schedule(const bsri_call *c, const bsr_matrix *m, int operand) {
+    const int64_t *have = (const int64_t *)m->schedule;
+    int64_t want[4], i, k, n, lines;
+    bsri_view v;
+    want[0] = BSRI_SCHEDULE_MAGIC, want[1] = m->nnz, want[2] = have[6] ? bsri_block_cols(m) : bsri_block_rows(m);
+    want[3] = bsri_pattern_count(m);
+    for (i = 0; i < 4; i++)
+        if (have[i] != want[i]) return bsri_fail(c, BSR_ITEM_VIEW_HEADER, operand, i, have[i]);
+    if (have[4] < 1 || have[4] > 8) return bsri_fail(c, BSR_ITEM_VIEW_HEADER, operand, 4, have[4]);
+    if (!bsri_schedule_layout(m, (int)have[4], have[6] != 0, &v)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
+    for (i = 0, n = v.groups * have[4]; i < v.patterns; i++) {
+        const int32_t *order = (const int32_t *)(const void *)((const char *)m->schedule + v.at[0]) + i * n;
+        for (lines = 0, k = 0; k < n; k++) {
+            if (order[k] < -1 || order[k] >= v.lines) return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, operand, k, order[k]);
+            lines += order[k] >= 0;
+        }
+        k = bsri_find_repeat(bsri_schedule_line, order, n);
+        if (k >= 0) return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, operand, k, order[k]);
+        if (lines != v.lines) return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, operand, n, lines);
+    }
+    return BSR_OK;
+}
+static bsr_status bsri_check_views(const bsri_call *c, const bsr_matrix *m, int operand) {
+    if (m->transposed_index) BSRI_TRY(bsri_check_transposed_index(c, m, operand));
+    return m->schedule ? bsri_check_schedule(c, m, operand) : BSR_OK;
+}
+/* The contents of the index arrays (CPU backend): whatever they hold, nothing outside the arrays is read. strict: what
+   bsr_validate wants; otherwise what products need. */
+static bsr_status bsri_check_structure(const bsri_call *c, const bsr_matrix *m, int operand, int strict) {
+    bsri_batch patterns = bsri_batch_none();
+    int64_t i, last = 0;
+    int d, ragged = (m->flags & BSR_MATRIX_RAGGED) != 0;
+    bsr_matrix one = *m; /* the same matrix, batched over its own patterns only */
+    for (d = 0; d < m->batch_dims; d++)
+        if (m->batch[d] && !bsri_own_pattern(m, d)) one.batch[d] = 1;
+    bsri_batch_join(&patterns, one.batch_dims, one.batch);
+    for (i = 0; i < patterns.count; i++) {
+        bsri_item it = bsri_matrix_item(&patterns, i, &one);
+        BSRI_TRY(bsri_check_crow(c, m, it.crow, i, ragged ? last : 0, &last, operand, strict));
+        if (last > m->nnz || (!ragged && last != m->nnz)) return bsri_fail(c, BSR_ITEM_CROW_LAST, operand, i, last);
+        BSRI_TRY(bsri_check_cols(c, m, it.crow, it.col, operand, strict));
+    }
+    if (ragged && patterns.count && last != m->nnz) return bsri_fail(c, BSR_ITEM_CROW_LAST, operand, patterns.count - 1, last);
+    return bsri_check_views(c, m, operand);
+}
+
+/* m must have ref's sizes, and its pattern entry by entry (CPU backend). Arrays that both share are not compared. Reads
+   the arrays by position only, so the contents need not have been checked. */
+BSRI_UNUSED static bsr_status bsri_check_same_pattern(const bsri_call *c, const bsr_matrix *ref, const bsr_matrix *m, int operand) {
+    bsri_batch batch = bsri_batch_none();
+    int64_t i, k, n, rows = bsri_block_rows(ref) + 1;
+    if (m->rows != ref->rows) return bsri_fail(c, BSR_ITEM_ROWS_MISMATCH, operand, -1, m->rows);
+    if (m->cols != ref->cols) return bsri_fail(c, BSR_ITEM_COLS_MISMATCH, operand, -1, m->cols);
+    if (m->block_rows != ref->block_rows) return bsri_fail(c, BSR_ITEM_BLOCK_MISMATCH, operand, 0, m->block_rows);
+    if (m->block_cols != ref->block_cols) return bsri_fail(c, BSR_ITEM_BLOCK_MISMATCH, operand, 1, m->block_cols);
+    if (m->nnz != ref->nnz) return bsri_fail(c, BSR_ITEM_NNZ_MISMATCH, operand, -1, m->nnz);
+    if ((m->flags ^ ref->flags) & BSR_MATRIX_RAGGED) return bsri_fail(c, BSR_ITEM_FLAGS_CONFLICT, operand, -1, (int64_t)m->flags);
+    if (bsri_batch_join(&batch, ref->batch_dims, ref->batch) >= 0) return BSR_OK; /* reported by the batch checks */
+    i = bsri_batch_join(&batch, m->batch_dims, m->batch);
+    if (i >= 0) return bsri_fail(c, BSR_ITEM_BATCH_SIZE, operand, i, m->batch[i]);
+    n = bsri_pattern_count(ref) <= 1 && bsri_pattern_count(m) <= 1 ? bsri_min(batch.count, 1) : batch.count;
+    for (i = 0; i < n; i++) {
+        bsri_item a = bsri_matrix_item(&batch, i, ref), b = bsri_matrix_item(&batch, i, m);
+        for (k = 0; k < rows && a.crow != b.crow; k++)
+            if (bsri_index(a.crow, ref->index_dtype, k) != bsri_index(b.crow, m->index_dtype, k))
+                return bsri_fail(c, BSR_ITEM_PATTERN_MISMATCH, operand, k, bsri_index(b.crow, m->index_dtype, k));
+        for (k = 0; k < ref->nnz && a.col != b.col; k++)
+            if (bsri_index(a.col, ref->index_dtype, k) != bsri_index(b.col, m->index_dtype, k))
+                return bsri_fail(c, BSR_ITEM_PATTERN_MISMATCH, operand, k, bsri_index(b.col, m->index_dtype, k));
+    }
+    return BSR_OK;
+}
+
+/* Joins an operand's batch into b. */
+static bsr_status bsri_join(const bsri_call *c, bsri_batch *b, int32_t dims, const int64_t *size, int operand) {
+    int bad = bsri_batch_join(b, dims, size);
+    if (bad >= 0) return bsri_fail(c, BSR_ITEM_BATCH_SIZE, operand, bad, size[bad]);
+    return BSR_OK;
+}
+/* An output's batch must be exactly b (absent leading dimensions count as 1). */
+static bsr_status bsri_check_batch_out(const bsri_call *c, const bsri_batch *b, int32_t dims, const int64_t *size, int operand) {
+    int i, n = dims > b->dims ? dims : b->dims;
+    for (i = 1; i <= n; i++) {
+        int64_t have = i <= dims ? size[dims - i] : 1, want = i <= b->dims ? b->size[b->dims - i] : 1;
+        if (have != want) return bsri_fail(c, BSR_ITEM_BATCH_SIZE, operand, i <= dims ? dims - i : -1, have);
+    }
+    return BSR_OK;
+}
+/* An operand that must broadcast to b without making it larger. */
+static bsr_status bsri_check_batch_fits(const bsri_call *c, const bsri_batch *b, int32_t dims, const int64_t *size, int operand) {
+    int i;
+    for (i = 1; i <= dims; i++) {
+        int64_t have = size[dims - i];
+        if (i > b->dims) {
+            if (have != 1) return bsri_fail(c, BSR_ITEM_BATCH_EXTRA, operand, dims - i, have);
+        } else if (have != 1 && have != b->size[b->dims - i]) {
+            return bsri_fail(c, BSR_ITEM_BATCH_SIZE, operand, dims - i, have);
+        }
+    }
+    return BSR_OK;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>plans: what will run, queries, workspace, scratch                                            */
+/* ---------------------------------------------------------------------------------------------- */
+
+static int bsri_isa_available(int isa); /* vectors section */
+
+static bsr_plan bsri_plan_default(const bsri_call *c) {
+    bsr_plan p;
+    memset(&p, 0, sizeof p);
+    p.op = c->op, p.backend = c->ctx->backend, p.source = BSR_PLAN_HEURISTIC, p.kernel = c->ctx->isa;
+    p.tile_rows = p.tile_cols = 1, p.split = 1, p.stages = 1;
+    return p;
+}
+/* A field of the caller's plan: open, or what p has; otherwise refused. */
+static bsr_status bsri_plan_field(const bsri_call *c, int field, int64_t asked, int64_t have) {
+    if (asked && asked != have) return bsri_fail(c, BSR_ITEM_PLAN_FIELD, BSR_ARG_EXEC, field, asked);
+    return BSR_OK;
+}
+/* Merges the caller's partial plan into *p, checks the workspace, answers a query. *stop: a query, nothing is to run. */
+static bsr_status bsri_plan_settle(const bsri_call *c, bsr_plan *p, int *stop) {
+    const bsr_plan *asked = c->exec->plan;
+    *stop = 0;
+    if (asked) {
+        if (asked->op && asked->op != p->op) return bsri_fail(c, BSR_ITEM_PLAN_OP, BSR_ARG_EXEC, -1, asked->op);
+        BSRI_TRY(bsri_plan_field(c, 1, asked->backend, p->backend));
+        if (asked->kernel && !bsri_isa_available(asked->kernel))
+            return bsri_fail(c, BSR_ITEM_PLAN_FIELD, BSR_ARG_EXEC, 3, asked->kernel);
+        if (asked->kernel) p->kernel = asked->kernel, p->source = BSR_PLAN_CALLER;
+        BSRI_TRY(bsri_plan_field(c, 4, asked->tile_rows, p->tile_rows));
+        BSRI_TRY(bsri_plan_field(c, 5, asked->tile_cols, p->tile_cols));
+        BSRI_TRY(bsri_plan_field(c, 6, asked->split, p->split));
+        BSRI_TRY(bsri_plan_field(c, 7, asked->stages, p->stages));
+        BSRI_TRY(bsri_plan_field(c, 8, asked->order, p->order));
+        BSRI_TRY(bsri_plan_field(c, 9, (int64_t)asked->flags, (int64_t)p->flags));
+    }
+    if (c->exec->query) {
+        *c->exec->query = *p;
+        *stop = 1;
+        return BSR_OK;
+    }
+    if (p->workspace_bytes && (!c->exec->workspace || c->exec->workspace_bytes < p->workspace_bytes ||
+                               (uintptr_t)c->exec->workspace % 64))
+        return bsri_fail(c, BSR_ITEM_WORKSPACE, BSR_ARG_EXEC, -1, (int64_t)p->workspace_bytes);
+    return BSR_OK;
+}
+/* For operations with nothing to choose. */
+BSRI_UNUSED static bsr_status bsri_plan_simple(const bsri_call *c, int *stop) {
+    bsr_plan p = bsri_plan_default(c);
+    return bsri_plan_settle(c, &p, stop);
+}
+
+BSR_API int bsr_plan_string(const bsr_plan *plan, char *text, size_t size) {
+    static const char *const isa[] = {"?", "portable C", "AVX2", "AVX-512"};
+    bsri_text t;
+    t.data = text, t.size = text ? size : 0, t.length = 0;
+    bsri_put(&t, "");
+    if (!plan) return 0;
+    bsri_put(&t, bsr_op_name(plan->op));
+    bsri_put(&t, plan->backend == BSR_BACKEND_CUDA ? " on cuda, kernel " : " on cpu, ");
+    if (plan->backend == BSR_BACKEND_CUDA) bsri_put_int(&t, plan->kernel);
+    else bsri_put(&t, isa[plan->kernel >= 1 && plan->kernel <= 3 ? plan->kernel : 0]);
+    bsri_put(&t, ", tile "), bsri_put_int(&t, plan->tile_rows), bsri_put(&t, " x "), bsri_put_int(&t, plan->tile_cols);
+    if (plan->split > 1) bsri_put(&t, ", split "), bsri_put_int(&t, plan->split);
+    if (plan->stages > 1) bsri_put(&t, ", stages "), bsri_put_int(&t, plan->stages);
+    if (plan->flags & BSR_PLAN_SLOW_TRANSPOSE) bsri_put(&t, ", slow: no transposed index, all blocks are scanned for every row");
+    if (plan->flags & BSR_PLAN_USES_SCHEDULE) bsri_put(&t, ", rows in the schedule's order");
+    if (plan->flags & BSR_PLAN_PACKS_B) bsri_put(&t, ", dense tiles are packed first");
+    if (plan->workspace_bytes) bsri_put(&t, ", workspace "), bsri_put_int(&t, (int64_t)plan->workspace_bytes);
+    bsri_put(&t, plan->source == BSR_PLAN_TABLE ? " (tuned table)" : plan->source == BSR_PLAN_CALLER ? " (caller)" : " (heuristic)");
+    return (int)t.length;
+}
+
+/* Scratch of a conversion on the CPU: the call's workspace where it is large enough, else the context's allocator. */
+typedef struct bsri_scratch {
+    void *data;
+    int owned;
+} bsri_scratch;
+BSRI_UNUSED static bsr_status bsri_scratch_get(const bsri_call *c, int64_t bytes, bsri_scratch *s) {
+    s->data = c->exec->workspace, s->owned = 0;
+    if (bytes <= 0 || (s->data && (uint64_t)bytes <= c->exec->workspace_bytes && (uintptr_t)s->data % 64 == 0)) return BSR_OK;
+    s->data = (uint64_t)bytes <= SIZE_MAX ? bsri_alloc(c->ctx, (size_t)bytes) : NULL;
+    s->owned = 1;
+    if (!s->data) return bsri_fail(c, BSR_ITEM_NO_MEMORY, BSR_ARG_NONE, -1, bytes);
+    return BSR_OK;
+}
+BSRI_UNUSED static void bsri_scratch_end(const bsri_call *c, bsri_scratch *s) {
+    if (s->owned) bsri_free(c->ctx, s->data);
+    s->data = NULL, s->owned = 0;
+}
+
+/* What BSRSPARSE_NO_x and BSRSPARSE_ONLY_x leave in. A left-out operation fails before anything else, so that its code is
+   unreachable and the compiler drops it. */
+#if defined(BSRSPARSE_ONLY_PRODUCT) || defined(BSRSPARSE_ONLY_SAMPLED) || defined(BSRSPARSE_ONLY_ROWS) || \
+    defined(BSRSPARSE_ONLY_ATTENTION)
+#ifndef BSRSPARSE_ONLY_PRODUCT
+#define BSRSPARSE_NO_PRODUCT
+#endif
+#ifndef BSRSPARSE_ONLY_SAMPLED
+#define BSRSPARSE_NO_SAMPLED
+#endif
+#ifndef BSRSPARSE_ONLY_ROWS
+#define BSRSPARSE_NO_ROWS
+#endif
+#ifndef BSRSPARSE_ONLY_ATTENTION
+#define BSRSPARSE_NO_ATTENTION
+#endif
+#endif
+#ifdef BSRSPARSE_NO_PRODUCT
+#define BSRI_HAS_PRODUCT 0
+#else
+#define BSRI_HAS_PRODUCT 1
+#endif
+#ifdef BSRSPARSE_NO_SAMPLED
+#define BSRI_HAS_SAMPLED 0
+#else
+#define BSRI_HAS_SAMPLED 1
+#endif
+#ifdef BSRSPARSE_NO_ROWS
+#define BSRI_HAS_ROWS 0
+#else
+#define BSRI_HAS_ROWS 1
+#endif
+#ifdef BSRSPARSE_NO_ATTENTION
+#define BSRI_HAS_ATTENTION 0
+#else
+#define BSRI_HAS_ATTENTION 1
+#endif
+#if defined(BSRSPARSE_ONLY_F16) || defined(BSRSPARSE_ONLY_BF16) || defined(BSRSPARSE_ONLY_F32) || defined(BSRSPARSE_ONLY_F64) || \
+    defined(BSRSPARSE_ONLY_I8)
+#ifndef BSRSPARSE_ONLY_F16
+#define BSRSPARSE_NO_F16
+#endif
+#ifndef BSRSPARSE_ONLY_BF16
+#define BSRSPARSE_NO_BF16
+#endif
+#ifndef BSRSPARSE_ONLY_F32
+#define BSRSPARSE_NO_F32
+#endif
+#ifndef BSRSPARSE_ONLY_F64
+#define BSRSPARSE_NO_F64
+#endif
+#ifndef BSRSPARSE_ONLY_I8
+#define BSRSPARSE_NO_I8
+#endif
+#endif
+/* Operand dtypes that the operations take: the ones left in. */
+static const uint32_t bsri_compiled_dtypes = 0
+#ifndef BSRSPARSE_NO_F16
+    | BSRI_BIT(BSR_F16)
+#endif
+#ifndef BSRSPARSE_NO_BF16
+    | BSRI_BIT(BSR_BF16)
+#endif
+#ifndef BSRSPARSE_NO_F32
+    | BSRI_BIT(BSR_F32)
+#endif
+#ifndef BSRSPARSE_NO_F64
+    | BSRI_BIT(BSR_F64)
+#endif
+#ifndef BSRSPARSE_NO_I8
+    | BSRI_BIT(BSR_I8)
+#endif
+    ;
+/* dtype: of the operands, 0 where unknown. */
+static bsr_status bsri_check_compiled(const bsri_call *c, int has_operation, int dtype) {
+    if (!has_operation) return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
+    if (dtype > 0 && dtype < 32 && (BSRI_BIT(dtype) & (BSRI_FLOATS | BSRI_BIT(BSR_I8)) & ~bsri_compiled_dtypes))
+        return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, dtype);
+    return BSR_OK;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>vectors: rows of numbers on the chosen instruction set                                       */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* `compute` is the type that sums are formed in: BSR_F32, BSR_F64 or BSR_I32. */
+static int bsri_isa_available(int isa); /* by this build and machine; BSR_ISA_PORTABLE always is */
+static int bsri_isa_detect(void);       /* the widest available */
+
+/* n elements of dtype, `stride` elements apart, to a contiguous row of `compute`, and back (rounded to nearest even;
+   i32 wraps when stored as i8 or i32). BSR_BOOL loads as 0 or 1. Floats may go to and from any float compute type. */
+static void bsri_row_load(int isa, int compute, void *dst, const void *src, int dtype, int64_t stride, int64_t n);
+static void bsri_row_store(int isa, int compute, void *dst, int dtype, int64_t stride, const void *src, int64_t n);
+
+/* Rows of f32 or f64 (compute); the order of sums depends on n alone, for one isa. */
+static double bsri_row_max(int isa, int compute, const void *x, int64_t n);             /* -inf for n = 0; NaN if any is */
+static double bsri_row_exp_sum(int isa, int compute, void *x, int64_t n, double sub);   /* x = exp(x - sub); returns the sum */
+static double bsri_row_dot(int isa, int compute, const void *x, const void *y, int64_t n);
+static void bsri_row_scale(int isa, int compute, void *x, int64_t n, double factor);    /* x *= factor */
+
+/* Copies a rows x cols piece with any strides and dtype to row-major `compute`, leading dimension ld, ld >= cols rounded up to
+   BSRI_LANES_MAX; the columns between cols and that are set to zero. Transposing (row_stride 1) is a fast path. */
+#define BSRI_LANES_MAX 16
+static void bsri_tile_pack(int isa, int compute, void *dst, int64_t ld, const void *src, int dtype, int64_t rows, int64_t cols,
+                           int64_t row_stride, int64_t col_stride);
+
+/* c += a b (add != 0), or c = a b (add == 0): a m x k (strides am, ak), b k x n with contiguous rows (ldb), all of type
+   `compute`. c is row-major, 64-byte aligned rows (ldc a multiple of BSRI_LANES_MAX, >= n rounded up to it): columns past n, up to
+   that, are written too. b is read in its n columns only. */
+static void bsri_tile_mm(int isa, int compute, int64_t m, int64_t n, int64_t k, const void *a, int64_t am, int64_t ak,
+                         const void *b, int64_t ldb, void *c, int64_t ldc, int add);
+
+
+#if defined(__GNUC__) && defined(__x86_64__) && !defined(BSRSPARSE_NO_SIMD) && !defined(_WIN32)
+#define BSRI_X86 1
+#ifdef __cplusplus
+}
+#endif
+#include <cpuid.h>
+#include <immintrin.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+#else
+#define BSRI_X86 0
+#endif
+
+/* Vector sets. A set v<isa><type> (isa 0 portable, 2 AVX2, 5 AVX-512; type f f32, d f64, i i32 modulo 2^32) is these macros;
+   the templates below are written once and made for every set:
+   A_ function attribute, T_ element, V_ vector, W_ broadcast value, M_ mask, L_ lanes, NV_ widest kernel in vectors,
+   LOAD, STORE, LOADM (the lanes of a mask, zeros elsewhere), MASK(first lanes), SET1, FMA (a may be a broadcast), MUL. */
+#define BSRI_T_v0f float
+#define BSRI_T_v0d double
+#define BSRI_T_v0i uint32_t
+#define BSRI_A_v0
+#if defined(__GNUC__) /* 16-byte vectors, which any such compiler maps to what the target has */
+typedef float bsri_v0f __attribute__((vector_size(16)));
+typedef double bsri_v0d __attribute__((vector_size(16)));
+typedef uint32_t bsri_v0i __attribute__((vector_size(16)));
+typedef float bsri_u0f __attribute__((vector_size(16), aligned(4), may_alias));
+typedef double bsri_u0d __attribute__((vector_size(16), aligned(8), may_alias));
+typedef uint32_t bsri_u0i __attribute__((vector_size(16), aligned(4), may_alias));
+#define BSRI_L_v0f 4
+#define BSRI_L_v0d 2
+#define BSRI_L_v0i 4
+#else
+typedef float bsri_v0f, bsri_u0f;
+typedef double bsri_v0d, bsri_u0d;
+typedef uint32_t bsri_v0i, bsri_u0i;
+#define BSRI_L_v0f 1
+#define BSRI_L_v0d 1
+#define BSRI_L_v0i 1
+#endif
+#define BSRI_V0_LOADM(V, U, dst, p, m, lanes)                       \
+    do {                                                            \
+        if ((m) == (lanes)) {                                       \
+            dst = *(const U *)(const void *)(p);                    \
+        } else {                                                    \
+            memset(&(dst), 0, sizeof(dst));                         \
+            memcpy(&(dst), (p), (size_t)(m) * (sizeof(V) / (lanes))); \
+        }                                                           \
+    } while (0)
+#define BSRI_V_v0f bsri_v0f
+#define BSRI_V_v0d bsri_v0d
+#define BSRI_V_v0i bsri_v0i
+#define BSRI_W_v0f float
+#define BSRI_W_v0d double
+#define BSRI_W_v0i uint32_t
+#define BSRI_M_v0f int
+#define BSRI_M_v0d int
+#define BSRI_M_v0i int
+#define BSRI_LOAD_v0f(p) (*(const bsri_u0f *)(const void *)(p))
+#define BSRI_LOAD_v0d(p) (*(const bsri_u0d *)(const void *)(p))
+#define BSRI_LOAD_v0i(p) (*(const bsri_u0i *)(const void *)(p))
+#define BSRI_STORE_v0f(p, v) (void)(*(bsri_u0f *)(void *)(p) = (v))
+#define BSRI_STORE_v0d(p, v) (void)(*(bsri_u0d *)(void *)(p) = (v))
+#define BSRI_STORE_v0i(p, v) (void)(*(bsri_u0i *)(void *)(p) = (v))
+#define BSRI_MASK_v0f(n) (n)
+#define BSRI_MASK_v0d(n) (n)
+#define BSRI_MASK_v0i(n) (n)
+#define BSRI_LOADM_v0f(dst, p, m) BSRI_V0_LOADM(bsri_v0f, bsri_u0f, dst, p, m, BSRI_L_v0f)
+#define BSRI_LOADM_v0d(dst, p, m) BSRI_V0_LOADM(bsri_v0d, bsri_u0d, dst, p, m, BSRI_L_v0d)
+#define BSRI_LOADM_v0i(dst, p, m) BSRI_V0_LOADM(bsri_v0i, bsri_u0i, dst, p, m, BSRI_L_v0i)
+#define BSRI_SET1_v0f(x) (x)
+#define BSRI_SET1_v0d(x) (x)
+#define BSRI_SET1_v0i(x) (x)
+#define BSRI_FMA_v0(a, b, c) ((c) + (b) * (a))
+#define BSRI_FMA_v0f BSRI_FMA_v0
+#define BSRI_FMA_v0d BSRI_FMA_v0
+#define BSRI_FMA_v0i BSRI_FMA_v0
+#define BSRI_MUL_v0f(a, b) ((b) * (a))
+#define BSRI_MUL_v0d BSRI_MUL_v0f
+#define BSRI_MUL_v0i BSRI_MUL_v0f
+#if BSRI_X86
+#define BSRI_A_v2 __attribute__((target("avx2,fma,f16c")))
+#define BSRI_A_v5 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")))
+#define BSRI_T_v2f float
+#define BSRI_T_v2d double
+#define BSRI_T_v2i uint32_t
+#define BSRI_L_v2f 8
+#define BSRI_L_v2d 4
+#define BSRI_L_v2i 8
+#define BSRI_V_v2f __m256
+#define BSRI_V_v2d __m256d
+#define BSRI_V_v2i __m256i
+#define BSRI_W_v2f __m256
+#define BSRI_W_v2d __m256d
+#define BSRI_W_v2i __m256i
+#define BSRI_M_v2f __m256i
+#define BSRI_M_v2d __m256i
+#define BSRI_M_v2i __m256i
+#define BSRI_LOAD_v2f(p) _mm256_loadu_ps(p)
+#define BSRI_LOAD_v2d(p) _mm256_loadu_pd(p)
+#define BSRI_LOAD_v2i(p) _mm256_loadu_si256((const __m256i *)(const void *)(p))
+#define BSRI_STORE_v2f(p, v) _mm256_storeu_ps(p, v)
+#define BSRI_STORE_v2d(p, v) _mm256_storeu_pd(p, v)
+#define BSRI_STORE_v2i(p, v) _mm256_storeu_si256((__m256i *)(void *)(p), v)
+#define BSRI_MASK_v2f(n) _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))
+#define BSRI_MASK_v2d(n) _mm256_cmpgt_epi64(_mm256_set1_epi64x(n), _mm256_setr_epi64x(0, 1, 2, 3))
+#define BSRI_MASK_v2i(n) BSRI_MASK_v2f(n)
+#define BSRI_LOADM_v2f(dst, p, m) dst = _mm256_maskload_ps(p, m)
+#define BSRI_LOADM_v2d(dst, p, m) dst = _mm256_maskload_pd(p, m)
+#define BSRI_LOADM_v2i(dst, p, m) dst = _mm256_maskload_epi32((const int *)(const void *)(p), m)
+#define BSRI_SET1_v2f(x) _mm256_set1_ps(x)
+#define BSRI_SET1_v2d(x) _mm256_set1_pd(x)
+#define BSRI_SET1_v2i(x) _mm256_set1_epi32((int)(x))
+#define BSRI_FMA_v2f(a, b, c) _mm256_fmadd_ps(a, b, c)
+#define BSRI_FMA_v2d(a, b, c) _mm256_fmadd_pd(a, b, c)
+#define BSRI_FMA_v2i(a, b, c) _mm256_add_epi32(c, _mm256_mullo_epi32(a, b))
+#define BSRI_MUL_v2f(a, b) _mm256_mul_ps(a, b)
+#define BSRI_MUL_v2d(a, b) _mm256_mul_pd(a, b)
+#define BSRI_MUL_v2i(a, b) _mm256_mullo_epi32(a, b)
+#define BSRI_T_v5f float
+#define BSRI_T_v5d double
+#define BSRI_T_v5i uint32_t
+#define BSRI_L_v5f 16
+#define BSRI_L_v5d 8
+#define BSRI_L_v5i 16
+#define BSRI_V_v5f __m512
+#define BSRI_V_v5d __m512d
+#define BSRI_V_v5i __m512i
+#define BSRI_W_v5f __m512
+#define BSRI_W_v5d __m512d
+#define BSRI_W_v5i __m512i
+#define BSRI_M_v5f __mmask16
+#define BSRI_M_v5d __mmask8
+#define BSRI_M_v5i __mmask16
+#define BSRI_LOAD_v5f(p) _mm512_loadu_ps(p)
+#define BSRI_LOAD_v5d(p) _mm512_loadu_pd(p)
+#define BSRI_LOAD_v5i(p) _mm512_loadu_si512(p)
+#define BSRI_STORE_v5f(p, v) _mm512_storeu_ps(p, v)
+#define BSRI_STORE_v5d(p, v) _mm512_storeu_pd(p, v)
+#define BSRI_STORE_v5i(p, v) _mm512_storeu_si512(p, v)
+#define BSRI_MASK_v5f(n) ((__mmask16)((1u << (n)) - 1u))
+#define BSRI_MASK_v5d(n) ((__mmask8)((1u << (n)) - 1u))
+#define BSRI_MASK_v5i(n) BSRI_MASK_v5f(n)
+#define BSRI_LOADM_v5f(dst, p, m) dst = _mm512_maskz_loadu_ps(m, p)
+#define BSRI_LOADM_v5d(dst, p, m) dst = _mm512_maskz_loadu_pd(m, p)
+#define BSRI_LOADM_v5i(dst, p, m) dst = _mm512_maskz_loadu_epi32(m, p)
+#define BSRI_SET1_v5f(x) _mm512_set1_ps(x)
+#define BSRI_SET1_v5d(x) _mm512_set1_pd(x)
+#define BSRI_SET1_v5i(x) _mm512_set1_epi32((int)(x))
+#define BSRI_FMA_v5f(a, b, c) _mm512_fmadd_ps(a, b, c)
+#define BSRI_FMA_v5d(a, b, c) _mm512_fmadd_pd(a, b, c)
+#define BSRI_FMA_v5i(a, b, c) _mm512_add_epi32(c, _mm512_mullo_epi32(a, b))
+#define BSRI_MUL_v5f(a, b) _mm512_mul_ps(a, b)
+#define BSRI_MUL_v5d(a, b) _mm512_mul_pd(a, b)
+#define BSRI_MUL_v5i(a, b) _mm512_mullo_epi32(a, b)
+
+/* Does the machine have it, and does the operating system save its registers? */
+static int bsri_isa_available(int isa) {
+    unsigned a, b, c, d, low, high, b7, need = isa == BSR_ISA_AVX512 ? 0xe6u : 6u;
+    if (isa == BSR_ISA_PORTABLE) return 1;
+    if ((isa != BSR_ISA_AVX2 && isa != BSR_ISA_AVX512) || __get_cpuid_max(0, NULL) < 7) return 0;
+    __cpuid(1, a, b, c, d);
+    if ((c & (1u << 12)) == 0 || (c & (1u << 27)) == 0 || (c & (1u << 29)) == 0) return 0; /* FMA, OSXSAVE, F16C */
+    __cpuid_count(7, 0, a, b7, c, d);
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    if ((low & need) != need || (b7 & (1u << 5)) == 0) return 0; /* AVX2 */
+    return isa == BSR_ISA_AVX2 || (b7 & 0xc0030000u) == 0xc0030000u; /* F, DQ, BW, VL */
+}
+#else
+static int bsri_isa_available(int isa) { return isa == BSR_ISA_PORTABLE; }
+#endif
+static int bsri_isa_detect(void) {
+    int isa = BSR_ISA_AVX512;
+    while (!bsri_isa_available(isa)) isa--;
+    return isa;
+}
+
+/* CALL with the set that stands for isa and compute; NAME is pasted before it. */
+#if BSRI_X86
+#define BSRI_PICK(isa, type, NAME, args)                 \
+    do {                                                 \
+        if ((isa) == BSR_ISA_AVX512) NAME##5##type args; \
+        else if ((isa) == BSR_ISA_AVX2) NAME##2##type args; \
+        else NAME##0##type args;                         \
+    } while (0)
+#define BSRI_SETS(X) X(v0f, v0, 2) X(v0d, v0, 2) X(v0i, v0, 2) X(v2f, v2, 2) X(v2d, v2, 2) X(v2i, v2, 2) \
+    X(v5f, v5, 4) X(v5d, v5, 4) X(v5i, v5, 4)
+#else
+#define BSRI_PICK(isa, type, NAME, args) \
+    do {                                 \
+        (void)(isa);                     \
+        NAME##0##type args;              \
+    } while (0)
+#define BSRI_SETS(X) X(v0f, v0, 2) X(v0d, v0, 2) X(v0i, v0, 2)
+#endif
+
+/* --- one row: x = s x, x += s y, x = x y --- */
+enum { BSRI_SCALE, BSRI_ADD_SCALED, BSRI_TIMES };
+#define BSRI_DEFINE_ROW_OP(S, ISA, NV)                                                                           \
+    BSRI_A_##ISA static void bsri_row_op_##S(int op, void *px, const void *py, double factor, int64_t n) {      \
+        BSRI_T_##S *x = (BSRI_T_##S *)px, s = BSRI_FACTOR_##S(factor);                                          \
+        const BSRI_T_##S *y = (const BSRI_T_##S *)py;                                                           \
+        const BSRI_W_##S w = BSRI_SET1_##S(s);                                                                  \
+        const int64_t whole = n - n % BSRI_L_##S;                                                               \
+        int64_t i = 0;                                                                                          \
+        if (op == BSRI_SCALE) {                                                                                 \
+            for (; i < whole; i += BSRI_L_##S) BSRI_STORE_##S(x + i, BSRI_MUL_##S(w, BSRI_LOAD_##S(x + i)));    \
+            for (; i < n; i++) x[i] *= s;                                                                       \
+        } else if (op == BSRI_ADD_SCALED) {                                                                     \
+            for (; i < whole; i += BSRI_L_##S)                                                                  \
+                BSRI_STORE_##S(x + i, BSRI_FMA_##S(w, BSRI_LOAD_##S(y + i), BSRI_LOAD_##S(x + i)));             \
+            for (; i < n; i++) x[i] += s * y[i];                                                                \
+        } else {                                                                                                \
+            for (; i < whole; i += BSRI_L_##S)                                                                  \
+                BSRI_STORE_##S(x + i, BSRI_MUL_##S(BSRI_LOAD_##S(y + i), BSRI_LOAD_##S(x + i)));                \
+            for (; i < n; i++) x[i] *= y[i];                                                                    \
+        }                                                                                                       \
+    }
+#define BSRI_FACTOR_v0f(x) (float)(x)
+#define BSRI_FACTOR_v2f(x) (float)(x)
+#define BSRI_FACTOR_v5f(x) (float)(x)
+#define BSRI_FACTOR_v0d(x) (x)
+#define BSRI_FACTOR_v2d(x) (x)
+#define BSRI_FACTOR_v5d(x) (x)
+#define BSRI_FACTOR_v0i(x) (uint32_t)(int64_t)(x)
+#define BSRI_FACTOR_v2i(x) (uint32_t)(int64_t)(x)
+#define BSRI_FACTOR_v5i(x) (uint32_t)(int64_t)(x)
+BSRI_SETS(BSRI_DEFINE_ROW_OP)
+static void bsri_row_op(int isa, int compute, int op, void *x, const void *y, double factor, int64_t n) {
+    if (compute == BSR_F32) BSRI_PICK(isa, f, bsri_row_op_v, (op, x, y, factor, n));
+    else if (compute == BSR_F64) BSRI_PICK(isa, d, bsri_row_op_v, (op, x, y, factor, n));
+    else BSRI_PICK(isa, i, bsri_row_op_v, (op, x, y, factor, n));
+}
+static void bsri_row_scale(int isa, int compute, void *x, int64_t n, double factor) {
+    bsri_row_op(isa, compute, BSRI_SCALE, x, NULL, factor, n);
+}
+static const double bsri_zeros[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+
+/* --- dot product: two accumulators, then the lanes in order, then the tail --- */
+#define BSRI_DEFINE_DOT(S, ISA)                                                                 \
+    BSRI_A_##ISA static void bsri_dot_##S(const void *px, const void *py, int64_t n, double *out) { \
+        const BSRI_T_##S *x = (const BSRI_T_##S *)px, *y = (const BSRI_T_##S *)py;              \
+        BSRI_T_##S lane[2 * BSRI_L_##S], sum = 0;                                               \
+        BSRI_V_##S a = BSRI_LOAD_##S((const BSRI_T_##S *)(const void *)bsri_zeros), b = a;                                        \
+        int64_t i = 0;                                                                          \
+        int l;                                                                                  \
+        for (; i + 2 * BSRI_L_##S <= n; i += 2 * BSRI_L_##S) {                                  \
+            a = BSRI_FMA_##S(BSRI_LOAD_##S(x + i), BSRI_LOAD_##S(y + i), a);                    \
+            b = BSRI_FMA_##S(BSRI_LOAD_##S(x + i + BSRI_L_##S), BSRI_LOAD_##S(y + i + BSRI_L_##S), b); \
+        }                                                                                       \
+        BSRI_STORE_##S(lane, a);                                                                \
+        BSRI_STORE_##S(lane + BSRI_L_##S, b);                                                   \
+        for (l = 0; l < 2 * BSRI_L_##S; l++) sum += lane[l];                                    \
+        for (; i < n; i++) sum += x[i] * y[i];                                                  \
+        *out = (double)sum;                                                                     \
+    }
+BSRI_DEFINE_DOT(v0f, v0)
+BSRI_DEFINE_DOT(v0d, v0)
+#if BSRI_X86
+BSRI_DEFINE_DOT(v2f, v2)
+BSRI_DEFINE_DOT(v2d, v2)
+BSRI_DEFINE_DOT(v5f, v5)
+BSRI_DEFINE_DOT(v5d, v5)
+#endif
+static double bsri_row_dot(int isa, int compute, const void *x, const void *y, int64_t n) {
+    double sum;
+    if (compute == BSR_F32) BSRI_PICK(isa, f, bsri_dot_v, (x, y, n, &sum));
+    else BSRI_PICK(isa, d, bsri_dot_v, (x, y, n, &sum));
+    return sum;
+}
+
+/* --- exp in f32: x = n ln 2 + r, Taylor to r^7 (error below 1 ulp), then 2^n; -inf gives 0, NaN stays --- */
+#if BSRI_X86
+#define BSRI_EXP_BODY(V, SET, FMA, FNMA, MUL, MIN, MAX, RINT)                                        \
+    x = MAX(SET(-105.0f), MIN(SET(90.0f), x)); /* operand order: a NaN passes */                     \
+    n = RINT(MUL(x, SET(1.44269504f)));                                                              \
+    r = FNMA(n, SET(-1.90465430e-9f), FNMA(n, SET(0.693147182f), x));                                \
+    p = FMA(r, SET(1.98412698e-4f), SET(1.38888889e-3f));                                            \
+    p = FMA(p, r, SET(8.33333333e-3f)), p = FMA(p, r, SET(4.16666667e-2f));                          \
+    p = FMA(p, r, SET(1.66666667e-1f)), p = FMA(p, r, SET(0.5f)), p = FMA(p, r, SET(1.0f));          \
+    p = FMA(p, r, SET(1.0f));
+#define BSRI_RINT256(x) _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+#define BSRI_RINT512(x) _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+BSRI_A_v2 static inline __m256 bsri_exp_v2f(__m256 x) {
+    __m256 n, r, p;
+    __m256i whole, half;
+    BSRI_EXP_BODY(__m256, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_fnmadd_ps, _mm256_mul_ps, _mm256_min_ps, _mm256_max_ps,
+                  BSRI_RINT256)
+    /* 2^n in two factors: n reaches from -151 to 130 */
+    whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
+    p = _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(half, _mm256_set1_epi32(127)), 23)));
+    whole = _mm256_sub_epi32(whole, half);
+    return _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(whole, _mm256_set1_epi32(127)), 23)));
+}
+BSRI_A_v5 static inline __m512 bsri_exp_v5f(__m512 x) {
+    __m512 n, r, p;
+    BSRI_EXP_BODY(__m512, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_fnmadd_ps, _mm512_mul_ps, _mm512_min_ps, _mm512_max_ps,
+                  BSRI_RINT512)
+    return _mm512_scalef_ps(p, n);
+}
+/* x = exp(x - sub), summed lane by lane; the tail goes through a padded vector, so that every element gets the same exp. */
+#define BSRI_DEFINE_EXP_SUM(S, ISA, SUB, ADD)                                                      \
+    BSRI_A_##ISA static void bsri_exp_sum_##S(float *x, int64_t n, float sub, double *out) {       \
+        float lane[BSRI_L_##S], sum = 0;                                                           \
+        const BSRI_V_##S s = BSRI_SET1_##S(sub);                                                   \
+        BSRI_V_##S total = BSRI_SET1_##S(0.0f), e;                                                 \
+        int64_t i = 0;                                                                             \
+        int l;                                                                                     \
+        for (; i + BSRI_L_##S <= n; i += BSRI_L_##S) {                                             \
+            e = bsri_exp_##S(SUB(BSRI_LOAD_##S(x + i), s));                                        \
+            BSRI_STORE_##S(x + i, e);                                                              \
+            total = ADD(total, e);                                                                 \
+        }                                                                                          \
+        BSRI_STORE_##S(lane, total);                                                               \
+        for (l = 0; l < BSRI_L_##S; l++) sum += lane[l];                                           \
+        if (i < n) {                                                                               \
+            BSRI_LOADM_##S(e, x + i, BSRI_MASK_##S((int)(n - i)));                                 \
+            BSRI_STORE_##S(lane, bsri_exp_##S(SUB(e, s)));                                         \
+            for (l = 0; i < n; i++, l++) x[i] = lane[l], sum += lane[l];                           \
+        }                                                                                          \
+        *out = (double)sum;                                                                        \
+    }                                                                                              \
+    BSRI_A_##ISA static void bsri_max_##S(const float *x, int64_t n, double *out)
+BSRI_DEFINE_EXP_SUM(v2f, v2, _mm256_sub_ps, _mm256_add_ps) {
+    __m256 most = _mm256_set1_ps(-INFINITY), bad = _mm256_setzero_ps();
+    float lane[8], top = -INFINITY;
+    int64_t i = 0;
+    int l;
+    for (; i + 8 <= n; i += 8) {
+        __m256 v = _mm256_loadu_ps(x + i);
+        most = _mm256_max_ps(v, most), bad = _mm256_or_ps(bad, _mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+    }
+    _mm256_storeu_ps(lane, most);
+    for (l = 0; l < 8; l++) top = lane[l] > top ? lane[l] : top;
+    for (; i < n; i++) top = x[i] > top || x[i] != x[i] || top != top ? (top != top ? top : x[i]) : top;
+    *out = (double)(_mm256_movemask_ps(bad) ? NAN : top);
+}
+BSRI_DEFINE_EXP_SUM(v5f, v5, _mm512_sub_ps, _mm512_add_ps) {
+    __m512 most = _mm512_set1_ps(-INFINITY);
+    __mmask16 bad = 0;
+    int64_t i = 0;
+    for (; i < n; i += 16) {
+        __mmask16 m = n - i < 16 ? BSRI_MASK_v5f((int)(n - i)) : (__mmask16)0xffff;
+        __m512 v = _mm512_mask_loadu_ps(_mm512_set1_ps(-INFINITY), m, x + i);
+        most = _mm512_max_ps(v, most), bad = (__mmask16)(bad | _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q));
+    }
+    *out = (double)(bad ? NAN : _mm512_reduce_max_ps(most));
+}
+#endif
+static void bsri_exp_sum_v0f(float *x, int64_t n, float sub, double *out) {
+    float sum = 0;
+    int64_t i;
+    for (i = 0; i < n; i++) sum += x[i] = expf(x[i] - sub);
+    *out = (double)sum;
+}
+static void bsri_max_v0f(const float *x, int64_t n, double *out) {
+    float top = -INFINITY;
+    int64_t i;
+    for (i = 0; i < n && top == top; i++) top = x[i] > top || x[i] != x[i] ? x[i] : top;
+    *out = (double)top;
+}
+static double bsri_row_max(int isa, int compute, const void *x, int64_t n) {
+    const double *d = (const double *)x;
+    double top = -INFINITY;
+    int64_t i;
+    if (compute == BSR_F32) BSRI_PICK(isa, f, bsri_max_v, ((const float *)x, n, &top));
+    else for (i = 0; i < n && top == top; i++) top = d[i] > top || d[i] != d[i] ? d[i] : top;
+    return top;
+}
+static double bsri_row_exp_sum(int isa, int compute, void *x, int64_t n, double sub) {
+    double *d = (double *)x, sum = 0;
+    int64_t i;
+    if (compute == BSR_F32) BSRI_PICK(isa, f, bsri_exp_sum_v, ((float *)x, n, (float)sub, &sum));
+    else for (i = 0; i < n; i++) sum += d[i] = exp(d[i] - sub);
+    return sum;
+}
+
+/* --- conversions: rows x cols with contiguous rows, 16-bit and 8-bit types to 32 bits and back --- */
+#if BSRI_X86
+#define BSRI_DEFINE_CONVERT(NAME, ISA, DST, SRC, L, STORE, CONVERT)                                              \
+    BSRI_A_##ISA static void NAME(DST *d, int64_t ld, const SRC *s, int64_t stride, int64_t rows, int64_t cols) { \
+        int64_t r, j;                                                                                           \
+        for (r = 0; r < rows; r++, d += ld, s += stride) {                                                      \
+            for (j = 0; j + L <= cols; j += L) STORE(d + j, CONVERT(s + j));                                    \
+            if (j < cols) {                                                                                     \
+                SRC in[L];                                                                                      \
+                DST out[L];                                                                                     \
+                int i, left = (int)(cols - j);                                                                  \
+                for (i = 0; i < L; i++) in[i] = i < left ? s[j + i] : (SRC)0;                                   \
+                STORE(out, CONVERT(in));                                                                        \
+                for (i = 0; i < left; i++) d[j + i] = out[i];                                                   \
+            }                                                                                                   \
+        }                                                                                                       \
+    }
+#define BSRI_P128(p) (const __m128i *)(const void *)(p)
+#define BSRI_P256(p) (const __m256i *)(const void *)(p)
+#define BSRI_S128(p, v) _mm_storeu_si128((__m128i *)(void *)(p), v)
+#define BSRI_S256(p, v) _mm256_storeu_si256((__m256i *)(void *)(p), v)
+#define BSRI_C2_F16(p) _mm256_cvtph_ps(_mm_loadu_si128(BSRI_P128(p)))
+#define BSRI_C5_F16(p) _mm512_cvtph_ps(_mm256_loadu_si256(BSRI_P256(p)))
+#define BSRI_C2_BF16(p) _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(BSRI_P128(p))), 16))
+#define BSRI_C5_BF16(p) _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(BSRI_P256(p))), 16))
+#define BSRI_C2_I8(p) _mm256_cvtepi8_epi32(_mm_loadl_epi64(BSRI_P128(p)))
+#define BSRI_C5_I8(p) _mm512_cvtepi8_epi32(_mm_loadu_si128(BSRI_P128(p)))
+#define BSRI_C2_TO_F16(p) _mm256_cvtps_ph(_mm256_loadu_ps(p), _MM_FROUND_TO_NEAREST_INT)
+#define BSRI_C5_TO_F16(p) _mm512_cvtps_ph(_mm512_loadu_ps(p), _MM_FROUND_TO_NEAREST_INT)
+BSRI_A_v2 static inline __m128i bsri_c2_to_bf16(const float *p) { /* as bsri_f32_to_bf16 */
+    const __m256 f = _mm256_loadu_ps(p);
+    const __m256i u = _mm256_castps_si256(f), odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+    const __m256i rounded = _mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+    const __m256i quiet = _mm256_or_si256(u, _mm256_set1_epi32(0x400000));
+    const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(f, f, _CMP_UNORD_Q));
+    const __m256i w = _mm256_srli_epi32(_mm256_blendv_epi8(rounded, quiet, nan), 16);
+    return _mm_packus_epi32(_mm256_castsi256_si128(w), _mm256_extracti128_si256(w, 1));
+}
+BSRI_A_v5 static inline __m256i bsri_c5_to_bf16(const float *p) {
+    const __m512 f = _mm512_loadu_ps(p);
+    const __m512i u = _mm512_castps_si512(f), odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+    const __m512i rounded = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    const __m512i w = _mm512_mask_or_epi32(rounded, _mm512_cmp_ps_mask(f, f, _CMP_UNORD_Q), u, _mm512_set1_epi32(0x400000));
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(w, 16));
+}
+BSRI_DEFINE_CONVERT(bsri_f16_in_v2f, v2, float, uint16_t, 8, _mm256_storeu_ps, BSRI_C2_F16)
+BSRI_DEFINE_CONVERT(bsri_f16_in_v5f, v5, float, uint16_t, 16, _mm512_storeu_ps, BSRI_C5_F16)
+BSRI_DEFINE_CONVERT(bsri_bf16_in_v2f, v2, float, uint16_t, 8, _mm256_storeu_ps, BSRI_C2_BF16)
+BSRI_DEFINE_CONVERT(bsri_bf16_in_v5f, v5, float, uint16_t, 16, _mm512_storeu_ps, BSRI_C5_BF16)
+BSRI_DEFINE_CONVERT(bsri_i8_in_v2f, v2, int32_t, int8_t, 8, BSRI_S256, BSRI_C2_I8)
+BSRI_DEFINE_CONVERT(bsri_i8_in_v5f, v5, int32_t, int8_t, 16, _mm512_storeu_si512, BSRI_C5_I8)
+BSRI_DEFINE_CONVERT(bsri_copy_v2f, v2, float, float, 8, _mm256_storeu_ps, _mm256_loadu_ps)
+BSRI_DEFINE_CONVERT(bsri_copy_v5f, v5, float, float, 16, _mm512_storeu_ps, _mm512_loadu_ps)
+BSRI_DEFINE_CONVERT(bsri_f16_out_v2f, v2, uint16_t, float, 8, BSRI_S128, BSRI_C2_TO_F16)
+BSRI_DEFINE_CONVERT(bsri_f16_out_v5f, v5, uint16_t, float, 16, BSRI_S256, BSRI_C5_TO_F16)
+BSRI_DEFINE_CONVERT(bsri_bf16_out_v2f, v2, uint16_t, float, 8, BSRI_S128, bsri_c2_to_bf16)
+BSRI_DEFINE_CONVERT(bsri_bf16_out_v5f, v5, uint16_t, float, 16, BSRI_S256, bsri_c5_to_bf16)
+/* 8 x 8 elements of 4 bytes: the halves are joined by the loads, which leaves 16 shuffles. */
+BSRI_A_v2 static void bsri_transpose8(float *d, int64_t ld, const float *s, int64_t stride) {
+    int i;
+    for (i = 0; i < 2; i++) {
+        const float *p = s + 4 * i;
+        const __m256 a = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p)), _mm_loadu_ps(p + 4 * stride), 1);
+        const __m256 b = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p + stride)), _mm_loadu_ps(p + 5 * stride), 1);
+        const __m256 c = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p + 2 * stride)), _mm_loadu_ps(p + 6 * stride), 1);
+        const __m256 e = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p + 3 * stride)), _mm_loadu_ps(p + 7 * stride), 1);
+        const __m256 ab0 = _mm256_unpacklo_ps(a, b), ab1 = _mm256_unpackhi_ps(a, b);
+        const __m256 ce0 = _mm256_unpacklo_ps(c, e), ce1 = _mm256_unpackhi_ps(c, e);
+        _mm256_storeu_ps(d + (4 * i + 0) * ld, _mm256_shuffle_ps(ab0, ce0, 0x44));
+        _mm256_storeu_ps(d + (4 * i + 1) * ld, _mm256_shuffle_ps(ab0, ce0, 0xee));
+        _mm256_storeu_ps(d + (4 * i + 2) * ld, _mm256_shuffle_ps(ab1, ce1, 0x44));
+        _mm256_storeu_ps(d + (4 * i + 3) * ld, _mm256_shuffle_ps(ab1, ce1, 0xee));
+    }
+}
+#endif
+
+/* Contiguous rows by vectors; 0 where the set has no such conversion. Copies of 8-byte elements are copies of twice as many. */
+static int bsri_convert_in(int isa, void *dst, int64_t ld, const void *src, int dtype, int64_t stride, int64_t rows, int64_t cols) {
+#if BSRI_X86
+    const uint16_t *h = (const uint16_t *)src;
+    const int64_t two = dtype == BSR_F64 ? 2 : 1;
+    if (isa == BSR_ISA_PORTABLE) return 0;
+    if (isa == BSR_ISA_AVX512) {
+        if (dtype == BSR_F16) bsri_f16_in_v5f((float *)dst, ld, h, stride, rows, cols);
+        else if (dtype == BSR_BF16) bsri_bf16_in_v5f((float *)dst, ld, h, stride, rows, cols);
+        else if (dtype == BSR_I8) bsri_i8_in_v5f((int32_t *)dst, ld, (const int8_t *)src, stride, rows, cols);
+        else bsri_copy_v5f((float *)dst, ld * two, (const float *)src, stride * two, rows, cols * two);
+    } else {
+        if (dtype == BSR_F16) bsri_f16_in_v2f((float *)dst, ld, h, stride, rows, cols);
+        else if (dtype == BSR_BF16) bsri_bf16_in_v2f((float *)dst, ld, h, stride, rows, cols);
+        else if (dtype == BSR_I8) bsri_i8_in_v2f((int32_t *)dst, ld, (const int8_t *)src, stride, rows, cols);
+        else bsri_copy_v2f((float *)dst, ld * two, (const float *)src, stride * two, rows, cols * two);
+    }
+    return 1;
+#else
+    (void)isa, (void)dst, (void)ld, (void)src, (void)dtype, (void)stride, (void)rows, (void)cols;
+    return 0;
+#endif
+}
+static int bsri_convert_out(int isa, uint16_t *dst, int dtype, const float *src, int64_t n) {
+#if BSRI_X86
+    if (isa == BSR_ISA_AVX512) {
+        if (dtype == BSR_F16) bsri_f16_out_v5f(dst, 0, src, 0, 1, n);
+        else bsri_bf16_out_v5f(dst, 0, src, 0, 1, n);
+        return 1;
+    }
+    if (isa == BSR_ISA_AVX2) {
+        if (dtype == BSR_F16) bsri_f16_out_v2f(dst, 0, src, 0, 1, n);
+        else bsri_bf16_out_v2f(dst, 0, src, 0, 1, n);
+        return 1;
+    }
+#endif
+    (void)isa, (void)dst, (void)dtype, (void)src, (void)n;
+    return 0;
+}
+static void bsri_row_load_any(int compute, void *dst, const void *src, int dtype, int64_t stride, int64_t n) {
+    int64_t i;
+    if (compute == BSR_F32 && dtype == BSR_F32)
+        for (i = 0; i < n; i++) ((float *)dst)[i] = ((const float *)src)[i * stride];
+    else if (compute == BSR_F32 && dtype == BSR_F16)
+        for (i = 0; i < n; i++) ((float *)dst)[i] = bsri_f16_to_f32(((const uint16_t *)src)[i * stride]);
+    else if (compute == BSR_F32 && dtype == BSR_BF16)
+        for (i = 0; i < n; i++) ((float *)dst)[i] = bsri_bf16_to_f32(((const uint16_t *)src)[i * stride]);
+    else if (compute == BSR_F32)
+        for (i = 0; i < n; i++) ((float *)dst)[i] = bsri_load_f32(src, dtype, i * stride);
+    else if (compute == BSR_F64)
+        for (i = 0; i < n; i++) ((double *)dst)[i] = bsri_load_f64(src, dtype, i * stride);
+    else
+        for (i = 0; i < n; i++) ((int32_t *)dst)[i] = bsri_load_i32(src, dtype, i * stride);
+}
+static void bsri_tile_load(int isa, int compute, void *dst, int64_t ld, const void *src, int dtype, int64_t rows, int64_t cols,
+                           int64_t row_stride, int64_t col_stride);
+/* The same where columns are contiguous: converted column by column into a strip, where they are not of `compute` already, and
+   transposed from there. */
+static void bsri_tile_load_transposed(int isa, int compute, void *dst, int64_t ld, const void *src, int dtype, int64_t rows,
+                                      int64_t cols, int64_t col_stride) {
+    double strip[8 * 64];
+    int64_t c, r, i, j, cn, rn;
+    for (c = 0; c < cols; c += 8) {
+        cn = bsri_min(8, cols - c);
+        for (r = 0; r < rows; r += 64) {
+            const void *s = bsri_at(src, dtype, r + c * col_stride);
+            int64_t stride = col_stride, done = 0;
+            rn = bsri_min(64, rows - r);
+            if (dtype != compute) {
+                bsri_tile_load(isa, compute, strip, 64, s, dtype, cn, rn, col_stride, 1);
+                s = strip, stride = 64;
+            }
+#if BSRI_X86
+            if (isa != BSR_ISA_PORTABLE && compute != BSR_F64 && cn == 8)
+                for (; done + 8 <= rn; done += 8)
+                    bsri_transpose8((float *)dst + (r + done) * ld + c, ld, (const float *)s + done, stride);
+#endif
+            for (j = 0; j < cn; j++)
+                for (i = done; i < rn; i++) {
+                    if (compute == BSR_F64) ((double *)dst)[(r + i) * ld + c + j] = ((const double *)s)[i + j * stride];
+                    else ((float *)dst)[(r + i) * ld + c + j] = ((const float *)s)[i + j * stride];
+                }
+        }
+    }
+}
+/* rows x cols of any dtype and strides to rows of `compute`; columns past cols are left alone. */
+static void bsri_tile_load(int isa, int compute, void *dst, int64_t ld, const void *src, int dtype, int64_t rows, int64_t cols,
+                           int64_t row_stride, int64_t col_stride) {
+    const int half = (dtype == BSR_F16 || dtype == BSR_BF16) && compute == BSR_F32;
+    int64_t r;
+    if (rows > 1 && cols > 1 && row_stride == 1 && col_stride != 1) {
+        bsri_tile_load_transposed(isa, compute, dst, ld, src, dtype, rows, cols, col_stride);
+        return;
+    }
+    if (col_stride == 1 && (half || dtype == compute || (dtype == BSR_I8 && compute == BSR_I32)))
+        if (bsri_convert_in(isa, dst, ld, src, dtype, row_stride, rows, cols)) return;
+    for (r = 0; r < rows; r++)
+        bsri_row_load_any(compute, bsri_at(dst, compute, r * ld), bsri_at(src, dtype, r * row_stride), dtype, col_stride, cols);
+}
+static void bsri_row_load(int isa, int compute, void *dst, const void *src, int dtype, int64_t stride, int64_t n) {
+    bsri_tile_load(isa, compute, dst, n, src, dtype, 1, n, 0, stride);
+}
+static void bsri_tile_pack(int isa, int compute, void *dst, int64_t ld, const void *src, int dtype, int64_t rows, int64_t cols,
+                           int64_t row_stride, int64_t col_stride) {
+    const int64_t padded = (cols + BSRI_LANES_MAX - 1) / BSRI_LANES_MAX * BSRI_LANES_MAX;
+    int64_t r;
+    bsri_tile_load(isa, compute, dst, ld, src, dtype, rows, cols, row_stride, col_stride);
+    for (r = 0; r < rows && cols < padded; r++)
+        memset(bsri_at(dst, compute, r * ld + cols), 0, (size_t)(padded - cols) * bsr_dtype_size(compute));
+}
+static void bsri_row_store(int isa, int compute, void *dst, int dtype, int64_t stride, const void *src, int64_t n) {
+    int64_t i;
+    if (stride == 1 && dtype == compute) {
+        memcpy(dst, src, (size_t)n * bsr_dtype_size(dtype));
+    } else if (compute == BSR_F32) {
+        if (stride == 1 && dtype != BSR_F64 && bsri_convert_out(isa, (uint16_t *)dst, dtype, (const float *)src, n)) return;
+        for (i = 0; i < n; i++) bsri_store_f32(dst, dtype, i * stride, ((const float *)src)[i]);
+    } else if (compute == BSR_F64) {
+        for (i = 0; i < n; i++) bsri_store_f64(dst, dtype, i * stride, ((const double *)src)[i]);
+    } else {
+        for (i = 0; i < n; i++) bsri_store_i32(dst, dtype, i * stride, ((const int32_t *)src)[i]);
+    }
+}
+
+/* --- the micro-kernel: MR x NV vectors of sums stay in registers while a list of (a, b) pairs is walked --- */
+typedef struct bsri_pair { const void *a, *b; } bsri_pair;
+typedef struct bsri_walk {
+    const bsri_pair *list;
+    int64_t count, kc;   /* pairs; products of each pair */
+    int64_t am, ak, ldb; /* element strides: a's rows and products, b's products (b's columns are contiguous) */
+    int64_t a_at, b_at;  /* where in each a and b the tile starts */
+    int64_t ldc;
+    int tail;            /* lanes of b in the last vector */
+    int add;             /* 0: sums start from zero */
+} bsri_walk;
+
+#define BSRI_ROWS_1(X, S, NV) X(S, 0, NV)
+#define BSRI_ROWS_2(X, S, NV) BSRI_ROWS_1(X, S, NV) X(S, 1, NV)
+#define BSRI_ROWS_3(X, S, NV) BSRI_ROWS_2(X, S, NV) X(S, 2, NV)
+#define BSRI_ROWS_4(X, S, NV) BSRI_ROWS_3(X, S, NV) X(S, 3, NV)
+#define BSRI_ROWS_5(X, S, NV) BSRI_ROWS_4(X, S, NV) X(S, 4, NV)
+#define BSRI_ROWS_6(X, S, NV) BSRI_ROWS_5(X, S, NV) X(S, 5, NV)
+#define BSRI_COLS_1(X, S, m) X(S, m, 0)
+#define BSRI_COLS_2(X, S, m) BSRI_COLS_1(X, S, m) X(S, m, 1)
+#define BSRI_COLS_3(X, S, m) BSRI_COLS_2(X, S, m) X(S, m, 2)
+#define BSRI_COLS_4(X, S, m) BSRI_COLS_3(X, S, m) X(S, m, 3)
+#define BSRI_B_LAST(S, j) BSRI_V_##S b##j; BSRI_LOADM_##S(b##j, b + j * BSRI_L_##S, mask);
+#define BSRI_B_1(S) BSRI_B_LAST(S, 0)
+#define BSRI_B_2(S) const BSRI_V_##S b0 = BSRI_LOAD_##S(b); BSRI_B_LAST(S, 1)
+#define BSRI_B_4(S)                                                                                       \
+    const BSRI_V_##S b0 = BSRI_LOAD_##S(b), b1 = BSRI_LOAD_##S(b + BSRI_L_##S), b2 = BSRI_LOAD_##S(b + 2 * BSRI_L_##S); \
+    BSRI_B_LAST(S, 3)
+#define BSRI_K_DECLARE(S, m, j) BSRI_V_##S c##m##_##j = BSRI_LOAD_##S(w->add ? c + m * ldc + j * BSRI_L_##S : zeros);
+#define BSRI_K_SUMS(S, m, NV) BSRI_COLS_##NV(BSRI_K_DECLARE, S, m)
+#define BSRI_K_STORE(S, m, j) BSRI_STORE_##S(c + m * ldc + j * BSRI_L_##S, c##m##_##j);
+#define BSRI_K_STORES(S, m, NV) BSRI_COLS_##NV(BSRI_K_STORE, S, m)
+#define BSRI_K_FMA(S, m, j) c##m##_##j = BSRI_FMA_##S(av, b##j, c##m##_##j);
+#define BSRI_K_ROW(S, m, NV)                            \
+    {                                                   \
+        const BSRI_W_##S av = BSRI_SET1_##S(a[m * am]); \
+        BSRI_COLS_##NV(BSRI_K_FMA, S, m)                \
+    }
+#define BSRI_DEFINE_KERNEL(S, ISA, MR, NV)                                                                   \
+    BSRI_A_##ISA static void bsri_kernel_##S##_##MR##x##NV(const bsri_walk *w, int64_t a_at, int64_t b_at, BSRI_T_##S *c) { \
+        const BSRI_T_##S *zeros = (const BSRI_T_##S *)(const void *)bsri_zeros;                              \
+        const int64_t am = w->am, ak = w->ak, ldb = w->ldb, ldc = w->ldc, count = w->count, kc = w->kc;      \
+        const BSRI_M_##S mask = BSRI_MASK_##S(w->tail);                                                      \
+        int64_t i, k;                                                                                        \
+        BSRI_ROWS_##MR(BSRI_K_SUMS, S, NV)                                                                   \
+        for (i = 0; i < count; i++) {                                                                        \
+            const BSRI_T_##S *a = (const BSRI_T_##S *)w->list[i].a + a_at;                                   \
+            const BSRI_T_##S *b = (const BSRI_T_##S *)w->list[i].b + b_at;                                   \
+            for (k = 0; k < kc; k++, a += ak, b += ldb) {                                                    \
+                BSRI_B_##NV(S)                                                                               \
+                BSRI_ROWS_##MR(BSRI_K_ROW, S, NV)                                                            \
+            }                                                                                                \
+        }                                                                                                    \
+        BSRI_ROWS_##MR(BSRI_K_STORES, S, NV)                                                                 \
+        (void)am;                                                                                            \
+    }
+#define BSRI_KERNELS_OF(S, ISA, NV)                                                                              \
+    BSRI_DEFINE_KERNEL(S, ISA, 1, NV) BSRI_DEFINE_KERNEL(S, ISA, 2, NV) BSRI_DEFINE_KERNEL(S, ISA, 3, NV)        \
+    BSRI_DEFINE_KERNEL(S, ISA, 4, NV) BSRI_DEFINE_KERNEL(S, ISA, 5, NV) BSRI_DEFINE_KERNEL(S, ISA, 6, NV)        \
+    BSRI_A_##ISA static void bsri_rows_##S##_##NV(const bsri_walk *w, int64_t rows, int64_t b_at, BSRI_T_##S *c) { \
+        const int64_t groups = (rows + 5) / 6;                                                                   \
+        int64_t g, m = 0, mr;                                                                                    \
+        for (g = 0; g < groups; g++, m += mr) {                                                                  \
+            const int64_t a_at = w->a_at + m * w->am;                                                            \
+            mr = (rows - m) / (groups - g);                                                                      \
+            switch (mr) {                                                                                        \
+                case 1: bsri_kernel_##S##_1x##NV(w, a_at, b_at, c + m * w->ldc); break;                          \
+                case 2: bsri_kernel_##S##_2x##NV(w, a_at, b_at, c + m * w->ldc); break;                          \
+                case 3: bsri_kernel_##S##_3x##NV(w, a_at, b_at, c + m * w->ldc); break;                          \
+                case 4: bsri_kernel_##S##_4x##NV(w, a_at, b_at, c + m * w->ldc); break;                          \
+                case 5: bsri_kernel_##S##_5x##NV(w, a_at, b_at, c + m * w->ldc); break;                          \
+                default: bsri_kernel_##S##_6x##NV(w, a_at, b_at, c + m * w->ldc); break;                         \
+            }                                                                                                    \
+        }                                                                                                        \
+    }
+#define BSRI_KERNEL_WIDTHS_2(S, ISA) BSRI_KERNELS_OF(S, ISA, 1) BSRI_KERNELS_OF(S, ISA, 2)
+#define BSRI_KERNEL_WIDTHS_4(S, ISA) BSRI_KERNEL_WIDTHS_2(S, ISA) BSRI_KERNELS_OF(S, ISA, 4)
+#define BSRI_WIDE_2(S, w, rows, at, c) bsri_rows_##S##_2(w, rows, at, c)
+#define BSRI_WIDE_4(S, w, rows, at, c) bsri_rows_##S##_4(w, rows, at, c)
+/* Walks the list for a tile of rows x cols sums. */
+#define BSRI_DEFINE_TILE(S, ISA, NV)                                                                          \
+    BSRI_KERNEL_WIDTHS_##NV(S, ISA)                                                                           \
+    BSRI_A_##ISA static void bsri_tile_##S(bsri_walk *w, int64_t rows, int64_t cols, void *pc) {              \
+        BSRI_T_##S *c = (BSRI_T_##S *)pc;                                                                     \
+        int64_t j = 0, width;                                                                                 \
+        for (; j < cols; j += width) {                                                                        \
+            const int64_t left = cols - j, wide = left > (NV - 1) * BSRI_L_##S ? NV : left > BSRI_L_##S ? 2 : 1; \
+            width = wide * BSRI_L_##S;                                                                        \
+            w->tail = (int)(left < width ? left - width + BSRI_L_##S : BSRI_L_##S);                           \
+            if (wide == NV) BSRI_WIDE_##NV(S, w, rows, w->b_at + j, c + j);                                   \
+            else if (wide == 2) bsri_rows_##S##_2(w, rows, w->b_at + j, c + j);                               \
+            else bsri_rows_##S##_1(w, rows, w->b_at + j, c + j);                                              \
+        }                                                                                                     \
+    }
+BSRI_SETS(BSRI_DEFINE_TILE)
+static void bsri_tile_walk(int isa, int compute, bsri_walk *w, int64_t rows, int64_t cols, void *c) {
+    if (compute == BSR_F32) BSRI_PICK(isa, f, bsri_tile_v, (w, rows, cols, c));
+    else if (compute == BSR_F64) BSRI_PICK(isa, d, bsri_tile_v, (w, rows, cols, c));
+    else BSRI_PICK(isa, i, bsri_tile_v, (w, rows, cols, c));
+}
+static void bsri_tile_mm(int isa, int compute, int64_t m, int64_t n, int64_t k, const void *a, int64_t am, int64_t ak,
+                         const void *b, int64_t ldb, void *c, int64_t ldc, int add) {
+    bsri_walk w;
+    bsri_pair pair;
+    pair.a = a, pair.b = b;
+    w.list = &pair, w.count = 1, w.kc = k, w.am = am, w.ak = ak, w.ldb = ldb, w.a_at = 0, w.b_at = 0, w.ldc = ldc, w.add = add;
+    bsri_tile_walk(isa, compute, &w, m, n, c);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>product engine: lists of block products, one epilogue                                        */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* out = act(beta*input + left (alpha * sum of listed products) right + bias), checked by the caller.
+   The batch shape is the broadcast of all operands. Items that fall on one item of out (out has size 1 or no such dimension there)
+   are summed before the epilogue, in row-major order of the batch: the gradient of a broadcast operand. */
+typedef struct bsri_product {
+    const bsr_matrix *a;                /* the block matrix; null with scatter */
+    int32_t trans;                      /* op(A) = A^T: by a->transposed_index, or without it by a scan of all blocks */
+    int32_t compute;                    /* BSR_F32, BSR_F64 or BSR_I32 */
+    int32_t isa, reserved;              /* the plan's kernel; 0: the context's */
+    bsri_batch batch;                   /* of the whole problem (SCATTER_MM format: ignored) */
+    const bsr_dense *b, *out;           /* b: K x N; out: M x N */
+    const bsr_dense *input;             /* may be null when beta == 0; broadcasts to out */
+    const bsr_epilogue *epilogue;       /* null: none. alpha_ptr and beta_ptr are not looked at */
+    double alpha, beta;                 /* as resolved by the caller */
+    const bsr_scatter_indices *scatter; /* not null: blocks, scatter say what is multiplied; b is others, out accumulators */
+    const bsr_dense *blocks;
+} bsri_product;
+static void bsri_product_run(const bsr_context *ctx, const bsri_product *job);
+
+
+#if defined(__GNUC__)
+#define BSRI_ALIGN64 __attribute__((aligned(64)))
+#else
+#define BSRI_ALIGN64
+#endif
+#define BSRI_TILE_ROWS 64   /* rows of an output tile at most */
+#define BSRI_TILE_BYTES 256 /* of one row of it: 64 f32 or 32 f64 columns, four AVX-512 vectors */
+#define BSRI_DEPTH_BYTES 256 /* products gathered per walk, times the element size: 16 KB of packed b stay in L1 */
+#define BSRI_LIST 128
+
+/* --- the epilogue: one tile of sums becomes output --- */
+typedef struct bsri_vector { /* left, right, bias, input: read where they are, one line of the tile at a time */
+    const char *data;        /* null: absent */
+    int dtype;
+    int64_t rs, cs;
+} bsri_vector;
+typedef struct bsri_finish {
+    int isa, compute, type; /* type: what the epilogue computes in; f32 for i8 operands with a float output */
+    int activation, plain;  /* plain: nothing but alpha and a store */
+    double alpha, beta;
+    const void *user_data;
+    bsri_vector input, left, right, bias;
+    char *out;
+    int out_dtype;
+    int64_t rs, cs;
+    bsr_position at; /* of the tile's first element */
+} bsri_finish;
+
+static int bsri_finish_type(int compute, int out_dtype) {
+    return compute == BSR_I32 && (BSRI_BIT(out_dtype) & BSRI_FLOATS) ? BSR_F32 : compute;
+}
+static float bsri_activate_f32(int activation, float x, const bsr_position *at, const void *user) {
+    switch (activation) {
+        case BSR_ACT_RELU: return x < 0 ? 0.0f : x;
+        case BSR_ACT_GELU: return 0.5f * x * (1.0f + erff(x * 0.70710678f));
+        case BSR_ACT_GELU_TANH: return 0.5f * x * (1.0f + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));
+        case BSR_ACT_SILU: return x / (1.0f + expf(-x));
+#ifdef BSR_USER_EPILOGUES
+#define BSRI_X(name) case BSR_EPILOGUE_##name: return name(x, at, user);
+        BSR_USER_EPILOGUES(BSRI_X)
+#undef BSRI_X
+#endif
+        default: (void)at, (void)user; return x;
+    }
+}
+static double bsri_activate_f64(int activation, double x, const bsr_position *at, const void *user) {
+    switch (activation) {
+        case BSR_ACT_RELU: return x < 0 ? 0.0 : x;
+        case BSR_ACT_GELU: return 0.5 * x * (1.0 + erf(x * 0.70710678118654752440));
+        case BSR_ACT_GELU_TANH: return 0.5 * x * (1.0 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
+        case BSR_ACT_SILU: return x / (1.0 + exp(-x));
+        default: return (double)bsri_activate_f32(activation, (float)x, at, user);
+    }
+}
+static void bsri_activate_row(const bsri_finish *f, void *x, int64_t n, bsr_position at, int transposed) {
+    int64_t i;
+    for (i = 0; i < n; i++) {
+        if (f->type == BSR_F32) {
+            float *v = (float *)x + i;
+            *v = bsri_activate_f32(f->activation, *v, &at, f->user_data);
+        } else if (f->type == BSR_F64) {
+            double *v = (double *)x + i;
+            *v = bsri_activate_f64(f->activation, *v, &at, f->user_data);
+        } else {
+            int32_t *v = (int32_t *)x + i;
+            if (f->activation == BSR_ACT_RELU && *v < 0) *v = 0;
+        }
+        if (transposed) at.row++;
+        else at.col++;
+    }
+}
+/* A vector's line to `type`: at once where it has one for the whole tile, else line by line. */
+static const void *bsri_vector_line(const bsri_finish *f, const bsri_vector *v, int64_t line, int64_t n, int64_t ls, int64_t es,
+                                    void *row) {
+    if (line == 0 || ls != 0) bsri_row_load(f->isa, f->type, row, bsri_at(v->data, v->dtype, line * ls), v->dtype, es, n);
+    return row;
+}
+/* Finishes lines of n sums each; with transposed the lines are columns of the output. x is overwritten. */
+static void bsri_finish_lines(const bsri_finish *f, char *x, int64_t ldx, int64_t lines, int64_t n, int transposed) {
+    BSRI_ALIGN64 double across_row[BSRI_TILE_BYTES / 8 * 2], bias_row[BSRI_TILE_BYTES / 8 * 2], input_row[BSRI_TILE_BYTES / 8 * 2];
+    const bsri_vector *along = transposed ? &f->right : &f->left, *across = transposed ? &f->left : &f->right;
+    const int64_t out_ls = transposed ? f->cs : f->rs, out_es = transposed ? f->rs : f->cs;
+    const int isa = f->isa, type = f->type;
+    int64_t i, j;
+    bsr_position at = f->at;
+    for (i = 0; i < lines; i++) {
+        char *row = bsri_at(x, f->compute, i * ldx);
+        if (!f->plain && type != f->compute)
+            for (j = 0; j < n; j++) {
+                const float v = (float)((const int32_t *)(void *)row)[j];
+                memcpy(row + 4 * j, &v, 4);
+            }
+        if (f->alpha != 1.0) bsri_row_scale(isa, type, row, n, f->alpha);
+        if (!f->plain) {
+            if (along->data)
+                bsri_row_scale(isa, type, row, n, bsri_load_f64(along->data, along->dtype, i * (transposed ? along->cs : along->rs)));
+            if (across->data)
+                bsri_row_op(isa, type, BSRI_TIMES, row,
+                            bsri_vector_line(f, across, i, n, 0, transposed ? across->rs : across->cs, across_row), 0.0, n);
+            if (f->input.data)
+                bsri_row_op(isa, type, BSRI_ADD_SCALED, row,
+                            bsri_vector_line(f, &f->input, i, n, transposed ? f->input.cs : f->input.rs,
+                                             transposed ? f->input.rs : f->input.cs, input_row), f->beta, n);
+            if (f->bias.data)
+                bsri_row_op(isa, type, BSRI_ADD_SCALED, row,
+                            bsri_vector_line(f, &f->bias, i, n, transposed ? f->bias.cs : f->bias.rs,
+                                             transposed ? f->bias.rs : f->bias.cs, bias_row), 1.0, n);
+            if (f->activation) bsri_activate_row(f, row, n, at, transposed);
+        }
+        bsri_row_store(isa, type, bsri_at(f->out, f->out_dtype, i * out_ls), f->out_dtype, out_es, row, n);
+        if (transposed) at.col++;
+        else at.row++;
+    }
+}
+/* A column-major output is finished from a transposed copy in spare, so that every store is contiguous. */
+static void bsri_finish_tile(const bsri_finish *f, void *sums, int64_t ldc, int64_t rows, int64_t cols, void *spare) {
+    if (f->rs == 1 && f->cs != 1 && rows > 1) {
+        bsri_tile_load(f->isa, f->compute, spare, BSRI_TILE_ROWS, sums, f->compute, cols, rows, 1, ldc);
+        bsri_finish_lines(f, (char *)spare, BSRI_TILE_ROWS, cols, rows, 1);
+    } else {
+        bsri_finish_lines(f, (char *)sums, ldc, rows, cols, 0);
+    }
+}
+
+/* --- accumulating: pairs are gathered, packed where they must be, and walked --- */
+typedef struct bsri_side { /* one side of the products */
+    int dtype, direct;   /* direct: the kernel reads it where it is */
+    int64_t rs, cs;
+} bsri_side;
+typedef struct bsri_work {
+    int isa, compute;
+    bsri_side a, b;
+    int64_t rows, cols, inner; /* of the tile; products per pair */
+    int64_t depth, limit;      /* products per walk; pairs per walk */
+    bsri_walk walk;
+    bsri_pair list[BSRI_LIST];
+    BSRI_ALIGN64 double c_tile[BSRI_TILE_ROWS * BSRI_TILE_BYTES / 8];
+    BSRI_ALIGN64 double b_pack[64 * BSRI_TILE_BYTES / 8];
+    BSRI_ALIGN64 double a_pack[BSRI_TILE_ROWS * BSRI_DEPTH_BYTES / 8];
+} bsri_work;
+
+static int64_t bsri_tile_cols(int compute) { return BSRI_TILE_BYTES / (int64_t)bsr_dtype_size(compute); }
+
+/* A tile of rows x cols sums starts. */
+static void bsri_work_begin(bsri_work *w, int64_t rows, int64_t cols, int64_t inner) {
+    w->rows = rows, w->cols = cols, w->inner = inner;
+    w->depth = BSRI_DEPTH_BYTES / (int64_t)bsr_dtype_size(w->compute);
+    w->walk.count = 0, w->walk.add = 0, w->walk.a_at = w->walk.b_at = 0, w->walk.list = w->list;
+    w->walk.ldc = bsri_tile_cols(w->compute);
+    w->walk.kc = bsri_min(inner, w->depth);
+    w->limit = bsri_max(1, bsri_min(BSRI_LIST, w->depth / w->walk.kc));
+    /* few rows: everything stays in registers, nothing is read twice */
+    if (rows <= 6 && w->a.direct && w->b.direct && inner <= w->depth) w->limit = BSRI_LIST;
+}
+static void bsri_work_flush(bsri_work *w) {
+    bsri_walk *k = &w->walk;
+    if (k->count == 0 && k->add) return;
+    bsri_tile_walk(w->isa, w->compute, k, w->rows, w->cols, w->c_tile);
+    k->count = 0, k->add = 1;
+}
+/* The a side of one pair, kc products from a on: as it is, or in slot of a_pack with the contiguous direction kept. */
+static const void *bsri_work_a(bsri_work *w, const char *a, int64_t kc) {
+    bsri_walk *k = &w->walk;
+    void *slot = bsri_at(w->a_pack, w->compute, k->count * w->rows * kc);
+    if (w->a.direct) {
+        k->am = w->a.rs, k->ak = w->a.cs;
+        return a;
+    }
+    if (w->a.rs == 1 && w->a.cs != 1) {
+        k->am = 1, k->ak = w->rows;
+        bsri_tile_load(w->isa, w->compute, slot, w->rows, a, w->a.dtype, kc, w->rows, w->a.cs, w->a.rs);
+    } else {
+        k->am = kc, k->ak = 1;
+        bsri_tile_load(w->isa, w->compute, slot, kc, a, w->a.dtype, w->rows, kc, w->a.rs, w->a.cs);
+    }
+    return slot;
+}
+static const void *bsri_work_b(bsri_work *w, const char *b, int64_t kc) {
+    bsri_walk *k = &w->walk;
+    const int64_t ld = bsri_tile_cols(w->compute);
+    void *slot = bsri_at(w->b_pack, w->compute, k->count * ld * kc);
+    if (w->b.direct) {
+        k->ldb = w->b.rs;
+        return b;
+    }
+    k->ldb = ld;
+    bsri_tile_load(w->isa, w->compute, slot, ld, b, w->b.dtype, kc, w->cols, w->b.rs, w->b.cs);
+    return slot;
+}
+/* sums += a b: a rows x inner, b inner x cols. Long products are cut, so that what is packed stays in L1. */
+static void bsri_work_add(bsri_work *w, const char *a, const char *b) {
+    int64_t k, kc;
+    for (k = 0; k < w->inner; k += kc) {
+        bsri_walk *walk = &w->walk;
+        kc = bsri_min(w->depth, w->inner - k);
+        if (kc != walk->kc) bsri_work_flush(w);
+        walk->kc = kc;
+        w->list[walk->count].a = bsri_work_a(w, bsri_at(a, w->a.dtype, k * w->a.cs), kc);
+        w->list[walk->count].b = bsri_work_b(w, bsri_at(b, w->b.dtype, k * w->b.rs), kc);
+        if (++walk->count == w->limit || w->inner > w->depth) bsri_work_flush(w);
+    }
+}
+
+/* --- the list of products of one output tile --- */
+enum { BSRI_LIST_ROWS, BSRI_LIST_TRANSPOSED, BSRI_LIST_SCAN, BSRI_LIST_SCATTER, BSRI_LIST_STRIDED, BSRI_LIST_COMPRESSED };
+typedef struct bsri_engine {
+    const bsri_product *job;
+    int isa, kind, type;
+    int64_t br, bc;                    /* rows and products of an op(A) block */
+    int64_t a_block, a_rs, a_cs;       /* element strides of op(A)'s blocks */
+    int64_t tiles, width;              /* output tiles per item, their columns */
+    int64_t items, reduce;             /* output items; problem items that are summed into each */
+    int64_t panels, subs, sub_rows;    /* a tile is cut into panels of columns and subs of rows */
+    int64_t chunk, chunks;             /* tiles per task; tasks per panel */
+    bsri_batch out_batch, b_batch;     /* of out; of others' tiles (SCATTER_MM) */
+    bsri_view index, schedule;         /* bytes 0: absent */
+    int64_t group;
+} bsri_engine;
+/* A place in the list: index arrays of the item and what is left. */
+typedef struct bsri_cursor {
+    const void *crow, *col, *row, *position;
+    char *values, *b; /* first value of the item; b's first element of the panel */
+    int64_t at, end, extra;
+} bsri_cursor;
+typedef struct bsri_entry { int64_t a, b; } bsri_entry; /* element offsets: op(A)'s block, b's first row */
+
+/* Problem item number r of those that fall on output item o. */
+static int64_t bsri_reduce_item(const bsri_batch *whole, const bsri_batch *out, int64_t o, int64_t r) {
+    int64_t item = 0, scale = 1;
+    int d = whole->dims - 1, i = out->dims - 1;
+    for (; d >= 0; d--, i--) {
+        const int64_t size = whole->size[d], mine = i >= 0 ? out->size[i] : 1;
+        if (mine == size) item += o % size * scale;
+        else item += r % size * scale, r /= size;
+        if (i >= 0) o /= mine;
+        scale *= size;
+    }
+    return item;
+}
+static int64_t bsri_reduce_count(const bsri_batch *whole, const bsri_batch *out) {
+    int64_t n = 1;
+    int d = whole->dims - 1, i = out->dims - 1;
+    for (; d >= 0; d--, i--)
+        if (whole->size[d] != (i >= 0 ? out->size[i] : 1)) n *= whole->size[d];
+    return n;
+}
+static void bsri_cursor_matrix(const bsri_engine *e, bsri_cursor *c, int64_t item, int64_t tile) {
+    const bsr_matrix *m = e->job->a;
+    const bsri_item it = bsri_matrix_item(&e->job->batch, item, m);
+    const int dt = m->index_dtype, ragged = (m->flags & BSR_MATRIX_RAGGED) != 0;
+    c->crow = it.crow, c->col = it.col, c->values = it.values, c->extra = 0;
+    if (e->kind == BSRI_LIST_ROWS) {
+        c->at = bsri_index(it.crow, dt, tile), c->end = bsri_index(it.crow, dt, tile + 1);
+    } else if (e->kind == BSRI_LIST_TRANSPOSED) {
+        const char *view = (const char *)m->transposed_index;
+        const void *ccol = bsri_at(view + e->index.at[0], dt, it.pattern * (bsri_block_cols(m) + 1));
+        const int64_t shift = ragged ? 0 : it.pattern * e->index.entries;
+        c->row = bsri_at(view + e->index.at[1], dt, shift), c->position = bsri_at(view + e->index.at[2], dt, shift);
+        c->at = bsri_index(ccol, dt, tile), c->end = bsri_index(ccol, dt, tile + 1);
+    } else { /* BSRI_LIST_SCAN: extra is the block row of entry at */
+        c->at = bsri_index(it.crow, dt, 0), c->end = bsri_index(it.crow, dt, bsri_block_rows(m));
+    }
+}
+static void bsri_cursor_scatter(const bsri_engine *e, bsri_cursor *c, int64_t tile) {
+    const bsr_scatter_indices *s = e->job->scatter;
+    c->values = (char *)e->job->blocks->data, c->extra = 0;
+    if (e->kind == BSRI_LIST_COMPRESSED) {
+        const int64_t n = e->job->out->cols, m = s->r_offsets[tile] / n / e->br, j = s->r_offsets[tile] % n / e->width;
+        const int64_t c0 = s->c_indices[m], c1 = s->c_indices[m + 1], split = n / e->width;
+        c->at = c0, c->end = c1, c->extra = j * c1 + (split - j) * c0 - c0; /* q = extra + entry */
+    } else {
+        c->at = s->c_indices[tile], c->end = s->c_indices[tile + 1];
+    }
+}
+/* Up to BSRI_LIST entries more; returns how many. */
+static int bsri_cursor_next(const bsri_engine *e, bsri_cursor *c, int64_t tile, bsri_entry *list) {
+    const bsri_product *job = e->job;
+    const int64_t step = e->bc * job->b->row_stride, limit = bsri_min(BSRI_LIST, c->end - c->at);
+    const int dt = job->a ? job->a->index_dtype : BSR_I64;
+    int n = 0;
+    if (e->kind == BSRI_LIST_SCAN) {
+        for (; c->at < c->end && n < BSRI_LIST; c->at++) {
+            while (bsri_index(c->crow, dt, c->extra + 1) <= c->at) c->extra++;
+            if (bsri_index(c->col, dt, c->at) == tile) list[n].a = c->at * e->a_block, list[n++].b = c->extra * step;
+        }
+        return n;
+    }
+    for (; n < limit; n++, c->at++) {
+        const bsr_scatter_indices *s = job->scatter;
+        int64_t q;
+        switch (e->kind) {
+            case BSRI_LIST_ROWS: list[n].a = c->at * e->a_block, list[n].b = bsri_index(c->col, dt, c->at) * step; continue;
+            case BSRI_LIST_TRANSPOSED:
+                list[n].a = bsri_index(c->position, dt, c->at) * e->a_block, list[n].b = bsri_index(c->row, dt, c->at) * step;
+                continue;
+            case BSRI_LIST_SCATTER:
+                list[n].a = s->p_indices[c->at] * e->a_block;
+                list[n].b = bsri_dense_offset(&e->b_batch, s->q_indices[c->at], job->b);
+                continue;
+            case BSRI_LIST_STRIDED: list[n].a = s->p_indices[c->at] * e->a_block, q = s->q_indices[c->at]; break;
+            default: list[n].a = c->at * e->a_block, q = s->q_indices[c->extra + c->at]; break;
+        }
+        list[n].b = q / job->b->cols * job->b->row_stride + q % job->b->cols * job->b->col_stride;
+    }
+    return n;
+}
+
+/* --- running --- */
+static bsri_vector bsri_vector_of(const bsri_engine *e, const bsr_dense *d, int64_t item, int64_t row, int64_t col) {
+    bsri_vector v;
+    memset(&v, 0, sizeof v);
+    if (!d) return v;
+    v.dtype = d->dtype, v.rs = d->rows == 1 ? 0 : d->row_stride, v.cs = d->cols == 1 ? 0 : d->col_stride;
+    v.data = bsri_at(d->data, d->dtype, bsri_dense_offset(&e->out_batch, item, d) + row * v.rs + col * v.cs);
+    return v;
+}
+/* Where a tile's first element stands in out. */
+static bsr_position bsri_tile_place(const bsri_engine *e, int64_t item, int64_t tile) {
+    const bsr_scatter_indices *s = e->job->scatter;
+    bsr_position at;
+    at.batch = item, at.head = 0, at.row = tile * e->br, at.col = 0;
+    if (e->kind == BSRI_LIST_SCATTER) at.batch = tile, at.row = 0;
+    else if (s) at.row = s->r_offsets[tile] / e->job->out->cols, at.col = s->r_offsets[tile] % e->job->out->cols;
+    return at;
+}
+static void bsri_product_finish(const bsri_engine *e, bsri_work *w, bsr_position at) {
+    const bsri_product *job = e->job;
+    const bsr_dense *out = job->out;
+    const bsr_epilogue *ep = job->epilogue;
+    bsri_finish f;
+    memset(&f, 0, sizeof f);
+    f.isa = e->isa, f.compute = job->compute, f.type = e->type, f.alpha = job->alpha, f.beta = job->beta;
+    f.out = bsri_at(out->data, out->dtype,
+                    bsri_dense_offset(&e->out_batch, at.batch, out) + at.row * out->row_stride + at.col * out->col_stride);
+    f.out_dtype = out->dtype, f.rs = out->row_stride, f.cs = out->col_stride, f.at = at;
+    if (job->beta != 0.0) f.input = bsri_vector_of(e, job->input, at.batch, at.row, at.col);
+    if (ep) {
+        f.left = bsri_vector_of(e, ep->left_alpha, at.batch, at.row, at.col);
+        f.right = bsri_vector_of(e, ep->right_alpha, at.batch, at.row, at.col);
+        f.bias = bsri_vector_of(e, ep->bias, at.batch, at.row, at.col);
+        f.activation = ep->activation, f.user_data = ep->user_data;
+    }
+    f.plain = f.type == f.compute && !f.input.data && !f.left.data && !f.right.data && !f.bias.data && !f.activation;
+    bsri_finish_tile(&f, w->c_tile, bsri_tile_cols(w->compute), w->rows, w->cols, w->b_pack);
+}
+static void bsri_product_tile(const bsri_engine *e, bsri_work *w, int64_t item, int64_t tile, int64_t panel, int64_t sub) {
+    const bsri_product *job = e->job;
+    const int64_t col = panel * bsri_tile_cols(w->compute), row = sub * e->sub_rows;
+    bsr_position at = bsri_tile_place(e, item, tile);
+    bsri_entry list[BSRI_LIST];
+    int64_t r;
+    int i, n;
+    bsri_work_begin(w, bsri_min(e->sub_rows, e->br - row), bsri_min(bsri_tile_cols(w->compute), e->width - col), e->bc);
+    for (r = 0; r < e->reduce && job->alpha != 0.0; r++) {
+        const int64_t whole = e->kind == BSRI_LIST_SCATTER ? 0 : bsri_reduce_item(&job->batch, &e->out_batch, item, r);
+        int64_t b_at = col * job->b->col_stride;
+        bsri_cursor c;
+        if (job->scatter) bsri_cursor_scatter(e, &c, tile);
+        else bsri_cursor_matrix(e, &c, whole, tile);
+        if (e->kind != BSRI_LIST_SCATTER) b_at += bsri_dense_offset(&job->batch, whole, job->b);
+        while ((n = bsri_cursor_next(e, &c, tile, list)) > 0)
+            for (i = 0; i < n; i++)
+                bsri_work_add(w, bsri_at(c.values, w->a.dtype, list[i].a + row * e->a_rs),
+                              bsri_at(job->b->data, w->b.dtype, list[i].b + b_at));
+    }
+    bsri_work_flush(w);
+    at.row += row, at.col += col;
+    bsri_product_finish(e, w, at);
+}
+/* The tile that comes n-th: as the schedule says, else in order; -1: none. */
+static int64_t bsri_product_order(const bsri_engine *e, int64_t item, int64_t n) {
+    const bsri_product *job = e->job;
+    const int32_t *order;
+    if (!e->schedule.bytes) return n;
+    order = (const int32_t *)(const void *)((const char *)job->a->schedule + e->schedule.at[0]);
+    item = bsri_reduce_item(&job->batch, &e->out_batch, item, 0);
+    return order[bsri_matrix_item(&job->batch, item, job->a).pattern * e->schedule.groups * e->group + n];
+}
+/* Tasks go through the tiles of one panel of columns before the next, so that the panel of b stays in L2. */
+static void bsri_product_task(void *arg, int64_t task) {
+    const bsri_engine *e = (const bsri_engine *)arg;
+    const bsri_product *job = e->job;
+    const int64_t chunk = task % e->chunks, panel = task / e->chunks % e->panels, item = task / e->chunks / e->panels;
+    const int64_t end = bsri_min((chunk + 1) * e->chunk, e->schedule.bytes ? e->schedule.groups * e->group : e->tiles);
+    int64_t n, sub;
+    bsri_work w;
+    w.isa = e->isa, w.compute = job->compute;
+    w.a.dtype = job->a ? job->a->dtype : job->blocks->dtype, w.a.rs = e->a_rs, w.a.cs = e->a_cs;
+    w.b.dtype = job->b->dtype, w.b.rs = job->b->row_stride, w.b.cs = job->b->col_stride;
+    w.a.direct = w.a.dtype == w.compute;
+    w.b.direct = w.b.dtype == w.compute && w.b.cs == 1;
+    for (n = chunk * e->chunk; n < end; n++) {
+        const int64_t tile = bsri_product_order(e, item, n);
+        for (sub = 0; sub < e->subs && tile >= 0; sub++) bsri_product_tile(e, &w, item, tile, panel, sub);
+    }
+}
+static void bsri_engine_matrix(bsri_engine *e) {
+    const bsr_matrix *a = e->job->a;
+    const int t = e->job->trans != 0;
+    int64_t s[3];
+    bsri_value_strides(a, s);
+    e->a_block = s[0], e->a_rs = s[1 + t], e->a_cs = s[2 - t];
+    e->br = t ? a->block_cols : a->block_rows, e->bc = t ? a->block_rows : a->block_cols;
+    e->tiles = t ? bsri_block_cols(a) : bsri_block_rows(a), e->width = e->job->out->cols;
+    e->kind = !t ? BSRI_LIST_ROWS : a->transposed_index ? BSRI_LIST_TRANSPOSED : BSRI_LIST_SCAN;
+    if (e->kind == BSRI_LIST_TRANSPOSED) bsri_transposed_layout(a, &e->index);
+    if (a->schedule && ((const int64_t *)a->schedule)[6] == t) {
+        e->group = ((const int64_t *)a->schedule)[4];
+        bsri_schedule_layout(a, (int)e->group, t, &e->schedule);
+    }
+}
+static void bsri_engine_scatter(bsri_engine *e) {
+    const bsri_product *job = e->job;
+    const bsr_dense *blocks = job->blocks;
+    const int64_t split = job->scatter->split_n > 1 ? job->scatter->split_n : 1;
+    e->a_block = blocks->batch_dims ? blocks->batch_stride[blocks->batch_dims - 1] : 0;
+    e->a_rs = blocks->row_stride, e->a_cs = blocks->col_stride, e->br = blocks->rows, e->bc = blocks->cols;
+    e->tiles = job->scatter->r_count, e->width = job->out->cols / split;
+    if (job->scatter->format == BSR_SCATTER_MM) {
+        e->kind = BSRI_LIST_SCATTER, e->width = job->out->cols;
+        e->tiles = bsri_max(0, job->scatter->c_count - 1), e->items = 1;
+        e->b_batch = bsri_batch_of(job->b->batch_dims, job->b->batch);
+    } else {
+        e->kind = job->scatter->format == BSR_SCATTER_STRIDED ? BSRI_LIST_STRIDED : BSRI_LIST_COMPRESSED;
+    }
+}
+static void bsri_product_run(const bsr_context *ctx, const bsri_product *job) {
+    const int64_t panel = bsri_tile_cols(job->compute);
+    bsri_engine e;
+    int64_t work;
+    memset(&e, 0, sizeof e);
+    e.job = job, e.isa = job->isa ? job->isa : ctx->isa;
+    e.type = bsri_finish_type(job->compute, job->out->dtype);
+    e.out_batch = bsri_batch_of(job->out->batch_dims, job->out->batch);
+    e.items = e.out_batch.count;
+    if (job->scatter) bsri_engine_scatter(&e);
+    else bsri_engine_matrix(&e);
+    e.reduce = e.kind == BSRI_LIST_SCATTER ? 1 : bsri_reduce_count(&job->batch, &e.out_batch);
+    if (!e.tiles || !e.width || !e.items || !e.br) return;
+    e.panels = bsri_ceil_div(e.width, panel);
+    e.subs = bsri_ceil_div(e.br, BSRI_TILE_ROWS), e.sub_rows = bsri_ceil_div(e.br, e.subs);
+    /* a task is some 2^19 products: 10 us */
+    work = job->a ? bsri_max(1, job->a->nnz / bsri_max(1, e.tiles)) : 1;
+    e.chunk = bsri_min(work, 1 << 19) * bsri_min(e.br, 1 << 10) * bsri_min(e.bc, 1 << 10) * bsri_min(e.width, panel);
+    e.chunk = bsri_max(1, (1 << 19) / e.chunk);
+    e.chunks = bsri_ceil_div(e.schedule.bytes ? e.schedule.groups * e.group : e.tiles, e.chunk);
+    bsri_parallel(ctx, e.items * e.panels * e.chunks, bsri_product_task, &e);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>sampled engine: dense products at stored blocks                                              */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* out = beta*input + alpha (mat1 mat2) at out's stored blocks; batches and reduction as in bsri_product. A transposed result
+   is asked for by transposing: (XY)^T = Y^T X^T. */
+typedef struct bsri_sampled {
+    const bsr_matrix *out, *input; /* input null when beta == 0; same pattern, own strides and dtype */
+    const bsr_dense *mat1, *mat2;  /* M x K, K x N */
+    double alpha, beta;
+    int32_t compute, isa;
+    bsri_batch batch;
+} bsri_sampled;
+static void bsri_sampled_run(const bsr_context *ctx, const bsri_sampled *job);
+
+typedef struct bsri_sampler {
+    const bsri_sampled *job;
+    int isa, type;
+    int64_t br, bc, rows;      /* block size, block rows */
+    int64_t o_strides[3], i_strides[3];
+    int64_t items, reduce;     /* as in bsri_engine; an item of a pattern-only broadcast has its own values */
+    int64_t subs, sub_rows, panels, group; /* cuts of a block; or blocks of one row side by side in a panel */
+    int64_t chunk, chunks;     /* block rows per task; tasks per item */
+    bsri_batch out_batch, input_batch;
+} bsri_sampler;
+
+/* The panel of mat2 below `blocks` stored blocks (columns from `col` of each), kc rows from k on: read in place where it is one piece of
+   contiguous rows, else packed side by side. */
+static const void *bsri_sampled_b(const bsri_sampler *s, bsri_work *w, const bsri_item *it, const char *mat2, int64_t k, int64_t kc,
+                                  int64_t first, int64_t blocks, int64_t col) {
+    const bsr_dense *m = s->job->mat2;
+    const int dt = s->job->out->index_dtype;
+    const int64_t ld = bsri_tile_cols(w->compute), width = w->cols / blocks;
+    int64_t g, run, at;
+    if (w->b.direct) {
+        for (g = 1; g < blocks && bsri_index(it->col, dt, first + g) == bsri_index(it->col, dt, first) + g; g++) {}
+        if (g == blocks) {
+            w->walk.ldb = m->row_stride;
+            at = k * m->row_stride + bsri_index(it->col, dt, first) * s->bc + col;
+            return bsri_at(mat2, m->dtype, at);
+        }
+    }
+    w->walk.ldb = ld;
+    for (g = 0; g < blocks; g += run) {
+        const int64_t at_col = bsri_index(it->col, dt, first + g);
+        for (run = 1; g + run < blocks && bsri_index(it->col, dt, first + g + run) == at_col + run; run++) {}
+        at = k * m->row_stride + (at_col * s->bc + col) * m->col_stride;
+        bsri_tile_load(w->isa, w->compute, bsri_at(w->b_pack, w->compute, g * width), ld, bsri_at(mat2, m->dtype, at), m->dtype, kc,
+                       run * width, m->row_stride, m->col_stride);
+    }
+    return w->b_pack;
+}
+static void bsri_sampled_finish(const bsri_sampler *s, bsri_work *w, const bsri_item *out, const bsri_item *input, int64_t p,
+                                int64_t blocks, int64_t row, int64_t col) {
+    const bsri_sampled *job = s->job;
+    const int64_t width = w->cols / blocks;
+    bsri_finish f;
+    int64_t g;
+    memset(&f, 0, sizeof f);
+    f.isa = s->isa, f.compute = job->compute, f.type = s->type, f.alpha = job->alpha, f.beta = job->beta;
+    f.out_dtype = job->out->dtype, f.rs = s->o_strides[1], f.cs = s->o_strides[2];
+    f.plain = f.type == f.compute && job->beta == 0.0;
+    for (g = 0; g < blocks; g++) {
+        f.out = bsri_at(out->values, job->out->dtype, (p + g) * s->o_strides[0] + row * f.rs + col * f.cs);
+        if (job->beta != 0.0) {
+            f.input.dtype = job->input->dtype, f.input.rs = s->i_strides[1], f.input.cs = s->i_strides[2];
+            f.input.data = bsri_at(input->values, f.input.dtype,
+                                   (p + g) * s->i_strides[0] + row * f.input.rs + col * f.input.cs);
+        }
+        bsri_finish_tile(&f, bsri_at(w->c_tile, w->compute, g * width), bsri_tile_cols(w->compute), w->rows, width, w->b_pack);
+    }
+}
+/* Sums of rows [row, row + w->rows) of block row `line` at `blocks` blocks from p on. */
+static void bsri_sampled_tile(const bsri_sampler *s, bsri_work *w, int64_t item, const bsri_item *out, int64_t line, int64_t p,
+                              int64_t blocks, int64_t row, int64_t col) {
+    const bsri_sampled *job = s->job;
+    const bsr_dense *m1 = job->mat1, *m2 = job->mat2;
+    int64_t r, k, kc;
+    for (r = 0; r < s->reduce && job->alpha != 0.0; r++) {
+        const int64_t whole = bsri_reduce_item(&job->batch, &s->out_batch, item, r);
+        const char *mat1 = bsri_at(m1->data, m1->dtype, bsri_dense_offset(&job->batch, whole, m1) + (line * s->br + row) * m1->row_stride);
+        const char *mat2 = bsri_at(m2->data, m2->dtype, bsri_dense_offset(&job->batch, whole, m2));
+        for (k = 0; k < m1->cols; k += kc) {
+            kc = bsri_min(w->depth, m1->cols - k);
+            w->walk.kc = kc;
+            w->list[0].a = bsri_work_a(w, bsri_at(mat1, m1->dtype, k * m1->col_stride), kc);
+            w->list[0].b = bsri_sampled_b(s, w, out, mat2, k, kc, p, blocks, col);
+            w->walk.count = 1;
+            bsri_work_flush(w);
+        }
+    }
+    bsri_work_flush(w);
+}
+static void bsri_sampled_row(const bsri_sampler *s, bsri_work *w, int64_t item, int64_t line, int64_t sub) {
+    const bsri_sampled *job = s->job;
+    const int64_t cols = bsri_tile_cols(w->compute), row = sub * s->sub_rows, rows = bsri_min(s->sub_rows, s->br - row);
+    const bsri_item out = bsri_matrix_item(&s->out_batch, item, job->out);
+    const int64_t end = bsri_index(out.crow, job->out->index_dtype, line + 1);
+    int64_t p, blocks, panel;
+    bsri_item input = out;
+    if (job->beta != 0.0) input = bsri_matrix_item(&s->out_batch, item, job->input);
+    for (p = bsri_index(out.crow, job->out->index_dtype, line); p < end; p += blocks) {
+        blocks = bsri_min(s->group, end - p);
+        for (panel = 0; panel < s->panels; panel++) {
+            const int64_t col = panel * cols;
+            bsri_work_begin(w, rows, s->panels > 1 ? bsri_min(cols, s->bc - col) : blocks * s->bc, w->depth);
+            bsri_sampled_tile(s, w, item, &out, line, p, blocks, row, col);
+            bsri_sampled_finish(s, w, &out, &input, p, blocks, row, col);
+        }
+    }
+}
+static void bsri_sampled_task(void *arg, int64_t task) {
+    const bsri_sampler *s = (const bsri_sampler *)arg;
+    const bsri_sampled *job = s->job;
+    const int64_t sub = task % s->subs, chunk = task / s->subs % s->chunks, item = task / s->subs / s->chunks;
+    const int64_t end = bsri_min((chunk + 1) * s->chunk, s->rows);
+    int64_t line;
+    bsri_work w;
+    w.isa = s->isa, w.compute = job->compute;
+    w.depth = BSRI_DEPTH_BYTES / (int64_t)bsr_dtype_size(w.compute);
+    w.a.dtype = job->mat1->dtype, w.a.rs = job->mat1->row_stride, w.a.cs = job->mat1->col_stride;
+    w.b.dtype = job->mat2->dtype, w.b.rs = job->mat2->row_stride, w.b.cs = job->mat2->col_stride;
+    w.a.direct = w.a.dtype == w.compute;
+    w.b.direct = w.b.dtype == w.compute && w.b.cs == 1;
+    for (line = chunk * s->chunk; line < end; line++) bsri_sampled_row(s, &w, item, line, sub);
+}
+static void bsri_sampled_run(const bsr_context *ctx, const bsri_sampled *job) {
+    const int64_t panel = bsri_tile_cols(job->compute);
+    bsri_sampler s;
+    int64_t work;
+    memset(&s, 0, sizeof s);
+    s.job = job, s.isa = job->isa ? job->isa : ctx->isa, s.type = bsri_finish_type(job->compute, job->out->dtype);
+    s.br = job->out->block_rows, s.bc = job->out->block_cols, s.rows = bsri_block_rows(job->out);
+    bsri_value_strides(job->out, s.o_strides);
+    if (job->input) bsri_value_strides(job->input, s.i_strides);
+    s.out_batch = bsri_batch_of(job->out->batch_dims, job->out->batch);
+    s.items = s.out_batch.count, s.reduce = bsri_reduce_count(&job->batch, &s.out_batch);
+    s.subs = bsri_ceil_div(s.br, BSRI_TILE_ROWS), s.sub_rows = bsri_ceil_div(s.br, s.subs);
+    s.panels = bsri_ceil_div(s.bc, panel), s.group = s.panels > 1 ? 1 : panel / s.bc;
+    if (!s.rows || !s.items || !job->out->nnz) return;
+    work = bsri_max(1, job->out->nnz / s.rows) * s.bc;
+    s.chunk = bsri_max(1, (1 << 19) / (bsri_min(work, 1 << 19) * s.sub_rows * bsri_max(1, bsri_min(job->mat1->cols, 1 << 19))));
+    s.chunks = bsri_ceil_div(s.rows, s.chunk);
+    bsri_parallel(ctx, s.items * s.chunks * s.subs, bsri_sampled_task, &s);
+}
+
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>scores: what rows and attention share: biases and masks of one row, equal patterns           */
+/* ---------------------------------------------------------------------------------------------- */
+
+#define BSRI_MASKS (BSRI_FLOATS | BSRI_BIT(BSR_I8) | BSRI_BIT(BSR_BOOL))
+
+/* Element j of a row of `compute` (f32 or f64). */
+BSRI_UNUSED static double bsri_row_get(int compute, const void *row, int64_t j) {
+    return compute == BSR_F64 ? ((const double *)row)[j] : (double)((const float *)row)[j];
+}
+BSRI_UNUSED static void bsri_row_set(int compute, void *row, int64_t j, double v) {
+    if (compute == BSR_F64) ((double *)row)[j] = v;
+    else ((float *)row)[j] = (float)v;
+}
+BSRI_UNUSED static void *bsri_row_at(int compute, void *row, int64_t j) { return bsri_at(row, compute, j); }
+BSRI_UNUSED static void bsri_row_fill(int compute, void *row, int64_t n, double v) {
+    int64_t j;
+    for (j = 0; j < n; j++) bsri_row_set(compute, row, j, v);
+}
+
+/* A row x column operand that is added to scores or forbids them, for one batch item; a size of 1 repeats. */
+typedef struct bsri_bias {
+    const char *data; /* null: there is none */
+    int32_t dtype, mode; /* bsr_mask_mode */
+    int64_t row_stride, col_stride;
+} bsri_bias;
+
+BSRI_UNUSED static bsri_bias bsri_bias_make(const bsri_batch *b, int64_t item, const bsr_dense *d, int mode) {
+    bsri_bias s;
+    memset(&s, 0, sizeof s);
+    if (!d) return s;
+    s.data = bsri_at(d->data, d->dtype, bsri_dense_offset(b, item, d));
+    s.dtype = d->dtype, s.mode = mode;
+    s.row_stride = d->rows == 1 ? 0 : d->row_stride, s.col_stride = d->cols == 1 ? 0 : d->col_stride;
+    return s;
+}
+
+typedef union bsri_bias_row {
+    double d[128];
+    float f[128];
+} bsri_bias_row;
+
+/* s[j] += element at + j*stride of src. A value of -inf forbids: it wins over NaN and +inf in the score. Returns whether one
+   may have been there. */
+BSRI_UNUSED static int bsri_score_add(int isa, int compute, void *s, const void *src, int dtype, int64_t at, int64_t stride,
+                                      int64_t n) {
+    bsri_bias_row bias;
+    double top;
+    int64_t j, w;
+    int forbids = 0;
+    for (; n > 0; n -= w, at += w * stride, s = bsri_row_at(compute, s, w)) {
+        w = bsri_min(n, 128);
+        bsri_row_load(isa, compute, &bias, bsri_at(src, dtype, at), dtype, stride, w);
+        bsri_row_op(isa, compute, BSRI_ADD_SCALED, s, &bias, 1, w);
+        if (bsri_row_dot(isa, compute, &bias, &bias, w) < (double)INFINITY) continue; /* all finite */
+        forbids = 1, top = bsri_row_max(isa, compute, s, w);
+        for (j = 0; j < w && top != top; j++) /* only NaN can hide a -inf */
+            if (bsri_row_get(compute, &bias, j) == (double)-INFINITY) bsri_row_set(compute, s, j, (double)-INFINITY);
+    }
+    return forbids;
+}
+/* s[j] = -inf where element at + j*stride of src is zero in its own type (no f64 is too small). Returns whether one is. */
+BSRI_UNUSED static int bsri_score_forbid(int isa, int compute, void *s, const void *src, int dtype, int64_t at, int64_t stride,
+                                         int64_t n) {
+    const int own = dtype == BSR_F64 ? BSR_F64 : BSR_F32;
+    const uint8_t *byte = (const uint8_t *)src + at;
+    bsri_bias_row mask;
+    int64_t j, w;
+    int forbids = 0;
+    if (bsr_dtype_size(dtype) == 1) {
+        if (stride == 1 && n > 0 && !memchr(byte, 0, (size_t)n)) return 0;
+        for (j = 0; j < n; j++)
+            if (!byte[j * stride]) bsri_row_set(compute, s, j, (double)-INFINITY), forbids = 1;
+        return forbids;
+    }
+    for (; n > 0; n -= w, at += w * stride, s = bsri_row_at(compute, s, w)) {
+        w = bsri_min(n, 128);
+        bsri_row_load(isa, own, &mask, bsri_at(src, dtype, at), dtype, stride, w);
+        for (j = 0; j < w; j++)
+            if (bsri_row_get(own, &mask, j) == 0) bsri_row_set(compute, s, j, (double)-INFINITY), forbids = 1;
+    }
+    return forbids;
+}
+/* The scores of columns col .. col+n-1 of a row and one bias, in the bias's mode. */
+BSRI_UNUSED static int bsri_score_bias(int isa, int compute, void *s, const bsri_bias *b, int64_t row, int64_t col, int64_t n) {
+    int64_t at = row * b->row_stride + col * b->col_stride;
+    if (b->mode == BSR_MASK_MUL) return bsri_score_forbid(isa, compute, s, b->data, b->dtype, at, b->col_stride, n);
+    return bsri_score_add(isa, compute, s, b->data, b->dtype, at, b->col_stride, n);
+}
+
+/* An optional bias of rows x cols (or 1 each) that broadcasts to b. A boolean one can't be added. */
+BSRI_UNUSED static bsr_status bsri_check_bias(const bsri_call *c, bsri_spans *set, const bsri_batch *b, const bsr_dense *d,
+                                              int64_t rows, int64_t cols, int mode, int operand) {
+    uint32_t accepted = mode == BSR_MASK_MUL ? BSRI_MASKS : BSRI_MASKS & ~BSRI_BIT(BSR_BOOL);
+    if (mode != BSR_MASK_ADD && mode != BSR_MASK_MUL) return bsri_fail(c, BSR_ITEM_MASK_MODE, operand, -1, mode);
+    if (!d) return BSR_OK;
+    BSRI_TRY(bsri_check_dense(c, set, d, operand, accepted, BSRI_READ));
+    if (d->rows != rows && d->rows != 1) return bsri_fail(c, BSR_ITEM_ROWS_MISMATCH, operand, -1, d->rows);
+    if (d->cols != cols && d->cols != 1) return bsri_fail(c, BSR_ITEM_COLS_MISMATCH, operand, -1, d->cols);
+    return bsri_check_batch_fits(c, b, d->batch_dims, d->batch, operand);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>softmax: over stored elements, and its backward                                              */
+/* ---------------------------------------------------------------------------------------------- */
+
+#define BSRI_ROW_CHUNK 1024 /* elements of a row that are held at once; longer rows are read twice */
+
+typedef union bsri_row_buffer {
+    double d[BSRI_ROW_CHUNK];
+    float f[BSRI_ROW_CHUNK];
+} bsri_row_buffer;
+
+typedef struct bsri_softmax {
+    const bsr_matrix *x, *dy, *out; /* backward: x is the forward result, dy its gradient */
+    const bsr_softmax_options *options;
+    bsri_batch batch;
+    double scale;
+    int32_t isa, compute;
+    int64_t group, groups; /* block rows of a task, tasks of a batch item */
+} bsri_softmax;
+
+/* One row of stored elements: row `inner` of the blocks first .. first+count/block_cols-1. */
+typedef struct bsri_stored_row {
+    bsri_item x, dy, out;
+    int64_t row, inner, first, count;
+    bsri_bias bias[3];
+} bsri_stored_row;
+
+/* Moves elements e .. e+n-1 of a stored row to or from a buffer, in as few pieces as the strides allow. */
+static void bsri_stored_move(const bsri_softmax *j, const bsr_matrix *m, const bsri_item *it, const bsri_stored_row *r, int64_t e,
+                             int64_t n, void *buffer, int store) {
+    int64_t s[3], w, bc = m->block_cols, step;
+    int chained; /* neighbouring blocks continue each other */
+    bsri_value_strides(m, s);
+    step = bc == 1 ? s[0] : s[2], chained = bc == 1 || s[0] == bc * s[2];
+    for (; n > 0; n -= w, e += w, buffer = bsri_row_at(j->compute, buffer, w)) {
+        char *at = bsri_at(it->values, m->dtype, (r->first + e / bc) * s[0] + r->inner * s[1] + e % bc * s[2]);
+        w = chained ? n : bsri_min(n, bc - e % bc);
+        if (store) {
+            bsri_row_store(j->isa, j->compute, at, m->dtype, step, buffer, w);
+        } else if (!chained && e % bc == 0 && n >= bc) { /* whole blocks: as a tile with a row for each */
+            w = n - n % bc;
+            bsri_tile_load(j->isa, j->compute, buffer, bc, at, m->dtype, n / bc, bc, s[0], s[2]);
+        } else {
+            bsri_row_load(j->isa, j->compute, buffer, at, m->dtype, step, w);
+        }
+    }
+}
+
+/* The scores e .. e+n-1 of a stored row. */
+static void bsri_softmax_scores(const bsri_softmax *j, const bsri_stored_row *r, int64_t e, int64_t n, void *buffer) {
+    int64_t w, bc = j->x->block_cols;
+    int i;
+    bsri_stored_move(j, j->x, &r->x, r, e, n, buffer, 0);
+    if (j->scale != 1) bsri_row_scale(j->isa, j->compute, buffer, n, j->scale);
+    if (!r->bias[0].data && !r->bias[1].data && !r->bias[2].data) return;
+    for (; n > 0; n -= w, e += w, buffer = bsri_row_at(j->compute, buffer, w)) {
+        int64_t col = bsri_index(r->x.col, j->x->index_dtype, r->first + e / bc) * bc + e % bc;
+        w = bsri_min(n, bc - e % bc);
+        for (i = 0; i < 3; i++) /* all additions, then what forbids */
+            if (r->bias[i].data && r->bias[i].mode == BSR_MASK_ADD)
+                bsri_score_bias(j->isa, j->compute, buffer, &r->bias[i], r->row, col, w);
+        for (i = 0; i < 3; i++)
+            if (r->bias[i].data && r->bias[i].mode == BSR_MASK_MUL)
+                bsri_score_bias(j->isa, j->compute, buffer, &r->bias[i], r->row, col, w);
+    }
+}
+
+/* Maximum and sum in one pass, the sum rescaled where the maximum grows; then the probabilities in a second, for which
+   a row of one chunk is still in the buffer. */
+static void bsri_softmax_row(const bsri_softmax *j, const bsri_stored_row *r) {
+    bsri_row_buffer buffer;
+    double max = (double)-INFINITY, sum = 0, factor;
+    int64_t e, n;
+    for (e = 0; e < r->count; e += n) {
+        double m;
+        n = bsri_min(r->count - e, BSRI_ROW_CHUNK);
+        bsri_softmax_scores(j, r, e, n, &buffer);
+        m = bsri_row_max(j->isa, j->compute, &buffer, n);
+        if (!(m <= max)) sum = max > (double)-INFINITY ? sum * exp(max - m) : 0, max = m; /* also to NaN */
+        if (!(max < (double)INFINITY)) break; /* NaN, or +inf, whose share is NaN */
+        if (max > (double)-INFINITY) sum += bsri_row_exp_sum(j->isa, j->compute, &buffer, n, max);
+        else bsri_row_fill(j->compute, &buffer, n, 0);
+    }
+    factor = sum > 0 ? 1 / sum : 0;
+    for (e = 0; e < r->count; e += n) {
+        n = bsri_min(r->count - e, BSRI_ROW_CHUNK);
+        if (!(max < (double)INFINITY)) {
+            bsri_row_fill(j->compute, &buffer, n, (double)NAN);
+        } else if (!(max > (double)-INFINITY)) {
+            bsri_row_fill(j->compute, &buffer, n, 0);
+        } else {
+            if (r->count > BSRI_ROW_CHUNK) {
+                bsri_softmax_scores(j, r, e, n, &buffer);
+                bsri_row_exp_sum(j->isa, j->compute, &buffer, n, max);
+            }
+            bsri_row_scale(j->isa, j->compute, &buffer, n, factor);
+        }
+        bsri_stored_move(j, j->out, &r->out, r, e, n, &buffer, 1);
+    }
+}
+
+static void bsri_softmax_backward_row(const bsri_softmax *j, const bsri_stored_row *r) {
+    bsri_row_buffer y, dy;
+    int64_t e, n, i;
+    double dot = 0;
+    for (e = 0; e < r->count; e += n) {
+        n = bsri_min(r->count - e, BSRI_ROW_CHUNK);
+        bsri_stored_move(j, j->x, &r->x, r, e, n, &y, 0);
+        bsri_stored_move(j, j->dy, &r->dy, r, e, n, &dy, 0);
+        dot += bsri_row_dot(j->isa, j->compute, &y, &dy, n);
+    }
+    for (e = 0; e < r->count; e += n) {
+        n = bsri_min(r->count - e, BSRI_ROW_CHUNK);
+        if (r->count > BSRI_ROW_CHUNK) {
+            bsri_stored_move(j, j->x, &r->x, r, e, n, &y, 0);
+            bsri_stored_move(j, j->dy, &r->dy, r, e, n, &dy, 0);
+        }
+        if (j->compute == BSR_F64) {
+            for (i = 0; i < n; i++) y.d[i] *= (dy.d[i] - dot) * j->scale;
+        } else {
+            float sub = (float)dot, scale = (float)j->scale;
+            for (i = 0; i < n; i++) y.f[i] *= (dy.f[i] - sub) * scale;
+        }
+        bsri_stored_move(j, j->out, &r->out, r, e, n, &y, 1);
+    }
+}
+
+static void bsri_softmax_task(void *arg, int64_t task) {
+    const bsri_softmax *j = (const bsri_softmax *)arg;
+    const bsr_matrix *x = j->x;
+    const bsr_softmax_options *o = j->options;
+    int64_t item = task / j->groups, br = task % j->groups * j->group, end = bsri_min(br + j->group, bsri_block_rows(x));
+    bsri_stored_row r;
+    memset(&r, 0, sizeof r);
+    r.x = bsri_matrix_item(&j->batch, item, x), r.out = bsri_matrix_item(&j->batch, item, j->out);
+    if (j->dy) r.dy = bsri_matrix_item(&j->batch, item, j->dy);
+    if (o) {
+        r.bias[0] = bsri_bias_make(&j->batch, item, o->relative_bias, BSR_MASK_ADD);
+        r.bias[1] = bsri_bias_make(&j->batch, item, o->key_padding_mask, o->key_padding_mode);
+        r.bias[2] = bsri_bias_make(&j->batch, item, o->attn_mask, o->attn_mode);
+    }
+    for (; br < end; br++) {
+        r.first = bsri_index(r.x.crow, x->index_dtype, br);
+        r.count = (bsri_index(r.x.crow, x->index_dtype, br + 1) - r.first) * x->block_cols;
+        for (r.inner = 0; r.inner < x->block_rows && r.count; r.inner++) {
+            r.row = br * x->block_rows + r.inner;
+            if (j->dy) bsri_softmax_backward_row(j, &r);
+            else bsri_softmax_row(j, &r);
+        }
+    }
+}
+
+/* Both operations once they are checked. */
+static bsr_status bsri_softmax_run(const bsri_call *c, bsri_softmax *j) {
+    bsr_plan p = bsri_plan_default(c);
+    int stop;
+    BSRI_TRY(bsri_plan_settle(c, &p, &stop));
+    if (stop) return BSR_OK;
+    j->isa = p.kernel;
+    j->compute = j->x->dtype == BSR_F64 || (c->flags & BSR_EXEC_ACCUMULATE_F64) ? BSR_F64 : BSR_F32;
+    j->batch = bsri_batch_of(j->x->batch_dims, j->x->batch);
+    j->group = bsri_ceil_div(32, j->x->block_rows);
+    j->groups = bsri_ceil_div(bsri_block_rows(j->x), j->group);
+    if (!j->x->nnz) return BSR_OK; /* else there is memory for all items, and their number fits */
+    bsri_parallel(c->ctx, j->batch.count * j->groups, bsri_softmax_task, j);
+    return BSR_OK;
+}
+
+/* The output: type, x's pattern and batch; it may be `same` exactly, element for element. */
+static bsr_status bsri_softmax_check_out(const bsri_call *c, bsri_spans *set, const bsr_matrix *x, const bsr_matrix *out,
+                                         int operand, const bsr_matrix *same, int same_id) {
+    bsri_batch b = bsri_batch_of(x->batch_dims, x->batch);
+    int64_t s[3], t[3], size[3];
+    int i, moved = 0;
+    BSRI_TRY(bsri_check_matrix_same(c, set, out, operand, BSRI_FLOATS, BSRI_WRITE, same_id));
+    BSRI_TRY(bsri_check_batch_out(c, &b, out->batch_dims, out->batch, operand));
+    BSRI_TRY(bsri_check_same_pattern(c, x, out, operand));
+    if (same && same->values == out->values) { /* the same memory in another order is no exact match */
+        size[0] = x->nnz, size[1] = x->block_rows, size[2] = x->block_cols;
+        bsri_value_strides(same, s), bsri_value_strides(out, t);
+        for (i = 0; i < 3; i++) moved |= size[i] > 1 && s[i] != t[i];
+        for (i = 0; i < b.dims && same->batch_dims == out->batch_dims; i++)
+            moved |= b.size[i] > 1 && same->values_batch_stride[i] != out->values_batch_stride[i];
+        if (moved && b.count && x->nnz) return bsri_fail(c, BSR_ITEM_OVERLAP, operand, -1, same_id);
+    }
+    return BSR_OK;
+}
+
+static bsr_status bsri_softmax_check(const bsri_call *c, double scale, const bsr_matrix *x, const bsr_softmax_options *o,
+                                     const bsr_matrix *y) {
+    bsri_spans set;
+    bsri_batch b;
+    set.count = 0;
+    BSRI_TRY(bsri_check_matrix(c, &set, x, BSR_ARG_X, BSRI_FLOATS, BSRI_READ));
+    if (!(fabs(scale) < (double)INFINITY)) return bsri_fail(c, BSR_ITEM_SCALE, BSR_ARG_NONE, -1, 0);
+    BSRI_TRY(bsri_check_structure(c, x, BSR_ARG_X, 0));
+    b = bsri_batch_of(x->batch_dims, x->batch);
+    if (o) {
+        BSRI_TRY(bsri_check_bias(c, &set, &b, o->relative_bias, x->rows, x->cols, BSR_MASK_ADD, BSR_ARG_REL_BIAS));
+        BSRI_TRY(bsri_check_bias(c, &set, &b, o->key_padding_mask, 1, x->cols, o->key_padding_mode, BSR_ARG_KEY_PADDING));
+        BSRI_TRY(bsri_check_bias(c, &set, &b, o->attn_mask, x->rows, x->cols, o->attn_mode, BSR_ARG_ATTN_MASK));
+    }
+    BSRI_TRY(bsri_softmax_check_out(c, &set, x, y, BSR_ARG_Y, x, BSR_ARG_X));
+    if (y->dtype != x->dtype && (y->dtype != BSR_F32 || x->dtype == BSR_F64))
+        return bsri_fail(c, BSR_ITEM_DTYPE_OUT, BSR_ARG_Y, -1, y->dtype);
+    return BSR_OK;
+}
+
+/* dy has y's type; dx any of f16, bf16, f32 (x's type, whatever y's was), or f64 for f64. */
+static bsr_status bsri_softmax_backward_check(const bsri_call *c, double scale, const bsr_matrix *y, const bsr_matrix *dy,
+                                              const bsr_matrix *dx) {
+    int onto_y;
+    bsri_spans set;
+    bsri_batch b;
+    set.count = 0;
+    BSRI_TRY(bsri_check_matrix(c, &set, y, BSR_ARG_Y, BSRI_FLOATS, BSRI_READ));
+    if (!(fabs(scale) < (double)INFINITY)) return bsri_fail(c, BSR_ITEM_SCALE, BSR_ARG_NONE, -1, 0);
+    BSRI_TRY(bsri_check_structure(c, y, BSR_ARG_Y, 0));
+    b = bsri_batch_of(y->batch_dims, y->batch);
+    BSRI_TRY(bsri_check_matrix(c, &set, dy, BSR_ARG_DY, BSRI_FLOATS, BSRI_READ));
+    if (dy->dtype != y->dtype) return bsri_fail(c, BSR_ITEM_DTYPE_MISMATCH, BSR_ARG_DY, -1, dy->dtype);
+    BSRI_TRY(bsri_check_batch_out(c, &b, dy->batch_dims, dy->batch, BSR_ARG_DY));
+    BSRI_TRY(bsri_check_same_pattern(c, y, dy, BSR_ARG_DY));
+    onto_y = dx && dx->values != dy->values;
+    BSRI_TRY(bsri_softmax_check_out(c, &set, y, dx, BSR_ARG_DX, onto_y ? y : dy, onto_y ? BSR_ARG_Y : BSR_ARG_DY));
+    if ((dx->dtype == BSR_F64) != (y->dtype == BSR_F64)) return bsri_fail(c, BSR_ITEM_DTYPE_OUT, BSR_ARG_DX, -1, dx->dtype);
+    return BSR_OK;
+}
+
+BSR_API bsr_status bsr_softmax(const bsr_context *ctx, double scale, const bsr_matrix *x, const bsr_softmax_options *options,
+                               const bsr_matrix *y, const bsr_exec *exec) {
+    bsri_softmax j;
+    bsri_call c;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SOFTMAX, exec));
+    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_ROWS, x ? x->dtype : 0));
+    if (bsri_checking(&c)) BSRI_TRY(bsri_softmax_check(&c, scale, x, options, y));
+    memset(&j, 0, sizeof j);
+    j.x = x, j.out = y, j.options = options, j.scale = scale;
+    return bsri_softmax_run(&c, &j);
+}
+
+BSR_API bsr_status bsr_softmax_backward(const bsr_context *ctx, double scale, const bsr_matrix *y, const bsr_matrix *dy,
+                                        const bsr_matrix *dx, const bsr_exec *exec) {
+    bsri_softmax j;
+    bsri_call c;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SOFTMAX_BACKWARD, exec));
+    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_ROWS, y ? y->dtype : 0));
+    if (bsri_checking(&c)) BSRI_TRY(bsri_softmax_backward_check(&c, scale, y, dy, dx));
+    memset(&j, 0, sizeof j);
+    j.x = y, j.dy = dy, j.out = dx, j.scale = scale;
+    return bsri_softmax_run(&c, &j);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>attention engine: one pass over the stored blocks of each query tile                         */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A task is one tile of query rows within one block row. It walks the row's blocks, gathers up to a tile of their columns (part
+   of a large block, or several small ones), forms the scores, folds them into running maximum, sum and output (online
+   softmax), and divides at the end. Scores never leave the tile. All of its memory is one arena on the stack:
+   Q, a panel that holds K transposed and then V, scores, output. D beyond a panel is summed in chunks (Q is then packed
+   for each key tile); Dv beyond a panel takes one walk per panel, which forms the scores anew. */
+#define BSRI_TILE_DEPTH 128 /* D and Dv that a tile holds */
+#define BSRI_TILE_F32 64    /* query rows and key columns of a tile */
+#define BSRI_TILE_F64 32
+/* 112 KiB; as many bytes do for f64 */
+#define BSRI_ARENA_F32 (BSRI_TILE_DEPTH * BSRI_TILE_F32 * 3 + BSRI_TILE_F32 * BSRI_TILE_F32)
+typedef union bsri_arena {
+    float f[BSRI_ARENA_F32 + 16];
+    double d[(BSRI_ARENA_F32 + 16) / 2];
+} bsri_arena;
+
+typedef float (*bsri_score_function)(float s, const bsr_position *at, const void *user_data);
+typedef int (*bsri_mask_function)(const bsr_position *at, const void *user_data);
+static const bsri_score_function bsri_user_scores[] = {
+#ifdef BSR_USER_SCORES
+#define BSRI_X(name) name,
+    BSR_USER_SCORES(BSRI_X)
+#undef BSRI_X
+#endif
+    NULL};
+static const bsri_mask_function bsri_user_masks[] = {
+#ifdef BSR_USER_MASKS
+#define BSRI_X(name) name,
+    BSR_USER_MASKS(BSRI_X)
+#undef BSRI_X
+#endif
+    NULL};
+
+typedef struct bsri_attention {
+    const bsr_dense *q, *k, *v, *out, *lse;
+    const bsr_matrix *mask;
+    const bsr_attention_options *options;
+    bsri_batch batch;
+    int64_t heads, k_group, v_group; /* query heads; how many share one of k's, of v's */
+    int64_t causal_offset, mask_strides[3];
+    double scale, drop_below, keep_scale; /* dropout: words below are dropped; 1 / (1 - p) */
+    bsri_score_function score;
+    bsri_mask_function allow;
+    int32_t isa, compute;
+    int64_t tile, tile_rows; /* key columns, query rows */
+    int64_t tiles, group, groups; /* query tiles of a block row; block rows of a task; tasks of a batch item */
+} bsri_attention;
+
+/* Columns of one stored block in a key tile. */
+typedef struct bsri_piece {
+    int64_t block, inner, col; /* position in values; first column in the block, of all */
+    int64_t at, width;         /* place in the tile */
+} bsri_piece;
+
+typedef struct bsri_query_tile {
+    const bsri_attention *job;
+    bsri_item mask;
+    const char *q, *k, *v;
+    bsri_bias relative, padding;
+    bsr_position position;
+    int64_t row, rows, inner; /* first row, their number, the first's place in the block */
+    int64_t panel, depth;     /* columns of v and out at work */
+    bsri_piece piece[BSRI_TILE_F32];
+    int64_t pieces, cols;
+    void *tile_q, *tile_kv, *tile_s, *tile_out;
+    double max[BSRI_TILE_F32], sum[BSRI_TILE_F32];
+    uint64_t special, forbidden[BSRI_TILE_F32]; /* see bsri_attention_shield() */
+} bsri_query_tile;
+
+static int64_t bsri_round16(int64_t n) { return (n + BSRI_LANES_MAX - 1) / BSRI_LANES_MAX * BSRI_LANES_MAX; }
+static void *bsri_tile_score(const bsri_query_tile *t, int64_t row, int64_t col) {
+    return bsri_row_at(t->job->compute, t->tile_s, row * t->job->tile + col);
+}
+static void *bsri_tile_output(const bsri_query_tile *t, int64_t row) {
+    return bsri_row_at(t->job->compute, t->tile_out, row * bsri_round16(t->depth));
+}
+
+/* The next key tile, from block *p, column *inner on; returns its columns. What lies past the last key, or above the
+   diagonal for all rows, is passed over. */
+static int64_t bsri_attention_gather(bsri_query_tile *t, int64_t *p, int64_t end, int64_t *inner) {
+    const bsri_attention *j = t->job;
+    const bsr_matrix *m = j->mask;
+    int64_t limit = j->k->rows;
+    if (j->options->flags & BSR_ATTENTION_CAUSAL) limit = bsri_min(limit, t->row + t->rows + j->causal_offset);
+    t->pieces = 0, t->cols = 0;
+    while (*p < end) {
+        int64_t first = bsri_index(t->mask.col, m->index_dtype, *p) * m->block_cols;
+        int64_t width = bsri_min(m->block_cols, limit - first) - *inner;
+        int64_t room = (j->tile - t->cols) / BSRI_LANES_MAX * BSRI_LANES_MAX;
+        bsri_piece *piece = &t->piece[t->pieces];
+        if (width <= 0) {
+            *p += 1, *inner = 0;
+            continue;
+        }
+        if (!room) break; /* packing writes whole vectors */
+        width = bsri_min(width, room);
+        piece->block = *p, piece->inner = *inner, piece->col = first + *inner, piece->at = t->cols, piece->width = width;
+        t->pieces++, t->cols += width, *inner += width;
+    }
+    return t->cols;
+}
+
+static void bsri_attention_pack_q(const bsri_query_tile *t, int64_t d, int64_t depth) {
+    const bsri_attention *j = t->job;
+    const bsr_dense *q = j->q;
+    const char *from = bsri_at(t->q, q->dtype, t->row * q->row_stride + d * q->col_stride);
+    const int64_t ld = bsri_round16(depth);
+    bsri_tile_pack(j->isa, j->compute, t->tile_q, ld, from, q->dtype, t->rows, depth, q->row_stride, q->col_stride);
+    bsri_row_scale(j->isa, j->compute, t->tile_q, t->rows * ld, j->scale);
+}
+
+/* Columns d .. d+depth-1 of the tile's keys, transposed. Many narrow pieces are first brought together, in the scores' place
+   as long as that is free, so that one transposition serves them all. */
+static void bsri_attention_pack_k(const bsri_query_tile *t, int64_t d, int64_t depth) {
+    const bsri_attention *j = t->job;
+    const bsr_dense *k = j->k;
+    const int64_t ld = j->tile;
+    int64_t i, at, part;
+    if (t->pieces > 1 && t->cols < t->pieces * BSRI_LANES_MAX && d == 0 && k->row_stride != 1) {
+        for (at = 0; at < depth; at += part) {
+            part = bsri_min(depth - at, ld);
+            for (i = 0; i < t->pieces; i++)
+                bsri_tile_load(j->isa, j->compute, bsri_tile_score(t, t->piece[i].at, 0), ld,
+                               bsri_at(t->k, k->dtype, t->piece[i].col * k->row_stride + at * k->col_stride), k->dtype,
+                               t->piece[i].width, part, k->row_stride, k->col_stride);
+            bsri_tile_pack(j->isa, j->compute, bsri_row_at(j->compute, t->tile_kv, at * ld), ld, t->tile_s, j->compute, part,
+                           t->cols, 1, ld);
+        }
+        return;
+    }
+    for (i = 0; i < t->pieces; i++)
+        bsri_tile_pack(j->isa, j->compute, bsri_row_at(j->compute, t->tile_kv, t->piece[i].at), ld,
+                       bsri_at(t->k, k->dtype, t->piece[i].col * k->row_stride + d * k->col_stride), k->dtype, depth,
+                       t->piece[i].width, k->col_stride, k->row_stride);
+}
+
+/* Scores of the tile: scale Q K^T. */
+static void bsri_attention_scores(const bsri_query_tile *t) {
+    const bsri_attention *j = t->job;
+    const bsr_dense *k = j->k;
+    int64_t d, depth;
+    if (!k->cols) memset(t->tile_s, 0, (size_t)(t->rows * j->tile) * bsr_dtype_size(j->compute));
+    for (d = 0; d < k->cols; d += depth) {
+        const void *b = t->tile_kv;
+        int64_t ldb = j->tile;
+        depth = bsri_min(k->cols - d, BSRI_TILE_DEPTH);
+        if (k->cols > BSRI_TILE_DEPTH) bsri_attention_pack_q(t, d, depth);
+        if (t->pieces == 1 && k->dtype == j->compute && k->row_stride == 1) /* stored transposed already */
+            b = bsri_at(t->k, k->dtype, t->piece[0].col + d * k->col_stride), ldb = k->col_stride;
+        else
+            bsri_attention_pack_k(t, d, depth);
+        bsri_tile_mm(j->isa, j->compute, t->rows, t->cols, depth, t->tile_q, bsri_round16(depth), 1, b, ldb, t->tile_s, j->tile,
+                     d > 0);
+    }
+}
+
+/* The user's functions on `width` scores of one row. */
+static int bsri_attention_user(const bsri_query_tile *t, void *s, int64_t row, int64_t col, int64_t width, int masks) {
+    const bsri_attention *j = t->job;
+    bsr_position at = t->position;
+    int64_t n;
+    int forbids = 0;
+    at.row = row;
+    for (n = 0; n < width; n++) {
+        at.col = col + n;
+        if (!masks) {
+            bsri_row_set(j->compute, s, n, (double)j->score((float)bsri_row_get(j->compute, s, n), &at, j->options->user_data));
+        } else if (!j->allow(&at, j->options->user_data)) {
+            bsri_row_set(j->compute, s, n, (double)-INFINITY), forbids = 1;
+        }
+    }
+    return forbids;
+}
+
+/* Everything between product and softmax, for row i and one piece, in the documented order. Returns whether a position is
+   forbidden. */
+static int bsri_attention_modify(const bsri_query_tile *t, int64_t i, const bsri_piece *p) {
+    const bsri_attention *j = t->job;
+    const uint32_t flags = j->options->flags;
+    const int64_t row = t->row + i, w = p->width, *ms = j->mask_strides;
+    const int64_t at = p->block * ms[0] + (t->inner + i) * ms[1] + p->inner * ms[2];
+    void *s = bsri_tile_score(t, i, p->at);
+    int forbids = 0;
+    if (flags & BSR_ATTENTION_MASK_ADDITIVE)
+        forbids |= bsri_score_add(j->isa, j->compute, s, t->mask.values, j->mask->dtype, at, ms[2], w);
+    if (t->relative.data) forbids |= bsri_score_bias(j->isa, j->compute, s, &t->relative, row, p->col, w);
+    if (t->padding.data && t->padding.mode == BSR_MASK_ADD)
+        forbids |= bsri_score_bias(j->isa, j->compute, s, &t->padding, row, p->col, w);
+    if (j->score) bsri_attention_user(t, s, row, p->col, w, 0);
+    if (flags & BSR_ATTENTION_CAUSAL) {
+        int64_t open = bsri_max(0, row + j->causal_offset + 1 - p->col);
+        if (open < w) bsri_row_fill(j->compute, bsri_row_at(j->compute, s, open), w - open, (double)-INFINITY), forbids = 1;
+    }
+    if (flags & BSR_ATTENTION_MASK_BOOLEAN)
+        forbids |= bsri_score_forbid(j->isa, j->compute, s, t->mask.values, j->mask->dtype, at, ms[2], w);
+    if (t->padding.data && t->padding.mode == BSR_MASK_MUL)
+        forbids |= bsri_score_bias(j->isa, j->compute, s, &t->padding, row, p->col, w);
+    if (j->allow) forbids |= bsri_attention_user(t, s, row, p->col, w, 1);
+    return forbids;
+}
+
+/* Online softmax: scores become exp(score - max), sums and output follow a growing maximum. */
+static void bsri_attention_fold(bsri_query_tile *t) {
+    const bsri_attention *j = t->job;
+    int64_t i;
+    for (i = 0; i < t->rows; i++) {
+        void *s = bsri_tile_score(t, i, 0);
+        double before = t->max[i], m = bsri_row_max(j->isa, j->compute, s, t->cols);
+        if (before >= m || before != before) m = before; /* NaN stays */
+        if (m == (double)-INFINITY) {
+            bsri_row_fill(j->compute, s, t->cols, 0);
+            continue;
+        }
+        if (m != before && before > (double)-INFINITY) {
+            double factor = exp(before - m);
+            t->sum[i] *= factor;
+            bsri_row_scale(j->isa, j->compute, bsri_tile_output(t, i), t->depth, factor);
+        }
+        t->max[i] = m;
+        t->sum[i] += bsri_row_exp_sum(j->isa, j->compute, s, t->cols, m);
+    }
+}
+
+/* V's rows of the tile as the product reads them. */
+static const void *bsri_attention_values(const bsri_query_tile *t, int64_t *ld, int copy) {
+    const bsri_attention *j = t->job;
+    const bsr_dense *v = j->v;
+    int64_t i;
+    if (!copy && t->pieces == 1 && v->dtype == j->compute && v->col_stride == 1) {
+        *ld = v->row_stride;
+        return bsri_at(t->v, v->dtype, t->piece[0].col * v->row_stride + t->panel);
+    }
+    *ld = bsri_round16(t->depth);
+    for (i = 0; i < t->pieces; i++)
+        bsri_tile_pack(j->isa, j->compute, bsri_row_at(j->compute, t->tile_kv, t->piece[i].at * *ld), *ld,
+                       bsri_at(t->v, v->dtype, t->piece[i].col * v->row_stride + t->panel * v->col_stride), v->dtype,
+                       t->piece[i].width, t->depth, v->row_stride, v->col_stride);
+    return t->tile_kv;
+}
+
+/* A forbidden position must not contribute although 0 times NaN or inf is NaN: rows of V that are not finite are taken out of
+   the product (and zeroed in the packed tile) before scores become probabilities; bsri_attention_unshield() adds them where
+   they are allowed. */
+static void bsri_attention_shield(bsri_query_tile *t, int64_t ld) {
+    const bsri_attention *j = t->job;
+    int64_t c, i;
+    for (c = 0; c < t->cols; c++) {
+        void *v = bsri_row_at(j->compute, t->tile_kv, c * ld);
+        if (bsri_row_dot(j->isa, j->compute, v, v, t->depth) < (double)INFINITY) continue;
+        t->special |= (uint64_t)1 << c;
+        bsri_row_fill(j->compute, v, t->depth, 0);
+    }
+    for (i = 0; i < t->rows && t->special; i++)
+        for (c = 0, t->forbidden[i] = 0; c < t->cols; c++)
+            if (bsri_row_get(j->compute, bsri_tile_score(t, i, c), 0) == (double)-INFINITY) t->forbidden[i] |= (uint64_t)1 << c;
+}
+static void bsri_attention_unshield(bsri_query_tile *t) {
+    const bsri_attention *j = t->job;
+    int64_t i, c, d, n;
+    for (n = 0; n < t->pieces; n++)
+        for (c = t->piece[n].at; c < t->piece[n].at + t->piece[n].width; c++)
+            for (i = 0; i < t->rows && t->special >> c & 1; i++) {
+                double p = bsri_row_get(j->compute, bsri_tile_score(t, i, c), 0);
+                int64_t at = (t->piece[n].col + c - t->piece[n].at) * j->v->row_stride + t->panel * j->v->col_stride;
+                if (t->forbidden[i] >> c & 1) continue;
+                for (d = 0; d < t->depth; d++, at += j->v->col_stride) {
+                    void *o = bsri_tile_output(t, i);
+                    bsri_row_set(j->compute, o, d, bsri_row_get(j->compute, o, d) + p * bsri_load_f64(t->v, j->v->dtype, at));
+                }
+            }
+    t->special = 0;
+}
+
+/* Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3"). */
+static void bsri_philox(uint32_t key0, uint32_t key1, const uint32_t in[4], uint32_t out[4]) {
+    uint32_t x0 = in[0], x1 = in[1], x2 = in[2], x3 = in[3];
+    int round;
+    for (round = 0; round < 10; round++, key0 += 0x9E3779B9u, key1 += 0xBB67AE85u) {
+        uint64_t a = (uint64_t)x0 * 0xD2511F53u, b = (uint64_t)x2 * 0xCD9E8D57u;
+        x0 = (uint32_t)(b >> 32) ^ x1 ^ key0, x1 = (uint32_t)b;
+        x2 = (uint32_t)(a >> 32) ^ x3 ^ key1, x3 = (uint32_t)a;
+    }
+    out[0] = x0, out[1] = x1, out[2] = x2, out[3] = x3;
+}
+/* Sets dropped probabilities to zero; kept ones are scaled when the row is finished. */
+static void bsri_attention_drop(const bsri_query_tile *t) {
+    const bsri_attention *j = t->job;
+    const uint64_t seed = j->options->dropout_seed;
+    int64_t i, n, c;
+    for (i = 0; i < t->rows; i++)
+        for (n = 0; n < t->pieces; n++) {
+            void *s = bsri_tile_score(t, i, t->piece[n].at);
+            uint32_t counter[4], word[4];
+            for (c = 0; c < t->piece[n].width; c++) {
+                int64_t col = t->piece[n].col + c;
+                counter[0] = (uint32_t)(col >> 2), counter[1] = (uint32_t)(t->row + i);
+                counter[2] = (uint32_t)t->position.head, counter[3] = (uint32_t)t->position.batch;
+                if (c == 0 || col % 4 == 0) bsri_philox((uint32_t)(seed & 0xffffffffu), (uint32_t)(seed >> 32), counter, word);
+                if ((double)word[col % 4] < j->drop_below) bsri_row_set(j->compute, s, c, 0);
+            }
+        }
+}
+
+/* One key tile from scores to output. */
+static void bsri_attention_step(bsri_query_tile *t) {
+    const bsri_attention *j = t->job;
+    int64_t i, n, ld;
+    int forbids = 0;
+    const void *v;
+    bsri_attention_scores(t);
+    for (i = 0; i < t->rows; i++)
+        for (n = 0; n < t->pieces; n++) forbids |= bsri_attention_modify(t, i, &t->piece[n]);
+    v = bsri_attention_values(t, &ld, forbids);
+    if (forbids) bsri_attention_shield(t, ld);
+    bsri_attention_fold(t);
+    if (j->drop_below > 0) bsri_attention_drop(t);
+    if (t->depth)
+        bsri_tile_mm(j->isa, j->compute, t->rows, t->depth, t->cols, t->tile_s, j->tile, 1, v, ld, t->tile_out,
+                     bsri_round16(t->depth), 1);
+    if (t->special) bsri_attention_unshield(t);
+}
+
+/* Divides, stores rows and, once, the log-sum-exp. */
+static void bsri_attention_finish(bsri_query_tile *t, char *out, char *lse) {
+    const bsri_attention *j = t->job;
+    int64_t i;
+    for (i = 0; i < t->rows; i++) {
+        void *o = bsri_tile_output(t, i), *to;
+        double m = t->max[i];
+        if (!(m < (double)INFINITY)) bsri_row_fill(j->compute, o, t->depth, (double)NAN); /* NaN, or +inf */
+        else if (m > (double)-INFINITY) bsri_row_scale(j->isa, j->compute, o, t->depth, j->keep_scale / t->sum[i]);
+        to = bsri_at(out, j->out->dtype, (t->row + i) * j->out->row_stride + t->panel * j->out->col_stride);
+        bsri_row_store(j->isa, j->compute, to, j->out->dtype, j->out->col_stride, o, t->depth);
+        if (lse && t->panel == 0)
+            bsri_store_f64(lse, j->lse->dtype, (t->row + i) * j->lse->row_stride,
+                           m > (double)-INFINITY && m < (double)INFINITY ? m + log(t->sum[i]) : m);
+    }
+}
+
+/* The walk of one query tile over block row br. */
+static void bsri_attention_tile(bsri_query_tile *t, int64_t br, char *out, char *lse) {
+    const bsri_attention *j = t->job;
+    const int64_t first = bsri_index(t->mask.crow, j->mask->index_dtype, br);
+    const int64_t end = bsri_index(t->mask.crow, j->mask->index_dtype, br + 1);
+    int64_t i, p, inner;
+    if (j->q->cols <= BSRI_TILE_DEPTH && first < end) bsri_attention_pack_q(t, 0, j->q->cols);
+    t->panel = 0;
+    do {
+        t->depth = bsri_min(j->v->cols - t->panel, BSRI_TILE_DEPTH);
+        for (i = 0; i < t->rows; i++) t->max[i] = (double)-INFINITY, t->sum[i] = 0;
+        memset(t->tile_out, 0, (size_t)(t->rows * bsri_round16(t->depth)) * bsr_dtype_size(j->compute));
+        for (p = first, inner = 0; bsri_attention_gather(t, &p, end, &inner) > 0;) bsri_attention_step(t);
+        bsri_attention_finish(t, out, lse);
+        t->panel += t->depth;
+    } while (t->panel < j->v->cols);
+}
+
+/* Offset of a key or value operand whose heads are shared by `group` query heads. */
+static int64_t bsri_group_offset(const bsri_attention *j, int64_t item, const bsr_dense *d, int64_t group) {
+    int64_t head = item % j->heads;
+    return bsri_dense_offset(&j->batch, item - head + head / group, d);
+}
+
+static void bsri_attention_task(void *arg, int64_t task) {
+    const bsri_attention *j = (const bsri_attention *)arg;
+    const bsr_attention_options *o = j->options;
+    int64_t item = task / j->groups, at = task % j->groups * j->group, block_rows = j->mask->block_rows, n;
+    int64_t end = bsri_min(at + j->group, bsri_block_rows(j->mask) * j->tiles), panel = j->tile * BSRI_TILE_DEPTH;
+    char *out = bsri_at(j->out->data, j->out->dtype, bsri_dense_offset(&j->batch, item, j->out));
+    char *lse = j->lse ? bsri_at(j->lse->data, j->lse->dtype, bsri_dense_offset(&j->batch, item, j->lse)) : NULL;
+    bsri_arena arena;
+    bsri_query_tile t;
+    t.job = j, t.mask = bsri_matrix_item(&j->batch, item, j->mask), t.special = 0;
+    t.q = bsri_at(j->q->data, j->q->dtype, bsri_dense_offset(&j->batch, item, j->q));
+    t.k = bsri_at(j->k->data, j->k->dtype, bsri_group_offset(j, item, j->k, j->k_group));
+    t.v = bsri_at(j->v->data, j->v->dtype, bsri_group_offset(j, item, j->v, j->v_group));
+    t.relative = bsri_bias_make(&j->batch, item, o->relative_bias, BSR_MASK_ADD);
+    t.padding = bsri_bias_make(&j->batch, item, o->key_padding_mask, o->key_padding_mode);
+    t.position.batch = item / j->heads, t.position.head = item % j->heads, t.position.row = t.position.col = 0;
+    t.tile_q = (void *)(((uintptr_t)&arena + 63) / 64 * 64);
+    t.tile_kv = bsri_row_at(j->compute, t.tile_q, panel), t.tile_out = bsri_row_at(j->compute, t.tile_kv, panel);
+    t.tile_s = bsri_row_at(j->compute, t.tile_out, panel);
+    for (; at < end; at++) {
+        n = at % j->tiles * j->tile_rows; /* first row in the block */
+        t.inner = n, t.row = at / j->tiles * block_rows + n;
+        t.rows = bsri_min(bsri_min(j->tile_rows, block_rows - n), j->q->rows - t.row);
+        if (t.rows > 0) bsri_attention_tile(&t, at / j->tiles, out, lse);
+    }
+}
+
+/* k or v in the batch: its last dimension may have fewer heads, of which `*group` query heads share one. */
+static bsr_status bsri_attention_join(const bsri_call *c, bsri_batch *b, const bsr_dense *d, int operand, int64_t *group) {
+    int64_t size[BSR_MAX_BATCH_DIMS], heads = b->dims ? b->size[b->dims - 1] : 1;
+    int i;
+    *group = 1;
+    for (i = 0; i < d->batch_dims; i++) size[i] = d->batch[i];
+    if (i && heads > 1 && size[i - 1] != 1 && size[i - 1] != heads) {
+        if (size[i - 1] == 0 || heads % size[i - 1]) return bsri_fail(c, BSR_ITEM_HEADS, operand, -1, heads);
+        *group = heads / size[i - 1], size[i - 1] = heads;
+    }
+    return bsri_join(c, b, d->batch_dims, size, operand);
+}
+
+static bsr_status bsri_attention_check_options(const bsri_call *c, const bsr_attention_options *o) {
+    const uint32_t both = BSR_ATTENTION_MASK_BOOLEAN | BSR_ATTENTION_MASK_ADDITIVE;
+    if (o->flags & ~(BSR_ATTENTION_CAUSAL | both)) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_OPTIONS, -1, (int64_t)o->flags);
+    if ((o->flags & both) == both) return bsri_fail(c, BSR_ITEM_FLAGS_CONFLICT, BSR_ARG_OPTIONS, -1, (int64_t)o->flags);
+    if (o->reserved[0]) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_OPTIONS, -1, o->reserved[0]);
+    if (o->reserved[1]) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_OPTIONS, -1, o->reserved[1]);
+    if (!(o->dropout_p >= 0 && o->dropout_p <= 1)) return bsri_fail(c, BSR_ITEM_DROPOUT, BSR_ARG_OPTIONS, -1, 0);
+    if (o->score_function && (o->score_function < BSR_USER_FUNCTION_BASE || o->score_function >= BSRI_USER_SCORE_END))
+        return bsri_fail(c, BSR_ITEM_USER_FUNCTION, BSR_ARG_OPTIONS, -1, o->score_function);
+    if (o->mask_function && (o->mask_function < BSR_USER_FUNCTION_BASE || o->mask_function >= BSRI_USER_MASK_END))
+        return bsri_fail(c, BSR_ITEM_USER_FUNCTION, BSR_ARG_OPTIONS, -1, o->mask_function);
+    return BSR_OK;
+}
+
+/* q, k, v, mask: types and sizes. */
+static bsr_status bsri_attention_check_inputs(const bsri_call *c, bsri_spans *set, const bsr_dense *q, const bsr_dense *k,
+                                              const bsr_dense *v, const bsr_matrix *mask, uint32_t flags) {
+    const int values = (flags & (BSR_ATTENTION_MASK_BOOLEAN | BSR_ATTENTION_MASK_ADDITIVE)) != 0;
+    const uint32_t accepted = flags & BSR_ATTENTION_MASK_ADDITIVE ? BSRI_MASKS & ~BSRI_BIT(BSR_BOOL) : BSRI_ANY;
+    BSRI_TRY(bsri_check_dense(c, set, q, BSR_ARG_Q, BSRI_FLOATS, BSRI_READ));
+    BSRI_TRY(bsri_check_dense(c, set, k, BSR_ARG_K, BSRI_FLOATS, BSRI_READ));
+    BSRI_TRY(bsri_check_dense(c, set, v, BSR_ARG_V, BSRI_FLOATS, BSRI_READ));
+    if (k->dtype != q->dtype) return bsri_fail(c, BSR_ITEM_DTYPE_MISMATCH, BSR_ARG_K, -1, k->dtype);
+    if (v->dtype != q->dtype) return bsri_fail(c, BSR_ITEM_DTYPE_MISMATCH, BSR_ARG_V, -1, v->dtype);
+    if (k->cols != q->cols) return bsri_fail(c, BSR_ITEM_INNER_MISMATCH, BSR_ARG_K, -1, k->cols);
+    if (v->rows != k->rows) return bsri_fail(c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_V, -1, v->rows);
+    BSRI_TRY(bsri_check_matrix(c, set, mask, BSR_ARG_MASK, accepted, values ? BSRI_READ : BSRI_PATTERN));
+    if (bsri_block_rows(mask) != bsri_ceil_div(q->rows, mask->block_rows))
+        return bsri_fail(c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_MASK, -1, mask->rows);
+    if (bsri_block_cols(mask) != bsri_ceil_div(k->rows, mask->block_cols))
+        return bsri_fail(c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_MASK, -1, mask->cols);
+    return bsri_check_structure(c, mask, BSR_ARG_MASK, 0);
+}
+
+/* out or lse: rows x cols, the batch b. */
+static bsr_status bsri_attention_check_output(const bsri_call *c, bsri_spans *set, const bsri_batch *b, const bsr_dense *d,
+                                              int64_t rows, int64_t cols, int operand, uint32_t accepted) {
+    BSRI_TRY(bsri_check_dense(c, set, d, operand, accepted, BSRI_WRITE));
+    if (d->rows != rows) return bsri_fail(c, BSR_ITEM_ROWS_MISMATCH, operand, -1, d->rows);
+    if (d->cols != cols) return bsri_fail(c, BSR_ITEM_COLS_MISMATCH, operand, -1, d->cols);
+    return bsri_check_batch_out(c, b, d->batch_dims, d->batch, operand);
+}
+
+/* Batch of the whole call: everything that broadcasts. Needed without checks too. */
+static bsr_status bsri_attention_batch(const bsri_call *c, bsri_attention *j) {
+    j->batch = bsri_batch_none();
+    BSRI_TRY(bsri_join(c, &j->batch, j->q->batch_dims, j->q->batch, BSR_ARG_Q));
+    BSRI_TRY(bsri_join(c, &j->batch, j->mask->batch_dims, j->mask->batch, BSR_ARG_MASK));
+    BSRI_TRY(bsri_attention_join(c, &j->batch, j->k, BSR_ARG_K, &j->k_group));
+    BSRI_TRY(bsri_attention_join(c, &j->batch, j->v, BSR_ARG_V, &j->v_group));
+    j->heads = j->batch.dims ? j->batch.size[j->batch.dims - 1] : 1;
+    return BSR_OK;
+}
+
+static bsr_status bsri_attention_check(const bsri_call *c, double scale, bsri_attention *j) {
+    const bsr_attention_options *o = j->options;
+    const int dtype = j->q ? j->q->dtype : 0;
+    bsri_spans set;
+    set.count = 0;
+    BSRI_TRY(bsri_attention_check_options(c, o));
+    if (!(fabs(scale) < (double)INFINITY)) return bsri_fail(c, BSR_ITEM_SCALE, BSR_ARG_NONE, -1, 0);
+    BSRI_TRY(bsri_attention_check_inputs(c, &set, j->q, j->k, j->v, j->mask, o->flags));
+    BSRI_TRY(bsri_attention_batch(c, j));
+    BSRI_TRY(bsri_check_bias(c, &set, &j->batch, o->relative_bias, j->q->rows, j->k->rows, BSR_MASK_ADD, BSR_ARG_REL_BIAS));
+    BSRI_TRY(bsri_check_bias(c, &set, &j->batch, o->key_padding_mask, 1, j->k->rows, o->key_padding_mode, BSR_ARG_KEY_PADDING));
+    BSRI_TRY(bsri_attention_check_output(c, &set, &j->batch, j->out, j->q->rows, j->v->cols, BSR_ARG_OUT, BSRI_FLOATS));
+    if (j->out->dtype != dtype && (j->out->dtype != BSR_F32 || dtype == BSR_F64))
+        return bsri_fail(c, BSR_ITEM_DTYPE_OUT, BSR_ARG_OUT, -1, j->out->dtype);
+    if (!j->lse) return BSR_OK;
+    return bsri_attention_check_output(c, &set, &j->batch, j->lse, j->q->rows, 1, BSR_ARG_LSE,
+                                       BSRI_BIT(BSR_F32) | BSRI_BIT(BSR_F64));
+}
+
+/* What follows from the arguments. */
+static void bsri_attention_prepare(const bsri_call *c, double scale, bsri_attention *j) {
+    const bsr_attention_options *o = j->options;
+    const int64_t far = INT64_MAX / 4; /* beyond every matrix, and safe to add to a row */
+    j->scale = scale != 0 ? scale : j->q->cols ? 1 / sqrt((double)j->q->cols) : 1;
+    j->causal_offset = bsri_max(-far, bsri_min(far, o->causal_offset));
+    j->drop_below = o->dropout_p * 4294967296.0, j->keep_scale = o->dropout_p < 1 ? 1 / (1 - o->dropout_p) : 1;
+    j->score = o->score_function ? bsri_user_scores[o->score_function - BSR_USER_FUNCTION_BASE] : NULL;
+    j->allow = o->mask_function ? bsri_user_masks[o->mask_function - BSR_USER_FUNCTION_BASE] : NULL;
+    bsri_value_strides(j->mask, j->mask_strides);
+    j->compute = j->q->dtype == BSR_F64 || (c->flags & BSR_EXEC_ACCUMULATE_F64) ? BSR_F64 : BSR_F32;
+    j->tile = j->compute == BSR_F64 ? BSRI_TILE_F64 : BSRI_TILE_F32;
+    j->tile_rows = bsri_min(j->mask->block_rows, j->tile);
+    j->tiles = bsri_ceil_div(j->mask->block_rows, j->tile_rows);
+    j->group = bsri_ceil_div(16, j->tile_rows);
+    j->groups = bsri_ceil_div(bsri_block_rows(j->mask) * j->tiles, j->group);
+}
+
+BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v,
+                                 const bsr_matrix *mask, const bsr_attention_options *options, const bsr_dense *out,
+                                 const bsr_dense *lse, const bsr_exec *exec) {
+    static const bsr_attention_options none = BSR_ZERO;
+    bsri_attention j;
+    bsri_call c;
+    bsr_plan p;
+    int64_t tasks;
+    int stop;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_ATTENTION, exec));
+    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_ATTENTION, q ? q->dtype : 0));
+    memset(&j, 0, sizeof j);
+    j.q = q, j.k = k, j.v = v, j.mask = mask, j.out = out, j.lse = lse, j.options = options ? options : &none;
+    if (bsri_checking(&c)) BSRI_TRY(bsri_attention_check(&c, scale, &j));
+    else BSRI_TRY(bsri_attention_batch(&c, &j));
+    bsri_attention_prepare(&c, scale, &j);
+    p = bsri_plan_default(&c);
+    p.tile_rows = (int32_t)j.tile_rows, p.tile_cols = (int32_t)j.tile;
+    BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
+    if (stop) return BSR_OK;
+    j.isa = p.kernel;
+    if (!q->rows || (!v->cols && !lse)) return BSR_OK;
+    if (!bsri_mul(j.batch.count, j.groups, &tasks)) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, 0);
+    bsri_parallel(ctx, tasks, bsri_attention_task, &j);
+    return BSR_OK;
+}
+
+BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k,
+                                          const bsr_dense *v, const bsr_matrix *mask, const bsr_attention_options *options,
+                                          const bsr_dense *out, const bsr_dense *lse, const bsr_dense *d_out,
+                                          const bsr_dense *dq, const bsr_dense *dk, const bsr_dense *dv, const bsr_exec *exec) {
+    bsri_call c;
+    (void)scale, (void)q, (void)k, (void)v, (void)mask, (void)options, (void)out, (void)lse;
+    (void)d_out, (void)dq, (void)dk, (void)dv;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_ATTENTION_BACKWARD, exec));
+    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_ATTENTION, q ? q->dtype : 0));
+    return bsri_fail(&c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_NONE, -1, 0);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuts: pieces of scratch, rows of elements, ranges, random numbers                           */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* One scratch per call (it may be the caller's workspace), cut into pieces: add up the sizes first. */
+typedef struct bsri_cuts {
+    int64_t bytes;
+    int overflow;
+} bsri_cuts;
+static int64_t bsri_cut(bsri_cuts *s, int64_t count, int64_t size) { /* its offset */
+    int64_t at = s->bytes, bytes;
+    if (!bsri_mul(count, size, &bytes) || !bsri_add(bytes, 63, &bytes) || !bsri_add(s->bytes, bytes / 64 * 64, &s->bytes))
+        s->overflow = 1;
+    return at;
+}
+static bsr_status bsri_cuts_get(const bsri_call *c, const bsri_cuts *s, bsri_scratch *scratch) {
+    if (s->overflow) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_NONE, -1, 0);
+    return bsri_scratch_get(c, s->bytes, scratch);
+}
+static int64_t *bsri_cut_i64(const bsri_scratch *scratch, int64_t at) {
+    return (int64_t *)(void *)((char *)scratch->data + at);
+}
+
+/* Runs each(arg, i) for i in [0, total), in parallel by ranges, so that short bodies do not drown in overhead. */
+typedef struct bsri_ranges {
+    void (*each)(void *arg, int64_t i);
+    void *arg;
+    int64_t total, parts;
+} bsri_ranges;
+static void bsri_ranges_part(void *arg, int64_t part) {
+    const bsri_ranges *s = (const bsri_ranges *)arg;
+    int64_t width = s->total / s->parts, more = s->total % s->parts;
+    int64_t i = width * part + bsri_min(part, more), end = i + width + (part < more);
+    for (; i < end; i++) s->each(s->arg, i);
+}
+static void bsri_for_each(const bsr_context *ctx, int64_t total, void (*each)(void *arg, int64_t i), void *arg) {
+    bsri_ranges s;
+    s.each = each, s.arg = arg, s.total = total, s.parts = bsri_min(total, 256);
+    bsri_parallel(ctx, s.parts, bsri_ranges_part, &s);
+}
+
+static void bsri_move_element(char *dst, const char *src, size_t size) {
+    switch (size) { /* constant sizes become plain moves */
+        case 1: memcpy(dst, src, 1); break;
+        case 2: memcpy(dst, src, 2); break;
+        case 4: memcpy(dst, src, 4); break;
+        default: memcpy(dst, src, 8); break;
+    }
+}
+/* n elements from one strided row to another, converted where the (float) types differ. */
+static void bsri_copy_row(char *dst, int to, int64_t ds, const char *src, int from, int64_t ss, int64_t n) {
+    size_t size = bsr_dtype_size(to);
+    int64_t i;
+    if (n <= 0) return;
+    if (to != from)
+        for (i = 0; i < n; i++) bsri_store_f64(dst, to, i * ds, bsri_load_f64(src, from, i * ss));
+    else if (ds == 1 && ss == 1) memcpy(dst, src, (size_t)n * size);
+    else
+        for (i = 0; i < n; i++) bsri_move_element(bsri_at(dst, to, i * ds), bsri_at(src, to, i * ss), size);
+}
+static void bsri_add_row(char *dst, int to, int64_t ds, const char *src, int from, int64_t ss, int64_t n) {
+    int64_t i;
+    for (i = 0; i < n; i++) {
+        if (BSRI_BIT(to) & BSRI_FLOATS) {
+            bsri_store_f64(dst, to, i * ds, bsri_load_f64(dst, to, i * ds) + bsri_load_f64(src, from, i * ss));
+        } else {
+            uint32_t sum = (uint32_t)bsri_load_i32(dst, to, i * ds) + (uint32_t)bsri_load_i32(src, from, i * ss);
+            bsri_store_i32(dst, to, i * ds, (int32_t)sum);
+        }
+    }
+}
+static void bsri_zero_row(char *dst, int dtype, int64_t stride, int64_t n) {
+    static const char zero[8] = {0};
+    size_t size = bsr_dtype_size(dtype);
+    int64_t i;
+    if (n <= 0) return;
+    if (stride == 1) memset(dst, 0, (size_t)n * size);
+    else
+        for (i = 0; i < n; i++) bsri_move_element(bsri_at(dst, dtype, i * stride), zero, size);
+}
+static int bsri_row_nonzero(const char *src, int dtype, int64_t stride, int64_t n) { /* NaN counts */
+    const void *p = src;
+    int64_t i;
+    if (dtype == BSR_F32) {
+        for (i = 0; i < n; i++)
+            if (((const float *)p)[i * stride] != 0) return 1;
+    } else if (dtype == BSR_F16 || dtype == BSR_BF16) {
+        for (i = 0; i < n; i++)
+            if (((const uint16_t *)p)[i * stride] & 0x7fffu) return 1;
+    } else {
+        for (i = 0; i < n; i++)
+            if (bsri_load_f64(p, dtype, i * stride) != 0) return 1;
+    }
+    return 0;
+}
+
+/* SplitMix64: integers only, so that a seed gives the same draws on every machine. */
+static uint64_t bsri_mix64(uint64_t z) {
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+static uint64_t bsri_rng_seed(uint64_t seed, int64_t key) {
+    return bsri_mix64(bsri_mix64(seed + UINT64_C(0x9e3779b97f4a7c15)) ^ ((uint64_t)key * UINT64_C(0xd1342543de82ef95) + 1));
+}
+static int64_t bsri_rng_below(uint64_t *state, int64_t n) { /* uniform in [0, n), n > 0: rejection, no bias */
+    uint64_t mask = (uint64_t)n - 1, draw;
+    int shift;
+    for (shift = 1; shift < 64; shift *= 2) mask |= mask >> shift;
+    do draw = bsri_mix64(*state += UINT64_C(0x9e3779b97f4a7c15)) & mask;
+    while (draw >= (uint64_t)n);
+    return (int64_t)draw;
+}
+
+static int bsri_bit_get(const uint64_t *bits, int64_t i) { return (int)(bits[i / 64] >> (i % 64) & 1u); }
+static void bsri_bit_set(uint64_t *bits, int64_t i) { bits[i / 64] |= (uint64_t)1 << (i % 64); }
+
+/* Stable, longest first: order[] of the n lines with these lengths (longer than limit: as limit). bucket: limit + 2. */
+static void bsri_sort_longest(int64_t n, const int64_t *length, int64_t limit, int64_t *bucket, int64_t *order) {
+    int64_t i;
+    for (i = 0; i < limit + 2; i++) bucket[i] = 0;
+    for (i = 0; i < n; i++) bucket[limit - bsri_min(length[i], limit) + 1]++;
+    for (i = 0; i < limit + 1; i++) bucket[i + 1] += bucket[i];
+    for (i = 0; i < n; i++) order[bucket[limit - bsri_min(length[i], limit)]++] = i;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>builder: one way to build a matrix from any source                                          */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* COO entries (CSR with its rows expanded), sorted by block row, block column, row, column; duplicates adjacent. */
+typedef struct bsri_entries {
+    const void *row, *col; /* row: index_dtype, or int64 when expanded */
+    const char *values;    /* null: ones */
+    int32_t row_dtype, index_dtype, dtype, reserved;
+    int64_t nnz;
+    const int64_t *order, *start; /* start: [block rows + 1], into order */
+} bsri_entries;
+
+/* A matrix under construction. The row function returns how many blocks stand in block row r of an item; where `to`
+   is given it also writes them, from position `at` on. */
+typedef struct bsri_build bsri_build;
+typedef int64_t (*bsri_row_function)(const bsri_build *b, int64_t item, int64_t r, const bsri_item *to, int64_t at);
+struct bsri_build {
+    bsr_matrix to;     /* what *m becomes; nnz: the capacity until the end */
+    bsri_batch batch;  /* its items */
+    int64_t rows, cols; /* in blocks */
+    int64_t value_stride[3];
+    int count_only, with_values;
+    bsri_row_function row;
+    const bsr_dense *dense; /* sources: at most one is set */
+    const bsr_matrix *sparse;
+    const bsri_entries *entries;
+    const uint8_t *mask;
+    uint64_t *bits; /* which candidates are kept: [items][item_words] */
+    int64_t item_words, row_words; /* row_words 0: candidates are the stored blocks of `sparse`, else all blocks */
+    int64_t *first;     /* [items][rows]: counts, then the position of the row's first block */
+    double *norm;       /* prune: of the candidates of one item */
+    int64_t item, from; /* prune: which item; its first stored block */
+    int32_t norm_kind;
+};
+
+/* First step: the target with rows and cols filled in. rows, cols: the source's, or -1 to take the target's own. */
+static bsr_status bsri_build_begin(const bsri_call *c, bsri_build *b, const bsr_matrix *m, int64_t rows, int64_t cols,
+                                   int values) {
+    memset(b, 0, sizeof *b);
+    if (!m) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MATRIX, -1, 0);
+    b->to = *m;
+    if (m->block_rows < 1 || m->block_rows > (1 << 20))
+        return bsri_fail(c, BSR_ITEM_BLOCK_SIZE, BSR_ARG_MATRIX, 0, m->block_rows);
+    if (m->block_cols < 1 || m->block_cols > (1 << 20))
+        return bsri_fail(c, BSR_ITEM_BLOCK_SIZE, BSR_ARG_MATRIX, 1, m->block_cols);
+    if (rows >= 0 && cols >= 0) { /* a negative size of the source fails in its own check */
+        if (!bsri_mul(bsri_ceil_div(rows, m->block_rows), m->block_rows, &rows) ||
+            !bsri_mul(bsri_ceil_div(cols, m->block_cols), m->block_cols, &cols))
+            return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
+        if (m->rows && m->rows != rows) return bsri_fail(c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_MATRIX, -1, m->rows);
+        if (m->cols && m->cols != cols) return bsri_fail(c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_MATRIX, -1, m->cols);
+        b->to.rows = rows, b->to.cols = cols;
+    }
+    b->count_only = !m->col_indices && (!values || !m->values);
+    b->with_values = values && m->values && !b->count_only;
+    if (!b->with_values) b->to.values = NULL;
+    if (b->count_only) b->to.nnz = 0;
+    b->to.transposed_index = b->to.schedule = NULL; /* made for the pattern that was there */
+    b->rows = bsri_block_rows(&b->to), b->cols = bsri_block_cols(&b->to);
+    bsri_value_strides(&b->to, b->value_stride);
+    b->batch = bsri_batch_none();
+    return BSR_OK;
+}
+/* The target's struct and arrays, as outputs; the sources' spans are in set. */
+static bsr_status bsri_build_check(const bsri_call *c, bsri_build *b, bsri_spans *set) {
+    const bsr_matrix *m = &b->to;
+    int64_t size[3], stride[3], element;
+    int i;
+    BSRI_TRY(bsri_check_matrix_sizes(c, m, BSR_ARG_MATRIX));
+    BSRI_TRY(bsri_join(c, &b->batch, m->batch_dims, m->batch, BSR_ARG_MATRIX));
+    for (i = 0; i < m->batch_dims && (m->flags & BSR_MATRIX_RAGGED); i++)
+        if (m->batch[i] > 1 && (m->col_batch_stride[i] || (b->with_values && m->values_batch_stride[i])))
+            return bsri_fail(c, BSR_ITEM_STRIDE_PATTERN, BSR_ARG_MATRIX, i, m->col_batch_stride[i]);
+    if (!m->crow_indices) return bsri_fail(c, BSR_ITEM_CROW_NULL, BSR_ARG_MATRIX, -1, 0);
+    if (!m->col_indices && !b->count_only) return bsri_fail(c, BSR_ITEM_COL_NULL, BSR_ARG_MATRIX, -1, 0);
+    element = (int64_t)bsr_dtype_size(m->index_dtype), stride[0] = 1, size[0] = b->rows + 1;
+    for (i = 0; i < m->batch_dims; i++) /* one crow per item, ragged or not */
+        if (m->batch[i] > 1 && !m->crow_batch_stride[i])
+            return bsri_fail(c, BSR_ITEM_STRIDE_OUTPUT, BSR_ARG_MATRIX, 2 + i, 0);
+    BSRI_TRY(bsri_check_array(c, set, m, BSR_ARG_MATRIX, m->crow_indices, element, m->crow_batch_stride, 1, size, stride,
+                              BSRI_WRITE, 0));
+    size[0] = m->nnz;
+    BSRI_TRY(bsri_check_array(c, set, m, BSR_ARG_MATRIX, m->col_indices, element, m->col_batch_stride, 1, size, stride,
+                              BSRI_WRITE, 0));
+    if (!b->with_values) return BSR_OK;
+    BSRI_TRY(bsri_check_dtype(c, m->dtype, BSRI_FLOATS | BSRI_INTS, BSR_ARG_MATRIX));
+    for (i = 0; i < 3; i++)
+        if (b->value_stride[i] < 0) return bsri_fail(c, BSR_ITEM_STRIDE_NEGATIVE, BSR_ARG_MATRIX, 6 + i, b->value_stride[i]);
+    size[1] = m->block_rows, size[2] = m->block_cols;
+    return bsri_check_array(c, set, m, BSR_ARG_MATRIX, m->values, (int64_t)bsr_dtype_size(m->dtype), m->values_batch_stride, 3,
+                            size, b->value_stride, BSRI_WRITE, 0);
+}
+/* Values go among the float types; integers keep theirs. */
+static bsr_status bsri_check_convertible(const bsri_call *c, int from, int to, int operand) {
+    uint32_t pair = BSRI_BIT(from) | BSRI_BIT(to);
+    if (from != to && (pair & ~BSRI_FLOATS)) return bsri_fail(c, BSR_ITEM_DTYPE_OUT, operand, -1, to);
+    return BSR_OK;
+}
+
+/* Writes block column and, from a source of whole blocks, values of the block at position `at`. */
+static void bsri_put_block(const bsri_build *b, const bsri_item *to, int64_t at, int64_t col, const char *src, int from,
+                           int64_t rows, int64_t cols, int64_t row_stride, int64_t col_stride) {
+    int64_t i;
+    bsri_set_index((void *)(uintptr_t)to->col, b->to.index_dtype, at, col);
+    if (!b->with_values) return;
+    for (i = 0; i < b->to.block_rows; i++) {
+        char *dst = bsri_at(to->values, b->to.dtype, at * b->value_stride[0] + i * b->value_stride[1]);
+        int64_t n = i < rows ? cols : 0, s = b->value_stride[2];
+        if (n) bsri_copy_row(dst, b->to.dtype, s, bsri_at(src, from, i * row_stride), from, col_stride, n);
+        if (n < b->to.block_cols) bsri_zero_row(bsri_at(dst, b->to.dtype, n * s), b->to.dtype, s, b->to.block_cols - n);
+    }
+}
+/* Candidates are all blocks. */
+static int64_t bsri_row_of_bits(const bsri_build *b, int64_t item, int64_t r, const bsri_item *to, int64_t at) {
+    const uint64_t *bits = b->bits + item * b->item_words + r * b->row_words;
+    const bsr_dense *d = b->dense;
+    int64_t w, col, n = 0, br = b->to.block_rows, bc = b->to.block_cols;
+    int64_t offset = d && to ? bsri_dense_offset(&b->batch, item, d) + r * br * d->row_stride : 0;
+    for (w = 0; w < b->row_words; w++) {
+        uint64_t word = bits[w];
+        for (col = w * 64; word; word >>= 1, col++) {
+            if (!(word & 1u)) continue;
+            if (to && d)
+                bsri_put_block(b, to, at + n, col, bsri_at(d->data, d->dtype, offset + col * bc * d->col_stride), d->dtype,
+                               bsri_min(br, d->rows - r * br), bsri_min(bc, d->cols - col * bc), d->row_stride, d->col_stride);
+            else if (to) bsri_put_block(b, to, at + n, col, NULL, b->to.dtype, 0, 0, 0, 0);
+            n++;
+        }
+    }
+    return n;
+}
+/* Candidates are the stored blocks of a matrix. */
+static int64_t bsri_row_of_stored(const bsri_build *b, int64_t item, int64_t r, const bsri_item *to, int64_t at) {
+    const bsr_matrix *s = b->sparse;
+    bsri_item it = bsri_matrix_item(&b->batch, item, s);
+    const uint64_t *bits = b->bits + item * b->item_words;
+    int64_t stride[3], n = 0, p = bsri_index(it.crow, s->index_dtype, r), end = bsri_index(it.crow, s->index_dtype, r + 1);
+    bsri_value_strides(s, stride);
+    for (; p < end; p++) {
+        if (!bsri_bit_get(bits, p)) continue;
+        if (to)
+            bsri_put_block(b, to, at + n, bsri_index(it.col, s->index_dtype, p), bsri_at(it.values, s->dtype, p * stride[0]),
+                           s->dtype, s->block_rows, s->block_cols, stride[1], stride[2]);
+        n++;
+    }
+    return n;
+}
+static void bsri_put_sum(const bsri_entries *e, const int64_t *order, int64_t n, char *dst, int dtype) {
+    int64_t i;
+    if (BSRI_BIT(dtype) & BSRI_FLOATS) { /* sums in f64, rounded once; a single -0 stays */
+        double sum = e->values ? bsri_load_f64(e->values, e->dtype, order[0]) : 1.0;
+        for (i = 1; i < n; i++) sum += e->values ? bsri_load_f64(e->values, e->dtype, order[i]) : 1.0;
+        bsri_store_f64(dst, dtype, 0, sum);
+    } else {
+        uint32_t sum = 0;
+        for (i = 0; i < n; i++) sum += e->values ? (uint32_t)bsri_load_i32(e->values, e->dtype, order[i]) : 1u;
+        bsri_store_i32(dst, dtype, 0, (int32_t)sum);
+    }
+}
+static int64_t bsri_row_of_entries(const bsri_build *b, int64_t item, int64_t r, const bsri_item *to, int64_t at) {
+    const bsri_entries *e = b->entries;
+    int64_t i = e->start[r], end = e->start[r + 1], same, n = 0, before = -1;
+    (void)item;
+    for (; i < end; i = same) {
+        int64_t row = bsri_index(e->row, e->row_dtype, e->order[i]), col = bsri_index(e->col, e->index_dtype, e->order[i]);
+        for (same = i + 1; same < end && bsri_index(e->col, e->index_dtype, e->order[same]) == col &&
+                           bsri_index(e->row, e->row_dtype, e->order[same]) == row;)
+            same++;
+        if (col / b->to.block_cols != before) {
+            before = col / b->to.block_cols;
+            if (to) bsri_put_block(b, to, at + n, before, NULL, b->to.dtype, 0, 0, 0, 0);
+            n++;
+        }
+        if (to && b->with_values)
+            bsri_put_sum(e, e->order + i, same - i,
+                         bsri_at(to->values, b->to.dtype, (at + n - 1) * b->value_stride[0] +
+                                 row % b->to.block_rows * b->value_stride[1] + col % b->to.block_cols * b->value_stride[2]),
+                         b->to.dtype);
+    }
+    return n;
+}
+
+static void bsri_build_count(void *arg, int64_t i) {
+    bsri_build *b = (bsri_build *)arg;
+    b->first[i] = b->row(b, i / b->rows, i % b->rows, NULL, 0);
+}
+static void bsri_build_write(void *arg, int64_t i) {
+    const bsri_build *b = (const bsri_build *)arg;
+    bsri_item to = bsri_matrix_item(&b->batch, i / b->rows, &b->to);
+    b->row(b, i / b->rows, i % b->rows, &to, b->first[i]);
+}
+/* Counts, checks what only the counts can tell, then writes: the last step of every conversion. */
+static bsr_status bsri_build_finish(const bsri_call *c, bsri_build *b, bsr_matrix *m) {
+    int64_t capacity = b->to.nnz, limit = b->to.index_dtype == BSR_I32 ? INT32_MAX : INT64_MAX - 1;
+    int64_t item, r, n, total = 0, size = 0, largest = 0;
+    int ragged = (b->to.flags & BSR_MATRIX_RAGGED) != 0;
+    bsri_for_each(c->ctx, b->batch.count * b->rows, bsri_build_count, b);
+    for (item = 0; item < b->batch.count; item++) {
+        for (r = 0, n = 0; r < b->rows; r++) n += b->first[item * b->rows + r];
+        if (item == 0) size = n;
+        if (n != size && !ragged) return bsri_fail(c, BSR_ITEM_UNEQUAL_NNZ, BSR_ARG_MATRIX, item, n);
+        total += n, largest = ragged ? total : n;
+    }
+    if (largest > limit) return bsri_fail(c, BSR_ITEM_INDEX_RANGE, BSR_ARG_MATRIX, -1, largest);
+    if (!b->count_only && largest > capacity) return bsri_fail(c, BSR_ITEM_CAPACITY, BSR_ARG_MATRIX, -1, largest);
+    b->to.nnz = largest;
+    for (item = 0, total = 0; item < b->batch.count; item++) {
+        void *crow = (void *)(uintptr_t)bsri_matrix_item(&b->batch, item, &b->to).crow;
+        if (!ragged) total = 0;
+        for (r = 0; r < b->rows; r++) {
+            n = b->first[item * b->rows + r], b->first[item * b->rows + r] = total;
+            bsri_set_index(crow, b->to.index_dtype, r, total);
+            total += n;
+        }
+        bsri_set_index(crow, b->to.index_dtype, b->rows, total);
+    }
+    if (!b->count_only) bsri_for_each(c->ctx, b->batch.count * b->rows, bsri_build_write, b);
+    b->to.values = m->values;
+    *m = b->to;
+    return BSR_OK;
+}
+/* Scratch of a builder whose candidates are kept by bits; norms: how many of them, or 0. */
+static bsr_status bsri_build_bits(const bsri_call *c, bsri_build *b, int64_t norms, bsri_scratch *scratch) {
+    bsri_cuts cuts = {0, 0};
+    int64_t words, lines, at[3];
+    if (!bsri_mul(b->batch.count, b->item_words, &words) || !bsri_mul(b->batch.count, b->rows, &lines))
+        return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
+    at[0] = bsri_cut(&cuts, words, 8), at[1] = bsri_cut(&cuts, lines, 8), at[2] = bsri_cut(&cuts, norms, 8);
+    BSRI_TRY(bsri_cuts_get(c, &cuts, scratch));
+    if (words) memset(scratch->data, 0, (size_t)words * 8);
+    if (cuts.bytes == 0) return BSR_OK;
+    b->bits = (uint64_t *)(void *)bsri_cut_i64(scratch, at[0]), b->first = bsri_cut_i64(scratch, at[1]);
+    b->norm = (double *)(void *)bsri_cut_i64(scratch, at[2]);
+    return BSR_OK;
+}
+static bsr_status bsri_build_all_blocks(const bsri_call *c, bsri_build *b) {
+    b->row_words = bsri_ceil_div(b->cols, 64), b->row = bsri_row_of_bits;
+    if (!bsri_mul(b->rows, b->row_words, &b->item_words)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
+    return BSR_OK;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>sources: which blocks a dense matrix, a mask, a norm or entries leave                       */
+/* ---------------------------------------------------------------------------------------------- */
+
+static void bsri_bits_from_dense(void *arg, int64_t i) {
+    const bsri_build *b = (const bsri_build *)arg;
+    const bsr_dense *d = b->dense;
+    int64_t item = i / b->rows, r = i % b->rows, row = r * b->to.block_rows, col, bc = b->to.block_cols;
+    int64_t offset = bsri_dense_offset(&b->batch, item, d), end = bsri_min(d->rows, row + b->to.block_rows);
+    uint64_t *bits = b->bits + item * b->item_words + r * b->row_words;
+    for (; row < end; row++)
+        for (col = 0; col < b->cols; col++)
+            if (!bsri_bit_get(bits, col) &&
+                bsri_row_nonzero(bsri_at(d->data, d->dtype, offset + row * d->row_stride + col * bc * d->col_stride), d->dtype,
+                                 d->col_stride, bsri_min(bc, d->cols - col * bc)))
+                bsri_bit_set(bits, col);
+}
+static void bsri_bits_from_mask(void *arg, int64_t i) {
+    const bsri_build *b = (const bsri_build *)arg;
+    uint64_t *bits = b->bits + i / b->rows * b->item_words + i % b->rows * b->row_words;
+    int64_t col;
+    for (col = 0; col < b->cols; col++)
+        if (b->mask[i * b->cols + col]) bsri_bit_set(bits, col);
+}
+/* k of n blocks, each set equally likely (Floyd); draws the smaller of the set and its complement. */
+static void bsri_bits_random(const bsri_build *b, int64_t item, uint64_t seed, int64_t k, int64_t n) {
+    uint64_t state = bsri_rng_seed(seed, item), *bits = b->bits + item * b->item_words;
+    int64_t draws = bsri_min(k, n - k), j, r, w;
+    for (j = n - draws; j < n; j++) {
+        int64_t t = bsri_rng_below(&state, j + 1), at = t / b->cols * b->row_words * 64 + t % b->cols;
+        if (bsri_bit_get(bits, at)) at = j / b->cols * b->row_words * 64 + j % b->cols;
+        bsri_bit_set(bits, at);
+    }
+    if (draws == k) return;
+    for (r = 0; r < b->rows; r++)
+        for (w = 0; w < b->row_words; w++) {
+            int64_t valid = b->cols - w * 64;
+            bits[r * b->row_words + w] ^= valid >= 64 ? ~(uint64_t)0 : ((uint64_t)1 << valid) - 1;
+        }
+}
+
+/* Norm of a rows x cols piece, in f64; sums of squares that leave the range of f64 are formed again, scaled. */
+static double bsri_block_norm(const char *p, int dtype, int64_t rows, int64_t cols, int64_t rs, int64_t cs, int kind) {
+    double sum = 0, top = 0, x;
+    int64_t i, j;
+    int nan = 0;
+    for (i = 0; i < rows; i++)
+        for (j = 0; j < cols; j++) {
+            x = fabs(bsri_load_f64(p, dtype, i * rs + j * cs));
+            nan |= !(x == x);
+            if (x > top) top = x;
+            sum += kind == BSR_NORM_L2 ? x * x : x;
+        }
+    if (nan || kind == BSR_NORM_L1) return sum;
+    if (kind == BSR_NORM_MAX) return top;
+    if (sum >= 1e-280 && sum <= 1e300) return sqrt(sum);
+    if (!(top > 0) || top > 1.7976931348623157e308) return top;
+    for (i = 0, sum = 0; i < rows; i++)
+        for (j = 0; j < cols; j++) x = bsri_load_f64(p, dtype, i * rs + j * cs) / top, sum += x * x;
+    return top * sqrt(sum);
+}
+static void bsri_norm_one(void *arg, int64_t i) { /* of candidate i of item b->item */
+    const bsri_build *b = (const bsri_build *)arg;
+    int64_t br = b->to.block_rows, bc = b->to.block_cols;
+    if (b->dense) {
+        const bsr_dense *d = b->dense;
+        int64_t row = i / b->cols * br, col = i % b->cols * bc;
+        int64_t at = bsri_dense_offset(&b->batch, b->item, d) + row * d->row_stride + col * d->col_stride;
+        b->norm[i] = bsri_block_norm(bsri_at(d->data, d->dtype, at), d->dtype, bsri_min(br, d->rows - row),
+                                     bsri_min(bc, d->cols - col), d->row_stride, d->col_stride, b->norm_kind);
+    } else {
+        const bsr_matrix *s = b->sparse;
+        int64_t stride[3];
+        bsri_value_strides(s, stride);
+        b->norm[i] = bsri_block_norm(bsri_at(bsri_matrix_item(&b->batch, b->item, s).values, s->dtype, (b->from + i) * stride[0]),
+                                     s->dtype, br, bc, stride[1], stride[2], b->norm_kind);
+    }
+}
+/* Order of norms as integers: non-negative floats sort as their bits do, NaN comes first. */
+static uint64_t bsri_norm_key(double x) {
+    uint64_t u;
+    if (!(x == x)) return UINT64_MAX;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+/* Marks the k largest of the n norms of item b->item: radix selection of the k-th key, byte by byte. */
+static void bsri_bits_largest(const bsri_build *b, int64_t n, int64_t k) {
+    uint64_t key = 0, known = 0, *bits = b->bits + b->item * b->item_words;
+    int64_t i, rest = k, count[256];
+    int shift, digit;
+    if (k <= 0) return;
+    for (shift = 56; shift >= 0; shift -= 8) {
+        memset(count, 0, sizeof count);
+        for (i = 0; i < n; i++) {
+            uint64_t u = bsri_norm_key(b->norm[i]);
+            if ((u & known) == key) count[u >> shift & 255u]++;
+        }
+        for (digit = 255; digit > 0 && count[digit] < rest; digit--) rest -= count[digit];
+        key |= (uint64_t)digit << shift, known |= (uint64_t)255 << shift;
+    }
+    for (i = 0; i < n; i++) { /* all above the k-th key, and the first `rest` that equal it */
+        uint64_t u = bsri_norm_key(b->norm[i]);
+        if (u < key || (u == key && rest-- <= 0)) continue;
+        bsri_bit_set(bits, b->row_words ? i / b->cols * b->row_words * 64 + i % b->cols : b->from + i);
+    }
+}
+
+/* One stable counting pass: 0 and 1 by place inside the block, 2 and 3 by block. */
+static int64_t bsri_entry_key(const bsri_entries *e, const bsr_matrix *m, int pass, int64_t i) {
+    int64_t at = pass & 1 ? bsri_index(e->row, e->row_dtype, i) : bsri_index(e->col, e->index_dtype, i);
+    int64_t block = pass & 1 ? m->block_rows : m->block_cols;
+    return pass < 2 ? at % block : at / block;
+}
+static void bsri_entries_pass(const bsri_entries *e, const bsr_matrix *m, int pass, int64_t buckets, int64_t *bucket,
+                              const int64_t *from, int64_t *to) {
+    int64_t i;
+    for (i = 0; i <= buckets; i++) bucket[i] = 0;
+    for (i = 0; i < e->nnz; i++) bucket[bsri_entry_key(e, m, pass, i) + 1]++;
+    for (i = 0; i < buckets; i++) bucket[i + 1] += bucket[i];
+    for (i = 0; i < e->nnz; i++) {
+        int64_t entry = from ? from[i] : i;
+        to[bucket[bsri_entry_key(e, m, pass, entry)]++] = entry;
+    }
+}
+static bsr_status bsri_build_from_entries(const bsri_call *c, bsri_build *b, bsri_entries *e, const bsr_matrix *csr,
+                                          bsr_matrix *m) {
+    bsri_cuts cuts = {0, 0};
+    bsri_scratch scratch;
+    bsr_status status;
+    int64_t at[6], buckets[4], most, *order[2], *start, r, p, *rows, *to;
+    const int64_t *from = NULL;
+    int pass;
+    buckets[0] = b->to.block_cols, buckets[1] = b->to.block_rows, buckets[2] = b->cols, buckets[3] = b->rows;
+    most = bsri_max(bsri_max(buckets[0], buckets[1]), bsri_max(buckets[2], buckets[3]));
+    at[0] = bsri_cut(&cuts, e->nnz, 8), at[1] = bsri_cut(&cuts, e->nnz, 8);
+    at[2] = bsri_cut(&cuts, csr ? e->nnz : 0, 8), at[3] = bsri_cut(&cuts, most + 1, 8);
+    at[4] = bsri_cut(&cuts, b->rows + 1, 8), at[5] = bsri_cut(&cuts, b->rows, 8);
+    BSRI_TRY(bsri_cuts_get(c, &cuts, &scratch));
+    order[0] = bsri_cut_i64(&scratch, at[0]), order[1] = bsri_cut_i64(&scratch, at[1]);
+    start = bsri_cut_i64(&scratch, at[4]), b->first = bsri_cut_i64(&scratch, at[5]);
+    if (csr) {
+        rows = bsri_cut_i64(&scratch, at[2]);
+        for (r = 0, p = 0; r < csr->rows; r++)
+            for (; p < bsri_index(csr->crow_indices, csr->index_dtype, r + 1); p++) rows[p] = r;
+        e->row = rows, e->row_dtype = BSR_I64;
+    }
+    for (pass = 0; pass < 4; pass++) {
+        int64_t *bucket = bsri_cut_i64(&scratch, at[3]);
+        if (pass < 3 && buckets[pass] <= 1) continue;
+        to = from == order[0] ? order[1] : order[0];
+        bsri_entries_pass(e, &b->to, pass, buckets[pass], bucket, from, to);
+        from = to;
+        for (r = 0, start[0] = 0; r < b->rows && pass == 3; r++) start[r + 1] = bucket[r];
+    }
+    e->order = from, e->start = start;
+    b->entries = e, b->row = bsri_row_of_entries;
+    status = bsri_build_finish(c, b, m);
+    bsri_scratch_end(c, &scratch);
+    return status;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>conversions: from dense, CSR, COO, mask; random, pruned; to dense                           */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A dense source of b: fits the target's batch, type goes. */
+static bsr_status bsri_build_dense_check(const bsri_call *c, bsri_build *b, const bsr_dense *source, uint32_t accepted) {
+    bsri_spans set;
+    set.count = 0;
+    BSRI_TRY(bsri_check_dense(c, &set, source, BSR_ARG_SOURCE, accepted, BSRI_READ));
+    BSRI_TRY(bsri_build_check(c, b, &set));
+    if (b->with_values) BSRI_TRY(bsri_check_convertible(c, source->dtype, b->to.dtype, BSR_ARG_MATRIX));
+    return bsri_check_batch_fits(c, &b->batch, source->batch_dims, source->batch, BSR_ARG_SOURCE);
+}
+BSR_API bsr_status bsr_from_dense(const bsr_context *ctx, const bsr_dense *source, bsr_matrix *m, const bsr_exec *exec) {
+    bsri_call c;
+    bsri_build b;
+    bsri_scratch scratch;
+    bsr_status status;
+    int stop;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_FROM_DENSE, exec));
+    if (!source) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_SOURCE, -1, 0);
+    BSRI_TRY(bsri_build_begin(&c, &b, m, source->rows, source->cols, 1));
+    if (bsri_checking(&c))
+        BSRI_TRY(bsri_build_dense_check(&c, &b, source, b.with_values ? BSRI_FLOATS | BSRI_INTS : BSRI_ANY));
+    BSRI_TRY(bsri_plan_simple(&c, &stop));
+    if (stop) return BSR_OK;
+    b.batch = bsri_batch_of(m->batch_dims, m->batch), b.dense = source;
+    BSRI_TRY(bsri_build_all_blocks(&c, &b));
+    BSRI_TRY(bsri_build_bits(&c, &b, 0, &scratch));
+    bsri_for_each(ctx, b.batch.count * b.rows, bsri_bits_from_dense, &b);
+    status = bsri_build_finish(&c, &b, m);
+    bsri_scratch_end(&c, &scratch);
+    return status;
+}
+
+/* A source of single elements as the 1 x 1 block matrix that CSR is. */
+static bsr_matrix bsri_csr(int64_t rows, int64_t cols, int64_t nnz, const void *crow, const void *col, int index_dtype,
+                           const void *values, int dtype) {
+    bsr_matrix s;
+    memset(&s, 0, sizeof s);
+    s.crow_indices = (void *)(uintptr_t)crow, s.col_indices = (void *)(uintptr_t)col, s.values = (void *)(uintptr_t)values;
+    s.rows = rows, s.cols = cols, s.nnz = nnz, s.block_rows = s.block_cols = 1;
+    s.index_dtype = index_dtype, s.dtype = values ? dtype : BSR_DTYPE_NONE;
+    return s;
+}
+static bsri_entries bsri_entries_of(const bsr_matrix *s, const void *row) {
+    bsri_entries e;
+    memset(&e, 0, sizeof e);
+    e.row = row, e.row_dtype = e.index_dtype = s->index_dtype, e.col = s->col_indices, e.nnz = s->nnz;
+    e.values = (const char *)s->values, e.dtype = s->dtype;
+    return e;
+}
+BSR_API bsr_status bsr_from_csr(const bsr_context *ctx, int64_t rows, int64_t cols, int64_t nnz, const void *crow,
+                                const void *col, int index_dtype, const void *values, int dtype, bsr_matrix *m, const bsr_exec *exec) {
+    bsr_matrix s = bsri_csr(rows, cols, nnz, crow, col, index_dtype, values, dtype);
+    bsri_entries e = bsri_entries_of(&s, NULL);
+    bsri_call c;
+    bsri_build b;
+    bsri_spans set;
+    int stop;
+    set.count = 0;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_FROM_CSR, exec));
+    if (bsri_checking(&c))
+        BSRI_TRY(bsri_check_matrix(&c, &set, &s, BSR_ARG_SOURCE, BSRI_FLOATS | BSRI_INTS, values ? BSRI_READ : BSRI_PATTERN));
+    BSRI_TRY(bsri_build_begin(&c, &b, m, rows, cols, 1));
+    if (bsri_checking(&c)) {
+        BSRI_TRY(bsri_build_check(&c, &b, &set));
+        if (m->batch_dims) return bsri_fail(&c, BSR_ITEM_BATCH_DIMS, BSR_ARG_MATRIX, -1, m->batch_dims);
+        if (values && b.with_values) BSRI_TRY(bsri_check_convertible(&c, dtype, m->dtype, BSR_ARG_MATRIX));
+        BSRI_TRY(bsri_check_structure(&c, &s, BSR_ARG_SOURCE, 0));
+    }
+    BSRI_TRY(bsri_plan_simple(&c, &stop));
+    return stop ? BSR_OK : bsri_build_from_entries(&c, &b, &e, &s, m);
+}
+
+static bsr_status bsri_check_coo(const bsri_call *c, bsri_spans *set, const bsr_matrix *s, const void *row) {
+    const void *array[3];
+    const int64_t one = 1;
+    int64_t i, at;
+    array[0] = row, array[1] = s->col_indices, array[2] = s->values;
+    BSRI_TRY(bsri_check_matrix_sizes(c, s, BSR_ARG_SOURCE));
+    if (s->values) BSRI_TRY(bsri_check_dtype(c, s->dtype, BSRI_FLOATS | BSRI_INTS, BSR_ARG_SOURCE));
+    for (i = 0; i < 2; i++)
+        if (!array[i] && s->nnz) return bsri_fail(c, BSR_ITEM_INDEX_ARRAY_NULL, BSR_ARG_SOURCE, i, 0);
+    for (i = 0; i < 3; i++)
+        BSRI_TRY(bsri_check_array(c, set, s, BSR_ARG_SOURCE, array[i], (int64_t)bsr_dtype_size(i < 2 ? s->index_dtype : s->dtype),
+                                  s->crow_batch_stride, 1, &s->nnz, &one, BSRI_READ, 0));
+    for (i = 0; i < s->nnz; i++) {
+        at = bsri_index(row, s->index_dtype, i);
+        if (at < 0 || at >= s->rows) return bsri_fail(c, BSR_ITEM_ROW_RANGE, BSR_ARG_SOURCE, i, at);
+        at = bsri_index(s->col_indices, s->index_dtype, i);
+        if (at < 0 || at >= s->cols) return bsri_fail(c, BSR_ITEM_COL_RANGE, BSR_ARG_SOURCE, i, at);
+    }
+    return BSR_OK;
+}
+BSR_API bsr_status bsr_from_coo(const bsr_context *ctx, int64_t rows, int64_t cols, int64_t nnz, const void *row, const void *col,
+                                int index_dtype, const void *values, int dtype, bsr_matrix *m, const bsr_exec *exec) {
+    bsr_matrix s = bsri_csr(rows, cols, nnz, NULL, col, index_dtype, values, dtype);
+    bsri_entries e = bsri_entries_of(&s, row);
+    bsri_call c;
+    bsri_build b;
+    bsri_spans set;
+    int stop;
+    set.count = 0;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_FROM_COO, exec));
+    if (bsri_checking(&c)) BSRI_TRY(bsri_check_coo(&c, &set, &s, row));
+    BSRI_TRY(bsri_build_begin(&c, &b, m, rows, cols, 1));
+    if (bsri_checking(&c)) {
+        BSRI_TRY(bsri_build_check(&c, &b, &set));
+        if (m->batch_dims) return bsri_fail(&c, BSR_ITEM_BATCH_DIMS, BSR_ARG_MATRIX, -1, m->batch_dims);
+        if (values && b.with_values) BSRI_TRY(bsri_check_convertible(&c, dtype, m->dtype, BSR_ARG_MATRIX));
+    }
+    BSRI_TRY(bsri_plan_simple(&c, &stop));
+    return stop ? BSR_OK : bsri_build_from_entries(&c, &b, &e, NULL, m);
+}
+
+BSR_API bsr_status bsr_from_block_mask(const bsr_context *ctx, const uint8_t *mask, bsr_matrix *m, const bsr_exec *exec) {
+    bsri_call c;
+    bsri_build b;
+    bsri_scratch scratch;
+    bsr_status status;
+    bsr_dense view;
+    int stop;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_FROM_BLOCK_MASK, exec));
+    BSRI_TRY(bsri_build_begin(&c, &b, m, -1, -1, 0));
+    if (bsri_checking(&c)) {
+        bsri_spans set;
+        set.count = 0, memset(&view, 0, sizeof view);
+        BSRI_TRY(bsri_check_matrix_sizes(&c, &b.to, BSR_ARG_MATRIX));
+        BSRI_TRY(bsri_join(&c, &b.batch, m->batch_dims, m->batch, BSR_ARG_MATRIX));
+        view.data = (void *)(uintptr_t)mask, view.dtype = BSR_BOOL, view.rows = b.rows, view.cols = b.cols;
+        view.row_stride = b.cols, view.col_stride = 1, view.batch_dims = 1, view.batch[0] = b.batch.count;
+        if (!bsri_mul(b.rows, b.cols, &view.batch_stride[0]))
+            return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_SOURCE, -1, 0);
+        BSRI_TRY(bsri_check_dense(&c, &set, &view, BSR_ARG_SOURCE, BSRI_BIT(BSR_BOOL), BSRI_READ));
+        b.batch = bsri_batch_none();
+        BSRI_TRY(bsri_build_check(&c, &b, &set));
+    }
+    BSRI_TRY(bsri_plan_simple(&c, &stop));
+    if (stop) return BSR_OK;
+    b.batch = bsri_batch_of(m->batch_dims, m->batch), b.mask = mask;
+    BSRI_TRY(bsri_build_all_blocks(&c, &b));
+    BSRI_TRY(bsri_build_bits(&c, &b, 0, &scratch));
+    bsri_for_each(ctx, b.batch.count * b.rows, bsri_bits_from_mask, &b);
+    status = bsri_build_finish(&c, &b, m);
+    bsri_scratch_end(&c, &scratch);
+    return status;
+}
+
+BSR_API int64_t bsr_kept_blocks(int64_t total_blocks, double sparsity) {
+    double x = (1.0 - sparsity) * (double)total_blocks;
+    int64_t kept;
+    if (total_blocks < 0 || !(sparsity >= 0 && sparsity <= 1)) return -1;
+    if (x >= 9.2e18) return total_blocks;
+    kept = (int64_t)x;
+    if (x - (double)kept >= 0.5) kept++;
+    return bsri_min(kept, total_blocks);
+}
+/* Blocks per item that a sparsity leaves. */
+static bsr_status bsri_kept(const bsri_call *c, const bsri_build *b, double sparsity, int64_t *total, int64_t *kept) {
+    if (!bsri_mul(b->rows, b->cols, total)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
+    *kept = bsr_kept_blocks(*total, sparsity);
+    return *kept < 0 ? bsri_fail(c, BSR_ITEM_SPARSITY, BSR_ARG_OPTIONS, -1, 0) : BSR_OK;
+}
+BSR_API bsr_status bsr_random_pattern(const bsr_context *ctx, uint64_t seed, double sparsity, bsr_matrix *m,
+                                      const bsr_exec *exec) {
+    bsri_call c;
+    bsri_build b;
+    bsri_scratch scratch;
+    bsri_spans set;
+    bsr_status status;
+    int64_t total, kept, item;
+    int stop;
+    set.count = 0;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_RANDOM_PATTERN, exec));
+    BSRI_TRY(bsri_build_begin(&c, &b, m, -1, -1, 0));
+    if (bsri_checking(&c)) BSRI_TRY(bsri_build_check(&c, &b, &set));
+    BSRI_TRY(bsri_kept(&c, &b, sparsity, &total, &kept));
+    BSRI_TRY(bsri_plan_simple(&c, &stop));
+    if (stop) return BSR_OK;
+    b.batch = bsri_batch_of(m->batch_dims, m->batch);
+    BSRI_TRY(bsri_build_all_blocks(&c, &b));
+    BSRI_TRY(bsri_build_bits(&c, &b, 0, &scratch));
+    for (item = 0; item < b.batch.count; item++) bsri_bits_random(&b, item, seed, kept, total);
+    status = bsri_build_finish(&c, &b, m);
+    bsri_scratch_end(&c, &scratch);
+    return status;
+}
+
+/* The checks of a pruned sparse source: fits, same block size, ascending columns (they are the result's). */
+static bsr_status bsri_prune_check_sparse(const bsri_call *c, bsri_build *b, const bsr_matrix *s) {
+    bsri_spans set;
+    set.count = 0;
+    BSRI_TRY(bsri_check_matrix(c, &set, s, BSR_ARG_SOURCE, BSRI_FLOATS | BSRI_INTS, BSRI_READ));
+    if (s->block_rows != b->to.block_rows) return bsri_fail(c, BSR_ITEM_BLOCK_MISMATCH, BSR_ARG_MATRIX, 0, b->to.block_rows);
+    if (s->block_cols != b->to.block_cols) return bsri_fail(c, BSR_ITEM_BLOCK_MISMATCH, BSR_ARG_MATRIX, 1, b->to.block_cols);
+    BSRI_TRY(bsri_build_check(c, b, &set));
+    if (b->with_values) BSRI_TRY(bsri_check_convertible(c, s->dtype, b->to.dtype, BSR_ARG_MATRIX));
+    BSRI_TRY(bsri_check_batch_fits(c, &b->batch, s->batch_dims, s->batch, BSR_ARG_SOURCE));
+    return bsri_check_structure(c, s, BSR_ARG_SOURCE, 1);
+}
+static bsr_status bsri_prune_run(const bsri_call *c, bsri_build *b, int64_t total, int64_t kept, bsr_matrix *m) {
+    bsri_scratch scratch;
+    bsr_status status;
+    int64_t n = total;
+    b->batch = bsri_batch_of(m->batch_dims, m->batch);
+    if (b->sparse) n = b->sparse->nnz, b->item_words = bsri_ceil_div(n, 64), b->row = bsri_row_of_stored;
+    else BSRI_TRY(bsri_build_all_blocks(c, b));
+    BSRI_TRY(bsri_build_bits(c, b, n, &scratch));
+    for (b->item = 0; b->item < b->batch.count; b->item++) {
+        if (b->sparse) { /* of a ragged source only this item's blocks */
+            const void *crow = bsri_matrix_item(&b->batch, b->item, b->sparse).crow;
+            b->from = bsri_index(crow, b->sparse->index_dtype, 0);
+            n = bsri_index(crow, b->sparse->index_dtype, b->rows) - b->from;
+        }
+        bsri_for_each(c->ctx, n, bsri_norm_one, b);
+        bsri_bits_largest(b, n, bsri_min(kept, n));
+    }
+    status = bsri_build_finish(c, b, m);
+    bsri_scratch_end(c, &scratch);
+    return status;
+}
+BSR_API bsr_status bsr_prune(const bsr_context *ctx, bsr_operand source, double sparsity, int norm, bsr_matrix *m,
+                             const bsr_exec *exec) {
+    const bsr_dense *d = source.dense;
+    const bsr_matrix *s = source.sparse;
+    bsri_call c;
+    bsri_build b;
+    int64_t total, kept;
+    int stop;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_PRUNE, exec));
+    if (!d == !s) return bsri_fail(&c, BSR_ITEM_OPERAND_KIND, BSR_ARG_SOURCE, -1, 0);
+    if (norm < BSR_NORM_L2 || norm > BSR_NORM_MAX) return bsri_fail(&c, BSR_ITEM_NORM, BSR_ARG_OPTIONS, -1, norm);
+    BSRI_TRY(bsri_build_begin(&c, &b, m, d ? d->rows : s->rows, d ? d->cols : s->cols, 1));
+    b.dense = d, b.sparse = s, b.norm_kind = norm;
+    if (bsri_checking(&c)) {
+        if (d) BSRI_TRY(bsri_build_dense_check(&c, &b, d, BSRI_FLOATS | BSRI_INTS));
+        else BSRI_TRY(bsri_prune_check_sparse(&c, &b, s));
+    }
+    BSRI_TRY(bsri_kept(&c, &b, sparsity, &total, &kept));
+    BSRI_TRY(bsri_plan_simple(&c, &stop));
+    return stop ? BSR_OK : bsri_prune_run(&c, &b, total, kept, m);
+}
+
+typedef struct bsri_expand {
+    const bsr_matrix *m;
+    const bsr_dense *out;
+    bsri_batch batch;
+    int64_t rows;
+} bsri_expand;
+static void bsri_expand_row(void *arg, int64_t i) { /* one block row of one item */
+    const bsri_expand *job = (const bsri_expand *)arg;
+    const bsr_matrix *m = job->m;
+    const bsr_dense *d = job->out;
+    int64_t item = i / job->rows, r = i % job->rows, p, k, before = -1, col, stride[3], top = r * m->block_rows;
+    int64_t rows = bsri_min(m->block_rows, d->rows - top), offset = bsri_dense_offset(&job->batch, item, d) + top * d->row_stride;
+    int64_t begin, end, ordered = 1;
+    bsri_item it = bsri_matrix_item(&job->batch, item, m);
+    bsri_value_strides(m, stride);
+    begin = bsri_index(it.crow, m->index_dtype, r), end = bsri_index(it.crow, m->index_dtype, r + 1);
+    for (p = begin; p < end; p++) col = bsri_index(it.col, m->index_dtype, p), ordered &= col > before, before = col;
+    for (k = 0; k < rows; k++) {
+        char *dst = bsri_at(d->data, d->dtype, offset + k * d->row_stride);
+        bsri_zero_row(dst, d->dtype, d->col_stride, d->cols);
+        for (p = begin; p < end; p++) {
+            const char *src = bsri_at(it.values, m->dtype, p * stride[0] + k * stride[1]);
+            col = bsri_index(it.col, m->index_dtype, p) * m->block_cols;
+            /* out of order there may be duplicates: each addition is rounded to out's type */
+            (ordered ? bsri_copy_row : bsri_add_row)(bsri_at(d->data, d->dtype, offset + k * d->row_stride + col * d->col_stride),
+                                                     d->dtype, d->col_stride, src, m->dtype, stride[2],
+                                                     bsri_min(m->block_cols, d->cols - col));
+        }
+    }
+}
+BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, const bsr_dense *out, const bsr_exec *exec) {
+    bsri_call c;
+    bsri_expand job;
+    int stop;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_TO_DENSE, exec));
+    job.batch = bsri_batch_none();
+    if (bsri_checking(&c)) {
+        bsri_spans set;
+        set.count = 0;
+        BSRI_TRY(bsri_check_matrix(&c, &set, m, BSR_ARG_MATRIX, BSRI_FLOATS | BSRI_INTS, BSRI_READ));
+        BSRI_TRY(bsri_check_dense(&c, &set, out, BSR_ARG_OUT, BSRI_FLOATS | BSRI_INTS, BSRI_WRITE));
+        BSRI_TRY(bsri_check_convertible(&c, m->dtype, out->dtype, BSR_ARG_OUT));
+        if (bsri_ceil_div(out->rows, m->block_rows) != bsri_block_rows(m))
+            return bsri_fail(&c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_OUT, -1, out->rows);
+        if (bsri_ceil_div(out->cols, m->block_cols) != bsri_block_cols(m))
+            return bsri_fail(&c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_OUT, -1, out->cols);
+        BSRI_TRY(bsri_join(&c, &job.batch, out->batch_dims, out->batch, BSR_ARG_OUT));
+        BSRI_TRY(bsri_check_batch_fits(&c, &job.batch, m->batch_dims, m->batch, BSR_ARG_MATRIX));
+        BSRI_TRY(bsri_check_structure(&c, m, BSR_ARG_MATRIX, 0));
+    }
+    BSRI_TRY(bsri_plan_simple(&c, &stop));
+    if (stop) return BSR_OK;
+    job.m = m, job.out = out, job.batch = bsri_batch_of(out->batch_dims, out->batch), job.rows = bsri_block_rows(m);
+    bsri_for_each(ctx, job.batch.count * job.rows, bsri_expand_row, &job);
+    return BSR_OK;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>views: transposed index, schedule, validate                                                 */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* m batched over its own patterns only: item i of the batch is pattern i of the views. */
+static bsri_batch bsri_patterns(const bsr_matrix *m, bsr_matrix *one) {
+    int i;
+    *one = *m;
+    for (i = 0; i < m->batch_dims; i++)
+        if (m->batch[i] && !bsri_own_pattern(m, i)) one->batch[i] = 1;
+    return bsri_batch_of(one->batch_dims, one->batch);
+}
+
+/* Counting sort of one pattern by column: ccol, and for each entry its block row and position. `position` may be null. */
+static void bsri_transpose_pattern(const bsr_matrix *m, const bsri_item *it, void *ccol, void *row, void *position) {
+    int64_t rows = bsri_block_rows(m), cols = bsri_block_cols(m), p, i, first, end;
+    int t = m->index_dtype;
+    first = bsri_index(it->crow, t, 0), end = bsri_index(it->crow, t, rows);
+    bsri_set_index(ccol, t, 0, first);
+    for (i = 1; i <= cols; i++) bsri_set_index(ccol, t, i, 0);
+    for (p = first; p < end; p++) i = bsri_index(it->col, t, p) + 1, bsri_set_index(ccol, t, i, bsri_index(ccol, t, i) + 1);
+    for (i = 0; i < cols; i++) bsri_set_index(ccol, t, i + 1, bsri_index(ccol, t, i) + bsri_index(ccol, t, i + 1));
+    for (i = 0, p = first; i < rows; i++) /* ccol[c] runs from the start of column c to its end */
+        for (; p < bsri_index(it->crow, t, i + 1); p++) {
+            int64_t col = bsri_index(it->col, t, p), at = bsri_index(ccol, t, col);
+            bsri_set_index(row, t, at, i);
+            if (position) bsri_set_index(position, t, at, p);
+            bsri_set_index(ccol, t, col, at + 1);
+        }
+    for (i = cols; i > 0; i--) bsri_set_index(ccol, t, i, bsri_index(ccol, t, i - 1));
+    bsri_set_index(ccol, t, 0, first);
+}
+/* The three arrays of pattern i inside a transposed index. */
+static void bsri_transposed_arrays(const bsr_matrix *m, const void *buffer, const bsri_view *v, int64_t i, char *array[3]) {
+    int64_t each = m->flags & BSR_MATRIX_RAGGED ? 0 : m->nnz;
+    array[0] = bsri_at((const char *)buffer + v->at[0], m->index_dtype, i * (bsri_block_cols(m) + 1));
+    array[1] = bsri_at((const char *)buffer + v->at[1], m->index_dtype, i * each);
+    array[2] = bsri_at((const char *)buffer + v->at[2], m->index_dtype, i * each);
+}
+typedef struct bsri_view_job {
+    bsr_matrix one;
+    bsri_batch patterns;
+    bsri_view view;
+    void *buffer;
+} bsri_view_job;
+static void bsri_transposed_one(void *arg, int64_t i) {
+    const bsri_view_job *job = (const bsri_view_job *)arg;
+    bsri_item it = bsri_matrix_item(&job->patterns, i, &job->one);
+    char *array[3];
+    bsri_transposed_arrays(&job->one, job->buffer, &job->view, i, array);
+    bsri_transpose_pattern(&job->one, &it, array[0], array[1], array[2]);
+}
+
+/* What both views ask of their matrix (its old views are about to be replaced) and buffer; the latter only to build. */
+static bsr_status bsri_check_view_source(const bsri_call *c, bsri_spans *set, const bsr_matrix *m) {
+    bsr_matrix bare;
+    if (!m) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MATRIX, -1, 0);
+    bare = *m, bare.transposed_index = bare.schedule = NULL;
+    BSRI_TRY(bsri_check_matrix(c, set, &bare, BSR_ARG_MATRIX, BSRI_ANY, BSRI_PATTERN));
+    return bsri_check_structure(c, &bare, BSR_ARG_MATRIX, 0);
+}
+static bsr_status bsri_check_view_buffer(const bsri_call *c, const bsri_spans *set, void *buffer, uint64_t bytes, int64_t need) {
+    const int64_t one = 1;
+    bsri_span s;
+    if (!buffer) return bsri_fail(c, BSR_ITEM_OUTPUT_NULL, BSR_ARG_BUFFER, -1, 0);
+    BSRI_TRY(bsri_check_pointer(c, buffer, 64, BSR_ARG_BUFFER));
+    if (bytes < (uint64_t)need) return bsri_fail(c, BSR_ITEM_BUFFER_SIZE, BSR_ARG_BUFFER, -1, need);
+    if (!bsri_span_make(&s, BSR_ARG_BUFFER, buffer, 1, 1, &need, &one))
+        return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_BUFFER, -1, 0);
+    return bsri_check_overlap(c, set, &s, BSR_ARG_NONE);
+}
+
+BSR_API bsr_status bsr_transposed_index_size(const bsr_context *ctx, const bsr_matrix *m, uint64_t *bytes, const bsr_exec *exec) {
+    bsri_call c;
+    bsri_view view;
+    int stop;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_TRANSPOSED_INDEX, exec));
+    if (!bytes) return bsri_fail(&c, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
+    if (bsri_checking(&c)) BSRI_TRY(bsri_check_matrix_sizes(&c, m, BSR_ARG_MATRIX));
+    if (!bsri_transposed_layout(m, &view)) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
+    BSRI_TRY(bsri_plan_simple(&c, &stop));
+    if (!stop) *bytes = (uint64_t)view.bytes;
+    return BSR_OK;
+}
+BSR_API bsr_status bsr_build_transposed_index(const bsr_context *ctx, const bsr_matrix *m, void *buffer, uint64_t bytes,
+                                              const bsr_exec *exec) {
+    bsri_call c;
+    bsri_view_job job;
+    bsri_spans set;
+    int64_t *header = (int64_t *)buffer;
+    int stop;
+    set.count = 0;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_TRANSPOSED_INDEX, exec));
+    if (bsri_checking(&c)) BSRI_TRY(bsri_check_view_source(&c, &set, m));
+    if (!bsri_transposed_layout(m, &job.view)) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
+    if (bsri_checking(&c)) BSRI_TRY(bsri_check_view_buffer(&c, &set, buffer, bytes, job.view.bytes));
+    BSRI_TRY(bsri_plan_simple(&c, &stop));
+    if (stop) return BSR_OK;
+    memset(buffer, 0, (size_t)job.view.bytes);
+    header[0] = BSRI_TRANSPOSED_MAGIC, header[1] = m->nnz, header[2] = bsri_block_rows(m), header[3] = bsri_block_cols(m);
+    header[4] = job.view.patterns, header[5] = m->index_dtype;
+    job.patterns = bsri_patterns(m, &job.one), job.buffer = buffer;
+    bsri_parallel(ctx, job.patterns.count, bsri_transposed_one, &job);
+    return BSR_OK;
+}
+
+/* The lines that a schedule orders, and what stands in each: rows with their columns, or columns with their rows. */
+typedef struct bsri_lines {
+    int64_t count, others;
+    const void *start, *list;
+    int dtype;
+    int64_t *stamp, *length, *order, *next, *bucket, *member, *length_of_union; /* scratch */
+    char *seen;
+    void *ccol, *row; /* scratch for columns */
+} bsri_lines;
+static bsr_status bsri_lines_make(const bsri_call *c, const bsr_matrix *m, int transposed, const bsri_view *v, int group,
+                                  bsri_lines *l, bsri_scratch *scratch) {
+    bsri_cuts cuts = {0, 0};
+    int64_t at[9], size = (int64_t)bsr_dtype_size(m->index_dtype), cols = bsri_block_cols(m);
+    memset(l, 0, sizeof *l);
+    l->count = v->lines, l->others = transposed ? bsri_block_rows(m) : cols, l->dtype = m->index_dtype;
+    at[0] = bsri_cut(&cuts, l->others, 8), at[1] = bsri_cut(&cuts, l->count, 8);
+    at[2] = bsri_cut(&cuts, l->count, 8), at[3] = bsri_cut(&cuts, l->count, 8);
+    at[4] = bsri_cut(&cuts, l->others + 2, 8), at[5] = bsri_cut(&cuts, v->groups * group, 8);
+    at[6] = bsri_cut(&cuts, v->groups, 8);
+    at[7] = bsri_cut(&cuts, transposed ? cols + 1 : 0, size), at[8] = bsri_cut(&cuts, transposed ? m->nnz : 0, size);
+    BSRI_TRY(bsri_cuts_get(c, &cuts, scratch));
+    l->stamp = bsri_cut_i64(scratch, at[0]), l->length = bsri_cut_i64(scratch, at[1]);
+    l->order = bsri_cut_i64(scratch, at[2]), l->next = bsri_cut_i64(scratch, at[3]);
+    l->bucket = bsri_cut_i64(scratch, at[4]), l->member = bsri_cut_i64(scratch, at[5]);
+    l->length_of_union = bsri_cut_i64(scratch, at[6]);
+    l->ccol = (char *)scratch->data + at[7], l->row = (char *)scratch->data + at[8];
+    return BSR_OK;
+}
+/* Takes up one pattern. */
+static void bsri_lines_load(bsri_lines *l, const bsr_matrix *m, const bsri_item *it, int transposed) {
+    int64_t i;
+    l->start = it->crow, l->list = it->col;
+    if (transposed) bsri_transpose_pattern(m, it, l->ccol, l->row, NULL), l->start = l->ccol, l->list = l->row;
+    for (i = 0; i < l->others; i++) l->stamp[i] = -1;
+    for (i = 0; i < l->count; i++)
+        l->length[i] = bsri_index(l->start, l->dtype, i + 1) - bsri_index(l->start, l->dtype, i);
+}
+/* How many entries of a line group g lacks; with `join` they become part of it. */
+static int64_t bsri_lines_extra(const bsri_lines *l, int64_t line, int64_t g, int join) {
+    int64_t p = bsri_index(l->start, l->dtype, line), end = p + l->length[line], n = 0;
+    for (; p < end; p++) {
+        int64_t at = bsri_index(l->list, l->dtype, p);
+        if (l->stamp[at] == g) continue;
+        n++;
+        if (join) l->stamp[at] = g;
+    }
+    return n;
+}
+/* Greedy grouping: the longest line left, then those of the next `window` that lengthen the union least. */
+static void bsri_lines_group(bsri_lines *l, int64_t groups, int group, int64_t window) {
+    int64_t i, g, k, head = 0;
+    for (i = 0; i < l->count; i++) l->next[i] = i + 1;
+    for (g = 0; g < groups; g++) {
+        int64_t *member = l->member + g * group;
+        member[0] = l->order[head], head = l->next[head];
+        l->length_of_union[g] = bsri_lines_extra(l, member[0], g, 1);
+        for (k = 1; k < group; k++) {
+            int64_t best = -1, best_before = -1, before = -1, least = 0, seen = 0, extra;
+            for (i = head; i < l->count && seen < window; before = i, i = l->next[i], seen++) {
+                extra = bsri_lines_extra(l, l->order[i], g, 0);
+                if (best >= 0 && extra >= least) continue;
+                best = i, best_before = before, least = extra;
+                if (!extra) break;
+            }
+            member[k] = best < 0 ? -1 : l->order[best];
+            if (best < 0) continue;
+            if (best_before < 0) head = l->next[best];
+            else l->next[best_before] = l->next[best];
+            l->length_of_union[g] += bsri_lines_extra(l, member[k], g, 1);
+        }
+    }
+}
+static void bsri_schedule_one(bsri_lines *l, int group, const bsri_view *v, int64_t nnz, int32_t *order, int32_t *lengths) {
+    /* the search costs window * nnz * (group - 1) steps: kept to some 2^29 */
+    int64_t i, k, full = v->lines / group, window = (INT64_C(1) << 29) / (nnz / 8 * (group - 1) * 8 + 1);
+    bsri_sort_longest(v->lines, l->length, l->others, l->bucket, l->order);
+    bsri_lines_group(l, v->groups, group, bsri_max(8, bsri_min(window, 256)));
+    bsri_sort_longest(full, l->length_of_union, l->others, l->bucket, l->order); /* a group that is not full stays last */
+    for (i = 0; i < v->groups; i++) {
+        int64_t g = i < full ? l->order[i] : i;
+        for (k = 0; k < group; k++) order[i * group + k] = (int32_t)l->member[g * group + k];
+        lengths[i] = (int32_t)l->length_of_union[g];
+    }
+}
+
+static bsr_status bsri_schedule_place(const bsri_call *c, const bsr_matrix *m, int group, int transposed, bsri_view *v) {
+    int64_t most = bsri_max(bsri_block_rows(m), bsri_block_cols(m));
+    if (group != 1 && group != 2 && group != 4 && group != 8)
+        return bsri_fail(c, BSR_ITEM_GROUP_SIZE, BSR_ARG_OPTIONS, -1, group);
+    if (most > INT32_MAX) return bsri_fail(c, BSR_ITEM_INDEX_RANGE, BSR_ARG_MATRIX, -1, most);
+    if (!bsri_schedule_layout(m, group, transposed, v)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
+    return BSR_OK;
+}
+BSR_API bsr_status bsr_schedule_size(const bsr_context *ctx, const bsr_matrix *m, int group, int transposed, uint64_t *bytes,
+                                     const bsr_exec *exec) {
+    bsri_call c;
+    bsri_view view;
+    int stop;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SCHEDULE, exec));
+    if (!bytes) return bsri_fail(&c, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
+    if (bsri_checking(&c)) BSRI_TRY(bsri_check_matrix_sizes(&c, m, BSR_ARG_MATRIX));
+    BSRI_TRY(bsri_schedule_place(&c, m, group, transposed, &view));
+    BSRI_TRY(bsri_plan_simple(&c, &stop));
+    if (!stop) *bytes = (uint64_t)view.bytes;
+    return BSR_OK;
+}
+BSR_API bsr_status bsr_build_schedule(const bsr_context *ctx, const bsr_matrix *m, int group, int transposed, void *buffer,
+                                      uint64_t bytes, const bsr_exec *exec) {
+    bsri_call c;
+    bsri_view_job job;
+    bsri_lines lines;
+    bsri_scratch scratch;
+    bsri_spans set;
+    int64_t *header = (int64_t *)buffer, i;
+    int stop;
+    set.count = 0;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SCHEDULE, exec));
+    if (bsri_checking(&c)) BSRI_TRY(bsri_check_view_source(&c, &set, m));
+    BSRI_TRY(bsri_schedule_place(&c, m, group, transposed, &job.view));
+    if (bsri_checking(&c)) BSRI_TRY(bsri_check_view_buffer(&c, &set, buffer, bytes, job.view.bytes));
+    BSRI_TRY(bsri_plan_simple(&c, &stop));
+    if (stop) return BSR_OK;
+    BSRI_TRY(bsri_lines_make(&c, m, transposed, &job.view, group, &lines, &scratch));
+    memset(buffer, 0, (size_t)job.view.bytes);
+    header[0] = BSRI_SCHEDULE_MAGIC, header[1] = m->nnz, header[2] = job.view.lines, header[3] = job.view.patterns;
+    header[4] = group, header[5] = job.view.groups, header[6] = transposed != 0;
+    job.patterns = bsri_patterns(m, &job.one);
+    for (i = 0; i < job.patterns.count; i++) {
+        bsri_item it = bsri_matrix_item(&job.patterns, i, &job.one);
+        bsri_lines_load(&lines, &job.one, &it, transposed);
+        bsri_schedule_one(&lines, group, &job.view, m->nnz,
+                          (int32_t *)(void *)((char *)buffer + job.view.at[0]) + i * job.view.groups * group,
+                          (int32_t *)(void *)((char *)buffer + job.view.at[1]) + i * job.view.groups);
+    }
+    bsri_scratch_end(&c, &scratch);
+    return BSR_OK;
+}
+
+/* One pattern's transposed index against the (already validated) pattern. Entries are numbered through each array. */
+static bsr_status bsri_validate_transposed(const bsri_call *c, const bsri_view_job *job, int64_t i) {
+    const bsr_matrix *m = &job->one;
+    bsri_item it = bsri_matrix_item(&job->patterns, i, m);
+    int64_t rows = bsri_block_rows(m), cols = bsri_block_cols(m), base = i * (cols + 1), k, e, now, before, end;
+    int64_t shift = m->flags & BSR_MATRIX_RAGGED ? 0 : i * m->nnz;
+    char *array[3];
+    int t = m->index_dtype;
+    bsri_transposed_arrays(m, m->transposed_index, &job->view, i, array);
+    before = bsri_index(it.crow, t, 0), end = bsri_index(it.crow, t, rows), now = bsri_index(array[0], t, 0);
+    if (now != before) return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, BSR_ARG_MATRIX, base, now);
+    for (k = 1; k <= cols; k++, before = now) {
+        now = bsri_index(array[0], t, k);
+        if (now < before || now > end || (k == cols && now != end))
+            return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, BSR_ARG_MATRIX, base + k, now);
+    }
+    for (k = 0, e = bsri_index(array[0], t, 0); k < cols; k++)
+        for (before = -1; e < bsri_index(array[0], t, k + 1); e++) {
+            int64_t row = bsri_index(array[1], t, e), p = bsri_index(array[2], t, e);
+            if (row <= before || row >= rows) return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, BSR_ARG_MATRIX, shift + e, row);
+            if (p < bsri_index(it.crow, t, row) || p >= bsri_index(it.crow, t, row + 1) || bsri_index(it.col, t, p) != k)
+                return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, BSR_ARG_MATRIX, shift + e, p);
+            before = row;
+        }
+    return BSR_OK;
+}
+/* One pattern's schedule: every line once, -1 only at the end, unions as long as it says. */
+static bsr_status bsri_validate_schedule_one(const bsri_call *c, bsri_lines *l, const bsri_view *v, int group, int64_t i,
+                                             const void *buffer) {
+    const int32_t *order = (const int32_t *)(const void *)((const char *)buffer + v->at[0]) + i * v->groups * group;
+    const int32_t *lengths = (const int32_t *)(const void *)((const char *)buffer + v->at[1]) + i * v->groups;
+    int64_t g, k, at, sum;
+    for (k = 0; k < l->count; k++) l->next[k] = 0; /* seen */
+    for (g = 0; g < v->groups; g++) {
+        for (k = 0, sum = 0; k < group; k++) {
+            at = g * group + k;
+            if (at >= l->count && order[at] == -1) continue;
+            if (at >= l->count || order[at] < 0 || order[at] >= l->count || l->next[order[at]]++)
+                return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, BSR_ARG_MATRIX, i * v->groups * group + at, order[at]);
+            sum += bsri_lines_extra(l, order[at], g, 1);
+        }
+        if (sum != lengths[g]) return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, BSR_ARG_MATRIX, i * v->groups + g, lengths[g]);
+    }
+    return BSR_OK;
+}
+static bsr_status bsri_validate_schedule(const bsri_call *c, bsri_view_job *job) {
+    const int64_t *header = (const int64_t *)job->one.schedule;
+    bsr_status status = BSR_OK;
+    bsri_lines lines;
+    bsri_scratch scratch;
+    int64_t i;
+    if (header[4] != 1 && header[4] != 2 && header[4] != 4 && header[4] != 8)
+        return bsri_fail(c, BSR_ITEM_VIEW_HEADER, BSR_ARG_MATRIX, 12, header[4]);
+    if (header[6] != 0 && header[6] != 1) return bsri_fail(c, BSR_ITEM_VIEW_HEADER, BSR_ARG_MATRIX, 14, header[6]);
+    BSRI_TRY(bsri_schedule_place(c, &job->one, (int)header[4], (int)header[6], &job->view));
+    if (header[5] != job->view.groups) return bsri_fail(c, BSR_ITEM_VIEW_HEADER, BSR_ARG_MATRIX, 13, header[5]);
+    BSRI_TRY(bsri_lines_make(c, &job->one, (int)header[6], &job->view, (int)header[4], &lines, &scratch));
+    for (i = 0; i < job->patterns.count && status == BSR_OK; i++) {
+        bsri_item it = bsri_matrix_item(&job->patterns, i, &job->one);
+        bsri_lines_load(&lines, &job->one, &it, (int)header[6]);
+        status = bsri_validate_schedule_one(c, &lines, &job->view, (int)header[4], i, header);
+    }
+    bsri_scratch_end(c, &scratch);
+    return status;
+}
+/* Checking is all that it does: BSR_EXEC_SKIP_CHECKS changes nothing. Validating a schedule takes scratch. */
+BSR_API bsr_status bsr_validate(const bsr_context *ctx, const bsr_matrix *m, const bsr_exec *exec) {
+    bsri_call c;
+    bsri_view_job job;
+    int64_t i;
+    int stop;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_VALIDATE, exec));
+    if (!m) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MATRIX, -1, 0);
+    BSRI_TRY(bsri_check_matrix(&c, NULL, m, BSR_ARG_MATRIX, BSRI_ANY, m->values ? BSRI_READ : BSRI_PATTERN));
+    BSRI_TRY(bsri_plan_simple(&c, &stop));
+    if (stop) return BSR_OK;
+    BSRI_TRY(bsri_check_structure(&c, m, BSR_ARG_MATRIX, 1));
+    job.patterns = bsri_patterns(m, &job.one);
+    if (m->transposed_index) {
+        if (!bsri_transposed_layout(m, &job.view)) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
+        for (i = 0; i < job.patterns.count; i++) BSRI_TRY(bsri_validate_transposed(&c, &job, i));
+    }
+    return m->schedule ? bsri_validate_schedule(&c, &job) : BSR_OK;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>scatter-indices: builder for bsr_scatter_mm                                                 */
+/* ---------------------------------------------------------------------------------------------- */
+
+enum { BSRI_C = 0, BSRI_R = 1, BSRI_P = 2, BSRI_Q = 3 };
+typedef struct bsri_scatter_build {
+    const bsr_matrix *a;
+    int64_t *array[4], have[4], need[4];
+    int64_t n, split, rows, filled; /* filled: block rows that hold blocks */
+    int32_t format;
+} bsri_scatter_build;
+
+static int64_t bsri_scatter_crow(const bsri_scatter_build *b, int64_t r) {
+    return bsri_index(b->a->crow_indices, b->a->index_dtype, r);
+}
+/* Sizes: all products with the operands' extents are checked here, so that filling needs no checks. */
+static bsr_status bsri_scatter_sizes(const bsri_call *c, bsri_scatter_build *b) {
+    int64_t r, tiles, ignored;
+    int fits = bsri_mul(b->a->nnz, b->split, &b->need[BSRI_Q]) && bsri_mul(b->rows, b->split, &tiles) &&
+               bsri_add(tiles, 1, &ignored) && bsri_mul(b->a->rows, b->n, &ignored) && bsri_mul(b->a->cols, b->n, &ignored) &&
+               bsri_mul(bsri_block_cols(b->a), b->split, &ignored);
+    if (!fits) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_INDICES, -1, 0);
+    for (r = 0; r < b->rows; r++) b->filled += bsri_scatter_crow(b, r + 1) > bsri_scatter_crow(b, r);
+    /* no columns: no output tile */
+    b->need[BSRI_R] = b->format == BSR_SCATTER_MM || !b->n ? 0 : b->filled * b->split;
+    b->need[BSRI_C] = b->format == BSR_SCATTER_MM ? tiles + 1
+                      : b->format == BSR_SCATTER_STRIDED ? b->need[BSRI_R] + 1 : b->rows + 1;
+    if (b->format == BSR_SCATTER_STRIDED && !b->n) b->need[BSRI_Q] = 0;
+    b->need[BSRI_P] = b->format == BSR_SCATTER_STRIDED_COMPRESSED ? 0 : b->need[BSRI_Q];
+    return BSR_OK;
+}
+static bsr_status bsri_scatter_check_arrays(const bsri_call *c, const bsri_scatter_build *b, bsri_spans *set) {
+    const int64_t one = 1;
+    int64_t i;
+    bsri_span s;
+    for (i = 0; i < 4; i++) {
+        if (!b->need[i]) continue;
+        if (!b->array[i]) return bsri_fail(c, BSR_ITEM_INDEX_ARRAY_NULL, BSR_ARG_INDICES, i, 0);
+        if (b->have[i] < b->need[i]) return bsri_fail(c, BSR_ITEM_CAPACITY, BSR_ARG_INDICES, i, b->need[i]);
+        BSRI_TRY(bsri_check_pointer(c, b->array[i], 8, BSR_ARG_INDICES));
+        if (!bsri_span_make(&s, BSR_ARG_INDICES, b->array[i], 8, 1, &b->need[i], &one))
+            return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_INDICES, i, 0);
+        BSRI_TRY(bsri_check_overlap(c, set, &s, BSR_ARG_NONE));
+        bsri_span_keep(set, &s);
+    }
+    return BSR_OK;
+}
+/* Products of block row r and column tile t, appended at g; q of column k and tile t is k * step + t * shift. */
+static int64_t bsri_scatter_row(const bsri_scatter_build *b, int64_t r, int64_t t, int64_t step, int64_t shift, int64_t g) {
+    int64_t p = bsri_scatter_crow(b, r), end = bsri_scatter_crow(b, r + 1);
+    for (; p < end; p++, g++) {
+        if (b->need[BSRI_P]) b->array[BSRI_P][g] = p;
+        b->array[BSRI_Q][g] = bsri_index(b->a->col_indices, b->a->index_dtype, p) * step + t * shift;
+    }
+    return g;
+}
+/* order: block rows, longest first. */
+static void bsri_scatter_fill(const bsri_scatter_build *b, const int64_t *order) {
+    int64_t width = b->n / b->split, step = b->a->block_cols * b->n, i, r, t, g = 0, out = 0;
+    int strided = b->format == BSR_SCATTER_STRIDED, tiles = b->format == BSR_SCATTER_MM;
+    for (i = 0; i < b->filled && b->need[BSRI_R]; i++)
+        for (t = 0; t < b->split; t++) {
+            if (strided) b->array[BSRI_C][out] = g, g = bsri_scatter_row(b, order[i], t, step, width, g);
+            b->array[BSRI_R][out++] = order[i] * b->a->block_rows * b->n + t * width;
+        }
+    for (r = 0; r < b->rows && !strided; r++) {
+        if (b->format == BSR_SCATTER_STRIDED_COMPRESSED) b->array[BSRI_C][out = r] = bsri_scatter_crow(b, r);
+        for (t = 0; t < b->split; t++) {
+            if (tiles) b->array[BSRI_C][out++] = g;
+            g = bsri_scatter_row(b, r, t, tiles ? b->split : step, tiles ? 1 : width, g);
+        }
+    }
+    b->array[BSRI_C][b->need[BSRI_C] - 1] = b->format == BSR_SCATTER_STRIDED_COMPRESSED ? b->a->nnz : g;
+}
+static bsr_status bsri_scatter_run(const bsri_call *c, const bsri_scatter_build *b) {
+    bsri_cuts cuts = {0, 0};
+    bsri_scratch scratch;
+    int64_t limit = bsri_min(b->a->nnz, bsri_block_cols(b->a)), r, *length, *order, at[3];
+    at[0] = bsri_cut(&cuts, b->rows, 8), at[1] = bsri_cut(&cuts, b->rows, 8), at[2] = bsri_cut(&cuts, limit + 2, 8);
+    BSRI_TRY(bsri_cuts_get(c, &cuts, &scratch));
+    length = bsri_cut_i64(&scratch, at[0]), order = bsri_cut_i64(&scratch, at[1]);
+    for (r = 0; r < b->rows; r++) length[r] = bsri_scatter_crow(b, r + 1) - bsri_scatter_crow(b, r);
+    bsri_sort_longest(b->rows, length, limit, bsri_cut_i64(&scratch, at[2]), order);
+    bsri_scatter_fill(b, order);
+    bsri_scratch_end(c, &scratch);
+    return BSR_OK;
+}
+static bsr_status bsri_scatter_check(const bsri_call *c, bsri_spans *set, const bsr_matrix *a, int64_t n,
+                                     const bsr_scatter_indices *x) {
+    int64_t split = x->split_n ? x->split_n : 1;
+    int i;
+    if (x->format < BSR_SCATTER_MM || x->format > BSR_SCATTER_STRIDED_COMPRESSED)
+        return bsri_fail(c, BSR_ITEM_FORMAT, BSR_ARG_INDICES, -1, x->format);
+    if (x->reserved) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_INDICES, -1, x->reserved);
+    BSRI_TRY(bsri_check_matrix(c, set, a, BSR_ARG_A, BSRI_ANY, BSRI_PATTERN));
+    for (i = 0; i < a->batch_dims; i++)
+        if (a->batch[i] != 1) return bsri_fail(c, BSR_ITEM_BATCH_EXTRA, BSR_ARG_A, i, a->batch[i]);
+    if (n < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, BSR_ARG_B, 1, n);
+    if (split < 0 || n % split) return bsri_fail(c, BSR_ITEM_SPLIT_N, BSR_ARG_INDICES, -1, split);
+    return bsri_check_structure(c, a, BSR_ARG_A, 0);
+}
+BSR_API bsr_status bsr_build_scatter_indices(const bsr_context *ctx, const bsr_matrix *a, int64_t n, bsr_scatter_indices *indices,
+                                             const bsr_exec *exec) {
+    bsri_call c;
+    bsri_scatter_build b;
+    bsri_spans set;
+    bsr_scatter_indices *x = indices;
+    int stop, count_only;
+    set.count = 0;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SCATTER_INDICES, exec));
+    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_PRODUCT, 0));
+    if (!x) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_INDICES, -1, 0);
+    if (bsri_checking(&c)) BSRI_TRY(bsri_scatter_check(&c, &set, a, n, x));
+    memset(&b, 0, sizeof b);
+    b.a = a, b.n = n, b.split = x->split_n ? x->split_n : 1, b.rows = bsri_block_rows(a), b.format = x->format;
+    b.array[BSRI_C] = x->c_indices, b.array[BSRI_R] = x->r_offsets;
+    b.array[BSRI_P] = x->p_indices, b.array[BSRI_Q] = x->q_indices;
+    b.have[BSRI_C] = x->c_count, b.have[BSRI_R] = x->r_count, b.have[BSRI_P] = x->p_count, b.have[BSRI_Q] = x->q_count;
+    BSRI_TRY(bsri_scatter_sizes(&c, &b));
+    count_only = !x->c_indices && !x->r_offsets && !x->p_indices && !x->q_indices;
+    if (!count_only) BSRI_TRY(bsri_scatter_check_arrays(&c, &b, &set));
+    BSRI_TRY(bsri_plan_simple(&c, &stop));
+    if (stop) return BSR_OK;
+    if (!count_only) BSRI_TRY(bsri_scatter_run(&c, &b));
+    x->c_count = b.need[BSRI_C], x->r_count = b.need[BSRI_R], x->p_count = b.need[BSRI_P], x->q_count = b.need[BSRI_Q];
+    return BSR_OK;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>layout-masks: blocks that attention layouts keep                                            */
+/* ---------------------------------------------------------------------------------------------- */
+
+BSR_API bsr_layout bsr_layout_default(int kind, int64_t heads, int64_t blocks) {
+    bsr_layout l;
+    memset(&l, 0, sizeof l);
+    l.kind = kind, l.heads = heads, l.blocks = blocks;
+    l.unidirectional = kind == BSR_LAYOUT_LOCAL_SLIDING_WINDOW;
+    l.num_local_blocks = 4, l.num_global_blocks = 1, l.num_different_global_patterns = 1;
+    l.num_random_blocks = kind == BSR_LAYOUT_BIGBIRD;
+    l.num_sliding_window_blocks = 3;
+    return l;
+}
+
+#ifndef BSRSPARSE_NO_LAYOUTS
+static bsr_status bsri_layout_bad(const bsri_call *c, int64_t field, int64_t value) {
+    return bsri_fail(c, BSR_ITEM_LAYOUT_FIELD, BSR_ARG_OPTIONS, field, value);
+}
+static bsr_status bsri_layout_check_fixed(const bsri_call *c, const bsr_layout *l) {
+    if (l->num_local_blocks < 1) return bsri_layout_bad(c, 6, l->num_local_blocks);
+    if (l->num_global_blocks < 1 || l->num_local_blocks % l->num_global_blocks)
+        return bsri_layout_bad(c, 7, l->num_global_blocks);
+    if (l->num_different_global_patterns < 1 || (l->num_different_global_patterns > 1 && !l->different_layout_per_head) ||
+        l->num_different_global_patterns > l->num_local_blocks / l->num_global_blocks)
+        return bsri_layout_bad(c, 8, l->num_different_global_patterns);
+    return BSR_OK;
+}
+static bsr_status bsri_layout_check_globals(const bsri_call *c, const bsr_layout *l) {
+    int64_t i;
+    if (l->num_global_indices < 0 || (!l->global_block_indices && l->num_global_indices))
+        return bsri_layout_bad(c, 12, l->num_global_indices);
+    if (l->global_block_end_indices && !l->global_block_indices) return bsri_layout_bad(c, 13, 0);
+    for (i = 0; i < l->num_global_indices; i++) {
+        if (l->global_block_indices[i] < 0) return bsri_layout_bad(c, 12, l->global_block_indices[i]);
+        if (l->global_block_end_indices && l->global_block_end_indices[i] <= l->global_block_indices[i])
+            return bsri_layout_bad(c, 13, l->global_block_end_indices[i]);
+    }
+    return BSR_OK;
+}
+static bsr_status bsri_layout_check_windows(const bsri_call *c, const bsr_layout *l) {
+    int64_t i;
+    if (l->local_window_blocks ? l->num_local_windows < 1 : l->num_local_windows != 0)
+        return bsri_layout_bad(c, 11, l->num_local_windows);
+    for (i = 0; i < l->num_local_windows; i++)
+        if (l->local_window_blocks[i] < 1) return bsri_layout_bad(c, 11, l->local_window_blocks[i]);
+    return BSR_OK;
+}
+static bsr_status bsri_layout_check(const bsri_call *c, const bsr_layout *l) {
+    int fixed = l->kind == BSR_LAYOUT_FIXED, variable = l->kind == BSR_LAYOUT_VARIABLE, bigbird = l->kind == BSR_LAYOUT_BIGBIRD;
+    int longformer = l->kind == BSR_LAYOUT_BSLONGFORMER, sliding = l->kind == BSR_LAYOUT_LOCAL_SLIDING_WINDOW;
+    if (l->kind < BSR_LAYOUT_DENSE || l->kind > BSR_LAYOUT_LOCAL_SLIDING_WINDOW)
+        return bsri_fail(c, BSR_ITEM_LAYOUT_KIND, BSR_ARG_OPTIONS, -1, l->kind);
+    if (l->unidirectional < 0 || l->unidirectional > 1) return bsri_layout_bad(c, 1, l->unidirectional);
+    if (l->heads < 0) return bsri_layout_bad(c, 2, l->heads);
+    if (l->blocks < 0) return bsri_layout_bad(c, 3, l->blocks);
+    if (l->different_layout_per_head < 0 || l->different_layout_per_head > 1)
+        return bsri_layout_bad(c, 4, l->different_layout_per_head);
+    if (l->horizontal_global_attention < 0 || l->horizontal_global_attention > 1 ||
+        ((fixed || variable) && l->horizontal_global_attention && l->unidirectional))
+        return bsri_layout_bad(c, 5, l->horizontal_global_attention);
+    if (fixed) BSRI_TRY(bsri_layout_check_fixed(c, l));
+    if ((variable || bigbird) && (l->num_random_blocks < 0 || l->num_random_blocks > l->blocks))
+        return bsri_layout_bad(c, 9, l->num_random_blocks);
+    if ((bigbird || longformer || sliding) && (l->num_sliding_window_blocks < 0 || l->num_sliding_window_blocks > l->blocks))
+        return bsri_layout_bad(c, 10, l->num_sliding_window_blocks);
+    if (bigbird && (l->num_global_blocks < 0 || l->num_global_blocks > l->blocks))
+        return bsri_layout_bad(c, 7, l->num_global_blocks);
+    if (variable) BSRI_TRY(bsri_layout_check_windows(c, l));
+    return variable || longformer ? bsri_layout_check_globals(c, l) : BSR_OK;
+}
+/* The mask as an output: no overlap with the lists that are read while it is written. */
+static bsr_status bsri_layout_check_mask(const bsri_call *c, const bsr_layout *l, uint8_t *mask, int64_t bytes) {
+    const void *list[3];
+    int64_t count[3], i;
+    const int64_t one = 1;
+    bsri_spans set;
+    bsri_span s;
+    list[0] = l->local_window_blocks, list[1] = l->global_block_indices, list[2] = l->global_block_end_indices;
+    count[0] = l->num_local_windows, count[1] = count[2] = l->num_global_indices, set.count = 0;
+    for (i = 0; i < 3; i++) {
+        if (!list[i] || count[i] <= 0) continue;
+        if (!bsri_span_make(&s, BSR_ARG_OPTIONS, list[i], 8, 1, &count[i], &one))
+            return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OPTIONS, i, count[i]);
+        bsri_span_keep(&set, &s);
+    }
+    if (!bsri_span_make(&s, BSR_ARG_MASK, mask, 1, 1, &bytes, &one))
+        return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MASK, -1, bytes);
+    return bsri_check_overlap(c, &set, &s, BSR_ARG_NONE);
+}
+
+/* A rectangle of ones, clipped to the head's blocks; below: only columns up to the row. */
+static void bsri_layout_box(uint8_t *mask, int64_t n, int64_t row, int64_t row_end, int64_t col, int64_t col_end, int below) {
+    int64_t r;
+    row = bsri_max(row, 0), col = bsri_max(col, 0), row_end = bsri_min(row_end, n);
+    for (r = row; r < row_end; r++) {
+        int64_t end = bsri_min(col_end, below ? r + 1 : n);
+        if (end > col) memset(mask + r * n + col, 1, (size_t)(end - col));
+    }
+}
+/* Global columns [at, end), seen from row `first` down; rows too if wanted. */
+static void bsri_layout_global(uint8_t *mask, int64_t n, int64_t at, int64_t end, int64_t first, int rows) {
+    bsri_layout_box(mask, n, first, n, at, end, 0);
+    if (rows) bsri_layout_box(mask, n, at, end, 0, n, 0);
+}
+static void bsri_layout_fixed(const bsr_layout *l, int64_t head, uint8_t *mask) {
+    int64_t n = l->blocks, local = l->num_local_blocks, global = l->num_global_blocks, i, take, end = n - n % local;
+    int64_t at = local - (1 + head % l->num_different_global_patterns) * global;
+    int uni = l->unidirectional, rows = l->horizontal_global_attention;
+    for (i = 0; i < n; i += take) take = bsri_min(local, n - i), bsri_layout_box(mask, n, i, i + take, i, i + take, uni);
+    for (i = at; i < end; i += local) bsri_layout_global(mask, n, i, i + global, uni ? i : 0, rows);
+    if (end == n) return;
+    i = bsri_min(end + at, n - global); /* the last window is short */
+    bsri_layout_global(mask, n, i, i + global, uni ? i : 0, rows);
+}
+static void bsri_layout_windows(const bsr_layout *l, uint8_t *mask) {
+    int64_t n = l->blocks, at, i, take, size = 4;
+    for (at = 0, i = 0; at < n; at += take, i++) {
+        if (i < l->num_local_windows) size = l->local_window_blocks[i];
+        take = bsri_min(size, n - at);
+        bsri_layout_box(mask, n, at, at + take, at, at + take, l->unidirectional);
+    }
+}
+static void bsri_layout_globals(const bsr_layout *l, uint8_t *mask, int from_row, int rows) {
+    int64_t n = l->blocks, i, count = l->global_block_indices ? l->num_global_indices : 1;
+    for (i = 0; i < count; i++) {
+        int64_t at = l->global_block_indices ? l->global_block_indices[i] : 0, end = n;
+        if (at >= n) continue; /* beyond this sequence */
+        if (!l->global_block_end_indices) end = at + 1;
+        else end = bsri_min(l->global_block_end_indices[i], n);
+        bsri_layout_global(mask, n, at, end, from_row ? at : 0, rows);
+    }
+}
+/* num_random_blocks distinct columns of each (still empty) row; where there are fewer, all of them. */
+static void bsri_layout_random(const bsr_layout *l, int64_t head, uint8_t *mask, int below) {
+    uint64_t state = bsri_rng_seed(l->seed, head);
+    int64_t n = l->blocks, r, j;
+    for (r = 0; r < n; r++) {
+        int64_t among = below ? r + 1 : n;
+        for (j = among - bsri_min(among, l->num_random_blocks); j < among; j++) {
+            int64_t t = bsri_rng_below(&state, j + 1);
+            mask[r * n + (mask[r * n + t] ? j : t)] = 1;
+        }
+    }
+}
+static void bsri_layout_sliding(const bsr_layout *l, uint8_t *mask, int below) {
+    int64_t n = l->blocks, r, w = l->num_sliding_window_blocks / 2;
+    for (r = 0; r < n; r++) bsri_layout_box(mask, n, r, r + 1, r - w, r + w + 1, below);
+}
+typedef struct bsri_layout_job {
+    const bsr_layout *layout;
+    uint8_t *mask;
+} bsri_layout_job;
+static void bsri_layout_head(void *arg, int64_t head) {
+    const bsri_layout_job *job = (const bsri_layout_job *)arg;
+    const bsr_layout *l = job->layout;
+    int64_t n = l->blocks, r;
+    uint8_t *mask = job->mask + head * n * n;
+    int uni = l->unidirectional;
+    if (n) memset(mask, l->kind == BSR_LAYOUT_DENSE, (size_t)(n * n));
+    if (l->kind == BSR_LAYOUT_FIXED) bsri_layout_fixed(l, head, mask);
+    if (l->kind == BSR_LAYOUT_LOCAL_SLIDING_WINDOW) bsri_layout_sliding(l, mask, uni);
+    if (l->kind == BSR_LAYOUT_VARIABLE) {
+        bsri_layout_random(l, head, mask, 0);
+        bsri_layout_windows(l, mask);
+        bsri_layout_globals(l, mask, uni, l->horizontal_global_attention);
+    }
+    if (l->kind == BSR_LAYOUT_BIGBIRD) {
+        bsri_layout_random(l, head, mask, uni);
+        bsri_layout_sliding(l, mask, 0);
+        bsri_layout_global(mask, n, 0, l->num_global_blocks, 0, 1);
+    }
+    if (l->kind == BSR_LAYOUT_BSLONGFORMER) {
+        bsri_layout_sliding(l, mask, 0);
+        bsri_layout_globals(l, mask, 0, 1);
+    }
+    if (uni && (l->kind == BSR_LAYOUT_BIGBIRD || l->kind == BSR_LAYOUT_BSLONGFORMER))
+        for (r = 0; r < n; r++) memset(mask + r * n + r + 1, 0, (size_t)(n - r - 1));
+}
+#endif
+
+BSR_API bsr_status bsr_layout_mask(const bsr_context *ctx, const bsr_layout *layout, uint8_t *mask, const bsr_exec *exec) {
+    bsri_call c;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_LAYOUT, exec));
+#ifdef BSRSPARSE_NO_LAYOUTS
+    (void)layout, (void)mask;
+    return bsri_fail(&c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, BSR_OP_LAYOUT);
+#else
+    {
+        bsri_layout_job job;
+        int64_t area, bytes, i;
+        int stop;
+        if (!layout) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OPTIONS, -1, 0);
+        if (bsri_checking(&c)) BSRI_TRY(bsri_layout_check(&c, layout));
+        if (!bsri_mul(layout->blocks, layout->blocks, &area) || !bsri_mul(area, layout->heads, &bytes))
+            return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OPTIONS, -1, 0);
+        if (bytes && !mask) return bsri_fail(&c, BSR_ITEM_OUTPUT_NULL, BSR_ARG_MASK, -1, 0);
+        if (bsri_checking(&c)) BSRI_TRY(bsri_layout_check_mask(&c, layout, mask, bytes));
+        BSRI_TRY(bsri_plan_simple(&c, &stop));
+        if (stop || !bytes) return BSR_OK;
+        job.layout = layout, job.mask = mask;
+        bsri_parallel(ctx, layout->different_layout_per_head ? layout->heads : 1, bsri_layout_head, &job);
+        for (i = 1; i < layout->heads && !layout->different_layout_per_head; i++) memcpy(mask + i * area, mask, (size_t)area);
+        return BSR_OK;
+    }
+#endif
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>readers: numbers, Matrix Market, DLMC                                                       */
+/* ---------------------------------------------------------------------------------------------- */
+
+BSRI_UNUSED static void bsri_clear_error(bsr_error *error) {
+    if (!error) return;
+    memset(error, 0, sizeof *error);
+    error->index = -1;
+}
+
+#ifndef BSRSPARSE_NO_IO
+/* A position in text that need not be terminated, and the first thing found wrong with it. */
+typedef struct bsri_reader {
+    const char *p, *end;
+    int64_t line; /* from 1 */
+    int item;     /* bsr_item, or 0 */
+    int64_t value;
+    char blank; /* a further separator beside space, tab and carriage return */
+} bsri_reader;
+
+static int bsri_read_bad(bsri_reader *t, int item, int64_t value) { /* always 0 */
+    if (!t->item) t->item = item, t->value = value;
+    return 0;
+}
+static int bsri_is_blank(const bsri_reader *t, char ch) { return ch == ' ' || ch == '\t' || ch == '\r' || ch == t->blank; }
+/* Goes to the next token of the line; 0: there is none. */
+static int bsri_read_token(bsri_reader *t) {
+    while (t->p < t->end && bsri_is_blank(t, *t->p)) t->p++;
+    return t->p < t->end && *t->p != '\n';
+}
+static int bsri_read_at_break(const bsri_reader *t) { return t->p >= t->end || *t->p == '\n' || bsri_is_blank(t, *t->p); }
+/* Ends a line: nothing else may stand there. */
+static int bsri_read_line_end(bsri_reader *t) {
+    if (bsri_read_token(t)) return bsri_read_bad(t, BSR_ITEM_PARSE_EXTRA, 0);
+    if (t->p < t->end) t->p++, t->line++;
+    return 1;
+}
+/* From the start of a line to the first token that is no comment ('%'; 0: none allowed); 0: the text is at its end. */
+static int bsri_read_line(bsri_reader *t, char comment) {
+    while (t->p < t->end) {
+        if (bsri_read_token(t) && !(comment && *t->p == comment)) return 1;
+        while (t->p < t->end && *t->p != '\n') t->p++;
+        if (t->p < t->end) t->p++, t->line++;
+    }
+    return 0;
+}
+/* The next token, if it is this word in whatever case. */
+static int bsri_read_word(bsri_reader *t, const char *word) {
+    bsri_reader was = *t;
+    if (!bsri_read_token(t)) return 0;
+    for (; *word; word++, t->p++) {
+        char ch = t->p < t->end ? *t->p : 0;
+        if (ch >= 'A' && ch <= 'Z') ch = (char)(ch - 'A' + 'a');
+        if (ch != *word) break;
+    }
+    if (!*word && bsri_read_at_break(t)) return 1;
+    *t = was;
+    return 0;
+}
+/* A whole number in [low, high] of the same line. */
+static int bsri_read_int(bsri_reader *t, int64_t low, int64_t high, int64_t *out) {
+    int negative = 0, digits = 0;
+    int64_t v = 0;
+    if (!bsri_read_token(t)) return bsri_read_bad(t, BSR_ITEM_PARSE_NUMBER, 0);
+    if (*t->p == '-' || *t->p == '+') negative = *t->p++ == '-';
+    for (; t->p < t->end && *t->p >= '0' && *t->p <= '9'; t->p++, digits = 1)
+        v = v > (INT64_MAX - 9) / 10 ? INT64_MAX - 9 : v * 10 + (*t->p - '0'); /* stays at the top once there */
+    if (!digits || !bsri_read_at_break(t)) return bsri_read_bad(t, BSR_ITEM_PARSE_NUMBER, 0);
+    if (negative) v = -v;
+    if (v < low || v > high) return bsri_read_bad(t, BSR_ITEM_PARSE_RANGE, v);
+    *out = v;
+    return 1;
+}
+
+/* Exact decimal to binary: big integers of 32-bit words, least significant first. */
+#define BSRI_DIGITS 64 /* significant digits that count; the rest only as "a bit more" */
+typedef struct bsri_big {
+    uint32_t word[64];
+    int n;
+} bsri_big;
+static void bsri_big_mul_add(bsri_big *b, uint32_t factor, uint32_t add) {
+    uint64_t carry = add;
+    int i;
+    for (i = 0; i < b->n; i++) carry += (uint64_t)b->word[i] * factor, b->word[i] = (uint32_t)carry, carry >>= 32;
+    if (carry && b->n < 64) b->word[b->n++] = (uint32_t)carry;
+}
+static uint32_t bsri_big_div(bsri_big *b, uint32_t by) { /* the remainder */
+    uint64_t rest = 0;
+    int i;
+    for (i = b->n - 1; i >= 0; i--) rest = rest << 32 | b->word[i], b->word[i] = (uint32_t)(rest / by), rest %= by;
+    while (b->n && !b->word[b->n - 1]) b->n--;
+    return (uint32_t)rest;
+}
+/* b * 2^-shift, plus a bit if sticky, to nearest, ties to even. */
+static double bsri_big_round(const bsri_big *b, int shift, int sticky) {
+    int64_t bits = (int64_t)b->n * 32, keep, i;
+    uint64_t mantissa = 0, half = 0;
+    if (!b->n) return 0;
+    while (!(b->word[b->n - 1] >> ((bits - 1) % 32) & 1u)) bits--;
+    keep = bsri_min(53, bits - shift + 1074); /* fewer below the normal range */
+    if (keep < 0) return 0;
+    for (i = bits - 1; i >= 0; i--) {
+        uint32_t bit = b->word[i / 32] >> (i % 32) & 1u;
+        if (i >= bits - keep) mantissa = mantissa << 1 | bit;
+        else if (i == bits - keep - 1) half = bit;
+        else sticky |= (int)bit;
+    }
+    if (bits < keep) return ldexp((double)mantissa, -shift); /* short and exact: sticky implies many bits */
+    if (half && (sticky || (mantissa & 1u))) mantissa++;
+    return ldexp((double)mantissa, (int)(bits - keep) - shift);
+}
+static double bsri_decimal(const char *digit, int count, int exponent) { /* 0.d1d2d3... x 10^exponent */
+    static const double power[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
+                                   1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+    int i, shift = 0, sticky = 0, scale = exponent - count;
+    uint64_t small = 0;
+    bsri_big b;
+    if (!count || exponent < -330) return 0;
+    if (exponent > 310) return (double)INFINITY;
+    if (count <= 15 && scale >= -22 && scale <= 22) { /* both factors are exact, so one rounding */
+        for (i = 0; i < count; i++) small = small * 10 + (uint64_t)(digit[i] - '0');
+        return scale < 0 ? (double)small / power[-scale] : (double)small * power[scale];
+    }
+    b.n = 0;
+    for (i = 0; i < count; i++) bsri_big_mul_add(&b, 10, (uint32_t)(digit[i] - '0'));
+    for (; scale > 0; scale -= i) i = scale < 9 ? scale : 9, bsri_big_mul_add(&b, (uint32_t)power[i], 0);
+    if (scale < 0) { /* enough bits in front that the quotient has more than 64 */
+        shift = 80 + (-scale * 10 + 2) / 3;
+        for (i = 0; i < shift; i += 16) bsri_big_mul_add(&b, 1u << (shift - i < 16 ? shift - i : 16), 0);
+        for (; scale < 0; scale += i) i = -scale < 9 ? -scale : 9, sticky |= bsri_big_div(&b, (uint32_t)power[i]) != 0;
+    }
+    return bsri_big_round(&b, shift, sticky);
+}
+/* A decimal number, "inf" or "nan" of the same line; no locale, no terminator. */
+static int bsri_read_double(bsri_reader *t, double *out) {
+    char digit[BSRI_DIGITS + 1];
+    int negative = 0, count = 0, any = 0, point = 0, more = 0;
+    int64_t exponent = 0, e = 0;
+    if (!bsri_read_token(t)) return bsri_read_bad(t, BSR_ITEM_PARSE_NUMBER, 0);
+    if (*t->p == '-' || *t->p == '+') negative = *t->p++ == '-';
+    if (t->p < t->end && (*t->p == 'n' || *t->p == 'N' || *t->p == 'i' || *t->p == 'I')) {
+        if (bsri_read_word(t, "nan")) *out = (double)NAN;
+        else if (bsri_read_word(t, "inf") || bsri_read_word(t, "infinity")) *out = negative ? -(double)INFINITY : (double)INFINITY;
+        else return bsri_read_bad(t, BSR_ITEM_PARSE_NUMBER, 0);
+        return 1;
+    }
+    for (; t->p < t->end && ((*t->p >= '0' && *t->p <= '9') || (*t->p == '.' && !point)); t->p++) {
+        if (*t->p == '.') {
+            point = 1;
+            continue;
+        }
+        any = 1;
+        if (!count && *t->p == '0') {
+            exponent -= point;
+            continue;
+        }
+        exponent += !point;
+        if (count < BSRI_DIGITS) digit[count++] = *t->p;
+        else more |= *t->p != '0';
+    }
+    if (more) digit[count++] = '1';
+    if (any && t->p < t->end && (*t->p == 'e' || *t->p == 'E' || *t->p == 'd' || *t->p == 'D')) {
+        t->p++;
+        if (t->p < t->end && bsri_is_blank(t, *t->p)) any = 0; /* the exponent must stand there */
+        else if (!bsri_read_int(t, -INT64_MAX, INT64_MAX, &e)) return 0;
+    }
+    if (!any || !bsri_read_at_break(t)) return bsri_read_bad(t, BSR_ITEM_PARSE_NUMBER, 0);
+    e = bsri_max(-4000000, bsri_min(4000000, exponent)) + bsri_max(-4000000, bsri_min(4000000, e));
+    *out = bsri_decimal(digit, count, (int)e);
+    if (negative) *out = -*out;
+    return 1;
+}
+
+/* The header of a Matrix Market file: what its entries look like. */
+typedef struct bsri_market {
+    bsr_file_info info;
+    int array;
+} bsri_market;
+static int bsri_market_header(bsri_reader *t, bsri_market *h) {
+    memset(h, 0, sizeof *h);
+    if (!bsri_read_word(t, "%%matrixmarket")) return bsri_read_bad(t, BSR_ITEM_PARSE_HEADER, 0);
+    if (bsri_read_word(t, "vector")) return bsri_read_bad(t, BSR_ITEM_PARSE_KIND, 0);
+    if (!bsri_read_word(t, "matrix")) return bsri_read_bad(t, BSR_ITEM_PARSE_HEADER, 0);
+    h->array = bsri_read_word(t, "array");
+    if (!h->array && !bsri_read_word(t, "coordinate")) return bsri_read_bad(t, BSR_ITEM_PARSE_HEADER, 0);
+    if (bsri_read_word(t, "complex")) return bsri_read_bad(t, BSR_ITEM_PARSE_KIND, 0);
+    h->info.has_values = !bsri_read_word(t, "pattern");
+    if (h->array && !h->info.has_values) return bsri_read_bad(t, BSR_ITEM_PARSE_KIND, 0);
+    if (h->info.has_values && !bsri_read_word(t, "real") && !bsri_read_word(t, "double") && !bsri_read_word(t, "integer") &&
+        !bsri_read_word(t, "unsigned-integer"))
+        return bsri_read_bad(t, BSR_ITEM_PARSE_HEADER, 0);
+    if (bsri_read_word(t, "hermitian")) return bsri_read_bad(t, BSR_ITEM_PARSE_KIND, 0);
+    if (bsri_read_word(t, "symmetric")) h->info.symmetric = 1;
+    else if (bsri_read_word(t, "skew-symmetric")) h->info.symmetric = 2;
+    else if (!bsri_read_word(t, "general")) return bsri_read_bad(t, BSR_ITEM_PARSE_HEADER, 0);
+    if (bsri_read_token(t)) return bsri_read_bad(t, BSR_ITEM_PARSE_HEADER, 0);
+    return bsri_read_line_end(t);
+}
+static int bsri_market_sizes(bsri_reader *t, bsri_market *h) {
+    bsr_file_info *f = &h->info;
+    int64_t top = INT64_MAX - 9, line; /* where whole numbers stop being told apart */
+    if (!bsri_read_line(t, '%')) return bsri_read_bad(t, BSR_ITEM_PARSE_SHORT, 0);
+    line = t->line;
+    if (!bsri_read_int(t, 0, top - 1, &f->rows) || !bsri_read_int(t, 0, top - 1, &f->cols)) return 0;
+    if (f->symmetric && f->rows != f->cols) return bsri_read_bad(t, BSR_ITEM_PARSE_RANGE, f->cols);
+    if (!h->array && !bsri_read_int(t, 0, top - 1, &f->stored)) return 0;
+    if (!bsri_read_line_end(t)) return 0;
+    if (!h->array) return 1;
+    if (!bsri_mul(f->rows, f->cols, &f->stored)) return t->line = line, bsri_read_bad(t, BSR_ITEM_PARSE_RANGE, f->cols);
+    if (f->symmetric) f->stored = (f->stored - f->rows) / 2 + (f->symmetric == 1 ? f->rows : 0);
+    return 1;
+}
+/* All entries: checked and counted, and written where row is given. */
+static int bsri_market_entries(bsri_reader *t, bsri_market *h, int64_t *row, int64_t *col, double *values) {
+    const bsr_file_info *f = &h->info;
+    int64_t k, n = 0, i = 0, j = 0, copies;
+    if (f->symmetric == 2) i = 1;
+    for (k = 0; k < f->stored; k++) {
+        double v = 1;
+        if (!bsri_read_line(t, '%')) return bsri_read_bad(t, BSR_ITEM_PARSE_SHORT, f->stored - k);
+        if (!h->array) {
+            if (!bsri_read_int(t, 1, f->rows, &i) || !bsri_read_int(t, 1, f->cols, &j)) return 0;
+            i--, j--;
+        }
+        if (f->has_values && !bsri_read_double(t, &v)) return 0;
+        if (!bsri_read_line_end(t)) return 0;
+        for (copies = f->symmetric && i != j ? 2 : 1; copies > 0; copies--, n++) {
+            int other = copies == 1 && f->symmetric && i != j;
+            if (row) row[n] = other ? j : i, col[n] = other ? i : j;
+            if (values) values[n] = other && f->symmetric == 2 ? -v : v;
+        }
+        if (h->array && ++i == f->rows) j++, i = f->symmetric ? j + (f->symmetric == 2) : 0; /* column by column */
+    }
+    h->info.entries = n;
+    return bsri_read_line(t, '%') ? bsri_read_bad(t, BSR_ITEM_PARSE_EXTRA, 0) : 1;
+}
+
+/* DLMC: three lines. Writes where crow is given. */
+static int bsri_smtx_list(bsri_reader *t, int64_t count, int64_t low, int64_t high, int ascending, int64_t *out) {
+    int64_t k, v = low;
+    for (k = 0; k < count; k++) {
+        if (!bsri_read_token(t)) return bsri_read_bad(t, BSR_ITEM_PARSE_SHORT, count - k);
+        if (!bsri_read_int(t, ascending ? v : low, ascending && k == 0 ? low : high, &v)) return 0;
+        if (ascending && k == count - 1 && v != high) return bsri_read_bad(t, BSR_ITEM_PARSE_RANGE, v);
+        if (out) out[k] = v;
+    }
+    return bsri_read_line_end(t);
+}
+static int bsri_smtx(bsri_reader *t, bsr_file_info *f, int64_t *crow, int64_t *col) {
+    int64_t top = INT64_MAX - 10;
+    memset(f, 0, sizeof *f);
+    if (!bsri_read_line(t, 0)) return bsri_read_bad(t, BSR_ITEM_PARSE_HEADER, 0);
+    if (!bsri_read_int(t, 0, top, &f->rows) || !bsri_read_int(t, 0, top, &f->cols) || !bsri_read_int(t, 0, top, &f->stored)) return 0;
+    if (!bsri_read_line_end(t)) return 0;
+    f->entries = f->stored;
+    if (!bsri_read_line(t, 0)) return bsri_read_bad(t, BSR_ITEM_PARSE_SHORT, f->rows + 1);
+    if (!bsri_smtx_list(t, f->rows + 1, 0, f->stored, 1, crow)) return 0;
+    if (f->stored && !bsri_read_line(t, 0)) return bsri_read_bad(t, BSR_ITEM_PARSE_SHORT, f->stored);
+    if (f->stored && !bsri_smtx_list(t, f->stored, 0, f->cols - 1, 0, col)) return 0;
+    return bsri_read_line(t, 0) ? bsri_read_bad(t, BSR_ITEM_PARSE_EXTRA, 0) : 1;
+}
+
+static bsr_status bsri_parse_fail(bsr_error *error, int item, int operand, int64_t index, int64_t value) {
+    bsri_record(NULL, error, item, operand, index, value);
+    return bsri_items[item].status;
+}
+/* What both readers ask of their arguments. */
+static bsr_status bsri_parse_begin(bsri_reader *t, const char *text, size_t bytes, const bsr_file_info *info, bsr_error *error) {
+    memset(t, 0, sizeof *t);
+    bsri_clear_error(error);
+    if (!text && bytes) return bsri_parse_fail(error, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_TEXT, -1, 0);
+    if (!info) return bsri_parse_fail(error, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
+    if (!text) text = "";
+    t->p = text, t->end = text + bytes, t->line = 1, t->blank = ' ';
+    return BSR_OK;
+}
+#endif
+
+/* Reads the text twice: once to check and count, then, if the arrays hold it, to write. */
+BSR_API bsr_status bsr_parse_matrix_market(const char *text, size_t bytes, bsr_file_info *info, int64_t *row, int64_t *col,
+                                           double *values, int64_t capacity, bsr_error *error) {
+#ifdef BSRSPARSE_NO_IO
+    (void)text, (void)bytes, (void)info, (void)row, (void)col, (void)values, (void)capacity;
+    bsri_record(NULL, error, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, BSR_OP_PARSE);
+    return BSR_UNSUPPORTED;
+#else
+    bsri_reader t, body;
+    bsri_market h;
+    BSRI_TRY(bsri_parse_begin(&t, text, bytes, info, error));
+    if (!row != !col || (values && !row)) return bsri_parse_fail(error, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
+    body = t;
+    if (bsri_market_header(&t, &h) && bsri_market_sizes(&t, &h)) body = t, bsri_market_entries(&t, &h, NULL, NULL, NULL);
+    if (t.item) return bsri_parse_fail(error, t.item, BSR_ARG_TEXT, t.line, t.value);
+    if (row && capacity < h.info.entries) return bsri_parse_fail(error, BSR_ITEM_CAPACITY, BSR_ARG_OUT, -1, h.info.entries);
+    if (row) bsri_market_entries(&body, &h, row, col, values);
+    *info = h.info;
+    return BSR_OK;
+#endif
+}
+BSR_API bsr_status bsr_parse_smtx(const char *text, size_t bytes, bsr_file_info *info, int64_t *crow, int64_t *col,
+                                  int64_t capacity, bsr_error *error) {
+#ifdef BSRSPARSE_NO_IO
+    (void)text, (void)bytes, (void)info, (void)crow, (void)col, (void)capacity;
+    bsri_record(NULL, error, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, BSR_OP_PARSE);
+    return BSR_UNSUPPORTED;
+#else
+    bsri_reader t, again;
+    bsr_file_info f;
+    BSRI_TRY(bsri_parse_begin(&t, text, bytes, info, error));
+    t.blank = ',', again = t;
+    bsri_smtx(&t, &f, NULL, NULL);
+    if (t.item) return bsri_parse_fail(error, t.item, BSR_ARG_TEXT, t.line, t.value);
+    if (!crow != !col && (col || f.stored)) return bsri_parse_fail(error, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
+    if (crow && capacity < f.stored) return bsri_parse_fail(error, BSR_ITEM_CAPACITY, BSR_ARG_OUT, -1, f.stored);
+    if (crow) bsri_smtx(&again, &f, crow, col);
+    *info = f;
+    return BSR_OK;
+#endif
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>product-calls: checks, plan, public functions                                                 */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* One sparse x dense -> dense problem as a public function states it: what to call each operand in errors, too. */
+typedef struct bsri_product_call {
+    double alpha, beta;
+    const bsr_matrix *a;
+    const bsr_dense *b, *input, *out;
+    const bsr_epilogue *epilogue;
+    int32_t trans, id_a, id_b, id_out;
+    int32_t reduce; /* out may lack batch dimensions of the operands: they are summed over */
+} bsri_product_call;
+
+/* The type that sums are formed in, for operands of this dtype. */
+static int bsri_compute_dtype(const bsri_call *c, int dtype) {
+    if (dtype == BSR_I8) return BSR_I32;
+    return dtype == BSR_F64 || (c->flags & BSR_EXEC_ACCUMULATE_F64) ? BSR_F64 : BSR_F32;
+}
+
+/* May operands of this dtype give a result of that one? */
+static int bsri_result_dtype(int dtype, int out) {
+    switch (dtype) {
+        case BSR_F16:
+        case BSR_BF16: return out == dtype || out == BSR_F32;
+        case BSR_F32: return out == BSR_F32 || out == BSR_F16 || out == BSR_BF16;
+        case BSR_F64: return out == BSR_F64;
+        case BSR_I8: return out == BSR_I32 || out == BSR_I8 || out == BSR_F32 || out == BSR_F16 || out == BSR_BF16;
+        default: return 0;
+    }
+}
+#define BSRI_OPERAND_DTYPES (BSRI_FLOATS | BSRI_BIT(BSR_I8))
+
+static bsr_status bsri_check_pair_dtypes(const bsri_call *c, int a, int b, int id_b, int out, int id_out) {
+    if (b != a) return bsri_fail(c, BSR_ITEM_DTYPE_MISMATCH, id_b, -1, b);
+    if (!bsri_result_dtype(a, out)) return bsri_fail(c, BSR_ITEM_DTYPE_OUT, id_out, -1, out);
+    return BSR_OK;
+}
+
+/* Alpha and beta of an integer result: whole numbers of 32 bits. (NaN is refused as well.) */
+static bsr_status bsri_check_whole(const bsri_call *c, int out_dtype, double alpha, double beta) {
+    if (!(BSRI_INTS & BSRI_BIT(out_dtype))) return BSR_OK;
+    if (!(alpha == floor(alpha) && fabs(alpha) <= 2147483647.0)) return bsri_fail(c, BSR_ITEM_ALPHA_INTEGER, BSR_ARG_NONE, 0, 0);
+    if (!(beta == floor(beta) && fabs(beta) <= 2147483647.0)) return bsri_fail(c, BSR_ITEM_ALPHA_INTEGER, BSR_ARG_NONE, 1, 0);
+    return BSR_OK;
+}
+
+/* A small dense operand that repeats over out: its sizes are out's or 1. */
+static bsr_status bsri_check_repeated(const bsri_call *c, bsri_spans *set, const bsr_dense *d, int id, uint32_t accepted,
+                                      int64_t rows, int64_t cols, const bsri_batch *batch) {
+    BSRI_TRY(bsri_check_dense(c, set, d, id, accepted, BSRI_READ));
+    if (d->rows != rows && d->rows != 1) return bsri_fail(c, BSR_ITEM_ROWS_MISMATCH, id, -1, d->rows);
+    if (d->cols != cols && d->cols != 1) return bsri_fail(c, BSR_ITEM_COLS_MISMATCH, id, -1, d->cols);
+    return bsri_check_batch_fits(c, batch, d->batch_dims, d->batch, id);
+}
+
+static bsr_status bsri_check_activation(const bsri_call *c, const bsr_epilogue *e, int compute, int out_dtype) {
+    int act = e->activation;
+    if (e->reserved) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_OPTIONS, -1, e->reserved);
+    if (act == BSR_ACT_NONE) return BSR_OK;
+    if (act < 0 || (act > BSR_ACT_SILU && act < BSR_USER_FUNCTION_BASE)) return bsri_fail(c, BSR_ITEM_ACTIVATION, BSR_ARG_NONE, -1, act);
+    if (act >= BSRI_USER_EPILOGUE_END) return bsri_fail(c, BSR_ITEM_USER_FUNCTION, BSR_ARG_NONE, -1, act);
+    if ((BSRI_INTS & BSRI_BIT(out_dtype)) || (compute == BSR_F64 && act >= BSR_USER_FUNCTION_BASE))
+        return bsri_fail(c, BSR_ITEM_ACTIVATION_DTYPE, BSR_ARG_NONE, -1, act);
+    return BSR_OK;
+}
+
+/* left_alpha, right_alpha, bias, activation. */
+static bsr_status bsri_check_epilogue(const bsri_call *c, bsri_spans *set, const bsr_epilogue *e, const bsr_dense *out, int compute,
+                                      const bsri_batch *batch) {
+    uint32_t accepted = BSRI_INTS & BSRI_BIT(out->dtype) ? BSRI_INTS : BSRI_FLOATS;
+    if (!e) return BSR_OK;
+    BSRI_TRY(bsri_check_activation(c, e, compute, out->dtype));
+    if (e->left_alpha) BSRI_TRY(bsri_check_repeated(c, set, e->left_alpha, BSR_ARG_LEFT_ALPHA, accepted, out->rows, 1, batch));
+    if (e->right_alpha) BSRI_TRY(bsri_check_repeated(c, set, e->right_alpha, BSR_ARG_RIGHT_ALPHA, accepted, 1, out->cols, batch));
+    if (e->bias) BSRI_TRY(bsri_check_repeated(c, set, e->bias, BSR_ARG_BIAS, accepted, out->rows, out->cols, batch));
+    return BSR_OK;
+}
+
+/* Batch of the problem: the broadcast of a and b. out has exactly that; a reduction's out may have less. */
+static bsr_status bsri_product_batch(const bsri_call *c, const bsri_product_call *p, bsri_batch *batch) {
+    *batch = bsri_batch_none();
+    BSRI_TRY(bsri_join(c, batch, p->a->batch_dims, p->a->batch, p->id_a));
+    BSRI_TRY(bsri_join(c, batch, p->b->batch_dims, p->b->batch, p->id_b));
+    if (p->reduce) return bsri_check_batch_fits(c, batch, p->out->batch_dims, p->out->batch, p->id_out);
+    return bsri_check_batch_out(c, batch, p->out->batch_dims, p->out->batch, p->id_out);
+}
+
+static bsr_status bsri_check_product(const bsri_call *c, const bsri_product_call *p, bsri_spans *set) {
+    const int64_t m = p->trans ? p->a->cols : p->a->rows, k = p->trans ? p->a->rows : p->a->cols;
+    const int has_input = p->input && (p->beta != 0 || (p->epilogue && p->epilogue->beta_ptr));
+    const uint32_t input_types = BSRI_INTS & BSRI_BIT(p->out->dtype) ? BSRI_INTS : BSRI_FLOATS;
+    bsri_batch batch;
+    if (p->b->rows != k) return bsri_fail(c, BSR_ITEM_INNER_MISMATCH, p->id_b, -1, p->b->rows);
+    if (p->out->rows != m) return bsri_fail(c, BSR_ITEM_ROWS_MISMATCH, p->id_out, -1, p->out->rows);
+    if (p->out->cols != p->b->cols) return bsri_fail(c, BSR_ITEM_COLS_MISMATCH, p->id_out, -1, p->out->cols);
+    BSRI_TRY(bsri_check_pair_dtypes(c, p->a->dtype, p->b->dtype, p->id_b, p->out->dtype, p->id_out));
+    BSRI_TRY(bsri_product_batch(c, p, &batch));
+    if (!p->input && (p->beta != 0 || (p->epilogue && p->epilogue->beta_ptr)))
+        return bsri_fail(c, BSR_ITEM_BETA_INPUT, BSR_ARG_INPUT, -1, 0);
+    if (has_input) BSRI_TRY(bsri_check_repeated(c, set, p->input, BSR_ARG_INPUT, input_types, m, p->out->cols, &batch));
+    BSRI_TRY(bsri_check_epilogue(c, set, p->epilogue, p->out, bsri_compute_dtype(c, p->a->dtype), &batch));
+    BSRI_TRY(bsri_check_dense_same(c, set, p->out, p->id_out, BSRI_FLOATS | BSRI_INTS, BSRI_WRITE, BSR_ARG_INPUT));
+    return bsri_check_structure(c, p->a, p->id_a, 0);
+}
+
+/* Everything that is looked at one operand at a time, before they are compared. */
+static bsr_status bsri_check_product_operands(const bsri_call *c, const bsri_product_call *p, bsri_spans *set) {
+    const bsr_dense *o = p->out;
+    BSRI_TRY(bsri_check_matrix(c, set, p->a, p->id_a, BSRI_OPERAND_DTYPES, BSRI_READ));
+    BSRI_TRY(bsri_check_dense(c, set, p->b, p->id_b, BSRI_OPERAND_DTYPES, BSRI_READ));
+    if (!o) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, p->id_out, -1, 0);
+    BSRI_TRY(bsri_check_dtype(c, o->dtype, BSRI_FLOATS | BSRI_INTS, p->id_out));
+    return bsri_check_batch(c, o->batch_dims, o->batch, p->id_out);
+}
+
+/* Rows of an output tile: a large block is cut into equal parts. */
+static int64_t bsri_tile_rows(int64_t block_rows) {
+    return bsri_ceil_div(block_rows, bsri_ceil_div(block_rows, BSRI_TILE_ROWS));
+}
+static bsr_plan bsri_product_plan(const bsri_call *c, const bsri_product_call *p) {
+    bsr_plan plan = bsri_plan_default(c);
+    const int64_t *schedule = (const int64_t *)p->a->schedule;
+    plan.tile_rows = (int32_t)bsri_tile_rows(p->trans ? p->a->block_cols : p->a->block_rows);
+    plan.tile_cols = (int32_t)bsri_tile_cols(bsri_compute_dtype(c, p->a->dtype));
+    if (p->trans && !p->a->transposed_index) plan.flags |= BSR_PLAN_SLOW_TRANSPOSE;
+    if (schedule && (schedule[6] != 0) == (p->trans != 0)) plan.flags |= BSR_PLAN_USES_SCHEDULE;
+    if (p->b->dtype != bsri_compute_dtype(c, p->b->dtype) || p->b->col_stride != 1) plan.flags |= BSR_PLAN_PACKS_B;
+    return plan;
+}
+
+static void bsri_product_start(const bsri_call *c, const bsri_product_call *p, const bsr_plan *plan) {
+    bsri_batch batch = bsri_batch_none();
+    bsri_product job;
+    memset(&job, 0, sizeof job);
+    bsri_batch_join(&batch, p->a->batch_dims, p->a->batch);
+    bsri_batch_join(&batch, p->b->batch_dims, p->b->batch);
+    job.a = p->a, job.b = p->b, job.out = p->out, job.input = p->input, job.epilogue = p->epilogue, job.trans = p->trans;
+    job.alpha = p->alpha, job.beta = p->beta, job.compute = bsri_compute_dtype(c, p->a->dtype);
+    job.batch = batch, job.isa = plan->kernel;
+    bsri_product_run(c->ctx, &job);
+}
+
+/* Device-resident scalars replace those by value; on the CPU they are read here. */
+static bsr_status bsri_resolve_scalars(const bsri_call *c, bsri_product_call *p) {
+    if (p->epilogue && p->epilogue->alpha_ptr) {
+        BSRI_TRY(bsri_check_pointer(c, p->epilogue->alpha_ptr, 8, BSR_ARG_OPTIONS));
+        p->alpha = *p->epilogue->alpha_ptr;
+    }
+    if (p->epilogue && p->epilogue->beta_ptr) {
+        BSRI_TRY(bsri_check_pointer(c, p->epilogue->beta_ptr, 8, BSR_ARG_OPTIONS));
+        p->beta = *p->epilogue->beta_ptr;
+    }
+    return bsri_check_whole(c, p->out->dtype, p->alpha, p->beta);
+}
+
+BSR_API bsr_status bsr_dense_addmm(const bsr_context *ctx, double beta, const bsr_dense *input, double alpha, uint32_t trans,
+                                   const bsr_matrix *a, const bsr_dense *b, const bsr_epilogue *epilogue,
+                                   const bsr_dense *out, const bsr_exec *exec) {
+    bsri_spans set;
+    bsri_product_call p;
+    bsri_call c;
+    bsr_plan plan;
+    int stop;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_DENSE_ADDMM, exec));
+    memset(&p, 0, sizeof p);
+    p.alpha = alpha, p.beta = beta, p.a = a, p.b = b, p.input = input, p.out = out, p.epilogue = epilogue;
+    p.trans = trans == BSR_TRANS_A, p.id_a = BSR_ARG_A, p.id_b = BSR_ARG_B, p.id_out = BSR_ARG_OUT;
+    set.count = 0;
+    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_PRODUCT, a ? a->dtype : 0));
+    if (trans & ~BSR_TRANS_A) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
+    if (bsri_checking(&c)) {
+        BSRI_TRY(bsri_check_product_operands(&c, &p, &set));
+        BSRI_TRY(bsri_check_product(&c, &p, &set));
+    }
+    BSRI_TRY(bsri_resolve_scalars(&c, &p));
+    plan = bsri_product_plan(&c, &p);
+    BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
+    if (!stop) bsri_product_start(&c, &p, &plan);
+    return BSR_OK;
+}
+
+BSR_API bsr_status bsr_dense_mm(const bsr_context *ctx, uint32_t trans, const bsr_matrix *a, const bsr_dense *b,
+                                const bsr_dense *out, const bsr_exec *exec) {
+    return bsr_dense_addmm(ctx, 0.0, NULL, 1.0, trans, a, b, NULL, out, exec);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>scatter-calls: products listed by the caller                                                 */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* How an index list is to be read: sizes of tiles and of the spaces that its numbers point into. */
+typedef struct bsri_scatter_shape {
+    int64_t blocks;         /* P */
+    int64_t ms, ks, ns;     /* tile sizes */
+    int64_t m, k, n;        /* strided formats: sizes of one batch item */
+    int64_t tiles, sources; /* SCATTER_MM: accumulator and operand tiles */
+} bsri_scatter_shape;
+
+static bsr_status bsri_check_index_array(const bsri_call *c, const int64_t *array, int64_t count) {
+    if (count < 0) return bsri_fail(c, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, count);
+    if (count && !array) return bsri_fail(c, BSR_ITEM_INDEX_ARRAY_NULL, BSR_ARG_INDICES, -1, 0);
+    return bsri_check_pointer(c, array, 8, BSR_ARG_INDICES);
+}
+static bsr_status bsri_check_range(const bsri_call *c, const int64_t *array, int64_t count, int64_t end) {
+    int64_t i;
+    for (i = 0; i < count; i++)
+        if (array[i] < 0 || array[i] >= end) return bsri_fail(c, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, i, array[i]);
+    return BSR_OK;
+}
+static bsr_status bsri_check_offsets(const bsri_call *c, const int64_t *array, int64_t count, int64_t end) {
+    int64_t i, before = 0;
+    for (i = 0; i < count; before = array[i++])
+        if (array[i] < before || array[i] > end) return bsri_fail(c, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, i, array[i]);
+    return BSR_OK;
+}
+/* A flat offset names element (o / n, o % n): the tile that starts there lies inside rows x n. */
+static int bsri_tile_inside(int64_t o, int64_t n, int64_t tile_rows, int64_t tile_cols, int64_t rows) {
+    return o >= 0 && n > 0 && o / n <= rows - tile_rows && o % n <= n - tile_cols;
+}
+
+typedef struct bsri_tile_numbers {
+    const int64_t *offsets;
+    int64_t n, ms, ns;
+} bsri_tile_numbers;
+static int64_t bsri_tile_number(const void *arg, int64_t i) {
+    const bsri_tile_numbers *t = (const bsri_tile_numbers *)arg;
+    return t->offsets[i] / t->n / t->ms * (t->n / t->ns) + t->offsets[i] % t->n / t->ns;
+}
+/* Output tiles run in parallel: each lies inside the accumulators, on a tile boundary, and none is named twice. */
+static bsr_status bsri_check_outputs(const bsri_call *c, const bsr_scatter_indices *x, const bsri_scatter_shape *s) {
+    bsri_tile_numbers t;
+    int64_t i;
+    t.offsets = x->r_offsets, t.n = s->n, t.ms = s->ms, t.ns = s->ns;
+    for (i = 0; i < x->r_count; i++) {
+        int64_t o = x->r_offsets[i];
+        if (!bsri_tile_inside(o, s->n, s->ms, s->ns, s->m) || o / s->n % s->ms || o % s->n % s->ns)
+            return bsri_fail(c, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, i, o);
+    }
+    i = bsri_find_repeat(bsri_tile_number, &t, x->r_count);
+    if (i >= 0) return bsri_fail(c, BSR_ITEM_INDICES_DUPLICATE, BSR_ARG_INDICES, i, x->r_offsets[i]);
+    return BSR_OK;
+}
+
+static bsr_status bsri_check_sources(const bsri_call *c, const bsr_scatter_indices *x, const bsri_scatter_shape *s) {
+    int64_t i;
+    for (i = 0; i < x->q_count; i++)
+        if (!bsri_tile_inside(x->q_indices[i], s->n, s->ks, s->ns, s->k))
+            return bsri_fail(c, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, i, x->q_indices[i]);
+    return BSR_OK;
+}
+
+static bsr_status bsri_check_compressed(const bsri_call *c, const bsr_scatter_indices *x, const bsri_scatter_shape *s,
+                                        int64_t split_n) {
+    int64_t rows = x->c_count - 1, nnz = rows >= 0 ? x->c_indices[rows] : 0, need, i;
+    if (rows < 0) return bsri_fail(c, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, x->c_count);
+    BSRI_TRY(bsri_check_offsets(c, x->c_indices, x->c_count, s->blocks));
+    if (x->c_indices[0] != 0) return bsri_fail(c, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, 0, x->c_indices[0]);
+    if (!bsri_mul(split_n, nnz, &need) || need > x->q_count)
+        return bsri_fail(c, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, x->q_count);
+    for (i = 0; i < x->r_count; i++)
+        if (x->r_offsets[i] / s->n / s->ms >= rows) return bsri_fail(c, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, i, x->r_offsets[i]);
+    return BSR_OK;
+}
+
+/* The lists themselves: counts, ranges, no output twice. */
+static bsr_status bsri_check_scatter_indices(const bsri_call *c, const bsr_scatter_indices *x, const bsri_scatter_shape *s) {
+    const int64_t split_n = x->split_n ? x->split_n : 1;
+    const int64_t outputs = x->format == BSR_SCATTER_MM ? s->tiles : x->r_count;
+    BSRI_TRY(bsri_check_index_array(c, x->c_indices, x->c_count));
+    BSRI_TRY(bsri_check_index_array(c, x->q_indices, x->q_count));
+    if (x->format != BSR_SCATTER_MM) BSRI_TRY(bsri_check_index_array(c, x->r_offsets, x->r_count));
+    if (x->format != BSR_SCATTER_MM && s->n == 0) return BSR_OK; /* no column, nothing that an offset could name */
+    if (x->format != BSR_SCATTER_MM) {
+        BSRI_TRY(bsri_check_outputs(c, x, s));
+        BSRI_TRY(bsri_check_sources(c, x, s));
+    }
+    if (x->format == BSR_SCATTER_STRIDED_COMPRESSED) return bsri_check_compressed(c, x, s, split_n);
+    BSRI_TRY(bsri_check_index_array(c, x->p_indices, x->p_count));
+    if (x->c_count != outputs + 1) return bsri_fail(c, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, x->c_count);
+    if (x->p_count != x->q_count) return bsri_fail(c, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, x->q_count);
+    BSRI_TRY(bsri_check_offsets(c, x->c_indices, x->c_count, x->p_count));
+    BSRI_TRY(bsri_check_range(c, x->p_indices, x->p_count, s->blocks));
+    return x->format == BSR_SCATTER_MM ? bsri_check_range(c, x->q_indices, x->q_count, s->sources) : BSR_OK;
+}
+
+static bsr_status bsri_check_format(const bsri_call *c, const bsr_scatter_indices *x) {
+    if (!x) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_INDICES, -1, 0);
+    if (x->format < BSR_SCATTER_MM || x->format > BSR_SCATTER_STRIDED_COMPRESSED)
+        return bsri_fail(c, BSR_ITEM_FORMAT, BSR_ARG_INDICES, -1, x->format);
+    if (x->reserved) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_INDICES, -1, x->reserved);
+    if (x->split_n < 0) return bsri_fail(c, BSR_ITEM_SPLIT_N, BSR_ARG_INDICES, -1, x->split_n);
+    return BSR_OK;
+}
+
+/* Shapes of blocks, others and accumulators against each other; fills in *s. */
+static bsr_status bsri_scatter_shapes(const bsri_call *c, const bsr_dense *blocks, const bsr_dense *others,
+                                      const bsr_scatter_indices *x, const bsr_dense *acc, bsri_scatter_shape *s) {
+    const int64_t split_n = x->split_n ? x->split_n : 1;
+    bsri_batch batch = bsri_batch_of(others->batch_dims, others->batch);
+    memset(s, 0, sizeof *s);
+    if (blocks->batch_dims > 1) return bsri_fail(c, BSR_ITEM_BATCH_DIMS, BSR_ARG_BLOCKS, -1, blocks->batch_dims);
+    s->blocks = blocks->batch_dims ? blocks->batch[0] : 1, s->ms = blocks->rows, s->ks = blocks->cols;
+    if (x->format == BSR_SCATTER_MM) {
+        s->ns = others->cols, s->sources = batch.count, s->tiles = bsri_batch_of(acc->batch_dims, acc->batch).count;
+        if (others->rows != s->ks) return bsri_fail(c, BSR_ITEM_INNER_MISMATCH, BSR_ARG_OTHERS, -1, others->rows);
+        if (acc->rows != s->ms) return bsri_fail(c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_ACCUMULATORS, -1, acc->rows);
+        if (acc->cols != s->ns) return bsri_fail(c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_ACCUMULATORS, -1, acc->cols);
+        return BSR_OK;
+    }
+    s->m = acc->rows, s->k = others->rows, s->n = others->cols;
+    if (acc->cols != s->n) return bsri_fail(c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_ACCUMULATORS, -1, acc->cols);
+    if (s->n % split_n) return bsri_fail(c, BSR_ITEM_SPLIT_N, BSR_ARG_INDICES, -1, split_n);
+    s->ns = s->n / split_n;
+    if (s->ms < 1 || s->m % s->ms) return bsri_fail(c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_ACCUMULATORS, -1, s->m);
+    if (s->ks < 1 || s->k % s->ks) return bsri_fail(c, BSR_ITEM_INNER_MISMATCH, BSR_ARG_OTHERS, -1, s->k);
+    return bsri_check_batch_out(c, &batch, acc->batch_dims, acc->batch, BSR_ARG_ACCUMULATORS);
+}
+
+static bsr_status bsri_check_scatter(const bsri_call *c, const bsr_dense *blocks, const bsr_dense *others,
+                                     const bsr_scatter_indices *x, const bsr_dense *acc) {
+    bsri_scatter_shape s;
+    bsri_spans set;
+    set.count = 0;
+    BSRI_TRY(bsri_check_dense(c, &set, blocks, BSR_ARG_BLOCKS, BSRI_OPERAND_DTYPES, BSRI_READ));
+    BSRI_TRY(bsri_check_dense(c, &set, others, BSR_ARG_OTHERS, BSRI_OPERAND_DTYPES, BSRI_READ));
+    BSRI_TRY(bsri_check_format(c, x));
+    BSRI_TRY(bsri_check_dense(c, &set, acc, BSR_ARG_ACCUMULATORS, BSRI_FLOATS | BSRI_INTS, BSRI_WRITE));
+    BSRI_TRY(bsri_check_pair_dtypes(c, blocks->dtype, others->dtype, BSR_ARG_OTHERS, acc->dtype, BSR_ARG_ACCUMULATORS));
+    BSRI_TRY(bsri_scatter_shapes(c, blocks, others, x, acc, &s));
+    return bsri_check_scatter_indices(c, x, &s);
+}
+
+static void bsri_scatter_start(const bsri_call *c, const bsr_plan *plan, const bsr_dense *blocks, const bsr_dense *others,
+                               const bsr_scatter_indices *x, const bsr_dense *acc) {
+    bsri_product job;
+    memset(&job, 0, sizeof job);
+    job.blocks = blocks, job.b = others, job.scatter = x, job.out = job.input = acc;
+    job.alpha = job.beta = 1.0, job.compute = bsri_compute_dtype(c, blocks->dtype), job.isa = plan->kernel;
+    job.batch = bsri_batch_of(others->batch_dims, others->batch);
+    bsri_product_run(c->ctx, &job);
+}
+
+BSR_API bsr_status bsr_scatter_mm(const bsr_context *ctx, const bsr_dense *blocks, const bsr_dense *others,
+                                  const bsr_scatter_indices *indices, const bsr_dense *accumulators, const bsr_exec *exec) {
+    bsri_call c;
+    bsr_plan plan;
+    int stop;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SCATTER_MM, exec));
+    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_PRODUCT, blocks ? blocks->dtype : 0));
+    if (bsri_checking(&c)) BSRI_TRY(bsri_check_scatter(&c, blocks, others, indices, accumulators));
+    plan = bsri_plan_default(&c);
+    BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
+    if (!stop && others->cols) bsri_scatter_start(&c, &plan, blocks, others, indices, accumulators);
+    return BSR_OK;
+}
+
+/* One batch item of a dense operand. */
+static bsr_dense bsri_dense_item(const bsri_batch *batch, int64_t item, const bsr_dense *d) {
+    bsr_dense one = *d;
+    one.data = bsri_at(d->data, d->dtype, bsri_dense_offset(batch, item, d));
+    one.batch_dims = 0;
+    return one;
+}
+/* The same memory as a (rows/r) x (cols/c) batch of r x c tiles. */
+static bsr_dense bsri_dense_tiles(bsr_dense d, int64_t r, int64_t cols) {
+    bsr_dense t = d;
+    t.batch_dims = 2, t.rows = r, t.cols = cols;
+    t.batch[0] = d.rows / r, t.batch[1] = d.cols / cols;
+    t.batch_stride[0] = r * d.row_stride, t.batch_stride[1] = cols * d.col_stride;
+    return t;
+}
+/* The stored blocks of a 2-D matrix as a batch. */
+static bsr_dense bsri_dense_blocks(const bsr_matrix *a) {
+    bsr_dense d;
+    int64_t s[3];
+    bsri_value_strides(a, s);
+    d = bsr_dense_strided(a->values, a->dtype, a->block_rows, a->block_cols, s[1], s[2]);
+    return bsr_dense_batched(d, a->nnz, s[0]);
+}
+
+static bsr_status bsri_check_dense_scatter(const bsri_call *c, const bsr_matrix *a, const bsr_dense *b,
+                                           const bsr_scatter_indices *x, const bsr_dense *out) {
+    const int64_t split_n = x && x->split_n ? x->split_n : 1;
+    bsri_product_call p;
+    bsri_scatter_shape s;
+    bsri_spans set;
+    memset(&p, 0, sizeof p);
+    p.a = a, p.b = b, p.out = out, p.alpha = 1.0, p.id_a = BSR_ARG_A, p.id_b = BSR_ARG_B, p.id_out = BSR_ARG_OUT;
+    set.count = 0;
+    BSRI_TRY(bsri_check_product_operands(c, &p, &set));
+    if (a->batch_dims) return bsri_fail(c, BSR_ITEM_BATCH_DIMS, BSR_ARG_A, -1, a->batch_dims);
+    BSRI_TRY(bsri_check_product(c, &p, &set));
+    BSRI_TRY(bsri_check_format(c, x));
+    if (b->cols % split_n) return bsri_fail(c, BSR_ITEM_SPLIT_N, BSR_ARG_INDICES, -1, split_n);
+    memset(&s, 0, sizeof s);
+    s.blocks = a->nnz, s.ms = a->block_rows, s.ks = a->block_cols, s.ns = b->cols / split_n;
+    s.m = a->rows, s.k = a->cols, s.n = b->cols;
+    s.tiles = bsri_block_rows(a) * split_n, s.sources = bsri_block_cols(a) * split_n;
+    return bsri_check_scatter_indices(c, x, &s);
+}
+
+BSR_API bsr_status bsr_dense_scatter_mm(const bsr_context *ctx, const bsr_matrix *a, const bsr_dense *b,
+                                        const bsr_scatter_indices *indices, const bsr_dense *out, const bsr_exec *exec) {
+    bsri_call c;
+    bsr_plan plan;
+    bsri_product_call zero;
+    bsr_dense blocks;
+    int stop;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SCATTER_MM, exec));
+    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_PRODUCT, a ? a->dtype : 0));
+    if (bsri_checking(&c)) BSRI_TRY(bsri_check_dense_scatter(&c, a, b, indices, out));
+    plan = bsri_plan_default(&c);
+    BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
+    if (stop) return BSR_OK;
+    memset(&zero, 0, sizeof zero); /* tiles that no entry names stay zero */
+    zero.a = a, zero.b = b, zero.out = out;
+    bsri_product_start(&c, &zero, &plan);
+    blocks = bsri_dense_blocks(a);
+    if (!a->nnz || !b->cols || !a->cols) return BSR_OK;
+    if (indices->format != BSR_SCATTER_MM) {
+        bsri_scatter_start(&c, &plan, &blocks, b, indices, out);
+    } else {
+        bsri_batch batch = bsri_batch_of(b->batch_dims, b->batch);
+        int64_t i, ns = b->cols / (indices->split_n ? indices->split_n : 1);
+        for (i = 0; i < batch.count; i++) {
+            bsr_dense tiles = bsri_dense_tiles(bsri_dense_item(&batch, i, b), a->block_cols, ns);
+            bsr_dense acc = bsri_dense_tiles(bsri_dense_item(&batch, i, out), a->block_rows, ns);
+            bsri_scatter_start(&c, &plan, &blocks, &tiles, indices, &acc);
+        }
+    }
+    return BSR_OK;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>sampled-calls: checks and public function                                                      */
+/* ---------------------------------------------------------------------------------------------- */
+
+typedef struct bsri_sampled_call {
+    double alpha, beta;
+    const bsr_matrix *input, *out;
+    const bsr_dense *mat1, *mat2;
+    int32_t id_1, id_2, id_out, reduce;
+} bsri_sampled_call;
+
+static bsr_status bsri_check_sampled_operands(const bsri_call *c, const bsri_sampled_call *p, bsri_spans *set) {
+    BSRI_TRY(bsri_check_dense(c, set, p->mat1, p->id_1, BSRI_OPERAND_DTYPES, BSRI_READ));
+    BSRI_TRY(bsri_check_dense(c, set, p->mat2, p->id_2, BSRI_OPERAND_DTYPES, BSRI_READ));
+    BSRI_TRY(bsri_check_matrix_sizes(c, p->out, p->id_out));
+    return bsri_check_dtype(c, p->out->dtype, BSRI_FLOATS | BSRI_INTS, p->id_out);
+}
+
+/* input: null, or a matrix of out's pattern whose values are read only when beta is not zero. */
+static bsr_status bsri_check_sampled_input(const bsri_call *c, const bsri_sampled_call *p, bsri_spans *set) {
+    const uint32_t accepted = BSRI_INTS & BSRI_BIT(p->out->dtype) ? BSRI_INTS : BSRI_FLOATS;
+    if (!p->input) return p->beta == 0 ? BSR_OK : bsri_fail(c, BSR_ITEM_BETA_INPUT, BSR_ARG_INPUT, -1, 0);
+    if (p->beta != 0 && (p->input->dtype == BSR_BOOL || (!p->input->values && p->input->nnz)))
+        return bsri_fail(c, BSR_ITEM_BETA_BOOL, BSR_ARG_INPUT, -1, 0);
+    BSRI_TRY(bsri_check_matrix(c, set, p->input, BSR_ARG_INPUT, accepted, p->beta != 0 ? BSRI_READ : BSRI_PATTERN));
+    return bsri_check_structure(c, p->input, BSR_ARG_INPUT, 0);
+}
+
+static bsr_status bsri_check_sampled(const bsri_call *c, const bsri_sampled_call *p, bsri_spans *set) {
+    bsri_batch batch = bsri_batch_none();
+    if (p->mat1->rows != p->out->rows) return bsri_fail(c, BSR_ITEM_ROWS_MISMATCH, p->id_1, -1, p->mat1->rows);
+    if (p->mat2->cols != p->out->cols) return bsri_fail(c, BSR_ITEM_COLS_MISMATCH, p->id_2, -1, p->mat2->cols);
+    if (p->mat2->rows != p->mat1->cols) return bsri_fail(c, BSR_ITEM_INNER_MISMATCH, p->id_2, -1, p->mat2->rows);
+    BSRI_TRY(bsri_check_pair_dtypes(c, p->mat1->dtype, p->mat2->dtype, p->id_2, p->out->dtype, p->id_out));
+    BSRI_TRY(bsri_check_whole(c, p->out->dtype, p->alpha, p->beta));
+    BSRI_TRY(bsri_join(c, &batch, p->mat1->batch_dims, p->mat1->batch, p->id_1));
+    BSRI_TRY(bsri_join(c, &batch, p->mat2->batch_dims, p->mat2->batch, p->id_2));
+    if (p->reduce) BSRI_TRY(bsri_check_batch_fits(c, &batch, p->out->batch_dims, p->out->batch, p->id_out));
+    if (p->input) BSRI_TRY(bsri_check_batch(c, p->input->batch_dims, p->input->batch, BSR_ARG_INPUT));
+    if (p->input) BSRI_TRY(bsri_join(c, &batch, p->input->batch_dims, p->input->batch, BSR_ARG_INPUT));
+    BSRI_TRY(bsri_check_sampled_input(c, p, set));
+    BSRI_TRY(bsri_check_matrix_same(c, set, p->out, p->id_out, BSRI_FLOATS | BSRI_INTS, BSRI_WRITE, BSR_ARG_INPUT));
+    BSRI_TRY(bsri_join(c, &batch, p->out->batch_dims, p->out->batch, p->id_out)); /* patterns of its own are allowed */
+    if (!p->reduce) BSRI_TRY(bsri_check_batch_out(c, &batch, p->out->batch_dims, p->out->batch, p->id_out));
+    BSRI_TRY(bsri_check_structure(c, p->out, p->id_out, 0));
+    return p->input ? bsri_check_same_pattern(c, p->out, p->input, BSR_ARG_INPUT) : BSR_OK;
+}
+
+static void bsri_sampled_start(const bsri_call *c, const bsri_sampled_call *p, const bsr_plan *plan) {
+    bsri_batch batch = bsri_batch_none();
+    bsri_sampled job;
+    memset(&job, 0, sizeof job);
+    bsri_batch_join(&batch, p->mat1->batch_dims, p->mat1->batch);
+    bsri_batch_join(&batch, p->mat2->batch_dims, p->mat2->batch);
+    bsri_batch_join(&batch, p->out->batch_dims, p->out->batch);
+    job.out = p->out, job.input = p->input, job.mat1 = p->mat1, job.mat2 = p->mat2, job.alpha = p->alpha, job.beta = p->beta;
+    job.compute = bsri_compute_dtype(c, p->mat1->dtype), job.batch = batch, job.isa = plan->kernel;
+    bsri_sampled_run(c->ctx, &job);
+}
+
+BSR_API bsr_status bsr_sampled_addmm(const bsr_context *ctx, double beta, const bsr_matrix *input, double alpha,
+                                     const bsr_dense *mat1, const bsr_dense *mat2, const bsr_matrix *out, const bsr_exec *exec) {
+    bsri_spans set;
+    bsri_sampled_call p;
+    bsri_call c;
+    bsr_plan plan;
+    int stop;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SAMPLED_ADDMM, exec));
+    memset(&p, 0, sizeof p);
+    p.alpha = alpha, p.beta = beta, p.input = input, p.mat1 = mat1, p.mat2 = mat2, p.out = out;
+    p.id_1 = BSR_ARG_MAT1, p.id_2 = BSR_ARG_MAT2, p.id_out = BSR_ARG_OUT;
+    set.count = 0;
+    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_SAMPLED, mat1 ? mat1->dtype : 0));
+    if (bsri_checking(&c)) {
+        BSRI_TRY(bsri_check_sampled_operands(&c, &p, &set));
+        BSRI_TRY(bsri_check_sampled(&c, &p, &set));
+    }
+    plan = bsri_plan_default(&c);
+    plan.tile_rows = (int32_t)bsri_tile_rows(out->block_rows);
+    plan.tile_cols = (int32_t)bsri_tile_cols(bsri_compute_dtype(&c, mat1->dtype));
+    BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
+    if (!stop) bsri_sampled_start(&c, &p, &plan);
+    return BSR_OK;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>matmul-calls: SDD, DSD, DDS and their gradients as products and sampled products             */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* op(C) = op(A) op(B) put into one engine's terms. Transposed views live here. */
+typedef struct bsri_matmul_call {
+    bsr_dense one, two, result; /* dense operands as the engine sees them */
+    bsri_product_call product;
+    bsri_sampled_call sampled;
+    int32_t is_sampled, id_a, id_b, id_c, reduce;
+} bsri_matmul_call;
+
+static bsr_status bsri_check_operand(const bsri_call *c, bsr_operand o, int id) {
+    if ((o.dense != NULL) == (o.sparse != NULL)) return bsri_fail(c, BSR_ITEM_OPERAND_KIND, id, -1, o.dense != NULL);
+    return BSR_OK;
+}
+static bsr_dense bsri_maybe_transposed(const bsr_dense *d, int transposed) {
+    return transposed ? bsr_dense_transposed(*d) : *d;
+}
+
+/* Which engine, with which views. DDS is the transposed problem: op(C)^T = op(B)^T op(A)^T. */
+static bsr_status bsri_matmul_map(const bsri_call *c, bsri_matmul_call *m, uint32_t trans, bsr_operand a, bsr_operand b,
+                                  bsr_operand out) {
+    const int ta = (trans & BSR_TRANS_A) != 0, tb = (trans & BSR_TRANS_B) != 0, tc = (trans & BSR_TRANS_C) != 0;
+    const int sparse = (a.sparse != NULL) + (b.sparse != NULL) + (out.sparse != NULL);
+    bsri_product_call *p = &m->product;
+    BSRI_TRY(bsri_check_operand(c, a, m->id_a));
+    BSRI_TRY(bsri_check_operand(c, b, m->id_b));
+    BSRI_TRY(bsri_check_operand(c, out, m->id_c));
+    if (sparse != 1) return bsri_fail(c, BSR_ITEM_MODE, BSR_ARG_NONE, -1, sparse);
+    memset(p, 0, sizeof *p), memset(&m->sampled, 0, sizeof m->sampled);
+    m->is_sampled = out.sparse != NULL;
+    if (m->is_sampled) { /* SDD; with TRANS_C the stored matrix is op(B)^T op(A)^T */
+        m->one = tc ? bsri_maybe_transposed(b.dense, !tb) : bsri_maybe_transposed(a.dense, ta);
+        m->two = tc ? bsri_maybe_transposed(a.dense, !ta) : bsri_maybe_transposed(b.dense, tb);
+        m->sampled.alpha = 1.0, m->sampled.mat1 = &m->one, m->sampled.mat2 = &m->two, m->sampled.out = out.sparse;
+        m->sampled.id_1 = tc ? m->id_b : m->id_a, m->sampled.id_2 = tc ? m->id_a : m->id_b, m->sampled.id_out = m->id_c;
+        m->sampled.reduce = m->reduce;
+        return BSR_OK;
+    }
+    p->alpha = 1.0, p->id_out = m->id_c, p->reduce = m->reduce, p->b = &m->one, p->out = &m->result;
+    if (a.sparse) { /* DSD */
+        p->a = a.sparse, p->trans = ta, p->id_a = m->id_a, p->id_b = m->id_b;
+        m->one = bsri_maybe_transposed(b.dense, tb), m->result = bsri_maybe_transposed(out.dense, tc);
+    } else { /* DDS */
+        p->a = b.sparse, p->trans = !tb, p->id_a = m->id_b, p->id_b = m->id_a;
+        m->one = bsri_maybe_transposed(a.dense, !ta), m->result = bsri_maybe_transposed(out.dense, !tc);
+    }
+    return BSR_OK;
+}
+static bsr_status bsri_matmul_check(const bsri_call *c, const bsri_matmul_call *m, bsri_spans *set) {
+    if (m->is_sampled) {
+        BSRI_TRY(bsri_check_sampled_operands(c, &m->sampled, set));
+        return bsri_check_sampled(c, &m->sampled, set);
+    }
+    BSRI_TRY(bsri_check_product_operands(c, &m->product, set));
+    return bsri_check_product(c, &m->product, set);
+}
+static bsr_plan bsri_matmul_plan(const bsri_call *c, const bsri_matmul_call *m) {
+    return m->is_sampled ? bsri_plan_default(c) : bsri_product_plan(c, &m->product);
+}
+static void bsri_matmul_start(const bsri_call *c, const bsri_matmul_call *m, const bsr_plan *plan) {
+    if (m->is_sampled) bsri_sampled_start(c, &m->sampled, plan);
+    else bsri_product_start(c, &m->product, plan);
+}
+static int bsri_operand_dtype(bsr_operand o) { return o.dense ? o.dense->dtype : o.sparse ? o.sparse->dtype : 0; }
+
+BSR_API bsr_status bsr_matmul(const bsr_context *ctx, uint32_t trans, bsr_operand a, bsr_operand b, bsr_operand c_out,
+                              const bsr_exec *exec) {
+    bsri_matmul_call m;
+    bsri_spans set;
+    bsri_call c;
+    bsr_plan plan;
+    int stop;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_MATMUL, exec));
+    if (trans & ~(BSR_TRANS_A | BSR_TRANS_B | BSR_TRANS_C)) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
+    m.id_a = BSR_ARG_A, m.id_b = BSR_ARG_B, m.id_c = BSR_ARG_C, m.reduce = 0, set.count = 0;
+    BSRI_TRY(bsri_matmul_map(&c, &m, trans, a, b, c_out));
+    BSRI_TRY(bsri_check_compiled(&c, m.is_sampled ? BSRI_HAS_SAMPLED : BSRI_HAS_PRODUCT, bsri_operand_dtype(a)));
+    if (bsri_checking(&c)) BSRI_TRY(bsri_matmul_check(&c, &m, &set));
+    plan = bsri_matmul_plan(&c, &m);
+    BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
+    if (!stop) bsri_matmul_start(&c, &m, &plan);
+    return BSR_OK;
+}
+
+/* The two gradients are written one after the other: neither may overlap anything that the other call reads. */
+static bsr_status bsri_check_written(const bsri_call *c, const bsri_spans *set) {
+    int i, j;
+    for (i = 0; i < set->count; i++)
+        for (j = 0; j < set->count && set->span[i].written; j++)
+            if (i != j && bsri_spans_overlap(&set->span[i], &set->span[j]))
+                return bsri_fail(c, BSR_ITEM_OVERLAP, set->span[i].operand, -1, set->span[j].operand);
+    return BSR_OK;
+}
+
+/* A gradient has the form of its operand, pattern included, and the operand's batch dimensions. */
+static bsr_status bsri_check_gradient_form(const bsri_call *c, bsr_operand x, bsr_operand dx, int id) {
+    const int32_t have = dx.sparse ? dx.sparse->batch_dims : dx.dense->batch_dims;
+    const int32_t want = x.sparse ? x.sparse->batch_dims : x.dense->batch_dims;
+    const int64_t *have_size = dx.sparse ? dx.sparse->batch : dx.dense->batch;
+    const int64_t *want_size = x.sparse ? x.sparse->batch : x.dense->batch;
+    bsri_batch batch = bsri_batch_none();
+    if ((x.sparse != NULL) != (dx.sparse != NULL)) return bsri_fail(c, BSR_ITEM_OPERAND_KIND, id, -1, dx.dense != NULL);
+    BSRI_TRY(x.sparse ? bsri_check_matrix(c, NULL, x.sparse, id, 0, BSRI_PATTERN) : bsri_check_batch(c, want, want_size, id));
+    BSRI_TRY(bsri_join(c, &batch, want, want_size, id));
+    BSRI_TRY(bsri_check_batch_out(c, &batch, have, have_size, id));
+    return x.sparse ? bsri_check_same_pattern(c, x.sparse, dx.sparse, id) : BSR_OK;
+}
+
+/* da and db are two matmuls: op(dA) = op(dC) op(B)^T and op(dB) = op(A)^T op(dC). */
+BSR_API bsr_status bsr_matmul_backward(const bsr_context *ctx, uint32_t trans, bsr_operand a, bsr_operand b, bsr_operand dc,
+                                       bsr_operand da, bsr_operand db, const bsr_exec *exec) {
+    const uint32_t ta = trans & BSR_TRANS_A, tb = trans & BSR_TRANS_B, tc = trans & BSR_TRANS_C;
+    const int want_a = da.dense || da.sparse, want_b = db.dense || db.sparse;
+    bsri_matmul_call for_a, for_b;
+    bsri_spans set;
+    bsri_call c;
+    bsr_plan plan, plan_b;
+    int stop;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_MATMUL_BACKWARD, exec));
+    if (trans & ~(BSR_TRANS_A | BSR_TRANS_B | BSR_TRANS_C)) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
+    BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_PRODUCT && BSRI_HAS_SAMPLED, bsri_operand_dtype(dc)));
+    BSRI_TRY(bsri_check_operand(&c, a, BSR_ARG_A));
+    BSRI_TRY(bsri_check_operand(&c, b, BSR_ARG_B));
+    BSRI_TRY(bsri_check_operand(&c, dc, BSR_ARG_DC));
+    for_a.id_a = BSR_ARG_DC, for_a.id_b = BSR_ARG_B, for_a.id_c = BSR_ARG_DA, for_a.reduce = 1;
+    for_b.id_a = BSR_ARG_A, for_b.id_b = BSR_ARG_DC, for_b.id_c = BSR_ARG_DB, for_b.reduce = 1;
+    set.count = 0;
+    plan = plan_b = bsri_plan_default(&c);
+    if (want_a) {
+        BSRI_TRY(bsri_matmul_map(&c, &for_a, (tc ? BSR_TRANS_A : 0) | (tb ? 0 : BSR_TRANS_B) | (ta ? BSR_TRANS_C : 0), dc, b, da));
+        if (bsri_checking(&c)) BSRI_TRY(bsri_matmul_check(&c, &for_a, &set));
+        if (bsri_checking(&c)) BSRI_TRY(bsri_check_gradient_form(&c, a, da, BSR_ARG_DA));
+        plan = bsri_matmul_plan(&c, &for_a);
+    }
+    if (want_b) {
+        BSRI_TRY(bsri_matmul_map(&c, &for_b, (ta ? 0 : BSR_TRANS_A) | (tc ? BSR_TRANS_B : 0) | (tb ? BSR_TRANS_C : 0), a, dc, db));
+        if (bsri_checking(&c)) BSRI_TRY(bsri_matmul_check(&c, &for_b, &set));
+        if (bsri_checking(&c)) BSRI_TRY(bsri_check_gradient_form(&c, b, db, BSR_ARG_DB));
+        plan_b = bsri_matmul_plan(&c, &for_b);
+    }
+    if (bsri_checking(&c)) BSRI_TRY(bsri_check_written(&c, &set));
+    plan.tile_rows = plan.tile_cols = 1, plan.flags |= plan_b.flags; /* one plan speaks for both products */
+    BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
+    if (!stop && want_a) bsri_matmul_start(&c, &for_a, &plan);
+    if (!stop && want_b) bsri_matmul_start(&c, &for_b, &plan);
+    return BSR_OK;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>constructors: views and matrices by value                                                    */
+/* ---------------------------------------------------------------------------------------------- */
+
+BSR_API bsr_dense bsr_dense_strided(void *data, int dtype, int64_t rows, int64_t cols, int64_t row_stride, int64_t col_stride) {
+    bsr_dense d;
+    memset(&d, 0, sizeof d);
+    d.data = data, d.dtype = dtype, d.rows = rows, d.cols = cols, d.row_stride = row_stride, d.col_stride = col_stride;
+    return d;
+}
+BSR_API bsr_dense bsr_dense_row_major(void *data, int dtype, int64_t rows, int64_t cols) {
+    return bsr_dense_strided(data, dtype, rows, cols, cols, 1);
+}
+BSR_API bsr_dense bsr_dense_col_major(void *data, int dtype, int64_t rows, int64_t cols) {
+    return bsr_dense_strided(data, dtype, rows, cols, 1, rows);
+}
+BSR_API bsr_dense bsr_dense_transposed(bsr_dense d) {
+    bsr_dense t = d;
+    t.rows = d.cols, t.cols = d.rows, t.row_stride = d.col_stride, t.col_stride = d.row_stride;
+    return t;
+}
+
+/* Makes room for one more outermost dimension; more than BSR_MAX_BATCH_DIMS is left to the checks to refuse. */
+static void bsri_push_outer(int32_t dims, int64_t *list, int64_t value) {
+    int i;
+    for (i = dims < BSR_MAX_BATCH_DIMS ? dims : BSR_MAX_BATCH_DIMS - 1; i > 0; i--) list[i] = list[i - 1];
+    list[0] = value;
+}
+BSR_API bsr_dense bsr_dense_batched(bsr_dense d, int64_t n, int64_t stride) {
+    if (d.batch_dims < 0 || d.batch_dims >= BSR_MAX_BATCH_DIMS) {
+        d.batch_dims = BSR_MAX_BATCH_DIMS + 1;
+        return d;
+    }
+    bsri_push_outer(d.batch_dims, d.batch, n);
+    bsri_push_outer(d.batch_dims, d.batch_stride, stride);
+    d.batch_dims++;
+    return d;
+}
+BSR_API bsr_matrix bsr_matrix_make(int64_t rows, int64_t cols, int64_t block_rows, int64_t block_cols, int64_t nnz,
+                                   void *crow_indices, void *col_indices, int index_dtype, void *values, int dtype) {
+    bsr_matrix m;
+    memset(&m, 0, sizeof m);
+    m.rows = rows, m.cols = cols, m.block_rows = block_rows, m.block_cols = block_cols, m.nnz = nnz;
+    m.crow_indices = crow_indices, m.col_indices = col_indices, m.index_dtype = index_dtype, m.values = values, m.dtype = dtype;
+    return m;
+}
+BSR_API bsr_matrix bsr_matrix_batched(bsr_matrix m, int64_t n, int64_t crow_stride, int64_t col_stride, int64_t values_stride) {
+    if (m.batch_dims < 0 || m.batch_dims >= BSR_MAX_BATCH_DIMS) {
+        m.batch_dims = BSR_MAX_BATCH_DIMS + 1;
+        return m;
+    }
+    bsri_push_outer(m.batch_dims, m.batch, n);
+    bsri_push_outer(m.batch_dims, m.crow_batch_stride, crow_stride);
+    bsri_push_outer(m.batch_dims, m.col_batch_stride, col_stride);
+    bsri_push_outer(m.batch_dims, m.values_batch_stride, values_stride);
+    m.batch_dims++;
+    return m;
+}
+BSR_API bsr_operand bsr_operand_dense(const bsr_dense *d) {
+    bsr_operand o;
+    o.dense = d, o.sparse = NULL;
+    return o;
+}
+BSR_API bsr_operand bsr_operand_sparse(const bsr_matrix *m) {
+    bsr_operand o;
+    o.dense = NULL, o.sparse = m;
+    return o;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>create: contexts and what they can do                                                        */
+/* ---------------------------------------------------------------------------------------------- */
+
+static bsr_status bsri_create_fail(const bsr_context_desc *d, bsr_error *error, int item, int64_t value) {
+    bsr_context log_only;
+    memset(&log_only, 0, sizeof log_only);
+    log_only.logger = d->logger;
+    bsri_record(&log_only, error, item, BSR_ARG_CONTEXT, -1, value);
+    return bsri_items[item].status;
+}
+
+static bsr_status bsri_check_desc(const bsr_context_desc *d, bsr_error *error) {
+    int i;
+    for (i = 0; i < 4; i++)
+        if (d->reserved[i]) return bsri_create_fail(d, error, BSR_ITEM_RESERVED, d->reserved[i]);
+    if (d->logger.reserved) return bsri_create_fail(d, error, BSR_ITEM_RESERVED, d->logger.reserved);
+    if ((d->allocator.alloc_fn == NULL) != (d->allocator.free_fn == NULL))
+        return bsri_create_fail(d, error, BSR_ITEM_ALLOCATOR_HALF, 0);
+    if (d->backend < BSR_BACKEND_DEFAULT || d->backend > BSR_BACKEND_CUDA)
+        return bsri_create_fail(d, error, BSR_ITEM_BACKEND_UNKNOWN, d->backend);
+    if (d->backend == BSR_BACKEND_CUDA) return bsri_create_fail(d, error, BSR_ITEM_BACKEND_MISSING, d->backend);
+    if (d->threads < 0 || d->threads > 4096) return bsri_create_fail(d, error, BSR_ITEM_THREADS, d->threads);
+    if (d->isa < BSR_ISA_DEFAULT || d->isa > BSR_ISA_AVX512 || (d->isa && !bsri_isa_available(d->isa)))
+        return bsri_create_fail(d, error, BSR_ITEM_ISA_MISSING, d->isa);
+    return BSR_OK;
+}
+
+BSR_API bsr_status bsr_create(const bsr_context_desc *desc, bsr_context **out, bsr_error *error) {
+    static const bsr_context_desc defaults = BSR_ZERO;
+    const bsr_context_desc *d = desc ? desc : &defaults;
+    bsr_context made;
+    bsr_context *ctx;
+    if (error) memset(error, 0, sizeof *error), error->index = -1;
+    if (!out) return bsri_create_fail(d, error, BSR_ITEM_OUTPUT_NULL, 0);
+    *out = NULL;
+    BSRI_TRY(bsri_check_desc(d, error));
+    memset(&made, 0, sizeof made);
+    made.backend = BSR_BACKEND_CPU, made.isa = d->isa ? d->isa : bsri_isa_detect(), made.threads = d->threads, made.device = -1;
+    made.allocator = d->allocator, made.logger = d->logger;
+    made.parallel_for = d->parallel_for, made.parallel_user = d->parallel_user;
+#ifdef BSRI_OPENMP
+    if (!made.threads) made.threads = omp_get_max_threads();
+#else
+    made.threads = 1;
+#endif
+    ctx = (bsr_context *)bsri_alloc(&made, sizeof *ctx);
+    if (!ctx) return bsri_create_fail(d, error, BSR_ITEM_NO_MEMORY, (int64_t)sizeof *ctx);
+    *ctx = made;
+    *out = ctx;
+    return BSR_OK;
+}
+
+BSR_API void bsr_destroy(bsr_context *ctx) {
+    if (ctx) {
+        const bsr_context last = *ctx; /* the allocator outlives the block that names it */
+        bsri_free(&last, ctx);
+    }
+}
+
+BSR_API bsr_status bsr_query_info(const bsr_context *ctx, bsr_info *out) {
+    static const char *const isa[] = {"?", "portable", "avx2", "avx512"};
+    if (!ctx || !out) return BSR_NULL_POINTER;
+    memset(out, 0, sizeof *out);
+    out->version = BSR_VERSION, out->backend = ctx->backend, out->isa = ctx->isa, out->threads = ctx->threads;
+    out->device = ctx->device;
+    out->backend_name = "cpu", out->isa_name = isa[ctx->isa];
+    out->status_of_backends = "cpu portable, avx2, avx512: run on hardware; cuda: not in this version";
+    return BSR_OK;
+}
+
+BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtype, int64_t block_rows, int64_t block_cols) {
+    const int is_float = dtype > 0 && dtype < 32 && (BSRI_FLOATS & BSRI_BIT(dtype)) != 0;
+    if (!ctx || block_rows < 1 || block_cols < 1 || block_rows > (1 << 20) || block_cols > (1 << 20)) return 0;
+    if (!bsr_dtype_size(dtype) || !bsr_dtype_size(out_dtype)) return 0;
+    if ((is_float || dtype == BSR_I8) && !(bsri_compiled_dtypes & BSRI_BIT(dtype))) return 0;
+    switch (op) {
+        case BSR_OP_DENSE_ADDMM:
+        case BSR_OP_SCATTER_MM: return BSRI_HAS_PRODUCT && bsri_result_dtype(dtype, out_dtype);
+        case BSR_OP_SAMPLED_ADDMM: return BSRI_HAS_SAMPLED && bsri_result_dtype(dtype, out_dtype);
+        case BSR_OP_MATMUL:
+        case BSR_OP_MATMUL_BACKWARD: return BSRI_HAS_PRODUCT && BSRI_HAS_SAMPLED && bsri_result_dtype(dtype, out_dtype);
+        case BSR_OP_SOFTMAX:
+        case BSR_OP_SOFTMAX_BACKWARD: return BSRI_HAS_ROWS && is_float && (out_dtype == dtype || (out_dtype == BSR_F32 && dtype != BSR_F64));
+        case BSR_OP_ATTENTION: return BSRI_HAS_ATTENTION && is_float && (out_dtype == dtype || (out_dtype == BSR_F32 && dtype != BSR_F64));
+        case BSR_OP_TO_DENSE:
+        case BSR_OP_FROM_DENSE:
+        case BSR_OP_FROM_CSR:
+        case BSR_OP_FROM_COO:
+        case BSR_OP_PRUNE: return dtype == out_dtype || (is_float && out_dtype < 32 && (BSRI_FLOATS & BSRI_BIT(out_dtype)));
+        case BSR_OP_VALIDATE:
+        case BSR_OP_FROM_BLOCK_MASK:
+        case BSR_OP_RANDOM_PATTERN:
+        case BSR_OP_TRANSPOSED_INDEX:
+        case BSR_OP_SCHEDULE:
+        case BSR_OP_LAYOUT: return 1;
+        case BSR_OP_SCATTER_INDICES: return BSRI_HAS_PRODUCT;
+        default: return 0;
+    }
+}
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+#endif /* BSRSPARSE_IMPLEMENTATION */
+
+/*
+MIT No Attribution (MIT-0)
+
+Copyright (c) the bsrsparse authors
+
+Permission is hereby granted, free of charge, to any person obtaining a copy of this software and associated documentation
+files (the "Software"), to deal in the Software without restriction, including without limitation the rights to use, copy,
+modify, merge, publish, distribute, sublicense, and/or sell copies of the Software, and to permit persons to whom the Software
+is furnished to do so.
+
+THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO THE
+WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT
+HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
+OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
+*/
