@@ -31,7 +31,7 @@
      checks             what every operand must fulfil
      plans              what will run, queries, workspace, scratch
      vectors            rows of numbers on the chosen instruction set
-     scores             what rows and attention share: biases and masks of one row, equal patterns
+     scores             what rows and attention share: biases and masks of one row
      softmax            over stored elements, and its backward
      cuts               pieces of scratch, rows of elements, ranges, random numbers
      builder            one way to build a matrix from any source
@@ -302,7 +302,6 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_HEADS, BSR_BAD_BATCH, "<value> query heads are no multiple of the key/value heads")                    \
     X(BSR_ITEM_STRIDE_NEGATIVE, BSR_BAD_STRIDE, "stride <index> is negative: <value>")                                \
     X(BSR_ITEM_STRIDE_OUTPUT, BSR_BAD_STRIDE, "an output's elements share memory through stride <index>: <value>")    \
-    X(BSR_ITEM_STRIDE_PARTIAL, BSR_BAD_STRIDE, "value strides must be all zero (packed) or all set")                  \
     X(BSR_ITEM_STRIDE_PATTERN, BSR_BAD_STRIDE, "ragged dimension <index> needs col and values strides of 0")\
     X(BSR_ITEM_ALIGNMENT, BSR_MISALIGNED, "the pointer is not aligned to <value> bytes")                              \
     X(BSR_ITEM_OVERLAP, BSR_OVERLAP, "the output overlaps operand <value>")                                           \
@@ -813,14 +812,15 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
 
 /* Conversions write into the arrays of *m, whose block size, dtype, index_dtype and pointers are set by the caller.
    m->nnz is the capacity of col_indices and values (in blocks; with batches per item, with BSR_MATRIX_RAGGED in
-   all) and becomes the number stored. rows and cols 0 are set to the source's, rounded up to whole blocks; anything
+   all) and becomes the number stored (so also after the first call below). rows and cols 0 are set to the source's, rounded up to whole blocks; anything
    else must be that already. The padding is zero. With col_indices and values both null only crow_indices is written
    and nnz counted, so that a first call tells what a second one needs. values null alone: the pattern only.
-   On the CPU scratch comes from bsr_exec.workspace where there is one large enough, else from the context's allocator. */
+   On the CPU scratch comes from bsr_exec.workspace where there is one large enough, else from the context's allocator.
+   Success detaches the views (transposed_index and schedule become null): they were of the old pattern. */
 
 /* Checks the invariants in a fixed order and reports the first that fails, with its place: the struct itself, index
    dtype, crow[0], crow[last], non-decreasing and not longer than a row, columns in range, ascending and distinct;
-   then the attached views. Never reads outside the arrays whatever they hold. */
+   then the attached views (a schedule's check takes scratch). Never reads outside the arrays whatever they hold. */
 BSR_API bsr_status bsr_validate(const bsr_context *ctx, const bsr_matrix *m, const bsr_exec *exec);
 
 /* out = the dense form, zeros where no block is stored, duplicates added. out rows x cols, or fewer by less than a block
@@ -832,10 +832,10 @@ BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, con
 BSR_API bsr_status bsr_from_dense(const bsr_context *ctx, const bsr_dense *source, bsr_matrix *m, const bsr_exec *exec);
 
 /* From CSR: crow [rows+1], col [nnz] and values [nnz] (null: ones), all entries kept (zeros too), duplicates added. */
-BSR_API bsr_status bsr_from_csr(const bsr_context *ctx, int64_t rows, int64_t cols, int64_t nnz, const void *crow, const void *col,
-                                int index_dtype, const void *values, int dtype, bsr_matrix *m, const bsr_exec *exec);
+BSR_API bsr_status bsr_from_csr(const bsr_context *ctx, int64_t rows, int64_t cols, int64_t nnz, const void *crow,
+                                const void *col, int index_dtype, const void *values, int dtype, bsr_matrix *m, const bsr_exec *exec);
 
-/* From COO, entries in any order; otherwise as from CSR. */
+/* From COO, entries in any order; otherwise as from CSR. Both sum duplicates in f64 and round once; no batches. */
 BSR_API bsr_status bsr_from_coo(const bsr_context *ctx, int64_t rows, int64_t cols, int64_t nnz, const void *row, const void *col,
                                 int index_dtype, const void *values, int dtype, bsr_matrix *m, const bsr_exec *exec);
 
@@ -847,13 +847,14 @@ BSR_API bsr_status bsr_from_block_mask(const bsr_context *ctx, const uint8_t *ma
 BSR_API int64_t bsr_kept_blocks(int64_t total_blocks, double sparsity);
 
 /* A uniformly random pattern with exactly bsr_kept_blocks(...) blocks per item; the same for the same seed anywhere. */
-BSR_API bsr_status bsr_random_pattern(const bsr_context *ctx, uint64_t seed, double sparsity, bsr_matrix *m, const bsr_exec *exec);
+BSR_API bsr_status bsr_random_pattern(const bsr_context *ctx, uint64_t seed, double sparsity, bsr_matrix *m,
+                                      const bsr_exec *exec);
 
 typedef enum bsr_norm { BSR_NORM_L2 = 0, BSR_NORM_L1 = 1, BSR_NORM_MAX = 2, BSR_NORM_FORCE_32 = 0x7fffffff } bsr_norm;
 
 /* Keeps exactly bsr_kept_blocks(all blocks, sparsity) blocks per item, those with the largest norm (ties: the first; NaN
-   counts as the largest). source: dense, or a BSR matrix of the same block size (fewer stored than to be
-   kept: all of them are kept). */
+   counts as the largest). source: dense (broadcasts to m's batch), or a BSR matrix of the same block size with ascending
+   columns (fewer stored than to be kept: all of them are kept). */
 BSR_API bsr_status bsr_prune(const bsr_context *ctx, bsr_operand source, double sparsity, int norm, bsr_matrix *m,
                              const bsr_exec *exec);
 
@@ -965,6 +966,14 @@ BSR_API bsr_status bsr_parse_smtx(const char *text, size_t bytes, bsr_file_info 
 #endif
 #ifndef BSRSPARSE_ASSERT
 #define BSRSPARSE_ASSERT(x) ((void)0)
+#endif
+
+#if defined(__CUDACC__) && !defined(BSRSPARSE_NO_CUDA)
+#define BSRI_CUDA
+#include <cuda_runtime.h>
+#define BSRI_HD __host__ __device__
+#else
+#define BSRI_HD
 #endif
 
 #if defined(BSRSPARSE_TUNE_TABLE)
@@ -1205,20 +1214,20 @@ static int bsri_add(int64_t a, int64_t b, int64_t *out) {
     *out = a + b;
     return 1;
 }
-BSRI_UNUSED static int64_t bsri_min(int64_t a, int64_t b) { return a < b ? a : b; }
-BSRI_UNUSED static int64_t bsri_max(int64_t a, int64_t b) { return a > b ? a : b; }
-BSRI_UNUSED static int64_t bsri_ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); }
+BSRI_UNUSED BSRI_HD static int64_t bsri_min(int64_t a, int64_t b) { return a < b ? a : b; }
+BSRI_UNUSED BSRI_HD static int64_t bsri_max(int64_t a, int64_t b) { return a > b ? a : b; }
+BSRI_UNUSED BSRI_HD static int64_t bsri_ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 
 /* The one place where a base pointer and an element index meet. */
 static char *bsri_at(const void *base, int dtype, int64_t element) {
-    return (char *)(uintptr_t)base + element * (int64_t)bsr_dtype_size(dtype);
+    return (char *)((uintptr_t)base + (uintptr_t)element * bsr_dtype_size(dtype)); /* integers: base may be null */
 }
 
 /* Entry i of an index array. */
-static int64_t bsri_index(const void *array, int index_dtype, int64_t i) {
+BSRI_HD static int64_t bsri_index(const void *array, int index_dtype, int64_t i) {
     return index_dtype == BSR_I64 ? ((const int64_t *)array)[i] : (int64_t)((const int32_t *)array)[i];
 }
-static void bsri_set_index(void *array, int index_dtype, int64_t i, int64_t value) {
+BSRI_HD static void bsri_set_index(void *array, int index_dtype, int64_t i, int64_t value) {
     if (index_dtype == BSR_I64) ((int64_t *)array)[i] = value;
     else ((int32_t *)array)[i] = (int32_t)value;
 }
@@ -1358,7 +1367,8 @@ static int bsri_batch_join(bsri_batch *b, int32_t dims, const int64_t *size) {
 }
 
 /* Offset in elements of batch item `item` of b in an operand that broadcasts to b. */
-static int64_t bsri_batch_offset(const bsri_batch *b, int64_t item, int32_t dims, const int64_t *size, const int64_t *stride) {
+BSRI_HD static int64_t bsri_batch_offset(const bsri_batch *b, int64_t item, int32_t dims, const int64_t *size,
+                                         const int64_t *stride) {
     int64_t offset = 0;
     int d = b->dims - 1, i = dims - 1;
     for (; i >= 0 && d >= 0; i--, d--) {
@@ -1368,7 +1378,7 @@ static int64_t bsri_batch_offset(const bsri_batch *b, int64_t item, int32_t dims
     }
     return offset;
 }
-static int64_t bsri_dense_offset(const bsri_batch *b, int64_t item, const bsr_dense *d) {
+BSRI_HD static int64_t bsri_dense_offset(const bsri_batch *b, int64_t item, const bsr_dense *d) {
     return bsri_batch_offset(b, item, d->batch_dims, d->batch, d->batch_stride);
 }
 BSRI_UNUSED static bsri_batch bsri_batch_of(int32_t dims, const int64_t *size) {
@@ -1385,7 +1395,7 @@ typedef struct bsri_item {
 } bsri_item;
 
 /* Is dimension i of m's batch one in which items have patterns of their own? */
-static int bsri_own_pattern(const bsr_matrix *m, int i) {
+BSRI_HD static int bsri_own_pattern(const bsr_matrix *m, int i) {
     return m->batch[i] > 1 && (m->crow_batch_stride[i] != 0 || m->col_batch_stride[i] != 0);
 }
 static int64_t bsri_pattern_count(const bsr_matrix *m) {
@@ -1411,8 +1421,8 @@ static bsri_item bsri_matrix_item(const bsri_batch *b, int64_t item, const bsr_m
     it.values = bsri_at(m->values, m->dtype, bsri_batch_offset(b, item, m->batch_dims, m->batch, m->values_batch_stride));
     return it;
 }
-static int64_t bsri_block_rows(const bsr_matrix *m) { return m->rows / m->block_rows; }
-static int64_t bsri_block_cols(const bsr_matrix *m) { return m->cols / m->block_cols; }
+BSRI_HD static int64_t bsri_block_rows(const bsr_matrix *m) { return m->rows / m->block_rows; }
+BSRI_HD static int64_t bsri_block_cols(const bsr_matrix *m) { return m->cols / m->block_cols; }
 
 /* Strides of values with the packed default filled in: block, row, column. */
 static void bsri_value_strides(const bsr_matrix *m, int64_t s[3]) {
@@ -1459,7 +1469,7 @@ static int bsri_schedule_layout(const bsr_matrix *m, int group, int transposed, 
 /* >>checks: what every operand must fulfil                                                       */
 /* ---------------------------------------------------------------------------------------------- */
 
-enum { BSRI_READ = 0, BSRI_WRITE = 1, BSRI_PATTERN = 2, BSRI_BUILD = 3 };
+enum { BSRI_READ = 0, BSRI_WRITE = 1, BSRI_PATTERN = 2 };
 #define BSRI_MAX_DIMS (BSR_MAX_BATCH_DIMS + 3)
 
 /* Memory that an operand touches, for alignment and overlap checks. Dimensions of size 1 are left out. */
@@ -1822,7 +1832,8 @@ static bsr_status bsri_check_structure(const bsri_call *c, const bsr_matrix *m, 
 
 /* m must have ref's sizes, and its pattern entry by entry (CPU backend). Arrays that both share are not compared. Reads
    the arrays by position only, so the contents need not have been checked. */
-BSRI_UNUSED static bsr_status bsri_check_same_pattern(const bsri_call *c, const bsr_matrix *ref, const bsr_matrix *m, int operand) {
+BSRI_UNUSED static bsr_status bsri_check_same_pattern(const bsri_call *c, const bsr_matrix *ref, const bsr_matrix *m,
+                                                      int operand) {
     bsri_batch batch = bsri_batch_none();
     int64_t i, k, n, rows = bsri_block_rows(ref) + 1;
     if (m->rows != ref->rows) return bsri_fail(c, BSR_ITEM_ROWS_MISMATCH, operand, -1, m->rows);
@@ -1944,7 +1955,8 @@ BSR_API int bsr_plan_string(const bsr_plan *plan, char *text, size_t size) {
     if (plan->flags & BSR_PLAN_USES_SCHEDULE) bsri_put(&t, ", rows in the schedule's order");
     if (plan->flags & BSR_PLAN_PACKS_B) bsri_put(&t, ", dense tiles are packed first");
     if (plan->workspace_bytes) bsri_put(&t, ", workspace "), bsri_put_int(&t, (int64_t)plan->workspace_bytes);
-    bsri_put(&t, plan->source == BSR_PLAN_TABLE ? " (tuned table)" : plan->source == BSR_PLAN_CALLER ? " (caller)" : " (heuristic)");
+    if (plan->source == BSR_PLAN_TABLE) bsri_put(&t, " (tuned table)");
+    else bsri_put(&t, plan->source == BSR_PLAN_CALLER ? " (caller)" : " (heuristic)");
     return (int)t.length;
 }
 
@@ -2085,7 +2097,14 @@ static void bsri_tile_mm(int isa, int compute, int64_t m, int64_t n, int64_t k, 
 }
 #endif
 #include <cpuid.h>
+#if !defined(__clang__) /* gcc's own headers use undefined vectors, which it takes amiss when it compiles C++ */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #include <immintrin.h>
+#if !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -2265,7 +2284,7 @@ static int bsri_isa_detect(void) {
         else NAME##0##type args;                         \
     } while (0)
 #define BSRI_SETS(X) X(v0f, v0, 2) X(v0d, v0, 2) X(v0i, v0, 2) X(v2f, v2, 2) X(v2d, v2, 2) X(v2i, v2, 2) \
-    X(v5f, v5, 4) X(v5d, v5, 4) X(v5i, v5, 4)
+    X(v5f, v5, 8) X(v5d, v5, 8) X(v5i, v5, 8)
 #else
 #define BSRI_PICK(isa, type, NAME, args) \
     do {                                 \
@@ -2456,37 +2475,60 @@ static double bsri_row_exp_sum(int isa, int compute, void *x, int64_t n, double 
     return sum;
 }
 
-/* --- conversions: rows x cols with contiguous rows, 16-bit and 8-bit types to 32 bits and back --- */
+/* --- conversions: rows x cols with contiguous rows, to the compute type and back --- */
 #if BSRI_X86
-#define BSRI_DEFINE_CONVERT(NAME, ISA, DST, SRC, L, STORE, CONVERT)                                              \
+/* TAIL does the columns left after whole vectors: through a padded copy, or under a mask where there is one. */
+#define BSRI_DEFINE_CONVERT(NAME, ISA, DST, SRC, L, STORE, CONVERT, LOADED, TAIL)                               \
     BSRI_A_##ISA static void NAME(DST *d, int64_t ld, const SRC *s, int64_t stride, int64_t rows, int64_t cols) { \
-        int64_t r, j;                                                                                           \
-        for (r = 0; r < rows; r++, d += ld, s += stride) {                                                      \
-            for (j = 0; j + L <= cols; j += L) STORE(d + j, CONVERT(s + j));                                    \
-            if (j < cols) {                                                                                     \
-                SRC in[L];                                                                                      \
-                DST out[L];                                                                                     \
-                int i, left = (int)(cols - j);                                                                  \
-                for (i = 0; i < L; i++) in[i] = i < left ? s[j + i] : (SRC)0;                                   \
-                STORE(out, CONVERT(in));                                                                        \
-                for (i = 0; i < left; i++) d[j + i] = out[i];                                                   \
-            }                                                                                                   \
-        }                                                                                                       \
+        const int left = (int)(cols % L);                                                                      \
+        const int64_t whole = cols - left;                                                                     \
+        int64_t r, j;                                                                                          \
+        for (r = 0; r < rows; r++, d += ld, s += stride) {                                                     \
+            for (j = 0; j < whole; j += L) STORE(d + j, CONVERT(LOADED(s + j)));                               \
+            if (left) TAIL(DST, SRC, L, STORE, CONVERT, LOADED)                                                \
+        }                                                                                                      \
+    }
+#define BSRI_TAIL_COPY(DST, SRC, L, STORE, CONVERT, LOADED)              \
+    {                                                                    \
+        SRC in[L];                                                       \
+        DST out[L];                                                      \
+        int i;                                                           \
+        for (i = 0; i < L; i++) in[i] = i < left ? s[j + i] : (SRC)0;    \
+        STORE(out, CONVERT(LOADED(in)));                                 \
+        for (i = 0; i < left; i++) d[j + i] = out[i];                    \
+    }
+#define BSRI_TAIL_MASK(DST, SRC, L, STORE, CONVERT, LOADED)                             \
+    {                                                                                   \
+        const __mmask16 mask = (__mmask16)((1u << left) - 1u);                          \
+        STORE##M(d + j, mask, CONVERT(LOADED##M(s + j, mask)));                         \
     }
 #define BSRI_P128(p) (const __m128i *)(const void *)(p)
 #define BSRI_P256(p) (const __m256i *)(const void *)(p)
 #define BSRI_S128(p, v) _mm_storeu_si128((__m128i *)(void *)(p), v)
 #define BSRI_S256(p, v) _mm256_storeu_si256((__m256i *)(void *)(p), v)
-#define BSRI_C2_F16(p) _mm256_cvtph_ps(_mm_loadu_si128(BSRI_P128(p)))
-#define BSRI_C5_F16(p) _mm512_cvtph_ps(_mm256_loadu_si256(BSRI_P256(p)))
-#define BSRI_C2_BF16(p) _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(BSRI_P128(p))), 16))
-#define BSRI_C5_BF16(p) _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(BSRI_P256(p))), 16))
-#define BSRI_C2_I8(p) _mm256_cvtepi8_epi32(_mm_loadl_epi64(BSRI_P128(p)))
-#define BSRI_C5_I8(p) _mm512_cvtepi8_epi32(_mm_loadu_si128(BSRI_P128(p)))
-#define BSRI_C2_TO_F16(p) _mm256_cvtps_ph(_mm256_loadu_ps(p), _MM_FROUND_TO_NEAREST_INT)
-#define BSRI_C5_TO_F16(p) _mm512_cvtps_ph(_mm512_loadu_ps(p), _MM_FROUND_TO_NEAREST_INT)
-BSRI_A_v2 static inline __m128i bsri_c2_to_bf16(const float *p) { /* as bsri_f32_to_bf16 */
-    const __m256 f = _mm256_loadu_ps(p);
+#define BSRI_LOAD64(p) _mm_loadl_epi64(BSRI_P128(p))
+#define BSRI_LOAD128(p) _mm_loadu_si128(BSRI_P128(p))
+#define BSRI_LOAD256(p) _mm256_loadu_si256(BSRI_P256(p))
+#define BSRI_L8M(p, m) _mm_maskz_loadu_epi8(m, p)
+#define BSRI_L16M(p, m) _mm256_maskz_loadu_epi16(m, p)
+#define BSRI_L8(p) BSRI_LOAD128(p)
+#define BSRI_L16(p) BSRI_LOAD256(p)
+#define BSRI_LF(p) _mm512_loadu_ps(p)
+#define BSRI_LFM(p, m) _mm512_maskz_loadu_ps(m, p)
+#define BSRI_SF(p, v) _mm512_storeu_ps(p, v)
+#define BSRI_SFM(p, m, v) _mm512_mask_storeu_ps(p, m, v)
+#define BSRI_SI(p, v) _mm512_storeu_si512(p, v)
+#define BSRI_SIM(p, m, v) _mm512_mask_storeu_epi32(p, m, v)
+#define BSRI_S16(p, v) BSRI_S256(p, v)
+#define BSRI_S16M(p, m, v) _mm256_mask_storeu_epi16(p, m, v)
+#define BSRI_SAME(v) (v)
+#define BSRI_C2_BF16(h) _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16))
+#define BSRI_C5_BF16(h) _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16))
+#define BSRI_C2_TO_F16(f) _mm256_cvtps_ph(f, _MM_FROUND_TO_NEAREST_INT)
+#define BSRI_C5_TO_F16(f) _mm512_cvtps_ph(f, _MM_FROUND_TO_NEAREST_INT)
+#define BSRI_C2_F16_F64(h) _mm256_cvtps_pd(_mm_cvtph_ps(h))
+#define BSRI_C2_BF16_F64(h) _mm256_cvtps_pd(_mm_castsi128_ps(_mm_slli_epi32(_mm_cvtepu16_epi32(h), 16)))
+BSRI_A_v2 static inline __m128i bsri_c2_to_bf16(__m256 f) { /* as bsri_f32_to_bf16 */
     const __m256i u = _mm256_castps_si256(f), odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
     const __m256i rounded = _mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
     const __m256i quiet = _mm256_or_si256(u, _mm256_set1_epi32(0x400000));
@@ -2494,25 +2536,27 @@ BSRI_A_v2 static inline __m128i bsri_c2_to_bf16(const float *p) { /* as bsri_f32
     const __m256i w = _mm256_srli_epi32(_mm256_blendv_epi8(rounded, quiet, nan), 16);
     return _mm_packus_epi32(_mm256_castsi256_si128(w), _mm256_extracti128_si256(w, 1));
 }
-BSRI_A_v5 static inline __m256i bsri_c5_to_bf16(const float *p) {
-    const __m512 f = _mm512_loadu_ps(p);
+BSRI_A_v5 static inline __m256i bsri_c5_to_bf16(__m512 f) {
     const __m512i u = _mm512_castps_si512(f), odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
     const __m512i rounded = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
     const __m512i w = _mm512_mask_or_epi32(rounded, _mm512_cmp_ps_mask(f, f, _CMP_UNORD_Q), u, _mm512_set1_epi32(0x400000));
     return _mm512_cvtepi32_epi16(_mm512_srli_epi32(w, 16));
 }
-BSRI_DEFINE_CONVERT(bsri_f16_in_v2f, v2, float, uint16_t, 8, _mm256_storeu_ps, BSRI_C2_F16)
-BSRI_DEFINE_CONVERT(bsri_f16_in_v5f, v5, float, uint16_t, 16, _mm512_storeu_ps, BSRI_C5_F16)
-BSRI_DEFINE_CONVERT(bsri_bf16_in_v2f, v2, float, uint16_t, 8, _mm256_storeu_ps, BSRI_C2_BF16)
-BSRI_DEFINE_CONVERT(bsri_bf16_in_v5f, v5, float, uint16_t, 16, _mm512_storeu_ps, BSRI_C5_BF16)
-BSRI_DEFINE_CONVERT(bsri_i8_in_v2f, v2, int32_t, int8_t, 8, BSRI_S256, BSRI_C2_I8)
-BSRI_DEFINE_CONVERT(bsri_i8_in_v5f, v5, int32_t, int8_t, 16, _mm512_storeu_si512, BSRI_C5_I8)
-BSRI_DEFINE_CONVERT(bsri_copy_v2f, v2, float, float, 8, _mm256_storeu_ps, _mm256_loadu_ps)
-BSRI_DEFINE_CONVERT(bsri_copy_v5f, v5, float, float, 16, _mm512_storeu_ps, _mm512_loadu_ps)
-BSRI_DEFINE_CONVERT(bsri_f16_out_v2f, v2, uint16_t, float, 8, BSRI_S128, BSRI_C2_TO_F16)
-BSRI_DEFINE_CONVERT(bsri_f16_out_v5f, v5, uint16_t, float, 16, BSRI_S256, BSRI_C5_TO_F16)
-BSRI_DEFINE_CONVERT(bsri_bf16_out_v2f, v2, uint16_t, float, 8, BSRI_S128, bsri_c2_to_bf16)
-BSRI_DEFINE_CONVERT(bsri_bf16_out_v5f, v5, uint16_t, float, 16, BSRI_S256, bsri_c5_to_bf16)
+BSRI_DEFINE_CONVERT(bsri_f16_in_v2f, v2, float, uint16_t, 8, _mm256_storeu_ps, _mm256_cvtph_ps, BSRI_LOAD128, BSRI_TAIL_COPY)
+BSRI_DEFINE_CONVERT(bsri_bf16_in_v2f, v2, float, uint16_t, 8, _mm256_storeu_ps, BSRI_C2_BF16, BSRI_LOAD128, BSRI_TAIL_COPY)
+BSRI_DEFINE_CONVERT(bsri_i8_in_v2f, v2, int32_t, int8_t, 8, BSRI_S256, _mm256_cvtepi8_epi32, BSRI_LOAD64, BSRI_TAIL_COPY)
+BSRI_DEFINE_CONVERT(bsri_copy_v2f, v2, float, float, 8, _mm256_storeu_ps, BSRI_SAME, _mm256_loadu_ps, BSRI_TAIL_COPY)
+BSRI_DEFINE_CONVERT(bsri_f16_out_v2f, v2, uint16_t, float, 8, BSRI_S128, BSRI_C2_TO_F16, _mm256_loadu_ps, BSRI_TAIL_COPY)
+BSRI_DEFINE_CONVERT(bsri_bf16_out_v2f, v2, uint16_t, float, 8, BSRI_S128, bsri_c2_to_bf16, _mm256_loadu_ps, BSRI_TAIL_COPY)
+BSRI_DEFINE_CONVERT(bsri_f32_in_v2d, v2, double, float, 4, _mm256_storeu_pd, _mm256_cvtps_pd, _mm_loadu_ps, BSRI_TAIL_COPY)
+BSRI_DEFINE_CONVERT(bsri_f16_in_v2d, v2, double, uint16_t, 4, _mm256_storeu_pd, BSRI_C2_F16_F64, BSRI_LOAD64, BSRI_TAIL_COPY)
+BSRI_DEFINE_CONVERT(bsri_bf16_in_v2d, v2, double, uint16_t, 4, _mm256_storeu_pd, BSRI_C2_BF16_F64, BSRI_LOAD64, BSRI_TAIL_COPY)
+BSRI_DEFINE_CONVERT(bsri_f16_in_v5f, v5, float, uint16_t, 16, BSRI_SF, _mm512_cvtph_ps, BSRI_L16, BSRI_TAIL_MASK)
+BSRI_DEFINE_CONVERT(bsri_bf16_in_v5f, v5, float, uint16_t, 16, BSRI_SF, BSRI_C5_BF16, BSRI_L16, BSRI_TAIL_MASK)
+BSRI_DEFINE_CONVERT(bsri_i8_in_v5f, v5, int32_t, int8_t, 16, BSRI_SI, _mm512_cvtepi8_epi32, BSRI_L8, BSRI_TAIL_MASK)
+BSRI_DEFINE_CONVERT(bsri_copy_v5f, v5, float, float, 16, BSRI_SF, BSRI_SAME, BSRI_LF, BSRI_TAIL_MASK)
+BSRI_DEFINE_CONVERT(bsri_f16_out_v5f, v5, uint16_t, float, 16, BSRI_S16, BSRI_C5_TO_F16, BSRI_LF, BSRI_TAIL_MASK)
+BSRI_DEFINE_CONVERT(bsri_bf16_out_v5f, v5, uint16_t, float, 16, BSRI_S16, bsri_c5_to_bf16, BSRI_LF, BSRI_TAIL_MASK)
 /* 8 x 8 elements of 4 bytes: the halves are joined by the loads, which leaves 16 shuffles. */
 BSRI_A_v2 static void bsri_transpose8(float *d, int64_t ld, const float *s, int64_t stride) {
     int i;
@@ -2532,26 +2576,51 @@ BSRI_A_v2 static void bsri_transpose8(float *d, int64_t ld, const float *s, int6
 }
 #endif
 
+#if BSRI_X86
+/* The same for fewer than 8 rows: by way of a padded copy. */
+BSRI_A_v2 static void bsri_transpose8_part(float *d, int64_t ld, const float *s, int64_t stride, int rows) {
+    const __m256i mask = BSRI_MASK_v2f(rows);
+    float in[64], out[64];
+    int i;
+    for (i = 0; i < 8; i++) _mm256_storeu_ps(in + 8 * i, _mm256_maskload_ps(s + i * stride, mask));
+    bsri_transpose8(out, 8, in, 8);
+    for (i = 0; i < rows; i++) _mm256_storeu_ps(d + i * ld, _mm256_loadu_ps(out + 8 * i));
+}
+#endif
+
 /* Contiguous rows by vectors; 0 where the set has no such conversion. Copies of 8-byte elements are copies of twice as many. */
-static int bsri_convert_in(int isa, void *dst, int64_t ld, const void *src, int dtype, int64_t stride, int64_t rows, int64_t cols) {
+static int bsri_convert_in(int isa, int compute, void *dst, int64_t ld, const void *src, int dtype, int64_t stride, int64_t rows,
+                           int64_t cols) {
 #if BSRI_X86
     const uint16_t *h = (const uint16_t *)src;
+    float *f = (float *)dst;
     const int64_t two = dtype == BSR_F64 ? 2 : 1;
+    const int wide = isa == BSR_ISA_AVX512;
     if (isa == BSR_ISA_PORTABLE) return 0;
-    if (isa == BSR_ISA_AVX512) {
-        if (dtype == BSR_F16) bsri_f16_in_v5f((float *)dst, ld, h, stride, rows, cols);
-        else if (dtype == BSR_BF16) bsri_bf16_in_v5f((float *)dst, ld, h, stride, rows, cols);
-        else if (dtype == BSR_I8) bsri_i8_in_v5f((int32_t *)dst, ld, (const int8_t *)src, stride, rows, cols);
-        else bsri_copy_v5f((float *)dst, ld * two, (const float *)src, stride * two, rows, cols * two);
+    if (dtype == compute) {
+        if (wide) bsri_copy_v5f(f, ld * two, (const float *)src, stride * two, rows, cols * two);
+        else bsri_copy_v2f(f, ld * two, (const float *)src, stride * two, rows, cols * two);
+    } else if (compute == BSR_F64) {
+        if (dtype == BSR_F32) bsri_f32_in_v2d((double *)dst, ld, (const float *)src, stride, rows, cols);
+        else if (dtype == BSR_F16) bsri_f16_in_v2d((double *)dst, ld, h, stride, rows, cols);
+        else if (dtype == BSR_BF16) bsri_bf16_in_v2d((double *)dst, ld, h, stride, rows, cols);
+        else return 0;
+    } else if (compute == BSR_I32) {
+        if (dtype != BSR_I8) return 0;
+        if (wide) bsri_i8_in_v5f((int32_t *)dst, ld, (const int8_t *)src, stride, rows, cols);
+        else bsri_i8_in_v2f((int32_t *)dst, ld, (const int8_t *)src, stride, rows, cols);
+    } else if (dtype == BSR_F16) {
+        if (wide) bsri_f16_in_v5f(f, ld, h, stride, rows, cols);
+        else bsri_f16_in_v2f(f, ld, h, stride, rows, cols);
+    } else if (dtype == BSR_BF16) {
+        if (wide) bsri_bf16_in_v5f(f, ld, h, stride, rows, cols);
+        else bsri_bf16_in_v2f(f, ld, h, stride, rows, cols);
     } else {
-        if (dtype == BSR_F16) bsri_f16_in_v2f((float *)dst, ld, h, stride, rows, cols);
-        else if (dtype == BSR_BF16) bsri_bf16_in_v2f((float *)dst, ld, h, stride, rows, cols);
-        else if (dtype == BSR_I8) bsri_i8_in_v2f((int32_t *)dst, ld, (const int8_t *)src, stride, rows, cols);
-        else bsri_copy_v2f((float *)dst, ld * two, (const float *)src, stride * two, rows, cols * two);
+        return 0;
     }
     return 1;
 #else
-    (void)isa, (void)dst, (void)ld, (void)src, (void)dtype, (void)stride, (void)rows, (void)cols;
+    (void)isa, (void)compute, (void)dst, (void)ld, (void)src, (void)dtype, (void)stride, (void)rows, (void)cols;
     return 0;
 #endif
 }
@@ -2608,6 +2677,10 @@ static void bsri_tile_load_transposed(int isa, int compute, void *dst, int64_t l
             if (isa != BSR_ISA_PORTABLE && compute != BSR_F64 && cn == 8)
                 for (; done + 8 <= rn; done += 8)
                     bsri_transpose8((float *)dst + (r + done) * ld + c, ld, (const float *)s + done, stride);
+            if (isa != BSR_ISA_PORTABLE && compute != BSR_F64 && cn == 8 && done < rn) {
+                bsri_transpose8_part((float *)dst + (r + done) * ld + c, ld, (const float *)s + done, stride, (int)(rn - done));
+                continue;
+            }
 #endif
             for (j = 0; j < cn; j++)
                 for (i = done; i < rn; i++) {
@@ -2620,14 +2693,12 @@ static void bsri_tile_load_transposed(int isa, int compute, void *dst, int64_t l
 /* rows x cols of any dtype and strides to rows of `compute`; columns past cols are left alone. */
 static void bsri_tile_load(int isa, int compute, void *dst, int64_t ld, const void *src, int dtype, int64_t rows, int64_t cols,
                            int64_t row_stride, int64_t col_stride) {
-    const int half = (dtype == BSR_F16 || dtype == BSR_BF16) && compute == BSR_F32;
     int64_t r;
     if (rows > 1 && cols > 1 && row_stride == 1 && col_stride != 1) {
         bsri_tile_load_transposed(isa, compute, dst, ld, src, dtype, rows, cols, col_stride);
         return;
     }
-    if (col_stride == 1 && (half || dtype == compute || (dtype == BSR_I8 && compute == BSR_I32)))
-        if (bsri_convert_in(isa, dst, ld, src, dtype, row_stride, rows, cols)) return;
+    if (col_stride == 1 && bsri_convert_in(isa, compute, dst, ld, src, dtype, row_stride, rows, cols)) return;
     for (r = 0; r < rows; r++)
         bsri_row_load_any(compute, bsri_at(dst, compute, r * ld), bsri_at(src, dtype, r * row_stride), dtype, col_stride, cols);
 }
@@ -2657,17 +2728,23 @@ static void bsri_row_store(int isa, int compute, void *dst, int dtype, int64_t s
 }
 
 /* --- the micro-kernel: MR x NV vectors of sums stay in registers while a list of (a, b) pairs is walked --- */
-typedef struct bsri_pair { const void *a, *b; } bsri_pair;
+typedef struct bsri_pair { const void *a, *b, *ahead_a, *ahead_b; } bsri_pair; /* ahead: of a later pair, to be fetched meanwhile */
 typedef struct bsri_walk {
     const bsri_pair *list;
     int64_t count, kc;   /* pairs; products of each pair */
     int64_t am, ak, ldb; /* element strides: a's rows and products, b's products (b's columns are contiguous) */
     int64_t a_at, b_at;  /* where in each a and b the tile starts */
     int64_t ldc;
+    int64_t line;
     int tail;            /* lanes of b in the last vector */
     int add;             /* 0: sums start from zero */
 } bsri_walk;
 
+#if defined(__GNUC__)
+#define BSRI_PREFETCH(p) __builtin_prefetch(p)
+#else
+#define BSRI_PREFETCH(p) (void)(p)
+#endif
 #define BSRI_ROWS_1(X, S, NV) X(S, 0, NV)
 #define BSRI_ROWS_2(X, S, NV) BSRI_ROWS_1(X, S, NV) X(S, 1, NV)
 #define BSRI_ROWS_3(X, S, NV) BSRI_ROWS_2(X, S, NV) X(S, 2, NV)
@@ -2678,12 +2755,15 @@ typedef struct bsri_walk {
 #define BSRI_COLS_2(X, S, m) BSRI_COLS_1(X, S, m) X(S, m, 1)
 #define BSRI_COLS_3(X, S, m) BSRI_COLS_2(X, S, m) X(S, m, 2)
 #define BSRI_COLS_4(X, S, m) BSRI_COLS_3(X, S, m) X(S, m, 3)
+#define BSRI_COLS_8(X, S, m) BSRI_COLS_4(X, S, m) X(S, m, 4) X(S, m, 5) X(S, m, 6) X(S, m, 7)
 #define BSRI_B_LAST(S, j) BSRI_V_##S b##j; BSRI_LOADM_##S(b##j, b + j * BSRI_L_##S, mask);
 #define BSRI_B_1(S) BSRI_B_LAST(S, 0)
-#define BSRI_B_2(S) const BSRI_V_##S b0 = BSRI_LOAD_##S(b); BSRI_B_LAST(S, 1)
-#define BSRI_B_4(S)                                                                                       \
-    const BSRI_V_##S b0 = BSRI_LOAD_##S(b), b1 = BSRI_LOAD_##S(b + BSRI_L_##S), b2 = BSRI_LOAD_##S(b + 2 * BSRI_L_##S); \
-    BSRI_B_LAST(S, 3)
+#define BSRI_B_2(S) BSRI_B_PLAIN(S, 0) BSRI_B_LAST(S, 1)
+#define BSRI_B_4(S) BSRI_B_PLAIN(S, 0) BSRI_B_PLAIN(S, 1) BSRI_B_PLAIN(S, 2) BSRI_B_LAST(S, 3)
+#define BSRI_B_PLAIN(S, j) const BSRI_V_##S b##j = BSRI_LOAD_##S(b + j * BSRI_L_##S);
+#define BSRI_B_8(S)                                                                                   \
+    BSRI_B_PLAIN(S, 0) BSRI_B_PLAIN(S, 1) BSRI_B_PLAIN(S, 2) BSRI_B_PLAIN(S, 3) BSRI_B_PLAIN(S, 4) \
+    BSRI_B_PLAIN(S, 5) BSRI_B_PLAIN(S, 6) BSRI_B_LAST(S, 7)
 #define BSRI_K_DECLARE(S, m, j) BSRI_V_##S c##m##_##j = BSRI_LOAD_##S(w->add ? c + m * ldc + j * BSRI_L_##S : zeros);
 #define BSRI_K_SUMS(S, m, NV) BSRI_COLS_##NV(BSRI_K_DECLARE, S, m)
 #define BSRI_K_STORE(S, m, j) BSRI_STORE_##S(c + m * ldc + j * BSRI_L_##S, c##m##_##j);
@@ -2704,7 +2784,11 @@ typedef struct bsri_walk {
         for (i = 0; i < count; i++) {                                                                        \
             const BSRI_T_##S *a = (const BSRI_T_##S *)w->list[i].a + a_at;                                   \
             const BSRI_T_##S *b = (const BSRI_T_##S *)w->list[i].b + b_at;                                   \
-            for (k = 0; k < kc; k++, a += ak, b += ldb) {                                                    \
+            const BSRI_T_##S *ahead = (const BSRI_T_##S *)w->list[i].ahead_a + a_at;                           \
+            const BSRI_T_##S *ahead_b = (const BSRI_T_##S *)w->list[i].ahead_b + b_at + w->line;               \
+            for (k = 0; k < kc; k++, a += ak, b += ldb, ahead += ak, ahead_b += ldb) {                       \
+                BSRI_PREFETCH(ahead + (k & 7) * am);                                                         \
+                BSRI_PREFETCH(ahead_b);                                                                      \
                 BSRI_B_##NV(S)                                                                               \
                 BSRI_ROWS_##MR(BSRI_K_ROW, S, NV)                                                            \
             }                                                                                                \
@@ -2715,11 +2799,12 @@ typedef struct bsri_walk {
 #define BSRI_KERNELS_OF(S, ISA, NV)                                                                              \
     BSRI_DEFINE_KERNEL(S, ISA, 1, NV) BSRI_DEFINE_KERNEL(S, ISA, 2, NV) BSRI_DEFINE_KERNEL(S, ISA, 3, NV)        \
     BSRI_DEFINE_KERNEL(S, ISA, 4, NV) BSRI_DEFINE_KERNEL(S, ISA, 5, NV) BSRI_DEFINE_KERNEL(S, ISA, 6, NV)        \
-    BSRI_A_##ISA static void bsri_rows_##S##_##NV(const bsri_walk *w, int64_t rows, int64_t b_at, BSRI_T_##S *c) { \
+    BSRI_A_##ISA static void bsri_rows_##S##_##NV(bsri_walk *w, int64_t rows, int64_t b_at, BSRI_T_##S *c) { \
         const int64_t groups = (rows + 5) / 6;                                                                   \
         int64_t g, m = 0, mr;                                                                                    \
         for (g = 0; g < groups; g++, m += mr) {                                                                  \
             const int64_t a_at = w->a_at + m * w->am;                                                            \
+            w->line = (g & 3) * BSRI_L_##S; \
             mr = (rows - m) / (groups - g);                                                                      \
             switch (mr) {                                                                                        \
                 case 1: bsri_kernel_##S##_1x##NV(w, a_at, b_at, c + m * w->ldc); break;                          \
@@ -2733,8 +2818,17 @@ typedef struct bsri_walk {
     }
 #define BSRI_KERNEL_WIDTHS_2(S, ISA) BSRI_KERNELS_OF(S, ISA, 1) BSRI_KERNELS_OF(S, ISA, 2)
 #define BSRI_KERNEL_WIDTHS_4(S, ISA) BSRI_KERNEL_WIDTHS_2(S, ISA) BSRI_KERNELS_OF(S, ISA, 4)
-#define BSRI_WIDE_2(S, w, rows, at, c) bsri_rows_##S##_2(w, rows, at, c)
-#define BSRI_WIDE_4(S, w, rows, at, c) bsri_rows_##S##_4(w, rows, at, c)
+#define BSRI_KERNEL_WIDTHS_8(S, ISA) BSRI_KERNEL_WIDTHS_4(S, ISA)                                              \
+    BSRI_DEFINE_KERNEL(S, ISA, 1, 8) BSRI_DEFINE_KERNEL(S, ISA, 2, 8) BSRI_DEFINE_KERNEL(S, ISA, 3, 8)           \
+    BSRI_A_##ISA static void bsri_rows_##S##_8(const bsri_walk *w, int64_t rows, int64_t b_at, BSRI_T_##S *c) {  \
+        if (rows == 1) bsri_kernel_##S##_1x8(w, w->a_at, b_at, c);                                               \
+        else if (rows == 2) bsri_kernel_##S##_2x8(w, w->a_at, b_at, c);                                          \
+        else bsri_kernel_##S##_3x8(w, w->a_at, b_at, c);                                                         \
+    }
+#define BSRI_WIDE_2(S, w, rows, cols, at, c)
+#define BSRI_WIDE_8(S, w, rows, cols, at, c)                                                    \
+    if (wide == 8) bsri_rows_##S##_8(w, rows, at, c);                                           \
+    if (wide == 4) bsri_rows_##S##_4(w, rows, at, c);
 /* Walks the list for a tile of rows x cols sums. */
 #define BSRI_DEFINE_TILE(S, ISA, NV)                                                                          \
     BSRI_KERNEL_WIDTHS_##NV(S, ISA)                                                                           \
@@ -2742,12 +2836,14 @@ typedef struct bsri_walk {
         BSRI_T_##S *c = (BSRI_T_##S *)pc;                                                                     \
         int64_t j = 0, width;                                                                                 \
         for (; j < cols; j += width) {                                                                        \
-            const int64_t left = cols - j, wide = left > (NV - 1) * BSRI_L_##S ? NV : left > BSRI_L_##S ? 2 : 1; \
+            const int64_t left = cols - j;                                                                    \
+            const int64_t most = NV == 8 && (rows > 3 || left <= 7 * BSRI_L_##S) ? 4 : NV;                      \
+            const int64_t wide = left > (most - 1) * BSRI_L_##S ? most : left > BSRI_L_##S ? 2 : 1;             \
             width = wide * BSRI_L_##S;                                                                        \
             w->tail = (int)(left < width ? left - width + BSRI_L_##S : BSRI_L_##S);                           \
-            if (wide == NV) BSRI_WIDE_##NV(S, w, rows, w->b_at + j, c + j);                                   \
-            else if (wide == 2) bsri_rows_##S##_2(w, rows, w->b_at + j, c + j);                               \
-            else bsri_rows_##S##_1(w, rows, w->b_at + j, c + j);                                              \
+            BSRI_WIDE_##NV(S, w, rows, cols, w->b_at + j, c + j)                                              \
+            if (wide == 2) bsri_rows_##S##_2(w, rows, w->b_at + j, c + j);                                    \
+            if (wide == 1) bsri_rows_##S##_1(w, rows, w->b_at + j, c + j);                                    \
         }                                                                                                     \
     }
 BSRI_SETS(BSRI_DEFINE_TILE)
@@ -2760,7 +2856,7 @@ static void bsri_tile_mm(int isa, int compute, int64_t m, int64_t n, int64_t k, 
                          const void *b, int64_t ldb, void *c, int64_t ldc, int add) {
     bsri_walk w;
     bsri_pair pair;
-    pair.a = a, pair.b = b;
+    pair.a = a, pair.b = b, pair.ahead_a = a, pair.ahead_b = b;
     w.list = &pair, w.count = 1, w.kc = k, w.am = am, w.ak = ak, w.ldb = ldb, w.a_at = 0, w.b_at = 0, w.ldc = ldc, w.add = add;
     bsri_tile_walk(isa, compute, &w, m, n, c);
 }
@@ -2797,6 +2893,7 @@ static void bsri_product_run(const bsr_context *ctx, const bsri_product *job);
 #define BSRI_TILE_BYTES 256 /* of one row of it: 64 f32 or 32 f64 columns, four AVX-512 vectors */
 #define BSRI_DEPTH_BYTES 256 /* products gathered per walk, times the element size: 16 KB of packed b stay in L1 */
 #define BSRI_LIST 128
+#define BSRI_AHEAD 3 /* pairs between a prefetch and its use, where blocks are small; else one walk */
 
 /* --- the epilogue: one tile of sums becomes output --- */
 typedef struct bsri_vector { /* left, right, bias, input: read where they are, one line of the tile at a time */
@@ -2867,7 +2964,7 @@ static const void *bsri_vector_line(const bsri_finish *f, const bsri_vector *v, 
 }
 /* Finishes lines of n sums each; with transposed the lines are columns of the output. x is overwritten. */
 static void bsri_finish_lines(const bsri_finish *f, char *x, int64_t ldx, int64_t lines, int64_t n, int transposed) {
-    BSRI_ALIGN64 double across_row[BSRI_TILE_BYTES / 8 * 2], bias_row[BSRI_TILE_BYTES / 8 * 2], input_row[BSRI_TILE_BYTES / 8 * 2];
+    BSRI_ALIGN64 double across_row[BSRI_TILE_BYTES / 4], bias_row[BSRI_TILE_BYTES / 4], input_row[BSRI_TILE_BYTES / 4];
     const bsri_vector *along = transposed ? &f->right : &f->left, *across = transposed ? &f->left : &f->right;
     const int64_t out_ls = transposed ? f->cs : f->rs, out_es = transposed ? f->rs : f->cs;
     const int isa = f->isa, type = f->type;
@@ -2905,8 +3002,9 @@ static void bsri_finish_lines(const bsri_finish *f, char *x, int64_t ldx, int64_
 /* A column-major output is finished from a transposed copy in spare, so that every store is contiguous. */
 static void bsri_finish_tile(const bsri_finish *f, void *sums, int64_t ldc, int64_t rows, int64_t cols, void *spare) {
     if (f->rs == 1 && f->cs != 1 && rows > 1) {
-        bsri_tile_load(f->isa, f->compute, spare, BSRI_TILE_ROWS, sums, f->compute, cols, rows, 1, ldc);
-        bsri_finish_lines(f, (char *)spare, BSRI_TILE_ROWS, cols, rows, 1);
+        const int64_t ld = (rows + 15) / 16 * 16;
+        bsri_tile_load(f->isa, f->compute, spare, ld, sums, f->compute, cols, rows, 1, ldc);
+        bsri_finish_lines(f, (char *)spare, ld, cols, rows, 1);
     } else {
         bsri_finish_lines(f, (char *)sums, ldc, rows, cols, 0);
     }
@@ -2914,13 +3012,16 @@ static void bsri_finish_tile(const bsri_finish *f, void *sums, int64_t ldc, int6
 
 /* --- accumulating: pairs are gathered, packed where they must be, and walked --- */
 typedef struct bsri_side { /* one side of the products */
-    int dtype, direct;   /* direct: the kernel reads it where it is */
+    int dtype, direct; /* direct: the kernel reads it where it is */
+    int64_t size;      /* bytes per element */
     int64_t rs, cs;
 } bsri_side;
+typedef struct bsri_entry { int64_t a, b; } bsri_entry; /* element offsets: op(A)'s block, b's first row */
 typedef struct bsri_work {
     int isa, compute;
     bsri_side a, b;
     int64_t rows, cols, inner; /* of the tile; products per pair */
+    int64_t panel;             /* columns that a row of c_tile and b_pack has */
     int64_t depth, limit;      /* products per walk; pairs per walk */
     bsri_walk walk;
     bsri_pair list[BSRI_LIST];
@@ -2929,6 +3030,9 @@ typedef struct bsri_work {
     BSRI_ALIGN64 double a_pack[BSRI_TILE_ROWS * BSRI_DEPTH_BYTES / 8];
 } bsri_work;
 
+static void bsri_side_set(bsri_side *s, int compute, int dtype, int64_t rs, int64_t cs) {
+    s->dtype = dtype, s->direct = dtype == compute, s->size = (int64_t)bsr_dtype_size(dtype), s->rs = rs, s->cs = cs;
+}
 static int64_t bsri_tile_cols(int compute) { return BSRI_TILE_BYTES / (int64_t)bsr_dtype_size(compute); }
 
 /* A tile of rows x cols sums starts. */
@@ -2936,7 +3040,7 @@ static void bsri_work_begin(bsri_work *w, int64_t rows, int64_t cols, int64_t in
     w->rows = rows, w->cols = cols, w->inner = inner;
     w->depth = BSRI_DEPTH_BYTES / (int64_t)bsr_dtype_size(w->compute);
     w->walk.count = 0, w->walk.add = 0, w->walk.a_at = w->walk.b_at = 0, w->walk.list = w->list;
-    w->walk.ldc = bsri_tile_cols(w->compute);
+    w->walk.ldc = w->panel;
     w->walk.kc = bsri_min(inner, w->depth);
     w->limit = bsri_max(1, bsri_min(BSRI_LIST, w->depth / w->walk.kc));
     /* few rows: everything stays in registers, nothing is read twice */
@@ -2956,7 +3060,13 @@ static const void *bsri_work_a(bsri_work *w, const char *a, int64_t kc) {
         k->am = w->a.rs, k->ak = w->a.cs;
         return a;
     }
-    if (w->a.rs == 1 && w->a.cs != 1) {
+    if (w->a.cs == 1 && w->a.rs == kc) { /* packed blocks: one long row */
+        k->am = kc, k->ak = 1;
+        bsri_tile_load(w->isa, w->compute, slot, 0, a, w->a.dtype, 1, w->rows * kc, 0, 1);
+    } else if (w->a.rs == 1 && w->a.cs == w->rows) {
+        k->am = 1, k->ak = w->rows;
+        bsri_tile_load(w->isa, w->compute, slot, 0, a, w->a.dtype, 1, w->rows * kc, 0, 1);
+    } else if (w->a.rs == 1 && w->a.cs != 1) {
         k->am = 1, k->ak = w->rows;
         bsri_tile_load(w->isa, w->compute, slot, w->rows, a, w->a.dtype, kc, w->rows, w->a.cs, w->a.rs);
     } else {
@@ -2967,7 +3077,7 @@ static const void *bsri_work_a(bsri_work *w, const char *a, int64_t kc) {
 }
 static const void *bsri_work_b(bsri_work *w, const char *b, int64_t kc) {
     bsri_walk *k = &w->walk;
-    const int64_t ld = bsri_tile_cols(w->compute);
+    const int64_t ld = w->panel;
     void *slot = bsri_at(w->b_pack, w->compute, k->count * ld * kc);
     if (w->b.direct) {
         k->ldb = w->b.rs;
@@ -2978,7 +3088,7 @@ static const void *bsri_work_b(bsri_work *w, const char *b, int64_t kc) {
     return slot;
 }
 /* sums += a b: a rows x inner, b inner x cols. Long products are cut, so that what is packed stays in L1. */
-static void bsri_work_add(bsri_work *w, const char *a, const char *b) {
+static void bsri_work_add(bsri_work *w, const char *a, const char *b, const char *next_a, const char *next_b) {
     int64_t k, kc;
     for (k = 0; k < w->inner; k += kc) {
         bsri_walk *walk = &w->walk;
@@ -2986,8 +3096,34 @@ static void bsri_work_add(bsri_work *w, const char *a, const char *b) {
         if (kc != walk->kc) bsri_work_flush(w);
         walk->kc = kc;
         w->list[walk->count].a = bsri_work_a(w, bsri_at(a, w->a.dtype, k * w->a.cs), kc);
+        w->list[walk->count].ahead_a = k + kc < w->inner ? bsri_at(a, w->a.dtype, (k + kc) * w->a.cs) : next_a;
+        w->list[walk->count].ahead_b = k + kc < w->inner ? bsri_at(b, w->b.dtype, (k + kc) * w->b.rs) : next_b;
         w->list[walk->count].b = bsri_work_b(w, bsri_at(b, w->b.dtype, k * w->b.rs), kc);
         if (++walk->count == w->limit || w->inner > w->depth) bsri_work_flush(w);
+    }
+}
+
+/* n entries at once. Pairs that are read in place and uncut need no more than their addresses. */
+static void bsri_work_list(bsri_work *w, const char *a, const char *b, const bsri_entry *list, int n) {
+    const int ahead = w->limit < BSRI_LIST ? (int)w->limit : BSRI_AHEAD;
+    const int64_t a_size = w->a.size, b_size = w->b.size;
+    bsri_walk *walk = &w->walk;
+    int i;
+    if (w->a.direct && w->b.direct && w->inner <= w->depth) {
+        bsri_pair *pair = w->list + walk->count;
+        walk->am = w->a.rs, walk->ak = w->a.cs, walk->ldb = w->b.rs;
+        for (i = 0; i < n; i++) {
+            const bsri_entry *next = list + (i + ahead < n ? i + ahead : n - 1);
+            pair->a = a + list[i].a * a_size, pair->b = b + list[i].b * b_size;
+            pair->ahead_a = a + next->a * a_size, pair->ahead_b = b + next->b * b_size;
+            pair++;
+            if (++walk->count == w->limit) bsri_work_flush(w), pair = w->list;
+        }
+        return;
+    }
+    for (i = 0; i < n; i++) {
+        const bsri_entry *next = list + (i + ahead < n ? i + ahead : n - 1);
+        bsri_work_add(w, a + list[i].a * a_size, b + list[i].b * b_size, a + next->a * a_size, b + next->b * b_size);
     }
 }
 
@@ -3000,7 +3136,8 @@ typedef struct bsri_engine {
     int64_t a_block, a_rs, a_cs;       /* element strides of op(A)'s blocks */
     int64_t tiles, width;              /* output tiles per item, their columns */
     int64_t items, reduce;             /* output items; problem items that are summed into each */
-    int64_t panels, subs, sub_rows;    /* a tile is cut into panels of columns and subs of rows */
+    int64_t panel, panels;             /* a tile is cut into panels of columns */
+    int64_t subs, sub_rows;            /* and subs of rows */
     int64_t chunk, chunks;             /* tiles per task; tasks per panel */
     bsri_batch out_batch, b_batch;     /* of out; of others' tiles (SCATTER_MM) */
     bsri_view index, schedule;         /* bytes 0: absent */
@@ -3012,7 +3149,6 @@ typedef struct bsri_cursor {
     char *values, *b; /* first value of the item; b's first element of the panel */
     int64_t at, end, extra;
 } bsri_cursor;
-typedef struct bsri_entry { int64_t a, b; } bsri_entry; /* element offsets: op(A)'s block, b's first row */
 
 /* Problem item number r of those that fall on output item o. */
 static int64_t bsri_reduce_item(const bsri_batch *whole, const bsri_batch *out, int64_t o, int64_t r) {
@@ -3038,7 +3174,7 @@ static void bsri_cursor_matrix(const bsri_engine *e, bsri_cursor *c, int64_t ite
     const bsr_matrix *m = e->job->a;
     const bsri_item it = bsri_matrix_item(&e->job->batch, item, m);
     const int dt = m->index_dtype, ragged = (m->flags & BSR_MATRIX_RAGGED) != 0;
-    c->crow = it.crow, c->col = it.col, c->values = it.values, c->extra = 0;
+    c->crow = it.crow, c->col = it.col, c->values = it.values;
     if (e->kind == BSRI_LIST_ROWS) {
         c->at = bsri_index(it.crow, dt, tile), c->end = bsri_index(it.crow, dt, tile + 1);
     } else if (e->kind == BSRI_LIST_TRANSPOSED) {
@@ -3053,7 +3189,7 @@ static void bsri_cursor_matrix(const bsri_engine *e, bsri_cursor *c, int64_t ite
 }
 static void bsri_cursor_scatter(const bsri_engine *e, bsri_cursor *c, int64_t tile) {
     const bsr_scatter_indices *s = e->job->scatter;
-    c->values = (char *)e->job->blocks->data, c->extra = 0;
+    c->values = (char *)e->job->blocks->data;
     if (e->kind == BSRI_LIST_COMPRESSED) {
         const int64_t n = e->job->out->cols, m = s->r_offsets[tile] / n / e->br, j = s->r_offsets[tile] % n / e->width;
         const int64_t c0 = s->c_indices[m], c1 = s->c_indices[m + 1], split = n / e->width;
@@ -3073,6 +3209,12 @@ static int bsri_cursor_next(const bsri_engine *e, bsri_cursor *c, int64_t tile, 
             while (bsri_index(c->crow, dt, c->extra + 1) <= c->at) c->extra++;
             if (bsri_index(c->col, dt, c->at) == tile) list[n].a = c->at * e->a_block, list[n++].b = c->extra * step;
         }
+        return n;
+    }
+    if (e->kind == BSRI_LIST_ROWS && dt == BSR_I32) { /* where small blocks spend their time */
+        const int32_t *col = (const int32_t *)c->col + c->at;
+        for (; n < limit; n++) list[n].a = (c->at + n) * e->a_block, list[n].b = col[n] * step;
+        c->at += n;
         return n;
     }
     for (; n < limit; n++, c->at++) {
@@ -3131,27 +3273,28 @@ static void bsri_product_finish(const bsri_engine *e, bsri_work *w, bsr_position
         f.activation = ep->activation, f.user_data = ep->user_data;
     }
     f.plain = f.type == f.compute && !f.input.data && !f.left.data && !f.right.data && !f.bias.data && !f.activation;
-    bsri_finish_tile(&f, w->c_tile, bsri_tile_cols(w->compute), w->rows, w->cols, w->b_pack);
+    bsri_finish_tile(&f, w->c_tile, w->panel, w->rows, w->cols, w->b_pack);
 }
 static void bsri_product_tile(const bsri_engine *e, bsri_work *w, int64_t item, int64_t tile, int64_t panel, int64_t sub) {
     const bsri_product *job = e->job;
-    const int64_t col = panel * bsri_tile_cols(w->compute), row = sub * e->sub_rows;
+    const int64_t col = panel * w->panel, row = sub * e->sub_rows;
     bsr_position at = bsri_tile_place(e, item, tile);
     bsri_entry list[BSRI_LIST];
+    const char *a, *b;
     int64_t r;
-    int i, n;
-    bsri_work_begin(w, bsri_min(e->sub_rows, e->br - row), bsri_min(bsri_tile_cols(w->compute), e->width - col), e->bc);
+    int n;
+    bsri_work_begin(w, bsri_min(e->sub_rows, e->br - row), bsri_min(w->panel, e->width - col), e->bc);
     for (r = 0; r < e->reduce && job->alpha != 0.0; r++) {
         const int64_t whole = e->kind == BSRI_LIST_SCATTER ? 0 : bsri_reduce_item(&job->batch, &e->out_batch, item, r);
         int64_t b_at = col * job->b->col_stride;
         bsri_cursor c;
+        memset(&c, 0, sizeof c);
         if (job->scatter) bsri_cursor_scatter(e, &c, tile);
         else bsri_cursor_matrix(e, &c, whole, tile);
         if (e->kind != BSRI_LIST_SCATTER) b_at += bsri_dense_offset(&job->batch, whole, job->b);
-        while ((n = bsri_cursor_next(e, &c, tile, list)) > 0)
-            for (i = 0; i < n; i++)
-                bsri_work_add(w, bsri_at(c.values, w->a.dtype, list[i].a + row * e->a_rs),
-                              bsri_at(job->b->data, w->b.dtype, list[i].b + b_at));
+        a = c.values + row * e->a_rs * w->a.size;
+        b = (const char *)job->b->data + b_at * w->b.size;
+        while ((n = bsri_cursor_next(e, &c, tile, list)) > 0) bsri_work_list(w, a, b, list, n);
     }
     bsri_work_flush(w);
     at.row += row, at.col += col;
@@ -3174,11 +3317,10 @@ static void bsri_product_task(void *arg, int64_t task) {
     const int64_t end = bsri_min((chunk + 1) * e->chunk, e->schedule.bytes ? e->schedule.groups * e->group : e->tiles);
     int64_t n, sub;
     bsri_work w;
-    w.isa = e->isa, w.compute = job->compute;
-    w.a.dtype = job->a ? job->a->dtype : job->blocks->dtype, w.a.rs = e->a_rs, w.a.cs = e->a_cs;
-    w.b.dtype = job->b->dtype, w.b.rs = job->b->row_stride, w.b.cs = job->b->col_stride;
-    w.a.direct = w.a.dtype == w.compute;
-    w.b.direct = w.b.dtype == w.compute && w.b.cs == 1;
+    w.isa = e->isa, w.compute = job->compute, w.panel = e->panel;
+    bsri_side_set(&w.a, w.compute, job->a ? job->a->dtype : job->blocks->dtype, e->a_rs, e->a_cs);
+    bsri_side_set(&w.b, w.compute, job->b->dtype, job->b->row_stride, job->b->col_stride);
+    w.b.direct = w.b.direct && w.b.cs == 1;
     for (n = chunk * e->chunk; n < end; n++) {
         const int64_t tile = bsri_product_order(e, item, n);
         for (sub = 0; sub < e->subs && tile >= 0; sub++) bsri_product_tile(e, &w, item, tile, panel, sub);
@@ -3215,7 +3357,6 @@ static void bsri_engine_scatter(bsri_engine *e) {
     }
 }
 static void bsri_product_run(const bsr_context *ctx, const bsri_product *job) {
-    const int64_t panel = bsri_tile_cols(job->compute);
     bsri_engine e;
     int64_t work;
     memset(&e, 0, sizeof e);
@@ -3227,11 +3368,14 @@ static void bsri_product_run(const bsr_context *ctx, const bsri_product *job) {
     else bsri_engine_matrix(&e);
     e.reduce = e.kind == BSRI_LIST_SCATTER ? 1 : bsri_reduce_count(&job->batch, &e.out_batch);
     if (!e.tiles || !e.width || !e.items || !e.br) return;
-    e.panels = bsri_ceil_div(e.width, panel);
+    e.panel = bsri_tile_cols(job->compute);
+    /* few rows and nothing to pack: twice as wide, since fetching a pair costs as much as walking it (3 x 3: 66 to GF/s a core) */
+    if (e.br <= 3 && e.bc <= 16 && job->b->dtype == job->compute && job->b->col_stride == 1) e.panel *= 2;
+    e.panels = bsri_ceil_div(e.width, e.panel);
     e.subs = bsri_ceil_div(e.br, BSRI_TILE_ROWS), e.sub_rows = bsri_ceil_div(e.br, e.subs);
     /* a task is some 2^19 products: 10 us */
     work = job->a ? bsri_max(1, job->a->nnz / bsri_max(1, e.tiles)) : 1;
-    e.chunk = bsri_min(work, 1 << 19) * bsri_min(e.br, 1 << 10) * bsri_min(e.bc, 1 << 10) * bsri_min(e.width, panel);
+    e.chunk = bsri_min(work, 1 << 19) * bsri_min(e.br, 1 << 10) * bsri_min(e.bc, 1 << 10) * bsri_min(e.width, e.panel);
     e.chunk = bsri_max(1, (1 << 19) / e.chunk);
     e.chunks = bsri_ceil_div(e.schedule.bytes ? e.schedule.groups * e.group : e.tiles, e.chunk);
     bsri_parallel(ctx, e.items * e.panels * e.chunks, bsri_product_task, &e);
@@ -3269,7 +3413,7 @@ static const void *bsri_sampled_b(const bsri_sampler *s, bsri_work *w, const bsr
                                   int64_t first, int64_t blocks, int64_t col) {
     const bsr_dense *m = s->job->mat2;
     const int dt = s->job->out->index_dtype;
-    const int64_t ld = bsri_tile_cols(w->compute), width = w->cols / blocks;
+    const int64_t ld = w->panel, width = w->cols / blocks;
     int64_t g, run, at;
     if (w->b.direct) {
         for (g = 1; g < blocks && bsri_index(it->col, dt, first + g) == bsri_index(it->col, dt, first) + g; g++) {}
@@ -3306,7 +3450,7 @@ static void bsri_sampled_finish(const bsri_sampler *s, bsri_work *w, const bsri_
             f.input.data = bsri_at(input->values, f.input.dtype,
                                    (p + g) * s->i_strides[0] + row * f.input.rs + col * f.input.cs);
         }
-        bsri_finish_tile(&f, bsri_at(w->c_tile, w->compute, g * width), bsri_tile_cols(w->compute), w->rows, width, w->b_pack);
+        bsri_finish_tile(&f, bsri_at(w->c_tile, w->compute, g * width), w->panel, w->rows, width, w->b_pack);
     }
 }
 /* Sums of rows [row, row + w->rows) of block row `line` at `blocks` blocks from p on. */
@@ -3324,6 +3468,7 @@ static void bsri_sampled_tile(const bsri_sampler *s, bsri_work *w, int64_t item,
             w->walk.kc = kc;
             w->list[0].a = bsri_work_a(w, bsri_at(mat1, m1->dtype, k * m1->col_stride), kc);
             w->list[0].b = bsri_sampled_b(s, w, out, mat2, k, kc, p, blocks, col);
+            w->list[0].ahead_a = w->list[0].a, w->list[0].ahead_b = w->list[0].b;
             w->walk.count = 1;
             bsri_work_flush(w);
         }
@@ -3332,7 +3477,7 @@ static void bsri_sampled_tile(const bsri_sampler *s, bsri_work *w, int64_t item,
 }
 static void bsri_sampled_row(const bsri_sampler *s, bsri_work *w, int64_t item, int64_t line, int64_t sub) {
     const bsri_sampled *job = s->job;
-    const int64_t cols = bsri_tile_cols(w->compute), row = sub * s->sub_rows, rows = bsri_min(s->sub_rows, s->br - row);
+    const int64_t cols = w->panel, row = sub * s->sub_rows, rows = bsri_min(s->sub_rows, s->br - row);
     const bsri_item out = bsri_matrix_item(&s->out_batch, item, job->out);
     const int64_t end = bsri_index(out.crow, job->out->index_dtype, line + 1);
     int64_t p, blocks, panel;
@@ -3355,12 +3500,11 @@ static void bsri_sampled_task(void *arg, int64_t task) {
     const int64_t end = bsri_min((chunk + 1) * s->chunk, s->rows);
     int64_t line;
     bsri_work w;
-    w.isa = s->isa, w.compute = job->compute;
+    w.isa = s->isa, w.compute = job->compute, w.panel = bsri_tile_cols(job->compute);
     w.depth = BSRI_DEPTH_BYTES / (int64_t)bsr_dtype_size(w.compute);
-    w.a.dtype = job->mat1->dtype, w.a.rs = job->mat1->row_stride, w.a.cs = job->mat1->col_stride;
-    w.b.dtype = job->mat2->dtype, w.b.rs = job->mat2->row_stride, w.b.cs = job->mat2->col_stride;
-    w.a.direct = w.a.dtype == w.compute;
-    w.b.direct = w.b.dtype == w.compute && w.b.cs == 1;
+    bsri_side_set(&w.a, w.compute, job->mat1->dtype, job->mat1->row_stride, job->mat1->col_stride);
+    bsri_side_set(&w.b, w.compute, job->mat2->dtype, job->mat2->row_stride, job->mat2->col_stride);
+    w.b.direct = w.b.direct && w.b.cs == 1;
     for (line = chunk * s->chunk; line < end; line++) bsri_sampled_row(s, &w, item, line, sub);
 }
 static void bsri_sampled_run(const bsr_context *ctx, const bsri_sampled *job) {
@@ -3385,7 +3529,7 @@ static void bsri_sampled_run(const bsr_context *ctx, const bsri_sampled *job) {
 
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>scores: what rows and attention share: biases and masks of one row, equal patterns           */
+/* >>scores: what rows and attention share: biases and masks of one row                          */
 /* ---------------------------------------------------------------------------------------------- */
 
 #define BSRI_MASKS (BSRI_FLOATS | BSRI_BIT(BSR_I8) | BSRI_BIT(BSR_BOOL))
@@ -3421,49 +3565,74 @@ BSRI_UNUSED static bsri_bias bsri_bias_make(const bsri_batch *b, int64_t item, c
     return s;
 }
 
+/* Adding and forbidding: both return whether a position is, or may be, forbidden. */
+#define BSRI_BIAS_CHUNK 128
 typedef union bsri_bias_row {
-    double d[128];
-    float f[128];
+    double d[BSRI_BIAS_CHUNK];
+    float f[BSRI_BIAS_CHUNK];
 } bsri_bias_row;
 
-/* s[j] += element at + j*stride of src. A value of -inf forbids: it wins over NaN and +inf in the score. Returns whether one
-   may have been there. */
+/* s += bias, rows of `compute`. A bias of -inf forbids: it wins over NaN and +inf in the score. */
+BSRI_UNUSED static int bsri_score_add_row(int isa, int compute, void *s, const void *bias, int64_t n) {
+    double top;
+    int64_t j;
+    bsri_row_op(isa, compute, BSRI_ADD_SCALED, s, bias, 1, n);
+    if (bsri_row_dot(isa, compute, bias, bias, n) < (double)INFINITY) return 0; /* all finite */
+    top = bsri_row_max(isa, compute, s, n);
+    for (j = 0; j < n && top != top; j++) /* only NaN can hide a -inf */
+        if (bsri_row_get(compute, bias, j) == (double)-INFINITY) bsri_row_set(compute, s, j, (double)-INFINITY);
+    return 1;
+}
+/* s[j] = -inf where no[j], else unchanged; on the bits, without branches: masks are hard to predict. */
+BSRI_UNUSED static int bsri_score_forbid_where(int compute, void *s, const uint8_t *no, int64_t n) {
+    uint32_t any = 0;
+    int64_t j;
+    if (compute == BSR_F32) {
+        float *row = (float *)s;
+        for (j = 0; j < n; j++) {
+            const uint32_t bits = 0u - (uint32_t)no[j];
+            row[j] = bsri_bits_f32((bsri_f32_bits(row[j]) & ~bits) | (0xff800000u & bits)), any |= bits;
+        }
+    } else {
+        for (j = 0; j < n; j++)
+            if (no[j]) bsri_row_set(compute, s, j, (double)-INFINITY), any = 1;
+    }
+    return any != 0;
+}
+
+/* The same with element at + j*stride of src, any dtype. */
 BSRI_UNUSED static int bsri_score_add(int isa, int compute, void *s, const void *src, int dtype, int64_t at, int64_t stride,
                                       int64_t n) {
     bsri_bias_row bias;
-    double top;
-    int64_t j, w;
+    int64_t w;
     int forbids = 0;
+    if (dtype == compute && stride == 1) return bsri_score_add_row(isa, compute, s, bsri_at(src, dtype, at), n);
     for (; n > 0; n -= w, at += w * stride, s = bsri_row_at(compute, s, w)) {
-        w = bsri_min(n, 128);
+        w = bsri_min(n, BSRI_BIAS_CHUNK);
         bsri_row_load(isa, compute, &bias, bsri_at(src, dtype, at), dtype, stride, w);
-        bsri_row_op(isa, compute, BSRI_ADD_SCALED, s, &bias, 1, w);
-        if (bsri_row_dot(isa, compute, &bias, &bias, w) < (double)INFINITY) continue; /* all finite */
-        forbids = 1, top = bsri_row_max(isa, compute, s, w);
-        for (j = 0; j < w && top != top; j++) /* only NaN can hide a -inf */
-            if (bsri_row_get(compute, &bias, j) == (double)-INFINITY) bsri_row_set(compute, s, j, (double)-INFINITY);
+        forbids |= bsri_score_add_row(isa, compute, s, &bias, w);
     }
     return forbids;
 }
-/* s[j] = -inf where element at + j*stride of src is zero in its own type (no f64 is too small). Returns whether one is. */
+/* Zero forbids; zero in src's own type: no f64 is too small. */
 BSRI_UNUSED static int bsri_score_forbid(int isa, int compute, void *s, const void *src, int dtype, int64_t at, int64_t stride,
                                          int64_t n) {
-    const int own = dtype == BSR_F64 ? BSR_F64 : BSR_F32;
-    const uint8_t *byte = (const uint8_t *)src + at;
+    const int own = dtype == BSR_F64 ? BSR_F64 : BSR_F32, bytes = bsr_dtype_size(dtype) == 1;
+    uint8_t no[BSRI_BIAS_CHUNK];
     bsri_bias_row mask;
     int64_t j, w;
     int forbids = 0;
-    if (bsr_dtype_size(dtype) == 1) {
-        if (stride == 1 && n > 0 && !memchr(byte, 0, (size_t)n)) return 0;
-        for (j = 0; j < n; j++)
-            if (!byte[j * stride]) bsri_row_set(compute, s, j, (double)-INFINITY), forbids = 1;
-        return forbids;
-    }
     for (; n > 0; n -= w, at += w * stride, s = bsri_row_at(compute, s, w)) {
-        w = bsri_min(n, 128);
-        bsri_row_load(isa, own, &mask, bsri_at(src, dtype, at), dtype, stride, w);
-        for (j = 0; j < w; j++)
-            if (bsri_row_get(own, &mask, j) == 0) bsri_row_set(compute, s, j, (double)-INFINITY), forbids = 1;
+        w = bsri_min(n, BSRI_BIAS_CHUNK);
+        if (bytes && stride == 1 && !memchr((const uint8_t *)src + at, 0, (size_t)w)) continue;
+        if (!bytes) bsri_row_load(isa, own, &mask, bsri_at(src, dtype, at), dtype, stride, w);
+        if (bytes)
+            for (j = 0; j < w; j++) no[j] = ((const uint8_t *)src)[at + j * stride] == 0;
+        else if (own == BSR_F32)
+            for (j = 0; j < w; j++) no[j] = (bsri_f32_bits(mask.f[j]) << 1) == 0;
+        else
+            for (j = 0; j < w; j++) no[j] = mask.d[j] == 0;
+        forbids |= bsri_score_forbid_where(compute, s, no, w);
     }
     return forbids;
 }
@@ -3783,9 +3952,11 @@ typedef struct bsri_attention {
     int64_t heads, k_group, v_group; /* query heads; how many share one of k's, of v's */
     int64_t causal_offset, mask_strides[3];
     double scale, drop_below, keep_scale; /* dropout: words below are dropped; 1 / (1 - p) */
+    float keep[2]; /* 1, 0: factor by whether it is dropped */
     bsri_score_function score;
     bsri_mask_function allow;
     int32_t isa, compute;
+    int32_t modifies, reserved; /* is there anything between product and softmax? */
     int64_t tile, tile_rows; /* key columns, query rows */
     int64_t tiles, group, groups; /* query tiles of a block row; block rows of a task; tasks of a batch item */
 } bsri_attention;
@@ -3807,6 +3978,7 @@ typedef struct bsri_query_tile {
     bsri_piece piece[BSRI_TILE_F32];
     int64_t pieces, cols;
     void *tile_q, *tile_kv, *tile_s, *tile_out;
+    bsri_bias_row padding_row; /* what padding adds to the tile's columns: the same for all rows */
     double max[BSRI_TILE_F32], sum[BSRI_TILE_F32];
     uint64_t special, forbidden[BSRI_TILE_F32]; /* see bsri_attention_shield() */
 } bsri_query_tile;
@@ -3916,30 +4088,52 @@ static int bsri_attention_user(const bsri_query_tile *t, void *s, int64_t row, i
     return forbids;
 }
 
-/* Everything between product and softmax, for row i and one piece, in the documented order. Returns whether a position is
-   forbidden. */
-static int bsri_attention_modify(const bsri_query_tile *t, int64_t i, const bsri_piece *p) {
+/* What comes before the score function, for row i and one piece. Like the next one it returns whether a position is forbidden. */
+static int bsri_attention_bias(const bsri_query_tile *t, int64_t i, const bsri_piece *p) {
     const bsri_attention *j = t->job;
-    const uint32_t flags = j->options->flags;
-    const int64_t row = t->row + i, w = p->width, *ms = j->mask_strides;
-    const int64_t at = p->block * ms[0] + (t->inner + i) * ms[1] + p->inner * ms[2];
+    const int64_t *ms = j->mask_strides, at = p->block * ms[0] + (t->inner + i) * ms[1] + p->inner * ms[2];
     void *s = bsri_tile_score(t, i, p->at);
     int forbids = 0;
-    if (flags & BSR_ATTENTION_MASK_ADDITIVE)
-        forbids |= bsri_score_add(j->isa, j->compute, s, t->mask.values, j->mask->dtype, at, ms[2], w);
-    if (t->relative.data) forbids |= bsri_score_bias(j->isa, j->compute, s, &t->relative, row, p->col, w);
-    if (t->padding.data && t->padding.mode == BSR_MASK_ADD)
-        forbids |= bsri_score_bias(j->isa, j->compute, s, &t->padding, row, p->col, w);
-    if (j->score) bsri_attention_user(t, s, row, p->col, w, 0);
-    if (flags & BSR_ATTENTION_CAUSAL) {
-        int64_t open = bsri_max(0, row + j->causal_offset + 1 - p->col);
-        if (open < w) bsri_row_fill(j->compute, bsri_row_at(j->compute, s, open), w - open, (double)-INFINITY), forbids = 1;
+    if (j->options->flags & BSR_ATTENTION_MASK_ADDITIVE)
+        forbids |= bsri_score_add(j->isa, j->compute, s, t->mask.values, j->mask->dtype, at, ms[2], p->width);
+    if (t->relative.data) forbids |= bsri_score_bias(j->isa, j->compute, s, &t->relative, t->row + i, p->col, p->width);
+    return forbids;
+}
+/* What comes after it. */
+static int bsri_attention_forbid(const bsri_query_tile *t, int64_t i, const bsri_piece *p) {
+    const bsri_attention *j = t->job;
+    const int64_t *ms = j->mask_strides, at = p->block * ms[0] + (t->inner + i) * ms[1] + p->inner * ms[2], row = t->row + i;
+    void *s = bsri_tile_score(t, i, p->at);
+    int forbids = 0;
+    if (j->options->flags & BSR_ATTENTION_CAUSAL) {
+        const int64_t open = bsri_max(0, row + j->causal_offset + 1 - p->col);
+        if (open < p->width)
+            bsri_row_fill(j->compute, bsri_row_at(j->compute, s, open), p->width - open, (double)-INFINITY), forbids = 1;
     }
-    if (flags & BSR_ATTENTION_MASK_BOOLEAN)
-        forbids |= bsri_score_forbid(j->isa, j->compute, s, t->mask.values, j->mask->dtype, at, ms[2], w);
-    if (t->padding.data && t->padding.mode == BSR_MASK_MUL)
-        forbids |= bsri_score_bias(j->isa, j->compute, s, &t->padding, row, p->col, w);
-    if (j->allow) forbids |= bsri_attention_user(t, s, row, p->col, w, 1);
+    if (j->options->flags & BSR_ATTENTION_MASK_BOOLEAN)
+        forbids |= bsri_score_forbid(j->isa, j->compute, s, t->mask.values, j->mask->dtype, at, ms[2], p->width);
+    if (j->allow) forbids |= bsri_attention_user(t, s, row, p->col, p->width, 1);
+    return forbids;
+}
+/* Everything between product and softmax, in the documented order. Returns whether a position of the tile is forbidden. */
+static int bsri_attention_modify(bsri_query_tile *t) {
+    const bsri_attention *j = t->job;
+    const int pad = t->padding.data != NULL, pad_late = t->padding.mode == BSR_MASK_MUL;
+    int64_t i, n;
+    int forbids = 0;
+    bsri_row_fill(j->compute, &t->padding_row, pad ? t->cols : 0, 0);
+    for (n = 0; n < t->pieces && pad; n++)
+        bsri_score_bias(j->isa, j->compute, bsri_row_at(j->compute, &t->padding_row, t->piece[n].at), &t->padding, 0,
+                        t->piece[n].col, t->piece[n].width);
+    for (i = 0; i < t->rows && j->modifies; i++) {
+        void *s = bsri_tile_score(t, i, 0);
+        for (n = 0; n < t->pieces; n++) forbids |= bsri_attention_bias(t, i, &t->piece[n]);
+        if (pad && !pad_late) forbids |= bsri_score_add_row(j->isa, j->compute, s, &t->padding_row, t->cols);
+        for (n = 0; n < t->pieces && j->score; n++)
+            bsri_attention_user(t, bsri_tile_score(t, i, t->piece[n].at), t->row + i, t->piece[n].col, t->piece[n].width, 0);
+        for (n = 0; n < t->pieces; n++) forbids |= bsri_attention_forbid(t, i, &t->piece[n]);
+        if (pad && pad_late) forbids |= bsri_score_add_row(j->isa, j->compute, s, &t->padding_row, t->cols);
+    }
     return forbids;
 }
 
@@ -4015,45 +4209,53 @@ static void bsri_attention_unshield(bsri_query_tile *t) {
     t->special = 0;
 }
 
-/* Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3"). */
-static void bsri_philox(uint32_t key0, uint32_t key1, const uint32_t in[4], uint32_t out[4]) {
-    uint32_t x0 = in[0], x1 = in[1], x2 = in[2], x3 = in[3];
-    int round;
-    for (round = 0; round < 10; round++, key0 += 0x9E3779B9u, key1 += 0xBB67AE85u) {
-        uint64_t a = (uint64_t)x0 * 0xD2511F53u, b = (uint64_t)x2 * 0xCD9E8D57u;
-        x0 = (uint32_t)(b >> 32) ^ x1 ^ key0, x1 = (uint32_t)b;
-        x2 = (uint32_t)(a >> 32) ^ x3 ^ key1, x3 = (uint32_t)a;
-    }
-    out[0] = x0, out[1] = x1, out[2] = x2, out[3] = x3;
-}
-/* Sets dropped probabilities to zero; kept ones are scaled when the row is finished. */
-static void bsri_attention_drop(const bsri_query_tile *t) {
-    const bsri_attention *j = t->job;
-    const uint64_t seed = j->options->dropout_seed;
-    int64_t i, n, c;
-    for (i = 0; i < t->rows; i++)
-        for (n = 0; n < t->pieces; n++) {
-            void *s = bsri_tile_score(t, i, t->piece[n].at);
-            uint32_t counter[4], word[4];
-            for (c = 0; c < t->piece[n].width; c++) {
-                int64_t col = t->piece[n].col + c;
-                counter[0] = (uint32_t)(col >> 2), counter[1] = (uint32_t)(t->row + i);
-                counter[2] = (uint32_t)t->position.head, counter[3] = (uint32_t)t->position.batch;
-                if (c == 0 || col % 4 == 0) bsri_philox((uint32_t)(seed & 0xffffffffu), (uint32_t)(seed >> 32), counter, word);
-                if ((double)word[col % 4] < j->drop_below) bsri_row_set(j->compute, s, c, 0);
-            }
+/* Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3"), the words of BSRI_PHILOX counters whose first
+   words follow each other. */
+#define BSRI_PHILOX 4
+static void bsri_philox(uint64_t key, const uint32_t counter[4], uint32_t word[4 * BSRI_PHILOX]) {
+    uint32_t x[4][BSRI_PHILOX], key0 = (uint32_t)(key & 0xffffffffu), key1 = (uint32_t)(key >> 32);
+    int round, l;
+    for (l = 0; l < BSRI_PHILOX; l++)
+        x[0][l] = counter[0] + (uint32_t)l, x[1][l] = counter[1], x[2][l] = counter[2], x[3][l] = counter[3];
+    for (round = 0; round < 10; round++, key0 += 0x9E3779B9u, key1 += 0xBB67AE85u)
+        for (l = 0; l < BSRI_PHILOX; l++) {
+            const uint64_t a = (uint64_t)x[0][l] * 0xD2511F53u, b = (uint64_t)x[2][l] * 0xCD9E8D57u;
+            x[0][l] = (uint32_t)(b >> 32) ^ x[1][l] ^ key0, x[1][l] = (uint32_t)b;
+            x[2][l] = (uint32_t)(a >> 32) ^ x[3][l] ^ key1, x[3][l] = (uint32_t)a;
         }
+    for (l = 0; l < 4 * BSRI_PHILOX; l++) word[l] = x[l % 4][l / 4];
+}
+/* Zeroes the dropped ones of n probabilities, columns col and on of one row; kept ones are scaled when the row is finished. */
+static void bsri_attention_drop_row(const bsri_query_tile *t, void *s, int64_t row, int64_t col, int64_t n) {
+    const bsri_attention *j = t->job;
+    uint32_t counter[4], word[4 * BSRI_PHILOX];
+    int64_t i, w, skip;
+    counter[1] = (uint32_t)row, counter[2] = (uint32_t)t->position.head, counter[3] = (uint32_t)t->position.batch;
+    for (; n > 0; n -= w, col += w, s = bsri_row_at(j->compute, s, w)) {
+        skip = col % 4, w = bsri_min(n, 4 * BSRI_PHILOX - skip), counter[0] = (uint32_t)(col / 4);
+        bsri_philox(j->options->dropout_seed, counter, word);
+        if (j->compute == BSR_F32) {
+            for (i = 0; i < w; i++) ((float *)s)[i] *= j->keep[(double)word[skip + i] < j->drop_below];
+        } else {
+            for (i = 0; i < w; i++) ((double *)s)[i] *= (double)j->keep[(double)word[skip + i] < j->drop_below];
+        }
+    }
+}
+static void bsri_attention_drop(const bsri_query_tile *t) {
+    int64_t i, n;
+    for (i = 0; i < t->rows; i++)
+        for (n = 0; n < t->pieces; n++)
+            bsri_attention_drop_row(t, bsri_tile_score(t, i, t->piece[n].at), t->row + i, t->piece[n].col, t->piece[n].width);
 }
 
 /* One key tile from scores to output. */
 static void bsri_attention_step(bsri_query_tile *t) {
     const bsri_attention *j = t->job;
-    int64_t i, n, ld;
-    int forbids = 0;
+    int64_t ld;
+    int forbids;
     const void *v;
     bsri_attention_scores(t);
-    for (i = 0; i < t->rows; i++)
-        for (n = 0; n < t->pieces; n++) forbids |= bsri_attention_modify(t, i, &t->piece[n]);
+    forbids = bsri_attention_modify(t);
     v = bsri_attention_values(t, &ld, forbids);
     if (forbids) bsri_attention_shield(t, ld);
     bsri_attention_fold(t);
@@ -4225,8 +4427,10 @@ static void bsri_attention_prepare(const bsri_call *c, double scale, bsri_attent
     j->scale = scale != 0 ? scale : j->q->cols ? 1 / sqrt((double)j->q->cols) : 1;
     j->causal_offset = bsri_max(-far, bsri_min(far, o->causal_offset));
     j->drop_below = o->dropout_p * 4294967296.0, j->keep_scale = o->dropout_p < 1 ? 1 / (1 - o->dropout_p) : 1;
+    j->keep[0] = 1, j->keep[1] = 0;
     j->score = o->score_function ? bsri_user_scores[o->score_function - BSR_USER_FUNCTION_BASE] : NULL;
     j->allow = o->mask_function ? bsri_user_masks[o->mask_function - BSR_USER_FUNCTION_BASE] : NULL;
+    j->modifies = o->flags || o->key_padding_mask || o->relative_bias || j->score || j->allow;
     bsri_value_strides(j->mask, j->mask_strides);
     j->compute = j->q->dtype == BSR_F64 || (c->flags & BSR_EXEC_ACCUMULATE_F64) ? BSR_F64 : BSR_F32;
     j->tile = j->compute == BSR_F64 ? BSRI_TILE_F64 : BSRI_TILE_F32;
@@ -4276,7 +4480,7 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>cuts: pieces of scratch, rows of elements, ranges, random numbers                           */
+/* >>cuts: pieces of scratch, rows of elements, ranges, random numbers                            */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* One scratch per call (it may be the caller's workspace), cut into pieces: add up the sizes first. */
@@ -4402,7 +4606,7 @@ static void bsri_sort_longest(int64_t n, const int64_t *length, int64_t limit, i
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>builder: one way to build a matrix from any source                                          */
+/* >>builder: one way to build a matrix from any source                                           */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* COO entries (CSR with its rows expanded), sorted by block row, block column, row, column; duplicates adjacent. */
@@ -4479,7 +4683,7 @@ static bsr_status bsri_build_check(const bsri_call *c, bsri_build *b, bsri_spans
     if (!m->col_indices && !b->count_only) return bsri_fail(c, BSR_ITEM_COL_NULL, BSR_ARG_MATRIX, -1, 0);
     element = (int64_t)bsr_dtype_size(m->index_dtype), stride[0] = 1, size[0] = b->rows + 1;
     for (i = 0; i < m->batch_dims; i++) /* one crow per item, ragged or not */
-        if (m->batch[i] > 1 && !m->crow_batch_stride[i])
+        if (b->batch.count && m->batch[i] > 1 && !m->crow_batch_stride[i])
             return bsri_fail(c, BSR_ITEM_STRIDE_OUTPUT, BSR_ARG_MATRIX, 2 + i, 0);
     BSRI_TRY(bsri_check_array(c, set, m, BSR_ARG_MATRIX, m->crow_indices, element, m->crow_batch_stride, 1, size, stride,
                               BSRI_WRITE, 0));
@@ -4627,12 +4831,11 @@ static bsr_status bsri_build_finish(const bsri_call *c, bsri_build *b, bsr_matri
 static bsr_status bsri_build_bits(const bsri_call *c, bsri_build *b, int64_t norms, bsri_scratch *scratch) {
     bsri_cuts cuts = {0, 0};
     int64_t words, lines, at[3];
-    if (!bsri_mul(b->batch.count, b->item_words, &words) || !bsri_mul(b->batch.count, b->rows, &lines))
+    if (!bsri_mul(b->batch.count, b->item_words, &words) || !bsri_mul(b->batch.count, b->rows, &lines) || lines == INT64_MAX)
         return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
-    at[0] = bsri_cut(&cuts, words, 8), at[1] = bsri_cut(&cuts, lines, 8), at[2] = bsri_cut(&cuts, norms, 8);
+    at[0] = bsri_cut(&cuts, words, 8), at[1] = bsri_cut(&cuts, lines + 1, 8), at[2] = bsri_cut(&cuts, norms, 8);
     BSRI_TRY(bsri_cuts_get(c, &cuts, scratch));
     if (words) memset(scratch->data, 0, (size_t)words * 8);
-    if (cuts.bytes == 0) return BSR_OK;
     b->bits = (uint64_t *)(void *)bsri_cut_i64(scratch, at[0]), b->first = bsri_cut_i64(scratch, at[1]);
     b->norm = (double *)(void *)bsri_cut_i64(scratch, at[2]);
     return BSR_OK;
@@ -4644,7 +4847,7 @@ static bsr_status bsri_build_all_blocks(const bsri_call *c, bsri_build *b) {
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>sources: which blocks a dense matrix, a mask, a norm or entries leave                       */
+/* >>sources: which blocks a dense matrix, a mask, a norm or entries leave                        */
 /* ---------------------------------------------------------------------------------------------- */
 
 static void bsri_bits_from_dense(void *arg, int64_t i) {
@@ -4805,7 +5008,7 @@ static bsr_status bsri_build_from_entries(const bsri_call *c, bsri_build *b, bsr
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>conversions: from dense, CSR, COO, mask; random, pruned; to dense                           */
+/* >>conversions: from dense, CSR, COO, mask; random, pruned; to dense                            */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* A dense source of b: fits the target's batch, type goes. */
@@ -4857,7 +5060,8 @@ static bsri_entries bsri_entries_of(const bsr_matrix *s, const void *row) {
     return e;
 }
 BSR_API bsr_status bsr_from_csr(const bsr_context *ctx, int64_t rows, int64_t cols, int64_t nnz, const void *crow,
-                                const void *col, int index_dtype, const void *values, int dtype, bsr_matrix *m, const bsr_exec *exec) {
+                                const void *col, int index_dtype, const void *values, int dtype, bsr_matrix *m,
+                                const bsr_exec *exec) {
     bsr_matrix s = bsri_csr(rows, cols, nnz, crow, col, index_dtype, values, dtype);
     bsri_entries e = bsri_entries_of(&s, NULL);
     bsri_call c;
@@ -5106,7 +5310,7 @@ BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, con
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>views: transposed index, schedule, validate                                                 */
+/* >>views: transposed index, schedule, validate                                                  */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* m batched over its own patterns only: item i of the batch is pattern i of the views. */
@@ -5435,7 +5639,7 @@ BSR_API bsr_status bsr_validate(const bsr_context *ctx, const bsr_matrix *m, con
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>scatter-indices: builder for bsr_scatter_mm                                                 */
+/* >>scatter-indices: builder for bsr_scatter_mm                                                  */
 /* ---------------------------------------------------------------------------------------------- */
 
 enum { BSRI_C = 0, BSRI_R = 1, BSRI_P = 2, BSRI_Q = 3 };
@@ -5563,7 +5767,7 @@ BSR_API bsr_status bsr_build_scatter_indices(const bsr_context *ctx, const bsr_m
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>layout-masks: blocks that attention layouts keep                                            */
+/* >>layout-masks: blocks that attention layouts keep                                             */
 /* ---------------------------------------------------------------------------------------------- */
 
 BSR_API bsr_layout bsr_layout_default(int kind, int64_t heads, int64_t blocks) {
@@ -5771,7 +5975,7 @@ BSR_API bsr_status bsr_layout_mask(const bsr_context *ctx, const bsr_layout *lay
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>readers: numbers, Matrix Market, DLMC                                                       */
+/* >>readers: numbers, Matrix Market, DLMC                                                        */
 /* ---------------------------------------------------------------------------------------------- */
 
 BSRI_UNUSED static void bsri_clear_error(bsr_error *error) {
@@ -5912,8 +6116,9 @@ static int bsri_read_double(bsri_reader *t, double *out) {
     if (*t->p == '-' || *t->p == '+') negative = *t->p++ == '-';
     if (t->p < t->end && (*t->p == 'n' || *t->p == 'N' || *t->p == 'i' || *t->p == 'I')) {
         if (bsri_read_word(t, "nan")) *out = (double)NAN;
-        else if (bsri_read_word(t, "inf") || bsri_read_word(t, "infinity")) *out = negative ? -(double)INFINITY : (double)INFINITY;
+        else if (bsri_read_word(t, "inf") || bsri_read_word(t, "infinity")) *out = (double)INFINITY;
         else return bsri_read_bad(t, BSR_ITEM_PARSE_NUMBER, 0);
+        if (negative) *out = -*out;
         return 1;
     }
     for (; t->p < t->end && ((*t->p >= '0' && *t->p <= '9') || (*t->p == '.' && !point)); t->p++) {
@@ -6022,7 +6227,8 @@ static int bsri_smtx(bsri_reader *t, bsr_file_info *f, int64_t *crow, int64_t *c
     int64_t top = INT64_MAX - 10;
     memset(f, 0, sizeof *f);
     if (!bsri_read_line(t, 0)) return bsri_read_bad(t, BSR_ITEM_PARSE_HEADER, 0);
-    if (!bsri_read_int(t, 0, top, &f->rows) || !bsri_read_int(t, 0, top, &f->cols) || !bsri_read_int(t, 0, top, &f->stored)) return 0;
+    if (!bsri_read_int(t, 0, top, &f->rows) || !bsri_read_int(t, 0, top, &f->cols)) return 0;
+    if (!bsri_read_int(t, 0, top, &f->stored)) return 0;
     if (!bsri_read_line_end(t)) return 0;
     f->entries = f->stored;
     if (!bsri_read_line(t, 0)) return bsri_read_bad(t, BSR_ITEM_PARSE_SHORT, f->rows + 1);
@@ -6150,7 +6356,8 @@ static bsr_status bsri_check_activation(const bsri_call *c, const bsr_epilogue *
     int act = e->activation;
     if (e->reserved) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_OPTIONS, -1, e->reserved);
     if (act == BSR_ACT_NONE) return BSR_OK;
-    if (act < 0 || (act > BSR_ACT_SILU && act < BSR_USER_FUNCTION_BASE)) return bsri_fail(c, BSR_ITEM_ACTIVATION, BSR_ARG_NONE, -1, act);
+    if (act < 0 || (act > BSR_ACT_SILU && act < BSR_USER_FUNCTION_BASE))
+        return bsri_fail(c, BSR_ITEM_ACTIVATION, BSR_ARG_NONE, -1, act);
     if (act >= BSRI_USER_EPILOGUE_END) return bsri_fail(c, BSR_ITEM_USER_FUNCTION, BSR_ARG_NONE, -1, act);
     if ((BSRI_INTS & BSRI_BIT(out_dtype)) || (compute == BSR_F64 && act >= BSR_USER_FUNCTION_BASE))
         return bsri_fail(c, BSR_ITEM_ACTIVATION_DTYPE, BSR_ARG_NONE, -1, act);
@@ -6158,8 +6365,8 @@ static bsr_status bsri_check_activation(const bsri_call *c, const bsr_epilogue *
 }
 
 /* left_alpha, right_alpha, bias, activation. */
-static bsr_status bsri_check_epilogue(const bsri_call *c, bsri_spans *set, const bsr_epilogue *e, const bsr_dense *out, int compute,
-                                      const bsri_batch *batch) {
+static bsr_status bsri_check_epilogue(const bsri_call *c, bsri_spans *set, const bsr_epilogue *e, const bsr_dense *out,
+                                      int compute, const bsri_batch *batch) {
     uint32_t accepted = BSRI_INTS & BSRI_BIT(out->dtype) ? BSRI_INTS : BSRI_FLOATS;
     if (!e) return BSR_OK;
     BSRI_TRY(bsri_check_activation(c, e, compute, out->dtype));
@@ -6351,7 +6558,8 @@ static bsr_status bsri_check_compressed(const bsri_call *c, const bsr_scatter_in
     if (!bsri_mul(split_n, nnz, &need) || need > x->q_count)
         return bsri_fail(c, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, x->q_count);
     for (i = 0; i < x->r_count; i++)
-        if (x->r_offsets[i] / s->n / s->ms >= rows) return bsri_fail(c, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, i, x->r_offsets[i]);
+        if (x->r_offsets[i] / s->n / s->ms >= rows)
+            return bsri_fail(c, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, i, x->r_offsets[i]);
     return BSR_OK;
 }
 
@@ -6613,6 +6821,8 @@ BSR_API bsr_status bsr_sampled_addmm(const bsr_context *ctx, double beta, const 
 /* >>matmul-calls: SDD, DSD, DDS and their gradients as products and sampled products             */
 /* ---------------------------------------------------------------------------------------------- */
 
+#define BSRI_TRANS_ALL (BSR_TRANS_A | BSR_TRANS_B | BSR_TRANS_C)
+
 /* op(C) = op(A) op(B) put into one engine's terms. Transposed views live here. */
 typedef struct bsri_matmul_call {
     bsr_dense one, two, result; /* dense operands as the engine sees them */
@@ -6684,7 +6894,7 @@ BSR_API bsr_status bsr_matmul(const bsr_context *ctx, uint32_t trans, bsr_operan
     bsr_plan plan;
     int stop;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_MATMUL, exec));
-    if (trans & ~(BSR_TRANS_A | BSR_TRANS_B | BSR_TRANS_C)) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
+    if (trans & ~BSRI_TRANS_ALL) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
     m.id_a = BSR_ARG_A, m.id_b = BSR_ARG_B, m.id_c = BSR_ARG_C, m.reduce = 0, set.count = 0;
     BSRI_TRY(bsri_matmul_map(&c, &m, trans, a, b, c_out));
     BSRI_TRY(bsri_check_compiled(&c, m.is_sampled ? BSRI_HAS_SAMPLED : BSRI_HAS_PRODUCT, bsri_operand_dtype(a)));
@@ -6730,7 +6940,7 @@ BSR_API bsr_status bsr_matmul_backward(const bsr_context *ctx, uint32_t trans, b
     bsr_plan plan, plan_b;
     int stop;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_MATMUL_BACKWARD, exec));
-    if (trans & ~(BSR_TRANS_A | BSR_TRANS_B | BSR_TRANS_C)) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
+    if (trans & ~BSRI_TRANS_ALL) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
     BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_PRODUCT && BSRI_HAS_SAMPLED, bsri_operand_dtype(dc)));
     BSRI_TRY(bsri_check_operand(&c, a, BSR_ARG_A));
     BSRI_TRY(bsri_check_operand(&c, b, BSR_ARG_B));
@@ -6740,13 +6950,15 @@ BSR_API bsr_status bsr_matmul_backward(const bsr_context *ctx, uint32_t trans, b
     set.count = 0;
     plan = plan_b = bsri_plan_default(&c);
     if (want_a) {
-        BSRI_TRY(bsri_matmul_map(&c, &for_a, (tc ? BSR_TRANS_A : 0) | (tb ? 0 : BSR_TRANS_B) | (ta ? BSR_TRANS_C : 0), dc, b, da));
+        const uint32_t flags = (tc ? BSR_TRANS_A : 0) | (tb ? 0 : BSR_TRANS_B) | (ta ? BSR_TRANS_C : 0);
+        BSRI_TRY(bsri_matmul_map(&c, &for_a, flags, dc, b, da));
         if (bsri_checking(&c)) BSRI_TRY(bsri_matmul_check(&c, &for_a, &set));
         if (bsri_checking(&c)) BSRI_TRY(bsri_check_gradient_form(&c, a, da, BSR_ARG_DA));
         plan = bsri_matmul_plan(&c, &for_a);
     }
     if (want_b) {
-        BSRI_TRY(bsri_matmul_map(&c, &for_b, (ta ? 0 : BSR_TRANS_A) | (tc ? BSR_TRANS_B : 0) | (tb ? BSR_TRANS_C : 0), a, dc, db));
+        const uint32_t flags = (ta ? 0 : BSR_TRANS_A) | (tc ? BSR_TRANS_B : 0) | (tb ? BSR_TRANS_C : 0);
+        BSRI_TRY(bsri_matmul_map(&c, &for_b, flags, a, dc, db));
         if (bsri_checking(&c)) BSRI_TRY(bsri_matmul_check(&c, &for_b, &set));
         if (bsri_checking(&c)) BSRI_TRY(bsri_check_gradient_form(&c, b, db, BSR_ARG_DB));
         plan_b = bsri_matmul_plan(&c, &for_b);
@@ -6901,6 +7113,7 @@ BSR_API bsr_status bsr_query_info(const bsr_context *ctx, bsr_info *out) {
 
 BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtype, int64_t block_rows, int64_t block_cols) {
     const int is_float = dtype > 0 && dtype < 32 && (BSRI_FLOATS & BSRI_BIT(dtype)) != 0;
+    const int same_or_f32 = is_float && (out_dtype == dtype || (out_dtype == BSR_F32 && dtype != BSR_F64));
     if (!ctx || block_rows < 1 || block_cols < 1 || block_rows > (1 << 20) || block_cols > (1 << 20)) return 0;
     if (!bsr_dtype_size(dtype) || !bsr_dtype_size(out_dtype)) return 0;
     if ((is_float || dtype == BSR_I8) && !(bsri_compiled_dtypes & BSRI_BIT(dtype))) return 0;
@@ -6911,8 +7124,8 @@ BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtyp
         case BSR_OP_MATMUL:
         case BSR_OP_MATMUL_BACKWARD: return BSRI_HAS_PRODUCT && BSRI_HAS_SAMPLED && bsri_result_dtype(dtype, out_dtype);
         case BSR_OP_SOFTMAX:
-        case BSR_OP_SOFTMAX_BACKWARD: return BSRI_HAS_ROWS && is_float && (out_dtype == dtype || (out_dtype == BSR_F32 && dtype != BSR_F64));
-        case BSR_OP_ATTENTION: return BSRI_HAS_ATTENTION && is_float && (out_dtype == dtype || (out_dtype == BSR_F32 && dtype != BSR_F64));
+        case BSR_OP_SOFTMAX_BACKWARD: return BSRI_HAS_ROWS && same_or_f32;
+        case BSR_OP_ATTENTION: return BSRI_HAS_ATTENTION && same_or_f32;
         case BSR_OP_TO_DENSE:
         case BSR_OP_FROM_DENSE:
         case BSR_OP_FROM_CSR:

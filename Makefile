@@ -1,0 +1,129 @@
+# bsrsparse. `make help` lists the targets. Wants a C compiler and GNU Make 4; everything else is optional.
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+.SUFFIXES:
+.DELETE_ON_ERROR:
+
+CFLAGS ?= -O2
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+PREFIX ?= /usr/local
+SECONDS ?= 60
+FUZZ_CC ?= clang
+PYTHON ?= python3
+DATA ?= ../shared/data
+
+# The strictest flags that each compiler passes with its own system headers. The compile matrix (tests/compile.sh) uses them.
+STRICT_gcc     := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wundef -Werror
+STRICT_clang   := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wundef -Wcast-align -Wformat=2 -Werror
+STRICT_mingw   := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wundef -Werror
+STRICT_aarch64 := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wundef -Werror
+STRICT_nvcc    := --Werror all-warnings -Xcompiler -Wall,-Wextra,-Wconversion,-Wshadow,-Werror
+STRICT_tcc     := -Wall -Werror
+STRICT_C       := -Wstrict-prototypes
+export STRICT_gcc STRICT_clang STRICT_mingw STRICT_aarch64 STRICT_nvcc STRICT_tcc STRICT_C
+
+# Each compiler has a build folder of its own.
+B := build/$(notdir $(firstword $(CC)))
+HEADERS := bsrsparse.h tune_table.h
+EXAMPLES := $(basename $(notdir $(wildcard examples/*.c)))
+TESTS := $(basename $(notdir $(wildcard tests/test_*.c)))
+FUZZERS := $(basename $(notdir $(wildcard tests/fuzz/fuzz_*.c)))
+
+# -fopenmp, sanitizers and OpenBLAS where the compiler can build a program with them; asked once, when first needed.
+probe = $(shell mkdir -p $(B) && printf '$(1)\nint main(void) { return 0; }\n' > $(B)/probe.c && \
+        $(CC) $(2) $(B)/probe.c -o $(B)/probe $(3) >/dev/null 2>&1 && $(B)/probe >/dev/null 2>&1 && echo $(2) $(3))
+comma := ,
+hash := \#
+OPENMP = $(eval OPENMP := $(call probe,$(hash)include <omp.h>,-fopenmp))$(OPENMP)
+SANITIZE = $(eval SANITIZE := $(call probe,,-fsanitize=address$(comma)undefined))$(SANITIZE)
+BLAS = $(eval BLAS := $(call probe,$(hash)include <cblas.h>,,-lopenblas))$(BLAS)
+
+SAN_FLAGS = -O1 -g $(SANITIZE) -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+compile = @echo "  cc    $@"; mkdir -p $(@D); $(CC) -std=c99 -Wall -Wextra -I. -Itests
+
+.PHONY: all run test test-programs bench fuzz examples check install clean help
+all: examples
+
+help:
+	@echo "make run            the main job: builds and runs examples/spmm.c (ARGS=\"--help\" and the like)"
+	@echo "make test           everything: tests, sanitizers, compile matrix, examples, fuzz corpora, static checks"
+	@echo "make bench          speed against OpenBLAS and SciPy, where they are installed"
+	@echo "make fuzz           libFuzzer for SECONDS=60 per target, with clang"
+	@echo "make examples       builds the examples into $(B)/plain"
+	@echo "make check          contents list, anchors, symbols, README"
+	@echo "make install        headers and pkg-config file to PREFIX=$(PREFIX), below DESTDIR"
+	@echo "make clean          removes build/"
+	@echo "CC=clang, CFLAGS=-O3, JOBS=8 and so on are taken as usual."
+
+run: $(B)/plain/spmm
+	@$< $(ARGS)
+
+# ---- programs: plain, and with sanitizers ----
+
+$(B)/plain/%: examples/%.c examples/example.h examples/beam.h examples/user_functions.h $(HEADERS)
+	$(compile) $(CFLAGS) $(OPENMP) $< -o $@ -lm
+$(B)/plain/%: tests/%.c $(wildcard tests/*.h) $(HEADERS)
+	$(compile) $(CFLAGS) $(OPENMP) $< -o $@ -lm
+$(B)/san/%: examples/%.c examples/example.h examples/beam.h examples/user_functions.h $(HEADERS)
+	$(compile) $(SAN_FLAGS) $(OPENMP) $< -o $@ -lm
+$(B)/san/%: tests/%.c $(wildcard tests/*.h) $(HEADERS)
+	$(compile) $(SAN_FLAGS) $(OPENMP) $< -o $@ -lm
+$(B)/san/%: tests/fuzz/%.c $(wildcard tests/*.h tests/fuzz/*.h) $(HEADERS)
+	$(compile) $(SAN_FLAGS) -DFUZZ_MAIN $< -o $@ -lm
+$(B)/plain/fuzz_%: tests/fuzz/fuzz_%.c $(wildcard tests/*.h tests/fuzz/*.h) $(HEADERS)
+	$(compile) $(CFLAGS) -DFUZZ_MAIN $< -o $@ -lm
+
+examples: $(addprefix $(B)/plain/,$(EXAMPLES))
+
+# ---- tests ----
+
+PLAIN := $(addprefix $(B)/plain/,$(TESTS) $(FUZZERS) $(EXAMPLES))
+SANITIZED = $(if $(SANITIZE),$(addprefix $(B)/san/,$(TESTS) $(FUZZERS) $(EXAMPLES)))
+test-programs: $(PLAIN) $(SANITIZED)
+
+# A program that does not compile counts as failed in tests/run.sh, so the build goes on after an error.
+test:
+	@echo "building the test programs"
+	@$(MAKE) -k -j$(JOBS) test-programs || true
+	@CC="$(CC)" B="$(B)" JOBS="$(JOBS)" DATA="$(DATA)" OPENMP="$(OPENMP)" SANITIZE="$(SANITIZE)" \
+	 TESTS="$(TESTS)" FUZZERS="$(FUZZERS)" EXAMPLES="$(EXAMPLES)" sh tests/run.sh
+
+check:
+	@CC="$(CC)" B="$(B)" sh tests/check.sh
+
+# ---- fuzzing ----
+
+build/fuzz/%: tests/fuzz/%.c $(wildcard tests/*.h tests/fuzz/*.h) $(HEADERS)
+	@echo "  fuzz  $@"; mkdir -p $(@D)
+	@$(FUZZ_CC) -std=c99 -O1 -g -I. -Itests -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined $< -o $@ -lm
+
+fuzz: $(addprefix build/fuzz/,$(FUZZERS))
+	@for f in $(FUZZERS); do \
+	    corpus=tests/fuzz/corpus/$${f#fuzz_}; mkdir -p build/fuzz/found/$$f; \
+	    echo "$$f: $(SECONDS) s, new inputs in build/fuzz/found/$$f"; \
+	    build/fuzz/$$f -max_total_time=$(SECONDS) -print_final_stats=0 -verbosity=0 -artifact_prefix=build/fuzz/$$f- \
+	        build/fuzz/found/$$f $$( [ -d $$corpus ] && echo $$corpus ) || exit 1; \
+	done; echo "$(words $(FUZZERS)) targets, nothing found"
+
+# ---- speed ----
+
+$(B)/plain/bench_cpu: tests/bench_cpu.c examples/example.h $(HEADERS)
+	$(compile) -Iexamples $(CFLAGS) $(OPENMP) $(if $(BLAS),-DHAVE_OPENBLAS) $< -o $@ $(BLAS) -lm
+bench: $(B)/plain/bench_cpu
+	@$(if $(BLAS),true,echo "OpenBLAS is absent: sgemm is not compared (Debian: apt install libopenblas-dev)")
+	@$(PYTHON) -c "import numpy, scipy" 2>/dev/null || \
+	    echo "SciPy is absent: bsr_matrix is not compared (Debian: apt install python3-scipy; or pip install numpy scipy)"
+	@$< build/bench_cpu.csv
+	@if $(PYTHON) -c "import numpy, scipy" 2>/dev/null; then $(PYTHON) tests/bench_peers.py build/bench_cpu.csv; fi
+
+# ---- installing ----
+
+VERSION = $(shell awk '/define BSR_VERSION_(MAJOR|MINOR|PATCH)/ { printf "%s%s", dot, $$3; dot = "." }' bsrsparse.h)
+install:
+	mkdir -p "$(DESTDIR)$(PREFIX)/include" "$(DESTDIR)$(PREFIX)/lib/pkgconfig"
+	cp $(HEADERS) "$(DESTDIR)$(PREFIX)/include"
+	printf '%s\n' 'prefix=$(PREFIX)' 'includedir=$${prefix}/include' '' 'Name: bsrsparse' 'Version: $(VERSION)' \
+	    'Description: block-sparse matrix products, softmax and attention' 'Cflags: -I$${includedir}' 'Libs: -lm' \
+	    > "$(DESTDIR)$(PREFIX)/lib/pkgconfig/bsrsparse.pc"
+
+clean:
+	rm -rf build

@@ -1,0 +1,77 @@
+/* What the examples share: errors, random numbers, a clock, memory. Include it first. */
+#ifndef EXAMPLE_H
+#define EXAMPLE_H
+
+#if !defined(_WIN32) && !defined(_POSIX_C_SOURCE)
+#define _POSIX_C_SOURCE 200809L /* clock_gettime, isatty, fileno */
+#endif
+#include "bsrsparse.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#ifdef _WIN32
+#include <io.h>
+#define isatty _isatty
+#define fileno _fileno
+#else
+#include <unistd.h>
+#endif
+
+/* Ends the program with one line where a call failed. `error` is the record that the call was given. */
+static inline void require(bsr_status status, const bsr_error *error, const char *what) {
+    char line[320];
+    if (status == BSR_OK) return;
+    bsr_error_string(error, line, sizeof line);
+    fprintf(stderr, "%s: %s\n", what, line);
+    exit(1);
+}
+#define REQUIRE(call, error) require(call, error, #call)
+
+static inline void *allocate(int64_t count, size_t size) { /* zeroed, never null */
+    void *p = NULL;
+    if (count >= 0 && (uint64_t)count < SIZE_MAX / 2 / size) p = calloc(count > 0 ? (size_t)count : 1, size);
+    if (p) return p;
+    fprintf(stderr, "out of memory: %lld x %lu bytes\n", (long long)count, (unsigned long)size);
+    exit(1);
+}
+
+static inline double seconds(void) {
+#ifdef _WIN32
+    return (double)clock() / CLOCKS_PER_SEC; /* wall time there */
+#else
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+#endif
+}
+
+/* splitmix64: uniform bits, a uniform number in (0, 1), a normally distributed one. */
+static inline uint64_t random_bits(uint64_t *state) {
+    uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+static inline double random_uniform(uint64_t *state) { return ((double)(random_bits(state) >> 11) + 0.5) / 9007199254740992.0; }
+static inline double random_normal(uint64_t *state) {
+    double r = sqrt(-2 * log(random_uniform(state)));
+    return r * cos(6.283185307179586 * random_uniform(state));
+}
+static inline void fill_normal_f32(float *x, int64_t n, uint64_t *state) {
+    int64_t i;
+    for (i = 0; i < n; i++) x[i] = (float)random_normal(state);
+}
+
+/* The larger of two errors; not-a-number counts as infinite. */
+static inline double worse(double worst, double e) { return e <= worst ? worst : e == e ? e : HUGE_VAL; }
+
+/* The last line of every example that checks itself; 0 or 1 for main to return. */
+static inline int verdict(int good) {
+    printf(good ? "ok\n" : "WRONG\n");
+    return good ? 0 : 1;
+}
+
+#endif

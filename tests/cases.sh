@@ -1,0 +1,35 @@
+# Sourced by the test scripts: counted cases, run several at a time.
+#   cases_begin FOLDER        an empty folder for scripts and logs
+#   case_ NAME COMMAND        a case, run later by sh -eu; exit status 77: skipped (its last line says why)
+#   cases_end                 runs them, $JOBS at a time, prints failures and the closing line; the exit status of the script
+cases_begin() {
+    cases=$1
+    case_count=0
+    rm -rf "$cases" && mkdir -p "$cases"
+}
+case_() {
+    case_count=$((case_count + 1))
+    case_file=$cases/$(printf %04d $case_count)
+    printf '%s\n' "$1" > "$case_file.name"
+    printf '%s\n' "$2" > "$case_file.sh"
+}
+cases_end() {
+    ls "$cases" | sed -n 's/\.sh$//p' |
+        xargs -P "${JOBS:-2}" -I N sh -c 'sh -eu "$1/N.sh" > "$1/N.log" 2>&1; echo $? > "$1/N.rc"' _ "$cases"
+    passed=0 failed=0 skipped=0
+    for name in "$cases"/*.name; do
+        n=${name%.name}
+        case $(cat "$n.rc" 2>/dev/null) in
+            0) passed=$((passed + 1)) ;;
+            77)
+                skipped=$((skipped + 1))
+                echo "skip $(cat "$name"): $(tail -n 1 "$n.log")" ;;
+            *)
+                failed=$((failed + 1))
+                echo "FAIL $(cat "$name")"
+                head -n 12 "$n.log" | sed 's/^/FAIL   /' ;;
+        esac
+    done
+    echo "$passed passed, $failed failed, $skipped skipped"
+    [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
+}

@@ -1,0 +1,63 @@
+#!/bin/sh
+# Static checks: the header's contents list, anchors and symbols; what the README quotes; small things in the sources.
+set -u
+. tests/cases.sh
+w=${B:-build}/check
+cases_begin "$w/cases"
+tmp=$w/tmp
+rm -rf "$tmp" && mkdir -p "$tmp"
+if command -v "${CC:-cc}" >/dev/null 2>&1; then cc=${CC:-cc}; else cc=gcc; fi
+sources="bsrsparse.h tune_table.h $(ls examples/*.[ch] tests/*.[ch] tests/*.inc tests/compile/* tests/fuzz/*.[ch] 2>/dev/null | tr '\n' ' ')"
+
+# ---- the header ----
+
+sed -n 's|^/\* >>\([a-z0-9-]*\): *\(.*[^ ]\) *\*/$|\1 \2|p' bsrsparse.h > "$tmp/anchors"
+awk '/^   CONTENTS/ { on = 1; next } on && !NF { exit } on { $1 = $1; sub(/^>>/, ""); print }' bsrsparse.h > "$tmp/contents"
+sed 's/  */ /g' "$tmp/anchors" > "$tmp/anchors1"
+case_ "the contents list is the list of anchors" "[ -s $tmp/contents ]; diff $tmp/contents $tmp/anchors1"
+case_ "no anchor twice" "cut -d' ' -f1 $tmp/anchors | sort | uniq -d > $tmp/twice; cat $tmp/twice; ! [ -s $tmp/twice ]"
+case_ "every >>name in a comment is an anchor" "grep -o '(>>[a-z0-9-]*' bsrsparse.h | sed 's/(>>//' | sort -u > $tmp/named
+cut -d' ' -f1 $tmp/anchors | sort > $tmp/sorted; comm -23 $tmp/named $tmp/sorted > $tmp/bad; cat $tmp/bad; ! [ -s $tmp/bad ]"
+case_ "declarations end before the implementation" "sed '/^#endif .* BSRSPARSE_H /q' bsrsparse.h | grep -c 'bsri_.*{\$' | grep -qx 0"
+case_ "the licence in the header is that of the file LICENSE" "tr -s ' \n' ' ' < LICENSE | grep -o 'Permission is.*' | sed 's/ *\$//' > $tmp/l1
+sed -n '/^MIT No Attribution/,\$p' bsrsparse.h | sed 's:\*/::' | tr -s ' \n' ' ' | grep -o 'Permission is.*' | sed 's/ *\$//' > $tmp/l2; diff $tmp/l1 $tmp/l2"
+
+# ---- the object ----
+
+case_ "symbols: all that is declared, nothing else" "$cc -std=c99 -O1 -I. -c tests/compile/implementation.c -o $tmp/s.o
+nm -g --defined-only $tmp/s.o | awk 'NF { print \$3 }' | sort > $tmp/have; sh tests/declared.sh bsrsparse.h | diff - $tmp/have"
+case_ "no writable data" "$cc -std=c99 -O1 -fno-pic -I. -c tests/compile/implementation.c -o $tmp/w.o
+nm $tmp/w.o | awk '\$2 ~ /^[BbDdCcSs]\$/' > $tmp/data; cat $tmp/data; ! [ -s $tmp/data ]"
+case_ "nothing that prints, exits or reads the environment" "$cc -std=c99 -O1 -I. -c tests/compile/implementation.c -o $tmp/n.o
+nm -u $tmp/n.o | awk '{ print \$2 }' > $tmp/need; cat $tmp/need
+! grep -Eqx '_?(exit|abort|printf|puts|putchar|fputs|fputc|fprintf|fwrite|perror|getenv|fopen|stdout|stderr|__assert_fail)' $tmp/need"
+
+# ---- the README ----
+
+awk -v tmp="$tmp" '/^<!-- quote [^ ]* -->$/ { name = $3; next }
+    /^```/ && name { if (on) { close(out); on = 0; name = "" } else { on = 1; n++; out = tmp "/quote" n; print name > (tmp "/quotes") } next }
+    on { print > out }' README.md
+case_ "code in the README is that of the files it quotes" "n=0; while read -r file; do n=\$((n + 1)); diff $tmp/quote\$n \$file; done < $tmp/quotes"
+case_ "every public function is in the README" "for f in \$(sh tests/declared.sh bsrsparse.h); do grep -q \"\$f\" README.md || echo \$f; done > $tmp/missing
+cat $tmp/missing; ! [ -s $tmp/missing ]"
+case_ "every build switch is in manual and README" "grep -E '^ *#.*(ifdef|ifndef|defined|include)' bsrsparse.h | grep -o 'BSRSPARSE_[A-Z0-9_]*' | sort -u |
+    grep -v -e 'BSRSPARSE_H\$' -e _TUNE_TABLE_H > $tmp/switches
+sed '/^   BACKENDS AND/q' bsrsparse.h > $tmp/manual
+while read -r s; do short=\${s#BSRSPARSE_}; short=\${short#NO_}; short=\${short#ONLY_}
+    for f in README.md $tmp/manual; do grep -q \"\$s\" \$f || grep -q \"BSRSPARSE_.*_\$short\" \$f || echo \"\$s is not in \$f\"; done
+done < $tmp/switches > $tmp/unknown; cat $tmp/unknown; ! [ -s $tmp/unknown ]"
+case_ "every intended difference is in the README" "[ -f tests/differences.inc ] || { echo 'tests/differences.inc is absent'; exit 77; }
+tr -s ' \n' ' ' < README.md > $tmp/readme
+sed -n 's/^DIFFERENCE([^,]*, *\"\(.*\)\")\$/\1/p' tests/differences.inc | sed 's/\\\\\\\\\"/\"/g' > $tmp/differences; [ -s $tmp/differences ]
+while read -r line; do grep -qF -- \"\$line\" $tmp/readme || echo \"\$line\"; done < $tmp/differences > $tmp/gone; cat $tmp/gone; ! [ -s $tmp/gone ]"
+case_ "every file that the README names is there" "grep -o '\`[a-z_]*/[a-z0-9_./]*\`' README.md | tr -d '\`' | grep -v '^build/' | sort -u > $tmp/files
+while read -r f; do ls \$f > /dev/null 2>&1 || echo \$f; done < $tmp/files > $tmp/nofiles; cat $tmp/nofiles; ! [ -s $tmp/nofiles ]"
+
+# ---- sources ----
+
+case_ "no line above 130 columns" "awk 'length(\$0) > 130 { print FILENAME \":\" FNR; bad = 1 } END { exit bad }' $sources"
+case_ "no tabs, no blanks at line ends" "! grep -nE '[[:blank:]]\$|	' $sources"
+case_ "nothing left to do" "! grep -nwE 'TO''DO|FIX''ME|XX''X|HA''CK' $sources README.md"
+case_ "no machine paths" "! grep -nE '/(home|root|work|Users)/' $sources README.md Makefile tests/*.sh"
+case_ "examples stay under 120 lines" "for f in examples/*; do [ \$f = examples/spmm.c ] || [ \$(wc -l < \$f) -lt 120 ] || { echo \$f; exit 1; }; done"
+cases_end

@@ -1,0 +1,155 @@
+#!/bin/sh
+# The compile matrix: compilers, languages, switches, ways to include. An absent compiler is a counted skip.
+# STRICT_* come from the Makefile (make test), one list of flags per compiler.
+set -u
+. tests/cases.sh
+w=${B:-build}/compile
+cases_begin "$w/cases"
+src=tests/compile
+: "${STRICT_gcc:=-Wall -Wextra -Werror}" "${STRICT_clang:=-Wall -Wextra -Werror}" "${STRICT_mingw:=-Wall -Wextra -Werror}"
+: "${STRICT_aarch64:=-Wall -Wextra -Werror}" "${STRICT_nvcc:=}" "${STRICT_tcc:=-Wall}" "${STRICT_C:=-Wstrict-prototypes}"
+if command -v "${CC:-cc}" >/dev/null 2>&1; then cc=${CC:-cc}; else cc=gcc; fi
+case $($cc --version 2>/dev/null | head -n 1) in
+    *clang*) strict=$STRICT_clang ;;
+    *) strict=$STRICT_gcc ;;
+esac
+all="product sampled rows attention layouts parse f32 f64 f16 bf16 i8"
+
+# with COMPILER NAME COMMAND: a case that is skipped where the compiler is absent
+with() {
+    case_ "$2" "command -v $1 >/dev/null 2>&1 || { echo '$1 is absent'; exit 77; }
+out=$w/$((case_count + 1)); mkdir -p \$out
+$3"
+}
+
+# ---- compilers and languages ----
+
+for c in gcc clang; do
+    cxx=g++
+    [ $c = clang ] && cxx=clang++
+    eval "flags=\$STRICT_$c"
+    for std in c99 c11 c17; do
+        with $c "$c $std" "$c -std=$std -O0 $flags $STRICT_C -I. $src/switches.c -o \$out/a -lm
+\$out/a | grep -q '$all'"
+    done
+    with $c "$c c99 -O2" "$c -std=c99 -O2 $flags $STRICT_C -I. -c $src/implementation.c -o \$out/a.o"
+    with $c "$c gnu17 -O3 -march=native" "$c -std=gnu17 -O3 -march=native $flags $STRICT_C -I. -c $src/implementation.c -o \$out/a.o"
+    for std in c++11 c++14 c++17 c++20; do
+        with $cxx "$cxx $std" "$cxx -x c++ -std=$std -O0 $flags -I. $src/switches.c -o \$out/a -lm
+\$out/a | grep -q '$all'"
+    done
+    with $cxx "$cxx c++11 -fno-exceptions -fno-rtti -O2" \
+        "$cxx -x c++ -std=c++11 -O2 -fno-exceptions -fno-rtti $flags -I. -c $src/implementation.c -o \$out/a.o"
+done
+for c in x86_64-w64-mingw32-gcc x86_64-w64-mingw32-g++; do
+    lang="-x c -std=c99 $STRICT_C"
+    [ $c = x86_64-w64-mingw32-g++ ] && lang="-x c++ -std=c++11"
+    with $c "$c" "$c $lang -O1 $STRICT_mingw -I. $src/switches.c -o \$out/a.exe -static"
+done
+with x86_64-w64-mingw32-gcc "mingw-w64 under wine" "command -v wine >/dev/null 2>&1 || { echo 'wine is absent'; exit 77; }
+x86_64-w64-mingw32-gcc -std=c99 -O1 -I. $src/switches.c -o \$out/a.exe -static
+export WINEPREFIX=\$PWD/\$out/wine WINEDEBUG=-all
+timeout 120 wine \$out/a.exe > \$out/log 2>\$out/err || { tail -n 1 \$out/err; grep -q . \$out/log || { echo 'wine does not start here'; exit 77; }; exit 1; }
+grep -q '$all' \$out/log"
+for c in aarch64-linux-gnu-gcc aarch64-linux-gnu-g++; do
+    lang="-x c -std=c99 $STRICT_C"
+    [ $c = aarch64-linux-gnu-g++ ] && lang="-x c++ -std=c++11"
+    with $c "$c" "$c $lang -O1 $STRICT_aarch64 -I. -c $src/implementation.c -o \$out/a.o"
+done
+with aarch64-linux-gnu-gcc "aarch64 under qemu" "command -v qemu-aarch64 >/dev/null 2>&1 || { echo 'qemu-aarch64 is absent'; exit 77; }
+aarch64-linux-gnu-gcc -std=c99 -O2 -I. $src/switches.c -o \$out/a -static -lm
+qemu-aarch64 \$out/a | grep -q '$all text'
+aarch64-linux-gnu-gcc -std=c99 -O2 -I. examples/attention.c -o \$out/b -static -lm
+qemu-aarch64 \$out/b | tail -n 1 | grep -qx ok"
+for d in "" -DBSRSPARSE_NO_CUDA; do
+    with nvcc "nvcc $d" "nvcc -x cu -std=c++17 -O1 $d $STRICT_nvcc -I. $src/switches.c -o \$out/a
+\$out/a | grep -q '$all'"
+done
+with nvcc "nvcc, user functions" "nvcc -x cu -std=c++17 -O0 $STRICT_nvcc -I. examples/user_functions.c -o \$out/a
+\$out/a | tail -n 1 | grep -qx ok"
+with tcc "tcc" "tcc $STRICT_tcc -I. $src/switches.c -o \$out/a -lm
+\$out/a | grep -q '$all'"
+for c in gcc clang; do
+    eval "flags=\$STRICT_$c"
+    for e in examples/*.c; do
+        with $c "$c ${e#examples/}" "$c -std=c99 -O0 $flags $STRICT_C -I. -fsyntax-only $e"
+    done
+done
+
+# ---- ways to include ----
+
+mine() { with "$cc" "$1" "$2"; } # with the compiler that make uses
+mine "the header alone in an empty folder" "cp bsrsparse.h $src/switches.c \$out && cd \$out
+$cc -std=c99 -O1 $strict switches.c -o a -lm && ./a '$all simd text' || ./a '$all text'"
+mine "many files, implementation once" "$cc -std=c99 -O0 $strict -I. $src/main_plain.c $src/plain.c $src/implementation.c -o \$out/a -lm && \$out/a
+$cc -std=c99 -O0 $strict -I. $src/implementation.c $src/plain.c $src/main_plain.c -o \$out/b -lm && \$out/b"
+mine "any order in one file" "$cc -std=c99 -O0 $strict -I. $src/main_plain.c $src/plain.c $src/mixed_orders.c -o \$out/a -lm && \$out/a"
+mine "the implementation missing: does not link" "! $cc -std=c99 -I. $src/main_plain.c $src/plain.c -o \$out/a -lm 2>/dev/null"
+mine "static in two files" "$cc -std=c99 -O0 $strict -I. $src/static_one.c $src/static_two.c -o \$out/a -lm && \$out/a
+$cc -std=c99 -O0 -I. -c $src/static_one.c -o \$out/s.o
+nm -g --defined-only \$out/s.o | awk 'NF { print \$3 }' | grep -qx static_one; [ \$(nm -g --defined-only \$out/s.o | grep -c .) -eq 1 ]"
+for pair in "gcc g++" "clang clang++"; do
+    set -- $pair
+    with "$2" "C implementation, C++ user ($pair)" "$1 -std=c99 -O0 -I. -c $src/implementation.c -o \$out/i.o
+$2 -x c++ -std=c++11 -I. -c $src/plain.c -o \$out/p.o; $2 -x c++ -c $src/main_plain.c -o \$out/m.o; $2 \$out/?.o -o \$out/a -lm && \$out/a"
+    with "$2" "C++ implementation, C user ($pair)" "$2 -x c++ -std=c++11 -O0 -I. -c $src/implementation.c -o \$out/i.o
+$1 -std=c99 -I. -c $src/plain.c -o \$out/p.o; $1 -c $src/main_plain.c -o \$out/m.o; $2 \$out/?.o -o \$out/a -lm && \$out/a"
+done
+
+# ---- switches: NAME, DEFINES, what remains ----
+
+switch() { mine "switch $1" "$cc -std=c99 -O0 $strict $STRICT_C -I. $1 $src/switches.c -o \$out/a -lm && \$out/a > \$out/log || { cat \$out/log; exit 1; }
+sed -n 's/^this build has: //p' \$out/log | sed 's/ simd//; s/ threads//; s/ text//' > \$out/have
+echo '$2' | diff - \$out/have"; }
+without() { # words of \$all that remain without the words given
+    for word in $all; do
+        case " $* " in *" $word "*) ;; *) printf '%s ' "$word" ;; esac
+    done | sed 's/ $//'
+}
+operations="product sampled rows attention"
+types="f32 f64 f16 bf16 i8"
+upper() { echo "$1" | tr a-z A-Z; }
+for s in layouts; do switch "-DBSRSPARSE_NO_$(upper $s)" "$(without $s)"; done
+switch -DBSRSPARSE_NO_IO "$(without parse)"
+for s in $operations $types; do switch "-DBSRSPARSE_NO_$(upper $s)" "$(without $s)"; done
+for s in product sampled; do switch "-DBSRSPARSE_ONLY_$(upper $s)" "$(without $(echo $operations | sed "s/$s//"))"; done
+for s in rows attention; do switch "-DBSRSPARSE_ONLY_$(upper $s)" "$(without i8 $(echo $operations | sed "s/$s//"))"; done # no i8 there
+for s in f32 f64 f16 bf16; do switch "-DBSRSPARSE_ONLY_$(upper $s)" "$(without $(echo " $types " | sed "s/ $s / /"))"; done
+switch -DBSRSPARSE_ONLY_I8 "product sampled layouts parse i8"
+switch "-DBSRSPARSE_ONLY_PRODUCT -DBSRSPARSE_ONLY_F32" "product layouts parse f32"
+switch "-DBSRSPARSE_ONLY_PRODUCT -DBSRSPARSE_ONLY_ROWS -DBSRSPARSE_ONLY_F32 -DBSRSPARSE_ONLY_F16" "product rows layouts parse f32 f16"
+switch "-DBSRSPARSE_ONLY_ATTENTION -DBSRSPARSE_ONLY_BF16 -DBSRSPARSE_NO_IO -DBSRSPARSE_NO_LAYOUTS -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_ERROR_TEXT" "attention bf16"
+switch "-DBSRSPARSE_NO_PRODUCT -DBSRSPARSE_NO_SAMPLED -DBSRSPARSE_NO_ROWS -DBSRSPARSE_NO_ATTENTION" "layouts parse"
+switch -DBSRSPARSE_NO_CUDA "$all"
+switch "-DBSRSPARSE_NO_SIMD" "$all"
+switch "-DBSRSPARSE_NO_ERROR_TEXT" "$all"
+mine "BSRSPARSE_NO_SIMD is portable" "$cc -std=c99 -O0 -DBSRSPARSE_NO_SIMD -I. $src/switches.c -o \$out/a -lm && \$out/a '$all text'"
+mine "BSRSPARSE_NO_ERROR_TEXT has none" "$cc -std=c99 -O0 -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_ERROR_TEXT -I. $src/switches.c -o \$out/a -lm
+\$out/a '$all'; ! strings \$out/a | grep -q 'the output overlaps operand'"
+mine "BSRSPARSE_NO_OPENMP has one thread" "[ -n '${OPENMP:-}' ] || { echo '$cc has no OpenMP'; exit 77; }
+$cc -std=c99 -O0 ${OPENMP:-} -DBSRSPARSE_NO_SIMD -DBSRSPARSE_NO_OPENMP -I. $src/switches.c -o \$out/a -lm; OMP_NUM_THREADS=2 \$out/a '$all text'
+$cc -std=c99 -O0 ${OPENMP:-} $strict -DBSRSPARSE_NO_SIMD -I. $src/switches.c -o \$out/b -lm; OMP_NUM_THREADS=2 \$out/b '$all threads text'"
+mine "BSRSPARSE_STATIC" "$cc -std=c99 -O0 $strict $STRICT_C -DBSRSPARSE_STATIC -I. $src/switches.c -o \$out/a -lm && \$out/a"
+mine "BSRSPARSE_STATIC, declarations only" "printf '#include \"bsrsparse.h\"\nint main(void) { return 0; }\n' > \$out/a.c
+$cc -std=c99 -DBSRSPARSE_IMPLEMENTATION -DBSRSPARSE_STATIC $strict -I. \$out/a.c -o \$out/a -lm && \$out/a"
+mine "BSRSPARSE_ASSERT" "$cc -std=c99 -O0 $strict -include assert.h '-DBSRSPARSE_ASSERT(x)=assert(x)' -I. $src/switches.c -o \$out/a -lm && \$out/a
+$cc -std=c99 -O2 -D_POSIX_C_SOURCE=200809L -include assert.h '-DBSRSPARSE_ASSERT(x)=assert(x)' -I. examples/attention.c -o \$out/b -lm && \$out/b | tail -n 1 | grep -qx ok"
+mine "BSRSPARSE_MALLOC and _FREE" "$cc -std=c99 -O0 $strict -I. $src/allocator.c -o \$out/a -lm && \$out/a"
+mine "BSR_API" "$cc -std=c99 -O0 $strict -fPIC -shared -fvisibility=hidden '-DBSR_API=__attribute__((visibility(\"default\")))' -I. $src/implementation.c -o \$out/a.so -lm
+nm -D --defined-only \$out/a.so | awk '{ print \$3 }' | grep '^bsr' | sort > \$out/have; sh tests/declared.sh bsrsparse.h | diff - \$out/have"
+mine "BSRSPARSE_NO_TUNE_TABLE" "cp bsrsparse.h \$out; echo '#error included' > \$out/tune_table.h
+$cc -std=c99 -O0 $strict -DBSRSPARSE_NO_TUNE_TABLE -I\$out $src/switches.c -o \$out/a -lm && \$out/a
+! $cc -std=c99 -O0 -I\$out -fsyntax-only $src/switches.c 2>/dev/null"
+mine "BSRSPARSE_TUNE_TABLE" "cp bsrsparse.h \$out; cp tune_table.h \$out/mine.h
+$cc -std=c99 -O0 $strict '-DBSRSPARSE_TUNE_TABLE=\"mine.h\"' -I\$out $src/switches.c -o \$out/a -lm && \$out/a
+! $cc -std=c99 -O0 '-DBSRSPARSE_TUNE_TABLE=\"none.h\"' -I\$out -fsyntax-only $src/switches.c 2>/dev/null"
+mine "BSRSPARSE_USER_FUNCTIONS" "$cc -std=c99 -O0 $strict $STRICT_C -I. examples/user_functions.c -o \$out/a -lm && \$out/a | tail -n 1 | grep -qx ok"
+
+# ---- mixes that must not compile ----
+
+for d in "-DBSRSPARSE_MALLOC(n)=0" "-DBSRSPARSE_FREE(p)=(void)(p)"; do
+    mine "refused: $d" "! $cc -std=c99 '$d' -I. -fsyntax-only $src/implementation.c 2> \$out/err; grep -q 'define both' \$out/err"
+done
+mine "refused: an unknown file of user functions" "! $cc -std=c99 '-DBSRSPARSE_USER_FUNCTIONS=\"none.h\"' -I. -fsyntax-only $src/implementation.c 2>/dev/null"
+
+cases_end

@@ -1,0 +1,94 @@
+/* Says what a build can do and compares it with what the command line expects: switches "product sampled ...". What is
+   left out must return BSR_UNSUPPORTED with BSR_ITEM_NOT_COMPILED, and bsr_supports must say the same. */
+#define BSRSPARSE_IMPLEMENTATION
+#include "bsrsparse.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bsr_context *ctx;
+static bsr_error error;
+static bsr_exec run;
+static int wrong;
+static double space[8][16]; /* zeros in every type */
+
+/* 1: worked, 0: left out; anything else counts as wrong */
+static int works(const char *what, bsr_status status, int supported) {
+    int left_out = status == BSR_UNSUPPORTED && error.status == BSR_UNSUPPORTED && error.item == BSR_ITEM_NOT_COMPILED;
+    if ((status != BSR_OK && !left_out) || (supported >= 0 && supported != (status == BSR_OK))) {
+        printf("%s: status %s, item %s, bsr_supports says %d\n", what, bsr_status_name((int)status), bsr_item_name(error.item), supported);
+        wrong = 1;
+    }
+    return status == BSR_OK;
+}
+
+static int product(int dtype), sampled(int dtype), rows(int dtype), attention(int dtype);
+static int32_t crow[] = {0, 1}, col[] = {0};
+
+static bsr_matrix matrix(int dtype, int at) { return bsr_matrix_make(2, 2, 2, 2, 1, crow, col, BSR_I32, space[at], dtype); }
+static bsr_dense dense(int dtype, int at) { return bsr_dense_row_major(space[at], dtype, 2, 2); }
+
+static int product(int dtype) {
+    bsr_matrix a = matrix(dtype, 0);
+    bsr_dense b = dense(dtype, 1), c = dense(dtype, 2);
+    return works("dense_mm", bsr_dense_mm(ctx, 0, &a, &b, &c, &run), bsr_supports(ctx, BSR_OP_DENSE_ADDMM, dtype, dtype, 2, 2));
+}
+static int sampled(int dtype) {
+    bsr_matrix c = matrix(dtype, 0);
+    bsr_dense a = dense(dtype, 1), b = dense(dtype, 2);
+    return works("sampled_addmm", bsr_sampled_addmm(ctx, 0, NULL, 1, &a, &b, &c, &run),
+                 bsr_supports(ctx, BSR_OP_SAMPLED_ADDMM, dtype, dtype, 2, 2));
+}
+static int rows(int dtype) {
+    bsr_matrix x = matrix(dtype, 0), y = matrix(dtype, 1);
+    return works("softmax", bsr_softmax(ctx, 1, &x, NULL, &y, &run), bsr_supports(ctx, BSR_OP_SOFTMAX, dtype, dtype, 2, 2));
+}
+static int attention(int dtype) {
+    bsr_matrix m = matrix(dtype, 0);
+    bsr_dense q = dense(dtype, 1), k = dense(dtype, 2), v = dense(dtype, 3), o = dense(dtype, 4);
+    return works("attention", bsr_attention(ctx, 0, &q, &k, &v, &m, NULL, &o, NULL, &run),
+                 bsr_supports(ctx, BSR_OP_ATTENTION, dtype, dtype, 2, 2));
+}
+static int layouts(void) {
+    bsr_layout l = bsr_layout_default(BSR_LAYOUT_DENSE, 1, 2);
+    uint8_t mask[4];
+    return works("layout_mask", bsr_layout_mask(ctx, &l, mask, &run), -1);
+}
+static int parse(void) {
+    static const char smtx[] = "1, 1, 0\n0 0\n\n", mtx[] = "%%MatrixMarket matrix coordinate real general\n1 1 0\n";
+    bsr_file_info info;
+    int a = works("parse_smtx", bsr_parse_smtx(smtx, sizeof smtx - 1, &info, NULL, NULL, 0, &error), -1);
+    int b = works("parse_matrix_market", bsr_parse_matrix_market(mtx, sizeof mtx - 1, &info, NULL, NULL, NULL, 0, &error), -1);
+    if (a != b) wrong = 1;
+    return a;
+}
+
+int main(int argc, char **argv) {
+    static const int dtypes[] = {BSR_F32, BSR_F64, BSR_F16, BSR_BF16, BSR_I8};
+    char have[256] = "";
+    bsr_info info;
+    int i, type = 0, good[5];
+    run.error = &error;
+    if (bsr_create(NULL, &ctx, &error) || bsr_query_info(ctx, &info)) return 1;
+    for (i = 0; i < 5; i++) {
+        good[i] = product(dtypes[i]) + sampled(dtypes[i]);
+        if (dtypes[i] != BSR_I8) good[i] += rows(dtypes[i]) + attention(dtypes[i]);
+        if (good[i] && !type) type = dtypes[i];
+    }
+    if (!type) type = BSR_F32;
+    if (product(type)) strcat(have, " product");
+    if (sampled(type)) strcat(have, " sampled");
+    if (type != BSR_I8 && rows(type)) strcat(have, " rows");
+    if (type != BSR_I8 && attention(type)) strcat(have, " attention");
+    if (layouts()) strcat(have, " layouts");
+    if (parse()) strcat(have, " parse");
+    for (i = 0; i < 5; i++)
+        if (good[i]) strcat(have, " "), strcat(have, bsr_dtype_name(dtypes[i]));
+    if (info.isa != BSR_ISA_PORTABLE) strcat(have, " simd");
+    if (info.threads > 1) strcat(have, " threads");
+    if (*bsr_item_string(BSR_ITEM_OVERLAP)) strcat(have, " text");
+    bsr_destroy(ctx);
+    printf("this build has:%s\n", have);
+    if (argc > 1 && strcmp(have + 1, argv[1])) printf("but expected:   %s\n", argv[1]), wrong = 1;
+    return wrong;
+}

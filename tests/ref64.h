@@ -1,0 +1,534 @@
+/* ref64.h: what every operation must give, in float64 and wider, with a bound for each element.
+
+   Written from the documentation, apart from the implementation: operands are expanded to dense arrays (where stored,
+   how often), products are triple loops over those, column by column. A bound is derived from what the header promises:
+   |out - exact| <= (k + 2) u sum|a||b| for a sum of k products, first-order terms for what follows, and one rounding to
+   the output's type. Integers are exact modulo 2^32 or 2^8. Include after operands.h. */
+#ifndef BSR_REF64_H
+#define BSR_REF64_H
+
+#include "operands.h"
+
+typedef long double ref_real; /* sums; on machines where it is no wider than double, f64 bounds double */
+#if LDBL_MANT_DIG > 53
+#define REF_U64 0x1p-53
+#else
+#define REF_U64 0x1p-52
+#endif
+
+typedef struct ref_array { /* dense, row-major, all batch items */
+    t_shape batch;
+    int64_t items, rows, cols;
+    double *v; /* null: see where it is allowed */
+} ref_array;
+
+TF ref_array ref_new(t_shape batch, int64_t rows, int64_t cols) {
+    ref_array a;
+    size_t bytes;
+    a.batch = batch, a.items = t_items(&batch), a.rows = rows, a.cols = cols;
+    bytes = (size_t)(a.items * rows * cols) * sizeof(double);
+    a.v = (double *)bt_alloc(bytes, sizeof(double));
+    bt_mark_output(a.v);
+    memset(a.v, 0, bytes);
+    return a;
+}
+TF ref_array ref_none(void) {
+    ref_array a;
+    memset(&a, 0, sizeof a);
+    return a;
+}
+TF double *ref_at(const ref_array *a, int64_t item, int64_t i, int64_t j) { return &a->v[(item * a->rows + i) * a->cols + j]; }
+/* a's element for (item of whole, i, j); sizes of 1 repeat. */
+TF double ref_seen(const ref_array *a, const t_shape *whole, int64_t item, int64_t i, int64_t j) {
+    return *ref_at(a, t_item_of(whole, item, &a->batch), a->rows == 1 ? 0 : i, a->cols == 1 ? 0 : j);
+}
+TF ref_array ref_dense(const bsr_dense *d) {
+    ref_array a = ref_new(t_dense_batch(d), d->rows, d->cols);
+    int64_t b, i, j;
+    for (b = 0; b < a.items; b++)
+        for (j = 0; j < d->cols; j++)
+            for (i = 0; i < d->rows; i++) *ref_at(&a, b, i, j) = t_get(d, b, i, j);
+    return a;
+}
+/* Dense form (duplicates added) and, where count is not null, how many blocks are stored at each element. */
+TF ref_array ref_matrix(const bsr_matrix *m, ref_array *count) {
+    ref_array a = ref_new(t_matrix_batch(m), m->rows, m->cols);
+    int64_t b, r, p, i, j;
+    if (count) *count = ref_new(t_matrix_batch(m), m->rows, m->cols);
+    for (b = 0; b < a.items; b++)
+        for (r = 0; r < m->rows / m->block_rows; r++)
+            for (p = t_crow(m, b, r); p < t_crow(m, b, r + 1); p++)
+                for (i = 0; i < m->block_rows; i++)
+                    for (j = 0; j < m->block_cols; j++) {
+                        int64_t row = r * m->block_rows + i, col = t_col(m, b, p) * m->block_cols + j;
+                        if (m->values) *ref_at(&a, b, row, col) += t_load(m->values, m->dtype, t_value_at(m, b, p, i, j));
+                        if (count) *ref_at(count, b, row, col) += 1;
+                    }
+    return a;
+}
+TF ref_array ref_transposed(const ref_array *a) {
+    ref_array t;
+    int64_t b, i, j;
+    if (!a->v) return *a;
+    t = ref_new(a->batch, a->cols, a->rows);
+    for (b = 0; b < a->items; b++)
+        for (i = 0; i < a->rows; i++)
+            for (j = 0; j < a->cols; j++) *ref_at(&t, b, j, i) = *ref_at(a, b, i, j);
+    return t;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* sums of products                                                                               */
+/* ---------------------------------------------------------------------------------------------- */
+
+typedef struct ref_sum { /* of products: value, sum of magnitudes, number */
+    ref_array s, t, n;
+} ref_sum;
+
+/* a b over the batch `whole`, summed into the batch `out`. an, bn: how often an element is stored (v null: once); what is
+   not stored is not multiplied, so that NaN and Inf opposite to it do not count. */
+TF ref_sum ref_mm(const ref_array *a, const ref_array *an, const ref_array *b, const ref_array *bn, t_shape whole, t_shape out) {
+    ref_sum sum;
+    int64_t item, items = t_items(&whole), i, j, k, rows = a->rows, cols = b->cols;
+    ref_real *column = (ref_real *)calloc((size_t)(t_items(&out) * rows * cols) + 1, sizeof *column);
+    if (!column) abort();
+    sum.s = ref_new(out, rows, cols), sum.t = ref_new(out, rows, cols), sum.n = ref_new(out, rows, cols);
+    for (item = 0; item < items; item++) {
+        int64_t ia = t_item_of(&whole, item, &a->batch), ib = t_item_of(&whole, item, &b->batch);
+        int64_t io = t_item_of(&whole, item, &out);
+        for (j = 0; j < cols; j++)
+            for (k = a->cols - 1; k >= 0; k--) {
+                double y = *ref_at(b, ib, k, j);
+                if (bn && bn->v && *ref_at(bn, ib, k, j) == 0) continue;
+                for (i = 0; i < rows; i++) {
+                    double x = *ref_at(a, ia, i, k), times = an && an->v ? *ref_at(an, ia, i, k) : 1;
+                    if (times == 0) continue;
+                    column[(io * rows + i) * cols + j] += (ref_real)x * (ref_real)y;
+                    *ref_at(&sum.t, io, i, j) += fabs(x * y);
+                    *ref_at(&sum.n, io, i, j) += times;
+                }
+            }
+    }
+    for (i = 0; i < sum.s.items * rows * cols; i++) sum.s.v[i] = (double)column[i];
+    free(column);
+    return sum;
+}
+/* Duplicates: |a| is the sum of the magnitudes of what is stored, not the magnitude of the sum. */
+TF ref_array ref_magnitude(const bsr_matrix *m) {
+    ref_array a = ref_new(t_matrix_batch(m), m->rows, m->cols);
+    int64_t b, r, p, i, j;
+    for (b = 0; b < a.items; b++)
+        for (r = 0; r < m->rows / m->block_rows; r++)
+            for (p = t_crow(m, b, r); p < t_crow(m, b, r + 1); p++)
+                for (i = 0; i < m->block_rows; i++)
+                    for (j = 0; j < m->block_cols; j++)
+                        *ref_at(&a, b, r * m->block_rows + i, t_col(m, b, p) * m->block_cols + j) +=
+                            fabs(t_load(m->values, m->dtype, t_value_at(m, b, p, i, j)));
+    return a;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* epilogue                                                                                       */
+/* ---------------------------------------------------------------------------------------------- */
+
+typedef struct ref_finish_args {
+    double alpha, beta;
+    const bsr_dense *input;
+    const bsr_epilogue *epilogue;
+    int compute;  /* BSR_F32, BSR_F64, BSR_I32 */
+    int sums_f64; /* BSR_EXEC_ACCUMULATE_F64 */
+    int out_dtype;
+} ref_finish_args;
+typedef struct ref_result {
+    ref_array want, bound;
+} ref_result;
+
+TF int ref_compute(int a_dtype) { return a_dtype == BSR_F64 ? BSR_F64 : t_is_float(a_dtype) ? BSR_F32 : BSR_I32; }
+
+TF double ref_activate(const ref_finish_args *f, double x, double *bound, const bsr_position *at) {
+    int act = f->epilogue ? f->epilogue->activation : BSR_ACT_NONE;
+    double u = f->compute == BSR_F64 ? REF_U64 : 0x1p-24, y;
+    switch (act) {
+        case BSR_ACT_NONE: return x;
+        case BSR_ACT_RELU: return x != x ? x : x > 0 ? x : 0;
+        case BSR_ACT_GELU: y = x / 2 * (1 + erf(x / sqrt(2.0))); break;
+        case BSR_ACT_GELU_TANH: y = x / 2 * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x))); break;
+        case BSR_ACT_SILU: y = x / (1 + exp(-x)); break;
+        default:
+#ifdef BSRSPARSE_USER_FUNCTIONS
+            u = 0x1p-24;
+            if (act == BSR_EPILOGUE_tf_shift) {
+                *bound = 2 * *bound + 8 * u * (fabs(x) + 8);
+                return (double)tf_shift((float)x, at, f->epilogue->user_data);
+            }
+            *bound = (2 * fabs(x) + *bound) * *bound + 4 * u * x * x;
+            return (double)tf_square((float)x, at, f->epilogue->user_data);
+#else
+            (void)at;
+            y = x;
+#endif
+    }
+    *bound = 1.2 * *bound + 16 * u * fabs(x);
+    return y;
+}
+
+/* From sums of products to what is stored. mag: where not null, magnitudes that replace sum->t. */
+TF ref_result ref_finish(const ref_sum *sum, const ref_finish_args *f) {
+    ref_result r;
+    ref_array none = ref_none(), in = none, left = none, right = none, bias = none;
+    const bsr_epilogue *e = f->epilogue;
+    double alpha = e && e->alpha_ptr ? *e->alpha_ptr : f->alpha, beta = e && e->beta_ptr ? *e->beta_ptr : f->beta;
+    double us = f->compute == BSR_F64 || f->sums_f64 ? REF_U64 : 0x1p-24, u = f->compute == BSR_F64 ? REF_U64 : 0x1p-24;
+    int64_t b, i, j;
+    bsr_position at;
+    if (beta != 0) in = ref_dense(f->input);
+    if (e && e->left_alpha) left = ref_dense(e->left_alpha);
+    if (e && e->right_alpha) right = ref_dense(e->right_alpha);
+    if (e && e->bias) bias = ref_dense(e->bias);
+    r.want = ref_new(sum->s.batch, sum->s.rows, sum->s.cols), r.bound = ref_new(sum->s.batch, sum->s.rows, sum->s.cols);
+    for (b = 0; b < r.want.items; b++)
+        for (i = 0; i < r.want.rows; i++)
+            for (j = 0; j < r.want.cols; j++) {
+                const t_shape *whole = &sum->s.batch;
+                double s = alpha == 0 ? 0 : *ref_at(&sum->s, b, i, j), t = alpha == 0 ? 0 : *ref_at(&sum->t, b, i, j);
+                double n = *ref_at(&sum->n, b, i, j), l = left.v ? ref_seen(&left, whole, b, i, j) : 1;
+                double q = right.v ? ref_seen(&right, whole, b, i, j) : 1, c = bias.v ? ref_seen(&bias, whole, b, i, j) : 0;
+                double x = beta != 0 ? ref_seen(&in, whole, b, i, j) : 0, want, bound, factor = fabs(alpha * l * q);
+                if (!t_is_float(f->out_dtype)) { /* modulo 2^32 */
+                    uint64_t w = (uint64_t)(int64_t)beta * (uint64_t)(int64_t)x + (uint64_t)(int64_t)c +
+                                 (uint64_t)(int64_t)l * (uint64_t)(int64_t)alpha * (uint64_t)(int64_t)q * (uint64_t)(int64_t)s;
+                    uint32_t low = (uint32_t)(w & 0xffffffffu);
+                    want = low < 0x80000000u ? (double)low : (double)low - 4294967296.0;
+                    if (f->out_dtype == BSR_I8) want = (low & 255u) < 128u ? (double)(low & 255u) : (double)(low & 255u) - 256;
+                    *ref_at(&r.want, b, i, j) = want;
+                    continue;
+                }
+                want = (double)((ref_real)beta * x + (ref_real)l * (alpha * (ref_real)s) * q + c);
+                if (beta == 0 && !(e && (e->left_alpha || e->right_alpha || e->bias))) want = alpha * s;
+                bound = factor * ((f->compute == BSR_I32 ? 1 : 0) * u * fabs(s) + (n > 0 ? (n + 2) * us * t : 0) + 4 * u * fabs(s));
+                bound += 4 * u * (fabs(beta * x) + fabs(c));
+                bound += (n + 8) * (factor + 1) * (f->compute == BSR_F64 ? 0x1p-1074 : 0x1p-149);
+                at.batch = b, at.head = 0, at.row = i, at.col = j;
+                want = ref_activate(f, want, &bound, &at);
+                *ref_at(&r.want, b, i, j) = want, *ref_at(&r.bound, b, i, j) = bound;
+            }
+    return r;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* comparing                                                                                      */
+/* ---------------------------------------------------------------------------------------------- */
+
+enum { REF_MAY_BE_ZERO = 1 };
+static double ref_worst; /* largest error / bound seen by this program */
+
+TF int ref_close(double got, double want, double bound, int dtype) {
+    double err, tol;
+    if (!t_is_float(dtype)) return got == want;
+    if (want != want) return got != got;
+    if (want - want != 0) return got == want;
+    if (got - got != 0) { /* a result that rounds to infinity */
+        double top = t_format_of(dtype).largest;
+        return got == got && (got > 0) == (want > 0) && fabs(want) + bound >= top + t_half_ulp(dtype, top);
+    }
+    err = fabs(got - want), tol = bound + t_half_ulp(dtype, fabs(want) + bound);
+    if (tol > 0 && err / tol > ref_worst) ref_worst = err / tol;
+    return !(err <= tol) ? 0 : 1;
+}
+#define REF_COMPARE(out, result, flags) ref_compare(__FILE__, __LINE__, #out, out, result, flags)
+TF void ref_compare(const char *file, int line, const char *what, const bsr_dense *out, const ref_result *r, int flags) {
+    int64_t b, i, j, bad = 0, seen = 0;
+    double norm = 0;
+    bt.checks++;
+    if (out->rows != r->want.rows || out->cols != r->want.cols || t_dense_items(out) != r->want.items) {
+        bt_fail(file, line, "%s has another shape than the reference", what);
+        return;
+    }
+    for (b = 0; b < r->want.items; b++)
+        for (i = 0; i < out->rows; i++)
+            for (j = 0; j < out->cols; j++) {
+                double got = t_get(out, b, i, j), want = *ref_at(&r->want, b, i, j), bound = *ref_at(&r->bound, b, i, j);
+                norm += want != want ? 1 : fabs(want), seen++;
+                if (ref_close(got, want, bound, out->dtype)) continue;
+                if (!bad++)
+                    bt_fail(file, line, "%s(item %lld, %lld, %lld) is %.9g, expected %.9g +- %.3g", what, (long long)b, (long long)i,
+                            (long long)j, got, want, bound + t_half_ulp(out->dtype, fabs(want) + bound));
+            }
+    if (seen && !(norm > 0) && !(flags & REF_MAY_BE_ZERO)) bt_fail(file, line, "vacuous: the reference of %s is all zero", what);
+    t_check_gaps(out);
+}
+/* The same at the stored blocks of a matrix; want covers its whole rows x cols, over its batch. */
+#define REF_COMPARE_MATRIX(m, result, flags) ref_compare_matrix(__FILE__, __LINE__, #m, m, result, flags)
+TF void ref_compare_matrix(const char *file, int line, const char *what, const bsr_matrix *m, const ref_result *r, int flags) {
+    int64_t b, k, p, i, j, bad = 0, seen = 0;
+    double norm = 0;
+    bt.checks++;
+    if (m->rows != r->want.rows || m->cols != r->want.cols || t_matrix_items(m) != r->want.items) {
+        bt_fail(file, line, "%s has another shape than the reference", what);
+        return;
+    }
+    for (b = 0; b < r->want.items; b++)
+        for (k = 0; k < m->rows / m->block_rows; k++)
+            for (p = t_crow(m, b, k); p < t_crow(m, b, k + 1); p++)
+                for (i = 0; i < m->block_rows; i++)
+                    for (j = 0; j < m->block_cols; j++) {
+                        int64_t row = k * m->block_rows + i, col = t_col(m, b, p) * m->block_cols + j;
+                        double got = t_load(m->values, m->dtype, t_value_at(m, b, p, i, j));
+                        double want = *ref_at(&r->want, b, row, col), bound = *ref_at(&r->bound, b, row, col);
+                        norm += want != want ? 1 : fabs(want), seen++;
+                        if (ref_close(got, want, bound, m->dtype)) continue;
+                        if (!bad++)
+                            bt_fail(file, line, "%s(item %lld, row %lld, col %lld) is %.9g, expected %.9g +- %.3g", what, (long long)b,
+                                    (long long)row, (long long)col, got, want, bound + t_half_ulp(m->dtype, fabs(want) + bound));
+                    }
+    if (seen && !(norm > 0) && !(flags & REF_MAY_BE_ZERO)) bt_fail(file, line, "vacuous: the reference of %s is all zero", what);
+    t_check_value_gaps(m);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* the operations                                                                                 */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* act(beta input + left (alpha op(A) B) right + bias), over the broadcast of a's and b's batches. */
+TF ref_result ref_dense_addmm(double beta, const bsr_dense *input, double alpha, unsigned trans, const bsr_matrix *a,
+                              const bsr_dense *b, const bsr_epilogue *epilogue, int out_dtype, unsigned exec_flags) {
+    ref_array count, av, bv = ref_dense(b), mag;
+    ref_finish_args f;
+    ref_sum sum;
+    int64_t i;
+    t_shape whole = t_join(t_matrix_batch(a), t_dense_batch(b));
+    memset(&f, 0, sizeof f);
+    f.alpha = alpha, f.beta = beta, f.input = input, f.epilogue = epilogue, f.out_dtype = out_dtype;
+    f.compute = ref_compute(a->dtype), f.sums_f64 = (exec_flags & BSR_EXEC_ACCUMULATE_F64) != 0;
+    av = ref_matrix(a, &count);
+    if (trans & BSR_TRANS_A) av = ref_transposed(&av), count = ref_transposed(&count);
+    sum = ref_mm(&av, &count, &bv, NULL, whole, whole);
+    for (i = 0; i < count.items * count.rows * count.cols && count.v[i] < 2; i++) {}
+    if (i < count.items * count.rows * count.cols) { /* duplicates: magnitudes before they cancel */
+        mag = ref_magnitude(a);
+        if (trans & BSR_TRANS_A) mag = ref_transposed(&mag);
+        sum.t = ref_mm(&mag, &count, &bv, NULL, whole, whole).t;
+    }
+    return ref_finish(&sum, &f);
+}
+
+/* beta input + alpha mat1 mat2 everywhere (compared at the stored blocks), batch of out; other batches are summed over. */
+TF ref_result ref_sampled(double beta, const bsr_matrix *input, double alpha, const bsr_dense *mat1, const bsr_dense *mat2,
+                          t_shape whole, t_shape out_batch, int out_dtype, unsigned exec_flags) {
+    ref_array x = ref_dense(mat1), y = ref_dense(mat2), in = ref_none();
+    ref_sum sum = ref_mm(&x, NULL, &y, NULL, whole, out_batch);
+    ref_finish_args f;
+    ref_result r;
+    int64_t b, i, j;
+    double u = mat1->dtype == BSR_F64 ? REF_U64 : 0x1p-24;
+    memset(&f, 0, sizeof f);
+    f.alpha = alpha, f.out_dtype = BSR_F64, f.compute = ref_compute(mat1->dtype);
+    f.sums_f64 = (exec_flags & BSR_EXEC_ACCUMULATE_F64) != 0;
+    if (!t_is_float(out_dtype)) f.out_dtype = BSR_I32;
+    r = ref_finish(&sum, &f);
+    if (beta != 0) in = ref_matrix(input, NULL);
+    for (b = 0; b < r.want.items; b++)
+        for (i = 0; i < r.want.rows; i++)
+            for (j = 0; j < r.want.cols; j++) {
+                double *want = ref_at(&r.want, b, i, j), part = beta != 0 ? beta * ref_seen(&in, &out_batch, b, i, j) : 0;
+                if (beta != 0) *want += part, *ref_at(&r.bound, b, i, j) += 4 * u * (fabs(part) + fabs(*want));
+                if (!t_is_float(out_dtype)) { /* modulo 2^32 or 2^8 */
+                    uint32_t low = (uint32_t)((uint64_t)(int64_t)*want & 0xffffffffu);
+                    *want = low < 0x80000000u ? (double)low : (double)low - 4294967296.0;
+                    if (out_dtype == BSR_I8) *want = (low & 255u) < 128u ? (double)(low & 255u) : (double)(low & 255u) - 256;
+                }
+            }
+    return r;
+}
+
+/* What one softmax row of n finite scores may be off by, relative; spread: largest |term| or distance from the maximum. */
+TF double ref_softmax_relative(double u, double n, double spread) { return (8 + 2 * log2(n > 1 ? n : 1) + 4 * spread) * u; }
+
+TF double ref_mask_term(const ref_array *mask, int mode, const t_shape *whole, int64_t b, int64_t i, int64_t j) {
+    double v;
+    if (!mask->v) return 0;
+    v = ref_seen(mask, whole, b, i, j);
+    return mode == BSR_MASK_MUL ? (v == 0 ? -(double)INFINITY : 0) : v;
+}
+/* exact: the inputs of exp are known to be exact, so that only the header's own bound is granted. */
+TF ref_result ref_softmax(double scale, const bsr_matrix *x, const bsr_softmax_options *o, int exact) {
+    ref_array count, v = ref_matrix(x, &count), none = ref_none(), rel = none, kp = none, am = none;
+    ref_result r;
+    t_shape whole = t_matrix_batch(x);
+    double u = x->dtype == BSR_F64 ? REF_U64 : 0x1p-24, tiny = x->dtype == BSR_F64 ? DBL_MIN : FLT_MIN;
+    int64_t b, i, j;
+    if (o && o->relative_bias) rel = ref_dense(o->relative_bias);
+    if (o && o->key_padding_mask) kp = ref_dense(o->key_padding_mask);
+    if (o && o->attn_mask) am = ref_dense(o->attn_mask);
+    r.want = ref_new(whole, x->rows, x->cols), r.bound = ref_new(whole, x->rows, x->cols);
+    for (b = 0; b < v.items; b++)
+        for (i = 0; i < x->rows; i++) {
+            double top = -(double)INFINITY, spread = 0, n = 0, nan = 0, relative;
+            ref_real total = 0;
+            for (j = x->cols - 1; j >= 0; j--) {
+                double s, r1, r2, r3;
+                if (*ref_at(&count, b, i, j) == 0) continue;
+                r1 = rel.v ? ref_seen(&rel, &whole, b, i, j) : 0;
+                r2 = ref_mask_term(&kp, o ? o->key_padding_mode : 0, &whole, b, i, j);
+                r3 = ref_mask_term(&am, o ? o->attn_mode : 0, &whole, b, i, j);
+                s = scale * *ref_at(&v, b, i, j) + r1 + r2 + r3;
+                *ref_at(&r.want, b, i, j) = s;
+                if (s != s) nan = 1;
+                if (s > top) top = s;
+                if (s - s == 0) n += 1, spread = fmax(spread, fabs(scale * *ref_at(&v, b, i, j)) + fabs(r1) + fabs(r2) + fabs(r3));
+            }
+            for (j = 0; j < x->cols; j++)
+                if (*ref_at(&count, b, i, j) != 0 && top > -(double)INFINITY) total += expl((ref_real)*ref_at(&r.want, b, i, j) - top);
+            for (j = 0; j < x->cols; j++) {
+                double *want = ref_at(&r.want, b, i, j);
+                if (*ref_at(&count, b, i, j) == 0) continue;
+                relative = exact ? (8 + 2 * log2(n > 1 ? n : 1)) * u : ref_softmax_relative(u, n, 2 * spread + fabs(*want - top));
+                if (nan) *want = (double)NAN;
+                else if (top == -(double)INFINITY) *want = 0;
+                else *want = (double)(expl((ref_real)*want - top) / total);
+                *ref_at(&r.bound, b, i, j) = *want == 0 ? tiny : relative * *want + tiny;
+                if (top == -(double)INFINITY) *ref_at(&r.bound, b, i, j) = 0;
+            }
+        }
+    return r;
+}
+TF ref_result ref_softmax_backward(double scale, const bsr_matrix *y, const bsr_matrix *dy) {
+    ref_array count, v = ref_matrix(y, &count), g = ref_matrix(dy, NULL);
+    ref_result r;
+    double u = y->dtype == BSR_F64 ? REF_U64 : 0x1p-24;
+    int64_t b, i, j;
+    r.want = ref_new(t_matrix_batch(y), y->rows, y->cols), r.bound = ref_new(t_matrix_batch(y), y->rows, y->cols);
+    for (b = 0; b < v.items; b++)
+        for (i = 0; i < y->rows; i++) {
+            ref_real dot = 0, mag = 0;
+            double n = 0;
+            for (j = y->cols - 1; j >= 0; j--)
+                if (*ref_at(&count, b, i, j) != 0) {
+                    ref_real term = (ref_real)*ref_at(&v, b, i, j) * *ref_at(&g, b, i, j);
+                    dot += term, mag += fabsl(term), n += 1;
+                }
+            for (j = 0; j < y->cols; j++) {
+                double p = *ref_at(&v, b, i, j), d = *ref_at(&g, b, i, j);
+                if (*ref_at(&count, b, i, j) == 0) continue;
+                *ref_at(&r.want, b, i, j) = (double)((ref_real)p * ((ref_real)d - dot) * scale);
+                *ref_at(&r.bound, b, i, j) = fabs(p * scale) * ((n + 2) * u * (double)mag + 4 * u * (fabs(d) + (double)fabsl(dot))) +
+                                             (y->dtype == BSR_F64 ? 0x1p-1070 : 0x1p-145);
+            }
+        }
+    return r;
+}
+
+/* Philox4x32-10 (Salmon et al. 2011), checked against its published vectors in test_attention.c. */
+TF void ref_philox(const uint32_t counter[4], uint64_t seed, uint32_t out[4]) {
+    uint32_t c[4], key0 = (uint32_t)(seed & 0xffffffffu), key1 = (uint32_t)(seed >> 32);
+    int round;
+    memcpy(c, counter, sizeof c);
+    for (round = 0; round < 10; round++) {
+        uint64_t p0 = (uint64_t)0xd2511f53u * c[0], p1 = (uint64_t)0xcd9e8d57u * c[2];
+        uint32_t n0 = (uint32_t)(p1 >> 32) ^ c[1] ^ key0, n2 = (uint32_t)(p0 >> 32) ^ c[3] ^ key1;
+        c[1] = (uint32_t)(p1 & 0xffffffffu), c[3] = (uint32_t)(p0 & 0xffffffffu), c[0] = n0, c[2] = n2;
+        key0 += 0x9e3779b9u, key1 += 0xbb67ae85u;
+    }
+    memcpy(out, c, sizeof c);
+}
+TF int ref_dropped(double p, uint64_t seed, int64_t batch, int64_t head, int64_t row, int64_t col) {
+    uint32_t counter[4], word[4];
+    counter[0] = (uint32_t)(col / 4), counter[1] = (uint32_t)row, counter[2] = (uint32_t)head, counter[3] = (uint32_t)batch;
+    ref_philox(counter, seed, word);
+    return (double)word[col % 4] < p * 4294967296.0;
+}
+
+/* Item `item` of an attention call's batch, for k and v: the head is divided by the number of heads that share one. */
+TF int64_t ref_kv_item(const t_shape *whole, int64_t item, const t_shape *mine) {
+    int64_t heads = whole->dims ? whole->n[whole->dims - 1] : 1, own = mine->dims ? mine->n[mine->dims - 1] : 1;
+    t_shape outer_whole = *whole, outer_mine = *mine;
+    if (!whole->dims) return 0;
+    outer_whole.dims--, outer_mine.dims -= mine->dims > 0;
+    return t_item_of(&outer_whole, item / heads, &outer_mine) * own + item % heads / (heads / own);
+}
+/* lse: where not null, gets the reference of the log-sum-exp. */
+TF ref_result ref_attention(double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v, const bsr_matrix *mask,
+                            const bsr_attention_options *o, t_shape whole, ref_result *lse) {
+    bsr_attention_options zero;
+    ref_array qv = ref_dense(q), kv = ref_dense(k), vv = ref_dense(v), none = ref_none(), rel = none, kp = none, count, mv;
+    ref_result r;
+    int64_t lq = q->rows, lk = k->rows, item, i, j, d, heads = whole.dims ? whole.n[whole.dims - 1] : 1;
+    double u = q->dtype == BSR_F64 ? REF_U64 : 0x1p-24, tiny = q->dtype == BSR_F64 ? DBL_MIN : FLT_MIN, inf = (double)INFINITY;
+    double *s = (double *)calloc((size_t)lk + 1, sizeof *s), *ds = (double *)calloc((size_t)lk + 1, sizeof *ds);
+    ref_real *w = (ref_real *)calloc((size_t)lk + 1, sizeof *w);
+    if (!s || !ds || !w) abort();
+    memset(&zero, 0, sizeof zero);
+    if (!o) o = &zero;
+    if (scale == 0) scale = q->cols ? 1 / sqrt((double)q->cols) : 1;
+    if (o->relative_bias) rel = ref_dense(o->relative_bias);
+    if (o->key_padding_mask) kp = ref_dense(o->key_padding_mask);
+    mv = ref_matrix(mask, &count);
+    r.want = ref_new(whole, lq, v->cols), r.bound = ref_new(whole, lq, v->cols);
+    if (lse) lse->want = ref_new(whole, lq, 1), lse->bound = ref_new(whole, lq, 1);
+    for (item = 0; item < r.want.items; item++) {
+        int64_t iq = t_item_of(&whole, item, &qv.batch), ik = ref_kv_item(&whole, item, &kv.batch);
+        int64_t iv = ref_kv_item(&whole, item, &vv.batch), im = t_item_of(&whole, item, &count.batch);
+        for (i = 0; i < lq; i++) {
+            double top = -inf, worst = 0, n = 0, relative, nan = 0;
+            ref_real total = 0;
+            bsr_position at;
+            at.batch = item / heads, at.head = item % heads, at.row = i;
+            for (j = 0; j < lk; j++) {
+                ref_real dot = 0, mag = 0;
+                double term, m;
+                int allowed = *ref_at(&count, im, i, j) != 0;
+                s[j] = -inf, ds[j] = 0, at.col = j, m = *ref_at(&mv, im, i, j);
+                if (o->flags & BSR_ATTENTION_CAUSAL && !(j <= i + o->causal_offset)) allowed = 0;
+                if (o->flags & BSR_ATTENTION_MASK_BOOLEAN && m == 0) allowed = 0;
+#ifdef BSRSPARSE_USER_FUNCTIONS
+                if (o->mask_function == BSR_MASK_tf_stripes && !tf_stripes(&at, o->user_data)) allowed = 0;
+                if (o->mask_function == BSR_MASK_tf_nothing && !tf_nothing(&at, o->user_data)) allowed = 0;
+#endif
+                if (!allowed) continue;
+                for (d = q->cols - 1; d >= 0; d--) {
+                    ref_real x = (ref_real)*ref_at(&qv, iq, i, d) * *ref_at(&kv, ik, j, d);
+                    dot += x, mag += fabsl(x);
+                }
+                s[j] = (double)(scale * dot);
+                ds[j] = fabs(scale) * ((double)q->cols + 2) * u * (double)mag + 2 * u * fabs(s[j]);
+                if (o->flags & BSR_ATTENTION_MASK_ADDITIVE) s[j] += m, ds[j] += 2 * u * (fabs(m) + fabs(s[j]));
+                if (rel.v) term = ref_seen(&rel, &whole, item, i, j), s[j] += term, ds[j] += 2 * u * (fabs(term) + fabs(s[j]));
+                if (kp.v) term = ref_mask_term(&kp, o->key_padding_mode, &whole, item, i, j), s[j] += term, ds[j] += 2 * u * (fabs(term) + fabs(s[j]));
+                if (s[j] == -inf) { ds[j] = 0; continue; } /* forbidden by a mask: no score function brings it back */
+#ifdef BSRSPARSE_USER_FUNCTIONS
+                if (o->score_function == BSR_SCORE_tf_alibi) s[j] = (double)tf_alibi((float)s[j], &at, o->user_data), ds[j] += 0x1p-24 * (16 + 8 * fabs(s[j]));
+                if (o->score_function == BSR_SCORE_tf_softcap) s[j] = (double)tf_softcap((float)s[j], &at, o->user_data), ds[j] += 0x1p-24 * 8;
+#endif
+                if (s[j] == -inf) { ds[j] = 0; continue; }
+                if (s[j] != s[j]) nan = 1;
+                if (s[j] > top) top = s[j];
+                n += 1;
+            }
+            for (j = 0; j < lk; j++) {
+                if (s[j] > -inf) ds[j] += 2 * u * fabs(s[j] - top), worst = fmax(worst, ds[j]);
+                w[j] = s[j] == -inf ? 0 : expl((ref_real)s[j] - top), total += w[j];
+            }
+            relative = 2.5 * worst + (16 + 4 * log2(n + 1) + n) * u;
+            for (d = 0; d < v->cols; d++) {
+                ref_real x = 0, mag = 0;
+                for (j = lk - 1; j >= 0; j--) {
+                    ref_real p = total > 0 ? w[j] / total : 0, y;
+                    if (w[j] == 0 || total == 0) continue;
+                    if (o->dropout_p > 0 && ref_dropped(o->dropout_p, o->dropout_seed, at.batch, at.head, i, j)) continue;
+                    y = p * *ref_at(&vv, iv, j, d) / (1 - (ref_real)o->dropout_p);
+                    x += y, mag += fabsl(y);
+                }
+                *ref_at(&r.want, item, i, d) = nan ? (double)NAN : (double)x;
+                *ref_at(&r.bound, item, i, d) = n == 0 ? 0 : relative * (double)mag + (n + 1) * tiny * 4;
+            }
+            if (lse) {
+                *ref_at(&lse->want, item, i, 0) = nan ? (double)NAN : n == 0 ? -inf : (double)(top + logl(total));
+                *ref_at(&lse->bound, item, i, 0) = n == 0 ? 0 : relative + 4 * u * (fabs(top) + fabs((double)logl(total > 0 ? total : 1)) + 1);
+            }
+        }
+    }
+    free(s), free(ds), free(w);
+    return r;
+}
+
+#endif /* BSR_REF64_H */

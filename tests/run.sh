@@ -1,0 +1,63 @@
+#!/bin/sh
+# Runs everything that `make test` has built, and the test scripts; sums up. Each part ends with a line
+# "N passed, N failed, N skipped"; a part that lacks it, or is not there, is one failure.
+# Called by make with CC, B (build folder), JOBS, DATA, OPENMP, SANITIZE, TESTS, FUZZERS, EXAMPLES set.
+set -u
+out=$B/test
+rm -rf "$out" && mkdir -p "$out"
+number=0
+
+# part NAME COMMAND...: one part, to be run by run_parts
+part() {
+    number=$((number + 1))
+    file=$out/$(printf %03d $number)
+    printf '%s\n' "$1" > "$file.name"
+    shift
+    printf '%s\n' "$*" > "$file.cmd"
+}
+# Runs the parts that are waiting, $1 at a time, and says one line of each as it ends.
+run_parts() {
+    ls "$out" | sed -n 's/\.cmd$//p' | while read -r n; do [ -f "$out/$n.log" ] || echo "$out/$n"; done |
+        xargs -P "$1" -I FILE sh -c '
+            start=$(date +%s)
+            sh FILE.cmd > FILE.log 2>&1; code=$?
+            line=$(grep -E "^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped" FILE.log | tail -n 1)
+            case $line in
+                "") line="0 passed, 1 failed, 0 skipped (no closing line, exit status $code)" ;;
+                *" 0 failed,"*) [ $code -eq 0 ] || line="0 passed, 1 failed, 0 skipped (exit status $code)" ;;
+            esac
+            echo "$line" > FILE.sum
+            case $line in
+                *" 0 failed,"*) ;;
+                *) { grep -E "FAIL|ERROR|runtime error|Assert" FILE.log || cat FILE.log; } | head -n 40 | sed "s/^/    /" ;;
+            esac
+            printf "  %-34s %s  (%d s)\n" "$(cat FILE.name)" "$line" $(($(date +%s) - start))'
+}
+
+echo "compile matrix"
+part "compile matrix" sh tests/compile.sh
+part "static checks" sh tests/check.sh
+run_parts 1
+echo "programs"
+for t in $TESTS; do part "$t" "$B/plain/$t"; done
+part "examples" sh tests/examples.sh "$B/plain" $EXAMPLES
+for f in $FUZZERS; do
+    corpus=tests/fuzz/corpus/${f#fuzz_}
+    part "$f" "$B/plain/$f $( [ -d "$corpus" ] && echo "$corpus"/* )"
+done
+if [ -n "$SANITIZE" ]; then
+    for t in $TESTS; do part "$t, sanitized" "$B/san/$t"; done
+    part "examples, sanitized" sh tests/examples.sh "$B/san" $EXAMPLES
+    for f in $FUZZERS; do
+        corpus=tests/fuzz/corpus/${f#fuzz_}
+        part "$f, sanitized" "$B/san/$f $( [ -d "$corpus" ] && echo "$corpus"/* )"
+    done
+else
+    part "sanitizers" "echo '0 passed, 0 failed, 1 skipped: $CC has no sanitizers here'"
+fi
+ASAN_OPTIONS=${ASAN_OPTIONS:-allocator_may_return_null=1}
+export ASAN_OPTIONS
+run_parts "$JOBS"
+
+cat "$out"/*.sum | awk '{ p += $1; f += $3; s += $5 } END {
+    printf "%d passed, %d failed, %d skipped\n", p, f, s; exit f > 0 || p == 0 }'

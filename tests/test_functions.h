@@ -1,0 +1,28 @@
+/* test_functions.h: user functions of the tests; see BSRSPARSE_USER_FUNCTIONS in bsrsparse.h. */
+BSR_USER_FUNCTION float tf_shift(float x, const bsr_position *at, const void *user_data) {
+    float step = user_data ? *(const float *)user_data : 0.0f;
+    return x * 2.0f + step * (float)(at->row % 3) - (float)(at->col % 2) * 0.25f + (float)at->batch;
+}
+BSR_USER_FUNCTION float tf_square(float x, const bsr_position *at, const void *user_data) {
+    (void)at, (void)user_data;
+    return x * x;
+}
+BSR_USER_FUNCTION float tf_alibi(float s, const bsr_position *at, const void *user_data) {
+    float slope = user_data ? *(const float *)user_data : 0.125f;
+    return s - slope * (float)(at->head + 1) * (float)(at->row > at->col ? at->row - at->col : at->col - at->row) + 0.25f * (float)at->batch;
+}
+BSR_USER_FUNCTION float tf_softcap(float s, const bsr_position *at, const void *user_data) {
+    (void)at, (void)user_data;
+    return s / (1.0f + (s < 0 ? -s : s));
+}
+BSR_USER_FUNCTION int tf_stripes(const bsr_position *at, const void *user_data) {
+    (void)user_data;
+    return (at->row + 2 * at->col + at->head + at->batch) % 3 != 0;
+}
+BSR_USER_FUNCTION int tf_nothing(const bsr_position *at, const void *user_data) {
+    (void)at, (void)user_data;
+    return 0;
+}
+#define BSR_USER_EPILOGUES(X) X(tf_shift) X(tf_square)
+#define BSR_USER_SCORES(X) X(tf_alibi) X(tf_softcap)
+#define BSR_USER_MASKS(X) X(tf_stripes) X(tf_nothing)

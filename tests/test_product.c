@@ -1,0 +1,992 @@
+/* test_product.c: dense_addmm, dense_mm, scatter_mm, matmul and its backward against the float64 reference. */
+#define BSRSPARSE_USER_FUNCTIONS "tests/test_functions.h"
+#define BSRSPARSE_IMPLEMENTATION
+#include "../bsrsparse.h"
+#include "ref64.h"
+
+static const int dtypes[] = {BSR_F32, BSR_F64, BSR_F16, BSR_BF16, BSR_I8};
+static const t_shape no_batch = {0, {0, 0, 0, 0}};
+
+/* ---------------------------------------------------------------------------------------------- */
+/* dense_addmm                                                                                    */
+/* ---------------------------------------------------------------------------------------------- */
+
+typedef struct addmm {
+    const bsr_context *ctx;
+    double beta, alpha;
+    const bsr_dense *input;
+    const bsr_epilogue *epilogue;
+    bsr_matrix a;
+    bsr_dense b, out;
+    unsigned trans, exec_flags;
+    int flags; /* of ref_compare */
+} addmm;
+
+static void run_addmm(const addmm *c) {
+    bsr_exec e = t_exec(c->exec_flags);
+    ref_result want = ref_dense_addmm(c->beta, c->input, c->alpha, c->trans, &c->a, &c->b, c->epilogue, c->out.dtype, c->exec_flags);
+    if (RUN_OK(bsr_dense_addmm(c->ctx, c->beta, c->input, c->alpha, c->trans, &c->a, &c->b, c->epilogue, &c->out, &e)))
+        REF_COMPARE(&c->out, &want, c->flags);
+}
+static addmm addmm_new(void) {
+    addmm c;
+    memset(&c, 0, sizeof c);
+    c.ctx = t_any_context(), c.alpha = 1;
+    return c;
+}
+static t_spec spec_of(int dtype, int64_t br, int64_t bc, int64_t r, int64_t c, int64_t nnz) {
+    t_spec s;
+    memset(&s, 0, sizeof s);
+    s.dtype = dtype, s.block_rows = br, s.block_cols = bc, s.r = r, s.c = c, s.nnz = nnz;
+    s.index_dtype = bt_below(2) ? BSR_I64 : BSR_I32;
+    return s;
+}
+/* Everything of a and b at random but what the arguments say. */
+static void random_operands(addmm *c, int dtype, int64_t br, int64_t bc, int64_t r, int64_t cols, int64_t n, int64_t nnz, int kind) {
+    t_spec s = spec_of(dtype, br, bc, r, cols, nnz);
+    s.layout = (int)bt_below(BLOCKS_LAYOUTS), s.kind = kind;
+    s.unsorted = bt_below(3) == 0, s.duplicates = bt_below(4) == 0;
+    c->a = t_matrix(&s);
+    c->b = t_random(dtype, c->trans ? c->a.rows : c->a.cols, n, (int)bt_below(LAYOUTS), NO_BATCH, 0, kind);
+}
+static void output_for(addmm *c, int dtype, int layout) {
+    c->out = t_output(dtype, c->trans ? c->a.cols : c->a.rows, c->b.cols, layout, t_join(t_matrix_batch(&c->a), t_dense_batch(&c->b)));
+}
+
+/* upstream.md 6.1, test_triton_kernel */
+TEST(upstream_triton_kernel) {
+    static const int64_t blocks[][2] = {{16, 16}, {16, 32}, {32, 32}};
+    static const int types[] = {BSR_F16, BSR_BF16, BSR_F32, BSR_I8};
+    static const int64_t widths[] = {16, 32, 64};
+    int t, k, beta, alpha, s, sides, strided;
+    for (t = 0; t < 4; t++)
+        for (k = 0; k < 3; k++)
+            for (beta = 0; beta < 3; beta++)
+                for (alpha = 0; alpha < 3; alpha++)
+                    for (s = 0; s < 3; s++)
+                        for (sides = 0; sides < 4; sides++) {
+                            addmm c;
+                            int64_t r, cols, n;
+                            int type = types[t], wide;
+                            t_spec spec;
+                            bsr_dense input, left, right;
+                            bsr_epilogue e;
+                            bt_case("%s, blocks %d, beta %d, alpha %d, sparsity %d/2, scales %d", bsr_dtype_name(type), k, beta, alpha, s, sides);
+                            c = addmm_new();
+                            r = bt_range(1, 2), cols = bt_range(1, 2), n = widths[bt_below(3)];
+                            strided = (int)bt_below(2), wide = type == BSR_I8 && bt_below(2);
+                            spec = spec_of(type, blocks[k][0], blocks[k][1], r, cols, r * cols * (2 - s) / 2);
+                            spec.kind = FILL_POSITIVE, spec.layout = strided ? BLOCKS_GAPS : PACKED;
+                            c.a = t_matrix(&spec);
+                            c.b = t_random(type, c.a.cols, n, strided ? STRIDED : ROW, NO_BATCH, 0, FILL_POSITIVE);
+                            input = t_random(wide ? BSR_I32 : type, c.a.rows, n, strided ? STRIDED : ROW, NO_BATCH, 0, FILL_POSITIVE);
+                            left = t_random(wide ? BSR_I32 : type, c.a.rows, 1, ROW, NO_BATCH, 0, FILL_POSITIVE);
+                            right = t_random(wide ? BSR_I32 : type, 1, n, ROW, NO_BATCH, 0, FILL_POSITIVE);
+                            memset(&e, 0, sizeof e);
+                            if (sides & 1) e.left_alpha = &left;
+                            if (sides & 2) e.right_alpha = &right;
+                            c.beta = beta, c.alpha = alpha, c.input = &input, c.epilogue = &e, c.flags = REF_MAY_BE_ZERO;
+                            output_for(&c, wide ? BSR_I32 : type, ROW);
+                            run_addmm(&c);
+                        }
+}
+
+/* upstream.md 6.1, test_triton_kernel's bsr_dense_linear: x W^T + bias as the transposed problem */
+TEST(upstream_linear) {
+    static const int types[] = {BSR_F16, BSR_BF16, BSR_F32};
+    int t, k;
+    for (t = 0; t < 3; t++)
+        for (k = 0; k < 9; k++) {
+            addmm c;
+            t_spec s;
+            bsr_dense x, bias;
+            bt_case("%s %d", bsr_dtype_name(types[t]), k);
+            c = addmm_new();
+            s = spec_of(types[t], k % 3 ? 16 : 32, k % 3 ? 16 : 32, bt_range(1, 3), bt_range(1, 3), k / 3 * 2);
+            s.kind = FILL_POSITIVE;
+            c.a = t_matrix(&s);
+            x = t_random(types[t], k == 4 ? 1 : 16 * bt_range(1, 4), c.a.cols, ROW, NO_BATCH, 0, FILL_POSITIVE);
+            bias = t_random(types[t], c.a.rows, 1, ROW, NO_BATCH, 0, FILL_POSITIVE);
+            c.b = bsr_dense_transposed(x), c.input = &bias, c.beta = 1;
+            output_for(&c, types[t], COL);
+            run_addmm(&c);
+        }
+}
+
+/* upstream.md 6.1, test_triton_bsr_dense_bmm */
+TEST(upstream_dense_bmm) {
+    static const int types[] = {BSR_F16, BSR_BF16, BSR_F32};
+    static const int64_t sizes[] = {32, 64, 0};
+    t_shape batches[3];
+    int x, y, m, n, k;
+    batches[0] = t_batch(0, 0, 0, 0, 0), batches[1] = t_batch(1, 2, 0, 0, 0), batches[2] = t_batch(2, 2, 2, 0, 0);
+    for (x = 0; x < 3; x++)
+        for (y = 0; y < 3; y++)
+            for (m = 0; m < 3; m++)
+                for (n = 0; n < 3; n++)
+                    for (k = 0; k < 3; k++) {
+                        addmm c;
+                        t_spec s;
+                        bsr_exec e = t_exec(0);
+                        ref_result want;
+                        int type;
+                        bt_case("batches %d %d, %lld x %lld x %lld", x, y, (long long)sizes[m], (long long)sizes[k], (long long)sizes[n]);
+                        c = addmm_new(), type = types[bt_below(3)];
+                        s = spec_of(type, 16, 16, sizes[m] / 16, sizes[k] / 16, sizes[m] * sizes[k] / 512);
+                        s.batch = batches[x], s.kind = FILL_POSITIVE;
+                        c.a = t_matrix(&s);
+                        c.b = t_random(type, sizes[k], sizes[n], (int)bt_below(2), batches[y], 0, FILL_POSITIVE);
+                        output_for(&c, type, (int)bt_below(2));
+                        want = ref_dense_addmm(0, NULL, 1, 0, &c.a, &c.b, NULL, type, 0);
+                        if (RUN_OK(bsr_dense_mm(c.ctx, 0, &c.a, &c.b, &c.out, &e))) REF_COMPARE(&c.out, &want, REF_MAY_BE_ZERO);
+                    }
+}
+/* the same test's `orthogonal` inputs: [A 0] [0; D] is exactly zero */
+TEST(upstream_orthogonal) {
+    int t, k;
+    for (t = 0; t < 5; t++)
+        for (k = 0; k < 3; k++) {
+            addmm c;
+            int64_t i, j, p, half;
+            bt_case("%s %d", bsr_dtype_name(dtypes[t]), k);
+            c = addmm_new();
+            random_operands(&c, dtypes[t], 8 << k, 8 << k, 3, 4, 20, 12, FILL_SIGNED);
+            half = c.a.cols / 2;
+            for (i = 0; i < half; i++)
+                for (j = 0; j < 20; j++) t_set(&c.b, 0, i, j, 0);
+            for (p = 0; p < c.a.nnz; p++)
+                for (i = 0; i < c.a.block_rows && t_col(&c.a, 0, p) >= 2; i++)
+                    for (j = 0; j < c.a.block_cols; j++) t_store(c.a.values, c.a.dtype, t_value_at(&c.a, 0, p, i, j), 0);
+            output_for(&c, dtypes[t] == BSR_I8 ? BSR_I32 : dtypes[t], ROW);
+            c.flags = REF_MAY_BE_ZERO;
+            run_addmm(&c);
+            for (i = 0; i < c.out.rows; i++)
+                for (j = 0; j < 20; j++) CHECK(t_get(&c.out, 0, i, j) == 0);
+        }
+}
+
+/* upstream.md 6.1, test_block_addmm and test_block_addmv */
+TEST(upstream_block_addmm) {
+    static const int types[] = {BSR_F32, BSR_F64, BSR_F16, BSR_BF16};
+    static const int64_t sizes[] = {2, 5};
+    int t, block, index, strided, m, n, k;
+    for (t = 0; t < 4; t++)
+        for (block = 2; block <= 3; block++)
+            for (index = 0; index < 4; index++)
+                for (m = 0; m < 2; m++)
+                    for (k = 0; k < 2; k++)
+                        for (n = 0; n < 3; n++) {
+                            addmm c;
+                            t_spec s;
+                            bsr_dense input;
+                            bt_case("%s, block %d, form %d, %d %d %d", bsr_dtype_name(types[t]), block, index, m, k, n);
+                            c = addmm_new(), strided = index / 2;
+                            s = spec_of(types[t], block, block, sizes[m], sizes[k], bt_range(0, sizes[m] * sizes[k]));
+                            s.index_dtype = index % 2 ? BSR_I64 : BSR_I32, s.layout = strided ? BLOCKS_COL : PACKED;
+                            c.a = t_matrix(&s);
+                            c.b = t_random(types[t], c.a.cols, n == 2 ? 1 : block * sizes[n], strided ? STRIDED : ROW, NO_BATCH, 0, FILL_SIGNED);
+                            input = t_random(types[t], c.a.rows, c.b.cols, strided ? COL : ROW, NO_BATCH, 0, FILL_SIGNED);
+                            c.input = &input, c.alpha = t_draw(FILL_SIGNED, BSR_F64), c.beta = t_draw(FILL_SIGNED, BSR_F64);
+                            output_for(&c, types[t], strided ? COL : ROW);
+                            run_addmm(&c);
+                        }
+}
+
+static const int64_t odd_blocks[][2] = {{1, 1}, {2, 3}, {3, 3}, {5, 7}, {6, 6}, {16, 32}, {33, 65}, {100, 3}, {8, 64}, {64, 8}, {17, 16}};
+static const int64_t widths[] = {0, 1, 2, 3, 7, 17, 64, 65, 130};
+
+/* Any block size, any number of columns, A and A^T with and without its index, with a schedule. */
+TEST(sizes) {
+    size_t k, n;
+    int t, trans;
+    for (k = 0; k < BT_COUNT(odd_blocks); k++)
+        for (n = 0; n < BT_COUNT(widths); n++)
+            for (t = 0; t < 5; t++)
+                for (trans = 0; trans < 2; trans++) {
+                    addmm c;
+                    int64_t r, cols;
+                    int isa;
+                    bt_case("%lldx%lld, N %lld, %s%s", (long long)odd_blocks[k][0], (long long)odd_blocks[k][1], (long long)widths[n],
+                            bsr_dtype_name(dtypes[t]), trans ? ", transposed" : "");
+                    c = addmm_new(), c.trans = trans ? BSR_TRANS_A : 0;
+                    r = bt_range(1, odd_blocks[k][0] > 30 ? 3 : 7), cols = bt_range(1, odd_blocks[k][1] > 30 ? 3 : 7);
+                    random_operands(&c, dtypes[t], odd_blocks[k][0], odd_blocks[k][1], r, cols, widths[n], bt_range(0, r * cols), FILL_SIGNED);
+                    if (trans && bt_below(2)) t_attach_transposed(&c.a);
+                    if (bt_below(2)) t_attach_schedule(&c.a, 1 << bt_below(4), trans);
+                    output_for(&c, dtypes[t] == BSR_I8 && bt_below(2) ? BSR_I32 : dtypes[t], (int)bt_below(LAYOUTS));
+                    c.flags = c.a.nnz < 3 ? REF_MAY_BE_ZERO : 0;
+                    isa = t == 0 && n % 2; /* f32: all instruction sets */
+                    run_addmm(&c);
+                    for (; isa && isa <= 3; isa++)
+                        if (t_context(isa)) c.ctx = t_context(isa), run_addmm(&c);
+                }
+}
+
+/* Long rows: many blocks, column tiles that do not divide, deep sums. */
+TEST(long_rows) {
+    static const int64_t blocks[][2] = {{1, 1}, {3, 3}, {16, 16}, {32, 32}, {64, 64}, {4, 16}, {128, 128}};
+    int k, t, trans;
+    for (k = 0; k < 7; k++)
+        for (t = 0; t < 4; t++)
+            for (trans = 0; trans < 2; trans++) {
+                addmm c;
+                int64_t r = k == 6 ? 2 : 128 / blocks[k][0] + 1, cols = k == 6 ? 3 : 300 / blocks[k][1] + 1;
+                bt_case("%lldx%lld, %s%s", (long long)blocks[k][0], (long long)blocks[k][1], bsr_dtype_name(dtypes[t]), trans ? ", transposed" : "");
+                c = addmm_new(), c.trans = trans ? BSR_TRANS_A : 0;
+                random_operands(&c, dtypes[t], blocks[k][0], blocks[k][1], r, cols, bt_range(20, 45), r * cols / 3, t == 3 ? FILL_POSITIVE : FILL_WIDE);
+                if (trans) t_attach_transposed(&c.a);
+                output_for(&c, dtypes[t], t % 2 ? COL : ROW);
+                run_addmm(&c);
+                if (dtypes[t] == BSR_F64) continue;
+                c.exec_flags = BSR_EXEC_ACCUMULATE_F64;
+                output_for(&c, BSR_F32, ROW);
+                run_addmm(&c);
+            }
+}
+
+/* Every operand type with every output type, input of every type, all layouts. */
+TEST(types_and_layouts) {
+    static const struct { int a, out; } pairs[] = {
+        {BSR_F16, BSR_F16}, {BSR_F16, BSR_F32}, {BSR_BF16, BSR_BF16}, {BSR_BF16, BSR_F32}, {BSR_F32, BSR_F32}, {BSR_F32, BSR_F16},
+        {BSR_F32, BSR_BF16}, {BSR_F64, BSR_F64}, {BSR_I8, BSR_I32}, {BSR_I8, BSR_I8}, {BSR_I8, BSR_F16}, {BSR_I8, BSR_BF16}, {BSR_I8, BSR_F32}};
+    static const int inputs[] = {BSR_F16, BSR_BF16, BSR_F32, BSR_F64, BSR_I8, BSR_I32};
+    size_t p;
+    int in, b, o;
+    for (p = 0; p < BT_COUNT(pairs); p++)
+        for (in = 0; in < 6; in++)
+            for (b = 0; b < LAYOUTS; b++) {
+                addmm c;
+                bsr_dense input, bias, left;
+                bsr_epilogue e;
+                if (t_is_float(inputs[in]) != t_is_float(pairs[p].out)) continue;
+                o = (b + in) % LAYOUTS;
+                bt_case("%s to %s, input %s, layouts %d %d", bsr_dtype_name(pairs[p].a), bsr_dtype_name(pairs[p].out), bsr_dtype_name(inputs[in]), b, o);
+                c = addmm_new();
+                random_operands(&c, pairs[p].a, bt_range(1, 20), bt_range(1, 20), 3, 4, bt_range(1, 40), 7, FILL_SIGNED);
+                c.b = t_random(pairs[p].a, c.a.cols, c.b.cols, b, NO_BATCH, 0, FILL_SIGNED);
+                input = t_random(inputs[in], c.a.rows, c.b.cols, (b + 2) % LAYOUTS, NO_BATCH, 0, FILL_SIGNED);
+                bias = t_random(inputs[in], bt_below(2) ? c.a.rows : 1, bt_below(2) ? c.b.cols : 1, ROW, NO_BATCH, 0, FILL_SIGNED);
+                left = t_random(inputs[in], c.a.rows, 1, COL_PADDED, NO_BATCH, 0, FILL_SIGNED);
+                memset(&e, 0, sizeof e);
+                if (bt_below(2)) e.bias = &bias;
+                if (bt_below(2)) e.left_alpha = &left;
+                c.epilogue = &e, c.input = &input, c.beta = (double)bt_range(-2, 2), c.alpha = (double)bt_range(1, 3);
+                output_for(&c, pairs[p].out, o);
+                run_addmm(&c);
+            }
+}
+
+/* Batches: broadcast both ways, shared patterns or values, ragged, repeated dense items. */
+TEST(batches) {
+    int k;
+    for (k = 0; k < 250; k++) {
+        addmm c;
+        t_spec s;
+        t_shape bs;
+        bsr_dense input, left, right;
+        bsr_epilogue e;
+        int dims, i, type, trans, layout;
+        bt_case("%d", k);
+        c = addmm_new(), type = dtypes[bt_below(5)], trans = (int)bt_below(2);
+        s = spec_of(type, bt_range(1, 6), bt_range(1, 6), bt_range(1, 4), bt_range(1, 4), bt_range(1, 6));
+        dims = (int)bt_range(1, 4), s.batch = t_batch((int)bt_range(0, dims), 1, 1, 1, 1), bs = t_batch((int)bt_range(0, dims), 1, 1, 1, 1);
+        for (i = 1; i <= dims; i++) {
+            int64_t n = bt_range(1, 3);
+            if (k % 25 == 24 && i == 1) n = 0;
+            if (i <= s.batch.dims) s.batch.n[s.batch.dims - i] = bt_below(4) ? n : 1;
+            if (i <= bs.dims) bs.n[bs.dims - i] = bt_below(4) ? n : 1;
+        }
+        s.shared_pattern = (unsigned)bt_below(16), s.shared_values = (unsigned)bt_below(16), s.ragged = bt_below(3) == 0;
+        s.layout = (int)bt_below(BLOCKS_LAYOUTS), s.unsorted = (int)bt_below(2);
+        c.a = t_matrix(&s), c.trans = trans ? BSR_TRANS_A : 0;
+        if (trans && bt_below(2)) t_attach_transposed(&c.a);
+        if (bt_below(2)) t_attach_schedule(&c.a, 1 << bt_below(4), trans);
+        layout = (int)bt_below(LAYOUTS);
+        c.b = t_random(type, trans ? c.a.rows : c.a.cols, bt_range(1, 9), layout, bs, (unsigned)bt_below(16), FILL_SIGNED);
+        output_for(&c, type == BSR_I8 ? BSR_I32 : type, (int)bt_below(LAYOUTS));
+        memset(&e, 0, sizeof e);
+        bs = t_dense_batch(&c.out);
+        for (i = 0; i < bs.dims; i++)
+            if (bt_below(3) == 0) bs.n[i] = 1;
+        input = t_random(c.out.dtype, bt_below(2) ? c.out.rows : 1, c.out.cols, ROW, bs, 0, FILL_SIGNED);
+        left = t_random(c.out.dtype, c.out.rows, 1, ROW, bs, 0, FILL_SIGNED), right = t_random(c.out.dtype, 1, c.out.cols, ROW, bs, 0, FILL_SIGNED);
+        if (bt_below(2)) e.left_alpha = &left;
+        if (bt_below(2)) e.right_alpha = &right;
+        c.epilogue = &e, c.input = &input, c.beta = (double)bt_below(2), c.flags = REF_MAY_BE_ZERO;
+        run_addmm(&c);
+    }
+}
+
+/* Small whole numbers: sums are exact, so every instruction set must give these bits. */
+TEST(exact_integers) {
+    int k, isa;
+    for (k = 0; k < 200; k++)
+        for (isa = 1; isa <= 3; isa++) {
+            addmm c;
+            bsr_dense input;
+            int type, out, trans = k % 2;
+            bt_case("%d", k); /* the same operands for each isa */
+            type = dtypes[k % 5], out = type == BSR_I8 ? (k % 2 ? BSR_I32 : BSR_I8) : type;
+            c = addmm_new(), c.ctx = t_context(isa), c.trans = trans ? BSR_TRANS_A : 0;
+            if (!c.ctx) {
+                bt_skip("this instruction set is not in this build or machine");
+                continue;
+            }
+            random_operands(&c, type, bt_range(1, 34), bt_range(1, 34), bt_range(1, 4), bt_range(1, 4), bt_range(1, 70), 6, FILL_INTEGER);
+            if (type == BSR_I8) t_fill_values(&c.a, FILL_WIDE), t_fill(&c.b, FILL_WIDE);
+            if (trans && k % 4 == 1) t_attach_transposed(&c.a);
+            output_for(&c, out, (int)bt_below(LAYOUTS));
+            input = t_random(out, c.out.rows, c.out.cols, ROW, NO_BATCH, 0, FILL_INTEGER);
+            c.input = &input, c.beta = (double)bt_range(-2, 2), c.alpha = (double)bt_range(1, 2);
+            {
+                bsr_exec e = t_exec(0);
+                ref_result want = ref_dense_addmm(c.beta, c.input, c.alpha, c.trans, &c.a, &c.b, NULL, out, 0);
+                memset(want.bound.v, 0, (size_t)(want.bound.items * want.bound.rows * want.bound.cols) * sizeof(double));
+                if (RUN_OK(bsr_dense_addmm(c.ctx, c.beta, &input, c.alpha, c.trans, &c.a, &c.b, NULL, &c.out, &e)))
+                    REF_COMPARE(&c.out, &want, 0);
+            }
+        }
+}
+
+/* Identity and permutation blocks: the output is an exact copy of rows of b. */
+TEST(permutation_copies) {
+    int k;
+    for (k = 0; k < 40; k++) {
+        addmm c;
+        t_spec s;
+        int64_t i, j, r, p, n;
+        int type = dtypes[k % 4];
+        bsr_exec e = t_exec(0);
+        bt_case("%d", k);
+        c = addmm_new();
+        r = bt_range(2, 6);
+        s = spec_of(type, bt_range(1, 33), 0, r, r, r * r), s.block_cols = s.block_rows, s.index_dtype = BSR_I32;
+        c.a = t_matrix(&s), c.a.nnz = r; /* a permutation: one block a row */
+        memset(c.a.value_strides, 0, sizeof c.a.value_strides);
+        for (i = 0; i < r; i++) ((int32_t *)c.a.col_indices)[i] = (int32_t)((i + 1) % r), ((int32_t *)c.a.crow_indices)[i] = (int32_t)i;
+        ((int32_t *)c.a.crow_indices)[r] = (int32_t)r;
+        for (p = 0; p < r; p++)
+            for (i = 0; i < s.block_rows; i++)
+                for (j = 0; j < s.block_rows; j++) t_store(c.a.values, type, t_value_at(&c.a, 0, p, i, j), i == j);
+        n = bt_range(1, 70);
+        c.b = t_random(type, c.a.cols, n, (int)bt_below(LAYOUTS), NO_BATCH, 0, FILL_WIDE);
+        output_for(&c, type, (int)bt_below(LAYOUTS));
+        if (!RUN_OK(bsr_dense_mm(c.ctx, 0, &c.a, &c.b, &c.out, &e))) continue;
+        for (i = 0; i < c.a.rows; i++)
+            for (j = 0; j < n; j++)
+                if (t_get(&c.out, 0, i, j) != t_get(&c.b, 0, (i + s.block_rows) % c.a.rows, j)) bt_fail(__FILE__, __LINE__, "(%d, %d) is no copy", (int)i, (int)j);
+    }
+}
+
+TEST(epilogues) {
+    static const int acts[] = {BSR_ACT_NONE, BSR_ACT_RELU, BSR_ACT_GELU, BSR_ACT_GELU_TANH, BSR_ACT_SILU, BSR_EPILOGUE_tf_shift, BSR_EPILOGUE_tf_square};
+    int a, t, form;
+    for (a = 0; a < 7; a++)
+        for (t = 0; t < 5; t++)
+            for (form = 0; form < 16; form++) {
+                addmm c;
+                bsr_dense input, left, right, bias;
+                bsr_epilogue e;
+                float step = 0.5f;
+                double alpha = 1.5, beta = -0.5;
+                int out = dtypes[t] == BSR_I8 ? BSR_F32 : dtypes[t];
+                if (out == BSR_F64 && acts[a] >= BSR_USER_FUNCTION_BASE) continue;
+                bt_case("activation %d, %s, form %d", acts[a], bsr_dtype_name(dtypes[t]), form);
+                c = addmm_new();
+                random_operands(&c, dtypes[t], bt_range(1, 18), bt_range(1, 18), 3, 3, bt_range(1, 40), 4, FILL_SIGNED);
+                input = t_random(out, c.a.rows, c.b.cols, (int)bt_below(LAYOUTS), NO_BATCH, 0, FILL_SIGNED);
+                left = t_random(out, c.a.rows, 1, ROW, NO_BATCH, 0, FILL_SIGNED), right = t_random(BSR_F32, 1, c.b.cols, COL, NO_BATCH, 0, FILL_SIGNED);
+                bias = t_random(out, form & 8 ? 1 : c.a.rows, form & 8 ? c.b.cols : 1, ROW, NO_BATCH, 0, FILL_SIGNED);
+                memset(&e, 0, sizeof e);
+                e.activation = acts[a], e.user_data = form & 1 ? &step : NULL;
+                if (form & 1) e.left_alpha = &left;
+                if (form & 2) e.right_alpha = &right;
+                if (form & 4) e.bias = &bias;
+                c.alpha = 0.75, c.beta = form & 2 ? 1.25 : 0, c.input = &input, c.epilogue = &e;
+                if (form == 13) e.alpha_ptr = &alpha;
+                if (form == 14) e.beta_ptr = &beta, c.beta = (double)NAN;
+                output_for(&c, out, (int)bt_below(LAYOUTS));
+                run_addmm(&c);
+            }
+}
+/* What activations do at the edges: NaN stays, infinities and large values do not turn into NaN. */
+TEST(activation_edges) {
+    static const int acts[] = {BSR_ACT_RELU, BSR_ACT_GELU, BSR_ACT_GELU_TANH, BSR_ACT_SILU};
+    static const double values[] = {0.0, -1e-30, 1e-30, 20, -20, 88, -88, 104, -104, 1e4, -1e4, 1e38, -1e38};
+    int a, isa, v;
+    for (a = 0; a < 4; a++)
+        for (isa = 1; isa <= 3; isa++) {
+            double one = 1, got;
+            int32_t crow[2] = {0, 1}, col[1] = {0};
+            float value = 1, b[16], out[16];
+            bsr_matrix m = bsr_matrix_make(1, 1, 1, 1, 1, crow, col, BSR_I32, &value, BSR_F32);
+            bsr_dense db = bsr_dense_row_major(b, BSR_F32, 1, 16), dout = bsr_dense_row_major(out, BSR_F32, 1, 16);
+            bsr_epilogue e;
+            bt_case("activation %d, isa %d", acts[a], isa);
+            if (!t_context(isa)) {
+                bt_skip("this instruction set is not in this build or machine");
+                continue;
+            }
+            memset(&e, 0, sizeof e);
+            e.activation = acts[a], e.alpha_ptr = &one;
+            for (v = 0; v < 16; v++) b[v] = v < 13 ? (float)values[v] : v == 13 ? (float)NAN : v == 14 ? (float)INFINITY : -(float)INFINITY;
+            CHECK_INT(bsr_dense_addmm(t_context(isa), 0, NULL, 1, 0, &m, &db, &e, &dout, NULL), BSR_OK);
+            CHECK(out[13] != out[13]);
+            CHECK(out[14] == (float)INFINITY);
+            if (acts[a] == BSR_ACT_RELU) CHECK(out[15] == 0.0f);
+            for (v = 0; v < 13; v++) {
+                got = (double)out[v];
+                CHECK_NEAR(got, values[v] > 0 ? fmax(values[v] * (values[v] > 10 ? 1 : 0.5), 0) : 0,
+                           fabs(values[v]) < 1e-20 ? 2e-30 : values[v] > 0 ? 0x1p-20 * values[v] : 1e-6);
+            }
+        }
+}
+
+/* upstream.md 6.4 */
+TEST(nan_rules) {
+    int t, trans;
+    for (t = 0; t < 4; t++)
+        for (trans = 0; trans < 2; trans++) {
+            addmm c;
+            bsr_dense input, bias;
+            bsr_epilogue e;
+            int64_t i, j, row, col;
+            int type = dtypes[t];
+            bt_case("alpha 0 reads neither A nor B: %s %d", bsr_dtype_name(type), trans);
+            c = addmm_new(), c.trans = trans ? BSR_TRANS_A : 0;
+            random_operands(&c, type, 3, 4, 3, 4, 9, 6, FILL_SIGNED);
+            memset(bt_find(c.a.values)->data, BT_POISON, bt_find(c.a.values)->bytes);
+            memset(bt_find(c.b.data)->data, BT_POISON, bt_find(c.b.data)->bytes);
+            input = t_random(type, trans ? 12 + 4 : 9, 9, ROW, NO_BATCH, 0, FILL_SIGNED);
+            c.input = &input, c.beta = 2, c.alpha = 0;
+            output_for(&c, type, ROW);
+            run_addmm(&c);
+
+            bt_case("beta 0 does not read input: %s %d", bsr_dtype_name(type), trans);
+            c = addmm_new(), c.trans = trans ? BSR_TRANS_A : 0;
+            random_operands(&c, type, 3, 4, 3, 4, 9, 9, FILL_SIGNED);
+            input = t_dense(type, trans ? 16 : 9, 9, ROW, NO_BATCH, 0); /* poison */
+            c.input = &input, c.beta = 0;
+            output_for(&c, type, ROW);
+            run_addmm(&c);
+            input.data = NULL;
+            output_for(&c, type, ROW);
+            run_addmm(&c);
+
+            bt_case("NaN and Inf opposite to absent blocks do not count: %s %d", bsr_dtype_name(type), trans);
+            c = addmm_new(), c.trans = trans ? BSR_TRANS_A : 0;
+            random_operands(&c, type, 3, 4, 4, 5, 9, 5, FILL_SIGNED);
+            if (trans) t_attach_transposed(&c.a);
+            for (i = 0; i < c.b.rows; i += 2)
+                for (j = 0; j < 9; j++) t_set(&c.b, 0, i, j, j % 2 ? (double)NAN : (double)INFINITY);
+            output_for(&c, type, ROW);
+            run_addmm(&c);
+
+            bt_case("NaN in a stored block spreads over its row alone: %s %d", bsr_dtype_name(type), trans);
+            c = addmm_new(), c.trans = trans ? BSR_TRANS_A : 0;
+            random_operands(&c, type, 3, 4, 4, 5, 9, 20, FILL_SIGNED);
+            t_store(c.a.values, type, t_value_at(&c.a, 0, 7, 1, 2), (double)NAN);
+            t_store(c.a.values, type, t_value_at(&c.a, 0, 12, 0, 0), -(double)INFINITY);
+            output_for(&c, type, ROW);
+            run_addmm(&c);
+
+            bt_case("no blocks: the epilogue still runs: %s %d", bsr_dtype_name(type), trans);
+            c = addmm_new(), c.trans = trans ? BSR_TRANS_A : 0;
+            random_operands(&c, type, 3, 4, 4, 5, 9, 0, FILL_SIGNED);
+            memset(bt_find(c.b.data)->data, BT_POISON, bt_find(c.b.data)->bytes);
+            row = trans ? 20 : 12, col = 9;
+            input = t_random(type, row, col, COL, NO_BATCH, 0, FILL_SIGNED), bias = t_random(type, row, 1, ROW, NO_BATCH, 0, FILL_SIGNED);
+            memset(&e, 0, sizeof e);
+            e.bias = &bias, e.activation = BSR_ACT_RELU, c.epilogue = &e, c.input = &input, c.beta = 1;
+            output_for(&c, type, ROW);
+            run_addmm(&c);
+            c.beta = 0, c.input = NULL, e.bias = NULL, c.flags = REF_MAY_BE_ZERO;
+            output_for(&c, type, ROW);
+            run_addmm(&c);
+
+            bt_case("K = 0: b is not read: %s %d", bsr_dtype_name(type), trans);
+            c = addmm_new(), c.trans = trans ? BSR_TRANS_A : 0;
+            random_operands(&c, type, 3, 4, trans ? 0 : 4, trans ? 5 : 0, 9, 0, FILL_SIGNED);
+            input = t_random(type, trans ? 20 : 12, 1, ROW, NO_BATCH, 0, FILL_SIGNED);
+            c.input = &input, c.beta = -1;
+            output_for(&c, type, STRIDED);
+            run_addmm(&c);
+        }
+}
+
+/* out may be input exactly. */
+TEST(in_place) {
+    int k;
+    for (k = 0; k < 60; k++) {
+        addmm c;
+        bsr_dense input, bias;
+        bsr_epilogue e;
+        int type, layout = k % LAYOUTS;
+        bt_case("%d", k);
+        c = addmm_new(), type = dtypes[k % 5], c.trans = k % 3 == 0 ? BSR_TRANS_A : 0;
+        random_operands(&c, type, bt_range(1, 20), bt_range(1, 20), 3, 3, bt_range(1, 40), 4, FILL_SIGNED);
+        output_for(&c, type == BSR_I8 ? BSR_I32 : type, layout);
+        t_fill(&c.out, FILL_SIGNED);
+        input = c.out, c.input = &input, c.beta = k % 2 ? 1 : 2;
+        bias = t_random(c.out.dtype, 1, c.out.cols, ROW, NO_BATCH, 0, FILL_SIGNED);
+        memset(&e, 0, sizeof e);
+        e.bias = &bias, c.epilogue = &e;
+        run_addmm(&c);
+    }
+}
+
+/* Splitting a pattern in two and adding gives the whole (exact numbers); a permutation of block rows permutes rows. */
+TEST(metamorphic) {
+    int k;
+    for (k = 0; k < 40; k++) {
+        addmm c;
+        bsr_dense whole;
+        bsr_exec e = t_exec(0);
+        int32_t *crow, *first, *second;
+        int64_t i, j;
+        bt_case("%d", k);
+        c = addmm_new();
+        random_operands(&c, BSR_F32, bt_range(1, 20), bt_range(1, 20), 4, 5, 33, 11, FILL_INTEGER);
+        if (c.a.index_dtype == BSR_I64) { /* the halves are cut in int32 arrays */
+            int32_t *col = (int32_t *)bt_alloc((size_t)c.a.nnz * 4, 4);
+            for (i = 0; i < c.a.nnz; i++) col[i] = (int32_t)t_col(&c.a, 0, i);
+            crow = (int32_t *)bt_alloc(5 * 4, 4);
+            for (i = 0; i < 5; i++) crow[i] = (int32_t)t_crow(&c.a, 0, i);
+            c.a.crow_indices = crow, c.a.col_indices = col, c.a.index_dtype = BSR_I32;
+        }
+        crow = (int32_t *)c.a.crow_indices;
+        output_for(&c, BSR_F32, ROW);
+        whole = c.out;
+        RUN_OK(bsr_dense_mm(c.ctx, 0, &c.a, &c.b, &whole, &e));
+        first = (int32_t *)bt_alloc(5 * 4, 4), second = (int32_t *)bt_alloc(5 * 4, 4);
+        for (i = 0; i < 5; i++) first[i] = i < 3 ? crow[i] : crow[2], second[i] = i < 3 ? 0 : crow[i] - crow[2];
+        {
+            bsr_matrix one = c.a, two = c.a;
+            int64_t s[3];
+            t_matrix_strides(&c.a, s);
+            one.crow_indices = first, one.nnz = first[4], two.crow_indices = second, two.nnz = second[4];
+            two.col_indices = (int32_t *)c.a.col_indices + crow[2];
+            two.values = (float *)c.a.values + crow[2] * s[0];
+            output_for(&c, BSR_F32, COL);
+            RUN_OK(bsr_dense_mm(c.ctx, 0, &one, &c.b, &c.out, &e));
+            RUN_OK(bsr_dense_addmm(c.ctx, 1, &c.out, 1, 0, &two, &c.b, NULL, &c.out, &e));
+        }
+        for (i = 0; i < c.out.rows; i++)
+            for (j = 0; j < c.out.cols; j++) CHECK(t_get(&c.out, 0, i, j) == t_get(&whole, 0, i, j));
+    }
+}
+
+/* Queries and plans: what is promised about them for products. */
+TEST(plans) {
+    addmm c = addmm_new();
+    bsr_exec e = t_exec(0);
+    bsr_plan plan, again;
+    char line[256], small[8];
+    int n;
+    random_operands(&c, BSR_F32, 16, 16, 4, 4, 32, 8, FILL_SIGNED);
+    c.trans = BSR_TRANS_A;
+    output_for(&c, BSR_F32, ROW);
+    memset(&plan, 0x55, sizeof plan);
+    e.query = &plan;
+    CHECK_INT(bsr_dense_mm(c.ctx, BSR_TRANS_A, &c.a, &c.b, &c.out, &e), BSR_OK);
+    CHECK(t_all_poison(c.out.data)); /* a query runs nothing */
+    CHECK_INT(plan.op, BSR_OP_DENSE_ADDMM);
+    CHECK_INT(plan.backend, BSR_BACKEND_CPU);
+    CHECK(plan.flags & BSR_PLAN_SLOW_TRANSPOSE);
+    CHECK(!(plan.flags & BSR_PLAN_USES_SCHEDULE));
+    n = bsr_plan_string(&plan, line, sizeof line);
+    CHECK(n == (int)strlen(line) && n > 10 && strstr(line, "slow"));
+    CHECK_INT(bsr_plan_string(&plan, small, sizeof small), n);
+    CHECK_INT(strlen(small), sizeof small - 1);
+    t_attach_transposed(&c.a), t_attach_schedule(&c.a, 2, 1);
+    CHECK_INT(bsr_dense_mm(c.ctx, BSR_TRANS_A, &c.a, &c.b, &c.out, &e), BSR_OK);
+    CHECK(!(plan.flags & BSR_PLAN_SLOW_TRANSPOSE));
+    CHECK(plan.flags & BSR_PLAN_USES_SCHEDULE);
+    e.query = NULL, e.plan = &plan; /* the plan that a query gave is accepted as it is */
+    again = plan;
+    RUN_OK(bsr_dense_mm(c.ctx, BSR_TRANS_A, &c.a, &c.b, &c.out, &e));
+    again.op = BSR_OP_SOFTMAX, e.plan = &again;
+    CHECK_INT(bsr_dense_mm(c.ctx, BSR_TRANS_A, &c.a, &c.b, &c.out, &e), BSR_BAD_PLAN);
+    CHECK_INT(t_error.item, BSR_ITEM_PLAN_OP);
+    again = plan, again.split = 3;
+    CHECK_INT(bsr_dense_mm(c.ctx, BSR_TRANS_A, &c.a, &c.b, &c.out, &e), BSR_BAD_PLAN);
+    CHECK_INT(t_error.item, BSR_ITEM_PLAN_FIELD);
+    CHECK_INT(t_error.index, 6);
+    CHECK_INT(t_error.value, 3);
+    memset(&again, 0, sizeof again); /* an isa for one call */
+    again.kernel = BSR_ISA_PORTABLE;
+    RUN_OK(bsr_dense_mm(c.ctx, BSR_TRANS_A, &c.a, &c.b, &c.out, &e));
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* scatter_mm                                                                                     */
+/* ---------------------------------------------------------------------------------------------- */
+
+static bsr_scatter_indices indices_of(int format, int64_t *c, int64_t nc, int64_t *r, int64_t nr, int64_t *p, int64_t np, int64_t *q, int64_t nq, int64_t split) {
+    bsr_scatter_indices x;
+    memset(&x, 0, sizeof x);
+    x.format = format, x.c_indices = c, x.c_count = nc, x.r_offsets = r, x.r_count = nr;
+    x.p_indices = p, x.p_count = np, x.q_indices = q, x.q_count = nq, x.split_n = split;
+    return x;
+}
+/* acc += what the documentation says, by the letter. */
+static ref_result ref_scatter(const bsr_dense *blocks, const bsr_dense *others, const bsr_scatter_indices *x, const bsr_dense *acc) {
+    ref_array bl = ref_dense(blocks), ot = ref_dense(others), in = ref_dense(acc);
+    ref_finish_args f;
+    ref_sum sum;
+    int64_t n = others->cols, split = x->split_n ? x->split_n : 1, ns = n / split, ms = blocks->rows, ks = blocks->cols, b, r, g;
+    int64_t items = x->format == BSR_SCATTER_MM ? 1 : in.items, i, j, k;
+    ref_real *exact = (ref_real *)calloc((size_t)(in.items * in.rows * in.cols) + 1, sizeof *exact);
+    if (!exact) abort();
+    sum.s = ref_new(in.batch, in.rows, in.cols), sum.t = ref_new(in.batch, in.rows, in.cols), sum.n = ref_new(in.batch, in.rows, in.cols);
+    for (b = 0; b < items; b++)
+        for (r = 0; r < (x->format == BSR_SCATTER_MM ? x->c_count - 1 : x->r_count); r++) {
+            int64_t at = x->format == BSR_SCATTER_MM ? 0 : x->r_offsets[r], tile_m = n ? at / n / ms : 0, tile_n = n ? at % n / ns : 0;
+            int64_t c0 = x->format == BSR_SCATTER_STRIDED_COMPRESSED ? x->c_indices[tile_m] : x->c_indices[r];
+            int64_t c1 = x->format == BSR_SCATTER_STRIDED_COMPRESSED ? x->c_indices[tile_m + 1] : x->c_indices[r + 1];
+            for (g = c0; g < c1; g++) {
+                int64_t p = x->format == BSR_SCATTER_STRIDED_COMPRESSED ? g : x->p_indices[g];
+                int64_t q = x->format == BSR_SCATTER_STRIDED_COMPRESSED ? x->q_indices[tile_n * c1 + (split - tile_n) * c0 + g - c0] : x->q_indices[g];
+                for (j = 0; j < (x->format == BSR_SCATTER_MM ? n : ns); j++)
+                    for (k = ks - 1; k >= 0; k--)
+                        for (i = 0; i < ms; i++) {
+                            double u = *ref_at(&bl, p, i, k), v;
+                            int64_t to;
+                            if (x->format == BSR_SCATTER_MM) v = *ref_at(&ot, q, k, j), to = (r * in.rows + i) * in.cols + j;
+                            else v = *ref_at(&ot, b, q / n + k, q % n + j), to = (b * in.rows + at / n + i) * in.cols + at % n + j;
+                            exact[to] += (ref_real)u * v, sum.t.v[to] += fabs(u * v), sum.n.v[to] += 1;
+                        }
+            }
+        }
+    for (i = 0; i < in.items * in.rows * in.cols; i++) sum.s.v[i] = (double)exact[i];
+    free(exact);
+    memset(&f, 0, sizeof f);
+    f.alpha = f.beta = 1, f.input = acc, f.compute = ref_compute(blocks->dtype), f.out_dtype = acc->dtype;
+    return ref_finish(&sum, &f);
+}
+static void run_scatter(const bsr_dense *blocks, const bsr_dense *others, const bsr_scatter_indices *x, const bsr_dense *acc) {
+    bsr_exec e = t_exec(0);
+    ref_result want = ref_scatter(blocks, others, x, acc);
+    if (RUN_OK(bsr_scatter_mm(t_any_context(), blocks, others, x, acc, &e))) REF_COMPARE(acc, &want, 0);
+}
+
+/* upstream.md 6.1, test_triton_scatter_mm, and M != N, which upstream gets wrong (1.7 (a)) */
+TEST(upstream_scatter_mm) {
+    static const int64_t sizes[][3] = {{8, 8, 8}, {8, 8, 16}, {8, 16, 8}, {16, 8, 8}, {16, 16, 16}, {16, 8, 16}, {3, 5, 7}, {16, 16, 64}, {64, 16, 16}, {1, 2, 1}};
+    size_t k;
+    int t, b, layout;
+    for (k = 0; k < BT_COUNT(sizes); k++)
+        for (t = 0; t < 5; t++)
+            for (b = 0; b < 4; b++) {
+                int64_t m = sizes[k][0], kk = sizes[k][1], n = sizes[k][2];
+                int64_t c1[] = {0, 2, 3, 4}, p1[] = {0, 1, 0, 1}, q1[] = {0, 0, 1, 1};
+                int64_t c2[] = {0, 2, 4, 5, 6}, r2[] = {0, 0, 0, 0}, p2[] = {1, 0, 1, 0, 1, 1}, q2[] = {0, 0, 0, 0, 0, 0};
+                int64_t wide = 2 * n, *q = q2;
+                bsr_scatter_indices x;
+                bsr_dense blocks, others, acc;
+                int out = dtypes[t] == BSR_I8 ? BSR_I32 : dtypes[t];
+                bt_case("%lldx%lldx%lld, %s, form %d", (long long)m, (long long)kk, (long long)n, bsr_dtype_name(dtypes[t]), b);
+                layout = (int)bt_below(LAYOUTS);
+                blocks = t_random(dtypes[t], m, kk, (int)bt_below(LAYOUTS), t_batch(1, 2, 0, 0, 0), 0, FILL_SIGNED);
+                if (b == 0) {
+                    x = indices_of(BSR_SCATTER_MM, c1, 4, NULL, 0, p1, 4, q1, 4, 0);
+                    others = t_random(dtypes[t], kk, n, layout, t_batch(1, 2, 0, 0, 0), 0, FILL_SIGNED);
+                    acc = t_output(out, m, n, (int)bt_below(LAYOUTS), t_batch(1, 3, 0, 0, 0));
+                } else {
+                    r2[1] = n, r2[2] = wide * m, r2[3] = wide * m + n;
+                    q[1] = wide * kk, q[2] = n, q[3] = wide * kk + n, q[4] = wide * kk, q[5] = wide * kk + n;
+                    x = indices_of(BSR_SCATTER_STRIDED, c2, 5, r2, 4, p2, 6, q2, 6, 2);
+                    others = t_random(dtypes[t], 2 * kk, wide, layout, t_batch(b - 1, b == 3 ? 3 : 2, 4, 0, 0), 0, FILL_SIGNED);
+                    acc = t_output(out, 2 * m, wide, (int)bt_below(LAYOUTS), t_dense_batch(&others));
+                }
+                t_fill(&acc, FILL_SIGNED); /* scatter_mm adds, whatever upstream's kernel does */
+                run_scatter(&blocks, &others, &x, &acc);
+            }
+}
+
+static int64_t *copied(const int64_t *from, int64_t n) {
+    int64_t *to = (int64_t *)bt_alloc((size_t)n * 8, 8);
+    if (n) memcpy(to, from, (size_t)n * 8);
+    return to;
+}
+/* upstream.md 6.1, test_triton_bsr_scatter_mm: every format, every split */
+TEST(upstream_bsr_scatter_mm) {
+    static const int64_t blocks[][2] = {{2, 2}, {2, 3}, {16, 16}, {16, 32}, {32, 32}, {64, 64}};
+    int k, batch, format, first, t;
+    for (k = 0; k < 6; k++)
+        for (batch = 0; batch < 3; batch++)
+            for (format = 1; format <= 3; format++)
+                for (first = 0; first < 3; first++)
+                    for (t = 0; t < 3; t++) {
+                        static const int types[] = {BSR_F16, BSR_BF16, BSR_F32};
+                        int64_t n, split, rows = bt_range(1, 3), cols = bt_range(1, 2), shrink;
+                        t_spec s;
+                        bsr_matrix a;
+                        bsr_dense b, out;
+                        bt_case("blocks %d, batch %d, format %d, first row %d, %s", k, batch, format, first, bsr_dtype_name(types[t]));
+                        rows = (int64_t)1 << bt_below(3), cols = bt_range(1, 2), n = blocks[k][0] * ((int64_t)1 << bt_below(3));
+                        s = spec_of(types[t], blocks[k][0], blocks[k][1], rows, cols, first == 2 ? 0 : bt_range(1, rows * cols));
+                        s.kind = FILL_POSITIVE, s.layout = (int)bt_below(BLOCKS_LAYOUTS);
+                        a = t_matrix(&s);
+                        b = t_random(types[t], a.cols, n, (int)bt_below(LAYOUTS), t_batch(batch, 2, 2, 0, 0), 0, FILL_POSITIVE);
+                        for (split = n, shrink = 0; split >= 1; split /= 2, shrink++) {
+                            bsr_scatter_indices x;
+                            bsr_exec e = t_exec(0);
+                            ref_result want;
+                            if (n % split || (k > 2 && split > 8 && split != n)) continue;
+                            memset(&x, 0, sizeof x);
+                            x.format = format, x.split_n = split;
+                            if (!RUN_OK(bsr_build_scatter_indices(t_context(0), &a, n, &x, &e))) break;
+                            x.c_indices = copied(NULL, 0), x.c_indices = (int64_t *)bt_alloc((size_t)x.c_count * 8, 8);
+                            x.r_offsets = x.r_count ? (int64_t *)bt_alloc((size_t)x.r_count * 8, 8) : NULL;
+                            x.p_indices = x.p_count ? (int64_t *)bt_alloc((size_t)x.p_count * 8, 8) : NULL;
+                            x.q_indices = (int64_t *)bt_alloc((size_t)x.q_count * 8, 8);
+                            bt_mark_output(x.c_indices), bt_mark_output(x.r_offsets), bt_mark_output(x.p_indices), bt_mark_output(x.q_indices);
+                            if (!RUN_OK(bsr_build_scatter_indices(t_context(0), &a, n, &x, &e))) break;
+                            out = t_output(types[t], a.rows, n, (int)bt_below(LAYOUTS), t_dense_batch(&b));
+                            want = ref_dense_addmm(0, NULL, 1, 0, &a, &b, NULL, types[t], 0);
+                            if (RUN_OK(bsr_dense_scatter_mm(t_any_context(), &a, &b, &x, &out, &e))) REF_COMPARE(&out, &want, a.nnz ? 0 : REF_MAY_BE_ZERO);
+                        }
+                    }
+}
+/* The builder's numbers on an example by hand: rows of 1, 0 and 2 blocks of 2 x 3, N = 4. */
+TEST(scatter_indices_by_hand) {
+    int32_t crow[] = {0, 1, 1, 3}, col[] = {1, 0, 1};
+    float values[18] = {0};
+    bsr_matrix a = bsr_matrix_make(6, 6, 2, 3, 3, crow, col, BSR_I32, values, BSR_F32);
+    int64_t c[8], r[8], p[16], q[16];
+    bsr_exec e = t_exec(0);
+    bsr_scatter_indices x;
+    int i;
+    x = indices_of(BSR_SCATTER_STRIDED_COMPRESSED, c, 8, r, 8, NULL, 0, q, 16, 2);
+    CHECK_INT(bsr_build_scatter_indices(t_context(0), &a, 4, &x, &e), BSR_OK);
+    CHECK_INT(x.c_count, 4), CHECK_INT(x.r_count, 4), CHECK_INT(x.q_count, 6);
+    {
+        static const int64_t wc[] = {0, 1, 1, 3}, wr[] = {16, 18, 0, 2}, wq[] = {12, 14, 0, 12, 2, 14};
+        for (i = 0; i < 4; i++) CHECK_INT(c[i], wc[i]), CHECK_INT(r[i], wr[i]); /* longest row first */
+        for (i = 0; i < 6; i++) CHECK_INT(q[i], wq[i]);
+    }
+    x.q_count = 5, x.c_count = 8, x.r_count = 8;
+    CHECK_INT(bsr_build_scatter_indices(t_context(0), &a, 4, &x, &e), BSR_CAPACITY);
+    x.q_count = 16, x.split_n = 3;
+    CHECK_INT(bsr_build_scatter_indices(t_context(0), &a, 4, &x, &e), BSR_BAD_SHAPE);
+    CHECK_INT(t_error.item, BSR_ITEM_SPLIT_N);
+    x = indices_of(BSR_SCATTER_STRIDED, c, 8, r, 8, p, 16, q, 16, 2);
+    CHECK_INT(bsr_build_scatter_indices(t_context(0), &a, 4, &x, &e), BSR_OK);
+    CHECK_INT(x.r_count, 4), CHECK_INT(x.c_count, 5), CHECK_INT(x.p_count, 6), CHECK_INT(x.q_count, 6);
+    CHECK_INT(c[0], 0), CHECK_INT(c[4], 6), CHECK_INT(r[0] / 4 / 2, 2); /* the row of two comes first */
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* matmul                                                                                         */
+/* ---------------------------------------------------------------------------------------------- */
+
+typedef struct value { /* an operand, dense or sparse, with its expansion */
+    bsr_dense dense;
+    bsr_matrix sparse;
+    int is_sparse;
+    ref_array v, n;
+} value;
+static bsr_operand operand_of(const value *x) { return x->is_sparse ? bsr_operand_sparse(&x->sparse) : bsr_operand_dense(&x->dense); }
+static void expand(value *x) {
+    x->n = ref_none();
+    if (x->is_sparse) x->v = ref_matrix(&x->sparse, &x->n);
+    else x->v = ref_dense(&x->dense);
+}
+static value dense_value(int dtype, int64_t rows, int64_t cols, int transposed, t_shape batch) {
+    value x;
+    memset(&x, 0, sizeof x);
+    x.dense = t_random(dtype, transposed ? cols : rows, transposed ? rows : cols, (int)bt_below(LAYOUTS), batch, 0, FILL_SIGNED);
+    expand(&x);
+    return x;
+}
+static value sparse_value(int dtype, int64_t rows, int64_t cols, int64_t br, int64_t bc, int transposed, t_shape batch, int ragged) {
+    value x;
+    t_spec s = spec_of(dtype, transposed ? bc : br, transposed ? br : bc, transposed ? cols / bc : rows / br, transposed ? rows / br : cols / bc, 0);
+    memset(&x, 0, sizeof x);
+    s.nnz = (s.r * s.c + 1) / 2, s.batch = batch, s.ragged = ragged, s.layout = (int)bt_below(BLOCKS_LAYOUTS);
+    if (batch.dims && bt_below(2)) s.shared_pattern = 1; /* DeepSpeed: the batch shares a layout, the heads do not */
+    x.sparse = t_matrix(&s), x.is_sparse = 1;
+    if (bt_below(2)) t_attach_transposed(&x.sparse);
+    expand(&x);
+    return x;
+}
+static ref_array maybe_transposed(const ref_array *a, int transposed) { return transposed ? ref_transposed(a) : *a; }
+/* op(c) = op(a) op(b), as c is stored; sums over batch dimensions that `out` lacks. */
+static ref_result ref_matmul(const value *a, int ta, const value *b, int tb, int tc, t_shape out, int compute, int out_dtype) {
+    ref_array x = maybe_transposed(&a->v, ta), xn = maybe_transposed(&a->n, ta), y = maybe_transposed(&b->v, tb), yn = maybe_transposed(&b->n, tb);
+    ref_sum sum = ref_mm(&x, &xn, &y, &yn, t_join(a->v.batch, b->v.batch), out);
+    ref_finish_args f;
+    ref_result r;
+    memset(&f, 0, sizeof f);
+    f.alpha = 1, f.compute = compute, f.out_dtype = out_dtype;
+    r = ref_finish(&sum, &f);
+    r.want = maybe_transposed(&r.want, tc), r.bound = maybe_transposed(&r.bound, tc);
+    return r;
+}
+static value output_like(const value *x, int dtype) {
+    value o = *x;
+    if (x->is_sparse) o.sparse = t_matrix_output(&x->sparse, dtype, (int)bt_below(BLOCKS_LAYOUTS));
+    else o.dense = t_output(dtype, x->dense.rows, x->dense.cols, (int)bt_below(LAYOUTS), t_dense_batch(&x->dense));
+    return o;
+}
+static void compare_value(const char *what, const value *x, const ref_result *want) {
+    if (x->is_sparse) ref_compare_matrix(__FILE__, __LINE__, what, &x->sparse, want, REF_MAY_BE_ZERO);
+    else ref_compare(__FILE__, __LINE__, what, &x->dense, want, REF_MAY_BE_ZERO);
+}
+/* mode 0 SDD, 1 DSD, 2 DDS: builds a, b, c (c of the shape of the product as stored). */
+static void matmul_operands(value v[3], int mode, int ta, int tb, int tc, int dtype, const int64_t mkn[3], int64_t block, t_shape ba, t_shape bb, int ragged) {
+    t_shape bc = t_join(ba, bb);
+    int out = dtype == BSR_I8 ? BSR_I32 : dtype;
+    v[0] = mode == 1 ? sparse_value(dtype, mkn[0], mkn[1], block, block, ta, ba, ragged) : dense_value(dtype, mkn[0], mkn[1], ta, ba);
+    v[1] = mode == 2 ? sparse_value(dtype, mkn[1], mkn[2], block, block, tb, bb, ragged) : dense_value(dtype, mkn[1], mkn[2], tb, bb);
+    v[2] = mode == 0 ? sparse_value(out, mkn[0], mkn[2], block, block, tc, bc, ragged) : dense_value(out, mkn[0], mkn[2], tc, bc);
+}
+static void run_matmul(const value v[3], unsigned trans, int out_dtype) {
+    bsr_exec e = t_exec(0);
+    int dtype = v[0].is_sparse ? v[0].sparse.dtype : v[0].dense.dtype;
+    value c = output_like(&v[2], out_dtype);
+    ref_result want = ref_matmul(&v[0], (trans & BSR_TRANS_A) != 0, &v[1], (trans & BSR_TRANS_B) != 0, (trans & BSR_TRANS_C) != 0, v[2].v.batch,
+                                 ref_compute(dtype), out_dtype);
+    if (RUN_OK(bsr_matmul(t_any_context(), trans, operand_of(&v[0]), operand_of(&v[1]), operand_of(&c), &e))) compare_value("c", &c, &want);
+}
+/* da and db, together and each alone; v[2] is dc. */
+static void run_matmul_backward(const value v[3], unsigned trans) {
+    int ta = (trans & BSR_TRANS_A) != 0, tb = (trans & BSR_TRANS_B) != 0, tc = (trans & BSR_TRANS_C) != 0, form;
+    int dtype = v[0].is_sparse ? v[0].sparse.dtype : v[0].dense.dtype;
+    /* op(dA) = op(dC) op(B)^T, op(dB) = op(A)^T op(dC) */
+    ref_result want_a = ref_matmul(&v[2], tc, &v[1], !tb, ta, v[0].v.batch, ref_compute(dtype), dtype);
+    ref_result want_b = ref_matmul(&v[0], !ta, &v[2], tc, tb, v[1].v.batch, ref_compute(dtype), dtype);
+    for (form = 1; form <= 3; form++) {
+        bsr_exec e = t_exec(0);
+        value da = output_like(&v[0], dtype), db = output_like(&v[1], dtype);
+        bsr_operand none = {NULL, NULL};
+        int ok = RUN_OK(bsr_matmul_backward(t_any_context(), trans, operand_of(&v[0]), operand_of(&v[1]), operand_of(&v[2]),
+                                            form & 1 ? operand_of(&da) : none, form & 2 ? operand_of(&db) : none, &e));
+        if (ok && form & 1) compare_value("da", &da, &want_a);
+        if (ok && form & 2) compare_value("db", &db, &want_b);
+    }
+}
+
+/* upstream.md 6.2 test_matmul and what has no upstream test: every mode with every transposition, its backward */
+TEST(matmul_modes) {
+    static const int types[] = {BSR_F32, BSR_F16, BSR_BF16, BSR_F64};
+    static const int64_t shapes[][4] = {{16, 32, 48, 16}, {12, 8, 20, 4}, {9, 6, 12, 3}, {5, 3, 7, 1}};
+    int mode, trans, t, shape;
+    for (mode = 0; mode < 3; mode++)
+        for (trans = 0; trans < 8; trans++)
+            for (t = 0; t < 4; t++)
+                for (shape = 0; shape < 4; shape++) {
+                    value v[3];
+                    t_shape one = t_batch(2, 2, 3, 0, 0), two = t_batch(2, 2, 3, 0, 0);
+                    int ragged;
+                    bt_case("mode %d, trans %d, %s, shape %d", mode, trans, bsr_dtype_name(types[t]), shape);
+                    ragged = bt_below(2) != 0;
+                    if (shape == 1 && mode == 1) two.n[0] = 1; /* a broadcast operand's gradient is a sum */
+                    if (shape == 1 && mode == 2) one.n[1] = 1;
+                    if (shape == 1 && mode == 0) one = t_batch(1, 3, 0, 0, 0);
+                    if (shape == 3) one = two = t_batch(0, 0, 0, 0, 0), ragged = 0;
+                    matmul_operands(v, mode, trans & 1, (trans & 2) != 0, (trans & 4) != 0, types[t], shapes[shape], shapes[shape][3], one, two, ragged);
+                    run_matmul(v, (unsigned)trans, types[t]);
+                    run_matmul_backward(v, (unsigned)trans);
+                }
+}
+/* upstream.md 6.2's own shape (Z = 1 here) and stk's modes at a smaller size */
+TEST(matmul_upstream_shapes) {
+    static const int64_t deepspeed[] = {128, 192, 256}, stk[][3] = {{128, 128, 128}, {256, 128, 128}, {128, 256, 128}};
+    static const int64_t blocks[] = {16, 32, 64};
+    int mode, k;
+    for (mode = 0; mode < 3; mode++)
+        for (k = 0; k < 3; k++) {
+            value v[3];
+            bt_case("DeepSpeed, mode %d, block %lld", mode, (long long)blocks[k]);
+            matmul_operands(v, mode, 0, 0, 0, k ? BSR_F16 : BSR_F32, deepspeed, blocks[k], t_batch(2, 1, 2, 0, 0), t_batch(2, 1, 2, 0, 0), 1);
+            run_matmul(v, 0, k ? BSR_F16 : BSR_F32);
+            run_matmul_backward(v, 0);
+            bt_case("stk, mode %d, shape %d", mode, k);
+            matmul_operands(v, mode, k & 1, k / 2, 0, BSR_BF16, stk[k], 128, no_batch, no_batch, 0);
+            run_matmul(v, (unsigned)((k & 1) | (k / 2) << 1), BSR_BF16);
+        }
+}
+TEST(matmul_types) {
+    static const int64_t shape[] = {12, 8, 20};
+    static const struct { int a, out; } pairs[] = {{BSR_I8, BSR_I32}, {BSR_I8, BSR_I8}, {BSR_I8, BSR_F32}, {BSR_F16, BSR_F32}, {BSR_F32, BSR_BF16}, {BSR_BF16, BSR_F32}};
+    int mode, k;
+    for (mode = 0; mode < 3; mode++)
+        for (k = 0; k < 6; k++) {
+            value v[3];
+            bt_case("mode %d, %s to %s", mode, bsr_dtype_name(pairs[k].a), bsr_dtype_name(pairs[k].out));
+            matmul_operands(v, mode, k & 1, (k & 2) != 0, 0, pairs[k].a, shape, 4, t_batch(1, 2, 0, 0, 0), no_batch, k == 2);
+            run_matmul(v, (unsigned)(k & 3), pairs[k].out);
+        }
+}
+/* Finite differences: the backward is the derivative of the forward (f64, central differences on a linear function). */
+TEST(matmul_backward_finite) {
+    static const int64_t shape[] = {8, 12, 4};
+    int mode, trans;
+    for (mode = 0; mode < 3; mode++)
+        for (trans = 0; trans < 8; trans++) {
+            value v[3], c, da, db;
+            bsr_exec e = t_exec(0);
+            int side;
+            bt_case("mode %d, trans %d", mode, trans);
+            matmul_operands(v, mode, trans & 1, (trans & 2) != 0, (trans & 4) != 0, BSR_F64, shape, 4, no_batch, no_batch, 0);
+            da = output_like(&v[0], BSR_F64), db = output_like(&v[1], BSR_F64), c = output_like(&v[2], BSR_F64);
+            if (!RUN_OK(bsr_matmul_backward(t_context(0), (unsigned)trans, operand_of(&v[0]), operand_of(&v[1]), operand_of(&v[2]), operand_of(&da),
+                                            operand_of(&db), &e)))
+                continue;
+            for (side = 0; side < 2; side++) { /* L = sum dc * c; dL/dx at one element of a, then of b */
+                value *x = &v[side], *g = side ? &db : &da;
+                double *at, slope, loss[2], keep;
+                int sign;
+                if (x->is_sparse ? !x->sparse.nnz : !x->dense.rows) continue;
+                at = (double *)(x->is_sparse ? x->sparse.values : x->dense.data);
+                slope = x->is_sparse ? t_load(g->sparse.values, BSR_F64, t_value_at(&g->sparse, 0, 0, 0, 0)) : t_get(&g->dense, 0, 0, 0);
+                at += x->is_sparse ? t_value_at(&x->sparse, 0, 0, 0, 0) : t_dense_at(&x->dense, 0, 0, 0);
+                keep = *at;
+                for (sign = 0; sign < 2; sign++) {
+                    int64_t i, j;
+                    ref_array r;
+                    *at = keep + (sign ? 0.25 : -0.25), loss[sign] = 0;
+                    bsr_matmul(t_context(0), (unsigned)trans, operand_of(&v[0]), operand_of(&v[1]), operand_of(&c), &e);
+                    r = c.is_sparse ? ref_matrix(&c.sparse, NULL) : ref_dense(&c.dense);
+                    for (i = 0; i < r.rows; i++)
+                        for (j = 0; j < r.cols; j++) loss[sign] += *ref_at(&r, 0, i, j) * *ref_at(&v[2].v, 0, i, j);
+                }
+                *at = keep;
+                CHECK_NEAR((loss[1] - loss[0]) / 0.5, slope, 1e-11 * (1 + fabs(loss[0])));
+            }
+        }
+}
+
+int main(int argc, char **argv) {
+    static const bt_test tests[] = {
+        {"upstream_triton_kernel", upstream_triton_kernel},
+        {"upstream_linear", upstream_linear},
+        {"upstream_dense_bmm", upstream_dense_bmm},
+        {"upstream_orthogonal", upstream_orthogonal},
+        {"upstream_block_addmm", upstream_block_addmm},
+        {"sizes", sizes},
+        {"long_rows", long_rows},
+        {"types_and_layouts", types_and_layouts},
+        {"batches", batches},
+        {"exact_integers", exact_integers},
+        {"permutation_copies", permutation_copies},
+        {"epilogues", epilogues},
+        {"activation_edges", activation_edges},
+        {"nan_rules", nan_rules},
+        {"in_place", in_place},
+        {"metamorphic", metamorphic},
+        {"plans", plans},
+        {"upstream_scatter_mm", upstream_scatter_mm},
+        {"upstream_bsr_scatter_mm", upstream_bsr_scatter_mm},
+        {"scatter_indices_by_hand", scatter_indices_by_hand},
+        {"matmul_modes", matmul_modes},
+        {"matmul_upstream_shapes", matmul_upstream_shapes},
+        {"matmul_types", matmul_types},
+        {"matmul_backward_finite", matmul_backward_finite},
+    };
+    int failed = bt_main(argc, argv, tests, BT_COUNT(tests));
+    t_contexts_end();
+    return failed;
+}
