@@ -59,25 +59,39 @@ run: $(B)/plain/spmm
 
 # ---- programs: plain, and with sanitizers ----
 
-$(B)/plain/%: examples/%.c examples/example.h examples/beam.h examples/user_functions.h $(HEADERS)
+EXAMPLE_HEADERS := $(wildcard examples/*.h)
+TEST_HEADERS := $(wildcard tests/*.h tests/*.inc tests/fuzz/*.h)
+
+$(B)/plain/%: examples/%.c $(EXAMPLE_HEADERS) $(HEADERS)
 	$(compile) $(CFLAGS) $(OPENMP) $< -o $@ -lm
-$(B)/plain/%: tests/%.c $(wildcard tests/*.h) $(HEADERS)
-	$(compile) $(CFLAGS) $(OPENMP) $< -o $@ -lm
-$(B)/san/%: examples/%.c examples/example.h examples/beam.h examples/user_functions.h $(HEADERS)
-	$(compile) $(SAN_FLAGS) $(OPENMP) $< -o $@ -lm
-$(B)/san/%: tests/%.c $(wildcard tests/*.h) $(HEADERS)
-	$(compile) $(SAN_FLAGS) $(OPENMP) $< -o $@ -lm
-$(B)/san/%: tests/fuzz/%.c $(wildcard tests/*.h tests/fuzz/*.h) $(HEADERS)
-	$(compile) $(SAN_FLAGS) -DFUZZ_MAIN $< -o $@ -lm
-$(B)/plain/fuzz_%: tests/fuzz/fuzz_%.c $(wildcard tests/*.h tests/fuzz/*.h) $(HEADERS)
-	$(compile) $(CFLAGS) -DFUZZ_MAIN $< -o $@ -lm
+
+# Each program could be compiled alone, as the examples above are. To save time the tests share one object of the library
+# (BSRI_IMPLEMENTED: the implementation is elsewhere), compiled with the user functions of the tests.
+SHARED_LIBRARY = '-DBSRSPARSE_USER_FUNCTIONS="tests/test_functions.h"' -c tests/compile/implementation.c
+$(B)/plain/library.o: tests/compile/implementation.c tests/test_functions.h $(HEADERS)
+	$(compile) $(CFLAGS) $(OPENMP) $(SHARED_LIBRARY) -o $@
+$(B)/san/library.o: tests/compile/implementation.c tests/test_functions.h $(HEADERS)
+	$(compile) $(SAN_FLAGS) $(OPENMP) $(SHARED_LIBRARY) -o $@
+
+$(B)/plain/%: tests/%.c $(B)/plain/library.o $(TEST_HEADERS)
+	$(compile) $(CFLAGS) $(OPENMP) -DBSRI_IMPLEMENTED $< $(@D)/library.o -o $@ -lm
+$(B)/plain/%: tests/fuzz/%.c $(B)/plain/library.o $(TEST_HEADERS)
+	$(compile) $(CFLAGS) $(OPENMP) -DBSRI_IMPLEMENTED -DFUZZ_MAIN $< $(@D)/library.o -o $@ -lm
+$(B)/san/%: tests/%.c $(B)/san/library.o $(TEST_HEADERS)
+	$(compile) $(SAN_FLAGS) $(OPENMP) -DBSRI_IMPLEMENTED $< $(@D)/library.o -o $@ -lm
+$(B)/san/%: tests/fuzz/%.c $(B)/san/library.o $(TEST_HEADERS)
+	$(compile) $(SAN_FLAGS) $(OPENMP) -DBSRI_IMPLEMENTED -DFUZZ_MAIN $< $(@D)/library.o -o $@ -lm
+$(B)/san/%: examples/%.c $(B)/san/library.o $(EXAMPLE_HEADERS)
+	$(compile) $(SAN_FLAGS) $(OPENMP) -DBSRI_IMPLEMENTED $< $(@D)/library.o -o $@ -lm
 
 examples: $(addprefix $(B)/plain/,$(EXAMPLES))
 
 # ---- tests ----
 
-PLAIN := $(addprefix $(B)/plain/,$(TESTS) $(FUZZERS) $(EXAMPLES))
-SANITIZED = $(if $(SANITIZE),$(addprefix $(B)/san/,$(TESTS) $(FUZZERS) $(EXAMPLES)))
+# Fuzz targets run with sanitizers where there are any. user_functions has functions of its own and is run plain only.
+SAN_EXAMPLES := $(filter-out user_functions,$(EXAMPLES))
+PLAIN = $(addprefix $(B)/plain/,$(TESTS) $(EXAMPLES) $(if $(SANITIZE),,$(FUZZERS)))
+SANITIZED = $(if $(SANITIZE),$(addprefix $(B)/san/,$(TESTS) $(FUZZERS) $(SAN_EXAMPLES)))
 test-programs: $(PLAIN) $(SANITIZED)
 
 # A program that does not compile counts as failed in tests/run.sh, so the build goes on after an error.
@@ -85,7 +99,7 @@ test:
 	@echo "building the test programs"
 	@$(MAKE) -k -j$(JOBS) test-programs || true
 	@CC="$(CC)" B="$(B)" JOBS="$(JOBS)" DATA="$(DATA)" OPENMP="$(OPENMP)" SANITIZE="$(SANITIZE)" \
-	 TESTS="$(TESTS)" FUZZERS="$(FUZZERS)" EXAMPLES="$(EXAMPLES)" sh tests/run.sh
+	 TESTS="$(TESTS)" FUZZERS="$(FUZZERS)" EXAMPLES="$(EXAMPLES)" SAN_EXAMPLES="$(SAN_EXAMPLES)" sh tests/run.sh
 
 check:
 	@CC="$(CC)" B="$(B)" sh tests/check.sh

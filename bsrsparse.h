@@ -45,6 +45,7 @@
      scatter-calls      products listed by the caller
      sampled-calls      checks and public function
      matmul-calls       SDD, DSD, DDS and their gradients as products and sampled products
+     cuda               the host side of the CUDA backend
      constructors       views and matrices by value
      create             contexts and what they can do
 
@@ -751,14 +752,16 @@ typedef struct bsr_softmax_options { /* every member may be null; sizes of 1 and
 
 /* y = softmax over the stored elements of each row of scale*x + relative_bias + key_padding + attn_mask. Elements that
    are not stored count as -inf; a row that has none, or only -inf, gives zeros, never NaN. NaN in a row spreads
-   over its stored elements. y has x's pattern and may be x exactly. Rows of any length, any block size.
+   over its stored elements, but a forbidden element (MUL mask 0, or -inf added) is 0 whatever x holds. y has x's pattern and may be x exactly. Rows of any length, any block size.
    dtypes: f16, bf16, f32 (in f32), f64 (in f64); y of x's type or f32; masks any float, BSR_BOOL, i8.
-   Error per element: at most (8 + 2 log2 n) u relative + underflow, and one rounding.
+   Error per element: relative (8 + |s - max| + n/8) u at most (s: the scaled and biased score, n elements in the row; the
+   portable instruction set: n u for n/8 u), + underflow, and one rounding.
    After _triton_ops.bsr_softmax and DeepSpeed's Softmax. */
 BSR_API bsr_status bsr_softmax(const bsr_context *ctx, double scale, const bsr_matrix *x, const bsr_softmax_options *options,
                                const bsr_matrix *y, const bsr_exec *exec);
 
-/* dx = y (dy - sum over the row of y dy) scale. y is the forward result; dx may be dy or y exactly. */
+/* dx = y (dy - sum over the row of y dy) scale. y is the forward result, dy of its type; dx may be dy or y exactly, of any of
+   f16, bf16, f32 (f64 with f64). */
 BSR_API bsr_status bsr_softmax_backward(const bsr_context *ctx, double scale, const bsr_matrix *y, const bsr_matrix *dy,
                                         const bsr_matrix *dx, const bsr_exec *exec);
 
@@ -789,7 +792,7 @@ typedef struct bsr_attention_options { /* all zero: defaults */
    unless a flag says otherwise. Batch dimensions broadcast to out's; the last one is the head: k and v may have
    fewer heads there (grouped queries; Hq a multiple of Hkv, head h uses h / (Hq/Hkv)). scale 0: 1/sqrt(D).
    Order: s = scale q.k; + mask value; + relative_bias; + key padding; score function; then causal, boolean masks and the mask
-   function forbid. lse [Lq x 1], f32 or f64, may be null: natural log of the sum of exp(s), before dropout; -inf
+   function forbid (an added -inf forbids too). What is forbidden contributes nothing, whatever k and v hold there. lse [Lq x 1], f32 or f64, may be null: natural log of the sum of exp(s), before dropout; -inf
    for a row with nothing to attend, whose output is 0.
    Dropout: Philox4x32-10, key = seed, counter = (col / 4, row, head, batch), word col % 4; dropped where the word
    < p 2^32. batch and head as in bsr_position.
@@ -990,6 +993,7 @@ extern "C" {
 
 struct bsr_context {
     int32_t backend, isa, threads, device;
+    int32_t sm_count, cc_major, cc_minor, smem_optin; /* CUDA */
     bsr_allocator allocator;
     bsr_logger logger;
     bsr_parallel_for parallel_for;
@@ -1153,6 +1157,23 @@ static bsr_status bsri_fail(const bsri_call *c, int item, int operand, int64_t i
     return bsri_items[item].status;
 }
 
+/* On the CUDA backend operands lie in device memory: their contents are not looked at from the host. */
+static int bsri_on_cuda(const bsri_call *c) { return c->ctx->backend == BSR_BACKEND_CUDA; }
+#ifdef BSRI_CUDA
+#define BSRI_CUDA_RETURN(c, call)             \
+    do {                                      \
+        if (bsri_on_cuda(c)) return call;     \
+    } while (0)
+/* Operations that the CUDA backend has. */
+static int bsri_cuda_has(int op) {
+    return op == BSR_OP_DENSE_ADDMM || op == BSR_OP_SCATTER_MM || op == BSR_OP_MATMUL || op == BSR_OP_MATMUL_BACKWARD ||
+           op == BSR_OP_SAMPLED_ADDMM;
+}
+#else
+#define BSRI_CUDA_RETURN(c, call) ((void)0)
+static int bsri_cuda_has(int op) { return (void)op, 0; }
+#endif
+
 static int bsri_checking(const bsri_call *c) { return !(c->flags & BSR_EXEC_SKIP_CHECKS); }
 
 /* First step of every operation: clears the error record, checks context and exec. */
@@ -1170,6 +1191,7 @@ static bsr_status bsri_begin(bsri_call *c, const bsr_context *ctx, int op, const
     if (c->exec->reserved || c->exec->reserved2) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_EXEC, 1, 1);
     if ((c->flags & BSR_EXEC_TF32) && (c->flags & (BSR_EXEC_TF32X3 | BSR_EXEC_ACCUMULATE_F64)))
         return bsri_fail(c, BSR_ITEM_FLAGS_CONFLICT, BSR_ARG_EXEC, -1, (int64_t)c->flags);
+    if (bsri_on_cuda(c) && !bsri_cuda_has(op)) return bsri_fail(c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_NONE, -1, op);
     return BSR_OK;
 }
 
@@ -1407,15 +1429,20 @@ static int64_t bsri_pattern_count(const bsr_matrix *m) {
     }
     return n;
 }
-static bsri_item bsri_matrix_item(const bsri_batch *b, int64_t item, const bsr_matrix *m) {
-    int64_t pattern_stride[BSR_MAX_BATCH_DIMS], n = 1;
-    bsri_item it;
-    int i;
-    for (i = m->batch_dims - 1; i >= 0; i--) {
-        pattern_stride[i] = bsri_own_pattern(m, i) ? n : 0;
-        if (pattern_stride[i]) n *= m->batch[i];
+/* Which of m's patterns batch item `item` of b has. */
+BSRI_HD static int64_t bsri_pattern_of(const bsri_batch *b, int64_t item, const bsr_matrix *m) {
+    int64_t pattern = 0, n = 1;
+    int d = b->dims - 1, i = m->batch_dims - 1;
+    for (; i >= 0 && d >= 0; i--, d--) {
+        int64_t at = item % b->size[d];
+        item /= b->size[d];
+        if (bsri_own_pattern(m, i)) pattern += at * n, n *= m->batch[i];
     }
-    it.pattern = bsri_batch_offset(b, item, m->batch_dims, m->batch, pattern_stride);
+    return pattern;
+}
+static bsri_item bsri_matrix_item(const bsri_batch *b, int64_t item, const bsr_matrix *m) {
+    bsri_item it;
+    it.pattern = bsri_pattern_of(b, item, m);
     it.crow = bsri_at(m->crow_indices, m->index_dtype, bsri_batch_offset(b, item, m->batch_dims, m->batch, m->crow_batch_stride));
     it.col = bsri_at(m->col_indices, m->index_dtype, bsri_batch_offset(b, item, m->batch_dims, m->batch, m->col_batch_stride));
     it.values = bsri_at(m->values, m->dtype, bsri_batch_offset(b, item, m->batch_dims, m->batch, m->values_batch_stride));
@@ -1478,6 +1505,7 @@ typedef struct bsri_span {
     int64_t bytes; /* from data to the end of the last element; 0: nothing */
     int64_t size[BSRI_MAX_DIMS], stride[BSRI_MAX_DIMS]; /* stride in bytes, ascending */
     int64_t element;
+    int64_t given[5];                                   /* rank, then size and stride of rows and columns as given */
     int dims, operand, written;
 } bsri_span;
 
@@ -1487,6 +1515,8 @@ static int bsri_span_make(bsri_span *s, int operand, const void *data, int64_t e
     int64_t last = 0, count = 1, part;
     int i, j, empty = 0;
     s->data = (const char *)data, s->element = element, s->operand = operand, s->dims = 0, s->bytes = 0, s->written = 0;
+    s->given[0] = n; /* tells a view from its transpose, and values from index arrays */
+    for (i = 0; i < 2; i++) s->given[1 + 2 * i] = i < n ? size[i] : 1, s->given[2 + 2 * i] = i < n && size[i] > 1 ? stride[i] : 0;
     for (i = 0; i < n; i++) empty |= size[i] == 0;
     if (empty) return 1;
     for (i = 0; i < n; i++) {
@@ -1535,6 +1565,7 @@ static int bsri_spans_overlap(const bsri_span *a, const bsri_span *b) {
 }
 static int bsri_spans_equal(const bsri_span *a, const bsri_span *b) {
     int i;
+    if (memcmp(a->given, b->given, sizeof a->given)) return 0;
     if (a->data != b->data || a->bytes != b->bytes || a->element != b->element || a->dims != b->dims) return 0;
     for (i = 0; i < a->dims; i++)
         if (a->size[i] != b->size[i] || a->stride[i] != b->stride[i]) return 0;
@@ -1817,6 +1848,7 @@ static bsr_status bsri_check_structure(const bsri_call *c, const bsr_matrix *m, 
     int64_t i, last = 0;
     int d, ragged = (m->flags & BSR_MATRIX_RAGGED) != 0;
     bsr_matrix one = *m; /* the same matrix, batched over its own patterns only */
+    if (bsri_on_cuda(c)) return BSR_OK;
     for (d = 0; d < m->batch_dims; d++)
         if (m->batch[d] && !bsri_own_pattern(m, d)) one.batch[d] = 1;
     bsri_batch_join(&patterns, one.batch_dims, one.batch);
@@ -1846,7 +1878,7 @@ BSRI_UNUSED static bsr_status bsri_check_same_pattern(const bsri_call *c, const 
     i = bsri_batch_join(&batch, m->batch_dims, m->batch);
     if (i >= 0) return bsri_fail(c, BSR_ITEM_BATCH_SIZE, operand, i, m->batch[i]);
     n = bsri_pattern_count(ref) <= 1 && bsri_pattern_count(m) <= 1 ? bsri_min(batch.count, 1) : batch.count;
-    for (i = 0; i < n; i++) {
+    for (i = 0; i < n && !bsri_on_cuda(c); i++) {
         bsri_item a = bsri_matrix_item(&batch, i, ref), b = bsri_matrix_item(&batch, i, m);
         for (k = 0; k < rows && a.crow != b.crow; k++)
             if (bsri_index(a.crow, ref->index_dtype, k) != bsri_index(b.crow, m->index_dtype, k))
@@ -2120,7 +2152,8 @@ extern "C" {
 #define BSRI_T_v0d double
 #define BSRI_T_v0i uint32_t
 #define BSRI_A_v0
-#if defined(__GNUC__) /* 16-byte vectors, which any such compiler maps to what the target has */
+/* 16-byte vectors, which gcc and clang map to what the target has; not where scalars have excess precision (x87) */
+#if defined(__GNUC__) && (!defined(__FLT_EVAL_METHOD__) || (__FLT_EVAL_METHOD__ != 2 && __FLT_EVAL_METHOD__ != -1))
 typedef float bsri_v0f __attribute__((vector_size(16)));
 typedef double bsri_v0d __attribute__((vector_size(16)));
 typedef uint32_t bsri_v0i __attribute__((vector_size(16)));
@@ -2131,9 +2164,17 @@ typedef uint32_t bsri_u0i __attribute__((vector_size(16), aligned(4), may_alias)
 #define BSRI_L_v0d 2
 #define BSRI_L_v0i 4
 #else
-typedef float bsri_v0f, bsri_u0f;
-typedef double bsri_v0d, bsri_u0d;
-typedef uint32_t bsri_v0i, bsri_u0i;
+#if defined(__GNUC__)
+#define BSRI_ALIAS __attribute__((may_alias))
+#else
+#define BSRI_ALIAS
+#endif
+typedef float bsri_v0f;
+typedef double bsri_v0d;
+typedef uint32_t bsri_v0i;
+typedef float BSRI_ALIAS bsri_u0f;
+typedef double BSRI_ALIAS bsri_u0d;
+typedef uint32_t BSRI_ALIAS bsri_u0i;
 #define BSRI_L_v0f 1
 #define BSRI_L_v0d 1
 #define BSRI_L_v0i 1
@@ -2254,17 +2295,18 @@ typedef uint32_t bsri_v0i, bsri_u0i;
 #define BSRI_MUL_v5d(a, b) _mm512_mul_pd(a, b)
 #define BSRI_MUL_v5i(a, b) _mm512_mullo_epi32(a, b)
 
+static void bsri_cpuid(unsigned leaf, unsigned r[4]) { __cpuid_count(leaf, 0, r[0], r[1], r[2], r[3]); }
 /* Does the machine have it, and does the operating system save its registers? */
 static int bsri_isa_available(int isa) {
-    unsigned a, b, c, d, low, high, b7, need = isa == BSR_ISA_AVX512 ? 0xe6u : 6u;
+    const unsigned need = isa == BSR_ISA_AVX512 ? 0xe6u : 6u;
+    unsigned one[4], seven[4], saved[2];
     if (isa == BSR_ISA_PORTABLE) return 1;
     if ((isa != BSR_ISA_AVX2 && isa != BSR_ISA_AVX512) || __get_cpuid_max(0, NULL) < 7) return 0;
-    __cpuid(1, a, b, c, d);
-    if ((c & (1u << 12)) == 0 || (c & (1u << 27)) == 0 || (c & (1u << 29)) == 0) return 0; /* FMA, OSXSAVE, F16C */
-    __cpuid_count(7, 0, a, b7, c, d);
-    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-    if ((low & need) != need || (b7 & (1u << 5)) == 0) return 0; /* AVX2 */
-    return isa == BSR_ISA_AVX2 || (b7 & 0xc0030000u) == 0xc0030000u; /* F, DQ, BW, VL */
+    bsri_cpuid(1, one), bsri_cpuid(7, seven);
+    if ((one[2] & 0x38001000u) != 0x38001000u) return 0; /* FMA, OSXSAVE, AVX, F16C */
+    __asm__ volatile("xgetbv" : "=a"(saved[0]), "=d"(saved[1]) : "c"(0));
+    if ((saved[0] & need) != need || (seven[1] & (1u << 5)) == 0) return 0; /* AVX2 */
+    return isa == BSR_ISA_AVX2 || (seven[1] & 0xc0030000u) == 0xc0030000u; /* F, DQ, BW, VL */
 }
 #else
 static int bsri_isa_available(int isa) { return isa == BSR_ISA_PORTABLE; }
@@ -2371,7 +2413,7 @@ static double bsri_row_dot(int isa, int compute, const void *x, const void *y, i
 
 /* --- exp in f32: x = n ln 2 + r, Taylor to r^7 (error below 1 ulp), then 2^n; -inf gives 0, NaN stays --- */
 #if BSRI_X86
-#define BSRI_EXP_BODY(V, SET, FMA, FNMA, MUL, MIN, MAX, RINT)                                        \
+#define BSRI_EXP_BODY(SET, FMA, FNMA, MUL, MIN, MAX, RINT)                                        \
     x = MAX(SET(-105.0f), MIN(SET(90.0f), x)); /* operand order: a NaN passes */                     \
     n = RINT(MUL(x, SET(1.44269504f)));                                                              \
     r = FNMA(n, SET(-1.90465430e-9f), FNMA(n, SET(0.693147182f), x));                                \
@@ -2379,12 +2421,12 @@ static double bsri_row_dot(int isa, int compute, const void *x, const void *y, i
     p = FMA(p, r, SET(8.33333333e-3f)), p = FMA(p, r, SET(4.16666667e-2f));                          \
     p = FMA(p, r, SET(1.66666667e-1f)), p = FMA(p, r, SET(0.5f)), p = FMA(p, r, SET(1.0f));          \
     p = FMA(p, r, SET(1.0f));
-#define BSRI_RINT256(x) _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
-#define BSRI_RINT512(x) _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+#define BSRI_RINT256(x) _mm256_cvtepi32_ps(_mm256_cvtps_epi32(x))
+#define BSRI_RINT512(x) _mm512_cvtepi32_ps(_mm512_cvtps_epi32(x))
 BSRI_A_v2 static inline __m256 bsri_exp_v2f(__m256 x) {
     __m256 n, r, p;
     __m256i whole, half;
-    BSRI_EXP_BODY(__m256, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_fnmadd_ps, _mm256_mul_ps, _mm256_min_ps, _mm256_max_ps,
+    BSRI_EXP_BODY(_mm256_set1_ps, _mm256_fmadd_ps, _mm256_fnmadd_ps, _mm256_mul_ps, _mm256_min_ps, _mm256_max_ps,
                   BSRI_RINT256)
     /* 2^n in two factors: n reaches from -151 to 130 */
     whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
@@ -2394,7 +2436,7 @@ BSRI_A_v2 static inline __m256 bsri_exp_v2f(__m256 x) {
 }
 BSRI_A_v5 static inline __m512 bsri_exp_v5f(__m512 x) {
     __m512 n, r, p;
-    BSRI_EXP_BODY(__m512, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_fnmadd_ps, _mm512_mul_ps, _mm512_min_ps, _mm512_max_ps,
+    BSRI_EXP_BODY(_mm512_set1_ps, _mm512_fmadd_ps, _mm512_fnmadd_ps, _mm512_mul_ps, _mm512_min_ps, _mm512_max_ps,
                   BSRI_RINT512)
     return _mm512_scalef_ps(p, n);
 }
@@ -2442,7 +2484,7 @@ BSRI_DEFINE_EXP_SUM(v5f, v5, _mm512_sub_ps, _mm512_add_ps) {
     for (; i < n; i += 16) {
         __mmask16 m = n - i < 16 ? BSRI_MASK_v5f((int)(n - i)) : (__mmask16)0xffff;
         __m512 v = _mm512_mask_loadu_ps(_mm512_set1_ps(-INFINITY), m, x + i);
-        most = _mm512_max_ps(v, most), bad = (__mmask16)(bad | _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q));
+        most = _mm512_max_ps(v, most), bad = (__mmask16)(bad | _mm512_cmpunord_ps_mask(v, v));
     }
     *out = (double)(bad ? NAN : _mm512_reduce_max_ps(most));
 }
@@ -2525,7 +2567,7 @@ static double bsri_row_exp_sum(int isa, int compute, void *x, int64_t n, double 
 #define BSRI_C2_BF16(h) _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16))
 #define BSRI_C5_BF16(h) _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16))
 #define BSRI_C2_TO_F16(f) _mm256_cvtps_ph(f, _MM_FROUND_TO_NEAREST_INT)
-#define BSRI_C5_TO_F16(f) _mm512_cvtps_ph(f, _MM_FROUND_TO_NEAREST_INT)
+#define BSRI_C5_TO_F16(f) _mm512_maskz_cvtps_ph((__mmask16)0xffff, f, _MM_FROUND_TO_NEAREST_INT)
 #define BSRI_C2_F16_F64(h) _mm256_cvtps_pd(_mm_cvtph_ps(h))
 #define BSRI_C2_BF16_F64(h) _mm256_cvtps_pd(_mm_castsi128_ps(_mm_slli_epi32(_mm_cvtepu16_epi32(h), 16)))
 BSRI_A_v2 static inline __m128i bsri_c2_to_bf16(__m256 f) { /* as bsri_f32_to_bf16 */
@@ -2539,7 +2581,7 @@ BSRI_A_v2 static inline __m128i bsri_c2_to_bf16(__m256 f) { /* as bsri_f32_to_bf
 BSRI_A_v5 static inline __m256i bsri_c5_to_bf16(__m512 f) {
     const __m512i u = _mm512_castps_si512(f), odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
     const __m512i rounded = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
-    const __m512i w = _mm512_mask_or_epi32(rounded, _mm512_cmp_ps_mask(f, f, _CMP_UNORD_Q), u, _mm512_set1_epi32(0x400000));
+    const __m512i w = _mm512_mask_or_epi32(rounded, _mm512_cmpunord_ps_mask(f, f), u, _mm512_set1_epi32(0x400000));
     return _mm512_cvtepi32_epi16(_mm512_srli_epi32(w, 16));
 }
 BSRI_DEFINE_CONVERT(bsri_f16_in_v2f, v2, float, uint16_t, 8, _mm256_storeu_ps, _mm256_cvtph_ps, BSRI_LOAD128, BSRI_TAIL_COPY)
@@ -2916,7 +2958,7 @@ typedef struct bsri_finish {
 static int bsri_finish_type(int compute, int out_dtype) {
     return compute == BSR_I32 && (BSRI_BIT(out_dtype) & BSRI_FLOATS) ? BSR_F32 : compute;
 }
-static float bsri_activate_f32(int activation, float x, const bsr_position *at, const void *user) {
+BSRI_HD static float bsri_activate_f32(int activation, float x, const bsr_position *at, const void *user) {
     switch (activation) {
         case BSR_ACT_RELU: return x < 0 ? 0.0f : x;
         case BSR_ACT_GELU: return 0.5f * x * (1.0f + erff(x * 0.70710678f));
@@ -2930,7 +2972,7 @@ static float bsri_activate_f32(int activation, float x, const bsr_position *at, 
         default: (void)at, (void)user; return x;
     }
 }
-static double bsri_activate_f64(int activation, double x, const bsr_position *at, const void *user) {
+BSRI_HD static double bsri_activate_f64(int activation, double x, const bsr_position *at, const void *user) {
     switch (activation) {
         case BSR_ACT_RELU: return x < 0 ? 0.0 : x;
         case BSR_ACT_GELU: return 0.5 * x * (1.0 + erf(x * 0.70710678118654752440));
@@ -3001,7 +3043,7 @@ static void bsri_finish_lines(const bsri_finish *f, char *x, int64_t ldx, int64_
 }
 /* A column-major output is finished from a transposed copy in spare, so that every store is contiguous. */
 static void bsri_finish_tile(const bsri_finish *f, void *sums, int64_t ldc, int64_t rows, int64_t cols, void *spare) {
-    if (f->rs == 1 && f->cs != 1 && rows > 1) {
+    if (f->rs == 1 && rows > 1 && (f->cs != 1 || cols == 1)) {
         const int64_t ld = (rows + 15) / 16 * 16;
         bsri_tile_load(f->isa, f->compute, spare, ld, sums, f->compute, cols, rows, 1, ldc);
         bsri_finish_lines(f, (char *)spare, ld, cols, rows, 1);
@@ -3038,7 +3080,7 @@ static int64_t bsri_tile_cols(int compute) { return BSRI_TILE_BYTES / (int64_t)b
 /* A tile of rows x cols sums starts. */
 static void bsri_work_begin(bsri_work *w, int64_t rows, int64_t cols, int64_t inner) {
     w->rows = rows, w->cols = cols, w->inner = inner;
-    w->depth = BSRI_DEPTH_BYTES / (int64_t)bsr_dtype_size(w->compute);
+    w->depth = BSRI_DEPTH_BYTES / (int64_t)bsr_dtype_size(w->compute) * bsri_tile_cols(w->compute) / w->panel;
     w->walk.count = 0, w->walk.add = 0, w->walk.a_at = w->walk.b_at = 0, w->walk.list = w->list;
     w->walk.ldc = w->panel;
     w->walk.kc = bsri_min(inner, w->depth);
@@ -3151,7 +3193,7 @@ typedef struct bsri_cursor {
 } bsri_cursor;
 
 /* Problem item number r of those that fall on output item o. */
-static int64_t bsri_reduce_item(const bsri_batch *whole, const bsri_batch *out, int64_t o, int64_t r) {
+BSRI_HD static int64_t bsri_reduce_item(const bsri_batch *whole, const bsri_batch *out, int64_t o, int64_t r) {
     int64_t item = 0, scale = 1;
     int d = whole->dims - 1, i = out->dims - 1;
     for (; d >= 0; d--, i--) {
@@ -3320,6 +3362,7 @@ static void bsri_product_task(void *arg, int64_t task) {
     w.isa = e->isa, w.compute = job->compute, w.panel = e->panel;
     bsri_side_set(&w.a, w.compute, job->a ? job->a->dtype : job->blocks->dtype, e->a_rs, e->a_cs);
     bsri_side_set(&w.b, w.compute, job->b->dtype, job->b->row_stride, job->b->col_stride);
+    if (job->b->cols == 1) w.b.cs = 1;
     w.b.direct = w.b.direct && w.b.cs == 1;
     for (n = chunk * e->chunk; n < end; n++) {
         const int64_t tile = bsri_product_order(e, item, n);
@@ -3369,8 +3412,8 @@ static void bsri_product_run(const bsr_context *ctx, const bsri_product *job) {
     e.reduce = e.kind == BSRI_LIST_SCATTER ? 1 : bsri_reduce_count(&job->batch, &e.out_batch);
     if (!e.tiles || !e.width || !e.items || !e.br) return;
     e.panel = bsri_tile_cols(job->compute);
-    /* few rows and nothing to pack: twice as wide, since fetching a pair costs as much as walking it (3 x 3: 66 to GF/s a core) */
-    if (e.br <= 3 && e.bc <= 16 && job->b->dtype == job->compute && job->b->col_stride == 1) e.panel *= 2;
+    /* few rows: twice as wide, since fetching a pair costs as much as walking it (3 x 3 and N = 2048: 25 to 46 GF/s a core) */
+    if (e.br <= 3 && e.bc <= 16) e.panel *= 2;
     e.panels = bsri_ceil_div(e.width, e.panel);
     e.subs = bsri_ceil_div(e.br, BSRI_TILE_ROWS), e.sub_rows = bsri_ceil_div(e.br, e.subs);
     /* a task is some 2^19 products: 10 us */
@@ -3414,7 +3457,7 @@ static const void *bsri_sampled_b(const bsri_sampler *s, bsri_work *w, const bsr
     const bsr_dense *m = s->job->mat2;
     const int dt = s->job->out->index_dtype;
     const int64_t ld = w->panel, width = w->cols / blocks;
-    int64_t g, run, at;
+    int64_t g, r, rows, run, at;
     if (w->b.direct) {
         for (g = 1; g < blocks && bsri_index(it->col, dt, first + g) == bsri_index(it->col, dt, first) + g; g++) {}
         if (g == blocks) {
@@ -3424,12 +3467,17 @@ static const void *bsri_sampled_b(const bsri_sampler *s, bsri_work *w, const bsr
         }
     }
     w->walk.ldb = ld;
-    for (g = 0; g < blocks; g += run) {
-        const int64_t at_col = bsri_index(it->col, dt, first + g);
-        for (run = 1; g + run < blocks && bsri_index(it->col, dt, first + g + run) == at_col + run; run++) {}
-        at = k * m->row_stride + (at_col * s->bc + col) * m->col_stride;
-        bsri_tile_load(w->isa, w->compute, bsri_at(w->b_pack, w->compute, g * width), ld, bsri_at(mat2, m->dtype, at), m->dtype, kc,
-                       run * width, m->row_stride, m->col_stride);
+    /* few rows at a time: whole columns of blocks would meet in few cache sets where row strides are powers of two (8 x 8, N = 1024:
+       28 to 45 GF/s a core) */
+    for (r = 0; r < kc; r += rows) {
+        rows = m->col_stride == 1 ? bsri_min(8, kc - r) : kc;
+        for (g = 0; g < blocks; g += run) {
+            const int64_t at_col = bsri_index(it->col, dt, first + g);
+            for (run = 1; g + run < blocks && bsri_index(it->col, dt, first + g + run) == at_col + run; run++) {}
+            at = (k + r) * m->row_stride + (at_col * s->bc + col) * m->col_stride;
+            bsri_tile_load(w->isa, w->compute, bsri_at(w->b_pack, w->compute, r * ld + g * width), ld, bsri_at(mat2, m->dtype, at),
+                           m->dtype, rows, run * width, m->row_stride, m->col_stride);
+        }
     }
     return w->b_pack;
 }
@@ -3529,21 +3577,21 @@ static void bsri_sampled_run(const bsr_context *ctx, const bsri_sampled *job) {
 
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>scores: what rows and attention share: biases and masks of one row                          */
+/* >>scores: what rows and attention share: biases and masks of one row                           */
 /* ---------------------------------------------------------------------------------------------- */
 
 #define BSRI_MASKS (BSRI_FLOATS | BSRI_BIT(BSR_I8) | BSRI_BIT(BSR_BOOL))
 
 /* Element j of a row of `compute` (f32 or f64). */
-BSRI_UNUSED static double bsri_row_get(int compute, const void *row, int64_t j) {
+static double bsri_row_get(int compute, const void *row, int64_t j) {
     return compute == BSR_F64 ? ((const double *)row)[j] : (double)((const float *)row)[j];
 }
-BSRI_UNUSED static void bsri_row_set(int compute, void *row, int64_t j, double v) {
+static void bsri_row_set(int compute, void *row, int64_t j, double v) {
     if (compute == BSR_F64) ((double *)row)[j] = v;
     else ((float *)row)[j] = (float)v;
 }
-BSRI_UNUSED static void *bsri_row_at(int compute, void *row, int64_t j) { return bsri_at(row, compute, j); }
-BSRI_UNUSED static void bsri_row_fill(int compute, void *row, int64_t n, double v) {
+static void *bsri_row_at(int compute, void *row, int64_t j) { return bsri_at(row, compute, j); }
+static void bsri_row_fill(int compute, void *row, int64_t n, double v) {
     int64_t j;
     for (j = 0; j < n; j++) bsri_row_set(compute, row, j, v);
 }
@@ -3555,7 +3603,7 @@ typedef struct bsri_bias {
     int64_t row_stride, col_stride;
 } bsri_bias;
 
-BSRI_UNUSED static bsri_bias bsri_bias_make(const bsri_batch *b, int64_t item, const bsr_dense *d, int mode) {
+static bsri_bias bsri_bias_make(const bsri_batch *b, int64_t item, const bsr_dense *d, int mode) {
     bsri_bias s;
     memset(&s, 0, sizeof s);
     if (!d) return s;
@@ -3573,7 +3621,7 @@ typedef union bsri_bias_row {
 } bsri_bias_row;
 
 /* s += bias, rows of `compute`. A bias of -inf forbids: it wins over NaN and +inf in the score. */
-BSRI_UNUSED static int bsri_score_add_row(int isa, int compute, void *s, const void *bias, int64_t n) {
+static int bsri_score_add_row(int isa, int compute, void *s, const void *bias, int64_t n) {
     double top;
     int64_t j;
     bsri_row_op(isa, compute, BSRI_ADD_SCALED, s, bias, 1, n);
@@ -3584,7 +3632,7 @@ BSRI_UNUSED static int bsri_score_add_row(int isa, int compute, void *s, const v
     return 1;
 }
 /* s[j] = -inf where no[j], else unchanged; on the bits, without branches: masks are hard to predict. */
-BSRI_UNUSED static int bsri_score_forbid_where(int compute, void *s, const uint8_t *no, int64_t n) {
+static int bsri_score_forbid_where(int compute, void *s, const uint8_t *no, int64_t n) {
     uint32_t any = 0;
     int64_t j;
     if (compute == BSR_F32) {
@@ -3601,7 +3649,7 @@ BSRI_UNUSED static int bsri_score_forbid_where(int compute, void *s, const uint8
 }
 
 /* The same with element at + j*stride of src, any dtype. */
-BSRI_UNUSED static int bsri_score_add(int isa, int compute, void *s, const void *src, int dtype, int64_t at, int64_t stride,
+static int bsri_score_add(int isa, int compute, void *s, const void *src, int dtype, int64_t at, int64_t stride,
                                       int64_t n) {
     bsri_bias_row bias;
     int64_t w;
@@ -3615,7 +3663,7 @@ BSRI_UNUSED static int bsri_score_add(int isa, int compute, void *s, const void 
     return forbids;
 }
 /* Zero forbids; zero in src's own type: no f64 is too small. */
-BSRI_UNUSED static int bsri_score_forbid(int isa, int compute, void *s, const void *src, int dtype, int64_t at, int64_t stride,
+static int bsri_score_forbid(int isa, int compute, void *s, const void *src, int dtype, int64_t at, int64_t stride,
                                          int64_t n) {
     const int own = dtype == BSR_F64 ? BSR_F64 : BSR_F32, bytes = bsr_dtype_size(dtype) == 1;
     uint8_t no[BSRI_BIAS_CHUNK];
@@ -3637,14 +3685,14 @@ BSRI_UNUSED static int bsri_score_forbid(int isa, int compute, void *s, const vo
     return forbids;
 }
 /* The scores of columns col .. col+n-1 of a row and one bias, in the bias's mode. */
-BSRI_UNUSED static int bsri_score_bias(int isa, int compute, void *s, const bsri_bias *b, int64_t row, int64_t col, int64_t n) {
+static int bsri_score_bias(int isa, int compute, void *s, const bsri_bias *b, int64_t row, int64_t col, int64_t n) {
     int64_t at = row * b->row_stride + col * b->col_stride;
     if (b->mode == BSR_MASK_MUL) return bsri_score_forbid(isa, compute, s, b->data, b->dtype, at, b->col_stride, n);
     return bsri_score_add(isa, compute, s, b->data, b->dtype, at, b->col_stride, n);
 }
 
 /* An optional bias of rows x cols (or 1 each) that broadcasts to b. A boolean one can't be added. */
-BSRI_UNUSED static bsr_status bsri_check_bias(const bsri_call *c, bsri_spans *set, const bsri_batch *b, const bsr_dense *d,
+static bsr_status bsri_check_bias(const bsri_call *c, bsri_spans *set, const bsri_batch *b, const bsr_dense *d,
                                               int64_t rows, int64_t cols, int mode, int operand) {
     uint32_t accepted = mode == BSR_MASK_MUL ? BSRI_MASKS : BSRI_MASKS & ~BSRI_BIT(BSR_BOOL);
     if (mode != BSR_MASK_ADD && mode != BSR_MASK_MUL) return bsri_fail(c, BSR_ITEM_MASK_MODE, operand, -1, mode);
@@ -6300,6 +6348,11 @@ BSR_API bsr_status bsr_parse_smtx(const char *text, size_t bytes, bsr_file_info 
 /* >>product-calls: checks, plan, public functions                                                 */
 /* ---------------------------------------------------------------------------------------------- */
 
+#ifdef BSRI_CUDA /* the CUDA backend's side of the engines: >>cuda */
+static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *job);
+static bsr_status bsri_cuda_sampled(const bsri_call *c, const bsri_sampled *job);
+#endif
+
 /* One sparse x dense -> dense problem as a public function states it: what to call each operand in errors, too. */
 typedef struct bsri_product_call {
     double alpha, beta;
@@ -6423,12 +6476,12 @@ static bsr_plan bsri_product_plan(const bsri_call *c, const bsri_product_call *p
     plan.tile_rows = (int32_t)bsri_tile_rows(p->trans ? p->a->block_cols : p->a->block_rows);
     plan.tile_cols = (int32_t)bsri_tile_cols(bsri_compute_dtype(c, p->a->dtype));
     if (p->trans && !p->a->transposed_index) plan.flags |= BSR_PLAN_SLOW_TRANSPOSE;
-    if (schedule && (schedule[6] != 0) == (p->trans != 0)) plan.flags |= BSR_PLAN_USES_SCHEDULE;
+    if (schedule && (bsri_on_cuda(c) || (schedule[6] != 0) == (p->trans != 0))) plan.flags |= BSR_PLAN_USES_SCHEDULE;
     if (p->b->dtype != bsri_compute_dtype(c, p->b->dtype) || p->b->col_stride != 1) plan.flags |= BSR_PLAN_PACKS_B;
     return plan;
 }
 
-static void bsri_product_start(const bsri_call *c, const bsri_product_call *p, const bsr_plan *plan) {
+static bsr_status bsri_product_start(const bsri_call *c, const bsri_product_call *p, const bsr_plan *plan) {
     bsri_batch batch = bsri_batch_none();
     bsri_product job;
     memset(&job, 0, sizeof job);
@@ -6437,18 +6490,20 @@ static void bsri_product_start(const bsri_call *c, const bsri_product_call *p, c
     job.a = p->a, job.b = p->b, job.out = p->out, job.input = p->input, job.epilogue = p->epilogue, job.trans = p->trans;
     job.alpha = p->alpha, job.beta = p->beta, job.compute = bsri_compute_dtype(c, p->a->dtype);
     job.batch = batch, job.isa = plan->kernel;
+    BSRI_CUDA_RETURN(c, bsri_cuda_product(c, &job));
     bsri_product_run(c->ctx, &job);
+    return BSR_OK;
 }
 
 /* Device-resident scalars replace those by value; on the CPU they are read here. */
 static bsr_status bsri_resolve_scalars(const bsri_call *c, bsri_product_call *p) {
     if (p->epilogue && p->epilogue->alpha_ptr) {
         BSRI_TRY(bsri_check_pointer(c, p->epilogue->alpha_ptr, 8, BSR_ARG_OPTIONS));
-        p->alpha = *p->epilogue->alpha_ptr;
+        if (!bsri_on_cuda(c)) p->alpha = *p->epilogue->alpha_ptr;
     }
     if (p->epilogue && p->epilogue->beta_ptr) {
         BSRI_TRY(bsri_check_pointer(c, p->epilogue->beta_ptr, 8, BSR_ARG_OPTIONS));
-        p->beta = *p->epilogue->beta_ptr;
+        if (!bsri_on_cuda(c)) p->beta = *p->epilogue->beta_ptr;
     }
     return bsri_check_whole(c, p->out->dtype, p->alpha, p->beta);
 }
@@ -6475,8 +6530,7 @@ BSR_API bsr_status bsr_dense_addmm(const bsr_context *ctx, double beta, const bs
     BSRI_TRY(bsri_resolve_scalars(&c, &p));
     plan = bsri_product_plan(&c, &p);
     BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
-    if (!stop) bsri_product_start(&c, &p, &plan);
-    return BSR_OK;
+    return stop ? BSR_OK : bsri_product_start(&c, &p, &plan);
 }
 
 BSR_API bsr_status bsr_dense_mm(const bsr_context *ctx, uint32_t trans, const bsr_matrix *a, const bsr_dense *b,
@@ -6567,18 +6621,20 @@ static bsr_status bsri_check_compressed(const bsri_call *c, const bsr_scatter_in
 static bsr_status bsri_check_scatter_indices(const bsri_call *c, const bsr_scatter_indices *x, const bsri_scatter_shape *s) {
     const int64_t split_n = x->split_n ? x->split_n : 1;
     const int64_t outputs = x->format == BSR_SCATTER_MM ? s->tiles : x->r_count;
+    const int contents = !bsri_on_cuda(c);
     BSRI_TRY(bsri_check_index_array(c, x->c_indices, x->c_count));
     BSRI_TRY(bsri_check_index_array(c, x->q_indices, x->q_count));
     if (x->format != BSR_SCATTER_MM) BSRI_TRY(bsri_check_index_array(c, x->r_offsets, x->r_count));
     if (x->format != BSR_SCATTER_MM && s->n == 0) return BSR_OK; /* no column, nothing that an offset could name */
-    if (x->format != BSR_SCATTER_MM) {
+    if (x->format != BSR_SCATTER_MM && contents) {
         BSRI_TRY(bsri_check_outputs(c, x, s));
         BSRI_TRY(bsri_check_sources(c, x, s));
     }
-    if (x->format == BSR_SCATTER_STRIDED_COMPRESSED) return bsri_check_compressed(c, x, s, split_n);
+    if (x->format == BSR_SCATTER_STRIDED_COMPRESSED) return contents ? bsri_check_compressed(c, x, s, split_n) : BSR_OK;
     BSRI_TRY(bsri_check_index_array(c, x->p_indices, x->p_count));
     if (x->c_count != outputs + 1) return bsri_fail(c, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, x->c_count);
     if (x->p_count != x->q_count) return bsri_fail(c, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, x->q_count);
+    if (!contents) return BSR_OK;
     BSRI_TRY(bsri_check_offsets(c, x->c_indices, x->c_count, x->p_count));
     BSRI_TRY(bsri_check_range(c, x->p_indices, x->p_count, s->blocks));
     return x->format == BSR_SCATTER_MM ? bsri_check_range(c, x->q_indices, x->q_count, s->sources) : BSR_OK;
@@ -6631,14 +6687,16 @@ static bsr_status bsri_check_scatter(const bsri_call *c, const bsr_dense *blocks
     return bsri_check_scatter_indices(c, x, &s);
 }
 
-static void bsri_scatter_start(const bsri_call *c, const bsr_plan *plan, const bsr_dense *blocks, const bsr_dense *others,
+static bsr_status bsri_scatter_start(const bsri_call *c, const bsr_plan *plan, const bsr_dense *blocks, const bsr_dense *others,
                                const bsr_scatter_indices *x, const bsr_dense *acc) {
     bsri_product job;
     memset(&job, 0, sizeof job);
     job.blocks = blocks, job.b = others, job.scatter = x, job.out = job.input = acc;
     job.alpha = job.beta = 1.0, job.compute = bsri_compute_dtype(c, blocks->dtype), job.isa = plan->kernel;
     job.batch = bsri_batch_of(others->batch_dims, others->batch);
+    BSRI_CUDA_RETURN(c, bsri_cuda_product(c, &job));
     bsri_product_run(c->ctx, &job);
+    return BSR_OK;
 }
 
 BSR_API bsr_status bsr_scatter_mm(const bsr_context *ctx, const bsr_dense *blocks, const bsr_dense *others,
@@ -6651,8 +6709,7 @@ BSR_API bsr_status bsr_scatter_mm(const bsr_context *ctx, const bsr_dense *block
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_scatter(&c, blocks, others, indices, accumulators));
     plan = bsri_plan_default(&c);
     BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
-    if (!stop && others->cols) bsri_scatter_start(&c, &plan, blocks, others, indices, accumulators);
-    return BSR_OK;
+    return stop || !others->cols ? BSR_OK : bsri_scatter_start(&c, &plan, blocks, others, indices, accumulators);
 }
 
 /* One batch item of a dense operand. */
@@ -6715,18 +6772,18 @@ BSR_API bsr_status bsr_dense_scatter_mm(const bsr_context *ctx, const bsr_matrix
     if (stop) return BSR_OK;
     memset(&zero, 0, sizeof zero); /* tiles that no entry names stay zero */
     zero.a = a, zero.b = b, zero.out = out;
-    bsri_product_start(&c, &zero, &plan);
+    BSRI_TRY(bsri_product_start(&c, &zero, &plan));
     blocks = bsri_dense_blocks(a);
     if (!a->nnz || !b->cols || !a->cols) return BSR_OK;
     if (indices->format != BSR_SCATTER_MM) {
-        bsri_scatter_start(&c, &plan, &blocks, b, indices, out);
+        return bsri_scatter_start(&c, &plan, &blocks, b, indices, out);
     } else {
         bsri_batch batch = bsri_batch_of(b->batch_dims, b->batch);
         int64_t i, ns = b->cols / (indices->split_n ? indices->split_n : 1);
         for (i = 0; i < batch.count; i++) {
             bsr_dense tiles = bsri_dense_tiles(bsri_dense_item(&batch, i, b), a->block_cols, ns);
             bsr_dense acc = bsri_dense_tiles(bsri_dense_item(&batch, i, out), a->block_rows, ns);
-            bsri_scatter_start(&c, &plan, &blocks, &tiles, indices, &acc);
+            BSRI_TRY(bsri_scatter_start(&c, &plan, &blocks, &tiles, indices, &acc));
         }
     }
     return BSR_OK;
@@ -6780,7 +6837,7 @@ static bsr_status bsri_check_sampled(const bsri_call *c, const bsri_sampled_call
     return p->input ? bsri_check_same_pattern(c, p->out, p->input, BSR_ARG_INPUT) : BSR_OK;
 }
 
-static void bsri_sampled_start(const bsri_call *c, const bsri_sampled_call *p, const bsr_plan *plan) {
+static bsr_status bsri_sampled_start(const bsri_call *c, const bsri_sampled_call *p, const bsr_plan *plan) {
     bsri_batch batch = bsri_batch_none();
     bsri_sampled job;
     memset(&job, 0, sizeof job);
@@ -6789,7 +6846,9 @@ static void bsri_sampled_start(const bsri_call *c, const bsri_sampled_call *p, c
     bsri_batch_join(&batch, p->out->batch_dims, p->out->batch);
     job.out = p->out, job.input = p->input, job.mat1 = p->mat1, job.mat2 = p->mat2, job.alpha = p->alpha, job.beta = p->beta;
     job.compute = bsri_compute_dtype(c, p->mat1->dtype), job.batch = batch, job.isa = plan->kernel;
+    BSRI_CUDA_RETURN(c, bsri_cuda_sampled(c, &job));
     bsri_sampled_run(c->ctx, &job);
+    return BSR_OK;
 }
 
 BSR_API bsr_status bsr_sampled_addmm(const bsr_context *ctx, double beta, const bsr_matrix *input, double alpha,
@@ -6813,8 +6872,7 @@ BSR_API bsr_status bsr_sampled_addmm(const bsr_context *ctx, double beta, const 
     plan.tile_rows = (int32_t)bsri_tile_rows(out->block_rows);
     plan.tile_cols = (int32_t)bsri_tile_cols(bsri_compute_dtype(&c, mat1->dtype));
     BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
-    if (!stop) bsri_sampled_start(&c, &p, &plan);
-    return BSR_OK;
+    return stop ? BSR_OK : bsri_sampled_start(&c, &p, &plan);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -6880,9 +6938,8 @@ static bsr_status bsri_matmul_check(const bsri_call *c, const bsri_matmul_call *
 static bsr_plan bsri_matmul_plan(const bsri_call *c, const bsri_matmul_call *m) {
     return m->is_sampled ? bsri_plan_default(c) : bsri_product_plan(c, &m->product);
 }
-static void bsri_matmul_start(const bsri_call *c, const bsri_matmul_call *m, const bsr_plan *plan) {
-    if (m->is_sampled) bsri_sampled_start(c, &m->sampled, plan);
-    else bsri_product_start(c, &m->product, plan);
+static bsr_status bsri_matmul_start(const bsri_call *c, const bsri_matmul_call *m, const bsr_plan *plan) {
+    return m->is_sampled ? bsri_sampled_start(c, &m->sampled, plan) : bsri_product_start(c, &m->product, plan);
 }
 static int bsri_operand_dtype(bsr_operand o) { return o.dense ? o.dense->dtype : o.sparse ? o.sparse->dtype : 0; }
 
@@ -6901,8 +6958,7 @@ BSR_API bsr_status bsr_matmul(const bsr_context *ctx, uint32_t trans, bsr_operan
     if (bsri_checking(&c)) BSRI_TRY(bsri_matmul_check(&c, &m, &set));
     plan = bsri_matmul_plan(&c, &m);
     BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
-    if (!stop) bsri_matmul_start(&c, &m, &plan);
-    return BSR_OK;
+    return stop ? BSR_OK : bsri_matmul_start(&c, &m, &plan);
 }
 
 /* The two gradients are written one after the other: neither may overlap anything that the other call reads. */
@@ -6966,10 +7022,138 @@ BSR_API bsr_status bsr_matmul_backward(const bsr_context *ctx, uint32_t trans, b
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_written(&c, &set));
     plan.tile_rows = plan.tile_cols = 1, plan.flags |= plan_b.flags; /* one plan speaks for both products */
     BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
-    if (!stop && want_a) bsri_matmul_start(&c, &for_a, &plan);
-    if (!stop && want_b) bsri_matmul_start(&c, &for_b, &plan);
+    if (!stop && want_a) BSRI_TRY(bsri_matmul_start(&c, &for_a, &plan));
+    return stop || !want_b ? BSR_OK : bsri_matmul_start(&c, &for_b, &plan);
+}
+
+#ifdef BSRI_CUDA
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda: the host side of the CUDA backend                                                      */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A product as a kernel sees it: everything by value, element strides resolved. */
+typedef struct bsri_dev_product {
+    bsr_matrix a;
+    bsr_dense b, out, input, left, right, bias, blocks; /* data null: absent */
+    bsr_scatter_indices scatter;
+    const double *alpha_ptr, *beta_ptr;
+    const void *user_data;
+    double alpha, beta;
+    bsri_batch whole, out_batch, b_batch;
+    bsri_view index, schedule;         /* bytes 0: absent */
+    int64_t br, bc;                    /* rows and products of an op(A) block */
+    int64_t a_block, a_rs, a_cs;       /* element strides of op(A)'s blocks */
+    int64_t tiles, width;              /* output tiles per item, their columns */
+    int64_t items, reduce;
+    int64_t panels, subs, sub_rows;
+    int32_t kind, activation, trans, has_input;
+} bsri_dev_product;
+
+typedef struct bsri_dev_sampled {
+    bsr_matrix out, input;
+    bsr_dense mat1, mat2;
+    double alpha, beta;
+    bsri_batch whole, out_batch;
+    int64_t o_strides[3], i_strides[3];
+    int64_t items, reduce, panels, subs; /* cuts of a block */
+    int32_t has_input, reserved;
+} bsri_dev_sampled;
+
+#ifdef __cplusplus
+} /* extern "C": the kernels are templates */
+#endif
+#include "bsrsparse_kernels.cuh"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+static bsr_status bsri_cuda_status(const bsri_call *c, cudaError_t e) {
+    if (e == cudaSuccess) return BSR_OK;
+    bsri_record(c->ctx, c->exec->error, BSR_ITEM_CUDA, BSR_ARG_NONE, -1, 0);
+    if (c->exec->error) c->exec->error->cuda_error = (int32_t)e;
+    return BSR_CUDA_ERROR;
+}
+/* Operations never change the current device: a wrong one is the caller's to set. */
+static bsr_status bsri_cuda_device(const bsri_call *c) {
+    int device = -1;
+    BSRI_TRY(bsri_cuda_status(c, cudaGetDevice(&device)));
+    if (device != c->ctx->device) return bsri_fail(c, BSR_ITEM_CUDA_DEVICE, BSR_ARG_CONTEXT, -1, device);
     return BSR_OK;
 }
+static bsr_dense bsri_dense_or_null(const bsr_dense *d) {
+    bsr_dense none;
+    if (d) return *d;
+    memset(&none, 0, sizeof none);
+    return none;
+}
+
+static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *job) {
+    bsri_dev_product p;
+    bsri_engine e;
+    memset(&p, 0, sizeof p);
+    memset(&e, 0, sizeof e);
+    BSRI_TRY(bsri_cuda_device(c));
+    e.job = job;
+    e.out_batch = bsri_batch_of(job->out->batch_dims, job->out->batch), e.items = e.out_batch.count;
+    if (job->scatter) bsri_engine_scatter(&e);
+    else bsri_engine_matrix(&e);
+    if (job->a) p.a = *job->a;
+    p.b = *job->b, p.out = *job->out, p.input = bsri_dense_or_null(job->input), p.blocks = bsri_dense_or_null(job->blocks);
+    if (job->scatter) p.scatter = *job->scatter;
+    if (job->epilogue) {
+        const bsr_epilogue *ep = job->epilogue;
+        p.left = bsri_dense_or_null(ep->left_alpha), p.right = bsri_dense_or_null(ep->right_alpha);
+        p.bias = bsri_dense_or_null(ep->bias);
+        p.alpha_ptr = ep->alpha_ptr, p.beta_ptr = ep->beta_ptr, p.user_data = ep->user_data, p.activation = ep->activation;
+    }
+    p.alpha = job->alpha, p.beta = job->beta, p.has_input = job->input != NULL, p.trans = job->trans;
+    p.whole = job->batch, p.out_batch = e.out_batch, p.b_batch = e.b_batch, p.index = e.index, p.schedule = e.schedule;
+    p.br = e.br, p.bc = e.bc, p.a_block = e.a_block, p.a_rs = e.a_rs, p.a_cs = e.a_cs, p.tiles = e.tiles, p.width = e.width;
+    p.items = e.items, p.kind = e.kind;
+    p.reduce = e.kind == BSRI_LIST_SCATTER ? 1 : bsri_reduce_count(&job->batch, &e.out_batch);
+    if (!p.tiles || !p.width || !p.items || !p.br) return BSR_OK;
+    return bsri_cuda_status(c, bsri_launch_product_simt(&p, job->compute, c->exec->stream));
+}
+
+static bsr_status bsri_cuda_sampled(const bsri_call *c, const bsri_sampled *job) {
+    bsri_dev_sampled p;
+    memset(&p, 0, sizeof p);
+    BSRI_TRY(bsri_cuda_device(c));
+    p.out = *job->out, p.mat1 = *job->mat1, p.mat2 = *job->mat2, p.alpha = job->alpha, p.beta = job->beta;
+    if (job->input && job->beta != 0) p.input = *job->input, p.has_input = 1, bsri_value_strides(job->input, p.i_strides);
+    bsri_value_strides(job->out, p.o_strides);
+    p.whole = job->batch, p.out_batch = bsri_batch_of(job->out->batch_dims, job->out->batch);
+    p.items = p.out_batch.count, p.reduce = bsri_reduce_count(&p.whole, &p.out_batch);
+    if (!p.items || !job->out->nnz) return BSR_OK;
+    return bsri_cuda_status(c, bsri_launch_sampled_simt(&p, job->compute, c->exec->stream));
+}
+
+/* Looks the device up and loads every kernel now, so that no operation does. On success *ctx is a CUDA context; on failure it is
+   left alone and no error stays behind in the runtime. */
+static cudaError_t bsri_cuda_open(bsr_context *ctx, int device_plus_one) {
+    bsr_context made = *ctx;
+    int before = -1, count = 0;
+    cudaError_t e = cudaGetDeviceCount(&count);
+    if (e == cudaSuccess && !count) e = cudaErrorNoDevice;
+    if (e == cudaSuccess) e = cudaGetDevice(&before);
+    made.device = device_plus_one > 0 ? device_plus_one - 1 : before;
+    if (e == cudaSuccess && made.device != before) e = cudaSetDevice(made.device);
+    if (e == cudaSuccess) e = cudaFree(NULL); /* makes the primary context */
+    if (e == cudaSuccess) e = cudaDeviceGetAttribute(&made.sm_count, cudaDevAttrMultiProcessorCount, made.device);
+    if (e == cudaSuccess) e = cudaDeviceGetAttribute(&made.cc_major, cudaDevAttrComputeCapabilityMajor, made.device);
+    if (e == cudaSuccess) e = cudaDeviceGetAttribute(&made.cc_minor, cudaDevAttrComputeCapabilityMinor, made.device);
+    if (e == cudaSuccess) e = cudaDeviceGetAttribute(&made.smem_optin, cudaDevAttrMaxSharedMemoryPerBlockOptin, made.device);
+    if (e == cudaSuccess) e = bsri_load_kernels();
+    if (before >= 0 && made.device != before) (void)cudaSetDevice(before);
+    if (e != cudaSuccess) {
+        (void)cudaGetLastError();
+        return e;
+    }
+    made.backend = BSR_BACKEND_CUDA, made.isa = BSR_ISA_PORTABLE;
+    *ctx = made;
+    return cudaSuccess;
+}
+#endif /* BSRI_CUDA */
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>constructors: views and matrices by value                                                    */
@@ -7061,7 +7245,9 @@ static bsr_status bsri_check_desc(const bsr_context_desc *d, bsr_error *error) {
         return bsri_create_fail(d, error, BSR_ITEM_ALLOCATOR_HALF, 0);
     if (d->backend < BSR_BACKEND_DEFAULT || d->backend > BSR_BACKEND_CUDA)
         return bsri_create_fail(d, error, BSR_ITEM_BACKEND_UNKNOWN, d->backend);
+#ifndef BSRI_CUDA
     if (d->backend == BSR_BACKEND_CUDA) return bsri_create_fail(d, error, BSR_ITEM_BACKEND_MISSING, d->backend);
+#endif
     if (d->threads < 0 || d->threads > 4096) return bsri_create_fail(d, error, BSR_ITEM_THREADS, d->threads);
     if (d->isa < BSR_ISA_DEFAULT || d->isa > BSR_ISA_AVX512 || (d->isa && !bsri_isa_available(d->isa)))
         return bsri_create_fail(d, error, BSR_ITEM_ISA_MISSING, d->isa);
@@ -7086,6 +7272,16 @@ BSR_API bsr_status bsr_create(const bsr_context_desc *desc, bsr_context **out, b
 #else
     made.threads = 1;
 #endif
+#ifdef BSRI_CUDA
+    if (d->backend != BSR_BACKEND_CPU) {
+        const cudaError_t e = bsri_cuda_open(&made, d->device);
+        if (e != cudaSuccess && d->backend == BSR_BACKEND_CUDA) {
+            const bsr_status status = bsri_create_fail(d, error, BSR_ITEM_BACKEND_MISSING, d->backend);
+            if (error) error->cuda_error = (int32_t)e;
+            return status;
+        }
+    }
+#endif
     ctx = (bsr_context *)bsri_alloc(&made, sizeof *ctx);
     if (!ctx) return bsri_create_fail(d, error, BSR_ITEM_NO_MEMORY, (int64_t)sizeof *ctx);
     *ctx = made;
@@ -7105,8 +7301,8 @@ BSR_API bsr_status bsr_query_info(const bsr_context *ctx, bsr_info *out) {
     if (!ctx || !out) return BSR_NULL_POINTER;
     memset(out, 0, sizeof *out);
     out->version = BSR_VERSION, out->backend = ctx->backend, out->isa = ctx->isa, out->threads = ctx->threads;
-    out->device = ctx->device;
-    out->backend_name = "cpu", out->isa_name = isa[ctx->isa];
+    out->device = ctx->device, out->sm_count = ctx->sm_count, out->cc_major = ctx->cc_major, out->cc_minor = ctx->cc_minor;
+    out->backend_name = ctx->backend == BSR_BACKEND_CUDA ? "cuda" : "cpu", out->isa_name = isa[ctx->isa];
     out->status_of_backends = "cpu portable, avx2, avx512: run on hardware; cuda: not in this version";
     return BSR_OK;
 }
@@ -7117,6 +7313,7 @@ BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtyp
     if (!ctx || block_rows < 1 || block_cols < 1 || block_rows > (1 << 20) || block_cols > (1 << 20)) return 0;
     if (!bsr_dtype_size(dtype) || !bsr_dtype_size(out_dtype)) return 0;
     if ((is_float || dtype == BSR_I8) && !(bsri_compiled_dtypes & BSRI_BIT(dtype))) return 0;
+    if (ctx->backend == BSR_BACKEND_CUDA && !bsri_cuda_has(op)) return 0;
     switch (op) {
         case BSR_OP_DENSE_ADDMM:
         case BSR_OP_SCATTER_MM: return BSRI_HAS_PRODUCT && bsri_result_dtype(dtype, out_dtype);

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs everything that `make test` has built, and the test scripts; sums up. Each part ends with a line
 # "N passed, N failed, N skipped"; a part that lacks it, or is not there, is one failure.
-# Called by make with CC, B (build folder), JOBS, DATA, OPENMP, SANITIZE, TESTS, FUZZERS, EXAMPLES set.
+# Called by make with CC, B (build folder), JOBS, DATA, OPENMP, SANITIZE, TESTS, FUZZERS, EXAMPLES, SAN_EXAMPLES set.
 set -u
 out=$B/test
 rm -rf "$out" && mkdir -p "$out"
@@ -41,20 +41,18 @@ run_parts 1
 echo "programs"
 for t in $TESTS; do part "$t" "$B/plain/$t"; done
 part "examples" sh tests/examples.sh "$B/plain" $EXAMPLES
+flavour=plain
+if [ -n "$SANITIZE" ]; then
+    flavour=san
+    for t in $TESTS; do part "$t, sanitized" "$B/san/$t"; done
+    part "examples, sanitized" sh tests/examples.sh "$B/san" $SAN_EXAMPLES
+else
+    part "sanitizers" "echo '0 passed, 0 failed, 1 skipped: $CC has none here'"
+fi
 for f in $FUZZERS; do
     corpus=tests/fuzz/corpus/${f#fuzz_}
-    part "$f" "$B/plain/$f $( [ -d "$corpus" ] && echo "$corpus"/* )"
+    part "$f" "$B/$flavour/$f $( [ -d "$corpus" ] && echo "$corpus"/* )"
 done
-if [ -n "$SANITIZE" ]; then
-    for t in $TESTS; do part "$t, sanitized" "$B/san/$t"; done
-    part "examples, sanitized" sh tests/examples.sh "$B/san" $EXAMPLES
-    for f in $FUZZERS; do
-        corpus=tests/fuzz/corpus/${f#fuzz_}
-        part "$f, sanitized" "$B/san/$f $( [ -d "$corpus" ] && echo "$corpus"/* )"
-    done
-else
-    part "sanitizers" "echo '0 passed, 0 failed, 1 skipped: $CC has no sanitizers here'"
-fi
 ASAN_OPTIONS=${ASAN_OPTIONS:-allocator_may_return_null=1}
 export ASAN_OPTIONS
 run_parts "$JOBS"

@@ -1,0 +1,1003 @@
+/* test_errors.c: what every operation says about bad input, and that it says so before it writes. */
+#define BSRSPARSE_USER_FUNCTIONS "tests/test_functions.h"
+#define BSRSPARSE_IMPLEMENTATION
+#include "../bsrsparse.h"
+#include "operands.h"
+
+/* ---------------------------------------------------------------------------------------------- */
+/* one valid call of every operation                                                              */
+/* ---------------------------------------------------------------------------------------------- */
+
+enum {
+    ADDMM, SCATTER, DENSE_SCATTER, SDD, DSD, DDS, BACKWARD, SAMPLED, SOFTMAX, SOFTMAX_BACKWARD, ATTENTION, VALIDATE, TO_DENSE, FROM_DENSE,
+    FROM_CSR, FROM_COO, FROM_MASK, RANDOM, PRUNE, PRUNE_SPARSE, TRANSPOSED, SCHEDULE, LAYOUT, INDICES, CALLS
+};
+static const char *const call_names[] = {
+    "dense_addmm", "scatter_mm", "dense_scatter_mm", "matmul SDD", "matmul DSD", "matmul DDS", "matmul_backward", "sampled_addmm", "softmax",
+    "softmax_backward", "attention", "validate", "to_dense", "from_dense", "from_csr", "from_coo", "from_block_mask", "random_pattern", "prune",
+    "prune of a matrix", "transposed_index", "schedule", "layout", "scatter_indices"};
+
+typedef struct fixture { /* operands that fit each other: a 6 x 12 in 2 x 3 blocks, b 12 x 5, c 6 x 5, inner size 7 for sampling */
+    const bsr_context *ctx;
+    bsr_matrix a, p, s, t, m;  /* input, pattern for sampling with values, second sparse input, sparse output, conversion's output */
+    bsr_dense b, c, input, left, right, bias, x, y, z, out, lse, rel, key, blocks, da, db, source;
+    bsr_scatter_indices indices;
+    int64_t ci[8], ri[8], pi[16], qi[16];
+    bsr_epilogue epilogue;
+    bsr_softmax_options softmax;
+    bsr_attention_options attention;
+    bsr_layout layout;
+    double alpha, beta, scale, sparsity;
+    int64_t rows, cols, nnz, n;
+    int index_dtype, dtype, norm, group;
+    uint32_t trans;
+    void *first, *second, *values, *buffer;
+    uint64_t bytes;
+    uint8_t *mask;
+    const bsr_matrix *pa, *pp, *pt, *pm; /* what is handed over; a test may set one to null */
+    const bsr_dense *pb, *pc, *px, *py, *pz, *pinput, *pout;
+    void *written[8]; /* outputs: poison until a call succeeds */
+    int outputs;
+} fixture;
+
+static void *written(fixture *f, void *data) {
+    bt_mark_output(data);
+    return f->written[f->outputs++] = data;
+}
+static bsr_dense dense_in(int64_t rows, int64_t cols) { return t_random(BSR_F32, rows, cols, ROW, NO_BATCH, 0, FILL_SIGNED); }
+static bsr_dense dense_out(fixture *f, int64_t rows, int64_t cols) {
+    bsr_dense d = t_dense(BSR_F32, rows, cols, ROW, NO_BATCH, 0);
+    written(f, d.data);
+    return d;
+}
+static bsr_matrix sparse_out(fixture *f, const bsr_matrix *like) {
+    bsr_matrix m = *like;
+    t_make_values(&m, BSR_F32, PACKED, 0);
+    written(f, m.values);
+    return m;
+}
+static bsr_matrix build_target(fixture *f) {
+    bsr_matrix m;
+    memset(&m, 0, sizeof m);
+    m.index_dtype = BSR_I32, m.dtype = BSR_F32, m.block_rows = 2, m.block_cols = 3, m.nnz = 12, m.rows = 6, m.cols = 12;
+    m.crow_indices = written(f, bt_alloc(4 * 4, 4)), m.col_indices = written(f, bt_alloc(12 * 4, 4)), m.values = written(f, bt_alloc(12 * 6 * 4, 4));
+    return m;
+}
+static void fixture_scatter(fixture *f, int call) { /* output tiles of two block rows, N = 5, one n-tile */
+    static const int64_t c[] = {0, 2, 3}, r[] = {0, 20}, p[] = {0, 1, 2}, q[] = {0, 15, 30};
+    memcpy(f->ci, c, sizeof c), memcpy(f->ri, r, sizeof r), memcpy(f->pi, p, sizeof p), memcpy(f->qi, q, sizeof q);
+    f->indices.format = BSR_SCATTER_STRIDED, f->indices.split_n = 1;
+    f->indices.c_indices = f->ci, f->indices.r_offsets = f->ri, f->indices.p_indices = f->pi, f->indices.q_indices = f->qi;
+    f->indices.c_count = 3, f->indices.r_count = 2, f->indices.p_count = f->indices.q_count = 3;
+    f->blocks = t_random(BSR_F32, 2, 3, ROW, t_batch(1, 4, 0, 0, 0), 0, FILL_SIGNED);
+    if (call == INDICES) f->indices.c_count = f->indices.r_count = 8, f->indices.p_count = f->indices.q_count = 16;
+}
+static fixture fixture_new(int call) {
+    fixture f;
+    t_spec s;
+    memset(&f, 0, sizeof f), memset(&s, 0, sizeof s);
+    s.dtype = BSR_F32, s.block_rows = 2, s.block_cols = 3, s.r = 3, s.c = 4, s.nnz = 7;
+    f.ctx = t_context(0);
+    f.a = t_matrix(&s), f.p = f.a;
+    f.s = f.a, t_make_values(&f.s, BSR_F32, PACKED, 0), t_fill_values(&f.s, FILL_SIGNED);
+    f.b = dense_in(12, 5), f.input = dense_in(6, 5), f.left = dense_in(6, 1), f.right = dense_in(1, 5), f.bias = dense_in(6, 5);
+    f.x = dense_in(6, 7), f.y = dense_in(7, 12), f.z = dense_in(12, 5), f.source = dense_in(6, 12);
+    if (call == ADDMM || call == DSD || call == DENSE_SCATTER || call == SCATTER) f.c = dense_out(&f, 6, 5);
+    if (call == DDS) f.b = dense_in(5, 6), f.c = dense_out(&f, 5, 12);
+    if (call == BACKWARD) f.c = dense_in(6, 5), f.da.data = NULL, f.t = sparse_out(&f, &f.a), f.db = dense_out(&f, 12, 5);
+    if (call == SDD || call == SAMPLED || call == SOFTMAX || call == SOFTMAX_BACKWARD) f.t = sparse_out(&f, &f.a);
+    if (call == ATTENTION) {
+        f.x = dense_in(6, 7), f.y = dense_in(12, 7);
+        f.out = dense_out(&f, 6, 5), f.lse = dense_out(&f, 6, 1);
+    }
+    if (call == TO_DENSE) f.out = dense_out(&f, 6, 12);
+    if (call >= FROM_DENSE && call <= PRUNE_SPARSE) f.m = build_target(&f);
+    f.rel = dense_in(6, 12), f.key = dense_in(1, 12);
+    fixture_scatter(&f, call);
+    f.epilogue.left_alpha = &f.left, f.epilogue.right_alpha = &f.right, f.epilogue.bias = &f.bias;
+    f.layout = bsr_layout_default(BSR_LAYOUT_FIXED, 2, 8);
+    f.alpha = 1, f.beta = 1, f.scale = 0.5, f.sparsity = 0.5, f.n = 5, f.index_dtype = BSR_I32, f.dtype = BSR_F32, f.group = 2;
+    if (call == FROM_CSR || call == FROM_COO || call == FROM_MASK) {
+        int i;
+        f.rows = 6, f.cols = 12, f.nnz = 6;
+        f.first = bt_alloc(7 * 4, 4), f.second = bt_alloc(6 * 4, 4), f.values = bt_alloc(6 * 4, 4);
+        for (i = 0; i < 7; i++) ((int32_t *)f.first)[i] = i;
+        for (i = 0; i < 6; i++) ((int32_t *)f.second)[i] = 2 * i, ((float *)f.values)[i] = (float)i;
+        f.mask = (uint8_t *)bt_alloc(12, 1);
+        for (i = 0; i < 12; i++) f.mask[i] = i % 2 != 0;
+    }
+    if (call == LAYOUT) f.mask = (uint8_t *)written(&f, bt_alloc(128, 1));
+    if (call == TRANSPOSED && bsr_transposed_index_size(f.ctx, &f.a, &f.bytes, NULL) == BSR_OK) f.buffer = written(&f, bt_alloc((size_t)f.bytes, 64));
+    if (call == SCHEDULE && bsr_schedule_size(f.ctx, &f.a, 2, 0, &f.bytes, NULL) == BSR_OK) f.buffer = written(&f, bt_alloc((size_t)f.bytes, 64));
+    if (call == SCATTER) t_fill(&f.c, FILL_SIGNED);
+    return f;
+}
+/* Pointers into the fixture, once it stands where it stays. */
+static void fixture_point(fixture *f) {
+    f->pa = &f->a, f->pp = &f->s, f->pt = &f->t, f->pm = &f->m, f->pb = &f->b, f->pc = &f->c, f->px = &f->x, f->py = &f->y, f->pz = &f->z;
+    f->pinput = &f->input, f->pout = &f->out;
+    f->epilogue.left_alpha = &f->left, f->epilogue.right_alpha = &f->right, f->epilogue.bias = &f->bias;
+    f->indices.c_indices = f->ci, f->indices.r_offsets = f->ri, f->indices.p_indices = f->pi, f->indices.q_indices = f->qi;
+    f->softmax.relative_bias = &f->rel, f->softmax.key_padding_mask = &f->key;
+    f->attention.relative_bias = &f->rel, f->attention.key_padding_mask = &f->key;
+}
+static bsr_status run(fixture *f, int call, const bsr_exec *e) {
+    switch (call) {
+        case ADDMM: return bsr_dense_addmm(f->ctx, f->beta, f->pinput, f->alpha, f->trans, f->pa, f->pb, &f->epilogue, f->pc, e);
+        case SCATTER: return bsr_scatter_mm(f->ctx, &f->blocks, f->pb, &f->indices, f->pc, e);
+        case DENSE_SCATTER: return bsr_dense_scatter_mm(f->ctx, f->pa, f->pb, &f->indices, f->pc, e);
+        case SDD: return bsr_matmul(f->ctx, f->trans, bsr_operand_dense(f->px), bsr_operand_dense(f->py), bsr_operand_sparse(f->pt), e);
+        case DSD: return bsr_matmul(f->ctx, f->trans, bsr_operand_sparse(f->pa), bsr_operand_dense(f->pb), bsr_operand_dense(f->pc), e);
+        case DDS: return bsr_matmul(f->ctx, f->trans, bsr_operand_dense(f->pb), bsr_operand_sparse(f->pa), bsr_operand_dense(f->pc), e);
+        case BACKWARD:
+            return bsr_matmul_backward(f->ctx, f->trans, bsr_operand_sparse(f->pa), bsr_operand_dense(f->pb), bsr_operand_dense(f->pc),
+                                       bsr_operand_sparse(f->pt), bsr_operand_dense(&f->db), e);
+        case SAMPLED: return bsr_sampled_addmm(f->ctx, f->beta, f->pp, f->alpha, f->px, f->py, f->pt, e);
+        case SOFTMAX: return bsr_softmax(f->ctx, f->scale, f->pa, &f->softmax, f->pt, e);
+        case SOFTMAX_BACKWARD: return bsr_softmax_backward(f->ctx, f->scale, f->pa, f->pp, f->pt, e);
+        case ATTENTION: return bsr_attention(f->ctx, f->scale, f->px, f->py, f->pz, f->pa, &f->attention, f->pout, &f->lse, e);
+        case VALIDATE: return bsr_validate(f->ctx, f->pa, e);
+        case TO_DENSE: return bsr_to_dense(f->ctx, f->pa, f->pout, e);
+        case FROM_DENSE: return bsr_from_dense(f->ctx, &f->source, f->pm ? &f->m : NULL, e);
+        case FROM_CSR: return bsr_from_csr(f->ctx, f->rows, f->cols, f->nnz, f->first, f->second, f->index_dtype, f->values, f->dtype, f->pm ? &f->m : NULL, e);
+        case FROM_COO: return bsr_from_coo(f->ctx, f->rows, f->cols, f->nnz, f->second, f->second, f->index_dtype, f->values, f->dtype, f->pm ? &f->m : NULL, e);
+        case FROM_MASK: return bsr_from_block_mask(f->ctx, f->mask, f->pm ? &f->m : NULL, e);
+        case RANDOM: return bsr_random_pattern(f->ctx, 1, f->sparsity, f->pm ? &f->m : NULL, e);
+        case PRUNE: return bsr_prune(f->ctx, bsr_operand_dense(&f->source), f->sparsity, f->norm, f->pm ? &f->m : NULL, e);
+        case PRUNE_SPARSE: return bsr_prune(f->ctx, bsr_operand_sparse(f->pa), f->sparsity, f->norm, f->pm ? &f->m : NULL, e);
+        case TRANSPOSED: return bsr_build_transposed_index(f->ctx, f->pa, f->buffer, f->bytes, e);
+        case SCHEDULE: return bsr_build_schedule(f->ctx, f->pa, f->group, 0, f->buffer, f->bytes, e);
+        case LAYOUT: return bsr_layout_mask(f->ctx, &f->layout, f->mask, e);
+        default: return bsr_build_scatter_indices(f->ctx, f->pa, f->n, &f->indices, e);
+    }
+}
+static void fit_call(fixture *f, int call) { /* COO reads second as rows too: keep it inside */
+    int i;
+    if (call == FROM_COO)
+        for (i = 0; i < 6; i++) ((int32_t *)f->second)[i] = i;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* bad input, by table                                                                            */
+/* ---------------------------------------------------------------------------------------------- */
+
+#define ANY INT64_C(-987654321)
+static bsr_status item_status(int item) {
+    switch (item) {
+#define BSRI_X(name, status, text) \
+    case name: return status;
+        BSR_ITEM_LIST(BSRI_X)
+#undef BSRI_X
+        default: return BSR_STATUS_FORCE_32;
+    }
+}
+static void check_poison(const fixture *f, int call) {
+    int i;
+    for (i = 0; i < f->outputs && call != SCATTER; i++)
+        if (!t_all_poison(f->written[i])) bt_fail(__FILE__, __LINE__, "output %d was written before the check failed", i);
+}
+static void expect(fixture *f, int call, int line, int item, int operand, int64_t index, int64_t value) {
+    bsr_exec e = t_exec(0);
+    bsr_error error;
+    bsr_status status;
+    char text[320];
+    bt_before_call();
+    status = run(f, call, &e), error = t_error;
+    bt_after_call();
+    bt.checks++;
+    bsr_error_string(&error, text, sizeof text);
+    if (status != item_status(item) || error.item != item || error.status != (int32_t)status || (operand != ANY && error.operand != operand) ||
+        (index != ANY && error.index != index) || (value != ANY && error.value != value))
+        bt_fail(__FILE__, line, "%s: expected %s, %s, index %lld, value %lld; got %s (index %lld, value %lld)", call_names[call], bsr_item_name(item),
+                bsr_operand_name(operand), (long long)index, (long long)value, text, (long long)error.index, (long long)error.value);
+    if (item != BSR_ITEM_NONE) check_poison(f, call);
+    e.error = NULL; /* the record is optional, the status the same */
+    if (item != BSR_ITEM_NONE && run(f, call, &e) != status) bt_fail(__FILE__, line, "another status without an error record");
+}
+#define BAD(call, item, operand, index, value, change)                \
+    do {                                                              \
+        fixture f_, *f = &f_;                                         \
+        bt_case("%s: %s: %s", call_names[call], #item, #change);      \
+        f_ = fixture_new(call), fixture_point(f), fit_call(f, call);  \
+        change;                                                       \
+        expect(f, call, __LINE__, item, operand, index, value);       \
+    } while (0)
+
+TEST(valid_calls) { /* the fixtures themselves are fine, with and without checks */
+    int call;
+    for (call = 0; call < CALLS; call++) {
+        fixture f;
+        bsr_exec e;
+        bt_case("%s", call_names[call]);
+        f = fixture_new(call), fixture_point(&f), fit_call(&f, call);
+        expect(&f, call, __LINE__, BSR_ITEM_NONE, ANY, ANY, ANY);
+        f = fixture_new(call), fixture_point(&f), fit_call(&f, call);
+        e = t_exec(BSR_EXEC_SKIP_CHECKS);
+        RUN_OK(run(&f, call, &e));
+    }
+}
+TEST(every_call) {
+    int call;
+    for (call = 0; call < CALLS; call++) {
+        static bsr_plan plan;
+        bsr_exec e;
+        fixture g;
+        BAD(call, BSR_ITEM_CONTEXT_NULL, BSR_ARG_CONTEXT, -1, 0, f->ctx = NULL);
+        bt_case("%s: unknown flag, reserved fields, conflicting flags", call_names[call]);
+        g = fixture_new(call), fixture_point(&g), fit_call(&g, call);
+        e = t_exec(1u << 17);
+        CHECK_INT(run(&g, call, &e), BSR_BAD_ARGUMENT), CHECK_INT(t_error.item, BSR_ITEM_RESERVED), CHECK_INT(t_error.value, 1 << 17);
+        e = t_exec(0), e.reserved = 1;
+        CHECK_INT(run(&g, call, &e), BSR_BAD_ARGUMENT), CHECK_INT(t_error.item, BSR_ITEM_RESERVED);
+        e = t_exec(BSR_EXEC_TF32 | BSR_EXEC_TF32X3);
+        CHECK_INT(run(&g, call, &e), BSR_BAD_ARGUMENT), CHECK_INT(t_error.item, BSR_ITEM_FLAGS_CONFLICT);
+        check_poison(&g, call);
+        if (call == VALIDATE) continue;
+        bt_case("%s: plan of another operation, a plan field, a query", call_names[call]);
+        g = fixture_new(call), fixture_point(&g), fit_call(&g, call);
+        e = t_exec(0), memset(&plan, 0, sizeof plan), plan.op = 22, e.plan = &plan;
+        CHECK_INT(run(&g, call, &e), BSR_BAD_PLAN), CHECK_INT(t_error.item, BSR_ITEM_PLAN_OP), CHECK_INT(t_error.value, 22);
+        memset(&plan, 0, sizeof plan), plan.backend = BSR_BACKEND_CUDA;
+        CHECK_INT(run(&g, call, &e), BSR_BAD_PLAN), CHECK_INT(t_error.item, BSR_ITEM_PLAN_FIELD), CHECK_INT(t_error.index, 1), CHECK_INT(t_error.value, BSR_BACKEND_CUDA);
+        memset(&plan, 0, sizeof plan), plan.stages = 7;
+        CHECK_INT(run(&g, call, &e), BSR_BAD_PLAN), CHECK_INT(t_error.index, 7);
+        check_poison(&g, call);
+        e = t_exec(0), e.query = &plan, memset(&plan, 0x33, sizeof plan);
+        CHECK_INT(run(&g, call, &e), BSR_OK), CHECK(plan.op > 0 && plan.op <= BSR_OP_CREATE), CHECK_INT(plan.backend, BSR_BACKEND_CPU);
+        CHECK_INT(plan.workspace_bytes, 0);
+        check_poison(&g, call);
+    }
+}
+TEST(bad_products) {
+    BAD(ADDMM, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_A, -1, 0, f->pa = NULL);
+    BAD(ADDMM, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_B, -1, 0, f->pb = NULL);
+    BAD(ADDMM, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OUT, -1, 0, f->pc = NULL);
+    BAD(ADDMM, BSR_ITEM_BETA_INPUT, BSR_ARG_INPUT, -1, 0, f->pinput = NULL);
+    BAD(ADDMM, BSR_ITEM_RESERVED, ANY, ANY, 2, f->trans = BSR_TRANS_B);
+    BAD(ADDMM, BSR_ITEM_DTYPE_UNKNOWN, BSR_ARG_B, -1, 77, f->b.dtype = 77);
+    BAD(ADDMM, BSR_ITEM_DTYPE_UNKNOWN, BSR_ARG_A, -1, -1, f->a.dtype = -1);
+    BAD(ADDMM, BSR_ITEM_DTYPE_NOT_ACCEPTED, BSR_ARG_A, -1, BSR_I32, f->a.dtype = BSR_I32);
+    BAD(ADDMM, BSR_ITEM_DTYPE_NOT_ACCEPTED, BSR_ARG_OUT, -1, BSR_BOOL, f->c.dtype = BSR_BOOL);
+    BAD(ADDMM, BSR_ITEM_DTYPE_MISMATCH, BSR_ARG_B, -1, BSR_BF16, f->b.dtype = BSR_BF16);
+    BAD(ADDMM, BSR_ITEM_DTYPE_OUT, BSR_ARG_OUT, -1, BSR_I32, f->c.dtype = BSR_I32);
+    BAD(ADDMM, BSR_ITEM_DTYPE_OUT, BSR_ARG_OUT, -1, BSR_F64, f->c.dtype = BSR_F64);
+    BAD(ADDMM, BSR_ITEM_DTYPE_NOT_ACCEPTED, BSR_ARG_INPUT, -1, BSR_I8, f->input.dtype = BSR_I8);
+    BAD(ADDMM, BSR_ITEM_DTYPE_NOT_ACCEPTED, BSR_ARG_BIAS, -1, BSR_BOOL, f->bias.dtype = BSR_BOOL);
+    BAD(ADDMM, BSR_ITEM_INDEX_DTYPE, BSR_ARG_A, -1, BSR_F32, f->a.index_dtype = BSR_F32);
+    BAD(ADDMM, BSR_ITEM_SIZE_NEGATIVE, BSR_ARG_A, 0, -6, f->a.rows = -6);
+    BAD(ADDMM, BSR_ITEM_SIZE_NEGATIVE, BSR_ARG_B, 1, -5, f->b.cols = -5);
+    BAD(ADDMM, BSR_ITEM_BLOCK_SIZE, BSR_ARG_A, 0, 0, f->a.block_rows = 0);
+    BAD(ADDMM, BSR_ITEM_BLOCK_SIZE, BSR_ARG_A, 1, 1 << 21, f->a.block_cols = 1 << 21);
+    BAD(ADDMM, BSR_ITEM_BLOCK_DIVIDES, BSR_ARG_A, 0, 7, f->a.rows = 7);
+    BAD(ADDMM, BSR_ITEM_BLOCK_DIVIDES, BSR_ARG_A, 1, 13, f->a.cols = 13);
+    BAD(ADDMM, BSR_ITEM_NNZ_NEGATIVE, BSR_ARG_A, -1, -3, f->a.nnz = -3);
+    BAD(ADDMM, BSR_ITEM_INNER_MISMATCH, BSR_ARG_B, -1, 11, f->b.rows = 11);
+    BAD(ADDMM, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_OUT, -1, 5, f->c.rows = 5);
+    BAD(ADDMM, BSR_ITEM_COLS_MISMATCH, BSR_ARG_OUT, -1, 4, f->c.cols = 4);
+    BAD(ADDMM, BSR_ITEM_INNER_MISMATCH, BSR_ARG_B, -1, 12, f->trans = BSR_TRANS_A);
+    BAD(ADDMM, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_INPUT, -1, 3, f->input.rows = 3);
+    BAD(ADDMM, BSR_ITEM_COLS_MISMATCH, BSR_ARG_LEFT_ALPHA, -1, 2, f->left.cols = 2; f->left.rows = 3; f->left.row_stride = 2; f->left.rows = 1);
+    BAD(ADDMM, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_RIGHT_ALPHA, -1, 2, f->right.rows = 2; f->right.cols = 1; f->right.row_stride = 1);
+    BAD(ADDMM, BSR_ITEM_COLS_MISMATCH, BSR_ARG_BIAS, -1, 3, f->bias.cols = 3);
+    BAD(ADDMM, BSR_ITEM_STRIDE_NEGATIVE, BSR_ARG_B, 0, -5, f->b.row_stride = -5);
+    BAD(ADDMM, BSR_ITEM_STRIDE_OUTPUT, BSR_ARG_OUT, ANY, 0, f->c.row_stride = 0);
+    BAD(ADDMM, BSR_ITEM_STRIDE_OUTPUT, BSR_ARG_OUT, ANY, ANY, f->c.row_stride = 3);
+    BAD(ADDMM, BSR_ITEM_STRIDE_NEGATIVE, BSR_ARG_A, 7, -2, f->a.value_strides[0] = 6; f->a.value_strides[1] = -2; f->a.value_strides[2] = 1);
+    BAD(ADDMM, BSR_ITEM_DATA_NULL, BSR_ARG_B, -1, 0, f->b.data = NULL);
+    BAD(ADDMM, BSR_ITEM_DATA_NULL, BSR_ARG_OUT, -1, 0, f->c.data = NULL);
+    BAD(ADDMM, BSR_ITEM_DATA_NULL, BSR_ARG_INPUT, -1, 0, f->input.data = NULL);
+    BAD(ADDMM, BSR_ITEM_CROW_NULL, BSR_ARG_A, -1, 0, f->a.crow_indices = NULL);
+    BAD(ADDMM, BSR_ITEM_COL_NULL, BSR_ARG_A, -1, 0, f->a.col_indices = NULL);
+    BAD(ADDMM, BSR_ITEM_VALUES_NULL, BSR_ARG_A, -1, 0, f->a.values = NULL);
+    BAD(ADDMM, BSR_ITEM_ALIGNMENT, BSR_ARG_B, -1, 4, f->b.data = (char *)f->b.data + 1; f->b.rows = 12);
+    BAD(ADDMM, BSR_ITEM_ALIGNMENT, BSR_ARG_A, -1, 4, f->a.values = (char *)f->a.values + 2);
+    BAD(ADDMM, BSR_ITEM_ALIGNMENT, BSR_ARG_A, -1, 4, f->a.crow_indices = (char *)f->a.crow_indices + 2);
+    BAD(ADDMM, BSR_ITEM_ALIGNMENT, BSR_ARG_A, -1, 8, f->a.transposed_index = (char *)f->a.values + 4 - (uintptr_t)f->a.values % 8);
+    BAD(ADDMM, BSR_ITEM_BATCH_DIMS, BSR_ARG_B, -1, 5, f->b.batch_dims = 5);
+    BAD(ADDMM, BSR_ITEM_BATCH_DIMS, BSR_ARG_A, -1, -1, f->a.batch_dims = -1);
+    BAD(ADDMM, BSR_ITEM_BATCH_SIZE, BSR_ARG_B, 0, 3, f->b.batch_dims = 1; f->b.batch[0] = 3; f->a.batch_dims = 1; f->a.batch[0] = 2);
+    BAD(ADDMM, BSR_ITEM_BATCH_SIZE, BSR_ARG_OUT, ANY, ANY, f->b.batch_dims = 1; f->b.batch[0] = 3);
+    BAD(ADDMM, BSR_ITEM_BATCH_EXTRA, BSR_ARG_INPUT, 0, 2, f->input.batch_dims = 1; f->input.batch[0] = 2);
+    BAD(ADDMM, BSR_ITEM_BATCH_EXTRA, BSR_ARG_BIAS, 0, 4, f->bias.batch_dims = 1; f->bias.batch[0] = 4);
+    BAD(ADDMM, BSR_ITEM_SIZE_NEGATIVE, BSR_ARG_B, 2, -1, f->b.batch_dims = 1; f->b.batch[0] = -1);
+    BAD(ADDMM, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_B, -1, ANY, f->b.row_stride = INT64_MAX / 4);
+    BAD(ADDMM, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, ANY, f->c.row_stride = INT64_C(1) << 61);
+    BAD(ADDMM, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_A, -1, ANY, f->a.value_strides[0] = INT64_MAX; f->a.value_strides[1] = 3; f->a.value_strides[2] = 1);
+    BAD(ADDMM, BSR_ITEM_INDEX_RANGE, BSR_ARG_A, -1, INT64_C(1) << 31, f->a.nnz = INT64_C(1) << 31);
+    BAD(ADDMM, BSR_ITEM_ACTIVATION, ANY, -1, 5, f->epilogue.activation = 5);
+    BAD(ADDMM, BSR_ITEM_ACTIVATION, ANY, -1, -1, f->epilogue.activation = -1);
+    BAD(ADDMM, BSR_ITEM_USER_FUNCTION, ANY, -1, 1002, f->epilogue.activation = 1002);
+    BAD(ADDMM, BSR_ITEM_RESERVED, BSR_ARG_OPTIONS, -1, 9, f->epilogue.reserved = 9);
+    BAD(ADDMM, BSR_ITEM_OVERLAP, BSR_ARG_OUT, -1, BSR_ARG_B, f->b.data = f->c.data; f->b.rows = 12; f->b.row_stride = 0);
+    BAD(ADDMM, BSR_ITEM_OVERLAP, BSR_ARG_OUT, -1, BSR_ARG_A, f->a.values = f->c.data; f->a.value_strides[1] = 1);
+    BAD(ADDMM, BSR_ITEM_OVERLAP, BSR_ARG_OUT, -1, BSR_ARG_INPUT, f->input = f->c; f->input.row_stride = 4);
+    BAD(ADDMM, BSR_ITEM_OVERLAP, BSR_ARG_OUT, -1, BSR_ARG_BIAS, f->bias = f->c);
+    BAD(DSD, BSR_ITEM_RESERVED, ANY, ANY, 8, f->trans = 8);
+    BAD(DSD, BSR_ITEM_INNER_MISMATCH, BSR_ARG_B, -1, 11, f->b.rows = 11);
+    BAD(DSD, BSR_ITEM_OPERAND_KIND, BSR_ARG_C, -1, 0, f->pc = NULL);
+    BAD(DDS, BSR_ITEM_INNER_MISMATCH, BSR_ARG_A, -1, 5, f->b.cols = 5);
+    BAD(DDS, BSR_ITEM_DTYPE_MISMATCH, BSR_ARG_A, -1, BSR_BF16, f->b.dtype = BSR_BF16);
+    BAD(SDD, BSR_ITEM_INNER_MISMATCH, BSR_ARG_B, -1, 5, f->y.rows = 5);
+    BAD(SDD, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_A, -1, 5, f->x.rows = 5);
+    BAD(SDD, BSR_ITEM_COLS_MISMATCH, BSR_ARG_B, -1, 11, f->y.cols = 11);
+    BAD(SDD, BSR_ITEM_VALUES_NULL, BSR_ARG_C, -1, 0, f->t.values = NULL);
+    BAD(BACKWARD, BSR_ITEM_DTYPE_MISMATCH, ANY, ANY, ANY, f->c.dtype = BSR_F16);
+    BAD(BACKWARD, BSR_ITEM_OVERLAP, ANY, ANY, ANY, f->db.data = f->t.values; f->db.rows = 12);
+}
+TEST(matmul_operands) {
+    fixture f;
+    bsr_exec e = t_exec(0);
+    bsr_operand both, none;
+    f = fixture_new(DSD), fixture_point(&f);
+    both.dense = &f.b, both.sparse = &f.a, none.dense = NULL, none.sparse = NULL;
+    CHECK_INT(bsr_matmul(f.ctx, 0, both, bsr_operand_dense(&f.b), bsr_operand_dense(&f.c), &e), BSR_BAD_ARGUMENT), CHECK_INT(t_error.item, BSR_ITEM_OPERAND_KIND);
+    CHECK_INT(bsr_matmul(f.ctx, 0, bsr_operand_sparse(&f.a), none, bsr_operand_dense(&f.c), &e), BSR_BAD_ARGUMENT), CHECK_INT(t_error.operand, BSR_ARG_B);
+    CHECK_INT(bsr_matmul(f.ctx, 0, bsr_operand_dense(&f.x), bsr_operand_dense(&f.b), bsr_operand_dense(&f.c), &e), BSR_BAD_SHAPE), CHECK_INT(t_error.item, BSR_ITEM_MODE), CHECK_INT(t_error.value, 0);
+    CHECK_INT(bsr_matmul(f.ctx, 0, bsr_operand_sparse(&f.a), bsr_operand_sparse(&f.a), bsr_operand_dense(&f.c), &e), BSR_BAD_SHAPE), CHECK_INT(t_error.value, 2);
+    CHECK(t_all_poison(f.c.data));
+}
+TEST(bad_integers) { /* alpha and beta of integer outputs */
+    static const double bad[] = {0.5, 3e9, -3e9, INFINITY, NAN};
+    int32_t crow[] = {0, 1}, col[] = {0}, input[1] = {1}, out[1] = {77};
+    int8_t value[1] = {3}, b[1] = {4};
+    int i;
+    for (i = 0; i < 5; i++) {
+        bsr_matrix a = bsr_matrix_make(1, 1, 1, 1, 1, crow, col, BSR_I32, value, BSR_I8);
+        bsr_dense db = bsr_dense_row_major(b, BSR_I8, 1, 1), di = bsr_dense_row_major(input, BSR_I32, 1, 1), dout = bsr_dense_row_major(out, BSR_I32, 1, 1);
+        bsr_exec e = t_exec(0);
+        bsr_epilogue act;
+        bt_case("%g", bad[i]);
+        CHECK_INT(bsr_dense_addmm(t_context(0), 1, &di, bad[i], 0, &a, &db, NULL, &dout, &e), BSR_BAD_ARGUMENT);
+        CHECK_INT(t_error.item, BSR_ITEM_ALPHA_INTEGER);
+        CHECK_INT(bsr_dense_addmm(t_context(0), bad[i], &di, 1, 0, &a, &db, NULL, &dout, &e), BSR_BAD_ARGUMENT);
+        memset(&act, 0, sizeof act), act.activation = BSR_ACT_GELU;
+        CHECK_INT(bsr_dense_addmm(t_context(0), 0, NULL, 1, 0, &a, &db, &act, &dout, &e), BSR_UNSUPPORTED);
+        CHECK_INT(t_error.item, BSR_ITEM_ACTIVATION_DTYPE);
+        CHECK_INT(out[0], 77);
+    }
+}
+TEST(bad_scatter) {
+    BAD(SCATTER, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OTHERS, -1, 0, f->pb = NULL);
+    BAD(SCATTER, BSR_ITEM_FORMAT, BSR_ARG_INDICES, -1, 4, f->indices.format = 4);
+    BAD(SCATTER, BSR_ITEM_FORMAT, BSR_ARG_INDICES, -1, 0, f->indices.format = 0);
+    BAD(SCATTER, BSR_ITEM_RESERVED, BSR_ARG_INDICES, -1, 3, f->indices.reserved = 3);
+    BAD(SCATTER, BSR_ITEM_SPLIT_N, BSR_ARG_INDICES, -1, 2, f->indices.split_n = 2);
+    BAD(SCATTER, BSR_ITEM_SPLIT_N, BSR_ARG_INDICES, -1, -1, f->indices.split_n = -1);
+    BAD(SCATTER, BSR_ITEM_INDEX_ARRAY_NULL, BSR_ARG_INDICES, ANY, ANY, f->indices.q_indices = NULL);
+    BAD(SCATTER, BSR_ITEM_INDEX_ARRAY_NULL, BSR_ARG_INDICES, ANY, ANY, f->indices.p_indices = NULL);
+    BAD(SCATTER, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, 2, f->indices.c_count = 2);
+    BAD(SCATTER, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, 2, f->indices.q_count = 2);
+    BAD(SCATTER, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, -2, f->indices.q_count = -2);
+    BAD(SCATTER, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, 1, 4, f->pi[1] = 4);
+    BAD(SCATTER, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, 2, -1, f->pi[2] = -1);
+    BAD(SCATTER, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, 2, 50, f->qi[2] = 50);
+    BAD(SCATTER, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, 0, 1, f->qi[0] = 1);
+    BAD(SCATTER, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, 1, 30, f->ri[1] = 30);
+    BAD(SCATTER, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, 1, 5, f->ri[1] = 5);
+    BAD(SCATTER, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, 1, INT64_MIN, f->ri[1] = INT64_MIN);
+    BAD(SCATTER, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, 2, 4, f->ci[2] = 4);
+    BAD(SCATTER, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, 2, 1, f->ci[2] = 1);
+    BAD(SCATTER, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, 0, -1, f->ci[0] = -1);
+    BAD(SCATTER, BSR_ITEM_INDICES_DUPLICATE, BSR_ARG_INDICES, 1, ANY, f->ri[1] = 0);
+    BAD(SCATTER, BSR_ITEM_DTYPE_MISMATCH, BSR_ARG_OTHERS, -1, BSR_BF16, f->b.dtype = BSR_BF16);
+    BAD(SCATTER, BSR_ITEM_COLS_MISMATCH, BSR_ARG_ACCUMULATORS, -1, 4, f->c.cols = 4);
+    BAD(SCATTER, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_ACCUMULATORS, -1, 5, f->c.rows = 5);
+    BAD(SCATTER, BSR_ITEM_INNER_MISMATCH, BSR_ARG_OTHERS, -1, 11, f->b.rows = 11);
+    BAD(SCATTER, BSR_ITEM_BATCH_DIMS, BSR_ARG_BLOCKS, -1, 2, f->blocks.batch_dims = 2; f->blocks.batch[1] = 1);
+    BAD(SCATTER, BSR_ITEM_OVERLAP, BSR_ARG_ACCUMULATORS, -1, BSR_ARG_OTHERS, f->b.data = f->c.data; f->b.row_stride = 0);
+    BAD(DENSE_SCATTER, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, 1, 7, f->pi[1] = 7);
+    BAD(DENSE_SCATTER, BSR_ITEM_INNER_MISMATCH, BSR_ARG_B, -1, 9, f->b.rows = 9);
+    BAD(INDICES, BSR_ITEM_CAPACITY, BSR_ARG_INDICES, ANY, ANY, f->indices.q_count = 6);
+    BAD(INDICES, BSR_ITEM_SPLIT_N, BSR_ARG_INDICES, -1, 3, f->indices.split_n = 3);
+    BAD(INDICES, BSR_ITEM_FORMAT, BSR_ARG_INDICES, -1, 9, f->indices.format = 9);
+    BAD(INDICES, BSR_ITEM_SIZE_NEGATIVE, BSR_ARG_B, 1, -5, f->n = -5);
+}
+TEST(bad_sampled) {
+    BAD(SAMPLED, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MAT1, -1, 0, f->px = NULL);
+    BAD(SAMPLED, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MAT2, -1, 0, f->py = NULL);
+    BAD(SAMPLED, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OUT, -1, 0, f->pt = NULL);
+    BAD(SAMPLED, BSR_ITEM_BETA_INPUT, BSR_ARG_INPUT, -1, 0, f->pp = NULL);
+    BAD(SAMPLED, BSR_ITEM_BETA_BOOL, BSR_ARG_INPUT, -1, 0, f->s.dtype = BSR_BOOL);
+    BAD(SAMPLED, BSR_ITEM_BETA_BOOL, BSR_ARG_INPUT, -1, 0, f->s.values = NULL);
+    BAD(SAMPLED, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_MAT1, -1, 4, f->x.rows = 4);
+    BAD(SAMPLED, BSR_ITEM_COLS_MISMATCH, BSR_ARG_MAT2, -1, 9, f->y.cols = 9);
+    BAD(SAMPLED, BSR_ITEM_INNER_MISMATCH, BSR_ARG_MAT2, -1, 6, f->y.rows = 6);
+    BAD(SAMPLED, BSR_ITEM_DTYPE_MISMATCH, BSR_ARG_MAT2, -1, BSR_F16, f->y.dtype = BSR_F16);
+    BAD(SAMPLED, BSR_ITEM_DTYPE_OUT, BSR_ARG_OUT, -1, BSR_I8, f->t.dtype = BSR_I8);
+    BAD(SAMPLED, BSR_ITEM_NNZ_MISMATCH, BSR_ARG_INPUT, -1, ANY,
+        f->s.nnz = 6; f->s.crow_indices = bt_alloc(16, 4); memset(f->s.crow_indices, 0, 12); ((int32_t *)f->s.crow_indices)[2] = 3; ((int32_t *)f->s.crow_indices)[3] = 6;
+        f->s.col_indices = bt_alloc(24, 4); { int i_; for (i_ = 0; i_ < 6; i_++) ((int32_t *)f->s.col_indices)[i_] = i_ % 3; });
+    BAD(SAMPLED, BSR_ITEM_PATTERN_MISMATCH, BSR_ARG_INPUT, ANY, ANY,
+        { int32_t *to_ = (int32_t *)bt_alloc(28, 4); int i_; for (i_ = 0; i_ < 7; i_++) to_[i_] = (int32_t)((t_col(&f->s, 0, i_) + 1) % 4); f->s.col_indices = to_; });
+    BAD(SAMPLED, BSR_ITEM_OVERLAP, BSR_ARG_OUT, -1, BSR_ARG_MAT1, f->x.data = f->t.values);
+    BAD(SAMPLED, BSR_ITEM_OVERLAP, BSR_ARG_OUT, -1, ANY, f->t.values = f->t.col_indices; f->t.value_strides[0] = 0);
+    BAD(SAMPLED, BSR_ITEM_BATCH_SIZE, ANY, ANY, ANY, f->x.batch_dims = 1; f->x.batch[0] = 2);
+    BAD(SAMPLED, BSR_ITEM_STRIDE_OUTPUT, BSR_ARG_OUT, ANY, ANY, f->t.value_strides[0] = 5; f->t.value_strides[1] = 3; f->t.value_strides[2] = 1);
+}
+TEST(bad_rows) {
+    BAD(SOFTMAX, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_X, -1, 0, f->pa = NULL);
+    BAD(SOFTMAX, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_Y, -1, 0, f->pt = NULL);
+    BAD(SOFTMAX, BSR_ITEM_SCALE, ANY, ANY, ANY, f->scale = NAN);
+    BAD(SOFTMAX, BSR_ITEM_SCALE, ANY, ANY, ANY, f->scale = INFINITY);
+    BAD(SOFTMAX, BSR_ITEM_DTYPE_NOT_ACCEPTED, BSR_ARG_X, -1, BSR_I8, f->a.dtype = BSR_I8);
+    BAD(SOFTMAX, BSR_ITEM_DTYPE_OUT, BSR_ARG_Y, -1, BSR_BF16, f->t.dtype = BSR_BF16);
+    BAD(SOFTMAX, BSR_ITEM_MASK_MODE, ANY, ANY, 2, f->softmax.key_padding_mode = 2);
+    BAD(SOFTMAX, BSR_ITEM_COLS_MISMATCH, BSR_ARG_KEY_PADDING, -1, 11, f->key.cols = 11);
+    BAD(SOFTMAX, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_REL_BIAS, -1, 5, f->rel.rows = 5);
+    BAD(SOFTMAX, BSR_ITEM_PATTERN_MISMATCH, BSR_ARG_Y, ANY, ANY,
+        { int32_t *to_ = (int32_t *)bt_alloc(28, 4); int i_; for (i_ = 0; i_ < 7; i_++) to_[i_] = (int32_t)((t_col(&f->t, 0, i_) + 1) % 4); f->t.col_indices = to_; });
+    BAD(SOFTMAX, BSR_ITEM_OVERLAP, BSR_ARG_Y, -1, BSR_ARG_REL_BIAS, f->rel.data = f->t.values; f->rel.row_stride = 3);
+    BAD(SOFTMAX, BSR_ITEM_VALUES_NULL, BSR_ARG_X, -1, 0, f->a.values = NULL);
+    BAD(SOFTMAX_BACKWARD, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_DY, -1, 0, f->pp = NULL);
+    BAD(SOFTMAX_BACKWARD, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_DX, -1, 0, f->pt = NULL);
+    BAD(SOFTMAX_BACKWARD, BSR_ITEM_SCALE, ANY, ANY, ANY, f->scale = NAN);
+}
+TEST(bad_attention) {
+    BAD(ATTENTION, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_Q, -1, 0, f->px = NULL);
+    BAD(ATTENTION, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_V, -1, 0, f->pz = NULL);
+    BAD(ATTENTION, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MASK, -1, 0, f->pa = NULL);
+    BAD(ATTENTION, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OUT, -1, 0, f->pout = NULL);
+    BAD(ATTENTION, BSR_ITEM_INNER_MISMATCH, BSR_ARG_K, -1, 6, f->y.cols = 6);
+    BAD(ATTENTION, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_V, -1, 11, f->z.rows = 11);
+    BAD(ATTENTION, BSR_ITEM_COLS_MISMATCH, BSR_ARG_OUT, -1, 4, f->out.cols = 4);
+    BAD(ATTENTION, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_OUT, -1, 5, f->out.rows = 5);
+    BAD(ATTENTION, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_LSE, -1, 5, f->lse.rows = 5);
+    BAD(ATTENTION, BSR_ITEM_DTYPE_MISMATCH, BSR_ARG_K, -1, BSR_F16, f->y.dtype = BSR_F16);
+    BAD(ATTENTION, BSR_ITEM_DTYPE_NOT_ACCEPTED, BSR_ARG_Q, -1, BSR_I8, f->x.dtype = BSR_I8);
+    BAD(ATTENTION, BSR_ITEM_DROPOUT, ANY, ANY, ANY, f->attention.dropout_p = 1.5);
+    BAD(ATTENTION, BSR_ITEM_DROPOUT, ANY, ANY, ANY, f->attention.dropout_p = NAN);
+    BAD(ATTENTION, BSR_ITEM_SCALE, ANY, ANY, ANY, f->scale = INFINITY);
+    BAD(ATTENTION, BSR_ITEM_RESERVED, ANY, ANY, ANY, f->attention.flags = 64);
+    BAD(ATTENTION, BSR_ITEM_RESERVED, ANY, ANY, ANY, f->attention.reserved[1] = 64);
+    BAD(ATTENTION, BSR_ITEM_FLAGS_CONFLICT, ANY, ANY, ANY, f->attention.flags = BSR_ATTENTION_MASK_BOOLEAN | BSR_ATTENTION_MASK_ADDITIVE);
+    BAD(ATTENTION, BSR_ITEM_USER_FUNCTION, ANY, ANY, 7, f->attention.score_function = 7);
+    BAD(ATTENTION, BSR_ITEM_USER_FUNCTION, ANY, ANY, 1002, f->attention.mask_function = 1002);
+    BAD(ATTENTION, BSR_ITEM_MASK_MODE, ANY, ANY, -1, f->attention.key_padding_mode = -1);
+    BAD(ATTENTION, BSR_ITEM_VALUES_NULL, BSR_ARG_MASK, -1, 0, f->attention.flags = BSR_ATTENTION_MASK_BOOLEAN; f->a.values = NULL);
+    BAD(ATTENTION, BSR_ITEM_OVERLAP, BSR_ARG_OUT, -1, BSR_ARG_Q, f->x.data = f->out.data; f->x.row_stride = 3);
+    BAD(ATTENTION, BSR_ITEM_OVERLAP, BSR_ARG_LSE, -1, BSR_ARG_OUT, f->lse.data = f->out.data);
+    BAD(ATTENTION, BSR_ITEM_HEADS, ANY, ANY, ANY, f->x.batch_dims = f->y.batch_dims = f->z.batch_dims = f->out.batch_dims = f->lse.batch_dims = 1; f->x.batch[0] = 3;
+        f->out.batch[0] = f->lse.batch[0] = 3; f->y.batch[0] = f->z.batch[0] = 2; f->x.rows = f->out.rows = f->lse.rows = 6; f->out.batch_stride[0] = 30; f->lse.batch_stride[0] = 6);
+}
+TEST(bad_conversions) {
+    BAD(TO_DENSE, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OUT, -1, 0, f->pout = NULL);
+    BAD(TO_DENSE, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_OUT, -1, 4, f->out.rows = 4);
+    BAD(TO_DENSE, BSR_ITEM_COLS_MISMATCH, BSR_ARG_OUT, -1, 13, f->out.cols = 13; f->out.row_stride = 13; f->out.rows = 5);
+    BAD(TO_DENSE, BSR_ITEM_OVERLAP, BSR_ARG_OUT, -1, ANY, f->a.values = f->out.data);
+    BAD(FROM_DENSE, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MATRIX, -1, 0, f->pm = NULL);
+    BAD(FROM_DENSE, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_MATRIX, -1, 8, f->m.rows = 8);
+    BAD(FROM_DENSE, BSR_ITEM_COLS_MISMATCH, BSR_ARG_MATRIX, -1, 9, f->m.cols = 9);
+    BAD(FROM_DENSE, BSR_ITEM_BLOCK_SIZE, BSR_ARG_MATRIX, 1, 0, f->m.block_cols = 0);
+    BAD(FROM_DENSE, BSR_ITEM_CAPACITY, BSR_ARG_MATRIX, -1, 12, f->m.nnz = 11);
+    BAD(FROM_DENSE, BSR_ITEM_CROW_NULL, BSR_ARG_MATRIX, -1, 0, f->m.crow_indices = NULL);
+    BAD(FROM_DENSE, BSR_ITEM_COL_NULL, BSR_ARG_MATRIX, -1, 0, f->m.col_indices = NULL);
+    BAD(FROM_DENSE, BSR_ITEM_INDEX_DTYPE, BSR_ARG_MATRIX, -1, BSR_I8, f->m.index_dtype = BSR_I8);
+    BAD(FROM_CSR, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_MATRIX, -1, 6, f->rows = 9; f->rows = 2);
+    BAD(FROM_CSR, BSR_ITEM_INDEX_DTYPE, BSR_ARG_SOURCE, -1, BSR_F32, f->index_dtype = BSR_F32);
+    BAD(FROM_COO, BSR_ITEM_COL_RANGE, BSR_ARG_SOURCE, 0, 12, ((int32_t *)f->second)[0] = 12; f->rows = 20; f->m.rows = 20; f->m.block_rows = 10);
+    BAD(FROM_CSR, BSR_ITEM_SIZE_NEGATIVE, ANY, ANY, -6, f->rows = -6);
+    BAD(RANDOM, BSR_ITEM_SPARSITY, BSR_ARG_OPTIONS, -1, 0, f->sparsity = 1.01);
+    BAD(RANDOM, BSR_ITEM_SPARSITY, BSR_ARG_OPTIONS, -1, 0, f->sparsity = NAN);
+    BAD(PRUNE, BSR_ITEM_SPARSITY, BSR_ARG_OPTIONS, -1, 0, f->sparsity = -0.1);
+    BAD(PRUNE, BSR_ITEM_NORM, BSR_ARG_OPTIONS, -1, 3, f->norm = 3);
+    BAD(PRUNE, BSR_ITEM_CAPACITY, BSR_ARG_MATRIX, -1, 6, f->m.nnz = 5);
+    BAD(PRUNE_SPARSE, BSR_ITEM_BLOCK_MISMATCH, BSR_ARG_MATRIX, 0, 3, f->m.block_rows = 3);
+    BAD(TRANSPOSED, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MATRIX, -1, 0, f->pa = NULL);
+    BAD(SCHEDULE, BSR_ITEM_GROUP_SIZE, BSR_ARG_OPTIONS, -1, 16, f->group = 16);
+    BAD(LAYOUT, BSR_ITEM_LAYOUT_KIND, BSR_ARG_OPTIONS, -1, 0, f->layout.kind = 0);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* structure mutators x operations                                                                */
+/* ---------------------------------------------------------------------------------------------- */
+
+static const struct { const char *name; int item, for_validate_only; } mutators[] = {
+    {"crow[0] is 1", BSR_ITEM_CROW_FIRST, 0},        {"crow[0] is -1", BSR_ITEM_CROW_FIRST, 0},
+    {"crow[last] above nnz", BSR_ITEM_CROW_LAST, 0}, {"crow[last] below nnz", BSR_ITEM_CROW_LAST, 0},
+    {"crow decreases", BSR_ITEM_CROW_DECREASES, 0},  {"crow is negative inside", BSR_ITEM_CROW_DECREASES, 0},
+    {"crow far too large", BSR_ITEM_CROW_DECREASES, 0}, {"a row longer than the matrix", BSR_ITEM_CROW_LONG, 1},
+    {"column -1", BSR_ITEM_COL_RANGE, 0},            {"column = block columns", BSR_ITEM_COL_RANGE, 0},
+    {"column INT32_MAX", BSR_ITEM_COL_RANGE, 0},     {"unsorted", BSR_ITEM_COL_ORDER, 1},
+    {"duplicate", BSR_ITEM_COL_ORDER, 1},            {"nnz one more", BSR_ITEM_CROW_LAST, 0},
+    {"nnz one less", BSR_ITEM_CROW_LAST, 0},         {"nnz 0", BSR_ITEM_CROW_DECREASES, 0},
+    {"crow null", BSR_ITEM_CROW_NULL, 0},            {"col null", BSR_ITEM_COL_NULL, 0},
+    {"block rows 0", BSR_ITEM_BLOCK_SIZE, 0},        {"block columns negative", BSR_ITEM_BLOCK_SIZE, 0},
+    {"rows no multiple", BSR_ITEM_BLOCK_DIVIDES, 0}, {"index type f16", BSR_ITEM_INDEX_DTYPE, 0},
+    {"misaligned col", BSR_ITEM_ALIGNMENT, 0},       {"index of another matrix", BSR_ITEM_VIEW_HEADER, 0},
+    {"index with a wrong row", BSR_ITEM_VIEW_CONTENT, 0}, {"index with a wrong position", BSR_ITEM_VIEW_CONTENT, 0},
+    {"schedule of another matrix", BSR_ITEM_VIEW_HEADER, 0}, {"schedule that names a row twice", BSR_ITEM_VIEW_CONTENT, 0},
+};
+/* 3 block rows with 3, 1 and 3 blocks among 4 columns, in arrays of this index type. */
+static bsr_matrix known_matrix(int type) {
+    static const int crow[] = {0, 3, 4, 7}, col[] = {0, 1, 3, 2, 0, 2, 3};
+    bsr_matrix m;
+    int i;
+    memset(&m, 0, sizeof m);
+    m.index_dtype = type, m.rows = 6, m.cols = 12, m.block_rows = 2, m.block_cols = 3, m.nnz = 7;
+    m.crow_indices = bt_alloc(4 * bsr_dtype_size(type), 8), m.col_indices = bt_alloc(7 * bsr_dtype_size(type), 8);
+    for (i = 0; i < 4; i++) t_set_index(m.crow_indices, type, i, crow[i]);
+    for (i = 0; i < 7; i++) t_set_index(m.col_indices, type, i, col[i]);
+    t_make_values(&m, BSR_F32, PACKED, 0), t_fill_values(&m, FILL_SIGNED);
+    return m;
+}
+static void mutate(bsr_matrix *m, int which, int64_t *index, int64_t *value) {
+    void *crow = m->crow_indices, *col = m->col_indices;
+    int t = m->index_dtype;
+    int64_t *view;
+    *index = *value = ANY;
+    switch (which) {
+        case 0: t_set_index(crow, t, 0, 1), *index = 0, *value = 1; break;
+        case 1: t_set_index(crow, t, 0, -1), *index = 0, *value = -1; break;
+        case 2: t_set_index(crow, t, 3, 8), *index = 0, *value = 8; break;
+        case 3: t_set_index(crow, t, 3, 6), *index = 0, *value = 6; break;
+        case 4: t_set_index(crow, t, 2, 2), *index = 1, *value = -1; break;
+        case 5: t_set_index(crow, t, 1, -5), *index = 0; break;
+        case 6: t_set_index(crow, t, 1, INT32_MAX), *index = 0; break;
+        case 7: t_set_index(crow, t, 1, 5), t_set_index(crow, t, 2, 6), *index = 0, *value = 5; break;
+        case 8: t_set_index(col, t, 3, -1), *index = 3, *value = -1; break;
+        case 9: t_set_index(col, t, 6, 4), *index = 6, *value = 4; break;
+        case 10: t_set_index(col, t, 0, INT32_MAX), *index = 0, *value = INT32_MAX; break;
+        case 11: t_set_index(col, t, 0, 1), t_set_index(col, t, 1, 0), *index = 1, *value = 0; break;
+        case 12: t_set_index(col, t, 5, 0), *index = 5, *value = 0; break;
+        case 13: m->nnz = 8, *value = 7; break;
+        case 14: m->nnz = 6, *value = 7; break;
+        case 15: m->nnz = 0; break;
+        case 16: m->crow_indices = NULL; break;
+        case 17: m->col_indices = NULL; break;
+        case 18: m->block_rows = 0, *index = 0; break;
+        case 19: m->block_cols = -3, *index = 1, *value = -3; break;
+        case 20: m->rows = 7, *index = 0, *value = 7; break;
+        case 21: m->index_dtype = BSR_F16; break;
+        case 22: m->col_indices = (char *)col + 1; break;
+        case 23: case 24: case 25:
+            t_attach_transposed(m), view = (int64_t *)(uintptr_t)m->transposed_index;
+            if (!view) break;
+            if (which == 23) view[1] = 6, *index = 1, *value = 6;
+            if (which == 24) t_set_index((char *)view + 128, t, 2, 77), *value = 77;
+            if (which == 25) t_set_index((char *)view + 192, t, 1, 7), *value = 7;
+            break;
+        default:
+            t_attach_schedule(m, 1, 0), view = (int64_t *)(uintptr_t)m->schedule;
+            if (!view) break;
+            if (which == 26) view[2] = 9, *value = 9;
+            else ((int32_t *)(void *)(view + 8))[1] = ((int32_t *)(void *)(view + 8))[0];
+    }
+}
+TEST(structure_mutators) {
+    static const int calls[] = {VALIDATE, ADDMM, DENSE_SCATTER, SDD, DSD, DDS, BACKWARD, SAMPLED, SOFTMAX, SOFTMAX_BACKWARD, ATTENTION, TO_DENSE, PRUNE_SPARSE, TRANSPOSED, SCHEDULE, INDICES};
+    size_t k, c;
+    int type, which;
+    for (k = 0; k < BT_COUNT(mutators); k++)
+        for (c = 0; c < BT_COUNT(calls); c++)
+            for (type = 0; type < 2; type++) {
+                fixture f;
+                int64_t index, value;
+                bsr_exec e;
+                bsr_status status;
+                bsr_matrix *m;
+                int call = calls[c], item = mutators[k].item, tolerant;
+                bt_case("%s, %s, %s", mutators[k].name, call_names[call], type ? "i64" : "i32");
+                which = (int)k;
+                f = fixture_new(call), fixture_point(&f);
+                m = call == SDD || call == SAMPLED ? &f.t : &f.a;
+                *m = known_matrix(type ? BSR_I64 : BSR_I32);
+                if (call == SAMPLED) f.s = *m, f.beta = 0; /* the same arrays: one wrong pattern */
+                if (call == SOFTMAX || call == SOFTMAX_BACKWARD || call == BACKWARD) f.t = f.a, t_make_values(&f.t, BSR_F32, PACKED, 0), bt_mark_output(f.t.values);
+                if (call == SOFTMAX_BACKWARD) f.s = f.a, t_make_values(&f.s, BSR_F32, PACKED, 0), t_fill_values(&f.s, FILL_SIGNED);
+                if (call == SDD || call == SAMPLED) bt_mark_output(m->values), memset(m->values, BT_POISON, 7 * 6 * 4);
+                f.outputs = 0;
+                if (which == 9 || which == 8) f.sparsity = 0;
+                bt_before_call();
+                e = t_exec(0);
+                if (k == 23 || k > 25 || 1) {
+                    mutate(m, which, &index, &value);
+                    if (call == SAMPLED) f.s.crow_indices = m->crow_indices, f.s.col_indices = m->col_indices, f.pp = NULL;
+                    bt_before_call();
+                    status = run(&f, call, &e);
+                    bt_after_call();
+                }
+                /* what only bsr_validate minds, and views, which builders do not look at */
+                tolerant = (mutators[k].for_validate_only && call != VALIDATE && call != PRUNE_SPARSE) || which >= 23;
+                if (which == 7 && call == PRUNE_SPARSE) tolerant = 1;
+                if ((which == 20 && call != VALIDATE) || (call == BACKWARD && which >= 13 && which <= 15)) { /* another size: any refusal */
+                    CHECK(status != BSR_OK);
+                    continue;
+                }
+                if (status == BSR_OK && tolerant && call != VALIDATE) {
+                    bt.checks++;
+                    continue;
+                }
+                CHECK_INT(status, item_status(t_error.item));
+                if (which == 23 || which == 24 || which == 25 || which >= 26) {
+                    if (call != VALIDATE) {
+                        CHECK(t_error.item == BSR_ITEM_VIEW_HEADER || t_error.item == BSR_ITEM_VIEW_CONTENT);
+                        continue;
+                    }
+                }
+                if (tolerant && call != VALIDATE) continue;
+                CHECK_STR(bsr_item_name(t_error.item), bsr_item_name(item));
+                if (index != ANY) CHECK_INT(t_error.index, index);
+                if (value != ANY) CHECK_INT(t_error.value, value);
+            }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* any number in any field                                                                        */
+/* ---------------------------------------------------------------------------------------------- */
+
+typedef struct field {
+    int64_t *wide;
+    int32_t *narrow;
+    int is_stride;
+} field;
+static void add_dense(field *list, int *n, bsr_dense *d) {
+    int i;
+    if (!d->data) return;
+    list[*n].wide = &d->rows, list[(*n)++].is_stride = 0, list[*n].wide = &d->cols, list[(*n)++].is_stride = 0;
+    list[*n].wide = &d->row_stride, list[(*n)++].is_stride = 1, list[*n].wide = &d->col_stride, list[(*n)++].is_stride = 1;
+    for (i = 0; i < 2; i++) list[*n].wide = &d->batch[i], list[(*n)++].is_stride = 0, list[*n].wide = &d->batch_stride[i], list[(*n)++].is_stride = 1;
+    list[*n].narrow = &d->dtype, list[(*n)++].wide = NULL, list[*n].narrow = &d->batch_dims, list[(*n)++].wide = NULL;
+}
+static void add_matrix(field *list, int *n, bsr_matrix *m) {
+    int i;
+    if (!m->crow_indices) return;
+    list[*n].wide = &m->rows, list[(*n)++].is_stride = 0, list[*n].wide = &m->cols, list[(*n)++].is_stride = 0;
+    list[*n].wide = &m->block_rows, list[(*n)++].is_stride = 2, list[*n].wide = &m->block_cols, list[(*n)++].is_stride = 2;
+    list[*n].wide = &m->nnz, list[(*n)++].is_stride = 0;
+    for (i = 0; i < 3; i++) list[*n].wide = &m->value_strides[i], list[(*n)++].is_stride = 1;
+    for (i = 0; i < 2; i++) {
+        list[*n].wide = &m->batch[i], list[(*n)++].is_stride = 0, list[*n].wide = &m->crow_batch_stride[i], list[(*n)++].is_stride = 1;
+        list[*n].wide = &m->col_batch_stride[i], list[(*n)++].is_stride = 1, list[*n].wide = &m->values_batch_stride[i], list[(*n)++].is_stride = 1;
+    }
+    list[*n].narrow = &m->dtype, list[(*n)++].wide = NULL, list[*n].narrow = &m->index_dtype, list[(*n)++].wide = NULL;
+    list[*n].narrow = &m->batch_dims, list[(*n)++].wide = NULL;
+}
+static int collect(fixture *f, field *list, int call) {
+    int n = 0;
+    if (call != SCATTER && call != SDD && call != SAMPLED && (call < FROM_DENSE || call >= PRUNE_SPARSE) && call != LAYOUT) add_matrix(list, &n, &f->a);
+    if (call == SAMPLED || call == SOFTMAX_BACKWARD) add_matrix(list, &n, &f->s);
+    add_matrix(list, &n, &f->t), add_matrix(list, &n, &f->m);
+    if (call <= BACKWARD) add_dense(list, &n, &f->b), add_dense(list, &n, &f->c);
+    if (call == ADDMM) add_dense(list, &n, &f->input), add_dense(list, &n, &f->left), add_dense(list, &n, &f->right), add_dense(list, &n, &f->bias);
+    if (call == SCATTER) add_dense(list, &n, &f->blocks);
+    if (call == SDD || call == SAMPLED || call == ATTENTION) add_dense(list, &n, &f->x), add_dense(list, &n, &f->y);
+    if (call == ATTENTION) add_dense(list, &n, &f->z), add_dense(list, &n, &f->out), add_dense(list, &n, &f->lse);
+    if (call == SOFTMAX || call == ATTENTION) add_dense(list, &n, &f->rel), add_dense(list, &n, &f->key);
+    if (call == TO_DENSE) add_dense(list, &n, &f->out);
+    if (call == BACKWARD) add_dense(list, &n, &f->db);
+    if (call == FROM_DENSE || call == PRUNE) add_dense(list, &n, &f->source);
+    if (call == FROM_CSR || call == FROM_COO) list[n].wide = &f->rows, list[n++].is_stride = 0, list[n].wide = &f->cols, list[n++].is_stride = 0, list[n].wide = &f->nnz, list[n++].is_stride = 2;
+    if (call == INDICES) list[n].wide = &f->n, list[n++].is_stride = 2;
+    if (call == SCATTER || call == DENSE_SCATTER) {
+        list[n].wide = &f->indices.split_n, list[n++].is_stride = 0, list[n].wide = &f->indices.c_count, list[n++].is_stride = 2;
+        list[n].wide = &f->indices.r_count, list[n++].is_stride = 2, list[n].wide = &f->indices.p_count, list[n++].is_stride = 2, list[n].wide = &f->indices.q_count, list[n++].is_stride = 2;
+    }
+    if (call == LAYOUT) {
+        list[n].wide = &f->layout.heads, list[n++].is_stride = 2, list[n].wide = &f->layout.blocks, list[n++].is_stride = 2;
+        list[n].wide = &f->layout.num_local_blocks, list[n++].is_stride = 0, list[n].wide = &f->layout.num_global_blocks, list[n++].is_stride = 0;
+        list[n].wide = &f->layout.num_different_global_patterns, list[n++].is_stride = 0;
+    }
+    return n;
+}
+/* With one field wrong a call runs or is refused; it does not touch memory outside (ASan, guards), nor hang. Fields that
+   say how much memory there is (is_stride) only take values that no buffer could have, or smaller ones. */
+TEST(any_number_anywhere) {
+    static const int64_t sizes[] = {-1, 0, 1, INT64_MAX, INT64_MIN, INT64_C(1) << 31, INT64_C(1) << 62, INT64_C(1) << 32, 3}, strides[] = {-1, 0, INT64_MAX, INT64_MIN, INT64_C(1) << 62};
+    static const int64_t counts[] = {-1, 0, INT64_MIN, INT64_MAX, INT64_C(1) << 62};
+    static const int32_t narrow[] = {-1, 0, 4, 5, 9, 99, INT32_MAX, INT32_MIN};
+    int call, k, v;
+    for (call = 0; call < CALLS; call++) {
+        field list[128];
+        fixture f;
+        int n;
+        memset(list, 0, sizeof list);
+        f = fixture_new(call), n = collect(&f, list, call);
+        for (k = 0; k < n; k++) {
+            int many = !list[k].wide ? 8 : list[k].is_stride == 1 ? 5 : list[k].is_stride ? 5 : 9;
+            bt_case("%s, field %d", call_names[call], k);
+            for (v = 0; v < many; v++) {
+                fixture g;
+                field here[128];
+                bsr_exec e = t_exec(0);
+                bsr_status status;
+                memset(here, 0, sizeof here);
+                g = fixture_new(call), fixture_point(&g), fit_call(&g, call), collect(&g, here, call);
+                if (here[k].wide) *here[k].wide = here[k].is_stride == 1 ? strides[v] : here[k].is_stride ? counts[v] : sizes[v];
+                else if (here[k].narrow == &g.input.dtype || narrow[v] != BSR_F64) *here[k].narrow = narrow[v] == 4 && here[k].narrow == &g.input.dtype ? 0 : narrow[v];
+                bt_before_call();
+                status = run(&g, call, &e);
+                bt_after_call();
+                CHECK(status >= BSR_OK && status <= BSR_PARSE_ERROR);
+                if (status != BSR_OK) {
+                    CHECK_INT(t_error.status, status);
+                    CHECK(t_error.item > 0 && t_error.item < BSR_ITEM_COUNT);
+                    check_poison(&g, call);
+                }
+                bt_free_all();
+            }
+        }
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* overlaps                                                                                       */
+/* ---------------------------------------------------------------------------------------------- */
+
+TEST(overlaps) {
+    fixture f;
+    bsr_exec e;
+    float *shared;
+    bt_case("exact alias of input is fine");
+    f = fixture_new(ADDMM), fixture_point(&f), e = t_exec(0);
+    t_fill(&f.c, FILL_SIGNED), f.pinput = &f.c;
+    CHECK_INT(run(&f, ADDMM, &e), BSR_OK);
+    bt_case("one element further is not");
+    f = fixture_new(ADDMM), fixture_point(&f), e = t_exec(0);
+    shared = (float *)bt_alloc(31 * 4, 4), f.c.data = shared + 1, f.input.data = shared;
+    CHECK_INT(run(&f, ADDMM, &e), BSR_OVERLAP), CHECK_INT(t_error.operand, BSR_ARG_OUT), CHECK_INT(t_error.value, BSR_ARG_INPUT);
+    CHECK(t_all_poison(shared));
+    bt_case("but not when beta is 0, where input is not looked at");
+    f.beta = 0, bt_mark_output(shared);
+    CHECK_INT(run(&f, ADDMM, &e), BSR_OK);
+    bt_case("two halves of one buffer");
+    f = fixture_new(DSD), fixture_point(&f), e = t_exec(0);
+    shared = (float *)bt_alloc(12 * 10 * 4, 4), bt_mark_output(shared);
+    memset(shared, 0, 12 * 10 * 4);
+    f.b.data = shared, f.b.row_stride = 10, f.c.data = shared + 5, f.c.row_stride = 10;
+    CHECK_INT(run(&f, DSD, &e), BSR_OK);
+    bt_case("halves that touch in one column");
+    f.c.data = shared + 4;
+    CHECK_INT(run(&f, DSD, &e), BSR_OVERLAP);
+    bt_case("back to back");
+    f.b.row_stride = 5, f.c.row_stride = 5, f.c.data = shared + 60;
+    CHECK_INT(run(&f, DSD, &e), BSR_OK);
+    f.c.data = shared + 59;
+    CHECK_INT(run(&f, DSD, &e), BSR_OVERLAP);
+    bt_case("index arrays are inputs too");
+    f = fixture_new(DSD), fixture_point(&f), e = t_exec(0);
+    f.c.data = f.a.crow_indices, f.c.rows = 6;
+    CHECK_INT(run(&f, DSD, &e), BSR_OVERLAP), CHECK_INT(t_error.value, BSR_ARG_A);
+    bt_case("softmax in place, and shifted");
+    f = fixture_new(SOFTMAX), fixture_point(&f), e = t_exec(0);
+    f.t = f.a, bt_mark_output(f.a.values);
+    CHECK_INT(run(&f, SOFTMAX, &e), BSR_OK);
+    f.t.value_strides[0] = 6, f.t.value_strides[1] = 1, f.t.value_strides[2] = 2;
+    CHECK_INT(run(&f, SOFTMAX, &e), BSR_OVERLAP);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* memory: every allocation failing in turn; operations allocate nothing                          */
+/* ---------------------------------------------------------------------------------------------- */
+
+static struct { long calls, live, fail_at, persistent; } heap;
+static void *heap_alloc(size_t bytes, void *user) {
+    CHECK(user == &heap);
+    heap.calls++;
+    if (heap.fail_at && (heap.persistent ? heap.calls >= heap.fail_at : heap.calls == heap.fail_at)) return NULL;
+    heap.live++;
+    return malloc(bytes ? bytes : 1);
+}
+static void heap_free(void *p, void *user) {
+    CHECK(user == &heap && p != NULL);
+    heap.live--;
+    free(p);
+}
+static bsr_context_desc heap_desc(void) {
+    bsr_context_desc d;
+    memset(&d, 0, sizeof d);
+    d.allocator.alloc_fn = heap_alloc, d.allocator.free_fn = heap_free, d.allocator.user = &heap, d.threads = 1;
+    return d;
+}
+TEST(allocation_failures) {
+    int call, persistent;
+    bt_case("create");
+    {
+        bsr_context_desc d = heap_desc();
+        bsr_context *ctx = (bsr_context *)&d;
+        bsr_error error;
+        memset(&heap, 0, sizeof heap), heap.fail_at = 1;
+        CHECK_INT(bsr_create(&d, &ctx, &error), BSR_OUT_OF_MEMORY), CHECK_INT(error.item, BSR_ITEM_NO_MEMORY), CHECK(ctx == NULL), CHECK_INT(heap.live, 0);
+        heap.fail_at = 0;
+        CHECK_INT(bsr_create(&d, &ctx, &error), BSR_OK), CHECK_INT(heap.live, 1);
+        bsr_destroy(ctx);
+        CHECK_INT(heap.live, 0);
+    }
+    for (call = 0; call < CALLS; call++)
+        for (persistent = 0; persistent < 2; persistent++) {
+            bsr_context_desc d = heap_desc();
+            bsr_context *ctx = NULL;
+            long n, done = 0, needed = 0;
+            bt_case("%s, %s", call_names[call], persistent ? "persistent" : "transient");
+            memset(&heap, 0, sizeof heap);
+            CHECK_INT(bsr_create(&d, &ctx, NULL), BSR_OK);
+            for (n = 1; n < 100 && !done; n++) {
+                fixture f = fixture_new(call);
+                bsr_exec e = t_exec(0);
+                bsr_status status;
+                fixture_point(&f), fit_call(&f, call), f.ctx = ctx;
+                heap.calls = 0, heap.fail_at = n, heap.persistent = persistent;
+                bt_before_call();
+                status = run(&f, call, &e);
+                bt_after_call();
+                CHECK_INT(heap.live, 1);
+                done = heap.calls < n, needed = n - 1;
+                if (done) CHECK_INT(status, BSR_OK);
+                else CHECK_INT(status, BSR_OUT_OF_MEMORY), CHECK_INT(t_error.item, BSR_ITEM_NO_MEMORY), CHECK(t_error.value > 0);
+                heap.fail_at = 0; /* the next call works */
+                if (!done) f = fixture_new(call), fixture_point(&f), fit_call(&f, call), f.ctx = ctx, RUN_OK(run(&f, call, &e));
+            }
+            CHECK(done);
+            if (call <= VALIDATE) CHECK_INT(needed, 0); /* an operation never allocates */
+            bsr_destroy(ctx);
+            CHECK_INT(heap.live, 0);
+        }
+}
+/* A workspace that is large enough replaces the allocator. */
+TEST(workspace_replaces_allocator) {
+    int call;
+    for (call = FROM_DENSE; call <= PRUNE_SPARSE; call++) {
+        bsr_context_desc d = heap_desc();
+        bsr_context *ctx = NULL;
+        fixture f;
+        bsr_exec e = t_exec(0);
+        bt_case("%s", call_names[call]);
+        memset(&heap, 0, sizeof heap);
+        CHECK_INT(bsr_create(&d, &ctx, NULL), BSR_OK);
+        f = fixture_new(call), fixture_point(&f), fit_call(&f, call), f.ctx = ctx;
+        e.workspace = bt_alloc(65536, 64), e.workspace_bytes = 65536, bt_mark_output(e.workspace);
+        heap.calls = 0;
+        RUN_OK(run(&f, call, &e));
+        CHECK_INT(heap.calls, 0);
+        bsr_destroy(ctx);
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* contexts, names, strings, logger                                                               */
+/* ---------------------------------------------------------------------------------------------- */
+
+static struct { int calls, level, item; char text[320]; } logged;
+static void log_it(int level, int item, const char *message, void *user) {
+    logged.calls++, logged.level = level, logged.item = item;
+    CHECK(user == &logged);
+    snprintf(logged.text, sizeof logged.text, "%s", message);
+}
+TEST(contexts) {
+    bsr_context_desc d;
+    bsr_context *ctx;
+    bsr_error error;
+    bsr_info info;
+    int bad;
+    for (bad = 0; bad < 10; bad++) {
+        static const int items[] = {BSR_ITEM_BACKEND_UNKNOWN, BSR_ITEM_BACKEND_MISSING, BSR_ITEM_THREADS, BSR_ITEM_THREADS, BSR_ITEM_ISA_MISSING, BSR_ITEM_ALLOCATOR_HALF, BSR_ITEM_RESERVED,
+                                    BSR_ITEM_BACKEND_UNKNOWN, BSR_ITEM_ISA_MISSING, BSR_ITEM_RESERVED};
+        bt_case("%s", bsr_item_name(items[bad]));
+        memset(&d, 0, sizeof d), ctx = (bsr_context *)&d;
+        if (bad == 0) d.backend = 3;
+        if (bad == 1) d.backend = BSR_BACKEND_CUDA;
+        if (bad == 2) d.threads = -1;
+        if (bad == 3) d.threads = 4097;
+        if (bad == 4) d.isa = 4;
+        if (bad == 5) d.allocator.alloc_fn = heap_alloc;
+        if (bad == 6) d.reserved[3] = 1;
+        if (bad == 7) d.backend = -1;
+        if (bad == 8) d.isa = -1;
+        if (bad == 9) d.logger.reserved = 1;
+        CHECK_INT(bsr_create(&d, &ctx, &error), item_status(items[bad]));
+        CHECK_INT(error.item, items[bad]), CHECK(ctx == NULL);
+        if (ctx && ctx != (bsr_context *)&d) bsr_destroy(ctx);
+    }
+    bt_case("null");
+    CHECK_INT(bsr_create(NULL, NULL, &error), BSR_NULL_POINTER), CHECK_INT(error.item, BSR_ITEM_OUTPUT_NULL);
+    bsr_destroy(NULL);
+    CHECK_INT(bsr_create(NULL, &ctx, NULL), BSR_OK);
+    CHECK_INT(bsr_query_info(ctx, &info), BSR_OK), CHECK_INT(bsr_query_info(NULL, &info), BSR_NULL_POINTER), CHECK_INT(bsr_query_info(ctx, NULL), BSR_NULL_POINTER);
+    CHECK_INT(info.version, BSR_VERSION), CHECK_INT(info.version, bsr_version()), CHECK_INT(info.backend, BSR_BACKEND_CPU), CHECK(info.isa >= 1 && info.isa <= 3 && info.threads >= 1);
+    CHECK(info.backend_name && info.isa_name && info.status_of_backends);
+    bsr_destroy(ctx);
+    bt_case("the logger hears of errors, and only of those");
+    memset(&d, 0, sizeof d), d.logger.func = log_it, d.logger.user = &logged;
+    CHECK_INT(bsr_create(&d, &ctx, NULL), BSR_OK);
+    {
+        fixture f = fixture_new(ADDMM);
+        bsr_exec e = t_exec(0);
+        char text[320];
+        fixture_point(&f), f.ctx = ctx;
+        memset(&logged, 0, sizeof logged);
+        CHECK_INT(run(&f, ADDMM, &e), BSR_OK), CHECK_INT(logged.calls, 0);
+        f.b.rows = 11;
+        CHECK_INT(run(&f, ADDMM, &e), BSR_BAD_SHAPE), CHECK_INT(logged.calls, 1), CHECK_INT(logged.item, BSR_ITEM_INNER_MISMATCH), CHECK_INT(logged.level, BSR_LOG_ERROR);
+        bsr_error_string(&t_error, text, sizeof text);
+        CHECK_STR(logged.text, text);
+        CHECK_STR(text, "BSR_BAD_SHAPE: b: the inner size is 11, which does not fit the other operand");
+    }
+    bsr_destroy(ctx);
+}
+TEST(names) {
+    char text[64], full[320];
+    bsr_error error;
+    int i, n;
+#define BSRI_X(name, value, t) CHECK_STR(bsr_status_name(name), #name), CHECK_STR(bsr_status_string(name), t), CHECK_INT(name, value);
+    BSR_STATUS_LIST(BSRI_X)
+#undef BSRI_X
+#define BSRI_X(name, value, t, bytes) CHECK_STR(bsr_dtype_name(name), t), CHECK_INT(bsr_dtype_size(name), bytes), CHECK_INT(name, value);
+    BSR_DTYPE_LIST(BSRI_X)
+#undef BSRI_X
+#define BSRI_X(name, value, t) CHECK_STR(bsr_op_name(name), t), CHECK_INT(name, value);
+    BSR_OP_LIST(BSRI_X)
+#undef BSRI_X
+#define BSRI_X(name, value, t) CHECK_STR(bsr_operand_name(name), t), CHECK_INT(name, value);
+    BSR_OPERAND_LIST(BSRI_X)
+#undef BSRI_X
+#define BSRI_X(name, status, t) CHECK_STR(bsr_item_name(name), #name), CHECK_STR(bsr_item_string(name), t);
+    BSR_ITEM_LIST(BSRI_X)
+#undef BSRI_X
+    CHECK_STR(bsr_dtype_name(BSR_BF16), "bf16"), CHECK_INT(bsr_dtype_size(BSR_F64), 8), CHECK_INT(bsr_dtype_size(0), 0), CHECK_INT(bsr_dtype_size(1234), 0);
+    for (i = -3; i < 5000; i += 1 + i / 7) {
+        CHECK(bsr_status_name(i) && bsr_status_string(i) && bsr_item_name(i) && bsr_item_string(i) && bsr_operand_name(i) && bsr_op_name(i) && bsr_dtype_name(i));
+    }
+    memset(&error, 0, sizeof error);
+    error.status = BSR_BAD_STRUCTURE, error.item = BSR_ITEM_COL_RANGE, error.operand = BSR_ARG_A, error.index = 12, error.value = INT64_MIN;
+    n = bsr_error_string(&error, full, sizeof full);
+    CHECK_STR(full, "BSR_BAD_STRUCTURE: a: col_indices[12] is -9223372036854775808, out of range");
+    CHECK_INT(n, strlen(full));
+    for (i = 0; i < 60; i++) { /* never past the end, always terminated, always the full length */
+        memset(text, 'x', sizeof text);
+        CHECK_INT(bsr_error_string(&error, text, (size_t)i), n);
+        if (i) CHECK_INT(strlen(text), i - 1), CHECK(!strncmp(text, full, (size_t)i - 1));
+        CHECK(text[i] == 'x');
+    }
+    CHECK_INT(bsr_error_string(&error, NULL, 0), n);
+    CHECK_INT(bsr_error_string(NULL, text, sizeof text), 0);
+    error.item = 99999, error.status = -5, error.operand = -1;
+    CHECK(bsr_error_string(&error, full, sizeof full) > 0);
+}
+TEST(supports) {
+    const bsr_context *ctx = t_context(0);
+    CHECK_INT(bsr_supports(ctx, BSR_OP_DENSE_ADDMM, BSR_F32, BSR_F32, 1, 1), 1), CHECK_INT(bsr_supports(ctx, BSR_OP_DENSE_ADDMM, BSR_I8, BSR_I32, 3, 7), 1);
+    CHECK_INT(bsr_supports(ctx, BSR_OP_DENSE_ADDMM, BSR_F32, BSR_I32, 1, 1), 0), CHECK_INT(bsr_supports(ctx, BSR_OP_DENSE_ADDMM, BSR_F32, BSR_F32, 0, 1), 0);
+    CHECK_INT(bsr_supports(ctx, BSR_OP_ATTENTION_BACKWARD, BSR_F32, BSR_F32, 16, 16), 0), CHECK_INT(bsr_supports(NULL, BSR_OP_DENSE_ADDMM, BSR_F32, BSR_F32, 1, 1), 0);
+    CHECK_INT(bsr_supports(ctx, BSR_OP_SOFTMAX, BSR_I8, BSR_I8, 1, 1), 0), CHECK_INT(bsr_supports(ctx, 999, BSR_F32, BSR_F32, 1, 1), 0), CHECK_INT(bsr_supports(ctx, BSR_OP_SOFTMAX, 77, -4, 1, 1), 0);
+}
+TEST(constructors) {
+    float data[1];
+    bsr_dense d = bsr_dense_row_major(data, BSR_F32, 3, 5), c = bsr_dense_col_major(data, BSR_F32, 3, 5), t = bsr_dense_transposed(d), b;
+    bsr_matrix m;
+    int i;
+    CHECK(d.row_stride == 5 && d.col_stride == 1 && c.row_stride == 1 && c.col_stride == 3 && d.batch_dims == 0);
+    CHECK(t.rows == 5 && t.cols == 3 && t.row_stride == 1 && t.col_stride == 5 && t.data == (void *)data);
+    b = bsr_dense_batched(bsr_dense_batched(d, 2, 15), 4, 30);
+    CHECK(b.batch_dims == 2 && b.batch[0] == 4 && b.batch[1] == 2 && b.batch_stride[0] == 30 && b.batch_stride[1] == 15);
+    for (i = 0; i < 6; i++) b = bsr_dense_batched(b, 1, 0);
+    CHECK(b.batch_dims > 4);
+    m = bsr_matrix_batched(bsr_matrix_make(6, 12, 2, 3, 7, data, data, BSR_I64, data, BSR_F16), 3, 4, 7, 42);
+    CHECK(m.rows == 6 && m.cols == 12 && m.block_rows == 2 && m.block_cols == 3 && m.nnz == 7 && m.index_dtype == BSR_I64 && m.dtype == BSR_F16);
+    CHECK(m.batch_dims == 1 && m.batch[0] == 3 && m.crow_batch_stride[0] == 4 && m.col_batch_stride[0] == 7 && m.values_batch_stride[0] == 42);
+}
+
+int main(int argc, char **argv) {
+    static const bt_test tests[] = {
+        {"valid_calls", valid_calls},
+        {"every_call", every_call},
+        {"bad_products", bad_products},
+        {"matmul_operands", matmul_operands},
+        {"bad_integers", bad_integers},
+        {"bad_scatter", bad_scatter},
+        {"bad_sampled", bad_sampled},
+        {"bad_rows", bad_rows},
+        {"bad_attention", bad_attention},
+        {"bad_conversions", bad_conversions},
+        {"structure_mutators", structure_mutators},
+        {"any_number_anywhere", any_number_anywhere},
+        {"overlaps", overlaps},
+        {"allocation_failures", allocation_failures},
+        {"workspace_replaces_allocator", workspace_replaces_allocator},
+        {"contexts", contexts},
+        {"names", names},
+        {"supports", supports},
+        {"constructors", constructors},
+    };
+    int failed = bt_main(argc, argv, tests, BT_COUNT(tests));
+    t_contexts_end();
+    return failed;
+}
