@@ -31,8 +31,11 @@
      checks             what every operand must fulfil
      plans              what will run, queries, workspace, scratch
      vectors            rows of numbers on the chosen instruction set
+     product-engine     lists of block products, one epilogue
+     sampled-engine     dense products at stored blocks
      scores             what rows and attention share: biases and masks of one row
      softmax            over stored elements, and its backward
+     attention-engine   one pass over the stored blocks of each query tile
      cuts               pieces of scratch, rows of elements, ranges, random numbers
      builder            one way to build a matrix from any source
      sources            which blocks a dense matrix, a mask, a norm or entries leave
@@ -752,7 +755,8 @@ typedef struct bsr_softmax_options { /* every member may be null; sizes of 1 and
 
 /* y = softmax over the stored elements of each row of scale*x + relative_bias + key_padding + attn_mask. Elements that
    are not stored count as -inf; a row that has none, or only -inf, gives zeros, never NaN. NaN in a row spreads
-   over its stored elements, but a forbidden element (MUL mask 0, or -inf added) is 0 whatever x holds. y has x's pattern and may be x exactly. Rows of any length, any block size.
+   over its stored elements, but a forbidden element (MUL mask 0, or -inf added) is 0 whatever x
+   holds. y has x's pattern and may be x exactly. Rows of any length, any block size.
    dtypes: f16, bf16, f32 (in f32), f64 (in f64); y of x's type or f32; masks any float, BSR_BOOL, i8.
    Error per element: relative (8 + |s - max| + n/8) u at most (s: the scaled and biased score, n elements in the row; the
    portable instruction set: n u for n/8 u), + underflow, and one rounding.
@@ -792,8 +796,8 @@ typedef struct bsr_attention_options { /* all zero: defaults */
    unless a flag says otherwise. Batch dimensions broadcast to out's; the last one is the head: k and v may have
    fewer heads there (grouped queries; Hq a multiple of Hkv, head h uses h / (Hq/Hkv)). scale 0: 1/sqrt(D).
    Order: s = scale q.k; + mask value; + relative_bias; + key padding; score function; then causal, boolean masks and the mask
-   function forbid (an added -inf forbids too). What is forbidden contributes nothing, whatever k and v hold there. lse [Lq x 1], f32 or f64, may be null: natural log of the sum of exp(s), before dropout; -inf
-   for a row with nothing to attend, whose output is 0.
+   function forbid (an added -inf forbids too). What is forbidden contributes nothing, whatever k and
+   v hold there. lse [Lq x 1], f32 or f64, may be null: natural log of the sum of exp(s), before dropout; -inf for a row with nothing to attend, whose output is 0.
    Dropout: Philox4x32-10, key = seed, counter = (col / 4, row, head, batch), word col % 4; dropped where the word
    < p 2^32. batch and head as in bsr_position.
    dtypes: q = k = v in {f16, bf16, f32} (in f32) or f64 (in f64); out the same or f32.
@@ -815,8 +819,8 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
 
 /* Conversions write into the arrays of *m, whose block size, dtype, index_dtype and pointers are set by the caller.
    m->nnz is the capacity of col_indices and values (in blocks; with batches per item, with BSR_MATRIX_RAGGED in
-   all) and becomes the number stored (so also after the first call below). rows and cols 0 are set to the source's, rounded up to whole blocks; anything
-   else must be that already. The padding is zero. With col_indices and values both null only crow_indices is written
+   all) and becomes the number stored (so also after the first call below). rows and
+   cols 0 are set to the source's, rounded up to whole blocks; anything else must be that already. The padding is zero. With col_indices and values both null only crow_indices is written
    and nnz counted, so that a first call tells what a second one needs. values null alone: the pattern only.
    On the CPU scratch comes from bsr_exec.workspace where there is one large enough, else from the context's allocator.
    Success detaches the views (transposed_index and schedule become null): they were of the old pattern. */
@@ -836,7 +840,8 @@ BSR_API bsr_status bsr_from_dense(const bsr_context *ctx, const bsr_dense *sourc
 
 /* From CSR: crow [rows+1], col [nnz] and values [nnz] (null: ones), all entries kept (zeros too), duplicates added. */
 BSR_API bsr_status bsr_from_csr(const bsr_context *ctx, int64_t rows, int64_t cols, int64_t nnz, const void *crow,
-                                const void *col, int index_dtype, const void *values, int dtype, bsr_matrix *m, const bsr_exec *exec);
+                                const void *col, int index_dtype, const void *values, int dtype, bsr_matrix *m,
+                                const bsr_exec *exec);
 
 /* From COO, entries in any order; otherwise as from CSR. Both sum duplicates in f64 and round once; no batches. */
 BSR_API bsr_status bsr_from_coo(const bsr_context *ctx, int64_t rows, int64_t cols, int64_t nnz, const void *row, const void *col,
@@ -1862,18 +1867,23 @@ static bsr_status bsri_check_structure(const bsri_call *c, const bsr_matrix *m, 
     return bsri_check_views(c, m, operand);
 }
 
-/* m must have ref's sizes, and its pattern entry by entry (CPU backend). Arrays that both share are not compared. Reads
-   the arrays by position only, so the contents need not have been checked. */
-BSRI_UNUSED static bsr_status bsri_check_same_pattern(const bsri_call *c, const bsr_matrix *ref, const bsr_matrix *m,
-                                                      int operand) {
-    bsri_batch batch = bsri_batch_none();
-    int64_t i, k, n, rows = bsri_block_rows(ref) + 1;
+/* m must have ref's sizes. Compared before any array is read, so that a size that is off is reported, not followed. */
+static bsr_status bsri_check_same_sizes(const bsri_call *c, const bsr_matrix *ref, const bsr_matrix *m, int operand) {
     if (m->rows != ref->rows) return bsri_fail(c, BSR_ITEM_ROWS_MISMATCH, operand, -1, m->rows);
     if (m->cols != ref->cols) return bsri_fail(c, BSR_ITEM_COLS_MISMATCH, operand, -1, m->cols);
     if (m->block_rows != ref->block_rows) return bsri_fail(c, BSR_ITEM_BLOCK_MISMATCH, operand, 0, m->block_rows);
     if (m->block_cols != ref->block_cols) return bsri_fail(c, BSR_ITEM_BLOCK_MISMATCH, operand, 1, m->block_cols);
     if (m->nnz != ref->nnz) return bsri_fail(c, BSR_ITEM_NNZ_MISMATCH, operand, -1, m->nnz);
     if ((m->flags ^ ref->flags) & BSR_MATRIX_RAGGED) return bsri_fail(c, BSR_ITEM_FLAGS_CONFLICT, operand, -1, (int64_t)m->flags);
+    return BSR_OK;
+}
+/* m must have ref's sizes, and its pattern entry by entry (CPU backend). Arrays that both share are not compared. Reads
+   the arrays by position only, so the contents need not have been checked. */
+BSRI_UNUSED static bsr_status bsri_check_same_pattern(const bsri_call *c, const bsr_matrix *ref, const bsr_matrix *m,
+                                                      int operand) {
+    bsri_batch batch = bsri_batch_none();
+    int64_t i, k, n, rows = bsri_block_rows(ref) + 1;
+    BSRI_TRY(bsri_check_same_sizes(c, ref, m, operand));
     if (bsri_batch_join(&batch, ref->batch_dims, ref->batch) >= 0) return BSR_OK; /* reported by the batch checks */
     i = bsri_batch_join(&batch, m->batch_dims, m->batch);
     if (i >= 0) return bsri_fail(c, BSR_ITEM_BATCH_SIZE, operand, i, m->batch[i]);
@@ -2117,8 +2127,8 @@ static void bsri_tile_pack(int isa, int compute, void *dst, int64_t ld, const vo
                            int64_t row_stride, int64_t col_stride);
 
 /* c += a b (add != 0), or c = a b (add == 0): a m x k (strides am, ak), b k x n with contiguous rows (ldb), all of type
-   `compute`. c is row-major, 64-byte aligned rows (ldc a multiple of BSRI_LANES_MAX, >= n rounded up to it): columns past n, up to
-   that, are written too. b is read in its n columns only. */
+   `compute`. c is row-major, ldc >= n rounded up to BSRI_LANES_MAX: columns past n, up to that, are written too (best with
+   64-byte aligned rows). b is read in its n columns only. */
 static void bsri_tile_mm(int isa, int compute, int64_t m, int64_t n, int64_t k, const void *a, int64_t am, int64_t ak,
                          const void *b, int64_t ldb, void *c, int64_t ldc, int add);
 
@@ -2383,7 +2393,8 @@ static const double bsri_zeros[8] = {0, 0, 0, 0, 0, 0, 0, 0};
     BSRI_A_##ISA static void bsri_dot_##S(const void *px, const void *py, int64_t n, double *out) { \
         const BSRI_T_##S *x = (const BSRI_T_##S *)px, *y = (const BSRI_T_##S *)py;              \
         BSRI_T_##S lane[2 * BSRI_L_##S], sum = 0;                                               \
-        BSRI_V_##S a = BSRI_LOAD_##S((const BSRI_T_##S *)(const void *)bsri_zeros), b = a;                                        \
+        const BSRI_T_##S *zeros = (const BSRI_T_##S *)(const void *)bsri_zeros;                 \
+        BSRI_V_##S a = BSRI_LOAD_##S(zeros), b = a;                                        \
         int64_t i = 0;                                                                          \
         int l;                                                                                  \
         for (; i + 2 * BSRI_L_##S <= n; i += 2 * BSRI_L_##S) {                                  \
@@ -2599,15 +2610,13 @@ BSRI_DEFINE_CONVERT(bsri_i8_in_v5f, v5, int32_t, int8_t, 16, BSRI_SI, _mm512_cvt
 BSRI_DEFINE_CONVERT(bsri_copy_v5f, v5, float, float, 16, BSRI_SF, BSRI_SAME, BSRI_LF, BSRI_TAIL_MASK)
 BSRI_DEFINE_CONVERT(bsri_f16_out_v5f, v5, uint16_t, float, 16, BSRI_S16, BSRI_C5_TO_F16, BSRI_LF, BSRI_TAIL_MASK)
 BSRI_DEFINE_CONVERT(bsri_bf16_out_v5f, v5, uint16_t, float, 16, BSRI_S16, bsri_c5_to_bf16, BSRI_LF, BSRI_TAIL_MASK)
+#define BSRI_JOIN(p) _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p)), _mm_loadu_ps((p) + 4 * stride), 1)
 /* 8 x 8 elements of 4 bytes: the halves are joined by the loads, which leaves 16 shuffles. */
 BSRI_A_v2 static void bsri_transpose8(float *d, int64_t ld, const float *s, int64_t stride) {
     int i;
     for (i = 0; i < 2; i++) {
         const float *p = s + 4 * i;
-        const __m256 a = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p)), _mm_loadu_ps(p + 4 * stride), 1);
-        const __m256 b = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p + stride)), _mm_loadu_ps(p + 5 * stride), 1);
-        const __m256 c = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p + 2 * stride)), _mm_loadu_ps(p + 6 * stride), 1);
-        const __m256 e = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p + 3 * stride)), _mm_loadu_ps(p + 7 * stride), 1);
+        const __m256 a = BSRI_JOIN(p), b = BSRI_JOIN(p + stride), c = BSRI_JOIN(p + 2 * stride), e = BSRI_JOIN(p + 3 * stride);
         const __m256 ab0 = _mm256_unpacklo_ps(a, b), ab1 = _mm256_unpackhi_ps(a, b);
         const __m256 ce0 = _mm256_unpacklo_ps(c, e), ce1 = _mm256_unpackhi_ps(c, e);
         _mm256_storeu_ps(d + (4 * i + 0) * ld, _mm256_shuffle_ps(ab0, ce0, 0x44));
@@ -2770,14 +2779,16 @@ static void bsri_row_store(int isa, int compute, void *dst, int dtype, int64_t s
 }
 
 /* --- the micro-kernel: MR x NV vectors of sums stay in registers while a list of (a, b) pairs is walked --- */
-typedef struct bsri_pair { const void *a, *b, *ahead_a, *ahead_b; } bsri_pair; /* ahead: of a later pair, to be fetched meanwhile */
+typedef struct bsri_pair {
+    const void *a, *b, *ahead_a, *ahead_b; /* ahead: of a later pair, to be fetched meanwhile */
+} bsri_pair;
 typedef struct bsri_walk {
     const bsri_pair *list;
     int64_t count, kc;   /* pairs; products of each pair */
     int64_t am, ak, ldb; /* element strides: a's rows and products, b's products (b's columns are contiguous) */
     int64_t a_at, b_at;  /* where in each a and b the tile starts */
     int64_t ldc;
-    int64_t line;
+    int64_t line;        /* which vector of a row of ahead_b these rows fetch */
     int tail;            /* lanes of b in the last vector */
     int add;             /* 0: sums start from zero */
 } bsri_walk;
@@ -2904,12 +2915,12 @@ static void bsri_tile_mm(int isa, int compute, int64_t m, int64_t n, int64_t k, 
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>product engine: lists of block products, one epilogue                                        */
+/* >>product-engine: lists of block products, one epilogue                                        */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* out = act(beta*input + left (alpha * sum of listed products) right + bias), checked by the caller.
-   The batch shape is the broadcast of all operands. Items that fall on one item of out (out has size 1 or no such dimension there)
-   are summed before the epilogue, in row-major order of the batch: the gradient of a broadcast operand. */
+   The batch shape is the broadcast of all operands. Items that fall on one item of out (out has size 1 or no such dimension
+   there) are summed before the epilogue, in a fixed order: the gradient of a broadcast operand. */
 typedef struct bsri_product {
     const bsr_matrix *a;                /* the block matrix; null with scatter */
     int32_t trans;                      /* op(A) = A^T: by a->transposed_index, or without it by a scan of all blocks */
@@ -3022,7 +3033,8 @@ static void bsri_finish_lines(const bsri_finish *f, char *x, int64_t ldx, int64_
         if (f->alpha != 1.0) bsri_row_scale(isa, type, row, n, f->alpha);
         if (!f->plain) {
             if (along->data)
-                bsri_row_scale(isa, type, row, n, bsri_load_f64(along->data, along->dtype, i * (transposed ? along->cs : along->rs)));
+                bsri_row_scale(isa, type, row, n,
+                               bsri_load_f64(along->data, along->dtype, i * (transposed ? along->cs : along->rs)));
             if (across->data)
                 bsri_row_op(isa, type, BSRI_TIMES, row,
                             bsri_vector_line(f, across, i, n, 0, transposed ? across->rs : across->cs, across_row), 0.0, n);
@@ -3073,7 +3085,8 @@ typedef struct bsri_work {
 } bsri_work;
 
 static void bsri_side_set(bsri_side *s, int compute, int dtype, int64_t rs, int64_t cs) {
-    s->dtype = dtype, s->direct = dtype == compute, s->size = (int64_t)bsr_dtype_size(dtype), s->rs = rs, s->cs = cs;
+    s->dtype = dtype, s->direct = dtype == compute && compute != BSR_I32;
+    s->size = (int64_t)bsr_dtype_size(dtype), s->rs = rs, s->cs = cs;
 }
 static int64_t bsri_tile_cols(int compute) { return BSRI_TILE_BYTES / (int64_t)bsr_dtype_size(compute); }
 
@@ -3145,12 +3158,52 @@ static void bsri_work_add(bsri_work *w, const char *a, const char *b, const char
     }
 }
 
+/* One column and small blocks (a matrix times a vector): vectors across columns would hold one number, so plain sums
+   (1 x 1: 0.4 to 1.4, 3 x 3: 2.3 to 4.7 GF/s a core). */
+#define BSRI_DEFINE_COLUMN(NAME, T)                                                                      \
+    static void NAME(bsri_work *w, const char *pa, const char *pb, const bsri_entry *list, int n) {      \
+        const T *a = (const T *)(const void *)pa, *b = (const T *)(const void *)pb, *x, *y;              \
+        const int64_t am = w->a.rs, ak = w->a.cs, bk = w->b.rs, ldc = w->walk.ldc;                       \
+        T *c = (T *)(void *)w->c_tile, s0 = 0, s1 = 0, s2 = 0;                                           \
+        int64_t m, k;                                                                                    \
+        int i = 0;                                                                                       \
+        for (m = 0; m < w->rows && !w->walk.add; m++) c[m * ldc] = 0;                                    \
+        w->walk.add = 1;                                                                                 \
+        if (w->rows == 1 && w->inner == 1) {                                                             \
+            for (; i + 1 < n; i += 2)                                                                    \
+                s0 += a[list[i].a] * b[list[i].b], s1 += a[list[i + 1].a] * b[list[i + 1].b];            \
+            if (i < n) s0 += a[list[i].a] * b[list[i].b];                                                \
+            c[0] += s0 + s1;                                                                             \
+        } else if (w->rows == 3 && w->inner == 3) {                                                      \
+            for (; i < n; i++) {                                                                         \
+                x = a + list[i].a, y = b + list[i].b;                                                    \
+                s0 += x[0] * y[0] + x[ak] * y[bk] + x[2 * ak] * y[2 * bk], x += am;                      \
+                s1 += x[0] * y[0] + x[ak] * y[bk] + x[2 * ak] * y[2 * bk], x += am;                      \
+                s2 += x[0] * y[0] + x[ak] * y[bk] + x[2 * ak] * y[2 * bk];                               \
+            }                                                                                            \
+            c[0] += s0, c[ldc] += s1, c[2 * ldc] += s2;                                                  \
+        } else {                                                                                         \
+            for (; i < n; i++)                                                                           \
+                for (m = 0; m < w->rows; m++) {                                                          \
+                    x = a + list[i].a + m * am, y = b + list[i].b;                                       \
+                    for (s0 = 0, k = 0; k < w->inner; k++) s0 += x[k * ak] * y[k * bk];                  \
+                    c[m * ldc] += s0;                                                                    \
+                }                                                                                        \
+        }                                                                                                \
+    }
+BSRI_DEFINE_COLUMN(bsri_column_f32, float)
+BSRI_DEFINE_COLUMN(bsri_column_f64, double)
 /* n entries at once. Pairs that are read in place and uncut need no more than their addresses. */
 static void bsri_work_list(bsri_work *w, const char *a, const char *b, const bsri_entry *list, int n) {
     const int ahead = w->limit < BSRI_LIST ? (int)w->limit : BSRI_AHEAD;
     const int64_t a_size = w->a.size, b_size = w->b.size;
     bsri_walk *walk = &w->walk;
     int i;
+    if (w->cols == 1 && w->rows <= 3 && w->inner <= 3 && w->a.direct && w->b.direct) {
+        if (w->compute == BSR_F32) bsri_column_f32(w, a, b, list, n);
+        else bsri_column_f64(w, a, b, list, n);
+        return;
+    }
     if (w->a.direct && w->b.direct && w->inner <= w->depth) {
         bsri_pair *pair = w->list + walk->count;
         walk->am = w->a.rs, walk->ak = w->a.cs, walk->ldb = w->b.rs;
@@ -3180,7 +3233,8 @@ typedef struct bsri_engine {
     int64_t items, reduce;             /* output items; problem items that are summed into each */
     int64_t panel, panels;             /* a tile is cut into panels of columns */
     int64_t subs, sub_rows;            /* and subs of rows */
-    int64_t chunk, chunks;             /* tiles per task; tasks per panel */
+    int64_t places;                    /* tiles in the order of the schedule, which may pad */
+    int64_t chunk, chunks;             /* subs of tiles per task; tasks per panel */
     bsri_batch out_batch, b_batch;     /* of out; of others' tiles (SCATTER_MM) */
     bsri_view index, schedule;         /* bytes 0: absent */
     int64_t group;
@@ -3356,8 +3410,8 @@ static void bsri_product_task(void *arg, int64_t task) {
     const bsri_engine *e = (const bsri_engine *)arg;
     const bsri_product *job = e->job;
     const int64_t chunk = task % e->chunks, panel = task / e->chunks % e->panels, item = task / e->chunks / e->panels;
-    const int64_t end = bsri_min((chunk + 1) * e->chunk, e->schedule.bytes ? e->schedule.groups * e->group : e->tiles);
-    int64_t n, sub;
+    const int64_t end = bsri_min((chunk + 1) * e->chunk, e->places * e->subs);
+    int64_t n;
     bsri_work w;
     w.isa = e->isa, w.compute = job->compute, w.panel = e->panel;
     bsri_side_set(&w.a, w.compute, job->a ? job->a->dtype : job->blocks->dtype, e->a_rs, e->a_cs);
@@ -3365,8 +3419,8 @@ static void bsri_product_task(void *arg, int64_t task) {
     if (job->b->cols == 1) w.b.cs = 1;
     w.b.direct = w.b.direct && w.b.cs == 1;
     for (n = chunk * e->chunk; n < end; n++) {
-        const int64_t tile = bsri_product_order(e, item, n);
-        for (sub = 0; sub < e->subs && tile >= 0; sub++) bsri_product_tile(e, &w, item, tile, panel, sub);
+        const int64_t tile = bsri_product_order(e, item, n / e->subs);
+        if (tile >= 0) bsri_product_tile(e, &w, item, tile, panel, n % e->subs);
     }
 }
 static void bsri_engine_matrix(bsri_engine *e) {
@@ -3416,16 +3470,17 @@ static void bsri_product_run(const bsr_context *ctx, const bsri_product *job) {
     if (e.br <= 3 && e.bc <= 16) e.panel *= 2;
     e.panels = bsri_ceil_div(e.width, e.panel);
     e.subs = bsri_ceil_div(e.br, BSRI_TILE_ROWS), e.sub_rows = bsri_ceil_div(e.br, e.subs);
+    e.places = e.schedule.bytes ? e.schedule.groups * e.group : e.tiles;
     /* a task is some 2^19 products: 10 us */
-    work = job->a ? bsri_max(1, job->a->nnz / bsri_max(1, e.tiles)) : 1;
-    e.chunk = bsri_min(work, 1 << 19) * bsri_min(e.br, 1 << 10) * bsri_min(e.bc, 1 << 10) * bsri_min(e.width, e.panel);
-    e.chunk = bsri_max(1, (1 << 19) / e.chunk);
-    e.chunks = bsri_ceil_div(e.schedule.bytes ? e.schedule.groups * e.group : e.tiles, e.chunk);
+    work = bsri_min(1 << 19, (job->a ? job->a->nnz : job->scatter->q_count) / e.tiles + 1);
+    work *= e.sub_rows * bsri_min(e.bc, 1 << 12) * bsri_min(e.width, e.panel);
+    e.chunk = bsri_max(1, (1 << 19) / work);
+    e.chunks = bsri_ceil_div(e.places * e.subs, e.chunk);
     bsri_parallel(ctx, e.items * e.panels * e.chunks, bsri_product_task, &e);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>sampled engine: dense products at stored blocks                                              */
+/* >>sampled-engine: dense products at stored blocks                                              */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* out = beta*input + alpha (mat1 mat2) at out's stored blocks; batches and reduction as in bsri_product. A transposed result
@@ -3450,10 +3505,10 @@ typedef struct bsri_sampler {
     bsri_batch out_batch, input_batch;
 } bsri_sampler;
 
-/* The panel of mat2 below `blocks` stored blocks (columns from `col` of each), kc rows from k on: read in place where it is one piece of
-   contiguous rows, else packed side by side. */
-static const void *bsri_sampled_b(const bsri_sampler *s, bsri_work *w, const bsri_item *it, const char *mat2, int64_t k, int64_t kc,
-                                  int64_t first, int64_t blocks, int64_t col) {
+/* The panel of mat2 above `blocks` stored blocks (columns from `col` of each), kc rows from k on: read in place where it is
+   one piece of contiguous rows, else packed side by side. */
+static const void *bsri_sampled_b(const bsri_sampler *s, bsri_work *w, const bsri_item *it, const char *mat2, int64_t k,
+                                  int64_t kc, int64_t first, int64_t blocks, int64_t col) {
     const bsr_dense *m = s->job->mat2;
     const int dt = s->job->out->index_dtype;
     const int64_t ld = w->panel, width = w->cols / blocks;
@@ -3467,16 +3522,16 @@ static const void *bsri_sampled_b(const bsri_sampler *s, bsri_work *w, const bsr
         }
     }
     w->walk.ldb = ld;
-    /* few rows at a time: whole columns of blocks would meet in few cache sets where row strides are powers of two (8 x 8, N = 1024:
-       28 to 45 GF/s a core) */
+    /* few rows at a time: a whole panel meets in few cache sets where row strides are powers of two (8 x 8, N = 1024: 28 to
+       41 GF/s a core) */
     for (r = 0; r < kc; r += rows) {
         rows = m->col_stride == 1 ? bsri_min(8, kc - r) : kc;
         for (g = 0; g < blocks; g += run) {
             const int64_t at_col = bsri_index(it->col, dt, first + g);
             for (run = 1; g + run < blocks && bsri_index(it->col, dt, first + g + run) == at_col + run; run++) {}
             at = (k + r) * m->row_stride + (at_col * s->bc + col) * m->col_stride;
-            bsri_tile_load(w->isa, w->compute, bsri_at(w->b_pack, w->compute, r * ld + g * width), ld, bsri_at(mat2, m->dtype, at),
-                           m->dtype, rows, run * width, m->row_stride, m->col_stride);
+            bsri_tile_load(w->isa, w->compute, bsri_at(w->b_pack, w->compute, r * ld + g * width), ld,
+                           bsri_at(mat2, m->dtype, at), m->dtype, rows, run * width, m->row_stride, m->col_stride);
         }
     }
     return w->b_pack;
@@ -3509,7 +3564,8 @@ static void bsri_sampled_tile(const bsri_sampler *s, bsri_work *w, int64_t item,
     int64_t r, k, kc;
     for (r = 0; r < s->reduce && job->alpha != 0.0; r++) {
         const int64_t whole = bsri_reduce_item(&job->batch, &s->out_batch, item, r);
-        const char *mat1 = bsri_at(m1->data, m1->dtype, bsri_dense_offset(&job->batch, whole, m1) + (line * s->br + row) * m1->row_stride);
+        const int64_t first = bsri_dense_offset(&job->batch, whole, m1) + (line * s->br + row) * m1->row_stride;
+        const char *mat1 = bsri_at(m1->data, m1->dtype, first);
         const char *mat2 = bsri_at(m2->data, m2->dtype, bsri_dense_offset(&job->batch, whole, m2));
         for (k = 0; k < m1->cols; k += kc) {
             kc = bsri_min(w->depth, m1->cols - k);
@@ -3898,7 +3954,6 @@ static bsr_status bsri_softmax_check(const bsri_call *c, double scale, const bsr
     set.count = 0;
     BSRI_TRY(bsri_check_matrix(c, &set, x, BSR_ARG_X, BSRI_FLOATS, BSRI_READ));
     if (!(fabs(scale) < (double)INFINITY)) return bsri_fail(c, BSR_ITEM_SCALE, BSR_ARG_NONE, -1, 0);
-    BSRI_TRY(bsri_check_structure(c, x, BSR_ARG_X, 0));
     b = bsri_batch_of(x->batch_dims, x->batch);
     if (o) {
         BSRI_TRY(bsri_check_bias(c, &set, &b, o->relative_bias, x->rows, x->cols, BSR_MASK_ADD, BSR_ARG_REL_BIAS));
@@ -3908,7 +3963,7 @@ static bsr_status bsri_softmax_check(const bsri_call *c, double scale, const bsr
     BSRI_TRY(bsri_softmax_check_out(c, &set, x, y, BSR_ARG_Y, x, BSR_ARG_X));
     if (y->dtype != x->dtype && (y->dtype != BSR_F32 || x->dtype == BSR_F64))
         return bsri_fail(c, BSR_ITEM_DTYPE_OUT, BSR_ARG_Y, -1, y->dtype);
-    return BSR_OK;
+    return bsri_check_structure(c, x, BSR_ARG_X, 0);
 }
 
 /* dy has y's type; dx any of f16, bf16, f32 (x's type, whatever y's was), or f64 for f64. */
@@ -3920,7 +3975,6 @@ static bsr_status bsri_softmax_backward_check(const bsri_call *c, double scale, 
     set.count = 0;
     BSRI_TRY(bsri_check_matrix(c, &set, y, BSR_ARG_Y, BSRI_FLOATS, BSRI_READ));
     if (!(fabs(scale) < (double)INFINITY)) return bsri_fail(c, BSR_ITEM_SCALE, BSR_ARG_NONE, -1, 0);
-    BSRI_TRY(bsri_check_structure(c, y, BSR_ARG_Y, 0));
     b = bsri_batch_of(y->batch_dims, y->batch);
     BSRI_TRY(bsri_check_matrix(c, &set, dy, BSR_ARG_DY, BSRI_FLOATS, BSRI_READ));
     if (dy->dtype != y->dtype) return bsri_fail(c, BSR_ITEM_DTYPE_MISMATCH, BSR_ARG_DY, -1, dy->dtype);
@@ -3929,7 +3983,7 @@ static bsr_status bsri_softmax_backward_check(const bsri_call *c, double scale, 
     onto_y = dx && dx->values != dy->values;
     BSRI_TRY(bsri_softmax_check_out(c, &set, y, dx, BSR_ARG_DX, onto_y ? y : dy, onto_y ? BSR_ARG_Y : BSR_ARG_DY));
     if ((dx->dtype == BSR_F64) != (y->dtype == BSR_F64)) return bsri_fail(c, BSR_ITEM_DTYPE_OUT, BSR_ARG_DX, -1, dx->dtype);
-    return BSR_OK;
+    return bsri_check_structure(c, y, BSR_ARG_Y, 0);
 }
 
 BSR_API bsr_status bsr_softmax(const bsr_context *ctx, double scale, const bsr_matrix *x, const bsr_softmax_options *options,
@@ -3957,7 +4011,7 @@ BSR_API bsr_status bsr_softmax_backward(const bsr_context *ctx, double scale, co
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>attention engine: one pass over the stored blocks of each query tile                         */
+/* >>attention-engine: one pass over the stored blocks of each query tile                         */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* A task is one tile of query rows within one block row. It walks the row's blocks, gathers up to a tile of their columns (part
@@ -6814,6 +6868,7 @@ static bsr_status bsri_check_sampled_input(const bsri_call *c, const bsri_sample
     if (p->beta != 0 && (p->input->dtype == BSR_BOOL || (!p->input->values && p->input->nnz)))
         return bsri_fail(c, BSR_ITEM_BETA_BOOL, BSR_ARG_INPUT, -1, 0);
     BSRI_TRY(bsri_check_matrix(c, set, p->input, BSR_ARG_INPUT, accepted, p->beta != 0 ? BSRI_READ : BSRI_PATTERN));
+    BSRI_TRY(bsri_check_same_sizes(c, p->out, p->input, BSR_ARG_INPUT));
     return bsri_check_structure(c, p->input, BSR_ARG_INPUT, 0);
 }
 

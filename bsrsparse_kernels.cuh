@@ -51,7 +51,10 @@ __device__ __forceinline__ void bsri_dev_store(void *base, int dtype, int64_t i,
 }
 /* Bytes of an element, without a table. */
 __device__ __forceinline__ int64_t bsri_dev_size(int dtype) {
-    return dtype == BSR_F64 || dtype == BSR_I64 ? 8 : dtype == BSR_F32 || dtype == BSR_I32 ? 4 : dtype == BSR_F16 || dtype == BSR_BF16 ? 2 : 1;
+    return dtype == BSR_F64 || dtype == BSR_I64    ? 8
+           : dtype == BSR_F32 || dtype == BSR_I32  ? 4
+           : dtype == BSR_F16 || dtype == BSR_BF16 ? 2
+                                                   : 1;
 }
 __device__ __forceinline__ char *bsri_dev_at(const void *base, int dtype, int64_t element) {
     return (char *)base + element * bsri_dev_size(dtype);
@@ -70,8 +73,10 @@ struct bsri_dev_item {
 __device__ __forceinline__ bsri_dev_item bsri_dev_matrix_item(const bsri_batch *b, int64_t item, const bsr_matrix *m) {
     bsri_dev_item it;
     it.pattern = bsri_pattern_of(b, item, m);
-    it.crow = bsri_dev_at(m->crow_indices, m->index_dtype, bsri_batch_offset(b, item, m->batch_dims, m->batch, m->crow_batch_stride));
-    it.col = bsri_dev_at(m->col_indices, m->index_dtype, bsri_batch_offset(b, item, m->batch_dims, m->batch, m->col_batch_stride));
+    it.crow =
+        bsri_dev_at(m->crow_indices, m->index_dtype, bsri_batch_offset(b, item, m->batch_dims, m->batch, m->crow_batch_stride));
+    it.col =
+        bsri_dev_at(m->col_indices, m->index_dtype, bsri_batch_offset(b, item, m->batch_dims, m->batch, m->col_batch_stride));
     it.values = bsri_dev_at(m->values, m->dtype, bsri_batch_offset(b, item, m->batch_dims, m->batch, m->values_batch_stride));
     return it;
 }
@@ -149,12 +154,18 @@ struct bsri_dev_list {
 /* >>device-epilogue: from a sum to an element of out                                             */
 /* ---------------------------------------------------------------------------------------------- */
 
-template <class F> struct bsri_dev_scalar { static __device__ F of(double x) { return (F)x; } };
-template <> struct bsri_dev_scalar<uint32_t> { static __device__ uint32_t of(double x) { return (uint32_t)(int64_t)x; } };
+template <class F> struct bsri_dev_scalar {
+    static __device__ F of(double x) { return (F)x; }
+};
+template <> struct bsri_dev_scalar<uint32_t> {
+    static __device__ uint32_t of(double x) { return (uint32_t)(int64_t)x; }
+};
 
 /* Offset of a repeated operand's item. */
-__device__ __forceinline__ int64_t bsri_dev_repeat(const bsri_batch *batch, int64_t item, const bsr_dense *d, int64_t row, int64_t col) {
-    return bsri_dense_offset(batch, item, d) + (d->rows == 1 ? 0 : row * d->row_stride) + (d->cols == 1 ? 0 : col * d->col_stride);
+__device__ __forceinline__ int64_t bsri_dev_repeat(const bsri_batch *batch, int64_t item, const bsr_dense *d, int64_t row,
+                                                   int64_t col) {
+    return bsri_dense_offset(batch, item, d) + (d->rows == 1 ? 0 : row * d->row_stride) +
+           (d->cols == 1 ? 0 : col * d->col_stride);
 }
 __device__ __forceinline__ float bsri_dev_activate(const bsri_dev_product &p, float x, const bsr_position &at) {
     return p.activation ? bsri_activate_f32(p.activation, x, &at, p.user_data) : x;
@@ -166,7 +177,8 @@ __device__ __forceinline__ uint32_t bsri_dev_activate(const bsri_dev_product &, 
 
 /* Writes out(row, col) of an item from the sum of its products. */
 template <class F>
-__device__ __forceinline__ void bsri_dev_finish(const bsri_dev_product &p, F v, double alpha, double beta, int64_t item, int64_t row, int64_t col) {
+__device__ __forceinline__ void bsri_dev_finish(const bsri_dev_product &p, F v, double alpha, double beta, int64_t item,
+                                                int64_t row, int64_t col) {
     bsr_position at;
     at.batch = item, at.head = 0, at.row = row, at.col = col;
     if (alpha != 1.0) v *= bsri_dev_scalar<F>::of(alpha);
@@ -197,7 +209,8 @@ template <class A, class F, int TM_, int TN_, int RM_, int RN_> struct bsri_simt
     };
     /* sum += a b; a rows x inner (strides am, ak), b inner x cols (strides bk, bn); what lies outside counts as zero. */
     static __device__ void multiply(shared &s, A (&sum)[RM][RN], const void *a, int dtype, int64_t a0, int64_t am, int64_t ak,
-                                    int64_t rows, const void *b, int64_t b0, int64_t bk, int64_t bn, int64_t cols, int64_t inner) {
+                                    int64_t rows, const void *b, int64_t b0, int64_t bk, int64_t bn, int64_t cols,
+                                    int64_t inner) {
         const int tx = threadIdx.x % TX, ty = threadIdx.x / TX;
         for (int64_t k0 = 0; k0 < inner; k0 += KC) {
             const int kc = (int)(inner - k0 < KC ? inner - k0 : KC);
@@ -269,10 +282,12 @@ __global__ void __launch_bounds__(256, 2) bsri_product_simt(const __grid_constan
                                b_at + col * p.b.col_stride, p.b.row_stride, p.b.col_stride, cols, p.bc);
         }
         if (p.kind == BSRI_LIST_SCATTER) out_item = tile, out_row = 0;
-        else if (p.kind > BSRI_LIST_SCATTER) out_row = p.scatter.r_offsets[tile] / p.out.cols, out_col = p.scatter.r_offsets[tile] % p.out.cols;
+        else if (p.kind > BSRI_LIST_SCATTER)
+            out_row = p.scatter.r_offsets[tile] / p.out.cols, out_col = p.scatter.r_offsets[tile] % p.out.cols;
         Tile::spread(s, sum);
         for (int i = threadIdx.x; i < rows * Tile::TN; i += Tile::THREADS) {
-            const int m = p.out.col_stride == 1 ? i / Tile::TN : i % (int)rows, n = p.out.col_stride == 1 ? i % Tile::TN : i / (int)rows;
+            const int m = p.out.col_stride == 1 ? i / Tile::TN : i % (int)rows,
+                      n = p.out.col_stride == 1 ? i % Tile::TN : i / (int)rows;
             if (n < cols) bsri_dev_finish<F>(p, s.sum[m][n], alpha, beta, out_item, out_row + row + m, out_col + col + n);
         }
         __syncthreads();
@@ -282,7 +297,8 @@ __global__ void __launch_bounds__(256, 2) bsri_product_simt(const __grid_constan
 /* 1-D grid, decoded in the kernel: sizes beyond a grid's limits loop. */
 static unsigned bsri_grid(int64_t work) { return (unsigned)bsri_max(1, bsri_min(work, INT64_C(1) << 30)); }
 
-template <class P> static cudaError_t bsri_launch(void (*kernel)(const P), const P &p, int64_t work, unsigned threads, bsr_stream stream) {
+template <class P>
+static cudaError_t bsri_launch(void (*kernel)(const P), const P &p, int64_t work, unsigned threads, bsr_stream stream) {
     void *args[1] = {(void *)&p};
     return cudaLaunchKernel((const void *)kernel, dim3(bsri_grid(work)), dim3(threads), args, 0, stream);
 }
@@ -334,8 +350,9 @@ __global__ void __launch_bounds__(256, 2) bsri_sampled_simt(const __grid_constan
         const int64_t r0 = bsri_dev_row_of(o.crow, dt, rows_in, at) * br + row, c0 = bsri_index(o.col, dt, at) * bc + col;
         for (int64_t r = 0; r < p.reduce && p.alpha != 0.0; r++) {
             const int64_t whole = bsri_reduce_item(&p.whole, &p.out_batch, item, r);
-            Tile::multiply(s, sum, p.mat1.data, p.mat1.dtype, bsri_dense_offset(&p.whole, whole, &p.mat1) + r0 * p.mat1.row_stride,
-                           p.mat1.row_stride, p.mat1.col_stride, rows, p.mat2.data,
+            Tile::multiply(s, sum, p.mat1.data, p.mat1.dtype,
+                           bsri_dense_offset(&p.whole, whole, &p.mat1) + r0 * p.mat1.row_stride, p.mat1.row_stride,
+                           p.mat1.col_stride, rows, p.mat2.data,
                            bsri_dense_offset(&p.whole, whole, &p.mat2) + c0 * p.mat2.col_stride, p.mat2.row_stride,
                            p.mat2.col_stride, cols, p.mat1.cols);
         }

@@ -14,8 +14,11 @@ case_() {
     printf '%s\n' "$2" > "$case_file.sh"
 }
 cases_end() {
+    { true >&3; } 2>/dev/null || exec 3>/dev/null # tests/run.sh shows what comes here while a script runs
     ls "$cases" | sed -n 's/\.sh$//p' |
-        xargs -P "${JOBS:-2}" -I N sh -c 'sh -eu "$1/N.sh" > "$1/N.log" 2>&1; echo $? > "$1/N.rc"' _ "$cases"
+        xargs -P "${JOBS:-2}" -I N sh -c '
+            sh -eu "$1/N.sh" > "$1/N.log" 2>&1 3>&-; echo $? > "$1/N.rc"
+            n=$(ls "$1" | grep -c "rc$"); [ $((n % 20)) -ne 0 ] || echo "    $n of $2 cases" >&3' _ "$cases" $case_count
     passed=0 failed=0 skipped=0
     for name in "$cases"/*.name; do
         n=${name%.name}

@@ -6,6 +6,7 @@ set -u
 out=$B/test
 rm -rf "$out" && mkdir -p "$out"
 number=0
+exec 3>&1 # for progress
 
 # part NAME COMMAND...: one part, to be run by run_parts
 part() {
@@ -49,10 +50,7 @@ if [ -n "$SANITIZE" ]; then
 else
     part "sanitizers" "echo '0 passed, 0 failed, 1 skipped: $CC has none here'"
 fi
-for f in $FUZZERS; do
-    corpus=tests/fuzz/corpus/${f#fuzz_}
-    part "$f" "$B/$flavour/$f $( [ -d "$corpus" ] && echo "$corpus"/* )"
-done
+for f in $FUZZERS; do part "$f" "$B/$flavour/$f"; done
 ASAN_OPTIONS=${ASAN_OPTIONS:-allocator_may_return_null=1}
 export ASAN_OPTIONS
 run_parts "$JOBS"

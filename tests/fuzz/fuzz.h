@@ -1,0 +1,94 @@
+/* fuzz.h: what the fuzz targets share. Built with clang -fsanitize=fuzzer,address,undefined a target is a libFuzzer program;
+   with -DFUZZ_MAIN it runs its small built-in corpus, and bytes changed in it, as an ordinary test. */
+#ifndef BSR_FUZZ_H
+#define BSR_FUZZ_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* A broken promise: stop where the fuzzer sees it. */
+#define FUZZ_REQUIRE(condition)                                                            \
+    do {                                                                                   \
+        if (!(condition)) {                                                                \
+            fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition);  \
+            abort();                                                                       \
+        }                                                                                  \
+    } while (0)
+
+/* Numbers out of the input; zeros when it is used up. */
+typedef struct fuzz_input {
+    const uint8_t *p, *end;
+} fuzz_input;
+static inline unsigned fuzz_byte(fuzz_input *in) { return in->p < in->end ? *in->p++ : 0u; }
+static inline int64_t fuzz_below(fuzz_input *in, int n) { return (int64_t)(fuzz_byte(in) % (unsigned)n); }
+/* A size that is mostly small and now and then absurd. */
+static inline int64_t fuzz_size(fuzz_input *in, int n) {
+    static const int64_t odd[] = {-1, INT64_MAX, INT64_MIN, INT64_C(1) << 31, INT64_C(1) << 62, INT64_C(1) << 32, -7, INT32_MAX};
+    unsigned b = fuzz_byte(in);
+    return b >= 248 ? odd[b - 248] : (int64_t)(b % (unsigned)n);
+}
+
+/* Memory of one run: exactly as long as asked for, so that ASan sees the first byte past it. */
+#define FUZZ_BLOCKS 64
+static void *fuzz_blocks[FUZZ_BLOCKS];
+static int fuzz_used;
+static inline void *fuzz_alloc(size_t bytes) {
+    void *p = malloc(bytes ? bytes : 1);
+    if (!p || fuzz_used == FUZZ_BLOCKS) abort();
+    return fuzz_blocks[fuzz_used++] = p;
+}
+/* Filled from the input; what is not there repeats a pattern. */
+static inline void *fuzz_filled(fuzz_input *in, size_t bytes) {
+    unsigned char *p = (unsigned char *)fuzz_alloc(bytes);
+    size_t i;
+    for (i = 0; i < bytes; i++) p[i] = (unsigned char)(in->p < in->end ? fuzz_byte(in) : i % 3 ? 0u : i / 5 % 4);
+    return p;
+}
+static inline void fuzz_free(void) {
+    while (fuzz_used) free(fuzz_blocks[--fuzz_used]);
+}
+
+#ifdef FUZZ_MAIN
+typedef struct fuzz_seed {
+    const char *bytes;
+    size_t size;
+} fuzz_seed;
+#define FUZZ_SEED(literal) {literal, sizeof(literal) - 1}
+/* Each seed, each seed cut short, and `changes` variants with a few bytes changed. */
+static int fuzz_main(const fuzz_seed *seeds, size_t count, int changes) {
+    uint64_t state = 88172645463325252u;
+    long runs = 0;
+    size_t s, cut;
+    int k;
+    for (s = 0; s < count; s++) {
+        uint8_t *copy;
+        for (cut = 0; cut <= seeds[s].size; cut++, runs++) {
+            copy = (uint8_t *)malloc(cut ? cut : 1);
+            if (!copy) abort();
+            memcpy(copy, seeds[s].bytes, cut);
+            LLVMFuzzerTestOneInput(copy, cut);
+            free(copy);
+        }
+        for (k = 0; k < changes; k++, runs++) {
+            int n;
+            copy = (uint8_t *)malloc(seeds[s].size + 1);
+            if (!copy) abort();
+            memcpy(copy, seeds[s].bytes, seeds[s].size);
+            for (n = 0; n <= k % 8 && seeds[s].size; n++) {
+                state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+                copy[(state >> 32) % seeds[s].size] = (uint8_t)(state & 255u);
+            }
+            LLVMFuzzerTestOneInput(copy, seeds[s].size);
+            free(copy);
+        }
+    }
+    printf("%ld passed, 0 failed, 0 skipped\n", runs); /* a failure aborts */
+    return runs == 0;
+}
+#endif
+
+#endif /* BSR_FUZZ_H */

@@ -1,0 +1,264 @@
+/* test_threads.c: the same bits for any number of threads, any order of tasks, any number of callers; the floating-point
+   environment left as found. Meant to be built with -fopenmp; without it the thread counts are counted skips. */
+#define BSRSPARSE_IMPLEMENTATION
+#include "../bsrsparse.h"
+#include "operands.h"
+
+#include <pthread.h>
+#if defined(__x86_64__) || defined(__i386__)
+#include <xmmintrin.h>
+#define HAVE_MXCSR
+#endif
+
+enum { ADDMM, ADDMM_T, SDD, SOFTMAX, ATTENTION, FROM_DENSE, PRUNE, RANDOM, TRANSPOSED, LAYOUT, WORKS };
+static const char *const work_names[] = {"dense_addmm", "dense_addmm of A^T", "sampled_addmm", "softmax", "attention", "from_dense", "prune", "random_pattern", "transposed_index", "layout"};
+
+/* Big enough that every engine cuts it into many tasks. */
+typedef struct work {
+    bsr_matrix a, t;
+    bsr_dense b, bt_, x, y, q, k, v, source;
+} work;
+static work work_new(int dtype, int64_t block) {
+    work w;
+    t_spec s;
+    memset(&w, 0, sizeof w), memset(&s, 0, sizeof s);
+    s.dtype = dtype, s.block_rows = s.block_cols = block, s.r = 160 / block, s.c = 192 / block, s.nnz = s.r * s.c / 3, s.batch = t_batch(1, 2, 0, 0, 0);
+    w.a = t_matrix(&s), w.t = w.a;
+    t_attach_transposed(&w.t), t_attach_schedule(&w.a, 2, 0);
+    w.b = t_random(dtype, w.a.cols, 150, ROW, s.batch, 0, FILL_SIGNED), w.bt_ = t_random(dtype, w.a.rows, 150, COL, s.batch, 0, FILL_SIGNED);
+    w.x = t_random(dtype, w.a.rows, 70, ROW, s.batch, 0, FILL_SIGNED), w.y = t_random(dtype, 70, w.a.cols, ROW, s.batch, 0, FILL_SIGNED);
+    w.q = t_random(dtype, w.a.rows, 32, ROW, s.batch, 0, FILL_SIGNED), w.k = t_random(dtype, w.a.cols, 32, ROW, s.batch, 0, FILL_SIGNED), w.v = t_random(dtype, w.a.cols, 48, ROW, s.batch, 0, FILL_SIGNED);
+    w.source = t_random(dtype, w.a.rows, w.a.cols, ROW, NO_BATCH, 0, FILL_SIGNED);
+    return w;
+}
+/* Runs one kind of work into buffers of its own; returns a hash of what was written, 0 if it failed. */
+static uint64_t work_run(const bsr_context *ctx, const work *w, int which) {
+    size_t bytes = 1 << 20;
+    unsigned char *out = (unsigned char *)calloc(1, bytes), *more = out + bytes / 2;
+    int dtype = w->a.dtype;
+    int64_t size = (int64_t)bsr_dtype_size(dtype);
+    bsr_status status = BSR_BAD_ARGUMENT;
+    bsr_matrix m = w->a;
+    bsr_dense o;
+    bsr_layout l = bsr_layout_default(BSR_LAYOUT_BIGBIRD, 8, 64);
+    uint64_t h = 0, view = 0;
+    if (!out) abort();
+    m.values = out, memset(m.value_strides, 0, sizeof m.value_strides), m.values_batch_stride[0] = m.nnz * m.block_rows * m.block_cols;
+    switch (which) {
+        case ADDMM: case ADDMM_T:
+            o = bsr_dense_batched(bsr_dense_row_major(out, dtype, which == ADDMM ? w->a.rows : w->a.cols, 150), 2, (which == ADDMM ? w->a.rows : w->a.cols) * 150);
+            status = bsr_dense_mm(ctx, which == ADDMM ? 0 : BSR_TRANS_A, which == ADDMM ? &w->a : &w->t, which == ADDMM ? &w->b : &w->bt_, &o, NULL);
+            break;
+        case SDD: status = bsr_sampled_addmm(ctx, 0, NULL, 1, &w->x, &w->y, &m, NULL); break;
+        case SOFTMAX: status = bsr_softmax(ctx, 0.5, &w->a, NULL, &m, NULL); break;
+        case ATTENTION: {
+            bsr_attention_options a;
+            bsr_dense lse = bsr_dense_batched(bsr_dense_row_major(more, dtype == BSR_F64 ? BSR_F64 : BSR_F32, w->a.rows, 1), 2, w->a.rows);
+            memset(&a, 0, sizeof a), a.flags = BSR_ATTENTION_CAUSAL, a.causal_offset = 20, a.dropout_p = 0.2, a.dropout_seed = 5;
+            o = bsr_dense_batched(bsr_dense_row_major(out, dtype, w->a.rows, 48), 2, w->a.rows * 48);
+            status = bsr_attention(ctx, 0, &w->q, &w->k, &w->v, &w->a, &a, &o, &lse, NULL);
+            break;
+        }
+        case LAYOUT: status = bsr_layout_mask(ctx, &l, out, NULL); break;
+        case TRANSPOSED:
+            if (bsr_transposed_index_size(ctx, &w->a, &view, NULL) == BSR_OK && view < bytes) status = bsr_build_transposed_index(ctx, &w->a, out + (64 - (uintptr_t)out % 64), view, NULL);
+            break;
+        default:
+            memset(m.batch, 0, sizeof m.batch), m.batch_dims = 0, m.crow_indices = more, m.col_indices = more + 65536, m.schedule = NULL;
+            m.nnz = (m.rows / m.block_rows) * (m.cols / m.block_cols), m.index_dtype = BSR_I32;
+            if (which == RANDOM) m.values = NULL;
+            if (m.nnz * m.block_rows * m.block_cols * size <= (int64_t)(bytes / 2) && m.nnz <= 32768) {
+                if (which == FROM_DENSE) status = bsr_from_dense(ctx, &w->source, &m, NULL);
+                else if (which == PRUNE) status = bsr_prune(ctx, bsr_operand_dense(&w->source), 0.7, BSR_NORM_L2, &m, NULL);
+                else status = bsr_random_pattern(ctx, 99, 0.7, &m, NULL);
+            }
+    }
+    if (which == TRANSPOSED) h = bt_hash_bytes(7, out + (64 - (uintptr_t)out % 64), (size_t)view);
+    else h = bt_hash_bytes(7, out, bytes);
+    free(out);
+    return status == BSR_OK ? h | 1 : 0;
+}
+
+static bsr_context *context_of(int isa, int threads, bsr_parallel_for f, void *user) {
+    bsr_context_desc d;
+    bsr_context *ctx = NULL;
+    memset(&d, 0, sizeof d);
+    d.isa = isa, d.threads = threads, d.parallel_for = f, d.parallel_user = user;
+    return bsr_create(&d, &ctx, NULL) == BSR_OK ? ctx : NULL;
+}
+static const int types[] = {BSR_F32, BSR_F64, BSR_F16, BSR_BF16};
+
+/* A caller's parallel_for: three threads, tasks from the last to the first, handed out one by one. */
+typedef struct pool {
+    int64_t next;
+    void (*body)(void *, int64_t);
+    void *arg;
+    pthread_mutex_t lock;
+} pool;
+static void *pool_thread(void *user) {
+    pool *p = (pool *)user;
+    for (;;) {
+        int64_t task;
+        pthread_mutex_lock(&p->lock);
+        task = --p->next;
+        pthread_mutex_unlock(&p->lock);
+        if (task < 0) return NULL;
+        p->body(p->arg, task);
+    }
+}
+static long pool_calls;
+static void reverse_for(void *user, int64_t tasks, void (*body)(void *arg, int64_t task), void *arg) {
+    pool p;
+    pthread_t id[3];
+    int i, n = 0;
+    pool_calls++;
+    if (user != &pool_calls) return;
+    p.next = tasks, p.body = body, p.arg = arg;
+    pthread_mutex_init(&p.lock, NULL);
+    for (i = 0; i < 3; i++) n += pthread_create(&id[n], NULL, pool_thread, &p) == 0;
+    if (!n) pool_thread(&p);
+    for (i = 0; i < n; i++) pthread_join(id[i], NULL);
+    pthread_mutex_destroy(&p.lock);
+}
+static void even_odd_for(void *user, int64_t tasks, void (*body)(void *arg, int64_t task), void *arg) {
+    int64_t i;
+    (void)user;
+    for (i = 1; i < tasks; i += 2) body(arg, i);
+    for (i = 0; i < tasks; i += 2) body(arg, i);
+}
+
+TEST(same_bits) {
+    static const int64_t blocks[] = {3, 16, 32};
+    static const int counts[] = {2, 3, 7};
+    int t, b, which, isa, i;
+    for (t = 0; t < 4; t++)
+        for (b = 0; b < 3; b++)
+            for (isa = 1; isa <= 3; isa++) {
+                work w;
+                uint64_t want[WORKS];
+                bsr_context *ctx;
+                if (t && b != t % 3) continue; /* f32 with every block size, the others with one each */
+                bt_case("%s, blocks of %d, isa %d", bsr_dtype_name(types[t]), (int)blocks[b], isa);
+                ctx = context_of(isa, 1, NULL, NULL);
+                if (!ctx) {
+                    bt_skip("this instruction set is not in this build or machine");
+                    continue;
+                }
+                w = work_new(types[t], blocks[b]);
+                for (which = 0; which < WORKS; which++) {
+                    want[which] = work_run(ctx, &w, which);
+                    if (!want[which]) bt_fail(__FILE__, __LINE__, "%s failed", work_names[which]);
+                }
+                bsr_destroy(ctx);
+                for (i = 0; i < 5; i++) { /* OpenMP 2, 3, 7; pthreads in reverse; odd tasks first */
+                    ctx = context_of(isa, i < 3 ? counts[i] : 0, i < 3 ? NULL : i == 3 ? reverse_for : even_odd_for, &pool_calls);
+                    for (which = 0; which < WORKS && ctx; which++) {
+                        bt.checks++;
+                        if (work_run(ctx, &w, which) != want[which]) bt_fail(__FILE__, __LINE__, "%s: other bits in form %d", work_names[which], i);
+                    }
+                    bsr_destroy(ctx);
+                }
+            }
+    bt_case("the caller's parallel_for was called");
+    CHECK(pool_calls > 0);
+}
+TEST(openmp) { /* says so when the thread counts above could not differ */
+#ifdef _OPENMP
+    bsr_context *ctx = context_of(0, 3, NULL, NULL);
+    bsr_info info;
+    CHECK(ctx && bsr_query_info(ctx, &info) == BSR_OK && info.threads == 3);
+    bsr_destroy(ctx);
+#else
+    bt_skip("built without OpenMP");
+#endif
+}
+
+typedef struct client {
+    const bsr_context *ctx;
+    const work *w;
+    uint64_t got[WORKS];
+    pthread_t id;
+} client;
+static void *client_thread(void *user) {
+    client *c = (client *)user;
+    int which, round;
+    for (round = 0; round < 3; round++)
+        for (which = 0; which < WORKS; which++) {
+            uint64_t h = work_run(c->ctx, c->w, which);
+            if (round && h != c->got[which]) h = 0;
+            c->got[which] = h;
+        }
+    return NULL;
+}
+TEST(shared_context) { /* eight threads, one context */
+    int b, i, which, started;
+    for (b = 0; b < 2; b++) {
+        client clients[8];
+        work w;
+        bsr_context *ctx;
+        bt_case("%d", b);
+        ctx = context_of(0, b ? 2 : 1, NULL, NULL), w = work_new(BSR_F32, b ? 32 : 16);
+        for (i = started = 0; i < 8; i++) clients[i].ctx = ctx, clients[i].w = &w, started += pthread_create(&clients[i].id, NULL, client_thread, &clients[i]) == 0;
+        CHECK_INT(started, 8);
+        for (i = 0; i < started; i++) pthread_join(clients[i].id, NULL);
+        for (which = 0; which < WORKS; which++) {
+            uint64_t want = work_run(ctx, &w, which);
+            for (i = 0; i < started; i++) CHECK(want && clients[i].got[which] == want);
+        }
+        bsr_destroy(ctx);
+    }
+}
+
+TEST(float_environment) { /* control bits as found, even odd ones, and the result with subnormals as they are */
+#ifdef HAVE_MXCSR
+    int isa, mode, which;
+    for (isa = 1; isa <= 3; isa++)
+        for (mode = 0; mode < 2; mode++) {
+            work w;
+            bsr_context *ctx;
+            unsigned before, after, set;
+            bt_case("isa %d, %s", isa, mode ? "FTZ and DAZ on" : "as started");
+            ctx = context_of(isa, 2, NULL, NULL);
+            if (!ctx) {
+                bt_skip("this instruction set is not in this build or machine");
+                continue;
+            }
+            w = work_new(BSR_F32, 16), before = _mm_getcsr(), set = (before & ~0x3fu) | (mode ? 0x8040u : 0);
+            for (which = 0; which < WORKS; which++) {
+                _mm_setcsr(set);
+                work_run(ctx, &w, which);
+                after = _mm_getcsr();
+                _mm_setcsr(before);
+                CHECK_INT(after & ~0x3fu, set & ~0x3fu);
+            }
+            bsr_destroy(ctx);
+        }
+    bt_case("subnormal products are not flushed");
+    for (isa = 1; isa <= 3; isa++) {
+        int32_t crow[] = {0, 1}, col[] = {0};
+        float value[16 * 16] = {0}, b[16 * 16] = {0}, out[16 * 16];
+        bsr_matrix a = bsr_matrix_make(16, 16, 16, 16, 1, crow, col, BSR_I32, value, BSR_F32);
+        bsr_dense db = bsr_dense_row_major(b, BSR_F32, 16, 16), dout = bsr_dense_row_major(out, BSR_F32, 16, 16);
+        bsr_context *ctx = context_of(isa, 1, NULL, NULL);
+        if (!ctx) continue;
+        value[0] = 0x1p-100f, b[3] = 0x1p-40f;
+        CHECK_INT(bsr_dense_mm(ctx, 0, &a, &db, &dout, NULL), BSR_OK);
+        CHECK(out[3] == 0x1p-140f);
+        bsr_destroy(ctx);
+    }
+#else
+    bt_skip("no MXCSR on this machine");
+#endif
+}
+
+int main(int argc, char **argv) {
+    static const bt_test tests[] = {
+        {"same_bits", same_bits},
+        {"openmp", openmp},
+        {"shared_context", shared_context},
+        {"float_environment", float_environment},
+    };
+    int failed = bt_main(argc, argv, tests, BT_COUNT(tests));
+    t_contexts_end();
+    return failed;
+}
