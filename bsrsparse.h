@@ -48,7 +48,10 @@
      scatter-calls      products listed by the caller
      sampled-calls      checks and public function
      matmul-calls       SDD, DSD, DDS and their gradients as products and sampled products
+     cuda-matrices-types what the kernels of the matrix operations are given
+     cuda-rows-types    softmax and attention as their kernels see them
      cuda               the host side of the CUDA backend
+     cuda-rows          softmax and attention on the CUDA backend, host side
      constructors       views and matrices by value
      create             contexts and what they can do
 
@@ -525,7 +528,7 @@ typedef struct bsr_plan {
     int32_t op;       /* bsr_op */
     int32_t backend;  /* bsr_backend */
     int32_t source;   /* bsr_plan_source */
-    int32_t kernel;   /* CPU: bsr_isa; CUDA: instance number of the kernel table */
+    int32_t kernel;   /* CPU: bsr_isa; CUDA: a tier (1 simt, 2 mma) or an instance of the kernel table (from 100) */
     int32_t tile_rows, tile_cols; /* output tile */
     int32_t split;    /* parts of one row's sum, added in a fixed order; 1: none */
     int32_t stages;   /* CUDA: pipeline depth */
@@ -1172,7 +1175,8 @@ static int bsri_on_cuda(const bsri_call *c) { return c->ctx->backend == BSR_BACK
 /* Operations that the CUDA backend has. */
 static int bsri_cuda_has(int op) {
     return op == BSR_OP_DENSE_ADDMM || op == BSR_OP_SCATTER_MM || op == BSR_OP_MATMUL || op == BSR_OP_MATMUL_BACKWARD ||
-           op == BSR_OP_SAMPLED_ADDMM;
+           op == BSR_OP_SAMPLED_ADDMM || op == BSR_OP_SOFTMAX || op == BSR_OP_SOFTMAX_BACKWARD ||
+           op == BSR_OP_ATTENTION;
 }
 #else
 #define BSRI_CUDA_RETURN(c, call) ((void)0)
@@ -1929,6 +1933,15 @@ static bsr_status bsri_check_batch_fits(const bsri_call *c, const bsri_batch *b,
     return BSR_OK;
 }
 
+/* A dense operand that repeats over rows x cols: its sizes are those or 1. */
+BSRI_UNUSED static bsr_status bsri_check_repeated(const bsri_call *c, bsri_spans *set, const bsr_dense *d, int id, uint32_t accepted,
+                                      int64_t rows, int64_t cols, const bsri_batch *batch) {
+    BSRI_TRY(bsri_check_dense(c, set, d, id, accepted, BSRI_READ));
+    if (d->rows != rows && d->rows != 1) return bsri_fail(c, BSR_ITEM_ROWS_MISMATCH, id, -1, d->rows);
+    if (d->cols != cols && d->cols != 1) return bsri_fail(c, BSR_ITEM_COLS_MISMATCH, id, -1, d->cols);
+    return bsri_check_batch_fits(c, batch, d->batch_dims, d->batch, id);
+}
+
 /* ---------------------------------------------------------------------------------------------- */
 /* >>plans: what will run, queries, workspace, scratch                                            */
 /* ---------------------------------------------------------------------------------------------- */
@@ -1954,7 +1967,7 @@ static bsr_status bsri_plan_settle(const bsri_call *c, bsr_plan *p, int *stop) {
     if (asked) {
         if (asked->op && asked->op != p->op) return bsri_fail(c, BSR_ITEM_PLAN_OP, BSR_ARG_EXEC, -1, asked->op);
         BSRI_TRY(bsri_plan_field(c, 1, asked->backend, p->backend));
-        if (asked->kernel && !bsri_isa_available(asked->kernel))
+        if (asked->kernel && !(bsri_on_cuda(c) ? asked->kernel > 0 : bsri_isa_available(asked->kernel)))
             return bsri_fail(c, BSR_ITEM_PLAN_FIELD, BSR_ARG_EXEC, 3, asked->kernel);
         if (asked->kernel) p->kernel = asked->kernel, p->source = BSR_PLAN_CALLER;
         BSRI_TRY(bsri_plan_field(c, 4, asked->tile_rows, p->tile_rows));
@@ -3753,10 +3766,7 @@ static bsr_status bsri_check_bias(const bsri_call *c, bsri_spans *set, const bsr
     uint32_t accepted = mode == BSR_MASK_MUL ? BSRI_MASKS : BSRI_MASKS & ~BSRI_BIT(BSR_BOOL);
     if (mode != BSR_MASK_ADD && mode != BSR_MASK_MUL) return bsri_fail(c, BSR_ITEM_MASK_MODE, operand, -1, mode);
     if (!d) return BSR_OK;
-    BSRI_TRY(bsri_check_dense(c, set, d, operand, accepted, BSRI_READ));
-    if (d->rows != rows && d->rows != 1) return bsri_fail(c, BSR_ITEM_ROWS_MISMATCH, operand, -1, d->rows);
-    if (d->cols != cols && d->cols != 1) return bsri_fail(c, BSR_ITEM_COLS_MISMATCH, operand, -1, d->cols);
-    return bsri_check_batch_fits(c, b, d->batch_dims, d->batch, operand);
+    return bsri_check_repeated(c, set, d, operand, accepted, rows, cols, b);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -6450,15 +6460,6 @@ static bsr_status bsri_check_whole(const bsri_call *c, int out_dtype, double alp
     return BSR_OK;
 }
 
-/* A small dense operand that repeats over out: its sizes are out's or 1. */
-static bsr_status bsri_check_repeated(const bsri_call *c, bsri_spans *set, const bsr_dense *d, int id, uint32_t accepted,
-                                      int64_t rows, int64_t cols, const bsri_batch *batch) {
-    BSRI_TRY(bsri_check_dense(c, set, d, id, accepted, BSRI_READ));
-    if (d->rows != rows && d->rows != 1) return bsri_fail(c, BSR_ITEM_ROWS_MISMATCH, id, -1, d->rows);
-    if (d->cols != cols && d->cols != 1) return bsri_fail(c, BSR_ITEM_COLS_MISMATCH, id, -1, d->cols);
-    return bsri_check_batch_fits(c, batch, d->batch_dims, d->batch, id);
-}
-
 static bsr_status bsri_check_activation(const bsri_call *c, const bsr_epilogue *e, int compute, int out_dtype) {
     int act = e->activation;
     if (e->reserved) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_OPTIONS, -1, e->reserved);
@@ -7083,6 +7084,159 @@ BSR_API bsr_status bsr_matmul_backward(const bsr_context *ctx, uint32_t trans, b
 
 #ifdef BSRI_CUDA
 /* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-matrices-types: what the kernels of the matrix operations are given                     */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Zeros a region after at most eight words, and a second one. */
+typedef struct bsri_dev_fill {
+    int64_t *data, words, head[8]; /* of eight bytes */
+    int64_t *more, more_words;
+    int64_t heads;
+} bsri_dev_fill;
+
+/* One pass of a stable radix sort of several runs of keys; arrays of keys, rows and positions have the index type. Run i stands
+   at i * n and is as long as crow says (crow null: n); ragged: all runs share arrays of n. A run is cut into chunks; `slots`
+   numbers the chunks of all runs. */
+typedef struct bsri_dev_sort {
+    bsr_matrix m; /* key null: its columns are the keys, and rows and positions are made here */
+    bsri_batch patterns;
+    const void *key, *row, *position;
+    void *key_out, *row_out, *position_out; /* row null: there are none */
+    void *counts, *totals;                  /* [runs][digits][chunks of the run], [runs][digits] */
+    void *ccol;                             /* last: where each column starts */
+    int64_t n, chunk, chunks, slots, digits, cols;
+    int32_t shift, ragged;
+} bsri_dev_sort;
+
+/* The lines of each pattern, as bsri_lines. */
+typedef struct bsri_dev_lines {
+    bsr_matrix m;
+    bsri_batch patterns;
+    const void *start, *list; /* null: m's rows; else [patterns][count + 1] and [patterns][each] */
+    int64_t each, count, others, limit, groups, full, window;
+    int64_t group, words; /* words 0: no bit sets */
+    uint64_t *key;        /* [patterns][count]: longest first */
+    int32_t *distinct, *order, *member, *unions, *stamp; /* [patterns][...] */
+    uint32_t *bits, *repeats;
+    int32_t *out_order, *out_lengths;
+} bsri_dev_lines;
+
+typedef struct bsri_dev_rank {
+    const uint64_t *key;
+    int64_t patterns, n, full;  /* full: those that take part; the others stay behind, in order */
+    const int32_t *member, *length;
+    int32_t *order, *lengths;   /* lengths null: only the order */
+    int64_t group;
+} bsri_dev_rank;
+
+typedef struct bsri_dev_expand {
+    bsr_matrix m;
+    bsr_dense out;
+    bsri_batch batch;
+    int64_t stride[3], rows, cols, panel, panels, subs, work;
+} bsri_dev_expand;
+
+/* A matrix under construction, as bsri_build. */
+typedef struct bsri_dev_build {
+    bsr_matrix to, sparse;
+    bsr_dense dense; /* data null: absent */
+    bsri_batch batch;
+    int64_t stride[3], sparse_stride[3];
+    const uint8_t *mask;
+    uint32_t *bits; /* [items][item_words], rows of row_words; row_words 0: of stored blocks */
+    int64_t *first; /* [items][rows] */
+    double *norm;
+    int64_t rows, cols, item_words, row_words, panel, panels, capacity, candidates, kept;
+    int32_t norm_kind, ragged, complement, reserved;
+    uint64_t seed;
+    int64_t draws;
+    void *drawn, *seen; /* [items][draws], [items][candidates] */
+} bsri_dev_build;
+
+typedef struct bsri_dev_entries {
+    bsr_matrix to;
+    const void *row, *crow, *col, *values; /* row null: CSR */
+    int64_t *key, *sorted, *rank, *sums;   /* keys; sorted keys; blocks before an entry; per chunk of entries */
+    const int64_t *order;
+    int64_t stride[3], nnz, rows, cols, source_rows, source_cols, capacity, chunks;
+    int32_t index_dtype, dtype, with_values, count_only;
+} bsri_dev_entries;
+
+enum { BSRI_STAGE_STRUCTURE, BSRI_STAGE_CCOL, BSRI_STAGE_ENTRIES, BSRI_STAGE_MARK, BSRI_STAGE_ORDER, BSRI_STAGE_TRANSPOSED,
+       BSRI_STAGE_UNIONS };
+typedef struct bsri_dev_validate {
+    bsr_matrix m;
+    bsri_batch patterns;
+    bsri_view index, schedule;
+    const void *start, *list; /* of a transposed schedule */
+    uint64_t *record;         /* the first failure as stage and place; then item, index, value */
+    uint32_t *seen;           /* [patterns][lines + 1] */
+    int64_t rows, cols, span, fixed, parts, group, lines, work;
+    int32_t stage, transposed;
+} bsri_dev_validate;
+
+typedef struct bsri_dev_scatter_build {
+    bsr_matrix a;
+    const int32_t *order;
+    int64_t *start; /* products before the i-th of the ordered rows */
+    uint64_t *key;
+    int64_t *array[4], need[4];
+    int64_t n, split, rows, limit;
+    int32_t format, reserved;
+} bsri_dev_scatter_build;
+
+#define BSRI_LAYOUT_LIST 48 /* ranges that travel with one launch */
+typedef struct bsri_dev_layout {
+    bsr_layout layout;
+    uint8_t *mask;
+    int64_t area, bytes;
+    int64_t from[BSRI_LAYOUT_LIST], to[BSRI_LAYOUT_LIST];
+    int64_t ranges, rest, rest_size; /* windows: from `rest` on they have rest_size */
+    int32_t step, reserved;
+} bsri_dev_layout;
+#endif /* BSRI_CUDA */
+
+#ifdef BSRI_CUDA
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-rows-types: softmax and attention as their kernels see them                             */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Everything by value, element strides resolved. */
+typedef struct bsri_dev_softmax {
+    bsr_matrix x, dy, out;             /* backward: x is the forward result, dy its gradient */
+    bsr_dense bias[3];                 /* data null: absent */
+    bsri_batch batch;
+    int64_t xs[3], ds[3], os[3];       /* element strides of values: block, row, column */
+    int64_t rows;                      /* of all items */
+    uint64_t divide;                   /* fast path: 2^32 / chunks rounded up */
+    double scale;
+    int32_t mode[3];                   /* bsr_mask_mode of each bias */
+    int32_t biased, backward;
+    int32_t warps;                     /* that share a row */
+    int32_t chunks;                    /* fast path: 16-byte pieces of a block's row */
+    int32_t reserved;
+} bsri_dev_softmax;
+
+typedef struct bsri_dev_attention {
+    bsr_matrix mask;
+    bsr_dense q, k, v, out, lse, relative, padding; /* data null: absent */
+    bsri_batch batch;
+    int64_t heads, k_group, v_group;   /* query heads; how many share one of k's, of v's */
+    int64_t causal_offset, ms[3];      /* element strides of the mask's values */
+    int64_t items, tiles, panels;      /* query tiles of a block row; panels of v's columns */
+    int64_t tile_rows;                 /* query rows of a tile */
+    double scale, keep_scale;
+    uint64_t seed;
+    const void *user_data;
+    uint32_t flags, drop_last;         /* dropout: words up to drop_last are dropped */
+    int32_t drops, padding_mode, score_function, mask_function;
+    int32_t modifies;                  /* is there anything but causality between product and softmax? */
+    int32_t pairs;                     /* may two neighbours of out be stored together? */
+} bsri_dev_attention;
+#endif /* BSRI_CUDA */
+
+#ifdef BSRI_CUDA
+/* ---------------------------------------------------------------------------------------------- */
 /* >>cuda: the host side of the CUDA backend                                                      */
 /* ---------------------------------------------------------------------------------------------- */
 
@@ -7145,6 +7299,7 @@ static bsr_dense bsri_dense_or_null(const bsr_dense *d) {
 static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *job) {
     bsri_dev_product p;
     bsri_engine e;
+    int done;
     memset(&p, 0, sizeof p);
     memset(&e, 0, sizeof e);
     BSRI_TRY(bsri_cuda_device(c));
@@ -7167,6 +7322,11 @@ static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *job)
     p.items = e.items, p.kind = e.kind;
     p.reduce = e.kind == BSRI_LIST_SCATTER ? 1 : bsri_reduce_count(&job->batch, &e.out_batch);
     if (!p.tiles || !p.width || !p.items || !p.br) return BSR_OK;
+    if (job->isa != 1) {
+        BSRI_TRY(bsri_cuda_status(c, bsri_launch_product_mma(c->ctx, &p, job->compute, c->exec->stream, &done)));
+        if (done) return BSR_OK;
+        if (job->isa == 2) return bsri_fail(c, BSR_ITEM_PLAN_FIELD, BSR_ARG_EXEC, 3, job->isa);
+    }
     return bsri_cuda_status(c, bsri_launch_product_simt(&p, job->compute, c->exec->stream));
 }
 
@@ -7204,9 +7364,84 @@ static cudaError_t bsri_cuda_open(bsr_context *ctx, int device_plus_one) {
         (void)cudaGetLastError();
         return e;
     }
-    made.backend = BSR_BACKEND_CUDA, made.isa = BSR_ISA_PORTABLE;
+    made.backend = BSR_BACKEND_CUDA, made.isa = 0; /* the kernel is chosen call by call */
     *ctx = made;
     return cudaSuccess;
+}
+#endif /* BSRI_CUDA */
+
+#ifdef BSRI_CUDA
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-rows: softmax and attention on the CUDA backend, host side                              */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Are values packed, and every piece of `bytes` of them aligned? */
+static int bsri_cuda_packed(const bsr_matrix *m, int64_t bytes) {
+    const int64_t es = (int64_t)bsr_dtype_size(m->dtype);
+    int64_t s[3];
+    int i;
+    bsri_value_strides(m, s);
+    if (s[2] != 1 || s[1] != m->block_cols || s[0] != m->block_rows * m->block_cols || (uintptr_t)m->values % (uintptr_t)bytes) return 0;
+    for (i = 0; i < m->batch_dims; i++)
+        if (m->batch[i] > 1 && m->values_batch_stride[i] * es % bytes) return 0;
+    return 1;
+}
+
+static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job) {
+    const bsr_matrix *x = job->x;
+    const bsr_softmax_options *o = job->options;
+    const int64_t es = (int64_t)bsr_dtype_size(x->dtype), rows = bsri_block_rows(x);
+    int64_t bytes, items, mean, held;
+    bsri_dev_softmax p;
+    int fast, i;
+    memset(&p, 0, sizeof p);
+    BSRI_TRY(bsri_cuda_device(c));
+    if (!x->nnz || !x->rows || !job->batch.count) return BSR_OK;
+    p.x = *x, p.out = *job->out, p.backward = job->dy != NULL, p.batch = job->batch, p.scale = job->scale;
+    if (job->dy) p.dy = *job->dy, bsri_value_strides(job->dy, p.ds);
+    bsri_value_strides(x, p.xs), bsri_value_strides(job->out, p.os);
+    p.rows = job->batch.count * x->rows;
+    if (o) {
+        p.bias[0] = bsri_dense_or_null(o->relative_bias), p.mode[0] = BSR_MASK_ADD;
+        p.bias[1] = bsri_dense_or_null(o->key_padding_mask), p.mode[1] = o->key_padding_mode;
+        p.bias[2] = bsri_dense_or_null(o->attn_mask), p.mode[2] = o->attn_mode;
+        for (i = 0; i < 3; i++) p.biased |= p.bias[i].data != NULL;
+    }
+    /* the fast path: whole 16-byte pieces of packed values; its division must be exact for every piece of a row */
+    bytes = x->block_cols * es, p.chunks = (int32_t)(bytes / 16);
+    fast = job->compute == BSR_F32 && !p.biased && bytes % 16 == 0 && bsri_cuda_packed(x, 16) &&
+           bsri_cuda_packed(job->out, 16) && (!job->dy || bsri_cuda_packed(job->dy, 16));
+    if (fast) {
+        const int64_t pieces = x->cols * es / 16;
+        p.divide = (UINT64_C(1) << 32) / (uint64_t)p.chunks + ((UINT64_C(1) << 32) % (uint64_t)p.chunks != 0);
+        bytes = (int64_t)(p.divide * (uint64_t)p.chunks - (UINT64_C(1) << 32));
+        fast = pieces < (1 << 30) && pieces * bytes < (INT64_C(1) << 32);
+    }
+    /* as many warps a row as hold a row of mean length and half as much again; rows that are longer are read twice */
+    items = x->flags & BSR_MATRIX_RAGGED ? bsri_max(1, bsri_pattern_count(x)) : 1;
+    mean = x->nnz / (rows * items) * x->block_cols, held = fast ? (job->dy && es == 4 ? 1024 : 2048) : 256;
+    for (p.warps = 1; p.warps < 8 && mean + mean / 2 > held * p.warps; p.warps *= 2) {}
+    return bsri_cuda_status(c, bsri_launch_softmax(&p, fast, job->compute, c->exec->stream));
+}
+
+static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *job) {
+    const bsr_attention_options *o = job->options;
+    bsri_dev_attention p;
+    memset(&p, 0, sizeof p);
+    BSRI_TRY(bsri_cuda_device(c));
+    p.mask = *job->mask, p.q = *job->q, p.k = *job->k, p.v = *job->v, p.out = *job->out, p.lse = bsri_dense_or_null(job->lse);
+    p.relative = bsri_dense_or_null(o->relative_bias), p.padding = bsri_dense_or_null(o->key_padding_mask);
+    p.batch = job->batch, p.heads = job->heads, p.k_group = job->k_group, p.v_group = job->v_group;
+    p.causal_offset = job->causal_offset, p.items = job->batch.count, p.scale = job->scale, p.keep_scale = job->keep_scale;
+    memcpy(p.ms, job->mask_strides, sizeof p.ms);
+    p.seed = o->dropout_seed, p.user_data = o->user_data, p.flags = o->flags, p.padding_mode = o->key_padding_mode;
+    p.score_function = o->score_function, p.mask_function = o->mask_function;
+    p.drops = job->drop_below > 0, p.drop_last = p.drops ? (uint32_t)((uint64_t)ceil(job->drop_below) - 1) : 0;
+    p.modifies = (o->flags & ~BSR_ATTENTION_CAUSAL) || p.relative.data || p.padding.data || p.score_function || p.mask_function;
+    if (!p.items || !p.q.rows) return BSR_OK;
+    if (bsri_mma_attention_fits(c->ctx->cc_major, job->compute, &p) && c->exec->plan == NULL)
+        return bsri_cuda_status(c, bsri_launch_attention_mma(&p, c->exec->stream));
+    return bsri_cuda_status(c, bsri_launch_attention_simt(&p, job->compute, c->exec->stream));
 }
 #endif /* BSRI_CUDA */
 

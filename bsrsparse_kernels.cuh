@@ -385,6 +385,2469 @@ static cudaError_t bsri_launch_sampled_simt(bsri_dev_sampled *p, int compute, bs
     if (p->out.dtype == BSR_I8 || p->out.dtype == BSR_I32) return bsri_launch_sampled_size<int32_t, uint32_t>(*p, stream);
     return bsri_launch_sampled_size<int32_t, float>(*p, stream);
 }
+/* ---------------------------------------------------------------------------------------------- */
+/* >>mma-instructions: one wrapper each                                                           */
+/* ---------------------------------------------------------------------------------------------- */
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+#define BSRI_MMA_CODE /* kernels of this tier are empty below sm_80: the host never launches them there */
+#endif
+
+__device__ __forceinline__ uint32_t bsri_mma_address(const void *shared) { return (uint32_t)__cvta_generic_to_shared(shared); }
+#ifdef BSRI_MMA_CODE
+/* 16 bytes, of which the first `bytes` are read and the rest become zero. */
+__device__ __forceinline__ void bsri_mma_copy(uint32_t to, const void *from, int bytes) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+}
+/* The barrier counts this thread once its copies so far have landed. */
+__device__ __forceinline__ void bsri_mma_copied(uint32_t barrier) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
+}
+__device__ __forceinline__ void bsri_mma_barrier(uint32_t barrier, int count) {
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
+}
+__device__ __forceinline__ void bsri_mma_arrive(uint32_t barrier) {
+    asm volatile("{ .reg .b64 t; mbarrier.arrive.shared.b64 t, [%0]; }" ::"r"(barrier) : "memory");
+}
+__device__ __forceinline__ int bsri_mma_passed(uint32_t barrier, uint32_t parity) {
+    uint32_t ok;
+#if __CUDA_ARCH__ >= 900
+    asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                 : "=r"(ok) : "r"(barrier), "r"(parity) : "memory");
+#else
+    asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                 : "=r"(ok) : "r"(barrier), "r"(parity) : "memory");
+#endif
+    return (int)ok;
+}
+__device__ __forceinline__ void bsri_mma_wait(uint32_t barrier, uint32_t parity) {
+    while (!bsri_mma_passed(barrier, parity)) {}
+}
+__device__ __forceinline__ void bsri_mma_load(uint32_t (&r)[4], uint32_t at) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
+}
+__device__ __forceinline__ void bsri_mma_load_t(uint32_t (&r)[4], uint32_t at) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
+}
+#define BSRI_MMA_16(shape, types)                                                                                         \
+    asm("mma.sync.aligned." shape ".row.col." types " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"     \
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                                                  \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
+struct bsri_mma_bf16 {
+    typedef float sum;
+    static constexpr int BYTES = 2, DTYPE = BSR_BF16;
+    static __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+        BSRI_MMA_16("m16n8k16", "f32.bf16.bf16.f32");
+    }
+};
+struct bsri_mma_f16 {
+    typedef float sum;
+    static constexpr int BYTES = 2, DTYPE = BSR_F16;
+    static __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+        BSRI_MMA_16("m16n8k16", "f32.f16.f16.f32");
+    }
+};
+struct bsri_mma_i8 {
+    typedef int32_t sum;
+    static constexpr int BYTES = 1, DTYPE = BSR_I8;
+    static __device__ __forceinline__ void mma(int32_t (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+        asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+            : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    }
+};
+#else
+struct bsri_mma_bf16 { typedef float sum; static constexpr int BYTES = 2; };
+struct bsri_mma_f16 { typedef float sum; static constexpr int BYTES = 2; };
+struct bsri_mma_i8 { typedef int32_t sum; static constexpr int BYTES = 1; };
+#endif
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>mma-union: which columns a group of block rows needs                                         */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A CTA computes `group` block rows together, so that the dense operand is fetched once for all of them. It walks the union of
+   their columns; each entry says which of the rows have a block there. */
+enum { BSRI_UNION = 512, BSRI_GROUP = 16 };
+struct bsri_mma_list {
+    int64_t at[BSRI_GROUP], end[BSRI_GROUP], row[BSRI_GROUP]; /* entries of each row that are left; its number or -1 */
+    int64_t next[BSRI_GROUP];
+    uint32_t present[BSRI_UNION];
+    int32_t col[BSRI_UNION];
+    uint16_t mask[BSRI_UNION];
+    int32_t warp_count[16];
+    int32_t count, irregular, first;
+};
+/* What the index arrays of one problem item look like from op(A). */
+struct bsri_mma_rows {
+    const void *ptr, *col, *position; /* position: null where entries are numbered like the blocks */
+    const char *values, *b;
+    int dt;
+};
+__device__ __forceinline__ bsri_mma_rows bsri_mma_rows_of(const bsri_dev_product &p, int64_t item) {
+    const bsri_dev_item it = bsri_dev_matrix_item(&p.whole, item, &p.a);
+    bsri_mma_rows r;
+    r.dt = p.a.index_dtype, r.values = it.values, r.position = NULL;
+    r.b = bsri_dev_at(p.b.data, p.b.dtype, bsri_dense_offset(&p.whole, item, &p.b));
+    if (p.kind == BSRI_LIST_ROWS) {
+        r.ptr = it.crow, r.col = it.col;
+    } else {
+        const char *view = (const char *)p.a.transposed_index;
+        const int64_t shift = (p.a.flags & BSR_MATRIX_RAGGED) != 0 ? 0 : it.pattern * p.index.entries;
+        r.ptr = bsri_dev_at(view + p.index.at[0], r.dt, it.pattern * (bsri_block_cols(&p.a) + 1));
+        r.col = bsri_dev_at(view + p.index.at[1], r.dt, shift), r.position = bsri_dev_at(view + p.index.at[2], r.dt, shift);
+    }
+    return r;
+}
+/* Rows of an item in the order in which they are grouped: the schedule's, where it is for this direction. */
+__device__ __forceinline__ int64_t bsri_mma_lines(const bsri_dev_product &p) {
+    const int64_t *header = (const int64_t *)p.a.schedule;
+    return !header || (header[6] != 0) != (p.trans != 0) ? p.tiles : header[4] * header[5];
+}
+__device__ __forceinline__ int64_t bsri_mma_line(const bsri_dev_product &p, int64_t item, int64_t lines, int64_t n) {
+    const int64_t *header = (const int64_t *)p.a.schedule;
+    if (n >= lines) return -1;
+    if (!header || (header[6] != 0) != (p.trans != 0)) return n;
+    const bsri_dev_item it = bsri_dev_matrix_item(&p.whole, bsri_reduce_item(&p.whole, &p.out_batch, item, 0), &p.a);
+    return ((const int32_t *)((const char *)p.a.schedule + BSRI_VIEW_HEADER))[it.pattern * lines + n];
+}
+
+#ifdef BSRI_MMA_CODE
+/* Marks the columns [first, first + BSRI_UNION) of rows whose columns ascend; list.next is past what is marked. Columns in another
+   order, or repeated, set list.irregular. */
+__device__ __forceinline__ void bsri_mma_mark(bsri_mma_list &s, const bsri_mma_rows &r, int group) {
+    const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
+    const int64_t first = s.first;
+    for (int g = threadIdx.x / 32; g < group; g += warps) {
+        const int64_t end = s.end[g];
+        int64_t at = s.at[g];
+        int32_t before = -1;
+        for (int inside = 32; inside == 32; at += inside) {
+            const int32_t c = at + lane < end ? (int32_t)bsri_index(r.col, r.dt, at + lane) : INT32_MAX;
+            const int32_t left = __shfl_up_sync(~0u, c, 1);
+            const bool in = c != INT32_MAX && c - first < BSRI_UNION;
+            if (c != INT32_MAX && c <= (lane ? left : before)) s.irregular = 1;
+            else if (in) atomicOr(&s.present[c - first], 1u << g);
+            before = __shfl_sync(~0u, c, 31);
+            inside = __popc(__ballot_sync(~0u, in));
+        }
+        if (lane == 0) s.next[g] = at;
+    }
+}
+/* Gathers the marked columns in ascending order. */
+__device__ __forceinline__ void bsri_mma_gather(bsri_mma_list &s, int group) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, share = BSRI_UNION * 32 / (int)blockDim.x;
+    int n = 0, before = 0;
+    for (int i = 0; i < share; i += 32) n += __popc(__ballot_sync(~0u, s.present[warp * share + i + lane] != 0));
+    if (lane == 0) s.warp_count[warp] = n;
+    __syncthreads();
+    for (int w = 0; w < warp; w++) before += s.warp_count[w];
+    if (threadIdx.x == blockDim.x - 1) s.count = before + n;
+    if (threadIdx.x < group) s.at[threadIdx.x] = s.next[threadIdx.x];
+    for (int i = 0; i < share; i += 32) {
+        const uint32_t mask = s.present[warp * share + i + lane], all = __ballot_sync(~0u, mask != 0);
+        const int to = before + __popc(all & ((1u << lane) - 1));
+        if (mask) s.col[to] = s.first + warp * share + i + lane, s.mask[to] = (uint16_t)mask;
+        before += __popc(all);
+    }
+}
+/* One by one, always the smallest head: any order, any repetition. By one warp. */
+__device__ __forceinline__ void bsri_mma_merge(bsri_mma_list &s, const bsri_mma_rows &r, int group) {
+    const int lane = threadIdx.x;
+    const int64_t end = lane < group ? s.end[lane] : 0;
+    int64_t at = lane < group ? s.at[lane] : 0;
+    int n = 0;
+    for (; n < BSRI_UNION; n++) {
+        const uint32_t head = at < end ? (uint32_t)bsri_index(r.col, r.dt, at) : UINT32_MAX;
+        const uint32_t least = __reduce_min_sync(~0u, head), mask = __ballot_sync(~0u, head == least);
+        if (least == UINT32_MAX) break;
+        if (lane == 0) s.col[n] = (int32_t)least, s.mask[n] = (uint16_t)mask;
+        at += head == least;
+    }
+    if (lane < group) s.at[lane] = at;
+    if (lane == 0) s.count = n;
+}
+/* The next part of the union; how many entries, 0 when the rows are exhausted. All threads of the CTA. */
+__device__ __forceinline__ int bsri_mma_union(bsri_mma_list &s, const bsri_mma_rows &r, int group) {
+    __syncthreads(); /* the part before is used up, list.at is written */
+    for (int i = threadIdx.x; i < BSRI_UNION; i += (int)blockDim.x) s.present[i] = 0;
+    if (threadIdx.x < 32) {
+        const bool more = (int)threadIdx.x < group && s.at[threadIdx.x] < s.end[threadIdx.x];
+        const uint32_t head = more ? (uint32_t)bsri_index(r.col, r.dt, s.at[threadIdx.x]) : INT32_MAX;
+        const uint32_t least = __reduce_min_sync(~0u, head);
+        if (threadIdx.x == 0) s.first = (int32_t)least, s.irregular = 0;
+    }
+    __syncthreads();
+    if (s.first == INT32_MAX) return 0;
+    bsri_mma_mark(s, r, group);
+    __syncthreads();
+    if (!s.irregular) bsri_mma_gather(s, group);
+    else if (threadIdx.x < 32) bsri_mma_merge(s, r, group);
+    __syncthreads();
+    return s.count;
+}
+#endif
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>mma-product: sparse x dense by mma.sync                                                      */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* rows, cols, stages: of a CTA's tile and pipeline. */
+typedef struct bsri_dev_mma {
+    bsri_dev_product p;
+    int64_t groups, slabs;      /* tiles per item; groups run fastest, so that a slab of the dense operand stays in the L2 */
+    int32_t group, sub_bits;    /* block rows of a tile; log2 of the slices of a block */
+    int32_t stages, ahead;      /* slots; stages that are fetched ahead */
+    int32_t a_trans, vector;    /* values are stored transposed; epilogue: 1 rows, 2 columns of out by 16 bytes, 0 one by one */
+} bsri_dev_mma;
+
+/* A warp owns MW rows and WN columns of out; a slice is KS of a block's products; a stage is E slices. The m-warps of a CTA
+   stand one above the other, each with its own part of the values, MW x KS or as stored KS x MW. B_ROWS: the dense operand is
+   row-major, else column-major. Everything lies in shared memory as in device memory, 16-byte pieces exchanged so that ldmatrix meets
+   no bank twice. */
+template <class T, int MW_, int KS_, int E_, bool B_ROWS_> struct bsri_mma_tile {
+    static constexpr int MW = MW_, KS = KS_, E = E_, BN = 128, NW = MW == 32 ? 2 : 1, WN = BN / NW, MI = MW / 16, NI = WN / 8;
+    static constexpr bool B_ROWS = B_ROWS_;
+    static constexpr int LINE = KS * T::BYTES;              /* bytes of a row of KS */
+    static constexpr int A_BYTES = MW * LINE, B_BYTES = BN * LINE;
+    static constexpr int STEPS = LINE / 32;                 /* ldmatrix tiles along KS */
+    static constexpr int PAD = WN + 4;                      /* floats between rows of the epilogue's tile */
+    static constexpr int PIECES = B_BYTES / 16;             /* of a dense slice */
+    static __host__ __device__ constexpr int stage_bytes(int m_warps) { return E * (m_warps * A_BYTES + B_BYTES); }
+};
+/* Piece number of row `row` where rows have LINE bytes. */
+template <int LINE> __device__ __forceinline__ uint32_t bsri_mma_swizzle(uint32_t row, uint32_t piece) {
+    return row * LINE + ((piece ^ (LINE == 32 ? row >> 2 & 1 : LINE == 64 ? row >> 1 & 3 : row & 7)) << 4);
+}
+
+#ifdef BSRI_MMA_CODE
+/* What a thread needs to know to fetch and to multiply. */
+template <class T, class L> struct bsri_mma_worker {
+    uint32_t base, full, empty;  /* shared memory: slots and their barriers */
+    uint32_t stage_bytes, b_at;  /* of a slot; where the dense slices of a stage start */
+    int m_warp, n_warp, lane, slot, row; /* row: which of the group's block rows */
+    uint32_t a_base, a_mi, a_kk, a_both, b_base;
+
+    __device__ __forceinline__ void begin(const bsri_dev_mma &m, uint32_t shared, uint32_t barriers) {
+        const int warp = threadIdx.x / 32, m_warps = (int)blockDim.x / 32 / L::NW;
+        lane = threadIdx.x % 32, m_warp = warp / L::NW, n_warp = warp % L::NW;
+        row = (int)(m_warp * L::MW / m.p.br);
+        base = shared, full = barriers, empty = barriers + 8 * BSRI_GROUP;
+        b_at = L::E * m_warps * L::A_BYTES, stage_bytes = L::stage_bytes(m_warps);
+        const uint32_t low = lane % 8, i = lane / 8;
+        if (m.a_trans) { /* KS lines of MW values: blocks are square, MW == KS */
+            a_base = bsri_mma_swizzle<L::LINE>(low + (i >> 1) * 8, i & 1), a_mi = a_base ^ 32, a_kk = a_base + 16 * L::LINE;
+        } else {
+            a_base = bsri_mma_swizzle<L::LINE>(lane % 16, i >> 1), a_mi = a_base + 16 * L::LINE, a_kk = a_base ^ 32;
+        }
+        a_both = (a_base ^ 32) + 16 * L::LINE;
+        if (L::B_ROWS) {
+            const uint32_t k = low + (i & 1) * 8, piece = n_warp * (L::WN / 8) + (i >> 1);
+            b_base = k * (L::BN * T::BYTES) + ((piece ^ (k & 7)) << 4);
+        } else {
+            b_base = bsri_mma_swizzle<L::LINE>(n_warp * L::WN + low + (i >> 1) * 8, i & 1);
+        }
+    }
+    __device__ __forceinline__ void multiply(typename T::sum (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans) const {
+#pragma unroll
+        for (int kk = 0; kk < L::STEPS; kk++) {
+            uint32_t x[L::MI][4];
+#pragma unroll
+            for (int mi = 0; mi < L::MI; mi++) {
+                const uint32_t at = a + (mi ? (kk ? a_both : a_mi) : (kk ? a_kk : a_base));
+                if (a_trans) bsri_mma_load_t(x[mi], at);
+                else bsri_mma_load(x[mi], at);
+            }
+#pragma unroll
+            for (int n = 0; n < L::NI; n += 2) {
+                uint32_t y[4];
+                if (L::B_ROWS) bsri_mma_load_t(y, b + (b_base ^ (n * 16)) + kk * 16 * (L::BN * T::BYTES));
+                else bsri_mma_load(y, b + (b_base ^ (kk * 32)) + n * 8 * L::LINE);
+#pragma unroll
+                for (int mi = 0; mi < L::MI; mi++)
+                    T::mma(sum[mi][n], x[mi], y[0], y[1]), T::mma(sum[mi][n + 1], x[mi], y[2], y[3]);
+            }
+        }
+    }
+};
+/* Where a worker's share of the values comes from: entries of its block row, in turn. */
+template <class T, class L> struct bsri_mma_source {
+    const char *values, *b;      /* this thread's first piece inside a block; the slab's first column */
+    int64_t ld, next, first, end; /* bytes between lines of values; the row's next entry; entries held in `held` from first on */
+    int64_t block_bytes;
+    const void *position;
+    int64_t held;
+
+    __device__ __forceinline__ void begin(const bsri_dev_mma &m, const bsri_mma_rows &r, const bsri_mma_list &s, int row, int64_t in_block,
+                                          int64_t col) {
+        const bsri_dev_product &p = m.p;
+        ld = (m.a_trans ? p.a_cs : p.a_rs) * T::BYTES, block_bytes = p.a_block * T::BYTES;
+        values = r.values + (m.a_trans ? in_block * T::BYTES : in_block * ld);
+        b = r.b + col * p.b.col_stride * T::BYTES;
+        position = r.position, next = s.at[row], end = s.end[row], first = next - 32;
+    }
+    /* Of the row's next entry: all lanes ask together. */
+    __device__ __forceinline__ int64_t block(int dt, int lane) {
+        if (!position) return next;
+        if (next - first >= 32) first = next, held = first + lane < end ? bsri_index(position, dt, first + lane) : 0;
+        return __shfl_sync(~0u, held, (int)(next - first));
+    }
+};
+/* Fetches stage `stage` of a list of `slices` slices into `slot`. */
+template <class T, class L>
+__device__ __forceinline__ void bsri_mma_fetch(const bsri_dev_mma &m, const bsri_mma_worker<T, L> &w, bsri_mma_source<T, L> &from,
+                                               const bsri_mma_list &s, int stage, int slices, int slot, int64_t cols) {
+    const uint32_t to = w.base + slot * w.stage_bytes;
+    const int bits = m.sub_bits, subs = (1 << bits) - 1;
+    for (int c = threadIdx.x; c < L::E * L::PIECES; c += (int)blockDim.x) {
+        const int e = c / L::PIECES, i = c % L::PIECES, slice = stage * L::E + e;
+        if (slice >= slices) break;
+        const int64_t k0 = (int64_t)s.col[slice >> bits] * m.p.bc + (slice & subs) * L::KS;
+        if (L::B_ROWS) {
+            constexpr int LINE = L::BN * T::BYTES / 16;
+            const int k = i / LINE, n = i % LINE * (16 / T::BYTES), left = (int)bsri_max(0, bsri_min(16, (cols - n) * T::BYTES));
+            bsri_mma_copy(to + w.b_at + e * L::B_BYTES + k * (L::BN * T::BYTES) + (((i % LINE) ^ (k & 7)) << 4),
+                          left ? from.b + ((k0 + k) * m.p.b.row_stride + n) * T::BYTES : from.b, left);
+        } else {
+            constexpr int LINE = L::LINE / 16;
+            const int n = i / LINE, piece = i % LINE;
+            bsri_mma_copy(to + w.b_at + e * L::B_BYTES + bsri_mma_swizzle<L::LINE>(n, piece),
+                          n < cols ? from.b + (n * m.p.b.col_stride + k0) * T::BYTES + piece * 16 : from.b, n < cols ? 16 : 0);
+        }
+    }
+#pragma unroll
+    for (int e = 0; e < L::E; e++) {
+        const int slice = stage * L::E + e;
+        if (slice >= slices || !(s.mask[slice >> bits] >> w.row & 1)) continue;
+        const int64_t k = (slice & subs) * L::KS;
+        const char *at = from.values + from.block(m.p.a.index_dtype, w.lane) * from.block_bytes + (m.a_trans ? k * from.ld : k * T::BYTES);
+        const uint32_t a = to + (e * ((int)blockDim.x / 32 / L::NW) + w.m_warp) * L::A_BYTES;
+        constexpr int LINE = L::LINE / 16;
+#pragma unroll
+        for (int i = 0; i < L::A_BYTES / 16 / L::NW; i += 32) {
+            const int c = w.n_warp * (L::A_BYTES / 16 / L::NW) + i + w.lane, line = c / LINE, piece = c % LINE;
+            bsri_mma_copy(a + bsri_mma_swizzle<L::LINE>(line, piece), at + line * from.ld + piece * 16, 16);
+        }
+        if ((slice & subs) == subs) from.next++;
+    }
+    bsri_mma_copied(w.full + 8 * slot);
+}
+
+/* Sums of one output tile: all items that are reduced into it, all parts of the union. `turn` counts the CTA's stages. */
+template <class T, class L>
+__device__ __forceinline__ void bsri_mma_sums(const bsri_dev_mma &m, bsri_mma_worker<T, L> &w, bsri_mma_list &s,
+                                              typename T::sum (&sum)[L::MI][L::NI][4], int64_t item, int64_t col, int64_t cols,
+                                              int &slot, uint32_t &phase) {
+    const bsri_dev_product &p = m.p;
+    const bool useful = w.n_warp * L::WN < cols;
+    for (int64_t reduce = 0; reduce < p.reduce; reduce++) {
+        const bsri_mma_rows r = bsri_mma_rows_of(p, bsri_reduce_item(&p.whole, &p.out_batch, item, reduce));
+        bsri_mma_source<T, L> from;
+        __syncthreads();
+        if ((int)threadIdx.x < m.group) {
+            const int64_t line = s.row[threadIdx.x];
+            s.at[threadIdx.x] = line < 0 ? 0 : bsri_index(r.ptr, r.dt, line);
+            s.end[threadIdx.x] = line < 0 ? 0 : bsri_index(r.ptr, r.dt, line + 1);
+        }
+        __syncthreads();
+        from.begin(m, r, s, w.row, w.m_warp * L::MW % p.br, col);
+        for (int count; (count = bsri_mma_union(s, r, m.group)) != 0;) {
+            const int slices = count << m.sub_bits, stages = (slices + L::E - 1) / L::E;
+            int ahead = slot, ahead_stage = 0;
+            uint32_t ahead_phase = phase;
+            for (int i = 0; i < stages + m.ahead; i++) { /* fetch stage i, multiply stage i - ahead */
+                if (ahead_stage < stages) {
+                    bsri_mma_wait(w.empty + 8 * ahead, ahead_phase ^ 1);
+                    bsri_mma_fetch(m, w, from, s, ahead_stage++, slices, ahead, cols);
+                    if (++ahead == m.stages) ahead = 0, ahead_phase ^= 1;
+                }
+                if (i < m.ahead) continue;
+                const int stage = i - m.ahead;
+                uint32_t have = 0;
+#pragma unroll
+                for (int e = 0; e < L::E; e++) {
+                    const int slice = stage * L::E + e;
+                    if (slice < slices) have |= (s.mask[slice >> m.sub_bits] >> w.row & 1u) << e;
+                }
+                if (have && useful) {
+                    const uint32_t at = w.base + slot * w.stage_bytes;
+                    bsri_mma_wait(w.full + 8 * slot, phase);
+#pragma unroll
+                    for (int e = 0; e < L::E; e++)
+                        if (have >> e & 1)
+                            w.multiply(sum, at + (e * ((int)blockDim.x / 32 / L::NW) + w.m_warp) * L::A_BYTES,
+                                       at + w.b_at + e * L::B_BYTES, m.a_trans);
+                    __syncwarp();
+                }
+                if (w.lane == 0) bsri_mma_arrive(w.empty + 8 * slot);
+                if (++slot == m.stages) slot = 0, phase ^= 1;
+            }
+        }
+    }
+    __syncthreads();
+}
+
+/* The plain case of an epilogue: alpha only, 16 bytes at a time. The warp's tile is rows x cols at (row, col) of out. */
+template <class L>
+__device__ __forceinline__ void bsri_mma_store(const bsri_dev_mma &m, const float *tile, float alpha, int64_t item, int64_t row, int64_t col,
+                                               int cols) {
+    const bsr_dense &out = m.p.out;
+    const int64_t base = bsri_dense_offset(&m.p.out_batch, item, &out) + row * out.row_stride + col * out.col_stride;
+    const bool by_rows = m.vector == 1;
+    constexpr int TASKS = L::MW * L::WN / 8;
+    for (int t = threadIdx.x % 32; t < TASKS; t += 32) {
+        const int r = by_rows ? t / (L::WN / 8) : t % (L::MW / 8) * 8, c = by_rows ? t % (L::WN / 8) * 8 : t / (L::MW / 8);
+        const int64_t to = base + r * out.row_stride + c * out.col_stride;
+        float v[8];
+#pragma unroll
+        for (int i = 0; i < 8; i++) v[i] = alpha * tile[by_rows ? r * L::PAD + c + i : (r + i) * L::PAD + c];
+        if (by_rows && c + 8 > cols) {
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                if (c + i < cols) bsri_dev_store(out.data, out.dtype, to + i, v[i]);
+        } else if (c < cols && out.dtype == BSR_F32) {
+            ((float4 *)((float *)out.data + to))[0] = make_float4(v[0], v[1], v[2], v[3]);
+            ((float4 *)((float *)out.data + to))[1] = make_float4(v[4], v[5], v[6], v[7]);
+        } else if (c < cols) {
+            uint32_t q[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                if (out.dtype == BSR_BF16) {
+                    const __nv_bfloat162 h = __floats2bfloat162_rn(v[2 * i], v[2 * i + 1]);
+                    q[i] = *(const uint32_t *)&h;
+                } else {
+                    const __half2 h = __floats2half2_rn(v[2 * i], v[2 * i + 1]);
+                    q[i] = *(const uint32_t *)&h;
+                }
+            }
+            *(uint4 *)((uint16_t *)out.data + to) = make_uint4(q[0], q[1], q[2], q[3]);
+        }
+    }
+}
+/* Any epilogue, element by element. */
+template <class L, class F, class A>
+__device__ __forceinline__ void bsri_mma_finish(const bsri_dev_mma &m, const A *tile, double alpha, double beta, int64_t item, int64_t row,
+                                                int64_t col, int cols) {
+    const bool by_rows = m.p.out.col_stride == 1;
+#pragma unroll 1
+    for (int t = threadIdx.x % 32; t < L::MW * L::WN; t += 32) {
+        const int r = by_rows ? t / L::WN : t % L::MW, c = by_rows ? t % L::WN : t / L::MW;
+        if (c < cols) bsri_dev_finish<F>(m.p, F(tile[r * L::PAD + c]), alpha, beta, item, row + r, col + c);
+    }
+}
+template <class T, class L>
+__device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const bsri_mma_worker<T, L> &w, const bsri_mma_list &s, char *shared,
+                                                  const typename T::sum (&sum)[L::MI][L::NI][4], double alpha, double beta, int64_t item,
+                                                  int64_t col, int64_t cols) {
+    typedef typename T::sum A;
+    A *tile = (A *)shared + (threadIdx.x / 32) * (L::MW * L::PAD);
+    const int64_t line = s.row[w.row], row = line * m.p.br + w.m_warp * L::MW % m.p.br;
+    const int n = w.n_warp * L::WN, mine = (int)bsri_max(0, bsri_min(L::WN, cols - n));
+#pragma unroll
+    for (int mi = 0; mi < L::MI; mi++)
+#pragma unroll
+        for (int ni = 0; ni < L::NI; ni++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                tile[(mi * 16 + w.lane / 4 + i / 2 * 8) * L::PAD + ni * 8 + w.lane % 4 * 2 + i % 2] = sum[mi][ni][i];
+    __syncwarp();
+    if (line >= 0 && mine) {
+        if constexpr (T::BYTES == 1) {
+            if (m.p.out.dtype == BSR_I8 || m.p.out.dtype == BSR_I32)
+                bsri_mma_finish<L, uint32_t>(m, tile, alpha, beta, item, row, col + n, mine);
+            else bsri_mma_finish<L, float>(m, tile, alpha, beta, item, row, col + n, mine);
+        } else {
+            if (m.vector) bsri_mma_store<L>(m, tile, (float)alpha, item, row, col + n, mine);
+            else bsri_mma_finish<L, float>(m, tile, alpha, beta, item, row, col + n, mine);
+        }
+    }
+}
+#endif
+
+template <class T, class L> __global__ void __launch_bounds__(512, 1) bsri_product_mma(const __grid_constant__ bsri_dev_mma m) {
+#ifdef BSRI_MMA_CODE
+    extern __shared__ __align__(1024) char bsri_shared[];
+    __shared__ bsri_mma_list s;
+    __shared__ __align__(8) uint64_t barriers[2 * BSRI_GROUP];
+    const bsri_dev_product &p = m.p;
+    const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha, beta = p.beta_ptr ? *p.beta_ptr : p.beta;
+    const int64_t lines = bsri_mma_lines(p), groups = (lines + m.group - 1) / m.group, total = p.items * m.slabs * groups;
+    bsri_mma_worker<T, L> w;
+    int slot = 0;
+    uint32_t phase = 0;
+    w.begin(m, bsri_mma_address(bsri_shared), bsri_mma_address(barriers));
+    if ((int)threadIdx.x < m.stages) {
+        bsri_mma_barrier(w.full + 8 * threadIdx.x, blockDim.x);
+        bsri_mma_barrier(w.empty + 8 * threadIdx.x, blockDim.x / 32);
+    }
+    for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
+        const int64_t group = work % groups, slab = work / groups % m.slabs, item = work / groups / m.slabs;
+        const int64_t col = slab * L::BN, cols = bsri_min(L::BN, p.width - col);
+        typename T::sum sum[L::MI][L::NI][4] = {};
+        if ((int)threadIdx.x < m.group) s.row[threadIdx.x] = bsri_mma_line(p, item, lines, group * m.group + threadIdx.x);
+        if (alpha != 0.0) bsri_mma_sums<T, L>(m, w, s, sum, item, col, cols, slot, phase);
+        else __syncthreads();
+        bsri_mma_epilogue<T, L>(m, w, s, bsri_shared, sum, alpha, beta, item, col, cols);
+        __syncthreads();
+    }
+#endif
+}
+
+/* number, name, kernel, dynamic shared memory at most */
+#define BSRI_MMA_SHARED (200 * 1024)
+#define BSRI_KERNELS_MMA_16(X, n, T, name)                                                                                   \
+    X(n + 0, "mma product 32x64 rows " name, (bsri_product_mma<T, bsri_mma_tile<T, 32, 32, 1, true>>), BSRI_MMA_SHARED)       \
+    X(n + 1, "mma product 32x64 columns " name, (bsri_product_mma<T, bsri_mma_tile<T, 32, 32, 1, false>>), BSRI_MMA_SHARED)   \
+    X(n + 2, "mma product 16x128 rows " name, (bsri_product_mma<T, bsri_mma_tile<T, 16, 16, 2, true>>), BSRI_MMA_SHARED)      \
+    X(n + 3, "mma product 16x128 columns " name, (bsri_product_mma<T, bsri_mma_tile<T, 16, 16, 2, false>>), BSRI_MMA_SHARED)
+#define BSRI_KERNELS_MMA(X)                         \
+    BSRI_KERNELS_MMA_16(X, 200, bsri_mma_bf16, "bf16") \
+    BSRI_KERNELS_MMA_16(X, 210, bsri_mma_f16, "f16")   \
+    X(220, "mma product 32x64 columns i8", (bsri_product_mma<bsri_mma_i8, bsri_mma_tile<bsri_mma_i8, 32, 32, 1, false>>), BSRI_MMA_SHARED)
+
+static const void *bsri_mma_kernel(int number) {
+    switch (number) {
+#define BSRI_X(number, name, kernel, bytes) \
+    case number: return (const void *)kernel;
+        BSRI_KERNELS_MMA(BSRI_X)
+#undef BSRI_X
+        default: return NULL;
+    }
+}
+
+/* What a launch of this tier looks like. kernel 0: not for this tier. */
+typedef struct bsri_mma_choice {
+    int32_t kernel, threads, shared, rows;
+} bsri_mma_choice;
+
+/* All strides of a batch and the base keep 16 bytes. */
+static int bsri_mma_aligned(const void *data, int32_t dims, const int64_t *size, const int64_t *stride, int64_t unit) {
+    int ok = (uintptr_t)data % 16 == 0, i;
+    for (i = 0; i < dims; i++) ok = ok && (size[i] == 1 || stride[i] % unit == 0);
+    return ok;
+}
+/* 1: rows are contiguous, 2: columns are, with pieces of 16 bytes; 0: neither. */
+static int bsri_mma_layout(const bsr_dense *d) {
+    const int64_t unit = 16 / (int64_t)bsr_dtype_size(d->dtype);
+    if (!bsri_mma_aligned(d->data, d->batch_dims, d->batch, d->batch_stride, unit)) return 0;
+    if (d->col_stride == 1 && (d->row_stride % unit == 0 || d->rows == 1)) return 1;
+    if (d->row_stride == 1 && (d->col_stride % unit == 0 || d->cols == 1)) return 2;
+    return 0;
+}
+static int bsri_mma_vector(const bsri_dev_product *p) {
+    if (p->left.data || p->right.data || p->bias.data || p->activation) return 0;
+    if (p->has_input && (p->beta != 0.0 || p->beta_ptr)) return 0;
+    if (p->out.dtype != BSR_BF16 && p->out.dtype != BSR_F16 && p->out.dtype != BSR_F32) return 0;
+    return bsri_mma_layout(&p->out);
+}
+/* 1: op(A)'s blocks are stored row-major, 2: column-major, in pieces of 16 bytes; 0: neither. */
+static int bsri_mma_values(const bsri_dev_product *p) {
+    const int64_t unit = 16 / (int64_t)bsr_dtype_size(p->a.dtype);
+    if (!bsri_mma_aligned(p->a.values, p->a.batch_dims, p->a.batch, p->a.values_batch_stride, unit)) return 0;
+    if (p->a_block % unit) return 0;
+    if (p->a_cs == 1 && p->a_rs % unit == 0) return 1;
+    return p->a_rs == 1 && p->a_cs % unit == 0 ? 2 : 0;
+}
+static int bsri_mma_log2(int64_t n) {
+    int bits = 0;
+    while (n > 1) n >>= 1, bits++;
+    return bits;
+}
+/* Which instance runs a product, and with which tile; a pure function of the description. */
+static bsri_mma_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsri_dev_mma *m) {
+    const int dt = p->a.dtype, b = p->br <= 128 ? (int)p->br : 0, values = bsri_mma_values(p), dense = bsri_mma_layout(&p->b);
+    bsri_mma_choice c;
+    int m_warps, mw, ks, line, e, n_warps, stage;
+    memset(&c, 0, sizeof c);
+    if (ctx->cc_major < 8 || p->kind > BSRI_LIST_TRANSPOSED || p->b.dtype != dt || p->br != p->bc || !values || !dense) return c;
+    if (b != 16 && b != 32 && b != 64 && b != 128) return c;
+    if (bsri_max(bsri_block_cols(&p->a), bsri_block_rows(&p->a)) >= INT32_MAX) return c;
+    if (dt == BSR_I8 ? compute != BSR_I32 || b < 32 || values != 1 || dense != 2 : (dt != BSR_BF16 && dt != BSR_F16) || compute != BSR_F32)
+        return c;
+    c.kernel = dt == BSR_I8 ? 220 : (dt == BSR_F16 ? 210 : 200) + (b == 16 ? 2 : 0) + (dense == 2);
+    mw = b == 16 ? 16 : 32, ks = mw, n_warps = b == 16 ? 1 : 2, e = b == 16 ? 2 : 1, line = ks * (int)bsr_dtype_size(dt);
+    c.rows = 128;
+    while (c.rows > b && c.rows > 64 && p->items * bsri_ceil_div(p->tiles * b, c.rows) * bsri_ceil_div(p->width, 128) < ctx->sm_count)
+        c.rows /= 2;
+    m->p = *p;
+#ifdef BSRI_MMA_TUNE
+    if (bsri_mma_tune_rows && bsri_mma_tune_rows >= b) c.rows = bsri_mma_tune_rows;
+#endif
+    m_warps = c.rows / mw, c.threads = 32 * m_warps * n_warps;
+    stage = e * (m_warps * mw + 128) * line;
+    m->stages = (int)bsri_min(16, bsri_min(c.rows == 256 ? BSRI_MMA_SHARED : 100 * 1024, ctx->smem_optin - 16 * 1024) / stage);
+    m->ahead = m->stages - bsri_max(1, m->stages / 4);
+#ifdef BSRI_MMA_TUNE
+    if (bsri_mma_tune_stages) m->stages = bsri_mma_tune_stages, m->ahead = bsri_mma_tune_ahead;
+#endif
+    m->group = c.rows / b, m->sub_bits = bsri_mma_log2(b / ks);
+    m->a_trans = values == 2, m->vector = bsri_mma_vector(p);
+    m->groups = bsri_ceil_div(p->tiles, m->group), m->slabs = bsri_ceil_div(p->width, 128);
+    c.shared = (int)bsri_max(m->stages * stage, c.threads / 32 * (mw == 32 ? 32 * 68 : 16 * 132) * 4);
+    return c;
+}
+static cudaError_t bsri_launch_mma(const void *kernel, void *parameters, int64_t work, int threads, int shared, bsr_stream stream) {
+    void *args[1] = {parameters};
+    return cudaLaunchKernel(kernel, dim3(bsri_grid(work)), dim3((unsigned)threads), args, (size_t)shared, stream);
+}
+/* Runs the product where this tier has it: *done says so. */
+static cudaError_t bsri_launch_product_mma(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsr_stream stream, int *done) {
+    bsri_dev_mma m;
+    const bsri_mma_choice c = bsri_mma_choose(ctx, p, compute, &m);
+    *done = c.kernel != 0;
+    if (!c.kernel) return cudaSuccess;
+    return bsri_launch_mma(bsri_mma_kernel(c.kernel), &m, p->items * m.slabs * m.groups, c.threads, c.shared, stream);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>device-scores: maxima, exponentials, what is added to scores or forbids them                 */
+/* ---------------------------------------------------------------------------------------------- */
+
+#define BSRI_DEV_LOG2E 1.4426950408889634f
+#define BSRI_DEV_LN2 0.6931471805599453f
+
+template <class F> __device__ __forceinline__ F bsri_dev_inf() { return (F)__int_as_float(0x7f800000); }
+template <class F> __device__ __forceinline__ F bsri_dev_nan() { return (F)__int_as_float(0x7fc00000); }
+
+/* The larger; NaN if either is. */
+__device__ __forceinline__ float bsri_dev_max(float a, float b) {
+#if __CUDA_ARCH__ >= 800
+    float r;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+    return r;
+#else
+    return a != a || a > b ? a : b;
+#endif
+}
+__device__ __forceinline__ double bsri_dev_max(double a, double b) { return a != a || a > b ? a : b; }
+
+__device__ __forceinline__ float bsri_dev_exp2(float x) {
+    float r;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return r;
+}
+/* exp(x) for x <= 0, to two units in the last place: the product with log2(e) is carried in two parts. NaN gives 0. */
+__device__ __forceinline__ float bsri_dev_exp(float x) {
+    x = fmaxf(x, -150.0f);
+    const float y = x * BSRI_DEV_LOG2E;
+    const float rest = fmaf(x, 1.925963033e-8f, fmaf(x, BSRI_DEV_LOG2E, -y));
+    const float e = bsri_dev_exp2(y);
+    return fmaf(e, rest * BSRI_DEV_LN2, e);
+}
+__device__ __forceinline__ double bsri_dev_exp(double x) { return exp(x); }
+__device__ __forceinline__ float bsri_dev_log(float x) { return logf(x); }
+__device__ __forceinline__ double bsri_dev_log(double x) { return log(x); }
+
+/* (max, sum of exp(s - max)) of two sets together. */
+template <class F> __device__ __forceinline__ void bsri_dev_fold(F &max, F &sum, F other_max, F other_sum) {
+    const F m = bsri_dev_max(max, other_max);
+    const F a = max == m ? F(1) : bsri_dev_exp(max - m), b = other_max == m ? F(1) : bsri_dev_exp(other_max - m);
+    sum = sum * a + other_sum * b, max = m;
+}
+
+/* s with a bias: a bias of -inf forbids, also where s is NaN. In mode BSR_MASK_MUL zero forbids, in its own type. */
+template <class F> __device__ __forceinline__ F bsri_dev_bias(F s, const void *data, int dtype, int mode, int64_t at) {
+    if (mode == BSR_MASK_MUL) {
+        const bool zero = dtype == BSR_F64 ? ((const double *)data)[at] == 0 : bsri_dev_load<float>(data, dtype, at) == 0;
+        return zero ? -bsri_dev_inf<F>() : s;
+    }
+    const F b = bsri_dev_load<F>(data, dtype, at);
+    return b == -bsri_dev_inf<F>() ? b : s + b;
+}
+/* Where a bias of one batch item starts. */
+__device__ __forceinline__ const char *bsri_dev_bias_base(const bsri_batch *b, int64_t item, const bsr_dense *d) {
+    return d->data ? bsri_dev_at(d->data, d->dtype, bsri_dense_offset(b, item, d)) : nullptr;
+}
+__device__ __forceinline__ int64_t bsri_dev_bias_at(const bsr_dense *d, int64_t row, int64_t col) {
+    return (d->rows == 1 ? 0 : row * d->row_stride) + (d->cols == 1 ? 0 : col * d->col_stride);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>device-softmax: rows of stored elements                                                      */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* `warps` warps of a block of 8 own a row; rows of all items are numbered through. */
+struct bsri_dev_row {
+    bsri_dev_item x, dy, out;
+    int64_t item, row, inner, first, count; /* count: stored elements */
+    int lane, lanes, group;                 /* of the threads that share the row */
+    bool valid;
+
+    __device__ __forceinline__ bsri_dev_row(const bsri_dev_softmax &p, int64_t work) {
+        lanes = p.warps * 32, lane = (int)threadIdx.x % lanes, group = (int)threadIdx.x / lanes;
+        const int64_t n = work * (8 / p.warps) + group;
+        valid = n < p.rows, count = 0, item = row = inner = first = 0;
+        if (!valid) return;
+        item = n / p.x.rows, row = n % p.x.rows;
+        const int64_t br = row / p.x.block_rows;
+        inner = row % p.x.block_rows;
+        x = bsri_dev_matrix_item(&p.batch, item, &p.x), out = bsri_dev_matrix_item(&p.batch, item, &p.out);
+        if (p.backward) dy = bsri_dev_matrix_item(&p.batch, item, &p.dy);
+        first = bsri_index(x.crow, p.x.index_dtype, br);
+        count = (bsri_index(x.crow, p.x.index_dtype, br + 1) - first) * p.x.block_cols;
+    }
+};
+
+/* max and sum over the threads of a row; all 256 threads call it. */
+template <class F> __device__ __forceinline__ void bsri_dev_row_fold(const bsri_dev_softmax &p, F &max, F &sum) {
+    __shared__ F part[2][8];
+    const int warp = threadIdx.x / 32, from = warp / p.warps * p.warps;
+    for (int d = 16; d; d /= 2) {
+        const F m = __shfl_xor_sync(~0u, max, d), n = __shfl_xor_sync(~0u, sum, d);
+        bsri_dev_fold(max, sum, m, n);
+    }
+    if (p.warps == 1) return;
+    __syncthreads();
+    part[0][warp] = max, part[1][warp] = sum;
+    __syncthreads();
+    max = part[0][from], sum = part[1][from];
+    for (int i = 1; i < p.warps; i++) bsri_dev_fold(max, sum, part[0][from + i], part[1][from + i]);
+}
+template <class F> __device__ __forceinline__ F bsri_dev_row_sum(const bsri_dev_softmax &p, F sum) {
+    __shared__ F part[8];
+    const int warp = threadIdx.x / 32;
+    for (int d = 16; d; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
+    if (p.warps == 1) return sum;
+    __syncthreads();
+    part[warp] = sum;
+    __syncthreads();
+    sum = 0;
+    for (int i = 0; i < p.warps; i++) sum += part[warp / p.warps * p.warps + i];
+    return sum;
+}
+/* What e^(s - max) is multiplied by: 0 for a row without anything, NaN for one with NaN or +inf. */
+template <class F> __device__ __forceinline__ F bsri_dev_row_factor(F max, F sum) {
+    return !(max < bsri_dev_inf<F>()) ? bsri_dev_nan<F>() : sum > 0 ? F(1) / sum : F(0);
+}
+template <class F> __device__ __forceinline__ F bsri_dev_row_value(F s, F max, F factor) {
+    if (factor != factor) return factor;
+    return s == -bsri_dev_inf<F>() ? F(0) : bsri_dev_exp(s - max) * factor;
+}
+
+/* Any dtype, stride, block size and bias: every pass reads the row anew. */
+template <class F> struct bsri_softmax_any {
+    const bsri_dev_softmax &p;
+    const bsri_dev_row &r;
+    const char *bias[3];
+    __device__ __forceinline__ int64_t at(const int64_t (&s)[3], int64_t e) const {
+        return (r.first + e / p.x.block_cols) * s[0] + r.inner * s[1] + e % p.x.block_cols * s[2];
+    }
+    __device__ __forceinline__ F score(int64_t e) const {
+        F s = bsri_dev_load<F>(r.x.values, p.x.dtype, at(p.xs, e)) * (F)p.scale;
+        if (!p.biased) return s;
+        const int64_t col = bsri_index(r.x.col, p.x.index_dtype, r.first + e / p.x.block_cols) * p.x.block_cols + e % p.x.block_cols;
+        for (int mode = BSR_MASK_ADD; mode <= BSR_MASK_MUL; mode++) /* all additions, then what forbids */
+            for (int i = 0; i < 3; i++)
+                if (bias[i] && p.mode[i] == mode)
+                    s = bsri_dev_bias(s, bias[i], p.bias[i].dtype, mode, bsri_dev_bias_at(&p.bias[i], r.row, col));
+        return s;
+    }
+    __device__ __forceinline__ void forward() const {
+        F max = -bsri_dev_inf<F>(), sum = 0;
+        for (int64_t e = r.lane; e < r.count; e += r.lanes) bsri_dev_fold(max, sum, score(e), F(1));
+        if (max == -bsri_dev_inf<F>()) sum = 0;
+        bsri_dev_row_fold(p, max, sum);
+        const F factor = max == -bsri_dev_inf<F>() ? F(0) : bsri_dev_row_factor(max, sum);
+        for (int64_t e = r.lane; e < r.count; e += r.lanes)
+            bsri_dev_store(r.out.values, p.out.dtype, at(p.os, e), bsri_dev_row_value(score(e), max, factor));
+    }
+    __device__ __forceinline__ void backward() const {
+        F dot = 0;
+        for (int64_t e = r.lane; e < r.count; e += r.lanes)
+            dot += bsri_dev_load<F>(r.x.values, p.x.dtype, at(p.xs, e)) * bsri_dev_load<F>(r.dy.values, p.dy.dtype, at(p.ds, e));
+        dot = bsri_dev_row_sum(p, dot);
+        for (int64_t e = r.lane; e < r.count; e += r.lanes) {
+            const F y = bsri_dev_load<F>(r.x.values, p.x.dtype, at(p.xs, e)), dy = bsri_dev_load<F>(r.dy.values, p.dy.dtype, at(p.ds, e));
+            bsri_dev_store(r.out.values, p.out.dtype, at(p.os, e), y * ((dy - dot) * (F)p.scale));
+        }
+    }
+};
+template <class F> __global__ void __launch_bounds__(256) bsri_softmax_simt(const __grid_constant__ bsri_dev_softmax p) {
+    const int64_t total = bsri_ceil_div(p.rows, 8 / p.warps);
+    for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
+        const bsri_dev_row r(p, work);
+        bsri_softmax_any<F> one = {p, r, {nullptr, nullptr, nullptr}};
+        for (int i = 0; i < 3 && r.valid && p.biased; i++) one.bias[i] = bsri_dev_bias_base(&p.batch, r.item, &p.bias[i]);
+        if (p.backward) one.backward();
+        else one.forward();
+    }
+}
+
+/* Packed values, whole 16-byte pieces, no biases: a row that fits is read once and stays in registers. */
+template <class T> struct bsri_dev_piece;
+template <> struct bsri_dev_piece<float> {
+    static constexpr int N = 4;
+    static __device__ __forceinline__ void load(float (&v)[4], const uint4 &u) {
+        v[0] = __uint_as_float(u.x), v[1] = __uint_as_float(u.y), v[2] = __uint_as_float(u.z), v[3] = __uint_as_float(u.w);
+    }
+};
+template <> struct bsri_dev_piece<__nv_bfloat16> {
+    static constexpr int N = 8;
+    static __device__ __forceinline__ void load(float (&v)[8], const uint4 &u) {
+        const uint32_t w[4] = {u.x, u.y, u.z, u.w};
+#pragma unroll
+        for (int i = 0; i < 4; i++) v[2 * i] = __uint_as_float(w[i] << 16), v[2 * i + 1] = __uint_as_float(w[i] & 0xffff0000u);
+    }
+};
+template <> struct bsri_dev_piece<__half> {
+    static constexpr int N = 8;
+    static __device__ __forceinline__ void load(float (&v)[8], const uint4 &u) {
+        const uint32_t w[4] = {u.x, u.y, u.z, u.w};
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const float2 f = __half22float2(*(const __half2 *)&w[i]);
+            v[2 * i] = f.x, v[2 * i + 1] = f.y;
+        }
+    }
+};
+__device__ __forceinline__ uint32_t bsri_dev_pack(float a, float b, int dtype) {
+    if (dtype == BSR_F16) {
+        const __half2 h = __floats2half2_rn(a, b);
+        return *(const uint32_t *)&h;
+    }
+    const __nv_bfloat162 h = __floats2bfloat162_rn(a, b);
+    return *(const uint32_t *)&h;
+}
+/* N consecutive elements from element `at` on, as 8- or 16-byte pieces. */
+template <int N> __device__ __forceinline__ void bsri_dev_store_piece(char *base, int dtype, int64_t at, const float (&v)[N]) {
+    if (dtype == BSR_F32) {
+#pragma unroll
+        for (int i = 0; i < N; i += 4) *(float4 *)(base + (at + i) * 4) = make_float4(v[i], v[i + 1], v[i + 2], v[i + 3]);
+        return;
+    }
+    uint32_t w[N / 2];
+#pragma unroll
+    for (int i = 0; i < N; i += 2) w[i / 2] = bsri_dev_pack(v[i], v[i + 1], dtype);
+    if constexpr (N == 8) *(uint4 *)(base + at * 2) = make_uint4(w[0], w[1], w[2], w[3]);
+    else *(uint2 *)(base + at * 2) = make_uint2(w[0], w[1]);
+}
+
+#define BSRI_ROW_HELD 64 /* elements of a row that a thread holds */
+template <class T> struct bsri_softmax_packed {
+    typedef bsri_dev_piece<T> piece;
+    static constexpr int N = piece::N, HELD = BSRI_ROW_HELD / N;
+    const bsri_dev_softmax &p;
+    const bsri_dev_row &r;
+    int n; /* pieces of the row */
+
+    /* Element of piece j: block, then place in the block's row. */
+    __device__ __forceinline__ int64_t at(int j) const {
+        const uint32_t block = (uint32_t)(((uint64_t)(uint32_t)j * p.divide) >> 32);
+        return (r.first + block) * p.xs[0] + r.inner * p.xs[1] + (int64_t)(j - (int)block * p.chunks) * N;
+    }
+    __device__ __forceinline__ void read(float (&v)[N], const bsri_dev_item &it, int j) const {
+        piece::load(v, *(const uint4 *)(it.values + at(j) * (int64_t)sizeof(T)));
+    }
+    __device__ __forceinline__ void write(float (&v)[N], float factor, int j) const {
+#pragma unroll
+        for (int k = 0; k < N; k++) v[k] *= factor;
+        bsri_dev_store_piece<N>(r.out.values, p.out.dtype, at(j), v);
+    }
+    static __device__ __forceinline__ float scale(float (&v)[N], float scale, float max) {
+#pragma unroll
+        for (int k = 0; k < N; k++) v[k] *= scale, max = bsri_dev_max(max, v[k]);
+        return max;
+    }
+    static __device__ __forceinline__ float exponentials(float (&v)[N], float base) {
+        float sum = 0;
+#pragma unroll
+        for (int k = 0; k < N; k++) v[k] = bsri_dev_exp(v[k] - base), sum += v[k];
+        return sum;
+    }
+    static __device__ __forceinline__ float finite(float max) { return max == -bsri_dev_inf<float>() ? 0.0f : max; }
+
+    /* Exponentials are taken against the warp's own maximum: the row's is needed only at the end. */
+    __device__ __forceinline__ void forward() const {
+        float max = -bsri_dev_inf<float>(), sum = 0;
+        bool longer = n > HELD * r.lanes;
+        if (p.warps > 1) longer = __syncthreads_or(longer);
+        if (longer) {
+            forward_long();
+            return;
+        }
+        float v[HELD][N];
+#pragma unroll
+        for (int i = 0; i < HELD; i++)
+            if (r.lane + i * r.lanes < n) read(v[i], r.x, r.lane + i * r.lanes);
+#pragma unroll
+        for (int i = 0; i < HELD; i++)
+            if (r.lane + i * r.lanes < n) max = scale(v[i], (float)p.scale, max);
+        for (int d = 16; d; d /= 2) max = bsri_dev_max(max, __shfl_xor_sync(~0u, max, d));
+        const float mine = max;
+#pragma unroll
+        for (int i = 0; i < HELD; i++)
+            if (r.lane + i * r.lanes < n) sum += exponentials(v[i], finite(mine));
+        bsri_dev_row_fold(p, max, sum);
+        const float factor = finite(max) != max ? 0.0f : bsri_dev_row_factor(max, sum) * bsri_dev_exp(mine - max);
+#pragma unroll
+        for (int i = 0; i < HELD; i++)
+            if (r.lane + i * r.lanes < n) write(v[i], factor, r.lane + i * r.lanes);
+    }
+    /* Read twice. */
+    __device__ __forceinline__ void forward_long() const {
+        float max = -bsri_dev_inf<float>(), sum = 0, v[N];
+        for (int j = r.lane; j < n; j += r.lanes) {
+            read(v, r.x, j);
+            const float m = scale(v, (float)p.scale, max);
+            if (m != max) sum *= bsri_dev_exp(max - finite(m)), max = m;
+            sum += exponentials(v, finite(max));
+        }
+        bsri_dev_row_fold(p, max, sum);
+        const float factor = finite(max) != max ? 0.0f : bsri_dev_row_factor(max, sum);
+        for (int j = r.lane; j < n; j += r.lanes) {
+            read(v, r.x, j);
+            scale(v, (float)p.scale, max), exponentials(v, finite(max)), write(v, factor, j);
+        }
+    }
+    __device__ __forceinline__ void gradient(float (&y)[N], const float (&dy)[N], float dot, int j) const {
+#pragma unroll
+        for (int i = 0; i < N; i++) y[i] *= (dy[i] - dot) * (float)p.scale;
+        bsri_dev_store_piece<N>(r.out.values, p.out.dtype, at(j), y);
+    }
+    __device__ __forceinline__ void backward() const {
+        constexpr int PAIRS = 8;
+        float dot = 0, y[N], dy[N];
+        uint4 raw[2][PAIRS];
+        const bool held = n <= PAIRS * r.lanes;
+#pragma unroll
+        for (int i = 0; i < PAIRS; i++)
+            if (held && r.lane + i * r.lanes < n) {
+                const int64_t byte = at(r.lane + i * r.lanes) * (int64_t)sizeof(T);
+                raw[0][i] = *(const uint4 *)(r.x.values + byte), raw[1][i] = *(const uint4 *)(r.dy.values + byte);
+            }
+        if (held) {
+#pragma unroll
+            for (int i = 0; i < PAIRS; i++)
+                if (r.lane + i * r.lanes < n) {
+                    piece::load(y, raw[0][i]), piece::load(dy, raw[1][i]);
+#pragma unroll
+                    for (int k = 0; k < N; k++) dot += y[k] * dy[k];
+                }
+        } else {
+            for (int j = r.lane; j < n; j += r.lanes) {
+                read(y, r.x, j), read(dy, r.dy, j);
+#pragma unroll
+                for (int k = 0; k < N; k++) dot += y[k] * dy[k];
+            }
+        }
+        dot = bsri_dev_row_sum(p, dot);
+        if (held) {
+#pragma unroll
+            for (int i = 0; i < PAIRS; i++)
+                if (r.lane + i * r.lanes < n)
+                    piece::load(y, raw[0][i]), piece::load(dy, raw[1][i]), gradient(y, dy, dot, r.lane + i * r.lanes);
+        } else {
+            for (int j = r.lane; j < n; j += r.lanes) read(y, r.x, j), read(dy, r.dy, j), gradient(y, dy, dot, j);
+        }
+    }
+};
+template <class T, bool BACKWARD>
+__global__ void __launch_bounds__(256) bsri_softmax_fast(const __grid_constant__ bsri_dev_softmax p) {
+    const int64_t total = bsri_ceil_div(p.rows, 8 / p.warps);
+    for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
+        const bsri_dev_row r(p, work);
+        const bsri_softmax_packed<T> one = {p, r, (int)(r.count / bsri_dev_piece<T>::N)};
+        if (BACKWARD) one.backward();
+        else one.forward();
+    }
+}
+
+static cudaError_t bsri_launch_softmax(const bsri_dev_softmax *p, int fast, int compute, bsr_stream stream) {
+    const int64_t work = bsri_ceil_div(p->rows, 8 / p->warps);
+    if (compute == BSR_F64) return bsri_launch(bsri_softmax_simt<double>, *p, work, 256, stream);
+    if (!fast) return bsri_launch(bsri_softmax_simt<float>, *p, work, 256, stream);
+    if (p->x.dtype == BSR_F16)
+        return bsri_launch(p->backward ? bsri_softmax_fast<__half, true> : bsri_softmax_fast<__half, false>, *p, work, 256, stream);
+    if (p->x.dtype == BSR_BF16)
+        return bsri_launch(p->backward ? bsri_softmax_fast<__nv_bfloat16, true> : bsri_softmax_fast<__nv_bfloat16, false>, *p, work,
+                           256, stream);
+    return bsri_launch(p->backward ? bsri_softmax_fast<float, true> : bsri_softmax_fast<float, false>, *p, work, 256, stream);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>device-attention: what happens to a score                                                    */
+/* ---------------------------------------------------------------------------------------------- */
+
+__device__ __forceinline__ float bsri_dev_user_score(int id, float s, const bsr_position *at, const void *user_data) {
+    (void)at, (void)user_data;
+    switch (id) {
+#ifdef BSR_USER_SCORES
+#define BSRI_X(name) case BSR_SCORE_##name: return name(s, at, user_data);
+        BSR_USER_SCORES(BSRI_X)
+#undef BSRI_X
+#endif
+        default: return s;
+    }
+}
+__device__ __forceinline__ int bsri_dev_user_mask(int id, const bsr_position *at, const void *user_data) {
+    (void)at, (void)user_data;
+    switch (id) {
+#ifdef BSR_USER_MASKS
+#define BSRI_X(name) case BSR_MASK_##name: return name(at, user_data);
+        BSR_USER_MASKS(BSRI_X)
+#undef BSRI_X
+#endif
+        default: return 1;
+    }
+}
+
+/* Word col % 4 of Philox4x32-10; as bsri_philox. */
+__device__ __forceinline__ uint32_t bsri_dev_philox(uint64_t seed, int64_t col, int64_t row, int64_t head, int64_t batch) {
+    uint32_t x0 = (uint32_t)(col / 4), x1 = (uint32_t)row, x2 = (uint32_t)head, x3 = (uint32_t)batch;
+    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+#pragma unroll
+    for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
+        const uint32_t h0 = __umulhi(x0, 0xD2511F53u), l0 = x0 * 0xD2511F53u, h1 = __umulhi(x2, 0xCD9E8D57u), l1 = x2 * 0xCD9E8D57u;
+        x0 = h1 ^ x1 ^ k0, x1 = l1, x2 = h0 ^ x3 ^ k1, x3 = l0;
+    }
+    return col & 2 ? (col & 1 ? x3 : x2) : (col & 1 ? x1 : x0);
+}
+
+/* One query tile: operands of its batch item, place of its rows. */
+struct bsri_dev_query {
+    bsri_dev_item mask;
+    const char *q, *k, *v, *relative, *padding;
+    int64_t item, batch, head, br, inner, row, rows, panel; /* first row in the block row, of all; their number */
+    int64_t first, end, limit;                              /* stored blocks; keys that any row may attend to */
+
+    __device__ __forceinline__ bool begin(const bsri_dev_attention &p, int64_t work) {
+        const int64_t block_rows = bsri_block_rows(&p.mask), per_item = p.panels * p.tiles * block_rows;
+        int64_t n = work % per_item;
+        item = work / per_item, batch = item / p.heads, head = item % p.heads;
+        if (p.flags & BSR_ATTENTION_CAUSAL) n = per_item - 1 - n; /* long rows first */
+        panel = n % p.panels, br = n / p.panels / p.tiles;
+        inner = n / p.panels % p.tiles * p.tile_rows, row = br * p.mask.block_rows + inner;
+        rows = bsri_min(bsri_min(p.tile_rows, p.mask.block_rows - inner), p.q.rows - row);
+        if (rows <= 0) return false;
+        mask = bsri_dev_matrix_item(&p.batch, item, &p.mask);
+        q = bsri_dev_at(p.q.data, p.q.dtype, bsri_dense_offset(&p.batch, item, &p.q));
+        k = bsri_dev_at(p.k.data, p.k.dtype, bsri_dense_offset(&p.batch, item - head + head / p.k_group, &p.k));
+        v = bsri_dev_at(p.v.data, p.v.dtype, bsri_dense_offset(&p.batch, item - head + head / p.v_group, &p.v));
+        relative = bsri_dev_bias_base(&p.batch, item, &p.relative), padding = bsri_dev_bias_base(&p.batch, item, &p.padding);
+        first = bsri_index(mask.crow, p.mask.index_dtype, br), end = bsri_index(mask.crow, p.mask.index_dtype, br + 1);
+        limit = p.k.rows;
+        if (p.flags & BSR_ATTENTION_CAUSAL) limit = bsri_min(limit, row + rows + p.causal_offset);
+        return true;
+    }
+    /* Everything between product and softmax for row + i and one column; `value` is the element of the mask's values. */
+    template <class F> __device__ __forceinline__ F modify(const bsri_dev_attention &p, F s, int64_t i, int64_t col, int64_t value) const {
+        const F none = -bsri_dev_inf<F>();
+        bsr_position at;
+        at.batch = batch, at.head = head, at.row = row + i, at.col = col;
+        if (p.flags & BSR_ATTENTION_MASK_ADDITIVE) s = bsri_dev_bias(s, mask.values, p.mask.dtype, BSR_MASK_ADD, value);
+        if (relative) s = bsri_dev_bias(s, relative, p.relative.dtype, BSR_MASK_ADD, bsri_dev_bias_at(&p.relative, at.row, col));
+        if (padding && p.padding_mode == BSR_MASK_ADD)
+            s = bsri_dev_bias(s, padding, p.padding.dtype, BSR_MASK_ADD, bsri_dev_bias_at(&p.padding, 0, col));
+        if (p.score_function) s = (F)bsri_dev_user_score(p.score_function, (float)s, &at, p.user_data);
+        if ((p.flags & BSR_ATTENTION_CAUSAL) && col > at.row + p.causal_offset) return none;
+        if (p.flags & BSR_ATTENTION_MASK_BOOLEAN) s = bsri_dev_bias(s, mask.values, p.mask.dtype, BSR_MASK_MUL, value);
+        if (p.mask_function && !bsri_dev_user_mask(p.mask_function, &at, p.user_data)) return none;
+        if (padding && p.padding_mode == BSR_MASK_MUL)
+            s = bsri_dev_bias(s, padding, p.padding.dtype, BSR_MASK_MUL, bsri_dev_bias_at(&p.padding, 0, col));
+        return s;
+    }
+    __device__ __forceinline__ bool drop(const bsri_dev_attention &p, int64_t i, int64_t col) const {
+        return bsri_dev_philox(p.seed, col, row + i, head, batch) <= p.drop_last;
+    }
+    __device__ __forceinline__ void store_lse(const bsri_dev_attention &p, int64_t i, double lse) const {
+        bsri_dev_store(p.lse.data, p.lse.dtype, bsri_dense_offset(&p.batch, item, &p.lse) + (row + i) * p.lse.row_stride, lse);
+    }
+};
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>simt-attention: any dtype, head size, block size, stride                                     */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Forbidden probabilities are -0: those of the others are >= +0, or NaN. */
+template <class F> __device__ __forceinline__ bool bsri_dev_forbidden(F p);
+template <> __device__ __forceinline__ bool bsri_dev_forbidden<float>(float p) { return __float_as_int(p) == INT32_MIN; }
+template <> __device__ __forceinline__ bool bsri_dev_forbidden<double>(double p) { return __double_as_longlong(p) == INT64_MIN; }
+
+/* A query tile of TM rows and TN columns of v: panels of v's columns form the scores anew. */
+template <class F, class Tile> __global__ void __launch_bounds__(256, 2) bsri_attention_simt(const __grid_constant__ bsri_dev_attention p) {
+    constexpr int TM = Tile::TM, TN = Tile::TN, KC = Tile::KC;
+    __shared__ typename Tile::shared s;
+    __shared__ F score[TM][TN + 1], top[TM], sum[TM], factor[TM];
+    const int tid = threadIdx.x, tx = tid % Tile::TX, ty = tid / Tile::TX;
+    const int64_t total = p.items * p.panels * p.tiles * bsri_block_rows(&p.mask), bc = p.mask.block_cols;
+    for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
+        bsri_dev_query t;
+        if (!t.begin(p, work)) continue;
+        const int64_t d0 = t.panel * TN, depth = bsri_min(TN, p.v.cols - d0);
+        F out[Tile::RM][Tile::RN] = {};
+        if (tid < TM) top[tid] = -bsri_dev_inf<F>(), sum[tid] = 0;
+        for (int64_t at = t.first; at < t.end; at++) {
+            const int64_t col0 = bsri_index(t.mask.col, p.mask.index_dtype, at) * bc;
+            for (int64_t in = 0; in < bsri_min(bc, t.limit - col0); in += TN) {
+                const int64_t col = col0 + in;
+                const int width = (int)bsri_min(TN, bsri_min(bc, t.limit - col0) - in);
+                F product[Tile::RM][Tile::RN] = {};
+                Tile::multiply(s, product, t.q, p.q.dtype, t.row * p.q.row_stride, p.q.row_stride, p.q.col_stride, t.rows, t.k,
+                               col * p.k.row_stride, p.k.col_stride, p.k.row_stride, width, p.q.cols);
+#pragma unroll
+                for (int i = 0; i < Tile::RM; i++)
+#pragma unroll
+                    for (int j = 0; j < Tile::RN; j++) score[ty * Tile::RM + i][tx + j * Tile::TX] = product[i][j] * (F)p.scale;
+                __syncthreads();
+                for (int i = tid; i < t.rows * TN; i += 256) {
+                    const int m = i / TN, n = i % TN;
+                    F &x = score[m][n];
+                    if (n >= width) x = -bsri_dev_inf<F>();
+                    else x = t.modify(p, x, m, col + n, at * p.ms[0] + (t.inner + m) * p.ms[1] + (in + n) * p.ms[2]);
+                }
+                __syncthreads();
+                for (int m = tid / 32; m < t.rows; m += 8) {
+                    F max = top[m], part = 0;
+                    for (int n = tid % 32; n < TN; n += 32) max = bsri_dev_max(max, score[m][n]);
+                    for (int d = 16; d; d /= 2) max = bsri_dev_max(max, __shfl_xor_sync(~0u, max, d));
+                    for (int n = tid % 32; n < TN; n += 32) {
+                        const F x = score[m][n];
+                        F e = x == -bsri_dev_inf<F>() ? F(-0.0) : bsri_dev_exp(x - max);
+                        part += e;
+                        if (p.drops && n < width && !bsri_dev_forbidden(e) && t.drop(p, m, col + n)) e = 0;
+                        score[m][n] = e;
+                    }
+                    for (int d = 16; d; d /= 2) part += __shfl_xor_sync(~0u, part, d);
+                    if (tid % 32 == 0) {
+                        factor[m] = max == top[m] ? F(1) : bsri_dev_exp(top[m] - max);
+                        sum[m] = sum[m] * factor[m] + part, top[m] = max;
+                    }
+                    __syncwarp();
+                }
+                __syncthreads();
+#pragma unroll
+                for (int i = 0; i < Tile::RM; i++)
+#pragma unroll
+                    for (int j = 0; j < Tile::RN; j++)
+                        if (ty * Tile::RM + i < t.rows) out[i][j] *= factor[ty * Tile::RM + i];
+                for (int k0 = 0; k0 < width; k0 += KC) {
+                    const int kc = width - k0 < KC ? width - k0 : KC;
+                    for (int i = tid; i < TN * KC; i += 256) {
+                        const int n = p.v.col_stride == 1 ? i % TN : i / KC, k = p.v.col_stride == 1 ? i / TN : i % KC;
+                        s.b[k][n] = n < depth && k < kc ? bsri_dev_load<F>(t.v, p.v.dtype, (col + k0 + k) * p.v.row_stride + (d0 + n) * p.v.col_stride) : F(0);
+                    }
+                    __syncthreads();
+                    for (int k = 0; k < kc; k++) {
+#pragma unroll
+                        for (int i = 0; i < Tile::RM; i++) {
+                            const F x = score[ty * Tile::RM + i][k0 + k];
+                            if (bsri_dev_forbidden(x) || ty * Tile::RM + i >= t.rows) continue; /* whatever v holds */
+#pragma unroll
+                            for (int j = 0; j < Tile::RN; j++) out[i][j] += x * s.b[k][tx + j * Tile::TX];
+                        }
+                    }
+                    __syncthreads();
+                }
+            }
+        }
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < Tile::RM; i++)
+#pragma unroll
+            for (int j = 0; j < Tile::RN; j++) score[ty * Tile::RM + i][tx + j * Tile::TX] = out[i][j];
+        __syncthreads();
+        for (int i = tid; i < t.rows * TN; i += 256) {
+            const int m = i / TN, n = i % TN;
+            if (n >= depth) continue;
+            const F x = score[m][n], max = top[m];
+            const F y = max < bsri_dev_inf<F>() ? (max > -bsri_dev_inf<F>() ? x * ((F)p.keep_scale / sum[m]) : F(0)) : bsri_dev_nan<F>();
+            bsri_dev_store(p.out.data, p.out.dtype,
+                           bsri_dense_offset(&p.batch, t.item, &p.out) + (t.row + m) * p.out.row_stride + (d0 + n) * p.out.col_stride, y);
+        }
+        if (p.lse.data && t.panel == 0 && tid < t.rows) {
+            const F max = top[tid];
+            const bool some = max > -bsri_dev_inf<F>() && max < bsri_dev_inf<F>();
+            t.store_lse(p, tid, some ? (double)max + log((double)sum[tid]) : (double)max);
+        }
+        __syncthreads();
+    }
+}
+template <class F, class Tile> static cudaError_t bsri_launch_attention_tile(bsri_dev_attention &p, bsr_stream stream) {
+    p.tile_rows = bsri_min(p.mask.block_rows, Tile::TM), p.tiles = bsri_ceil_div(p.mask.block_rows, p.tile_rows);
+    p.panels = bsri_max(1, bsri_ceil_div(p.v.cols, Tile::TN));
+    return bsri_launch(bsri_attention_simt<F, Tile>, p, p.items * p.panels * p.tiles * bsri_block_rows(&p.mask), 256, stream);
+}
+static cudaError_t bsri_launch_attention_simt(bsri_dev_attention *p, int compute, bsr_stream stream) {
+    if (compute == BSR_F64) return bsri_launch_attention_tile<double, bsri_simt_tile<double, double, 32, 32, 2, 2>>(*p, stream);
+    if (p->mask.block_rows <= 16 || p->mask.block_cols <= 16)
+        return bsri_launch_attention_tile<float, bsri_simt_tile<float, float, 16, 16, 1, 1>>(*p, stream);
+    return bsri_launch_attention_tile<float, bsri_simt_tile<float, float, 64, 64, 4, 4>>(*p, stream);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>mma-attention: f16 and bf16 on tensor cores, scores and output in registers                  */
+/* ---------------------------------------------------------------------------------------------- */
+
+template <class T> struct bsri_attention_type;
+template <> struct bsri_attention_type<__half> {
+    static constexpr int DTYPE = BSR_F16;
+    static constexpr uint32_t EXPONENT = 0x7c00;
+    static __device__ __forceinline__ void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    }
+    static __device__ __forceinline__ float number(uint32_t bits) { return __half2float(__ushort_as_half((unsigned short)bits)); }
+};
+template <> struct bsri_attention_type<__nv_bfloat16> {
+    static constexpr int DTYPE = BSR_BF16;
+    static constexpr uint32_t EXPONENT = 0x7f80;
+    static __device__ __forceinline__ void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    }
+    static __device__ __forceinline__ float number(uint32_t bits) { return __uint_as_float(bits << 16); }
+};
+__device__ __forceinline__ void bsri_ldmatrix(uint32_t (&r)[4], uint32_t at) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+}
+__device__ __forceinline__ void bsri_ldmatrix_trans(uint32_t (&r)[4], uint32_t at) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+}
+/* 16 bytes to shared memory; zeros where there is nothing to read. */
+__device__ __forceinline__ void bsri_copy16(uint32_t to, const void *from, bool some) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to), "l"(from), "r"(some ? 16 : 0) : "memory");
+}
+__device__ __forceinline__ void bsri_copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int LEFT> __device__ __forceinline__ void bsri_copy_wait() { asm volatile("cp.async.wait_group %0;" :: "n"(LEFT) : "memory"); }
+
+#define BSRI_KEYS 64             /* of a key tile: four units of 16, each inside one stored block */
+#define BSRI_NO_KEY 0x7fffff00   /* a unit that is not there: beyond every limit */
+#define BSRI_LAZY 8.0f           /* the output is rescaled when the maximum has grown by this power of two */
+
+/* The units of a block row that some row may attend to, 32 at a time: lane i holds the i-th. Every warp of a tile walks the
+   same list. */
+struct bsri_dev_units {
+    int key, block, count, tile; /* of this lane; number held; next tile among them */
+    int at, total, per_block;
+
+    __device__ __forceinline__ void begin(const bsri_dev_attention &p, const bsri_dev_query &t) {
+        per_block = (int)(p.mask.block_cols / 16), total = (int)(t.end - t.first) * per_block;
+        at = 0, count = 0, tile = 0, key = BSRI_NO_KEY, block = 0;
+    }
+    __device__ __forceinline__ void refill(const bsri_dev_attention &p, const bsri_dev_query &t) {
+        const int lane = threadIdx.x % 32;
+        uint32_t have = 0;
+        for (tile = 0; !have && at < total; at += 32) {
+            const int u = at + lane, n = (int)((uint32_t)u / (uint32_t)per_block);
+            key = BSRI_NO_KEY, block = n;
+            if (u < total) {
+                const int64_t k = bsri_index(t.mask.col, p.mask.index_dtype, t.first + n) * p.mask.block_cols + (u - n * per_block) * 16;
+                if (k < t.limit) key = (int)k;
+            }
+            have = __ballot_sync(~0u, key != BSRI_NO_KEY);
+        }
+        count = __popc(have);
+        if (have != ~0u) { /* close the gaps */
+            const int from = lane < count ? (int)__fns(have, 0, lane + 1) : 0;
+            const int k = __shfl_sync(~0u, key, from);
+            block = __shfl_sync(~0u, block, from), key = lane < count ? k : BSRI_NO_KEY;
+        }
+    }
+    /* The next tile: lane i gets unit i % 4. False: there is none. */
+    __device__ __forceinline__ bool next(const bsri_dev_attention &p, const bsri_dev_query &t, int &unit_key, int &unit_block) {
+        if (tile * 4 >= count) refill(p, t);
+        if (!count) return false;
+        const int from = (tile * 4 + (int)threadIdx.x % 4) % 32;
+        unit_key = __shfl_sync(~0u, key, from), unit_block = __shfl_sync(~0u, block, from);
+        tile++;
+        return true;
+    }
+};
+
+/* CTAs of 1 to 4 warps; a warp owns MT tiles of 16 query rows. FULL: everything between product and softmax, by way of shared
+   memory so that its code stands here once; otherwise only causality, with scale > 0. */
+template <class T, int HD, int MT, bool FULL>
+__global__ void __launch_bounds__(128, FULL ? 3 : 2) bsri_attention_mma(const __grid_constant__ bsri_dev_attention p) {
+#if __CUDA_ARCH__ >= 800
+    typedef bsri_attention_type<T> mma;
+    constexpr int CH = HD / 8, KS = HD / 16, NT = BSRI_KEYS / 8, LD = BSRI_KEYS + 4;
+    constexpr bool HOLD_Q = MT * HD <= 128;
+    extern __shared__ uint4 bsri_attention_memory[];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, quad = lane / 4, pair = lane % 4 * 2;
+    const int query_rows = (int)blockDim.x / 2 * MT;
+    const uint32_t sq = (uint32_t)__cvta_generic_to_shared(bsri_attention_memory), sk = sq + query_rows * HD * 2, sv = sk + BSRI_KEYS * HD * 2;
+    float *stage = (float *)((char *)bsri_attention_memory + (query_rows + 2 * BSRI_KEYS) * HD * 2) + warp * 16 * LD;
+    const float unit = FULL ? BSRI_DEV_LOG2E : (float)p.scale * BSRI_DEV_LOG2E; /* from scores to powers of two */
+    const int64_t total = p.items * p.tiles * bsri_block_rows(&p.mask);
+    const int keys = (int)p.k.rows;
+    for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
+        bsri_dev_query t;
+        if (!t.begin(p, work)) continue;
+        bsri_dev_units units;
+        int cur, cur_block, next = 0, next_block = 0;
+        float out[MT][HD / 8][4] = {}, top[MT][2], sum[MT][2] = {};
+        int limit[MT][2]; /* keys that a row may attend to */
+        uint32_t q[HOLD_Q ? MT : 1][HOLD_Q ? KS : 1][4];
+#pragma unroll
+        for (int i = 0; i < MT * 2; i++) {
+            const int64_t row = t.row + warp * 16 * MT + i * 8 + quad;
+            top[i / 2][i % 2] = -bsri_dev_inf<float>();
+            limit[i / 2][i % 2] = p.flags & BSR_ATTENTION_CAUSAL ? (int)bsri_max(0, bsri_min(keys, row + 1 + p.causal_offset)) : keys;
+        }
+        /* one key row or value row of a tile, in pieces of 16 bytes; swizzled so that eight rows of a column lie in all banks */
+        const auto load = [&](uint32_t to, const char *from, int64_t stride, int width, int held) {
+#pragma unroll
+            for (int u = 0; u < BSRI_KEYS / 16; u++) {
+                const int key = __shfl_sync(~0u, held, u);
+                for (int i = threadIdx.x; i < 16 * CH; i += blockDim.x) {
+                    const int r = i / CH, ch = i % CH;
+                    const bool some = key + r < keys && ch * 8 < width;
+                    bsri_copy16(to + ((u * 16 + r) * CH + (ch ^ (r & 7))) * 16, some ? from + ((key + r) * stride + ch * 8) * 2 : from, some);
+                }
+            }
+        };
+        units.begin(p, t);
+        bool more = units.next(p, t, cur, cur_block);
+        if (more) {
+            for (int i = threadIdx.x; i < query_rows * CH; i += blockDim.x) {
+                const int r = i / CH, ch = i % CH;
+                const bool some = r < t.rows && ch * 8 < p.q.cols;
+                bsri_copy16(sq + (r * CH + (ch ^ (r & 7))) * 16, some ? t.q + ((t.row + r) * p.q.row_stride + ch * 8) * 2 : t.q, some);
+            }
+            load(sk, t.k, p.k.row_stride, (int)p.k.cols, cur);
+            bsri_copy_commit();
+        }
+        bool fresh = true;
+        while (more) {
+            float s[MT][NT][4] = {};
+            bsri_copy_wait<0>();
+            __syncthreads(); /* keys are there; nobody reads the values before these any more */
+            load(sv, t.v, p.v.row_stride, (int)p.v.cols, cur);
+            bsri_copy_commit();
+            const uint32_t q_at = sq + (warp * 16 * MT + lane % 16) * HD * 2;
+            if (HOLD_Q && fresh) {
+                fresh = false;
+#pragma unroll
+                for (int i = 0; i < (HOLD_Q ? MT : 0); i++)
+#pragma unroll
+                    for (int k = 0; k < KS; k++) bsri_ldmatrix(q[i][k], q_at + i * 16 * HD * 2 + ((k * 2 + lane / 16) ^ (lane & 7)) * 16);
+            }
+#pragma unroll
+            for (int k = 0; k < KS; k++) {
+                uint32_t a[MT][4];
+#pragma unroll
+                for (int i = 0; i < MT; i++) {
+                    if (HOLD_Q) {
+#pragma unroll
+                        for (int e = 0; e < 4; e++) a[i][e] = q[HOLD_Q ? i : 0][HOLD_Q ? k : 0][e];
+                    } else {
+                        bsri_ldmatrix(a[i], q_at + i * 16 * HD * 2 + ((k * 2 + lane / 16) ^ (lane & 7)) * 16);
+                    }
+                }
+#pragma unroll
+                for (int n = 0; n < NT / 2; n++) {
+                    uint32_t b[4];
+                    const int r = n * 16 + (lane & 7) + lane / 16 * 8;
+                    bsri_ldmatrix(b, sk + r * HD * 2 + ((k * 2 + lane / 8 % 2) ^ (lane & 7)) * 16);
+#pragma unroll
+                    for (int i = 0; i < MT; i++) mma::multiply(s[i][2 * n], a[i], b[0], b[1]), mma::multiply(s[i][2 * n + 1], a[i], b[2], b[3]);
+                }
+            }
+            more = units.next(p, t, next, next_block);
+            bsri_copy_wait<0>();
+            __syncthreads(); /* values are there; nobody reads the keys any more */
+            if (more) load(sk, t.k, p.k.row_stride, (int)p.k.cols, next);
+            bsri_copy_commit();
+
+            uint32_t forbidden[MT] = {}; /* one bit a score */
+            bool shield = false;         /* may a score be forbidden where there is a value? */
+            if (FULL) {
+#pragma unroll
+                for (int i = 0; i < MT; i++)
+#pragma unroll
+                    for (int n = 0; n < NT; n++)
+#pragma unroll
+                        for (int e = 0; e < 4; e++) s[i][n][e] *= (float)p.scale;
+            }
+            if (FULL && p.modifies) {
+#pragma unroll
+                for (int i = 0; i < MT; i++) {
+#pragma unroll
+                    for (int n = 0; n < NT; n++)
+#pragma unroll
+                        for (int e = 0; e < 4; e += 2) *(float2 *)&stage[(quad + e * 4) * LD + n * 8 + pair] = make_float2(s[i][n][e], s[i][n][e + 1]);
+                    __syncwarp();
+                    for (int h = 0; h < BSRI_KEYS / 32; h++) {
+                        const int n = h * 32 + lane, key = __shfl_sync(~0u, cur, n / 16) + n % 16;
+                        const int64_t at = t.first + __shfl_sync(~0u, cur_block, n / 16);
+                        const int64_t value = at * p.ms[0] + key % (int)p.mask.block_cols * p.ms[2];
+                        for (int r = 0; r < 16; r++) {
+                            float &x = stage[r * LD + n];
+                            const int64_t row = warp * 16 * MT + i * 16 + r;
+                            x = key < keys && row < t.rows ? t.modify(p, x, row, key, value + (t.inner + row) * p.ms[1]) : -bsri_dev_inf<float>();
+                        }
+                    }
+                    __syncwarp();
+#pragma unroll
+                    for (int n = 0; n < NT; n++)
+#pragma unroll
+                        for (int e = 0; e < 4; e++) {
+                            s[i][n][e] = stage[(quad + e / 2 * 8) * LD + n * 8 + pair + e % 2];
+                            if (s[i][n][e] == -bsri_dev_inf<float>()) forbidden[i] |= 1u << (n * 4 + e);
+                        }
+                    __syncwarp();
+                    shield |= __any_sync(~0u, forbidden[i] != 0);
+                }
+            } else if (__any_sync(~0u, cur + 15 >= (int)__shfl_sync(~0u, limit[0][0], 0))) {
+                shield = (p.flags & BSR_ATTENTION_CAUSAL) != 0;
+#pragma unroll
+                for (int n = 0; n < NT; n++) {
+                    const int key = __shfl_sync(~0u, cur, n / 2) + n % 2 * 8 + pair;
+#pragma unroll
+                    for (int i = 0; i < MT; i++)
+#pragma unroll
+                        for (int e = 0; e < 4; e++) {
+                            if (key + e % 2 >= limit[i][e / 2]) s[i][n][e] = -bsri_dev_inf<float>();
+                            if (s[i][n][e] == -bsri_dev_inf<float>()) forbidden[i] |= 1u << (n * 4 + e);
+                        }
+                }
+            }
+
+            /* online softmax; a maximum that has hardly grown stays the reference */
+            bool grown = false;
+            float high[MT][2];
+#pragma unroll
+            for (int i = 0; i < MT; i++)
+#pragma unroll
+                for (int h = 0; h < 2; h++) {
+                    float m = bsri_dev_max(s[i][0][2 * h], s[i][0][2 * h + 1]);
+#pragma unroll
+                    for (int n = 1; n < NT; n++) m = bsri_dev_max(m, bsri_dev_max(s[i][n][2 * h], s[i][n][2 * h + 1]));
+                    high[i][h] = m, grown |= !(m * unit <= fmaf(top[i][h], unit, BSRI_LAZY));
+                }
+            if (__any_sync(~0u, grown)) {
+#pragma unroll
+                for (int i = 0; i < MT; i++)
+#pragma unroll
+                    for (int h = 0; h < 2; h++) {
+                        float m = bsri_dev_max(high[i][h], top[i][h]);
+                        m = bsri_dev_max(m, __shfl_xor_sync(~0u, m, 1)), m = bsri_dev_max(m, __shfl_xor_sync(~0u, m, 2));
+                        const float factor = m == top[i][h] ? 1.0f : bsri_dev_exp2((top[i][h] - m) * unit);
+                        top[i][h] = m, sum[i][h] *= factor;
+#pragma unroll
+                        for (int d = 0; d < HD / 8; d++) out[i][d][2 * h] *= factor, out[i][d][2 * h + 1] *= factor;
+                    }
+            }
+#pragma unroll
+            for (int i = 0; i < MT; i++)
+#pragma unroll
+                for (int h = 0; h < 2; h++) {
+                    const float base = top[i][h] == -bsri_dev_inf<float>() ? 0.0f : top[i][h] * unit;
+#pragma unroll
+                    for (int n = 0; n < NT; n++) {
+                        s[i][n][2 * h] = bsri_dev_exp2(fmaf(s[i][n][2 * h], unit, -base));
+                        s[i][n][2 * h + 1] = bsri_dev_exp2(fmaf(s[i][n][2 * h + 1], unit, -base));
+                        sum[i][h] += s[i][n][2 * h] + s[i][n][2 * h + 1];
+                    }
+                }
+            if (FULL && p.drops) {
+#pragma unroll
+                for (int i = 0; i < MT; i++) {
+#pragma unroll
+                    for (int n = 0; n < NT; n++)
+#pragma unroll
+                        for (int e = 0; e < 4; e += 2) *(float2 *)&stage[(quad + e * 4) * LD + n * 8 + pair] = make_float2(s[i][n][e], s[i][n][e + 1]);
+                    __syncwarp();
+                    for (int h = 0; h < BSRI_KEYS / 32; h++) {
+                        const int n = h * 32 + lane, key = __shfl_sync(~0u, cur, n / 16) + n % 16;
+                        for (int r = 0; r < 16; r++)
+                            if (t.drop(p, warp * 16 * MT + i * 16 + r, key)) stage[r * LD + n] = 0;
+                    }
+                    __syncwarp();
+#pragma unroll
+                    for (int n = 0; n < NT; n++)
+#pragma unroll
+                        for (int e = 0; e < 4; e++) s[i][n][e] = stage[(quad + e / 2 * 8) * LD + n * 8 + pair + e % 2];
+                    __syncwarp();
+                }
+            }
+
+            /* output += probabilities x values */
+            uint32_t a[MT][NT / 2][4], odd = 0;
+#pragma unroll
+            for (int i = 0; i < MT; i++)
+#pragma unroll
+                for (int n = 0; n < NT; n++)
+                    a[i][n / 2][n % 2 * 2] = bsri_dev_pack(s[i][n][0], s[i][n][1], mma::DTYPE),
+                    a[i][n / 2][n % 2 * 2 + 1] = bsri_dev_pack(s[i][n][2], s[i][n][3], mma::DTYPE);
+#pragma unroll
+            for (int k = 0; k < NT / 2; k++)
+#pragma unroll
+                for (int d = 0; d < HD / 16; d++) {
+                    uint32_t b[4];
+                    bsri_ldmatrix_trans(b, sv + (k * 16 + lane % 16) * HD * 2 + ((d * 2 + lane / 16) ^ (lane & 7)) * 16);
+                    if (shield) { /* 0 times what is not finite would be NaN: such values are taken out */
+#pragma unroll
+                        for (int e = 0; e < 4; e++) {
+                            const uint32_t low = (b[e] & mma::EXPONENT) == mma::EXPONENT ? 0xffffu : 0;
+                            const uint32_t both = low | ((b[e] >> 16 & mma::EXPONENT) == mma::EXPONENT ? 0xffff0000u : 0);
+                            b[e] &= ~both, odd |= both;
+                        }
+                    }
+#pragma unroll
+                    for (int i = 0; i < MT; i++) mma::multiply(out[i][2 * d], a[i][k], b[0], b[1]), mma::multiply(out[i][2 * d + 1], a[i][k], b[2], b[3]);
+                }
+            if (shield && __any_sync(~0u, odd != 0)) { /* and added one by one where they are allowed */
+                for (int n = 0; n < BSRI_KEYS; n++) {
+                    const int source = (lane & ~3) | (n % 8 / 2);
+                    const char *row = (const char *)bsri_attention_memory + (query_rows + BSRI_KEYS + n) * HD * 2;
+#pragma unroll
+                    for (int i = 0; i < MT; i++) {
+                        uint32_t w[2] = {0, 0};
+#pragma unroll
+                        for (int k = 0; k < NT; k++)
+                            if (n / 8 == k) w[0] = a[i][k / 2][k % 2 * 2], w[1] = a[i][k / 2][k % 2 * 2 + 1];
+                        const uint32_t no = __shfl_sync(~0u, forbidden[i], source) >> (n / 8 * 4 + n % 2);
+#pragma unroll
+                        for (int h = 0; h < 2; h++) {
+                            const float x = mma::number(__shfl_sync(~0u, w[h], source) >> (n % 2 * 16) & 0xffffu);
+#pragma unroll
+                            for (int d = 0; d < HD / 8; d++) {
+                                const uint32_t v = *(const uint32_t *)(row + (d ^ (n & 7)) * 16 + pair * 2);
+                                if (no >> (2 * h) & 1) continue;
+                                if ((v & mma::EXPONENT) == mma::EXPONENT) out[i][d][2 * h] += x * mma::number(v & 0xffffu);
+                                if ((v >> 16 & mma::EXPONENT) == mma::EXPONENT) out[i][d][2 * h + 1] += x * mma::number(v >> 16);
+                            }
+                        }
+                    }
+                }
+            }
+            cur = next, cur_block = next_block;
+        }
+
+#pragma unroll
+        for (int i = 0; i < MT; i++)
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                const int r = warp * 16 * MT + i * 16 + h * 8 + quad;
+                const float m = top[i][h];
+                float total_sum = sum[i][h];
+                total_sum += __shfl_xor_sync(~0u, total_sum, 1), total_sum += __shfl_xor_sync(~0u, total_sum, 2);
+                const bool some = m > -bsri_dev_inf<float>() && m < bsri_dev_inf<float>();
+                const float factor = some ? (float)p.keep_scale / total_sum : 0.0f;
+                if (r >= t.rows) continue;
+                const int64_t at = bsri_dense_offset(&p.batch, t.item, &p.out) + (t.row + r) * p.out.row_stride;
+#pragma unroll
+                for (int d = 0; d < HD / 8; d++) {
+                    float x = out[i][d][2 * h] * factor, y = out[i][d][2 * h + 1] * factor;
+                    if (!(m < bsri_dev_inf<float>())) x = y = bsri_dev_nan<float>();
+                    if (!some && m < 0) x = y = 0;
+                    if (d * 8 >= p.v.cols) continue;
+                    if (p.pairs) {
+                        if (p.out.dtype == BSR_F32) *(float2 *)((float *)p.out.data + at + d * 8 + pair) = make_float2(x, y);
+                        else *(uint32_t *)((T *)p.out.data + at + d * 8 + pair) = bsri_dev_pack(x, y, mma::DTYPE);
+                    } else {
+                        const int64_t to = at + (d * 8 + pair) * p.out.col_stride;
+                        bsri_dev_store(p.out.data, p.out.dtype, to, x), bsri_dev_store(p.out.data, p.out.dtype, to + p.out.col_stride, y);
+                    }
+                }
+                if (p.lse.data && pair == 0)
+                    t.store_lse(p, r, some ? (double)m * (FULL ? 1.0 : p.scale) + (double)logf(total_sum) : (double)m);
+            }
+        __syncthreads();
+    }
+#endif
+}
+
+/* Is an operand's every row a whole number of aligned 16-byte pieces? */
+static int bsri_mma_rows_fit(const bsr_dense *d) {
+    int i, fits = (uintptr_t)d->data % 16 == 0 && d->col_stride == 1 && d->cols >= 8 && d->cols <= 128 && d->cols % 8 == 0;
+    if (d->rows > 1 && d->row_stride % 8) return 0;
+    for (i = 0; i < d->batch_dims; i++)
+        if (d->batch[i] > 1 && d->batch_stride[i] % 8) return 0;
+    return fits;
+}
+static int bsri_mma_attention_fits(int cc_major, int compute, const bsri_dev_attention *p) {
+    if (cc_major < 8 || compute != BSR_F32 || (p->q.dtype != BSR_F16 && p->q.dtype != BSR_BF16)) return 0;
+    if (p->mask.block_cols % 16 || p->mask.block_rows < 8 || p->k.rows > 0x7f000000) return 0;
+    if (p->mask.nnz > 0x7f000000 / (p->mask.block_cols / 16)) return 0;
+    return bsri_mma_rows_fit(&p->q) && bsri_mma_rows_fit(&p->k) && bsri_mma_rows_fit(&p->v);
+}
+template <class T, int HD, int MT, bool FULL>
+static cudaError_t bsri_launch_attention_instance(bsri_dev_attention &p, bsr_stream stream) {
+    const int64_t most = 64 * MT, rows = p.mask.block_rows;
+    const int warps = rows > 32 * MT ? 4 : rows > 16 * MT ? 2 : 1;
+    const size_t bytes = (size_t)((warps * 16 * MT + 2 * BSRI_KEYS) * HD * 2 + (FULL ? warps * 16 * (BSRI_KEYS + 4) * 4 : 0));
+    p.tile_rows = bsri_min(rows, most), p.tiles = bsri_ceil_div(rows, p.tile_rows), p.panels = 1;
+    void *args[1] = {(void *)&p};
+    return cudaLaunchKernel((const void *)bsri_attention_mma<T, HD, MT, FULL>, dim3(bsri_grid(p.items * p.tiles * bsri_block_rows(&p.mask))),
+                            dim3((unsigned)warps * 32), args, bytes, stream);
+}
+/* What bsri_load_kernels() allows the largest CTA of an instance. */
+#define BSRI_ATTENTION_BYTES(HD, MT, FULL) ((64 * MT + 2 * BSRI_KEYS) * HD * 2 + (FULL ? 4 * 16 * (BSRI_KEYS + 4) * 4 : 0))
+template <class T> static cudaError_t bsri_launch_attention_type(bsri_dev_attention &p, bsr_stream stream) {
+    const int small = p.q.cols <= 64 && p.v.cols <= 64;
+    const int plain = !p.modifies && !p.drops && p.scale > 1e-30 && p.scale < 1e30 && p.mask.block_rows > 16;
+    if (plain && small) return bsri_launch_attention_instance<T, 64, 2, false>(p, stream);
+    if (plain) return bsri_launch_attention_instance<T, 128, 2, false>(p, stream);
+    if (small) return bsri_launch_attention_instance<T, 64, 1, true>(p, stream);
+    return bsri_launch_attention_instance<T, 128, 1, true>(p, stream);
+}
+static cudaError_t bsri_launch_attention_mma(bsri_dev_attention *p, bsr_stream stream) {
+    int i;
+    p->pairs = p->out.col_stride == 1 && p->out.row_stride % 2 == 0 && (uintptr_t)p->out.data % (2 * bsr_dtype_size(p->out.dtype)) == 0;
+    for (i = 0; i < p->out.batch_dims; i++) p->pairs &= p->out.batch[i] == 1 || p->out.batch_stride[i] % 2 == 0;
+    return p->q.dtype == BSR_F16 ? bsri_launch_attention_type<__half>(*p, stream) : bsri_launch_attention_type<__nv_bfloat16>(*p, stream);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>device-sort: filling, stable radix sort of runs of keys                                      */
+/* ---------------------------------------------------------------------------------------------- */
+
+static __global__ void __launch_bounds__(256) bsri_fill_words(const __grid_constant__ bsri_dev_fill f) {
+    const int64_t total = f.words + f.more_words, step = (int64_t)gridDim.x * 256;
+    for (int64_t i = blockIdx.x * (int64_t)256 + threadIdx.x; i < total; i += step) {
+        if (i >= f.words) f.more[i - f.words] = 0;
+        else f.data[i] = i < f.heads ? f.head[i] : 0;
+    }
+}
+
+/* Inclusive sum over the lanes of a warp. */
+template <class I> __device__ __forceinline__ I bsri_dev_warp_sum(I v) {
+    const int lane = threadIdx.x & 31;
+#pragma unroll
+    for (int d = 1; d < 32; d *= 2) {
+        const I other = __shfl_up_sync(~0u, v, d);
+        if (lane >= d) v += other;
+    }
+    return v;
+}
+/* Sum over the threads before this one, of a block of at most 1024; *total: over all. Ends in a barrier. */
+template <class I> __device__ __forceinline__ I bsri_dev_block_before(I v, I *part, I *total) {
+    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    const I upto = bsri_dev_warp_sum(v);
+    if (lane == 31) part[warp] = upto;
+    __syncthreads();
+    if (warp == 0) {
+        const I mine = lane < warps ? part[lane] : I(0), sum = bsri_dev_warp_sum(mine);
+        part[lane] = sum - mine;
+        if (lane == 31) part[32] = sum;
+    }
+    __syncthreads();
+    const I before = part[warp] + upto - v;
+    *total = part[32];
+    __syncthreads();
+    return before;
+}
+
+/* Where run i stands: its first slot and entries, held inside the arrays whatever crow says. */
+struct bsri_dev_run {
+    int64_t base, chunks, first, end, shift;
+    const void *crow, *col;
+};
+__device__ __forceinline__ bsri_dev_run bsri_dev_run_of(const bsri_dev_sort &s, int64_t i) {
+    bsri_dev_run r;
+    r.first = 0, r.end = s.n, r.crow = r.col = nullptr;
+    if (s.m.crow_indices) {
+        const bsri_dev_item it = bsri_dev_matrix_item(&s.patterns, i, &s.m);
+        r.crow = it.crow, r.col = it.col;
+        r.first = bsri_max(0, bsri_min(s.n, bsri_index(it.crow, s.m.index_dtype, 0)));
+        r.end = bsri_max(r.first, bsri_min(s.n, bsri_index(it.crow, s.m.index_dtype, bsri_block_rows(&s.m))));
+    }
+    r.base = s.ragged ? r.first / s.chunk + i : i * s.chunks;
+    r.chunks = bsri_ceil_div(r.end - r.first, s.chunk), r.shift = s.ragged ? 0 : i * s.n;
+    return r;
+}
+/* The run that slot `at` belongs to; *k: which of its chunks (it may have fewer). */
+__device__ __forceinline__ bsri_dev_run bsri_dev_slot(const bsri_dev_sort &s, int64_t at, int64_t *k, int64_t *run) {
+    bsri_dev_run r;
+    int64_t low = 0, high = s.patterns.count;
+    if (!s.ragged) low = at / s.chunks, high = low + 1;
+    while (high - low > 1) {
+        const int64_t mid = (low + high) / 2;
+        if (bsri_dev_run_of(s, mid).base <= at) low = mid;
+        else high = mid;
+    }
+    r = bsri_dev_run_of(s, low);
+    *k = at - r.base, *run = low;
+    return r;
+}
+template <class I> __device__ __forceinline__ I bsri_dev_sort_key(const bsri_dev_sort &s, const bsri_dev_run &r, int64_t e) {
+    return s.key ? ((const I *)s.key)[r.shift + e] : ((const I *)r.col)[e];
+}
+template <class I> __device__ __forceinline__ int bsri_dev_digit(const bsri_dev_sort &s, I key) {
+    return (int)((uint64_t)key >> s.shift) & (int)(s.digits - 1);
+}
+
+template <class I> __global__ void __launch_bounds__(256) bsri_sort_count(const __grid_constant__ bsri_dev_sort s) {
+    __shared__ uint32_t count[256];
+    for (int64_t slot = blockIdx.x; slot < s.slots; slot += gridDim.x) {
+        int64_t k, run;
+        const bsri_dev_run r = bsri_dev_slot(s, slot, &k, &run);
+        if (k < 0 || k >= r.chunks) continue;
+        const int64_t end = bsri_min(r.end, r.first + (k + 1) * s.chunk);
+        count[threadIdx.x] = 0;
+        __syncthreads();
+#pragma unroll 4
+        for (int64_t e = r.first + k * s.chunk + threadIdx.x; e < end; e += 256)
+            atomicAdd(&count[bsri_dev_digit<I>(s, bsri_dev_sort_key<I>(s, r, e))], 1u);
+        __syncthreads();
+        if (threadIdx.x < s.digits)
+            ((I *)s.counts)[r.base * s.digits + threadIdx.x * r.chunks + k] = (I)count[threadIdx.x];
+        __syncthreads();
+    }
+}
+/* A warp per run and digit: counts become what stands before, inside the digit. */
+template <class I> __global__ void __launch_bounds__(256) bsri_sort_scan(const __grid_constant__ bsri_dev_sort s) {
+    const int lane = threadIdx.x & 31;
+    const int64_t total = s.patterns.count * s.digits, step = (int64_t)gridDim.x * 8;
+    for (int64_t work = blockIdx.x * (int64_t)8 + threadIdx.x / 32; work < total; work += step) {
+        const bsri_dev_run r = bsri_dev_run_of(s, work / s.digits);
+        I *count = (I *)s.counts + r.base * s.digits + work % s.digits * r.chunks, sum = 0, v[4];
+        for (int64_t k0 = 0; k0 < r.chunks; k0 += 128) {
+#pragma unroll
+            for (int j = 0; j < 4; j++) v[j] = k0 + j * 32 + lane < r.chunks ? count[k0 + j * 32 + lane] : I(0);
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                const I upto = bsri_dev_warp_sum(v[j]);
+                if (k0 + j * 32 + lane < r.chunks) count[k0 + j * 32 + lane] = sum + upto - v[j];
+                sum += __shfl_sync(~0u, upto, 31);
+            }
+        }
+        if (lane == 0) ((I *)s.totals)[work] = sum;
+    }
+}
+/* Each warp ranks 256 entries of a tile of 2048 by themselves; sums over the warps then make the ranks the tile's. */
+template <class I> __global__ void __launch_bounds__(256) bsri_sort_scatter(const __grid_constant__ bsri_dev_sort s) {
+    __shared__ uint32_t count[8][256];
+    __shared__ I base[256], part[33];
+    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, mine = threadIdx.x;
+    for (int64_t slot = blockIdx.x; slot < s.slots; slot += gridDim.x) {
+        int64_t k, run;
+        I all;
+        const bsri_dev_run r = bsri_dev_slot(s, slot, &k, &run);
+        if (k < 0 || k >= r.chunks) continue;
+        const int64_t begin = r.first + k * s.chunk, end = bsri_min(r.end, begin + s.chunk);
+        const I total = mine < s.digits ? ((const I *)s.totals)[run * s.digits + mine] : I(0);
+        base[mine] = bsri_dev_block_before(total, part, &all) + (I)r.first;
+        if (mine < s.digits) base[mine] += ((const I *)s.counts)[r.base * s.digits + mine * r.chunks + k];
+        for (int64_t tile = begin; tile < end; tile += 2048) {
+            I key[8];
+            int rank[8];
+#pragma unroll
+            for (int j = 0; j < 8; j++) {
+                const int64_t e = tile + warp * 256 + j * 32 + lane;
+                key[j] = e < end ? bsri_dev_sort_key<I>(s, r, e) : I(0);
+            }
+            for (int w = 0; w < 8; w++) count[w][mine] = 0;
+            __syncthreads();
+#pragma unroll
+            for (int j = 0; j < 8; j++) {
+                const int valid = tile + warp * 256 + j * 32 + lane < end, digit = valid ? bsri_dev_digit<I>(s, key[j]) : 256;
+                const unsigned same = __match_any_sync(~0u, digit), lower = same & ((1u << lane) - 1);
+                rank[j] = valid ? (int)count[warp][digit] + __popc(lower) : -1;
+                __syncwarp();
+                if (valid && !lower) count[warp][digit] += (uint32_t)__popc(same);
+                __syncwarp();
+            }
+            __syncthreads();
+            uint32_t before = 0;
+            for (int w = 0; w < 8; w++) {
+                const uint32_t n = count[w][mine];
+                count[w][mine] = before, before += n;
+            }
+            __syncthreads();
+#pragma unroll
+            for (int j = 0; j < 8; j++) {
+                const int64_t e = tile + warp * 256 + j * 32 + lane;
+                if (rank[j] < 0) continue;
+                const int digit = bsri_dev_digit<I>(s, key[j]);
+                const int64_t at = (int64_t)base[digit] + count[warp][digit] + rank[j];
+                if ((uint64_t)at >= (uint64_t)s.n) continue; /* a pattern that is none */
+                ((I *)s.key_out)[r.shift + at] = key[j];
+                ((I *)s.position_out)[r.shift + at] = s.position ? ((const I *)s.position)[r.shift + e] : (I)e;
+                if (s.row_out)
+                    ((I *)s.row_out)[r.shift + at] = s.row ? ((const I *)s.row)[r.shift + e]
+                                                           : (I)bsri_dev_row_of(r.crow, s.m.index_dtype, bsri_block_rows(&s.m), e);
+            }
+            __syncthreads();
+            base[mine] += (I)before;
+            __syncthreads();
+        }
+        __syncthreads();
+    }
+}
+/* Where each column starts among the sorted keys. */
+template <class I> __global__ void __launch_bounds__(256) bsri_sort_starts(const __grid_constant__ bsri_dev_sort s) {
+    const int64_t each = s.cols + 1, total = s.patterns.count * each, step = (int64_t)gridDim.x * 256;
+    for (int64_t work = blockIdx.x * (int64_t)256 + threadIdx.x; work < total; work += step) {
+        const bsri_dev_run r = bsri_dev_run_of(s, work / each);
+        const I col = (I)(work % each), *key = (const I *)s.key_out + r.shift;
+        int64_t low = r.first, high = r.end; /* the first entry whose key is col or more */
+        while (low < high) {
+            const int64_t mid = low + (high - low) / 2;
+            if (key[mid] < col) low = mid + 1;
+            else high = mid;
+        }
+        ((I *)s.ccol)[work] = (I)low;
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>device-lines: lengths, order and grouping of lines                                           */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* What stands in a line of a pattern. */
+struct bsri_dev_line {
+    const void *list;
+    int64_t at, end;
+};
+__device__ __forceinline__ bsri_dev_line bsri_dev_line_of(const bsri_dev_lines &l, int64_t pattern, int64_t line) {
+    const int dt = l.m.index_dtype;
+    bsri_dev_line x;
+    const void *start;
+    if (l.start) {
+        start = bsri_dev_at(l.start, dt, pattern * (l.count + 1)), x.list = bsri_dev_at(l.list, dt, pattern * l.each);
+    } else {
+        const bsri_dev_item it = bsri_dev_matrix_item(&l.patterns, pattern, &l.m);
+        start = it.crow, x.list = it.col;
+    }
+    x.at = bsri_index(start, dt, line), x.end = bsri_index(start, dt, line + 1);
+    x.at = bsri_max(0, bsri_min(l.m.nnz, x.at)), x.end = bsri_max(x.at, bsri_min(l.m.nnz, x.end));
+    return x;
+}
+/* Different entries of a line, by one warp; unordered lines with repeats take the long way. */
+__device__ __forceinline__ int64_t bsri_dev_distinct(const bsri_dev_line &x, int dt) {
+    const int lane = threadIdx.x & 31;
+    int falls = 0, repeats = 0;
+    int64_t distinct = 0;
+    for (int64_t p = x.at + 1 + lane; p < x.end; p += 32) {
+        const int64_t a = bsri_index(x.list, dt, p - 1), b = bsri_index(x.list, dt, p);
+        falls |= b < a, repeats += b == a;
+    }
+    if (!__any_sync(~0u, falls)) return x.end - x.at - __shfl_sync(~0u, bsri_dev_warp_sum(repeats), 31);
+    for (int64_t p = x.at + lane; p < x.end; p += 32) {
+        const int64_t mine = bsri_index(x.list, dt, p);
+        int64_t q = x.at;
+        while (q < p && bsri_index(x.list, dt, q) != mine) q++;
+        distinct += q == p;
+    }
+    distinct = bsri_dev_warp_sum(distinct);
+    return __shfl_sync(~0u, distinct, 31);
+}
+/* A warp per line: its key, how many different entries it has, and its bit set. */
+static __global__ void __launch_bounds__(256) bsri_lines_measure(const __grid_constant__ bsri_dev_lines l) {
+    const int lane = threadIdx.x & 31, dt = l.m.index_dtype;
+    const int64_t total = l.patterns.count * l.count, step = (int64_t)gridDim.x * 8;
+    for (int64_t work = blockIdx.x * (int64_t)8 + threadIdx.x / 32; work < total; work += step) {
+        const int64_t pattern = work / l.count;
+        const bsri_dev_line x = bsri_dev_line_of(l, pattern, work % l.count);
+        const int64_t length = bsri_min(x.end - x.at, l.limit), distinct = l.distinct ? bsri_dev_distinct(x, dt) : length;
+        uint32_t *bits = l.bits + work * l.words;
+        if (lane == 0) {
+            l.key[work] = l.group == 1 && l.distinct ? (uint64_t)distinct << 32 | (uint64_t)length : (uint64_t)length;
+            if (l.distinct) l.distinct[work] = (int32_t)distinct;
+            if (l.repeats && distinct != x.end - x.at) l.repeats[pattern] = 1;
+        }
+        for (int64_t w = lane; w < l.words; w += 32) bits[w] = 0;
+        __syncwarp();
+        for (int64_t p = x.at + lane; p < x.end && l.words; p += 32) {
+            const int64_t at = bsri_index(x.list, dt, p);
+            if ((uint64_t)at < (uint64_t)l.others) atomicOr(&bits[at / 32], 1u << (at % 32));
+        }
+    }
+}
+
+/* A warp per line: how many come before it is its place. */
+static __global__ void __launch_bounds__(256) bsri_rank_lines(const __grid_constant__ bsri_dev_rank r) {
+    const int lane = threadIdx.x & 31;
+    const int64_t total = r.patterns * r.n, step = (int64_t)gridDim.x * 8;
+    for (int64_t work = blockIdx.x * (int64_t)8 + threadIdx.x / 32; work < total; work += step) {
+        const int64_t pattern = work / r.n, i = work % r.n;
+        const uint64_t *key = r.key + pattern * r.n, mine = key[i];
+        int before = 0;
+        if (i < r.full) {
+#pragma unroll 4
+            for (int64_t j = lane; j < r.full; j += 32) before += key[j] > mine || (key[j] == mine && j < i);
+            before = bsri_dev_warp_sum(before);
+        }
+        const int64_t place = pattern * r.n + (i < r.full ? (int64_t)__shfl_sync(~0u, before, 31) : i);
+        if (lane < r.group) r.order[place * r.group + lane] = r.member ? r.member[work * r.group + lane] : (int32_t)i;
+        if (lane == 0 && r.lengths) r.lengths[place] = r.length[work];
+    }
+}
+
+/* Smallest over the block (up to 1024 threads); every thread has it. Begins and ends with a barrier. */
+__device__ __forceinline__ uint32_t bsri_dev_block_min(uint32_t v, uint32_t *part) {
+    const int warps = blockDim.x / 32;
+#pragma unroll
+    for (int d = 16; d; d /= 2) v = min(v, __shfl_xor_sync(~0u, v, d));
+    if ((threadIdx.x & 31) == 0) part[threadIdx.x / 32] = v;
+    __syncthreads();
+    v = part[0];
+    for (int w = 1; w < warps; w++) v = min(v, part[w]);
+    return v;
+}
+
+#define BSRI_GROUP_LINES 256        /* of one pattern in shared memory */
+#define BSRI_GROUP_BYTES (45 * 1024)
+/* Greedy grouping of up to 256 lines without repeats, as bsri_lines_group; thread t looks at the t-th line left. */
+static __global__ void __launch_bounds__(256) bsri_group_bits(const __grid_constant__ bsri_dev_lines l) {
+    extern __shared__ uint32_t bits[]; /* [words][lines] by place in the order */
+    __shared__ uint32_t part[2][8];
+    __shared__ int32_t size[BSRI_GROUP_LINES];
+    __shared__ int16_t left[2][BSRI_GROUP_LINES + 1];
+    const int t = threadIdx.x, count = (int)l.count, words = (int)l.words, group = (int)l.group;
+    for (int64_t pattern = blockIdx.x; pattern < l.patterns.count; pattern += gridDim.x) {
+        const int32_t *order = l.order + pattern * count;
+        int32_t *member = l.member + pattern * l.groups * group, *unions = l.unions + pattern * l.groups;
+        uint32_t *const joined = bits + words * count;
+        int now = 0, remaining = count, turn = 0;
+        if (l.repeats[pattern]) continue; /* the other kernel's */
+        for (int i = t; i < count * words; i += 256) {
+            const int place = i / words, w = i % words;
+            bits[w * count + place] = l.bits[(pattern * count + order[place]) * words + w];
+        }
+        if (t < count) left[0][t] = (int16_t)t, size[t] = l.distinct[pattern * count + order[t]];
+        __syncthreads();
+        for (int64_t g = 0; g < l.groups; g++) {
+            uint32_t length = 0;
+            for (int k = 0; k < group; k++) {
+                uint32_t extra = 0, best = ~0u;
+                const int mine = t < remaining ? left[now][t] : 0;
+                if (k == 0) best = remaining ? 0 : ~0u;
+                else {
+                    for (int w = 0; w < words && t < remaining; w++) extra += (uint32_t)__popc(bits[w * count + mine] & ~joined[w]);
+                    best = bsri_dev_block_min(t < remaining ? extra << 8 | (uint32_t)t : ~0u, part[turn]);
+                    turn ^= 1;
+                }
+                if (best == ~0u) {
+                    if (t == 0) member[g * group + k] = -1;
+                    continue;
+                }
+                const int at = (int)(best & 255u), chosen = left[now][at];
+                for (int w = t; w < words; w += 256) joined[w] = (k ? joined[w] : 0) | bits[w * count + chosen];
+                if (t < remaining - 1) left[now ^ 1][t] = left[now][t + (t >= at)];
+                if (t == 0) member[g * group + k] = order[chosen];
+                length += k ? best >> 8 : (uint32_t)size[chosen];
+                now ^= 1, remaining--;
+                __syncthreads();
+            }
+            if (t == 0) unions[g] = (int32_t)length, l.key[pattern * l.groups + g] = length;
+        }
+        __syncthreads();
+    }
+}
+/* The same for any lines: a warp per line left, stamps of the current union in device memory. */
+static __global__ void __launch_bounds__(1024) bsri_group_lists(const __grid_constant__ bsri_dev_lines l) {
+    __shared__ int32_t left[2][257];
+    __shared__ uint32_t extras[256], part[32];
+    __shared__ int length;
+    const int t = threadIdx.x, lane = t & 31, dt = l.m.index_dtype, window = (int)l.window, group = (int)l.group;
+    for (int64_t pattern = blockIdx.x; pattern < l.patterns.count; pattern += gridDim.x) {
+        const int32_t *order = l.order + pattern * l.count;
+        int32_t *member = l.member + pattern * l.groups * group, *unions = l.unions + pattern * l.groups;
+        int32_t *stamp = l.stamp + pattern * l.others;
+        int64_t next = bsri_min(window, l.count);
+        int now = 0, remaining = (int)next;
+        if (l.words && !l.repeats[pattern]) continue; /* the other kernel's */
+        for (int64_t i = t; i < l.others; i += 1024) stamp[i] = -1;
+        if (t < remaining) left[0][t] = order[t];
+        __syncthreads();
+        for (int64_t g = 0; g < l.groups; g++) {
+            if (t == 0) length = 0;
+            for (int k = 0; k < group; k++) {
+                uint32_t best = remaining ? 0 : ~0u;
+                for (int i = t / 32; i < remaining && k; i += 32) {
+                    const bsri_dev_line x = bsri_dev_line_of(l, pattern, left[now][i]);
+                    uint32_t extra = 0;
+                    for (int64_t p = x.at + lane; p < x.end; p += 32) {
+                        const int64_t at = bsri_index(x.list, dt, p);
+                        extra += (uint64_t)at < (uint64_t)l.others && __ldcg(&stamp[at]) != (int32_t)g;
+                    }
+                    extra = bsri_dev_warp_sum(extra);
+                    if (lane == 31) extras[i] = extra;
+                }
+                if (k) {
+                    __syncthreads();
+                    const uint32_t mine = t < remaining ? extras[t] : ~0u, least = bsri_dev_block_min(mine, part);
+                    __syncthreads();
+                    best = bsri_dev_block_min(t < remaining && mine == least ? (uint32_t)t : ~0u, part);
+                }
+                __syncthreads();
+                if (best == ~0u) {
+                    if (t == 0) member[g * group + k] = -1;
+                    continue;
+                }
+                const int32_t chosen = left[now][best];
+                const bsri_dev_line x = bsri_dev_line_of(l, pattern, chosen);
+                int fresh = 0;
+                for (int64_t p = x.at + t; p < x.end; p += 1024) {
+                    const int64_t at = bsri_index(x.list, dt, p);
+                    if ((uint64_t)at < (uint64_t)l.others) fresh += atomicExch(&stamp[at], (int32_t)g) != (int32_t)g;
+                }
+                if (fresh) atomicAdd(&length, fresh);
+                if (t < remaining - 1) left[now ^ 1][t] = left[now][t + (t >= (int)best)];
+                if (t == 0) {
+                    member[g * group + k] = chosen;
+                    if (next < l.count) left[now ^ 1][remaining - 1] = order[next];
+                }
+                now ^= 1;
+                if (next < l.count) next++;
+                else remaining--;
+                __syncthreads();
+            }
+            if (t == 0) unions[g] = length, l.key[pattern * l.groups + g] = (uint64_t)length;
+            __syncthreads();
+        }
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>device-convert: dense forms, and building a matrix                                           */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* One element, converted where the types differ; the same type moves as it is. */
+__device__ __forceinline__ void bsri_dev_move(void *dst, int to, int64_t at, const void *src, int from, int64_t i) {
+    if (to != from) {
+        bsri_dev_store(dst, to, at, bsri_dev_load<double>(src, from, i));
+        return;
+    }
+    switch (bsri_dev_size(to)) {
+        case 1: ((uint8_t *)dst)[at] = ((const uint8_t *)src)[i]; break;
+        case 2: ((uint16_t *)dst)[at] = ((const uint16_t *)src)[i]; break;
+        case 4: ((uint32_t *)dst)[at] = ((const uint32_t *)src)[i]; break;
+        default: ((uint64_t *)dst)[at] = ((const uint64_t *)src)[i]; break;
+    }
+}
+__device__ __forceinline__ void bsri_dev_clear(void *dst, int dtype, int64_t at) {
+    switch (bsri_dev_size(dtype)) {
+        case 1: ((uint8_t *)dst)[at] = 0; break;
+        case 2: ((uint16_t *)dst)[at] = 0; break;
+        case 4: ((uint32_t *)dst)[at] = 0; break;
+        default: ((uint64_t *)dst)[at] = 0; break;
+    }
+}
+__device__ __forceinline__ void bsri_dev_add(void *dst, int to, int64_t at, const void *src, int from, int64_t i) {
+    if (to == BSR_I8 || to == BSR_I32)
+        bsri_dev_store(dst, to, at, bsri_dev_load<uint32_t>(dst, to, at) + bsri_dev_load<uint32_t>(src, from, i));
+    else
+        bsri_dev_store(dst, to, at, bsri_dev_load<double>(dst, to, at) + bsri_dev_load<double>(src, from, i));
+}
+
+/* Anything but zero of either sign; NaN counts. */
+__device__ __forceinline__ bool bsri_dev_nonzero(const void *base, int dtype, int64_t i) {
+    switch (bsri_dev_size(dtype)) {
+        case 1: return ((const uint8_t *)base)[i] != 0;
+        case 2: return (((const uint16_t *)base)[i] & 0x7fffu) != 0;
+        case 4: return (((const uint32_t *)base)[i] & (dtype == BSR_F32 ? 0x7fffffffu : ~0u)) != 0;
+        default: return (((const uint64_t *)base)[i] & (dtype == BSR_F64 ? ~(uint64_t)0 >> 1 : ~(uint64_t)0)) != 0;
+    }
+}
+
+#define BSRI_EXPAND_PANEL 1024 /* block columns at most */
+/* A block works on up to 64 rows of a block row and a panel of block columns: first which block stands where, then element by
+   element. */
+static __global__ void __launch_bounds__(256) bsri_expand_panel(const __grid_constant__ bsri_dev_expand x) {
+    __shared__ int64_t place[BSRI_EXPAND_PANEL];
+    const int64_t br = x.m.block_rows, bc = x.m.block_cols;
+    const int dt = x.m.index_dtype, to = x.out.dtype, from = x.m.dtype;
+    for (int64_t work = blockIdx.x; work < x.work; work += gridDim.x) {
+        const int64_t sub = work % x.subs, c0 = work / x.subs % x.panels * x.panel, r = work / x.subs / x.panels % x.rows;
+        const int64_t item = work / x.subs / x.panels / x.rows, top = r * br + sub * 64, left = c0 * bc;
+        const int height = (int)bsri_min(64, bsri_min(br - sub * 64, x.out.rows - top));
+        const int width = (int)bsri_min(bsri_min(x.panel, x.cols - c0) * bc, x.out.cols - left);
+        const bsri_dev_item it = bsri_dev_matrix_item(&x.batch, item, &x.m);
+        const int64_t begin = bsri_index(it.crow, dt, r), end = bsri_index(it.crow, dt, r + 1);
+        char *const out = bsri_dev_at(x.out.data, to, bsri_dense_offset(&x.batch, item, &x.out) + top * x.out.row_stride + left * x.out.col_stride);
+        int disorder = 0;
+        if (height <= 0) continue;
+        for (int i = threadIdx.x; i < x.panel; i += 256) place[i] = -1;
+        for (int64_t p = begin + 1 + threadIdx.x; p < end; p += 256) disorder |= bsri_index(it.col, dt, p) <= bsri_index(it.col, dt, p - 1);
+        disorder = __syncthreads_or(disorder);
+        for (int64_t p = begin + threadIdx.x; p < end; p += 256) {
+            const int64_t c = bsri_index(it.col, dt, p) - c0;
+            if (c >= 0 && c < x.panel) place[c] = p;
+        }
+        __syncthreads();
+        for (unsigned i = threadIdx.x; i < (unsigned)height * (unsigned)width; i += 256) {
+            const int down = x.out.col_stride == 1 ? (int)(i / (unsigned)width) : (int)(i % (unsigned)height);
+            const int along = x.out.col_stride == 1 ? (int)(i % (unsigned)width) : (int)(i / (unsigned)height);
+            const int c = along / (int)bc;
+            const int64_t p = place[c], at = down * x.out.row_stride + along * x.out.col_stride;
+            const int64_t inside = (sub * 64 + down) * x.stride[1] + (along - c * (int)bc) * x.stride[2];
+            if (p >= 0 && !disorder) {
+                bsri_dev_move(out, to, at, it.values, from, p * x.stride[0] + inside);
+                continue;
+            }
+            bsri_dev_clear(out, to, at);
+            if (p < 0) continue;
+            for (int64_t q = begin; q < end; q++) /* there may be duplicates: each addition is rounded to out's type */
+                if (bsri_index(it.col, dt, q) == c0 + c) bsri_dev_add(out, to, at, it.values, from, q * x.stride[0] + inside);
+        }
+        __syncthreads();
+    }
+}
+
+/* Which blocks of a panel of a block row hold something: as a bit each. */
+static __global__ void __launch_bounds__(256) bsri_bits_dense(const __grid_constant__ bsri_dev_build b) {
+    __shared__ uint32_t held[BSRI_EXPAND_PANEL];
+    const int64_t br = b.to.block_rows, bc = b.to.block_cols, work_end = b.batch.count * b.rows * b.panels;
+    const bsr_dense &d = b.dense;
+    for (int64_t work = blockIdx.x; work < work_end; work += gridDim.x) {
+        const int64_t c0 = work % b.panels * b.panel, r = work / b.panels % b.rows, item = work / b.panels / b.rows;
+        const int64_t top = r * br, left = c0 * bc, height = bsri_min(br, d.rows - top);
+        const int64_t width = bsri_min(b.panel * bc, d.cols - left), blocks = bsri_min(b.panel, b.cols - c0);
+        const char *const source = bsri_dev_at(d.data, d.dtype, bsri_dense_offset(&b.batch, item, &d) + top * d.row_stride + left * d.col_stride);
+        uint32_t *bits = b.bits + item * b.item_words + r * b.row_words + c0 / 32;
+        for (int i = threadIdx.x; i < b.panel; i += 256) held[i] = 0;
+        __syncthreads();
+        if (d.col_stride == 1 || height < 32) {
+            for (int64_t y = threadIdx.x / 32; y < height; y += 8)
+                for (int64_t x = threadIdx.x % 32; x < width; x += 32)
+                    if (bsri_dev_nonzero(source, d.dtype, y * d.row_stride + x * d.col_stride)) held[x / bc] = 1;
+        } else {
+            for (int64_t x = threadIdx.x / 32; x < width; x += 8)
+                for (int64_t y = threadIdx.x % 32; y < height; y += 32)
+                    if (bsri_dev_nonzero(source, d.dtype, y * d.row_stride + x * d.col_stride)) held[x / bc] = 1;
+        }
+        __syncthreads();
+        for (int i = threadIdx.x; i < b.panel; i += 256) {
+            const uint32_t word = __ballot_sync(~0u, i < blocks && held[i]);
+            if (i % 32 == 0 && i < blocks) bits[i / 32] = word;
+        }
+        __syncthreads();
+    }
+}
+/* The bits of a block mask, a warp per word. */
+static __global__ void __launch_bounds__(256) bsri_bits_mask(const __grid_constant__ bsri_dev_build b) {
+    const int lane = threadIdx.x & 31;
+    const int64_t total = b.batch.count * b.item_words, step = (int64_t)gridDim.x * 8;
+    for (int64_t work = blockIdx.x * (int64_t)8 + threadIdx.x / 32; work < total; work += step) {
+        const int64_t line = work / b.row_words, col = work % b.row_words * 32 + lane;
+        const uint32_t word = __ballot_sync(~0u, col < b.cols && b.mask[line * b.cols + col]);
+        if (lane == 0) b.bits[work] = word;
+    }
+}
+
+/* Word w of the candidates of a block row: bit i is candidate 32 w + i, those of other rows cut off. *from: the first. */
+struct bsri_dev_kept {
+    const uint32_t *bits;
+    const void *col; /* of stored candidates */
+    int64_t from, end;
+    uint32_t flip;
+    __device__ uint32_t word(int64_t w) const {
+        uint32_t v = bits[w] ^ flip;
+        if (w * 32 < from) v &= ~0u << (from - w * 32);
+        if (end - w * 32 < 32) v &= (1u << (end - w * 32)) - 1;
+        return v;
+    }
+};
+__device__ __forceinline__ bsri_dev_kept bsri_dev_kept_of(const bsri_dev_build &b, int64_t item, int64_t r) {
+    bsri_dev_kept k;
+    k.bits = b.bits + item * b.item_words + r * b.row_words, k.from = 0, k.end = b.cols, k.flip = b.complement ? ~0u : 0, k.col = nullptr;
+    if (!b.row_words) {
+        const bsri_dev_item it = bsri_dev_matrix_item(&b.batch, item, &b.sparse);
+        k.col = it.col, k.from = bsri_index(it.crow, b.sparse.index_dtype, r), k.end = bsri_index(it.crow, b.sparse.index_dtype, r + 1);
+    }
+    return k;
+}
+static __global__ void __launch_bounds__(256) bsri_build_counts(const __grid_constant__ bsri_dev_build b) {
+    const int lane = threadIdx.x & 31;
+    const int64_t total = b.batch.count * b.rows, step = (int64_t)gridDim.x * 8;
+    for (int64_t work = blockIdx.x * (int64_t)8 + threadIdx.x / 32; work < total; work += step) {
+        const bsri_dev_kept k = bsri_dev_kept_of(b, work / b.rows, work % b.rows);
+        int64_t n = 0;
+        for (int64_t w = k.from / 32 + lane; w * 32 < k.end; w += 32) n += __popc(k.word(w));
+        n = bsri_dev_warp_sum(n);
+        if (lane == 31) b.first[work] = n;
+    }
+}
+/* Counts to positions, and crow: a block per item; of ragged items one block runs through all. */
+static __global__ void __launch_bounds__(1024) bsri_build_crow(const __grid_constant__ bsri_dev_build b) {
+    __shared__ int64_t part[33];
+    const int64_t parts = b.ragged ? 1 : b.batch.count, each = b.ragged ? b.batch.count * b.rows : b.rows;
+    const int dt = b.to.index_dtype;
+    for (int64_t part_at = blockIdx.x; part_at < parts; part_at += gridDim.x) {
+        int64_t sum = 0;
+        for (int64_t i0 = 0; i0 < each; i0 += 4096) {
+            int64_t v[4], mine = 0, all;
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                const int64_t i = i0 + threadIdx.x * 4 + j;
+                v[j] = i < each ? b.first[part_at * each + i] : 0, mine += v[j];
+            }
+            int64_t at = sum + bsri_dev_block_before(mine, part, &all);
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                const int64_t i = i0 + threadIdx.x * 4 + j, line = part_at * each + i, r = line % b.rows;
+                if (i >= each) break;
+                void *crow = (void *)bsri_dev_matrix_item(&b.batch, line / b.rows, &b.to).crow;
+                b.first[line] = at, bsri_set_index(crow, dt, r, at), at += v[j];
+                if (r == b.rows - 1) bsri_set_index(crow, dt, b.rows, at);
+            }
+            sum += all;
+        }
+    }
+}
+/* Without block rows crow still has its last entry. */
+static __global__ void __launch_bounds__(256) bsri_build_no_rows(const __grid_constant__ bsri_dev_build b) {
+    for (int64_t item = blockIdx.x * (int64_t)256 + threadIdx.x; item < b.batch.count; item += (int64_t)gridDim.x * 256)
+        bsri_set_index((void *)bsri_dev_matrix_item(&b.batch, item, &b.to).crow, b.to.index_dtype, 0, 0);
+}
+static __global__ void __launch_bounds__(256) bsri_build_cols(const __grid_constant__ bsri_dev_build b) {
+    const int lane = threadIdx.x & 31, dt = b.to.index_dtype;
+    const int64_t total = b.batch.count * b.rows, step = (int64_t)gridDim.x * 8;
+    for (int64_t work = blockIdx.x * (int64_t)8 + threadIdx.x / 32; work < total; work += step) {
+        const bsri_dev_kept k = bsri_dev_kept_of(b, work / b.rows, work % b.rows);
+        void *col = (void *)bsri_dev_matrix_item(&b.batch, work / b.rows, &b.to).col;
+        int64_t at = b.first[work];
+        for (int64_t w0 = k.from / 32; w0 * 32 < k.end; w0 += 32) {
+            const int64_t w = w0 + lane;
+            uint32_t v = w * 32 < k.end ? k.word(w) : 0;
+            const int upto = bsri_dev_warp_sum(__popc(v));
+            int64_t mine = at + upto - __popc(v);
+            for (; v; v &= v - 1, mine++) {
+                const int64_t c = w * 32 + __ffs((int)v) - 1;
+                if (mine < b.capacity) bsri_set_index(col, dt, mine, k.col ? bsri_index(k.col, b.sparse.index_dtype, c) : c);
+            }
+            at += __shfl_sync(~0u, upto, 31);
+        }
+    }
+}
+/* Values of the stored blocks, 1024 elements a block, out of the source. */
+static __global__ void __launch_bounds__(256) bsri_build_values(const __grid_constant__ bsri_dev_build b) {
+    const int64_t br = b.to.block_rows, bc = b.to.block_cols, area = br * bc, item_work = bsri_ceil_div(b.capacity * area, 1024);
+    const int dt = b.to.index_dtype;
+    for (int64_t work = blockIdx.x; work < item_work * b.batch.count; work += gridDim.x) {
+        const int64_t item = work / item_work;
+        const bsri_dev_item to = bsri_dev_matrix_item(&b.batch, item, &b.to);
+        const int64_t begin = bsri_index(to.crow, dt, 0), end = bsri_min(b.capacity, bsri_index(to.crow, dt, b.rows));
+        for (int j = 0; j < 4; j++) {
+            const int64_t e = work % item_work * 1024 + j * 256 + threadIdx.x, at = e / area;
+            if (at < begin || at >= end) continue;
+            const int64_t inside = e - at * area, y = area >> 31 ? inside / bc : (int64_t)((uint32_t)inside / (uint32_t)bc), x = inside - y * bc;
+            const int64_t r = bsri_dev_row_of(to.crow, dt, b.rows, at), c = bsri_index(to.col, dt, at);
+            const int64_t dst = at * b.stride[0] + y * b.stride[1] + x * b.stride[2];
+            if (b.dense.data) {
+                const bsr_dense &d = b.dense;
+                const int64_t row = r * br + y, col = c * bc + x;
+                if (row < d.rows && col < d.cols)
+                    bsri_dev_move(to.values, b.to.dtype, dst, d.data, d.dtype, bsri_dense_offset(&b.batch, item, &d) + row * d.row_stride + col * d.col_stride);
+                else bsri_dev_clear(to.values, b.to.dtype, dst);
+            } else {
+                const bsri_dev_item s = bsri_dev_matrix_item(&b.batch, item, &b.sparse);
+                int64_t low = bsri_index(s.crow, b.sparse.index_dtype, r), high = bsri_index(s.crow, b.sparse.index_dtype, r + 1) - 1;
+                while (low < high) { /* the source's columns ascend */
+                    const int64_t mid = low + (high - low) / 2;
+                    if (bsri_index(s.col, b.sparse.index_dtype, mid) < c) low = mid + 1;
+                    else high = mid;
+                }
+                bsri_dev_move(to.values, b.to.dtype, dst, s.values, b.sparse.dtype,
+                              low * b.sparse_stride[0] + y * b.sparse_stride[1] + x * b.sparse_stride[2]);
+            }
+        }
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>device-validate: the first failing check in the fixed order                                  */
+/* ---------------------------------------------------------------------------------------------- */
+
+struct bsri_dev_finding {
+    int64_t item, index, value; /* item 0: nothing wrong */
+};
+__device__ __forceinline__ bsri_dev_finding bsri_dev_found(int64_t item, int64_t index, int64_t value) {
+    bsri_dev_finding f;
+    f.item = item, f.index = index, f.value = value;
+    return f;
+}
+/* A check's place is pattern * span + local; the first in the CPU's order is the least. */
+__device__ __forceinline__ int64_t bsri_dev_span(const bsri_dev_validate &v, int stage) {
+    const int64_t n = v.schedule.groups * v.group;
+    switch (stage) {
+        case BSRI_STAGE_STRUCTURE: return v.rows + 2 + v.m.nnz;
+        case BSRI_STAGE_CCOL: return v.cols + 1;
+        case BSRI_STAGE_ENTRIES: return bsri_max(1, v.index.entries * bsri_max(1, v.index.patterns));
+        case BSRI_STAGE_ORDER: return n * (2 + v.lines / 65536) + 1;
+        case BSRI_STAGE_TRANSPOSED: return v.cols + 1 + v.m.nnz;
+        default: return bsri_max(1, v.schedule.groups * (v.group + 1));
+    }
+}
+static __device__ bsri_dev_finding bsri_dev_check_structure(const bsri_dev_validate &v, int64_t i, int64_t local) {
+    const int64_t nnz = v.m.nnz, rows = v.rows, ragged = v.m.flags & BSR_MATRIX_RAGGED;
+    const int dt = v.m.index_dtype;
+    const bsri_dev_finding fine = {0, 0, 0};
+    const bsri_dev_item it = bsri_dev_matrix_item(&v.patterns, bsri_min(i, v.patterns.count - 1), &v.m);
+    const int64_t last = bsri_index(it.crow, dt, rows);
+    if (i == v.patterns.count) return last != nnz ? bsri_dev_found(BSR_ITEM_CROW_LAST, i - 1, last) : fine;
+    if (local == 0) {
+        const int64_t now = bsri_index(it.crow, dt, 0);
+        int64_t first = 0;
+        if (ragged && i) first = bsri_index(bsri_dev_matrix_item(&v.patterns, i - 1, &v.m).crow, dt, rows);
+        return now != first ? bsri_dev_found(BSR_ITEM_CROW_FIRST, i, now) : fine;
+    }
+    if (local <= rows) {
+        const int64_t r = local - 1, before = bsri_index(it.crow, dt, r), now = bsri_index(it.crow, dt, r + 1);
+        if (now > nnz && r + 1 == rows && now >= before) return fine; /* the last entry's fault */
+        if (now < before || now > nnz) return bsri_dev_found(BSR_ITEM_CROW_DECREASES, r, now < 0 ? now : now - before);
+        return now - before > v.cols ? bsri_dev_found(BSR_ITEM_CROW_LONG, r, now - before) : fine;
+    }
+    if (local == rows + 1) return last > nnz || (!ragged && last != nnz) ? bsri_dev_found(BSR_ITEM_CROW_LAST, i, last) : fine;
+    const int64_t p = local - rows - 2, at = bsri_index(it.col, dt, p);
+    if (at < 0 || at >= v.cols) return bsri_dev_found(BSR_ITEM_COL_RANGE, p, at);
+    if (p <= bsri_index(it.crow, dt, 0) || at > bsri_index(it.col, dt, p - 1)) return fine;
+    return bsri_index(it.crow, dt, bsri_dev_row_of(it.crow, dt, rows, p)) != p ? bsri_dev_found(BSR_ITEM_COL_ORDER, p, at) : fine;
+}
+static __device__ bsri_dev_finding bsri_dev_check_transposed(const bsri_dev_validate &v, int64_t i, int64_t local) {
+    const int dt = v.m.index_dtype;
+    const bsri_dev_finding fine = {0, 0, 0};
+    const bsri_dev_item it = bsri_dev_matrix_item(&v.patterns, i, &v.m);
+    const char *view = (const char *)v.m.transposed_index;
+    const int64_t shift = v.m.flags & BSR_MATRIX_RAGGED ? 0 : i * v.m.nnz, base = i * (v.cols + 1);
+    const void *ccol = bsri_dev_at(view + v.index.at[0], dt, base), *row = bsri_dev_at(view + v.index.at[1], dt, shift);
+    if (local <= v.cols) {
+        const int64_t now = bsri_index(ccol, dt, local), end = bsri_index(it.crow, dt, v.rows);
+        if (local == 0) return now != bsri_index(it.crow, dt, 0) ? bsri_dev_found(BSR_ITEM_VIEW_CONTENT, base, now) : fine;
+        if (now < bsri_index(ccol, dt, local - 1) || now > end || (local == v.cols && now != end))
+            return bsri_dev_found(BSR_ITEM_VIEW_CONTENT, base + local, now);
+        return fine;
+    }
+    const int64_t e = local - v.cols - 1, k = bsri_dev_row_of(ccol, dt, v.cols, e), r = bsri_index(row, dt, e);
+    const int64_t p = bsri_index(bsri_dev_at(view + v.index.at[2], dt, shift), dt, e);
+    if (r <= (e == bsri_index(ccol, dt, k) ? -1 : bsri_index(row, dt, e - 1)) || r >= v.rows)
+        return bsri_dev_found(BSR_ITEM_VIEW_CONTENT, shift + e, r);
+    if (p < bsri_index(it.crow, dt, r) || p >= bsri_index(it.crow, dt, r + 1) || bsri_index(it.col, dt, p) != k)
+        return bsri_dev_found(BSR_ITEM_VIEW_CONTENT, shift + e, p);
+    return fine;
+}
+static __device__ bsri_dev_finding bsri_dev_check_schedule(const bsri_dev_validate &v, int stage, int64_t i, int64_t local) {
+    const int64_t n = v.schedule.groups * v.group;
+    const bsri_dev_finding fine = {0, 0, 0};
+    const int32_t *order = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[0]) + i * n;
+    const int32_t *lengths = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[1]) + i * v.schedule.groups;
+    const uint32_t *seen = v.seen + i * (v.lines + 1);
+    if (stage == BSRI_STAGE_ORDER) {
+        const int64_t k = local < n ? local : (local - n) % bsri_max(1, n);
+        if (local == n * (2 + v.lines / 65536)) return seen[v.lines] != v.lines ? bsri_dev_found(BSR_ITEM_VIEW_CONTENT, n, seen[v.lines]) : fine;
+        if (local < n) return order[k] < -1 || order[k] >= v.lines ? bsri_dev_found(BSR_ITEM_VIEW_CONTENT, k, order[k]) : fine;
+        if (order[k] < 0 || order[k] >= v.lines) return fine;
+        return seen[order[k]] != (uint32_t)(n - k) ? bsri_dev_found(BSR_ITEM_VIEW_CONTENT, k, order[k]) : fine;
+    }
+    const int64_t g = local / (v.group + 1), k = local % (v.group + 1), at = g * v.group + k;
+    if (k == v.group) return bsri_dev_found(BSR_ITEM_VIEW_CONTENT, i * v.schedule.groups + g, lengths[g]); /* found elsewhere */
+    if ((at >= v.lines) != (order[at] < 0)) return bsri_dev_found(BSR_ITEM_VIEW_CONTENT, i * n + at, order[at]);
+    return fine;
+}
+static __device__ bsri_dev_finding bsri_dev_check(const bsri_dev_validate &v, int stage, int64_t i, int64_t local) {
+    const int dt = v.m.index_dtype;
+    const char *view = (const char *)v.m.transposed_index;
+    const bsri_dev_finding fine = {0, 0, 0};
+    if (stage == BSRI_STAGE_STRUCTURE) return bsri_dev_check_structure(v, i, local);
+    if (stage == BSRI_STAGE_TRANSPOSED) return bsri_dev_check_transposed(v, i, local);
+    if (stage > BSRI_STAGE_ENTRIES) return bsri_dev_check_schedule(v, stage, i, local);
+    if (stage == BSRI_STAGE_CCOL) {
+        const void *ccol = bsri_dev_at(view + v.index.at[0], dt, i * (v.cols + 1));
+        const int64_t at = bsri_index(ccol, dt, local);
+        return at < (local ? bsri_index(ccol, dt, local - 1) : 0) || at > v.m.nnz ? bsri_dev_found(BSR_ITEM_VIEW_CONTENT, local, at) : fine;
+    }
+    const int64_t row = bsri_index(view + v.index.at[1], dt, local), at = bsri_index(view + v.index.at[2], dt, local);
+    if (row < 0 || row >= v.rows) return bsri_dev_found(BSR_ITEM_VIEW_CONTENT, local, row);
+    return at < 0 || at >= v.m.nnz ? bsri_dev_found(BSR_ITEM_VIEW_CONTENT, local, at) : fine;
+}
+__device__ __forceinline__ void bsri_dev_report(const bsri_dev_validate &v, int stage, int64_t i, int64_t local) {
+    atomicMin((unsigned long long *)v.record, (unsigned long long)stage << 58 | (unsigned long long)(i * bsri_dev_span(v, stage) + local));
+}
+/* A stage, `parts` blocks per pattern. After a failure in an earlier stage nothing is looked at. */
+static __global__ void __launch_bounds__(256) bsri_validate_stage(const __grid_constant__ bsri_dev_validate v) {
+    const int stage = v.stage, dt = v.m.index_dtype;
+    const int64_t n = v.schedule.groups * v.group, step = v.parts * 256;
+    if ((int)(*v.record >> 58) < stage) return;
+    for (int64_t work = blockIdx.x; work < v.work; work += gridDim.x) {
+        const int64_t i = work / v.parts, begin = work % v.parts * 256 + threadIdx.x;
+        int64_t fixed = bsri_dev_span(v, stage), from = 0, to = 0;
+        if (stage == BSRI_STAGE_STRUCTURE || stage == BSRI_STAGE_TRANSPOSED) {
+            const void *start = i < v.patterns.count ? bsri_dev_matrix_item(&v.patterns, i, &v.m).crow : nullptr;
+            int64_t lines = v.rows;
+            fixed = i < v.patterns.count ? v.rows + 2 : 1;
+            if (stage == BSRI_STAGE_TRANSPOSED)
+                start = bsri_dev_at((const char *)v.m.transposed_index + v.index.at[0], dt, i * (v.cols + 1)), lines = v.cols, fixed = v.cols + 1;
+            if (start && lines)
+                from = bsri_max(0, bsri_index(start, dt, 0)), to = bsri_min(v.m.nnz, bsri_index(start, dt, lines));
+        } else if (stage == BSRI_STAGE_MARK) {
+            const int32_t *order = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[0]) + i * n;
+            uint32_t *seen = v.seen + i * (v.lines + 1);
+            for (int64_t k = begin; k < n; k += step)
+                if (order[k] >= 0 && order[k] < v.lines) atomicMax(&seen[order[k]], (uint32_t)(n - k)), atomicAdd(&seen[v.lines], 1u);
+            continue;
+        } else if (stage == BSRI_STAGE_ORDER) {
+            const int32_t *order = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[0]) + i * n;
+            for (int64_t k = begin; k < n; k += step) { /* repeats: by windows of 65536 lines, as the CPU finds them */
+                const int64_t local = n + bsri_max(0, order[k]) / 65536 * n + k;
+                if (order[k] < v.lines && bsri_dev_check(v, stage, i, local).item) bsri_dev_report(v, stage, i, local);
+            }
+            if (begin == 0 && bsri_dev_check(v, stage, i, fixed - 1).item) bsri_dev_report(v, stage, i, fixed - 1);
+            fixed = n;
+        } else if (stage == BSRI_STAGE_ENTRIES) {
+            fixed = v.index.entries * v.index.patterns;
+            if (v.m.flags & BSR_MATRIX_RAGGED) fixed = v.index.patterns ? v.index.entries : 0;
+        } else if (stage == BSRI_STAGE_UNIONS) {
+            fixed = 0;
+            for (int64_t k = begin; k < n; k += step) {
+                const int64_t local = k / v.group * (v.group + 1) + k % v.group;
+                if (bsri_dev_check(v, stage, i, local).item) bsri_dev_report(v, stage, i, local);
+            }
+        }
+        for (int64_t local = begin; local < fixed; local += step)
+            if (bsri_dev_check(v, stage, i, local).item) bsri_dev_report(v, stage, i, local);
+        for (int64_t p = from + begin; p < to; p += step) {
+            const int64_t local = (stage == BSRI_STAGE_STRUCTURE ? v.rows + 2 : v.cols + 1) + p;
+            if (bsri_dev_check(v, stage, i, local).item) bsri_dev_report(v, stage, i, local);
+        }
+    }
+}
+/* A warp per group: entries of each member that no earlier member has; lists ascend without repeats by now. */
+static __global__ void __launch_bounds__(256) bsri_validate_unions(const __grid_constant__ bsri_dev_validate v) {
+    const int lane = threadIdx.x & 31, dt = v.m.index_dtype;
+    const int64_t total = v.patterns.count * v.schedule.groups, step = (int64_t)gridDim.x * 8;
+    if ((int)(*v.record >> 58) < BSRI_STAGE_UNIONS) return;
+    for (int64_t work = blockIdx.x * (int64_t)8 + threadIdx.x / 32; work < total; work += step) {
+        const int64_t i = work / v.schedule.groups, g = work % v.schedule.groups;
+        const int32_t *order = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[0]) + (i * v.schedule.groups + g) * v.group;
+        const bsri_dev_item it = bsri_dev_matrix_item(&v.patterns, i, &v.m);
+        const int64_t each = v.m.flags & BSR_MATRIX_RAGGED ? 0 : v.m.nnz;
+        const void *start = v.start ? bsri_dev_at(v.start, dt, i * (v.lines + 1)) : it.crow;
+        const void *list = v.start ? bsri_dev_at(v.list, dt, i * each) : it.col;
+        int64_t sum = 0;
+        for (int k = 0; k < v.group; k++) {
+            if (order[k] < 0) continue;
+            const int64_t end = bsri_index(start, dt, order[k] + 1);
+            for (int64_t p = bsri_index(start, dt, order[k]) + lane; p < end; p += 32) {
+                const int64_t at = bsri_index(list, dt, p);
+                bool fresh = true;
+                for (int j = 0; j < k && fresh; j++) {
+                    if (order[j] < 0) continue;
+                    int64_t low = bsri_index(start, dt, order[j]), high = bsri_index(start, dt, order[j] + 1);
+                    const int64_t stop = high;
+                    while (low < high) {
+                        const int64_t mid = low + (high - low) / 2;
+                        if (bsri_index(list, dt, mid) < at) low = mid + 1;
+                        else high = mid;
+                    }
+                    fresh = low == stop || bsri_index(list, dt, low) != at;
+                }
+                sum += fresh;
+            }
+        }
+        sum = bsri_dev_warp_sum(sum);
+        const int32_t *lengths = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[1]);
+        if (lane == 31 && sum != lengths[work]) bsri_dev_report(v, BSRI_STAGE_UNIONS, i, g * (v.group + 1) + v.group);
+    }
+}
+/* What the first failure was. */
+static __global__ void bsri_validate_describe(const __grid_constant__ bsri_dev_validate v) {
+    const uint64_t first = *v.record, place = first & (((uint64_t)1 << 58) - 1);
+    bsri_dev_finding f = {0, -1, 0};
+    if (first != ~(uint64_t)0) {
+        const int64_t span = bsri_dev_span(v, (int)(first >> 58));
+        f = bsri_dev_check(v, (int)(first >> 58), (int64_t)place / span, (int64_t)place % span);
+    }
+    v.record[1] = (uint64_t)f.item, v.record[2] = (uint64_t)f.index, v.record[3] = (uint64_t)f.value;
+}
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>kernel-table: every instance: number, name, function, dynamic shared memory                  */
@@ -396,20 +2859,44 @@ static cudaError_t bsri_launch_sampled_simt(bsri_dev_sampled *p, int compute, bs
     X(n + 2, "simt product 64x64 " name, (bsri_product_simt<A, F, bsri_simt_tile<A, F, 64, 64, 4, 4>>), 0)       \
     X(n + 3, "simt sampled 16x16 " name, (bsri_sampled_simt<A, F, bsri_simt_tile<A, F, 16, 16, 1, 1>>), 0)       \
     X(n + 4, "simt sampled 64x64 " name, (bsri_sampled_simt<A, F, bsri_simt_tile<A, F, 64, 64, 4, 4>>), 0)
+#define BSRI_KERNELS_ATTENTION(X, n, T, name)                                                                                    \
+    X(n + 0, "mma attention 64 " name, (bsri_attention_mma<T, 64, 2, false>), BSRI_ATTENTION_BYTES(64, 2, 0))                     \
+    X(n + 1, "mma attention 128 " name, (bsri_attention_mma<T, 128, 2, false>), BSRI_ATTENTION_BYTES(128, 2, 0))                  \
+    X(n + 2, "mma attention 64 with options " name, (bsri_attention_mma<T, 64, 1, true>), BSRI_ATTENTION_BYTES(64, 1, 1))         \
+    X(n + 3, "mma attention 128 with options " name, (bsri_attention_mma<T, 128, 1, true>), BSRI_ATTENTION_BYTES(128, 1, 1))
+#define BSRI_KERNELS_ROWS(X)                                                                                                     \
+    X(400, "simt softmax f32", (bsri_softmax_simt<float>), 0)                                                                    \
+    X(401, "simt softmax f64", (bsri_softmax_simt<double>), 0)                                                                   \
+    X(402, "packed softmax f16", (bsri_softmax_fast<__half, false>), 0)                                                          \
+    X(403, "packed softmax bf16", (bsri_softmax_fast<__nv_bfloat16, false>), 0)                                                  \
+    X(404, "packed softmax f32", (bsri_softmax_fast<float, false>), 0)                                                           \
+    X(405, "packed softmax backward f16", (bsri_softmax_fast<__half, true>), 0)                                                  \
+    X(406, "packed softmax backward bf16", (bsri_softmax_fast<__nv_bfloat16, true>), 0)                                          \
+    X(407, "packed softmax backward f32", (bsri_softmax_fast<float, true>), 0)                                                   \
+    X(420, "simt attention 16x16 f32", (bsri_attention_simt<float, bsri_simt_tile<float, float, 16, 16, 1, 1>>), 0)              \
+    X(421, "simt attention 64x64 f32", (bsri_attention_simt<float, bsri_simt_tile<float, float, 64, 64, 4, 4>>), 0)              \
+    X(422, "simt attention 32x32 f64", (bsri_attention_simt<double, bsri_simt_tile<double, double, 32, 32, 2, 2>>), 0)           \
+    BSRI_KERNELS_ATTENTION(X, 430, __half, "f16")                                                                                \
+    BSRI_KERNELS_ATTENTION(X, 440, __nv_bfloat16, "bf16")
 #define BSRI_KERNELS(X)                                  \
     BSRI_KERNELS_SIMT(X, 100, float, float, "f32")       \
     BSRI_KERNELS_SIMT(X, 110, double, double, "f64")     \
     BSRI_KERNELS_SIMT(X, 120, int32_t, uint32_t, "i32")  \
-    BSRI_KERNELS_SIMT(X, 130, int32_t, float, "i32 to f32")
+    BSRI_KERNELS_SIMT(X, 130, int32_t, float, "i32 to f32") \
+    BSRI_KERNELS_MMA(X) \
+    BSRI_KERNELS_ROWS(X)
 
-/* Loads every kernel and allows it the shared memory that it asks for; called once per context. */
+/* Loads every kernel and allows it the shared memory that it asks for, or what the device has; called once per context. */
 static cudaError_t bsri_load_kernels(void) {
     cudaFuncAttributes attributes;
-    cudaError_t e = cudaSuccess;
+    int device = 0, most = 0;
+    cudaError_t e = cudaGetDevice(&device);
+    if (e == cudaSuccess) e = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
 #define BSRI_X(number, name, kernel, bytes)                                                                              \
     if (e == cudaSuccess) e = cudaFuncGetAttributes(&attributes, (const void *)kernel);                                  \
     if (e == cudaSuccess && (bytes) > 48 * 1024)                                                                         \
-        e = cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+        e = cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,                          \
+                                 (int)bsri_min(bytes, most - (int)attributes.sharedSizeBytes));
     BSRI_KERNELS(BSRI_X)
 #undef BSRI_X
     return e;

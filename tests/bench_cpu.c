@@ -1,6 +1,6 @@
 /* Speed of the CPU backend: products and attention, beside OpenBLAS where it is there (make bench). Medians of warm runs,
    normally distributed data, patterns with exactly round((1 - s) blocks) blocks, the same number of threads for all.
-   bench_cpu [FILE.csv [THREADS]] */
+   bench_cpu [FILE.csv [THREADS [BLOCK...]]], threads 0: as many as there are, block 0: attention. */
 #define BSRSPARSE_IMPLEMENTATION
 #include "example.h"
 #ifdef HAVE_OPENBLAS
@@ -212,7 +212,7 @@ static void bench_attention(double density) {
 }
 
 int main(int argc, char **argv) {
-    static const int64_t blocks[] = {1, 2, 3, 4, 6, 8, 16, 32, 64, 128};
+    static const int64_t blocks[] = {1, 2, 3, 4, 6, 8, 16, 32, 64, 128, 0};
     bsr_context_desc desc = BSR_ZERO;
     bsr_info info;
     size_t i;
@@ -231,8 +231,11 @@ int main(int argc, char **argv) {
     printf("M = K = 1024 (or the next multiple of the block size), N = %d; %s, %d threads; rates count stored elements\n", N,
            info.isa_name, (int)info.threads);
     printf("what      block  spars. type\n");
-    for (i = 0; i < sizeof blocks / sizeof *blocks; i++) bench_products(blocks[i], 0.5), bench_products(blocks[i], 0.9);
-    bench_attention(0.25), bench_attention(0.1);
+    for (i = 0; i < (argc > 3 ? (size_t)argc - 3 : sizeof blocks / sizeof *blocks); i++) {
+        int64_t block = argc > 3 ? atoi(argv[i + 3]) : blocks[i];
+        if (block > 0) bench_products(block, 0.5), bench_products(block, 0.9);
+        else bench_attention(0.25), bench_attention(0.1);
+    }
     printf("%d of %d targets reached", reached, targets);
 #ifndef HAVE_OPENBLAS
     printf("; those against OpenBLAS were skipped");

@@ -51,8 +51,8 @@ typedef struct bt_block {
     struct bt_block *next;
     unsigned char *base, *data;
     size_t front, bytes, back;
-    int output;      /* a call may write it */
-    uint64_t hash;   /* of an input, taken by bt_before_call() */
+    int output;    /* a call may write it */
+    uint64_t hash; /* of an input, taken by bt_before_call() */
 } bt_block;
 
 #define BT_REASONS 32
@@ -98,7 +98,8 @@ TF void bt_check_near(const char *file, int line, const char *text, double got, 
 #define CHECK(condition) bt_check(__FILE__, __LINE__, #condition, (condition) != 0)
 #define CHECK_INT(got, want) bt_check_int(__FILE__, __LINE__, #got, (long long)(got), (long long)(want))
 #define CHECK_STR(got, want) bt_check_str(__FILE__, __LINE__, got, want)
-#define CHECK_NEAR(got, want, bound) bt_check_near(__FILE__, __LINE__, #got, (double)(got), (double)(want), bound) /* NaN fails */
+#define CHECK_NEAR(got, want, bound) bt_check_near(__FILE__, __LINE__, #got, (double)(got), (double)(want), bound) /* NaN fails \
+                                                                                                                    */
 
 /* ---------------------------------------------------------------------------------------------- */
 /* random numbers: splitmix64                                                                     */
@@ -231,9 +232,31 @@ TF void bt_skip(const char *reason) {
     }
 }
 
-TF int bt_main(int argc, char **argv, const bt_test *tests, size_t count) {
+/* The list of intended differences names tests: those of this program must be in its table. */
+TF int bt_differences(const char *file, const bt_test *tests, size_t count) {
+    static const char *const list[][2] = {
+#define X(program, test, text) {program, test},
+#include "differences.inc"
+#undef X
+    };
+    const char *name = strrchr(file, '/') ? strrchr(file, '/') + 1 : file;
+    size_t i, t;
+    int missing = 0;
+    for (i = 0; i < BT_COUNT(list); i++) {
+        size_t n = strlen(list[i][0]);
+        if (strncmp(name, list[i][0], n) || strcmp(name + n, ".c")) continue;
+        for (t = 0; t < count && strcmp(tests[t].name, list[i][1]); t++) {
+        }
+        if (t == count) missing = 1, printf("FAIL differences.inc names a test that is not here: %s\n", list[i][1]);
+    }
+    return missing;
+}
+
+#define bt_main(argc, argv, tests, count) bt_run(__FILE__, argc, argv, tests, count)
+TF int bt_run(const char *file, int argc, char **argv, const bt_test *tests, size_t count) {
     size_t t;
     int i, filters = 0;
+    bt.failed += bt_differences(file, tests, count);
     for (i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "-v")) bt.verbose = 1;
         else if (!strcmp(argv[i], "-l")) {

@@ -50,15 +50,18 @@ TF double t_decode16(uint16_t h, int dtype) {
     return h & 0x8000 ? -v : v;
 }
 TF double t_load(const void *base, int dtype, int64_t i) {
-    const char *p = (const char *)base + i * (int64_t)(dtype == BSR_F64 || dtype == BSR_I64 ? 8 : dtype == BSR_F32 || dtype == BSR_I32
-                                                       ? 4 : dtype == BSR_F16 || dtype == BSR_BF16 ? 2 : 1);
+    const char *p = (const char *)base + i * (int64_t)(dtype == BSR_F64 || dtype == BSR_I64    ? 8
+                                                       : dtype == BSR_F32 || dtype == BSR_I32  ? 4
+                                                       : dtype == BSR_F16 || dtype == BSR_BF16 ? 2
+                                                                                               : 1);
     uint16_t h;
     float f;
     double d;
     int32_t w;
     int64_t l;
     switch (dtype) {
-        case BSR_F16: case BSR_BF16: memcpy(&h, p, 2); return t_decode16(h, dtype);
+        case BSR_F16:
+        case BSR_BF16: memcpy(&h, p, 2); return t_decode16(h, dtype);
         case BSR_F32: memcpy(&f, p, 4); return (double)f;
         case BSR_F64: memcpy(&d, p, 8); return d;
         case BSR_I8: return (double)*(const signed char *)p;
@@ -69,7 +72,8 @@ TF double t_load(const void *base, int dtype, int64_t i) {
 }
 TF void t_store(void *base, int dtype, int64_t i, double v) {
     switch (dtype) {
-        case BSR_F16: case BSR_BF16: ((uint16_t *)base)[i] = t_encode16(v, dtype); break;
+        case BSR_F16:
+        case BSR_BF16: ((uint16_t *)base)[i] = t_encode16(v, dtype); break;
         case BSR_F32: ((float *)base)[i] = (float)v; break;
         case BSR_F64: ((double *)base)[i] = v; break;
         case BSR_I8: ((int8_t *)base)[i] = (int8_t)v; break;
@@ -150,7 +154,9 @@ TF int64_t t_item_of(const t_shape *whole, int64_t item, const t_shape *mine) {
     }
     return at;
 }
-TF t_shape t_dense_batch(const bsr_dense *d) { return t_batch(d->batch_dims, d->batch[0], d->batch[1], d->batch[2], d->batch[3]); }
+TF t_shape t_dense_batch(const bsr_dense *d) {
+    return t_batch(d->batch_dims, d->batch[0], d->batch[1], d->batch[2], d->batch[3]);
+}
 
 /* Element offset of (item, i, j), item counted row-major over d's own batch. */
 TF int64_t t_dense_at(const bsr_dense *d, int64_t item, int64_t i, int64_t j) {
@@ -163,7 +169,9 @@ TF int64_t t_dense_items(const bsr_dense *d) {
     t_shape s = t_dense_batch(d);
     return t_items(&s);
 }
-TF double t_get(const bsr_dense *d, int64_t item, int64_t i, int64_t j) { return t_load(d->data, d->dtype, t_dense_at(d, item, i, j)); }
+TF double t_get(const bsr_dense *d, int64_t item, int64_t i, int64_t j) {
+    return t_load(d->data, d->dtype, t_dense_at(d, item, i, j));
+}
 TF void t_set(const bsr_dense *d, int64_t item, int64_t i, int64_t j, double v) {
     t_store(d->data, d->dtype, t_dense_at(d, item, i, j), v);
 }
@@ -232,7 +240,8 @@ TF void t_check_gaps(const bsr_dense *d) {
         for (r = 0; r < d->rows; r++)
             for (c = 0; c < d->cols; c++) memset(used + (size_t)t_dense_at(d, b, r, c) * element, 1, element);
     bt.checks++;
-    for (i = 0; i < block->bytes && (used[i] || block->data[i] == BT_POISON); i++) {}
+    for (i = 0; i < block->bytes && (used[i] || block->data[i] == BT_POISON); i++) {
+    }
     if (i < block->bytes) bt_fail(__FILE__, __LINE__, "byte %zu of an output belongs to no element but was written", i);
     free(used);
 }
@@ -249,7 +258,7 @@ TF int t_all_poison(const void *data) {
 /* ---------------------------------------------------------------------------------------------- */
 
 enum { PACKED, PACKED_EXPLICIT, BLOCKS_COL, BLOCKS_GAPS, BLOCKS_INNER, BLOCKS_LAYOUTS };
-typedef struct t_spec { /* of a random matrix; zero: defaults */
+typedef struct t_spec {                   /* of a random matrix; zero: defaults */
     int dtype, index_dtype, layout, kind; /* index_dtype 0: i32 */
     int64_t block_rows, block_cols, r, c; /* block size, blocks down and across */
     int64_t nnz;                          /* stored blocks per pattern; ragged: between 0 and twice that */
@@ -275,7 +284,9 @@ TF void t_pattern(const t_spec *s, int64_t count, int64_t first, void *crow, voi
         t_set_index(crow, type, i + 1, k);
     }
 }
-TF t_shape t_matrix_batch(const bsr_matrix *m) { return t_batch(m->batch_dims, m->batch[0], m->batch[1], m->batch[2], m->batch[3]); }
+TF t_shape t_matrix_batch(const bsr_matrix *m) {
+    return t_batch(m->batch_dims, m->batch[0], m->batch[1], m->batch[2], m->batch[3]);
+}
 TF int64_t t_matrix_offset(const bsr_matrix *m, const int64_t *strides, int64_t item) {
     int64_t at = 0;
     int k;
@@ -330,7 +341,8 @@ TF void t_fill_values(const bsr_matrix *m, int kind) {
     for (b = 0; b < n; b++)
         for (p = 0; p < m->nnz; p++)
             for (i = 0; i < m->block_rows; i++)
-                for (j = 0; j < m->block_cols; j++) t_store(m->values, m->dtype, t_value_at(m, b, p, i, j), t_draw(kind, m->dtype));
+                for (j = 0; j < m->block_cols; j++)
+                    t_store(m->values, m->dtype, t_value_at(m, b, p, i, j), t_draw(kind, m->dtype));
 }
 TF bsr_matrix t_matrix(const t_spec *s) {
     bsr_matrix m;
@@ -393,7 +405,8 @@ TF void t_check_value_gaps(const bsr_matrix *m) {
             for (i = 0; i < m->block_rows; i++)
                 for (j = 0; j < m->block_cols; j++) memset(used + (size_t)t_value_at(m, b, p, i, j) * element, 1, element);
     bt.checks++;
-    for (at = 0; at < block->bytes && (used[at] || block->data[at] == BT_POISON); at++) {}
+    for (at = 0; at < block->bytes && (used[at] || block->data[at] == BT_POISON); at++) {
+    }
     if (at < block->bytes) bt_fail(__FILE__, __LINE__, "byte %zu of a values array belongs to no element but was written", at);
     free(used);
 }

@@ -205,7 +205,8 @@ TF ref_result ref_finish(const ref_sum *sum, const ref_finish_args *f) {
                 }
                 want = (double)((ref_real)beta * x + (ref_real)l * (alpha * (ref_real)s) * q + c);
                 if (beta == 0 && !(e && (e->left_alpha || e->right_alpha || e->bias))) want = alpha * s;
-                bound = factor * ((f->compute == BSR_I32 ? 1 : 0) * u * fabs(s) + (n > 0 ? (n + 2) * us * t : 0) + 4 * u * fabs(s));
+                bound =
+                    factor * ((f->compute == BSR_I32 ? 1 : 0) * u * fabs(s) + (n > 0 ? (n + 2) * us * t : 0) + 4 * u * fabs(s));
                 bound += 4 * u * (fabs(beta * x) + fabs(c));
                 bound += (n + 8) * (factor + 1) * (f->compute == BSR_F64 ? 0x1p-1074 : 0x1p-149);
                 at.batch = b, at.head = 0, at.row = i, at.col = j;
@@ -251,8 +252,8 @@ TF void ref_compare(const char *file, int line, const char *what, const bsr_dens
                 norm += want != want ? 1 : fabs(want), seen++;
                 if (ref_close(got, want, bound, out->dtype)) continue;
                 if (!bad++)
-                    bt_fail(file, line, "%s(item %lld, %lld, %lld) is %.9g, expected %.9g +- %.3g", what, (long long)b, (long long)i,
-                            (long long)j, got, want, bound + t_half_ulp(out->dtype, fabs(want) + bound));
+                    bt_fail(file, line, "%s(item %lld, %lld, %lld) is %.9g, expected %.9g +- %.3g", what, (long long)b,
+                            (long long)i, (long long)j, got, want, bound + t_half_ulp(out->dtype, fabs(want) + bound));
             }
     if (seen && !(norm > 0) && !(flags & REF_MAY_BE_ZERO)) bt_fail(file, line, "vacuous: the reference of %s is all zero", what);
     t_check_gaps(out);
@@ -278,8 +279,9 @@ TF void ref_compare_matrix(const char *file, int line, const char *what, const b
                         norm += want != want ? 1 : fabs(want), seen++;
                         if (ref_close(got, want, bound, m->dtype)) continue;
                         if (!bad++)
-                            bt_fail(file, line, "%s(item %lld, row %lld, col %lld) is %.9g, expected %.9g +- %.3g", what, (long long)b,
-                                    (long long)row, (long long)col, got, want, bound + t_half_ulp(m->dtype, fabs(want) + bound));
+                            bt_fail(file, line, "%s(item %lld, row %lld, col %lld) is %.9g, expected %.9g +- %.3g", what,
+                                    (long long)b, (long long)row, (long long)col, got, want,
+                                    bound + t_half_ulp(m->dtype, fabs(want) + bound));
                     }
     if (seen && !(norm > 0) && !(flags & REF_MAY_BE_ZERO)) bt_fail(file, line, "vacuous: the reference of %s is all zero", what);
     t_check_value_gaps(m);
@@ -303,7 +305,8 @@ TF ref_result ref_dense_addmm(double beta, const bsr_dense *input, double alpha,
     av = ref_matrix(a, &count);
     if (trans & BSR_TRANS_A) av = ref_transposed(&av), count = ref_transposed(&count);
     sum = ref_mm(&av, &count, &bv, NULL, whole, whole);
-    for (i = 0; i < count.items * count.rows * count.cols && count.v[i] < 2; i++) {}
+    for (i = 0; i < count.items * count.rows * count.cols && count.v[i] < 2; i++) {
+    }
     if (i < count.items * count.rows * count.cols) { /* duplicates: magnitudes before they cancel */
         mag = ref_magnitude(a);
         if (trans & BSR_TRANS_A) mag = ref_transposed(&mag);
@@ -375,10 +378,12 @@ TF ref_result ref_softmax(double scale, const bsr_matrix *x, const bsr_softmax_o
                 *ref_at(&r.want, b, i, j) = s;
                 if (s != s) nan = 1;
                 if (s > top) top = s;
-                if (s - s == 0) n += 1, spread = fmax(spread, fabs(scale * *ref_at(&v, b, i, j)) + fabs(r1) + fabs(r2) + fabs(r3));
+                if (s - s == 0)
+                    n += 1, spread = fmax(spread, fabs(scale * *ref_at(&v, b, i, j)) + fabs(r1) + fabs(r2) + fabs(r3));
             }
             for (j = 0; j < x->cols; j++)
-                if (*ref_at(&count, b, i, j) != 0 && top > -(double)INFINITY) total += expl((ref_real)*ref_at(&r.want, b, i, j) - top);
+                if (*ref_at(&count, b, i, j) != 0 && top > -(double)INFINITY)
+                    total += expl((ref_real)*ref_at(&r.want, b, i, j) - top);
             for (j = 0; j < x->cols; j++) {
                 double *want = ref_at(&r.want, b, i, j);
                 if (*ref_at(&count, b, i, j) == 0) continue;
@@ -411,8 +416,9 @@ TF ref_result ref_softmax_backward(double scale, const bsr_matrix *y, const bsr_
                 double p = *ref_at(&v, b, i, j), d = *ref_at(&g, b, i, j);
                 if (*ref_at(&count, b, i, j) == 0) continue;
                 *ref_at(&r.want, b, i, j) = (double)((ref_real)p * ((ref_real)d - dot) * scale);
-                *ref_at(&r.bound, b, i, j) = fabs(p * scale) * ((n + 2) * u * (double)mag + 4 * u * (fabs(d) + (double)fabsl(dot))) +
-                                             (y->dtype == BSR_F64 ? 0x1p-1070 : 0x1p-145);
+                *ref_at(&r.bound, b, i, j) =
+                    fabs(p * scale) * ((n + 2) * u * (double)mag + 4 * u * (fabs(d) + (double)fabsl(dot))) +
+                    (y->dtype == BSR_F64 ? 0x1p-1070 : 0x1p-145);
             }
         }
     return r;
@@ -493,13 +499,23 @@ TF ref_result ref_attention(double scale, const bsr_dense *q, const bsr_dense *k
                 ds[j] = fabs(scale) * ((double)q->cols + 2) * u * (double)mag + 2 * u * fabs(s[j]);
                 if (o->flags & BSR_ATTENTION_MASK_ADDITIVE) s[j] += m, ds[j] += 2 * u * (fabs(m) + fabs(s[j]));
                 if (rel.v) term = ref_seen(&rel, &whole, item, i, j), s[j] += term, ds[j] += 2 * u * (fabs(term) + fabs(s[j]));
-                if (kp.v) term = ref_mask_term(&kp, o->key_padding_mode, &whole, item, i, j), s[j] += term, ds[j] += 2 * u * (fabs(term) + fabs(s[j]));
-                if (s[j] == -inf) { ds[j] = 0; continue; } /* forbidden by a mask: no score function brings it back */
+                if (kp.v)
+                    term = ref_mask_term(&kp, o->key_padding_mode, &whole, item, i, j), s[j] += term,
+                    ds[j] += 2 * u * (fabs(term) + fabs(s[j]));
+                if (s[j] == -inf) {
+                    ds[j] = 0;
+                    continue;
+                } /* forbidden by a mask: no score function brings it back */
 #ifdef BSRSPARSE_USER_FUNCTIONS
-                if (o->score_function == BSR_SCORE_tf_alibi) s[j] = (double)tf_alibi((float)s[j], &at, o->user_data), ds[j] += 0x1p-24 * (16 + 8 * fabs(s[j]));
-                if (o->score_function == BSR_SCORE_tf_softcap) s[j] = (double)tf_softcap((float)s[j], &at, o->user_data), ds[j] += 0x1p-24 * 8;
+                if (o->score_function == BSR_SCORE_tf_alibi)
+                    s[j] = (double)tf_alibi((float)s[j], &at, o->user_data), ds[j] += 0x1p-24 * (16 + 8 * fabs(s[j]));
+                if (o->score_function == BSR_SCORE_tf_softcap)
+                    s[j] = (double)tf_softcap((float)s[j], &at, o->user_data), ds[j] += 0x1p-24 * 8;
 #endif
-                if (s[j] == -inf) { ds[j] = 0; continue; }
+                if (s[j] == -inf) {
+                    ds[j] = 0;
+                    continue;
+                }
                 if (s[j] != s[j]) nan = 1;
                 if (s[j] > top) top = s[j];
                 n += 1;
@@ -523,7 +539,8 @@ TF ref_result ref_attention(double scale, const bsr_dense *q, const bsr_dense *k
             }
             if (lse) {
                 *ref_at(&lse->want, item, i, 0) = nan ? (double)NAN : n == 0 ? -inf : (double)(top + logl(total));
-                *ref_at(&lse->bound, item, i, 0) = n == 0 ? 0 : relative + 4 * u * (fabs(top) + fabs((double)logl(total > 0 ? total : 1)) + 1);
+                *ref_at(&lse->bound, item, i, 0) =
+                    n == 0 ? 0 : relative + 4 * u * (fabs(top) + fabs((double)logl(total > 0 ? total : 1)) + 1);
             }
         }
     }

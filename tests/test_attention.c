@@ -28,17 +28,20 @@ static void run_attention(const attention *c) {
     bsr_exec e = t_exec(0);
     ref_result lse, want;
     want = ref_attention(c->scale, &c->q, &c->k, &c->v, &c->mask, &c->o, t_dense_batch(&c->out), c->has_lse ? &lse : NULL);
-    if (!RUN_OK(bsr_attention(c->ctx, c->scale, &c->q, &c->k, &c->v, &c->mask, &c->o, &c->out, c->has_lse ? &c->lse : NULL, &e))) return;
+    if (!RUN_OK(bsr_attention(c->ctx, c->scale, &c->q, &c->k, &c->v, &c->mask, &c->o, &c->out, c->has_lse ? &c->lse : NULL, &e)))
+        return;
     REF_COMPARE(&c->out, &want, c->flags);
     if (c->has_lse) REF_COMPARE(&c->lse, &lse, REF_MAY_BE_ZERO);
 }
 /* q, k, v, mask of pattern s, out and lse; lq and lk may stop short of the mask's last block. */
-static attention attention_new(const t_spec *s, int dtype, int64_t lq, int64_t lk, int64_t d, int64_t dv, t_shape bq, t_shape bkv, int out) {
+static attention attention_new(const t_spec *s, int dtype, int64_t lq, int64_t lk, int64_t d, int64_t dv, t_shape bq, t_shape bkv,
+                               int out) {
     attention c;
     memset(&c, 0, sizeof c);
     c.ctx = t_any_context(), c.has_lse = 1;
     c.mask = t_matrix(s);
-    c.q = t_random(dtype, lq, d, (int)bt_below(LAYOUTS), bq, 0, s->kind), c.k = t_random(dtype, lk, d, (int)bt_below(LAYOUTS), bkv, 0, s->kind);
+    c.q = t_random(dtype, lq, d, (int)bt_below(LAYOUTS), bq, 0, s->kind),
+    c.k = t_random(dtype, lk, d, (int)bt_below(LAYOUTS), bkv, 0, s->kind);
     c.v = t_random(dtype, lk, dv, (int)bt_below(LAYOUTS), bkv, 0, s->kind);
     c.out = t_output(out, lq, dv, (int)bt_below(LAYOUTS), bq);
     c.lse = t_output(out == BSR_F64 ? BSR_F64 : BSR_F32, lq, 1, (int)bt_below(LAYOUTS), bq);
@@ -58,11 +61,13 @@ TEST(upstream_attention) {
                         attention c;
                         t_spec s;
                         int t, block;
-                        bt_case("%lld x %lld x %lld, batch %d, mask %d", (long long)sizes[m], (long long)sizes[n], (long long)sizes[k], batch, mask_batch);
+                        bt_case("%lld x %lld x %lld, batch %d, mask %d", (long long)sizes[m], (long long)sizes[n],
+                                (long long)sizes[k], batch, mask_batch);
                         t = types[bt_below(3)], block = bt_below(2) ? 16 : 32;
                         s = spec_of(bt_below(2) ? BSR_BOOL : t, block, block, sizes[m] / block, sizes[n] / block, 0);
                         s.nnz = (s.r * s.c + 1) * 2 / 3, s.kind = FILL_POSITIVE, s.batch = t_batch(mask_batch, 2, 2, 0, 0);
-                        c = attention_new(&s, t, sizes[m], sizes[n], sizes[k], sizes[k], t_batch(batch, 2, 2, 0, 0), t_batch(batch, 2, 2, 0, 0), t);
+                        c = attention_new(&s, t, sizes[m], sizes[n], sizes[k], sizes[k], t_batch(batch, 2, 2, 0, 0),
+                                          t_batch(batch, 2, 2, 0, 0), t);
                         c.scale = bt_below(2) ? 0 : 1.0 / 16, c.flags = REF_MAY_BE_ZERO;
                         run_attention(&c);
                     }
@@ -89,7 +94,13 @@ TEST(each_option) {
                 if (option == 1) s.block_rows = s.block_cols = 1, s.r = lq, s.c = lk, s.nnz = lq * lk / 3;
                 if (option == 3) s.dtype = BSR_BOOL;
                 if (option == 4) s.dtype = dtypes[t];
-                c = attention_new(&s, dtypes[t], lq, lk, d, dv, t_batch(2, 2, 4, 0, 0), t_batch(2, 2, option == 5 ? 2 : option == 6 ? 1 : 4, 0, 0), option == 7 && dtypes[t] != BSR_F64 ? BSR_F32 : dtypes[t]);
+                c = attention_new(&s, dtypes[t], lq, lk, d, dv, t_batch(2, 2, 4, 0, 0),
+                                  t_batch(2, 2,
+                                          option == 5   ? 2
+                                          : option == 6 ? 1
+                                                        : 4,
+                                          0, 0),
+                                  option == 7 && dtypes[t] != BSR_F64 ? BSR_F32 : dtypes[t]);
                 c.ctx = t_context(isa);
                 if (option == 3) c.o.flags = BSR_ATTENTION_MASK_BOOLEAN;
                 if (option == 4) c.o.flags = BSR_ATTENTION_MASK_ADDITIVE;
@@ -98,7 +109,8 @@ TEST(each_option) {
                 if (option == 10) c.o.score_function = BSR_SCORE_tf_softcap;
                 if (option == 11) c.o.mask_function = BSR_MASK_tf_stripes;
                 if (option == 12) c.o.mask_function = BSR_MASK_tf_nothing, c.flags = REF_MAY_BE_ZERO;
-                rel = t_random(dtypes[t], lq, lk, STRIDED, t_batch(1, 4, 0, 0, 0), 0, FILL_SIGNED), kp = t_random(BSR_BOOL, 1, lk, ROW, t_batch(2, 2, 1, 0, 0), 0, FILL_BOOL);
+                rel = t_random(dtypes[t], lq, lk, STRIDED, t_batch(1, 4, 0, 0, 0), 0, FILL_SIGNED),
+                kp = t_random(BSR_BOOL, 1, lk, ROW, t_batch(2, 2, 1, 0, 0), 0, FILL_BOOL);
                 if (option == 13) c.o.relative_bias = &rel;
                 if (option == 14) c.o.key_padding_mask = &kp, c.o.key_padding_mode = BSR_MASK_MUL;
                 if (option == 15) c.o.dropout_p = 0.375, c.o.dropout_seed = 0x123456789abcdefu;
@@ -130,7 +142,8 @@ TEST(combined) {
         bm = bq;
         for (i = 0; i < dims; i++)
             if (bt_below(2)) bm.n[i] = 1;
-        if (bm.dims && bt_below(3) == 0) bm.dims--, bm.n[0] = bm.n[1], bm.n[1] = bm.n[2]; /* fewer dimensions: aligned at the last */
+        if (bm.dims && bt_below(3) == 0)
+            bm.dims--, bm.n[0] = bm.n[1], bm.n[1] = bm.n[2]; /* fewer dimensions: aligned at the last */
         s = spec_of(dtypes[t], br, bc, r, cols, bt_range(0, r * cols));
         s.batch = bm, s.ragged = bt_below(3) == 0, s.shared_pattern = s.ragged ? 0 : (unsigned)bt_below(16);
         s.layout = (int)bt_below(BLOCKS_LAYOUTS), s.unsorted = (int)bt_below(2);
@@ -139,7 +152,8 @@ TEST(combined) {
         s.batch = bm;
         kinds = bt_below(3); /* pattern only, boolean, additive */
         if (kinds == 1) s.kind = FILL_BOOL;
-        c = attention_new(&s, dtypes[t], lq, lk, bt_range(1, 40), bt_range(1, 40), bq, bkv, dtypes[t] == BSR_F64 || bt_below(2) ? dtypes[t] : BSR_F32);
+        c = attention_new(&s, dtypes[t], lq, lk, bt_range(1, 40), bt_range(1, 40), bq, bkv,
+                          dtypes[t] == BSR_F64 || bt_below(2) ? dtypes[t] : BSR_F32);
         if (s.kind == FILL_BOOL) t_fill(&c.q, FILL_SIGNED), t_fill(&c.k, FILL_SIGNED), t_fill(&c.v, FILL_SIGNED);
         c.o.flags = kinds == 1 ? BSR_ATTENTION_MASK_BOOLEAN : kinds == 2 ? BSR_ATTENTION_MASK_ADDITIVE : 0;
         if (bt_below(2)) c.o.flags |= BSR_ATTENTION_CAUSAL, c.o.causal_offset = bt_range(-4, 4) + (bt_below(2) ? lk - lq : 0);
@@ -166,9 +180,11 @@ TEST(sizes) {
             t_spec s;
             int t = (b + w) % 4;
             int64_t r = bt_range(1, 3), cols = blocks[b][1] < 8 ? 40 : bt_range(2, 4);
-            bt_case("%lldx%lld, D %lld, %s", (long long)blocks[b][0], (long long)blocks[b][1], (long long)widths[w], bsr_dtype_name(dtypes[t]));
+            bt_case("%lldx%lld, D %lld, %s", (long long)blocks[b][0], (long long)blocks[b][1], (long long)widths[w],
+                    bsr_dtype_name(dtypes[t]));
             s = spec_of(dtypes[t], blocks[b][0], blocks[b][1], r, cols, r * cols * 2 / 3 + 1);
-            c = attention_new(&s, dtypes[t], r * blocks[b][0], cols * blocks[b][1], widths[w], widths[(w + 3) % 8], t_batch(1, 2, 0, 0, 0), t_batch(1, 1, 0, 0, 0), dtypes[t]);
+            c = attention_new(&s, dtypes[t], r * blocks[b][0], cols * blocks[b][1], widths[w], widths[(w + 3) % 8],
+                              t_batch(1, 2, 0, 0, 0), t_batch(1, 1, 0, 0, 0), dtypes[t]);
             if (b & 1) c.o.flags = BSR_ATTENTION_CAUSAL, c.o.causal_offset = 3;
             c.flags = REF_MAY_BE_ZERO;
             run_attention(&c);
@@ -177,9 +193,12 @@ TEST(sizes) {
 
 /* The generator of the reference against the vectors that its authors publish. */
 TEST(philox_vectors) {
-    static const uint32_t counters[3][4] = {{0, 0, 0, 0}, {0xffffffffu, 0xffffffffu, 0xffffffffu, 0xffffffffu}, {0x243f6a88u, 0x85a308d3u, 0x13198a2eu, 0x03707344u}};
+    static const uint32_t counters[3][4] = {
+        {0, 0, 0, 0}, {0xffffffffu, 0xffffffffu, 0xffffffffu, 0xffffffffu}, {0x243f6a88u, 0x85a308d3u, 0x13198a2eu, 0x03707344u}};
     static const uint64_t seeds[3] = {0, UINT64_C(0xffffffffffffffff), UINT64_C(0x299f31d0a4093822)};
-    static const uint32_t words[3][4] = {{0x6627e8d5u, 0xe169c58du, 0xbc57ac4cu, 0x9b00dbd8u}, {0x408f276du, 0x41c83b0eu, 0xa20bc7c6u, 0x6d5451fdu}, {0xd16cfe09u, 0x94fdccebu, 0x5001e420u, 0x24126ea1u}};
+    static const uint32_t words[3][4] = {{0x6627e8d5u, 0xe169c58du, 0xbc57ac4cu, 0x9b00dbd8u},
+                                         {0x408f276du, 0x41c83b0eu, 0xa20bc7c6u, 0x6d5451fdu},
+                                         {0xd16cfe09u, 0x94fdccebu, 0x5001e420u, 0x24126ea1u}};
     int k, i;
     for (k = 0; k < 3; k++) {
         uint32_t out[4];
@@ -236,10 +255,13 @@ TEST(composition) {
         int64_t b, i, j;
         int type = k % 2 ? BSR_F64 : BSR_F32;
         bt_case("%d", k);
-        s = spec_of(type, bt_range(1, 20), bt_range(1, 20), bt_range(1, 4), bt_range(1, 4), bt_range(1, 9)), s.batch = t_batch(1, 2, 0, 0, 0);
-        c = attention_new(&s, type, s.r * s.block_rows, s.c * s.block_cols, bt_range(1, 33), bt_range(1, 33), s.batch, s.batch, type);
+        s = spec_of(type, bt_range(1, 20), bt_range(1, 20), bt_range(1, 4), bt_range(1, 4), bt_range(1, 9)),
+        s.batch = t_batch(1, 2, 0, 0, 0);
+        c = attention_new(&s, type, s.r * s.block_rows, s.c * s.block_cols, bt_range(1, 33), bt_range(1, 33), s.batch, s.batch,
+                          type);
         c.scale = 0.5;
-        scores = t_matrix_output(&c.mask, type, PACKED), p = t_matrix_output(&c.mask, type, PACKED), kt = bsr_dense_transposed(c.k);
+        scores = t_matrix_output(&c.mask, type, PACKED), p = t_matrix_output(&c.mask, type, PACKED),
+        kt = bsr_dense_transposed(c.k);
         want = t_output(type, c.q.rows, c.v.cols, ROW, s.batch);
         RUN_OK(bsr_attention(c.ctx, 0.5, &c.q, &c.k, &c.v, &c.mask, NULL, &c.out, NULL, &e));
         RUN_OK(bsr_sampled_addmm(c.ctx, 0, NULL, 1, &c.q, &kt, &scores, &e));
@@ -247,7 +269,8 @@ TEST(composition) {
         RUN_OK(bsr_dense_mm(c.ctx, 0, &p, &c.v, &want, &e));
         for (b = 0; b < 2; b++)
             for (i = 0; i < want.rows; i++)
-                for (j = 0; j < want.cols; j++) CHECK_NEAR(t_get(&c.out, b, i, j), t_get(&want, b, i, j), type == BSR_F64 ? 1e-13 : 3e-5);
+                for (j = 0; j < want.cols; j++)
+                    CHECK_NEAR(t_get(&c.out, b, i, j), t_get(&want, b, i, j), type == BSR_F64 ? 1e-13 : 3e-5);
     }
 }
 /* One-hot v returns the probabilities; a row without blocks returns 0 and -inf. */
@@ -279,9 +302,11 @@ TEST(edges) {
                 ref_result want;
                 bsr_exec e = t_exec(0);
                 all.flags = 0, want = ref_attention(0, &c.q, &c.k, &c.v, &c.mask, &all, NO_BATCH, NULL);
-                if (RUN_OK(bsr_attention(ctx, 0, &c.q, &c.k, &c.v, &c.mask, &c.o, &c.out, NULL, &e))) REF_COMPARE(&c.out, &want, 0);
+                if (RUN_OK(bsr_attention(ctx, 0, &c.q, &c.k, &c.v, &c.mask, &c.o, &c.out, NULL, &e)))
+                    REF_COMPARE(&c.out, &want, 0);
                 c.o.causal_offset = INT64_MIN;
-                if (RUN_OK(bsr_attention(ctx, 0, &c.q, &c.k, &c.v, &c.mask, &c.o, &c.out, &c.lse, &e))) CHECK(t_get(&c.out, 0, 3, 3) == 0 && t_get(&c.lse, 0, 11, 0) == -(double)INFINITY);
+                if (RUN_OK(bsr_attention(ctx, 0, &c.q, &c.k, &c.v, &c.mask, &c.o, &c.out, &c.lse, &e)))
+                    CHECK(t_get(&c.out, 0, 3, 3) == 0 && t_get(&c.lse, 0, 11, 0) == -(double)INFINITY);
             }
             bt_case("large scores: %s, isa %d", bsr_dtype_name(dtypes[t]), isa);
             s.nnz = 9, c = attention_new(&s, dtypes[t], 12, 12, 5, 6, NO_BATCH, NO_BATCH, dtypes[t]);
@@ -303,9 +328,11 @@ TEST(edges) {
             bt_case("Dv = 0, Lq = 0, Lk = 0: %s, isa %d", bsr_dtype_name(dtypes[t]), isa);
             c = attention_new(&s, dtypes[t], 12, 12, 5, 0, NO_BATCH, NO_BATCH, dtypes[t]), c.ctx = ctx, c.flags = REF_MAY_BE_ZERO;
             run_attention(&c);
-            s.r = 0, s.nnz = 0, c = attention_new(&s, dtypes[t], 0, 12, 5, 6, NO_BATCH, NO_BATCH, dtypes[t]), c.ctx = ctx, c.flags = REF_MAY_BE_ZERO;
+            s.r = 0, s.nnz = 0, c = attention_new(&s, dtypes[t], 0, 12, 5, 6, NO_BATCH, NO_BATCH, dtypes[t]), c.ctx = ctx,
+            c.flags = REF_MAY_BE_ZERO;
             run_attention(&c);
-            s.r = 3, s.c = 0, c = attention_new(&s, dtypes[t], 12, 0, 5, 6, NO_BATCH, NO_BATCH, dtypes[t]), c.ctx = ctx, c.flags = REF_MAY_BE_ZERO;
+            s.r = 3, s.c = 0, c = attention_new(&s, dtypes[t], 12, 0, 5, 6, NO_BATCH, NO_BATCH, dtypes[t]), c.ctx = ctx,
+            c.flags = REF_MAY_BE_ZERO;
             run_attention(&c);
         }
 }
@@ -327,7 +354,8 @@ TEST(backward_not_implemented) {
     t_spec s = spec_of(BSR_F32, 4, 4, 2, 2, 3);
     bsr_exec e = t_exec(0);
     c = attention_new(&s, BSR_F32, 8, 8, 4, 4, NO_BATCH, NO_BATCH, BSR_F32);
-    CHECK_INT(bsr_attention_backward(c.ctx, 0, &c.q, &c.k, &c.v, &c.mask, NULL, &c.out, &c.lse, &c.out, &c.q, NULL, NULL, &e), BSR_UNSUPPORTED);
+    CHECK_INT(bsr_attention_backward(c.ctx, 0, &c.q, &c.k, &c.v, &c.mask, NULL, &c.out, &c.lse, &c.out, &c.q, NULL, NULL, &e),
+              BSR_UNSUPPORTED);
     CHECK_INT(t_error.item, BSR_ITEM_NOT_IMPLEMENTED);
 }
 

@@ -9,7 +9,8 @@ BSR_USER_FUNCTION float tf_square(float x, const bsr_position *at, const void *u
 }
 BSR_USER_FUNCTION float tf_alibi(float s, const bsr_position *at, const void *user_data) {
     float slope = user_data ? *(const float *)user_data : 0.125f;
-    return s - slope * (float)(at->head + 1) * (float)(at->row > at->col ? at->row - at->col : at->col - at->row) + 0.25f * (float)at->batch;
+    return s - slope * (float)(at->head + 1) * (float)(at->row > at->col ? at->row - at->col : at->col - at->row) +
+           0.25f * (float)at->batch;
 }
 BSR_USER_FUNCTION float tf_softcap(float s, const bsr_position *at, const void *user_data) {
     (void)at, (void)user_data;

@@ -13,12 +13,14 @@ static t_spec spec_of(int dtype, int64_t br, int64_t bc, int64_t r, int64_t c, i
     return s;
 }
 /* An empty matrix to build into: arrays for `capacity` blocks an item (in all, if ragged), all poison. */
-static bsr_matrix target(int dtype, int index_dtype, int64_t r, int64_t br, int64_t bc, int64_t capacity, t_shape batch, int ragged) {
+static bsr_matrix target(int dtype, int index_dtype, int64_t r, int64_t br, int64_t bc, int64_t capacity, t_shape batch,
+                         int ragged) {
     bsr_matrix m;
     int64_t items = t_items(&batch), index = (int64_t)bsr_dtype_size(index_dtype), k;
     int i;
     memset(&m, 0, sizeof m);
-    m.index_dtype = index_dtype, m.dtype = dtype, m.block_rows = br, m.block_cols = bc, m.nnz = capacity, m.batch_dims = batch.dims;
+    m.index_dtype = index_dtype, m.dtype = dtype, m.block_rows = br, m.block_cols = bc, m.nnz = capacity,
+    m.batch_dims = batch.dims;
     if (ragged) m.flags = BSR_MATRIX_RAGGED;
     for (k = 1, i = batch.dims - 1; i >= 0; i--) {
         m.batch[i] = batch.n[i], m.crow_batch_stride[i] = k * (r + 1);
@@ -36,7 +38,8 @@ static void check_valid(const bsr_matrix *m) {
     RUN_OK(bsr_validate(t_context(0), m, &e));
 }
 /* m's stored blocks are those of `want` that `keep` says, and hold its values. */
-static void check_blocks(const bsr_matrix *m, const ref_array *want, int (*keep)(const ref_array *, int64_t, int64_t, int64_t, int64_t, int64_t)) {
+static void check_blocks(const bsr_matrix *m, const ref_array *want,
+                         int (*keep)(const ref_array *, int64_t, int64_t, int64_t, int64_t, int64_t)) {
     int64_t b, r, c, i, j, p, br = m->block_rows, bc = m->block_cols;
     check_valid(m);
     for (b = 0; b < want->items; b++)
@@ -77,8 +80,10 @@ TEST(to_dense) {
         int type = all_dtypes[k % 6], to = type;
         bt_case("%d", k);
         s = spec_of(type, bt_range(1, 9), bt_range(1, 9), bt_range(1, 5), bt_range(1, 5), bt_range(0, 12));
-        s.batch = t_batch((int)bt_below(4), bt_range(1, 2), bt_range(1, 3), bt_range(1, 2), 1), s.layout = (int)bt_below(BLOCKS_LAYOUTS);
-        s.ragged = (int)bt_below(2), s.unsorted = s.duplicates = bt_below(3) == 0, s.shared_pattern = (unsigned)bt_below(8), s.shared_values = (unsigned)bt_below(8);
+        s.batch = t_batch((int)bt_below(4), bt_range(1, 2), bt_range(1, 3), bt_range(1, 2), 1),
+        s.layout = (int)bt_below(BLOCKS_LAYOUTS);
+        s.ragged = (int)bt_below(2), s.unsorted = s.duplicates = bt_below(3) == 0, s.shared_pattern = (unsigned)bt_below(8),
+        s.shared_values = (unsigned)bt_below(8);
         s.kind = FILL_INTEGER;
         m = t_matrix(&s);
         if (t_is_float(type) && bt_below(2)) to = all_dtypes[bt_below(4)];
@@ -125,7 +130,8 @@ TEST(from_dense) {
         int64_t rows, cols, br, bc, r, c, need;
         int type = all_dtypes[k % 6], ragged = k % 3 == 1, to;
         bt_case("%d", k);
-        rows = bt_range(0, 20), cols = bt_range(0, 20), br = bt_range(1, 6), bc = bt_range(1, 6), r = (rows + br - 1) / br, c = (cols + bc - 1) / bc;
+        rows = bt_range(0, 20), cols = bt_range(0, 20), br = bt_range(1, 6), bc = bt_range(1, 6), r = (rows + br - 1) / br,
+        c = (cols + bc - 1) / bc;
         if (k % 3) batch = t_batch((int)bt_range(1, 2), bt_range(1, 3), bt_range(1, 2), 1, 1);
         if (k % 3 == 2) c = c + c % 2, cols = c * bc; /* even rows: the checkerboard gives every item the same number */
         d = blocky(type, rows, cols, br, bc, batch, k % 3 == 2);
@@ -160,7 +166,10 @@ TEST(upstream_round_trip) {
     for (b = 0; b < 3; b++)
         for (s = 0; s < 4; s++)
             for (batch = 0; batch < 4; batch++) {
-                t_shape shape = batch == 0 ? NO_BATCH : batch == 1 ? t_batch(1, 3, 0, 0, 0) : batch == 2 ? t_batch(2, 1, 3, 0, 0) : t_batch(3, 2, 1, 3, 0);
+                t_shape shape = batch == 0   ? NO_BATCH
+                                : batch == 1 ? t_batch(1, 3, 0, 0, 0)
+                                : batch == 2 ? t_batch(2, 1, 3, 0, 0)
+                                             : t_batch(3, 2, 1, 3, 0);
                 int64_t br = blocks[b][0], bc = blocks[b][1], r = sizes[s][0] / br, c = sizes[s][1] / bc;
                 bsr_dense d, back;
                 bsr_matrix m;
@@ -214,10 +223,12 @@ TEST(from_csr_and_coo) {
         ref_array want;
         bsr_status status;
         bt_case("%d: %s", k, coo ? "coo" : "csr");
-        rows = bt_range(k % 20 ? 1 : 0, 20), cols = bt_range(1, 20), br = bt_range(1, 5), bc = bt_range(1, 5), nnz = rows ? bt_range(0, 40) : 0, ones = bt_below(5) == 0;
+        rows = bt_range(k % 20 ? 1 : 0, 20), cols = bt_range(1, 20), br = bt_range(1, 5), bc = bt_range(1, 5),
+        nnz = rows ? bt_range(0, 40) : 0, ones = bt_below(5) == 0;
         r = (rows + br - 1) / br, c = (cols + bc - 1) / bc;
         first = bt_alloc((size_t)(coo ? nnz : rows + 1) * bsr_dtype_size(index), bsr_dtype_size(index));
-        col = bt_alloc((size_t)nnz * bsr_dtype_size(index), bsr_dtype_size(index)), values = bt_alloc((size_t)nnz * bsr_dtype_size(type), bsr_dtype_size(type));
+        col = bt_alloc((size_t)nnz * bsr_dtype_size(index), bsr_dtype_size(index)),
+        values = bt_alloc((size_t)nnz * bsr_dtype_size(type), bsr_dtype_size(type));
         want = ref_new(NO_BATCH, rows, cols), stored_somewhere = ref_new(NO_BATCH, rows, cols);
         if (!coo) t_set_index(first, index, 0, 0);
         for (i = 0, n = 0; i < rows && !coo; i++) { /* rows of any length; columns in any order, repeated */
@@ -286,7 +297,8 @@ TEST(from_block_mask) {
         uint8_t *mask;
         int ragged;
         bt_case("%d", k);
-        r = bt_range(0, 7), c = bt_range(1, 7), batch = t_batch((int)bt_below(3), bt_range(1, 3), 2, 0, 0), items = t_items(&batch), ragged = k & 1;
+        r = bt_range(0, 7), c = bt_range(1, 7), batch = t_batch((int)bt_below(3), bt_range(1, 3), 2, 0, 0),
+        items = t_items(&batch), ragged = k & 1;
         mask = (uint8_t *)bt_alloc((size_t)(items * r * c), 1);
         for (i = 0; i < items * r * c; i++) {
             mask[i] = ragged ? (uint8_t)(bt_below(3) ? bt_below(256) : 0) : (uint8_t)((i % (r * c)) % 3 ? 7 : 0);
@@ -311,9 +323,27 @@ TEST(from_block_mask) {
 }
 
 TEST(kept_blocks) {
-    static const struct { int64_t total; double sparsity; int64_t want; } rows[] = {
-        {100, 0.8, 20}, {9, 0.5, 5}, {4, 0.5, 2}, {1, 0.5, 1}, {0, 0.3, 0}, {7, 0, 7}, {7, 1, 0}, {10, 0.95, 1}, {3, 0.9, 0}, {1000, 0.123, 877},
-        {-1, 0.5, -1}, {5, -0.1, -1}, {5, 1.1, -1}, {5, NAN, -1}, {INT64_MAX, 0, INT64_MAX}, {INT64_MAX, 1, 0}, {1000000007, 0.25, 750000005}};
+    static const struct {
+        int64_t total;
+        double sparsity;
+        int64_t want;
+    } rows[] = {{100, 0.8, 20},
+                {9, 0.5, 5},
+                {4, 0.5, 2},
+                {1, 0.5, 1},
+                {0, 0.3, 0},
+                {7, 0, 7},
+                {7, 1, 0},
+                {10, 0.95, 1},
+                {3, 0.9, 0},
+                {1000, 0.123, 877},
+                {-1, 0.5, -1},
+                {5, -0.1, -1},
+                {5, 1.1, -1},
+                {5, NAN, -1},
+                {INT64_MAX, 0, INT64_MAX},
+                {INT64_MAX, 1, 0},
+                {1000000007, 0.25, 750000005}};
     size_t i;
     for (i = 0; i < BT_COUNT(rows); i++) {
         bt_case("%lld, %g", (long long)rows[i].total, rows[i].sparsity);
@@ -335,20 +365,25 @@ TEST(random_pattern) {
             bsr_matrix m, again, other;
             bsr_exec e = t_exec(0);
             bt_case("sparsity %g, %d", sparsities[s], k);
-            r = bt_range(k == 0 ? 0 : 1, 40), c = bt_range(1, 100), batch = t_batch((int)bt_below(2), 3, 0, 0, 0), kept = bsr_kept_blocks(r * c, sparsities[s]);
+            r = bt_range(k == 0 ? 0 : 1, 40), c = bt_range(1, 100), batch = t_batch((int)bt_below(2), 3, 0, 0, 0),
+            kept = bsr_kept_blocks(r * c, sparsities[s]);
             m = target(BSR_F32, BSR_I32, r, 4, 4, kept, batch, 0), m.rows = r * 4, m.cols = c * 4, m.values = NULL;
-            again = target(BSR_F32, BSR_I64, r, 4, 4, kept, batch, 0), again.rows = r * 4, again.cols = c * 4, again.values = NULL;
-            other = target(BSR_F32, BSR_I32, r, 4, 4, kept, batch, 0), other.rows = r * 4, other.cols = c * 4, other.values = NULL;
+            again = target(BSR_F32, BSR_I64, r, 4, 4, kept, batch, 0), again.rows = r * 4, again.cols = c * 4,
+            again.values = NULL;
+            other = target(BSR_F32, BSR_I32, r, 4, 4, kept, batch, 0), other.rows = r * 4, other.cols = c * 4,
+            other.values = NULL;
             RUN_OK(bsr_random_pattern(t_any_context(), 42, sparsities[s], &m, &e));
             CHECK_INT(m.nnz, kept);
             check_valid(&m);
             RUN_OK(bsr_random_pattern(t_any_context(), 42, sparsities[s], &again, &e));
             RUN_OK(bsr_random_pattern(t_any_context(), 43, sparsities[s], &other, &e));
             for (i = 0; i < kept; i++) CHECK(t_col(&m, 0, i) == t_col(&again, 0, i)); /* whatever the index type */
-            for (i = 0; i < kept && t_col(&m, 0, i) == t_col(&other, 0, i); i++) {}
+            for (i = 0; i < kept && t_col(&m, 0, i) == t_col(&other, 0, i); i++) {
+            }
             if (kept > 20 && kept < r * c - 20) CHECK(i < kept);
             if (batch.dims && kept > 20 && kept < r * c - 20) {
-                for (i = 0; i < kept && t_col(&m, 0, i) == t_col(&m, 1, i); i++) {}
+                for (i = 0; i < kept && t_col(&m, 0, i) == t_col(&m, 1, i); i++) {
+                }
                 CHECK(i < kept); /* items differ */
             }
         }
@@ -396,17 +431,21 @@ TEST(prune) {
         double sparsity;
         int norm = k % 3, type, sparse = k % 4 == 3;
         bt_case("%d", k);
-        type = all_dtypes[bt_below(5)], r = bt_range(1, 6), c = bt_range(1, 6), br = bt_range(1, 5), bc = bt_range(1, 5), total = r * c;
+        type = all_dtypes[bt_below(5)], r = bt_range(1, 6), c = bt_range(1, 6), br = bt_range(1, 5), bc = bt_range(1, 5),
+        total = r * c;
         sparsity = bt_below(5) ? bt_uniform() : (double)bt_below(2), kept = bsr_kept_blocks(total, sparsity);
         batch = sparse ? NO_BATCH : t_batch((int)bt_below(3), 2, 2, 0, 0);
-        d = t_random(type, sparse ? r * br : r * br - bt_below(br), sparse ? c * bc : c * bc - bt_below(bc), (int)bt_below(LAYOUTS), batch, 0, k % 2 ? FILL_SIGNED : FILL_INTEGER);
+        d = t_random(type, sparse ? r * br : r * br - bt_below(br), sparse ? c * bc : c * bc - bt_below(bc),
+                     (int)bt_below(LAYOUTS), batch, 0, k % 2 ? FILL_SIGNED : FILL_INTEGER);
         if (t_is_float(type) && k % 6 == 0) t_set(&d, 0, 0, 0, (double)NAN);
         s = spec_of(type, br, bc, r, c, bt_range(0, total)), s.layout = (int)bt_below(BLOCKS_LAYOUTS), s.kind = FILL_SIGNED;
         stored = t_matrix(&s);
         if (sparse) want = ref_matrix(&stored, &count), kept = kept < stored.nnz ? kept : stored.nnz;
         else want = ref_dense(&d), count = ref_none();
         m = target(type, bt_below(2) ? BSR_I64 : BSR_I32, r, br, bc, kept, batch, 0);
-        if (!RUN_OK(bsr_prune(t_any_context(), sparse ? bsr_operand_sparse(&stored) : bsr_operand_dense(&d), sparsity, norm, &m, &e))) continue;
+        if (!RUN_OK(
+                bsr_prune(t_any_context(), sparse ? bsr_operand_sparse(&stored) : bsr_operand_dense(&d), sparsity, norm, &m, &e)))
+            continue;
         CHECK_INT(m.nnz, kept);
         check_valid(&m);
         for (b = 0; b < want.items; b++) {
@@ -423,7 +462,8 @@ TEST(prune) {
                     else largest = fmax(largest, n);
                     for (q = 0; q < br * bc && there; q++) {
                         int64_t i = y * br + q / bc, j = x * bc + q % bc;
-                        double v = i < want.rows && j < want.cols ? *ref_at(&want, b, i, j) : 0, got = t_load(m.values, m.dtype, t_value_at(&m, b, p, q / bc, q % bc));
+                        double v = i < want.rows && j < want.cols ? *ref_at(&want, b, i, j) : 0,
+                               got = t_load(m.values, m.dtype, t_value_at(&m, b, p, q / bc, q % bc));
                         CHECK(v == got || (v != v && got != got));
                     }
                     p += there;
@@ -468,11 +508,14 @@ TEST(transposed_index) {
         t_attach_transposed(&m);
         if (!m.transposed_index) continue;
         if (!s.unsorted && !s.duplicates) check_valid(&m);
-        head = (const int64_t *)m.transposed_index, base = (const char *)m.transposed_index, size = (int64_t)bsr_dtype_size(m.index_dtype), bc = m.cols;
+        head = (const int64_t *)m.transposed_index, base = (const char *)m.transposed_index,
+        size = (int64_t)bsr_dtype_size(m.index_dtype), bc = m.cols;
         for (d = 0; d < m.batch_dims; d++) patterns *= m.crow_batch_stride[d] ? m.batch[d] : 1;
         CHECK(head[0] != 0);
-        CHECK_INT(head[1], m.nnz), CHECK_INT(head[2], m.rows), CHECK_INT(head[3], bc), CHECK_INT(head[4], patterns), CHECK_INT(head[5], m.index_dtype);
-        at[0] = 64, at[1] = at[0] + (patterns * (bc + 1) * size + 63) / 64 * 64, at[2] = at[1] + ((s.ragged ? 1 : patterns) * m.nnz * size + 63) / 64 * 64;
+        CHECK_INT(head[1], m.nnz), CHECK_INT(head[2], m.rows), CHECK_INT(head[3], bc), CHECK_INT(head[4], patterns),
+            CHECK_INT(head[5], m.index_dtype);
+        at[0] = 64, at[1] = at[0] + (patterns * (bc + 1) * size + 63) / 64 * 64,
+        at[2] = at[1] + ((s.ragged ? 1 : patterns) * m.nnz * size + 63) / 64 * 64;
         for (item = 0, i = 0; i < t_matrix_items(&m); i++) {
             t_shape batch = t_matrix_batch(&m);
             int64_t pattern = 0, step = 1, rest = i, first;
@@ -483,13 +526,16 @@ TEST(transposed_index) {
             if (pattern != item) continue; /* each pattern once, in order */
             item++, first = s.ragged ? total : 0;
             for (c = 0; c < bc; c++) {
-                int64_t a = t_index(base + at[0], m.index_dtype, pattern * (bc + 1) + c), z = t_index(base + at[0], m.index_dtype, pattern * (bc + 1) + c + 1);
+                int64_t a = t_index(base + at[0], m.index_dtype, pattern * (bc + 1) + c),
+                        z = t_index(base + at[0], m.index_dtype, pattern * (bc + 1) + c + 1);
                 int64_t shift = s.ragged ? 0 : pattern * m.nnz, p, before = -1, n = 0, r;
                 if (c == 0) CHECK_INT(a, first);
                 CHECK(z >= a);
                 for (p = a; p < z; p++) {
-                    int64_t row = t_index(base + at[1], m.index_dtype, shift + p), pos = t_index(base + at[2], m.index_dtype, shift + p);
-                    CHECK(row >= 0 && row < m.rows && row >= before && pos >= t_crow(&m, i, row) && pos < t_crow(&m, i, row + 1) && t_col(&m, i, pos) == c);
+                    int64_t row = t_index(base + at[1], m.index_dtype, shift + p),
+                            pos = t_index(base + at[2], m.index_dtype, shift + p);
+                    CHECK(row >= 0 && row < m.rows && row >= before && pos >= t_crow(&m, i, row) &&
+                          pos < t_crow(&m, i, row + 1) && t_col(&m, i, pos) == c);
                     before = row;
                 }
                 for (r = 0; r < m.rows; r++)
@@ -510,7 +556,8 @@ TEST(schedule) {
         int64_t lines, groups, patterns = 1, i, g, j, columns;
         int d, group = 1 << (k % 4), trans = k / 4 % 2;
         bt_case("%d: groups of %d%s", k, group, trans ? ", transposed" : "");
-        s = spec_of(BSR_F32, 2, 3, bt_range(1, 20), bt_range(1, 20), bt_range(0, 60)), s.batch = t_batch((int)bt_below(2), 3, 0, 0, 0), s.ragged = k & 1;
+        s = spec_of(BSR_F32, 2, 3, bt_range(1, 20), bt_range(1, 20), bt_range(0, 60)),
+        s.batch = t_batch((int)bt_below(2), 3, 0, 0, 0), s.ragged = k & 1;
         m = t_matrix(&s);
         t_attach_schedule(&m, group, trans);
         if (!m.schedule) continue;
@@ -518,7 +565,8 @@ TEST(schedule) {
         lines = trans ? s.c : s.r, groups = (lines + group - 1) / group;
         for (d = 0; d < m.batch_dims; d++) patterns *= m.batch[d];
         head = (const int64_t *)m.schedule;
-        CHECK_INT(head[1], m.nnz), CHECK_INT(head[2], lines), CHECK_INT(head[3], patterns), CHECK_INT(head[4], group), CHECK_INT(head[5], groups), CHECK_INT(head[6], trans);
+        CHECK_INT(head[1], m.nnz), CHECK_INT(head[2], lines), CHECK_INT(head[3], patterns), CHECK_INT(head[4], group),
+            CHECK_INT(head[5], groups), CHECK_INT(head[6], trans);
         order = (const int32_t *)(const void *)((const char *)m.schedule + 64);
         length = (const int32_t *)(const void *)((const char *)m.schedule + 64 + (patterns * groups * group * 4 + 63) / 64 * 64);
         for (i = 0; i < patterns; i++) {
@@ -545,7 +593,8 @@ TEST(schedule) {
                 }
                 for (j = 0; j < columns; j++) n += has[j];
                 CHECK_INT(length[i * groups + g], n);
-                if (g && (g < groups - 1 || lines % group == 0)) CHECK(length[i * groups + g] <= length[i * groups + g - 1]); /* longest first, a part group last */
+                if (g && (g < groups - 1 || lines % group == 0))
+                    CHECK(length[i * groups + g] <= length[i * groups + g - 1]); /* longest first, a part group last */
             }
             for (j = 0; j < lines; j++) CHECK(seen[j]);
         }
@@ -585,7 +634,8 @@ static void check_layout(const bsr_layout *l, const char *want) { /* rows of all
     for (i = 0; i < n; i++, want++) {
         while (*want == ' ') want++;
         if (*want != '0' + mask[i])
-            bt_fail(__FILE__, __LINE__, "head %d, row %d, col %d is %d", (int)(i / (l->blocks * l->blocks)), (int)(i / l->blocks % l->blocks), (int)(i % l->blocks), mask[i]);
+            bt_fail(__FILE__, __LINE__, "head %d, row %d, col %d is %d", (int)(i / (l->blocks * l->blocks)),
+                    (int)(i / l->blocks % l->blocks), (int)(i % l->blocks), mask[i]);
     }
     CHECK(!*want);
 }
@@ -599,11 +649,13 @@ TEST(layouts_by_hand) {
     bt_case("fixed, unidirectional");
     l.unidirectional = 1, check_layout(&l, "100000 110000 111000 111100 000110 000111");
     bt_case("fixed, horizontal, two patterns");
-    l = bsr_layout_default(BSR_LAYOUT_FIXED, 2, 8), l.horizontal_global_attention = 1, l.different_layout_per_head = 1, l.num_different_global_patterns = 2;
+    l = bsr_layout_default(BSR_LAYOUT_FIXED, 2, 8), l.horizontal_global_attention = 1, l.different_layout_per_head = 1,
+    l.num_different_global_patterns = 2;
     check_layout(&l, "11110001 11110001 11110001 11111111 00011111 00011111 00011111 11111111 "
                      "11110010 11110010 11111111 11110010 00101111 00101111 11111111 00101111");
     bt_case("fixed, one layout copied to all heads");
-    l = bsr_layout_default(BSR_LAYOUT_FIXED, 2, 4), l.num_local_blocks = 2, check_layout(&l, "1101 1101 0111 0111 1101 1101 0111 0111");
+    l = bsr_layout_default(BSR_LAYOUT_FIXED, 2, 4), l.num_local_blocks = 2,
+    check_layout(&l, "1101 1101 0111 0111 1101 1101 0111 0111");
     bt_case("variable, windows 1 and 2, the last repeats");
     l = bsr_layout_default(BSR_LAYOUT_VARIABLE, 1, 6), l.local_window_blocks = windows, l.num_local_windows = 2;
     check_layout(&l, "100000 111000 111000 100110 100110 100001");
@@ -611,10 +663,12 @@ TEST(layouts_by_hand) {
     l.unidirectional = 1, l.global_block_indices = two, l.num_global_indices = 1;
     check_layout(&l, "100000 010000 011000 001100 001110 001001");
     bt_case("variable, horizontal range");
-    l = bsr_layout_default(BSR_LAYOUT_VARIABLE, 1, 5), l.global_block_indices = from, l.global_block_end_indices = to, l.num_global_indices = 1, l.horizontal_global_attention = 1;
+    l = bsr_layout_default(BSR_LAYOUT_VARIABLE, 1, 5), l.global_block_indices = from, l.global_block_end_indices = to,
+    l.num_global_indices = 1, l.horizontal_global_attention = 1;
     check_layout(&l, "11110 11111 11111 11110 01101");
     bt_case("variable, ranges past the end");
-    l = bsr_layout_default(BSR_LAYOUT_VARIABLE, 1, 5), l.global_block_indices = far, l.global_block_end_indices = far_end, l.num_global_indices = 2;
+    l = bsr_layout_default(BSR_LAYOUT_VARIABLE, 1, 5), l.global_block_indices = far, l.global_block_end_indices = far_end,
+    l.num_global_indices = 2;
     check_layout(&l, "11110 11110 11110 11110 11001");
     bt_case("bigbird without random blocks");
     l = bsr_layout_default(BSR_LAYOUT_BIGBIRD, 1, 5), l.num_random_blocks = 0, check_layout(&l, "11111 11100 11110 10111 10011");
@@ -643,9 +697,11 @@ TEST(layouts_random) {
         int differ = 0;
         bt_case("%d", k);
         n = bt_range(4, 20);
-        l = bsr_layout_default(k & 1 ? BSR_LAYOUT_BIGBIRD : BSR_LAYOUT_VARIABLE, 3, n), l.unidirectional = k >> 1 & 1, l.different_layout_per_head = k >> 2 & 1;
+        l = bsr_layout_default(k & 1 ? BSR_LAYOUT_BIGBIRD : BSR_LAYOUT_VARIABLE, 3, n), l.unidirectional = k >> 1 & 1,
+        l.different_layout_per_head = k >> 2 & 1;
         l.num_random_blocks = bt_range(1, 3), l.seed = bt_random(), plain = l, plain.num_random_blocks = 0;
-        mask = (uint8_t *)bt_alloc((size_t)(3 * n * n), 1), base = (uint8_t *)bt_alloc((size_t)(3 * n * n), 1), again = (uint8_t *)bt_alloc((size_t)(3 * n * n), 1);
+        mask = (uint8_t *)bt_alloc((size_t)(3 * n * n), 1), base = (uint8_t *)bt_alloc((size_t)(3 * n * n), 1),
+        again = (uint8_t *)bt_alloc((size_t)(3 * n * n), 1);
         bt_mark_output(mask), bt_mark_output(base), bt_mark_output(again);
         RUN_OK(bsr_layout_mask(t_any_context(), &l, mask, &e));
         RUN_OK(bsr_layout_mask(t_any_context(), &l, again, &e));
@@ -679,10 +735,15 @@ TEST(layouts_random) {
 }
 TEST(layout_errors) {
     static const int64_t zero[] = {0}, negative[] = {-1}, one[] = {1};
-    struct { int kind; int64_t index, value; bsr_layout l; } rows[16];
+    struct {
+        int kind;
+        int64_t index, value;
+        bsr_layout l;
+    } rows[16];
     int n = 0, i;
-#define BAD(k, field, index_, value_) \
-    rows[n].kind = k, rows[n].l = bsr_layout_default(k, 2, 8), rows[n].l.field = value_, rows[n].index = index_, rows[n].value = value_, n++
+#define BAD(k, field, index_, value_)                                                                            \
+    rows[n].kind = k, rows[n].l = bsr_layout_default(k, 2, 8), rows[n].l.field = value_, rows[n].index = index_, \
+    rows[n].value = value_, n++
     BAD(BSR_LAYOUT_FIXED, heads, 2, -1);
     BAD(BSR_LAYOUT_FIXED, blocks, 3, -5);
     BAD(BSR_LAYOUT_FIXED, unidirectional, 1, 2);
@@ -696,17 +757,22 @@ TEST(layout_errors) {
     BAD(BSR_LAYOUT_BSLONGFORMER, num_sliding_window_blocks, 10, 9);
     BAD(BSR_LAYOUT_LOCAL_SLIDING_WINDOW, num_sliding_window_blocks, 10, 9);
 #undef BAD
-    rows[n].l = bsr_layout_default(BSR_LAYOUT_VARIABLE, 2, 8), rows[n].l.unidirectional = 1, rows[n].l.horizontal_global_attention = 1, rows[n].index = 5, rows[n].value = 1, n++;
-    rows[n].l = bsr_layout_default(BSR_LAYOUT_VARIABLE, 2, 8), rows[n].l.local_window_blocks = zero, rows[n].l.num_local_windows = 1, rows[n].index = 11, rows[n].value = 0, n++;
-    rows[n].l = bsr_layout_default(BSR_LAYOUT_BSLONGFORMER, 2, 8), rows[n].l.global_block_indices = negative, rows[n].l.num_global_indices = 1, rows[n].index = 12, rows[n].value = -1, n++;
-    rows[n].l = bsr_layout_default(BSR_LAYOUT_VARIABLE, 2, 8), rows[n].l.global_block_indices = one, rows[n].l.global_block_end_indices = one, rows[n].l.num_global_indices = 1, rows[n].index = 13, rows[n].value = 1, n++;
+    rows[n].l = bsr_layout_default(BSR_LAYOUT_VARIABLE, 2, 8), rows[n].l.unidirectional = 1,
+    rows[n].l.horizontal_global_attention = 1, rows[n].index = 5, rows[n].value = 1, n++;
+    rows[n].l = bsr_layout_default(BSR_LAYOUT_VARIABLE, 2, 8), rows[n].l.local_window_blocks = zero,
+    rows[n].l.num_local_windows = 1, rows[n].index = 11, rows[n].value = 0, n++;
+    rows[n].l = bsr_layout_default(BSR_LAYOUT_BSLONGFORMER, 2, 8), rows[n].l.global_block_indices = negative,
+    rows[n].l.num_global_indices = 1, rows[n].index = 12, rows[n].value = -1, n++;
+    rows[n].l = bsr_layout_default(BSR_LAYOUT_VARIABLE, 2, 8), rows[n].l.global_block_indices = one,
+    rows[n].l.global_block_end_indices = one, rows[n].l.num_global_indices = 1, rows[n].index = 13, rows[n].value = 1, n++;
     for (i = 0; i < n; i++) {
         uint8_t *mask;
         bsr_exec e = t_exec(0);
         bt_case("%d: kind %d, field %lld", i, rows[i].l.kind, (long long)rows[i].index);
         mask = (uint8_t *)bt_alloc(2 * 64, 1), bt_mark_output(mask);
         CHECK_INT(bsr_layout_mask(t_context(0), &rows[i].l, mask, &e), BSR_BAD_ARGUMENT);
-        CHECK_INT(t_error.item, BSR_ITEM_LAYOUT_FIELD), CHECK_INT(t_error.index, rows[i].index), CHECK_INT(t_error.value, rows[i].value);
+        CHECK_INT(t_error.item, BSR_ITEM_LAYOUT_FIELD), CHECK_INT(t_error.index, rows[i].index),
+            CHECK_INT(t_error.value, rows[i].value);
         CHECK(t_all_poison(mask));
     }
     bt_case("kind");
@@ -731,10 +797,12 @@ typedef struct mtx_good {
 } mtx_good;
 TEST(matrix_market_good) {
     static const mtx_good files[] = {
-        {"%%MatrixMarket matrix coordinate real general\n% a comment\n\n2 3 2\n1 1 1.5\n2 3 -2e1\n", 2, 3, 2, 2, 1, 0, "0 0 1.5 1 2 -20"},
+        {"%%MatrixMarket matrix coordinate real general\n% a comment\n\n2 3 2\n1 1 1.5\n2 3 -2e1\n", 2, 3, 2, 2, 1, 0,
+         "0 0 1.5 1 2 -20"},
         {"%%MatrixMarket matrix coordinate integer general\n1 1 1\n1 1 7", 1, 1, 1, 1, 1, 0, "0 0 7"},
         {"%%MatrixMarket matrix coordinate pattern general\r\n2 2 2\r\n1 2\r\n2 1\r\n", 2, 2, 2, 2, 0, 0, "0 1 1 1 0 1"},
-        {"%%MatrixMarket matrix coordinate real symmetric\n3 3 3\n1 1 2\n3 1 4\n3 3 1\n", 3, 3, 3, 4, 1, 1, "0 0 2 2 0 4 0 2 4 2 2 1"},
+        {"%%MatrixMarket matrix coordinate real symmetric\n3 3 3\n1 1 2\n3 1 4\n3 3 1\n", 3, 3, 3, 4, 1, 1,
+         "0 0 2 2 0 4 0 2 4 2 2 1"},
         {"%%MatrixMarket matrix coordinate real skew-symmetric\n3 3 1\n3 1 4\n", 3, 3, 1, 2, 1, 2, "2 0 4 0 2 -4"},
         {"%%matrixmarket MATRIX Coordinate Real General\n2 2 0\n", 2, 2, 0, 0, 1, 0, ""},
         {"%%MatrixMarket matrix array real general\n2 2\n1\n2\n3\n4\n", 2, 2, 4, 4, 1, 0, "0 0 1 1 0 2 0 1 3 1 1 4"},
@@ -742,8 +810,9 @@ TEST(matrix_market_good) {
         {"%%MatrixMarket matrix coordinate real general\n0 0 0\n", 0, 0, 0, 0, 1, 0, ""},
         {"%%MatrixMarket matrix coordinate real general\n  2\t2  1 \n\t 1 2 \t 1e-3\t\n\n  \n", 2, 2, 1, 1, 1, 0, "0 1 0.001"},
         {"%%MatrixMarket matrix coordinate real general\n1 2 2\n1 1 .5\n1 2 +3.E+2\n", 1, 2, 2, 2, 1, 0, "0 0 0.5 0 1 300"},
-        {"%%MatrixMarket matrix coordinate real general\n1 3 3\n1 1 0.1\n1 2 1.7976931348623157e308\n1 3 2.2250738585072014e-308\n", 1, 3, 3, 3, 1, 0,
-         "0 0 0.1 0 1 1.7976931348623157e308 0 2 2.2250738585072014e-308"},
+        {"%%MatrixMarket matrix coordinate real general\n1 3 3\n1 1 0.1\n1 2 1.7976931348623157e308\n1 3 "
+         "2.2250738585072014e-308\n",
+         1, 3, 3, 3, 1, 0, "0 0 0.1 0 1 1.7976931348623157e308 0 2 2.2250738585072014e-308"},
     };
     size_t k;
     for (k = 0; k < BT_COUNT(files); k++) {
@@ -759,7 +828,8 @@ TEST(matrix_market_good) {
         memcpy(text, f->text, n);
         bt_before_call();
         CHECK_INT(bsr_parse_matrix_market(text, n, &info, NULL, NULL, NULL, 0, &error), BSR_OK);
-        CHECK_INT(info.rows, f->rows), CHECK_INT(info.cols, f->cols), CHECK_INT(info.stored, f->stored), CHECK_INT(info.entries, f->entries);
+        CHECK_INT(info.rows, f->rows), CHECK_INT(info.cols, f->cols), CHECK_INT(info.stored, f->stored),
+            CHECK_INT(info.entries, f->entries);
         CHECK_INT(info.has_values, f->has_values), CHECK_INT(info.symmetric, f->symmetric);
         if (bsr_parse_matrix_market(text, n, &info, row, col, values, f->entries, &error) != BSR_OK) {
             bt_fail(__FILE__, __LINE__, "%s in line %d", bsr_item_name(error.item), (int)error.index);
@@ -876,7 +946,8 @@ TEST(smtx) {
     bsr_error error;
     bt_case("good");
     CHECK_INT(bsr_parse_smtx(good, sizeof good - 1, &info, NULL, NULL, 0, &error), BSR_OK);
-    CHECK_INT(info.rows, 3), CHECK_INT(info.cols, 4), CHECK_INT(info.entries, 5), CHECK_INT(info.stored, 5), CHECK_INT(info.has_values, 0), CHECK_INT(info.symmetric, 0);
+    CHECK_INT(info.rows, 3), CHECK_INT(info.cols, 4), CHECK_INT(info.entries, 5), CHECK_INT(info.stored, 5),
+        CHECK_INT(info.has_values, 0), CHECK_INT(info.symmetric, 0);
     CHECK_INT(bsr_parse_smtx(good, sizeof good - 1, &info, crow, col, 5, &error), BSR_OK);
     for (i = 0; i < 4; i++) CHECK_INT(crow[i], crow_want[i]);
     for (i = 0; i < 5; i++) CHECK_INT(col[i], col_want[i]);
@@ -900,7 +971,8 @@ TEST(smtx) {
 /* Cutting a good file anywhere, or changing one byte, never reads past the end and never crashes (ASan). */
 TEST(parsers_cut_and_changed) {
     static const char *const texts[] = {MM "3 3 4\n1 1 1.25e-3\n2 1 -7\n3 2 1\n3 3 5\n",
-                                        "%%MatrixMarket matrix array integer skew-symmetric\n3 3\n1\n2\n3\n", "3, 4, 5\n0 2 2 5\n0 3 1 2 3\n"};
+                                        "%%MatrixMarket matrix array integer skew-symmetric\n3 3\n1\n2\n3\n",
+                                        "3, 4, 5\n0 2 2 5\n0 3 1 2 3\n"};
     int t, ok = 0;
     for (t = 0; t < 3; t++) {
         size_t n = strlen(texts[t]), cut;
@@ -915,7 +987,8 @@ TEST(parsers_cut_and_changed) {
             if (!text) abort();
             memcpy(text, texts[t], length);
             if (cut >= n) text[bt_below((int64_t)n)] = (char)(bt_below(2) ? bt_below(256) : "0123456789 \n\r%-e.,"[bt_below(18)]);
-            status = t < 2 ? bsr_parse_matrix_market(text, length, &info, a, b, v, 16, NULL) : bsr_parse_smtx(text, length, &info, a, b, 12, NULL);
+            status = t < 2 ? bsr_parse_matrix_market(text, length, &info, a, b, v, 16, NULL)
+                           : bsr_parse_smtx(text, length, &info, a, b, 12, NULL);
             CHECK(status == BSR_OK || status == BSR_PARSE_ERROR || status == BSR_CAPACITY);
             if (status == BSR_OK && info.rows < 12 && info.cols < 12 && t < 2) {
                 int64_t i;
@@ -943,7 +1016,8 @@ TEST(numbers) {
         snprintf(number, sizeof number, k % 3 == 1 ? "%.17g" : k % 3 == 2 ? "%.6f" : "%.25e", want);
         snprintf(text, sizeof text, "%s1 1 1\n1 1 %s\n", MM, number);
         want = strtod(number, NULL);
-        if (bsr_parse_matrix_market(text, strlen(text), &info, row, col, &got, 1, NULL) != BSR_OK || !(got == want)) bt_fail(__FILE__, __LINE__, "%s is read as %.17g", number, got);
+        if (bsr_parse_matrix_market(text, strlen(text), &info, row, col, &got, 1, NULL) != BSR_OK || !(got == want))
+            bt_fail(__FILE__, __LINE__, "%s is read as %.17g", number, got);
         bt.checks++;
     }
 }
@@ -980,16 +1054,19 @@ TEST(real_files) {
             bt_skip("a file of ../shared/data is not there");
             continue;
         }
-        status = k ? bsr_parse_smtx(text, bytes, &info, NULL, NULL, 0, &error) : bsr_parse_matrix_market(text, bytes, &info, NULL, NULL, NULL, 0, &error);
+        status = k ? bsr_parse_smtx(text, bytes, &info, NULL, NULL, 0, &error)
+                   : bsr_parse_matrix_market(text, bytes, &info, NULL, NULL, NULL, 0, &error);
         CHECK_INT(status, BSR_OK);
         if (status != BSR_OK) {
             free(text);
             continue;
         }
         if (!k) CHECK_INT(info.rows, 4884), CHECK_INT(info.entries, 290378);
-        a = (int64_t *)malloc((size_t)(info.entries + info.rows + 1) * 8), b = (int64_t *)malloc((size_t)info.entries * 8), v = (double *)malloc((size_t)info.entries * 8);
+        a = (int64_t *)malloc((size_t)(info.entries + info.rows + 1) * 8), b = (int64_t *)malloc((size_t)info.entries * 8),
+        v = (double *)malloc((size_t)info.entries * 8);
         if (!a || !b || !v) abort();
-        status = k ? bsr_parse_smtx(text, bytes, &info, a, b, info.entries, &error) : bsr_parse_matrix_market(text, bytes, &info, a, b, v, info.entries, &error);
+        status = k ? bsr_parse_smtx(text, bytes, &info, a, b, info.entries, &error)
+                   : bsr_parse_matrix_market(text, bytes, &info, a, b, v, info.entries, &error);
         CHECK_INT(status, BSR_OK);
         m = target(BSR_F32, BSR_I32, (info.rows + 2) / 3, 3, 3, 0, NO_BATCH, 0), m.col_indices = m.values = NULL;
         status = k ? bsr_from_csr(t_context(0), info.rows, info.cols, info.entries, a, b, BSR_I64, NULL, BSR_F32, &m, &e)
@@ -1017,7 +1094,8 @@ TEST(validate_accepts) {
         bsr_matrix m;
         bt_case("%d", k);
         s = spec_of(all_dtypes[bt_below(6)], bt_range(1, 5), bt_range(1, 5), bt_range(0, 6), bt_range(0, 6), bt_range(0, 20));
-        s.batch = t_batch((int)bt_below(4), bt_range(0, 2), bt_range(1, 3), 2, 0), s.ragged = k & 1, s.layout = (int)bt_below(BLOCKS_LAYOUTS), s.shared_pattern = (unsigned)bt_below(8);
+        s.batch = t_batch((int)bt_below(4), bt_range(0, 2), bt_range(1, 3), 2, 0), s.ragged = k & 1,
+        s.layout = (int)bt_below(BLOCKS_LAYOUTS), s.shared_pattern = (unsigned)bt_below(8);
         s.pattern_only = k % 3 == 0;
         m = t_matrix(&s);
         check_valid(&m);

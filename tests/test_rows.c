@@ -12,8 +12,8 @@ static t_spec spec_of(int dtype, int64_t br, int64_t bc, int64_t r, int64_t c, i
     s.index_dtype = bt_below(2) ? BSR_I64 : BSR_I32;
     return s;
 }
-static void run_softmax(const bsr_context *ctx, double scale, const bsr_matrix *x, const bsr_softmax_options *o, const bsr_matrix *y, int exact,
-                        int flags) {
+static void run_softmax(const bsr_context *ctx, double scale, const bsr_matrix *x, const bsr_softmax_options *o,
+                        const bsr_matrix *y, int exact, int flags) {
     bsr_exec e = t_exec(0);
     ref_result want = ref_softmax(scale, x, o, exact);
     if (RUN_OK(bsr_softmax(ctx, scale, x, o, y, &e))) REF_COMPARE_MATRIX(y, &want, flags);
@@ -33,12 +33,15 @@ TEST(upstream_softmax) {
                             t_spec s;
                             bsr_matrix x, y;
                             int64_t b, p;
-                            bt_case("%s, block %dx%d, batch %d, %lld x %lld", bsr_dtype_name(types[t]), rb, cb, batch, (long long)sizes[m], (long long)sizes[n]);
+                            bt_case("%s, block %dx%d, batch %d, %lld x %lld", bsr_dtype_name(types[t]), rb, cb, batch,
+                                    (long long)sizes[m], (long long)sizes[n]);
                             s = spec_of(types[t], rb, cb, sizes[m] / rb, sizes[n] / cb, sizes[m] / rb * (sizes[n] / cb) * 2 / 3);
                             s.kind = FILL_POSITIVE, s.batch = t_batch(batch, 2, 2, 0, 0);
                             x = t_matrix(&s);
-                            for (b = 0; b < t_matrix_items(&x); b++) /* upstream's dominant diagonal: underflow of all the others */
-                                for (p = 0; p < x.nnz && b == 0; p++) t_store(x.values, x.dtype, t_value_at(&x, b, p, 0, 0), (double)(sizes[m] * sizes[n]));
+                            for (b = 0; b < t_matrix_items(&x);
+                                 b++) /* upstream's dominant diagonal: underflow of all the others */
+                                for (p = 0; p < x.nnz && b == 0; p++)
+                                    t_store(x.values, x.dtype, t_value_at(&x, b, p, 0, 0), (double)(sizes[m] * sizes[n]));
                             y = t_matrix_output(&x, types[t], PACKED);
                             run_softmax(t_any_context(), 1, &x, NULL, &y, 0, REF_MAY_BE_ZERO);
                         }
@@ -97,7 +100,8 @@ TEST(upstream_deepspeed_softmax) {
                 s = spec_of(dtypes[t], block, block, width / block, width / block, width / block * width / block * 3 / 5);
                 s.batch = t_batch(2, 2, 3, 0, 0), s.shared_pattern = 1, s.ragged = t & 1;
                 x = t_matrix(&s), y = t_matrix_output(&x, dtypes[t], BLOCKS_GAPS);
-                kp = t_dense(dtypes[t], 1, width, ROW, t_batch(2, 2, 1, 0, 0), 0), am = t_random(dtypes[t], width, width, ROW, NO_BATCH, 0, FILL_BOOL);
+                kp = t_dense(dtypes[t], 1, width, ROW, t_batch(2, 2, 1, 0, 0), 0),
+                am = t_random(dtypes[t], width, width, ROW, NO_BATCH, 0, FILL_BOOL);
                 for (i = 0; i < 2; i++)
                     for (j = 0; j < width; j++) t_set(&kp, i, 0, j, bt_below(2) ? 0 : -(double)INFINITY);
                 memset(&o, 0, sizeof o);
@@ -120,7 +124,8 @@ TEST(documented_bound) {
             for (isa = 1; isa <= 3; isa++) {
                 t_spec s;
                 bsr_matrix x, y;
-                bt_case("%lldx%lld, %s, isa %d", (long long)blocks[k][0], (long long)blocks[k][1], bsr_dtype_name(dtypes[t]), isa);
+                bt_case("%lldx%lld, %s, isa %d", (long long)blocks[k][0], (long long)blocks[k][1], bsr_dtype_name(dtypes[t]),
+                        isa);
                 if (!t_context(isa)) {
                     bt_skip("this instruction set is not in this build or machine");
                     continue;
@@ -149,7 +154,8 @@ TEST(options) {
         s = spec_of(dtypes[t], bt_range(1, 9), bt_range(1, 9), bt_range(1, 4), bt_range(1, 4), bt_range(0, 9));
         s.batch = t_batch(dims, bt_range(1, 2), bt_range(1, 3), bt_range(1, 2), 1);
         s.shared_pattern = (unsigned)bt_below(16), s.ragged = bt_below(3) == 0, s.layout = (int)bt_below(BLOCKS_LAYOUTS);
-        x = t_matrix(&s), y = t_matrix_output(&x, bt_below(3) || dtypes[t] == BSR_F64 ? dtypes[t] : BSR_F32, (int)bt_below(BLOCKS_LAYOUTS));
+        x = t_matrix(&s),
+        y = t_matrix_output(&x, bt_below(3) || dtypes[t] == BSR_F64 ? dtypes[t] : BSR_F32, (int)bt_below(BLOCKS_LAYOUTS));
         one = s.batch;
         for (i = 0; i < dims; i++)
             if (bt_below(2)) one.n[i] = 1;
@@ -157,7 +163,8 @@ TEST(options) {
         rel = t_random(dtypes[t], bt_below(2) ? x.rows : 1, x.cols, (int)bt_below(LAYOUTS), one, 0, FILL_SIGNED);
         masked = mask_types[bt_below(6)], kp = t_random(masked, 1, x.cols, ROW, one, 0, FILL_BOOL);
         o.key_padding_mode = masked >= BSR_I8 ? BSR_MASK_MUL : (int)bt_below(2);
-        masked = mask_types[bt_below(6)], am = t_random(masked, x.rows, bt_below(4) ? x.cols : 1, (int)bt_below(LAYOUTS), NO_BATCH, 0, FILL_BOOL);
+        masked = mask_types[bt_below(6)],
+        am = t_random(masked, x.rows, bt_below(4) ? x.cols : 1, (int)bt_below(LAYOUTS), NO_BATCH, 0, FILL_BOOL);
         o.attn_mode = masked >= BSR_I8 ? BSR_MASK_MUL : (int)bt_below(2);
         if (bt_below(2)) o.relative_bias = &rel;
         if (bt_below(2)) o.key_padding_mask = &kp;
@@ -188,7 +195,9 @@ TEST(edges) {
             s = spec_of(dtypes[t], 4, 5, 3, 4, 8);
             x = t_matrix(&s), y = t_matrix_output(&x, dtypes[t], PACKED);
             for (p = 0; p < x.nnz; p++)
-                for (j = 0; j < 5; j++) t_store(x.values, x.dtype, t_value_at(&x, 0, p, 1, j), -inf), t_store(x.values, x.dtype, t_value_at(&x, 0, p, 2, j), j == 3 ? 1.0 : -inf);
+                for (j = 0; j < 5; j++)
+                    t_store(x.values, x.dtype, t_value_at(&x, 0, p, 1, j), -inf),
+                        t_store(x.values, x.dtype, t_value_at(&x, 0, p, 2, j), j == 3 ? 1.0 : -inf);
             run_softmax(ctx, 1, &x, NULL, &y, 0, 0);
             for (p = 0; p < x.nnz; p++)
                 for (j = 0; j < 5; j++) CHECK(t_load(y.values, y.dtype, t_value_at(&y, 0, p, 1, j)) == 0);
@@ -206,7 +215,9 @@ TEST(edges) {
             x = t_matrix(&s), y = t_matrix_output(&x, dtypes[t], PACKED);
             for (p = 0; p < x.nnz; p++)
                 for (i = 0; i < 4; i++)
-                    for (j = 0; j < 5; j++) t_store(x.values, x.dtype, t_value_at(&x, 0, p, i, j), (double)(10000 + 8 * ((p + i + j) % 5)) * (i % 2 ? -1 : 1));
+                    for (j = 0; j < 5; j++)
+                        t_store(x.values, x.dtype, t_value_at(&x, 0, p, i, j),
+                                (double)(10000 + 8 * ((p + i + j) % 5)) * (i % 2 ? -1 : 1));
             run_softmax(ctx, 1, &x, NULL, &y, 0, 0);
             bt_case("in place: %s, isa %d", bsr_dtype_name(dtypes[t]), isa);
             s.layout = isa;
@@ -216,7 +227,8 @@ TEST(edges) {
             s.nnz = 0, x = t_matrix(&s), y = t_matrix_output(&x, dtypes[t], PACKED);
             run_softmax(ctx, 1, &x, NULL, &y, 0, REF_MAY_BE_ZERO);
             bt_case("backward in place: %s, isa %d", bsr_dtype_name(dtypes[t]), isa);
-            s.nnz = 9, s.kind = FILL_POSITIVE, x = t_matrix(&s), y = x, t_make_values(&y, dtypes[t], PACKED, 0), t_fill_values(&y, FILL_SIGNED);
+            s.nnz = 9, s.kind = FILL_POSITIVE, x = t_matrix(&s), y = x, t_make_values(&y, dtypes[t], PACKED, 0),
+            t_fill_values(&y, FILL_SIGNED);
             want = ref_softmax_backward(-1.5, &x, &y);
             bt_mark_output(y.values);
             if (RUN_OK(bsr_softmax_backward(ctx, -1.5, &x, &y, &y, &e))) REF_COMPARE_MATRIX(&y, &want, 0);
@@ -258,11 +270,13 @@ TEST(backward) {
         s = spec_of(dtypes[t], bt_range(1, 20), bt_range(1, 20), bt_range(1, 4), bt_range(1, 4), bt_range(1, 9));
         s.batch = t_batch((int)bt_below(3), 2, 3, 0, 0), s.shared_pattern = (unsigned)bt_below(4), s.ragged = bt_below(3) == 0;
         s.layout = (int)bt_below(BLOCKS_LAYOUTS), s.kind = FILL_POSITIVE;
-        y = t_matrix(&s), dy = y, t_make_values(&dy, dtypes[t], (int)bt_below(BLOCKS_LAYOUTS), 0), t_fill_values(&dy, FILL_SIGNED);
+        y = t_matrix(&s), dy = y, t_make_values(&dy, dtypes[t], (int)bt_below(BLOCKS_LAYOUTS), 0),
+        t_fill_values(&dy, FILL_SIGNED);
         out = bt_below(3) || dtypes[t] == BSR_F64 ? dtypes[t] : BSR_F32;
         dx = t_matrix_output(&y, out, (int)bt_below(BLOCKS_LAYOUTS)), scale = t_draw(FILL_SIGNED, BSR_F64);
         want = ref_softmax_backward(scale, &y, &dy);
-        if (RUN_OK(bsr_softmax_backward(t_any_context(), scale, &y, &dy, &dx, &e))) REF_COMPARE_MATRIX(&dx, &want, y.nnz ? 0 : REF_MAY_BE_ZERO);
+        if (RUN_OK(bsr_softmax_backward(t_any_context(), scale, &y, &dy, &dx, &e)))
+            REF_COMPARE_MATRIX(&dx, &want, y.nnz ? 0 : REF_MAY_BE_ZERO);
     }
 }
 /* The backward is the derivative of the forward. */
@@ -288,7 +302,8 @@ TEST(backward_finite) {
             for (p = 0; p < x.nnz; p++)
                 for (i = 0; i < x.block_rows; i++)
                     for (j = 0; j < x.block_cols; j++)
-                        loss[sign] += t_load(y.values, BSR_F64, t_value_at(&y, 0, p, i, j)) * t_load(dy.values, BSR_F64, t_value_at(&dy, 0, p, i, j));
+                        loss[sign] += t_load(y.values, BSR_F64, t_value_at(&y, 0, p, i, j)) *
+                                      t_load(dy.values, BSR_F64, t_value_at(&dy, 0, p, i, j));
         }
         *at = keep;
         CHECK_NEAR((loss[1] - loss[0]) / (2 * h), t_load(dx.values, BSR_F64, at - (double *)x.values), 1e-8);

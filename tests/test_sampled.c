@@ -19,7 +19,8 @@ static void run_sampled(const sampled *c) {
     t_shape batch = t_matrix_batch(&c->out);
     const bsr_matrix *in = c->has_input ? &c->input : NULL;
     ref_result want = ref_sampled(c->beta, in, c->alpha, &c->mat1, &c->mat2, batch, batch, c->out.dtype, c->exec_flags);
-    if (RUN_OK(bsr_sampled_addmm(c->ctx, c->beta, in, c->alpha, &c->mat1, &c->mat2, &c->out, &e))) REF_COMPARE_MATRIX(&c->out, &want, c->flags);
+    if (RUN_OK(bsr_sampled_addmm(c->ctx, c->beta, in, c->alpha, &c->mat1, &c->mat2, &c->out, &e)))
+        REF_COMPARE_MATRIX(&c->out, &want, c->flags);
 }
 static t_spec spec_of(int dtype, int64_t br, int64_t bc, int64_t r, int64_t c, int64_t nnz) {
     t_spec s;
@@ -54,10 +55,12 @@ TEST(upstream_sampled_addmm) {
                             sampled c;
                             t_spec s;
                             t_shape whole, bx = t_batch(x, 2, 2, 0, 0), by = t_batch(y, 2, 2, 0, 0);
-                            bt_case("batches %d %d, %lld x %lld x %lld, alpha %d, beta %d", x, y, (long long)sizes[m], (long long)inner[k],
-                                    (long long)sizes[n], ab & 1 ? 2 : 0, ab & 2 ? 2 : 0);
-                            s = spec_of(types[bt_below(3)], 16, 16, sizes[m] / 16, sizes[n] / 16, sizes[m] * sizes[n] / 256 * 5 / 8);
-                            s.kind = FILL_POSITIVE, whole = t_join(bx, by), s.batch = whole, s.shared_pattern = (unsigned)bt_below(4);
+                            bt_case("batches %d %d, %lld x %lld x %lld, alpha %d, beta %d", x, y, (long long)sizes[m],
+                                    (long long)inner[k], (long long)sizes[n], ab & 1 ? 2 : 0, ab & 2 ? 2 : 0);
+                            s = spec_of(types[bt_below(3)], 16, 16, sizes[m] / 16, sizes[n] / 16,
+                                        sizes[m] * sizes[n] / 256 * 5 / 8);
+                            s.kind = FILL_POSITIVE, whole = t_join(bx, by), s.batch = whole,
+                            s.shared_pattern = (unsigned)bt_below(4);
                             c = sampled_new(&s, inner[k], s.dtype, bx);
                             c.mat2 = t_random(s.dtype, inner[k], c.out.cols, (int)bt_below(LAYOUTS), by, 0, FILL_POSITIVE);
                             c.alpha = ab & 1 ? 2 : 0, c.beta = ab & 2 ? 2 : 0, c.flags = REF_MAY_BE_ZERO;
@@ -76,8 +79,10 @@ TEST(sizes) {
                 sampled c;
                 t_spec s;
                 int isa;
-                bt_case("%lldx%lld, K %lld, %s", (long long)blocks[b][0], (long long)blocks[b][1], (long long)inner[k], bsr_dtype_name(dtypes[t]));
-                s = spec_of(dtypes[t], blocks[b][0], blocks[b][1], bt_range(1, blocks[b][0] > 30 ? 2 : 6), bt_range(1, blocks[b][1] > 30 ? 2 : 6), 0);
+                bt_case("%lldx%lld, K %lld, %s", (long long)blocks[b][0], (long long)blocks[b][1], (long long)inner[k],
+                        bsr_dtype_name(dtypes[t]));
+                s = spec_of(dtypes[t], blocks[b][0], blocks[b][1], bt_range(1, blocks[b][0] > 30 ? 2 : 6),
+                            bt_range(1, blocks[b][1] > 30 ? 2 : 6), 0);
                 s.nnz = bt_range(1, s.r * s.c), s.layout = (int)bt_below(BLOCKS_LAYOUTS), s.unsorted = bt_below(3) == 0;
                 c = sampled_new(&s, inner[k], dtypes[t] == BSR_I8 && bt_below(2) ? BSR_I32 : dtypes[t], NO_BATCH);
                 c.beta = (double)bt_range(-1, 2), c.alpha = (double)bt_range(1, 3);
@@ -89,9 +94,11 @@ TEST(sizes) {
 }
 
 TEST(types) {
-    static const struct { int a, out; } pairs[] = {
-        {BSR_F16, BSR_F16}, {BSR_F16, BSR_F32}, {BSR_BF16, BSR_BF16}, {BSR_BF16, BSR_F32}, {BSR_F32, BSR_F32}, {BSR_F32, BSR_F16},
-        {BSR_F32, BSR_BF16}, {BSR_F64, BSR_F64}, {BSR_I8, BSR_I32}, {BSR_I8, BSR_I8}, {BSR_I8, BSR_F16}, {BSR_I8, BSR_BF16}, {BSR_I8, BSR_F32}};
+    static const struct {
+        int a, out;
+    } pairs[] = {{BSR_F16, BSR_F16}, {BSR_F16, BSR_F32},  {BSR_BF16, BSR_BF16}, {BSR_BF16, BSR_F32}, {BSR_F32, BSR_F32},
+                 {BSR_F32, BSR_F16}, {BSR_F32, BSR_BF16}, {BSR_F64, BSR_F64},   {BSR_I8, BSR_I32},   {BSR_I8, BSR_I8},
+                 {BSR_I8, BSR_F16},  {BSR_I8, BSR_BF16},  {BSR_I8, BSR_F32}};
     static const int inputs[] = {BSR_F16, BSR_BF16, BSR_F32, BSR_F64, BSR_I8, BSR_I32};
     size_t p;
     int in, k;
@@ -101,7 +108,8 @@ TEST(types) {
                 sampled c;
                 t_spec s;
                 if (t_is_float(inputs[in]) != t_is_float(pairs[p].out)) continue;
-                bt_case("%s to %s, input %s %d", bsr_dtype_name(pairs[p].a), bsr_dtype_name(pairs[p].out), bsr_dtype_name(inputs[in]), k);
+                bt_case("%s to %s, input %s %d", bsr_dtype_name(pairs[p].a), bsr_dtype_name(pairs[p].out),
+                        bsr_dtype_name(inputs[in]), k);
                 s = spec_of(pairs[p].a, bt_range(1, 20), bt_range(1, 20), 3, 4, 7);
                 c = sampled_new(&s, bt_range(1, 50), pairs[p].out, NO_BATCH);
                 t_make_values(&c.input, inputs[in], k, 0), t_fill_values(&c.input, FILL_SIGNED);
@@ -128,7 +136,8 @@ TEST(batches) {
             two.n[dims - i] = bt_below(3) ? n : 1;
         }
         whole = t_join(one, two);
-        s.batch = whole, s.ragged = bt_below(3) == 0, s.shared_pattern = s.ragged ? 0 : (unsigned)bt_below(16), s.layout = (int)bt_below(BLOCKS_LAYOUTS);
+        s.batch = whole, s.ragged = bt_below(3) == 0, s.shared_pattern = s.ragged ? 0 : (unsigned)bt_below(16),
+        s.layout = (int)bt_below(BLOCKS_LAYOUTS);
         c = sampled_new(&s, bt_range(0, 20), type == BSR_I8 ? BSR_I32 : type, one);
         c.mat2 = t_random(type, c.mat1.cols, c.out.cols, (int)bt_below(LAYOUTS), two, (unsigned)bt_below(16), FILL_SIGNED);
         c.beta = (double)bt_below(2), c.flags = REF_MAY_BE_ZERO;
@@ -153,9 +162,11 @@ TEST(exact_integers) {
                 bt_skip("this instruction set is not in this build or machine");
                 continue;
             }
-            want = ref_sampled(c.beta, &c.input, 1, &c.mat1, &c.mat2, t_matrix_batch(&c.out), t_matrix_batch(&c.out), c.out.dtype, 0);
+            want = ref_sampled(c.beta, &c.input, 1, &c.mat1, &c.mat2, t_matrix_batch(&c.out), t_matrix_batch(&c.out), c.out.dtype,
+                               0);
             memset(want.bound.v, 0, (size_t)(want.bound.rows * want.bound.cols) * sizeof(double));
-            if (RUN_OK(bsr_sampled_addmm(c.ctx, c.beta, &c.input, 1, &c.mat1, &c.mat2, &c.out, &e))) REF_COMPARE_MATRIX(&c.out, &want, 0);
+            if (RUN_OK(bsr_sampled_addmm(c.ctx, c.beta, &c.input, 1, &c.mat1, &c.mat2, &c.out, &e)))
+                REF_COMPARE_MATRIX(&c.out, &want, 0);
         }
 }
 

@@ -11,7 +11,9 @@
 #endif
 
 enum { ADDMM, ADDMM_T, SDD, SOFTMAX, ATTENTION, FROM_DENSE, PRUNE, RANDOM, TRANSPOSED, LAYOUT, WORKS };
-static const char *const work_names[] = {"dense_addmm", "dense_addmm of A^T", "sampled_addmm", "softmax", "attention", "from_dense", "prune", "random_pattern", "transposed_index", "layout"};
+static const char *const work_names[] = {
+    "dense_addmm", "dense_addmm of A^T", "sampled_addmm",    "softmax", "attention", "from_dense",
+    "prune",       "random_pattern",     "transposed_index", "layout"};
 
 /* Big enough that every engine cuts it into many tasks. */
 typedef struct work {
@@ -22,12 +24,17 @@ static work work_new(int dtype, int64_t block) {
     work w;
     t_spec s;
     memset(&w, 0, sizeof w), memset(&s, 0, sizeof s);
-    s.dtype = dtype, s.block_rows = s.block_cols = block, s.r = 160 / block, s.c = 192 / block, s.nnz = s.r * s.c / 3, s.batch = t_batch(1, 2, 0, 0, 0);
+    s.dtype = dtype, s.block_rows = s.block_cols = block, s.r = 160 / block, s.c = 192 / block, s.nnz = s.r * s.c / 3,
+    s.batch = t_batch(1, 2, 0, 0, 0);
     w.a = t_matrix(&s), w.t = w.a;
     t_attach_transposed(&w.t), t_attach_schedule(&w.a, 2, 0);
-    w.b = t_random(dtype, w.a.cols, 150, ROW, s.batch, 0, FILL_SIGNED), w.bt_ = t_random(dtype, w.a.rows, 150, COL, s.batch, 0, FILL_SIGNED);
-    w.x = t_random(dtype, w.a.rows, 70, ROW, s.batch, 0, FILL_SIGNED), w.y = t_random(dtype, 70, w.a.cols, ROW, s.batch, 0, FILL_SIGNED);
-    w.q = t_random(dtype, w.a.rows, 32, ROW, s.batch, 0, FILL_SIGNED), w.k = t_random(dtype, w.a.cols, 32, ROW, s.batch, 0, FILL_SIGNED), w.v = t_random(dtype, w.a.cols, 48, ROW, s.batch, 0, FILL_SIGNED);
+    w.b = t_random(dtype, w.a.cols, 150, ROW, s.batch, 0, FILL_SIGNED),
+    w.bt_ = t_random(dtype, w.a.rows, 150, COL, s.batch, 0, FILL_SIGNED);
+    w.x = t_random(dtype, w.a.rows, 70, ROW, s.batch, 0, FILL_SIGNED),
+    w.y = t_random(dtype, 70, w.a.cols, ROW, s.batch, 0, FILL_SIGNED);
+    w.q = t_random(dtype, w.a.rows, 32, ROW, s.batch, 0, FILL_SIGNED),
+    w.k = t_random(dtype, w.a.cols, 32, ROW, s.batch, 0, FILL_SIGNED),
+    w.v = t_random(dtype, w.a.cols, 48, ROW, s.batch, 0, FILL_SIGNED);
     w.source = t_random(dtype, w.a.rows, w.a.cols, ROW, NO_BATCH, 0, FILL_SIGNED);
     return w;
 }
@@ -43,17 +50,22 @@ static uint64_t work_run(const bsr_context *ctx, const work *w, int which) {
     bsr_layout l = bsr_layout_default(BSR_LAYOUT_BIGBIRD, 8, 64);
     uint64_t h = 0, view = 0;
     if (!out) abort();
-    m.values = out, memset(m.value_strides, 0, sizeof m.value_strides), m.values_batch_stride[0] = m.nnz * m.block_rows * m.block_cols;
+    m.values = out, memset(m.value_strides, 0, sizeof m.value_strides),
+    m.values_batch_stride[0] = m.nnz * m.block_rows * m.block_cols;
     switch (which) {
-        case ADDMM: case ADDMM_T:
-            o = bsr_dense_batched(bsr_dense_row_major(out, dtype, which == ADDMM ? w->a.rows : w->a.cols, 150), 2, (which == ADDMM ? w->a.rows : w->a.cols) * 150);
-            status = bsr_dense_mm(ctx, which == ADDMM ? 0 : BSR_TRANS_A, which == ADDMM ? &w->a : &w->t, which == ADDMM ? &w->b : &w->bt_, &o, NULL);
+        case ADDMM:
+        case ADDMM_T:
+            o = bsr_dense_batched(bsr_dense_row_major(out, dtype, which == ADDMM ? w->a.rows : w->a.cols, 150), 2,
+                                  (which == ADDMM ? w->a.rows : w->a.cols) * 150);
+            status = bsr_dense_mm(ctx, which == ADDMM ? 0 : BSR_TRANS_A, which == ADDMM ? &w->a : &w->t,
+                                  which == ADDMM ? &w->b : &w->bt_, &o, NULL);
             break;
         case SDD: status = bsr_sampled_addmm(ctx, 0, NULL, 1, &w->x, &w->y, &m, NULL); break;
         case SOFTMAX: status = bsr_softmax(ctx, 0.5, &w->a, NULL, &m, NULL); break;
         case ATTENTION: {
             bsr_attention_options a;
-            bsr_dense lse = bsr_dense_batched(bsr_dense_row_major(more, dtype == BSR_F64 ? BSR_F64 : BSR_F32, w->a.rows, 1), 2, w->a.rows);
+            bsr_dense lse =
+                bsr_dense_batched(bsr_dense_row_major(more, dtype == BSR_F64 ? BSR_F64 : BSR_F32, w->a.rows, 1), 2, w->a.rows);
             memset(&a, 0, sizeof a), a.flags = BSR_ATTENTION_CAUSAL, a.causal_offset = 20, a.dropout_p = 0.2, a.dropout_seed = 5;
             o = bsr_dense_batched(bsr_dense_row_major(out, dtype, w->a.rows, 48), 2, w->a.rows * 48);
             status = bsr_attention(ctx, 0, &w->q, &w->k, &w->v, &w->a, &a, &o, &lse, NULL);
@@ -61,10 +73,12 @@ static uint64_t work_run(const bsr_context *ctx, const work *w, int which) {
         }
         case LAYOUT: status = bsr_layout_mask(ctx, &l, out, NULL); break;
         case TRANSPOSED:
-            if (bsr_transposed_index_size(ctx, &w->a, &view, NULL) == BSR_OK && view < bytes) status = bsr_build_transposed_index(ctx, &w->a, out + (64 - (uintptr_t)out % 64), view, NULL);
+            if (bsr_transposed_index_size(ctx, &w->a, &view, NULL) == BSR_OK && view < bytes)
+                status = bsr_build_transposed_index(ctx, &w->a, out + (64 - (uintptr_t)out % 64), view, NULL);
             break;
         default:
-            memset(m.batch, 0, sizeof m.batch), m.batch_dims = 0, m.crow_indices = more, m.col_indices = more + 65536, m.schedule = NULL;
+            memset(m.batch, 0, sizeof m.batch), m.batch_dims = 0, m.crow_indices = more, m.col_indices = more + 65536,
+                                                m.schedule = NULL;
             m.nnz = (m.rows / m.block_rows) * (m.cols / m.block_cols), m.index_dtype = BSR_I32;
             if (which == RANDOM) m.values = NULL;
             if (m.nnz * m.block_rows * m.block_cols * size <= (int64_t)(bytes / 2) && m.nnz <= 32768) {
@@ -154,7 +168,8 @@ TEST(same_bits) {
                     ctx = context_of(isa, i < 3 ? counts[i] : 0, i < 3 ? NULL : i == 3 ? reverse_for : even_odd_for, &pool_calls);
                     for (which = 0; which < WORKS && ctx; which++) {
                         bt.checks++;
-                        if (work_run(ctx, &w, which) != want[which]) bt_fail(__FILE__, __LINE__, "%s: other bits in form %d", work_names[which], i);
+                        if (work_run(ctx, &w, which) != want[which])
+                            bt_fail(__FILE__, __LINE__, "%s: other bits in form %d", work_names[which], i);
                     }
                     bsr_destroy(ctx);
                 }
@@ -198,7 +213,9 @@ TEST(shared_context) { /* eight threads, one context */
         bsr_context *ctx;
         bt_case("%d", b);
         ctx = context_of(0, b ? 2 : 1, NULL, NULL), w = work_new(BSR_F32, b ? 32 : 16);
-        for (i = started = 0; i < 8; i++) clients[i].ctx = ctx, clients[i].w = &w, started += pthread_create(&clients[i].id, NULL, client_thread, &clients[i]) == 0;
+        for (i = started = 0; i < 8; i++)
+            clients[i].ctx = ctx, clients[i].w = &w,
+            started += pthread_create(&clients[i].id, NULL, client_thread, &clients[i]) == 0;
         CHECK_INT(started, 8);
         for (i = 0; i < started; i++) pthread_join(clients[i].id, NULL);
         for (which = 0; which < WORKS; which++) {

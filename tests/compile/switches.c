@@ -16,7 +16,8 @@ static double space[8][16]; /* zeros in every type */
 static int works(const char *what, bsr_status status, int supported) {
     int left_out = status == BSR_UNSUPPORTED && error.status == BSR_UNSUPPORTED && error.item == BSR_ITEM_NOT_COMPILED;
     if ((status != BSR_OK && !left_out) || (supported >= 0 && supported != (status == BSR_OK))) {
-        printf("%s: status %s, item %s, bsr_supports says %d\n", what, bsr_status_name((int)status), bsr_item_name(error.item), supported);
+        printf("%s: status %s, item %s, bsr_supports says %d\n", what, bsr_status_name((int)status), bsr_item_name(error.item),
+               supported);
         wrong = 1;
     }
     return status == BSR_OK;

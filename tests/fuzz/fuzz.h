@@ -11,12 +11,12 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* A broken promise: stop where the fuzzer sees it. */
-#define FUZZ_REQUIRE(condition)                                                            \
-    do {                                                                                   \
-        if (!(condition)) {                                                                \
-            fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition);  \
-            abort();                                                                       \
-        }                                                                                  \
+#define FUZZ_REQUIRE(condition)                                                           \
+    do {                                                                                  \
+        if (!(condition)) {                                                               \
+            fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition); \
+            abort();                                                                      \
+        }                                                                                 \
     } while (0)
 
 /* Numbers out of the input; zeros when it is used up. */
@@ -57,9 +57,10 @@ typedef struct fuzz_seed {
     const char *bytes;
     size_t size;
 } fuzz_seed;
-#define FUZZ_SEED(literal) {literal, sizeof(literal) - 1}
+#define FUZZ_SEED(literal) \
+    { literal, sizeof(literal) - 1 }
 /* Each seed, each seed cut short, and `changes` variants with a few bytes changed. */
-static int fuzz_main(const fuzz_seed *seeds, size_t count, int changes) {
+static inline int fuzz_main(const fuzz_seed *seeds, size_t count, int changes) {
     uint64_t state = 88172645463325252u;
     long runs = 0;
     size_t s, cut;

@@ -16,13 +16,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         FUZZ_REQUIRE(error.index >= 1 && (size_t)error.index <= size + 1);
         return 0;
     }
-    FUZZ_REQUIRE(info.rows >= 0 && info.cols >= 0 && info.entries >= info.stored && info.stored >= 0 && info.entries <= 2 * (int64_t)size);
+    FUZZ_REQUIRE(info.rows >= 0 && info.cols >= 0 && info.entries >= info.stored && info.stored >= 0 &&
+                 info.entries <= 2 * (int64_t)size);
     row = (int64_t *)fuzz_alloc((size_t)info.entries * 8), col = (int64_t *)fuzz_alloc((size_t)info.entries * 8);
     values = (double *)fuzz_alloc((size_t)info.entries * 8);
     FUZZ_REQUIRE(bsr_parse_matrix_market(text, size, &again, row, col, values, info.entries, &error) == BSR_OK);
     FUZZ_REQUIRE(!memcmp(&info, &again, sizeof info));
     for (i = 0; i < info.entries; i++) FUZZ_REQUIRE(row[i] >= 0 && row[i] < info.rows && col[i] >= 0 && col[i] < info.cols);
-    if (info.entries) FUZZ_REQUIRE(bsr_parse_matrix_market(text, size, &again, row, col, NULL, info.entries - 1, &error) == BSR_CAPACITY);
+    if (info.entries)
+        FUZZ_REQUIRE(bsr_parse_matrix_market(text, size, &again, row, col, NULL, info.entries - 1, &error) == BSR_CAPACITY);
     fuzz_free();
     return 0;
 }
@@ -35,7 +37,8 @@ int main(void) {
         FUZZ_SEED("%%MatrixMarket matrix coordinate integer skew-symmetric\r\n3 3 1\r\n2 1 4\r\n"),
         FUZZ_SEED("%%MatrixMarket matrix array real general\n2 2\n1\n2\n3\n4\n"),
         FUZZ_SEED("%%MatrixMarket matrix array integer symmetric\n2 2\n1\n2\n4\n"),
-        FUZZ_SEED("%%MatrixMarket matrix coordinate real general\n9223372036854775807 9223372036854775807 9223372036854775807\n1 1 1\n"),
+        FUZZ_SEED("%%MatrixMarket matrix coordinate real general\n9223372036854775807 9223372036854775807 9223372036854775807\n1 "
+                  "1 1\n"),
     };
     return fuzz_main(seeds, sizeof seeds / sizeof seeds[0], 3000);
 }

@@ -41,7 +41,8 @@ static inline bsr_dense fuzz_dense(fuzz_input *in, int dtype, int64_t rows, int6
     if ((form & 14) == 14) d.row_stride = fuzz_size(in, 40), d.col_stride = fuzz_size(in, 20);
     d.batch_dims = form & 16 ? (int32_t)fuzz_size(in, 6) : 0;
     step = form & 32 ? fuzz_size(in, 60) : 0;
-    for (i = 3; i >= 0; i--) d.batch[i] = 1 + fuzz_below(in, 3), d.batch_stride[i] = step ? step * (4 - i) : 0;
+    for (i = 3; i >= 0; i--)
+        d.batch[i] = 1 + fuzz_below(in, 3), d.batch_stride[i] = step > 0 && step < 100 ? step * (4 - i) : step;
     if (form == 229) d.batch[0] = fuzz_size(in, 3);
     size[0] = d.rows, size[1] = d.cols, stride[0] = d.row_stride, stride[1] = d.col_stride;
     for (i = 0; i < 4; i++) size[2 + i] = d.batch[i], stride[2 + i] = d.batch_stride[i];
@@ -67,15 +68,17 @@ static inline bsr_matrix fuzz_matrix(fuzz_input *in, int dtype, int64_t r, int64
     step = form & 16 ? 1 : 0;
     for (d = 3; d >= 0; d--) {
         m.batch[d] = 1 + fuzz_below(in, 3);
-        m.crow_batch_stride[d] = step * (r + 1), m.col_batch_stride[d] = m.flags ? 0 : step * nnz, m.values_batch_stride[d] = m.flags ? 0 : step * nnz * br * bc;
-        if (nnz > 100 || nnz < 0) m.col_batch_stride[d] = m.values_batch_stride[d] = 0;
+        m.crow_batch_stride[d] = step * (r + 1);
+        if (nnz >= 0 && nnz < 100 && !m.flags)
+            m.col_batch_stride[d] = step * nnz, m.values_batch_stride[d] = step * nnz * br * bc;
         step *= m.batch[d];
     }
-    if ((form & 6) == 6) m.value_strides[0] = fuzz_size(in, 90), m.value_strides[1] = fuzz_size(in, 10), m.value_strides[2] = fuzz_size(in, 10);
+    if ((form & 6) == 6)
+        m.value_strides[0] = fuzz_size(in, 90), m.value_strides[1] = fuzz_size(in, 10), m.value_strides[2] = fuzz_size(in, 10);
     if (m.batch_dims < 0 || m.batch_dims > 4 || m.block_rows < 1 || m.block_cols < 1) return m;
     for (d = 0; d < 4; d++) size[d] = m.batch[d];
     memcpy(stride, m.crow_batch_stride, sizeof m.crow_batch_stride);
-    size[m.batch_dims] = m.rows < 0 ? -1 : m.rows / m.block_rows + 1, stride[m.batch_dims] = 1;
+    size[m.batch_dims] = m.rows < 0 || m.rows > FUZZ_LARGEST ? -1 : m.rows / m.block_rows + 1, stride[m.batch_dims] = 1;
     bytes = fuzz_extent(m.batch_dims + 1, size, stride, fuzz_element(m.index_dtype));
     m.crow_indices = fuzz_array(in, bytes);
     for (i = 0; m.crow_indices && form < 200 && i < bytes / fuzz_element(m.index_dtype); i++) {
@@ -93,9 +96,11 @@ static inline bsr_matrix fuzz_matrix(fuzz_input *in, int dtype, int64_t r, int64
     }
     memcpy(stride, m.values_batch_stride, sizeof m.values_batch_stride);
     d = m.batch_dims, size[d] = m.nnz, size[d + 1] = m.block_rows, size[d + 2] = m.block_cols;
-    if (m.value_strides[0] || m.value_strides[1] || m.value_strides[2]) memcpy(stride + d, m.value_strides, sizeof m.value_strides);
+    if (m.value_strides[0] || m.value_strides[1] || m.value_strides[2])
+        memcpy(stride + d, m.value_strides, sizeof m.value_strides);
     else stride[d] = br * bc, stride[d + 1] = m.block_cols, stride[d + 2] = 1;
-    if (!m.value_strides[0] && !m.value_strides[1] && !m.value_strides[2]) stride[d] = m.block_rows * m.block_cols < 10000 && m.block_cols < 10000 ? m.block_rows * m.block_cols : 99999;
+    if (!m.value_strides[0] && !m.value_strides[1] && !m.value_strides[2])
+        stride[d] = m.block_rows < 100 && m.block_cols < 100 ? m.block_rows * m.block_cols : 99999;
     m.values = fuzz_array(in, fuzz_extent(d + 3, size, stride, fuzz_element(m.dtype)));
     return m;
 }
@@ -111,7 +116,8 @@ static inline void fuzz_views(fuzz_input *in, const bsr_context *ctx, bsr_matrix
             m->transposed_index = view;
         }
     }
-    if (form & 4 && bsr_schedule_size(ctx, m, 1 << (form >> 3 & 3), form >> 5 & 1, &bytes, NULL) == BSR_OK && bytes < FUZZ_LARGEST) {
+    if (form & 4 && bsr_schedule_size(ctx, m, 1 << (form >> 3 & 3), form >> 5 & 1, &bytes, NULL) == BSR_OK &&
+        bytes < FUZZ_LARGEST) {
         view = fuzz_alloc((size_t)bytes + 64), view = (char *)view + (64 - (uintptr_t)view % 64) % 64;
         if (bsr_build_schedule(ctx, m, 1 << (form >> 3 & 3), form >> 5 & 1, view, bytes, NULL) == BSR_OK) {
             if (form & 64) ((unsigned char *)view)[(fuzz_byte(in) * 3u) % (unsigned)bytes] = (unsigned char)fuzz_byte(in);

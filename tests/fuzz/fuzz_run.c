@@ -4,6 +4,8 @@
 #include "../../bsrsparse.h"
 #include "fuzz_operands.h"
 
+#include <math.h>
+
 static double fuzz_scalar(fuzz_input *in) {
     static const double list[] = {1, 0, 2, -1, 0.5, 1e30, -3, 1};
     unsigned b = fuzz_byte(in);
@@ -21,8 +23,10 @@ static bsr_scatter_indices fuzz_indices(fuzz_input *in, int ascending) {
     int64_t i;
     memset(&x, 0, sizeof x);
     x.format = (int32_t)fuzz_below(in, 5), x.split_n = fuzz_size(in, 4);
-    x.c_count = fuzz_size(in, 6), x.r_count = fuzz_size(in, 6), x.p_count = fuzz_size(in, 9), x.q_count = fuzz_below(in, 3) ? x.p_count : fuzz_size(in, 9);
-    x.c_indices = fuzz_list(in, x.c_count, 5), x.r_offsets = fuzz_list(in, x.r_count, 30), x.p_indices = fuzz_list(in, x.p_count, 5), x.q_indices = fuzz_list(in, x.q_count, 30);
+    x.c_count = fuzz_size(in, 6), x.r_count = fuzz_size(in, 6), x.p_count = fuzz_size(in, 9),
+    x.q_count = fuzz_below(in, 3) ? x.p_count : fuzz_size(in, 9);
+    x.c_indices = fuzz_list(in, x.c_count, 5), x.r_offsets = fuzz_list(in, x.r_count, 30),
+    x.p_indices = fuzz_list(in, x.p_count, 5), x.q_indices = fuzz_list(in, x.q_count, 30);
     for (i = 0; x.c_indices && ascending && i < x.c_count; i++) x.c_indices[i] = i;
     return x;
 }
@@ -50,18 +54,23 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     bsr_dense x, y, z, out;
     in.p = data, in.end = data + size, e.error = &error;
     memset(&error, 0, sizeof error);
-    call = fuzz_byte(&in) % 20, form = fuzz_byte(&in), dtype = dtypes[fuzz_byte(&in) % 5], out_dtype = dtype == BSR_I8 && form & 1 ? BSR_I32 : dtype;
-    r = fuzz_below(&in, 4), c = fuzz_below(&in, 4), br = 1 + fuzz_below(&in, 5), bc = 1 + fuzz_below(&in, 5), n = fuzz_below(&in, 20);
+    call = fuzz_byte(&in) % 20, form = fuzz_byte(&in), dtype = dtypes[fuzz_byte(&in) % 5],
+    out_dtype = dtype == BSR_I8 && form & 1 ? BSR_I32 : dtype;
+    r = fuzz_below(&in, 4), c = fuzz_below(&in, 4), br = 1 + fuzz_below(&in, 5), bc = 1 + fuzz_below(&in, 5),
+    n = fuzz_below(&in, 20);
     trans = form >> 1 & 1, m = trans ? c * bc : r * br, k = trans ? r * br : c * bc;
-    if (form % 32 == 31) memset(&plan, 0, sizeof plan), plan.op = (int32_t)fuzz_byte(&in), plan.kernel = (int32_t)fuzz_byte(&in), e.plan = &plan;
+    if (form % 32 == 31)
+        memset(&plan, 0, sizeof plan), plan.op = (int32_t)fuzz_byte(&in), plan.kernel = (int32_t)fuzz_byte(&in), e.plan = &plan;
     if (form % 32 == 30) e.query = &plan;
     if (form % 32 == 29) e.flags = fuzz_byte(&in);
     e.flags &= ~(uint32_t)BSR_EXEC_SKIP_CHECKS;
     a = fuzz_matrix(&in, dtype, r, c, br, bc);
     fuzz_views(&in, ctx, &a);
     switch (call) {
-        case 0: case 1: {
-            bsr_dense left = fuzz_dense(&in, out_dtype, m, 1), bias = fuzz_dense(&in, out_dtype, 1, n), input = fuzz_dense(&in, out_dtype, m, n);
+        case 0:
+        case 1: {
+            bsr_dense left = fuzz_dense(&in, out_dtype, m, 1), bias = fuzz_dense(&in, out_dtype, 1, n),
+                      input = fuzz_dense(&in, out_dtype, m, n);
             bsr_epilogue ep;
             double alpha = fuzz_scalar(&in), beta = fuzz_scalar(&in);
             memset(&ep, 0, sizeof ep);
@@ -70,13 +79,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             if (form & 32) ep.bias = &bias;
             x = fuzz_dense(&in, dtype, k, n), out = fuzz_dense(&in, out_dtype, m, n);
             if (form & 64) out = input;
-            status = bsr_dense_addmm(ctx, beta, form & 4 ? &input : NULL, alpha, trans ? BSR_TRANS_A : 0, &a, &x, form & 128 ? &ep : NULL, &out, &e);
+            status = bsr_dense_addmm(ctx, beta, form & 4 ? &input : NULL, alpha, trans ? BSR_TRANS_A : 0, &a, &x,
+                                     form & 128 ? &ep : NULL, &out, &e);
             break;
         }
         case 2: {
             bsr_scatter_indices list = fuzz_indices(&in, form & 4);
             x = fuzz_dense(&in, dtype, br, bc), x.batch_dims = form & 8 ? 0 : x.batch_dims;
-            y = fuzz_dense(&in, dtype, list.format == 1 ? bc : c * bc, n), out = fuzz_dense(&in, out_dtype, list.format == 1 ? br : r * br, n);
+            y = fuzz_dense(&in, dtype, list.format == 1 ? bc : c * bc, n),
+            out = fuzz_dense(&in, out_dtype, list.format == 1 ? br : r * br, n);
             status = bsr_scatter_mm(ctx, &x, &y, &list, &out, &e);
             break;
         }
@@ -85,7 +96,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             int64_t i;
             if (form & 8) { /* indices that the library builds, and perhaps one of them changed */
                 memset(&list, 0, sizeof list), list.format = 1 + (int32_t)fuzz_below(&in, 3), list.split_n = fuzz_below(&in, 3);
-                if (bsr_build_scatter_indices(ctx, &a, n, &list, NULL) == BSR_OK && list.c_count + list.q_count + list.r_count + list.p_count < 5000) {
+                if (bsr_build_scatter_indices(ctx, &a, n, &list, NULL) == BSR_OK &&
+                    list.c_count + list.q_count + list.r_count + list.p_count < 5000) {
                     list.c_indices = fuzz_list(&in, list.c_count, 9), list.r_offsets = fuzz_list(&in, list.r_count, 9);
                     list.p_indices = fuzz_list(&in, list.p_count, 9), list.q_indices = fuzz_list(&in, list.q_count, 9);
                     FUZZ_REQUIRE(bsr_build_scatter_indices(ctx, &a, n, &list, NULL) == BSR_OK);
@@ -101,69 +113,94 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         case 5: {
             int mode = (int)fuzz_below(&in, 3);
             unsigned t = fuzz_byte(&in) % 9;
-            x = fuzz_dense(&in, dtype, n, form & 4 ? r * br : c * bc), y = fuzz_dense(&in, dtype, form & 4 ? r * br : c * bc, n), out = fuzz_dense(&in, out_dtype, mode == 1 ? n : r * br, mode == 1 ? c * bc : n);
+            x = fuzz_dense(&in, dtype, n, form & 4 ? r * br : c * bc), y = fuzz_dense(&in, dtype, form & 4 ? r * br : c * bc, n),
+            out = fuzz_dense(&in, out_dtype, mode == 1 ? n : r * br, mode == 1 ? c * bc : n);
             s = fuzz_matrix(&in, out_dtype, r, c, br, bc);
-            status = call == 4 ? bsr_matmul(ctx, t, fuzz_operand(&in, &x, &a, mode == 0), fuzz_operand(&in, &y, &a, mode == 1), fuzz_operand(&in, &out, &s, mode == 2), &e)
-                               : bsr_matmul_backward(ctx, t, fuzz_operand(&in, &x, &a, mode == 0), fuzz_operand(&in, &y, &a, mode == 1), fuzz_operand(&in, &x, &a, mode == 2),
-                                                     fuzz_operand(&in, &out, &s, mode == 0), fuzz_operand(&in, &out, &s, mode == 1), &e);
+            status = call == 4
+                         ? bsr_matmul(ctx, t, fuzz_operand(&in, &x, &a, mode == 0), fuzz_operand(&in, &y, &a, mode == 1),
+                                      fuzz_operand(&in, &out, &s, mode == 2), &e)
+                         : bsr_matmul_backward(ctx, t, fuzz_operand(&in, &x, &a, mode == 0), fuzz_operand(&in, &y, &a, mode == 1),
+                                               fuzz_operand(&in, &x, &a, mode == 2), fuzz_operand(&in, &out, &s, mode == 0),
+                                               fuzz_operand(&in, &out, &s, mode == 1), &e);
             break;
         }
-        case 6: case 7:
+        case 6:
+        case 7:
             s = a;
             if (form & 4) s = fuzz_matrix(&in, out_dtype, r, c, br, bc);
-            x = fuzz_dense(&in, dtype, r * br, n), y = fuzz_dense(&in, dtype, n, c * bc), a.dtype = out_dtype == BSR_I32 ? dtype : a.dtype;
+            x = fuzz_dense(&in, dtype, r * br, n), y = fuzz_dense(&in, dtype, n, c * bc),
+            a.dtype = out_dtype == BSR_I32 ? dtype : a.dtype;
             status = bsr_sampled_addmm(ctx, fuzz_scalar(&in), form & 8 ? &s : NULL, fuzz_scalar(&in), &x, &y, &a, &e);
             break;
-        case 8: case 9: {
+        case 8:
+        case 9: {
             bsr_softmax_options o;
             memset(&o, 0, sizeof o);
-            x = fuzz_dense(&in, dtype, r * br, c * bc), y = fuzz_dense(&in, form & 8 ? BSR_BOOL : dtype, 1, c * bc), o.key_padding_mode = (int32_t)fuzz_below(&in, 3), o.attn_mode = form >> 4 & 1;
+            x = fuzz_dense(&in, dtype, r * br, c * bc), y = fuzz_dense(&in, form & 8 ? BSR_BOOL : dtype, 1, c * bc),
+            o.key_padding_mode = (int32_t)fuzz_below(&in, 3), o.attn_mode = form >> 4 & 1;
             if (form & 32) o.relative_bias = &x;
             if (form & 64) o.key_padding_mask = &y;
             if (form & 128) o.attn_mask = &x;
             s = form & 4 ? a : fuzz_matrix(&in, dtype, r, c, br, bc);
-            status = call == 8 ? bsr_softmax(ctx, fuzz_scalar(&in), &a, &o, &s, &e) : bsr_softmax_backward(ctx, fuzz_scalar(&in), &a, form & 1 ? &a : &s, &s, &e);
+            status = call == 8 ? bsr_softmax(ctx, fuzz_scalar(&in), &a, &o, &s, &e)
+                               : bsr_softmax_backward(ctx, fuzz_scalar(&in), &a, form & 1 ? &a : &s, &s, &e);
             break;
         }
-        case 10: case 11: {
+        case 10:
+        case 11: {
             bsr_attention_options o;
             bsr_dense bias, key, lse;
             memset(&o, 0, sizeof o);
-            o.flags = (uint32_t)fuzz_byte(&in) % 9, o.key_padding_mode = (int32_t)fuzz_below(&in, 3), o.causal_offset = fuzz_size(&in, 9), o.dropout_p = form & 4 ? fuzz_scalar(&in) : 0, o.dropout_seed = form;
+            o.flags = (uint32_t)fuzz_byte(&in) % 9, o.key_padding_mode = (int32_t)fuzz_below(&in, 3),
+            o.causal_offset = fuzz_size(&in, 9), o.dropout_p = form & 4 ? fuzz_scalar(&in) : 0, o.dropout_seed = form;
             bias = fuzz_dense(&in, dtype, r * br, c * bc), key = fuzz_dense(&in, form & 8 ? BSR_BOOL : dtype, 1, c * bc);
             if (form & 16) o.relative_bias = &bias;
             if (form & 32) o.key_padding_mask = &key;
-            x = fuzz_dense(&in, dtype, r * br - (r && form & 64 ? br - 1 : 0), n), y = fuzz_dense(&in, dtype, c * bc, n), z = fuzz_dense(&in, dtype, c * bc, 1 + fuzz_below(&in, 20));
+            x = fuzz_dense(&in, dtype, r * br - (r && form & 64 ? br - 1 : 0), n), y = fuzz_dense(&in, dtype, c * bc, n),
+            z = fuzz_dense(&in, dtype, c * bc, 1 + fuzz_below(&in, 20));
             out = fuzz_dense(&in, dtype, x.rows, z.cols), lse = fuzz_dense(&in, dtype == BSR_F64 ? BSR_F64 : BSR_F32, x.rows, 1);
             status = bsr_attention(ctx, fuzz_scalar(&in), &x, &y, &z, &a, &o, &out, form & 128 ? &lse : NULL, &e);
             break;
         }
         case 12: out = fuzz_dense(&in, dtype, r * br, c * bc), status = bsr_to_dense(ctx, &a, &out, &e); break;
-        case 13: case 14:
+        case 13:
+        case 14:
             x = fuzz_dense(&in, dtype, r * br, c * bc);
+            if (!a.rows) break; /* "as the source": its crow might be too short */
             if (call == 13) status = bsr_from_dense(ctx, &x, &a, &e);
             else if (form & 4) status = bsr_prune(ctx, bsr_operand_dense(&x), fuzz_scalar(&in), (int)fuzz_below(&in, 4), &a, &e);
-            else s = fuzz_matrix(&in, dtype, r, c, br, bc), status = bsr_prune(ctx, bsr_operand_sparse(&s), fuzz_scalar(&in), (int)fuzz_below(&in, 4), &a, &e);
+            else
+                s = fuzz_matrix(&in, dtype, r, c, br, bc),
+                status = bsr_prune(ctx, bsr_operand_sparse(&s), fuzz_scalar(&in), (int)fuzz_below(&in, 4), &a, &e);
             break;
-        case 15: case 16: { /* CSR or COO of exactly these sizes */
+        case 15:
+        case 16: { /* CSR or COO of exactly these sizes */
             int64_t rows = fuzz_below(&in, 9), cols = fuzz_size(&in, 9), nnz = fuzz_below(&in, 20), i;
-            int32_t *first = (int32_t *)fuzz_filled(&in, (size_t)(call == 15 ? rows + 1 : nnz) * 4), *col = (int32_t *)fuzz_filled(&in, (size_t)nnz * 4);
+            int32_t *first = (int32_t *)fuzz_filled(&in, (size_t)(call == 15 ? rows + 1 : nnz) * 4),
+                    *col = (int32_t *)fuzz_filled(&in, (size_t)nnz * 4);
             float *values = (float *)fuzz_filled(&in, (size_t)nnz * 4);
-            for (i = 0; i < (call == 15 ? rows + 1 : nnz) && form & 4; i++) first[i] = (int32_t)(call == 15 ? rows ? i * nnz / rows : 0 : rows ? i % rows : 0);
+            for (i = 0; i < (call == 15 ? rows + 1 : nnz) && form & 4; i++)
+                first[i] = (int32_t)(call == 15 ? rows ? i * nnz / rows : 0 : rows ? i % rows : 0);
             for (i = 0; i < nnz && form & 8 && cols > 0 && cols < 100; i++) col[i] = (int32_t)(i * 3 % cols);
-            if (a.block_rows < 1 || rows > a.rows + a.block_rows) break; /* crow of the result must exist */
-            if (a.rows > 300 || (a.rows && (rows + a.block_rows - 1) / a.block_rows * a.block_rows > a.rows)) break;
-            status = call == 15 ? bsr_from_csr(ctx, rows, cols, nnz, first, col, BSR_I32, values, BSR_F32, &a, &e) : bsr_from_coo(ctx, rows, cols, nnz, first, col, BSR_I32, values, BSR_F32, &a, &e);
+            if (a.block_rows < 1 || a.block_rows > 300 || (rows + a.block_rows - 1) / a.block_rows * a.block_rows > a.rows)
+                break; /* crow must be there */
+            status = call == 15 ? bsr_from_csr(ctx, rows, cols, nnz, first, col, BSR_I32, values, BSR_F32, &a, &e)
+                                : bsr_from_coo(ctx, rows, cols, nnz, first, col, BSR_I32, values, BSR_F32, &a, &e);
             break;
         }
-        case 17: if (a.rows < 500) status = bsr_random_pattern(ctx, form, fuzz_scalar(&in) * 0.5, &a, &e); break;
+        case 17:
+            if (a.rows < 500) status = bsr_random_pattern(ctx, form, fuzz_scalar(&in) * 0.5, &a, &e);
+            break;
         case 18: {
             bsr_layout l = bsr_layout_default((int)fuzz_below(&in, 8), fuzz_below(&in, 4), fuzz_below(&in, 12));
             int64_t list[3], ends[3], windows[3];
             int i;
             uint8_t *mask = (uint8_t *)fuzz_alloc((size_t)(l.heads * l.blocks * l.blocks));
-            l.unidirectional = (int32_t)fuzz_below(&in, 3), l.different_layout_per_head = (int32_t)fuzz_below(&in, 2), l.horizontal_global_attention = (int32_t)fuzz_below(&in, 2);
-            l.num_local_blocks = fuzz_size(&in, 9), l.num_global_blocks = fuzz_size(&in, 5), l.num_different_global_patterns = fuzz_size(&in, 5), l.num_random_blocks = fuzz_size(&in, 5), l.num_sliding_window_blocks = fuzz_size(&in, 9);
+            l.unidirectional = (int32_t)fuzz_below(&in, 3), l.different_layout_per_head = (int32_t)fuzz_below(&in, 2),
+            l.horizontal_global_attention = (int32_t)fuzz_below(&in, 2);
+            l.num_local_blocks = fuzz_size(&in, 9), l.num_global_blocks = fuzz_size(&in, 5),
+            l.num_different_global_patterns = fuzz_size(&in, 5), l.num_random_blocks = fuzz_size(&in, 5),
+            l.num_sliding_window_blocks = fuzz_size(&in, 9);
             for (i = 0; i < 3; i++) list[i] = fuzz_size(&in, 12), ends[i] = fuzz_size(&in, 14), windows[i] = fuzz_size(&in, 6);
             if (form & 1) l.local_window_blocks = windows, l.num_local_windows = fuzz_below(&in, 4);
             if (form & 2) l.global_block_indices = list, l.num_global_indices = fuzz_below(&in, 4);
@@ -175,7 +212,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         default: { /* conversions of a fresh matrix: arrays of exactly the capacity */
             int64_t cap = fuzz_below(&in, 10), rows = r * br, cols = c * bc;
             int32_t *crow = (int32_t *)fuzz_alloc((size_t)(r + 1) * 4), *col = (int32_t *)fuzz_alloc((size_t)cap * 4);
-            bsr_matrix t = bsr_matrix_make(form & 4 ? rows : 0, form & 4 ? cols : 0, br, bc, cap, crow, col, BSR_I32, fuzz_alloc((size_t)(cap * br * bc) * 4), BSR_F32);
+            bsr_matrix t = bsr_matrix_make(form & 4 ? rows : 0, form & 4 ? cols : 0, br, bc, cap, crow, col, BSR_I32,
+                                           fuzz_alloc((size_t)(cap * br * bc) * 4), BSR_F32);
             x = fuzz_dense(&in, BSR_F32, rows, cols);
             if (x.rows != rows || x.batch_dims) break;
             e.query = NULL;
@@ -192,7 +230,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 #ifdef FUZZ_MAIN
 int main(void) {
     uint64_t k;
-    for (k = 0; k < 60000; k++) fuzz_random_run(k, (size_t)(k % 400));
+    for (k = 0; k < 200000; k++) fuzz_random_run(k, (size_t)(k % 400));
     printf("%ld passed, 0 failed, 0 skipped\n", (long)k); /* a failure aborts */
     return 0;
 }

@@ -14,7 +14,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         FUZZ_REQUIRE(error.index >= 1 && (size_t)error.index <= size + 1);
         return 0;
     }
-    FUZZ_REQUIRE(info.rows >= 0 && info.cols >= 0 && info.entries == info.stored && info.rows <= (int64_t)size && info.entries <= (int64_t)size);
+    FUZZ_REQUIRE(info.rows >= 0 && info.cols >= 0 && info.entries == info.stored && info.rows <= (int64_t)size &&
+                 info.entries <= (int64_t)size);
     crow = (int64_t *)fuzz_alloc((size_t)(info.rows + 1) * 8), col = (int64_t *)fuzz_alloc((size_t)info.entries * 8);
     FUZZ_REQUIRE(bsr_parse_smtx(text, size, &again, crow, col, info.entries, &error) == BSR_OK);
     FUZZ_REQUIRE(!memcmp(&info, &again, sizeof info));
@@ -29,7 +30,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 #ifdef FUZZ_MAIN
 int main(void) {
     static const fuzz_seed seeds[] = {
-        FUZZ_SEED("3, 4, 5\n0 2 2 5\n0 3 1 2 3\n"), FUZZ_SEED("2,2,0\n0 0 0\n\n"), FUZZ_SEED("1, 1, 1\r\n0 1\r\n0\r\n"), FUZZ_SEED("0, 0, 0\n0\n"),
+        FUZZ_SEED("3, 4, 5\n0 2 2 5\n0 3 1 2 3\n"),
+        FUZZ_SEED("2,2,0\n0 0 0\n\n"),
+        FUZZ_SEED("1, 1, 1\r\n0 1\r\n0\r\n"),
+        FUZZ_SEED("0, 0, 0\n0\n"),
         FUZZ_SEED("9223372036854775807, 4, 5\n0 2 2 5\n0 3 1 2 3\n"),
     };
     return fuzz_main(seeds, sizeof seeds / sizeof seeds[0], 3000);

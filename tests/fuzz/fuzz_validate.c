@@ -22,7 +22,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (status == BSR_OK && m.values && m.dtype == BSR_F32 && m.rows < 500 && m.cols < 500) {
         int64_t items = 1, i;
         bsr_dense out = bsr_dense_row_major(NULL, BSR_F32, m.rows, m.cols);
-        for (i = m.batch_dims - 1; i >= 0; i--) out = bsr_dense_batched(out, m.batch[i], items * m.rows * m.cols), items *= m.batch[i];
+        for (i = m.batch_dims - 1; i >= 0; i--)
+            out = bsr_dense_batched(out, m.batch[i], items * m.rows * m.cols), items *= m.batch[i];
         if (items * m.rows * m.cols < 200000) {
             out.data = fuzz_alloc((size_t)(items * m.rows * m.cols) * 4);
             status = bsr_to_dense(ctx, &m, &out, &e);
@@ -36,7 +37,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 #ifdef FUZZ_MAIN
 int main(void) {
     uint64_t k;
-    for (k = 0; k < 60000; k++) fuzz_random_run(k, (size_t)(k % 200));
+    for (k = 0; k < 200000; k++) fuzz_random_run(k, (size_t)(k % 200));
     printf("%ld passed, 0 failed, 0 skipped\n", (long)k); /* a failure aborts */
     return 0;
 }

@@ -1,0 +1,905 @@
+/* test_cudart.c: the CUDA host path without a GPU. Random legal calls of every operation that the CUDA backend has run against
+   a recording stand-in of the runtime (stand_in.h), with operands in memory that can't be read or written: launches stay
+   within the device's limits, no operation loads, allocates, waits or changes the device, and every CUDA call that fails gives
+   its status and leaves nothing behind. Usage: test_cudart build/kernels.txt sm_90a [-v] [names of tests] */
+#define _GNU_SOURCE /* mmap, sigsetjmp */
+#include "bsrsparse.h"
+
+#include "bsr_test.h"
+#include "stand_in.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <sys/mman.h>
+
+/* ---------------------------------------------------------------------------------------------- */
+/* device memory: addresses that fault                                                            */
+/* ---------------------------------------------------------------------------------------------- */
+
+static struct {
+    char *base;
+    int64_t size, used; /* the upper half is for workspaces */
+} arena;
+static sigjmp_buf on_fault;
+enum { TOUCHED = -1, TOO_LARGE = -2 }; /* not statuses: the host touched device memory; a draw that does not fit the arena */
+
+static int arena_make(void) {
+    int bits;
+    for (bits = 46; bits >= 40 && !arena.base; bits--) {
+        void *p = mmap(NULL, (size_t)1 << bits, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (p != MAP_FAILED) arena.base = (char *)p, arena.size = (int64_t)1 << bits;
+    }
+    return arena.base != NULL;
+}
+static int is_device(const void *p) { return (const char *)p >= arena.base && (const char *)p < arena.base + arena.size; }
+/* Elements of a dtype, on the element's alignment and often on no more than that. */
+static void *device(int64_t elements, int dtype) {
+    const int64_t size = (int64_t)bsr_dtype_size(dtype), shift = bt_below(3) ? 0 : size * bt_below(16);
+    char *p = arena.base + arena.used + shift;
+    if (elements < 0 || elements > (arena.size / 2 - arena.used) / size - 16) siglongjmp(on_fault, TOO_LARGE);
+    arena.used += (elements * size + shift + 511) / 256 * 256;
+    return p;
+}
+
+static void fault(int number) {
+    (void)number;
+    siglongjmp(on_fault, TOUCHED);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* random legal operands                                                                          */
+/* ---------------------------------------------------------------------------------------------- */
+
+static int huge; /* this call: sizes beyond 32 bits and grids beyond 65,535 */
+
+typedef struct shape {
+    int dims;
+    int64_t n[BSR_MAX_BATCH_DIMS];
+} shape;
+
+static int64_t pick(const int64_t *list, int count) { return list[bt_below(count)]; }
+#define PICK(...) pick((const int64_t[]){__VA_ARGS__}, (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
+
+static int draw_operand_dtype(void) { return (int)PICK(BSR_F16, BSR_BF16, BSR_F32, BSR_F64, BSR_I8); }
+static int draw_float(void) { return (int)PICK(BSR_F16, BSR_BF16, BSR_F32, BSR_F64); }
+static int draw_result(int dtype) {
+    if (dtype == BSR_I8) return (int)PICK(BSR_I32, BSR_I8, BSR_F16, BSR_BF16, BSR_F32);
+    if (dtype == BSR_F32) return (int)PICK(BSR_F32, BSR_F32, BSR_F16, BSR_BF16);
+    return dtype == BSR_F64 || bt_below(2) ? dtype : BSR_F32;
+}
+static int draw_beside(int result) { /* of input, bias and the like */
+    return result == BSR_I8 || result == BSR_I32 ? (int)PICK(BSR_I8, BSR_I32) : draw_float();
+}
+static int64_t draw_block(void) { return PICK(1, 2, 3, 4, 7, 8, 16, 16, 24, 32, 32, 48, 64, 64, 100, 128, 128, 200, 256, 300); }
+static int64_t draw_blocks(void) { return huge && !bt_below(3) ? PICK(65535, 65536, 100000, 1000000) : bt_range(1, bt_below(4) ? 12 : 600); }
+static int64_t draw_columns(void) {
+    if (huge && !bt_below(2)) return PICK(65536, 8388608, 70000001, INT64_C(2147483648), INT64_C(4294967299));
+    return PICK(1, 2, 7, 8, 16, 17, 32, 64, 65, 100, 128, 256, 1000, 4096);
+}
+static shape draw_batch(void) {
+    shape s = {0, {0, 0, 0, 0}};
+    int i;
+    if (bt_below(2)) return s;
+    s.dims = (int)bt_range(1, 4);
+    for (i = 0; i < s.dims; i++) s.n[i] = PICK(1, 1, 2, 3);
+    if (huge && !bt_below(3)) s.n[bt_below(s.dims)] = PICK(65535, 65536, 70001);
+    return s;
+}
+/* What an operand that broadcasts to s may have. */
+static shape narrower(shape s) {
+    shape r = s;
+    int i, drop = (int)bt_below(s.dims + 1);
+    if (bt_below(2)) drop = 0;
+    for (i = 0; i + drop < s.dims; i++) r.n[i] = bt_below(3) ? s.n[i + drop] : 1;
+    r.dims = s.dims - drop;
+    return r;
+}
+static shape no_batch(void) {
+    const shape s = {0, {0, 0, 0, 0}};
+    return s;
+}
+static int64_t items(shape s) {
+    int64_t n = 1;
+    int i;
+    for (i = 0; i < s.dims; i++) n *= s.n[i];
+    return n;
+}
+
+static bsr_dense dense(int64_t rows, int64_t cols, int dtype, shape batch, int output) {
+    bsr_dense d;
+    int64_t item;
+    const int layout = (int)bt_below(8), pad = bt_below(3) ? 0 : (int)bt_range(1, 9);
+    int i;
+    if (layout < 4) d = bsr_dense_strided(NULL, dtype, rows, cols, cols + pad, 1), item = rows * (cols + pad);
+    else if (layout < 7) d = bsr_dense_strided(NULL, dtype, rows, cols, 1, rows + pad), item = cols * (rows + pad);
+    else d = bsr_dense_strided(NULL, dtype, rows, cols, 2 * cols + pad, 2), item = rows * (2 * cols + pad);
+    if (!output && !bt_below(16)) d.row_stride = 0;
+    for (i = batch.dims - 1; i >= 0; i--) {
+        d.batch[i] = batch.n[i], d.batch_stride[i] = item;
+        item *= batch.n[i];
+    }
+    if (!output && batch.dims && !bt_below(6)) d.batch_stride[bt_below(batch.dims)] = 0;
+    d.batch_dims = batch.dims, d.data = device(item, dtype);
+    return d;
+}
+
+static bsr_matrix matrix_of(int64_t block_rows, int64_t block_cols, int64_t br, int64_t bc, int dtype, shape batch, int output) {
+    const int index = (int)PICK(BSR_I32, BSR_I64), ragged = batch.dims && !output && !bt_below(5);
+    int64_t most = block_rows * block_cols, nnz, crow = block_rows + 1, values;
+    bsr_matrix m;
+    int i;
+    if (most > 4000000) most = 4000000;
+    nnz = bt_below(8) ? bt_range(1, most) : 0;
+    if (huge && index == BSR_I64 && !batch.dims && !bt_below(4)) nnz = most;
+    values = nnz * br * bc;
+    m = bsr_matrix_make(block_rows * br, block_cols * bc, br, bc, nnz, NULL, NULL, index, NULL, dtype);
+    if (bt_below(3) == 0) m.value_strides[0] = br * bc + (!output ? bt_below(2) * 8 : 0), m.value_strides[1] = 1, m.value_strides[2] = br;
+    if (m.value_strides[0]) values = nnz * m.value_strides[0];
+    m.batch_dims = batch.dims;
+    if (ragged) m.flags |= BSR_MATRIX_RAGGED;
+    for (i = batch.dims - 1; i >= 0; i--) {
+        m.batch[i] = batch.n[i];
+        m.crow_batch_stride[i] = crow, crow *= batch.n[i];
+        if (ragged) continue;
+        m.col_batch_stride[i] = i == batch.dims - 1 ? nnz : m.col_batch_stride[i + 1] * batch.n[i + 1];
+        m.values_batch_stride[i] = values, values *= batch.n[i];
+    }
+    m.crow_indices = device(crow, index), m.col_indices = device(nnz * items(batch), index);
+    m.values = device(values, dtype);
+    return m;
+}
+static void attach(bsr_matrix *m) { /* views that nobody can look into */
+    if (!bt_below(3)) m->transposed_index = device(1 << 20, BSR_I64);
+    if (!bt_below(4)) m->schedule = device(1 << 20, BSR_I64);
+    m->transposed_index = (const void *)((uintptr_t)m->transposed_index / 64 * 64);
+    m->schedule = (const void *)((uintptr_t)m->schedule / 64 * 64);
+}
+static bsr_matrix matrix(int64_t block_rows, int64_t block_cols, int64_t br, int64_t bc, int dtype, shape batch) {
+    bsr_matrix m = matrix_of(block_rows, block_cols, br, bc, dtype, batch, 0);
+    attach(&m);
+    return m;
+}
+/* Another matrix with the pattern of m. */
+static bsr_matrix same_pattern(const bsr_matrix *m, int dtype) {
+    bsr_matrix r = *m;
+    int64_t values = m->nnz * m->block_rows * m->block_cols;
+    int i;
+    r.dtype = dtype, r.value_strides[0] = r.value_strides[1] = r.value_strides[2] = 0;
+    for (i = m->batch_dims - 1; i >= 0; i--)
+        if (!(m->flags & BSR_MATRIX_RAGGED)) r.values_batch_stride[i] = values, values *= m->batch[i];
+    r.values = device(values, dtype);
+    return r;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* one random call of each operation; all randomness from bt_random(), so that a seed repeats it  */
+/* ---------------------------------------------------------------------------------------------- */
+
+static bsr_status call_addmm(const bsr_context *ctx, const bsr_exec *ex) {
+    const int dtype = draw_operand_dtype(), result = draw_result(dtype), trans = bt_below(3) == 0;
+    const int integer = result == BSR_I8 || result == BSR_I32;
+    const int64_t br = draw_block(), bc = draw_block(), rb = draw_blocks(), cb = draw_blocks(), n = draw_columns();
+    const shape batch = draw_batch();
+    const bsr_matrix a = matrix(rb, cb, br, bc, dtype, narrower(batch));
+    const int64_t m = trans ? a.cols : a.rows, k = trans ? a.rows : a.cols;
+    shape whole = batch;
+    const bsr_dense b = dense(k, n, dtype, whole, 0), out = dense(m, n, result, whole, 1);
+    const bsr_dense input = bt_below(2) ? dense(m, n, draw_beside(result), narrower(whole), 0) : out;
+    const bsr_dense left = dense(m, 1, draw_beside(result), narrower(whole), 0);
+    const bsr_dense right = dense(1, n, draw_beside(result), narrower(whole), 0);
+    const bsr_dense bias = dense(bt_below(2) ? m : 1, bt_below(2) ? n : 1, draw_beside(result), narrower(whole), 0);
+    bsr_epilogue e = BSR_ZERO;
+    if (bt_below(2)) e.left_alpha = &left;
+    if (bt_below(2)) e.right_alpha = &right;
+    if (bt_below(2)) e.bias = &bias;
+    if (!bt_below(4)) e.alpha_ptr = (const double *)device(1, BSR_F64);
+    if (!bt_below(4)) e.beta_ptr = (const double *)device(1, BSR_F64);
+    if (!integer) e.activation = (int32_t)bt_below(5);
+    if (!bt_below(8)) return bsr_dense_mm(ctx, trans ? BSR_TRANS_A : 0, &a, &b, &out, ex);
+    return bsr_dense_addmm(ctx, (double)bt_below(3), &input, (double)bt_below(3), trans ? BSR_TRANS_A : 0, &a, &b,
+                           bt_below(3) ? &e : NULL, &out, ex);
+}
+
+static bsr_status call_scatter(const bsr_context *ctx, const bsr_exec *ex) {
+    const int dtype = draw_operand_dtype(), result = draw_result(dtype);
+    const int64_t ms = draw_block(), ks = draw_block(), p = bt_range(1, 50), split = PICK(1, 2, 4), ns = PICK(1, 8, 16, 64, 65, 128);
+    const int64_t rb = draw_blocks(), kb = draw_blocks(), products = bt_range(0, 1000);
+    bsr_scatter_indices x = BSR_ZERO;
+    shape pb = no_batch(), batch = draw_batch();
+    bsr_dense blocks, others, acc;
+    x.format = (int32_t)bt_range(BSR_SCATTER_MM, BSR_SCATTER_STRIDED_COMPRESSED), x.split_n = split;
+    pb.dims = 1, pb.n[0] = p;
+    blocks = dense(ms, ks, dtype, pb, 0);
+    x.p_count = x.q_count = products, x.r_count = bt_range(1, 100), x.c_count = x.r_count + 1;
+    if (x.format == BSR_SCATTER_MM) {
+        if (!batch.dims) batch.dims = 1, batch.n[0] = 5;
+        others = dense(ks, ns, dtype, batch, 0), acc = dense(ms, ns, result, batch, 1);
+        x.c_count = items(batch) + 1;
+    } else {
+        others = dense(kb * ks, split * ns, dtype, batch, 0), acc = dense(rb * ms, split * ns, result, batch, 1);
+        if (x.format == BSR_SCATTER_STRIDED_COMPRESSED) x.c_count = rb + 1;
+    }
+    x.c_indices = (int64_t *)device(x.c_count, BSR_I64), x.r_offsets = (int64_t *)device(x.r_count, BSR_I64);
+    x.p_indices = (int64_t *)device(products, BSR_I64), x.q_indices = (int64_t *)device(products, BSR_I64);
+    return bsr_scatter_mm(ctx, &blocks, &others, &x, &acc, ex);
+}
+
+/* The three modes of matmul. */
+static bsr_status call_matmul(const bsr_context *ctx, const bsr_exec *ex) {
+    const int dtype = draw_operand_dtype(), result = draw_result(dtype), mode = (int)bt_below(3);
+    const uint32_t trans = (uint32_t)bt_below(8);
+    const int64_t b = draw_block(), rb = draw_blocks(), cb = draw_blocks(), n = mode ? draw_columns() : PICK(1, 16, 125, 256);
+    const shape batch = draw_batch();
+    const bsr_matrix s = mode ? matrix(rb, cb, b, b, dtype, batch) : matrix_of(rb, cb, b, b, result, batch, 1);
+    bsr_dense x, y;
+    /* op(C) = op(A) op(B): shapes of the operations' results, then turned where a flag says so */
+#define TURNED(flag, rows, cols, dt, output)                                                              \
+    ((trans & (flag)) ? dense(cols, rows, dt, batch, output) : dense(rows, cols, dt, batch, output))
+    if (mode == 0) {
+        const int64_t m = (trans & BSR_TRANS_C) ? s.cols : s.rows, w = (trans & BSR_TRANS_C) ? s.rows : s.cols;
+        x = TURNED(BSR_TRANS_A, m, n, dtype, 0), y = TURNED(BSR_TRANS_B, n, w, dtype, 0);
+        return bsr_matmul(ctx, trans, bsr_operand_dense(&x), bsr_operand_dense(&y), bsr_operand_sparse(&s), ex);
+    }
+    if (mode == 1) {
+        const int64_t m = (trans & BSR_TRANS_A) ? s.cols : s.rows, k = (trans & BSR_TRANS_A) ? s.rows : s.cols;
+        x = TURNED(BSR_TRANS_B, k, n, dtype, 0), y = TURNED(BSR_TRANS_C, m, n, result, 1);
+        return bsr_matmul(ctx, trans, bsr_operand_sparse(&s), bsr_operand_dense(&x), bsr_operand_dense(&y), ex);
+    } else {
+        const int64_t k = (trans & BSR_TRANS_B) ? s.cols : s.rows, w = (trans & BSR_TRANS_B) ? s.rows : s.cols;
+        x = TURNED(BSR_TRANS_A, n, k, dtype, 0), y = TURNED(BSR_TRANS_C, n, w, result, 1);
+        return bsr_matmul(ctx, trans, bsr_operand_dense(&x), bsr_operand_sparse(&s), bsr_operand_dense(&y), ex);
+    }
+}
+/* DSD's: da at the stored blocks, db dense; either may be absent. */
+static bsr_status call_matmul_backward(const bsr_context *ctx, const bsr_exec *ex) {
+    const int dtype = draw_float();
+    const int64_t b = draw_block(), rb = draw_blocks(), cb = draw_blocks(), n = PICK(1, 16, 100, 256);
+    const shape batch = draw_batch();
+    const bsr_matrix a = matrix_of(rb, cb, b, b, dtype, batch, 1), da = same_pattern(&a, dtype);
+    const bsr_dense x = dense(a.cols, n, dtype, batch, 0), dc = dense(a.rows, n, dtype, batch, 0);
+    const bsr_dense db = dense(a.cols, n, dtype, batch, 1);
+    const int which = (int)bt_below(3);
+    const bsr_operand none = {NULL, NULL};
+    return bsr_matmul_backward(ctx, 0, bsr_operand_sparse(&a), bsr_operand_dense(&x), bsr_operand_dense(&dc),
+                               which == 1 ? none : bsr_operand_sparse(&da), which == 2 ? none : bsr_operand_dense(&db), ex);
+}
+
+static bsr_status call_sampled(const bsr_context *ctx, const bsr_exec *ex) {
+    const int dtype = draw_operand_dtype(), result = draw_result(dtype);
+    const int64_t br = draw_block(), bc = draw_block(), rb = draw_blocks(), cb = draw_blocks(), k = PICK(0, 1, 7, 64, 125, 256, 4096);
+    const shape batch = draw_batch();
+    const bsr_matrix out = matrix_of(rb, cb, br, bc, result, batch, 1);
+    const bsr_matrix input = bt_below(2) ? same_pattern(&out, draw_beside(result)) : out;
+    const bsr_dense x = dense(out.rows, k, dtype, narrower(batch), 0), y = dense(k, out.cols, dtype, narrower(batch), 0);
+    const double beta = (double)bt_below(3);
+    return bsr_sampled_addmm(ctx, beta, beta != 0 || bt_below(2) ? &input : NULL, (double)bt_below(3), &x, &y, &out, ex);
+}
+
+static bsr_status call_softmax(const bsr_context *ctx, const bsr_exec *ex) {
+    const int dtype = draw_float();
+    const int64_t rb = draw_blocks(), cb = draw_blocks();
+    const shape batch = draw_batch();
+    const bsr_matrix x = matrix_of(rb, cb, draw_block(), draw_block(), dtype, batch, 1);
+    const bsr_matrix y = bt_below(2) ? x : same_pattern(&x, dtype == BSR_F64 || bt_below(2) ? dtype : BSR_F32);
+    const bsr_dense bias = dense(x.rows, x.cols, draw_float(), narrower(batch), 0);
+    const bsr_dense pad = dense(1, x.cols, draw_float(), narrower(batch), 0), mask = dense(x.rows, x.cols, BSR_BOOL, no_batch(), 0);
+    bsr_softmax_options o = BSR_ZERO;
+    if (bt_below(2)) o.relative_bias = &bias;
+    if (bt_below(2)) o.key_padding_mask = &pad, o.key_padding_mode = (int32_t)bt_below(2);
+    if (bt_below(2)) o.attn_mask = &mask, o.attn_mode = BSR_MASK_MUL;
+    return bsr_softmax(ctx, 0.5, &x, bt_below(2) ? &o : NULL, &y, ex);
+}
+static bsr_status call_softmax_backward(const bsr_context *ctx, const bsr_exec *ex) {
+    const int dtype = draw_float();
+    const bsr_matrix y = matrix_of(draw_blocks(), draw_blocks(), draw_block(), draw_block(), dtype, draw_batch(), 1);
+    const bsr_matrix dy = same_pattern(&y, dtype), dx = bt_below(2) ? dy : same_pattern(&y, dtype);
+    return bsr_softmax_backward(ctx, 0.5, &y, &dy, &dx, ex);
+}
+
+static bsr_status call_attention(const bsr_context *ctx, const bsr_exec *ex) {
+    const int dtype = draw_float(), result = dtype == BSR_F64 || bt_below(2) ? dtype : BSR_F32;
+    const int64_t br = draw_block(), bc = draw_block(), rb = bt_range(1, 30), cb = bt_range(1, 30), d = PICK(1, 16, 40, 64, 80, 128, 256);
+    const int64_t dv = bt_below(2) ? d : PICK(1, 8, 64, 96, 128, 200), group = PICK(1, 1, 2, 4), heads = group * bt_range(1, 3);
+    shape whole = no_batch(), keys, mask_batch;
+    bsr_matrix mask;
+    bsr_dense q, k, v, out, lse, bias, pad;
+    bsr_attention_options o = BSR_ZERO;
+    whole.dims = 2, whole.n[0] = huge ? PICK(1, 65536) : bt_range(1, 3), whole.n[1] = heads;
+    keys = whole, keys.n[1] = heads / group, mask_batch = bt_below(2) ? narrower(whole) : no_batch();
+    mask = matrix_of(rb, cb, br, bc, dtype, mask_batch, 0);
+    q = dense(mask.rows - bt_below(br), d, dtype, whole, 0), k = dense(mask.cols - bt_below(bc), d, dtype, keys, 0);
+    v = dense(k.rows, dv, dtype, keys, 0), out = dense(q.rows, dv, result, whole, 1), lse = dense(q.rows, 1, BSR_F32, whole, 1);
+    bias = dense(q.rows, k.rows, draw_float(), narrower(whole), 0), pad = dense(1, k.rows, draw_float(), narrower(whole), 0);
+    if (bt_below(2)) o.relative_bias = &bias;
+    if (bt_below(2)) o.key_padding_mask = &pad, o.key_padding_mode = (int32_t)bt_below(2);
+    if (bt_below(2)) o.flags |= BSR_ATTENTION_CAUSAL, o.causal_offset = k.rows - q.rows;
+    if (bt_below(2)) o.flags |= bt_below(2) ? BSR_ATTENTION_MASK_BOOLEAN : BSR_ATTENTION_MASK_ADDITIVE;
+    if (!bt_below(3)) o.dropout_p = 0.1, o.dropout_seed = 7;
+    return bsr_attention(ctx, 0, &q, &k, &v, &mask, bt_below(3) ? &o : NULL, &out, bt_below(2) ? &lse : NULL, ex);
+}
+
+static bsr_status call_validate(const bsr_context *ctx, const bsr_exec *ex) {
+    const bsr_matrix m = matrix(draw_blocks(), draw_blocks(), draw_block(), draw_block(), draw_operand_dtype(), draw_batch());
+    return bsr_validate(ctx, &m, ex);
+}
+static bsr_status call_to_dense(const bsr_context *ctx, const bsr_exec *ex) {
+    const shape batch = draw_batch();
+    const int dtype = draw_operand_dtype();
+    bsr_matrix m;
+    bsr_dense out;
+    huge = huge && !bt_below(4);
+    m = matrix_of(bt_range(1, 100), draw_blocks(), draw_block(), draw_block(), dtype, batch, 0);
+    out = dense(m.rows - bt_below(m.block_rows), m.cols - bt_below(m.block_cols), dtype, batch, 1);
+    return bsr_to_dense(ctx, &m, &out, ex);
+}
+static bsr_status call_from_dense(const bsr_context *ctx, const bsr_exec *ex) {
+    const int dtype = draw_operand_dtype();
+    const shape batch = draw_batch();
+    bsr_matrix m = matrix_of(bt_range(1, 100), bt_range(1, 100), draw_block(), draw_block(), dtype, batch, 1);
+    const bsr_dense x = dense(m.rows, m.cols, dtype, batch, 0);
+    if (!bt_below(4)) m.col_indices = m.values = NULL;
+    else if (!bt_below(4)) m.values = NULL;
+    return bsr_from_dense(ctx, &x, &m, ex);
+}
+static bsr_status call_from_csr(const bsr_context *ctx, const bsr_exec *ex) {
+    const int dtype = draw_float(), coo = ex->reserved, index = (int)PICK(BSR_I32, BSR_I64);
+    bsr_matrix m = matrix_of(bt_range(1, 100), bt_range(1, 100), draw_block(), draw_block(), dtype, no_batch(), 1);
+    const int64_t nnz = bt_below(100000);
+    void *row = device(coo ? nnz : m.rows + 1, index), *col = device(nnz, index), *values = device(nnz, dtype);
+    bsr_exec plain = *ex;
+    plain.reserved = 0;
+    if (!bt_below(4)) values = NULL;
+    if (!bt_below(4)) m.values = NULL;
+    if (coo) return bsr_from_coo(ctx, m.rows, m.cols, nnz, row, col, index, values, dtype, &m, &plain);
+    return bsr_from_csr(ctx, m.rows, m.cols, nnz, row, col, index, values, dtype, &m, &plain);
+}
+static bsr_status call_from_coo(const bsr_context *ctx, const bsr_exec *ex) {
+    bsr_exec coo = *ex;
+    coo.reserved = 1; /* for the function above only */
+    return call_from_csr(ctx, &coo);
+}
+static bsr_status call_block_mask(const bsr_context *ctx, const bsr_exec *ex) {
+    const shape batch = draw_batch();
+    bsr_matrix m = matrix_of(bt_range(1, 200), bt_range(1, 200), draw_block(), draw_block(), BSR_F32, batch, 1);
+    const uint8_t *mask = (const uint8_t *)device(m.rows / m.block_rows * (m.cols / m.block_cols) * items(batch), BSR_BOOL);
+    return bsr_from_block_mask(ctx, mask, &m, ex);
+}
+static bsr_status call_random_pattern(const bsr_context *ctx, const bsr_exec *ex) {
+    bsr_matrix m = matrix_of(bt_range(1, 200), bt_range(1, 200), draw_block(), draw_block(), BSR_F32, draw_batch(), 1);
+    m.nnz = m.rows / m.block_rows * (m.cols / m.block_cols);
+    m.col_indices = device(m.nnz * 1000000, m.index_dtype);
+    return bsr_random_pattern(ctx, 5, (double)bt_below(11) / 10, &m, ex);
+}
+static bsr_status call_prune(const bsr_context *ctx, const bsr_exec *ex) {
+    const int dtype = draw_float();
+    bsr_matrix m = matrix_of(bt_range(1, 60), bt_range(1, 60), draw_block(), draw_block(), dtype, no_batch(), 1);
+    const bsr_dense x = dense(m.rows, m.cols, dtype, no_batch(), 0);
+    m.nnz = m.rows / m.block_rows * (m.cols / m.block_cols);
+    memset(m.value_strides, 0, sizeof m.value_strides);
+    m.col_indices = device(m.nnz, m.index_dtype), m.values = device(m.nnz * m.block_rows * m.block_cols, dtype);
+    return bsr_prune(ctx, bsr_operand_dense(&x), (double)bt_below(11) / 10, (int)bt_below(3), &m, ex);
+}
+static bsr_status call_transposed_index(const bsr_context *ctx, const bsr_exec *ex) {
+    const bsr_matrix m = matrix_of(draw_blocks(), draw_blocks(), draw_block(), draw_block(), BSR_F16, draw_batch(), 0);
+    uint64_t bytes = 0;
+    char *buffer;
+    bsr_exec size = *ex;
+    bsr_status status;
+    size.query = NULL, size.plan = NULL;
+    status = bsr_transposed_index_size(ctx, &m, &bytes, &size);
+    if (status) return status;
+    buffer = (char *)device((int64_t)bytes + 64, BSR_I8);
+    buffer += (64 - (uintptr_t)buffer % 64) % 64;
+    return bsr_build_transposed_index(ctx, &m, buffer, bytes, ex);
+}
+static bsr_status call_schedule(const bsr_context *ctx, const bsr_exec *ex) {
+    const bsr_matrix m = matrix_of(draw_blocks(), draw_blocks(), draw_block(), draw_block(), BSR_F16, draw_batch(), 0);
+    const int group = (int)PICK(1, 1, 2, 4, 8), transposed = (int)bt_below(2);
+    uint64_t bytes = 0;
+    char *buffer;
+    bsr_exec size = *ex;
+    bsr_status status;
+    size.query = NULL, size.plan = NULL;
+    status = bsr_schedule_size(ctx, &m, group, transposed, &bytes, &size);
+    if (status) return status;
+    buffer = (char *)device((int64_t)bytes + 64, BSR_I8);
+    buffer += (64 - (uintptr_t)buffer % 64) % 64;
+    return bsr_build_schedule(ctx, &m, group, transposed, buffer, bytes, ex);
+}
+static bsr_status call_layout(const bsr_context *ctx, const bsr_exec *ex) {
+    const int64_t heads = bt_range(1, 8), blocks = 4 * bt_range(2, 40);
+    const bsr_layout l = bsr_layout_default((int)bt_range(BSR_LAYOUT_DENSE, BSR_LAYOUT_LOCAL_SLIDING_WINDOW), heads, blocks);
+    return bsr_layout_mask(ctx, &l, (uint8_t *)device(heads * blocks * blocks, BSR_BOOL), ex);
+}
+static bsr_status call_scatter_indices(const bsr_context *ctx, const bsr_exec *ex) {
+    const int64_t b = draw_block();
+    bsr_matrix a;
+    bsr_scatter_indices x = BSR_ZERO;
+    a = matrix_of(bt_range(1, 100), bt_range(1, 100), b, b, BSR_F16, no_batch(), 0);
+    x.format = (int32_t)bt_range(BSR_SCATTER_MM, BSR_SCATTER_STRIDED_COMPRESSED), x.split_n = PICK(1, 2, 4);
+    x.c_count = x.r_count = x.p_count = x.q_count = 1 << 24;
+    x.c_indices = (int64_t *)device(x.c_count, BSR_I64), x.r_offsets = (int64_t *)device(x.r_count, BSR_I64);
+    x.p_indices = (int64_t *)device(x.p_count, BSR_I64), x.q_indices = (int64_t *)device(x.q_count, BSR_I64);
+    return bsr_build_scatter_indices(ctx, &a, 4 * b * bt_range(1, 10), &x, ex);
+}
+
+typedef struct operation {
+    const char *name;
+    int op;
+    bsr_status (*call)(const bsr_context *ctx, const bsr_exec *ex);
+    int may_wait; /* its status or a count stands in device memory */
+} operation;
+static const operation operations[] = {
+    {"dense_addmm", BSR_OP_DENSE_ADDMM, call_addmm, 0},
+    {"scatter_mm", BSR_OP_SCATTER_MM, call_scatter, 0},
+    {"matmul", BSR_OP_MATMUL, call_matmul, 0},
+    {"matmul_backward", BSR_OP_MATMUL_BACKWARD, call_matmul_backward, 0},
+    {"sampled_addmm", BSR_OP_SAMPLED_ADDMM, call_sampled, 0},
+    {"softmax", BSR_OP_SOFTMAX, call_softmax, 0},
+    {"softmax_backward", BSR_OP_SOFTMAX_BACKWARD, call_softmax_backward, 0},
+    {"attention", BSR_OP_ATTENTION, call_attention, 0},
+    {"validate", BSR_OP_VALIDATE, call_validate, 1},
+    {"to_dense", BSR_OP_TO_DENSE, call_to_dense, 0},
+    {"from_dense", BSR_OP_FROM_DENSE, call_from_dense, 1},
+    {"from_csr", BSR_OP_FROM_CSR, call_from_csr, 1},
+    {"from_coo", BSR_OP_FROM_COO, call_from_coo, 1},
+    {"from_block_mask", BSR_OP_FROM_BLOCK_MASK, call_block_mask, 1},
+    {"random_pattern", BSR_OP_RANDOM_PATTERN, call_random_pattern, 0},
+    {"prune", BSR_OP_PRUNE, call_prune, 1},
+    {"transposed_index", BSR_OP_TRANSPOSED_INDEX, call_transposed_index, 0},
+    {"schedule", BSR_OP_SCHEDULE, call_schedule, 0},
+    {"layout", BSR_OP_LAYOUT, call_layout, 0},
+    {"scatter_indices", BSR_OP_SCATTER_INDICES, call_scatter_indices, 1},
+};
+
+/* ---------------------------------------------------------------------------------------------- */
+/* contexts and calls                                                                             */
+/* ---------------------------------------------------------------------------------------------- */
+
+static const si_device models[] = {
+    {"sm_75", 7, 5, 40, 49152, 65536},     {"sm_80", 8, 0, 108, 49152, 166912}, {"sm_86", 8, 6, 84, 49152, 101376},
+    {"sm_90", 9, 0, 132, 49152, 232448},   {"sm_120", 12, 0, 170, 49152, 101376},
+};
+static const si_device *const hopper = &models[3];
+
+static long live; /* host allocations of the context */
+static void *count_alloc(size_t bytes, void *user) {
+    (void)user;
+    live++;
+    return malloc(bytes);
+}
+static void count_free(void *p, void *user) {
+    (void)user;
+    live--;
+    free(p);
+}
+static void use_devices(const si_device *first, const si_device *second) {
+    si_restart();
+    si.devices = (first != NULL) + (second != NULL), si.current = 0;
+    if (first) si.device[0] = *first;
+    if (second) si.device[1] = *second;
+}
+static bsr_context *create(int backend, int ordinal, int *status, bsr_error *error) {
+    bsr_context_desc d = BSR_ZERO;
+    bsr_context *ctx = NULL;
+    d.backend = backend, d.device = ordinal + 1;
+    d.allocator.alloc_fn = count_alloc, d.allocator.free_fn = count_free;
+    *status = (int)bsr_create(&d, &ctx, error);
+    return ctx;
+}
+
+static struct {
+    const bsr_exec *exec;
+    const si_device *device;
+    char wrong[200];
+    long checked;
+} watch;
+#define WRONG(...) snprintf(watch.wrong, sizeof watch.wrong, __VA_ARGS__)
+
+static void on_launch(const si_launch *l) {
+    static const long grid_limit[3] = {2147483647L, 65535, 65535}, block_limit[3] = {1024, 1024, 64};
+    const unsigned long threads = (unsigned long)l->block[0] * l->block[1] * l->block[2];
+    unsigned long shared;
+    int i;
+    watch.checked++;
+    if (!l->kernel) {
+        WRONG("a launch names no kernel");
+        return;
+    }
+    shared = l->kernel->static_shared + l->dynamic_shared;
+    for (i = 0; i < 3; i++) {
+        if (l->grid[i] < 1 || (long)l->grid[i] > grid_limit[i]) WRONG("grid[%d] is %u: %s", i, l->grid[i], l->kernel->name);
+        if (l->block[i] < 1 || (long)l->block[i] > block_limit[i]) WRONG("block[%d] is %u: %s", i, l->block[i], l->kernel->name);
+        if (watch.exec->max_grid[i] > 0 && (long)l->grid[i] > watch.exec->max_grid[i])
+            WRONG("grid[%d] is %u above max_grid %d: %s", i, l->grid[i], watch.exec->max_grid[i], l->kernel->name);
+    }
+    if (threads > 1024 || threads % 32) WRONG("%lu threads: %s", threads, l->kernel->name);
+    if (l->kernel->known && (threads * (unsigned long)((l->kernel->registers + 7) / 8 * 8) > 65536))
+        WRONG("%lu threads of %d registers: %s", threads, l->kernel->registers, l->kernel->name);
+    if (l->dynamic_shared > l->dynamic_limit) WRONG("dynamic shared memory %zu above what is allowed, %zu: %s", l->dynamic_shared,
+                                                    l->dynamic_limit, l->kernel->name);
+    if (shared > watch.device->shared_optin) WRONG("shared memory %lu on %s: %s", shared, watch.device->name, l->kernel->name);
+    if (!l->loaded) WRONG("bsr_create did not load %s", l->kernel->name);
+    if (l->stream != watch.exec->stream) WRONG("not the stream of the call: %s", l->kernel->name);
+}
+
+/* One call made from a seed; what it does in the runtime is in si and watch. */
+static int make(const operation *o, const bsr_context *ctx, uint64_t seed, int is_huge, const bsr_exec *exec) {
+    const uint64_t before = bt.random;
+    int status;
+    bt.random = seed, arena.used = 0, huge = is_huge;
+    watch.exec = exec, watch.wrong[0] = 0;
+    si.operation = 1, si.may_wait = o->may_wait;
+    status = sigsetjmp(on_fault, 1);
+    if (!status) status = (int)o->call(ctx, exec);
+    si.operation = 0, bt.random = before;
+    return status;
+}
+/* The same with the workspace that its plan, or its refusal, asks for. */
+static int make_with_workspace(const operation *o, const bsr_context *ctx, uint64_t seed, int is_huge, bsr_exec *exec) {
+    bsr_plan plan = BSR_ZERO;
+    const long calls = si.launches;
+    int status;
+    exec->query = &plan;
+    status = make(o, ctx, seed, is_huge, exec);
+    exec->query = NULL;
+    if (status != BSR_OK) return status;
+    if (si.launches != calls && o->op != BSR_OP_TRANSPOSED_INDEX && o->op != BSR_OP_SCHEDULE) WRONG("a query launches");
+    if (watch.wrong[0]) return BSR_OK;
+    exec->workspace = (void *)(((uintptr_t)arena.base + (uintptr_t)arena.size / 2) / 64 * 64);
+    exec->workspace_bytes = plan.workspace_bytes;
+    status = make(o, ctx, seed, is_huge, exec);
+    if (status == BSR_WORKSPACE_TOO_SMALL && exec->error && exec->error->value > 0) {
+        exec->workspace_bytes = (uint64_t)exec->error->value;
+        status = make(o, ctx, seed, is_huge, exec);
+    }
+    return status;
+}
+static int good(const operation *o, int s) {
+    /* the stand-in's device memory reads as zeros: no valid structure, no equal counts */
+    return s == BSR_OK || s == TOO_LARGE || (o->may_wait && (s == BSR_BAD_STRUCTURE || s == BSR_CAPACITY));
+}
+static bsr_exec draw_exec(bsr_error *error) {
+    bsr_exec e = BSR_ZERO;
+    int i;
+    e.stream = (bsr_stream)(uintptr_t)(bt_below(3) * 64), e.error = error;
+    if (!bt_below(8)) e.flags |= BSR_EXEC_SKIP_CHECKS;
+    if (!bt_below(8)) e.flags |= BSR_EXEC_CHECK_POINTERS;
+    if (!bt_below(8)) e.flags |= (uint32_t)PICK(BSR_EXEC_TF32, BSR_EXEC_TF32X3, BSR_EXEC_ACCUMULATE_F64);
+    for (i = 0; i < 3 && !bt_below(4); i++) e.max_grid[i] = (int32_t)bt_range(1, 100);
+    return e;
+}
+static void say(const operation *o, uint64_t seed, const bsr_error *e, int s) {
+    char line[300];
+    bsr_error_string(e, line, sizeof line);
+    bt_fail(__FILE__, __LINE__, "%s, call seed 0x%llx: %s (%s)", o->name, (unsigned long long)seed,
+            s == TOUCHED ? "touches device memory from the host" : bsr_status_name(s), line);
+}
+static int absent(const operation *o, const bsr_context *ctx) {
+    if (bsr_supports(ctx, o->op, BSR_F32, BSR_F32, 16, 16)) return 0;
+    bt_skip("the CUDA backend has not got the operation");
+    return 1;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* tests                                                                                          */
+/* ---------------------------------------------------------------------------------------------- */
+
+static int listed;
+
+TEST(kernels_are_loaded_when_the_context_is_made) {
+    int s;
+    bsr_error e;
+    bsr_context *ctx;
+    int i;
+    use_devices(hopper, NULL);
+    ctx = create(BSR_BACKEND_CUDA, -1, &s, &e);
+    CHECK_INT(s, BSR_OK);
+    CHECK(si_kernel_count() > 0);
+    CHECK_INT(listed, si_kernel_count());
+    for (i = 0; i < si_kernel_count(); i++) {
+        if (!si_kernel_at(i)->loaded[0]) bt_fail(__FILE__, __LINE__, "not loaded: %s", si_kernel_at(i)->name);
+        if (si_kernel_at(i)->static_shared > 48 * 1024) bt_fail(__FILE__, __LINE__, "static shared memory: %s", si_kernel_at(i)->name);
+    }
+    bsr_destroy(ctx);
+    CHECK_INT(live, 0);
+}
+
+/* create with every call failing in turn. CUDA asked for: no context, the error code, the device as before. Not asked for:
+   the CPU. */
+static void fail_create(int backend, int ordinal) {
+    int s;
+    bsr_error e;
+    bsr_context *ctx;
+    bsr_info info;
+    long calls, k;
+    use_devices(hopper, hopper);
+    ctx = create(backend, ordinal, &s, &e);
+    CHECK_INT(s, BSR_OK);
+    CHECK_INT(si.current, 0);
+    calls = si.calls;
+    CHECK(calls > 5);
+    bsr_query_info(ctx, &info);
+    CHECK_INT(info.backend, BSR_BACKEND_CUDA);
+    CHECK_INT(info.device, ordinal < 0 ? 0 : ordinal);
+    CHECK_INT(info.sm_count, 132);
+    bsr_destroy(ctx);
+    for (k = 1; k <= calls; k++) {
+        use_devices(hopper, hopper);
+        si.fail_at = k, si.fail_code = (int)PICK(1, 2, 98, 209, 719);
+        ctx = create(backend, ordinal, &s, &e);
+        if (backend == BSR_BACKEND_CUDA) {
+            CHECK_INT(s, BSR_NO_BACKEND);
+            CHECK_INT(e.cuda_error, si.fail_code);
+            CHECK(!ctx);
+        } else {
+            CHECK_INT(s, BSR_OK);
+            bsr_query_info(ctx, &info);
+            CHECK_INT(info.backend, BSR_BACKEND_CPU);
+        }
+        if (si.failed && strcmp(si.failed, "cudaSetDevice")) CHECK_INT(si.current, 0);
+        CHECK_INT(si.last_error, 0);
+        bsr_destroy(ctx);
+        CHECK_INT(live, 0);
+        CHECK_INT(si.allocations, 0);
+    }
+    use_devices(hopper, hopper);
+    ctx = create(backend, ordinal, &s, &e);
+    CHECK_INT(s, BSR_OK);
+    bsr_destroy(ctx);
+}
+TEST(create_with_failing_calls) {
+    bt_case("the current device"), fail_create(BSR_BACKEND_CUDA, -1);
+    bt_case("device 0"), fail_create(BSR_BACKEND_CUDA, 0);
+    bt_case("another device"), fail_create(BSR_BACKEND_CUDA, 1);
+    bt_case("the default backend"), fail_create(BSR_BACKEND_DEFAULT, -1);
+}
+TEST(create_without_a_usable_device) {
+    const si_device old = {"sm_61", 6, 1, 20, 49152, 49152};
+    const si_device *const device[] = {NULL, &old, hopper, hopper};
+    const int ordinal[] = {-1, -1, 1, 1000};
+    int s;
+    bsr_error e;
+    bsr_info info;
+    bsr_context *ctx;
+    int i;
+    for (i = 0; i < 4; i++) {
+        bt_case("%s, device %d", device[i] ? device[i]->name : "no device", ordinal[i]);
+        use_devices(device[i], NULL);
+        ctx = create(BSR_BACKEND_CUDA, ordinal[i], &s, &e);
+        CHECK_INT(s, BSR_NO_BACKEND);
+        CHECK_INT(e.item, BSR_ITEM_BACKEND_MISSING);
+        CHECK(e.cuda_error != 0);
+        CHECK(!ctx);
+        CHECK_INT(si.last_error, 0);
+        if (i >= 2) continue;
+        ctx = create(BSR_BACKEND_DEFAULT, -1, &s, &e);
+        CHECK_INT(s, BSR_OK);
+        CHECK_INT(bsr_query_info(ctx, &info), BSR_OK);
+        CHECK_INT(info.backend, BSR_BACKEND_CPU);
+        bsr_destroy(ctx);
+    }
+}
+
+TEST(launches_of_random_calls) {
+    enum { CALLS = 2500 };
+    long total = 0;
+    size_t o, d;
+    for (d = 0; d < BT_COUNT(models); d++) {
+        int s;
+        bsr_error e;
+        bsr_context *ctx;
+        bt_case("%s: create", models[d].name);
+        use_devices(&models[d], NULL);
+        ctx = create(BSR_BACKEND_CUDA, -1, &s, &e);
+        CHECK_INT(s, BSR_OK);
+        if (!ctx) continue;
+        for (o = 0; o < BT_COUNT(operations); o++) {
+            long i, launches = 0, wrong = 0;
+            bt_case("%s: %s", models[d].name, operations[o].name);
+            if (absent(&operations[o], ctx)) continue;
+            for (i = 0; i < CALLS && wrong < 3; i++) {
+                const uint64_t seed = bt_random();
+                bsr_exec ex = draw_exec(&e);
+                si_restart();
+                watch.device = &models[d];
+                s = make_with_workspace(&operations[o], ctx, seed, i % 4 == 3, &ex);
+                bt.checks++;
+                if (!good(&operations[o], s)) say(&operations[o], seed, &e, s), wrong++;
+                if (watch.wrong[0]) bt_fail(__FILE__, __LINE__, "call seed 0x%llx: %s", (unsigned long long)seed, watch.wrong), wrong++;
+                if (si.forbidden) {
+                    bt_fail(__FILE__, __LINE__, "call seed 0x%llx: %s inside the operation", (unsigned long long)seed, si.forbidden_name);
+                    wrong++;
+                }
+                launches += si.launches;
+            }
+            if (!launches) bt_fail(__FILE__, __LINE__, "%s never launched anything", operations[o].name);
+            total += launches;
+        }
+        bsr_destroy(ctx);
+    }
+    printf("     %ld launches checked\n", total);
+    CHECK_INT(live, 0);
+}
+
+TEST(every_call_failing_in_turn) {
+    int s, first;
+    bsr_error e;
+    bsr_context *ctx;
+    size_t o;
+    long injected = 0;
+    use_devices(hopper, NULL);
+    ctx = create(BSR_BACKEND_CUDA, -1, &s, &e);
+    CHECK_INT(s, BSR_OK);
+    watch.device = hopper;
+    for (o = 0; o < BT_COUNT(operations); o++) {
+        long i, k, calls;
+        bt_case("%s", operations[o].name);
+        if (absent(&operations[o], ctx)) continue;
+        for (i = 0; i < 60; i++) {
+            const uint64_t seed = bt_random();
+            bsr_exec ex = BSR_ZERO;
+            ex.error = &e;
+            si_restart();
+            first = make_with_workspace(&operations[o], ctx, seed, 0, &ex);
+            if (!good(&operations[o], first)) say(&operations[o], seed, &e, first);
+            si_restart();
+            first = make(&operations[o], ctx, seed, 0, &ex);
+            calls = si.calls;
+            for (k = 1; k <= calls; k++) {
+                si_restart();
+                si.fail_at = k, si.fail_code = (int)PICK(1, 2, 98, 209, 719);
+                s = make(&operations[o], ctx, seed, 0, &ex);
+                injected++;
+                if (s != BSR_CUDA_ERROR || e.item != BSR_ITEM_CUDA || e.cuda_error != si.fail_code || e.status != (int)s)
+                    bt_fail(__FILE__, __LINE__, "call seed 0x%llx: %s (call %ld of %ld) failed with %d: status %s, item %s, cuda_error %d",
+                            (unsigned long long)seed, si.failed, k, calls, si.fail_code, bsr_status_name(s),
+                            bsr_item_name(e.item), e.cuda_error);
+                if (si.after_failure) bt_fail(__FILE__, __LINE__, "%ld calls after %s had failed", si.after_failure, si.failed);
+                if (si.last_error) bt_fail(__FILE__, __LINE__, "the error of %s stays behind in the runtime", si.failed);
+                CHECK_INT(si.allocations, 0);
+            }
+            si_restart();
+            s = make(&operations[o], ctx, seed, 0, &ex);
+            CHECK_INT(s, first);
+            CHECK_INT(si.calls, calls);
+            CHECK_INT(live, 1);
+        }
+    }
+    printf("     %ld calls made to fail\n", injected);
+    bsr_destroy(ctx);
+    CHECK_INT(live, 0);
+}
+
+TEST(wrong_device) {
+    int s;
+    bsr_error e;
+    bsr_context *ctx;
+    size_t o;
+    use_devices(hopper, hopper);
+    ctx = create(BSR_BACKEND_CUDA, 1, &s, &e);
+    CHECK_INT(s, BSR_OK);
+    watch.device = hopper;
+    for (o = 0; o < BT_COUNT(operations); o++) {
+        int i;
+        bt_case("%s", operations[o].name);
+        if (absent(&operations[o], ctx)) continue;
+        for (i = 0; i < 50; i++) {
+            const uint64_t seed = bt_random();
+            bsr_exec ex = BSR_ZERO;
+            ex.error = &e;
+            si_restart();
+            si.current = 1;
+            s = make_with_workspace(&operations[o], ctx, seed, 0, &ex);
+            if (!good(&operations[o], s) || !si.launches) continue; /* nothing to launch: nothing to refuse */
+            si_restart();
+            si.current = 0;
+            s = make(&operations[o], ctx, seed, 0, &ex);
+            CHECK_INT(s, BSR_WRONG_DEVICE);
+            CHECK_INT(e.item, BSR_ITEM_CUDA_DEVICE);
+            CHECK_INT(e.value, 0);
+            CHECK_INT(si.launches, 0);
+            CHECK_INT(si.current, 0);
+        }
+    }
+    bsr_destroy(ctx);
+}
+
+TEST(captured_stream) {
+    int s;
+    bsr_error e;
+    bsr_context *ctx;
+    size_t o;
+    use_devices(hopper, NULL);
+    ctx = create(BSR_BACKEND_CUDA, -1, &s, &e);
+    CHECK_INT(s, BSR_OK);
+    watch.device = hopper;
+    for (o = 0; o < BT_COUNT(operations); o++) {
+        int i;
+        bt_case("%s", operations[o].name);
+        if (absent(&operations[o], ctx)) continue;
+        for (i = 0; i < 50; i++) {
+            const uint64_t seed = bt_random();
+            bsr_exec ex = BSR_ZERO;
+            ex.error = &e;
+            si_restart();
+            (void)make_with_workspace(&operations[o], ctx, seed, 0, &ex);
+            si_restart();
+            si.capturing = 1;
+            {
+                operation strict = operations[o];
+                strict.may_wait = 0;
+                s = make(&strict, ctx, seed, 0, &ex);
+            }
+            if (s != BSR_OK && !(operations[o].may_wait && s == BSR_CAPTURING)) say(&operations[o], seed, &e, s);
+            if (s == BSR_CAPTURING) CHECK_INT(si.launches, 0);
+            if (si.forbidden) bt_fail(__FILE__, __LINE__, "%s in a captured stream", si.forbidden_name);
+            CHECK_INT(si.last_error, 0);
+        }
+    }
+    bsr_destroy(ctx);
+}
+
+/* Host memory where device memory is meant, found where the caller asks for that check. */
+TEST(host_pointers) {
+    static double host[64 * 64];
+    static int32_t rows[2], cols[1];
+    int s;
+    bsr_error e;
+    bsr_context *ctx;
+    int which;
+    use_devices(hopper, NULL);
+    ctx = create(BSR_BACKEND_CUDA, -1, &s, &e);
+    watch.device = hopper;
+    for (which = 0; which < 6; which++) {
+        bsr_exec ex = BSR_ZERO;
+        bsr_matrix a;
+        bsr_dense b, out;
+        void *at[5];
+        int i;
+        bt_case("operand %d", which);
+        arena.used = 0, ex.error = &e, ex.flags = BSR_EXEC_CHECK_POINTERS, watch.exec = &ex;
+        for (i = 0; i < 5; i++) at[i] = (void *)((uintptr_t)device(64 * 64, BSR_F64) / 64 * 64);
+        if (which == 0) at[0] = rows;
+        else if (which == 1) at[1] = cols;
+        else if (which < 5) at[which] = host;
+        a = bsr_matrix_make(64, 64, 64, 64, 1, at[0], at[1], BSR_I32, at[2], BSR_F64);
+        b = bsr_dense_row_major(at[3], BSR_F64, 64, 64), out = bsr_dense_row_major(at[4], BSR_F64, 64, 64);
+        si_restart();
+        s = (int)bsr_dense_mm(ctx, 0, &a, &b, &out, &ex);
+        if (which == 5) {
+            CHECK_INT(s, BSR_OK);
+            continue;
+        }
+        CHECK_INT(s, BSR_BAD_ARGUMENT);
+        CHECK_INT(e.operand, which < 3 ? BSR_ARG_A : which == 3 ? BSR_ARG_B : BSR_ARG_OUT);
+        CHECK_INT(si.launches, 0);
+        si_restart();
+        ex.flags = 0;
+        CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &out, &ex), BSR_OK); /* not asked for: not looked at */
+    }
+    bsr_destroy(ctx);
+}
+
+static const bt_test tests[] = {
+    {"kernels_are_loaded_when_the_context_is_made", kernels_are_loaded_when_the_context_is_made},
+    {"create_with_failing_calls", create_with_failing_calls},
+    {"create_without_a_usable_device", create_without_a_usable_device},
+    {"launches_of_random_calls", launches_of_random_calls},
+    {"every_call_failing_in_turn", every_call_failing_in_turn},
+    {"wrong_device", wrong_device},
+    {"captured_stream", captured_stream},
+    {"host_pointers", host_pointers},
+};
+
+int main(int argc, char **argv) {
+    struct sigaction action;
+    if (argc < 3 || !arena_make()) return 2;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = fault;
+    sigaction(SIGSEGV, &action, NULL);
+    sigaction(SIGBUS, &action, NULL);
+    si.on_launch = on_launch, si.is_device = is_device;
+    listed = si_read_kernels(argv[1], argv[2]);
+    return bt_main(argc - 2, argv + 2, tests, BT_COUNT(tests));
+}

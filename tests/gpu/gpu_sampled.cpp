@@ -1,0 +1,3 @@
+/* test_sampled.c on the device. */
+#include "mirror.h"
+#include "../test_sampled.c"

@@ -1,0 +1,813 @@
+/* gpu_test.cpp: what only a GPU can get wrong: the same bits on every run beside other work, graph capture, threads, no
+   allocation or synchronisation inside operations, sizes beyond 2^31, errors that must not stay behind. */
+#define GM_NO_REDIRECT
+#include "mirror.h"
+#include "../operands.h"
+
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+/* ---------------------------------------------------------------------------------------------- */
+/* jobs: one call of one operation with operands that stay on the device                          */
+/* ---------------------------------------------------------------------------------------------- */
+
+namespace {
+typedef std::function<bsr_status(const bsr_context *, const bsr_exec *)> call_function;
+struct job {
+    gm_call *mirror;
+    call_function device;
+    int tier;
+    char *workspace;
+    uint64_t workspace_bytes;
+};
+} /* namespace */
+enum {
+    ADDMM, ADDMM_T, ADDMM_T_SCAN, SCATTER, DENSE_SCATTER, SDD, DSD, DDS, BACKWARD, SAMPLED, SOFTMAX, SOFTMAX_BACKWARD, ATTENTION, TO_DENSE,
+    FROM_DENSE, FROM_CSR, FROM_COO, FROM_MASK, RANDOM, PRUNE, TRANSPOSED, SCHEDULE, JOBS
+};
+static const char *const job_names[] = {"dense_addmm", "dense_addmm of A^T", "dense_addmm of A^T without index", "scatter_mm", "dense_scatter_mm",
+                                        "matmul SDD", "matmul DSD", "matmul DDS", "matmul_backward", "sampled_addmm", "softmax", "softmax_backward",
+                                        "attention", "to_dense", "from_dense", "from_csr", "from_coo", "from_block_mask", "random_pattern", "prune",
+                                        "transposed_index", "schedule"};
+static const bsr_context *cpu(void) { return t_context(BSR_ISA_DEFAULT); }
+
+static bsr_matrix empty_like(const bsr_matrix *like, int64_t capacity) {
+    bsr_matrix m;
+    int64_t r = like->rows / like->block_rows;
+    memset(&m, 0, sizeof m);
+    m.dtype = like->dtype, m.index_dtype = BSR_I32, m.block_rows = like->block_rows, m.block_cols = like->block_cols, m.nnz = capacity;
+    m.rows = like->rows, m.cols = like->cols;
+    m.crow_indices = bt_alloc((size_t)(r + 1) * 4, 4), m.col_indices = bt_alloc((size_t)capacity * 4, 4);
+    m.values = bt_alloc((size_t)(capacity * m.block_rows * m.block_cols) * bsr_dtype_size(m.dtype), bsr_dtype_size(m.dtype));
+    return m;
+}
+/* Operands of every kind of call: a of about `size` rows in square blocks. */
+static job job_new(int kind, int dtype, int64_t block, int64_t size, int tier) {
+    t_spec s;
+    bsr_matrix a, y, dy;
+    int64_t n = size / 2, lines = size / block > 0 ? size / block : 1;
+    gm_call *g = new gm_call(job_names[kind], nullptr, nullptr);
+    int out = dtype == BSR_I8 ? BSR_I32 : dtype;
+    job j = {g, nullptr, tier, nullptr, 0};
+    memset(&s, 0, sizeof s);
+    s.dtype = dtype, s.block_rows = s.block_cols = block, s.r = lines, s.c = lines + 1, s.nnz = lines * (lines + 1) / 3 + 1, s.index_dtype = BSR_I32;
+    a = t_matrix(&s);
+    bsr_dense b = t_random(dtype, kind == ADDMM_T || kind == ADDMM_T_SCAN ? a.rows : a.cols, n, ROW, NO_BATCH, 0, FILL_SIGNED);
+    bsr_dense c = t_output(out, kind == ADDMM_T || kind == ADDMM_T_SCAN ? a.cols : a.rows, n, ROW, NO_BATCH);
+    bsr_dense x = t_random(dtype, a.rows, 64, ROW, NO_BATCH, 0, FILL_SIGNED), z = t_random(dtype, 64, a.cols, COL, NO_BATCH, 0, FILL_SIGNED);
+    switch (kind) {
+        case ADDMM: case ADDMM_T: case ADDMM_T_SCAN: {
+            bsr_dense input = t_random(out, c.rows, n, ROW, NO_BATCH, 0, FILL_SIGNED), bias = t_random(out, c.rows, 1, ROW, NO_BATCH, 0, FILL_SIGNED);
+            bsr_epilogue e;
+            memset(&e, 0, sizeof e), e.bias = &bias;
+            if (kind == ADDMM_T) t_attach_transposed(&a);
+            auto da = g->map(&a);
+            auto db = g->map(&b), di = g->map(&input), dc = g->map(&c, true);
+            auto de = g->map(&e);
+            uint32_t trans = kind == ADDMM ? 0 : BSR_TRANS_A;
+            j.device = [=](const bsr_context *c, const bsr_exec *e) { return bsr_dense_addmm(c, 2, di, 3, trans, da, db, de, dc, e); };
+            break;
+        }
+        case DENSE_SCATTER: case SCATTER: {
+            bsr_scatter_indices i;
+            memset(&i, 0, sizeof i), i.format = BSR_SCATTER_STRIDED, i.split_n = 2;
+            if (bsr_build_scatter_indices(cpu(), &a, n, &i, NULL) != BSR_OK) break;
+            i.c_indices = (int64_t *)bt_alloc((size_t)i.c_count * 8, 8), i.r_offsets = (int64_t *)bt_alloc((size_t)i.r_count * 8, 8);
+            i.p_indices = (int64_t *)bt_alloc((size_t)i.p_count * 8, 8), i.q_indices = (int64_t *)bt_alloc((size_t)i.q_count * 8, 8);
+            if (bsr_build_scatter_indices(cpu(), &a, n, &i, NULL) != BSR_OK) break;
+            auto di = g->map(&i);
+            auto db = g->map(&b), dc = g->map(&c, true);
+            if (kind == SCATTER) {
+                bsr_dense blocks = bsr_dense_batched(bsr_dense_row_major(a.values, dtype, block, block), a.nnz, block * block);
+                auto dbl = g->map(&blocks);
+                memset(c.data, 0, (size_t)(c.rows * n) * bsr_dtype_size(out));
+                /* it adds to the accumulators, so that they are cleared before each run */
+                size_t bytes = (size_t)(c.rows * n) * bsr_dtype_size(out);
+                j.device = [=](const bsr_context *c, const bsr_exec *e) {
+                    cudaMemsetAsync(dc->data, 0, bytes, (cudaStream_t)e->stream);
+                    return bsr_scatter_mm(c, dbl, db, di, dc, e);
+                };
+                break;
+            }
+            auto da = g->map(&a);
+            j.device = [=](const bsr_context *c, const bsr_exec *e) { return bsr_dense_scatter_mm(c, da, db, di, dc, e); };
+            break;
+        }
+        case SDD: case SAMPLED: {
+            y = t_matrix_output(&a, out, PACKED);
+            auto dx = g->map(&x), dz = g->map(&z);
+            auto dy_ = g->map(&y, true);
+            if (kind == SDD) j.device = [=](const bsr_context *c, const bsr_exec *e) { return bsr_matmul(c, 0, {dx, nullptr}, {dz, nullptr}, {nullptr, dy_}, e); };
+            else j.device = [=](const bsr_context *c, const bsr_exec *e) { return bsr_sampled_addmm(c, 0, nullptr, 0.5 + (dtype == BSR_I8) * 0.5, dx, dz, dy_, e); };
+            break;
+        }
+        case DSD: {
+            auto da = g->map(&a);
+            auto db = g->map(&b), dc = g->map(&c, true);
+            j.device = [=](const bsr_context *c, const bsr_exec *e) { return bsr_matmul(c, 0, {nullptr, da}, {db, nullptr}, {dc, nullptr}, e); };
+            break;
+        }
+        case DDS: {
+            bsr_dense left = t_random(dtype, 70, a.rows, ROW, NO_BATCH, 0, FILL_SIGNED), o = t_output(out, 70, a.cols, ROW, NO_BATCH);
+            auto da = g->map(&a);
+            auto dl = g->map(&left), d_out = g->map(&o, true);
+            j.device = [=](const bsr_context *c, const bsr_exec *e) { return bsr_matmul(c, 0, {dl, nullptr}, {nullptr, da}, {d_out, nullptr}, e); };
+            break;
+        }
+        case BACKWARD: {
+            bsr_dense dc = t_random(dtype, a.rows, n, ROW, NO_BATCH, 0, FILL_SIGNED), gb = t_output(dtype, a.cols, n, ROW, NO_BATCH);
+            y = t_matrix_output(&a, dtype, PACKED);
+            t_attach_transposed(&a);
+            auto da = g->map(&a), gy = g->map(&y, true);
+            auto db = g->map(&b), ddc = g->map(&dc), dgb = g->map(&gb, true);
+            j.device = [=](const bsr_context *c, const bsr_exec *e) {
+                return bsr_matmul_backward(c, 0, {nullptr, da}, {db, nullptr}, {ddc, nullptr}, {nullptr, gy}, {dgb, nullptr}, e);
+            };
+            break;
+        }
+        case SOFTMAX: {
+            y = t_matrix_output(&a, dtype, PACKED);
+            auto da = g->map(&a), gy = g->map(&y, true);
+            j.device = [=](const bsr_context *c, const bsr_exec *e) { return bsr_softmax(c, 0.5, da, nullptr, gy, e); };
+            break;
+        }
+        case SOFTMAX_BACKWARD: {
+            y = t_matrix_output(&a, dtype, PACKED);
+            dy = a, t_make_values(&dy, dtype, PACKED, 0), t_fill_values(&dy, FILL_SIGNED);
+            auto da = g->map(&a), ddy = g->map(&dy), gy = g->map(&y, true);
+            j.device = [=](const bsr_context *c, const bsr_exec *e) { return bsr_softmax_backward(c, 0.5, da, ddy, gy, e); };
+            break;
+        }
+        case ATTENTION: {
+            bsr_dense k = t_random(dtype, a.cols, 64, ROW, NO_BATCH, 0, FILL_SIGNED), v = t_random(dtype, a.cols, 64, ROW, NO_BATCH, 0, FILL_SIGNED);
+            bsr_dense o = t_output(dtype, a.rows, 64, ROW, NO_BATCH), lse = t_output(dtype == BSR_F64 ? BSR_F64 : BSR_F32, a.rows, 1, ROW, NO_BATCH);
+            bsr_attention_options options;
+            memset(&options, 0, sizeof options), options.dropout_p = 0.1, options.dropout_seed = 7, options.flags = BSR_ATTENTION_CAUSAL;
+            auto dx = g->map(&x), dk = g->map(&k), dv = g->map(&v), d_out = g->map(&o, true), dl = g->map(&lse, true);
+            auto da = g->map(&a);
+            auto dopt = g->map(&options);
+            j.device = [=](const bsr_context *c, const bsr_exec *e) { return bsr_attention(c, 0, dx, dk, dv, da, dopt, d_out, dl, e); };
+            break;
+        }
+        case TO_DENSE: {
+            bsr_dense o = t_output(dtype, a.rows, a.cols, ROW, NO_BATCH);
+            auto da = g->map(&a);
+            auto d_out = g->map(&o, true);
+            j.device = [=](const bsr_context *c, const bsr_exec *e) { return bsr_to_dense(c, da, d_out, e); };
+            break;
+        }
+        case FROM_DENSE: case PRUNE: case FROM_MASK: case RANDOM: case FROM_CSR: case FROM_COO: {
+            int64_t blocks = s.r * s.c, i;
+            bsr_dense source = t_random(dtype, a.rows, a.cols, ROW, NO_BATCH, 0, FILL_SIGNED);
+            bsr_matrix m = empty_like(&a, blocks);
+            uint8_t *mask = (uint8_t *)bt_alloc((size_t)blocks, 1);
+            int64_t entries = a.rows * 3;
+            int32_t *row = (int32_t *)bt_alloc((size_t)entries * 4, 4), *col = (int32_t *)bt_alloc((size_t)entries * 4, 4), *crow = (int32_t *)bt_alloc((size_t)(a.rows + 1) * 4, 4);
+            for (i = 0; i < blocks; i++) mask[i] = (uint8_t)bt_below(2);
+            for (i = 0; i < entries; i++) row[i] = (int32_t)(i / 3), col[i] = (int32_t)bt_below(a.cols);
+            for (i = 0; i <= a.rows; i++) crow[i] = (int32_t)(3 * i);
+            bsr_dense values = t_random(dtype, 1, entries, ROW, NO_BATCH, 0, FILL_SIGNED);
+            auto ds = g->map(&source), dvalues = g->map(&values);
+            auto dm = g->map_target(&m, true, true);
+            auto dmask = (const uint8_t *)g->place(mask, blocks, false);
+            void *drow = g->place(row, entries * 4, false), *dcol = g->place(col, entries * 4, false), *dcrow = g->place(crow, 4 * (a.rows + 1), false);
+            bsr_matrix fresh = *dm;
+            int64_t rows = a.rows, cols = a.cols;
+            j.device = [=](const bsr_context *c, const bsr_exec *e) {
+                *dm = fresh;
+                return kind == FROM_DENSE ? bsr_from_dense(c, ds, dm, e)
+                       : kind == PRUNE    ? bsr_prune(c, {ds, nullptr}, 0.6, BSR_NORM_L2, dm, e)
+                       : kind == FROM_CSR ? bsr_from_csr(c, rows, cols, entries, dcrow, dcol, BSR_I32, dvalues->data, dtype, dm, e)
+                       : kind == FROM_COO ? bsr_from_coo(c, rows, cols, entries, drow, dcol, BSR_I32, dvalues->data, dtype, dm, e)
+                       : kind == RANDOM   ? bsr_random_pattern(c, 11, 0.5, dm, e)
+                                          : bsr_from_block_mask(c, dmask, dm, e);
+            };
+            break;
+        }
+        default: {
+            uint64_t bytes = 0;
+            bsr_status status = kind == TRANSPOSED ? bsr_transposed_index_size(cpu(), &a, &bytes, NULL) : bsr_schedule_size(cpu(), &a, 2, 0, &bytes, NULL);
+            if (status != BSR_OK) break;
+            void *buffer = bt_alloc((size_t)bytes, 64);
+            auto da = g->map(&a);
+            void *db = g->place(buffer, (int64_t)bytes, true);
+            if (kind == TRANSPOSED) j.device = [=](const bsr_context *c, const bsr_exec *e) { return bsr_build_transposed_index(c, da, db, bytes, e); };
+            else j.device = [=](const bsr_context *c, const bsr_exec *e) { return bsr_build_schedule(c, da, 2, 0, db, bytes, e); };
+        }
+    }
+    return j;
+}
+static void job_end(job *j) {
+    delete j->mirror;
+    if (j->workspace) cudaFree(j->workspace);
+}
+static bsr_status job_run(job *j, const bsr_context *ctx, cudaStream_t stream, bsr_error *error = nullptr) {
+    bsr_exec e = BSR_ZERO;
+    bsr_plan plan;
+    bsr_error mine;
+    memset(&plan, 0, sizeof plan), plan.kernel = j->tier;
+    e.stream = stream, e.plan = j->tier ? &plan : nullptr, e.error = error ? error : &mine, e.workspace = j->workspace, e.workspace_bytes = j->workspace_bytes;
+    return j->device(ctx, &e);
+}
+/* Runs it once, with a workspace where it wants one; false and a counted skip where the device lacks it. */
+static bool job_ready(job *j, const bsr_context *ctx, cudaStream_t stream) {
+    bsr_error error;
+    memset(&error, 0, sizeof error);
+    bsr_status status = job_run(j, ctx, stream, &error);
+    if (status == BSR_WORKSPACE_TOO_SMALL) {
+        j->workspace_bytes = (uint64_t)error.value;
+        gm_cuda("in cudaMalloc", cudaMalloc((void **)&j->workspace, j->workspace_bytes));
+        status = job_run(j, ctx, stream, &error);
+    }
+    if (status == BSR_UNSUPPORTED && error.item == BSR_ITEM_NOT_IMPLEMENTED) {
+        bt_skip("the CUDA backend does not have the operation");
+        return false;
+    }
+    if (status == BSR_BAD_PLAN && j->tier) {
+        bt_skip("the forced tier does not take these calls");
+        return false;
+    }
+    gm_cuda("after the first run", cudaStreamSynchronize(stream));
+    if (status != BSR_OK) {
+        char text[320];
+        bsr_error_string(&error, text, sizeof text);
+        bt_fail(__FILE__, __LINE__, "%s: %s", j->mirror->name, text);
+    }
+    bt.checks++;
+    return status == BSR_OK;
+}
+/* All that the call wrote. */
+static std::string job_bits(const job *j, cudaStream_t stream) {
+    std::string all;
+    for (int i = 0; i < j->mirror->regions; i++) {
+        const gm_region *r = &j->mirror->region[i];
+        if (!r->written) continue;
+        size_t at = all.size();
+        all.resize(at + r->bytes);
+        gm_cuda("copying back", cudaMemcpyAsync(&all[at], r->dev, r->bytes, cudaMemcpyDeviceToHost, stream));
+    }
+    gm_cuda("copying back", cudaStreamSynchronize(stream));
+    return all;
+}
+/* Poisons what the call writes; new_inputs: turns the numbers that it reads. */
+static void job_reset(const job *j, cudaStream_t stream, size_t turn) {
+    for (int i = 0; i < j->mirror->regions; i++) {
+        const gm_region *r = &j->mirror->region[i];
+        if (r->written) gm_cuda("poisoning", cudaMemsetAsync(r->dev, 0xff, r->bytes, stream));
+        else if (r->data && r->bytes > turn) {
+            gm_cuda("new inputs", cudaMemcpyAsync(r->dev, r->host + turn, r->bytes - turn, cudaMemcpyHostToDevice, stream));
+            gm_cuda("new inputs", cudaMemcpyAsync(r->dev + r->bytes - turn, r->host, turn, cudaMemcpyHostToDevice, stream));
+        }
+    }
+    gm_cuda("new inputs", cudaStreamSynchronize(stream));
+}
+static cudaStream_t new_stream(void) {
+    cudaStream_t s;
+    gm_cuda("making a stream", cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+    return s;
+}
+static int reduced(void) { return gm.every > 1; }
+static const int tiers[] = {0, 1, 2};
+static const int types[] = {BSR_F32, BSR_BF16, BSR_F16, BSR_F64, BSR_I8};
+static bool takes(int kind, int dtype) { return dtype != BSR_I8 || (kind < SOFTMAX && kind != BACKWARD) || kind >= TO_DENSE; }
+
+/* ---------------------------------------------------------------------------------------------- */
+/* the same bits                                                                                  */
+/* ---------------------------------------------------------------------------------------------- */
+
+TEST(same_bits) { /* 1,000 runs of each operation while two other streams are busy with another */
+    cudaStream_t mine = new_stream(), busy[2] = {new_stream(), new_stream()};
+    for (int kind = 0; kind < JOBS; kind++)
+        for (int tier : tiers)
+            for (int t = 0; t < 2; t++) {
+                int runs = reduced() ? 3 : 1000;
+                if (tier && kind >= SOFTMAX) continue;
+                bt_case("%s, %s, tier %d", job_names[kind], bsr_dtype_name(types[t]), tier);
+                job j = job_new(kind, types[t], 16, 256, tier), noise[2] = {job_new(ADDMM, BSR_F32, 32, 512, 0), job_new(SAMPLED, BSR_BF16, 8, 256, 0)};
+                if (job_ready(&j, gm.ctx, mine) && job_ready(&noise[0], gm.ctx, busy[0]) && job_ready(&noise[1], gm.ctx, busy[1])) {
+                    std::string want = job_bits(&j, mine);
+                    int bad = 0;
+                    for (int i = 0; i < runs; i++) {
+                        job_run(&noise[i & 1], gm.ctx, busy[i & 1]);
+                        if (i % 100 == 0) job_reset(&j, mine, 0);
+                        if (job_run(&j, gm.ctx, mine) != BSR_OK) bt_fail(__FILE__, __LINE__, "run %d failed", i);
+                        if (i % 10 == 0 || i == runs - 1 || kind == ADDMM) bad += job_bits(&j, mine) != want;
+                    }
+                    CHECK_INT(bad, 0);
+                    gm_cuda("in other streams", cudaDeviceSynchronize());
+                }
+                job_end(&j), job_end(&noise[0]), job_end(&noise[1]);
+            }
+    cudaStreamDestroy(mine), cudaStreamDestroy(busy[0]), cudaStreamDestroy(busy[1]);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* capture                                                                                        */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* In the strictest mode a capture fails at any allocation, synchronisation or legacy copy in this thread. */
+TEST(capture) {
+    cudaStream_t s = new_stream();
+    for (int kind = 0; kind < JOBS; kind++)
+        for (int tier : tiers)
+            for (int t = 0; t < 5; t++) {
+                cudaGraph_t graph = nullptr;
+                cudaGraphExec_t replay = nullptr;
+                if ((tier && kind >= SOFTMAX) || !takes(kind, types[t])) continue;
+                bt_case("%s, %s, tier %d", job_names[kind], bsr_dtype_name(types[t]), tier);
+                job j = job_new(kind, types[t], t == 1 ? 32 : 5, 96, tier);
+                if (job_ready(&j, gm.ctx, s)) {
+                    gm_cuda("starting a capture", cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
+                    bsr_status status = job_run(&j, gm.ctx, s);
+                    cudaError_t e = cudaStreamEndCapture(s, &graph);
+                    CHECK_INT(status, BSR_OK), CHECK_INT(e, cudaSuccess);
+                    if (e == cudaSuccess && status == BSR_OK && cudaGraphInstantiate(&replay, graph, 0) == cudaSuccess) {
+                        for (int turn = 0; turn <= 16; turn += 8) {
+                            job_reset(&j, s, (size_t)turn);
+                            CHECK_INT(job_run(&j, gm.ctx, s), BSR_OK);
+                            std::string want = job_bits(&j, s);
+                            job_reset(&j, s, (size_t)turn);
+                            CHECK_INT(cudaGraphLaunch(replay, s), cudaSuccess);
+                            CHECK(job_bits(&j, s) == want);
+                        }
+                        cudaGraphExecDestroy(replay);
+                    } else bt_fail(__FILE__, __LINE__, "no graph");
+                    if (graph) cudaGraphDestroy(graph);
+                    (void)cudaGetLastError();
+                }
+                job_end(&j);
+            }
+    cudaStreamDestroy(s);
+}
+
+TEST(no_allocation) { /* the device's free memory stays as it is; host time is printed */
+    cudaStream_t s = new_stream();
+    for (int kind = 0; kind < JOBS; kind++) {
+        bt_case("%s", job_names[kind]);
+        job j = job_new(kind, BSR_F32, 16, 128, 0);
+        if (job_ready(&j, gm.ctx, s)) {
+            size_t before = 0, after = 0, total;
+            cudaEvent_t events[2];
+            cudaEventCreate(&events[0]), cudaEventCreate(&events[1]);
+            cudaMemGetInfo(&before, &total);
+            struct timespec t0, t1;
+            clock_gettime(CLOCK_MONOTONIC, &t0);
+            for (int i = 0; i < 200; i++) job_run(&j, gm.ctx, s);
+            clock_gettime(CLOCK_MONOTONIC, &t1);
+            cudaStreamSynchronize(s);
+            cudaMemGetInfo(&after, &total);
+            CHECK_INT(after, before);
+            if (!reduced()) printf("     host time of %s: %.1f us\n", job_names[kind], ((double)(t1.tv_sec - t0.tv_sec) * 1e9 + (double)(t1.tv_nsec - t0.tv_nsec)) / 200e3);
+            cudaEventDestroy(events[0]), cudaEventDestroy(events[1]);
+        }
+        job_end(&j);
+    }
+    cudaStreamDestroy(s);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* threads                                                                                        */
+/* ---------------------------------------------------------------------------------------------- */
+
+TEST(threads) { /* two contexts, eight host threads, each with a stream and buffers of its own */
+    bsr_context_desc d = BSR_ZERO;
+    bsr_context *second = nullptr;
+    d.backend = BSR_BACKEND_CUDA;
+    CHECK_INT(bsr_create(&d, &second, NULL), BSR_OK);
+    for (int kind = 0; kind < JOBS && second; kind++) {
+        job j[8];
+        std::string want, got[8];
+        std::vector<std::thread> list;
+        cudaStream_t stream[8];
+        bool ready = true;
+        int failures[8] = {0}, rounds = reduced() ? 2 : 50;
+        bt_case("%s", job_names[kind]);
+        uint64_t seed = bt.random;
+        for (int i = 0; i < 8; i++) bt.random = seed, j[i] = job_new(kind, BSR_F32, 16, 160, 0), stream[i] = new_stream();
+        for (int i = 0; i < 8 && ready; i++) ready = job_ready(&j[i], gm.ctx, stream[i]);
+        if (ready) {
+            want = job_bits(&j[0], stream[0]);
+            for (int i = 0; i < 8; i++) job_reset(&j[i], stream[i], 0);
+            for (int i = 0; i < 8; i++)
+                list.emplace_back([&, i] {
+                    for (int k = 0; k < rounds; k++) failures[i] += job_run(&j[i], i & 1 ? second : gm.ctx, stream[i]) != BSR_OK;
+                    failures[i] += cudaStreamSynchronize(stream[i]) != cudaSuccess;
+                });
+            for (auto &t : list) t.join();
+            for (int i = 0; i < 8; i++) CHECK_INT(failures[i], 0), CHECK(job_bits(&j[i], stream[i]) == want);
+        }
+        for (int i = 0; i < 8; i++) job_end(&j[i]), cudaStreamDestroy(stream[i]);
+    }
+    bsr_destroy(second);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* errors                                                                                         */
+/* ---------------------------------------------------------------------------------------------- */
+
+TEST(contexts) {
+    bsr_context_desc d = BSR_ZERO;
+    bsr_context *ctx = nullptr;
+    bsr_error error;
+    bsr_info info;
+    int count = 0;
+    bt_case("the device's numbers");
+    CHECK_INT(bsr_query_info(gm.ctx, &info), BSR_OK);
+    CHECK_INT(info.backend, BSR_BACKEND_CUDA), CHECK_STR(info.backend_name, "cuda");
+    CHECK(info.device == 0 && info.sm_count > 0 && info.cc_major >= 7);
+    bt_case("the default backend is CUDA where there is a device");
+    CHECK_INT(bsr_create(NULL, &ctx, &error), BSR_OK);
+    if (ctx) CHECK_INT(bsr_query_info(ctx, &info), BSR_OK), CHECK_INT(info.backend, BSR_BACKEND_CUDA);
+    bsr_destroy(ctx);
+    bt_case("a device that is not there");
+    d.backend = BSR_BACKEND_CUDA, d.device = 100;
+    CHECK_INT(bsr_create(&d, &ctx, &error), BSR_NO_BACKEND);
+    CHECK(ctx == nullptr && error.item == BSR_ITEM_BACKEND_MISSING && error.cuda_error != 0);
+    CHECK_INT(cudaGetLastError(), cudaSuccess);
+    bt_case("the wrong device");
+    cudaGetDeviceCount(&count);
+    if (count < 2) bt_skip("there is one device only");
+    else {
+        job j = job_new(ADDMM, BSR_F32, 16, 64, 0);
+        cudaSetDevice(1);
+        CHECK_INT(job_run(&j, gm.ctx, gm.stream, &error), BSR_WRONG_DEVICE), CHECK_INT(error.item, BSR_ITEM_CUDA_DEVICE), CHECK_INT(error.value, 1);
+        cudaSetDevice(0);
+        CHECK(job_ready(&j, gm.ctx, gm.stream));
+        job_end(&j);
+    }
+}
+TEST(queries) { /* a plan that a query gave is accepted as it is */
+    for (int kind = 0; kind < JOBS; kind++) {
+        bt_case("%s", job_names[kind]);
+        job j = job_new(kind, BSR_BF16, 32, 128, 0);
+        if (job_ready(&j, gm.ctx, gm.stream)) {
+            bsr_exec e = BSR_ZERO;
+            bsr_error error;
+            bsr_plan plan;
+            char text[256];
+            e.stream = gm.stream, e.query = &plan, e.error = &error, e.workspace = j.workspace, e.workspace_bytes = j.workspace_bytes;
+            job_reset(&j, gm.stream, 0);
+            CHECK_INT(j.device(gm.ctx, &e), BSR_OK);
+            std::string poison = job_bits(&j, gm.stream);
+            if (kind != SCATTER) CHECK(poison == std::string(poison.size(), (char)0xff)); /* (whose job clears the accumulators) */
+            CHECK_INT(plan.backend, BSR_BACKEND_CUDA), CHECK(plan.op > 0), CHECK(bsr_plan_string(&plan, text, sizeof text) > 10);
+            CHECK_INT(plan.workspace_bytes, j.workspace_bytes);
+            e.query = nullptr, e.plan = &plan;
+            CHECK_INT(j.device(gm.ctx, &e), BSR_OK);
+            plan.backend = BSR_BACKEND_CPU;
+            CHECK_INT(j.device(gm.ctx, &e), BSR_BAD_PLAN), CHECK_INT(error.item, BSR_ITEM_PLAN_FIELD), CHECK_INT(error.index, 1);
+            plan.backend = 0, plan.kernel = 99999;
+            CHECK_INT(j.device(gm.ctx, &e), BSR_BAD_PLAN), CHECK_INT(error.item, BSR_ITEM_PLAN_FIELD), CHECK_INT(error.index, 3);
+            gm_cuda("after the runs", cudaStreamSynchronize(gm.stream));
+        }
+        job_end(&j);
+    }
+}
+/* A stream whose capture was spoilt refuses every launch: the status says so, nothing stays behind in the runtime. */
+TEST(failing_launch) {
+    for (int kind = 0; kind < JOBS; kind++) {
+        cudaStream_t s = new_stream();
+        cudaGraph_t graph = nullptr;
+        bsr_error error;
+        bt_case("%s", job_names[kind]);
+        job j = job_new(kind, BSR_F32, 16, 64, 0);
+        if (job_ready(&j, gm.ctx, s)) {
+            gm_cuda("starting a capture", cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
+            (void)cudaStreamSynchronize(s);
+            (void)cudaGetLastError();
+            bsr_status status = job_run(&j, gm.ctx, s, &error);
+            int left = (int)cudaPeekAtLastError();
+            (void)cudaStreamEndCapture(s, &graph);
+            (void)cudaGetLastError();
+            CHECK_INT(status, BSR_CUDA_ERROR);
+            CHECK_INT(error.item, BSR_ITEM_CUDA), CHECK(error.cuda_error != 0);
+            CHECK_INT(left, cudaSuccess);
+            CHECK(job_run(&j, gm.ctx, s) == BSR_OK);
+            gm_cuda("after the next run", cudaStreamSynchronize(s));
+        }
+        job_end(&j);
+        cudaStreamDestroy(s);
+    }
+}
+TEST(host_pointers) { /* refused under the checking flag, before anything runs */
+    for (int kind = 0; kind < JOBS; kind++) {
+        bsr_exec e = BSR_ZERO;
+        bsr_error error;
+        bt_case("%s", job_names[kind]);
+        job j = job_new(kind, BSR_F32, 16, 64, 0);
+        if (job_ready(&j, gm.ctx, gm.stream)) {
+            e.stream = gm.stream, e.flags = BSR_EXEC_CHECK_POINTERS, e.error = &error, e.workspace = j.workspace, e.workspace_bytes = j.workspace_bytes;
+            CHECK_INT(j.device(gm.ctx, &e), BSR_OK);
+            gm_cuda("after the run", cudaStreamSynchronize(gm.stream));
+            if (kind == DSD) {
+                bsr_dense b = j.mirror->dense[0];
+                std::vector<char> host(1 << 20);
+                b.data = host.data();
+                CHECK(bsr_matmul(gm.ctx, 0, {nullptr, &j.mirror->matrix[0]}, {&b, nullptr}, {&j.mirror->dense[1], nullptr}, &e) != BSR_OK);
+                gm_cuda("after the refusal", cudaStreamSynchronize(gm.stream));
+                CHECK_INT(cudaGetLastError(), cudaSuccess);
+            }
+        }
+        job_end(&j);
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* absent blocks, tiers against each other                                                        */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Rows of b that no stored block meets hold NaN and Inf; every tier and block size gives finite numbers, near the CPU's. */
+TEST(absent_blocks) {
+    static const int64_t blocks[] = {1, 3, 8, 16, 32, 48, 64, 128};
+    for (int tier : tiers)
+        for (int64_t block : blocks)
+            for (int t = 0; t < 3; t++)
+                for (int trans = 0; trans < 2; trans++) {
+                    t_spec s;
+                    int64_t i, j, p, bad = 0;
+                    bsr_exec e = BSR_ZERO;
+                    bsr_error error;
+                    bsr_plan plan;
+                    bt_case("block %d, %s, tier %d%s", (int)block, bsr_dtype_name(types[t]), tier, trans ? ", A^T" : "");
+                    memset(&s, 0, sizeof s), memset(&plan, 0, sizeof plan);
+                    s.dtype = types[t], s.block_rows = s.block_cols = block, s.r = 5, s.c = 6, s.nnz = 4, s.index_dtype = BSR_I32;
+                    bsr_matrix a = t_matrix(&s);
+                    if (trans) t_attach_transposed(&a);
+                    bsr_dense b = t_random(types[t], trans ? a.rows : a.cols, 136, bt_below(2) ? ROW : COL, NO_BATCH, 0, FILL_SIGNED);
+                    bsr_dense c = t_output(types[t], trans ? a.cols : a.rows, 136, ROW, NO_BATCH), w = t_output(types[t], c.rows, 136, ROW, NO_BATCH);
+                    for (i = 0; i < b.rows; i++) {
+                        int met = 0;
+                        for (int64_t r = 0; r < s.r; r++)
+                            for (p = t_crow(&a, 0, r); p < t_crow(&a, 0, r + 1); p++) met |= (trans ? r : t_col(&a, 0, p)) == i / block;
+                        for (j = 0; j < 136 && !met; j++) t_set(&b, 0, i, j, j % 2 ? (double)NAN : (double)INFINITY);
+                    }
+                    gm_call g("bsr_dense_mm", gm.ctx, nullptr);
+                    auto da = g.map(&a);
+                    auto db = g.map(&b), dc = g.map(&c, true);
+                    plan.kernel = tier, e.plan = tier ? &plan : nullptr, e.error = &error, e.stream = gm.stream;
+                    bsr_status status = bsr_dense_mm(gm.ctx, trans ? BSR_TRANS_A : 0, da, db, dc, &e);
+                    if (status == BSR_BAD_PLAN && tier) {
+                        bt_skip("the forced tier does not take these calls");
+                        continue;
+                    }
+                    CHECK_INT(status, BSR_OK);
+                    g.download();
+                    CHECK_INT(bsr_dense_mm(cpu(), trans ? BSR_TRANS_A : 0, &a, &b, &w, NULL), BSR_OK);
+                    for (i = 0; i < c.rows; i++)
+                        for (j = 0; j < 136; j++) bad += !(fabs(t_get(&c, 0, i, j) - t_get(&w, 0, i, j)) <= (t ? 0.02 : 1e-5) * (1 + fabs(t_get(&w, 0, i, j))));
+                    CHECK_INT(bad, 0);
+                }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* many rows, columns, items                                                                      */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* The device against the CPU, bit for bit: small whole numbers in f32. */
+static void against_cpu(const bsr_matrix *a, const bsr_dense *b, const bsr_dense *c) {
+    bsr_exec e = BSR_ZERO;
+    bsr_dense w = *c;
+    size_t bytes = bt_find(c->data)->bytes;
+    w.data = bt_alloc(bytes, 4), bt_mark_output(w.data);
+    gm_call g("bsr_dense_mm", gm.ctx, nullptr);
+    auto da = g.map(a);
+    auto db = g.map(b), dc = g.map(c, true);
+    e.stream = gm.stream;
+    CHECK_INT(bsr_dense_mm(gm.ctx, 0, da, db, dc, &e), BSR_OK);
+    g.download();
+    CHECK_INT(bsr_dense_mm(cpu(), 0, a, b, &w, NULL), BSR_OK);
+    CHECK(!memcmp(c->data, w.data, bytes));
+}
+TEST(wide_grids) {
+    t_spec s;
+    t_shape many = t_batch(1, 70000, 0, 0, 0);
+    if (reduced()) {
+        bt_skip("left out by --every");
+        return;
+    }
+    memset(&s, 0, sizeof s);
+    s.dtype = BSR_F32, s.kind = FILL_INTEGER, s.index_dtype = BSR_I32;
+    for (int k = 0; k < 4; k++) {
+        bt_case("%s", k == 0 ? "300,000 block rows" : k == 1 ? "70,000 batch items" : k == 2 ? "4,400,000 columns" : "70,000 items of b, one a");
+        s.block_rows = s.block_cols = k == 2 ? 4 : 1, s.r = k == 0 ? 300000 : 2, s.c = 3, s.nnz = k == 0 ? 400000 : 4;
+        s.batch = k == 1 ? many : NO_BATCH;
+        if (k == 1) s.shared_pattern = 1;
+        bsr_matrix a = t_matrix(&s);
+        bsr_dense b = t_random(BSR_F32, a.cols, k == 2 ? 4400000 : 3, ROW, k == 1 || k == 3 ? many : NO_BATCH, 0, FILL_INTEGER);
+        bsr_dense c = t_output(BSR_F32, a.rows, b.cols, ROW, t_dense_batch(&b));
+        against_cpu(&a, &b, &c);
+    }
+    for (int k = 0; k < 2; k++) { /* softmax and sampled product: many rows, many items */
+        bt_case("%s: 70,000 items", k ? "sampled_addmm" : "softmax");
+        s.block_rows = s.block_cols = 2, s.r = 2, s.c = 2, s.nnz = 3, s.batch = many, s.shared_pattern = 1;
+        bsr_matrix a = t_matrix(&s), y = t_matrix_output(&a, BSR_F32, PACKED), w = t_matrix_output(&a, BSR_F32, PACKED);
+        bsr_dense x = t_random(BSR_F32, 4, 3, ROW, many, 0, FILL_INTEGER), z = t_random(BSR_F32, 3, 4, ROW, many, 0, FILL_INTEGER);
+        gm_call g("", gm.ctx, nullptr);
+        auto da = g.map(&a), dy = g.map(&y, true);
+        auto dx = g.map(&x), dz = g.map(&z);
+        bsr_exec e = BSR_ZERO;
+        e.stream = gm.stream;
+        bsr_status status = k ? bsr_sampled_addmm(gm.ctx, 0, NULL, 1, dx, dz, dy, &e) : bsr_softmax(gm.ctx, 1, da, NULL, dy, &e);
+        if (status == BSR_UNSUPPORTED) {
+            bt_skip("the CUDA backend does not have the operation");
+            continue;
+        }
+        CHECK_INT(status, BSR_OK);
+        g.download();
+        CHECK_INT(k ? bsr_sampled_addmm(cpu(), 0, NULL, 1, &x, &z, &w, NULL) : bsr_softmax(cpu(), 1, &a, NULL, &w, NULL), BSR_OK);
+        int64_t bad = 0, n = (int64_t)(bt_find(y.values)->bytes / 4);
+        for (int64_t i = 0; i < n; i++) bad += !(fabsf(((float *)y.values)[i] - ((float *)w.values)[i]) <= 1e-6f);
+        CHECK_INT(bad, 0), CHECK(n > 800000);
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* beyond 2^31 elements: numbers whose sums are known                                             */
+/* ---------------------------------------------------------------------------------------------- */
+
+struct big { /* 350 x 400 blocks of 128 x 128, all stored: 2,293,760,000 elements, of which the last block is twos, the rest ones */
+    int32_t *crow, *col;
+    char *values;
+    bsr_matrix m;
+};
+static bool big_new(big *g, int dtype) {
+    const int64_t r = 350, c = 400, block = 128 * 128, n = r * c * block;
+    size_t size = bsr_dtype_size(dtype), free_bytes = 0, total;
+    std::vector<int32_t> crow((size_t)r + 1), col((size_t)(r * c));
+    memset(g, 0, sizeof *g);
+    cudaMemGetInfo(&free_bytes, &total);
+    if (reduced() || free_bytes < 12ull * (size_t)n / 2) {
+        bt_skip(reduced() ? "left out by --every" : "the device has too little free memory");
+        return false;
+    }
+    for (int64_t i = 0; i <= r; i++) crow[(size_t)i] = (int32_t)(i * c);
+    for (int64_t i = 0; i < r * c; i++) col[(size_t)i] = (int32_t)(i % c);
+    gm_cuda("in cudaMalloc", cudaMalloc((void **)&g->crow, crow.size() * 4)), gm_cuda("in cudaMalloc", cudaMalloc((void **)&g->col, col.size() * 4));
+    gm_cuda("in cudaMalloc", cudaMalloc((void **)&g->values, (size_t)n * size));
+    cudaMemcpy(g->crow, crow.data(), crow.size() * 4, cudaMemcpyHostToDevice), cudaMemcpy(g->col, col.data(), col.size() * 4, cudaMemcpyHostToDevice);
+    std::vector<char> ones((size_t)block * size), twos((size_t)block * size);
+    for (int64_t i = 0; i < block; i++) t_store(ones.data(), dtype, i, 1), t_store(twos.data(), dtype, i, 2);
+    cudaMemcpy(g->values, ones.data(), ones.size(), cudaMemcpyHostToDevice);
+    for (size_t have = ones.size(), all = (size_t)n * size; have < all; have *= 2) /* doubling */
+        gm_cuda("filling", cudaMemcpy(g->values + have, g->values, have < all - have ? have : all - have, cudaMemcpyDeviceToDevice));
+    cudaMemcpy(g->values + (size_t)n * size - twos.size(), twos.data(), twos.size(), cudaMemcpyHostToDevice);
+    g->m = bsr_matrix_make(r * 128, c * 128, 128, 128, r * c, g->crow, g->col, BSR_I32, g->values, dtype);
+    return true;
+}
+static void big_end(big *g) { cudaFree(g->crow), cudaFree(g->col), cudaFree(g->values); }
+/* A device array of n equal numbers. */
+static void *device_fill(int dtype, int64_t n, double v) {
+    size_t size = bsr_dtype_size(dtype);
+    std::vector<char> host((size_t)n * size);
+    void *p = nullptr;
+    for (int64_t i = 0; i < n; i++) t_store(host.data(), dtype, i, v);
+    gm_cuda("in cudaMalloc", cudaMalloc(&p, host.size()));
+    cudaMemcpy(p, host.data(), host.size(), cudaMemcpyHostToDevice);
+    return p;
+}
+static std::vector<double> fetch(const void *p, int dtype, int64_t from, int64_t n) {
+    size_t size = bsr_dtype_size(dtype);
+    std::vector<char> host((size_t)n * size);
+    std::vector<double> v((size_t)n);
+    gm_cuda("copying back", cudaMemcpy(host.data(), (const char *)p + (size_t)from * size, host.size(), cudaMemcpyDeviceToHost));
+    for (int64_t i = 0; i < n; i++) v[(size_t)i] = t_load(host.data(), dtype, i);
+    return v;
+}
+TEST(big_values) {
+    static const int kinds[] = {BSR_BF16, BSR_I8};
+    for (int dtype : kinds)
+        for (int tier : tiers)
+            for (int trans = 0; trans < 2; trans++) {
+                big g;
+                bsr_exec e = BSR_ZERO;
+                bsr_plan plan;
+                int out = dtype == BSR_I8 ? BSR_I32 : BSR_F32, n = 16;
+                bt_case("%s, tier %d%s", bsr_dtype_name(dtype), tier, trans ? ", A^T" : "");
+                if (!big_new(&g, dtype)) continue;
+                int64_t rows = trans ? g.m.cols : g.m.rows, inner = trans ? g.m.rows : g.m.cols;
+                void *b = device_fill(dtype, inner * n, 1), *c = device_fill(out, rows * n, -1);
+                bsr_dense db = bsr_dense_row_major(b, dtype, inner, n), dc = bsr_dense_row_major(c, out, rows, n);
+                void *view = nullptr;
+                memset(&plan, 0, sizeof plan), plan.kernel = tier, e.plan = tier ? &plan : nullptr, e.stream = gm.stream;
+                bsr_status status = bsr_dense_mm(gm.ctx, trans ? BSR_TRANS_A : 0, &g.m, &db, &dc, &e);
+                gm_cuda("after the run", cudaStreamSynchronize(gm.stream));
+                if (status == BSR_BAD_PLAN && tier) bt_skip("the forced tier does not take these calls");
+                else {
+                    std::vector<double> got = fetch(c, out, 0, rows * n);
+                    int64_t bad = 0;
+                    CHECK_INT(status, BSR_OK);
+                    for (int64_t i = 0; i < rows * n; i++) bad += got[(size_t)i] != (double)(inner + (i / n >= rows - 128 ? 128 : 0));
+                    CHECK_INT(bad, 0);
+                }
+                cudaFree(b), cudaFree(c), cudaFree(view);
+                big_end(&g);
+            }
+}
+TEST(big_sampled_and_softmax) {
+    big g;
+    bsr_exec e = BSR_ZERO;
+    e.stream = gm.stream;
+    for (int tier : tiers) {
+        bsr_plan plan;
+        bt_case("sampled_addmm, tier %d", tier);
+        if (!big_new(&g, BSR_BF16)) continue;
+        void *x = device_fill(BSR_BF16, g.m.rows * 16, 1), *y = device_fill(BSR_BF16, 16 * g.m.cols, 1);
+        bsr_dense dx = bsr_dense_row_major(x, BSR_BF16, g.m.rows, 16), dy = bsr_dense_col_major(y, BSR_BF16, 16, g.m.cols);
+        memset(&plan, 0, sizeof plan), plan.kernel = tier, e.plan = tier ? &plan : nullptr;
+        bsr_status status = bsr_sampled_addmm(gm.ctx, 1, &g.m, 1, &dx, &dy, &g.m, &e); /* in place: 1 + 16, 2 + 16 */
+        gm_cuda("after the run", cudaStreamSynchronize(gm.stream));
+        if (status == BSR_BAD_PLAN && tier) bt_skip("the forced tier does not take these calls");
+        else {
+            int64_t n = g.m.nnz * 16384, bad = 0, places[] = {0, 16384, INT64_C(1) << 30, (INT64_C(1) << 31) - 8192, INT64_C(2200000000), n - 32768};
+            CHECK_INT(status, BSR_OK);
+            for (int64_t at : places) {
+                std::vector<double> got = fetch(g.values, BSR_BF16, at, 16384);
+                for (int64_t i = 0; i < 16384; i++) bad += got[(size_t)i] != (at + i >= n - 16384 ? 18 : 17);
+            }
+            CHECK_INT(bad, 0);
+        }
+        cudaFree(x), cudaFree(y), big_end(&g);
+    }
+    e.plan = nullptr;
+    bt_case("softmax");
+    if (big_new(&g, BSR_BF16)) {
+        bsr_status status = bsr_softmax(gm.ctx, 1, &g.m, NULL, &g.m, &e);
+        gm_cuda("after the run", cudaStreamSynchronize(gm.stream));
+        if (status == BSR_UNSUPPORTED) bt_skip("the CUDA backend does not have the operation");
+        else {
+            int64_t n = g.m.nnz * 16384, bad = 0;
+            CHECK_INT(status, BSR_OK);
+            std::vector<double> first = fetch(g.values, BSR_BF16, 0, 16384), last = fetch(g.values, BSR_BF16, n - 32768, 32768);
+            double sum = (51200 - 128) + 128 * exp(1.0);
+            for (int i = 0; i < 16384; i++) bad += !(fabs(first[(size_t)i] * 51200 - 1) <= 0.01);
+            for (int i = 0; i < 32768; i++) bad += !(fabs(last[(size_t)i] * sum / (i < 16384 ? 1 : exp(1.0)) - 1) <= 0.01);
+            CHECK_INT(bad, 0);
+        }
+        big_end(&g);
+    }
+    bt_case("to_dense");
+    if (big_new(&g, BSR_I8)) {
+        void *c = nullptr;
+        gm_cuda("in cudaMalloc", cudaMalloc(&c, (size_t)(g.m.rows * g.m.cols)));
+        cudaMemset(c, 0x55, (size_t)(g.m.rows * g.m.cols));
+        bsr_dense d = bsr_dense_row_major(c, BSR_I8, g.m.rows, g.m.cols);
+        bsr_status status = bsr_to_dense(gm.ctx, &g.m, &d, &e);
+        gm_cuda("after the run", cudaStreamSynchronize(gm.stream));
+        if (status == BSR_UNSUPPORTED) bt_skip("the CUDA backend does not have the operation");
+        else {
+            std::vector<double> last = fetch(c, BSR_I8, (g.m.rows - 1) * g.m.cols, g.m.cols), first = fetch(c, BSR_I8, 0, g.m.cols);
+            int64_t bad = 0;
+            for (int64_t i = 0; i < g.m.cols; i++) bad += last[(size_t)i] != (i >= g.m.cols - 128 ? 2 : 1) || first[(size_t)i] != 1;
+            CHECK_INT(status, BSR_OK), CHECK_INT(bad, 0);
+        }
+        cudaFree(c), big_end(&g);
+    }
+    bt_case("an output of 2.3e9 elements");
+    if (!reduced()) { /* one block column of ones (i8) times a row: 70,000 x 32,768 */
+        const int64_t rows = 70000, n = 32768;
+        std::vector<int32_t> crow((size_t)rows / 10 + 1), col((size_t)rows / 10, 0);
+        for (size_t i = 0; i < crow.size(); i++) crow[i] = (int32_t)i;
+        void *dcrow = nullptr, *dcol = nullptr, *values = device_fill(BSR_I8, rows * 4, 1), *b = device_fill(BSR_I8, 4 * n, 3), *c = nullptr;
+        gm_cuda("in cudaMalloc", cudaMalloc(&dcrow, crow.size() * 4)), gm_cuda("in cudaMalloc", cudaMalloc(&dcol, col.size() * 4));
+        gm_cuda("in cudaMalloc", cudaMalloc(&c, (size_t)(rows * n)));
+        cudaMemcpy(dcrow, crow.data(), crow.size() * 4, cudaMemcpyHostToDevice), cudaMemcpy(dcol, col.data(), col.size() * 4, cudaMemcpyHostToDevice);
+        cudaMemset(c, 0x55, (size_t)(rows * n));
+        bsr_matrix a = bsr_matrix_make(rows, 4, 10, 4, rows / 10, dcrow, dcol, BSR_I32, values, BSR_I8);
+        bsr_dense db = bsr_dense_row_major(b, BSR_I8, 4, n), dc = bsr_dense_row_major(c, BSR_I8, rows, n);
+        CHECK_INT(bsr_dense_mm(gm.ctx, 0, &a, &db, &dc, &e), BSR_OK);
+        gm_cuda("after the run", cudaStreamSynchronize(gm.stream));
+        std::vector<char> host((size_t)(rows * n));
+        cudaMemcpy(host.data(), c, host.size(), cudaMemcpyDeviceToHost);
+        int64_t bad = 0;
+        for (char v : host) bad += v != 12;
+        CHECK_INT(bad, 0);
+        cudaFree(dcrow), cudaFree(dcol), cudaFree(values), cudaFree(b), cudaFree(c);
+    } else bt_skip("left out by --every");
+}
+
+int main(int argc, char **argv) {
+    static const bt_test tests[] = {
+        {"contexts", contexts},
+        {"queries", queries},
+        {"capture", capture},
+        {"no_allocation", no_allocation},
+        {"threads", threads},
+        {"failing_launch", failing_launch},
+        {"host_pointers", host_pointers},
+        {"absent_blocks", absent_blocks},
+        {"wide_grids", wide_grids},
+        {"same_bits", same_bits},
+        {"big_values", big_values},
+        {"big_sampled_and_softmax", big_sampled_and_softmax},
+    };
+    static char apart[] = "--apart"; /* jobs keep their buffers */
+    static char *list[64];
+    int n = 0, failed;
+    for (n = 0; n < argc && n < 62; n++) list[n] = argv[n];
+    list[n++] = apart;
+    failed = gm_direct(n, list, tests, BT_COUNT(tests));
+    t_contexts_end();
+    return failed;
+}

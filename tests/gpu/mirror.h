@@ -1,0 +1,673 @@
+/* mirror.h: runs a CPU test program on the GPU, unchanged. A device test program is
+
+       #include "mirror.h"
+       #include "../test_product.c"
+
+   compiled as C++17. Every operation that the tests call is redirected here: what the operands point to is copied to the
+   device (whole buffers of the harness with their guards, more guards around them), the operation runs on a CUDA context,
+   everything is copied back, so that the harness's own checks (guards, untouched inputs, poison in gaps, the float64
+   reference) see what the device did. An operation that the CUDA backend does not have yet runs on the CPU; a case of which
+   nothing ran on the device counts as skipped.
+
+   Before each call the CPU backend checks the same arguments. Where it objects to the contents of index arrays, which are
+   not looked at in device memory, the device is left out; where it objects to anything else, the device must object in the
+   same words.
+
+   Arguments beside those of bsr_test.h:
+     --tier N      force bsr_plan.kernel N (1 simt, 2 mma); calls that the tier refuses run on the CPU
+     --every N     only one case in N goes to the device (for compute-sanitizer)
+     --apart       each buffer is an allocation of its own, exactly as long as needed (for compute-sanitizer)
+     --odd         buffers start at the addresses that they have on the host modulo 64; without it one case in four has
+                   that, the others start at multiples of 256 bytes, so that vector paths are met as well */
+#ifndef BSR_MIRROR_H
+#define BSR_MIRROR_H
+
+#define BSRSPARSE_USER_FUNCTIONS "tests/test_functions.h"
+#include "../bsr_test.h"
+#include "../../bsrsparse.h"
+#include <cuda_runtime.h>
+
+/* ---------------------------------------------------------------------------------------------- */
+/* state                                                                                          */
+/* ---------------------------------------------------------------------------------------------- */
+
+#ifndef GM_BACKEND /* BSR_BACKEND_CPU, with a stand-in for cuda_runtime.h, tries the mirror itself without a GPU */
+#define GM_BACKEND BSR_BACKEND_CUDA
+#endif
+#define GM_ZONE 256
+#define GM_REGIONS 64
+#define GM_ARENA (size_t(256) << 20)
+#define GM_LIMIT (int64_t(1) << 20) /* of memory that is not the harness's: more is a made-up size */
+#define GM_NAMES 40
+
+namespace { /* one program holds several test programs, each with its own state */
+struct gm_region {
+    char *host, *dev, *stage;
+    size_t bytes;
+    bool whole, written, data; /* a buffer of the harness (else memory of the test's own); the call may write it; numbers */
+};
+struct gm_state {
+    bsr_context *ctx;
+    cudaStream_t stream;
+    char *arena, *stage, *workspace;
+    int tier, every, apart, odd;
+    int ran, lacking, refused, contents, left_out; /* in this case */
+    long launched, objected;                       /* in all */
+    const bt_test *tests;
+    size_t test_count;
+    struct { const char *name; long count; } lacks[GM_NAMES], refuses[GM_NAMES];
+} gm;
+} /* namespace */
+
+static void gm_note(bool tier, const char *name) {
+    auto *list = tier ? gm.refuses : gm.lacks;
+    for (int i = 0; i < GM_NAMES; i++) {
+        if (!list[i].name) list[i].name = name;
+        if (strcmp(list[i].name, name)) continue;
+        list[i].count++;
+        return;
+    }
+}
+static void gm_totals(void) {
+    for (int i = 0; i < GM_NAMES && gm.lacks[i].name; i++)
+        printf("not on the device: %s (%ld calls)\n", gm.lacks[i].name, gm.lacks[i].count);
+    for (int i = 0; i < GM_NAMES && gm.refuses[i].name; i++)
+        printf("refused by tier %d: %s (%ld calls)\n", gm.tier, gm.refuses[i].name, gm.refuses[i].count);
+    printf("%ld calls ran on the device, %ld were refused there as on the CPU\n", gm.launched, gm.objected);
+}
+/* A CUDA error ends the program: nothing after it would mean anything. */
+static void gm_cuda(const char *what, cudaError_t e) {
+    if (e == cudaSuccess) return;
+    bt_fail(__FILE__, __LINE__, "CUDA error %d (%s) %s; the program stops", (int)e, cudaGetErrorString(e), what);
+    gm_totals();
+    printf("%ld passed, %ld failed, %ld skipped\n", bt.passed, bt.failed + 1, bt.skipped);
+    fflush(stdout);
+    _Exit(1);
+}
+
+/* What the CPU says about the contents of arrays. */
+TF bool gm_contents_item(int item) {
+    switch (item) {
+        case BSR_ITEM_CROW_FIRST: case BSR_ITEM_CROW_LAST: case BSR_ITEM_CROW_DECREASES: case BSR_ITEM_CROW_LONG: case BSR_ITEM_COL_RANGE:
+        case BSR_ITEM_COL_ORDER: case BSR_ITEM_PATTERN_MISMATCH: case BSR_ITEM_VIEW_HEADER: case BSR_ITEM_VIEW_CONTENT:
+        case BSR_ITEM_ROW_RANGE: case BSR_ITEM_INDICES_RANGE: case BSR_ITEM_INDICES_DUPLICATE: return true;
+        default: return false;
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* sizes of what is not the harness's; -1: none that memory could have                            */
+/* ---------------------------------------------------------------------------------------------- */
+
+TF int64_t gm_extent(int64_t element, int n, const int64_t *size, const int64_t *stride) {
+    __int128 last = 0;
+    for (int i = 0; i < n; i++) {
+        if (size[i] == 0) return 0;
+        if (size[i] < 0 || stride[i] < 0) return -1;
+        last += (__int128)(size[i] - 1) * stride[i];
+        if (last > GM_LIMIT) return -1;
+    }
+    return (int64_t)(last + 1) * element;
+}
+TF int64_t gm_dense_bytes(const bsr_dense *d) {
+    int64_t size[6] = {d->rows, d->cols}, stride[6] = {d->row_stride, d->col_stride};
+    if (d->batch_dims < 0 || d->batch_dims > 4) return -1;
+    for (int i = 0; i < d->batch_dims; i++) size[2 + i] = d->batch[i], stride[2 + i] = d->batch_stride[i];
+    return gm_extent((int64_t)bsr_dtype_size(d->dtype), 2 + d->batch_dims, size, stride);
+}
+TF int64_t gm_array_bytes(const bsr_matrix *m, int which) { /* 0 crow, 1 col, 2 values */
+    int64_t size[7] = {m->nnz, m->block_rows, m->block_cols}, stride[7] = {1, 0, 0};
+    const int64_t *batch = which == 0 ? m->crow_batch_stride : which == 1 ? m->col_batch_stride : m->values_batch_stride;
+    int n = which == 2 ? 3 : 1;
+    if (m->batch_dims < 0 || m->batch_dims > 4 || m->block_rows < 1 || m->block_cols < 1 || m->block_rows > 4096 || m->block_cols > 4096) return -1;
+    if (which == 0) size[0] = m->rows < 0 ? -1 : m->rows / m->block_rows + 1;
+    if (which == 2) {
+        memcpy(stride, m->value_strides, 3 * sizeof stride[0]);
+        if (!stride[0] && !stride[1] && !stride[2]) stride[0] = m->block_rows * m->block_cols, stride[1] = m->block_cols, stride[2] = 1;
+    }
+    for (int i = 0; i < m->batch_dims; i++) size[n] = m->batch[i], stride[n++] = batch[i];
+    return gm_extent((int64_t)bsr_dtype_size(which == 2 ? m->dtype : m->index_dtype), n, size, stride);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* one call                                                                                       */
+/* ---------------------------------------------------------------------------------------------- */
+
+namespace {
+struct gm_call {
+    const char *name;
+    const bsr_context *ctx;
+    const bsr_exec *exec;
+    gm_region region[GM_REGIONS];
+    int regions = 0, denses = 0, matrices = 0;
+    size_t used = 0;
+    bool odd;
+    bsr_dense dense[16];
+    bsr_matrix matrix[8];
+    bsr_epilogue epilogue;
+    bsr_softmax_options softmax;
+    bsr_attention_options attention;
+    bsr_scatter_indices indices;
+
+    gm_call(const char *name_, const bsr_context *ctx_, const bsr_exec *exec_) : name(name_), ctx(ctx_), exec(exec_) {
+        odd = gm.odd || bt.seed % 4 == 0;
+    }
+
+    /* Where p's memory will stand on the device. */
+    void *place(const void *p, int64_t bytes, bool written, bool data = false) {
+        char *at = (char *)(uintptr_t)p;
+        if (!at) return nullptr;
+        for (int i = 0; i < regions; i++)
+            if (at >= region[i].host && at < region[i].host + region[i].bytes) {
+                region[i].written |= written, region[i].data |= data;
+                return region[i].dev + (at - region[i].host);
+            }
+        gm_region r = {};
+        size_t front = 0;
+        for (bt_block *b = bt.blocks; b && !r.host; b = b->next) {
+            if (at < (char *)b->data - (b->bytes ? 0 : 1) || at > (char *)b->data + b->bytes) continue;
+            if (at == (char *)b->data + b->bytes && bt_other(b, at)) continue; /* the end of one, the start of another */
+            if (gm.apart) r.host = (char *)b->data, r.bytes = b->bytes;
+            else r.host = (char *)b->base, r.bytes = b->front + b->bytes + b->back, front = b->front;
+            r.whole = true;
+        }
+        if (!r.host) r.host = at, r.bytes = bytes > 0 ? (size_t)bytes : 0;
+        r.written = written, r.data = data;
+        if (regions == GM_REGIONS) gm_cuda("(too many buffers for the mirror)", cudaErrorInvalidValue);
+        if (gm.apart) {
+            gm_cuda("in cudaMalloc", cudaMalloc((void **)&r.dev, r.bytes ? r.bytes : 1));
+            gm_cuda("in cudaMemcpy", cudaMemcpy(r.dev, r.host, r.bytes, cudaMemcpyHostToDevice));
+        } else {
+            size_t start = used + GM_ZONE, want = odd ? (size_t)(uintptr_t)r.host % 64 : (256 - front % 256) % 256, step = odd ? 64 : 256;
+            start += (want + step - start % step) % step;
+            used = start + r.bytes;
+            if (used + GM_ZONE > GM_ARENA) gm_cuda("(the mirror's arena is too small)", cudaErrorMemoryAllocation);
+            r.dev = gm.arena + start, r.stage = gm.stage + start;
+        }
+        region[regions] = r;
+        return region[regions++].dev + (at - r.host);
+    }
+    static bool bt_other(const bt_block *not_this, const char *at) {
+        for (const bt_block *b = bt.blocks; b; b = b->next)
+            if (b != not_this && at == (const char *)b->data) return true;
+        return false;
+    }
+
+    const bsr_dense *map(const bsr_dense *d, bool written = false) {
+        if (!d) return nullptr;
+        bsr_dense *copy = &dense[denses++];
+        *copy = *d, copy->data = place(d->data, gm_dense_bytes(d), written, true);
+        return copy;
+    }
+    bsr_matrix *map_target(const bsr_matrix *m, bool values, bool pattern) {
+        if (!m) return nullptr;
+        bsr_matrix *copy = &matrix[matrices++];
+        *copy = *m;
+        copy->crow_indices = place(m->crow_indices, gm_array_bytes(m, 0), pattern);
+        copy->col_indices = place(m->col_indices, gm_array_bytes(m, 1), pattern);
+        copy->values = place(m->values, gm_array_bytes(m, 2), values, true);
+        copy->transposed_index = place(m->transposed_index, 0, false), copy->schedule = place(m->schedule, 0, false);
+        return copy;
+    }
+    const bsr_matrix *map(const bsr_matrix *m, bool written = false) { return map_target(m, written, false); }
+    bsr_operand map(bsr_operand o, bool written = false) { return {map(o.dense, written), map(o.sparse, written)}; }
+    const bsr_epilogue *map(const bsr_epilogue *e) {
+        if (!e) return nullptr;
+        epilogue = *e, epilogue.left_alpha = map(e->left_alpha), epilogue.right_alpha = map(e->right_alpha), epilogue.bias = map(e->bias);
+        epilogue.alpha_ptr = (const double *)place(e->alpha_ptr, 8, false), epilogue.beta_ptr = (const double *)place(e->beta_ptr, 8, false);
+        epilogue.user_data = place(e->user_data, 4, false);
+        return &epilogue;
+    }
+    const bsr_softmax_options *map(const bsr_softmax_options *o) {
+        if (!o) return nullptr;
+        softmax = *o, softmax.relative_bias = map(o->relative_bias), softmax.key_padding_mask = map(o->key_padding_mask);
+        softmax.attn_mask = map(o->attn_mask);
+        return &softmax;
+    }
+    const bsr_attention_options *map(const bsr_attention_options *o) {
+        if (!o) return nullptr;
+        attention = *o, attention.key_padding_mask = map(o->key_padding_mask), attention.relative_bias = map(o->relative_bias);
+        attention.user_data = place(o->user_data, 4, false);
+        return &attention;
+    }
+    int64_t *list(const int64_t *p, int64_t count, bool written) {
+        return (int64_t *)place(p, count > 0 && count < 65536 ? count * 8 : 0, written);
+    }
+    bsr_scatter_indices *map(const bsr_scatter_indices *x, bool written = false) {
+        if (!x) return nullptr;
+        indices = *x;
+        indices.c_indices = list(x->c_indices, x->c_count, written), indices.r_offsets = list(x->r_offsets, x->r_count, written);
+        indices.p_indices = list(x->p_indices, x->p_count, written), indices.q_indices = list(x->q_indices, x->q_count, written);
+        return &indices;
+    }
+
+    void upload() {
+        if (gm.apart) return;
+        used += GM_ZONE;
+        memset(gm.stage, BT_GUARD, used);
+        for (int i = 0; i < regions; i++) memcpy(region[i].stage, region[i].host, region[i].bytes);
+        gm_cuda("copying to the device", cudaMemcpyAsync(gm.arena, gm.stage, used, cudaMemcpyHostToDevice, gm.stream));
+    }
+    /* Copies everything back. The harness sees to its own buffers; what lies between and around is looked at here. */
+    void download() {
+        if (!gm.apart) gm_cuda("copying back", cudaMemcpyAsync(gm.stage, gm.arena, used, cudaMemcpyDeviceToHost, gm.stream));
+        gm_cuda("after the call", cudaStreamSynchronize(gm.stream));
+        size_t at = 0;
+        for (int i = 0; i < regions; i++) {
+            gm_region *r = &region[i];
+            if (gm.apart) {
+                char *copy = (char *)malloc(r->bytes + 1);
+                gm_cuda("copying back", cudaMemcpy(copy, r->dev, r->bytes, cudaMemcpyDeviceToHost));
+                r->stage = copy;
+            } else {
+                for (size_t end = (size_t)(r->stage - gm.stage); at < end; at++)
+                    if ((unsigned char)gm.stage[at] != BT_GUARD) break;
+                if (at != (size_t)(r->stage - gm.stage)) bt_fail(__FILE__, __LINE__, "%s wrote before a buffer of %zu bytes on the device", name, r->bytes);
+                at = (size_t)(r->stage - gm.stage) + r->bytes;
+            }
+            if (r->whole || r->written) memcpy(r->host, r->stage, r->bytes);
+            else if (memcmp(r->host, r->stage, r->bytes)) bt_fail(__FILE__, __LINE__, "%s wrote an input of %zu bytes", name, r->bytes);
+            if (gm.apart) free(r->stage);
+        }
+        for (; !gm.apart && at < used && (unsigned char)gm.stage[at] == BT_GUARD; at++) {}
+        if (!gm.apart && at < used) bt_fail(__FILE__, __LINE__, "%s wrote behind its last buffer on the device", name);
+        bt.checks++;
+    }
+    ~gm_call() {
+        for (int i = 0; i < regions && gm.apart; i++) cudaFree(region[i].dev);
+    }
+
+    static int other_backend(int backend) {
+        return backend == BSR_BACKEND_CPU ? BSR_BACKEND_CUDA : backend == BSR_BACKEND_CUDA ? BSR_BACKEND_CPU : backend;
+    }
+    /* host(ctx, exec) and device(ctx, exec) make the same call with the operands of either side. checked: a query on the CPU
+       tells what is wrong with the arguments. */
+    template <class H, class D> bsr_status run(bool checked, H host, D device) {
+        static const bsr_exec none = BSR_ZERO;
+        bsr_exec e = exec ? *exec : none, ask = e;
+        bsr_error said, found;
+        bsr_plan plan, ignored;
+        bsr_status wanted = BSR_OK, status;
+        if (!ctx) return host(ctx, exec);
+        memset(&said, 0, sizeof said), memset(&found, 0, sizeof found), memset(&plan, 0, sizeof plan);
+        if (gm.every > 1 && bt.seed / 4 % (uint64_t)gm.every) {
+            gm.left_out++;
+            return host(ctx, exec);
+        }
+        if (checked) {
+            ask.query = &ignored, ask.error = &said, ask.flags &= ~BSR_EXEC_SKIP_CHECKS;
+            wanted = host(ctx, &ask);
+        }
+        if (gm_contents_item(said.item)) {
+            gm.contents++;
+            return host(ctx, exec);
+        }
+        if (e.plan) plan = *e.plan, plan.backend = other_backend(plan.backend), plan.kernel = plan.kernel >= 1 && plan.kernel <= 3 ? 0 : plan.kernel;
+        if (gm.tier && !plan.kernel) plan.kernel = gm.tier;
+        e.plan = e.plan || gm.tier ? &plan : nullptr;
+        e.error = &found, e.stream = gm.stream, e.workspace = place(e.workspace, 0, true);
+        upload();
+        status = device(gm.ctx, &e);
+        if (status == BSR_WORKSPACE_TOO_SMALL && wanted == BSR_OK && !e.workspace && found.value > 0) {
+            if (gm.workspace) cudaFree(gm.workspace);
+            gm_cuda("in cudaMalloc", cudaMalloc((void **)&gm.workspace, (size_t)found.value + GM_ZONE));
+            if (!gm.apart) gm_cuda("in cudaMemset", cudaMemsetAsync(gm.workspace, 0xff, (size_t)found.value + GM_ZONE, gm.stream));
+            e.workspace = gm.workspace, e.workspace_bytes = (uint64_t)found.value;
+            gm_cuda("copying to the device", cudaStreamSynchronize(gm.stream));
+            status = device(gm.ctx, &e);
+            gm_cuda("after the call", cudaStreamSynchronize(gm.stream));
+            char zone[GM_ZONE];
+            gm_cuda("copying back", cudaMemcpy(zone, gm.workspace + e.workspace_bytes, GM_ZONE, cudaMemcpyDeviceToHost));
+            for (int i = 0; i < GM_ZONE && !gm.apart; i++)
+                if ((unsigned char)zone[i] != 0xff) {
+                    bt_fail(__FILE__, __LINE__, "%s wrote behind the workspace", name);
+                    break;
+                }
+        }
+        gm_cuda("after the call", cudaStreamSynchronize(gm.stream));
+        gm_cuda("left behind by the call", cudaGetLastError());
+        if (found.item == BSR_ITEM_NOT_IMPLEMENTED && said.item != BSR_ITEM_NOT_IMPLEMENTED) {
+            if (wanted == BSR_OK || status != wanted) gm_note(false, name), gm.lacking++;
+            return host(ctx, exec);
+        }
+        if (gm.tier && found.item == BSR_ITEM_PLAN_FIELD && found.index == 3 && said.item != BSR_ITEM_PLAN_FIELD) {
+            gm_note(true, name), gm.refused++;
+            return host(ctx, exec);
+        }
+        gm.ran++;
+        if (status == BSR_OK) gm.launched++;
+        else gm.objected++;
+        download();
+        if (found.item == BSR_ITEM_PLAN_FIELD && found.index == 1) found.value = other_backend((int)found.value);
+        if (e.query) e.query->backend = other_backend(e.query->backend);
+        if (checked && (status != wanted || found.item != said.item || found.operand != said.operand || found.index != said.index || found.value != said.value)) {
+            char here[320], there[320];
+            bsr_error_string(&found, here, sizeof here), bsr_error_string(&said, there, sizeof there);
+            bt_fail(__FILE__, __LINE__, "%s: the device says \"%s\" (index %lld), the CPU \"%s\" (index %lld)", name, here, (long long)found.index, there,
+                    (long long)said.index);
+        }
+        if (exec && exec->error) *exec->error = found;
+        return status;
+    }
+};
+} /* namespace */
+/* The numbers that a conversion writes into its matrix. */
+TF void gm_target_back(bsr_matrix *m, const bsr_matrix *d) {
+    if (!m) return;
+    m->nnz = d->nnz, m->rows = d->rows, m->cols = d->cols;
+    if (!d->transposed_index) m->transposed_index = nullptr;
+    if (!d->schedule) m->schedule = nullptr;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* the operations                                                                                 */
+/* ---------------------------------------------------------------------------------------------- */
+
+#define GM_HOST [&](const bsr_context *c, const bsr_exec *e)
+TF bsr_status gm_dense_addmm(const bsr_context *ctx, double beta, const bsr_dense *input, double alpha, uint32_t trans, const bsr_matrix *a,
+                                 const bsr_dense *b, const bsr_epilogue *epilogue, const bsr_dense *out, const bsr_exec *exec) {
+    gm_call g("bsr_dense_addmm", ctx, exec);
+    auto di = g.map(input), db = g.map(b), dout = g.map(out, true);
+    auto da = g.map(a);
+    auto de = g.map(epilogue);
+    return g.run(true, GM_HOST { return bsr_dense_addmm(c, beta, input, alpha, trans, a, b, epilogue, out, e); },
+                 GM_HOST { return bsr_dense_addmm(c, beta, di, alpha, trans, da, db, de, dout, e); });
+}
+TF bsr_status gm_dense_mm(const bsr_context *ctx, uint32_t trans, const bsr_matrix *a, const bsr_dense *b, const bsr_dense *out, const bsr_exec *exec) {
+    gm_call g("bsr_dense_mm", ctx, exec);
+    auto db = g.map(b), dout = g.map(out, true);
+    auto da = g.map(a);
+    return g.run(true, GM_HOST { return bsr_dense_mm(c, trans, a, b, out, e); }, GM_HOST { return bsr_dense_mm(c, trans, da, db, dout, e); });
+}
+TF bsr_status gm_scatter_mm(const bsr_context *ctx, const bsr_dense *blocks, const bsr_dense *others, const bsr_scatter_indices *x,
+                                const bsr_dense *out, const bsr_exec *exec) {
+    gm_call g("bsr_scatter_mm", ctx, exec);
+    auto db = g.map(blocks), dother = g.map(others), dout = g.map(out, true);
+    auto dx = g.map(x);
+    return g.run(true, GM_HOST { return bsr_scatter_mm(c, blocks, others, x, out, e); }, GM_HOST { return bsr_scatter_mm(c, db, dother, dx, dout, e); });
+}
+TF bsr_status gm_build_scatter_indices(const bsr_context *ctx, const bsr_matrix *a, int64_t n, bsr_scatter_indices *x, const bsr_exec *exec) {
+    gm_call g("bsr_build_scatter_indices", ctx, exec);
+    auto da = g.map(a);
+    auto dx = g.map(x, true);
+    bool on_device = false;
+    bsr_status s = g.run(true, GM_HOST { on_device = false; return bsr_build_scatter_indices(c, a, n, x, e); },
+                         GM_HOST { on_device = true; return bsr_build_scatter_indices(c, da, n, dx, e); });
+    if (on_device && x) x->c_count = dx->c_count, x->r_count = dx->r_count, x->p_count = dx->p_count, x->q_count = dx->q_count;
+    return s;
+}
+TF bsr_status gm_dense_scatter_mm(const bsr_context *ctx, const bsr_matrix *a, const bsr_dense *b, const bsr_scatter_indices *x,
+                                      const bsr_dense *out, const bsr_exec *exec) {
+    gm_call g("bsr_dense_scatter_mm", ctx, exec);
+    auto db = g.map(b), dout = g.map(out, true);
+    auto da = g.map(a);
+    auto dx = g.map(x);
+    return g.run(true, GM_HOST { return bsr_dense_scatter_mm(c, a, b, x, out, e); }, GM_HOST { return bsr_dense_scatter_mm(c, da, db, dx, dout, e); });
+}
+TF bsr_status gm_matmul(const bsr_context *ctx, uint32_t trans, bsr_operand x, bsr_operand y, bsr_operand z, const bsr_exec *exec) {
+    gm_call g("bsr_matmul", ctx, exec);
+    auto dx = g.map(x), dy = g.map(y), dz = g.map(z, true);
+    return g.run(true, GM_HOST { return bsr_matmul(c, trans, x, y, z, e); }, GM_HOST { return bsr_matmul(c, trans, dx, dy, dz, e); });
+}
+TF bsr_status gm_matmul_backward(const bsr_context *ctx, uint32_t trans, bsr_operand a, bsr_operand b, bsr_operand dc, bsr_operand da,
+                                     bsr_operand db, const bsr_exec *exec) {
+    gm_call g("bsr_matmul_backward", ctx, exec);
+    auto ga = g.map(a), gb = g.map(b), gc = g.map(dc), gda = g.map(da, true), gdb = g.map(db, true);
+    return g.run(true, GM_HOST { return bsr_matmul_backward(c, trans, a, b, dc, da, db, e); },
+                 GM_HOST { return bsr_matmul_backward(c, trans, ga, gb, gc, gda, gdb, e); });
+}
+TF bsr_status gm_sampled_addmm(const bsr_context *ctx, double beta, const bsr_matrix *input, double alpha, const bsr_dense *x, const bsr_dense *y,
+                                   const bsr_matrix *out, const bsr_exec *exec) {
+    gm_call g("bsr_sampled_addmm", ctx, exec);
+    auto dx = g.map(x), dy = g.map(y);
+    auto di = g.map(input), dout = g.map(out, true);
+    return g.run(true, GM_HOST { return bsr_sampled_addmm(c, beta, input, alpha, x, y, out, e); },
+                 GM_HOST { return bsr_sampled_addmm(c, beta, di, alpha, dx, dy, dout, e); });
+}
+TF bsr_status gm_softmax(const bsr_context *ctx, double scale, const bsr_matrix *x, const bsr_softmax_options *o, const bsr_matrix *y, const bsr_exec *exec) {
+    gm_call g("bsr_softmax", ctx, exec);
+    auto dx = g.map(x), dy = g.map(y, true);
+    auto d_options = g.map(o);
+    return g.run(true, GM_HOST { return bsr_softmax(c, scale, x, o, y, e); }, GM_HOST { return bsr_softmax(c, scale, dx, d_options, dy, e); });
+}
+TF bsr_status gm_softmax_backward(const bsr_context *ctx, double scale, const bsr_matrix *y, const bsr_matrix *dy, const bsr_matrix *dx, const bsr_exec *exec) {
+    gm_call g("bsr_softmax_backward", ctx, exec);
+    auto gy = g.map(y), gdy = g.map(dy), gdx = g.map(dx, true);
+    return g.run(true, GM_HOST { return bsr_softmax_backward(c, scale, y, dy, dx, e); }, GM_HOST { return bsr_softmax_backward(c, scale, gy, gdy, gdx, e); });
+}
+TF bsr_status gm_attention(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v, const bsr_matrix *mask,
+                               const bsr_attention_options *o, const bsr_dense *out, const bsr_dense *lse, const bsr_exec *exec) {
+    gm_call g("bsr_attention", ctx, exec);
+    auto dq = g.map(q), dk = g.map(k), dv = g.map(v), dout = g.map(out, true), dlse = g.map(lse, true);
+    auto dm = g.map(mask);
+    auto d_options = g.map(o);
+    return g.run(true, GM_HOST { return bsr_attention(c, scale, q, k, v, mask, o, out, lse, e); },
+                 GM_HOST { return bsr_attention(c, scale, dq, dk, dv, dm, d_options, dout, dlse, e); });
+}
+TF bsr_status gm_validate(const bsr_context *ctx, const bsr_matrix *m, const bsr_exec *exec) {
+    gm_call g("bsr_validate", ctx, exec);
+    auto dm = g.map(m);
+    return g.run(false, GM_HOST { return bsr_validate(c, m, e); }, GM_HOST { return bsr_validate(c, dm, e); });
+}
+TF bsr_status gm_to_dense(const bsr_context *ctx, const bsr_matrix *m, const bsr_dense *out, const bsr_exec *exec) {
+    gm_call g("bsr_to_dense", ctx, exec);
+    auto dm = g.map(m);
+    auto dout = g.map(out, true);
+    return g.run(true, GM_HOST { return bsr_to_dense(c, m, out, e); }, GM_HOST { return bsr_to_dense(c, dm, dout, e); });
+}
+/* Conversions: the CPU works on the test's matrix, the device on its own copy of the struct. */
+#define GM_BUILD(function, ...)                                                                                          \
+    bsr_matrix *dm = g.map_target(m, true, true);                                                                        \
+    bool on_device = false;                                                                                              \
+    bsr_status s = g.run(true, GM_HOST { on_device = false; return function(c, GM_HOST_ARGS, m, e); },                   \
+                         GM_HOST { on_device = true; return function(c, GM_DEVICE_ARGS, dm, e); });                      \
+    if (on_device) gm_target_back(m, dm);                                                                                \
+    return s
+TF bsr_status gm_from_dense(const bsr_context *ctx, const bsr_dense *source, bsr_matrix *m, const bsr_exec *exec) {
+    gm_call g("bsr_from_dense", ctx, exec);
+    auto ds = g.map(source);
+#define GM_HOST_ARGS source
+#define GM_DEVICE_ARGS ds
+    GM_BUILD(bsr_from_dense);
+#undef GM_HOST_ARGS
+#undef GM_DEVICE_ARGS
+}
+TF int64_t gm_count_bytes(int64_t n, int dtype) { return n > 0 && n < GM_LIMIT ? n * (int64_t)bsr_dtype_size(dtype) : 0; }
+TF bsr_status gm_from_csr(const bsr_context *ctx, int64_t rows, int64_t cols, int64_t nnz, const void *crow, const void *col, int index_dtype,
+                              const void *values, int dtype, bsr_matrix *m, const bsr_exec *exec) {
+    gm_call g("bsr_from_csr", ctx, exec);
+    const void *dcrow = g.place(crow, gm_count_bytes(rows < GM_LIMIT ? rows + 1 : 0, index_dtype), false);
+    const void *dcol = g.place(col, gm_count_bytes(nnz, index_dtype), false), *dvalues = g.place(values, gm_count_bytes(nnz, dtype), false);
+#define GM_HOST_ARGS rows, cols, nnz, crow, col, index_dtype, values, dtype
+#define GM_DEVICE_ARGS rows, cols, nnz, dcrow, dcol, index_dtype, dvalues, dtype
+    GM_BUILD(bsr_from_csr);
+#undef GM_HOST_ARGS
+#undef GM_DEVICE_ARGS
+}
+TF bsr_status gm_from_coo(const bsr_context *ctx, int64_t rows, int64_t cols, int64_t nnz, const void *row, const void *col, int index_dtype,
+                              const void *values, int dtype, bsr_matrix *m, const bsr_exec *exec) {
+    gm_call g("bsr_from_coo", ctx, exec);
+    const void *drow = g.place(row, gm_count_bytes(nnz, index_dtype), false), *dcol = g.place(col, gm_count_bytes(nnz, index_dtype), false);
+    const void *dvalues = g.place(values, gm_count_bytes(nnz, dtype), false);
+#define GM_HOST_ARGS rows, cols, nnz, row, col, index_dtype, values, dtype
+#define GM_DEVICE_ARGS rows, cols, nnz, drow, dcol, index_dtype, dvalues, dtype
+    GM_BUILD(bsr_from_coo);
+#undef GM_HOST_ARGS
+#undef GM_DEVICE_ARGS
+}
+TF int64_t gm_mask_bytes(const bsr_matrix *m) {
+    if (!m || m->block_rows < 1 || m->block_cols < 1 || m->rows < 0 || m->cols < 0 || m->batch_dims < 0 || m->batch_dims > 4) return 0;
+    __int128 n = (__int128)(m->rows / m->block_rows) * (m->cols / m->block_cols);
+    for (int i = 0; i < m->batch_dims; i++) n = n > GM_LIMIT || m->batch[i] < 0 ? GM_LIMIT + 1 : n * m->batch[i];
+    return n > GM_LIMIT ? 0 : (int64_t)n;
+}
+TF bsr_status gm_from_block_mask(const bsr_context *ctx, const uint8_t *mask, bsr_matrix *m, const bsr_exec *exec) {
+    gm_call g("bsr_from_block_mask", ctx, exec);
+    const uint8_t *dmask = (const uint8_t *)g.place(mask, gm_mask_bytes(m), false);
+#define GM_HOST_ARGS mask
+#define GM_DEVICE_ARGS dmask
+    GM_BUILD(bsr_from_block_mask);
+#undef GM_HOST_ARGS
+#undef GM_DEVICE_ARGS
+}
+TF bsr_status gm_random_pattern(const bsr_context *ctx, uint64_t seed, double sparsity, bsr_matrix *m, const bsr_exec *exec) {
+    gm_call g("bsr_random_pattern", ctx, exec);
+#define GM_HOST_ARGS seed, sparsity
+#define GM_DEVICE_ARGS seed, sparsity
+    GM_BUILD(bsr_random_pattern);
+#undef GM_HOST_ARGS
+#undef GM_DEVICE_ARGS
+}
+TF bsr_status gm_prune(const bsr_context *ctx, bsr_operand source, double sparsity, int norm, bsr_matrix *m, const bsr_exec *exec) {
+    gm_call g("bsr_prune", ctx, exec);
+    bsr_operand ds = g.map(source);
+#define GM_HOST_ARGS source, sparsity, norm
+#define GM_DEVICE_ARGS ds, sparsity, norm
+    GM_BUILD(bsr_prune);
+#undef GM_HOST_ARGS
+#undef GM_DEVICE_ARGS
+}
+TF int64_t gm_view_bytes(uint64_t bytes) { return bytes < (uint64_t)GM_LIMIT ? (int64_t)bytes : 0; }
+TF bsr_status gm_build_transposed_index(const bsr_context *ctx, const bsr_matrix *m, void *buffer, uint64_t bytes, const bsr_exec *exec) {
+    gm_call g("bsr_build_transposed_index", ctx, exec);
+    auto dm = g.map(m);
+    void *db = g.place(buffer, gm_view_bytes(bytes), true);
+    return g.run(true, GM_HOST { return bsr_build_transposed_index(c, m, buffer, bytes, e); },
+                 GM_HOST { return bsr_build_transposed_index(c, dm, db, bytes, e); });
+}
+TF bsr_status gm_build_schedule(const bsr_context *ctx, const bsr_matrix *m, int group, int transposed, void *buffer, uint64_t bytes,
+                                    const bsr_exec *exec) {
+    gm_call g("bsr_build_schedule", ctx, exec);
+    auto dm = g.map(m);
+    void *db = g.place(buffer, gm_view_bytes(bytes), true);
+    return g.run(true, GM_HOST { return bsr_build_schedule(c, m, group, transposed, buffer, bytes, e); },
+                 GM_HOST { return bsr_build_schedule(c, dm, group, transposed, db, bytes, e); });
+}
+TF bsr_status gm_layout_mask(const bsr_context *ctx, const bsr_layout *layout, uint8_t *mask, const bsr_exec *exec) {
+    gm_call g("bsr_layout_mask", ctx, exec);
+    int64_t bytes = layout && layout->heads > 0 && layout->heads < 4096 && layout->blocks > 0 && layout->blocks < 1024 ? layout->heads * layout->blocks * layout->blocks : 0;
+    uint8_t *dmask = (uint8_t *)g.place(mask, bytes, true);
+    return g.run(true, GM_HOST { return bsr_layout_mask(c, layout, mask, e); }, GM_HOST { return bsr_layout_mask(c, layout, dmask, e); });
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* contexts, cases, programs                                                                      */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* The tests' contexts stay CPU contexts, of the portable and the default instruction set only; all of them stand for the one
+   CUDA context. */
+TF bsr_status gm_create(const bsr_context_desc *desc, bsr_context **out, bsr_error *error) {
+    bsr_context_desc d;
+    memset(&d, 0, sizeof d);
+    if (desc) d = *desc;
+    if (d.isa == BSR_ISA_AVX2 || d.isa == BSR_ISA_AVX512) {
+        *out = NULL;
+        return BSR_NO_BACKEND;
+    }
+    if (d.backend == BSR_BACKEND_DEFAULT) d.backend = BSR_BACKEND_CPU;
+    return bsr_create(&d, out, error);
+}
+
+static const struct { const char *name, *reason; } gm_host_only[] = {
+    {"plans", "plans of the CPU backend; gpu_test has those of the GPU"},
+    {"contexts", "contexts of the CPU backend; gpu_test has those of the GPU"},
+    {"allocation_failures", "the allocator of the CPU backend"},
+    {"workspace_replaces_allocator", "the allocator of the CPU backend"},
+    {"numbers", "text parsers do not run on the device"},
+    {"parsers_cut_and_changed", "text parsers do not run on the device"},
+};
+/* Called when a case is about to end. */
+static void gm_closing(void) {
+    if (bt.open && bt.checks && !bt.skipped_case && !bt.bad && !gm.ran)
+        bt_skip(gm.left_out ? "left out by --every"
+                : gm.refused ? "the forced tier does not take these calls"
+                : gm.lacking ? "the CUDA backend does not have the operation"
+                : gm.contents ? "contents of index arrays are checked on the CPU only"
+                              : "nothing in the case runs on the device");
+    gm.ran = gm.lacking = gm.refused = gm.contents = gm.left_out = 0;
+}
+TF void gm_test(void) {
+    for (size_t i = 0; i < sizeof gm_host_only / sizeof gm_host_only[0]; i++)
+        if (!strcmp(gm_host_only[i].name, bt.test)) {
+            bt_skip(gm_host_only[i].reason);
+            return;
+        }
+    for (size_t i = 0; i < gm.test_count; i++)
+        if (!strcmp(gm.tests[i].name, bt.test)) gm.tests[i].run();
+    gm_closing();
+}
+TF int gm_start(int argc, char **argv, const bt_test *tests, size_t count) {
+    bsr_context_desc d;
+    bsr_error error;
+    cudaDeviceProp device;
+    int kept = 1;
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--tier") && i + 1 < argc) gm.tier = atoi(argv[++i]);
+        else if (!strcmp(argv[i], "--every") && i + 1 < argc) gm.every = atoi(argv[++i]);
+        else if (!strcmp(argv[i], "--apart")) gm.apart = 1;
+        else if (!strcmp(argv[i], "--odd")) gm.odd = 1;
+        else argv[kept++] = argv[i];
+    }
+    memset(&d, 0, sizeof d);
+    d.backend = GM_BACKEND;
+    if (bsr_create(&d, &gm.ctx, &error) != BSR_OK) {
+        printf("no CUDA context: %s\n0 passed, 0 failed, 1 skipped\n", cudaGetErrorString((cudaError_t)error.cuda_error));
+        exit(77);
+    }
+    if (cudaGetDeviceProperties(&device, 0) == cudaSuccess) printf("on %s%s\n", device.name, gm.tier ? ", one tier forced" : "");
+    gm_cuda("making a stream", cudaStreamCreateWithFlags(&gm.stream, cudaStreamNonBlocking));
+    if (!gm.apart) {
+        gm_cuda("in cudaMalloc", cudaMalloc((void **)&gm.arena, GM_ARENA));
+        gm_cuda("in cudaMallocHost", cudaMallocHost((void **)&gm.stage, GM_ARENA));
+    }
+    gm.tests = tests, gm.test_count = count;
+    return kept;
+}
+/* bt_main() of a CPU test program. */
+TF int gm_main(int argc, char **argv, const bt_test *tests, size_t count) {
+    bt_test *mine = (bt_test *)calloc(count, sizeof *mine);
+    for (size_t i = 0; i < count; i++) mine[i].name = tests[i].name, mine[i].run = gm_test;
+    bt_run("", gm_start(argc, argv, tests, count), argv, mine, count);
+    gm_totals();
+    printf("%ld passed, %ld failed, %ld skipped\n", bt.passed, bt.failed, bt.skipped);
+    free(mine);
+    bsr_destroy(gm.ctx);
+    return bt.failed != 0;
+}
+/* bt_main() of a program written for the device. */
+TF int gm_direct(int argc, char **argv, const bt_test *tests, size_t count) {
+    bt_run("", gm_start(argc, argv, tests, count), argv, tests, count);
+    bsr_destroy(gm.ctx);
+    return bt.failed != 0;
+}
+
+#ifndef GM_NO_REDIRECT
+#define bsr_create gm_create
+#define bsr_dense_addmm gm_dense_addmm
+#define bsr_dense_mm gm_dense_mm
+#define bsr_scatter_mm gm_scatter_mm
+#define bsr_build_scatter_indices gm_build_scatter_indices
+#define bsr_dense_scatter_mm gm_dense_scatter_mm
+#define bsr_matmul gm_matmul
+#define bsr_matmul_backward gm_matmul_backward
+#define bsr_sampled_addmm gm_sampled_addmm
+#define bsr_softmax gm_softmax
+#define bsr_softmax_backward gm_softmax_backward
+#define bsr_attention gm_attention
+#define bsr_validate gm_validate
+#define bsr_to_dense gm_to_dense
+#define bsr_from_dense gm_from_dense
+#define bsr_from_csr gm_from_csr
+#define bsr_from_coo gm_from_coo
+#define bsr_from_block_mask gm_from_block_mask
+#define bsr_random_pattern gm_random_pattern
+#define bsr_prune gm_prune
+#define bsr_build_transposed_index gm_build_transposed_index
+#define bsr_build_schedule gm_build_schedule
+#define bsr_layout_mask gm_layout_mask
+#define bt_case(...) (gm_closing(), bt_case(__VA_ARGS__))
+#undef bt_main
+#define bt_main gm_main
+#endif /* GM_NO_REDIRECT */
+
+#endif /* BSR_MIRROR_H */

@@ -1,0 +1,79 @@
+#!/bin/sh
+# Runs the GPU test programs of build/gpu/test; called by make (tests/gpu.mk) with B, PROGRAMS, TIERS, EVERY set.
+#   run.sh test       everything, each tier forced in turn (TIERS); record in tests/results/<gpu>_test.txt
+#   run.sh sanitize   the tools of compute-sanitizer over one case in EVERY; record in tests/results/<gpu>_sanitize.txt
+# The first line of a record says which sources it is of; the last line sums up.
+set -u
+mode=$1
+gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1 | tr ' /' '__')
+if [ -z "$gpu" ]; then
+    echo "0 passed, 0 failed, 1 skipped: there is no GPU here"
+    exit 0
+fi
+out=build/gpu/$mode-logs
+rm -rf "$out" && mkdir -p "$out" tests/results
+
+# part NAME SECONDS COMMAND...
+part() {
+    printf '%s\n' "$1" > "$out/$number.name"
+    limit=$2
+    shift 2
+    printf 'timeout %s %s\n' "$limit" "$*" > "$out/$number.cmd"
+    number=$((number + 1))
+}
+number=100
+tiered() { case $1 in gpu_product | gpu_sampled | gpu_attention) return 0 ;; *) return 1 ;; esac }
+if [ "$mode" = test ]; then
+    jobs=${JOBS:-6}
+    for p in $PROGRAMS; do
+        [ "$p" = gpu_test ] || part "$p" 300 "$B/gpu_tests $p"
+        tiered "$p" && for t in ${TIERS:-1 2}; do part "$p, tier $t" 300 "$B/gpu_tests $p --tier $t"; done
+    done
+else
+    jobs=${JOBS:-4}
+    for tool in memcheck racecheck initcheck synccheck; do
+        for p in $PROGRAMS; do
+            [ "$p" = gpu_errors ] && continue
+            check="compute-sanitizer --tool $tool --error-exitcode 9 --print-limit 10"
+            if [ "$p" = gpu_test ]; then
+                part "$tool of $p" 200 "$check $B/gpu_tests $p --every 1000 queries absent_blocks"
+                continue
+            fi
+            for t in 0 $(tiered "$p" && echo "${TIERS:-1 2}"); do
+                part "$tool of $p, tier $t" 200 "$check $B/gpu_tests $p --apart --every ${EVERY:-40} --tier $t"
+            done
+        done
+    done
+fi
+run_parts() {
+    ls "$out" | sed -n 's/\.cmd$//p' | while read -r n; do [ -f "$out/$n.log" ] || echo "$out/$n"; done |
+        xargs -P "$1" -I FILE sh -c '
+            start=$(date +%s)
+            sh FILE.cmd > FILE.log 2>&1; code=$?
+            line=$(grep -E "^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped" FILE.log | tail -n 1)
+            [ -n "$line" ] || line="0 passed, 1 failed, 0 skipped (no closing line, exit status $code)"
+            case $code in
+                0 | 77) ;;
+                *) case $line in *" 0 failed,"*) line=$(echo "$line" | sed "s/ 0 failed,/ 1 failed,/")" (exit status $code)" ;; esac ;;
+            esac
+            echo "$line" > FILE.sum
+            { echo "$(cat FILE.name): $line"
+              grep -E "^on |^not on the device|^refused by|^skipped|calls ran on|host time|cases failed" FILE.log | sed "s/^ */    /"
+              case $line in *" 0 failed,"*) ;; *) grep -E -A2 "FAIL|=========|error" FILE.log | head -n 60 | sed "s/^/    /" ;; esac
+            } > FILE.text
+            echo "  $line  $(cat FILE.name) ($(($(date +%s) - start)) s)"'
+}
+run_parts "$jobs"
+if [ "$mode" = test ]; then # alone: it fills the memory and prints times
+    part gpu_test 300 "$B/gpu_tests gpu_test"
+    run_parts 1
+fi
+record=tests/results/${gpu}_$mode.txt
+{
+    echo "# sources: $(cat bsrsparse.h bsrsparse_kernels.cuh tune_table.h | sha256sum | cut -d ' ' -f 1)"
+    cat "$out"/*.text
+    cat "$out"/*.sum | awk '{ p += $1; f += $3; s += $5 } END { printf "%d passed, %d failed, %d skipped\n", p, f, s }'
+} > "$record"
+echo "record: $record"
+tail -n 1 "$record"
+tail -n 1 "$record" | grep -q ' 0 failed,'
