@@ -52,6 +52,7 @@
      cuda-rows-types    softmax and attention as their kernels see them
      cuda               the host side of the CUDA backend
      cuda-rows          softmax and attention on the CUDA backend, host side
+     cuda-matrices      the matrix operations on the CUDA backend
      constructors       views and matrices by value
      create             contexts and what they can do
 
@@ -347,6 +348,7 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_LAYOUT_FIELD, BSR_BAD_ARGUMENT, "layout field <index> can't be <value> (see bsr_layout)")              \
     X(BSR_ITEM_CUDA, BSR_CUDA_ERROR, "a CUDA call failed")                                                            \
     X(BSR_ITEM_CUDA_DEVICE, BSR_WRONG_DEVICE, "the current device is <value>")                                        \
+    X(BSR_ITEM_CUDA_POINTER, BSR_BAD_ARGUMENT, "the pointer is not to device memory (memory type <value>)")           \
     X(BSR_ITEM_CUDA_CAPTURING, BSR_CAPTURING, "the stream is being captured")                                         \
     X(BSR_ITEM_PARSE_HEADER, BSR_PARSE_ERROR, "line <index>: the header is not one that this reader knows")           \
     X(BSR_ITEM_PARSE_NUMBER, BSR_PARSE_ERROR, "line <index>: a number was expected")                                  \
@@ -528,7 +530,7 @@ typedef struct bsr_plan {
     int32_t op;       /* bsr_op */
     int32_t backend;  /* bsr_backend */
     int32_t source;   /* bsr_plan_source */
-    int32_t kernel;   /* CPU: bsr_isa; CUDA: a tier (1 simt, 2 mma) or an instance of the kernel table (from 100) */
+    int32_t kernel;   /* CPU: bsr_isa; CUDA: tier, 1 simt, 2 mma, 0 as it comes */
     int32_t tile_rows, tile_cols; /* output tile */
     int32_t split;    /* parts of one row's sum, added in a fixed order; 1: none */
     int32_t stages;   /* CUDA: pipeline depth */
@@ -800,7 +802,8 @@ typedef struct bsr_attention_options { /* all zero: defaults */
    fewer heads there (grouped queries; Hq a multiple of Hkv, head h uses h / (Hq/Hkv)). scale 0: 1/sqrt(D).
    Order: s = scale q.k; + mask value; + relative_bias; + key padding; score function; then causal, boolean masks and the mask
    function forbid (an added -inf forbids too). What is forbidden contributes nothing, whatever k and
-   v hold there. lse [Lq x 1], f32 or f64, may be null: natural log of the sum of exp(s), before dropout; -inf for a row with nothing to attend, whose output is 0.
+   v hold there. lse [Lq x 1], f32 or f64, may be null: natural log of the sum of exp(s), before dropout;
+   -inf for a row with nothing to attend, whose output is 0.
    Dropout: Philox4x32-10, key = seed, counter = (col / 4, row, head, batch), word col % 4; dropped where the word
    < p 2^32. batch and head as in bsr_position.
    dtypes: q = k = v in {f16, bf16, f32} (in f32) or f64 (in f64); out the same or f32.
@@ -823,7 +826,8 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
 /* Conversions write into the arrays of *m, whose block size, dtype, index_dtype and pointers are set by the caller.
    m->nnz is the capacity of col_indices and values (in blocks; with batches per item, with BSR_MATRIX_RAGGED in
    all) and becomes the number stored (so also after the first call below). rows and
-   cols 0 are set to the source's, rounded up to whole blocks; anything else must be that already. The padding is zero. With col_indices and values both null only crow_indices is written
+   cols 0 are set to the source's, rounded up to whole blocks; anything else must be that already. The padding
+   is zero. With col_indices and values both null only crow_indices is written
    and nnz counted, so that a first call tells what a second one needs. values null alone: the pattern only.
    On the CPU scratch comes from bsr_exec.workspace where there is one large enough, else from the context's allocator.
    Success detaches the views (transposed_index and schedule become null): they were of the old pattern. */
@@ -1176,7 +1180,8 @@ static int bsri_on_cuda(const bsri_call *c) { return c->ctx->backend == BSR_BACK
 static int bsri_cuda_has(int op) {
     return op == BSR_OP_DENSE_ADDMM || op == BSR_OP_SCATTER_MM || op == BSR_OP_MATMUL || op == BSR_OP_MATMUL_BACKWARD ||
            op == BSR_OP_SAMPLED_ADDMM || op == BSR_OP_SOFTMAX || op == BSR_OP_SOFTMAX_BACKWARD ||
-           op == BSR_OP_ATTENTION;
+           op == BSR_OP_ATTENTION ||
+           (op >= BSR_OP_VALIDATE && op <= BSR_OP_SCATTER_INDICES);
 }
 #else
 #define BSRI_CUDA_RETURN(c, call) ((void)0)
@@ -1607,6 +1612,20 @@ static bsr_status bsri_check_pointer(const bsri_call *c, const void *p, int64_t 
     if ((uintptr_t)p % (uintptr_t)align) return bsri_fail(c, BSR_ITEM_ALIGNMENT, operand, -1, align);
     return BSR_OK;
 }
+/* BSR_EXEC_CHECK_POINTERS: what kind of memory is it? Asked of the driver only under that flag, as it costs microseconds. */
+static bsr_status bsri_check_memory(const bsri_call *c, const void *p, int operand) {
+#ifdef BSRI_CUDA
+    cudaPointerAttributes a;
+    if (!bsri_on_cuda(c) || !(c->flags & BSR_EXEC_CHECK_POINTERS)) return BSR_OK;
+    memset(&a, 0, sizeof a);
+    if (cudaPointerGetAttributes(&a, p) != cudaSuccess) (void)cudaGetLastError();
+    if (a.type != cudaMemoryTypeDevice && a.type != cudaMemoryTypeManaged)
+        return bsri_fail(c, BSR_ITEM_CUDA_POINTER, operand, -1, (int64_t)a.type);
+#else
+    (void)c, (void)p, (void)operand;
+#endif
+    return BSR_OK;
+}
 static bsr_status bsri_check_dtype(const bsri_call *c, int dtype, uint32_t accepted, int operand) {
     if (!bsr_dtype_size(dtype)) return bsri_fail(c, BSR_ITEM_DTYPE_UNKNOWN, operand, -1, dtype);
     if (!(accepted & BSRI_BIT(dtype))) return bsri_fail(c, BSR_ITEM_DTYPE_NOT_ACCEPTED, operand, -1, dtype);
@@ -1640,6 +1659,7 @@ static bsr_status bsri_check_dense_same(const bsri_call *c, bsri_spans *set, con
         return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
     if (s.bytes && !d->data) return bsri_fail(c, BSR_ITEM_DATA_NULL, operand, -1, 0);
     if (s.bytes) BSRI_TRY(bsri_check_pointer(c, d->data, s.element, operand));
+    if (s.bytes) BSRI_TRY(bsri_check_memory(c, d->data, operand));
     if (role == BSRI_WRITE) {
         s.written = 1;
         bad = bsri_span_self_overlap(&s);
@@ -1674,6 +1694,7 @@ static bsr_status bsri_check_array(const bsri_call *c, bsri_spans *set, const bs
         return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
     if (s.bytes && data) BSRI_TRY(bsri_check_pointer(c, data, element, operand));
     if (!data) return BSR_OK;
+    if (s.bytes) BSRI_TRY(bsri_check_memory(c, data, operand));
     if (role == BSRI_WRITE) {
         s.written = 1;
         bad = bsri_span_self_overlap(&s);
@@ -1934,8 +1955,8 @@ static bsr_status bsri_check_batch_fits(const bsri_call *c, const bsri_batch *b,
 }
 
 /* A dense operand that repeats over rows x cols: its sizes are those or 1. */
-BSRI_UNUSED static bsr_status bsri_check_repeated(const bsri_call *c, bsri_spans *set, const bsr_dense *d, int id, uint32_t accepted,
-                                      int64_t rows, int64_t cols, const bsri_batch *batch) {
+BSRI_UNUSED static bsr_status bsri_check_repeated(const bsri_call *c, bsri_spans *set, const bsr_dense *d, int id,
+                                                  uint32_t accepted, int64_t rows, int64_t cols, const bsri_batch *batch) {
     BSRI_TRY(bsri_check_dense(c, set, d, id, accepted, BSRI_READ));
     if (d->rows != rows && d->rows != 1) return bsri_fail(c, BSR_ITEM_ROWS_MISMATCH, id, -1, d->rows);
     if (d->cols != cols && d->cols != 1) return bsri_fail(c, BSR_ITEM_COLS_MISMATCH, id, -1, d->cols);
@@ -1967,7 +1988,7 @@ static bsr_status bsri_plan_settle(const bsri_call *c, bsr_plan *p, int *stop) {
     if (asked) {
         if (asked->op && asked->op != p->op) return bsri_fail(c, BSR_ITEM_PLAN_OP, BSR_ARG_EXEC, -1, asked->op);
         BSRI_TRY(bsri_plan_field(c, 1, asked->backend, p->backend));
-        if (asked->kernel && !(bsri_on_cuda(c) ? asked->kernel > 0 : bsri_isa_available(asked->kernel)))
+        if (asked->kernel && !(bsri_on_cuda(c) ? asked->kernel == 1 || asked->kernel == 2 : bsri_isa_available(asked->kernel)))
             return bsri_fail(c, BSR_ITEM_PLAN_FIELD, BSR_ARG_EXEC, 3, asked->kernel);
         if (asked->kernel) p->kernel = asked->kernel, p->source = BSR_PLAN_CALLER;
         BSRI_TRY(bsri_plan_field(c, 4, asked->tile_rows, p->tile_rows));
@@ -3921,6 +3942,9 @@ static void bsri_softmax_task(void *arg, int64_t task) {
     }
 }
 
+#ifdef BSRI_CUDA
+static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job);
+#endif
 /* Both operations once they are checked. */
 static bsr_status bsri_softmax_run(const bsri_call *c, bsri_softmax *j) {
     bsr_plan p = bsri_plan_default(c);
@@ -3932,6 +3956,7 @@ static bsr_status bsri_softmax_run(const bsri_call *c, bsri_softmax *j) {
     j->batch = bsri_batch_of(j->x->batch_dims, j->x->batch);
     j->group = bsri_ceil_div(32, j->x->block_rows);
     j->groups = bsri_ceil_div(bsri_block_rows(j->x), j->group);
+    BSRI_CUDA_RETURN(c, bsri_cuda_softmax(c, j));
     if (!j->x->nnz) return BSR_OK; /* else there is memory for all items, and their number fits */
     bsri_parallel(c->ctx, j->batch.count * j->groups, bsri_softmax_task, j);
     return BSR_OK;
@@ -4200,10 +4225,16 @@ static int bsri_attention_user(const bsri_query_tile *t, void *s, int64_t row, i
     return forbids;
 }
 
+/* First element of one piece's row i in the mask's values; 0 where the mask counts by pattern, whose strides mean nothing. */
+static int64_t bsri_mask_at(const bsri_query_tile *t, int64_t i, const bsri_piece *p) {
+    const int64_t *ms = t->job->mask_strides;
+    if (!(t->job->options->flags & (BSR_ATTENTION_MASK_BOOLEAN | BSR_ATTENTION_MASK_ADDITIVE))) return 0;
+    return p->block * ms[0] + (t->inner + i) * ms[1] + p->inner * ms[2];
+}
 /* What comes before the score function, for row i and one piece. Like the next one it returns whether a position is forbidden. */
 static int bsri_attention_bias(const bsri_query_tile *t, int64_t i, const bsri_piece *p) {
     const bsri_attention *j = t->job;
-    const int64_t *ms = j->mask_strides, at = p->block * ms[0] + (t->inner + i) * ms[1] + p->inner * ms[2];
+    const int64_t *ms = j->mask_strides, at = bsri_mask_at(t, i, p);
     void *s = bsri_tile_score(t, i, p->at);
     int forbids = 0;
     if (j->options->flags & BSR_ATTENTION_MASK_ADDITIVE)
@@ -4214,7 +4245,7 @@ static int bsri_attention_bias(const bsri_query_tile *t, int64_t i, const bsri_p
 /* What comes after it. */
 static int bsri_attention_forbid(const bsri_query_tile *t, int64_t i, const bsri_piece *p) {
     const bsri_attention *j = t->job;
-    const int64_t *ms = j->mask_strides, at = p->block * ms[0] + (t->inner + i) * ms[1] + p->inner * ms[2], row = t->row + i;
+    const int64_t *ms = j->mask_strides, at = bsri_mask_at(t, i, p), row = t->row + i;
     void *s = bsri_tile_score(t, i, p->at);
     int forbids = 0;
     if (j->options->flags & BSR_ATTENTION_CAUSAL) {
@@ -4552,6 +4583,9 @@ static void bsri_attention_prepare(const bsri_call *c, double scale, bsri_attent
     j->groups = bsri_ceil_div(bsri_block_rows(j->mask) * j->tiles, j->group);
 }
 
+#ifdef BSRI_CUDA
+static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *job);
+#endif
 BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v,
                                  const bsr_matrix *mask, const bsr_attention_options *options, const bsr_dense *out,
                                  const bsr_dense *lse, const bsr_exec *exec) {
@@ -4574,6 +4608,7 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
     if (stop) return BSR_OK;
     j.isa = p.kernel;
     if (!q->rows || (!v->cols && !lse)) return BSR_OK;
+    BSRI_CUDA_RETURN(&c, bsri_cuda_attention(&c, &j));
     if (!bsri_mul(j.batch.count, j.groups, &tasks)) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, 0);
     bsri_parallel(ctx, tasks, bsri_attention_task, &j);
     return BSR_OK;
@@ -4594,6 +4629,17 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>cuts: pieces of scratch, rows of elements, ranges, random numbers                            */
 /* ---------------------------------------------------------------------------------------------- */
+
+#ifdef BSRI_CUDA
+struct bsri_build;
+struct bsri_scatter_build;
+static bsr_status bsri_cuda_transposed_index(const bsri_call *c, const bsr_matrix *m, const bsri_view *v, void *buffer);
+static bsr_status bsri_cuda_schedule(const bsri_call *c, const bsr_matrix *m, int group, int transposed, const bsri_view *v, void *buffer);
+static bsr_status bsri_cuda_validate(const bsri_call *c, const bsr_matrix *m);
+static bsr_status bsri_cuda_to_dense(const bsri_call *c, const bsr_matrix *m, const bsr_dense *out);
+static bsr_status bsri_cuda_from_dense(const bsri_call *c, const struct bsri_build *b, bsr_matrix *m);
+static bsr_status bsri_cuda_from_mask(const bsri_call *c, const struct bsri_build *b, bsr_matrix *m);
+#endif
 
 /* One scratch per call (it may be the caller's workspace), cut into pieces: add up the sizes first. */
 typedef struct bsri_cuts {
@@ -5143,9 +5189,11 @@ BSR_API bsr_status bsr_from_dense(const bsr_context *ctx, const bsr_dense *sourc
     BSRI_TRY(bsri_build_begin(&c, &b, m, source->rows, source->cols, 1));
     if (bsri_checking(&c))
         BSRI_TRY(bsri_build_dense_check(&c, &b, source, b.with_values ? BSRI_FLOATS | BSRI_INTS : BSRI_ANY));
+    b.dense = source;
+    BSRI_CUDA_RETURN(&c, bsri_cuda_from_dense(&c, &b, m));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
-    b.batch = bsri_batch_of(m->batch_dims, m->batch), b.dense = source;
+    b.batch = bsri_batch_of(m->batch_dims, m->batch);
     BSRI_TRY(bsri_build_all_blocks(&c, &b));
     BSRI_TRY(bsri_build_bits(&c, &b, 0, &scratch));
     bsri_for_each(ctx, b.batch.count * b.rows, bsri_bits_from_dense, &b);
@@ -5258,9 +5306,11 @@ BSR_API bsr_status bsr_from_block_mask(const bsr_context *ctx, const uint8_t *ma
         b.batch = bsri_batch_none();
         BSRI_TRY(bsri_build_check(&c, &b, &set));
     }
+    b.mask = mask;
+    BSRI_CUDA_RETURN(&c, bsri_cuda_from_mask(&c, &b, m));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
-    b.batch = bsri_batch_of(m->batch_dims, m->batch), b.mask = mask;
+    b.batch = bsri_batch_of(m->batch_dims, m->batch);
     BSRI_TRY(bsri_build_all_blocks(&c, &b));
     BSRI_TRY(bsri_build_bits(&c, &b, 0, &scratch));
     bsri_for_each(ctx, b.batch.count * b.rows, bsri_bits_from_mask, &b);
@@ -5414,6 +5464,7 @@ BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, con
         BSRI_TRY(bsri_check_batch_fits(&c, &job.batch, m->batch_dims, m->batch, BSR_ARG_MATRIX));
         BSRI_TRY(bsri_check_structure(&c, m, BSR_ARG_MATRIX, 0));
     }
+    BSRI_CUDA_RETURN(&c, bsri_cuda_to_dense(&c, m, out));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     job.m = m, job.out = out, job.batch = bsri_batch_of(out->batch_dims, out->batch), job.rows = bsri_block_rows(m);
@@ -5517,6 +5568,7 @@ BSR_API bsr_status bsr_build_transposed_index(const bsr_context *ctx, const bsr_
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_view_source(&c, &set, m));
     if (!bsri_transposed_layout(m, &job.view)) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_view_buffer(&c, &set, buffer, bytes, job.view.bytes));
+    BSRI_CUDA_RETURN(&c, bsri_cuda_transposed_index(&c, m, &job.view, buffer));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     memset(buffer, 0, (size_t)job.view.bytes);
@@ -5647,6 +5699,7 @@ BSR_API bsr_status bsr_build_schedule(const bsr_context *ctx, const bsr_matrix *
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_view_source(&c, &set, m));
     BSRI_TRY(bsri_schedule_place(&c, m, group, transposed, &job.view));
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_view_buffer(&c, &set, buffer, bytes, job.view.bytes));
+    BSRI_CUDA_RETURN(&c, bsri_cuda_schedule(&c, m, group, transposed, &job.view, buffer));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     BSRI_TRY(bsri_lines_make(&c, m, transposed, &job.view, group, &lines, &scratch));
@@ -5739,6 +5792,7 @@ BSR_API bsr_status bsr_validate(const bsr_context *ctx, const bsr_matrix *m, con
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_VALIDATE, exec));
     if (!m) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MATRIX, -1, 0);
     BSRI_TRY(bsri_check_matrix(&c, NULL, m, BSR_ARG_MATRIX, BSRI_ANY, m->values ? BSRI_READ : BSRI_PATTERN));
+    BSRI_CUDA_RETURN(&c, bsri_cuda_validate(&c, m));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     BSRI_TRY(bsri_check_structure(&c, m, BSR_ARG_MATRIX, 1));
@@ -7114,7 +7168,7 @@ typedef struct bsri_dev_lines {
     bsri_batch patterns;
     const void *start, *list; /* null: m's rows; else [patterns][count + 1] and [patterns][each] */
     int64_t each, count, others, limit, groups, full, window;
-    int64_t group, words; /* words 0: no bit sets */
+    int64_t group, words, small; /* words 0: no bit sets; small: they fit shared memory */
     uint64_t *key;        /* [patterns][count]: longest first */
     int32_t *distinct, *order, *member, *unions, *stamp; /* [patterns][...] */
     uint32_t *bits, *repeats;
@@ -7143,7 +7197,7 @@ typedef struct bsri_dev_build {
     bsri_batch batch;
     int64_t stride[3], sparse_stride[3];
     const uint8_t *mask;
-    uint32_t *bits; /* [items][item_words], rows of row_words; row_words 0: of stored blocks */
+    uint32_t *bits; /* [items][item_words], rows of row_words; those of stored blocks have no rows */
     int64_t *first; /* [items][rows] */
     double *norm;
     int64_t rows, cols, item_words, row_words, panel, panels, capacity, candidates, kept;
@@ -7208,8 +7262,8 @@ typedef struct bsri_dev_softmax {
     bsri_batch batch;
     int64_t xs[3], ds[3], os[3];       /* element strides of values: block, row, column */
     int64_t rows;                      /* of all items */
-    uint64_t divide;                   /* fast path: 2^32 / chunks rounded up */
     double scale;
+    uint32_t divide, block;            /* fast path: 2^32 / chunks rounded up (0 for 1); elements of a block */
     int32_t mode[3];                   /* bsr_mask_mode of each bias */
     int32_t biased, backward;
     int32_t warps;                     /* that share a row */
@@ -7223,7 +7277,7 @@ typedef struct bsri_dev_attention {
     bsri_batch batch;
     int64_t heads, k_group, v_group;   /* query heads; how many share one of k's, of v's */
     int64_t causal_offset, ms[3];      /* element strides of the mask's values */
-    int64_t items, tiles, panels;      /* query tiles of a block row; panels of v's columns */
+    int64_t items, block_rows, tiles, panels; /* query tiles of a block row; panels of v's columns */
     int64_t tile_rows;                 /* query rows of a tile */
     double scale, keep_scale;
     uint64_t seed;
@@ -7278,6 +7332,7 @@ extern "C" {
 
 static bsr_status bsri_cuda_status(const bsri_call *c, cudaError_t e) {
     if (e == cudaSuccess) return BSR_OK;
+    (void)cudaGetLastError(); /* reported here: nothing stays behind for somebody else's check */
     bsri_record(c->ctx, c->exec->error, BSR_ITEM_CUDA, BSR_ARG_NONE, -1, 0);
     if (c->exec->error) c->exec->error->cuda_error = (int32_t)e;
     return BSR_CUDA_ERROR;
@@ -7298,12 +7353,15 @@ static bsr_dense bsri_dense_or_null(const bsr_dense *d) {
 
 static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *job) {
     bsri_dev_product p;
+    bsri_product plain = *job; /* without its schedule, whose header lies in device memory: the kernels read it */
+    bsr_matrix a;
     bsri_engine e;
     int done;
     memset(&p, 0, sizeof p);
     memset(&e, 0, sizeof e);
     BSRI_TRY(bsri_cuda_device(c));
-    e.job = job;
+    if (job->a) a = *job->a, a.schedule = NULL, plain.a = &a;
+    e.job = &plain;
     e.out_batch = bsri_batch_of(job->out->batch_dims, job->out->batch), e.items = e.out_batch.count;
     if (job->scatter) bsri_engine_scatter(&e);
     else bsri_engine_matrix(&e);
@@ -7322,10 +7380,13 @@ static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *job)
     p.items = e.items, p.kind = e.kind;
     p.reduce = e.kind == BSRI_LIST_SCATTER ? 1 : bsri_reduce_count(&job->batch, &e.out_batch);
     if (!p.tiles || !p.width || !p.items || !p.br) return BSR_OK;
-    if (job->isa != 1) {
+    done = 0;
+    if (job->isa != 1 && job->a) {
         BSRI_TRY(bsri_cuda_status(c, bsri_launch_product_mma(c->ctx, &p, job->compute, c->exec->stream, &done)));
         if (done) return BSR_OK;
-        if (job->isa == 2) return bsri_fail(c, BSR_ITEM_PLAN_FIELD, BSR_ARG_EXEC, 3, job->isa);
+    }
+    if (job->isa == 2) {
+        return bsri_fail(c, BSR_ITEM_PLAN_FIELD, BSR_ARG_EXEC, 3, job->isa);
     }
     return bsri_cuda_status(c, bsri_launch_product_simt(&p, job->compute, c->exec->stream));
 }
@@ -7359,7 +7420,10 @@ static cudaError_t bsri_cuda_open(bsr_context *ctx, int device_plus_one) {
     if (e == cudaSuccess) e = cudaDeviceGetAttribute(&made.cc_minor, cudaDevAttrComputeCapabilityMinor, made.device);
     if (e == cudaSuccess) e = cudaDeviceGetAttribute(&made.smem_optin, cudaDevAttrMaxSharedMemoryPerBlockOptin, made.device);
     if (e == cudaSuccess) e = bsri_load_kernels();
-    if (before >= 0 && made.device != before) (void)cudaSetDevice(before);
+    if (before >= 0 && made.device != before) {
+        const cudaError_t back = cudaSetDevice(before);
+        if (e == cudaSuccess) e = back;
+    }
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return e;
@@ -7412,10 +7476,10 @@ static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job)
     fast = job->compute == BSR_F32 && !p.biased && bytes % 16 == 0 && bsri_cuda_packed(x, 16) &&
            bsri_cuda_packed(job->out, 16) && (!job->dy || bsri_cuda_packed(job->dy, 16));
     if (fast) {
-        const int64_t pieces = x->cols * es / 16;
-        p.divide = (UINT64_C(1) << 32) / (uint64_t)p.chunks + ((UINT64_C(1) << 32) % (uint64_t)p.chunks != 0);
-        bytes = (int64_t)(p.divide * (uint64_t)p.chunks - (UINT64_C(1) << 32));
-        fast = pieces < (1 << 30) && pieces * bytes < (INT64_C(1) << 32);
+        const uint64_t chunks = (uint64_t)p.chunks, whole = UINT64_C(1) << 32, divide = (whole + chunks - 1) / chunks;
+        p.divide = (uint32_t)(divide % whole), p.block = (uint32_t)(x->block_rows * x->block_cols);
+        fast = bsri_mul(x->cols, x->block_rows, &bytes) && bytes < INT64_C(0x7fffffff) &&
+               (uint64_t)(x->cols * es / 16) * (divide * chunks - whole) < whole;
     }
     /* as many warps a row as hold a row of mean length and half as much again; rows that are longer are read twice */
     items = x->flags & BSR_MATRIX_RAGGED ? bsri_max(1, bsri_pattern_count(x)) : 1;
@@ -7432,7 +7496,7 @@ static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *
     p.mask = *job->mask, p.q = *job->q, p.k = *job->k, p.v = *job->v, p.out = *job->out, p.lse = bsri_dense_or_null(job->lse);
     p.relative = bsri_dense_or_null(o->relative_bias), p.padding = bsri_dense_or_null(o->key_padding_mask);
     p.batch = job->batch, p.heads = job->heads, p.k_group = job->k_group, p.v_group = job->v_group;
-    p.causal_offset = job->causal_offset, p.items = job->batch.count, p.scale = job->scale, p.keep_scale = job->keep_scale;
+    p.causal_offset = job->causal_offset, p.items = job->batch.count, p.block_rows = bsri_block_rows(job->mask), p.scale = job->scale, p.keep_scale = job->keep_scale;
     memcpy(p.ms, job->mask_strides, sizeof p.ms);
     p.seed = o->dropout_seed, p.user_data = o->user_data, p.flags = o->flags, p.padding_mode = o->key_padding_mode;
     p.score_function = o->score_function, p.mask_function = o->mask_function;
@@ -7442,6 +7506,381 @@ static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *
     if (bsri_mma_attention_fits(c->ctx->cc_major, job->compute, &p) && c->exec->plan == NULL)
         return bsri_cuda_status(c, bsri_launch_attention_mma(&p, c->exec->stream));
     return bsri_cuda_status(c, bsri_launch_attention_simt(&p, job->compute, c->exec->stream));
+}
+#endif /* BSRI_CUDA */
+
+#ifdef BSRI_CUDA
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-matrices: the matrix operations on the CUDA backend                                     */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Scratch is the call's workspace, cut as on the CPU; the plan says how much. What a conversion finds stays on the device: nnz keeps
+   the capacity that the caller set, crow tells the true count, and what does not fit is not written. */
+static bsr_status bsri_cuda_plan(const bsri_call *c, const bsri_cuts *cuts, int *stop) {
+    bsr_plan p = bsri_plan_default(c);
+    if (cuts->overflow) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_NONE, -1, 0);
+    p.workspace_bytes = (uint64_t)cuts->bytes;
+    BSRI_TRY(bsri_plan_settle(c, &p, stop));
+    return *stop ? BSR_OK : bsri_cuda_device(c);
+}
+static void *bsri_cuda_at(const bsri_call *c, int64_t at) { return (char *)c->exec->workspace + at; }
+
+/* Launches with as many threads as there is work; nothing for no work. */
+#define BSRI_CUDA_RUN(c, kernel, p, work, threads) \
+    BSRI_TRY((work) > 0 ? bsri_cuda_status(c, bsri_launch(kernel, p, work, threads, (c)->exec->stream)) : BSR_OK)
+
+static bsr_status bsri_cuda_zero(const bsri_call *c, void *data, int64_t bytes, const int64_t *head, int64_t heads, void *more,
+                                 int64_t more_bytes) {
+    bsri_dev_fill f;
+    memset(&f, 0, sizeof f);
+    f.data = (int64_t *)data, f.words = bytes / 8, f.more = (int64_t *)more, f.more_words = more_bytes / 8, f.heads = heads;
+    if (heads) memcpy(f.head, head, (size_t)heads * 8);
+    BSRI_CUDA_RUN(c, bsri_fill_words, f, bsri_ceil_div(f.words + f.more_words, 256), 256);
+    return BSR_OK;
+}
+
+/* Digits of a sort whose keys are below `limit`, and its scratch; runs as in bsri_dev_sort. */
+typedef struct bsri_cuda_sort {
+    bsri_dev_sort s;
+    int64_t at[8], passes, bits, total_bits;
+    int dtype;
+} bsri_cuda_sort;
+enum { BSRI_SORT_KEY, BSRI_SORT_OTHER_KEY, BSRI_SORT_ROW, BSRI_SORT_POSITION, BSRI_SORT_COUNTS, BSRI_SORT_TOTALS };
+static int64_t bsri_bit_length(int64_t x) {
+    int64_t n = 0;
+    for (; x > 0; x /= 2) n++;
+    return n;
+}
+static void bsri_cuda_sort_plan(bsri_cuda_sort *q, bsri_cuts *cuts, int dtype, int64_t runs, int64_t n, int ragged, int64_t limit,
+                                int rows) {
+    int64_t size = (int64_t)bsr_dtype_size(dtype), entries, counts;
+    bsri_dev_sort *s = &q->s;
+    memset(q, 0, sizeof *q);
+    q->dtype = dtype;
+    q->total_bits = bsri_max(1, bsri_bit_length(limit - 1)), q->passes = bsri_ceil_div(q->total_bits, 8);
+    q->bits = bsri_ceil_div(q->total_bits, q->passes);
+    s->n = n, s->ragged = ragged, s->digits = (int64_t)1 << q->bits;
+    s->chunk = bsri_max(1, bsri_ceil_div(n, 512 * 2048)) * 2048, s->chunks = bsri_max(1, bsri_ceil_div(n, s->chunk));
+    if (!bsri_mul(runs, ragged ? 1 : s->chunks, &s->slots) || (ragged && !bsri_add(s->slots, n / s->chunk, &s->slots)) ||
+        !bsri_mul(ragged ? (runs > 0) : runs, n, &entries) || !bsri_mul(s->slots, s->digits, &counts))
+        cuts->overflow = 1, s->slots = entries = counts = 0;
+    q->at[BSRI_SORT_KEY] = bsri_cut(cuts, entries, size), q->at[BSRI_SORT_OTHER_KEY] = bsri_cut(cuts, q->passes > 1 ? entries : 0, size);
+    q->at[BSRI_SORT_ROW] = bsri_cut(cuts, rows && q->passes > 1 ? entries : 0, size);
+    q->at[BSRI_SORT_POSITION] = bsri_cut(cuts, q->passes > 1 ? entries : 0, size);
+    q->at[BSRI_SORT_COUNTS] = bsri_cut(cuts, counts, size), q->at[BSRI_SORT_TOTALS] = bsri_cut(cuts, runs * s->digits, size);
+}
+/* Sorts m's columns (key null) or the keys given; row (may be null) and position receive what goes with the sorted keys, which are
+   found in s.key_out afterwards. */
+static bsr_status bsri_cuda_sort_run(const bsri_call *c, bsri_cuda_sort *q, const bsr_matrix *m, const bsri_batch *patterns,
+                                     const void *key, void *row, void *position) {
+    bsri_dev_sort *s = &q->s;
+    int64_t pass, runs = patterns->count;
+    if (m) s->m = *m;
+    s->patterns = *patterns, s->key = key, s->row = s->position = NULL;
+    s->counts = bsri_cuda_at(c, q->at[BSRI_SORT_COUNTS]), s->totals = bsri_cuda_at(c, q->at[BSRI_SORT_TOTALS]);
+    for (pass = 0; pass < q->passes; pass++) {
+        int last = (q->passes - pass) % 2; /* the last pass writes to the result's arrays, the one before elsewhere */
+        s->key_out = bsri_cuda_at(c, q->at[last ? BSRI_SORT_KEY : BSRI_SORT_OTHER_KEY]);
+        s->row_out = row ? (last ? row : bsri_cuda_at(c, q->at[BSRI_SORT_ROW])) : NULL;
+        s->position_out = last ? position : bsri_cuda_at(c, q->at[BSRI_SORT_POSITION]);
+        s->shift = (int32_t)(pass * q->bits);
+        if (q->dtype == BSR_I64) {
+            BSRI_CUDA_RUN(c, bsri_sort_count<int64_t>, *s, s->slots, 256);
+            BSRI_CUDA_RUN(c, bsri_sort_scan<int64_t>, *s, bsri_ceil_div(runs * s->digits, 8), 256);
+            BSRI_CUDA_RUN(c, bsri_sort_scatter<int64_t>, *s, s->slots, 256);
+        } else {
+            BSRI_CUDA_RUN(c, bsri_sort_count<int32_t>, *s, s->slots, 256);
+            BSRI_CUDA_RUN(c, bsri_sort_scan<int32_t>, *s, bsri_ceil_div(runs * s->digits, 8), 256);
+            BSRI_CUDA_RUN(c, bsri_sort_scatter<int32_t>, *s, s->slots, 256);
+        }
+        s->key = s->key_out, s->row = s->row_out, s->position = s->position_out;
+    }
+    return BSR_OK;
+}
+/* One transposed index per pattern: ccol, and for each entry its row and position. */
+static bsr_status bsri_cuda_transpose(const bsri_call *c, bsri_cuda_sort *q, const bsr_matrix *m, const bsri_batch *patterns, void *ccol,
+                                      void *row, void *position) {
+    BSRI_TRY(bsri_cuda_sort_run(c, q, m, patterns, NULL, row, position));
+    q->s.ccol = ccol, q->s.cols = bsri_block_cols(m);
+    if (q->dtype == BSR_I64) BSRI_CUDA_RUN(c, bsri_sort_starts<int64_t>, q->s, q->s.slots, 256);
+    else BSRI_CUDA_RUN(c, bsri_sort_starts<int32_t>, q->s, q->s.slots, 256);
+    return BSR_OK;
+}
+static void bsri_cuda_transpose_plan(bsri_cuda_sort *q, bsri_cuts *cuts, const bsr_matrix *m) {
+    bsri_cuda_sort_plan(q, cuts, m->index_dtype, bsri_pattern_count(m), m->nnz, (m->flags & BSR_MATRIX_RAGGED) != 0, bsri_block_cols(m), 1);
+}
+
+static bsr_status bsri_cuda_transposed_index(const bsri_call *c, const bsr_matrix *m, const bsri_view *v, void *buffer) {
+    bsri_cuts cuts = {0, 0};
+    bsri_cuda_sort q;
+    bsr_matrix one;
+    bsri_batch patterns = bsri_patterns(m, &one);
+    int64_t head[8] = {0};
+    int stop;
+    bsri_cuda_transpose_plan(&q, &cuts, m);
+    BSRI_TRY(bsri_cuda_plan(c, &cuts, &stop));
+    if (stop) return BSR_OK;
+    head[0] = BSRI_TRANSPOSED_MAGIC, head[1] = m->nnz, head[2] = bsri_block_rows(m), head[3] = bsri_block_cols(m);
+    head[4] = v->patterns, head[5] = m->index_dtype;
+    BSRI_TRY(bsri_cuda_zero(c, buffer, v->bytes, head, 8, NULL, 0));
+    return bsri_cuda_transpose(c, &q, &one, &patterns, (char *)buffer + v->at[0], (char *)buffer + v->at[1], (char *)buffer + v->at[2]);
+}
+
+/* Order by rank: compares all pairs, which is soonest done for as many lines as patterns have. */
+static bsr_status bsri_cuda_rank(const bsri_call *c, const bsri_dev_rank *r) {
+    BSRI_CUDA_RUN(c, bsri_rank_lines, *r, bsri_ceil_div(r->patterns * r->n, 8), 256);
+    return BSR_OK;
+}
+typedef struct bsri_cuda_lines {
+    bsri_dev_lines l;
+    bsri_cuda_sort sort;
+    int64_t at[12], repeats_bytes;
+} bsri_cuda_lines;
+static void bsri_cuda_lines_plan(bsri_cuda_lines *q, bsri_cuts *cuts, const bsr_matrix *m, int transposed, const bsri_view *v, int group) {
+    bsri_dev_lines *l = &q->l;
+    int64_t size = (int64_t)bsr_dtype_size(m->index_dtype), patterns = v->patterns, lines, groups;
+    int64_t entries = m->flags & BSR_MATRIX_RAGGED ? m->nnz : m->nnz * patterns;
+    memset(q, 0, sizeof *q);
+    l->count = v->lines, l->others = l->limit = transposed ? bsri_block_rows(m) : bsri_block_cols(m), l->group = group;
+    l->groups = v->groups, l->full = v->lines / group, l->each = m->flags & BSR_MATRIX_RAGGED ? 0 : m->nnz;
+    /* the CPU's bound on the search, so that both choose the same */
+    l->window = bsri_max(8, bsri_min((INT64_C(1) << 29) / (m->nnz / 8 * (group - 1) * 8 + 1), 256));
+    if (group > 1 && l->others <= BSRI_GROUP_WORDS * 32 && l->others / 8 * l->count <= INT64_C(1) << 26)
+        l->words = bsri_ceil_div(l->others, 32);
+    l->small = l->words && l->count <= bsri_min(BSRI_GROUP_LINES, l->window) && l->words * (l->count + 32) * 4 <= BSRI_GROUP_BYTES;
+    if (!bsri_mul(patterns, l->count, &lines) || !bsri_mul(patterns, l->groups, &groups)) cuts->overflow = 1, lines = groups = 0;
+    q->at[0] = bsri_cut(cuts, lines, 8), q->at[1] = bsri_cut(cuts, lines, 4), q->repeats_bytes = bsri_ceil_div(patterns, 2) * 8;
+    q->at[2] = bsri_cut(cuts, q->repeats_bytes, 1);
+    if (group > 1) {
+        q->at[3] = bsri_cut(cuts, lines, 4), q->at[4] = bsri_cut(cuts, groups * group, 4), q->at[5] = bsri_cut(cuts, groups, 4);
+        q->at[6] = bsri_cut(cuts, patterns, 4 * l->others), q->at[7] = bsri_cut(cuts, lines, 4 * l->words);
+    }
+    if (!transposed) return;
+    q->at[8] = bsri_cut(cuts, lines + patterns, size), q->at[9] = bsri_cut(cuts, entries, size);
+    q->at[10] = bsri_cut(cuts, entries, size);
+    bsri_cuda_transpose_plan(&q->sort, cuts, m);
+}
+static bsr_status bsri_cuda_lines_load(const bsri_call *c, bsri_cuda_lines *q, const bsr_matrix *m, const bsri_batch *patterns, int transposed) {
+    bsri_dev_lines *l = &q->l;
+    l->m = *m, l->patterns = *patterns;
+    l->key = (uint64_t *)bsri_cuda_at(c, q->at[0]), l->distinct = (int32_t *)bsri_cuda_at(c, q->at[1]);
+    l->repeats = (uint32_t *)bsri_cuda_at(c, q->at[2]), l->order = (int32_t *)bsri_cuda_at(c, q->at[3]);
+    l->member = (int32_t *)bsri_cuda_at(c, q->at[4]), l->unions = (int32_t *)bsri_cuda_at(c, q->at[5]);
+    l->stamp = (int32_t *)bsri_cuda_at(c, q->at[6]), l->bits = (uint32_t *)bsri_cuda_at(c, q->at[7]);
+    if (!transposed) return BSR_OK;
+    l->start = bsri_cuda_at(c, q->at[8]), l->list = bsri_cuda_at(c, q->at[9]);
+    return bsri_cuda_transpose(c, &q->sort, m, patterns, bsri_cuda_at(c, q->at[8]), bsri_cuda_at(c, q->at[9]), bsri_cuda_at(c, q->at[10]));
+}
+static bsr_status bsri_cuda_schedule(const bsri_call *c, const bsr_matrix *m, int group, int transposed, const bsri_view *v, void *buffer) {
+    bsri_cuts cuts = {0, 0};
+    bsri_cuda_lines q;
+    bsri_dev_lines *l = &q.l;
+    bsri_dev_rank r;
+    bsr_matrix one;
+    bsri_batch patterns = bsri_patterns(m, &one);
+    int64_t head[8] = {0};
+    int stop;
+    bsri_cuda_lines_plan(&q, &cuts, m, transposed, v, group);
+    BSRI_TRY(bsri_cuda_plan(c, &cuts, &stop));
+    if (stop) return BSR_OK;
+    head[0] = BSRI_SCHEDULE_MAGIC, head[1] = m->nnz, head[2] = v->lines, head[3] = v->patterns;
+    head[4] = group, head[5] = v->groups, head[6] = transposed != 0;
+    BSRI_TRY(bsri_cuda_zero(c, buffer, v->bytes, head, 8, bsri_cuda_at(c, q.at[2]), q.repeats_bytes));
+    BSRI_TRY(bsri_cuda_lines_load(c, &q, &one, &patterns, transposed));
+    BSRI_CUDA_RUN(c, bsri_lines_measure, *l, bsri_ceil_div(patterns.count * l->count, 8), 256);
+    memset(&r, 0, sizeof r);
+    r.key = l->key, r.patterns = patterns.count, r.n = r.full = l->count, r.group = 1, r.order = l->order;
+    if (group > 1) {
+        BSRI_TRY(bsri_cuda_rank(c, &r));
+        if (l->small && patterns.count)
+            BSRI_TRY(bsri_cuda_status(c, bsri_launch_group_bits(l, c->exec->stream)));
+        BSRI_CUDA_RUN(c, bsri_group_lists, *l, patterns.count, 1024);
+        r.n = l->groups, r.full = l->full, r.group = group, r.member = l->member, r.length = l->unions;
+    } else {
+        r.length = l->distinct;
+    }
+    r.order = (int32_t *)((char *)buffer + v->at[0]), r.lengths = (int32_t *)((char *)buffer + v->at[1]);
+    return bsri_cuda_rank(c, &r);
+}
+
+/* The one operation that waits for the device: its answer is the host's. */
+static bsr_status bsri_cuda_validate_wait(const bsri_call *c, const bsri_dev_validate *v, int64_t found[4]) {
+    BSRI_CUDA_RUN(c, bsri_validate_describe, *v, 1, 1);
+    BSRI_TRY(bsri_cuda_status(c, cudaMemcpyAsync(found, v->record, 32, cudaMemcpyDeviceToHost, c->exec->stream)));
+    return bsri_cuda_status(c, cudaStreamSynchronize(c->exec->stream));
+}
+static bsr_status bsri_cuda_validate_stage(const bsri_call *c, bsri_dev_validate *v, int stage, int64_t patterns, int64_t each) {
+    v->stage = stage, v->parts = bsri_max(1, bsri_min(bsri_ceil_div(each, 1024), bsri_max(1, 65536 / bsri_max(1, patterns))));
+    v->work = patterns * v->parts;
+    BSRI_CUDA_RUN(c, bsri_validate_stage, *v, v->work, 256);
+    return BSR_OK;
+}
+/* Header words against what they must be: -1, or the first that is not. */
+static int bsri_cuda_header(const int64_t *have, const int64_t *want, int n) {
+    int i;
+    for (i = 0; i < n; i++)
+        if (have[i] != want[i]) return i;
+    return -1;
+}
+static bsr_status bsri_cuda_validate_views(const bsri_call *c, bsri_dev_validate *v, bsri_cuda_lines *q, const int64_t *seen_at) {
+    const bsr_matrix *m = &v->m;
+    int64_t have[16], want[6], found[4], patterns = v->patterns.count, late = -1, size = (int64_t)bsr_dtype_size(m->index_dtype);
+    const int64_t *t = have, *s = have + 8;
+    int bad;
+    (void)size;
+    memset(have, 0, sizeof have);
+    if (m->transposed_index) BSRI_TRY(bsri_cuda_status(c, cudaMemcpyAsync(have, m->transposed_index, 64, cudaMemcpyDeviceToHost, c->exec->stream)));
+    if (m->schedule) BSRI_TRY(bsri_cuda_status(c, cudaMemcpyAsync(have + 8, m->schedule, 64, cudaMemcpyDeviceToHost, c->exec->stream)));
+    BSRI_TRY(bsri_cuda_status(c, cudaStreamSynchronize(c->exec->stream)));
+    if (m->transposed_index) {
+        want[0] = BSRI_TRANSPOSED_MAGIC, want[1] = m->nnz, want[2] = v->rows, want[3] = v->cols;
+        want[4] = bsri_pattern_count(m), want[5] = m->index_dtype;
+        bad = bsri_cuda_header(t, want, 6);
+        if (bad >= 0) return bsri_fail(c, BSR_ITEM_VIEW_HEADER, BSR_ARG_MATRIX, bad, t[bad]);
+        if (!bsri_transposed_layout(m, &v->index)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
+        BSRI_TRY(bsri_cuda_validate_stage(c, v, BSRI_STAGE_CCOL, patterns, v->cols + 1));
+        BSRI_TRY(bsri_cuda_validate_stage(c, v, BSRI_STAGE_ENTRIES, 1, v->index.entries * v->index.patterns));
+    }
+    if (m->schedule) {
+        want[0] = BSRI_SCHEDULE_MAGIC, want[1] = m->nnz, want[2] = s[6] ? v->cols : v->rows, want[3] = bsri_pattern_count(m);
+        bad = bsri_cuda_header(s, want, 4);
+        if (bad < 0 && (s[4] < 1 || s[4] > 8)) bad = 4;
+        if (bad >= 0) late = bad;
+        else if (!bsri_schedule_layout(m, (int)s[4], s[6] != 0, &v->schedule)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
+    }
+    if (m->schedule && late < 0) {
+        v->group = s[4], v->lines = v->schedule.lines, v->seen = (uint32_t *)bsri_cuda_at(c, *seen_at);
+        BSRI_TRY(bsri_cuda_zero(c, v->seen, (patterns * (v->lines + 1) + 1) / 2 * 8, NULL, 0, NULL, 0));
+        BSRI_TRY(bsri_cuda_validate_stage(c, v, BSRI_STAGE_MARK, patterns, v->schedule.groups * v->group));
+        BSRI_TRY(bsri_cuda_validate_stage(c, v, BSRI_STAGE_ORDER, patterns, v->schedule.groups * v->group));
+    }
+    if (m->transposed_index && late < 0) BSRI_TRY(bsri_cuda_validate_stage(c, v, BSRI_STAGE_TRANSPOSED, patterns, v->cols + 1 + m->nnz));
+    if (m->schedule && late < 0) {
+        if (s[4] != 1 && s[4] != 2 && s[4] != 4 && s[4] != 8) late = 12;
+        else if (s[6] != 0 && s[6] != 1) late = 14;
+        else if (s[5] != v->schedule.groups) late = 13;
+    }
+    if (m->schedule && late < 0) {
+        if (s[6]) {
+            BSRI_TRY(bsri_cuda_lines_load(c, q, m, &v->patterns, 1));
+            v->start = q->l.start, v->list = q->l.list;
+        }
+        BSRI_TRY(bsri_cuda_validate_stage(c, v, BSRI_STAGE_UNIONS, patterns, v->schedule.groups * v->group));
+        BSRI_CUDA_RUN(c, bsri_validate_unions, *v, bsri_ceil_div(patterns * v->schedule.groups, 8), 256);
+    }
+    BSRI_TRY(bsri_cuda_validate_wait(c, v, found));
+    if (found[1]) return bsri_fail(c, (int)found[1], BSR_ARG_MATRIX, found[2], found[3]);
+    return late < 0 ? BSR_OK : bsri_fail(c, BSR_ITEM_VIEW_HEADER, BSR_ARG_MATRIX, late, late < 8 ? s[late] : s[late - 8]);
+}
+static bsr_status bsri_cuda_validate(const bsri_call *c, const bsr_matrix *m) {
+    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    bsri_cuts cuts = {0, 0};
+    bsri_cuda_lines q;
+    bsri_dev_validate v;
+    bsri_view place;
+    int64_t none = -1, found[4], at = bsri_cut(&cuts, 64, 1), seen_at = 0, lines;
+    int stop;
+    memset(&v, 0, sizeof v);
+    v.patterns = bsri_patterns(m, &v.m), v.rows = bsri_block_rows(m), v.cols = bsri_block_cols(m);
+    if (m->schedule) { /* which way it orders stands on the device: room for either */
+        if (!bsri_schedule_layout(m, 1, 1, &place)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
+        bsri_cuda_lines_plan(&q, &cuts, m, 1, &place, 1);
+        if (!bsri_mul(place.patterns, bsri_max(v.rows, v.cols) + 2, &lines)) cuts.overflow = 1, lines = 0;
+        seen_at = bsri_cut(&cuts, lines, 4);
+    }
+    BSRI_TRY(bsri_cuda_plan(c, &cuts, &stop));
+    if (stop) return BSR_OK;
+    BSRI_TRY(bsri_cuda_status(c, cudaStreamIsCapturing(c->exec->stream, &capture)));
+    if (capture != cudaStreamCaptureStatusNone) return bsri_fail(c, BSR_ITEM_CUDA_CAPTURING, BSR_ARG_EXEC, -1, 0);
+    v.record = (uint64_t *)bsri_cuda_at(c, at);
+    BSRI_TRY(bsri_cuda_zero(c, v.record, 64, &none, 1, NULL, 0));
+    BSRI_TRY(bsri_cuda_validate_stage(c, &v, BSRI_STAGE_STRUCTURE, v.patterns.count + (v.patterns.count && (m->flags & BSR_MATRIX_RAGGED)),
+                                      v.rows + 2 + m->nnz));
+    BSRI_TRY(bsri_cuda_validate_wait(c, &v, found));
+    if (found[1]) return bsri_fail(c, (int)found[1], BSR_ARG_MATRIX, found[2], found[3]);
+    return m->transposed_index || m->schedule ? bsri_cuda_validate_views(c, &v, &q, &seen_at) : BSR_OK;
+}
+
+static bsr_status bsri_cuda_to_dense(const bsri_call *c, const bsr_matrix *m, const bsr_dense *out) {
+    bsri_cuts none = {0, 0};
+    bsri_dev_expand x;
+    int stop;
+    BSRI_TRY(bsri_cuda_plan(c, &none, &stop));
+    if (stop) return BSR_OK;
+    memset(&x, 0, sizeof x);
+    x.m = *m, x.out = *out, x.batch = bsri_batch_of(out->batch_dims, out->batch), x.rows = bsri_block_rows(m), x.cols = bsri_block_cols(m);
+    bsri_value_strides(m, x.stride);
+    x.panel = bsri_max(1, bsri_min(BSRI_EXPAND_PANEL, bsri_min(x.cols, 2048 / m->block_cols)));
+    x.panels = bsri_ceil_div(x.cols, x.panel), x.subs = bsri_ceil_div(m->block_rows, 64);
+    x.work = x.batch.count * x.rows * x.panels * x.subs;
+    BSRI_CUDA_RUN(c, bsri_expand_panel, x, x.work, 256);
+    return BSR_OK;
+}
+
+/* The device's view of a builder, and its scratch. */
+typedef struct bsri_cuda_build {
+    bsri_dev_build d;
+    bsri_cuts cuts;
+    int64_t at[6];
+} bsri_cuda_build;
+static void bsri_cuda_build_plan(bsri_cuda_build *q, const bsri_build *b, const bsr_matrix *m) {
+    bsri_dev_build *d = &q->d;
+    int64_t words, lines;
+    int i;
+    memset(q, 0, sizeof *q);
+    d->to = b->to, d->to.values = b->with_values ? m->values : NULL, d->batch = bsri_batch_of(m->batch_dims, m->batch);
+    d->rows = b->rows, d->cols = b->cols, d->capacity = b->count_only ? 0 : m->nnz, d->ragged = (m->flags & BSR_MATRIX_RAGGED) != 0;
+    for (i = 0; i < 3; i++) d->stride[i] = b->value_stride[i];
+    if (b->dense) d->dense = *b->dense;
+    d->mask = b->mask, d->norm_kind = b->norm_kind;
+    if (b->sparse) {
+        d->sparse = *b->sparse, bsri_value_strides(b->sparse, d->sparse_stride);
+        d->item_words = bsri_ceil_div(b->sparse->nnz, 32), d->candidates = b->sparse->nnz;
+    } else {
+        d->row_words = bsri_ceil_div(b->cols, 32);
+        if (!bsri_mul(b->rows, d->row_words, &d->item_words) || !bsri_mul(b->rows, b->cols, &d->candidates)) q->cuts.overflow = 1;
+    }
+    if (q->cuts.overflow || !bsri_mul(d->batch.count, d->item_words, &words) || !bsri_mul(d->batch.count, b->rows, &lines))
+        q->cuts.overflow = 1, words = lines = 0;
+    q->at[0] = bsri_cut(&q->cuts, words, 4), q->at[1] = bsri_cut(&q->cuts, lines, 8);
+}
+static void bsri_cuda_build_place(const bsri_call *c, bsri_cuda_build *q) {
+    q->d.bits = (uint32_t *)bsri_cuda_at(c, q->at[0]), q->d.first = (int64_t *)bsri_cuda_at(c, q->at[1]);
+}
+/* From bits to crow, columns and values. */
+static bsr_status bsri_cuda_build_finish(const bsri_call *c, const bsri_build *b, const bsri_cuda_build *q, bsr_matrix *m) {
+    const bsri_dev_build *d = &q->d;
+    int64_t area = m->block_rows * m->block_cols, items = d->batch.count, capacity = m->nnz;
+    BSRI_CUDA_RUN(c, bsri_build_counts, *d, bsri_ceil_div(items * d->rows, 8), 256);
+    if (d->rows) BSRI_CUDA_RUN(c, bsri_build_crow, *d, d->ragged ? bsri_min(items, 1) : items, 1024);
+    else BSRI_CUDA_RUN(c, bsri_build_no_rows, *d, bsri_ceil_div(items, 256), 256);
+    if (d->capacity) BSRI_CUDA_RUN(c, bsri_build_cols, *d, bsri_ceil_div(items * d->rows, 8), 256);
+    if (d->capacity && d->rows && b->with_values) BSRI_CUDA_RUN(c, bsri_build_values, *d, bsri_ceil_div(d->capacity * area, 1024) * items, 256);
+    void *values = m->values;
+    *m = b->to, m->values = values, m->nnz = capacity;
+    return BSR_OK;
+}
+static bsr_status bsri_cuda_from_dense(const bsri_call *c, const bsri_build *b, bsr_matrix *m) {
+    bsri_cuda_build q;
+    bsri_dev_build *d = &q.d;
+    int stop;
+    bsri_cuda_build_plan(&q, b, m);
+    BSRI_TRY(bsri_cuda_plan(c, &q.cuts, &stop));
+    if (stop) return BSR_OK;
+    bsri_cuda_build_place(c, &q);
+    d->panel = bsri_max(1, bsri_min(BSRI_EXPAND_PANEL / 32, 1024 / m->block_cols / 32)) * 32, d->panels = bsri_ceil_div(d->cols, d->panel);
+    BSRI_CUDA_RUN(c, bsri_bits_dense, *d, d->batch.count * d->rows * d->panels, 256);
+    return bsri_cuda_build_finish(c, b, &q, m);
+}
+static bsr_status bsri_cuda_from_mask(const bsri_call *c, const bsri_build *b, bsr_matrix *m) {
+    bsri_cuda_build q;
+    int stop;
+    bsri_cuda_build_plan(&q, b, m);
+    BSRI_TRY(bsri_cuda_plan(c, &q.cuts, &stop));
+    if (stop) return BSR_OK;
+    bsri_cuda_build_place(c, &q);
+    BSRI_CUDA_RUN(c, bsri_bits_mask, q.d, bsri_ceil_div(q.d.batch.count * q.d.item_words, 8), 256);
+    return bsri_cuda_build_finish(c, b, &q, m);
 }
 #endif /* BSRI_CUDA */
 
@@ -7599,6 +8038,7 @@ BSR_API bsr_status bsr_query_info(const bsr_context *ctx, bsr_info *out) {
 
 BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtype, int64_t block_rows, int64_t block_cols) {
     const int is_float = dtype > 0 && dtype < 32 && (BSRI_FLOATS & BSRI_BIT(dtype)) != 0;
+    const int to_float = out_dtype > 0 && out_dtype < 32 && (BSRI_FLOATS & BSRI_BIT(out_dtype)) != 0;
     const int same_or_f32 = is_float && (out_dtype == dtype || (out_dtype == BSR_F32 && dtype != BSR_F64));
     if (!ctx || block_rows < 1 || block_cols < 1 || block_rows > (1 << 20) || block_cols > (1 << 20)) return 0;
     if (!bsr_dtype_size(dtype) || !bsr_dtype_size(out_dtype)) return 0;
@@ -7610,14 +8050,15 @@ BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtyp
         case BSR_OP_SAMPLED_ADDMM: return BSRI_HAS_SAMPLED && bsri_result_dtype(dtype, out_dtype);
         case BSR_OP_MATMUL:
         case BSR_OP_MATMUL_BACKWARD: return BSRI_HAS_PRODUCT && BSRI_HAS_SAMPLED && bsri_result_dtype(dtype, out_dtype);
-        case BSR_OP_SOFTMAX:
-        case BSR_OP_SOFTMAX_BACKWARD: return BSRI_HAS_ROWS && same_or_f32;
+        case BSR_OP_SOFTMAX: return BSRI_HAS_ROWS && same_or_f32;
+        case BSR_OP_SOFTMAX_BACKWARD:
+            return BSRI_HAS_ROWS && is_float && to_float && (dtype == BSR_F64) == (out_dtype == BSR_F64);
         case BSR_OP_ATTENTION: return BSRI_HAS_ATTENTION && same_or_f32;
         case BSR_OP_TO_DENSE:
         case BSR_OP_FROM_DENSE:
         case BSR_OP_FROM_CSR:
         case BSR_OP_FROM_COO:
-        case BSR_OP_PRUNE: return dtype == out_dtype || (is_float && out_dtype < 32 && (BSRI_FLOATS & BSRI_BIT(out_dtype)));
+        case BSR_OP_PRUNE: return (is_float && to_float) || (dtype == out_dtype && (dtype == BSR_I8 || dtype == BSR_I32));
         case BSR_OP_VALIDATE:
         case BSR_OP_FROM_BLOCK_MASK:
         case BSR_OP_RANDOM_PATTERN:

@@ -262,7 +262,7 @@ __device__ __forceinline__ int64_t bsri_dev_order(const bsri_dev_product &p, int
 }
 
 template <class A, class F, class Tile>
-__global__ void __launch_bounds__(256, 2) bsri_product_simt(const __grid_constant__ bsri_dev_product p) {
+__global__ void __launch_bounds__(256, sizeof(A) == 8 ? 1 : 2) bsri_product_simt(const __grid_constant__ bsri_dev_product p) {
     __shared__ typename Tile::shared s;
     const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha, beta = p.beta_ptr ? *p.beta_ptr : p.beta;
     const int64_t total = p.items * p.panels * p.tiles * p.subs;
@@ -334,7 +334,7 @@ __device__ __forceinline__ int64_t bsri_dev_row_of(const void *crow, int dt, int
     return low;
 }
 template <class A, class F, class Tile>
-__global__ void __launch_bounds__(256, 2) bsri_sampled_simt(const __grid_constant__ bsri_dev_sampled p) {
+__global__ void __launch_bounds__(256, sizeof(A) == 8 ? 1 : 2) bsri_sampled_simt(const __grid_constant__ bsri_dev_sampled p) {
     __shared__ typename Tile::shared s;
     const int64_t br = p.out.block_rows, bc = p.out.block_cols, rows_in = bsri_block_rows(&p.out);
     const int64_t total = p.items * p.out.nnz * p.subs * p.panels;
@@ -403,6 +403,8 @@ __device__ __forceinline__ void bsri_mma_copy(uint32_t to, const void *from, int
 __device__ __forceinline__ void bsri_mma_copied(uint32_t barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
 }
+/* Of the threads that fetch, among themselves. */
+__device__ __forceinline__ void bsri_mma_sync(void) { asm volatile("bar.sync 1, 128;" ::: "memory"); }
 __device__ __forceinline__ void bsri_mma_barrier(uint32_t barrier, int count) {
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
 }
@@ -468,17 +470,21 @@ struct bsri_mma_i8 { typedef int32_t sum; static constexpr int BYTES = 1; };
 /* >>mma-union: which columns a group of block rows needs                                         */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* A CTA computes `group` block rows together, so that the dense operand is fetched once for all of them. It walks the union of
-   their columns; each entry says which of the rows have a block there. */
-enum { BSRI_UNION = 512, BSRI_GROUP = 16 };
-struct bsri_mma_list {
-    int64_t at[BSRI_GROUP], end[BSRI_GROUP], row[BSRI_GROUP]; /* entries of each row that are left; its number or -1 */
-    int64_t next[BSRI_GROUP];
-    uint32_t present[BSRI_UNION];
+/* A CTA computes `group` block rows together, so that the dense operand is fetched once for all of them. Four warps make parts of
+   the union of their columns and fetch what it names; the others multiply. An entry says which of the rows have a block there. */
+enum { BSRI_UNION = 512, BSRI_GROUP = 16, BSRI_FETCHERS = 128 };
+struct bsri_mma_part {
     int32_t col[BSRI_UNION];
     uint16_t mask[BSRI_UNION];
-    int32_t warp_count[16];
-    int32_t count, irregular, first;
+    int64_t row[BSRI_GROUP], item, slab; /* which tile it belongs to: block rows (-1: none), batch item, slab of columns */
+    int32_t count, last;                 /* entries; the tile's last part */
+};
+struct bsri_mma_list {
+    bsri_mma_part part[2];
+    uint64_t part_full[2], part_empty[2], full[BSRI_GROUP], empty[BSRI_GROUP]; /* barriers of parts and of the pipeline's slots */
+    int64_t at[BSRI_GROUP], end[BSRI_GROUP], next[BSRI_GROUP]; /* entries of each row that are left */
+    uint32_t present[BSRI_UNION];
+    int32_t warp_count[4], irregular, first;
 };
 /* What the index arrays of one problem item look like from op(A). */
 struct bsri_mma_rows {
@@ -518,7 +524,7 @@ __device__ __forceinline__ int64_t bsri_mma_line(const bsri_dev_product &p, int6
 /* Marks the columns [first, first + BSRI_UNION) of rows whose columns ascend; list.next is past what is marked. Columns in another
    order, or repeated, set list.irregular. */
 __device__ __forceinline__ void bsri_mma_mark(bsri_mma_list &s, const bsri_mma_rows &r, int group) {
-    const int lane = threadIdx.x % 32, warps = blockDim.x / 32;
+    const int lane = threadIdx.x % 32, warps = BSRI_FETCHERS / 32;
     const int64_t first = s.first;
     for (int g = threadIdx.x / 32; g < group; g += warps) {
         const int64_t end = s.end[g];
@@ -527,7 +533,7 @@ __device__ __forceinline__ void bsri_mma_mark(bsri_mma_list &s, const bsri_mma_r
         for (int inside = 32; inside == 32; at += inside) {
             const int32_t c = at + lane < end ? (int32_t)bsri_index(r.col, r.dt, at + lane) : INT32_MAX;
             const int32_t left = __shfl_up_sync(~0u, c, 1);
-            const bool in = c != INT32_MAX && c - first < BSRI_UNION;
+            const bool in = c != INT32_MAX && c >= first && c - first < BSRI_UNION;
             if (c != INT32_MAX && c <= (lane ? left : before)) s.irregular = 1;
             else if (in) atomicOr(&s.present[c - first], 1u << g);
             before = __shfl_sync(~0u, c, 31);
@@ -537,24 +543,25 @@ __device__ __forceinline__ void bsri_mma_mark(bsri_mma_list &s, const bsri_mma_r
     }
 }
 /* Gathers the marked columns in ascending order. */
-__device__ __forceinline__ void bsri_mma_gather(bsri_mma_list &s, int group) {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, share = BSRI_UNION * 32 / (int)blockDim.x;
+__device__ __forceinline__ void bsri_mma_gather(bsri_mma_list &s, bsri_mma_part &part, int group) {
+    constexpr int SHARE = BSRI_UNION / (BSRI_FETCHERS / 32);
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int n = 0, before = 0;
-    for (int i = 0; i < share; i += 32) n += __popc(__ballot_sync(~0u, s.present[warp * share + i + lane] != 0));
+    for (int i = 0; i < SHARE; i += 32) n += __popc(__ballot_sync(~0u, s.present[warp * SHARE + i + lane] != 0));
     if (lane == 0) s.warp_count[warp] = n;
-    __syncthreads();
+    bsri_mma_sync();
     for (int w = 0; w < warp; w++) before += s.warp_count[w];
-    if (threadIdx.x == blockDim.x - 1) s.count = before + n;
-    if (threadIdx.x < group) s.at[threadIdx.x] = s.next[threadIdx.x];
-    for (int i = 0; i < share; i += 32) {
-        const uint32_t mask = s.present[warp * share + i + lane], all = __ballot_sync(~0u, mask != 0);
+    if (threadIdx.x == BSRI_FETCHERS - 1) part.count = before + n;
+    if ((int)threadIdx.x < group) s.at[threadIdx.x] = s.next[threadIdx.x];
+    for (int i = 0; i < SHARE; i += 32) {
+        const uint32_t mask = s.present[warp * SHARE + i + lane], all = __ballot_sync(~0u, mask != 0);
         const int to = before + __popc(all & ((1u << lane) - 1));
-        if (mask) s.col[to] = s.first + warp * share + i + lane, s.mask[to] = (uint16_t)mask;
+        if (mask) part.col[to] = s.first + warp * SHARE + i + lane, part.mask[to] = (uint16_t)mask;
         before += __popc(all);
     }
 }
 /* One by one, always the smallest head: any order, any repetition. By one warp. */
-__device__ __forceinline__ void bsri_mma_merge(bsri_mma_list &s, const bsri_mma_rows &r, int group) {
+__device__ __forceinline__ void bsri_mma_merge(bsri_mma_list &s, bsri_mma_part &part, const bsri_mma_rows &r, int group) {
     const int lane = threadIdx.x;
     const int64_t end = lane < group ? s.end[lane] : 0;
     int64_t at = lane < group ? s.at[lane] : 0;
@@ -563,30 +570,28 @@ __device__ __forceinline__ void bsri_mma_merge(bsri_mma_list &s, const bsri_mma_
         const uint32_t head = at < end ? (uint32_t)bsri_index(r.col, r.dt, at) : UINT32_MAX;
         const uint32_t least = __reduce_min_sync(~0u, head), mask = __ballot_sync(~0u, head == least);
         if (least == UINT32_MAX) break;
-        if (lane == 0) s.col[n] = (int32_t)least, s.mask[n] = (uint16_t)mask;
+        if (lane == 0) part.col[n] = (int32_t)least, part.mask[n] = (uint16_t)mask;
         at += head == least;
     }
     if (lane < group) s.at[lane] = at;
-    if (lane == 0) s.count = n;
+    if (lane == 0) part.count = n;
 }
-/* The next part of the union; how many entries, 0 when the rows are exhausted. All threads of the CTA. */
-__device__ __forceinline__ int bsri_mma_union(bsri_mma_list &s, const bsri_mma_rows &r, int group) {
-    __syncthreads(); /* the part before is used up, list.at is written */
-    for (int i = threadIdx.x; i < BSRI_UNION; i += (int)blockDim.x) s.present[i] = 0;
+/* The next part of the union of the rows in s.at; by the fetching threads. Whether entries are left after it. */
+__device__ __forceinline__ bool bsri_mma_union(bsri_mma_list &s, bsri_mma_part &part, const bsri_mma_rows &r, int group) {
+    const int lane = threadIdx.x % 32;
+    for (int i = threadIdx.x; i < BSRI_UNION; i += BSRI_FETCHERS) s.present[i] = 0;
     if (threadIdx.x < 32) {
-        const bool more = (int)threadIdx.x < group && s.at[threadIdx.x] < s.end[threadIdx.x];
-        const uint32_t head = more ? (uint32_t)bsri_index(r.col, r.dt, s.at[threadIdx.x]) : INT32_MAX;
-        const uint32_t least = __reduce_min_sync(~0u, head);
-        if (threadIdx.x == 0) s.first = (int32_t)least, s.irregular = 0;
+        const bool more = lane < group && s.at[lane] < s.end[lane];
+        const uint32_t least = __reduce_min_sync(~0u, more ? (uint32_t)bsri_index(r.col, r.dt, s.at[lane]) : INT32_MAX);
+        if (lane == 0) s.first = (int32_t)least, s.irregular = 0;
     }
-    __syncthreads();
-    if (s.first == INT32_MAX) return 0;
+    bsri_mma_sync();
     bsri_mma_mark(s, r, group);
-    __syncthreads();
-    if (!s.irregular) bsri_mma_gather(s, group);
-    else if (threadIdx.x < 32) bsri_mma_merge(s, r, group);
-    __syncthreads();
-    return s.count;
+    bsri_mma_sync();
+    if (!s.irregular) bsri_mma_gather(s, part, group);
+    else if (threadIdx.x < 32) bsri_mma_merge(s, part, r, group);
+    bsri_mma_sync();
+    return __any_sync(~0u, lane < group && s.at[lane] < s.end[lane]);
 }
 #endif
 
@@ -594,12 +599,14 @@ __device__ __forceinline__ int bsri_mma_union(bsri_mma_list &s, const bsri_mma_r
 /* >>mma-product: sparse x dense by mma.sync                                                      */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* rows, cols, stages: of a CTA's tile and pipeline. */
 typedef struct bsri_dev_mma {
     bsri_dev_product p;
-    int64_t groups, slabs;      /* tiles per item; groups run fastest, so that a slab of the dense operand stays in the L2 */
+    int64_t slabs;              /* tiles of an item: slabs of columns; groups of rows run fastest, so that a slab stays in the L2 */
+    int64_t a_line, a_step, a_block, a_part, b_line, b_jump; /* bytes: between lines of values as stored, slices and blocks of them,
+                                                                 m-warps; between lines of b, copies of one thread */
     int32_t group, sub_bits;    /* block rows of a tile; log2 of the slices of a block */
-    int32_t stages, ahead;      /* slots; stages that are fetched ahead */
+    int32_t stages, stage_bytes, b_at; /* slots, bytes of one, where its dense slices start */
+    int32_t m_warps, block_bits;       /* m-warps of the CTA; log2 of those that share a block row */
     int32_t a_trans, vector;    /* values are stored transposed; epilogue: 1 rows, 2 columns of out by 16 bytes, 0 one by one */
 } bsri_dev_mma;
 
@@ -608,41 +615,126 @@ typedef struct bsri_dev_mma {
    row-major, else column-major. Everything lies in shared memory as in device memory, 16-byte pieces exchanged so that ldmatrix meets
    no bank twice. */
 template <class T, int MW_, int KS_, int E_, bool B_ROWS_> struct bsri_mma_tile {
-    static constexpr int MW = MW_, KS = KS_, E = E_, BN = 128, NW = MW == 32 ? 2 : 1, WN = BN / NW, MI = MW / 16, NI = WN / 8;
+    static constexpr int MW = MW_, KS = KS_, E = E_, BN = 256, NW = MW == 32 ? 2 : 1, WN = BN / NW, MI = MW / 16, NI = WN / 8;
     static constexpr bool B_ROWS = B_ROWS_;
     static constexpr int LINE = KS * T::BYTES;              /* bytes of a row of KS */
     static constexpr int A_BYTES = MW * LINE, B_BYTES = BN * LINE;
     static constexpr int STEPS = LINE / 32;                 /* ldmatrix tiles along KS */
-    static constexpr int PAD = WN + 4;                      /* floats between rows of the epilogue's tile */
-    static constexpr int PIECES = B_BYTES / 16;             /* of a dense slice */
-    static __host__ __device__ constexpr int stage_bytes(int m_warps) { return E * (m_warps * A_BYTES + B_BYTES); }
 };
+enum { BSRI_MMA_PAD = 68, BSRI_MMA_PASS = 16 * BSRI_MMA_PAD }; /* the epilogue goes by 16 x 64 sums, rows padded */
+
 /* Piece number of row `row` where rows have LINE bytes. */
 template <int LINE> __device__ __forceinline__ uint32_t bsri_mma_swizzle(uint32_t row, uint32_t piece) {
     return row * LINE + ((piece ^ (LINE == 32 ? row >> 2 & 1 : LINE == 64 ? row >> 1 & 3 : row & 7)) << 4);
 }
 
 #ifdef BSRI_MMA_CODE
-/* What a thread needs to know to fetch and to multiply. */
-template <class T, class L> struct bsri_mma_worker {
-    uint32_t base, full, empty;  /* shared memory: slots and their barriers */
-    uint32_t stage_bytes, b_at;  /* of a slot; where the dense slices of a stage start */
-    int m_warp, n_warp, lane, slot, row; /* row: which of the group's block rows */
-    uint32_t a_base, a_mi, a_kk, a_both, b_base;
+/* --- fetching --- */
+template <class T, class L> struct bsri_mma_fetcher {
+    uint32_t base, full, empty, a_to, b_to; /* shared memory: slots, barriers, this lane's first piece of values and of a dense slice */
+    const char *values, *b;                 /* this lane's first piece of block 0, of the slab's first slice */
+    int left;                               /* row-major: valid bytes of a piece; column-major: columns from this lane's on */
 
-    __device__ __forceinline__ void begin(const bsri_dev_mma &m, uint32_t shared, uint32_t barriers) {
-        const int warp = threadIdx.x / 32, m_warps = (int)blockDim.x / 32 / L::NW;
-        lane = threadIdx.x % 32, m_warp = warp / L::NW, n_warp = warp % L::NW;
-        row = (int)(m_warp * L::MW / m.p.br);
-        base = shared, full = barriers, empty = barriers + 8 * BSRI_GROUP;
-        b_at = L::E * m_warps * L::A_BYTES, stage_bytes = L::stage_bytes(m_warps);
-        const uint32_t low = lane % 8, i = lane / 8;
-        if (m.a_trans) { /* KS lines of MW values: blocks are square, MW == KS */
-            a_base = bsri_mma_swizzle<L::LINE>(low + (i >> 1) * 8, i & 1), a_mi = a_base ^ 32, a_kk = a_base + 16 * L::LINE;
-        } else {
-            a_base = bsri_mma_swizzle<L::LINE>(lane % 16, i >> 1), a_mi = a_base + 16 * L::LINE, a_kk = a_base ^ 32;
+    __device__ __forceinline__ void begin(const char *shared, bsri_mma_list &s) {
+        const int lane = threadIdx.x % 32;
+        base = bsri_mma_address(shared), full = bsri_mma_address(s.full), empty = bsri_mma_address(s.empty);
+        a_to = bsri_mma_swizzle<L::LINE>(lane / (L::LINE / 16), lane % (L::LINE / 16));
+        b_to = L::B_ROWS ? lane : a_to;
+    }
+    __device__ __forceinline__ void tile(const bsri_dev_mma &m, const bsri_mma_rows &r, int64_t slab) {
+        const int lane = threadIdx.x % 32, line = lane / (L::LINE / 16), piece = lane % (L::LINE / 16);
+        const int cols = (int)bsri_min(L::BN, m.p.width - slab * L::BN);
+        values = r.values + line * m.a_line + piece * 16;
+        b = r.b + slab * (L::B_ROWS ? L::BN * T::BYTES : L::BN * m.b_line) + (L::B_ROWS ? lane * 16 : line * m.b_line + piece * 16);
+        left = L::B_ROWS ? max(0, min(16, cols * T::BYTES - lane * 16)) : cols - line;
+    }
+    __device__ __forceinline__ void dense(const bsri_dev_mma &m, uint32_t to, int64_t k0, const char *safe) const {
+        const char *at = b + k0 * (L::B_ROWS ? m.b_line : T::BYTES);
+#pragma unroll 8
+        for (int i = 0; i < L::B_BYTES / 512; i++, at += m.b_jump) {
+            const int bytes = L::B_ROWS ? left : left > i * (512 / L::LINE) ? 16 : 0;
+            bsri_mma_copy(to + i * 512 + (L::B_ROWS ? (b_to ^ (i & 7)) << 4 : b_to), bytes ? at : safe, bytes);
         }
-        a_both = (a_base ^ 32) + 16 * L::LINE;
+    }
+    /* mine: block of row `lane` of the group. */
+    __device__ __forceinline__ void sparse(const bsri_dev_mma &m, uint32_t to, uint32_t mask, const char *mine, int64_t step) const {
+        for (int w = 0; w < m.m_warps; w++) {
+            const int row = w >> m.block_bits;
+            const char *at = (const char *)__shfl_sync(~0u, (unsigned long long)mine, row);
+            if (!(mask >> row & 1)) continue;
+            at += step + (w & ((1 << m.block_bits) - 1)) * m.a_part;
+#pragma unroll
+            for (int i = 0; i < L::A_BYTES / 512; i++)
+                bsri_mma_copy(to + w * L::A_BYTES + a_to + i * 512, at + i * (512 / L::LINE) * m.a_line, 16);
+        }
+    }
+    /* This warp's stages of a part; turn: the CTA's stages before it. */
+    __device__ __forceinline__ void part(const bsri_dev_mma &m, const bsri_mma_part &list, const bsri_mma_rows &r, int64_t first, uint32_t turn) const {
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, bits = m.sub_bits, subs = (1 << bits) - 1;
+        const int slices = list.count << bits, stages = (slices + L::E - 1) / L::E;
+        int64_t next = first; /* entries of row `lane` before list entry `seen` */
+        int seen = 0;
+        for (int i = (int)((warp - turn) % 4u); i < stages; i += 4) {
+            const uint32_t slot = (turn + i) % m.stages, to = base + slot * m.stage_bytes;
+            bsri_mma_wait(empty + 8 * slot, ((turn + i) / m.stages & 1) ^ 1);
+#pragma unroll
+            for (int e = 0; e < L::E; e++) {
+                const int slice = i * L::E + e, entry = slice >> bits;
+                if (slice >= slices) break;
+                for (; seen < entry; seen++) next += list.mask[seen] >> (lane & 15) & 1;
+                const uint32_t mask = list.mask[entry];
+                dense(m, to + m.b_at + e * L::B_BYTES, (int64_t)list.col[entry] * m.p.bc + (slice & subs) * L::KS, r.b);
+                int64_t block = next;
+                if (r.position) block = lane < 16 && mask >> lane & 1 ? bsri_index(r.position, r.dt, next) : 0;
+                sparse(m, to + e * m.m_warps * L::A_BYTES, mask, values + block * m.a_block, (slice & subs) * m.a_step);
+            }
+            bsri_mma_copied(full + 8 * slot);
+        }
+    }
+};
+/* The fetching warps: parts of the CTA's tiles one after another, ahead of the others. */
+template <class T, class L>
+__device__ __forceinline__ void bsri_mma_fetch(const bsri_dev_mma &m, bsri_mma_list &s, char *shared, bool nothing) {
+    const bsri_dev_product &p = m.p;
+    const int64_t lines = bsri_mma_lines(p), groups = (lines + m.group - 1) / m.group, total = p.items * m.slabs * groups;
+    const int lane = threadIdx.x % 32;
+    bsri_mma_fetcher<T, L> f;
+    uint32_t turn = 0, parts = 0;
+    f.begin(shared, s);
+    for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
+        const int64_t group = work % groups, slab = work / groups % m.slabs, item = work / groups / m.slabs;
+        const int64_t line = lane < m.group ? bsri_mma_line(p, item, lines, group * m.group + lane) : -1;
+        for (int64_t reduce = 0, more; reduce < p.reduce; reduce += !more) {
+            const bsri_mma_rows r = bsri_mma_rows_of(p, bsri_reduce_item(&p.whole, &p.out_batch, item, reduce));
+            int64_t first = 0, end = 0; /* of row `lane` */
+            if (line >= 0 && !nothing) first = bsri_index(r.ptr, r.dt, line), end = bsri_index(r.ptr, r.dt, line + 1);
+            f.tile(m, r, slab);
+            if ((int)threadIdx.x < BSRI_GROUP) s.at[threadIdx.x] = first, s.end[threadIdx.x] = end;
+            bsri_mma_sync();
+            do {
+                bsri_mma_part &part = s.part[parts % 2];
+                bsri_mma_wait(bsri_mma_address(&s.part_empty[parts % 2]), (parts / 2 & 1) ^ 1);
+                first = s.at[lane & 15];
+                more = bsri_mma_union(s, part, r, m.group);
+                if ((int)threadIdx.x < BSRI_GROUP) part.row[threadIdx.x] = line;
+                if (threadIdx.x == 0) part.item = item, part.slab = slab, part.last = !more && reduce + 1 == p.reduce;
+                bsri_mma_arrive(bsri_mma_address(&s.part_full[parts % 2]));
+                f.part(m, part, r, first, turn);
+                turn += (uint32_t)(((part.count << m.sub_bits) + L::E - 1) / L::E), parts++;
+                bsri_mma_sync();
+            } while (more);
+        }
+    }
+}
+
+/* --- multiplying --- */
+template <class T, class L> struct bsri_mma_worker {
+    uint32_t a_base, b_base; /* where this lane reads its m-warp's values, a dense slice */
+
+    __device__ __forceinline__ void begin(int a_trans, int n_warp) {
+        const uint32_t lane = threadIdx.x % 32, low = lane % 8, i = lane / 8;
+        /* stored transposed: KS lines of MW values, MW == KS */
+        a_base = a_trans ? bsri_mma_swizzle<L::LINE>(low + (i >> 1) * 8, i & 1) : bsri_mma_swizzle<L::LINE>(lane % 16, i >> 1);
         if (L::B_ROWS) {
             const uint32_t k = low + (i & 1) * 8, piece = n_warp * (L::WN / 8) + (i >> 1);
             b_base = k * (L::BN * T::BYTES) + ((piece ^ (k & 7)) << 4);
@@ -651,15 +743,18 @@ template <class T, class L> struct bsri_mma_worker {
         }
     }
     __device__ __forceinline__ void multiply(typename T::sum (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans) const {
+        uint32_t x[L::STEPS][L::MI][4];
+        if (a_trans) {
+#pragma unroll
+            for (int i = 0; i < L::STEPS * L::MI; i++)
+                bsri_mma_load_t(x[i / L::MI][i % L::MI], a + (a_base ^ (i % L::MI * 32)) + i / L::MI * 16 * L::LINE);
+        } else {
+#pragma unroll
+            for (int i = 0; i < L::STEPS * L::MI; i++)
+                bsri_mma_load(x[i / L::MI][i % L::MI], a + (a_base ^ (i / L::MI * 32)) + i % L::MI * 16 * L::LINE);
+        }
 #pragma unroll
         for (int kk = 0; kk < L::STEPS; kk++) {
-            uint32_t x[L::MI][4];
-#pragma unroll
-            for (int mi = 0; mi < L::MI; mi++) {
-                const uint32_t at = a + (mi ? (kk ? a_both : a_mi) : (kk ? a_kk : a_base));
-                if (a_trans) bsri_mma_load_t(x[mi], at);
-                else bsri_mma_load(x[mi], at);
-            }
 #pragma unroll
             for (int n = 0; n < L::NI; n += 2) {
                 uint32_t y[4];
@@ -667,142 +762,30 @@ template <class T, class L> struct bsri_mma_worker {
                 else bsri_mma_load(y, b + (b_base ^ (kk * 32)) + n * 8 * L::LINE);
 #pragma unroll
                 for (int mi = 0; mi < L::MI; mi++)
-                    T::mma(sum[mi][n], x[mi], y[0], y[1]), T::mma(sum[mi][n + 1], x[mi], y[2], y[3]);
+                    T::mma(sum[mi][n], x[kk][mi], y[0], y[1]), T::mma(sum[mi][n + 1], x[kk][mi], y[2], y[3]);
             }
         }
     }
 };
-/* Where a worker's share of the values comes from: entries of its block row, in turn. */
-template <class T, class L> struct bsri_mma_source {
-    const char *values, *b;      /* this thread's first piece inside a block; the slab's first column */
-    int64_t ld, next, first, end; /* bytes between lines of values; the row's next entry; entries held in `held` from first on */
-    int64_t block_bytes;
-    const void *position;
-    int64_t held;
-
-    __device__ __forceinline__ void begin(const bsri_dev_mma &m, const bsri_mma_rows &r, const bsri_mma_list &s, int row, int64_t in_block,
-                                          int64_t col) {
-        const bsri_dev_product &p = m.p;
-        ld = (m.a_trans ? p.a_cs : p.a_rs) * T::BYTES, block_bytes = p.a_block * T::BYTES;
-        values = r.values + (m.a_trans ? in_block * T::BYTES : in_block * ld);
-        b = r.b + col * p.b.col_stride * T::BYTES;
-        position = r.position, next = s.at[row], end = s.end[row], first = next - 32;
-    }
-    /* Of the row's next entry: all lanes ask together. */
-    __device__ __forceinline__ int64_t block(int dt, int lane) {
-        if (!position) return next;
-        if (next - first >= 32) first = next, held = first + lane < end ? bsri_index(position, dt, first + lane) : 0;
-        return __shfl_sync(~0u, held, (int)(next - first));
-    }
-};
-/* Fetches stage `stage` of a list of `slices` slices into `slot`. */
-template <class T, class L>
-__device__ __forceinline__ void bsri_mma_fetch(const bsri_dev_mma &m, const bsri_mma_worker<T, L> &w, bsri_mma_source<T, L> &from,
-                                               const bsri_mma_list &s, int stage, int slices, int slot, int64_t cols) {
-    const uint32_t to = w.base + slot * w.stage_bytes;
-    const int bits = m.sub_bits, subs = (1 << bits) - 1;
-    for (int c = threadIdx.x; c < L::E * L::PIECES; c += (int)blockDim.x) {
-        const int e = c / L::PIECES, i = c % L::PIECES, slice = stage * L::E + e;
-        if (slice >= slices) break;
-        const int64_t k0 = (int64_t)s.col[slice >> bits] * m.p.bc + (slice & subs) * L::KS;
-        if (L::B_ROWS) {
-            constexpr int LINE = L::BN * T::BYTES / 16;
-            const int k = i / LINE, n = i % LINE * (16 / T::BYTES), left = (int)bsri_max(0, bsri_min(16, (cols - n) * T::BYTES));
-            bsri_mma_copy(to + w.b_at + e * L::B_BYTES + k * (L::BN * T::BYTES) + (((i % LINE) ^ (k & 7)) << 4),
-                          left ? from.b + ((k0 + k) * m.p.b.row_stride + n) * T::BYTES : from.b, left);
-        } else {
-            constexpr int LINE = L::LINE / 16;
-            const int n = i / LINE, piece = i % LINE;
-            bsri_mma_copy(to + w.b_at + e * L::B_BYTES + bsri_mma_swizzle<L::LINE>(n, piece),
-                          n < cols ? from.b + (n * m.p.b.col_stride + k0) * T::BYTES + piece * 16 : from.b, n < cols ? 16 : 0);
-        }
-    }
-#pragma unroll
-    for (int e = 0; e < L::E; e++) {
-        const int slice = stage * L::E + e;
-        if (slice >= slices || !(s.mask[slice >> bits] >> w.row & 1)) continue;
-        const int64_t k = (slice & subs) * L::KS;
-        const char *at = from.values + from.block(m.p.a.index_dtype, w.lane) * from.block_bytes + (m.a_trans ? k * from.ld : k * T::BYTES);
-        const uint32_t a = to + (e * ((int)blockDim.x / 32 / L::NW) + w.m_warp) * L::A_BYTES;
-        constexpr int LINE = L::LINE / 16;
-#pragma unroll
-        for (int i = 0; i < L::A_BYTES / 16 / L::NW; i += 32) {
-            const int c = w.n_warp * (L::A_BYTES / 16 / L::NW) + i + w.lane, line = c / LINE, piece = c % LINE;
-            bsri_mma_copy(a + bsri_mma_swizzle<L::LINE>(line, piece), at + line * from.ld + piece * 16, 16);
-        }
-        if ((slice & subs) == subs) from.next++;
-    }
-    bsri_mma_copied(w.full + 8 * slot);
-}
-
-/* Sums of one output tile: all items that are reduced into it, all parts of the union. `turn` counts the CTA's stages. */
-template <class T, class L>
-__device__ __forceinline__ void bsri_mma_sums(const bsri_dev_mma &m, bsri_mma_worker<T, L> &w, bsri_mma_list &s,
-                                              typename T::sum (&sum)[L::MI][L::NI][4], int64_t item, int64_t col, int64_t cols,
-                                              int &slot, uint32_t &phase) {
-    const bsri_dev_product &p = m.p;
-    const bool useful = w.n_warp * L::WN < cols;
-    for (int64_t reduce = 0; reduce < p.reduce; reduce++) {
-        const bsri_mma_rows r = bsri_mma_rows_of(p, bsri_reduce_item(&p.whole, &p.out_batch, item, reduce));
-        bsri_mma_source<T, L> from;
-        __syncthreads();
-        if ((int)threadIdx.x < m.group) {
-            const int64_t line = s.row[threadIdx.x];
-            s.at[threadIdx.x] = line < 0 ? 0 : bsri_index(r.ptr, r.dt, line);
-            s.end[threadIdx.x] = line < 0 ? 0 : bsri_index(r.ptr, r.dt, line + 1);
-        }
-        __syncthreads();
-        from.begin(m, r, s, w.row, w.m_warp * L::MW % p.br, col);
-        for (int count; (count = bsri_mma_union(s, r, m.group)) != 0;) {
-            const int slices = count << m.sub_bits, stages = (slices + L::E - 1) / L::E;
-            int ahead = slot, ahead_stage = 0;
-            uint32_t ahead_phase = phase;
-            for (int i = 0; i < stages + m.ahead; i++) { /* fetch stage i, multiply stage i - ahead */
-                if (ahead_stage < stages) {
-                    bsri_mma_wait(w.empty + 8 * ahead, ahead_phase ^ 1);
-                    bsri_mma_fetch(m, w, from, s, ahead_stage++, slices, ahead, cols);
-                    if (++ahead == m.stages) ahead = 0, ahead_phase ^= 1;
-                }
-                if (i < m.ahead) continue;
-                const int stage = i - m.ahead;
-                uint32_t have = 0;
-#pragma unroll
-                for (int e = 0; e < L::E; e++) {
-                    const int slice = stage * L::E + e;
-                    if (slice < slices) have |= (s.mask[slice >> m.sub_bits] >> w.row & 1u) << e;
-                }
-                if (have && useful) {
-                    const uint32_t at = w.base + slot * w.stage_bytes;
-                    bsri_mma_wait(w.full + 8 * slot, phase);
-#pragma unroll
-                    for (int e = 0; e < L::E; e++)
-                        if (have >> e & 1)
-                            w.multiply(sum, at + (e * ((int)blockDim.x / 32 / L::NW) + w.m_warp) * L::A_BYTES,
-                                       at + w.b_at + e * L::B_BYTES, m.a_trans);
-                    __syncwarp();
-                }
-                if (w.lane == 0) bsri_mma_arrive(w.empty + 8 * slot);
-                if (++slot == m.stages) slot = 0, phase ^= 1;
-            }
-        }
-    }
-    __syncthreads();
-}
-
-/* The plain case of an epilogue: alpha only, 16 bytes at a time. The warp's tile is rows x cols at (row, col) of out. */
-template <class L>
+/* The plain case of an epilogue: alpha only, 16 bytes at a time. The tile is 16 x cols at (row, col) of out. */
 __device__ __forceinline__ void bsri_mma_store(const bsri_dev_mma &m, const float *tile, float alpha, int64_t item, int64_t row, int64_t col,
                                                int cols) {
     const bsr_dense &out = m.p.out;
     const int64_t base = bsri_dense_offset(&m.p.out_batch, item, &out) + row * out.row_stride + col * out.col_stride;
     const bool by_rows = m.vector == 1;
-    constexpr int TASKS = L::MW * L::WN / 8;
-    for (int t = threadIdx.x % 32; t < TASKS; t += 32) {
-        const int r = by_rows ? t / (L::WN / 8) : t % (L::MW / 8) * 8, c = by_rows ? t % (L::WN / 8) * 8 : t / (L::MW / 8);
+#pragma unroll
+    for (int t = threadIdx.x % 32; t < 128; t += 32) {
+        const int r = by_rows ? t / 8 : t % 2 * 8, c = by_rows ? t % 8 * 8 : t / 2;
         const int64_t to = base + r * out.row_stride + c * out.col_stride;
         float v[8];
+        if (by_rows) {
+            *(float4 *)v = *(const float4 *)(tile + r * BSRI_MMA_PAD + c), *(float4 *)(v + 4) = *(const float4 *)(tile + r * BSRI_MMA_PAD + c + 4);
+        } else {
 #pragma unroll
-        for (int i = 0; i < 8; i++) v[i] = alpha * tile[by_rows ? r * L::PAD + c + i : (r + i) * L::PAD + c];
+            for (int i = 0; i < 8; i++) v[i] = tile[(r + i) * BSRI_MMA_PAD + c];
+        }
+#pragma unroll
+        for (int i = 0; i < 8; i++) v[i] *= alpha;
         if (by_rows && c + 8 > cols) {
 #pragma unroll
             for (int i = 0; i < 8; i++)
@@ -827,85 +810,127 @@ __device__ __forceinline__ void bsri_mma_store(const bsri_dev_mma &m, const floa
     }
 }
 /* Any epilogue, element by element. */
-template <class L, class F, class A>
+template <class F, class A>
 __device__ __forceinline__ void bsri_mma_finish(const bsri_dev_mma &m, const A *tile, double alpha, double beta, int64_t item, int64_t row,
                                                 int64_t col, int cols) {
     const bool by_rows = m.p.out.col_stride == 1;
 #pragma unroll 1
-    for (int t = threadIdx.x % 32; t < L::MW * L::WN; t += 32) {
-        const int r = by_rows ? t / L::WN : t % L::MW, c = by_rows ? t % L::WN : t / L::MW;
-        if (c < cols) bsri_dev_finish<F>(m.p, F(tile[r * L::PAD + c]), alpha, beta, item, row + r, col + c);
+    for (int t = threadIdx.x % 32; t < 1024; t += 32) {
+        const int r = by_rows ? t / 64 : t % 16, c = by_rows ? t % 64 : t / 16;
+        if (c < cols) bsri_dev_finish<F>(m.p, F(tile[r * BSRI_MMA_PAD + c]), alpha, beta, item, row + r, col + c);
     }
 }
 template <class T, class L>
-__device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const bsri_mma_worker<T, L> &w, const bsri_mma_list &s, char *shared,
-                                                  const typename T::sum (&sum)[L::MI][L::NI][4], double alpha, double beta, int64_t item,
-                                                  int64_t col, int64_t cols) {
-    typedef typename T::sum A;
-    A *tile = (A *)shared + (threadIdx.x / 32) * (L::MW * L::PAD);
-    const int64_t line = s.row[w.row], row = line * m.p.br + w.m_warp * L::MW % m.p.br;
-    const int n = w.n_warp * L::WN, mine = (int)bsri_max(0, bsri_min(L::WN, cols - n));
+__device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const bsri_mma_part &part, typename T::sum *tile,
+                                                  const typename T::sum (&sum)[L::MI][L::NI][4], int m_warp, int n_warp, double alpha, double beta) {
+    const int lane = threadIdx.x % 32;
+    const int64_t line = part.row[m_warp >> m.block_bits];
+    const int64_t row = line * m.p.br + (m_warp & ((1 << m.block_bits) - 1)) * L::MW, col = part.slab * L::BN + n_warp * L::WN;
+#pragma unroll 1
+    for (int pass = 0; pass < L::MI * L::NI / 8; pass++) {
 #pragma unroll
-    for (int mi = 0; mi < L::MI; mi++)
+        for (int q = 0; q < L::MI * L::NI / 8; q++) {
+            if (q != pass) continue;
 #pragma unroll
-        for (int ni = 0; ni < L::NI; ni++)
+            for (int ni = 0; ni < 8; ni++)
 #pragma unroll
-            for (int i = 0; i < 4; i++)
-                tile[(mi * 16 + w.lane / 4 + i / 2 * 8) * L::PAD + ni * 8 + w.lane % 4 * 2 + i % 2] = sum[mi][ni][i];
-    __syncwarp();
-    if (line >= 0 && mine) {
-        if constexpr (T::BYTES == 1) {
-            if (m.p.out.dtype == BSR_I8 || m.p.out.dtype == BSR_I32)
-                bsri_mma_finish<L, uint32_t>(m, tile, alpha, beta, item, row, col + n, mine);
-            else bsri_mma_finish<L, float>(m, tile, alpha, beta, item, row, col + n, mine);
-        } else {
-            if (m.vector) bsri_mma_store<L>(m, tile, (float)alpha, item, row, col + n, mine);
-            else bsri_mma_finish<L, float>(m, tile, alpha, beta, item, row, col + n, mine);
+                for (int i = 0; i < 4; i++)
+                    tile[(lane / 4 + i / 2 * 8) * BSRI_MMA_PAD + ni * 8 + lane % 4 * 2 + i % 2] = sum[q % L::MI][q / L::MI * 8 + ni][i];
+        }
+        __syncwarp();
+        const int64_t r0 = row + pass % L::MI * 16, c0 = col + pass / L::MI * 64;
+        const int cols = (int)bsri_max(0, bsri_min(64, m.p.width - c0));
+        if (line >= 0 && cols) {
+            if constexpr (T::BYTES == 1) {
+                if (m.p.out.dtype == BSR_I8 || m.p.out.dtype == BSR_I32)
+                    bsri_mma_finish<uint32_t>(m, tile, alpha, beta, part.item, r0, c0, cols);
+                else bsri_mma_finish<float>(m, tile, alpha, beta, part.item, r0, c0, cols);
+            } else {
+                if (m.vector) bsri_mma_store(m, tile, (float)alpha, part.item, r0, c0, cols);
+                else bsri_mma_finish<float>(m, tile, alpha, beta, part.item, r0, c0, cols);
+            }
+        }
+        __syncwarp();
+    }
+}
+/* The multiplying warps. */
+template <class T, class L>
+__device__ __forceinline__ void bsri_mma_multiply(const bsri_dev_mma &m, bsri_mma_list &s, char *shared, double alpha, double beta) {
+    const bsri_dev_product &p = m.p;
+    const int lane = threadIdx.x % 32, warp = (threadIdx.x - BSRI_FETCHERS) / 32, m_warp = warp / L::NW, n_warp = warp % L::NW;
+    const int row = m_warp >> m.block_bits, bits = m.sub_bits;
+    const uint32_t base = bsri_mma_address(shared), full = bsri_mma_address(s.full), empty = bsri_mma_address(s.empty);
+    typename T::sum *tile = (typename T::sum *)(shared + m.stages * m.stage_bytes) + warp * BSRI_MMA_PASS;
+    const int64_t lines = bsri_mma_lines(p), groups = (lines + m.group - 1) / m.group, total = p.items * m.slabs * groups;
+    bsri_mma_worker<T, L> w;
+    uint32_t slot = 0, phase = 0, parts = 0;
+    w.begin(m.a_trans, n_warp);
+    for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
+        typename T::sum sum[L::MI][L::NI][4] = {};
+        for (int last = 0; !last; parts++) {
+            const bsri_mma_part &part = s.part[parts % 2];
+            bsri_mma_wait(bsri_mma_address(&s.part_full[parts % 2]), parts / 2 & 1);
+            const int slices = part.count << bits, stages = (slices + L::E - 1) / L::E;
+            const bool useful = part.slab * L::BN + n_warp * L::WN < p.width;
+            uint32_t word = 0; /* which of 32 entries have a block in this warp's row */
+            for (int i = 0; i < stages; i++) {
+                const int entry = i * L::E >> bits;
+                if (i * L::E % (32 << bits) == 0)
+                    word = __ballot_sync(~0u, entry + lane < part.count && (part.mask[entry + lane] >> row & 1) && useful);
+                uint32_t have = word >> (entry & 31) & ((1u << L::E) - 1); /* E > 1: a slice is an entry */
+                if (have) {
+                    const uint32_t at = base + slot * m.stage_bytes;
+                    bsri_mma_wait(full + 8 * slot, phase);
+#pragma unroll
+                    for (int e = 0; e < L::E; e++)
+                        if (have >> e & 1)
+                            w.multiply(sum, at + (e * m.m_warps + m_warp) * L::A_BYTES, at + m.b_at + e * L::B_BYTES, m.a_trans);
+                    __syncwarp();
+                }
+                if (lane == 0) bsri_mma_arrive(empty + 8 * slot);
+                if (++slot == (uint32_t)m.stages) slot = 0, phase ^= 1;
+            }
+            last = part.last;
+            if (last) bsri_mma_epilogue<T, L>(m, part, tile, sum, m_warp, n_warp, alpha, beta);
+            __syncwarp();
+            if (lane == 0) bsri_mma_arrive(bsri_mma_address(&s.part_empty[parts % 2]));
         }
     }
 }
 #endif
 
-template <class T, class L> __global__ void __launch_bounds__(512, 1) bsri_product_mma(const __grid_constant__ bsri_dev_mma m) {
+template <class T, class L> __global__ void __launch_bounds__(384, 1) bsri_product_mma(const __grid_constant__ bsri_dev_mma m) {
 #ifdef BSRI_MMA_CODE
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ bsri_mma_list s;
-    __shared__ __align__(8) uint64_t barriers[2 * BSRI_GROUP];
     const bsri_dev_product &p = m.p;
     const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha, beta = p.beta_ptr ? *p.beta_ptr : p.beta;
-    const int64_t lines = bsri_mma_lines(p), groups = (lines + m.group - 1) / m.group, total = p.items * m.slabs * groups;
-    bsri_mma_worker<T, L> w;
-    int slot = 0;
-    uint32_t phase = 0;
-    w.begin(m, bsri_mma_address(bsri_shared), bsri_mma_address(barriers));
+    const int warps = (int)(blockDim.x - BSRI_FETCHERS) / 32;
     if ((int)threadIdx.x < m.stages) {
-        bsri_mma_barrier(w.full + 8 * threadIdx.x, blockDim.x);
-        bsri_mma_barrier(w.empty + 8 * threadIdx.x, blockDim.x / 32);
+        bsri_mma_barrier(bsri_mma_address(&s.full[threadIdx.x]), 32);
+        bsri_mma_barrier(bsri_mma_address(&s.empty[threadIdx.x]), warps);
     }
-    for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
-        const int64_t group = work % groups, slab = work / groups % m.slabs, item = work / groups / m.slabs;
-        const int64_t col = slab * L::BN, cols = bsri_min(L::BN, p.width - col);
-        typename T::sum sum[L::MI][L::NI][4] = {};
-        if ((int)threadIdx.x < m.group) s.row[threadIdx.x] = bsri_mma_line(p, item, lines, group * m.group + threadIdx.x);
-        if (alpha != 0.0) bsri_mma_sums<T, L>(m, w, s, sum, item, col, cols, slot, phase);
-        else __syncthreads();
-        bsri_mma_epilogue<T, L>(m, w, s, bsri_shared, sum, alpha, beta, item, col, cols);
-        __syncthreads();
+    if (threadIdx.x < 2) {
+        bsri_mma_barrier(bsri_mma_address(&s.part_full[threadIdx.x]), BSRI_FETCHERS);
+        bsri_mma_barrier(bsri_mma_address(&s.part_empty[threadIdx.x]), warps);
     }
+    __syncthreads();
+    if (threadIdx.x < BSRI_FETCHERS) bsri_mma_fetch<T, L>(m, s, bsri_shared, alpha == 0.0);
+    else bsri_mma_multiply<T, L>(m, s, bsri_shared, alpha, beta);
 #endif
 }
 
 /* number, name, kernel, dynamic shared memory at most */
-#define BSRI_MMA_SHARED (200 * 1024)
+#define BSRI_MMA_SHARED (216 * 1024)
 #define BSRI_KERNELS_MMA_16(X, n, T, name)                                                                                   \
-    X(n + 0, "mma product 32x64 rows " name, (bsri_product_mma<T, bsri_mma_tile<T, 32, 32, 1, true>>), BSRI_MMA_SHARED)       \
-    X(n + 1, "mma product 32x64 columns " name, (bsri_product_mma<T, bsri_mma_tile<T, 32, 32, 1, false>>), BSRI_MMA_SHARED)   \
-    X(n + 2, "mma product 16x128 rows " name, (bsri_product_mma<T, bsri_mma_tile<T, 16, 16, 2, true>>), BSRI_MMA_SHARED)      \
-    X(n + 3, "mma product 16x128 columns " name, (bsri_product_mma<T, bsri_mma_tile<T, 16, 16, 2, false>>), BSRI_MMA_SHARED)
+    X(n + 0, "mma product 32x128 rows " name, (bsri_product_mma<T, bsri_mma_tile<T, 32, 32, 1, true>>), BSRI_MMA_SHARED)       \
+    X(n + 1, "mma product 32x128 columns " name, (bsri_product_mma<T, bsri_mma_tile<T, 32, 32, 1, false>>), BSRI_MMA_SHARED)   \
+    X(n + 2, "mma product 16x256 rows " name, (bsri_product_mma<T, bsri_mma_tile<T, 16, 16, 2, true>>), BSRI_MMA_SHARED)      \
+    X(n + 3, "mma product 16x256 columns " name, (bsri_product_mma<T, bsri_mma_tile<T, 16, 16, 2, false>>), BSRI_MMA_SHARED)
 #define BSRI_KERNELS_MMA(X)                         \
     BSRI_KERNELS_MMA_16(X, 200, bsri_mma_bf16, "bf16") \
     BSRI_KERNELS_MMA_16(X, 210, bsri_mma_f16, "f16")   \
-    X(220, "mma product 32x64 columns i8", (bsri_product_mma<bsri_mma_i8, bsri_mma_tile<bsri_mma_i8, 32, 32, 1, false>>), BSRI_MMA_SHARED)
+    X(220, "mma product 32x128 columns i8", (bsri_product_mma<bsri_mma_i8, bsri_mma_tile<bsri_mma_i8, 32, 32, 1, false>>), BSRI_MMA_SHARED)
 
 static const void *bsri_mma_kernel(int number) {
     switch (number) {
@@ -920,6 +945,7 @@ static const void *bsri_mma_kernel(int number) {
 /* What a launch of this tier looks like. kernel 0: not for this tier. */
 typedef struct bsri_mma_choice {
     int32_t kernel, threads, shared, rows;
+    int64_t grid;
 } bsri_mma_choice;
 
 /* All strides of a batch and the base keep 16 bytes. */
@@ -959,8 +985,12 @@ static int bsri_mma_log2(int64_t n) {
 static bsri_mma_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsri_dev_mma *m) {
     const int dt = p->a.dtype, b = p->br <= 128 ? (int)p->br : 0, values = bsri_mma_values(p), dense = bsri_mma_layout(&p->b);
     bsri_mma_choice c;
-    int m_warps, mw, ks, line, e, n_warps, stage;
-    memset(&c, 0, sizeof c);
+    const int64_t size = (int64_t)bsr_dtype_size(dt);
+    int mw, ks, line, e, n_warps, left;
+    memset(&c, 0, sizeof c), memset(m, 0, sizeof *m);
+#ifdef BSRI_MMA_TUNE
+    if (bsri_mma_tune_off) return c;
+#endif
     if (ctx->cc_major < 8 || p->kind > BSRI_LIST_TRANSPOSED || p->b.dtype != dt || p->br != p->bc || !values || !dense) return c;
     if (b != 16 && b != 32 && b != 64 && b != 128) return c;
     if (bsri_max(bsri_block_cols(&p->a), bsri_block_rows(&p->a)) >= INT32_MAX) return c;
@@ -969,23 +999,26 @@ static bsri_mma_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_pr
     c.kernel = dt == BSR_I8 ? 220 : (dt == BSR_F16 ? 210 : 200) + (b == 16 ? 2 : 0) + (dense == 2);
     mw = b == 16 ? 16 : 32, ks = mw, n_warps = b == 16 ? 1 : 2, e = b == 16 ? 2 : 1, line = ks * (int)bsr_dtype_size(dt);
     c.rows = 128;
-    while (c.rows > b && c.rows > 64 && p->items * bsri_ceil_div(p->tiles * b, c.rows) * bsri_ceil_div(p->width, 128) < ctx->sm_count)
+    while (c.rows > b && c.rows > 64 && p->items * bsri_ceil_div(p->tiles * b, c.rows) * bsri_ceil_div(p->width, 256) < ctx->sm_count)
         c.rows /= 2;
     m->p = *p;
 #ifdef BSRI_MMA_TUNE
     if (bsri_mma_tune_rows && bsri_mma_tune_rows >= b) c.rows = bsri_mma_tune_rows;
 #endif
-    m_warps = c.rows / mw, c.threads = 32 * m_warps * n_warps;
-    stage = e * (m_warps * mw + 128) * line;
-    m->stages = (int)bsri_min(16, bsri_min(c.rows == 256 ? BSRI_MMA_SHARED : 100 * 1024, ctx->smem_optin - 16 * 1024) / stage);
-    m->ahead = m->stages - bsri_max(1, m->stages / 4);
+    m->m_warps = c.rows / mw, c.threads = BSRI_FETCHERS + 32 * m->m_warps * n_warps;
+    m->stage_bytes = e * (m->m_warps * mw + 256) * line, m->b_at = e * m->m_warps * mw * line;
+    left = (int)bsri_min(BSRI_MMA_SHARED, ctx->smem_optin - 11 * 1024) - (c.threads - BSRI_FETCHERS) / 32 * BSRI_MMA_PASS * 4;
+    m->stages = (int)bsri_min(BSRI_GROUP, left / m->stage_bytes);
 #ifdef BSRI_MMA_TUNE
-    if (bsri_mma_tune_stages) m->stages = bsri_mma_tune_stages, m->ahead = bsri_mma_tune_ahead;
+    if (bsri_mma_tune_stages && bsri_mma_tune_stages < m->stages) m->stages = bsri_mma_tune_stages;
 #endif
-    m->group = c.rows / b, m->sub_bits = bsri_mma_log2(b / ks);
-    m->a_trans = values == 2, m->vector = bsri_mma_vector(p);
-    m->groups = bsri_ceil_div(p->tiles, m->group), m->slabs = bsri_ceil_div(p->width, 128);
-    c.shared = (int)bsri_max(m->stages * stage, c.threads / 32 * (mw == 32 ? 32 * 68 : 16 * 132) * 4);
+    m->group = c.rows / b, m->sub_bits = bsri_mma_log2(b / ks), m->block_bits = bsri_mma_log2(b / mw);
+    m->a_trans = values == 2, m->vector = bsri_mma_vector(p), m->slabs = bsri_ceil_div(p->width, 256);
+    m->a_line = (values == 2 ? p->a_cs : p->a_rs) * size, m->a_block = p->a_block * size;
+    m->a_step = ks * (values == 2 ? m->a_line : size), m->a_part = mw * (values == 2 ? size : m->a_line);
+    m->b_line = (dense == 1 ? p->b.row_stride : p->b.col_stride) * size, m->b_jump = m->b_line * (dense == 1 ? 1 : 512 / line);
+    c.shared = m->stages * m->stage_bytes + (c.threads - BSRI_FETCHERS) / 32 * BSRI_MMA_PASS * 4;
+    c.grid = bsri_min(ctx->sm_count, p->items * m->slabs * bsri_ceil_div(p->tiles, m->group));
     return c;
 }
 static cudaError_t bsri_launch_mma(const void *kernel, void *parameters, int64_t work, int threads, int shared, bsr_stream stream) {
@@ -998,7 +1031,7 @@ static cudaError_t bsri_launch_product_mma(const bsr_context *ctx, const bsri_de
     const bsri_mma_choice c = bsri_mma_choose(ctx, p, compute, &m);
     *done = c.kernel != 0;
     if (!c.kernel) return cudaSuccess;
-    return bsri_launch_mma(bsri_mma_kernel(c.kernel), &m, p->items * m.slabs * m.groups, c.threads, c.shared, stream);
+    return bsri_launch_mma(bsri_mma_kernel(c.kernel), &m, c.grid, c.threads, c.shared, stream);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -1068,6 +1101,11 @@ __device__ __forceinline__ int64_t bsri_dev_bias_at(const bsr_dense *d, int64_t 
 /* >>device-softmax: rows of stored elements                                                      */
 /* ---------------------------------------------------------------------------------------------- */
 
+/* a / b, in 32 bits where that is possible: several times faster. */
+__device__ __forceinline__ int64_t bsri_dev_divide(int64_t a, int64_t b) {
+    return ((uint64_t)a | (uint64_t)b) >> 32 ? a / b : (int64_t)((uint32_t)a / (uint32_t)b);
+}
+
 /* `warps` warps of a block of 8 own a row; rows of all items are numbered through. */
 struct bsri_dev_row {
     bsri_dev_item x, dy, out;
@@ -1080,9 +1118,9 @@ struct bsri_dev_row {
         const int64_t n = work * (8 / p.warps) + group;
         valid = n < p.rows, count = 0, item = row = inner = first = 0;
         if (!valid) return;
-        item = n / p.x.rows, row = n % p.x.rows;
-        const int64_t br = row / p.x.block_rows;
-        inner = row % p.x.block_rows;
+        item = bsri_dev_divide(n, p.x.rows), row = n - item * p.x.rows;
+        const int64_t br = bsri_dev_divide(row, p.x.block_rows);
+        inner = row - br * p.x.block_rows;
         x = bsri_dev_matrix_item(&p.batch, item, &p.x), out = bsri_dev_matrix_item(&p.batch, item, &p.out);
         if (p.backward) dy = bsri_dev_matrix_item(&p.batch, item, &p.dy);
         first = bsri_index(x.crow, p.x.index_dtype, br);
@@ -1232,14 +1270,15 @@ template <class T> struct bsri_softmax_packed {
     const bsri_dev_row &r;
     int n; /* pieces of the row */
 
-    /* Element of piece j: block, then place in the block's row. */
-    __device__ __forceinline__ int64_t at(int j) const {
-        const uint32_t block = (uint32_t)(((uint64_t)(uint32_t)j * p.divide) >> 32);
-        return (r.first + block) * p.xs[0] + r.inner * p.xs[1] + (int64_t)(j - (int)block * p.chunks) * N;
+    /* Element of piece j, from the row's first: block, then place in the block's row. */
+    __device__ __forceinline__ uint32_t at(int j) const {
+        const uint32_t block = __umulhi((uint32_t)j, p.divide) + (p.chunks == 1 ? (uint32_t)j : 0);
+        return block * p.block + ((uint32_t)j - block * (uint32_t)p.chunks) * N;
     }
-    __device__ __forceinline__ void read(float (&v)[N], const bsri_dev_item &it, int j) const {
-        piece::load(v, *(const uint4 *)(it.values + at(j) * (int64_t)sizeof(T)));
+    __device__ __forceinline__ uint4 fetch(const bsri_dev_item &it, int j) const {
+        return *(const uint4 *)(it.values + (size_t)at(j) * sizeof(T));
     }
+    __device__ __forceinline__ void read(float (&v)[N], const bsri_dev_item &it, int j) const { piece::load(v, fetch(it, j)); }
     __device__ __forceinline__ void write(float (&v)[N], float factor, int j) const {
 #pragma unroll
         for (int k = 0; k < N; k++) v[k] *= factor;
@@ -1268,19 +1307,20 @@ template <class T> struct bsri_softmax_packed {
             return;
         }
         float v[HELD][N];
+        uint4 raw[HELD];
+#pragma unroll
+        for (int i = 0; i < HELD; i++) /* all loads before the first use */
+            if (r.lane + i * r.lanes < n) raw[i] = fetch(r.x, r.lane + i * r.lanes);
 #pragma unroll
         for (int i = 0; i < HELD; i++)
-            if (r.lane + i * r.lanes < n) read(v[i], r.x, r.lane + i * r.lanes);
-#pragma unroll
-        for (int i = 0; i < HELD; i++)
-            if (r.lane + i * r.lanes < n) max = scale(v[i], (float)p.scale, max);
+            if (r.lane + i * r.lanes < n) piece::load(v[i], raw[i]), max = scale(v[i], (float)p.scale, max);
         for (int d = 16; d; d /= 2) max = bsri_dev_max(max, __shfl_xor_sync(~0u, max, d));
         const float mine = max;
 #pragma unroll
         for (int i = 0; i < HELD; i++)
             if (r.lane + i * r.lanes < n) sum += exponentials(v[i], finite(mine));
         bsri_dev_row_fold(p, max, sum);
-        const float factor = finite(max) != max ? 0.0f : bsri_dev_row_factor(max, sum) * bsri_dev_exp(mine - max);
+        const float factor = max == -bsri_dev_inf<float>() ? 0.0f : bsri_dev_row_factor(max, sum) * bsri_dev_exp(mine - max);
 #pragma unroll
         for (int i = 0; i < HELD; i++)
             if (r.lane + i * r.lanes < n) write(v[i], factor, r.lane + i * r.lanes);
@@ -1295,7 +1335,7 @@ template <class T> struct bsri_softmax_packed {
             sum += exponentials(v, finite(max));
         }
         bsri_dev_row_fold(p, max, sum);
-        const float factor = finite(max) != max ? 0.0f : bsri_dev_row_factor(max, sum);
+        const float factor = max == -bsri_dev_inf<float>() ? 0.0f : bsri_dev_row_factor(max, sum);
         for (int j = r.lane; j < n; j += r.lanes) {
             read(v, r.x, j);
             scale(v, (float)p.scale, max), exponentials(v, finite(max)), write(v, factor, j);
@@ -1314,8 +1354,7 @@ template <class T> struct bsri_softmax_packed {
 #pragma unroll
         for (int i = 0; i < PAIRS; i++)
             if (held && r.lane + i * r.lanes < n) {
-                const int64_t byte = at(r.lane + i * r.lanes) * (int64_t)sizeof(T);
-                raw[0][i] = *(const uint4 *)(r.x.values + byte), raw[1][i] = *(const uint4 *)(r.dy.values + byte);
+                raw[0][i] = fetch(r.x, r.lane + i * r.lanes), raw[1][i] = fetch(r.dy, r.lane + i * r.lanes);
             }
         if (held) {
 #pragma unroll
@@ -1347,7 +1386,10 @@ template <class T, bool BACKWARD>
 __global__ void __launch_bounds__(256) bsri_softmax_fast(const __grid_constant__ bsri_dev_softmax p) {
     const int64_t total = bsri_ceil_div(p.rows, 8 / p.warps);
     for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
-        const bsri_dev_row r(p, work);
+        bsri_dev_row r(p, work);
+        const int64_t start = r.first * p.xs[0] + r.inner * p.xs[1];
+        if (r.valid) r.x.values += start * (int64_t)sizeof(T), r.out.values += start * bsri_dev_size(p.out.dtype);
+        if (r.valid && BACKWARD) r.dy.values += start * (int64_t)sizeof(T);
         const bsri_softmax_packed<T> one = {p, r, (int)(r.count / bsri_dev_piece<T>::N)};
         if (BACKWARD) one.backward();
         else one.forward();
@@ -1409,17 +1451,18 @@ __device__ __forceinline__ uint32_t bsri_dev_philox(uint64_t seed, int64_t col, 
 struct bsri_dev_query {
     bsri_dev_item mask;
     const char *q, *k, *v, *relative, *padding;
-    int64_t item, batch, head, br, inner, row, rows, panel; /* first row in the block row, of all; their number */
+    int64_t item, batch, head, br, inner, row, panel; /* first row in the block row, of all */
+    int rows;
     int64_t first, end, limit;                              /* stored blocks; keys that any row may attend to */
 
     __device__ __forceinline__ bool begin(const bsri_dev_attention &p, int64_t work) {
-        const int64_t block_rows = bsri_block_rows(&p.mask), per_item = p.panels * p.tiles * block_rows;
-        int64_t n = work % per_item;
-        item = work / per_item, batch = item / p.heads, head = item % p.heads;
+        const int64_t per_item = p.panels * p.tiles * p.block_rows;
+        item = bsri_dev_divide(work, per_item), batch = bsri_dev_divide(item, p.heads), head = item - batch * p.heads;
+        int64_t n = work - item * per_item, tile;
         if (p.flags & BSR_ATTENTION_CAUSAL) n = per_item - 1 - n; /* long rows first */
-        panel = n % p.panels, br = n / p.panels / p.tiles;
-        inner = n / p.panels % p.tiles * p.tile_rows, row = br * p.mask.block_rows + inner;
-        rows = bsri_min(bsri_min(p.tile_rows, p.mask.block_rows - inner), p.q.rows - row);
+        tile = bsri_dev_divide(n, p.panels), panel = n - tile * p.panels, br = bsri_dev_divide(tile, p.tiles);
+        inner = (tile - br * p.tiles) * p.tile_rows, row = br * p.mask.block_rows + inner;
+        rows = (int)bsri_min(bsri_min(p.tile_rows, p.mask.block_rows - inner), p.q.rows - row);
         if (rows <= 0) return false;
         mask = bsri_dev_matrix_item(&p.batch, item, &p.mask);
         q = bsri_dev_at(p.q.data, p.q.dtype, bsri_dense_offset(&p.batch, item, &p.q));
@@ -1471,7 +1514,7 @@ template <class F, class Tile> __global__ void __launch_bounds__(256, 2) bsri_at
     __shared__ typename Tile::shared s;
     __shared__ F score[TM][TN + 1], top[TM], sum[TM], factor[TM];
     const int tid = threadIdx.x, tx = tid % Tile::TX, ty = tid / Tile::TX;
-    const int64_t total = p.items * p.panels * p.tiles * bsri_block_rows(&p.mask), bc = p.mask.block_cols;
+    const int64_t total = p.items * p.panels * p.tiles * p.block_rows, bc = p.mask.block_cols;
     for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
         bsri_dev_query t;
         if (!t.begin(p, work)) continue;
@@ -1567,7 +1610,7 @@ template <class F, class Tile> __global__ void __launch_bounds__(256, 2) bsri_at
 template <class F, class Tile> static cudaError_t bsri_launch_attention_tile(bsri_dev_attention &p, bsr_stream stream) {
     p.tile_rows = bsri_min(p.mask.block_rows, Tile::TM), p.tiles = bsri_ceil_div(p.mask.block_rows, p.tile_rows);
     p.panels = bsri_max(1, bsri_ceil_div(p.v.cols, Tile::TN));
-    return bsri_launch(bsri_attention_simt<F, Tile>, p, p.items * p.panels * p.tiles * bsri_block_rows(&p.mask), 256, stream);
+    return bsri_launch(bsri_attention_simt<F, Tile>, p, p.items * p.panels * p.tiles * p.block_rows, 256, stream);
 }
 static cudaError_t bsri_launch_attention_simt(bsri_dev_attention *p, int compute, bsr_stream stream) {
     if (compute == BSR_F64) return bsri_launch_attention_tile<double, bsri_simt_tile<double, double, 32, 32, 2, 2>>(*p, stream);
@@ -1614,6 +1657,14 @@ __device__ __forceinline__ void bsri_copy16(uint32_t to, const void *from, bool 
 __device__ __forceinline__ void bsri_copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int LEFT> __device__ __forceinline__ void bsri_copy_wait() { asm volatile("cp.async.wait_group %0;" :: "n"(LEFT) : "memory"); }
 
+/* to = from where a == b; opaque to the compiler, which would turn a chain of these into an array in local memory. */
+__device__ __forceinline__ void bsri_dev_pick(uint32_t &to, uint32_t from, int a, int b) {
+    asm volatile("{.reg .pred p; setp.eq.s32 p, %2, %3; selp.b32 %0, %1, %0, p;}" : "+r"(to) : "r"(from), "r"(a), "r"(b));
+}
+
+/* Keeps what is computed from x where it stands. */
+__device__ __forceinline__ void bsri_dev_opaque(uint32_t &x) { asm volatile("" : "+r"(x)); }
+
 #define BSRI_KEYS 64             /* of a key tile: four units of 16, each inside one stored block */
 #define BSRI_NO_KEY 0x7fffff00   /* a unit that is not there: beyond every limit */
 #define BSRI_LAZY 8.0f           /* the output is rescaled when the maximum has grown by this power of two */
@@ -1622,21 +1673,23 @@ template <int LEFT> __device__ __forceinline__ void bsri_copy_wait() { asm volat
    same list. */
 struct bsri_dev_units {
     int key, block, count, tile; /* of this lane; number held; next tile among them */
-    int at, total, per_block;
+    int at, total, limit;
+    const char *col;
 
     __device__ __forceinline__ void begin(const bsri_dev_attention &p, const bsri_dev_query &t) {
-        per_block = (int)(p.mask.block_cols / 16), total = (int)(t.end - t.first) * per_block;
+        total = (int)(t.end - t.first) * (int)(p.mask.block_cols / 16), limit = (int)bsri_max(0, t.limit);
+        col = bsri_dev_at(t.mask.col, p.mask.index_dtype, t.first);
         at = 0, count = 0, tile = 0, key = BSRI_NO_KEY, block = 0;
     }
-    __device__ __forceinline__ void refill(const bsri_dev_attention &p, const bsri_dev_query &t) {
-        const int lane = threadIdx.x % 32;
+    __device__ __forceinline__ void refill(const bsri_dev_attention &p) {
+        const int lane = threadIdx.x % 32, per_block = (int)(p.mask.block_cols / 16);
         uint32_t have = 0;
         for (tile = 0; !have && at < total; at += 32) {
             const int u = at + lane, n = (int)((uint32_t)u / (uint32_t)per_block);
             key = BSRI_NO_KEY, block = n;
             if (u < total) {
-                const int64_t k = bsri_index(t.mask.col, p.mask.index_dtype, t.first + n) * p.mask.block_cols + (u - n * per_block) * 16;
-                if (k < t.limit) key = (int)k;
+                const int64_t k = bsri_index(col, p.mask.index_dtype, n) * p.mask.block_cols + (u - n * per_block) * 16;
+                if (k < limit) key = (int)k;
             }
             have = __ballot_sync(~0u, key != BSRI_NO_KEY);
         }
@@ -1648,8 +1701,8 @@ struct bsri_dev_units {
         }
     }
     /* The next tile: lane i gets unit i % 4. False: there is none. */
-    __device__ __forceinline__ bool next(const bsri_dev_attention &p, const bsri_dev_query &t, int &unit_key, int &unit_block) {
-        if (tile * 4 >= count) refill(p, t);
+    __device__ __forceinline__ bool next(const bsri_dev_attention &p, int &unit_key, int &unit_block) {
+        if (tile * 4 >= count) refill(p);
         if (!count) return false;
         const int from = (tile * 4 + (int)threadIdx.x % 4) % 32;
         unit_key = __shfl_sync(~0u, key, from), unit_block = __shfl_sync(~0u, block, from);
@@ -1661,18 +1714,18 @@ struct bsri_dev_units {
 /* CTAs of 1 to 4 warps; a warp owns MT tiles of 16 query rows. FULL: everything between product and softmax, by way of shared
    memory so that its code stands here once; otherwise only causality, with scale > 0. */
 template <class T, int HD, int MT, bool FULL>
-__global__ void __launch_bounds__(128, FULL ? 3 : 2) bsri_attention_mma(const __grid_constant__ bsri_dev_attention p) {
+__global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_constant__ bsri_dev_attention p) {
 #if __CUDA_ARCH__ >= 800
     typedef bsri_attention_type<T> mma;
     constexpr int CH = HD / 8, KS = HD / 16, NT = BSRI_KEYS / 8, LD = BSRI_KEYS + 4;
     constexpr bool HOLD_Q = MT * HD <= 128;
-    extern __shared__ uint4 bsri_attention_memory[];
+    extern __shared__ __align__(1024) uint4 bsri_attention_memory[];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, quad = lane / 4, pair = lane % 4 * 2;
     const int query_rows = (int)blockDim.x / 2 * MT;
     const uint32_t sq = (uint32_t)__cvta_generic_to_shared(bsri_attention_memory), sk = sq + query_rows * HD * 2, sv = sk + BSRI_KEYS * HD * 2;
     float *stage = (float *)((char *)bsri_attention_memory + (query_rows + 2 * BSRI_KEYS) * HD * 2) + warp * 16 * LD;
     const float unit = FULL ? BSRI_DEV_LOG2E : (float)p.scale * BSRI_DEV_LOG2E; /* from scores to powers of two */
-    const int64_t total = p.items * p.tiles * bsri_block_rows(&p.mask);
+    const int64_t total = p.items * p.tiles * p.block_rows;
     const int keys = (int)p.k.rows;
     for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
         bsri_dev_query t;
@@ -1680,28 +1733,26 @@ __global__ void __launch_bounds__(128, FULL ? 3 : 2) bsri_attention_mma(const __
         bsri_dev_units units;
         int cur, cur_block, next = 0, next_block = 0;
         float out[MT][HD / 8][4] = {}, top[MT][2], sum[MT][2] = {};
-        int limit[MT][2]; /* keys that a row may attend to */
+        /* keys that this lane's first row may attend to; the next rows, one more each */
+        const int open = p.flags & BSR_ATTENTION_CAUSAL
+                             ? (int)bsri_max(-0x3fffffff, bsri_min(0x7f000000, t.row + warp * 16 * MT + quad + 1 + p.causal_offset)) : 0x7f000000;
         uint32_t q[HOLD_Q ? MT : 1][HOLD_Q ? KS : 1][4];
 #pragma unroll
-        for (int i = 0; i < MT * 2; i++) {
-            const int64_t row = t.row + warp * 16 * MT + i * 8 + quad;
-            top[i / 2][i % 2] = -bsri_dev_inf<float>();
-            limit[i / 2][i % 2] = p.flags & BSR_ATTENTION_CAUSAL ? (int)bsri_max(0, bsri_min(keys, row + 1 + p.causal_offset)) : keys;
-        }
-        /* one key row or value row of a tile, in pieces of 16 bytes; swizzled so that eight rows of a column lie in all banks */
+        for (int i = 0; i < MT * 2; i++) top[i / 2][i % 2] = -bsri_dev_inf<float>();
+        /* Keys or values of a tile: a warp copies four rows at a time, 128 bytes of each; swizzled so that eight rows of a column
+           lie in all banks. */
         const auto load = [&](uint32_t to, const char *from, int64_t stride, int width, int held) {
+            const int r = lane / 8, swizzled = ((lane & 7) ^ r) * 16;
+            for (int g = warp; g < BSRI_KEYS / 4; g += (int)blockDim.x / 32) {
+                const int key = __shfl_sync(~0u, held, g / 4) + g % 4 * 4 + r, room = key < keys ? width - (lane & 7) * 8 : 0;
+                const char *row = from + (room > 0 ? (key * stride + (lane & 7) * 8) * 2 : 0);
+                const uint32_t at = to + (g * 4 + r) * HD * 2 + (swizzled ^ g % 2 * 64);
 #pragma unroll
-            for (int u = 0; u < BSRI_KEYS / 16; u++) {
-                const int key = __shfl_sync(~0u, held, u);
-                for (int i = threadIdx.x; i < 16 * CH; i += blockDim.x) {
-                    const int r = i / CH, ch = i % CH;
-                    const bool some = key + r < keys && ch * 8 < width;
-                    bsri_copy16(to + ((u * 16 + r) * CH + (ch ^ (r & 7))) * 16, some ? from + ((key + r) * stride + ch * 8) * 2 : from, some);
-                }
+                for (int c = 0; c < CH / 8; c++) bsri_copy16(at + c * 128, c * 64 < room ? row + c * 128 : from, c * 64 < room);
             }
         };
         units.begin(p, t);
-        bool more = units.next(p, t, cur, cur_block);
+        bool more = units.next(p, cur, cur_block);
         if (more) {
             for (int i = threadIdx.x; i < query_rows * CH; i += blockDim.x) {
                 const int r = i / CH, ch = i % CH;
@@ -1718,14 +1769,20 @@ __global__ void __launch_bounds__(128, FULL ? 3 : 2) bsri_attention_mma(const __
             __syncthreads(); /* keys are there; nobody reads the values before these any more */
             load(sv, t.v, p.v.row_stride, (int)p.v.cols, cur);
             bsri_copy_commit();
-            const uint32_t q_at = sq + (warp * 16 * MT + lane % 16) * HD * 2;
+            /* places of a warp's fragments: piece c is at (place ^ c * 16). Not hoisted piece by piece, for want of registers. */
+            uint32_t q_at = sq + (warp * 16 * MT + lane % 16) * HD * 2 + ((lane / 16) ^ (lane & 7)) * 16;
+            uint32_t k_at = sk + (lane / 16 * 8 + (lane & 7)) * HD * 2 + ((lane / 8 % 2) ^ (lane & 7)) * 16;
+            uint32_t v_at = sv + lane % 16 * HD * 2 + ((lane / 16) ^ (lane & 7)) * 16;
+            bsri_dev_opaque(q_at), bsri_dev_opaque(k_at), bsri_dev_opaque(v_at);
             if (HOLD_Q && fresh) {
                 fresh = false;
 #pragma unroll
                 for (int i = 0; i < (HOLD_Q ? MT : 0); i++)
 #pragma unroll
-                    for (int k = 0; k < KS; k++) bsri_ldmatrix(q[i][k], q_at + i * 16 * HD * 2 + ((k * 2 + lane / 16) ^ (lane & 7)) * 16);
+                    for (int k = 0; k < KS; k++) bsri_ldmatrix(q[i][k], (q_at ^ k * 32) + i * 16 * HD * 2);
             }
+            uint32_t b[2][4];
+            bsri_ldmatrix(b[0], k_at);
 #pragma unroll
             for (int k = 0; k < KS; k++) {
                 uint32_t a[MT][4];
@@ -1735,21 +1792,21 @@ __global__ void __launch_bounds__(128, FULL ? 3 : 2) bsri_attention_mma(const __
 #pragma unroll
                         for (int e = 0; e < 4; e++) a[i][e] = q[HOLD_Q ? i : 0][HOLD_Q ? k : 0][e];
                     } else {
-                        bsri_ldmatrix(a[i], q_at + i * 16 * HD * 2 + ((k * 2 + lane / 16) ^ (lane & 7)) * 16);
+                        bsri_ldmatrix(a[i], (q_at ^ k * 32) + i * 16 * HD * 2);
                     }
                 }
 #pragma unroll
                 for (int n = 0; n < NT / 2; n++) {
-                    uint32_t b[4];
-                    const int r = n * 16 + (lane & 7) + lane / 16 * 8;
-                    bsri_ldmatrix(b, sk + r * HD * 2 + ((k * 2 + lane / 8 % 2) ^ (lane & 7)) * 16);
+                    const int after = k * (NT / 2) + n + 1; /* the next fragment is fetched before this one is used */
+                    if (after < KS * NT / 2) bsri_ldmatrix(b[after % 2], (k_at ^ after / (NT / 2) * 32) + after % (NT / 2) * 16 * HD * 2);
 #pragma unroll
-                    for (int i = 0; i < MT; i++) mma::multiply(s[i][2 * n], a[i], b[0], b[1]), mma::multiply(s[i][2 * n + 1], a[i], b[2], b[3]);
+                    for (int i = 0; i < MT; i++)
+                        mma::multiply(s[i][2 * n], a[i], b[1 - after % 2][0], b[1 - after % 2][1]),
+                            mma::multiply(s[i][2 * n + 1], a[i], b[1 - after % 2][2], b[1 - after % 2][3]);
                 }
             }
-            more = units.next(p, t, next, next_block);
-            bsri_copy_wait<0>();
-            __syncthreads(); /* values are there; nobody reads the keys any more */
+            more = units.next(p, next, next_block);
+            __syncthreads(); /* nobody reads the keys any more */
             if (more) load(sk, t.k, p.k.row_stride, (int)p.k.cols, next);
             bsri_copy_commit();
 
@@ -1792,7 +1849,7 @@ __global__ void __launch_bounds__(128, FULL ? 3 : 2) bsri_attention_mma(const __
                     __syncwarp();
                     shield |= __any_sync(~0u, forbidden[i] != 0);
                 }
-            } else if (__any_sync(~0u, cur + 15 >= (int)__shfl_sync(~0u, limit[0][0], 0))) {
+            } else if (__any_sync(~0u, cur + 15 >= min(keys, open - quad))) {
                 shield = (p.flags & BSR_ATTENTION_CAUSAL) != 0;
 #pragma unroll
                 for (int n = 0; n < NT; n++) {
@@ -1801,7 +1858,7 @@ __global__ void __launch_bounds__(128, FULL ? 3 : 2) bsri_attention_mma(const __
                     for (int i = 0; i < MT; i++)
 #pragma unroll
                         for (int e = 0; e < 4; e++) {
-                            if (key + e % 2 >= limit[i][e / 2]) s[i][n][e] = -bsri_dev_inf<float>();
+                            if (key + e % 2 >= min(keys, open + i * 16 + e / 2 * 8)) s[i][n][e] = -bsri_dev_inf<float>();
                             if (s[i][n][e] == -bsri_dev_inf<float>()) forbidden[i] |= 1u << (n * 4 + e);
                         }
                 }
@@ -1874,22 +1931,26 @@ __global__ void __launch_bounds__(128, FULL ? 3 : 2) bsri_attention_mma(const __
                 for (int n = 0; n < NT; n++)
                     a[i][n / 2][n % 2 * 2] = bsri_dev_pack(s[i][n][0], s[i][n][1], mma::DTYPE),
                     a[i][n / 2][n % 2 * 2 + 1] = bsri_dev_pack(s[i][n][2], s[i][n][3], mma::DTYPE);
+            bsri_copy_wait<1>();
+            __syncthreads(); /* values are there */
+            bsri_ldmatrix_trans(b[0], v_at);
 #pragma unroll
             for (int k = 0; k < NT / 2; k++)
 #pragma unroll
                 for (int d = 0; d < HD / 16; d++) {
-                    uint32_t b[4];
-                    bsri_ldmatrix_trans(b, sv + (k * 16 + lane % 16) * HD * 2 + ((d * 2 + lane / 16) ^ (lane & 7)) * 16);
+                    const int after = k * (HD / 16) + d + 1;
+                    uint32_t(&v)[4] = b[1 - after % 2];
+                    if (after < NT / 2 * HD / 16) bsri_ldmatrix_trans(b[after % 2], (v_at ^ after % (HD / 16) * 32) + after / (HD / 16) * 16 * HD * 2);
                     if (shield) { /* 0 times what is not finite would be NaN: such values are taken out */
 #pragma unroll
                         for (int e = 0; e < 4; e++) {
-                            const uint32_t low = (b[e] & mma::EXPONENT) == mma::EXPONENT ? 0xffffu : 0;
-                            const uint32_t both = low | ((b[e] >> 16 & mma::EXPONENT) == mma::EXPONENT ? 0xffff0000u : 0);
-                            b[e] &= ~both, odd |= both;
+                            const uint32_t low = (v[e] & mma::EXPONENT) == mma::EXPONENT ? 0xffffu : 0;
+                            const uint32_t both = low | ((v[e] >> 16 & mma::EXPONENT) == mma::EXPONENT ? 0xffff0000u : 0);
+                            v[e] &= ~both, odd |= both;
                         }
                     }
 #pragma unroll
-                    for (int i = 0; i < MT; i++) mma::multiply(out[i][2 * d], a[i][k], b[0], b[1]), mma::multiply(out[i][2 * d + 1], a[i][k], b[2], b[3]);
+                    for (int i = 0; i < MT; i++) mma::multiply(out[i][2 * d], a[i][k], v[0], v[1]), mma::multiply(out[i][2 * d + 1], a[i][k], v[2], v[3]);
                 }
             if (shield && __any_sync(~0u, odd != 0)) { /* and added one by one where they are allowed */
                 for (int n = 0; n < BSRI_KEYS; n++) {
@@ -1900,7 +1961,7 @@ __global__ void __launch_bounds__(128, FULL ? 3 : 2) bsri_attention_mma(const __
                         uint32_t w[2] = {0, 0};
 #pragma unroll
                         for (int k = 0; k < NT; k++)
-                            if (n / 8 == k) w[0] = a[i][k / 2][k % 2 * 2], w[1] = a[i][k / 2][k % 2 * 2 + 1];
+                            bsri_dev_pick(w[0], a[i][k / 2][k % 2 * 2], n / 8, k), bsri_dev_pick(w[1], a[i][k / 2][k % 2 * 2 + 1], n / 8, k);
                         const uint32_t no = __shfl_sync(~0u, forbidden[i], source) >> (n / 8 * 4 + n % 2);
 #pragma unroll
                         for (int h = 0; h < 2; h++) {
@@ -1974,7 +2035,7 @@ static cudaError_t bsri_launch_attention_instance(bsri_dev_attention &p, bsr_str
     const size_t bytes = (size_t)((warps * 16 * MT + 2 * BSRI_KEYS) * HD * 2 + (FULL ? warps * 16 * (BSRI_KEYS + 4) * 4 : 0));
     p.tile_rows = bsri_min(rows, most), p.tiles = bsri_ceil_div(rows, p.tile_rows), p.panels = 1;
     void *args[1] = {(void *)&p};
-    return cudaLaunchKernel((const void *)bsri_attention_mma<T, HD, MT, FULL>, dim3(bsri_grid(p.items * p.tiles * bsri_block_rows(&p.mask))),
+    return cudaLaunchKernel((const void *)bsri_attention_mma<T, HD, MT, FULL>, dim3(bsri_grid(p.items * p.tiles * p.block_rows)),
                             dim3((unsigned)warps * 32), args, bytes, stream);
 }
 /* What bsri_load_kernels() allows the largest CTA of an instance. */
@@ -2111,11 +2172,22 @@ template <class I> __global__ void __launch_bounds__(256) bsri_sort_scan(const _
         if (lane == 0) ((I *)s.totals)[work] = sum;
     }
 }
-/* Each warp ranks 256 entries of a tile of 2048 by themselves; sums over the warps then make the ranks the tile's. */
+/* The lanes of the warp with the same digit. */
+__device__ __forceinline__ unsigned bsri_dev_peers(int digit, int bits) {
+    unsigned same = ~0u;
+    for (int b = 0; b < bits; b++) {
+        const unsigned set = __ballot_sync(~0u, digit >> b & 1);
+        same &= digit >> b & 1 ? set : ~set;
+    }
+    return same;
+}
+/* Each warp ranks 256 entries of a tile of 2048 by themselves; sums over the warps then make the ranks the tile's. Sorted inside the
+   tile first, entries leave in runs. */
 template <class I> __global__ void __launch_bounds__(256) bsri_sort_scatter(const __grid_constant__ bsri_dev_sort s) {
     __shared__ uint32_t count[8][256];
-    __shared__ I base[256], part[33];
-    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, mine = threadIdx.x;
+    __shared__ I base[256], part[33], staged[2048];
+    __shared__ int16_t digits[2048];
+    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, mine = threadIdx.x, bits = 32 - __clz((int)s.digits - 1);
     for (int64_t slot = blockIdx.x; slot < s.slots; slot += gridDim.x) {
         int64_t k, run;
         I all;
@@ -2126,64 +2198,92 @@ template <class I> __global__ void __launch_bounds__(256) bsri_sort_scatter(cons
         base[mine] = bsri_dev_block_before(total, part, &all) + (I)r.first;
         if (mine < s.digits) base[mine] += ((const I *)s.counts)[r.base * s.digits + mine * r.chunks + k];
         for (int64_t tile = begin; tile < end; tile += 2048) {
+            const int n = (int)bsri_min(2048, end - tile), own = warp * 256 + lane; /* entries own + 32 j */
             I key[8];
             int rank[8];
 #pragma unroll
-            for (int j = 0; j < 8; j++) {
-                const int64_t e = tile + warp * 256 + j * 32 + lane;
-                key[j] = e < end ? bsri_dev_sort_key<I>(s, r, e) : I(0);
-            }
+            for (int j = 0; j < 8; j++) key[j] = own + j * 32 < n ? bsri_dev_sort_key<I>(s, r, tile + own + j * 32) : I(0);
             for (int w = 0; w < 8; w++) count[w][mine] = 0;
             __syncthreads();
 #pragma unroll
             for (int j = 0; j < 8; j++) {
-                const int valid = tile + warp * 256 + j * 32 + lane < end, digit = valid ? bsri_dev_digit<I>(s, key[j]) : 256;
-                const unsigned same = __match_any_sync(~0u, digit), lower = same & ((1u << lane) - 1);
-                rank[j] = valid ? (int)count[warp][digit] + __popc(lower) : -1;
+                const int digit = bsri_dev_digit<I>(s, key[j]), valid = own + j * 32 < n;
+                const unsigned same = bsri_dev_peers(digit, bits) & __ballot_sync(~0u, valid), lower = same & ((1u << lane) - 1);
+                rank[j] = (int)count[warp][digit] + __popc(lower);
                 __syncwarp();
                 if (valid && !lower) count[warp][digit] += (uint32_t)__popc(same);
                 __syncwarp();
             }
             __syncthreads();
-            uint32_t before = 0;
+            uint32_t sum = 0, whole;
+            for (int w = 0; w < 8; w++) sum += count[w][mine];
+            uint32_t before = bsri_dev_block_before(sum, (uint32_t *)part, &whole);
+            base[mine] -= (I)before; /* so that base + place in the tile is the place in the run */
             for (int w = 0; w < 8; w++) {
-                const uint32_t n = count[w][mine];
-                count[w][mine] = before, before += n;
+                const uint32_t here = count[w][mine];
+                count[w][mine] = before, before += here;
             }
             __syncthreads();
 #pragma unroll
             for (int j = 0; j < 8; j++) {
-                const int64_t e = tile + warp * 256 + j * 32 + lane;
-                if (rank[j] < 0) continue;
                 const int digit = bsri_dev_digit<I>(s, key[j]);
-                const int64_t at = (int64_t)base[digit] + count[warp][digit] + rank[j];
-                if ((uint64_t)at >= (uint64_t)s.n) continue; /* a pattern that is none */
-                ((I *)s.key_out)[r.shift + at] = key[j];
-                ((I *)s.position_out)[r.shift + at] = s.position ? ((const I *)s.position)[r.shift + e] : (I)e;
-                if (s.row_out)
-                    ((I *)s.row_out)[r.shift + at] = s.row ? ((const I *)s.row)[r.shift + e]
-                                                           : (I)bsri_dev_row_of(r.crow, s.m.index_dtype, bsri_block_rows(&s.m), e);
+                rank[j] += (int)count[warp][digit];
+                if (own + j * 32 < n) digits[rank[j]] = (int16_t)digit, staged[rank[j]] = key[j];
+            }
+            for (int array = 0; array < 3; array++) {
+                I *const out = (I *)(array == 0 ? s.key_out : array == 1 ? s.position_out : s.row_out);
+                if (!out) break;
+                __syncthreads();
+#pragma unroll
+                for (int j = 0; j < 8; j++) {
+                    const int i = mine + j * 256;
+                    if (i >= n) break;
+                    const int64_t at = (int64_t)base[digits[i]] + i;
+                    if ((uint64_t)at < (uint64_t)s.n) out[r.shift + at] = staged[i]; /* else the pattern is none */
+                }
+                __syncthreads();
+#pragma unroll
+                for (int j = 0; j < 8; j++) {
+                    const int64_t e = tile + own + j * 32;
+                    if (own + j * 32 >= n || array == 2) break;
+                    if (array == 0) staged[rank[j]] = s.position ? ((const I *)s.position)[r.shift + e] : (I)e;
+                    else if (s.row) staged[rank[j]] = ((const I *)s.row)[r.shift + e];
+                    else if (s.row_out) staged[rank[j]] = (I)bsri_dev_row_of(r.crow, s.m.index_dtype, bsri_block_rows(&s.m), e);
+                }
             }
             __syncthreads();
-            base[mine] += (I)before;
+            base[mine] += (I)before; /* before is by now the digit's end in the tile */
             __syncthreads();
         }
         __syncthreads();
     }
 }
-/* Where each column starts among the sorted keys. */
+/* Where each column starts among the sorted keys: each entry writes the columns after its predecessor's up to its own. */
 template <class I> __global__ void __launch_bounds__(256) bsri_sort_starts(const __grid_constant__ bsri_dev_sort s) {
-    const int64_t each = s.cols + 1, total = s.patterns.count * each, step = (int64_t)gridDim.x * 256;
-    for (int64_t work = blockIdx.x * (int64_t)256 + threadIdx.x; work < total; work += step) {
-        const bsri_dev_run r = bsri_dev_run_of(s, work / each);
-        const I col = (I)(work % each), *key = (const I *)s.key_out + r.shift;
-        int64_t low = r.first, high = r.end; /* the first entry whose key is col or more */
-        while (low < high) {
-            const int64_t mid = low + (high - low) / 2;
-            if (key[mid] < col) low = mid + 1;
-            else high = mid;
+    const int lane = threadIdx.x & 31;
+    for (int64_t slot = blockIdx.x; slot < s.slots; slot += gridDim.x) {
+        int64_t k, run;
+        const bsri_dev_run r = bsri_dev_slot(s, slot, &k, &run);
+        const I *key = (const I *)s.key_out + r.shift;
+        I *ccol = (I *)s.ccol + run * (s.cols + 1);
+        if (k < 0 || (k && k >= r.chunks)) continue;
+        const int64_t begin = r.first + k * s.chunk, end = k + 1 < r.chunks ? begin + s.chunk : r.end + 1; /* one past the run */
+        for (int64_t e0 = begin + (threadIdx.x & ~31); e0 < end; e0 += 256) {
+            const int64_t e = e0 + lane;
+            int64_t c = 0, stop = 0;
+            if (e < end) {
+                if (e > r.first) c = bsri_max(0, bsri_min(s.cols, key[e - 1]) + 1);
+                stop = e < r.end ? bsri_min(s.cols, key[e]) + 1 : s.cols + 1;
+            }
+            unsigned wide = __ballot_sync(~0u, stop - c > 64); /* these together */
+            for (; wide; wide &= wide - 1) {
+                const int who = __ffs((int)wide) - 1;
+                const int64_t from = __shfl_sync(~0u, c, who), to = __shfl_sync(~0u, stop, who);
+                for (int64_t i = from + lane; i < to; i += 32) ccol[i] = (I)(e0 + who);
+            }
+            if (stop - c <= 64)
+                for (; c < stop; c++) ccol[c] = (I)e;
         }
-        ((I *)s.ccol)[work] = (I)low;
     }
 }
 
@@ -2271,81 +2371,102 @@ static __global__ void __launch_bounds__(256) bsri_rank_lines(const __grid_const
     }
 }
 
-/* Smallest over the block (up to 1024 threads); every thread has it. Begins and ends with a barrier. */
-__device__ __forceinline__ uint32_t bsri_dev_block_min(uint32_t v, uint32_t *part) {
-    const int warps = blockDim.x / 32;
-#pragma unroll
+__device__ __forceinline__ uint32_t bsri_dev_warp_min(uint32_t v) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    return __reduce_min_sync(~0u, v);
+#else
     for (int d = 16; d; d /= 2) v = min(v, __shfl_xor_sync(~0u, v, d));
+    return v;
+#endif
+}
+/* Smallest over a block of 1024 threads; every thread has it. One barrier, before it is read. */
+__device__ __forceinline__ uint32_t bsri_dev_block_min(uint32_t v, uint32_t *part) {
+    v = bsri_dev_warp_min(v);
     if ((threadIdx.x & 31) == 0) part[threadIdx.x / 32] = v;
     __syncthreads();
-    v = part[0];
-    for (int w = 1; w < warps; w++) v = min(v, part[w]);
-    return v;
+    return bsri_dev_warp_min(part[threadIdx.x & 31]);
 }
 
 #define BSRI_GROUP_LINES 256        /* of one pattern in shared memory */
-#define BSRI_GROUP_BYTES (45 * 1024)
-/* Greedy grouping of up to 256 lines without repeats, as bsri_lines_group; thread t looks at the t-th line left. */
+#define BSRI_GROUP_BYTES (44 * 1024)
+/* Greedy grouping of up to 256 lines without repeats, as bsri_lines_group; all of it by one warp, whose lane t looks at the lines
+   t + 32 j of the order: steps are short, and nothing has to wait at a barrier. */
 static __global__ void __launch_bounds__(256) bsri_group_bits(const __grid_constant__ bsri_dev_lines l) {
-    extern __shared__ uint32_t bits[]; /* [words][lines] by place in the order */
-    __shared__ uint32_t part[2][8];
-    __shared__ int32_t size[BSRI_GROUP_LINES];
-    __shared__ int16_t left[2][BSRI_GROUP_LINES + 1];
-    const int t = threadIdx.x, count = (int)l.count, words = (int)l.words, group = (int)l.group;
+    extern __shared__ uint32_t bits[]; /* [words][lines] by place in the order, lines rounded up to 32 */
+    __shared__ int32_t size[BSRI_GROUP_LINES], line[BSRI_GROUP_LINES];
+    const int t = threadIdx.x, count = (int)l.count, words = (int)l.words, group = (int)l.group, sets = (count + 31) / 32, pitch = sets * 32;
+    uint32_t *const joined = bits + words * pitch;
     for (int64_t pattern = blockIdx.x; pattern < l.patterns.count; pattern += gridDim.x) {
         const int32_t *order = l.order + pattern * count;
         int32_t *member = l.member + pattern * l.groups * group, *unions = l.unions + pattern * l.groups;
-        uint32_t *const joined = bits + words * count;
-        int now = 0, remaining = count, turn = 0;
-        if (l.repeats[pattern]) continue; /* the other kernel's */
+        uint64_t *key = l.key + pattern * l.groups;
+        if (l.repeats[pattern] || !l.small) continue; /* the other kernel's */
+        if (t < count) line[t] = order[t], size[t] = l.distinct[pattern * count + order[t]];
+        __syncthreads();
         for (int i = t; i < count * words; i += 256) {
             const int place = i / words, w = i % words;
-            bits[w * count + place] = l.bits[(pattern * count + order[place]) * words + w];
+            bits[w * pitch + place] = l.bits[(pattern * count + line[place]) * words + w];
         }
-        if (t < count) left[0][t] = (int16_t)t, size[t] = l.distinct[pattern * count + order[t]];
         __syncthreads();
-        for (int64_t g = 0; g < l.groups; g++) {
-            uint32_t length = 0;
-            for (int k = 0; k < group; k++) {
-                uint32_t extra = 0, best = ~0u;
-                const int mine = t < remaining ? left[now][t] : 0;
-                if (k == 0) best = remaining ? 0 : ~0u;
-                else {
-                    for (int w = 0; w < words && t < remaining; w++) extra += (uint32_t)__popc(bits[w * count + mine] & ~joined[w]);
-                    best = bsri_dev_block_min(t < remaining ? extra << 8 | (uint32_t)t : ~0u, part[turn]);
-                    turn ^= 1;
+        if (t < 32) {
+            unsigned left = 0;
+            for (int j = 0; j < sets; j++) left |= (unsigned)(t + 32 * j < count) << j;
+            for (int g = 0; g < (int)l.groups; g++) {
+                uint32_t length = 0;
+                for (int k = 0; k < group; k++) {
+                    uint32_t best = ~0u;
+                    if (k == 0) {
+                        if (left) best = (uint32_t)(t + 32 * (__ffs((int)left) - 1));
+                    } else {
+                        int extra[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+#pragma unroll 2
+                        for (int w = 0; w < words; w++) {
+                            const uint32_t rest = ~joined[w];
+#pragma unroll
+                            for (int j = 0; j < 8; j++)
+                                if (j < sets) extra[j] += __popc(bits[w * pitch + t + 32 * j] & rest);
+                        }
+#pragma unroll
+                        for (int j = 0; j < 8; j++)
+                            if (left >> j & 1) best = min(best, (uint32_t)extra[j] << 8 | (uint32_t)(t + 32 * j));
+                    }
+                    best = bsri_dev_warp_min(best);
+                    const int chosen = (int)(best & 255u);
+                    if (t == 0) member[g * group + k] = best == ~0u ? -1 : line[chosen];
+                    if (best == ~0u) continue;
+                    __syncwarp();
+                    for (int w = t; w < words; w += 32) joined[w] = (k ? joined[w] : 0) | bits[w * pitch + chosen];
+                    __syncwarp();
+                    if ((chosen & 31) == t) left &= ~(1u << (chosen / 32));
+                    length += k ? best >> 8 : (uint32_t)size[chosen];
                 }
-                if (best == ~0u) {
-                    if (t == 0) member[g * group + k] = -1;
-                    continue;
-                }
-                const int at = (int)(best & 255u), chosen = left[now][at];
-                for (int w = t; w < words; w += 256) joined[w] = (k ? joined[w] : 0) | bits[w * count + chosen];
-                if (t < remaining - 1) left[now ^ 1][t] = left[now][t + (t >= at)];
-                if (t == 0) member[g * group + k] = order[chosen];
-                length += k ? best >> 8 : (uint32_t)size[chosen];
-                now ^= 1, remaining--;
-                __syncthreads();
+                if (t == 0) unions[g] = (int32_t)length, key[g] = length;
             }
-            if (t == 0) unions[g] = (int32_t)length, l.key[pattern * l.groups + g] = length;
         }
         __syncthreads();
     }
 }
-/* The same for any lines: a warp per line left, stamps of the current union in device memory. */
+static cudaError_t bsri_launch_group_bits(const bsri_dev_lines *l, bsr_stream stream) {
+    void *args[1] = {(void *)l};
+    return cudaLaunchKernel((const void *)bsri_group_bits, dim3(bsri_grid(l->patterns.count)), dim3(256), args, BSRI_GROUP_BYTES, stream);
+}
+/* The same for any lines: a warp per line left. Where there are bit sets their union stands in shared memory; else stamps of the current
+   union in device memory. */
+#define BSRI_GROUP_WORDS 8192
 static __global__ void __launch_bounds__(1024) bsri_group_lists(const __grid_constant__ bsri_dev_lines l) {
-    __shared__ int32_t left[2][257];
-    __shared__ uint32_t extras[256], part[32];
+    __shared__ int32_t left[2][257], extras[256];
+    __shared__ uint32_t joined[BSRI_GROUP_WORDS], part[2][32];
     __shared__ int length;
     const int t = threadIdx.x, lane = t & 31, dt = l.m.index_dtype, window = (int)l.window, group = (int)l.group;
     for (int64_t pattern = blockIdx.x; pattern < l.patterns.count; pattern += gridDim.x) {
         const int32_t *order = l.order + pattern * l.count;
         int32_t *member = l.member + pattern * l.groups * group, *unions = l.unions + pattern * l.groups;
         int32_t *stamp = l.stamp + pattern * l.others;
+        const int words = l.repeats[pattern] ? 0 : (int)l.words;
         int64_t next = bsri_min(window, l.count);
         int now = 0, remaining = (int)next;
-        if (l.words && !l.repeats[pattern]) continue; /* the other kernel's */
-        for (int64_t i = t; i < l.others; i += 1024) stamp[i] = -1;
+        if (words && l.small) continue; /* the other kernel's */
+        for (int64_t i = t; i < l.others && !words; i += 1024) stamp[i] = -1;
         if (t < remaining) left[0][t] = order[t];
         __syncthreads();
         for (int64_t g = 0; g < l.groups; g++) {
@@ -2353,32 +2474,45 @@ static __global__ void __launch_bounds__(1024) bsri_group_lists(const __grid_con
             for (int k = 0; k < group; k++) {
                 uint32_t best = remaining ? 0 : ~0u;
                 for (int i = t / 32; i < remaining && k; i += 32) {
-                    const bsri_dev_line x = bsri_dev_line_of(l, pattern, left[now][i]);
-                    uint32_t extra = 0;
-                    for (int64_t p = x.at + lane; p < x.end; p += 32) {
-                        const int64_t at = bsri_index(x.list, dt, p);
-                        extra += (uint64_t)at < (uint64_t)l.others && __ldcg(&stamp[at]) != (int32_t)g;
+                    const int32_t candidate = left[now][i];
+                    int extra = 0;
+                    if (words) {
+                        const uint32_t *bits = l.bits + (pattern * l.count + candidate) * words;
+#pragma unroll 4
+                        for (int w = lane; w < words; w += 32) extra += __popc(bits[w] & ~joined[w]);
+                    } else {
+                        const bsri_dev_line x = bsri_dev_line_of(l, pattern, candidate);
+                        for (int64_t p = x.at + lane; p < x.end; p += 32) {
+                            const int64_t at = bsri_index(x.list, dt, p);
+                            extra += (uint64_t)at < (uint64_t)l.others && __ldcg(&stamp[at]) != (int32_t)g;
+                        }
                     }
                     extra = bsri_dev_warp_sum(extra);
                     if (lane == 31) extras[i] = extra;
                 }
                 if (k) {
                     __syncthreads();
-                    const uint32_t mine = t < remaining ? extras[t] : ~0u, least = bsri_dev_block_min(mine, part);
-                    __syncthreads();
-                    best = bsri_dev_block_min(t < remaining && mine == least ? (uint32_t)t : ~0u, part);
+                    const uint32_t mine = t < remaining ? (uint32_t)extras[t] : ~0u, least = bsri_dev_block_min(mine, part[0]);
+                    best = bsri_dev_block_min(t < remaining && mine == least ? (uint32_t)t : ~0u, part[1]);
                 }
-                __syncthreads();
                 if (best == ~0u) {
                     if (t == 0) member[g * group + k] = -1;
                     continue;
                 }
                 const int32_t chosen = left[now][best];
-                const bsri_dev_line x = bsri_dev_line_of(l, pattern, chosen);
                 int fresh = 0;
-                for (int64_t p = x.at + t; p < x.end; p += 1024) {
-                    const int64_t at = bsri_index(x.list, dt, p);
-                    if ((uint64_t)at < (uint64_t)l.others) fresh += atomicExch(&stamp[at], (int32_t)g) != (int32_t)g;
+                if (words) {
+                    const uint32_t *bits = l.bits + (pattern * l.count + chosen) * words;
+                    for (int w = t; w < words; w += 1024) {
+                        const uint32_t before = k ? joined[w] : 0, v = bits[w];
+                        fresh += __popc(v & ~before), joined[w] = before | v;
+                    }
+                } else {
+                    const bsri_dev_line x = bsri_dev_line_of(l, pattern, chosen);
+                    for (int64_t p = x.at + t; p < x.end; p += 1024) {
+                        const int64_t at = bsri_index(x.list, dt, p);
+                        if ((uint64_t)at < (uint64_t)l.others) fresh += atomicExch(&stamp[at], (int32_t)g) != (int32_t)g;
+                    }
                 }
                 if (fresh) atomicAdd(&length, fresh);
                 if (t < remaining - 1) left[now ^ 1][t] = left[now][t + (t >= (int)best)];
@@ -2540,7 +2674,7 @@ struct bsri_dev_kept {
 __device__ __forceinline__ bsri_dev_kept bsri_dev_kept_of(const bsri_dev_build &b, int64_t item, int64_t r) {
     bsri_dev_kept k;
     k.bits = b.bits + item * b.item_words + r * b.row_words, k.from = 0, k.end = b.cols, k.flip = b.complement ? ~0u : 0, k.col = nullptr;
-    if (!b.row_words) {
+    if (b.sparse.crow_indices) {
         const bsri_dev_item it = bsri_dev_matrix_item(&b.batch, item, &b.sparse);
         k.col = it.col, k.from = bsri_index(it.crow, b.sparse.index_dtype, r), k.end = bsri_index(it.crow, b.sparse.index_dtype, r + 1);
     }
@@ -2878,13 +3012,39 @@ static __global__ void bsri_validate_describe(const __grid_constant__ bsri_dev_v
     X(422, "simt attention 32x32 f64", (bsri_attention_simt<double, bsri_simt_tile<double, double, 32, 32, 2, 2>>), 0)           \
     BSRI_KERNELS_ATTENTION(X, 430, __half, "f16")                                                                                \
     BSRI_KERNELS_ATTENTION(X, 440, __nv_bfloat16, "bf16")
+#define BSRI_KERNELS_MATRICES(X)                                                                                                 \
+    X(600, "fill", bsri_fill_words, 0)                                                                                           \
+    X(601, "sort count i32", bsri_sort_count<int32_t>, 0)                                                                        \
+    X(602, "sort scan i32", bsri_sort_scan<int32_t>, 0)                                                                          \
+    X(603, "sort scatter i32", bsri_sort_scatter<int32_t>, 0)                                                                    \
+    X(604, "sort starts i32", bsri_sort_starts<int32_t>, 0)                                                                      \
+    X(605, "sort count i64", bsri_sort_count<int64_t>, 0)                                                                        \
+    X(606, "sort scan i64", bsri_sort_scan<int64_t>, 0)                                                                          \
+    X(607, "sort scatter i64", bsri_sort_scatter<int64_t>, 0)                                                                    \
+    X(608, "sort starts i64", bsri_sort_starts<int64_t>, 0)                                                                      \
+    X(610, "lines measure", bsri_lines_measure, 0)                                                                               \
+    X(611, "lines rank", bsri_rank_lines, 0)                                                                                     \
+    X(612, "group bit sets", bsri_group_bits, BSRI_GROUP_BYTES)                                                                  \
+    X(613, "group lists", bsri_group_lists, 0)                                                                                   \
+    X(620, "to dense", bsri_expand_panel, 0)                                                                                     \
+    X(621, "bits of a dense matrix", bsri_bits_dense, 0)                                                                         \
+    X(622, "bits of a mask", bsri_bits_mask, 0)                                                                                  \
+    X(623, "build counts", bsri_build_counts, 0)                                                                                 \
+    X(624, "build crow", bsri_build_crow, 0)                                                                                     \
+    X(625, "build crow without rows", bsri_build_no_rows, 0)                                                                     \
+    X(626, "build columns", bsri_build_cols, 0)                                                                                  \
+    X(627, "build values", bsri_build_values, 0)                                                                                 \
+    X(630, "validate stage", bsri_validate_stage, 0)                                                                             \
+    X(631, "validate unions", bsri_validate_unions, 0)                                                                           \
+    X(632, "validate describe", bsri_validate_describe, 0)
 #define BSRI_KERNELS(X)                                  \
     BSRI_KERNELS_SIMT(X, 100, float, float, "f32")       \
     BSRI_KERNELS_SIMT(X, 110, double, double, "f64")     \
     BSRI_KERNELS_SIMT(X, 120, int32_t, uint32_t, "i32")  \
     BSRI_KERNELS_SIMT(X, 130, int32_t, float, "i32 to f32") \
     BSRI_KERNELS_MMA(X) \
-    BSRI_KERNELS_ROWS(X)
+    BSRI_KERNELS_ROWS(X) \
+    BSRI_KERNELS_MATRICES(X)
 
 /* Loads every kernel and allows it the shared memory that it asks for, or what the device has; called once per context. */
 static cudaError_t bsri_load_kernels(void) {

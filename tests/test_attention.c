@@ -191,6 +191,32 @@ TEST(sizes) {
         }
 }
 
+/* Scores that rise, fall or swing along a long row: the running maximum changes at every step, or never. */
+TEST(running_maximum) {
+    int t, form, isa;
+    for (t = 0; t < 4; t++)
+        for (form = 0; form < 3; form++)
+            for (isa = 1; isa <= 3; isa++) {
+                attention c;
+                t_spec s;
+                int64_t j, d;
+                bt_case("%s, form %d, isa %d", bsr_dtype_name(dtypes[t]), form, isa);
+                if (!t_context(isa)) {
+                    bt_skip("this instruction set is not in this build or machine");
+                    continue;
+                }
+                s = spec_of(dtypes[t], 16, 16, 2, 40, 60);
+                c = attention_new(&s, dtypes[t], 32, 640, 8, 8, NO_BATCH, NO_BATCH, dtypes[t]);
+                for (j = 0; j < 640; j++)
+                    for (d = 0; d < 8; d++)
+                        t_set(&c.k, 0, j, d, form == 0 ? (double)j / 64 : form == 1 ? (double)(640 - j) / 64 : 4 * sin((double)j / 20));
+                for (j = 0; j < 32; j++)
+                    for (d = 0; d < 8; d++) t_set(&c.q, 0, j, d, 0.25 + (double)(j % 4) / 4);
+                c.ctx = t_context(isa), c.scale = 0.5;
+                run_attention(&c);
+            }
+}
+
 /* The generator of the reference against the vectors that its authors publish. */
 TEST(philox_vectors) {
     static const uint32_t counters[3][4] = {
@@ -365,6 +391,7 @@ int main(int argc, char **argv) {
         {"each_option", each_option},
         {"combined", combined},
         {"sizes", sizes},
+        {"running_maximum", running_maximum},
         {"philox_vectors", philox_vectors},
         {"dropout_mask", dropout_mask},
         {"composition", composition},

@@ -398,6 +398,79 @@ TEST(permutation_copies) {
     }
 }
 
+/* One product by 1 shows the rounding: ties, subnormals, overflow, NaN, bit by bit, on every instruction set. */
+TEST(rounding) {
+    enum { N = 4096 };
+    static float values[N];
+    static uint16_t out[N], back[65536];
+    static float wide[65536];
+    int isa, t, i;
+    for (isa = 1; isa <= 3; isa++)
+        for (t = 2; t < 4; t++) { /* f16, bf16 */
+            int32_t crow[] = {0, 1}, col[] = {0};
+            float one = 1;
+            uint16_t one16 = t_encode16(1, dtypes[t]);
+            bsr_matrix a = bsr_matrix_make(1, 1, 1, 1, 1, crow, col, BSR_I32, &one, BSR_F32);
+            bsr_dense b = bsr_dense_row_major(values, BSR_F32, 1, N), o = bsr_dense_row_major(out, dtypes[t], 1, N);
+            int bad = 0;
+            bt_case("f32 to %s, isa %d", bsr_dtype_name(dtypes[t]), isa);
+            if (!t_context(isa)) {
+                bt_skip("this instruction set is not in this build or machine");
+                continue;
+            }
+            for (i = 0; i < N; i++) {
+                uint32_t bits = (uint32_t)bt_random();
+                double exact = t_decode16((uint16_t)bt_below(0x7c00), dtypes[t]), half = t_half_ulp(dtypes[t], exact);
+                if (i % 4 == 0) memcpy(&values[i], &bits, 4);
+                else values[i] = (float)(exact + (i % 4 == 1 ? half : i % 4 == 2 ? half * (1 + 0x1p-10) : half * (1 - 0x1p-10)));
+                if (i % 3 == 0) values[i] = -values[i];
+            }
+            CHECK_INT(bsr_dense_mm(t_context(isa), 0, &a, &b, &o, NULL), BSR_OK);
+            for (i = 0; i < N; i++) {
+                uint16_t want = t_encode16((double)values[i], dtypes[t]);
+                int nan = values[i] != values[i], inf = dtypes[t] == BSR_F16 ? 0x7c00 : 0x7f80;
+                if (nan ? (out[i] & inf) != inf || !(out[i] & 0x7fff & ~inf) : out[i] != want && (out[i] | want) & 0x7fff)
+                    if (!bad++) bt_fail(__FILE__, __LINE__, "%.9g gives 0x%04x, not 0x%04x", (double)values[i], out[i], want);
+            }
+            bt_case("%s to f32, isa %d", bsr_dtype_name(dtypes[t]), isa);
+            for (i = 0; i < 65536; i++) back[i] = (uint16_t)i;
+            a.values = &one16, a.dtype = dtypes[t], b = bsr_dense_row_major(back, dtypes[t], 1, 65536);
+            o = bsr_dense_row_major(wide, BSR_F32, 1, 65536);
+            CHECK_INT(bsr_dense_mm(t_context(isa), 0, &a, &b, &o, NULL), BSR_OK);
+            for (i = 0, bad = 0; i < 65536; i++) {
+                double want = t_decode16((uint16_t)i, dtypes[t]), got = (double)wide[i];
+                if (want != want ? got == got : got != want)
+                    if (!bad++) bt_fail(__FILE__, __LINE__, "0x%04x gives %.9g, not %.9g", i, got, want);
+            }
+        }
+}
+/* Sums in f64 are rounded to 16 bits once, not by way of f32: 1 + half an ulp + a little goes up. */
+TEST(one_rounding) {
+    int isa, t, sign, up;
+    for (isa = 1; isa <= 3; isa++)
+        for (t = 2; t < 4; t++)
+            for (sign = -1; sign <= 1; sign += 2)
+                for (up = -1; up <= 1; up++) {
+                    int32_t crow[] = {0, 3}, col[] = {0, 1, 2};
+                    uint16_t a16[3], b16[3], out[1];
+                    double half = t_half_ulp(dtypes[t], 1), tiny = 0x1p-12, want;
+                    bsr_matrix a = bsr_matrix_make(1, 3, 1, 1, 3, crow, col, BSR_I32, a16, dtypes[t]);
+                    bsr_dense b = bsr_dense_row_major(b16, dtypes[t], 3, 1), o = bsr_dense_row_major(out, dtypes[t], 1, 1);
+                    bsr_exec e = t_exec(BSR_EXEC_ACCUMULATE_F64);
+                    bt_case("%s, isa %d, sign %d, %d", bsr_dtype_name(dtypes[t]), isa, sign, up);
+                    if (!t_context(isa)) {
+                        bt_skip("this instruction set is not in this build or machine");
+                        continue;
+                    }
+                    a16[0] = t_encode16(sign, dtypes[t]), a16[1] = t_encode16(sign * half, dtypes[t]);
+                    a16[2] = t_encode16(sign * up * tiny, dtypes[t]);
+                    b16[0] = b16[1] = t_encode16(1, dtypes[t]), b16[2] = t_encode16(tiny * 0x1p-4, dtypes[t]);
+                    want = sign * (up > 0 ? 1 + 2 * half : 1);
+                    CHECK_INT(bsr_dense_mm(t_context(isa), 0, &a, &b, &o, &e), BSR_OK);
+                    CHECK_NEAR(t_decode16(out[0], dtypes[t]), want, 0);
+                }
+}
+
 TEST(epilogues) {
     static const int acts[] = {BSR_ACT_NONE, BSR_ACT_RELU,          BSR_ACT_GELU,          BSR_ACT_GELU_TANH,
                                BSR_ACT_SILU, BSR_EPILOGUE_tf_shift, BSR_EPILOGUE_tf_square};
@@ -1020,6 +1093,8 @@ int main(int argc, char **argv) {
         {"batches", batches},
         {"exact_integers", exact_integers},
         {"permutation_copies", permutation_copies},
+        {"rounding", rounding},
+        {"one_rounding", one_rounding},
         {"epilogues", epilogues},
         {"activation_edges", activation_edges},
         {"nan_rules", nan_rules},

@@ -83,6 +83,42 @@ TEST(upstream_long_row) {
         }
 }
 
+/* Rows longer than any buffer, with scores that rise, fall or jump, so that every part changes the maximum or not; in place
+   too; and the backward of such rows. */
+TEST(long_rows) {
+    static const int64_t blocks[][2] = {{1, 1}, {1, 64}, {3, 5}, {2, 700}};
+    int b, t, form;
+    for (b = 0; b < 4; b++)
+        for (t = 0; t < 4; t++)
+            for (form = 0; form < 4; form++) {
+                t_spec s;
+                bsr_matrix x, y, dy, dx;
+                bsr_exec e = t_exec(0);
+                ref_result want;
+                int64_t p, i, j, n;
+                bt_case("%lldx%lld, %s, form %d", (long long)blocks[b][0], (long long)blocks[b][1], bsr_dtype_name(dtypes[t]), form);
+                n = 9000 / blocks[b][1], s = spec_of(dtypes[t], blocks[b][0], blocks[b][1], 2, n + 7, 2 * n);
+                x = t_matrix(&s);
+                for (p = 0; p < x.nnz; p++)
+                    for (i = 0; i < x.block_rows; i++)
+                        for (j = 0; j < x.block_cols; j++) {
+                            double at = (double)(t_col(&x, 0, p) * x.block_cols + j) / 9000;
+                            double v = form == 0 ? 40 * at : form == 1 ? -40 * at : form == 2 ? 20 * sin(40 * at) : t_draw(FILL_SIGNED, BSR_F64);
+                            t_store(x.values, x.dtype, t_value_at(&x, 0, p, i, j), v);
+                        }
+                y = t_matrix_output(&x, dtypes[t], BLOCKS_GAPS);
+                run_softmax(t_any_context(), 1, &x, NULL, &y, 0, 0);
+                dy = x, t_make_values(&dy, dtypes[t], PACKED, 0), t_fill_values(&dy, FILL_SIGNED);
+                dx = t_matrix_output(&x, dtypes[t], BLOCKS_COL);
+                want = ref_softmax_backward(0.5, &y, &dy);
+                if (RUN_OK(bsr_softmax_backward(t_any_context(), 0.5, &y, &dy, &dx, &e))) REF_COMPARE_MATRIX(&dx, &want, 0);
+                bt_mark_output(dy.values);
+                if (RUN_OK(bsr_softmax_backward(t_any_context(), 0.5, &y, &dy, &dy, &e))) REF_COMPARE_MATRIX(&dy, &want, 0);
+                bt_mark_output(x.values);
+                run_softmax(t_any_context(), 1, &x, NULL, &x, 0, 0);
+            }
+}
+
 /* upstream.md 6.2, test_softmax: scale 0.4, additive key padding of 0 and -inf, multiplied attention mask of 0 and 1 */
 TEST(upstream_deepspeed_softmax) {
     int block, t, width;
@@ -314,6 +350,7 @@ int main(int argc, char **argv) {
     static const bt_test tests[] = {
         {"upstream_softmax", upstream_softmax},
         {"upstream_long_row", upstream_long_row},
+        {"long_rows", long_rows},
         {"upstream_deepspeed_softmax", upstream_deepspeed_softmax},
         {"documented_bound", documented_bound},
         {"options", options},

@@ -209,7 +209,7 @@ static bsr_status job_run(job *j, const bsr_context *ctx, cudaStream_t stream, b
     bsr_error mine;
     memset(&plan, 0, sizeof plan), plan.kernel = j->tier;
     e.stream = stream, e.plan = j->tier ? &plan : nullptr, e.error = error ? error : &mine, e.workspace = j->workspace, e.workspace_bytes = j->workspace_bytes;
-    return j->device(ctx, &e);
+    return gm_guard(j->mirror->name, [&] { return j->device(ctx, &e); });
 }
 /* Runs it once, with a workspace where it wants one; false and a counted skip where the device lacks it. */
 static bool job_ready(job *j, const bsr_context *ctx, cudaStream_t stream) {

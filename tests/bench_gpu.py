@@ -1,0 +1,545 @@
+"""bsrsparse beside PyTorch on one GPU, the same tensors in the same process: product, skinny product, sampled product, softmax,
+attention, host time. Peers: torch.sparse._triton_ops with default and searched parameters, torch.matmul, F.scaled_dot_product_attention,
+flex_attention. Times are medians of CUDA-graph replays, random-normal data, exact block counts; errors are relative Frobenius
+norms against float64 on sampled rows. One line per peer; ratio = peer's time / ours; geometric means last.
+Writes tests/results/<gpu>_bench.csv (its first line hashes the sources)."""
+import argparse
+import csv
+import hashlib
+import math
+import os
+import subprocess
+import sys
+import time
+import warnings
+
+warnings.filterwarnings("ignore")
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+SECTIONS = "copy product dtypes skinny sampled softmax attention views host".split()
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--lib", default=os.path.join(ROOT, "build/gpu/libbsrsparse.so"))
+parser.add_argument("--sections", default=",".join(SECTIONS), help="of " + ",".join(SECTIONS))
+parser.add_argument("--seconds", type=float, default=440, help="stops starting new cases after this time")
+parser.add_argument("--out", default=os.path.join(HERE, "results"), help="folder of the CSV file")
+parser.add_argument("--kernel", type=int, default=0, help="plan.kernel of our calls; 0: the library's choice")
+parser.add_argument("--group", type=int, default=1, help="group size of the schedule that is attached; 0: none")
+parser.add_argument("--blocks", default="16,32,64,128")
+parser.add_argument("--sparsities", default="0.5,0.8,0.95")
+parser.add_argument("--search", type=int, default=1, help="0: Triton with its default parameters only")
+parser.add_argument("--compile", default="", help=argparse.SUPPRESS)
+args = parser.parse_args()
+if not os.path.exists(args.lib):
+    sys.exit(f"{args.lib} is not there: make build/gpu/libbsrsparse.so")
+try:
+    import torch
+except ImportError:
+    sys.exit("PyTorch is absent: build and run build/gpu/bench_gpu instead (make gpu-bench does so)")
+if not torch.cuda.is_available():
+    sys.exit("there is no GPU")
+import torch.nn.functional as F
+
+sys.path.insert(0, HERE)
+import bridge
+
+try:
+    from torch.sparse import _triton_ops as T
+except ImportError:
+    T = None
+start = time.time()
+dev, bf16 = "cuda", torch.bfloat16
+blocks_wanted = [int(x) for x in args.blocks.split(",")]
+sparsities_wanted = [float(x) for x in args.sparsities.split(",")]
+
+
+# ---- data ----
+
+def make_bsr(M, K, b, s, dtype, batch=()):
+    """A BSR tensor with exactly round((1 - s) blocks) blocks in random places; batch items share the pattern."""
+    rows, cols = M // b, K // b
+    nnz = max(1, round(rows * cols * (1 - s)))
+    mask = torch.zeros(rows * cols, dtype=torch.bool)
+    mask[torch.randperm(rows * cols, generator=torch.Generator().manual_seed(rows * cols + nnz))[:nnz]] = True
+    return from_mask(mask.view(rows, cols), b, dtype, batch)
+
+
+def from_mask(mask, b, dtype, batch=()):
+    rows, cols = mask.shape
+    crow = torch.zeros(rows + 1, dtype=torch.int64)
+    crow[1:] = mask.sum(1).cumsum(0)
+    col, nnz = mask.nonzero()[:, 1].contiguous(), int(mask.sum())
+    values = random(batch + (nnz, b, b), dtype)
+    crow, col = (x.to(dev, torch.int32).expand(batch + x.shape).contiguous() for x in (crow, col))
+    return torch.sparse_bsr_tensor(crow, col, values, batch + (rows * b, cols * b), check_invariants=False)
+
+
+def random(shape, dtype, columns=False):
+    if columns:
+        return random(shape[:-2] + (shape[-1], shape[-2]), dtype).transpose(-1, -2)
+    if dtype == torch.int8:
+        return torch.randint(-8, 8, shape, device=dev, dtype=dtype)
+    return torch.randn(shape, device=dev).to(dtype)
+
+
+def empty(shape, dtype, columns=False):
+    t = torch.empty(shape[::-1] if columns else shape, device=dev, dtype=dtype)
+    return t.t() if columns else t
+
+
+# ---- timing ----
+
+def event_ms(f, calls):
+    a, b = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    a.record()
+    for _ in range(calls):
+        f()
+    b.record()
+    b.synchronize()
+    return a.elapsed_time(b) / calls
+
+
+def timed(f, target=4.0, repeats=7):
+    """Median milliseconds of f() from replays of a graph that holds some `target` milliseconds of calls."""
+    f(), f()
+    torch.cuda.synchronize()
+    once = min(event_ms(f, 1), event_ms(f, 2))
+    calls = int(min(200, max(1, target / max(once, 1e-3))))
+    try:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _ in range(calls):
+                f()
+    except Exception:
+        torch.cuda.synchronize()
+        return sorted(event_ms(f, calls) for _ in range(repeats))[repeats // 2]  # can't be captured: events
+    graph.replay()
+    times = sorted(event_ms(graph.replay, 1) / calls for _ in range(repeats))
+    del graph
+    return times[repeats // 2]
+
+
+def error(got, want):
+    e = ((got.double() - want).norm() / want.norm()).item()
+    return e if e == e else math.inf
+
+
+# ---- results ----
+
+FIELDS = ("section case dtype block sparsity layout ours_ms ours_rate ours_err peer peer_ms peer_rate peer_err ratio note").split()
+table, skipped = [], []
+
+
+def add(section, case, ours, peers, rate=None, unit="TFLOP/s", **key):
+    """ours: (ms, error); peers: {name: (ms, error)}; rate: what a millisecond counts."""
+    per = lambda ms: f"{rate / ms:.2f}" if rate and ms else ""
+    lines = list(peers.items()) or [("", (None, None))]
+    for name, (ms, err) in lines:
+        r = dict(key, section=section, case=case, ours_ms=f"{ours[0]:.5f}", ours_rate=per(ours[0]), ours_err=number(ours[1]),
+                 peer=name, peer_ms=f"{ms:.5f}" if ms else "", peer_rate=per(ms), peer_err=number(err),
+                 ratio=f"{ms / ours[0]:.3f}" if ms else "")
+        r.setdefault("note", "" if unit == "TFLOP/s" else unit)
+        table.append(r)
+        print("{section:9} {case:26} {dtype:5} b{block:<4} s{sparsity:<5} {layout:3} ours {ours_ms:>9} ms {ours_rate:>8} err {ours_err:8}"
+              " | {peer:22} {peer_ms:>9} ms {peer_rate:>8} err {peer_err:8} x{ratio} {note}".format(
+                  **{k: r.get(k, "") for k in FIELDS}), flush=True)
+
+
+def number(x):
+    return "" if x is None else f"{x:.2e}"
+
+
+def attempt(label, f):
+    """Runs a part of the benchmark; what fails is listed, not fatal."""
+    if time.time() - start > args.seconds:
+        skipped.append(f"{label}: no time left")
+        return None
+    try:
+        return f()
+    except Exception as e:  # a refused call of ours, a peer's limit
+        torch.cuda.synchronize()
+        skipped.append(f"{label}: {type(e).__name__}: {str(e).splitlines()[0][:160] if str(e) else ''}")
+        print("skip", skipped[-1], flush=True)
+        return None
+
+
+# ---- Triton's parameters ----
+
+GRID = [(w, s) for w, s in ((2, 2), (2, 4), (4, 1), (4, 2), (4, 3), (4, 4), (8, 2), (8, 3), (8, 4))]
+
+
+def metas(N, b):
+    for tile in (64, 128, 256):
+        for warps, stages in GRID:
+            if b * tile <= 128 * 256 and not (b == 16 and warps == 8) and not (b >= 128 and warps == 2):
+                yield dict(GROUP_SIZE_ROW=4, SPLIT_N=max(1, N // tile), num_stages=stages, num_warps=warps)
+
+
+def triton_call(bsr, d, o, meta=None):
+    f = T._int_bsr_dense_addmm if d.dtype == torch.int8 else T.bsr_dense_addmm
+    return lambda: f(o, bsr, d, beta=0, alpha=1, out=o, meta=meta)
+
+
+def precompile(cases):
+    """Other processes fill Triton's cache on disk meanwhile: a search here then only measures."""
+    if not args.search or T is None:
+        return
+    work = [subprocess.Popen([sys.executable, os.path.abspath(__file__), "--lib", args.lib, "--compile", f"{b},{int(columns)}"],
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for b, columns in cases]
+    for w in work:
+        try:
+            w.wait(timeout=120)
+        except subprocess.TimeoutExpired:
+            w.kill()
+
+
+def compile_only(b, columns):
+    N = 4096
+    bsr, d, o = make_bsr(512, 512, b, 0.5, bf16), random((512, N), bf16, columns), empty((512, N), bf16, columns)
+    for meta in metas(N, b):
+        try:
+            triton_call(bsr, d, o, meta)()
+        except Exception:
+            pass
+    torch.cuda.synchronize()
+
+
+best_metas = {}
+
+
+def search(bsr, d, o, b, columns, seconds=12.0):
+    """The fastest parameters. The whole grid at the first sparsity of a block size, its best four at the others."""
+    key, found, until = (b, columns, d.dtype), [], time.time() + seconds
+    for meta in best_metas.get(key) or metas(d.shape[-1], b):
+        if time.time() > until:
+            break
+        try:
+            f = triton_call(bsr, d, o, meta)
+            f()
+            found.append((timed(f, target=1.0, repeats=3), sorted(meta.items())))
+        except Exception:
+            continue
+    found.sort(key=lambda x: x[0])
+    best_metas.setdefault(key, [dict(m) for _, m in found[:4]])
+    return dict(found[0][1]) if found else None
+
+
+# ---- sections ----
+
+def prepared(lib, m, supported):
+    if args.group and supported:
+        return [lib.schedule(m, args.group)]
+    return []
+
+
+def product(lib, M, K, N, b, s, dtype, columns, out_dtype=None, exec_flags=0, note=""):
+    out_dtype = out_dtype or (torch.int32 if dtype == torch.int8 else dtype)
+    bsr, d = make_bsr(M, K, b, s, dtype), random((K, N), dtype, columns)
+    o, peer_out = empty((M, N), out_dtype, columns), empty((M, N), out_dtype, columns)
+    m, dd, od = bridge.matrix(bsr), bridge.dense(d), bridge.dense(o)
+    keep = prepared(lib, m, lib.supports("schedule"))
+    picked = torch.randperm(M, device=dev)[:128]
+    dense = bsr.to_dense() if dtype != torch.int8 else torch.sparse_bsr_tensor(
+        bsr.crow_indices(), bsr.col_indices(), bsr.values().float(), (M, K)).to_dense()
+    want = dense[picked].double() @ d.double()
+    o.fill_(77)
+    call = lambda: lib.addmm(m, dd, od, exec=lib.exec(exec_flags))
+    ours = (timed(call), error(o[picked], want))
+    peers = {}
+    if T is not None:
+        def default():
+            peers["triton default"] = timed(triton_call(bsr, d, peer_out)), error(peer_out[picked], want)
+
+        def searched():
+            meta = search(bsr, d, peer_out, b, columns)
+            if meta:
+                peers["triton searched"] = timed(triton_call(bsr, d, peer_out, meta)), error(peer_out[picked], want)
+        attempt(f"triton {dtype} b{b}", default)
+        if args.search and dtype != torch.int8:
+            attempt(f"triton search b{b}", searched)
+    if dtype == torch.int8:
+        dense8 = dense.to(torch.int8)
+        attempt("torch._int_mm", lambda: peers.update({"dense _int_mm": (timed(lambda: torch._int_mm(dense8, d)), None)}))
+    else:
+        peers["dense matmul"] = timed(lambda: torch.matmul(dense, d)), error(torch.matmul(dense, d)[picked], want)
+    add("product", f"{M}x{K}x{N}", ours, peers, 2 * bsr.values().numel() * N / 1e9, dtype=str(dtype)[6:], block=b, sparsity=s,
+        layout="col" if columns else "row", note=note)
+
+
+def section_product(lib):
+    cases = [(b, c) for b in blocks_wanted for c in (False, True)]
+    precompile(cases)
+    for b, columns in cases:
+        for s in sparsities_wanted:
+            attempt(f"product b{b} s{s}", lambda: product(lib, 4096, 4096, 4096, b, s, bf16, columns))
+
+
+def section_dtypes(lib):
+    for b in blocks_wanted:
+        attempt(f"f16 b{b}", lambda: product(lib, 4096, 4096, 4096, b, 0.8, torch.float16, False))
+    for b, s in ((32, 0.5), (64, 0.8), (128, 0.5)):
+        attempt(f"f32 b{b}", lambda: product(lib, 4096, 4096, 4096, b, s, torch.float32, False))
+        attempt(f"tf32 b{b}", lambda: product(lib, 4096, 4096, 4096, b, s, torch.float32, True, exec_flags=bridge.TF32, note="ours TF32"))
+    for b in (32, 64, 128):
+        attempt(f"i8 b{b}", lambda: product(lib, 4096, 4096, 4096, b, 0.5, torch.int8, True))
+
+
+def skinny(lib, M, K, N, b, s, copy_rate, copies=16):
+    """Weights cold: `copies` sets of them in turn, several times the L2 cache."""
+    first = make_bsr(M, K, b, s, bf16)
+    sets = [first] + [torch.sparse_bsr_tensor(first.crow_indices().clone(), first.col_indices().clone(), random(first.values().shape, bf16),
+                                              (M, K)) for _ in range(copies - 1)]
+    wide = max(N, 16)
+    d = random((K, N), bf16)
+    d16 = F.pad(d, (0, wide - N))
+    o, o16 = empty((M, N), bf16), empty((M, wide), bf16)
+    ms, dd, od = [bridge.matrix(x) for x in sets], bridge.dense(d), bridge.dense(o)
+    keep = [prepared(lib, m, lib.supports("schedule")) for m in ms]
+    weights = [x.to_dense() for x in sets[:4]]
+    want = weights[0].double() @ d.double()
+
+    def ours():
+        for m in ms:
+            lib.addmm(m, dd, od)
+
+    def triton(meta):
+        for x in sets:
+            T.bsr_dense_addmm(o16, x, d16, beta=0, alpha=1, out=o16, meta=meta)
+
+    def dense():
+        for w in weights:
+            torch.matmul(w, d, out=o)
+    t = timed(ours, repeats=5) / copies
+    o.fill_(77)
+    lib.addmm(ms[0], dd, od)
+    mine = (t, error(o, want))
+    peers = {}
+    if T is not None:
+        for name, meta in (("triton default", None), ("triton 4 stages", dict(GROUP_SIZE_ROW=4, SPLIT_N=1, num_stages=4, num_warps=4))):
+            def peer():
+                peers[name] = (timed(lambda: triton(meta), repeats=5) / copies, None)
+            attempt(f"skinny {name}", peer)
+    peers["dense matmul"] = timed(dense, repeats=5) / len(weights), error(torch.matmul(weights[0], d), want)
+    moved = first.values().numel() * 2
+    add("skinny", f"{M}x{K}x{N}", mine, peers, 2 * first.values().numel() * N / 1e9, dtype="bfloat16", block=b, sparsity=s, layout="row",
+        note=f"values at {moved / t / 1e9:.2f} TB/s = {100 * moved / t / 1e9 / copy_rate:.0f}% of copy; peers N>=16")
+
+
+def section_skinny(lib):
+    for M, K in ((14336, 4096), (4096, 14336)):
+        for N in (1, 8, 16):
+            attempt(f"skinny {M}x{K}x{N}", lambda: skinny(lib, M, K, N, 64, 0.9, rates["copy"]))
+
+
+def sampled(lib, n, b, s):
+    bsr, x, y = make_bsr(n, n, b, s, bf16), random((n, n), bf16), random((n, n), bf16)
+    m, xd, yd = bridge.matrix(bsr), bridge.dense(x), bridge.dense(y)
+    rows = torch.repeat_interleave(torch.arange(n // b, device=dev), bsr.crow_indices().diff())
+    some = torch.randperm(rows.numel(), device=dev)[:64]
+    want = torch.stack([x[r * b:(r + 1) * b].double() @ y[:, c * b:(c + 1) * b].double()
+                        for r, c in zip(rows[some].tolist(), bsr.col_indices()[some].tolist())])
+    ours_ms = timed(lambda: lib.sampled(xd, yd, m))
+    ours = (ours_ms, error(bsr.values()[some], want))
+    peers = {}
+    if T is not None:
+        def peer():
+            f = lambda: T.sampled_addmm(bsr, x, y, beta=0.0, skip_checks=True)
+            peers["triton"] = timed(f), error(f().values()[some], want)
+        attempt(f"triton sampled b{b}", peer)
+    peers["dense matmul"] = timed(lambda: torch.matmul(x, y)), None
+    add("sampled", f"{n}x{n}x{n}", ours, peers, 2 * bsr.values().numel() * n / 1e9, dtype="bfloat16", block=b, sparsity=s, layout="row")
+
+
+def section_sampled(lib):
+    for b in blocks_wanted:
+        for s in (0.5, 0.8):
+            attempt(f"sampled b{b} s{s}", lambda: sampled(lib, 4096, b, s))
+
+
+def softmax(lib, b, s, n=4096, batch=16):
+    x = make_bsr(n, n, b, s, bf16, (batch,))
+    y = torch.sparse_bsr_tensor(x.crow_indices(), x.col_indices(), torch.empty_like(x.values()), x.shape, check_invariants=False)
+    dy = torch.sparse_bsr_tensor(x.crow_indices(), x.col_indices(), random(x.values().shape, bf16), x.shape, check_invariants=False)
+    dx = torch.sparse_bsr_tensor(x.crow_indices(), x.col_indices(), torch.empty_like(x.values()), x.shape, check_invariants=False)
+    xm, ym, dym, dxm = (bridge.matrix(t) for t in (x, y, dy, dx))
+    first = torch.sparse_bsr_tensor(x.crow_indices()[0], x.col_indices()[0], x.values()[0].float() + 100, (n, n)).to_dense()[:128]
+    want = torch.softmax(torch.where(first == 0, -math.inf, first).double(), -1)  # a stored element is never 0 after + 100
+    back = lambda v: torch.sparse_bsr_tensor(x.crow_indices()[0], x.col_indices()[0], v[0], (n, n)).to_dense()[:128]
+    count, elements = x.values().numel() * 2 / 1e9, x.values().numel()
+    ms = timed(lambda: lib.softmax(xm, ym))
+    peers = {}
+    if T is not None:
+        def peer():
+            peers["triton"] = timed(lambda: T.bsr_softmax(x)), error(back(T.bsr_softmax(x).values()), want)
+        attempt(f"triton softmax b{b}", peer)
+    share = lambda ms, passes: f"GB/s; {100 * passes * count / ms / rates['copy']:.0f}% of copy"
+    add("softmax", f"{batch} x {n}x{n}", (ms, error(back(y.values()), want)), peers, 2 * count * 1e3, "GB/s", dtype="bfloat16", block=b,
+        sparsity=s, layout="", note=share(ms, 2))
+
+    def backward():
+        t = timed(lambda: lib.softmax_backward(ym, dym, dxm))
+        yv, g = back(y.values()).double(), back(dy.values()).double()
+        add("softmax", "backward", (t, error(back(dx.values()), yv * (g - (yv * g).sum(-1, keepdim=True)))), {}, 3 * count * 1e3, "GB/s",
+            dtype="bfloat16", block=b, sparsity=s, layout="", note=share(t, 3))
+    attempt(f"softmax backward b{b}", backward)
+
+
+def section_softmax(lib):
+    for b in blocks_wanted:
+        attempt(f"softmax b{b}", lambda: softmax(lib, b, 0.75))
+
+
+def attention(lib, B, H, S, D, b, s):
+    nb = S // b
+    generator = torch.Generator().manual_seed(nb)
+    blocks = (torch.rand(nb, nb, generator=generator) >= s) | torch.eye(nb, dtype=torch.bool)
+    q, k, v = (random((B, H, S, D), bf16) for _ in range(3))
+    out = torch.full_like(q, 77)
+    mask = from_mask(blocks, b, bf16)
+    qd, kd, vd, od, md = bridge.dense(q), bridge.dense(k), bridge.dense(v), bridge.dense(out), bridge.matrix(mask)
+    rows = slice(0, 4 * b)
+    allowed = blocks.repeat_interleave(b, 0).repeat_interleave(b, 1)[rows].to(dev)
+    scores = q[0, 0, rows].double() @ k[0, 0].double().t() / math.sqrt(D)
+    want = torch.softmax(scores.masked_fill(~allowed, -math.inf), -1) @ v[0, 0].double()
+    ms = timed(lambda: lib.attention(qd, kd, vd, md, od))
+    ours = (ms, error(out[0, 0, rows], want))
+    peers = {"dense SDPA": (timed(lambda: F.scaled_dot_product_attention(q, k, v)), None)}
+
+    def flex():
+        from torch.nn.attention.flex_attention import BlockMask, flex_attention
+        flat = blocks.to(dev)
+        bm = BlockMask.from_kv_blocks(
+            kv_num_blocks=torch.zeros(1, 1, nb, dtype=torch.int32, device=dev),
+            kv_indices=torch.zeros(1, 1, nb, nb, dtype=torch.int32, device=dev),
+            full_kv_num_blocks=flat.sum(-1).to(torch.int32)[None, None],
+            full_kv_indices=torch.argsort(flat.int(), dim=-1, descending=True, stable=True).to(torch.int32)[None, None], BLOCK_SIZE=b)
+        options = {} if b >= 128 else {"kernel_options": {"BLOCK_M": b, "BLOCK_N": b}}
+        compiled = torch.compile(flex_attention, dynamic=False)
+        f = lambda: compiled(q, k, v, block_mask=bm, **options)
+        peers["flex_attention"] = timed(f), error(f()[0, 0, rows], want)
+
+    def bsr():
+        wide = from_mask(blocks, b, bf16, (B, H))
+        f = lambda: T._scaled_dot_product_attention(q, k, v, attn_mask=wide)
+        peers["triton BSR SDPA"] = timed(f, repeats=5), error(f()[0, 0, rows], want)
+    attempt(f"flex_attention b{b} D{D}", flex)
+    if T is not None:
+        attempt(f"triton BSR SDPA b{b} D{D}", bsr)
+    add("attention", f"B{B} H{H} S{S} D{D}", ours, peers, 4 * B * H * D * int(blocks.sum()) * b * b / 1e9, dtype="bfloat16", block=b,
+        sparsity=round(1 - blocks.float().mean().item(), 3), layout="row")
+
+
+def section_attention(lib):
+    for case in ((2, 16, 4096, 64, 128, 0.75), (2, 16, 4096, 128, 128, 0.75), (2, 16, 4096, 128, 64, 0.75), (1, 16, 8192, 128, 128, 0.9),
+                 (1, 8, 4096, 64, 32, 0.9)):
+        attempt("attention B%d H%d S%d D%d b%d s%.2f" % case, lambda: attention(lib, *case))
+
+
+def section_views(lib):
+    """Transposed index and schedules, built on the device."""
+    def view(name, rows, cols, nnz, group, transposed):
+        mask = torch.zeros(rows * cols, dtype=torch.bool)
+        mask[torch.randperm(rows * cols)[:nnz]] = True
+        bsr = from_mask(mask.view(rows, cols), 1, torch.int8)
+        m = bridge.matrix(bsr)
+        build = (lambda: lib.schedule(m, group, 0)) if group else (lambda: lib.transposed_index(m))
+        add("views", f"{name}, {rows} rows {nnz}", (timed(build), None), {}, dtype="", block="", sparsity="", layout="")
+    attempt("transposed index", lambda: view("transposed index", 4096, 4096, 1000000, 0, 0))
+    attempt("schedule", lambda: view("schedule", 4096, 4096, 1000000, 1, 0))
+    attempt("pairing 64", lambda: view("pairing", 64, 64, 2048, 2, 0))
+    attempt("pairing 256", lambda: view("pairing", 256, 256, 32768, 2, 0))
+
+
+def section_host(lib):
+    def host():
+        bsr, d, o = make_bsr(256, 256, 64, 0.5, bf16), random((256, 256), bf16), empty((256, 256), bf16)
+        m, dd, od, e = bridge.matrix(bsr), bridge.dense(d), bridge.dense(o), lib.exec()
+        lib.addmm(m, dd, od)
+        torch.cuda.synchronize()
+        ours = min(lib.lib.bench_host_us(lib.ctx, m, dd, od, e, 1000) for _ in range(5))
+        torch.cuda.synchronize()
+
+        def loop(f, n):
+            f()
+            torch.cuda.synchronize()
+            best = math.inf
+            for _ in range(5):
+                t = time.perf_counter()
+                for _ in range(n):
+                    f()
+                best = min(best, (time.perf_counter() - t) / n * 1e6)
+                torch.cuda.synchronize()
+            return best
+        peers = {"from Python (ctypes)": (loop(lambda: lib.addmm(m, dd, od, exec=e), 1000) / 1e3, None)}
+        if T is not None:
+            peers["triton"] = loop(triton_call(bsr, d, o), 200) / 1e3, None
+        add("host", "256x256x256, from C", (ours / 1e3, None), peers, dtype="bfloat16", block=64, sparsity=0.5, layout="row",
+            note=f"{ours:.2f} us of host time a call")
+    attempt("host", host)
+
+
+rates = {"copy": 4.25}
+
+
+def section_copy(lib):
+    x = torch.empty(1 << 30, dtype=torch.int8, device=dev)
+    y = torch.empty_like(x)
+    ms = timed(lambda: y.copy_(x))
+    rates["copy"] = 2 * x.numel() / ms / 1e9
+    print(f"copy: {rates['copy']:.2f} TB/s", flush=True)
+
+
+# ---- the whole ----
+
+def sources():
+    digest = hashlib.sha256()
+    for name in ("bsrsparse.h", "bsrsparse_kernels.cuh", "tune_table.h"):
+        with open(os.path.join(ROOT, name), "rb") as f:
+            digest.update(f.read())
+    return digest.hexdigest()
+
+
+def geomean(rows):
+    ratios = [float(r["ratio"]) for r in rows if r["ratio"] and not r["peer"].startswith("from")]
+    return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else math.nan
+
+
+def main():
+    if args.compile:
+        b, columns = args.compile.split(",")
+        return compile_only(int(b), columns == "1")
+    torch.manual_seed(0)
+    lib = bridge.Library(args.lib, args.kernel)
+    gpu = torch.cuda.get_device_name()
+    import triton
+    versions = f"{gpu}, PyTorch {torch.__version__}, Triton {triton.__version__}, CUDA {torch.version.cuda}"
+    print(versions, flush=True)
+    for name in SECTIONS:
+        if name in args.sections.split(","):
+            globals()["section_" + name](lib)
+            torch.cuda.empty_cache()
+    means = []
+    for section in SECTIONS:
+        for peer in sorted({r["peer"] for r in table if r["section"] == section and r["ratio"]}):
+            rows = [r for r in table if r["section"] == section and r["peer"] == peer]
+            means.append((section, peer, len(rows), geomean(rows)))
+    os.makedirs(args.out, exist_ok=True)
+    path = os.path.join(args.out, gpu.lower().replace("nvidia ", "").replace(" ", "_") + "_bench.csv")
+    with open(path, "w", newline="") as f:
+        f.write(f"# sources: {sources()}\n# {versions}; copy {rates['copy']:.2f} TB/s\n")
+        w = csv.DictWriter(f, FIELDS, restval="")
+        w.writeheader()
+        w.writerows(table)
+        for section, peer, n, mean in means:
+            w.writerow(dict(section=section, case="geometric mean", peer=peer, ratio=f"{mean:.3f}", note=f"{n} cases"))
+    print()
+    for section, peer, n, mean in means:
+        print(f"{section:10} x{mean:8.3f} of {peer} ({n} cases)")
+    for line in skipped:
+        print("skipped:", line)
+    sparse = [r for r in table if r["ratio"] and "dense" not in r["peer"]]
+    print(f"{path}: {len(table)} lines, {len(skipped)} skipped, {time.time() - start:.0f} s; "
+          f"geometric mean against the sparse peers x{geomean(sparse):.3f}")
+    return 0 if table else 1
+
+
+sys.exit(main())
