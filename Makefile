@@ -130,7 +130,7 @@ bench: $(B)/plain/bench_cpu
 	@$(if $(BLAS),true,echo "OpenBLAS is absent: sgemm is not compared (Debian: apt install libopenblas-dev)")
 	@$(PYTHON) -c "import numpy, scipy" 2>/dev/null || \
 	    echo "SciPy is absent: bsr_matrix is not compared (Debian: apt install python3-scipy; or pip install numpy scipy)"
-	@$< build/bench_cpu.csv
+	@OMP_WAIT_POLICY=passive $< build/bench_cpu.csv # our idle threads must not spin while OpenBLAS runs
 	@if $(PYTHON) -c "import numpy, scipy" 2>/dev/null; then $(PYTHON) tests/bench_peers.py build/bench_cpu.csv; fi
 
 # ---- installing ----

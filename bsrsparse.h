@@ -1,16 +1,17 @@
 /* bsrsparse.h: block-sparse (BSR) matrix products, sampled products, softmax and attention for C and C++ programs.
 
-   In exactly one .c or .cpp file:       #define BSRSPARSE_IMPLEMENTATION
+   In exactly one .c, .cpp or .cu file:  #define BSRSPARSE_IMPLEMENTATION
                                          #include "bsrsparse.h"
    In every other file that uses it:     #include "bsrsparse.h"
-   Compile: cc -O2 -fopenmp prog.c -lm   (without -fopenmp: one thread, or your own threads through parallel_for)
+   CPU:  cc -O2 -fopenmp prog.c -lm      (without -fopenmp: one thread, or your own threads through parallel_for)
+   CUDA: nvcc -O2 -std=c++17 -arch=native prog.cu      (both backends; wants bsrsparse_kernels.cuh beside this file)
 
    What PyTorch's torch.sparse._triton_ops, DeepSpeed's block-sparse operations and FlexAttention do in Python, for
-   programs that have no Python. This file alone is enough; tune_table.h beside it is optional.
+   programs that have no Python. This file alone is enough for the CPU; tune_table.h beside it is optional.
 
    It does not: allocate, synchronise, print, exit, abort or read the environment inside an operation; copy operands
    behind your back; keep writable global state; fall back silently on a slower path (the plan says what runs).
-   Not in this version: the CUDA backend (bsr_create returns BSR_NO_BACKEND), attention's backward. Not tested: MSVC.
+   Not in this version: attention's backward, the Hopper (wgmma) tier, tuned parameters. Not tested: MSVC.
 
    CONTENTS: every name is an anchor; search for ">>name:"
      types              statuses, data types, operations, operands, checks
@@ -86,6 +87,18 @@
      Operations allocate nothing and need no workspace; they use up to 192 KB of stack per thread. The context is one
      allocation. Conversions (>>matrices) take scratch from bsr_exec.workspace, or else from the context's allocator.
 
+   CUDA
+     A context with BSR_BACKEND_CUDA takes the same calls with operands in device memory and runs them on bsr_exec.stream.
+     bsr_create looks the device up and loads every kernel; after it no operation allocates, synchronises, copies between host
+     and device or changes the current device (a wrong one is BSR_WRONG_DEVICE), so every operation can be captured in a
+     graph. bsr_validate is the exception: it reads its finding back, and refuses while the stream is captured.
+     What the host can't see, the contents of index arrays, is not checked by operations: call bsr_validate on what you don't
+     trust. Conversions leave the count in crow_indices' last entry and m->nnz at the capacity; they want the workspace that a
+     query (bsr_exec.query) names. BSR_EXEC_CHECK_POINTERS asks the driver whether each pointer is to device memory.
+     Tiers: simt takes any dtype, block size and stride; mma uses tensor cores (sm_80 and up) where sizes and alignment allow.
+     bsr_plan.kernel forces one (1 simt, 2 mma) and is refused where it does not fit. Same inputs, same plan, same GPU model:
+     same bits.
+
    ACCURACY
      Each operation's comment states its accumulation type and its bound. u is half a unit in the last place: 2^-24 for f32,
      2^-53 for f64. Absent blocks never contribute, also where the dense operand holds Inf or NaN.
@@ -112,7 +125,7 @@
    BACKENDS AND WHAT THEY WERE RUN ON
      cpu, portable C     run: x86-64 (gcc, clang), aarch64 (emulated); compiled: mingw-w64
      cpu, AVX2, AVX-512  run: x86-64 (gcc, clang), chosen at run time; a plain -O2 build has them
-     cuda                not in this version
+     cuda, simt and mma  run: sm_90 (H200); compiled only: sm_75, 80, 86, 89, 100, 120
 
    LICENCE: MIT-0, at the end of this file. */
 #ifndef BSRSPARSE_H
@@ -4639,6 +4652,11 @@ static bsr_status bsri_cuda_validate(const bsri_call *c, const bsr_matrix *m);
 static bsr_status bsri_cuda_to_dense(const bsri_call *c, const bsr_matrix *m, const bsr_dense *out);
 static bsr_status bsri_cuda_from_dense(const bsri_call *c, const struct bsri_build *b, bsr_matrix *m);
 static bsr_status bsri_cuda_from_mask(const bsri_call *c, const struct bsri_build *b, bsr_matrix *m);
+static bsr_status bsri_cuda_random(const bsri_call *c, const struct bsri_build *b, uint64_t seed, int64_t kept, bsr_matrix *m);
+static bsr_status bsri_cuda_prune(const bsri_call *c, const struct bsri_build *b, int64_t kept, bsr_matrix *m);
+static bsr_status bsri_cuda_from_entries(const bsri_call *c, const struct bsri_build *b, const bsr_matrix *s, const void *row, bsr_matrix *m);
+static bsr_status bsri_cuda_scatter_indices(const bsri_call *c, const struct bsri_scatter_build *b, int count_only, int *stop);
+static bsr_status bsri_cuda_layout(const bsri_call *c, const bsr_layout *l, uint8_t *mask, int64_t area, int64_t bytes);
 #endif
 
 /* One scratch per call (it may be the caller's workspace), cut into pieces: add up the sizes first. */
@@ -4734,15 +4752,15 @@ static int bsri_row_nonzero(const char *src, int dtype, int64_t stride, int64_t 
 }
 
 /* SplitMix64: integers only, so that a seed gives the same draws on every machine. */
-static uint64_t bsri_mix64(uint64_t z) {
+BSRI_HD static uint64_t bsri_mix64(uint64_t z) {
     z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
     z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
     return z ^ (z >> 31);
 }
-static uint64_t bsri_rng_seed(uint64_t seed, int64_t key) {
+BSRI_HD static uint64_t bsri_rng_seed(uint64_t seed, int64_t key) {
     return bsri_mix64(bsri_mix64(seed + UINT64_C(0x9e3779b97f4a7c15)) ^ ((uint64_t)key * UINT64_C(0xd1342543de82ef95) + 1));
 }
-static int64_t bsri_rng_below(uint64_t *state, int64_t n) { /* uniform in [0, n), n > 0: rejection, no bias */
+BSRI_HD static int64_t bsri_rng_below(uint64_t *state, int64_t n) { /* uniform in [0, n), n > 0: rejection, no bias */
     uint64_t mask = (uint64_t)n - 1, draw;
     int shift;
     for (shift = 1; shift < 64; shift *= 2) mask |= mask >> shift;
@@ -5239,6 +5257,7 @@ BSR_API bsr_status bsr_from_csr(const bsr_context *ctx, int64_t rows, int64_t co
         if (values && b.with_values) BSRI_TRY(bsri_check_convertible(&c, dtype, m->dtype, BSR_ARG_MATRIX));
         BSRI_TRY(bsri_check_structure(&c, &s, BSR_ARG_SOURCE, 0));
     }
+    BSRI_CUDA_RETURN(&c, bsri_cuda_from_entries(&c, &b, &s, NULL, m));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     return stop ? BSR_OK : bsri_build_from_entries(&c, &b, &e, &s, m);
 }
@@ -5255,7 +5274,7 @@ static bsr_status bsri_check_coo(const bsri_call *c, bsri_spans *set, const bsr_
     for (i = 0; i < 3; i++)
         BSRI_TRY(bsri_check_array(c, set, s, BSR_ARG_SOURCE, array[i], (int64_t)bsr_dtype_size(i < 2 ? s->index_dtype : s->dtype),
                                   s->crow_batch_stride, 1, &s->nnz, &one, BSRI_READ, 0));
-    for (i = 0; i < s->nnz; i++) {
+    for (i = 0; i < s->nnz && !bsri_on_cuda(c); i++) {
         at = bsri_index(row, s->index_dtype, i);
         if (at < 0 || at >= s->rows) return bsri_fail(c, BSR_ITEM_ROW_RANGE, BSR_ARG_SOURCE, i, at);
         at = bsri_index(s->col_indices, s->index_dtype, i);
@@ -5280,6 +5299,7 @@ BSR_API bsr_status bsr_from_coo(const bsr_context *ctx, int64_t rows, int64_t co
         if (m->batch_dims) return bsri_fail(&c, BSR_ITEM_BATCH_DIMS, BSR_ARG_MATRIX, -1, m->batch_dims);
         if (values && b.with_values) BSRI_TRY(bsri_check_convertible(&c, dtype, m->dtype, BSR_ARG_MATRIX));
     }
+    BSRI_CUDA_RETURN(&c, bsri_cuda_from_entries(&c, &b, &s, row, m));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     return stop ? BSR_OK : bsri_build_from_entries(&c, &b, &e, NULL, m);
 }
@@ -5348,6 +5368,7 @@ BSR_API bsr_status bsr_random_pattern(const bsr_context *ctx, uint64_t seed, dou
     BSRI_TRY(bsri_build_begin(&c, &b, m, -1, -1, 0));
     if (bsri_checking(&c)) BSRI_TRY(bsri_build_check(&c, &b, &set));
     BSRI_TRY(bsri_kept(&c, &b, sparsity, &total, &kept));
+    BSRI_CUDA_RETURN(&c, bsri_cuda_random(&c, &b, seed, kept, m));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     b.batch = bsri_batch_of(m->batch_dims, m->batch);
@@ -5410,6 +5431,7 @@ BSR_API bsr_status bsr_prune(const bsr_context *ctx, bsr_operand source, double 
         else BSRI_TRY(bsri_prune_check_sparse(&c, &b, s));
     }
     BSRI_TRY(bsri_kept(&c, &b, sparsity, &total, &kept));
+    BSRI_CUDA_RETURN(&c, bsri_cuda_prune(&c, &b, kept, m));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     return stop ? BSR_OK : bsri_prune_run(&c, &b, total, kept, m);
 }
@@ -5826,7 +5848,9 @@ static bsr_status bsri_scatter_sizes(const bsri_call *c, bsri_scatter_build *b) 
                bsri_add(tiles, 1, &ignored) && bsri_mul(b->a->rows, b->n, &ignored) && bsri_mul(b->a->cols, b->n, &ignored) &&
                bsri_mul(bsri_block_cols(b->a), b->split, &ignored);
     if (!fits) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_INDICES, -1, 0);
-    for (r = 0; r < b->rows; r++) b->filled += bsri_scatter_crow(b, r + 1) > bsri_scatter_crow(b, r);
+    /* on the device rows without blocks are listed too, last: how many there are, the host can't know */
+    b->filled = bsri_on_cuda(c) ? b->rows : 0;
+    for (r = 0; r < b->rows && !bsri_on_cuda(c); r++) b->filled += bsri_scatter_crow(b, r + 1) > bsri_scatter_crow(b, r);
     /* no columns: no output tile */
     b->need[BSRI_R] = b->format == BSR_SCATTER_MM || !b->n ? 0 : b->filled * b->split;
     b->need[BSRI_C] = b->format == BSR_SCATTER_MM ? tiles + 1
@@ -5925,9 +5949,16 @@ BSR_API bsr_status bsr_build_scatter_indices(const bsr_context *ctx, const bsr_m
     BSRI_TRY(bsri_scatter_sizes(&c, &b));
     count_only = !x->c_indices && !x->r_offsets && !x->p_indices && !x->q_indices;
     if (!count_only) BSRI_TRY(bsri_scatter_check_arrays(&c, &b, &set));
-    BSRI_TRY(bsri_plan_simple(&c, &stop));
+#ifdef BSRI_CUDA
+    if (bsri_on_cuda(&c)) {
+        BSRI_TRY(bsri_cuda_scatter_indices(&c, &b, count_only, &stop));
+    } else
+#endif
+    {
+        BSRI_TRY(bsri_plan_simple(&c, &stop));
+        if (!stop && !count_only) BSRI_TRY(bsri_scatter_run(&c, &b));
+    }
     if (stop) return BSR_OK;
-    if (!count_only) BSRI_TRY(bsri_scatter_run(&c, &b));
     x->c_count = b.need[BSRI_C], x->r_count = b.need[BSRI_R], x->p_count = b.need[BSRI_P], x->q_count = b.need[BSRI_Q];
     return BSR_OK;
 }
@@ -6130,6 +6161,7 @@ BSR_API bsr_status bsr_layout_mask(const bsr_context *ctx, const bsr_layout *lay
             return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OPTIONS, -1, 0);
         if (bytes && !mask) return bsri_fail(&c, BSR_ITEM_OUTPUT_NULL, BSR_ARG_MASK, -1, 0);
         if (bsri_checking(&c)) BSRI_TRY(bsri_layout_check_mask(&c, layout, mask, bytes));
+        BSRI_CUDA_RETURN(&c, bsri_cuda_layout(&c, layout, mask, area, bytes));
         BSRI_TRY(bsri_plan_simple(&c, &stop));
         if (stop || !bytes) return BSR_OK;
         job.layout = layout, job.mask = mask;
@@ -7204,7 +7236,8 @@ typedef struct bsri_dev_build {
     int32_t norm_kind, ragged, complement, reserved;
     uint64_t seed;
     int64_t draws;
-    void *drawn, *seen; /* [items][draws], [items][candidates] */
+    int64_t *drawn; /* [items][draws] */
+    uint32_t *seen; /* [items][candidates] */
 } bsri_dev_build;
 
 typedef struct bsri_dev_entries {
@@ -7483,7 +7516,7 @@ static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job)
     }
     /* as many warps a row as hold a row of mean length and half as much again; rows that are longer are read twice */
     items = x->flags & BSR_MATRIX_RAGGED ? bsri_max(1, bsri_pattern_count(x)) : 1;
-    mean = x->nnz / (rows * items) * x->block_cols, held = fast ? (job->dy && es == 4 ? 1024 : 2048) : 256;
+    mean = x->nnz / (rows * items) * x->block_cols, held = fast ? 8 * 16 / es * 32 : 256;
     for (p.warps = 1; p.warps < 8 && mean + mean / 2 > held * p.warps; p.warps *= 2) {}
     return bsri_cuda_status(c, bsri_launch_softmax(&p, fast, job->compute, c->exec->stream));
 }
@@ -7647,7 +7680,7 @@ static void bsri_cuda_lines_plan(bsri_cuda_lines *q, bsri_cuts *cuts, const bsr_
     l->window = bsri_max(8, bsri_min((INT64_C(1) << 29) / (m->nnz / 8 * (group - 1) * 8 + 1), 256));
     if (group > 1 && l->others <= BSRI_GROUP_WORDS * 32 && l->others / 8 * l->count <= INT64_C(1) << 26)
         l->words = bsri_ceil_div(l->others, 32);
-    l->small = l->words && l->count <= bsri_min(BSRI_GROUP_LINES, l->window) && l->words * (l->count + 32) * 4 <= BSRI_GROUP_BYTES;
+    l->small = l->words && l->words <= 32 && l->count <= bsri_min(BSRI_GROUP_LINES, l->window);
     if (!bsri_mul(patterns, l->count, &lines) || !bsri_mul(patterns, l->groups, &groups)) cuts->overflow = 1, lines = groups = 0;
     q->at[0] = bsri_cut(cuts, lines, 8), q->at[1] = bsri_cut(cuts, lines, 4), q->repeats_bytes = bsri_ceil_div(patterns, 2) * 8;
     q->at[2] = bsri_cut(cuts, q->repeats_bytes, 1);
@@ -7679,6 +7712,7 @@ static bsr_status bsri_cuda_schedule(const bsri_call *c, const bsr_matrix *m, in
     bsr_matrix one;
     bsri_batch patterns = bsri_patterns(m, &one);
     int64_t head[8] = {0};
+    unsigned threads = (unsigned)bsri_max(1, bsri_ceil_div(bsri_min(v->lines, BSRI_GROUP_LINES), 32)) * 32;
     int stop;
     bsri_cuda_lines_plan(&q, &cuts, m, transposed, v, group);
     BSRI_TRY(bsri_cuda_plan(c, &cuts, &stop));
@@ -7692,8 +7726,8 @@ static bsr_status bsri_cuda_schedule(const bsri_call *c, const bsr_matrix *m, in
     r.key = l->key, r.patterns = patterns.count, r.n = r.full = l->count, r.group = 1, r.order = l->order;
     if (group > 1) {
         BSRI_TRY(bsri_cuda_rank(c, &r));
-        if (l->small && patterns.count)
-            BSRI_TRY(bsri_cuda_status(c, bsri_launch_group_bits(l, c->exec->stream)));
+        if (l->small && l->words <= 8) BSRI_CUDA_RUN(c, bsri_group_bits<8>, *l, patterns.count, threads);
+        else if (l->small) BSRI_CUDA_RUN(c, bsri_group_bits<32>, *l, patterns.count, threads);
         BSRI_CUDA_RUN(c, bsri_group_lists, *l, patterns.count, 1024);
         r.n = l->groups, r.full = l->full, r.group = group, r.member = l->member, r.length = l->unions;
     } else {
@@ -7823,7 +7857,8 @@ typedef struct bsri_cuda_build {
     bsri_cuts cuts;
     int64_t at[6];
 } bsri_cuda_build;
-static void bsri_cuda_build_plan(bsri_cuda_build *q, const bsri_build *b, const bsr_matrix *m) {
+/* by_rows: bits of each block row start a word. */
+static void bsri_cuda_build_plan(bsri_cuda_build *q, const bsri_build *b, const bsr_matrix *m, int by_rows) {
     bsri_dev_build *d = &q->d;
     int64_t words, lines;
     int i;
@@ -7837,8 +7872,9 @@ static void bsri_cuda_build_plan(bsri_cuda_build *q, const bsri_build *b, const 
         d->sparse = *b->sparse, bsri_value_strides(b->sparse, d->sparse_stride);
         d->item_words = bsri_ceil_div(b->sparse->nnz, 32), d->candidates = b->sparse->nnz;
     } else {
-        d->row_words = bsri_ceil_div(b->cols, 32);
+        d->row_words = by_rows ? bsri_ceil_div(b->cols, 32) : 0;
         if (!bsri_mul(b->rows, d->row_words, &d->item_words) || !bsri_mul(b->rows, b->cols, &d->candidates)) q->cuts.overflow = 1;
+        if (!by_rows) d->item_words = bsri_ceil_div(d->candidates, 32);
     }
     if (q->cuts.overflow || !bsri_mul(d->batch.count, d->item_words, &words) || !bsri_mul(d->batch.count, b->rows, &lines))
         q->cuts.overflow = 1, words = lines = 0;
@@ -7864,7 +7900,7 @@ static bsr_status bsri_cuda_from_dense(const bsri_call *c, const bsri_build *b, 
     bsri_cuda_build q;
     bsri_dev_build *d = &q.d;
     int stop;
-    bsri_cuda_build_plan(&q, b, m);
+    bsri_cuda_build_plan(&q, b, m, 1);
     BSRI_TRY(bsri_cuda_plan(c, &q.cuts, &stop));
     if (stop) return BSR_OK;
     bsri_cuda_build_place(c, &q);
@@ -7875,13 +7911,169 @@ static bsr_status bsri_cuda_from_dense(const bsri_call *c, const bsri_build *b, 
 static bsr_status bsri_cuda_from_mask(const bsri_call *c, const bsri_build *b, bsr_matrix *m) {
     bsri_cuda_build q;
     int stop;
-    bsri_cuda_build_plan(&q, b, m);
+    bsri_cuda_build_plan(&q, b, m, 1);
     BSRI_TRY(bsri_cuda_plan(c, &q.cuts, &stop));
     if (stop) return BSR_OK;
     bsri_cuda_build_place(c, &q);
     BSRI_CUDA_RUN(c, bsri_bits_mask, q.d, bsri_ceil_div(q.d.batch.count * q.d.item_words, 8), 256);
     return bsri_cuda_build_finish(c, b, &q, m);
 }
+
+static bsr_status bsri_cuda_random(const bsri_call *c, const bsri_build *b, uint64_t seed, int64_t kept, bsr_matrix *m) {
+    bsri_cuda_build q;
+    bsri_dev_build *d = &q.d;
+    int64_t seen, words;
+    int stop;
+    bsri_cuda_build_plan(&q, b, m, 0);
+    d->seed = seed, d->draws = bsri_min(kept, d->candidates - kept), d->complement = d->draws != kept;
+    if (d->draws >= UINT32_MAX || !bsri_mul(d->batch.count, d->draws, &words) || !bsri_mul(d->batch.count, d->draws ? d->candidates : 0, &seen))
+        q.cuts.overflow = 1, words = seen = 0;
+    q.at[2] = bsri_cut(&q.cuts, words, 8), q.at[3] = bsri_cut(&q.cuts, seen, 4);
+    BSRI_TRY(bsri_cuda_plan(c, &q.cuts, &stop));
+    if (stop) return BSR_OK;
+    bsri_cuda_build_place(c, &q);
+    d->drawn = (int64_t *)bsri_cuda_at(c, q.at[2]), d->seen = (uint32_t *)bsri_cuda_at(c, q.at[3]);
+    BSRI_TRY(bsri_cuda_zero(c, d->bits, (d->batch.count * d->item_words + 1) / 2 * 8, NULL, 0, d->seen, (seen + 1) / 2 * 8));
+    if (d->draws) {
+        BSRI_CUDA_RUN(c, bsri_random_draw, *d, d->batch.count, 1024);
+        BSRI_CUDA_RUN(c, bsri_random_mark, *d, bsri_ceil_div(words, 256), 256);
+        BSRI_CUDA_RUN(c, bsri_random_set, *d, bsri_ceil_div(words, 256), 256);
+    }
+    return bsri_cuda_build_finish(c, b, &q, m);
+}
+static bsr_status bsri_cuda_prune(const bsri_call *c, const bsri_build *b, int64_t kept, bsr_matrix *m) {
+    bsri_cuda_build q;
+    bsri_dev_build *d = &q.d;
+    int64_t norms;
+    int stop;
+    bsri_cuda_build_plan(&q, b, m, 0);
+    d->kept = kept;
+    if (!bsri_mul(d->batch.count, d->candidates, &norms)) q.cuts.overflow = 1, norms = 0;
+    q.at[2] = bsri_cut(&q.cuts, norms, 8);
+    BSRI_TRY(bsri_cuda_plan(c, &q.cuts, &stop));
+    if (stop) return BSR_OK;
+    bsri_cuda_build_place(c, &q);
+    d->norm = (double *)bsri_cuda_at(c, q.at[2]);
+    BSRI_TRY(bsri_cuda_zero(c, d->bits, (d->batch.count * d->item_words + 1) / 2 * 8, NULL, 0, NULL, 0));
+    BSRI_CUDA_RUN(c, bsri_prune_norms, *d, bsri_ceil_div(norms, 128), 128);
+    if (d->candidates) BSRI_CUDA_RUN(c, bsri_prune_select, *d, d->batch.count, 1024);
+    return bsri_cuda_build_finish(c, b, &q, m);
+}
+
+/* CSR (row null) and COO: the entries sorted by their place in the result. */
+static bsr_status bsri_cuda_from_entries(const bsri_call *c, const bsri_build *b, const bsr_matrix *s, const void *row, bsr_matrix *m) {
+    bsri_cuts cuts = {0, 0};
+    bsri_cuda_sort q;
+    bsri_dev_entries e;
+    bsri_batch one = bsri_batch_none();
+    int64_t at[4], places, capacity = m->nnz;
+    void *values = m->values;
+    int i, stop;
+    memset(&e, 0, sizeof e);
+    e.to = b->to, e.rows = b->rows, e.cols = b->cols, e.nnz = s->nnz, e.chunks = bsri_ceil_div(s->nnz, 4096);
+    e.row = row, e.crow = s->crow_indices, e.col = s->col_indices, e.values = s->values, e.index_dtype = s->index_dtype, e.dtype = s->dtype;
+    e.source_rows = s->rows, e.source_cols = s->cols, e.count_only = b->count_only, e.with_values = b->with_values;
+    e.capacity = b->count_only ? 0 : m->nnz;
+    for (i = 0; i < 3; i++) e.stride[i] = b->value_stride[i];
+    if (!bsri_mul(b->to.rows, b->to.cols, &places)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
+    at[0] = bsri_cut(&cuts, s->nnz, 8), at[1] = bsri_cut(&cuts, s->nnz, 8), at[2] = bsri_cut(&cuts, s->nnz, 8);
+    at[3] = bsri_cut(&cuts, e.chunks + 1, 8);
+    bsri_cuda_sort_plan(&q, &cuts, BSR_I64, 1, s->nnz, 0, bsri_max(places, 1), 0);
+    BSRI_TRY(bsri_cuda_plan(c, &cuts, &stop));
+    if (stop) return BSR_OK;
+    e.key = (int64_t *)bsri_cuda_at(c, at[0]), e.order = (const int64_t *)bsri_cuda_at(c, at[1]), e.rank = (int64_t *)bsri_cuda_at(c, at[2]);
+    e.sums = (int64_t *)bsri_cuda_at(c, at[3]);
+    if (s->nnz) {
+        BSRI_CUDA_RUN(c, bsri_entries_keys, e, bsri_ceil_div(s->nnz, 256), 256);
+        BSRI_TRY(bsri_cuda_sort_run(c, &q, NULL, &one, e.key, NULL, bsri_cuda_at(c, at[1])));
+        e.sorted = (int64_t *)q.s.key_out;
+        BSRI_CUDA_RUN(c, bsri_entries_blocks<false>, e, e.chunks, 1024);
+    }
+    BSRI_CUDA_RUN(c, bsri_scan_sums, e, 1, 1024);
+    BSRI_CUDA_RUN(c, bsri_entries_blocks<true>, e, e.chunks, 1024);
+    BSRI_CUDA_RUN(c, bsri_entries_crow, e, bsri_ceil_div(e.rows + 1, 256), 256);
+    if (e.with_values && e.capacity && s->nnz) {
+        BSRI_CUDA_RUN(c, bsri_entries_clear, e, bsri_ceil_div(e.capacity * m->block_rows * m->block_cols, 1024), 256);
+        BSRI_CUDA_RUN(c, bsri_entries_values, e, bsri_ceil_div(s->nnz, 256), 256);
+    }
+    *m = b->to, m->values = values, m->nnz = capacity;
+    return BSR_OK;
+}
+
+static bsr_status bsri_cuda_scatter_indices(const bsri_call *c, const bsri_scatter_build *b, int count_only, int *stop) {
+    bsri_cuts cuts = {0, 0};
+    bsri_dev_scatter_build d;
+    bsri_dev_lines l;
+    bsri_dev_rank r;
+    int64_t at[3];
+    int i;
+    if (b->rows > INT32_MAX) return bsri_fail(c, BSR_ITEM_INDEX_RANGE, BSR_ARG_A, -1, b->rows);
+    at[0] = bsri_cut(&cuts, b->rows, 8), at[1] = bsri_cut(&cuts, b->rows, 4), at[2] = bsri_cut(&cuts, b->rows, 8);
+    if (count_only) cuts.bytes = 0;
+    BSRI_TRY(bsri_cuda_plan(c, &cuts, stop));
+    if (*stop || count_only) return BSR_OK;
+    memset(&d, 0, sizeof d), memset(&l, 0, sizeof l), memset(&r, 0, sizeof r);
+    d.a = *b->a, d.order = (const int32_t *)bsri_cuda_at(c, at[1]), d.start = (int64_t *)bsri_cuda_at(c, at[2]);
+    for (i = 0; i < 4; i++) d.array[i] = b->array[i], d.need[i] = b->need[i];
+    d.n = b->n, d.split = b->split, d.rows = b->rows, d.format = b->format;
+    l.m = *b->a, l.patterns = bsri_batch_none(), l.count = b->rows, l.limit = bsri_min(b->a->nnz, bsri_block_cols(b->a));
+    l.key = (uint64_t *)bsri_cuda_at(c, at[0]);
+    r.key = l.key, r.patterns = 1, r.n = r.full = b->rows, r.group = 1, r.order = (int32_t *)bsri_cuda_at(c, at[1]);
+    BSRI_CUDA_RUN(c, bsri_lines_measure, l, bsri_ceil_div(b->rows, 8), 256);
+    BSRI_TRY(bsri_cuda_rank(c, &r));
+    if (b->format == BSR_SCATTER_STRIDED && b->rows) BSRI_CUDA_RUN(c, bsri_scatter_starts, d, 1, 1024);
+    BSRI_CUDA_RUN(c, bsri_scatter_fill_rows, d, bsri_ceil_div(b->rows * b->split, 8), 256);
+    BSRI_CUDA_RUN(c, bsri_scatter_last, d, 1, 1);
+    return BSR_OK;
+}
+
+#ifndef BSRSPARSE_NO_LAYOUTS
+static bsr_status bsri_cuda_layout_step(const bsri_call *c, bsri_dev_layout *d, int step) {
+    d->step = step;
+    BSRI_CUDA_RUN(c, bsri_layout_rules, *d, bsri_ceil_div(d->bytes, 256), 256);
+    return BSR_OK;
+}
+/* The caller's lists stand in host memory: they travel with the launches, so many at a time. */
+static bsr_status bsri_cuda_layout_lists(const bsri_call *c, bsri_dev_layout *d) {
+    const bsr_layout *l = &d->layout;
+    int64_t n = l->blocks, i, count = l->global_block_indices ? l->num_global_indices : 1, at;
+    for (i = 0, at = 0, d->ranges = 0; l->kind == BSR_LAYOUT_VARIABLE && i < l->num_local_windows && at < n; i++) {
+        d->from[d->ranges] = at, at += bsri_min(l->local_window_blocks[i], n - at), d->to[d->ranges++] = at;
+        if (d->ranges == BSRI_LAYOUT_LIST || i + 1 == l->num_local_windows || at == n) {
+            BSRI_TRY(bsri_cuda_layout_step(c, d, BSRI_LAYOUT_WINDOWS));
+            d->ranges = 0;
+        }
+    }
+    for (i = 0, d->ranges = 0; i < count; i++) {
+        d->from[d->ranges] = l->global_block_indices ? l->global_block_indices[i] : 0;
+        d->to[d->ranges] = l->global_block_end_indices ? l->global_block_end_indices[i] : d->from[d->ranges] + 1;
+        d->ranges += d->from[d->ranges] < n; /* others are beyond this sequence */
+        if (d->ranges && (d->ranges == BSRI_LAYOUT_LIST || i + 1 == count)) {
+            BSRI_TRY(bsri_cuda_layout_step(c, d, BSRI_LAYOUT_GLOBALS));
+            d->ranges = 0;
+        }
+    }
+    return BSR_OK;
+}
+static bsr_status bsri_cuda_layout(const bsri_call *c, const bsr_layout *l, uint8_t *mask, int64_t area, int64_t bytes) {
+    bsri_cuts none = {0, 0};
+    bsri_dev_layout d;
+    int64_t i;
+    int stop, variable = l->kind == BSR_LAYOUT_VARIABLE;
+    BSRI_TRY(bsri_cuda_plan(c, &none, &stop));
+    if (stop || !bytes) return BSR_OK;
+    memset(&d, 0, sizeof d);
+    d.layout = *l, d.mask = mask, d.area = area, d.bytes = bytes, d.rest_size = 4;
+    for (i = 0; i < l->num_local_windows && variable; i++) {
+        d.rest = bsri_min(l->blocks, d.rest + bsri_min(l->local_window_blocks[i], l->blocks));
+        d.rest_size = l->local_window_blocks[i];
+    }
+    BSRI_TRY(bsri_cuda_layout_step(c, &d, BSRI_LAYOUT_CLEAR));
+    if (variable || l->kind == BSR_LAYOUT_BIGBIRD) BSRI_CUDA_RUN(c, bsri_layout_draw, d, bsri_ceil_div(l->heads, 32), 32);
+    BSRI_TRY(bsri_cuda_layout_step(c, &d, BSRI_LAYOUT_RULES));
+    return variable || l->kind == BSR_LAYOUT_BSLONGFORMER ? bsri_cuda_layout_lists(c, &d) : BSR_OK;
+}
+#endif
 #endif /* BSRI_CUDA */
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -8032,7 +8224,12 @@ BSR_API bsr_status bsr_query_info(const bsr_context *ctx, bsr_info *out) {
     out->version = BSR_VERSION, out->backend = ctx->backend, out->isa = ctx->isa, out->threads = ctx->threads;
     out->device = ctx->device, out->sm_count = ctx->sm_count, out->cc_major = ctx->cc_major, out->cc_minor = ctx->cc_minor;
     out->backend_name = ctx->backend == BSR_BACKEND_CUDA ? "cuda" : "cpu", out->isa_name = isa[ctx->isa];
-    out->status_of_backends = "cpu portable, avx2, avx512: run on hardware; cuda: not in this version";
+    out->status_of_backends = "cpu portable, avx2, avx512: run on hardware; "
+#ifdef BSRI_CUDA
+                              "cuda simt, mma: run on sm_90 (H200), compiled for sm_75 to sm_120";
+#else
+                              "cuda: not in this build";
+#endif
     return BSR_OK;
 }
 

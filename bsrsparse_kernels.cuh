@@ -439,21 +439,29 @@ __device__ __forceinline__ void bsri_mma_load_t(uint32_t (&r)[4], uint32_t at) {
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
 struct bsri_mma_bf16 {
     typedef float sum;
-    static constexpr int BYTES = 2, DTYPE = BSR_BF16;
+    static constexpr int BYTES = 2;
+    static __device__ __forceinline__ uint32_t pack(float x, float y) {
+        const __nv_bfloat162 h = __floats2bfloat162_rn(x, y);
+        return *(const uint32_t *)&h;
+    }
     static __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
         BSRI_MMA_16("m16n8k16", "f32.bf16.bf16.f32");
     }
 };
 struct bsri_mma_f16 {
     typedef float sum;
-    static constexpr int BYTES = 2, DTYPE = BSR_F16;
+    static constexpr int BYTES = 2;
+    static __device__ __forceinline__ uint32_t pack(float x, float y) {
+        const __half2 h = __floats2half2_rn(x, y);
+        return *(const uint32_t *)&h;
+    }
     static __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
         BSRI_MMA_16("m16n8k16", "f32.f16.f16.f32");
     }
 };
 struct bsri_mma_i8 {
     typedef int32_t sum;
-    static constexpr int BYTES = 1, DTYPE = BSR_I8;
+    static constexpr int BYTES = 1;
     static __device__ __forceinline__ void mma(int32_t (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
         asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
             : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
@@ -477,7 +485,7 @@ struct bsri_mma_part {
     int32_t col[BSRI_UNION];
     uint16_t mask[BSRI_UNION];
     int64_t row[BSRI_GROUP], item, slab; /* which tile it belongs to: block rows (-1: none), batch item, slab of columns */
-    int32_t count, last;                 /* entries; the tile's last part */
+    int32_t count, last;                 /* entries; 1: the tile's last part, 2: there are no more */
 };
 struct bsri_mma_list {
     bsri_mma_part part[2];
@@ -613,9 +621,9 @@ typedef struct bsri_dev_mma {
 /* A warp owns MW rows and WN columns of out; a slice is KS of a block's products; a stage is E slices. The m-warps of a CTA
    stand one above the other, each with its own part of the values, MW x KS or as stored KS x MW. B_ROWS: the dense operand is
    row-major, else column-major. Everything lies in shared memory as in device memory, 16-byte pieces exchanged so that ldmatrix meets
-   no bank twice. */
-template <class T, int MW_, int KS_, int E_, bool B_ROWS_> struct bsri_mma_tile {
-    static constexpr int MW = MW_, KS = KS_, E = E_, BN = 256, NW = MW == 32 ? 2 : 1, WN = BN / NW, MI = MW / 16, NI = WN / 8;
+   no bank twice. BN 256 leaves registers for the plain epilogue only, 128 for any. */
+template <class T, int MW_, int KS_, int E_, int BN_, bool B_ROWS_> struct bsri_mma_tile {
+    static constexpr int MW = MW_, KS = KS_, E = E_, BN = BN_, NW = MW == 32 ? 2 : 1, WN = BN / NW, MI = MW / 16, NI = WN / 8;
     static constexpr bool B_ROWS = B_ROWS_;
     static constexpr int LINE = KS * T::BYTES;              /* bytes of a row of KS */
     static constexpr int A_BYTES = MW * LINE, B_BYTES = BN * LINE;
@@ -633,29 +641,31 @@ template <int LINE> __device__ __forceinline__ uint32_t bsri_mma_swizzle(uint32_
 template <class T, class L> struct bsri_mma_fetcher {
     uint32_t base, full, empty, a_to, b_to; /* shared memory: slots, barriers, this lane's first piece of values and of a dense slice */
     const char *values, *b;                 /* this lane's first piece of block 0, of the slab's first slice */
+    static constexpr int ROW = L::BN * T::BYTES / 16 < 32 ? L::BN * T::BYTES / 16 : 32, ROWS = 32 / ROW; /* pieces of a row of b; rows at once */
     int left;                               /* row-major: valid bytes of a piece; column-major: columns from this lane's on */
 
     __device__ __forceinline__ void begin(const char *shared, bsri_mma_list &s) {
         const int lane = threadIdx.x % 32;
         base = bsri_mma_address(shared), full = bsri_mma_address(s.full), empty = bsri_mma_address(s.empty);
         a_to = bsri_mma_swizzle<L::LINE>(lane / (L::LINE / 16), lane % (L::LINE / 16));
-        b_to = L::B_ROWS ? lane : a_to;
+        b_to = L::B_ROWS ? lane % ROW ^ lane / ROW : a_to;
     }
     __device__ __forceinline__ void tile(const bsri_dev_mma &m, const bsri_mma_rows &r, int64_t slab) {
         const int lane = threadIdx.x % 32, line = lane / (L::LINE / 16), piece = lane % (L::LINE / 16);
         const int cols = (int)bsri_min(L::BN, m.p.width - slab * L::BN);
         values = r.values + line * m.a_line + piece * 16;
-        b = r.b + slab * (L::B_ROWS ? L::BN * T::BYTES : L::BN * m.b_line) + (L::B_ROWS ? lane * 16 : line * m.b_line + piece * 16);
-        left = L::B_ROWS ? max(0, min(16, cols * T::BYTES - lane * 16)) : cols - line;
+        b = r.b + slab * (L::B_ROWS ? L::BN * T::BYTES : L::BN * m.b_line) + (L::B_ROWS ? lane / ROW * m.b_line + lane % ROW * 16 : line * m.b_line + piece * 16);
+        left = L::B_ROWS ? max(0, min(16, cols * T::BYTES - lane % ROW * 16)) : cols - line;
     }
     __device__ __forceinline__ void dense(const bsri_dev_mma &m, uint32_t to, int64_t k0, const char *safe) const {
         const char *at = b + k0 * (L::B_ROWS ? m.b_line : T::BYTES);
 #pragma unroll 8
         for (int i = 0; i < L::B_BYTES / 512; i++, at += m.b_jump) {
             const int bytes = L::B_ROWS ? left : left > i * (512 / L::LINE) ? 16 : 0;
-            bsri_mma_copy(to + i * 512 + (L::B_ROWS ? (b_to ^ (i & 7)) << 4 : b_to), bytes ? at : safe, bytes);
+            bsri_mma_copy(to + i * 512 + (L::B_ROWS ? (lane_row() + ((b_to ^ (i * ROWS & 7)) << 4)) : b_to), bytes ? at : safe, bytes);
         }
     }
+    static __device__ __forceinline__ uint32_t lane_row() { return threadIdx.x % 32 / ROW * (ROW * 16); }
     /* mine: block of row `lane` of the group. */
     __device__ __forceinline__ void sparse(const bsri_dev_mma &m, uint32_t to, uint32_t mask, const char *mine, int64_t step) const {
         for (int w = 0; w < m.m_warps; w++) {
@@ -725,6 +735,9 @@ __device__ __forceinline__ void bsri_mma_fetch(const bsri_dev_mma &m, bsri_mma_l
             } while (more);
         }
     }
+    bsri_mma_wait(bsri_mma_address(&s.part_empty[parts % 2]), (parts / 2 & 1) ^ 1);
+    if (threadIdx.x == 0) s.part[parts % 2].last = 2;
+    bsri_mma_arrive(bsri_mma_address(&s.part_full[parts % 2]));
 }
 
 /* --- multiplying --- */
@@ -743,70 +756,45 @@ template <class T, class L> struct bsri_mma_worker {
         }
     }
     __device__ __forceinline__ void multiply(typename T::sum (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans) const {
-        uint32_t x[L::STEPS][L::MI][4];
-        if (a_trans) {
-#pragma unroll
-            for (int i = 0; i < L::STEPS * L::MI; i++)
-                bsri_mma_load_t(x[i / L::MI][i % L::MI], a + (a_base ^ (i % L::MI * 32)) + i / L::MI * 16 * L::LINE);
-        } else {
-#pragma unroll
-            for (int i = 0; i < L::STEPS * L::MI; i++)
-                bsri_mma_load(x[i / L::MI][i % L::MI], a + (a_base ^ (i / L::MI * 32)) + i % L::MI * 16 * L::LINE);
-        }
+        uint32_t ab = a_base, bb = b_base;
+        asm volatile("" : "+r"(ab), "+r"(bb)); /* the addresses are made here: kept ready they would take the sums' registers */
 #pragma unroll
         for (int kk = 0; kk < L::STEPS; kk++) {
+            uint32_t x[L::MI][4];
+            if (a_trans) {
+#pragma unroll
+                for (int mi = 0; mi < L::MI; mi++) bsri_mma_load_t(x[mi], a + (ab ^ (mi * 32)) + kk * 16 * L::LINE);
+            } else {
+#pragma unroll
+                for (int mi = 0; mi < L::MI; mi++) bsri_mma_load(x[mi], a + (ab ^ (kk * 32)) + mi * 16 * L::LINE);
+            }
 #pragma unroll
             for (int n = 0; n < L::NI; n += 2) {
                 uint32_t y[4];
-                if (L::B_ROWS) bsri_mma_load_t(y, b + (b_base ^ (n * 16)) + kk * 16 * (L::BN * T::BYTES));
-                else bsri_mma_load(y, b + (b_base ^ (kk * 32)) + n * 8 * L::LINE);
+                if (L::B_ROWS) bsri_mma_load_t(y, b + (bb ^ (n * 16)) + kk * 16 * (L::BN * T::BYTES));
+                else bsri_mma_load(y, b + (bb ^ (kk * 32)) + n * 8 * L::LINE);
 #pragma unroll
                 for (int mi = 0; mi < L::MI; mi++)
-                    T::mma(sum[mi][n], x[kk][mi], y[0], y[1]), T::mma(sum[mi][n + 1], x[kk][mi], y[2], y[3]);
+                    T::mma(sum[mi][n], x[mi], y[0], y[1]), T::mma(sum[mi][n + 1], x[mi], y[2], y[3]);
             }
         }
     }
 };
-/* The plain case of an epilogue: alpha only, 16 bytes at a time. The tile is 16 x cols at (row, col) of out. */
-__device__ __forceinline__ void bsri_mma_store(const bsri_dev_mma &m, const float *tile, float alpha, int64_t item, int64_t row, int64_t col,
-                                               int cols) {
-    const bsr_dense &out = m.p.out;
-    const int64_t base = bsri_dense_offset(&m.p.out_batch, item, &out) + row * out.row_stride + col * out.col_stride;
+/* The plain case of an epilogue: alpha only, out of the operands' type, 16 bytes at a time. The tile is 16 x cols at `out`. */
+template <class T>
+__device__ __forceinline__ void bsri_mma_store(const bsri_dev_mma &m, const float *tile, float alpha, uint16_t *out, int cols) {
     const bool by_rows = m.vector == 1;
-#pragma unroll
+#pragma unroll 1
     for (int t = threadIdx.x % 32; t < 128; t += 32) {
-        const int r = by_rows ? t / 8 : t % 2 * 8, c = by_rows ? t % 8 * 8 : t / 2;
-        const int64_t to = base + r * out.row_stride + c * out.col_stride;
-        float v[8];
-        if (by_rows) {
-            *(float4 *)v = *(const float4 *)(tile + r * BSRI_MMA_PAD + c), *(float4 *)(v + 4) = *(const float4 *)(tile + r * BSRI_MMA_PAD + c + 4);
-        } else {
+        const int r = by_rows ? t / 8 : t % 2 * 8, c = by_rows ? t % 8 * 8 : t / 2, step = by_rows ? 1 : BSRI_MMA_PAD;
+        const float *v = tile + r * BSRI_MMA_PAD + c;
+        uint16_t *to = out + r * m.p.out.row_stride + c * m.p.out.col_stride;
+        uint32_t q[4];
 #pragma unroll
-            for (int i = 0; i < 8; i++) v[i] = tile[(r + i) * BSRI_MMA_PAD + c];
-        }
-#pragma unroll
-        for (int i = 0; i < 8; i++) v[i] *= alpha;
-        if (by_rows && c + 8 > cols) {
-#pragma unroll
-            for (int i = 0; i < 8; i++)
-                if (c + i < cols) bsri_dev_store(out.data, out.dtype, to + i, v[i]);
-        } else if (c < cols && out.dtype == BSR_F32) {
-            ((float4 *)((float *)out.data + to))[0] = make_float4(v[0], v[1], v[2], v[3]);
-            ((float4 *)((float *)out.data + to))[1] = make_float4(v[4], v[5], v[6], v[7]);
-        } else if (c < cols) {
-            uint32_t q[4];
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                if (out.dtype == BSR_BF16) {
-                    const __nv_bfloat162 h = __floats2bfloat162_rn(v[2 * i], v[2 * i + 1]);
-                    q[i] = *(const uint32_t *)&h;
-                } else {
-                    const __half2 h = __floats2half2_rn(v[2 * i], v[2 * i + 1]);
-                    q[i] = *(const uint32_t *)&h;
-                }
-            }
-            *(uint4 *)((uint16_t *)out.data + to) = make_uint4(q[0], q[1], q[2], q[3]);
-        }
+        for (int i = 0; i < 4; i++) q[i] = T::pack(alpha * v[2 * i * step], alpha * v[(2 * i + 1) * step]);
+        if (c + (by_rows ? 8 : 1) <= cols) *(uint4 *)to = make_uint4(q[0], q[1], q[2], q[3]);
+        else if (by_rows)
+            for (int i = 0; i < cols - c; i++) to[i] = (uint16_t)T::pack(alpha * v[i], 0.0f);
     }
 }
 /* Any epilogue, element by element. */
@@ -822,76 +810,71 @@ __device__ __forceinline__ void bsri_mma_finish(const bsri_dev_mma &m, const A *
 }
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const bsri_mma_part &part, typename T::sum *tile,
-                                                  const typename T::sum (&sum)[L::MI][L::NI][4], int m_warp, int n_warp, double alpha, double beta) {
+                                                  const typename T::sum (&sum)[L::MI][L::NI][4], int m_warp, int n_warp) {
     const int lane = threadIdx.x % 32;
+    const double alpha = m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha, beta = m.p.beta_ptr ? *m.p.beta_ptr : m.p.beta;
     const int64_t line = part.row[m_warp >> m.block_bits];
     const int64_t row = line * m.p.br + (m_warp & ((1 << m.block_bits) - 1)) * L::MW, col = part.slab * L::BN + n_warp * L::WN;
-#pragma unroll 1
+#pragma unroll
     for (int pass = 0; pass < L::MI * L::NI / 8; pass++) {
 #pragma unroll
-        for (int q = 0; q < L::MI * L::NI / 8; q++) {
-            if (q != pass) continue;
+        for (int ni = 0; ni < 8; ni++)
 #pragma unroll
-            for (int ni = 0; ni < 8; ni++)
-#pragma unroll
-                for (int i = 0; i < 4; i++)
-                    tile[(lane / 4 + i / 2 * 8) * BSRI_MMA_PAD + ni * 8 + lane % 4 * 2 + i % 2] = sum[q % L::MI][q / L::MI * 8 + ni][i];
-        }
+            for (int i = 0; i < 4; i++)
+                tile[(lane / 4 + i / 2 * 8) * BSRI_MMA_PAD + ni * 8 + lane % 4 * 2 + i % 2] = sum[pass % L::MI][pass / L::MI * 8 + ni][i];
         __syncwarp();
         const int64_t r0 = row + pass % L::MI * 16, c0 = col + pass / L::MI * 64;
         const int cols = (int)bsri_max(0, bsri_min(64, m.p.width - c0));
         if (line >= 0 && cols) {
-            if constexpr (T::BYTES == 1) {
+            if constexpr (L::BN == 256) {
+                bsri_mma_store<T>(m, tile, (float)alpha, (uint16_t *)m.p.out.data + bsri_dense_offset(&m.p.out_batch, part.item, &m.p.out) +
+                                  r0 * m.p.out.row_stride + c0 * m.p.out.col_stride, cols);
+            } else if constexpr (T::BYTES == 1) {
                 if (m.p.out.dtype == BSR_I8 || m.p.out.dtype == BSR_I32)
                     bsri_mma_finish<uint32_t>(m, tile, alpha, beta, part.item, r0, c0, cols);
                 else bsri_mma_finish<float>(m, tile, alpha, beta, part.item, r0, c0, cols);
             } else {
-                if (m.vector) bsri_mma_store(m, tile, (float)alpha, part.item, r0, c0, cols);
-                else bsri_mma_finish<float>(m, tile, alpha, beta, part.item, r0, c0, cols);
+                bsri_mma_finish<float>(m, tile, alpha, beta, part.item, r0, c0, cols);
             }
         }
         __syncwarp();
     }
 }
 /* The multiplying warps. */
-template <class T, class L>
-__device__ __forceinline__ void bsri_mma_multiply(const bsri_dev_mma &m, bsri_mma_list &s, char *shared, double alpha, double beta) {
-    const bsri_dev_product &p = m.p;
-    const int lane = threadIdx.x % 32, warp = (threadIdx.x - BSRI_FETCHERS) / 32, m_warp = warp / L::NW, n_warp = warp % L::NW;
-    const int row = m_warp >> m.block_bits, bits = m.sub_bits;
-    const uint32_t base = bsri_mma_address(shared), full = bsri_mma_address(s.full), empty = bsri_mma_address(s.empty);
-    typename T::sum *tile = (typename T::sum *)(shared + m.stages * m.stage_bytes) + warp * BSRI_MMA_PASS;
-    const int64_t lines = bsri_mma_lines(p), groups = (lines + m.group - 1) / m.group, total = p.items * m.slabs * groups;
+template <class T, class L> __device__ __forceinline__ void bsri_mma_multiply(const bsri_dev_mma &m, bsri_mma_list &s, char *shared) {
+    const int lane = threadIdx.x % 32, warp = (threadIdx.x - BSRI_FETCHERS) / 32, m_warp = warp / L::NW, n_warp = warp % L::NW, bits = m.sub_bits;
+    const uint32_t base = bsri_mma_address(shared), full = bsri_mma_address(s.full);
     bsri_mma_worker<T, L> w;
     uint32_t slot = 0, phase = 0, parts = 0;
     w.begin(m.a_trans, n_warp);
-    for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
+    for (;;) {
         typename T::sum sum[L::MI][L::NI][4] = {};
         for (int last = 0; !last; parts++) {
             const bsri_mma_part &part = s.part[parts % 2];
             bsri_mma_wait(bsri_mma_address(&s.part_full[parts % 2]), parts / 2 & 1);
-            const int slices = part.count << bits, stages = (slices + L::E - 1) / L::E;
-            const bool useful = part.slab * L::BN + n_warp * L::WN < p.width;
+            last = part.last;
+            if (last == 2) return;
+            const int stages = ((part.count << bits) + L::E - 1) / L::E;
             uint32_t word = 0; /* which of 32 entries have a block in this warp's row */
+#pragma unroll 1
             for (int i = 0; i < stages; i++) {
                 const int entry = i * L::E >> bits;
-                if (i * L::E % (32 << bits) == 0)
-                    word = __ballot_sync(~0u, entry + lane < part.count && (part.mask[entry + lane] >> row & 1) && useful);
-                uint32_t have = word >> (entry & 31) & ((1u << L::E) - 1); /* E > 1: a slice is an entry */
-                if (have) {
-                    const uint32_t at = base + slot * m.stage_bytes;
-                    bsri_mma_wait(full + 8 * slot, phase);
-#pragma unroll
-                    for (int e = 0; e < L::E; e++)
-                        if (have >> e & 1)
-                            w.multiply(sum, at + (e * m.m_warps + m_warp) * L::A_BYTES, at + m.b_at + e * L::B_BYTES, m.a_trans);
-                    __syncwarp();
+                if ((i * L::E & ((32 << bits) - 1)) == 0) {
+                    const int row = m_warp >> m.block_bits;
+                    word = __ballot_sync(~0u, entry + lane < part.count && (part.mask[entry + lane] >> row & 1));
                 }
-                if (lane == 0) bsri_mma_arrive(empty + 8 * slot);
+                const uint32_t have = word >> (entry & 31) & ((1u << L::E) - 1); /* E > 1: a slice is an entry */
+                const uint32_t at = base + slot * m.stage_bytes;
+                bsri_mma_wait(full + 8 * slot, phase); /* also with nothing to do: no slot is given back twice before all have */
+#pragma unroll
+                for (int e = 0; e < L::E; e++)
+                    if (have >> e & 1)
+                        w.multiply(sum, at + (e * m.m_warps + m_warp) * L::A_BYTES, at + m.b_at + e * L::B_BYTES, m.a_trans);
+                __syncwarp();
+                if (lane == 0) bsri_mma_arrive(full + 8 * BSRI_GROUP + 8 * slot);
                 if (++slot == (uint32_t)m.stages) slot = 0, phase ^= 1;
             }
-            last = part.last;
-            if (last) bsri_mma_epilogue<T, L>(m, part, tile, sum, m_warp, n_warp, alpha, beta);
+            if (last) bsri_mma_epilogue<T, L>(m, part, (typename T::sum *)(shared + m.stages * m.stage_bytes) + warp * BSRI_MMA_PASS, sum, m_warp, n_warp);
             __syncwarp();
             if (lane == 0) bsri_mma_arrive(bsri_mma_address(&s.part_empty[parts % 2]));
         }
@@ -904,7 +887,7 @@ template <class T, class L> __global__ void __launch_bounds__(384, 1) bsri_produ
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ bsri_mma_list s;
     const bsri_dev_product &p = m.p;
-    const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha, beta = p.beta_ptr ? *p.beta_ptr : p.beta;
+    const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha;
     const int warps = (int)(blockDim.x - BSRI_FETCHERS) / 32;
     if ((int)threadIdx.x < m.stages) {
         bsri_mma_barrier(bsri_mma_address(&s.full[threadIdx.x]), 32);
@@ -916,21 +899,23 @@ template <class T, class L> __global__ void __launch_bounds__(384, 1) bsri_produ
     }
     __syncthreads();
     if (threadIdx.x < BSRI_FETCHERS) bsri_mma_fetch<T, L>(m, s, bsri_shared, alpha == 0.0);
-    else bsri_mma_multiply<T, L>(m, s, bsri_shared, alpha, beta);
+    else bsri_mma_multiply<T, L>(m, s, bsri_shared);
 #endif
 }
 
 /* number, name, kernel, dynamic shared memory at most */
 #define BSRI_MMA_SHARED (216 * 1024)
-#define BSRI_KERNELS_MMA_16(X, n, T, name)                                                                                   \
-    X(n + 0, "mma product 32x128 rows " name, (bsri_product_mma<T, bsri_mma_tile<T, 32, 32, 1, true>>), BSRI_MMA_SHARED)       \
-    X(n + 1, "mma product 32x128 columns " name, (bsri_product_mma<T, bsri_mma_tile<T, 32, 32, 1, false>>), BSRI_MMA_SHARED)   \
-    X(n + 2, "mma product 16x256 rows " name, (bsri_product_mma<T, bsri_mma_tile<T, 16, 16, 2, true>>), BSRI_MMA_SHARED)      \
-    X(n + 3, "mma product 16x256 columns " name, (bsri_product_mma<T, bsri_mma_tile<T, 16, 16, 2, false>>), BSRI_MMA_SHARED)
-#define BSRI_KERNELS_MMA(X)                         \
-    BSRI_KERNELS_MMA_16(X, 200, bsri_mma_bf16, "bf16") \
-    BSRI_KERNELS_MMA_16(X, 210, bsri_mma_f16, "f16")   \
-    X(220, "mma product 32x128 columns i8", (bsri_product_mma<bsri_mma_i8, bsri_mma_tile<bsri_mma_i8, 32, 32, 1, false>>), BSRI_MMA_SHARED)
+#define BSRI_KERNELS_MMA_4(X, n, T, BN, name)                                                                                       \
+    X(n + 0, "mma product 32-row rows " name, (bsri_product_mma<T, bsri_mma_tile<T, 32, 32, 1, BN, true>>), BSRI_MMA_SHARED)        \
+    X(n + 1, "mma product 32-row columns " name, (bsri_product_mma<T, bsri_mma_tile<T, 32, 32, 1, BN, false>>), BSRI_MMA_SHARED)    \
+    X(n + 2, "mma product 16-row rows " name, (bsri_product_mma<T, bsri_mma_tile<T, 16, 16, 2, BN, true>>), BSRI_MMA_SHARED)        \
+    X(n + 3, "mma product 16-row columns " name, (bsri_product_mma<T, bsri_mma_tile<T, 16, 16, 2, BN, false>>), BSRI_MMA_SHARED)
+#define BSRI_KERNELS_MMA(X)                                    \
+    BSRI_KERNELS_MMA_4(X, 200, bsri_mma_bf16, 256, "256 bf16") \
+    BSRI_KERNELS_MMA_4(X, 204, bsri_mma_bf16, 128, "128 bf16") \
+    BSRI_KERNELS_MMA_4(X, 210, bsri_mma_f16, 256, "256 f16")   \
+    BSRI_KERNELS_MMA_4(X, 214, bsri_mma_f16, 128, "128 f16")   \
+    X(220, "mma product 32-row columns 128 i8", (bsri_product_mma<bsri_mma_i8, bsri_mma_tile<bsri_mma_i8, 32, 32, 1, 128, false>>), BSRI_MMA_SHARED)
 
 static const void *bsri_mma_kernel(int number) {
     switch (number) {
@@ -944,7 +929,7 @@ static const void *bsri_mma_kernel(int number) {
 
 /* What a launch of this tier looks like. kernel 0: not for this tier. */
 typedef struct bsri_mma_choice {
-    int32_t kernel, threads, shared, rows;
+    int32_t kernel, threads, shared, rows, cols;
     int64_t grid;
 } bsri_mma_choice;
 
@@ -965,7 +950,7 @@ static int bsri_mma_layout(const bsr_dense *d) {
 static int bsri_mma_vector(const bsri_dev_product *p) {
     if (p->left.data || p->right.data || p->bias.data || p->activation) return 0;
     if (p->has_input && (p->beta != 0.0 || p->beta_ptr)) return 0;
-    if (p->out.dtype != BSR_BF16 && p->out.dtype != BSR_F16 && p->out.dtype != BSR_F32) return 0;
+    if (p->out.dtype != p->b.dtype || p->out.dtype == BSR_I8) return 0;
     return bsri_mma_layout(&p->out);
 }
 /* 1: op(A)'s blocks are stored row-major, 2: column-major, in pieces of 16 bytes; 0: neither. */
@@ -996,27 +981,30 @@ static bsri_mma_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_pr
     if (bsri_max(bsri_block_cols(&p->a), bsri_block_rows(&p->a)) >= INT32_MAX) return c;
     if (dt == BSR_I8 ? compute != BSR_I32 || b < 32 || values != 1 || dense != 2 : (dt != BSR_BF16 && dt != BSR_F16) || compute != BSR_F32)
         return c;
-    c.kernel = dt == BSR_I8 ? 220 : (dt == BSR_F16 ? 210 : 200) + (b == 16 ? 2 : 0) + (dense == 2);
-    mw = b == 16 ? 16 : 32, ks = mw, n_warps = b == 16 ? 1 : 2, e = b == 16 ? 2 : 1, line = ks * (int)bsr_dtype_size(dt);
-    c.rows = 128;
-    while (c.rows > b && c.rows > 64 && p->items * bsri_ceil_div(p->tiles * b, c.rows) * bsri_ceil_div(p->width, 256) < ctx->sm_count)
+    mw = b == 16 ? 16 : 32, ks = mw, n_warps = b == 16 ? 1 : 2, e = b == 16 ? 2 : 1, line = ks * (int)size;
+    m->p = *p, m->vector = bsri_mma_vector(p), c.rows = 128;
+    c.cols = m->vector && p->items * bsri_ceil_div(p->tiles * b, 128) * bsri_ceil_div(p->width, 256) >= ctx->sm_count ? 256 : 128;
+    while (c.rows > b && c.rows > 64 && p->items * bsri_ceil_div(p->tiles * b, c.rows) * bsri_ceil_div(p->width, c.cols) < ctx->sm_count)
         c.rows /= 2;
-    m->p = *p;
 #ifdef BSRI_MMA_TUNE
     if (bsri_mma_tune_rows && bsri_mma_tune_rows >= b) c.rows = bsri_mma_tune_rows;
+    if (bsri_mma_tune_cols == 128 || (bsri_mma_tune_cols == 256 && m->vector)) c.cols = bsri_mma_tune_cols;
 #endif
+    c.kernel = dt == BSR_I8 ? 220 : (dt == BSR_F16 ? 210 : 200) + (c.cols == 128 ? 4 : 0) + (b == 16 ? 2 : 0) + (dense == 2);
+    if (dt == BSR_I8) c.cols = 128;
     m->m_warps = c.rows / mw, c.threads = BSRI_FETCHERS + 32 * m->m_warps * n_warps;
-    m->stage_bytes = e * (m->m_warps * mw + 256) * line, m->b_at = e * m->m_warps * mw * line;
+    m->stage_bytes = e * (m->m_warps * mw + c.cols) * line, m->b_at = e * m->m_warps * mw * line;
     left = (int)bsri_min(BSRI_MMA_SHARED, ctx->smem_optin - 11 * 1024) - (c.threads - BSRI_FETCHERS) / 32 * BSRI_MMA_PASS * 4;
     m->stages = (int)bsri_min(BSRI_GROUP, left / m->stage_bytes);
 #ifdef BSRI_MMA_TUNE
     if (bsri_mma_tune_stages && bsri_mma_tune_stages < m->stages) m->stages = bsri_mma_tune_stages;
 #endif
     m->group = c.rows / b, m->sub_bits = bsri_mma_log2(b / ks), m->block_bits = bsri_mma_log2(b / mw);
-    m->a_trans = values == 2, m->vector = bsri_mma_vector(p), m->slabs = bsri_ceil_div(p->width, 256);
+    m->a_trans = values == 2, m->slabs = bsri_ceil_div(p->width, c.cols);
     m->a_line = (values == 2 ? p->a_cs : p->a_rs) * size, m->a_block = p->a_block * size;
     m->a_step = ks * (values == 2 ? m->a_line : size), m->a_part = mw * (values == 2 ? size : m->a_line);
-    m->b_line = (dense == 1 ? p->b.row_stride : p->b.col_stride) * size, m->b_jump = m->b_line * (dense == 1 ? 1 : 512 / line);
+    m->b_line = (dense == 1 ? p->b.row_stride : p->b.col_stride) * size;
+    m->b_jump = m->b_line * (dense == 1 ? bsri_max(1, 512 / (c.cols * size)) : 512 / line);
     c.shared = m->stages * m->stage_bytes + (c.threads - BSRI_FETCHERS) / 32 * BSRI_MMA_PASS * 4;
     c.grid = bsri_min(ctx->sm_count, p->items * m->slabs * bsri_ceil_div(p->tiles, m->group));
     return c;
@@ -1106,7 +1094,7 @@ __device__ __forceinline__ int64_t bsri_dev_divide(int64_t a, int64_t b) {
     return ((uint64_t)a | (uint64_t)b) >> 32 ? a / b : (int64_t)((uint32_t)a / (uint32_t)b);
 }
 
-/* `warps` warps of a block of 8 own a row; rows of all items are numbered through. */
+/* p.warps warps of a CTA own a row; rows of all items are numbered through. */
 struct bsri_dev_row {
     bsri_dev_item x, dy, out;
     int64_t item, row, inner, first, count; /* count: stored elements */
@@ -1115,7 +1103,7 @@ struct bsri_dev_row {
 
     __device__ __forceinline__ bsri_dev_row(const bsri_dev_softmax &p, int64_t work) {
         lanes = p.warps * 32, lane = (int)threadIdx.x % lanes, group = (int)threadIdx.x / lanes;
-        const int64_t n = work * (8 / p.warps) + group;
+        const int64_t n = work * ((int)blockDim.x / lanes) + group;
         valid = n < p.rows, count = 0, item = row = inner = first = 0;
         if (!valid) return;
         item = bsri_dev_divide(n, p.x.rows), row = n - item * p.x.rows;
@@ -1128,7 +1116,7 @@ struct bsri_dev_row {
     }
 };
 
-/* max and sum over the threads of a row; all 256 threads call it. */
+/* max and sum over the threads of a row; all of the CTA's threads call it. */
 template <class F> __device__ __forceinline__ void bsri_dev_row_fold(const bsri_dev_softmax &p, F &max, F &sum) {
     __shared__ F part[2][8];
     const int warp = threadIdx.x / 32, from = warp / p.warps * p.warps;
@@ -1157,7 +1145,7 @@ template <class F> __device__ __forceinline__ F bsri_dev_row_sum(const bsri_dev_
 }
 /* What e^(s - max) is multiplied by: 0 for a row without anything, NaN for one with NaN or +inf. */
 template <class F> __device__ __forceinline__ F bsri_dev_row_factor(F max, F sum) {
-    return !(max < bsri_dev_inf<F>()) ? bsri_dev_nan<F>() : sum > 0 ? F(1) / sum : F(0);
+    return !(max < bsri_dev_inf<F>()) ? bsri_dev_nan<F>() : sum > 0 ? F(1) / sum : sum;
 }
 template <class F> __device__ __forceinline__ F bsri_dev_row_value(F s, F max, F factor) {
     if (factor != factor) return factor;
@@ -1176,7 +1164,9 @@ template <class F> struct bsri_softmax_any {
         F s = bsri_dev_load<F>(r.x.values, p.x.dtype, at(p.xs, e)) * (F)p.scale;
         if (!p.biased) return s;
         const int64_t col = bsri_index(r.x.col, p.x.index_dtype, r.first + e / p.x.block_cols) * p.x.block_cols + e % p.x.block_cols;
+#pragma unroll
         for (int mode = BSR_MASK_ADD; mode <= BSR_MASK_MUL; mode++) /* all additions, then what forbids */
+#pragma unroll
             for (int i = 0; i < 3; i++)
                 if (bias[i] && p.mode[i] == mode)
                     s = bsri_dev_bias(s, bias[i], p.bias[i].dtype, mode, bsri_dev_bias_at(&p.bias[i], r.row, col));
@@ -1202,12 +1192,14 @@ template <class F> struct bsri_softmax_any {
         }
     }
 };
-template <class F> __global__ void __launch_bounds__(256) bsri_softmax_simt(const __grid_constant__ bsri_dev_softmax p) {
-    const int64_t total = bsri_ceil_div(p.rows, 8 / p.warps);
+template <class F> __global__ void __launch_bounds__(256, 2) bsri_softmax_simt(const __grid_constant__ bsri_dev_softmax p) {
+    const int64_t total = bsri_ceil_div(p.rows, (int)blockDim.x / (p.warps * 32));
     for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
         const bsri_dev_row r(p, work);
         bsri_softmax_any<F> one = {p, r, {nullptr, nullptr, nullptr}};
-        for (int i = 0; i < 3 && r.valid && p.biased; i++) one.bias[i] = bsri_dev_bias_base(&p.batch, r.item, &p.bias[i]);
+#pragma unroll
+        for (int i = 0; i < 3; i++)
+            if (r.valid && p.biased) one.bias[i] = bsri_dev_bias_base(&p.batch, r.item, &p.bias[i]);
         if (p.backward) one.backward();
         else one.forward();
     }
@@ -1220,6 +1212,9 @@ template <> struct bsri_dev_piece<float> {
     static __device__ __forceinline__ void load(float (&v)[4], const uint4 &u) {
         v[0] = __uint_as_float(u.x), v[1] = __uint_as_float(u.y), v[2] = __uint_as_float(u.z), v[3] = __uint_as_float(u.w);
     }
+    static __device__ __forceinline__ void keep(uint4 &u, const float (&v)[4]) {
+        u = make_uint4(__float_as_uint(v[0]), __float_as_uint(v[1]), __float_as_uint(v[2]), __float_as_uint(v[3]));
+    }
 };
 template <> struct bsri_dev_piece<__nv_bfloat16> {
     static constexpr int N = 8;
@@ -1228,6 +1223,7 @@ template <> struct bsri_dev_piece<__nv_bfloat16> {
 #pragma unroll
         for (int i = 0; i < 4; i++) v[2 * i] = __uint_as_float(w[i] << 16), v[2 * i + 1] = __uint_as_float(w[i] & 0xffff0000u);
     }
+    static __device__ __forceinline__ void keep(uint4 &, const float (&)[8]) {}
 };
 template <> struct bsri_dev_piece<__half> {
     static constexpr int N = 8;
@@ -1239,6 +1235,7 @@ template <> struct bsri_dev_piece<__half> {
             v[2 * i] = f.x, v[2 * i + 1] = f.y;
         }
     }
+    static __device__ __forceinline__ void keep(uint4 &, const float (&)[8]) {}
 };
 __device__ __forceinline__ uint32_t bsri_dev_pack(float a, float b, int dtype) {
     if (dtype == BSR_F16) {
@@ -1262,10 +1259,10 @@ template <int N> __device__ __forceinline__ void bsri_dev_store_piece(char *base
     else *(uint2 *)(base + at * 2) = make_uint2(w[0], w[1]);
 }
 
-#define BSRI_ROW_HELD 64 /* elements of a row that a thread holds */
+#define BSRI_ROW_HELD 8 /* pieces of a row that a thread holds */
 template <class T> struct bsri_softmax_packed {
     typedef bsri_dev_piece<T> piece;
-    static constexpr int N = piece::N, HELD = BSRI_ROW_HELD / N;
+    static constexpr int N = piece::N, HELD = BSRI_ROW_HELD;
     const bsri_dev_softmax &p;
     const bsri_dev_row &r;
     int n; /* pieces of the row */
@@ -1297,33 +1294,50 @@ template <class T> struct bsri_softmax_packed {
     }
     static __device__ __forceinline__ float finite(float max) { return max == -bsri_dev_inf<float>() ? 0.0f : max; }
 
-    /* Exponentials are taken against the warp's own maximum: the row's is needed only at the end. */
+    /* Exponentials are taken against the warp's own maximum: the row's is needed only at the end. Of 16-bit elements the
+       packed form is what stays in registers, and the exponentials are computed twice. */
     __device__ __forceinline__ void forward() const {
-        float max = -bsri_dev_inf<float>(), sum = 0;
+        const float first = N == 4 ? (float)p.scale : p.scale < 0 ? -1.0f : 1.0f;
+        float max = -bsri_dev_inf<float>(), sum = 0, v[N];
         bool longer = n > HELD * r.lanes;
         if (p.warps > 1) longer = __syncthreads_or(longer);
         if (longer) {
             forward_long();
             return;
         }
-        float v[HELD][N];
         uint4 raw[HELD];
 #pragma unroll
         for (int i = 0; i < HELD; i++) /* all loads before the first use */
             if (r.lane + i * r.lanes < n) raw[i] = fetch(r.x, r.lane + i * r.lanes);
 #pragma unroll
         for (int i = 0; i < HELD; i++)
-            if (r.lane + i * r.lanes < n) piece::load(v[i], raw[i]), max = scale(v[i], (float)p.scale, max);
+            if (r.lane + i * r.lanes < n) piece::load(v, raw[i]), max = scale(v, first, max), piece::keep(raw[i], v);
         for (int d = 16; d; d /= 2) max = bsri_dev_max(max, __shfl_xor_sync(~0u, max, d));
+        const float base = finite(max) * (N == 4 ? 1.0f : first);
+        if (N == 8) max *= fabsf((float)p.scale);
         const float mine = max;
 #pragma unroll
         for (int i = 0; i < HELD; i++)
-            if (r.lane + i * r.lanes < n) sum += exponentials(v[i], finite(mine));
+            if (r.lane + i * r.lanes < n) sum += again(v, raw[i], base), piece::keep(raw[i], v);
         bsri_dev_row_fold(p, max, sum);
         const float factor = max == -bsri_dev_inf<float>() ? 0.0f : bsri_dev_row_factor(max, sum) * bsri_dev_exp(mine - max);
 #pragma unroll
         for (int i = 0; i < HELD; i++)
-            if (r.lane + i * r.lanes < n) write(v[i], factor, r.lane + i * r.lanes);
+            if (r.lane + i * r.lanes < n) {
+                if (N == 4) piece::load(v, raw[i]);
+                else again(v, raw[i], base);
+                write(v, factor, r.lane + i * r.lanes);
+            }
+    }
+    /* The exponentials of a held piece. */
+    __device__ __forceinline__ float again(float (&v)[N], const uint4 &raw, float base) const {
+        const float factor = (float)p.scale * BSRI_DEV_LOG2E;
+        float sum = 0;
+        piece::load(v, raw);
+        if (N == 4) return exponentials(v, base);
+#pragma unroll
+        for (int k = 0; k < N; k++) v[k] = bsri_dev_exp2((v[k] - base) * factor), sum += v[k];
+        return sum;
     }
     /* Read twice. */
     __device__ __forceinline__ void forward_long() const {
@@ -1383,8 +1397,8 @@ template <class T> struct bsri_softmax_packed {
     }
 };
 template <class T, bool BACKWARD>
-__global__ void __launch_bounds__(256) bsri_softmax_fast(const __grid_constant__ bsri_dev_softmax p) {
-    const int64_t total = bsri_ceil_div(p.rows, 8 / p.warps);
+__global__ void __launch_bounds__(256, BACKWARD ? 2 : 3) bsri_softmax_fast(const __grid_constant__ bsri_dev_softmax p) {
+    const int64_t total = bsri_ceil_div(p.rows, (int)blockDim.x / (p.warps * 32));
     for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
         bsri_dev_row r(p, work);
         const int64_t start = r.first * p.xs[0] + r.inner * p.xs[1];
@@ -1397,15 +1411,16 @@ __global__ void __launch_bounds__(256) bsri_softmax_fast(const __grid_constant__
 }
 
 static cudaError_t bsri_launch_softmax(const bsri_dev_softmax *p, int fast, int compute, bsr_stream stream) {
-    const int64_t work = bsri_ceil_div(p->rows, 8 / p->warps);
-    if (compute == BSR_F64) return bsri_launch(bsri_softmax_simt<double>, *p, work, 256, stream);
-    if (!fast) return bsri_launch(bsri_softmax_simt<float>, *p, work, 256, stream);
+    const unsigned threads = p->warps == 8 ? 256 : 128;
+    const int64_t work = bsri_ceil_div(p->rows, threads / 32 / p->warps);
+    if (compute == BSR_F64) return bsri_launch(bsri_softmax_simt<double>, *p, work, threads, stream);
+    if (!fast) return bsri_launch(bsri_softmax_simt<float>, *p, work, threads, stream);
     if (p->x.dtype == BSR_F16)
-        return bsri_launch(p->backward ? bsri_softmax_fast<__half, true> : bsri_softmax_fast<__half, false>, *p, work, 256, stream);
+        return bsri_launch(p->backward ? bsri_softmax_fast<__half, true> : bsri_softmax_fast<__half, false>, *p, work, threads, stream);
     if (p->x.dtype == BSR_BF16)
         return bsri_launch(p->backward ? bsri_softmax_fast<__nv_bfloat16, true> : bsri_softmax_fast<__nv_bfloat16, false>, *p, work,
-                           256, stream);
-    return bsri_launch(p->backward ? bsri_softmax_fast<float, true> : bsri_softmax_fast<float, false>, *p, work, 256, stream);
+                           threads, stream);
+    return bsri_launch(p->backward ? bsri_softmax_fast<float, true> : bsri_softmax_fast<float, false>, *p, work, threads, stream);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -1435,16 +1450,16 @@ __device__ __forceinline__ int bsri_dev_user_mask(int id, const bsr_position *at
     }
 }
 
-/* Word col % 4 of Philox4x32-10; as bsri_philox. */
-__device__ __forceinline__ uint32_t bsri_dev_philox(uint64_t seed, int64_t col, int64_t row, int64_t head, int64_t batch) {
-    uint32_t x0 = (uint32_t)(col / 4), x1 = (uint32_t)row, x2 = (uint32_t)head, x3 = (uint32_t)batch;
+/* Philox4x32-10 for columns 4*group .. 4*group+3; as bsri_philox. */
+__device__ __forceinline__ uint4 bsri_dev_philox(uint64_t seed, int64_t group, int64_t row, int64_t head, int64_t batch) {
+    uint32_t x0 = (uint32_t)group, x1 = (uint32_t)row, x2 = (uint32_t)head, x3 = (uint32_t)batch;
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
 #pragma unroll
     for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
         const uint32_t h0 = __umulhi(x0, 0xD2511F53u), l0 = x0 * 0xD2511F53u, h1 = __umulhi(x2, 0xCD9E8D57u), l1 = x2 * 0xCD9E8D57u;
         x0 = h1 ^ x1 ^ k0, x1 = l1, x2 = h0 ^ x3 ^ k1, x3 = l0;
     }
-    return col & 2 ? (col & 1 ? x3 : x2) : (col & 1 ? x1 : x0);
+    return make_uint4(x0, x1, x2, x3);
 }
 
 /* One query tile: operands of its batch item, place of its rows. */
@@ -1492,7 +1507,8 @@ struct bsri_dev_query {
         return s;
     }
     __device__ __forceinline__ bool drop(const bsri_dev_attention &p, int64_t i, int64_t col) const {
-        return bsri_dev_philox(p.seed, col, row + i, head, batch) <= p.drop_last;
+        const uint4 word = bsri_dev_philox(p.seed, col / 4, row + i, head, batch);
+        return (col & 2 ? (col & 1 ? word.w : word.z) : (col & 1 ? word.y : word.x)) <= p.drop_last;
     }
     __device__ __forceinline__ void store_lse(const bsri_dev_attention &p, int64_t i, double lse) const {
         bsri_dev_store(p.lse.data, p.lse.dtype, bsri_dense_offset(&p.batch, item, &p.lse) + (row + i) * p.lse.row_stride, lse);
@@ -1509,7 +1525,7 @@ template <> __device__ __forceinline__ bool bsri_dev_forbidden<float>(float p) {
 template <> __device__ __forceinline__ bool bsri_dev_forbidden<double>(double p) { return __double_as_longlong(p) == INT64_MIN; }
 
 /* A query tile of TM rows and TN columns of v: panels of v's columns form the scores anew. */
-template <class F, class Tile> __global__ void __launch_bounds__(256, 2) bsri_attention_simt(const __grid_constant__ bsri_dev_attention p) {
+template <class F, class Tile> __global__ void __launch_bounds__(256, 1) bsri_attention_simt(const __grid_constant__ bsri_dev_attention p) {
     constexpr int TM = Tile::TM, TN = Tile::TN, KC = Tile::KC;
     __shared__ typename Tile::shared s;
     __shared__ F score[TM][TN + 1], top[TM], sum[TM], factor[TM];
@@ -1673,23 +1689,18 @@ __device__ __forceinline__ void bsri_dev_opaque(uint32_t &x) { asm volatile("" :
    same list. */
 struct bsri_dev_units {
     int key, block, count, tile; /* of this lane; number held; next tile among them */
-    int at, total, limit;
-    const char *col;
+    int at;
 
-    __device__ __forceinline__ void begin(const bsri_dev_attention &p, const bsri_dev_query &t) {
-        total = (int)(t.end - t.first) * (int)(p.mask.block_cols / 16), limit = (int)bsri_max(0, t.limit);
-        col = bsri_dev_at(t.mask.col, p.mask.index_dtype, t.first);
-        at = 0, count = 0, tile = 0, key = BSRI_NO_KEY, block = 0;
-    }
-    __device__ __forceinline__ void refill(const bsri_dev_attention &p) {
-        const int lane = threadIdx.x % 32, per_block = (int)(p.mask.block_cols / 16);
+    __device__ __forceinline__ void begin() { at = 0, count = 0, tile = 0, key = BSRI_NO_KEY, block = 0; }
+    __device__ __forceinline__ void refill(const bsri_dev_attention &p, const bsri_dev_query &t) {
+        const int lane = threadIdx.x % 32, per_block = (int)(p.mask.block_cols / 16), total = (int)(t.end - t.first) * per_block;
         uint32_t have = 0;
         for (tile = 0; !have && at < total; at += 32) {
             const int u = at + lane, n = (int)((uint32_t)u / (uint32_t)per_block);
             key = BSRI_NO_KEY, block = n;
             if (u < total) {
-                const int64_t k = bsri_index(col, p.mask.index_dtype, n) * p.mask.block_cols + (u - n * per_block) * 16;
-                if (k < limit) key = (int)k;
+                const int64_t k = bsri_index(t.mask.col, p.mask.index_dtype, t.first + n) * p.mask.block_cols + (u - n * per_block) * 16;
+                if (k < t.limit) key = (int)k;
             }
             have = __ballot_sync(~0u, key != BSRI_NO_KEY);
         }
@@ -1701,8 +1712,8 @@ struct bsri_dev_units {
         }
     }
     /* The next tile: lane i gets unit i % 4. False: there is none. */
-    __device__ __forceinline__ bool next(const bsri_dev_attention &p, int &unit_key, int &unit_block) {
-        if (tile * 4 >= count) refill(p);
+    __device__ __forceinline__ bool next(const bsri_dev_attention &p, const bsri_dev_query &t, int &unit_key, int &unit_block) {
+        if (tile * 4 >= count) refill(p, t);
         if (!count) return false;
         const int from = (tile * 4 + (int)threadIdx.x % 4) % 32;
         unit_key = __shfl_sync(~0u, key, from), unit_block = __shfl_sync(~0u, block, from);
@@ -1710,6 +1721,89 @@ struct bsri_dev_units {
         return true;
     }
 };
+
+/* The elements of 16 rows of a column, all loads before the first use. */
+__device__ __forceinline__ void bsri_dev_column(float (&v)[16], const void *data, int dtype, int64_t at, int64_t step, int rows) {
+    if (bsri_dev_size(dtype) == 1) {
+        uint8_t byte[16];
+#pragma unroll
+        for (int r = 0; r < 16; r++) byte[r] = r < rows ? ((const uint8_t *)data)[at + r * step] : 0;
+#pragma unroll
+        for (int r = 0; r < 16; r++) v[r] = dtype == BSR_I8 ? (float)(int8_t)byte[r] : (float)(byte[r] != 0);
+    } else if (dtype == BSR_F32) {
+#pragma unroll
+        for (int r = 0; r < 16; r++) v[r] = r < rows ? ((const float *)data)[at + r * step] : 0;
+    } else if (dtype == BSR_F16 || dtype == BSR_BF16) {
+        uint16_t half[16];
+#pragma unroll
+        for (int r = 0; r < 16; r++) half[r] = r < rows ? ((const uint16_t *)data)[at + r * step] : 0;
+#pragma unroll
+        for (int r = 0; r < 16; r++)
+            v[r] = dtype == BSR_BF16 ? __uint_as_float((uint32_t)half[r] << 16) : __half2float(__ushort_as_half(half[r]));
+    } else {
+#pragma unroll
+        for (int r = 0; r < 16; r++) v[r] = r < rows ? bsri_dev_load<float>(data, dtype, at + r * step) : 0;
+    }
+}
+/* The scores of a column with additions of a bias, or forbidden where it is zero. */
+__device__ __forceinline__ void bsri_dev_column_bias(float (&x)[16], const void *data, int dtype, int mode, int64_t at, int64_t step, int rows) {
+    float v[16];
+    bsri_dev_column(v, data, dtype, at, step, rows);
+    if (mode == BSR_MASK_MUL && dtype == BSR_F64) { /* no f64 is too small */
+#pragma unroll
+        for (int r = 0; r < 16; r++) v[r] = r < rows && ((const double *)data)[at + r * step] != 0;
+    }
+#pragma unroll
+    for (int r = 0; r < 16; r++) {
+        if (mode == BSR_MASK_MUL) x[r] = v[r] == 0 ? -bsri_dev_inf<float>() : x[r];
+        else x[r] = v[r] == -bsri_dev_inf<float>() ? v[r] : x[r] + v[r];
+    }
+}
+/* bsri_dev_query::modify() for 16 rows from row i on of a column, which stand in `stage`, ld apart. */
+__device__ __forceinline__ void bsri_dev_modify_column(const bsri_dev_attention &p, const bsri_dev_query &t, float *stage, int ld, int i, int key,
+                                                       bool some, int64_t block) {
+    const float none = -bsri_dev_inf<float>();
+    const int rows = some ? min(16, t.rows - i) : 0;
+    const int64_t row = t.row + i, value = block * p.ms[0] + (t.inner + i) * p.ms[1] + key % (int)p.mask.block_cols * p.ms[2];
+    float x[16];
+    bsr_position at;
+    at.batch = t.batch, at.head = t.head, at.row = row, at.col = key;
+#pragma unroll
+    for (int r = 0; r < 16; r++) x[r] = stage[r * ld];
+    if (p.flags & BSR_ATTENTION_MASK_ADDITIVE) bsri_dev_column_bias(x, t.mask.values, p.mask.dtype, BSR_MASK_ADD, value, p.ms[1], rows);
+    if (t.relative)
+        bsri_dev_column_bias(x, t.relative, p.relative.dtype, BSR_MASK_ADD, bsri_dev_bias_at(&p.relative, row, key),
+                             p.relative.rows == 1 ? 0 : p.relative.row_stride, rows);
+    if (t.padding && p.padding_mode == BSR_MASK_ADD && rows > 0) {
+        const float pad = bsri_dev_load<float>(t.padding, p.padding.dtype, bsri_dev_bias_at(&p.padding, 0, key));
+#pragma unroll
+        for (int r = 0; r < 16; r++) x[r] = pad == none ? none : x[r] + pad;
+    }
+    if (p.score_function) { /* rolled: the function's code stands here once */
+#pragma unroll
+        for (int r = 0; r < 16; r++) stage[r * ld] = x[r];
+#pragma unroll 1
+        for (int r = 0; r < rows; r++, at.row++) stage[r * ld] = bsri_dev_user_score(p.score_function, stage[r * ld], &at, p.user_data);
+#pragma unroll
+        for (int r = 0; r < 16; r++) x[r] = stage[r * ld];
+    }
+    if (p.flags & BSR_ATTENTION_MASK_BOOLEAN) bsri_dev_column_bias(x, t.mask.values, p.mask.dtype, BSR_MASK_MUL, value, p.ms[1], rows);
+    uint32_t open = rows > 0 ? (1u << rows) - 1 : 0; /* one bit a row */
+    if (p.flags & BSR_ATTENTION_CAUSAL) {
+        const int64_t shut = key - row - p.causal_offset; /* rows above the diagonal */
+        open &= shut >= 16 ? 0 : shut > 0 ? ~0u << shut : ~0u;
+    }
+    if (t.padding && p.padding_mode == BSR_MASK_MUL && rows > 0 &&
+        bsri_dev_bias(0.0f, t.padding, p.padding.dtype, BSR_MASK_MUL, bsri_dev_bias_at(&p.padding, 0, key)) == none) open = 0;
+    if (p.mask_function) {
+        at.row = row;
+#pragma unroll 1
+        for (int r = 0; r < rows; r++, at.row++)
+            if (!bsri_dev_user_mask(p.mask_function, &at, p.user_data)) open &= ~(1u << r);
+    }
+#pragma unroll
+    for (int r = 0; r < 16; r++) stage[r * ld] = open >> r & 1 ? x[r] : none;
+}
 
 /* CTAs of 1 to 4 warps; a warp owns MT tiles of 16 query rows. FULL: everything between product and softmax, by way of shared
    memory so that its code stands here once; otherwise only causality, with scale > 0. */
@@ -1719,7 +1813,9 @@ __global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_consta
     typedef bsri_attention_type<T> mma;
     constexpr int CH = HD / 8, KS = HD / 16, NT = BSRI_KEYS / 8, LD = BSRI_KEYS + 4;
     constexpr bool HOLD_Q = MT * HD <= 128;
-    extern __shared__ __align__(1024) uint4 bsri_attention_memory[];
+    extern __shared__ __align__(256) uint4 bsri_attention_memory[];
+    __shared__ bsri_dev_query t; /* not in registers: they are scarce */
+    __shared__ bool some_rows;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, quad = lane / 4, pair = lane % 4 * 2;
     const int query_rows = (int)blockDim.x / 2 * MT;
     const uint32_t sq = (uint32_t)__cvta_generic_to_shared(bsri_attention_memory), sk = sq + query_rows * HD * 2, sv = sk + BSRI_KEYS * HD * 2;
@@ -1728,8 +1824,12 @@ __global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_consta
     const int64_t total = p.items * p.tiles * p.block_rows;
     const int keys = (int)p.k.rows;
     for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
-        bsri_dev_query t;
-        if (!t.begin(p, work)) continue;
+        if (threadIdx.x == 0) some_rows = t.begin(p, work);
+        __syncthreads();
+        if (!some_rows) {
+            __syncthreads();
+            continue;
+        }
         bsri_dev_units units;
         int cur, cur_block, next = 0, next_block = 0;
         float out[MT][HD / 8][4] = {}, top[MT][2], sum[MT][2] = {};
@@ -1751,8 +1851,8 @@ __global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_consta
                 for (int c = 0; c < CH / 8; c++) bsri_copy16(at + c * 128, c * 64 < room ? row + c * 128 : from, c * 64 < room);
             }
         };
-        units.begin(p, t);
-        bool more = units.next(p, cur, cur_block);
+        units.begin();
+        bool more = units.next(p, t, cur, cur_block);
         if (more) {
             for (int i = threadIdx.x; i < query_rows * CH; i += blockDim.x) {
                 const int r = i / CH, ch = i % CH;
@@ -1805,7 +1905,7 @@ __global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_consta
                             mma::multiply(s[i][2 * n + 1], a[i], b[1 - after % 2][2], b[1 - after % 2][3]);
                 }
             }
-            more = units.next(p, next, next_block);
+            more = units.next(p, t, next, next_block);
             __syncthreads(); /* nobody reads the keys any more */
             if (more) load(sk, t.k, p.k.row_stride, (int)p.k.cols, next);
             bsri_copy_commit();
@@ -1831,12 +1931,7 @@ __global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_consta
                     for (int h = 0; h < BSRI_KEYS / 32; h++) {
                         const int n = h * 32 + lane, key = __shfl_sync(~0u, cur, n / 16) + n % 16;
                         const int64_t at = t.first + __shfl_sync(~0u, cur_block, n / 16);
-                        const int64_t value = at * p.ms[0] + key % (int)p.mask.block_cols * p.ms[2];
-                        for (int r = 0; r < 16; r++) {
-                            float &x = stage[r * LD + n];
-                            const int64_t row = warp * 16 * MT + i * 16 + r;
-                            x = key < keys && row < t.rows ? t.modify(p, x, row, key, value + (t.inner + row) * p.ms[1]) : -bsri_dev_inf<float>();
-                        }
+                        bsri_dev_modify_column(p, t, stage + n, LD, warp * 16 * MT + i * 16, key, key < keys, at);
                     }
                     __syncwarp();
 #pragma unroll
@@ -1909,10 +2004,12 @@ __global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_consta
 #pragma unroll
                         for (int e = 0; e < 4; e += 2) *(float2 *)&stage[(quad + e * 4) * LD + n * 8 + pair] = make_float2(s[i][n][e], s[i][n][e + 1]);
                     __syncwarp();
-                    for (int h = 0; h < BSRI_KEYS / 32; h++) {
-                        const int n = h * 32 + lane, key = __shfl_sync(~0u, cur, n / 16) + n % 16;
-                        for (int r = 0; r < 16; r++)
-                            if (t.drop(p, warp * 16 * MT + i * 16 + r, key)) stage[r * LD + n] = 0;
+                    for (int r = lane / 16; r < 16; r += 2) { /* four columns at a time */
+                        const int n = lane % 16 * 4, key = __shfl_sync(~0u, cur, n / 16) + n % 16;
+                        const uint4 word = bsri_dev_philox(p.seed, key / 4, t.row + warp * 16 * MT + i * 16 + r, t.head, t.batch);
+                        float4 &x = *(float4 *)&stage[r * LD + n];
+                        x.x = word.x <= p.drop_last ? 0 : x.x, x.y = word.y <= p.drop_last ? 0 : x.y;
+                        x.z = word.z <= p.drop_last ? 0 : x.z, x.w = word.w <= p.drop_last ? 0 : x.w;
                     }
                     __syncwarp();
 #pragma unroll
@@ -1924,7 +2021,7 @@ __global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_consta
             }
 
             /* output += probabilities x values */
-            uint32_t a[MT][NT / 2][4], odd = 0;
+            uint32_t a[MT][NT / 2][4];
 #pragma unroll
             for (int i = 0; i < MT; i++)
 #pragma unroll
@@ -1932,7 +2029,17 @@ __global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_consta
                     a[i][n / 2][n % 2 * 2] = bsri_dev_pack(s[i][n][0], s[i][n][1], mma::DTYPE),
                     a[i][n / 2][n % 2 * 2 + 1] = bsri_dev_pack(s[i][n][2], s[i][n][3], mma::DTYPE);
             bsri_copy_wait<1>();
-            __syncthreads(); /* values are there */
+            bool odd = false;
+            if (!FULL && !(p.flags & BSR_ATTENTION_CAUSAL)) {
+                __syncthreads(); /* values are there */
+            } else if (__syncthreads_or(shield)) { /* 0 times what is not finite would be NaN: such values are taken out */
+                for (int i = threadIdx.x; i < BSRI_KEYS * CH * 4; i += blockDim.x) {
+                    uint32_t *v = (uint32_t *)bsri_attention_memory + (query_rows + BSRI_KEYS) * HD / 2 + i;
+                    const bool low = (*v & mma::EXPONENT) == mma::EXPONENT, high = (*v >> 16 & mma::EXPONENT) == mma::EXPONENT;
+                    if (low || high) *v &= (low ? 0 : 0xffffu) | (high ? 0 : 0xffff0000u), odd = true;
+                }
+                odd = __syncthreads_or(odd);
+            }
             bsri_ldmatrix_trans(b[0], v_at);
 #pragma unroll
             for (int k = 0; k < NT / 2; k++)
@@ -1941,21 +2048,14 @@ __global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_consta
                     const int after = k * (HD / 16) + d + 1;
                     uint32_t(&v)[4] = b[1 - after % 2];
                     if (after < NT / 2 * HD / 16) bsri_ldmatrix_trans(b[after % 2], (v_at ^ after % (HD / 16) * 32) + after / (HD / 16) * 16 * HD * 2);
-                    if (shield) { /* 0 times what is not finite would be NaN: such values are taken out */
-#pragma unroll
-                        for (int e = 0; e < 4; e++) {
-                            const uint32_t low = (v[e] & mma::EXPONENT) == mma::EXPONENT ? 0xffffu : 0;
-                            const uint32_t both = low | ((v[e] >> 16 & mma::EXPONENT) == mma::EXPONENT ? 0xffff0000u : 0);
-                            v[e] &= ~both, odd |= both;
-                        }
-                    }
 #pragma unroll
                     for (int i = 0; i < MT; i++) mma::multiply(out[i][2 * d], a[i][k], v[0], v[1]), mma::multiply(out[i][2 * d + 1], a[i][k], v[2], v[3]);
                 }
-            if (shield && __any_sync(~0u, odd != 0)) { /* and added one by one where they are allowed */
+            if (odd) { /* and added one by one where they are allowed */
                 for (int n = 0; n < BSRI_KEYS; n++) {
-                    const int source = (lane & ~3) | (n % 8 / 2);
-                    const char *row = (const char *)bsri_attention_memory + (query_rows + BSRI_KEYS + n) * HD * 2;
+                    const int source = (lane & ~3) | (n % 8 / 2), key = __shfl_sync(~0u, cur, n / 16) + n % 16;
+                    if (key >= keys) continue;
+                    const char *row = t.v + (key * p.v.row_stride + pair) * 2;
 #pragma unroll
                     for (int i = 0; i < MT; i++) {
                         uint32_t w[2] = {0, 0};
@@ -1968,8 +2068,8 @@ __global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_consta
                             const float x = mma::number(__shfl_sync(~0u, w[h], source) >> (n % 2 * 16) & 0xffffu);
 #pragma unroll
                             for (int d = 0; d < HD / 8; d++) {
-                                const uint32_t v = *(const uint32_t *)(row + (d ^ (n & 7)) * 16 + pair * 2);
-                                if (no >> (2 * h) & 1) continue;
+                                if ((no >> (2 * h) & 1) || d * 8 >= p.v.cols) continue;
+                                const uint32_t v = *(const uint32_t *)(row + d * 16);
                                 if ((v & mma::EXPONENT) == mma::EXPONENT) out[i][d][2 * h] += x * mma::number(v & 0xffffu);
                                 if ((v >> 16 & mma::EXPONENT) == mma::EXPONENT) out[i][d][2 * h + 1] += x * mma::number(v >> 16);
                             }
@@ -2181,9 +2281,18 @@ __device__ __forceinline__ unsigned bsri_dev_peers(int digit, int bits) {
     }
     return same;
 }
+/* As bsri_dev_row_of, among rows [low, high). */
+template <class I> __device__ __forceinline__ int64_t bsri_dev_row_between(const I *crow, int64_t low, int64_t high, int64_t at) {
+    while (high - low > 1) {
+        const int64_t mid = (low + high) / 2;
+        if (crow[mid] <= at) low = mid;
+        else high = mid;
+    }
+    return low;
+}
 /* Each warp ranks 256 entries of a tile of 2048 by themselves; sums over the warps then make the ranks the tile's. Sorted inside the
    tile first, entries leave in runs. */
-template <class I> __global__ void __launch_bounds__(256) bsri_sort_scatter(const __grid_constant__ bsri_dev_sort s) {
+template <class I> __global__ void __launch_bounds__(256, 3) bsri_sort_scatter(const __grid_constant__ bsri_dev_sort s) {
     __shared__ uint32_t count[8][256];
     __shared__ I base[256], part[33], staged[2048];
     __shared__ int16_t digits[2048];
@@ -2230,6 +2339,12 @@ template <class I> __global__ void __launch_bounds__(256) bsri_sort_scatter(cons
                 rank[j] += (int)count[warp][digit];
                 if (own + j * 32 < n) digits[rank[j]] = (int16_t)digit, staged[rank[j]] = key[j];
             }
+            int64_t low = 0, high = 0; /* rows that the warp's entries can stand in */
+            if (s.row_out && !s.row && warp * 256 < n) {
+                const int64_t rows = bsri_block_rows(&s.m);
+                low = bsri_dev_row_between((const I *)r.crow, 0, rows, tile + warp * 256);
+                high = bsri_dev_row_between((const I *)r.crow, low, rows, tile + bsri_min(n, warp * 256 + 256) - 1) + 1;
+            }
             for (int array = 0; array < 3; array++) {
                 I *const out = (I *)(array == 0 ? s.key_out : array == 1 ? s.position_out : s.row_out);
                 if (!out) break;
@@ -2248,7 +2363,7 @@ template <class I> __global__ void __launch_bounds__(256) bsri_sort_scatter(cons
                     if (own + j * 32 >= n || array == 2) break;
                     if (array == 0) staged[rank[j]] = s.position ? ((const I *)s.position)[r.shift + e] : (I)e;
                     else if (s.row) staged[rank[j]] = ((const I *)s.row)[r.shift + e];
-                    else if (s.row_out) staged[rank[j]] = (I)bsri_dev_row_of(r.crow, s.m.index_dtype, bsri_block_rows(&s.m), e);
+                    else if (s.row_out) staged[rank[j]] = (I)bsri_dev_row_between((const I *)r.crow, low, high, e);
                 }
             }
             __syncthreads();
@@ -2387,68 +2502,65 @@ __device__ __forceinline__ uint32_t bsri_dev_block_min(uint32_t v, uint32_t *par
     return bsri_dev_warp_min(part[threadIdx.x & 31]);
 }
 
-#define BSRI_GROUP_LINES 256        /* of one pattern in shared memory */
-#define BSRI_GROUP_BYTES (44 * 1024)
-/* Greedy grouping of up to 256 lines without repeats, as bsri_lines_group; all of it by one warp, whose lane t looks at the lines
-   t + 32 j of the order: steps are short, and nothing has to wait at a barrier. */
-static __global__ void __launch_bounds__(256) bsri_group_bits(const __grid_constant__ bsri_dev_lines l) {
-    extern __shared__ uint32_t bits[]; /* [words][lines] by place in the order, lines rounded up to 32 */
-    __shared__ int32_t size[BSRI_GROUP_LINES], line[BSRI_GROUP_LINES];
-    const int t = threadIdx.x, count = (int)l.count, words = (int)l.words, group = (int)l.group, sets = (count + 31) / 32, pitch = sets * 32;
-    uint32_t *const joined = bits + words * pitch;
+#define BSRI_GROUP_LINES 256
+/* Greedy grouping of up to 256 lines without repeats, as bsri_lines_group: thread t holds the t-th line of the order as WORDS words of
+   bits, so that a step is a few instructions, one barrier for the choice and one for the union. */
+template <int WORDS> __global__ void __launch_bounds__(256) bsri_group_bits(const __grid_constant__ bsri_dev_lines l) {
+    __shared__ __align__(16) uint32_t joined[WORDS];
+    __shared__ uint32_t part[2][32];
+    const int t = threadIdx.x, lane = t & 31, warp = t / 32, count = (int)l.count, words = (int)l.words, group = (int)l.group, groups = (int)l.groups;
     for (int64_t pattern = blockIdx.x; pattern < l.patterns.count; pattern += gridDim.x) {
-        const int32_t *order = l.order + pattern * count;
-        int32_t *member = l.member + pattern * l.groups * group, *unions = l.unions + pattern * l.groups;
-        uint64_t *key = l.key + pattern * l.groups;
+        int32_t *member = l.member + pattern * groups * group, *unions = l.unions + pattern * groups;
+        uint64_t *key = l.key + pattern * groups;
+        uint32_t own[WORDS], turn = 0;
+        int left = t < count;
         if (l.repeats[pattern] || !l.small) continue; /* the other kernel's */
-        if (t < count) line[t] = order[t], size[t] = l.distinct[pattern * count + order[t]];
-        __syncthreads();
-        for (int i = t; i < count * words; i += 256) {
-            const int place = i / words, w = i % words;
-            bits[w * pitch + place] = l.bits[(pattern * count + line[place]) * words + w];
-        }
-        __syncthreads();
-        if (t < 32) {
-            unsigned left = 0;
-            for (int j = 0; j < sets; j++) left |= (unsigned)(t + 32 * j < count) << j;
-            for (int g = 0; g < (int)l.groups; g++) {
-                uint32_t length = 0;
-                for (int k = 0; k < group; k++) {
-                    uint32_t best = ~0u;
-                    if (k == 0) {
-                        if (left) best = (uint32_t)(t + 32 * (__ffs((int)left) - 1));
-                    } else {
-                        int extra[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-#pragma unroll 2
-                        for (int w = 0; w < words; w++) {
-                            const uint32_t rest = ~joined[w];
+        const int32_t line = left ? l.order[pattern * count + t] : 0;
 #pragma unroll
-                            for (int j = 0; j < 8; j++)
-                                if (j < sets) extra[j] += __popc(bits[w * pitch + t + 32 * j] & rest);
-                        }
+        for (int w = 0; w < WORDS; w++) own[w] = left && w < words ? l.bits[(pattern * count + line) * words + w] : 0;
+        if (t < 32) part[0][t] = part[1][t] = ~0u;
+        uint32_t size = 0;
 #pragma unroll
-                        for (int j = 0; j < 8; j++)
-                            if (left >> j & 1) best = min(best, (uint32_t)extra[j] << 8 | (uint32_t)(t + 32 * j));
+        for (int w = 0; w < WORDS; w++) size += (uint32_t)__popc(own[w]);
+        __syncthreads();
+        for (int g = 0; g < groups; g++) {
+            uint32_t length = 0;
+            for (int k = 0; k < group; k++) {
+                uint32_t best = (uint32_t)t << 16 | size; /* the first, with its length */
+                if (k) {
+                    uint32_t extra = 0;
+#pragma unroll
+                    for (int w = 0; w < WORDS; w += 4) {
+                        const uint4 x = *(const uint4 *)&joined[w];
+                        extra += (uint32_t)(__popc(own[w] & ~x.x) + __popc(own[w + 1] & ~x.y) + __popc(own[w + 2] & ~x.z) + __popc(own[w + 3] & ~x.w));
                     }
-                    best = bsri_dev_warp_min(best);
-                    const int chosen = (int)(best & 255u);
-                    if (t == 0) member[g * group + k] = best == ~0u ? -1 : line[chosen];
-                    if (best == ~0u) continue;
-                    __syncwarp();
-                    for (int w = t; w < words; w += 32) joined[w] = (k ? joined[w] : 0) | bits[w * pitch + chosen];
-                    __syncwarp();
-                    if ((chosen & 31) == t) left &= ~(1u << (chosen / 32));
-                    length += k ? best >> 8 : (uint32_t)size[chosen];
+                    best = extra << 8 | (uint32_t)t;
                 }
-                if (t == 0) unions[g] = (int32_t)length, key[g] = length;
+                best = bsri_dev_warp_min(left ? best : ~0u);
+                if (lane == 0) part[turn][warp] = best;
+                __syncthreads();
+                best = bsri_dev_warp_min(part[turn][lane]), turn ^= 1;
+                if (best == ~0u) {
+                    if (t == 0) member[g * group + k] = -1;
+                    continue;
+                }
+                if (t == (int)(k ? best & 255u : best >> 16)) {
+                    left = 0, member[g * group + k] = line;
+#pragma unroll
+                    for (int w = 0; w < WORDS; w += 4) {
+                        uint4 x = {0, 0, 0, 0};
+                        if (k) x = *(const uint4 *)&joined[w];
+                        x.x |= own[w], x.y |= own[w + 1], x.z |= own[w + 2], x.w |= own[w + 3];
+                        *(uint4 *)&joined[w] = x;
+                    }
+                }
+                length += k ? best >> 8 : best & 0xffffu;
+                __syncthreads();
             }
+            if (t == 0) unions[g] = (int32_t)length, key[g] = length;
         }
         __syncthreads();
     }
-}
-static cudaError_t bsri_launch_group_bits(const bsri_dev_lines *l, bsr_stream stream) {
-    void *args[1] = {(void *)l};
-    return cudaLaunchKernel((const void *)bsri_group_bits, dim3(bsri_grid(l->patterns.count)), dim3(256), args, BSRI_GROUP_BYTES, stream);
 }
 /* The same for any lines: a warp per line left. Where there are bit sets their union stands in shared memory; else stamps of the current
    union in device memory. */
@@ -2662,7 +2774,7 @@ static __global__ void __launch_bounds__(256) bsri_bits_mask(const __grid_consta
 struct bsri_dev_kept {
     const uint32_t *bits;
     const void *col; /* of stored candidates */
-    int64_t from, end;
+    int64_t from, end, origin; /* origin: the candidate that is column 0 */
     uint32_t flip;
     __device__ uint32_t word(int64_t w) const {
         uint32_t v = bits[w] ^ flip;
@@ -2673,7 +2785,7 @@ struct bsri_dev_kept {
 };
 __device__ __forceinline__ bsri_dev_kept bsri_dev_kept_of(const bsri_dev_build &b, int64_t item, int64_t r) {
     bsri_dev_kept k;
-    k.bits = b.bits + item * b.item_words + r * b.row_words, k.from = 0, k.end = b.cols, k.flip = b.complement ? ~0u : 0, k.col = nullptr;
+    k.bits = b.bits + item * b.item_words + r * b.row_words, k.from = k.origin = b.row_words ? 0 : r * b.cols, k.end = k.from + b.cols, k.flip = b.complement ? ~0u : 0, k.col = nullptr;
     if (b.sparse.crow_indices) {
         const bsri_dev_item it = bsri_dev_matrix_item(&b.batch, item, &b.sparse);
         k.col = it.col, k.from = bsri_index(it.crow, b.sparse.index_dtype, r), k.end = bsri_index(it.crow, b.sparse.index_dtype, r + 1);
@@ -2737,7 +2849,7 @@ static __global__ void __launch_bounds__(256) bsri_build_cols(const __grid_const
             int64_t mine = at + upto - __popc(v);
             for (; v; v &= v - 1, mine++) {
                 const int64_t c = w * 32 + __ffs((int)v) - 1;
-                if (mine < b.capacity) bsri_set_index(col, dt, mine, k.col ? bsri_index(k.col, b.sparse.index_dtype, c) : c);
+                if (mine < b.capacity) bsri_set_index(col, dt, mine, k.col ? bsri_index(k.col, b.sparse.index_dtype, c) : c - k.origin);
             }
             at += __shfl_sync(~0u, upto, 31);
         }
@@ -2937,10 +3049,12 @@ static __global__ void __launch_bounds__(256) bsri_validate_stage(const __grid_c
 /* A warp per group: entries of each member that no earlier member has; lists ascend without repeats by now. */
 static __global__ void __launch_bounds__(256) bsri_validate_unions(const __grid_constant__ bsri_dev_validate v) {
     const int lane = threadIdx.x & 31, dt = v.m.index_dtype;
-    const int64_t total = v.patterns.count * v.schedule.groups, step = (int64_t)gridDim.x * 8;
+    const int64_t step = (int64_t)gridDim.x * 8;
+    int64_t i = 0, g = blockIdx.x * (int64_t)8 + threadIdx.x / 32;
     if ((int)(*v.record >> 58) < BSRI_STAGE_UNIONS) return;
-    for (int64_t work = blockIdx.x * (int64_t)8 + threadIdx.x / 32; work < total; work += step) {
-        const int64_t i = work / v.schedule.groups, g = work % v.schedule.groups;
+    for (;; g += step) {
+        while (g >= v.schedule.groups && i < v.patterns.count) g -= v.schedule.groups, i++;
+        if (i >= v.patterns.count) break;
         const int32_t *order = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[0]) + (i * v.schedule.groups + g) * v.group;
         const bsri_dev_item it = bsri_dev_matrix_item(&v.patterns, i, &v.m);
         const int64_t each = v.m.flags & BSR_MATRIX_RAGGED ? 0 : v.m.nnz;
@@ -2969,7 +3083,7 @@ static __global__ void __launch_bounds__(256) bsri_validate_unions(const __grid_
         }
         sum = bsri_dev_warp_sum(sum);
         const int32_t *lengths = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[1]);
-        if (lane == 31 && sum != lengths[work]) bsri_dev_report(v, BSRI_STAGE_UNIONS, i, g * (v.group + 1) + v.group);
+        if (lane == 31 && sum != lengths[i * v.schedule.groups + g]) bsri_dev_report(v, BSRI_STAGE_UNIONS, i, g * (v.group + 1) + v.group);
     }
 }
 /* What the first failure was. */
@@ -2981,6 +3095,357 @@ static __global__ void bsri_validate_describe(const __grid_constant__ bsri_dev_v
         f = bsri_dev_check(v, (int)(first >> 58), (int64_t)place / span, (int64_t)place % span);
     }
     v.record[1] = (uint64_t)f.item, v.record[2] = (uint64_t)f.index, v.record[3] = (uint64_t)f.value;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>device-draw: random patterns and layouts, pruning                                            */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* The draws of one item as bsri_rng_below makes them one after another: of 1024 raw numbers at a time each is taken or rejected by how
+   many were taken before it, which is found by repeating until nothing changes. */
+static __global__ void __launch_bounds__(1024) bsri_random_draw(const __grid_constant__ bsri_dev_build b) {
+    __shared__ int part[33];
+    const int64_t n = b.candidates, first = n - b.draws;
+    for (int64_t item = blockIdx.x; item < b.batch.count; item += gridDim.x) {
+        const uint64_t state = bsri_rng_seed(b.seed, item);
+        int64_t *drawn = b.drawn + item * b.draws, j0 = first, raw0 = 0;
+        while (j0 < n) {
+            const uint64_t raw = bsri_mix64(state + (uint64_t)(raw0 + threadIdx.x + 1) * UINT64_C(0x9e3779b97f4a7c15));
+            int before = 0, taken, all, changed;
+            uint64_t value, mask;
+            do {
+                const int64_t j = j0 + before;
+                mask = (uint64_t)j;
+                for (int shift = 1; shift < 64; shift *= 2) mask |= mask >> shift;
+                value = raw & mask, taken = j < n && value <= (uint64_t)j;
+                const int now = bsri_dev_block_before(taken, part, &all);
+                changed = now != before, before = now;
+            } while (__syncthreads_or(changed));
+            if (taken) drawn[j0 + before - first] = (int64_t)value;
+            j0 += all, raw0 += 1024;
+        }
+    }
+}
+/* Who drew each candidate first: draws - i, so that zero means nobody. */
+static __global__ void __launch_bounds__(256) bsri_random_mark(const __grid_constant__ bsri_dev_build b) {
+    const int64_t total = b.batch.count * b.draws, step = (int64_t)gridDim.x * 256;
+    for (int64_t work = blockIdx.x * (int64_t)256 + threadIdx.x; work < total; work += step)
+        atomicMax(&b.seen[work / b.draws * b.candidates + b.drawn[work]], (uint32_t)(b.draws - work % b.draws));
+}
+/* Draw i inserts what it drew or, where that stands in the set already, its own number j: it does when an earlier draw was the same, or
+   when it is the number of an earlier draw that inserted its own, which is asked of that draw in turn. */
+static __global__ void __launch_bounds__(256) bsri_random_set(const __grid_constant__ bsri_dev_build b) {
+    const int64_t total = b.batch.count * b.draws, step = (int64_t)gridDim.x * 256, first = b.candidates - b.draws;
+    for (int64_t work = blockIdx.x * (int64_t)256 + threadIdx.x; work < total; work += step) {
+        const int64_t item = work / b.draws, i = work % b.draws, *drawn = b.drawn + item * b.draws;
+        const uint32_t *seen = b.seen + item * b.candidates;
+        int64_t x = i, at;
+        bool own;
+        for (;;) {
+            const int64_t t = drawn[x];
+            own = seen[t] != (uint32_t)(b.draws - x);
+            if (own || t < first || t >= first + x) break;
+            x = t - first;
+        }
+        at = own ? first + i : drawn[i];
+        atomicOr(&b.bits[item * b.item_words + at / 32], 1u << (at % 32));
+    }
+}
+
+/* As bsri_block_norm, operation by operation. */
+__device__ __forceinline__ double bsri_dev_block_norm(const char *p, int dtype, int64_t rows, int64_t cols, int64_t rs, int64_t cs, int kind) {
+    double sum = 0, top = 0;
+    bool nan = false;
+    for (int64_t i = 0; i < rows; i++)
+#pragma unroll 4
+        for (int64_t j = 0; j < cols; j++) {
+            const double x = fabs(bsri_dev_load<double>(p, dtype, i * rs + j * cs));
+            nan |= !(x == x);
+            if (x > top) top = x;
+            sum = __dadd_rn(sum, kind == BSR_NORM_L2 ? __dmul_rn(x, x) : x);
+        }
+    if (nan || kind == BSR_NORM_L1) return sum;
+    if (kind == BSR_NORM_MAX) return top;
+    if (sum >= 1e-280 && sum <= 1e300) return sqrt(sum);
+    if (!(top > 0) || top > 1.7976931348623157e308) return top;
+    sum = 0;
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < cols; j++) {
+            const double x = bsri_dev_load<double>(p, dtype, i * rs + j * cs) / top;
+            sum = __dadd_rn(sum, __dmul_rn(x, x));
+        }
+    return top * sqrt(sum);
+}
+/* A thread per candidate, since sums go in the CPU's order. */
+static __global__ void __launch_bounds__(128) bsri_prune_norms(const __grid_constant__ bsri_dev_build b) {
+    const int64_t br = b.to.block_rows, bc = b.to.block_cols, step = (int64_t)gridDim.x * 128;
+    int64_t item = 0, i = blockIdx.x * (int64_t)128 + threadIdx.x;
+    for (;; i += step) {
+        while (i >= b.candidates && item < b.batch.count) i -= b.candidates, item++;
+        if (item >= b.batch.count) break;
+        double &norm = b.norm[item * b.candidates + i];
+        if (b.dense.data) {
+            const bsr_dense &d = b.dense;
+            const int64_t row = i / b.cols * br, col = i % b.cols * bc;
+            const int64_t at = bsri_dense_offset(&b.batch, item, &d) + row * d.row_stride + col * d.col_stride;
+            norm = bsri_dev_block_norm(bsri_dev_at(d.data, d.dtype, at), d.dtype, bsri_min(br, d.rows - row), bsri_min(bc, d.cols - col),
+                                               d.row_stride, d.col_stride, b.norm_kind);
+        } else {
+            const bsri_dev_item it = bsri_dev_matrix_item(&b.batch, item, &b.sparse);
+            const int dt = b.sparse.index_dtype;
+            if (i < bsri_index(it.crow, dt, 0) || i >= bsri_index(it.crow, dt, b.rows)) continue; /* of a ragged source its own only */
+            norm = bsri_dev_block_norm(bsri_dev_at(it.values, b.sparse.dtype, i * b.sparse_stride[0]), b.sparse.dtype, br, bc,
+                                               b.sparse_stride[1], b.sparse_stride[2], b.norm_kind);
+        }
+    }
+}
+__device__ __forceinline__ uint64_t bsri_dev_norm_key(double x) { return x == x ? (uint64_t)__double_as_longlong(x) : ~(uint64_t)0; }
+/* A block per item: radix selection of the k-th key, then the bits of the larger ones and of the first that equal it. */
+static __global__ void __launch_bounds__(1024) bsri_prune_select(const __grid_constant__ bsri_dev_build b) {
+    __shared__ unsigned long long count[256];
+    __shared__ int64_t shared_rest;
+    __shared__ uint64_t shared_key;
+    __shared__ int part[33];
+    for (int64_t item = blockIdx.x; item < b.batch.count; item += gridDim.x) {
+        int64_t from = 0, n = b.candidates, equal = 0;
+        if (b.sparse.crow_indices) {
+            const bsri_dev_item it = bsri_dev_matrix_item(&b.batch, item, &b.sparse);
+            from = bsri_index(it.crow, b.sparse.index_dtype, 0), n = bsri_min(n, bsri_index(it.crow, b.sparse.index_dtype, b.rows)) - from;
+        }
+        const double *norm = b.norm + item * b.candidates + from;
+        uint32_t *bits = b.bits + item * b.item_words;
+        int64_t rest = bsri_min(b.kept, n);
+        uint64_t key = 0, known = 0;
+        if (rest <= 0) continue;
+        for (int shift = 56; shift >= 0; shift -= 8) {
+            if (threadIdx.x < 256) count[threadIdx.x] = 0;
+            __syncthreads();
+            for (int64_t i0 = 0; i0 < n; i0 += 1024) { /* norms crowd in few digits: one addition for those of a warp that agree */
+                const int64_t i = i0 + threadIdx.x;
+                const uint64_t u = i < n ? bsri_dev_norm_key(norm[i]) : 0;
+                const int digit = i < n && (u & known) == key ? (int)(u >> shift & 255) : 256;
+                const unsigned same = bsri_dev_peers(digit, 9);
+                if (digit < 256 && !(same & ((1u << (threadIdx.x & 31)) - 1))) atomicAdd(&count[digit], (unsigned long long)__popc(same));
+            }
+            __syncthreads();
+            if (threadIdx.x == 0) {
+                int digit = 255;
+                for (; digit > 0 && (int64_t)count[digit] < rest; digit--) rest -= (int64_t)count[digit];
+                shared_rest = rest, shared_key = key | (uint64_t)digit << shift;
+            }
+            __syncthreads();
+            rest = shared_rest, key = shared_key, known |= (uint64_t)255 << shift;
+        }
+        for (int64_t i0 = 0; i0 < n; i0 += 1024) {
+            const int64_t i = i0 + threadIdx.x;
+            const uint64_t u = i < n ? bsri_dev_norm_key(norm[i]) : 0;
+            int all;
+            const int same = i < n && u == key, before = bsri_dev_block_before(same, part, &all);
+            if (i < n && (u > key || (same && equal + before < rest))) {
+                const int64_t at = from + i;
+                atomicOr(&bits[at / 32], 1u << (at % 32));
+            }
+            equal += all;
+        }
+        __syncthreads();
+    }
+}
+
+enum { BSRI_LAYOUT_CLEAR, BSRI_LAYOUT_RULES, BSRI_LAYOUT_WINDOWS, BSRI_LAYOUT_GLOBALS };
+/* One block of FIXED: does its window, or a global column or row, cover it? */
+static __device__ bool bsri_dev_layout_fixed(const bsr_layout &l, int64_t head, int64_t r, int64_t c) {
+    const int64_t n = l.blocks, local = l.num_local_blocks, global = l.num_global_blocks, end = n - n % local;
+    const int64_t at = local - (1 + head % l.num_different_global_patterns) * global;
+    const int uni = l.unidirectional;
+    if (r / local == c / local && (!uni || c <= r)) return true;
+    for (int which = 0; which < 2; which++) { /* as a column, as a row */
+        const int64_t x = which ? r : c;
+        if (which && !l.horizontal_global_attention) break;
+        const int64_t i = x < at ? end : at + (x - at) / local * local, last = bsri_min(end + at, n - global);
+        if (i < end && x < i + global && (which || !uni || r >= i)) return true;
+        if (end != n && x >= last && x < last + global && (which || !uni || r >= last)) return true;
+    }
+    return false;
+}
+static __device__ bool bsri_dev_layout_rule(const bsri_dev_layout &j, int64_t head, int64_t r, int64_t c) {
+    const bsr_layout &l = j.layout;
+    const int64_t w = l.num_sliding_window_blocks / 2;
+    const bool longformer = l.kind == BSR_LAYOUT_BSLONGFORMER, bigbird = l.kind == BSR_LAYOUT_BIGBIRD, variable = l.kind == BSR_LAYOUT_VARIABLE;
+    if (l.unidirectional && c > r && (longformer || bigbird || j.step == BSRI_LAYOUT_WINDOWS)) return false;
+    if (j.step == BSRI_LAYOUT_WINDOWS || j.step == BSRI_LAYOUT_GLOBALS) {
+        for (int i = 0; i < j.ranges; i++) {
+            const bool row = r >= j.from[i] && r < j.to[i], col = c >= j.from[i] && c < j.to[i];
+            if (j.step == BSRI_LAYOUT_WINDOWS) {
+                if (row && col) return true;
+                continue;
+            }
+            if (col && (!variable || !l.unidirectional || r >= j.from[i])) return true;
+            if (row && (longformer || l.horizontal_global_attention)) return true;
+        }
+        return false;
+    }
+    if (l.kind == BSR_LAYOUT_FIXED) return bsri_dev_layout_fixed(l, head, r, c);
+    if (variable) return r >= j.rest && c >= j.rest && (r - j.rest) / j.rest_size == (c - j.rest) / j.rest_size && (!l.unidirectional || c <= r);
+    if (l.kind == BSR_LAYOUT_DENSE) return true;
+    if (bigbird && (c < l.num_global_blocks || r < l.num_global_blocks)) return true;
+    return c >= r - w && c <= r + w && (!l.unidirectional || c <= r);
+}
+static __global__ void __launch_bounds__(256) bsri_layout_rules(const __grid_constant__ bsri_dev_layout j) {
+    const int64_t n = j.layout.blocks, step = (int64_t)gridDim.x * 256;
+    for (int64_t work = blockIdx.x * (int64_t)256 + threadIdx.x; work < j.bytes; work += step) {
+        const int64_t head = j.layout.different_layout_per_head ? work / j.area : 0, at = work % j.area;
+        if (j.step == BSRI_LAYOUT_CLEAR) j.mask[work] = 0;
+        else if (bsri_dev_layout_rule(j, head, at / n, at % n)) j.mask[work] = 1;
+    }
+}
+/* The random blocks of a head, one thread: every draw depends on those before. */
+static __global__ void __launch_bounds__(32) bsri_layout_draw(const __grid_constant__ bsri_dev_layout j) {
+    const bsr_layout &l = j.layout;
+    const int64_t n = l.blocks;
+    for (int64_t head = blockIdx.x * (int64_t)32 + threadIdx.x; head < l.heads; head += (int64_t)gridDim.x * 32) {
+        uint64_t state = bsri_rng_seed(l.seed, l.different_layout_per_head ? head : 0);
+        for (int64_t r = 0; r < n; r++) {
+            uint8_t *row = j.mask + head * j.area + r * n;
+            const int64_t among = l.kind == BSR_LAYOUT_BIGBIRD && l.unidirectional ? r + 1 : n;
+            for (int64_t i = among - bsri_min(among, l.num_random_blocks); i < among; i++) {
+                const int64_t t = bsri_rng_below(&state, i + 1);
+                row[row[t] ? i : t] = 1;
+            }
+        }
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>device-entries: from CSR and COO; scatter indices                                            */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* The place of each entry in the order of blocks, then of elements inside a block; what lies outside is held inside. */
+static __global__ void __launch_bounds__(256) bsri_entries_keys(const __grid_constant__ bsri_dev_entries e) {
+    const int64_t br = e.to.block_rows, bc = e.to.block_cols, step = (int64_t)gridDim.x * 256;
+    for (int64_t i = blockIdx.x * (int64_t)256 + threadIdx.x; i < e.nnz; i += step) {
+        int64_t row = e.row ? bsri_index(e.row, e.index_dtype, i) : bsri_dev_row_of(e.crow, e.index_dtype, e.source_rows, i);
+        int64_t col = bsri_index(e.col, e.index_dtype, i);
+        row = bsri_max(0, bsri_min(row, e.source_rows - 1)), col = bsri_max(0, bsri_min(col, e.source_cols - 1));
+        e.key[i] = ((row / br * e.cols + col / bc) * br + row % br) * bc + col % bc;
+    }
+}
+/* Blocks that begin in each chunk of 4096 sorted entries; then, with the sums before each chunk, the block of every entry. */
+template <bool WRITE> __global__ void __launch_bounds__(1024) bsri_entries_blocks(const __grid_constant__ bsri_dev_entries e) {
+    __shared__ int part[33];
+    const int64_t area = e.to.block_rows * e.to.block_cols;
+    for (int64_t chunk = blockIdx.x; chunk < e.chunks; chunk += gridDim.x) {
+        int heads = 0, all, head[4];
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const int64_t i = chunk * 4096 + threadIdx.x * 4 + j;
+            head[j] = i < e.nnz && (i == 0 || e.sorted[i] / area != e.sorted[i - 1] / area), heads += head[j];
+        }
+        int before = bsri_dev_block_before(heads, part, &all);
+        if (!WRITE) {
+            if (threadIdx.x == 0) e.sums[chunk] = all;
+            continue;
+        }
+        const int64_t base = e.sums[chunk];
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const int64_t i = chunk * 4096 + threadIdx.x * 4 + j;
+            if (i >= e.nnz) break;
+            before += head[j];
+            const int64_t at = base + before - 1;
+            e.rank[i] = at;
+            if (head[j] && at < e.capacity) bsri_set_index((void *)e.to.col_indices, e.to.index_dtype, at, e.sorted[i] / area % e.cols);
+        }
+    }
+}
+/* One block: sums to sums before; the last entry is the whole. */
+static __global__ void __launch_bounds__(1024) bsri_scan_sums(const __grid_constant__ bsri_dev_entries e) {
+    __shared__ int64_t part[33];
+    int64_t sum = 0, all;
+    for (int64_t i0 = 0; i0 < e.chunks; i0 += 1024) {
+        const int64_t i = i0 + threadIdx.x, v = i < e.chunks ? e.sums[i] : 0, before = bsri_dev_block_before(v, part, &all);
+        if (i < e.chunks) e.sums[i] = sum + before;
+        sum += all;
+    }
+    if (threadIdx.x == 0) e.sums[e.chunks] = sum;
+}
+static __global__ void __launch_bounds__(256) bsri_entries_crow(const __grid_constant__ bsri_dev_entries e) {
+    const int64_t area = e.to.block_rows * e.to.block_cols, step = (int64_t)gridDim.x * 256;
+    for (int64_t r = blockIdx.x * (int64_t)256 + threadIdx.x; r <= e.rows; r += step) {
+        int64_t low = 0, high = e.nnz;
+        while (low < high && r < e.rows) { /* the first entry of this block row or a later one */
+            const int64_t mid = low + (high - low) / 2;
+            if (e.sorted[mid] < r * e.cols * area) low = mid + 1;
+            else high = mid;
+        }
+        if (r == e.rows) low = e.nnz;
+        bsri_set_index((void *)e.to.crow_indices, e.to.index_dtype, r, low < e.nnz ? e.rank[low] : e.sums[e.chunks]);
+    }
+}
+static __global__ void __launch_bounds__(256) bsri_entries_clear(const __grid_constant__ bsri_dev_entries e) {
+    const int64_t bc = e.to.block_cols, area = e.to.block_rows * bc, total = bsri_min(e.capacity, e.sums[e.chunks]) * area;
+    for (int64_t i = blockIdx.x * (int64_t)256 + threadIdx.x; i < total; i += (int64_t)gridDim.x * 256)
+        bsri_dev_clear(e.to.values, e.to.dtype, i / area * e.stride[0] + i % area / bc * e.stride[1] + i % bc * e.stride[2]);
+}
+/* The first of equal places adds them up in the order in which they came. */
+static __global__ void __launch_bounds__(256) bsri_entries_values(const __grid_constant__ bsri_dev_entries e) {
+    const int64_t bc = e.to.block_cols, area = e.to.block_rows * bc, step = (int64_t)gridDim.x * 256;
+    const int dt = e.to.dtype;
+    for (int64_t i = blockIdx.x * (int64_t)256 + threadIdx.x; i < e.nnz; i += step) {
+        const int64_t key = e.sorted[i], inside = key % area, at = e.rank[i];
+        if ((i && e.sorted[i - 1] == key) || at >= e.capacity) continue;
+        const int64_t dst = at * e.stride[0] + inside / bc * e.stride[1] + inside % bc * e.stride[2];
+        if (dt == BSR_I8 || dt == BSR_I32) {
+            uint32_t sum = 0;
+            for (int64_t k = i; k < e.nnz && e.sorted[k] == key; k++) sum += e.values ? bsri_dev_load<uint32_t>(e.values, e.dtype, e.order[k]) : 1u;
+            bsri_dev_store(e.to.values, dt, dst, sum);
+        } else {
+            double sum = e.values ? bsri_dev_load<double>(e.values, e.dtype, e.order[i]) : 1.0;
+            for (int64_t k = i + 1; k < e.nnz && e.sorted[k] == key; k++)
+                sum += e.values ? bsri_dev_load<double>(e.values, e.dtype, e.order[k]) : 1.0;
+            bsri_dev_store(e.to.values, dt, dst, sum);
+        }
+    }
+}
+
+__device__ __forceinline__ int64_t bsri_dev_scatter_crow(const bsri_dev_scatter_build &b, int64_t r) {
+    return bsri_max(0, bsri_min(b.a.nnz, bsri_index(b.a.crow_indices, b.a.index_dtype, r)));
+}
+/* One block: products before each of the ordered rows. */
+static __global__ void __launch_bounds__(1024) bsri_scatter_starts(const __grid_constant__ bsri_dev_scatter_build b) {
+    __shared__ int64_t part[33];
+    int64_t sum = 0, all;
+    for (int64_t i0 = 0; i0 < b.rows; i0 += 1024) {
+        const int64_t i = i0 + threadIdx.x, r = i < b.rows ? b.order[i] : 0;
+        const int64_t v = i < b.rows ? bsri_dev_scatter_crow(b, r + 1) - bsri_dev_scatter_crow(b, r) : 0, before = bsri_dev_block_before(v, part, &all);
+        if (i < b.rows) b.start[i] = sum + before;
+        sum += all;
+    }
+}
+/* A warp per row and column tile; rows in the order found, which says where their outputs stand. */
+static __global__ void __launch_bounds__(256) bsri_scatter_fill_rows(const __grid_constant__ bsri_dev_scatter_build b) {
+    const int lane = threadIdx.x & 31, strided = b.format == BSR_SCATTER_STRIDED, tiles = b.format == BSR_SCATTER_MM;
+    const int64_t width = b.n / b.split, step = (int64_t)gridDim.x * 8, total = b.rows * b.split;
+    const int64_t stride = tiles ? b.split : b.a.block_cols * b.n, shift = tiles ? 1 : width;
+    for (int64_t work = blockIdx.x * (int64_t)8 + threadIdx.x / 32; work < total; work += step) {
+        const int64_t i = work / b.split, t = work % b.split, r = b.order[i], begin = bsri_dev_scatter_crow(b, r);
+        const int64_t n = bsri_dev_scatter_crow(b, r + 1) - begin, g = b.split * (strided ? b.start[i] : begin) + t * n;
+        if (lane == 0) {
+            if (b.need[BSRI_R]) b.array[BSRI_R][work] = r * b.a.block_rows * b.n + t * width;
+            if (tiles) b.array[BSRI_C][r * b.split + t] = g;
+            else if (!strided && t == 0) b.array[BSRI_C][r] = begin;
+            else if (strided && b.need[BSRI_R]) b.array[BSRI_C][work] = g;
+        }
+        for (int64_t k = lane; k < n && g + k < b.need[BSRI_Q]; k += 32) {
+            if (b.need[BSRI_P]) b.array[BSRI_P][g + k] = begin + k;
+            b.array[BSRI_Q][g + k] = bsri_index(b.a.col_indices, b.a.index_dtype, begin + k) * stride + t * shift;
+        }
+    }
+}
+static __global__ void bsri_scatter_last(const __grid_constant__ bsri_dev_scatter_build b) {
+    const int64_t end = bsri_dev_scatter_crow(b, b.rows);
+    int64_t last = b.format == BSR_SCATTER_STRIDED_COMPRESSED ? end : b.split * end;
+    if (b.format == BSR_SCATTER_STRIDED && !b.n) last = 0;
+    b.array[BSRI_C][b.need[BSRI_C] - 1] = last;
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -3024,7 +3489,8 @@ static __global__ void bsri_validate_describe(const __grid_constant__ bsri_dev_v
     X(608, "sort starts i64", bsri_sort_starts<int64_t>, 0)                                                                      \
     X(610, "lines measure", bsri_lines_measure, 0)                                                                               \
     X(611, "lines rank", bsri_rank_lines, 0)                                                                                     \
-    X(612, "group bit sets", bsri_group_bits, BSRI_GROUP_BYTES)                                                                  \
+    X(612, "group bit sets 8", bsri_group_bits<8>, 0)                                                                            \
+    X(614, "group bit sets 32", bsri_group_bits<32>, 0)                                                                          \
     X(613, "group lists", bsri_group_lists, 0)                                                                                   \
     X(620, "to dense", bsri_expand_panel, 0)                                                                                     \
     X(621, "bits of a dense matrix", bsri_bits_dense, 0)                                                                         \
@@ -3036,7 +3502,24 @@ static __global__ void bsri_validate_describe(const __grid_constant__ bsri_dev_v
     X(627, "build values", bsri_build_values, 0)                                                                                 \
     X(630, "validate stage", bsri_validate_stage, 0)                                                                             \
     X(631, "validate unions", bsri_validate_unions, 0)                                                                           \
-    X(632, "validate describe", bsri_validate_describe, 0)
+    X(632, "validate describe", bsri_validate_describe, 0)                                                                       \
+    X(640, "random draw", bsri_random_draw, 0)                                                                                   \
+    X(641, "random mark", bsri_random_mark, 0)                                                                                   \
+    X(642, "random set", bsri_random_set, 0)                                                                                     \
+    X(643, "prune norms", bsri_prune_norms, 0)                                                                                   \
+    X(644, "prune select", bsri_prune_select, 0)                                                                                 \
+    X(645, "layout rules", bsri_layout_rules, 0)                                                                                 \
+    X(646, "layout draw", bsri_layout_draw, 0)                                                                                   \
+    X(650, "entries keys", bsri_entries_keys, 0)                                                                                 \
+    X(651, "entries count blocks", bsri_entries_blocks<false>, 0)                                                                \
+    X(652, "entries blocks", bsri_entries_blocks<true>, 0)                                                                       \
+    X(653, "scan sums", bsri_scan_sums, 0)                                                                                       \
+    X(654, "entries crow", bsri_entries_crow, 0)                                                                                 \
+    X(655, "entries clear", bsri_entries_clear, 0)                                                                               \
+    X(656, "entries values", bsri_entries_values, 0)                                                                             \
+    X(660, "scatter starts", bsri_scatter_starts, 0)                                                                             \
+    X(661, "scatter fill", bsri_scatter_fill_rows, 0)                                                                            \
+    X(662, "scatter last", bsri_scatter_last, 0)
 #define BSRI_KERNELS(X)                                  \
     BSRI_KERNELS_SIMT(X, 100, float, float, "f32")       \
     BSRI_KERNELS_SIMT(X, 110, double, double, "f64")     \

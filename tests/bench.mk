@@ -8,7 +8,7 @@ BENCH_B := build/gpu
 bench_nvcc = @echo "  nvcc  $@"; mkdir -p $(@D); $(NVCC) -std=c++17 -O2 -I. \
     -gencode=arch=compute_$(or $(GPU_ARCH),90a),code=sm_$(or $(GPU_ARCH),90a)
 
-.PHONY: gpu-bench gpu-parity bench_cusparse
+.PHONY: gpu-bench gpu-bench-alone gpu-parity bench_cusparse
 $(BENCH_B)/libbsrsparse.so: tests/bench_gpu.cu $(HEADERS)
 	$(bench_nvcc) -shared -Xcompiler -fPIC $< -o $@
 $(BENCH_B)/bench_gpu: tests/bench_gpu.cu $(HEADERS)
@@ -21,9 +21,11 @@ bench_cusparse: $(BENCH_B)/bench_cusparse
 gpu-bench: $(BENCH_B)/libbsrsparse.so $(BENCH_B)/bench_cusparse
 	@mkdir -p tests/results
 	@if $(PYTHON) -c "import torch" 2>/dev/null; then $(PYTHON) tests/bench_gpu.py $(BENCH_ARGS); \
-	else echo "PyTorch is absent: no peers but cuSPARSE"; $(MAKE) $(BENCH_B)/bench_gpu && $(BENCH_B)/bench_gpu | \
-	    tee tests/results/gpu_bench_alone.csv; fi
+	else echo "PyTorch is absent: no peers but cuSPARSE"; $(MAKE) gpu-bench-alone; fi
 	@$(BENCH_B)/bench_cusparse | tee tests/results/cusparse_bench.csv
+
+gpu-bench-alone: $(BENCH_B)/bench_gpu
+	@$< | tee tests/results/gpu_bench_alone.csv
 
 gpu-parity: $(BENCH_B)/libbsrsparse.so
 	@$(PYTHON) tests/parity.py $(PARITY_ARGS)

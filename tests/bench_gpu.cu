@@ -209,7 +209,8 @@ static void attention(int64_t batch, int64_t heads, int64_t length, int64_t widt
     }
     ex.stream = stream;
     const double ms = timed([&] { return bsr_attention(gpu, 0, &d[0], &d[1], &d[2], &mask, NULL, &d[3], NULL, &ex); });
-    snprintf(name, sizeof name, "B%lld H%lld S%lld D%lld bf16", (long long)batch, (long long)heads, (long long)length, (long long)width);
+    snprintf(name, sizeof name, "B%lld H%lld S%lld D%lld bf16", (long long)batch, (long long)heads, (long long)length,
+             (long long)width);
     row("attention", name, block, sparsity, ms, 4.0 * (double)(batch * heads * width) * (double)(mask.nnz * block * block), 0);
     release();
 }
@@ -218,7 +219,8 @@ static void copy(void) {
     void *x, *y;
     check(cudaMalloc(&x, bytes));
     check(cudaMalloc(&y, bytes));
-    const double ms = timed([&] { return cudaMemcpyAsync(y, x, bytes, cudaMemcpyDeviceToDevice, stream) ? BSR_CUDA_ERROR : BSR_OK; });
+    const double ms =
+        timed([&] { return cudaMemcpyAsync(y, x, bytes, cudaMemcpyDeviceToDevice, stream) ? BSR_CUDA_ERROR : BSR_OK; });
     copy_rate = 2.0 * (double)bytes / ms * 1e3;
     row("copy", "1 GiB", 0, 0, ms, 0, 2.0 * (double)bytes);
     check(cudaFree(x));

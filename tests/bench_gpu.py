@@ -1,7 +1,8 @@
 """bsrsparse beside PyTorch on one GPU, the same tensors in the same process: product, skinny product, sampled product, softmax,
-attention, host time. Peers: torch.sparse._triton_ops with default and searched parameters, torch.matmul, F.scaled_dot_product_attention,
-flex_attention. Times are medians of CUDA-graph replays, random-normal data, exact block counts; errors are relative Frobenius
-norms against float64 on sampled rows. One line per peer; ratio = peer's time / ours; geometric means last.
+attention, host time. Peers: torch.sparse._triton_ops with default and searched parameters, torch.matmul,
+F.scaled_dot_product_attention, flex_attention. Times are medians of CUDA-graph replays, random-normal data, exact block counts;
+errors are relative Frobenius norms against float64 on sampled rows. One line per peer; ratio = peer's time / ours; geometric means
+last.
 Writes tests/results/<gpu>_bench.csv (its first line hashes the sources)."""
 import argparse
 import csv
@@ -10,6 +11,7 @@ import math
 import os
 import subprocess
 import sys
+import threading
 import time
 import warnings
 
@@ -73,6 +75,12 @@ def from_mask(mask, b, dtype, batch=()):
     return torch.sparse_bsr_tensor(crow, col, values, batch + (rows * b, cols * b), check_invariants=False)
 
 
+def like(bsr, values):
+    """Other values in the same pattern, with indices of its own."""
+    crow, col = bsr.crow_indices().clone(), bsr.col_indices().clone()
+    return torch.sparse_bsr_tensor(crow, col, values, bsr.shape, check_invariants=False)
+
+
 def random(shape, dtype, columns=False):
     if columns:
         return random(shape[:-2] + (shape[-1], shape[-2]), dtype).transpose(-1, -2)
@@ -125,7 +133,7 @@ def error(got, want):
 
 # ---- results ----
 
-FIELDS = ("section case dtype block sparsity layout ours_ms ours_rate ours_err peer peer_ms peer_rate peer_err ratio note").split()
+FIELDS = "section case dtype block sparsity layout ours_ms ours_rate ours_err peer peer_ms peer_rate peer_err ratio note".split()
 table, skipped = [], []
 
 
@@ -139,8 +147,8 @@ def add(section, case, ours, peers, rate=None, unit="TFLOP/s", **key):
                  ratio=f"{ms / ours[0]:.3f}" if ms else "")
         r.setdefault("note", "" if unit == "TFLOP/s" else unit)
         table.append(r)
-        print("{section:9} {case:26} {dtype:5} b{block:<4} s{sparsity:<5} {layout:3} ours {ours_ms:>9} ms {ours_rate:>8} err {ours_err:8}"
-              " | {peer:22} {peer_ms:>9} ms {peer_rate:>8} err {peer_err:8} x{ratio} {note}".format(
+        print("{section:9} {case:26} {dtype:8} b{block:<4} s{sparsity:<5} {layout:3} ours {ours_ms:>9} ms {ours_rate:>8} "
+              "err {ours_err:8} | {peer:22} {peer_ms:>9} ms {peer_rate:>8} err {peer_err:8} x{ratio} {note}".format(
                   **{k: r.get(k, "") for k in FIELDS}), flush=True)
 
 
@@ -185,11 +193,14 @@ def precompile(cases):
         return
     work = [subprocess.Popen([sys.executable, os.path.abspath(__file__), "--lib", args.lib, "--compile", f"{b},{int(columns)}"],
                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for b, columns in cases]
+    began = time.time()
     for w in work:
         try:
-            w.wait(timeout=120)
+            w.wait(timeout=max(0.1, began + 60 - time.time()))
         except subprocess.TimeoutExpired:
-            w.kill()
+            w.kill()  # what it has compiled stays
+            w.wait()
+    print(f"Triton's kernels compiled: {time.time() - began:.0f} s", flush=True)
 
 
 def compile_only(b, columns):
@@ -254,7 +265,7 @@ def product(lib, M, K, N, b, s, dtype, columns, out_dtype=None, exec_flags=0, no
             if meta:
                 peers["triton searched"] = timed(triton_call(bsr, d, peer_out, meta)), error(peer_out[picked], want)
         attempt(f"triton {dtype} b{b}", default)
-        if args.search and dtype != torch.int8:
+        if args.search and dtype == bf16:
             attempt(f"triton search b{b}", searched)
     if dtype == torch.int8:
         dense8 = dense.to(torch.int8)
@@ -278,7 +289,8 @@ def section_dtypes(lib):
         attempt(f"f16 b{b}", lambda: product(lib, 4096, 4096, 4096, b, 0.8, torch.float16, False))
     for b, s in ((32, 0.5), (64, 0.8), (128, 0.5)):
         attempt(f"f32 b{b}", lambda: product(lib, 4096, 4096, 4096, b, s, torch.float32, False))
-        attempt(f"tf32 b{b}", lambda: product(lib, 4096, 4096, 4096, b, s, torch.float32, True, exec_flags=bridge.TF32, note="ours TF32"))
+        attempt(f"tf32 b{b}", lambda: product(lib, 4096, 4096, 4096, b, s, torch.float32, True, exec_flags=bridge.TF32,
+                                              note="ours TF32"))
     for b in (32, 64, 128):
         attempt(f"i8 b{b}", lambda: product(lib, 4096, 4096, 4096, b, 0.5, torch.int8, True))
 
@@ -286,8 +298,7 @@ def section_dtypes(lib):
 def skinny(lib, M, K, N, b, s, copy_rate, copies=16):
     """Weights cold: `copies` sets of them in turn, several times the L2 cache."""
     first = make_bsr(M, K, b, s, bf16)
-    sets = [first] + [torch.sparse_bsr_tensor(first.crow_indices().clone(), first.col_indices().clone(), random(first.values().shape, bf16),
-                                              (M, K)) for _ in range(copies - 1)]
+    sets = [first] + [like(first, random(first.values().shape, bf16)) for _ in range(copies - 1)]
     wide = max(N, 16)
     d = random((K, N), bf16)
     d16 = F.pad(d, (0, wide - N))
@@ -314,14 +325,15 @@ def skinny(lib, M, K, N, b, s, copy_rate, copies=16):
     mine = (t, error(o, want))
     peers = {}
     if T is not None:
-        for name, meta in (("triton default", None), ("triton 4 stages", dict(GROUP_SIZE_ROW=4, SPLIT_N=1, num_stages=4, num_warps=4))):
+        stages = dict(GROUP_SIZE_ROW=4, SPLIT_N=1, num_stages=4, num_warps=4)
+        for name, meta in (("triton default", None), ("triton 4 stages", stages)):
             def peer():
                 peers[name] = (timed(lambda: triton(meta), repeats=5) / copies, None)
             attempt(f"skinny {name}", peer)
     peers["dense matmul"] = timed(dense, repeats=5) / len(weights), error(torch.matmul(weights[0], d), want)
     moved = first.values().numel() * 2
-    add("skinny", f"{M}x{K}x{N}", mine, peers, 2 * first.values().numel() * N / 1e9, dtype="bfloat16", block=b, sparsity=s, layout="row",
-        note=f"values at {moved / t / 1e9:.2f} TB/s = {100 * moved / t / 1e9 / copy_rate:.0f}% of copy; peers N>=16")
+    add("skinny", f"{M}x{K}x{N}", mine, peers, 2 * first.values().numel() * N / 1e9, dtype="bfloat16", block=b, sparsity=s,
+        layout="row", note=f"values {moved / t / 1e9:.2f} TB/s, {100 * moved / t / 1e9 / copy_rate:.0f}% of copy; Triton N>=16")
 
 
 def section_skinny(lib):
@@ -346,7 +358,8 @@ def sampled(lib, n, b, s):
             peers["triton"] = timed(f), error(f().values()[some], want)
         attempt(f"triton sampled b{b}", peer)
     peers["dense matmul"] = timed(lambda: torch.matmul(x, y)), None
-    add("sampled", f"{n}x{n}x{n}", ours, peers, 2 * bsr.values().numel() * n / 1e9, dtype="bfloat16", block=b, sparsity=s, layout="row")
+    add("sampled", f"{n}x{n}x{n}", ours, peers, 2 * bsr.values().numel() * n / 1e9, dtype="bfloat16", block=b, sparsity=s,
+        layout="row")
 
 
 def section_sampled(lib):
@@ -357,9 +370,8 @@ def section_sampled(lib):
 
 def softmax(lib, b, s, n=4096, batch=16):
     x = make_bsr(n, n, b, s, bf16, (batch,))
-    y = torch.sparse_bsr_tensor(x.crow_indices(), x.col_indices(), torch.empty_like(x.values()), x.shape, check_invariants=False)
-    dy = torch.sparse_bsr_tensor(x.crow_indices(), x.col_indices(), random(x.values().shape, bf16), x.shape, check_invariants=False)
-    dx = torch.sparse_bsr_tensor(x.crow_indices(), x.col_indices(), torch.empty_like(x.values()), x.shape, check_invariants=False)
+    y, dx = like(x, torch.empty_like(x.values())), like(x, torch.empty_like(x.values()))
+    dy = like(x, random(x.values().shape, bf16))
     xm, ym, dym, dxm = (bridge.matrix(t) for t in (x, y, dy, dx))
     first = torch.sparse_bsr_tensor(x.crow_indices()[0], x.col_indices()[0], x.values()[0].float() + 100, (n, n)).to_dense()[:128]
     want = torch.softmax(torch.where(first == 0, -math.inf, first).double(), -1)  # a stored element is never 0 after + 100
@@ -372,13 +384,14 @@ def softmax(lib, b, s, n=4096, batch=16):
             peers["triton"] = timed(lambda: T.bsr_softmax(x)), error(back(T.bsr_softmax(x).values()), want)
         attempt(f"triton softmax b{b}", peer)
     share = lambda ms, passes: f"GB/s; {100 * passes * count / ms / rates['copy']:.0f}% of copy"
-    add("softmax", f"{batch} x {n}x{n}", (ms, error(back(y.values()), want)), peers, 2 * count * 1e3, "GB/s", dtype="bfloat16", block=b,
-        sparsity=s, layout="", note=share(ms, 2))
+    add("softmax", f"{batch} x {n}x{n}", (ms, error(back(y.values()), want)), peers, 2 * count * 1e3, "GB/s", dtype="bfloat16",
+        block=b, sparsity=s, layout="", note=share(ms, 2))
 
     def backward():
         t = timed(lambda: lib.softmax_backward(ym, dym, dxm))
         yv, g = back(y.values()).double(), back(dy.values()).double()
-        add("softmax", "backward", (t, error(back(dx.values()), yv * (g - (yv * g).sum(-1, keepdim=True)))), {}, 3 * count * 1e3, "GB/s",
+        grad = yv * (g - (yv * g).sum(-1, keepdim=True))
+        add("softmax", "backward", (t, error(back(dx.values()), grad)), {}, 3 * count * 1e3, "GB/s",
             dtype="bfloat16", block=b, sparsity=s, layout="", note=share(t, 3))
     attempt(f"softmax backward b{b}", backward)
 
@@ -411,7 +424,8 @@ def attention(lib, B, H, S, D, b, s):
             kv_num_blocks=torch.zeros(1, 1, nb, dtype=torch.int32, device=dev),
             kv_indices=torch.zeros(1, 1, nb, nb, dtype=torch.int32, device=dev),
             full_kv_num_blocks=flat.sum(-1).to(torch.int32)[None, None],
-            full_kv_indices=torch.argsort(flat.int(), dim=-1, descending=True, stable=True).to(torch.int32)[None, None], BLOCK_SIZE=b)
+            full_kv_indices=torch.argsort(flat.int(), dim=-1, descending=True, stable=True).to(torch.int32)[None, None],
+            BLOCK_SIZE=b)
         options = {} if b >= 128 else {"kernel_options": {"BLOCK_M": b, "BLOCK_N": b}}
         compiled = torch.compile(flex_attention, dynamic=False)
         f = lambda: compiled(q, k, v, block_mask=bm, **options)
@@ -424,13 +438,13 @@ def attention(lib, B, H, S, D, b, s):
     attempt(f"flex_attention b{b} D{D}", flex)
     if T is not None:
         attempt(f"triton BSR SDPA b{b} D{D}", bsr)
-    add("attention", f"B{B} H{H} S{S} D{D}", ours, peers, 4 * B * H * D * int(blocks.sum()) * b * b / 1e9, dtype="bfloat16", block=b,
-        sparsity=round(1 - blocks.float().mean().item(), 3), layout="row")
+    add("attention", f"B{B} H{H} S{S} D{D}", ours, peers, 4 * B * H * D * int(blocks.sum()) * b * b / 1e9, dtype="bfloat16",
+        block=b, sparsity=round(1 - blocks.float().mean().item(), 3), layout="row")
 
 
 def section_attention(lib):
-    for case in ((2, 16, 4096, 64, 128, 0.75), (2, 16, 4096, 128, 128, 0.75), (2, 16, 4096, 128, 64, 0.75), (1, 16, 8192, 128, 128, 0.9),
-                 (1, 8, 4096, 64, 32, 0.9)):
+    for case in ((2, 16, 4096, 64, 128, 0.75), (2, 16, 4096, 128, 128, 0.75), (2, 16, 4096, 128, 64, 0.75),
+                 (1, 16, 8192, 128, 128, 0.9), (1, 8, 4096, 64, 32, 0.9)):
         attempt("attention B%d H%d S%d D%d b%d s%.2f" % case, lambda: attention(lib, *case))
 
 
@@ -469,7 +483,7 @@ def section_host(lib):
                 best = min(best, (time.perf_counter() - t) / n * 1e6)
                 torch.cuda.synchronize()
             return best
-        peers = {"from Python (ctypes)": (loop(lambda: lib.addmm(m, dd, od, exec=e), 1000) / 1e3, None)}
+        peers = {CTYPES: (loop(lambda: lib.addmm(m, dd, od, exec=e), 1000) / 1e3, None)}
         if T is not None:
             peers["triton"] = loop(triton_call(bsr, d, o), 200) / 1e3, None
         add("host", "256x256x256, from C", (ours / 1e3, None), peers, dtype="bfloat16", block=64, sparsity=0.5, layout="row",
@@ -477,13 +491,14 @@ def section_host(lib):
     attempt("host", host)
 
 
-rates = {"copy": 4.25}
+rates = {"copy": 4.25}  # TB/s, read and written; measured first
+CTYPES = "ours through ctypes"
 
 
 def section_copy(lib):
     x = torch.empty(1 << 30, dtype=torch.int8, device=dev)
     y = torch.empty_like(x)
-    ms = timed(lambda: y.copy_(x))
+    ms = sorted(event_ms(lambda: y.copy_(x), 10) for _ in range(7))[3]  # a graph's copy node takes another, slower path
     rates["copy"] = 2 * x.numel() / ms / 1e9
     print(f"copy: {rates['copy']:.2f} TB/s", flush=True)
 
@@ -499,7 +514,7 @@ def sources():
 
 
 def geomean(rows):
-    ratios = [float(r["ratio"]) for r in rows if r["ratio"] and not r["peer"].startswith("from")]
+    ratios = [float(r["ratio"]) for r in rows if r["ratio"]]
     return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else math.nan
 
 
@@ -513,13 +528,28 @@ def main():
     import triton
     versions = f"{gpu}, PyTorch {torch.__version__}, Triton {triton.__version__}, CUDA {torch.version.cuda}"
     print(versions, flush=True)
+    watch = threading.Timer(args.seconds + 60, hung, (gpu, versions))
+    watch.daemon = True
+    watch.start()
     for name in SECTIONS:
         if name in args.sections.split(","):
             globals()["section_" + name](lib)
             torch.cuda.empty_cache()
+    return report(gpu, versions)
+
+
+def hung(gpu, versions):
+    """A kernel that does not end must not take the results with it."""
+    print(f"no end after {time.time() - start:.0f} s, the last case hangs:", flush=True)
+    report(gpu, versions)
+    sys.stdout.flush()
+    os._exit(1)
+
+
+def report(gpu, versions):
     means = []
     for section in SECTIONS:
-        for peer in sorted({r["peer"] for r in table if r["section"] == section and r["ratio"]}):
+        for peer in sorted({r["peer"] for r in table if r["section"] == section and r["ratio"] and r["peer"] != CTYPES}):
             rows = [r for r in table if r["section"] == section and r["peer"] == peer]
             means.append((section, peer, len(rows), geomean(rows)))
     os.makedirs(args.out, exist_ok=True)
@@ -536,7 +566,7 @@ def main():
         print(f"{section:10} x{mean:8.3f} of {peer} ({n} cases)")
     for line in skipped:
         print("skipped:", line)
-    sparse = [r for r in table if r["ratio"] and "dense" not in r["peer"]]
+    sparse = [r for r in table if r["ratio"] and "dense" not in r["peer"] and r["peer"] != CTYPES]
     print(f"{path}: {len(table)} lines, {len(skipped)} skipped, {time.time() - start:.0f} s; "
           f"geometric mean against the sparse peers x{geomean(sparse):.3f}")
     return 0 if table else 1

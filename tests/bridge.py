@@ -11,8 +11,8 @@ STATUS = ("OK BAD_ARGUMENT NULL_POINTER BAD_DTYPE BAD_SHAPE BAD_STRIDE BAD_BATCH
           "PARSE_ERROR").split()
 DTYPE = {torch.float16: 1, torch.bfloat16: 2, torch.float32: 3, torch.float64: 4, torch.int8: 5, torch.int32: 6, torch.int64: 7,
          torch.bool: 8, torch.uint8: 8}
-OPS = ("dense_addmm scatter_mm matmul matmul_backward sampled_addmm softmax softmax_backward attention attention_backward validate "
-       "to_dense from_dense from_csr from_coo from_block_mask random_pattern prune transposed_index schedule layout "
+OPS = ("dense_addmm scatter_mm matmul matmul_backward sampled_addmm softmax softmax_backward attention attention_backward "
+       "validate to_dense from_dense from_csr from_coo from_block_mask random_pattern prune transposed_index schedule layout "
        "scatter_indices parse create").split()
 TRANS_A, TRANS_B, TRANS_C = 1, 2, 4
 SKIP_CHECKS, CHECK_POINTERS, ACCUMULATE_F64, TF32, TF32X3 = 1, 2, 4, 8, 16

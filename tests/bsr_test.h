@@ -98,8 +98,9 @@ TF void bt_check_near(const char *file, int line, const char *text, double got, 
 #define CHECK(condition) bt_check(__FILE__, __LINE__, #condition, (condition) != 0)
 #define CHECK_INT(got, want) bt_check_int(__FILE__, __LINE__, #got, (long long)(got), (long long)(want))
 #define CHECK_STR(got, want) bt_check_str(__FILE__, __LINE__, got, want)
-#define CHECK_NEAR(got, want, bound) bt_check_near(__FILE__, __LINE__, #got, (double)(got), (double)(want), bound) /* NaN fails \
-                                                                                                                    */
+#define CHECK_NEAR(got, want, bound)                                                           \
+    bt_check_near(__FILE__, __LINE__, #got, (double)(got), (double)(want), bound) /* NaN fails \
+                                                                                   */
 
 /* ---------------------------------------------------------------------------------------------- */
 /* random numbers: splitmix64                                                                     */

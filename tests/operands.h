@@ -450,8 +450,8 @@ TF bsr_exec t_exec(uint32_t flags) {
     return e;
 }
 /* The call must succeed; what it says otherwise is printed. Inputs must be untouched. */
-#define RUN_OK(call) t_run_ok(__FILE__, __LINE__, #call, (bt_before_call(), (call)))
-TF int t_run_ok(const char *file, int line, const char *text, bsr_status status) {
+#define RUN_OK(call) t_run_ok(__FILE__, __LINE__, #call, (bt_before_call(), (int)(call)))
+TF int t_run_ok(const char *file, int line, const char *text, int status) {
     bt_after_call();
     bt.checks++;
     if (status != BSR_OK) {

@@ -366,7 +366,8 @@ TF ref_result ref_softmax(double scale, const bsr_matrix *x, const bsr_softmax_o
     r.want = ref_new(whole, x->rows, x->cols), r.bound = ref_new(whole, x->rows, x->cols);
     for (b = 0; b < v.items; b++)
         for (i = 0; i < x->rows; i++) {
-            double top = -(double)INFINITY, spread = 0, n = 0, nan = 0, relative;
+            double top = -(double)INFINITY, spread = 0, n = 0, relative;
+            int nan = 0;
             ref_real total = 0;
             for (j = x->cols - 1; j >= 0; j--) {
                 double s, r1, r2, r3;
@@ -475,7 +476,8 @@ TF ref_result ref_attention(double scale, const bsr_dense *q, const bsr_dense *k
         int64_t iq = t_item_of(&whole, item, &qv.batch), ik = ref_kv_item(&whole, item, &kv.batch);
         int64_t iv = ref_kv_item(&whole, item, &vv.batch), im = t_item_of(&whole, item, &count.batch);
         for (i = 0; i < lq; i++) {
-            double top = -inf, worst = 0, n = 0, relative, nan = 0;
+            double top = -inf, worst = 0, n = 0, relative;
+            int nan = 0;
             ref_real total = 0;
             bsr_position at;
             at.batch = item / heads, at.head = item % heads, at.row = i;

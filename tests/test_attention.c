@@ -209,7 +209,10 @@ TEST(running_maximum) {
                 c = attention_new(&s, dtypes[t], 32, 640, 8, 8, NO_BATCH, NO_BATCH, dtypes[t]);
                 for (j = 0; j < 640; j++)
                     for (d = 0; d < 8; d++)
-                        t_set(&c.k, 0, j, d, form == 0 ? (double)j / 64 : form == 1 ? (double)(640 - j) / 64 : 4 * sin((double)j / 20));
+                        t_set(&c.k, 0, j, d,
+                              form == 0   ? (double)j / 64
+                              : form == 1 ? (double)(640 - j) / 64
+                                          : 4 * sin((double)j / 20));
                 for (j = 0; j < 32; j++)
                     for (d = 0; d < 8; d++) t_set(&c.q, 0, j, d, 0.25 + (double)(j % 4) / 4);
                 c.ctx = t_context(isa), c.scale = 0.5;
@@ -362,6 +365,43 @@ TEST(edges) {
             run_attention(&c);
         }
 }
+/* NaN and Inf at keys and values that a mask forbids do not count, element by element inside stored blocks. */
+TEST(forbidden_nan) {
+    int t, form, isa;
+    for (t = 0; t < 4; t++)
+        for (form = 0; form < 5; form++)
+            for (isa = 1; isa <= 3; isa++) {
+                attention c;
+                t_spec s;
+                bsr_dense kp;
+                int64_t i, j, d;
+                bt_case("%s, form %d, isa %d", bsr_dtype_name(dtypes[t]), form, isa);
+                if (!t_context(isa)) {
+                    bt_skip("this instruction set is not in this build or machine");
+                    continue;
+                }
+                s = spec_of(dtypes[t], 8, 8, 3, 11, 33), s.kind = FILL_SIGNED;
+                c = attention_new(&s, dtypes[t], 24, 88, 9, 20, NO_BATCH, NO_BATCH, dtypes[t]);
+                c.ctx = t_context(isa), kp = t_random(BSR_BOOL, 1, 88, ROW, NO_BATCH, 0, FILL_BOOL);
+                for (j = 0; j < 88; j++) {
+                    int hidden = form < 2 ? j > 40 : form == 2 ? j % 5 == 2 : t_get(&kp, 0, 0, j) == 0;
+                    if (form == 4) t_set(&kp, 0, 0, j, !hidden);
+                    for (d = 0; d < 20 && hidden; d++) t_set(&c.v, 0, j, d, d % 2 ? (double)NAN : -(double)INFINITY);
+                    for (d = 0; d < 9 && hidden && form < 3; d++) t_set(&c.k, 0, j, d, d % 2 ? (double)NAN : (double)INFINITY);
+                    for (i = 0; i < 24 && form == 2; i++) { /* the mask's values: 0 where hidden */
+                        int64_t p;
+                        for (p = t_crow(&c.mask, 0, i / 8); p < t_crow(&c.mask, 0, i / 8 + 1); p++)
+                            if (t_col(&c.mask, 0, p) == j / 8)
+                                t_store(c.mask.values, c.mask.dtype, t_value_at(&c.mask, 0, p, i % 8, j % 8), !hidden);
+                    }
+                }
+                if (form < 2) c.o.flags = BSR_ATTENTION_CAUSAL, c.o.causal_offset = 40 - 23;
+                if (form == 1) c.o.dropout_p = 0.25;
+                if (form == 2) c.o.flags = BSR_ATTENTION_MASK_BOOLEAN;
+                if (form > 2) c.o.key_padding_mask = &kp, c.o.key_padding_mode = BSR_MASK_MUL;
+                run_attention(&c);
+            }
+}
 /* A float mask's values do not count unless a flag says so; a pattern-only mask needs none. */
 TEST(mask_pattern_only) {
     int k;
@@ -396,6 +436,7 @@ int main(int argc, char **argv) {
         {"dropout_mask", dropout_mask},
         {"composition", composition},
         {"edges", edges},
+        {"forbidden_nan", forbidden_nan},
         {"mask_pattern_only", mask_pattern_only},
         {"backward_not_implemented", backward_not_implemented},
     };

@@ -1079,8 +1079,9 @@ TEST(supports) {
 }
 /* bsr_supports says yes exactly where a valid call runs, for every pair of types. */
 TEST(supports_is_true) {
-    static const int ops[] = {BSR_OP_DENSE_ADDMM, BSR_OP_SAMPLED_ADDMM, BSR_OP_SOFTMAX, BSR_OP_SOFTMAX_BACKWARD, BSR_OP_ATTENTION,
-                              BSR_OP_TO_DENSE, BSR_OP_FROM_DENSE, BSR_OP_PRUNE, BSR_OP_MATMUL, BSR_OP_SCATTER_MM};
+    static const int ops[] = {BSR_OP_DENSE_ADDMM, BSR_OP_SAMPLED_ADDMM, BSR_OP_SOFTMAX,    BSR_OP_SOFTMAX_BACKWARD,
+                              BSR_OP_ATTENTION,   BSR_OP_TO_DENSE,      BSR_OP_FROM_DENSE, BSR_OP_PRUNE,
+                              BSR_OP_MATMUL,      BSR_OP_SCATTER_MM};
     size_t k;
     int in, out;
     for (k = 0; k < BT_COUNT(ops); k++)
@@ -1100,39 +1101,40 @@ TEST(supports_is_true) {
                 x = t_random(in, 4, 7, ROW, NO_BATCH, 0, FILL_POSITIVE), y = t_random(in, 7, 6, ROW, NO_BATCH, 0, FILL_POSITIVE);
                 full = t_output(out, 4, 6, ROW, NO_BATCH);
                 switch (ops[k]) {
-                case BSR_OP_DENSE_ADDMM: status = bsr_dense_mm(ctx, 0, &a, &b, &c, &e); break;
-                case BSR_OP_SAMPLED_ADDMM: status = bsr_sampled_addmm(ctx, 0, NULL, 1, &x, &y, &t, &e); break;
-                case BSR_OP_SOFTMAX: status = bsr_softmax(ctx, 1, &a, NULL, &t, &e); break;
-                case BSR_OP_SOFTMAX_BACKWARD: status = bsr_softmax_backward(ctx, 1, &a, &a, &t, &e); break;
-                case BSR_OP_ATTENTION: {
-                    bsr_dense q = x, key = bsr_dense_transposed(y);
-                    status = bsr_attention(ctx, 0, &q, &key, &b, &a, NULL, &c, NULL, &e);
-                    break;
-                }
-                case BSR_OP_TO_DENSE: status = bsr_to_dense(ctx, &a, &full, &e); break;
-                case BSR_OP_FROM_DENSE:
-                case BSR_OP_PRUNE: {
-                    bsr_dense source = t_random(in, 4, 6, ROW, NO_BATCH, 0, FILL_POSITIVE);
-                    int32_t crow[3], col[4];
-                    double values[24];
-                    bsr_matrix m = bsr_matrix_make(0, 0, 2, 3, 4, crow, col, BSR_I32, values, out);
-                    status = ops[k] == BSR_OP_PRUNE ? bsr_prune(ctx, bsr_operand_dense(&source), 0.5, 0, &m, &e)
-                                                    : bsr_from_dense(ctx, &source, &m, &e);
-                    break;
-                }
-                case BSR_OP_MATMUL:
-                    status = bsr_matmul(ctx, 0, bsr_operand_sparse(&a), bsr_operand_dense(&b), bsr_operand_dense(&c), &e);
-                    break;
-                default: {
-                    int64_t ci[] = {0, 1}, pi[] = {0}, qi[] = {0};
-                    bsr_dense blocks = t_random(in, 4, 7, ROW, t_batch(1, 1, 0, 0, 0), 0, FILL_POSITIVE);
-                    bsr_scatter_indices list;
-                    memset(&list, 0, sizeof list);
-                    list.format = BSR_SCATTER_MM, list.c_indices = ci, list.c_count = 2, list.p_indices = pi, list.q_indices = qi;
-                    list.p_count = list.q_count = 1;
-                    t_fill(&full, FILL_POSITIVE);
-                    status = bsr_scatter_mm(ctx, &blocks, &y, &list, &full, &e);
-                }
+                    case BSR_OP_DENSE_ADDMM: status = bsr_dense_mm(ctx, 0, &a, &b, &c, &e); break;
+                    case BSR_OP_SAMPLED_ADDMM: status = bsr_sampled_addmm(ctx, 0, NULL, 1, &x, &y, &t, &e); break;
+                    case BSR_OP_SOFTMAX: status = bsr_softmax(ctx, 1, &a, NULL, &t, &e); break;
+                    case BSR_OP_SOFTMAX_BACKWARD: status = bsr_softmax_backward(ctx, 1, &a, &a, &t, &e); break;
+                    case BSR_OP_ATTENTION: {
+                        bsr_dense q = x, key = bsr_dense_transposed(y);
+                        status = bsr_attention(ctx, 0, &q, &key, &b, &a, NULL, &c, NULL, &e);
+                        break;
+                    }
+                    case BSR_OP_TO_DENSE: status = bsr_to_dense(ctx, &a, &full, &e); break;
+                    case BSR_OP_FROM_DENSE:
+                    case BSR_OP_PRUNE: {
+                        bsr_dense source = t_random(in, 4, 6, ROW, NO_BATCH, 0, FILL_POSITIVE);
+                        int32_t crow[3], col[4];
+                        double values[24];
+                        bsr_matrix m = bsr_matrix_make(0, 0, 2, 3, 4, crow, col, BSR_I32, values, out);
+                        status = ops[k] == BSR_OP_PRUNE ? bsr_prune(ctx, bsr_operand_dense(&source), 0.5, 0, &m, &e)
+                                                        : bsr_from_dense(ctx, &source, &m, &e);
+                        break;
+                    }
+                    case BSR_OP_MATMUL:
+                        status = bsr_matmul(ctx, 0, bsr_operand_sparse(&a), bsr_operand_dense(&b), bsr_operand_dense(&c), &e);
+                        break;
+                    default: {
+                        int64_t ci[] = {0, 1}, pi[] = {0}, qi[] = {0};
+                        bsr_dense blocks = t_random(in, 4, 7, ROW, t_batch(1, 1, 0, 0, 0), 0, FILL_POSITIVE);
+                        bsr_scatter_indices list;
+                        memset(&list, 0, sizeof list);
+                        list.format = BSR_SCATTER_MM, list.c_indices = ci, list.c_count = 2, list.p_indices = pi,
+                        list.q_indices = qi;
+                        list.p_count = list.q_count = 1;
+                        t_fill(&full, FILL_POSITIVE);
+                        status = bsr_scatter_mm(ctx, &blocks, &y, &list, &full, &e);
+                    }
                 }
                 CHECK(status == BSR_OK || status == BSR_BAD_DTYPE);
                 CHECK_INT(bsr_supports(ctx, ops[k], in, out, 2, 3), status == BSR_OK);

@@ -96,14 +96,18 @@ TEST(long_rows) {
                 bsr_exec e = t_exec(0);
                 ref_result want;
                 int64_t p, i, j, n;
-                bt_case("%lldx%lld, %s, form %d", (long long)blocks[b][0], (long long)blocks[b][1], bsr_dtype_name(dtypes[t]), form);
+                bt_case("%lldx%lld, %s, form %d", (long long)blocks[b][0], (long long)blocks[b][1], bsr_dtype_name(dtypes[t]),
+                        form);
                 n = 9000 / blocks[b][1], s = spec_of(dtypes[t], blocks[b][0], blocks[b][1], 2, n + 7, 2 * n);
                 x = t_matrix(&s);
                 for (p = 0; p < x.nnz; p++)
                     for (i = 0; i < x.block_rows; i++)
                         for (j = 0; j < x.block_cols; j++) {
                             double at = (double)(t_col(&x, 0, p) * x.block_cols + j) / 9000;
-                            double v = form == 0 ? 40 * at : form == 1 ? -40 * at : form == 2 ? 20 * sin(40 * at) : t_draw(FILL_SIGNED, BSR_F64);
+                            double v = form == 0   ? 40 * at
+                                       : form == 1 ? -40 * at
+                                       : form == 2 ? 20 * sin(40 * at)
+                                                   : t_draw(FILL_SIGNED, BSR_F64);
                             t_store(x.values, x.dtype, t_value_at(&x, 0, p, i, j), v);
                         }
                 y = t_matrix_output(&x, dtypes[t], BLOCKS_GAPS);

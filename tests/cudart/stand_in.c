@@ -54,10 +54,10 @@ static cudaError_t enter(const char *name, int kind) {
     return (cudaError_t)(si.last_error = si.fail_code);
 }
 static cudaError_t refuse(cudaError_t e) { return (cudaError_t)(si.last_error = (int)e); }
-#define ENTER(kind)                                     \
-    do {                                                \
-        const cudaError_t e_ = enter(__func__, kind);   \
-        if (e_ != cudaSuccess) return e_;               \
+#define ENTER(kind)                                   \
+    do {                                              \
+        const cudaError_t e_ = enter(__func__, kind); \
+        if (e_ != cudaSuccess) return e_;             \
     } while (0)
 
 /* ---- what nvcc's host code calls ---- */
@@ -79,7 +79,8 @@ void **__cudaRegisterFatBinary(void *fat) { return (void)fat, module; }
 void __cudaRegisterFatBinaryEnd(void **handle) { (void)handle; }
 void __cudaUnregisterFatBinary(void **handle) { (void)handle; }
 char __cudaInitModule(void **handle) { return (void)handle, 0; }
-void __cudaRegisterVar(void **handle, char *host, char *device, const char *name, int ext, size_t size, int constant, int global) {
+void __cudaRegisterVar(void **handle, char *host, char *device, const char *name, int ext, size_t size, int constant,
+                       int global) {
     (void)handle, (void)host, (void)device, (void)name, (void)ext, (void)size, (void)constant, (void)global;
 }
 void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name, int limit, uint3 *tid, uint3 *bid,

@@ -38,13 +38,13 @@ enum { SI_QUERY, SI_LOAD, SI_LAUNCH, SI_ASYNC_FILL, SI_WAIT, SI_ALLOCATE, SI_SET
 typedef struct si_state {
     si_device device[2]; /* set by the test */
     int devices, current;
-    int capturing;           /* what cudaStreamIsCapturing tells */
-    long calls, fail_at;     /* the fail_at-th call from now fails with fail_code; 0: none */
+    int capturing;       /* what cudaStreamIsCapturing tells */
+    long calls, fail_at; /* the fail_at-th call from now fails with fail_code; 0: none */
     int fail_code, last_error;
-    const char *failed;      /* name of the call that was made to fail */
-    long after_failure;      /* calls after it, cudaGetLastError not counted */
-    int operation;           /* between begin and end of an operation: loading, waiting, allocating calls are forbidden */
-    int may_wait;            /* ... but waiting is not */
+    const char *failed; /* name of the call that was made to fail */
+    long after_failure; /* calls after it, cudaGetLastError not counted */
+    int operation;      /* between begin and end of an operation: loading, waiting, allocating calls are forbidden */
+    int may_wait;       /* ... but waiting is not */
     long forbidden;
     const char *forbidden_name;
     long launches, allocations; /* allocations: made less freed */
@@ -53,7 +53,7 @@ typedef struct si_state {
 } si_state;
 extern si_state si;
 
-void si_restart(void); /* counters to zero, nothing fails; devices and loaded kernels stay */
+void si_restart(void);                                   /* counters to zero, nothing fails; devices and loaded kernels stay */
 int si_read_kernels(const char *path, const char *arch); /* returns how many of the program's kernels the list has */
 int si_kernel_count(void);
 const si_kernel *si_kernel_at(int i);

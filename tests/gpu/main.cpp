@@ -1,17 +1,36 @@
-/* One program holds all GPU tests: gpu_tests PROGRAM ARGUMENTS. (The kernels are large; carried once, not seven times.) */
+/* One program holds all GPU tests: gpu_tests PROGRAM[,PROGRAM...] ARGUMENTS. (The kernels are large: carried and loaded once.) */
 #include <stdio.h>
 #include <string.h>
 
+long gm_total[3]; /* passed, failed, skipped */
 #define PROGRAMS(X) X(gpu_product) X(gpu_sampled) X(gpu_rows) X(gpu_attention) X(gpu_errors) X(gpu_matrices) X(gpu_test)
 #define X(name) int main_##name(int argc, char **argv);
 PROGRAMS(X)
 #undef X
 
 int main(int argc, char **argv) {
-#define X(name) if (argc > 1 && !strcmp(argv[1], #name)) return main_##name(argc - 1, argv + 1);
-    PROGRAMS(X)
+    static const struct {
+        const char *name;
+        int (*run)(int argc, char **argv);
+    } programs[] = {
+#define X(name) {#name, main_##name},
+        PROGRAMS(X)
 #undef X
-#define X(name) " " #name
-    printf("usage: %s PROGRAM [arguments]; programs:" PROGRAMS(X) "\n", argv[0]);
-    return 2;
+    };
+    int ran = 0, failed = 0;
+    for (const char *p = argc > 1 ? argv[1] : ""; *p;) {
+        size_t n = strcspn(p, ",");
+        for (auto &program : programs) {
+            char *copy[64];
+            int count = argc - 1 < 63 ? argc - 1 : 63;
+            if (strlen(program.name) != n || strncmp(program.name, p, n)) continue;
+            memcpy(copy, argv + 1, (size_t)count * sizeof copy[0]), copy[count] = nullptr;
+            failed |= program.run(count, copy), ran++;
+            fflush(stdout);
+        }
+        p += n + (p[n] == ',');
+    }
+    if (!ran) return printf("usage: %s PROGRAM[,PROGRAM...] [arguments], see tests/gpu/mirror.h\n", argv[0]), 2;
+    printf("%ld passed, %ld failed, %ld skipped\n", gm_total[0], gm_total[1], gm_total[2]);
+    return failed;
 }

@@ -28,6 +28,7 @@
 #include <cuda_runtime.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <time.h>
 
 /* ---------------------------------------------------------------------------------------------- */
 /* state                                                                                          */
@@ -52,7 +53,7 @@ struct gm_state {
     bsr_context *ctx;
     cudaStream_t stream;
     char *arena, *stage, *workspace;
-    int tier, every, apart, odd;
+    int tier, every, apart, odd, direct;
     int ran, lacking, refused, contents, left_out; /* in this case */
     long launched, objected;                       /* in all */
     const bt_test *tests;
@@ -224,11 +225,13 @@ struct gm_call {
         *copy = *d, copy->data = place(d->data, gm_dense_bytes(d), written, true);
         return copy;
     }
-    bsr_matrix *map_target(const bsr_matrix *m, bool values, bool pattern) {
+    bsr_matrix *map_target(const bsr_matrix *m, bool values, bool pattern, int64_t rows = 0) { /* rows: where m does not say yet */
         if (!m) return nullptr;
+        bsr_matrix sized = *m;
+        if (!m->rows && m->block_rows > 0 && rows > 0 && rows < GM_LIMIT) sized.rows = rows + m->block_rows - 1;
         bsr_matrix *copy = &matrix[matrices++];
         *copy = *m;
-        copy->crow_indices = place(m->crow_indices, gm_array_bytes(m, 0), pattern);
+        copy->crow_indices = place(m->crow_indices, gm_array_bytes(&sized, 0), pattern);
         copy->col_indices = place(m->col_indices, gm_array_bytes(m, 1), pattern);
         copy->values = place(m->values, gm_array_bytes(m, 2), values, true);
         copy->transposed_index = place(m->transposed_index, 0, false), copy->schedule = place(m->schedule, 0, false);
@@ -371,6 +374,7 @@ struct gm_call {
         else gm.objected++;
         download();
         if (found.item == BSR_ITEM_PLAN_FIELD && found.index == 1) found.value = other_backend((int)found.value);
+        if (exec && exec->query && status == BSR_OK && exec->query->op >= BSR_OP_VALIDATE) exec->query->workspace_bytes = 0; /* conversions' scratch */
         if (exec && exec->query && status == BSR_OK) exec->query->backend = other_backend(exec->query->backend);
         if (wanted == BSR_OK && (status == BSR_CAPACITY || status == BSR_BAD_STRUCTURE)) said = found, wanted = status; /* found while building */
         if (said.item != BSR_ITEM_OVERLAP && found.item != BSR_ITEM_OVERLAP && checked && (status != wanted || found.item != said.item || found.operand != said.operand || found.index != said.index || found.value != said.value)) {
@@ -384,12 +388,52 @@ struct gm_call {
     }
 };
 } /* namespace */
-/* The numbers that a conversion writes into its matrix. */
-TF void gm_target_back(bsr_matrix *m, const bsr_matrix *d) {
-    if (!m) return;
-    m->nnz = d->nnz, m->rows = d->rows, m->cols = d->cols;
-    if (!d->transposed_index) m->transposed_index = nullptr;
-    if (!d->schedule) m->schedule = nullptr;
+/* On the device a conversion leaves its count in crow_indices, as nothing may wait for it. Reads it there: -1 where items of a
+   matrix that is not ragged have different counts. */
+TF int64_t gm_built_count(const bsr_matrix *m) {
+    int64_t count = 0, items = 1, r = m->block_rows > 0 ? m->rows / m->block_rows : 0;
+    for (int i = 0; i < m->batch_dims; i++) items *= m->batch[i];
+    for (int64_t k = 0; k < items; k++) {
+        int64_t at = r, rest = k, n;
+        for (int i = m->batch_dims - 1; i >= 0; i--) at += rest % m->batch[i] * m->crow_batch_stride[i], rest /= m->batch[i];
+        n = m->index_dtype == BSR_I64 ? ((const int64_t *)m->crow_indices)[at] : ((const int32_t *)m->crow_indices)[at];
+        if (k && n != count && !(m->flags & BSR_MATRIX_RAGGED)) return -1;
+        count = n;
+    }
+    return items ? count : m->nnz;
+}
+/* A conversion: the CPU works on the test's matrix, the device on a copy of the struct. What the CPU would refuse once it has
+   counted is left to the CPU. */
+template <class H, class D> static bsr_status gm_build(gm_call *g, bsr_matrix *m, int64_t rows, H host, D device) {
+    bsr_matrix *dm = g->map_target(m, true, true, rows);
+    void *saved[GM_REGIONS];
+    bool on_device = false;
+    bsr_status s;
+    for (int i = 0; i < g->regions; i++) {
+        saved[i] = malloc(g->region[i].bytes + 1);
+        if (g->region[i].whole || g->region[i].written) memcpy(saved[i], g->region[i].host, g->region[i].bytes);
+    }
+    int regions = g->regions;
+    s = g->run(true, [&](const bsr_context *c, const bsr_exec *e) { on_device = false; return host(c, m, e); },
+               [&](const bsr_context *c, const bsr_exec *e) { on_device = true; return device(c, dm, e); });
+    if (on_device && m) {
+        int64_t capacity = m->nnz, count = capacity;
+        bsr_matrix after = *m;
+        after.rows = dm->rows, after.cols = dm->cols;
+        if (s == BSR_OK && !(g->exec && g->exec->query)) count = gm_built_count(&after);
+        if (s == BSR_OK && (count < 0 || (m->col_indices && count > capacity))) {
+            for (int i = 0; i < regions; i++)
+                if (g->region[i].whole || g->region[i].written) memcpy(g->region[i].host, saved[i], g->region[i].bytes);
+            gm.contents++, gm.ran--;
+            s = host(g->ctx, m, g->exec);
+        } else {
+            m->rows = dm->rows, m->cols = dm->cols, m->nnz = count;
+            if (!dm->transposed_index) m->transposed_index = nullptr;
+            if (!dm->schedule) m->schedule = nullptr;
+        }
+    }
+    for (int i = 0; i < regions; i++) free(saved[i]);
+    return s;
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -488,22 +532,12 @@ TF bsr_status gm_to_dense(const bsr_context *ctx, const bsr_matrix *m, const bsr
     auto dout = g.map(out, true);
     return g.run(true, GM_HOST { return bsr_to_dense(c, m, out, e); }, GM_HOST { return bsr_to_dense(c, dm, dout, e); });
 }
-/* Conversions: the CPU works on the test's matrix, the device on its own copy of the struct. */
-#define GM_BUILD(function, ...)                                                                                          \
-    bsr_matrix *dm = g.map_target(m, true, true);                                                                        \
-    bool on_device = false;                                                                                              \
-    bsr_status s = g.run(true, GM_HOST { on_device = false; return function(c, GM_HOST_ARGS, m, e); },                   \
-                         GM_HOST { on_device = true; return function(c, GM_DEVICE_ARGS, dm, e); });                      \
-    if (on_device) gm_target_back(m, dm);                                                                                \
-    return s
+#define GM_TARGET [&](const bsr_context *c, bsr_matrix *t, const bsr_exec *e)
 TF bsr_status gm_from_dense(const bsr_context *ctx, const bsr_dense *source, bsr_matrix *m, const bsr_exec *exec) {
     gm_call g("bsr_from_dense", ctx, exec);
     auto ds = g.map(source);
-#define GM_HOST_ARGS source
-#define GM_DEVICE_ARGS ds
-    GM_BUILD(bsr_from_dense);
-#undef GM_HOST_ARGS
-#undef GM_DEVICE_ARGS
+    return gm_build(&g, m, source ? source->rows : 0, GM_TARGET { return bsr_from_dense(c, source, t, e); },
+                    GM_TARGET { return bsr_from_dense(c, ds, t, e); });
 }
 TF int64_t gm_count_bytes(int64_t n, int dtype) { return n > 0 && n < GM_LIMIT ? n * (int64_t)bsr_dtype_size(dtype) : 0; }
 TF bsr_status gm_from_csr(const bsr_context *ctx, int64_t rows, int64_t cols, int64_t nnz, const void *crow, const void *col, int index_dtype,
@@ -511,22 +545,16 @@ TF bsr_status gm_from_csr(const bsr_context *ctx, int64_t rows, int64_t cols, in
     gm_call g("bsr_from_csr", ctx, exec);
     const void *dcrow = g.place(crow, gm_count_bytes(rows < GM_LIMIT ? rows + 1 : 0, index_dtype), false);
     const void *dcol = g.place(col, gm_count_bytes(nnz, index_dtype), false), *dvalues = g.place(values, gm_count_bytes(nnz, dtype), false);
-#define GM_HOST_ARGS rows, cols, nnz, crow, col, index_dtype, values, dtype
-#define GM_DEVICE_ARGS rows, cols, nnz, dcrow, dcol, index_dtype, dvalues, dtype
-    GM_BUILD(bsr_from_csr);
-#undef GM_HOST_ARGS
-#undef GM_DEVICE_ARGS
+    return gm_build(&g, m, rows, GM_TARGET { return bsr_from_csr(c, rows, cols, nnz, crow, col, index_dtype, values, dtype, t, e); },
+                    GM_TARGET { return bsr_from_csr(c, rows, cols, nnz, dcrow, dcol, index_dtype, dvalues, dtype, t, e); });
 }
 TF bsr_status gm_from_coo(const bsr_context *ctx, int64_t rows, int64_t cols, int64_t nnz, const void *row, const void *col, int index_dtype,
                               const void *values, int dtype, bsr_matrix *m, const bsr_exec *exec) {
     gm_call g("bsr_from_coo", ctx, exec);
     const void *drow = g.place(row, gm_count_bytes(nnz, index_dtype), false), *dcol = g.place(col, gm_count_bytes(nnz, index_dtype), false);
     const void *dvalues = g.place(values, gm_count_bytes(nnz, dtype), false);
-#define GM_HOST_ARGS rows, cols, nnz, row, col, index_dtype, values, dtype
-#define GM_DEVICE_ARGS rows, cols, nnz, drow, dcol, index_dtype, dvalues, dtype
-    GM_BUILD(bsr_from_coo);
-#undef GM_HOST_ARGS
-#undef GM_DEVICE_ARGS
+    return gm_build(&g, m, rows, GM_TARGET { return bsr_from_coo(c, rows, cols, nnz, row, col, index_dtype, values, dtype, t, e); },
+                    GM_TARGET { return bsr_from_coo(c, rows, cols, nnz, drow, dcol, index_dtype, dvalues, dtype, t, e); });
 }
 TF int64_t gm_mask_bytes(const bsr_matrix *m) {
     if (!m || m->block_rows < 1 || m->block_cols < 1 || m->rows < 0 || m->cols < 0 || m->batch_dims < 0 || m->batch_dims > 4) return 0;
@@ -537,28 +565,19 @@ TF int64_t gm_mask_bytes(const bsr_matrix *m) {
 TF bsr_status gm_from_block_mask(const bsr_context *ctx, const uint8_t *mask, bsr_matrix *m, const bsr_exec *exec) {
     gm_call g("bsr_from_block_mask", ctx, exec);
     const uint8_t *dmask = (const uint8_t *)g.place(mask, gm_mask_bytes(m), false);
-#define GM_HOST_ARGS mask
-#define GM_DEVICE_ARGS dmask
-    GM_BUILD(bsr_from_block_mask);
-#undef GM_HOST_ARGS
-#undef GM_DEVICE_ARGS
+    return gm_build(&g, m, 0, GM_TARGET { return bsr_from_block_mask(c, mask, t, e); },
+                    GM_TARGET { return bsr_from_block_mask(c, dmask, t, e); });
 }
 TF bsr_status gm_random_pattern(const bsr_context *ctx, uint64_t seed, double sparsity, bsr_matrix *m, const bsr_exec *exec) {
     gm_call g("bsr_random_pattern", ctx, exec);
-#define GM_HOST_ARGS seed, sparsity
-#define GM_DEVICE_ARGS seed, sparsity
-    GM_BUILD(bsr_random_pattern);
-#undef GM_HOST_ARGS
-#undef GM_DEVICE_ARGS
+    return gm_build(&g, m, 0, GM_TARGET { return bsr_random_pattern(c, seed, sparsity, t, e); },
+                    GM_TARGET { return bsr_random_pattern(c, seed, sparsity, t, e); });
 }
 TF bsr_status gm_prune(const bsr_context *ctx, bsr_operand source, double sparsity, int norm, bsr_matrix *m, const bsr_exec *exec) {
     gm_call g("bsr_prune", ctx, exec);
     bsr_operand ds = g.map(source);
-#define GM_HOST_ARGS source, sparsity, norm
-#define GM_DEVICE_ARGS ds, sparsity, norm
-    GM_BUILD(bsr_prune);
-#undef GM_HOST_ARGS
-#undef GM_DEVICE_ARGS
+    return gm_build(&g, m, source.dense ? source.dense->rows : source.sparse ? source.sparse->rows : 0, GM_TARGET { return bsr_prune(c, source, sparsity, norm, t, e); },
+                    GM_TARGET { return bsr_prune(c, ds, sparsity, norm, t, e); });
 }
 TF int64_t gm_view_bytes(uint64_t bytes) { return bytes < (uint64_t)GM_LIMIT ? (int64_t)bytes : 0; }
 TF bsr_status gm_build_transposed_index(const bsr_context *ctx, const bsr_matrix *m, void *buffer, uint64_t bytes, const bsr_exec *exec) {
@@ -610,7 +629,8 @@ static const struct { const char *name, *reason; } gm_host_only[] = {
     {"parsers_cut_and_changed", "text parsers do not run on the device"},
 };
 /* Called when a case is about to end. */
-static void gm_closing(void) {
+TF void gm_closing(void) {
+    if (gm.direct) return;
     if (bt.open && bt.checks && !bt.skipped_case && !bt.bad && !gm.ran)
         bt_skip(gm.left_out ? "left out by --every"
                 : gm.refused ? "the forced tier does not take these calls"
@@ -620,13 +640,17 @@ static void gm_closing(void) {
     gm.ran = gm.lacking = gm.refused = gm.contents = gm.left_out = 0;
 }
 TF void gm_test(void) {
-    for (size_t i = 0; i < sizeof gm_host_only / sizeof gm_host_only[0]; i++)
+    for (size_t i = 0; i < sizeof gm_host_only / sizeof gm_host_only[0] && !gm.direct; i++)
         if (!strcmp(gm_host_only[i].name, bt.test)) {
             bt_skip(gm_host_only[i].reason);
             return;
         }
+    struct timespec start, end;
+    clock_gettime(CLOCK_MONOTONIC, &start);
     for (size_t i = 0; i < gm.test_count; i++)
         if (!strcmp(gm.tests[i].name, bt.test)) gm.tests[i].run();
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    if (end.tv_sec - start.tv_sec >= 4) printf("     %s took %d s\n", bt.test, (int)(end.tv_sec - start.tv_sec)), fflush(stdout);
     gm_closing();
 }
 TF int gm_start(int argc, char **argv, const bt_test *tests, size_t count) {
@@ -669,7 +693,11 @@ TF int gm_main(int argc, char **argv, const bt_test *tests, size_t count) {
 }
 /* bt_main() of a program written for the device. */
 TF int gm_direct(int argc, char **argv, const bt_test *tests, size_t count) {
-    bt_run("", gm_start(argc, argv, tests, count), argv, tests, count);
+    bt_test *mine = (bt_test *)calloc(count, sizeof *mine);
+    for (size_t i = 0; i < count; i++) mine[i].name = tests[i].name, mine[i].run = gm_test;
+    gm.direct = 1;
+    bt_run("", gm_start(argc, argv, tests, count), argv, mine, count);
+    free(mine);
     bsr_destroy(gm.ctx);
     return bt.failed != 0;
 }

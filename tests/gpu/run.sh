@@ -58,7 +58,7 @@ run_parts() {
             esac
             echo "$line" > FILE.sum
             { echo "$(cat FILE.name): $line"
-              grep -E "^on |^not on the device|^refused by|^skipped|calls ran on|host time|cases failed" FILE.log | sed "s/^ */    /"
+              grep -E "^on |^not on the device|^refused by|^skipped|calls ran on|host time|cases failed| took " FILE.log | sed "s/^ */    /"
               case $line in *" 0 failed,"*) ;; *) grep -E -A2 "FAIL|=========|error" FILE.log | head -n 60 | sed "s/^/    /" ;; esac
             } > FILE.text
             echo "  $line  $(cat FILE.name) ($(($(date +%s) - start)) s)"'
