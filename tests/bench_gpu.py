@@ -1,8 +1,8 @@
 """bsrsparse beside PyTorch on one GPU, the same tensors in the same process: product, skinny product, sampled product, softmax,
 attention, host time. Peers: torch.sparse._triton_ops with default and searched parameters, torch.matmul,
-F.scaled_dot_product_attention, flex_attention. Times are medians of CUDA-graph replays, random-normal data, exact block counts;
-errors are relative Frobenius norms against float64 on sampled rows. One line per peer; ratio = peer's time / ours; geometric means
-last.
+F.scaled_dot_product_attention, flex_attention. Times are medians of CUDA-graph replays, random-normal data, exact block
+counts; errors are relative Frobenius norms against float64 on sampled rows. One line per peer; ratio = peer's time / ours;
+geometric means last.
 Writes tests/results/<gpu>_bench.csv (its first line hashes the sources)."""
 import argparse
 import csv
@@ -42,6 +42,7 @@ if not torch.cuda.is_available():
 import torch.nn.functional as F
 
 sys.path.insert(0, HERE)
+sys.dont_write_bytecode = True
 import bridge
 
 try:

@@ -129,7 +129,7 @@ class Library:
     def text(self):
         line = C.create_string_buffer(400)
         self.lib.bsr_error_string(C.byref(self.error), line, 400)
-        return line.value.decode() + (f" (CUDA error {self.error.cuda_error})" if self.error.cuda_error else "")
+        return line.value.decode()
 
     def info(self):
         info = Info()

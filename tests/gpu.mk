@@ -5,7 +5,8 @@
 #   archs          compiles every kernel for every supported architecture, warnings are errors
 
 NVCC ?= nvcc
-GPU_CC = $(eval GPU_CC := $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d .))$(GPU_CC)
+gpu_cc = nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d .
+GPU_CC = $(eval GPU_CC := $(shell $(gpu_cc)))$(GPU_CC)
 GPU_ARCH ?= $(if $(filter 90,$(GPU_CC)),90a,$(or $(GPU_CC),90a))
 GPU_B := build/gpu/test
 GPU_PROGRAMS := $(basename $(notdir $(wildcard tests/gpu/gpu_*.cpp)))

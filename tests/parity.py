@@ -24,6 +24,7 @@ if not torch.cuda.is_available():
     print("skip parity: there is no GPU\n0 passed, 0 failed, 1 skipped")
     sys.exit(0)
 sys.path.insert(0, HERE)
+sys.dont_write_bytecode = True
 import bridge
 from bridge import BsrError, dense, matrix, matrix_of
 

@@ -38,6 +38,7 @@ run_parts() {
 echo "compile matrix"
 part "compile matrix" sh tests/compile.sh
 part "static checks" sh tests/check.sh
+part "CUDA without a GPU" sh tests/test_cudart.sh
 [ ! -f tests/test_cudart.sh ] || part "CUDA without a GPU" sh tests/test_cudart.sh
 run_parts 1
 echo "programs"

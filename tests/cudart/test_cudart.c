@@ -33,6 +33,7 @@ static int arena_make(void) {
 }
 static int is_device(const void *p) { return (const char *)p >= arena.base && (const char *)p < arena.base + arena.size; }
 /* Elements of a dtype, on the element's alignment and often on no more than that. */
+static int64_t times(int64_t a, int64_t b) { return b && a > (INT64_C(1) << 60) / b ? INT64_C(1) << 60 : a * b; }
 static void *device(int64_t elements, int dtype) {
     const int64_t size = (int64_t)bsr_dtype_size(dtype), shift = bt_below(3) ? 0 : size * bt_below(16);
     char *p = arena.base + arena.used + shift;
@@ -112,13 +113,13 @@ static bsr_dense dense(int64_t rows, int64_t cols, int dtype, shape batch, int o
     int64_t item;
     const int layout = (int)bt_below(8), pad = bt_below(3) ? 0 : (int)bt_range(1, 9);
     int i;
-    if (layout < 4) d = bsr_dense_strided(NULL, dtype, rows, cols, cols + pad, 1), item = rows * (cols + pad);
-    else if (layout < 7) d = bsr_dense_strided(NULL, dtype, rows, cols, 1, rows + pad), item = cols * (rows + pad);
-    else d = bsr_dense_strided(NULL, dtype, rows, cols, 2 * cols + pad, 2), item = rows * (2 * cols + pad);
+    if (layout < 4) d = bsr_dense_strided(NULL, dtype, rows, cols, cols + pad, 1), item = times(rows, cols + pad);
+    else if (layout < 7) d = bsr_dense_strided(NULL, dtype, rows, cols, 1, rows + pad), item = times(cols, rows + pad);
+    else d = bsr_dense_strided(NULL, dtype, rows, cols, 2 * cols + pad, 2), item = times(rows, 2 * cols + pad);
     if (!output && !bt_below(16)) d.row_stride = 0;
     for (i = batch.dims - 1; i >= 0; i--) {
         d.batch[i] = batch.n[i], d.batch_stride[i] = item;
-        item *= batch.n[i];
+        item = times(item, batch.n[i]);
     }
     if (!output && batch.dims && !bt_below(6)) d.batch_stride[bt_below(batch.dims)] = 0;
     d.batch_dims = batch.dims, d.data = device(item, dtype);
@@ -142,10 +143,10 @@ static bsr_matrix matrix_of(int64_t block_rows, int64_t block_cols, int64_t br, 
     if (ragged) m.flags |= BSR_MATRIX_RAGGED;
     for (i = batch.dims - 1; i >= 0; i--) {
         m.batch[i] = batch.n[i];
-        m.crow_batch_stride[i] = crow, crow *= batch.n[i];
+        m.crow_batch_stride[i] = crow, crow = times(crow, batch.n[i]);
         if (ragged) continue;
         m.col_batch_stride[i] = i == batch.dims - 1 ? nnz : m.col_batch_stride[i + 1] * batch.n[i + 1];
-        m.values_batch_stride[i] = values, values *= batch.n[i];
+        m.values_batch_stride[i] = values, values = times(values, batch.n[i]);
     }
     m.crow_indices = device(crow, index), m.col_indices = device(nnz * items(batch), index);
     m.values = device(values, dtype);
@@ -371,19 +372,29 @@ static bsr_status call_block_mask(const bsr_context *ctx, const bsr_exec *ex) {
     const uint8_t *mask = (const uint8_t *)device(m.rows / m.block_rows * (m.cols / m.block_cols) * items(batch), BSR_BOOL);
     return bsr_from_block_mask(ctx, mask, &m, ex);
 }
+/* Room for every block. */
+static void make_full(bsr_matrix *m) {
+    int64_t values, col;
+    int i;
+    m->nnz = m->rows / m->block_rows * (m->cols / m->block_cols);
+    values = m->nnz * m->block_rows * m->block_cols, col = m->nnz;
+    memset(m->value_strides, 0, sizeof m->value_strides);
+    for (i = m->batch_dims - 1; i >= 0; i--) {
+        m->col_batch_stride[i] = col, m->values_batch_stride[i] = values;
+        col *= m->batch[i], values *= m->batch[i];
+    }
+    m->col_indices = device(col, m->index_dtype), m->values = device(values, m->dtype);
+}
 static bsr_status call_random_pattern(const bsr_context *ctx, const bsr_exec *ex) {
     bsr_matrix m = matrix_of(bt_range(1, 200), bt_range(1, 200), draw_block(), draw_block(), BSR_F32, draw_batch(), 1);
-    m.nnz = m.rows / m.block_rows * (m.cols / m.block_cols);
-    m.col_indices = device(m.nnz * 1000000, m.index_dtype);
+    make_full(&m);
     return bsr_random_pattern(ctx, 5, (double)bt_below(11) / 10, &m, ex);
 }
 static bsr_status call_prune(const bsr_context *ctx, const bsr_exec *ex) {
     const int dtype = draw_float();
-    bsr_matrix m = matrix_of(bt_range(1, 60), bt_range(1, 60), draw_block(), draw_block(), dtype, no_batch(), 1);
+    bsr_matrix m = matrix_of(bt_range(1, 60), bt_range(1, 60), draw_block(), draw_block(), dtype, draw_batch(), 1);
     const bsr_dense x = dense(m.rows, m.cols, dtype, no_batch(), 0);
-    m.nnz = m.rows / m.block_rows * (m.cols / m.block_cols);
-    memset(m.value_strides, 0, sizeof m.value_strides);
-    m.col_indices = device(m.nnz, m.index_dtype), m.values = device(m.nnz * m.block_rows * m.block_cols, dtype);
+    make_full(&m);
     return bsr_prune(ctx, bsr_operand_dense(&x), (double)bt_below(11) / 10, (int)bt_below(3), &m, ex);
 }
 static bsr_status call_transposed_index(const bsr_context *ctx, const bsr_exec *ex) {

@@ -24,20 +24,60 @@ struct job {
 };
 } /* namespace */
 enum {
-    ADDMM, ADDMM_T, ADDMM_T_SCAN, SCATTER, DENSE_SCATTER, SDD, DSD, DDS, BACKWARD, SAMPLED, SOFTMAX, SOFTMAX_BACKWARD, ATTENTION, TO_DENSE,
-    FROM_DENSE, FROM_CSR, FROM_COO, FROM_MASK, RANDOM, PRUNE, TRANSPOSED, SCHEDULE, JOBS
+    ADDMM,
+    ADDMM_T,
+    ADDMM_T_SCAN,
+    SCATTER,
+    DENSE_SCATTER,
+    SDD,
+    DSD,
+    DDS,
+    BACKWARD,
+    SAMPLED,
+    SOFTMAX,
+    SOFTMAX_BACKWARD,
+    ATTENTION,
+    TO_DENSE,
+    FROM_DENSE,
+    FROM_CSR,
+    FROM_COO,
+    FROM_MASK,
+    RANDOM,
+    PRUNE,
+    TRANSPOSED,
+    SCHEDULE,
+    JOBS
 };
-static const char *const job_names[] = {"dense_addmm", "dense_addmm of A^T", "dense_addmm of A^T without index", "scatter_mm", "dense_scatter_mm",
-                                        "matmul SDD", "matmul DSD", "matmul DDS", "matmul_backward", "sampled_addmm", "softmax", "softmax_backward",
-                                        "attention", "to_dense", "from_dense", "from_csr", "from_coo", "from_block_mask", "random_pattern", "prune",
-                                        "transposed_index", "schedule"};
+static const char *const job_names[] = {"dense_addmm",
+                                        "dense_addmm of A^T",
+                                        "dense_addmm of A^T without index",
+                                        "scatter_mm",
+                                        "dense_scatter_mm",
+                                        "matmul SDD",
+                                        "matmul DSD",
+                                        "matmul DDS",
+                                        "matmul_backward",
+                                        "sampled_addmm",
+                                        "softmax",
+                                        "softmax_backward",
+                                        "attention",
+                                        "to_dense",
+                                        "from_dense",
+                                        "from_csr",
+                                        "from_coo",
+                                        "from_block_mask",
+                                        "random_pattern",
+                                        "prune",
+                                        "transposed_index",
+                                        "schedule"};
 static const bsr_context *cpu(void) { return t_context(BSR_ISA_DEFAULT); }
 
 static bsr_matrix empty_like(const bsr_matrix *like, int64_t capacity) {
     bsr_matrix m;
     int64_t r = like->rows / like->block_rows;
     memset(&m, 0, sizeof m);
-    m.dtype = like->dtype, m.index_dtype = BSR_I32, m.block_rows = like->block_rows, m.block_cols = like->block_cols, m.nnz = capacity;
+    m.dtype = like->dtype, m.index_dtype = BSR_I32, m.block_rows = like->block_rows, m.block_cols = like->block_cols,
+    m.nnz = capacity;
     m.rows = like->rows, m.cols = like->cols;
     m.crow_indices = bt_alloc((size_t)(r + 1) * 4, 4), m.col_indices = bt_alloc((size_t)capacity * 4, 4);
     m.values = bt_alloc((size_t)(capacity * m.block_rows * m.block_cols) * bsr_dtype_size(m.dtype), bsr_dtype_size(m.dtype));
@@ -52,14 +92,19 @@ static job job_new(int kind, int dtype, int64_t block, int64_t size, int tier) {
     int out = dtype == BSR_I8 ? BSR_I32 : dtype;
     job j = {g, nullptr, tier, nullptr, 0};
     memset(&s, 0, sizeof s);
-    s.dtype = dtype, s.block_rows = s.block_cols = block, s.r = lines, s.c = lines + 1, s.nnz = lines * (lines + 1) / 3 + 1, s.index_dtype = BSR_I32;
+    s.dtype = dtype, s.block_rows = s.block_cols = block, s.r = lines, s.c = lines + 1, s.nnz = lines * (lines + 1) / 3 + 1,
+    s.index_dtype = BSR_I32;
     a = t_matrix(&s);
     bsr_dense b = t_random(dtype, kind == ADDMM_T || kind == ADDMM_T_SCAN ? a.rows : a.cols, n, ROW, NO_BATCH, 0, FILL_SIGNED);
     bsr_dense c = t_output(out, kind == ADDMM_T || kind == ADDMM_T_SCAN ? a.cols : a.rows, n, ROW, NO_BATCH);
-    bsr_dense x = t_random(dtype, a.rows, 64, ROW, NO_BATCH, 0, FILL_SIGNED), z = t_random(dtype, 64, a.cols, COL, NO_BATCH, 0, FILL_SIGNED);
+    bsr_dense x = t_random(dtype, a.rows, 64, ROW, NO_BATCH, 0, FILL_SIGNED),
+              z = t_random(dtype, 64, a.cols, COL, NO_BATCH, 0, FILL_SIGNED);
     switch (kind) {
-        case ADDMM: case ADDMM_T: case ADDMM_T_SCAN: {
-            bsr_dense input = t_random(out, c.rows, n, ROW, NO_BATCH, 0, FILL_SIGNED), bias = t_random(out, c.rows, 1, ROW, NO_BATCH, 0, FILL_SIGNED);
+        case ADDMM:
+        case ADDMM_T:
+        case ADDMM_T_SCAN: {
+            bsr_dense input = t_random(out, c.rows, n, ROW, NO_BATCH, 0, FILL_SIGNED),
+                      bias = t_random(out, c.rows, 1, ROW, NO_BATCH, 0, FILL_SIGNED);
             bsr_epilogue e;
             memset(&e, 0, sizeof e), e.bias = &bias;
             if (kind == ADDMM_T) t_attach_transposed(&a);
@@ -67,15 +112,20 @@ static job job_new(int kind, int dtype, int64_t block, int64_t size, int tier) {
             auto db = g->map(&b), di = g->map(&input), dc = g->map(&c, true);
             auto de = g->map(&e);
             uint32_t trans = kind == ADDMM ? 0 : BSR_TRANS_A;
-            j.device = [=](const bsr_context *c, const bsr_exec *e) { return bsr_dense_addmm(c, 2, di, 3, trans, da, db, de, dc, e); };
+            j.device = [=](const bsr_context *c, const bsr_exec *e) {
+                return bsr_dense_addmm(c, 2, di, 3, trans, da, db, de, dc, e);
+            };
             break;
         }
-        case DENSE_SCATTER: case SCATTER: {
+        case DENSE_SCATTER:
+        case SCATTER: {
             bsr_scatter_indices i;
             memset(&i, 0, sizeof i), i.format = BSR_SCATTER_STRIDED, i.split_n = 2;
             if (bsr_build_scatter_indices(cpu(), &a, n, &i, NULL) != BSR_OK) break;
-            i.c_indices = (int64_t *)bt_alloc((size_t)i.c_count * 8, 8), i.r_offsets = (int64_t *)bt_alloc((size_t)i.r_count * 8, 8);
-            i.p_indices = (int64_t *)bt_alloc((size_t)i.p_count * 8, 8), i.q_indices = (int64_t *)bt_alloc((size_t)i.q_count * 8, 8);
+            i.c_indices = (int64_t *)bt_alloc((size_t)i.c_count * 8, 8),
+            i.r_offsets = (int64_t *)bt_alloc((size_t)i.r_count * 8, 8);
+            i.p_indices = (int64_t *)bt_alloc((size_t)i.p_count * 8, 8),
+            i.q_indices = (int64_t *)bt_alloc((size_t)i.q_count * 8, 8);
             if (bsr_build_scatter_indices(cpu(), &a, n, &i, NULL) != BSR_OK) break;
             auto di = g->map(&i);
             auto db = g->map(&b), dc = g->map(&c, true);
@@ -95,29 +145,42 @@ static job job_new(int kind, int dtype, int64_t block, int64_t size, int tier) {
             j.device = [=](const bsr_context *c, const bsr_exec *e) { return bsr_dense_scatter_mm(c, da, db, di, dc, e); };
             break;
         }
-        case SDD: case SAMPLED: {
+        case SDD:
+        case SAMPLED: {
             y = t_matrix_output(&a, out, PACKED);
             auto dx = g->map(&x), dz = g->map(&z);
             auto dy_ = g->map(&y, true);
-            if (kind == SDD) j.device = [=](const bsr_context *c, const bsr_exec *e) { return bsr_matmul(c, 0, {dx, nullptr}, {dz, nullptr}, {nullptr, dy_}, e); };
-            else j.device = [=](const bsr_context *c, const bsr_exec *e) { return bsr_sampled_addmm(c, 0, nullptr, 0.5 + (dtype == BSR_I8) * 0.5, dx, dz, dy_, e); };
+            if (kind == SDD)
+                j.device = [=](const bsr_context *c, const bsr_exec *e) {
+                    return bsr_matmul(c, 0, {dx, nullptr}, {dz, nullptr}, {nullptr, dy_}, e);
+                };
+            else
+                j.device = [=](const bsr_context *c, const bsr_exec *e) {
+                    return bsr_sampled_addmm(c, 0, nullptr, 0.5 + (dtype == BSR_I8) * 0.5, dx, dz, dy_, e);
+                };
             break;
         }
         case DSD: {
             auto da = g->map(&a);
             auto db = g->map(&b), dc = g->map(&c, true);
-            j.device = [=](const bsr_context *c, const bsr_exec *e) { return bsr_matmul(c, 0, {nullptr, da}, {db, nullptr}, {dc, nullptr}, e); };
+            j.device = [=](const bsr_context *c, const bsr_exec *e) {
+                return bsr_matmul(c, 0, {nullptr, da}, {db, nullptr}, {dc, nullptr}, e);
+            };
             break;
         }
         case DDS: {
-            bsr_dense left = t_random(dtype, 70, a.rows, ROW, NO_BATCH, 0, FILL_SIGNED), o = t_output(out, 70, a.cols, ROW, NO_BATCH);
+            bsr_dense left = t_random(dtype, 70, a.rows, ROW, NO_BATCH, 0, FILL_SIGNED),
+                      o = t_output(out, 70, a.cols, ROW, NO_BATCH);
             auto da = g->map(&a);
             auto dl = g->map(&left), d_out = g->map(&o, true);
-            j.device = [=](const bsr_context *c, const bsr_exec *e) { return bsr_matmul(c, 0, {dl, nullptr}, {nullptr, da}, {d_out, nullptr}, e); };
+            j.device = [=](const bsr_context *c, const bsr_exec *e) {
+                return bsr_matmul(c, 0, {dl, nullptr}, {nullptr, da}, {d_out, nullptr}, e);
+            };
             break;
         }
         case BACKWARD: {
-            bsr_dense dc = t_random(dtype, a.rows, n, ROW, NO_BATCH, 0, FILL_SIGNED), gb = t_output(dtype, a.cols, n, ROW, NO_BATCH);
+            bsr_dense dc = t_random(dtype, a.rows, n, ROW, NO_BATCH, 0, FILL_SIGNED),
+                      gb = t_output(dtype, a.cols, n, ROW, NO_BATCH);
             y = t_matrix_output(&a, dtype, PACKED);
             t_attach_transposed(&a);
             auto da = g->map(&a), gy = g->map(&y, true);
@@ -141,14 +204,19 @@ static job job_new(int kind, int dtype, int64_t block, int64_t size, int tier) {
             break;
         }
         case ATTENTION: {
-            bsr_dense k = t_random(dtype, a.cols, 64, ROW, NO_BATCH, 0, FILL_SIGNED), v = t_random(dtype, a.cols, 64, ROW, NO_BATCH, 0, FILL_SIGNED);
-            bsr_dense o = t_output(dtype, a.rows, 64, ROW, NO_BATCH), lse = t_output(dtype == BSR_F64 ? BSR_F64 : BSR_F32, a.rows, 1, ROW, NO_BATCH);
+            bsr_dense k = t_random(dtype, a.cols, 64, ROW, NO_BATCH, 0, FILL_SIGNED),
+                      v = t_random(dtype, a.cols, 64, ROW, NO_BATCH, 0, FILL_SIGNED);
+            bsr_dense o = t_output(dtype, a.rows, 64, ROW, NO_BATCH),
+                      lse = t_output(dtype == BSR_F64 ? BSR_F64 : BSR_F32, a.rows, 1, ROW, NO_BATCH);
             bsr_attention_options options;
-            memset(&options, 0, sizeof options), options.dropout_p = 0.1, options.dropout_seed = 7, options.flags = BSR_ATTENTION_CAUSAL;
+            memset(&options, 0, sizeof options), options.dropout_p = 0.1, options.dropout_seed = 7,
+                                                 options.flags = BSR_ATTENTION_CAUSAL;
             auto dx = g->map(&x), dk = g->map(&k), dv = g->map(&v), d_out = g->map(&o, true), dl = g->map(&lse, true);
             auto da = g->map(&a);
             auto dopt = g->map(&options);
-            j.device = [=](const bsr_context *c, const bsr_exec *e) { return bsr_attention(c, 0, dx, dk, dv, da, dopt, d_out, dl, e); };
+            j.device = [=](const bsr_context *c, const bsr_exec *e) {
+                return bsr_attention(c, 0, dx, dk, dv, da, dopt, d_out, dl, e);
+            };
             break;
         }
         case TO_DENSE: {
@@ -158,13 +226,19 @@ static job job_new(int kind, int dtype, int64_t block, int64_t size, int tier) {
             j.device = [=](const bsr_context *c, const bsr_exec *e) { return bsr_to_dense(c, da, d_out, e); };
             break;
         }
-        case FROM_DENSE: case PRUNE: case FROM_MASK: case RANDOM: case FROM_CSR: case FROM_COO: {
+        case FROM_DENSE:
+        case PRUNE:
+        case FROM_MASK:
+        case RANDOM:
+        case FROM_CSR:
+        case FROM_COO: {
             int64_t blocks = s.r * s.c, i;
             bsr_dense source = t_random(dtype, a.rows, a.cols, ROW, NO_BATCH, 0, FILL_SIGNED);
             bsr_matrix m = empty_like(&a, blocks);
             uint8_t *mask = (uint8_t *)bt_alloc((size_t)blocks, 1);
             int64_t entries = a.rows * 3;
-            int32_t *row = (int32_t *)bt_alloc((size_t)entries * 4, 4), *col = (int32_t *)bt_alloc((size_t)entries * 4, 4), *crow = (int32_t *)bt_alloc((size_t)(a.rows + 1) * 4, 4);
+            int32_t *row = (int32_t *)bt_alloc((size_t)entries * 4, 4), *col = (int32_t *)bt_alloc((size_t)entries * 4, 4),
+                    *crow = (int32_t *)bt_alloc((size_t)(a.rows + 1) * 4, 4);
             for (i = 0; i < blocks; i++) mask[i] = (uint8_t)bt_below(2);
             for (i = 0; i < entries; i++) row[i] = (int32_t)(i / 3), col[i] = (int32_t)bt_below(a.cols);
             for (i = 0; i <= a.rows; i++) crow[i] = (int32_t)(3 * i);
@@ -172,14 +246,16 @@ static job job_new(int kind, int dtype, int64_t block, int64_t size, int tier) {
             auto ds = g->map(&source), dvalues = g->map(&values);
             auto dm = g->map_target(&m, true, true);
             auto dmask = (const uint8_t *)g->place(mask, blocks, false);
-            void *drow = g->place(row, entries * 4, false), *dcol = g->place(col, entries * 4, false), *dcrow = g->place(crow, 4 * (a.rows + 1), false);
+            void *drow = g->place(row, entries * 4, false), *dcol = g->place(col, entries * 4, false),
+                 *dcrow = g->place(crow, 4 * (a.rows + 1), false);
             bsr_matrix fresh = *dm;
             int64_t rows = a.rows, cols = a.cols;
             j.device = [=](const bsr_context *c, const bsr_exec *e) {
                 *dm = fresh;
                 return kind == FROM_DENSE ? bsr_from_dense(c, ds, dm, e)
                        : kind == PRUNE    ? bsr_prune(c, {ds, nullptr}, 0.6, BSR_NORM_L2, dm, e)
-                       : kind == FROM_CSR ? bsr_from_csr(c, rows, cols, entries, dcrow, dcol, BSR_I32, dvalues->data, dtype, dm, e)
+                       : kind == FROM_CSR
+                           ? bsr_from_csr(c, rows, cols, entries, dcrow, dcol, BSR_I32, dvalues->data, dtype, dm, e)
                        : kind == FROM_COO ? bsr_from_coo(c, rows, cols, entries, drow, dcol, BSR_I32, dvalues->data, dtype, dm, e)
                        : kind == RANDOM   ? bsr_random_pattern(c, 11, 0.5, dm, e)
                                           : bsr_from_block_mask(c, dmask, dm, e);
@@ -188,13 +264,18 @@ static job job_new(int kind, int dtype, int64_t block, int64_t size, int tier) {
         }
         default: {
             uint64_t bytes = 0;
-            bsr_status status = kind == TRANSPOSED ? bsr_transposed_index_size(cpu(), &a, &bytes, NULL) : bsr_schedule_size(cpu(), &a, 2, 0, &bytes, NULL);
+            bsr_status status = kind == TRANSPOSED ? bsr_transposed_index_size(cpu(), &a, &bytes, NULL)
+                                                   : bsr_schedule_size(cpu(), &a, 2, 0, &bytes, NULL);
             if (status != BSR_OK) break;
             void *buffer = bt_alloc((size_t)bytes, 64);
             auto da = g->map(&a);
             void *db = g->place(buffer, (int64_t)bytes, true);
-            if (kind == TRANSPOSED) j.device = [=](const bsr_context *c, const bsr_exec *e) { return bsr_build_transposed_index(c, da, db, bytes, e); };
-            else j.device = [=](const bsr_context *c, const bsr_exec *e) { return bsr_build_schedule(c, da, 2, 0, db, bytes, e); };
+            if (kind == TRANSPOSED)
+                j.device = [=](const bsr_context *c, const bsr_exec *e) {
+                    return bsr_build_transposed_index(c, da, db, bytes, e);
+                };
+            else
+                j.device = [=](const bsr_context *c, const bsr_exec *e) { return bsr_build_schedule(c, da, 2, 0, db, bytes, e); };
         }
     }
     return j;
@@ -208,7 +289,8 @@ static bsr_status job_run(job *j, const bsr_context *ctx, cudaStream_t stream, b
     bsr_plan plan;
     bsr_error mine;
     memset(&plan, 0, sizeof plan), plan.kernel = j->tier;
-    e.stream = stream, e.plan = j->tier ? &plan : nullptr, e.error = error ? error : &mine, e.workspace = j->workspace, e.workspace_bytes = j->workspace_bytes;
+    e.stream = stream, e.plan = j->tier ? &plan : nullptr, e.error = error ? error : &mine, e.workspace = j->workspace,
+    e.workspace_bytes = j->workspace_bytes;
     return gm_guard(j->mirror->name, [&] { return j->device(ctx, &e); });
 }
 /* Runs it once, with a workspace where it wants one; false and a counted skip where the device lacks it. */
@@ -285,8 +367,10 @@ TEST(same_bits) { /* 1,000 runs of each operation while two other streams are bu
                 int runs = reduced() ? 3 : 1000;
                 if (tier && kind >= SOFTMAX) continue;
                 bt_case("%s, %s, tier %d", job_names[kind], bsr_dtype_name(types[t]), tier);
-                job j = job_new(kind, types[t], 16, 256, tier), noise[2] = {job_new(ADDMM, BSR_F32, 32, 512, 0), job_new(SAMPLED, BSR_BF16, 8, 256, 0)};
-                if (job_ready(&j, gm.ctx, mine) && job_ready(&noise[0], gm.ctx, busy[0]) && job_ready(&noise[1], gm.ctx, busy[1])) {
+                job j = job_new(kind, types[t], 16, 256, tier),
+                    noise[2] = {job_new(ADDMM, BSR_F32, 32, 512, 0), job_new(SAMPLED, BSR_BF16, 8, 256, 0)};
+                if (job_ready(&j, gm.ctx, mine) && job_ready(&noise[0], gm.ctx, busy[0]) &&
+                    job_ready(&noise[1], gm.ctx, busy[1])) {
                     std::string want = job_bits(&j, mine);
                     int bad = 0;
                     for (int i = 0; i < runs; i++) {
@@ -359,7 +443,9 @@ TEST(no_allocation) { /* the device's free memory stays as it is; host time is p
             cudaStreamSynchronize(s);
             cudaMemGetInfo(&after, &total);
             CHECK_INT(after, before);
-            if (!reduced()) printf("     host time of %s: %.1f us\n", job_names[kind], ((double)(t1.tv_sec - t0.tv_sec) * 1e9 + (double)(t1.tv_nsec - t0.tv_nsec)) / 200e3);
+            if (!reduced())
+                printf("     host time of %s: %.1f us\n", job_names[kind],
+                       ((double)(t1.tv_sec - t0.tv_sec) * 1e9 + (double)(t1.tv_nsec - t0.tv_nsec)) / 200e3);
             cudaEventDestroy(events[0]), cudaEventDestroy(events[1]);
         }
         job_end(&j);
@@ -432,7 +518,8 @@ TEST(contexts) {
     else {
         job j = job_new(ADDMM, BSR_F32, 16, 64, 0);
         cudaSetDevice(1);
-        CHECK_INT(job_run(&j, gm.ctx, gm.stream, &error), BSR_WRONG_DEVICE), CHECK_INT(error.item, BSR_ITEM_CUDA_DEVICE), CHECK_INT(error.value, 1);
+        CHECK_INT(job_run(&j, gm.ctx, gm.stream, &error), BSR_WRONG_DEVICE), CHECK_INT(error.item, BSR_ITEM_CUDA_DEVICE),
+            CHECK_INT(error.value, 1);
         cudaSetDevice(0);
         CHECK(job_ready(&j, gm.ctx, gm.stream));
         job_end(&j);
@@ -447,11 +534,13 @@ TEST(queries) { /* a plan that a query gave is accepted as it is */
             bsr_error error;
             bsr_plan plan;
             char text[256];
-            e.stream = gm.stream, e.query = &plan, e.error = &error, e.workspace = j.workspace, e.workspace_bytes = j.workspace_bytes;
+            e.stream = gm.stream, e.query = &plan, e.error = &error, e.workspace = j.workspace,
+            e.workspace_bytes = j.workspace_bytes;
             job_reset(&j, gm.stream, 0);
             CHECK_INT(j.device(gm.ctx, &e), BSR_OK);
             std::string poison = job_bits(&j, gm.stream);
-            if (kind != SCATTER) CHECK(poison == std::string(poison.size(), (char)0xff)); /* (whose job clears the accumulators) */
+            if (kind != SCATTER)
+                CHECK(poison == std::string(poison.size(), (char)0xff)); /* (whose job clears the accumulators) */
             CHECK_INT(plan.backend, BSR_BACKEND_CUDA), CHECK(plan.op > 0), CHECK(bsr_plan_string(&plan, text, sizeof text) > 10);
             CHECK_INT(plan.workspace_bytes, j.workspace_bytes);
             e.query = nullptr, e.plan = &plan;
@@ -498,14 +587,16 @@ TEST(host_pointers) { /* refused under the checking flag, before anything runs *
         bt_case("%s", job_names[kind]);
         job j = job_new(kind, BSR_F32, 16, 64, 0);
         if (job_ready(&j, gm.ctx, gm.stream)) {
-            e.stream = gm.stream, e.flags = BSR_EXEC_CHECK_POINTERS, e.error = &error, e.workspace = j.workspace, e.workspace_bytes = j.workspace_bytes;
+            e.stream = gm.stream, e.flags = BSR_EXEC_CHECK_POINTERS, e.error = &error, e.workspace = j.workspace,
+            e.workspace_bytes = j.workspace_bytes;
             CHECK_INT(j.device(gm.ctx, &e), BSR_OK);
             gm_cuda("after the run", cudaStreamSynchronize(gm.stream));
             if (kind == DSD) {
                 bsr_dense b = j.mirror->dense[0];
                 std::vector<char> host(1 << 20);
                 b.data = host.data();
-                CHECK(bsr_matmul(gm.ctx, 0, {nullptr, &j.mirror->matrix[0]}, {&b, nullptr}, {&j.mirror->dense[1], nullptr}, &e) != BSR_OK);
+                CHECK(bsr_matmul(gm.ctx, 0, {nullptr, &j.mirror->matrix[0]}, {&b, nullptr}, {&j.mirror->dense[1], nullptr}, &e) !=
+                      BSR_OK);
                 gm_cuda("after the refusal", cudaStreamSynchronize(gm.stream));
                 CHECK_INT(cudaGetLastError(), cudaSuccess);
             }
@@ -535,12 +626,15 @@ TEST(absent_blocks) {
                     s.dtype = types[t], s.block_rows = s.block_cols = block, s.r = 5, s.c = 6, s.nnz = 4, s.index_dtype = BSR_I32;
                     bsr_matrix a = t_matrix(&s);
                     if (trans) t_attach_transposed(&a);
-                    bsr_dense b = t_random(types[t], trans ? a.rows : a.cols, 136, bt_below(2) ? ROW : COL, NO_BATCH, 0, FILL_SIGNED);
-                    bsr_dense c = t_output(types[t], trans ? a.cols : a.rows, 136, ROW, NO_BATCH), w = t_output(types[t], c.rows, 136, ROW, NO_BATCH);
+                    bsr_dense b =
+                        t_random(types[t], trans ? a.rows : a.cols, 136, bt_below(2) ? ROW : COL, NO_BATCH, 0, FILL_SIGNED);
+                    bsr_dense c = t_output(types[t], trans ? a.cols : a.rows, 136, ROW, NO_BATCH),
+                              w = t_output(types[t], c.rows, 136, ROW, NO_BATCH);
                     for (i = 0; i < b.rows; i++) {
                         int met = 0;
                         for (int64_t r = 0; r < s.r; r++)
-                            for (p = t_crow(&a, 0, r); p < t_crow(&a, 0, r + 1); p++) met |= (trans ? r : t_col(&a, 0, p)) == i / block;
+                            for (p = t_crow(&a, 0, r); p < t_crow(&a, 0, r + 1); p++)
+                                met |= (trans ? r : t_col(&a, 0, p)) == i / block;
                         for (j = 0; j < 136 && !met; j++) t_set(&b, 0, i, j, j % 2 ? (double)NAN : (double)INFINITY);
                     }
                     gm_call g("bsr_dense_mm", gm.ctx, nullptr);
@@ -556,7 +650,9 @@ TEST(absent_blocks) {
                     g.download();
                     CHECK_INT(bsr_dense_mm(cpu(), trans ? BSR_TRANS_A : 0, &a, &b, &w, NULL), BSR_OK);
                     for (i = 0; i < c.rows; i++)
-                        for (j = 0; j < 136; j++) bad += !(fabs(t_get(&c, 0, i, j) - t_get(&w, 0, i, j)) <= (t ? 0.02 : 1e-5) * (1 + fabs(t_get(&w, 0, i, j))));
+                        for (j = 0; j < 136; j++)
+                            bad += !(fabs(t_get(&c, 0, i, j) - t_get(&w, 0, i, j)) <=
+                                     (t ? 0.02 : 1e-5) * (1 + fabs(t_get(&w, 0, i, j))));
                     CHECK_INT(bad, 0);
                 }
 }
@@ -590,7 +686,10 @@ TEST(wide_grids) {
     memset(&s, 0, sizeof s);
     s.dtype = BSR_F32, s.kind = FILL_INTEGER, s.index_dtype = BSR_I32;
     for (int k = 0; k < 4; k++) {
-        bt_case("%s", k == 0 ? "300,000 block rows" : k == 1 ? "70,000 batch items" : k == 2 ? "4,400,000 columns" : "70,000 items of b, one a");
+        bt_case("%s", k == 0   ? "300,000 block rows"
+                      : k == 1 ? "70,000 batch items"
+                      : k == 2 ? "4,400,000 columns"
+                               : "70,000 items of b, one a");
         s.block_rows = s.block_cols = k == 2 ? 4 : 1, s.r = k == 0 ? 300000 : 2, s.c = 3, s.nnz = k == 0 ? 400000 : 4;
         s.batch = k == 1 ? many : NO_BATCH;
         if (k == 1) s.shared_pattern = 1;
@@ -603,7 +702,8 @@ TEST(wide_grids) {
         bt_case("%s: 70,000 items", k ? "sampled_addmm" : "softmax");
         s.block_rows = s.block_cols = 2, s.r = 2, s.c = 2, s.nnz = 3, s.batch = many, s.shared_pattern = 1;
         bsr_matrix a = t_matrix(&s), y = t_matrix_output(&a, BSR_F32, PACKED), w = t_matrix_output(&a, BSR_F32, PACKED);
-        bsr_dense x = t_random(BSR_F32, 4, 3, ROW, many, 0, FILL_INTEGER), z = t_random(BSR_F32, 3, 4, ROW, many, 0, FILL_INTEGER);
+        bsr_dense x = t_random(BSR_F32, 4, 3, ROW, many, 0, FILL_INTEGER),
+                  z = t_random(BSR_F32, 3, 4, ROW, many, 0, FILL_INTEGER);
         gm_call g("", gm.ctx, nullptr);
         auto da = g.map(&a), dy = g.map(&y, true);
         auto dx = g.map(&x), dz = g.map(&z);
@@ -627,7 +727,8 @@ TEST(wide_grids) {
 /* beyond 2^31 elements: numbers whose sums are known                                             */
 /* ---------------------------------------------------------------------------------------------- */
 
-struct big { /* 350 x 400 blocks of 128 x 128, all stored: 2,293,760,000 elements, of which the last block is twos, the rest ones */
+struct big { /* 350 x 400 blocks of 128 x 128, all stored: 2,293,760,000 elements, of which the last block is twos, the rest ones
+              */
     int32_t *crow, *col;
     char *values;
     bsr_matrix m;
@@ -644,14 +745,17 @@ static bool big_new(big *g, int dtype) {
     }
     for (int64_t i = 0; i <= r; i++) crow[(size_t)i] = (int32_t)(i * c);
     for (int64_t i = 0; i < r * c; i++) col[(size_t)i] = (int32_t)(i % c);
-    gm_cuda("in cudaMalloc", cudaMalloc((void **)&g->crow, crow.size() * 4)), gm_cuda("in cudaMalloc", cudaMalloc((void **)&g->col, col.size() * 4));
+    gm_cuda("in cudaMalloc", cudaMalloc((void **)&g->crow, crow.size() * 4)),
+        gm_cuda("in cudaMalloc", cudaMalloc((void **)&g->col, col.size() * 4));
     gm_cuda("in cudaMalloc", cudaMalloc((void **)&g->values, (size_t)n * size));
-    cudaMemcpy(g->crow, crow.data(), crow.size() * 4, cudaMemcpyHostToDevice), cudaMemcpy(g->col, col.data(), col.size() * 4, cudaMemcpyHostToDevice);
+    cudaMemcpy(g->crow, crow.data(), crow.size() * 4, cudaMemcpyHostToDevice),
+        cudaMemcpy(g->col, col.data(), col.size() * 4, cudaMemcpyHostToDevice);
     std::vector<char> ones((size_t)block * size), twos((size_t)block * size);
     for (int64_t i = 0; i < block; i++) t_store(ones.data(), dtype, i, 1), t_store(twos.data(), dtype, i, 2);
     cudaMemcpy(g->values, ones.data(), ones.size(), cudaMemcpyHostToDevice);
     for (size_t have = ones.size(), all = (size_t)n * size; have < all; have *= 2) /* doubling */
-        gm_cuda("filling", cudaMemcpy(g->values + have, g->values, have < all - have ? have : all - have, cudaMemcpyDeviceToDevice));
+        gm_cuda("filling",
+                cudaMemcpy(g->values + have, g->values, have < all - have ? have : all - have, cudaMemcpyDeviceToDevice));
     cudaMemcpy(g->values + (size_t)n * size - twos.size(), twos.data(), twos.size(), cudaMemcpyHostToDevice);
     g->m = bsr_matrix_make(r * 128, c * 128, 128, 128, r * c, g->crow, g->col, BSR_I32, g->values, dtype);
     return true;
@@ -698,7 +802,8 @@ TEST(big_values) {
                     std::vector<double> got = fetch(c, out, 0, rows * n);
                     int64_t bad = 0;
                     CHECK_INT(status, BSR_OK);
-                    for (int64_t i = 0; i < rows * n; i++) bad += got[(size_t)i] != (double)(inner + (i / n >= rows - 128 ? 128 : 0));
+                    for (int64_t i = 0; i < rows * n; i++)
+                        bad += got[(size_t)i] != (double)(inner + (i / n >= rows - 128 ? 128 : 0));
                     CHECK_INT(bad, 0);
                 }
                 cudaFree(b), cudaFree(c), cudaFree(view);
@@ -720,7 +825,8 @@ TEST(big_sampled_and_softmax) {
         gm_cuda("after the run", cudaStreamSynchronize(gm.stream));
         if (status == BSR_BAD_PLAN && tier) bt_skip("the forced tier does not take these calls");
         else {
-            int64_t n = g.m.nnz * 16384, bad = 0, places[] = {0, 16384, INT64_C(1) << 30, (INT64_C(1) << 31) - 8192, INT64_C(2200000000), n - 32768};
+            int64_t n = g.m.nnz * 16384, bad = 0,
+                    places[] = {0, 16384, INT64_C(1) << 30, (INT64_C(1) << 31) - 8192, INT64_C(2200000000), n - 32768};
             CHECK_INT(status, BSR_OK);
             for (int64_t at : places) {
                 std::vector<double> got = fetch(g.values, BSR_BF16, at, 16384);
@@ -757,9 +863,11 @@ TEST(big_sampled_and_softmax) {
         gm_cuda("after the run", cudaStreamSynchronize(gm.stream));
         if (status == BSR_UNSUPPORTED) bt_skip("the CUDA backend does not have the operation");
         else {
-            std::vector<double> last = fetch(c, BSR_I8, (g.m.rows - 1) * g.m.cols, g.m.cols), first = fetch(c, BSR_I8, 0, g.m.cols);
+            std::vector<double> last = fetch(c, BSR_I8, (g.m.rows - 1) * g.m.cols, g.m.cols),
+                                first = fetch(c, BSR_I8, 0, g.m.cols);
             int64_t bad = 0;
-            for (int64_t i = 0; i < g.m.cols; i++) bad += last[(size_t)i] != (i >= g.m.cols - 128 ? 2 : 1) || first[(size_t)i] != 1;
+            for (int64_t i = 0; i < g.m.cols; i++)
+                bad += last[(size_t)i] != (i >= g.m.cols - 128 ? 2 : 1) || first[(size_t)i] != 1;
             CHECK_INT(status, BSR_OK), CHECK_INT(bad, 0);
         }
         cudaFree(c), big_end(&g);
@@ -769,10 +877,13 @@ TEST(big_sampled_and_softmax) {
         const int64_t rows = 70000, n = 32768;
         std::vector<int32_t> crow((size_t)rows / 10 + 1), col((size_t)rows / 10, 0);
         for (size_t i = 0; i < crow.size(); i++) crow[i] = (int32_t)i;
-        void *dcrow = nullptr, *dcol = nullptr, *values = device_fill(BSR_I8, rows * 4, 1), *b = device_fill(BSR_I8, 4 * n, 3), *c = nullptr;
-        gm_cuda("in cudaMalloc", cudaMalloc(&dcrow, crow.size() * 4)), gm_cuda("in cudaMalloc", cudaMalloc(&dcol, col.size() * 4));
+        void *dcrow = nullptr, *dcol = nullptr, *values = device_fill(BSR_I8, rows * 4, 1), *b = device_fill(BSR_I8, 4 * n, 3),
+             *c = nullptr;
+        gm_cuda("in cudaMalloc", cudaMalloc(&dcrow, crow.size() * 4)),
+            gm_cuda("in cudaMalloc", cudaMalloc(&dcol, col.size() * 4));
         gm_cuda("in cudaMalloc", cudaMalloc(&c, (size_t)(rows * n)));
-        cudaMemcpy(dcrow, crow.data(), crow.size() * 4, cudaMemcpyHostToDevice), cudaMemcpy(dcol, col.data(), col.size() * 4, cudaMemcpyHostToDevice);
+        cudaMemcpy(dcrow, crow.data(), crow.size() * 4, cudaMemcpyHostToDevice),
+            cudaMemcpy(dcol, col.data(), col.size() * 4, cudaMemcpyHostToDevice);
         cudaMemset(c, 0x55, (size_t)(rows * n));
         bsr_matrix a = bsr_matrix_make(rows, 4, 10, 4, rows / 10, dcrow, dcol, BSR_I32, values, BSR_I8);
         bsr_dense db = bsr_dense_row_major(b, BSR_I8, 4, n), dc = bsr_dense_row_major(c, BSR_I8, rows, n);

@@ -58,11 +58,15 @@ struct gm_state {
     long launched, objected;                       /* in all */
     const bt_test *tests;
     size_t test_count;
-    struct { const char *name; long count; } lacks[GM_NAMES], refuses[GM_NAMES];
+    struct {
+        const char *name;
+        long count;
+    } lacks[GM_NAMES], refuses[GM_NAMES];
 } gm;
 } /* namespace */
 
-static void gm_note(bool tier, const char *name) {
+extern long gm_total[3]; /* main.cpp */
+TF void gm_note(bool tier, const char *name) {
     auto *list = tier ? gm.refuses : gm.lacks;
     for (int i = 0; i < GM_NAMES; i++) {
         if (!list[i].name) list[i].name = name;
@@ -114,9 +118,18 @@ template <class F> static bsr_status gm_guard(const char *name, F call) {
 /* What the CPU says about the contents of arrays. */
 TF bool gm_contents_item(int item) {
     switch (item) {
-        case BSR_ITEM_CROW_FIRST: case BSR_ITEM_CROW_LAST: case BSR_ITEM_CROW_DECREASES: case BSR_ITEM_CROW_LONG: case BSR_ITEM_COL_RANGE:
-        case BSR_ITEM_COL_ORDER: case BSR_ITEM_PATTERN_MISMATCH: case BSR_ITEM_VIEW_HEADER: case BSR_ITEM_VIEW_CONTENT:
-        case BSR_ITEM_ROW_RANGE: case BSR_ITEM_INDICES_RANGE: case BSR_ITEM_INDICES_DUPLICATE: return true;
+        case BSR_ITEM_CROW_FIRST:
+        case BSR_ITEM_CROW_LAST:
+        case BSR_ITEM_CROW_DECREASES:
+        case BSR_ITEM_CROW_LONG:
+        case BSR_ITEM_COL_RANGE:
+        case BSR_ITEM_COL_ORDER:
+        case BSR_ITEM_PATTERN_MISMATCH:
+        case BSR_ITEM_VIEW_HEADER:
+        case BSR_ITEM_VIEW_CONTENT:
+        case BSR_ITEM_ROW_RANGE:
+        case BSR_ITEM_INDICES_RANGE:
+        case BSR_ITEM_INDICES_DUPLICATE: return true;
         default: return false;
     }
 }
@@ -145,11 +158,14 @@ TF int64_t gm_array_bytes(const bsr_matrix *m, int which) { /* 0 crow, 1 col, 2 
     int64_t size[7] = {m->nnz, m->block_rows, m->block_cols}, stride[7] = {1, 0, 0};
     const int64_t *batch = which == 0 ? m->crow_batch_stride : which == 1 ? m->col_batch_stride : m->values_batch_stride;
     int n = which == 2 ? 3 : 1;
-    if (m->batch_dims < 0 || m->batch_dims > 4 || m->block_rows < 1 || m->block_cols < 1 || m->block_rows > 4096 || m->block_cols > 4096) return -1;
+    if (m->batch_dims < 0 || m->batch_dims > 4 || m->block_rows < 1 || m->block_cols < 1 || m->block_rows > 4096 ||
+        m->block_cols > 4096)
+        return -1;
     if (which == 0) size[0] = m->rows < 0 ? -1 : m->rows / m->block_rows + 1;
     if (which == 2) {
         memcpy(stride, m->value_strides, 3 * sizeof stride[0]);
-        if (!stride[0] && !stride[1] && !stride[2]) stride[0] = m->block_rows * m->block_cols, stride[1] = m->block_cols, stride[2] = 1;
+        if (!stride[0] && !stride[1] && !stride[2])
+            stride[0] = m->block_rows * m->block_cols, stride[1] = m->block_cols, stride[2] = 1;
     }
     for (int i = 0; i < m->batch_dims; i++) size[n] = m->batch[i], stride[n++] = batch[i];
     return gm_extent((int64_t)bsr_dtype_size(which == 2 ? m->dtype : m->index_dtype), n, size, stride);
@@ -204,7 +220,8 @@ struct gm_call {
             gm_cuda("in cudaMalloc", cudaMalloc((void **)&r.dev, r.bytes ? r.bytes : 1));
             gm_cuda("in cudaMemcpy", cudaMemcpy(r.dev, r.host, r.bytes, cudaMemcpyHostToDevice));
         } else {
-            size_t start = used + GM_ZONE, want = odd ? (size_t)(uintptr_t)r.host % 64 : (256 - front % 256) % 256, step = odd ? 64 : 256;
+            size_t start = used + GM_ZONE, want = odd ? (size_t)(uintptr_t)r.host % 64 : (256 - front % 256) % 256,
+                   step = odd ? 64 : 256;
             start += (want + step - start % step) % step;
             used = start + r.bytes;
             if (used + GM_ZONE > GM_ARENA) gm_cuda("(the mirror's arena is too small)", cudaErrorMemoryAllocation);
@@ -225,7 +242,8 @@ struct gm_call {
         *copy = *d, copy->data = place(d->data, gm_dense_bytes(d), written, true);
         return copy;
     }
-    bsr_matrix *map_target(const bsr_matrix *m, bool values, bool pattern, int64_t rows = 0) { /* rows: where m does not say yet */
+    bsr_matrix *map_target(const bsr_matrix *m, bool values, bool pattern,
+                           int64_t rows = 0) { /* rows: where m does not say yet */
         if (!m) return nullptr;
         bsr_matrix sized = *m;
         if (!m->rows && m->block_rows > 0 && rows > 0 && rows < GM_LIMIT) sized.rows = rows + m->block_rows - 1;
@@ -241,8 +259,10 @@ struct gm_call {
     bsr_operand map(bsr_operand o, bool written = false) { return {map(o.dense, written), map(o.sparse, written)}; }
     const bsr_epilogue *map(const bsr_epilogue *e) {
         if (!e) return nullptr;
-        epilogue = *e, epilogue.left_alpha = map(e->left_alpha), epilogue.right_alpha = map(e->right_alpha), epilogue.bias = map(e->bias);
-        epilogue.alpha_ptr = (const double *)place(e->alpha_ptr, 8, false), epilogue.beta_ptr = (const double *)place(e->beta_ptr, 8, false);
+        epilogue = *e, epilogue.left_alpha = map(e->left_alpha), epilogue.right_alpha = map(e->right_alpha),
+        epilogue.bias = map(e->bias);
+        epilogue.alpha_ptr = (const double *)place(e->alpha_ptr, 8, false),
+        epilogue.beta_ptr = (const double *)place(e->beta_ptr, 8, false);
         epilogue.user_data = place(e->user_data, 4, false);
         return &epilogue;
     }
@@ -290,14 +310,17 @@ struct gm_call {
             } else {
                 for (size_t end = (size_t)(r->stage - gm.stage); at < end; at++)
                     if ((unsigned char)gm.stage[at] != BT_GUARD) break;
-                if (at != (size_t)(r->stage - gm.stage)) bt_fail(__FILE__, __LINE__, "%s wrote before a buffer of %zu bytes on the device", name, r->bytes);
+                if (at != (size_t)(r->stage - gm.stage))
+                    bt_fail(__FILE__, __LINE__, "%s wrote before a buffer of %zu bytes on the device", name, r->bytes);
                 at = (size_t)(r->stage - gm.stage) + r->bytes;
             }
             if (r->whole || r->written) memcpy(r->host, r->stage, r->bytes);
-            else if (memcmp(r->host, r->stage, r->bytes)) bt_fail(__FILE__, __LINE__, "%s wrote an input of %zu bytes", name, r->bytes);
+            else if (memcmp(r->host, r->stage, r->bytes))
+                bt_fail(__FILE__, __LINE__, "%s wrote an input of %zu bytes", name, r->bytes);
             if (gm.apart) free(r->stage);
         }
-        for (; !gm.apart && at < used && (unsigned char)gm.stage[at] == BT_GUARD; at++) {}
+        for (; !gm.apart && at < used && (unsigned char)gm.stage[at] == BT_GUARD; at++) {
+        }
         if (!gm.apart && at < used) bt_fail(__FILE__, __LINE__, "%s wrote behind its last buffer on the device", name);
         bt.checks++;
     }
@@ -331,7 +354,9 @@ struct gm_call {
             gm.contents++;
             return host(ctx, exec);
         }
-        if (e.plan) plan = *e.plan, plan.backend = other_backend(plan.backend), plan.kernel = plan.kernel >= 1 && plan.kernel <= 3 ? 0 : plan.kernel;
+        if (e.plan)
+            plan = *e.plan, plan.backend = other_backend(plan.backend),
+            plan.kernel = plan.kernel >= 1 && plan.kernel <= 3 ? 0 : plan.kernel;
         if (gm.tier && !plan.kernel) plan.kernel = gm.tier;
         e.plan = e.plan || gm.tier ? &plan : nullptr;
         e.error = &found, e.stream = gm.stream, e.workspace = place(e.workspace, 0, true);
@@ -346,7 +371,8 @@ struct gm_call {
         if (status == BSR_WORKSPACE_TOO_SMALL && wanted == BSR_OK && !e.workspace && found.value > 0) {
             if (gm.workspace) cudaFree(gm.workspace);
             gm_cuda("in cudaMalloc", cudaMalloc((void **)&gm.workspace, (size_t)found.value + GM_ZONE));
-            if (!gm.apart) gm_cuda("in cudaMemset", cudaMemsetAsync(gm.workspace, 0xff, (size_t)found.value + GM_ZONE, gm.stream));
+            if (!gm.apart)
+                gm_cuda("in cudaMemset", cudaMemsetAsync(gm.workspace, 0xff, (size_t)found.value + GM_ZONE, gm.stream));
             e.workspace = gm.workspace, e.workspace_bytes = (uint64_t)found.value;
             gm_cuda("copying to the device", cudaStreamSynchronize(gm.stream));
             status = device(gm.ctx, &e);
@@ -374,14 +400,18 @@ struct gm_call {
         else gm.objected++;
         download();
         if (found.item == BSR_ITEM_PLAN_FIELD && found.index == 1) found.value = other_backend((int)found.value);
-        if (exec && exec->query && status == BSR_OK && exec->query->op >= BSR_OP_VALIDATE) exec->query->workspace_bytes = 0; /* conversions' scratch */
+        if (exec && exec->query && status == BSR_OK && exec->query->op >= BSR_OP_VALIDATE)
+            exec->query->workspace_bytes = 0; /* conversions' scratch */
         if (exec && exec->query && status == BSR_OK) exec->query->backend = other_backend(exec->query->backend);
-        if (wanted == BSR_OK && (status == BSR_CAPACITY || status == BSR_BAD_STRUCTURE)) said = found, wanted = status; /* found while building */
-        if (said.item != BSR_ITEM_OVERLAP && found.item != BSR_ITEM_OVERLAP && checked && (status != wanted || found.item != said.item || found.operand != said.operand || found.index != said.index || found.value != said.value)) {
+        if (wanted == BSR_OK && (status == BSR_CAPACITY || status == BSR_BAD_STRUCTURE))
+            said = found, wanted = status; /* found while building */
+        if (said.item != BSR_ITEM_OVERLAP && found.item != BSR_ITEM_OVERLAP && checked &&
+            (status != wanted || found.item != said.item || found.operand != said.operand || found.index != said.index ||
+             found.value != said.value)) {
             char here[320], there[320];
             bsr_error_string(&found, here, sizeof here), bsr_error_string(&said, there, sizeof there);
-            bt_fail(__FILE__, __LINE__, "%s: the device says \"%s\" (index %lld), the CPU \"%s\" (index %lld)", name, here, (long long)found.index, there,
-                    (long long)said.index);
+            bt_fail(__FILE__, __LINE__, "%s: the device says \"%s\" (index %lld), the CPU \"%s\" (index %lld)", name, here,
+                    (long long)found.index, there, (long long)said.index);
         }
         if (exec && exec->error) *exec->error = found;
         return status;
@@ -414,8 +444,16 @@ template <class H, class D> static bsr_status gm_build(gm_call *g, bsr_matrix *m
         if (g->region[i].whole || g->region[i].written) memcpy(saved[i], g->region[i].host, g->region[i].bytes);
     }
     int regions = g->regions;
-    s = g->run(true, [&](const bsr_context *c, const bsr_exec *e) { on_device = false; return host(c, m, e); },
-               [&](const bsr_context *c, const bsr_exec *e) { on_device = true; return device(c, dm, e); });
+    s = g->run(
+        true,
+        [&](const bsr_context *c, const bsr_exec *e) {
+            on_device = false;
+            return host(c, m, e);
+        },
+        [&](const bsr_context *c, const bsr_exec *e) {
+            on_device = true;
+            return device(c, dm, e);
+        });
     if (on_device && m) {
         int64_t capacity = m->nnz, count = capacity;
         bsr_matrix after = *m;
@@ -441,123 +479,161 @@ template <class H, class D> static bsr_status gm_build(gm_call *g, bsr_matrix *m
 /* ---------------------------------------------------------------------------------------------- */
 
 #define GM_HOST [&](const bsr_context *c, const bsr_exec *e)
-TF bsr_status gm_dense_addmm(const bsr_context *ctx, double beta, const bsr_dense *input, double alpha, uint32_t trans, const bsr_matrix *a,
-                                 const bsr_dense *b, const bsr_epilogue *epilogue, const bsr_dense *out, const bsr_exec *exec) {
+TF bsr_status gm_dense_addmm(const bsr_context *ctx, double beta, const bsr_dense *input, double alpha, uint32_t trans,
+                             const bsr_matrix *a, const bsr_dense *b, const bsr_epilogue *epilogue, const bsr_dense *out,
+                             const bsr_exec *exec) {
     gm_call g("bsr_dense_addmm", ctx, exec);
     auto di = g.map(input), db = g.map(b), dout = g.map(out, true);
     auto da = g.map(a);
     auto de = g.map(epilogue);
-    return g.run(true, GM_HOST { return bsr_dense_addmm(c, beta, input, alpha, trans, a, b, epilogue, out, e); },
-                 GM_HOST { return bsr_dense_addmm(c, beta, di, alpha, trans, da, db, de, dout, e); });
+    return g.run(
+        true, GM_HOST { return bsr_dense_addmm(c, beta, input, alpha, trans, a, b, epilogue, out, e); },
+        GM_HOST { return bsr_dense_addmm(c, beta, di, alpha, trans, da, db, de, dout, e); });
 }
-TF bsr_status gm_dense_mm(const bsr_context *ctx, uint32_t trans, const bsr_matrix *a, const bsr_dense *b, const bsr_dense *out, const bsr_exec *exec) {
+TF bsr_status gm_dense_mm(const bsr_context *ctx, uint32_t trans, const bsr_matrix *a, const bsr_dense *b, const bsr_dense *out,
+                          const bsr_exec *exec) {
     gm_call g("bsr_dense_mm", ctx, exec);
     auto db = g.map(b), dout = g.map(out, true);
     auto da = g.map(a);
-    return g.run(true, GM_HOST { return bsr_dense_mm(c, trans, a, b, out, e); }, GM_HOST { return bsr_dense_mm(c, trans, da, db, dout, e); });
+    return g.run(
+        true, GM_HOST { return bsr_dense_mm(c, trans, a, b, out, e); },
+        GM_HOST { return bsr_dense_mm(c, trans, da, db, dout, e); });
 }
-TF bsr_status gm_scatter_mm(const bsr_context *ctx, const bsr_dense *blocks, const bsr_dense *others, const bsr_scatter_indices *x,
-                                const bsr_dense *out, const bsr_exec *exec) {
+TF bsr_status gm_scatter_mm(const bsr_context *ctx, const bsr_dense *blocks, const bsr_dense *others,
+                            const bsr_scatter_indices *x, const bsr_dense *out, const bsr_exec *exec) {
     gm_call g("bsr_scatter_mm", ctx, exec);
     auto db = g.map(blocks), dother = g.map(others), dout = g.map(out, true);
     auto dx = g.map(x);
-    return g.run(true, GM_HOST { return bsr_scatter_mm(c, blocks, others, x, out, e); }, GM_HOST { return bsr_scatter_mm(c, db, dother, dx, dout, e); });
+    return g.run(
+        true, GM_HOST { return bsr_scatter_mm(c, blocks, others, x, out, e); },
+        GM_HOST { return bsr_scatter_mm(c, db, dother, dx, dout, e); });
 }
-TF bsr_status gm_build_scatter_indices(const bsr_context *ctx, const bsr_matrix *a, int64_t n, bsr_scatter_indices *x, const bsr_exec *exec) {
+TF bsr_status gm_build_scatter_indices(const bsr_context *ctx, const bsr_matrix *a, int64_t n, bsr_scatter_indices *x,
+                                       const bsr_exec *exec) {
     gm_call g("bsr_build_scatter_indices", ctx, exec);
     auto da = g.map(a);
     auto dx = g.map(x, true);
     bool on_device = false;
-    bsr_status s = g.run(true, GM_HOST { on_device = false; return bsr_build_scatter_indices(c, a, n, x, e); },
-                         GM_HOST { on_device = true; return bsr_build_scatter_indices(c, da, n, dx, e); });
+    bsr_status s = g.run(
+        true,
+        GM_HOST {
+            on_device = false;
+            return bsr_build_scatter_indices(c, a, n, x, e);
+        },
+        GM_HOST {
+            on_device = true;
+            return bsr_build_scatter_indices(c, da, n, dx, e);
+        });
     if (on_device && x) x->c_count = dx->c_count, x->r_count = dx->r_count, x->p_count = dx->p_count, x->q_count = dx->q_count;
     return s;
 }
 TF bsr_status gm_dense_scatter_mm(const bsr_context *ctx, const bsr_matrix *a, const bsr_dense *b, const bsr_scatter_indices *x,
-                                      const bsr_dense *out, const bsr_exec *exec) {
+                                  const bsr_dense *out, const bsr_exec *exec) {
     gm_call g("bsr_dense_scatter_mm", ctx, exec);
     auto db = g.map(b), dout = g.map(out, true);
     auto da = g.map(a);
     auto dx = g.map(x);
-    return g.run(true, GM_HOST { return bsr_dense_scatter_mm(c, a, b, x, out, e); }, GM_HOST { return bsr_dense_scatter_mm(c, da, db, dx, dout, e); });
+    return g.run(
+        true, GM_HOST { return bsr_dense_scatter_mm(c, a, b, x, out, e); },
+        GM_HOST { return bsr_dense_scatter_mm(c, da, db, dx, dout, e); });
 }
-TF bsr_status gm_matmul(const bsr_context *ctx, uint32_t trans, bsr_operand x, bsr_operand y, bsr_operand z, const bsr_exec *exec) {
+TF bsr_status gm_matmul(const bsr_context *ctx, uint32_t trans, bsr_operand x, bsr_operand y, bsr_operand z,
+                        const bsr_exec *exec) {
     gm_call g("bsr_matmul", ctx, exec);
     auto dx = g.map(x), dy = g.map(y), dz = g.map(z, true);
-    return g.run(true, GM_HOST { return bsr_matmul(c, trans, x, y, z, e); }, GM_HOST { return bsr_matmul(c, trans, dx, dy, dz, e); });
+    return g.run(
+        true, GM_HOST { return bsr_matmul(c, trans, x, y, z, e); }, GM_HOST { return bsr_matmul(c, trans, dx, dy, dz, e); });
 }
-TF bsr_status gm_matmul_backward(const bsr_context *ctx, uint32_t trans, bsr_operand a, bsr_operand b, bsr_operand dc, bsr_operand da,
-                                     bsr_operand db, const bsr_exec *exec) {
+TF bsr_status gm_matmul_backward(const bsr_context *ctx, uint32_t trans, bsr_operand a, bsr_operand b, bsr_operand dc,
+                                 bsr_operand da, bsr_operand db, const bsr_exec *exec) {
     gm_call g("bsr_matmul_backward", ctx, exec);
     auto ga = g.map(a), gb = g.map(b), gc = g.map(dc), gda = g.map(da, true), gdb = g.map(db, true);
-    return g.run(true, GM_HOST { return bsr_matmul_backward(c, trans, a, b, dc, da, db, e); },
-                 GM_HOST { return bsr_matmul_backward(c, trans, ga, gb, gc, gda, gdb, e); });
+    return g.run(
+        true, GM_HOST { return bsr_matmul_backward(c, trans, a, b, dc, da, db, e); },
+        GM_HOST { return bsr_matmul_backward(c, trans, ga, gb, gc, gda, gdb, e); });
 }
-TF bsr_status gm_sampled_addmm(const bsr_context *ctx, double beta, const bsr_matrix *input, double alpha, const bsr_dense *x, const bsr_dense *y,
-                                   const bsr_matrix *out, const bsr_exec *exec) {
+TF bsr_status gm_sampled_addmm(const bsr_context *ctx, double beta, const bsr_matrix *input, double alpha, const bsr_dense *x,
+                               const bsr_dense *y, const bsr_matrix *out, const bsr_exec *exec) {
     gm_call g("bsr_sampled_addmm", ctx, exec);
     auto dx = g.map(x), dy = g.map(y);
     auto di = g.map(input), dout = g.map(out, true);
-    return g.run(true, GM_HOST { return bsr_sampled_addmm(c, beta, input, alpha, x, y, out, e); },
-                 GM_HOST { return bsr_sampled_addmm(c, beta, di, alpha, dx, dy, dout, e); });
+    return g.run(
+        true, GM_HOST { return bsr_sampled_addmm(c, beta, input, alpha, x, y, out, e); },
+        GM_HOST { return bsr_sampled_addmm(c, beta, di, alpha, dx, dy, dout, e); });
 }
-TF bsr_status gm_softmax(const bsr_context *ctx, double scale, const bsr_matrix *x, const bsr_softmax_options *o, const bsr_matrix *y, const bsr_exec *exec) {
+TF bsr_status gm_softmax(const bsr_context *ctx, double scale, const bsr_matrix *x, const bsr_softmax_options *o,
+                         const bsr_matrix *y, const bsr_exec *exec) {
     gm_call g("bsr_softmax", ctx, exec);
     auto dx = g.map(x), dy = g.map(y, true);
     auto d_options = g.map(o);
-    return g.run(true, GM_HOST { return bsr_softmax(c, scale, x, o, y, e); }, GM_HOST { return bsr_softmax(c, scale, dx, d_options, dy, e); });
+    return g.run(
+        true, GM_HOST { return bsr_softmax(c, scale, x, o, y, e); },
+        GM_HOST { return bsr_softmax(c, scale, dx, d_options, dy, e); });
 }
-TF bsr_status gm_softmax_backward(const bsr_context *ctx, double scale, const bsr_matrix *y, const bsr_matrix *dy, const bsr_matrix *dx, const bsr_exec *exec) {
+TF bsr_status gm_softmax_backward(const bsr_context *ctx, double scale, const bsr_matrix *y, const bsr_matrix *dy,
+                                  const bsr_matrix *dx, const bsr_exec *exec) {
     gm_call g("bsr_softmax_backward", ctx, exec);
     auto gy = g.map(y), gdy = g.map(dy), gdx = g.map(dx, true);
-    return g.run(true, GM_HOST { return bsr_softmax_backward(c, scale, y, dy, dx, e); }, GM_HOST { return bsr_softmax_backward(c, scale, gy, gdy, gdx, e); });
+    return g.run(
+        true, GM_HOST { return bsr_softmax_backward(c, scale, y, dy, dx, e); },
+        GM_HOST { return bsr_softmax_backward(c, scale, gy, gdy, gdx, e); });
 }
-TF bsr_status gm_attention(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v, const bsr_matrix *mask,
-                               const bsr_attention_options *o, const bsr_dense *out, const bsr_dense *lse, const bsr_exec *exec) {
+TF bsr_status gm_attention(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v,
+                           const bsr_matrix *mask, const bsr_attention_options *o, const bsr_dense *out, const bsr_dense *lse,
+                           const bsr_exec *exec) {
     gm_call g("bsr_attention", ctx, exec);
     auto dq = g.map(q), dk = g.map(k), dv = g.map(v), dout = g.map(out, true), dlse = g.map(lse, true);
     auto dm = g.map(mask);
     auto d_options = g.map(o);
-    return g.run(true, GM_HOST { return bsr_attention(c, scale, q, k, v, mask, o, out, lse, e); },
-                 GM_HOST { return bsr_attention(c, scale, dq, dk, dv, dm, d_options, dout, dlse, e); });
+    return g.run(
+        true, GM_HOST { return bsr_attention(c, scale, q, k, v, mask, o, out, lse, e); },
+        GM_HOST { return bsr_attention(c, scale, dq, dk, dv, dm, d_options, dout, dlse, e); });
 }
 TF bsr_status gm_validate(const bsr_context *ctx, const bsr_matrix *m, const bsr_exec *exec) {
     gm_call g("bsr_validate", ctx, exec);
     auto dm = g.map(m);
-    return g.run(false, GM_HOST { return bsr_validate(c, m, e); }, GM_HOST { return bsr_validate(c, dm, e); });
+    return g.run(
+        false, GM_HOST { return bsr_validate(c, m, e); }, GM_HOST { return bsr_validate(c, dm, e); });
 }
 TF bsr_status gm_to_dense(const bsr_context *ctx, const bsr_matrix *m, const bsr_dense *out, const bsr_exec *exec) {
     gm_call g("bsr_to_dense", ctx, exec);
     auto dm = g.map(m);
     auto dout = g.map(out, true);
-    return g.run(true, GM_HOST { return bsr_to_dense(c, m, out, e); }, GM_HOST { return bsr_to_dense(c, dm, dout, e); });
+    return g.run(
+        true, GM_HOST { return bsr_to_dense(c, m, out, e); }, GM_HOST { return bsr_to_dense(c, dm, dout, e); });
 }
 #define GM_TARGET [&](const bsr_context *c, bsr_matrix *t, const bsr_exec *e)
 TF bsr_status gm_from_dense(const bsr_context *ctx, const bsr_dense *source, bsr_matrix *m, const bsr_exec *exec) {
     gm_call g("bsr_from_dense", ctx, exec);
     auto ds = g.map(source);
-    return gm_build(&g, m, source ? source->rows : 0, GM_TARGET { return bsr_from_dense(c, source, t, e); },
-                    GM_TARGET { return bsr_from_dense(c, ds, t, e); });
+    return gm_build(
+        &g, m, source ? source->rows : 0, GM_TARGET { return bsr_from_dense(c, source, t, e); },
+        GM_TARGET { return bsr_from_dense(c, ds, t, e); });
 }
 TF int64_t gm_count_bytes(int64_t n, int dtype) { return n > 0 && n < GM_LIMIT ? n * (int64_t)bsr_dtype_size(dtype) : 0; }
-TF bsr_status gm_from_csr(const bsr_context *ctx, int64_t rows, int64_t cols, int64_t nnz, const void *crow, const void *col, int index_dtype,
-                              const void *values, int dtype, bsr_matrix *m, const bsr_exec *exec) {
+TF bsr_status gm_from_csr(const bsr_context *ctx, int64_t rows, int64_t cols, int64_t nnz, const void *crow, const void *col,
+                          int index_dtype, const void *values, int dtype, bsr_matrix *m, const bsr_exec *exec) {
     gm_call g("bsr_from_csr", ctx, exec);
     const void *dcrow = g.place(crow, gm_count_bytes(rows < GM_LIMIT ? rows + 1 : 0, index_dtype), false);
-    const void *dcol = g.place(col, gm_count_bytes(nnz, index_dtype), false), *dvalues = g.place(values, gm_count_bytes(nnz, dtype), false);
-    return gm_build(&g, m, rows, GM_TARGET { return bsr_from_csr(c, rows, cols, nnz, crow, col, index_dtype, values, dtype, t, e); },
-                    GM_TARGET { return bsr_from_csr(c, rows, cols, nnz, dcrow, dcol, index_dtype, dvalues, dtype, t, e); });
+    const void *dcol = g.place(col, gm_count_bytes(nnz, index_dtype), false),
+               *dvalues = g.place(values, gm_count_bytes(nnz, dtype), false);
+    return gm_build(
+        &g, m, rows, GM_TARGET { return bsr_from_csr(c, rows, cols, nnz, crow, col, index_dtype, values, dtype, t, e); },
+        GM_TARGET { return bsr_from_csr(c, rows, cols, nnz, dcrow, dcol, index_dtype, dvalues, dtype, t, e); });
 }
-TF bsr_status gm_from_coo(const bsr_context *ctx, int64_t rows, int64_t cols, int64_t nnz, const void *row, const void *col, int index_dtype,
-                              const void *values, int dtype, bsr_matrix *m, const bsr_exec *exec) {
+TF bsr_status gm_from_coo(const bsr_context *ctx, int64_t rows, int64_t cols, int64_t nnz, const void *row, const void *col,
+                          int index_dtype, const void *values, int dtype, bsr_matrix *m, const bsr_exec *exec) {
     gm_call g("bsr_from_coo", ctx, exec);
-    const void *drow = g.place(row, gm_count_bytes(nnz, index_dtype), false), *dcol = g.place(col, gm_count_bytes(nnz, index_dtype), false);
+    const void *drow = g.place(row, gm_count_bytes(nnz, index_dtype), false),
+               *dcol = g.place(col, gm_count_bytes(nnz, index_dtype), false);
     const void *dvalues = g.place(values, gm_count_bytes(nnz, dtype), false);
-    return gm_build(&g, m, rows, GM_TARGET { return bsr_from_coo(c, rows, cols, nnz, row, col, index_dtype, values, dtype, t, e); },
-                    GM_TARGET { return bsr_from_coo(c, rows, cols, nnz, drow, dcol, index_dtype, dvalues, dtype, t, e); });
+    return gm_build(
+        &g, m, rows, GM_TARGET { return bsr_from_coo(c, rows, cols, nnz, row, col, index_dtype, values, dtype, t, e); },
+        GM_TARGET { return bsr_from_coo(c, rows, cols, nnz, drow, dcol, index_dtype, dvalues, dtype, t, e); });
 }
 TF int64_t gm_mask_bytes(const bsr_matrix *m) {
-    if (!m || m->block_rows < 1 || m->block_cols < 1 || m->rows < 0 || m->cols < 0 || m->batch_dims < 0 || m->batch_dims > 4) return 0;
+    if (!m || m->block_rows < 1 || m->block_cols < 1 || m->rows < 0 || m->cols < 0 || m->batch_dims < 0 || m->batch_dims > 4)
+        return 0;
     __int128 n = (__int128)(m->rows / m->block_rows) * (m->cols / m->block_cols);
     for (int i = 0; i < m->batch_dims; i++) n = n > GM_LIMIT || m->batch[i] < 0 ? GM_LIMIT + 1 : n * m->batch[i];
     return n > GM_LIMIT ? 0 : (int64_t)n;
@@ -565,41 +641,55 @@ TF int64_t gm_mask_bytes(const bsr_matrix *m) {
 TF bsr_status gm_from_block_mask(const bsr_context *ctx, const uint8_t *mask, bsr_matrix *m, const bsr_exec *exec) {
     gm_call g("bsr_from_block_mask", ctx, exec);
     const uint8_t *dmask = (const uint8_t *)g.place(mask, gm_mask_bytes(m), false);
-    return gm_build(&g, m, 0, GM_TARGET { return bsr_from_block_mask(c, mask, t, e); },
-                    GM_TARGET { return bsr_from_block_mask(c, dmask, t, e); });
+    return gm_build(
+        &g, m, 0, GM_TARGET { return bsr_from_block_mask(c, mask, t, e); },
+        GM_TARGET { return bsr_from_block_mask(c, dmask, t, e); });
 }
 TF bsr_status gm_random_pattern(const bsr_context *ctx, uint64_t seed, double sparsity, bsr_matrix *m, const bsr_exec *exec) {
     gm_call g("bsr_random_pattern", ctx, exec);
-    return gm_build(&g, m, 0, GM_TARGET { return bsr_random_pattern(c, seed, sparsity, t, e); },
-                    GM_TARGET { return bsr_random_pattern(c, seed, sparsity, t, e); });
+    return gm_build(
+        &g, m, 0, GM_TARGET { return bsr_random_pattern(c, seed, sparsity, t, e); },
+        GM_TARGET { return bsr_random_pattern(c, seed, sparsity, t, e); });
 }
-TF bsr_status gm_prune(const bsr_context *ctx, bsr_operand source, double sparsity, int norm, bsr_matrix *m, const bsr_exec *exec) {
+TF bsr_status gm_prune(const bsr_context *ctx, bsr_operand source, double sparsity, int norm, bsr_matrix *m,
+                       const bsr_exec *exec) {
     gm_call g("bsr_prune", ctx, exec);
     bsr_operand ds = g.map(source);
-    return gm_build(&g, m, source.dense ? source.dense->rows : source.sparse ? source.sparse->rows : 0, GM_TARGET { return bsr_prune(c, source, sparsity, norm, t, e); },
-                    GM_TARGET { return bsr_prune(c, ds, sparsity, norm, t, e); });
+    return gm_build(
+        &g, m,
+        source.dense    ? source.dense->rows
+        : source.sparse ? source.sparse->rows
+                        : 0,
+        GM_TARGET { return bsr_prune(c, source, sparsity, norm, t, e); },
+        GM_TARGET { return bsr_prune(c, ds, sparsity, norm, t, e); });
 }
 TF int64_t gm_view_bytes(uint64_t bytes) { return bytes < (uint64_t)GM_LIMIT ? (int64_t)bytes : 0; }
-TF bsr_status gm_build_transposed_index(const bsr_context *ctx, const bsr_matrix *m, void *buffer, uint64_t bytes, const bsr_exec *exec) {
+TF bsr_status gm_build_transposed_index(const bsr_context *ctx, const bsr_matrix *m, void *buffer, uint64_t bytes,
+                                        const bsr_exec *exec) {
     gm_call g("bsr_build_transposed_index", ctx, exec);
     auto dm = g.map(m);
     void *db = g.place(buffer, gm_view_bytes(bytes), true);
-    return g.run(true, GM_HOST { return bsr_build_transposed_index(c, m, buffer, bytes, e); },
-                 GM_HOST { return bsr_build_transposed_index(c, dm, db, bytes, e); });
+    return g.run(
+        true, GM_HOST { return bsr_build_transposed_index(c, m, buffer, bytes, e); },
+        GM_HOST { return bsr_build_transposed_index(c, dm, db, bytes, e); });
 }
-TF bsr_status gm_build_schedule(const bsr_context *ctx, const bsr_matrix *m, int group, int transposed, void *buffer, uint64_t bytes,
-                                    const bsr_exec *exec) {
+TF bsr_status gm_build_schedule(const bsr_context *ctx, const bsr_matrix *m, int group, int transposed, void *buffer,
+                                uint64_t bytes, const bsr_exec *exec) {
     gm_call g("bsr_build_schedule", ctx, exec);
     auto dm = g.map(m);
     void *db = g.place(buffer, gm_view_bytes(bytes), true);
-    return g.run(true, GM_HOST { return bsr_build_schedule(c, m, group, transposed, buffer, bytes, e); },
-                 GM_HOST { return bsr_build_schedule(c, dm, group, transposed, db, bytes, e); });
+    return g.run(
+        true, GM_HOST { return bsr_build_schedule(c, m, group, transposed, buffer, bytes, e); },
+        GM_HOST { return bsr_build_schedule(c, dm, group, transposed, db, bytes, e); });
 }
 TF bsr_status gm_layout_mask(const bsr_context *ctx, const bsr_layout *layout, uint8_t *mask, const bsr_exec *exec) {
     gm_call g("bsr_layout_mask", ctx, exec);
-    int64_t bytes = layout && layout->heads > 0 && layout->heads < 4096 && layout->blocks > 0 && layout->blocks < 1024 ? layout->heads * layout->blocks * layout->blocks : 0;
+    int64_t bytes = layout && layout->heads > 0 && layout->heads < 4096 && layout->blocks > 0 && layout->blocks < 1024
+                        ? layout->heads * layout->blocks * layout->blocks
+                        : 0;
     uint8_t *dmask = (uint8_t *)g.place(mask, bytes, true);
-    return g.run(true, GM_HOST { return bsr_layout_mask(c, layout, mask, e); }, GM_HOST { return bsr_layout_mask(c, layout, dmask, e); });
+    return g.run(
+        true, GM_HOST { return bsr_layout_mask(c, layout, mask, e); }, GM_HOST { return bsr_layout_mask(c, layout, dmask, e); });
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -620,7 +710,9 @@ TF bsr_status gm_create(const bsr_context_desc *desc, bsr_context **out, bsr_err
     return bsr_create(&d, out, error);
 }
 
-static const struct { const char *name, *reason; } gm_host_only[] = {
+static const struct {
+    const char *name, *reason;
+} gm_host_only[] = {
     {"plans", "plans of the CPU backend; gpu_test has those of the GPU"},
     {"contexts", "contexts of the CPU backend; gpu_test has those of the GPU"},
     {"allocation_failures", "the allocator of the CPU backend"},
@@ -632,9 +724,9 @@ static const struct { const char *name, *reason; } gm_host_only[] = {
 TF void gm_closing(void) {
     if (gm.direct) return;
     if (bt.open && bt.checks && !bt.skipped_case && !bt.bad && !gm.ran)
-        bt_skip(gm.left_out ? "left out by --every"
-                : gm.refused ? "the forced tier does not take these calls"
-                : gm.lacking ? "the CUDA backend does not have the operation"
+        bt_skip(gm.left_out   ? "left out by --every"
+                : gm.refused  ? "the forced tier does not take these calls"
+                : gm.lacking  ? "the CUDA backend does not have the operation"
                 : gm.contents ? "index contents (or how far buffers are apart) only matter on the CPU"
                               : "nothing in the case runs on the device");
     gm.ran = gm.lacking = gm.refused = gm.contents = gm.left_out = 0;
@@ -680,15 +772,19 @@ TF int gm_start(int argc, char **argv, const bt_test *tests, size_t count) {
     gm.tests = tests, gm.test_count = count;
     return kept;
 }
+TF void gm_end(void) {
+    cudaFree(gm.arena), cudaFreeHost(gm.stage), cudaFree(gm.workspace), cudaStreamDestroy(gm.stream);
+    bsr_destroy(gm.ctx);
+}
 /* bt_main() of a CPU test program. */
 TF int gm_main(int argc, char **argv, const bt_test *tests, size_t count) {
     bt_test *mine = (bt_test *)calloc(count, sizeof *mine);
     for (size_t i = 0; i < count; i++) mine[i].name = tests[i].name, mine[i].run = gm_test;
     bt_run("", gm_start(argc, argv, tests, count), argv, mine, count);
     gm_totals();
-    printf("%ld passed, %ld failed, %ld skipped\n", bt.passed, bt.failed, bt.skipped);
+    gm_total[0] += bt.passed, gm_total[1] += bt.failed, gm_total[2] += bt.skipped;
     free(mine);
-    bsr_destroy(gm.ctx);
+    gm_end();
     return bt.failed != 0;
 }
 /* bt_main() of a program written for the device. */
@@ -698,7 +794,8 @@ TF int gm_direct(int argc, char **argv, const bt_test *tests, size_t count) {
     gm.direct = 1;
     bt_run("", gm_start(argc, argv, tests, count), argv, mine, count);
     free(mine);
-    bsr_destroy(gm.ctx);
+    gm_total[0] += bt.passed, gm_total[1] += bt.failed, gm_total[2] += bt.skipped;
+    gm_end();
     return bt.failed != 0;
 }
 

@@ -2,7 +2,7 @@
 # Runs the GPU test programs of build/gpu/test; called by make (tests/gpu.mk) with B, PROGRAMS, TIERS, EVERY set.
 #   run.sh test       everything, each tier forced in turn (TIERS); record in tests/results/<gpu>_test.txt
 #   run.sh sanitize   the tools of compute-sanitizer over one case in EVERY; record in tests/results/<gpu>_sanitize.txt
-# The first line of a record says which sources it is of; the last line sums up.
+# The first line of a record says which sources it is of; the last line sums up. JOBS: programs at a time.
 set -u
 mode=$1
 gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1 | tr ' /' '__')
@@ -30,19 +30,13 @@ if [ "$mode" = test ]; then
         tiered "$p" && for t in ${TIERS:-1 2}; do part "$p, tier $t" 300 "$B/gpu_tests $p --tier $t"; done
     done
 else
-    jobs=${JOBS:-4}
+    jobs=${JOBS:-8}
+    list=$(echo $PROGRAMS | tr ' ' '\n' | grep -v -e gpu_errors -e gpu_test | paste -s -d ,)
     for tool in memcheck racecheck initcheck synccheck; do
-        for p in $PROGRAMS; do
-            [ "$p" = gpu_errors ] && continue
-            check="compute-sanitizer --tool $tool --error-exitcode 9 --print-limit 10"
-            if [ "$p" = gpu_test ]; then
-                part "$tool of $p" 200 "$check $B/gpu_tests $p --every 1000 queries absent_blocks"
-                continue
-            fi
-            for t in 0 $(tiered "$p" && echo "${TIERS:-1 2}"); do
-                part "$tool of $p, tier $t" 200 "$check $B/gpu_tests $p --apart --every ${EVERY:-40} --tier $t"
-            done
-        done
+        check="compute-sanitizer --tool $tool --error-exitcode 9 --print-limit 10 $B/gpu_tests"
+        part "$tool" 300 "$check $list --apart --every ${EVERY:-100}"
+        part "$tool, tier 1" 300 "$check $list --apart --every ${EVERY:-100} --tier 1"
+        part "$tool of gpu_test" 300 "$check gpu_test --every 1000 queries absent_blocks"
     done
 fi
 run_parts() {
@@ -54,12 +48,16 @@ run_parts() {
             [ -n "$line" ] || line="0 passed, 1 failed, 0 skipped (no closing line, exit status $code)"
             case $code in
                 0 | 77) ;;
-                *) case $line in *" 0 failed,"*) line=$(echo "$line" | sed "s/ 0 failed,/ 1 failed,/")" (exit status $code)" ;; esac ;;
+                *) line=$(echo "$line" | sed "s/ 0 failed,\(.*\)/ 1 failed,\1 (exit status $code)/") ;;
             esac
             echo "$line" > FILE.sum
             { echo "$(cat FILE.name): $line"
-              grep -E "^on |^not on the device|^refused by|^skipped|calls ran on|host time|cases failed| took " FILE.log | sed "s/^ */    /"
-              case $line in *" 0 failed,"*) ;; *) grep -E -A2 "FAIL|=========|error" FILE.log | head -n 60 | sed "s/^/    /" ;; esac
+              grep -E "^on |^not on the|^refused by|^skipped|calls ran on|host time|cases failed| took " FILE.log |
+                  sed "s/^ */    /"
+              case $line in
+                  *" 0 failed,"*) ;;
+                  *) grep -E -A2 "FAIL|=========|error" FILE.log | head -n 60 | sed "s/^/    /" ;;
+              esac
             } > FILE.text
             echo "  $line  $(cat FILE.name) ($(($(date +%s) - start)) s)"'
 }
