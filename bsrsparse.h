@@ -843,6 +843,8 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
    is zero. With col_indices and values both null only crow_indices is written
    and nnz counted, so that a first call tells what a second one needs. values null alone: the pattern only.
    On the CPU scratch comes from bsr_exec.workspace where there is one large enough, else from the context's allocator.
+   On CUDA it is bsr_exec.workspace, as large as a query says; m->nnz stays the capacity, crow's last entry tells the count, and
+   blocks past the capacity are not written.
    Success detaches the views (transposed_index and schedule become null): they were of the old pattern. */
 
 /* Checks the invariants in a fixed order and reports the first that fails, with its place: the struct itself, index
@@ -897,7 +899,8 @@ BSR_API bsr_status bsr_transposed_index_size(const bsr_context *ctx, const bsr_m
 BSR_API bsr_status bsr_build_transposed_index(const bsr_context *ctx, const bsr_matrix *m, void *buffer, uint64_t bytes,
                                               const bsr_exec *exec);
 
-/* The schedule: block rows in groups of `group` that share columns (1: no grouping), longest union first. One buffer: a
+/* The schedule: block rows in groups of `group` that share columns (1: no grouping), longest union first (a last group
+   that is not full stays last). One buffer: a
    header of eight int64 {magic, nnz, block rows, patterns, group, groups, transposed, 0}, then two int32 arrays: order
    [patterns][groups * group] (-1 pads the last group) and union length [patterns][groups]; each starts at a multiple of
    64 bytes. With
@@ -1033,10 +1036,10 @@ typedef struct bsri_call {
     uint32_t flags; /* exec->flags */
 } bsri_call;
 
-#define BSRI_TRY(expression)                        \
-    do {                                            \
-        bsr_status bsri_try_ = (expression);        \
-        if (bsri_try_ != BSR_OK) return bsri_try_;  \
+#define BSRI_TRY(expression)                       \
+    do {                                           \
+        bsr_status bsri_try_ = (expression);       \
+        if (bsri_try_ != BSR_OK) return bsri_try_; \
     } while (0)
 
 typedef struct bsri_name {
@@ -1093,9 +1096,7 @@ BSR_API const char *bsr_status_name(int status) {
 BSR_API const char *bsr_status_string(int status) {
     return bsri_lookup(bsri_status_names, BSRI_COUNT(bsri_status_names), status, 1, "unknown status");
 }
-BSR_API const char *bsr_item_name(int item) {
-    return item >= 0 && item < BSR_ITEM_COUNT ? bsri_items[item].name : "BSR_ITEM_?";
-}
+BSR_API const char *bsr_item_name(int item) { return item >= 0 && item < BSR_ITEM_COUNT ? bsri_items[item].name : "BSR_ITEM_?"; }
 BSR_API const char *bsr_item_string(int item) {
     return item >= 0 && item < BSR_ITEM_COUNT ? bsri_items[item].text : "unknown item";
 }
@@ -1185,15 +1186,14 @@ static bsr_status bsri_fail(const bsri_call *c, int item, int operand, int64_t i
 /* On the CUDA backend operands lie in device memory: their contents are not looked at from the host. */
 static int bsri_on_cuda(const bsri_call *c) { return c->ctx->backend == BSR_BACKEND_CUDA; }
 #ifdef BSRI_CUDA
-#define BSRI_CUDA_RETURN(c, call)             \
-    do {                                      \
-        if (bsri_on_cuda(c)) return call;     \
+#define BSRI_CUDA_RETURN(c, call)         \
+    do {                                  \
+        if (bsri_on_cuda(c)) return call; \
     } while (0)
 /* Operations that the CUDA backend has. */
 static int bsri_cuda_has(int op) {
     return op == BSR_OP_DENSE_ADDMM || op == BSR_OP_SCATTER_MM || op == BSR_OP_MATMUL || op == BSR_OP_MATMUL_BACKWARD ||
-           op == BSR_OP_SAMPLED_ADDMM || op == BSR_OP_SOFTMAX || op == BSR_OP_SOFTMAX_BACKWARD ||
-           op == BSR_OP_ATTENTION ||
+           op == BSR_OP_SAMPLED_ADDMM || op == BSR_OP_SOFTMAX || op == BSR_OP_SOFTMAX_BACKWARD || op == BSR_OP_ATTENTION ||
            (op >= BSR_OP_VALIDATE && op <= BSR_OP_SCATTER_INDICES);
 }
 #else
@@ -1206,8 +1206,8 @@ static int bsri_checking(const bsri_call *c) { return !(c->flags & BSR_EXEC_SKIP
 /* First step of every operation: clears the error record, checks context and exec. */
 static bsr_status bsri_begin(bsri_call *c, const bsr_context *ctx, int op, const bsr_exec *exec) {
     static const bsr_exec none = BSR_ZERO;
-    const uint32_t known = BSR_EXEC_SKIP_CHECKS | BSR_EXEC_CHECK_POINTERS | BSR_EXEC_ACCUMULATE_F64 | BSR_EXEC_TF32 |
-                           BSR_EXEC_TF32X3;
+    const uint32_t known =
+        BSR_EXEC_SKIP_CHECKS | BSR_EXEC_CHECK_POINTERS | BSR_EXEC_ACCUMULATE_F64 | BSR_EXEC_TF32 | BSR_EXEC_TF32X3;
     c->ctx = ctx, c->exec = exec ? exec : &none, c->op = op, c->flags = c->exec->flags;
     if (c->exec->error) {
         memset(c->exec->error, 0, sizeof *c->exec->error);
@@ -1529,10 +1529,10 @@ enum { BSRI_READ = 0, BSRI_WRITE = 1, BSRI_PATTERN = 2 };
 /* Memory that an operand touches, for alignment and overlap checks. Dimensions of size 1 are left out. */
 typedef struct bsri_span {
     const char *data;
-    int64_t bytes; /* from data to the end of the last element; 0: nothing */
+    int64_t bytes;                                      /* from data to the end of the last element; 0: nothing */
     int64_t size[BSRI_MAX_DIMS], stride[BSRI_MAX_DIMS]; /* stride in bytes, ascending */
     int64_t element;
-    int64_t given[5];                                   /* rank, then size and stride of rows and columns as given */
+    int64_t given[5]; /* rank, then size and stride of rows and columns as given */
     int dims, operand, written;
 } bsri_span;
 
@@ -1551,8 +1551,7 @@ static int bsri_span_make(bsri_span *s, int operand, const void *data, int64_t e
         if (!bsri_mul(count, size[i], &count) || !bsri_mul(stride[i], element, &bytes)) return 0;
         if (!bsri_mul(size[i] - 1, bytes, &part) || !bsri_add(last, part, &last)) return 0;
         if (size[i] == 1) continue;
-        for (j = s->dims++; j > 0 && s->stride[j - 1] > bytes; j--)
-            s->stride[j] = s->stride[j - 1], s->size[j] = s->size[j - 1];
+        for (j = s->dims++; j > 0 && s->stride[j - 1] > bytes; j--) s->stride[j] = s->stride[j - 1], s->size[j] = s->size[j - 1];
         s->stride[j] = bytes, s->size[j] = size[i];
     }
     if (!bsri_mul(count, element, &part) || !bsri_add(last, element, &s->bytes)) return 0;
@@ -1654,8 +1653,8 @@ static bsr_status bsri_check_batch(const bsri_call *c, int32_t dims, const int64
 
 /* A dense operand: pointer, dtype, sizes, strides, extent, data, alignment; an output's elements distinct. The span is
    kept in set; an output is first compared with the spans there (it may equal operand `same`). */
-static bsr_status bsri_check_dense_same(const bsri_call *c, bsri_spans *set, const bsr_dense *d, int operand,
-                                        uint32_t accepted, int role, int same) {
+static bsr_status bsri_check_dense_same(const bsri_call *c, bsri_spans *set, const bsr_dense *d, int operand, uint32_t accepted,
+                                        int role, int same) {
     int64_t size[BSRI_MAX_DIMS], stride[BSRI_MAX_DIMS];
     bsri_span s;
     int i, bad;
@@ -1742,8 +1741,8 @@ static bsr_status bsri_check_matrix_sizes(const bsri_call *c, const bsr_matrix *
 
 /* A matrix operand without the contents of its index arrays. role: READ values and indices, WRITE values (indices are
    read), PATTERN (values untouched). */
-static bsr_status bsri_check_matrix_same(const bsri_call *c, bsri_spans *set, const bsr_matrix *m, int operand,
-                                         uint32_t accepted, int role, int same) {
+static bsr_status bsri_check_matrix_same(const bsri_call *c, bsri_spans *set, const bsr_matrix *m, int operand, uint32_t accepted,
+                                         int role, int same) {
     int64_t size[3], stride[3], element;
     int i;
     BSRI_TRY(bsri_check_matrix_sizes(c, m, operand));
@@ -2016,8 +2015,8 @@ static bsr_status bsri_plan_settle(const bsri_call *c, bsr_plan *p, int *stop) {
         *stop = 1;
         return BSR_OK;
     }
-    if (p->workspace_bytes && (!c->exec->workspace || c->exec->workspace_bytes < p->workspace_bytes ||
-                               (uintptr_t)c->exec->workspace % 64))
+    if (p->workspace_bytes &&
+        (!c->exec->workspace || c->exec->workspace_bytes < p->workspace_bytes || (uintptr_t)c->exec->workspace % 64))
         return bsri_fail(c, BSR_ITEM_WORKSPACE, BSR_ARG_EXEC, -1, (int64_t)p->workspace_bytes);
     return BSR_OK;
 }
@@ -2125,19 +2124,19 @@ BSRI_UNUSED static void bsri_scratch_end(const bsri_call *c, bsri_scratch *s) {
 /* Operand dtypes that the operations take: the ones left in. */
 static const uint32_t bsri_compiled_dtypes = 0
 #ifndef BSRSPARSE_NO_F16
-    | BSRI_BIT(BSR_F16)
+                                             | BSRI_BIT(BSR_F16)
 #endif
 #ifndef BSRSPARSE_NO_BF16
-    | BSRI_BIT(BSR_BF16)
+                                             | BSRI_BIT(BSR_BF16)
 #endif
 #ifndef BSRSPARSE_NO_F32
-    | BSRI_BIT(BSR_F32)
+                                             | BSRI_BIT(BSR_F32)
 #endif
 #ifndef BSRSPARSE_NO_F64
-    | BSRI_BIT(BSR_F64)
+                                             | BSRI_BIT(BSR_F64)
 #endif
 #ifndef BSRSPARSE_NO_I8
-    | BSRI_BIT(BSR_I8)
+                                             | BSRI_BIT(BSR_I8)
 #endif
     ;
 /* dtype: of the operands, 0 where unknown. */
@@ -3701,7 +3700,7 @@ static void bsri_row_fill(int compute, void *row, int64_t n, double v) {
 
 /* A row x column operand that is added to scores or forbids them, for one batch item; a size of 1 repeats. */
 typedef struct bsri_bias {
-    const char *data; /* null: there is none */
+    const char *data;    /* null: there is none */
     int32_t dtype, mode; /* bsr_mask_mode */
     int64_t row_stride, col_stride;
 } bsri_bias;
@@ -3752,8 +3751,7 @@ static int bsri_score_forbid_where(int compute, void *s, const uint8_t *no, int6
 }
 
 /* The same with element at + j*stride of src, any dtype. */
-static int bsri_score_add(int isa, int compute, void *s, const void *src, int dtype, int64_t at, int64_t stride,
-                                      int64_t n) {
+static int bsri_score_add(int isa, int compute, void *s, const void *src, int dtype, int64_t at, int64_t stride, int64_t n) {
     bsri_bias_row bias;
     int64_t w;
     int forbids = 0;
@@ -3766,8 +3764,7 @@ static int bsri_score_add(int isa, int compute, void *s, const void *src, int dt
     return forbids;
 }
 /* Zero forbids; zero in src's own type: no f64 is too small. */
-static int bsri_score_forbid(int isa, int compute, void *s, const void *src, int dtype, int64_t at, int64_t stride,
-                                         int64_t n) {
+static int bsri_score_forbid(int isa, int compute, void *s, const void *src, int dtype, int64_t at, int64_t stride, int64_t n) {
     const int own = dtype == BSR_F64 ? BSR_F64 : BSR_F32, bytes = bsr_dtype_size(dtype) == 1;
     uint8_t no[BSRI_BIAS_CHUNK];
     bsri_bias_row mask;
@@ -3795,8 +3792,8 @@ static int bsri_score_bias(int isa, int compute, void *s, const bsri_bias *b, in
 }
 
 /* An optional bias of rows x cols (or 1 each) that broadcasts to b. A boolean one can't be added. */
-static bsr_status bsri_check_bias(const bsri_call *c, bsri_spans *set, const bsri_batch *b, const bsr_dense *d,
-                                              int64_t rows, int64_t cols, int mode, int operand) {
+static bsr_status bsri_check_bias(const bsri_call *c, bsri_spans *set, const bsri_batch *b, const bsr_dense *d, int64_t rows,
+                                  int64_t cols, int mode, int operand) {
     uint32_t accepted = mode == BSR_MASK_MUL ? BSRI_MASKS : BSRI_MASKS & ~BSRI_BIT(BSR_BOOL);
     if (mode != BSR_MASK_ADD && mode != BSR_MASK_MUL) return bsri_fail(c, BSR_ITEM_MASK_MODE, operand, -1, mode);
     if (!d) return BSR_OK;
@@ -3882,7 +3879,7 @@ static void bsri_softmax_row(const bsri_softmax *j, const bsri_stored_row *r) {
         bsri_softmax_scores(j, r, e, n, &buffer);
         m = bsri_row_max(j->isa, j->compute, &buffer, n);
         if (!(m <= max)) sum = max > (double)-INFINITY ? sum * exp(max - m) : 0, max = m; /* also to NaN */
-        if (!(max < (double)INFINITY)) break; /* NaN, or +inf, whose share is NaN */
+        if (!(max < (double)INFINITY)) break;                                             /* NaN, or +inf, whose share is NaN */
         if (max > (double)-INFINITY) sum += bsri_row_exp_sum(j->isa, j->compute, &buffer, n, max);
         else bsri_row_fill(j->compute, &buffer, n, 0);
     }
@@ -4085,14 +4082,14 @@ static const bsri_score_function bsri_user_scores[] = {
     BSR_USER_SCORES(BSRI_X)
 #undef BSRI_X
 #endif
-    NULL};
+        NULL};
 static const bsri_mask_function bsri_user_masks[] = {
 #ifdef BSR_USER_MASKS
 #define BSRI_X(name) name,
     BSR_USER_MASKS(BSRI_X)
 #undef BSRI_X
 #endif
-    NULL};
+        NULL};
 
 typedef struct bsri_attention {
     const bsr_dense *q, *k, *v, *out, *lse;
@@ -4102,12 +4099,12 @@ typedef struct bsri_attention {
     int64_t heads, k_group, v_group; /* query heads; how many share one of k's, of v's */
     int64_t causal_offset, mask_strides[3];
     double scale, drop_below, keep_scale; /* dropout: words below are dropped; 1 / (1 - p) */
-    float keep[2]; /* 1, 0: factor by whether it is dropped */
+    float keep[2];                        /* 1, 0: factor by whether it is dropped */
     bsri_score_function score;
     bsri_mask_function allow;
     int32_t isa, compute;
-    int32_t modifies, reserved; /* is there anything between product and softmax? */
-    int64_t tile, tile_rows; /* key columns, query rows */
+    int32_t modifies, reserved;   /* is there anything between product and softmax? */
+    int64_t tile, tile_rows;      /* key columns, query rows */
     int64_t tiles, group, groups; /* query tiles of a block row; block rows of a task; tasks of a batch item */
 } bsri_attention;
 
@@ -4213,8 +4210,7 @@ static void bsri_attention_scores(const bsri_query_tile *t) {
         if (k->cols > BSRI_TILE_DEPTH) bsri_attention_pack_q(t, d, depth);
         if (t->pieces == 1 && k->dtype == j->compute && k->row_stride == 1) /* stored transposed already */
             b = bsri_at(t->k, k->dtype, t->piece[0].col + d * k->col_stride), ldb = k->col_stride;
-        else
-            bsri_attention_pack_k(t, d, depth);
+        else bsri_attention_pack_k(t, d, depth);
         bsri_tile_mm(j->isa, j->compute, t->rows, t->cols, depth, t->tile_q, bsri_round16(depth), 1, b, ldb, t->tile_s, j->tile,
                      d > 0);
     }
@@ -4629,8 +4625,8 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
 
 BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k,
                                           const bsr_dense *v, const bsr_matrix *mask, const bsr_attention_options *options,
-                                          const bsr_dense *out, const bsr_dense *lse, const bsr_dense *d_out,
-                                          const bsr_dense *dq, const bsr_dense *dk, const bsr_dense *dv, const bsr_exec *exec) {
+                                          const bsr_dense *out, const bsr_dense *lse, const bsr_dense *d_out, const bsr_dense *dq,
+                                          const bsr_dense *dk, const bsr_dense *dv, const bsr_exec *exec) {
     bsri_call c;
     (void)scale, (void)q, (void)k, (void)v, (void)mask, (void)options, (void)out, (void)lse;
     (void)d_out, (void)dq, (void)dk, (void)dv;
@@ -4647,14 +4643,16 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
 struct bsri_build;
 struct bsri_scatter_build;
 static bsr_status bsri_cuda_transposed_index(const bsri_call *c, const bsr_matrix *m, const bsri_view *v, void *buffer);
-static bsr_status bsri_cuda_schedule(const bsri_call *c, const bsr_matrix *m, int group, int transposed, const bsri_view *v, void *buffer);
+static bsr_status bsri_cuda_schedule(const bsri_call *c, const bsr_matrix *m, int group, int transposed, const bsri_view *v,
+                                     void *buffer);
 static bsr_status bsri_cuda_validate(const bsri_call *c, const bsr_matrix *m);
 static bsr_status bsri_cuda_to_dense(const bsri_call *c, const bsr_matrix *m, const bsr_dense *out);
 static bsr_status bsri_cuda_from_dense(const bsri_call *c, const struct bsri_build *b, bsr_matrix *m);
 static bsr_status bsri_cuda_from_mask(const bsri_call *c, const struct bsri_build *b, bsr_matrix *m);
 static bsr_status bsri_cuda_random(const bsri_call *c, const struct bsri_build *b, uint64_t seed, int64_t kept, bsr_matrix *m);
 static bsr_status bsri_cuda_prune(const bsri_call *c, const struct bsri_build *b, int64_t kept, bsr_matrix *m);
-static bsr_status bsri_cuda_from_entries(const bsri_call *c, const struct bsri_build *b, const bsr_matrix *s, const void *row, bsr_matrix *m);
+static bsr_status bsri_cuda_from_entries(const bsri_call *c, const struct bsri_build *b, const bsr_matrix *s, const void *row,
+                                         bsr_matrix *m);
 static bsr_status bsri_cuda_scatter_indices(const bsri_call *c, const struct bsri_scatter_build *b, int count_only, int *stop);
 static bsr_status bsri_cuda_layout(const bsri_call *c, const bsr_layout *l, uint8_t *mask, int64_t area, int64_t bytes);
 #endif
@@ -4674,9 +4672,7 @@ static bsr_status bsri_cuts_get(const bsri_call *c, const bsri_cuts *s, bsri_scr
     if (s->overflow) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_NONE, -1, 0);
     return bsri_scratch_get(c, s->bytes, scratch);
 }
-static int64_t *bsri_cut_i64(const bsri_scratch *scratch, int64_t at) {
-    return (int64_t *)(void *)((char *)scratch->data + at);
-}
+static int64_t *bsri_cut_i64(const bsri_scratch *scratch, int64_t at) { return (int64_t *)(void *)((char *)scratch->data + at); }
 
 /* Runs each(arg, i) for i in [0, total), in parallel by ranges, so that short bodies do not drown in overhead. */
 typedef struct bsri_ranges {
@@ -4799,8 +4795,8 @@ typedef struct bsri_entries {
 typedef struct bsri_build bsri_build;
 typedef int64_t (*bsri_row_function)(const bsri_build *b, int64_t item, int64_t r, const bsri_item *to, int64_t at);
 struct bsri_build {
-    bsr_matrix to;     /* what *m becomes; nnz: the capacity until the end */
-    bsri_batch batch;  /* its items */
+    bsr_matrix to;      /* what *m becomes; nnz: the capacity until the end */
+    bsri_batch batch;   /* its items */
     int64_t rows, cols; /* in blocks */
     int64_t value_stride[3];
     int count_only, with_values;
@@ -4809,11 +4805,11 @@ struct bsri_build {
     const bsr_matrix *sparse;
     const bsri_entries *entries;
     const uint8_t *mask;
-    uint64_t *bits; /* which candidates are kept: [items][item_words] */
+    uint64_t *bits;                /* which candidates are kept: [items][item_words] */
     int64_t item_words, row_words; /* row_words 0: candidates are the stored blocks of `sparse`, else all blocks */
-    int64_t *first;     /* [items][rows]: counts, then the position of the row's first block */
-    double *norm;       /* prune: of the candidates of one item */
-    int64_t item, from; /* prune: which item; its first stored block */
+    int64_t *first;                /* [items][rows]: counts, then the position of the row's first block */
+    double *norm;                  /* prune: of the candidates of one item */
+    int64_t item, from;            /* prune: which item; its first stored block */
     int32_t norm_kind;
 };
 
@@ -4957,8 +4953,9 @@ static int64_t bsri_row_of_entries(const bsri_build *b, int64_t item, int64_t r,
         }
         if (to && b->with_values)
             bsri_put_sum(e, e->order + i, same - i,
-                         bsri_at(to->values, b->to.dtype, (at + n - 1) * b->value_stride[0] +
-                                 row % b->to.block_rows * b->value_stride[1] + col % b->to.block_cols * b->value_stride[2]),
+                         bsri_at(to->values, b->to.dtype,
+                                 (at + n - 1) * b->value_stride[0] + row % b->to.block_rows * b->value_stride[1] +
+                                     col % b->to.block_cols * b->value_stride[2]),
                          b->to.dtype);
     }
     return n;
@@ -5205,8 +5202,7 @@ BSR_API bsr_status bsr_from_dense(const bsr_context *ctx, const bsr_dense *sourc
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_FROM_DENSE, exec));
     if (!source) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_SOURCE, -1, 0);
     BSRI_TRY(bsri_build_begin(&c, &b, m, source->rows, source->cols, 1));
-    if (bsri_checking(&c))
-        BSRI_TRY(bsri_build_dense_check(&c, &b, source, b.with_values ? BSRI_FLOATS | BSRI_INTS : BSRI_ANY));
+    if (bsri_checking(&c)) BSRI_TRY(bsri_build_dense_check(&c, &b, source, b.with_values ? BSRI_FLOATS | BSRI_INTS : BSRI_ANY));
     b.dense = source;
     BSRI_CUDA_RETURN(&c, bsri_cuda_from_dense(&c, &b, m));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
@@ -5320,8 +5316,7 @@ BSR_API bsr_status bsr_from_block_mask(const bsr_context *ctx, const uint8_t *ma
         BSRI_TRY(bsri_join(&c, &b.batch, m->batch_dims, m->batch, BSR_ARG_MATRIX));
         view.data = (void *)(uintptr_t)mask, view.dtype = BSR_BOOL, view.rows = b.rows, view.cols = b.cols;
         view.row_stride = b.cols, view.col_stride = 1, view.batch_dims = 1, view.batch[0] = b.batch.count;
-        if (!bsri_mul(b.rows, b.cols, &view.batch_stride[0]))
-            return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_SOURCE, -1, 0);
+        if (!bsri_mul(b.rows, b.cols, &view.batch_stride[0])) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_SOURCE, -1, 0);
         BSRI_TRY(bsri_check_dense(&c, &set, &view, BSR_ARG_SOURCE, BSRI_BIT(BSR_BOOL), BSRI_READ));
         b.batch = bsri_batch_none();
         BSRI_TRY(bsri_build_check(&c, &b, &set));
@@ -5635,8 +5630,7 @@ static void bsri_lines_load(bsri_lines *l, const bsr_matrix *m, const bsri_item 
     l->start = it->crow, l->list = it->col;
     if (transposed) bsri_transpose_pattern(m, it, l->ccol, l->row, NULL), l->start = l->ccol, l->list = l->row;
     for (i = 0; i < l->others; i++) l->stamp[i] = -1;
-    for (i = 0; i < l->count; i++)
-        l->length[i] = bsri_index(l->start, l->dtype, i + 1) - bsri_index(l->start, l->dtype, i);
+    for (i = 0; i < l->count; i++) l->length[i] = bsri_index(l->start, l->dtype, i + 1) - bsri_index(l->start, l->dtype, i);
 }
 /* How many entries of a line group g lacks; with `join` they become part of it. */
 static int64_t bsri_lines_extra(const bsri_lines *l, int64_t line, int64_t g, int join) {
@@ -5853,8 +5847,9 @@ static bsr_status bsri_scatter_sizes(const bsri_call *c, bsri_scatter_build *b) 
     for (r = 0; r < b->rows && !bsri_on_cuda(c); r++) b->filled += bsri_scatter_crow(b, r + 1) > bsri_scatter_crow(b, r);
     /* no columns: no output tile */
     b->need[BSRI_R] = b->format == BSR_SCATTER_MM || !b->n ? 0 : b->filled * b->split;
-    b->need[BSRI_C] = b->format == BSR_SCATTER_MM ? tiles + 1
-                      : b->format == BSR_SCATTER_STRIDED ? b->need[BSRI_R] + 1 : b->rows + 1;
+    b->need[BSRI_C] = b->format == BSR_SCATTER_MM        ? tiles + 1
+                      : b->format == BSR_SCATTER_STRIDED ? b->need[BSRI_R] + 1
+                                                         : b->rows + 1;
     if (b->format == BSR_SCATTER_STRIDED && !b->n) b->need[BSRI_Q] = 0;
     b->need[BSRI_P] = b->format == BSR_SCATTER_STRIDED_COMPRESSED ? 0 : b->need[BSRI_Q];
     return BSR_OK;
@@ -6608,9 +6603,7 @@ static bsr_status bsri_check_product_operands(const bsri_call *c, const bsri_pro
 }
 
 /* Rows of an output tile: a large block is cut into equal parts. */
-static int64_t bsri_tile_rows(int64_t block_rows) {
-    return bsri_ceil_div(block_rows, bsri_ceil_div(block_rows, BSRI_TILE_ROWS));
-}
+static int64_t bsri_tile_rows(int64_t block_rows) { return bsri_ceil_div(block_rows, bsri_ceil_div(block_rows, BSRI_TILE_ROWS)); }
 static bsr_plan bsri_product_plan(const bsri_call *c, const bsri_product_call *p) {
     bsr_plan plan = bsri_plan_default(c);
     const int64_t *schedule = (const int64_t *)p->a->schedule;
@@ -6650,8 +6643,8 @@ static bsr_status bsri_resolve_scalars(const bsri_call *c, bsri_product_call *p)
 }
 
 BSR_API bsr_status bsr_dense_addmm(const bsr_context *ctx, double beta, const bsr_dense *input, double alpha, uint32_t trans,
-                                   const bsr_matrix *a, const bsr_dense *b, const bsr_epilogue *epilogue,
-                                   const bsr_dense *out, const bsr_exec *exec) {
+                                   const bsr_matrix *a, const bsr_dense *b, const bsr_epilogue *epilogue, const bsr_dense *out,
+                                   const bsr_exec *exec) {
     bsri_spans set;
     bsri_product_call p;
     bsri_call c;
@@ -6829,7 +6822,7 @@ static bsr_status bsri_check_scatter(const bsri_call *c, const bsr_dense *blocks
 }
 
 static bsr_status bsri_scatter_start(const bsri_call *c, const bsr_plan *plan, const bsr_dense *blocks, const bsr_dense *others,
-                               const bsr_scatter_indices *x, const bsr_dense *acc) {
+                                     const bsr_scatter_indices *x, const bsr_dense *acc) {
     bsri_product job;
     memset(&job, 0, sizeof job);
     job.blocks = blocks, job.b = others, job.scatter = x, job.out = job.input = acc;
@@ -7035,9 +7028,7 @@ static bsr_status bsri_check_operand(const bsri_call *c, bsr_operand o, int id) 
     if ((o.dense != NULL) == (o.sparse != NULL)) return bsri_fail(c, BSR_ITEM_OPERAND_KIND, id, -1, o.dense != NULL);
     return BSR_OK;
 }
-static bsr_dense bsri_maybe_transposed(const bsr_dense *d, int transposed) {
-    return transposed ? bsr_dense_transposed(*d) : *d;
-}
+static bsr_dense bsri_maybe_transposed(const bsr_dense *d, int transposed) { return transposed ? bsr_dense_transposed(*d) : *d; }
 
 /* Which engine, with which views. DDS is the transposed problem: op(C)^T = op(B)^T op(A)^T. */
 static bsr_status bsri_matmul_map(const bsri_call *c, bsri_matmul_call *m, uint32_t trans, bsr_operand a, bsr_operand b,
@@ -7173,11 +7164,14 @@ BSR_API bsr_status bsr_matmul_backward(const bsr_context *ctx, uint32_t trans, b
 /* >>cuda-matrices-types: what the kernels of the matrix operations are given                     */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* Zeros a region after at most eight words, and a second one. */
+/* Zeros a region after at most eight words, and a second one. Two arrays in the first are spared as far as they are about to
+   be written: they start at words spare[] and have *spare_count entries. */
 typedef struct bsri_dev_fill {
     int64_t *data, words, head[8]; /* of eight bytes */
     int64_t *more, more_words;
-    int64_t heads;
+    int64_t heads, spare[2];
+    const void *spare_count;
+    int32_t spare_dtype, reserved;
 } bsri_dev_fill;
 
 /* One pass of a stable radix sort of several runs of keys; arrays of keys, rows and positions have the index type. Run i stands
@@ -7187,11 +7181,11 @@ typedef struct bsri_dev_sort {
     bsr_matrix m; /* key null: its columns are the keys, and rows and positions are made here */
     bsri_batch patterns;
     const void *key, *row, *position;
-    void *key_out, *row_out, *position_out; /* row null: there are none */
+    void *key_out, *row_out, *position_out; /* row, position null: not wanted */
     void *counts, *totals;                  /* [runs][digits][chunks of the run], [runs][digits] */
     void *ccol;                             /* last: where each column starts */
     int64_t n, chunk, chunks, slots, digits, cols;
-    int32_t shift, ragged;
+    int32_t shift, ragged, chunk_bits, reserved;
 } bsri_dev_sort;
 
 /* The lines of each pattern, as bsri_lines. */
@@ -7200,8 +7194,8 @@ typedef struct bsri_dev_lines {
     bsri_batch patterns;
     const void *start, *list; /* null: m's rows; else [patterns][count + 1] and [patterns][each] */
     int64_t each, count, others, limit, groups, full, window;
-    int64_t group, words, small; /* words 0: no bit sets; small: they fit shared memory */
-    uint64_t *key;        /* [patterns][count]: longest first */
+    int64_t group, words, small;                         /* words 0: no bit sets; small: they fit shared memory */
+    uint64_t *key;                                       /* [patterns][count]: longest first */
     int32_t *distinct, *order, *member, *unions, *stamp; /* [patterns][...] */
     uint32_t *bits, *repeats;
     int32_t *out_order, *out_lengths;
@@ -7209,9 +7203,9 @@ typedef struct bsri_dev_lines {
 
 typedef struct bsri_dev_rank {
     const uint64_t *key;
-    int64_t patterns, n, full;  /* full: those that take part; the others stay behind, in order */
+    int64_t patterns, n, full; /* full: those that take part; the others stay behind, in order */
     const int32_t *member, *length;
-    int32_t *order, *lengths;   /* lengths null: only the order */
+    int32_t *order, *lengths; /* lengths null: only the order */
     int64_t group;
 } bsri_dev_rank;
 
@@ -7229,9 +7223,9 @@ typedef struct bsri_dev_build {
     bsri_batch batch;
     int64_t stride[3], sparse_stride[3];
     const uint8_t *mask;
-    uint32_t *bits; /* [items][item_words], rows of row_words; those of stored blocks have no rows */
-    int64_t *first; /* [items][rows] */
-    double *norm;
+    uint32_t *bits;                    /* [items][item_words], rows of row_words; those of stored blocks have no rows */
+    int64_t *first;                    /* [items][rows] */
+    double *norm, per_area, per_width; /* 1 over elements of a block and of its rows */
     int64_t rows, cols, item_words, row_words, panel, panels, capacity, candidates, kept;
     int32_t norm_kind, ragged, complement, reserved;
     uint64_t seed;
@@ -7249,15 +7243,23 @@ typedef struct bsri_dev_entries {
     int32_t index_dtype, dtype, with_values, count_only;
 } bsri_dev_entries;
 
-enum { BSRI_STAGE_STRUCTURE, BSRI_STAGE_CCOL, BSRI_STAGE_ENTRIES, BSRI_STAGE_MARK, BSRI_STAGE_ORDER, BSRI_STAGE_TRANSPOSED,
-       BSRI_STAGE_UNIONS };
+enum {
+    BSRI_STAGE_STRUCTURE,
+    BSRI_STAGE_CCOL,
+    BSRI_STAGE_ENTRIES,
+    BSRI_STAGE_MARK,
+    BSRI_STAGE_ORDER,
+    BSRI_STAGE_TRANSPOSED,
+    BSRI_STAGE_UNIONS
+};
 typedef struct bsri_dev_validate {
     bsr_matrix m;
     bsri_batch patterns;
     bsri_view index, schedule;
-    const void *start, *list; /* of a transposed schedule */
-    uint64_t *record;         /* the first failure as stage and place; then item, index, value */
-    uint32_t *seen;           /* [patterns][lines + 1] */
+    const void *start, *list; /* unions: the lines of one pattern */
+    int64_t pattern;
+    uint64_t *record; /* the first failure as stage and place; then item, index, value */
+    uint32_t *seen;   /* [patterns][lines + 1] */
     int64_t rows, cols, span, fixed, parts, group, lines, work;
     int32_t stage, transposed;
 } bsri_dev_validate;
@@ -7290,17 +7292,17 @@ typedef struct bsri_dev_layout {
 
 /* Everything by value, element strides resolved. */
 typedef struct bsri_dev_softmax {
-    bsr_matrix x, dy, out;             /* backward: x is the forward result, dy its gradient */
-    bsr_dense bias[3];                 /* data null: absent */
+    bsr_matrix x, dy, out; /* backward: x is the forward result, dy its gradient */
+    bsr_dense bias[3];     /* data null: absent */
     bsri_batch batch;
-    int64_t xs[3], ds[3], os[3];       /* element strides of values: block, row, column */
-    int64_t rows;                      /* of all items */
+    int64_t xs[3], ds[3], os[3]; /* element strides of values: block, row, column */
+    int64_t rows;                /* of all items */
     double scale;
-    uint32_t divide, block;            /* fast path: 2^32 / chunks rounded up (0 for 1); elements of a block */
-    int32_t mode[3];                   /* bsr_mask_mode of each bias */
+    uint32_t divide, block; /* fast path: 2^32 / chunks rounded up (0 for 1); elements of a block */
+    int32_t mode[3];        /* bsr_mask_mode of each bias */
     int32_t biased, backward;
-    int32_t warps;                     /* that share a row */
-    int32_t chunks;                    /* fast path: 16-byte pieces of a block's row */
+    int32_t warps;  /* that share a row */
+    int32_t chunks; /* fast path: 16-byte pieces of a block's row */
     int32_t reserved;
 } bsri_dev_softmax;
 
@@ -7308,17 +7310,19 @@ typedef struct bsri_dev_attention {
     bsr_matrix mask;
     bsr_dense q, k, v, out, lse, relative, padding; /* data null: absent */
     bsri_batch batch;
-    int64_t heads, k_group, v_group;   /* query heads; how many share one of k's, of v's */
-    int64_t causal_offset, ms[3];      /* element strides of the mask's values */
+    int64_t heads, k_group, v_group;          /* query heads; how many share one of k's, of v's */
+    int64_t causal_offset, ms[3];             /* element strides of the mask's values */
     int64_t items, block_rows, tiles, panels; /* query tiles of a block row; panels of v's columns */
-    int64_t tile_rows;                 /* query rows of a tile */
+    int64_t tile_rows;                        /* query rows of a tile */
     double scale, keep_scale;
     uint64_t seed;
     const void *user_data;
-    uint32_t flags, drop_last;         /* dropout: words up to drop_last are dropped */
+    uint32_t flags, drop_last; /* dropout: words up to drop_last are dropped */
     int32_t drops, padding_mode, score_function, mask_function;
-    int32_t modifies;                  /* is there anything but causality between product and softmax? */
-    int32_t pairs;                     /* may two neighbours of out be stored together? */
+    int32_t modifies; /* is there anything but causality between product and softmax? */
+    int32_t pairs;    /* may two neighbours of out be stored together? */
+    float unit;       /* scale log2(e) */
+    int32_t reserved;
 } bsri_dev_attention;
 #endif /* BSRI_CUDA */
 
@@ -7336,10 +7340,10 @@ typedef struct bsri_dev_product {
     const void *user_data;
     double alpha, beta;
     bsri_batch whole, out_batch, b_batch;
-    bsri_view index, schedule;         /* bytes 0: absent */
-    int64_t br, bc;                    /* rows and products of an op(A) block */
-    int64_t a_block, a_rs, a_cs;       /* element strides of op(A)'s blocks */
-    int64_t tiles, width;              /* output tiles per item, their columns */
+    bsri_view index, schedule;   /* bytes 0: absent */
+    int64_t br, bc;              /* rows and products of an op(A) block */
+    int64_t a_block, a_rs, a_cs; /* element strides of op(A)'s blocks */
+    int64_t tiles, width;        /* output tiles per item, their columns */
     int64_t items, reduce;
     int64_t panels, subs, sub_rows;
     int32_t kind, activation, trans, has_input;
@@ -7376,6 +7380,11 @@ static bsr_status bsri_cuda_device(const bsri_call *c) {
     BSRI_TRY(bsri_cuda_status(c, cudaGetDevice(&device)));
     if (device != c->ctx->device) return bsri_fail(c, BSR_ITEM_CUDA_DEVICE, BSR_ARG_CONTEXT, -1, device);
     return BSR_OK;
+}
+static bsri_queue bsri_cuda_queue(const bsri_call *c) {
+    bsri_queue q;
+    q.stream = c->exec->stream, q.max_grid = c->exec->max_grid[0];
+    return q;
 }
 static bsr_dense bsri_dense_or_null(const bsr_dense *d) {
     bsr_dense none;
@@ -7415,17 +7424,18 @@ static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *job)
     if (!p.tiles || !p.width || !p.items || !p.br) return BSR_OK;
     done = 0;
     if (job->isa != 1 && job->a) {
-        BSRI_TRY(bsri_cuda_status(c, bsri_launch_product_mma(c->ctx, &p, job->compute, c->exec->stream, &done)));
+        BSRI_TRY(bsri_cuda_status(c, bsri_launch_product_mma(c->ctx, &p, job->compute, bsri_cuda_queue(c), &done)));
         if (done) return BSR_OK;
     }
     if (job->isa == 2) {
         return bsri_fail(c, BSR_ITEM_PLAN_FIELD, BSR_ARG_EXEC, 3, job->isa);
     }
-    return bsri_cuda_status(c, bsri_launch_product_simt(&p, job->compute, c->exec->stream));
+    return bsri_cuda_status(c, bsri_launch_product_simt(&p, job->compute, bsri_cuda_queue(c)));
 }
 
 static bsr_status bsri_cuda_sampled(const bsri_call *c, const bsri_sampled *job) {
     bsri_dev_sampled p;
+    int done;
     memset(&p, 0, sizeof p);
     BSRI_TRY(bsri_cuda_device(c));
     p.out = *job->out, p.mat1 = *job->mat1, p.mat2 = *job->mat2, p.alpha = job->alpha, p.beta = job->beta;
@@ -7434,7 +7444,9 @@ static bsr_status bsri_cuda_sampled(const bsri_call *c, const bsri_sampled *job)
     p.whole = job->batch, p.out_batch = bsri_batch_of(job->out->batch_dims, job->out->batch);
     p.items = p.out_batch.count, p.reduce = bsri_reduce_count(&p.whole, &p.out_batch);
     if (!p.items || !job->out->nnz) return BSR_OK;
-    return bsri_cuda_status(c, bsri_launch_sampled_simt(&p, job->compute, c->exec->stream));
+    BSRI_TRY(bsri_cuda_status(c, bsri_launch_sampled_mma(c->ctx, &p, job->compute, bsri_cuda_queue(c), &done)));
+    if (done) return BSR_OK;
+    return bsri_cuda_status(c, bsri_launch_sampled_simt(&p, job->compute, bsri_cuda_queue(c)));
 }
 
 /* Looks the device up and loads every kernel now, so that no operation does. On success *ctx is a CUDA context; on failure it is
@@ -7478,7 +7490,8 @@ static int bsri_cuda_packed(const bsr_matrix *m, int64_t bytes) {
     int64_t s[3];
     int i;
     bsri_value_strides(m, s);
-    if (s[2] != 1 || s[1] != m->block_cols || s[0] != m->block_rows * m->block_cols || (uintptr_t)m->values % (uintptr_t)bytes) return 0;
+    if (s[2] != 1 || s[1] != m->block_cols || s[0] != m->block_rows * m->block_cols || (uintptr_t)m->values % (uintptr_t)bytes)
+        return 0;
     for (i = 0; i < m->batch_dims; i++)
         if (m->batch[i] > 1 && m->values_batch_stride[i] * es % bytes) return 0;
     return 1;
@@ -7506,8 +7519,8 @@ static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job)
     }
     /* the fast path: whole 16-byte pieces of packed values; its division must be exact for every piece of a row */
     bytes = x->block_cols * es, p.chunks = (int32_t)(bytes / 16);
-    fast = job->compute == BSR_F32 && !p.biased && bytes % 16 == 0 && bsri_cuda_packed(x, 16) &&
-           bsri_cuda_packed(job->out, 16) && (!job->dy || bsri_cuda_packed(job->dy, 16));
+    fast = job->compute == BSR_F32 && !p.biased && bytes % 16 == 0 && bsri_cuda_packed(x, 16) && bsri_cuda_packed(job->out, 16) &&
+           (!job->dy || bsri_cuda_packed(job->dy, 16));
     if (fast) {
         const uint64_t chunks = (uint64_t)p.chunks, whole = UINT64_C(1) << 32, divide = (whole + chunks - 1) / chunks;
         p.divide = (uint32_t)(divide % whole), p.block = (uint32_t)(x->block_rows * x->block_cols);
@@ -7517,8 +7530,9 @@ static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job)
     /* as many warps a row as hold a row of mean length and half as much again; rows that are longer are read twice */
     items = x->flags & BSR_MATRIX_RAGGED ? bsri_max(1, bsri_pattern_count(x)) : 1;
     mean = x->nnz / (rows * items) * x->block_cols, held = fast ? 8 * 16 / es * 32 : 256;
-    for (p.warps = 1; p.warps < 8 && mean + mean / 2 > held * p.warps; p.warps *= 2) {}
-    return bsri_cuda_status(c, bsri_launch_softmax(&p, fast, job->compute, c->exec->stream));
+    for (p.warps = 1; p.warps < 8 && mean + mean / 2 > held * p.warps; p.warps *= 2) {
+    }
+    return bsri_cuda_status(c, bsri_launch_softmax(&p, fast, job->compute, bsri_cuda_queue(c)));
 }
 
 static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *job) {
@@ -7529,7 +7543,8 @@ static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *
     p.mask = *job->mask, p.q = *job->q, p.k = *job->k, p.v = *job->v, p.out = *job->out, p.lse = bsri_dense_or_null(job->lse);
     p.relative = bsri_dense_or_null(o->relative_bias), p.padding = bsri_dense_or_null(o->key_padding_mask);
     p.batch = job->batch, p.heads = job->heads, p.k_group = job->k_group, p.v_group = job->v_group;
-    p.causal_offset = job->causal_offset, p.items = job->batch.count, p.block_rows = bsri_block_rows(job->mask), p.scale = job->scale, p.keep_scale = job->keep_scale;
+    p.causal_offset = job->causal_offset, p.items = job->batch.count, p.block_rows = bsri_block_rows(job->mask),
+    p.scale = job->scale, p.keep_scale = job->keep_scale;
     memcpy(p.ms, job->mask_strides, sizeof p.ms);
     p.seed = o->dropout_seed, p.user_data = o->user_data, p.flags = o->flags, p.padding_mode = o->key_padding_mode;
     p.score_function = o->score_function, p.mask_function = o->mask_function;
@@ -7537,8 +7552,8 @@ static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *
     p.modifies = (o->flags & ~BSR_ATTENTION_CAUSAL) || p.relative.data || p.padding.data || p.score_function || p.mask_function;
     if (!p.items || !p.q.rows) return BSR_OK;
     if (bsri_mma_attention_fits(c->ctx->cc_major, job->compute, &p) && c->exec->plan == NULL)
-        return bsri_cuda_status(c, bsri_launch_attention_mma(&p, c->exec->stream));
-    return bsri_cuda_status(c, bsri_launch_attention_simt(&p, job->compute, c->exec->stream));
+        return bsri_cuda_status(c, bsri_launch_attention_mma(&p, bsri_cuda_queue(c)));
+    return bsri_cuda_status(c, bsri_launch_attention_simt(&p, job->compute, bsri_cuda_queue(c)));
 }
 #endif /* BSRI_CUDA */
 
@@ -7547,8 +7562,8 @@ static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *
 /* >>cuda-matrices: the matrix operations on the CUDA backend                                     */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* Scratch is the call's workspace, cut as on the CPU; the plan says how much. What a conversion finds stays on the device: nnz keeps
-   the capacity that the caller set, crow tells the true count, and what does not fit is not written. */
+/* Scratch is the call's workspace, cut as on the CPU; the plan says how much. What a conversion finds stays on the device:
+   nnz keeps the capacity that the caller set, crow tells the true count, and what does not fit is not written. */
 static bsr_status bsri_cuda_plan(const bsri_call *c, const bsri_cuts *cuts, int *stop) {
     bsr_plan p = bsri_plan_default(c);
     if (cuts->overflow) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_NONE, -1, 0);
@@ -7560,7 +7575,7 @@ static void *bsri_cuda_at(const bsri_call *c, int64_t at) { return (char *)c->ex
 
 /* Launches with as many threads as there is work; nothing for no work. */
 #define BSRI_CUDA_RUN(c, kernel, p, work, threads) \
-    BSRI_TRY((work) > 0 ? bsri_cuda_status(c, bsri_launch(kernel, p, work, threads, (c)->exec->stream)) : BSR_OK)
+    BSRI_TRY((work) > 0 ? bsri_cuda_status(c, bsri_launch(kernel, p, work, threads, bsri_cuda_queue(c))) : BSR_OK)
 
 static bsr_status bsri_cuda_zero(const bsri_call *c, void *data, int64_t bytes, const int64_t *head, int64_t heads, void *more,
                                  int64_t more_bytes) {
@@ -7593,17 +7608,19 @@ static void bsri_cuda_sort_plan(bsri_cuda_sort *q, bsri_cuts *cuts, int dtype, i
     q->total_bits = bsri_max(1, bsri_bit_length(limit - 1)), q->passes = bsri_ceil_div(q->total_bits, 8);
     q->bits = bsri_ceil_div(q->total_bits, q->passes);
     s->n = n, s->ragged = ragged, s->digits = (int64_t)1 << q->bits;
-    s->chunk = bsri_max(1, bsri_ceil_div(n, 512 * 2048)) * 2048, s->chunks = bsri_max(1, bsri_ceil_div(n, s->chunk));
+    for (s->chunk_bits = 11; n >> s->chunk_bits > 1024;) s->chunk_bits++;
+    s->chunk = (int64_t)1 << s->chunk_bits, s->chunks = bsri_max(1, bsri_ceil_div(n, s->chunk));
     if (!bsri_mul(runs, ragged ? 1 : s->chunks, &s->slots) || (ragged && !bsri_add(s->slots, n / s->chunk, &s->slots)) ||
         !bsri_mul(ragged ? (runs > 0) : runs, n, &entries) || !bsri_mul(s->slots, s->digits, &counts))
         cuts->overflow = 1, s->slots = entries = counts = 0;
-    q->at[BSRI_SORT_KEY] = bsri_cut(cuts, entries, size), q->at[BSRI_SORT_OTHER_KEY] = bsri_cut(cuts, q->passes > 1 ? entries : 0, size);
+    q->at[BSRI_SORT_KEY] = bsri_cut(cuts, entries, size),
+    q->at[BSRI_SORT_OTHER_KEY] = bsri_cut(cuts, q->passes > 1 ? entries : 0, size);
     q->at[BSRI_SORT_ROW] = bsri_cut(cuts, rows && q->passes > 1 ? entries : 0, size);
     q->at[BSRI_SORT_POSITION] = bsri_cut(cuts, q->passes > 1 ? entries : 0, size);
     q->at[BSRI_SORT_COUNTS] = bsri_cut(cuts, counts, size), q->at[BSRI_SORT_TOTALS] = bsri_cut(cuts, runs * s->digits, size);
 }
-/* Sorts m's columns (key null) or the keys given; row (may be null) and position receive what goes with the sorted keys, which are
-   found in s.key_out afterwards. */
+/* Sorts m's columns (key null) or the keys given; row and position (null: not wanted) receive what goes with the sorted keys,
+   which are found in s.key_out afterwards. */
 static bsr_status bsri_cuda_sort_run(const bsri_call *c, bsri_cuda_sort *q, const bsr_matrix *m, const bsri_batch *patterns,
                                      const void *key, void *row, void *position) {
     bsri_dev_sort *s = &q->s;
@@ -7612,10 +7629,11 @@ static bsr_status bsri_cuda_sort_run(const bsri_call *c, bsri_cuda_sort *q, cons
     s->patterns = *patterns, s->key = key, s->row = s->position = NULL;
     s->counts = bsri_cuda_at(c, q->at[BSRI_SORT_COUNTS]), s->totals = bsri_cuda_at(c, q->at[BSRI_SORT_TOTALS]);
     for (pass = 0; pass < q->passes; pass++) {
-        int last = (q->passes - pass) % 2; /* the last pass writes to the result's arrays, the one before elsewhere */
+        const int last =
+            (int)((q->passes - pass) % 2); /* the last pass writes to the result's arrays, the one before elsewhere */
         s->key_out = bsri_cuda_at(c, q->at[last ? BSRI_SORT_KEY : BSRI_SORT_OTHER_KEY]);
         s->row_out = row ? (last ? row : bsri_cuda_at(c, q->at[BSRI_SORT_ROW])) : NULL;
-        s->position_out = last ? position : bsri_cuda_at(c, q->at[BSRI_SORT_POSITION]);
+        s->position_out = position ? (last ? position : bsri_cuda_at(c, q->at[BSRI_SORT_POSITION])) : NULL;
         s->shift = (int32_t)(pass * q->bits);
         if (q->dtype == BSR_I64) {
             BSRI_CUDA_RUN(c, bsri_sort_count<int64_t>, *s, s->slots, 256);
@@ -7631,8 +7649,8 @@ static bsr_status bsri_cuda_sort_run(const bsri_call *c, bsri_cuda_sort *q, cons
     return BSR_OK;
 }
 /* One transposed index per pattern: ccol, and for each entry its row and position. */
-static bsr_status bsri_cuda_transpose(const bsri_call *c, bsri_cuda_sort *q, const bsr_matrix *m, const bsri_batch *patterns, void *ccol,
-                                      void *row, void *position) {
+static bsr_status bsri_cuda_transpose(const bsri_call *c, bsri_cuda_sort *q, const bsr_matrix *m, const bsri_batch *patterns,
+                                      void *ccol, void *row, void *position) {
     BSRI_TRY(bsri_cuda_sort_run(c, q, m, patterns, NULL, row, position));
     q->s.ccol = ccol, q->s.cols = bsri_block_cols(m);
     if (q->dtype == BSR_I64) BSRI_CUDA_RUN(c, bsri_sort_starts<int64_t>, q->s, q->s.slots, 256);
@@ -7640,7 +7658,8 @@ static bsr_status bsri_cuda_transpose(const bsri_call *c, bsri_cuda_sort *q, con
     return BSR_OK;
 }
 static void bsri_cuda_transpose_plan(bsri_cuda_sort *q, bsri_cuts *cuts, const bsr_matrix *m) {
-    bsri_cuda_sort_plan(q, cuts, m->index_dtype, bsri_pattern_count(m), m->nnz, (m->flags & BSR_MATRIX_RAGGED) != 0, bsri_block_cols(m), 1);
+    bsri_cuda_sort_plan(q, cuts, m->index_dtype, bsri_pattern_count(m), m->nnz, (m->flags & BSR_MATRIX_RAGGED) != 0,
+                        bsri_block_cols(m), 1);
 }
 
 static bsr_status bsri_cuda_transposed_index(const bsri_call *c, const bsr_matrix *m, const bsri_view *v, void *buffer) {
@@ -7648,6 +7667,7 @@ static bsr_status bsri_cuda_transposed_index(const bsri_call *c, const bsr_matri
     bsri_cuda_sort q;
     bsr_matrix one;
     bsri_batch patterns = bsri_patterns(m, &one);
+    bsri_dev_fill f;
     int64_t head[8] = {0};
     int stop;
     bsri_cuda_transpose_plan(&q, &cuts, m);
@@ -7655,21 +7675,30 @@ static bsr_status bsri_cuda_transposed_index(const bsri_call *c, const bsr_matri
     if (stop) return BSR_OK;
     head[0] = BSRI_TRANSPOSED_MAGIC, head[1] = m->nnz, head[2] = bsri_block_rows(m), head[3] = bsri_block_cols(m);
     head[4] = v->patterns, head[5] = m->index_dtype;
-    BSRI_TRY(bsri_cuda_zero(c, buffer, v->bytes, head, 8, NULL, 0));
-    return bsri_cuda_transpose(c, &q, &one, &patterns, (char *)buffer + v->at[0], (char *)buffer + v->at[1], (char *)buffer + v->at[2]);
+    memset(&f, 0, sizeof f), memcpy(f.head, head, sizeof head);
+    f.data = (int64_t *)buffer, f.words = v->bytes / 8, f.heads = 8;
+    if (patterns.count == 1) { /* the most common case is worth not writing twice */
+        const bsri_item it = bsri_matrix_item(&patterns, 0, &one);
+        f.spare[0] = v->at[1] / 8, f.spare[1] = v->at[2] / 8, f.spare_dtype = m->index_dtype;
+        f.spare_count = bsri_at(it.crow, m->index_dtype, bsri_block_rows(m));
+    }
+    BSRI_CUDA_RUN(c, bsri_fill_words, f, bsri_ceil_div(f.words, 1024), 256);
+    return bsri_cuda_transpose(c, &q, &one, &patterns, (char *)buffer + v->at[0], (char *)buffer + v->at[1],
+                               (char *)buffer + v->at[2]);
 }
 
 /* Order by rank: compares all pairs, which is soonest done for as many lines as patterns have. */
 static bsr_status bsri_cuda_rank(const bsri_call *c, const bsri_dev_rank *r) {
-    BSRI_CUDA_RUN(c, bsri_rank_lines, *r, bsri_ceil_div(r->patterns * r->n, 8), 256);
+    BSRI_CUDA_RUN(c, bsri_rank_lines, *r, bsri_ceil_div(r->patterns * bsri_ceil_div(r->n, 4), 8), 256);
     return BSR_OK;
 }
 typedef struct bsri_cuda_lines {
     bsri_dev_lines l;
     bsri_cuda_sort sort;
-    int64_t at[12], repeats_bytes;
+    int64_t at[10], repeats_bytes;
 } bsri_cuda_lines;
-static void bsri_cuda_lines_plan(bsri_cuda_lines *q, bsri_cuts *cuts, const bsr_matrix *m, int transposed, const bsri_view *v, int group) {
+static void bsri_cuda_lines_plan(bsri_cuda_lines *q, bsri_cuts *cuts, const bsr_matrix *m, int transposed, const bsri_view *v,
+                                 int group) {
     bsri_dev_lines *l = &q->l;
     int64_t size = (int64_t)bsr_dtype_size(m->index_dtype), patterns = v->patterns, lines, groups;
     int64_t entries = m->flags & BSR_MATRIX_RAGGED ? m->nnz : m->nnz * patterns;
@@ -7690,10 +7719,10 @@ static void bsri_cuda_lines_plan(bsri_cuda_lines *q, bsri_cuts *cuts, const bsr_
     }
     if (!transposed) return;
     q->at[8] = bsri_cut(cuts, lines + patterns, size), q->at[9] = bsri_cut(cuts, entries, size);
-    q->at[10] = bsri_cut(cuts, entries, size);
     bsri_cuda_transpose_plan(&q->sort, cuts, m);
 }
-static bsr_status bsri_cuda_lines_load(const bsri_call *c, bsri_cuda_lines *q, const bsr_matrix *m, const bsri_batch *patterns, int transposed) {
+static bsr_status bsri_cuda_lines_load(const bsri_call *c, bsri_cuda_lines *q, const bsr_matrix *m, const bsri_batch *patterns,
+                                       int transposed) {
     bsri_dev_lines *l = &q->l;
     l->m = *m, l->patterns = *patterns;
     l->key = (uint64_t *)bsri_cuda_at(c, q->at[0]), l->distinct = (int32_t *)bsri_cuda_at(c, q->at[1]);
@@ -7702,9 +7731,10 @@ static bsr_status bsri_cuda_lines_load(const bsri_call *c, bsri_cuda_lines *q, c
     l->stamp = (int32_t *)bsri_cuda_at(c, q->at[6]), l->bits = (uint32_t *)bsri_cuda_at(c, q->at[7]);
     if (!transposed) return BSR_OK;
     l->start = bsri_cuda_at(c, q->at[8]), l->list = bsri_cuda_at(c, q->at[9]);
-    return bsri_cuda_transpose(c, &q->sort, m, patterns, bsri_cuda_at(c, q->at[8]), bsri_cuda_at(c, q->at[9]), bsri_cuda_at(c, q->at[10]));
+    return bsri_cuda_transpose(c, &q->sort, m, patterns, bsri_cuda_at(c, q->at[8]), bsri_cuda_at(c, q->at[9]), NULL);
 }
-static bsr_status bsri_cuda_schedule(const bsri_call *c, const bsr_matrix *m, int group, int transposed, const bsri_view *v, void *buffer) {
+static bsr_status bsri_cuda_schedule(const bsri_call *c, const bsr_matrix *m, int group, int transposed, const bsri_view *v,
+                                     void *buffer) {
     bsri_cuts cuts = {0, 0};
     bsri_cuda_lines q;
     bsri_dev_lines *l = &q.l;
@@ -7758,13 +7788,14 @@ static int bsri_cuda_header(const int64_t *have, const int64_t *want, int n) {
 }
 static bsr_status bsri_cuda_validate_views(const bsri_call *c, bsri_dev_validate *v, bsri_cuda_lines *q, const int64_t *seen_at) {
     const bsr_matrix *m = &v->m;
-    int64_t have[16], want[6], found[4], patterns = v->patterns.count, late = -1, size = (int64_t)bsr_dtype_size(m->index_dtype);
+    int64_t have[16], want[6], found[4], patterns = v->patterns.count, late = -1;
     const int64_t *t = have, *s = have + 8;
     int bad;
-    (void)size;
     memset(have, 0, sizeof have);
-    if (m->transposed_index) BSRI_TRY(bsri_cuda_status(c, cudaMemcpyAsync(have, m->transposed_index, 64, cudaMemcpyDeviceToHost, c->exec->stream)));
-    if (m->schedule) BSRI_TRY(bsri_cuda_status(c, cudaMemcpyAsync(have + 8, m->schedule, 64, cudaMemcpyDeviceToHost, c->exec->stream)));
+    if (m->transposed_index)
+        BSRI_TRY(bsri_cuda_status(c, cudaMemcpyAsync(have, m->transposed_index, 64, cudaMemcpyDeviceToHost, c->exec->stream)));
+    if (m->schedule)
+        BSRI_TRY(bsri_cuda_status(c, cudaMemcpyAsync(have + 8, m->schedule, 64, cudaMemcpyDeviceToHost, c->exec->stream)));
     BSRI_TRY(bsri_cuda_status(c, cudaStreamSynchronize(c->exec->stream)));
     if (m->transposed_index) {
         want[0] = BSRI_TRANSPOSED_MAGIC, want[1] = m->nnz, want[2] = v->rows, want[3] = v->cols;
@@ -7780,7 +7811,8 @@ static bsr_status bsri_cuda_validate_views(const bsri_call *c, bsri_dev_validate
         bad = bsri_cuda_header(s, want, 4);
         if (bad < 0 && (s[4] < 1 || s[4] > 8)) bad = 4;
         if (bad >= 0) late = bad;
-        else if (!bsri_schedule_layout(m, (int)s[4], s[6] != 0, &v->schedule)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
+        else if (!bsri_schedule_layout(m, (int)s[4], s[6] != 0, &v->schedule))
+            return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
     }
     if (m->schedule && late < 0) {
         v->group = s[4], v->lines = v->schedule.lines, v->seen = (uint32_t *)bsri_cuda_at(c, *seen_at);
@@ -7788,19 +7820,25 @@ static bsr_status bsri_cuda_validate_views(const bsri_call *c, bsri_dev_validate
         BSRI_TRY(bsri_cuda_validate_stage(c, v, BSRI_STAGE_MARK, patterns, v->schedule.groups * v->group));
         BSRI_TRY(bsri_cuda_validate_stage(c, v, BSRI_STAGE_ORDER, patterns, v->schedule.groups * v->group));
     }
-    if (m->transposed_index && late < 0) BSRI_TRY(bsri_cuda_validate_stage(c, v, BSRI_STAGE_TRANSPOSED, patterns, v->cols + 1 + m->nnz));
+    if (m->transposed_index && late < 0)
+        BSRI_TRY(bsri_cuda_validate_stage(c, v, BSRI_STAGE_TRANSPOSED, patterns, v->cols + 1 + m->nnz));
     if (m->schedule && late < 0) {
         if (s[4] != 1 && s[4] != 2 && s[4] != 4 && s[4] != 8) late = 12;
         else if (s[6] != 0 && s[6] != 1) late = 14;
         else if (s[5] != v->schedule.groups) late = 13;
     }
     if (m->schedule && late < 0) {
-        if (s[6]) {
-            BSRI_TRY(bsri_cuda_lines_load(c, q, m, &v->patterns, 1));
-            v->start = q->l.start, v->list = q->l.list;
-        }
         BSRI_TRY(bsri_cuda_validate_stage(c, v, BSRI_STAGE_UNIONS, patterns, v->schedule.groups * v->group));
-        BSRI_CUDA_RUN(c, bsri_validate_unions, *v, bsri_ceil_div(patterns * v->schedule.groups, 8), 256);
+        if (s[6]) BSRI_TRY(bsri_cuda_lines_load(c, q, m, &v->patterns, 1));
+        for (v->pattern = 0; v->pattern < patterns; v->pattern++) {
+            const bsri_item it = bsri_matrix_item(&v->patterns, v->pattern, m);
+            v->start = it.crow, v->list = it.col;
+            if (s[6]) {
+                v->start = bsri_at(q->l.start, m->index_dtype, v->pattern * (v->lines + 1));
+                v->list = bsri_at(q->l.list, m->index_dtype, m->flags & BSR_MATRIX_RAGGED ? 0 : v->pattern * m->nnz);
+            }
+            BSRI_CUDA_RUN(c, bsri_validate_unions, *v, bsri_ceil_div(v->schedule.groups, 8), 256);
+        }
     }
     BSRI_TRY(bsri_cuda_validate_wait(c, v, found));
     if (found[1]) return bsri_fail(c, (int)found[1], BSR_ARG_MATRIX, found[2], found[3]);
@@ -7828,7 +7866,8 @@ static bsr_status bsri_cuda_validate(const bsri_call *c, const bsr_matrix *m) {
     if (capture != cudaStreamCaptureStatusNone) return bsri_fail(c, BSR_ITEM_CUDA_CAPTURING, BSR_ARG_EXEC, -1, 0);
     v.record = (uint64_t *)bsri_cuda_at(c, at);
     BSRI_TRY(bsri_cuda_zero(c, v.record, 64, &none, 1, NULL, 0));
-    BSRI_TRY(bsri_cuda_validate_stage(c, &v, BSRI_STAGE_STRUCTURE, v.patterns.count + (v.patterns.count && (m->flags & BSR_MATRIX_RAGGED)),
+    BSRI_TRY(bsri_cuda_validate_stage(c, &v, BSRI_STAGE_STRUCTURE,
+                                      v.patterns.count + (v.patterns.count && (m->flags & BSR_MATRIX_RAGGED)),
                                       v.rows + 2 + m->nnz));
     BSRI_TRY(bsri_cuda_validate_wait(c, &v, found));
     if (found[1]) return bsri_fail(c, (int)found[1], BSR_ARG_MATRIX, found[2], found[3]);
@@ -7842,10 +7881,11 @@ static bsr_status bsri_cuda_to_dense(const bsri_call *c, const bsr_matrix *m, co
     BSRI_TRY(bsri_cuda_plan(c, &none, &stop));
     if (stop) return BSR_OK;
     memset(&x, 0, sizeof x);
-    x.m = *m, x.out = *out, x.batch = bsri_batch_of(out->batch_dims, out->batch), x.rows = bsri_block_rows(m), x.cols = bsri_block_cols(m);
+    x.m = *m, x.out = *out, x.batch = bsri_batch_of(out->batch_dims, out->batch), x.rows = bsri_block_rows(m),
+    x.cols = bsri_block_cols(m);
     bsri_value_strides(m, x.stride);
     x.panel = bsri_max(1, bsri_min(BSRI_EXPAND_PANEL, bsri_min(x.cols, 2048 / m->block_cols)));
-    x.panels = bsri_ceil_div(x.cols, x.panel), x.subs = bsri_ceil_div(m->block_rows, 64);
+    x.panels = bsri_ceil_div(x.cols, x.panel), x.subs = bsri_ceil_div(m->block_rows, BSRI_EXPAND_ROWS);
     x.work = x.batch.count * x.rows * x.panels * x.subs;
     BSRI_CUDA_RUN(c, bsri_expand_panel, x, x.work, 256);
     return BSR_OK;
@@ -7864,10 +7904,12 @@ static void bsri_cuda_build_plan(bsri_cuda_build *q, const bsri_build *b, const 
     int i;
     memset(q, 0, sizeof *q);
     d->to = b->to, d->to.values = b->with_values ? m->values : NULL, d->batch = bsri_batch_of(m->batch_dims, m->batch);
-    d->rows = b->rows, d->cols = b->cols, d->capacity = b->count_only ? 0 : m->nnz, d->ragged = (m->flags & BSR_MATRIX_RAGGED) != 0;
+    d->rows = b->rows, d->cols = b->cols, d->capacity = b->count_only ? 0 : m->nnz,
+    d->ragged = (m->flags & BSR_MATRIX_RAGGED) != 0;
     for (i = 0; i < 3; i++) d->stride[i] = b->value_stride[i];
     if (b->dense) d->dense = *b->dense;
     d->mask = b->mask, d->norm_kind = b->norm_kind;
+    d->per_width = 1.0 / (double)m->block_cols, d->per_area = d->per_width / (double)m->block_rows;
     if (b->sparse) {
         d->sparse = *b->sparse, bsri_value_strides(b->sparse, d->sparse_stride);
         d->item_words = bsri_ceil_div(b->sparse->nnz, 32), d->candidates = b->sparse->nnz;
@@ -7891,7 +7933,8 @@ static bsr_status bsri_cuda_build_finish(const bsri_call *c, const bsri_build *b
     if (d->rows) BSRI_CUDA_RUN(c, bsri_build_crow, *d, d->ragged ? bsri_min(items, 1) : items, 1024);
     else BSRI_CUDA_RUN(c, bsri_build_no_rows, *d, bsri_ceil_div(items, 256), 256);
     if (d->capacity) BSRI_CUDA_RUN(c, bsri_build_cols, *d, bsri_ceil_div(items * d->rows, 8), 256);
-    if (d->capacity && d->rows && b->with_values) BSRI_CUDA_RUN(c, bsri_build_values, *d, bsri_ceil_div(d->capacity * area, 1024) * items, 256);
+    if (d->capacity && d->rows && b->with_values)
+        BSRI_CUDA_RUN(c, bsri_build_values, *d, bsri_ceil_div(d->capacity * area, 1024) * items, 256);
     void *values = m->values;
     *m = b->to, m->values = values, m->nnz = capacity;
     return BSR_OK;
@@ -7904,8 +7947,11 @@ static bsr_status bsri_cuda_from_dense(const bsri_call *c, const bsri_build *b, 
     BSRI_TRY(bsri_cuda_plan(c, &q.cuts, &stop));
     if (stop) return BSR_OK;
     bsri_cuda_build_place(c, &q);
-    d->panel = bsri_max(1, bsri_min(BSRI_EXPAND_PANEL / 32, 1024 / m->block_cols / 32)) * 32, d->panels = bsri_ceil_div(d->cols, d->panel);
-    BSRI_CUDA_RUN(c, bsri_bits_dense, *d, d->batch.count * d->rows * d->panels, 256);
+    d->panel = bsri_max(1, bsri_min(BSRI_EXPAND_PANEL / 32, 1024 / m->block_cols / 32)) * 32,
+    d->panels = bsri_ceil_div(d->cols, d->panel);
+    BSRI_TRY(bsri_cuda_zero(c, d->bits, (d->batch.count * d->item_words + 1) / 2 * 8, NULL, 0, NULL, 0));
+    BSRI_CUDA_RUN(c, bsri_bits_dense, *d, d->batch.count * d->rows * d->panels * bsri_ceil_div(m->block_rows, BSRI_EXPAND_ROWS),
+                  256);
     return bsri_cuda_build_finish(c, b, &q, m);
 }
 static bsr_status bsri_cuda_from_mask(const bsri_call *c, const bsri_build *b, bsr_matrix *m) {
@@ -7926,7 +7972,8 @@ static bsr_status bsri_cuda_random(const bsri_call *c, const bsri_build *b, uint
     int stop;
     bsri_cuda_build_plan(&q, b, m, 0);
     d->seed = seed, d->draws = bsri_min(kept, d->candidates - kept), d->complement = d->draws != kept;
-    if (d->draws >= UINT32_MAX || !bsri_mul(d->batch.count, d->draws, &words) || !bsri_mul(d->batch.count, d->draws ? d->candidates : 0, &seen))
+    if (d->draws >= UINT32_MAX || !bsri_mul(d->batch.count, d->draws, &words) ||
+        !bsri_mul(d->batch.count, d->draws ? d->candidates : 0, &seen))
         q.cuts.overflow = 1, words = seen = 0;
     q.at[2] = bsri_cut(&q.cuts, words, 8), q.at[3] = bsri_cut(&q.cuts, seen, 4);
     BSRI_TRY(bsri_cuda_plan(c, &q.cuts, &stop));
@@ -7961,7 +8008,8 @@ static bsr_status bsri_cuda_prune(const bsri_call *c, const bsri_build *b, int64
 }
 
 /* CSR (row null) and COO: the entries sorted by their place in the result. */
-static bsr_status bsri_cuda_from_entries(const bsri_call *c, const bsri_build *b, const bsr_matrix *s, const void *row, bsr_matrix *m) {
+static bsr_status bsri_cuda_from_entries(const bsri_call *c, const bsri_build *b, const bsr_matrix *s, const void *row,
+                                         bsr_matrix *m) {
     bsri_cuts cuts = {0, 0};
     bsri_cuda_sort q;
     bsri_dev_entries e;
@@ -7971,7 +8019,8 @@ static bsr_status bsri_cuda_from_entries(const bsri_call *c, const bsri_build *b
     int i, stop;
     memset(&e, 0, sizeof e);
     e.to = b->to, e.rows = b->rows, e.cols = b->cols, e.nnz = s->nnz, e.chunks = bsri_ceil_div(s->nnz, 4096);
-    e.row = row, e.crow = s->crow_indices, e.col = s->col_indices, e.values = s->values, e.index_dtype = s->index_dtype, e.dtype = s->dtype;
+    e.row = row, e.crow = s->crow_indices, e.col = s->col_indices, e.values = s->values, e.index_dtype = s->index_dtype,
+    e.dtype = s->dtype;
     e.source_rows = s->rows, e.source_cols = s->cols, e.count_only = b->count_only, e.with_values = b->with_values;
     e.capacity = b->count_only ? 0 : m->nnz;
     for (i = 0; i < 3; i++) e.stride[i] = b->value_stride[i];
@@ -7981,7 +8030,8 @@ static bsr_status bsri_cuda_from_entries(const bsri_call *c, const bsri_build *b
     bsri_cuda_sort_plan(&q, &cuts, BSR_I64, 1, s->nnz, 0, bsri_max(places, 1), 0);
     BSRI_TRY(bsri_cuda_plan(c, &cuts, &stop));
     if (stop) return BSR_OK;
-    e.key = (int64_t *)bsri_cuda_at(c, at[0]), e.order = (const int64_t *)bsri_cuda_at(c, at[1]), e.rank = (int64_t *)bsri_cuda_at(c, at[2]);
+    e.key = (int64_t *)bsri_cuda_at(c, at[0]), e.order = (const int64_t *)bsri_cuda_at(c, at[1]),
+    e.rank = (int64_t *)bsri_cuda_at(c, at[2]);
     e.sums = (int64_t *)bsri_cuda_at(c, at[3]);
     if (s->nnz) {
         BSRI_CUDA_RUN(c, bsri_entries_keys, e, bsri_ceil_div(s->nnz, 256), 256);

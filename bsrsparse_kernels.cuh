@@ -294,17 +294,25 @@ __global__ void __launch_bounds__(256, sizeof(A) == 8 ? 1 : 2) bsri_product_simt
     }
 }
 
-/* 1-D grid, decoded in the kernel: sizes beyond a grid's limits loop. */
-static unsigned bsri_grid(int64_t work) { return (unsigned)bsri_max(1, bsri_min(work, INT64_C(1) << 30)); }
+/* Where a launch goes: the call's stream, and its cap of the grid (0: none). */
+struct bsri_queue {
+    bsr_stream stream;
+    int32_t max_grid;
+    operator bsr_stream() const { return stream; }
+};
+/* 1-D grid, decoded in the kernel: sizes beyond a grid's limits, or the caller's, loop. */
+static unsigned bsri_grid(int64_t work, const bsri_queue &queue) {
+    return (unsigned)bsri_max(1, bsri_min(work, queue.max_grid > 0 ? queue.max_grid : INT64_C(1) << 30));
+}
 
 template <class P>
-static cudaError_t bsri_launch(void (*kernel)(const P), const P &p, int64_t work, unsigned threads, bsr_stream stream) {
+static cudaError_t bsri_launch(void (*kernel)(const P), const P &p, int64_t work, unsigned threads, bsri_queue stream) {
     void *args[1] = {(void *)&p};
-    return cudaLaunchKernel((const void *)kernel, dim3(bsri_grid(work)), dim3(threads), args, 0, stream);
+    return cudaLaunchKernel((const void *)kernel, dim3(bsri_grid(work, stream)), dim3(threads), args, 0, stream);
 }
 
 /* Few rows a block: wide tiles, so that threads are not idle. */
-template <class A, class F> static cudaError_t bsri_launch_product_rows(bsri_dev_product &p, bsr_stream stream) {
+template <class A, class F> static cudaError_t bsri_launch_product_rows(bsri_dev_product &p, bsri_queue stream) {
     const int64_t tn = p.br <= 4 ? 256 : p.br <= 16 ? 128 : 64, tm = p.br <= 4 ? 4 : p.br <= 16 ? 16 : 64;
     p.panels = bsri_ceil_div(p.width, tn), p.subs = bsri_ceil_div(p.br, tm);
     const int64_t work = p.items * p.panels * p.tiles * p.subs;
@@ -312,7 +320,7 @@ template <class A, class F> static cudaError_t bsri_launch_product_rows(bsri_dev
     if (tm == 16) return bsri_launch(bsri_product_simt<A, F, bsri_simt_tile<A, F, 16, 128, 2, 4>>, p, work, 256, stream);
     return bsri_launch(bsri_product_simt<A, F, bsri_simt_tile<A, F, 64, 64, 4, 4>>, p, work, 256, stream);
 }
-static cudaError_t bsri_launch_product_simt(bsri_dev_product *p, int compute, bsr_stream stream) {
+static cudaError_t bsri_launch_product_simt(bsri_dev_product *p, int compute, bsri_queue stream) {
     if (compute == BSR_F64) return bsri_launch_product_rows<double, double>(*p, stream);
     if (compute == BSR_F32) return bsri_launch_product_rows<float, float>(*p, stream);
     if (p->out.dtype == BSR_I8 || p->out.dtype == BSR_I32) return bsri_launch_product_rows<int32_t, uint32_t>(*p, stream);
@@ -372,14 +380,14 @@ __global__ void __launch_bounds__(256, sizeof(A) == 8 ? 1 : 2) bsri_sampled_simt
         __syncthreads();
     }
 }
-template <class A, class F> static cudaError_t bsri_launch_sampled_size(bsri_dev_sampled &p, bsr_stream stream) {
+template <class A, class F> static cudaError_t bsri_launch_sampled_size(bsri_dev_sampled &p, bsri_queue stream) {
     const int small = p.out.block_rows <= 16 && p.out.block_cols <= 16;
     p.subs = bsri_ceil_div(p.out.block_rows, small ? 16 : 64), p.panels = bsri_ceil_div(p.out.block_cols, small ? 16 : 64);
     const int64_t work = p.items * p.out.nnz * p.subs * p.panels;
     if (small) return bsri_launch(bsri_sampled_simt<A, F, bsri_simt_tile<A, F, 16, 16, 1, 1>>, p, work, 256, stream);
     return bsri_launch(bsri_sampled_simt<A, F, bsri_simt_tile<A, F, 64, 64, 4, 4>>, p, work, 256, stream);
 }
-static cudaError_t bsri_launch_sampled_simt(bsri_dev_sampled *p, int compute, bsr_stream stream) {
+static cudaError_t bsri_launch_sampled_simt(bsri_dev_sampled *p, int compute, bsri_queue stream) {
     if (compute == BSR_F64) return bsri_launch_sampled_size<double, double>(*p, stream);
     if (compute == BSR_F32) return bsri_launch_sampled_size<float, float>(*p, stream);
     if (p->out.dtype == BSR_I8 || p->out.dtype == BSR_I32) return bsri_launch_sampled_size<int32_t, uint32_t>(*p, stream);
@@ -395,6 +403,10 @@ static cudaError_t bsri_launch_sampled_simt(bsri_dev_sampled *p, int compute, bs
 
 __device__ __forceinline__ uint32_t bsri_mma_address(const void *shared) { return (uint32_t)__cvta_generic_to_shared(shared); }
 #ifdef BSRI_MMA_CODE
+/* 16 bytes. */
+__device__ __forceinline__ void bsri_mma_copy(uint32_t to, const void *from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
 /* 16 bytes, of which the first `bytes` are read and the rest become zero. */
 __device__ __forceinline__ void bsri_mma_copy(uint32_t to, const void *from, int bytes) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
@@ -415,27 +427,34 @@ __device__ __forceinline__ int bsri_mma_passed(uint32_t barrier, uint32_t parity
     uint32_t ok;
 #if __CUDA_ARCH__ >= 900
     asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-                 : "=r"(ok) : "r"(barrier), "r"(parity) : "memory");
+                 : "=r"(ok)
+                 : "r"(barrier), "r"(parity)
+                 : "memory");
 #else
     asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-                 : "=r"(ok) : "r"(barrier), "r"(parity) : "memory");
+                 : "=r"(ok)
+                 : "r"(barrier), "r"(parity)
+                 : "memory");
 #endif
     return (int)ok;
 }
 __device__ __forceinline__ void bsri_mma_wait(uint32_t barrier, uint32_t parity) {
-    while (!bsri_mma_passed(barrier, parity)) {}
+    while (!bsri_mma_passed(barrier, parity)) {
+    }
 }
 __device__ __forceinline__ void bsri_mma_load(uint32_t (&r)[4], uint32_t at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(at));
 }
 __device__ __forceinline__ void bsri_mma_load_t(uint32_t (&r)[4], uint32_t at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(at));
 }
-#define BSRI_MMA_16(shape, types)                                                                                         \
-    asm("mma.sync.aligned." shape ".row.col." types " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"     \
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                                                  \
+#define BSRI_MMA_16(shape, types)                                                                                      \
+    asm("mma.sync.aligned." shape ".row.col." types " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                                               \
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
 struct bsri_mma_bf16 {
     typedef float sum;
@@ -469,9 +488,18 @@ struct bsri_mma_i8 {
     }
 };
 #else
-struct bsri_mma_bf16 { typedef float sum; static constexpr int BYTES = 2; };
-struct bsri_mma_f16 { typedef float sum; static constexpr int BYTES = 2; };
-struct bsri_mma_i8 { typedef int32_t sum; static constexpr int BYTES = 1; };
+struct bsri_mma_bf16 {
+    typedef float sum;
+    static constexpr int BYTES = 2;
+};
+struct bsri_mma_f16 {
+    typedef float sum;
+    static constexpr int BYTES = 2;
+};
+struct bsri_mma_i8 {
+    typedef int32_t sum;
+    static constexpr int BYTES = 1;
+};
 #endif
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -490,7 +518,7 @@ struct bsri_mma_part {
 struct bsri_mma_list {
     bsri_mma_part part[2];
     uint64_t part_full[2], part_empty[2], full[BSRI_GROUP], empty[BSRI_GROUP]; /* barriers of parts and of the pipeline's slots */
-    int64_t at[BSRI_GROUP], end[BSRI_GROUP], next[BSRI_GROUP]; /* entries of each row that are left */
+    int64_t at[BSRI_GROUP], end[BSRI_GROUP], next[BSRI_GROUP];                 /* entries of each row that are left */
     uint32_t present[BSRI_UNION];
     int32_t warp_count[4], irregular, first;
 };
@@ -529,8 +557,8 @@ __device__ __forceinline__ int64_t bsri_mma_line(const bsri_dev_product &p, int6
 }
 
 #ifdef BSRI_MMA_CODE
-/* Marks the columns [first, first + BSRI_UNION) of rows whose columns ascend; list.next is past what is marked. Columns in another
-   order, or repeated, set list.irregular. */
+/* Marks the columns [first, first + BSRI_UNION) of rows whose columns ascend; list.next is past what is marked. Columns in
+   another order, or repeated, set list.irregular. */
 __device__ __forceinline__ void bsri_mma_mark(bsri_mma_list &s, const bsri_mma_rows &r, int group) {
     const int lane = threadIdx.x % 32, warps = BSRI_FETCHERS / 32;
     const int64_t first = s.first;
@@ -609,25 +637,25 @@ __device__ __forceinline__ bool bsri_mma_union(bsri_mma_list &s, bsri_mma_part &
 
 typedef struct bsri_dev_mma {
     bsri_dev_product p;
-    int64_t slabs;              /* tiles of an item: slabs of columns; groups of rows run fastest, so that a slab stays in the L2 */
-    int64_t a_line, a_step, a_block, a_part, b_line, b_jump; /* bytes: between lines of values as stored, slices and blocks of them,
-                                                                 m-warps; between lines of b, copies of one thread */
-    int32_t group, sub_bits;    /* block rows of a tile; log2 of the slices of a block */
-    int32_t stages, stage_bytes, b_at; /* slots, bytes of one, where its dense slices start */
-    int32_t m_warps, block_bits;       /* m-warps of the CTA; log2 of those that share a block row */
-    int32_t a_trans, vector;    /* values are stored transposed; epilogue: 1 rows, 2 columns of out by 16 bytes, 0 one by one */
+    int64_t slabs; /* tiles of an item: slabs of columns; groups of rows run fastest, so that a slab stays in the L2 */
+    int64_t a_line, a_step, a_block, a_part, b_line, b_jump; /* bytes: between lines of values as stored, slices and blocks of
+                                                                them, m-warps; between lines of b, copies of one thread */
+    int32_t group, sub_bits;                                 /* block rows of a tile; log2 of the slices of a block */
+    int32_t stages, stage_bytes, b_at;                       /* slots, bytes of one, where its dense slices start */
+    int32_t m_warps, block_bits;                             /* m-warps of the CTA; log2 of those that share a block row */
+    int32_t a_trans, vector; /* values are stored transposed; epilogue: 1 rows, 2 columns of out by 16 bytes, 0 one by one */
 } bsri_dev_mma;
 
 /* A warp owns MW rows and WN columns of out; a slice is KS of a block's products; a stage is E slices. The m-warps of a CTA
    stand one above the other, each with its own part of the values, MW x KS or as stored KS x MW. B_ROWS: the dense operand is
-   row-major, else column-major. Everything lies in shared memory as in device memory, 16-byte pieces exchanged so that ldmatrix meets
-   no bank twice. BN 256 leaves registers for the plain epilogue only, 128 for any. */
+   row-major, else column-major. Everything lies in shared memory as in device memory, 16-byte pieces exchanged so that ldmatrix
+   meets no bank twice. BN 256 leaves registers for the plain epilogue only, 128 for any. */
 template <class T, int MW_, int KS_, int E_, int BN_, bool B_ROWS_> struct bsri_mma_tile {
     static constexpr int MW = MW_, KS = KS_, E = E_, BN = BN_, NW = MW == 32 ? 2 : 1, WN = BN / NW, MI = MW / 16, NI = WN / 8;
     static constexpr bool B_ROWS = B_ROWS_;
-    static constexpr int LINE = KS * T::BYTES;              /* bytes of a row of KS */
+    static constexpr int LINE = KS * T::BYTES; /* bytes of a row of KS */
     static constexpr int A_BYTES = MW * LINE, B_BYTES = BN * LINE;
-    static constexpr int STEPS = LINE / 32;                 /* ldmatrix tiles along KS */
+    static constexpr int STEPS = LINE / 32; /* ldmatrix tiles along KS */
 };
 enum { BSRI_MMA_PAD = 68, BSRI_MMA_PASS = 16 * BSRI_MMA_PAD }; /* the epilogue goes by 16 x 64 sums, rows padded */
 
@@ -639,10 +667,13 @@ template <int LINE> __device__ __forceinline__ uint32_t bsri_mma_swizzle(uint32_
 #ifdef BSRI_MMA_CODE
 /* --- fetching --- */
 template <class T, class L> struct bsri_mma_fetcher {
-    uint32_t base, full, empty, a_to, b_to; /* shared memory: slots, barriers, this lane's first piece of values and of a dense slice */
-    const char *values, *b;                 /* this lane's first piece of block 0, of the slab's first slice */
-    static constexpr int ROW = L::BN * T::BYTES / 16 < 32 ? L::BN * T::BYTES / 16 : 32, ROWS = 32 / ROW; /* pieces of a row of b; rows at once */
-    int left;                               /* row-major: valid bytes of a piece; column-major: columns from this lane's on */
+    uint32_t base, full, empty, a_to,
+        b_to;               /* shared memory: slots, barriers, this lane's first piece of values and of a dense slice */
+    const char *values, *b; /* this lane's first piece of block 0, of the slab's first slice */
+    static constexpr int ROW = L::BN * T::BYTES / 16 < 32 ? L::BN * T::BYTES / 16 : 32,
+                         ROWS = 32 / ROW; /* pieces of a row of b; rows at once */
+    bool whole;                           /* no edge: all of the slab's columns are there */
+    int left;                             /* row-major: valid bytes of a piece; column-major: columns from this lane's on */
 
     __device__ __forceinline__ void begin(const char *shared, bsri_mma_list &s) {
         const int lane = threadIdx.x % 32;
@@ -653,52 +684,78 @@ template <class T, class L> struct bsri_mma_fetcher {
     __device__ __forceinline__ void tile(const bsri_dev_mma &m, const bsri_mma_rows &r, int64_t slab) {
         const int lane = threadIdx.x % 32, line = lane / (L::LINE / 16), piece = lane % (L::LINE / 16);
         const int cols = (int)bsri_min(L::BN, m.p.width - slab * L::BN);
-        values = r.values + line * m.a_line + piece * 16;
-        b = r.b + slab * (L::B_ROWS ? L::BN * T::BYTES : L::BN * m.b_line) + (L::B_ROWS ? lane / ROW * m.b_line + lane % ROW * 16 : line * m.b_line + piece * 16);
+        whole = cols == L::BN, values = r.values + line * m.a_line + piece * 16;
+        b = r.b + slab * (L::B_ROWS ? L::BN * T::BYTES : L::BN * m.b_line) +
+            (L::B_ROWS ? lane / ROW * m.b_line + lane % ROW * 16 : line * m.b_line + piece * 16);
         left = L::B_ROWS ? max(0, min(16, cols * T::BYTES - lane % ROW * 16)) : cols - line;
+    }
+    __device__ __forceinline__ uint32_t dense_at(int i) const {
+        return i * 512 + (L::B_ROWS ? threadIdx.x % 32 / ROW * (ROW * 16) + ((b_to ^ (i * ROWS & 7)) << 4) : b_to);
     }
     __device__ __forceinline__ void dense(const bsri_dev_mma &m, uint32_t to, int64_t k0, const char *safe) const {
         const char *at = b + k0 * (L::B_ROWS ? m.b_line : T::BYTES);
-#pragma unroll 8
-        for (int i = 0; i < L::B_BYTES / 512; i++, at += m.b_jump) {
-            const int bytes = L::B_ROWS ? left : left > i * (512 / L::LINE) ? 16 : 0;
-            bsri_mma_copy(to + i * 512 + (L::B_ROWS ? (lane_row() + ((b_to ^ (i * ROWS & 7)) << 4)) : b_to), bytes ? at : safe, bytes);
+        const int64_t jump = m.b_jump;
+        if (whole) {
+#pragma unroll
+            for (int i = 0; i < L::B_BYTES / 512; i += 4) { /* four addresses that do not wait for each other */
+                bsri_mma_copy(to + dense_at(i), at), bsri_mma_copy(to + dense_at(i + 1), at + jump);
+                bsri_mma_copy(to + dense_at(i + 2), at + 2 * jump), bsri_mma_copy(to + dense_at(i + 3), at + 3 * jump);
+                at += 4 * jump;
+            }
+        } else {
+#pragma unroll 1
+            for (int i = 0; i < L::B_BYTES / 512; i++, at += jump) {
+                const int bytes = L::B_ROWS ? left : left > i * (512 / L::LINE) ? 16 : 0;
+                bsri_mma_copy(to + dense_at(i), bytes ? at : safe, bytes);
+            }
         }
     }
-    static __device__ __forceinline__ uint32_t lane_row() { return threadIdx.x % 32 / ROW * (ROW * 16); }
-    /* mine: block of row `lane` of the group. */
-    __device__ __forceinline__ void sparse(const bsri_dev_mma &m, uint32_t to, uint32_t mask, const char *mine, int64_t step) const {
-        for (int w = 0; w < m.m_warps; w++) {
-            const int row = w >> m.block_bits;
-            const char *at = (const char *)__shfl_sync(~0u, (unsigned long long)mine, row);
-            if (!(mask >> row & 1)) continue;
-            at += step + (w & ((1 << m.block_bits) - 1)) * m.a_part;
+    /* block: bytes from block 0 to the one of row `lane` of the group. */
+    __device__ __forceinline__ void sparse(const bsri_dev_mma &m, uint32_t to, uint32_t mask, int64_t block, int64_t step) const {
+        for (uint32_t left = mask; left; left &= left - 1) {
+            const int row = __ffs((int)left) - 1;
+            const char *at = values + step + __shfl_sync(~0u, block, row);
+            uint32_t tile = to + (row << m.block_bits) * L::A_BYTES + a_to;
+            for (int w = 0; w < 1 << m.block_bits; w++, at += m.a_part, tile += L::A_BYTES) {
 #pragma unroll
-            for (int i = 0; i < L::A_BYTES / 512; i++)
-                bsri_mma_copy(to + w * L::A_BYTES + a_to + i * 512, at + i * (512 / L::LINE) * m.a_line, 16);
+                for (int i = 0; i < L::A_BYTES / 512; i++) bsri_mma_copy(tile + i * 512, at + i * (512 / L::LINE) * m.a_line);
+            }
         }
     }
     /* This warp's stages of a part; turn: the CTA's stages before it. */
-    __device__ __forceinline__ void part(const bsri_dev_mma &m, const bsri_mma_part &list, const bsri_mma_rows &r, int64_t first, uint32_t turn) const {
+    __device__ __forceinline__ void part(const bsri_dev_mma &m, const bsri_mma_part &list, const bsri_mma_rows &r, int64_t next,
+                                         uint32_t turn) const {
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, bits = m.sub_bits, subs = (1 << bits) - 1;
         const int slices = list.count << bits, stages = (slices + L::E - 1) / L::E;
-        int64_t next = first; /* entries of row `lane` before list entry `seen` */
-        int seen = 0;
-        for (int i = (int)((warp - turn) % 4u); i < stages; i += 4) {
-            const uint32_t slot = (turn + i) % m.stages, to = base + slot * m.stage_bytes;
-            bsri_mma_wait(empty + 8 * slot, ((turn + i) / m.stages & 1) ^ 1);
+        uint32_t mask = 0,
+                 mine = 0; /* of entry window + lane: rows; of row `lane`: entries of the window. next: its entry before them */
+        int32_t col = 0;
+        int window = -32, i = (int)((warp - turn) % 4u);
+        uint32_t slot = (turn + i) % m.stages, phase = (turn + i) / m.stages & 1;
+        for (; i < stages; i += 4) {
+            while (window < (i * L::E >> bits & ~31)) {
+                window += 32, next += __popc(mine);
+                mask = window + lane < list.count ? list.mask[window + lane] : 0, col = list.col[window + lane];
+                for (int g = 0; g < m.group; g++) {
+                    const uint32_t all = __ballot_sync(~0u, mask >> g & 1);
+                    if (lane == g) mine = all;
+                }
+            }
+            const uint32_t to = base + slot * m.stage_bytes;
+            bsri_mma_wait(empty + 8 * slot, phase ^ 1);
 #pragma unroll
             for (int e = 0; e < L::E; e++) {
-                const int slice = i * L::E + e, entry = slice >> bits;
+                const int slice = i * L::E + e, entry = slice >> bits & 31;
                 if (slice >= slices) break;
-                for (; seen < entry; seen++) next += list.mask[seen] >> (lane & 15) & 1;
-                const uint32_t mask = list.mask[entry];
-                dense(m, to + m.b_at + e * L::B_BYTES, (int64_t)list.col[entry] * m.p.bc + (slice & subs) * L::KS, r.b);
-                int64_t block = next;
-                if (r.position) block = lane < 16 && mask >> lane & 1 ? bsri_index(r.position, r.dt, next) : 0;
-                sparse(m, to + e * m.m_warps * L::A_BYTES, mask, values + block * m.a_block, (slice & subs) * m.a_step);
+                const uint32_t rows = __shfl_sync(~0u, mask, entry);
+                dense(m, to + m.b_at + e * L::B_BYTES, (int64_t)__shfl_sync(~0u, col, entry) * m.p.bc + (slice & subs) * L::KS,
+                      r.b);
+                int64_t block = next + __popc(mine & ((1u << entry) - 1));
+                if (r.position) block = mine >> entry & 1 ? bsri_index(r.position, r.dt, block) : 0;
+                sparse(m, to + e * m.m_warps * L::A_BYTES, rows, block * m.a_block, (slice & subs) * m.a_step);
             }
             bsri_mma_copied(full + 8 * slot);
+            for (slot += 4; slot >= (uint32_t)m.stages; slot -= m.stages) phase ^= 1;
         }
     }
 };
@@ -714,7 +771,8 @@ __device__ __forceinline__ void bsri_mma_fetch(const bsri_dev_mma &m, bsri_mma_l
     for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
         const int64_t group = work % groups, slab = work / groups % m.slabs, item = work / groups / m.slabs;
         const int64_t line = lane < m.group ? bsri_mma_line(p, item, lines, group * m.group + lane) : -1;
-        for (int64_t reduce = 0, more; reduce < p.reduce; reduce += !more) {
+        for (int64_t reduce = 0; reduce < p.reduce; reduce++) {
+            bool more;
             const bsri_mma_rows r = bsri_mma_rows_of(p, bsri_reduce_item(&p.whole, &p.out_batch, item, reduce));
             int64_t first = 0, end = 0; /* of row `lane` */
             if (line >= 0 && !nothing) first = bsri_index(r.ptr, r.dt, line), end = bsri_index(r.ptr, r.dt, line + 1);
@@ -755,6 +813,10 @@ template <class T, class L> struct bsri_mma_worker {
             b_base = bsri_mma_swizzle<L::LINE>(n_warp * L::WN + low + (i >> 1) * 8, i & 1);
         }
     }
+    static __device__ __forceinline__ void dense(uint32_t (&y)[4], uint32_t b, uint32_t at, int kk, int n) {
+        if (L::B_ROWS) bsri_mma_load_t(y, b + (at ^ (n * 16)) + kk * 16 * (L::BN * T::BYTES));
+        else bsri_mma_load(y, b + (at ^ (kk * 32)) + n * 8 * L::LINE);
+    }
     __device__ __forceinline__ void multiply(typename T::sum (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans) const {
         uint32_t ab = a_base, bb = b_base;
         asm volatile("" : "+r"(ab), "+r"(bb)); /* the addresses are made here: kept ready they would take the sums' registers */
@@ -768,39 +830,56 @@ template <class T, class L> struct bsri_mma_worker {
 #pragma unroll
                 for (int mi = 0; mi < L::MI; mi++) bsri_mma_load(x[mi], a + (ab ^ (kk * 32)) + mi * 16 * L::LINE);
             }
+            uint32_t y[2][4];
+            constexpr bool EARLY = !L::B_ROWS; /* one step ahead: no gain where lines are rows, and registers are short */
+            if (EARLY) dense(y[0], b, bb, kk, 0);
 #pragma unroll
             for (int n = 0; n < L::NI; n += 2) {
-                uint32_t y[4];
-                if (L::B_ROWS) bsri_mma_load_t(y, b + (bb ^ (n * 16)) + kk * 16 * (L::BN * T::BYTES));
-                else bsri_mma_load(y, b + (bb ^ (kk * 32)) + n * 8 * L::LINE);
+                if (!EARLY) dense(y[n / 2 % 2], b, bb, kk, n);
+                else if (n + 2 < L::NI) dense(y[n / 2 % 2 ^ 1], b, bb, kk, n + 2);
 #pragma unroll
-                for (int mi = 0; mi < L::MI; mi++)
-                    T::mma(sum[mi][n], x[mi], y[0], y[1]), T::mma(sum[mi][n + 1], x[mi], y[2], y[3]);
+                for (int mi = 0; mi < L::MI; mi++) {
+                    T::mma(sum[mi][n], x[mi], y[n / 2 % 2][0], y[n / 2 % 2][1]);
+                    T::mma(sum[mi][n + 1], x[mi], y[n / 2 % 2][2], y[n / 2 % 2][3]);
+                }
             }
         }
     }
 };
-/* The plain case of an epilogue: alpha only, out of the operands' type, 16 bytes at a time. The tile is 16 x cols at `out`. */
+/* The plain case of an epilogue: alpha only, out of the operands' type, 16 bytes at a time. 16 x 64 sums go to `out`. */
 template <class T>
-__device__ __forceinline__ void bsri_mma_store(const bsri_dev_mma &m, const float *tile, float alpha, uint16_t *out, int cols) {
+__device__ __forceinline__ void bsri_mma_store(const bsri_dev_mma &m, uint16_t *tile, const float (*sum)[4], float alpha,
+                                               uint16_t *out, int cols) {
+    const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const bool by_rows = m.vector == 1;
-#pragma unroll 1
-    for (int t = threadIdx.x % 32; t < 128; t += 32) {
-        const int r = by_rows ? t / 8 : t % 2 * 8, c = by_rows ? t % 8 * 8 : t / 2, step = by_rows ? 1 : BSRI_MMA_PAD;
-        const float *v = tile + r * BSRI_MMA_PAD + c;
-        uint16_t *to = out + r * m.p.out.row_stride + c * m.p.out.col_stride;
-        uint32_t q[4];
+    if (by_rows) { /* rows of 72, else columns of 24 */
 #pragma unroll
-        for (int i = 0; i < 4; i++) q[i] = T::pack(alpha * v[2 * i * step], alpha * v[(2 * i + 1) * step]);
-        if (c + (by_rows ? 8 : 1) <= cols) *(uint4 *)to = make_uint4(q[0], q[1], q[2], q[3]);
-        else if (by_rows)
-            for (int i = 0; i < cols - c; i++) to[i] = (uint16_t)T::pack(alpha * v[i], 0.0f);
+        for (int ni = 0; ni < 8; ni++) {
+            *(uint32_t *)(tile + g * 72 + ni * 8 + t * 2) = T::pack(alpha * sum[ni][0], alpha * sum[ni][1]);
+            *(uint32_t *)(tile + (g + 8) * 72 + ni * 8 + t * 2) = T::pack(alpha * sum[ni][2], alpha * sum[ni][3]);
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < 32; i++)
+            tile[(i / 4 * 8 + t * 2 + i % 2) * 24 + g + i / 2 % 2 * 8] = (uint16_t)T::pack(alpha * sum[i / 4][i % 4], 0.0f);
     }
+    __syncwarp();
+    const int r = by_rows ? lane / 8 : lane % 2 * 8, c = by_rows ? lane % 8 * 8 : lane / 2;
+    const uint16_t *from = tile + (by_rows ? r * 72 + c : c * 24 + r);
+    out += r * m.p.out.row_stride + c * m.p.out.col_stride;
+    const int64_t step = by_rows ? 4 * m.p.out.row_stride : 16 * m.p.out.col_stride;
+#pragma unroll
+    for (int i = 0; i < 4; i++, out += step, from += by_rows ? 4 * 72 : 16 * 24) {
+        if (by_rows ? c + 8 <= cols : c + i * 16 < cols) *(uint4 *)out = *(const uint4 *)from;
+        else if (by_rows)
+            for (int k = 0; k < cols - c; k++) out[k] = from[k];
+    }
+    __syncwarp();
 }
 /* Any epilogue, element by element. */
 template <class F, class A>
-__device__ __forceinline__ void bsri_mma_finish(const bsri_dev_mma &m, const A *tile, double alpha, double beta, int64_t item, int64_t row,
-                                                int64_t col, int cols) {
+__device__ __forceinline__ void bsri_mma_finish(const bsri_dev_mma &m, const A *tile, double alpha, double beta, int64_t item,
+                                                int64_t row, int64_t col, int cols) {
     const bool by_rows = m.p.out.col_stride == 1;
 #pragma unroll 1
     for (int t = threadIdx.x % 32; t < 1024; t += 32) {
@@ -817,32 +896,32 @@ __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const b
     const int64_t row = line * m.p.br + (m_warp & ((1 << m.block_bits) - 1)) * L::MW, col = part.slab * L::BN + n_warp * L::WN;
 #pragma unroll
     for (int pass = 0; pass < L::MI * L::NI / 8; pass++) {
-#pragma unroll
-        for (int ni = 0; ni < 8; ni++)
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                tile[(lane / 4 + i / 2 * 8) * BSRI_MMA_PAD + ni * 8 + lane % 4 * 2 + i % 2] = sum[pass % L::MI][pass / L::MI * 8 + ni][i];
-        __syncwarp();
-        const int64_t r0 = row + pass % L::MI * 16, c0 = col + pass / L::MI * 64;
+        const int mi = pass % L::MI, n0 = pass / L::MI * 8;
+        const int64_t r0 = row + mi * 16, c0 = col + n0 * 8;
         const int cols = (int)bsri_max(0, bsri_min(64, m.p.width - c0));
-        if (line >= 0 && cols) {
-            if constexpr (L::BN == 256) {
-                bsri_mma_store<T>(m, tile, (float)alpha, (uint16_t *)m.p.out.data + bsri_dense_offset(&m.p.out_batch, part.item, &m.p.out) +
-                                  r0 * m.p.out.row_stride + c0 * m.p.out.col_stride, cols);
-            } else if constexpr (T::BYTES == 1) {
-                if (m.p.out.dtype == BSR_I8 || m.p.out.dtype == BSR_I32)
+        if constexpr (L::BN == 256) {
+            uint16_t *out = (uint16_t *)m.p.out.data + bsri_dense_offset(&m.p.out_batch, part.item, &m.p.out) +
+                            r0 * m.p.out.row_stride + c0 * m.p.out.col_stride;
+            if (line >= 0 && cols) bsri_mma_store<T>(m, (uint16_t *)tile, &sum[mi][n0], (float)alpha, out, cols);
+        } else {
+#pragma unroll
+            for (int i = 0; i < 32; i++)
+                tile[(lane / 4 + i / 2 % 2 * 8) * BSRI_MMA_PAD + i / 4 * 8 + lane % 4 * 2 + i % 2] = sum[mi][n0 + i / 4][i % 4];
+            __syncwarp();
+            if (line >= 0 && cols) {
+                if (T::BYTES == 1 && (m.p.out.dtype == BSR_I8 || m.p.out.dtype == BSR_I32))
                     bsri_mma_finish<uint32_t>(m, tile, alpha, beta, part.item, r0, c0, cols);
                 else bsri_mma_finish<float>(m, tile, alpha, beta, part.item, r0, c0, cols);
-            } else {
-                bsri_mma_finish<float>(m, tile, alpha, beta, part.item, r0, c0, cols);
             }
+            __syncwarp();
         }
-        __syncwarp();
     }
 }
 /* The multiplying warps. */
-template <class T, class L> __device__ __forceinline__ void bsri_mma_multiply(const bsri_dev_mma &m, bsri_mma_list &s, char *shared) {
-    const int lane = threadIdx.x % 32, warp = (threadIdx.x - BSRI_FETCHERS) / 32, m_warp = warp / L::NW, n_warp = warp % L::NW, bits = m.sub_bits;
+template <class T, class L>
+__device__ __forceinline__ void bsri_mma_multiply(const bsri_dev_mma &m, bsri_mma_list &s, char *shared) {
+    const int lane = threadIdx.x % 32, warp = (threadIdx.x - BSRI_FETCHERS) / 32, m_warp = warp / L::NW, n_warp = warp % L::NW,
+              bits = m.sub_bits;
     const uint32_t base = bsri_mma_address(shared), full = bsri_mma_address(s.full);
     bsri_mma_worker<T, L> w;
     uint32_t slot = 0, phase = 0, parts = 0;
@@ -874,7 +953,9 @@ template <class T, class L> __device__ __forceinline__ void bsri_mma_multiply(co
                 if (lane == 0) bsri_mma_arrive(full + 8 * BSRI_GROUP + 8 * slot);
                 if (++slot == (uint32_t)m.stages) slot = 0, phase ^= 1;
             }
-            if (last) bsri_mma_epilogue<T, L>(m, part, (typename T::sum *)(shared + m.stages * m.stage_bytes) + warp * BSRI_MMA_PASS, sum, m_warp, n_warp);
+            if (last)
+                bsri_mma_epilogue<T, L>(m, part, (typename T::sum *)(shared + m.stages * m.stage_bytes) + warp * BSRI_MMA_PASS,
+                                        sum, m_warp, n_warp);
             __syncwarp();
             if (lane == 0) bsri_mma_arrive(bsri_mma_address(&s.part_empty[parts % 2]));
         }
@@ -903,19 +984,270 @@ template <class T, class L> __global__ void __launch_bounds__(384, 1) bsri_produ
 #endif
 }
 
+/* ---------------------------------------------------------------------------------------------- */
+/* >>mma-sampled: dense x dense at stored blocks by mma.sync                                      */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A CTA computes up to `blocks` neighbours of one block row: all lines of mat1's block row against their columns of mat2. */
+typedef struct bsri_dev_mma_sampled {
+    bsri_dev_sampled p;
+    int64_t tiles;          /* of an item, at most: nnz / blocks + block rows */
+    int64_t a_line, b_line; /* bytes between lines of mat1 and mat2 as stored */
+    int64_t a_step, b_step; /* bytes of a step of KS products */
+    int32_t blocks, m_warps, n_warps, steps, stages, stage_bytes, vector, a_trans;
+} bsri_dev_mma_sampled;
+
+/* A warp owns MW x 64 sums; its columns' part of mat2 is a tile of its own. */
+template <class T, int MW_, bool B_ROWS_> struct bsri_mma_sampled_tile {
+    static constexpr int MW = MW_, KS = 64 / T::BYTES, BN = 64, WN = 64, NW = 1, MI = MW / 16, NI = 8;
+    static constexpr bool B_ROWS = B_ROWS_;
+    static constexpr int LINE = 64, A_BYTES = MW * LINE, B_BYTES = BN * LINE, STEPS = 2;
+};
+#ifdef BSRI_MMA_CODE
+/* The copies of this thread since the last call are one group; all groups but the last PENDING have landed. */
+__device__ __forceinline__ void bsri_mma_commit(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int PENDING> __device__ __forceinline__ void bsri_mma_landed(void) {
+    asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
+}
+/* Where line `n` of the CTA's columns starts in mat2. */
+struct bsri_mma_sampled_shared {
+    int64_t column[256];
+    int64_t first, row, end, a, b;
+};
+/* Which row and blocks tile `tile` of an item has: rows get nnz / blocks + 1 tiles at most, found by bisection. */
+__device__ __forceinline__ void bsri_mma_sampled_place(const bsri_dev_mma_sampled &m, bsri_mma_sampled_shared &s,
+                                                       const bsri_dev_item &o, int64_t tile) {
+    const int64_t rows = bsri_block_rows(&m.p.out);
+    const int dt = m.p.out.index_dtype;
+    const int64_t zero = bsri_index(o.crow, dt, 0);
+    int64_t low = 0, high = rows;
+    while (high - low > 1) {
+        const int64_t mid = (low + high) / 2;
+        if ((bsri_index(o.crow, dt, mid) - zero) / m.blocks + mid <= tile) low = mid;
+        else high = mid;
+    }
+    const int64_t start = bsri_index(o.crow, dt, low), end = bsri_index(o.crow, dt, low + 1);
+    s.row = low, s.first = start + (tile - (start - zero) / m.blocks - low) * m.blocks, s.end = bsri_min(end, s.first + m.blocks);
+}
+template <class T, class L>
+__device__ __forceinline__ void bsri_mma_sampled_fetch(const bsri_dev_mma_sampled &m, const bsri_mma_sampled_shared &s,
+                                                       uint32_t to, int step) {
+    const int lane = threadIdx.x % 32, warps = blockDim.x / 32, a_copies = m.m_warps * (L::A_BYTES / 512), line = lane / 4,
+              piece = lane % 4;
+    const char *a = (const char *)m.p.mat1.data + s.a + step * m.a_step, *b = (const char *)m.p.mat2.data + s.b + step * m.b_step;
+    for (int c = threadIdx.x / 32; c < a_copies; c += warps) {
+        const int w = c / (L::A_BYTES / 512), i = c % (L::A_BYTES / 512);
+        const char *at =
+            m.a_trans ? a + w * L::MW * T::BYTES + (i * 8 + line) * m.a_line : a + (int64_t)(w * L::MW + i * 8 + line) * m.a_line;
+        bsri_mma_copy(to + c * 512 + bsri_mma_swizzle<64>(line, piece), at + piece * 16);
+    }
+    to += m.m_warps * L::A_BYTES;
+    for (int c = threadIdx.x / 32; c < m.n_warps * (L::B_BYTES / 512); c += warps) {
+        const int w = c / (L::B_BYTES / 512), i = c % (L::B_BYTES / 512);
+        if (L::B_ROWS) { /* 4 lines of 8 pieces */
+            const int k = i * 4 + lane / 8, n = w * 64 + lane % 8 * 8;
+            bsri_mma_copy(to + c * 512 + (lane / 8) * 128 + (((lane % 8) ^ (k & 7)) << 4), b + s.column[n] + k * m.b_line);
+        } else {
+            const int n = w * 64 + i * 8 + line;
+            bsri_mma_copy(to + c * 512 + bsri_mma_swizzle<64>(line, piece), b + s.column[n] + piece * 16);
+        }
+    }
+}
+#endif
+template <class T, class L>
+__global__ void __launch_bounds__(256, 2) bsri_sampled_mma(const __grid_constant__ bsri_dev_mma_sampled m) {
+#ifdef BSRI_MMA_CODE
+    extern __shared__ __align__(1024) char bsri_shared[];
+    __shared__ bsri_mma_sampled_shared s;
+    const bsri_dev_sampled &p = m.p;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, m_warp = warp / m.n_warps, n_warp = warp % m.n_warps;
+    const int dt = p.out.index_dtype, block = (int)p.out.block_rows;
+    const uint32_t base = bsri_mma_address(bsri_shared);
+    bsri_mma_worker<T, L> w;
+    w.begin(m.a_trans, 0);
+    for (int64_t work = blockIdx.x; work < p.items * m.tiles; work += gridDim.x) {
+        const int64_t item = work / m.tiles;
+        const bsri_dev_item o = bsri_dev_matrix_item(&p.out_batch, item, &p.out);
+        typename T::sum sum[L::MI][L::NI][4] = {};
+        __syncthreads();
+        if (threadIdx.x == 0) bsri_mma_sampled_place(m, s, o, work % m.tiles);
+        __syncthreads();
+        if (s.first >= s.end) continue;
+        for (int n = threadIdx.x; n < m.n_warps * 64; n += (int)blockDim.x) { /* blocks that are missing repeat the last one */
+            const int64_t at = bsri_min(s.first + n / block, s.end - 1);
+            s.column[n] = (bsri_index(o.col, dt, at) * block + n % block) * (L::B_ROWS ? T::BYTES : m.b_line);
+        }
+        for (int64_t r = 0; r < p.reduce && p.alpha != 0.0; r++) {
+            __syncthreads();
+            if (threadIdx.x == 0) {
+                const int64_t whole = bsri_reduce_item(&p.whole, &p.out_batch, item, r);
+                s.a = (bsri_dense_offset(&p.whole, whole, &p.mat1) + s.row * block * p.mat1.row_stride) * T::BYTES;
+                s.b = bsri_dense_offset(&p.whole, whole, &p.mat2) * T::BYTES;
+            }
+            __syncthreads();
+            const int ahead = m.stages - 1;
+            for (int i = 0; i < ahead; i++) {
+                if (i < m.steps) bsri_mma_sampled_fetch<T, L>(m, s, base + i * m.stage_bytes, i);
+                bsri_mma_commit();
+            }
+            int to = ahead, from = 0;
+            for (int i = 0; i < m.steps; i++) {
+                if (m.stages == 5) bsri_mma_landed<3>();
+                else bsri_mma_landed<1>();
+                __syncthreads(); /* the stage is there for all, and the one before it is used up */
+                if (i + ahead < m.steps) bsri_mma_sampled_fetch<T, L>(m, s, base + to * m.stage_bytes, i + ahead);
+                bsri_mma_commit();
+                const uint32_t at = base + from * m.stage_bytes;
+                w.multiply(sum, at + m_warp * L::A_BYTES, at + m.m_warps * L::A_BYTES + n_warp * L::B_BYTES, m.a_trans);
+                if (++to == m.stages) to = 0;
+                if (++from == m.stages) from = 0;
+            }
+        }
+        __syncthreads();
+        float *tile = (float *)bsri_shared + warp * BSRI_MMA_PASS;
+#pragma unroll
+        for (int mi = 0; mi < L::MI; mi++) {
+#pragma unroll
+            for (int ni = 0; ni < 8; ni++)
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    tile[(lane / 4 + i / 2 * 8) * BSRI_MMA_PAD + ni * 8 + lane % 4 * 2 + i % 2] = (float)p.alpha * sum[mi][ni][i];
+            __syncwarp();
+            for (int t = lane; t < 128; t += 32) {
+                const int r = t / 8, c = t % 8 * 8, n = n_warp * 64 + c, row = m_warp * L::MW + mi * 16 + r;
+                const int64_t at = s.first + n / block;
+                if (at >= s.end) continue;
+                const int64_t out = at * p.o_strides[0] + row * p.o_strides[1] + n % block * p.o_strides[2];
+                float v[8];
+#pragma unroll
+                for (int i = 0; i < 8; i++) v[i] = tile[r * BSRI_MMA_PAD + c + i];
+                if (p.has_input) {
+                    const bsri_dev_item in = bsri_dev_matrix_item(&p.out_batch, item, &p.input);
+                    const int64_t from = at * p.i_strides[0] + row * p.i_strides[1] + n % block * p.i_strides[2];
+#pragma unroll
+                    for (int i = 0; i < 8; i++)
+                        v[i] += (float)p.beta * bsri_dev_load<float>(in.values, p.input.dtype, from + i * p.i_strides[2]);
+                }
+                if (m.vector) {
+                    *(uint4 *)((uint16_t *)o.values + out) =
+                        make_uint4(T::pack(v[0], v[1]), T::pack(v[2], v[3]), T::pack(v[4], v[5]), T::pack(v[6], v[7]));
+                } else {
+#pragma unroll
+                    for (int i = 0; i < 8; i++) bsri_dev_store(o.values, p.out.dtype, out + i * p.o_strides[2], v[i]);
+                }
+            }
+            __syncwarp();
+        }
+    }
+#endif
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>mma-skinny: sparse x few columns, bound by the values' bytes                                 */
+/* ---------------------------------------------------------------------------------------------- */
+
+typedef struct bsri_dev_skinny {
+    bsri_dev_product p;
+    int32_t subs, bits; /* 16-row cuts of a block row; log2 of the 32-column cuts of a block */
+    int32_t pieces;     /* b's columns are contiguous in pieces of 16 bytes */
+    int32_t reserved;
+} bsri_dev_skinny;
+
+#ifdef BSRI_MMA_CODE
+/* 8 elements of column n of b from product k on; past the last column any, since out has none there. No lane may stay behind: mma
+   follows. */
+__device__ __forceinline__ uint4 bsri_skinny_b(const bsri_dev_skinny &m, const char *b, int64_t k, int n) {
+    const uint16_t *at = (const uint16_t *)b + k * m.p.b.row_stride + bsri_min(n, m.p.width - 1) * m.p.b.col_stride;
+    if (m.pieces) return *(const uint4 *)at;
+    uint32_t q[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) q[i] = at[2 * i * m.p.b.row_stride] | (uint32_t)at[(2 * i + 1) * m.p.b.row_stride] << 16;
+    return make_uint4(q[0], q[1], q[2], q[3]);
+}
+#endif
+/* A CTA computes 16 rows of a block row; its warps share the row's units and add up in order. A unit is 16 x 32 values, which a
+   lane reads as 16 bytes of two rows: products come in another order than mma's, in a and b alike. */
+template <class T> __global__ void __launch_bounds__(256, 3) bsri_product_skinny(const __grid_constant__ bsri_dev_skinny m) {
+#ifdef BSRI_MMA_CODE
+    constexpr int WARPS = 8, AHEAD = 2;
+    __shared__ float part[WARPS][16][17];
+    const bsri_dev_product &p = m.p;
+    const int64_t reduced = (p.alpha_ptr ? *p.alpha_ptr : p.alpha) == 0.0 ? 0 : p.reduce;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+    for (int64_t work = blockIdx.x; work < p.items * p.tiles * m.subs; work += gridDim.x) {
+        const int64_t sub = work % m.subs, tile = work / m.subs % p.tiles, item = work / m.subs / p.tiles;
+        float sum[2][4] = {};
+        for (int64_t reduce = 0; reduce < reduced; reduce++) {
+            const bsri_mma_rows r = bsri_mma_rows_of(p, bsri_reduce_item(&p.whole, &p.out_batch, item, reduce));
+            const int64_t first = bsri_index(r.ptr, r.dt, tile);
+            const int units = (int)(bsri_index(r.ptr, r.dt, tile + 1) - first) << m.bits, subs = (1 << m.bits) - 1;
+            const char *values = r.values + 2 * ((sub * 16 + g) * p.a_rs + t * 8);
+            for (int u = warp; u < units; u += WARPS * AHEAD) {
+                uint4 x[AHEAD], y[AHEAD];
+#pragma unroll
+                for (int i = 0; i < AHEAD; i++) {
+                    const int unit = u + i * WARPS;
+                    const int64_t at = first + (unit >> m.bits);
+                    if (unit >= units) continue; /* the same for all lanes */
+                    const int64_t block = r.position ? bsri_index(r.position, r.dt, at) : at;
+                    const char *from = values + 2 * (block * p.a_block + (unit & subs) * 32);
+                    x[i] = __ldcs((const uint4 *)from), y[i] = __ldcs((const uint4 *)(from + 16 * p.a_rs));
+                }
+#pragma unroll
+                for (int i = 0; i < AHEAD; i++) {
+                    const int unit = u + i * WARPS;
+                    if (unit >= units) continue;
+                    const int64_t k = bsri_index(r.col, r.dt, first + (unit >> m.bits)) * p.bc + (unit & subs) * 32 + t * 8;
+#pragma unroll
+                    for (int n = 0; n < 2; n++) {
+                        if (n * 8 >= p.width) continue;
+                        const uint4 b = bsri_skinny_b(m, r.b, k, n * 8 + g);
+                        const uint32_t a0[4] = {x[i].x, y[i].x, x[i].y, y[i].y}, a1[4] = {x[i].z, y[i].z, x[i].w, y[i].w};
+                        T::mma(sum[n], a0, b.x, b.y), T::mma(sum[n], a1, b.z, b.w);
+                    }
+                }
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < 8; i++) part[warp][g + i / 2 % 2 * 8][i / 4 * 8 + t * 2 + i % 2] = sum[i / 4][i % 4];
+        __syncthreads();
+        const int row = threadIdx.x / 16, n = threadIdx.x % 16;
+        if (n < p.width) {
+            float v = 0;
+            for (int w = 0; w < WARPS; w++) v += part[w][row][n];
+            const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha, beta = p.beta_ptr ? *p.beta_ptr : p.beta;
+            bsri_dev_finish<float>(p, v, alpha, beta, item, tile * p.br + sub * 16 + row, n);
+        }
+        __syncthreads();
+    }
+#endif
+}
+
 /* number, name, kernel, dynamic shared memory at most */
 #define BSRI_MMA_SHARED (216 * 1024)
-#define BSRI_KERNELS_MMA_4(X, n, T, BN, name)                                                                                       \
-    X(n + 0, "mma product 32-row rows " name, (bsri_product_mma<T, bsri_mma_tile<T, 32, 32, 1, BN, true>>), BSRI_MMA_SHARED)        \
-    X(n + 1, "mma product 32-row columns " name, (bsri_product_mma<T, bsri_mma_tile<T, 32, 32, 1, BN, false>>), BSRI_MMA_SHARED)    \
-    X(n + 2, "mma product 16-row rows " name, (bsri_product_mma<T, bsri_mma_tile<T, 16, 16, 2, BN, true>>), BSRI_MMA_SHARED)        \
+#define BSRI_KERNELS_MMA_4(X, n, T, BN, name)                                                                                    \
+    X(n + 0, "mma product 32-row rows " name, (bsri_product_mma<T, bsri_mma_tile<T, 32, 32, 1, BN, true>>), BSRI_MMA_SHARED)     \
+    X(n + 1, "mma product 32-row columns " name, (bsri_product_mma<T, bsri_mma_tile<T, 32, 32, 1, BN, false>>), BSRI_MMA_SHARED) \
+    X(n + 2, "mma product 16-row rows " name, (bsri_product_mma<T, bsri_mma_tile<T, 16, 16, 2, BN, true>>), BSRI_MMA_SHARED)     \
     X(n + 3, "mma product 16-row columns " name, (bsri_product_mma<T, bsri_mma_tile<T, 16, 16, 2, BN, false>>), BSRI_MMA_SHARED)
-#define BSRI_KERNELS_MMA(X)                                    \
-    BSRI_KERNELS_MMA_4(X, 200, bsri_mma_bf16, 256, "256 bf16") \
-    BSRI_KERNELS_MMA_4(X, 204, bsri_mma_bf16, 128, "128 bf16") \
-    BSRI_KERNELS_MMA_4(X, 210, bsri_mma_f16, 256, "256 f16")   \
-    BSRI_KERNELS_MMA_4(X, 214, bsri_mma_f16, 128, "128 f16")   \
-    X(220, "mma product 32-row columns 128 i8", (bsri_product_mma<bsri_mma_i8, bsri_mma_tile<bsri_mma_i8, 32, 32, 1, 128, false>>), BSRI_MMA_SHARED)
+#define BSRI_SAMPLED_SHARED (100 * 1024)
+#define BSRI_KERNELS_MMA_SAMPLED(X, n, T, name)                                                                               \
+    X(n + 0, "mma sampled 32-row rows " name, (bsri_sampled_mma<T, bsri_mma_sampled_tile<T, 32, true>>), BSRI_SAMPLED_SHARED) \
+    X(n + 1, "mma sampled 32-row columns " name, (bsri_sampled_mma<T, bsri_mma_sampled_tile<T, 32, false>>),                  \
+      BSRI_SAMPLED_SHARED)                                                                                                    \
+    X(n + 2, "mma sampled 16-row rows " name, (bsri_sampled_mma<T, bsri_mma_sampled_tile<T, 16, true>>), BSRI_SAMPLED_SHARED) \
+    X(n + 3, "mma sampled 16-row columns " name, (bsri_sampled_mma<T, bsri_mma_sampled_tile<T, 16, false>>), BSRI_SAMPLED_SHARED)
+#define BSRI_KERNELS_MMA(X)                                                  \
+    BSRI_KERNELS_MMA_4(X, 200, bsri_mma_bf16, 256, "256 bf16")               \
+    BSRI_KERNELS_MMA_4(X, 204, bsri_mma_bf16, 128, "128 bf16")               \
+    BSRI_KERNELS_MMA_4(X, 210, bsri_mma_f16, 256, "256 f16")                 \
+    BSRI_KERNELS_MMA_4(X, 214, bsri_mma_f16, 128, "128 f16")                 \
+    BSRI_KERNELS_MMA_SAMPLED(X, 230, bsri_mma_bf16, "bf16")                  \
+    BSRI_KERNELS_MMA_SAMPLED(X, 240, bsri_mma_f16, "f16")                    \
+    X(250, "mma product skinny bf16", bsri_product_skinny<bsri_mma_bf16>, 0) \
+    X(251, "mma product skinny f16", bsri_product_skinny<bsri_mma_f16>, 0)   \
+    X(220, "mma product 32-row columns 128 i8",                              \
+      (bsri_product_mma<bsri_mma_i8, bsri_mma_tile<bsri_mma_i8, 32, 32, 1, 128, false>>), BSRI_MMA_SHARED)
 
 static const void *bsri_mma_kernel(int number) {
     switch (number) {
@@ -979,12 +1311,14 @@ static bsri_mma_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_pr
     if (ctx->cc_major < 8 || p->kind > BSRI_LIST_TRANSPOSED || p->b.dtype != dt || p->br != p->bc || !values || !dense) return c;
     if (b != 16 && b != 32 && b != 64 && b != 128) return c;
     if (bsri_max(bsri_block_cols(&p->a), bsri_block_rows(&p->a)) >= INT32_MAX) return c;
-    if (dt == BSR_I8 ? compute != BSR_I32 || b < 32 || values != 1 || dense != 2 : (dt != BSR_BF16 && dt != BSR_F16) || compute != BSR_F32)
+    if (dt == BSR_I8 ? compute != BSR_I32 || b < 32 || values != 1 || dense != 2
+                     : (dt != BSR_BF16 && dt != BSR_F16) || compute != BSR_F32)
         return c;
     mw = b == 16 ? 16 : 32, ks = mw, n_warps = b == 16 ? 1 : 2, e = b == 16 ? 2 : 1, line = ks * (int)size;
     m->p = *p, m->vector = bsri_mma_vector(p), c.rows = 128;
     c.cols = m->vector && p->items * bsri_ceil_div(p->tiles * b, 128) * bsri_ceil_div(p->width, 256) >= ctx->sm_count ? 256 : 128;
-    while (c.rows > b && c.rows > 64 && p->items * bsri_ceil_div(p->tiles * b, c.rows) * bsri_ceil_div(p->width, c.cols) < ctx->sm_count)
+    while (c.rows > b && c.rows > 64 &&
+           p->items * bsri_ceil_div(p->tiles * b, c.rows) * bsri_ceil_div(p->width, c.cols) < ctx->sm_count)
         c.rows /= 2;
 #ifdef BSRI_MMA_TUNE
     if (bsri_mma_tune_rows && bsri_mma_tune_rows >= b) c.rows = bsri_mma_tune_rows;
@@ -1009,14 +1343,78 @@ static bsri_mma_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_pr
     c.grid = bsri_min(ctx->sm_count, p->items * m->slabs * bsri_ceil_div(p->tiles, m->group));
     return c;
 }
-static cudaError_t bsri_launch_mma(const void *kernel, void *parameters, int64_t work, int threads, int shared, bsr_stream stream) {
+/* The same for products with few columns. */
+static bsri_mma_choice bsri_mma_choose_skinny(const bsr_context *ctx, const bsri_dev_product *p, int compute,
+                                              bsri_dev_skinny *m) {
+    const int dt = p->a.dtype;
+    bsri_mma_choice c;
+    memset(&c, 0, sizeof c), memset(m, 0, sizeof *m);
+#ifdef BSRI_MMA_TUNE
+    if (bsri_mma_tune_off) return c;
+#endif
+    if (ctx->cc_major < 8 || p->width > 16 || p->kind > BSRI_LIST_TRANSPOSED || compute != BSR_F32 || p->b.dtype != dt) return c;
+    if ((dt != BSR_BF16 && dt != BSR_F16) || p->br % 16 || p->bc % 32 || (p->bc & (p->bc - 1)) || p->bc > 1024 ||
+        bsri_mma_values(p) != 1)
+        return c;
+    c.kernel = dt == BSR_BF16 ? 250 : 251, c.threads = 256, c.rows = 16, c.cols = 16;
+    m->p = *p, m->subs = (int32_t)(p->br / 16), m->bits = bsri_mma_log2(p->bc / 32), c.grid = p->items * p->tiles * m->subs;
+    m->pieces = p->b.row_stride == 1 && (p->b.col_stride % 8 == 0 || p->width == 1) &&
+                bsri_mma_aligned(p->b.data, p->b.batch_dims, p->b.batch, p->b.batch_stride, 8);
+    return c;
+}
+static cudaError_t bsri_launch_mma(const void *kernel, void *parameters, int64_t work, int threads, int shared,
+                                   bsri_queue stream) {
     void *args[1] = {parameters};
-    return cudaLaunchKernel(kernel, dim3(bsri_grid(work)), dim3((unsigned)threads), args, (size_t)shared, stream);
+    return cudaLaunchKernel(kernel, dim3(bsri_grid(work, stream)), dim3((unsigned)threads), args, (size_t)shared, stream);
 }
 /* Runs the product where this tier has it: *done says so. */
-static cudaError_t bsri_launch_product_mma(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsr_stream stream, int *done) {
+static cudaError_t bsri_launch_product_mma(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsri_queue stream,
+                                           int *done) {
     bsri_dev_mma m;
-    const bsri_mma_choice c = bsri_mma_choose(ctx, p, compute, &m);
+    bsri_dev_skinny few;
+    bsri_mma_choice c = bsri_mma_choose_skinny(ctx, p, compute, &few);
+    *done = 1;
+    if (c.kernel) return bsri_launch_mma(bsri_mma_kernel(c.kernel), &few, c.grid, c.threads, 0, stream);
+    c = bsri_mma_choose(ctx, p, compute, &m);
+    *done = c.kernel != 0;
+    if (!c.kernel) return cudaSuccess;
+    return bsri_launch_mma(bsri_mma_kernel(c.kernel), &m, c.grid, c.threads, c.shared, stream);
+}
+
+static bsri_mma_choice bsri_mma_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, int compute,
+                                               bsri_dev_mma_sampled *m) {
+    const int dt = p->mat1.dtype, b = p->out.block_rows <= 128 ? (int)p->out.block_rows : 0;
+    const int left = bsri_mma_layout(&p->mat1), right = bsri_mma_layout(&p->mat2), wide = b >= 64;
+    const int64_t *o = p->o_strides;
+    bsri_mma_choice c;
+    memset(&c, 0, sizeof c), memset(m, 0, sizeof *m);
+#ifdef BSRI_MMA_TUNE
+    if (bsri_mma_tune_off) return c;
+#endif
+    if (ctx->cc_major < 8 || compute != BSR_F32 || (dt != BSR_BF16 && dt != BSR_F16) || p->mat2.dtype != dt || !left || !right)
+        return c;
+    if ((b != 16 && b != 32 && b != 64 && b != 128) || p->out.block_cols != b || p->mat1.cols % 32 || (b == 16 && left != 1))
+        return c;
+    c.kernel = (dt == BSR_F16 ? 240 : 230) + (b == 16 ? 2 : 0) + (right == 2);
+    m->p = *p, m->m_warps = b == 128 ? 4 : b == 64 ? 2 : 1, m->n_warps = b == 128 ? 2 : 4, m->blocks = m->n_warps * 64 / b;
+    m->stages = wide ? 5 : 3, m->stage_bytes = (m->m_warps * (b == 16 ? 16 : 32) + m->n_warps * 64) * 64,
+    m->steps = (int)(p->mat1.cols / 32);
+    m->a_trans = left == 2, m->a_line = 2 * (left == 1 ? p->mat1.row_stride : p->mat1.col_stride);
+    m->b_line = 2 * (right == 1 ? p->mat2.row_stride : p->mat2.col_stride);
+    m->a_step = left == 1 ? 64 : 32 * m->a_line, m->b_step = right == 1 ? 32 * m->b_line : 64;
+    m->vector = p->out.dtype == dt && o[2] == 1 && o[1] % 8 == 0 && o[0] % 8 == 0 &&
+                bsri_mma_aligned(p->out.values, p->out.batch_dims, p->out.batch, p->out.values_batch_stride, 8);
+    m->tiles = p->out.nnz / m->blocks + bsri_block_rows(&p->out);
+    c.threads = 32 * m->m_warps * m->n_warps,
+    c.shared = (int)bsri_max(m->stages * m->stage_bytes, c.threads / 32 * BSRI_MMA_PASS * 4);
+    c.grid = p->items * m->tiles;
+    if (c.shared > ctx->smem_optin - 4096) c.kernel = 0;
+    return c;
+}
+static cudaError_t bsri_launch_sampled_mma(const bsr_context *ctx, const bsri_dev_sampled *p, int compute, bsri_queue stream,
+                                           int *done) {
+    bsri_dev_mma_sampled m;
+    const bsri_mma_choice c = bsri_mma_choose_sampled(ctx, p, compute, &m);
     *done = c.kernel != 0;
     if (!c.kernel) return cudaSuccess;
     return bsri_launch_mma(bsri_mma_kernel(c.kernel), &m, c.grid, c.threads, c.shared, stream);
@@ -1094,6 +1492,17 @@ __device__ __forceinline__ int64_t bsri_dev_divide(int64_t a, int64_t b) {
     return ((uint64_t)a | (uint64_t)b) >> 32 ? a / b : (int64_t)((uint32_t)a / (uint32_t)b);
 }
 
+/* As bsri_dense_offset. */
+__device__ __forceinline__ int64_t bsri_dev_offset(const bsri_batch *b, int64_t item, const bsr_dense *d) {
+    int64_t offset = 0;
+    for (int n = b->dims - 1, i = d->batch_dims - 1; i >= 0 && n >= 0; i--, n--) {
+        const int64_t outer = bsri_dev_divide(item, b->size[n]);
+        if (d->batch[i] != 1) offset += (item - outer * b->size[n]) * d->batch_stride[i];
+        item = outer;
+    }
+    return offset;
+}
+
 /* p.warps warps of a CTA own a row; rows of all items are numbered through. */
 struct bsri_dev_row {
     bsri_dev_item x, dy, out;
@@ -1131,6 +1540,22 @@ template <class F> __device__ __forceinline__ void bsri_dev_row_fold(const bsri_
     max = part[0][from], sum = part[1][from];
     for (int i = 1; i < p.warps; i++) bsri_dev_fold(max, sum, part[0][from + i], part[1][from + i]);
 }
+/* The same where max is its warp's already. */
+__device__ __forceinline__ void bsri_dev_row_join(const bsri_dev_softmax &p, float &max, float &sum) {
+    __shared__ float part[2][8];
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, from = warp / p.warps * p.warps;
+    for (int d = 16; d; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
+    if (p.warps == 1) return;
+    __syncthreads();
+    if (lane == 0) part[0][warp] = max, part[1][warp] = sum;
+    __syncthreads();
+    const float m = part[0][from + lane % p.warps], s = part[1][from + lane % p.warps];
+    max = m;
+    for (int d = 4; d; d /= 2) max = bsri_dev_max(max, __shfl_xor_sync(~0u, max, d));
+    sum = lane < p.warps && m > -bsri_dev_inf<float>() ? s * bsri_dev_exp(m - max) : 0.0f;
+    for (int d = 4; d; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
+    sum = __shfl_sync(~0u, sum, 0);
+}
 template <class F> __device__ __forceinline__ F bsri_dev_row_sum(const bsri_dev_softmax &p, F sum) {
     __shared__ F part[8];
     const int warp = threadIdx.x / 32;
@@ -1163,7 +1588,8 @@ template <class F> struct bsri_softmax_any {
     __device__ __forceinline__ F score(int64_t e) const {
         F s = bsri_dev_load<F>(r.x.values, p.x.dtype, at(p.xs, e)) * (F)p.scale;
         if (!p.biased) return s;
-        const int64_t col = bsri_index(r.x.col, p.x.index_dtype, r.first + e / p.x.block_cols) * p.x.block_cols + e % p.x.block_cols;
+        const int64_t col =
+            bsri_index(r.x.col, p.x.index_dtype, r.first + e / p.x.block_cols) * p.x.block_cols + e % p.x.block_cols;
 #pragma unroll
         for (int mode = BSR_MASK_ADD; mode <= BSR_MASK_MUL; mode++) /* all additions, then what forbids */
 #pragma unroll
@@ -1187,7 +1613,8 @@ template <class F> struct bsri_softmax_any {
             dot += bsri_dev_load<F>(r.x.values, p.x.dtype, at(p.xs, e)) * bsri_dev_load<F>(r.dy.values, p.dy.dtype, at(p.ds, e));
         dot = bsri_dev_row_sum(p, dot);
         for (int64_t e = r.lane; e < r.count; e += r.lanes) {
-            const F y = bsri_dev_load<F>(r.x.values, p.x.dtype, at(p.xs, e)), dy = bsri_dev_load<F>(r.dy.values, p.dy.dtype, at(p.ds, e));
+            const F y = bsri_dev_load<F>(r.x.values, p.x.dtype, at(p.xs, e)),
+                    dy = bsri_dev_load<F>(r.dy.values, p.dy.dtype, at(p.ds, e));
             bsri_dev_store(r.out.values, p.out.dtype, at(p.os, e), y * ((dy - dot) * (F)p.scale));
         }
     }
@@ -1319,7 +1746,7 @@ template <class T> struct bsri_softmax_packed {
 #pragma unroll
         for (int i = 0; i < HELD; i++)
             if (r.lane + i * r.lanes < n) sum += again(v, raw[i], base), piece::keep(raw[i], v);
-        bsri_dev_row_fold(p, max, sum);
+        bsri_dev_row_join(p, max, sum);
         const float factor = max == -bsri_dev_inf<float>() ? 0.0f : bsri_dev_row_factor(max, sum) * bsri_dev_exp(mine - max);
 #pragma unroll
         for (int i = 0; i < HELD; i++)
@@ -1331,12 +1758,15 @@ template <class T> struct bsri_softmax_packed {
     }
     /* The exponentials of a held piece. */
     __device__ __forceinline__ float again(float (&v)[N], const uint4 &raw, float base) const {
-        const float factor = (float)p.scale * BSRI_DEV_LOG2E;
         float sum = 0;
         piece::load(v, raw);
-        if (N == 4) return exponentials(v, base);
+        if constexpr (N == 4) {
+            sum = exponentials(v, base);
+        } else {
+            const float factor = (float)p.scale * BSRI_DEV_LOG2E;
 #pragma unroll
-        for (int k = 0; k < N; k++) v[k] = bsri_dev_exp2((v[k] - base) * factor), sum += v[k];
+            for (int k = 0; k < N; k++) v[k] = bsri_dev_exp2((v[k] - base) * factor), sum += v[k];
+        }
         return sum;
     }
     /* Read twice. */
@@ -1410,16 +1840,17 @@ __global__ void __launch_bounds__(256, BACKWARD ? 2 : 3) bsri_softmax_fast(const
     }
 }
 
-static cudaError_t bsri_launch_softmax(const bsri_dev_softmax *p, int fast, int compute, bsr_stream stream) {
+static cudaError_t bsri_launch_softmax(const bsri_dev_softmax *p, int fast, int compute, bsri_queue stream) {
     const unsigned threads = p->warps == 8 ? 256 : 128;
     const int64_t work = bsri_ceil_div(p->rows, threads / 32 / p->warps);
     if (compute == BSR_F64) return bsri_launch(bsri_softmax_simt<double>, *p, work, threads, stream);
     if (!fast) return bsri_launch(bsri_softmax_simt<float>, *p, work, threads, stream);
     if (p->x.dtype == BSR_F16)
-        return bsri_launch(p->backward ? bsri_softmax_fast<__half, true> : bsri_softmax_fast<__half, false>, *p, work, threads, stream);
+        return bsri_launch(p->backward ? bsri_softmax_fast<__half, true> : bsri_softmax_fast<__half, false>, *p, work, threads,
+                           stream);
     if (p->x.dtype == BSR_BF16)
-        return bsri_launch(p->backward ? bsri_softmax_fast<__nv_bfloat16, true> : bsri_softmax_fast<__nv_bfloat16, false>, *p, work,
-                           threads, stream);
+        return bsri_launch(p->backward ? bsri_softmax_fast<__nv_bfloat16, true> : bsri_softmax_fast<__nv_bfloat16, false>, *p,
+                           work, threads, stream);
     return bsri_launch(p->backward ? bsri_softmax_fast<float, true> : bsri_softmax_fast<float, false>, *p, work, threads, stream);
 }
 
@@ -1431,7 +1862,8 @@ __device__ __forceinline__ float bsri_dev_user_score(int id, float s, const bsr_
     (void)at, (void)user_data;
     switch (id) {
 #ifdef BSR_USER_SCORES
-#define BSRI_X(name) case BSR_SCORE_##name: return name(s, at, user_data);
+#define BSRI_X(name) \
+    case BSR_SCORE_##name: return name(s, at, user_data);
         BSR_USER_SCORES(BSRI_X)
 #undef BSRI_X
 #endif
@@ -1442,7 +1874,8 @@ __device__ __forceinline__ int bsri_dev_user_mask(int id, const bsr_position *at
     (void)at, (void)user_data;
     switch (id) {
 #ifdef BSR_USER_MASKS
-#define BSRI_X(name) case BSR_MASK_##name: return name(at, user_data);
+#define BSRI_X(name) \
+    case BSR_MASK_##name: return name(at, user_data);
         BSR_USER_MASKS(BSRI_X)
 #undef BSRI_X
 #endif
@@ -1456,7 +1889,8 @@ __device__ __forceinline__ uint4 bsri_dev_philox(uint64_t seed, int64_t group, i
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
 #pragma unroll
     for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
-        const uint32_t h0 = __umulhi(x0, 0xD2511F53u), l0 = x0 * 0xD2511F53u, h1 = __umulhi(x2, 0xCD9E8D57u), l1 = x2 * 0xCD9E8D57u;
+        const uint32_t h0 = __umulhi(x0, 0xD2511F53u), l0 = x0 * 0xD2511F53u, h1 = __umulhi(x2, 0xCD9E8D57u),
+                       l1 = x2 * 0xCD9E8D57u;
         x0 = h1 ^ x1 ^ k0, x1 = l1, x2 = h0 ^ x3 ^ k1, x3 = l0;
     }
     return make_uint4(x0, x1, x2, x3);
@@ -1468,7 +1902,8 @@ struct bsri_dev_query {
     const char *q, *k, *v, *relative, *padding;
     int64_t item, batch, head, br, inner, row, panel; /* first row in the block row, of all */
     int rows;
-    int64_t first, end, limit;                              /* stored blocks; keys that any row may attend to */
+    int64_t first, end, limit; /* stored blocks; keys that any row may attend to */
+    int64_t out;               /* element of out where its first row starts */
 
     __device__ __forceinline__ bool begin(const bsri_dev_attention &p, int64_t work) {
         const int64_t per_item = p.panels * p.tiles * p.block_rows;
@@ -1480,17 +1915,19 @@ struct bsri_dev_query {
         rows = (int)bsri_min(bsri_min(p.tile_rows, p.mask.block_rows - inner), p.q.rows - row);
         if (rows <= 0) return false;
         mask = bsri_dev_matrix_item(&p.batch, item, &p.mask);
-        q = bsri_dev_at(p.q.data, p.q.dtype, bsri_dense_offset(&p.batch, item, &p.q));
-        k = bsri_dev_at(p.k.data, p.k.dtype, bsri_dense_offset(&p.batch, item - head + head / p.k_group, &p.k));
-        v = bsri_dev_at(p.v.data, p.v.dtype, bsri_dense_offset(&p.batch, item - head + head / p.v_group, &p.v));
+        q = bsri_dev_at(p.q.data, p.q.dtype, bsri_dev_offset(&p.batch, item, &p.q));
+        k = bsri_dev_at(p.k.data, p.k.dtype, bsri_dev_offset(&p.batch, item - head + head / p.k_group, &p.k));
+        v = bsri_dev_at(p.v.data, p.v.dtype, bsri_dev_offset(&p.batch, item - head + head / p.v_group, &p.v));
         relative = bsri_dev_bias_base(&p.batch, item, &p.relative), padding = bsri_dev_bias_base(&p.batch, item, &p.padding);
         first = bsri_index(mask.crow, p.mask.index_dtype, br), end = bsri_index(mask.crow, p.mask.index_dtype, br + 1);
+        out = bsri_dev_offset(&p.batch, item, &p.out) + row * p.out.row_stride;
         limit = p.k.rows;
         if (p.flags & BSR_ATTENTION_CAUSAL) limit = bsri_min(limit, row + rows + p.causal_offset);
         return true;
     }
     /* Everything between product and softmax for row + i and one column; `value` is the element of the mask's values. */
-    template <class F> __device__ __forceinline__ F modify(const bsri_dev_attention &p, F s, int64_t i, int64_t col, int64_t value) const {
+    template <class F>
+    __device__ __forceinline__ F modify(const bsri_dev_attention &p, F s, int64_t i, int64_t col, int64_t value) const {
         const F none = -bsri_dev_inf<F>();
         bsr_position at;
         at.batch = batch, at.head = head, at.row = row + i, at.col = col;
@@ -1511,7 +1948,7 @@ struct bsri_dev_query {
         return (col & 2 ? (col & 1 ? word.w : word.z) : (col & 1 ? word.y : word.x)) <= p.drop_last;
     }
     __device__ __forceinline__ void store_lse(const bsri_dev_attention &p, int64_t i, double lse) const {
-        bsri_dev_store(p.lse.data, p.lse.dtype, bsri_dense_offset(&p.batch, item, &p.lse) + (row + i) * p.lse.row_stride, lse);
+        bsri_dev_store(p.lse.data, p.lse.dtype, bsri_dev_offset(&p.batch, item, &p.lse) + (row + i) * p.lse.row_stride, lse);
     }
 };
 
@@ -1525,7 +1962,8 @@ template <> __device__ __forceinline__ bool bsri_dev_forbidden<float>(float p) {
 template <> __device__ __forceinline__ bool bsri_dev_forbidden<double>(double p) { return __double_as_longlong(p) == INT64_MIN; }
 
 /* A query tile of TM rows and TN columns of v: panels of v's columns form the scores anew. */
-template <class F, class Tile> __global__ void __launch_bounds__(256, 1) bsri_attention_simt(const __grid_constant__ bsri_dev_attention p) {
+template <class F, class Tile>
+__global__ void __launch_bounds__(256, 1) bsri_attention_simt(const __grid_constant__ bsri_dev_attention p) {
     constexpr int TM = Tile::TM, TN = Tile::TN, KC = Tile::KC;
     __shared__ typename Tile::shared s;
     __shared__ F score[TM][TN + 1], top[TM], sum[TM], factor[TM];
@@ -1585,7 +2023,10 @@ template <class F, class Tile> __global__ void __launch_bounds__(256, 1) bsri_at
                     const int kc = width - k0 < KC ? width - k0 : KC;
                     for (int i = tid; i < TN * KC; i += 256) {
                         const int n = p.v.col_stride == 1 ? i % TN : i / KC, k = p.v.col_stride == 1 ? i / TN : i % KC;
-                        s.b[k][n] = n < depth && k < kc ? bsri_dev_load<F>(t.v, p.v.dtype, (col + k0 + k) * p.v.row_stride + (d0 + n) * p.v.col_stride) : F(0);
+                        s.b[k][n] =
+                            n < depth && k < kc
+                                ? bsri_dev_load<F>(t.v, p.v.dtype, (col + k0 + k) * p.v.row_stride + (d0 + n) * p.v.col_stride)
+                                : F(0);
                     }
                     __syncthreads();
                     for (int k = 0; k < kc; k++) {
@@ -1611,9 +2052,11 @@ template <class F, class Tile> __global__ void __launch_bounds__(256, 1) bsri_at
             const int m = i / TN, n = i % TN;
             if (n >= depth) continue;
             const F x = score[m][n], max = top[m];
-            const F y = max < bsri_dev_inf<F>() ? (max > -bsri_dev_inf<F>() ? x * ((F)p.keep_scale / sum[m]) : F(0)) : bsri_dev_nan<F>();
-            bsri_dev_store(p.out.data, p.out.dtype,
-                           bsri_dense_offset(&p.batch, t.item, &p.out) + (t.row + m) * p.out.row_stride + (d0 + n) * p.out.col_stride, y);
+            const F y =
+                max < bsri_dev_inf<F>() ? (max > -bsri_dev_inf<F>() ? x * ((F)p.keep_scale / sum[m]) : F(0)) : bsri_dev_nan<F>();
+            bsri_dev_store(
+                p.out.data, p.out.dtype,
+                bsri_dev_offset(&p.batch, t.item, &p.out) + (t.row + m) * p.out.row_stride + (d0 + n) * p.out.col_stride, y);
         }
         if (p.lse.data && t.panel == 0 && tid < t.rows) {
             const F max = top[tid];
@@ -1623,12 +2066,12 @@ template <class F, class Tile> __global__ void __launch_bounds__(256, 1) bsri_at
         __syncthreads();
     }
 }
-template <class F, class Tile> static cudaError_t bsri_launch_attention_tile(bsri_dev_attention &p, bsr_stream stream) {
+template <class F, class Tile> static cudaError_t bsri_launch_attention_tile(bsri_dev_attention &p, bsri_queue stream) {
     p.tile_rows = bsri_min(p.mask.block_rows, Tile::TM), p.tiles = bsri_ceil_div(p.mask.block_rows, p.tile_rows);
     p.panels = bsri_max(1, bsri_ceil_div(p.v.cols, Tile::TN));
     return bsri_launch(bsri_attention_simt<F, Tile>, p, p.items * p.panels * p.tiles * p.block_rows, 256, stream);
 }
-static cudaError_t bsri_launch_attention_simt(bsri_dev_attention *p, int compute, bsr_stream stream) {
+static cudaError_t bsri_launch_attention_simt(bsri_dev_attention *p, int compute, bsri_queue stream) {
     if (compute == BSR_F64) return bsri_launch_attention_tile<double, bsri_simt_tile<double, double, 32, 32, 2, 2>>(*p, stream);
     if (p->mask.block_rows <= 16 || p->mask.block_cols <= 16)
         return bsri_launch_attention_tile<float, bsri_simt_tile<float, float, 16, 16, 1, 1>>(*p, stream);
@@ -1645,7 +2088,8 @@ template <> struct bsri_attention_type<__half> {
     static constexpr uint32_t EXPONENT = 0x7c00;
     static __device__ __forceinline__ void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
         asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
     }
     static __device__ __forceinline__ float number(uint32_t bits) { return __half2float(__ushort_as_half((unsigned short)bits)); }
 };
@@ -1654,24 +2098,31 @@ template <> struct bsri_attention_type<__nv_bfloat16> {
     static constexpr uint32_t EXPONENT = 0x7f80;
     static __device__ __forceinline__ void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
         asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
     }
     static __device__ __forceinline__ float number(uint32_t bits) { return __uint_as_float(bits << 16); }
 };
 __device__ __forceinline__ void bsri_ldmatrix(uint32_t (&r)[4], uint32_t at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(at)
+                 : "memory");
 }
 __device__ __forceinline__ void bsri_ldmatrix_trans(uint32_t (&r)[4], uint32_t at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(at)
+                 : "memory");
 }
-/* 16 bytes to shared memory; zeros where there is nothing to read. */
+/* 16 bytes to shared memory; without `some`, zeros, and nothing is read. */
 __device__ __forceinline__ void bsri_copy16(uint32_t to, const void *from, bool some) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to), "l"(from), "r"(some ? 16 : 0) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(some ? 16 : 0) : "memory");
 }
 __device__ __forceinline__ void bsri_copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int LEFT> __device__ __forceinline__ void bsri_copy_wait() { asm volatile("cp.async.wait_group %0;" :: "n"(LEFT) : "memory"); }
+template <int LEFT> __device__ __forceinline__ void bsri_copy_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+}
 
 /* to = from where a == b; opaque to the compiler, which would turn a chain of these into an array in local memory. */
 __device__ __forceinline__ void bsri_dev_pick(uint32_t &to, uint32_t from, int a, int b) {
@@ -1681,9 +2132,9 @@ __device__ __forceinline__ void bsri_dev_pick(uint32_t &to, uint32_t from, int a
 /* Keeps what is computed from x where it stands. */
 __device__ __forceinline__ void bsri_dev_opaque(uint32_t &x) { asm volatile("" : "+r"(x)); }
 
-#define BSRI_KEYS 64             /* of a key tile: four units of 16, each inside one stored block */
-#define BSRI_NO_KEY 0x7fffff00   /* a unit that is not there: beyond every limit */
-#define BSRI_LAZY 8.0f           /* the output is rescaled when the maximum has grown by this power of two */
+#define BSRI_KEYS 64           /* of a key tile: four units of 16, each inside one stored block */
+#define BSRI_NO_KEY 0x7fffff00 /* a unit that is not there: beyond every limit */
+#define BSRI_LAZY 8.0f         /* the output is rescaled when the maximum has grown by this power of two */
 
 /* The units of a block row that some row may attend to, 32 at a time: lane i holds the i-th. Every warp of a tile walks the
    same list. */
@@ -1699,13 +2150,14 @@ struct bsri_dev_units {
             const int u = at + lane, n = (int)((uint32_t)u / (uint32_t)per_block);
             key = BSRI_NO_KEY, block = n;
             if (u < total) {
-                const int64_t k = bsri_index(t.mask.col, p.mask.index_dtype, t.first + n) * p.mask.block_cols + (u - n * per_block) * 16;
+                const int64_t k =
+                    bsri_index(t.mask.col, p.mask.index_dtype, t.first + n) * p.mask.block_cols + (u - n * per_block) * 16;
                 if (k < t.limit) key = (int)k;
             }
             have = __ballot_sync(~0u, key != BSRI_NO_KEY);
         }
         count = __popc(have);
-        if (have != ~0u) { /* close the gaps */
+        if (have & (have + 1)) { /* close the gaps */
             const int from = lane < count ? (int)__fns(have, 0, lane + 1) : 0;
             const int k = __shfl_sync(~0u, key, from);
             block = __shfl_sync(~0u, block, from), key = lane < count ? k : BSRI_NO_KEY;
@@ -1746,7 +2198,8 @@ __device__ __forceinline__ void bsri_dev_column(float (&v)[16], const void *data
     }
 }
 /* The scores of a column with additions of a bias, or forbidden where it is zero. */
-__device__ __forceinline__ void bsri_dev_column_bias(float (&x)[16], const void *data, int dtype, int mode, int64_t at, int64_t step, int rows) {
+__device__ __forceinline__ void bsri_dev_column_bias(float (&x)[16], const void *data, int dtype, int mode, int64_t at,
+                                                     int64_t step, int rows) {
     float v[16];
     bsri_dev_column(v, data, dtype, at, step, rows);
     if (mode == BSR_MASK_MUL && dtype == BSR_F64) { /* no f64 is too small */
@@ -1760,8 +2213,8 @@ __device__ __forceinline__ void bsri_dev_column_bias(float (&x)[16], const void 
     }
 }
 /* bsri_dev_query::modify() for 16 rows from row i on of a column, which stand in `stage`, ld apart. */
-__device__ __forceinline__ void bsri_dev_modify_column(const bsri_dev_attention &p, const bsri_dev_query &t, float *stage, int ld, int i, int key,
-                                                       bool some, int64_t block) {
+__device__ __forceinline__ void bsri_dev_modify_column(const bsri_dev_attention &p, const bsri_dev_query &t, float *stage, int ld,
+                                                       int i, int key, bool some, int64_t block) {
     const float none = -bsri_dev_inf<float>();
     const int rows = some ? min(16, t.rows - i) : 0;
     const int64_t row = t.row + i, value = block * p.ms[0] + (t.inner + i) * p.ms[1] + key % (int)p.mask.block_cols * p.ms[2];
@@ -1770,7 +2223,8 @@ __device__ __forceinline__ void bsri_dev_modify_column(const bsri_dev_attention 
     at.batch = t.batch, at.head = t.head, at.row = row, at.col = key;
 #pragma unroll
     for (int r = 0; r < 16; r++) x[r] = stage[r * ld];
-    if (p.flags & BSR_ATTENTION_MASK_ADDITIVE) bsri_dev_column_bias(x, t.mask.values, p.mask.dtype, BSR_MASK_ADD, value, p.ms[1], rows);
+    if (p.flags & BSR_ATTENTION_MASK_ADDITIVE)
+        bsri_dev_column_bias(x, t.mask.values, p.mask.dtype, BSR_MASK_ADD, value, p.ms[1], rows);
     if (t.relative)
         bsri_dev_column_bias(x, t.relative, p.relative.dtype, BSR_MASK_ADD, bsri_dev_bias_at(&p.relative, row, key),
                              p.relative.rows == 1 ? 0 : p.relative.row_stride, rows);
@@ -1783,18 +2237,21 @@ __device__ __forceinline__ void bsri_dev_modify_column(const bsri_dev_attention 
 #pragma unroll
         for (int r = 0; r < 16; r++) stage[r * ld] = x[r];
 #pragma unroll 1
-        for (int r = 0; r < rows; r++, at.row++) stage[r * ld] = bsri_dev_user_score(p.score_function, stage[r * ld], &at, p.user_data);
+        for (int r = 0; r < rows; r++, at.row++)
+            stage[r * ld] = bsri_dev_user_score(p.score_function, stage[r * ld], &at, p.user_data);
 #pragma unroll
         for (int r = 0; r < 16; r++) x[r] = stage[r * ld];
     }
-    if (p.flags & BSR_ATTENTION_MASK_BOOLEAN) bsri_dev_column_bias(x, t.mask.values, p.mask.dtype, BSR_MASK_MUL, value, p.ms[1], rows);
+    if (p.flags & BSR_ATTENTION_MASK_BOOLEAN)
+        bsri_dev_column_bias(x, t.mask.values, p.mask.dtype, BSR_MASK_MUL, value, p.ms[1], rows);
     uint32_t open = rows > 0 ? (1u << rows) - 1 : 0; /* one bit a row */
     if (p.flags & BSR_ATTENTION_CAUSAL) {
         const int64_t shut = key - row - p.causal_offset; /* rows above the diagonal */
         open &= shut >= 16 ? 0 : shut > 0 ? ~0u << shut : ~0u;
     }
     if (t.padding && p.padding_mode == BSR_MASK_MUL && rows > 0 &&
-        bsri_dev_bias(0.0f, t.padding, p.padding.dtype, BSR_MASK_MUL, bsri_dev_bias_at(&p.padding, 0, key)) == none) open = 0;
+        bsri_dev_bias(0.0f, t.padding, p.padding.dtype, BSR_MASK_MUL, bsri_dev_bias_at(&p.padding, 0, key)) == none)
+        open = 0;
     if (p.mask_function) {
         at.row = row;
 #pragma unroll 1
@@ -1815,18 +2272,22 @@ __global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_consta
     constexpr bool HOLD_Q = MT * HD <= 128;
     extern __shared__ __align__(256) uint4 bsri_attention_memory[];
     __shared__ bsri_dev_query t; /* not in registers: they are scarce */
-    __shared__ bool some_rows;
+    __shared__ int64_t work;
+    __shared__ int state; /* of this piece of work: nothing to do, something, there is no more */
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, quad = lane / 4, pair = lane % 4 * 2;
     const int query_rows = (int)blockDim.x / 2 * MT;
-    const uint32_t sq = (uint32_t)__cvta_generic_to_shared(bsri_attention_memory), sk = sq + query_rows * HD * 2, sv = sk + BSRI_KEYS * HD * 2;
+    const uint32_t sq = (uint32_t)__cvta_generic_to_shared(bsri_attention_memory), sk = sq + query_rows * HD * 2,
+                   sv = sk + BSRI_KEYS * HD * 2;
     float *stage = (float *)((char *)bsri_attention_memory + (query_rows + 2 * BSRI_KEYS) * HD * 2) + warp * 16 * LD;
-    const float unit = FULL ? BSRI_DEV_LOG2E : (float)p.scale * BSRI_DEV_LOG2E; /* from scores to powers of two */
+    const float unit = FULL ? BSRI_DEV_LOG2E : p.unit; /* from scores to powers of two */
     const int64_t total = p.items * p.tiles * p.block_rows;
     const int keys = (int)p.k.rows;
-    for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
-        if (threadIdx.x == 0) some_rows = t.begin(p, work);
+    if (threadIdx.x == 0) work = blockIdx.x;
+    for (;;) {
+        if (threadIdx.x == 0) state = work >= total ? 2 : t.begin(p, work), work += gridDim.x;
         __syncthreads();
-        if (!some_rows) {
+        if (state == 2) break;
+        if (!state) {
             __syncthreads();
             continue;
         }
@@ -1834,21 +2295,28 @@ __global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_consta
         int cur, cur_block, next = 0, next_block = 0;
         float out[MT][HD / 8][4] = {}, top[MT][2], sum[MT][2] = {};
         /* keys that this lane's first row may attend to; the next rows, one more each */
-        const int open = p.flags & BSR_ATTENTION_CAUSAL
-                             ? (int)bsri_max(-0x3fffffff, bsri_min(0x7f000000, t.row + warp * 16 * MT + quad + 1 + p.causal_offset)) : 0x7f000000;
+        const int open =
+            p.flags & BSR_ATTENTION_CAUSAL
+                ? (int)bsri_max(-0x3fffffff, bsri_min(0x7f000000, t.row + warp * 16 * MT + quad + 1 + p.causal_offset))
+                : 0x7f000000;
         uint32_t q[HOLD_Q ? MT : 1][HOLD_Q ? KS : 1][4];
 #pragma unroll
         for (int i = 0; i < MT * 2; i++) top[i / 2][i % 2] = -bsri_dev_inf<float>();
-        /* Keys or values of a tile: a warp copies four rows at a time, 128 bytes of each; swizzled so that eight rows of a column
-           lie in all banks. */
+        /* Keys or values of a tile: a warp copies whole units, four rows at a time, 128 bytes of each; swizzled so that eight
+           rows of a column lie in all banks. */
         const auto load = [&](uint32_t to, const char *from, int64_t stride, int width, int held) {
-            const int r = lane / 8, swizzled = ((lane & 7) ^ r) * 16;
-            for (int g = warp; g < BSRI_KEYS / 4; g += (int)blockDim.x / 32) {
-                const int key = __shfl_sync(~0u, held, g / 4) + g % 4 * 4 + r, room = key < keys ? width - (lane & 7) * 8 : 0;
-                const char *row = from + (room > 0 ? (key * stride + (lane & 7) * 8) * 2 : 0);
-                const uint32_t at = to + (g * 4 + r) * HD * 2 + (swizzled ^ g % 2 * 64);
+            const int r = lane / 8, ch = lane % 8;
+            for (int u = warp; u < BSRI_KEYS / 16; u += (int)blockDim.x / 32) {
+                const int key = __shfl_sync(~0u, held, u) + r;
+                const char *row = from + (key * stride + ch * 8) * 2;
+                const uint32_t at = to + (u * 16 + r) * HD * 2 + (ch ^ r) * 16;
 #pragma unroll
-                for (int c = 0; c < CH / 8; c++) bsri_copy16(at + c * 128, c * 64 < room ? row + c * 128 : from, c * 64 < room);
+                for (int g = 0; g < 4; g++, row += stride * 8) {
+                    const int room = key + g * 4 < keys ? width - ch * 8 : 0;
+#pragma unroll
+                    for (int c = 0; c < CH / 8; c++)
+                        bsri_copy16((at ^ g % 2 * 64) + g * 4 * HD * 2 + c * 128, row + c * 128, c * 64 < room);
+                }
             }
         };
         units.begin();
@@ -1857,7 +2325,8 @@ __global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_consta
             for (int i = threadIdx.x; i < query_rows * CH; i += blockDim.x) {
                 const int r = i / CH, ch = i % CH;
                 const bool some = r < t.rows && ch * 8 < p.q.cols;
-                bsri_copy16(sq + (r * CH + (ch ^ (r & 7))) * 16, some ? t.q + ((t.row + r) * p.q.row_stride + ch * 8) * 2 : t.q, some);
+                bsri_copy16(sq + (r * CH + (ch ^ (r & 7))) * 16, some ? t.q + ((t.row + r) * p.q.row_stride + ch * 8) * 2 : t.q,
+                            some);
             }
             load(sk, t.k, p.k.row_stride, (int)p.k.cols, cur);
             bsri_copy_commit();
@@ -1898,7 +2367,8 @@ __global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_consta
 #pragma unroll
                 for (int n = 0; n < NT / 2; n++) {
                     const int after = k * (NT / 2) + n + 1; /* the next fragment is fetched before this one is used */
-                    if (after < KS * NT / 2) bsri_ldmatrix(b[after % 2], (k_at ^ after / (NT / 2) * 32) + after % (NT / 2) * 16 * HD * 2);
+                    if (after < KS * NT / 2)
+                        bsri_ldmatrix(b[after % 2], (k_at ^ after / (NT / 2) * 32) + after % (NT / 2) * 16 * HD * 2);
 #pragma unroll
                     for (int i = 0; i < MT; i++)
                         mma::multiply(s[i][2 * n], a[i], b[1 - after % 2][0], b[1 - after % 2][1]),
@@ -1926,7 +2396,8 @@ __global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_consta
 #pragma unroll
                     for (int n = 0; n < NT; n++)
 #pragma unroll
-                        for (int e = 0; e < 4; e += 2) *(float2 *)&stage[(quad + e * 4) * LD + n * 8 + pair] = make_float2(s[i][n][e], s[i][n][e + 1]);
+                        for (int e = 0; e < 4; e += 2)
+                            *(float2 *)&stage[(quad + e * 4) * LD + n * 8 + pair] = make_float2(s[i][n][e], s[i][n][e + 1]);
                     __syncwarp();
                     for (int h = 0; h < BSRI_KEYS / 32; h++) {
                         const int n = h * 32 + lane, key = __shfl_sync(~0u, cur, n / 16) + n % 16;
@@ -2002,7 +2473,8 @@ __global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_consta
 #pragma unroll
                     for (int n = 0; n < NT; n++)
 #pragma unroll
-                        for (int e = 0; e < 4; e += 2) *(float2 *)&stage[(quad + e * 4) * LD + n * 8 + pair] = make_float2(s[i][n][e], s[i][n][e + 1]);
+                        for (int e = 0; e < 4; e += 2)
+                            *(float2 *)&stage[(quad + e * 4) * LD + n * 8 + pair] = make_float2(s[i][n][e], s[i][n][e + 1]);
                     __syncwarp();
                     for (int r = lane / 16; r < 16; r += 2) { /* four columns at a time */
                         const int n = lane % 16 * 4, key = __shfl_sync(~0u, cur, n / 16) + n % 16;
@@ -2027,11 +2499,11 @@ __global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_consta
 #pragma unroll
                 for (int n = 0; n < NT; n++)
                     a[i][n / 2][n % 2 * 2] = bsri_dev_pack(s[i][n][0], s[i][n][1], mma::DTYPE),
-                    a[i][n / 2][n % 2 * 2 + 1] = bsri_dev_pack(s[i][n][2], s[i][n][3], mma::DTYPE);
+                                        a[i][n / 2][n % 2 * 2 + 1] = bsri_dev_pack(s[i][n][2], s[i][n][3], mma::DTYPE);
             bsri_copy_wait<1>();
             bool odd = false;
             if (!FULL && !(p.flags & BSR_ATTENTION_CAUSAL)) {
-                __syncthreads(); /* values are there */
+                __syncthreads();                   /* values are there */
             } else if (__syncthreads_or(shield)) { /* 0 times what is not finite would be NaN: such values are taken out */
                 for (int i = threadIdx.x; i < BSRI_KEYS * CH * 4; i += blockDim.x) {
                     uint32_t *v = (uint32_t *)bsri_attention_memory + (query_rows + BSRI_KEYS) * HD / 2 + i;
@@ -2047,9 +2519,11 @@ __global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_consta
                 for (int d = 0; d < HD / 16; d++) {
                     const int after = k * (HD / 16) + d + 1;
                     uint32_t(&v)[4] = b[1 - after % 2];
-                    if (after < NT / 2 * HD / 16) bsri_ldmatrix_trans(b[after % 2], (v_at ^ after % (HD / 16) * 32) + after / (HD / 16) * 16 * HD * 2);
+                    if (after < NT / 2 * HD / 16)
+                        bsri_ldmatrix_trans(b[after % 2], (v_at ^ after % (HD / 16) * 32) + after / (HD / 16) * 16 * HD * 2);
 #pragma unroll
-                    for (int i = 0; i < MT; i++) mma::multiply(out[i][2 * d], a[i][k], v[0], v[1]), mma::multiply(out[i][2 * d + 1], a[i][k], v[2], v[3]);
+                    for (int i = 0; i < MT; i++)
+                        mma::multiply(out[i][2 * d], a[i][k], v[0], v[1]), mma::multiply(out[i][2 * d + 1], a[i][k], v[2], v[3]);
                 }
             if (odd) { /* and added one by one where they are allowed */
                 for (int n = 0; n < BSRI_KEYS; n++) {
@@ -2061,7 +2535,8 @@ __global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_consta
                         uint32_t w[2] = {0, 0};
 #pragma unroll
                         for (int k = 0; k < NT; k++)
-                            bsri_dev_pick(w[0], a[i][k / 2][k % 2 * 2], n / 8, k), bsri_dev_pick(w[1], a[i][k / 2][k % 2 * 2 + 1], n / 8, k);
+                            bsri_dev_pick(w[0], a[i][k / 2][k % 2 * 2], n / 8, k),
+                                bsri_dev_pick(w[1], a[i][k / 2][k % 2 * 2 + 1], n / 8, k);
                         const uint32_t no = __shfl_sync(~0u, forbidden[i], source) >> (n / 8 * 4 + n % 2);
 #pragma unroll
                         for (int h = 0; h < 2; h++) {
@@ -2091,7 +2566,7 @@ __global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_consta
                 const bool some = m > -bsri_dev_inf<float>() && m < bsri_dev_inf<float>();
                 const float factor = some ? (float)p.keep_scale / total_sum : 0.0f;
                 if (r >= t.rows) continue;
-                const int64_t at = bsri_dense_offset(&p.batch, t.item, &p.out) + (t.row + r) * p.out.row_stride;
+                const int64_t at = bsri_dev_offset(&p.batch, t.item, &p.out) + (t.row + r) * p.out.row_stride;
 #pragma unroll
                 for (int d = 0; d < HD / 8; d++) {
                     float x = out[i][d][2 * h] * factor, y = out[i][d][2 * h + 1] * factor;
@@ -2103,7 +2578,8 @@ __global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_consta
                         else *(uint32_t *)((T *)p.out.data + at + d * 8 + pair) = bsri_dev_pack(x, y, mma::DTYPE);
                     } else {
                         const int64_t to = at + (d * 8 + pair) * p.out.col_stride;
-                        bsri_dev_store(p.out.data, p.out.dtype, to, x), bsri_dev_store(p.out.data, p.out.dtype, to + p.out.col_stride, y);
+                        bsri_dev_store(p.out.data, p.out.dtype, to, x),
+                            bsri_dev_store(p.out.data, p.out.dtype, to + p.out.col_stride, y);
                     }
                 }
                 if (p.lse.data && pair == 0)
@@ -2129,18 +2605,19 @@ static int bsri_mma_attention_fits(int cc_major, int compute, const bsri_dev_att
     return bsri_mma_rows_fit(&p->q) && bsri_mma_rows_fit(&p->k) && bsri_mma_rows_fit(&p->v);
 }
 template <class T, int HD, int MT, bool FULL>
-static cudaError_t bsri_launch_attention_instance(bsri_dev_attention &p, bsr_stream stream) {
+static cudaError_t bsri_launch_attention_instance(bsri_dev_attention &p, bsri_queue stream) {
     const int64_t most = 64 * MT, rows = p.mask.block_rows;
     const int warps = rows > 32 * MT ? 4 : rows > 16 * MT ? 2 : 1;
     const size_t bytes = (size_t)((warps * 16 * MT + 2 * BSRI_KEYS) * HD * 2 + (FULL ? warps * 16 * (BSRI_KEYS + 4) * 4 : 0));
     p.tile_rows = bsri_min(rows, most), p.tiles = bsri_ceil_div(rows, p.tile_rows), p.panels = 1;
     void *args[1] = {(void *)&p};
-    return cudaLaunchKernel((const void *)bsri_attention_mma<T, HD, MT, FULL>, dim3(bsri_grid(p.items * p.tiles * p.block_rows)),
-                            dim3((unsigned)warps * 32), args, bytes, stream);
+    return cudaLaunchKernel((const void *)bsri_attention_mma<T, HD, MT, FULL>,
+                            dim3(bsri_grid(p.items * p.tiles * p.block_rows, stream)), dim3((unsigned)warps * 32), args, bytes,
+                            stream);
 }
 /* What bsri_load_kernels() allows the largest CTA of an instance. */
 #define BSRI_ATTENTION_BYTES(HD, MT, FULL) ((64 * MT + 2 * BSRI_KEYS) * HD * 2 + (FULL ? 4 * 16 * (BSRI_KEYS + 4) * 4 : 0))
-template <class T> static cudaError_t bsri_launch_attention_type(bsri_dev_attention &p, bsr_stream stream) {
+template <class T> static cudaError_t bsri_launch_attention_type(bsri_dev_attention &p, bsri_queue stream) {
     const int small = p.q.cols <= 64 && p.v.cols <= 64;
     const int plain = !p.modifies && !p.drops && p.scale > 1e-30 && p.scale < 1e30 && p.mask.block_rows > 16;
     if (plain && small) return bsri_launch_attention_instance<T, 64, 2, false>(p, stream);
@@ -2148,11 +2625,14 @@ template <class T> static cudaError_t bsri_launch_attention_type(bsri_dev_attent
     if (small) return bsri_launch_attention_instance<T, 64, 1, true>(p, stream);
     return bsri_launch_attention_instance<T, 128, 1, true>(p, stream);
 }
-static cudaError_t bsri_launch_attention_mma(bsri_dev_attention *p, bsr_stream stream) {
+static cudaError_t bsri_launch_attention_mma(bsri_dev_attention *p, bsri_queue stream) {
     int i;
-    p->pairs = p->out.col_stride == 1 && p->out.row_stride % 2 == 0 && (uintptr_t)p->out.data % (2 * bsr_dtype_size(p->out.dtype)) == 0;
+    p->unit = (float)p->scale * BSRI_DEV_LOG2E;
+    p->pairs =
+        p->out.col_stride == 1 && p->out.row_stride % 2 == 0 && (uintptr_t)p->out.data % (2 * bsr_dtype_size(p->out.dtype)) == 0;
     for (i = 0; i < p->out.batch_dims; i++) p->pairs &= p->out.batch[i] == 1 || p->out.batch_stride[i] % 2 == 0;
-    return p->q.dtype == BSR_F16 ? bsri_launch_attention_type<__half>(*p, stream) : bsri_launch_attention_type<__nv_bfloat16>(*p, stream);
+    return p->q.dtype == BSR_F16 ? bsri_launch_attention_type<__half>(*p, stream)
+                                 : bsri_launch_attention_type<__nv_bfloat16>(*p, stream);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -2161,9 +2641,12 @@ static cudaError_t bsri_launch_attention_mma(bsri_dev_attention *p, bsr_stream s
 
 static __global__ void __launch_bounds__(256) bsri_fill_words(const __grid_constant__ bsri_dev_fill f) {
     const int64_t total = f.words + f.more_words, step = (int64_t)gridDim.x * 256;
+    const int64_t spare =
+        f.spare_count ? bsri_max(0, bsri_index(f.spare_count, f.spare_dtype, 0)) * bsri_dev_size(f.spare_dtype) / 8 : 0;
     for (int64_t i = blockIdx.x * (int64_t)256 + threadIdx.x; i < total; i += step) {
         if (i >= f.words) f.more[i - f.words] = 0;
-        else f.data[i] = i < f.heads ? f.head[i] : 0;
+        else if (i < f.heads) f.data[i] = f.head[i];
+        else if ((i < f.spare[0] || i >= f.spare[0] + spare) && (i < f.spare[1] || i >= f.spare[1] + spare)) f.data[i] = 0;
     }
 }
 
@@ -2209,15 +2692,15 @@ __device__ __forceinline__ bsri_dev_run bsri_dev_run_of(const bsri_dev_sort &s, 
         r.first = bsri_max(0, bsri_min(s.n, bsri_index(it.crow, s.m.index_dtype, 0)));
         r.end = bsri_max(r.first, bsri_min(s.n, bsri_index(it.crow, s.m.index_dtype, bsri_block_rows(&s.m))));
     }
-    r.base = s.ragged ? r.first / s.chunk + i : i * s.chunks;
-    r.chunks = bsri_ceil_div(r.end - r.first, s.chunk), r.shift = s.ragged ? 0 : i * s.n;
+    r.base = s.ragged ? (r.first >> s.chunk_bits) + i : i * s.chunks;
+    r.chunks = (r.end - r.first + s.chunk - 1) >> s.chunk_bits, r.shift = s.ragged ? 0 : i * s.n;
     return r;
 }
 /* The run that slot `at` belongs to; *k: which of its chunks (it may have fewer). */
 __device__ __forceinline__ bsri_dev_run bsri_dev_slot(const bsri_dev_sort &s, int64_t at, int64_t *k, int64_t *run) {
     bsri_dev_run r;
     int64_t low = 0, high = s.patterns.count;
-    if (!s.ragged) low = at / s.chunks, high = low + 1;
+    if (!s.ragged) low = high > 1 ? at / s.chunks : 0, high = low + 1;
     while (high - low > 1) {
         const int64_t mid = (low + high) / 2;
         if (bsri_dev_run_of(s, mid).base <= at) low = mid;
@@ -2227,11 +2710,14 @@ __device__ __forceinline__ bsri_dev_run bsri_dev_slot(const bsri_dev_sort &s, in
     *k = at - r.base, *run = low;
     return r;
 }
-template <class I> __device__ __forceinline__ I bsri_dev_sort_key(const bsri_dev_sort &s, const bsri_dev_run &r, int64_t e) {
-    return s.key ? ((const I *)s.key)[r.shift + e] : ((const I *)r.col)[e];
+template <class I> __device__ __forceinline__ const I *bsri_dev_sort_keys(const bsri_dev_sort &s, const bsri_dev_run &r) {
+    return s.key ? (const I *)s.key + r.shift : (const I *)r.col;
 }
-template <class I> __device__ __forceinline__ int bsri_dev_digit(const bsri_dev_sort &s, I key) {
-    return (int)((uint64_t)key >> s.shift) & (int)(s.digits - 1);
+__device__ __forceinline__ int bsri_dev_digit(const bsri_dev_sort &s, int32_t key) {
+    return (int)((uint32_t)key >> s.shift) & ((int)s.digits - 1);
+}
+__device__ __forceinline__ int bsri_dev_digit(const bsri_dev_sort &s, int64_t key) {
+    return (int)((uint64_t)key >> s.shift) & ((int)s.digits - 1);
 }
 
 template <class I> __global__ void __launch_bounds__(256) bsri_sort_count(const __grid_constant__ bsri_dev_sort s) {
@@ -2243,12 +2729,12 @@ template <class I> __global__ void __launch_bounds__(256) bsri_sort_count(const 
         const int64_t end = bsri_min(r.end, r.first + (k + 1) * s.chunk);
         count[threadIdx.x] = 0;
         __syncthreads();
-#pragma unroll 4
+        const I *keys = bsri_dev_sort_keys<I>(s, r);
+#pragma unroll 8
         for (int64_t e = r.first + k * s.chunk + threadIdx.x; e < end; e += 256)
-            atomicAdd(&count[bsri_dev_digit<I>(s, bsri_dev_sort_key<I>(s, r, e))], 1u);
+            atomicAdd(&count[bsri_dev_digit(s, keys[e])], 1u);
         __syncthreads();
-        if (threadIdx.x < s.digits)
-            ((I *)s.counts)[r.base * s.digits + threadIdx.x * r.chunks + k] = (I)count[threadIdx.x];
+        if (threadIdx.x < s.digits) ((I *)s.counts)[r.base * s.digits + threadIdx.x * r.chunks + k] = (I)count[threadIdx.x];
         __syncthreads();
     }
 }
@@ -2281,21 +2767,35 @@ __device__ __forceinline__ unsigned bsri_dev_peers(int digit, int bits) {
     }
     return same;
 }
-/* As bsri_dev_row_of, among rows [low, high). */
-template <class I> __device__ __forceinline__ int64_t bsri_dev_row_between(const I *crow, int64_t low, int64_t high, int64_t at) {
+/* The last of the entries [low, high) of crow that is `at` or less. */
+template <class I> __device__ __forceinline__ const I *bsri_dev_row_between(const I *low, const I *high, int64_t at) {
     while (high - low > 1) {
-        const int64_t mid = (low + high) / 2;
-        if (crow[mid] <= at) low = mid;
+        const I *mid = low + (high - low) / 2;
+        if (*mid <= at) low = mid;
         else high = mid;
     }
     return low;
 }
-/* Each warp ranks 256 entries of a tile of 2048 by themselves; sums over the warps then make the ranks the tile's. Sorted inside the
-   tile first, entries leave in runs. */
-template <class I> __global__ void __launch_bounds__(256, 3) bsri_sort_scatter(const __grid_constant__ bsri_dev_sort s) {
+/* A tile, sorted by digit, to where its digits go. Begins and ends with a barrier. */
+template <class I>
+__device__ __forceinline__ void bsri_dev_scatter_staged(I *out, const I *staged, const uint8_t *digits, const I *base, int n,
+                                                        int64_t limit) {
+    __syncthreads();
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+        const int i = threadIdx.x + j * 256;
+        if (i >= n) break;
+        const I at = base[digits[i]] + (I)i;
+        if (at >= 0 && at < (I)limit) out[at] = staged[i]; /* else the pattern is none */
+    }
+    __syncthreads();
+}
+/* Each warp ranks 256 entries of a tile of 2048 by themselves; sums over the warps then make the ranks the tile's. Sorted
+   inside the tile first, entries leave in runs. */
+template <class I> __global__ void __launch_bounds__(256, 2) bsri_sort_scatter(const __grid_constant__ bsri_dev_sort s) {
     __shared__ uint32_t count[8][256];
     __shared__ I base[256], part[33], staged[2048];
-    __shared__ int16_t digits[2048];
+    __shared__ uint8_t digits[2048];
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, mine = threadIdx.x, bits = 32 - __clz((int)s.digits - 1);
     for (int64_t slot = blockIdx.x; slot < s.slots; slot += gridDim.x) {
         int64_t k, run;
@@ -2306,17 +2806,18 @@ template <class I> __global__ void __launch_bounds__(256, 3) bsri_sort_scatter(c
         const I total = mine < s.digits ? ((const I *)s.totals)[run * s.digits + mine] : I(0);
         base[mine] = bsri_dev_block_before(total, part, &all) + (I)r.first;
         if (mine < s.digits) base[mine] += ((const I *)s.counts)[r.base * s.digits + mine * r.chunks + k];
+        const I *keys = bsri_dev_sort_keys<I>(s, r);
         for (int64_t tile = begin; tile < end; tile += 2048) {
             const int n = (int)bsri_min(2048, end - tile), own = warp * 256 + lane; /* entries own + 32 j */
             I key[8];
             int rank[8];
 #pragma unroll
-            for (int j = 0; j < 8; j++) key[j] = own + j * 32 < n ? bsri_dev_sort_key<I>(s, r, tile + own + j * 32) : I(0);
+            for (int j = 0; j < 8; j++) key[j] = own + j * 32 < n ? keys[tile + own + j * 32] : I(0);
             for (int w = 0; w < 8; w++) count[w][mine] = 0;
             __syncthreads();
 #pragma unroll
             for (int j = 0; j < 8; j++) {
-                const int digit = bsri_dev_digit<I>(s, key[j]), valid = own + j * 32 < n;
+                const int digit = bsri_dev_digit(s, key[j]), valid = own + j * 32 < n;
                 const unsigned same = bsri_dev_peers(digit, bits) & __ballot_sync(~0u, valid), lower = same & ((1u << lane) - 1);
                 rank[j] = (int)count[warp][digit] + __popc(lower);
                 __syncwarp();
@@ -2335,36 +2836,31 @@ template <class I> __global__ void __launch_bounds__(256, 3) bsri_sort_scatter(c
             __syncthreads();
 #pragma unroll
             for (int j = 0; j < 8; j++) {
-                const int digit = bsri_dev_digit<I>(s, key[j]);
+                const int digit = bsri_dev_digit(s, key[j]);
                 rank[j] += (int)count[warp][digit];
-                if (own + j * 32 < n) digits[rank[j]] = (int16_t)digit, staged[rank[j]] = key[j];
+                if (own + j * 32 < n) digits[rank[j]] = (uint8_t)digit, staged[rank[j]] = key[j];
             }
-            int64_t low = 0, high = 0; /* rows that the warp's entries can stand in */
-            if (s.row_out && !s.row && warp * 256 < n) {
-                const int64_t rows = bsri_block_rows(&s.m);
-                low = bsri_dev_row_between((const I *)r.crow, 0, rows, tile + warp * 256);
-                high = bsri_dev_row_between((const I *)r.crow, low, rows, tile + bsri_min(n, warp * 256 + 256) - 1) + 1;
+            bsri_dev_scatter_staged<I>((I *)s.key_out + r.shift, staged, digits, base, n, s.n);
+            const I *old = s.position ? (const I *)s.position + r.shift + tile : nullptr;
+            if (s.position_out) {
+#pragma unroll
+                for (int j = 0; j < 8; j++)
+                    if (own + j * 32 < n) staged[rank[j]] = old ? old[own + j * 32] : (I)(tile + own + j * 32);
+                bsri_dev_scatter_staged<I>((I *)s.position_out + r.shift, staged, digits, base, n, s.n);
             }
-            for (int array = 0; array < 3; array++) {
-                I *const out = (I *)(array == 0 ? s.key_out : array == 1 ? s.position_out : s.row_out);
-                if (!out) break;
-                __syncthreads();
-#pragma unroll
-                for (int j = 0; j < 8; j++) {
-                    const int i = mine + j * 256;
-                    if (i >= n) break;
-                    const int64_t at = (int64_t)base[digits[i]] + i;
-                    if ((uint64_t)at < (uint64_t)s.n) out[r.shift + at] = staged[i]; /* else the pattern is none */
+            if (s.row_out) {
+                old = s.row ? (const I *)s.row + r.shift + tile : nullptr;
+                if (!old && warp * 256 < n) { /* the rows that the warp's entries can stand in */
+                    const I *crow = (const I *)r.crow, *rows = crow + bsri_block_rows(&s.m);
+                    const I *low = bsri_dev_row_between(crow, rows, tile + warp * 256);
+                    const I *high = bsri_dev_row_between(low, rows, tile + min(n, warp * 256 + 256) - 1) + 1;
+                    for (int j = 0; j < 8; j++)
+                        if (own + j * 32 < n) staged[rank[j]] = (I)(bsri_dev_row_between(low, high, tile + own + j * 32) - crow);
                 }
-                __syncthreads();
 #pragma unroll
-                for (int j = 0; j < 8; j++) {
-                    const int64_t e = tile + own + j * 32;
-                    if (own + j * 32 >= n || array == 2) break;
-                    if (array == 0) staged[rank[j]] = s.position ? ((const I *)s.position)[r.shift + e] : (I)e;
-                    else if (s.row) staged[rank[j]] = ((const I *)s.row)[r.shift + e];
-                    else if (s.row_out) staged[rank[j]] = (I)bsri_dev_row_between((const I *)r.crow, low, high, e);
-                }
+                for (int j = 0; j < 8; j++)
+                    if (old && own + j * 32 < n) staged[rank[j]] = old[own + j * 32];
+                bsri_dev_scatter_staged<I>((I *)s.row_out + r.shift, staged, digits, base, n, s.n);
             }
             __syncthreads();
             base[mine] += (I)before; /* before is by now the digit's end in the tile */
@@ -2383,21 +2879,27 @@ template <class I> __global__ void __launch_bounds__(256) bsri_sort_starts(const
         I *ccol = (I *)s.ccol + run * (s.cols + 1);
         if (k < 0 || (k && k >= r.chunks)) continue;
         const int64_t begin = r.first + k * s.chunk, end = k + 1 < r.chunks ? begin + s.chunk : r.end + 1; /* one past the run */
-        for (int64_t e0 = begin + (threadIdx.x & ~31); e0 < end; e0 += 256) {
-            const int64_t e = e0 + lane;
-            int64_t c = 0, stop = 0;
-            if (e < end) {
-                if (e > r.first) c = bsri_max(0, bsri_min(s.cols, key[e - 1]) + 1);
-                stop = e < r.end ? bsri_min(s.cols, key[e]) + 1 : s.cols + 1;
+        for (int64_t tile = begin; tile < end; tile += 1024) {
+            I last[4], next[4];
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                const int64_t e = tile + j * 256 + threadIdx.x;
+                last[j] = e < end && e > r.first ? key[e - 1] : I(-1), next[j] = e < end && e < r.end ? key[e] : (I)s.cols;
             }
-            unsigned wide = __ballot_sync(~0u, stop - c > 64); /* these together */
-            for (; wide; wide &= wide - 1) {
-                const int who = __ffs((int)wide) - 1;
-                const int64_t from = __shfl_sync(~0u, c, who), to = __shfl_sync(~0u, stop, who);
-                for (int64_t i = from + lane; i < to; i += 32) ccol[i] = (I)(e0 + who);
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                const int64_t e = tile + j * 256 + threadIdx.x;
+                int64_t c = bsri_max(0, bsri_min(s.cols, last[j]) + 1), stop = e < end ? bsri_min(s.cols, next[j]) + 1 : 0;
+                unsigned wide = __ballot_sync(~0u, stop - c > 64); /* these together */
+                if (stop - c <= 64)
+                    for (; c < stop; c++) ccol[c] = (I)e;
+                for (; wide; wide &= wide - 1) {
+                    const int who = __ffs((int)wide) - 1;
+                    const int64_t from = __shfl_sync(~0u, c, who), to = __shfl_sync(~0u, stop, who),
+                                  at = __shfl_sync(~0u, e, who);
+                    for (int64_t i = from + lane; i < to; i += 32) ccol[i] = (I)at;
+                }
             }
-            if (stop - c <= 64)
-                for (; c < stop; c++) ccol[c] = (I)e;
         }
     }
 }
@@ -2467,22 +2969,31 @@ static __global__ void __launch_bounds__(256) bsri_lines_measure(const __grid_co
     }
 }
 
-/* A warp per line: how many come before it is its place. */
+/* A warp per four lines: how many come before a line is its place. */
 static __global__ void __launch_bounds__(256) bsri_rank_lines(const __grid_constant__ bsri_dev_rank r) {
-    const int lane = threadIdx.x & 31;
-    const int64_t total = r.patterns * r.n, step = (int64_t)gridDim.x * 8;
+    const int lane = threadIdx.x & 31, n = (int)r.n, full = (int)r.full;
+    const int64_t quads = (r.n + 3) / 4, total = r.patterns * quads, step = (int64_t)gridDim.x * 8;
     for (int64_t work = blockIdx.x * (int64_t)8 + threadIdx.x / 32; work < total; work += step) {
-        const int64_t pattern = work / r.n, i = work % r.n;
-        const uint64_t *key = r.key + pattern * r.n, mine = key[i];
-        int before = 0;
-        if (i < r.full) {
+        const int64_t pattern = work / quads;
+        const uint64_t *key = r.key + pattern * r.n;
+        const int i0 = (int)(work % quads) * 4;
+        uint64_t mine[4];
+        int before[4];
+#pragma unroll
+        for (int q = 0; q < 4; q++) mine[q] = i0 + q < n ? key[i0 + q] : 0, before[q] = 0;
 #pragma unroll 4
-            for (int64_t j = lane; j < r.full; j += 32) before += key[j] > mine || (key[j] == mine && j < i);
-            before = bsri_dev_warp_sum(before);
+        for (int j = lane; j < full; j += 32) {
+            const uint64_t other = key[j];
+#pragma unroll
+            for (int q = 0; q < 4; q++) before[q] += other >= mine[q] + (j >= i0 + q); /* equal ones count if they stand before */
         }
-        const int64_t place = pattern * r.n + (i < r.full ? (int64_t)__shfl_sync(~0u, before, 31) : i);
-        if (lane < r.group) r.order[place * r.group + lane] = r.member ? r.member[work * r.group + lane] : (int32_t)i;
-        if (lane == 0 && r.lengths) r.lengths[place] = r.length[work];
+#pragma unroll
+        for (int q = 0; q < 4; q++) {
+            const int i = i0 + q, sum = __shfl_sync(~0u, bsri_dev_warp_sum(before[q]), 31);
+            const int64_t place = pattern * r.n + (i < full ? sum : i), from = pattern * r.n + i;
+            if (i < n && lane < r.group) r.order[place * r.group + lane] = r.member ? r.member[from * r.group + lane] : i;
+            if (i < n && lane == 0 && r.lengths) r.lengths[place] = r.length[from];
+        }
     }
 }
 
@@ -2503,12 +3014,13 @@ __device__ __forceinline__ uint32_t bsri_dev_block_min(uint32_t v, uint32_t *par
 }
 
 #define BSRI_GROUP_LINES 256
-/* Greedy grouping of up to 256 lines without repeats, as bsri_lines_group: thread t holds the t-th line of the order as WORDS words of
-   bits, so that a step is a few instructions, one barrier for the choice and one for the union. */
-template <int WORDS> __global__ void __launch_bounds__(256) bsri_group_bits(const __grid_constant__ bsri_dev_lines l) {
+/* Greedy grouping of up to 256 lines without repeats, as bsri_lines_group: thread t holds the t-th line of the order as WORDS
+   words of bits, so that a step is a few instructions, one barrier for the choice and one for the union. */
+template <int WORDS> __global__ void __launch_bounds__(256, 1) bsri_group_bits(const __grid_constant__ bsri_dev_lines l) {
     __shared__ __align__(16) uint32_t joined[WORDS];
     __shared__ uint32_t part[2][32];
-    const int t = threadIdx.x, lane = t & 31, warp = t / 32, count = (int)l.count, words = (int)l.words, group = (int)l.group, groups = (int)l.groups;
+    const int t = threadIdx.x, lane = t & 31, warp = t / 32, count = (int)l.count, words = (int)l.words, group = (int)l.group,
+              groups = (int)l.groups;
     for (int64_t pattern = blockIdx.x; pattern < l.patterns.count; pattern += gridDim.x) {
         int32_t *member = l.member + pattern * groups * group, *unions = l.unions + pattern * groups;
         uint64_t *key = l.key + pattern * groups;
@@ -2532,7 +3044,8 @@ template <int WORDS> __global__ void __launch_bounds__(256) bsri_group_bits(cons
 #pragma unroll
                     for (int w = 0; w < WORDS; w += 4) {
                         const uint4 x = *(const uint4 *)&joined[w];
-                        extra += (uint32_t)(__popc(own[w] & ~x.x) + __popc(own[w + 1] & ~x.y) + __popc(own[w + 2] & ~x.z) + __popc(own[w + 3] & ~x.w));
+                        extra += (uint32_t)(__popc(own[w] & ~x.x) + __popc(own[w + 1] & ~x.y) + __popc(own[w + 2] & ~x.z) +
+                                            __popc(own[w + 3] & ~x.w));
                     }
                     best = extra << 8 | (uint32_t)t;
                 }
@@ -2562,8 +3075,8 @@ template <int WORDS> __global__ void __launch_bounds__(256) bsri_group_bits(cons
         __syncthreads();
     }
 }
-/* The same for any lines: a warp per line left. Where there are bit sets their union stands in shared memory; else stamps of the current
-   union in device memory. */
+/* The same for any lines: a warp per line left. Where there are bit sets their union stands in shared memory; else stamps of
+   the current union in device memory. */
 #define BSRI_GROUP_WORDS 8192
 static __global__ void __launch_bounds__(1024) bsri_group_lists(const __grid_constant__ bsri_dev_lines l) {
     __shared__ int32_t left[2][257], extras[256];
@@ -2647,10 +3160,17 @@ static __global__ void __launch_bounds__(1024) bsri_group_lists(const __grid_con
 /* >>device-convert: dense forms, and building a matrix                                           */
 /* ---------------------------------------------------------------------------------------------- */
 
+/* As bsri_store_f64: NaN keeps its sign and is quiet. */
+__device__ __forceinline__ void bsri_dev_store_f64(void *base, int dtype, int64_t i, double v) {
+    const uint32_t sign = v != v ? (uint32_t)((uint64_t)__double_as_longlong(v) >> 63) : 0;
+    if (v == v || dtype == BSR_F64) bsri_dev_store(base, dtype, i, v);
+    else if (dtype == BSR_F32) ((uint32_t *)base)[i] = sign << 31 | 0x7fc00000u;
+    else ((uint16_t *)base)[i] = (uint16_t)(sign << 15 | (dtype == BSR_F16 ? 0x7e00u : 0x7fc0u));
+}
 /* One element, converted where the types differ; the same type moves as it is. */
 __device__ __forceinline__ void bsri_dev_move(void *dst, int to, int64_t at, const void *src, int from, int64_t i) {
     if (to != from) {
-        bsri_dev_store(dst, to, at, bsri_dev_load<double>(src, from, i));
+        bsri_dev_store_f64(dst, to, at, bsri_dev_load<double>(src, from, i));
         return;
     }
     switch (bsri_dev_size(to)) {
@@ -2671,8 +3191,7 @@ __device__ __forceinline__ void bsri_dev_clear(void *dst, int dtype, int64_t at)
 __device__ __forceinline__ void bsri_dev_add(void *dst, int to, int64_t at, const void *src, int from, int64_t i) {
     if (to == BSR_I8 || to == BSR_I32)
         bsri_dev_store(dst, to, at, bsri_dev_load<uint32_t>(dst, to, at) + bsri_dev_load<uint32_t>(src, from, i));
-    else
-        bsri_dev_store(dst, to, at, bsri_dev_load<double>(dst, to, at) + bsri_dev_load<double>(src, from, i));
+    else bsri_dev_store_f64(dst, to, at, bsri_dev_load<double>(dst, to, at) + bsri_dev_load<double>(src, from, i));
 }
 
 /* Anything but zero of either sign; NaN counts. */
@@ -2686,7 +3205,8 @@ __device__ __forceinline__ bool bsri_dev_nonzero(const void *base, int dtype, in
 }
 
 #define BSRI_EXPAND_PANEL 1024 /* block columns at most */
-/* A block works on up to 64 rows of a block row and a panel of block columns: first which block stands where, then element by
+#define BSRI_EXPAND_ROWS 8
+/* A block works on up to 8 rows of a block row and a panel of block columns: first which block stands where, then element by
    element. */
 static __global__ void __launch_bounds__(256) bsri_expand_panel(const __grid_constant__ bsri_dev_expand x) {
     __shared__ int64_t place[BSRI_EXPAND_PANEL];
@@ -2694,16 +3214,18 @@ static __global__ void __launch_bounds__(256) bsri_expand_panel(const __grid_con
     const int dt = x.m.index_dtype, to = x.out.dtype, from = x.m.dtype;
     for (int64_t work = blockIdx.x; work < x.work; work += gridDim.x) {
         const int64_t sub = work % x.subs, c0 = work / x.subs % x.panels * x.panel, r = work / x.subs / x.panels % x.rows;
-        const int64_t item = work / x.subs / x.panels / x.rows, top = r * br + sub * 64, left = c0 * bc;
-        const int height = (int)bsri_min(64, bsri_min(br - sub * 64, x.out.rows - top));
+        const int64_t item = work / x.subs / x.panels / x.rows, top = r * br + sub * BSRI_EXPAND_ROWS, left = c0 * bc;
+        const int height = (int)bsri_min(BSRI_EXPAND_ROWS, bsri_min(br - sub * BSRI_EXPAND_ROWS, x.out.rows - top));
         const int width = (int)bsri_min(bsri_min(x.panel, x.cols - c0) * bc, x.out.cols - left);
         const bsri_dev_item it = bsri_dev_matrix_item(&x.batch, item, &x.m);
         const int64_t begin = bsri_index(it.crow, dt, r), end = bsri_index(it.crow, dt, r + 1);
-        char *const out = bsri_dev_at(x.out.data, to, bsri_dense_offset(&x.batch, item, &x.out) + top * x.out.row_stride + left * x.out.col_stride);
+        char *const out = bsri_dev_at(
+            x.out.data, to, bsri_dense_offset(&x.batch, item, &x.out) + top * x.out.row_stride + left * x.out.col_stride);
         int disorder = 0;
         if (height <= 0) continue;
         for (int i = threadIdx.x; i < x.panel; i += 256) place[i] = -1;
-        for (int64_t p = begin + 1 + threadIdx.x; p < end; p += 256) disorder |= bsri_index(it.col, dt, p) <= bsri_index(it.col, dt, p - 1);
+        for (int64_t p = begin + 1 + threadIdx.x; p < end; p += 256)
+            disorder |= bsri_index(it.col, dt, p) <= bsri_index(it.col, dt, p - 1);
         disorder = __syncthreads_or(disorder);
         for (int64_t p = begin + threadIdx.x; p < end; p += 256) {
             const int64_t c = bsri_index(it.col, dt, p) - c0;
@@ -2715,7 +3237,7 @@ static __global__ void __launch_bounds__(256) bsri_expand_panel(const __grid_con
             const int along = x.out.col_stride == 1 ? (int)(i % (unsigned)width) : (int)(i / (unsigned)height);
             const int c = along / (int)bc;
             const int64_t p = place[c], at = down * x.out.row_stride + along * x.out.col_stride;
-            const int64_t inside = (sub * 64 + down) * x.stride[1] + (along - c * (int)bc) * x.stride[2];
+            const int64_t inside = (sub * BSRI_EXPAND_ROWS + down) * x.stride[1] + (along - c * (int)bc) * x.stride[2];
             if (p >= 0 && !disorder) {
                 bsri_dev_move(out, to, at, it.values, from, p * x.stride[0] + inside);
                 continue;
@@ -2729,32 +3251,32 @@ static __global__ void __launch_bounds__(256) bsri_expand_panel(const __grid_con
     }
 }
 
-/* Which blocks of a panel of a block row hold something: as a bit each. */
+/* Which blocks of a panel of up to 8 rows of a block row hold something: as a bit each, added to what other rows found. */
 static __global__ void __launch_bounds__(256) bsri_bits_dense(const __grid_constant__ bsri_dev_build b) {
     __shared__ uint32_t held[BSRI_EXPAND_PANEL];
-    const int64_t br = b.to.block_rows, bc = b.to.block_cols, work_end = b.batch.count * b.rows * b.panels;
+    const int64_t br = b.to.block_rows, bc = b.to.block_cols, subs = bsri_ceil_div(br, BSRI_EXPAND_ROWS);
+    const int64_t work_end = b.batch.count * b.rows * b.panels * subs;
     const bsr_dense &d = b.dense;
     for (int64_t work = blockIdx.x; work < work_end; work += gridDim.x) {
-        const int64_t c0 = work % b.panels * b.panel, r = work / b.panels % b.rows, item = work / b.panels / b.rows;
-        const int64_t top = r * br, left = c0 * bc, height = bsri_min(br, d.rows - top);
-        const int64_t width = bsri_min(b.panel * bc, d.cols - left), blocks = bsri_min(b.panel, b.cols - c0);
-        const char *const source = bsri_dev_at(d.data, d.dtype, bsri_dense_offset(&b.batch, item, &d) + top * d.row_stride + left * d.col_stride);
-        uint32_t *bits = b.bits + item * b.item_words + r * b.row_words + c0 / 32;
+        const int64_t sub = work % subs, c0 = work / subs % b.panels * b.panel, r = work / subs / b.panels % b.rows;
+        const int64_t item = work / subs / b.panels / b.rows, top = r * br + sub * BSRI_EXPAND_ROWS, left = c0 * bc;
+        const int height = (int)bsri_min(BSRI_EXPAND_ROWS, bsri_min(br - sub * BSRI_EXPAND_ROWS, d.rows - top));
+        const int width = (int)bsri_min(b.panel * bc, d.cols - left), blocks = (int)bsri_min(b.panel, b.cols - c0);
+        const char *const source =
+            bsri_dev_at(d.data, d.dtype, bsri_dense_offset(&b.batch, item, &d) + top * d.row_stride + left * d.col_stride);
+        if (height <= 0) continue;
         for (int i = threadIdx.x; i < b.panel; i += 256) held[i] = 0;
         __syncthreads();
-        if (d.col_stride == 1 || height < 32) {
-            for (int64_t y = threadIdx.x / 32; y < height; y += 8)
-                for (int64_t x = threadIdx.x % 32; x < width; x += 32)
-                    if (bsri_dev_nonzero(source, d.dtype, y * d.row_stride + x * d.col_stride)) held[x / bc] = 1;
-        } else {
-            for (int64_t x = threadIdx.x / 32; x < width; x += 8)
-                for (int64_t y = threadIdx.x % 32; y < height; y += 32)
-                    if (bsri_dev_nonzero(source, d.dtype, y * d.row_stride + x * d.col_stride)) held[x / bc] = 1;
+#pragma unroll 8
+        for (unsigned i = threadIdx.x; i < (unsigned)height * (unsigned)width; i += 256) {
+            const unsigned y = d.col_stride == 1 ? i / (unsigned)width : i % (unsigned)height,
+                           x = d.col_stride == 1 ? i % (unsigned)width : i / (unsigned)height;
+            if (bsri_dev_nonzero(source, d.dtype, y * d.row_stride + x * d.col_stride)) held[x / (unsigned)bc] = 1;
         }
         __syncthreads();
         for (int i = threadIdx.x; i < b.panel; i += 256) {
             const uint32_t word = __ballot_sync(~0u, i < blocks && held[i]);
-            if (i % 32 == 0 && i < blocks) bits[i / 32] = word;
+            if (i % 32 == 0 && word) atomicOr(&b.bits[item * b.item_words + r * b.row_words + c0 / 32 + i / 32], word);
         }
         __syncthreads();
     }
@@ -2773,7 +3295,7 @@ static __global__ void __launch_bounds__(256) bsri_bits_mask(const __grid_consta
 /* Word w of the candidates of a block row: bit i is candidate 32 w + i, those of other rows cut off. *from: the first. */
 struct bsri_dev_kept {
     const uint32_t *bits;
-    const void *col; /* of stored candidates */
+    const void *col;           /* of stored candidates */
     int64_t from, end, origin; /* origin: the candidate that is column 0 */
     uint32_t flip;
     __device__ uint32_t word(int64_t w) const {
@@ -2785,10 +3307,12 @@ struct bsri_dev_kept {
 };
 __device__ __forceinline__ bsri_dev_kept bsri_dev_kept_of(const bsri_dev_build &b, int64_t item, int64_t r) {
     bsri_dev_kept k;
-    k.bits = b.bits + item * b.item_words + r * b.row_words, k.from = k.origin = b.row_words ? 0 : r * b.cols, k.end = k.from + b.cols, k.flip = b.complement ? ~0u : 0, k.col = nullptr;
+    k.bits = b.bits + item * b.item_words + r * b.row_words, k.from = k.origin = b.row_words ? 0 : r * b.cols,
+    k.end = k.from + b.cols, k.flip = b.complement ? ~0u : 0, k.col = nullptr;
     if (b.sparse.crow_indices) {
         const bsri_dev_item it = bsri_dev_matrix_item(&b.batch, item, &b.sparse);
-        k.col = it.col, k.from = bsri_index(it.crow, b.sparse.index_dtype, r), k.end = bsri_index(it.crow, b.sparse.index_dtype, r + 1);
+        k.col = it.col, k.from = bsri_index(it.crow, b.sparse.index_dtype, r),
+        k.end = bsri_index(it.crow, b.sparse.index_dtype, r + 1);
     }
     return k;
 }
@@ -2849,35 +3373,47 @@ static __global__ void __launch_bounds__(256) bsri_build_cols(const __grid_const
             int64_t mine = at + upto - __popc(v);
             for (; v; v &= v - 1, mine++) {
                 const int64_t c = w * 32 + __ffs((int)v) - 1;
-                if (mine < b.capacity) bsri_set_index(col, dt, mine, k.col ? bsri_index(k.col, b.sparse.index_dtype, c) : c - k.origin);
+                if (mine < b.capacity)
+                    bsri_set_index(col, dt, mine, k.col ? bsri_index(k.col, b.sparse.index_dtype, c) : c - k.origin);
             }
             at += __shfl_sync(~0u, upto, 31);
         }
     }
 }
+/* a / b by 1/b, for a below 2^53: short, and without a subroutine. */
+__device__ __forceinline__ int64_t bsri_dev_divide(int64_t a, int64_t b, double per) {
+    int64_t q = (int64_t)((double)a * per);
+    if (q * b > a) q--;
+    if (a - q * b >= b) q++;
+    return q;
+}
 /* Values of the stored blocks, 1024 elements a block, out of the source. */
 static __global__ void __launch_bounds__(256) bsri_build_values(const __grid_constant__ bsri_dev_build b) {
     const int64_t br = b.to.block_rows, bc = b.to.block_cols, area = br * bc, item_work = bsri_ceil_div(b.capacity * area, 1024);
     const int dt = b.to.index_dtype;
-    for (int64_t work = blockIdx.x; work < item_work * b.batch.count; work += gridDim.x) {
-        const int64_t item = work / item_work;
+    int64_t item = 0, piece = blockIdx.x;
+    for (;; piece += gridDim.x) {
+        while (piece >= item_work && item < b.batch.count) piece -= item_work, item++;
+        if (item >= b.batch.count) break;
         const bsri_dev_item to = bsri_dev_matrix_item(&b.batch, item, &b.to);
         const int64_t begin = bsri_index(to.crow, dt, 0), end = bsri_min(b.capacity, bsri_index(to.crow, dt, b.rows));
         for (int j = 0; j < 4; j++) {
-            const int64_t e = work % item_work * 1024 + j * 256 + threadIdx.x, at = e / area;
+            const int64_t e = piece * 1024 + j * 256 + threadIdx.x, at = bsri_dev_divide(e, area, b.per_area);
             if (at < begin || at >= end) continue;
-            const int64_t inside = e - at * area, y = area >> 31 ? inside / bc : (int64_t)((uint32_t)inside / (uint32_t)bc), x = inside - y * bc;
+            const int64_t inside = e - at * area, y = bsri_dev_divide(inside, bc, b.per_width), x = inside - y * bc;
             const int64_t r = bsri_dev_row_of(to.crow, dt, b.rows, at), c = bsri_index(to.col, dt, at);
             const int64_t dst = at * b.stride[0] + y * b.stride[1] + x * b.stride[2];
             if (b.dense.data) {
                 const bsr_dense &d = b.dense;
                 const int64_t row = r * br + y, col = c * bc + x;
                 if (row < d.rows && col < d.cols)
-                    bsri_dev_move(to.values, b.to.dtype, dst, d.data, d.dtype, bsri_dense_offset(&b.batch, item, &d) + row * d.row_stride + col * d.col_stride);
+                    bsri_dev_move(to.values, b.to.dtype, dst, d.data, d.dtype,
+                                  bsri_dense_offset(&b.batch, item, &d) + row * d.row_stride + col * d.col_stride);
                 else bsri_dev_clear(to.values, b.to.dtype, dst);
             } else {
                 const bsri_dev_item s = bsri_dev_matrix_item(&b.batch, item, &b.sparse);
-                int64_t low = bsri_index(s.crow, b.sparse.index_dtype, r), high = bsri_index(s.crow, b.sparse.index_dtype, r + 1) - 1;
+                int64_t low = bsri_index(s.crow, b.sparse.index_dtype, r),
+                        high = bsri_index(s.crow, b.sparse.index_dtype, r + 1) - 1;
                 while (low < high) { /* the source's columns ascend */
                     const int64_t mid = low + (high - low) / 2;
                     if (bsri_index(s.col, b.sparse.index_dtype, mid) < c) low = mid + 1;
@@ -2969,7 +3505,8 @@ static __device__ bsri_dev_finding bsri_dev_check_schedule(const bsri_dev_valida
     const uint32_t *seen = v.seen + i * (v.lines + 1);
     if (stage == BSRI_STAGE_ORDER) {
         const int64_t k = local < n ? local : (local - n) % bsri_max(1, n);
-        if (local == n * (2 + v.lines / 65536)) return seen[v.lines] != v.lines ? bsri_dev_found(BSR_ITEM_VIEW_CONTENT, n, seen[v.lines]) : fine;
+        if (local == n * (2 + v.lines / 65536))
+            return seen[v.lines] != v.lines ? bsri_dev_found(BSR_ITEM_VIEW_CONTENT, n, seen[v.lines]) : fine;
         if (local < n) return order[k] < -1 || order[k] >= v.lines ? bsri_dev_found(BSR_ITEM_VIEW_CONTENT, k, order[k]) : fine;
         if (order[k] < 0 || order[k] >= v.lines) return fine;
         return seen[order[k]] != (uint32_t)(n - k) ? bsri_dev_found(BSR_ITEM_VIEW_CONTENT, k, order[k]) : fine;
@@ -2989,14 +3526,27 @@ static __device__ bsri_dev_finding bsri_dev_check(const bsri_dev_validate &v, in
     if (stage == BSRI_STAGE_CCOL) {
         const void *ccol = bsri_dev_at(view + v.index.at[0], dt, i * (v.cols + 1));
         const int64_t at = bsri_index(ccol, dt, local);
-        return at < (local ? bsri_index(ccol, dt, local - 1) : 0) || at > v.m.nnz ? bsri_dev_found(BSR_ITEM_VIEW_CONTENT, local, at) : fine;
+        return at < (local ? bsri_index(ccol, dt, local - 1) : 0) || at > v.m.nnz
+                   ? bsri_dev_found(BSR_ITEM_VIEW_CONTENT, local, at)
+                   : fine;
     }
     const int64_t row = bsri_index(view + v.index.at[1], dt, local), at = bsri_index(view + v.index.at[2], dt, local);
     if (row < 0 || row >= v.rows) return bsri_dev_found(BSR_ITEM_VIEW_CONTENT, local, row);
     return at < 0 || at >= v.m.nnz ? bsri_dev_found(BSR_ITEM_VIEW_CONTENT, local, at) : fine;
 }
 __device__ __forceinline__ void bsri_dev_report(const bsri_dev_validate &v, int stage, int64_t i, int64_t local) {
-    atomicMin((unsigned long long *)v.record, (unsigned long long)stage << 58 | (unsigned long long)(i * bsri_dev_span(v, stage) + local));
+    atomicMin((unsigned long long *)v.record,
+              (unsigned long long)stage << 58 | (unsigned long long)(i * bsri_dev_span(v, stage) + local));
+}
+/* Is `at` among the ascending entries [low, high) of list? */
+__device__ __forceinline__ bool bsri_dev_stands_in(const void *list, int dt, int64_t low, int64_t high, int64_t at) {
+    const int64_t end = high;
+    while (low < high) {
+        const int64_t mid = low + (high - low) / 2;
+        if (bsri_index(list, dt, mid) < at) low = mid + 1;
+        else high = mid;
+    }
+    return low < end && bsri_index(list, dt, low) == at;
 }
 /* A stage, `parts` blocks per pattern. After a failure in an earlier stage nothing is looked at. */
 static __global__ void __launch_bounds__(256) bsri_validate_stage(const __grid_constant__ bsri_dev_validate v) {
@@ -3011,14 +3561,16 @@ static __global__ void __launch_bounds__(256) bsri_validate_stage(const __grid_c
             int64_t lines = v.rows;
             fixed = i < v.patterns.count ? v.rows + 2 : 1;
             if (stage == BSRI_STAGE_TRANSPOSED)
-                start = bsri_dev_at((const char *)v.m.transposed_index + v.index.at[0], dt, i * (v.cols + 1)), lines = v.cols, fixed = v.cols + 1;
+                start = bsri_dev_at((const char *)v.m.transposed_index + v.index.at[0], dt, i * (v.cols + 1)), lines = v.cols,
+                fixed = v.cols + 1;
             if (start && lines)
                 from = bsri_max(0, bsri_index(start, dt, 0)), to = bsri_min(v.m.nnz, bsri_index(start, dt, lines));
         } else if (stage == BSRI_STAGE_MARK) {
             const int32_t *order = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[0]) + i * n;
             uint32_t *seen = v.seen + i * (v.lines + 1);
             for (int64_t k = begin; k < n; k += step)
-                if (order[k] >= 0 && order[k] < v.lines) atomicMax(&seen[order[k]], (uint32_t)(n - k)), atomicAdd(&seen[v.lines], 1u);
+                if (order[k] >= 0 && order[k] < v.lines)
+                    atomicMax(&seen[order[k]], (uint32_t)(n - k)), atomicAdd(&seen[v.lines], 1u);
             continue;
         } else if (stage == BSRI_STAGE_ORDER) {
             const int32_t *order = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[0]) + i * n;
@@ -3046,44 +3598,29 @@ static __global__ void __launch_bounds__(256) bsri_validate_stage(const __grid_c
         }
     }
 }
-/* A warp per group: entries of each member that no earlier member has; lists ascend without repeats by now. */
+/* One pattern's unions, a warp per group: of each member the entries that no earlier one has; lists ascend without repeats by
+   now. */
 static __global__ void __launch_bounds__(256) bsri_validate_unions(const __grid_constant__ bsri_dev_validate v) {
-    const int lane = threadIdx.x & 31, dt = v.m.index_dtype;
-    const int64_t step = (int64_t)gridDim.x * 8;
-    int64_t i = 0, g = blockIdx.x * (int64_t)8 + threadIdx.x / 32;
+    const int lane = threadIdx.x & 31, dt = v.m.index_dtype, group = (int)v.group;
+    const int32_t *lengths = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[1]) + v.pattern * v.schedule.groups;
     if ((int)(*v.record >> 58) < BSRI_STAGE_UNIONS) return;
-    for (;; g += step) {
-        while (g >= v.schedule.groups && i < v.patterns.count) g -= v.schedule.groups, i++;
-        if (i >= v.patterns.count) break;
-        const int32_t *order = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[0]) + (i * v.schedule.groups + g) * v.group;
-        const bsri_dev_item it = bsri_dev_matrix_item(&v.patterns, i, &v.m);
-        const int64_t each = v.m.flags & BSR_MATRIX_RAGGED ? 0 : v.m.nnz;
-        const void *start = v.start ? bsri_dev_at(v.start, dt, i * (v.lines + 1)) : it.crow;
-        const void *list = v.start ? bsri_dev_at(v.list, dt, i * each) : it.col;
-        int64_t sum = 0;
-        for (int k = 0; k < v.group; k++) {
-            if (order[k] < 0) continue;
-            const int64_t end = bsri_index(start, dt, order[k] + 1);
-            for (int64_t p = bsri_index(start, dt, order[k]) + lane; p < end; p += 32) {
-                const int64_t at = bsri_index(list, dt, p);
-                bool fresh = true;
-                for (int j = 0; j < k && fresh; j++) {
-                    if (order[j] < 0) continue;
-                    int64_t low = bsri_index(start, dt, order[j]), high = bsri_index(start, dt, order[j] + 1);
-                    const int64_t stop = high;
-                    while (low < high) {
-                        const int64_t mid = low + (high - low) / 2;
-                        if (bsri_index(list, dt, mid) < at) low = mid + 1;
-                        else high = mid;
-                    }
-                    fresh = low == stop || bsri_index(list, dt, low) != at;
-                }
-                sum += fresh;
+    for (int64_t g = blockIdx.x * (int64_t)8 + threadIdx.x / 32; g < v.schedule.groups; g += (int64_t)gridDim.x * 8) {
+        const int32_t *order =
+            (const int32_t *)((const char *)v.m.schedule + v.schedule.at[0]) + (v.pattern * v.schedule.groups + g) * group;
+        int sum = 0;
+        for (int k = 0; k < group && order[k] >= 0; k++) {
+            const int64_t end = bsri_index(v.start, dt, order[k] + 1);
+            for (int64_t p = bsri_index(v.start, dt, order[k]) + lane; p < end; p += 32) {
+                const int64_t at = bsri_index(v.list, dt, p);
+                int j = 0;
+                while (j < k && !bsri_dev_stands_in(v.list, dt, bsri_index(v.start, dt, order[j]),
+                                                    bsri_index(v.start, dt, order[j] + 1), at))
+                    j++;
+                sum += j == k;
             }
         }
         sum = bsri_dev_warp_sum(sum);
-        const int32_t *lengths = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[1]);
-        if (lane == 31 && sum != lengths[i * v.schedule.groups + g]) bsri_dev_report(v, BSRI_STAGE_UNIONS, i, g * (v.group + 1) + v.group);
+        if (lane == 31 && sum != lengths[g]) bsri_dev_report(v, BSRI_STAGE_UNIONS, v.pattern, g * (v.group + 1) + v.group);
     }
 }
 /* What the first failure was. */
@@ -3101,8 +3638,8 @@ static __global__ void bsri_validate_describe(const __grid_constant__ bsri_dev_v
 /* >>device-draw: random patterns and layouts, pruning                                            */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* The draws of one item as bsri_rng_below makes them one after another: of 1024 raw numbers at a time each is taken or rejected by how
-   many were taken before it, which is found by repeating until nothing changes. */
+/* The draws of one item as bsri_rng_below makes them one after another: of 1024 raw numbers at a time each is taken or
+   rejected by how many were taken before it, which is found by repeating until nothing changes. */
 static __global__ void __launch_bounds__(1024) bsri_random_draw(const __grid_constant__ bsri_dev_build b) {
     __shared__ int part[33];
     const int64_t n = b.candidates, first = n - b.draws;
@@ -3132,8 +3669,8 @@ static __global__ void __launch_bounds__(256) bsri_random_mark(const __grid_cons
     for (int64_t work = blockIdx.x * (int64_t)256 + threadIdx.x; work < total; work += step)
         atomicMax(&b.seen[work / b.draws * b.candidates + b.drawn[work]], (uint32_t)(b.draws - work % b.draws));
 }
-/* Draw i inserts what it drew or, where that stands in the set already, its own number j: it does when an earlier draw was the same, or
-   when it is the number of an earlier draw that inserted its own, which is asked of that draw in turn. */
+/* Draw i inserts what it drew or, where that stands in the set already, its own number j: it does when an earlier draw was
+   the same, or when it is the number of an earlier draw that inserted its own, which is asked of that draw in turn. */
 static __global__ void __launch_bounds__(256) bsri_random_set(const __grid_constant__ bsri_dev_build b) {
     const int64_t total = b.batch.count * b.draws, step = (int64_t)gridDim.x * 256, first = b.candidates - b.draws;
     for (int64_t work = blockIdx.x * (int64_t)256 + threadIdx.x; work < total; work += step) {
@@ -3153,7 +3690,8 @@ static __global__ void __launch_bounds__(256) bsri_random_set(const __grid_const
 }
 
 /* As bsri_block_norm, operation by operation. */
-__device__ __forceinline__ double bsri_dev_block_norm(const char *p, int dtype, int64_t rows, int64_t cols, int64_t rs, int64_t cs, int kind) {
+__device__ __forceinline__ double bsri_dev_block_norm(const char *p, int dtype, int64_t rows, int64_t cols, int64_t rs,
+                                                      int64_t cs, int kind) {
     double sum = 0, top = 0;
     bool nan = false;
     for (int64_t i = 0; i < rows; i++)
@@ -3183,23 +3721,28 @@ static __global__ void __launch_bounds__(128) bsri_prune_norms(const __grid_cons
     for (;; i += step) {
         while (i >= b.candidates && item < b.batch.count) i -= b.candidates, item++;
         if (item >= b.batch.count) break;
-        double &norm = b.norm[item * b.candidates + i];
+        const char *p;
+        int64_t height = br, width = bc, rs = b.sparse_stride[1], cs = b.sparse_stride[2];
+        int dtype = b.sparse.dtype;
         if (b.dense.data) {
             const bsr_dense &d = b.dense;
             const int64_t row = i / b.cols * br, col = i % b.cols * bc;
-            const int64_t at = bsri_dense_offset(&b.batch, item, &d) + row * d.row_stride + col * d.col_stride;
-            norm = bsri_dev_block_norm(bsri_dev_at(d.data, d.dtype, at), d.dtype, bsri_min(br, d.rows - row), bsri_min(bc, d.cols - col),
-                                               d.row_stride, d.col_stride, b.norm_kind);
+            dtype = d.dtype, rs = d.row_stride, cs = d.col_stride, height = bsri_min(br, d.rows - row),
+            width = bsri_min(bc, d.cols - col);
+            p = bsri_dev_at(d.data, dtype, bsri_dense_offset(&b.batch, item, &d) + row * rs + col * cs);
         } else {
             const bsri_dev_item it = bsri_dev_matrix_item(&b.batch, item, &b.sparse);
             const int dt = b.sparse.index_dtype;
-            if (i < bsri_index(it.crow, dt, 0) || i >= bsri_index(it.crow, dt, b.rows)) continue; /* of a ragged source its own only */
-            norm = bsri_dev_block_norm(bsri_dev_at(it.values, b.sparse.dtype, i * b.sparse_stride[0]), b.sparse.dtype, br, bc,
-                                               b.sparse_stride[1], b.sparse_stride[2], b.norm_kind);
+            if (i < bsri_index(it.crow, dt, 0) || i >= bsri_index(it.crow, dt, b.rows))
+                continue; /* of a ragged source its own only */
+            p = bsri_dev_at(it.values, dtype, i * b.sparse_stride[0]);
         }
+        b.norm[item * b.candidates + i] = bsri_dev_block_norm(p, dtype, height, width, rs, cs, b.norm_kind);
     }
 }
-__device__ __forceinline__ uint64_t bsri_dev_norm_key(double x) { return x == x ? (uint64_t)__double_as_longlong(x) : ~(uint64_t)0; }
+__device__ __forceinline__ uint64_t bsri_dev_norm_key(double x) {
+    return x == x ? (uint64_t)__double_as_longlong(x) : ~(uint64_t)0;
+}
 /* A block per item: radix selection of the k-th key, then the bits of the larger ones and of the first that equal it. */
 static __global__ void __launch_bounds__(1024) bsri_prune_select(const __grid_constant__ bsri_dev_build b) {
     __shared__ unsigned long long count[256];
@@ -3210,7 +3753,8 @@ static __global__ void __launch_bounds__(1024) bsri_prune_select(const __grid_co
         int64_t from = 0, n = b.candidates, equal = 0;
         if (b.sparse.crow_indices) {
             const bsri_dev_item it = bsri_dev_matrix_item(&b.batch, item, &b.sparse);
-            from = bsri_index(it.crow, b.sparse.index_dtype, 0), n = bsri_min(n, bsri_index(it.crow, b.sparse.index_dtype, b.rows)) - from;
+            from = bsri_index(it.crow, b.sparse.index_dtype, 0),
+            n = bsri_min(n, bsri_index(it.crow, b.sparse.index_dtype, b.rows)) - from;
         }
         const double *norm = b.norm + item * b.candidates + from;
         uint32_t *bits = b.bits + item * b.item_words;
@@ -3220,12 +3764,14 @@ static __global__ void __launch_bounds__(1024) bsri_prune_select(const __grid_co
         for (int shift = 56; shift >= 0; shift -= 8) {
             if (threadIdx.x < 256) count[threadIdx.x] = 0;
             __syncthreads();
-            for (int64_t i0 = 0; i0 < n; i0 += 1024) { /* norms crowd in few digits: one addition for those of a warp that agree */
+            for (int64_t i0 = 0; i0 < n;
+                 i0 += 1024) { /* norms crowd in few digits: one addition for those of a warp that agree */
                 const int64_t i = i0 + threadIdx.x;
                 const uint64_t u = i < n ? bsri_dev_norm_key(norm[i]) : 0;
                 const int digit = i < n && (u & known) == key ? (int)(u >> shift & 255) : 256;
                 const unsigned same = bsri_dev_peers(digit, 9);
-                if (digit < 256 && !(same & ((1u << (threadIdx.x & 31)) - 1))) atomicAdd(&count[digit], (unsigned long long)__popc(same));
+                if (digit < 256 && !(same & ((1u << (threadIdx.x & 31)) - 1)))
+                    atomicAdd(&count[digit], (unsigned long long)__popc(same));
             }
             __syncthreads();
             if (threadIdx.x == 0) {
@@ -3270,7 +3816,8 @@ static __device__ bool bsri_dev_layout_fixed(const bsr_layout &l, int64_t head, 
 static __device__ bool bsri_dev_layout_rule(const bsri_dev_layout &j, int64_t head, int64_t r, int64_t c) {
     const bsr_layout &l = j.layout;
     const int64_t w = l.num_sliding_window_blocks / 2;
-    const bool longformer = l.kind == BSR_LAYOUT_BSLONGFORMER, bigbird = l.kind == BSR_LAYOUT_BIGBIRD, variable = l.kind == BSR_LAYOUT_VARIABLE;
+    const bool longformer = l.kind == BSR_LAYOUT_BSLONGFORMER, bigbird = l.kind == BSR_LAYOUT_BIGBIRD,
+               variable = l.kind == BSR_LAYOUT_VARIABLE;
     if (l.unidirectional && c > r && (longformer || bigbird || j.step == BSRI_LAYOUT_WINDOWS)) return false;
     if (j.step == BSRI_LAYOUT_WINDOWS || j.step == BSRI_LAYOUT_GLOBALS) {
         for (int i = 0; i < j.ranges; i++) {
@@ -3285,7 +3832,9 @@ static __device__ bool bsri_dev_layout_rule(const bsri_dev_layout &j, int64_t he
         return false;
     }
     if (l.kind == BSR_LAYOUT_FIXED) return bsri_dev_layout_fixed(l, head, r, c);
-    if (variable) return r >= j.rest && c >= j.rest && (r - j.rest) / j.rest_size == (c - j.rest) / j.rest_size && (!l.unidirectional || c <= r);
+    if (variable)
+        return r >= j.rest && c >= j.rest && (r - j.rest) / j.rest_size == (c - j.rest) / j.rest_size &&
+               (!l.unidirectional || c <= r);
     if (l.kind == BSR_LAYOUT_DENSE) return true;
     if (bigbird && (c < l.num_global_blocks || r < l.num_global_blocks)) return true;
     return c >= r - w && c <= r + w && (!l.unidirectional || c <= r);
@@ -3353,7 +3902,8 @@ template <bool WRITE> __global__ void __launch_bounds__(1024) bsri_entries_block
             before += head[j];
             const int64_t at = base + before - 1;
             e.rank[i] = at;
-            if (head[j] && at < e.capacity) bsri_set_index((void *)e.to.col_indices, e.to.index_dtype, at, e.sorted[i] / area % e.cols);
+            if (head[j] && at < e.capacity)
+                bsri_set_index((void *)e.to.col_indices, e.to.index_dtype, at, e.sorted[i] / area % e.cols);
         }
     }
 }
@@ -3396,13 +3946,14 @@ static __global__ void __launch_bounds__(256) bsri_entries_values(const __grid_c
         const int64_t dst = at * e.stride[0] + inside / bc * e.stride[1] + inside % bc * e.stride[2];
         if (dt == BSR_I8 || dt == BSR_I32) {
             uint32_t sum = 0;
-            for (int64_t k = i; k < e.nnz && e.sorted[k] == key; k++) sum += e.values ? bsri_dev_load<uint32_t>(e.values, e.dtype, e.order[k]) : 1u;
-            bsri_dev_store(e.to.values, dt, dst, sum);
+            for (int64_t k = i; k < e.nnz && e.sorted[k] == key; k++)
+                sum += e.values ? bsri_dev_load<uint32_t>(e.values, e.dtype, e.order[k]) : 1u;
+            bsri_dev_store(e.to.values, dt, dst, (uint32_t)sum);
         } else {
             double sum = e.values ? bsri_dev_load<double>(e.values, e.dtype, e.order[i]) : 1.0;
             for (int64_t k = i + 1; k < e.nnz && e.sorted[k] == key; k++)
                 sum += e.values ? bsri_dev_load<double>(e.values, e.dtype, e.order[k]) : 1.0;
-            bsri_dev_store(e.to.values, dt, dst, sum);
+            bsri_dev_store_f64(e.to.values, dt, dst, sum);
         }
     }
 }
@@ -3416,7 +3967,8 @@ static __global__ void __launch_bounds__(1024) bsri_scatter_starts(const __grid_
     int64_t sum = 0, all;
     for (int64_t i0 = 0; i0 < b.rows; i0 += 1024) {
         const int64_t i = i0 + threadIdx.x, r = i < b.rows ? b.order[i] : 0;
-        const int64_t v = i < b.rows ? bsri_dev_scatter_crow(b, r + 1) - bsri_dev_scatter_crow(b, r) : 0, before = bsri_dev_block_before(v, part, &all);
+        const int64_t v = i < b.rows ? bsri_dev_scatter_crow(b, r + 1) - bsri_dev_scatter_crow(b, r) : 0,
+                      before = bsri_dev_block_before(v, part, &all);
         if (i < b.rows) b.start[i] = sum + before;
         sum += all;
     }
@@ -3459,9 +4011,9 @@ static __global__ void bsri_scatter_last(const __grid_constant__ bsri_dev_scatte
     X(n + 3, "simt sampled 16x16 " name, (bsri_sampled_simt<A, F, bsri_simt_tile<A, F, 16, 16, 1, 1>>), 0)       \
     X(n + 4, "simt sampled 64x64 " name, (bsri_sampled_simt<A, F, bsri_simt_tile<A, F, 64, 64, 4, 4>>), 0)
 #define BSRI_KERNELS_ATTENTION(X, n, T, name)                                                                                    \
-    X(n + 0, "mma attention 64 " name, (bsri_attention_mma<T, 64, 2, false>), BSRI_ATTENTION_BYTES(64, 2, 0))                     \
-    X(n + 1, "mma attention 128 " name, (bsri_attention_mma<T, 128, 2, false>), BSRI_ATTENTION_BYTES(128, 2, 0))                  \
-    X(n + 2, "mma attention 64 with options " name, (bsri_attention_mma<T, 64, 1, true>), BSRI_ATTENTION_BYTES(64, 1, 1))         \
+    X(n + 0, "mma attention 64 " name, (bsri_attention_mma<T, 64, 2, false>), BSRI_ATTENTION_BYTES(64, 2, 0)) \
+    X(n + 1, "mma attention 128 " name, (bsri_attention_mma<T, 128, 2, false>), BSRI_ATTENTION_BYTES(128, 2, 0)) \
+    X(n + 2, "mma attention 64 with options " name, (bsri_attention_mma<T, 64, 1, true>), BSRI_ATTENTION_BYTES(64, 1, 1)) \
     X(n + 3, "mma attention 128 with options " name, (bsri_attention_mma<T, 128, 1, true>), BSRI_ATTENTION_BYTES(128, 1, 1))
 #define BSRI_KERNELS_ROWS(X)                                                                                                     \
     X(400, "simt softmax f32", (bsri_softmax_simt<float>), 0)                                                                    \

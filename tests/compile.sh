@@ -62,10 +62,10 @@ qemu-aarch64 \$out/a | grep -q '$all text'
 aarch64-linux-gnu-gcc -std=c99 -O2 -I. examples/attention.c -o \$out/b -static -lm
 qemu-aarch64 \$out/b | tail -n 1 | grep -qx ok"
 for d in "" -DBSRSPARSE_NO_CUDA; do
-    with nvcc "nvcc $d" "nvcc -x cu -std=c++17 -O1 $d $STRICT_nvcc -I. $src/switches.c -o \$out/a
+    with nvcc "nvcc $d" "nvcc -arch=sm_80 -x cu -std=c++17 -O1 $d $STRICT_nvcc -I. $src/switches.c -o \$out/a
 \$out/a | grep -q '$all'"
 done
-with nvcc "nvcc, user functions" "nvcc -x cu -std=c++17 -O0 $STRICT_nvcc -I. examples/user_functions.c -o \$out/a
+with nvcc "nvcc, user functions" "nvcc -arch=sm_80 -x cu -std=c++17 -O0 $STRICT_nvcc -I. examples/user_functions.c -o \$out/a
 \$out/a | tail -n 1 | grep -qx ok"
 with tcc "tcc" "tcc $STRICT_tcc -I. $src/switches.c -o \$out/a -lm
 \$out/a | grep -q '$all'"

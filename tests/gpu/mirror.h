@@ -195,10 +195,11 @@ struct gm_call {
         odd = gm.odd || bt.seed % 4 == 0;
     }
 
+    static bool left_out() { return gm.every > 1 && !gm.direct && bt.seed / 4 % (uint64_t)gm.every; }
     /* Where p's memory will stand on the device. */
     void *place(const void *p, int64_t bytes, bool written, bool data = false) {
         char *at = (char *)(uintptr_t)p;
-        if (!at) return nullptr;
+        if (!at || left_out()) return at;
         for (int i = 0; i < regions; i++)
             if (at >= region[i].host && at < region[i].host + region[i].bytes) {
                 region[i].written |= written, region[i].data |= data;
@@ -342,7 +343,7 @@ struct gm_call {
         bsr_status wanted = BSR_OK, status;
         if (!ctx) return host(ctx, exec);
         memset(&said, 0, sizeof said), memset(&found, 0, sizeof found), memset(&plan, 0, sizeof plan);
-        if (gm.every > 1 && bt.seed / 4 % (uint64_t)gm.every) {
+        if (left_out()) {
             gm.left_out++;
             return host(ctx, exec);
         }
