@@ -65,6 +65,7 @@ for d in "" -DBSRSPARSE_NO_CUDA; do
     with nvcc "nvcc $d" "nvcc -arch=sm_80 -x cu -std=c++17 -O1 $d $STRICT_nvcc -I. $src/switches.c -o \$out/a
 \$out/a | grep -q '$all'"
 done
+with nvcc "nvcc, smallest_cuda.cu" "nvcc -std=c++17 -I. -DBSRI_IMPLEMENTED -c examples/smallest_cuda.cu -o \$out/a.o"
 with nvcc "nvcc, user functions" "nvcc -arch=sm_80 -x cu -std=c++17 -O0 $STRICT_nvcc -I. examples/user_functions.c -o \$out/a
 \$out/a | tail -n 1 | grep -qx ok"
 with tcc "tcc" "tcc $STRICT_tcc -I. $src/switches.c -o \$out/a -lm
