@@ -538,7 +538,7 @@ typedef enum bsr_plan_source {
 #define BSR_PLAN_PACKS_B        (1u << 2) /* the dense operand is not f32/f64 row-major: tiles are converted first */
 
 /* What will run: a plain value. Zero fields of a plan that comes with a call are filled in; the others are
-   taken or refused (BSR_BAD_PLAN), never ignored. */
+   taken or refused (BSR_BAD_PLAN), never ignored; source and workspace_bytes are results only. */
 typedef struct bsr_plan {
     int32_t op;       /* bsr_op */
     int32_t backend;  /* bsr_backend */
@@ -1533,6 +1533,7 @@ typedef struct bsri_span {
     int64_t size[BSRI_MAX_DIMS], stride[BSRI_MAX_DIMS]; /* stride in bytes, ascending */
     int64_t element;
     int64_t given[5]; /* rank, then size and stride of rows and columns as given */
+    int64_t given_size[BSRI_MAX_DIMS], given_stride[BSRI_MAX_DIMS]; /* as size and stride, in the order given */
     int dims, operand, written;
 } bsri_span;
 
@@ -1551,6 +1552,7 @@ static int bsri_span_make(bsri_span *s, int operand, const void *data, int64_t e
         if (!bsri_mul(count, size[i], &count) || !bsri_mul(stride[i], element, &bytes)) return 0;
         if (!bsri_mul(size[i] - 1, bytes, &part) || !bsri_add(last, part, &last)) return 0;
         if (size[i] == 1) continue;
+        s->given_size[s->dims] = size[i], s->given_stride[s->dims] = bytes;
         for (j = s->dims++; j > 0 && s->stride[j - 1] > bytes; j--) s->stride[j] = s->stride[j - 1], s->size[j] = s->size[j - 1];
         s->stride[j] = bytes, s->size[j] = size[i];
     }
@@ -1594,7 +1596,7 @@ static int bsri_spans_equal(const bsri_span *a, const bsri_span *b) {
     if (memcmp(a->given, b->given, sizeof a->given)) return 0;
     if (a->data != b->data || a->bytes != b->bytes || a->element != b->element || a->dims != b->dims) return 0;
     for (i = 0; i < a->dims; i++)
-        if (a->size[i] != b->size[i] || a->stride[i] != b->stride[i]) return 0;
+        if (a->given_size[i] != b->given_size[i] || a->given_stride[i] != b->given_stride[i]) return 0;
     return 1;
 }
 
@@ -1926,11 +1928,12 @@ BSRI_UNUSED static bsr_status bsri_check_same_pattern(const bsri_call *c, const 
     if (i >= 0) return bsri_fail(c, BSR_ITEM_BATCH_SIZE, operand, i, m->batch[i]);
     n = bsri_pattern_count(ref) <= 1 && bsri_pattern_count(m) <= 1 ? bsri_min(batch.count, 1) : batch.count;
     for (i = 0; i < n && !bsri_on_cuda(c); i++) {
+        const int shared = ref->index_dtype == m->index_dtype; /* one array read as two types is two patterns */
         bsri_item a = bsri_matrix_item(&batch, i, ref), b = bsri_matrix_item(&batch, i, m);
-        for (k = 0; k < rows && a.crow != b.crow; k++)
+        for (k = 0; k < rows && !(shared && a.crow == b.crow); k++)
             if (bsri_index(a.crow, ref->index_dtype, k) != bsri_index(b.crow, m->index_dtype, k))
                 return bsri_fail(c, BSR_ITEM_PATTERN_MISMATCH, operand, k, bsri_index(b.crow, m->index_dtype, k));
-        for (k = 0; k < ref->nnz && a.col != b.col; k++)
+        for (k = 0; k < ref->nnz && !(shared && a.col == b.col); k++)
             if (bsri_index(a.col, ref->index_dtype, k) != bsri_index(b.col, m->index_dtype, k))
                 return bsri_fail(c, BSR_ITEM_PATTERN_MISMATCH, operand, k, bsri_index(b.col, m->index_dtype, k));
     }
@@ -3511,6 +3514,7 @@ static void bsri_product_run(const bsr_context *ctx, const bsri_product *job) {
     else bsri_engine_matrix(&e);
     e.reduce = e.kind == BSRI_LIST_SCATTER ? 1 : bsri_reduce_count(&job->batch, &e.out_batch);
     if (!e.tiles || !e.width || !e.items || !e.br) return;
+    if (!e.reduce) memset(&e.schedule, 0, sizeof e.schedule); /* a sum over no items: no pattern to look an order up in */
     e.panel = bsri_tile_cols(job->compute);
     /* few rows: twice as wide, since fetching a pair costs as much as walking it (3 x 3 and N = 2048: 25 to 46 GF/s a core) */
     if (e.br <= 3 && e.bc <= 16) e.panel *= 2;
@@ -6843,7 +6847,7 @@ BSR_API bsr_status bsr_scatter_mm(const bsr_context *ctx, const bsr_dense *block
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_scatter(&c, blocks, others, indices, accumulators));
     plan = bsri_plan_default(&c);
     BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
-    return stop || !others->cols ? BSR_OK : bsri_scatter_start(&c, &plan, blocks, others, indices, accumulators);
+    return stop || !others->cols || !blocks->cols ? BSR_OK : bsri_scatter_start(&c, &plan, blocks, others, indices, accumulators);
 }
 
 /* One batch item of a dense operand. */
@@ -7118,6 +7122,22 @@ static bsr_status bsri_check_gradient_form(const bsri_call *c, bsr_operand x, bs
     return x.sparse ? bsri_check_same_pattern(c, x.sparse, dx.sparse, id) : BSR_OK;
 }
 
+/* A dense dc has the batch that the forward result had. (A sparse one, as SDD's result, may have patterns of its own.) */
+static bsr_status bsri_check_gradient_batch(const bsri_call *c, bsr_operand a, bsr_operand b, const bsr_dense *dc) {
+    const bsr_operand side[2] = {a, b};
+    const int id[2] = {BSR_ARG_A, BSR_ARG_B};
+    bsri_batch batch = bsri_batch_none();
+    int i;
+    for (i = 0; i < 2; i++) {
+        const int32_t dims = side[i].sparse ? side[i].sparse->batch_dims : side[i].dense->batch_dims;
+        const int64_t *size = side[i].sparse ? side[i].sparse->batch : side[i].dense->batch;
+        BSRI_TRY(bsri_check_batch(c, dims, size, id[i]));
+        BSRI_TRY(bsri_join(c, &batch, dims, size, id[i]));
+    }
+    BSRI_TRY(bsri_check_batch(c, dc->batch_dims, dc->batch, BSR_ARG_DC));
+    return bsri_check_batch_out(c, &batch, dc->batch_dims, dc->batch, BSR_ARG_DC);
+}
+
 /* da and db are two matmuls: op(dA) = op(dC) op(B)^T and op(dB) = op(A)^T op(dC). */
 BSR_API bsr_status bsr_matmul_backward(const bsr_context *ctx, uint32_t trans, bsr_operand a, bsr_operand b, bsr_operand dc,
                                        bsr_operand da, bsr_operand db, const bsr_exec *exec) {
@@ -7153,6 +7173,7 @@ BSR_API bsr_status bsr_matmul_backward(const bsr_context *ctx, uint32_t trans, b
         plan_b = bsri_matmul_plan(&c, &for_b);
     }
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_written(&c, &set));
+    if (bsri_checking(&c) && dc.dense) BSRI_TRY(bsri_check_gradient_batch(&c, a, b, dc.dense));
     plan.tile_rows = plan.tile_cols = 1, plan.flags |= plan_b.flags; /* one plan speaks for both products */
     BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
     if (!stop && want_a) BSRI_TRY(bsri_matmul_start(&c, &for_a, &plan));
