@@ -1159,6 +1159,45 @@ TEST(constructors) {
           m.values_batch_stride[0] == 42);
 }
 
+/* Empty inner sizes, sums over no items, and an alias that permutes batch dimensions. */
+TEST(empty_and_permuted) {
+    static char room[4096 + 64];
+    char *buffer = room + (64 - (uintptr_t)room % 64) % 64;
+    float data[16] = {1, 2, 3, 4}, values[4] = {0, 0, 0, 0}, dense[4] = {1, 1, 1, 1}, out[4];
+    int32_t crow[2] = {0, 1}, col[1] = {0};
+    int64_t c[2] = {0, 1}, zero[1] = {0};
+    uint64_t bytes = 0;
+    bsr_scatter_indices x = BSR_ZERO;
+    bsr_matrix a = bsr_matrix_make(2, 2, 2, 2, 1, crow, col, BSR_I32, values, BSR_F32);
+    bsr_matrix one = bsr_matrix_make(1, 1, 1, 1, 1, crow, col, BSR_I32, values, BSR_F32);
+    bsr_dense blocks = bsr_dense_batched(bsr_dense_row_major(values, BSR_F32, 4, 0), 1, 4);
+    bsr_dense others = bsr_dense_batched(bsr_dense_row_major(values, BSR_F32, 0, 4), 1, 4);
+    bsr_dense acc = bsr_dense_batched(bsr_dense_row_major(data, BSR_F32, 4, 4), 1, 16);
+    bsr_dense b = bsr_dense_row_major(dense, BSR_F32, 2, 2), db = bsr_dense_row_major(out, BSR_F32, 2, 2);
+    bsr_dense dc = bsr_dense_batched(bsr_dense_row_major(dense, BSR_F32, 2, 2), 0, 4);
+    bsr_dense scalar = bsr_dense_batched(bsr_dense_batched(bsr_dense_row_major(dense, BSR_F32, 1, 1), 2, 0), 2, 0);
+    bsr_dense to = bsr_dense_batched(bsr_dense_batched(bsr_dense_row_major(data, BSR_F32, 1, 1), 2, 1), 2, 2);
+    bsr_dense from = bsr_dense_batched(bsr_dense_batched(bsr_dense_row_major(data, BSR_F32, 1, 1), 2, 2), 2, 1);
+    const bsr_operand none = {NULL, NULL};
+    bsr_context *ctx = NULL;
+    CHECK(bsr_create(NULL, &ctx, NULL) == BSR_OK);
+    if (!ctx) return;
+    x.c_indices = c, x.p_indices = zero, x.q_indices = zero, x.c_count = 2, x.p_count = x.q_count = 1, x.format = BSR_SCATTER_MM;
+    CHECK_INT(bsr_scatter_mm(ctx, &blocks, &others, &x, &acc, NULL), BSR_OK);
+    CHECK(data[0] == 1 && data[3] == 4);
+    CHECK_INT(bsr_schedule_size(ctx, &a, 1, 1, &bytes, NULL), BSR_OK);
+    CHECK(bytes <= 4096);
+    CHECK_INT(bsr_build_schedule(ctx, &a, 1, 1, buffer, bytes, NULL), BSR_OK);
+    a.schedule = buffer;
+    CHECK_INT(bsr_matmul_backward(ctx, 0, bsr_operand_sparse(&a), bsr_operand_dense(&b), bsr_operand_dense(&dc), none,
+                                  bsr_operand_dense(&db), NULL),
+              BSR_BAD_BATCH);
+    CHECK_INT(bsr_dense_addmm(ctx, 1, &from, 1, 0, &one, &scalar, NULL, &to, NULL), BSR_OVERLAP);
+    CHECK_INT(bsr_dense_addmm(ctx, 1, &to, 1, 0, &one, &scalar, NULL, &to, NULL), BSR_OK);
+    CHECK(data[0] == 1 && data[1] == 2 && data[2] == 3 && data[3] == 4);
+    bsr_destroy(ctx);
+}
+
 int main(int argc, char **argv) {
     static const bt_test tests[] = {
         {"valid_calls", valid_calls},
@@ -1181,6 +1220,7 @@ int main(int argc, char **argv) {
         {"supports", supports},
         {"supports_is_true", supports_is_true},
         {"constructors", constructors},
+        {"empty_and_permuted", empty_and_permuted},
     };
     int failed = bt_main(argc, argv, tests, BT_COUNT(tests));
     t_contexts_end();
