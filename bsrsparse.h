@@ -125,7 +125,7 @@
    BACKENDS AND WHAT THEY WERE RUN ON
      cpu, portable C     run: x86-64 (gcc, clang), aarch64 (emulated); compiled: mingw-w64
      cpu, AVX2, AVX-512  run: x86-64 (gcc, clang), chosen at run time; a plain -O2 build has them
-     cuda, simt and mma  run: sm_90 (H200); compiled only: sm_75, 80, 86, 89, 100, 120
+     cuda, simt and mma  run: sm_90 (H200); compiled only: sm_80; others not tried as a whole
 
    LICENCE: MIT-0, at the end of this file. */
 #ifndef BSRSPARSE_H
@@ -7448,9 +7448,7 @@ static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *job)
         BSRI_TRY(bsri_cuda_status(c, bsri_launch_product_mma(c->ctx, &p, job->compute, bsri_cuda_queue(c), &done)));
         if (done) return BSR_OK;
     }
-    if (job->isa == 2) {
-        return bsri_fail(c, BSR_ITEM_PLAN_FIELD, BSR_ARG_EXEC, 3, job->isa);
-    }
+    if (job->isa == 2) return bsri_fail(c, BSR_ITEM_PLAN_FIELD, BSR_ARG_EXEC, 3, job->isa);
     return bsri_cuda_status(c, bsri_launch_product_simt(&p, job->compute, bsri_cuda_queue(c)));
 }
 
@@ -8297,7 +8295,7 @@ BSR_API bsr_status bsr_query_info(const bsr_context *ctx, bsr_info *out) {
     out->backend_name = ctx->backend == BSR_BACKEND_CUDA ? "cuda" : "cpu", out->isa_name = isa[ctx->isa];
     out->status_of_backends = "cpu portable, avx2, avx512: run on hardware; "
 #ifdef BSRI_CUDA
-                              "cuda simt, mma: run on sm_90 (H200), compiled for sm_75 to sm_120";
+                              "cuda simt, mma: run on sm_90 (H200), compiled for sm_80";
 #else
                               "cuda: not in this build";
 #endif

@@ -7,7 +7,24 @@
      device-epilogue    from a sum to an element of out
      simt-tile          the product of two tiles in shared memory
      simt-product       sparse x dense, any dtype, block size and stride
-     simt-sampled       dense x dense at stored blocks */
+     simt-sampled       dense x dense at stored blocks
+     mma-instructions   one wrapper each
+     mma-union          which columns a group of block rows needs
+     mma-product        sparse x dense by mma.sync
+     mma-sampled        dense x dense at stored blocks by mma.sync
+     mma-skinny         sparse x few columns, bound by the values' bytes
+     device-scores      maxima, exponentials, what is added to scores or forbids them
+     device-softmax     rows of stored elements
+     device-attention   what happens to a score
+     simt-attention     any dtype, head size, block size, stride
+     mma-attention      f16 and bf16 on tensor cores, scores and output in registers
+     device-sort        filling, stable radix sort of runs of keys
+     device-lines       lengths, order and grouping of lines
+     device-convert     dense forms, and building a matrix
+     device-validate    the first failing check in the fixed order
+     device-draw        random patterns and layouts, pruning
+     device-entries     from CSR and COO; scatter indices
+     kernel-table       every instance: number, name, function, dynamic shared memory */
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
