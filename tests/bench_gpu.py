@@ -1,12 +1,14 @@
-"""bsrsparse beside PyTorch on one GPU, the same tensors in the same process: product, skinny product, sampled product, softmax,
-attention, host time. Peers: torch.sparse._triton_ops with default and searched parameters, torch.matmul,
+"""bsrsparse beside PyTorch on one GPU, the same tensors in the same process: product, layers of networks, break-even with the
+dense product, skinny product, sampled product, softmax, attention, views, host time. Peers: torch.sparse._triton_ops with default and searched parameters, torch.matmul,
 F.scaled_dot_product_attention, flex_attention. Times are medians of CUDA-graph replays, random-normal data, exact block
 counts; errors are relative Frobenius norms against float64 on sampled rows. One line per peer; ratio = peer's time / ours;
 geometric means last.
-Writes tests/results/<gpu>_bench.csv (its first line hashes the sources)."""
+Writes tests/results/<gpu>_bench.csv (its first line hashes the sources) and <gpu>_triton.json, the best parameters of Triton's
+search: a later run with --search 1 measures only those, with --search 2 it searches again."""
 import argparse
 import csv
 import hashlib
+import json
 import math
 import os
 import subprocess
@@ -18,17 +20,17 @@ import warnings
 warnings.filterwarnings("ignore")
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
-SECTIONS = "copy product dtypes skinny sampled softmax attention views host".split()
+SECTIONS = "copy product layers breakeven dtypes skinny sampled softmax attention views host".split()
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--lib", default=os.path.join(ROOT, "build/gpu/libbsrsparse.so"))
 parser.add_argument("--sections", default=",".join(SECTIONS), help="of " + ",".join(SECTIONS))
 parser.add_argument("--seconds", type=float, default=440, help="stops starting new cases after this time")
 parser.add_argument("--out", default=os.path.join(HERE, "results"), help="folder of the CSV file")
 parser.add_argument("--kernel", type=int, default=0, help="plan.kernel of our calls; 0: the library's choice")
-parser.add_argument("--group", type=int, default=1, help="group size of the schedule that is attached; 0: none")
+parser.add_argument("--group", type=int, default=-1, help="group size of the schedule that is attached; 0: none, -1: by block")
 parser.add_argument("--blocks", default="16,32,64,128")
 parser.add_argument("--sparsities", default="0.5,0.8,0.95")
-parser.add_argument("--search", type=int, default=1, help="0: Triton with its default parameters only")
+parser.add_argument("--search", type=int, default=1, help="Triton's parameters; 0: its defaults only, 1: recorded, 2: search")
 parser.add_argument("--compile", default="", help=argparse.SUPPRESS)
 args = parser.parse_args()
 if not os.path.exists(args.lib):
@@ -173,14 +175,15 @@ def attempt(label, f):
 
 # ---- Triton's parameters ----
 
-GRID = [(w, s) for w, s in ((2, 2), (2, 4), (4, 1), (4, 2), (4, 3), (4, 4), (8, 2), (8, 3), (8, 4))]
+GRID = [(t, w, s) for t in (64, 128, 256) for w, s in ((2, 2), (2, 4), (4, 1), (4, 2), (4, 3), (4, 4), (8, 2), (8, 3), (8, 4))]
 
 
-def metas(N, b):
-    for tile in (64, 128, 256):
-        for warps, stages in GRID:
-            if b * tile <= 128 * 256 and not (b == 16 and warps == 8) and not (b >= 128 and warps == 2):
-                yield dict(GROUP_SIZE_ROW=4, SPLIT_N=max(1, N // tile), num_stages=stages, num_warps=warps)
+def grid(b):
+    return [g for g in GRID if b * g[0] <= 128 * 256 and not (b == 16 and g[1] == 8) and not (b >= 128 and g[1] == 2)]
+
+
+def meta(N, g):
+    return dict(GROUP_SIZE_ROW=4, SPLIT_N=max(1, N // g[0]), num_warps=g[1], num_stages=g[2])
 
 
 def triton_call(bsr, d, o, meta=None):
@@ -188,10 +191,23 @@ def triton_call(bsr, d, o, meta=None):
     return lambda: f(o, bsr, d, beta=0, alpha=1, out=o, meta=meta)
 
 
+best = {}  # "block layout" -> the fastest of the grid, in order
+
+
+def record():
+    return os.path.join(args.out, gpu_name() + "_triton.json")
+
+
 def precompile(cases):
-    """Other processes fill Triton's cache on disk meanwhile: a search here then only measures."""
+    """Other processes fill Triton's cache on disk meanwhile: the search here then only measures."""
     if not args.search or T is None:
         return
+    for folder in (args.out, os.path.join(HERE, "results")):
+        path = os.path.join(folder, gpu_name() + "_triton.json")
+        if args.search == 1 and os.path.exists(path):
+            with open(path) as f:
+                best.update({k: [tuple(g) for g in v] for k, v in json.load(f).items()})
+            return
     work = [subprocess.Popen([sys.executable, os.path.abspath(__file__), "--lib", args.lib, "--compile", f"{b},{int(columns)}"],
                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for b, columns in cases]
     began = time.time()
@@ -207,73 +223,71 @@ def precompile(cases):
 def compile_only(b, columns):
     N = 4096
     bsr, d, o = make_bsr(512, 512, b, 0.5, bf16), random((512, N), bf16, columns), empty((512, N), bf16, columns)
-    for meta in metas(N, b):
+    for g in grid(b):
         try:
-            triton_call(bsr, d, o, meta)()
+            triton_call(bsr, d, o, meta(N, g))()
         except Exception:
             pass
     torch.cuda.synchronize()
 
 
-best_metas = {}
-
-
 def search(bsr, d, o, b, columns, seconds=12.0):
-    """The fastest parameters. The whole grid at the first sparsity of a block size, its best four at the others."""
-    key, found, until = (b, columns, d.dtype), [], time.time() + seconds
-    for meta in best_metas.get(key) or metas(d.shape[-1], b):
+    """The fastest parameters: of the whole grid where nothing is known of this block size and layout, else of its best five."""
+    key, found, until = f"{b} {'col' if columns else 'row'}", [], time.time() + seconds
+    for g in best.get(key) or grid(b):
         if time.time() > until:
             break
         try:
-            f = triton_call(bsr, d, o, meta)
+            f = triton_call(bsr, d, o, meta(d.shape[-1], g))
             f()
-            found.append((timed(f, target=1.0, repeats=3), sorted(meta.items())))
+            found.append((timed(f, target=1.0, repeats=3), g))
         except Exception:
             continue
-    found.sort(key=lambda x: x[0])
-    best_metas.setdefault(key, [dict(m) for _, m in found[:4]])
-    return dict(found[0][1]) if found else None
+    found.sort()
+    if key not in best and found:
+        best[key] = [g for _, g in found[:5]]
+        with open(record(), "w") as f:
+            json.dump(best, f, indent=1)
+    return meta(d.shape[-1], found[0][1]) if found else None
 
 
 # ---- sections ----
 
-def prepared(lib, m, supported):
-    if args.group and supported:
-        return [lib.schedule(m, args.group)]
-    return []
+def prepared(lib, m, b):
+    """The schedule that suits the block size: block rows that share a tile of 128 rows."""
+    group = args.group if args.group >= 0 else max(1, 128 // b)
+    return [lib.schedule(m, group)] if group and lib.supports("schedule") else []
 
 
-def product(lib, M, K, N, b, s, dtype, columns, out_dtype=None, exec_flags=0, note=""):
+def product(lib, M, K, N, b, s, dtype, columns, out_dtype=None, exec_flags=0, note="", section="product", triton=True):
     out_dtype = out_dtype or (torch.int32 if dtype == torch.int8 else dtype)
     bsr, d = make_bsr(M, K, b, s, dtype), random((K, N), dtype, columns)
     o, peer_out = empty((M, N), out_dtype, columns), empty((M, N), out_dtype, columns)
     m, dd, od = bridge.matrix(bsr), bridge.dense(d), bridge.dense(o)
-    keep = prepared(lib, m, lib.supports("schedule"))
+    keep = prepared(lib, m, b)
     picked = torch.randperm(M, device=dev)[:128]
-    dense = bsr.to_dense() if dtype != torch.int8 else torch.sparse_bsr_tensor(
-        bsr.crow_indices(), bsr.col_indices(), bsr.values().float(), (M, K)).to_dense()
+    dense = torch.sparse_bsr_tensor(bsr.crow_indices(), bsr.col_indices(), bsr.values().float(), (M, K)).to_dense().to(dtype)
     want = dense[picked].double() @ d.double()
     o.fill_(77)
     call = lambda: lib.addmm(m, dd, od, exec=lib.exec(exec_flags))
     ours = (timed(call), error(o[picked], want))
     peers = {}
-    if T is not None:
+    if T is not None and triton:
         def default():
             peers["triton default"] = timed(triton_call(bsr, d, peer_out)), error(peer_out[picked], want)
 
         def searched():
-            meta = search(bsr, d, peer_out, b, columns)
-            if meta:
-                peers["triton searched"] = timed(triton_call(bsr, d, peer_out, meta)), error(peer_out[picked], want)
+            found = search(bsr, d, peer_out, b, columns)
+            if found:
+                peers["triton searched"] = timed(triton_call(bsr, d, peer_out, found)), error(peer_out[picked], want)
         attempt(f"triton {dtype} b{b}", default)
         if args.search and dtype == bf16:
             attempt(f"triton search b{b}", searched)
     if dtype == torch.int8:
-        dense8 = dense.to(torch.int8)
-        attempt("torch._int_mm", lambda: peers.update({"dense _int_mm": (timed(lambda: torch._int_mm(dense8, d)), None)}))
+        attempt("torch._int_mm", lambda: peers.update({"dense _int_mm": (timed(lambda: torch._int_mm(dense, d)), None)}))
     else:
         peers["dense matmul"] = timed(lambda: torch.matmul(dense, d)), error(torch.matmul(dense, d)[picked], want)
-    add("product", f"{M}x{K}x{N}", ours, peers, 2 * bsr.values().numel() * N / 1e9, dtype=str(dtype)[6:], block=b, sparsity=s,
+    add(section, f"{M}x{K}x{N}", ours, peers, 2 * bsr.values().numel() * N / 1e9, dtype=str(dtype)[6:], block=b, sparsity=s,
         layout="col" if columns else "row", note=note)
 
 
@@ -283,6 +297,41 @@ def section_product(lib):
     for b, columns in cases:
         for s in sparsities_wanted:
             attempt(f"product b{b} s{s}", lambda: product(lib, 4096, 4096, 4096, b, s, bf16, columns))
+
+
+LAYERS = (  # M, K, N, block, sparsity: BERT-large, ViT-B, ViT-H, Llama-3.1-8B, Qwen2.5-7B, Llama-3.2-1B, large, short and wide
+    (4096, 1024, 16384, 64, 0.9), (1024, 4096, 16384, 32, 0.8), (3072, 768, 50432, 64, 0.8), (768, 3072, 50432, 64, 0.9),
+    (768, 3072, 50432, 16, 0.9), (5120, 1280, 65792, 32, 0.8), (14336, 4096, 64, 64, 0.9), (14336, 4096, 256, 64, 0.9),
+    (4096, 14336, 2048, 64, 0.9), (14336, 4096, 8192, 64, 0.9), (18944, 3584, 8192, 64, 0.9), (8192, 2048, 2048, 32, 0.95),
+    (8192, 2048, 2048, 128, 0.9), (16384, 16384, 4096, 64, 0.9), (4096, 16384, 512, 64, 0.8), (1024, 1024, 1024, 64, 0.9),
+    (1024, 1024, 1024, 16, 0.8), (8192, 8192, 8192, 128, 0.8), (8192, 8192, 8192, 64, 0.8), (8192, 8192, 8192, 32, 0.8),
+    (8192, 8192, 8192, 16, 0.8))
+
+
+def section_layers(lib):
+    precompile([])
+    for M, K, N, b, s in LAYERS:
+        columns = M != N and M != K  # activations come column-major from a linear layer
+        attempt(f"layer {M}x{K}x{N}", lambda: product(lib, M, K, N, b, s, bf16, columns, section="layers"))
+
+
+def section_breakeven(lib):
+    """The sparsity from which the product beats the dense one, between measured points."""
+    for b in blocks_wanted:
+        before = None
+        for s in {128: (0.0, 0.05, 0.1, 0.15), 64: (0.05, 0.1, 0.15, 0.2), 32: (0.2, 0.3, 0.4), 16: (0.4, 0.5, 0.6, 0.7)}[b]:
+            attempt(f"break-even b{b}", lambda: product(lib, 4096, 4096, 4096, b, s, bf16, False, section="breakeven",
+                                                        triton=False))
+            row = table[-1]
+            if row["section"] != "breakeven" or row["sparsity"] != s:
+                break
+            ratio = float(row["ratio"])
+            if ratio >= 1:
+                at = s if before is None else before[0] + (s - before[0]) * (1 - before[1]) / (ratio - before[1])
+                row["note"] = f"level with the dense product at s = {at:.2f}" + (" or before" if before is None else "")
+                print(row["note"], flush=True)
+                break
+            before = s, ratio
 
 
 def section_dtypes(lib):
@@ -305,7 +354,7 @@ def skinny(lib, M, K, N, b, s, copy_rate, copies=16):
     d16 = F.pad(d, (0, wide - N))
     o, o16 = empty((M, N), bf16), empty((M, wide), bf16)
     ms, dd, od = [bridge.matrix(x) for x in sets], bridge.dense(d), bridge.dense(o)
-    keep = [prepared(lib, m, lib.supports("schedule")) for m in ms]
+    keep = [prepared(lib, m, b) for m in ms]
     weights = [x.to_dense() for x in sets[:4]]
     want = weights[0].double() @ d.double()
 
@@ -339,7 +388,7 @@ def skinny(lib, M, K, N, b, s, copy_rate, copies=16):
 
 def section_skinny(lib):
     for M, K in ((14336, 4096), (4096, 14336)):
-        for N in (1, 8, 16):
+        for N in (1, 8, 16, 32):
             attempt(f"skinny {M}x{K}x{N}", lambda: skinny(lib, M, K, N, 64, 0.9, rates["copy"]))
 
 
@@ -514,6 +563,10 @@ def sources():
     return digest.hexdigest()
 
 
+def gpu_name():
+    return torch.cuda.get_device_name().lower().replace("nvidia ", "").replace(" ", "_")
+
+
 def geomean(rows):
     ratios = [float(r["ratio"]) for r in rows if r["ratio"]]
     return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else math.nan
@@ -554,7 +607,7 @@ def report(gpu, versions):
             rows = [r for r in table if r["section"] == section and r["peer"] == peer]
             means.append((section, peer, len(rows), geomean(rows)))
     os.makedirs(args.out, exist_ok=True)
-    path = os.path.join(args.out, gpu.lower().replace("nvidia ", "").replace(" ", "_") + "_bench.csv")
+    path = os.path.join(args.out, gpu_name() + "_bench.csv")
     with open(path, "w", newline="") as f:
         f.write(f"# sources: {sources()}\n# {versions}; copy {rates['copy']:.2f} TB/s\n")
         w = csv.DictWriter(f, FIELDS, restval="")
