@@ -1022,6 +1022,7 @@ extern "C" {
 struct bsr_context {
     int32_t backend, isa, threads, device;
     int32_t sm_count, cc_major, cc_minor, smem_optin; /* CUDA */
+    void *tensor_map;                                 /* CUDA: the driver's encoder; null below compute capability 9 */
     bsr_allocator allocator;
     bsr_logger logger;
     bsr_parallel_for parallel_for;
@@ -7468,6 +7469,21 @@ static bsr_status bsri_cuda_sampled(const bsri_call *c, const bsri_sampled *job)
     return bsri_cuda_status(c, bsri_launch_sampled_simt(&p, job->compute, bsri_cuda_queue(c)));
 }
 
+/* Tensor maps are made by the driver; looked up, so that a program needs no -lcuda. */
+static cudaError_t bsri_cuda_encoder(bsr_context *ctx) {
+    enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+    cudaError_t e;
+    ctx->tensor_map = NULL;
+    if (ctx->cc_major < 9) return cudaSuccess;
+#if CUDART_VERSION >= 12050
+    e = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &ctx->tensor_map, 12000, cudaEnableDefault, &found);
+#else
+    e = cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &ctx->tensor_map, cudaEnableDefault, &found);
+#endif
+    if (found != cudaDriverEntryPointSuccess) ctx->tensor_map = NULL;
+    return e;
+}
+
 /* Looks the device up and loads every kernel now, so that no operation does. On success *ctx is a CUDA context; on failure it is
    left alone and no error stays behind in the runtime. */
 static cudaError_t bsri_cuda_open(bsr_context *ctx, int device_plus_one) {
@@ -7483,6 +7499,7 @@ static cudaError_t bsri_cuda_open(bsr_context *ctx, int device_plus_one) {
     if (e == cudaSuccess) e = cudaDeviceGetAttribute(&made.cc_major, cudaDevAttrComputeCapabilityMajor, made.device);
     if (e == cudaSuccess) e = cudaDeviceGetAttribute(&made.cc_minor, cudaDevAttrComputeCapabilityMinor, made.device);
     if (e == cudaSuccess) e = cudaDeviceGetAttribute(&made.smem_optin, cudaDevAttrMaxSharedMemoryPerBlockOptin, made.device);
+    if (e == cudaSuccess) e = bsri_cuda_encoder(&made);
     if (e == cudaSuccess) e = bsri_load_kernels();
     if (before >= 0 && made.device != before) {
         const cudaError_t back = cudaSetDevice(before);

@@ -13,6 +13,7 @@
      mma-product        sparse x dense by mma.sync
      mma-sampled        dense x dense at stored blocks by mma.sync
      mma-skinny         sparse x few columns, bound by the values' bytes
+     wgmma-instructions one wrapper each; tensor maps
      device-scores      maxima, exponentials, what is added to scores or forbids them
      device-softmax     rows of stored elements
      device-attention   what happens to a score
@@ -26,6 +27,7 @@
      device-entries     from CSR and COO; scatter indices
      kernel-table       every instance: number, name, function, dynamic shared memory */
 
+#include <cuda.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -1435,6 +1437,223 @@ static cudaError_t bsri_launch_sampled_mma(const bsr_context *ctx, const bsri_de
     *done = c.kernel != 0;
     if (!c.kernel) return cudaSuccess;
     return bsri_launch_mma(bsri_mma_kernel(c.kernel), &m, c.grid, c.threads, c.shared, stream);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>wgmma-instructions: one wrapper each; tensor maps                                            */
+/* ---------------------------------------------------------------------------------------------- */
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define BSRI_WGMMA_CODE /* kernels of this tier are empty elsewhere: the host never launches them there */
+#endif
+
+#ifdef BSRI_WGMMA_CODE
+/* The barrier counts this thread, and waits for so many bytes of tensor loads. */
+__device__ __forceinline__ void bsri_tma_expect(uint32_t barrier, uint32_t bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+/* After barriers were initialised: the copy engine sees them too. */
+__device__ __forceinline__ void bsri_tma_barriers_made(void) {
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+__device__ __forceinline__ void bsri_tma_prefetch(const CUtensorMap *map) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+#define BSRI_TMA_LOAD "shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, "
+__device__ __forceinline__ void bsri_tma_load(uint32_t to, const CUtensorMap *map, uint32_t barrier, int c0, int c1) {
+    asm volatile("cp.async.bulk.tensor.2d." BSRI_TMA_LOAD "{%3, %4}], [%2];" ::"r"(to), "l"(map), "r"(barrier), "r"(c0), "r"(c1)
+                 : "memory");
+}
+__device__ __forceinline__ void bsri_tma_load(uint32_t to, const CUtensorMap *map, uint32_t barrier, int c0, int c1, int c2) {
+    asm volatile("cp.async.bulk.tensor.3d." BSRI_TMA_LOAD "{%3, %4, %5}], [%2];" ::"r"(to), "l"(map), "r"(barrier), "r"(c0),
+                 "r"(c1), "r"(c2)
+                 : "memory");
+}
+__device__ __forceinline__ void bsri_tma_load(uint32_t to, const CUtensorMap *map, uint32_t barrier, int c0, int c1, int c2,
+                                              int c3) {
+    asm volatile("cp.async.bulk.tensor.4d." BSRI_TMA_LOAD "{%3, %4, %5, %6}], [%2];" ::"r"(to), "l"(map), "r"(barrier), "r"(c0),
+                 "r"(c1), "r"(c2), "r"(c3)
+                 : "memory");
+}
+__device__ __forceinline__ void bsri_tma_load(uint32_t to, const CUtensorMap *map, uint32_t barrier, int c0, int c1, int c2,
+                                              int c3, int c4) {
+    asm volatile("cp.async.bulk.tensor.5d." BSRI_TMA_LOAD "{%3, %4, %5, %6, %7}], [%2];" ::"r"(to), "l"(map), "r"(barrier),
+                 "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
+                 : "memory");
+}
+__device__ __forceinline__ void bsri_tma_store(const CUtensorMap *map, uint32_t from, int c0, int c1) {
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map), "r"(from),
+                 "r"(c0), "r"(c1)
+                 : "memory");
+}
+__device__ __forceinline__ void bsri_tma_store(const CUtensorMap *map, uint32_t from, int c0, int c1, int c2) {
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map), "r"(from),
+                 "r"(c0), "r"(c1), "r"(c2)
+                 : "memory");
+}
+__device__ __forceinline__ void bsri_tma_store(const CUtensorMap *map, uint32_t from, int c0, int c1, int c2, int c3) {
+    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map), "r"(from),
+                 "r"(c0), "r"(c1), "r"(c2), "r"(c3)
+                 : "memory");
+}
+__device__ __forceinline__ void bsri_tma_commit(void) { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+/* At most N groups of stores of this thread still read shared memory; whole: are still under way at all. */
+template <int N> __device__ __forceinline__ void bsri_tma_wait_read(void) {
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
+}
+template <int N> __device__ __forceinline__ void bsri_tma_wait_whole(void) {
+    asm volatile("cp.async.bulk.wait_group %0;" ::"n"(N) : "memory");
+}
+/* What this thread wrote to shared memory is seen by tensor cores and the copy engine after the next barrier. */
+__device__ __forceinline__ void bsri_fence_async(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+/* A barrier of so many threads; numbers 0 and 1 are taken (__syncthreads, bsri_mma_sync). */
+__device__ __forceinline__ void bsri_named_sync(int number, int threads) {
+    asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
+template <int N> __device__ __forceinline__ void bsri_registers_more(void) {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+}
+template <int N> __device__ __forceinline__ void bsri_registers_fewer(void) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+}
+__device__ __forceinline__ void bsri_stmatrix(uint32_t to, uint32_t r0, uint32_t r1, uint32_t r2, uint32_t r3) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(r0), "r"(r1), "r"(r2), "r"(r3)
+                 : "memory");
+}
+__device__ __forceinline__ void bsri_stmatrix_t(uint32_t to, uint32_t r0, uint32_t r1, uint32_t r2, uint32_t r3) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(r0), "r"(r1), "r"(r2),
+                 "r"(r3)
+                 : "memory");
+}
+__device__ __forceinline__ void bsri_wgmma_fence(void) { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void bsri_wgmma_commit(void) { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int N> __device__ __forceinline__ void bsri_wgmma_wait(void) {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
+}
+/* A matrix in shared memory as wgmma reads it. line: bytes of a swizzled row, 128, 64 or 32; eight such rows stand `eight` bytes
+   from the next eight, `far` is the distance of atoms along the other direction where there are several (operands stored along
+   M or N wider than one row). A step of 16 products: + 32 bytes where products run along rows, + 16 rows where they do not. */
+template <int LINE> __device__ __forceinline__ uint64_t bsri_wgmma_matrix(uint32_t at, uint32_t far, uint32_t eight = 8 * LINE) {
+    return (uint64_t)((at & 0x3ffff) >> 4) | (uint64_t)(far >> 4) << 16 | (uint64_t)(eight >> 4) << 32 |
+           (uint64_t)(LINE == 128  ? 1
+                      : LINE == 64 ? 2
+                                   : 3)
+               << 62;
+}
+
+#define BSRI_WGMMA_TEN(t) "%" #t "0, %" #t "1, %" #t "2, %" #t "3, %" #t "4, %" #t "5, %" #t "6, %" #t "7, %" #t "8, %" #t "9, "
+#define BSRI_WGMMA_SUMS_64 BSRI_WGMMA_TEN() BSRI_WGMMA_TEN(1) BSRI_WGMMA_TEN(2) "%30, %31"
+#define BSRI_WGMMA_SUMS_128                                                                   \
+    BSRI_WGMMA_TEN()                                                                          \
+    BSRI_WGMMA_TEN(1)                                                                         \
+    BSRI_WGMMA_TEN(2) BSRI_WGMMA_TEN(3) BSRI_WGMMA_TEN(4) BSRI_WGMMA_TEN(5) "%60, %61, %62, " \
+                                                                            "%63"
+#define BSRI_WGMMA_SUMS_256                                                                                     \
+    BSRI_WGMMA_TEN()                                                                                            \
+    BSRI_WGMMA_TEN(1)                                                                                           \
+    BSRI_WGMMA_TEN(2) BSRI_WGMMA_TEN(3) BSRI_WGMMA_TEN(4) BSRI_WGMMA_TEN(5) BSRI_WGMMA_TEN(6) BSRI_WGMMA_TEN(7) \
+        BSRI_WGMMA_TEN(8) BSRI_WGMMA_TEN(9) BSRI_WGMMA_TEN(10) BSRI_WGMMA_TEN(11) "%120, "                      \
+                                                                                  "%121, %122, %123, %124, %125, %126, %127"
+#define BSRI_WGMMA_8(c, i) c(d[i]), c(d[i + 1]), c(d[i + 2]), c(d[i + 3]), c(d[i + 4]), c(d[i + 5]), c(d[i + 6]), c(d[i + 7])
+#define BSRI_WGMMA_32(c, i) BSRI_WGMMA_8(c, i), BSRI_WGMMA_8(c, i + 8), BSRI_WGMMA_8(c, i + 16), BSRI_WGMMA_8(c, i + 24)
+#define BSRI_WGMMA_OUT_64(c) BSRI_WGMMA_32(c, 0)
+#define BSRI_WGMMA_OUT_128(c) BSRI_WGMMA_32(c, 0), BSRI_WGMMA_32(c, 32)
+#define BSRI_WGMMA_OUT_256(c) BSRI_WGMMA_32(c, 0), BSRI_WGMMA_32(c, 32), BSRI_WGMMA_32(c, 64), BSRI_WGMMA_32(c, 96)
+/* c: constraint of a sum; scale, ab: numbers of the operands; tail: what follows the predicate */
+#define BSRI_WGMMA(N, c, type, scale, ab, tail, ...)                                                      \
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, " scale ", 0; wgmma.mma_async.sync.aligned.m64n" #N type \
+                 " {" BSRI_WGMMA_SUMS_##N "}, " ab ", p" tail "; }"                                       \
+                 : BSRI_WGMMA_OUT_##N(c)                                                                  \
+                 : __VA_ARGS__)
+/* 64 rows, N columns. ss: both operands in shared memory; rs: rows in registers, a warp's 16 as mma.sync has them. TA, TB: 1
+   where products do not run along the rows of shared memory. Sums are added to where keep is not 0. */
+template <class T, int N, int TA = 0, int TB = 0> struct bsri_wgmma;
+#define BSRI_WGMMA_SHAPE(N, T, F, c, type, n0, n1, n2, n3, n4, n5, n6, ss_tail, rs_tail)                                  \
+    template <int TA, int TB> struct bsri_wgmma<T, N, TA, TB> {                                                           \
+        static __device__ __forceinline__ void ss(F (&d)[N / 2], uint64_t a, uint64_t b, int keep = 1) {                  \
+            BSRI_WGMMA(N, c, type, n0, n1 ", " n2, ss_tail, "r"(keep), "l"(a), "l"(b), "n"(TA), "n"(TB));                 \
+        }                                                                                                                 \
+        static __device__ __forceinline__ void rs(F (&d)[N / 2], const uint32_t (&a)[4], uint64_t b, int keep = 1) {      \
+            BSRI_WGMMA(N, c, type, n0, "{" n1 ", " n2 ", " n3 ", " n4 "}, " n5, rs_tail, "r"(keep), "r"(a[0]), "r"(a[1]), \
+                       "r"(a[2]), "r"(a[3]), "l"(b), "n"(TB));                                                            \
+        }                                                                                                                 \
+    };
+#define BSRI_WGMMA_FLOAT(T, type)                                                                                             \
+    BSRI_WGMMA_SHAPE(64, T, float, "+f", type, "%32", "%33", "%34", "%35", "%36", "%37", "%38", ", 1, 1, %35, %36",           \
+                     ", 1, 1, %38")                                                                                           \
+    BSRI_WGMMA_SHAPE(128, T, float, "+f", type, "%64", "%65", "%66", "%67", "%68", "%69", "%70", ", 1, 1, %67, %68",          \
+                     ", 1, 1, %70")                                                                                           \
+    BSRI_WGMMA_SHAPE(256, T, float, "+f", type, "%128", "%129", "%130", "%131", "%132", "%133", "%134", ", 1, 1, %131, %132", \
+                     ", 1, 1, %134")
+BSRI_WGMMA_FLOAT(bsri_mma_bf16, "k16.f32.bf16.bf16")
+BSRI_WGMMA_FLOAT(bsri_mma_f16, "k16.f32.f16.f16")
+/* 32 products; both operands along them only */
+BSRI_WGMMA_SHAPE(64, bsri_mma_i8, int32_t, "+r", "k32.s32.s8.s8", "%32", "%33", "%34", "%35", "%36", "%37", "%38", "", "")
+BSRI_WGMMA_SHAPE(128, bsri_mma_i8, int32_t, "+r", "k32.s32.s8.s8", "%64", "%65", "%66", "%67", "%68", "%69", "%70", "", "")
+BSRI_WGMMA_SHAPE(256, bsri_mma_i8, int32_t, "+r", "k32.s32.s8.s8", "%128", "%129", "%130", "%131", "%132", "%133", "%134", "", "")
+#endif
+
+/* A tensor map of `rank` dimensions, the first contiguous: sizes and box in elements, strides of the others in bytes, swizzle in
+   bytes of a row (0: none). 0 where the device or the encoder can't have it: the product is another tier's. */
+BSRI_UNUSED static int bsri_tensor_map(const bsr_context *ctx, CUtensorMap *map, int dtype, const void *base, int rank,
+                                       const int64_t *size, const int64_t *stride, const int32_t *box, int swizzle) {
+    typedef CUresult (*bsri_encode)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
+                                    const cuuint64_t *, const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave,
+                                    CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+    const CUtensorMapDataType type = dtype == BSR_BF16  ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                     : dtype == BSR_F16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                     : dtype == BSR_F32 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
+                                     : dtype == BSR_I32 ? CU_TENSOR_MAP_DATA_TYPE_INT32
+                                                        : CU_TENSOR_MAP_DATA_TYPE_UINT8;
+    const CUtensorMapSwizzle line = swizzle == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
+                                    : swizzle == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                    : swizzle == 32 ? CU_TENSOR_MAP_SWIZZLE_32B
+                                                    : CU_TENSOR_MAP_SWIZZLE_NONE;
+    cuuint64_t dim[5], step[4] = {0, 0, 0, 0};
+    cuuint32_t part[5], one[5];
+    int i;
+    if (!ctx->tensor_map || (uintptr_t)base % 16 || rank > 5) return 0;
+    for (i = 0; i < rank; i++) {
+        if (size[i] < 1 || size[i] > INT32_MAX || (i && (stride[i - 1] < 16 || stride[i - 1] % 16 || stride[i - 1] >> 40)))
+            return 0;
+        dim[i] = (cuuint64_t)size[i], part[i] = (cuuint32_t)box[i], one[i] = 1;
+        if (i) step[i - 1] = (cuuint64_t)stride[i - 1];
+    }
+    return ((bsri_encode)ctx->tensor_map)(map, type, (cuuint32_t)rank, (void *)(uintptr_t)base, dim, step, part, one,
+                                          CU_TENSOR_MAP_INTERLEAVE_NONE, line, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                                          CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+/* A batch as the last two dimensions of a tensor map. An item's coordinates come from its offset in elements. */
+typedef struct bsri_tensor_batch {
+    int64_t size[2], stride[2]; /* in elements, ascending; stride 0: no such dimension */
+} bsri_tensor_batch;
+/* 0: more dimensions than that, or items that overlap. */
+BSRI_UNUSED static int bsri_tensor_batch_of(int32_t dims, const int64_t *size, const int64_t *stride, bsri_tensor_batch *b) {
+    int64_t n[4], s[4], swap;
+    int i, j, count = 0;
+    b->size[0] = b->size[1] = 1, b->stride[0] = b->stride[1] = 0;
+    for (i = 0; i < dims; i++) {
+        if (size[i] <= 1 || !stride[i]) continue;
+        if (stride[i] < 0) return 0;
+        n[count] = size[i], s[count++] = stride[i];
+    }
+    for (i = 1; i < count; i++)
+        for (j = i; j > 0 && s[j] < s[j - 1]; j--)
+            swap = s[j], s[j] = s[j - 1], s[j - 1] = swap, swap = n[j], n[j] = n[j - 1], n[j - 1] = swap;
+    for (i = 0, j = -1; i < count; i++) {
+        if (j >= 0 && s[i] == b->stride[j] * b->size[j]) {
+            b->size[j] *= n[i];
+            continue;
+        }
+        if (j == 1 || (j >= 0 && s[i] <= b->stride[j] * (b->size[j] - 1))) return 0;
+        j++, b->size[j] = n[i], b->stride[j] = s[i];
+    }
+    return 1;
+}
+__device__ __forceinline__ void bsri_tensor_item(const bsri_tensor_batch &b, int64_t offset, int32_t &c0, int32_t &c1) {
+    c1 = b.stride[1] ? (int32_t)(offset / b.stride[1]) : 0;
+    if (b.stride[1]) offset -= c1 * b.stride[1];
+    c0 = b.stride[0] ? (int32_t)(offset / b.stride[0]) : 0;
 }
 
 /* ---------------------------------------------------------------------------------------------- */
