@@ -2125,29 +2125,47 @@ BSRI_UNUSED static void bsri_scratch_end(const bsri_call *c, bsri_scratch *s) {
 #define BSRSPARSE_NO_I8
 #endif
 #endif
+#ifdef BSRSPARSE_NO_F16
+#define BSRI_HAS_F16 0
+#else
+#define BSRI_HAS_F16 1
+#endif
+#ifdef BSRSPARSE_NO_BF16
+#define BSRI_HAS_BF16 0
+#else
+#define BSRI_HAS_BF16 1
+#endif
+#ifdef BSRSPARSE_NO_F32
+#define BSRI_HAS_F32 0
+#else
+#define BSRI_HAS_F32 1
+#endif
+#ifdef BSRSPARSE_NO_F64
+#define BSRI_HAS_F64 0
+#else
+#define BSRI_HAS_F64 1
+#endif
+#ifdef BSRSPARSE_NO_I8
+#define BSRI_HAS_I8 0
+#else
+#define BSRI_HAS_I8 1
+#endif
+#if BSRI_HAS_F16 || BSRI_HAS_BF16 || BSRI_HAS_F32
+#define BSRI_HAS_SUMS_F32 1
+#else
+#define BSRI_HAS_SUMS_F32 0
+#endif
 /* Operand dtypes that the operations take: the ones left in. */
-static const uint32_t bsri_compiled_dtypes = 0
-#ifndef BSRSPARSE_NO_F16
-                                             | BSRI_BIT(BSR_F16)
-#endif
-#ifndef BSRSPARSE_NO_BF16
-                                             | BSRI_BIT(BSR_BF16)
-#endif
-#ifndef BSRSPARSE_NO_F32
-                                             | BSRI_BIT(BSR_F32)
-#endif
-#ifndef BSRSPARSE_NO_F64
-                                             | BSRI_BIT(BSR_F64)
-#endif
-#ifndef BSRSPARSE_NO_I8
-                                             | BSRI_BIT(BSR_I8)
-#endif
-    ;
+static const uint32_t bsri_compiled_dtypes = BSRI_HAS_F16 * BSRI_BIT(BSR_F16) | BSRI_HAS_BF16 * BSRI_BIT(BSR_BF16) |
+                                             BSRI_HAS_F32 * BSRI_BIT(BSR_F32) | BSRI_HAS_F64 * BSRI_BIT(BSR_F64) |
+                                             BSRI_HAS_I8 * BSRI_BIT(BSR_I8);
 /* dtype: of the operands, 0 where unknown. */
 static bsr_status bsri_check_compiled(const bsri_call *c, int has_operation, int dtype) {
     if (!has_operation) return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
     if (dtype > 0 && dtype < 32 && (BSRI_BIT(dtype) & (BSRI_FLOATS | BSRI_BIT(BSR_I8)) & ~bsri_compiled_dtypes))
         return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, dtype);
+    if (!BSRI_HAS_F64 && bsri_on_cuda(c) && (c->flags & BSR_EXEC_ACCUMULATE_F64)) /* the kernels for f64 form these sums */
+        return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_EXEC, -1, BSR_F64);
     return BSR_OK;
 }
 

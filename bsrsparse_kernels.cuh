@@ -31,6 +31,15 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+/* BSRI_WHEN(has, text): the text where `has` is 1, nothing where it is 0. What BSRSPARSE_NO_x and BSRSPARSE_ONLY_x leave out is
+   neither in the kernel table nor named by a function that launches, so that it is never instantiated. */
+#define BSRI_WHEN(has, ...) BSRI_WHEN_OF(has, __VA_ARGS__)
+#define BSRI_WHEN_OF(has, ...) BSRI_WHEN_##has(__VA_ARGS__)
+#define BSRI_WHEN_0(...)
+#define BSRI_WHEN_1(...) __VA_ARGS__
+/* For the end of such a function; bsri_check_compiled() has failed before. */
+#define BSRI_LEFT_OUT(p, compute, stream) return (void)(p), (void)(compute), (void)(stream), cudaErrorNotSupported
+
 /* ---------------------------------------------------------------------------------------------- */
 /* >>device-numbers: element types in registers                                                   */
 /* ---------------------------------------------------------------------------------------------- */
@@ -340,10 +349,14 @@ template <class A, class F> static cudaError_t bsri_launch_product_rows(bsri_dev
     return bsri_launch(bsri_product_simt<A, F, bsri_simt_tile<A, F, 64, 64, 4, 4>>, p, work, 256, stream);
 }
 static cudaError_t bsri_launch_product_simt(bsri_dev_product *p, int compute, bsri_queue stream) {
-    if (compute == BSR_F64) return bsri_launch_product_rows<double, double>(*p, stream);
-    if (compute == BSR_F32) return bsri_launch_product_rows<float, float>(*p, stream);
-    if (p->out.dtype == BSR_I8 || p->out.dtype == BSR_I32) return bsri_launch_product_rows<int32_t, uint32_t>(*p, stream);
-    return bsri_launch_product_rows<int32_t, float>(*p, stream);
+    BSRI_WHEN(BSRI_HAS_PRODUCT,
+    BSRI_WHEN(BSRI_HAS_F64, if (compute == BSR_F64) return bsri_launch_product_rows<double, double>(*p, stream);)
+    BSRI_WHEN(BSRI_HAS_SUMS_F32, if (compute == BSR_F32) return bsri_launch_product_rows<float, float>(*p, stream);)
+    BSRI_WHEN(BSRI_HAS_I8, if (compute == BSR_I32) {
+        if (p->out.dtype == BSR_I8 || p->out.dtype == BSR_I32) return bsri_launch_product_rows<int32_t, uint32_t>(*p, stream);
+        return bsri_launch_product_rows<int32_t, float>(*p, stream);
+    }))
+    BSRI_LEFT_OUT(p, compute, stream);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -407,10 +420,14 @@ template <class A, class F> static cudaError_t bsri_launch_sampled_size(bsri_dev
     return bsri_launch(bsri_sampled_simt<A, F, bsri_simt_tile<A, F, 64, 64, 4, 4>>, p, work, 256, stream);
 }
 static cudaError_t bsri_launch_sampled_simt(bsri_dev_sampled *p, int compute, bsri_queue stream) {
-    if (compute == BSR_F64) return bsri_launch_sampled_size<double, double>(*p, stream);
-    if (compute == BSR_F32) return bsri_launch_sampled_size<float, float>(*p, stream);
-    if (p->out.dtype == BSR_I8 || p->out.dtype == BSR_I32) return bsri_launch_sampled_size<int32_t, uint32_t>(*p, stream);
-    return bsri_launch_sampled_size<int32_t, float>(*p, stream);
+    BSRI_WHEN(BSRI_HAS_SAMPLED,
+    BSRI_WHEN(BSRI_HAS_F64, if (compute == BSR_F64) return bsri_launch_sampled_size<double, double>(*p, stream);)
+    BSRI_WHEN(BSRI_HAS_SUMS_F32, if (compute == BSR_F32) return bsri_launch_sampled_size<float, float>(*p, stream);)
+    BSRI_WHEN(BSRI_HAS_I8, if (compute == BSR_I32) {
+        if (p->out.dtype == BSR_I8 || p->out.dtype == BSR_I32) return bsri_launch_sampled_size<int32_t, uint32_t>(*p, stream);
+        return bsri_launch_sampled_size<int32_t, float>(*p, stream);
+    }))
+    BSRI_LEFT_OUT(p, compute, stream);
 }
 /* ---------------------------------------------------------------------------------------------- */
 /* >>mma-instructions: one wrapper each                                                           */
@@ -1256,17 +1273,22 @@ template <class T> __global__ void __launch_bounds__(256, 3) bsri_product_skinny
       BSRI_SAMPLED_SHARED)                                                                                                    \
     X(n + 2, "mma sampled 16-row rows " name, (bsri_sampled_mma<T, bsri_mma_sampled_tile<T, 16, true>>), BSRI_SAMPLED_SHARED) \
     X(n + 3, "mma sampled 16-row columns " name, (bsri_sampled_mma<T, bsri_mma_sampled_tile<T, 16, false>>), BSRI_SAMPLED_SHARED)
-#define BSRI_KERNELS_MMA(X)                                                  \
-    BSRI_KERNELS_MMA_4(X, 200, bsri_mma_bf16, 256, "256 bf16")               \
-    BSRI_KERNELS_MMA_4(X, 204, bsri_mma_bf16, 128, "128 bf16")               \
-    BSRI_KERNELS_MMA_4(X, 210, bsri_mma_f16, 256, "256 f16")                 \
-    BSRI_KERNELS_MMA_4(X, 214, bsri_mma_f16, 128, "128 f16")                 \
-    BSRI_KERNELS_MMA_SAMPLED(X, 230, bsri_mma_bf16, "bf16")                  \
-    BSRI_KERNELS_MMA_SAMPLED(X, 240, bsri_mma_f16, "f16")                    \
-    X(250, "mma product skinny bf16", bsri_product_skinny<bsri_mma_bf16>, 0) \
-    X(251, "mma product skinny f16", bsri_product_skinny<bsri_mma_f16>, 0)   \
-    X(220, "mma product 32-row columns 128 i8",                              \
-      (bsri_product_mma<bsri_mma_i8, bsri_mma_tile<bsri_mma_i8, 32, 32, 1, 128, false>>), BSRI_MMA_SHARED)
+#define BSRI_KERNELS_MMA(X)                                                              \
+    BSRI_WHEN(BSRI_HAS_PRODUCT,                                                          \
+    BSRI_WHEN(BSRI_HAS_BF16,                                                             \
+    BSRI_KERNELS_MMA_4(X, 200, bsri_mma_bf16, 256, "256 bf16")                           \
+    BSRI_KERNELS_MMA_4(X, 204, bsri_mma_bf16, 128, "128 bf16")                           \
+    X(250, "mma product skinny bf16", bsri_product_skinny<bsri_mma_bf16>, 0))            \
+    BSRI_WHEN(BSRI_HAS_F16,                                                              \
+    BSRI_KERNELS_MMA_4(X, 210, bsri_mma_f16, 256, "256 f16")                             \
+    BSRI_KERNELS_MMA_4(X, 214, bsri_mma_f16, 128, "128 f16")                             \
+    X(251, "mma product skinny f16", bsri_product_skinny<bsri_mma_f16>, 0))              \
+    BSRI_WHEN(BSRI_HAS_I8,                                                               \
+    X(220, "mma product 32-row columns 128 i8",                                          \
+      (bsri_product_mma<bsri_mma_i8, bsri_mma_tile<bsri_mma_i8, 32, 32, 1, 128, false>>), BSRI_MMA_SHARED))) \
+    BSRI_WHEN(BSRI_HAS_SAMPLED,                                                          \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_MMA_SAMPLED(X, 230, bsri_mma_bf16, "bf16"))    \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_MMA_SAMPLED(X, 240, bsri_mma_f16, "f16")))
 
 static const void *bsri_mma_kernel(int number) {
     switch (number) {
@@ -2076,18 +2098,23 @@ __global__ void __launch_bounds__(256, BACKWARD ? 2 : 3) bsri_softmax_fast(const
     }
 }
 
+template <class T>
+static cudaError_t bsri_launch_softmax_fast(const bsri_dev_softmax &p, int64_t work, unsigned threads, bsri_queue stream) {
+    return bsri_launch(p.backward ? bsri_softmax_fast<T, true> : bsri_softmax_fast<T, false>, p, work, threads, stream);
+}
 static cudaError_t bsri_launch_softmax(const bsri_dev_softmax *p, int fast, int compute, bsri_queue stream) {
     const unsigned threads = p->warps == 8 ? 256 : 128;
     const int64_t work = bsri_ceil_div(p->rows, threads / 32 / p->warps);
-    if (compute == BSR_F64) return bsri_launch(bsri_softmax_simt<double>, *p, work, threads, stream);
-    if (!fast) return bsri_launch(bsri_softmax_simt<float>, *p, work, threads, stream);
-    if (p->x.dtype == BSR_F16)
-        return bsri_launch(p->backward ? bsri_softmax_fast<__half, true> : bsri_softmax_fast<__half, false>, *p, work, threads,
-                           stream);
-    if (p->x.dtype == BSR_BF16)
-        return bsri_launch(p->backward ? bsri_softmax_fast<__nv_bfloat16, true> : bsri_softmax_fast<__nv_bfloat16, false>, *p,
-                           work, threads, stream);
-    return bsri_launch(p->backward ? bsri_softmax_fast<float, true> : bsri_softmax_fast<float, false>, *p, work, threads, stream);
+    BSRI_WHEN(BSRI_HAS_ROWS,
+    BSRI_WHEN(BSRI_HAS_F64,
+    if (compute == BSR_F64) return bsri_launch(bsri_softmax_simt<double>, *p, work, threads, stream);)
+    BSRI_WHEN(BSRI_HAS_SUMS_F32, if (!fast) return bsri_launch(bsri_softmax_simt<float>, *p, work, threads, stream);)
+    BSRI_WHEN(BSRI_HAS_F16, if (p->x.dtype == BSR_F16) return bsri_launch_softmax_fast<__half>(*p, work, threads, stream);)
+    BSRI_WHEN(BSRI_HAS_BF16,
+    if (p->x.dtype == BSR_BF16) return bsri_launch_softmax_fast<__nv_bfloat16>(*p, work, threads, stream);)
+    BSRI_WHEN(BSRI_HAS_F32, if (p->x.dtype == BSR_F32) return bsri_launch_softmax_fast<float>(*p, work, threads, stream);))
+    (void)fast, (void)work, (void)threads;
+    BSRI_LEFT_OUT(p, compute, stream);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -2308,10 +2335,15 @@ template <class F, class Tile> static cudaError_t bsri_launch_attention_tile(bsr
     return bsri_launch(bsri_attention_simt<F, Tile>, p, p.items * p.panels * p.tiles * p.block_rows, 256, stream);
 }
 static cudaError_t bsri_launch_attention_simt(bsri_dev_attention *p, int compute, bsri_queue stream) {
-    if (compute == BSR_F64) return bsri_launch_attention_tile<double, bsri_simt_tile<double, double, 32, 32, 2, 2>>(*p, stream);
-    if (p->mask.block_rows <= 16 || p->mask.block_cols <= 16)
-        return bsri_launch_attention_tile<float, bsri_simt_tile<float, float, 16, 16, 1, 1>>(*p, stream);
-    return bsri_launch_attention_tile<float, bsri_simt_tile<float, float, 64, 64, 4, 4>>(*p, stream);
+    BSRI_WHEN(BSRI_HAS_ATTENTION,
+    BSRI_WHEN(BSRI_HAS_F64,
+    if (compute == BSR_F64) return bsri_launch_attention_tile<double, bsri_simt_tile<double, double, 32, 32, 2, 2>>(*p, stream);)
+    BSRI_WHEN(BSRI_HAS_SUMS_F32, if (compute == BSR_F32) {
+        if (p->mask.block_rows <= 16 || p->mask.block_cols <= 16)
+            return bsri_launch_attention_tile<float, bsri_simt_tile<float, float, 16, 16, 1, 1>>(*p, stream);
+        return bsri_launch_attention_tile<float, bsri_simt_tile<float, float, 64, 64, 4, 4>>(*p, stream);
+    }))
+    BSRI_LEFT_OUT(p, compute, stream);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -2867,8 +2899,10 @@ static cudaError_t bsri_launch_attention_mma(bsri_dev_attention *p, bsri_queue s
     p->pairs =
         p->out.col_stride == 1 && p->out.row_stride % 2 == 0 && (uintptr_t)p->out.data % (2 * bsr_dtype_size(p->out.dtype)) == 0;
     for (i = 0; i < p->out.batch_dims; i++) p->pairs &= p->out.batch[i] == 1 || p->out.batch_stride[i] % 2 == 0;
-    return p->q.dtype == BSR_F16 ? bsri_launch_attention_type<__half>(*p, stream)
-                                 : bsri_launch_attention_type<__nv_bfloat16>(*p, stream);
+    BSRI_WHEN(BSRI_HAS_ATTENTION,
+    BSRI_WHEN(BSRI_HAS_F16, if (p->q.dtype == BSR_F16) return bsri_launch_attention_type<__half>(*p, stream);)
+    BSRI_WHEN(BSRI_HAS_BF16, if (p->q.dtype == BSR_BF16) return bsri_launch_attention_type<__nv_bfloat16>(*p, stream);))
+    BSRI_LEFT_OUT(p, 0, stream);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -4240,31 +4274,40 @@ static __global__ void bsri_scatter_last(const __grid_constant__ bsri_dev_scatte
 /* >>kernel-table: every instance: number, name, function, dynamic shared memory                  */
 /* ---------------------------------------------------------------------------------------------- */
 
-#define BSRI_KERNELS_SIMT(X, n, A, F, name)                                                                     \
+#define BSRI_KERNELS_SIMT(X, n, A, F, name)                                                                      \
+    BSRI_WHEN(BSRI_HAS_PRODUCT,                                                                                  \
     X(n + 0, "simt product 4x256 " name, (bsri_product_simt<A, F, bsri_simt_tile<A, F, 4, 256, 1, 4>>), 0)       \
     X(n + 1, "simt product 16x128 " name, (bsri_product_simt<A, F, bsri_simt_tile<A, F, 16, 128, 2, 4>>), 0)     \
-    X(n + 2, "simt product 64x64 " name, (bsri_product_simt<A, F, bsri_simt_tile<A, F, 64, 64, 4, 4>>), 0)       \
+    X(n + 2, "simt product 64x64 " name, (bsri_product_simt<A, F, bsri_simt_tile<A, F, 64, 64, 4, 4>>), 0))      \
+    BSRI_WHEN(BSRI_HAS_SAMPLED,                                                                                  \
     X(n + 3, "simt sampled 16x16 " name, (bsri_sampled_simt<A, F, bsri_simt_tile<A, F, 16, 16, 1, 1>>), 0)       \
-    X(n + 4, "simt sampled 64x64 " name, (bsri_sampled_simt<A, F, bsri_simt_tile<A, F, 64, 64, 4, 4>>), 0)
+    X(n + 4, "simt sampled 64x64 " name, (bsri_sampled_simt<A, F, bsri_simt_tile<A, F, 64, 64, 4, 4>>), 0))
 #define BSRI_KERNELS_ATTENTION(X, n, T, name)                                                                                    \
     X(n + 0, "mma attention 64 " name, (bsri_attention_mma<T, 64, 2, false>), BSRI_ATTENTION_BYTES(64, 2, 0)) \
     X(n + 1, "mma attention 128 " name, (bsri_attention_mma<T, 128, 2, false>), BSRI_ATTENTION_BYTES(128, 2, 0)) \
     X(n + 2, "mma attention 64 with options " name, (bsri_attention_mma<T, 64, 1, true>), BSRI_ATTENTION_BYTES(64, 1, 1)) \
     X(n + 3, "mma attention 128 with options " name, (bsri_attention_mma<T, 128, 1, true>), BSRI_ATTENTION_BYTES(128, 1, 1))
 #define BSRI_KERNELS_ROWS(X)                                                                                                     \
-    X(400, "simt softmax f32", (bsri_softmax_simt<float>), 0)                                                                    \
-    X(401, "simt softmax f64", (bsri_softmax_simt<double>), 0)                                                                   \
+    BSRI_WHEN(BSRI_HAS_ROWS,                                                                                                     \
+    BSRI_WHEN(BSRI_HAS_SUMS_F32, X(400, "simt softmax f32", (bsri_softmax_simt<float>), 0))                                      \
+    BSRI_WHEN(BSRI_HAS_F64, X(401, "simt softmax f64", (bsri_softmax_simt<double>), 0))                                          \
+    BSRI_WHEN(BSRI_HAS_F16,                                                                                                      \
     X(402, "packed softmax f16", (bsri_softmax_fast<__half, false>), 0)                                                          \
+    X(405, "packed softmax backward f16", (bsri_softmax_fast<__half, true>), 0))                                                 \
+    BSRI_WHEN(BSRI_HAS_BF16,                                                                                                     \
     X(403, "packed softmax bf16", (bsri_softmax_fast<__nv_bfloat16, false>), 0)                                                  \
+    X(406, "packed softmax backward bf16", (bsri_softmax_fast<__nv_bfloat16, true>), 0))                                         \
+    BSRI_WHEN(BSRI_HAS_F32,                                                                                                      \
     X(404, "packed softmax f32", (bsri_softmax_fast<float, false>), 0)                                                           \
-    X(405, "packed softmax backward f16", (bsri_softmax_fast<__half, true>), 0)                                                  \
-    X(406, "packed softmax backward bf16", (bsri_softmax_fast<__nv_bfloat16, true>), 0)                                          \
-    X(407, "packed softmax backward f32", (bsri_softmax_fast<float, true>), 0)                                                   \
+    X(407, "packed softmax backward f32", (bsri_softmax_fast<float, true>), 0)))                                                 \
+    BSRI_WHEN(BSRI_HAS_ATTENTION,                                                                                                \
+    BSRI_WHEN(BSRI_HAS_SUMS_F32,                                                                                                 \
     X(420, "simt attention 16x16 f32", (bsri_attention_simt<float, bsri_simt_tile<float, float, 16, 16, 1, 1>>), 0)              \
-    X(421, "simt attention 64x64 f32", (bsri_attention_simt<float, bsri_simt_tile<float, float, 64, 64, 4, 4>>), 0)              \
-    X(422, "simt attention 32x32 f64", (bsri_attention_simt<double, bsri_simt_tile<double, double, 32, 32, 2, 2>>), 0)           \
-    BSRI_KERNELS_ATTENTION(X, 430, __half, "f16")                                                                                \
-    BSRI_KERNELS_ATTENTION(X, 440, __nv_bfloat16, "bf16")
+    X(421, "simt attention 64x64 f32", (bsri_attention_simt<float, bsri_simt_tile<float, float, 64, 64, 4, 4>>), 0))             \
+    BSRI_WHEN(BSRI_HAS_F64,                                                                                                      \
+    X(422, "simt attention 32x32 f64", (bsri_attention_simt<double, bsri_simt_tile<double, double, 32, 32, 2, 2>>), 0))          \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_ATTENTION(X, 430, __half, "f16"))                                                       \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_ATTENTION(X, 440, __nv_bfloat16, "bf16")))
 #define BSRI_KERNELS_MATRICES(X)                                                                                                 \
     X(600, "fill", bsri_fill_words, 0)                                                                                           \
     X(601, "sort count i32", bsri_sort_count<int32_t>, 0)                                                                        \
@@ -4308,13 +4351,14 @@ static __global__ void bsri_scatter_last(const __grid_constant__ bsri_dev_scatte
     X(660, "scatter starts", bsri_scatter_starts, 0)                                                                             \
     X(661, "scatter fill", bsri_scatter_fill_rows, 0)                                                                            \
     X(662, "scatter last", bsri_scatter_last, 0)
-#define BSRI_KERNELS(X)                                  \
-    BSRI_KERNELS_SIMT(X, 100, float, float, "f32")       \
-    BSRI_KERNELS_SIMT(X, 110, double, double, "f64")     \
-    BSRI_KERNELS_SIMT(X, 120, int32_t, uint32_t, "i32")  \
-    BSRI_KERNELS_SIMT(X, 130, int32_t, float, "i32 to f32") \
-    BSRI_KERNELS_MMA(X) \
-    BSRI_KERNELS_ROWS(X) \
+#define BSRI_KERNELS(X)                                                               \
+    BSRI_WHEN(BSRI_HAS_SUMS_F32, BSRI_KERNELS_SIMT(X, 100, float, float, "f32"))      \
+    BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_SIMT(X, 110, double, double, "f64"))         \
+    BSRI_WHEN(BSRI_HAS_I8,                                                            \
+    BSRI_KERNELS_SIMT(X, 120, int32_t, uint32_t, "i32")                               \
+    BSRI_KERNELS_SIMT(X, 130, int32_t, float, "i32 to f32"))                          \
+    BSRI_KERNELS_MMA(X)                                                               \
+    BSRI_KERNELS_ROWS(X)                                                              \
     BSRI_KERNELS_MATRICES(X)
 
 /* Loads every kernel and allows it the shared memory that it asks for, or what the device has; called once per context. */
