@@ -713,9 +713,10 @@ typedef struct bsr_scatter_indices {
 BSR_API bsr_status bsr_scatter_mm(const bsr_context *ctx, const bsr_dense *blocks, const bsr_dense *others,
                                   const bsr_scatter_indices *indices, const bsr_dense *accumulators, const bsr_exec *exec);
 
-/* Builds the indices of A B for a 2-D matrix a and N columns, longest rows first (ties in row order). With
-   format, split_n set and all arrays null: only writes the counts. With arrays: the counts are capacities and become
-   what was written. SCATTER_MM: tiles of b are Ks x Ns, numbered row-major (K/Ks) x split_n; of out Ms x Ns.
+/* Builds the indices of A B for a 2-D matrix a and N columns, longest rows first (ties in row order; rows without blocks
+   last, so that the counts depend on sizes alone). With format, split_n set and all arrays null: only writes the counts.
+   With arrays: the counts are capacities and become what was written. SCATTER_MM: tiles of b are Ks x Ns, numbered
+   row-major (K/Ks) x split_n; of out Ms x Ns.
    Errors: BAD_SHAPE (split_n does not divide n), CAPACITY. After bsr_scatter_mm_indices_data. */
 BSR_API bsr_status bsr_build_scatter_indices(const bsr_context *ctx, const bsr_matrix *a, int64_t n, bsr_scatter_indices *indices,
                                              const bsr_exec *exec);
@@ -5851,7 +5852,7 @@ enum { BSRI_C = 0, BSRI_R = 1, BSRI_P = 2, BSRI_Q = 3 };
 typedef struct bsri_scatter_build {
     const bsr_matrix *a;
     int64_t *array[4], have[4], need[4];
-    int64_t n, split, rows, filled; /* filled: block rows that hold blocks */
+    int64_t n, split, rows;
     int32_t format;
 } bsri_scatter_build;
 
@@ -5860,16 +5861,14 @@ static int64_t bsri_scatter_crow(const bsri_scatter_build *b, int64_t r) {
 }
 /* Sizes: all products with the operands' extents are checked here, so that filling needs no checks. */
 static bsr_status bsri_scatter_sizes(const bsri_call *c, bsri_scatter_build *b) {
-    int64_t r, tiles, ignored;
+    int64_t tiles, ignored;
     int fits = bsri_mul(b->a->nnz, b->split, &b->need[BSRI_Q]) && bsri_mul(b->rows, b->split, &tiles) &&
                bsri_add(tiles, 1, &ignored) && bsri_mul(b->a->rows, b->n, &ignored) && bsri_mul(b->a->cols, b->n, &ignored) &&
                bsri_mul(bsri_block_cols(b->a), b->split, &ignored);
     if (!fits) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_INDICES, -1, 0);
-    /* on the device rows without blocks are listed too, last: how many there are, the host can't know */
-    b->filled = bsri_on_cuda(c) ? b->rows : 0;
-    for (r = 0; r < b->rows && !bsri_on_cuda(c); r++) b->filled += bsri_scatter_crow(b, r + 1) > bsri_scatter_crow(b, r);
-    /* no columns: no output tile */
-    b->need[BSRI_R] = b->format == BSR_SCATTER_MM || !b->n ? 0 : b->filled * b->split;
+    /* no columns: no output tile. Rows without blocks are listed as well: how many there are, the host can't know when they lie
+       on a device */
+    b->need[BSRI_R] = b->format == BSR_SCATTER_MM || !b->n ? 0 : tiles;
     b->need[BSRI_C] = b->format == BSR_SCATTER_MM        ? tiles + 1
                       : b->format == BSR_SCATTER_STRIDED ? b->need[BSRI_R] + 1
                                                          : b->rows + 1;
@@ -5906,7 +5905,7 @@ static int64_t bsri_scatter_row(const bsri_scatter_build *b, int64_t r, int64_t 
 static void bsri_scatter_fill(const bsri_scatter_build *b, const int64_t *order) {
     int64_t width = b->n / b->split, step = b->a->block_cols * b->n, i, r, t, g = 0, out = 0;
     int strided = b->format == BSR_SCATTER_STRIDED, tiles = b->format == BSR_SCATTER_MM;
-    for (i = 0; i < b->filled && b->need[BSRI_R]; i++)
+    for (i = 0; i < b->rows && b->need[BSRI_R]; i++)
         for (t = 0; t < b->split; t++) {
             if (strided) b->array[BSRI_C][out] = g, g = bsri_scatter_row(b, order[i], t, step, width, g);
             b->array[BSRI_R][out++] = order[i] * b->a->block_rows * b->n + t * width;
