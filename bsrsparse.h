@@ -537,19 +537,58 @@ typedef enum bsr_plan_source {
 #define BSR_PLAN_USES_SCHEDULE  (1u << 1) /* the attached schedule orders the work */
 #define BSR_PLAN_PACKS_B        (1u << 2) /* the dense operand is not f32/f64 row-major: tiles are converted first */
 
+/* Why a kernel runs, or why a faster tier does not: name, value, text. */
+#define BSR_WHY_LIST(X)                                                                      \
+    X(BSR_WHY_NONE, 0, "")                                                                   \
+    X(BSR_WHY_EMPTY, 1, "nothing to compute")                                                \
+    X(BSR_WHY_ANY, 2, "takes any type, block size and stride")                               \
+    X(BSR_WHY_CUT, 3, "left out of this build")                                              \
+    X(BSR_WHY_PLAN, 4, "can't run the plan that was asked for")                              \
+    X(BSR_WHY_GPU, 5, "not for this GPU's architecture")                                     \
+    X(BSR_WHY_DTYPE, 6, "no kernel for these types and this accuracy")                       \
+    X(BSR_WHY_BLOCK, 7, "no kernel for this block size")                                     \
+    X(BSR_WHY_LIST_KIND, 8, "no kernel for this list of products")                           \
+    X(BSR_WHY_VALUES, 9, "the values are not in aligned pieces of 16 bytes")                 \
+    X(BSR_WHY_DENSE, 10, "a dense operand is not in aligned pieces of 16 bytes")             \
+    X(BSR_WHY_SIZE, 11, "a size is beyond its counters")                                     \
+    X(BSR_WHY_WIDE, 12, "too many columns")                                                  \
+    X(BSR_WHY_INNER, 13, "the inner size is no multiple of its steps")                       \
+    X(BSR_WHY_SHARED, 14, "too little shared memory")                                        \
+    X(BSR_WHY_SKINNY, 15, "few columns: bound by the values' bytes")                         \
+    X(BSR_WHY_GROUP, 16, "block rows share a tile")                                          \
+    X(BSR_WHY_ONE_ROW, 17, "a block row is a tile")                                          \
+    X(BSR_WHY_NEIGHBOURS, 18, "neighbouring blocks share a tile")                            \
+    X(BSR_WHY_OPTIONS, 19, "with the options between product and softmax")                   \
+    X(BSR_WHY_PLAIN, 20, "plain scores")                                                     \
+    X(BSR_WHY_PACKED, 21, "packed values")                                                   \
+    X(BSR_WHY_WORKSPACE, 22, "rows are not split: the call offers no workspace")             \
+    X(BSR_WHY_SPLIT, 23, "rows are split: there are fewer tiles than multiprocessors")
+
+typedef enum bsr_why {
+#define BSRI_X(name, value, text) name = value,
+    BSR_WHY_LIST(BSRI_X)
+#undef BSRI_X
+    BSR_WHY_FORCE_32 = 0x7fffffff
+} bsr_why;
+
 /* What will run: a plain value. Zero fields of a plan that comes with a call are filled in; the others are
-   taken or refused (BSR_BAD_PLAN), never ignored; source and workspace_bytes are results only. */
+   taken or refused (BSR_BAD_PLAN, and bsr_error.index counts the field from 0), never ignored. source,
+   workspace_bytes and what follows it are results only. A plan that a query gave runs the same kernel again. */
 typedef struct bsr_plan {
     int32_t op;       /* bsr_op */
     int32_t backend;  /* bsr_backend */
     int32_t source;   /* bsr_plan_source */
-    int32_t kernel;   /* CPU: bsr_isa; CUDA: tier, 1 simt, 2 mma, 0 as it comes */
+    int32_t kernel;   /* CPU: bsr_isa; CUDA: tier, 1 simt, 2 mma, 3 wgmma, 0 as it comes */
     int32_t tile_rows, tile_cols; /* output tile */
     int32_t split;    /* parts of one row's sum, added in a fixed order; 1: none */
     int32_t stages;   /* CUDA: pipeline depth */
     int32_t order;    /* grouping of tiles */
     uint32_t flags;   /* BSR_PLAN_* */
     uint64_t workspace_bytes; /* what bsr_exec.workspace must hold; 0 on the default path */
+    int32_t instance; /* CUDA: number in the kernel table */
+    int32_t reason;   /* bsr_why: why this kernel */
+    int32_t refused;  /* bsr_why: why not the next faster tier; 0: there is none, or the plan named the tier */
+    int32_t reserved;
 } bsr_plan;
 
 #define BSR_EXEC_SKIP_CHECKS     (1u << 0) /* the caller vouches for everything, index contents included */
@@ -1989,7 +2028,7 @@ static int bsri_isa_available(int isa); /* vectors section */
 static bsr_plan bsri_plan_default(const bsri_call *c) {
     bsr_plan p;
     memset(&p, 0, sizeof p);
-    p.op = c->op, p.backend = c->ctx->backend, p.source = BSR_PLAN_HEURISTIC, p.kernel = c->ctx->isa;
+    p.op = c->op, p.backend = c->ctx->backend, p.source = BSR_PLAN_HEURISTIC, p.kernel = bsri_on_cuda(c) ? 1 : c->ctx->isa;
     p.tile_rows = p.tile_cols = 1, p.split = 1, p.stages = 1;
     return p;
 }
@@ -1998,22 +2037,32 @@ static bsr_status bsri_plan_field(const bsri_call *c, int field, int64_t asked, 
     if (asked && asked != have) return bsri_fail(c, BSR_ITEM_PLAN_FIELD, BSR_ARG_EXEC, field, asked);
     return BSR_OK;
 }
-/* Merges the caller's partial plan into *p, checks the workspace, answers a query. *stop: a query, nothing is to run. */
+/* Is the caller's plan one for this operation and backend at all? */
+static bsr_status bsri_plan_begin(const bsri_call *c) {
+    const bsr_plan *asked = c->exec->plan;
+    if (asked && asked->op && asked->op != c->op) return bsri_fail(c, BSR_ITEM_PLAN_OP, BSR_ARG_EXEC, -1, asked->op);
+    return asked ? bsri_plan_field(c, 1, asked->backend, c->ctx->backend) : BSR_OK;
+}
+/* Does a plan leave everything to choose open? */
+static int bsri_plan_open(const bsr_plan *p) {
+    return !p->kernel && !p->tile_rows && !p->tile_cols && !p->split && !p->stages && !p->order;
+}
+/* Holds what will run, *p, against the caller's partial plan, checks the workspace, answers a query. *stop: a query, nothing is
+   to run. What the caller asks is taken into account where *p is chosen: here anything that differs is refused. */
 static bsr_status bsri_plan_settle(const bsri_call *c, bsr_plan *p, int *stop) {
     const bsr_plan *asked = c->exec->plan;
     *stop = 0;
+    BSRI_TRY(bsri_plan_begin(c));
     if (asked) {
-        if (asked->op && asked->op != p->op) return bsri_fail(c, BSR_ITEM_PLAN_OP, BSR_ARG_EXEC, -1, asked->op);
-        BSRI_TRY(bsri_plan_field(c, 1, asked->backend, p->backend));
-        if (asked->kernel && !(bsri_on_cuda(c) ? asked->kernel == 1 || asked->kernel == 2 : bsri_isa_available(asked->kernel)))
-            return bsri_fail(c, BSR_ITEM_PLAN_FIELD, BSR_ARG_EXEC, 3, asked->kernel);
-        if (asked->kernel) p->kernel = asked->kernel, p->source = BSR_PLAN_CALLER;
+        if (asked->kernel && !bsri_on_cuda(c) && bsri_isa_available(asked->kernel)) p->kernel = asked->kernel;
+        BSRI_TRY(bsri_plan_field(c, 3, asked->kernel, p->kernel));
         BSRI_TRY(bsri_plan_field(c, 4, asked->tile_rows, p->tile_rows));
         BSRI_TRY(bsri_plan_field(c, 5, asked->tile_cols, p->tile_cols));
         BSRI_TRY(bsri_plan_field(c, 6, asked->split, p->split));
         BSRI_TRY(bsri_plan_field(c, 7, asked->stages, p->stages));
         BSRI_TRY(bsri_plan_field(c, 8, asked->order, p->order));
         BSRI_TRY(bsri_plan_field(c, 9, (int64_t)asked->flags, (int64_t)p->flags));
+        if (!bsri_plan_open(asked)) p->source = BSR_PLAN_CALLER;
     }
     if (c->exec->query) {
         *c->exec->query = *p;
@@ -2025,10 +2074,33 @@ static bsr_status bsri_plan_settle(const bsri_call *c, bsr_plan *p, int *stop) {
         return bsri_fail(c, BSR_ITEM_WORKSPACE, BSR_ARG_EXEC, -1, (int64_t)p->workspace_bytes);
     return BSR_OK;
 }
+/* One plan for two products of one call: fields in which they differ stay open. */
+static bsr_plan bsri_plan_both(const bsr_plan *a, const bsr_plan *b) {
+    bsr_plan p = *a;
+    p.kernel = a->kernel == b->kernel ? a->kernel : 0;
+    p.tile_rows = a->tile_rows == b->tile_rows ? a->tile_rows : 0, p.tile_cols = a->tile_cols == b->tile_cols ? a->tile_cols : 0;
+    p.split = a->split == b->split ? a->split : 0, p.stages = a->stages == b->stages ? a->stages : 0;
+    p.order = a->order == b->order ? a->order : 0, p.flags = a->flags | b->flags;
+    p.instance = a->instance == b->instance ? a->instance : 0, p.reason = a->reason == b->reason ? a->reason : 0;
+    p.refused = a->refused == b->refused ? a->refused : 0, p.source = a->source == b->source ? a->source : BSR_PLAN_HEURISTIC;
+    if (b->workspace_bytes > p.workspace_bytes) p.workspace_bytes = b->workspace_bytes;
+    return p;
+}
 /* For operations with nothing to choose. */
 BSRI_UNUSED static bsr_status bsri_plan_simple(const bsri_call *c, int *stop) {
     bsr_plan p = bsri_plan_default(c);
     return bsri_plan_settle(c, &p, stop);
+}
+
+static const bsri_name bsri_why_names[] = {
+#define BSRI_X(name, value, text) {value, #name, text},
+    BSR_WHY_LIST(BSRI_X)
+#undef BSRI_X
+};
+static const char *bsri_why_text(int why) { return bsri_lookup(bsri_why_names, BSRI_COUNT(bsri_why_names), why, 1, "?"); }
+static const char *bsri_tier_name(int tier) {
+    static const char *const names[] = {"several kernels", "simt", "mma", "wgmma"};
+    return names[tier >= 1 && tier <= 3 ? tier : 0];
 }
 
 BSR_API int bsr_plan_string(const bsr_plan *plan, char *text, size_t size) {
@@ -2038,12 +2110,19 @@ BSR_API int bsr_plan_string(const bsr_plan *plan, char *text, size_t size) {
     bsri_put(&t, "");
     if (!plan) return 0;
     bsri_put(&t, bsr_op_name(plan->op));
-    bsri_put(&t, plan->backend == BSR_BACKEND_CUDA ? " on cuda, kernel " : " on cpu, ");
-    if (plan->backend == BSR_BACKEND_CUDA) bsri_put_int(&t, plan->kernel);
+    bsri_put(&t, plan->backend == BSR_BACKEND_CUDA ? " on cuda, " : " on cpu, ");
+    if (plan->backend == BSR_BACKEND_CUDA) bsri_put(&t, bsri_tier_name(plan->kernel));
     else bsri_put(&t, isa[plan->kernel >= 1 && plan->kernel <= 3 ? plan->kernel : 0]);
+    if (plan->instance) bsri_put(&t, " kernel "), bsri_put_int(&t, plan->instance);
     bsri_put(&t, ", tile "), bsri_put_int(&t, plan->tile_rows), bsri_put(&t, " x "), bsri_put_int(&t, plan->tile_cols);
     if (plan->split > 1) bsri_put(&t, ", split "), bsri_put_int(&t, plan->split);
     if (plan->stages > 1) bsri_put(&t, ", stages "), bsri_put_int(&t, plan->stages);
+    if (plan->order) bsri_put(&t, ", order "), bsri_put_int(&t, plan->order);
+    if (plan->reason) bsri_put(&t, ": "), bsri_put(&t, bsri_why_text(plan->reason));
+    if (plan->refused) {
+        bsri_put(&t, "; not "), bsri_put(&t, bsri_tier_name(plan->kernel + 1)), bsri_put(&t, ": ");
+        bsri_put(&t, bsri_why_text(plan->refused));
+    }
     if (plan->flags & BSR_PLAN_SLOW_TRANSPOSE) bsri_put(&t, ", slow: no transposed index, all blocks are scanned for every row");
     if (plan->flags & BSR_PLAN_USES_SCHEDULE) bsri_put(&t, ", rows in the schedule's order");
     if (plan->flags & BSR_PLAN_PACKS_B) bsri_put(&t, ", dense tiles are packed first");
@@ -3977,20 +4056,20 @@ static void bsri_softmax_task(void *arg, int64_t task) {
 }
 
 #ifdef BSRI_CUDA
-static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job);
+static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job, bsr_plan *plan);
 #endif
 /* Both operations once they are checked. */
 static bsr_status bsri_softmax_run(const bsri_call *c, bsri_softmax *j) {
     bsr_plan p = bsri_plan_default(c);
     int stop;
-    BSRI_TRY(bsri_plan_settle(c, &p, &stop));
-    if (stop) return BSR_OK;
-    j->isa = p.kernel;
     j->compute = j->x->dtype == BSR_F64 || (c->flags & BSR_EXEC_ACCUMULATE_F64) ? BSR_F64 : BSR_F32;
     j->batch = bsri_batch_of(j->x->batch_dims, j->x->batch);
     j->group = bsri_ceil_div(32, j->x->block_rows);
     j->groups = bsri_ceil_div(bsri_block_rows(j->x), j->group);
-    BSRI_CUDA_RETURN(c, bsri_cuda_softmax(c, j));
+    BSRI_CUDA_RETURN(c, bsri_cuda_softmax(c, j, &p));
+    BSRI_TRY(bsri_plan_settle(c, &p, &stop));
+    if (stop) return BSR_OK;
+    j->isa = p.kernel;
     if (!j->x->nnz) return BSR_OK; /* else there is memory for all items, and their number fits */
     bsri_parallel(c->ctx, j->batch.count * j->groups, bsri_softmax_task, j);
     return BSR_OK;
@@ -4617,7 +4696,7 @@ static void bsri_attention_prepare(const bsri_call *c, double scale, bsri_attent
 }
 
 #ifdef BSRI_CUDA
-static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *job);
+static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *job, bsr_plan *plan);
 #endif
 BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v,
                                  const bsr_matrix *mask, const bsr_attention_options *options, const bsr_dense *out,
@@ -4636,12 +4715,12 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
     else BSRI_TRY(bsri_attention_batch(&c, &j));
     bsri_attention_prepare(&c, scale, &j);
     p = bsri_plan_default(&c);
+    BSRI_CUDA_RETURN(&c, bsri_cuda_attention(&c, &j, &p));
     p.tile_rows = (int32_t)j.tile_rows, p.tile_cols = (int32_t)j.tile;
     BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
     if (stop) return BSR_OK;
     j.isa = p.kernel;
     if (!q->rows || (!v->cols && !lse)) return BSR_OK;
-    BSRI_CUDA_RETURN(&c, bsri_cuda_attention(&c, &j));
     if (!bsri_mul(j.batch.count, j.groups, &tasks)) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, 0);
     bsri_parallel(ctx, tasks, bsri_attention_task, &j);
     return BSR_OK;
@@ -6516,9 +6595,12 @@ BSR_API bsr_status bsr_parse_smtx(const char *text, size_t bytes, bsr_file_info 
 /* ---------------------------------------------------------------------------------------------- */
 
 #ifdef BSRI_CUDA /* the CUDA backend's side of the engines: >>cuda */
-static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *job);
-static bsr_status bsri_cuda_sampled(const bsri_call *c, const bsri_sampled *job);
+static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *job, bsr_plan *plan, int step);
+static bsr_status bsri_cuda_sampled(const bsri_call *c, const bsri_sampled *job, bsr_plan *plan, int step);
 #endif
+/* Choosing a kernel and launching it are one function, so that what is chosen is what runs. A call that consists of several
+   products plans them all first, settles one plan for all, then runs them. */
+enum { BSRI_PLAN_AND_RUN, BSRI_PLAN_ONLY, BSRI_RUN_ONLY };
 
 /* One sparse x dense -> dense problem as a public function states it: what to call each operand in errors, too. */
 typedef struct bsri_product_call {
@@ -6633,20 +6715,29 @@ static bsr_plan bsri_product_plan(const bsri_call *c, const bsri_product_call *p
     plan.tile_cols = (int32_t)bsri_tile_cols(bsri_compute_dtype(c, p->a->dtype));
     if (p->trans && !p->a->transposed_index) plan.flags |= BSR_PLAN_SLOW_TRANSPOSE;
     if (schedule && (bsri_on_cuda(c) || (schedule[6] != 0) == (p->trans != 0))) plan.flags |= BSR_PLAN_USES_SCHEDULE;
-    if (p->b->dtype != bsri_compute_dtype(c, p->b->dtype) || p->b->col_stride != 1) plan.flags |= BSR_PLAN_PACKS_B;
+    if (!bsri_on_cuda(c) && (p->b->dtype != bsri_compute_dtype(c, p->b->dtype) || p->b->col_stride != 1))
+        plan.flags |= BSR_PLAN_PACKS_B;
     return plan;
 }
 
-static bsr_status bsri_product_start(const bsri_call *c, const bsri_product_call *p, const bsr_plan *plan) {
+/* *plan: written, except by BSRI_RUN_ONLY. */
+static bsr_status bsri_product_start(const bsri_call *c, const bsri_product_call *p, bsr_plan *plan, int step) {
     bsri_batch batch = bsri_batch_none();
     bsri_product job;
+    int stop;
     memset(&job, 0, sizeof job);
     bsri_batch_join(&batch, p->a->batch_dims, p->a->batch);
     bsri_batch_join(&batch, p->b->batch_dims, p->b->batch);
     job.a = p->a, job.b = p->b, job.out = p->out, job.input = p->input, job.epilogue = p->epilogue, job.trans = p->trans;
-    job.alpha = p->alpha, job.beta = p->beta, job.compute = bsri_compute_dtype(c, p->a->dtype);
-    job.batch = batch, job.isa = plan->kernel;
-    BSRI_CUDA_RETURN(c, bsri_cuda_product(c, &job));
+    job.alpha = p->alpha, job.beta = p->beta, job.compute = bsri_compute_dtype(c, p->a->dtype), job.batch = batch;
+    if (step != BSRI_RUN_ONLY) *plan = bsri_product_plan(c, p);
+    BSRI_CUDA_RETURN(c, bsri_cuda_product(c, &job, plan, step));
+    if (step == BSRI_PLAN_ONLY) return BSR_OK;
+    if (step == BSRI_PLAN_AND_RUN) {
+        BSRI_TRY(bsri_plan_settle(c, plan, &stop));
+        if (stop) return BSR_OK;
+    }
+    job.isa = plan->kernel;
     bsri_product_run(c->ctx, &job);
     return BSR_OK;
 }
@@ -6671,7 +6762,6 @@ BSR_API bsr_status bsr_dense_addmm(const bsr_context *ctx, double beta, const bs
     bsri_product_call p;
     bsri_call c;
     bsr_plan plan;
-    int stop;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_DENSE_ADDMM, exec));
     memset(&p, 0, sizeof p);
     p.alpha = alpha, p.beta = beta, p.a = a, p.b = b, p.input = input, p.out = out, p.epilogue = epilogue;
@@ -6684,9 +6774,7 @@ BSR_API bsr_status bsr_dense_addmm(const bsr_context *ctx, double beta, const bs
         BSRI_TRY(bsri_check_product(&c, &p, &set));
     }
     BSRI_TRY(bsri_resolve_scalars(&c, &p));
-    plan = bsri_product_plan(&c, &p);
-    BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
-    return stop ? BSR_OK : bsri_product_start(&c, &p, &plan);
+    return bsri_product_start(&c, &p, &plan, BSRI_PLAN_AND_RUN);
 }
 
 BSR_API bsr_status bsr_dense_mm(const bsr_context *ctx, uint32_t trans, const bsr_matrix *a, const bsr_dense *b,
@@ -6843,15 +6931,23 @@ static bsr_status bsri_check_scatter(const bsri_call *c, const bsr_dense *blocks
     return bsri_check_scatter_indices(c, x, &s);
 }
 
-static bsr_status bsri_scatter_start(const bsri_call *c, const bsr_plan *plan, const bsr_dense *blocks, const bsr_dense *others,
-                                     const bsr_scatter_indices *x, const bsr_dense *acc) {
+static bsr_status bsri_scatter_start(const bsri_call *c, const bsr_dense *blocks, const bsr_dense *others,
+                                     const bsr_scatter_indices *x, const bsr_dense *acc, bsr_plan *plan, int step) {
     bsri_product job;
+    int stop;
     memset(&job, 0, sizeof job);
     job.blocks = blocks, job.b = others, job.scatter = x, job.out = job.input = acc;
-    job.alpha = job.beta = 1.0, job.compute = bsri_compute_dtype(c, blocks->dtype), job.isa = plan->kernel;
+    job.alpha = job.beta = 1.0, job.compute = bsri_compute_dtype(c, blocks->dtype);
     job.batch = bsri_batch_of(others->batch_dims, others->batch);
-    BSRI_CUDA_RETURN(c, bsri_cuda_product(c, &job));
-    bsri_product_run(c->ctx, &job);
+    if (step != BSRI_RUN_ONLY) *plan = bsri_plan_default(c);
+    BSRI_CUDA_RETURN(c, bsri_cuda_product(c, &job, plan, step));
+    if (step == BSRI_PLAN_ONLY) return BSR_OK;
+    if (step == BSRI_PLAN_AND_RUN) {
+        BSRI_TRY(bsri_plan_settle(c, plan, &stop));
+        if (stop) return BSR_OK;
+    }
+    job.isa = plan->kernel;
+    if (others->cols && blocks->cols) bsri_product_run(c->ctx, &job);
     return BSR_OK;
 }
 
@@ -6859,13 +6955,10 @@ BSR_API bsr_status bsr_scatter_mm(const bsr_context *ctx, const bsr_dense *block
                                   const bsr_scatter_indices *indices, const bsr_dense *accumulators, const bsr_exec *exec) {
     bsri_call c;
     bsr_plan plan;
-    int stop;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SCATTER_MM, exec));
     BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_PRODUCT, blocks ? blocks->dtype : 0));
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_scatter(&c, blocks, others, indices, accumulators));
-    plan = bsri_plan_default(&c);
-    BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
-    return stop || !others->cols || !blocks->cols ? BSR_OK : bsri_scatter_start(&c, &plan, blocks, others, indices, accumulators);
+    return bsri_scatter_start(&c, blocks, others, indices, accumulators, &plan, BSRI_PLAN_AND_RUN);
 }
 
 /* One batch item of a dense operand. */
@@ -6913,36 +7006,42 @@ static bsr_status bsri_check_dense_scatter(const bsri_call *c, const bsr_matrix 
     return bsri_check_scatter_indices(c, x, &s);
 }
 
+/* The scatter itself, one product for each batch item in the format that names whole tiles. */
+static bsr_status bsri_dense_scatter_start(const bsri_call *c, const bsr_matrix *a, const bsr_dense *b,
+                                           const bsr_scatter_indices *x, const bsr_dense *out, bsr_plan *plan, int step) {
+    const bsr_dense blocks = bsri_dense_blocks(a);
+    const bsri_batch batch = bsri_batch_of(b->batch_dims, b->batch);
+    const int64_t ns = b->cols / (x->split_n ? x->split_n : 1);
+    int64_t i;
+    if (step == BSRI_PLAN_ONLY) *plan = bsri_plan_default(c);
+    if (!a->nnz || !b->cols || !a->cols) return BSR_OK;
+    if (x->format != BSR_SCATTER_MM) return bsri_scatter_start(c, &blocks, b, x, out, plan, step);
+    for (i = 0; i < (step == BSRI_PLAN_ONLY ? bsri_min(1, batch.count) : batch.count); i++) {
+        const bsr_dense one = bsri_dense_item(&batch, i, b), result = bsri_dense_item(&batch, i, out);
+        const bsr_dense tiles = bsri_dense_tiles(one, a->block_cols, ns), acc = bsri_dense_tiles(result, a->block_rows, ns);
+        BSRI_TRY(bsri_scatter_start(c, &blocks, &tiles, x, &acc, plan, step));
+    }
+    return BSR_OK;
+}
+
 BSR_API bsr_status bsr_dense_scatter_mm(const bsr_context *ctx, const bsr_matrix *a, const bsr_dense *b,
                                         const bsr_scatter_indices *indices, const bsr_dense *out, const bsr_exec *exec) {
-    bsri_call c;
-    bsr_plan plan;
+    bsri_call c, clear;
+    bsr_plan plan, zero_plan;
+    bsr_exec open;
     bsri_product_call zero;
-    bsr_dense blocks;
     int stop;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SCATTER_MM, exec));
     BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_PRODUCT, a ? a->dtype : 0));
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_dense_scatter(&c, a, b, indices, out));
-    plan = bsri_plan_default(&c);
+    BSRI_TRY(bsri_dense_scatter_start(&c, a, b, indices, out, &plan, BSRI_PLAN_ONLY));
     BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
     if (stop) return BSR_OK;
-    memset(&zero, 0, sizeof zero); /* tiles that no entry names stay zero */
+    open = *c.exec, open.plan = NULL, clear = c, clear.exec = &open; /* the caller's plan is the scatter's */
+    memset(&zero, 0, sizeof zero);                                   /* tiles that no entry names stay zero */
     zero.a = a, zero.b = b, zero.out = out;
-    BSRI_TRY(bsri_product_start(&c, &zero, &plan));
-    blocks = bsri_dense_blocks(a);
-    if (!a->nnz || !b->cols || !a->cols) return BSR_OK;
-    if (indices->format != BSR_SCATTER_MM) {
-        return bsri_scatter_start(&c, &plan, &blocks, b, indices, out);
-    } else {
-        bsri_batch batch = bsri_batch_of(b->batch_dims, b->batch);
-        int64_t i, ns = b->cols / (indices->split_n ? indices->split_n : 1);
-        for (i = 0; i < batch.count; i++) {
-            bsr_dense tiles = bsri_dense_tiles(bsri_dense_item(&batch, i, b), a->block_cols, ns);
-            bsr_dense acc = bsri_dense_tiles(bsri_dense_item(&batch, i, out), a->block_rows, ns);
-            BSRI_TRY(bsri_scatter_start(&c, &plan, &blocks, &tiles, indices, &acc));
-        }
-    }
-    return BSR_OK;
+    BSRI_TRY(bsri_product_start(&clear, &zero, &zero_plan, BSRI_PLAN_AND_RUN));
+    return bsri_dense_scatter_start(&c, a, b, indices, out, &plan, BSRI_RUN_ONLY);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -6994,16 +7093,28 @@ static bsr_status bsri_check_sampled(const bsri_call *c, const bsri_sampled_call
     return p->input ? bsri_check_same_pattern(c, p->out, p->input, BSR_ARG_INPUT) : BSR_OK;
 }
 
-static bsr_status bsri_sampled_start(const bsri_call *c, const bsri_sampled_call *p, const bsr_plan *plan) {
+/* *plan: written, except by BSRI_RUN_ONLY. */
+static bsr_status bsri_sampled_start(const bsri_call *c, const bsri_sampled_call *p, bsr_plan *plan, int step) {
     bsri_batch batch = bsri_batch_none();
     bsri_sampled job;
+    int stop;
     memset(&job, 0, sizeof job);
     bsri_batch_join(&batch, p->mat1->batch_dims, p->mat1->batch);
     bsri_batch_join(&batch, p->mat2->batch_dims, p->mat2->batch);
     bsri_batch_join(&batch, p->out->batch_dims, p->out->batch);
     job.out = p->out, job.input = p->input, job.mat1 = p->mat1, job.mat2 = p->mat2, job.alpha = p->alpha, job.beta = p->beta;
-    job.compute = bsri_compute_dtype(c, p->mat1->dtype), job.batch = batch, job.isa = plan->kernel;
-    BSRI_CUDA_RETURN(c, bsri_cuda_sampled(c, &job));
+    job.compute = bsri_compute_dtype(c, p->mat1->dtype), job.batch = batch;
+    if (step != BSRI_RUN_ONLY) {
+        *plan = bsri_plan_default(c);
+        plan->tile_rows = (int32_t)bsri_tile_rows(p->out->block_rows), plan->tile_cols = (int32_t)bsri_tile_cols(job.compute);
+    }
+    BSRI_CUDA_RETURN(c, bsri_cuda_sampled(c, &job, plan, step));
+    if (step == BSRI_PLAN_ONLY) return BSR_OK;
+    if (step == BSRI_PLAN_AND_RUN) {
+        BSRI_TRY(bsri_plan_settle(c, plan, &stop));
+        if (stop) return BSR_OK;
+    }
+    job.isa = plan->kernel;
     bsri_sampled_run(c->ctx, &job);
     return BSR_OK;
 }
@@ -7014,7 +7125,6 @@ BSR_API bsr_status bsr_sampled_addmm(const bsr_context *ctx, double beta, const 
     bsri_sampled_call p;
     bsri_call c;
     bsr_plan plan;
-    int stop;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SAMPLED_ADDMM, exec));
     memset(&p, 0, sizeof p);
     p.alpha = alpha, p.beta = beta, p.input = input, p.mat1 = mat1, p.mat2 = mat2, p.out = out;
@@ -7025,11 +7135,7 @@ BSR_API bsr_status bsr_sampled_addmm(const bsr_context *ctx, double beta, const 
         BSRI_TRY(bsri_check_sampled_operands(&c, &p, &set));
         BSRI_TRY(bsri_check_sampled(&c, &p, &set));
     }
-    plan = bsri_plan_default(&c);
-    plan.tile_rows = (int32_t)bsri_tile_rows(out->block_rows);
-    plan.tile_cols = (int32_t)bsri_tile_cols(bsri_compute_dtype(&c, mat1->dtype));
-    BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
-    return stop ? BSR_OK : bsri_sampled_start(&c, &p, &plan);
+    return bsri_sampled_start(&c, &p, &plan, BSRI_PLAN_AND_RUN);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -7090,11 +7196,8 @@ static bsr_status bsri_matmul_check(const bsri_call *c, const bsri_matmul_call *
     BSRI_TRY(bsri_check_product_operands(c, &m->product, set));
     return bsri_check_product(c, &m->product, set);
 }
-static bsr_plan bsri_matmul_plan(const bsri_call *c, const bsri_matmul_call *m) {
-    return m->is_sampled ? bsri_plan_default(c) : bsri_product_plan(c, &m->product);
-}
-static bsr_status bsri_matmul_start(const bsri_call *c, const bsri_matmul_call *m, const bsr_plan *plan) {
-    return m->is_sampled ? bsri_sampled_start(c, &m->sampled, plan) : bsri_product_start(c, &m->product, plan);
+static bsr_status bsri_matmul_start(const bsri_call *c, const bsri_matmul_call *m, bsr_plan *plan, int step) {
+    return m->is_sampled ? bsri_sampled_start(c, &m->sampled, plan, step) : bsri_product_start(c, &m->product, plan, step);
 }
 static int bsri_operand_dtype(bsr_operand o) { return o.dense ? o.dense->dtype : o.sparse ? o.sparse->dtype : 0; }
 
@@ -7104,16 +7207,13 @@ BSR_API bsr_status bsr_matmul(const bsr_context *ctx, uint32_t trans, bsr_operan
     bsri_spans set;
     bsri_call c;
     bsr_plan plan;
-    int stop;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_MATMUL, exec));
     if (trans & ~BSRI_TRANS_ALL) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
     m.id_a = BSR_ARG_A, m.id_b = BSR_ARG_B, m.id_c = BSR_ARG_C, m.reduce = 0, set.count = 0;
     BSRI_TRY(bsri_matmul_map(&c, &m, trans, a, b, c_out));
     BSRI_TRY(bsri_check_compiled(&c, m.is_sampled ? BSRI_HAS_SAMPLED : BSRI_HAS_PRODUCT, bsri_operand_dtype(a)));
     if (bsri_checking(&c)) BSRI_TRY(bsri_matmul_check(&c, &m, &set));
-    plan = bsri_matmul_plan(&c, &m);
-    BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
-    return stop ? BSR_OK : bsri_matmul_start(&c, &m, &plan);
+    return bsri_matmul_start(&c, &m, &plan, BSRI_PLAN_AND_RUN);
 }
 
 /* The two gradients are written one after the other: neither may overlap anything that the other call reads. */
@@ -7181,21 +7281,21 @@ BSR_API bsr_status bsr_matmul_backward(const bsr_context *ctx, uint32_t trans, b
         BSRI_TRY(bsri_matmul_map(&c, &for_a, flags, dc, b, da));
         if (bsri_checking(&c)) BSRI_TRY(bsri_matmul_check(&c, &for_a, &set));
         if (bsri_checking(&c)) BSRI_TRY(bsri_check_gradient_form(&c, a, da, BSR_ARG_DA));
-        plan = bsri_matmul_plan(&c, &for_a);
+        BSRI_TRY(bsri_matmul_start(&c, &for_a, &plan, BSRI_PLAN_ONLY));
     }
     if (want_b) {
         const uint32_t flags = (ta ? 0 : BSR_TRANS_A) | (tc ? BSR_TRANS_B : 0) | (tb ? BSR_TRANS_C : 0);
         BSRI_TRY(bsri_matmul_map(&c, &for_b, flags, a, dc, db));
         if (bsri_checking(&c)) BSRI_TRY(bsri_matmul_check(&c, &for_b, &set));
         if (bsri_checking(&c)) BSRI_TRY(bsri_check_gradient_form(&c, b, db, BSR_ARG_DB));
-        plan_b = bsri_matmul_plan(&c, &for_b);
+        BSRI_TRY(bsri_matmul_start(&c, &for_b, &plan_b, BSRI_PLAN_ONLY));
     }
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_written(&c, &set));
     if (bsri_checking(&c) && dc.dense) BSRI_TRY(bsri_check_gradient_batch(&c, a, b, dc.dense));
-    plan.tile_rows = plan.tile_cols = 1, plan.flags |= plan_b.flags; /* one plan speaks for both products */
+    plan = !want_b ? plan : !want_a ? plan_b : bsri_plan_both(&plan, &plan_b); /* one plan speaks for both products */
     BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
-    if (!stop && want_a) BSRI_TRY(bsri_matmul_start(&c, &for_a, &plan));
-    return stop || !want_b ? BSR_OK : bsri_matmul_start(&c, &for_b, &plan);
+    if (!stop && want_a) BSRI_TRY(bsri_matmul_start(&c, &for_a, &plan, BSRI_RUN_ONLY));
+    return stop || !want_b ? BSR_OK : bsri_matmul_start(&c, &for_b, &plan, BSRI_RUN_ONLY);
 }
 
 #ifdef BSRI_CUDA
@@ -7422,8 +7522,57 @@ static bsr_status bsri_cuda_device(const bsri_call *c) {
 }
 static bsri_queue bsri_cuda_queue(const bsri_call *c) {
     bsri_queue q;
-    q.stream = c->exec->stream, q.max_grid = c->exec->max_grid[0];
+    q.stream = c->exec->stream, q.max_grid = c->exec->max_grid[0], q.workspace = c->exec->workspace;
     return q;
+}
+
+/* What the choosers are asked for: the caller's plan where it names anything, else nothing in particular. */
+typedef struct bsri_asking {
+    bsr_plan plan;
+    bsri_chooser s;
+    int32_t source; /* bsr_plan_source */
+} bsri_asking;
+static void bsri_ask(const bsri_call *c, bsri_asking *a) {
+    const bsr_exec *e = c->exec;
+    memset(&a->plan, 0, sizeof a->plan);
+    if (e->plan) a->plan = *e->plan;
+    a->source = bsri_plan_open(&a->plan) ? BSR_PLAN_HEURISTIC : BSR_PLAN_CALLER;
+    a->plan.workspace_bytes = e->query ? UINT64_MAX : e->workspace && (uintptr_t)e->workspace % 64 == 0 ? e->workspace_bytes : 0;
+    a->s = bsri_chooser_for(&a->plan);
+}
+/* Writes what was chosen into *plan. */
+static bsr_status bsri_chosen(const bsri_call *c, const bsri_asking *a, bsr_plan *plan) {
+    const bsri_choice *b = &a->s.best;
+    const int32_t asked[9] = {0, 0, 0, a->plan.kernel, a->plan.tile_rows, a->plan.tile_cols, a->plan.split, a->plan.stages,
+                              a->plan.order};
+    if (!b->kernel && a->source == BSR_PLAN_CALLER) {
+        BSRI_TRY(bsri_plan_begin(c));
+        return bsri_fail(c, BSR_ITEM_PLAN_FIELD, BSR_ARG_EXEC, a->s.field, asked[a->s.field]);
+    }
+    if (!b->kernel) return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, a->s.refused[1]);
+    plan->kernel = b->tier, plan->instance = b->kernel, plan->reason = b->reason, plan->source = a->source;
+    plan->tile_rows = b->tile_rows, plan->tile_cols = b->tile_cols, plan->split = b->split, plan->stages = b->stages;
+    plan->order = b->order, plan->workspace_bytes = b->workspace;
+    plan->refused = a->plan.kernel ? 0 : a->s.refused[b->tier + 1];
+    return BSR_OK;
+}
+/* A call that computes nothing runs any plan. */
+static void bsri_chosen_nothing(const bsri_call *c, bsr_plan *plan) {
+    const bsr_plan *asked = c->exec->plan;
+    plan->tile_rows = plan->tile_cols = 1, plan->reason = BSR_WHY_EMPTY;
+    if (!asked) return;
+    if (asked->kernel >= 1 && asked->kernel <= 3) plan->kernel = asked->kernel;
+    if (asked->tile_rows > 0) plan->tile_rows = asked->tile_rows;
+    if (asked->tile_cols > 0) plan->tile_cols = asked->tile_cols;
+    if (asked->split > 0) plan->split = asked->split;
+    if (asked->stages > 0) plan->stages = asked->stages;
+    if (asked->order > 0) plan->order = asked->order;
+}
+/* Between choosing and launching. *stop: nothing is to run. */
+static bsr_status bsri_cuda_settle(const bsri_call *c, bsr_plan *plan, int step, int *stop) {
+    *stop = step == BSRI_PLAN_ONLY;
+    if (step == BSRI_PLAN_AND_RUN) BSRI_TRY(bsri_plan_settle(c, plan, stop));
+    return *stop ? BSR_OK : bsri_cuda_device(c);
 }
 static bsr_dense bsri_dense_or_null(const bsr_dense *d) {
     bsr_dense none;
@@ -7432,58 +7581,73 @@ static bsr_dense bsri_dense_or_null(const bsr_dense *d) {
     return none;
 }
 
-static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *job) {
-    bsri_dev_product p;
+/* The problem as the kernels see it. */
+static void bsri_cuda_describe(const bsri_product *job, bsri_dev_product *p) {
     bsri_product plain = *job; /* without its schedule, whose header lies in device memory: the kernels read it */
     bsr_matrix a;
     bsri_engine e;
-    int done;
-    memset(&p, 0, sizeof p);
+    memset(p, 0, sizeof *p);
     memset(&e, 0, sizeof e);
-    BSRI_TRY(bsri_cuda_device(c));
     if (job->a) a = *job->a, a.schedule = NULL, plain.a = &a;
     e.job = &plain;
     e.out_batch = bsri_batch_of(job->out->batch_dims, job->out->batch), e.items = e.out_batch.count;
     if (job->scatter) bsri_engine_scatter(&e);
     else bsri_engine_matrix(&e);
-    if (job->a) p.a = *job->a;
-    p.b = *job->b, p.out = *job->out, p.input = bsri_dense_or_null(job->input), p.blocks = bsri_dense_or_null(job->blocks);
-    if (job->scatter) p.scatter = *job->scatter;
+    if (job->a) p->a = *job->a;
+    p->b = *job->b, p->out = *job->out, p->input = bsri_dense_or_null(job->input), p->blocks = bsri_dense_or_null(job->blocks);
+    if (job->scatter) p->scatter = *job->scatter;
     if (job->epilogue) {
         const bsr_epilogue *ep = job->epilogue;
-        p.left = bsri_dense_or_null(ep->left_alpha), p.right = bsri_dense_or_null(ep->right_alpha);
-        p.bias = bsri_dense_or_null(ep->bias);
-        p.alpha_ptr = ep->alpha_ptr, p.beta_ptr = ep->beta_ptr, p.user_data = ep->user_data, p.activation = ep->activation;
+        p->left = bsri_dense_or_null(ep->left_alpha), p->right = bsri_dense_or_null(ep->right_alpha);
+        p->bias = bsri_dense_or_null(ep->bias);
+        p->alpha_ptr = ep->alpha_ptr, p->beta_ptr = ep->beta_ptr, p->user_data = ep->user_data, p->activation = ep->activation;
     }
-    p.alpha = job->alpha, p.beta = job->beta, p.has_input = job->input != NULL, p.trans = job->trans;
-    p.whole = job->batch, p.out_batch = e.out_batch, p.b_batch = e.b_batch, p.index = e.index, p.schedule = e.schedule;
-    p.br = e.br, p.bc = e.bc, p.a_block = e.a_block, p.a_rs = e.a_rs, p.a_cs = e.a_cs, p.tiles = e.tiles, p.width = e.width;
-    p.items = e.items, p.kind = e.kind;
-    p.reduce = e.kind == BSRI_LIST_SCATTER ? 1 : bsri_reduce_count(&job->batch, &e.out_batch);
-    if (!p.tiles || !p.width || !p.items || !p.br) return BSR_OK;
-    done = 0;
-    if (job->isa != 1 && job->a) {
-        BSRI_TRY(bsri_cuda_status(c, bsri_launch_product_mma(c->ctx, &p, job->compute, bsri_cuda_queue(c), &done)));
-        if (done) return BSR_OK;
-    }
-    if (job->isa == 2) return bsri_fail(c, BSR_ITEM_PLAN_FIELD, BSR_ARG_EXEC, 3, job->isa);
-    return bsri_cuda_status(c, bsri_launch_product_simt(&p, job->compute, bsri_cuda_queue(c)));
+    p->alpha = job->alpha, p->beta = job->beta, p->has_input = job->input != NULL, p->trans = job->trans;
+    p->whole = job->batch, p->out_batch = e.out_batch, p->b_batch = e.b_batch, p->index = e.index, p->schedule = e.schedule;
+    p->br = e.br, p->bc = e.bc, p->a_block = e.a_block, p->a_rs = e.a_rs, p->a_cs = e.a_cs, p->tiles = e.tiles;
+    p->width = e.width, p->items = e.items, p->kind = e.kind;
+    p->reduce = e.kind == BSRI_LIST_SCATTER ? 1 : bsri_reduce_count(&job->batch, &e.out_batch);
 }
 
-static bsr_status bsri_cuda_sampled(const bsri_call *c, const bsri_sampled *job) {
+static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *job, bsr_plan *plan, int step) {
+    bsri_dev_product p;
+    bsri_product_params m;
+    bsri_asking a;
+    int empty, stop;
+    bsri_cuda_describe(job, &p);
+    empty = !p.tiles || !p.width || !p.items || !p.br || (job->scatter && !p.bc);
+    if (empty) {
+        if (step != BSRI_RUN_ONLY) bsri_chosen_nothing(c, plan);
+    } else {
+        bsri_ask(c, &a);
+        bsri_choose_product(c->ctx, &p, job->compute, &a.s, &m);
+        if (step != BSRI_RUN_ONLY) BSRI_TRY(bsri_chosen(c, &a, plan));
+    }
+    BSRI_TRY(bsri_cuda_settle(c, plan, step, &stop));
+    return stop || empty ? BSR_OK : bsri_cuda_status(c, bsri_launch_choice(&a.s.best, &m, bsri_cuda_queue(c)));
+}
+
+static bsr_status bsri_cuda_sampled(const bsri_call *c, const bsri_sampled *job, bsr_plan *plan, int step) {
     bsri_dev_sampled p;
-    int done;
+    bsri_sampled_params m;
+    bsri_asking a;
+    int empty, stop;
     memset(&p, 0, sizeof p);
-    BSRI_TRY(bsri_cuda_device(c));
     p.out = *job->out, p.mat1 = *job->mat1, p.mat2 = *job->mat2, p.alpha = job->alpha, p.beta = job->beta;
     if (job->input && job->beta != 0) p.input = *job->input, p.has_input = 1, bsri_value_strides(job->input, p.i_strides);
     bsri_value_strides(job->out, p.o_strides);
     p.whole = job->batch, p.out_batch = bsri_batch_of(job->out->batch_dims, job->out->batch);
     p.items = p.out_batch.count, p.reduce = bsri_reduce_count(&p.whole, &p.out_batch);
-    if (!p.items || !job->out->nnz) return BSR_OK;
-    BSRI_TRY(bsri_cuda_status(c, bsri_launch_sampled_mma(c->ctx, &p, job->compute, bsri_cuda_queue(c), &done)));
-    if (done) return BSR_OK;
-    return bsri_cuda_status(c, bsri_launch_sampled_simt(&p, job->compute, bsri_cuda_queue(c)));
+    empty = !p.items || !job->out->nnz;
+    if (empty) {
+        if (step != BSRI_RUN_ONLY) bsri_chosen_nothing(c, plan);
+    } else {
+        bsri_ask(c, &a);
+        bsri_choose_sampled(c->ctx, &p, job->compute, &a.s, &m);
+        if (step != BSRI_RUN_ONLY) BSRI_TRY(bsri_chosen(c, &a, plan));
+    }
+    BSRI_TRY(bsri_cuda_settle(c, plan, step, &stop));
+    return stop || empty ? BSR_OK : bsri_cuda_status(c, bsri_launch_choice(&a.s.best, &m, bsri_cuda_queue(c)));
 }
 
 /* Tensor maps are made by the driver; looked up, so that a program needs no -lcuda. */
@@ -7550,16 +7714,19 @@ static int bsri_cuda_packed(const bsr_matrix *m, int64_t bytes) {
     return 1;
 }
 
-static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job) {
+static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job, bsr_plan *plan) {
     const bsr_matrix *x = job->x;
     const bsr_softmax_options *o = job->options;
     const int64_t es = (int64_t)bsr_dtype_size(x->dtype), rows = bsri_block_rows(x);
     int64_t bytes, items, mean, held;
     bsri_dev_softmax p;
-    int fast, i;
+    bsri_asking ask;
+    int fast, i, stop;
     memset(&p, 0, sizeof p);
-    BSRI_TRY(bsri_cuda_device(c));
-    if (!x->nnz || !x->rows || !job->batch.count) return BSR_OK;
+    if (!x->nnz || !x->rows || !job->batch.count) {
+        bsri_chosen_nothing(c, plan);
+        return bsri_cuda_settle(c, plan, BSRI_PLAN_AND_RUN, &stop);
+    }
     p.x = *x, p.out = *job->out, p.backward = job->dy != NULL, p.batch = job->batch, p.scale = job->scale;
     if (job->dy) p.dy = *job->dy, bsri_value_strides(job->dy, p.ds);
     bsri_value_strides(x, p.xs), bsri_value_strides(job->out, p.os);
@@ -7585,14 +7752,20 @@ static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job)
     mean = x->nnz / (rows * items) * x->block_cols, held = fast ? 8 * 16 / es * 32 : 256;
     for (p.warps = 1; p.warps < 8 && mean + mean / 2 > held * p.warps; p.warps *= 2) {
     }
-    return bsri_cuda_status(c, bsri_launch_softmax(&p, fast, job->compute, bsri_cuda_queue(c)));
+    bsri_ask(c, &ask);
+    bsri_choose_softmax(c->ctx, &p, job->compute, fast, &ask.s);
+    BSRI_TRY(bsri_chosen(c, &ask, plan));
+    BSRI_TRY(bsri_cuda_settle(c, plan, BSRI_PLAN_AND_RUN, &stop));
+    return stop ? BSR_OK : bsri_cuda_status(c, bsri_launch_choice(&ask.s.best, &p, bsri_cuda_queue(c)));
 }
 
-static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *job) {
+static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *job, bsr_plan *plan) {
     const bsr_attention_options *o = job->options;
     bsri_dev_attention p;
+    bsri_attention_params m;
+    bsri_asking a;
+    int stop;
     memset(&p, 0, sizeof p);
-    BSRI_TRY(bsri_cuda_device(c));
     p.mask = *job->mask, p.q = *job->q, p.k = *job->k, p.v = *job->v, p.out = *job->out, p.lse = bsri_dense_or_null(job->lse);
     p.relative = bsri_dense_or_null(o->relative_bias), p.padding = bsri_dense_or_null(o->key_padding_mask);
     p.batch = job->batch, p.heads = job->heads, p.k_group = job->k_group, p.v_group = job->v_group;
@@ -7603,10 +7776,15 @@ static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *
     p.score_function = o->score_function, p.mask_function = o->mask_function;
     p.drops = job->drop_below > 0, p.drop_last = p.drops ? (uint32_t)((uint64_t)ceil(job->drop_below) - 1) : 0;
     p.modifies = (o->flags & ~BSR_ATTENTION_CAUSAL) || p.relative.data || p.padding.data || p.score_function || p.mask_function;
-    if (!p.items || !p.q.rows) return BSR_OK;
-    if (bsri_mma_attention_fits(c->ctx->cc_major, job->compute, &p) && c->exec->plan == NULL)
-        return bsri_cuda_status(c, bsri_launch_attention_mma(&p, bsri_cuda_queue(c)));
-    return bsri_cuda_status(c, bsri_launch_attention_simt(&p, job->compute, bsri_cuda_queue(c)));
+    if (!p.items || !p.q.rows || (!p.v.cols && !p.lse.data)) {
+        bsri_chosen_nothing(c, plan);
+        return bsri_cuda_settle(c, plan, BSRI_PLAN_AND_RUN, &stop);
+    }
+    bsri_ask(c, &a);
+    bsri_choose_attention(c->ctx, &p, job->compute, &a.s, &m);
+    BSRI_TRY(bsri_chosen(c, &a, plan));
+    BSRI_TRY(bsri_cuda_settle(c, plan, BSRI_PLAN_AND_RUN, &stop));
+    return stop ? BSR_OK : bsri_cuda_status(c, bsri_launch_choice(&a.s.best, &m, bsri_cuda_queue(c)));
 }
 #endif /* BSRI_CUDA */
 

@@ -5,6 +5,7 @@
      device-numbers     element types in registers
      device-lists       what an output tile multiplies
      device-epilogue    from a sum to an element of out
+     choices            what a launch looks like, who may choose it, how it is launched
      simt-tile          the product of two tiles in shared memory
      simt-product       sparse x dense, any dtype, block size and stride
      simt-sampled       dense x dense at stored blocks
@@ -38,7 +39,6 @@
 #define BSRI_WHEN_0(...)
 #define BSRI_WHEN_1(...) __VA_ARGS__
 /* For the end of such a function; bsri_check_compiled() has failed before. */
-#define BSRI_LEFT_OUT(p, compute, stream) return (void)(p), (void)(compute), (void)(stream), cudaErrorNotSupported
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>device-numbers: element types in registers                                                   */
@@ -222,6 +222,88 @@ __device__ __forceinline__ void bsri_dev_finish(const bsri_dev_product &p, F v, 
 }
 
 /* ---------------------------------------------------------------------------------------------- */
+/* >>choices: what a launch looks like, who may choose it, how it is launched                     */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* What a chooser finds for one call: a pure function of the call's description and of the plan that is asked for. kernel 0: its
+   tier does not take the call, and reason says why. A chooser follows the plan's fields where it can; bsri_offer() drops what
+   differs from them, so that nothing runs that was not asked for. */
+typedef struct bsri_choice {
+    int32_t kernel, tier;                                /* number in the kernel table; bsr_plan.kernel */
+    int32_t tile_rows, tile_cols, split, stages, order; /* as in bsr_plan */
+    int32_t threads, shared, reason;                     /* dynamic bytes of shared memory; bsr_why */
+    int64_t grid;
+    uint64_t workspace; /* bytes; no more than the plan that is asked for offers in workspace_bytes */
+} bsri_choice;
+static bsri_choice bsri_no(int reason) {
+    bsri_choice c;
+    memset(&c, 0, sizeof c), c.reason = reason;
+    return c;
+}
+static bsri_choice bsri_yes(int kernel, int tier, int reason) {
+    bsri_choice c;
+    memset(&c, 0, sizeof c), c.kernel = kernel, c.tier = tier, c.reason = reason, c.split = c.stages = 1;
+    return c;
+}
+static const void *bsri_kernel(int number); /* of the kernel table; null: left out of this build */
+
+/* The tiers' choosers are asked in turn, the fastest first; the first whose choice runs the plan that is asked for wins. */
+typedef struct bsri_chooser {
+    const bsr_plan *asked;
+    bsri_choice best;   /* kernel 0: none so far */
+    int32_t refused[5]; /* by tier: why not */
+    int32_t field;      /* of the plan: what kept the first candidate from running */
+} bsri_chooser;
+static bsri_chooser bsri_chooser_for(const bsr_plan *asked) {
+    bsri_chooser s;
+    memset(&s, 0, sizeof s), s.asked = asked, s.field = 3;
+    return s;
+}
+static int bsri_wants(const bsri_chooser *s, int tier) {
+    return !s->best.kernel && (!s->asked->kernel || s->asked->kernel == tier);
+}
+/* Number of the first field of the plan that is asked for otherwise, or -1. */
+static int bsri_choice_differs(const bsri_choice *c, const bsr_plan *asked) {
+    if (asked->tile_rows && asked->tile_rows != c->tile_rows) return 4;
+    if (asked->tile_cols && asked->tile_cols != c->tile_cols) return 5;
+    if (asked->split && asked->split != c->split) return 6;
+    if (asked->stages && asked->stages != c->stages) return 7;
+    return asked->order && asked->order != c->order ? 8 : -1;
+}
+static void bsri_offer(bsri_chooser *s, int tier, bsri_choice c) {
+    const int field = bsri_choice_differs(&c, s->asked);
+    if (c.kernel && !bsri_kernel(c.kernel)) c = bsri_no(BSR_WHY_CUT);
+    if (c.kernel && field < 0) s->best = c;
+    else s->refused[tier] = c.kernel ? BSR_WHY_PLAN : c.reason;
+    if (c.kernel && field >= 0 && s->field == 3) s->field = field;
+}
+
+/* Where a launch goes: the call's stream, its cap of the grid (0: none), its workspace. */
+struct bsri_queue {
+    bsr_stream stream;
+    int32_t max_grid;
+    void *workspace;
+    operator bsr_stream() const { return stream; }
+};
+/* 1-D grid, decoded in the kernel: sizes beyond a grid's limits, or the caller's, loop. */
+static unsigned bsri_grid(int64_t work, const bsri_queue &queue) {
+    return (unsigned)bsri_max(1, bsri_min(work, queue.max_grid > 0 ? queue.max_grid : INT64_C(1) << 30));
+}
+
+/* A kernel that is always the same one. */
+template <class P>
+static cudaError_t bsri_launch(void (*kernel)(const P), const P &p, int64_t work, unsigned threads, bsri_queue stream) {
+    void *args[1] = {(void *)&p};
+    return cudaLaunchKernel((const void *)kernel, dim3(bsri_grid(work, stream)), dim3(threads), args, 0, stream);
+}
+/* What a chooser chose, with the parameters that it made. */
+static cudaError_t bsri_launch_choice(const bsri_choice *c, void *parameters, bsri_queue stream) {
+    void *args[1] = {parameters};
+    return cudaLaunchKernel(bsri_kernel(c->kernel), dim3(bsri_grid(c->grid, stream)), dim3((unsigned)c->threads), args,
+                            (size_t)c->shared, stream);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
 /* >>simt-tile: the product of two tiles in shared memory                                         */
 /* ---------------------------------------------------------------------------------------------- */
 
@@ -322,41 +404,25 @@ __global__ void __launch_bounds__(256, sizeof(A) == 8 ? 1 : 2) bsri_product_simt
     }
 }
 
-/* Where a launch goes: the call's stream, and its cap of the grid (0: none). */
-struct bsri_queue {
-    bsr_stream stream;
-    int32_t max_grid;
-    operator bsr_stream() const { return stream; }
-};
-/* 1-D grid, decoded in the kernel: sizes beyond a grid's limits, or the caller's, loop. */
-static unsigned bsri_grid(int64_t work, const bsri_queue &queue) {
-    return (unsigned)bsri_max(1, bsri_min(work, queue.max_grid > 0 ? queue.max_grid : INT64_C(1) << 30));
+/* Where the instances of a sum's type start in the kernel table. */
+static int bsri_simt_first(int compute, int out_dtype) {
+    if (compute == BSR_F64) return 110;
+    if (compute == BSR_F32) return 100;
+    return out_dtype == BSR_I8 || out_dtype == BSR_I32 ? 120 : 130;
 }
-
-template <class P>
-static cudaError_t bsri_launch(void (*kernel)(const P), const P &p, int64_t work, unsigned threads, bsri_queue stream) {
-    void *args[1] = {(void *)&p};
-    return cudaLaunchKernel((const void *)kernel, dim3(bsri_grid(work, stream)), dim3(threads), args, 0, stream);
-}
-
-/* Few rows a block: wide tiles, so that threads are not idle. */
-template <class A, class F> static cudaError_t bsri_launch_product_rows(bsri_dev_product &p, bsri_queue stream) {
-    const int64_t tn = p.br <= 4 ? 256 : p.br <= 16 ? 128 : 64, tm = p.br <= 4 ? 4 : p.br <= 16 ? 16 : 64;
-    p.panels = bsri_ceil_div(p.width, tn), p.subs = bsri_ceil_div(p.br, tm);
-    const int64_t work = p.items * p.panels * p.tiles * p.subs;
-    if (tm == 4) return bsri_launch(bsri_product_simt<A, F, bsri_simt_tile<A, F, 4, 256, 1, 4>>, p, work, 256, stream);
-    if (tm == 16) return bsri_launch(bsri_product_simt<A, F, bsri_simt_tile<A, F, 16, 128, 2, 4>>, p, work, 256, stream);
-    return bsri_launch(bsri_product_simt<A, F, bsri_simt_tile<A, F, 64, 64, 4, 4>>, p, work, 256, stream);
-}
-static cudaError_t bsri_launch_product_simt(bsri_dev_product *p, int compute, bsri_queue stream) {
-    BSRI_WHEN(BSRI_HAS_PRODUCT,
-    BSRI_WHEN(BSRI_HAS_F64, if (compute == BSR_F64) return bsri_launch_product_rows<double, double>(*p, stream);)
-    BSRI_WHEN(BSRI_HAS_SUMS_F32, if (compute == BSR_F32) return bsri_launch_product_rows<float, float>(*p, stream);)
-    BSRI_WHEN(BSRI_HAS_I8, if (compute == BSR_I32) {
-        if (p->out.dtype == BSR_I8 || p->out.dtype == BSR_I32) return bsri_launch_product_rows<int32_t, uint32_t>(*p, stream);
-        return bsri_launch_product_rows<int32_t, float>(*p, stream);
-    }))
-    BSRI_LEFT_OUT(p, compute, stream);
+/* Few rows a block: wide tiles, so that threads are not idle. Takes everything. */
+static bsri_choice bsri_simt_choose(const bsr_context *, const bsri_dev_product *p, int compute, const bsr_plan *asked,
+                                    bsri_dev_product *m) {
+    static const int rows[3] = {4, 16, 64}, cols[3] = {256, 128, 64};
+    int size = p->br <= 4 ? 0 : p->br <= 16 ? 1 : 2, i;
+    for (i = 0; i < 3; i++)
+        if ((asked->tile_rows || asked->tile_cols) && (!asked->tile_rows || asked->tile_rows == rows[i]) &&
+            (!asked->tile_cols || asked->tile_cols == cols[i]))
+            size = i;
+    bsri_choice c = bsri_yes(bsri_simt_first(compute, p->out.dtype) + size, 1, BSR_WHY_ANY);
+    *m = *p, m->panels = bsri_ceil_div(p->width, cols[size]), m->subs = bsri_ceil_div(p->br, rows[size]);
+    c.tile_rows = rows[size], c.tile_cols = cols[size], c.threads = 256, c.grid = p->items * m->panels * p->tiles * m->subs;
+    return c;
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -412,23 +478,17 @@ __global__ void __launch_bounds__(256, sizeof(A) == 8 ? 1 : 2) bsri_sampled_simt
         __syncthreads();
     }
 }
-template <class A, class F> static cudaError_t bsri_launch_sampled_size(bsri_dev_sampled &p, bsri_queue stream) {
-    const int small = p.out.block_rows <= 16 && p.out.block_cols <= 16;
-    p.subs = bsri_ceil_div(p.out.block_rows, small ? 16 : 64), p.panels = bsri_ceil_div(p.out.block_cols, small ? 16 : 64);
-    const int64_t work = p.items * p.out.nnz * p.subs * p.panels;
-    if (small) return bsri_launch(bsri_sampled_simt<A, F, bsri_simt_tile<A, F, 16, 16, 1, 1>>, p, work, 256, stream);
-    return bsri_launch(bsri_sampled_simt<A, F, bsri_simt_tile<A, F, 64, 64, 4, 4>>, p, work, 256, stream);
+/* Takes everything. */
+static bsri_choice bsri_simt_choose_sampled(const bsr_context *, const bsri_dev_sampled *p, int compute, const bsr_plan *asked,
+                                            bsri_dev_sampled *m) {
+    const int small = asked->tile_rows ? asked->tile_rows == 16 : p->out.block_rows <= 16 && p->out.block_cols <= 16;
+    bsri_choice c = bsri_yes(bsri_simt_first(compute, p->out.dtype) + (small ? 3 : 4), 1, BSR_WHY_ANY);
+    c.tile_rows = c.tile_cols = small ? 16 : 64, c.threads = 256;
+    *m = *p, m->subs = bsri_ceil_div(p->out.block_rows, c.tile_rows), m->panels = bsri_ceil_div(p->out.block_cols, c.tile_cols);
+    c.grid = p->items * p->out.nnz * m->subs * m->panels;
+    return c;
 }
-static cudaError_t bsri_launch_sampled_simt(bsri_dev_sampled *p, int compute, bsri_queue stream) {
-    BSRI_WHEN(BSRI_HAS_SAMPLED,
-    BSRI_WHEN(BSRI_HAS_F64, if (compute == BSR_F64) return bsri_launch_sampled_size<double, double>(*p, stream);)
-    BSRI_WHEN(BSRI_HAS_SUMS_F32, if (compute == BSR_F32) return bsri_launch_sampled_size<float, float>(*p, stream);)
-    BSRI_WHEN(BSRI_HAS_I8, if (compute == BSR_I32) {
-        if (p->out.dtype == BSR_I8 || p->out.dtype == BSR_I32) return bsri_launch_sampled_size<int32_t, uint32_t>(*p, stream);
-        return bsri_launch_sampled_size<int32_t, float>(*p, stream);
-    }))
-    BSRI_LEFT_OUT(p, compute, stream);
-}
+
 /* ---------------------------------------------------------------------------------------------- */
 /* >>mma-instructions: one wrapper each                                                           */
 /* ---------------------------------------------------------------------------------------------- */
@@ -1290,22 +1350,6 @@ template <class T> __global__ void __launch_bounds__(256, 3) bsri_product_skinny
     BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_MMA_SAMPLED(X, 230, bsri_mma_bf16, "bf16"))    \
     BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_MMA_SAMPLED(X, 240, bsri_mma_f16, "f16")))
 
-static const void *bsri_mma_kernel(int number) {
-    switch (number) {
-#define BSRI_X(number, name, kernel, bytes) \
-    case number: return (const void *)kernel;
-        BSRI_KERNELS_MMA(BSRI_X)
-#undef BSRI_X
-        default: return NULL;
-    }
-}
-
-/* What a launch of this tier looks like. kernel 0: not for this tier. */
-typedef struct bsri_mma_choice {
-    int32_t kernel, threads, shared, rows, cols;
-    int64_t grid;
-} bsri_mma_choice;
-
 /* All strides of a batch and the base keep 16 bytes. */
 static int bsri_mma_aligned(const void *data, int32_t dims, const int64_t *size, const int64_t *stride, int64_t unit) {
     int ok = (uintptr_t)data % 16 == 0, i;
@@ -1339,104 +1383,93 @@ static int bsri_mma_log2(int64_t n) {
     while (n > 1) n >>= 1, bits++;
     return bits;
 }
-/* Which instance runs a product, and with which tile; a pure function of the description. */
-static bsri_mma_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsri_dev_mma *m) {
-    const int dt = p->a.dtype, b = p->br <= 128 ? (int)p->br : 0, values = bsri_mma_values(p), dense = bsri_mma_layout(&p->b);
-    bsri_mma_choice c;
+/* Rows and columns of a tile: as many as keep every multiprocessor busy; a plan may ask for others. */
+static void bsri_mma_tile_of(const bsr_context *ctx, const bsri_dev_product *p, const bsr_plan *asked, int b, int plain,
+                             bsri_choice *c) {
+    int rows = 128;
+    const int wide = plain && p->items * bsri_ceil_div(p->tiles * b, 128) * bsri_ceil_div(p->width, 256) >= ctx->sm_count;
+    c->tile_cols = wide ? 256 : 128;
+    while (rows > b && rows > 64 &&
+           p->items * bsri_ceil_div(p->tiles * b, rows) * bsri_ceil_div(p->width, c->tile_cols) < ctx->sm_count)
+        rows /= 2;
+    if (asked->tile_cols == 128 || (asked->tile_cols == 256 && plain)) c->tile_cols = asked->tile_cols;
+    if (asked->tile_rows >= b && (asked->tile_rows == 32 || asked->tile_rows == 64 || asked->tile_rows == 128))
+        rows = asked->tile_rows;
+    c->tile_rows = rows;
+}
+/* Why the tier does not take a product, or 0. */
+static int bsri_mma_refuses(const bsr_context *ctx, const bsri_dev_product *p, int compute, int values, int dense) {
+    const int dt = p->a.dtype, i8 = dt == BSR_I8, b = p->br <= 128 ? (int)p->br : 0;
+    if (ctx->cc_major < 8) return BSR_WHY_GPU;
+    if (p->kind > BSRI_LIST_TRANSPOSED) return BSR_WHY_LIST_KIND;
+    if (p->b.dtype != dt || (i8 ? compute != BSR_I32 : (dt != BSR_BF16 && dt != BSR_F16) || compute != BSR_F32))
+        return BSR_WHY_DTYPE;
+    if (p->br != p->bc || (b != 16 && b != 32 && b != 64 && b != 128) || (i8 && b < 32)) return BSR_WHY_BLOCK;
+    if (!values || (i8 && values != 1)) return BSR_WHY_VALUES;
+    if (!dense || (i8 && dense != 2)) return BSR_WHY_DENSE;
+    return bsri_max(bsri_block_cols(&p->a), bsri_block_rows(&p->a)) >= INT32_MAX ? BSR_WHY_SIZE : 0;
+}
+static bsri_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsr_plan *asked,
+                                   bsri_dev_mma *m) {
+    const int dt = p->a.dtype, b = (int)bsri_min(p->br, 129), values = bsri_mma_values(p), dense = bsri_mma_layout(&p->b);
     const int64_t size = (int64_t)bsr_dtype_size(dt);
-    int mw, ks, line, e, n_warps, left;
-    memset(&c, 0, sizeof c), memset(m, 0, sizeof *m);
-#ifdef BSRI_MMA_TUNE
-    if (bsri_mma_tune_off) return c;
-#endif
-    if (ctx->cc_major < 8 || p->kind > BSRI_LIST_TRANSPOSED || p->b.dtype != dt || p->br != p->bc || !values || !dense) return c;
-    if (b != 16 && b != 32 && b != 64 && b != 128) return c;
-    if (bsri_max(bsri_block_cols(&p->a), bsri_block_rows(&p->a)) >= INT32_MAX) return c;
-    if (dt == BSR_I8 ? compute != BSR_I32 || b < 32 || values != 1 || dense != 2
-                     : (dt != BSR_BF16 && dt != BSR_F16) || compute != BSR_F32)
-        return c;
-    mw = b == 16 ? 16 : 32, ks = mw, n_warps = b == 16 ? 1 : 2, e = b == 16 ? 2 : 1, line = ks * (int)size;
-    m->p = *p, m->vector = bsri_mma_vector(p), c.rows = 128;
-    c.cols = m->vector && p->items * bsri_ceil_div(p->tiles * b, 128) * bsri_ceil_div(p->width, 256) >= ctx->sm_count ? 256 : 128;
-    while (c.rows > b && c.rows > 64 &&
-           p->items * bsri_ceil_div(p->tiles * b, c.rows) * bsri_ceil_div(p->width, c.cols) < ctx->sm_count)
-        c.rows /= 2;
-#ifdef BSRI_MMA_TUNE
-    if (bsri_mma_tune_rows && bsri_mma_tune_rows >= b) c.rows = bsri_mma_tune_rows;
-    if (bsri_mma_tune_cols == 128 || (bsri_mma_tune_cols == 256 && m->vector)) c.cols = bsri_mma_tune_cols;
-#endif
-    c.kernel = dt == BSR_I8 ? 220 : (dt == BSR_F16 ? 210 : 200) + (c.cols == 128 ? 4 : 0) + (b == 16 ? 2 : 0) + (dense == 2);
-    if (dt == BSR_I8) c.cols = 128;
-    m->m_warps = c.rows / mw, c.threads = BSRI_FETCHERS + 32 * m->m_warps * n_warps;
-    m->stage_bytes = e * (m->m_warps * mw + c.cols) * line, m->b_at = e * m->m_warps * mw * line;
+    const int mw = b == 16 ? 16 : 32, ks = mw, n_warps = b == 16 ? 1 : 2, e = b == 16 ? 2 : 1, line = ks * (int)size;
+    const int why = bsri_mma_refuses(ctx, p, compute, values, dense);
+    bsri_choice c = bsri_yes(0, 2, BSR_WHY_GROUP);
+    int left;
+    if (why) return bsri_no(why);
+    memset(m, 0, sizeof *m);
+    m->p = *p, m->vector = bsri_mma_vector(p);
+    bsri_mma_tile_of(ctx, p, asked, b, m->vector && dt != BSR_I8, &c);
+    c.kernel = dt == BSR_I8 ? 220 : (dt == BSR_F16 ? 210 : 200) + (c.tile_cols == 128 ? 4 : 0) + (b == 16 ? 2 : 0) + (dense == 2);
+    m->m_warps = c.tile_rows / mw, c.threads = BSRI_FETCHERS + 32 * m->m_warps * n_warps;
+    m->stage_bytes = e * (m->m_warps * mw + c.tile_cols) * line, m->b_at = e * m->m_warps * mw * line;
     left = (int)bsri_min(BSRI_MMA_SHARED, ctx->smem_optin - 11 * 1024) - (c.threads - BSRI_FETCHERS) / 32 * BSRI_MMA_PASS * 4;
     m->stages = (int)bsri_min(BSRI_GROUP, left / m->stage_bytes);
-#ifdef BSRI_MMA_TUNE
-    if (bsri_mma_tune_stages && bsri_mma_tune_stages < m->stages) m->stages = bsri_mma_tune_stages;
-#endif
-    m->group = c.rows / b, m->sub_bits = bsri_mma_log2(b / ks), m->block_bits = bsri_mma_log2(b / mw);
-    m->a_trans = values == 2, m->slabs = bsri_ceil_div(p->width, c.cols);
+    if (asked->stages >= 2 && asked->stages < m->stages) m->stages = asked->stages;
+    c.stages = m->stages;
+    m->group = c.tile_rows / b, m->sub_bits = bsri_mma_log2(b / ks), m->block_bits = bsri_mma_log2(b / mw);
+    if (m->group == 1) c.reason = BSR_WHY_ONE_ROW;
+    m->a_trans = values == 2, m->slabs = bsri_ceil_div(p->width, c.tile_cols);
     m->a_line = (values == 2 ? p->a_cs : p->a_rs) * size, m->a_block = p->a_block * size;
     m->a_step = ks * (values == 2 ? m->a_line : size), m->a_part = mw * (values == 2 ? size : m->a_line);
     m->b_line = (dense == 1 ? p->b.row_stride : p->b.col_stride) * size;
-    m->b_jump = m->b_line * (dense == 1 ? bsri_max(1, 512 / (c.cols * size)) : 512 / line);
+    m->b_jump = m->b_line * (dense == 1 ? bsri_max(1, 512 / (c.tile_cols * size)) : 512 / line);
     c.shared = m->stages * m->stage_bytes + (c.threads - BSRI_FETCHERS) / 32 * BSRI_MMA_PASS * 4;
     c.grid = bsri_min(ctx->sm_count, p->items * m->slabs * bsri_ceil_div(p->tiles, m->group));
     return c;
 }
 /* The same for products with few columns. */
-static bsri_mma_choice bsri_mma_choose_skinny(const bsr_context *ctx, const bsri_dev_product *p, int compute,
-                                              bsri_dev_skinny *m) {
+static bsri_choice bsri_mma_choose_skinny(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsr_plan *,
+                                          bsri_dev_skinny *m) {
     const int dt = p->a.dtype;
-    bsri_mma_choice c;
-    memset(&c, 0, sizeof c), memset(m, 0, sizeof *m);
-#ifdef BSRI_MMA_TUNE
-    if (bsri_mma_tune_off) return c;
-#endif
-    if (ctx->cc_major < 8 || p->width > 16 || p->kind > BSRI_LIST_TRANSPOSED || compute != BSR_F32 || p->b.dtype != dt) return c;
-    if ((dt != BSR_BF16 && dt != BSR_F16) || p->br % 16 || p->bc % 32 || (p->bc & (p->bc - 1)) || p->bc > 1024 ||
-        bsri_mma_values(p) != 1)
-        return c;
-    c.kernel = dt == BSR_BF16 ? 250 : 251, c.threads = 256, c.rows = 16, c.cols = 16;
+    bsri_choice c = bsri_yes(dt == BSR_BF16 ? 250 : 251, 2, BSR_WHY_SKINNY);
+    if (ctx->cc_major < 8) return bsri_no(BSR_WHY_GPU);
+    if (p->width > 16) return bsri_no(BSR_WHY_WIDE);
+    if (p->kind > BSRI_LIST_TRANSPOSED) return bsri_no(BSR_WHY_LIST_KIND);
+    if (compute != BSR_F32 || p->b.dtype != dt || (dt != BSR_BF16 && dt != BSR_F16)) return bsri_no(BSR_WHY_DTYPE);
+    if (p->br % 16 || p->bc % 32 || (p->bc & (p->bc - 1)) || p->bc > 1024) return bsri_no(BSR_WHY_BLOCK);
+    if (bsri_mma_values(p) != 1) return bsri_no(BSR_WHY_VALUES);
+    memset(m, 0, sizeof *m);
+    c.threads = 256, c.tile_rows = 16, c.tile_cols = 16;
     m->p = *p, m->subs = (int32_t)(p->br / 16), m->bits = bsri_mma_log2(p->bc / 32), c.grid = p->items * p->tiles * m->subs;
     m->pieces = p->b.row_stride == 1 && (p->b.col_stride % 8 == 0 || p->width == 1) &&
                 bsri_mma_aligned(p->b.data, p->b.batch_dims, p->b.batch, p->b.batch_stride, 8);
     return c;
 }
-static cudaError_t bsri_launch_mma(const void *kernel, void *parameters, int64_t work, int threads, int shared,
-                                   bsri_queue stream) {
-    void *args[1] = {parameters};
-    return cudaLaunchKernel(kernel, dim3(bsri_grid(work, stream)), dim3((unsigned)threads), args, (size_t)shared, stream);
-}
-/* Runs the product where this tier has it: *done says so. */
-static cudaError_t bsri_launch_product_mma(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsri_queue stream,
-                                           int *done) {
-    bsri_dev_mma m;
-    bsri_dev_skinny few;
-    bsri_mma_choice c = bsri_mma_choose_skinny(ctx, p, compute, &few);
-    *done = 1;
-    if (c.kernel) return bsri_launch_mma(bsri_mma_kernel(c.kernel), &few, c.grid, c.threads, 0, stream);
-    c = bsri_mma_choose(ctx, p, compute, &m);
-    *done = c.kernel != 0;
-    if (!c.kernel) return cudaSuccess;
-    return bsri_launch_mma(bsri_mma_kernel(c.kernel), &m, c.grid, c.threads, c.shared, stream);
-}
 
-static bsri_mma_choice bsri_mma_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, int compute,
-                                               bsri_dev_mma_sampled *m) {
+static bsri_choice bsri_mma_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, int compute, const bsr_plan *,
+                                           bsri_dev_mma_sampled *m) {
     const int dt = p->mat1.dtype, b = p->out.block_rows <= 128 ? (int)p->out.block_rows : 0;
     const int left = bsri_mma_layout(&p->mat1), right = bsri_mma_layout(&p->mat2), wide = b >= 64;
     const int64_t *o = p->o_strides;
-    bsri_mma_choice c;
-    memset(&c, 0, sizeof c), memset(m, 0, sizeof *m);
-#ifdef BSRI_MMA_TUNE
-    if (bsri_mma_tune_off) return c;
-#endif
-    if (ctx->cc_major < 8 || compute != BSR_F32 || (dt != BSR_BF16 && dt != BSR_F16) || p->mat2.dtype != dt || !left || !right)
-        return c;
-    if ((b != 16 && b != 32 && b != 64 && b != 128) || p->out.block_cols != b || p->mat1.cols % 32 || (b == 16 && left != 1))
-        return c;
-    c.kernel = (dt == BSR_F16 ? 240 : 230) + (b == 16 ? 2 : 0) + (right == 2);
+    bsri_choice c = bsri_yes((dt == BSR_F16 ? 240 : 230) + (b == 16 ? 2 : 0) + (right == 2), 2, BSR_WHY_NEIGHBOURS);
+    if (ctx->cc_major < 8) return bsri_no(BSR_WHY_GPU);
+    if (compute != BSR_F32 || (dt != BSR_BF16 && dt != BSR_F16) || p->mat2.dtype != dt) return bsri_no(BSR_WHY_DTYPE);
+    if ((b != 16 && b != 32 && b != 64 && b != 128) || p->out.block_cols != b) return bsri_no(BSR_WHY_BLOCK);
+    if (!left || !right || (b == 16 && left != 1)) return bsri_no(BSR_WHY_DENSE);
+    if (p->mat1.cols % 32) return bsri_no(BSR_WHY_INNER);
+    memset(m, 0, sizeof *m);
     m->p = *p, m->m_warps = b == 128 ? 4 : b == 64 ? 2 : 1, m->n_warps = b == 128 ? 2 : 4, m->blocks = m->n_warps * 64 / b;
     m->stages = wide ? 5 : 3, m->stage_bytes = (m->m_warps * (b == 16 ? 16 : 32) + m->n_warps * 64) * 64,
     m->steps = (int)(p->mat1.cols / 32);
@@ -1446,19 +1479,10 @@ static bsri_mma_choice bsri_mma_choose_sampled(const bsr_context *ctx, const bsr
     m->vector = p->out.dtype == dt && o[2] == 1 && o[1] % 8 == 0 && o[0] % 8 == 0 &&
                 bsri_mma_aligned(p->out.values, p->out.batch_dims, p->out.batch, p->out.values_batch_stride, 8);
     m->tiles = p->out.nnz / m->blocks + bsri_block_rows(&p->out);
-    c.threads = 32 * m->m_warps * m->n_warps,
+    c.tile_rows = b, c.tile_cols = m->n_warps * 64, c.stages = m->stages, c.threads = 32 * m->m_warps * m->n_warps,
     c.shared = (int)bsri_max(m->stages * m->stage_bytes, c.threads / 32 * BSRI_MMA_PASS * 4);
     c.grid = p->items * m->tiles;
-    if (c.shared > ctx->smem_optin - 4096) c.kernel = 0;
-    return c;
-}
-static cudaError_t bsri_launch_sampled_mma(const bsr_context *ctx, const bsri_dev_sampled *p, int compute, bsri_queue stream,
-                                           int *done) {
-    bsri_dev_mma_sampled m;
-    const bsri_mma_choice c = bsri_mma_choose_sampled(ctx, p, compute, &m);
-    *done = c.kernel != 0;
-    if (!c.kernel) return cudaSuccess;
-    return bsri_launch_mma(bsri_mma_kernel(c.kernel), &m, c.grid, c.threads, c.shared, stream);
+    return c.shared > ctx->smem_optin - 4096 ? bsri_no(BSR_WHY_SHARED) : c;
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -2098,23 +2122,14 @@ __global__ void __launch_bounds__(256, BACKWARD ? 2 : 3) bsri_softmax_fast(const
     }
 }
 
-template <class T>
-static cudaError_t bsri_launch_softmax_fast(const bsri_dev_softmax &p, int64_t work, unsigned threads, bsri_queue stream) {
-    return bsri_launch(p.backward ? bsri_softmax_fast<T, true> : bsri_softmax_fast<T, false>, p, work, threads, stream);
-}
-static cudaError_t bsri_launch_softmax(const bsri_dev_softmax *p, int fast, int compute, bsri_queue stream) {
-    const unsigned threads = p->warps == 8 ? 256 : 128;
-    const int64_t work = bsri_ceil_div(p->rows, threads / 32 / p->warps);
-    BSRI_WHEN(BSRI_HAS_ROWS,
-    BSRI_WHEN(BSRI_HAS_F64,
-    if (compute == BSR_F64) return bsri_launch(bsri_softmax_simt<double>, *p, work, threads, stream);)
-    BSRI_WHEN(BSRI_HAS_SUMS_F32, if (!fast) return bsri_launch(bsri_softmax_simt<float>, *p, work, threads, stream);)
-    BSRI_WHEN(BSRI_HAS_F16, if (p->x.dtype == BSR_F16) return bsri_launch_softmax_fast<__half>(*p, work, threads, stream);)
-    BSRI_WHEN(BSRI_HAS_BF16,
-    if (p->x.dtype == BSR_BF16) return bsri_launch_softmax_fast<__nv_bfloat16>(*p, work, threads, stream);)
-    BSRI_WHEN(BSRI_HAS_F32, if (p->x.dtype == BSR_F32) return bsri_launch_softmax_fast<float>(*p, work, threads, stream);))
-    (void)fast, (void)work, (void)threads;
-    BSRI_LEFT_OUT(p, compute, stream);
+/* fast: values are packed in whole pieces. */
+static bsri_choice bsri_simt_choose_softmax(const bsr_context *, const bsri_dev_softmax *p, int compute, int fast) {
+    const int type = p->x.dtype == BSR_F16 ? 0 : p->x.dtype == BSR_BF16 ? 1 : 2;
+    bsri_choice c = bsri_yes(compute == BSR_F64 ? 401 : !fast ? 400 : 402 + type + (p->backward ? 3 : 0), 1,
+                             fast && compute != BSR_F64 ? BSR_WHY_PACKED : BSR_WHY_ANY);
+    c.threads = p->warps == 8 ? 256 : 128, c.tile_rows = c.threads / 32 / p->warps, c.tile_cols = 1;
+    c.grid = bsri_ceil_div(p->rows, c.tile_rows);
+    return c;
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -2329,21 +2344,17 @@ __global__ void __launch_bounds__(256, 1) bsri_attention_simt(const __grid_const
         __syncthreads();
     }
 }
-template <class F, class Tile> static cudaError_t bsri_launch_attention_tile(bsri_dev_attention &p, bsri_queue stream) {
-    p.tile_rows = bsri_min(p.mask.block_rows, Tile::TM), p.tiles = bsri_ceil_div(p.mask.block_rows, p.tile_rows);
-    p.panels = bsri_max(1, bsri_ceil_div(p.v.cols, Tile::TN));
-    return bsri_launch(bsri_attention_simt<F, Tile>, p, p.items * p.panels * p.tiles * p.block_rows, 256, stream);
-}
-static cudaError_t bsri_launch_attention_simt(bsri_dev_attention *p, int compute, bsri_queue stream) {
-    BSRI_WHEN(BSRI_HAS_ATTENTION,
-    BSRI_WHEN(BSRI_HAS_F64,
-    if (compute == BSR_F64) return bsri_launch_attention_tile<double, bsri_simt_tile<double, double, 32, 32, 2, 2>>(*p, stream);)
-    BSRI_WHEN(BSRI_HAS_SUMS_F32, if (compute == BSR_F32) {
-        if (p->mask.block_rows <= 16 || p->mask.block_cols <= 16)
-            return bsri_launch_attention_tile<float, bsri_simt_tile<float, float, 16, 16, 1, 1>>(*p, stream);
-        return bsri_launch_attention_tile<float, bsri_simt_tile<float, float, 64, 64, 4, 4>>(*p, stream);
-    }))
-    BSRI_LEFT_OUT(p, compute, stream);
+/* Takes everything. */
+static bsri_choice bsri_simt_choose_attention(const bsr_context *, const bsri_dev_attention *p, int compute, const bsr_plan *asked,
+                                              bsri_dev_attention *m) {
+    const int small = asked->tile_cols ? asked->tile_cols == 16 : p->mask.block_rows <= 16 || p->mask.block_cols <= 16;
+    const int size = compute == BSR_F64 ? 32 : small ? 16 : 64;
+    bsri_choice c = bsri_yes(compute == BSR_F64 ? 422 : small ? 420 : 421, 1, BSR_WHY_ANY);
+    *m = *p, m->tile_rows = bsri_min(p->mask.block_rows, size), m->tiles = bsri_ceil_div(p->mask.block_rows, m->tile_rows);
+    m->panels = bsri_max(1, bsri_ceil_div(p->v.cols, size));
+    c.tile_rows = (int32_t)m->tile_rows, c.tile_cols = size, c.threads = 256;
+    c.grid = p->items * m->panels * m->tiles * p->block_rows;
+    return c;
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -2866,43 +2877,30 @@ static int bsri_mma_rows_fit(const bsr_dense *d) {
         if (d->batch[i] > 1 && d->batch_stride[i] % 8) return 0;
     return fits;
 }
-static int bsri_mma_attention_fits(int cc_major, int compute, const bsri_dev_attention *p) {
-    if (cc_major < 8 || compute != BSR_F32 || (p->q.dtype != BSR_F16 && p->q.dtype != BSR_BF16)) return 0;
-    if (p->mask.block_cols % 16 || p->mask.block_rows < 8 || p->k.rows > 0x7f000000) return 0;
-    if (p->mask.nnz > 0x7f000000 / (p->mask.block_cols / 16)) return 0;
-    return bsri_mma_rows_fit(&p->q) && bsri_mma_rows_fit(&p->k) && bsri_mma_rows_fit(&p->v);
-}
-template <class T, int HD, int MT, bool FULL>
-static cudaError_t bsri_launch_attention_instance(bsri_dev_attention &p, bsri_queue stream) {
-    const int64_t most = 64 * MT, rows = p.mask.block_rows;
-    const int warps = rows > 32 * MT ? 4 : rows > 16 * MT ? 2 : 1;
-    const size_t bytes = (size_t)((warps * 16 * MT + 2 * BSRI_KEYS) * HD * 2 + (FULL ? warps * 16 * (BSRI_KEYS + 4) * 4 : 0));
-    p.tile_rows = bsri_min(rows, most), p.tiles = bsri_ceil_div(rows, p.tile_rows), p.panels = 1;
-    void *args[1] = {(void *)&p};
-    return cudaLaunchKernel((const void *)bsri_attention_mma<T, HD, MT, FULL>,
-                            dim3(bsri_grid(p.items * p.tiles * p.block_rows, stream)), dim3((unsigned)warps * 32), args, bytes,
-                            stream);
-}
 /* What bsri_load_kernels() allows the largest CTA of an instance. */
 #define BSRI_ATTENTION_BYTES(HD, MT, FULL) ((64 * MT + 2 * BSRI_KEYS) * HD * 2 + (FULL ? 4 * 16 * (BSRI_KEYS + 4) * 4 : 0))
-template <class T> static cudaError_t bsri_launch_attention_type(bsri_dev_attention &p, bsri_queue stream) {
-    const int small = p.q.cols <= 64 && p.v.cols <= 64;
-    const int plain = !p.modifies && !p.drops && p.scale > 1e-30 && p.scale < 1e30 && p.mask.block_rows > 16;
-    if (plain && small) return bsri_launch_attention_instance<T, 64, 2, false>(p, stream);
-    if (plain) return bsri_launch_attention_instance<T, 128, 2, false>(p, stream);
-    if (small) return bsri_launch_attention_instance<T, 64, 1, true>(p, stream);
-    return bsri_launch_attention_instance<T, 128, 1, true>(p, stream);
-}
-static cudaError_t bsri_launch_attention_mma(bsri_dev_attention *p, bsri_queue stream) {
+static bsri_choice bsri_mma_choose_attention(const bsr_context *ctx, const bsri_dev_attention *p, int compute, const bsr_plan *,
+                                             bsri_dev_attention *m) {
+    const int dt = p->q.dtype, small = p->q.cols <= 64 && p->v.cols <= 64, hd = small ? 64 : 128;
+    const int64_t rows = p->mask.block_rows;
+    const int plain = !p->modifies && !p->drops && p->scale > 1e-30 && p->scale < 1e30 && rows > 16, mt = plain ? 2 : 1;
+    const int warps = rows > 32 * mt ? 4 : rows > 16 * mt ? 2 : 1;
+    bsri_choice c = bsri_yes((dt == BSR_F16 ? 430 : 440) + (plain ? 0 : 2) + !small, 2, plain ? BSR_WHY_PLAIN : BSR_WHY_OPTIONS);
     int i;
-    p->unit = (float)p->scale * BSRI_DEV_LOG2E;
-    p->pairs =
+    if (ctx->cc_major < 8) return bsri_no(BSR_WHY_GPU);
+    if (compute != BSR_F32 || (dt != BSR_F16 && dt != BSR_BF16)) return bsri_no(BSR_WHY_DTYPE);
+    if (p->mask.block_cols % 16 || rows < 8) return bsri_no(BSR_WHY_BLOCK);
+    if (p->k.rows > 0x7f000000 || p->mask.nnz > 0x7f000000 / (p->mask.block_cols / 16)) return bsri_no(BSR_WHY_SIZE);
+    if (!bsri_mma_rows_fit(&p->q) || !bsri_mma_rows_fit(&p->k) || !bsri_mma_rows_fit(&p->v)) return bsri_no(BSR_WHY_DENSE);
+    *m = *p, m->tile_rows = bsri_min(rows, 64 * mt), m->tiles = bsri_ceil_div(rows, m->tile_rows), m->panels = 1;
+    m->unit = (float)p->scale * BSRI_DEV_LOG2E;
+    m->pairs =
         p->out.col_stride == 1 && p->out.row_stride % 2 == 0 && (uintptr_t)p->out.data % (2 * bsr_dtype_size(p->out.dtype)) == 0;
-    for (i = 0; i < p->out.batch_dims; i++) p->pairs &= p->out.batch[i] == 1 || p->out.batch_stride[i] % 2 == 0;
-    BSRI_WHEN(BSRI_HAS_ATTENTION,
-    BSRI_WHEN(BSRI_HAS_F16, if (p->q.dtype == BSR_F16) return bsri_launch_attention_type<__half>(*p, stream);)
-    BSRI_WHEN(BSRI_HAS_BF16, if (p->q.dtype == BSR_BF16) return bsri_launch_attention_type<__nv_bfloat16>(*p, stream);))
-    BSRI_LEFT_OUT(p, 0, stream);
+    for (i = 0; i < p->out.batch_dims; i++) m->pairs &= p->out.batch[i] == 1 || p->out.batch_stride[i] % 2 == 0;
+    c.tile_rows = (int32_t)m->tile_rows, c.tile_cols = BSRI_KEYS, c.threads = warps * 32, c.stages = 2;
+    c.shared = (warps * 16 * mt + 2 * BSRI_KEYS) * hd * 2 + (plain ? 0 : warps * 16 * (BSRI_KEYS + 4) * 4);
+    c.grid = p->items * m->tiles * p->block_rows;
+    return c;
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -4360,6 +4358,50 @@ static __global__ void bsri_scatter_last(const __grid_constant__ bsri_dev_scatte
     BSRI_KERNELS_MMA(X)                                                               \
     BSRI_KERNELS_ROWS(X)                                                              \
     BSRI_KERNELS_MATRICES(X)
+
+static const void *bsri_kernel(int number) {
+    switch (number) {
+#define BSRI_X(number, name, kernel, bytes) \
+    case number: return (const void *)kernel;
+        BSRI_KERNELS(BSRI_X)
+#undef BSRI_X
+        default: return NULL;
+    }
+}
+
+/* What the kernels of an engine are given, and who may choose one, the fastest tier first. */
+typedef union bsri_product_params {
+    bsri_dev_product simt;
+    bsri_dev_mma mma;
+    bsri_dev_skinny skinny;
+} bsri_product_params;
+static void bsri_choose_product(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsri_chooser *s,
+                                bsri_product_params *m) {
+    if (bsri_wants(s, 2)) bsri_offer(s, 2, bsri_mma_choose_skinny(ctx, p, compute, s->asked, &m->skinny));
+    if (bsri_wants(s, 2)) bsri_offer(s, 2, bsri_mma_choose(ctx, p, compute, s->asked, &m->mma));
+    if (bsri_wants(s, 1)) bsri_offer(s, 1, bsri_simt_choose(ctx, p, compute, s->asked, &m->simt));
+}
+typedef union bsri_sampled_params {
+    bsri_dev_sampled simt;
+    bsri_dev_mma_sampled mma;
+} bsri_sampled_params;
+static void bsri_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, int compute, bsri_chooser *s,
+                                bsri_sampled_params *m) {
+    if (bsri_wants(s, 2)) bsri_offer(s, 2, bsri_mma_choose_sampled(ctx, p, compute, s->asked, &m->mma));
+    if (bsri_wants(s, 1)) bsri_offer(s, 1, bsri_simt_choose_sampled(ctx, p, compute, s->asked, &m->simt));
+}
+typedef union bsri_attention_params {
+    bsri_dev_attention simt, mma;
+} bsri_attention_params;
+static void bsri_choose_attention(const bsr_context *ctx, const bsri_dev_attention *p, int compute, bsri_chooser *s,
+                                  bsri_attention_params *m) {
+    if (bsri_wants(s, 2)) bsri_offer(s, 2, bsri_mma_choose_attention(ctx, p, compute, s->asked, &m->mma));
+    if (bsri_wants(s, 1)) bsri_offer(s, 1, bsri_simt_choose_attention(ctx, p, compute, s->asked, &m->simt));
+}
+
+static void bsri_choose_softmax(const bsr_context *ctx, const bsri_dev_softmax *p, int compute, int fast, bsri_chooser *s) {
+    if (bsri_wants(s, 1)) bsri_offer(s, 1, bsri_simt_choose_softmax(ctx, p, compute, fast));
+}
 
 /* Loads every kernel and allows it the shared memory that it asks for, or what the device has; called once per context. */
 static cudaError_t bsri_load_kernels(void) {
