@@ -6940,7 +6940,7 @@ static bsr_status bsri_scatter_start(const bsri_call *c, const bsr_dense *blocks
     job.alpha = job.beta = 1.0, job.compute = bsri_compute_dtype(c, blocks->dtype);
     job.batch = bsri_batch_of(others->batch_dims, others->batch);
     if (step != BSRI_RUN_ONLY) *plan = bsri_plan_default(c);
-    BSRI_CUDA_RETURN(c, bsri_cuda_product(c, &job, plan, step));
+    if (others->cols && blocks->cols) BSRI_CUDA_RETURN(c, bsri_cuda_product(c, &job, plan, step));
     if (step == BSRI_PLAN_ONLY) return BSR_OK;
     if (step == BSRI_PLAN_AND_RUN) {
         BSRI_TRY(bsri_plan_settle(c, plan, &stop));
@@ -7615,7 +7615,7 @@ static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *job,
     bsri_asking a;
     int empty, stop;
     bsri_cuda_describe(job, &p);
-    empty = !p.tiles || !p.width || !p.items || !p.br || (job->scatter && !p.bc);
+    empty = !p.tiles || !p.width || !p.items || !p.br;
     if (empty) {
         if (step != BSRI_RUN_ONLY) bsri_chosen_nothing(c, plan);
     } else {
