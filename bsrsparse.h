@@ -538,37 +538,37 @@ typedef enum bsr_plan_source {
 #define BSR_PLAN_PACKS_B        (1u << 2) /* the dense operand is not f32/f64 row-major: tiles are converted first */
 
 /* Why a kernel runs, or why a faster tier does not: name, value, text. */
-#define BSR_WHY_LIST(X)                                                                      \
-    X(BSR_WHY_NONE, 0, "")                                                                   \
-    X(BSR_WHY_EMPTY, 1, "nothing to compute")                                                \
-    X(BSR_WHY_ANY, 2, "takes any type, block size and stride")                               \
-    X(BSR_WHY_CUT, 3, "left out of this build")                                              \
-    X(BSR_WHY_PLAN, 4, "can't run the plan that was asked for")                              \
-    X(BSR_WHY_GPU, 5, "not for this GPU's architecture")                                     \
-    X(BSR_WHY_DTYPE, 6, "no kernel for these types and this accuracy")                       \
-    X(BSR_WHY_BLOCK, 7, "no kernel for this block size")                                     \
-    X(BSR_WHY_LIST_KIND, 8, "no kernel for this list of products")                           \
-    X(BSR_WHY_VALUES, 9, "the values are not in aligned pieces of 16 bytes")                 \
-    X(BSR_WHY_DENSE, 10, "a dense operand is not in aligned pieces of 16 bytes")             \
-    X(BSR_WHY_SIZE, 11, "a size is beyond its counters")                                     \
-    X(BSR_WHY_WIDE, 12, "too many columns")                                                  \
-    X(BSR_WHY_INNER, 13, "the inner size is no multiple of its steps")                       \
-    X(BSR_WHY_SHARED, 14, "too little shared memory")                                        \
-    X(BSR_WHY_SKINNY, 15, "few columns: bound by the values' bytes")                         \
-    X(BSR_WHY_GROUP, 16, "block rows share a tile")                                          \
-    X(BSR_WHY_ONE_ROW, 17, "a block row is a tile")                                          \
-    X(BSR_WHY_NEIGHBOURS, 18, "neighbouring blocks share a tile")                            \
-    X(BSR_WHY_OPTIONS, 19, "with the options between product and softmax")                   \
-    X(BSR_WHY_PLAIN, 20, "plain scores")                                                     \
-    X(BSR_WHY_PACKED, 21, "packed values")                                                   \
-    X(BSR_WHY_WORKSPACE, 22, "rows are not split: the call offers no workspace")             \
+#define BSR_WHY_LIST(X)                                                          \
+    X(BSR_WHY_NONE, 0, "")                                                       \
+    X(BSR_WHY_EMPTY, 1, "nothing to compute")                                    \
+    X(BSR_WHY_ANY, 2, "takes any type, block size and stride")                   \
+    X(BSR_WHY_CUT, 3, "left out of this build")                                  \
+    X(BSR_WHY_PLAN, 4, "can't run the plan that was asked for")                  \
+    X(BSR_WHY_GPU, 5, "not for this GPU's architecture")                         \
+    X(BSR_WHY_DTYPE, 6, "no kernel for these types and this accuracy")           \
+    X(BSR_WHY_BLOCK, 7, "no kernel for this block size")                         \
+    X(BSR_WHY_LIST_KIND, 8, "no kernel for this list of products")               \
+    X(BSR_WHY_VALUES, 9, "the values are not in aligned pieces of 16 bytes")     \
+    X(BSR_WHY_DENSE, 10, "a dense operand is not in aligned pieces of 16 bytes") \
+    X(BSR_WHY_SIZE, 11, "a size is beyond its counters")                         \
+    X(BSR_WHY_WIDE, 12, "too many columns")                                      \
+    X(BSR_WHY_INNER, 13, "the inner size is no multiple of its steps")           \
+    X(BSR_WHY_SHARED, 14, "too little shared memory")                            \
+    X(BSR_WHY_SKINNY, 15, "few columns: bound by the values' bytes")             \
+    X(BSR_WHY_GROUP, 16, "block rows share a tile")                              \
+    X(BSR_WHY_ONE_ROW, 17, "a block row is a tile")                              \
+    X(BSR_WHY_NEIGHBOURS, 18, "neighbouring blocks share a tile")                \
+    X(BSR_WHY_OPTIONS, 19, "with the options between product and softmax")       \
+    X(BSR_WHY_PLAIN, 20, "plain scores")                                         \
+    X(BSR_WHY_PACKED, 21, "packed values")                                       \
+    X(BSR_WHY_WORKSPACE, 22, "rows are not split: the call offers no workspace") \
     X(BSR_WHY_SPLIT, 23, "rows are split: there are fewer tiles than multiprocessors")
 
 typedef enum bsr_why {
 #define BSRI_X(name, value, text) name = value,
     BSR_WHY_LIST(BSRI_X)
 #undef BSRI_X
-    BSR_WHY_FORCE_32 = 0x7fffffff
+        BSR_WHY_FORCE_32 = 0x7fffffff
 } bsr_why;
 
 /* What will run: a plain value. Zero fields of a plan that comes with a call are filled in; the others are
@@ -585,9 +585,9 @@ typedef struct bsr_plan {
     int32_t order;    /* grouping of tiles */
     uint32_t flags;   /* BSR_PLAN_* */
     uint64_t workspace_bytes; /* what bsr_exec.workspace must hold; 0 on the default path */
-    int32_t instance; /* CUDA: number in the kernel table */
-    int32_t reason;   /* bsr_why: why this kernel */
-    int32_t refused;  /* bsr_why: why not the next faster tier; 0: there is none, or the plan named the tier */
+    int32_t instance;         /* CUDA: number in the kernel table */
+    int32_t reason;           /* bsr_why: why this kernel */
+    int32_t refused;          /* bsr_why: why not the next faster tier; 0: there is none, or the plan named the tier */
     int32_t reserved;
 } bsr_plan;
 
@@ -7543,8 +7543,8 @@ static void bsri_ask(const bsri_call *c, bsri_asking *a) {
 /* Writes what was chosen into *plan. */
 static bsr_status bsri_chosen(const bsri_call *c, const bsri_asking *a, bsr_plan *plan) {
     const bsri_choice *b = &a->s.best;
-    const int32_t asked[9] = {0, 0, 0, a->plan.kernel, a->plan.tile_rows, a->plan.tile_cols, a->plan.split, a->plan.stages,
-                              a->plan.order};
+    const int32_t asked[9] = {
+        0, 0, 0, a->plan.kernel, a->plan.tile_rows, a->plan.tile_cols, a->plan.split, a->plan.stages, a->plan.order};
     if (!b->kernel && a->source == BSR_PLAN_CALLER) {
         BSRI_TRY(bsri_plan_begin(c));
         return bsri_fail(c, BSR_ITEM_PLAN_FIELD, BSR_ARG_EXEC, a->s.field, asked[a->s.field]);

@@ -931,6 +931,109 @@ TEST(host_pointers) {
     bsr_destroy(ctx);
 }
 
+/* What a plan asks is what runs, or the call is refused and the record names the field. */
+TEST(plans_bind) {
+    int s, op;
+    bsr_error e;
+    bsr_context *ctx;
+    use_devices(hopper, NULL);
+    ctx = create(BSR_BACKEND_CUDA, -1, &s, &e);
+    watch.device = hopper;
+    for (op = 0; op < 3; op++) {
+        static const struct {
+            int field, value, item;
+        } wish[] = {{3, 1, 0}, {3, 2, 0}, {3, 7, 1},   {3, -1, 1}, {4, 64, 0},  {4, 7, 1},  {4, -64, 1}, {5, 128, 0},
+                    {5, 3, 1}, {6, 1, 0}, {6, 999, 1}, {7, 2, 0},  {7, 999, 1}, {7, -3, 1}, {8, 77, 1}};
+        bsr_plan plan = BSR_ZERO, wanted, got;
+        bsr_exec ex = BSR_ZERO;
+        bsr_matrix a;
+        bsr_dense b, c;
+        char line[400];
+        void *p[5];
+        size_t w;
+        int i;
+        bt_case("%s", op == 0 ? "addmm" : op == 1 ? "sampled" : "attention");
+        arena.used = 0, ex.error = &e, watch.exec = &ex;
+        for (i = 0; i < 5; i++) p[i] = (void *)(((uintptr_t)device(4096 * 4096, BSR_BF16) + 255) / 256 * 256);
+        a = bsr_matrix_make(4096, 4096, 64, 64, 512, p[0], p[1], BSR_I32, p[2], BSR_BF16);
+        b = bsr_dense_row_major(p[3], BSR_BF16, 4096, op == 2 ? 64 : 4096), c = b, c.data = p[4];
+#define CALL()                                                       \
+    (op == 0   ? bsr_dense_mm(ctx, 0, &a, &b, &c, &ex)               \
+     : op == 1 ? bsr_sampled_addmm(ctx, 0, NULL, 1, &b, &c, &a, &ex) \
+               : bsr_attention(ctx, 0, &b, &b, &b, &a, NULL, &c, NULL, &ex))
+        ex.query = &plan;
+        CHECK_INT(CALL(), BSR_OK), CHECK(plan.kernel >= 2), CHECK(plan.instance >= 200), CHECK(plan.tile_rows >= 16);
+        CHECK_INT(plan.source, BSR_PLAN_HEURISTIC), CHECK(plan.reason > 0), CHECK(plan.stages > 1);
+        bsr_plan_string(&plan, line, sizeof line);
+        CHECK(strstr(line, "mma kernel") != NULL);
+        if (getenv("SAY")) puts(line);
+        for (w = 0; w < sizeof wish / sizeof *wish; w++) {
+            memset(&wanted, 0, sizeof wanted);
+            ((int32_t *)&wanted)[wish[w].field] = wish[w].value;
+            ex.plan = &wanted, ex.query = &got;
+            bt_case("%s, field %d: %d", op == 0 ? "addmm" : op == 1 ? "sampled" : "attention", wish[w].field, wish[w].value);
+            si_restart();
+            s = (int)CALL();
+            if (s == BSR_OK) {
+                CHECK(!wish[w].item), CHECK_INT(((int32_t *)&got)[wish[w].field], wish[w].value);
+                CHECK_INT(got.source, BSR_PLAN_CALLER);
+                bsr_plan_string(&got, line, sizeof line);
+                if (getenv("SAY")) puts(line);
+                wanted = got, ex.query = NULL; /* handed back: the same again */
+                CHECK_INT(CALL(), BSR_OK), CHECK_INT(si.launches, 1);
+                ex.query = &wanted;
+                CHECK_INT(CALL(), BSR_OK), CHECK_INT(wanted.instance, got.instance), CHECK_INT(wanted.tile_rows, got.tile_rows);
+            } else { /* (a tile that this operation hasn't got) */
+                CHECK(wish[w].item || wish[w].field > 3), CHECK_INT(s, BSR_BAD_PLAN), CHECK_INT(e.item, BSR_ITEM_PLAN_FIELD);
+                CHECK_INT(e.index, wish[w].field), CHECK_INT(e.value, wish[w].value);
+                ex.query = NULL;
+                CHECK_INT(CALL(), BSR_BAD_PLAN), CHECK_INT(si.launches, 0);
+            }
+        }
+#undef CALL
+    }
+    bsr_destroy(ctx);
+}
+/* The plan says why no faster tier runs. */
+TEST(plans_say_why) {
+    static const struct {
+        int block, dtype, shift, why;
+    } cases[] = {{24, BSR_BF16, 0, BSR_WHY_BLOCK},
+                 {64, BSR_F64, 0, BSR_WHY_DTYPE},
+                 {64, BSR_BF16, 2, BSR_WHY_DENSE},
+                 {64, BSR_BF16, 1, BSR_WHY_VALUES}};
+    int s;
+    size_t i;
+    bsr_error e;
+    bsr_context *ctx;
+    use_devices(hopper, NULL);
+    ctx = create(BSR_BACKEND_CUDA, -1, &s, &e);
+    watch.device = hopper;
+    for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+        bsr_plan plan = BSR_ZERO;
+        bsr_exec ex = BSR_ZERO;
+        const int64_t n = 48 * cases[i].block;
+        bsr_matrix a;
+        bsr_dense b, c;
+        char line[400];
+        char *p[5];
+        int j;
+        bt_case("block %d, %s", cases[i].block, bsr_dtype_name(cases[i].dtype));
+        arena.used = 0, ex.error = &e, ex.query = &plan, watch.exec = &ex;
+        for (j = 0; j < 5; j++) p[j] = (char *)(((uintptr_t)device(n * n + 512, cases[i].dtype) + 255) / 256 * 256);
+        a = bsr_matrix_make(n, n, cases[i].block, cases[i].block, 96, p[0], p[1], BSR_I32, p[2] + (cases[i].shift & 1) * 2,
+                            cases[i].dtype);
+        b = bsr_dense_row_major(p[3] + (cases[i].shift & 2), cases[i].dtype, n, n);
+        c = bsr_dense_row_major(p[4], cases[i].dtype, n, n);
+        CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &c, &ex), BSR_OK), CHECK_INT(plan.kernel, 1),
+            CHECK_INT(plan.refused, cases[i].why);
+        bsr_plan_string(&plan, line, sizeof line);
+        CHECK(strstr(line, "simt kernel") != NULL), CHECK(strstr(line, "; not mma: ") != NULL);
+        if (getenv("SAY")) puts(line);
+    }
+    bsr_destroy(ctx);
+}
+
 static const bt_test tests[] = {
     {"kernels_are_loaded_when_the_context_is_made", kernels_are_loaded_when_the_context_is_made},
     {"create_with_failing_calls", create_with_failing_calls},
@@ -941,6 +1044,8 @@ static const bt_test tests[] = {
     {"captured_stream", captured_stream},
     {"max_grid", max_grid},
     {"host_pointers", host_pointers},
+    {"plans_bind", plans_bind},
+    {"plans_say_why", plans_say_why},
 };
 
 int main(int argc, char **argv) {
