@@ -96,8 +96,8 @@
      trust. Conversions leave the count in crow_indices' last entry and m->nnz at the capacity; they want the workspace that a
      query (bsr_exec.query) names. BSR_EXEC_CHECK_POINTERS asks the driver whether each pointer is to device memory.
      Tiers: simt takes any dtype, block size and stride; mma uses tensor cores (sm_80 and up) where sizes and alignment allow.
-     bsr_plan.kernel forces one (1 simt, 2 mma, 3 wgmma) and is refused where it does not fit. Same inputs, same plan, same GPU model:
-     same bits.
+     bsr_plan.kernel forces one (1 simt, 2 mma, 3 wgmma) and is refused where it does not fit; so do tile, split, stages and
+     order. bsr_plan_string() says why a kernel was chosen. Same inputs, same plan, same GPU model: same bits.
 
    ACCURACY
      Each operation's comment states its accumulation type and its bound. u is half a unit in the last place: 2^-24 for f32,

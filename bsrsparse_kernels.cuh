@@ -2345,8 +2345,8 @@ __global__ void __launch_bounds__(256, 1) bsri_attention_simt(const __grid_const
     }
 }
 /* Takes everything. */
-static bsri_choice bsri_simt_choose_attention(const bsr_context *, const bsri_dev_attention *p, int compute, const bsr_plan *asked,
-                                              bsri_dev_attention *m) {
+static bsri_choice bsri_simt_choose_attention(const bsr_context *, const bsri_dev_attention *p, int compute,
+                                              const bsr_plan *asked, bsri_dev_attention *m) {
     const int small = asked->tile_cols ? asked->tile_cols == 16 : p->mask.block_rows <= 16 || p->mask.block_cols <= 16;
     const int size = compute == BSR_F64 ? 32 : small ? 16 : 64;
     bsri_choice c = bsri_yes(compute == BSR_F64 ? 422 : small ? 420 : 421, 1, BSR_WHY_ANY);
