@@ -44,7 +44,7 @@ compile = @echo "  cc    $@"; mkdir -p $(@D); $(CC) -std=c99 -Wall -Wextra -I. -
 all: examples
 
 help:
-	@echo "make run            the main job: builds and runs examples/spmm.c (ARGS=\"--help\" and the like)"
+	@echo "make run            the main job: builds and runs examples/spmm.c (ARGS=\"--help\", \"--backend cpu\" and the like)"
 	@echo "make test           everything: tests, sanitizers, compile matrix, examples, fuzz targets, static checks"
 	@echo "make bench          speed against OpenBLAS and SciPy, where they are installed"
 	@echo "make fuzz           libFuzzer for SECONDS=60 per target, with clang"
@@ -54,8 +54,11 @@ help:
 	@echo "make clean          removes build/"
 	@echo "CC=clang, CFLAGS=-O3, JOBS=8 and so on are taken as usual."
 
-run: $(B)/plain/spmm
-	@$< $(ARGS)
+# On the GPU where there is one and nvcc compiles for it.
+SPMM = $(if $(GPU_CC),build/gpu/examples/spmm,$(B)/plain/spmm)
+run:
+	@$(MAKE) $(SPMM)
+	@$(SPMM) $(ARGS)
 
 # ---- programs: plain, and with sanitizers ----
 

@@ -32,6 +32,11 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+/* Private copies of the library (BSRSPARSE_STATIC) have private kernels, whose user functions may differ. */
+#ifdef BSRSPARSE_STATIC
+namespace {
+#endif
+
 /* BSRI_WHEN(has, text): the text where `has` is 1, nothing where it is 0. What BSRSPARSE_NO_x and BSRSPARSE_ONLY_x leave out is
    neither in the kernel table nor named by a function that launches, so that it is never instantiated. */
 #define BSRI_WHEN(has, ...) BSRI_WHEN_OF(has, __VA_ARGS__)
@@ -4418,3 +4423,7 @@ static cudaError_t bsri_load_kernels(void) {
 #undef BSRI_X
     return e;
 }
+
+#ifdef BSRSPARSE_STATIC
+} // namespace
+#endif

@@ -24,26 +24,26 @@ static double compare(const float *q, const float *k, const float *v, const uint
             worst = worse(worst, fabs(o - (double)out[i * WIDTH + d]));
         }
     }
-    free(p);
+    release(p);
     return worst;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    bsr_context *builder, *ctx = open_backend(argc, argv, 0, &builder);
     static uint8_t mask[HEADS * BLOCKS * BLOCKS];
-    static int32_t crow[HEADS * (BLOCKS + 1)], col[HEADS * BLOCKS * BLOCKS];
+    int32_t *crow = (int32_t *)allocate(HEADS * (BLOCKS + 1), sizeof *crow);
+    int32_t *col = (int32_t *)allocate(HEADS * BLOCKS * BLOCKS, sizeof *col);
     const int64_t size = HEADS * LENGTH * WIDTH;
     float *q = (float *)allocate(4 * size, sizeof *q), *k = q + size, *v = k + size, *out = v + size;
     bsr_dense Q, K, V, O;
     bsr_matrix M;
-    bsr_context *ctx;
     bsr_error error;
     bsr_exec exec = BSR_ZERO;
     uint64_t random = 3;
     double worst = 0;
     int causal, head, r;
 
-    exec.error = &error;
-    REQUIRE(bsr_create(NULL, &ctx, &error), &error);
+    exec.error = &error, print_backend(ctx);
     fill_normal_f32(q, 3 * size, &random);
     Q = bsr_dense_batched(bsr_dense_row_major(q, BSR_F32, LENGTH, WIDTH), HEADS, LENGTH * WIDTH);
     K = Q, K.data = k, V = Q, V.data = v, O = Q, O.data = out;
@@ -53,13 +53,13 @@ int main(void) {
         bsr_attention_options options = BSR_ZERO;
         double start;
         layout.different_layout_per_head = 1, layout.num_random_blocks = 2, layout.unidirectional = causal;
-        REQUIRE(bsr_layout_mask(ctx, &layout, mask, &exec), &error);
+        REQUIRE(bsr_layout_mask(builder, &layout, mask, &exec), &error);
 
         /* heads differ: each has crow_indices of its own into shared col_indices */
         M = bsr_matrix_make(LENGTH, LENGTH, BLOCK, BLOCK, HEADS * BLOCKS * BLOCKS, crow, col, BSR_I32, NULL, BSR_F32);
         M = bsr_matrix_batched(M, HEADS, BLOCKS + 1, 0, 0);
         M.flags = BSR_MATRIX_RAGGED;
-        REQUIRE(bsr_from_block_mask(ctx, mask, &M, &exec), &error);
+        REQUIRE(bsr_from_block_mask(builder, mask, &M, &exec), &error);
 
         if (causal) options.flags = BSR_ATTENTION_CAUSAL;
         memset(out, 255, (size_t)size * sizeof *out); /* NaN until written */
@@ -80,6 +80,6 @@ int main(void) {
             printf("\n");
         }
     }
-    free(q), bsr_destroy(ctx);
+    release(q), release(crow), release(col), bsr_destroy(ctx), bsr_destroy(builder);
     return verdict(worst < 1e-5);
 }

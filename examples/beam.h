@@ -22,7 +22,7 @@ static inline entries entries_make(int64_t rows, int64_t cols, int64_t capacity)
 static inline void entries_add(entries *e, int64_t row, int64_t col, double value) {
     e->row[e->count] = row, e->col[e->count] = col, e->value[e->count++] = value;
 }
-static inline void entries_free(entries *e) { free(e->row), free(e->col), free(e->value); }
+static inline void entries_free(entries *e) { release(e->row), release(e->col), release(e->value); }
 
 #define BEAM_YOUNG 1.0
 #define BEAM_POISSON 0.3
@@ -92,6 +92,6 @@ static inline bsr_matrix matrix_from_entries(const bsr_context *ctx, const entri
     REQUIRE(bsr_from_coo(ctx, e->rows, e->cols, e->count, e->row, e->col, BSR_I64, e->value, BSR_F64, &m, &exec), &error);
     return m;
 }
-static inline void matrix_free(bsr_matrix *m) { free(m->crow_indices), free(m->col_indices), free(m->values); }
+static inline void matrix_free(bsr_matrix *m) { release(m->crow_indices), release(m->col_indices), release(m->values); }
 
 #endif

@@ -37,23 +37,21 @@ static int solve(const bsr_matrix *K, const double *diagonal, const double *f, d
         a = rz / dot(p, q, n);
         for (i = 0; i < n; i++) u[i] += a * p[i], r[i] -= a * q[i];
     }
-    free(r);
+    release(r);
     return step;
 }
 
-int main(void) {
-    bsr_context *ctx;
-    bsr_error error;
+int main(int argc, char **argv) {
+    bsr_context *builder, *ctx = open_backend(argc, argv, 0, &builder);
     entries e;
     bsr_matrix K;
     double *f, *u, *residual, *diagonal, norm, tip, theory, inertia = NY * (double)NZ * NZ * NZ / 12, start;
     int64_t i, n, face = (NY + 1) * (NZ + 1);
     int steps;
 
-    REQUIRE(bsr_create(NULL, &ctx, &error), &error);
-    context = ctx;
+    context = ctx, print_backend(ctx);
     e = beam_assemble(NX, NY, NZ), n = e.rows;
-    K = matrix_from_entries(ctx, &e, 3, 3, BSR_F64);
+    K = matrix_from_entries(builder, &e, 3, 3, BSR_F64);
     f = (double *)allocate(4 * n, sizeof *f), u = f + n, residual = u + n, diagonal = residual + n;
     for (i = 0; i < face; i++) f[n - 3 * face + 3 * i + 2] = -1e-3 / (double)face; /* a load of 1e-3 down the free end */
     for (i = 0; i < e.count; i++)
@@ -73,6 +71,6 @@ int main(void) {
     printf("%d steps in %.2f s, residual |f - K u| / |f| = %.2e\n", steps, start, norm);
     printf("the free end moves by %.4g; beam theory says %.4g\n", tip, theory);
 
-    free(f), entries_free(&e), matrix_free(&K), bsr_destroy(ctx);
+    release(f), entries_free(&e), matrix_free(&K), bsr_destroy(ctx), bsr_destroy(builder);
     return verdict(norm < 1e-9 && fabs(tip / theory - 1) < 0.1);
 }

@@ -1,4 +1,4 @@
-/* What the examples share: errors, random numbers, a clock, memory. Include it first. */
+/* What the examples share: errors, backends, memory, random numbers, a clock. Include it first. */
 #ifndef EXAMPLE_H
 #define EXAMPLE_H
 
@@ -19,24 +19,7 @@
 #else
 #include <unistd.h>
 #endif
-
-/* Ends the program with one line where a call failed. `error` is the record that the call was given. */
-static inline void require(bsr_status status, const bsr_error *error, const char *what) {
-    char line[320];
-    if (status == BSR_OK) return;
-    bsr_error_string(error, line, sizeof line);
-    fprintf(stderr, "%s: %s\n", what, line);
-    exit(1);
-}
-#define REQUIRE(call, error) require(call, error, #call)
-
-static inline void *allocate(int64_t count, size_t size) { /* zeroed, never null */
-    void *p = NULL;
-    if (count >= 0 && (uint64_t)count < SIZE_MAX / 2 / size) p = calloc(count > 0 ? (size_t)count : 1, size);
-    if (p) return p;
-    fprintf(stderr, "out of memory: %lld x %lu bytes\n", (long long)count, (unsigned long)size);
-    exit(1);
-}
+#include "backend.h"
 
 static inline double seconds(void) {
 #ifdef _WIN32

@@ -10,7 +10,7 @@ typedef struct layer {
     double *values, *gradient, *bias, *bias_gradient;
 } layer;
 
-static bsr_context *ctx;
+static bsr_context *ctx, *builder;
 static bsr_error error;
 static bsr_exec run;
 
@@ -21,17 +21,17 @@ static layer layer_make(int64_t rows, int64_t cols, double sparsity, uint64_t *r
     uint64_t bytes;
     char *index;
     l.W = bsr_matrix_make(rows, cols, BLOCK, BLOCK, blocks, crow, col, BSR_I32, NULL, BSR_F64);
-    REQUIRE(bsr_random_pattern(ctx, random_bits(random), sparsity, &l.W, &run), &error); /* sets W.nnz */
+    REQUIRE(bsr_random_pattern(builder, random_bits(random), sparsity, &l.W, &run), &error); /* sets W.nnz */
     l.count = l.W.nnz * AREA;
     l.values = (double *)allocate(2 * (l.count + rows), sizeof(double));
     l.gradient = l.values + l.count, l.bias = l.gradient + l.count, l.bias_gradient = l.bias + rows;
     for (i = 0; i < l.count; i++) l.values[i] = random_normal(random) / sqrt((double)cols * (1 - sparsity));
     for (i = 0; i < rows; i++) l.bias[i] = 0.1 * random_normal(random);
     l.W.values = l.values; /* the transposed index makes the backward pass as fast as the forward one */
-    REQUIRE(bsr_transposed_index_size(ctx, &l.W, &bytes, &run), &error);
+    REQUIRE(bsr_transposed_index_size(builder, &l.W, &bytes, &run), &error);
     index = (char *)allocate((int64_t)bytes + 64, 1);
     index += 64 - (uintptr_t)index % 64;
-    REQUIRE(bsr_build_transposed_index(ctx, &l.W, index, bytes, &run), &error);
+    REQUIRE(bsr_build_transposed_index(builder, &l.W, index, bytes, &run), &error);
     l.W.transposed_index = index;
     l.dW = l.W, l.dW.values = l.gradient;
     return l;
@@ -60,8 +60,7 @@ static void layer_step(layer *l, double rate) {
 }
 
 static layer one, two;
-static double x[IN * BATCH], z[HIDDEN * BATCH], h[HIDDEN * BATCH], y[OUT * BATCH], target[OUT * BATCH];
-static double dz[HIDDEN * BATCH], dy[OUT * BATCH];
+static double *x, *z, *h, *y, *target, *dz, *dy; /* IN, HIDDEN or OUT rows of BATCH numbers */
 static bsr_dense view(double *data, int64_t rows) { return bsr_dense_row_major(data, BSR_F64, rows, BATCH); }
 
 static double forward(void) { /* returns the loss, |Y - T|^2 / (2 BATCH), and leaves its gradient in dy */
@@ -90,12 +89,13 @@ static double difference(double *p, double gradient) {
     return fabs((up - down) / (2 * e) - gradient) / (fabs(gradient) + 1e-3);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     uint64_t random = 7;
     double first, loss = 0, worst = 0;
     int i;
-    run.error = &error;
-    REQUIRE(bsr_create(NULL, &ctx, &error), &error);
+    ctx = open_backend(argc, argv, 0, &builder), run.error = &error, print_backend(ctx);
+    x = (double *)allocate((IN + 3 * (HIDDEN + OUT)) * BATCH, sizeof *x), z = x + IN * BATCH, h = z + HIDDEN * BATCH,
+    dz = h + HIDDEN * BATCH, y = dz + HIDDEN * BATCH, dy = y + OUT * BATCH, target = dy + OUT * BATCH;
     one = layer_make(HIDDEN, IN, 0.75, &random), two = layer_make(OUT, HIDDEN, 0.5, &random);
     for (i = 0; i < IN * BATCH; i++) x[i] = random_normal(&random);
     for (i = 0; i < OUT * BATCH; i++) target[i] = sin(x[i]) * x[i + OUT];
@@ -114,6 +114,6 @@ int main(void) {
         layer_step(&one, 0.1), layer_step(&two, 0.1);
     }
     printf("  step %2d   loss %.4f\n", i, loss = forward());
-    bsr_destroy(ctx); /* the arrays end with the program */
+    bsr_destroy(ctx), bsr_destroy(builder); /* the arrays end with the program */
     return verdict(worst < 1e-5 && loss < 0.7 * first);
 }

@@ -16,7 +16,7 @@ typedef struct options {
 typedef struct job { /* one matrix and what is made of it */
     const char *name, *what;
     const options *opt;
-    const bsr_context *ctx;
+    const bsr_context *run, *ctx; /* what multiplies; the CPU, which builds */
     entries e;
     bsr_matrix A;
     float *b, *c;    /* dense operand and product */
@@ -42,6 +42,7 @@ static void print_help(void) {
            "  --prune 0.8       keep the blocks with the largest norm, to this sparsity\n"
            "  --cols 128        columns of the dense matrix\n"
            "  --threads 2       threads (default: as many as the machine offers)\n"
+           "  --backend cpu     or cuda (default: cuda where the program was compiled for it and there is a GPU)\n"
            "  --svg file.svg    draw the pattern\n"
            "  --seed 1          of the random numbers\n"
            "  --help            this text\n");
@@ -75,6 +76,8 @@ static options read_options(int argc, char **argv) {
             o.threads = whole_number(name, value, &end, 1, 4096);
         } else if (!strcmp(name, "--seed")) {
             o.seed = (uint64_t)whole_number(name, value, &end, 0, INT64_MAX);
+        } else if (!strcmp(name, "--backend")) {
+            if (strcmp(value, "cpu") && strcmp(value, "cuda")) complain(name, "cpu or cuda");
         } else if (!strcmp(name, "--svg")) {
             if (!*value) complain(name, "a file name is wanted");
             o.svg = value;
@@ -140,7 +143,7 @@ static void read_file(job *j, const char *path) {
         require_parsed(path, bsr_parse_smtx(text, bytes, &info, crow, j->e.col, info.entries, &error), &error);
         for (r = 0; r < info.rows; r++)
             for (p = crow[r]; p < crow[r + 1]; p++) j->e.row[p] = r;
-        free(crow);
+        release(crow);
     } else {
         require_parsed(path, bsr_parse_matrix_market(text, bytes, &info, j->e.row, j->e.col, j->e.value, info.entries, &error),
                        &error);
@@ -175,7 +178,7 @@ static bsr_matrix block_pattern(const job *j, int64_t block_rows, int64_t block_
     m.crow_indices = allocate((j->e.rows + block_rows - 1) / block_rows + 1, sizeof(int32_t));
     REQUIRE(bsr_from_coo(j->ctx, j->e.rows, j->e.cols, j->e.count, j->e.row, j->e.col, BSR_I64, NULL, BSR_F64, &m, &exec),
             &error);
-    free(m.crow_indices);
+    release(m.crow_indices);
     m.crow_indices = NULL;
     return m;
 }
@@ -274,7 +277,7 @@ static void draw_text(const bsr_matrix *m) {
     printf("\n  +");
     for (x = 0; x < width; x++) printf("-");
     printf("+\n");
-    free(cell);
+    release(cell);
 }
 static void draw_svg(const job *j, const char *path) {
     const bsr_matrix *m = &j->A;
@@ -300,7 +303,7 @@ static void draw_svg(const job *j, const char *path) {
     fprintf(f, "</g>\n<text y=\"%.1f\">%lld x %lld, %lld blocks of %lld x %lld</text>\n</svg>\n", h * height + 24,
             (long long)m->rows, (long long)m->cols, (long long)m->nnz, (long long)m->block_rows, (long long)m->block_cols);
     if (fclose(f)) complain(path, "can't write the file");
-    free(cell);
+    release(cell);
     printf("  picture     %s\n", path);
 }
 
@@ -338,7 +341,7 @@ static double worst_error(const job *j) {
             worst = worse(worst, fabs((double)j->c[i * N + n] - sum[i * N + n]) / bound);
         }
     }
-    free(sum);
+    release(sum);
     return worst;
 }
 
@@ -352,7 +355,7 @@ static void multiply(const job *j, const bsr_matrix *A) {
     bsr_dense B = bsr_dense_row_major(j->b, BSR_F32, A->cols, j->opt->cols),
               C = bsr_dense_row_major(j->c, BSR_F32, A->rows, j->opt->cols);
     exec.error = &error;
-    REQUIRE(bsr_dense_mm(j->ctx, 0, A, &B, &C, &exec), &error);
+    REQUIRE(bsr_dense_mm(j->run, 0, A, &B, &C, &exec), &error);
 }
 /* Median seconds of warm runs: at least five, at most fifty, about half a second in all. */
 static double median_time(const job *j, const bsr_matrix *A, int *runs) {
@@ -393,7 +396,7 @@ static double dense_time(job *j) {
     j->c = (float *)allocate(full.rows * j->opt->cols, sizeof(float));
     fill_normal_f32(j->b, full.cols * j->opt->cols, &j->random);
     t = median_time(j, &full, &runs);
-    free(j->b), free(j->c), free(dense), matrix_free(&full);
+    release(j->b), release(j->c), release(dense), matrix_free(&full);
     j->b = b, j->c = c;
     return t;
 }
@@ -435,26 +438,19 @@ static int report(job *j, int64_t block_rows, int64_t block_cols, double prune, 
         printf("  speed-up    %.1f over the dense product: %.3f ms with every block stored, 64 x 64\n", dense / t, 1e3 * dense);
     else printf("  speed-up    unknown: the dense matrix would take %.0f MB\n", 4e-6 * (double)j->A.rows * (double)j->A.cols);
     if (svg && j->A.rows && j->A.cols) draw_svg(j, svg);
-    free(j->b), free(j->c), matrix_free(&j->A), entries_free(&j->e);
+    release(j->b), release(j->c), matrix_free(&j->A), entries_free(&j->e);
     return worst <= 1;
 }
 
 int main(int argc, char **argv) {
     options o = read_options(argc, argv);
-    bsr_context_desc desc = BSR_ZERO;
-    bsr_context *ctx;
-    bsr_error error;
-    bsr_info info;
+    bsr_context *builder, *ctx = open_backend(argc, argv, o.threads, &builder);
     job j;
     int good = 1;
     memset(&j, 0, sizeof j);
-    desc.threads = (int32_t)o.threads;
-    REQUIRE(bsr_create(&desc, &ctx, &error), &error);
-    REQUIRE(bsr_query_info(ctx, &info), &error);
-    j.opt = &o, j.ctx = ctx, j.random = o.seed;
+    j.opt = &o, j.run = ctx, j.ctx = builder, j.random = o.seed;
     if (o.file) read_file(&j, o.file);
-    printf("bsrsparse %d.%d.%d, %s backend, %s, %d thread%s\n", BSR_VERSION_MAJOR, BSR_VERSION_MINOR, BSR_VERSION_PATCH,
-           info.backend_name, info.isa_name, (int)info.threads, info.threads == 1 ? "" : "s");
+    print_backend(ctx);
     if (o.file) {
         good = report(&j, o.block_rows, o.block_cols, o.prune, o.svg);
     } else {
@@ -467,6 +463,6 @@ int main(int argc, char **argv) {
         if (!o.block_rows) o.block_rows = o.block_cols = 16;
         good &= report(&j, o.block_rows, o.block_cols, o.prune >= 0 ? o.prune : 0.8, o.svg ? second : NULL);
     }
-    bsr_destroy(ctx);
+    bsr_destroy(ctx), bsr_destroy(builder);
     return good ? 0 : 1;
 }

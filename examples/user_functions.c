@@ -5,22 +5,22 @@
 
 enum { HEADS = 2, LENGTH = 64, WIDTH = 16, BLOCK = 16, BLOCKS = LENGTH / BLOCK };
 
-static bsr_context *ctx;
+static bsr_context *ctx, *builder;
 static bsr_error error;
 static bsr_exec run;
-static int32_t crow[BLOCKS + 1], col[BLOCKS * BLOCKS];
-static float values[LENGTH * LENGTH], q[HEADS * LENGTH * WIDTH], k[HEADS * LENGTH * WIDTH], v[HEADS * LENGTH * WIDTH];
-static float out[HEADS * LENGTH * WIDTH];
+static int32_t *crow, *col;
+static float *values, *q, *k, *v, *out;
 
 /* Y = leaky_relu(A X), where A holds all blocks; the largest difference from plain loops. */
 static double epilogue_error(void) {
-    const float slope = 0.125f;
+    float *slope = (float *)allocate(1, sizeof *slope);
     bsr_matrix A = bsr_matrix_make(LENGTH, LENGTH, BLOCK, BLOCK, BLOCKS * BLOCKS, crow, col, BSR_I32, values, BSR_F32);
     bsr_dense X = bsr_dense_row_major(q, BSR_F32, LENGTH, WIDTH), Y = bsr_dense_row_major(out, BSR_F32, LENGTH, WIDTH);
     bsr_epilogue end = BSR_ZERO;
     double worst = 0;
     int i, j, n;
-    end.activation = BSR_EPILOGUE_leaky_relu, end.user_data = &slope;
+    *slope = 0.125f; /* user_data lies where the functions run */
+    end.activation = BSR_EPILOGUE_leaky_relu, end.user_data = slope;
     REQUIRE(bsr_dense_addmm(ctx, 0, NULL, 1, 0, &A, &X, &end, &Y, &run), &error);
     for (i = 0; i < LENGTH; i++)
         for (n = 0; n < WIDTH; n++) {
@@ -28,7 +28,7 @@ static double epilogue_error(void) {
             for (j = 0; j < LENGTH; j++)
                 want += (double)q[j * WIDTH + n] *
                         (double)values[((i / BLOCK * BLOCKS + j / BLOCK) * BLOCK + i % BLOCK) * BLOCK + j % BLOCK];
-            if (want < 0) want *= (double)slope;
+            if (want < 0) want *= (double)*slope;
             worst = worse(worst, fabs(want - (double)out[i * WIDTH + n]));
         }
     return worst;
@@ -36,7 +36,7 @@ static double epilogue_error(void) {
 
 /* Attention with alibi and same_document; the largest difference from plain loops. */
 static double attention_error(void) {
-    int document[LENGTH], h, i, j, d;
+    int *document = (int *)allocate(LENGTH, sizeof *document), h, i, j, d;
     bsr_matrix M = bsr_matrix_make(LENGTH, LENGTH, BLOCK, BLOCK, BLOCKS * BLOCKS, crow, col, BSR_I32, NULL, BSR_F32);
     bsr_dense Q = bsr_dense_batched(bsr_dense_row_major(q, BSR_F32, LENGTH, WIDTH), HEADS, LENGTH * WIDTH), K = Q, V = Q, O = Q;
     bsr_attention_options options = BSR_ZERO;
@@ -61,19 +61,23 @@ static double attention_error(void) {
     return worst;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    const int64_t rows = (int64_t)HEADS * LENGTH * WIDTH;
     uint64_t random = 11;
     uint8_t all[BLOCKS * BLOCKS];
-    bsr_matrix pattern = bsr_matrix_make(LENGTH, LENGTH, BLOCK, BLOCK, BLOCKS * BLOCKS, crow, col, BSR_I32, NULL, BSR_F32);
+    bsr_matrix pattern;
     double e1, e2;
     run.error = &error;
-    REQUIRE(bsr_create(NULL, &ctx, &error), &error);
+    ctx = open_backend(argc, argv, 0, &builder), print_backend(ctx);
+    crow = (int32_t *)allocate(BLOCKS + 1, sizeof *crow), col = (int32_t *)allocate(BLOCKS * BLOCKS, sizeof *col);
+    values = (float *)allocate(LENGTH * LENGTH + 4 * rows, sizeof *values);
+    q = values + LENGTH * LENGTH, k = q + rows, v = k + rows, out = v + rows;
+    pattern = bsr_matrix_make(LENGTH, LENGTH, BLOCK, BLOCK, BLOCKS * BLOCKS, crow, col, BSR_I32, NULL, BSR_F32);
     memset(all, 1, sizeof all);
-    REQUIRE(bsr_from_block_mask(ctx, all, &pattern, &run), &error);
-    fill_normal_f32(values, LENGTH * LENGTH, &random), fill_normal_f32(q, HEADS * LENGTH * WIDTH, &random);
-    fill_normal_f32(k, HEADS * LENGTH * WIDTH, &random), fill_normal_f32(v, HEADS * LENGTH * WIDTH, &random);
+    REQUIRE(bsr_from_block_mask(builder, all, &pattern, &run), &error);
+    fill_normal_f32(values, LENGTH * LENGTH + 3 * rows, &random);
     e1 = epilogue_error(), e2 = attention_error();
     printf("own epilogue: error %.1e; own score and mask functions: error %.1e\n", e1, e2);
-    bsr_destroy(ctx);
+    bsr_destroy(ctx), bsr_destroy(builder); /* the arrays end with the program */
     return verdict(e1 < 1e-4 && e2 < 1e-5);
 }

@@ -86,9 +86,9 @@ mine "many files, implementation once" "$cc -std=c99 -O0 $strict -I. $src/main_p
 $cc -std=c99 -O0 $strict -I. $src/implementation.c $src/plain.c $src/main_plain.c -o \$out/b -lm && \$out/b"
 mine "any order in one file" "$cc -std=c99 -O0 $strict -I. $src/main_plain.c $src/plain.c $src/mixed_orders.c -o \$out/a -lm && \$out/a"
 mine "the implementation missing: does not link" "! $cc -std=c99 -I. $src/main_plain.c $src/plain.c -o \$out/a -lm 2>/dev/null"
-mine "static in two files" "$cc -std=c99 -O0 $strict -I. $src/static_one.c $src/static_two.c -o \$out/a -lm && \$out/a
-$cc -std=c99 -O0 -I. -c $src/static_one.c -o \$out/s.o
-nm -g --defined-only \$out/s.o | awk 'NF { print \$3 }' | grep -qx static_one; [ \$(nm -g --defined-only \$out/s.o | grep -c .) -eq 1 ]"
+mine "two modules with private copies" "$cc -std=c99 -O0 $strict -I. tests/modules/main.c tests/modules/one.c tests/modules/two.c -o \$out/a -lm && \$out/a
+$cc -std=c99 -O0 -I. -c tests/modules/one.c -o \$out/s.o
+nm -g --defined-only \$out/s.o | awk 'NF { print \$3 }' | grep -qx module_one; [ \$(nm -g --defined-only \$out/s.o | grep -c .) -eq 1 ]"
 for pair in "gcc g++" "clang clang++"; do
     set -- $pair
     with "$2" "C implementation, C++ user ($pair)" "$1 -std=c99 -O0 -I. -c $src/implementation.c -o \$out/i.o

@@ -5,7 +5,7 @@
 #   archs          compiles every kernel for every supported architecture, warnings are errors
 
 NVCC ?= nvcc
-gpu_cc = nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d .
+gpu_cc = command -v $(NVCC) >/dev/null && nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d .
 GPU_CC = $(eval GPU_CC := $(shell $(gpu_cc)))$(GPU_CC)
 GPU_ARCH ?= $(if $(filter 90,$(GPU_CC)),90a,$(or $(GPU_CC),90a))
 GPU_B := build/gpu/test
@@ -15,7 +15,7 @@ gpu_target = -gencode=arch=compute_$(1),code=sm_$(1)
 ARCHS := 75 80 86 89 90a 100 120
 
 .PHONY: gpu-build gpu-test gpu-sanitize archs
-gpu-build: $(GPU_B)/gpu_tests
+gpu-build: $(GPU_B)/gpu_tests $(GPU_B)/modules $(addprefix build/gpu/examples/,$(filter-out smallest,$(EXAMPLES)))
 
 # One object holds the library; the tests are plain C++ and make one program with it.
 $(GPU_B)/library.o: tests/gpu/library.cu tests/test_functions.h $(HEADERS)
@@ -31,9 +31,26 @@ $(GPU_B)/gpu_tests: $(addprefix $(GPU_B)/,library.o main.o $(addsuffix .o,$(GPU_
 	@$(NVCC) $(call gpu_target,$(GPU_ARCH)) $^ -o $@ -lpthread
 
 gpu-test: $(if $(filter no,$(GPU_BUILD)),,gpu-build)
-	@B="$(GPU_B)" PROGRAMS="$(GPU_PROGRAMS)" TIERS="$(TIERS)" sh tests/gpu/run.sh test
+	@B="$(GPU_B)" PROGRAMS="$(GPU_PROGRAMS)" TIERS="$(TIERS)" EXAMPLES="$(filter-out smallest,$(EXAMPLES))" sh tests/gpu/run.sh test
 gpu-sanitize: $(if $(filter no,$(GPU_BUILD)),,gpu-build)
 	@B="$(GPU_B)" PROGRAMS="$(GPU_PROGRAMS)" TIERS="$(TIERS)" EVERY="$(EVERY)" sh tests/gpu/run.sh sanitize
+
+# Two private copies of the library in one program.
+$(GPU_B)/modules: $(wildcard tests/modules/*) $(HEADERS)
+	@echo "  nvcc  $@ (sm_$(GPU_ARCH))"; mkdir -p $(@D)
+	@$(NVCC) -x cu -O1 $(GPU_FLAGS) $(call only,PRODUCT F32) $(call gpu_target,$(GPU_ARCH)) -Xcompiler -Wall,-Wextra \
+	    $(addprefix tests/modules/,main.c one.c two.c) -o $@
+
+# The examples on the GPU, each with the kernels that it uses.
+only = $(foreach x,$(1),-DBSRSPARSE_ONLY_$(x))
+ONLY_spmm := $(call only,PRODUCT F32)
+ONLY_cg := $(call only,PRODUCT F64)
+ONLY_mlp := $(call only,PRODUCT SAMPLED F64)
+ONLY_attention := $(call only,ATTENTION F32)
+ONLY_user_functions := $(call only,PRODUCT ATTENTION F32)
+build/gpu/examples/%: examples/%.c $(wildcard examples/*.h) $(HEADERS)
+	@echo "  nvcc  $@ (sm_$(GPU_ARCH))"; mkdir -p $(@D)
+	@$(NVCC) -x cu -O2 -std=c++17 -I. $(ONLY_$*) $(call gpu_target,$(GPU_ARCH)) -Xcompiler -Wall,-Wextra $< -o $@
 
 archs: $(addprefix build/gpu/archs/,$(addsuffix .o,$(ARCHS)))
 	@echo "$(words $^) passed, 0 failed, 0 skipped"

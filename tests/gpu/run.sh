@@ -29,6 +29,12 @@ if [ "$mode" = test ]; then
         [ "$p" = gpu_test ] || part "$p" 300 "$B/gpu_tests $p"
         tiered "$p" && for t in ${TIERS:-1 2}; do part "$p, tier $t" 300 "$B/gpu_tests $p --tier $t"; done
     done
+    part "two modules, on CUDA" 100 "$B/modules cuda"
+    for e in ${EXAMPLES:-}; do
+        check="tail -n 1 | grep -qx ok"
+        [ "$e" = spmm ] && check="grep -c ': right' | grep -qx 2"
+        part "example $e" 100 "sh -c \"build/gpu/examples/$e --backend cuda | $check && echo 1 passed, 0 failed, 0 skipped\""
+    done
 else
     jobs=${JOBS:-8}
     list=$(echo $PROGRAMS | tr ' ' '\n' | grep -v -e gpu_errors -e gpu_test | paste -s -d ,)

@@ -1,0 +1,3 @@
+#define MODULE module_one
+#define FACTOR 2
+#include "module.h"

@@ -1,0 +1,3 @@
+#define MODULE module_two
+#define FACTOR 3
+#include "module.h"
