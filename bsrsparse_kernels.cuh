@@ -4382,6 +4382,11 @@ typedef union bsri_product_params {
 } bsri_product_params;
 static void bsri_choose_product(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsri_chooser *s,
                                 bsri_product_params *m) {
+    if (p->kind >= BSRI_LIST_SCATTER) { /* a list of the caller's: there need not be a matrix */
+        s->refused[2] = s->refused[3] = BSR_WHY_LIST_KIND;
+        if (bsri_wants(s, 1)) bsri_offer(s, 1, bsri_simt_choose(ctx, p, compute, s->asked, &m->simt));
+        return;
+    }
     if (bsri_wants(s, 2)) bsri_offer(s, 2, bsri_mma_choose_skinny(ctx, p, compute, s->asked, &m->skinny));
     if (bsri_wants(s, 2)) bsri_offer(s, 2, bsri_mma_choose(ctx, p, compute, s->asked, &m->mma));
     if (bsri_wants(s, 1)) bsri_offer(s, 1, bsri_simt_choose(ctx, p, compute, s->asked, &m->simt));
