@@ -544,7 +544,7 @@ typedef enum bsr_plan_source {
     X(BSR_WHY_ANY, 2, "takes any type, block size and stride")                   \
     X(BSR_WHY_CUT, 3, "left out of this build")                                  \
     X(BSR_WHY_PLAN, 4, "can't run the plan that was asked for")                  \
-    X(BSR_WHY_GPU, 5, "not for this GPU's architecture")                         \
+    X(BSR_WHY_GPU, 5, "not for this GPU, or not compiled for it")                       \
     X(BSR_WHY_DTYPE, 6, "no kernel for these types and this accuracy")           \
     X(BSR_WHY_BLOCK, 7, "no kernel for this block size")                         \
     X(BSR_WHY_LIST_KIND, 8, "no kernel for this list of products")               \
@@ -1062,6 +1062,7 @@ extern "C" {
 struct bsr_context {
     int32_t backend, isa, threads, device;
     int32_t sm_count, cc_major, cc_minor, smem_optin; /* CUDA */
+    int32_t tier;                                     /* CUDA: the fastest that device and loaded code have */
     void *tensor_map;                                 /* CUDA: the driver's encoder; null below compute capability 9 */
     bsr_allocator allocator;
     bsr_logger logger;
@@ -7681,7 +7682,7 @@ static cudaError_t bsri_cuda_open(bsr_context *ctx, int device_plus_one) {
     if (e == cudaSuccess) e = cudaDeviceGetAttribute(&made.cc_minor, cudaDevAttrComputeCapabilityMinor, made.device);
     if (e == cudaSuccess) e = cudaDeviceGetAttribute(&made.smem_optin, cudaDevAttrMaxSharedMemoryPerBlockOptin, made.device);
     if (e == cudaSuccess) e = bsri_cuda_encoder(&made);
-    if (e == cudaSuccess) e = bsri_load_kernels();
+    if (e == cudaSuccess) e = bsri_load_kernels(&made);
     if (before >= 0 && made.device != before) {
         const cudaError_t back = cudaSetDevice(before);
         if (e == cudaSuccess) e = back;

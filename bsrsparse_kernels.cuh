@@ -1405,7 +1405,7 @@ static void bsri_mma_tile_of(const bsr_context *ctx, const bsri_dev_product *p, 
 /* Why the tier does not take a product, or 0. */
 static int bsri_mma_refuses(const bsr_context *ctx, const bsri_dev_product *p, int compute, int values, int dense) {
     const int dt = p->a.dtype, i8 = dt == BSR_I8, b = p->br <= 128 ? (int)p->br : 0;
-    if (ctx->cc_major < 8) return BSR_WHY_GPU;
+    if (ctx->tier < 2) return BSR_WHY_GPU;
     if (p->kind > BSRI_LIST_TRANSPOSED) return BSR_WHY_LIST_KIND;
     if (p->b.dtype != dt || (i8 ? compute != BSR_I32 : (dt != BSR_BF16 && dt != BSR_F16) || compute != BSR_F32))
         return BSR_WHY_DTYPE;
@@ -1449,7 +1449,7 @@ static bsri_choice bsri_mma_choose_skinny(const bsr_context *ctx, const bsri_dev
                                           bsri_dev_skinny *m) {
     const int dt = p->a.dtype;
     bsri_choice c = bsri_yes(dt == BSR_BF16 ? 250 : 251, 2, BSR_WHY_SKINNY);
-    if (ctx->cc_major < 8) return bsri_no(BSR_WHY_GPU);
+    if (ctx->tier < 2) return bsri_no(BSR_WHY_GPU);
     if (p->width > 16) return bsri_no(BSR_WHY_WIDE);
     if (p->kind > BSRI_LIST_TRANSPOSED) return bsri_no(BSR_WHY_LIST_KIND);
     if (compute != BSR_F32 || p->b.dtype != dt || (dt != BSR_BF16 && dt != BSR_F16)) return bsri_no(BSR_WHY_DTYPE);
@@ -1469,7 +1469,7 @@ static bsri_choice bsri_mma_choose_sampled(const bsr_context *ctx, const bsri_de
     const int left = bsri_mma_layout(&p->mat1), right = bsri_mma_layout(&p->mat2), wide = b >= 64;
     const int64_t *o = p->o_strides;
     bsri_choice c = bsri_yes((dt == BSR_F16 ? 240 : 230) + (b == 16 ? 2 : 0) + (right == 2), 2, BSR_WHY_NEIGHBOURS);
-    if (ctx->cc_major < 8) return bsri_no(BSR_WHY_GPU);
+    if (ctx->tier < 2) return bsri_no(BSR_WHY_GPU);
     if (compute != BSR_F32 || (dt != BSR_BF16 && dt != BSR_F16) || p->mat2.dtype != dt) return bsri_no(BSR_WHY_DTYPE);
     if ((b != 16 && b != 32 && b != 64 && b != 128) || p->out.block_cols != b) return bsri_no(BSR_WHY_BLOCK);
     if (!left || !right || (b == 16 && left != 1)) return bsri_no(BSR_WHY_DENSE);
@@ -2892,7 +2892,7 @@ static bsri_choice bsri_mma_choose_attention(const bsr_context *ctx, const bsri_
     const int warps = rows > 32 * mt ? 4 : rows > 16 * mt ? 2 : 1;
     bsri_choice c = bsri_yes((dt == BSR_F16 ? 430 : 440) + (plain ? 0 : 2) + !small, 2, plain ? BSR_WHY_PLAIN : BSR_WHY_OPTIONS);
     int i;
-    if (ctx->cc_major < 8) return bsri_no(BSR_WHY_GPU);
+    if (ctx->tier < 2) return bsri_no(BSR_WHY_GPU);
     if (compute != BSR_F32 || (dt != BSR_F16 && dt != BSR_BF16)) return bsri_no(BSR_WHY_DTYPE);
     if (p->mask.block_cols % 16 || rows < 8) return bsri_no(BSR_WHY_BLOCK);
     if (p->k.rows > 0x7f000000 || p->mask.nnz > 0x7f000000 / (p->mask.block_cols / 16)) return bsri_no(BSR_WHY_SIZE);
@@ -4354,12 +4354,28 @@ static __global__ void bsri_scatter_last(const __grid_constant__ bsri_dev_scatte
     X(660, "scatter starts", bsri_scatter_starts, 0)                                                                             \
     X(661, "scatter fill", bsri_scatter_fill_rows, 0)                                                                            \
     X(662, "scatter last", bsri_scatter_last, 0)
+/* Never launched: its static shared memory, in units of 1024 bytes, is the last tier in the code that was loaded. A GPU also runs
+   what was compiled for an older one, or for sm_90 without its own features, and there the kernels of later tiers are empty. */
+static __global__ void bsri_compiled_tier(int *at) {
+#if defined(BSRI_WGMMA_CODE)
+    __shared__ int mark[3 * 256];
+#elif defined(BSRI_MMA_CODE)
+    __shared__ int mark[2 * 256];
+#else
+    __shared__ int mark[256];
+#endif
+    mark[threadIdx.x] = at[threadIdx.x];
+    __syncthreads();
+    at[threadIdx.x] = mark[at[0]];
+}
+
 #define BSRI_KERNELS(X)                                                               \
     BSRI_WHEN(BSRI_HAS_SUMS_F32, BSRI_KERNELS_SIMT(X, 100, float, float, "f32"))      \
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_SIMT(X, 110, double, double, "f64"))         \
     BSRI_WHEN(BSRI_HAS_I8,                                                            \
     BSRI_KERNELS_SIMT(X, 120, int32_t, uint32_t, "i32")                               \
     BSRI_KERNELS_SIMT(X, 130, int32_t, float, "i32 to f32"))                          \
+    X(1, "compiled tier", bsri_compiled_tier, 0)                                      \
     BSRI_KERNELS_MMA(X)                                                               \
     BSRI_KERNELS_ROWS(X)                                                              \
     BSRI_KERNELS_MATRICES(X)
@@ -4413,8 +4429,9 @@ static void bsri_choose_softmax(const bsr_context *ctx, const bsri_dev_softmax *
     if (bsri_wants(s, 1)) bsri_offer(s, 1, bsri_simt_choose_softmax(ctx, p, compute, fast));
 }
 
-/* Loads every kernel and allows it the shared memory that it asks for, or what the device has; called once per context. */
-static cudaError_t bsri_load_kernels(void) {
+/* Loads every kernel and allows it the shared memory that it asks for, or what the device has; called once per context. Finds
+   the fastest tier. */
+static cudaError_t bsri_load_kernels(bsr_context *ctx) {
     cudaFuncAttributes attributes;
     int device = 0, most = 0;
     cudaError_t e = cudaGetDevice(&device);
@@ -4426,6 +4443,9 @@ static cudaError_t bsri_load_kernels(void) {
                                  (int)bsri_min(bytes, most - (int)attributes.sharedSizeBytes));
     BSRI_KERNELS(BSRI_X)
 #undef BSRI_X
+    if (e == cudaSuccess) e = cudaFuncGetAttributes(&attributes, (const void *)bsri_compiled_tier);
+    ctx->tier = (int32_t)bsri_max(1, bsri_min(ctx->cc_major < 8 ? 1 : ctx->cc_major == 9 ? 3 : 2,
+                                              e == cudaSuccess ? (int)attributes.sharedSizeBytes / 1024 : 1));
     return e;
 }
 
