@@ -12,12 +12,13 @@ static si_kernel kernels[SI_KERNELS];
 static int kernel_count;
 
 void si_restart(void) {
-    si.calls = si.fail_at = si.after_failure = si.forbidden = si.launches = 0;
-    si.fail_code = si.last_error = si.capturing = 0;
-    si.failed = si.forbidden_name = NULL;
+    si.calls = si.fail_at = si.after_failure = si.forbidden = si.launches = si.maps = si.maps_refused = 0;
+    si.fail_code = si.last_error = si.capturing = si.refuse_maps = 0;
+    si.failed = si.forbidden_name = si.map_wrong = NULL;
 }
 int si_kernel_count(void) { return kernel_count; }
 const si_kernel *si_kernel_at(int i) { return &kernels[i]; }
+void si_set_static_shared(int i, size_t bytes) { kernels[i].static_shared = bytes; }
 
 static si_kernel *find(const void *function) {
     int i;
@@ -115,27 +116,34 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void 
 
 /* ---- launches ---- */
 
-static cudaError_t launch(const void *function, dim3 grid, dim3 block, size_t shared, const void *stream) {
+static cudaError_t launch(const void *function, dim3 grid, dim3 block, size_t shared, const void *stream, const unsigned *cluster) {
     si_kernel *k = find(function);
     si_launch l;
     memset(&l, 0, sizeof l);
     l.kernel = k, l.stream = stream, l.dynamic_shared = shared;
     l.grid[0] = grid.x, l.grid[1] = grid.y, l.grid[2] = grid.z;
+    l.cluster[0] = cluster[0], l.cluster[1] = cluster[1], l.cluster[2] = cluster[2];
     l.block[0] = block.x, l.block[1] = block.y, l.block[2] = block.z;
     if (k) l.loaded = k->loaded[si.current], l.dynamic_limit = k->dynamic_limit;
     si.launches++;
     if (si.on_launch) si.on_launch(&l);
     return k ? cudaSuccess : refuse(cudaErrorInvalidDeviceFunction);
 }
+static const unsigned one[3] = {1, 1, 1};
 cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **args, size_t shared, cudaStream_t stream) {
     ENTER(SI_LAUNCH);
     if (!args) return refuse(cudaErrorInvalidValue);
-    return launch(function, grid, block, shared, stream);
+    return launch(function, grid, block, shared, stream, one);
 }
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *function, void **args) {
+    unsigned cluster[3] = {1, 1, 1}, i;
     ENTER(SI_LAUNCH);
-    if (!args) return refuse(cudaErrorInvalidValue);
-    return launch(function, config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream);
+    if (!args || config->numAttrs > 4) return refuse(cudaErrorInvalidValue);
+    for (i = 0; i < config->numAttrs; i++)
+        if (config->attrs[i].id == cudaLaunchAttributeClusterDimension)
+            cluster[0] = config->attrs[i].val.clusterDim.x, cluster[1] = config->attrs[i].val.clusterDim.y,
+            cluster[2] = config->attrs[i].val.clusterDim.z;
+    return launch(function, config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream, cluster);
 }
 cudaError_t cudaMemsetAsync(void *data, int value, size_t bytes, cudaStream_t stream) {
     (void)value, (void)bytes, (void)stream;
@@ -215,19 +223,37 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, 
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *function, int threads, size_t shared) {
     return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, function, threads, shared, 0);
 }
-/* The tensor-map encoder: says what the caller wants to hear, but for the box and the pointer, which must be aligned. */
+/* The tensor-map encoder, with the limits of the driver's manual. Sizes, strides and address are the operands': what does not fit
+   is refused, and counted. Boxes, swizzles and types are the library's own choice: a wrong one is noted. */
+static int refuse_map(const char *wrong) {
+    if (wrong) si.map_wrong = wrong;
+    return si.maps_refused++, 1;
+}
 static int encode_tiled(void *map, int type, unsigned rank, void *address, const unsigned long long *size,
                         const unsigned long long *stride, const unsigned *box, const unsigned *element, int interleave,
                         int swizzle, int l2, int fill) {
-    unsigned i;
-    (void)type, (void)interleave, (void)swizzle, (void)l2, (void)fill;
-    if (!map || (size_t)map % 64 || !address || (size_t)address % 16 || rank < 1 || rank > 5) return 1;
+    static const unsigned bytes_of[13] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4}, swizzle_of[4] = {0, 32, 64, 128};
+    unsigned i, line;
+    if (si.refuse_maps) return refuse_map(NULL);
+    if (!map || (size_t)map % 64) return refuse_map("a tensor map is not on 64 bytes");
+    if (rank < 1 || rank > 5) return refuse_map("a tensor map's rank");
+    if (type < 0 || type > 12 || interleave != 0 || l2 < 0 || l2 > 3 || fill < 0 || fill > 1)
+        return refuse_map("a tensor map's type, interleave, L2 promotion or fill"); /* the library interleaves nothing */
+    if (swizzle < 0 || swizzle > 3) return refuse_map("a tensor map's swizzle");
+    for (i = 0; i < rank; i++) {
+        if (!box[i] || box[i] > 256) return refuse_map("a box of a tensor map is 0 or above 256");
+        if (!element[i] || element[i] > 8) return refuse_map("an element stride of a tensor map");
+    }
+    line = box[0] * bytes_of[type];
+    if (line % 16) return refuse_map("the inner box of a tensor map is no multiple of 16 bytes");
+    if (swizzle && line > swizzle_of[swizzle]) return refuse_map("the inner box of a tensor map is wider than its swizzle");
+    if (!address || (size_t)address % 16) return refuse_map(NULL);
     for (i = 0; i < rank; i++)
-        if (!size[i] || size[i] > 1ull << 32 || !box[i] || box[i] > 256 || !element[i] || element[i] > 8) return 1;
+        if (!size[i] || size[i] > 1ull << 32) return refuse_map(NULL);
     for (i = 0; i + 1 < rank; i++)
-        if (stride[i] % 16 || stride[i] >= 1ull << 40) return 1;
+        if (stride[i] % 16 || stride[i] >= 1ull << 40) return refuse_map(NULL);
     memset(map, 0, 128);
-    return 0;
+    return si.maps++, 0;
 }
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned version, unsigned long long flags,
                                              enum cudaDriverEntryPointQueryResult *result) {

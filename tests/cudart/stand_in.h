@@ -21,7 +21,7 @@ typedef struct si_kernel { /* of the list that tests/test_cudart.sh makes from p
 
 typedef struct si_launch {
     const si_kernel *kernel; /* null: no such kernel in the program */
-    unsigned grid[3], block[3];
+    unsigned grid[3], block[3], cluster[3];
     size_t dynamic_shared, dynamic_limit; /* limit: as cudaFuncSetAttribute left it */
     const void *stream;
     int loaded; /* before this launch */
@@ -48,6 +48,9 @@ typedef struct si_state {
     long forbidden;
     const char *forbidden_name;
     long launches, allocations; /* allocations: made less freed */
+    int refuse_maps;            /* the tensor-map encoder says no */
+    long maps, maps_refused;    /* encoded; refused */
+    const char *map_wrong;      /* what was wrong with a map, other than the operands' sizes, strides and address */
     void (*on_launch)(const si_launch *launch);
     int (*is_device)(const void *pointer); /* for cudaPointerGetAttributes */
 } si_state;
@@ -57,6 +60,7 @@ void si_restart(void);                                   /* counters to zero, no
 int si_read_kernels(const char *path, const char *arch); /* returns how many of the program's kernels the list has */
 int si_kernel_count(void);
 const si_kernel *si_kernel_at(int i);
+void si_set_static_shared(int i, size_t bytes);
 
 #ifdef __cplusplus
 }

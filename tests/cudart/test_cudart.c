@@ -20,6 +20,7 @@ static struct {
     char *base;
     int64_t size, used; /* the upper half is for workspaces */
 } arena;
+static int tidy; /* this call: packed and aligned operands, as fast kernels want them */
 static sigjmp_buf on_fault;
 enum { TOUCHED = -1, TOO_LARGE = -2 }; /* not statuses: the host touched device memory; a draw that does not fit the arena */
 
@@ -35,7 +36,7 @@ static int is_device(const void *p) { return (const char *)p >= arena.base && (c
 /* Elements of a dtype, on the element's alignment and often on no more than that. */
 static int64_t times(int64_t a, int64_t b) { return b && a > (INT64_C(1) << 60) / b ? INT64_C(1) << 60 : a * b; }
 static void *device(int64_t elements, int dtype) {
-    const int64_t size = (int64_t)bsr_dtype_size(dtype), shift = bt_below(3) ? 0 : size * bt_below(16);
+    const int64_t size = (int64_t)bsr_dtype_size(dtype), shift = bt_below(3) || tidy ? 0 : size * bt_below(16);
     char *p = arena.base + arena.used + shift;
     if (elements < 0 || elements > (arena.size / 2 - arena.used) / size - 16) siglongjmp(on_fault, TOO_LARGE);
     arena.used += (elements * size + shift + 511) / 256 * 256;
@@ -71,11 +72,12 @@ static int draw_result(int dtype) {
 static int draw_beside(int result) { /* of input, bias and the like */
     return result == BSR_I8 || result == BSR_I32 ? (int)PICK(BSR_I8, BSR_I32) : draw_float();
 }
-static int64_t draw_block(void) { return PICK(1, 2, 3, 4, 7, 8, 16, 16, 24, 32, 32, 48, 64, 64, 100, 128, 128, 200, 256, 300); }
+static int64_t draw_block(void) { return tidy ? PICK(16, 32, 64, 128) : PICK(1, 2, 3, 4, 7, 8, 16, 16, 24, 32, 32, 48, 64, 64, 100, 128, 128, 200, 256, 300); }
 static int64_t draw_blocks(void) {
     return huge && !bt_below(3) ? PICK(65535, 65536, 100000, 1000000) : bt_range(1, bt_below(4) ? 12 : 600);
 }
 static int64_t draw_columns(void) {
+    if (tidy) return PICK(8, 16, 64, 128, 256, 512, 4096);
     if (huge && !bt_below(2)) return PICK(65536, 8388608, 70000001, INT64_C(2147483648), INT64_C(4294967299));
     return PICK(1, 2, 7, 8, 16, 17, 32, 64, 65, 100, 128, 256, 1000, 4096);
 }
@@ -111,12 +113,12 @@ static int64_t items(shape s) {
 static bsr_dense dense(int64_t rows, int64_t cols, int dtype, shape batch, int output) {
     bsr_dense d;
     int64_t item;
-    const int layout = (int)bt_below(8), pad = bt_below(3) ? 0 : (int)bt_range(1, 9);
+    const int layout = (int)bt_below(tidy ? 7 : 8), pad = bt_below(3) || tidy ? 0 : (int)bt_range(1, 9);
     int i;
     if (layout < 4) d = bsr_dense_strided(NULL, dtype, rows, cols, cols + pad, 1), item = times(rows, cols + pad);
     else if (layout < 7) d = bsr_dense_strided(NULL, dtype, rows, cols, 1, rows + pad), item = times(cols, rows + pad);
     else d = bsr_dense_strided(NULL, dtype, rows, cols, 2 * cols + pad, 2), item = times(rows, 2 * cols + pad);
-    if (!output && !bt_below(16)) d.row_stride = 0;
+    if (!output && !bt_below(16) && !tidy) d.row_stride = 0;
     for (i = batch.dims - 1; i >= 0; i--) {
         d.batch[i] = batch.n[i], d.batch_stride[i] = item;
         item = times(item, batch.n[i]);
@@ -476,7 +478,7 @@ static const operation operations[] = {
 
 static const si_device models[] = {
     {"sm_75", 7, 5, 40, 49152, 65536},   {"sm_80", 8, 0, 108, 49152, 166912},   {"sm_86", 8, 6, 84, 49152, 101376},
-    {"sm_90", 9, 0, 132, 49152, 232448}, {"sm_120", 12, 0, 170, 49152, 101376},
+    {"sm_90", 9, 0, 132, 49152, 232448}, {"sm_100", 10, 0, 148, 49152, 232448}, {"sm_120", 12, 0, 170, 49152, 101376},
 };
 static const si_device *const hopper = &models[3];
 
@@ -491,10 +493,17 @@ static void count_free(void *p, void *user) {
     live--;
     free(p);
 }
+static struct {
+    const bsr_exec *exec;
+    const si_device *device;
+    char wrong[200];
+    long checked, tiers[4]; /* launches; of the tiers, that of other kernels first */
+    int last_tier;          /* that the device and the loaded code have */
+} watch;
 static void use_devices(const si_device *first, const si_device *second) {
     si_restart();
     si.devices = (first != NULL) + (second != NULL), si.current = 0;
-    if (first) si.device[0] = *first;
+    if (first) si.device[0] = *first, watch.last_tier = first->cc_major < 8 ? 1 : first->cc_major == 9 ? 3 : 2;
     if (second) si.device[1] = *second;
 }
 static bsr_context *create(int backend, int ordinal, int *status, bsr_error *error) {
@@ -506,14 +515,11 @@ static bsr_context *create(int backend, int ordinal, int *status, bsr_error *err
     return ctx;
 }
 
-static struct {
-    const bsr_exec *exec;
-    const si_device *device;
-    char wrong[200];
-    long checked;
-} watch;
 #define WRONG(...) snprintf(watch.wrong, sizeof watch.wrong, __VA_ARGS__)
 
+static int tier_of(const si_kernel *k) {
+    return strstr(k->name, "wgmma") ? 3 : strstr(k->name, "_mma") || strstr(k->name, "skinny") ? 2 : strstr(k->name, "simt") ? 1 : 0;
+}
 static void on_launch(const si_launch *l) {
     static const long grid_limit[3] = {2147483647L, 65535, 65535}, block_limit[3] = {1024, 1024, 64};
     const unsigned long threads = (unsigned long)l->block[0] * l->block[1] * l->block[2];
@@ -531,6 +537,14 @@ static void on_launch(const si_launch *l) {
         if (watch.exec->max_grid[i] > 0 && (long)l->grid[i] > watch.exec->max_grid[i])
             WRONG("grid[%d] is %u above max_grid %d: %s", i, l->grid[i], watch.exec->max_grid[i], l->kernel->name);
     }
+    if (l->cluster[0] < 1 || l->cluster[1] < 1 || l->cluster[2] < 1 || l->cluster[0] * l->cluster[1] * l->cluster[2] > 8)
+        WRONG("a cluster of %u x %u x %u: %s", l->cluster[0], l->cluster[1], l->cluster[2], l->kernel->name);
+    else if (l->grid[0] % l->cluster[0] || l->grid[1] % l->cluster[1] || l->grid[2] % l->cluster[2])
+        WRONG("a grid of %u is no multiple of the cluster: %s", l->grid[0], l->kernel->name);
+    if (l->cluster[0] * l->cluster[1] * l->cluster[2] > 1 && watch.device->cc_major < 9)
+        WRONG("a cluster on %s: %s", watch.device->name, l->kernel->name);
+    if (tier_of(l->kernel) > watch.last_tier) WRONG("tier %d on %s: %s", tier_of(l->kernel), watch.device->name, l->kernel->name);
+    watch.tiers[tier_of(l->kernel)]++;
     if (threads > 1024) WRONG("%lu threads: %s", threads, l->kernel->name);
     if (l->kernel->known && (threads * (unsigned long)((l->kernel->registers + 7) / 8 * 8) > 65536))
         WRONG("%lu threads of %d registers: %s", threads, l->kernel->registers, l->kernel->name);
@@ -545,12 +559,13 @@ static void on_launch(const si_launch *l) {
 static int make(const operation *o, const bsr_context *ctx, uint64_t seed, int is_huge, const bsr_exec *exec) {
     const uint64_t before = bt.random;
     int status;
-    bt.random = seed, arena.used = 0, huge = is_huge;
+    bt.random = seed, arena.used = 0, huge = is_huge, tidy = (int)bt_below(2);
     watch.exec = exec, watch.wrong[0] = 0;
     si.operation = 1, si.may_wait = o->may_wait;
     status = sigsetjmp(on_fault, 1);
     if (!status) status = (int)o->call(ctx, exec);
     si.operation = 0, bt.random = before;
+    if (si.map_wrong) WRONG("%s", si.map_wrong);
     return status;
 }
 /* The same with the workspace that its plan, or its refusal, asks for. */
@@ -737,7 +752,61 @@ TEST(launches_of_random_calls) {
         }
         bsr_destroy(ctx);
     }
-    printf("     %ld launches checked\n", total);
+    printf("     %ld launches checked: simt %ld, mma %ld, wgmma %ld, others %ld\n", total, watch.tiers[1], watch.tiers[2],
+           watch.tiers[3], watch.tiers[0]);
+    CHECK_INT(live, 0);
+}
+
+/* The fastest tier that device and loaded code have runs what it takes; nothing of a later one ever does. Code for an older GPU
+   is told by a kernel's static shared memory, see bsri_compiled_tier(). */
+TEST(tiers) {
+    static const struct {
+        const char *name;
+        int model, code, refuse_maps, last;
+    } cases[] = {{"sm_75", 0, 3, 0, 1},
+                 {"sm_80", 1, 3, 0, 2},
+                 {"sm_90", 3, 3, 0, 3},
+                 {"sm_90 without tensor maps", 3, 3, 1, 2},
+                 {"sm_90 with code for sm_90", 3, 2, 0, 2},
+                 {"sm_90 with code for sm_75", 3, 1, 0, 1},
+                 {"sm_100", 4, 3, 0, 2}};
+    int has[4] = {0, 0, 0, 0}, marker = -1, i;
+    size_t d;
+    for (i = 0; i < si_kernel_count(); i++) {
+        has[tier_of(si_kernel_at(i))] = 1;
+        if (strstr(si_kernel_at(i)->name, "bsri_compiled_tier")) marker = i;
+    }
+    CHECK(marker >= 0), CHECK_INT((int)si_kernel_at(marker)->static_shared, 3 * 1024);
+    for (d = 0; d < BT_COUNT(cases) && marker >= 0; d++) {
+        int s, o;
+        bsr_error e;
+        bsr_context *ctx;
+        bt_case("%s", cases[d].name);
+        use_devices(&models[cases[d].model], NULL), watch.device = &models[cases[d].model];
+        si_set_static_shared(marker, (size_t)cases[d].code * 1024);
+        ctx = create(BSR_BACKEND_CUDA, -1, &s, &e);
+        CHECK_INT(s, BSR_OK);
+        if (!ctx) continue;
+        watch.last_tier = cases[d].last;
+        memset(watch.tiers, 0, sizeof watch.tiers);
+        for (o = 0; o < 8; o++)
+            for (i = 0; i < 400; i++) {
+                const uint64_t seed = bt_random();
+                bsr_exec ex = BSR_ZERO;
+                ex.error = &e;
+                si_restart();
+                si.refuse_maps = cases[d].refuse_maps;
+                s = make_with_workspace(&operations[o], ctx, seed, 0, &ex);
+                if (!good(&operations[o], s)) say(&operations[o], seed, &e, s);
+                if (watch.wrong[0]) bt_fail(__FILE__, __LINE__, "call seed 0x%llx: %s", (unsigned long long)seed, watch.wrong);
+                bt.checks++;
+            }
+        for (i = cases[d].last; i > 1 && !has[i]; i--) {
+        }
+        CHECK(watch.tiers[i] > 0), CHECK(watch.tiers[1] > 0);
+        bsr_destroy(ctx);
+    }
+    if (marker >= 0) si_set_static_shared(marker, 3 * 1024);
     CHECK_INT(live, 0);
 }
 
@@ -1039,6 +1108,7 @@ static const bt_test tests[] = {
     {"create_with_failing_calls", create_with_failing_calls},
     {"create_without_a_usable_device", create_without_a_usable_device},
     {"launches_of_random_calls", launches_of_random_calls},
+    {"tiers", tiers},
     {"every_call_failing_in_turn", every_call_failing_in_turn},
     {"wrong_device", wrong_device},
     {"captured_stream", captured_stream},
