@@ -7,16 +7,20 @@ cases_begin "$w/cases"
 tmp=$w/tmp
 rm -rf "$tmp" && mkdir -p "$tmp"
 if command -v "${CC:-cc}" >/dev/null 2>&1; then cc=${CC:-cc}; else cc=gcc; fi
-sources="bsrsparse.h tune_table.h $(ls examples/*.[ch] tests/*.[ch] tests/*.inc tests/compile/* tests/fuzz/*.[ch] 2>/dev/null | tr '\n' ' ')"
+sources="bsrsparse.h bsrsparse_kernels.cuh tune_table.h $(ls examples/*.[ch] examples/*.cu tests/*.[ch] tests/*.cu tests/*.inc \
+    tests/compile/* tests/cudart/* tests/fuzz/*.[ch] tests/gpu/*.[ch]* tests/modules/* 2>/dev/null | tr '\n' ' ')"
 
 # ---- the header ----
 
-sed -n 's|^/\* >>\([a-z0-9-]*\): *\(.*[^ ]\) *\*/$|\1 \2|p' bsrsparse.h > "$tmp/anchors"
-awk '/^   CONTENTS/ { on = 1; next } on && !NF { exit } on { $1 = $1; sub(/^>>/, ""); print }' bsrsparse.h > "$tmp/contents"
-sed 's/  */ /g' "$tmp/anchors" > "$tmp/anchors1"
-case_ "the contents list is the list of anchors" "[ -s $tmp/contents ]; diff $tmp/contents $tmp/anchors1"
+for f in bsrsparse.h bsrsparse_kernels.cuh; do
+    sed -n 's|^/\* >>\([a-z0-9-]*\): *\(.*[^ ]\) *\*/$|\1 \2|p' $f | sed 's/  */ /g' > "$tmp/$f.anchors"
+    awk '/^   CONTENTS/ { on = 1; next } on && !NF { exit } on { last = /\*\/$/; sub(/ *\*\/$/, ""); $1 = $1; sub(/^>>/, ""); print
+        if (last) exit }' $f > "$tmp/$f.contents"
+    case_ "$f: the contents list is the list of anchors" "[ -s $tmp/$f.contents ]; diff $tmp/$f.contents $tmp/$f.anchors"
+done
+cat "$tmp"/*.anchors > "$tmp/anchors"
 case_ "no anchor twice" "cut -d' ' -f1 $tmp/anchors | sort | uniq -d > $tmp/twice; cat $tmp/twice; ! [ -s $tmp/twice ]"
-case_ "every >>name in a comment is an anchor" "grep -o '(>>[a-z0-9-]*' bsrsparse.h | sed 's/(>>//' | sort -u > $tmp/named
+case_ "every >>name in a comment is an anchor" "grep -ho '(>>[a-z0-9-]*' bsrsparse.h bsrsparse_kernels.cuh | sed 's/(>>//' | sort -u > $tmp/named
 cut -d' ' -f1 $tmp/anchors | sort > $tmp/sorted; comm -23 $tmp/named $tmp/sorted > $tmp/bad; cat $tmp/bad; ! [ -s $tmp/bad ]"
 case_ "declarations end before the implementation" "sed '/^#endif .* BSRSPARSE_H /q' bsrsparse.h | grep -c 'bsri_.*{\$' | grep -qx 0"
 case_ "the licence in the header is that of the file LICENSE" "tr -s ' \n' ' ' < LICENSE | grep -o 'Permission is.*' | sed 's/ *\$//' > $tmp/l1

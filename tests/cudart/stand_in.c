@@ -116,7 +116,8 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void 
 
 /* ---- launches ---- */
 
-static cudaError_t launch(const void *function, dim3 grid, dim3 block, size_t shared, const void *stream, const unsigned *cluster) {
+static cudaError_t launch(const void *function, dim3 grid, dim3 block, size_t shared, const void *stream,
+                          const unsigned *cluster) {
     si_kernel *k = find(function);
     si_launch l;
     memset(&l, 0, sizeof l);

@@ -72,7 +72,10 @@ static int draw_result(int dtype) {
 static int draw_beside(int result) { /* of input, bias and the like */
     return result == BSR_I8 || result == BSR_I32 ? (int)PICK(BSR_I8, BSR_I32) : draw_float();
 }
-static int64_t draw_block(void) { return tidy ? PICK(16, 32, 64, 128) : PICK(1, 2, 3, 4, 7, 8, 16, 16, 24, 32, 32, 48, 64, 64, 100, 128, 128, 200, 256, 300); }
+static int64_t draw_block(void) {
+    if (tidy) return PICK(16, 32, 64, 128);
+    return PICK(1, 2, 3, 4, 7, 8, 16, 16, 24, 32, 32, 48, 64, 64, 100, 128, 128, 200, 256, 300);
+}
 static int64_t draw_blocks(void) {
     return huge && !bt_below(3) ? PICK(65535, 65536, 100000, 1000000) : bt_range(1, bt_below(4) ? 12 : 600);
 }
@@ -518,7 +521,8 @@ static bsr_context *create(int backend, int ordinal, int *status, bsr_error *err
 #define WRONG(...) snprintf(watch.wrong, sizeof watch.wrong, __VA_ARGS__)
 
 static int tier_of(const si_kernel *k) {
-    return strstr(k->name, "wgmma") ? 3 : strstr(k->name, "_mma") || strstr(k->name, "skinny") ? 2 : strstr(k->name, "simt") ? 1 : 0;
+    if (strstr(k->name, "wgmma")) return 3;
+    return strstr(k->name, "_mma") || strstr(k->name, "skinny") ? 2 : strstr(k->name, "simt") ? 1 : 0;
 }
 static void on_launch(const si_launch *l) {
     static const long grid_limit[3] = {2147483647L, 65535, 65535}, block_limit[3] = {1024, 1024, 64};
