@@ -15,6 +15,7 @@
      mma-sampled        dense x dense at stored blocks by mma.sync
      mma-skinny         sparse x few columns, bound by the values' bytes
      wgmma-instructions one wrapper each; tensor maps
+     wgmma-product      sparse x dense by wgmma
      device-scores      maxima, exponentials, what is added to scores or forbids them
      device-softmax     rows of stored elements
      device-attention   what happens to a score
@@ -977,15 +978,15 @@ __device__ __forceinline__ void bsri_mma_store(const bsri_dev_mma &m, uint16_t *
     }
     __syncwarp();
 }
-/* Any epilogue, element by element. */
-template <class F, class A>
-__device__ __forceinline__ void bsri_mma_finish(const bsri_dev_mma &m, const A *tile, double alpha, double beta, int64_t item,
+/* Any epilogue, element by element, of a warp's 16 x COLS sums. */
+template <class F, class A, int COLS, int PAD>
+__device__ __forceinline__ void bsri_mma_finish(const bsri_dev_product &p, const A *tile, double alpha, double beta, int64_t item,
                                                 int64_t row, int64_t col, int cols) {
-    const bool by_rows = m.p.out.col_stride == 1;
+    const bool by_rows = p.out.col_stride == 1;
 #pragma unroll 1
-    for (int t = threadIdx.x % 32; t < 1024; t += 32) {
-        const int r = by_rows ? t / 64 : t % 16, c = by_rows ? t % 64 : t / 16;
-        if (c < cols) bsri_dev_finish<F>(m.p, F(tile[r * BSRI_MMA_PAD + c]), alpha, beta, item, row + r, col + c);
+    for (int t = threadIdx.x % 32; t < 16 * COLS; t += 32) {
+        const int r = by_rows ? t / COLS : t % 16, c = by_rows ? t % COLS : t / 16;
+        if (c < cols) bsri_dev_finish<F>(p, F(tile[r * PAD + c]), alpha, beta, item, row + r, col + c);
     }
 }
 template <class T, class L>
@@ -1011,8 +1012,8 @@ __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const b
             __syncwarp();
             if (line >= 0 && cols) {
                 if (T::BYTES == 1 && (m.p.out.dtype == BSR_I8 || m.p.out.dtype == BSR_I32))
-                    bsri_mma_finish<uint32_t>(m, tile, alpha, beta, part.item, r0, c0, cols);
-                else bsri_mma_finish<float>(m, tile, alpha, beta, part.item, r0, c0, cols);
+                    bsri_mma_finish<uint32_t, typename T::sum, 64, BSRI_MMA_PAD>(m.p, tile, alpha, beta, part.item, r0, c0, cols);
+                else bsri_mma_finish<float, typename T::sum, 64, BSRI_MMA_PAD>(m.p, tile, alpha, beta, part.item, r0, c0, cols);
             }
             __syncwarp();
         }
@@ -1646,7 +1647,7 @@ BSRI_WGMMA_SHAPE(256, bsri_mma_i8, int32_t, "+r", "k32.s32.s8.s8", "%128", "%129
 
 /* A tensor map of `rank` dimensions, the first contiguous: sizes and box in elements, strides of the others in bytes, swizzle in
    bytes of a row (0: none). 0 where the device or the encoder can't have it: the product is another tier's. */
-BSRI_UNUSED static int bsri_tensor_map(const bsr_context *ctx, CUtensorMap *map, int dtype, const void *base, int rank,
+static int bsri_tensor_map(const bsr_context *ctx, CUtensorMap *map, int dtype, const void *base, int rank,
                                        const int64_t *size, const int64_t *stride, const int32_t *box, int swizzle) {
     typedef CUresult (*bsri_encode)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
                                     const cuuint64_t *, const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave,
@@ -1679,7 +1680,7 @@ typedef struct bsri_tensor_batch {
     int64_t size[2], stride[2]; /* in elements, ascending; stride 0: no such dimension */
 } bsri_tensor_batch;
 /* 0: more dimensions than that, or items that overlap. */
-BSRI_UNUSED static int bsri_tensor_batch_of(int32_t dims, const int64_t *size, const int64_t *stride, bsri_tensor_batch *b) {
+static int bsri_tensor_batch_of(int32_t dims, const int64_t *size, const int64_t *stride, bsri_tensor_batch *b) {
     int64_t n[4], s[4], swap;
     int i, j, count = 0;
     b->size[0] = b->size[1] = 1, b->stride[0] = b->stride[1] = 0;
@@ -1705,6 +1706,543 @@ __device__ __forceinline__ void bsri_tensor_item(const bsri_tensor_batch &b, int
     c1 = b.stride[1] ? (int32_t)(offset / b.stride[1]) : 0;
     if (b.stride[1]) offset -= c1 * b.stride[1];
     c0 = b.stride[0] ? (int32_t)(offset / b.stride[0]) : 0;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>wgmma-product: sparse x dense by wgmma                                                       */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A CTA stays and computes tiles of 128 rows by L::TN columns one after another. Its first warpgroup fetches: one warp issues
+   what the copy engine brings, three warps make the lists of it, each for every third tile. Two warpgroups multiply, 64 rows
+   each. A list is a bit set for each block row of the tile, so that it is small and a block's place among its row's is a count of
+   bits. L says how a stage is filled and multiplied: TN columns, GROUP block rows at most, SLICE products along a slice, EACH
+   slices in a stage, STAGE bytes, STAGES slots, fetch(...) a slice, dense_bytes/block_bytes(...) what that brings, multiply(...)
+   a stage. */
+enum { BSRI_WGMMA_WINDOW = 16, BSRI_WGMMA_BUILDERS = 3, BSRI_WGMMA_TEAMS = 5, BSRI_WGMMA_SLOTS = 8 };
+enum { BSRI_WGMMA_LAST = 1, BSRI_WGMMA_QUIT = 2 };
+typedef struct bsri_dev_wgmma {
+    CUtensorMap a_map, b_map, out_map;
+    bsri_tensor_batch a_batch, b_batch, o_batch;
+    bsri_dev_product p;
+    int32_t tiles, span;  /* of out's columns; those of a slab: as many CTAs work side by side */
+    int32_t group, parts; /* block rows of a tile, slices of a block */
+    int32_t vector;       /* out is stored by the copy engine: 1 row-major, 2 column-major; 0: element by element */
+    int32_t block_bits;   /* log2 of the rows of a block */
+} bsri_dev_wgmma;
+
+/* Which blocks a window of columns has in each row: a part of a tile's list. */
+template <int GROUP> struct bsri_wgmma_part {
+    uint32_t bits[GROUP][BSRI_WGMMA_WINDOW];
+    int32_t at[GROUP], row[GROUP]; /* number of each row's first entry in the window; block rows, -1: none */
+    int32_t first, count;          /* column of bit 0; columns with a block */
+    int32_t last, col;             /* BSRI_WGMMA_...; first column of out */
+    int32_t a0, a1, b0, b1;        /* batch coordinates */
+    int64_t item;
+    const void *position;
+};
+template <int GROUP> struct bsri_wgmma_stage { /* what the multiplying warps must know of a stage */
+    uint32_t mask, flags;                      /* bit slice * GROUP + row: there is a block; BSRI_WGMMA_... */
+    int32_t row[GROUP], col;                   /* of the tile: with its last stage */
+    int64_t item;
+};
+template <int GROUP> struct bsri_wgmma_list {
+    uint64_t full[BSRI_WGMMA_SLOTS], empty[BSRI_WGMMA_SLOTS], part_full[BSRI_WGMMA_BUILDERS][2],
+        part_empty[BSRI_WGMMA_BUILDERS][2];
+    bsri_wgmma_stage<GROUP> stage[BSRI_WGMMA_SLOTS];
+    bsri_wgmma_part<GROUP> part[BSRI_WGMMA_BUILDERS][2];
+};
+
+#ifdef BSRI_WGMMA_CODE
+/* --- who computes what --- */
+
+/* Units (span tiles beside each other) go to the team of CTAs that has the least to do so far, longest first where a schedule or
+   a sort of 32 at a time says so. Every warp that asks computes the same distribution; no memory is shared between CTAs. */
+struct bsri_wgmma_order {
+    uint32_t load[BSRI_WGMMA_TEAMS], keys; /* keys: of this lane's unit: cost, lane */
+    int32_t first, groups, units;          /* unit of keys' lane 0; groups of block rows of an item; items x slabs x groups */
+    int32_t at, have, span, slabs;
+
+    __device__ __forceinline__ void begin(const bsri_dev_wgmma &m) {
+        span = (int)gridDim.x < m.span ? 1 : m.span, slabs = m.tiles / span; /* the caller may allow no more CTAs */
+        const int lane = threadIdx.x % 32, teams = gridDim.x / span;
+#pragma unroll
+        for (int j = 0; j < BSRI_WGMMA_TEAMS; j++) load[j] = j * 32 + lane < teams ? 0 : 0xffffffu;
+        first = 0, at = have = 0;
+        groups = (int)((bsri_mma_lines(m.p) + m.group - 1) / m.group), units = (int)m.p.items * slabs * groups;
+    }
+    /* In stages; the union of rows with n blocks altogether is guessed as if columns were random. */
+    __device__ __forceinline__ uint32_t cost(const bsri_dev_wgmma &m, int unit) const {
+        const bsri_dev_product &p = m.p;
+        const int group = unit % groups, item = unit / groups / slabs;
+        const int64_t lines = bsri_mma_lines(p);
+        const bsri_mma_rows r = bsri_mma_rows_of(p, bsri_reduce_item(&p.whole, &p.out_batch, item, 0));
+        float absent = 1, others = (float)(p.trans ? bsri_block_rows(&p.a) : bsri_block_cols(&p.a));
+        for (int g = 0; g < m.group; g++) {
+            const int64_t line = bsri_mma_line(p, item, lines, (int64_t)group * m.group + g);
+            if (line >= 0) absent *= 1.0f - (float)(bsri_index(r.ptr, r.dt, line + 1) - bsri_index(r.ptr, r.dt, line)) / others;
+        }
+        return (uint32_t)fminf(1e5f, fmaxf(0.0f, (1.0f - absent) * others) * m.parts) + 3;
+    }
+    __device__ __forceinline__ void refill(const bsri_dev_wgmma &m) {
+        const int lane = threadIdx.x % 32;
+        first += have, at = 0;
+        have = min(min(32, units - first), groups - first % groups);
+        keys = (lane < have ? cost(m, first + lane) << 5 : 0) | (31 - lane);
+        for (int size = 2; size <= 32; size *= 2)
+            for (int step = size / 2; step; step /= 2) {
+                const uint32_t other = __shfl_xor_sync(~0u, keys, step);
+                keys = ((lane & step) == 0) == ((lane & size) == 0) ? max(keys, other) : min(keys, other);
+            }
+    }
+    /* This team's next unit, or -1. */
+    __device__ __forceinline__ int next(const bsri_dev_wgmma &m) {
+        const int lane = threadIdx.x % 32;
+        for (;;) {
+            if (at == have) {
+                if (first + have >= units) return -1;
+                refill(m);
+            }
+            const uint32_t key = __shfl_sync(~0u, keys, at++);
+            uint32_t least = ~0u;
+#pragma unroll
+            for (int j = 0; j < BSRI_WGMMA_TEAMS; j++) least = min(least, load[j] << 8 | (j * 32 + lane));
+            const int team = (int)(__reduce_min_sync(~0u, least) & 255);
+#pragma unroll
+            for (int j = 0; j < BSRI_WGMMA_TEAMS; j++)
+                if (team == j * 32 + lane) load[j] = min(load[j] + (key >> 5), 0xfffffeu);
+            if (team == (int)(blockIdx.x / span)) return first + 31 - (int)(key & 31);
+        }
+    }
+};
+
+/* --- lists --- */
+
+/* The next part of the union of rows whose entries [at, end) are left; row g is lane g's. Columns in another order, or repeated:
+   one at a time, always the smallest head. */
+template <int GROUP>
+__device__ __forceinline__ void bsri_wgmma_union(bsri_wgmma_part<GROUP> &part, const bsri_mma_rows &r, int64_t &at, int64_t end) {
+    const int lane = threadIdx.x % 32;
+    const uint32_t head = at < end ? (uint32_t)bsri_index(r.col, r.dt, at) : 0x7fffffffu;
+    const uint32_t first = __reduce_min_sync(~0u, head);
+    int64_t next = at;
+    uint32_t c[GROUP], irregular = 0, n = 0;
+#pragma unroll
+    for (int g = 0; g < GROUP; g++) {
+        const int64_t from = __shfl_sync(~0u, at, g) + lane, last = __shfl_sync(~0u, end, g);
+        c[g] = from < last ? (uint32_t)bsri_index(r.col, r.dt, from) : 0x7fffffffu;
+    }
+    for (int i = lane; i < GROUP * BSRI_WGMMA_WINDOW; i += 32) (&part.bits[0][0])[i] = 0;
+    if (lane < GROUP) part.at[lane] = (int32_t)at;
+    __syncwarp();
+#pragma unroll
+    for (int g = 0; g < GROUP; g++) {
+        const int64_t last = __shfl_sync(~0u, end, g);
+        int64_t from = __shfl_sync(~0u, at, g);
+        uint32_t before = 0xffffffffu;
+        for (int inside = 32; inside == 32;) {
+            const uint32_t left = __shfl_up_sync(~0u, c[g], 1);
+            const bool in = c[g] != 0x7fffffffu && c[g] - first < 32 * BSRI_WGMMA_WINDOW;
+            irregular |= c[g] != 0x7fffffffu && (lane ? c[g] <= left : before != 0xffffffffu && c[g] <= before);
+            if (in) atomicOr(&part.bits[g][(c[g] - first) / 32], 1u << (c[g] - first) % 32);
+            before = __shfl_sync(~0u, c[g], 31);
+            inside = __popc(__ballot_sync(~0u, in)), from += inside;
+            if (inside == 32) c[g] = from + lane < last ? (uint32_t)bsri_index(r.col, r.dt, from + lane) : 0x7fffffffu;
+        }
+        if (lane == g) next = from;
+    }
+    __syncwarp();
+    if (__any_sync(~0u, irregular)) {
+        for (int i = lane; i < GROUP * BSRI_WGMMA_WINDOW; i += 32) (&part.bits[0][0])[i] = 0;
+        __syncwarp();
+        if (at < end && head == first) part.bits[lane < GROUP ? lane : 0][0] = 1;
+        next = at + (at < end && head == first);
+        __syncwarp();
+    }
+    if (lane < BSRI_WGMMA_WINDOW)
+        for (int g = 0; g < GROUP; g++) n |= part.bits[g][lane];
+    n = __reduce_add_sync(~0u, __popc(n));
+    if (lane == 0) part.first = (int32_t)first, part.count = (int32_t)n;
+    at = next;
+}
+/* One of the warps that make lists. */
+template <class L>
+__device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s, int builder) {
+    const bsri_dev_product &p = m.p;
+    const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha;
+    const int64_t lines = bsri_mma_lines(p);
+    const int lane = threadIdx.x % 32;
+    bsri_wgmma_order order;
+    uint32_t parts = 0;
+    order.begin(m);
+    for (int turn = 0;; turn++) {
+        const int unit = order.next(m);
+        if (unit >= 0 && turn % BSRI_WGMMA_BUILDERS != builder) continue;
+        if (unit < 0) break;
+        const int item = unit / order.groups / order.slabs, group = unit % order.groups;
+        const int64_t line = lane < m.group ? bsri_mma_line(p, item, lines, (int64_t)group * m.group + lane) : -1;
+        for (int64_t reduce = 0; reduce < p.reduce; reduce++) {
+            const int64_t from = bsri_reduce_item(&p.whole, &p.out_batch, item, reduce);
+            const bsri_mma_rows r = bsri_mma_rows_of(p, from);
+            int64_t at = 0, end = 0;
+            bool more;
+            if (line >= 0 && alpha != 0.0) at = bsri_index(r.ptr, r.dt, line), end = bsri_index(r.ptr, r.dt, line + 1);
+            do {
+                bsri_wgmma_part<L::GROUP> &part = s.part[builder][parts % 2];
+                bsri_mma_wait(bsri_mma_address(&s.part_empty[builder][parts % 2]), (parts / 2 & 1) ^ 1);
+                bsri_wgmma_union<L::GROUP>(part, r, at, end);
+                more = __any_sync(~0u, at < end);
+                if (lane < L::GROUP) part.row[lane] = (int32_t)line;
+                if (lane == 0) {
+                    part.item = item, part.position = r.position,
+                    part.last = !more && reduce + 1 == p.reduce ? BSRI_WGMMA_LAST : 0;
+                    part.col = (unit / order.groups % order.slabs * order.span + (int)(blockIdx.x % order.span)) * L::TN;
+                    bsri_tensor_item(m.a_batch,
+                                     bsri_batch_offset(&p.whole, from, p.a.batch_dims, p.a.batch, p.a.values_batch_stride),
+                                     part.a0, part.a1);
+                    bsri_tensor_item(m.b_batch, bsri_dense_offset(&p.whole, from, &p.b), part.b0, part.b1);
+                }
+                __syncwarp();
+                if (lane == 0) bsri_mma_arrive(bsri_mma_address(&s.part_full[builder][parts % 2]));
+                parts++;
+            } while (more);
+        }
+    }
+    bsri_mma_wait(bsri_mma_address(&s.part_empty[builder][parts % 2]), (parts / 2 & 1) ^ 1);
+    if (lane == 0) {
+        s.part[builder][parts % 2].last = BSRI_WGMMA_QUIT, s.part[builder][parts % 2].count = 0;
+        bsri_mma_arrive(bsri_mma_address(&s.part_full[builder][parts % 2]));
+    }
+}
+
+/* --- fetching --- */
+
+/* The warp that issues: slices of the parts in order, stage by stage. */
+template <class L> struct bsri_wgmma_fetcher {
+    uint32_t base, full, empty, slot, phase, filled, mask, bytes;
+
+    __device__ __forceinline__ void begin(const char *shared, const bsri_wgmma_list<L::GROUP> &s) {
+        base = bsri_mma_address(shared), full = bsri_mma_address(s.full), empty = bsri_mma_address(s.empty);
+        slot = phase = filled = mask = bytes = 0;
+    }
+    /* The stage is complete; with the tile's last one goes what the epilogue must know. */
+    __device__ __forceinline__ void close(bsri_wgmma_list<L::GROUP> &s, const bsri_wgmma_part<L::GROUP> &part, uint32_t flags) {
+        const int lane = threadIdx.x % 32;
+        bsri_wgmma_stage<L::GROUP> &stage = s.stage[slot];
+        if (!filled) bsri_mma_wait(empty + 8 * slot, phase ^ 1);
+        if (flags == BSRI_WGMMA_LAST && lane < L::GROUP) stage.row[lane] = part.row[lane];
+        if (lane == 0) stage.mask = mask, stage.flags = flags, stage.col = part.col, stage.item = part.item;
+        __syncwarp();
+        if (lane == 0) bsri_tma_expect(full + 8 * slot, bytes);
+        filled = mask = bytes = 0;
+        if (++slot == L::STAGES) slot = 0, phase ^= 1;
+    }
+    __device__ __forceinline__ void part(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s,
+                                         const bsri_wgmma_part<L::GROUP> &part) {
+        const int lane = threadIdx.x % 32, mine = lane < L::GROUP ? lane : 0;
+        int32_t left = part.count, at = part.at[mine];
+        for (int w = 0; left; w++) {
+            const uint32_t bits = lane < L::GROUP ? part.bits[mine][w] : 0;
+            uint32_t any = __reduce_or_sync(~0u, bits);
+            if (!any) continue;
+            int32_t moved[L::GROUP]; /* blocks of this window's word where entries are not numbered like blocks */
+            if (part.position) {
+#pragma unroll
+                for (int g = 0; g < L::GROUP; g++) {
+                    const int n = __popc(__shfl_sync(~0u, bits, g)), from = __shfl_sync(~0u, at, g) + lane;
+                    moved[g] = lane < n ? (int32_t)bsri_index(part.position, m.p.a.index_dtype, from) : 0;
+                }
+            }
+            for (; any; any &= any - 1, left--) {
+                const int bit = __ffs((int)any) - 1, before = __popc(bits & ((1u << bit) - 1));
+                const uint32_t rows = __ballot_sync(~0u, bits >> bit & 1);
+                int32_t block = at + before;
+                if (part.position) {
+#pragma unroll
+                    for (int g = 0; g < L::GROUP; g++) {
+                        const int32_t b = __shfl_sync(~0u, moved[g], __shfl_sync(~0u, before, g));
+                        if (lane == g) block = b;
+                    }
+                }
+                for (int i = 0; i < m.parts; i++) {
+                    if (!filled) bsri_mma_wait(empty + 8 * slot, phase ^ 1);
+                    L::fetch(m, part, base + slot * L::STAGE, full + 8 * slot, filled, bits >> bit & 1, block,
+                             ((part.first + w * 32 + bit) << m.block_bits) + i * L::SLICE, i);
+                    mask |= rows << filled * L::GROUP, bytes += L::bytes(m, part.col, rows);
+                    if (++filled == L::EACH || (part.last && left == 1 && i + 1 == m.parts))
+                        close(s, part, left == 1 && i + 1 == m.parts ? part.last : 0);
+                }
+            }
+            at += __popc(bits);
+        }
+        if (part.last && !part.count) close(s, part, part.last);
+    }
+};
+template <class L>
+__device__ __forceinline__ void bsri_wgmma_issue(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s, const char *shared) {
+    bsri_wgmma_fetcher<L> f;
+    uint32_t parts[BSRI_WGMMA_BUILDERS] = {};
+    f.begin(shared, s);
+    for (;;) {
+#pragma unroll
+        for (int builder = 0; builder < BSRI_WGMMA_BUILDERS; builder++) {
+            int last = 0;
+            while (!last) {
+                const uint32_t n = parts[builder]++;
+                const bsri_wgmma_part<L::GROUP> &part = s.part[builder][n % 2];
+                bsri_mma_wait(bsri_mma_address(&s.part_full[builder][n % 2]), n / 2 & 1);
+                last = part.last;
+                f.part(m, s, part);
+                __syncwarp();
+                if (threadIdx.x % 32 == 0) bsri_mma_arrive(bsri_mma_address(&s.part_empty[builder][n % 2]));
+            }
+            if (last == BSRI_WGMMA_QUIT) return;
+        }
+    }
+}
+
+/* --- the epilogue --- */
+
+/* Any epilogue, element by element: 16 rows of this warp, 32 columns at a time. */
+template <class L, class F>
+__device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const bsri_wgmma_stage<L::GROUP> &tile, float *spare,
+                                                  const float (&sum)[L::TN / 2], int64_t row, bool there) {
+    const int lane = threadIdx.x % 32;
+    const double alpha = m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha, beta = m.p.beta_ptr ? *m.p.beta_ptr : m.p.beta;
+#pragma unroll
+    for (int pass = 0; pass < L::TN / 32; pass++) {
+#pragma unroll
+        for (int i = 0; i < 16; i++)
+            spare[(lane / 4 + i / 2 % 2 * 8) * 36 + i / 4 * 8 + lane % 4 * 2 + i % 2] = sum[pass * 16 + i];
+        __syncwarp();
+        const int cols = (int)bsri_max(0, bsri_min(32, m.p.width - tile.col - pass * 32));
+        if (there) bsri_mma_finish<F, float, 32, 36>(m.p, spare, alpha, beta, tile.item, row, tile.col + pass * 32, cols);
+        __syncwarp();
+    }
+}
+/* Alpha only, out of the operands' type: through shared memory and the copy engine, 64 columns at a time, two buffers. */
+template <class T, class L>
+__device__ __forceinline__ void bsri_wgmma_store(const bsri_dev_wgmma &m, const bsri_wgmma_stage<L::GROUP> &tile, uint32_t spare,
+                                                 const float (&sum)[L::TN / 2], int row, bool there) {
+    const int lane = threadIdx.x % 32;
+    const float alpha = (float)(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
+    int32_t c0, c1;
+    bsri_tensor_item(m.o_batch, bsri_dense_offset(&m.p.out_batch, tile.item, &m.p.out), c0, c1);
+#pragma unroll
+    for (int pass = 0; pass < L::TN / 64; pass++) {
+        const uint32_t to = spare + pass % 2 * 2048;
+        const int col = tile.col + pass * 64;
+        if (lane == 0) bsri_tma_wait_read<1>();
+        __syncwarp();
+#pragma unroll
+        for (int i = 0; i < 4; i++) { /* 16 columns: two pieces of 16 bytes of each of 16 rows */
+            const float *x = sum + pass * 32 + i * 8;
+            const uint32_t r = lane % 16, piece = i * 2 + lane / 16;
+            bsri_stmatrix(to + r * 128 + ((piece ^ (r & 7)) << 4), T::pack(alpha * x[0], alpha * x[1]),
+                          T::pack(alpha * x[2], alpha * x[3]), T::pack(alpha * x[4], alpha * x[5]),
+                          T::pack(alpha * x[6], alpha * x[7]));
+        }
+        bsri_fence_async();
+        __syncwarp();
+        if (lane == 0) {
+            if (there && col < m.p.width) bsri_tma_store(&m.out_map, to, col, row, c0, c1);
+            bsri_tma_commit();
+        }
+    }
+}
+
+/* --- multiplying --- */
+template <class T, class L>
+__device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s, char *shared) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 - 4, half = warp / 4;
+    const uint32_t base = bsri_mma_address(shared), full = bsri_mma_address(s.full), empty = bsri_mma_address(s.empty);
+    const uint32_t spare = L::STAGES * L::STAGE + warp * 4096;
+    uint32_t slot = 0, phase = 0;
+    for (;;) {
+        float sum[L::TN / 2];
+        uint32_t flags = 0, held = BSRI_WGMMA_SLOTS;
+        bsri_wgmma_stage<L::GROUP> tile;
+#pragma unroll
+        for (int i = 0; i < L::TN / 2; i++) sum[i] = 0.0f;
+#pragma unroll 1
+        while (!flags) {
+            bsri_mma_wait(full + 8 * slot, phase);
+            flags = s.stage[slot].flags;
+            const uint32_t mask = s.stage[slot].mask;
+            if (flags) tile = s.stage[slot];
+            if (L::multiply(m, sum, base + slot * L::STAGE, mask, half)) { /* one group stays in flight, its slot is kept */
+                bsri_wgmma_wait<1>();
+                if (held < BSRI_WGMMA_SLOTS && lane == 0) bsri_mma_arrive(empty + 8 * held);
+                held = slot;
+            } else { /* nothing may stay held while others run on: the slots go round */
+                bsri_wgmma_wait<0>();
+                if (held < BSRI_WGMMA_SLOTS && lane == 0) bsri_mma_arrive(empty + 8 * held);
+                held = BSRI_WGMMA_SLOTS;
+                if (lane == 0) bsri_mma_arrive(empty + 8 * slot);
+            }
+            if (++slot == L::STAGES) slot = 0, phase ^= 1;
+        }
+        bsri_wgmma_wait<0>();
+#pragma unroll
+        for (int i = 0; i < L::TN / 2; i++) asm volatile("" : "+f"(sum[i])::"memory");
+        if (held < BSRI_WGMMA_SLOTS && lane == 0) bsri_mma_arrive(empty + 8 * held);
+        if (flags == BSRI_WGMMA_QUIT) break;
+        const int strip = half * 64 + warp % 4 * 16, g = strip >> m.block_bits; /* this warp's 16 rows of the tile */
+        int32_t line = tile.row[0];
+#pragma unroll
+        for (int i = 1; i < L::GROUP; i++)
+            if (i == g) line = tile.row[i];
+        const int64_t row = ((int64_t)line << m.block_bits) + (strip & ((1 << m.block_bits) - 1));
+        if (m.vector) bsri_wgmma_store<T, L>(m, tile, base + spare, sum, (int)row, line >= 0);
+        else bsri_wgmma_finish<L, float>(m, tile, (float *)(shared + spare), sum, row, line >= 0);
+    }
+    bsri_tma_wait_whole<0>();
+}
+
+#endif
+
+/* Blocks of 64 and 128: a stage is 64 products of a block of each warpgroup's row, all in shared memory. TA: blocks are stored
+   transposed; TB: the dense operand is row-major. */
+template <class T, int TN_, int TA, int TB> struct bsri_wgmma_wide {
+    static constexpr int TN = TN_, GROUP = 2, SLICE = 64, EACH = 1, DENSE = TN * 128, STAGE = 16384 + DENSE;
+    static constexpr uint32_t STAGES = 196608 / STAGE;
+#ifdef BSRI_WGMMA_CODE
+    static __device__ __forceinline__ uint32_t bytes(const bsri_dev_wgmma &m, int32_t col, uint32_t rows) {
+        const int32_t boxes = (int32_t)bsri_min(TN / 64, (m.p.width - col + 63) / 64);
+        return (TB ? boxes * 8192 : DENSE) + (m.group == 1 ? 16384 : __popc(rows) * 8192);
+    }
+    /* Lane g brings row g's block, other lanes 64 columns each of the dense operand. */
+    static __device__ __forceinline__ void fetch(const bsri_dev_wgmma &m, const bsri_wgmma_part<GROUP> &part, uint32_t to,
+                                                 uint32_t barrier, int, bool have, int32_t block, int32_t k, int i) {
+        const int lane = threadIdx.x % 32, box = lane - 8;
+        if (lane < GROUP && have) {
+            if (TA) {
+                for (int half = 0; half < 2; half++)
+                    if (m.group == 1 || half == lane)
+                        bsri_tma_load(to + half * 8192, &m.a_map, barrier, m.group == 1 ? half * 64 : 0, i * 64, block, part.a0,
+                                      part.a1);
+            } else {
+                bsri_tma_load(to + lane * 8192, &m.a_map, barrier, i * 64, 0, block, part.a0, part.a1);
+            }
+        }
+        if (TB && box >= 0 && box < TN / 64 && part.col + box * 64 < m.p.width)
+            bsri_tma_load(to + 16384 + box * 8192, &m.b_map, barrier, part.col + box * 64, k, part.b0, part.b1);
+        if (!TB && box == 0) bsri_tma_load(to + 16384, &m.b_map, barrier, k, part.col, part.b0, part.b1);
+    }
+    static __device__ __forceinline__ bool multiply(const bsri_dev_wgmma &m, float (&sum)[TN / 2], uint32_t at, uint32_t mask,
+                                                    int half) {
+        if (!(mask >> (m.group > 1 ? half : 0) & 1)) return false;
+        const uint64_t a = bsri_wgmma_matrix<128>(at + half * 8192, 0), b = bsri_wgmma_matrix<128>(at + 16384, TB ? 8192 : 0);
+        bsri_wgmma_fence();
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            bsri_wgmma<T, TN, TA, TB>::ss(sum, a + k * (TA ? 2048 / 16 : 32 / 16), b + k * (TB ? 2048 / 16 : 32 / 16));
+        bsri_wgmma_commit();
+        return true;
+    }
+#endif
+};
+
+template <class T, class L>
+__global__ void __launch_bounds__(384, 1) bsri_product_wgmma(const __grid_constant__ bsri_dev_wgmma m) {
+#ifdef BSRI_WGMMA_CODE
+    extern __shared__ __align__(1024) char bsri_shared[];
+    __shared__ bsri_wgmma_list<L::GROUP> s;
+    if (threadIdx.x < L::STAGES) {
+        bsri_mma_barrier(bsri_mma_address(&s.full[threadIdx.x]), 1);
+        bsri_mma_barrier(bsri_mma_address(&s.empty[threadIdx.x]), 8);
+    }
+    if (threadIdx.x < 2 * BSRI_WGMMA_BUILDERS) {
+        bsri_mma_barrier(bsri_mma_address(&s.part_full[0][threadIdx.x]), 1);
+        bsri_mma_barrier(bsri_mma_address(&s.part_empty[0][threadIdx.x]), 1);
+    }
+    bsri_tma_barriers_made();
+    __syncthreads();
+    if ((int)gridDim.x >= m.span && blockIdx.x >= gridDim.x / m.span * m.span) return; /* too few CTAs are left for a team */
+    if (threadIdx.x < 128) {
+        bsri_registers_fewer<88>(); /* 88 + 2 x 208 = 3 x 168: what the CTA has at its start */
+        if (threadIdx.x < 32) bsri_wgmma_issue<L>(m, s, bsri_shared);
+        else bsri_wgmma_build<L>(m, s, threadIdx.x / 32 - 1);
+    } else {
+        bsri_registers_more<208>();
+        bsri_wgmma_multiply<T, L>(m, s, bsri_shared);
+    }
+#endif
+}
+
+/* number, name, kernel, dynamic shared memory: slots and 4 KB for each multiplying warp */
+#define BSRI_WGMMA_SHARED (224 * 1024)
+#define BSRI_WGMMA_WIDE(T, N, TA, TB) (bsri_product_wgmma<T, bsri_wgmma_wide<T, N, TA, TB>>), BSRI_WGMMA_SHARED
+#define BSRI_KERNELS_WGMMA_8(X, n, T, name)                                               \
+    X(n + 0, "wgmma product 256 rows " name, BSRI_WGMMA_WIDE(T, 256, 0, 1))               \
+    X(n + 1, "wgmma product 256 columns " name, BSRI_WGMMA_WIDE(T, 256, 0, 0))            \
+    X(n + 2, "wgmma product 256 transposed rows " name, BSRI_WGMMA_WIDE(T, 256, 1, 1))    \
+    X(n + 3, "wgmma product 256 transposed columns " name, BSRI_WGMMA_WIDE(T, 256, 1, 0)) \
+    X(n + 4, "wgmma product 128 rows " name, BSRI_WGMMA_WIDE(T, 128, 0, 1))               \
+    X(n + 5, "wgmma product 128 columns " name, BSRI_WGMMA_WIDE(T, 128, 0, 0))            \
+    X(n + 6, "wgmma product 128 transposed rows " name, BSRI_WGMMA_WIDE(T, 128, 1, 1))    \
+    X(n + 7, "wgmma product 128 transposed columns " name, BSRI_WGMMA_WIDE(T, 128, 1, 0))
+#define BSRI_KERNELS_WGMMA(X)                                                                                 \
+    BSRI_WHEN(BSRI_HAS_PRODUCT, BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_WGMMA_8(X, 300, bsri_mma_bf16, "bf16")) \
+                                    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_WGMMA_8(X, 310, bsri_mma_f16, "f16")))
+
+/* The maps of a choice; 0: the copy engine can't have an operand. */
+static int bsri_wgmma_maps(const bsr_context *ctx, const bsri_choice *c, bsri_dev_wgmma *m) {
+    const bsri_dev_product *p = &m->p;
+    const int rows = bsri_mma_layout(&p->b) == 1, trans = bsri_mma_values(p) == 2;
+    const bsri_tensor_batch *a = &m->a_batch, *b = &m->b_batch, *o = &m->o_batch;
+    const int64_t b_size[4] = {rows ? p->width : p->b.rows, rows ? p->b.rows : p->width, b->size[0], b->size[1]};
+    const int64_t b_line = b_size[1] > 1 ? rows ? p->b.row_stride : p->b.col_stride : 8;
+    const int64_t b_step[3] = {2 * b_line, b->stride[0] ? 2 * b->stride[0] : 16, b->stride[1] ? 2 * b->stride[1] : 16};
+    const int64_t a_size[5] = {p->br, p->br, p->a.nnz, a->size[0], a->size[1]};
+    const int64_t a_step[4] = {2 * (trans ? p->a_cs : p->a_rs), 2 * (p->a.nnz > 1 ? p->a_block : 8),
+                               a->stride[0] ? 2 * a->stride[0] : 16, a->stride[1] ? 2 * a->stride[1] : 16};
+    const int64_t o_size[4] = {p->width, p->out.rows, o->size[0], o->size[1]};
+    const int64_t o_step[3] = {2 * (p->out.rows > 1 ? p->out.row_stride : 8), o->stride[0] ? 2 * o->stride[0] : 16,
+                               o->stride[1] ? 2 * o->stride[1] : 16};
+    const int32_t a_box[5] = {64, (int32_t)(trans ? 64 : p->br), 1, 1, 1}, b_box[4] = {64, rows ? 64 : c->tile_cols, 1, 1},
+                  o_box[4] = {64, 16, 1, 1};
+    if (m->vector && !bsri_tensor_map(ctx, &m->out_map, p->out.dtype, p->out.data, 4, o_size, o_step, o_box, 128)) m->vector = 0;
+    if (!p->a.nnz) return 1; /* nothing is fetched */
+    return bsri_tensor_map(ctx, &m->a_map, p->a.dtype, p->a.values, 5, a_size, a_step, a_box, 128) &&
+           bsri_tensor_map(ctx, &m->b_map, p->b.dtype, p->b.data, 4, b_size, b_step, b_box, 128);
+}
+static int bsri_wgmma_refuses(const bsr_context *ctx, const bsri_dev_product *p, int compute, int64_t units) {
+    const int dt = p->a.dtype;
+    if (ctx->tier < 3 || !ctx->tensor_map) return BSR_WHY_GPU;
+    if (ctx->smem_optin < BSRI_WGMMA_SHARED + 3072) return BSR_WHY_SHARED;
+    if (p->kind > BSRI_LIST_TRANSPOSED) return BSR_WHY_LIST_KIND;
+    if ((dt != BSR_BF16 && dt != BSR_F16) || p->b.dtype != dt || compute != BSR_F32) return BSR_WHY_DTYPE;
+    if (p->br != p->bc || (p->br != 64 && p->br != 128)) return BSR_WHY_BLOCK;
+    if (!bsri_mma_values(p)) return BSR_WHY_VALUES;
+    if (!bsri_mma_layout(&p->b)) return BSR_WHY_DENSE;
+    return bsri_max(bsri_max(p->a.nnz, units), bsri_max(p->b.rows, bsri_max(p->width, p->out.rows))) >= INT32_MAX / 4
+               ? BSR_WHY_SIZE
+               : 0;
+}
+/* Which instance runs a product in this tier. */
+static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsr_plan *asked,
+                                     bsri_dev_wgmma *m) {
+    const int64_t groups = bsri_ceil_div(p->tiles * p->br, 128); /* a schedule by eights may round up to four times as many */
+    const int why =
+        asked->kernel != 3 ? BSR_WHY_PLAN : bsri_wgmma_refuses(ctx, p, compute, p->items * groups * bsri_ceil_div(p->width, 128));
+    bsri_choice c = bsri_yes(0, 3, p->br == 128 ? BSR_WHY_ONE_ROW : BSR_WHY_GROUP);
+    int64_t tiles;
+    if (why) return bsri_no(why);
+    memset(m, 0, sizeof *m);
+    m->p = *p, m->group = (int32_t)(128 / p->br), m->parts = (int32_t)(p->br / 64), m->block_bits = bsri_mma_log2(p->br);
+    if (!bsri_tensor_batch_of(p->a.batch_dims, p->a.batch, p->a.values_batch_stride, &m->a_batch)) return bsri_no(BSR_WHY_VALUES);
+    if (!bsri_tensor_batch_of(p->b.batch_dims, p->b.batch, p->b.batch_stride, &m->b_batch)) return bsri_no(BSR_WHY_DENSE);
+    m->vector =
+        bsri_mma_vector(p) == 1 && bsri_tensor_batch_of(p->out.batch_dims, p->out.batch, p->out.batch_stride, &m->o_batch);
+    c.tile_rows = 128, c.tile_cols = p->items * groups * bsri_ceil_div(p->width, 256) < ctx->sm_count ? 128 : 256;
+    if (asked->tile_cols == 128 || asked->tile_cols == 256) c.tile_cols = asked->tile_cols;
+    c.kernel = (p->a.dtype == BSR_F16 ? 310 : 300) + (c.tile_cols == 128 ? 4 : 0) + (bsri_mma_values(p) == 2 ? 2 : 0) +
+               (bsri_mma_layout(&p->b) == 2);
+    c.stages = c.tile_cols == 128 ? 6 : 4, c.threads = 384, c.shared = BSRI_WGMMA_SHARED;
+    tiles = m->tiles = (int32_t)bsri_ceil_div(p->width, c.tile_cols);
+    m->span = tiles % 4 == 0 ? 4 : tiles % 3 == 0 ? 3 : tiles % 2 == 0 ? 2 : 1;
+    c.grid = bsri_min(bsri_min(ctx->sm_count, 32 * BSRI_WGMMA_TEAMS) / m->span, p->items * tiles / m->span * groups) * m->span;
+    return bsri_wgmma_maps(ctx, &c, m) ? c : bsri_no(BSR_WHY_DENSE);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -4377,6 +4915,7 @@ static __global__ void bsri_compiled_tier(int *at) {
     BSRI_KERNELS_SIMT(X, 130, int32_t, float, "i32 to f32"))                          \
     X(1, "compiled tier", bsri_compiled_tier, 0)                                      \
     BSRI_KERNELS_MMA(X)                                                               \
+    BSRI_KERNELS_WGMMA(X)                                                             \
     BSRI_KERNELS_ROWS(X)                                                              \
     BSRI_KERNELS_MATRICES(X)
 
@@ -4393,6 +4932,7 @@ static const void *bsri_kernel(int number) {
 /* What the kernels of an engine are given, and who may choose one, the fastest tier first. */
 typedef union bsri_product_params {
     bsri_dev_product simt;
+    bsri_dev_wgmma wgmma;
     bsri_dev_mma mma;
     bsri_dev_skinny skinny;
 } bsri_product_params;
@@ -4404,6 +4944,7 @@ static void bsri_choose_product(const bsr_context *ctx, const bsri_dev_product *
         return;
     }
     if (bsri_wants(s, 2)) bsri_offer(s, 2, bsri_mma_choose_skinny(ctx, p, compute, s->asked, &m->skinny));
+    if (bsri_wants(s, 3)) bsri_offer(s, 3, bsri_wgmma_choose(ctx, p, compute, s->asked, &m->wgmma));
     if (bsri_wants(s, 2)) bsri_offer(s, 2, bsri_mma_choose(ctx, p, compute, s->asked, &m->mma));
     if (bsri_wants(s, 1)) bsri_offer(s, 1, bsri_simt_choose(ctx, p, compute, s->asked, &m->simt));
 }
