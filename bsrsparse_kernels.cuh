@@ -2171,16 +2171,16 @@ __global__ void __launch_bounds__(384, 1) bsri_product_wgmma(const __grid_consta
 
 /* number, name, kernel, dynamic shared memory: slots and 4 KB for each multiplying warp */
 #define BSRI_WGMMA_SHARED (224 * 1024)
-#define BSRI_WGMMA_WIDE(T, N, TA, TB) (bsri_product_wgmma<T, bsri_wgmma_wide<T, N, TA, TB>>), BSRI_WGMMA_SHARED
-#define BSRI_KERNELS_WGMMA_8(X, n, T, name)                                               \
-    X(n + 0, "wgmma product 256 rows " name, BSRI_WGMMA_WIDE(T, 256, 0, 1))               \
-    X(n + 1, "wgmma product 256 columns " name, BSRI_WGMMA_WIDE(T, 256, 0, 0))            \
-    X(n + 2, "wgmma product 256 transposed rows " name, BSRI_WGMMA_WIDE(T, 256, 1, 1))    \
-    X(n + 3, "wgmma product 256 transposed columns " name, BSRI_WGMMA_WIDE(T, 256, 1, 0)) \
-    X(n + 4, "wgmma product 128 rows " name, BSRI_WGMMA_WIDE(T, 128, 0, 1))               \
-    X(n + 5, "wgmma product 128 columns " name, BSRI_WGMMA_WIDE(T, 128, 0, 0))            \
-    X(n + 6, "wgmma product 128 transposed rows " name, BSRI_WGMMA_WIDE(T, 128, 1, 1))    \
-    X(n + 7, "wgmma product 128 transposed columns " name, BSRI_WGMMA_WIDE(T, 128, 1, 0))
+#define BSRI_WGMMA_WIDE(T, N, TA, TB) (bsri_product_wgmma<T, bsri_wgmma_wide<T, N, TA, TB>>)
+#define BSRI_KERNELS_WGMMA_8(X, n, T, name)                                                                  \
+    X(n + 0, "wgmma product 256 rows " name, BSRI_WGMMA_WIDE(T, 256, 0, 1), BSRI_WGMMA_SHARED)               \
+    X(n + 1, "wgmma product 256 columns " name, BSRI_WGMMA_WIDE(T, 256, 0, 0), BSRI_WGMMA_SHARED)            \
+    X(n + 2, "wgmma product 256 transposed rows " name, BSRI_WGMMA_WIDE(T, 256, 1, 1), BSRI_WGMMA_SHARED)    \
+    X(n + 3, "wgmma product 256 transposed columns " name, BSRI_WGMMA_WIDE(T, 256, 1, 0), BSRI_WGMMA_SHARED) \
+    X(n + 4, "wgmma product 128 rows " name, BSRI_WGMMA_WIDE(T, 128, 0, 1), BSRI_WGMMA_SHARED)               \
+    X(n + 5, "wgmma product 128 columns " name, BSRI_WGMMA_WIDE(T, 128, 0, 0), BSRI_WGMMA_SHARED)            \
+    X(n + 6, "wgmma product 128 transposed rows " name, BSRI_WGMMA_WIDE(T, 128, 1, 1), BSRI_WGMMA_SHARED)    \
+    X(n + 7, "wgmma product 128 transposed columns " name, BSRI_WGMMA_WIDE(T, 128, 1, 0), BSRI_WGMMA_SHARED)
 #define BSRI_KERNELS_WGMMA(X)                                                                                 \
     BSRI_WHEN(BSRI_HAS_PRODUCT, BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_WGMMA_8(X, 300, bsri_mma_bf16, "bf16")) \
                                     BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_WGMMA_8(X, 310, bsri_mma_f16, "f16")))
