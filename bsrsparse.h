@@ -26,6 +26,7 @@
      matrices           checks, conversions, pruning, views
      layouts            DeepSpeed's sparsity configurations
      files              Matrix Market and DLMC text, from memory
+     tune               tuned parameters: tables, their text, queries, the tuner
      base               prelude, names, errors, memory, threads
      numbers            checked sizes, element types, offsets
      batches            broadcasting, items, patterns
@@ -45,6 +46,7 @@
      scatter-indices    builder for bsr_scatter_mm
      layout-masks       blocks that attention layouts keep
      readers            numbers, Matrix Market, DLMC
+     tables             tuned rows: order, changes, text, lookup
      product-calls      checks, plan, public functions
      scatter-calls      products listed by the caller
      sampled-calls      checks and public function
@@ -54,6 +56,7 @@
      cuda               the host side of the CUDA backend
      cuda-rows          softmax and attention on the CUDA backend, host side
      cuda-matrices      the matrix operations on the CUDA backend
+     tuner              the climb, measuring, verifying
      constructors       views and matrices by value
      create             contexts and what they can do
 
@@ -241,7 +244,8 @@ typedef enum bsr_dtype {
     X(BSR_OP_LAYOUT, 20, "layout")                        \
     X(BSR_OP_SCATTER_INDICES, 21, "scatter_indices")      \
     X(BSR_OP_PARSE, 22, "parse")                          \
-    X(BSR_OP_CREATE, 23, "create")
+    X(BSR_OP_CREATE, 23, "create")                        \
+    X(BSR_OP_TUNE, 24, "tune")
 
 typedef enum bsr_op {
     BSR_OP_NONE = 0,
@@ -265,7 +269,7 @@ typedef enum bsr_op {
     X(BSR_ARG_DC, 27, "dc") X(BSR_ARG_DA, 28, "da") X(BSR_ARG_DB, 29, "db") X(BSR_ARG_SOURCE, 30, "source")      \
     X(BSR_ARG_MATRIX, 31, "matrix") X(BSR_ARG_BUFFER, 32, "buffer") X(BSR_ARG_OPTIONS, 33, "options")            \
     X(BSR_ARG_EXEC, 34, "exec") X(BSR_ARG_TEXT, 35, "text") X(BSR_ARG_CONTEXT, 36, "context")                    \
-    X(BSR_ARG_DQ, 37, "dq") X(BSR_ARG_DK, 38, "dk") X(BSR_ARG_DV, 39, "dv")
+    X(BSR_ARG_DQ, 37, "dq") X(BSR_ARG_DK, 38, "dk") X(BSR_ARG_DV, 39, "dv") X(BSR_ARG_TABLE, 40, "table")
 
 typedef enum bsr_operand_id {
 #define BSRI_X(name, value, text) name = value,
@@ -368,7 +372,16 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_PARSE_RANGE, BSR_PARSE_ERROR, "line <index>: <value> is out of range")                                 \
     X(BSR_ITEM_PARSE_SHORT, BSR_PARSE_ERROR, "line <index>: the text ends although more is announced: <value>")       \
     X(BSR_ITEM_PARSE_EXTRA, BSR_PARSE_ERROR, "line <index>: more text than the header announces")                     \
-    X(BSR_ITEM_PARSE_KIND, BSR_PARSE_ERROR, "line <index>: a kind of matrix that this reader does not take")
+    X(BSR_ITEM_PARSE_KIND, BSR_PARSE_ERROR, "line <index>: a kind of matrix that this reader does not take")          \
+    X(BSR_ITEM_TUNE_ROW, BSR_BAD_ARGUMENT, "field <index> of a tuned row can't be <value>")                           \
+    X(BSR_ITEM_TUNE_GPU, BSR_BAD_ARGUMENT, "description <index> of a GPU is not plain text, or has a negative number") \
+    X(BSR_ITEM_TUNE_CAPACITY, BSR_CAPACITY, "the table must hold <value> rows and <index> GPUs")                      \
+    X(BSR_ITEM_TUNE_SIZE, BSR_CAPACITY, "the table's text has <value> bytes, above 64 KB")                            \
+    X(BSR_ITEM_TUNE_FORMAT, BSR_PARSE_ERROR, "line <index>: a tuned table of format <value>, made by another version") \
+    X(BSR_ITEM_TUNE_CHECK, BSR_PARSE_ERROR, "line <index>: the check sum is not that of the rows")                    \
+    X(BSR_ITEM_TUNE_TWICE, BSR_PARSE_ERROR, "line <index>: out of order, or a key for the second time")               \
+    X(BSR_ITEM_TUNE_CLIMB, BSR_BAD_ARGUMENT, "field <index> of the climb can't be <value>")                           \
+    X(BSR_ITEM_TUNE_FAILED, BSR_BAD_PLAN, "neither the initial nor the reference parameters can be had")
 
 typedef enum bsr_item {
 #define BSRI_X(name, status, text) name,
@@ -407,6 +420,8 @@ BSR_API int bsr_error_string(const bsr_error *error, char *text, size_t size);
 
 typedef struct CUstream_st *bsr_stream; /* the same type as cudaStream_t; ignored by the CPU backend */
 typedef struct bsr_context bsr_context; /* immutable after creation; any number of threads may share one */
+typedef struct bsr_tune_table bsr_tune_table; /* tuned parameters: >>tune */
+typedef struct bsr_tune_row bsr_tune_row;
 
 typedef struct bsr_allocator { /* host memory for the context, and for scratch of conversions on the CPU */
     void *(*alloc_fn)(size_t bytes, void *user); /* aligned for any type, or null */
@@ -450,7 +465,8 @@ typedef struct bsr_context_desc { /* all zero: defaults */
     bsr_logger logger;
     bsr_parallel_for parallel_for;
     void *parallel_user;
-    int64_t reserved[4];
+    const bsr_tune_table *table; /* looked at before the built-in rows; must outlive the context. null: none */
+    int64_t reserved[3];
 } bsr_context_desc;
 
 typedef struct bsr_info {
@@ -588,7 +604,7 @@ typedef struct bsr_plan {
     int32_t instance;         /* CUDA: number in the kernel table */
     int32_t reason;           /* bsr_why: why this kernel */
     int32_t refused;          /* bsr_why: why not the next faster tier; 0: there is none, or the plan named the tier */
-    int32_t reserved;
+    int32_t match;            /* with BSR_PLAN_TABLE: how the row was found, BSR_TUNE_* */
 } bsr_plan;
 
 #define BSR_EXEC_SKIP_CHECKS     (1u << 0) /* the caller vouches for everything, index contents included */
@@ -596,6 +612,7 @@ typedef struct bsr_plan {
 #define BSR_EXEC_ACCUMULATE_F64  (1u << 2) /* f32, f16, bf16: sums in f64 */
 #define BSR_EXEC_TF32            (1u << 3) /* f32 on tensor cores: allow TF32 (the CPU ignores it) */
 #define BSR_EXEC_TF32X3          (1u << 4) /* f32 on tensor cores by three TF32 products (the CPU ignores it) */
+#define BSR_EXEC_NO_TABLE (1u << 5)        /* tuned tables are not looked at: the heuristic decides */
 
 /* All zero, or a null pointer, is the default. */
 typedef struct bsr_exec {
@@ -609,6 +626,8 @@ typedef struct bsr_exec {
     int32_t reserved;
     int32_t max_grid[3];  /* CUDA: cap of the launch grid, x y z; 0: the hardware's */
     int32_t reserved2;
+    const bsr_tune_table *table; /* in place of the context's; null: that one */
+    bsr_tune_row *key;           /* not null, with query: the call's key in tuned tables; op 0 where it has none */
 } bsr_exec;
 
 /* One line on what a plan runs and why; terminated; returns the length as snprintf does. */
@@ -1005,6 +1024,159 @@ BSR_API bsr_status bsr_parse_matrix_market(const char *text, size_t bytes, bsr_f
 BSR_API bsr_status bsr_parse_smtx(const char *text, size_t bytes, bsr_file_info *info, int64_t *crow, int64_t *col,
                                   int64_t capacity, bsr_error *error);
 
+/* ---------------------------------------------------------------------------------------------- */
+/* >>tune: tuned parameters: tables, their text, queries, the tuner                               */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A GPU that rows were measured on. */
+typedef struct bsr_tune_gpu {
+    char name[64];  /* as CUDA names it; "cpu" */
+    int32_t arch;   /* compute capability times ten: 90; CPU: 0 */
+    int32_t units;  /* multiprocessors; CPU: 0 */
+    char made[184]; /* provenance, free text: driver, toolkit, date, hash of the sources */
+} bsr_tune_gpu;
+
+#define BSR_TUNE_ANY (-1) /* in a pattern for bsr_tune_query: whatever the rows hold */
+
+/* What parameters are for (the key: gpu to density), and the parameters, as in bsr_plan; 0 leaves a field to the heuristic.
+   A product is m x k times k x n, op(A)'s block size, beta's and alpha's class: 0, 1, or 2 for any other value or one in device
+   memory. A sampled product: m x k times k x n, the stored result's blocks. Softmax: m x n. Attention: m queries, n keys, k the
+   head size; alpha 1 where anything but causality stands between product and softmax. Batches are not part of the key. */
+struct bsr_tune_row {
+    int32_t gpu; /* index in bsr_tune_table.gpus */
+    int32_t op; /* DENSE_ADDMM (bsr_matmul's products as well), SCATTER_MM, SAMPLED_ADDMM, SOFTMAX, SOFTMAX_BACKWARD, ATTENTION */
+    int32_t dtype, out_dtype, block_rows, block_cols, beta, alpha;
+    int32_t m, k, n;
+    int32_t density; /* of stored blocks, in percent, rounded */
+    int32_t kernel, tile_rows, tile_cols, split, stages, order;
+    int32_t gain; /* percent of time saved over the heuristic where the row was made */
+};
+
+/* Rows in the order of their keys, in memory that the caller owns (all zero: an empty table without room). Changed by the four
+   functions below only. Any number of threads may look things up in a table (calls do, through bsr_context_desc.table or
+   bsr_exec.table) while nobody changes it; different tables have nothing to do with each other. */
+struct bsr_tune_table {
+    bsr_tune_gpu *gpus;
+    bsr_tune_row *rows;
+    int32_t gpu_count, gpu_capacity, row_count, row_capacity;
+};
+
+/* How a row was found for a call; in bsr_plan.match. Tried in this order; each for the context's GPU first, then for GPUs of
+   the same architecture, the nearest number of multiprocessors first; the caller's table before the built-in one. */
+enum {
+    BSR_TUNE_EXACT = 1,     /* the key itself */
+    BSR_TUNE_DENSITY = 2,   /* another density, at most twice or half: the nearest */
+    BSR_TUNE_NEAREST_N = 3, /* another n, at most four times or a quarter, the nearest; tile width and all else kept */
+    BSR_TUNE_MATCH = 15,    /* mask of these */
+    BSR_TUNE_DTYPE = 16,    /* flag: the row is for out's dtype equal to the operands', or for f16 in place of bf16, or back */
+    BSR_TUNE_OTHER_GPU = 32 /* flag */
+};
+
+/* The table of tune_table.h, read-only (its capacities are 0). */
+BSR_API bsr_tune_table bsr_tune_built_in(void);
+/* What tables call this context's GPU. Errors: NULL_POINTER. */
+BSR_API bsr_status bsr_tune_device(const bsr_context *ctx, bsr_tune_gpu *out);
+/* Puts one row in, in place of one with the same key; gpu is added if need be (row->gpu is ignored). Errors, nothing changed:
+   NULL_POINTER; BAD_ARGUMENT (TUNE_ROW: a field that no row can have, parameters all 0); CAPACITY. */
+BSR_API bsr_status bsr_tune_update(bsr_tune_table *table, const bsr_tune_gpu *gpu, const bsr_tune_row *row, bsr_error *error);
+/* All rows of another table, which win over those with the same key. All or nothing. Errors: as bsr_tune_update. */
+BSR_API bsr_status bsr_tune_merge(bsr_tune_table *table, const bsr_tune_table *more, bsr_error *error);
+/* The text of a tune_table.h, as bsr_tune_merge. All or nothing: the whole text is checked first. Errors: PARSE_ERROR with the
+   line in error.index (TUNE_FORMAT: made by another version; TUNE_CHECK: rows do not agree with the check sum; TUNE_TWICE),
+   CAPACITY, NULL_POINTER. A check sum is demanded where the end marker names one. */
+BSR_API bsr_status bsr_tune_import(bsr_tune_table *table, const char *text, size_t bytes, bsr_error *error);
+/* The same table as the text of a tune_table.h: at most size bytes, terminated; *length is what the whole has. Importing it
+   into an empty table and exporting that gives the same bytes. text null: *length only. Errors: CAPACITY (TUNE_SIZE: above
+   64 KB; BUFFER_SIZE: above size, nothing of use is written), NULL_POINTER. */
+#define BSR_TUNE_TEXT_MAX 65536
+BSR_API bsr_status bsr_tune_export(const bsr_tune_table *table, char *text, size_t size, size_t *length, bsr_error *error);
+/* Rows that agree with pattern wherever it is not BSR_TUNE_ANY (gpu to density count; the parameters do not): the first
+   capacity of them into out, in order; returns how many there are. After upstream's get_meta: an exact key gives 0 or 1. */
+BSR_API int64_t bsr_tune_query(const bsr_tune_table *table, const bsr_tune_row *pattern, bsr_tune_row *out, int64_t capacity);
+/* What a call with this key on that GPU would find in the table (key->gpu is ignored): bits of BSR_TUNE_*, the row into *found;
+   or 0. A call takes it only if it can run it. The key of a call: bsr_exec.key. */
+BSR_API int bsr_tune_lookup(const bsr_tune_table *table, const bsr_tune_gpu *gpu, const bsr_tune_row *key, bsr_tune_row *found);
+
+/* Hill climbing over a few whole numbers. target: seconds of a point, or negative: it can't be had. step: what parameter i
+   becomes d steps away (d not 0), or its value where there is no such step; values: the whole point that the step starts from. */
+#define BSR_CLIMB_MAX 8 /* parameters */
+typedef struct bsr_climb_point {
+    int32_t values[BSR_CLIMB_MAX];
+    double seconds;
+} bsr_climb_point;
+typedef struct bsr_climb {
+    int32_t count, max_step;  /* parameters; how many steps one move may take in all, 0: 2 */
+    const char *const *names; /* in the order of the parameters; for the report */
+    double (*target)(const int32_t *values, void *user);
+    int32_t (*step)(int32_t parameter, int32_t value, int32_t d, const int32_t *values, void *user);
+    int (*stop)(void *user); /* null, or: not 0 ends the climb with the best so far */
+    void *user;
+    bsr_climb_point *memo;                              /* every point that was evaluated; the caller's memory */
+    int32_t memo_count, memo_capacity;                  /* full: as stop */
+    int32_t best[BSR_CLIMB_MAX];                        /* result */
+    double seconds, reference_seconds, initial_seconds; /* results; negative: failed */
+    double speedup;                                     /* result: percent of the reference's time saved */
+    int32_t failed, stopped;                            /* results: points that could not be had; whether it was ended early */
+} bsr_climb;
+/* After upstream's minimize: the first move that improves is taken; points that failed are skipped, none is evaluated twice;
+   of all points within 0.1 % of the best the initial one is taken, else the one that is smallest in lexicographic order; where
+   the end is slower than the reference, the climb starts again from there. Errors: NULL_POINTER, BAD_ARGUMENT (count or
+   max_step out of range), BAD_PLAN (neither initial nor reference can be had). */
+BSR_API bsr_status bsr_tune_climb(bsr_climb *c, const int32_t *initial, const int32_t *reference, bsr_error *error);
+/* One line: the initial time, then for each parameter, the most sensitive first, NAME=value (slow-downs in percent at the steps
+   below | and above). Returns the length as snprintf does. */
+BSR_API int bsr_climb_string(const bsr_climb *c, char *text, size_t size);
+
+typedef struct bsr_tune_output { /* memory that the call writes, as it lies there */
+    void *data;
+    uint64_t bytes;
+    int32_t dtype; /* how results are compared */
+    int32_t reserved;
+} bsr_tune_output;
+
+typedef struct bsr_tune_progress {
+    double seconds, best, reference; /* since the start; times so far, 0: none yet */
+    int32_t evaluated, failed, wrong;
+    int32_t reserved;
+    const bsr_plan *plan; /* evaluated last */
+} bsr_tune_progress;
+
+#define BSR_TUNE_STORE_ALWAYS (1u << 0) /* the row is stored also where it gains less than min_gain */
+#define BSR_TUNE_TRUSTED (1u << 1)      /* results are not compared */
+
+/* What is tuned and how. call: makes the call, with the exec that it is given and the operands that it knows; it may be any
+   operation and must do the same every time. */
+typedef struct bsr_tune_desc {
+    bsr_status (*call)(const bsr_exec *exec, void *user);
+    void *user;                     /* for call, target and progress */
+    bsr_exec exec;                  /* stream, workspace, flags of the calls; plan, query, key and error are the tuner's */
+    const bsr_tune_output *outputs; /* compared with the slowest tier's, and put back exactly as they were */
+    int32_t output_count;
+    uint32_t flags;                                                 /* BSR_TUNE_* */
+    bsr_tune_table *table;                                          /* receives the row; null: it is only reported */
+    double min_gain;                                                /* of time, for a row; 0: 0.05 */
+    double time_limit;                                              /* seconds; 0: none */
+    double (*now)(void *user);                                      /* seconds; required on the CPU and for time_limit */
+    double (*target)(const bsr_plan *plan, void *user);             /* null: calls are timed; else seconds, negative: failed */
+    int (*progress)(const bsr_tune_progress *progress, void *user); /* null, or: not 0 ends it with the best so far */
+    int32_t max_step, reserved;
+} bsr_tune_desc;
+typedef struct bsr_tune_result {
+    bsr_tune_row row;                        /* key and parameters */
+    bsr_plan plan;                           /* of the row */
+    double heuristic_seconds, seconds, gain; /* alternating repeats at the end; gain: of time, 0.1 is 10 % */
+    int32_t evaluated, failed, wrong;        /* plans tried; that did not run; whose result was wrong */
+    int32_t stored, stopped, match;          /* row stored; ended early; how the table's row for it was found before, or 0 */
+    bsr_plan wrong_plan;                     /* the last wrong one */
+    char sensitivity[400];
+} bsr_tune_result;
+/* Searches the plan that runs a call fastest, from the table's row or the heuristic's, and stores it where it gains. Results of
+   every plan are compared with those of the plainest tier; a wrong one is never taken. Outputs are as before when it returns.
+   It allocates, waits and copies: not for a stream that is captured. On the CPU backend the instruction set is all there is to
+   choose. Errors: NULL_POINTER (call, result, now), the call's own status where it fails without a plan, OUT_OF_MEMORY,
+   CUDA_ERROR, CAPACITY (the row does not fit the table; the result is there). */
+BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, bsr_tune_result *result, bsr_error *error);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif
@@ -1059,6 +1231,7 @@ BSR_API bsr_status bsr_parse_smtx(const char *text, size_t bytes, bsr_file_info 
 extern "C" {
 #endif
 
+#define BSRI_WARNED 64
 struct bsr_context {
     int32_t backend, isa, threads, device;
     int32_t sm_count, cc_major, cc_minor, smem_optin; /* CUDA */
@@ -1068,6 +1241,9 @@ struct bsr_context {
     bsr_logger logger;
     bsr_parallel_for parallel_for;
     void *parallel_user;
+    const bsr_tune_table *table;
+    bsr_tune_gpu gpu;
+    uint32_t warned[BSRI_WARNED]; /* what has been warned of once; the only thing that changes */
 };
 
 /* What one call carries through its checks. */
@@ -1248,8 +1424,8 @@ static int bsri_checking(const bsri_call *c) { return !(c->flags & BSR_EXEC_SKIP
 /* First step of every operation: clears the error record, checks context and exec. */
 static bsr_status bsri_begin(bsri_call *c, const bsr_context *ctx, int op, const bsr_exec *exec) {
     static const bsr_exec none = BSR_ZERO;
-    const uint32_t known =
-        BSR_EXEC_SKIP_CHECKS | BSR_EXEC_CHECK_POINTERS | BSR_EXEC_ACCUMULATE_F64 | BSR_EXEC_TF32 | BSR_EXEC_TF32X3;
+    const uint32_t known = BSR_EXEC_SKIP_CHECKS | BSR_EXEC_CHECK_POINTERS | BSR_EXEC_ACCUMULATE_F64 | BSR_EXEC_TF32 |
+                           BSR_EXEC_TF32X3 | BSR_EXEC_NO_TABLE;
     c->ctx = ctx, c->exec = exec ? exec : &none, c->op = op, c->flags = c->exec->flags;
     if (c->exec->error) {
         memset(c->exec->error, 0, sizeof *c->exec->error);
@@ -2074,6 +2250,34 @@ static bsr_status bsri_plan_settle(const bsri_call *c, bsr_plan *p, int *stop) {
         (!c->exec->workspace || c->exec->workspace_bytes < p->workspace_bytes || (uintptr_t)c->exec->workspace % 64))
         return bsri_fail(c, BSR_ITEM_WORKSPACE, BSR_ARG_EXEC, -1, (int64_t)p->workspace_bytes);
     return BSR_OK;
+}
+/* beta's and alpha's class in tuned tables. */
+BSRI_UNUSED static int bsri_scalar_class(double x, const double *ptr) { return ptr ? 2 : x == 0 ? 0 : x == 1 ? 1 : 2; }
+/* The key of a call in tuned tables, its classes left at 0; op 0: it has none. The sparse operand is s. */
+BSRI_UNUSED static bsr_tune_row bsri_tune_key(int op, int dtype, int out_dtype, const bsr_matrix *s, int64_t m, int64_t k,
+                                              int64_t n) {
+    const double blocks = (double)s->rows / (double)s->block_rows * ((double)s->cols / (double)s->block_cols);
+    double items = 1;
+    bsr_tune_row r;
+    int i;
+    memset(&r, 0, sizeof r);
+    if (m > INT32_MAX || k > INT32_MAX || n > INT32_MAX) return r;
+    for (i = 0; i < s->batch_dims && (s->flags & BSR_MATRIX_RAGGED); i++)
+        items *= s->crow_batch_stride[i] ? (double)s->batch[i] : 1.0;
+    r.op = op, r.dtype = dtype, r.out_dtype = out_dtype, r.block_rows = (int32_t)s->block_rows;
+    r.block_cols = (int32_t)s->block_cols, r.m = (int32_t)m, r.k = (int32_t)k, r.n = (int32_t)n;
+    r.density = blocks * items > 0 ? (int32_t)(100.0 * (double)s->nnz / (blocks * items) + 0.5) : 0;
+    if (r.density > 100) r.density = 100;
+    return r;
+}
+/* The row for a call, if a table has one: the caller's table, then the built-in one. Writes the key where it is asked for. */
+static int bsri_tune_row_for(const bsri_call *c, const bsr_tune_row *key, bsr_tune_row *row);
+/* The CPU's plan: all there is to tune is the instruction set. */
+static void bsri_tune_cpu(const bsri_call *c, const bsr_tune_row *key, bsr_plan *plan) {
+    bsr_tune_row row;
+    const int match = bsri_tune_row_for(c, key, &row);
+    if (!match || (c->exec->plan && !bsri_plan_open(c->exec->plan)) || !bsri_isa_available(row.kernel)) return;
+    plan->kernel = row.kernel, plan->source = BSR_PLAN_TABLE, plan->match = match;
 }
 /* One plan for two products of one call: fields in which they differ stay open. */
 static bsr_plan bsri_plan_both(const bsr_plan *a, const bsr_plan *b) {
@@ -4057,17 +4261,19 @@ static void bsri_softmax_task(void *arg, int64_t task) {
 }
 
 #ifdef BSRI_CUDA
-static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job, bsr_plan *plan);
+static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job, const bsr_tune_row *key, bsr_plan *plan);
 #endif
 /* Both operations once they are checked. */
 static bsr_status bsri_softmax_run(const bsri_call *c, bsri_softmax *j) {
+    const bsr_tune_row key = bsri_tune_key(c->op, j->x->dtype, j->out->dtype, j->x, j->x->rows, 0, j->x->cols);
     bsr_plan p = bsri_plan_default(c);
     int stop;
     j->compute = j->x->dtype == BSR_F64 || (c->flags & BSR_EXEC_ACCUMULATE_F64) ? BSR_F64 : BSR_F32;
     j->batch = bsri_batch_of(j->x->batch_dims, j->x->batch);
     j->group = bsri_ceil_div(32, j->x->block_rows);
     j->groups = bsri_ceil_div(bsri_block_rows(j->x), j->group);
-    BSRI_CUDA_RETURN(c, bsri_cuda_softmax(c, j, &p));
+    BSRI_CUDA_RETURN(c, bsri_cuda_softmax(c, j, &key, &p));
+    bsri_tune_cpu(c, &key, &p);
     BSRI_TRY(bsri_plan_settle(c, &p, &stop));
     if (stop) return BSR_OK;
     j->isa = p.kernel;
@@ -4696,13 +4902,19 @@ static void bsri_attention_prepare(const bsri_call *c, double scale, bsri_attent
     j->groups = bsri_ceil_div(bsri_block_rows(j->mask) * j->tiles, j->group);
 }
 
+/* Does anything but causality stand between product and softmax? */
+static int bsri_attention_modifies(const bsri_attention *j) {
+    const bsr_attention_options *o = j->options;
+    return (o->flags & ~BSR_ATTENTION_CAUSAL) || o->relative_bias || o->key_padding_mask || o->score_function || o->mask_function;
+}
 #ifdef BSRI_CUDA
-static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *job, bsr_plan *plan);
+static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *job, const bsr_tune_row *key, bsr_plan *plan);
 #endif
 BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v,
                                  const bsr_matrix *mask, const bsr_attention_options *options, const bsr_dense *out,
                                  const bsr_dense *lse, const bsr_exec *exec) {
     static const bsr_attention_options none = BSR_ZERO;
+    bsr_tune_row key;
     bsri_attention j;
     bsri_call c;
     bsr_plan p;
@@ -4716,7 +4928,10 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
     else BSRI_TRY(bsri_attention_batch(&c, &j));
     bsri_attention_prepare(&c, scale, &j);
     p = bsri_plan_default(&c);
-    BSRI_CUDA_RETURN(&c, bsri_cuda_attention(&c, &j, &p));
+    key = bsri_tune_key(BSR_OP_ATTENTION, q->dtype, out->dtype, mask, q->rows, q->cols, k->rows);
+    key.alpha = bsri_attention_modifies(&j);
+    BSRI_CUDA_RETURN(&c, bsri_cuda_attention(&c, &j, &key, &p));
+    bsri_tune_cpu(&c, &key, &p);
     p.tile_rows = (int32_t)j.tile_rows, p.tile_cols = (int32_t)j.tile;
     BSRI_TRY(bsri_plan_settle(&c, &p, &stop));
     if (stop) return BSR_OK;
@@ -6592,12 +6807,477 @@ BSR_API bsr_status bsr_parse_smtx(const char *text, size_t bytes, bsr_file_info 
 }
 
 /* ---------------------------------------------------------------------------------------------- */
+/* >>tables: tuned rows: order, changes, text, lookup                                             */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A row is BSRI_ROW_FIELDS numbers, of which the first BSRI_ROW_KEY are its key and BSRI_ROW_EXACT those that a lookup never
+   bends: rows are sorted by them, so that what may serve a call stands together. */
+enum {
+    BSRI_TUNE_FORMAT_IS = 1,
+    BSRI_ROW_FIELDS = 19,
+    BSRI_ROW_KEY = 12,
+    BSRI_ROW_N = 10,
+    BSRI_ROW_DENSITY = 11,
+    BSRI_TUNE_LIST = 16
+};
+static const char *const bsri_tuned_names[BSRI_ROW_FIELDS] = {
+    "gpu", "op",      "dtype",  "out",       "block rows", "block cols", "beta",   "alpha", "m",   "k",
+    "n",   "density", "kernel", "tile rows", "tile cols",  "split",      "stages", "order", "gain"};
+static void bsri_tuned_get(const bsr_tune_row *r, int32_t *f) {
+    f[0] = r->gpu, f[1] = r->op, f[2] = r->dtype, f[3] = r->out_dtype, f[4] = r->block_rows, f[5] = r->block_cols;
+    f[6] = r->beta, f[7] = r->alpha, f[8] = r->m, f[9] = r->k, f[10] = r->n, f[11] = r->density, f[12] = r->kernel;
+    f[13] = r->tile_rows, f[14] = r->tile_cols, f[15] = r->split, f[16] = r->stages, f[17] = r->order, f[18] = r->gain;
+}
+static bsr_tune_row bsri_tuned_set(const int32_t *f) {
+    bsr_tune_row r;
+    r.gpu = f[0], r.op = f[1], r.dtype = f[2], r.out_dtype = f[3], r.block_rows = f[4], r.block_cols = f[5];
+    r.beta = f[6], r.alpha = f[7], r.m = f[8], r.k = f[9], r.n = f[10], r.density = f[11], r.kernel = f[12];
+    r.tile_rows = f[13], r.tile_cols = f[14], r.split = f[15], r.stages = f[16], r.order = f[17], r.gain = f[18];
+    return r;
+}
+/* The first n fields in lexicographic order. */
+static int bsri_tuned_compare(const bsr_tune_row *a, const bsr_tune_row *b, int n) {
+    int32_t x[BSRI_ROW_FIELDS], y[BSRI_ROW_FIELDS];
+    int i;
+    bsri_tuned_get(a, x), bsri_tuned_get(b, y);
+    for (i = 0; i < n; i++)
+        if (x[i] != y[i]) return x[i] < y[i] ? -1 : 1;
+    return 0;
+}
+/* The first row that is not before r, by the first n fields. */
+static int32_t bsri_tuned_find(const bsr_tune_table *t, const bsr_tune_row *r, int n) {
+    int32_t low = 0, high = t->row_count;
+    while (low < high) {
+        const int32_t mid = low + (high - low) / 2;
+        if (bsri_tuned_compare(&t->rows[mid], r, n) < 0) low = mid + 1;
+        else high = mid;
+    }
+    return low;
+}
+
+/* The field that no row can have, or -1. */
+static int bsri_tuned_wrong(const int32_t *f) {
+    int i, set = 0;
+    for (i = 12; i < 18; i++) set |= f[i];
+    if (f[1] < 1 || f[1] >= BSR_OP_CREATE) return 1;
+    if (!bsr_dtype_size(f[2])) return 2;
+    if (!bsr_dtype_size(f[3])) return 3;
+    for (i = 4; i < 6; i++)
+        if (f[i] < 1 || f[i] > 1 << 20) return i;
+    for (i = 6; i < 8; i++)
+        if (f[i] < 0 || f[i] > 2) return i;
+    for (i = 8; i < 11; i++)
+        if (f[i] < 0) return i;
+    if (f[11] < 0 || f[11] > 100) return 11;
+    for (i = 12; i < 18; i++)
+        if (f[i] < 0 || f[i] > 1 << 20) return i;
+    if (f[12] > 3) return 12;
+    if (f[18] < -1000 || f[18] > 1000) return 18;
+    return set ? -1 : 12;
+}
+/* Plain text that stands in a C string as it is and ends no comment. */
+static int bsri_gpu_wrong(const bsr_tune_gpu *g) {
+    const char *part[2];
+    size_t size[2], i;
+    int p;
+    part[0] = g->name, size[0] = sizeof g->name, part[1] = g->made, size[1] = sizeof g->made;
+    for (p = 0; p < 2; p++) {
+        for (i = 0; i < size[p] && part[p][i]; i++)
+            if (part[p][i] < ' ' || part[p][i] > '~' || part[p][i] == '"' || part[p][i] == '\\' || part[p][i] == '?') return 1;
+        if (i == size[p] || (p == 0 && i == 0)) return 1;
+    }
+    return g->arch < 0 || g->units < 0;
+}
+static int bsri_gpu_same(const bsr_tune_gpu *a, const bsr_tune_gpu *b) {
+    return a->arch == b->arch && a->units == b->units && !strcmp(a->name, b->name);
+}
+static int32_t bsri_gpu_find(const bsr_tune_table *t, const bsr_tune_gpu *g) {
+    int32_t i;
+    for (i = 0; i < t->gpu_count && !bsri_gpu_same(&t->gpus[i], g); i++) {
+    }
+    return i;
+}
+static bsr_status bsri_tune_fail(bsr_error *error, int item, int64_t index, int64_t value) {
+    bsri_record(NULL, error, item, BSR_ARG_TABLE, index, value);
+    return bsri_items[item].status;
+}
+static int bsri_table_valid(const bsr_tune_table *t) {
+    return t && t->gpu_count >= 0 && t->row_count >= 0 && (t->gpus || !t->gpu_count) && (t->rows || !t->row_count);
+}
+
+/* The one place that changes a table: the row is legal, there is room. */
+static void bsri_tuned_put(bsr_tune_table *t, const bsr_tune_gpu *g, const bsr_tune_row *row) {
+    bsr_tune_row r = *row;
+    int32_t at;
+    r.gpu = bsri_gpu_find(t, g);
+    if (r.gpu == t->gpu_count) t->gpus[t->gpu_count++] = *g;
+    else if (g->made[0]) t->gpus[r.gpu] = *g; /* the newer provenance */
+    at = bsri_tuned_find(t, &r, BSRI_ROW_KEY);
+    if (at == t->row_count || bsri_tuned_compare(&t->rows[at], &r, BSRI_ROW_KEY)) {
+        memmove(t->rows + at + 1, t->rows + at, (size_t)(t->row_count - at) * sizeof r);
+        t->row_count++;
+    }
+    t->rows[at] = r;
+}
+/* Is there room for what another table adds? */
+static bsr_status bsri_tune_room(const bsr_tune_table *t, const bsr_tune_table *more, bsr_error *error) {
+    int64_t gpus = t->gpu_count, rows = t->row_count;
+    int32_t i;
+    for (i = 0; i < more->gpu_count; i++) gpus += bsri_gpu_find(t, &more->gpus[i]) == t->gpu_count;
+    for (i = 0; i < more->row_count; i++) {
+        bsr_tune_row r = more->rows[i];
+        int32_t at;
+        r.gpu = bsri_gpu_find(t, &more->gpus[r.gpu]);
+        at = bsri_tuned_find(t, &r, BSRI_ROW_KEY);
+        rows += at == t->row_count || bsri_tuned_compare(&t->rows[at], &r, BSRI_ROW_KEY);
+    }
+    if (gpus > t->gpu_capacity || rows > t->row_capacity) return bsri_tune_fail(error, BSR_ITEM_TUNE_CAPACITY, gpus, rows);
+    return BSR_OK;
+}
+BSR_API bsr_status bsr_tune_merge(bsr_tune_table *table, const bsr_tune_table *more, bsr_error *error) {
+    int32_t f[BSRI_ROW_FIELDS], i;
+    bsri_clear_error(error);
+    if (!bsri_table_valid(table) || !bsri_table_valid(more)) return bsri_tune_fail(error, BSR_ITEM_ARGUMENT_NULL, -1, 0);
+    for (i = 0; i < more->gpu_count; i++)
+        if (bsri_gpu_wrong(&more->gpus[i])) return bsri_tune_fail(error, BSR_ITEM_TUNE_GPU, i, 0);
+    for (i = 0; i < more->row_count; i++) {
+        int wrong;
+        bsri_tuned_get(&more->rows[i], f), wrong = f[0] < 0 || f[0] >= more->gpu_count ? 0 : bsri_tuned_wrong(f);
+        if (wrong >= 0) return bsri_tune_fail(error, BSR_ITEM_TUNE_ROW, wrong, f[wrong]);
+    }
+    BSRI_TRY(bsri_tune_room(table, more, error));
+    for (i = 0; i < more->row_count; i++) bsri_tuned_put(table, &more->gpus[more->rows[i].gpu], &more->rows[i]);
+    return BSR_OK;
+}
+BSR_API bsr_status bsr_tune_update(bsr_tune_table *table, const bsr_tune_gpu *gpu, const bsr_tune_row *row, bsr_error *error) {
+    bsr_tune_table one;
+    bsr_tune_gpu g;
+    bsr_tune_row r;
+    bsri_clear_error(error);
+    if (!gpu || !row) return bsri_tune_fail(error, BSR_ITEM_ARGUMENT_NULL, -1, 0);
+    g = *gpu, r = *row, r.gpu = 0;
+    one.gpus = &g, one.rows = &r, one.gpu_count = one.gpu_capacity = one.row_count = one.row_capacity = 1;
+    return bsr_tune_merge(table, &one, error);
+}
+
+#if defined(BSRI_TUNE_ROWS) && BSRI_TUNE_ROWS > 0
+#if BSRI_TUNE_FORMAT != 1
+#error "bsrsparse: the tuned table was made by another version; define BSRSPARSE_NO_TUNE_TABLE or make it again (make tune)"
+#endif
+BSR_API bsr_tune_table bsr_tune_built_in(void) { /* its capacities are 0: nothing is ever written to it */
+    bsr_tune_table t;
+    memset(&t, 0, sizeof t);
+    t.gpus = (bsr_tune_gpu *)(uintptr_t)bsri_tune_gpus, t.rows = (bsr_tune_row *)(uintptr_t)bsri_tune_rows;
+    t.gpu_count = (int32_t)BSRI_COUNT(bsri_tune_gpus), t.row_count = (int32_t)BSRI_COUNT(bsri_tune_rows);
+    return t;
+}
+#else
+BSR_API bsr_tune_table bsr_tune_built_in(void) {
+    bsr_tune_table t;
+    memset(&t, 0, sizeof t);
+    return t;
+}
+#endif
+
+/* --- text --- */
+static uint32_t bsri_check_sum(uint32_t sum, int64_t x) { /* FNV-1a over eight bytes */
+    const uint64_t u = (uint64_t)x;
+    int i;
+    for (i = 0; i < 64; i += 8) sum = (sum ^ (uint32_t)(u >> i & 255)) * 16777619u;
+    return sum;
+}
+static uint32_t bsri_check_text(uint32_t sum, const char *s) {
+    for (; *s; s++) sum = bsri_check_sum(sum, *s);
+    return bsri_check_sum(sum, 0);
+}
+static uint32_t bsri_gpu_check(uint32_t sum, const bsr_tune_gpu *g) {
+    sum = bsri_check_text(bsri_check_text(sum, g->name), g->made);
+    return bsri_check_sum(bsri_check_sum(sum, g->arch), g->units);
+}
+static uint32_t bsri_tuned_check(uint32_t sum, const int32_t *f) {
+    int i;
+    for (i = 0; i < BSRI_ROW_FIELDS; i++) sum = bsri_check_sum(sum, f[i]);
+    return sum;
+}
+#define BSRI_TUNE_SEED 2166136261u
+static void bsri_put_line(bsri_text *t, const char *s) { bsri_put(t, s), bsri_put(t, "\n"); }
+static uint32_t bsri_put_rows(bsri_text *t, const bsr_tune_table *table) {
+    uint32_t sum = BSRI_TUNE_SEED;
+    int32_t i, j, f[BSRI_ROW_FIELDS];
+    bsri_put_line(t, "static const bsr_tune_gpu bsri_tune_gpus[] = { /* name, architecture, multiprocessors, made with */");
+    for (i = 0; i < table->gpu_count; i++) {
+        const bsr_tune_gpu *g = &table->gpus[i];
+        bsri_put(t, "    {\""), bsri_put(t, g->name), bsri_put(t, "\", "), bsri_put_int(t, g->arch), bsri_put(t, ", ");
+        bsri_put_int(t, g->units), bsri_put(t, ",\n     \""), bsri_put(t, g->made), bsri_put(t, "\"},\n");
+        sum = bsri_gpu_check(sum, g);
+    }
+    bsri_put_line(t, "};");
+    bsri_put(t, "static const bsr_tune_row bsri_tune_rows[] = { /*");
+    for (j = 0; j < BSRI_ROW_FIELDS; j++) bsri_put(t, j ? ", " : " "), bsri_put(t, bsri_tuned_names[j]);
+    bsri_put_line(t, " */");
+    for (i = 0; i < table->row_count; i++) {
+        bsri_tuned_get(&table->rows[i], f);
+        for (j = 0; j < BSRI_ROW_FIELDS; j++) bsri_put(t, j ? "," : "    {"), bsri_put_int(t, f[j]);
+        bsri_put_line(t, "},");
+        sum = bsri_tuned_check(sum, f);
+    }
+    bsri_put_line(t, "};");
+    return sum;
+}
+BSR_API bsr_status bsr_tune_export(const bsr_tune_table *table, char *text, size_t size, size_t *length, bsr_error *error) {
+    uint32_t sum = BSRI_TUNE_SEED;
+    bsri_text t;
+    bsri_clear_error(error);
+    if (!bsri_table_valid(table) || !length) return bsri_tune_fail(error, BSR_ITEM_ARGUMENT_NULL, -1, 0);
+    t.data = text, t.size = text ? size : 0, t.length = 0;
+    bsri_put_line(&t, "/* tune_table.h: tuned parameters for bsrsparse, per operation, GPU, data types and shape. bsrsparse.h "
+                      "works without it.");
+    bsri_put_line(&t, "   Written by bsr_tune_export (make tune); bsr_tune_import reads it back. */");
+    bsri_put_line(&t, "#ifndef BSRSPARSE_TUNE_TABLE_H\n#define BSRSPARSE_TUNE_TABLE_H\n/* BEGIN GENERATED */");
+    bsri_put(&t, "#define BSRI_TUNE_FORMAT "), bsri_put_int(&t, BSRI_TUNE_FORMAT_IS);
+    bsri_put(&t, "\n#define BSRI_TUNE_ROWS "), bsri_put_int(&t, table->row_count), bsri_put(&t, "\n");
+    if (table->row_count) sum = bsri_put_rows(&t, table);
+    bsri_put(&t, "/* END GENERATED, check sum "), bsri_put_int(&t, sum), bsri_put_line(&t, " */\n#endif");
+    *length = t.length;
+    if (t.length > BSR_TUNE_TEXT_MAX) return bsri_tune_fail(error, BSR_ITEM_TUNE_SIZE, -1, (int64_t)t.length);
+    if (text && t.length >= size) return bsri_tune_fail(error, BSR_ITEM_BUFFER_SIZE, -1, (int64_t)t.length + 1);
+    return BSR_OK;
+}
+
+/* A position in a table's text; item: what is wrong first. */
+typedef struct bsri_tune_reader {
+    const char *p, *end;
+    int64_t line, value;
+    int item;
+} bsri_tune_reader;
+static int bsri_tune_bad(bsri_tune_reader *r, int item, int64_t value) { /* always 0 */
+    if (!r->item) r->item = item, r->value = value;
+    return 0;
+}
+static void bsri_tune_blanks(bsri_tune_reader *r) {
+    for (; r->p < r->end && (*r->p == ' ' || *r->p == '\n' || *r->p == '\r'); r->p++) r->line += *r->p == '\n';
+}
+/* Goes past s, if it stands here. */
+static int bsri_tune_word(bsri_tune_reader *r, const char *s) {
+    const size_t n = strlen(s);
+    bsri_tune_blanks(r);
+    if ((size_t)(r->end - r->p) < n || memcmp(r->p, s, n)) return 0;
+    r->p += n;
+    return 1;
+}
+static int bsri_tune_need(bsri_tune_reader *r, const char *s) {
+    if (bsri_tune_word(r, s)) return 1;
+    return bsri_tune_bad(r, r->p >= r->end ? BSR_ITEM_PARSE_SHORT : BSR_ITEM_PARSE_HEADER, 0);
+}
+static int bsri_tune_number(bsri_tune_reader *r, int64_t *x) {
+    int negative, digits = 0;
+    bsri_tune_blanks(r);
+    negative = r->p < r->end && *r->p == '-';
+    for (*x = 0, r->p += negative; r->p < r->end && *r->p >= '0' && *r->p <= '9' && digits < 12; r->p++, digits++)
+        *x = *x * 10 + (*r->p - '0');
+    if (negative) *x = -*x;
+    return digits && digits < 12 ? 1 : bsri_tune_bad(r, r->p >= r->end ? BSR_ITEM_PARSE_SHORT : BSR_ITEM_PARSE_NUMBER, 0);
+}
+static int bsri_tune_int(bsri_tune_reader *r, int32_t *x) {
+    int64_t wide = 0;
+    if (!bsri_tune_number(r, &wide)) return 0;
+    if (wide < INT32_MIN || wide > INT32_MAX) return bsri_tune_bad(r, BSR_ITEM_PARSE_RANGE, wide);
+    *x = (int32_t)wide;
+    return 1;
+}
+static int bsri_tune_string(bsri_tune_reader *r, char *to, size_t size) {
+    size_t n = 0;
+    memset(to, 0, size);
+    if (!bsri_tune_need(r, "\"")) return 0;
+    for (; r->p < r->end && *r->p != '"' && *r->p != '\n' && n + 1 < size; r->p++) to[n++] = *r->p;
+    return r->p < r->end && *r->p == '"' ? (r->p++, 1) : bsri_tune_bad(r, BSR_ITEM_PARSE_HEADER, 0);
+}
+static int bsri_tune_comment(bsri_tune_reader *r) { /* a comment of one line */
+    if (!bsri_tune_word(r, "/*")) return 1;
+    while (r->p < r->end && *r->p != '\n' && (r->p[0] != '*' || r->end - r->p < 2 || r->p[1] != '/')) r->p++;
+    return bsri_tune_need(r, "*/");
+}
+static int bsri_tune_read_gpu(bsri_tune_reader *r, bsr_tune_gpu *g) {
+    if (!bsri_tune_string(r, g->name, sizeof g->name) || !bsri_tune_need(r, ",") || !bsri_tune_int(r, &g->arch)) return 0;
+    if (!bsri_tune_need(r, ",") || !bsri_tune_int(r, &g->units) || !bsri_tune_need(r, ",")) return 0;
+    if (!bsri_tune_string(r, g->made, sizeof g->made) || !bsri_tune_need(r, "},")) return 0;
+    return !bsri_gpu_wrong(g) ? 1 : bsri_tune_bad(r, BSR_ITEM_PARSE_RANGE, 0);
+}
+static int bsri_tune_read_row(bsri_tune_reader *r, bsr_tune_row *row, int32_t gpus, uint32_t *sum) {
+    int32_t f[BSRI_ROW_FIELDS];
+    int i;
+    for (i = 0; i < BSRI_ROW_FIELDS; i++)
+        if ((i && !bsri_tune_need(r, ",")) || !bsri_tune_int(r, &f[i])) return 0;
+    if (!bsri_tune_need(r, "},")) return 0;
+    i = f[0] < 0 || f[0] >= gpus ? 0 : bsri_tuned_wrong(f);
+    if (i >= 0) return bsri_tune_bad(r, BSR_ITEM_PARSE_RANGE, f[i]);
+    *row = bsri_tuned_set(f), *sum = bsri_tuned_check(*sum, f);
+    return 1;
+}
+/* One pass over the text. take null: checks, and counts what is new to the table; else puts the rows in. */
+static int bsri_tune_read(bsri_tune_reader *r, bsr_tune_table *t, int take, int64_t *gpus, int64_t *rows) {
+    bsr_tune_gpu list[BSRI_TUNE_LIST];
+    bsr_tune_row before, row;
+    uint32_t sum = BSRI_TUNE_SEED;
+    int64_t format = 0, count = 0, i, stated = -1;
+    int32_t n = 0, at;
+    memset(&before, 0, sizeof before), before.gpu = -1;
+    *gpus = t->gpu_count, *rows = t->row_count;
+    while (r->p < r->end && !bsri_tune_word(r, "/* BEGIN GENERATED */")) { /* whatever stands before */
+        while (r->p < r->end && *r->p != '\n') r->p++;
+        bsri_tune_blanks(r);
+    }
+    if (!bsri_tune_need(r, "#define BSRI_TUNE_FORMAT ") || !bsri_tune_number(r, &format)) return 0;
+    if (format != BSRI_TUNE_FORMAT_IS) return bsri_tune_bad(r, BSR_ITEM_TUNE_FORMAT, format);
+    if (!bsri_tune_need(r, "#define BSRI_TUNE_ROWS ") || !bsri_tune_number(r, &count)) return 0;
+    if (count > 0) {
+        if (!bsri_tune_need(r, "static const bsr_tune_gpu bsri_tune_gpus[] = {") || !bsri_tune_comment(r)) return 0;
+        for (; bsri_tune_word(r, "{"); n++) {
+            if (n == BSRI_TUNE_LIST) return bsri_tune_bad(r, BSR_ITEM_PARSE_EXTRA, n);
+            if (!bsri_tune_read_gpu(r, &list[n])) return 0;
+            for (i = 0; i < n; i++)
+                if (bsri_gpu_same(&list[i], &list[n])) return bsri_tune_bad(r, BSR_ITEM_TUNE_TWICE, 0);
+            sum = bsri_gpu_check(sum, &list[n]), *gpus += bsri_gpu_find(t, &list[n]) == t->gpu_count;
+        }
+        if (!bsri_tune_need(r, "};") || !bsri_tune_need(r, "static const bsr_tune_row bsri_tune_rows[] = {")) return 0;
+        if (!bsri_tune_comment(r)) return 0;
+    }
+    for (i = 0; i < count; i++) {
+        if (!bsri_tune_need(r, "{") || !bsri_tune_read_row(r, &row, n, &sum)) return 0;
+        if (bsri_tuned_compare(&before, &row, BSRI_ROW_KEY) >= 0) return bsri_tune_bad(r, BSR_ITEM_TUNE_TWICE, 0);
+        before = row;
+        if (take) {
+            bsri_tuned_put(t, &list[row.gpu], &row);
+        } else {
+            row.gpu = bsri_gpu_find(t, &list[row.gpu]), at = bsri_tuned_find(t, &row, BSRI_ROW_KEY);
+            *rows += at == t->row_count || bsri_tuned_compare(&t->rows[at], &row, BSRI_ROW_KEY);
+        }
+    }
+    if ((count > 0 && !bsri_tune_need(r, "};")) || !bsri_tune_need(r, "/* END GENERATED")) return 0;
+    if (bsri_tune_word(r, ", check sum ") && !bsri_tune_number(r, &stated)) return 0;
+    if (stated >= 0 && stated != (int64_t)sum) return bsri_tune_bad(r, BSR_ITEM_TUNE_CHECK, stated);
+    return bsri_tune_need(r, "*/");
+}
+BSR_API bsr_status bsr_tune_import(bsr_tune_table *table, const char *text, size_t bytes, bsr_error *error) {
+    bsri_tune_reader r;
+    int64_t gpus, rows;
+    int take;
+    bsri_clear_error(error);
+    if (!bsri_table_valid(table) || !text) return bsri_tune_fail(error, BSR_ITEM_ARGUMENT_NULL, -1, 0);
+    if (bytes > BSR_TUNE_TEXT_MAX) return bsri_tune_fail(error, BSR_ITEM_TUNE_SIZE, -1, (int64_t)bytes);
+    for (take = 0; take < 2; take++) {
+        memset(&r, 0, sizeof r);
+        r.p = text, r.end = text + bytes, r.line = 1;
+        if (!bsri_tune_read(&r, table, take, &gpus, &rows)) {
+            bsri_record(NULL, error, r.item, BSR_ARG_TEXT, r.line, r.value);
+            return bsri_items[r.item].status;
+        }
+        if (gpus > table->gpu_capacity && !take) return bsri_tune_fail(error, BSR_ITEM_TUNE_CAPACITY, gpus, rows);
+        if (rows > table->row_capacity && !take) return bsri_tune_fail(error, BSR_ITEM_TUNE_CAPACITY, gpus, rows);
+    }
+    return BSR_OK;
+}
+
+/* --- lookup --- */
+BSR_API int64_t bsr_tune_query(const bsr_tune_table *table, const bsr_tune_row *pattern, bsr_tune_row *out, int64_t capacity) {
+    int32_t want[BSRI_ROW_FIELDS], have[BSRI_ROW_FIELDS], i;
+    int64_t found = 0;
+    int j;
+    if (!bsri_table_valid(table) || !pattern) return 0;
+    bsri_tuned_get(pattern, want);
+    for (i = 0; i < table->row_count; i++) {
+        bsri_tuned_get(&table->rows[i], have);
+        for (j = 0; j < BSRI_ROW_KEY && (want[j] == BSR_TUNE_ANY || want[j] == have[j]); j++) {
+        }
+        if (j < BSRI_ROW_KEY) continue;
+        if (found < capacity && out) out[found] = table->rows[i];
+        found++;
+    }
+    return found;
+}
+
+/* The larger over the smaller, in 1/16; sizes of 0 count as 1. */
+static int64_t bsri_ratio(int32_t a, int32_t b) {
+    const int64_t x = a > 0 ? a : 1, y = b > 0 ? b : 1;
+    return x > y ? x * 16 / y : y * 16 / x;
+}
+/* The best row for a key whose fields up to k are exact, n as it is or near. */
+static int bsri_tune_best(const bsr_tune_table *t, const bsr_tune_row *key, int near_n, bsr_tune_row *found) {
+    int32_t at = bsri_tuned_find(t, key, BSRI_ROW_N);
+    int64_t best = INT64_MAX;
+    int match = 0;
+    for (; at < t->row_count && !bsri_tuned_compare(&t->rows[at], key, BSRI_ROW_N); at++) {
+        const bsr_tune_row *r = &t->rows[at];
+        const int64_t by_n = bsri_ratio(r->n, key->n), by_density = bsri_ratio(r->density, key->density);
+        if ((!near_n && r->n != key->n) || by_n > 64 || by_density > 32) continue;
+        if (by_n * 4096 + by_density >= best) continue; /* n first; of two that are as near the smaller */
+        best = by_n * 4096 + by_density, *found = *r;
+        match = r->n != key->n ? BSR_TUNE_NEAREST_N : r->density != key->density ? BSR_TUNE_DENSITY : BSR_TUNE_EXACT;
+    }
+    return match;
+}
+/* Rows of one GPU, whose number is in key->gpu. */
+static int bsri_tune_of_gpu(const bsr_tune_table *t, const bsr_tune_row *key, bsr_tune_row *found) {
+    const int half = key->dtype == BSR_F16 || key->dtype == BSR_BF16, twin = key->dtype == BSR_F16 ? BSR_BF16 : BSR_F16;
+    int near_n, v, match;
+    for (near_n = 0; near_n < 2; near_n++)
+        for (v = 0; v < 4; v++) { /* as it is; out as the operands; the other half type, likewise */
+            bsr_tune_row k = *key;
+            if ((v & 2) && !half) continue;
+            if (v & 2) k.out_dtype = k.out_dtype == k.dtype ? twin : k.out_dtype, k.dtype = twin;
+            if ((v & 1) && k.out_dtype == k.dtype) continue;
+            if (v & 1) k.out_dtype = k.dtype;
+            match = bsri_tune_best(t, &k, near_n, found);
+            if (match) return match | (v ? BSR_TUNE_DTYPE : 0);
+        }
+    return 0;
+}
+BSR_API int bsr_tune_lookup(const bsr_tune_table *table, const bsr_tune_gpu *gpu, const bsr_tune_row *key, bsr_tune_row *found) {
+    bsr_tune_row k, r;
+    uint32_t done = 0;
+    int32_t i, n, match;
+    if (!bsri_table_valid(table) || !gpu || !key || !table->row_count) return 0;
+    n = table->gpu_count < 32 ? table->gpu_count : 32, k = *key;
+    for (;;) { /* the nearest GPU that is left: itself, then by multiprocessors */
+        int32_t next = -1;
+        int64_t best = INT64_MAX;
+        for (i = 0; i < n; i++) {
+            const bsr_tune_gpu *g = &table->gpus[i];
+            const int64_t far_off = bsri_gpu_same(g, gpu) ? 0 : bsri_ratio(g->units, gpu->units);
+            if (!(done >> i & 1) && g->arch == gpu->arch && far_off < best) best = far_off, next = i;
+        }
+        if (next < 0) return 0;
+        done |= 1u << next, k.gpu = next;
+        match = bsri_tune_of_gpu(table, &k, &r);
+        if (match) {
+            if (found) *found = r;
+            return match | (best ? BSR_TUNE_OTHER_GPU : 0);
+        }
+    }
+}
+
+static int bsri_tune_row_for(const bsri_call *c, const bsr_tune_row *key, bsr_tune_row *row) {
+    const bsr_tune_table *mine = c->exec->table ? c->exec->table : c->ctx->table;
+    int match = 0;
+    if (c->exec->key && c->exec->query) *c->exec->key = *key;
+    if (!key->op || (c->flags & BSR_EXEC_NO_TABLE)) return 0;
+    if (mine) match = bsr_tune_lookup(mine, &c->ctx->gpu, key, row);
+    if (!match && bsri_on_cuda(c)) {
+        const bsr_tune_table built_in = bsr_tune_built_in();
+        match = bsr_tune_lookup(&built_in, &c->ctx->gpu, key, row);
+    }
+    return match;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
 /* >>product-calls: checks, plan, public functions                                                 */
 /* ---------------------------------------------------------------------------------------------- */
 
 #ifdef BSRI_CUDA /* the CUDA backend's side of the engines: >>cuda */
-static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *job, bsr_plan *plan, int step);
-static bsr_status bsri_cuda_sampled(const bsri_call *c, const bsri_sampled *job, bsr_plan *plan, int step);
+static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *job, const bsr_tune_row *key, bsr_plan *plan,
+                                    int step);
+static bsr_status bsri_cuda_sampled(const bsri_call *c, const bsri_sampled *job, const bsr_tune_row *key, bsr_plan *plan,
+                                    int step);
 #endif
 /* Choosing a kernel and launching it are one function, so that what is chosen is what runs. A call that consists of several
    products plans them all first, settles one plan for all, then runs them. */
@@ -6721,8 +7401,18 @@ static bsr_plan bsri_product_plan(const bsri_call *c, const bsri_product_call *p
     return plan;
 }
 
+/* Products of every operation share their rows in tuned tables. */
+static bsr_tune_row bsri_product_key(const bsri_product_call *p) {
+    const bsr_epilogue *e = p->epilogue;
+    bsr_tune_row key = bsri_tune_key(BSR_OP_DENSE_ADDMM, p->a->dtype, p->out->dtype, p->a, p->out->rows, p->b->rows, p->b->cols);
+    if (p->trans) key.block_rows = (int32_t)p->a->block_cols, key.block_cols = (int32_t)p->a->block_rows;
+    key.beta = bsri_scalar_class(p->beta, e ? e->beta_ptr : NULL),
+    key.alpha = bsri_scalar_class(p->alpha, e ? e->alpha_ptr : NULL);
+    return key;
+}
 /* *plan: written, except by BSRI_RUN_ONLY. */
 static bsr_status bsri_product_start(const bsri_call *c, const bsri_product_call *p, bsr_plan *plan, int step) {
+    const bsr_tune_row key = bsri_product_key(p);
     bsri_batch batch = bsri_batch_none();
     bsri_product job;
     int stop;
@@ -6732,7 +7422,8 @@ static bsr_status bsri_product_start(const bsri_call *c, const bsri_product_call
     job.a = p->a, job.b = p->b, job.out = p->out, job.input = p->input, job.epilogue = p->epilogue, job.trans = p->trans;
     job.alpha = p->alpha, job.beta = p->beta, job.compute = bsri_compute_dtype(c, p->a->dtype), job.batch = batch;
     if (step != BSRI_RUN_ONLY) *plan = bsri_product_plan(c, p);
-    BSRI_CUDA_RETURN(c, bsri_cuda_product(c, &job, plan, step));
+    BSRI_CUDA_RETURN(c, bsri_cuda_product(c, &job, &key, plan, step));
+    if (step != BSRI_RUN_ONLY) bsri_tune_cpu(c, &key, plan);
     if (step == BSRI_PLAN_ONLY) return BSR_OK;
     if (step == BSRI_PLAN_AND_RUN) {
         BSRI_TRY(bsri_plan_settle(c, plan, &stop));
@@ -6934,14 +7625,17 @@ static bsr_status bsri_check_scatter(const bsri_call *c, const bsr_dense *blocks
 
 static bsr_status bsri_scatter_start(const bsri_call *c, const bsr_dense *blocks, const bsr_dense *others,
                                      const bsr_scatter_indices *x, const bsr_dense *acc, bsr_plan *plan, int step) {
+    bsr_tune_row key;
     bsri_product job;
     int stop;
+    memset(&key, 0, sizeof key); /* one kernel: nothing to look up */
     memset(&job, 0, sizeof job);
     job.blocks = blocks, job.b = others, job.scatter = x, job.out = job.input = acc;
     job.alpha = job.beta = 1.0, job.compute = bsri_compute_dtype(c, blocks->dtype);
     job.batch = bsri_batch_of(others->batch_dims, others->batch);
     if (step != BSRI_RUN_ONLY) *plan = bsri_plan_default(c);
-    if (others->cols && blocks->cols) BSRI_CUDA_RETURN(c, bsri_cuda_product(c, &job, plan, step));
+    if (others->cols && blocks->cols) BSRI_CUDA_RETURN(c, bsri_cuda_product(c, &job, &key, plan, step));
+    if (step != BSRI_RUN_ONLY) bsri_tune_cpu(c, &key, plan);
     if (step == BSRI_PLAN_ONLY) return BSR_OK;
     if (step == BSRI_PLAN_AND_RUN) {
         BSRI_TRY(bsri_plan_settle(c, plan, &stop));
@@ -7096,6 +7790,8 @@ static bsr_status bsri_check_sampled(const bsri_call *c, const bsri_sampled_call
 
 /* *plan: written, except by BSRI_RUN_ONLY. */
 static bsr_status bsri_sampled_start(const bsri_call *c, const bsri_sampled_call *p, bsr_plan *plan, int step) {
+    bsr_tune_row key =
+        bsri_tune_key(BSR_OP_SAMPLED_ADDMM, p->mat1->dtype, p->out->dtype, p->out, p->out->rows, p->mat1->cols, p->out->cols);
     bsri_batch batch = bsri_batch_none();
     bsri_sampled job;
     int stop;
@@ -7109,7 +7805,9 @@ static bsr_status bsri_sampled_start(const bsri_call *c, const bsri_sampled_call
         *plan = bsri_plan_default(c);
         plan->tile_rows = (int32_t)bsri_tile_rows(p->out->block_rows), plan->tile_cols = (int32_t)bsri_tile_cols(job.compute);
     }
-    BSRI_CUDA_RETURN(c, bsri_cuda_sampled(c, &job, plan, step));
+    key.beta = bsri_scalar_class(p->beta, NULL), key.alpha = bsri_scalar_class(p->alpha, NULL);
+    BSRI_CUDA_RETURN(c, bsri_cuda_sampled(c, &job, &key, plan, step));
+    if (step != BSRI_RUN_ONLY) bsri_tune_cpu(c, &key, plan);
     if (step == BSRI_PLAN_ONLY) return BSR_OK;
     if (step == BSRI_PLAN_AND_RUN) {
         BSRI_TRY(bsri_plan_settle(c, plan, &stop));
@@ -7527,19 +8225,35 @@ static bsri_queue bsri_cuda_queue(const bsri_call *c) {
     return q;
 }
 
-/* What the choosers are asked for: the caller's plan where it names anything, else nothing in particular. */
+/* What the choosers are asked for: the caller's plan where it names anything, else the tuned row, else nothing in particular. */
 typedef struct bsri_asking {
     bsr_plan plan;
     bsri_chooser s;
-    int32_t source; /* bsr_plan_source */
+    int32_t source, match; /* bsr_plan_source; how the row was found */
 } bsri_asking;
-static void bsri_ask(const bsri_call *c, bsri_asking *a) {
+static void bsri_ask(const bsri_call *c, const bsr_tune_row *key, bsri_asking *a) {
     const bsr_exec *e = c->exec;
+    bsr_tune_row row;
     memset(&a->plan, 0, sizeof a->plan);
     if (e->plan) a->plan = *e->plan;
-    a->source = bsri_plan_open(&a->plan) ? BSR_PLAN_HEURISTIC : BSR_PLAN_CALLER;
+    a->match = bsri_tune_row_for(c, key, &row), a->source = BSR_PLAN_HEURISTIC;
+    if (!bsri_plan_open(&a->plan)) {
+        a->source = BSR_PLAN_CALLER, a->match = 0;
+    } else if (a->match) {
+        a->source = BSR_PLAN_TABLE;
+        a->plan.kernel = row.kernel, a->plan.tile_rows = row.tile_rows, a->plan.tile_cols = row.tile_cols;
+        a->plan.split = row.split, a->plan.stages = row.stages, a->plan.order = row.order;
+    }
     a->plan.workspace_bytes = e->query ? UINT64_MAX : e->workspace && (uintptr_t)e->workspace % 64 == 0 ? e->workspace_bytes : 0;
     a->s = bsri_chooser_for(&a->plan);
+}
+/* A row that can't run here is passed over: whether the choosers are to be asked once more. */
+static int bsri_ask_again(bsri_asking *a) {
+    const uint64_t offered = a->plan.workspace_bytes;
+    if (a->s.best.kernel || a->source != BSR_PLAN_TABLE) return 0;
+    memset(&a->plan, 0, sizeof a->plan);
+    a->plan.workspace_bytes = offered, a->source = BSR_PLAN_HEURISTIC, a->match = 0, a->s = bsri_chooser_for(&a->plan);
+    return 1;
 }
 /* Writes what was chosen into *plan. */
 static bsr_status bsri_chosen(const bsri_call *c, const bsri_asking *a, bsr_plan *plan) {
@@ -7554,7 +8268,7 @@ static bsr_status bsri_chosen(const bsri_call *c, const bsri_asking *a, bsr_plan
     plan->kernel = b->tier, plan->instance = b->kernel, plan->reason = b->reason, plan->source = a->source;
     plan->tile_rows = b->tile_rows, plan->tile_cols = b->tile_cols, plan->split = b->split, plan->stages = b->stages;
     plan->order = b->order, plan->workspace_bytes = b->workspace;
-    plan->refused = a->plan.kernel ? 0 : a->s.refused[b->tier + 1];
+    plan->refused = a->plan.kernel ? 0 : a->s.refused[b->tier + 1], plan->match = a->match;
     return BSR_OK;
 }
 /* A call that computes nothing runs any plan. */
@@ -7610,7 +8324,8 @@ static void bsri_cuda_describe(const bsri_product *job, bsri_dev_product *p) {
     p->reduce = e.kind == BSRI_LIST_SCATTER ? 1 : bsri_reduce_count(&job->batch, &e.out_batch);
 }
 
-static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *job, bsr_plan *plan, int step) {
+static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *job, const bsr_tune_row *key, bsr_plan *plan,
+                                    int step) {
     bsri_dev_product p;
     bsri_product_params m;
     bsri_asking a;
@@ -7620,15 +8335,17 @@ static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *job,
     if (empty) {
         if (step != BSRI_RUN_ONLY) bsri_chosen_nothing(c, plan);
     } else {
-        bsri_ask(c, &a);
-        bsri_choose_product(c->ctx, &p, job->compute, &a.s, &m);
+        bsri_ask(c, key, &a);
+        do bsri_choose_product(c->ctx, &p, job->compute, &a.s, &m);
+        while (bsri_ask_again(&a));
         if (step != BSRI_RUN_ONLY) BSRI_TRY(bsri_chosen(c, &a, plan));
     }
     BSRI_TRY(bsri_cuda_settle(c, plan, step, &stop));
     return stop || empty ? BSR_OK : bsri_cuda_status(c, bsri_launch_choice(&a.s.best, &m, bsri_cuda_queue(c)));
 }
 
-static bsr_status bsri_cuda_sampled(const bsri_call *c, const bsri_sampled *job, bsr_plan *plan, int step) {
+static bsr_status bsri_cuda_sampled(const bsri_call *c, const bsri_sampled *job, const bsr_tune_row *key, bsr_plan *plan,
+                                    int step) {
     bsri_dev_sampled p;
     bsri_sampled_params m;
     bsri_asking a;
@@ -7643,8 +8360,9 @@ static bsr_status bsri_cuda_sampled(const bsri_call *c, const bsri_sampled *job,
     if (empty) {
         if (step != BSRI_RUN_ONLY) bsri_chosen_nothing(c, plan);
     } else {
-        bsri_ask(c, &a);
-        bsri_choose_sampled(c->ctx, &p, job->compute, &a.s, &m);
+        bsri_ask(c, key, &a);
+        do bsri_choose_sampled(c->ctx, &p, job->compute, &a.s, &m);
+        while (bsri_ask_again(&a));
         if (step != BSRI_RUN_ONLY) BSRI_TRY(bsri_chosen(c, &a, plan));
     }
     BSRI_TRY(bsri_cuda_settle(c, plan, step, &stop));
@@ -7666,9 +8384,18 @@ static cudaError_t bsri_cuda_encoder(bsr_context *ctx) {
     return e;
 }
 
+/* What tuned tables call the device. */
+static void bsri_cuda_name(bsr_context *ctx, const char *name) {
+    size_t i;
+    memset(&ctx->gpu, 0, sizeof ctx->gpu);
+    for (i = 0; i + 1 < sizeof ctx->gpu.name && name[i]; i++)
+        ctx->gpu.name[i] = name[i] < ' ' || name[i] > '~' || name[i] == '"' || name[i] == '\\' || name[i] == '?' ? '_' : name[i];
+    ctx->gpu.arch = ctx->cc_major * 10 + ctx->cc_minor, ctx->gpu.units = ctx->sm_count;
+}
 /* Looks the device up and loads every kernel now, so that no operation does. On success *ctx is a CUDA context; on failure it is
    left alone and no error stays behind in the runtime. */
 static cudaError_t bsri_cuda_open(bsr_context *ctx, int device_plus_one) {
+    struct cudaDeviceProp properties;
     bsr_context made = *ctx;
     int before = -1, count = 0;
     cudaError_t e = cudaGetDeviceCount(&count);
@@ -7682,6 +8409,8 @@ static cudaError_t bsri_cuda_open(bsr_context *ctx, int device_plus_one) {
     if (e == cudaSuccess) e = cudaDeviceGetAttribute(&made.cc_minor, cudaDevAttrComputeCapabilityMinor, made.device);
     if (e == cudaSuccess) e = cudaDeviceGetAttribute(&made.smem_optin, cudaDevAttrMaxSharedMemoryPerBlockOptin, made.device);
     if (e == cudaSuccess) e = bsri_cuda_encoder(&made);
+    if (e == cudaSuccess) e = cudaGetDeviceProperties(&properties, made.device);
+    if (e == cudaSuccess) bsri_cuda_name(&made, properties.name);
     if (e == cudaSuccess) e = bsri_load_kernels(&made);
     if (before >= 0 && made.device != before) {
         const cudaError_t back = cudaSetDevice(before);
@@ -7715,7 +8444,7 @@ static int bsri_cuda_packed(const bsr_matrix *m, int64_t bytes) {
     return 1;
 }
 
-static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job, bsr_plan *plan) {
+static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job, const bsr_tune_row *key, bsr_plan *plan) {
     const bsr_matrix *x = job->x;
     const bsr_softmax_options *o = job->options;
     const int64_t es = (int64_t)bsr_dtype_size(x->dtype), rows = bsri_block_rows(x);
@@ -7753,14 +8482,15 @@ static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job,
     mean = x->nnz / (rows * items) * x->block_cols, held = fast ? 8 * 16 / es * 32 : 256;
     for (p.warps = 1; p.warps < 8 && mean + mean / 2 > held * p.warps; p.warps *= 2) {
     }
-    bsri_ask(c, &ask);
-    bsri_choose_softmax(c->ctx, &p, job->compute, fast, &ask.s);
+    bsri_ask(c, key, &ask);
+    do bsri_choose_softmax(c->ctx, &p, job->compute, fast, &ask.s);
+    while (bsri_ask_again(&ask));
     BSRI_TRY(bsri_chosen(c, &ask, plan));
     BSRI_TRY(bsri_cuda_settle(c, plan, BSRI_PLAN_AND_RUN, &stop));
     return stop ? BSR_OK : bsri_cuda_status(c, bsri_launch_choice(&ask.s.best, &p, bsri_cuda_queue(c)));
 }
 
-static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *job, bsr_plan *plan) {
+static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *job, const bsr_tune_row *key, bsr_plan *plan) {
     const bsr_attention_options *o = job->options;
     bsri_dev_attention p;
     bsri_attention_params m;
@@ -7776,13 +8506,14 @@ static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *
     p.seed = o->dropout_seed, p.user_data = o->user_data, p.flags = o->flags, p.padding_mode = o->key_padding_mode;
     p.score_function = o->score_function, p.mask_function = o->mask_function;
     p.drops = job->drop_below > 0, p.drop_last = p.drops ? (uint32_t)((uint64_t)ceil(job->drop_below) - 1) : 0;
-    p.modifies = (o->flags & ~BSR_ATTENTION_CAUSAL) || p.relative.data || p.padding.data || p.score_function || p.mask_function;
+    p.modifies = bsri_attention_modifies(job);
     if (!p.items || !p.q.rows || (!p.v.cols && !p.lse.data)) {
         bsri_chosen_nothing(c, plan);
         return bsri_cuda_settle(c, plan, BSRI_PLAN_AND_RUN, &stop);
     }
-    bsri_ask(c, &a);
-    bsri_choose_attention(c->ctx, &p, job->compute, &a.s, &m);
+    bsri_ask(c, key, &a);
+    do bsri_choose_attention(c->ctx, &p, job->compute, &a.s, &m);
+    while (bsri_ask_again(&a));
     BSRI_TRY(bsri_chosen(c, &a, plan));
     BSRI_TRY(bsri_cuda_settle(c, plan, BSRI_PLAN_AND_RUN, &stop));
     return stop ? BSR_OK : bsri_cuda_status(c, bsri_launch_choice(&a.s.best, &m, bsri_cuda_queue(c)));
@@ -8441,7 +9172,7 @@ static bsr_status bsri_create_fail(const bsr_context_desc *d, bsr_error *error, 
 
 static bsr_status bsri_check_desc(const bsr_context_desc *d, bsr_error *error) {
     int i;
-    for (i = 0; i < 4; i++)
+    for (i = 0; i < 3; i++)
         if (d->reserved[i]) return bsri_create_fail(d, error, BSR_ITEM_RESERVED, d->reserved[i]);
     if (d->logger.reserved) return bsri_create_fail(d, error, BSR_ITEM_RESERVED, d->logger.reserved);
     if ((d->allocator.alloc_fn == NULL) != (d->allocator.free_fn == NULL))
@@ -8468,7 +9199,8 @@ BSR_API bsr_status bsr_create(const bsr_context_desc *desc, bsr_context **out, b
     BSRI_TRY(bsri_check_desc(d, error));
     memset(&made, 0, sizeof made);
     made.backend = BSR_BACKEND_CPU, made.isa = d->isa ? d->isa : bsri_isa_detect(), made.threads = d->threads, made.device = -1;
-    made.allocator = d->allocator, made.logger = d->logger;
+    made.allocator = d->allocator, made.logger = d->logger, made.table = d->table;
+    memcpy(made.gpu.name, "cpu", 4);
     made.parallel_for = d->parallel_for, made.parallel_user = d->parallel_user;
 #ifdef BSRI_OPENMP
     if (!made.threads) made.threads = omp_get_max_threads();
@@ -8497,6 +9229,12 @@ BSR_API void bsr_destroy(bsr_context *ctx) {
         const bsr_context last = *ctx; /* the allocator outlives the block that names it */
         bsri_free(&last, ctx);
     }
+}
+
+BSR_API bsr_status bsr_tune_device(const bsr_context *ctx, bsr_tune_gpu *out) {
+    if (!ctx || !out) return BSR_NULL_POINTER;
+    *out = ctx->gpu;
+    return BSR_OK;
 }
 
 BSR_API bsr_status bsr_query_info(const bsr_context *ctx, bsr_info *out) {

@@ -29,10 +29,11 @@ Matrix = struct("bsr_matrix", (ptr, "crow_indices col_indices values"), (i32, "d
                 (i64, "rows cols block_rows block_cols nnz"), (i64 * 3, "value_strides"), (u32, "flags"), (i32, "batch_dims"),
                 (i64 * 4, "batch crow_batch_stride col_batch_stride values_batch_stride"), (ptr, "transposed_index schedule"))
 Plan = struct("bsr_plan", (i32, "op backend source kernel tile_rows tile_cols split stages order"), (u32, "flags"),
-              (u64, "workspace_bytes"), (i32, "instance reason refused reserved"))
+              (u64, "workspace_bytes"), (i32, "instance reason refused match"))
 Error = struct("bsr_error", (i32, "status item operand cuda_error"), (i64, "index value"))
 Exec = struct("bsr_exec", (ptr, "stream workspace"), (u64, "workspace_bytes"), (C.POINTER(Plan), "plan query"),
-              (C.POINTER(Error), "error"), (u32, "flags"), (i32, "reserved"), (i32 * 3, "max_grid"), (i32, "reserved2"))
+              (C.POINTER(Error), "error"), (u32, "flags"), (i32, "reserved"), (i32 * 3, "max_grid"), (i32, "reserved2"),
+              (ptr, "table key"))
 Epilogue = struct("bsr_epilogue", (C.POINTER(Dense), "left_alpha right_alpha bias"), (ptr, "alpha_ptr beta_ptr user_data"),
                   (i32, "activation reserved"))
 Operand = struct("bsr_operand", (C.POINTER(Dense), "dense"), (C.POINTER(Matrix), "sparse"))
@@ -44,7 +45,7 @@ Attention = struct("bsr_attention_options", (u32, "flags"), (i32, "key_padding_m
 Scatter = struct("bsr_scatter_indices", (ptr, "c_indices r_offsets p_indices q_indices"),
                  (i64, "c_count r_count p_count q_count split_n"), (i32, "format reserved"))
 Desc = struct("bsr_context_desc", (i32, "backend device threads isa"), (ptr, "alloc_fn free_fn alloc_user log_fn log_user"),
-              (i32, "log_level log_reserved"), (ptr, "parallel_for parallel_user"), (i64 * 4, "reserved"))
+              (i32, "log_level log_reserved"), (ptr, "parallel_for parallel_user table"), (i64 * 3, "reserved"))
 Info = struct("bsr_info", (i32, "version backend isa threads device sm_count cc_major cc_minor"),
               (C.c_char_p, "backend_name isa_name status_of_backends"))
 
