@@ -381,7 +381,9 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_TUNE_CHECK, BSR_PARSE_ERROR, "line <index>: the check sum is not that of the rows")                    \
     X(BSR_ITEM_TUNE_TWICE, BSR_PARSE_ERROR, "line <index>: out of order, or a key for the second time")               \
     X(BSR_ITEM_TUNE_CLIMB, BSR_BAD_ARGUMENT, "field <index> of the climb can't be <value>")                           \
-    X(BSR_ITEM_TUNE_FAILED, BSR_BAD_PLAN, "neither the initial nor the reference parameters can be had")
+    X(BSR_ITEM_TUNE_FAILED, BSR_BAD_PLAN, "neither the initial nor the reference parameters can be had")              \
+    X(BSR_ITEM_TUNE_WRONG, BSR_BAD_PLAN, "a plan gives another result than the plainest tier")                        \
+    X(BSR_ITEM_TUNE_DEFAULTS, BSR_OK, "an operation runs on untuned parameters")
 
 typedef enum bsr_item {
 #define BSRI_X(name, status, text) name,
@@ -9088,6 +9090,478 @@ static bsr_status bsri_cuda_layout(const bsri_call *c, const bsr_layout *l, uint
 }
 #endif
 #endif /* BSRI_CUDA */
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>tuner: the climb, measuring, verifying                                                       */
+/* ---------------------------------------------------------------------------------------------- */
+
+static bsr_climb_point *bsri_climb_seen(const bsr_climb *c, const int32_t *v) {
+    int32_t i;
+    for (i = 0; i < c->memo_count; i++)
+        if (!memcmp(c->memo[i].values, v, (size_t)c->count * sizeof *v)) return &c->memo[i];
+    return NULL;
+}
+/* Seconds of a point, evaluated at most once; negative: it can't be had, or there is no time left. */
+static double bsri_climb_at(bsr_climb *c, const int32_t *v) {
+    bsr_climb_point *p = bsri_climb_seen(c, v);
+    if (p) return p->seconds;
+    if (c->stopped || c->memo_count >= c->memo_capacity || (c->stop && c->stop(c->user))) return c->stopped = 1, -1.0;
+    p = &c->memo[c->memo_count++];
+    memset(p->values, 0, sizeof p->values), memcpy(p->values, v, (size_t)c->count * sizeof *v);
+    p->seconds = c->target(v, c->user);
+    if (!(p->seconds >= 0)) p->seconds = -1.0, c->failed++; /* NaN as well */
+    return p->seconds;
+}
+/* The point that is d away, or 0 where one of the steps does not exist. */
+static int bsri_climb_step(const bsr_climb *c, const int32_t *from, const int32_t *d, int32_t *to) {
+    int32_t i;
+    for (i = 0; i < c->count; i++) {
+        to[i] = d[i] ? c->step(i, from[i], d[i], from, c->user) : from[i];
+        if (d[i] && to[i] == from[i]) return 0;
+    }
+    return 1;
+}
+/* Tries the moves whose remaining parameters take `left` steps in all, in lexicographic order: 1 as soon as one improves. */
+static int bsri_climb_moves(bsr_climb *c, int32_t *at, double *seconds, int32_t *d, int32_t i, int32_t left) {
+    int32_t to[BSR_CLIMB_MAX], x;
+    double t;
+    if (i == c->count) {
+        if (left || !bsri_climb_step(c, at, d, to) || bsri_climb_seen(c, to)) return 0;
+        t = bsri_climb_at(c, to);
+        if (t < 0 || !(t < *seconds)) return 0;
+        memcpy(at, to, (size_t)c->count * sizeof *to), *seconds = t;
+        return 1;
+    }
+    for (x = -left; x <= left && !c->stopped; x++) {
+        d[i] = x;
+        if (bsri_climb_moves(c, at, seconds, d, i + 1, left - (x < 0 ? -x : x))) return 1;
+    }
+    return d[i] = 0;
+}
+/* From one point to a minimum; then the stable choice among all that is known. */
+static void bsri_climb_from(bsr_climb *c, const int32_t *initial, double seconds) {
+    int32_t at[BSR_CLIMB_MAX], d[BSR_CLIMB_MAX], norm, i, j;
+    double least = seconds;
+    memset(d, 0, sizeof d), memcpy(at, initial, (size_t)c->count * sizeof *at);
+    for (norm = 1; norm <= c->max_step && !c->stopped; norm++)
+        if (bsri_climb_moves(c, at, &least, d, 0, norm)) norm = 0;
+    for (i = 0; i < c->memo_count; i++)
+        if (c->memo[i].seconds >= 0 && c->memo[i].seconds < least) least = c->memo[i].seconds;
+    c->seconds = -1.0;
+    if (seconds <= least * 1.001) {
+        memcpy(c->best, initial, (size_t)c->count * sizeof *at), c->seconds = seconds;
+        return;
+    }
+    for (i = 0; i < c->memo_count; i++) {
+        const bsr_climb_point *p = &c->memo[i];
+        if (p->seconds < 0 || p->seconds > least * 1.001) continue;
+        for (j = 0; j < c->count && p->values[j] == c->best[j]; j++) {
+        }
+        if (c->seconds < 0 || (j < c->count && p->values[j] < c->best[j]))
+            memcpy(c->best, p->values, (size_t)c->count * sizeof *at), c->seconds = p->seconds;
+    }
+}
+BSR_API bsr_status bsr_tune_climb(bsr_climb *c, const int32_t *initial, const int32_t *reference, bsr_error *error) {
+    double reference_seconds;
+    bsri_clear_error(error);
+    if (!c || !initial || !reference || !c->target || !c->step || !c->memo)
+        return bsri_tune_fail(error, BSR_ITEM_ARGUMENT_NULL, -1, 0);
+    if (c->count < 1 || c->count > BSR_CLIMB_MAX) return bsri_tune_fail(error, BSR_ITEM_TUNE_CLIMB, 0, c->count);
+    if (c->max_step < 0 || c->max_step > 4) return bsri_tune_fail(error, BSR_ITEM_TUNE_CLIMB, 1, c->max_step);
+    if (c->memo_count < 0 || c->memo_count > c->memo_capacity) return bsri_tune_fail(error, BSR_ITEM_TUNE_CLIMB, 8, c->memo_count);
+    if (!c->max_step) c->max_step = 2;
+    c->failed = c->stopped = 0, memset(c->best, 0, sizeof c->best);
+    c->reference_seconds = reference_seconds = bsri_climb_at(c, reference);
+    c->initial_seconds = bsri_climb_at(c, initial);
+    if (c->initial_seconds < 0 && reference_seconds < 0) return bsri_tune_fail(error, BSR_ITEM_TUNE_FAILED, -1, 0);
+    if (c->initial_seconds < 0) initial = reference, c->initial_seconds = reference_seconds;
+    if (reference_seconds < 0) c->reference_seconds = reference_seconds = c->initial_seconds;
+    bsri_climb_from(c, initial, c->initial_seconds);
+    if (c->seconds > reference_seconds) bsri_climb_from(c, reference, reference_seconds); /* the memo is kept */
+    c->speedup = reference_seconds > 0 ? (1.0 - c->seconds / reference_seconds) * 100.0 : 0.0;
+    return BSR_OK;
+}
+
+/* Slow-down in percent d steps away from the best point; 0 where that is unknown. */
+static double bsri_climb_slope(const bsr_climb *c, int32_t i, int32_t x) {
+    int32_t d[BSR_CLIMB_MAX], to[BSR_CLIMB_MAX];
+    const bsr_climb_point *p;
+    memset(d, 0, sizeof d), memset(to, 0, sizeof to), d[i] = x;
+    p = bsri_climb_step(c, c->best, d, to) ? bsri_climb_seen(c, to) : NULL;
+    return p && p->seconds >= 0 && c->seconds > 0 ? (p->seconds / c->seconds - 1.0) * 100.0 : 0.0;
+}
+static void bsri_put_real(bsri_text *t, const char *format, double x) {
+    char line[48];
+    snprintf(line, sizeof line, format, x);
+    bsri_put(t, line);
+}
+BSR_API int bsr_climb_string(const bsr_climb *c, char *text, size_t size) {
+    double worst[BSR_CLIMB_MAX];
+    int32_t i, k, x, done = 0;
+    bsri_text t;
+    t.data = text, t.size = text ? size : 0, t.length = 0;
+    bsri_put(&t, "");
+    if (!c || c->count < 1 || c->count > BSR_CLIMB_MAX || !c->step || !c->memo) return 0;
+    bsri_put_real(&t, "timing0=%.3g", c->initial_seconds);
+    for (i = 0; i < c->count; i++)
+        for (worst[i] = 0, x = -c->max_step; x <= c->max_step; x++)
+            if (x && bsri_climb_slope(c, i, x) > worst[i]) worst[i] = bsri_climb_slope(c, i, x);
+    for (k = 0; k < c->count; k++) {
+        int32_t next = -1;
+        for (i = 0; i < c->count; i++)
+            if (!(done >> i & 1) && (next < 0 || worst[i] > worst[next])) next = i;
+        done |= 1 << next;
+        bsri_put(&t, " "), bsri_put(&t, c->names ? c->names[next] : "?"), bsri_put(&t, "=");
+        bsri_put_int(&t, c->best[next]), bsri_put(&t, " (");
+        for (x = -c->max_step; x <= c->max_step; x++) {
+            if (x) bsri_put_real(&t, "%.1f", bsri_climb_slope(c, next, x));
+            if (x != c->max_step) bsri_put(&t, x == 0 ? "" : x == -1 ? "..." : "|");
+        }
+        bsri_put(&t, " %)");
+    }
+    return (int)t.length;
+}
+
+/* --- measuring and verifying calls --- */
+
+enum { BSRI_TUNE_PARAMETERS = 6, BSRI_TUNE_MEMO = 2048, BSRI_TUNE_BATCHES = 5, BSRI_TUNE_REPEATS = 9 };
+static const char *const bsri_tune_names[BSRI_TUNE_PARAMETERS] = {"kernel", "order", "split", "stages", "tile_cols", "tile_rows"};
+
+typedef struct bsri_tuner {
+    const bsr_context *ctx;
+    const bsr_tune_desc *desc;
+    bsr_tune_result *result;
+    char *before, *want, *got; /* outputs one after the other: as they were, the plainest tier's, a candidate's */
+    uint64_t bytes;
+    double start, best, reference;
+    int32_t ended; /* by the caller, or the time limit */
+    bsr_error error;
+#ifdef BSRI_CUDA
+    cudaEvent_t event[2];
+#endif
+} bsri_tuner;
+
+static int bsri_tuner_cuda(const bsri_tuner *t) { return t->ctx->backend == BSR_BACKEND_CUDA; }
+static bsr_status bsri_tuner_fail(bsri_tuner *t, int item, int64_t value) {
+    bsri_record(t->ctx, &t->error, item, BSR_ARG_NONE, -1, value);
+    return bsri_items[item].status;
+}
+#ifdef BSRI_CUDA
+static bsr_status bsri_tuner_status(bsri_tuner *t, cudaError_t e) {
+    if (e == cudaSuccess) return BSR_OK;
+    (void)cudaGetLastError();
+    bsri_record(t->ctx, &t->error, BSR_ITEM_CUDA, BSR_ARG_NONE, -1, 0);
+    t->error.cuda_error = (int32_t)e;
+    return BSR_CUDA_ERROR;
+}
+#endif
+/* All outputs into a buffer, or back out of one. */
+static bsr_status bsri_tuner_copy(bsri_tuner *t, char *buffer, int back) {
+    int32_t i;
+    for (i = 0; i < t->desc->output_count; i++) {
+        const bsr_tune_output *o = &t->desc->outputs[i];
+#ifdef BSRI_CUDA
+        if (bsri_tuner_cuda(t)) {
+            const cudaStream_t s = t->desc->exec.stream;
+            BSRI_TRY(bsri_tuner_status(t, cudaMemcpyAsync(back ? o->data : buffer, back ? buffer : o->data, (size_t)o->bytes,
+                                                          back ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost, s)));
+            BSRI_TRY(bsri_tuner_status(t, cudaStreamSynchronize(s)));
+            buffer += o->bytes;
+            continue;
+        }
+#endif
+        memcpy(back ? o->data : buffer, back ? buffer : (char *)o->data, (size_t)o->bytes);
+        buffer += o->bytes;
+    }
+    return BSR_OK;
+}
+/* One call. plan null: as it comes. query: what would run. */
+static bsr_status bsri_tuner_call(bsri_tuner *t, const bsr_plan *plan, bsr_plan *query, bsr_tune_row *key, uint32_t flags) {
+    bsr_exec e = t->desc->exec;
+    e.plan = plan, e.query = query, e.key = key, e.error = &t->error, e.flags |= flags;
+    return t->desc->call(&e, t->desc->user);
+}
+
+/* How far a result may be from the plainest tier's: by type, of the element and of the largest. */
+static double bsri_tuner_slack(int dtype, uint32_t flags) {
+    const double tf32 = flags & BSR_EXEC_TF32 ? 4e-3 : 0;
+    switch (dtype) {
+        case BSR_F16: return 4e-3;
+        case BSR_BF16: return 3e-2;
+        case BSR_F32: return tf32 > 1e-4 ? tf32 : 1e-4;
+        case BSR_F64: return 1e-9;
+        default: return 0;
+    }
+}
+static double bsri_tuner_element(const char *p, int dtype, uint64_t i) {
+    switch (dtype) {
+        case BSR_F16:
+        case BSR_BF16:
+        case BSR_F32:
+        case BSR_F64: return bsri_load_f64(p, dtype, (int64_t)i);
+        case BSR_I32: return (double)((const int32_t *)(const void *)p)[i];
+        case BSR_I64: return (double)((const int64_t *)(const void *)p)[i];
+        default: return (double)((const signed char *)p)[i];
+    }
+}
+/* Are t->got's results t->want's? */
+static int bsri_tuner_right(const bsri_tuner *t) {
+    const char *got = t->got, *want = t->want;
+    int32_t i;
+    for (i = 0; i < t->desc->output_count; i++) {
+        const bsr_tune_output *o = &t->desc->outputs[i];
+        const uint64_t n = o->bytes / bsr_dtype_size(o->dtype);
+        const double slack = bsri_tuner_slack(o->dtype, t->desc->exec.flags);
+        double largest = 0;
+        uint64_t j;
+        if (memcmp(got, want, (size_t)o->bytes)) {
+            for (j = 0; j < n; j++) {
+                const double w = fabs(bsri_tuner_element(want, o->dtype, j));
+                if (w > largest && w <= 1e300) largest = w;
+            }
+            for (j = 0; j < n; j++) {
+                const double g = bsri_tuner_element(got, o->dtype, j), w = bsri_tuner_element(want, o->dtype, j);
+                if (!(fabs(g - w) <= slack * (fabs(w) + largest)) && g != w && !(g != g && w != w)) return 0;
+            }
+        }
+        got += o->bytes, want += o->bytes;
+    }
+    return 1;
+}
+static double bsri_tuner_now(const bsri_tuner *t) { return t->desc->now ? t->desc->now(t->desc->user) : 0.0; }
+/* Seconds of `repeats` calls; negative: it failed. */
+static double bsri_tuner_batch(bsri_tuner *t, const bsr_plan *plan, int repeats) {
+    const double began = bsri_tuner_cuda(t) ? 0 : bsri_tuner_now(t);
+    int i;
+#ifdef BSRI_CUDA
+    float ms = 0;
+    if (bsri_tuner_cuda(t) && cudaEventRecord(t->event[0], t->desc->exec.stream) != cudaSuccess) return -1.0;
+#endif
+    for (i = 0; i < repeats; i++)
+        if (bsri_tuner_call(t, plan, NULL, NULL, BSR_EXEC_NO_TABLE) != BSR_OK) return -1.0;
+#ifdef BSRI_CUDA
+    if (bsri_tuner_cuda(t)) {
+        if (cudaEventRecord(t->event[1], t->desc->exec.stream) != cudaSuccess) return -1.0;
+        if (cudaEventSynchronize(t->event[1]) != cudaSuccess) return -1.0;
+        if (cudaEventElapsedTime(&ms, t->event[0], t->event[1]) != cudaSuccess) return -1.0;
+        return (double)ms * 1e-3;
+    }
+#endif
+    return bsri_tuner_now(t) - began;
+}
+static double bsri_median(double *x, int n) {
+    int i, j;
+    for (i = 1; i < n; i++)
+        for (j = i; j > 0 && x[j] < x[j - 1]; j--) {
+            const double swap = x[j];
+            x[j] = x[j - 1], x[j - 1] = swap;
+        }
+    return x[n / 2];
+}
+/* Calls that make a batch of about two milliseconds. */
+static int bsri_tuner_repeats(double one) { return one > 0 ? (int)(one > 1e-3 ? 2 : 2e-3 / one > 200 ? 200 : 2e-3 / one) : 50; }
+/* Median time of a call under a plan; negative: it failed. */
+static double bsri_tuner_time(bsri_tuner *t, const bsr_plan *plan) {
+    double x[BSRI_TUNE_BATCHES], one;
+    int i, repeats;
+    if (t->desc->target) return t->desc->target(plan, t->desc->user);
+    if (bsri_tuner_batch(t, plan, 1) < 0) return -1.0; /* warms up */
+    one = bsri_tuner_batch(t, plan, 2) / 2;
+    if (one < 0) return -1.0;
+    repeats = bsri_tuner_repeats(one);
+    for (i = 0; i < BSRI_TUNE_BATCHES; i++) {
+        x[i] = bsri_tuner_batch(t, plan, repeats) / repeats;
+        if (x[i] < 0) return -1.0;
+    }
+    return bsri_median(x, BSRI_TUNE_BATCHES);
+}
+
+static bsr_plan bsri_tune_plan_of(const int32_t *v) {
+    bsr_plan p;
+    memset(&p, 0, sizeof p);
+    p.kernel = v[0], p.order = v[1], p.split = v[2], p.stages = v[3], p.tile_cols = v[4], p.tile_rows = v[5];
+    return p;
+}
+/* The point that a plan stands for; the number of stages is left to the kernel, which fills its shared memory. */
+static void bsri_tune_point_of(const bsri_tuner *t, const bsr_plan *p, int32_t *v) {
+    memset(v, 0, BSR_CLIMB_MAX * sizeof *v);
+    v[0] = p->kernel;
+    if (!bsri_tuner_cuda(t)) return; /* the rest is fixed */
+    v[1] = p->order, v[2] = p->split, v[4] = p->tile_cols, v[5] = p->tile_rows;
+}
+static int32_t bsri_tune_double(int32_t v, int32_t d, int32_t low, int32_t high) {
+    int64_t x = v;
+    for (; d > 0; d--) x *= 2;
+    for (; d < 0; d++) x = x % 2 ? low - 1 : x / 2;
+    return v <= 0 || x < low || x > high ? v : (int32_t)x;
+}
+static int32_t bsri_tuner_step(int32_t i, int32_t v, int32_t d, const int32_t *values, void *user) {
+    bsri_tuner *t = (bsri_tuner *)user;
+    bsr_plan asked = bsri_tune_plan_of(values), have;
+    if (!bsri_tuner_cuda(t)) return i == 0 && v + d >= 1 && v + d <= BSR_ISA_AVX512 ? v + d : v;
+    switch (i) {
+        case 0: return v; /* tiers are tried as wholes before the climb */
+        case 1: return v + d >= 0 && v + d <= 16 ? v + d : v;
+        case 2: return bsri_tune_double(v, d, 1, 64);
+        case 3:
+            if (!v && bsri_tuner_call(t, &asked, &have, NULL, BSR_EXEC_NO_TABLE) == BSR_OK && d < 0 && have.stages + d >= 1)
+                return have.stages + d;
+            return v && v + d >= 1 && v + d <= 32 ? v + d : v;
+        default: return bsri_tune_double(v, d, 4, 512);
+    }
+}
+static void bsri_tuner_say(bsri_tuner *t, const bsr_plan *plan) {
+    bsr_tune_progress p;
+    memset(&p, 0, sizeof p);
+    p.seconds = t->desc->now ? bsri_tuner_now(t) - t->start : 0, p.best = t->best, p.reference = t->reference, p.plan = plan;
+    p.evaluated = t->result->evaluated, p.failed = t->result->failed, p.wrong = t->result->wrong;
+    if (t->desc->progress && t->desc->progress(&p, t->desc->user)) t->ended = 1;
+    if (t->desc->time_limit > 0 && p.seconds > t->desc->time_limit) t->ended = 1;
+}
+static int bsri_tuner_stop(void *user) { return ((bsri_tuner *)user)->ended; }
+
+/* Does a plan give the right result? Leaves the outputs as they were. */
+static int bsri_tuner_verify(bsri_tuner *t, const bsr_plan *plan) {
+    char line[400];
+    int ok;
+    if (!t->bytes || (t->desc->flags & BSR_TUNE_TRUSTED)) return 1;
+    if (bsri_tuner_copy(t, t->before, 1) != BSR_OK) return 0;
+    ok = bsri_tuner_call(t, plan, NULL, NULL, BSR_EXEC_NO_TABLE) == BSR_OK && bsri_tuner_copy(t, t->got, 0) == BSR_OK;
+    if (ok && bsri_tuner_right(t)) return 1;
+    if (ok) {
+        bsr_plan_string(plan, line, sizeof line);
+        t->result->wrong++, t->result->wrong_plan = *plan;
+        if (t->ctx->logger.func) t->ctx->logger.func(BSR_LOG_WARN, BSR_ITEM_TUNE_WRONG, line, t->ctx->logger.user);
+    }
+    return 0;
+}
+/* The climb's target. */
+static double bsri_tuner_target(const int32_t *v, void *user) {
+    bsri_tuner *t = (bsri_tuner *)user;
+    bsr_plan asked = bsri_tune_plan_of(v), have;
+    double seconds = -1.0;
+    if (bsri_tuner_call(t, &asked, &have, NULL, BSR_EXEC_NO_TABLE) != BSR_OK) return -1.0; /* costs nothing: no kernel for it */
+    t->result->evaluated++;
+    have.flags = 0;
+    if (bsri_tuner_verify(t, &have)) seconds = bsri_tuner_time(t, &have);
+    if (!(seconds >= 0)) t->result->failed++;
+    else if (!(t->best > 0) || seconds < t->best) t->best = seconds;
+    bsri_tuner_say(t, &have);
+    return seconds;
+}
+
+/* Buffers, events, and the result of the plainest tier. */
+static bsr_status bsri_tuner_begin(bsri_tuner *t) {
+    bsr_plan plain;
+    int32_t i;
+    memset(&plain, 0, sizeof plain), plain.kernel = 1; /* simt; portable C */
+    for (i = 0; i < t->desc->output_count; i++) {
+        if (!t->desc->outputs[i].data && t->desc->outputs[i].bytes) return bsri_tuner_fail(t, BSR_ITEM_ARGUMENT_NULL, 0);
+        if (!bsr_dtype_size(t->desc->outputs[i].dtype))
+            return bsri_tuner_fail(t, BSR_ITEM_DTYPE_UNKNOWN, t->desc->outputs[i].dtype);
+        t->bytes += t->desc->outputs[i].bytes;
+    }
+#ifdef BSRI_CUDA
+    for (i = 0; i < 2 && bsri_tuner_cuda(t) && !t->desc->target; i++) BSRI_TRY(bsri_tuner_status(t, cudaEventCreate(&t->event[i])));
+#endif
+    if (!t->bytes) return BSR_OK;
+    if (t->bytes > SIZE_MAX / 4) return bsri_tuner_fail(t, BSR_ITEM_NO_MEMORY, (int64_t)t->bytes);
+    t->before = (char *)bsri_alloc(t->ctx, (size_t)t->bytes * 3);
+    if (!t->before) return bsri_tuner_fail(t, BSR_ITEM_NO_MEMORY, (int64_t)t->bytes * 3);
+    t->want = t->before + t->bytes, t->got = t->want + t->bytes;
+    BSRI_TRY(bsri_tuner_copy(t, t->before, 0));
+    if (bsri_tuner_call(t, &plain, NULL, NULL, BSR_EXEC_NO_TABLE) != BSR_OK)
+        BSRI_TRY(bsri_tuner_call(t, NULL, NULL, NULL, BSR_EXEC_NO_TABLE));
+    return bsri_tuner_copy(t, t->want, 0);
+}
+static void bsri_tuner_end(bsri_tuner *t) {
+#ifdef BSRI_CUDA
+    int i;
+    for (i = 0; i < 2; i++)
+        if (t->event[i]) cudaEventDestroy(t->event[i]);
+#endif
+    bsri_free(t->ctx, t->before);
+}
+
+/* The heuristic's plan and the best one in turns: what is drift falls on both. */
+static void bsri_tuner_compare(bsri_tuner *t, const bsr_plan *reference, const bsr_plan *best) {
+    double x[BSRI_TUNE_REPEATS], y[BSRI_TUNE_REPEATS];
+    bsr_tune_result *r = t->result;
+    int i, n = t->desc->target ? 1 : BSRI_TUNE_REPEATS;
+    const int repeats = t->desc->target ? 1 : bsri_tuner_repeats(r->seconds);
+    for (i = 0; i < n; i++) {
+        x[i] = t->desc->target ? t->desc->target(reference, t->desc->user) : bsri_tuner_batch(t, reference, repeats) / repeats;
+        y[i] = t->desc->target ? t->desc->target(best, t->desc->user) : bsri_tuner_batch(t, best, repeats) / repeats;
+    }
+    r->heuristic_seconds = bsri_median(x, n), r->seconds = bsri_median(y, n);
+    r->gain = r->heuristic_seconds > 0 && r->seconds >= 0 ? 1.0 - r->seconds / r->heuristic_seconds : 0;
+}
+/* What is known so far: heuristic, the table's row, each tier's own choice. The best of them is where the climb starts. */
+static bsr_status bsri_tuner_search(bsri_tuner *t, bsr_climb *c) {
+    bsr_tune_result *r = t->result;
+    int32_t reference[BSR_CLIMB_MAX], initial[BSR_CLIMB_MAX], v[BSR_CLIMB_MAX], tier;
+    bsr_plan heuristic, plan, asked;
+    double least, seconds;
+    BSRI_TRY(bsri_tuner_call(t, NULL, &heuristic, &r->row, BSR_EXEC_NO_TABLE));
+    BSRI_TRY(bsri_tuner_call(t, NULL, &plan, NULL, 0));
+    bsri_tune_point_of(t, &heuristic, reference), bsri_tune_point_of(t, &heuristic, initial);
+    r->match = plan.source == BSR_PLAN_TABLE ? plan.match : 0;
+    least = t->reference = bsri_climb_at(c, reference);
+    for (tier = 0; tier <= 3; tier++) {
+        memset(&asked, 0, sizeof asked), asked.kernel = tier;
+        if (tier && bsri_tuner_call(t, &asked, &plan, NULL, BSR_EXEC_NO_TABLE) != BSR_OK) continue;
+        bsri_tune_point_of(t, &plan, v);
+        if (!tier && plan.source == BSR_PLAN_TABLE && plan.stages != heuristic.stages) v[3] = plan.stages;
+        seconds = bsri_climb_at(c, v);
+        if (seconds >= 0 && (least < 0 || seconds < least)) least = seconds, memcpy(initial, v, sizeof v);
+    }
+    BSRI_TRY(bsr_tune_climb(c, initial, reference, &t->error));
+    asked = bsri_tune_plan_of(c->best);
+    BSRI_TRY(bsri_tuner_call(t, &asked, &r->plan, NULL, BSR_EXEC_NO_TABLE));
+    r->plan.flags = heuristic.flags = 0, r->seconds = c->seconds;
+    bsri_tuner_compare(t, &heuristic, &r->plan);
+    bsr_climb_string(c, r->sensitivity, sizeof r->sensitivity);
+    r->row.kernel = c->best[0], r->row.order = c->best[1], r->row.split = c->best[2], r->row.stages = c->best[3];
+    r->row.tile_cols = c->best[4], r->row.tile_rows = c->best[5], r->row.gain = (int32_t)floor(r->gain * 100 + 0.5);
+    if (r->row.gain > 100) r->row.gain = 100;
+    if (r->row.gain < -1000) r->row.gain = -1000;
+    return BSR_OK;
+}
+static bsr_status bsri_tuner_run(bsri_tuner *t) {
+    bsr_tune_result *r = t->result;
+    bsr_climb c;
+    bsr_status status = bsri_tuner_begin(t), restored;
+    memset(&c, 0, sizeof c);
+    if (status != BSR_OK) return status;
+    c.count = BSRI_TUNE_PARAMETERS, c.max_step = t->desc->max_step, c.names = bsri_tune_names, c.target = bsri_tuner_target;
+    c.step = bsri_tuner_step, c.stop = bsri_tuner_stop, c.user = t, c.memo_capacity = BSRI_TUNE_MEMO;
+    c.memo = (bsr_climb_point *)bsri_alloc(t->ctx, BSRI_TUNE_MEMO * sizeof *c.memo);
+    status = c.memo ? bsri_tuner_search(t, &c) : bsri_tuner_fail(t, BSR_ITEM_NO_MEMORY, (int64_t)(BSRI_TUNE_MEMO * sizeof *c.memo));
+    bsri_free(t->ctx, c.memo);
+    restored = t->before ? bsri_tuner_copy(t, t->before, 1) : BSR_OK;
+    if (status == BSR_OK) status = restored;
+    r->stopped = t->ended;
+    if (status != BSR_OK || !t->desc->table || !r->row.op) return status;
+    if (!(t->desc->flags & BSR_TUNE_STORE_ALWAYS) && !(r->gain > (t->desc->min_gain > 0 ? t->desc->min_gain : 0.05))) return BSR_OK;
+    BSRI_TRY(bsr_tune_update(t->desc->table, &t->ctx->gpu, &r->row, &t->error));
+    r->stored = 1;
+    return BSR_OK;
+}
+BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, bsr_tune_result *result, bsr_error *error) {
+    bsri_tuner t;
+    bsr_status status;
+    bsri_clear_error(error);
+    if (!ctx || !desc || !result || !desc->call) return bsri_tune_fail(error, BSR_ITEM_ARGUMENT_NULL, -1, 0);
+    if (!desc->now && ((ctx->backend == BSR_BACKEND_CPU && !desc->target) || desc->time_limit > 0))
+        return bsri_tune_fail(error, BSR_ITEM_ARGUMENT_NULL, -1, 0);
+    if (desc->output_count < 0 || (desc->output_count && !desc->outputs)) return bsri_tune_fail(error, BSR_ITEM_ARGUMENT_NULL, -1, 0);
+    memset(result, 0, sizeof *result), memset(&t, 0, sizeof t);
+    t.ctx = ctx, t.desc = desc, t.result = result, t.start = bsri_tuner_now(&t);
+    status = bsri_tuner_run(&t);
+    bsri_tuner_end(&t);
+    if (error && status != BSR_OK) *error = t.error;
+    return status;
+}
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>constructors: views and matrices by value                                                    */
