@@ -614,7 +614,8 @@ typedef struct bsr_plan {
 #define BSR_EXEC_ACCUMULATE_F64  (1u << 2) /* f32, f16, bf16: sums in f64 */
 #define BSR_EXEC_TF32            (1u << 3) /* f32 on tensor cores: allow TF32 (the CPU ignores it) */
 #define BSR_EXEC_TF32X3          (1u << 4) /* f32 on tensor cores by three TF32 products (the CPU ignores it) */
-#define BSR_EXEC_NO_TABLE (1u << 5)        /* tuned tables are not looked at: the heuristic decides */
+#define BSR_EXEC_NO_TABLE        (1u << 5) /* tuned tables are not looked at: the heuristic decides */
+#define BSR_EXEC_NO_LOG          (1u << 6) /* nothing is logged: status and record only */
 
 /* All zero, or a null pointer, is the default. */
 typedef struct bsr_exec {
@@ -1399,8 +1400,32 @@ static void bsri_record(const bsr_context *ctx, bsr_error *error, int item, int 
 
 /* Fills in the caller's record, logs, and returns the item's status: `return bsri_fail(c, item, ...)`. */
 static bsr_status bsri_fail(const bsri_call *c, int item, int operand, int64_t index, int64_t value) {
-    bsri_record(c->ctx, c->exec->error, item, operand, index, value);
+    bsri_record(c->flags & BSR_EXEC_NO_LOG ? NULL : c->ctx, c->exec->error, item, operand, index, value);
     return bsri_items[item].status;
+}
+
+/* Whether a number comes for the first time in this context, among the first BSRI_WARNED different ones. */
+BSRI_UNUSED static int bsri_once(const bsr_context *ctx, uint32_t number) {
+    uint32_t *set = ((bsr_context *)(uintptr_t)ctx)->warned, at, i;
+    number += !number;
+    for (i = 0; i < BSRI_WARNED; i++) {
+        at = (number + i) % BSRI_WARNED;
+#if defined(__GNUC__) || defined(__clang__)
+        {
+            uint32_t none = 0;
+            if (__atomic_compare_exchange_n(&set[at], &none, number, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return 1;
+            if (none == number) return 0;
+        }
+#else
+        if (!set[at]) return set[at] = number, 1; /* two threads may warn of the same thing */
+        if (set[at] == number) return 0;
+#endif
+    }
+    return 0;
+}
+BSRI_UNUSED static int bsri_warns(const bsri_call *c) {
+    const bsr_logger *l = &c->ctx->logger;
+    return l->func && (!l->max_level || l->max_level >= BSR_LOG_WARN) && !(c->flags & BSR_EXEC_NO_LOG) && !c->exec->query;
 }
 
 /* On the CUDA backend operands lie in device memory: their contents are not looked at from the host. */
@@ -1427,7 +1452,7 @@ static int bsri_checking(const bsri_call *c) { return !(c->flags & BSR_EXEC_SKIP
 static bsr_status bsri_begin(bsri_call *c, const bsr_context *ctx, int op, const bsr_exec *exec) {
     static const bsr_exec none = BSR_ZERO;
     const uint32_t known = BSR_EXEC_SKIP_CHECKS | BSR_EXEC_CHECK_POINTERS | BSR_EXEC_ACCUMULATE_F64 | BSR_EXEC_TF32 |
-                           BSR_EXEC_TF32X3 | BSR_EXEC_NO_TABLE;
+                           BSR_EXEC_TF32X3 | BSR_EXEC_NO_TABLE | BSR_EXEC_NO_LOG;
     c->ctx = ctx, c->exec = exec ? exec : &none, c->op = op, c->flags = c->exec->flags;
     if (c->exec->error) {
         memset(c->exec->error, 0, sizeof *c->exec->error);
@@ -7994,6 +8019,7 @@ BSR_API bsr_status bsr_matmul_backward(const bsr_context *ctx, uint32_t trans, b
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_written(&c, &set));
     if (bsri_checking(&c) && dc.dense) BSRI_TRY(bsri_check_gradient_batch(&c, a, b, dc.dense));
     plan = !want_b ? plan : !want_a ? plan_b : bsri_plan_both(&plan, &plan_b); /* one plan speaks for both products */
+    if (want_a && want_b && c.exec->query && c.exec->key) memset(c.exec->key, 0, sizeof *c.exec->key); /* no key does */
     BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));
     if (!stop && want_a) BSRI_TRY(bsri_matmul_start(&c, &for_a, &plan, BSRI_RUN_ONLY));
     return stop || !want_b ? BSR_OK : bsri_matmul_start(&c, &for_b, &plan, BSRI_RUN_ONLY);
@@ -8257,8 +8283,41 @@ static int bsri_ask_again(bsri_asking *a) {
     a->plan.workspace_bytes = offered, a->source = BSR_PLAN_HEURISTIC, a->match = 0, a->s = bsri_chooser_for(&a->plan);
     return 1;
 }
+/* Does any table know a GPU of this architecture? 1 as well where there is no table with rows at all. */
+static int bsri_tune_knows(const bsri_call *c) {
+    const bsr_tune_table built_in = bsr_tune_built_in(), *table[2];
+    int rows = 0, i;
+    int32_t g;
+    table[0] = c->exec->table ? c->exec->table : c->ctx->table, table[1] = &built_in;
+    for (i = 0; i < 2; i++)
+        for (g = 0; table[i] && g < table[i]->gpu_count; g++) {
+            rows |= table[i]->row_count > 0;
+            if (table[i]->gpus[g].arch == c->ctx->gpu.arch) return 1;
+        }
+    return !rows;
+}
+/* Once for each operation: no table was made on such a GPU. Once for each key: a tier that is slow for operands of 8 or 16 bits. A
+   table has rows only where they gain: a call without one of its own is nothing to warn of. */
+static void bsri_warn_defaults(const bsri_call *c, const bsr_tune_row *key, const bsr_plan *plan) {
+    const int slow = plan->kernel == 1 && plan->refused && plan->refused != BSR_WHY_DTYPE && bsr_dtype_size(key->dtype) < 4;
+    char line[400];
+    bsri_text t;
+    if (!key->op || plan->source != BSR_PLAN_HEURISTIC || !bsri_warns(c) || (!slow && bsri_tune_knows(c))) return;
+    if (!bsri_once(c->ctx, slow ? bsri_check_sum(bsri_check_sum(bsri_check_sum((uint32_t)key->op, key->dtype), key->block_rows),
+                                                 plan->refused)
+                                : (uint32_t)key->op))
+        return;
+    t.data = line, t.size = sizeof line, t.length = 0;
+    if (slow) {
+        bsr_plan_string(plan, line, sizeof line);
+    } else {
+        bsri_put(&t, bsr_op_name(key->op)), bsri_put(&t, " runs on untuned parameters: no table has rows for ");
+        bsri_put(&t, c->ctx->gpu.name), bsri_put(&t, " (see bsr_tune)");
+    }
+    c->ctx->logger.func(BSR_LOG_WARN, BSR_ITEM_TUNE_DEFAULTS, line, c->ctx->logger.user);
+}
 /* Writes what was chosen into *plan. */
-static bsr_status bsri_chosen(const bsri_call *c, const bsri_asking *a, bsr_plan *plan) {
+static bsr_status bsri_chosen(const bsri_call *c, const bsri_asking *a, const bsr_tune_row *key, bsr_plan *plan) {
     const bsri_choice *b = &a->s.best;
     const int32_t asked[9] = {
         0, 0, 0, a->plan.kernel, a->plan.tile_rows, a->plan.tile_cols, a->plan.split, a->plan.stages, a->plan.order};
@@ -8271,6 +8330,7 @@ static bsr_status bsri_chosen(const bsri_call *c, const bsri_asking *a, bsr_plan
     plan->tile_rows = b->tile_rows, plan->tile_cols = b->tile_cols, plan->split = b->split, plan->stages = b->stages;
     plan->order = b->order, plan->workspace_bytes = b->workspace;
     plan->refused = a->plan.kernel ? 0 : a->s.refused[b->tier + 1], plan->match = a->match;
+    bsri_warn_defaults(c, key, plan);
     return BSR_OK;
 }
 /* A call that computes nothing runs any plan. */
@@ -8340,7 +8400,7 @@ static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *job,
         bsri_ask(c, key, &a);
         do bsri_choose_product(c->ctx, &p, job->compute, &a.s, &m);
         while (bsri_ask_again(&a));
-        if (step != BSRI_RUN_ONLY) BSRI_TRY(bsri_chosen(c, &a, plan));
+        if (step != BSRI_RUN_ONLY) BSRI_TRY(bsri_chosen(c, &a, key, plan));
     }
     BSRI_TRY(bsri_cuda_settle(c, plan, step, &stop));
     return stop || empty ? BSR_OK : bsri_cuda_status(c, bsri_launch_choice(&a.s.best, &m, bsri_cuda_queue(c)));
@@ -8365,7 +8425,7 @@ static bsr_status bsri_cuda_sampled(const bsri_call *c, const bsri_sampled *job,
         bsri_ask(c, key, &a);
         do bsri_choose_sampled(c->ctx, &p, job->compute, &a.s, &m);
         while (bsri_ask_again(&a));
-        if (step != BSRI_RUN_ONLY) BSRI_TRY(bsri_chosen(c, &a, plan));
+        if (step != BSRI_RUN_ONLY) BSRI_TRY(bsri_chosen(c, &a, key, plan));
     }
     BSRI_TRY(bsri_cuda_settle(c, plan, step, &stop));
     return stop || empty ? BSR_OK : bsri_cuda_status(c, bsri_launch_choice(&a.s.best, &m, bsri_cuda_queue(c)));
@@ -8487,7 +8547,7 @@ static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job,
     bsri_ask(c, key, &ask);
     do bsri_choose_softmax(c->ctx, &p, job->compute, fast, &ask.s);
     while (bsri_ask_again(&ask));
-    BSRI_TRY(bsri_chosen(c, &ask, plan));
+    BSRI_TRY(bsri_chosen(c, &ask, key, plan));
     BSRI_TRY(bsri_cuda_settle(c, plan, BSRI_PLAN_AND_RUN, &stop));
     return stop ? BSR_OK : bsri_cuda_status(c, bsri_launch_choice(&ask.s.best, &p, bsri_cuda_queue(c)));
 }
@@ -8516,7 +8576,7 @@ static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *
     bsri_ask(c, key, &a);
     do bsri_choose_attention(c->ctx, &p, job->compute, &a.s, &m);
     while (bsri_ask_again(&a));
-    BSRI_TRY(bsri_chosen(c, &a, plan));
+    BSRI_TRY(bsri_chosen(c, &a, key, plan));
     BSRI_TRY(bsri_cuda_settle(c, plan, BSRI_PLAN_AND_RUN, &stop));
     return stop ? BSR_OK : bsri_cuda_status(c, bsri_launch_choice(&a.s.best, &m, bsri_cuda_queue(c)));
 }
@@ -9227,6 +9287,8 @@ BSR_API int bsr_climb_string(const bsr_climb *c, char *text, size_t size) {
 enum { BSRI_TUNE_PARAMETERS = 6, BSRI_TUNE_MEMO = 2048, BSRI_TUNE_BATCHES = 5, BSRI_TUNE_REPEATS = 9 };
 static const char *const bsri_tune_names[BSRI_TUNE_PARAMETERS] = {"kernel", "order", "split", "stages", "tile_cols", "tile_rows"};
 
+/* Flags of the tuner's own calls: plans that can't run are nothing to log. */
+#define BSRI_TUNE_FLAGS (BSR_EXEC_NO_TABLE | BSR_EXEC_NO_LOG)
 typedef struct bsri_tuner {
     const bsr_context *ctx;
     const bsr_tune_desc *desc;
@@ -9338,7 +9400,7 @@ static double bsri_tuner_batch(bsri_tuner *t, const bsr_plan *plan, int repeats)
     if (bsri_tuner_cuda(t) && cudaEventRecord(t->event[0], t->desc->exec.stream) != cudaSuccess) return -1.0;
 #endif
     for (i = 0; i < repeats; i++)
-        if (bsri_tuner_call(t, plan, NULL, NULL, BSR_EXEC_NO_TABLE) != BSR_OK) return -1.0;
+        if (bsri_tuner_call(t, plan, NULL, NULL, BSRI_TUNE_FLAGS) != BSR_OK) return -1.0;
 #ifdef BSRI_CUDA
     if (bsri_tuner_cuda(t)) {
         if (cudaEventRecord(t->event[1], t->desc->exec.stream) != cudaSuccess) return -1.0;
@@ -9404,7 +9466,7 @@ static int32_t bsri_tuner_step(int32_t i, int32_t v, int32_t d, const int32_t *v
         case 1: return v + d >= 0 && v + d <= 16 ? v + d : v;
         case 2: return bsri_tune_double(v, d, 1, 64);
         case 3:
-            if (!v && bsri_tuner_call(t, &asked, &have, NULL, BSR_EXEC_NO_TABLE) == BSR_OK && d < 0 && have.stages + d >= 1)
+            if (!v && bsri_tuner_call(t, &asked, &have, NULL, BSRI_TUNE_FLAGS) == BSR_OK && d < 0 && have.stages + d >= 1)
                 return have.stages + d;
             return v && v + d >= 1 && v + d <= 32 ? v + d : v;
         default: return bsri_tune_double(v, d, 4, 512);
@@ -9426,7 +9488,7 @@ static int bsri_tuner_verify(bsri_tuner *t, const bsr_plan *plan) {
     int ok;
     if (!t->bytes || (t->desc->flags & BSR_TUNE_TRUSTED)) return 1;
     if (bsri_tuner_copy(t, t->before, 1) != BSR_OK) return 0;
-    ok = bsri_tuner_call(t, plan, NULL, NULL, BSR_EXEC_NO_TABLE) == BSR_OK && bsri_tuner_copy(t, t->got, 0) == BSR_OK;
+    ok = bsri_tuner_call(t, plan, NULL, NULL, BSRI_TUNE_FLAGS) == BSR_OK && bsri_tuner_copy(t, t->got, 0) == BSR_OK;
     if (ok && bsri_tuner_right(t)) return 1;
     if (ok) {
         bsr_plan_string(plan, line, sizeof line);
@@ -9440,7 +9502,7 @@ static double bsri_tuner_target(const int32_t *v, void *user) {
     bsri_tuner *t = (bsri_tuner *)user;
     bsr_plan asked = bsri_tune_plan_of(v), have;
     double seconds = -1.0;
-    if (bsri_tuner_call(t, &asked, &have, NULL, BSR_EXEC_NO_TABLE) != BSR_OK) return -1.0; /* costs nothing: no kernel for it */
+    if (bsri_tuner_call(t, &asked, &have, NULL, BSRI_TUNE_FLAGS) != BSR_OK) return -1.0; /* costs nothing: no kernel for it */
     t->result->evaluated++;
     have.flags = 0;
     if (bsri_tuner_verify(t, &have)) seconds = bsri_tuner_time(t, &have);
@@ -9470,8 +9532,8 @@ static bsr_status bsri_tuner_begin(bsri_tuner *t) {
     if (!t->before) return bsri_tuner_fail(t, BSR_ITEM_NO_MEMORY, (int64_t)t->bytes * 3);
     t->want = t->before + t->bytes, t->got = t->want + t->bytes;
     BSRI_TRY(bsri_tuner_copy(t, t->before, 0));
-    if (bsri_tuner_call(t, &plain, NULL, NULL, BSR_EXEC_NO_TABLE) != BSR_OK)
-        BSRI_TRY(bsri_tuner_call(t, NULL, NULL, NULL, BSR_EXEC_NO_TABLE));
+    if (bsri_tuner_call(t, &plain, NULL, NULL, BSRI_TUNE_FLAGS) != BSR_OK)
+        BSRI_TRY(bsri_tuner_call(t, NULL, NULL, NULL, BSRI_TUNE_FLAGS));
     return bsri_tuner_copy(t, t->want, 0);
 }
 static void bsri_tuner_end(bsri_tuner *t) {
@@ -9502,14 +9564,14 @@ static bsr_status bsri_tuner_search(bsri_tuner *t, bsr_climb *c) {
     int32_t reference[BSR_CLIMB_MAX], initial[BSR_CLIMB_MAX], v[BSR_CLIMB_MAX], tier;
     bsr_plan heuristic, plan, asked;
     double least, seconds;
-    BSRI_TRY(bsri_tuner_call(t, NULL, &heuristic, &r->row, BSR_EXEC_NO_TABLE));
+    BSRI_TRY(bsri_tuner_call(t, NULL, &heuristic, &r->row, BSRI_TUNE_FLAGS));
     BSRI_TRY(bsri_tuner_call(t, NULL, &plan, NULL, 0));
     bsri_tune_point_of(t, &heuristic, reference), bsri_tune_point_of(t, &heuristic, initial);
     r->match = plan.source == BSR_PLAN_TABLE ? plan.match : 0;
     least = t->reference = bsri_climb_at(c, reference);
     for (tier = 0; tier <= 3; tier++) {
         memset(&asked, 0, sizeof asked), asked.kernel = tier;
-        if (tier && bsri_tuner_call(t, &asked, &plan, NULL, BSR_EXEC_NO_TABLE) != BSR_OK) continue;
+        if (tier && bsri_tuner_call(t, &asked, &plan, NULL, BSRI_TUNE_FLAGS) != BSR_OK) continue;
         bsri_tune_point_of(t, &plan, v);
         if (!tier && plan.source == BSR_PLAN_TABLE && plan.stages != heuristic.stages) v[3] = plan.stages;
         seconds = bsri_climb_at(c, v);
@@ -9517,7 +9579,7 @@ static bsr_status bsri_tuner_search(bsri_tuner *t, bsr_climb *c) {
     }
     BSRI_TRY(bsr_tune_climb(c, initial, reference, &t->error));
     asked = bsri_tune_plan_of(c->best);
-    BSRI_TRY(bsri_tuner_call(t, &asked, &r->plan, NULL, BSR_EXEC_NO_TABLE));
+    BSRI_TRY(bsri_tuner_call(t, &asked, &r->plan, NULL, BSRI_TUNE_FLAGS));
     r->plan.flags = heuristic.flags = 0, r->seconds = c->seconds;
     bsri_tuner_compare(t, &heuristic, &r->plan);
     bsr_climb_string(c, r->sensitivity, sizeof r->sensitivity);

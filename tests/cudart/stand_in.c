@@ -194,6 +194,13 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     }
     return cudaSuccess;
 }
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device) {
+    ENTER(SI_QUERY);
+    if (device < 0 || device >= si.devices) return refuse(cudaErrorInvalidDevice);
+    memset(p, 0, sizeof *p);
+    strcpy(p->name, "Stand-in");
+    return cudaSuccess;
+}
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *a, const void *function) {
     si_kernel *k = find(function);
     ENTER(SI_LOAD);
@@ -335,6 +342,15 @@ cudaError_t cudaMemset(void *data, int value, size_t bytes) {
     ENTER(SI_WAIT);
     return cudaSuccess;
 }
+cudaError_t cudaEventCreate(cudaEvent_t *event) {
+    ENTER(SI_MEMORY);
+    *event = (cudaEvent_t)&si;
+    return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) { return (void)event, cudaSuccess; }
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) { return (void)event, (void)stream, cudaSuccess; }
+cudaError_t cudaEventSynchronize(cudaEvent_t event) { return (void)event, cudaSuccess; }
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) { return *ms = 1, (void)from, (void)to, cudaSuccess; }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     (void)stream;
     ENTER(SI_WAIT);
