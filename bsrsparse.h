@@ -102,6 +102,14 @@
      bsr_plan.kernel forces one (1 simt, 2 mma, 3 wgmma) and is refused where it does not fit; so do tile, split, stages and
      order. bsr_plan_string() says why a kernel was chosen. Same inputs, same plan, same GPU model: same bits.
 
+   TUNING (>>tune)
+     A plan comes from the caller (bsr_exec.plan), else from a tuned table, else from the heuristic. Tables: the caller's own
+     (bsr_context_desc.table, bsr_exec.table), then the one that tune_table.h brings; a row serves its key, other densities,
+     other n, relatives of its GPU (BSR_TUNE_*), and is passed over where it can't run. bsr_plan.source and match say which it
+     was. A table holds only rows that beat the heuristic, so that a call without one is nothing unusual; the logger hears once
+     per operation that no table knows the GPU's architecture, and once per key that f16, bf16 or i8 run on the simt tier.
+     bsr_tune() searches a row on the caller's own operands; make tune runs it over many shapes and writes tune_table.h.
+
    ACCURACY
      Each operation's comment states its accumulation type and its bound. u is half a unit in the last place: 2^-24 for f32,
      2^-53 for f64. Absent blocks never contribute, also where the dense operand holds Inf or NaN.
@@ -8296,8 +8304,8 @@ static int bsri_tune_knows(const bsri_call *c) {
         }
     return !rows;
 }
-/* Once for each operation: no table was made on such a GPU. Once for each key: a tier that is slow for operands of 8 or 16 bits. A
-   table has rows only where they gain: a call without one of its own is nothing to warn of. */
+/* Once for each operation: no table was made on such a GPU. Once for each key: a tier that is slow for operands of 8 or 16 bits.
+   A table has rows only where they gain: a call without one of its own is nothing to warn of. */
 static void bsri_warn_defaults(const bsri_call *c, const bsr_tune_row *key, const bsr_plan *plan) {
     const int slow = plan->kernel == 1 && plan->refused && plan->refused != BSR_WHY_DTYPE && bsr_dtype_size(key->dtype) < 4;
     char line[400];
@@ -9228,7 +9236,8 @@ BSR_API bsr_status bsr_tune_climb(bsr_climb *c, const int32_t *initial, const in
         return bsri_tune_fail(error, BSR_ITEM_ARGUMENT_NULL, -1, 0);
     if (c->count < 1 || c->count > BSR_CLIMB_MAX) return bsri_tune_fail(error, BSR_ITEM_TUNE_CLIMB, 0, c->count);
     if (c->max_step < 0 || c->max_step > 4) return bsri_tune_fail(error, BSR_ITEM_TUNE_CLIMB, 1, c->max_step);
-    if (c->memo_count < 0 || c->memo_count > c->memo_capacity) return bsri_tune_fail(error, BSR_ITEM_TUNE_CLIMB, 8, c->memo_count);
+    if (c->memo_count < 0 || c->memo_count > c->memo_capacity)
+        return bsri_tune_fail(error, BSR_ITEM_TUNE_CLIMB, 8, c->memo_count);
     if (!c->max_step) c->max_step = 2;
     c->failed = c->stopped = 0, memset(c->best, 0, sizeof c->best);
     c->reference_seconds = reference_seconds = bsri_climb_at(c, reference);
@@ -9524,7 +9533,8 @@ static bsr_status bsri_tuner_begin(bsri_tuner *t) {
         t->bytes += t->desc->outputs[i].bytes;
     }
 #ifdef BSRI_CUDA
-    for (i = 0; i < 2 && bsri_tuner_cuda(t) && !t->desc->target; i++) BSRI_TRY(bsri_tuner_status(t, cudaEventCreate(&t->event[i])));
+    for (i = 0; i < 2 && bsri_tuner_cuda(t) && !t->desc->target; i++)
+        BSRI_TRY(bsri_tuner_status(t, cudaEventCreate(&t->event[i])));
 #endif
     if (!t->bytes) return BSR_OK;
     if (t->bytes > SIZE_MAX / 4) return bsri_tuner_fail(t, BSR_ITEM_NO_MEMORY, (int64_t)t->bytes);
@@ -9598,13 +9608,15 @@ static bsr_status bsri_tuner_run(bsri_tuner *t) {
     c.count = BSRI_TUNE_PARAMETERS, c.max_step = t->desc->max_step, c.names = bsri_tune_names, c.target = bsri_tuner_target;
     c.step = bsri_tuner_step, c.stop = bsri_tuner_stop, c.user = t, c.memo_capacity = BSRI_TUNE_MEMO;
     c.memo = (bsr_climb_point *)bsri_alloc(t->ctx, BSRI_TUNE_MEMO * sizeof *c.memo);
-    status = c.memo ? bsri_tuner_search(t, &c) : bsri_tuner_fail(t, BSR_ITEM_NO_MEMORY, (int64_t)(BSRI_TUNE_MEMO * sizeof *c.memo));
+    status =
+        c.memo ? bsri_tuner_search(t, &c) : bsri_tuner_fail(t, BSR_ITEM_NO_MEMORY, (int64_t)(BSRI_TUNE_MEMO * sizeof *c.memo));
     bsri_free(t->ctx, c.memo);
     restored = t->before ? bsri_tuner_copy(t, t->before, 1) : BSR_OK;
     if (status == BSR_OK) status = restored;
     r->stopped = t->ended;
     if (status != BSR_OK || !t->desc->table || !r->row.op) return status;
-    if (!(t->desc->flags & BSR_TUNE_STORE_ALWAYS) && !(r->gain > (t->desc->min_gain > 0 ? t->desc->min_gain : 0.05))) return BSR_OK;
+    if (!(t->desc->flags & BSR_TUNE_STORE_ALWAYS) && !(r->gain > (t->desc->min_gain > 0 ? t->desc->min_gain : 0.05)))
+        return BSR_OK;
     BSRI_TRY(bsr_tune_update(t->desc->table, &t->ctx->gpu, &r->row, &t->error));
     r->stored = 1;
     return BSR_OK;
@@ -9616,7 +9628,8 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
     if (!ctx || !desc || !result || !desc->call) return bsri_tune_fail(error, BSR_ITEM_ARGUMENT_NULL, -1, 0);
     if (!desc->now && ((ctx->backend == BSR_BACKEND_CPU && !desc->target) || desc->time_limit > 0))
         return bsri_tune_fail(error, BSR_ITEM_ARGUMENT_NULL, -1, 0);
-    if (desc->output_count < 0 || (desc->output_count && !desc->outputs)) return bsri_tune_fail(error, BSR_ITEM_ARGUMENT_NULL, -1, 0);
+    if (desc->output_count < 0 || (desc->output_count && !desc->outputs))
+        return bsri_tune_fail(error, BSR_ITEM_ARGUMENT_NULL, -1, 0);
     memset(result, 0, sizeof *result), memset(&t, 0, sizeof t);
     t.ctx = ctx, t.desc = desc, t.result = result, t.start = bsri_tuner_now(&t);
     status = bsri_tuner_run(&t);

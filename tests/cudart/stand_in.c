@@ -343,14 +343,16 @@ cudaError_t cudaMemset(void *data, int value, size_t bytes) {
     return cudaSuccess;
 }
 cudaError_t cudaEventCreate(cudaEvent_t *event) {
-    ENTER(SI_MEMORY);
+    ENTER(SI_ALLOCATE);
     *event = (cudaEvent_t)&si;
     return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) { return (void)event, cudaSuccess; }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) { return (void)event, (void)stream, cudaSuccess; }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) { return (void)event, cudaSuccess; }
-cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) { return *ms = 1, (void)from, (void)to, cudaSuccess; }
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
+    return *ms = 1, (void)from, (void)to, cudaSuccess;
+}
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     (void)stream;
     ENTER(SI_WAIT);

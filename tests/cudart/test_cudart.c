@@ -1107,6 +1107,63 @@ TEST(plans_say_why) {
     bsr_destroy(ctx);
 }
 
+/* Tuned rows: taken where they can run, passed over where they can't; a GPU that no table knows is warned of once. */
+static int warned;
+static void on_log(int level, int item, const char *message, void *user) {
+    (void)user;
+    if (level == BSR_LOG_WARN && item == BSR_ITEM_TUNE_DEFAULTS && message[0]) warned++;
+}
+TEST(tuned_rows) {
+    bsr_tune_gpu gpus[2], gpu;
+    bsr_tune_row rows[4], key;
+    bsr_tune_table t = BSR_ZERO;
+    bsr_context_desc d = BSR_ZERO;
+    bsr_plan plan = BSR_ZERO;
+    bsr_exec ex = BSR_ZERO;
+    bsr_context *ctx;
+    bsr_matrix a;
+    bsr_dense b, c;
+    bsr_error e;
+    void *p[5];
+    int i;
+    use_devices(hopper, NULL);
+    t.gpus = gpus, t.rows = rows, t.gpu_capacity = 2, t.row_capacity = 4;
+    d.backend = BSR_BACKEND_CUDA, d.table = &t, d.logger.func = on_log;
+    si_restart();
+    CHECK_INT(bsr_create(&d, &ctx, &e), BSR_OK), CHECK_INT(bsr_tune_device(ctx, &gpu), BSR_OK);
+    CHECK_INT(gpu.arch, 90), CHECK_INT(gpu.units, hopper->sm_count), CHECK(!strcmp(gpu.name, "Stand-in"));
+    watch.device = hopper, arena.used = 0, ex.error = &e, watch.exec = &ex, ex.query = &plan, ex.key = &key;
+    for (i = 0; i < 5; i++) p[i] = (void *)(((uintptr_t)device(4096 * 4096, BSR_BF16) + 255) / 256 * 256);
+    a = bsr_matrix_make(4096, 4096, 64, 64, 512, p[0], p[1], BSR_I32, p[2], BSR_BF16);
+    b = bsr_dense_row_major(p[3], BSR_BF16, 4096, 4096), c = b, c.data = p[4];
+    CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &c, &ex), BSR_OK), CHECK_INT(plan.source, BSR_PLAN_HEURISTIC);
+    CHECK_INT(key.op, BSR_OP_DENSE_ADDMM), CHECK_INT(key.density, 13);
+    key.kernel = 2, key.tile_rows = 64, key.tile_cols = 128, key.stages = 3;
+    CHECK_INT(bsr_tune_update(&t, &gpu, &key, &e), BSR_OK);
+    CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &c, &ex), BSR_OK), CHECK_INT(plan.source, BSR_PLAN_TABLE);
+    CHECK_INT(plan.match, BSR_TUNE_EXACT), CHECK_INT(plan.tile_rows, 64), CHECK_INT(plan.tile_cols, 128),
+        CHECK_INT(plan.stages, 3);
+    b.cols = c.cols = 2048; /* near */
+    CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &c, &ex), BSR_OK), CHECK_INT(plan.match, BSR_TUNE_NEAREST_N),
+        CHECK_INT(plan.tile_cols, 128);
+    b.data = (char *)p[3] + 2; /* the row's tier can't: passed over */
+    CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &c, &ex), BSR_OK), CHECK_INT(plan.source, BSR_PLAN_HEURISTIC),
+        CHECK_INT(plan.kernel, 1);
+    CHECK_INT(plan.match, 0), CHECK_INT(plan.refused, BSR_WHY_DENSE);
+    b.data = p[3], b.cols = c.cols = 4096, rows[0].tile_rows = 77; /* nor can anything run this */
+    CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &c, &ex), BSR_OK), CHECK_INT(plan.source, BSR_PLAN_HEURISTIC), CHECK(plan.kernel >= 2);
+    ex.query = NULL, ex.key = NULL, warned = 0;
+    for (i = 0; i < 3; i++) CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &c, &ex), BSR_OK);
+    CHECK_INT(warned, 0); /* rows of this architecture: a call without one is nothing to warn of */
+    gpus[0].arch = 80;
+    for (i = 0; i < 3; i++) CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &c, &ex), BSR_OK);
+    CHECK_INT(warned, 1);
+    b.data = (char *)p[3] + 2; /* half types on the plainest tier */
+    for (i = 0; i < 3; i++) CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &c, &ex), BSR_OK);
+    CHECK_INT(warned, 2);
+    bsr_destroy(ctx);
+}
+
 static const bt_test tests[] = {
     {"kernels_are_loaded_when_the_context_is_made", kernels_are_loaded_when_the_context_is_made},
     {"create_with_failing_calls", create_with_failing_calls},
@@ -1120,6 +1177,7 @@ static const bt_test tests[] = {
     {"host_pointers", host_pointers},
     {"plans_bind", plans_bind},
     {"plans_say_why", plans_say_why},
+    {"tuned_rows", tuned_rows},
 };
 
 int main(int argc, char **argv) {
