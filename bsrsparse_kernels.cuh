@@ -227,6 +227,132 @@ __device__ __forceinline__ void bsri_dev_finish(const bsri_dev_product &p, F v, 
                    bsri_dense_offset(&p.out_batch, item, &p.out) + row * p.out.row_stride + col * p.out.col_stride, v);
 }
 
+/* --- the same for a tile, eight elements at a time --- */
+
+/* An operand of the epilogue, or out, from a tile's first element on. */
+struct bsri_dev_operand {
+    const char *data; /* null: absent */
+    int64_t rs, cs;   /* 0: repeated */
+    int32_t dtype, reserved;
+};
+__device__ __forceinline__ bsri_dev_operand bsri_dev_operand_at(const bsri_batch *batch, int64_t item, const bsr_dense *d,
+                                                                int64_t row, int64_t col) {
+    bsri_dev_operand o;
+    o.rs = d->rows == 1 ? 0 : d->row_stride, o.cs = d->cols == 1 ? 0 : d->col_stride, o.dtype = d->dtype, o.reserved = 0;
+    o.data = d->data ? bsri_dev_at(d->data, d->dtype, bsri_dense_offset(batch, item, d) + row * o.rs + col * o.cs) : NULL;
+    return o;
+}
+__device__ __forceinline__ void bsri_dev_unpack(float (&x)[2], uint32_t pair, int dtype) {
+    if (dtype == BSR_BF16) x[0] = __uint_as_float(pair << 16), x[1] = __uint_as_float(pair & 0xffff0000u);
+    else x[0] = __half2float(__ushort_as_half(pair & 0xffff)), x[1] = __half2float(__ushort_as_half(pair >> 16));
+}
+/* The first n of eight elements `step` apart, the others 0. */
+__device__ __forceinline__ void bsri_dev_load8(float (&x)[8], const bsri_dev_operand &o, int64_t offset, int64_t step, int n) {
+    const char *at = bsri_dev_at(o.data, o.dtype, offset);
+    const bool half = o.dtype == BSR_BF16 || o.dtype == BSR_F16, whole = step == 1 && n == 8 && (uintptr_t)at % 16 == 0;
+    if (whole && half) {
+        const uint4 q = *(const uint4 *)at;
+        float y[4][2];
+        bsri_dev_unpack(y[0], q.x, o.dtype), bsri_dev_unpack(y[1], q.y, o.dtype);
+        bsri_dev_unpack(y[2], q.z, o.dtype), bsri_dev_unpack(y[3], q.w, o.dtype);
+#pragma unroll
+        for (int i = 0; i < 8; i++) x[i] = y[i / 2][i % 2];
+    } else if (half) {
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            float y[2];
+            bsri_dev_unpack(y, i < n ? ((const uint16_t *)at)[i * step] : 0, o.dtype), x[i] = y[0];
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            x[i] = i >= n ? 0.0f : o.dtype == BSR_F32 ? ((const float *)at)[i * step] : (float)((const double *)at)[i * step];
+    }
+}
+__device__ __forceinline__ void bsri_dev_store8(const bsri_dev_operand &o, int64_t offset, int64_t step, int n,
+                                                const float (&x)[8]) {
+    char *at = bsri_dev_at(o.data, o.dtype, offset);
+    const bool whole = step == 1 && n == 8 && (uintptr_t)at % 16 == 0;
+    if (o.dtype == BSR_F32) {
+        if (whole) {
+            ((float4 *)at)[0] = make_float4(x[0], x[1], x[2], x[3]), ((float4 *)at)[1] = make_float4(x[4], x[5], x[6], x[7]);
+        } else {
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                if (i < n) ((float *)at)[i * step] = x[i];
+        }
+        return;
+    }
+    uint32_t q[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const __nv_bfloat162 b = __floats2bfloat162_rn(x[2 * i], x[2 * i + 1]);
+        const __half2 h = __floats2half2_rn(x[2 * i], x[2 * i + 1]);
+        q[i] = o.dtype == BSR_BF16 ? *(const uint32_t *)&b : *(const uint32_t *)&h;
+    }
+    if (whole) {
+        *(uint4 *)at = make_uint4(q[0], q[1], q[2], q[3]);
+    } else {
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            if (i < n) ((uint16_t *)at)[i * step] = (uint16_t)(q[i / 2] >> i % 2 * 16);
+    }
+}
+/* What a warp's epilogue reads and writes, in shared memory: one loop goes over the operands, so that its code stands once. */
+struct bsri_dev_finisher {
+    bsri_dev_operand operand[4], out; /* left, right, input, bias */
+    bsr_position at;
+    float alpha, beta;
+
+    /* By one lane. */
+    __device__ __forceinline__ void begin(const bsri_dev_product &p, int64_t item, int64_t row, int64_t col) {
+        const double b = p.beta_ptr ? *p.beta_ptr : p.beta;
+        alpha = (float)(p.alpha_ptr ? *p.alpha_ptr : p.alpha), beta = (float)b;
+        operand[0] = bsri_dev_operand_at(&p.out_batch, item, &p.left, row, 0);
+        operand[1] = bsri_dev_operand_at(&p.out_batch, item, &p.right, 0, col);
+        operand[2] = bsri_dev_operand_at(&p.out_batch, item, &p.input, row, col);
+        operand[3] = bsri_dev_operand_at(&p.out_batch, item, &p.bias, row, col);
+        if (b == 0.0 || !p.has_input) operand[2].data = NULL;
+        operand[0].cs = operand[1].rs = 0;
+        out = bsri_dev_operand_at(&p.out_batch, item, &p.out, row, col);
+        out.rs = p.out.row_stride, out.cs = p.out.col_stride;
+        at.batch = item, at.head = 0, at.row = row, at.col = col;
+    }
+    /* Eight sums of tile[], from row r and column c on, along rows or columns: n of them are inside. */
+    __device__ __forceinline__ void eight(const bsri_dev_product &p, float *tile, int pad, int r, int c, bool by_rows,
+                                          int n) const {
+        const int step = by_rows ? 1 : pad;
+        float v[8], x[8];
+#pragma unroll
+        for (int i = 0; i < 8; i++) v[i] = alpha * tile[r * pad + c + i * step];
+#pragma unroll 1
+        for (int k = 0; k < 4; k++) {
+            const bsri_dev_operand &o = operand[k];
+            if (!o.data) continue;
+            bsri_dev_load8(x, o, r * o.rs + c * o.cs, by_rows ? o.cs : o.rs, n);
+#pragma unroll
+            for (int i = 0; i < 8; i++) v[i] = k < 2 ? v[i] * x[i] : k == 2 ? v[i] + beta * x[i] : v[i] + x[i];
+        }
+        if (p.activation == BSR_ACT_RELU) {
+#pragma unroll
+            for (int i = 0; i < 8; i++) v[i] = v[i] < 0 ? 0.0f : v[i];
+        } else if (p.activation) {
+#pragma unroll
+            for (int i = 0; i < 8; i++) tile[r * pad + c + i * step] = v[i];
+#pragma unroll 1
+            for (int i = 0; i < n; i++) {
+                bsr_position here = at;
+                here.row += r + (by_rows ? 0 : i), here.col += c + (by_rows ? i : 0);
+                float *const y = tile + r * pad + c + i * step;
+                *y = bsri_activate_f32(p.activation, *y, &here, p.user_data);
+            }
+#pragma unroll
+            for (int i = 0; i < 8; i++) v[i] = tile[r * pad + c + i * step];
+        }
+        bsri_dev_store8(out, r * out.rs + c * out.cs, by_rows ? out.cs : out.rs, n, v);
+    }
+};
+
 /* ---------------------------------------------------------------------------------------------- */
 /* >>choices: what a launch looks like, who may choose it, how it is launched                     */
 /* ---------------------------------------------------------------------------------------------- */
@@ -978,15 +1104,15 @@ __device__ __forceinline__ void bsri_mma_store(const bsri_dev_mma &m, uint16_t *
     }
     __syncwarp();
 }
-/* Any epilogue, element by element, of a warp's 16 x COLS sums. */
-template <class F, class A, int COLS, int PAD>
-__device__ __forceinline__ void bsri_mma_finish(const bsri_dev_product &p, const A *tile, double alpha, double beta, int64_t item,
+/* Any epilogue, element by element. */
+template <class F, class A>
+__device__ __forceinline__ void bsri_mma_finish(const bsri_dev_mma &m, const A *tile, double alpha, double beta, int64_t item,
                                                 int64_t row, int64_t col, int cols) {
-    const bool by_rows = p.out.col_stride == 1;
+    const bool by_rows = m.p.out.col_stride == 1;
 #pragma unroll 1
-    for (int t = threadIdx.x % 32; t < 16 * COLS; t += 32) {
-        const int r = by_rows ? t / COLS : t % 16, c = by_rows ? t % COLS : t / 16;
-        if (c < cols) bsri_dev_finish<F>(p, F(tile[r * PAD + c]), alpha, beta, item, row + r, col + c);
+    for (int t = threadIdx.x % 32; t < 1024; t += 32) {
+        const int r = by_rows ? t / 64 : t % 16, c = by_rows ? t % 64 : t / 16;
+        if (c < cols) bsri_dev_finish<F>(m.p, F(tile[r * BSRI_MMA_PAD + c]), alpha, beta, item, row + r, col + c);
     }
 }
 template <class T, class L>
@@ -1012,8 +1138,8 @@ __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const b
             __syncwarp();
             if (line >= 0 && cols) {
                 if (T::BYTES == 1 && (m.p.out.dtype == BSR_I8 || m.p.out.dtype == BSR_I32))
-                    bsri_mma_finish<uint32_t, typename T::sum, 64, BSRI_MMA_PAD>(m.p, tile, alpha, beta, part.item, r0, c0, cols);
-                else bsri_mma_finish<float, typename T::sum, 64, BSRI_MMA_PAD>(m.p, tile, alpha, beta, part.item, r0, c0, cols);
+                    bsri_mma_finish<uint32_t>(m, tile, alpha, beta, part.item, r0, c0, cols);
+                else bsri_mma_finish<float>(m, tile, alpha, beta, part.item, r0, c0, cols);
             }
             __syncwarp();
         }
@@ -1727,6 +1853,7 @@ typedef struct bsri_dev_wgmma {
     int32_t tiles, span;  /* of out's columns; those of a slab: as many CTAs work side by side */
     int32_t group, parts; /* block rows of a tile, slices of a block */
     int32_t vector;       /* out is stored by the copy engine: 1 row-major, 2 column-major; 0: element by element */
+    int32_t whole;        /* out has whole pieces of 64 columns: the dense operand's are a dimension of its map */
     int32_t block_bits;   /* log2 of the rows of a block */
 } bsri_dev_wgmma;
 
@@ -1965,7 +2092,7 @@ template <class L> struct bsri_wgmma_fetcher {
                 }
                 for (int i = 0; i < m.parts; i++) {
                     if (!filled) bsri_mma_wait(empty + 8 * slot, phase ^ 1);
-                    L::fetch(m, part, base + slot * L::STAGE, full + 8 * slot, filled, bits >> bit & 1, block,
+                    L::fetch(m, part, base + slot * L::STAGE, full + 8 * slot, filled, rows, block,
                              ((part.first + w * 32 + bit) << m.block_bits) + i * L::SLICE, i);
                     mask |= rows << filled * L::GROUP, bytes += L::bytes(m, part.col, rows);
                     if (++filled == L::EACH || (part.last && left == 1 && i + 1 == m.parts))
@@ -2002,20 +2129,30 @@ __device__ __forceinline__ void bsri_wgmma_issue(const bsri_dev_wgmma &m, bsri_w
 
 /* --- the epilogue --- */
 
-/* Any epilogue, element by element: 16 rows of this warp, 32 columns at a time. */
-template <class L, class F>
+/* Any epilogue: 16 rows of this warp, 32 columns at a time. The sums move up, so that the code stands once. */
+template <class L>
 __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const bsri_wgmma_stage<L::GROUP> &tile, float *spare,
-                                                  const float (&sum)[L::TN / 2], int64_t row, bool there) {
+                                                  float (&sum)[L::TN / 2], int64_t row, bool there) {
     const int lane = threadIdx.x % 32;
-    const double alpha = m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha, beta = m.p.beta_ptr ? *m.p.beta_ptr : m.p.beta;
+    const bool by_rows = m.p.out.col_stride == 1;
+    bsri_dev_finisher &f = *(bsri_dev_finisher *)(spare + 16 * 36);
+    if (there && lane == 0) f.begin(m.p, tile.item, row, tile.col);
+#pragma unroll 1
+    for (int from = 0; from < L::TN; from += 32) {
 #pragma unroll
-    for (int pass = 0; pass < L::TN / 32; pass++) {
+        for (int i = 0; i < 16; i++) spare[(lane / 4 + i / 2 % 2 * 8) * 36 + i / 4 * 8 + lane % 4 * 2 + i % 2] = sum[i];
 #pragma unroll
-        for (int i = 0; i < 16; i++)
-            spare[(lane / 4 + i / 2 % 2 * 8) * 36 + i / 4 * 8 + lane % 4 * 2 + i % 2] = sum[pass * 16 + i];
+        for (int i = 0; i + 16 < L::TN / 2; i++) sum[i] = sum[i + 16];
         __syncwarp();
-        const int cols = (int)bsri_max(0, bsri_min(32, m.p.width - tile.col - pass * 32));
-        if (there) bsri_mma_finish<F, float, 32, 36>(m.p, spare, alpha, beta, tile.item, row, tile.col + pass * 32, cols);
+        const int cols = (int)bsri_max(0, bsri_min(32, m.p.width - tile.col - from));
+#pragma unroll 1
+        for (int i = lane; i < 64 && there; i += 32) {
+            const int r = by_rows ? i / 4 : i % 2 * 8, c = by_rows ? i % 4 * 8 : i / 2,
+                      n = by_rows    ? min(8, cols - c)
+                          : c < cols ? 8
+                                     : 0;
+            if (n > 0) f.eight(m.p, spare - from, 36, r, from + c, by_rows, n);
+        }
         __syncwarp();
     }
 }
@@ -2036,15 +2173,19 @@ __device__ __forceinline__ void bsri_wgmma_store(const bsri_dev_wgmma &m, const 
 #pragma unroll
         for (int i = 0; i < 4; i++) { /* 16 columns: two pieces of 16 bytes of each of 16 rows */
             const float *x = sum + pass * 32 + i * 8;
-            const uint32_t r = lane % 16, piece = i * 2 + lane / 16;
-            bsri_stmatrix(to + r * 128 + ((piece ^ (r & 7)) << 4), T::pack(alpha * x[0], alpha * x[1]),
-                          T::pack(alpha * x[2], alpha * x[3]), T::pack(alpha * x[4], alpha * x[5]),
-                          T::pack(alpha * x[6], alpha * x[7]));
+            const uint32_t r = lane % 16, piece = i * 2 + lane / 16, n = i * 16 + lane / 16 * 8 + lane % 8;
+            const uint32_t q[4] = {T::pack(alpha * x[0], alpha * x[1]), T::pack(alpha * x[2], alpha * x[3]),
+                                   T::pack(alpha * x[4], alpha * x[5]), T::pack(alpha * x[6], alpha * x[7])};
+            if (m.vector == 1) bsri_stmatrix(to + r * 128 + ((piece ^ (r & 7)) << 4), q[0], q[1], q[2], q[3]);
+            else
+                bsri_stmatrix_t(to + n * 32 + ((lane / 8 % 2 ^ (n >> 2 & 1)) << 4), q[0], q[1], q[2],
+                                q[3]); /* 16 rows a column */
         }
         bsri_fence_async();
         __syncwarp();
         if (lane == 0) {
-            if (there && col < m.p.width) bsri_tma_store(&m.out_map, to, col, row, c0, c1);
+            if (there && col < m.p.width)
+                bsri_tma_store(&m.out_map, to, m.vector == 1 ? col : row, m.vector == 1 ? row : col, c0, c1);
             bsri_tma_commit();
         }
     }
@@ -2093,7 +2234,7 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
             if (i == g) line = tile.row[i];
         const int64_t row = ((int64_t)line << m.block_bits) + (strip & ((1 << m.block_bits) - 1));
         if (m.vector) bsri_wgmma_store<T, L>(m, tile, base + spare, sum, (int)row, line >= 0);
-        else bsri_wgmma_finish<L, float>(m, tile, (float *)(shared + spare), sum, row, line >= 0);
+        else bsri_wgmma_finish<L>(m, tile, (float *)(shared + spare), sum, row, line >= 0);
     }
     bsri_tma_wait_whole<0>();
 }
@@ -2108,25 +2249,25 @@ template <class T, int TN_, int TA, int TB> struct bsri_wgmma_wide {
 #ifdef BSRI_WGMMA_CODE
     static __device__ __forceinline__ uint32_t bytes(const bsri_dev_wgmma &m, int32_t col, uint32_t rows) {
         const int32_t boxes = (int32_t)bsri_min(TN / 64, (m.p.width - col + 63) / 64);
-        return (TB ? boxes * 8192 : DENSE) + (m.group == 1 ? 16384 : __popc(rows) * 8192);
+        return (TB && !m.whole ? boxes * 8192 : DENSE) + (m.group == 1 ? 16384 : __popc(rows) * 8192);
     }
-    /* Lane g brings row g's block, other lanes 64 columns each of the dense operand. */
+    /* block: lane g's is row g's. One lane issues: it costs 32 ns an instruction, from several lanes more. */
     static __device__ __forceinline__ void fetch(const bsri_dev_wgmma &m, const bsri_wgmma_part<GROUP> &part, uint32_t to,
-                                                 uint32_t barrier, int, bool have, int32_t block, int32_t k, int i) {
-        const int lane = threadIdx.x % 32, box = lane - 8;
-        if (lane < GROUP && have) {
-            if (TA) {
-                for (int half = 0; half < 2; half++)
-                    if (m.group == 1 || half == lane)
-                        bsri_tma_load(to + half * 8192, &m.a_map, barrier, m.group == 1 ? half * 64 : 0, i * 64, block, part.a0,
-                                      part.a1);
-            } else {
-                bsri_tma_load(to + lane * 8192, &m.a_map, barrier, i * 64, 0, block, part.a0, part.a1);
-            }
+                                                 uint32_t barrier, int, uint32_t rows, int32_t block, int32_t k, int i) {
+        const int32_t other = __shfl_sync(~0u, block, 1);
+        if (threadIdx.x % 32) return;
+        if (!TB) bsri_tma_load(to + 16384, &m.b_map, barrier, k, part.col, part.b0, part.b1);
+        else if (m.whole) bsri_tma_load(to + 16384, &m.b_map, barrier, 0, k, part.col / 64, part.b0, part.b1);
+        else
+            for (int n = 0; n < TN / 64 && part.col + n * 64 < m.p.width; n++)
+                bsri_tma_load(to + 16384 + n * 8192, &m.b_map, barrier, part.col + n * 64, k, part.b0, part.b1);
+        if (m.group == 1) {
+            bsri_tma_load(to, &m.a_map, barrier, TA ? 0 : i * 64, TA ? i * 64 : 0, block, part.a0, part.a1);
+            if (TA) bsri_tma_load(to + 8192, &m.a_map, barrier, 64, i * 64, block, part.a0, part.a1);
+            return;
         }
-        if (TB && box >= 0 && box < TN / 64 && part.col + box * 64 < m.p.width)
-            bsri_tma_load(to + 16384 + box * 8192, &m.b_map, barrier, part.col + box * 64, k, part.b0, part.b1);
-        if (!TB && box == 0) bsri_tma_load(to + 16384, &m.b_map, barrier, k, part.col, part.b0, part.b1);
+        if (rows & 1) bsri_tma_load(to, &m.a_map, barrier, 0, 0, block, part.a0, part.a1);
+        if (rows & 2) bsri_tma_load(to + 8192, &m.a_map, barrier, 0, 0, other, part.a0, part.a1);
     }
     static __device__ __forceinline__ bool multiply(const bsri_dev_wgmma &m, float (&sum)[TN / 2], uint32_t at, uint32_t mask,
                                                     int half) {
@@ -2190,21 +2331,30 @@ static int bsri_wgmma_maps(const bsr_context *ctx, const bsri_choice *c, bsri_de
     const bsri_dev_product *p = &m->p;
     const int rows = bsri_mma_layout(&p->b) == 1, trans = bsri_mma_values(p) == 2;
     const bsri_tensor_batch *a = &m->a_batch, *b = &m->b_batch, *o = &m->o_batch;
-    const int64_t b_size[4] = {rows ? p->width : p->b.rows, rows ? p->b.rows : p->width, b->size[0], b->size[1]};
-    const int64_t b_line = b_size[1] > 1 ? rows ? p->b.row_stride : p->b.col_stride : 8;
-    const int64_t b_step[3] = {2 * b_line, b->stride[0] ? 2 * b->stride[0] : 16, b->stride[1] ? 2 * b->stride[1] : 16};
+    const int64_t b_line = 2 * (rows ? p->b.row_stride : p->b.col_stride);
+    const int64_t b_far[2] = {b->stride[0] ? 2 * b->stride[0] : 16, b->stride[1] ? 2 * b->stride[1] : 16};
+    const int64_t b_size[5] = {m->whole ? 64
+                               : rows   ? p->width
+                                        : p->b.rows,
+                               rows ? p->b.rows : p->width, m->whole ? p->width / 64 : b->size[0],
+                               m->whole ? b->size[0] : b->size[1], b->size[1]};
+    const int64_t b_step[4] = {b_size[1] > 1 ? b_line : 16, m->whole ? 128 : b_far[0], m->whole ? b_far[0] : b_far[1], b_far[1]};
     const int64_t a_size[5] = {p->br, p->br, p->a.nnz, a->size[0], a->size[1]};
     const int64_t a_step[4] = {2 * (trans ? p->a_cs : p->a_rs), 2 * (p->a.nnz > 1 ? p->a_block : 8),
                                a->stride[0] ? 2 * a->stride[0] : 16, a->stride[1] ? 2 * a->stride[1] : 16};
-    const int64_t o_size[4] = {p->width, p->out.rows, o->size[0], o->size[1]};
-    const int64_t o_step[3] = {2 * (p->out.rows > 1 ? p->out.row_stride : 8), o->stride[0] ? 2 * o->stride[0] : 16,
+    const int wide = m->vector == 1;
+    const int64_t o_line = wide ? p->out.row_stride : p->out.col_stride;
+    const int64_t o_size[4] = {wide ? p->width : p->out.rows, wide ? p->out.rows : p->width, o->size[0], o->size[1]};
+    const int64_t o_step[3] = {2 * (o_size[1] > 1 ? o_line : 8), o->stride[0] ? 2 * o->stride[0] : 16,
                                o->stride[1] ? 2 * o->stride[1] : 16};
-    const int32_t a_box[5] = {64, (int32_t)(trans ? 64 : p->br), 1, 1, 1}, b_box[4] = {64, rows ? 64 : c->tile_cols, 1, 1},
-                  o_box[4] = {64, 16, 1, 1};
-    if (m->vector && !bsri_tensor_map(ctx, &m->out_map, p->out.dtype, p->out.data, 4, o_size, o_step, o_box, 128)) m->vector = 0;
+    const int32_t a_box[5] = {64, (int32_t)(trans ? 64 : p->br), 1, 1, 1},
+                  b_box[5] = {64, rows ? 64 : c->tile_cols, m->whole ? c->tile_cols / 64 : 1, 1, 1},
+                  o_box[4] = {wide ? 64 : 16, wide ? 16 : 64, 1, 1};
+    if (m->vector && !bsri_tensor_map(ctx, &m->out_map, p->out.dtype, p->out.data, 4, o_size, o_step, o_box, wide ? 128 : 32))
+        m->vector = 0;
     if (!p->a.nnz) return 1; /* nothing is fetched */
     return bsri_tensor_map(ctx, &m->a_map, p->a.dtype, p->a.values, 5, a_size, a_step, a_box, 128) &&
-           bsri_tensor_map(ctx, &m->b_map, p->b.dtype, p->b.data, 4, b_size, b_step, b_box, 128);
+           bsri_tensor_map(ctx, &m->b_map, p->b.dtype, p->b.data, 4 + m->whole, b_size, b_step, b_box, 128);
 }
 static int bsri_wgmma_refuses(const bsr_context *ctx, const bsri_dev_product *p, int compute, int64_t units) {
     const int dt = p->a.dtype;
@@ -2223,8 +2373,7 @@ static int bsri_wgmma_refuses(const bsr_context *ctx, const bsri_dev_product *p,
 static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsr_plan *asked,
                                      bsri_dev_wgmma *m) {
     const int64_t groups = bsri_ceil_div(p->tiles * p->br, 128); /* a schedule by eights may round up to four times as many */
-    const int why =
-        asked->kernel != 3 ? BSR_WHY_PLAN : bsri_wgmma_refuses(ctx, p, compute, p->items * groups * bsri_ceil_div(p->width, 128));
+    const int why = bsri_wgmma_refuses(ctx, p, compute, p->items * groups * bsri_ceil_div(p->width, 128));
     bsri_choice c = bsri_yes(0, 3, p->br == 128 ? BSR_WHY_ONE_ROW : BSR_WHY_GROUP);
     int64_t tiles;
     if (why) return bsri_no(why);
@@ -2232,10 +2381,11 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     m->p = *p, m->group = (int32_t)(128 / p->br), m->parts = (int32_t)(p->br / 64), m->block_bits = bsri_mma_log2(p->br);
     if (!bsri_tensor_batch_of(p->a.batch_dims, p->a.batch, p->a.values_batch_stride, &m->a_batch)) return bsri_no(BSR_WHY_VALUES);
     if (!bsri_tensor_batch_of(p->b.batch_dims, p->b.batch, p->b.batch_stride, &m->b_batch)) return bsri_no(BSR_WHY_DENSE);
-    m->vector =
-        bsri_mma_vector(p) == 1 && bsri_tensor_batch_of(p->out.batch_dims, p->out.batch, p->out.batch_stride, &m->o_batch);
+    m->vector = bsri_mma_vector(p);
+    if (!bsri_tensor_batch_of(p->out.batch_dims, p->out.batch, p->out.batch_stride, &m->o_batch)) m->vector = 0;
     c.tile_rows = 128, c.tile_cols = p->items * groups * bsri_ceil_div(p->width, 256) < ctx->sm_count ? 128 : 256;
     if (asked->tile_cols == 128 || asked->tile_cols == 256) c.tile_cols = asked->tile_cols;
+    m->whole = bsri_mma_layout(&p->b) == 1 && p->width % 64 == 0;
     c.kernel = (p->a.dtype == BSR_F16 ? 310 : 300) + (c.tile_cols == 128 ? 4 : 0) + (bsri_mma_values(p) == 2 ? 2 : 0) +
                (bsri_mma_layout(&p->b) == 2);
     c.stages = c.tile_cols == 128 ? 6 : 4, c.threads = 384, c.shared = BSRI_WGMMA_SHARED;

@@ -255,6 +255,44 @@ TEST(long_rows) {
             }
 }
 
+/* The GPU's tiles are 128 rows high and 128 or 256 columns wide: sizes around their edges, rows without blocks, fused epilogues,
+   NaN in dense rows that only some block rows refer to. */
+TEST(tile_edges) {
+    static const int64_t columns[] = {8, 33, 72, 128, 264};
+    static const int types[] = {BSR_BF16, BSR_F16};
+    int64_t i, j, r, cols;
+    int k, n, t, form;
+    for (k = 16; k <= 128; k *= 2)
+        for (n = 0; n < 5; n++)
+            for (form = 0; form < 4; form++) { /* bit 0: transposed, bit 1: dense operands column-major */
+                addmm c;
+                bsr_dense input, bias, left;
+                bsr_epilogue e;
+                t = types[(n + form + k / 32) % 2];
+                bt_case("%d, N %lld, %s, form %d", k, (long long)columns[n], bsr_dtype_name(t), form);
+                c = addmm_new(), c.trans = form & 1 ? BSR_TRANS_A : 0;
+                r = bt_range(1, 9 - k / 20), cols = bt_range(2, 8 - k / 20);
+                random_operands(&c, t, k, k, r, cols, columns[n], bt_range(1, r * cols), FILL_SIGNED);
+                c.b = t_random(t, form & 1 ? c.a.rows : c.a.cols, columns[n], form & 2 ? COL : ROW, NO_BATCH, 0, FILL_SIGNED);
+                if (form & 1) t_attach_transposed(&c.a);
+                if (bt_below(2)) t_attach_schedule(&c.a, 1 << bt_below(4), form & 1);
+                output_for(&c, n % 3 == 2 ? BSR_F32 : t, (form & 2) != 0 ? COL : ROW);
+                run_addmm(&c);
+                if (n % 2 == form % 2) continue;
+                for (i = 0; i < c.b.rows && n < 3; i += k + 7)
+                    for (j = 0; j < c.b.cols; j += 5) t_set(&c.b, 0, i, j, (double)NAN);
+                input = t_random(BSR_F32, c.out.rows, c.out.cols, form & 2 ? ROW : COL, NO_BATCH, 0, FILL_SIGNED);
+                bias = t_random(t, 1, c.out.cols, ROW, NO_BATCH, 0, FILL_SIGNED);
+                left = t_random(t, c.out.rows, 1, ROW, NO_BATCH, 0, FILL_SIGNED);
+                memset(&e, 0, sizeof e);
+                e.bias = &bias, e.left_alpha = &left, e.right_alpha = &bias;
+                e.activation = n == 3 ? BSR_ACT_RELU : n == 4 ? BSR_ACT_SILU : BSR_ACT_NONE;
+                c.epilogue = &e, c.input = &input, c.beta = -2, c.alpha = 0.5;
+                output_for(&c, t, bt_below(4) ? (form & 2 ? COL : ROW) : STRIDED);
+                run_addmm(&c);
+            }
+}
+
 /* Every operand type with every output type, input of every type, all layouts. */
 TEST(types_and_layouts) {
     static const struct {
@@ -1089,6 +1127,7 @@ int main(int argc, char **argv) {
         {"upstream_block_addmm", upstream_block_addmm},
         {"sizes", sizes},
         {"long_rows", long_rows},
+        {"tile_edges", tile_edges},
         {"types_and_layouts", types_and_layouts},
         {"batches", batches},
         {"exact_integers", exact_integers},

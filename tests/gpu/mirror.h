@@ -14,7 +14,7 @@
    same words.
 
    Arguments beside those of bsr_test.h:
-     --tier N      force bsr_plan.kernel N (1 simt, 2 mma); calls that the tier refuses run on the CPU
+     --tier N      force bsr_plan.kernel N (1 simt, 2 mma, 3 wgmma); calls that the tier refuses run on the CPU
      --every N     only one case in N goes to the device (for compute-sanitizer)
      --apart       each buffer is an allocation of its own, exactly as long as needed (for compute-sanitizer)
      --odd         buffers start at the addresses that they have on the host modulo 64; without it one case in four has

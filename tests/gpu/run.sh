@@ -27,7 +27,7 @@ if [ "$mode" = test ]; then
     jobs=${JOBS:-6}
     for p in $PROGRAMS; do
         [ "$p" = gpu_test ] || part "$p" 300 "$B/gpu_tests $p"
-        tiered "$p" && for t in ${TIERS:-1 2}; do part "$p, tier $t" 300 "$B/gpu_tests $p --tier $t"; done
+        tiered "$p" && for t in ${TIERS:-1 2 3}; do part "$p, tier $t" 300 "$B/gpu_tests $p --tier $t"; done
     done
     part "two modules, on CUDA" 100 "$B/modules cuda"
     for e in ${EXAMPLES:-}; do
