@@ -5486,15 +5486,16 @@ static int64_t bsri_entry_key(const bsri_entries *e, const bsr_matrix *m, int pa
     int64_t block = pass & 1 ? m->block_rows : m->block_cols;
     return pass < 2 ? at % block : at / block;
 }
-static void bsri_entries_pass(const bsri_entries *e, const bsr_matrix *m, int pass, int64_t buckets, int64_t *bucket,
-                              const int64_t *from, int64_t *to) {
+/* By one digit of the key: sizes that a matrix claims may be far above the number of its entries. */
+static void bsri_entries_pass(const bsri_entries *e, const bsr_matrix *m, int pass, int64_t unit, int64_t buckets,
+                              int64_t *bucket, const int64_t *from, int64_t *to) {
     int64_t i;
     for (i = 0; i <= buckets; i++) bucket[i] = 0;
-    for (i = 0; i < e->nnz; i++) bucket[bsri_entry_key(e, m, pass, i) + 1]++;
+    for (i = 0; i < e->nnz; i++) bucket[bsri_entry_key(e, m, pass, i) / unit % buckets + 1]++;
     for (i = 0; i < buckets; i++) bucket[i + 1] += bucket[i];
     for (i = 0; i < e->nnz; i++) {
         int64_t entry = from ? from[i] : i;
-        to[bucket[bsri_entry_key(e, m, pass, entry)]++] = entry;
+        to[bucket[bsri_entry_key(e, m, pass, entry) / unit % buckets]++] = entry;
     }
 }
 static bsr_status bsri_build_from_entries(const bsri_call *c, bsri_build *b, bsri_entries *e, const bsr_matrix *csr,
@@ -5502,11 +5503,12 @@ static bsr_status bsri_build_from_entries(const bsri_call *c, bsri_build *b, bsr
     bsri_cuts cuts = {0, 0};
     bsri_scratch scratch;
     bsr_status status;
-    int64_t at[6], buckets[4], most, *order[2], *start, r, p, *rows, *to;
+    int64_t at[6], keys[4], most, unit, *order[2], *start, r, p, *rows, *to;
     const int64_t *from = NULL;
     int pass;
-    buckets[0] = b->to.block_cols, buckets[1] = b->to.block_rows, buckets[2] = b->cols, buckets[3] = b->rows;
-    most = bsri_max(bsri_max(buckets[0], buckets[1]), bsri_max(buckets[2], buckets[3]));
+    keys[0] = b->to.block_cols, keys[1] = b->to.block_rows, keys[2] = b->cols, keys[3] = b->rows;
+    most = bsri_max(bsri_max(keys[0], keys[1]), bsri_max(keys[2], keys[3]));
+    most = bsri_min(most, bsri_max(e->nnz, 1 << 16)); /* buckets */
     at[0] = bsri_cut(&cuts, e->nnz, 8), at[1] = bsri_cut(&cuts, e->nnz, 8);
     at[2] = bsri_cut(&cuts, csr ? e->nnz : 0, 8), at[3] = bsri_cut(&cuts, most + 1, 8);
     at[4] = bsri_cut(&cuts, b->rows + 1, 8), at[5] = bsri_cut(&cuts, b->rows, 8);
@@ -5519,14 +5521,16 @@ static bsr_status bsri_build_from_entries(const bsri_call *c, bsri_build *b, bsr
             for (; p < bsri_index(csr->crow_indices, csr->index_dtype, r + 1); p++) rows[p] = r;
         e->row = rows, e->row_dtype = BSR_I64;
     }
-    for (pass = 0; pass < 4; pass++) {
-        int64_t *bucket = bsri_cut_i64(&scratch, at[3]);
-        if (pass < 3 && buckets[pass] <= 1) continue;
-        to = from == order[0] ? order[1] : order[0];
-        bsri_entries_pass(e, &b->to, pass, buckets[pass], bucket, from, to);
-        from = to;
-        for (r = 0, start[0] = 0; r < b->rows && pass == 3; r++) start[r + 1] = bucket[r];
-    }
+    for (pass = 0; pass < 4; pass++)
+        for (unit = 1; keys[pass] > unit || (pass == 3 && !from); unit *= most) {
+            to = from == order[0] ? order[1] : order[0];
+            bsri_entries_pass(e, &b->to, pass, unit, bsri_min(most, keys[pass]), bsri_cut_i64(&scratch, at[3]), from, to);
+            from = to;
+            if (unit > keys[pass] / most) break;
+        }
+    for (r = 0; r <= b->rows; r++) start[r] = 0;
+    for (p = 0; p < e->nnz; p++) start[bsri_entry_key(e, &b->to, 3, p) + 1]++;
+    for (r = 0; r < b->rows; r++) start[r + 1] += start[r];
     e->order = from, e->start = start;
     b->entries = e, b->row = bsri_row_of_entries;
     status = bsri_build_finish(c, b, m);

@@ -670,6 +670,16 @@ __device__ __forceinline__ void bsri_mma_wait(uint32_t barrier, uint32_t parity)
     while (!bsri_mma_passed(barrier, parity)) {
     }
 }
+__device__ __forceinline__ int bsri_mma_read32(uint32_t at) {
+    int r;
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(r) : "r"(at) : "memory");
+    return r;
+}
+__device__ __forceinline__ uint32_t bsri_mma_read16(uint32_t at) {
+    uint32_t r;
+    asm volatile("{ .reg .u16 h; ld.shared.u16 h, [%1]; cvt.u32.u16 %0, h; }" : "=r"(r) : "r"(at) : "memory");
+    return r;
+}
 __device__ __forceinline__ void bsri_mma_load(uint32_t (&r)[4], uint32_t at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -741,6 +751,7 @@ struct bsri_mma_part {
     int32_t col[BSRI_UNION];
     uint16_t mask[BSRI_UNION];
     int64_t row[BSRI_GROUP], item, slab; /* which tile it belongs to: block rows (-1: none), batch item, slab of columns */
+    int64_t out;                         /* where the item starts in out; made here, as the multiplying warps lack registers */
     int32_t count, last;                 /* entries; 1: the tile's last part, 2: there are no more */
 };
 struct bsri_mma_list {
@@ -999,6 +1010,7 @@ __device__ __forceinline__ void bsri_mma_fetch(const bsri_dev_mma &m, bsri_mma_l
     for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
         const int64_t group = work % groups, slab = work / groups % m.slabs, item = work / groups / m.slabs;
         const int64_t line = lane < m.group ? bsri_mma_line(p, item, lines, group * m.group + lane) : -1;
+        const int64_t out = bsri_dense_offset(&p.out_batch, item, &p.out);
         for (int64_t reduce = 0; reduce < p.reduce; reduce++) {
             bool more;
             const bsri_mma_rows r = bsri_mma_rows_of(p, bsri_reduce_item(&p.whole, &p.out_batch, item, reduce));
@@ -1013,7 +1025,8 @@ __device__ __forceinline__ void bsri_mma_fetch(const bsri_dev_mma &m, bsri_mma_l
                 first = s.at[lane & 15];
                 more = bsri_mma_union(s, part, r, m.group);
                 if ((int)threadIdx.x < BSRI_GROUP) part.row[threadIdx.x] = line;
-                if (threadIdx.x == 0) part.item = item, part.slab = slab, part.last = !more && reduce + 1 == p.reduce;
+                if (threadIdx.x == 0)
+                    part.item = item, part.slab = slab, part.last = !more && reduce + 1 == p.reduce, part.out = out;
                 bsri_mma_arrive(bsri_mma_address(&s.part_full[parts % 2]));
                 f.part(m, part, r, first, turn);
                 turn += (uint32_t)(((part.count << m.sub_bits) + L::E - 1) / L::E), parts++;
@@ -1027,26 +1040,37 @@ __device__ __forceinline__ void bsri_mma_fetch(const bsri_dev_mma &m, bsri_mma_l
 }
 
 /* --- multiplying --- */
+/* threadIdx.x; of tiles that leave no registers, asked for again where it is needed: kept, it and what comes of it would take
+   the sums' (1 to 8 % faster on an H200; tiles with 128 or 64 columns are as much slower so). */
+template <class L> __device__ __forceinline__ int bsri_mma_thread(void) {
+    if (L::BN != 256) return (int)threadIdx.x;
+    int thread;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+    return thread;
+}
+template <class L> __device__ __forceinline__ int bsri_mma_warp(void) { /* of those that multiply */
+    return (bsri_mma_thread<L>() - BSRI_FETCHERS) / 32;
+}
 template <class T, class L> struct bsri_mma_worker {
-    uint32_t a_base, b_base; /* where this lane reads its m-warp's values, a dense slice */
-
-    __device__ __forceinline__ void begin(int a_trans, int n_warp) {
-        const uint32_t lane = threadIdx.x % 32, low = lane % 8, i = lane / 8;
+    /* Where this lane reads its warp's values, and a dense slice from the warp's columns on. */
+    static __device__ __forceinline__ uint32_t a_base(int a_trans) {
+        const uint32_t lane = bsri_mma_thread<L>() % 32, i = lane / 8;
         /* stored transposed: KS lines of MW values, MW == KS */
-        a_base = a_trans ? bsri_mma_swizzle<L::LINE>(low + (i >> 1) * 8, i & 1) : bsri_mma_swizzle<L::LINE>(lane % 16, i >> 1);
-        if (L::B_ROWS) {
-            const uint32_t k = low + (i & 1) * 8, piece = n_warp * (L::WN / 8) + (i >> 1);
-            b_base = k * (L::BN * T::BYTES) + ((piece ^ (k & 7)) << 4);
-        } else {
-            b_base = bsri_mma_swizzle<L::LINE>(n_warp * L::WN + low + (i >> 1) * 8, i & 1);
-        }
+        return a_trans ? bsri_mma_swizzle<L::LINE>(lane % 8 + (i >> 1) * 8, i & 1) : bsri_mma_swizzle<L::LINE>(lane % 16, i >> 1);
+    }
+    static __device__ __forceinline__ uint32_t b_base(int n_warp) {
+        const uint32_t lane = bsri_mma_thread<L>() % 32, low = lane % 8, i = lane / 8;
+        if (!L::B_ROWS) return bsri_mma_swizzle<L::LINE>(n_warp * L::WN + low + (i >> 1) * 8, i & 1);
+        const uint32_t k = low + (i & 1) * 8, piece = n_warp * (L::WN / 8) + (i >> 1);
+        return k * (L::BN * T::BYTES) + ((piece ^ (k & 7)) << 4);
     }
     static __device__ __forceinline__ void dense(uint32_t (&y)[4], uint32_t b, uint32_t at, int kk, int n) {
         if (L::B_ROWS) bsri_mma_load_t(y, b + (at ^ (n * 16)) + kk * 16 * (L::BN * T::BYTES));
         else bsri_mma_load(y, b + (at ^ (kk * 32)) + n * 8 * L::LINE);
     }
-    __device__ __forceinline__ void multiply(typename T::sum (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans) const {
-        uint32_t ab = a_base, bb = b_base;
+    static __device__ __forceinline__ void multiply(typename T::sum (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans,
+                                                    int n_warp) {
+        uint32_t ab = a_base(a_trans), bb = b_base(n_warp);
         asm volatile("" : "+r"(ab), "+r"(bb)); /* the addresses are made here: kept ready they would take the sums' registers */
 #pragma unroll
         for (int kk = 0; kk < L::STEPS; kk++) {
@@ -1117,10 +1141,12 @@ __device__ __forceinline__ void bsri_mma_finish(const bsri_dev_mma &m, const A *
 }
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const bsri_mma_part &part, typename T::sum *tile,
-                                                  const typename T::sum (&sum)[L::MI][L::NI][4], int m_warp, int n_warp) {
-    const int lane = threadIdx.x % 32;
+                                                  const typename T::sum (&sum)[L::MI][L::NI][4]) {
+    const int thread = bsri_mma_thread<L>(), lane = thread % 32, warp = (thread - BSRI_FETCHERS) / 32, m_warp = warp / L::NW,
+              n_warp = warp % L::NW;
     const double alpha = m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha, beta = m.p.beta_ptr ? *m.p.beta_ptr : m.p.beta;
     const int64_t line = part.row[m_warp >> m.block_bits];
+    tile += warp * BSRI_MMA_PASS;
     const int64_t row = line * m.p.br + (m_warp & ((1 << m.block_bits) - 1)) * L::MW, col = part.slab * L::BN + n_warp * L::WN;
 #pragma unroll
     for (int pass = 0; pass < L::MI * L::NI / 8; pass++) {
@@ -1128,8 +1154,7 @@ __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const b
         const int64_t r0 = row + mi * 16, c0 = col + n0 * 8;
         const int cols = (int)bsri_max(0, bsri_min(64, m.p.width - c0));
         if constexpr (L::BN == 256) {
-            uint16_t *out = (uint16_t *)m.p.out.data + bsri_dense_offset(&m.p.out_batch, part.item, &m.p.out) +
-                            r0 * m.p.out.row_stride + c0 * m.p.out.col_stride;
+            uint16_t *out = (uint16_t *)m.p.out.data + part.out + r0 * m.p.out.row_stride + c0 * m.p.out.col_stride;
             if (line >= 0 && cols) bsri_mma_store<T>(m, (uint16_t *)tile, &sum[mi][n0], (float)alpha, out, cols);
         } else {
 #pragma unroll
@@ -1145,30 +1170,33 @@ __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const b
         }
     }
 }
+/* Address of a member in shared memory. */
+#define BSRI_MMA_IN(type, at, member) ((at) + (uint32_t)offsetof(type, member))
 /* The multiplying warps. */
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_multiply(const bsri_dev_mma &m, bsri_mma_list &s, char *shared) {
-    const int lane = threadIdx.x % 32, warp = (threadIdx.x - BSRI_FETCHERS) / 32, m_warp = warp / L::NW, n_warp = warp % L::NW,
-              bits = m.sub_bits;
-    const uint32_t base = bsri_mma_address(shared), full = bsri_mma_address(s.full);
-    bsri_mma_worker<T, L> w;
+    const int bits = m.sub_bits;
+    uint32_t base = bsri_mma_address(shared), list = bsri_mma_address(&s);
+    asm volatile("" : "+r"(base), "+r"(list)); /* kept: made again at each use, they would take the sums' registers */
+    const uint32_t full = BSRI_MMA_IN(bsri_mma_list, list, full);
     uint32_t slot = 0, phase = 0, parts = 0;
-    w.begin(m.a_trans, n_warp);
     for (;;) {
         typename T::sum sum[L::MI][L::NI][4] = {};
-        for (int last = 0; !last; parts++) {
-            const bsri_mma_part &part = s.part[parts % 2];
-            bsri_mma_wait(bsri_mma_address(&s.part_full[parts % 2]), parts / 2 & 1);
-            last = part.last;
-            if (last == 2) return;
-            const int stages = ((part.count << bits) + L::E - 1) / L::E;
+        for (bool more = true; more; parts++) {
+            const uint32_t part = list + parts % 2 * (uint32_t)sizeof(bsri_mma_part);
+            bsri_mma_wait(BSRI_MMA_IN(bsri_mma_list, list, part_full) + 8 * (parts % 2), parts / 2 & 1);
+            if (bsri_mma_read32(BSRI_MMA_IN(bsri_mma_part, part, last)) == 2) return;
+            const int stages = ((bsri_mma_read32(BSRI_MMA_IN(bsri_mma_part, part, count)) << bits) + L::E - 1) / L::E;
             uint32_t word = 0; /* which of 32 entries have a block in this warp's row */
 #pragma unroll 1
             for (int i = 0; i < stages; i++) {
                 const int entry = i * L::E >> bits;
                 if ((i * L::E & ((32 << bits) - 1)) == 0) {
-                    const int row = m_warp >> m.block_bits;
-                    word = __ballot_sync(~0u, entry + lane < part.count && (part.mask[entry + lane] >> row & 1));
+                    const int own = entry + bsri_mma_thread<L>() % 32, row = bsri_mma_warp<L>() / L::NW >> m.block_bits;
+                    uint32_t mask = 0;
+                    if (own < bsri_mma_read32(BSRI_MMA_IN(bsri_mma_part, part, count)))
+                        mask = bsri_mma_read16(BSRI_MMA_IN(bsri_mma_part, part, mask) + 2 * own);
+                    word = __ballot_sync(~0u, mask >> row & 1);
                 }
                 const uint32_t have = word >> (entry & 31) & ((1u << L::E) - 1); /* E > 1: a slice is an entry */
                 const uint32_t at = base + slot * m.stage_bytes;
@@ -1176,16 +1204,17 @@ __device__ __forceinline__ void bsri_mma_multiply(const bsri_dev_mma &m, bsri_mm
 #pragma unroll
                 for (int e = 0; e < L::E; e++)
                     if (have >> e & 1)
-                        w.multiply(sum, at + (e * m.m_warps + m_warp) * L::A_BYTES, at + m.b_at + e * L::B_BYTES, m.a_trans);
+                        bsri_mma_worker<T, L>::multiply(sum, at + (e * m.m_warps + bsri_mma_warp<L>() / L::NW) * L::A_BYTES,
+                                                        at + m.b_at + e * L::B_BYTES, m.a_trans, bsri_mma_warp<L>() % L::NW);
                 __syncwarp();
-                if (lane == 0) bsri_mma_arrive(full + 8 * BSRI_GROUP + 8 * slot);
+                if (bsri_mma_thread<L>() % 32 == 0) bsri_mma_arrive(full + 8 * BSRI_GROUP + 8 * slot);
                 if (++slot == (uint32_t)m.stages) slot = 0, phase ^= 1;
             }
-            if (last)
-                bsri_mma_epilogue<T, L>(m, part, (typename T::sum *)(shared + m.stages * m.stage_bytes) + warp * BSRI_MMA_PASS,
-                                        sum, m_warp, n_warp);
+            more = !bsri_mma_read32(BSRI_MMA_IN(bsri_mma_part, part, last));
+            if (!more)
+                bsri_mma_epilogue<T, L>(m, s.part[parts % 2], (typename T::sum *)(shared + m.stages * m.stage_bytes), sum);
             __syncwarp();
-            if (lane == 0) bsri_mma_arrive(bsri_mma_address(&s.part_empty[parts % 2]));
+            if (bsri_mma_thread<L>() % 32 == 0) bsri_mma_arrive(BSRI_MMA_IN(bsri_mma_list, list, part_empty) + 8 * (parts % 2));
         }
     }
 }
@@ -1291,8 +1320,6 @@ __global__ void __launch_bounds__(256, 2) bsri_sampled_mma(const __grid_constant
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, m_warp = warp / m.n_warps, n_warp = warp % m.n_warps;
     const int dt = p.out.index_dtype, block = (int)p.out.block_rows;
     const uint32_t base = bsri_mma_address(bsri_shared);
-    bsri_mma_worker<T, L> w;
-    w.begin(m.a_trans, 0);
     for (int64_t work = blockIdx.x; work < p.items * m.tiles; work += gridDim.x) {
         const int64_t item = work / m.tiles;
         const bsri_dev_item o = bsri_dev_matrix_item(&p.out_batch, item, &p.out);
@@ -1326,7 +1353,8 @@ __global__ void __launch_bounds__(256, 2) bsri_sampled_mma(const __grid_constant
                 if (i + ahead < m.steps) bsri_mma_sampled_fetch<T, L>(m, s, base + to * m.stage_bytes, i + ahead);
                 bsri_mma_commit();
                 const uint32_t at = base + from * m.stage_bytes;
-                w.multiply(sum, at + m_warp * L::A_BYTES, at + m.m_warps * L::A_BYTES + n_warp * L::B_BYTES, m.a_trans);
+                bsri_mma_worker<T, L>::multiply(sum, at + m_warp * L::A_BYTES,
+                                                at + m.m_warps * L::A_BYTES + n_warp * L::B_BYTES, m.a_trans, 0);
                 if (++to == m.stages) to = 0;
                 if (++from == m.stages) from = 0;
             }
