@@ -269,6 +269,26 @@ TEST(from_csr_and_coo) {
         }
     }
 }
+/* A few entries of a matrix that claims to be wide: scratch goes by the entries. */
+TEST(from_coo_of_a_wide_matrix) {
+    const int64_t wide = INT64_C(1) << 40;
+    int64_t row[] = {1, 0, 1, 1, 0}, col[5], at, n = 0;
+    float values[] = {1, 2, 3, 4, 5};
+    bsr_exec e = t_exec(0);
+    void *start = bt_alloc(3 * 8, 8), *cols = bt_alloc(5 * 8, 8), *blocks = bt_alloc(10 * 4, 4);
+    bsr_matrix m = bsr_matrix_make(2, wide, 1, 2, 5, start, cols, BSR_I64, blocks, BSR_F32);
+    const int64_t *crow = (const int64_t *)m.crow_indices, *to = (const int64_t *)m.col_indices;
+    col[0] = wide - 1, col[1] = wide / 2, col[2] = 3, col[3] = 65536 * 2 + 2, col[4] = 7;
+    CHECK_INT(bsr_from_coo(t_context(0), 2, wide, 5, row, col, BSR_I64, values, BSR_F32, &m, &e), BSR_OK);
+    CHECK_INT(m.nnz, 5), CHECK_INT(crow[1], 2), CHECK_INT(crow[2], 5);
+    for (at = 0; at < 5; at++) {
+        static const int from[] = {4, 1, 2, 3, 0};
+        const float *block = (const float *)m.values + 2 * at;
+        CHECK_INT(to[at], col[from[at]] / 2);
+        n += block[col[from[at]] % 2] == values[from[at]] && block[1 - col[from[at]] % 2] == 0;
+    }
+    CHECK_INT(n, 5);
+}
 TEST(from_csr_bad) {
     int32_t crow[] = {0, 2, 3}, col[] = {0, 2, 1}, row[] = {0, 1, 1};
     float values[] = {1, 2, 3};
@@ -1110,6 +1130,7 @@ int main(int argc, char **argv) {
         {"from_dense", from_dense},
         {"upstream_round_trip", upstream_round_trip},
         {"from_csr_and_coo", from_csr_and_coo},
+        {"from_coo_of_a_wide_matrix", from_coo_of_a_wide_matrix},
         {"from_csr_bad", from_csr_bad},
         {"from_block_mask", from_block_mask},
         {"kept_blocks", kept_blocks},
