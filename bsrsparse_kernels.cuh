@@ -21,6 +21,7 @@
      device-attention   what happens to a score
      simt-attention     any dtype, head size, block size, stride
      mma-attention      f16 and bf16 on tensor cores, scores and output in registers
+     wgmma-attention    f16 and bf16 on Hopper: tensor maps, wgmma, scores and output in registers
      device-sort        filling, stable radix sort of runs of keys
      device-lines       lengths, order and grouping of lines
      device-convert     dense forms, and building a matrix
@@ -3598,6 +3599,12 @@ static int bsri_mma_rows_fit(const bsr_dense *d) {
         if (d->batch[i] > 1 && d->batch_stride[i] % 8) return 0;
     return fits;
 }
+/* May two neighbours of out be stored together? */
+static int bsri_attention_pairs(const bsr_dense *out) {
+    int i, pairs = out->col_stride == 1 && out->row_stride % 2 == 0 && (uintptr_t)out->data % (2 * bsr_dtype_size(out->dtype)) == 0;
+    for (i = 0; i < out->batch_dims; i++) pairs &= out->batch[i] == 1 || out->batch_stride[i] % 2 == 0;
+    return pairs;
+}
 /* What bsri_load_kernels() allows the largest CTA of an instance. */
 #define BSRI_ATTENTION_BYTES(HD, MT, FULL) ((64 * MT + 2 * BSRI_KEYS) * HD * 2 + (FULL ? 4 * 16 * (BSRI_KEYS + 4) * 4 : 0))
 static bsri_choice bsri_mma_choose_attention(const bsr_context *ctx, const bsri_dev_attention *p, int compute, const bsr_plan *,
@@ -3607,7 +3614,6 @@ static bsri_choice bsri_mma_choose_attention(const bsr_context *ctx, const bsri_
     const int plain = !p->modifies && !p->drops && p->scale > 1e-30 && p->scale < 1e30 && rows > 16, mt = plain ? 2 : 1;
     const int warps = rows > 32 * mt ? 4 : rows > 16 * mt ? 2 : 1;
     bsri_choice c = bsri_yes((dt == BSR_F16 ? 430 : 440) + (plain ? 0 : 2) + !small, 2, plain ? BSR_WHY_PLAIN : BSR_WHY_OPTIONS);
-    int i;
     if (ctx->tier < 2) return bsri_no(BSR_WHY_GPU);
     if (compute != BSR_F32 || (dt != BSR_F16 && dt != BSR_BF16)) return bsri_no(BSR_WHY_DTYPE);
     if (p->mask.block_cols % 16 || rows < 8) return bsri_no(BSR_WHY_BLOCK);
@@ -3615,12 +3621,666 @@ static bsri_choice bsri_mma_choose_attention(const bsr_context *ctx, const bsri_
     if (!bsri_mma_rows_fit(&p->q) || !bsri_mma_rows_fit(&p->k) || !bsri_mma_rows_fit(&p->v)) return bsri_no(BSR_WHY_DENSE);
     *m = *p, m->tile_rows = bsri_min(rows, 64 * mt), m->tiles = bsri_ceil_div(rows, m->tile_rows), m->panels = 1;
     m->unit = (float)p->scale * BSRI_DEV_LOG2E;
-    m->pairs =
-        p->out.col_stride == 1 && p->out.row_stride % 2 == 0 && (uintptr_t)p->out.data % (2 * bsr_dtype_size(p->out.dtype)) == 0;
-    for (i = 0; i < p->out.batch_dims; i++) m->pairs &= p->out.batch[i] == 1 || p->out.batch_stride[i] % 2 == 0;
+    m->pairs = bsri_attention_pairs(&p->out);
     c.tile_rows = (int32_t)m->tile_rows, c.tile_cols = BSRI_KEYS, c.threads = warps * 32, c.stages = 2;
     c.shared = (warps * 16 * mt + 2 * BSRI_KEYS) * hd * 2 + (plain ? 0 : warps * 16 * (BSRI_KEYS + 4) * 4);
     c.grid = p->items * m->tiles * p->block_rows;
+    return c;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>wgmma-attention: f16 and bf16 on Hopper: tensor maps, wgmma, scores and output in registers  */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A CTA stays and takes query tiles from a list. Two warpgroups of 64 query rows multiply; one warp per stream fetches keys and
+   values through a ring of slots, one more warp plans the tiles. Where block rows have 128 rows or a multiple, both warpgroups
+   share one stream; else each has its own, over the union of the columns of the block rows that its 64 rows touch (at most
+   four), and what is not stored for a warp's 16 rows is forbidden in registers. The order of the slots is K0, K1, V0, K2, V1, ...,
+   that of their use: the scores of a key tile are formed while the values of the one before are added up. */
+enum { BSRI_FLASH_LAST = 1, BSRI_FLASH_MASKED = 2, BSRI_FLASH_EMPTY = 4, BSRI_FLASH_EXIT = 8 };
+
+typedef struct bsri_dev_flash {
+    bsri_dev_attention p;
+    bsri_tensor_batch batch[3]; /* of q, k, v */
+    int32_t piece, piece_bits;  /* keys of one load, all of one stored block; log2 of its columns of 8 scores */
+    int32_t lane_bits, rounds;  /* log2 of the lanes that read one block row's columns; tiles of a stream in a window */
+    int32_t one_pattern, length_bits; /* the pattern is the same for all items; tiles' lengths are sorted in units of 2^bits blocks */
+    CUtensorMap map[3];
+} bsri_dev_flash;
+
+/* Tiles are sorted longest first in windows of some per stream, and dealt back and forth, so that streams get as much as each other
+   while tiles at work at the same time stay near each other and share keys in L2. */
+enum { BSRI_FLASH_ROUNDS = 4, BSRI_FLASH_GRID = 132, BSRI_FLASH_BINS = 64, BSRI_FLASH_WINDOW = 24 << 20 };
+
+template <class T, int HEAD, bool SHARED> struct bsri_flash {
+    typedef T type;
+    static constexpr int HD = HEAD, WARPGROUPS = SHARED ? 2 : 1, STREAMS = 3 - WARPGROUPS, ATOMS = HD / 64;
+    static constexpr int ROWS = 64 * WARPGROUPS, KEYS = SHARED || HD == 64 ? 128 : 64, PIECES = KEYS / 16;
+    static constexpr int QUERY = ROWS * HD * 2, SLOT = KEYS * HD * 2;
+    static constexpr int FIT = ((224 << 10) / STREAMS - 2 * QUERY) / SLOT, SLOTS = FIT < 8 ? FIT : 8;
+    static constexpr int CONTROL = 3072, STREAM = 2 * QUERY + SLOTS * SLOT, BYTES = STREAMS * STREAM + CONTROL;
+};
+
+#ifdef BSRI_WGMMA_CODE
+template <class S> struct bsri_flash_note { /* what consumers must know of a key tile */
+    int32_t key[S::PIECES];
+    uint32_t rows; /* four bits a piece: which of the stream's block rows store it */
+    int32_t flags; /* BSRI_FLASH_ */
+};
+struct bsri_flash_plan { /* a query tile; the first one of a pair of loops that are off by one */
+    int64_t item, out, lse;      /* batch item; elements of its first row in out and lse */
+    int32_t row, low, high, end; /* first row; keys that it, and that the last row, may attend to; 1: there are no more tiles */
+    int32_t place[6];            /* of q, k, v in the batch dimensions of their tensor maps */
+    int32_t column[32], at[4], stop[4]; /* first columns, blocks of the block rows */
+};
+template <class S> struct bsri_flash_stream {
+    uint64_t full[S::SLOTS], empty[S::SLOTS], q_full[2], q_empty[2], plan_full[2], plan_empty[2];
+    bsri_flash_plan plan[2];
+    bsri_flash_note<S> note[S::SLOTS];
+};
+template <class S> struct bsri_flash_control {
+    bsri_flash_stream<S> stream[S::STREAMS];
+    uint32_t count[BSRI_FLASH_BINS]; /* tiles of the window by length */
+    uint8_t length[BSRI_FLASH_ROUNDS * S::STREAMS * BSRI_FLASH_GRID];
+};
+/* Position in a ring of N, and the parity of its round. */
+template <int N> struct bsri_flash_ring {
+    uint32_t at, parity;
+    __device__ __forceinline__ void next() {
+        if (++at == N) at = 0, parity ^= 1;
+    }
+};
+__device__ __forceinline__ void bsri_flash_wait(uint64_t *barriers, uint32_t at, uint32_t parity) {
+    bsri_mma_wait(bsri_mma_address(&barriers[at]), parity);
+}
+/* A warp counts as one. */
+__device__ __forceinline__ void bsri_flash_arrive(uint64_t *barriers, uint32_t at) {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) bsri_mma_arrive(bsri_mma_address(&barriers[at]));
+}
+__device__ __forceinline__ int bsri_flash_limit(const bsri_dev_attention &p, int row) {
+    if (!(p.flags & BSR_ATTENTION_CAUSAL)) return (int)p.k.rows;
+    return (int)bsri_max(0, bsri_min(p.k.rows, row + 1 + p.causal_offset));
+}
+template <class S> __device__ __forceinline__ int bsri_flash_row(const bsri_dev_attention &p, int64_t work, int64_t &item) {
+    item = bsri_dev_divide(work, p.tiles);
+    const int n = (int)(work - item * p.tiles);
+    return (p.flags & BSR_ATTENTION_CAUSAL ? (int)p.tiles - 1 - n : n) * S::ROWS; /* long rows first */
+}
+
+/* ---- planning: one warp of a CTA ---- */
+
+template <class S>
+__device__ __forceinline__ void bsri_flash_plan_tile(const bsri_dev_flash &m, bsri_flash_stream<S> &c, bsri_flash_ring<2> &ring,
+                                                     int64_t work) {
+    const bsri_dev_attention &p = m.p;
+    const int lane = threadIdx.x % 32, group = lane >> m.lane_bits, dt = p.mask.index_dtype;
+    bsri_flash_plan &plan = c.plan[ring.at];
+    int64_t item;
+    const int row = bsri_flash_row<S>(p, work, item), last = (int)bsri_min(row + S::ROWS, p.q.rows) - 1;
+    const int64_t head = item - bsri_dev_divide(item, p.heads) * p.heads;
+    const bsri_dev_item it = bsri_dev_matrix_item(&p.batch, item, &p.mask);
+    const int64_t br = bsri_dev_divide(row, p.mask.block_rows) + group;
+    int at = 0, stop = 0, column = 0, c0, c1;
+    if (br < p.block_rows && br * p.mask.block_rows < row + S::ROWS)
+        at = (int)bsri_index(it.crow, dt, br), stop = (int)bsri_index(it.crow, dt, br + 1);
+    const int i = at + (lane & ((1 << m.lane_bits) - 1));
+    if (i < stop) column = (int)bsri_index(it.col, dt, i);
+    const int64_t out = bsri_dev_offset(&p.batch, item, &p.out) + row * p.out.row_stride;
+    const int64_t lse = p.lse.data ? bsri_dev_offset(&p.batch, item, &p.lse) + row * p.lse.row_stride : 0;
+    bsri_flash_wait(c.plan_empty, ring.at, ring.parity);
+    plan.column[lane] = column;
+    if ((lane & ((1 << m.lane_bits) - 1)) == 0) plan.at[group] = at, plan.stop[group] = stop;
+    if (lane < 3) {
+        const bsr_dense &d = lane == 0 ? p.q : lane == 1 ? p.k : p.v;
+        const int64_t share = lane == 0 ? 1 : lane == 1 ? p.k_group : p.v_group;
+        bsri_tensor_item(m.batch[lane], bsri_dev_offset(&p.batch, item - head + head / share, &d), c0, c1);
+        plan.place[2 * lane] = c0, plan.place[2 * lane + 1] = c1;
+    }
+    if (lane == 0) {
+        plan.item = item, plan.out = out, plan.lse = lse, plan.row = row, plan.end = 0;
+        plan.low = bsri_flash_limit(p, row), plan.high = bsri_flash_limit(p, last);
+    }
+    bsri_flash_arrive(c.plan_full, ring.at);
+    ring.next();
+}
+/* Stored blocks of a tile's block rows, in the units that are sorted. */
+template <class S> __device__ __forceinline__ int bsri_flash_length(const bsri_dev_flash &m, int64_t work, const void *crow) {
+    const bsri_dev_attention &p = m.p;
+    const uint32_t rows = (uint32_t)p.mask.block_rows;
+    int64_t item;
+    const uint32_t row = (uint32_t)bsri_flash_row<S>(p, work, item), first = row / rows, last = (row + S::ROWS - 1) / rows;
+    if (!m.one_pattern) crow = bsri_dev_matrix_item(&p.batch, item, &p.mask).crow;
+    const int64_t end = bsri_index(crow, p.mask.index_dtype, bsri_min((int64_t)last + 1, p.block_rows));
+    return (int)bsri_min(BSRI_FLASH_BINS - 1, (end - bsri_index(crow, p.mask.index_dtype, first)) >> m.length_bits);
+}
+/* Sorts n tiles from `base` on; returns how many are longer than those of the lane's bins, 63 - 2 lane and the next one. */
+template <class S>
+__device__ __forceinline__ int bsri_flash_sort(const bsri_dev_flash &m, bsri_flash_control<S> &c, int64_t base, int n,
+                                               const void *crow) {
+    const int lane = threadIdx.x % 32, bin = BSRI_FLASH_BINS - 1 - 2 * lane;
+    __syncwarp();
+    c.count[2 * lane] = c.count[2 * lane + 1] = 0;
+    __syncwarp();
+#pragma unroll 4
+    for (int i = lane; i < n; i += 32) {
+        const int length = bsri_flash_length<S>(m, base + i, crow);
+        c.length[i] = (uint8_t)length, atomicAdd(&c.count[length], 1u);
+    }
+    __syncwarp();
+    const int mine = (int)(c.count[bin] + c.count[bin - 1]);
+    int sum = mine;
+    for (int d = 1; d < 32; d *= 2) {
+        const int x = __shfl_up_sync(~0u, sum, d);
+        if (lane >= d) sum += x;
+    }
+    return sum - mine;
+}
+/* Place in the window of the tile with so many before it. */
+template <class S> __device__ __forceinline__ int bsri_flash_ranked(const bsri_flash_control<S> &c, int rank, int n, int before) {
+    const int lane = threadIdx.x % 32, owner = 31 - __clz((int)__ballot_sync(~0u, before <= rank));
+    int bin = BSRI_FLASH_BINS - 1 - 2 * owner, left = rank - __shfl_sync(~0u, before, owner);
+    if (left >= (int)c.count[bin]) left -= (int)c.count[bin--];
+    for (int i = lane;; i += 32) {
+        const uint32_t hit = __ballot_sync(~0u, i < n && c.length[i] == bin);
+        if (left < __popc((int)hit)) {
+            const bool it = (hit >> lane & 1) && __popc((int)(hit & ((1u << lane) - 1))) == left;
+            return i - lane + 31 - __clz((int)__ballot_sync(~0u, it));
+        }
+        left -= __popc((int)hit);
+    }
+}
+/* The first round is taken as it comes: sorting would have to be waited for. */
+template <class S> __device__ __forceinline__ void bsri_flash_deal(const bsri_dev_flash &m, bsri_flash_control<S> &c) {
+    const bsri_dev_attention &p = m.p;
+    const int streams = (int)gridDim.x * S::STREAMS, mine = (int)blockIdx.x * S::STREAMS, window = streams * m.rounds;
+    const int64_t total = p.items * p.tiles;
+    const void *crow = bsri_dev_matrix_item(&p.batch, 0, &p.mask).crow;
+    bsri_flash_ring<2> ring[S::STREAMS];
+    for (int s = 0; s < S::STREAMS; s++) {
+        ring[s].at = 0, ring[s].parity = 1;
+        if (mine + s < total) bsri_flash_plan_tile<S>(m, c.stream[s], ring[s], mine + s);
+    }
+    for (int64_t base = streams; base < total; base += window) {
+        const int n = (int)bsri_min(window, total - base), before = bsri_flash_sort<S>(m, c, base, n, crow);
+        for (int round = 0; round < m.rounds; round++)
+            for (int s = 0; s < S::STREAMS; s++) {
+                const int rank = round * streams + (round % 2 ? streams - 1 - mine - s : mine + s);
+                if (rank < n)
+                    bsri_flash_plan_tile<S>(m, c.stream[s], ring[s], base + bsri_flash_ranked<S>(c, rank, n, before));
+            }
+    }
+    for (int s = 0; s < S::STREAMS; s++) {
+        bsri_flash_wait(c.stream[s].plan_empty, ring[s].at, ring[s].parity);
+        c.stream[s].plan[ring[s].at].end = 1;
+        bsri_flash_arrive(c.stream[s].plan_full, ring[s].at);
+    }
+}
+
+/* ---- fetching: one warp per stream ---- */
+
+/* The union of the columns of a tile's block rows, piece by piece: always the smallest of the rows' next ones, so that
+   every stored block comes once in any order, and shared ones come together where columns ascend. */
+struct bsri_flash_walk {
+    const void *columns;
+    int at, end, from, buffer; /* of this lane's block row: next block, past the last, first of those in the lanes' buffers */
+    int column, inner, high;
+    uint32_t rows;
+
+    __device__ __forceinline__ void begin(const bsri_dev_flash &m, const bsri_flash_plan &plan) {
+        const int lane = threadIdx.x % 32, group = lane >> m.lane_bits;
+        columns = bsri_dev_matrix_item(&m.p.batch, plan.item, &m.p.mask).col;
+        at = from = plan.at[group], end = plan.stop[group], buffer = plan.column[lane], inner = 0, high = plan.high;
+    }
+    __device__ __forceinline__ bool next(const bsri_dev_flash &m, int &key, uint32_t &stored) {
+        const int lane = threadIdx.x % 32, width = 1 << m.lane_bits;
+        do {
+            if (inner == 0) {
+                const int first = __shfl_sync(~0u, buffer, (lane & -width) + ((at - from) & (width - 1)));
+                const uint32_t mine = at < end ? (uint32_t)first : 0xffffffffu, least = __reduce_min_sync(~0u, mine);
+                const uint32_t hit = __ballot_sync(~0u, mine == least);
+                if (least == 0xffffffffu) return false;
+                column = (int)least, rows = 0;
+                for (int g = 0; g < 4; g++)
+                    if (g << m.lane_bits < 32) rows |= (hit >> (g << m.lane_bits) & 1) << g;
+                if (mine == least && ++at - from == width) {
+                    from = at;
+                    if (from + (lane & (width - 1)) < end)
+                        buffer = (int)bsri_index(columns, m.p.mask.index_dtype, from + (lane & (width - 1)));
+                }
+            }
+            key = column * (int)m.p.mask.block_cols + inner, stored = rows, inner += m.piece;
+            if (inner == (int)m.p.mask.block_cols) inner = 0;
+        } while (key >= high);
+        return true;
+    }
+};
+
+template <class S>
+__device__ __forceinline__ void bsri_flash_produce(const bsri_dev_flash &m, bsri_flash_stream<S> &c, uint32_t memory) {
+    const int lane = threadIdx.x % 32, piece = lane / S::ATOMS, atom = lane % S::ATOMS, pieces = S::KEYS / m.piece;
+    const uint32_t all = (S::WARPGROUPS == 2 || m.lane_bits == 5 ? 0x11111111u : m.lane_bits == 4 ? 0x33333333u : 0xffffffffu) >>
+                         (32 - 4 * pieces);
+    const uint32_t to = memory + 2 * S::QUERY + (uint32_t)(atom * S::KEYS + piece * m.piece) * 128;
+    bsri_flash_ring<S::SLOTS> ring = {0, 1};
+    bsri_flash_ring<2> q = {0, 1}, next = {0, 0};
+    auto fetch = [&](const CUtensorMap *map, int key, int c0, int c1) { /* a slot of keys or values */
+        const uint32_t full = bsri_mma_address(&c.full[ring.at]);
+        if (lane == 0) bsri_tma_expect(full, S::SLOT);
+        __syncwarp();
+        if (piece < pieces) bsri_tma_load(to + ring.at * S::SLOT, map, full, atom * 64, key, c0, c1);
+        ring.next();
+    };
+    for (;;) {
+        bsri_flash_wait(c.plan_full, next.at, next.parity);
+        const bsri_flash_plan &plan = c.plan[next.at];
+        bsri_flash_walk walk;
+        int key = 0, before = 0;
+        uint32_t stored = 0;
+        if (plan.end) break;
+        walk.begin(m, plan);
+        const int low = plan.low, row = plan.row, q0 = plan.place[0], q1 = plan.place[1], k0 = plan.place[2], k1 = plan.place[3];
+        const int v0 = plan.place[4], v1 = plan.place[5];
+        bool more = walk.next(m, key, stored);
+        bsri_flash_arrive(c.plan_empty, next.at);
+        next.next();
+        if (!more) {
+            bsri_flash_wait(c.empty, ring.at, ring.parity);
+            if (lane == 0) c.note[ring.at].flags = BSRI_FLASH_EMPTY;
+            bsri_flash_arrive(c.full, ring.at);
+            ring.next();
+            continue;
+        }
+        bsri_flash_wait(c.q_empty, q.at, q.parity);
+        if (lane == 0) bsri_tma_expect(bsri_mma_address(&c.q_full[q.at]), S::QUERY);
+        __syncwarp();
+        if (lane < S::ATOMS)
+            bsri_tma_load(memory + q.at * S::QUERY + lane * S::ROWS * 128, &m.map[0], bsri_mma_address(&c.q_full[q.at]), lane * 64,
+                          row, q0, q1);
+        q.next();
+        for (bool first = true; more; first = false) {
+            int count = 0, mine = (int)m.p.k.rows; /* pieces that are not there: zeros */
+            uint32_t rows = 0;
+            bool masked = false;
+            do {
+                if (count == piece) mine = key;
+                rows |= stored << 4 * count, masked |= key + m.piece > low, count++;
+                more = walk.next(m, key, stored);
+            } while (more && count < pieces);
+            bsri_flash_wait(c.empty, ring.at, ring.parity);
+            bsri_flash_note<S> &note = c.note[ring.at];
+            if (piece < pieces && atom == 0) note.key[piece] = mine;
+            if (lane == 0) {
+                note.rows = rows;
+                note.flags = (more ? 0 : BSRI_FLASH_LAST) | (masked || rows != all ? BSRI_FLASH_MASKED : 0);
+            }
+            __syncwarp();
+            fetch(&m.map[1], mine, k0, k1);
+            if (!first) bsri_flash_wait(c.empty, ring.at, ring.parity), fetch(&m.map[2], before, v0, v1);
+            before = mine;
+        }
+        bsri_flash_wait(c.empty, ring.at, ring.parity), fetch(&m.map[2], before, v0, v1);
+    }
+    bsri_flash_wait(c.empty, ring.at, ring.parity);
+    if (lane == 0) c.note[ring.at].flags = BSRI_FLASH_EXIT;
+    bsri_flash_arrive(c.full, ring.at);
+}
+
+/* ---- multiplying: two warpgroups ---- */
+
+/* Keeps reads of sums behind the wait for the products that make them. */
+template <int N> __device__ __forceinline__ void bsri_flash_settle(float (&x)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; i++) asm volatile("" : "+f"(x[i])::"memory");
+}
+
+/* Forbids scores beyond limit[] of the thread's two rows, and of pieces that its block row does not store. */
+template <class S>
+__device__ __forceinline__ void bsri_flash_forbid(float (&s)[S::KEYS / 2], const bsri_dev_flash &m, const bsri_flash_note<S> &note,
+                                                  int block_row, const int (&limit)[2]) {
+    const int pair = threadIdx.x % 4 * 2;
+    const uint32_t rows = note.rows >> block_row;
+#pragma unroll
+    for (int n = 0; n < S::KEYS / 8; n++) {
+        const int piece = n >> m.piece_bits, key = note.key[piece] + ((n * 8) & (m.piece - 1)) + pair;
+        const bool stored = rows >> 4 * piece & 1;
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            if (!stored || key + e % 2 >= limit[e / 2]) s[4 * n + e] = -bsri_dev_inf<float>();
+    }
+}
+
+/* Scores become probabilities relative to top[], the reference of the thread's two rows; true where that has grown for a row of
+   the warp: what was summed before is to be multiplied by factor[]. As in bsri_attention_mma(). */
+template <int N>
+__device__ __forceinline__ bool bsri_flash_fold(float (&s)[N], float (&top)[2], float (&sum)[2], float (&factor)[2], float unit) {
+    bool grown = false;
+    float high[2];
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        float x[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) x[i] = bsri_dev_max(s[4 * i + 2 * h], s[4 * i + 2 * h + 1]);
+#pragma unroll
+        for (int n = 4; n < N / 4; n++) x[n % 4] = bsri_dev_max(x[n % 4], bsri_dev_max(s[4 * n + 2 * h], s[4 * n + 2 * h + 1]));
+        high[h] = bsri_dev_max(bsri_dev_max(x[0], x[1]), bsri_dev_max(x[2], x[3]));
+        grown |= !(high[h] * unit <= fmaf(top[h], unit, BSRI_LAZY));
+    }
+    grown = __any_sync(~0u, grown);
+    if (grown) {
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            float x = bsri_dev_max(high[h], top[h]);
+            x = bsri_dev_max(x, __shfl_xor_sync(~0u, x, 1)), x = bsri_dev_max(x, __shfl_xor_sync(~0u, x, 2));
+            factor[h] = x == top[h] ? 1.0f : bsri_dev_exp2((top[h] - x) * unit);
+            top[h] = x, sum[h] *= factor[h];
+        }
+    }
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        const float base = top[h] == -bsri_dev_inf<float>() ? 0.0f : top[h] * unit;
+        float part[2] = {0, 0};
+#pragma unroll
+        for (int n = 0; n < N / 4; n++)
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                float &x = s[4 * n + 2 * h + e];
+                x = bsri_dev_exp2(fmaf(x, unit, -base)), part[e] += x;
+            }
+        sum[h] += part[0] + part[1];
+    }
+    return grown;
+}
+/* ptxas moves exponentials behind the wait for products that they could overlap, unless something between depends on them:
+   never true. */
+__device__ __forceinline__ void bsri_flash_hold(const float (&sum)[2]) {
+    if (__any_sync(~0u, sum[0] + sum[1] < 0)) __threadfence();
+}
+
+/* One row of out anew by a warp, product by product, without those that are forbidden: where a value that is not finite met a
+   forbidden probability of 0. Rare, so it may be slow. */
+__device__ __forceinline__ void bsri_flash_again(const bsri_dev_attention &p, int64_t item, int64_t out_at, int row, float base,
+                                                 float factor) {
+    const bsri_dev_item it = bsri_dev_matrix_item(&p.batch, item, &p.mask);
+    const int64_t head = item % p.heads, br = row / p.mask.block_rows, end = bsri_index(it.crow, p.mask.index_dtype, br + 1);
+    const int64_t q = bsri_dev_offset(&p.batch, item, &p.q) + row * p.q.row_stride;
+    const int64_t k = bsri_dev_offset(&p.batch, item - head + head / p.k_group, &p.k);
+    const int64_t v = bsri_dev_offset(&p.batch, item - head + head / p.v_group, &p.v);
+    const int lane = threadIdx.x % 32, limit = bsri_flash_limit(p, row);
+    float out[4] = {0, 0, 0, 0};
+    for (int64_t at = bsri_index(it.crow, p.mask.index_dtype, br); at < end; at++) {
+        const int64_t first = bsri_index(it.col, p.mask.index_dtype, at) * p.mask.block_cols;
+        for (int64_t key = first; key < first + p.mask.block_cols && key < limit; key += 32) {
+            const int count = (int)bsri_min(32, bsri_min(first + p.mask.block_cols, limit) - key);
+            float s = 0;
+            for (int64_t d = 0; d < p.q.cols && lane < count; d++)
+                s = fmaf(bsri_dev_load<float>(p.q.data, p.q.dtype, q + d),
+                         bsri_dev_load<float>(p.k.data, p.k.dtype, k + (key + lane) * p.k.row_stride + d), s);
+            s = bsri_dev_exp2(fmaf(s, p.unit, -base));
+            for (int j = 0; j < count; j++) {
+                const float x = __shfl_sync(~0u, s, j);
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    if (lane + 32 * i < p.v.cols)
+                        out[i] += x * bsri_dev_load<float>(p.v.data, p.v.dtype, v + (key + j) * p.v.row_stride + lane + 32 * i);
+            }
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        if (lane + 32 * i < p.v.cols)
+            bsri_dev_store(p.out.data, p.out.dtype, out_at + (lane + 32 * i) * p.out.col_stride, out[i] * factor);
+}
+
+/* A row of the thread's sums, times factor; true where one is NaN. */
+template <class S>
+__device__ __forceinline__ bool bsri_flash_store_row(const bsri_dev_attention &p, int64_t at, const float (&out)[S::HD / 2], int h,
+                                                     float factor, bool zero) {
+    const int pair = threadIdx.x % 4 * 2;
+    bool odd = false;
+#pragma unroll
+    for (int i = 0; i < S::HD / 8; i++) {
+        const float y = zero ? 0.0f : out[4 * i + 2 * h] * factor, z = zero ? 0.0f : out[4 * i + 2 * h + 1] * factor;
+        const uint32_t both = S::type::pack(y, z);
+        odd |= y != y || z != z;
+        if (i * 8 >= p.v.cols) continue;
+        if (p.pairs && p.out.dtype == BSR_F32) {
+            *(float2 *)((float *)p.out.data + at + i * 8 + pair) = make_float2(y, z);
+        } else if (p.pairs) {
+            *(uint32_t *)((uint16_t *)p.out.data + at + i * 8 + pair) = both;
+        } else if (p.out.dtype == BSR_F32) {
+            float *to = (float *)p.out.data + at + (i * 8 + pair) * p.out.col_stride;
+            to[0] = y, to[p.out.col_stride] = z;
+        } else {
+            uint16_t *to = (uint16_t *)p.out.data + at + (i * 8 + pair) * p.out.col_stride;
+            to[0] = (uint16_t)both, to[p.out.col_stride] = (uint16_t)(both >> 16);
+        }
+    }
+    return odd;
+}
+/* out and lse of the thread's part of a tile; out_at and lse_at: of its first row, whose number in the tile is r. */
+template <class S>
+__device__ __forceinline__ void bsri_flash_store(const bsri_dev_attention &p, const bsri_flash_plan &t, int r, int64_t out_at,
+                                                 int64_t lse_at, const float (&out)[S::HD / 2], const float (&top)[2],
+                                                 const float (&sum)[2], bool shield) {
+    const int lane = threadIdx.x % 32;
+    float factor[2], base[2];
+    uint32_t bad[2];
+#pragma unroll
+    for (int h = 0; h < 2; h++, r += 8) {
+        const float x = top[h];
+        float total = sum[h];
+        total += __shfl_xor_sync(~0u, total, 1), total += __shfl_xor_sync(~0u, total, 2);
+        const bool some = x > -bsri_dev_inf<float>() && x < bsri_dev_inf<float>(), there = t.row + r < p.q.rows;
+        bool odd = false;
+        factor[h] = some ? __fdividef(1.0f, total) : bsri_dev_nan<float>(), base[h] = x * p.unit;
+        if (there) odd = bsri_flash_store_row<S>(p, out_at + r * p.out.row_stride, out, h, factor[h], !some && x < 0);
+        bad[h] = __ballot_sync(~0u, odd && some);
+        if (there && p.lse.data && lane % 4 == 0)
+            bsri_dev_store(p.lse.data, p.lse.dtype, lse_at + r * p.lse.row_stride,
+                           some ? (double)x * p.scale + (double)logf(total) : (double)x);
+    }
+    if (!shield) return;
+    __syncwarp();
+    r -= 16 + lane / 4;
+#pragma unroll
+    for (int h = 0; h < 2; h++, r += 8)
+        for (int quad = 0; quad < 8; quad++)
+            if (bad[h] >> 4 * quad & 15)
+                bsri_flash_again(p, t.item, out_at + (r + quad) * p.out.row_stride, t.row + r + quad,
+                                 __shfl_sync(~0u, base[h], 4 * quad), __shfl_sync(~0u, factor[h], 4 * quad));
+}
+
+template <class S>
+__device__ __forceinline__ void bsri_flash_consume(const bsri_dev_flash &m, bsri_flash_stream<S> &c, uint32_t memory, int group) {
+    typedef bsri_wgmma<typename S::type, S::KEYS> scores;
+    typedef bsri_wgmma<typename S::type, S::HD, 0, 1> values;
+    const bsri_dev_attention &p = m.p;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+    const int first = (S::WARPGROUPS == 2 ? group * 64 : 0) + warp * 16, r = first + lane / 4; /* in the tile */
+    const uint32_t slots = memory + 2 * S::QUERY, queries = memory + (S::WARPGROUPS == 2 ? group * 64 * 128 : 0);
+    bsri_flash_ring<S::SLOTS> ring = {0, 0};
+    bsri_flash_ring<2> q = {0, 0}, next = {0, 0};
+    auto turn = [&](bool begin) { /* sharing a stream: the other warpgroup's products go first, or next */
+        if (S::WARPGROUPS == 1) return;
+        if (begin) asm volatile("bar.sync %0, 256;" ::"r"(2 + group) : "memory");
+        else asm volatile("bar.arrive %0, 256;" ::"r"(3 - group) : "memory");
+    };
+    if (group == 1) turn(false);
+#pragma unroll 1
+    for (;;) {
+        float out[S::HD / 2], s[S::KEYS / 2], top[2] = {-bsri_dev_inf<float>(), -bsri_dev_inf<float>()}, sum[2] = {0, 0}, factor[2];
+        uint32_t a[S::KEYS / 16][4];
+        bsri_flash_plan t;
+        bsri_flash_wait(c.full, ring.at, ring.parity);
+        uint32_t slot = ring.at;
+        int flags = c.note[slot].flags;
+        bool shield = false;
+        if (flags & BSRI_FLASH_EXIT) break;
+        t.item = c.plan[next.at].item, t.row = c.plan[next.at].row;
+        const int64_t out_at = c.plan[next.at].out, lse_at = c.plan[next.at].lse;
+        bsri_flash_arrive(c.plan_empty, next.at);
+        next.next(), ring.next();
+        const int rows = (int)p.mask.block_rows;
+        const int block_row = S::WARPGROUPS == 2 ? 0 : (t.row + first) / rows - t.row / rows;
+        const int limit[2] = {bsri_flash_limit(p, t.row + r), bsri_flash_limit(p, t.row + r + 8)};
+        auto form = [&] { /* scores of the keys in `slot` */
+            const uint64_t x = bsri_wgmma_matrix<128>(queries + q.at * S::QUERY, 0);
+            const uint64_t y = bsri_wgmma_matrix<128>(slots + slot * S::SLOT, 0);
+            bsri_wgmma_fence();
+#pragma unroll
+            for (int i = 0; i < S::HD / 16; i++)
+                scores::ss(s, x + i / 4 * S::ROWS * 8 + i % 4 * 2, y + i / 4 * S::KEYS * 8 + i % 4 * 2, i > 0);
+            bsri_wgmma_commit();
+        };
+        auto add = [&] { /* probabilities times the values in the ring's next slot */
+            const uint64_t y = bsri_wgmma_matrix<128>(slots + ring.at * S::SLOT, S::KEYS * 128);
+            bsri_flash_wait(c.full, ring.at, ring.parity);
+            bsri_wgmma_fence();
+#pragma unroll
+            for (int i = 0; i < S::KEYS / 16; i++) values::rs(out, a[i], y + i * 128);
+            bsri_wgmma_commit();
+        };
+        auto pack = [&] {
+#pragma unroll
+            for (int i = 0; i < S::KEYS / 8; i++)
+                a[i / 2][i % 2 * 2] = S::type::pack(s[4 * i], s[4 * i + 1]),
+                            a[i / 2][i % 2 * 2 + 1] = S::type::pack(s[4 * i + 2], s[4 * i + 3]);
+        };
+        auto forbid = [&] {
+            if (flags & BSRI_FLASH_MASKED) bsri_flash_forbid<S>(s, m, c.note[slot], block_row, limit), shield = true;
+            bsri_flash_arrive(c.empty, slot);
+        };
+#pragma unroll
+        for (int i = 0; i < S::HD / 2; i++) out[i] = 0;
+        if (flags & BSRI_FLASH_EMPTY) {
+            bsri_flash_arrive(c.empty, slot);
+        } else {
+            bsri_flash_wait(c.q_full, q.at, q.parity);
+            turn(true), form(), turn(false);
+            bsri_wgmma_wait<0>();
+            bsri_flash_settle(s);
+            forbid();
+            bsri_flash_fold(s, top, sum, factor, p.unit);
+            pack();
+#pragma unroll 1
+            while (!(flags & BSRI_FLASH_LAST)) {
+                bsri_flash_wait(c.full, ring.at, ring.parity);
+                slot = ring.at, flags = c.note[slot].flags;
+                ring.next();
+                turn(true), form(), add(), turn(false);
+                bsri_wgmma_wait<1>();
+                bsri_flash_settle(s);
+                forbid();
+                const bool grown = bsri_flash_fold(s, top, sum, factor, p.unit);
+                bsri_flash_hold(sum);
+                bsri_wgmma_wait<0>();
+                bsri_flash_settle(out);
+                bsri_flash_arrive(c.empty, ring.at);
+                ring.next();
+                if (grown) {
+#pragma unroll
+                    for (int i = 0; i < S::HD / 2; i++) out[i] *= factor[i / 2 % 2];
+                }
+                pack();
+            }
+            bsri_flash_arrive(c.q_empty, q.at);
+            q.next();
+            add();
+            bsri_wgmma_wait<0>();
+            bsri_flash_settle(out);
+            bsri_flash_arrive(c.empty, ring.at);
+            ring.next();
+        }
+        bsri_flash_store<S>(p, t, r, out_at, lse_at, out, top, sum, shield);
+    }
+}
+#endif
+
+template <class S> __global__ void __launch_bounds__(384, 1) bsri_attention_wgmma(const __grid_constant__ bsri_dev_flash m) {
+#ifdef BSRI_WGMMA_CODE
+    extern __shared__ __align__(1024) char bsri_flash_memory[];
+    static_assert(sizeof(bsri_flash_control<S>) <= S::CONTROL, "too little shared memory");
+    bsri_flash_control<S> &c = *(bsri_flash_control<S> *)(bsri_flash_memory + S::STREAMS * S::STREAM);
+    const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4;
+    if (threadIdx.x < S::STREAMS) {
+        bsri_flash_stream<S> &x = c.stream[threadIdx.x];
+        for (int i = 0; i < S::SLOTS; i++)
+            bsri_mma_barrier(bsri_mma_address(&x.full[i]), 1), bsri_mma_barrier(bsri_mma_address(&x.empty[i]), 4 * S::WARPGROUPS);
+        for (int i = 0; i < 2; i++) {
+            bsri_mma_barrier(bsri_mma_address(&x.q_full[i]), 1), bsri_mma_barrier(bsri_mma_address(&x.plan_full[i]), 1);
+            bsri_mma_barrier(bsri_mma_address(&x.q_empty[i]), 4 * S::WARPGROUPS);
+            bsri_mma_barrier(bsri_mma_address(&x.plan_empty[i]), 4 * S::WARPGROUPS + 1);
+        }
+        bsri_tma_barriers_made();
+    }
+    __syncthreads();
+    if (group == 2) {
+        bsri_registers_fewer<72>();
+        if (warp < S::STREAMS) bsri_flash_produce<S>(m, c.stream[warp], bsri_mma_address(bsri_flash_memory) + warp * S::STREAM);
+        else if (warp == 3) bsri_flash_deal<S>(m, c);
+    } else {
+        bsri_registers_more<216>();
+        const int i = S::STREAMS == 2 ? group : 0;
+        bsri_flash_consume<S>(m, c.stream[i], bsri_mma_address(bsri_flash_memory) + i * S::STREAM, group);
+    }
+#endif
+}
+
+/* Keys of one load: a power of two that divides a block's columns, as many as a key tile has at most; 0: none of 16 or more. */
+static int bsri_flash_piece(int64_t block_cols, int keys) {
+    int piece = keys;
+    while (piece >= 16 && block_cols % piece) piece /= 2;
+    return piece >= 16 ? piece : 0;
+}
+static int bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, bsri_tensor_batch *b, CUtensorMap *map) {
+    int64_t size[4], stride[3];
+    int32_t box[4] = {64, 0, 1, 1};
+    if (!bsri_tensor_batch_of(d->batch_dims, d->batch, d->batch_stride, b)) return 0;
+    box[1] = rows, size[0] = d->cols, size[1] = d->rows, size[2] = b->size[0], size[3] = b->size[1];
+    stride[0] = d->rows > 1 ? 2 * d->row_stride : 2 * d->cols;
+    stride[1] = b->stride[0] ? 2 * b->stride[0] : 16, stride[2] = b->stride[1] ? 2 * b->stride[1] : 16;
+    return bsri_tensor_map(ctx, map, d->dtype, d->data, 4, size, stride, box, 128);
+}
+/* How tiles are cut and dealt. Sorted windows hold fewer tiles where their keys and values would not stay in L2. */
+static void bsri_flash_deal_of(bsri_dev_flash *m, int rows, int streams) {
+    const bsri_dev_attention *p = &m->p;
+    const int64_t window = BSRI_FLASH_ROUNDS * streams, items = bsri_ceil_div(window, p->tiles);
+    const int64_t blocks = bsri_block_cols(&p->mask) * bsri_ceil_div(rows, p->mask.block_rows);
+    int i;
+    for (m->length_bits = 0; blocks >> m->length_bits >= BSRI_FLASH_BINS;) m->length_bits++;
+    for (m->one_pattern = 1, i = 0; i < p->mask.batch_dims; i++)
+        m->one_pattern &= p->mask.batch[i] <= 1 || !p->mask.crow_batch_stride[i];
+    m->rounds = bsri_min(items, p->items) * p->k.rows * (p->k.cols + p->v.cols) * 2 > BSRI_FLASH_WINDOW ? 2 : BSRI_FLASH_ROUNDS;
+}
+static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsri_dev_attention *p, int compute, const bsr_plan *,
+                                               bsri_dev_flash *m) {
+    const int dt = p->q.dtype, small = p->q.cols <= 64 && p->v.cols <= 64, shared = p->mask.block_rows % 128 == 0;
+    const int keys = shared || small ? 128 : 64, rows = shared ? 128 : 64, streams = shared ? 1 : 2;
+    bsri_choice c = bsri_yes((dt == BSR_F16 ? 370 : 375) + (small ? 0 : 2) + !shared, 3, shared ? BSR_WHY_ONE_ROW : BSR_WHY_GROUP);
+    if (ctx->tier < 3 || !ctx->tensor_map) return bsri_no(BSR_WHY_GPU);
+    if (compute != BSR_F32 || (dt != BSR_F16 && dt != BSR_BF16)) return bsri_no(BSR_WHY_DTYPE);
+    if (p->modifies || p->drops || !(p->scale > 1e-30 && p->scale < 1e30)) return bsri_no(BSR_WHY_MODIFIED);
+    m->piece = bsri_flash_piece(p->mask.block_cols, keys);
+    if (p->mask.block_rows % 16 || !m->piece) return bsri_no(BSR_WHY_BLOCK);
+    if (p->q.rows > 0x7f000000 || p->mask.cols > 0x7f000000 || p->mask.nnz > 0x7f000000) return bsri_no(BSR_WHY_SIZE);
+    if (!bsri_mma_rows_fit(&p->q) || !bsri_mma_rows_fit(&p->k) || !bsri_mma_rows_fit(&p->v)) return bsri_no(BSR_WHY_DENSE);
+    m->p = *p, m->p.unit = (float)p->scale * BSRI_DEV_LOG2E, m->p.pairs = bsri_attention_pairs(&p->out);
+    for (m->piece_bits = 0; 8 << m->piece_bits < m->piece;) m->piece_bits++;
+    m->lane_bits = p->mask.block_rows % 64 == 0 ? 5 : p->mask.block_rows % 32 == 0 ? 4 : 3;
+    m->p.tile_rows = rows, m->p.tiles = bsri_ceil_div(p->q.rows, rows);
+    c.tile_rows = rows, c.tile_cols = keys, c.threads = 384;
+    c.shared = small ? shared ? bsri_flash<bsri_mma_bf16, 64, true>::BYTES : bsri_flash<bsri_mma_bf16, 64, false>::BYTES
+               : shared ? bsri_flash<bsri_mma_bf16, 128, true>::BYTES : bsri_flash<bsri_mma_bf16, 128, false>::BYTES;
+    c.stages = small ? shared ? bsri_flash<bsri_mma_bf16, 64, true>::SLOTS : bsri_flash<bsri_mma_bf16, 64, false>::SLOTS
+               : shared ? bsri_flash<bsri_mma_bf16, 128, true>::SLOTS : bsri_flash<bsri_mma_bf16, 128, false>::SLOTS;
+    c.grid = bsri_min(bsri_min(ctx->sm_count, BSRI_FLASH_GRID), bsri_ceil_div(p->items * m->p.tiles, streams));
+    if (c.shared > ctx->smem_optin) return bsri_no(BSR_WHY_SHARED);
+    bsri_flash_deal_of(m, rows, (int)c.grid * streams);
+    if (!bsri_flash_map(ctx, &p->q, rows, &m->batch[0], &m->map[0]) ||
+        !bsri_flash_map(ctx, &p->k, m->piece, &m->batch[1], &m->map[1]) ||
+        !bsri_flash_map(ctx, &p->v, m->piece, &m->batch[2], &m->map[2]))
+        return bsri_no(BSR_WHY_DENSE);
     return c;
 }
 
@@ -5006,6 +5666,12 @@ static __global__ void bsri_scatter_last(const __grid_constant__ bsri_dev_scatte
     X(n + 1, "mma attention 128 " name, (bsri_attention_mma<T, 128, 2, false>), BSRI_ATTENTION_BYTES(128, 2, 0)) \
     X(n + 2, "mma attention 64 with options " name, (bsri_attention_mma<T, 64, 1, true>), BSRI_ATTENTION_BYTES(64, 1, 1)) \
     X(n + 3, "mma attention 128 with options " name, (bsri_attention_mma<T, 128, 1, true>), BSRI_ATTENTION_BYTES(128, 1, 1))
+#define BSRI_KERNELS_FLASH(X, n, T, name)                                                                                        \
+    X(n + 0, "wgmma attention 64 shared " name, (bsri_attention_wgmma<bsri_flash<T, 64, true>>), (bsri_flash<T, 64, true>::BYTES)) \
+    X(n + 1, "wgmma attention 64 " name, (bsri_attention_wgmma<bsri_flash<T, 64, false>>), (bsri_flash<T, 64, false>::BYTES))      \
+    X(n + 2, "wgmma attention 128 shared " name, (bsri_attention_wgmma<bsri_flash<T, 128, true>>),                                \
+      (bsri_flash<T, 128, true>::BYTES))                                                                                          \
+    X(n + 3, "wgmma attention 128 " name, (bsri_attention_wgmma<bsri_flash<T, 128, false>>), (bsri_flash<T, 128, false>::BYTES))
 #define BSRI_KERNELS_ROWS(X)                                                                                                     \
     BSRI_WHEN(BSRI_HAS_ROWS,                                                                                                     \
     BSRI_WHEN(BSRI_HAS_SUMS_F32, X(400, "simt softmax f32", (bsri_softmax_simt<float>), 0))                                      \
@@ -5026,7 +5692,9 @@ static __global__ void bsri_scatter_last(const __grid_constant__ bsri_dev_scatte
     BSRI_WHEN(BSRI_HAS_F64,                                                                                                      \
     X(422, "simt attention 32x32 f64", (bsri_attention_simt<double, bsri_simt_tile<double, double, 32, 32, 2, 2>>), 0))          \
     BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_ATTENTION(X, 430, __half, "f16"))                                                       \
-    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_ATTENTION(X, 440, __nv_bfloat16, "bf16")))
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_ATTENTION(X, 440, __nv_bfloat16, "bf16"))                                              \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_FLASH(X, 370, bsri_mma_f16, "f16"))                                                     \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_FLASH(X, 375, bsri_mma_bf16, "bf16")))
 #define BSRI_KERNELS_MATRICES(X)                                                                                                 \
     X(600, "fill", bsri_fill_words, 0)                                                                                           \
     X(601, "sort count i32", bsri_sort_count<int32_t>, 0)                                                                        \
@@ -5137,9 +5805,11 @@ static void bsri_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *
 }
 typedef union bsri_attention_params {
     bsri_dev_attention simt, mma;
+    bsri_dev_flash wgmma;
 } bsri_attention_params;
 static void bsri_choose_attention(const bsr_context *ctx, const bsri_dev_attention *p, int compute, bsri_chooser *s,
                                   bsri_attention_params *m) {
+    if (bsri_wants(s, 3)) bsri_offer(s, 3, bsri_wgmma_choose_attention(ctx, p, compute, s->asked, &m->wgmma));
     if (bsri_wants(s, 2)) bsri_offer(s, 2, bsri_mma_choose_attention(ctx, p, compute, s->asked, &m->mma));
     if (bsri_wants(s, 1)) bsri_offer(s, 1, bsri_simt_choose_attention(ctx, p, compute, s->asked, &m->simt));
 }
