@@ -890,7 +890,8 @@ typedef struct bsr_attention_options { /* all zero: defaults */
    -inf for a row with nothing to attend, whose output is 0.
    Dropout: Philox4x32-10, key = seed, counter = (col / 4, row, head, batch), word col % 4; dropped where the word
    < p 2^32. batch and head as in bsr_position.
-   dtypes: q = k = v in {f16, bf16, f32} (in f32) or f64 (in f64); out the same or f32.
+   dtypes: q = k = v in {f16, bf16, f32} (in f32) or f64 (in f64, without a score function, which computes in f32); out the
+   same or f32. On tensor cores (bsr_plan.kernel 2 and 3) probabilities are rounded to q's type before they meet v.
    After FlexAttention, and _triton_ops._scaled_dot_product_attention (whose masks count by pattern alone). */
 BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v,
                                  const bsr_matrix *mask, const bsr_attention_options *options, const bsr_dense *out,
@@ -4913,6 +4914,8 @@ static bsr_status bsri_attention_check(const bsri_call *c, double scale, bsri_at
     BSRI_TRY(bsri_attention_check_output(c, &set, &j->batch, j->out, j->q->rows, j->v->cols, BSR_ARG_OUT, BSRI_FLOATS));
     if (j->out->dtype != dtype && (j->out->dtype != BSR_F32 || dtype == BSR_F64))
         return bsri_fail(c, BSR_ITEM_DTYPE_OUT, BSR_ARG_OUT, -1, j->out->dtype);
+    if (o->score_function && (dtype == BSR_F64 || (c->flags & BSR_EXEC_ACCUMULATE_F64))) /* as in epilogues: it computes in f32 */
+        return bsri_fail(c, BSR_ITEM_ACTIVATION_DTYPE, BSR_ARG_OPTIONS, -1, o->score_function);
     if (!j->lse) return BSR_OK;
     return bsri_attention_check_output(c, &set, &j->batch, j->lse, j->q->rows, 1, BSR_ARG_LSE,
                                        BSRI_BIT(BSR_F32) | BSRI_BIT(BSR_F64));

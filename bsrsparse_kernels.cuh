@@ -3601,7 +3601,8 @@ static int bsri_mma_rows_fit(const bsr_dense *d) {
 }
 /* May two neighbours of out be stored together? */
 static int bsri_attention_pairs(const bsr_dense *out) {
-    int i, pairs = out->col_stride == 1 && out->row_stride % 2 == 0 && (uintptr_t)out->data % (2 * bsr_dtype_size(out->dtype)) == 0;
+    int i,
+        pairs = out->col_stride == 1 && out->row_stride % 2 == 0 && (uintptr_t)out->data % (2 * bsr_dtype_size(out->dtype)) == 0;
     for (i = 0; i < out->batch_dims; i++) pairs &= out->batch[i] == 1 || out->batch_stride[i] % 2 == 0;
     return pairs;
 }
@@ -3635,8 +3636,8 @@ static bsri_choice bsri_mma_choose_attention(const bsr_context *ctx, const bsri_
 /* A CTA stays and takes query tiles from a list. Two warpgroups of 64 query rows multiply; one warp per stream fetches keys and
    values through a ring of slots, one more warp plans the tiles. Where block rows have 128 rows or a multiple, both warpgroups
    share one stream; else each has its own, over the union of the columns of the block rows that its 64 rows touch (at most
-   four), and what is not stored for a warp's 16 rows is forbidden in registers. The order of the slots is K0, K1, V0, K2, V1, ...,
-   that of their use: the scores of a key tile are formed while the values of the one before are added up. */
+   four), and what is not stored for a warp's 16 rows is forbidden in registers. The order of the slots is K0, K1, V0, K2, V1,
+   ..., that of their use: the scores of a key tile are formed while the values of the one before are added up. */
 enum { BSRI_FLASH_LAST = 1, BSRI_FLASH_MASKED = 2, BSRI_FLASH_EMPTY = 4, BSRI_FLASH_EXIT = 8 };
 
 typedef struct bsri_dev_flash {
@@ -3644,12 +3645,13 @@ typedef struct bsri_dev_flash {
     bsri_tensor_batch batch[3]; /* of q, k, v */
     int32_t piece, piece_bits;  /* keys of one load, all of one stored block; log2 of its columns of 8 scores */
     int32_t lane_bits, rounds;  /* log2 of the lanes that read one block row's columns; tiles of a stream in a window */
-    int32_t one_pattern, length_bits; /* the pattern is the same for all items; tiles' lengths are sorted in units of 2^bits blocks */
+    int32_t one_pattern,
+        length_bits; /* the pattern is the same for all items; tiles' lengths are sorted in units of 2^bits blocks */
     CUtensorMap map[3];
 } bsri_dev_flash;
 
-/* Tiles are sorted longest first in windows of some per stream, and dealt back and forth, so that streams get as much as each other
-   while tiles at work at the same time stay near each other and share keys in L2. */
+/* Tiles are sorted longest first in windows of some per stream, and dealt back and forth, so that streams get as much as each
+   other while tiles at work at the same time stay near each other and share keys in L2. */
 enum { BSRI_FLASH_ROUNDS = 4, BSRI_FLASH_GRID = 132, BSRI_FLASH_BINS = 64, BSRI_FLASH_WINDOW = 24 << 20 };
 
 template <class T, int HEAD, bool SHARED> struct bsri_flash {
@@ -3667,7 +3669,7 @@ template <class S> struct bsri_flash_note { /* what consumers must know of a key
     uint32_t rows; /* four bits a piece: which of the stream's block rows store it */
     int32_t flags; /* BSRI_FLASH_ */
 };
-struct bsri_flash_plan { /* a query tile; the first one of a pair of loops that are off by one */
+struct bsri_flash_plan {         /* a query tile; the first one of a pair of loops that are off by one */
     int64_t item, out, lse;      /* batch item; elements of its first row in out and lse */
     int32_t row, low, high, end; /* first row; keys that it, and that the last row, may attend to; 1: there are no more tiles */
     int32_t place[6];            /* of q, k, v in the batch dimensions of their tensor maps */
@@ -3797,6 +3799,7 @@ template <class S> __device__ __forceinline__ void bsri_flash_deal(const bsri_de
     const int64_t total = p.items * p.tiles;
     const void *crow = bsri_dev_matrix_item(&p.batch, 0, &p.mask).crow;
     bsri_flash_ring<2> ring[S::STREAMS];
+#pragma unroll
     for (int s = 0; s < S::STREAMS; s++) {
         ring[s].at = 0, ring[s].parity = 1;
         if (mine + s < total) bsri_flash_plan_tile<S>(m, c.stream[s], ring[s], mine + s);
@@ -3804,12 +3807,13 @@ template <class S> __device__ __forceinline__ void bsri_flash_deal(const bsri_de
     for (int64_t base = streams; base < total; base += window) {
         const int n = (int)bsri_min(window, total - base), before = bsri_flash_sort<S>(m, c, base, n, crow);
         for (int round = 0; round < m.rounds; round++)
+#pragma unroll
             for (int s = 0; s < S::STREAMS; s++) {
                 const int rank = round * streams + (round % 2 ? streams - 1 - mine - s : mine + s);
-                if (rank < n)
-                    bsri_flash_plan_tile<S>(m, c.stream[s], ring[s], base + bsri_flash_ranked<S>(c, rank, n, before));
+                if (rank < n) bsri_flash_plan_tile<S>(m, c.stream[s], ring[s], base + bsri_flash_ranked<S>(c, rank, n, before));
             }
     }
+#pragma unroll
     for (int s = 0; s < S::STREAMS; s++) {
         bsri_flash_wait(c.stream[s].plan_empty, ring[s].at, ring[s].parity);
         c.stream[s].plan[ring[s].at].end = 1;
@@ -3859,17 +3863,21 @@ struct bsri_flash_walk {
 template <class S>
 __device__ __forceinline__ void bsri_flash_produce(const bsri_dev_flash &m, bsri_flash_stream<S> &c, uint32_t memory) {
     const int lane = threadIdx.x % 32, piece = lane / S::ATOMS, atom = lane % S::ATOMS, pieces = S::KEYS / m.piece;
-    const uint32_t all = (S::WARPGROUPS == 2 || m.lane_bits == 5 ? 0x11111111u : m.lane_bits == 4 ? 0x33333333u : 0xffffffffu) >>
+    const uint32_t all = (S::WARPGROUPS == 2 || m.lane_bits == 5 ? 0x11111111u
+                          : m.lane_bits == 4                     ? 0x33333333u
+                                                                 : 0xffffffffu) >>
                          (32 - 4 * pieces);
     const uint32_t to = memory + 2 * S::QUERY + (uint32_t)(atom * S::KEYS + piece * m.piece) * 128;
     bsri_flash_ring<S::SLOTS> ring = {0, 1};
     bsri_flash_ring<2> q = {0, 1}, next = {0, 0};
     auto fetch = [&](const CUtensorMap *map, int key, int c0, int c1) { /* a slot of keys or values */
-        const uint32_t full = bsri_mma_address(&c.full[ring.at]);
-        if (lane == 0) bsri_tma_expect(full, S::SLOT);
-        __syncwarp();
-        if (piece < pieces) bsri_tma_load(to + ring.at * S::SLOT, map, full, atom * 64, key, c0, c1);
-        ring.next();
+                                                                        const uint32_t full = bsri_mma_address(&c.full[ring.at]);
+                                                                        if (lane == 0) bsri_tma_expect(full, S::SLOT);
+                                                                        __syncwarp();
+                                                                        if (piece < pieces)
+                                                                            bsri_tma_load(to + ring.at * S::SLOT, map, full,
+                                                                                          atom * 64, key, c0, c1);
+                                                                        ring.next();
     };
     for (;;) {
         bsri_flash_wait(c.plan_full, next.at, next.parity);
@@ -3895,8 +3903,8 @@ __device__ __forceinline__ void bsri_flash_produce(const bsri_dev_flash &m, bsri
         if (lane == 0) bsri_tma_expect(bsri_mma_address(&c.q_full[q.at]), S::QUERY);
         __syncwarp();
         if (lane < S::ATOMS)
-            bsri_tma_load(memory + q.at * S::QUERY + lane * S::ROWS * 128, &m.map[0], bsri_mma_address(&c.q_full[q.at]), lane * 64,
-                          row, q0, q1);
+            bsri_tma_load(memory + q.at * S::QUERY + lane * S::ROWS * 128, &m.map[0], bsri_mma_address(&c.q_full[q.at]),
+                          lane * 64, row, q0, q1);
         q.next();
         for (bool first = true; more; first = false) {
             int count = 0, mine = (int)m.p.k.rows; /* pieces that are not there: zeros */
@@ -3936,8 +3944,8 @@ template <int N> __device__ __forceinline__ void bsri_flash_settle(float (&x)[N]
 
 /* Forbids scores beyond limit[] of the thread's two rows, and of pieces that its block row does not store. */
 template <class S>
-__device__ __forceinline__ void bsri_flash_forbid(float (&s)[S::KEYS / 2], const bsri_dev_flash &m, const bsri_flash_note<S> &note,
-                                                  int block_row, const int (&limit)[2]) {
+__device__ __forceinline__ void bsri_flash_forbid(float (&s)[S::KEYS / 2], const bsri_dev_flash &m,
+                                                  const bsri_flash_note<S> &note, int block_row, const int (&limit)[2]) {
     const int pair = threadIdx.x % 4 * 2;
     const uint32_t rows = note.rows >> block_row;
 #pragma unroll
@@ -4034,8 +4042,8 @@ __device__ __forceinline__ void bsri_flash_again(const bsri_dev_attention &p, in
 
 /* A row of the thread's sums, times factor; true where one is NaN. */
 template <class S>
-__device__ __forceinline__ bool bsri_flash_store_row(const bsri_dev_attention &p, int64_t at, const float (&out)[S::HD / 2], int h,
-                                                     float factor, bool zero) {
+__device__ __forceinline__ bool bsri_flash_store_row(const bsri_dev_attention &p, int64_t at, const float (&out)[S::HD / 2],
+                                                     int h, float factor, bool zero) {
     const int pair = threadIdx.x % 4 * 2;
     bool odd = false;
 #pragma unroll
@@ -4102,14 +4110,15 @@ __device__ __forceinline__ void bsri_flash_consume(const bsri_dev_flash &m, bsri
     bsri_flash_ring<S::SLOTS> ring = {0, 0};
     bsri_flash_ring<2> q = {0, 0}, next = {0, 0};
     auto turn = [&](bool begin) { /* sharing a stream: the other warpgroup's products go first, or next */
-        if (S::WARPGROUPS == 1) return;
-        if (begin) asm volatile("bar.sync %0, 256;" ::"r"(2 + group) : "memory");
-        else asm volatile("bar.arrive %0, 256;" ::"r"(3 - group) : "memory");
+                                  if (S::WARPGROUPS == 1) return;
+                                  if (begin) asm volatile("bar.sync %0, 256;" ::"r"(2 + group) : "memory");
+                                  else asm volatile("bar.arrive %0, 256;" ::"r"(3 - group) : "memory");
     };
     if (group == 1) turn(false);
 #pragma unroll 1
     for (;;) {
-        float out[S::HD / 2], s[S::KEYS / 2], top[2] = {-bsri_dev_inf<float>(), -bsri_dev_inf<float>()}, sum[2] = {0, 0}, factor[2];
+        float out[S::HD / 2], s[S::KEYS / 2], top[2] = {-bsri_dev_inf<float>(), -bsri_dev_inf<float>()}, sum[2] = {0, 0},
+                                              factor[2];
         uint32_t a[S::KEYS / 16][4];
         bsri_flash_plan t;
         bsri_flash_wait(c.full, ring.at, ring.parity);
@@ -4125,27 +4134,27 @@ __device__ __forceinline__ void bsri_flash_consume(const bsri_dev_flash &m, bsri
         const int block_row = S::WARPGROUPS == 2 ? 0 : (t.row + first) / rows - t.row / rows;
         const int limit[2] = {bsri_flash_limit(p, t.row + r), bsri_flash_limit(p, t.row + r + 8)};
         auto form = [&] { /* scores of the keys in `slot` */
-            const uint64_t x = bsri_wgmma_matrix<128>(queries + q.at * S::QUERY, 0);
-            const uint64_t y = bsri_wgmma_matrix<128>(slots + slot * S::SLOT, 0);
-            bsri_wgmma_fence();
+                          const uint64_t x = bsri_wgmma_matrix<128>(queries + q.at * S::QUERY, 0);
+                          const uint64_t y = bsri_wgmma_matrix<128>(slots + slot * S::SLOT, 0);
+                          bsri_wgmma_fence();
 #pragma unroll
-            for (int i = 0; i < S::HD / 16; i++)
-                scores::ss(s, x + i / 4 * S::ROWS * 8 + i % 4 * 2, y + i / 4 * S::KEYS * 8 + i % 4 * 2, i > 0);
-            bsri_wgmma_commit();
+                          for (int i = 0; i < S::HD / 16; i++)
+                              scores::ss(s, x + i / 4 * S::ROWS * 8 + i % 4 * 2, y + i / 4 * S::KEYS * 8 + i % 4 * 2, i > 0);
+                          bsri_wgmma_commit();
         };
         auto add = [&] { /* probabilities times the values in the ring's next slot */
-            const uint64_t y = bsri_wgmma_matrix<128>(slots + ring.at * S::SLOT, S::KEYS * 128);
-            bsri_flash_wait(c.full, ring.at, ring.parity);
-            bsri_wgmma_fence();
+                         const uint64_t y = bsri_wgmma_matrix<128>(slots + ring.at * S::SLOT, S::KEYS * 128);
+                         bsri_flash_wait(c.full, ring.at, ring.parity);
+                         bsri_wgmma_fence();
 #pragma unroll
-            for (int i = 0; i < S::KEYS / 16; i++) values::rs(out, a[i], y + i * 128);
-            bsri_wgmma_commit();
+                         for (int i = 0; i < S::KEYS / 16; i++) values::rs(out, a[i], y + i * 128);
+                         bsri_wgmma_commit();
         };
         auto pack = [&] {
 #pragma unroll
             for (int i = 0; i < S::KEYS / 8; i++)
                 a[i / 2][i % 2 * 2] = S::type::pack(s[4 * i], s[4 * i + 1]),
-                            a[i / 2][i % 2 * 2 + 1] = S::type::pack(s[4 * i + 2], s[4 * i + 3]);
+                                 a[i / 2][i % 2 * 2 + 1] = S::type::pack(s[4 * i + 2], s[4 * i + 3]);
         };
         auto forbid = [&] {
             if (flags & BSRI_FLASH_MASKED) bsri_flash_forbid<S>(s, m, c.note[slot], block_row, limit), shield = true;
@@ -4216,11 +4225,11 @@ template <class S> __global__ void __launch_bounds__(384, 1) bsri_attention_wgmm
     }
     __syncthreads();
     if (group == 2) {
-        bsri_registers_fewer<72>();
+        bsri_registers_fewer<88>();
         if (warp < S::STREAMS) bsri_flash_produce<S>(m, c.stream[warp], bsri_mma_address(bsri_flash_memory) + warp * S::STREAM);
         else if (warp == 3) bsri_flash_deal<S>(m, c);
     } else {
-        bsri_registers_more<216>();
+        bsri_registers_more<208>();
         const int i = S::STREAMS == 2 ? group : 0;
         bsri_flash_consume<S>(m, c.stream[i], bsri_mma_address(bsri_flash_memory) + i * S::STREAM, group);
     }
@@ -4257,7 +4266,8 @@ static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsr
                                                bsri_dev_flash *m) {
     const int dt = p->q.dtype, small = p->q.cols <= 64 && p->v.cols <= 64, shared = p->mask.block_rows % 128 == 0;
     const int keys = shared || small ? 128 : 64, rows = shared ? 128 : 64, streams = shared ? 1 : 2;
-    bsri_choice c = bsri_yes((dt == BSR_F16 ? 370 : 375) + (small ? 0 : 2) + !shared, 3, shared ? BSR_WHY_ONE_ROW : BSR_WHY_GROUP);
+    bsri_choice c =
+        bsri_yes((dt == BSR_F16 ? 370 : 375) + (small ? 0 : 2) + !shared, 3, shared ? BSR_WHY_ONE_ROW : BSR_WHY_GROUP);
     if (ctx->tier < 3 || !ctx->tensor_map) return bsri_no(BSR_WHY_GPU);
     if (compute != BSR_F32 || (dt != BSR_F16 && dt != BSR_BF16)) return bsri_no(BSR_WHY_DTYPE);
     if (p->modifies || p->drops || !(p->scale > 1e-30 && p->scale < 1e30)) return bsri_no(BSR_WHY_MODIFIED);
@@ -4270,10 +4280,12 @@ static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsr
     m->lane_bits = p->mask.block_rows % 64 == 0 ? 5 : p->mask.block_rows % 32 == 0 ? 4 : 3;
     m->p.tile_rows = rows, m->p.tiles = bsri_ceil_div(p->q.rows, rows);
     c.tile_rows = rows, c.tile_cols = keys, c.threads = 384;
-    c.shared = small ? shared ? bsri_flash<bsri_mma_bf16, 64, true>::BYTES : bsri_flash<bsri_mma_bf16, 64, false>::BYTES
-               : shared ? bsri_flash<bsri_mma_bf16, 128, true>::BYTES : bsri_flash<bsri_mma_bf16, 128, false>::BYTES;
-    c.stages = small ? shared ? bsri_flash<bsri_mma_bf16, 64, true>::SLOTS : bsri_flash<bsri_mma_bf16, 64, false>::SLOTS
-               : shared ? bsri_flash<bsri_mma_bf16, 128, true>::SLOTS : bsri_flash<bsri_mma_bf16, 128, false>::SLOTS;
+    c.shared = small    ? shared ? bsri_flash<bsri_mma_bf16, 64, true>::BYTES : bsri_flash<bsri_mma_bf16, 64, false>::BYTES
+               : shared ? bsri_flash<bsri_mma_bf16, 128, true>::BYTES
+                        : bsri_flash<bsri_mma_bf16, 128, false>::BYTES;
+    c.stages = small    ? shared ? bsri_flash<bsri_mma_bf16, 64, true>::SLOTS : bsri_flash<bsri_mma_bf16, 64, false>::SLOTS
+               : shared ? bsri_flash<bsri_mma_bf16, 128, true>::SLOTS
+                        : bsri_flash<bsri_mma_bf16, 128, false>::SLOTS;
     c.grid = bsri_min(bsri_min(ctx->sm_count, BSRI_FLASH_GRID), bsri_ceil_div(p->items * m->p.tiles, streams));
     if (c.shared > ctx->smem_optin) return bsri_no(BSR_WHY_SHARED);
     bsri_flash_deal_of(m, rows, (int)c.grid * streams);
@@ -5666,35 +5678,36 @@ static __global__ void bsri_scatter_last(const __grid_constant__ bsri_dev_scatte
     X(n + 1, "mma attention 128 " name, (bsri_attention_mma<T, 128, 2, false>), BSRI_ATTENTION_BYTES(128, 2, 0)) \
     X(n + 2, "mma attention 64 with options " name, (bsri_attention_mma<T, 64, 1, true>), BSRI_ATTENTION_BYTES(64, 1, 1)) \
     X(n + 3, "mma attention 128 with options " name, (bsri_attention_mma<T, 128, 1, true>), BSRI_ATTENTION_BYTES(128, 1, 1))
-#define BSRI_KERNELS_FLASH(X, n, T, name)                                                                                        \
-    X(n + 0, "wgmma attention 64 shared " name, (bsri_attention_wgmma<bsri_flash<T, 64, true>>), (bsri_flash<T, 64, true>::BYTES)) \
-    X(n + 1, "wgmma attention 64 " name, (bsri_attention_wgmma<bsri_flash<T, 64, false>>), (bsri_flash<T, 64, false>::BYTES))      \
-    X(n + 2, "wgmma attention 128 shared " name, (bsri_attention_wgmma<bsri_flash<T, 128, true>>),                                \
-      (bsri_flash<T, 128, true>::BYTES))                                                                                          \
+#define BSRI_KERNELS_FLASH(X, n, T, name)                                                                                     \
+    X(n + 0, "wgmma attention 64 shared " name, (bsri_attention_wgmma<bsri_flash<T, 64, true>>),                              \
+      (bsri_flash<T, 64, true>::BYTES))                                                                                       \
+    X(n + 1, "wgmma attention 64 " name, (bsri_attention_wgmma<bsri_flash<T, 64, false>>), (bsri_flash<T, 64, false>::BYTES)) \
+    X(n + 2, "wgmma attention 128 shared " name, (bsri_attention_wgmma<bsri_flash<T, 128, true>>),                            \
+      (bsri_flash<T, 128, true>::BYTES))                                                                                      \
     X(n + 3, "wgmma attention 128 " name, (bsri_attention_wgmma<bsri_flash<T, 128, false>>), (bsri_flash<T, 128, false>::BYTES))
-#define BSRI_KERNELS_ROWS(X)                                                                                                     \
-    BSRI_WHEN(BSRI_HAS_ROWS,                                                                                                     \
-    BSRI_WHEN(BSRI_HAS_SUMS_F32, X(400, "simt softmax f32", (bsri_softmax_simt<float>), 0))                                      \
-    BSRI_WHEN(BSRI_HAS_F64, X(401, "simt softmax f64", (bsri_softmax_simt<double>), 0))                                          \
-    BSRI_WHEN(BSRI_HAS_F16,                                                                                                      \
-    X(402, "packed softmax f16", (bsri_softmax_fast<__half, false>), 0)                                                          \
-    X(405, "packed softmax backward f16", (bsri_softmax_fast<__half, true>), 0))                                                 \
-    BSRI_WHEN(BSRI_HAS_BF16,                                                                                                     \
-    X(403, "packed softmax bf16", (bsri_softmax_fast<__nv_bfloat16, false>), 0)                                                  \
-    X(406, "packed softmax backward bf16", (bsri_softmax_fast<__nv_bfloat16, true>), 0))                                         \
-    BSRI_WHEN(BSRI_HAS_F32,                                                                                                      \
-    X(404, "packed softmax f32", (bsri_softmax_fast<float, false>), 0)                                                           \
-    X(407, "packed softmax backward f32", (bsri_softmax_fast<float, true>), 0)))                                                 \
-    BSRI_WHEN(BSRI_HAS_ATTENTION,                                                                                                \
-    BSRI_WHEN(BSRI_HAS_SUMS_F32,                                                                                                 \
-    X(420, "simt attention 16x16 f32", (bsri_attention_simt<float, bsri_simt_tile<float, float, 16, 16, 1, 1>>), 0)              \
-    X(421, "simt attention 64x64 f32", (bsri_attention_simt<float, bsri_simt_tile<float, float, 64, 64, 4, 4>>), 0))             \
-    BSRI_WHEN(BSRI_HAS_F64,                                                                                                      \
-    X(422, "simt attention 32x32 f64", (bsri_attention_simt<double, bsri_simt_tile<double, double, 32, 32, 2, 2>>), 0))          \
-    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_ATTENTION(X, 430, __half, "f16"))                                                       \
-    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_ATTENTION(X, 440, __nv_bfloat16, "bf16"))                                              \
-    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_FLASH(X, 370, bsri_mma_f16, "f16"))                                                     \
-    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_FLASH(X, 375, bsri_mma_bf16, "bf16")))
+#define BSRI_KERNELS_ROWS(X)                                                                                                   \
+    BSRI_WHEN(BSRI_HAS_ROWS,                                                                                                   \
+              BSRI_WHEN(BSRI_HAS_SUMS_F32, X(400, "simt softmax f32", (bsri_softmax_simt<float>), 0))                          \
+                  BSRI_WHEN(BSRI_HAS_F64, X(401, "simt softmax f64", (bsri_softmax_simt<double>), 0))                          \
+                      BSRI_WHEN(BSRI_HAS_F16, X(402, "packed softmax f16", (bsri_softmax_fast<__half, false>), 0)              \
+                                                  X(405, "packed softmax backward f16", (bsri_softmax_fast<__half, true>), 0)) \
+                          BSRI_WHEN(BSRI_HAS_BF16,                                                                             \
+                                    X(403, "packed softmax bf16", (bsri_softmax_fast<__nv_bfloat16, false>), 0)                \
+                                        X(406, "packed softmax backward bf16", (bsri_softmax_fast<__nv_bfloat16, true>), 0))   \
+                              BSRI_WHEN(BSRI_HAS_F32,                                                                          \
+                                        X(404, "packed softmax f32", (bsri_softmax_fast<float, false>), 0)                     \
+                                            X(407, "packed softmax backward f32", (bsri_softmax_fast<float, true>), 0)))       \
+    BSRI_WHEN(BSRI_HAS_ATTENTION,                                                                                              \
+              BSRI_WHEN(BSRI_HAS_SUMS_F32, X(420, "simt attention 16x16 f32",                                                  \
+                                             (bsri_attention_simt<float, bsri_simt_tile<float, float, 16, 16, 1, 1>>), 0)      \
+                                               X(421, "simt attention 64x64 f32",                                              \
+                                                 (bsri_attention_simt<float, bsri_simt_tile<float, float, 64, 64, 4, 4>>), 0)) \
+                  BSRI_WHEN(BSRI_HAS_F64, X(422, "simt attention 32x32 f64",                                                   \
+                                            (bsri_attention_simt<double, bsri_simt_tile<double, double, 32, 32, 2, 2>>), 0))   \
+                      BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_ATTENTION(X, 430, __half, "f16"))                                   \
+                          BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_ATTENTION(X, 440, __nv_bfloat16, "bf16"))                      \
+                              BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_FLASH(X, 370, bsri_mma_f16, "f16"))                         \
+                                  BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_FLASH(X, 375, bsri_mma_bf16, "bf16")))
 #define BSRI_KERNELS_MATRICES(X)                                                                                                 \
     X(600, "fill", bsri_fill_words, 0)                                                                                           \
     X(601, "sort count i32", bsri_sort_count<int32_t>, 0)                                                                        \

@@ -454,6 +454,10 @@ TF int64_t ref_kv_item(const t_shape *whole, int64_t item, const t_shape *mine) 
     return t_item_of(&outer_whole, item / heads, &outer_mine) * own + item % heads / (heads / own);
 }
 /* lse: where not null, gets the reference of the log-sum-exp. */
+/* Does the code under test round probabilities to the operands' type before they meet v? Tensor cores take them so. */
+#ifndef REF_ROUNDS_P
+#define REF_ROUNDS_P 0
+#endif
 TF ref_result ref_attention(double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v, const bsr_matrix *mask,
                             const bsr_attention_options *o, t_shape whole, ref_result *lse) {
     bsr_attention_options zero;
@@ -461,6 +465,10 @@ TF ref_result ref_attention(double scale, const bsr_dense *q, const bsr_dense *k
     ref_result r;
     int64_t lq = q->rows, lk = k->rows, item, i, j, d, heads = whole.dims ? whole.n[whole.dims - 1] : 1;
     double u = q->dtype == BSR_F64 ? REF_U64 : 0x1p-24, tiny = q->dtype == BSR_F64 ? DBL_MIN : FLT_MIN, inf = (double)INFINITY;
+    const int rounds = REF_ROUNDS_P && (q->dtype == BSR_F16 || q->dtype == BSR_BF16), half = q->dtype == BSR_F16;
+    /* relative to sum p|v|: half a unit in the last place; f16 also loses what is below half its least number, relative to a
+       reference that is at most the row's maximum, so to a sum of at least 1 */
+    const double p_unit = rounds ? half ? 0x1p-12 : 0x1p-9 : 0, p_least = rounds && half ? 0x1p-25 : 0;
     double *s = (double *)calloc((size_t)lk + 1, sizeof *s), *ds = (double *)calloc((size_t)lk + 1, sizeof *ds);
     ref_real *w = (ref_real *)calloc((size_t)lk + 1, sizeof *w);
     if (!s || !ds || !w) abort();
@@ -528,16 +536,17 @@ TF ref_result ref_attention(double scale, const bsr_dense *q, const bsr_dense *k
             }
             relative = 2.5 * worst + (16 + 4 * log2(n + 1) + n) * u;
             for (d = 0; d < v->cols; d++) {
-                ref_real x = 0, mag = 0;
+                ref_real x = 0, mag = 0, all = 0;
                 for (j = lk - 1; j >= 0; j--) {
                     ref_real p = total > 0 ? w[j] / total : 0, y;
                     if (w[j] == 0 || total == 0) continue;
                     if (o->dropout_p > 0 && ref_dropped(o->dropout_p, o->dropout_seed, at.batch, at.head, i, j)) continue;
                     y = p * *ref_at(&vv, iv, j, d) / (1 - (ref_real)o->dropout_p);
-                    x += y, mag += fabsl(y);
+                    x += y, mag += fabsl(y), all += fabsl((ref_real)*ref_at(&vv, iv, j, d)) / (1 - (ref_real)o->dropout_p);
                 }
                 *ref_at(&r.want, item, i, d) = nan ? (double)NAN : (double)x;
-                *ref_at(&r.bound, item, i, d) = n == 0 ? 0 : relative * (double)mag + (n + 1) * tiny * 4;
+                *ref_at(&r.bound, item, i, d) =
+                    n == 0 ? 0 : (relative + p_unit) * (double)mag + p_least * (double)all + (n + 1) * tiny * 4;
             }
             if (lse) {
                 *ref_at(&lse->want, item, i, 0) = nan ? (double)NAN : n == 0 ? -inf : (double)(top + logl(total));

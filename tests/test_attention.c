@@ -402,6 +402,44 @@ TEST(forbidden_nan) {
                 run_attention(&c);
             }
 }
+/* What tensor cores take: aligned rows, blocks of whole units of 16, sizes around tiles of 64 and 128 rows and keys. In every
+   second case some keys and values that are never attended are not numbers. */
+TEST(tiles) {
+    static const int64_t blocks[][2] = {{16, 16},   {32, 32},  {48, 32},  {64, 64}, {128, 64},
+                                        {128, 128}, {64, 128}, {256, 48}, {32, 16}};
+    int k;
+    for (k = 0; k < 72; k++) {
+        const int64_t *b = blocks[k % 9];
+        const int type = k / 9 % 2 ? BSR_F16 : BSR_BF16, wide = k / 18 % 2, heads = 1 + k / 36 % 2 * 3;
+        const int64_t r = bt_range(1, 300 / b[0] + 1), cols = bt_range(1, 300 / b[1] + 1);
+        const int64_t lq = r * b[0] - bt_below(b[0]), lk = cols * b[1] - bt_below(b[1]);
+        const int64_t d = 8 * bt_range(wide ? 9 : 1, wide ? 16 : 8), dv = 8 * bt_range(1, wide ? 16 : 8);
+        const t_shape bq = t_batch(2, 2, heads, 0, 0), bkv = t_batch(2, 2, bt_below(2) ? heads : 1, 0, 0);
+        int64_t item, i, j, p;
+        attention c;
+        t_spec s;
+        bt_case("%d: %lldx%lld, %s, D %lld, %lld", k, (long long)b[0], (long long)b[1], bsr_dtype_name(type), (long long)d,
+                (long long)dv);
+        s = spec_of(BSR_BOOL, b[0], b[1], r, cols, bt_range(0, r * cols)), s.pattern_only = 1;
+        if (bt_below(2)) s.batch = t_batch(2, bt_below(2) ? 2 : 1, bt_below(2) ? heads : 1, 0, 0);
+        s.unsorted = bt_below(4) == 0;
+        c = attention_new(&s, type, lq, lk, d, dv, bq, bkv, bt_below(2) ? BSR_F32 : type);
+        c.q = t_random(type, lq, d, ROW, bq, 0, FILL_SIGNED), c.k = t_random(type, lk, d, ROW, bkv, 0, FILL_SIGNED);
+        c.v = t_random(type, lk, dv, ROW, bkv, 0, FILL_SIGNED);
+        if (k % 3 == 0) c.o.flags = BSR_ATTENTION_CAUSAL, c.o.causal_offset = bt_range(-40, 40) + (bt_below(2) ? lk - lq : 0);
+        c.has_lse = bt_below(4) != 0, c.flags = REF_MAY_BE_ZERO;
+        for (item = 0; item < t_items(&bkv) && k % 2; item++) /* columns that no row of any item may attend to, and late ones */
+            for (j = 0; j < lk; j++) {
+                int seen = c.o.flags ? j <= lq - 1 + c.o.causal_offset : 0;
+                for (i = 0; i < t_items(&s.batch) && !c.o.flags; i++)
+                    for (p = 0; p < t_crow(&c.mask, i, r); p++) seen |= t_col(&c.mask, i, p) == j / b[1];
+                if (seen && !(c.o.flags && j > lq / 2 + c.o.causal_offset)) continue;
+                for (i = 0; i < dv; i++) t_set(&c.v, item, j, i, i % 2 ? (double)NAN : (double)INFINITY);
+                for (i = 0; i < d && !seen; i++) t_set(&c.k, item, j, i, (double)NAN);
+            }
+        run_attention(&c);
+    }
+}
 /* A float mask's values do not count unless a flag says so; a pattern-only mask needs none. */
 TEST(mask_pattern_only) {
     int k;
@@ -437,6 +475,7 @@ int main(int argc, char **argv) {
         {"composition", composition},
         {"edges", edges},
         {"forbidden_nan", forbidden_nan},
+        {"tiles", tiles},
         {"mask_pattern_only", mask_pattern_only},
         {"backward_not_implemented", backward_not_implemented},
     };

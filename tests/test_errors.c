@@ -499,6 +499,13 @@ TEST(bad_rows) {
     BAD(SOFTMAX_BACKWARD, BSR_ITEM_SCALE, ANY, ANY, ANY, f->scale = NAN);
 }
 TEST(bad_attention) {
+    fixture g;
+    bsr_exec sums;
+    bt_case("score functions compute in f32");
+    sums = t_exec(BSR_EXEC_ACCUMULATE_F64), g = fixture_new(ATTENTION);
+    fixture_point(&g), fit_call(&g, ATTENTION), g.attention.score_function = BSR_SCORE_tf_alibi;
+    CHECK_INT(run(&g, ATTENTION, &sums), BSR_UNSUPPORTED), CHECK_INT(t_error.item, BSR_ITEM_ACTIVATION_DTYPE);
+    check_poison(&g, ATTENTION);
     BAD(ATTENTION, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_Q, -1, 0, f->px = NULL);
     BAD(ATTENTION, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_V, -1, 0, f->pz = NULL);
     BAD(ATTENTION, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MASK, -1, 0, f->pa = NULL);
