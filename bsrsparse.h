@@ -843,9 +843,9 @@ typedef struct bsr_softmax_options { /* every member may be null; sizes of 1 and
 } bsr_softmax_options;
 
 /* y = softmax over the stored elements of each row of scale*x + relative_bias + key_padding + attn_mask. Elements that
-   are not stored count as -inf; a row that has none, or only -inf, gives zeros, never NaN. NaN in a row spreads
-   over its stored elements, but a forbidden element (MUL mask 0, or -inf added) is 0 whatever x
-   holds. y has x's pattern and may be x exactly. Rows of any length, any block size.
+   are not stored count as -inf; a row that has none, or only -inf, gives zeros, never NaN. A forbidden element (MUL mask 0,
+   or -inf added) is 0 whatever x holds there. NaN or +inf at any other element of a row makes the whole row NaN, forbidden
+   elements included, as in PyTorch. y has x's pattern and may be x exactly. Rows of any length, any block size.
    dtypes: f16, bf16, f32 (in f32), f64 (in f64); y of x's type or f32; masks any float, BSR_BOOL, i8.
    Error per element: relative (8 + |s - max| + n/8) u at most (s: the scaled and biased score, n elements in the row; the
    portable instruction set: n u for n/8 u), + underflow, and one rounding.

@@ -251,6 +251,24 @@ TEST(edges) {
             x = t_matrix(&s), y = t_matrix_output(&x, dtypes[t], PACKED);
             t_store(x.values, x.dtype, t_value_at(&x, 0, 3, 2, 4), (double)NAN);
             run_softmax(ctx, 2, &x, NULL, &y, 0, 0);
+            bt_case("forbidden values do not count, others' NaN and inf do: %s, isa %d", bsr_dtype_name(dtypes[t]), isa);
+            x = t_matrix(&s), y = t_matrix_output(&x, dtypes[t], PACKED);
+            kp = t_dense(BSR_BOOL, 1, x.cols, ROW, NO_BATCH, 0), memset(kp.data, 1, (size_t)x.cols);
+            memset(&o, 0, sizeof o), o.key_padding_mask = &kp, o.key_padding_mode = BSR_MASK_MUL;
+            for (j = 0; j < x.cols; j += 5) t_set(&kp, 0, 0, j, 0); /* the first column of each block */
+            for (p = 0; p < x.nnz; p++) {
+                t_store(x.values, x.dtype, t_value_at(&x, 0, p, 0, 0), (double)NAN);
+                t_store(x.values, x.dtype, t_value_at(&x, 0, p, 1, 3), (double)NAN);
+                t_store(x.values, x.dtype, t_value_at(&x, 0, p, 2, 4), inf);
+            }
+            bt_mark_output(y.values);
+            if (RUN_OK(bsr_softmax(ctx, 1, &x, &o, &y, &e)))
+                for (p = 0; p < x.nnz; p++)
+                    for (i = 0; i < 4; i++)
+                        for (j = 0; j < 5; j++) {
+                            double v = t_load(y.values, y.dtype, t_value_at(&y, 0, p, i, j));
+                            CHECK(i == 1 || i == 2 ? v != v : j == 0 ? v == 0 : v > 0 && v < 1.01);
+                        }
             bt_case("large scores do not overflow: %s, isa %d", bsr_dtype_name(dtypes[t]), isa);
             x = t_matrix(&s), y = t_matrix_output(&x, dtypes[t], PACKED);
             for (p = 0; p < x.nnz; p++)
