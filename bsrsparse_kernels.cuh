@@ -3644,15 +3644,16 @@ typedef struct bsri_dev_flash {
     bsri_dev_attention p;
     bsri_tensor_batch batch[3]; /* of q, k, v */
     int32_t piece, piece_bits;  /* keys of one load, all of one stored block; log2 of its columns of 8 scores */
-    int32_t lane_bits, rounds;  /* log2 of the lanes that read one block row's columns; tiles of a stream in a window */
+    int32_t lane_bits, reserved; /* log2 of the lanes that read one block row's columns */
     int32_t one_pattern,
         length_bits; /* the pattern is the same for all items; tiles' lengths are sorted in units of 2^bits blocks */
     CUtensorMap map[3];
 } bsri_dev_flash;
 
-/* Tiles are sorted longest first in windows of some per stream, and dealt back and forth, so that streams get as much as each
-   other while tiles at work at the same time stay near each other and share keys in L2. */
-enum { BSRI_FLASH_ROUNDS = 4, BSRI_FLASH_GRID = 132, BSRI_FLASH_BINS = 64, BSRI_FLASH_WINDOW = 24 << 20 };
+/* Tiles are sorted longest first in windows of four per stream, and dealt back and forth, so that streams get as much as each
+   other while tiles at work at the same time stay near each other and share keys in L2. Random patterns, B2 H16 S4096 and B1 H16
+   S8192, D 128: windows of 4, 2, 1 per stream 170, 174, 213 us and 161, 176, 228 us. */
+enum { BSRI_FLASH_ROUNDS = 4, BSRI_FLASH_GRID = 132, BSRI_FLASH_BINS = 64 };
 
 template <class T, int HEAD, bool SHARED> struct bsri_flash {
     typedef T type;
@@ -3795,7 +3796,7 @@ template <class S> __device__ __forceinline__ int bsri_flash_ranked(const bsri_f
 /* The first round is taken as it comes: sorting would have to be waited for. */
 template <class S> __device__ __forceinline__ void bsri_flash_deal(const bsri_dev_flash &m, bsri_flash_control<S> &c) {
     const bsri_dev_attention &p = m.p;
-    const int streams = (int)gridDim.x * S::STREAMS, mine = (int)blockIdx.x * S::STREAMS, window = streams * m.rounds;
+    const int streams = (int)gridDim.x * S::STREAMS, mine = (int)blockIdx.x * S::STREAMS, window = streams * BSRI_FLASH_ROUNDS;
     const int64_t total = p.items * p.tiles;
     const void *crow = bsri_dev_matrix_item(&p.batch, 0, &p.mask).crow;
     bsri_flash_ring<2> ring[S::STREAMS];
@@ -3806,7 +3807,7 @@ template <class S> __device__ __forceinline__ void bsri_flash_deal(const bsri_de
     }
     for (int64_t base = streams; base < total; base += window) {
         const int n = (int)bsri_min(window, total - base), before = bsri_flash_sort<S>(m, c, base, n, crow);
-        for (int round = 0; round < m.rounds; round++)
+        for (int round = 0; round < BSRI_FLASH_ROUNDS; round++)
 #pragma unroll
             for (int s = 0; s < S::STREAMS; s++) {
                 const int rank = round * streams + (round % 2 ? streams - 1 - mine - s : mine + s);
@@ -4251,16 +4252,14 @@ static int bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, 
     stride[1] = b->stride[0] ? 2 * b->stride[0] : 16, stride[2] = b->stride[1] ? 2 * b->stride[1] : 16;
     return bsri_tensor_map(ctx, map, d->dtype, d->data, 4, size, stride, box, 128);
 }
-/* How tiles are cut and dealt. Sorted windows hold fewer tiles where their keys and values would not stay in L2. */
-static void bsri_flash_deal_of(bsri_dev_flash *m, int rows, int streams) {
+/* How tiles are compared. */
+static void bsri_flash_lengths(bsri_dev_flash *m, int rows) {
     const bsri_dev_attention *p = &m->p;
-    const int64_t window = BSRI_FLASH_ROUNDS * streams, items = bsri_ceil_div(window, p->tiles);
     const int64_t blocks = bsri_block_cols(&p->mask) * bsri_ceil_div(rows, p->mask.block_rows);
     int i;
     for (m->length_bits = 0; blocks >> m->length_bits >= BSRI_FLASH_BINS;) m->length_bits++;
     for (m->one_pattern = 1, i = 0; i < p->mask.batch_dims; i++)
         m->one_pattern &= p->mask.batch[i] <= 1 || !p->mask.crow_batch_stride[i];
-    m->rounds = bsri_min(items, p->items) * p->k.rows * (p->k.cols + p->v.cols) * 2 > BSRI_FLASH_WINDOW ? 2 : BSRI_FLASH_ROUNDS;
 }
 static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsri_dev_attention *p, int compute, const bsr_plan *,
                                                bsri_dev_flash *m) {
@@ -4288,7 +4287,7 @@ static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsr
                         : bsri_flash<bsri_mma_bf16, 128, false>::SLOTS;
     c.grid = bsri_min(bsri_min(ctx->sm_count, BSRI_FLASH_GRID), bsri_ceil_div(p->items * m->p.tiles, streams));
     if (c.shared > ctx->smem_optin) return bsri_no(BSR_WHY_SHARED);
-    bsri_flash_deal_of(m, rows, (int)c.grid * streams);
+    bsri_flash_lengths(m, rows);
     if (!bsri_flash_map(ctx, &p->q, rows, &m->batch[0], &m->map[0]) ||
         !bsri_flash_map(ctx, &p->k, m->piece, &m->batch[1], &m->map[1]) ||
         !bsri_flash_map(ctx, &p->v, m->piece, &m->batch[2], &m->map[2]))

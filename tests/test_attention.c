@@ -410,7 +410,7 @@ TEST(tiles) {
     int k;
     for (k = 0; k < 72; k++) {
         const int64_t *b = blocks[k % 9];
-        const int type = k / 9 % 2 ? BSR_F16 : BSR_BF16, wide = k / 18 % 2, heads = 1 + k / 36 % 2 * 3;
+        const int type = k / 9 % 2 ? BSR_F16 : BSR_BF16, wide = k / 18 % 2, heads = 1 + k / 36 % 2;
         const int64_t r = bt_range(1, 300 / b[0] + 1), cols = bt_range(1, 300 / b[1] + 1);
         const int64_t lq = r * b[0] - bt_below(b[0]), lk = cols * b[1] - bt_below(b[1]);
         const int64_t d = 8 * bt_range(wide ? 9 : 1, wide ? 16 : 8), dv = 8 * bt_range(1, wide ? 16 : 8);
