@@ -466,8 +466,8 @@ TF ref_result ref_attention(double scale, const bsr_dense *q, const bsr_dense *k
     int64_t lq = q->rows, lk = k->rows, item, i, j, d, heads = whole.dims ? whole.n[whole.dims - 1] : 1;
     double u = q->dtype == BSR_F64 ? REF_U64 : 0x1p-24, tiny = q->dtype == BSR_F64 ? DBL_MIN : FLT_MIN, inf = (double)INFINITY;
     const int rounds = REF_ROUNDS_P && (q->dtype == BSR_F16 || q->dtype == BSR_BF16), half = q->dtype == BSR_F16;
-    /* relative to sum p|v|: half a unit in the last place, 2^-8 for the 8 bits of bf16; f16 also loses what is below half its least number, relative to a
-       reference that is at most the row's maximum, so to a sum of at least 1 */
+    /* relative to sum p|v|: half a unit in the last place, 2^-8 for the 8 bits of bf16; f16 also loses what is below half its
+       least number, relative to a reference that is at most the row's maximum, so to a sum of at least 1 */
     const double p_unit = rounds ? half ? 0x1p-11 : 0x1p-8 : 0, p_least = rounds && half ? 0x1p-25 : 0;
     double *s = (double *)calloc((size_t)lk + 1, sizeof *s), *ds = (double *)calloc((size_t)lk + 1, sizeof *ds);
     ref_real *w = (ref_real *)calloc((size_t)lk + 1, sizeof *w);
