@@ -40,11 +40,12 @@ BLAS = $(eval BLAS := $(call probe,$(hash)include <cblas.h>,,-lopenblas))$(BLAS)
 SAN_FLAGS = -O1 -g $(SANITIZE) -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 compile = @echo "  cc    $@"; mkdir -p $(@D); $(CC) -std=c99 -Wall -Wextra -I. -Itests
 
-.PHONY: all run test test-programs bench fuzz examples check install clean help
+.PHONY: all run tune test test-programs bench fuzz examples check install clean help
 all: examples
 
 help:
 	@echo "make run            the main job: builds and runs examples/spmm.c (ARGS=\"--help\", \"--backend cpu\" and the like)"
+	@echo "make tune           searches the fastest plans on this machine (ARGS=\"--help\"), writes build/tune_table.h"
 	@echo "make test           everything: tests, sanitizers, compile matrix, examples, fuzz targets, static checks"
 	@echo "make bench          speed against OpenBLAS and SciPy, where they are installed"
 	@echo "make fuzz           libFuzzer for SECONDS=60 per target, with clang"
@@ -59,6 +60,12 @@ SPMM = $(if $(GPU_CC),build/gpu/examples/spmm,$(B)/plain/spmm)
 run:
 	@$(MAKE) $(SPMM)
 	@$(SPMM) $(ARGS)
+
+# Tunes on this machine; what beats the heuristic is written to build/tune_table.h, for BSRSPARSE_TUNE_TABLE or in place of ours.
+TUNE = $(if $(GPU_CC),build/gpu/examples/tune,$(B)/plain/tune)
+tune:
+	@$(MAKE) $(TUNE)
+	@$(TUNE) --sources $$(cat bsrsparse.h bsrsparse_kernels.cuh | sha256sum | cut -d ' ' -f 1) $(ARGS)
 
 # ---- programs: plain, and with sanitizers ----
 

@@ -9563,18 +9563,29 @@ static void bsri_tuner_end(bsri_tuner *t) {
     bsri_free(t->ctx, t->before);
 }
 
-/* The heuristic's plan and the best one in turns: what is drift falls on both. */
-static void bsri_tuner_compare(bsri_tuner *t, const bsr_plan *reference, const bsr_plan *best) {
-    double x[BSRI_TUNE_REPEATS], y[BSRI_TUNE_REPEATS];
+static int bsri_same_choice(const bsr_plan *a, const bsr_plan *b) {
+    return a->kernel == b->kernel && a->instance == b->instance && a->tile_rows == b->tile_rows && a->tile_cols == b->tile_cols &&
+           a->split == b->split && a->stages == b->stages && a->order == b->order;
+}
+/* The heuristic's plan and the best one in turns: what is drift falls on both. What is gained must show in the medians and in
+   the least times; what is slower here was luck before, and the heuristic's plan is the result. */
+static void bsri_tuner_compare(bsri_tuner *t, const bsr_plan *reference, bsr_climb *c) {
+    double x[BSRI_TUNE_REPEATS], y[BSRI_TUNE_REPEATS], by_least;
     bsr_tune_result *r = t->result;
-    int i, n = t->desc->target ? 1 : BSRI_TUNE_REPEATS;
-    const int repeats = t->desc->target ? 1 : bsri_tuner_repeats(r->seconds);
+    const int n = t->desc->target ? 1 : BSRI_TUNE_REPEATS, repeats = t->desc->target ? 1 : bsri_tuner_repeats(r->seconds);
+    int i;
+    r->heuristic_seconds = r->seconds = t->reference >= 0 ? t->reference : c->seconds;
+    if (bsri_same_choice(reference, &r->plan)) return;
     for (i = 0; i < n; i++) {
         x[i] = t->desc->target ? t->desc->target(reference, t->desc->user) : bsri_tuner_batch(t, reference, repeats) / repeats;
-        y[i] = t->desc->target ? t->desc->target(best, t->desc->user) : bsri_tuner_batch(t, best, repeats) / repeats;
+        y[i] = t->desc->target ? t->desc->target(&r->plan, t->desc->user) : bsri_tuner_batch(t, &r->plan, repeats) / repeats;
     }
-    r->heuristic_seconds = bsri_median(x, n), r->seconds = bsri_median(y, n);
+    r->heuristic_seconds = bsri_median(x, n), r->seconds = bsri_median(y, n); /* sorted now */
+    by_least = x[0] > 0 && y[0] >= 0 ? 1.0 - y[0] / x[0] : 0;
     r->gain = r->heuristic_seconds > 0 && r->seconds >= 0 ? 1.0 - r->seconds / r->heuristic_seconds : 0;
+    if (by_least < r->gain) r->gain = by_least;
+    if (r->gain > 0 || t->reference < 0) return;
+    bsri_tune_point_of(t, reference, c->best), r->plan = *reference, r->gain = 0, r->seconds = r->heuristic_seconds;
 }
 /* What is known so far: heuristic, the table's row, each tier's own choice. The best of them is where the climb starts. */
 static bsr_status bsri_tuner_search(bsri_tuner *t, bsr_climb *c) {
@@ -9599,7 +9610,7 @@ static bsr_status bsri_tuner_search(bsri_tuner *t, bsr_climb *c) {
     asked = bsri_tune_plan_of(c->best);
     BSRI_TRY(bsri_tuner_call(t, &asked, &r->plan, NULL, BSRI_TUNE_FLAGS));
     r->plan.flags = heuristic.flags = 0, r->seconds = c->seconds;
-    bsri_tuner_compare(t, &heuristic, &r->plan);
+    bsri_tuner_compare(t, &heuristic, c);
     bsr_climb_string(c, r->sensitivity, sizeof r->sensitivity);
     r->row.kernel = c->best[0], r->row.order = c->best[1], r->row.split = c->best[2], r->row.stages = c->best[3];
     r->row.tile_cols = c->best[4], r->row.tile_rows = c->best[5], r->row.gain = (int32_t)floor(r->gain * 100 + 0.5);

@@ -14,6 +14,15 @@ for e in "$@"; do
     case $e in
         spmm) case_ spmm "$spmm --svg $tmp/none.svg > $tmp/none.txt; grep -q ': right' $tmp/none.txt; ! grep -q WRONG $tmp/none.txt" ;;
         smallest) case_ smallest "$folder/smallest > $tmp/smallest.txt; printf '   8   10\n  20   22\n  16   17\n  22   23\n' | diff - $tmp/smallest.txt" ;;
+        tune) # two shapes, then again with a third: what is done is not done again; what is read back is what was written
+            tune="$folder/tune --quiet --backend cpu --limit 1 --out $tmp/table.h --csv $tmp/table.csv --svg $tmp/table.svg"
+            two="--shape 64,64,32,16,0.5,f32 --shape sampled:64,32,64,16,0.5,bf16"
+            case_ tune "$tune $two > $tmp/tune.txt; tail -n 1 $tmp/tune.txt | grep -qx ok; grep -q 'END GENERATED' $tmp/table.h
+                grep -q '</svg>' $tmp/table.svg; [ \$(wc -l < $tmp/table.csv) -eq 2 ]
+                $tune $two --shape attention:64,16,64,16,0.5,f16 > $tmp/again.txt; grep -q '3 shapes, 1 to do' $tmp/again.txt
+                [ \$(wc -l < $tmp/table.csv) -eq 3 ]; $tune $two --again | grep -q '2 shapes, 2 to do'"
+            case_ "tune refuses" "for o in '--shape 1,2' '--shape 64,64,32,16,2,f32' '--shape 64,64,32,16,0.5,f99' --unknown '--limit 0' '--shape 65,64,32,16,0.5,f32'; do
+                code=0; $tune \$o > $tmp/t.out 2> $tmp/t.err || code=\$?; [ \$code -eq 1 ]; [ -s $tmp/t.err ]; done" ;;
         *) case_ "$e" "$folder/$e > $tmp/$e.txt; tail -n 1 $tmp/$e.txt | grep -qx ok" ;;
     esac
 done

@@ -15,7 +15,7 @@ gpu_target = -gencode=arch=compute_$(1),code=sm_$(1)
 ARCHS := 75 80 86 89 90a 100 120
 
 .PHONY: gpu-build gpu-test gpu-sanitize archs
-gpu-build: $(GPU_B)/gpu_tests $(GPU_B)/modules $(addprefix build/gpu/examples/,$(filter-out smallest,$(EXAMPLES)))
+gpu-build: $(GPU_B)/gpu_tests $(GPU_B)/modules $(addprefix build/gpu/examples/,$(filter-out smallest tune,$(EXAMPLES)))
 
 # One object holds the library; the tests are plain C++ and make one program with it.
 $(GPU_B)/library.o: tests/gpu/library.cu tests/test_functions.h $(HEADERS)
@@ -31,7 +31,7 @@ $(GPU_B)/gpu_tests: $(addprefix $(GPU_B)/,library.o main.o $(addsuffix .o,$(GPU_
 	@$(NVCC) $(call gpu_target,$(GPU_ARCH)) $^ -o $@ -lpthread
 
 gpu-test: $(if $(filter no,$(GPU_BUILD)),,gpu-build)
-	@B="$(GPU_B)" PROGRAMS="$(GPU_PROGRAMS)" TIERS="$(TIERS)" EXAMPLES="$(filter-out smallest,$(EXAMPLES))" sh tests/gpu/run.sh test
+	@B="$(GPU_B)" PROGRAMS="$(GPU_PROGRAMS)" TIERS="$(TIERS)" EXAMPLES="$(filter-out smallest tune,$(EXAMPLES))" sh tests/gpu/run.sh test
 gpu-sanitize: $(if $(filter no,$(GPU_BUILD)),,gpu-build)
 	@B="$(GPU_B)" PROGRAMS="$(GPU_PROGRAMS)" TIERS="$(TIERS)" EVERY="$(EVERY)" sh tests/gpu/run.sh sanitize
 
@@ -47,6 +47,7 @@ ONLY_spmm := $(call only,PRODUCT F32)
 ONLY_cg := $(call only,PRODUCT F64)
 ONLY_mlp := $(call only,PRODUCT SAMPLED F64)
 ONLY_attention := $(call only,ATTENTION F32)
+ONLY_tune := $(call only,PRODUCT SAMPLED ATTENTION)
 ONLY_user_functions := $(call only,PRODUCT ATTENTION F32)
 build/gpu/examples/%: examples/%.c $(wildcard examples/*.h) $(HEADERS)
 	@echo "  nvcc  $@ (sm_$(GPU_ARCH))"; mkdir -p $(@D)
