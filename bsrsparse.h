@@ -9267,9 +9267,11 @@ static double bsri_climb_slope(const bsr_climb *c, int32_t i, int32_t x) {
     p = bsri_climb_step(c, c->best, d, to) ? bsri_climb_seen(c, to) : NULL;
     return p && p->seconds >= 0 && c->seconds > 0 ? (p->seconds / c->seconds - 1.0) * 100.0 : 0.0;
 }
-static void bsri_put_real(bsri_text *t, const char *format, double x) {
-    char line[48];
-    snprintf(line, sizeof line, format, x);
+/* Three digits, or one behind the point. */
+static void bsri_put_real(bsri_text *t, int fixed, double x) {
+    char line[400];
+    if (fixed) snprintf(line, sizeof line, "%.1f", x);
+    else snprintf(line, sizeof line, "%.3g", x);
     bsri_put(t, line);
 }
 BSR_API int bsr_climb_string(const bsr_climb *c, char *text, size_t size) {
@@ -9291,7 +9293,7 @@ BSR_API int bsr_climb_string(const bsr_climb *c, char *text, size_t size) {
         bsri_put(&t, " "), bsri_put(&t, c->names ? c->names[next] : "?"), bsri_put(&t, "=");
         bsri_put_int(&t, c->best[next]), bsri_put(&t, " (");
         for (x = -c->max_step; x <= c->max_step; x++) {
-            if (x) bsri_put_real(&t, "%.1f", bsri_climb_slope(c, next, x));
+            if (x) bsri_put_real(&t, 1, bsri_climb_slope(c, next, x));
             if (x != c->max_step) bsri_put(&t, x == 0 ? "" : x == -1 ? "..." : "|");
         }
         bsri_put(&t, " %)");

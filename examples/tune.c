@@ -356,9 +356,18 @@ static void read_options(int argc, char **argv) {
         const char *name = argv[i], *value = i + 1 < argc ? argv[i + 1] : "";
         if (!strcmp(name, "--help")) print_help(), exit(0);
         if (!strcmp(name, "--quick")) continue;
-        if (!strcmp(name, "--full") && (opt.full = 1)) continue;
-        if (!strcmp(name, "--again") && (opt.again = 1)) continue;
-        if (!strcmp(name, "--quiet") && (opt.quiet = 1)) continue;
+        if (!strcmp(name, "--full")) {
+            opt.full = 1;
+            continue;
+        }
+        if (!strcmp(name, "--again")) {
+            opt.again = 1;
+            continue;
+        }
+        if (!strcmp(name, "--quiet")) {
+            opt.quiet = 1;
+            continue;
+        }
         if (!*value) complain(name, "unknown option, or its value is missing; --help lists them");
         i++;
         if (!strcmp(name, "--shape")) add_text(value);
