@@ -9281,7 +9281,7 @@ BSR_API int bsr_climb_string(const bsr_climb *c, char *text, size_t size) {
     t.data = text, t.size = text ? size : 0, t.length = 0;
     bsri_put(&t, "");
     if (!c || c->count < 1 || c->count > BSR_CLIMB_MAX || !c->step || !c->memo) return 0;
-    bsri_put_real(&t, "timing0=%.3g", c->initial_seconds);
+    bsri_put(&t, "timing0="), bsri_put_real(&t, 0, c->initial_seconds);
     for (i = 0; i < c->count; i++)
         for (worst[i] = 0, x = -c->max_step; x <= c->max_step; x++)
             if (x && bsri_climb_slope(c, i, x) > worst[i]) worst[i] = bsri_climb_slope(c, i, x);
