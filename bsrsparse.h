@@ -1857,13 +1857,30 @@ static int bsri_spans_equal(const bsri_span *a, const bsri_span *b) {
 
 /* The operands of a call, inputs first; outputs are checked against all that came before. */
 typedef struct bsri_spans {
-    bsri_span span[24];
+    bsri_span span[32];
     int count;
 } bsri_spans;
 
-static void bsri_span_keep(bsri_spans *set, const bsri_span *s) {
-    BSRSPARSE_ASSERT(set->count < 24);
-    if (set->count < 24) set->span[set->count++] = *s;
+/* Every operand comes here: none may lie in the workspace of the call. */
+static bsr_status bsri_span_keep(const bsri_call *c, bsri_spans *set, const bsri_span *s) {
+    const uintptr_t w = (uintptr_t)c->exec->workspace, at = (uintptr_t)s->data;
+    BSRSPARSE_ASSERT(set->count < BSRI_COUNT(set->span));
+    if (set->count < (int)BSRI_COUNT(set->span)) set->span[set->count++] = *s;
+    if (w && s->bytes && at < w + (uintptr_t)c->exec->workspace_bytes && w < at + (uintptr_t)s->bytes)
+        return bsri_fail(c, BSR_ITEM_OVERLAP, s->operand, -1, BSR_ARG_EXEC);
+    return BSR_OK;
+}
+/* Bytes that are read; also those that are known only after the outputs. */
+static bsr_status bsri_span_read(const bsri_call *c, bsri_spans *set, int operand, const void *data, int64_t bytes) {
+    const int64_t one = 1;
+    bsri_span s;
+    int i;
+    if (!data || bytes <= 0) return BSR_OK;
+    if (!bsri_span_make(&s, operand, data, 1, 1, &bytes, &one)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, bytes);
+    for (i = 0; i < set->count; i++)
+        if (set->span[i].written && bsri_spans_overlap(&set->span[i], &s))
+            return bsri_fail(c, BSR_ITEM_OVERLAP, set->span[i].operand, -1, operand);
+    return bsri_span_keep(c, set, &s);
 }
 /* An output s: no overlap with what the set holds, except that it may equal operand `same` exactly. */
 static bsr_status bsri_check_overlap(const bsri_call *c, const bsri_spans *set, const bsri_span *s, int same) {
@@ -1935,8 +1952,7 @@ static bsr_status bsri_check_dense_same(const bsri_call *c, bsri_spans *set, con
         if (bad >= 0) return bsri_fail(c, BSR_ITEM_STRIDE_OUTPUT, operand, bad, s.stride[bad] / s.element);
         if (set) BSRI_TRY(bsri_check_overlap(c, set, &s, same));
     }
-    if (set) bsri_span_keep(set, &s);
-    return BSR_OK;
+    return set ? bsri_span_keep(c, set, &s) : BSR_OK;
 }
 static bsr_status bsri_check_dense(const bsri_call *c, bsri_spans *set, const bsr_dense *d, int operand, uint32_t accepted,
                                    int role) {
@@ -1970,8 +1986,7 @@ static bsr_status bsri_check_array(const bsri_call *c, bsri_spans *set, const bs
         if (bad >= 0) return bsri_fail(c, BSR_ITEM_STRIDE_OUTPUT, operand, bad, s.stride[bad] / s.element);
         if (set) BSRI_TRY(bsri_check_overlap(c, set, &s, same));
     }
-    if (set) bsri_span_keep(set, &s);
-    return BSR_OK;
+    return set ? bsri_span_keep(c, set, &s) : BSR_OK;
 }
 
 /* Sizes and types of a matrix, without its arrays. */
@@ -1998,6 +2013,20 @@ static bsr_status bsri_check_matrix_sizes(const bsri_call *c, const bsr_matrix *
 
 /* A matrix operand without the contents of its index arrays. role: READ values and indices, WRITE values (indices are
    read), PATTERN (values untouched). */
+/* Attached views: whole, but of a schedule, whose header may lie on a device, what any has. */
+static bsr_status bsri_check_view_spans(const bsri_call *c, bsri_spans *set, const bsr_matrix *m, int operand) {
+    bsri_view v, turned;
+    if (m->transposed_index) {
+        BSRI_TRY(bsri_check_pointer(c, m->transposed_index, 8, operand));
+        if (!bsri_transposed_layout(m, &v)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
+        if (set) BSRI_TRY(bsri_span_read(c, set, operand, m->transposed_index, v.bytes));
+    }
+    if (!m->schedule) return BSR_OK;
+    BSRI_TRY(bsri_check_pointer(c, m->schedule, 8, operand));
+    if (!bsri_schedule_layout(m, 1, 0, &v) || !bsri_schedule_layout(m, 1, 1, &turned))
+        return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
+    return set ? bsri_span_read(c, set, operand, m->schedule, bsri_min(v.bytes, turned.bytes)) : BSR_OK;
+}
 static bsr_status bsri_check_matrix_same(const bsri_call *c, bsri_spans *set, const bsr_matrix *m, int operand, uint32_t accepted,
                                          int role, int same) {
     int64_t size[3], stride[3], element;
@@ -2014,8 +2043,7 @@ static bsr_status bsri_check_matrix_same(const bsri_call *c, bsri_spans *set, co
     BSRI_TRY(bsri_check_array(c, set, m, operand, m->crow_indices, element, m->crow_batch_stride, 1, size, stride, BSRI_READ, 0));
     size[0] = m->nnz;
     BSRI_TRY(bsri_check_array(c, set, m, operand, m->col_indices, element, m->col_batch_stride, 1, size, stride, BSRI_READ, 0));
-    if (m->transposed_index) BSRI_TRY(bsri_check_pointer(c, m->transposed_index, 8, operand));
-    if (m->schedule) BSRI_TRY(bsri_check_pointer(c, m->schedule, 8, operand));
+    BSRI_TRY(bsri_check_view_spans(c, set, m, operand));
     if (role == BSRI_PATTERN) return BSR_OK;
     if (!m->values && m->nnz) return bsri_fail(c, BSR_ITEM_VALUES_NULL, operand, -1, 0);
     bsri_value_strides(m, stride);
@@ -5912,7 +5940,7 @@ static bsr_status bsri_check_view_source(const bsri_call *c, bsri_spans *set, co
     BSRI_TRY(bsri_check_matrix(c, set, &bare, BSR_ARG_MATRIX, BSRI_ANY, BSRI_PATTERN));
     return bsri_check_structure(c, &bare, BSR_ARG_MATRIX, 0);
 }
-static bsr_status bsri_check_view_buffer(const bsri_call *c, const bsri_spans *set, void *buffer, uint64_t bytes, int64_t need) {
+static bsr_status bsri_check_view_buffer(const bsri_call *c, bsri_spans *set, void *buffer, uint64_t bytes, int64_t need) {
     const int64_t one = 1;
     bsri_span s;
     if (!buffer) return bsri_fail(c, BSR_ITEM_OUTPUT_NULL, BSR_ARG_BUFFER, -1, 0);
@@ -5920,7 +5948,8 @@ static bsr_status bsri_check_view_buffer(const bsri_call *c, const bsri_spans *s
     if (bytes < (uint64_t)need) return bsri_fail(c, BSR_ITEM_BUFFER_SIZE, BSR_ARG_BUFFER, -1, need);
     if (!bsri_span_make(&s, BSR_ARG_BUFFER, buffer, 1, 1, &need, &one))
         return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_BUFFER, -1, 0);
-    return bsri_check_overlap(c, set, &s, BSR_ARG_NONE);
+    BSRI_TRY(bsri_check_overlap(c, set, &s, BSR_ARG_NONE));
+    return bsri_span_keep(c, set, &s);
 }
 
 BSR_API bsr_status bsr_transposed_index_size(const bsr_context *ctx, const bsr_matrix *m, uint64_t *bytes, const bsr_exec *exec) {
@@ -6226,7 +6255,7 @@ static bsr_status bsri_scatter_check_arrays(const bsri_call *c, const bsri_scatt
         if (!bsri_span_make(&s, BSR_ARG_INDICES, b->array[i], 8, 1, &b->need[i], &one))
             return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_INDICES, i, 0);
         BSRI_TRY(bsri_check_overlap(c, set, &s, BSR_ARG_NONE));
-        bsri_span_keep(set, &s);
+        BSRI_TRY(bsri_span_keep(c, set, &s));
     }
     return BSR_OK;
 }
@@ -6402,11 +6431,12 @@ static bsr_status bsri_layout_check_mask(const bsri_call *c, const bsr_layout *l
         if (!list[i] || count[i] <= 0) continue;
         if (!bsri_span_make(&s, BSR_ARG_OPTIONS, list[i], 8, 1, &count[i], &one))
             return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OPTIONS, i, count[i]);
-        bsri_span_keep(&set, &s);
+        BSRI_TRY(bsri_span_keep(c, &set, &s));
     }
     if (!bsri_span_make(&s, BSR_ARG_MASK, mask, 1, 1, &bytes, &one))
         return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MASK, -1, bytes);
-    return bsri_check_overlap(c, &set, &s, BSR_ARG_NONE);
+    BSRI_TRY(bsri_check_overlap(c, &set, &s, BSR_ARG_NONE));
+    return bsri_span_keep(c, &set, &s);
 }
 
 /* A rectangle of ones, clipped to the head's blocks; below: only columns up to the row. */
@@ -7619,6 +7649,16 @@ static bsr_status bsri_check_scatter_indices(const bsri_call *c, const bsr_scatt
     return x->format == BSR_SCATTER_MM ? bsri_check_range(c, x->q_indices, x->q_count, s->sources) : BSR_OK;
 }
 
+static bsr_status bsri_check_scatter_spans(const bsri_call *c, bsri_spans *set, const bsr_scatter_indices *x) {
+    const int64_t *array[4], most = INT64_MAX / 8;
+    int64_t count[4];
+    int i;
+    array[0] = x->c_indices, array[1] = x->r_offsets, array[2] = x->p_indices, array[3] = x->q_indices;
+    count[0] = x->c_count, count[1] = x->r_count, count[2] = x->p_count, count[3] = x->q_count;
+    for (i = 0; i < 4; i++)
+        if (count[i] > 0) BSRI_TRY(bsri_span_read(c, set, BSR_ARG_INDICES, array[i], 8 * bsri_min(count[i], most)));
+    return BSR_OK;
+}
 static bsr_status bsri_check_format(const bsri_call *c, const bsr_scatter_indices *x) {
     if (!x) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_INDICES, -1, 0);
     if (x->format < BSR_SCATTER_MM || x->format > BSR_SCATTER_STRIDED_COMPRESSED)
@@ -7663,6 +7703,7 @@ static bsr_status bsri_check_scatter(const bsri_call *c, const bsr_dense *blocks
     BSRI_TRY(bsri_check_dense(c, &set, acc, BSR_ARG_ACCUMULATORS, BSRI_FLOATS | BSRI_INTS, BSRI_WRITE));
     BSRI_TRY(bsri_check_pair_dtypes(c, blocks->dtype, others->dtype, BSR_ARG_OTHERS, acc->dtype, BSR_ARG_ACCUMULATORS));
     BSRI_TRY(bsri_scatter_shapes(c, blocks, others, x, acc, &s));
+    BSRI_TRY(bsri_check_scatter_spans(c, &set, x));
     return bsri_check_scatter_indices(c, x, &s);
 }
 
@@ -7741,6 +7782,7 @@ static bsr_status bsri_check_dense_scatter(const bsri_call *c, const bsr_matrix 
     s.blocks = a->nnz, s.ms = a->block_rows, s.ks = a->block_cols, s.ns = b->cols / split_n;
     s.m = a->rows, s.k = a->cols, s.n = b->cols;
     s.tiles = bsri_block_rows(a) * split_n, s.sources = bsri_block_cols(a) * split_n;
+    BSRI_TRY(bsri_check_scatter_spans(c, &set, x));
     return bsri_check_scatter_indices(c, x, &s);
 }
 

@@ -158,10 +158,14 @@ static bsr_matrix matrix_of(int64_t block_rows, int64_t block_cols, int64_t br, 
     return m;
 }
 static void attach(bsr_matrix *m) { /* views that nobody can look into */
-    if (!bt_below(3)) m->transposed_index = device(1 << 20, BSR_I64);
-    if (!bt_below(4)) m->schedule = device(1 << 20, BSR_I64);
-    m->transposed_index = (const void *)((uintptr_t)m->transposed_index / 64 * 64);
-    m->schedule = (const void *)((uintptr_t)m->schedule / 64 * 64);
+    const int64_t rows = m->rows / m->block_rows, cols = m->cols / m->block_cols, lines = rows > cols ? rows : cols;
+    int64_t patterns = 1;
+    int i;
+    for (i = 0; i < m->batch_dims; i++) patterns = times(patterns, m->batch[i]);
+    if (!bt_below(3)) m->transposed_index = device(times(patterns, lines + 8 + 2 * m->nnz) + 64, BSR_I64);
+    if (!bt_below(4)) m->schedule = device(times(patterns, 2 * lines + 32) + 64, BSR_I32);
+    m->transposed_index = (const void *)(((uintptr_t)m->transposed_index + 63) / 64 * 64);
+    m->schedule = (const void *)(((uintptr_t)m->schedule + 63) / 64 * 64);
 }
 static bsr_matrix matrix(int64_t block_rows, int64_t block_cols, int64_t br, int64_t bc, int dtype, shape batch) {
     bsr_matrix m = matrix_of(block_rows, block_cols, br, bc, dtype, batch, 0);
