@@ -1521,6 +1521,10 @@ static int bsri_add(int64_t a, int64_t b, int64_t *out) {
 BSRI_UNUSED BSRI_HD static int64_t bsri_min(int64_t a, int64_t b) { return a < b ? a : b; }
 BSRI_UNUSED BSRI_HD static int64_t bsri_max(int64_t a, int64_t b) { return a > b ? a : b; }
 BSRI_UNUSED BSRI_HD static int64_t bsri_ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); }
+/* a / b of non-negative numbers, in 32 bits where that is possible: on a GPU several times faster. */
+BSRI_UNUSED BSRI_HD static int64_t bsri_divide(int64_t a, int64_t b) {
+    return ((uint64_t)a | (uint64_t)b) >> 32 ? a / b : (int64_t)((uint32_t)a / (uint32_t)b);
+}
 
 /* The one place where a base pointer and an element index meet. */
 static char *bsri_at(const void *base, int dtype, int64_t element) {
@@ -1676,9 +1680,9 @@ BSRI_HD static int64_t bsri_batch_offset(const bsri_batch *b, int64_t item, int3
     int64_t offset = 0;
     int d = b->dims - 1, i = dims - 1;
     for (; i >= 0 && d >= 0; i--, d--) {
-        int64_t at = item % b->size[d];
-        item /= b->size[d];
-        if (size[i] != 1) offset += at * stride[i];
+        const int64_t outer = bsri_divide(item, b->size[d]);
+        if (size[i] != 1) offset += (item - outer * b->size[d]) * stride[i];
+        item = outer;
     }
     return offset;
 }
@@ -1716,9 +1720,9 @@ BSRI_HD static int64_t bsri_pattern_of(const bsri_batch *b, int64_t item, const 
     int64_t pattern = 0, n = 1;
     int d = b->dims - 1, i = m->batch_dims - 1;
     for (; i >= 0 && d >= 0; i--, d--) {
-        int64_t at = item % b->size[d];
-        item /= b->size[d];
-        if (bsri_own_pattern(m, i)) pattern += at * n, n *= m->batch[i];
+        const int64_t outer = bsri_divide(item, b->size[d]);
+        if (bsri_own_pattern(m, i)) pattern += (item - outer * b->size[d]) * n, n *= m->batch[i];
+        item = outer;
     }
     return pattern;
 }
@@ -8138,6 +8142,8 @@ typedef struct bsri_dev_expand {
     bsr_dense out;
     bsri_batch batch;
     int64_t stride[3], rows, cols, panel, panels, subs, work;
+    int32_t pieces, whole, height, reserved; /* out can be written by pieces (bsri_cuda_pieces); values can be read by them; rows
+                                                of a tile */
 } bsri_dev_expand;
 
 /* A matrix under construction, as bsri_build. */
@@ -8151,7 +8157,8 @@ typedef struct bsri_dev_build {
     int64_t *first;                    /* [items][rows] */
     double *norm, per_area, per_width; /* 1 over elements of a block and of its rows */
     int64_t rows, cols, item_words, row_words, panel, panels, capacity, candidates, kept;
-    int32_t norm_kind, ragged, complement, reserved;
+    int32_t norm_kind, ragged, complement;
+    int32_t pieces, height, reserved; /* dense can be read, and values written, by pieces (bsri_cuda_pieces); rows of a tile */
     uint64_t seed;
     int64_t draws;
     int64_t *drawn; /* [items][draws] */
@@ -8214,6 +8221,8 @@ typedef struct bsri_dev_layout {
 /* >>cuda-rows-types: softmax and attention as their kernels see them                             */
 /* ---------------------------------------------------------------------------------------------- */
 
+#define BSRI_ROW_HELD 8 /* pieces of a row that a thread holds */
+
 /* Everything by value, element strides resolved. */
 typedef struct bsri_dev_softmax {
     bsr_matrix x, dy, out; /* backward: x is the forward result, dy its gradient */
@@ -8225,9 +8234,13 @@ typedef struct bsri_dev_softmax {
     uint32_t divide, block; /* fast path: 2^32 / chunks rounded up (0 for 1); elements of a block */
     int32_t mode[3];        /* bsr_mask_mode of each bias */
     int32_t biased, backward;
-    int32_t warps;  /* that share a row */
-    int32_t chunks; /* fast path: 16-byte pieces of a block's row */
-    int32_t reserved;
+    int32_t warps;      /* that share a row */
+    int32_t side, near; /* fast path, as powers of two: rows side by side in a warp, neighbouring lanes of one row */
+    int32_t chunks;     /* fast path: 16-byte pieces of a block's row */
+    int32_t run;        /* fast path: as many times, rows one after the other by the same warps */
+    int32_t lanes;      /* that share a row */
+    int64_t work;       /* CTAs' worth of rows */
+    int64_t turn;       /* fast path: groups of p.warps warps that run at once */
 } bsri_dev_softmax;
 
 typedef struct bsri_dev_attention {
@@ -8564,11 +8577,30 @@ static int bsri_cuda_packed(const bsr_matrix *m, int64_t bytes) {
     return 1;
 }
 
+/* Who works on which rows. As many lanes a row as hold a row of mean length and half as much again: rows that are longer are
+   read twice. Where a block's row is shorter than 128 bytes, rows stand side by side in a warp: memory is read by lines. */
+static void bsri_cuda_softmax_teams(const bsri_call *c, int64_t pieces, bsri_dev_softmax *p) {
+    const int64_t lanes = pieces + pieces / 2, br = p->x.block_rows;
+    int64_t run, least = 0;
+    while (p->side < 3 && ((lanes <= (INT64_C(16) >> p->side) * BSRI_ROW_HELD) || (p->chunks << p->side) < 8) &&
+           br % (2 << p->side) == 0)
+        p->side++;
+    while (p->side > 0 && lanes > (INT64_C(256) >> p->side) * BSRI_ROW_HELD) p->side--;
+    for (p->warps = 1; p->warps < 8 && lanes > (INT64_C(32) >> p->side) * p->warps * BSRI_ROW_HELD; p->warps *= 2) {
+    }
+    while (p->near < 5 - p->side && p->chunks % (2 << p->near) == 0) p->near++;
+    /* where a row starts is found once for `run` of them, which costs a fifth of a row; more of them are a longer last turn */
+    p->turn = (int64_t)c->ctx->sm_count * (p->backward ? 16 : 24) / p->warps;
+    for (run = 1, p->run = 1; run <= 8 && br % (run << p->side) == 0; run *= 2) {
+        const int64_t time = bsri_ceil_div(p->rows, p->turn * (run << p->side)) * (5 * run + 1);
+        if (run == 1 || time < least) least = time, p->run = (int32_t)run;
+    }
+}
 static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job, const bsr_tune_row *key, bsr_plan *plan) {
     const bsr_matrix *x = job->x;
     const bsr_softmax_options *o = job->options;
     const int64_t es = (int64_t)bsr_dtype_size(x->dtype), rows = bsri_block_rows(x);
-    int64_t bytes, items, mean, held;
+    int64_t bytes, items, mean;
     bsri_dev_softmax p;
     bsri_asking ask;
     int fast, i, stop;
@@ -8597,11 +8629,14 @@ static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job,
         fast = bsri_mul(x->cols, x->block_rows, &bytes) && bytes < INT64_C(0x7fffffff) &&
                (uint64_t)(x->cols * es / 16) * (divide * chunks - whole) < whole;
     }
-    /* as many warps a row as hold a row of mean length and half as much again; rows that are longer are read twice */
     items = x->flags & BSR_MATRIX_RAGGED ? bsri_max(1, bsri_pattern_count(x)) : 1;
-    mean = x->nnz / (rows * items) * x->block_cols, held = fast ? 8 * 16 / es * 32 : 256;
-    for (p.warps = 1; p.warps < 8 && mean + mean / 2 > held * p.warps; p.warps *= 2) {
-    }
+    mean = x->nnz / (rows * items) * x->block_cols, p.run = 1, p.near = 5, p.turn = p.rows;
+    if (fast) p.near = 0, bsri_cuda_softmax_teams(c, mean * es / 16, &p);
+    else
+        for (p.warps = 1; p.warps < 8 && mean + mean / 2 > 256 * p.warps; p.warps *= 2) {
+        }
+    p.lanes = p.warps * (32 >> p.side);
+    p.work = bsri_ceil_div(p.rows, (int64_t)((p.warps == 8 ? 8 : 4) / p.warps << p.side) * p.run);
     bsri_ask(c, key, &ask);
     do bsri_choose_softmax(c->ctx, &p, job->compute, fast, &ask.s);
     while (bsri_ask_again(&ask));
@@ -8957,6 +8992,17 @@ static bsr_status bsri_cuda_validate(const bsri_call *c, const bsr_matrix *m) {
     return m->transposed_index || m->schedule ? bsri_cuda_validate_views(c, &v, &q, &seen_at) : BSR_OK;
 }
 
+/* 1: rows of a dense matrix, 2: its columns consist of whole aligned pieces, in each block too; 0: neither. A piece is 16 bytes,
+   or 8 elements if those are fewer. */
+static int bsri_cuda_pieces(const bsr_dense *d, int64_t block_rows, int64_t block_cols) {
+    const int64_t es = (int64_t)bsr_dtype_size(d->dtype), n = bsri_min(8, 16 / es);
+    int i;
+    if ((uintptr_t)d->data % (uintptr_t)(n * es)) return 0;
+    for (i = 0; i < d->batch_dims; i++)
+        if (d->batch[i] > 1 && d->batch_stride[i] % n) return 0;
+    if (d->col_stride == 1 && d->row_stride % n == 0 && block_cols % n == 0 && d->cols % n == 0) return 1;
+    return d->row_stride == 1 && d->col_stride % n == 0 && block_rows % n == 0 && d->rows % n == 0 ? 2 : 0;
+}
 static bsr_status bsri_cuda_to_dense(const bsri_call *c, const bsr_matrix *m, const bsr_dense *out) {
     bsri_cuts none = {0, 0};
     bsri_dev_expand x;
@@ -8967,9 +9013,12 @@ static bsr_status bsri_cuda_to_dense(const bsri_call *c, const bsr_matrix *m, co
     x.m = *m, x.out = *out, x.batch = bsri_batch_of(out->batch_dims, out->batch), x.rows = bsri_block_rows(m),
     x.cols = bsri_block_cols(m);
     bsri_value_strides(m, x.stride);
-    x.panel = bsri_max(1, bsri_min(BSRI_EXPAND_PANEL, bsri_min(x.cols, 2048 / m->block_cols)));
-    x.panels = bsri_ceil_div(x.cols, x.panel), x.subs = bsri_ceil_div(m->block_rows, BSRI_EXPAND_ROWS);
+    x.pieces = out->dtype == m->dtype ? bsri_cuda_pieces(out, m->block_rows, m->block_cols) : 0;
+    x.height = x.pieces == 2 ? 64 : 8; /* of columns, 64 rows are a line of the L2 or more */
+    x.panel = bsri_max(1, bsri_min(BSRI_EXPAND_PANEL, bsri_min(x.cols, 16384 / x.height / m->block_cols)));
+    x.panels = bsri_ceil_div(x.cols, x.panel), x.subs = bsri_ceil_div(m->block_rows, x.height);
     x.work = x.batch.count * x.rows * x.panels * x.subs;
+    x.whole = bsri_cuda_packed(m, 16) && m->block_cols % bsri_min(8, 16 / (int64_t)bsr_dtype_size(m->dtype)) == 0;
     BSRI_CUDA_RUN(c, bsri_expand_panel, x, x.work, 256);
     return BSR_OK;
 }
@@ -9032,8 +9081,12 @@ static bsr_status bsri_cuda_from_dense(const bsri_call *c, const bsri_build *b, 
     bsri_cuda_build_place(c, &q);
     d->panel = bsri_max(1, bsri_min(BSRI_EXPAND_PANEL / 32, 1024 / m->block_cols / 32)) * 32,
     d->panels = bsri_ceil_div(d->cols, d->panel);
+    if (d->dense.rows % m->block_rows == 0 && d->dense.cols % m->block_cols == 0 && d->dense.dtype == m->dtype &&
+        m->block_cols % bsri_min(8, 16 / (int64_t)bsr_dtype_size(m->dtype)) == 0 && (b->count_only || bsri_cuda_packed(m, 16)))
+        d->pieces = bsri_cuda_pieces(&d->dense, m->block_rows, m->block_cols);
+    d->height = d->pieces == 2 ? 64 : 8;
     BSRI_TRY(bsri_cuda_zero(c, d->bits, (d->batch.count * d->item_words + 1) / 2 * 8, NULL, 0, NULL, 0));
-    BSRI_CUDA_RUN(c, bsri_bits_dense, *d, d->batch.count * d->rows * d->panels * bsri_ceil_div(m->block_rows, BSRI_EXPAND_ROWS),
+    BSRI_CUDA_RUN(c, bsri_bits_dense, *d, d->batch.count * d->rows * d->panels * bsri_ceil_div(m->block_rows, d->height),
                   256);
     return bsri_cuda_build_finish(c, b, &q, m);
 }

@@ -2491,36 +2491,22 @@ __device__ __forceinline__ int64_t bsri_dev_bias_at(const bsr_dense *d, int64_t 
 /* >>device-softmax: rows of stored elements                                                      */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* a / b, in 32 bits where that is possible: several times faster. */
-__device__ __forceinline__ int64_t bsri_dev_divide(int64_t a, int64_t b) {
-    return ((uint64_t)a | (uint64_t)b) >> 32 ? a / b : (int64_t)((uint32_t)a / (uint32_t)b);
-}
-
-/* As bsri_dense_offset. */
-__device__ __forceinline__ int64_t bsri_dev_offset(const bsri_batch *b, int64_t item, const bsr_dense *d) {
-    int64_t offset = 0;
-    for (int n = b->dims - 1, i = d->batch_dims - 1; i >= 0 && n >= 0; i--, n--) {
-        const int64_t outer = bsri_dev_divide(item, b->size[n]);
-        if (d->batch[i] != 1) offset += (item - outer * b->size[n]) * d->batch_stride[i];
-        item = outer;
-    }
-    return offset;
-}
-
-/* p.warps warps of a CTA own a row; rows of all items are numbered through. */
+/* p.warps warps of a CTA own 2^p.side rows at a time, p.run times; rows of all items are numbered through. */
 struct bsri_dev_row {
     bsri_dev_item x, dy, out;
     int64_t item, row, inner, first, count; /* count: stored elements */
-    int lane, lanes, group;                 /* of the threads that share the row */
+    int lane, beside;                       /* of the threads that share the row; which of the warp's rows it is */
     bool valid;
 
     __device__ __forceinline__ bsri_dev_row(const bsri_dev_softmax &p, int64_t work) {
-        lanes = p.warps * 32, lane = (int)threadIdx.x % lanes, group = (int)threadIdx.x / lanes;
-        const int64_t n = work * ((int)blockDim.x / lanes) + group;
+        const int in_warp = threadIdx.x % 32, warp = threadIdx.x / 32, group = warp / p.warps, groups = blockDim.x / 32 / p.warps;
+        beside = in_warp >> p.near & ((1 << p.side) - 1);
+        lane = (in_warp & ((1 << p.near) - 1)) + (in_warp >> (p.near + p.side) << p.near) + warp % p.warps * (32 >> p.side);
+        const int64_t n = ((work * groups + group) * p.run << p.side) + beside;
         valid = n < p.rows, count = 0, item = row = inner = first = 0;
         if (!valid) return;
-        item = bsri_dev_divide(n, p.x.rows), row = n - item * p.x.rows;
-        const int64_t br = bsri_dev_divide(row, p.x.block_rows);
+        item = bsri_divide(n, p.x.rows), row = n - item * p.x.rows;
+        const int64_t br = bsri_divide(row, p.x.block_rows);
         inner = row - br * p.x.block_rows;
         x = bsri_dev_matrix_item(&p.batch, item, &p.x), out = bsri_dev_matrix_item(&p.batch, item, &p.out);
         if (p.backward) dy = bsri_dev_matrix_item(&p.batch, item, &p.dy);
@@ -2529,47 +2515,38 @@ struct bsri_dev_row {
     }
 };
 
-/* max and sum over the threads of a row; all of the CTA's threads call it. */
-template <class F> __device__ __forceinline__ void bsri_dev_row_fold(const bsri_dev_softmax &p, F &max, F &sum) {
-    __shared__ F part[2][8];
+/* Calls f(distance) for the exchanges that join the lanes of a row within its warp. */
+template <class F> __device__ __forceinline__ void bsri_dev_row_lanes(const bsri_dev_softmax &p, F f) {
+    const int others = ((1 << p.side) - 1) << p.near;
+    for (int d = 16; d; d /= 2)
+        if (!(d & others)) f(d);
+}
+/* max and sum over the threads of a row, of which each warp's are the same in all of its lanes; all of the CTA's threads call it.
+   fold(max, sum, other max, other sum). */
+template <class F, class Fold>
+__device__ __forceinline__ void bsri_dev_row_join(const bsri_dev_softmax &p, const bsri_dev_row &r, F &max, F &sum, Fold fold) {
+    __shared__ F part[2][8][8];
     const int warp = threadIdx.x / 32, from = warp / p.warps * p.warps;
-    for (int d = 16; d; d /= 2) {
+    if (p.warps == 1) return;
+    __syncthreads();
+    part[0][warp][r.beside] = max, part[1][warp][r.beside] = sum;
+    __syncthreads();
+    max = part[0][from][r.beside], sum = part[1][from][r.beside];
+    for (int i = 1; i < p.warps; i++) fold(max, sum, part[0][from + i][r.beside], part[1][from + i][r.beside]);
+}
+template <class F>
+__device__ __forceinline__ void bsri_dev_row_fold(const bsri_dev_softmax &p, const bsri_dev_row &r, F &max, F &sum) {
+    const auto fold = [](F &m, F &s, F other_max, F other_sum) { bsri_dev_fold(m, s, other_max, other_sum); };
+    bsri_dev_row_lanes(p, [&](int d) {
         const F m = __shfl_xor_sync(~0u, max, d), n = __shfl_xor_sync(~0u, sum, d);
         bsri_dev_fold(max, sum, m, n);
-    }
-    if (p.warps == 1) return;
-    __syncthreads();
-    part[0][warp] = max, part[1][warp] = sum;
-    __syncthreads();
-    max = part[0][from], sum = part[1][from];
-    for (int i = 1; i < p.warps; i++) bsri_dev_fold(max, sum, part[0][from + i], part[1][from + i]);
+    });
+    bsri_dev_row_join(p, r, max, sum, fold);
 }
-/* The same where max is its warp's already. */
-__device__ __forceinline__ void bsri_dev_row_join(const bsri_dev_softmax &p, float &max, float &sum) {
-    __shared__ float part[2][8];
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, from = warp / p.warps * p.warps;
-    for (int d = 16; d; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
-    if (p.warps == 1) return;
-    __syncthreads();
-    if (lane == 0) part[0][warp] = max, part[1][warp] = sum;
-    __syncthreads();
-    const float m = part[0][from + lane % p.warps], s = part[1][from + lane % p.warps];
-    max = m;
-    for (int d = 4; d; d /= 2) max = bsri_dev_max(max, __shfl_xor_sync(~0u, max, d));
-    sum = lane < p.warps && m > -bsri_dev_inf<float>() ? s * bsri_dev_exp(m - max) : 0.0f;
-    for (int d = 4; d; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
-    sum = __shfl_sync(~0u, sum, 0);
-}
-template <class F> __device__ __forceinline__ F bsri_dev_row_sum(const bsri_dev_softmax &p, F sum) {
-    __shared__ F part[8];
-    const int warp = threadIdx.x / 32;
-    for (int d = 16; d; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
-    if (p.warps == 1) return sum;
-    __syncthreads();
-    part[warp] = sum;
-    __syncthreads();
-    sum = 0;
-    for (int i = 0; i < p.warps; i++) sum += part[warp / p.warps * p.warps + i];
+template <class F> __device__ __forceinline__ F bsri_dev_row_sum(const bsri_dev_softmax &p, const bsri_dev_row &r, F sum) {
+    F none = 0;
+    bsri_dev_row_lanes(p, [&](int d) { sum += __shfl_xor_sync(~0u, sum, d); });
+    bsri_dev_row_join(p, r, none, sum, [](F &, F &s, F, F other) { s += other; });
     return sum;
 }
 /* What e^(s - max) is multiplied by: 0 for a row without anything, NaN for one with NaN or +inf. */
@@ -2604,19 +2581,19 @@ template <class F> struct bsri_softmax_any {
     }
     __device__ __forceinline__ void forward() const {
         F max = -bsri_dev_inf<F>(), sum = 0;
-        for (int64_t e = r.lane; e < r.count; e += r.lanes) bsri_dev_fold(max, sum, score(e), F(1));
+        for (int64_t e = r.lane; e < r.count; e += p.lanes) bsri_dev_fold(max, sum, score(e), F(1));
         if (max == -bsri_dev_inf<F>()) sum = 0;
-        bsri_dev_row_fold(p, max, sum);
+        bsri_dev_row_fold(p, r, max, sum);
         const F factor = max == -bsri_dev_inf<F>() ? F(0) : bsri_dev_row_factor(max, sum);
-        for (int64_t e = r.lane; e < r.count; e += r.lanes)
+        for (int64_t e = r.lane; e < r.count; e += p.lanes)
             bsri_dev_store(r.out.values, p.out.dtype, at(p.os, e), bsri_dev_row_value(score(e), max, factor));
     }
     __device__ __forceinline__ void backward() const {
         F dot = 0;
-        for (int64_t e = r.lane; e < r.count; e += r.lanes)
+        for (int64_t e = r.lane; e < r.count; e += p.lanes)
             dot += bsri_dev_load<F>(r.x.values, p.x.dtype, at(p.xs, e)) * bsri_dev_load<F>(r.dy.values, p.dy.dtype, at(p.ds, e));
-        dot = bsri_dev_row_sum(p, dot);
-        for (int64_t e = r.lane; e < r.count; e += r.lanes) {
+        dot = bsri_dev_row_sum(p, r, dot);
+        for (int64_t e = r.lane; e < r.count; e += p.lanes) {
             const F y = bsri_dev_load<F>(r.x.values, p.x.dtype, at(p.xs, e)),
                     dy = bsri_dev_load<F>(r.dy.values, p.dy.dtype, at(p.ds, e));
             bsri_dev_store(r.out.values, p.out.dtype, at(p.os, e), y * ((dy - dot) * (F)p.scale));
@@ -2624,8 +2601,7 @@ template <class F> struct bsri_softmax_any {
     }
 };
 template <class F> __global__ void __launch_bounds__(256, 2) bsri_softmax_simt(const __grid_constant__ bsri_dev_softmax p) {
-    const int64_t total = bsri_ceil_div(p.rows, (int)blockDim.x / (p.warps * 32));
-    for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
+    for (int64_t work = blockIdx.x; work < p.work; work += gridDim.x) {
         const bsri_dev_row r(p, work);
         bsri_softmax_any<F> one = {p, r, {nullptr, nullptr, nullptr}};
 #pragma unroll
@@ -2654,7 +2630,18 @@ template <> struct bsri_dev_piece<__nv_bfloat16> {
 #pragma unroll
         for (int i = 0; i < 4; i++) v[2 * i] = __uint_as_float(w[i] << 16), v[2 * i + 1] = __uint_as_float(w[i] & 0xffff0000u);
     }
-    static __device__ __forceinline__ void keep(uint4 &, const float (&)[8]) {}
+    static constexpr uint32_t LEAST = 0xff80ff80u; /* -inf twice */
+    static __device__ __forceinline__ uint32_t larger(uint32_t a, uint32_t b) { /* of two pairs; NaN if either is */
+#if __CUDA_ARCH__ >= 800
+        uint32_t r;
+        asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+        return r;
+#else
+        const float low = bsri_dev_max(__uint_as_float(a << 16), __uint_as_float(b << 16));
+        const float high = bsri_dev_max(__uint_as_float(a & 0xffff0000u), __uint_as_float(b & 0xffff0000u));
+        return __float_as_uint(low) >> 16 | (__float_as_uint(high) & 0xffff0000u);
+#endif
+    }
 };
 template <> struct bsri_dev_piece<__half> {
     static constexpr int N = 8;
@@ -2666,7 +2653,18 @@ template <> struct bsri_dev_piece<__half> {
             v[2 * i] = f.x, v[2 * i + 1] = f.y;
         }
     }
-    static __device__ __forceinline__ void keep(uint4 &, const float (&)[8]) {}
+    static constexpr uint32_t LEAST = 0xfc00fc00u;
+    static __device__ __forceinline__ uint32_t larger(uint32_t a, uint32_t b) {
+#if __CUDA_ARCH__ >= 800
+        uint32_t r;
+        asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+        return r;
+#else
+        const float2 x = __half22float2(*(const __half2 *)&a), y = __half22float2(*(const __half2 *)&b);
+        const __half2 h = __floats2half2_rn(bsri_dev_max(x.x, y.x), bsri_dev_max(x.y, y.y));
+        return *(const uint32_t *)&h;
+#endif
+    }
 };
 __device__ __forceinline__ uint32_t bsri_dev_pack(float a, float b, int dtype) {
     if (dtype == BSR_F16) {
@@ -2690,29 +2688,111 @@ template <int N> __device__ __forceinline__ void bsri_dev_store_piece(char *base
     else *(uint2 *)(base + at * 2) = make_uint2(w[0], w[1]);
 }
 
-#define BSRI_ROW_HELD 8 /* pieces of a row that a thread holds */
 template <class T> struct bsri_softmax_packed {
     typedef bsri_dev_piece<T> piece;
     static constexpr int N = piece::N, HELD = BSRI_ROW_HELD;
     const bsri_dev_softmax &p;
     const bsri_dev_row &r;
-    int n; /* pieces of the row */
+    int n;             /* pieces of the row */
+    uint32_t to[HELD]; /* where the held ones stand, from the row's first element on */
 
+    __device__ __forceinline__ bsri_softmax_packed(const bsri_dev_softmax &p_, const bsri_dev_row &r_) : p(p_), r(r_) {
+        n = (int)(r.count / N);
+#pragma unroll
+        for (int i = 0; i < HELD; i++) to[i] = at(r.lane + i * p.lanes);
+    }
     /* Element of piece j, from the row's first: block, then place in the block's row. */
     __device__ __forceinline__ uint32_t at(int j) const {
         const uint32_t block = __umulhi((uint32_t)j, p.divide) + (p.chunks == 1 ? (uint32_t)j : 0);
         return block * p.block + ((uint32_t)j - block * (uint32_t)p.chunks) * N;
     }
-    __device__ __forceinline__ uint4 fetch(const bsri_dev_item &it, int j) const {
-        return *(const uint4 *)(it.values + (size_t)at(j) * sizeof(T));
+    __device__ __forceinline__ bool has(int i) const { return r.lane + i * p.lanes < n; }
+    static __device__ __forceinline__ uint4 fetch(const bsri_dev_item &it, uint32_t at) {
+        return *(const uint4 *)(it.values + (size_t)at * sizeof(T));
     }
-    __device__ __forceinline__ void read(float (&v)[N], const bsri_dev_item &it, int j) const { piece::load(v, fetch(it, j)); }
-    __device__ __forceinline__ void write(float (&v)[N], float factor, int j) const {
+    static __device__ __forceinline__ void read(float (&v)[N], const bsri_dev_item &it, uint32_t at) {
+        piece::load(v, fetch(it, at));
+    }
+    __device__ __forceinline__ void write(float (&v)[N], float factor, uint32_t at) const {
 #pragma unroll
         for (int k = 0; k < N; k++) v[k] *= factor;
-        bsri_dev_store_piece<N>(r.out.values, p.out.dtype, at(j), v);
+        bsri_dev_store_piece<N>(r.out.values, p.out.dtype, at, v);
     }
-    static __device__ __forceinline__ float scale(float (&v)[N], float scale, float max) {
+    static __device__ __forceinline__ float finite(float max) { return max == -bsri_dev_inf<float>() ? 0.0f : max; }
+
+    /* A held piece as exponentials. Of f32, v - base are differences of scaled scores; of 16-bit types exponents of 2: one
+       multiplication and addition, whose rounding of base is the same in all of the row. */
+    static __device__ __forceinline__ float power(float x) { return N == 4 ? bsri_dev_exp(x) : bsri_dev_exp2(x); }
+    static __device__ __forceinline__ float powers(float (&v)[N], const uint4 &raw, float scale, float base) {
+        float sum = 0;
+        piece::load(v, raw);
+#pragma unroll
+        for (int k = 0; k < N; k++) v[k] = power(N == 4 ? v[k] * scale - base : fmaf(v[k], scale, -base)), sum += v[k];
+        return sum;
+    }
+    static __device__ __forceinline__ void fold(float &max, float &sum, float other_max, float other_sum) {
+        const float m = bsri_dev_max(max, other_max);
+        const float a = max == m ? 1.0f : power(max - m), b = other_max == m ? 1.0f : power(other_max - m);
+        sum = sum * a + other_sum * b, max = m;
+    }
+    /* The largest scaled score of the lane. */
+    __device__ __forceinline__ float largest(const uint4 (&raw)[HELD], float scale) const {
+        float max = -bsri_dev_inf<float>();
+        if constexpr (N == 4) {
+            float v[N];
+#pragma unroll
+            for (int i = 0; i < HELD; i++) {
+                if (!has(i)) continue;
+                piece::load(v, raw[i]);
+#pragma unroll
+                for (int k = 0; k < N; k++) max = bsri_dev_max(max, v[k] * scale);
+            }
+        } else {
+            const uint32_t flip = scale < 0 ? 0x80008000u : 0;
+            uint32_t most = piece::LEAST;
+            float v[N];
+#pragma unroll
+            for (int i = 0; i < HELD; i++)
+                if (has(i))
+                    most = piece::larger(most, piece::larger(piece::larger(raw[i].x ^ flip, raw[i].y ^ flip),
+                                                             piece::larger(raw[i].z ^ flip, raw[i].w ^ flip)));
+            piece::load(v, make_uint4(most, most, most, most));
+            max = bsri_dev_max(v[0], v[1]);
+            if (max != -bsri_dev_inf<float>()) max *= fabsf(scale);
+        }
+        return max;
+    }
+    /* Exponentials are taken against the warp's own maximum: the row's is needed only at the end. The values are what stays in
+       registers, and the exponentials are computed twice. */
+    __device__ __forceinline__ void forward() const {
+        const float scale = (float)p.scale * (N == 4 ? 1.0f : BSRI_DEV_LOG2E);
+        bool longer = n > HELD * p.lanes;
+        if (p.warps > 1) longer = __syncthreads_or(longer);
+        else longer = __any_sync(~0u, longer);
+        if (longer) {
+            forward_long();
+            return;
+        }
+        uint4 raw[HELD];
+        float v[N], sum = 0;
+#pragma unroll
+        for (int i = 0; i < HELD; i++) /* all loads before the first use */
+            if (has(i)) raw[i] = fetch(r.x, to[i]);
+        float max = largest(raw, scale);
+        bsri_dev_row_lanes(p, [&](int d) { max = bsri_dev_max(max, __shfl_xor_sync(~0u, max, d)); });
+        const float mine = max, base = finite(max);
+#pragma unroll
+        for (int i = 0; i < HELD; i++)
+            if (has(i)) sum += powers(v, raw[i], scale, base);
+        bsri_dev_row_lanes(p, [&](int d) { sum += __shfl_xor_sync(~0u, sum, d); });
+        bsri_dev_row_join(p, r, max, sum, fold);
+        const float factor = max == -bsri_dev_inf<float>() ? 0.0f : bsri_dev_row_factor(max, sum) * power(mine - max);
+#pragma unroll
+        for (int i = 0; i < HELD; i++)
+            if (has(i)) powers(v, raw[i], scale, base), write(v, factor, to[i]);
+    }
+    /* Read twice. */
+    static __device__ __forceinline__ float scaled(float (&v)[N], float scale, float max) {
 #pragma unroll
         for (int k = 0; k < N; k++) v[k] *= scale, max = bsri_dev_max(max, v[k]);
         return max;
@@ -2723,124 +2803,69 @@ template <class T> struct bsri_softmax_packed {
         for (int k = 0; k < N; k++) v[k] = bsri_dev_exp(v[k] - base), sum += v[k];
         return sum;
     }
-    static __device__ __forceinline__ float finite(float max) { return max == -bsri_dev_inf<float>() ? 0.0f : max; }
-
-    /* Exponentials are taken against the warp's own maximum: the row's is needed only at the end. Of 16-bit elements the
-       packed form is what stays in registers, and the exponentials are computed twice. */
-    __device__ __forceinline__ void forward() const {
-        const float first = N == 4 ? (float)p.scale : p.scale < 0 ? -1.0f : 1.0f;
-        float max = -bsri_dev_inf<float>(), sum = 0, v[N];
-        bool longer = n > HELD * r.lanes;
-        if (p.warps > 1) longer = __syncthreads_or(longer);
-        if (longer) {
-            forward_long();
-            return;
-        }
-        uint4 raw[HELD];
-#pragma unroll
-        for (int i = 0; i < HELD; i++) /* all loads before the first use */
-            if (r.lane + i * r.lanes < n) raw[i] = fetch(r.x, r.lane + i * r.lanes);
-#pragma unroll
-        for (int i = 0; i < HELD; i++)
-            if (r.lane + i * r.lanes < n) piece::load(v, raw[i]), max = scale(v, first, max), piece::keep(raw[i], v);
-        for (int d = 16; d; d /= 2) max = bsri_dev_max(max, __shfl_xor_sync(~0u, max, d));
-        const float base = finite(max) * (N == 4 ? 1.0f : first);
-        if (N == 8) max *= fabsf((float)p.scale);
-        const float mine = max;
-#pragma unroll
-        for (int i = 0; i < HELD; i++)
-            if (r.lane + i * r.lanes < n) sum += again(v, raw[i], base), piece::keep(raw[i], v);
-        bsri_dev_row_join(p, max, sum);
-        const float factor = max == -bsri_dev_inf<float>() ? 0.0f : bsri_dev_row_factor(max, sum) * bsri_dev_exp(mine - max);
-#pragma unroll
-        for (int i = 0; i < HELD; i++)
-            if (r.lane + i * r.lanes < n) {
-                if (N == 4) piece::load(v, raw[i]);
-                else again(v, raw[i], base);
-                write(v, factor, r.lane + i * r.lanes);
-            }
-    }
-    /* The exponentials of a held piece. */
-    __device__ __forceinline__ float again(float (&v)[N], const uint4 &raw, float base) const {
-        float sum = 0;
-        piece::load(v, raw);
-        if constexpr (N == 4) {
-            sum = exponentials(v, base);
-        } else {
-            const float factor = (float)p.scale * BSRI_DEV_LOG2E;
-#pragma unroll
-            for (int k = 0; k < N; k++) v[k] = bsri_dev_exp2((v[k] - base) * factor), sum += v[k];
-        }
-        return sum;
-    }
-    /* Read twice. */
     __device__ __forceinline__ void forward_long() const {
         float max = -bsri_dev_inf<float>(), sum = 0, v[N];
-        for (int j = r.lane; j < n; j += r.lanes) {
-            read(v, r.x, j);
-            const float m = scale(v, (float)p.scale, max);
+        for (int j = r.lane; j < n; j += p.lanes) {
+            read(v, r.x, at(j));
+            const float m = scaled(v, (float)p.scale, max);
             if (m != max) sum *= bsri_dev_exp(max - finite(m)), max = m;
             sum += exponentials(v, finite(max));
         }
-        bsri_dev_row_fold(p, max, sum);
+        bsri_dev_row_fold(p, r, max, sum);
         const float factor = max == -bsri_dev_inf<float>() ? 0.0f : bsri_dev_row_factor(max, sum);
-        for (int j = r.lane; j < n; j += r.lanes) {
-            read(v, r.x, j);
-            scale(v, (float)p.scale, max), exponentials(v, finite(max)), write(v, factor, j);
+        for (int j = r.lane; j < n; j += p.lanes) {
+            read(v, r.x, at(j));
+            scaled(v, (float)p.scale, max), exponentials(v, finite(max)), write(v, factor, at(j));
         }
     }
-    __device__ __forceinline__ void gradient(float (&y)[N], const float (&dy)[N], float dot, int j) const {
+    __device__ __forceinline__ void gradient(float (&y)[N], const float (&dy)[N], float dot, uint32_t at) const {
 #pragma unroll
         for (int i = 0; i < N; i++) y[i] *= (dy[i] - dot) * (float)p.scale;
-        bsri_dev_store_piece<N>(r.out.values, p.out.dtype, at(j), y);
+        bsri_dev_store_piece<N>(r.out.values, p.out.dtype, at, y);
     }
     __device__ __forceinline__ void backward() const {
-        constexpr int PAIRS = 8;
         float dot = 0, y[N], dy[N];
-        uint4 raw[2][PAIRS];
-        const bool held = n <= PAIRS * r.lanes;
+        uint4 raw[2][HELD];
+        const bool held = n <= HELD * p.lanes;
 #pragma unroll
-        for (int i = 0; i < PAIRS; i++)
-            if (held && r.lane + i * r.lanes < n) {
-                raw[0][i] = fetch(r.x, r.lane + i * r.lanes), raw[1][i] = fetch(r.dy, r.lane + i * r.lanes);
-            }
+        for (int i = 0; i < HELD; i++)
+            if (held && has(i)) raw[0][i] = fetch(r.x, to[i]), raw[1][i] = fetch(r.dy, to[i]);
         if (held) {
 #pragma unroll
-            for (int i = 0; i < PAIRS; i++)
-                if (r.lane + i * r.lanes < n) {
+            for (int i = 0; i < HELD; i++)
+                if (has(i)) {
                     piece::load(y, raw[0][i]), piece::load(dy, raw[1][i]);
 #pragma unroll
                     for (int k = 0; k < N; k++) dot += y[k] * dy[k];
                 }
         } else {
-            for (int j = r.lane; j < n; j += r.lanes) {
-                read(y, r.x, j), read(dy, r.dy, j);
+            for (int j = r.lane; j < n; j += p.lanes) {
+                read(y, r.x, at(j)), read(dy, r.dy, at(j));
 #pragma unroll
                 for (int k = 0; k < N; k++) dot += y[k] * dy[k];
             }
         }
-        dot = bsri_dev_row_sum(p, dot);
+        dot = bsri_dev_row_sum(p, r, dot);
         if (held) {
 #pragma unroll
-            for (int i = 0; i < PAIRS; i++)
-                if (r.lane + i * r.lanes < n)
-                    piece::load(y, raw[0][i]), piece::load(dy, raw[1][i]), gradient(y, dy, dot, r.lane + i * r.lanes);
+            for (int i = 0; i < HELD; i++)
+                if (has(i)) piece::load(y, raw[0][i]), piece::load(dy, raw[1][i]), gradient(y, dy, dot, to[i]);
         } else {
-            for (int j = r.lane; j < n; j += r.lanes) read(y, r.x, j), read(dy, r.dy, j), gradient(y, dy, dot, j);
+            for (int j = r.lane; j < n; j += p.lanes) read(y, r.x, at(j)), read(dy, r.dy, at(j)), gradient(y, dy, dot, at(j));
         }
     }
 };
 template <class T, bool BACKWARD>
 __global__ void __launch_bounds__(256, BACKWARD ? 2 : 3) bsri_softmax_fast(const __grid_constant__ bsri_dev_softmax p) {
-    const int64_t total = bsri_ceil_div(p.rows, (int)blockDim.x / (p.warps * 32));
-    for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
+    for (int64_t work = blockIdx.x; work < p.work; work += gridDim.x) {
         bsri_dev_row r(p, work);
-        const int64_t start = r.first * p.xs[0] + r.inner * p.xs[1];
-        if (r.valid) r.x.values += start * (int64_t)sizeof(T), r.out.values += start * bsri_dev_size(p.out.dtype);
-        if (r.valid && BACKWARD) r.dy.values += start * (int64_t)sizeof(T);
-        const bsri_softmax_packed<T> one = {p, r, (int)(r.count / bsri_dev_piece<T>::N)};
-        if (BACKWARD) one.backward();
-        else one.forward();
+        const bsri_softmax_packed<T> one(p, r);
+        int64_t step = r.first * p.xs[0] + r.inner * p.xs[1];
+        for (int i = 0; i < p.run; i++, step = p.xs[1] << p.side) {
+            r.x.values += step * (int64_t)sizeof(T), r.out.values += step * bsri_dev_size(p.out.dtype);
+            if (BACKWARD) r.dy.values += step * (int64_t)sizeof(T), one.backward();
+            else one.forward();
+        }
     }
 }
 
@@ -2849,8 +2874,8 @@ static bsri_choice bsri_simt_choose_softmax(const bsr_context *, const bsri_dev_
     const int type = p->x.dtype == BSR_F16 ? 0 : p->x.dtype == BSR_BF16 ? 1 : 2;
     bsri_choice c = bsri_yes(compute == BSR_F64 ? 401 : !fast ? 400 : 402 + type + (p->backward ? 3 : 0), 1,
                              fast && compute != BSR_F64 ? BSR_WHY_PACKED : BSR_WHY_ANY);
-    c.threads = p->warps == 8 ? 256 : 128, c.tile_rows = c.threads / 32 / p->warps, c.tile_cols = 1;
-    c.grid = bsri_ceil_div(p->rows, c.tile_rows);
+    c.threads = p->warps == 8 ? 256 : 128, c.tile_rows = c.threads / 32 / p->warps << p->side, c.tile_cols = 1;
+    c.grid = bsri_min(p->work, bsri_ceil_div(p->turn, c.threads / 32 / p->warps)); /* CTAs stay: a start costs time */
     return c;
 }
 
@@ -2907,20 +2932,20 @@ struct bsri_dev_query {
 
     __device__ __forceinline__ bool begin(const bsri_dev_attention &p, int64_t work) {
         const int64_t per_item = p.panels * p.tiles * p.block_rows;
-        item = bsri_dev_divide(work, per_item), batch = bsri_dev_divide(item, p.heads), head = item - batch * p.heads;
+        item = bsri_divide(work, per_item), batch = bsri_divide(item, p.heads), head = item - batch * p.heads;
         int64_t n = work - item * per_item, tile;
         if (p.flags & BSR_ATTENTION_CAUSAL) n = per_item - 1 - n; /* long rows first */
-        tile = bsri_dev_divide(n, p.panels), panel = n - tile * p.panels, br = bsri_dev_divide(tile, p.tiles);
+        tile = bsri_divide(n, p.panels), panel = n - tile * p.panels, br = bsri_divide(tile, p.tiles);
         inner = (tile - br * p.tiles) * p.tile_rows, row = br * p.mask.block_rows + inner;
         rows = (int)bsri_min(bsri_min(p.tile_rows, p.mask.block_rows - inner), p.q.rows - row);
         if (rows <= 0) return false;
         mask = bsri_dev_matrix_item(&p.batch, item, &p.mask);
-        q = bsri_dev_at(p.q.data, p.q.dtype, bsri_dev_offset(&p.batch, item, &p.q));
-        k = bsri_dev_at(p.k.data, p.k.dtype, bsri_dev_offset(&p.batch, item - head + head / p.k_group, &p.k));
-        v = bsri_dev_at(p.v.data, p.v.dtype, bsri_dev_offset(&p.batch, item - head + head / p.v_group, &p.v));
+        q = bsri_dev_at(p.q.data, p.q.dtype, bsri_dense_offset(&p.batch, item, &p.q));
+        k = bsri_dev_at(p.k.data, p.k.dtype, bsri_dense_offset(&p.batch, item - head + head / p.k_group, &p.k));
+        v = bsri_dev_at(p.v.data, p.v.dtype, bsri_dense_offset(&p.batch, item - head + head / p.v_group, &p.v));
         relative = bsri_dev_bias_base(&p.batch, item, &p.relative), padding = bsri_dev_bias_base(&p.batch, item, &p.padding);
         first = bsri_index(mask.crow, p.mask.index_dtype, br), end = bsri_index(mask.crow, p.mask.index_dtype, br + 1);
-        out = bsri_dev_offset(&p.batch, item, &p.out) + row * p.out.row_stride;
+        out = bsri_dense_offset(&p.batch, item, &p.out) + row * p.out.row_stride;
         limit = p.k.rows;
         if (p.flags & BSR_ATTENTION_CAUSAL) limit = bsri_min(limit, row + rows + p.causal_offset);
         return true;
@@ -2948,7 +2973,7 @@ struct bsri_dev_query {
         return (col & 2 ? (col & 1 ? word.w : word.z) : (col & 1 ? word.y : word.x)) <= p.drop_last;
     }
     __device__ __forceinline__ void store_lse(const bsri_dev_attention &p, int64_t i, double lse) const {
-        bsri_dev_store(p.lse.data, p.lse.dtype, bsri_dev_offset(&p.batch, item, &p.lse) + (row + i) * p.lse.row_stride, lse);
+        bsri_dev_store(p.lse.data, p.lse.dtype, bsri_dense_offset(&p.batch, item, &p.lse) + (row + i) * p.lse.row_stride, lse);
     }
 };
 
@@ -3056,7 +3081,7 @@ __global__ void __launch_bounds__(256, 1) bsri_attention_simt(const __grid_const
                 max < bsri_dev_inf<F>() ? (max > -bsri_dev_inf<F>() ? x * ((F)p.keep_scale / sum[m]) : F(0)) : bsri_dev_nan<F>();
             bsri_dev_store(
                 p.out.data, p.out.dtype,
-                bsri_dev_offset(&p.batch, t.item, &p.out) + (t.row + m) * p.out.row_stride + (d0 + n) * p.out.col_stride, y);
+                bsri_dense_offset(&p.batch, t.item, &p.out) + (t.row + m) * p.out.row_stride + (d0 + n) * p.out.col_stride, y);
         }
         if (p.lse.data && t.panel == 0 && tid < t.rows) {
             const F max = top[tid];
@@ -3567,7 +3592,7 @@ __global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_consta
                 const bool some = m > -bsri_dev_inf<float>() && m < bsri_dev_inf<float>();
                 const float factor = some ? (float)p.keep_scale / total_sum : 0.0f;
                 if (r >= t.rows) continue;
-                const int64_t at = bsri_dev_offset(&p.batch, t.item, &p.out) + (t.row + r) * p.out.row_stride;
+                const int64_t at = bsri_dense_offset(&p.batch, t.item, &p.out) + (t.row + r) * p.out.row_stride;
 #pragma unroll
                 for (int d = 0; d < HD / 8; d++) {
                     float x = out[i][d][2 * h] * factor, y = out[i][d][2 * h + 1] * factor;
@@ -3706,7 +3731,7 @@ __device__ __forceinline__ int bsri_flash_limit(const bsri_dev_attention &p, int
     return (int)bsri_max(0, bsri_min(p.k.rows, row + 1 + p.causal_offset));
 }
 template <class S> __device__ __forceinline__ int bsri_flash_row(const bsri_dev_attention &p, int64_t work, int64_t &item) {
-    item = bsri_dev_divide(work, p.tiles);
+    item = bsri_divide(work, p.tiles);
     const int n = (int)(work - item * p.tiles);
     return (p.flags & BSR_ATTENTION_CAUSAL ? (int)p.tiles - 1 - n : n) * S::ROWS; /* long rows first */
 }
@@ -3721,23 +3746,23 @@ __device__ __forceinline__ void bsri_flash_plan_tile(const bsri_dev_flash &m, bs
     bsri_flash_plan &plan = c.plan[ring.at];
     int64_t item;
     const int row = bsri_flash_row<S>(p, work, item), last = (int)bsri_min(row + S::ROWS, p.q.rows) - 1;
-    const int64_t head = item - bsri_dev_divide(item, p.heads) * p.heads;
+    const int64_t head = item - bsri_divide(item, p.heads) * p.heads;
     const bsri_dev_item it = bsri_dev_matrix_item(&p.batch, item, &p.mask);
-    const int64_t br = bsri_dev_divide(row, p.mask.block_rows) + group;
+    const int64_t br = bsri_divide(row, p.mask.block_rows) + group;
     int at = 0, stop = 0, column = 0, c0, c1;
     if (br < p.block_rows && br * p.mask.block_rows < row + S::ROWS)
         at = (int)bsri_index(it.crow, dt, br), stop = (int)bsri_index(it.crow, dt, br + 1);
     const int i = at + (lane & ((1 << m.lane_bits) - 1));
     if (i < stop) column = (int)bsri_index(it.col, dt, i);
-    const int64_t out = bsri_dev_offset(&p.batch, item, &p.out) + row * p.out.row_stride;
-    const int64_t lse = p.lse.data ? bsri_dev_offset(&p.batch, item, &p.lse) + row * p.lse.row_stride : 0;
+    const int64_t out = bsri_dense_offset(&p.batch, item, &p.out) + row * p.out.row_stride;
+    const int64_t lse = p.lse.data ? bsri_dense_offset(&p.batch, item, &p.lse) + row * p.lse.row_stride : 0;
     bsri_flash_wait(c.plan_empty, ring.at, ring.parity);
     plan.column[lane] = column;
     if ((lane & ((1 << m.lane_bits) - 1)) == 0) plan.at[group] = at, plan.stop[group] = stop;
     if (lane < 3) {
         const bsr_dense &d = lane == 0 ? p.q : lane == 1 ? p.k : p.v;
         const int64_t share = lane == 0 ? 1 : lane == 1 ? p.k_group : p.v_group;
-        bsri_tensor_item(m.batch[lane], bsri_dev_offset(&p.batch, item - head + head / share, &d), c0, c1);
+        bsri_tensor_item(m.batch[lane], bsri_dense_offset(&p.batch, item - head + head / share, &d), c0, c1);
         plan.place[2 * lane] = c0, plan.place[2 * lane + 1] = c1;
     }
     if (lane == 0) {
@@ -4012,9 +4037,9 @@ __device__ __forceinline__ void bsri_flash_again(const bsri_dev_attention &p, in
                                                  float factor) {
     const bsri_dev_item it = bsri_dev_matrix_item(&p.batch, item, &p.mask);
     const int64_t head = item % p.heads, br = row / p.mask.block_rows, end = bsri_index(it.crow, p.mask.index_dtype, br + 1);
-    const int64_t q = bsri_dev_offset(&p.batch, item, &p.q) + row * p.q.row_stride;
-    const int64_t k = bsri_dev_offset(&p.batch, item - head + head / p.k_group, &p.k);
-    const int64_t v = bsri_dev_offset(&p.batch, item - head + head / p.v_group, &p.v);
+    const int64_t q = bsri_dense_offset(&p.batch, item, &p.q) + row * p.q.row_stride;
+    const int64_t k = bsri_dense_offset(&p.batch, item - head + head / p.k_group, &p.k);
+    const int64_t v = bsri_dense_offset(&p.batch, item - head + head / p.v_group, &p.v);
     const int lane = threadIdx.x % 32, limit = bsri_flash_limit(p, row);
     float out[4] = {0, 0, 0, 0};
     for (int64_t at = bsri_index(it.crow, p.mask.index_dtype, br); at < end; at++) {
@@ -4864,18 +4889,61 @@ __device__ __forceinline__ bool bsri_dev_nonzero(const void *base, int dtype, in
     }
 }
 
+/* Neighbours that move together: 16 bytes, or 8 elements. */
+template <class E> struct alignas(sizeof(E) == 1 ? 8 : 16) bsri_dev_elements {
+    static constexpr int N = sizeof(E) == 1 ? 8 : 16 / sizeof(E);
+    E e[N];
+    static __device__ __forceinline__ bsri_dev_elements load(const E *from, int64_t step, bool whole) {
+        if (whole && step == 1) return *(const bsri_dev_elements *)from;
+        bsri_dev_elements v;
+#pragma unroll
+        for (int i = 0; i < N; i++) v.e[i] = from[i * step];
+        return v;
+    }
+    /* Anything but zero in one of them, signs masked out. */
+    __device__ __forceinline__ bool any(E mask) const {
+        E all = 0;
+#pragma unroll
+        for (int i = 0; i < N; i++) all |= e[i] & mask;
+        return all != 0;
+    }
+};
+/* All bits but the sign of floating-point types. */
+__device__ __forceinline__ uint64_t bsri_dev_magnitude(int dtype) {
+    const bool integer = dtype == BSR_I8 || dtype == BSR_I32 || dtype == BSR_I64 || dtype == BSR_BOOL;
+    return integer ? ~(uint64_t)0 : ~(uint64_t)0 >> (65 - 8 * bsri_dev_size(dtype));
+}
+
 #define BSRI_EXPAND_PANEL 1024 /* block columns at most */
-#define BSRI_EXPAND_ROWS 8
-/* A block works on up to 8 rows of a block row and a panel of block columns: first which block stands where, then element by
+/* Rows from `top` of a block row, `height` of them, of which place[] says which block stands where; no duplicates. */
+template <class E>
+__device__ __forceinline__ void bsri_expand_pieces(const bsri_dev_expand &x, const int64_t *place, char *out, const char *values,
+                                                   int top, int height, int width) {
+    typedef bsri_dev_elements<E> piece;
+    const bool rows = x.pieces == 1;
+    const unsigned line = (unsigned)(rows ? width : height) / piece::N, n = line * (unsigned)(rows ? height : width);
+    const unsigned bc = (unsigned)x.m.block_cols;
+    for (unsigned i = threadIdx.x; i < n; i += blockDim.x) {
+        const unsigned y = i / line, z = (i - y * line) * piece::N, down = rows ? y : z, along = rows ? z : y, c = along / bc;
+        const int64_t p = place[c];
+        piece v = {};
+        if (p >= 0)
+            v = piece::load((const E *)values + p * x.stride[0] + (top + down) * x.stride[1] + (along - c * bc) * x.stride[2],
+                            x.stride[rows ? 2 : 1], x.whole);
+        *(piece *)((E *)out + down * x.out.row_stride + along * x.out.col_stride) = v;
+    }
+}
+/* A block works on some rows of a block row and a panel of block columns: first which block stands where, then element by
    element. */
 static __global__ void __launch_bounds__(256) bsri_expand_panel(const __grid_constant__ bsri_dev_expand x) {
     __shared__ int64_t place[BSRI_EXPAND_PANEL];
     const int64_t br = x.m.block_rows, bc = x.m.block_cols;
     const int dt = x.m.index_dtype, to = x.out.dtype, from = x.m.dtype;
     for (int64_t work = blockIdx.x; work < x.work; work += gridDim.x) {
-        const int64_t sub = work % x.subs, c0 = work / x.subs % x.panels * x.panel, r = work / x.subs / x.panels % x.rows;
-        const int64_t item = work / x.subs / x.panels / x.rows, top = r * br + sub * BSRI_EXPAND_ROWS, left = c0 * bc;
-        const int height = (int)bsri_min(BSRI_EXPAND_ROWS, bsri_min(br - sub * BSRI_EXPAND_ROWS, x.out.rows - top));
+        const int64_t line = bsri_divide(work, x.subs), sub = work - line * x.subs, lines = bsri_divide(line, x.panels);
+        const int64_t c0 = (line - lines * x.panels) * x.panel, item = bsri_divide(lines, x.rows), r = lines - item * x.rows;
+        const int64_t top = r * br + sub * x.height, left = c0 * bc;
+        const int height = (int)bsri_min(x.height, bsri_min(br - sub * x.height, x.out.rows - top));
         const int width = (int)bsri_min(bsri_min(x.panel, x.cols - c0) * bc, x.out.cols - left);
         const bsri_dev_item it = bsri_dev_matrix_item(&x.batch, item, &x.m);
         const int64_t begin = bsri_index(it.crow, dt, r), end = bsri_index(it.crow, dt, r + 1);
@@ -4892,12 +4960,23 @@ static __global__ void __launch_bounds__(256) bsri_expand_panel(const __grid_con
             if (c >= 0 && c < x.panel) place[c] = p;
         }
         __syncthreads();
+        if (x.pieces && !disorder) {
+            const int at = (int)(sub * x.height);
+            switch (bsri_dev_size(to)) {
+                case 1: bsri_expand_pieces<uint8_t>(x, place, out, it.values, at, height, width); break;
+                case 2: bsri_expand_pieces<uint16_t>(x, place, out, it.values, at, height, width); break;
+                case 4: bsri_expand_pieces<uint32_t>(x, place, out, it.values, at, height, width); break;
+                default: bsri_expand_pieces<uint64_t>(x, place, out, it.values, at, height, width); break;
+            }
+            __syncthreads();
+            continue;
+        }
         for (unsigned i = threadIdx.x; i < (unsigned)height * (unsigned)width; i += 256) {
             const int down = x.out.col_stride == 1 ? (int)(i / (unsigned)width) : (int)(i % (unsigned)height);
             const int along = x.out.col_stride == 1 ? (int)(i % (unsigned)width) : (int)(i / (unsigned)height);
             const int c = along / (int)bc;
             const int64_t p = place[c], at = down * x.out.row_stride + along * x.out.col_stride;
-            const int64_t inside = (sub * BSRI_EXPAND_ROWS + down) * x.stride[1] + (along - c * (int)bc) * x.stride[2];
+            const int64_t inside = (sub * x.height + down) * x.stride[1] + (along - c * (int)bc) * x.stride[2];
             if (p >= 0 && !disorder) {
                 bsri_dev_move(out, to, at, it.values, from, p * x.stride[0] + inside);
                 continue;
@@ -4911,24 +4990,48 @@ static __global__ void __launch_bounds__(256) bsri_expand_panel(const __grid_con
     }
 }
 
-/* Which blocks of a panel of up to 8 rows of a block row hold something: as a bit each, added to what other rows found. */
+/* Marks the block columns of a panel in which something stands. */
+template <class E>
+__device__ __forceinline__ void bsri_bits_pieces(const bsri_dev_build &b, uint32_t *held, const char *source, int height,
+                                                 int width) {
+    typedef bsri_dev_elements<E> piece;
+    const bool rows = b.pieces == 1;
+    const unsigned line = (unsigned)(rows ? width : height) / piece::N, n = line * (unsigned)(rows ? height : width);
+    const unsigned bc = (unsigned)b.to.block_cols;
+    const E mask = (E)bsri_dev_magnitude(b.dense.dtype);
+#pragma unroll 2
+    for (unsigned i = threadIdx.x; i < n; i += blockDim.x) {
+        const unsigned y = i / line, z = (i - y * line) * piece::N, down = rows ? y : z, along = rows ? z : y;
+        const piece v = piece::load((const E *)source + down * b.dense.row_stride + along * b.dense.col_stride, 1, true);
+        if (v.any(mask)) held[along / bc] = 1;
+    }
+}
+/* Which blocks of a panel of some rows of a block row hold something: as a bit each, added to what other rows found. */
 static __global__ void __launch_bounds__(256) bsri_bits_dense(const __grid_constant__ bsri_dev_build b) {
     __shared__ uint32_t held[BSRI_EXPAND_PANEL];
-    const int64_t br = b.to.block_rows, bc = b.to.block_cols, subs = bsri_ceil_div(br, BSRI_EXPAND_ROWS);
+    const int64_t br = b.to.block_rows, bc = b.to.block_cols, subs = bsri_ceil_div(br, b.height);
     const int64_t work_end = b.batch.count * b.rows * b.panels * subs;
     const bsr_dense &d = b.dense;
     for (int64_t work = blockIdx.x; work < work_end; work += gridDim.x) {
-        const int64_t sub = work % subs, c0 = work / subs % b.panels * b.panel, r = work / subs / b.panels % b.rows;
-        const int64_t item = work / subs / b.panels / b.rows, top = r * br + sub * BSRI_EXPAND_ROWS, left = c0 * bc;
-        const int height = (int)bsri_min(BSRI_EXPAND_ROWS, bsri_min(br - sub * BSRI_EXPAND_ROWS, d.rows - top));
+        const int64_t line = bsri_divide(work, subs), sub = work - line * subs, lines = bsri_divide(line, b.panels);
+        const int64_t c0 = (line - lines * b.panels) * b.panel, item = bsri_divide(lines, b.rows), r = lines - item * b.rows;
+        const int64_t top = r * br + sub * b.height, left = c0 * bc;
+        const int height = (int)bsri_min(b.height, bsri_min(br - sub * b.height, d.rows - top));
         const int width = (int)bsri_min(b.panel * bc, d.cols - left), blocks = (int)bsri_min(b.panel, b.cols - c0);
         const char *const source =
             bsri_dev_at(d.data, d.dtype, bsri_dense_offset(&b.batch, item, &d) + top * d.row_stride + left * d.col_stride);
         if (height <= 0) continue;
         for (int i = threadIdx.x; i < b.panel; i += 256) held[i] = 0;
         __syncthreads();
+        switch (b.pieces ? bsri_dev_size(d.dtype) : 0) {
+            case 1: bsri_bits_pieces<uint8_t>(b, held, source, height, width); break;
+            case 2: bsri_bits_pieces<uint16_t>(b, held, source, height, width); break;
+            case 4: bsri_bits_pieces<uint32_t>(b, held, source, height, width); break;
+            case 8: bsri_bits_pieces<uint64_t>(b, held, source, height, width); break;
+            default: break;
+        }
 #pragma unroll 8
-        for (unsigned i = threadIdx.x; i < (unsigned)height * (unsigned)width; i += 256) {
+        for (unsigned i = threadIdx.x; !b.pieces && i < (unsigned)height * (unsigned)width; i += 256) {
             const unsigned y = d.col_stride == 1 ? i / (unsigned)width : i % (unsigned)height,
                            x = d.col_stride == 1 ? i % (unsigned)width : i / (unsigned)height;
             if (bsri_dev_nonzero(source, d.dtype, y * d.row_stride + x * d.col_stride)) held[x / (unsigned)bc] = 1;
@@ -5047,9 +5150,30 @@ __device__ __forceinline__ int64_t bsri_dev_divide(int64_t a, int64_t b, double 
     if (a - q * b >= b) q++;
     return q;
 }
+/* Values of the stored blocks [begin, end) of an item out of a dense matrix: 1024 pieces from the work-th thousand on. */
+template <class E>
+__device__ __forceinline__ void bsri_build_pieces(const bsri_dev_build &b, const bsri_dev_item &to, int64_t item, int64_t work,
+                                                  int64_t begin, int64_t end) {
+    typedef bsri_dev_elements<E> piece;
+    const bsr_dense &d = b.dense;
+    const int64_t br = b.to.block_rows, bc = b.to.block_cols, area = br * bc / piece::N;
+    const unsigned each = (unsigned)(b.pieces == 1 ? bc / piece::N : br);
+    const char *const source = bsri_dev_at(d.data, d.dtype, bsri_dense_offset(&b.batch, item, &d));
+    for (int j = 0; j < 4; j++) {
+        const int64_t e = work * 1024 + j * 256 + threadIdx.x, at = bsri_dev_divide(e, area, b.per_area * piece::N);
+        if (at < begin || at >= end) continue;
+        const unsigned inside = (unsigned)(e - at * area), line = inside / each, rest = inside - line * each;
+        const int64_t y = b.pieces == 1 ? line : rest, x = (b.pieces == 1 ? rest : line) * piece::N;
+        const int64_t r = bsri_dev_row_of(to.crow, b.to.index_dtype, b.rows, at), c = bsri_index(to.col, b.to.index_dtype, at);
+        const E *from = (const E *)source + (r * br + y) * d.row_stride + (c * bc + x) * d.col_stride;
+        *(piece *)((E *)to.values + at * b.stride[0] + y * b.stride[1] + x) = piece::load(from, d.col_stride, true);
+    }
+}
 /* Values of the stored blocks, 1024 elements a block, out of the source. */
 static __global__ void __launch_bounds__(256) bsri_build_values(const __grid_constant__ bsri_dev_build b) {
-    const int64_t br = b.to.block_rows, bc = b.to.block_cols, area = br * bc, item_work = bsri_ceil_div(b.capacity * area, 1024);
+    const int64_t br = b.to.block_rows, bc = b.to.block_cols, area = br * bc;
+    const int64_t each = b.pieces ? bsri_min(8, 16 / bsri_dev_size(b.to.dtype)) : 1; /* elements of a piece */
+    const int64_t item_work = bsri_ceil_div(b.capacity * area, 1024 * each);
     const int dt = b.to.index_dtype;
     int64_t item = 0, piece = blockIdx.x;
     for (;; piece += gridDim.x) {
@@ -5057,6 +5181,13 @@ static __global__ void __launch_bounds__(256) bsri_build_values(const __grid_con
         if (item >= b.batch.count) break;
         const bsri_dev_item to = bsri_dev_matrix_item(&b.batch, item, &b.to);
         const int64_t begin = bsri_index(to.crow, dt, 0), end = bsri_min(b.capacity, bsri_index(to.crow, dt, b.rows));
+        switch (b.pieces ? bsri_dev_size(b.to.dtype) : 0) {
+            case 1: bsri_build_pieces<uint8_t>(b, to, item, piece, begin, end); continue;
+            case 2: bsri_build_pieces<uint16_t>(b, to, item, piece, begin, end); continue;
+            case 4: bsri_build_pieces<uint32_t>(b, to, item, piece, begin, end); continue;
+            case 8: bsri_build_pieces<uint64_t>(b, to, item, piece, begin, end); continue;
+            default: break;
+        }
         for (int j = 0; j < 4; j++) {
             const int64_t e = piece * 1024 + j * 256 + threadIdx.x, at = bsri_dev_divide(e, area, b.per_area);
             if (at < begin || at >= end) continue;
