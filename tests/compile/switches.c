@@ -67,10 +67,11 @@ static int parse(void) {
 int main(int argc, char **argv) {
     static const int dtypes[] = {BSR_F32, BSR_F64, BSR_F16, BSR_BF16, BSR_I8};
     char have[256] = "";
+    bsr_context_desc desc = BSR_ZERO;
     bsr_info info;
     int i, type = 0, good[5];
-    run.error = &error;
-    if (bsr_create(NULL, &ctx, &error) || bsr_query_info(ctx, &info)) return 1;
+    run.error = &error, desc.backend = BSR_BACKEND_CPU;
+    if (bsr_create(&desc, &ctx, &error) || bsr_query_info(ctx, &info)) return 1;
     for (i = 0; i < 5; i++) {
         good[i] = product(dtypes[i]) + sampled(dtypes[i]);
         if (dtypes[i] != BSR_I8) good[i] += rows(dtypes[i]) + attention(dtypes[i]);
