@@ -108,10 +108,12 @@ static char *read_text(const char *path, size_t *bytes) {
 }
 static void require_parsed(const char *path, bsr_status status, const bsr_error *error) {
     char line[320];
+    const char *text = line, *place;
     if (status == BSR_OK) return;
     bsr_error_string(error, line, sizeof line);
     progress("");
-    if (error->index > 0) fprintf(stderr, "%s:%lld: %s\n", path, (long long)error->index, line);
+    if ((place = strstr(line, "line ")) != NULL && strstr(place, ": ")) text = strstr(place, ": ") + 2; /* it is in front */
+    if (error->index > 0) fprintf(stderr, "%s:%lld: %s\n", path, (long long)error->index, text);
     else fprintf(stderr, "%s: %s\n", path, line);
     exit(1);
 }
