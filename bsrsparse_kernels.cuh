@@ -640,6 +640,12 @@ __device__ __forceinline__ void bsri_mma_copy(uint32_t to, const void *from) {
 __device__ __forceinline__ void bsri_mma_copy(uint32_t to, const void *from, int bytes) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
 }
+/* 16 bytes where yes is not 0. */
+__device__ __forceinline__ void bsri_mma_copy_if(uint32_t to, const void *from, uint32_t yes) {
+    asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p cp.async.cg.shared.global [%0], [%1], 16; }" ::"r"(to), "l"(from),
+                 "r"(yes)
+                 : "memory");
+}
 /* The barrier counts this thread once its copies so far have landed. */
 __device__ __forceinline__ void bsri_mma_copied(uint32_t barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
@@ -1874,13 +1880,14 @@ __device__ __forceinline__ void bsri_tensor_item(const bsri_tensor_batch &b, int
    slices in a stage, STAGE bytes, STAGES slots, fetch(...) a slice, dense_bytes/block_bytes(...) what that brings, multiply(...)
    a stage. */
 enum { BSRI_WGMMA_WINDOW = 16, BSRI_WGMMA_BUILDERS = 3, BSRI_WGMMA_TEAMS = 5, BSRI_WGMMA_SLOTS = 8 };
-enum { BSRI_WGMMA_LAST = 1, BSRI_WGMMA_QUIT = 2 };
+enum { BSRI_WGMMA_LAST = 1, BSRI_WGMMA_QUIT = 2, BSRI_WGMMA_FIRST = 4 };
 typedef struct bsri_dev_wgmma {
     CUtensorMap a_map, b_map, out_map;
     bsri_tensor_batch a_batch, b_batch, o_batch;
     bsri_dev_product p;
     int32_t tiles, span;  /* of out's columns; those of a slab: as many CTAs work side by side */
     int32_t group, parts; /* block rows of a tile, slices of a block */
+    int64_t a_line;       /* bytes between lines of values as stored */
     int32_t vector;       /* out is stored by the copy engine: 1 row-major, 2 column-major; 0: element by element */
     int32_t whole;        /* out has whole pieces of 64 columns: the dense operand's are a dimension of its map */
     int32_t block_bits;   /* log2 of the rows of a block */
@@ -1889,21 +1896,26 @@ typedef struct bsri_dev_wgmma {
 /* Which blocks a window of columns has in each row: a part of a tile's list. */
 template <int GROUP> struct bsri_wgmma_part {
     uint32_t bits[GROUP][BSRI_WGMMA_WINDOW];
-    int32_t at[GROUP], row[GROUP]; /* number of each row's first entry in the window; block rows, -1: none */
-    int32_t first, count;          /* column of bit 0; columns with a block */
-    int32_t last, col;             /* BSRI_WGMMA_...; first column of out */
+    int32_t at[GROUP], end[GROUP], row[GROUP]; /* each row's first entry in the window, its end; block rows, -1: none */
+    int32_t first, count;                      /* column of bit 0; columns with a block */
+    int32_t last, flags, col;                  /* BSRI_WGMMA_... of tiles; of items that are summed up; first column of out */
     int32_t a0, a1, b0, b1;        /* batch coordinates */
     int64_t item;
     const void *position;
+    const char *values;
 };
 template <int GROUP> struct bsri_wgmma_stage { /* what the multiplying warps must know of a stage */
-    uint32_t mask, flags;                      /* bit slice * GROUP + row: there is a block; BSRI_WGMMA_... */
+    uint32_t work[2], flags;                   /* what L::work says to each warpgroup; BSRI_WGMMA_... */
     int32_t row[GROUP], col;                   /* of the tile: with its last stage */
     int64_t item;
+    int32_t at[GROUP], end[GROUP]; /* with the first stage of an item that is summed up: entries of the rows */
+    const void *position;
+    const char *values;
 };
 template <int GROUP> struct bsri_wgmma_list {
     uint64_t full[BSRI_WGMMA_SLOTS], empty[BSRI_WGMMA_SLOTS], part_full[BSRI_WGMMA_BUILDERS][2],
         part_empty[BSRI_WGMMA_BUILDERS][2];
+    uint4 zero; /* for warps that have no block */
     bsri_wgmma_stage<GROUP> stage[BSRI_WGMMA_SLOTS];
     bsri_wgmma_part<GROUP> part[BSRI_WGMMA_BUILDERS][2];
 };
@@ -2040,17 +2052,18 @@ __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_w
             const int64_t from = bsri_reduce_item(&p.whole, &p.out_batch, item, reduce);
             const bsri_mma_rows r = bsri_mma_rows_of(p, from);
             int64_t at = 0, end = 0;
-            bool more;
+            bool more, fresh = true;
             if (line >= 0 && alpha != 0.0) at = bsri_index(r.ptr, r.dt, line), end = bsri_index(r.ptr, r.dt, line + 1);
             do {
                 bsri_wgmma_part<L::GROUP> &part = s.part[builder][parts % 2];
                 bsri_mma_wait(bsri_mma_address(&s.part_empty[builder][parts % 2]), (parts / 2 & 1) ^ 1);
                 bsri_wgmma_union<L::GROUP>(part, r, at, end);
                 more = __any_sync(~0u, at < end);
-                if (lane < L::GROUP) part.row[lane] = (int32_t)line;
+                if (lane < L::GROUP) part.row[lane] = (int32_t)line, part.end[lane] = (int32_t)end;
                 if (lane == 0) {
-                    part.item = item, part.position = r.position,
+                    part.item = item, part.position = r.position, part.values = r.values,
                     part.last = !more && reduce + 1 == p.reduce ? BSRI_WGMMA_LAST : 0;
+                    part.flags = (fresh ? BSRI_WGMMA_FIRST : 0) | (more ? 0 : BSRI_WGMMA_LAST);
                     part.col = (unit / order.groups % order.slabs * order.span + (int)(blockIdx.x % order.span)) * L::TN;
                     bsri_tensor_item(m.a_batch,
                                      bsri_batch_offset(&p.whole, from, p.a.batch_dims, p.a.batch, p.a.values_batch_stride),
@@ -2059,7 +2072,7 @@ __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_w
                 }
                 __syncwarp();
                 if (lane == 0) bsri_mma_arrive(bsri_mma_address(&s.part_full[builder][parts % 2]));
-                parts++;
+                parts++, fresh = false;
             } while (more);
         }
     }
@@ -2074,19 +2087,27 @@ __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_w
 
 /* The warp that issues: slices of the parts in order, stage by stage. */
 template <class L> struct bsri_wgmma_fetcher {
-    uint32_t base, full, empty, slot, phase, filled, mask, bytes;
+    uint32_t base, full, empty, slot, phase, filled, mask, bytes, fresh;
+    int32_t at0, end0; /* of this lane's row: entries of the item whose first stage is not closed yet */
 
     __device__ __forceinline__ void begin(const char *shared, const bsri_wgmma_list<L::GROUP> &s) {
         base = bsri_mma_address(shared), full = bsri_mma_address(s.full), empty = bsri_mma_address(s.empty);
-        slot = phase = filled = mask = bytes = 0;
+        slot = phase = filled = mask = bytes = fresh = 0;
     }
     /* The stage is complete; with the tile's last one goes what the epilogue must know. */
-    __device__ __forceinline__ void close(bsri_wgmma_list<L::GROUP> &s, const bsri_wgmma_part<L::GROUP> &part, uint32_t flags) {
+    __device__ __forceinline__ void close(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s,
+                                          const bsri_wgmma_part<L::GROUP> &part, uint32_t flags) {
         const int lane = threadIdx.x % 32;
         bsri_wgmma_stage<L::GROUP> &stage = s.stage[slot];
         if (!filled) bsri_mma_wait(empty + 8 * slot, phase ^ 1);
         if (flags == BSRI_WGMMA_LAST && lane < L::GROUP) stage.row[lane] = part.row[lane];
-        if (lane == 0) stage.mask = mask, stage.flags = flags, stage.col = part.col, stage.item = part.item;
+        if (lane < 2) stage.work[lane] = L::work(m, mask, lane);
+        if (L::OWN && fresh && lane < L::GROUP) stage.at[lane] = at0, stage.end[lane] = end0;
+        if (lane == 0) {
+            stage.flags = flags | fresh, stage.col = part.col, stage.item = part.item;
+            if (L::OWN) stage.position = part.position, stage.values = part.values;
+        }
+        fresh = 0;
         __syncwarp();
         if (lane == 0) bsri_tma_expect(full + 8 * slot, bytes);
         filled = mask = bytes = 0;
@@ -2096,12 +2117,13 @@ template <class L> struct bsri_wgmma_fetcher {
                                          const bsri_wgmma_part<L::GROUP> &part) {
         const int lane = threadIdx.x % 32, mine = lane < L::GROUP ? lane : 0;
         int32_t left = part.count, at = part.at[mine];
+        if (part.flags & BSRI_WGMMA_FIRST) fresh = BSRI_WGMMA_FIRST, at0 = at, end0 = part.end[mine];
         for (int w = 0; left; w++) {
             const uint32_t bits = lane < L::GROUP ? part.bits[mine][w] : 0;
             uint32_t any = __reduce_or_sync(~0u, bits);
             if (!any) continue;
             int32_t moved[L::GROUP]; /* blocks of this window's word where entries are not numbered like blocks */
-            if (part.position) {
+            if (!L::OWN && part.position) {
 #pragma unroll
                 for (int g = 0; g < L::GROUP; g++) {
                     const int n = __popc(__shfl_sync(~0u, bits, g)), from = __shfl_sync(~0u, at, g) + lane;
@@ -2112,7 +2134,7 @@ template <class L> struct bsri_wgmma_fetcher {
                 const int bit = __ffs((int)any) - 1, before = __popc(bits & ((1u << bit) - 1));
                 const uint32_t rows = __ballot_sync(~0u, bits >> bit & 1);
                 int32_t block = at + before;
-                if (part.position) {
+                if (!L::OWN && part.position) {
 #pragma unroll
                     for (int g = 0; g < L::GROUP; g++) {
                         const int32_t b = __shfl_sync(~0u, moved[g], __shfl_sync(~0u, before, g));
@@ -2124,13 +2146,13 @@ template <class L> struct bsri_wgmma_fetcher {
                     L::fetch(m, part, base + slot * L::STAGE, full + 8 * slot, filled, rows, block,
                              ((part.first + w * 32 + bit) << m.block_bits) + i * L::SLICE, i);
                     mask |= rows << filled * L::GROUP, bytes += L::bytes(m, part.col, rows);
-                    if (++filled == L::EACH || (part.last && left == 1 && i + 1 == m.parts))
-                        close(s, part, left == 1 && i + 1 == m.parts ? part.last : 0);
+                    if (++filled == L::EACH || (part.flags & BSRI_WGMMA_LAST && left == 1 && i + 1 == m.parts))
+                        close(m, s, part, left == 1 && i + 1 == m.parts ? part.last : 0);
                 }
             }
             at += __popc(bits);
         }
-        if (part.last && !part.count) close(s, part, part.last);
+        if (part.last && !part.count) close(m, s, part, part.last);
     }
 };
 template <class L>
@@ -2158,9 +2180,13 @@ __device__ __forceinline__ void bsri_wgmma_issue(const bsri_dev_wgmma &m, bsri_w
 
 /* --- the epilogue --- */
 
+struct bsri_wgmma_tile { /* of one warp: batch item, block row (-1: none), first column of out */
+    int64_t item;
+    int32_t line, col;
+};
 /* Any epilogue: 16 rows of this warp, 32 columns at a time. The sums move up, so that the code stands once. */
 template <class L>
-__device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const bsri_wgmma_stage<L::GROUP> &tile, float *spare,
+__device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const bsri_wgmma_tile &tile, float *spare,
                                                   float (&sum)[L::TN / 2], int64_t row, bool there) {
     const int lane = threadIdx.x % 32;
     const bool by_rows = m.p.out.col_stride == 1;
@@ -2187,7 +2213,7 @@ __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const
 }
 /* Alpha only, out of the operands' type: through shared memory and the copy engine, 64 columns at a time, two buffers. */
 template <class T, class L>
-__device__ __forceinline__ void bsri_wgmma_store(const bsri_dev_wgmma &m, const bsri_wgmma_stage<L::GROUP> &tile, uint32_t spare,
+__device__ __forceinline__ void bsri_wgmma_store(const bsri_dev_wgmma &m, const bsri_wgmma_tile &tile, uint32_t spare,
                                                  const float (&sum)[L::TN / 2], int row, bool there) {
     const int lane = threadIdx.x % 32;
     const float alpha = (float)(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
@@ -2224,29 +2250,36 @@ __device__ __forceinline__ void bsri_wgmma_store(const bsri_dev_wgmma &m, const 
 template <class T, class L>
 __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s, char *shared) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 - 4, half = warp / 4;
+    const int strip = warp * 16, g = strip >> m.block_bits; /* this warp's 16 rows of the tile; their block row */
     const uint32_t base = bsri_mma_address(shared), full = bsri_mma_address(s.full), empty = bsri_mma_address(s.empty);
     const uint32_t spare = L::STAGES * L::STAGE + warp * 4096;
-    uint32_t slot = 0, phase = 0;
+    uint32_t slot = 0, phase = 0, held = BSRI_WGMMA_SLOTS;
+    const auto release = [&]() { /* products before the last group are done */
+        if (held < BSRI_WGMMA_SLOTS && lane == 0) bsri_mma_arrive(empty + 8 * held);
+        held = BSRI_WGMMA_SLOTS;
+    };
+    typename L::source source;
+    source.begin(m, s, base + L::STAGES * L::STAGE + 8 * 4096);
     for (;;) {
         float sum[L::TN / 2];
-        uint32_t flags = 0, held = BSRI_WGMMA_SLOTS;
-        bsri_wgmma_stage<L::GROUP> tile;
+        uint32_t flags = 0;
+        bsri_wgmma_tile tile;
 #pragma unroll
         for (int i = 0; i < L::TN / 2; i++) sum[i] = 0.0f;
 #pragma unroll 1
         while (!flags) {
             bsri_mma_wait(full + 8 * slot, phase);
             flags = s.stage[slot].flags;
-            const uint32_t mask = s.stage[slot].mask;
-            if (flags) tile = s.stage[slot];
-            if (L::multiply(m, sum, base + slot * L::STAGE, mask, half)) { /* one group stays in flight, its slot is kept */
-                bsri_wgmma_wait<1>();
-                if (held < BSRI_WGMMA_SLOTS && lane == 0) bsri_mma_arrive(empty + 8 * held);
+            const uint32_t work = s.stage[slot].work[half];
+            if (flags & BSRI_WGMMA_FIRST) source.start(m, s.stage[slot]);
+            flags &= BSRI_WGMMA_LAST | BSRI_WGMMA_QUIT;
+            if (flags) tile.item = s.stage[slot].item, tile.line = s.stage[slot].row[g], tile.col = s.stage[slot].col;
+            if (work) { /* one group stays in flight, its slot is kept */
+                source.multiply(m, sum, base + slot * L::STAGE, work, half, release);
                 held = slot;
             } else { /* nothing may stay held while others run on: the slots go round */
                 bsri_wgmma_wait<0>();
-                if (held < BSRI_WGMMA_SLOTS && lane == 0) bsri_mma_arrive(empty + 8 * held);
-                held = BSRI_WGMMA_SLOTS;
+                release();
                 if (lane == 0) bsri_mma_arrive(empty + 8 * slot);
             }
             if (++slot == L::STAGES) slot = 0, phase ^= 1;
@@ -2254,16 +2287,20 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
         bsri_wgmma_wait<0>();
 #pragma unroll
         for (int i = 0; i < L::TN / 2; i++) asm volatile("" : "+f"(sum[i])::"memory");
-        if (held < BSRI_WGMMA_SLOTS && lane == 0) bsri_mma_arrive(empty + 8 * held);
+        release();
         if (flags == BSRI_WGMMA_QUIT) break;
-        const int strip = half * 64 + warp % 4 * 16, g = strip >> m.block_bits; /* this warp's 16 rows of the tile */
-        int32_t line = tile.row[0];
-#pragma unroll
-        for (int i = 1; i < L::GROUP; i++)
-            if (i == g) line = tile.row[i];
-        const int64_t row = ((int64_t)line << m.block_bits) + (strip & ((1 << m.block_bits) - 1));
-        if (m.vector) bsri_wgmma_store<T, L>(m, tile, base + spare, sum, (int)row, line >= 0);
-        else bsri_wgmma_finish<L>(m, tile, (float *)(shared + spare), sum, row, line >= 0);
+        const int64_t row = ((int64_t)tile.line << m.block_bits) + (strip & ((1 << m.block_bits) - 1));
+        if (L::OWN) { /* the next tile's blocks are on their way meanwhile */
+            bsri_mma_wait(full + 8 * slot, phase);
+            if (s.stage[slot].flags & BSRI_WGMMA_FIRST) source.start(m, s.stage[slot]), source.started = true;
+        }
+        if (source.spoiled(sum)) {
+            if (tile.line >= 0) source.again(m, tile.item, tile.line, row, tile.col);
+        } else if (m.vector) {
+            bsri_wgmma_store<T, L>(m, tile, base + spare, sum, (int)row, tile.line >= 0);
+        } else {
+            bsri_wgmma_finish<L>(m, tile, (float *)(shared + spare), sum, row, tile.line >= 0);
+        }
     }
     bsri_tma_wait_whole<0>();
 }
@@ -2274,6 +2311,7 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
    transposed; TB: the dense operand is row-major. */
 template <class T, int TN_, int TA, int TB> struct bsri_wgmma_wide {
     static constexpr int TN = TN_, GROUP = 2, SLICE = 64, EACH = 1, DENSE = TN * 128, STAGE = 16384 + DENSE;
+    static constexpr bool OWN = false; /* the multiplying warps fetch their own blocks */
     static constexpr uint32_t STAGES = 196608 / STAGE;
 #ifdef BSRI_WGMMA_CODE
     static __device__ __forceinline__ uint32_t bytes(const bsri_dev_wgmma &m, int32_t col, uint32_t rows) {
@@ -2298,17 +2336,207 @@ template <class T, int TN_, int TA, int TB> struct bsri_wgmma_wide {
         if (rows & 1) bsri_tma_load(to, &m.a_map, barrier, 0, 0, block, part.a0, part.a1);
         if (rows & 2) bsri_tma_load(to + 8192, &m.a_map, barrier, 0, 0, other, part.a0, part.a1);
     }
-    static __device__ __forceinline__ bool multiply(const bsri_dev_wgmma &m, float (&sum)[TN / 2], uint32_t at, uint32_t mask,
-                                                    int half) {
-        if (!(mask >> (m.group > 1 ? half : 0) & 1)) return false;
-        const uint64_t a = bsri_wgmma_matrix<128>(at + half * 8192, 0), b = bsri_wgmma_matrix<128>(at + 16384, TB ? 8192 : 0);
-        bsri_wgmma_fence();
-#pragma unroll
-        for (int k = 0; k < 4; k++)
-            bsri_wgmma<T, TN, TA, TB>::ss(sum, a + k * (TA ? 2048 / 16 : 32 / 16), b + k * (TB ? 2048 / 16 : 32 / 16));
-        bsri_wgmma_commit();
-        return true;
+    static __device__ __forceinline__ uint32_t work(const bsri_dev_wgmma &m, uint32_t mask, int half) {
+        return mask >> (m.group > 1 ? half : 0) & 1;
     }
+    struct source {
+        bool started;
+        __device__ __forceinline__ void begin(const bsri_dev_wgmma &, bsri_wgmma_list<GROUP> &, uint32_t) {}
+        __device__ __forceinline__ void start(const bsri_dev_wgmma &, const bsri_wgmma_stage<GROUP> &) {}
+        template <class F>
+        __device__ __forceinline__ void multiply(const bsri_dev_wgmma &, float (&sum)[TN / 2], uint32_t at, uint32_t, int half,
+                                                 const F &release) {
+            const uint64_t a = bsri_wgmma_matrix<128>(at + half * 8192, 0), b = bsri_wgmma_matrix<128>(at + 16384, TB ? 8192 : 0);
+            bsri_wgmma_fence();
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+                bsri_wgmma<T, TN, TA, TB>::ss(sum, a + k * (TA ? 2048 / 16 : 32 / 16), b + k * (TB ? 2048 / 16 : 32 / 16));
+            bsri_wgmma_commit();
+            bsri_wgmma_wait<1>();
+            release();
+        }
+        __device__ __forceinline__ bool spoiled(const float (&)[TN / 2]) const { return false; }
+        __device__ __forceinline__ void again(const bsri_dev_wgmma &, int64_t, int32_t, int64_t, int64_t) const {}
+    };
+#endif
+};
+
+/* Blocks of 16 and 32: a warp's strip of 16 rows lies within one block row, and is what wgmma takes from registers. So every
+   multiplying warp fetches its own blocks through a ring of its own, and has zeros where its row has no block; a stage holds
+   slices of the dense operand only. A warpgroup multiplies where one of its rows has a block. TA, TB: as above. */
+template <class T, int B_, int TA, int TB> struct bsri_wgmma_narrow {
+    static constexpr int TN = 256, B = B_, GROUP = 128 / B, SLICE = B, EACH = 64 / B, DENSE = TN * B * 2, STAGE = EACH * DENSE;
+    static constexpr uint32_t STAGES = 4, STRIP = 32 * B, PAIR = B == 16 ? 2 : 1, RING = 4096, AHEAD = RING / STRIP / PAIR;
+    static constexpr int LINE = TA ? 32 : 2 * B; /* bytes of a row of a strip */
+    static constexpr bool OWN = true;
+#ifdef BSRI_WGMMA_CODE
+    static __device__ __forceinline__ uint32_t bytes(const bsri_dev_wgmma &m, int32_t col, uint32_t) {
+        return TB && !m.whole ? (uint32_t)bsri_min(TN / 64, (m.p.width - col + 63) / 64) * (B * 128) : DENSE;
+    }
+    static __device__ __forceinline__ void fetch(const bsri_dev_wgmma &m, const bsri_wgmma_part<GROUP> &part, uint32_t to,
+                                                 uint32_t barrier, int slice, uint32_t, int32_t, int32_t k, int) {
+        if (threadIdx.x % 32) return;
+        to += slice * DENSE;
+        if (!TB) bsri_tma_load(to, &m.b_map, barrier, k, part.col, part.b0, part.b1);
+        else if (m.whole) bsri_tma_load(to, &m.b_map, barrier, 0, k, part.col / 64, part.b0, part.b1);
+        else
+            for (int box = 0; box < TN / 64 && part.col + box * 64 < m.p.width; box++)
+                bsri_tma_load(to + box * (B * 128), &m.b_map, barrier, part.col + box * 64, k, part.b0, part.b1);
+    }
+    /* Up to four slices by 7 bits: the slice (2 bits), which warps have a block (4 bits), 1. */
+    static __device__ __forceinline__ uint32_t work(const bsri_dev_wgmma &, uint32_t mask, int half) {
+        uint32_t all = 0;
+        for (int slice = 0, at = 0; slice < EACH; slice++) {
+            const uint32_t rows = mask >> (slice * GROUP + half * (GROUP / 2)) & ((1u << GROUP / 2) - 1);
+            if (rows) all |= (64 | (B == 16 ? rows : (rows & 1) * 3 | (rows >> 1) * 12) << 2 | slice) << at, at += 7;
+        }
+        return all;
+    }
+    struct source {
+        uint32_t to, from, zero, used; /* shared memory: where this lane's 16 bytes of a block go, its fragment is, zeros are; bytes
+                                          of the ring, modulo its size */
+        const char *values;            /* this lane's 16 bytes of the next block, or of block 0 where a list names the blocks */
+        const void *position;
+        int32_t left, asked, now, next; /* blocks not asked for yet; of the list: how many were, this lane's of 32, and of the next */
+        bool started;
+
+        __device__ __forceinline__ void begin(const bsri_dev_wgmma &, bsri_wgmma_list<GROUP> &s, uint32_t ring) {
+            const uint32_t lane = threadIdx.x % 32, low = lane % 8, i = lane / 8, mine = ring + (threadIdx.x / 32 - 4) * RING;
+            to = mine + bsri_mma_swizzle<LINE>(lane / (LINE / 16), lane % (LINE / 16));
+            from = mine + (TA ? bsri_mma_swizzle<LINE>(low + (i >> 1) * 8, i & 1) : bsri_mma_swizzle<LINE>(lane % 16, i >> 1));
+            zero = bsri_mma_address(&s.zero), used = 0, values = NULL, position = NULL, left = asked = now = next = 0;
+            started = false;
+        }
+        /* Number of the block that comes `ahead` after the last one asked for. */
+        __device__ __forceinline__ int32_t list(const bsri_dev_wgmma &m, int32_t ahead) const {
+            return ahead < left ? (int32_t)bsri_index(position, m.p.a.index_dtype, asked + ahead) : 0;
+        }
+        /* The first stage of an item: its blocks, from the first on. */
+        __device__ __forceinline__ void start(const bsri_dev_wgmma &m, const bsri_wgmma_stage<GROUP> &stage) {
+            const int lane = threadIdx.x % 32, strip = threadIdx.x / 32 - 4, g = strip * 16 / B, row = strip * 16 % B;
+            const int64_t at = stage.at[g];
+            if (started) {
+                started = false;
+                return;
+            }
+            left = stage.end[g] - stage.at[g], position = stage.position;
+            values = stage.values + lane / (LINE / 16) * m.a_line + lane % (LINE / 16) * 16 + (TA ? row * 2 : row * m.a_line);
+            if (position) {
+                position = bsri_dev_at(position, m.p.a.index_dtype, at);
+                asked = 0, now = list(m, lane), next = list(m, 32 + lane);
+            } else {
+                values += at * m.p.a_block * 2;
+            }
+#pragma unroll 1
+            for (int i = 0; i < (int)AHEAD; i++) ask(m, PAIR);
+        }
+        /* n more blocks into the ring, as one group of copies. */
+        __device__ __forceinline__ void ask(const bsri_dev_wgmma &m, uint32_t n) {
+            const int64_t step = m.p.a_block * 2;
+#pragma unroll
+            for (uint32_t k = 0; k < PAIR; k++) {
+                const uint32_t yes = k < n && (int)k < left, at = to + (used + k * STRIP) % RING;
+                const char *block = values + k * step;
+                if (position) {
+                    const int32_t i = asked % 32 + k, x = __shfl_sync(~0u, now, i % 32), y = __shfl_sync(~0u, next, i % 32);
+                    block = values + (i < 32 ? x : y) * step;
+                }
+                bsri_mma_copy_if(at, block, yes);
+                if (B == 32) bsri_mma_copy_if(at + 512, block + (TA ? 16 : 8) * m.a_line, yes);
+            }
+            bsri_mma_commit();
+            left -= n, used = (used + n * STRIP) % RING;
+            if (position) {
+                asked += n;
+                if (asked % 32 < (int)n) now = next, next = list(m, 32 - asked % 32 + threadIdx.x % 32);
+            } else {
+                values += n * step;
+            }
+        }
+        template <class F>
+        __device__ __forceinline__ void multiply(const bsri_dev_wgmma &m, float (&sum)[TN / 2], uint32_t at, uint32_t work, int,
+                                                 const F &release) {
+            const int warp = threadIdx.x / 32 % 4;
+            const uint64_t dense = TB ? bsri_wgmma_matrix<128>(at, B * 128) : bsri_wgmma_matrix<2 * B>(at, 0);
+#pragma unroll 1
+            for (; work; work >>= 7 * PAIR) {
+                const uint32_t have0 = work >> (2 + warp) & 1, have1 = B == 16 ? work >> (9 + warp) & 1 : 0;
+                uint32_t at0 = from + used, at1 = TA ? at0 + 512 : at0 ^ 32, n = have0 + have1, x0[4], x1[4];
+                const uint64_t d0 = dense + (work & 3) * (DENSE / 16);
+                const uint64_t d1 = B == 16 ? dense + (work >> 7 & 3) * (DENSE / 16) : d0 + (TB ? 2048 / 16 : 2);
+                if (B == 16) at1 = have1 ? from + (used + have0 * STRIP) % RING : zero;
+                else at1 = have0 ? at1 : zero;
+                at0 = have0 ? at0 : zero;
+                asm volatile("" : "+r"(at0), "+r"(at1), "+r"(n)); /* ready before the wait */
+                bsri_mma_landed<AHEAD - 1>();
+                bsri_wgmma_wait<0>();
+#pragma unroll
+                for (int i = 0; i < TN / 2; i++) asm volatile("" : "+f"(sum[i]));
+                release();
+                __syncwarp();
+                fragment(x0, at0);
+                if (B == 32 || work & 64 << 7) { /* a group in each branch: else the compiler waits after every product */
+                    fragment(x1, at1);
+                    bsri_wgmma_fence();
+                    bsri_wgmma<T, TN, 0, TB>::rs(sum, x0, d0);
+                    bsri_wgmma<T, TN, 0, TB>::rs(sum, x1, d1);
+                    bsri_wgmma_commit();
+                } else {
+                    bsri_wgmma_fence();
+                    bsri_wgmma<T, TN, 0, TB>::rs(sum, x0, d0);
+                    bsri_wgmma_commit();
+                }
+                ask(m, n);
+            }
+        }
+        static __device__ __forceinline__ void fragment(uint32_t (&x)[4], uint32_t at) {
+            if (TA) bsri_mma_load_t(x, at);
+            else bsri_mma_load(x, at);
+        }
+        /* Zeros times Inf or NaN leave NaN where a row has no block. */
+        __device__ __forceinline__ bool spoiled(const float (&sum)[TN / 2]) const {
+            float bad = 0.0f;
+#pragma unroll
+            for (int i = 0; i < TN / 2; i++) bad = fmaf(sum[i], 0.0f, bad);
+            return __any_sync(~0u, bad != bad);
+        }
+        /* This warp's strip once more, from the row's own blocks only: 16 x 32 sums at a time, any epilogue. */
+        static __device__ __forceinline__ void again(const bsri_dev_wgmma &m, int64_t item, int32_t line, int64_t row, int64_t col) {
+            const bsri_dev_product &p = m.p;
+            const int lane = threadIdx.x % 32, strip = (threadIdx.x / 32 - 4) * 16 % B + lane / 4, k = lane % 4 * 2;
+            const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha, beta = p.beta_ptr ? *p.beta_ptr : p.beta;
+            const int64_t low = 8 * p.a_rs, right = 8 * p.a_cs, down = 8 * p.b.row_stride;
+#pragma unroll 1
+            for (int64_t c0 = col; c0 < bsri_min(col + TN, p.width); c0 += 32) {
+                float x[4][4] = {};
+                int64_t a_at, b_at;
+                for (int64_t reduce = 0; reduce < p.reduce; reduce++) {
+                    bsri_dev_list list;
+                    list.begin_matrix(p, bsri_reduce_item(&p.whole, &p.out_batch, item, reduce), line);
+                    while (list.next(p, line, &a_at, &b_at))
+#pragma unroll 1
+                        for (int k0 = k; k0 < B; k0 += 16) {
+                            const uint16_t *a = (const uint16_t *)list.a + a_at + strip * p.a_rs + k0 * p.a_cs;
+                            const uint32_t v[4] = {a[0] | (uint32_t)a[p.a_cs] << 16, a[low] | (uint32_t)a[low + p.a_cs] << 16,
+                                                   a[right] | (uint32_t)a[right + p.a_cs] << 16,
+                                                   a[low + right] | (uint32_t)a[low + right + p.a_cs] << 16};
+#pragma unroll
+                            for (int n = 0; n < 4; n++) {
+                                const uint16_t *b = (const uint16_t *)list.b + b_at + k0 * p.b.row_stride +
+                                                    bsri_min(c0 + n * 8 + lane / 4, p.width - 1) * p.b.col_stride;
+                                T::mma(x[n], v, b[0] | (uint32_t)b[p.b.row_stride] << 16,
+                                       b[down] | (uint32_t)b[down + p.b.row_stride] << 16);
+                            }
+                        }
+                }
+#pragma unroll
+                for (int i = 0; i < 16; i++) {
+                    const int64_t c = c0 + i / 4 * 8 + k + i % 2;
+                    if (c < p.width) bsri_dev_finish<float>(p, x[i / 4][i % 4], alpha, beta, item, row + lane / 4 + i / 2 % 2 * 8, c);
+                }
+            }
+        }
+    };
 #endif
 };
 
@@ -2325,6 +2553,7 @@ __global__ void __launch_bounds__(384, 1) bsri_product_wgmma(const __grid_consta
         bsri_mma_barrier(bsri_mma_address(&s.part_full[0][threadIdx.x]), 1);
         bsri_mma_barrier(bsri_mma_address(&s.part_empty[0][threadIdx.x]), 1);
     }
+    if (threadIdx.x == 0) s.zero = make_uint4(0, 0, 0, 0);
     bsri_tma_barriers_made();
     __syncthreads();
     if ((int)gridDim.x >= m.span && blockIdx.x >= gridDim.x / m.span * m.span) return; /* too few CTAs are left for a team */
@@ -2351,9 +2580,23 @@ __global__ void __launch_bounds__(384, 1) bsri_product_wgmma(const __grid_consta
     X(n + 5, "wgmma product 128 columns " name, BSRI_WGMMA_WIDE(T, 128, 0, 0), BSRI_WGMMA_SHARED)            \
     X(n + 6, "wgmma product 128 transposed rows " name, BSRI_WGMMA_WIDE(T, 128, 1, 1), BSRI_WGMMA_SHARED)    \
     X(n + 7, "wgmma product 128 transposed columns " name, BSRI_WGMMA_WIDE(T, 128, 1, 0), BSRI_WGMMA_SHARED)
+/* slots, 4 KB to store and 4 KB of blocks for each multiplying warp */
+#define BSRI_WGMMA_NARROW_SHARED (192 * 1024)
+#define BSRI_WGMMA_NARROW(T, B, TA, TB) (bsri_product_wgmma<T, bsri_wgmma_narrow<T, B, TA, TB>>)
+#define BSRI_KERNELS_WGMMA_NARROW(X, n, T, name)                                                                           \
+    X(n + 0, "wgmma product 32-row rows " name, BSRI_WGMMA_NARROW(T, 32, 0, 1), BSRI_WGMMA_NARROW_SHARED)               \
+    X(n + 1, "wgmma product 32-row columns " name, BSRI_WGMMA_NARROW(T, 32, 0, 0), BSRI_WGMMA_NARROW_SHARED)            \
+    X(n + 2, "wgmma product 32-row transposed rows " name, BSRI_WGMMA_NARROW(T, 32, 1, 1), BSRI_WGMMA_NARROW_SHARED)    \
+    X(n + 3, "wgmma product 32-row transposed columns " name, BSRI_WGMMA_NARROW(T, 32, 1, 0), BSRI_WGMMA_NARROW_SHARED) \
+    X(n + 4, "wgmma product 16-row rows " name, BSRI_WGMMA_NARROW(T, 16, 0, 1), BSRI_WGMMA_NARROW_SHARED)               \
+    X(n + 5, "wgmma product 16-row columns " name, BSRI_WGMMA_NARROW(T, 16, 0, 0), BSRI_WGMMA_NARROW_SHARED)            \
+    X(n + 6, "wgmma product 16-row transposed rows " name, BSRI_WGMMA_NARROW(T, 16, 1, 1), BSRI_WGMMA_NARROW_SHARED)    \
+    X(n + 7, "wgmma product 16-row transposed columns " name, BSRI_WGMMA_NARROW(T, 16, 1, 0), BSRI_WGMMA_NARROW_SHARED)
 #define BSRI_KERNELS_WGMMA(X)                                                                                 \
-    BSRI_WHEN(BSRI_HAS_PRODUCT, BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_WGMMA_8(X, 300, bsri_mma_bf16, "bf16")) \
-                                    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_WGMMA_8(X, 310, bsri_mma_f16, "f16")))
+    BSRI_WHEN(BSRI_HAS_PRODUCT, BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_WGMMA_8(X, 300, bsri_mma_bf16, "bf16") \
+    BSRI_KERNELS_WGMMA_NARROW(X, 320, bsri_mma_bf16, "bf16")) \
+                                    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_WGMMA_8(X, 310, bsri_mma_f16, "f16") \
+    BSRI_KERNELS_WGMMA_NARROW(X, 330, bsri_mma_f16, "f16")))
 
 /* The maps of a choice; 0: the copy engine can't have an operand. */
 static int bsri_wgmma_maps(const bsr_context *ctx, const bsri_choice *c, bsri_dev_wgmma *m) {
@@ -2371,19 +2614,19 @@ static int bsri_wgmma_maps(const bsr_context *ctx, const bsri_choice *c, bsri_de
     const int64_t a_size[5] = {p->br, p->br, p->a.nnz, a->size[0], a->size[1]};
     const int64_t a_step[4] = {2 * (trans ? p->a_cs : p->a_rs), 2 * (p->a.nnz > 1 ? p->a_block : 8),
                                a->stride[0] ? 2 * a->stride[0] : 16, a->stride[1] ? 2 * a->stride[1] : 16};
-    const int wide = m->vector == 1;
+    const int wide = m->vector == 1, slice = (int)bsri_min(64, p->br); /* products of a slice of b */
     const int64_t o_line = wide ? p->out.row_stride : p->out.col_stride;
     const int64_t o_size[4] = {wide ? p->width : p->out.rows, wide ? p->out.rows : p->width, o->size[0], o->size[1]};
     const int64_t o_step[3] = {2 * (o_size[1] > 1 ? o_line : 8), o->stride[0] ? 2 * o->stride[0] : 16,
                                o->stride[1] ? 2 * o->stride[1] : 16};
     const int32_t a_box[5] = {64, (int32_t)(trans ? 64 : p->br), 1, 1, 1},
-                  b_box[5] = {64, rows ? 64 : c->tile_cols, m->whole ? c->tile_cols / 64 : 1, 1, 1},
+                  b_box[5] = {rows ? 64 : slice, rows ? slice : c->tile_cols, m->whole ? c->tile_cols / 64 : 1, 1, 1},
                   o_box[4] = {wide ? 64 : 16, wide ? 16 : 64, 1, 1};
     if (m->vector && !bsri_tensor_map(ctx, &m->out_map, p->out.dtype, p->out.data, 4, o_size, o_step, o_box, wide ? 128 : 32))
         m->vector = 0;
     if (!p->a.nnz) return 1; /* nothing is fetched */
-    return bsri_tensor_map(ctx, &m->a_map, p->a.dtype, p->a.values, 5, a_size, a_step, a_box, 128) &&
-           bsri_tensor_map(ctx, &m->b_map, p->b.dtype, p->b.data, 4 + m->whole, b_size, b_step, b_box, 128);
+    if (p->br >= 64 && !bsri_tensor_map(ctx, &m->a_map, p->a.dtype, p->a.values, 5, a_size, a_step, a_box, 128)) return 0;
+    return bsri_tensor_map(ctx, &m->b_map, p->b.dtype, p->b.data, 4 + m->whole, b_size, b_step, b_box, rows ? 128 : 2 * slice);
 }
 static int bsri_wgmma_refuses(const bsr_context *ctx, const bsri_dev_product *p, int compute, int64_t units) {
     const int dt = p->a.dtype;
@@ -2391,7 +2634,8 @@ static int bsri_wgmma_refuses(const bsr_context *ctx, const bsri_dev_product *p,
     if (ctx->smem_optin < BSRI_WGMMA_SHARED + 3072) return BSR_WHY_SHARED;
     if (p->kind > BSRI_LIST_TRANSPOSED) return BSR_WHY_LIST_KIND;
     if ((dt != BSR_BF16 && dt != BSR_F16) || p->b.dtype != dt || compute != BSR_F32) return BSR_WHY_DTYPE;
-    if (p->br != p->bc || (p->br != 64 && p->br != 128)) return BSR_WHY_BLOCK;
+    if (p->br != p->bc || (p->br != 16 && p->br != 32 && p->br != 64 && p->br != 128))
+        return BSR_WHY_BLOCK;
     if (!bsri_mma_values(p)) return BSR_WHY_VALUES;
     if (!bsri_mma_layout(&p->b)) return BSR_WHY_DENSE;
     return bsri_max(bsri_max(p->a.nnz, units), bsri_max(p->b.rows, bsri_max(p->width, p->out.rows))) >= INT32_MAX / 4
@@ -2407,17 +2651,19 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     int64_t tiles;
     if (why) return bsri_no(why);
     memset(m, 0, sizeof *m);
-    m->p = *p, m->group = (int32_t)(128 / p->br), m->parts = (int32_t)(p->br / 64), m->block_bits = bsri_mma_log2(p->br);
+    m->p = *p, m->group = (int32_t)(128 / p->br), m->parts = (int32_t)bsri_max(1, p->br / 64), m->block_bits = bsri_mma_log2(p->br);
     if (!bsri_tensor_batch_of(p->a.batch_dims, p->a.batch, p->a.values_batch_stride, &m->a_batch)) return bsri_no(BSR_WHY_VALUES);
     if (!bsri_tensor_batch_of(p->b.batch_dims, p->b.batch, p->b.batch_stride, &m->b_batch)) return bsri_no(BSR_WHY_DENSE);
     m->vector = bsri_mma_vector(p);
     if (!bsri_tensor_batch_of(p->out.batch_dims, p->out.batch, p->out.batch_stride, &m->o_batch)) m->vector = 0;
     c.tile_rows = 128, c.tile_cols = p->items * groups * bsri_ceil_div(p->width, 256) < ctx->sm_count ? 128 : 256;
     if (asked->tile_cols == 128 || asked->tile_cols == 256) c.tile_cols = asked->tile_cols;
+    if (p->br < 64) c.tile_cols = 256;
     m->whole = bsri_mma_layout(&p->b) == 1 && p->width % 64 == 0;
-    c.kernel = (p->a.dtype == BSR_F16 ? 310 : 300) + (c.tile_cols == 128 ? 4 : 0) + (bsri_mma_values(p) == 2 ? 2 : 0) +
-               (bsri_mma_layout(&p->b) == 2);
-    c.stages = c.tile_cols == 128 ? 6 : 4, c.threads = 384, c.shared = BSRI_WGMMA_SHARED;
+    m->a_line = 2 * (bsri_mma_values(p) == 2 ? p->a_cs : p->a_rs);
+    c.kernel = (p->a.dtype == BSR_F16 ? 310 : 300) + (p->br < 64 ? 20 : 0) + (p->br == 16 || c.tile_cols == 128 ? 4 : 0) +
+               (bsri_mma_values(p) == 2 ? 2 : 0) + (bsri_mma_layout(&p->b) == 2);
+    c.stages = c.tile_cols == 128 ? 6 : 4, c.threads = 384, c.shared = p->br < 64 ? BSRI_WGMMA_NARROW_SHARED : BSRI_WGMMA_SHARED;
     tiles = m->tiles = (int32_t)bsri_ceil_div(p->width, c.tile_cols);
     m->span = tiles % 4 == 0 ? 4 : tiles % 3 == 0 ? 3 : tiles % 2 == 0 ? 2 : 1;
     c.grid = bsri_min(bsri_min(ctx->sm_count, 32 * BSRI_WGMMA_TEAMS) / m->span, p->items * tiles / m->span * groups) * m->span;
