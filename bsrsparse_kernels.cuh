@@ -1899,7 +1899,7 @@ template <int GROUP> struct bsri_wgmma_part {
     int32_t at[GROUP], end[GROUP], row[GROUP]; /* each row's first entry in the window, its end; block rows, -1: none */
     int32_t first, count;                      /* column of bit 0; columns with a block */
     int32_t last, flags, col;                  /* BSRI_WGMMA_... of tiles; of items that are summed up; first column of out */
-    int32_t a0, a1, b0, b1;        /* batch coordinates */
+    int32_t a0, a1, b0, b1;                    /* batch coordinates */
     int64_t item;
     const void *position;
     const char *values;
@@ -2078,7 +2078,8 @@ __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_w
     }
     bsri_mma_wait(bsri_mma_address(&s.part_empty[builder][parts % 2]), (parts / 2 & 1) ^ 1);
     if (lane == 0) {
-        s.part[builder][parts % 2].last = BSRI_WGMMA_QUIT, s.part[builder][parts % 2].count = 0;
+        s.part[builder][parts % 2].last = BSRI_WGMMA_QUIT,
+                                s.part[builder][parts % 2].count = s.part[builder][parts % 2].flags = 0;
         bsri_mma_arrive(bsri_mma_address(&s.part_full[builder][parts % 2]));
     }
 }
@@ -2255,8 +2256,8 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
     const uint32_t spare = L::STAGES * L::STAGE + warp * 4096;
     uint32_t slot = 0, phase = 0, held = BSRI_WGMMA_SLOTS;
     const auto release = [&]() { /* products before the last group are done */
-        if (held < BSRI_WGMMA_SLOTS && lane == 0) bsri_mma_arrive(empty + 8 * held);
-        held = BSRI_WGMMA_SLOTS;
+                                 if (held < BSRI_WGMMA_SLOTS && lane == 0) bsri_mma_arrive(empty + 8 * held);
+                                 held = BSRI_WGMMA_SLOTS;
     };
     typename L::source source;
     source.begin(m, s, base + L::STAGES * L::STAGE + 8 * 4096);
@@ -2393,11 +2394,11 @@ template <class T, int B_, int TA, int TB> struct bsri_wgmma_narrow {
         return all;
     }
     struct source {
-        uint32_t to, from, zero, used; /* shared memory: where this lane's 16 bytes of a block go, its fragment is, zeros are; bytes
-                                          of the ring, modulo its size */
-        const char *values;            /* this lane's 16 bytes of the next block, or of block 0 where a list names the blocks */
+        uint32_t to, from, zero; /* shared memory: where this lane's 16 bytes of a block go, its fragment is, zeros are */
+        uint32_t used;           /* bytes of the ring, modulo its size */
+        const char *values;      /* this lane's 16 bytes of the next block, or of block 0 where a list names the blocks */
         const void *position;
-        int32_t left, asked, now, next; /* blocks not asked for yet; of the list: how many were, this lane's of 32, and of the next */
+        int32_t left, asked, now, next; /* blocks not asked for; of the list: how many were, this lane's of 32, of the next */
         bool started;
 
         __device__ __forceinline__ void begin(const bsri_dev_wgmma &, bsri_wgmma_list<GROUP> &s, uint32_t ring) {
@@ -2501,7 +2502,8 @@ template <class T, int B_, int TA, int TB> struct bsri_wgmma_narrow {
             return __any_sync(~0u, bad != bad);
         }
         /* This warp's strip once more, from the row's own blocks only: 16 x 32 sums at a time, any epilogue. */
-        static __device__ __forceinline__ void again(const bsri_dev_wgmma &m, int64_t item, int32_t line, int64_t row, int64_t col) {
+        static __device__ __forceinline__ void again(const bsri_dev_wgmma &m, int64_t item, int32_t line, int64_t row,
+                                                     int64_t col) {
             const bsri_dev_product &p = m.p;
             const int lane = threadIdx.x % 32, strip = (threadIdx.x / 32 - 4) * 16 % B + lane / 4, k = lane % 4 * 2;
             const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha, beta = p.beta_ptr ? *p.beta_ptr : p.beta;
@@ -2532,7 +2534,8 @@ template <class T, int B_, int TA, int TB> struct bsri_wgmma_narrow {
 #pragma unroll
                 for (int i = 0; i < 16; i++) {
                     const int64_t c = c0 + i / 4 * 8 + k + i % 2;
-                    if (c < p.width) bsri_dev_finish<float>(p, x[i / 4][i % 4], alpha, beta, item, row + lane / 4 + i / 2 % 2 * 8, c);
+                    if (c < p.width)
+                        bsri_dev_finish<float>(p, x[i / 4][i % 4], alpha, beta, item, row + lane / 4 + i / 2 % 2 * 8, c);
                 }
             }
         }
@@ -2583,7 +2586,7 @@ __global__ void __launch_bounds__(384, 1) bsri_product_wgmma(const __grid_consta
 /* slots, 4 KB to store and 4 KB of blocks for each multiplying warp */
 #define BSRI_WGMMA_NARROW_SHARED (192 * 1024)
 #define BSRI_WGMMA_NARROW(T, B, TA, TB) (bsri_product_wgmma<T, bsri_wgmma_narrow<T, B, TA, TB>>)
-#define BSRI_KERNELS_WGMMA_NARROW(X, n, T, name)                                                                           \
+#define BSRI_KERNELS_WGMMA_NARROW(X, n, T, name)                                                                        \
     X(n + 0, "wgmma product 32-row rows " name, BSRI_WGMMA_NARROW(T, 32, 0, 1), BSRI_WGMMA_NARROW_SHARED)               \
     X(n + 1, "wgmma product 32-row columns " name, BSRI_WGMMA_NARROW(T, 32, 0, 0), BSRI_WGMMA_NARROW_SHARED)            \
     X(n + 2, "wgmma product 32-row transposed rows " name, BSRI_WGMMA_NARROW(T, 32, 1, 1), BSRI_WGMMA_NARROW_SHARED)    \
@@ -2592,11 +2595,11 @@ __global__ void __launch_bounds__(384, 1) bsri_product_wgmma(const __grid_consta
     X(n + 5, "wgmma product 16-row columns " name, BSRI_WGMMA_NARROW(T, 16, 0, 0), BSRI_WGMMA_NARROW_SHARED)            \
     X(n + 6, "wgmma product 16-row transposed rows " name, BSRI_WGMMA_NARROW(T, 16, 1, 1), BSRI_WGMMA_NARROW_SHARED)    \
     X(n + 7, "wgmma product 16-row transposed columns " name, BSRI_WGMMA_NARROW(T, 16, 1, 0), BSRI_WGMMA_NARROW_SHARED)
-#define BSRI_KERNELS_WGMMA(X)                                                                                 \
-    BSRI_WHEN(BSRI_HAS_PRODUCT, BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_WGMMA_8(X, 300, bsri_mma_bf16, "bf16") \
-    BSRI_KERNELS_WGMMA_NARROW(X, 320, bsri_mma_bf16, "bf16")) \
-                                    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_WGMMA_8(X, 310, bsri_mma_f16, "f16") \
-    BSRI_KERNELS_WGMMA_NARROW(X, 330, bsri_mma_f16, "f16")))
+#define BSRI_KERNELS_WGMMA(X)                                                                                          \
+    BSRI_WHEN(BSRI_HAS_PRODUCT, BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_WGMMA_8(X, 300, bsri_mma_bf16, "bf16")           \
+                                                             BSRI_KERNELS_WGMMA_NARROW(X, 320, bsri_mma_bf16, "bf16")) \
+                                    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_WGMMA_8(X, 310, bsri_mma_f16, "f16")          \
+                                                                BSRI_KERNELS_WGMMA_NARROW(X, 330, bsri_mma_f16, "f16")))
 
 /* The maps of a choice; 0: the copy engine can't have an operand. */
 static int bsri_wgmma_maps(const bsr_context *ctx, const bsri_choice *c, bsri_dev_wgmma *m) {
@@ -2634,8 +2637,7 @@ static int bsri_wgmma_refuses(const bsr_context *ctx, const bsri_dev_product *p,
     if (ctx->smem_optin < BSRI_WGMMA_SHARED + 3072) return BSR_WHY_SHARED;
     if (p->kind > BSRI_LIST_TRANSPOSED) return BSR_WHY_LIST_KIND;
     if ((dt != BSR_BF16 && dt != BSR_F16) || p->b.dtype != dt || compute != BSR_F32) return BSR_WHY_DTYPE;
-    if (p->br != p->bc || (p->br != 16 && p->br != 32 && p->br != 64 && p->br != 128))
-        return BSR_WHY_BLOCK;
+    if (p->br != p->bc || (p->br != 16 && p->br != 32 && p->br != 64 && p->br != 128)) return BSR_WHY_BLOCK;
     if (!bsri_mma_values(p)) return BSR_WHY_VALUES;
     if (!bsri_mma_layout(&p->b)) return BSR_WHY_DENSE;
     return bsri_max(bsri_max(p->a.nnz, units), bsri_max(p->b.rows, bsri_max(p->width, p->out.rows))) >= INT32_MAX / 4
@@ -2650,8 +2652,10 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     bsri_choice c = bsri_yes(0, 3, p->br == 128 ? BSR_WHY_ONE_ROW : BSR_WHY_GROUP);
     int64_t tiles;
     if (why) return bsri_no(why);
+    if (p->br < 64 && asked->kernel != 3) return bsri_no(BSR_WHY_PLAN);
     memset(m, 0, sizeof *m);
-    m->p = *p, m->group = (int32_t)(128 / p->br), m->parts = (int32_t)bsri_max(1, p->br / 64), m->block_bits = bsri_mma_log2(p->br);
+    m->p = *p, m->group = (int32_t)(128 / p->br), m->parts = (int32_t)bsri_max(1, p->br / 64),
+    m->block_bits = bsri_mma_log2(p->br);
     if (!bsri_tensor_batch_of(p->a.batch_dims, p->a.batch, p->a.values_batch_stride, &m->a_batch)) return bsri_no(BSR_WHY_VALUES);
     if (!bsri_tensor_batch_of(p->b.batch_dims, p->b.batch, p->b.batch_stride, &m->b_batch)) return bsri_no(BSR_WHY_DENSE);
     m->vector = bsri_mma_vector(p);
