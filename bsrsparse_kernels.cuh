@@ -1887,10 +1887,11 @@ typedef struct bsri_dev_wgmma {
     bsri_dev_product p;
     int32_t tiles, span;  /* of out's columns; those of a slab: as many CTAs work side by side */
     int32_t group, parts; /* block rows of a tile, slices of a block */
-    int64_t a_line;       /* bytes between lines of values as stored */
-    int32_t vector;       /* out is stored by the copy engine: 1 row-major, 2 column-major; 0: element by element */
-    int32_t whole;        /* out has whole pieces of 64 columns: the dense operand's are a dimension of its map */
-    int32_t block_bits;   /* log2 of the rows of a block */
+    int64_t a_line;       /* bytes between lines of values as stored; a_trans: blocks are stored transposed */
+    int32_t a_trans;
+    int32_t vector;     /* out is stored by the copy engine: 1 row-major, 2 column-major; 0: element by element */
+    int32_t whole;      /* out has whole pieces of 64 columns: the dense operand's are a dimension of its map */
+    int32_t block_bits; /* log2 of the rows of a block */
 } bsri_dev_wgmma;
 
 /* Which blocks a window of columns has in each row: a part of a tile's list. */
@@ -2364,11 +2365,10 @@ template <class T, int TN_, int TA, int TB> struct bsri_wgmma_wide {
 
 /* Blocks of 16 and 32: a warp's strip of 16 rows lies within one block row, and is what wgmma takes from registers. So every
    multiplying warp fetches its own blocks through a ring of its own, and has zeros where its row has no block; a stage holds
-   slices of the dense operand only. A warpgroup multiplies where one of its rows has a block. TA, TB: as above. */
-template <class T, int B_, int TA, int TB> struct bsri_wgmma_narrow {
+   slices of the dense operand only. A warpgroup multiplies where one of its rows has a block. TB: as above. */
+template <class T, int B_, int TB> struct bsri_wgmma_narrow {
     static constexpr int TN = 256, B = B_, GROUP = 128 / B, SLICE = B, EACH = 64 / B, DENSE = TN * B * 2, STAGE = EACH * DENSE;
     static constexpr uint32_t STAGES = 4, STRIP = 32 * B, PAIR = B == 16 ? 2 : 1, RING = 4096, AHEAD = RING / STRIP / PAIR;
-    static constexpr int LINE = TA ? 32 : 2 * B; /* bytes of a row of a strip */
     static constexpr bool OWN = true;
 #ifdef BSRI_WGMMA_CODE
     static __device__ __forceinline__ uint32_t bytes(const bsri_dev_wgmma &m, int32_t col, uint32_t) {
@@ -2401,10 +2401,15 @@ template <class T, int B_, int TA, int TB> struct bsri_wgmma_narrow {
         int32_t left, asked, now, next; /* blocks not asked for; of the list: how many were, this lane's of 32, of the next */
         bool started;
 
-        __device__ __forceinline__ void begin(const bsri_dev_wgmma &, bsri_wgmma_list<GROUP> &s, uint32_t ring) {
+        __device__ __forceinline__ void begin(const bsri_dev_wgmma &m, bsri_wgmma_list<GROUP> &s, uint32_t ring) {
             const uint32_t lane = threadIdx.x % 32, low = lane % 8, i = lane / 8, mine = ring + (threadIdx.x / 32 - 4) * RING;
-            to = mine + bsri_mma_swizzle<LINE>(lane / (LINE / 16), lane % (LINE / 16));
-            from = mine + (TA ? bsri_mma_swizzle<LINE>(low + (i >> 1) * 8, i & 1) : bsri_mma_swizzle<LINE>(lane % 16, i >> 1));
+            if (m.a_trans) { /* 32 bytes of each of B lines of values, else 16 lines of 2 B bytes */
+                to = mine + bsri_mma_swizzle<32>(lane / 2, lane % 2);
+                from = mine + bsri_mma_swizzle<32>(low + (i >> 1) * 8, i & 1);
+            } else {
+                to = mine + bsri_mma_swizzle<2 * B>(lane / (B / 8), lane % (B / 8));
+                from = mine + bsri_mma_swizzle<2 * B>(lane % 16, lane / 16);
+            }
             zero = bsri_mma_address(&s.zero), used = 0, values = NULL, position = NULL, left = asked = now = next = 0;
             started = false;
         }
@@ -2421,7 +2426,8 @@ template <class T, int B_, int TA, int TB> struct bsri_wgmma_narrow {
                 return;
             }
             left = stage.end[g] - stage.at[g], position = stage.position;
-            values = stage.values + lane / (LINE / 16) * m.a_line + lane % (LINE / 16) * 16 + (TA ? row * 2 : row * m.a_line);
+            values = stage.values + (m.a_trans ? lane / 2 * m.a_line + lane % 2 * 16 + row * 2
+                                               : (row + lane / (B / 8)) * m.a_line + lane % (B / 8) * 16);
             if (position) {
                 position = bsri_dev_at(position, m.p.a.index_dtype, at);
                 asked = 0, now = list(m, lane), next = list(m, 32 + lane);
@@ -2443,7 +2449,7 @@ template <class T, int B_, int TA, int TB> struct bsri_wgmma_narrow {
                     block = values + (i < 32 ? x : y) * step;
                 }
                 bsri_mma_copy_if(at, block, yes);
-                if (B == 32) bsri_mma_copy_if(at + 512, block + (TA ? 16 : 8) * m.a_line, yes);
+                if (B == 32) bsri_mma_copy_if(at + 512, block + (m.a_trans ? 16 : 8) * m.a_line, yes);
             }
             bsri_mma_commit();
             left -= n, used = (used + n * STRIP) % RING;
@@ -2462,7 +2468,7 @@ template <class T, int B_, int TA, int TB> struct bsri_wgmma_narrow {
 #pragma unroll 1
             for (; work; work >>= 7 * PAIR) {
                 const uint32_t have0 = work >> (2 + warp) & 1, have1 = B == 16 ? work >> (9 + warp) & 1 : 0;
-                uint32_t at0 = from + used, at1 = TA ? at0 + 512 : at0 ^ 32, n = have0 + have1, x0[4], x1[4];
+                uint32_t at0 = from + used, at1 = m.a_trans ? at0 + 512 : at0 ^ 32, n = have0 + have1, x0[4], x1[4];
                 const uint64_t d0 = dense + (work & 3) * (DENSE / 16);
                 const uint64_t d1 = B == 16 ? dense + (work >> 7 & 3) * (DENSE / 16) : d0 + (TB ? 2048 / 16 : 2);
                 if (B == 16) at1 = have1 ? from + (used + have0 * STRIP) % RING : zero;
@@ -2475,9 +2481,9 @@ template <class T, int B_, int TA, int TB> struct bsri_wgmma_narrow {
                 for (int i = 0; i < TN / 2; i++) asm volatile("" : "+f"(sum[i]));
                 release();
                 __syncwarp();
-                fragment(x0, at0);
+                fragment(m, x0, at0);
                 if (B == 32 || work & 64 << 7) { /* a group in each branch: else the compiler waits after every product */
-                    fragment(x1, at1);
+                    fragment(m, x1, at1);
                     bsri_wgmma_fence();
                     bsri_wgmma<T, TN, 0, TB>::rs(sum, x0, d0);
                     bsri_wgmma<T, TN, 0, TB>::rs(sum, x1, d1);
@@ -2490,8 +2496,8 @@ template <class T, int B_, int TA, int TB> struct bsri_wgmma_narrow {
                 ask(m, n);
             }
         }
-        static __device__ __forceinline__ void fragment(uint32_t (&x)[4], uint32_t at) {
-            if (TA) bsri_mma_load_t(x, at);
+        static __device__ __forceinline__ void fragment(const bsri_dev_wgmma &m, uint32_t (&x)[4], uint32_t at) {
+            if (m.a_trans) bsri_mma_load_t(x, at);
             else bsri_mma_load(x, at);
         }
         /* Zeros times Inf or NaN leave NaN where a row has no block. */
@@ -2585,16 +2591,12 @@ __global__ void __launch_bounds__(384, 1) bsri_product_wgmma(const __grid_consta
     X(n + 7, "wgmma product 128 transposed columns " name, BSRI_WGMMA_WIDE(T, 128, 1, 0), BSRI_WGMMA_SHARED)
 /* slots, 4 KB to store and 4 KB of blocks for each multiplying warp */
 #define BSRI_WGMMA_NARROW_SHARED (192 * 1024)
-#define BSRI_WGMMA_NARROW(T, B, TA, TB) (bsri_product_wgmma<T, bsri_wgmma_narrow<T, B, TA, TB>>)
-#define BSRI_KERNELS_WGMMA_NARROW(X, n, T, name)                                                                        \
-    X(n + 0, "wgmma product 32-row rows " name, BSRI_WGMMA_NARROW(T, 32, 0, 1), BSRI_WGMMA_NARROW_SHARED)               \
-    X(n + 1, "wgmma product 32-row columns " name, BSRI_WGMMA_NARROW(T, 32, 0, 0), BSRI_WGMMA_NARROW_SHARED)            \
-    X(n + 2, "wgmma product 32-row transposed rows " name, BSRI_WGMMA_NARROW(T, 32, 1, 1), BSRI_WGMMA_NARROW_SHARED)    \
-    X(n + 3, "wgmma product 32-row transposed columns " name, BSRI_WGMMA_NARROW(T, 32, 1, 0), BSRI_WGMMA_NARROW_SHARED) \
-    X(n + 4, "wgmma product 16-row rows " name, BSRI_WGMMA_NARROW(T, 16, 0, 1), BSRI_WGMMA_NARROW_SHARED)               \
-    X(n + 5, "wgmma product 16-row columns " name, BSRI_WGMMA_NARROW(T, 16, 0, 0), BSRI_WGMMA_NARROW_SHARED)            \
-    X(n + 6, "wgmma product 16-row transposed rows " name, BSRI_WGMMA_NARROW(T, 16, 1, 1), BSRI_WGMMA_NARROW_SHARED)    \
-    X(n + 7, "wgmma product 16-row transposed columns " name, BSRI_WGMMA_NARROW(T, 16, 1, 0), BSRI_WGMMA_NARROW_SHARED)
+#define BSRI_WGMMA_NARROW(T, B, TB) (bsri_product_wgmma<T, bsri_wgmma_narrow<T, B, TB>>)
+#define BSRI_KERNELS_WGMMA_NARROW(X, n, T, name)                                                          \
+    X(n + 0, "wgmma product 32-row rows " name, BSRI_WGMMA_NARROW(T, 32, 1), BSRI_WGMMA_NARROW_SHARED)    \
+    X(n + 1, "wgmma product 32-row columns " name, BSRI_WGMMA_NARROW(T, 32, 0), BSRI_WGMMA_NARROW_SHARED) \
+    X(n + 2, "wgmma product 16-row rows " name, BSRI_WGMMA_NARROW(T, 16, 1), BSRI_WGMMA_NARROW_SHARED)    \
+    X(n + 3, "wgmma product 16-row columns " name, BSRI_WGMMA_NARROW(T, 16, 0), BSRI_WGMMA_NARROW_SHARED)
 #define BSRI_KERNELS_WGMMA(X)                                                                                          \
     BSRI_WHEN(BSRI_HAS_PRODUCT, BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_WGMMA_8(X, 300, bsri_mma_bf16, "bf16")           \
                                                              BSRI_KERNELS_WGMMA_NARROW(X, 320, bsri_mma_bf16, "bf16")) \
@@ -2664,9 +2666,9 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     if (asked->tile_cols == 128 || asked->tile_cols == 256) c.tile_cols = asked->tile_cols;
     if (p->br < 64) c.tile_cols = 256;
     m->whole = bsri_mma_layout(&p->b) == 1 && p->width % 64 == 0;
-    m->a_line = 2 * (bsri_mma_values(p) == 2 ? p->a_cs : p->a_rs);
-    c.kernel = (p->a.dtype == BSR_F16 ? 310 : 300) + (p->br < 64 ? 20 : 0) + (p->br == 16 || c.tile_cols == 128 ? 4 : 0) +
-               (bsri_mma_values(p) == 2 ? 2 : 0) + (bsri_mma_layout(&p->b) == 2);
+    m->a_trans = bsri_mma_values(p) == 2, m->a_line = 2 * (m->a_trans ? p->a_cs : p->a_rs);
+    c.kernel = (p->a.dtype == BSR_F16 ? 310 : 300) + (bsri_mma_layout(&p->b) == 2) +
+               (p->br < 64 ? 20 + (p->br == 16) * 2 : (c.tile_cols == 128) * 4 + m->a_trans * 2);
     c.stages = c.tile_cols == 128 ? 6 : 4, c.threads = 384, c.shared = p->br < 64 ? BSRI_WGMMA_NARROW_SHARED : BSRI_WGMMA_SHARED;
     tiles = m->tiles = (int32_t)bsri_ceil_div(p->width, c.tile_cols);
     m->span = tiles % 4 == 0 ? 4 : tiles % 3 == 0 ? 3 : tiles % 2 == 0 ? 2 : 1;
