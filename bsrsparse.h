@@ -6900,23 +6900,18 @@ enum {
 static const char *const bsri_tuned_names[BSRI_ROW_FIELDS] = {
     "gpu", "op",      "dtype",  "out",       "block rows", "block cols", "beta",   "alpha", "m",   "k",
     "n",   "density", "kernel", "tile rows", "tile cols",  "split",      "stages", "order", "gain"};
-static void bsri_tuned_get(const bsr_tune_row *r, int32_t *f) {
-    f[0] = r->gpu, f[1] = r->op, f[2] = r->dtype, f[3] = r->out_dtype, f[4] = r->block_rows, f[5] = r->block_cols;
-    f[6] = r->beta, f[7] = r->alpha, f[8] = r->m, f[9] = r->k, f[10] = r->n, f[11] = r->density, f[12] = r->kernel;
-    f[13] = r->tile_rows, f[14] = r->tile_cols, f[15] = r->split, f[16] = r->stages, f[17] = r->order, f[18] = r->gain;
-}
+static void bsri_tuned_get(const bsr_tune_row *r, int32_t *f) { memcpy(f, r, BSRI_ROW_FIELDS * sizeof *f); }
 static bsr_tune_row bsri_tuned_set(const int32_t *f) {
     bsr_tune_row r;
-    r.gpu = f[0], r.op = f[1], r.dtype = f[2], r.out_dtype = f[3], r.block_rows = f[4], r.block_cols = f[5];
-    r.beta = f[6], r.alpha = f[7], r.m = f[8], r.k = f[9], r.n = f[10], r.density = f[11], r.kernel = f[12];
-    r.tile_rows = f[13], r.tile_cols = f[14], r.split = f[15], r.stages = f[16], r.order = f[17], r.gain = f[18];
+    memcpy(&r, f, sizeof r);
     return r;
 }
-/* The first n fields in lexicographic order. */
+/* A row is its fields and nothing else. */
+typedef char bsri_row_is_its_fields[sizeof(bsr_tune_row) == BSRI_ROW_FIELDS * sizeof(int32_t) ? 1 : -1];
+/* The first n fields in lexicographic order: a row is numbers of one type, in the order of the key. (Every lookup comes here.) */
 static int bsri_tuned_compare(const bsr_tune_row *a, const bsr_tune_row *b, int n) {
-    int32_t x[BSRI_ROW_FIELDS], y[BSRI_ROW_FIELDS];
+    const int32_t *x = (const int32_t *)(const void *)a, *y = (const int32_t *)(const void *)b;
     int i;
-    bsri_tuned_get(a, x), bsri_tuned_get(b, y);
     for (i = 0; i < n; i++)
         if (x[i] != y[i]) return x[i] < y[i] ? -1 : 1;
     return 0;
