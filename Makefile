@@ -35,6 +35,7 @@ comma := ,
 hash := \#
 OPENMP = $(eval OPENMP := $(call probe,$(hash)include <omp.h>,-fopenmp))$(OPENMP)
 SANITIZE = $(eval SANITIZE := $(call probe,,-fsanitize=address$(comma)undefined))$(SANITIZE)
+TSAN = $(eval TSAN := $(call probe,,-fsanitize=thread))$(TSAN)
 BLAS = $(eval BLAS := $(call probe,$(hash)include <cblas.h>,,-lopenblas))$(BLAS)
 
 SAN_FLAGS = -O1 -g $(SANITIZE) -fno-sanitize-recover=undefined -fno-omit-frame-pointer
@@ -89,6 +90,9 @@ $(B)/plain/%: tests/fuzz/%.c $(B)/plain/library.o $(TEST_HEADERS)
 	$(compile) $(CFLAGS) $(OPENMP) -DBSRI_IMPLEMENTED -DFUZZ_MAIN $< $(@D)/library.o -o $@ -lm
 $(B)/san/%: tests/%.c $(B)/san/library.o $(TEST_HEADERS)
 	$(compile) $(SAN_FLAGS) $(OPENMP) -DBSRI_IMPLEMENTED $< $(@D)/library.o -o $@ -lm
+# Without OpenMP, whose own threads this sanitizer does not know.
+$(B)/tsan/%: tests/%.c tests/test_functions.h $(TEST_HEADERS) $(HEADERS)
+	$(compile) -O1 -g $(TSAN) '-DBSRSPARSE_USER_FUNCTIONS="tests/test_functions.h"' $< -o $@ -lm -lpthread
 $(B)/san/%: tests/fuzz/%.c $(B)/san/library.o $(TEST_HEADERS)
 	$(compile) $(SAN_FLAGS) $(OPENMP) -DBSRI_IMPLEMENTED -DFUZZ_MAIN $< $(@D)/library.o -o $@ -lm
 $(B)/san/%: examples/%.c $(B)/san/library.o $(EXAMPLE_HEADERS)
@@ -102,13 +106,13 @@ examples: $(addprefix $(B)/plain/,$(EXAMPLES))
 SAN_EXAMPLES := $(filter-out user_functions,$(EXAMPLES))
 PLAIN = $(addprefix $(B)/plain/,$(TESTS) $(EXAMPLES) $(if $(SANITIZE),,$(FUZZERS)))
 SANITIZED = $(if $(SANITIZE),$(addprefix $(B)/san/,$(TESTS) $(FUZZERS) $(SAN_EXAMPLES)))
-test-programs: $(PLAIN) $(SANITIZED)
+test-programs: $(PLAIN) $(SANITIZED) $(if $(TSAN),$(B)/tsan/test_threads)
 
 # A program that does not compile counts as failed in tests/run.sh, so the build goes on after an error.
 test:
 	@echo "building the test programs"
 	@$(MAKE) -k -j$(JOBS) test-programs || true
-	@CC="$(CC)" B="$(B)" JOBS="$(JOBS)" DATA="$(DATA)" OPENMP="$(OPENMP)" SANITIZE="$(SANITIZE)" \
+	@CC="$(CC)" B="$(B)" JOBS="$(JOBS)" DATA="$(DATA)" OPENMP="$(OPENMP)" SANITIZE="$(SANITIZE)" TSAN="$(TSAN)" \
 	 TESTS="$(TESTS)" FUZZERS="$(FUZZERS)" EXAMPLES="$(EXAMPLES)" SAN_EXAMPLES="$(SAN_EXAMPLES)" sh tests/run.sh
 
 check:

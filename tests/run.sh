@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs everything that `make test` has built, and the test scripts; sums up. Each part ends with a line
 # "N passed, N failed, N skipped"; a part that lacks it, or is not there, is one failure.
-# Called by make with CC, B (build folder), JOBS, DATA, OPENMP, SANITIZE, TESTS, FUZZERS, EXAMPLES, SAN_EXAMPLES set.
+# Called by make with CC, B (build folder), JOBS, DATA, OPENMP, SANITIZE, TSAN, TESTS, FUZZERS, EXAMPLES, SAN_EXAMPLES set.
 set -u
 out=$B/test
 rm -rf "$out" && mkdir -p "$out"
@@ -38,7 +38,6 @@ run_parts() {
 echo "compile matrix"
 part "compile matrix" sh tests/compile.sh
 part "static checks" sh tests/check.sh
-part "CUDA without a GPU" sh tests/test_cudart.sh
 [ ! -f tests/test_cudart.sh ] || part "CUDA without a GPU" sh tests/test_cudart.sh
 run_parts 1
 echo "programs"
@@ -52,6 +51,8 @@ if [ -n "$SANITIZE" ]; then
 else
     part "sanitizers" "echo '0 passed, 0 failed, 1 skipped: $CC has none here'"
 fi
+if [ -n "${TSAN:-}" ]; then part "test_threads, threads sanitized" "$B/tsan/test_threads"
+else part "thread sanitizer" "echo '0 passed, 0 failed, 1 skipped: $CC has none here'"; fi
 for f in $FUZZERS; do part "$f" "$B/$flavour/$f"; done
 ASAN_OPTIONS=${ASAN_OPTIONS:-allocator_may_return_null=1}
 export ASAN_OPTIONS
