@@ -1043,10 +1043,11 @@ BSR_API bsr_status bsr_parse_smtx(const char *text, size_t bytes, bsr_file_info 
 
 /* A GPU that rows were measured on. */
 typedef struct bsr_tune_gpu {
-    char name[64];  /* as CUDA names it; "cpu" */
-    int32_t arch;   /* compute capability times ten: 90; CPU: 0 */
-    int32_t units;  /* multiprocessors; CPU: 0 */
-    char made[184]; /* provenance, free text: driver, toolkit, date, hash of the sources */
+    char name[64];    /* as CUDA names it; "cpu" */
+    int32_t arch;     /* compute capability times ten: 90; CPU: 0 */
+    int32_t units;    /* multiprocessors; CPU: 0 */
+    char made[112];   /* provenance, free text: driver, toolkit, date */
+    char sources[72]; /* hash of the sources that were measured */
 } bsr_tune_gpu;
 
 #define BSR_TUNE_ANY (-1) /* in a pattern for bsr_tune_query: whatever the rows hold */
@@ -6948,17 +6949,15 @@ static int bsri_tuned_wrong(const int32_t *f) {
     return set ? -1 : 12;
 }
 /* Plain text that stands in a C string as it is and ends no comment. */
+static int bsri_text_wrong(const char *s, size_t size) {
+    size_t i;
+    for (i = 0; i < size && s[i]; i++)
+        if (s[i] < ' ' || s[i] > '~' || s[i] == '"' || s[i] == '\\' || s[i] == '?') return 1;
+    return i == size;
+}
 static int bsri_gpu_wrong(const bsr_tune_gpu *g) {
-    const char *part[2];
-    size_t size[2], i;
-    int p;
-    part[0] = g->name, size[0] = sizeof g->name, part[1] = g->made, size[1] = sizeof g->made;
-    for (p = 0; p < 2; p++) {
-        for (i = 0; i < size[p] && part[p][i]; i++)
-            if (part[p][i] < ' ' || part[p][i] > '~' || part[p][i] == '"' || part[p][i] == '\\' || part[p][i] == '?') return 1;
-        if (i == size[p] || (p == 0 && i == 0)) return 1;
-    }
-    return g->arch < 0 || g->units < 0;
+    if (bsri_text_wrong(g->name, sizeof g->name) || !g->name[0] || g->arch < 0 || g->units < 0) return 1;
+    return bsri_text_wrong(g->made, sizeof g->made) || bsri_text_wrong(g->sources, sizeof g->sources);
 }
 static int bsri_gpu_same(const bsr_tune_gpu *a, const bsr_tune_gpu *b) {
     return a->arch == b->arch && a->units == b->units && !strcmp(a->name, b->name);
@@ -7063,7 +7062,7 @@ static uint32_t bsri_check_text(uint32_t sum, const char *s) {
     return bsri_check_sum(sum, 0);
 }
 static uint32_t bsri_gpu_check(uint32_t sum, const bsr_tune_gpu *g) {
-    sum = bsri_check_text(bsri_check_text(sum, g->name), g->made);
+    sum = bsri_check_text(bsri_check_text(bsri_check_text(sum, g->name), g->made), g->sources);
     return bsri_check_sum(bsri_check_sum(sum, g->arch), g->units);
 }
 static uint32_t bsri_tuned_check(uint32_t sum, const int32_t *f) {
@@ -7080,12 +7079,13 @@ static uint32_t bsri_put_rows(bsri_text *t, const bsr_tune_table *table) {
     for (i = 0; i < table->gpu_count; i++) {
         const bsr_tune_gpu *g = &table->gpus[i];
         bsri_put(t, "    {\""), bsri_put(t, g->name), bsri_put(t, "\", "), bsri_put_int(t, g->arch), bsri_put(t, ", ");
-        bsri_put_int(t, g->units), bsri_put(t, ",\n     \""), bsri_put(t, g->made), bsri_put(t, "\"},\n");
+        bsri_put_int(t, g->units), bsri_put(t, ",\n     \""), bsri_put(t, g->made), bsri_put(t, "\",\n     \"");
+        bsri_put(t, g->sources), bsri_put(t, "\"},\n");
         sum = bsri_gpu_check(sum, g);
     }
-    bsri_put_line(t, "};");
-    bsri_put(t, "static const bsr_tune_row bsri_tune_rows[] = { /*");
-    for (j = 0; j < BSRI_ROW_FIELDS; j++) bsri_put(t, j ? ", " : " "), bsri_put(t, bsri_tuned_names[j]);
+    bsri_put(t, "};\nstatic const bsr_tune_row bsri_tune_rows[] = {");
+    for (j = 0; j < BSRI_ROW_FIELDS; j++)
+        bsri_put(t, j == 0 ? "\n    /* " : j == BSRI_ROW_KEY ? ": */\n    /* " : ", "), bsri_put(t, bsri_tuned_names[j]);
     bsri_put_line(t, " */");
     for (i = 0; i < table->row_count; i++) {
         bsri_tuned_get(&table->rows[i], f);
@@ -7164,15 +7164,18 @@ static int bsri_tune_string(bsri_tune_reader *r, char *to, size_t size) {
     for (; r->p < r->end && *r->p != '"' && *r->p != '\n' && n + 1 < size; r->p++) to[n++] = *r->p;
     return r->p < r->end && *r->p == '"' ? (r->p++, 1) : bsri_tune_bad(r, BSR_ITEM_PARSE_HEADER, 0);
 }
-static int bsri_tune_comment(bsri_tune_reader *r) { /* a comment of one line */
-    if (!bsri_tune_word(r, "/*")) return 1;
-    while (r->p < r->end && *r->p != '\n' && (r->p[0] != '*' || r->end - r->p < 2 || r->p[1] != '/')) r->p++;
-    return bsri_tune_need(r, "*/");
+static int bsri_tune_comment(bsri_tune_reader *r) { /* any number of comments of one line */
+    while (bsri_tune_word(r, "/*")) {
+        while (r->p < r->end && *r->p != '\n' && (r->p[0] != '*' || r->end - r->p < 2 || r->p[1] != '/')) r->p++;
+        if (!bsri_tune_need(r, "*/")) return 0;
+    }
+    return 1;
 }
 static int bsri_tune_read_gpu(bsri_tune_reader *r, bsr_tune_gpu *g) {
     if (!bsri_tune_string(r, g->name, sizeof g->name) || !bsri_tune_need(r, ",") || !bsri_tune_int(r, &g->arch)) return 0;
     if (!bsri_tune_need(r, ",") || !bsri_tune_int(r, &g->units) || !bsri_tune_need(r, ",")) return 0;
-    if (!bsri_tune_string(r, g->made, sizeof g->made) || !bsri_tune_need(r, "},")) return 0;
+    if (!bsri_tune_string(r, g->made, sizeof g->made) || !bsri_tune_need(r, ",")) return 0;
+    if (!bsri_tune_string(r, g->sources, sizeof g->sources) || !bsri_tune_need(r, "},")) return 0;
     return !bsri_gpu_wrong(g) ? 1 : bsri_tune_bad(r, BSR_ITEM_PARSE_RANGE, 0);
 }
 static int bsri_tune_read_row(bsri_tune_reader *r, bsr_tune_row *row, int32_t gpus, uint32_t *sum) {

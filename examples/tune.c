@@ -253,7 +253,10 @@ static void write_table(const char *made) {
     int i;
     bsr_tune_device(ctx, &here);
     for (i = 0; i < table.gpu_count; i++)
-        if (!strcmp(table.gpus[i].name, here.name)) snprintf(table.gpus[i].made, sizeof table.gpus[i].made, "%s", made);
+        if (!strcmp(table.gpus[i].name, here.name)) {
+            snprintf(table.gpus[i].made, sizeof table.gpus[i].made, "%s", made);
+            snprintf(table.gpus[i].sources, sizeof table.gpus[i].sources, "sha256 %.64s", opt.sources);
+        }
     REQUIRE(bsr_tune_export(&table, text, sizeof text, &length, &error), &error);
     f = fopen(opt.out, "wb");
     if (!f || fwrite(text, 1, length, f) != length || fclose(f)) complain(opt.out, "can't write the file");
@@ -328,9 +331,8 @@ static void provenance(char *made, size_t size) {
 #ifdef EXAMPLE_CUDA
     if (on_gpu) cudaDriverGetVersion(&driver), cudaRuntimeGetVersion(&toolkit);
 #endif
-    snprintf(made, size, "driver for CUDA %d.%d, toolkit %d.%d, %s, bsrsparse %d.%d.%d, sources %.64s", driver / 1000,
-             driver % 1000 / 10, toolkit / 1000, toolkit % 1000 / 10, date, BSR_VERSION_MAJOR, BSR_VERSION_MINOR,
-             BSR_VERSION_PATCH, opt.sources);
+    snprintf(made, size, "driver for CUDA %d.%d, toolkit %d.%d, %s, bsrsparse %d.%d.%d", driver / 1000, driver % 1000 / 10,
+             toolkit / 1000, toolkit % 1000 / 10, date, BSR_VERSION_MAJOR, BSR_VERSION_MINOR, BSR_VERSION_PATCH);
 }
 
 static void print_help(void) {

@@ -43,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 
 #ifdef FUZZ_MAIN
 #define HEAD "/* BEGIN GENERATED */\n#define BSRI_TUNE_FORMAT 1\n#define BSRI_TUNE_ROWS "
-#define GPU "static const bsr_tune_gpu bsri_tune_gpus[] = { /* */\n{\"a\", 90, 132, \"b\"},\n};\n"
+#define GPU "static const bsr_tune_gpu bsri_tune_gpus[] = { /* */\n{\"a\", 90, 132, \"b\", \"c\"},\n};\n"
 #define LIST "static const bsr_tune_row bsri_tune_rows[] = {\n"
 int main(void) {
     static const fuzz_seed seeds[] = {
