@@ -8282,6 +8282,7 @@ typedef struct bsri_dev_product {
     int64_t items, reduce;
     int64_t panels, subs, sub_rows;
     int32_t kind, activation, trans, has_input;
+    int32_t precision, reserved; /* of f32 products: 0 f32, 1 TF32, 2 three times TF32 */
 } bsri_dev_product;
 
 typedef struct bsri_dev_sampled {
@@ -8462,6 +8463,7 @@ static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *job,
     bsri_asking a;
     int empty, stop;
     bsri_cuda_describe(job, &p);
+    if (p.b.dtype == BSR_F32) p.precision = c->exec->flags & BSR_EXEC_TF32 ? 1 : c->exec->flags & BSR_EXEC_TF32X3 ? 2 : 0;
     empty = !p.tiles || !p.width || !p.items || !p.br;
     if (empty) {
         if (step != BSRI_RUN_ONLY) bsri_chosen_nothing(c, plan);

@@ -196,12 +196,6 @@ template <> struct bsri_dev_scalar<uint32_t> {
     static __device__ uint32_t of(double x) { return (uint32_t)(int64_t)x; }
 };
 
-/* Offset of a repeated operand's item. */
-__device__ __forceinline__ int64_t bsri_dev_repeat(const bsri_batch *batch, int64_t item, const bsr_dense *d, int64_t row,
-                                                   int64_t col) {
-    return bsri_dense_offset(batch, item, d) + (d->rows == 1 ? 0 : row * d->row_stride) +
-           (d->cols == 1 ? 0 : col * d->col_stride);
-}
 __device__ __forceinline__ float bsri_dev_activate(const bsri_dev_product &p, float x, const bsr_position &at) {
     return p.activation ? bsri_activate_f32(p.activation, x, &at, p.user_data) : x;
 }
@@ -210,22 +204,50 @@ __device__ __forceinline__ double bsri_dev_activate(const bsri_dev_product &p, d
 }
 __device__ __forceinline__ uint32_t bsri_dev_activate(const bsri_dev_product &, uint32_t x, const bsr_position &) { return x; }
 
-/* Writes out(row, col) of an item from the sum of its products. */
+/* Writes out(row, col) of an item from the sums of its products; what belongs to the item alone is worked out once. */
+template <class F> struct bsri_dev_writer {
+    enum { ALPHA = 1, LEFT = 2, RIGHT = 4, INPUT = 8, BIAS = 16, ACTIVATION = 32 };
+    const bsri_dev_product &p;
+    F alpha, beta;
+    int32_t has;
+    int64_t item, left, right, input, bias, out; /* elements before the item's own */
+
+    __device__ __forceinline__ bsri_dev_writer(const bsri_dev_product &p_, double alpha_, double beta_, int64_t item_)
+        : p(p_), alpha(bsri_dev_scalar<F>::of(alpha_)), beta(bsri_dev_scalar<F>::of(beta_)), item(item_), left(0), right(0),
+          input(0), bias(0) {
+        has = (alpha_ != 1.0 ? ALPHA : 0) | (p.left.data ? LEFT : 0) | (p.right.data ? RIGHT : 0) |
+              (p.has_input && beta_ != 0.0 ? INPUT : 0) | (p.bias.data ? BIAS : 0) | (p.activation ? ACTIVATION : 0);
+        out = bsri_dense_offset(&p.out_batch, item, &p.out);
+        if (has & LEFT) left = bsri_dense_offset(&p.out_batch, item, &p.left);
+        if (has & RIGHT) right = bsri_dense_offset(&p.out_batch, item, &p.right);
+        if (has & INPUT) input = bsri_dense_offset(&p.out_batch, item, &p.input);
+        if (has & BIAS) bias = bsri_dense_offset(&p.out_batch, item, &p.bias);
+    }
+    /* Element (row, col) of an operand that may be repeated. */
+    static __device__ __forceinline__ F of(const bsr_dense &d, int64_t first, int64_t row, int64_t col) {
+        return bsri_dev_load<F>(d.data, d.dtype,
+                                first + (d.rows == 1 ? 0 : row * d.row_stride) + (d.cols == 1 ? 0 : col * d.col_stride));
+    }
+    __device__ __forceinline__ void operator()(F v, int64_t row, int64_t col) const {
+        if (has) { /* most have nothing: one branch */
+            if (has & ALPHA) v *= alpha;
+            if (has & LEFT) v *= of(p.left, left, row, 0);
+            if (has & RIGHT) v *= of(p.right, right, 0, col);
+            if (has & INPUT) v += beta * of(p.input, input, row, col);
+            if (has & BIAS) v += of(p.bias, bias, row, col);
+            if (has & ACTIVATION) {
+                bsr_position at;
+                at.batch = item, at.head = 0, at.row = row, at.col = col;
+                v = bsri_dev_activate(p, v, at);
+            }
+        }
+        bsri_dev_store(p.out.data, p.out.dtype, out + row * p.out.row_stride + col * p.out.col_stride, v);
+    }
+};
 template <class F>
 __device__ __forceinline__ void bsri_dev_finish(const bsri_dev_product &p, F v, double alpha, double beta, int64_t item,
                                                 int64_t row, int64_t col) {
-    bsr_position at;
-    at.batch = item, at.head = 0, at.row = row, at.col = col;
-    if (alpha != 1.0) v *= bsri_dev_scalar<F>::of(alpha);
-    if (p.left.data) v *= bsri_dev_load<F>(p.left.data, p.left.dtype, bsri_dev_repeat(&p.out_batch, item, &p.left, row, 0));
-    if (p.right.data) v *= bsri_dev_load<F>(p.right.data, p.right.dtype, bsri_dev_repeat(&p.out_batch, item, &p.right, 0, col));
-    if (beta != 0.0 && p.has_input)
-        v += bsri_dev_scalar<F>::of(beta) *
-             bsri_dev_load<F>(p.input.data, p.input.dtype, bsri_dev_repeat(&p.out_batch, item, &p.input, row, col));
-    if (p.bias.data) v += bsri_dev_load<F>(p.bias.data, p.bias.dtype, bsri_dev_repeat(&p.out_batch, item, &p.bias, row, col));
-    v = bsri_dev_activate(p, v, at);
-    bsri_dev_store(p.out.data, p.out.dtype,
-                   bsri_dense_offset(&p.out_batch, item, &p.out) + row * p.out.row_stride + col * p.out.col_stride, v);
+    bsri_dev_writer<F>(p, alpha, beta, item)(v, row, col);
 }
 
 /* --- the same for a tile, eight elements at a time --- */
@@ -528,10 +550,11 @@ __global__ void __launch_bounds__(256, sizeof(A) == 8 ? 1 : 2) bsri_product_simt
         else if (p.kind > BSRI_LIST_SCATTER)
             out_row = p.scatter.r_offsets[tile] / p.out.cols, out_col = p.scatter.r_offsets[tile] % p.out.cols;
         Tile::spread(s, sum);
+        const bsri_dev_writer<F> finish(p, alpha, beta, out_item);
         for (int i = threadIdx.x; i < rows * Tile::TN; i += Tile::THREADS) {
             const int m = p.out.col_stride == 1 ? i / Tile::TN : i % (int)rows,
                       n = p.out.col_stride == 1 ? i % Tile::TN : i / (int)rows;
-            if (n < cols) bsri_dev_finish<F>(p, s.sum[m][n], alpha, beta, out_item, out_row + row + m, out_col + col + n);
+            if (n < cols) finish(s.sum[m][n], out_row + row + m, out_col + col + n);
         }
         __syncthreads();
     }
@@ -732,6 +755,82 @@ struct bsri_mma_i8 {
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
     }
 };
+/* f32 operands rounded to TF32, to nearest: the instruction itself would cut the low bits off. */
+__device__ __forceinline__ uint32_t bsri_mma_round(float x) {
+    uint32_t r;
+#if __CUDA_ARCH__ >= 900
+    asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(r) : "f"(x));
+#else
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(x));
+#endif
+    return r;
+}
+struct bsri_mma_tf32 {
+    typedef float sum;
+    static constexpr int BYTES = 4;
+    static __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+        BSRI_MMA_16("m16n8k8", "f32.tf32.tf32.f32");
+    }
+};
+struct bsri_mma_tf32x3 : bsri_mma_tf32 {};
+/* An operand in registers as PARTS numbers whose sum it is, and a step of the product. */
+template <class T> struct bsri_mma_parts {
+    static constexpr int PARTS = 1;
+    static __device__ __forceinline__ void split(uint32_t (&)[1][4]) {}
+    static __device__ __forceinline__ void mma(typename T::sum (&c)[4], const uint32_t (&a)[1][4], const uint32_t (&b)[1][4],
+                                               int half) {
+        T::mma(c, a[0], b[0][2 * half], b[0][2 * half + 1]);
+    }
+};
+template <> struct bsri_mma_parts<bsri_mma_tf32> {
+    static constexpr int PARTS = 1;
+    static __device__ __forceinline__ void split(uint32_t (&r)[1][4]) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) r[0][i] = bsri_mma_round(__uint_as_float(r[0][i]));
+    }
+    static __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[1][4], const uint32_t (&b)[1][4], int half) {
+        bsri_mma_tf32::mma(c, a[0], b[0][2 * half], b[0][2 * half + 1]);
+    }
+};
+/* What is left of a number after rounding is rounded too: 22 bits. The smallest of the four products is left out. Tensor cores
+   cut sums off instead of rounding them, so 8 products at a time are added by the f32 units. */
+template <> struct bsri_mma_parts<bsri_mma_tf32x3> {
+    static constexpr int PARTS = 2;
+    static __device__ __forceinline__ void split(uint32_t (&r)[2][4]) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const float x = __uint_as_float(r[0][i]);
+            r[0][i] = bsri_mma_round(x), r[1][i] = bsri_mma_round(x - __uint_as_float(r[0][i]));
+        }
+    }
+    static __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[2][4], const uint32_t (&b)[2][4], int half) {
+        float part[4] = {};
+        bsri_mma_tf32::mma(part, a[1], b[0][2 * half], b[0][2 * half + 1]);
+        bsri_mma_tf32::mma(part, a[0], b[1][2 * half], b[1][2 * half + 1]);
+        bsri_mma_tf32::mma(part, a[0], b[0][2 * half], b[0][2 * half + 1]);
+#pragma unroll
+        for (int i = 0; i < 4; i++) c[i] += part[i];
+    }
+};
+/* 32 lines of 16 bytes, lanes' addresses by bsri_mma_byte_line, turned: r[0] and r[1] are products lane % 4 * 4 + (0..3) of
+   column lane / 4 * 2, of lines 0..15 and 16..31; r[2] and r[3] of the column after it. */
+__device__ __forceinline__ uint32_t bsri_mma_byte_line(uint32_t lane) {
+    return (lane >> 4) * 16 + (lane >> 3 & 1) * 2 + (lane >> 1 & 3) * 4 + (lane & 1);
+}
+__device__ __forceinline__ void bsri_mma_load_bytes(uint32_t (&r)[4], uint32_t at) {
+    uint32_t q[4];
+    bsri_mma_load_t(q, at); /* pairs of bytes of two lines */
+    r[0] = __byte_perm(q[0], q[1], 0x6420), r[1] = __byte_perm(q[2], q[3], 0x6420);
+    r[2] = __byte_perm(q[0], q[1], 0x7531), r[3] = __byte_perm(q[2], q[3], 0x7531);
+}
+__device__ __forceinline__ uint32_t bsri_mma_load_word(uint32_t at) {
+    uint32_t r;
+    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(r) : "r"(at));
+    return r;
+}
+__device__ __forceinline__ void bsri_mma_load(float (&r)[4], uint32_t at) {
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(r[0]), "=f"(r[1]), "=f"(r[2]), "=f"(r[3]) : "r"(at));
+}
 #else
 struct bsri_mma_bf16 {
     typedef float sum;
@@ -745,7 +844,21 @@ struct bsri_mma_i8 {
     typedef int32_t sum;
     static constexpr int BYTES = 1;
 };
+struct bsri_mma_tf32 {
+    typedef float sum;
+    static constexpr int BYTES = 4;
+};
+struct bsri_mma_tf32x3 : bsri_mma_tf32 {};
 #endif
+struct bsri_mma_f32 { /* true f32, no tensor cores: the same tiles and pipeline, multiplied by FFMA */
+    typedef float sum;
+    static constexpr int BYTES = 4;
+};
+/* How the pieces of line k of a row-major dense slice are exchanged: for ldmatrix, or for words of 8 columns in each of four
+   lines; 16 bytes a lane along a line need nothing. */
+template <class T> __device__ __forceinline__ uint32_t bsri_mma_twist(uint32_t k) { return T::BYTES == 4 ? (k & 3) << 1 : k & 7; }
+template <> __device__ __forceinline__ uint32_t bsri_mma_twist<bsri_mma_f32>(uint32_t) { return 0; }
+template <> __device__ __forceinline__ uint32_t bsri_mma_twist<bsri_mma_i8>(uint32_t k) { return (k & 1) | (k >> 1 & 6); }
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>mma-union: which columns a group of block rows needs                                         */
@@ -766,6 +879,7 @@ struct bsri_mma_list {
     uint64_t part_full[2], part_empty[2], full[BSRI_GROUP], empty[BSRI_GROUP]; /* barriers of parts and of the pipeline's slots */
     int64_t at[BSRI_GROUP], end[BSRI_GROUP], next[BSRI_GROUP];                 /* entries of each row that are left */
     uint32_t present[BSRI_UNION];
+    uint16_t order[BSRI_UNION]; /* groups, longest first */
     int32_t warp_count[4], irregular, first;
 };
 /* What the index arrays of one problem item look like from op(A). */
@@ -884,26 +998,28 @@ __device__ __forceinline__ bool bsri_mma_union(bsri_mma_list &s, bsri_mma_part &
 typedef struct bsri_dev_mma {
     bsri_dev_product p;
     int64_t slabs; /* tiles of an item: slabs of columns; groups of rows run fastest, so that a slab stays in the L2 */
-    int64_t a_line, a_step, a_block, a_part, b_line, b_jump; /* bytes: between lines of values as stored, slices and blocks of
-                                                                them, m-warps; between lines of b, copies of one thread */
+    /* bytes: between lines of values as stored, slices and blocks of them, m-warps, copies of one thread; between lines of b,
+       copies of one thread */
+    int64_t a_line, a_step, a_block, a_part, a_jump, b_line, b_jump;
     int32_t group, sub_bits;                                 /* block rows of a tile; log2 of the slices of a block */
     int32_t stages, stage_bytes, b_at;                       /* slots, bytes of one, where its dense slices start */
     int32_t m_warps, block_bits;                             /* m-warps of the CTA; log2 of those that share a block row */
     int32_t a_trans, vector; /* values are stored transposed; epilogue: 1 rows, 2 columns of out by 16 bytes, 0 one by one */
+    int32_t order, reserved; /* of tiles: 0 slab by slab, 1 group by group */
 } bsri_dev_mma;
 
 /* A warp owns MW rows and WN columns of out; a slice is KS of a block's products; a stage is E slices. The m-warps of a CTA
    stand one above the other, each with its own part of the values, MW x KS or as stored KS x MW. B_ROWS: the dense operand is
    row-major, else column-major. Everything lies in shared memory as in device memory, 16-byte pieces exchanged so that ldmatrix
    meets no bank twice. BN 256 leaves registers for the plain epilogue only, 128 for any. */
-template <class T, int MW_, int KS_, int E_, int BN_, bool B_ROWS_> struct bsri_mma_tile {
-    static constexpr int MW = MW_, KS = KS_, E = E_, BN = BN_, NW = MW == 32 ? 2 : 1, WN = BN / NW, MI = MW / 16, NI = WN / 8;
-    static constexpr bool B_ROWS = B_ROWS_;
+template <class T, int MW_, int KS_, int E_, int BN_, bool B_ROWS_, int NW_ = MW_ == 32 ? 2 : 1> struct bsri_mma_tile {
+    static constexpr int MW = MW_, KS = KS_, E = E_, BN = BN_, NW = NW_, WN = BN / NW, MI = MW / 16, NI = WN / 8;
+    static constexpr bool B_ROWS = B_ROWS_, PLAIN = MI * NI == 32; /* PLAIN: 128 sums a lane */
     static constexpr int LINE = KS * T::BYTES; /* bytes of a row of KS */
     static constexpr int A_BYTES = MW * LINE, B_BYTES = BN * LINE;
     static constexpr int STEPS = LINE / 32; /* ldmatrix tiles along KS */
 };
-enum { BSRI_MMA_PAD = 68, BSRI_MMA_PASS = 16 * BSRI_MMA_PAD }; /* the epilogue goes by 16 x 64 sums, rows padded */
+enum { BSRI_MMA_PAD = 68, BSRI_MMA_PASS = 16 * BSRI_MMA_PAD + 64 }; /* the epilogue goes by 16 x 64 sums, rows padded */
 
 /* Piece number of row `row` where rows have LINE bytes. */
 template <int LINE> __device__ __forceinline__ uint32_t bsri_mma_swizzle(uint32_t row, uint32_t piece) {
@@ -916,55 +1032,67 @@ template <class T, class L> struct bsri_mma_fetcher {
     uint32_t base, full, empty, a_to,
         b_to;               /* shared memory: slots, barriers, this lane's first piece of values and of a dense slice */
     const char *values, *b; /* this lane's first piece of block 0, of the slab's first slice */
-    static constexpr int ROW = L::BN * T::BYTES / 16 < 32 ? L::BN * T::BYTES / 16 : 32,
-                         ROWS = 32 / ROW; /* pieces of a row of b; rows at once */
-    bool whole;                           /* no edge: all of the slab's columns are there */
-    int left;                             /* row-major: valid bytes of a piece; column-major: columns from this lane's on */
+    int a_pieces, a_flip;   /* of a line of values; what every other copy of values exchanges */
+    /* a row-major slice: pieces of a row that one copy takes, rows at once, copies of a row's part (parts of 512 bytes) */
+    static constexpr int ROW = L::BN * T::BYTES / 16 < 32 ? L::BN * T::BYTES / 16 : 32, ROWS = 32 / ROW, PART = L::KS / ROWS;
+    bool whole; /* no edge: all of the slab's columns are there */
+    int left;   /* valid bytes from this lane's first piece on; column-major: columns from this lane's on */
 
-    __device__ __forceinline__ void begin(const char *shared, bsri_mma_list &s) {
-        const int lane = threadIdx.x % 32;
+    __device__ __forceinline__ void begin(const char *shared, bsri_mma_list &s, int a_trans) {
+        const int lane = threadIdx.x % 32, turned = L::MW * T::BYTES / 16;
+        const uint32_t along = bsri_mma_swizzle<L::LINE>(lane / (L::LINE / 16), lane % (L::LINE / 16));
         base = bsri_mma_address(shared), full = bsri_mma_address(s.full), empty = bsri_mma_address(s.empty);
-        a_to = bsri_mma_swizzle<L::LINE>(lane / (L::LINE / 16), lane % (L::LINE / 16));
-        b_to = L::B_ROWS ? lane % ROW ^ lane / ROW : a_to;
+        a_pieces = a_trans ? turned : L::LINE / 16, a_flip = a_pieces == 8 ? 64 : 0;
+        a_to = a_trans ? bsri_mma_swizzle<turned * 16>(lane / turned, lane % turned) : along;
+        b_to = L::B_ROWS ? lane % ROW ^ bsri_mma_twist<T>(lane / ROW) : along;
     }
     __device__ __forceinline__ void tile(const bsri_dev_mma &m, const bsri_mma_rows &r, int64_t slab) {
         const int lane = threadIdx.x % 32, line = lane / (L::LINE / 16), piece = lane % (L::LINE / 16);
         const int cols = (int)bsri_min(L::BN, m.p.width - slab * L::BN);
-        whole = cols == L::BN, values = r.values + line * m.a_line + piece * 16;
+        whole = cols == L::BN, values = r.values + lane / a_pieces * m.a_line + lane % a_pieces * 16;
         b = r.b + slab * (L::B_ROWS ? L::BN * T::BYTES : L::BN * m.b_line) +
             (L::B_ROWS ? lane / ROW * m.b_line + lane % ROW * 16 : line * m.b_line + piece * 16);
-        left = L::B_ROWS ? max(0, min(16, cols * T::BYTES - lane % ROW * 16)) : cols - line;
+        left = L::B_ROWS ? cols * T::BYTES - lane % ROW * 16 : cols - line;
     }
     __device__ __forceinline__ uint32_t dense_at(int i) const {
-        return i * 512 + (L::B_ROWS ? threadIdx.x % 32 / ROW * (ROW * 16) + ((b_to ^ (i * ROWS & 7)) << 4) : b_to);
+        if (!L::B_ROWS) return i * 512 + (L::LINE == 128 ? b_to ^ (i & 1) << 6 : b_to); /* half of the rows of an exchange */
+        return i * 512 + threadIdx.x % 32 / ROW * (ROW * 16) + ((b_to ^ bsri_mma_twist<T>(i % PART * ROWS)) << 4);
     }
     __device__ __forceinline__ void dense(const bsri_dev_mma &m, uint32_t to, int64_t k0, const char *safe) const {
         const char *at = b + k0 * (L::B_ROWS ? m.b_line : T::BYTES);
         const int64_t jump = m.b_jump;
-        if (whole) {
+        constexpr int COPIES = L::B_BYTES / 512, SPAN = L::B_ROWS && PART < COPIES ? PART : COPIES;
 #pragma unroll
-            for (int i = 0; i < L::B_BYTES / 512; i += 4) { /* four addresses that do not wait for each other */
-                bsri_mma_copy(to + dense_at(i), at), bsri_mma_copy(to + dense_at(i + 1), at + jump);
-                bsri_mma_copy(to + dense_at(i + 2), at + 2 * jump), bsri_mma_copy(to + dense_at(i + 3), at + 3 * jump);
-                at += 4 * jump;
-            }
-        } else {
+        for (int first = 0; first < COPIES; first += SPAN) { /* part of a row, or all */
+            const char *from = at + first / SPAN * 512;
+            if (whole) {
+#pragma unroll
+                for (int i = first; i < first + SPAN; i += 4) { /* four addresses that do not wait for each other */
+                    bsri_mma_copy(to + dense_at(i), from), bsri_mma_copy(to + dense_at(i + 1), from + jump);
+                    bsri_mma_copy(to + dense_at(i + 2), from + 2 * jump), bsri_mma_copy(to + dense_at(i + 3), from + 3 * jump);
+                    from += 4 * jump;
+                }
+            } else {
+                const int here = left - first / SPAN * 512;
 #pragma unroll 1
-            for (int i = 0; i < L::B_BYTES / 512; i++, at += jump) {
-                const int bytes = L::B_ROWS ? left : left > i * (512 / L::LINE) ? 16 : 0;
-                bsri_mma_copy(to + dense_at(i), bytes ? at : safe, bytes);
+                for (int i = first; i < first + SPAN; i++, from += jump) {
+                    const int bytes = L::B_ROWS ? max(0, min(16, here)) : left > i * (512 / L::LINE) ? 16 : 0;
+                    bsri_mma_copy(to + dense_at(i), bytes ? from : safe, bytes);
+                }
             }
         }
     }
     /* block: bytes from block 0 to the one of row `lane` of the group. */
     __device__ __forceinline__ void sparse(const bsri_dev_mma &m, uint32_t to, uint32_t mask, int64_t block, int64_t step) const {
+        const int64_t jump = m.a_jump;
         for (uint32_t left = mask; left; left &= left - 1) {
             const int row = __ffs((int)left) - 1;
             const char *at = values + step + __shfl_sync(~0u, block, row);
-            uint32_t tile = to + (row << m.block_bits) * L::A_BYTES + a_to;
+            uint32_t tile = to + (row << m.block_bits) * L::A_BYTES;
             for (int w = 0; w < 1 << m.block_bits; w++, at += m.a_part, tile += L::A_BYTES) {
 #pragma unroll
-                for (int i = 0; i < L::A_BYTES / 512; i++) bsri_mma_copy(tile + i * 512, at + i * (512 / L::LINE) * m.a_line);
+                for (int i = 0; i < L::A_BYTES / 512; i++)
+                    bsri_mma_copy(tile + i * 512 + (i & 1 ? a_to ^ a_flip : a_to), at + i * jump);
             }
         }
     }
@@ -1005,7 +1133,32 @@ template <class T, class L> struct bsri_mma_fetcher {
         }
     }
 };
-/* The fetching warps: parts of the CTA's tiles one after another, ahead of the others. */
+/* Groups of rows in order of their blocks, most first: each CTA finds the same order. Only for few groups; a schedule has done
+   it already. Any batch item's order is right for all. */
+__device__ __forceinline__ bool bsri_mma_rank(const bsri_dev_mma &m, bsri_mma_list &s, int64_t lines, int64_t groups) {
+    const int64_t *header = (const int64_t *)m.p.a.schedule;
+    if (!m.order || groups > BSRI_UNION || (header && (header[6] != 0) == (m.p.trans != 0))) return false;
+    const bsri_mma_rows r = bsri_mma_rows_of(m.p, 0);
+    for (int g = threadIdx.x; g < BSRI_UNION; g += BSRI_FETCHERS) {
+        const int64_t first = bsri_min((int64_t)g * m.group, lines), end = bsri_min(first + m.group, lines);
+        s.present[g] = g < groups ? (uint32_t)(bsri_index(r.ptr, r.dt, end) - bsri_index(r.ptr, r.dt, first)) : 0;
+    }
+    bsri_mma_sync();
+    for (int g = threadIdx.x; g < groups; g += BSRI_FETCHERS) {
+        const uint32_t mine = s.present[g];
+        int before = 0;
+        for (int i = 0; i < groups; i += 4) { /* past the last group: 0 blocks, and a higher number */
+            const uint4 v = *(const uint4 *)&s.present[i];
+            before += (v.x > mine || (v.x == mine && i < g)) + (v.y > mine || (v.y == mine && i + 1 < g)) +
+                      (v.z > mine || (v.z == mine && i + 2 < g)) + (v.w > mine || (v.w == mine && i + 3 < g));
+        }
+        s.order[before] = (uint16_t)g;
+    }
+    bsri_mma_sync();
+    return true;
+}
+/* The fetching warps: parts of the CTA's tiles one after another, ahead of the others. Order 1: all slabs of a group of rows, the
+   longest rows first, forth and back over the CTAs, so that all get about the same work. */
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_fetch(const bsri_dev_mma &m, bsri_mma_list &s, char *shared, bool nothing) {
     const bsri_dev_product &p = m.p;
@@ -1013,9 +1166,14 @@ __device__ __forceinline__ void bsri_mma_fetch(const bsri_dev_mma &m, bsri_mma_l
     const int lane = threadIdx.x % 32;
     bsri_mma_fetcher<T, L> f;
     uint32_t turn = 0, parts = 0;
-    f.begin(shared, s);
-    for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
-        const int64_t group = work % groups, slab = work / groups % m.slabs, item = work / groups / m.slabs;
+    const bool ranked = bsri_mma_rank(m, s, lines, groups);
+    f.begin(shared, s, m.a_trans);
+    for (int64_t round = 0; round * gridDim.x < total; round++) {
+        const int64_t work = round * gridDim.x + (m.order && (round & 1) ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+        if (work >= total) break;
+        const int64_t item = work / groups / m.slabs, slab = m.order ? work % m.slabs : work / groups % m.slabs;
+        int64_t group = m.order ? work / m.slabs % groups : work % groups;
+        if (ranked) group = s.order[group];
         const int64_t line = lane < m.group ? bsri_mma_line(p, item, lines, group * m.group + lane) : -1;
         const int64_t out = bsri_dense_offset(&p.out_batch, item, &p.out);
         for (int64_t reduce = 0; reduce < p.reduce; reduce++) {
@@ -1050,7 +1208,7 @@ __device__ __forceinline__ void bsri_mma_fetch(const bsri_dev_mma &m, bsri_mma_l
 /* threadIdx.x; of tiles that leave no registers, asked for again where it is needed: kept, it and what comes of it would take
    the sums' (1 to 8 % faster on an H200; tiles with 128 or 64 columns are as much slower so). */
 template <class L> __device__ __forceinline__ int bsri_mma_thread(void) {
-    if (L::BN != 256) return (int)threadIdx.x;
+    if (!L::PLAIN) return (int)threadIdx.x;
     int thread;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
     return thread;
@@ -1059,52 +1217,186 @@ template <class L> __device__ __forceinline__ int bsri_mma_warp(void) { /* of th
     return (bsri_mma_thread<L>() - BSRI_FETCHERS) / 32;
 }
 template <class T, class L> struct bsri_mma_worker {
+    typedef bsri_mma_parts<T> P;
+    static constexpr int PARTS = P::PARTS;
+    /* what ldmatrix cannot turn: elements of 4 bytes are loaded one by one, those of 1 byte sorted after it */
+    static constexpr bool WORDS = T::BYTES == 4, CHARS = T::BYTES == 1;
+    /* two parts of everything, or 128 sums of numbers to round, leave no registers for a second step */
+    static constexpr bool ROLLED = PARTS == 2 || (WORDS && L::PLAIN);
+    static constexpr int TURNED = L::MW * T::BYTES; /* bytes of a line of values that are stored transposed */
+
     /* Where this lane reads its warp's values, and a dense slice from the warp's columns on. */
     static __device__ __forceinline__ uint32_t a_base(int a_trans) {
         const uint32_t lane = bsri_mma_thread<L>() % 32, i = lane / 8;
-        /* stored transposed: KS lines of MW values, MW == KS */
-        return a_trans ? bsri_mma_swizzle<L::LINE>(lane % 8 + (i >> 1) * 8, i & 1) : bsri_mma_swizzle<L::LINE>(lane % 16, i >> 1);
+        if (!a_trans) return bsri_mma_swizzle<L::LINE>(lane % 16, i >> 1);
+        if (CHARS) return bsri_mma_swizzle<TURNED>(bsri_mma_byte_line(lane), 0);
+        if (WORDS) return bsri_mma_swizzle<TURNED>(lane % 4, lane / 16) + lane / 4 % 4 * 4;
+        return bsri_mma_swizzle<L::LINE>(lane % 8 + (i >> 1) * 8, i & 1); /* KS lines of MW values, MW == KS */
     }
     static __device__ __forceinline__ uint32_t b_base(int n_warp) {
         const uint32_t lane = bsri_mma_thread<L>() % 32, low = lane % 8, i = lane / 8;
         if (!L::B_ROWS) return bsri_mma_swizzle<L::LINE>(n_warp * L::WN + low + (i >> 1) * 8, i & 1);
-        const uint32_t k = low + (i & 1) * 8, piece = n_warp * (L::WN / 8) + (i >> 1);
-        return k * (L::BN * T::BYTES) + ((piece ^ (k & 7)) << 4);
+        const uint32_t k = CHARS ? bsri_mma_byte_line(lane) : WORDS ? lane % 4 : low + (i & 1) * 8;
+        if (CHARS) return k * L::BN + ((n_warp * (L::WN / 16) ^ bsri_mma_twist<T>(k)) << 4);
+        if (WORDS) {
+            const uint32_t n = n_warp * L::WN + lane / 4, piece = n % 128 / 4;
+            return n / 128 * (L::KS * 512) + k * 512 + ((piece ^ bsri_mma_twist<T>(k)) << 4) + n % 4 * 4;
+        }
+        return k * (L::BN * T::BYTES) + (((n_warp * (L::WN / 8) + (i >> 1)) ^ bsri_mma_twist<T>(k)) << 4);
     }
+    /* Sum e of the 32 of a pass: its place in the tile of 16 x 64. */
+    static __device__ __forceinline__ int place(int e, int a_trans) {
+        const int lane = threadIdx.x % 32, second = e / 2 % 2, col = lane % 4 * 2 + e % 2;
+        return (CHARS && a_trans ? lane / 4 * 2 + second : lane / 4 + second * 8) * BSRI_MMA_PAD +
+               (CHARS && L::B_ROWS ? e / 8 * 16 + col * 2 + e / 4 % 2 : e / 4 * 8 + col);
+    }
+    /* 16 columns of a step */
     static __device__ __forceinline__ void dense(uint32_t (&y)[4], uint32_t b, uint32_t at, int kk, int n) {
-        if (L::B_ROWS) bsri_mma_load_t(y, b + (at ^ (n * 16)) + kk * 16 * (L::BN * T::BYTES));
-        else bsri_mma_load(y, b + (at ^ (kk * 32)) + n * 8 * L::LINE);
+        if (!L::B_ROWS) {
+            bsri_mma_load(y, b + (at ^ (kk * 32)) + n * 8 * L::LINE);
+        } else if (CHARS) {
+            bsri_mma_load_bytes(y, b + (at ^ (n * 8)) + kk * 32 * L::BN);
+        } else if (WORDS) {
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                y[i] = bsri_mma_load_word(b + (at ^ ((n + i / 2) % 4 * 32)) + (n + i / 2) / 4 * 128 + (kk * 8 + i % 2 * 4) * 512);
+        } else {
+            bsri_mma_load_t(y, b + (at ^ (n * 16)) + kk * 16 * (L::BN * T::BYTES));
+        }
+    }
+    /* 16 rows of a step */
+    static __device__ __forceinline__ void values(uint32_t (&x)[4], uint32_t a, uint32_t at, int kk, int mi, int a_trans) {
+        if (!a_trans) {
+            bsri_mma_load(x, a + (at ^ (kk * 32)) + mi * 16 * L::LINE);
+        } else if (CHARS) {
+            bsri_mma_load_bytes(x, a + (at ^ (mi * 16)) + kk * 32 * TURNED);
+            const uint32_t second = x[1]; /* mma wants both halves of the rows, then the later products */
+            x[1] = x[2], x[2] = second;
+        } else if (WORDS) {
+#pragma unroll
+            for (int i = 0; i < 4; i++) /* rows i % 2 * 8, products i / 2 * 4 */
+                x[i] = bsri_mma_load_word(a + (at ^ ((mi * 4 + i % 2 * 2) << 4) ^ (TURNED == 64 ? i / 2 * 32 : i / 2 * 64)) +
+                                          (kk * 8 + i / 2 * 4) * TURNED);
+        } else {
+            bsri_mma_load_t(x, a + (at ^ (mi * 32)) + kk * 16 * L::LINE);
+        }
     }
     static __device__ __forceinline__ void multiply(typename T::sum (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans,
                                                     int n_warp) {
         uint32_t ab = a_base(a_trans), bb = b_base(n_warp);
         asm volatile("" : "+r"(ab), "+r"(bb)); /* the addresses are made here: kept ready they would take the sums' registers */
-#pragma unroll
+#pragma unroll(ROLLED ? 1 : L::STEPS)
         for (int kk = 0; kk < L::STEPS; kk++) {
-            uint32_t x[L::MI][4];
+            uint32_t x[L::MI][PARTS][4], y[2][PARTS][4];
             if (a_trans) {
 #pragma unroll
-                for (int mi = 0; mi < L::MI; mi++) bsri_mma_load_t(x[mi], a + (ab ^ (mi * 32)) + kk * 16 * L::LINE);
+                for (int mi = 0; mi < L::MI; mi++) values(x[mi][0], a, ab, kk, mi, 1);
             } else {
 #pragma unroll
-                for (int mi = 0; mi < L::MI; mi++) bsri_mma_load(x[mi], a + (ab ^ (kk * 32)) + mi * 16 * L::LINE);
+                for (int mi = 0; mi < L::MI; mi++) values(x[mi][0], a, ab, kk, mi, 0);
             }
-            uint32_t y[2][4];
-            constexpr bool EARLY = !L::B_ROWS; /* one step ahead: no gain where lines are rows, and registers are short */
-            if (EARLY) dense(y[0], b, bb, kk, 0);
+#pragma unroll
+            for (int mi = 0; mi < L::MI; mi++) P::split(x[mi]);
+            constexpr bool EARLY = !L::B_ROWS && !ROLLED; /* one step ahead: no gain where lines are rows, few registers */
+            if (EARLY) dense(y[0][0], b, bb, kk, 0);
 #pragma unroll
             for (int n = 0; n < L::NI; n += 2) {
-                if (!EARLY) dense(y[n / 2 % 2], b, bb, kk, n);
-                else if (n + 2 < L::NI) dense(y[n / 2 % 2 ^ 1], b, bb, kk, n + 2);
+                uint32_t(&now)[PARTS][4] = y[n / 2 % 2];
+                if (!EARLY) dense(now[0], b, bb, kk, n);
+                else if (n + 2 < L::NI) dense(y[n / 2 % 2 ^ 1][0], b, bb, kk, n + 2);
+                P::split(now);
 #pragma unroll
-                for (int mi = 0; mi < L::MI; mi++) {
-                    T::mma(sum[mi][n], x[mi], y[n / 2 % 2][0], y[n / 2 % 2][1]);
-                    T::mma(sum[mi][n + 1], x[mi], y[n / 2 % 2][2], y[n / 2 % 2][3]);
-                }
+                for (int mi = 0; mi < L::MI; mi++) P::mma(sum[mi][n], x[mi], now, 0), P::mma(sum[mi][n + 1], x[mi], now, 1);
             }
         }
     }
 };
+/* f32 by FFMA: a lane owns 8 x 8 sums, lanes of a warp stand MW / 8 x NL; four products at a time from operands whose lines run
+   along the products, one at a time from others. Lane bits are dealt so that lanes i and i ^ 1 read the same dense pieces, i and
+   i ^ 2 the same values: 16 bytes a lane then take two turns of shared memory, not four. */
+template <class L> struct bsri_mma_worker<bsri_mma_f32, L> {
+    static constexpr int ML = L::MW / 8, NL = 32 / ML;
+
+    static __device__ __forceinline__ uint32_t tm(void) { return (threadIdx.x & 1) | (ML == 4 ? threadIdx.x % 32 >> 4 << 1 : 0); }
+    static __device__ __forceinline__ uint32_t tn(void) { return threadIdx.x % 32 >> 1 & (NL - 1); }
+    static __device__ __forceinline__ constexpr uint32_t exchange(int row) {
+        return (L::LINE == 64 ? row >> 1 & 3 : row & 7) << 4;
+    }
+    /* Sum e of the 32 of a pass: its place in the tile of 16 x 64. Which sum (i, j) it is: see fma. */
+    static __device__ __forceinline__ int place(int e, int a_trans) {
+        const int i = ML == 4 ? e % 4 : e / 4 % 2 * 4 + e % 4, j = ML == 4 ? e / 4 : e / 8;
+        const int row = a_trans ? tm() * 4 + i % 4 + i / 4 * 8 : tm() + ML * i;
+        return row * BSRI_MMA_PAD + (L::B_ROWS ? tn() * 4 + j % 4 + j / 4 * 32 : tn() + NL * j);
+    }
+    static __device__ __forceinline__ void fma(float (&sum)[L::MI][L::NI][4], int i, int j, float x, float y) {
+        if constexpr (ML == 4) sum[i / 4][j][i % 4] = fmaf(x, y, sum[i / 4][j][i % 4]);
+        else sum[0][j * 2 + i / 4][i % 4] = fmaf(x, y, sum[0][j * 2 + i / 4][i % 4]);
+    }
+    template <bool A_TRANS>
+    static __device__ __forceinline__ void run(float (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int n_warp) {
+        a += A_TRANS ? tm() * 16 : bsri_mma_swizzle<L::LINE>(tm(), 0);
+        b += L::B_ROWS ? n_warp * L::WN / 128 * (L::KS * 512) + n_warp * L::WN % 128 * 4 + tn() * 16
+                       : bsri_mma_swizzle<L::LINE>(n_warp * L::WN + tn(), 0);
+#pragma unroll 2
+        for (int k0 = 0; k0 < L::KS; k0 += 4) {
+            float x[8][4], y[8][4]; /* [i][k] or [k][i], as loaded: two loads of four i each */
+            if (!A_TRANS) {
+#pragma unroll
+                for (int i = 0; i < 8; i++) bsri_mma_load(x[i], (a ^ (k0 * 4) ^ exchange(ML * i)) + ML * i * L::LINE);
+            }
+            if (!L::B_ROWS) {
+#pragma unroll
+                for (int j = 0; j < 8; j++) bsri_mma_load(y[j], (b ^ (k0 * 4) ^ exchange(NL * j)) + NL * j * L::LINE);
+            }
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                if (A_TRANS) {
+#pragma unroll
+                    for (int h = 0; h < 2; h++)
+                        bsri_mma_load(x[k * 2 + h], (a ^ exchange(k0 + k) ^ (h * ML * 16)) + (k0 + k) * L::LINE);
+                }
+                if (L::B_ROWS) {
+                    bsri_mma_load(y[k * 2], b + (k0 + k) * 512), bsri_mma_load(y[k * 2 + 1], b + (k0 + k) * 512 + NL * 16);
+                }
+#pragma unroll
+                for (int i = 0; i < 8; i++)
+#pragma unroll
+                    for (int j = 0; j < 8; j++)
+                        fma(sum, i, j, A_TRANS ? x[k * 2 + i / 4][i % 4] : x[i][k],
+                            L::B_ROWS ? y[k * 2 + j / 4][j % 4] : y[j][k]);
+            }
+        }
+    }
+    static __device__ __forceinline__ void multiply(float (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans, int n_warp) {
+        if (a_trans) run<true>(sum, a, b, n_warp);
+        else run<false>(sum, a, b, n_warp);
+    }
+};
+template <class A> struct bsri_mma_word { typedef A type; };
+template <> struct bsri_mma_word<int32_t> { typedef uint32_t type; }; /* integers are modulo 2^32 */
+/* The plain case where sums and out have 4 bytes: alpha only, 16 bytes at a time. 16 x 64 sums of a tile go to `out`. */
+template <class A>
+__device__ __forceinline__ void bsri_mma_store_sums(const bsri_dev_mma &m, const A *tile, A alpha, A *out, int cols) {
+    const int lane = threadIdx.x % 32;
+    const bool by_rows = m.vector == 1;
+    const int64_t step = by_rows ? 2 * m.p.out.row_stride : 8 * m.p.out.col_stride;
+    out += by_rows ? lane / 16 * m.p.out.row_stride + lane % 16 * 4 : lane % 4 * 4 + lane / 4 * m.p.out.col_stride;
+    const int down = by_rows ? 1 : BSRI_MMA_PAD, next = by_rows ? 2 * BSRI_MMA_PAD : 8;
+    tile += by_rows ? lane / 16 * BSRI_MMA_PAD + lane % 16 * 4 : lane % 4 * 4 * BSRI_MMA_PAD + lane / 4;
+    cols -= by_rows ? lane % 16 * 4 : lane / 4;
+#pragma unroll 1
+    for (int i = 0; i < 8; i++, out += step, tile += next) {
+        A v[4];
+#pragma unroll
+        for (int k = 0; k < 4; k++) v[k] = alpha * tile[k * down];
+        if (by_rows ? 4 <= cols : i * 8 < cols) *(uint4 *)out = *(const uint4 *)v;
+        else if (by_rows) {
+#pragma unroll
+            for (int k = 0; k < 3; k++)
+                if (k < cols) out[k] = v[k];
+        }
+    }
+}
 /* The plain case of an epilogue: alpha only, out of the operands' type, 16 bytes at a time. 16 x 64 sums go to `out`. */
 template <class T>
 __device__ __forceinline__ void bsri_mma_store(const bsri_dev_mma &m, uint16_t *tile, const float (*sum)[4], float alpha,
@@ -1135,43 +1427,64 @@ __device__ __forceinline__ void bsri_mma_store(const bsri_dev_mma &m, uint16_t *
     }
     __syncwarp();
 }
-/* Any epilogue, element by element. */
-template <class F, class A>
-__device__ __forceinline__ void bsri_mma_finish(const bsri_dev_mma &m, const A *tile, double alpha, double beta, int64_t item,
-                                                int64_t row, int64_t col, int cols) {
+/* Any epilogue of integers, element by element. */
+__device__ __forceinline__ void bsri_mma_finish(const bsri_dev_mma &m, const uint32_t *tile, int64_t item, int64_t row, int64_t col,
+                                                int cols) {
+    const double alpha = m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha, beta = m.p.beta_ptr ? *m.p.beta_ptr : m.p.beta;
     const bool by_rows = m.p.out.col_stride == 1;
+    const bsri_dev_writer<uint32_t> finish(m.p, alpha, beta, item);
 #pragma unroll 1
     for (int t = threadIdx.x % 32; t < 1024; t += 32) {
         const int r = by_rows ? t / 64 : t % 16, c = by_rows ? t % 64 : t / 16;
-        if (c < cols) bsri_dev_finish<F>(m.p, F(tile[r * BSRI_MMA_PAD + c]), alpha, beta, item, row + r, col + c);
+        if (c < cols) finish(tile[r * BSRI_MMA_PAD + c], row + r, col + c);
+    }
+}
+/* Any epilogue of real numbers, eight at a time, of 16 rows from r0 and 64 columns from c0 on. */
+__device__ __forceinline__ void bsri_mma_finish(const bsri_dev_mma &m, const bsri_dev_finisher &f, float *tile, int r0, int c0,
+                                                int cols) {
+    const bool by_rows = m.p.out.col_stride == 1;
+#pragma unroll 1
+    for (int i = threadIdx.x % 32; i < 128; i += 32) {
+        const int r = by_rows ? i / 8 : i % 2 * 8, c = by_rows ? i % 8 * 8 : i / 2, n = by_rows ? min(8, cols - c) : c < cols ? 8 : 0;
+        if (n > 0) f.eight(m.p, tile - r0 * BSRI_MMA_PAD - c0, BSRI_MMA_PAD, r0 + r, c0 + c, by_rows, n);
     }
 }
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const bsri_mma_part &part, typename T::sum *tile,
                                                   const typename T::sum (&sum)[L::MI][L::NI][4]) {
-    const int thread = bsri_mma_thread<L>(), lane = thread % 32, warp = (thread - BSRI_FETCHERS) / 32, m_warp = warp / L::NW,
-              n_warp = warp % L::NW;
-    const double alpha = m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha, beta = m.p.beta_ptr ? *m.p.beta_ptr : m.p.beta;
-    const int64_t line = part.row[m_warp >> m.block_bits];
+    typedef typename bsri_mma_word<typename T::sum>::type word;
+    const int thread = bsri_mma_thread<L>(), lane = thread % 32, warp = (thread - BSRI_FETCHERS) / 32, m_warp = warp / L::NW;
+    const int64_t line = part.row[m_warp >> m.block_bits], rs = m.p.out.row_stride, cs = m.p.out.col_stride;
+    const int64_t row = line * m.p.br + (m_warp & ((1 << m.block_bits) - 1)) * L::MW, col = part.slab * L::BN + warp % L::NW * L::WN;
+    const int64_t first = part.out + row * rs + col * cs;
+    const int left = (int)bsri_min(L::WN, m.p.width - col);
+    const bool integer = T::BYTES == 1 && (m.p.out.dtype == BSR_I8 || m.p.out.dtype == BSR_I32), plain = T::BYTES != 2 && m.vector;
     tile += warp * BSRI_MMA_PASS;
-    const int64_t row = line * m.p.br + (m_warp & ((1 << m.block_bits) - 1)) * L::MW, col = part.slab * L::BN + n_warp * L::WN;
+    bsri_dev_finisher &f = *(bsri_dev_finisher *)(tile + 16 * BSRI_MMA_PAD);
+    if (line < 0 || left <= 0) return;
+    if (!L::PLAIN && !plain && !integer && lane == 0) f.begin(m.p, part.item, row, col);
 #pragma unroll
     for (int pass = 0; pass < L::MI * L::NI / 8; pass++) {
-        const int mi = pass % L::MI, n0 = pass / L::MI * 8;
-        const int64_t r0 = row + mi * 16, c0 = col + n0 * 8;
-        const int cols = (int)bsri_max(0, bsri_min(64, m.p.width - c0));
-        if constexpr (L::BN == 256) {
-            uint16_t *out = (uint16_t *)m.p.out.data + part.out + r0 * m.p.out.row_stride + c0 * m.p.out.col_stride;
-            if (line >= 0 && cols) bsri_mma_store<T>(m, (uint16_t *)tile, &sum[mi][n0], (float)alpha, out, cols);
+        const int r0 = pass % L::MI * 16, c0 = pass / L::MI * 64, cols = min(64, left - c0);
+        const typename T::sum(*part_sum)[4] = &sum[pass % L::MI][pass / L::MI * 8];
+        if constexpr (L::PLAIN && T::BYTES == 2) {
+            const float alpha = (float)(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
+            bsri_mma_store<T>(m, (uint16_t *)tile, part_sum, alpha, (uint16_t *)m.p.out.data + first + r0 * rs + c0 * cs, cols);
         } else {
 #pragma unroll
-            for (int i = 0; i < 32; i++)
-                tile[(lane / 4 + i / 2 % 2 * 8) * BSRI_MMA_PAD + i / 4 * 8 + lane % 4 * 2 + i % 2] = sum[mi][n0 + i / 4][i % 4];
+            for (int i = 0; i < 32; i++) { /* as they are, or as real numbers */
+                const typename T::sum x = part_sum[i / 4][i % 4];
+                const int at = bsri_mma_worker<T, L>::place(i, m.a_trans);
+                if (T::BYTES == 1 && !L::PLAIN && !plain && !integer) ((float *)tile)[at] = (float)x;
+                else tile[at] = x;
+            }
             __syncwarp();
-            if (line >= 0 && cols) {
-                if (T::BYTES == 1 && (m.p.out.dtype == BSR_I8 || m.p.out.dtype == BSR_I32))
-                    bsri_mma_finish<uint32_t>(m, tile, alpha, beta, part.item, r0, c0, cols);
-                else bsri_mma_finish<float>(m, tile, alpha, beta, part.item, r0, c0, cols);
+            if (L::PLAIN || plain) {
+                const word alpha = bsri_dev_scalar<word>::of(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
+                bsri_mma_store_sums(m, (const word *)tile, alpha, (word *)m.p.out.data + first + r0 * rs + c0 * cs, cols);
+            } else if constexpr (!L::PLAIN) {
+                if (integer) bsri_mma_finish(m, (const uint32_t *)tile, part.item, row + r0, col + c0, cols);
+                else bsri_mma_finish(m, f, (float *)tile, r0, c0, cols);
             }
             __syncwarp();
         }
@@ -1207,7 +1520,8 @@ __device__ __forceinline__ void bsri_mma_multiply(const bsri_dev_mma &m, bsri_mm
                 }
                 const uint32_t have = word >> (entry & 31) & ((1u << L::E) - 1); /* E > 1: a slice is an entry */
                 const uint32_t at = base + slot * m.stage_bytes;
-                bsri_mma_wait(full + 8 * slot, phase); /* also with nothing to do: no slot is given back twice before all have */
+                bsri_mma_wait(full + 8 * slot,
+                              phase & 1); /* also with nothing to do: no slot is given back twice before all have */
 #pragma unroll
                 for (int e = 0; e < L::E; e++)
                     if (have >> e & 1)
@@ -1264,7 +1578,7 @@ typedef struct bsri_dev_mma_sampled {
 /* A warp owns MW x 64 sums; its columns' part of mat2 is a tile of its own. */
 template <class T, int MW_, bool B_ROWS_> struct bsri_mma_sampled_tile {
     static constexpr int MW = MW_, KS = 64 / T::BYTES, BN = 64, WN = 64, NW = 1, MI = MW / 16, NI = 8;
-    static constexpr bool B_ROWS = B_ROWS_;
+    static constexpr bool B_ROWS = B_ROWS_, PLAIN = false;
     static constexpr int LINE = 64, A_BYTES = MW * LINE, B_BYTES = BN * LINE, STEPS = 2;
 };
 #ifdef BSRI_MMA_CODE
@@ -1488,11 +1802,27 @@ template <class T> __global__ void __launch_bounds__(256, 3) bsri_product_skinny
 
 /* number, name, kernel, dynamic shared memory at most */
 #define BSRI_MMA_SHARED (216 * 1024)
-#define BSRI_KERNELS_MMA_4(X, n, T, BN, name)                                                                                    \
-    X(n + 0, "mma product 32-row rows " name, (bsri_product_mma<T, bsri_mma_tile<T, 32, 32, 1, BN, true>>), BSRI_MMA_SHARED)     \
-    X(n + 1, "mma product 32-row columns " name, (bsri_product_mma<T, bsri_mma_tile<T, 32, 32, 1, BN, false>>), BSRI_MMA_SHARED) \
-    X(n + 2, "mma product 16-row rows " name, (bsri_product_mma<T, bsri_mma_tile<T, 16, 16, 2, BN, true>>), BSRI_MMA_SHARED)     \
+#define BSRI_KERNELS_MMA_2(X, n, T, KS, BN, name)                                                                            \
+    X(n + 0, "mma product 32-row rows " name, (bsri_product_mma<T, bsri_mma_tile<T, 32, KS, 1, BN, true>>), BSRI_MMA_SHARED) \
+    X(n + 1, "mma product 32-row columns " name, (bsri_product_mma<T, bsri_mma_tile<T, 32, KS, 1, BN, false>>), BSRI_MMA_SHARED)
+#define BSRI_KERNELS_MMA_4(X, n, T, BN, name)                                                                                \
+    BSRI_KERNELS_MMA_2(X, n, T, 32, BN, name)                                                                                \
+    X(n + 2, "mma product 16-row rows " name, (bsri_product_mma<T, bsri_mma_tile<T, 16, 16, 2, BN, true>>), BSRI_MMA_SHARED) \
     X(n + 3, "mma product 16-row columns " name, (bsri_product_mma<T, bsri_mma_tile<T, 16, 16, 2, BN, false>>), BSRI_MMA_SHARED)
+#define BSRI_KERNELS_F32(X, n, BN, N32, N16, name)                                                               \
+    X(n + 0, "mma product 32-row rows " name,                                                                    \
+      (bsri_product_mma<bsri_mma_f32, bsri_mma_tile<bsri_mma_f32, 32, 32, 1, BN, true, N32>>), BSRI_MMA_SHARED)  \
+    X(n + 1, "mma product 32-row columns " name,                                                                 \
+      (bsri_product_mma<bsri_mma_f32, bsri_mma_tile<bsri_mma_f32, 32, 32, 1, BN, false, N32>>), BSRI_MMA_SHARED) \
+    X(n + 2, "mma product 16-row rows " name,                                                                    \
+      (bsri_product_mma<bsri_mma_f32, bsri_mma_tile<bsri_mma_f32, 16, 16, 2, BN, true, N16>>), BSRI_MMA_SHARED)  \
+    X(n + 3, "mma product 16-row columns " name,                                                                 \
+      (bsri_product_mma<bsri_mma_f32, bsri_mma_tile<bsri_mma_f32, 16, 16, 2, BN, false, N16>>), BSRI_MMA_SHARED)
+#define BSRI_KERNELS_I8(X, n, KS, E, BN, name)                                                                                  \
+    X(n + 0, "mma product 32-row rows " name, (bsri_product_mma<bsri_mma_i8, bsri_mma_tile<bsri_mma_i8, 32, KS, E, BN, true>>), \
+      BSRI_MMA_SHARED)                                                                                                          \
+    X(n + 1, "mma product 32-row columns " name,                                                                                \
+      (bsri_product_mma<bsri_mma_i8, bsri_mma_tile<bsri_mma_i8, 32, KS, E, BN, false>>), BSRI_MMA_SHARED)
 #define BSRI_SAMPLED_SHARED (100 * 1024)
 #define BSRI_KERNELS_MMA_SAMPLED(X, n, T, name)                                                                               \
     X(n + 0, "mma sampled 32-row rows " name, (bsri_sampled_mma<T, bsri_mma_sampled_tile<T, 32, true>>), BSRI_SAMPLED_SHARED) \
@@ -1510,9 +1840,15 @@ template <class T> __global__ void __launch_bounds__(256, 3) bsri_product_skinny
     BSRI_KERNELS_MMA_4(X, 210, bsri_mma_f16, 256, "256 f16")                             \
     BSRI_KERNELS_MMA_4(X, 214, bsri_mma_f16, 128, "128 f16")                             \
     X(251, "mma product skinny f16", bsri_product_skinny<bsri_mma_f16>, 0))              \
+    BSRI_WHEN(BSRI_HAS_F32,                                                              \
+    BSRI_KERNELS_F32(X, 260, 256, 4, 2, "256 f32")                                       \
+    BSRI_KERNELS_F32(X, 264, 128, 2, 1, "128 f32")                                       \
+    BSRI_KERNELS_MMA_4(X, 270, bsri_mma_tf32, 128, "128 tf32")                           \
+    BSRI_KERNELS_MMA_4(X, 274, bsri_mma_tf32x3, 128, "128 tf32 x 3")                     \
+    BSRI_KERNELS_MMA_2(X, 278, bsri_mma_tf32, 16, 256, "256 tf32"))                      \
     BSRI_WHEN(BSRI_HAS_I8,                                                               \
-    X(220, "mma product 32-row columns 128 i8",                                          \
-      (bsri_product_mma<bsri_mma_i8, bsri_mma_tile<bsri_mma_i8, 32, 32, 1, 128, false>>), BSRI_MMA_SHARED))) \
+    BSRI_KERNELS_I8(X, 220, 32, 2, 128, "32 128 i8")                                     \
+    BSRI_KERNELS_I8(X, 222, 64, 1, 128, "64 128 i8"))) \
     BSRI_WHEN(BSRI_HAS_SAMPLED,                                                          \
     BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_MMA_SAMPLED(X, 230, bsri_mma_bf16, "bf16"))    \
     BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_MMA_SAMPLED(X, 240, bsri_mma_f16, "f16")))
@@ -1534,7 +1870,7 @@ static int bsri_mma_layout(const bsr_dense *d) {
 static int bsri_mma_vector(const bsri_dev_product *p) {
     if (p->left.data || p->right.data || p->bias.data || p->activation) return 0;
     if (p->has_input && (p->beta != 0.0 || p->beta_ptr)) return 0;
-    if (p->out.dtype != p->b.dtype || p->out.dtype == BSR_I8) return 0;
+    if (p->out.dtype != (p->b.dtype == BSR_I8 ? BSR_I32 : p->b.dtype)) return 0;
     return bsri_mma_layout(&p->out);
 }
 /* 1: op(A)'s blocks are stored row-major, 2: column-major, in pieces of 16 bytes; 0: neither. */
@@ -1550,17 +1886,19 @@ static int bsri_mma_log2(int64_t n) {
     while (n > 1) n >>= 1, bits++;
     return bits;
 }
-/* Rows and columns of a tile: as many as keep every multiprocessor busy; a plan may ask for others. */
-static void bsri_mma_tile_of(const bsr_context *ctx, const bsri_dev_product *p, const bsr_plan *asked, int b, int plain,
+/* Rows and columns of a tile: as many as keep every multiprocessor busy; a plan may ask for others. wide: tiles of 256 columns
+   are possible, with so many rows. */
+static void bsri_mma_tile_of(const bsr_context *ctx, const bsri_dev_product *p, const bsr_plan *asked, int b, int wide, int tall,
                              bsri_choice *c) {
-    int rows = 128;
-    const int wide = plain && p->items * bsri_ceil_div(p->tiles * b, 128) * bsri_ceil_div(p->width, 256) >= ctx->sm_count;
-    c->tile_cols = wide ? 256 : 128;
+    const int64_t wide_tiles = p->items * bsri_ceil_div(p->tiles * b, tall) * bsri_ceil_div(p->width, 256);
+    int rows;
+    c->tile_cols = wide && (asked->tile_cols ? asked->tile_cols == 256 : wide_tiles >= ctx->sm_count) ? 256 : 128;
+    rows = c->tile_cols == 256 ? tall : 128;
     while (rows > b && rows > 64 &&
            p->items * bsri_ceil_div(p->tiles * b, rows) * bsri_ceil_div(p->width, c->tile_cols) < ctx->sm_count)
         rows /= 2;
-    if (asked->tile_cols == 128 || (asked->tile_cols == 256 && plain)) c->tile_cols = asked->tile_cols;
-    if (asked->tile_rows >= b && (asked->tile_rows == 32 || asked->tile_rows == 64 || asked->tile_rows == 128))
+    if (asked->tile_rows >= b && asked->tile_rows <= (c->tile_cols == 256 ? tall : 128) &&
+        (asked->tile_rows == 32 || asked->tile_rows == 64 || asked->tile_rows == 128))
         rows = asked->tile_rows;
     c->tile_rows = rows;
 }
@@ -1569,40 +1907,74 @@ static int bsri_mma_refuses(const bsr_context *ctx, const bsri_dev_product *p, i
     const int dt = p->a.dtype, i8 = dt == BSR_I8, b = p->br <= 128 ? (int)p->br : 0;
     if (ctx->tier < 2) return BSR_WHY_GPU;
     if (p->kind > BSRI_LIST_TRANSPOSED) return BSR_WHY_LIST_KIND;
-    if (p->b.dtype != dt || (i8 ? compute != BSR_I32 : (dt != BSR_BF16 && dt != BSR_F16) || compute != BSR_F32))
+    if (p->b.dtype != dt || (i8 ? compute != BSR_I32 : (dt != BSR_BF16 && dt != BSR_F16 && dt != BSR_F32) || compute != BSR_F32))
         return BSR_WHY_DTYPE;
     if (p->br != p->bc || (b != 16 && b != 32 && b != 64 && b != 128) || (i8 && b < 32)) return BSR_WHY_BLOCK;
-    if (!values || (i8 && values != 1)) return BSR_WHY_VALUES;
-    if (!dense || (i8 && dense != 2)) return BSR_WHY_DENSE;
+    if (!values) return BSR_WHY_VALUES;
+    if (!dense) return BSR_WHY_DENSE;
     return bsri_max(bsri_block_cols(&p->a), bsri_block_rows(&p->a)) >= INT32_MAX ? BSR_WHY_SIZE : 0;
+}
+/* The instance for tiles of 256 or 128 columns: rows of a warp, products of a slice, slices of a stage, warps beside each other.
+ */
+typedef struct bsri_mma_shape {
+    int kernel, mw, ks, e, n_warps;
+} bsri_mma_shape;
+static bsri_mma_shape bsri_mma_shape_of(const bsri_dev_product *p, int b, int dense, int wide) {
+    const int dt = p->a.dtype, f32 = dt == BSR_F32 && !p->precision, i8 = dt == BSR_I8;
+    bsri_mma_shape s;
+    s.mw = b == 16 ? 16 : 32, s.ks = s.mw, s.e = b == 16 ? 2 : 1, s.n_warps = b == 16 ? 1 : 2;
+    if (i8) s.kernel = 220 + (b >= 64 ? 2 : 0), s.ks = b >= 64 ? 64 : 32, s.e = b == 32 ? 2 : 1;
+    else if (p->precision) s.kernel = wide ? 278 : 266 + 4 * p->precision, s.ks = wide ? 16 : s.mw;
+    else s.kernel = (dt == BSR_F32 ? 260 : dt == BSR_F16 ? 210 : 200) + (wide ? 0 : 4);
+    if (f32 && wide) s.n_warps *= 2; /* 8 warps of 64 sums a lane */
+    s.kernel += (b == 16 ? 2 : 0) + (dense == 2);
+    return s;
+}
+/* Slots of the pipeline: at least as many as warps that fetch, which take stages in turn and look at one slot's parity only.
+   Where shared memory is short the tile shrinks. Whether there are enough. */
+static int bsri_mma_fit(const bsr_context *ctx, const bsri_dev_product *p, const bsr_plan *asked, int b, int dense,
+                        bsri_mma_shape *s, bsri_choice *c, bsri_dev_mma *m) {
+    const int line = (int)bsr_dtype_size(p->a.dtype);
+    for (;;) {
+        *s = bsri_mma_shape_of(p, b, dense, c->tile_cols == 256);
+        const int a = s->e * c->tile_rows * s->ks * line, warps = c->tile_rows / s->mw * s->n_warps;
+        const int left = (int)bsri_min(BSRI_MMA_SHARED, ctx->smem_optin - 11 * 1024) - warps * BSRI_MMA_PASS * 4;
+        m->m_warps = c->tile_rows / s->mw, c->threads = BSRI_FETCHERS + 32 * warps;
+        m->b_at = a, m->stage_bytes = a + s->e * c->tile_cols * s->ks * line;
+        m->stages = (int)bsri_min(BSRI_GROUP, left / m->stage_bytes);
+        if (m->stages >= BSRI_FETCHERS / 32) break;
+        if (c->tile_cols == 256) c->tile_cols = 128;
+        else if (c->tile_rows > bsri_max(b, 32)) c->tile_rows /= 2;
+        else return 0;
+    }
+    if (asked->stages >= BSRI_FETCHERS / 32 && asked->stages < m->stages) m->stages = asked->stages;
+    c->stages = m->stages, c->shared = m->stages * m->stage_bytes + (c->threads - BSRI_FETCHERS) / 32 * BSRI_MMA_PASS * 4;
+    return 1;
 }
 static bsri_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsr_plan *asked,
                                    bsri_dev_mma *m) {
     const int dt = p->a.dtype, b = (int)bsri_min(p->br, 129), values = bsri_mma_values(p), dense = bsri_mma_layout(&p->b);
     const int64_t size = (int64_t)bsr_dtype_size(dt);
-    const int mw = b == 16 ? 16 : 32, ks = mw, n_warps = b == 16 ? 1 : 2, e = b == 16 ? 2 : 1, line = ks * (int)size;
-    const int why = bsri_mma_refuses(ctx, p, compute, values, dense);
+    const int f32 = dt == BSR_F32 && !p->precision, why = bsri_mma_refuses(ctx, p, compute, values, dense);
     bsri_choice c = bsri_yes(0, 2, BSR_WHY_GROUP);
-    int left;
+    bsri_mma_shape s;
+    int line, plain;
     if (why) return bsri_no(why);
     memset(m, 0, sizeof *m);
     m->p = *p, m->vector = bsri_mma_vector(p);
-    bsri_mma_tile_of(ctx, p, asked, b, m->vector && dt != BSR_I8, &c);
-    c.kernel = dt == BSR_I8 ? 220 : (dt == BSR_F16 ? 210 : 200) + (c.tile_cols == 128 ? 4 : 0) + (b == 16 ? 2 : 0) + (dense == 2);
-    m->m_warps = c.tile_rows / mw, c.threads = BSRI_FETCHERS + 32 * m->m_warps * n_warps;
-    m->stage_bytes = e * (m->m_warps * mw + c.tile_cols) * line, m->b_at = e * m->m_warps * mw * line;
-    left = (int)bsri_min(BSRI_MMA_SHARED, ctx->smem_optin - 11 * 1024) - (c.threads - BSRI_FETCHERS) / 32 * BSRI_MMA_PASS * 4;
-    m->stages = (int)bsri_min(BSRI_GROUP, left / m->stage_bytes);
-    if (asked->stages >= 2 && asked->stages < m->stages) m->stages = asked->stages;
-    c.stages = m->stages;
-    m->group = c.tile_rows / b, m->sub_bits = bsri_mma_log2(b / ks), m->block_bits = bsri_mma_log2(b / mw);
+    plain = m->vector && dt != BSR_I8 && p->precision != 2 && (!p->precision || b > 16);
+    bsri_mma_tile_of(ctx, p, asked, b, f32 ? b <= 64 : plain, f32 ? 64 : 128, &c);
+    if (!bsri_mma_fit(ctx, p, asked, b, dense, &s, &c, m)) return bsri_no(BSR_WHY_SHARED);
+    c.kernel = s.kernel, line = s.ks * (int)size;
+    c.order = asked->order == 1 || asked->order == 2 ? asked->order : dt == BSR_F32 ? 2 : 1, m->order = c.order - 1;
+    m->group = c.tile_rows / b, m->sub_bits = bsri_mma_log2(b / s.ks), m->block_bits = bsri_mma_log2(b / s.mw);
     if (m->group == 1) c.reason = BSR_WHY_ONE_ROW;
     m->a_trans = values == 2, m->slabs = bsri_ceil_div(p->width, c.tile_cols);
     m->a_line = (values == 2 ? p->a_cs : p->a_rs) * size, m->a_block = p->a_block * size;
-    m->a_step = ks * (values == 2 ? m->a_line : size), m->a_part = mw * (values == 2 ? size : m->a_line);
+    m->a_jump = 512 / (values == 2 ? s.mw * (int)size : line) * m->a_line;
+    m->a_step = s.ks * (values == 2 ? m->a_line : size), m->a_part = s.mw * (values == 2 ? size : m->a_line);
     m->b_line = (dense == 1 ? p->b.row_stride : p->b.col_stride) * size;
     m->b_jump = m->b_line * (dense == 1 ? bsri_max(1, 512 / (c.tile_cols * size)) : 512 / line);
-    c.shared = m->stages * m->stage_bytes + (c.threads - BSRI_FETCHERS) / 32 * BSRI_MMA_PASS * 4;
     c.grid = bsri_min(ctx->sm_count, p->items * m->slabs * bsri_ceil_div(p->tiles, m->group));
     return c;
 }
