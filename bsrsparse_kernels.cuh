@@ -1367,7 +1367,8 @@ template <class L> struct bsri_mma_worker<bsri_mma_f32, L> {
             }
         }
     }
-    static __device__ __forceinline__ void multiply(float (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans, int n_warp) {
+    static __device__ __forceinline__ void multiply(float (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans,
+                                                    int n_warp) {
         if (a_trans) run<true>(sum, a, b, n_warp);
         else run<false>(sum, a, b, n_warp);
     }
@@ -1428,8 +1429,8 @@ __device__ __forceinline__ void bsri_mma_store(const bsri_dev_mma &m, uint16_t *
     __syncwarp();
 }
 /* Any epilogue of integers, element by element. */
-__device__ __forceinline__ void bsri_mma_finish(const bsri_dev_mma &m, const uint32_t *tile, int64_t item, int64_t row, int64_t col,
-                                                int cols) {
+__device__ __forceinline__ void bsri_mma_finish(const bsri_dev_mma &m, const uint32_t *tile, int64_t item, int64_t row,
+                                                int64_t col, int cols) {
     const double alpha = m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha, beta = m.p.beta_ptr ? *m.p.beta_ptr : m.p.beta;
     const bool by_rows = m.p.out.col_stride == 1;
     const bsri_dev_writer<uint32_t> finish(m.p, alpha, beta, item);
@@ -1445,7 +1446,10 @@ __device__ __forceinline__ void bsri_mma_finish(const bsri_dev_mma &m, const bsr
     const bool by_rows = m.p.out.col_stride == 1;
 #pragma unroll 1
     for (int i = threadIdx.x % 32; i < 128; i += 32) {
-        const int r = by_rows ? i / 8 : i % 2 * 8, c = by_rows ? i % 8 * 8 : i / 2, n = by_rows ? min(8, cols - c) : c < cols ? 8 : 0;
+        const int r = by_rows ? i / 8 : i % 2 * 8, c = by_rows ? i % 8 * 8 : i / 2,
+                  n = by_rows    ? min(8, cols - c)
+                      : c < cols ? 8
+                                 : 0;
         if (n > 0) f.eight(m.p, tile - r0 * BSRI_MMA_PAD - c0, BSRI_MMA_PAD, r0 + r, c0 + c, by_rows, n);
     }
 }
@@ -1455,10 +1459,12 @@ __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const b
     typedef typename bsri_mma_word<typename T::sum>::type word;
     const int thread = bsri_mma_thread<L>(), lane = thread % 32, warp = (thread - BSRI_FETCHERS) / 32, m_warp = warp / L::NW;
     const int64_t line = part.row[m_warp >> m.block_bits], rs = m.p.out.row_stride, cs = m.p.out.col_stride;
-    const int64_t row = line * m.p.br + (m_warp & ((1 << m.block_bits) - 1)) * L::MW, col = part.slab * L::BN + warp % L::NW * L::WN;
+    const int64_t row = line * m.p.br + (m_warp & ((1 << m.block_bits) - 1)) * L::MW,
+                  col = part.slab * L::BN + warp % L::NW * L::WN;
     const int64_t first = part.out + row * rs + col * cs;
     const int left = (int)bsri_min(L::WN, m.p.width - col);
-    const bool integer = T::BYTES == 1 && (m.p.out.dtype == BSR_I8 || m.p.out.dtype == BSR_I32), plain = T::BYTES != 2 && m.vector;
+    const bool integer = T::BYTES == 1 && (m.p.out.dtype == BSR_I8 || m.p.out.dtype == BSR_I32),
+               plain = T::BYTES != 2 && m.vector;
     tile += warp * BSRI_MMA_PASS;
     bsri_dev_finisher &f = *(bsri_dev_finisher *)(tile + 16 * BSRI_MMA_PAD);
     if (line < 0 || left <= 0) return;
