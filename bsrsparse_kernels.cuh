@@ -1221,8 +1221,7 @@ template <class T, class L> struct bsri_mma_worker {
     static constexpr int PARTS = P::PARTS;
     /* what ldmatrix cannot turn: elements of 4 bytes are loaded one by one, those of 1 byte sorted after it */
     static constexpr bool WORDS = T::BYTES == 4, CHARS = T::BYTES == 1;
-    /* two parts of everything, or 128 sums of numbers to round, leave no registers for a second step */
-    static constexpr bool ROLLED = PARTS == 2 || (WORDS && L::PLAIN);
+    static constexpr bool ROLLED = PARTS == 2; /* two parts of everything leave no registers for a second step */
     static constexpr int TURNED = L::MW * T::BYTES; /* bytes of a line of values that are stored transposed */
 
     /* Where this lane reads its warp's values, and a dense slice from the warp's columns on. */
@@ -1453,6 +1452,24 @@ __device__ __forceinline__ void bsri_mma_finish(const bsri_dev_mma &m, const bsr
         if (n > 0) f.eight(m.p, tile - r0 * BSRI_MMA_PAD - c0, BSRI_MMA_PAD, r0 + r, c0 + c, by_rows, n);
     }
 }
+/* Tiles with 128 sums of 2 bytes: plain only, and nothing kept that can be made again. */
+template <class T, class L>
+__device__ __forceinline__ void bsri_mma_epilogue_plain(const bsri_dev_mma &m, const bsri_mma_part &part, uint16_t *tile,
+                                                        const float (&sum)[L::MI][L::NI][4]) {
+    const int warp = bsri_mma_warp<L>(), m_warp = warp / L::NW, n_warp = warp % L::NW;
+    const float alpha = (float)(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
+    const int64_t line = part.row[m_warp >> m.block_bits];
+    const int64_t row = line * m.p.br + (m_warp & ((1 << m.block_bits) - 1)) * L::MW, col = part.slab * L::BN + n_warp * L::WN;
+    tile += warp * (2 * BSRI_MMA_PASS);
+#pragma unroll
+    for (int pass = 0; pass < L::MI * L::NI / 8; pass++) {
+        const int mi = pass % L::MI, n0 = pass / L::MI * 8;
+        const int64_t r0 = row + mi * 16, c0 = col + n0 * 8;
+        const int cols = (int)bsri_max(0, bsri_min(64, m.p.width - c0));
+        uint16_t *out = (uint16_t *)m.p.out.data + part.out + r0 * m.p.out.row_stride + c0 * m.p.out.col_stride;
+        if (line >= 0 && cols) bsri_mma_store<T>(m, tile, &sum[mi][n0], alpha, out, cols);
+    }
+}
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const bsri_mma_part &part, typename T::sum *tile,
                                                   const typename T::sum (&sum)[L::MI][L::NI][4]) {
@@ -1473,27 +1490,22 @@ __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const b
     for (int pass = 0; pass < L::MI * L::NI / 8; pass++) {
         const int r0 = pass % L::MI * 16, c0 = pass / L::MI * 64, cols = min(64, left - c0);
         const typename T::sum(*part_sum)[4] = &sum[pass % L::MI][pass / L::MI * 8];
-        if constexpr (L::PLAIN && T::BYTES == 2) {
-            const float alpha = (float)(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
-            bsri_mma_store<T>(m, (uint16_t *)tile, part_sum, alpha, (uint16_t *)m.p.out.data + first + r0 * rs + c0 * cs, cols);
-        } else {
 #pragma unroll
-            for (int i = 0; i < 32; i++) { /* as they are, or as real numbers */
-                const typename T::sum x = part_sum[i / 4][i % 4];
-                const int at = bsri_mma_worker<T, L>::place(i, m.a_trans);
-                if (T::BYTES == 1 && !L::PLAIN && !plain && !integer) ((float *)tile)[at] = (float)x;
-                else tile[at] = x;
-            }
-            __syncwarp();
-            if (L::PLAIN || plain) {
-                const word alpha = bsri_dev_scalar<word>::of(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
-                bsri_mma_store_sums(m, (const word *)tile, alpha, (word *)m.p.out.data + first + r0 * rs + c0 * cs, cols);
-            } else if constexpr (!L::PLAIN) {
-                if (integer) bsri_mma_finish(m, (const uint32_t *)tile, part.item, row + r0, col + c0, cols);
-                else bsri_mma_finish(m, f, (float *)tile, r0, c0, cols);
-            }
-            __syncwarp();
+        for (int i = 0; i < 32; i++) { /* as they are, or as real numbers */
+            const typename T::sum x = part_sum[i / 4][i % 4];
+            const int at = bsri_mma_worker<T, L>::place(i, m.a_trans);
+            if (T::BYTES == 1 && !L::PLAIN && !plain && !integer) ((float *)tile)[at] = (float)x;
+            else tile[at] = x;
         }
+        __syncwarp();
+        if (L::PLAIN || plain) {
+            const word alpha = bsri_dev_scalar<word>::of(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
+            bsri_mma_store_sums(m, (const word *)tile, alpha, (word *)m.p.out.data + first + r0 * rs + c0 * cs, cols);
+        } else if constexpr (!L::PLAIN) {
+            if (integer) bsri_mma_finish(m, (const uint32_t *)tile, part.item, row + r0, col + c0, cols);
+            else bsri_mma_finish(m, f, (float *)tile, r0, c0, cols);
+        }
+        __syncwarp();
     }
 }
 /* Address of a member in shared memory. */
@@ -1538,8 +1550,11 @@ __device__ __forceinline__ void bsri_mma_multiply(const bsri_dev_mma &m, bsri_mm
                 if (++slot == (uint32_t)m.stages) slot = 0, phase ^= 1;
             }
             more = !bsri_mma_read32(BSRI_MMA_IN(bsri_mma_part, part, last));
-            if (!more)
-                bsri_mma_epilogue<T, L>(m, s.part[parts % 2], (typename T::sum *)(shared + m.stages * m.stage_bytes), sum);
+            if (!more) {
+                char *tile = shared + m.stages * m.stage_bytes;
+                if constexpr (L::PLAIN && T::BYTES == 2) bsri_mma_epilogue_plain<T, L>(m, s.part[parts % 2], (uint16_t *)tile, sum);
+                else bsri_mma_epilogue<T, L>(m, s.part[parts % 2], (typename T::sum *)tile, sum);
+            }
             __syncwarp();
             if (bsri_mma_thread<L>() % 32 == 0) bsri_mma_arrive(BSRI_MMA_IN(bsri_mma_list, list, part_empty) + 8 * (parts % 2));
         }
@@ -1808,12 +1823,10 @@ template <class T> __global__ void __launch_bounds__(256, 3) bsri_product_skinny
 
 /* number, name, kernel, dynamic shared memory at most */
 #define BSRI_MMA_SHARED (216 * 1024)
-#define BSRI_KERNELS_MMA_2(X, n, T, KS, BN, name)                                                                            \
-    X(n + 0, "mma product 32-row rows " name, (bsri_product_mma<T, bsri_mma_tile<T, 32, KS, 1, BN, true>>), BSRI_MMA_SHARED) \
-    X(n + 1, "mma product 32-row columns " name, (bsri_product_mma<T, bsri_mma_tile<T, 32, KS, 1, BN, false>>), BSRI_MMA_SHARED)
-#define BSRI_KERNELS_MMA_4(X, n, T, BN, name)                                                                                \
-    BSRI_KERNELS_MMA_2(X, n, T, 32, BN, name)                                                                                \
-    X(n + 2, "mma product 16-row rows " name, (bsri_product_mma<T, bsri_mma_tile<T, 16, 16, 2, BN, true>>), BSRI_MMA_SHARED) \
+#define BSRI_KERNELS_MMA_4(X, n, T, BN, name)                                                                                    \
+    X(n + 0, "mma product 32-row rows " name, (bsri_product_mma<T, bsri_mma_tile<T, 32, 32, 1, BN, true>>), BSRI_MMA_SHARED)     \
+    X(n + 1, "mma product 32-row columns " name, (bsri_product_mma<T, bsri_mma_tile<T, 32, 32, 1, BN, false>>), BSRI_MMA_SHARED) \
+    X(n + 2, "mma product 16-row rows " name, (bsri_product_mma<T, bsri_mma_tile<T, 16, 16, 2, BN, true>>), BSRI_MMA_SHARED)     \
     X(n + 3, "mma product 16-row columns " name, (bsri_product_mma<T, bsri_mma_tile<T, 16, 16, 2, BN, false>>), BSRI_MMA_SHARED)
 #define BSRI_KERNELS_F32(X, n, BN, N32, N16, name)                                                               \
     X(n + 0, "mma product 32-row rows " name,                                                                    \
@@ -1850,8 +1863,7 @@ template <class T> __global__ void __launch_bounds__(256, 3) bsri_product_skinny
     BSRI_KERNELS_F32(X, 260, 256, 4, 2, "256 f32")                                       \
     BSRI_KERNELS_F32(X, 264, 128, 2, 1, "128 f32")                                       \
     BSRI_KERNELS_MMA_4(X, 270, bsri_mma_tf32, 128, "128 tf32")                           \
-    BSRI_KERNELS_MMA_4(X, 274, bsri_mma_tf32x3, 128, "128 tf32 x 3")                     \
-    BSRI_KERNELS_MMA_2(X, 278, bsri_mma_tf32, 16, 256, "256 tf32"))                      \
+    BSRI_KERNELS_MMA_4(X, 274, bsri_mma_tf32x3, 128, "128 tf32 x 3"))                    \
     BSRI_WHEN(BSRI_HAS_I8,                                                               \
     BSRI_KERNELS_I8(X, 220, 32, 2, 128, "32 128 i8")                                     \
     BSRI_KERNELS_I8(X, 222, 64, 1, 128, "64 128 i8"))) \
@@ -1930,7 +1942,7 @@ static bsri_mma_shape bsri_mma_shape_of(const bsri_dev_product *p, int b, int de
     bsri_mma_shape s;
     s.mw = b == 16 ? 16 : 32, s.ks = s.mw, s.e = b == 16 ? 2 : 1, s.n_warps = b == 16 ? 1 : 2;
     if (i8) s.kernel = 220 + (b >= 64 ? 2 : 0), s.ks = b >= 64 ? 64 : 32, s.e = b == 32 ? 2 : 1;
-    else if (p->precision) s.kernel = wide ? 278 : 266 + 4 * p->precision, s.ks = wide ? 16 : s.mw;
+    else if (p->precision) s.kernel = 266 + 4 * p->precision;
     else s.kernel = (dt == BSR_F32 ? 260 : dt == BSR_F16 ? 210 : 200) + (wide ? 0 : 4);
     if (f32 && wide) s.n_warps *= 2; /* 8 warps of 64 sums a lane */
     s.kernel += (b == 16 ? 2 : 0) + (dense == 2);
@@ -1968,7 +1980,7 @@ static bsri_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_produc
     if (why) return bsri_no(why);
     memset(m, 0, sizeof *m);
     m->p = *p, m->vector = bsri_mma_vector(p);
-    plain = m->vector && dt != BSR_I8 && p->precision != 2 && (!p->precision || b > 16);
+    plain = m->vector && dt != BSR_I8 && dt != BSR_F32;
     bsri_mma_tile_of(ctx, p, asked, b, f32 ? b <= 64 : plain, f32 ? 64 : 128, &c);
     if (!bsri_mma_fit(ctx, p, asked, b, dense, &s, &c, m)) return bsri_no(BSR_WHY_SHARED);
     c.kernel = s.kernel, line = s.ks * (int)size;
