@@ -1551,9 +1551,10 @@ __device__ __forceinline__ void bsri_mma_multiply(const bsri_dev_mma &m, bsri_mm
             }
             more = !bsri_mma_read32(BSRI_MMA_IN(bsri_mma_part, part, last));
             if (!more) {
+                const bsri_mma_part &last = s.part[parts % 2];
                 char *tile = shared + m.stages * m.stage_bytes;
-                if constexpr (L::PLAIN && T::BYTES == 2) bsri_mma_epilogue_plain<T, L>(m, s.part[parts % 2], (uint16_t *)tile, sum);
-                else bsri_mma_epilogue<T, L>(m, s.part[parts % 2], (typename T::sum *)tile, sum);
+                if constexpr (L::PLAIN && T::BYTES == 2) bsri_mma_epilogue_plain<T, L>(m, last, (uint16_t *)tile, sum);
+                else bsri_mma_epilogue<T, L>(m, last, (typename T::sum *)tile, sum);
             }
             __syncwarp();
             if (bsri_mma_thread<L>() % 32 == 0) bsri_mma_arrive(BSRI_MMA_IN(bsri_mma_list, list, part_empty) + 8 * (parts % 2));
