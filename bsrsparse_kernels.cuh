@@ -2481,11 +2481,13 @@ __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_w
 /* The warp that issues: slices of the parts in order, stage by stage. */
 template <class L> struct bsri_wgmma_fetcher {
     uint32_t base, full, empty, slot, phase, filled, mask, bytes, fresh;
-    int32_t at0, end0; /* of this lane's row: entries of the item whose first stage is not closed yet */
+    uint32_t work[2], acting[2]; /* L::OWN: of the stage so far */
+    int32_t at0, end0;           /* of this lane's row: entries of the item whose first stage is not closed yet */
 
     __device__ __forceinline__ void begin(const char *shared, const bsri_wgmma_list<L::GROUP> &s) {
         base = bsri_mma_address(shared), full = bsri_mma_address(s.full), empty = bsri_mma_address(s.empty);
         slot = phase = filled = mask = bytes = fresh = 0;
+        work[0] = work[1] = acting[0] = acting[1] = 0;
     }
     /* The stage is complete; with the tile's last one goes what the epilogue must know. */
     __device__ __forceinline__ void close(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s,
@@ -2494,7 +2496,7 @@ template <class L> struct bsri_wgmma_fetcher {
         bsri_wgmma_stage<L::GROUP> &stage = s.stage[slot];
         if (!filled) bsri_mma_wait(empty + 8 * slot, phase ^ 1);
         if (flags == BSRI_WGMMA_LAST && lane < L::GROUP) stage.row[lane] = part.row[lane];
-        if (lane < 2) stage.work[lane] = L::work(m, mask, lane);
+        if (lane < 2) stage.work[lane] = L::OWN ? lane ? work[1] : work[0] : L::work(m, mask, lane);
         if (L::OWN && fresh && lane < L::GROUP) stage.at[lane] = at0, stage.end[lane] = end0;
         if (lane == 0) {
             stage.flags = flags | fresh, stage.col = part.col, stage.item = part.item;
@@ -2503,20 +2505,58 @@ template <class L> struct bsri_wgmma_fetcher {
         fresh = 0;
         __syncwarp();
         if (lane == 0) bsri_tma_expect(full + 8 * slot, bytes);
-        filled = mask = bytes = 0;
+        filled = mask = bytes = work[0] = work[1] = acting[0] = acting[1] = 0;
         if (++slot == L::STAGES) slot = 0, phase ^= 1;
+    }
+    /* A part where stages hold slices of the dense operand only. Lane i knows the rows of column i of a word, so that a stage
+       takes a few steps of the whole warp: one entry after another took 480 ns each, three times what the others need to
+       multiply. */
+    __device__ __forceinline__ void own(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s,
+                                        const bsri_wgmma_part<L::GROUP> &part) {
+        const int lane = threadIdx.x % 32, mine = lane < L::GROUP ? lane : 0;
+        const uint32_t before = (1u << lane) - 1;
+        const int32_t first = part.first, col = part.col, b0 = part.b0, b1 = part.b1, flags = part.flags, last = part.last;
+        const uint32_t each = L::bytes(m, col, 0);
+        int32_t left = part.count;
+        if (flags & BSRI_WGMMA_FIRST) fresh = BSRI_WGMMA_FIRST, at0 = part.at[mine], end0 = part.end[mine];
+        for (int w = 0; left; w++) {
+            const uint32_t bits = lane < L::GROUP ? part.bits[mine][w] : 0;
+            uint32_t any = __reduce_or_sync(~0u, bits), rows = 0;
+#pragma unroll
+            for (int g = 0; g < L::GROUP; g++) rows |= (__shfl_sync(~0u, bits, g) >> lane & 1) << g;
+            while (any) {
+                const int take = min((int)(L::EACH - filled), __popc(any));
+                uint32_t rest = any;
+                if (!filled) bsri_mma_wait(empty + 8 * slot, phase ^ 1);
+                for (int e = 0; e < take; e++, rest &= rest - 1)
+                    if (lane == 0)
+                        L::dense(m, base + slot * L::STAGE + (filled + e) * L::DENSE, full + 8 * slot, col,
+                                 (first + w * 32 + __ffs((int)rest) - 1) << m.block_bits, b0, b1);
+                __syncwarp();
+                const uint32_t here = any & ~rest, slice = filled + __popc(here & before);
+#pragma unroll
+                for (int half = 0; half < 2; half++) {
+                    const uint32_t r = here >> lane & 1 ? rows >> half * (L::GROUP / 2) & ((1u << L::GROUP / 2) - 1) : 0;
+                    const uint32_t acts = __ballot_sync(~0u, r != 0);
+                    const uint32_t item = r ? L::item(r, slice) << 7 * (acting[half] + __popc(acts & before)) : 0;
+                    work[half] |= __reduce_or_sync(~0u, item), acting[half] += __popc(acts);
+                }
+                filled += take, left -= take, bytes += take * each, any = rest;
+                if (filled == L::EACH || (!left && flags & BSRI_WGMMA_LAST)) close(m, s, part, left ? 0 : last);
+            }
+        }
+        if (last && !part.count) close(m, s, part, last);
     }
     __device__ __forceinline__ void part(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s,
                                          const bsri_wgmma_part<L::GROUP> &part) {
         const int lane = threadIdx.x % 32, mine = lane < L::GROUP ? lane : 0;
         int32_t left = part.count, at = part.at[mine];
-        if (part.flags & BSRI_WGMMA_FIRST) fresh = BSRI_WGMMA_FIRST, at0 = at, end0 = part.end[mine];
         for (int w = 0; left; w++) {
             const uint32_t bits = lane < L::GROUP ? part.bits[mine][w] : 0;
             uint32_t any = __reduce_or_sync(~0u, bits);
             if (!any) continue;
             int32_t moved[L::GROUP]; /* blocks of this window's word where entries are not numbered like blocks */
-            if (!L::OWN && part.position) {
+            if (part.position) {
 #pragma unroll
                 for (int g = 0; g < L::GROUP; g++) {
                     const int n = __popc(__shfl_sync(~0u, bits, g)), from = __shfl_sync(~0u, at, g) + lane;
@@ -2527,7 +2567,7 @@ template <class L> struct bsri_wgmma_fetcher {
                 const int bit = __ffs((int)any) - 1, before = __popc(bits & ((1u << bit) - 1));
                 const uint32_t rows = __ballot_sync(~0u, bits >> bit & 1);
                 int32_t block = at + before;
-                if (!L::OWN && part.position) {
+                if (part.position) {
 #pragma unroll
                     for (int g = 0; g < L::GROUP; g++) {
                         const int32_t b = __shfl_sync(~0u, moved[g], __shfl_sync(~0u, before, g));
@@ -2562,7 +2602,8 @@ __device__ __forceinline__ void bsri_wgmma_issue(const bsri_dev_wgmma &m, bsri_w
                 const bsri_wgmma_part<L::GROUP> &part = s.part[builder][n % 2];
                 bsri_mma_wait(bsri_mma_address(&s.part_full[builder][n % 2]), n / 2 & 1);
                 last = part.last;
-                f.part(m, s, part);
+                if constexpr (L::OWN) f.own(m, s, part);
+                else f.part(m, s, part);
                 __syncwarp();
                 if (threadIdx.x % 32 == 0) bsri_mma_arrive(bsri_mma_address(&s.part_empty[builder][n % 2]));
             }
@@ -2765,25 +2806,21 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
     static __device__ __forceinline__ uint32_t bytes(const bsri_dev_wgmma &m, int32_t col, uint32_t) {
         return TB && !m.whole ? (uint32_t)bsri_min(TN / 64, (m.p.width - col + 63) / 64) * (B * 128) : DENSE;
     }
-    static __device__ __forceinline__ void fetch(const bsri_dev_wgmma &m, const bsri_wgmma_part<GROUP> &part, uint32_t to,
-                                                 uint32_t barrier, int slice, uint32_t, int32_t, int32_t k, int) {
-        if (threadIdx.x % 32) return;
-        to += slice * DENSE;
-        if (!TB) bsri_tma_load(to, &m.b_map, barrier, k, part.col, part.b0, part.b1);
-        else if (m.whole) bsri_tma_load(to, &m.b_map, barrier, 0, k, part.col / 64, part.b0, part.b1);
+    /* TN columns of the slice that starts with product k, by one lane. */
+    static __device__ __forceinline__ void dense(const bsri_dev_wgmma &m, uint32_t to, uint32_t barrier, int32_t col, int32_t k,
+                                                 int32_t b0, int32_t b1) {
+        if (!TB) bsri_tma_load(to, &m.b_map, barrier, k, col, b0, b1);
+        else if (m.whole) bsri_tma_load(to, &m.b_map, barrier, 0, k, col / 64, b0, b1);
         else
-            for (int box = 0; box < TN / 64 && part.col + box * 64 < m.p.width; box++)
-                bsri_tma_load(to + box * (B * 128), &m.b_map, barrier, part.col + box * 64, k, part.b0, part.b1);
+            for (int box = 0; box < TN / 64 && col + box * 64 < m.p.width; box++)
+                bsri_tma_load(to + box * (B * 128), &m.b_map, barrier, col + box * 64, k, b0, b1);
     }
-    /* Up to four slices by 7 bits: the slice (2 bits), which warps have a block (4 bits), 1. */
-    static __device__ __forceinline__ uint32_t work(const bsri_dev_wgmma &, uint32_t mask, int half) {
-        uint32_t all = 0;
-        for (int slice = 0, at = 0; slice < EACH; slice++) {
-            const uint32_t rows = mask >> (slice * GROUP + half * (GROUP / 2)) & ((1u << GROUP / 2) - 1);
-            if (rows) all |= (64 | (B == 16 ? rows : (rows & 1) * 3 | (rows >> 1) * 12) << 2 | slice) << at, at += 7;
-        }
-        return all;
+    /* What a warpgroup must know of a slice, 7 bits: the slice (2 bits), which warps have a block (4 bits), 1. A stage has up to
+       four. */
+    static __device__ __forceinline__ uint32_t item(uint32_t rows, uint32_t slice) {
+        return 64 | (B == 16 ? rows : (rows & 1) * 3 | (rows >> 1) * 12) << 2 | slice;
     }
+    static __device__ __forceinline__ uint32_t work(const bsri_dev_wgmma &, uint32_t, int) { return 0; }
     struct source {
         uint32_t to, from, zero; /* shared memory: where this lane's 16 bytes of a block go, its fragment is, zeros are */
         uint32_t used;           /* bytes of the ring, modulo its size */
