@@ -3392,18 +3392,23 @@ typedef struct bsri_finish {
 static int bsri_finish_type(int compute, int out_dtype) {
     return compute == BSR_I32 && (BSRI_BIT(out_dtype) & BSRI_FLOATS) ? BSR_F32 : compute;
 }
-BSRI_HD static float bsri_activate_f32(int activation, float x, const bsr_position *at, const void *user) {
+BSRI_HD static float bsri_activate_user(int activation, float x, const bsr_position *at, const void *user) {
     switch (activation) {
-        case BSR_ACT_RELU: return x < 0 ? 0.0f : x;
-        case BSR_ACT_GELU: return 0.5f * x * (1.0f + erff(x * 0.70710678f));
-        case BSR_ACT_GELU_TANH: return 0.5f * x * (1.0f + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));
-        case BSR_ACT_SILU: return x / (1.0f + expf(-x));
 #ifdef BSR_USER_EPILOGUES
 #define BSRI_X(name) case BSR_EPILOGUE_##name: return name(x, at, user);
         BSR_USER_EPILOGUES(BSRI_X)
 #undef BSRI_X
 #endif
         default: (void)at, (void)user; return x;
+    }
+}
+BSRI_HD static float bsri_activate_f32(int activation, float x, const bsr_position *at, const void *user) {
+    switch (activation) {
+        case BSR_ACT_RELU: return x < 0 ? 0.0f : x;
+        case BSR_ACT_GELU: return 0.5f * x * (1.0f + erff(x * 0.70710678f));
+        case BSR_ACT_GELU_TANH: return 0.5f * x * (1.0f + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));
+        case BSR_ACT_SILU: return x / (1.0f + expf(-x));
+        default: return bsri_activate_user(activation, x, at, user);
     }
 }
 BSRI_HD static double bsri_activate_f64(int activation, double x, const bsr_position *at, const void *user) {

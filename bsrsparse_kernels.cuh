@@ -321,6 +321,69 @@ __device__ __forceinline__ void bsri_dev_store8(const bsri_dev_operand &o, int64
             if (i < n) ((uint16_t *)at)[i * step] = (uint16_t)(q[i / 2] >> i % 2 * 16);
     }
 }
+/* The same for sums as tensor cores leave them: of 16 x 32, lane l has 16; number i stands in row l / 4 + 8 (i / 2 % 2), column
+   i / 4 * 8 + l % 4 * 2 + i % 2. All are worked on side by side: one after another each would wait for the last. */
+__device__ __forceinline__ float bsri_dev_half(uint32_t bits, int dtype) {
+    return dtype == BSR_BF16 ? __uint_as_float(bits << 16) : __half2float(__ushort_as_half((unsigned short)bits));
+}
+/* Of a 16 x 32 part from (row, col) on; columns from `cols` on are not there. */
+__device__ __forceinline__ void bsri_dev_load16(float (&y)[16], const bsri_dev_operand &o, int64_t row, int col, int cols) {
+    const int lane = threadIdx.x % 32, c = col + lane % 4 * 2;
+    const bool half = o.dtype == BSR_BF16 || o.dtype == BSR_F16;
+    const char *at[2]; /* of the lane's two rows */
+#pragma unroll
+    for (int h = 0; h < 2; h++) at[h] = bsri_dev_at(o.data, o.dtype, (row + lane / 4 + 8 * h) * o.rs + c * o.cs);
+    if (o.cs == 0) {
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const float all = bsri_dev_load<float>(at[h], o.dtype, 0);
+#pragma unroll
+            for (int i = 0; i < 8; i++) y[i / 2 * 4 + h * 2 + i % 2] = all;
+        }
+    } else if (half && o.cs == 1 && col + 32 <= cols && ((uintptr_t)o.data | (o.rs * 2)) % 4 == 0) {
+        uint32_t q[8];
+#pragma unroll
+        for (int i = 0; i < 8; i++) q[i] = *(const uint32_t *)(at[i % 2] + i / 2 * 16);
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            y[i * 2] = bsri_dev_half(q[i] & 0xffff, o.dtype), y[i * 2 + 1] = bsri_dev_half(q[i] >> 16, o.dtype);
+    } else {
+        const int64_t size = half ? 2 : o.dtype == BSR_F32 ? 4 : 8, step = o.cs * size;
+#pragma unroll
+        for (int i = 0; i < 16; i++) {
+            const char *from = at[i / 2 % 2] + i % 2 * step;
+            y[i] = c + i / 4 * 8 + i % 2 >= cols ? 0.0f
+                   : half                        ? bsri_dev_half(*(const uint16_t *)from, o.dtype)
+                   : o.dtype == BSR_F32          ? *(const float *)from
+                                                 : (float)*(const double *)from;
+            if (i % 4 == 3) at[0] += 8 * step, at[1] += 8 * step; /* as it goes: sixteen addresses would take registers */
+        }
+    }
+}
+__device__ __forceinline__ void bsri_dev_store16(const bsri_dev_operand &o, const float (&x)[16], int64_t row, int col,
+                                                 int cols) {
+    const int lane = threadIdx.x % 32, c = col + lane % 4 * 2;
+    char *at[2];
+#pragma unroll
+    for (int h = 0; h < 2; h++) at[h] = bsri_dev_at(o.data, o.dtype, (row + lane / 4 + 8 * h) * o.rs + c * o.cs);
+    if (o.dtype == BSR_F32 && o.cs == 1 && col + 32 <= cols && ((uintptr_t)o.data | (o.rs * 4)) % 8 == 0) {
+#pragma unroll
+        for (int i = 0; i < 8; i++) *(float2 *)(at[i % 2] + i / 2 * 32) = make_float2(x[i * 2], x[i * 2 + 1]);
+        return;
+    }
+    const int64_t step = o.cs * bsri_dev_size(o.dtype);
+#pragma unroll
+    for (int i = 0; i < 16; i++) {
+        char *to = at[i / 2 % 2] + i % 2 * step;
+        if (c + i / 4 * 8 + i % 2 < cols) bsri_dev_store(to, o.dtype, 0, x[i]);
+        if (i % 4 == 3) at[0] += 8 * step, at[1] += 8 * step;
+    }
+}
+/* The activation as a constant, so that its code is nothing but the one function. */
+template <int ACTIVATION> __device__ __forceinline__ void bsri_dev_activate16(float (&x)[16]) {
+#pragma unroll
+    for (int i = 0; i < 16; i++) x[i] = bsri_activate_f32(ACTIVATION, x[i], NULL, NULL);
+}
 /* What a warp's epilogue reads and writes, in shared memory: one loop goes over the operands, so that its code stands once. */
 struct bsri_dev_finisher {
     bsri_dev_operand operand[4], out; /* left, right, input, bias */
@@ -373,6 +436,34 @@ struct bsri_dev_finisher {
             for (int i = 0; i < 8; i++) v[i] = tile[r * pad + c + i * step];
         }
         bsri_dev_store8(out, r * out.rs + c * out.cs, by_rows ? out.cs : out.rs, n, v);
+    }
+    /* Sixteen sums of rows of the whole item (begun with row 0) to what is stored. */
+    __device__ __forceinline__ void sixteen(const bsri_dev_product &p, float (&x)[16], int64_t row, int col, int cols) const {
+#pragma unroll
+        for (int i = 0; i < 16; i++) x[i] *= alpha;
+#pragma unroll 1
+        for (int k = 0; k < 4; k++) {
+            float y[16];
+            if (!operand[k].data) continue;
+            bsri_dev_load16(y, operand[k], row, col, cols);
+#pragma unroll
+            for (int i = 0; i < 16; i++) x[i] = k < 2 ? x[i] * y[i] : k == 2 ? x[i] + beta * y[i] : x[i] + y[i];
+        }
+        switch (p.activation) {
+            case BSR_ACT_NONE: break;
+            case BSR_ACT_RELU: bsri_dev_activate16<BSR_ACT_RELU>(x); break;
+            case BSR_ACT_GELU: bsri_dev_activate16<BSR_ACT_GELU>(x); break;
+            case BSR_ACT_GELU_TANH: bsri_dev_activate16<BSR_ACT_GELU_TANH>(x); break;
+            case BSR_ACT_SILU: bsri_dev_activate16<BSR_ACT_SILU>(x); break;
+            default:
+#pragma unroll
+                for (int i = 0; i < 16; i++) {
+                    bsr_position here = at;
+                    here.row = row + threadIdx.x % 32 / 4 + i / 2 % 2 * 8,
+                    here.col += col + i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2;
+                    x[i] = bsri_activate_user(p.activation, x[i], &here, p.user_data);
+                }
+        }
     }
 };
 
@@ -2265,12 +2356,13 @@ __device__ __forceinline__ void bsri_tensor_item(const bsri_tensor_batch &b, int
 /* ---------------------------------------------------------------------------------------------- */
 
 /* A CTA stays and computes tiles of 128 rows by L::TN columns one after another. Its first warpgroup fetches: one warp issues
-   what the copy engine brings, three warps make the lists of it, each for every third tile. Two warpgroups multiply, 64 rows
-   each. A list is a bit set for each block row of the tile, so that it is small and a block's place among its row's is a count of
-   bits. L says how a stage is filled and multiplied: TN columns, GROUP block rows at most, SLICE products along a slice, EACH
+   what the copy engine brings, two make the lists of it, each for every second tile, and one says which tiles those are. Two
+   warpgroups multiply, 64 rows each. A list is a bit set for each block row of the tile, so that it is small and a block's place
+   among its row's is a count of bits.
+   L says how a stage is filled and multiplied: TN columns, GROUP block rows at most, SLICE products along a slice, EACH
    slices in a stage, STAGE bytes, STAGES slots, fetch(...) a slice, dense_bytes/block_bytes(...) what that brings, multiply(...)
    a stage. */
-enum { BSRI_WGMMA_WINDOW = 16, BSRI_WGMMA_BUILDERS = 3, BSRI_WGMMA_TEAMS = 5, BSRI_WGMMA_SLOTS = 8 };
+enum { BSRI_WGMMA_WINDOW = 16, BSRI_WGMMA_BUILDERS = 2, BSRI_WGMMA_PICKS = 4, BSRI_WGMMA_TEAMS = 5, BSRI_WGMMA_SLOTS = 8 };
 enum { BSRI_WGMMA_LAST = 1, BSRI_WGMMA_QUIT = 2, BSRI_WGMMA_FIRST = 4 };
 typedef struct bsri_dev_wgmma {
     CUtensorMap a_map, b_map, out_map;
@@ -2280,9 +2372,9 @@ typedef struct bsri_dev_wgmma {
     int32_t group, parts; /* block rows of a tile, slices of a block */
     int64_t a_line;       /* bytes between lines of values as stored; a_trans: blocks are stored transposed */
     int32_t a_trans;
-    int32_t vector;     /* out is stored by the copy engine: 1 row-major, 2 column-major; 0: element by element */
-    int32_t whole;      /* out has whole pieces of 64 columns: the dense operand's are a dimension of its map */
-    int32_t block_bits; /* log2 of the rows of a block */
+    int32_t vector, fused; /* out is stored by the copy engine: 1 row-major, 2 column-major; more than alpha, or not so */
+    int32_t whole;         /* out has whole pieces of 64 columns: the dense operand's are a dimension of its map */
+    int32_t block_bits;    /* log2 of the rows of a block */
 } bsri_dev_wgmma;
 
 /* Which blocks a window of columns has in each row: a part of a tile's list. */
@@ -2306,8 +2398,10 @@ template <int GROUP> struct bsri_wgmma_stage { /* what the multiplying warps mus
 };
 template <int GROUP> struct bsri_wgmma_list {
     uint64_t full[BSRI_WGMMA_SLOTS], empty[BSRI_WGMMA_SLOTS], part_full[BSRI_WGMMA_BUILDERS][2],
-        part_empty[BSRI_WGMMA_BUILDERS][2];
-    uint4 zero; /* for warps that have no block */
+        part_empty[BSRI_WGMMA_BUILDERS][2], pick_full[BSRI_WGMMA_PICKS], pick_empty[BSRI_WGMMA_PICKS];
+    int32_t pick[BSRI_WGMMA_PICKS]; /* units, -1: no more */
+    uint4 zero;                     /* for warps that have no block */
+    bsri_dev_finisher finisher[2];
     bsri_wgmma_stage<GROUP> stage[BSRI_WGMMA_SLOTS];
     bsri_wgmma_part<GROUP> part[BSRI_WGMMA_BUILDERS][2];
 };
@@ -2316,19 +2410,16 @@ template <int GROUP> struct bsri_wgmma_list {
 /* --- who computes what --- */
 
 /* Units (span tiles beside each other) go to the team of CTAs that has the least to do so far, longest first where a schedule or
-   a sort of 32 at a time says so. Every warp that asks computes the same distribution; no memory is shared between CTAs. */
+   a sort of 32 at a time says so; each team's first is its own number, so that it can start at once. Every CTA computes the same
+   distribution: none shares memory with another. Against the ideal: 1 to 5 % more at 4096 x 4096 (calculated), 2 % at 8192; a
+   snake through the sorted units 10 to 50 %. */
 struct bsri_wgmma_order {
-    uint32_t load[BSRI_WGMMA_TEAMS], keys; /* keys: of this lane's unit: cost, lane */
-    int32_t first, groups, units;          /* unit of keys' lane 0; groups of block rows of an item; items x slabs x groups */
-    int32_t at, have, span, slabs;
+    int32_t span, slabs, groups, units, teams;
 
     __device__ __forceinline__ void begin(const bsri_dev_wgmma &m) {
         span = (int)gridDim.x < m.span ? 1 : m.span, slabs = m.tiles / span; /* the caller may allow no more CTAs */
-        const int lane = threadIdx.x % 32, teams = gridDim.x / span;
-#pragma unroll
-        for (int j = 0; j < BSRI_WGMMA_TEAMS; j++) load[j] = j * 32 + lane < teams ? 0 : 0xffffffu;
-        first = 0, at = have = 0;
         groups = (int)((bsri_mma_lines(m.p) + m.group - 1) / m.group), units = (int)m.p.items * slabs * groups;
+        teams = gridDim.x / span;
     }
     /* In stages; the union of rows with n blocks altogether is guessed as if columns were random. */
     __device__ __forceinline__ uint32_t cost(const bsri_dev_wgmma &m, int unit) const {
@@ -2343,37 +2434,54 @@ struct bsri_wgmma_order {
         }
         return (uint32_t)fminf(1e5f, fmaxf(0.0f, (1.0f - absent) * others) * m.parts) + 3;
     }
-    __device__ __forceinline__ void refill(const bsri_dev_wgmma &m) {
-        const int lane = threadIdx.x % 32;
-        first += have, at = 0;
-        have = min(min(32, units - first), groups - first % groups);
-        keys = (lane < have ? cost(m, first + lane) << 5 : 0) | (31 - lane);
-        for (int size = 2; size <= 32; size *= 2)
-            for (int step = size / 2; step; step /= 2) {
-                const uint32_t other = __shfl_xor_sync(~0u, keys, step);
-                keys = ((lane & step) == 0) == ((lane & size) == 0) ? max(keys, other) : min(keys, other);
-            }
+};
+/* 32 units, longest first: cost, 31 - unit. */
+__device__ __forceinline__ uint32_t bsri_wgmma_sorted(uint32_t keys) {
+    const int lane = threadIdx.x % 32;
+    for (int size = 2; size <= 32; size *= 2)
+        for (int step = size / 2; step; step /= 2) {
+            const uint32_t other = __shfl_xor_sync(~0u, keys, step);
+            keys = ((lane & step) == 0) == ((lane & size) == 0) ? max(keys, other) : min(keys, other);
+        }
+    return keys;
+}
+template <int GROUP> __device__ __forceinline__ void bsri_wgmma_pick(bsri_wgmma_list<GROUP> &s, uint32_t n, int unit) {
+    const uint32_t slot = n % BSRI_WGMMA_PICKS;
+    bsri_mma_wait(bsri_mma_address(&s.pick_empty[slot]), (n / BSRI_WGMMA_PICKS & 1) ^ 1);
+    if (threadIdx.x % 32 == 0) s.pick[slot] = unit, bsri_mma_arrive(bsri_mma_address(&s.pick_full[slot]));
+    __syncwarp();
+}
+/* The warp that knows the tiles. load: of teams lane, lane + 32, ...: stages so far, team. */
+template <int GROUP> __device__ __forceinline__ void bsri_wgmma_plan(const bsri_dev_wgmma &m, bsri_wgmma_list<GROUP> &s) {
+    constexpr int TEAMS = BSRI_WGMMA_TEAMS;
+    const int lane = threadIdx.x % 32;
+    uint32_t load[TEAMS], picks = 0;
+    bsri_wgmma_order o;
+    o.begin(m);
+    const int mine = blockIdx.x / o.span;
+    if (mine < o.units) bsri_wgmma_pick(s, picks++, mine);
+#pragma unroll
+    for (int j = 0; j < TEAMS; j++) {
+        const int team = j * 32 + lane;
+        load[j] = team >= o.teams ? ~0u : (team < o.units ? o.cost(m, team) : 0) << 8 | team;
     }
-    /* This team's next unit, or -1. */
-    __device__ __forceinline__ int next(const bsri_dev_wgmma &m) {
-        const int lane = threadIdx.x % 32;
-        for (;;) {
-            if (at == have) {
-                if (first + have >= units) return -1;
-                refill(m);
-            }
-            const uint32_t key = __shfl_sync(~0u, keys, at++);
-            uint32_t least = ~0u;
+    for (int first = o.teams, have; first < o.units; first += have) {
+        have = min(min(32, o.units - first), o.groups - first % o.groups);
+        const uint32_t keys = bsri_wgmma_sorted((lane < have ? o.cost(m, first + lane) << 5 : 0) | (31 - lane));
+#pragma unroll 1
+        for (int i = 0; i < have; i++) {
+            const uint32_t key = __shfl_sync(~0u, keys, i), more = key >> 5 << 8;
+            uint32_t least = load[0];
 #pragma unroll
-            for (int j = 0; j < BSRI_WGMMA_TEAMS; j++) least = min(least, load[j] << 8 | (j * 32 + lane));
-            const int team = (int)(__reduce_min_sync(~0u, least) & 255);
+            for (int j = 1; j < TEAMS; j++) least = min(least, load[j]);
+            least = __reduce_min_sync(~0u, least);
 #pragma unroll
-            for (int j = 0; j < BSRI_WGMMA_TEAMS; j++)
-                if (team == j * 32 + lane) load[j] = min(load[j] + (key >> 5), 0xfffffeu);
-            if (team == (int)(blockIdx.x / span)) return first + 31 - (int)(key & 31);
+            for (int j = 0; j < TEAMS; j++) load[j] += load[j] == least ? more : 0;
+            if ((int)(least & 255) == mine) bsri_wgmma_pick(s, picks++, first + 31 - (int)(key & 31));
         }
     }
-};
+    for (int i = 0; i < BSRI_WGMMA_BUILDERS; i++) bsri_wgmma_pick(s, picks++, -1);
+}
 
 /* --- lists --- */
 
@@ -2434,9 +2542,12 @@ __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_w
     bsri_wgmma_order order;
     uint32_t parts = 0;
     order.begin(m);
-    for (int turn = 0;; turn++) {
-        const int unit = order.next(m);
-        if (unit >= 0 && turn % BSRI_WGMMA_BUILDERS != builder) continue;
+    for (uint32_t n = builder;; n += BSRI_WGMMA_BUILDERS) {
+        const uint32_t slot = n % BSRI_WGMMA_PICKS;
+        bsri_mma_wait(bsri_mma_address(&s.pick_full[slot]), n / BSRI_WGMMA_PICKS & 1);
+        const int unit = s.pick[slot];
+        __syncwarp();
+        if (lane == 0) bsri_mma_arrive(bsri_mma_address(&s.pick_empty[slot]));
         if (unit < 0) break;
         const int item = unit / order.groups / order.slabs, group = unit % order.groups;
         const int64_t line = lane < m.group ? bsri_mma_line(p, item, lines, (int64_t)group * m.group + lane) : -1;
@@ -2618,63 +2729,54 @@ struct bsri_wgmma_tile { /* of one warp: batch item, block row (-1: none), first
     int64_t item;
     int32_t line, col;
 };
-/* Any epilogue: 16 rows of this warp, 32 columns at a time. The sums move up, so that the code stands once. */
-template <class L>
-__device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const bsri_wgmma_tile &tile, float *spare,
-                                                  float (&sum)[L::TN / 2], int64_t row, bool there) {
-    const int lane = threadIdx.x % 32;
-    const bool by_rows = m.p.out.col_stride == 1;
-    bsri_dev_finisher &f = *(bsri_dev_finisher *)(spare + 16 * 36);
-    if (there && lane == 0) f.begin(m.p, tile.item, row, tile.col);
-#pragma unroll 1
-    for (int from = 0; from < L::TN; from += 32) {
+/* 16 x 32 of out to one half of a box of 64 columns in shared memory; n: its first column. */
+template <class T> __device__ __forceinline__ void bsri_wgmma_stage_out(uint32_t to, const float (&x)[16], bool by_rows, int n) {
+    const uint32_t lane = threadIdx.x % 32, r = lane % 16;
 #pragma unroll
-        for (int i = 0; i < 16; i++) spare[(lane / 4 + i / 2 % 2 * 8) * 36 + i / 4 * 8 + lane % 4 * 2 + i % 2] = sum[i];
-#pragma unroll
-        for (int i = 0; i + 16 < L::TN / 2; i++) sum[i] = sum[i + 16];
-        __syncwarp();
-        const int cols = (int)bsri_max(0, bsri_min(32, m.p.width - tile.col - from));
-#pragma unroll 1
-        for (int i = lane; i < 64 && there; i += 32) {
-            const int r = by_rows ? i / 4 : i % 2 * 8, c = by_rows ? i % 4 * 8 : i / 2,
-                      n = by_rows    ? min(8, cols - c)
-                          : c < cols ? 8
-                                     : 0;
-            if (n > 0) f.eight(m.p, spare - from, 36, r, from + c, by_rows, n);
-        }
-        __syncwarp();
+    for (int i = 0; i < 2; i++) { /* 16 columns: two pieces of 16 bytes of each of 16 rows, or a piece of 32 of each column */
+        const uint32_t piece = n / 8 + i * 2 + lane / 16, c = n + i * 16 + lane / 16 * 8 + lane % 8;
+        const uint32_t q[4] = {T::pack(x[8 * i], x[8 * i + 1]), T::pack(x[8 * i + 2], x[8 * i + 3]),
+                               T::pack(x[8 * i + 4], x[8 * i + 5]), T::pack(x[8 * i + 6], x[8 * i + 7])};
+        if (by_rows) bsri_stmatrix(to + r * 128 + ((piece ^ (r & 7)) << 4), q[0], q[1], q[2], q[3]);
+        else bsri_stmatrix_t(to + c * 32 + ((lane / 8 % 2 ^ (c >> 2 & 1)) << 4), q[0], q[1], q[2], q[3]);
     }
 }
-/* Alpha only, out of the operands' type: through shared memory and the copy engine, 64 columns at a time, two buffers. */
-template <class T, class L>
-__device__ __forceinline__ void bsri_wgmma_store(const bsri_dev_wgmma &m, const bsri_wgmma_tile &tile, uint32_t spare,
-                                                 const float (&sum)[L::TN / 2], int row, bool there) {
-    const int lane = threadIdx.x % 32;
+/* 16 rows of this warp. FUSED: more than alpha; the sums move up, so that the code stands once. Where out is of the operands'
+   type and rows or columns are contiguous, through shared memory and the copy engine, 64 columns at a time, two buffers. */
+template <bool FUSED, class T, class L>
+__device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const bsri_dev_finisher &f,
+                                                  const bsri_wgmma_tile &tile, uint32_t spare, float (&sum)[L::TN / 2], int row) {
+    const bool there = tile.line >= 0;
+    const int col = tile.col;
+    const int lane = threadIdx.x % 32, cols = (int)bsri_min(L::TN, m.p.width - col);
     const float alpha = (float)(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
+    const bool by_rows = m.vector == 1;
     int32_t c0, c1;
     bsri_tensor_item(m.o_batch, bsri_dense_offset(&m.p.out_batch, tile.item, &m.p.out), c0, c1);
+#pragma unroll(FUSED ? 1 : L::TN / 32)
+    for (int n = 0; n < L::TN; n += 32) {
+        const uint32_t to = spare + n / 64 % 2 * 2048;
+        float x[16];
 #pragma unroll
-    for (int pass = 0; pass < L::TN / 64; pass++) {
-        const uint32_t to = spare + pass % 2 * 2048;
-        const int col = tile.col + pass * 64;
-        if (lane == 0) bsri_tma_wait_read<1>();
-        __syncwarp();
+        for (int i = 0; i < 16; i++) x[i] = FUSED ? sum[i] : alpha * sum[n / 2 + i];
+        if constexpr (FUSED) {
 #pragma unroll
-        for (int i = 0; i < 4; i++) { /* 16 columns: two pieces of 16 bytes of each of 16 rows */
-            const float *x = sum + pass * 32 + i * 8;
-            const uint32_t r = lane % 16, piece = i * 2 + lane / 16, n = i * 16 + lane / 16 * 8 + lane % 8;
-            const uint32_t q[4] = {T::pack(alpha * x[0], alpha * x[1]), T::pack(alpha * x[2], alpha * x[3]),
-                                   T::pack(alpha * x[4], alpha * x[5]), T::pack(alpha * x[6], alpha * x[7])};
-            if (m.vector == 1) bsri_stmatrix(to + r * 128 + ((piece ^ (r & 7)) << 4), q[0], q[1], q[2], q[3]);
-            else
-                bsri_stmatrix_t(to + n * 32 + ((lane / 8 % 2 ^ (n >> 2 & 1)) << 4), q[0], q[1], q[2],
-                                q[3]); /* 16 rows a column */
+            for (int i = 0; i + 16 < L::TN / 2; i++) sum[i] = sum[i + 16];
+            if (there && n < cols) f.sixteen(m.p, x, row, n, cols);
+            if (!m.vector) {
+                if (there && n < cols) bsri_dev_store16(f.out, x, row, n, cols);
+                continue;
+            }
         }
+        if (n % 64 == 0 && lane == 0) bsri_tma_wait_read<1>();
+        __syncwarp();
+        bsri_wgmma_stage_out<T>(to, x, by_rows, n % 64);
+        if (n % 64 == 0) continue;
         bsri_fence_async();
         __syncwarp();
         if (lane == 0) {
-            if (there && col < m.p.width)
-                bsri_tma_store(&m.out_map, to, m.vector == 1 ? col : row, m.vector == 1 ? row : col, c0, c1);
+            const int32_t c = col + n - 32;
+            if (there && c < m.p.width) bsri_tma_store(&m.out_map, to, by_rows ? c : row, by_rows ? row : c, c0, c1);
             bsri_tma_commit();
         }
     }
@@ -2728,12 +2830,17 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
             bsri_mma_wait(full + 8 * slot, phase);
             if (s.stage[slot].flags & BSRI_WGMMA_FIRST) source.start(m, s.stage[slot]), source.started = true;
         }
+        if (m.fused) { /* one warpgroup may be at the next tile's end already: each has its own finisher */
+            bsri_named_sync(2 + half, 128);
+            if (threadIdx.x % 128 == 0) s.finisher[half].begin(m.p, tile.item, 0, tile.col);
+            bsri_named_sync(2 + half, 128);
+        }
         if (source.spoiled(sum)) {
             if (tile.line >= 0) source.again(m, tile.item, tile.line, row, tile.col);
-        } else if (m.vector) {
-            bsri_wgmma_store<T, L>(m, tile, base + spare, sum, (int)row, tile.line >= 0);
+        } else if (m.fused) {
+            bsri_wgmma_finish<true, T, L>(m, s.finisher[half], tile, base + spare, sum, (int)row);
         } else {
-            bsri_wgmma_finish<L>(m, tile, (float *)(shared + spare), sum, row, tile.line >= 0);
+            bsri_wgmma_finish<false, T, L>(m, s.finisher[half], tile, base + spare, sum, (int)row);
         }
     }
     bsri_tma_wait_whole<0>();
@@ -2986,6 +3093,10 @@ __global__ void __launch_bounds__(384, 1) bsri_product_wgmma(const __grid_consta
         bsri_mma_barrier(bsri_mma_address(&s.full[threadIdx.x]), 1);
         bsri_mma_barrier(bsri_mma_address(&s.empty[threadIdx.x]), 8);
     }
+    if (threadIdx.x < BSRI_WGMMA_PICKS) {
+        bsri_mma_barrier(bsri_mma_address(&s.pick_full[threadIdx.x]), 1);
+        bsri_mma_barrier(bsri_mma_address(&s.pick_empty[threadIdx.x]), 1);
+    }
     if (threadIdx.x < 2 * BSRI_WGMMA_BUILDERS) {
         bsri_mma_barrier(bsri_mma_address(&s.part_full[0][threadIdx.x]), 1);
         bsri_mma_barrier(bsri_mma_address(&s.part_empty[0][threadIdx.x]), 1);
@@ -2994,10 +3105,12 @@ __global__ void __launch_bounds__(384, 1) bsri_product_wgmma(const __grid_consta
     bsri_tma_barriers_made();
     __syncthreads();
     if ((int)gridDim.x >= m.span && blockIdx.x >= gridDim.x / m.span * m.span) return; /* too few CTAs are left for a team */
+    if (threadIdx.x == 0) bsri_tma_prefetch(&m.a_map), bsri_tma_prefetch(&m.b_map);
     if (threadIdx.x < 128) {
         bsri_registers_fewer<88>(); /* 88 + 2 x 208 = 3 x 168: what the CTA has at its start */
         if (threadIdx.x < 32) bsri_wgmma_issue<L>(m, s, bsri_shared);
-        else bsri_wgmma_build<L>(m, s, threadIdx.x / 32 - 1);
+        else if (threadIdx.x < 96) bsri_wgmma_build<L>(m, s, threadIdx.x / 32 - 1);
+        else bsri_wgmma_plan<L::GROUP>(m, s);
     } else {
         bsri_registers_more<208>();
         bsri_wgmma_multiply<T, L>(m, s, bsri_shared);
@@ -3088,7 +3201,7 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     m->block_bits = bsri_mma_log2(p->br);
     if (!bsri_tensor_batch_of(p->a.batch_dims, p->a.batch, p->a.values_batch_stride, &m->a_batch)) return bsri_no(BSR_WHY_VALUES);
     if (!bsri_tensor_batch_of(p->b.batch_dims, p->b.batch, p->b.batch_stride, &m->b_batch)) return bsri_no(BSR_WHY_DENSE);
-    m->vector = bsri_mma_vector(p);
+    m->vector = p->out.dtype == p->b.dtype ? bsri_mma_layout(&p->out) : 0;
     if (!bsri_tensor_batch_of(p->out.batch_dims, p->out.batch, p->out.batch_stride, &m->o_batch)) m->vector = 0;
     c.tile_rows = 128, c.tile_cols = p->items * groups * bsri_ceil_div(p->width, 256) < ctx->sm_count ? 128 : 256;
     if (asked->tile_cols == 128 || asked->tile_cols == 256) c.tile_cols = asked->tile_cols;
@@ -3101,7 +3214,9 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     tiles = m->tiles = (int32_t)bsri_ceil_div(p->width, c.tile_cols);
     m->span = tiles % 4 == 0 ? 4 : tiles % 3 == 0 ? 3 : tiles % 2 == 0 ? 2 : 1;
     c.grid = bsri_min(bsri_min(ctx->sm_count, 32 * BSRI_WGMMA_TEAMS) / m->span, p->items * tiles / m->span * groups) * m->span;
-    return bsri_wgmma_maps(ctx, &c, m) ? c : bsri_no(BSR_WHY_DENSE);
+    if (!bsri_wgmma_maps(ctx, &c, m)) return bsri_no(BSR_WHY_DENSE);
+    m->fused = !m->vector || !bsri_mma_vector(p);
+    return c;
 }
 
 /* ---------------------------------------------------------------------------------------------- */
