@@ -4459,14 +4459,23 @@ static bsri_choice bsri_mma_choose_attention(const bsr_context *ctx, const bsri_
    four), and what is not stored for a warp's 16 rows is forbidden in registers. The order of the slots is K0, K1, V0, K2, V1,
    ..., that of their use: the scores of a key tile are formed while the values of the one before are added up. */
 enum { BSRI_FLASH_LAST = 1, BSRI_FLASH_MASKED = 2, BSRI_FLASH_EMPTY = 4, BSRI_FLASH_EXIT = 8 };
+enum {
+    BSRI_FLASH_Q,
+    BSRI_FLASH_K,
+    BSRI_FLASH_V,
+    BSRI_FLASH_OUT,
+    BSRI_FLASH_LSE,
+    BSRI_FLASH_CROW,
+    BSRI_FLASH_COL,
+    BSRI_FLASH_OPERANDS
+};
 
 typedef struct bsri_dev_flash {
     bsri_dev_attention p;
     bsri_tensor_batch batch[3]; /* of q, k, v */
     int32_t piece, piece_bits;  /* keys of one load, all of one stored block; log2 of its columns of 8 scores */
-    int32_t lane_bits, reserved; /* log2 of the lanes that read one block row's columns */
-    int32_t one_pattern,
-        length_bits; /* the pattern is the same for all items; tiles' lengths are sorted in units of 2^bits blocks */
+    int32_t lane_bits, length_bits; /* log2 of the lanes that read one block row's columns; tiles' lengths count 2^bits blocks */
+    int64_t step[BSRI_FLASH_OPERANDS][2]; /* elements from one batch, and from one head, to the next */
     CUtensorMap map[3];
 } bsri_dev_flash;
 
@@ -4490,7 +4499,8 @@ template <class S> struct bsri_flash_note { /* what consumers must know of a key
     uint32_t rows; /* four bits a piece: which of the stream's block rows store it */
     int32_t flags; /* BSRI_FLASH_ */
 };
-struct bsri_flash_plan {         /* a query tile; the first one of a pair of loops that are off by one */
+struct bsri_flash_plan {         /* a query tile */
+    const void *columns;         /* of its item's pattern */
     int64_t item, out, lse;      /* batch item; elements of its first row in out and lse */
     int32_t row, low, high, end; /* first row; keys that it, and that the last row, may attend to; 1: there are no more tiles */
     int32_t place[6];            /* of q, k, v in the batch dimensions of their tensor maps */
@@ -4537,57 +4547,57 @@ template <class S>
 __device__ __forceinline__ void bsri_flash_plan_tile(const bsri_dev_flash &m, bsri_flash_stream<S> &c, bsri_flash_ring<2> &ring,
                                                      int64_t work) {
     const bsri_dev_attention &p = m.p;
-    const int lane = threadIdx.x % 32, group = lane >> m.lane_bits, dt = p.mask.index_dtype;
+    const int lane = threadIdx.x % 32, width = 1 << m.lane_bits, group = lane >> m.lane_bits, dt = p.mask.index_dtype;
     bsri_flash_plan &plan = c.plan[ring.at];
     int64_t item;
     const int row = bsri_flash_row<S>(p, work, item), last = (int)bsri_min(row + S::ROWS, p.q.rows) - 1;
-    const int64_t head = item - bsri_divide(item, p.heads) * p.heads;
-    const bsri_dev_item it = bsri_dev_matrix_item(&p.batch, item, &p.mask);
-    const int64_t br = bsri_divide(row, p.mask.block_rows) + group;
-    int at = 0, stop = 0, column = 0, c0, c1;
+    const int64_t batch = bsri_divide(item, p.heads), head = item - batch * p.heads;
+    auto offset = [&](int which) { return batch * m.step[which][0] + head * m.step[which][1]; };
+    const char *crow = bsri_dev_at(p.mask.crow_indices, dt, offset(BSRI_FLASH_CROW));
+    const char *columns = bsri_dev_at(p.mask.col_indices, dt, offset(BSRI_FLASH_COL));
+    const int br = row / (int)p.mask.block_rows + group;
+    int at = 0, stop = 0, column = 0, c0 = 0, c1 = 0;
     if (br < p.block_rows && br * p.mask.block_rows < row + S::ROWS)
-        at = (int)bsri_index(it.crow, dt, br), stop = (int)bsri_index(it.crow, dt, br + 1);
-    const int i = at + (lane & ((1 << m.lane_bits) - 1));
-    if (i < stop) column = (int)bsri_index(it.col, dt, i);
-    const int64_t out = bsri_dense_offset(&p.batch, item, &p.out) + row * p.out.row_stride;
-    const int64_t lse = p.lse.data ? bsri_dense_offset(&p.batch, item, &p.lse) + row * p.lse.row_stride : 0;
+        at = (int)bsri_index(crow, dt, br), stop = (int)bsri_index(crow, dt, br + 1);
+    if (at + (lane & (width - 1)) < stop) column = (int)bsri_index(columns, dt, at + (lane & (width - 1)));
+    if (lane < 3) {
+        const int64_t shared = lane == 0 ? head : bsri_divide(head, lane == 1 ? p.k_group : p.v_group);
+        bsri_tensor_item(m.batch[lane], batch * m.step[lane][0] + shared * m.step[lane][1], c0, c1);
+    }
     bsri_flash_wait(c.plan_empty, ring.at, ring.parity);
     plan.column[lane] = column;
-    if ((lane & ((1 << m.lane_bits) - 1)) == 0) plan.at[group] = at, plan.stop[group] = stop;
-    if (lane < 3) {
-        const bsr_dense &d = lane == 0 ? p.q : lane == 1 ? p.k : p.v;
-        const int64_t share = lane == 0 ? 1 : lane == 1 ? p.k_group : p.v_group;
-        bsri_tensor_item(m.batch[lane], bsri_dense_offset(&p.batch, item - head + head / share, &d), c0, c1);
-        plan.place[2 * lane] = c0, plan.place[2 * lane + 1] = c1;
-    }
+    if ((lane & (width - 1)) == 0) plan.at[group] = at, plan.stop[group] = stop;
+    if (lane < 3) plan.place[2 * lane] = c0, plan.place[2 * lane + 1] = c1;
     if (lane == 0) {
-        plan.item = item, plan.out = out, plan.lse = lse, plan.row = row, plan.end = 0;
+        plan.columns = columns, plan.item = item, plan.row = row, plan.end = 0;
+        plan.out = offset(BSRI_FLASH_OUT) + row * p.out.row_stride, plan.lse = offset(BSRI_FLASH_LSE) + row * p.lse.row_stride;
         plan.low = bsri_flash_limit(p, row), plan.high = bsri_flash_limit(p, last);
     }
     bsri_flash_arrive(c.plan_full, ring.at);
     ring.next();
 }
 /* Stored blocks of a tile's block rows, in the units that are sorted. */
-template <class S> __device__ __forceinline__ int bsri_flash_length(const bsri_dev_flash &m, int64_t work, const void *crow) {
+template <class S> __device__ __forceinline__ int bsri_flash_length(const bsri_dev_flash &m, int64_t work) {
     const bsri_dev_attention &p = m.p;
     const uint32_t rows = (uint32_t)p.mask.block_rows;
     int64_t item;
     const uint32_t row = (uint32_t)bsri_flash_row<S>(p, work, item), first = row / rows, last = (row + S::ROWS - 1) / rows;
-    if (!m.one_pattern) crow = bsri_dev_matrix_item(&p.batch, item, &p.mask).crow;
+    const int64_t batch = bsri_divide(item, p.heads), head = item - batch * p.heads;
+    const void *crow = bsri_dev_at(p.mask.crow_indices, p.mask.index_dtype,
+                                   batch * m.step[BSRI_FLASH_CROW][0] + head * m.step[BSRI_FLASH_CROW][1]);
     const int64_t end = bsri_index(crow, p.mask.index_dtype, bsri_min((int64_t)last + 1, p.block_rows));
     return (int)bsri_min(BSRI_FLASH_BINS - 1, (end - bsri_index(crow, p.mask.index_dtype, first)) >> m.length_bits);
 }
 /* Sorts n tiles from `base` on; returns how many are longer than those of the lane's bins, 63 - 2 lane and the next one. */
 template <class S>
-__device__ __forceinline__ int bsri_flash_sort(const bsri_dev_flash &m, bsri_flash_control<S> &c, int64_t base, int n,
-                                               const void *crow) {
+__device__ __forceinline__ int bsri_flash_sort(const bsri_dev_flash &m, bsri_flash_control<S> &c, int64_t base, int n) {
     const int lane = threadIdx.x % 32, bin = BSRI_FLASH_BINS - 1 - 2 * lane;
     __syncwarp();
     c.count[2 * lane] = c.count[2 * lane + 1] = 0;
     __syncwarp();
 #pragma unroll 4
     for (int i = lane; i < n; i += 32) {
-        const int length = bsri_flash_length<S>(m, base + i, crow);
+        const int length = bsri_flash_length<S>(m, base + i);
         c.length[i] = (uint8_t)length, atomicAdd(&c.count[length], 1u);
     }
     __syncwarp();
@@ -4618,7 +4628,6 @@ template <class S> __device__ __forceinline__ void bsri_flash_deal(const bsri_de
     const bsri_dev_attention &p = m.p;
     const int streams = (int)gridDim.x * S::STREAMS, mine = (int)blockIdx.x * S::STREAMS, window = streams * BSRI_FLASH_ROUNDS;
     const int64_t total = p.items * p.tiles;
-    const void *crow = bsri_dev_matrix_item(&p.batch, 0, &p.mask).crow;
     bsri_flash_ring<2> ring[S::STREAMS];
 #pragma unroll
     for (int s = 0; s < S::STREAMS; s++) {
@@ -4626,7 +4635,7 @@ template <class S> __device__ __forceinline__ void bsri_flash_deal(const bsri_de
         if (mine + s < total) bsri_flash_plan_tile<S>(m, c.stream[s], ring[s], mine + s);
     }
     for (int64_t base = streams; base < total; base += window) {
-        const int n = (int)bsri_min(window, total - base), before = bsri_flash_sort<S>(m, c, base, n, crow);
+        const int n = (int)bsri_min(window, total - base), before = bsri_flash_sort<S>(m, c, base, n);
         for (int round = 0; round < BSRI_FLASH_ROUNDS; round++)
 #pragma unroll
             for (int s = 0; s < S::STREAMS; s++) {
@@ -4654,7 +4663,7 @@ struct bsri_flash_walk {
 
     __device__ __forceinline__ void begin(const bsri_dev_flash &m, const bsri_flash_plan &plan) {
         const int lane = threadIdx.x % 32, group = lane >> m.lane_bits;
-        columns = bsri_dev_matrix_item(&m.p.batch, plan.item, &m.p.mask).col;
+        columns = plan.columns;
         at = from = plan.at[group], end = plan.stop[group], buffer = plan.column[lane], inner = 0, high = plan.high;
     }
     __device__ __forceinline__ bool next(const bsri_dev_flash &m, int &key, uint32_t &stored) {
@@ -4887,11 +4896,16 @@ __device__ __forceinline__ bool bsri_flash_store_row(const bsri_dev_attention &p
     }
     return odd;
 }
-/* out and lse of the thread's part of a tile; out_at and lse_at: of its first row, whose number in the tile is r. */
+/* What consumers keep of a tile's plan. */
+struct bsri_flash_place {
+    int64_t item, out, lse;
+    int32_t row;
+};
+/* out and lse of the thread's part of a tile, from row r of the tile on. */
 template <class S>
-__device__ __forceinline__ void bsri_flash_store(const bsri_dev_attention &p, const bsri_flash_plan &t, int r, int64_t out_at,
-                                                 int64_t lse_at, const float (&out)[S::HD / 2], const float (&top)[2],
-                                                 const float (&sum)[2], bool shield) {
+__device__ __forceinline__ void bsri_flash_store(const bsri_dev_attention &p, const bsri_flash_place &t, int r,
+                                                 const float (&out)[S::HD / 2], const float (&top)[2], const float (&sum)[2],
+                                                 bool shield) {
     const int lane = threadIdx.x % 32;
     float factor[2], base[2];
     uint32_t bad[2];
@@ -4903,10 +4917,10 @@ __device__ __forceinline__ void bsri_flash_store(const bsri_dev_attention &p, co
         const bool some = x > -bsri_dev_inf<float>() && x < bsri_dev_inf<float>(), there = t.row + r < p.q.rows;
         bool odd = false;
         factor[h] = some ? __fdividef(1.0f, total) : bsri_dev_nan<float>(), base[h] = x * p.unit;
-        if (there) odd = bsri_flash_store_row<S>(p, out_at + r * p.out.row_stride, out, h, factor[h], !some && x < 0);
+        if (there) odd = bsri_flash_store_row<S>(p, t.out + r * p.out.row_stride, out, h, factor[h], !some && x < 0);
         bad[h] = __ballot_sync(~0u, odd && some);
         if (there && p.lse.data && lane % 4 == 0)
-            bsri_dev_store(p.lse.data, p.lse.dtype, lse_at + r * p.lse.row_stride,
+            bsri_dev_store(p.lse.data, p.lse.dtype, t.lse + r * p.lse.row_stride,
                            some ? (double)x * p.scale + (double)logf(total) : (double)x);
     }
     if (!shield) return;
@@ -4916,7 +4930,7 @@ __device__ __forceinline__ void bsri_flash_store(const bsri_dev_attention &p, co
     for (int h = 0; h < 2; h++, r += 8)
         for (int quad = 0; quad < 8; quad++)
             if (bad[h] >> 4 * quad & 15)
-                bsri_flash_again(p, t.item, out_at + (r + quad) * p.out.row_stride, t.row + r + quad,
+                bsri_flash_again(p, t.item, t.out + (r + quad) * p.out.row_stride, t.row + r + quad,
                                  __shfl_sync(~0u, base[h], 4 * quad), __shfl_sync(~0u, factor[h], 4 * quad));
 }
 
@@ -4936,78 +4950,81 @@ __device__ __forceinline__ void bsri_flash_consume(const bsri_dev_flash &m, bsri
                                   else asm volatile("bar.arrive %0, 256;" ::"r"(3 - group) : "memory");
     };
     if (group == 1) turn(false);
+    float out[S::HD / 2], s[S::KEYS / 2], top[2], sum[2], factor[2];
+    uint32_t a[S::KEYS / 16][4], slot = 0;
+    bsri_flash_place t = {0, 0, 0, 0}, before;
+    int flags = BSRI_FLASH_EMPTY;
+    auto form = [&] { /* scores of the keys in `slot` */
+                      const uint64_t x = bsri_wgmma_matrix<128>(queries + q.at * S::QUERY, 0);
+                      const uint64_t y = bsri_wgmma_matrix<128>(slots + slot * S::SLOT, 0);
+                      bsri_wgmma_fence();
+#pragma unroll
+                      for (int i = 0; i < S::HD / 16; i++)
+                          scores::ss(s, x + i / 4 * S::ROWS * 8 + i % 4 * 2, y + i / 4 * S::KEYS * 8 + i % 4 * 2, i > 0);
+                      bsri_wgmma_commit();
+    };
+    auto add = [&] { /* probabilities times the values in the ring's next slot */
+                     const uint64_t y = bsri_wgmma_matrix<128>(slots + ring.at * S::SLOT, S::KEYS * 128);
+                     bsri_flash_wait(c.full, ring.at, ring.parity);
+                     bsri_wgmma_fence();
+#pragma unroll
+                     for (int i = 0; i < S::KEYS / 16; i++) values::rs(out, a[i], y + i * 128);
+                     bsri_wgmma_commit();
+    };
+    auto added = [&] {
+        bsri_wgmma_wait<0>();
+        bsri_flash_settle(out);
+        bsri_flash_arrive(c.empty, ring.at);
+        ring.next();
+    };
+    auto pack = [&] {
+#pragma unroll
+        for (int i = 0; i < S::KEYS / 8; i++)
+            a[i / 2][i % 2 * 2] = S::type::pack(s[4 * i], s[4 * i + 1]),
+                             a[i / 2][i % 2 * 2 + 1] = S::type::pack(s[4 * i + 2], s[4 * i + 3]);
+    };
+    auto open = [&] { /* the next key tile, the first of its query tile or a later one */
+                      bsri_flash_wait(c.full, ring.at, ring.parity);
+                      slot = ring.at, flags = c.note[slot].flags;
+                      ring.next();
+    };
+    auto begin = [&] { /* the next query tile: its first scores are being formed when this returns */
+                       open();
+                       const bsri_flash_plan &plan = c.plan[next.at];
+                       t.item = plan.item, t.out = plan.out, t.lse = plan.lse, t.row = plan.row;
+                       if (!(flags & BSRI_FLASH_EXIT)) bsri_flash_arrive(c.plan_empty, next.at), next.next();
+                       if (!(flags & (BSRI_FLASH_EXIT | BSRI_FLASH_EMPTY))) bsri_flash_wait(c.q_full, q.at, q.parity);
+                       turn(true), form(), turn(false); /* also where there are none: scores that nobody reads */
+    };
+    begin();
 #pragma unroll 1
-    for (;;) {
-        float out[S::HD / 2], s[S::KEYS / 2], top[2] = {-bsri_dev_inf<float>(), -bsri_dev_inf<float>()}, sum[2] = {0, 0},
-                                              factor[2];
-        uint32_t a[S::KEYS / 16][4];
-        bsri_flash_plan t;
-        bsri_flash_wait(c.full, ring.at, ring.parity);
-        uint32_t slot = ring.at;
-        int flags = c.note[slot].flags;
-        bool shield = false;
-        if (flags & BSRI_FLASH_EXIT) break;
-        t.item = c.plan[next.at].item, t.row = c.plan[next.at].row;
-        const int64_t out_at = c.plan[next.at].out, lse_at = c.plan[next.at].lse;
-        bsri_flash_arrive(c.plan_empty, next.at);
-        next.next(), ring.next();
+    while (!(flags & BSRI_FLASH_EXIT)) {
         const int rows = (int)p.mask.block_rows;
         const int block_row = S::WARPGROUPS == 2 ? 0 : (t.row + first) / rows - t.row / rows;
         const int limit[2] = {bsri_flash_limit(p, t.row + r), bsri_flash_limit(p, t.row + r + 8)};
-        auto form = [&] { /* scores of the keys in `slot` */
-                          const uint64_t x = bsri_wgmma_matrix<128>(queries + q.at * S::QUERY, 0);
-                          const uint64_t y = bsri_wgmma_matrix<128>(slots + slot * S::SLOT, 0);
-                          bsri_wgmma_fence();
-#pragma unroll
-                          for (int i = 0; i < S::HD / 16; i++)
-                              scores::ss(s, x + i / 4 * S::ROWS * 8 + i % 4 * 2, y + i / 4 * S::KEYS * 8 + i % 4 * 2, i > 0);
-                          bsri_wgmma_commit();
-        };
-        auto add = [&] { /* probabilities times the values in the ring's next slot */
-                         const uint64_t y = bsri_wgmma_matrix<128>(slots + ring.at * S::SLOT, S::KEYS * 128);
-                         bsri_flash_wait(c.full, ring.at, ring.parity);
-                         bsri_wgmma_fence();
-#pragma unroll
-                         for (int i = 0; i < S::KEYS / 16; i++) values::rs(out, a[i], y + i * 128);
-                         bsri_wgmma_commit();
-        };
-        auto pack = [&] {
-#pragma unroll
-            for (int i = 0; i < S::KEYS / 8; i++)
-                a[i / 2][i % 2 * 2] = S::type::pack(s[4 * i], s[4 * i + 1]),
-                                 a[i / 2][i % 2 * 2 + 1] = S::type::pack(s[4 * i + 2], s[4 * i + 3]);
-        };
+        bool shield = false;
         auto forbid = [&] {
+            bsri_flash_settle(s);
             if (flags & BSRI_FLASH_MASKED) bsri_flash_forbid<S>(s, m, c.note[slot], block_row, limit), shield = true;
             bsri_flash_arrive(c.empty, slot);
         };
+        top[0] = top[1] = -bsri_dev_inf<float>(), sum[0] = sum[1] = 0;
 #pragma unroll
         for (int i = 0; i < S::HD / 2; i++) out[i] = 0;
-        if (flags & BSRI_FLASH_EMPTY) {
-            bsri_flash_arrive(c.empty, slot);
-        } else {
-            bsri_flash_wait(c.q_full, q.at, q.parity);
-            turn(true), form(), turn(false);
-            bsri_wgmma_wait<0>();
-            bsri_flash_settle(s);
-            forbid();
+        bsri_wgmma_wait<0>();
+        forbid();
+        if (!(flags & BSRI_FLASH_EMPTY)) {
             bsri_flash_fold(s, top, sum, factor, p.unit);
             pack();
 #pragma unroll 1
             while (!(flags & BSRI_FLASH_LAST)) {
-                bsri_flash_wait(c.full, ring.at, ring.parity);
-                slot = ring.at, flags = c.note[slot].flags;
-                ring.next();
+                open();
                 turn(true), form(), add(), turn(false);
                 bsri_wgmma_wait<1>();
-                bsri_flash_settle(s);
                 forbid();
                 const bool grown = bsri_flash_fold(s, top, sum, factor, p.unit);
                 bsri_flash_hold(sum);
-                bsri_wgmma_wait<0>();
-                bsri_flash_settle(out);
-                bsri_flash_arrive(c.empty, ring.at);
-                ring.next();
+                added();
                 if (grown) {
 #pragma unroll
                     for (int i = 0; i < S::HD / 2; i++) out[i] *= factor[i / 2 % 2];
@@ -5017,13 +5034,13 @@ __device__ __forceinline__ void bsri_flash_consume(const bsri_dev_flash &m, bsri
             bsri_flash_arrive(c.q_empty, q.at);
             q.next();
             add();
-            bsri_wgmma_wait<0>();
-            bsri_flash_settle(out);
-            bsri_flash_arrive(c.empty, ring.at);
-            ring.next();
+            added();
         }
-        bsri_flash_store<S>(p, t, r, out_at, lse_at, out, top, sum, shield);
+        before = t;
+        begin();
+        bsri_flash_store<S>(p, before, r, out, top, sum, shield);
     }
+    bsri_wgmma_wait<0>();
 }
 #endif
 
@@ -5045,6 +5062,8 @@ template <class S> __global__ void __launch_bounds__(384, 1) bsri_attention_wgmm
         bsri_tma_barriers_made();
     }
     __syncthreads();
+    if (threadIdx.x == 256)
+        for (int i = 0; i < 3; i++) bsri_tma_prefetch(&m.map[i]);
     if (group == 2) {
         bsri_registers_fewer<88>();
         if (warp < S::STREAMS) bsri_flash_produce<S>(m, c.stream[warp], bsri_mma_address(bsri_flash_memory) + warp * S::STREAM);
@@ -5072,14 +5091,18 @@ static int bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, 
     stride[1] = b->stride[0] ? 2 * b->stride[0] : 16, stride[2] = b->stride[1] ? 2 * b->stride[1] : 16;
     return bsri_tensor_map(ctx, map, d->dtype, d->data, 4, size, stride, box, 128);
 }
-/* How tiles are compared. */
-static void bsri_flash_lengths(bsri_dev_flash *m, int rows) {
-    const bsri_dev_attention *p = &m->p;
-    const int64_t blocks = bsri_block_cols(&p->mask) * bsri_ceil_div(rows, p->mask.block_rows);
+/* Steps of an operand along batch and head, the whole batch's last two dimensions. */
+static void bsri_flash_step(int64_t (&step)[2], int dims, const int64_t *size, const int64_t *stride) {
     int i;
-    for (m->length_bits = 0; blocks >> m->length_bits >= BSRI_FLASH_BINS;) m->length_bits++;
-    for (m->one_pattern = 1, i = 0; i < p->mask.batch_dims; i++)
-        m->one_pattern &= p->mask.batch[i] <= 1 || !p->mask.crow_batch_stride[i];
+    for (i = 0; i < 2; i++) step[1 - i] = dims > i && size[dims - 1 - i] > 1 ? stride[dims - 1 - i] : 0;
+}
+static void bsri_flash_steps(bsri_dev_flash *m) {
+    const bsri_dev_attention *p = &m->p;
+    const bsr_dense *d[] = {&p->q, &p->k, &p->v, &p->out, &p->lse};
+    int i;
+    for (i = 0; i < 5; i++) bsri_flash_step(m->step[i], d[i]->batch_dims, d[i]->batch, d[i]->batch_stride);
+    bsri_flash_step(m->step[BSRI_FLASH_CROW], p->mask.batch_dims, p->mask.batch, p->mask.crow_batch_stride);
+    bsri_flash_step(m->step[BSRI_FLASH_COL], p->mask.batch_dims, p->mask.batch, p->mask.col_batch_stride);
 }
 static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsri_dev_attention *p, int compute, const bsr_plan *,
                                                bsri_dev_flash *m) {
@@ -5092,6 +5115,7 @@ static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsr
     if (p->modifies || p->drops || !(p->scale > 1e-30 && p->scale < 1e30)) return bsri_no(BSR_WHY_MODIFIED);
     m->piece = bsri_flash_piece(p->mask.block_cols, keys);
     if (p->mask.block_rows % 16 || !m->piece) return bsri_no(BSR_WHY_BLOCK);
+    if (p->batch.dims > 2) return bsri_no(BSR_WHY_BATCH);
     if (p->q.rows > 0x7f000000 || p->mask.cols > 0x7f000000 || p->mask.nnz > 0x7f000000) return bsri_no(BSR_WHY_SIZE);
     if (!bsri_mma_rows_fit(&p->q) || !bsri_mma_rows_fit(&p->k) || !bsri_mma_rows_fit(&p->v)) return bsri_no(BSR_WHY_DENSE);
     m->p = *p, m->p.unit = (float)p->scale * BSRI_DEV_LOG2E, m->p.pairs = bsri_attention_pairs(&p->out);
@@ -5107,7 +5131,10 @@ static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsr
                         : bsri_flash<bsri_mma_bf16, 128, false>::SLOTS;
     c.grid = bsri_min(bsri_min(ctx->sm_count, BSRI_FLASH_GRID), bsri_ceil_div(p->items * m->p.tiles, streams));
     if (c.shared > ctx->smem_optin) return bsri_no(BSR_WHY_SHARED);
-    bsri_flash_lengths(m, rows);
+    bsri_flash_steps(m);
+    for (m->length_bits = 0;
+         bsri_block_cols(&p->mask) * bsri_ceil_div(rows, p->mask.block_rows) >> m->length_bits >= BSRI_FLASH_BINS;)
+        m->length_bits++;
     if (!bsri_flash_map(ctx, &p->q, rows, &m->batch[0], &m->map[0]) ||
         !bsri_flash_map(ctx, &p->k, m->piece, &m->batch[1], &m->map[1]) ||
         !bsri_flash_map(ctx, &p->v, m->piece, &m->batch[2], &m->map[2]))
@@ -5939,7 +5966,7 @@ static __global__ void __launch_bounds__(256) bsri_build_cols(const __grid_const
     }
 }
 /* a / b by 1/b, for a below 2^53: short, and without a subroutine. */
-__device__ __forceinline__ int64_t bsri_dev_divide(int64_t a, int64_t b, double per) {
+__device__ __forceinline__ int64_t bsri_divide(int64_t a, int64_t b, double per) {
     int64_t q = (int64_t)((double)a * per);
     if (q * b > a) q--;
     if (a - q * b >= b) q++;
@@ -5955,7 +5982,7 @@ __device__ __forceinline__ void bsri_build_pieces(const bsri_dev_build &b, const
     const unsigned each = (unsigned)(b.pieces == 1 ? bc / piece::N : br);
     const char *const source = bsri_dev_at(d.data, d.dtype, bsri_dense_offset(&b.batch, item, &d));
     for (int j = 0; j < 4; j++) {
-        const int64_t e = work * 1024 + j * 256 + threadIdx.x, at = bsri_dev_divide(e, area, b.per_area * piece::N);
+        const int64_t e = work * 1024 + j * 256 + threadIdx.x, at = bsri_divide(e, area, b.per_area * piece::N);
         if (at < begin || at >= end) continue;
         const unsigned inside = (unsigned)(e - at * area), line = inside / each, rest = inside - line * each;
         const int64_t y = b.pieces == 1 ? line : rest, x = (b.pieces == 1 ? rest : line) * piece::N;
@@ -5984,9 +6011,9 @@ static __global__ void __launch_bounds__(256) bsri_build_values(const __grid_con
             default: break;
         }
         for (int j = 0; j < 4; j++) {
-            const int64_t e = piece * 1024 + j * 256 + threadIdx.x, at = bsri_dev_divide(e, area, b.per_area);
+            const int64_t e = piece * 1024 + j * 256 + threadIdx.x, at = bsri_divide(e, area, b.per_area);
             if (at < begin || at >= end) continue;
-            const int64_t inside = e - at * area, y = bsri_dev_divide(inside, bc, b.per_width), x = inside - y * bc;
+            const int64_t inside = e - at * area, y = bsri_divide(inside, bc, b.per_width), x = inside - y * bc;
             const int64_t r = bsri_dev_row_of(to.crow, dt, b.rows, at), c = bsri_index(to.col, dt, at);
             const int64_t dst = at * b.stride[0] + y * b.stride[1] + x * b.stride[2];
             if (b.dense.data) {
