@@ -3072,11 +3072,13 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
                             }
                         }
                 }
-#pragma unroll
-                for (int i = 0; i < 16; i++) {
+#pragma unroll 1
+                for (int i = 0; i < 16; i++) { /* one copy of the epilogue: sixteen took half of this kernel's compile time */
                     const int64_t c = c0 + i / 4 * 8 + k + i % 2;
-                    if (c < p.width)
-                        bsri_dev_finish<float>(p, x[i / 4][i % 4], alpha, beta, item, row + lane / 4 + i / 2 % 2 * 8, c);
+                    float v = 0.0f;
+#pragma unroll
+                    for (int j = 0; j < 16; j++) v = i == j ? x[j / 4][j % 4] : v;
+                    if (c < p.width) bsri_dev_finish<float>(p, v, alpha, beta, item, row + lane / 4 + i / 2 % 2 * 8, c);
                 }
             }
         }
