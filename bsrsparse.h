@@ -98,7 +98,8 @@
      What the host can't see, the contents of index arrays, is not checked by operations: call bsr_validate on what you don't
      trust. Conversions leave the count in crow_indices' last entry and m->nnz at the capacity; they want the workspace that a
      query (bsr_exec.query) names. BSR_EXEC_CHECK_POINTERS asks the driver whether each pointer is to device memory.
-     Tiers: simt takes any dtype, block size and stride; mma uses tensor cores (sm_80 and up) where sizes and alignment allow.
+     Tiers: simt takes any dtype, block size and stride; mma uses tensor cores (sm_80 and up) where sizes and alignment allow,
+     and true f32 products by FFMA on the same pipeline (tensor cores only under BSR_EXEC_TF32 and _TF32X3).
      bsr_plan.kernel forces one (1 simt, 2 mma, 3 wgmma) and is refused where it does not fit; so do tile, split, stages and
      order. bsr_plan_string() says why a kernel was chosen. Same inputs, same plan, same GPU model: same bits.
 
@@ -622,8 +623,8 @@ typedef struct bsr_plan {
 #define BSR_EXEC_SKIP_CHECKS     (1u << 0) /* the caller vouches for everything, index contents included */
 #define BSR_EXEC_CHECK_POINTERS  (1u << 1) /* CUDA: also ask the driver what kind of memory each pointer is */
 #define BSR_EXEC_ACCUMULATE_F64  (1u << 2) /* f32, f16, bf16: sums in f64 */
-#define BSR_EXEC_TF32            (1u << 3) /* f32 on tensor cores: allow TF32 (the CPU ignores it) */
-#define BSR_EXEC_TF32X3          (1u << 4) /* f32 on tensor cores by three TF32 products (the CPU ignores it) */
+#define BSR_EXEC_TF32            (1u << 3) /* f32 products may round operands to TF32: 2^-10 |a b| more a product; CUDA, mma */
+#define BSR_EXEC_TF32X3          (1u << 4) /* f32 products as three TF32 products: 2^-20 |a b| more a product; CUDA, mma */
 #define BSR_EXEC_NO_TABLE        (1u << 5) /* tuned tables are not looked at: the heuristic decides */
 #define BSR_EXEC_NO_LOG          (1u << 6) /* nothing is logged: status and record only */
 

@@ -138,7 +138,13 @@ typedef struct ref_finish_args {
     int compute;  /* BSR_F32, BSR_F64, BSR_I32 */
     int sums_f64; /* BSR_EXEC_ACCUMULATE_F64 */
     int out_dtype;
+    double product; /* relative error of a product of two elements before it is added */
 } ref_finish_args;
+/* f32 operands as TF32, 11 bits each; as two such numbers, of whose four products the smallest is left out. */
+TF double ref_product_error(int dtype, unsigned exec_flags) {
+    if (dtype != BSR_F32) return 0;
+    return exec_flags & BSR_EXEC_TF32 ? 0x1p-10 + 0x1p-22 : exec_flags & BSR_EXEC_TF32X3 ? 0x1p-20 : 0;
+}
 typedef struct ref_result {
     ref_array want, bound;
 } ref_result;
@@ -207,6 +213,7 @@ TF ref_result ref_finish(const ref_sum *sum, const ref_finish_args *f) {
                 if (beta == 0 && !(e && (e->left_alpha || e->right_alpha || e->bias))) want = alpha * s;
                 bound =
                     factor * ((f->compute == BSR_I32 ? 1 : 0) * u * fabs(s) + (n > 0 ? (n + 2) * us * t : 0) + 4 * u * fabs(s));
+                if (f->product != 0) bound += factor * t * (f->product + n * u); /* tensor cores cut sums off: two roundings */
                 bound += 4 * u * (fabs(beta * x) + fabs(c));
                 bound += (n + 8) * (factor + 1) * (f->compute == BSR_F64 ? 0x1p-1074 : 0x1p-149);
                 at.batch = b, at.head = 0, at.row = i, at.col = j;
@@ -302,6 +309,7 @@ TF ref_result ref_dense_addmm(double beta, const bsr_dense *input, double alpha,
     memset(&f, 0, sizeof f);
     f.alpha = alpha, f.beta = beta, f.input = input, f.epilogue = epilogue, f.out_dtype = out_dtype;
     f.compute = ref_compute(a->dtype), f.sums_f64 = (exec_flags & BSR_EXEC_ACCUMULATE_F64) != 0;
+    f.product = ref_product_error(a->dtype, exec_flags);
     av = ref_matrix(a, &count);
     if (trans & BSR_TRANS_A) av = ref_transposed(&av), count = ref_transposed(&count);
     sum = ref_mm(&av, &count, &bv, NULL, whole, whole);

@@ -293,6 +293,39 @@ TEST(tile_edges) {
             }
 }
 
+/* f32 as it is, as TF32 and as three TF32 products, where a backend has them: no error beyond what their definitions allow. */
+TEST(f32_precisions) {
+    static const unsigned precisions[] = {0, BSR_EXEC_TF32, BSR_EXEC_TF32X3};
+    static const int64_t columns[] = {8, 60, 140, 300};
+    int k, n, form, p;
+    for (k = 16; k <= 128; k *= 2)
+        for (n = 0; n < 4; n++)
+            for (form = 0; form < 4; form++) { /* bit 0: transposed, bit 1: dense operands column-major */
+                const int64_t r = bt_range(1, 9 - k / 20), cols = bt_range(1, 8 - k / 20);
+                addmm c;
+                bsr_dense input, bias;
+                bsr_epilogue e;
+                bt_case("%d, N %lld, form %d", k, (long long)columns[n], form);
+                c = addmm_new(), c.trans = form & 1 ? BSR_TRANS_A : 0;
+                random_operands(&c, BSR_F32, k, k, r, cols, columns[n], bt_range(1, r * cols), FILL_SIGNED);
+                c.b =
+                    t_random(BSR_F32, form & 1 ? c.a.rows : c.a.cols, columns[n], form & 2 ? COL : ROW, NO_BATCH, 0, FILL_SIGNED);
+                if (form & 1) t_attach_transposed(&c.a);
+                for (p = 0; p < 3; p++) {
+                    c.exec_flags = precisions[p];
+                    output_for(&c, BSR_F32, (form & 2) != 0 ? COL : ROW);
+                    run_addmm(&c);
+                }
+                input = t_random(BSR_F32, c.out.rows, c.out.cols, form & 2 ? ROW : COL, NO_BATCH, 0, FILL_SIGNED);
+                bias = t_random(BSR_F32, 1, c.out.cols, ROW, NO_BATCH, 0, FILL_SIGNED);
+                memset(&e, 0, sizeof e);
+                e.bias = &bias, e.right_alpha = &bias, e.activation = n % 2 ? BSR_ACT_RELU : BSR_ACT_NONE;
+                c.epilogue = &e, c.input = &input, c.beta = -2, c.alpha = 0.5, c.exec_flags = precisions[(n + form) % 3];
+                output_for(&c, BSR_F32, bt_below(4) ? (form & 2 ? COL : ROW) : STRIDED);
+                run_addmm(&c);
+            }
+}
+
 /* Every operand type with every output type, input of every type, all layouts. */
 TEST(types_and_layouts) {
     static const struct {
@@ -1128,6 +1161,7 @@ int main(int argc, char **argv) {
         {"sizes", sizes},
         {"long_rows", long_rows},
         {"tile_edges", tile_edges},
+        {"f32_precisions", f32_precisions},
         {"types_and_layouts", types_and_layouts},
         {"batches", batches},
         {"exact_integers", exact_integers},
