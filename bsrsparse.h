@@ -1122,6 +1122,7 @@ typedef struct bsr_climb_point {
 } bsr_climb_point;
 typedef struct bsr_climb {
     int32_t count, max_step;  /* parameters; how many steps one move may take in all, 0: 2 */
+    double least_gain;        /* a move must save this part of the time; 0: anything, as upstream has it */
     const char *const *names; /* in the order of the parameters; for the report */
     double (*target)(const int32_t *values, void *user);
     int32_t (*step)(int32_t parameter, int32_t value, int32_t d, const int32_t *values, void *user);
@@ -9306,7 +9307,7 @@ static int bsri_climb_moves(bsr_climb *c, int32_t *at, double *seconds, int32_t 
     if (i == c->count) {
         if (left || !bsri_climb_step(c, at, d, to) || bsri_climb_seen(c, to)) return 0;
         t = bsri_climb_at(c, to);
-        if (t < 0 || !(t < *seconds)) return 0;
+        if (t < 0 || !(t < *seconds * (1.0 - c->least_gain))) return 0;
         memcpy(at, to, (size_t)c->count * sizeof *to), *seconds = t;
         return 1;
     }
@@ -9414,7 +9415,8 @@ typedef struct bsri_tuner {
     const bsr_context *ctx;
     const bsr_tune_desc *desc;
     bsr_tune_result *result;
-    char *before, *want, *got; /* outputs one after the other: as they were, the plainest tier's, a candidate's */
+    char *before, *want, *got, *good; /* all outputs: as they were; the plainest tier's, a candidate's, a right one's */
+    int32_t has_good;
     uint64_t bytes;
     double start, best, reference;
     int32_t ended; /* by the caller, or the time limit */
@@ -9610,7 +9612,11 @@ static int bsri_tuner_verify(bsri_tuner *t, const bsr_plan *plan) {
     if (!t->bytes || (t->desc->flags & BSR_TUNE_TRUSTED)) return 1;
     if (bsri_tuner_copy(t, t->before, 1) != BSR_OK) return 0;
     ok = bsri_tuner_call(t, plan, NULL, NULL, BSRI_TUNE_FLAGS) == BSR_OK && bsri_tuner_copy(t, t->got, 0) == BSR_OK;
-    if (ok && bsri_tuner_right(t)) return 1;
+    if (ok && t->has_good && !memcmp(t->got, t->good, (size_t)t->bytes)) return 1; /* most differ in nothing but speed */
+    if (ok && bsri_tuner_right(t)) {
+        memcpy(t->good, t->got, (size_t)t->bytes), t->has_good = 1;
+        return 1;
+    }
     if (ok) {
         bsr_plan_string(plan, line, sizeof line);
         t->result->wrong++, t->result->wrong_plan = *plan;
@@ -9649,10 +9655,10 @@ static bsr_status bsri_tuner_begin(bsri_tuner *t) {
         BSRI_TRY(bsri_tuner_status(t, cudaEventCreate(&t->event[i])));
 #endif
     if (!t->bytes) return BSR_OK;
-    if (t->bytes > SIZE_MAX / 4) return bsri_tuner_fail(t, BSR_ITEM_NO_MEMORY, (int64_t)t->bytes);
-    t->before = (char *)bsri_alloc(t->ctx, (size_t)t->bytes * 3);
-    if (!t->before) return bsri_tuner_fail(t, BSR_ITEM_NO_MEMORY, (int64_t)t->bytes * 3);
-    t->want = t->before + t->bytes, t->got = t->want + t->bytes;
+    if (t->bytes > SIZE_MAX / 8) return bsri_tuner_fail(t, BSR_ITEM_NO_MEMORY, (int64_t)t->bytes);
+    t->before = (char *)bsri_alloc(t->ctx, (size_t)t->bytes * 4);
+    if (!t->before) return bsri_tuner_fail(t, BSR_ITEM_NO_MEMORY, (int64_t)t->bytes * 4);
+    t->want = t->before + t->bytes, t->got = t->want + t->bytes, t->good = t->got + t->bytes;
     BSRI_TRY(bsri_tuner_copy(t, t->before, 0));
     if (bsri_tuner_call(t, &plain, NULL, NULL, BSRI_TUNE_FLAGS) != BSR_OK)
         BSRI_TRY(bsri_tuner_call(t, NULL, NULL, NULL, BSRI_TUNE_FLAGS));
@@ -9729,7 +9735,7 @@ static bsr_status bsri_tuner_run(bsri_tuner *t) {
     memset(&c, 0, sizeof c);
     if (status != BSR_OK) return status;
     c.count = BSRI_TUNE_PARAMETERS, c.max_step = t->desc->max_step, c.names = bsri_tune_names, c.target = bsri_tuner_target;
-    c.step = bsri_tuner_step, c.stop = bsri_tuner_stop, c.user = t, c.memo_capacity = BSRI_TUNE_MEMO;
+    c.least_gain = 0.005, c.step = bsri_tuner_step, c.stop = bsri_tuner_stop, c.user = t, c.memo_capacity = BSRI_TUNE_MEMO;
     c.memo = (bsr_climb_point *)bsri_alloc(t->ctx, BSRI_TUNE_MEMO * sizeof *c.memo);
     status =
         c.memo ? bsri_tuner_search(t, &c) : bsri_tuner_fail(t, BSR_ITEM_NO_MEMORY, (int64_t)(BSRI_TUNE_MEMO * sizeof *c.memo));
