@@ -8246,7 +8246,6 @@ typedef struct bsri_dev_softmax {
     int32_t run;        /* fast path: as many times, rows one after the other by the same warps */
     int32_t lanes;      /* that share a row */
     int64_t work;       /* CTAs' worth of rows */
-    int64_t turn;       /* fast path: groups of p.warps warps that run at once */
 } bsri_dev_softmax;
 
 typedef struct bsri_dev_attention {
@@ -8589,7 +8588,6 @@ static int bsri_cuda_packed(const bsr_matrix *m, int64_t bytes) {
    read twice. Where a block's row is shorter than 128 bytes, rows stand side by side in a warp: memory is read by lines. */
 static void bsri_cuda_softmax_teams(const bsri_call *c, int64_t pieces, bsri_dev_softmax *p) {
     const int64_t lanes = pieces + pieces / 2, br = p->x.block_rows;
-    int64_t run, least = 0;
     while (p->side < 3 && ((lanes <= (INT64_C(16) >> p->side) * BSRI_ROW_HELD) || (p->chunks << p->side) < 8) &&
            br % (2 << p->side) == 0)
         p->side++;
@@ -8597,11 +8595,11 @@ static void bsri_cuda_softmax_teams(const bsri_call *c, int64_t pieces, bsri_dev
     for (p->warps = 1; p->warps < 8 && lanes > (INT64_C(32) >> p->side) * p->warps * BSRI_ROW_HELD; p->warps *= 2) {
     }
     while (p->near < 5 - p->side && p->chunks % (2 << p->near) == 0) p->near++;
-    /* where a row starts is found once for `run` of them, which costs a fifth of a row; more of them are a longer last turn */
-    p->turn = (int64_t)c->ctx->sm_count * (p->backward ? 16 : 24) / p->warps;
-    for (run = 1, p->run = 1; run <= 8 && br % (run << p->side) == 0; run *= 2) {
-        const int64_t time = bsri_ceil_div(p->rows, p->turn * (run << p->side)) * (5 * run + 1);
-        if (run == 1 || time < least) least = time, p->run = (int32_t)run;
+    /* where a row starts is found once for `run` of them, as long as 24 warps a multiprocessor have five turns (H200: with ten,
+       starts cost 5 to 10 %, with two and a half the last turn does; CTAs that stay lose more to rows of unequal lengths) */
+    for (p->run = 1; p->run < 8 && br % ((int64_t)p->run << (p->side + 1)) == 0 &&
+                     (p->rows * p->warps) >> p->side >= 2 * p->run * 5 * 24 * (int64_t)c->ctx->sm_count;
+         p->run *= 2) {
     }
 }
 static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job, const bsr_tune_row *key, bsr_plan *plan) {
@@ -8638,7 +8636,7 @@ static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job,
                (uint64_t)(x->cols * es / 16) * (divide * chunks - whole) < whole;
     }
     items = x->flags & BSR_MATRIX_RAGGED ? bsri_max(1, bsri_pattern_count(x)) : 1;
-    mean = x->nnz / (rows * items) * x->block_cols, p.run = 1, p.near = 5, p.turn = p.rows;
+    mean = x->nnz / (rows * items) * x->block_cols, p.run = 1, p.near = 5;
     if (fast) p.near = 0, bsri_cuda_softmax_teams(c, mean * es / 16, &p);
     else
         for (p.warps = 1; p.warps < 8 && mean + mean / 2 > 256 * p.warps; p.warps *= 2) {

@@ -478,6 +478,7 @@ typedef struct bsri_choice {
     int32_t kernel, tier;                                /* number in the kernel table; bsr_plan.kernel */
     int32_t tile_rows, tile_cols, split, stages, order; /* as in bsr_plan */
     int32_t threads, shared, reason;                     /* dynamic bytes of shared memory; bsr_why */
+    int32_t early;                                       /* waits itself for the kernel before it: may start before that ends */
     int64_t grid;
     uint64_t workspace; /* bytes; no more than the plan that is asked for offers in workspace_bytes */
 } bsri_choice;
@@ -545,8 +546,13 @@ static cudaError_t bsri_launch(void (*kernel)(const P), const P &p, int64_t work
 /* What a chooser chose, with the parameters that it made. */
 static cudaError_t bsri_launch_choice(const bsri_choice *c, void *parameters, bsri_queue stream) {
     void *args[1] = {parameters};
-    return cudaLaunchKernel(bsri_kernel(c->kernel), dim3(bsri_grid(c->grid, stream)), dim3((unsigned)c->threads), args,
-                            (size_t)c->shared, stream);
+    cudaLaunchAttribute early;
+    cudaLaunchConfig_t config;
+    memset(&early, 0, sizeof early), memset(&config, 0, sizeof config);
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization, early.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = dim3(bsri_grid(c->grid, stream)), config.blockDim = dim3((unsigned)c->threads);
+    config.dynamicSmemBytes = (size_t)c->shared, config.stream = stream, config.attrs = &early, config.numAttrs = c->early != 0;
+    return cudaLaunchKernelExC(&config, bsri_kernel(c->kernel), args);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -1836,79 +1842,188 @@ __global__ void __launch_bounds__(256, 2) bsri_sampled_mma(const __grid_constant
 /* >>mma-skinny: sparse x few columns, bound by the values' bytes                                 */
 /* ---------------------------------------------------------------------------------------------- */
 
+/* A CTA computes MI x 16 rows of a block row and all columns, NI x 8 of them; its warps share the products and add up in order.
+   Such a product takes microseconds, most of them a chain of latencies: launch, parameters, row pointers, values, dense rows,
+   sums. So a launch may start while the one before it still runs, its CTAs ask the L2 for the values before they know the index
+   arrays, and what a product without batches needs comes first in the parameters, which are fetched by lines. (H200: reading
+   11.7 MB of values and nothing else takes 4.0 to 4.6 us in a chain of launches, this 6.3 to 6.6 us with up to 8 columns. More
+   units in flight a warp, in registers or in shared memory, were slower: registers spill, or fewer warps have room.) */
 typedef struct bsri_dev_skinny {
-    bsri_dev_product p;
-    int32_t subs, bits; /* 16-row cuts of a block row; log2 of the 32-column cuts of a block */
-    int32_t pieces;     /* b's columns are contiguous in pieces of 16 bytes */
+    bsri_mma_rows rows; /* of the only item and reduction */
+    char *out;
+    int64_t a_line, a_block;                /* bytes: from row to row of a block, from block to block */
+    int64_t b_row, b_col, out_row, out_col; /* element strides */
+    int64_t work, tiles;                    /* pieces of work; block rows of an item */
+    int64_t ahead, stream;                  /* bytes of values that each CTA asks the L2 for; of all of them */
+    int64_t col_ahead, col_stream;          /* the same of column indices */
+    int32_t bits, width, subs;              /* log2 of a block's products; columns; cuts of a block row */
+    int32_t pairs;                          /* rows of b can be read by two elements */
+    int32_t single, plain, out_dtype;       /* one item, one reduction; and nothing but the product is stored, as out_dtype */
     int32_t reserved;
+    bsri_dev_product p;
 } bsri_dev_skinny;
 
 #ifdef BSRI_MMA_CODE
-/* 8 elements of column n of b from product k on; past the last column any, since out has none there. No lane may stay behind: mma
-   follows. */
-__device__ __forceinline__ uint4 bsri_skinny_b(const bsri_dev_skinny &m, const char *b, int64_t k, int n) {
-    const uint16_t *at = (const uint16_t *)b + k * m.p.b.row_stride + bsri_min(n, m.p.width - 1) * m.p.b.col_stride;
-    if (m.pieces) return *(const uint4 *)at;
-    uint32_t q[4];
-#pragma unroll
-    for (int i = 0; i < 4; i++) q[i] = at[2 * i * m.p.b.row_stride] | (uint32_t)at[(2 * i + 1) * m.p.b.row_stride] << 16;
-    return make_uint4(q[0], q[1], q[2], q[3]);
+__device__ __forceinline__ uint32_t bsri_mma_transpose(uint32_t x) {
+    uint32_t r;
+    asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(r) : "r"(x));
+    return r;
 }
+#if __CUDA_ARCH__ >= 900
+__device__ __forceinline__ void bsri_dev_prefetch(const void *from, uint32_t bytes) {
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void bsri_dev_prefetch(const void *from) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(from) : "memory");
+}
+__device__ __forceinline__ void bsri_dev_let_next_start(void) { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+__device__ __forceinline__ void bsri_dev_wait_for_last(void) { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 #endif
-/* A CTA computes 16 rows of a block row; its warps share the row's units and add up in order. A unit is 16 x 32 values, which a
-   lane reads as 16 bytes of two rows: products come in another order than mma's, in a and b alike. */
-template <class T> __global__ void __launch_bounds__(256, 3) bsri_product_skinny(const __grid_constant__ bsri_dev_skinny m) {
+/* Before anything is read: the kernel before this one may still run, and write it. The L2 is where both meet, so what is brought
+   there stays true. */
+__device__ __forceinline__ void bsri_skinny_begin(const bsri_dev_skinny &m) {
+#if __CUDA_ARCH__ >= 900
+    constexpr int PIECE = 4096, LINE = 128;
+    bsri_dev_let_next_start();
+    if (m.stream) {
+        int64_t begin = blockIdx.x * m.ahead, end = bsri_min(begin + m.ahead, m.stream);
+        for (int64_t at = begin + threadIdx.x * PIECE; at < end; at += blockDim.x * PIECE)
+            bsri_dev_prefetch(m.rows.values + at, (uint32_t)bsri_min(PIECE, end - at));
+        begin = blockIdx.x * m.col_ahead, end = bsri_min(begin + m.col_ahead, m.col_stream);
+        for (int64_t at = begin + threadIdx.x * LINE; at < end; at += blockDim.x * LINE)
+            bsri_dev_prefetch((const char *)m.rows.col + at);
+    }
+    bsri_dev_wait_for_last();
+#endif
+}
+/* What a lane reads of the dense operand for a unit. Products run in an order in which a lane reads 8 neighbours of a row of
+   values: register j of lane (g, t) stands for products 8t + 2j and the next, in a and b alike. */
+template <bool ROWS> struct bsri_skinny_dense;
+template <> struct bsri_skinny_dense<false> { /* columns, by 16 bytes */
+    static __device__ __forceinline__ int part() { return threadIdx.x % 4; } /* which 8 products */
+    static __device__ __forceinline__ int column() { return threadIdx.x % 32 / 4; }
+    static __device__ __forceinline__ uint4 load(const bsri_dev_skinny &, const uint16_t *at, bool) { return *(const uint4 *)at; }
+    static __device__ __forceinline__ uint4 use(const uint4 &x) { return x; }
+};
+template <> struct bsri_skinny_dense<true> { /* any strides: lane (r, t) reads products 8(r/2) + 2j + r%2 of columns 2t, 2t + 1 */
+    static __device__ __forceinline__ int part() { return threadIdx.x % 32 / 8; }
+    static __device__ __forceinline__ int column() { return threadIdx.x % 4 * 2; }
+    static __device__ __forceinline__ uint4 load(const bsri_dev_skinny &m, const uint16_t *at, bool both) {
+        uint32_t q[4];
+        at += threadIdx.x / 4 % 2 * m.b_row;
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const uint16_t *from = at + 2 * j * m.b_row;
+            if (m.pairs) q[j] = *(const uint32_t *)from;
+            else q[j] = from[0] | (both ? (uint32_t)from[m.b_col] << 16 : 0);
+        }
+        return make_uint4(q[0], q[1], q[2], q[3]);
+    }
+    static __device__ __forceinline__ uint4 use(const uint4 &x) {
+        return make_uint4(bsri_mma_transpose(x.x), bsri_mma_transpose(x.y), bsri_mma_transpose(x.z), bsri_mma_transpose(x.w));
+    }
+};
+#endif
+template <class T, int MI, int NI, bool B_ROWS> struct bsri_skinny {
+    static constexpr int ROWS = MI * 16, COLS = NI * 8;
 #ifdef BSRI_MMA_CODE
-    constexpr int WARPS = 8, AHEAD = 2;
-    __shared__ float part[WARPS][16][17];
-    const bsri_dev_product &p = m.p;
-    const int64_t reduced = (p.alpha_ptr ? *p.alpha_ptr : p.alpha) == 0.0 ? 0 : p.reduce;
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
-    for (int64_t work = blockIdx.x; work < p.items * p.tiles * m.subs; work += gridDim.x) {
-        const int64_t sub = work % m.subs, tile = work / m.subs % p.tiles, item = work / m.subs / p.tiles;
-        float sum[2][4] = {};
-        for (int64_t reduce = 0; reduce < reduced; reduce++) {
-            const bsri_mma_rows r = bsri_mma_rows_of(p, bsri_reduce_item(&p.whole, &p.out_batch, item, reduce));
-            const int64_t first = bsri_index(r.ptr, r.dt, tile);
-            const int units = (int)(bsri_index(r.ptr, r.dt, tile + 1) - first) << m.bits, subs = (1 << m.bits) - 1;
-            const char *values = r.values + 2 * ((sub * 16 + g) * p.a_rs + t * 8);
-            for (int u = warp; u < units; u += WARPS * AHEAD) {
-                uint4 x[AHEAD], y[AHEAD];
+    typedef bsri_skinny_dense<B_ROWS> dense;
+    const bsri_dev_skinny &m;
+    const char *values; /* this lane's first of the row's first block, of block 0 where entries have positions */
+    const char *col, *position;
+    const uint16_t *b; /* this lane's first column */
+    int count;         /* products of the row */
+
+    /* The warp's next unit of ROWS x 32 values. */
+    __device__ __forceinline__ void step(float (&sum)[MI][NI][4], int unit) const {
+        const int mask = (1 << m.bits) - 1, dt = m.rows.dt;
+        const int v = unit * 32 + threadIdx.x % 4 * 8, w = unit * 32 + dense::part() * 8;
+        const int32_t line = w < count ? (int32_t)bsri_index(col, dt, w >> m.bits) : -1;
+        const char *from = values + (v & mask) * 2;
+        uint4 x[2 * MI], y[NI];
+        from += (position && v < count ? bsri_index(position, dt, v >> m.bits) : v >> m.bits) * m.a_block;
 #pragma unroll
-                for (int i = 0; i < AHEAD; i++) {
-                    const int unit = u + i * WARPS;
-                    const int64_t at = first + (unit >> m.bits);
-                    if (unit >= units) continue; /* the same for all lanes */
-                    const int64_t block = r.position ? bsri_index(r.position, r.dt, at) : at;
-                    const char *from = values + 2 * (block * p.a_block + (unit & subs) * 32);
-                    x[i] = __ldcs((const uint4 *)from), y[i] = __ldcs((const uint4 *)(from + 16 * p.a_rs));
-                }
+        for (int j = 0; j < 2 * MI; j++, from += 8 * m.a_line)
+            x[j] = v < count ? __ldcs((const uint4 *)from) : make_uint4(0, 0, 0, 0);
+        const uint16_t *at = b + (((int64_t)line << m.bits) + (w & mask)) * m.b_row;
+        int column = dense::column();
 #pragma unroll
-                for (int i = 0; i < AHEAD; i++) {
-                    const int unit = u + i * WARPS;
-                    if (unit >= units) continue;
-                    const int64_t k = bsri_index(r.col, r.dt, first + (unit >> m.bits)) * p.bc + (unit & subs) * 32 + t * 8;
+        for (int n = 0; n < NI; n++, column += 8, at += 8 * m.b_col)
+            y[n] = line >= 0 && column < m.width ? dense::load(m, at, column + 1 < m.width) : make_uint4(0, 0, 0, 0);
 #pragma unroll
-                    for (int n = 0; n < 2; n++) {
-                        if (n * 8 >= p.width) continue;
-                        const uint4 b = bsri_skinny_b(m, r.b, k, n * 8 + g);
-                        const uint32_t a0[4] = {x[i].x, y[i].x, x[i].y, y[i].y}, a1[4] = {x[i].z, y[i].z, x[i].w, y[i].w};
-                        T::mma(sum[n], a0, b.x, b.y), T::mma(sum[n], a1, b.z, b.w);
-                    }
-                }
+        for (int n = 0; n < NI; n++) {
+            const uint4 d = dense::use(y[n]);
+#pragma unroll
+            for (int j = 0; j < MI; j++) {
+                const uint4 &p = x[2 * j], &q = x[2 * j + 1];
+                const uint32_t a0[4] = {p.x, q.x, p.y, q.y}, a1[4] = {p.z, q.z, p.w, q.w};
+                T::mma(sum[j][n], a0, d.x, d.y), T::mma(sum[j][n], a1, d.z, d.w);
             }
         }
+    }
+    static __device__ __forceinline__ void walk(float (&sum)[MI][NI][4], const bsri_dev_skinny &m, const bsri_mma_rows &other,
+                                                int64_t tile, int sub) {
+        const int warp = threadIdx.x / 32, warps = blockDim.x / 32, dt = m.rows.dt, size = dt == BSR_I64 ? 8 : 4;
+        const void *ptr = m.single ? m.rows.ptr : other.ptr, *col = m.single ? m.rows.col : other.col;
+        const void *position = m.single ? m.rows.position : other.position;
+        const int64_t first = bsri_index(ptr, dt, tile), count = (bsri_index(ptr, dt, tile + 1) - first) << m.bits;
+        const char *values = (m.single ? m.rows.values : other.values) + (sub * ROWS + threadIdx.x % 32 / 4) * m.a_line;
+        const uint16_t *b = (const uint16_t *)(m.single ? m.rows.b : other.b) + dense::column() * m.b_col;
+        const bsri_skinny one = {m, position ? values : values + first * m.a_block, (const char *)col + first * size,
+                                 position ? (const char *)position + first * size : NULL, b, (int)count};
+        for (int unit = warp; unit * 32 < one.count; unit += warps) one.step(sum, unit);
+    }
+    /* The sums of all warps, in their order. */
+    static __device__ __forceinline__ void finish(const bsri_dev_skinny &m, const float (&sum)[MI][NI][4], int64_t work) {
+        extern __shared__ __align__(1024) char bsri_shared[];
+        float(*part)[ROWS][COLS + 1] = (float(*)[ROWS][COLS + 1])bsri_shared;
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32, g = lane / 4, t = lane % 4;
 #pragma unroll
-        for (int i = 0; i < 8; i++) part[warp][g + i / 2 % 2 * 8][i / 4 * 8 + t * 2 + i % 2] = sum[i / 4][i % 4];
+        for (int j = 0; j < MI; j++)
+#pragma unroll
+            for (int n = 0; n < NI; n++)
+#pragma unroll
+                for (int i = 0; i < 4; i++) part[warp][j * 16 + i / 2 * 8 + g][n * 8 + t * 2 + i % 2] = sum[j][n][i];
         __syncthreads();
-        const int row = threadIdx.x / 16, n = threadIdx.x % 16;
-        if (n < p.width) {
+        const bool rows = m.out_col == 1;
+        const int64_t item = m.single ? 0 : bsri_divide(work, m.tiles * m.subs), row = (work - item * m.tiles * m.subs) * ROWS;
+        for (int i = threadIdx.x; i < ROWS * COLS; i += blockDim.x) {
+            const int y = rows ? i / COLS : i % ROWS, x = rows ? i % COLS : i / ROWS;
             float v = 0;
-            for (int w = 0; w < WARPS; w++) v += part[w][row][n];
-            const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha, beta = p.beta_ptr ? *p.beta_ptr : p.beta;
-            bsri_dev_finish<float>(p, v, alpha, beta, item, tile * p.br + sub * 16 + row, n);
+            if (x >= m.width) continue;
+            for (int w = 0; w < warps; w++) v += part[w][y][x];
+            if (m.plain) {
+                bsri_dev_store(m.out, m.out_dtype, (row + y) * m.out_row + x * m.out_col, v);
+                continue;
+            }
+            const double alpha = m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha, beta = m.p.beta_ptr ? *m.p.beta_ptr : m.p.beta;
+            bsri_dev_finish<float>(m.p, v, alpha, beta, item, row + y, x);
         }
         __syncthreads();
+    }
+#endif
+};
+template <class T, int MI, int NI, bool B_ROWS>
+__global__ void __launch_bounds__(NI == 1 ? 512 : 256, NI == 2 ? 4 : 2)
+    bsri_product_skinny(const __grid_constant__ bsri_dev_skinny m) {
+#ifdef BSRI_MMA_CODE
+    typedef bsri_skinny<T, MI, NI, B_ROWS> skinny;
+    bsri_skinny_begin(m);
+    __shared__ bsri_mma_rows other;
+    int reduce = 1;
+    if (!m.plain) reduce = (m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha) == 0.0 ? 0 : (int)m.p.reduce;
+    for (int64_t work = blockIdx.x; work < m.work; work += gridDim.x) {
+        const int64_t line = bsri_divide(work, m.subs);
+        const int64_t item = m.single ? 0 : bsri_divide(line, m.tiles), tile = line - item * m.tiles;
+        float sum[MI][NI][4] = {};
+        for (int i = 0; i < reduce; i++) {
+            if (!m.single && threadIdx.x == 0)
+                other = bsri_mma_rows_of(m.p, bsri_reduce_item(&m.p.whole, &m.p.out_batch, item, i));
+            if (!m.single) __syncthreads();
+            skinny::walk(sum, m, other, tile, (int)(work - line * m.subs));
+            if (!m.single) __syncthreads();
+        }
+        skinny::finish(m, sum, work);
     }
 #endif
 }
@@ -1941,16 +2056,27 @@ template <class T> __global__ void __launch_bounds__(256, 3) bsri_product_skinny
       BSRI_SAMPLED_SHARED)                                                                                                    \
     X(n + 2, "mma sampled 16-row rows " name, (bsri_sampled_mma<T, bsri_mma_sampled_tile<T, 16, true>>), BSRI_SAMPLED_SHARED) \
     X(n + 3, "mma sampled 16-row columns " name, (bsri_sampled_mma<T, bsri_mma_sampled_tile<T, 16, false>>), BSRI_SAMPLED_SHARED)
+#define BSRI_SKINNY_SHARED (48 * 1024)
+#define BSRI_KERNELS_SKINNY_2(X, n, T, M, N, name) \
+    X(n + 0, "mma product skinny columns " name, (bsri_product_skinny<T, M, N, false>), BSRI_SKINNY_SHARED) \
+    X(n + 1, "mma product skinny rows " name, (bsri_product_skinny<T, M, N, true>), BSRI_SKINNY_SHARED)
+#define BSRI_KERNELS_SKINNY(X, n, T, name) \
+    BSRI_KERNELS_SKINNY_2(X, n + 0, T, 1, 1, "16x8 " name) \
+    BSRI_KERNELS_SKINNY_2(X, n + 2, T, 1, 2, "16x16 " name) \
+    BSRI_KERNELS_SKINNY_2(X, n + 4, T, 1, 4, "16x32 " name) \
+    X(n + 6, "mma product skinny columns 16x64 " name, (bsri_product_skinny<T, 1, 8, false>), BSRI_SKINNY_SHARED) \
+    BSRI_KERNELS_SKINNY_2(X, n + 8, T, 2, 1, "32x8 " name) \
+    BSRI_KERNELS_SKINNY_2(X, n + 12, T, 2, 4, "32x32 " name)
 #define BSRI_KERNELS_MMA(X)                                                              \
     BSRI_WHEN(BSRI_HAS_PRODUCT,                                                          \
     BSRI_WHEN(BSRI_HAS_BF16,                                                             \
     BSRI_KERNELS_MMA_4(X, 200, bsri_mma_bf16, 256, "256 bf16")                           \
     BSRI_KERNELS_MMA_4(X, 204, bsri_mma_bf16, 128, "128 bf16")                           \
-    X(250, "mma product skinny bf16", bsri_product_skinny<bsri_mma_bf16>, 0))            \
+    BSRI_KERNELS_SKINNY(X, 150, bsri_mma_bf16, "bf16"))                                  \
     BSRI_WHEN(BSRI_HAS_F16,                                                              \
     BSRI_KERNELS_MMA_4(X, 210, bsri_mma_f16, 256, "256 f16")                             \
     BSRI_KERNELS_MMA_4(X, 214, bsri_mma_f16, 128, "128 f16")                             \
-    X(251, "mma product skinny f16", bsri_product_skinny<bsri_mma_f16>, 0))              \
+    BSRI_KERNELS_SKINNY(X, 170, bsri_mma_f16, "f16"))                                    \
     BSRI_WHEN(BSRI_HAS_F32,                                                              \
     BSRI_KERNELS_F32(X, 260, 256, 4, 2, "256 f32")                                       \
     BSRI_KERNELS_F32(X, 264, 128, 2, 1, "128 f32")                                       \
@@ -2094,21 +2220,52 @@ static bsri_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_produc
     return c;
 }
 /* The same for products with few columns. */
+/* What a product with one item and one reduction needs without looking at batches; and what the L2 is asked for. */
+static void bsri_skinny_single(const bsri_dev_product *p, int64_t grid, bsri_dev_skinny *m) {
+    const char *view = (const char *)p->a.transposed_index;
+    m->single = p->items == 1 && p->reduce == 1;
+    if (!m->single) return;
+    m->rows.values = (const char *)p->a.values, m->rows.b = (const char *)p->b.data, m->out = (char *)p->out.data;
+    m->plain = p->alpha == 1.0 && !p->alpha_ptr && !p->left.data && !p->right.data && !p->bias.data && !p->activation &&
+               !(p->has_input && (p->beta != 0.0 || p->beta_ptr));
+    if (p->kind == BSRI_LIST_TRANSPOSED) {
+        m->rows.ptr = view + p->index.at[0], m->rows.col = view + p->index.at[1], m->rows.position = view + p->index.at[2];
+        return;
+    }
+    m->rows.ptr = p->a.crow_indices, m->rows.col = p->a.col_indices;
+    if (p->a_block != p->br * p->bc) return;
+    m->stream = p->a.nnz * m->a_block, m->ahead = bsri_ceil_div(m->stream, grid * 16) * 16;
+    m->col_stream = p->a.nnz * (int64_t)bsr_dtype_size(p->a.index_dtype), m->col_ahead = bsri_ceil_div(m->col_stream, grid);
+}
 static bsri_choice bsri_mma_choose_skinny(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsr_plan *,
                                           bsri_dev_skinny *m) {
-    const int dt = p->a.dtype;
-    bsri_choice c = bsri_yes(dt == BSR_BF16 ? 250 : 251, 2, BSR_WHY_SKINNY);
+    const int dt = p->a.dtype, ni = p->width <= 8 ? 0 : p->width <= 16 ? 1 : p->width <= 32 ? 2 : 3;
+    const int aligned = bsri_mma_aligned(p->b.data, p->b.batch_dims, p->b.batch, p->b.batch_stride, 8);
+    const int rows = !(aligned && p->b.row_stride == 1 && (p->b.col_stride % 8 == 0 || p->width == 1));
+    const int64_t blocks = p->a.nnz / bsri_max(1, bsri_pattern_count(&p->a) * p->tiles); /* of a row, on average */
+    bsri_choice c = bsri_yes(0, 2, BSR_WHY_SKINNY);
+    int mi = 1, warps = ni ? 8 : 16;
     if (ctx->tier < 2) return bsri_no(BSR_WHY_GPU);
-    if (p->width > 16) return bsri_no(BSR_WHY_WIDE);
+    if (p->width > (rows ? 32 : 64)) return bsri_no(BSR_WHY_WIDE); /* rows of 64 take twice as long as columns */
     if (p->kind > BSRI_LIST_TRANSPOSED) return bsri_no(BSR_WHY_LIST_KIND);
     if (compute != BSR_F32 || p->b.dtype != dt || (dt != BSR_BF16 && dt != BSR_F16)) return bsri_no(BSR_WHY_DTYPE);
-    if (p->br % 16 || p->bc % 32 || (p->bc & (p->bc - 1)) || p->bc > 1024) return bsri_no(BSR_WHY_BLOCK);
+    if (p->br % 16 || p->bc % 16 || (p->bc & (p->bc - 1)) || p->bc > 1024) return bsri_no(BSR_WHY_BLOCK);
     if (bsri_mma_values(p) != 1) return bsri_no(BSR_WHY_VALUES);
+    if (bsri_max(p->reduce, bsri_max(bsri_block_cols(&p->a), bsri_block_rows(&p->a))) >= INT32_MAX) return bsri_no(BSR_WHY_SIZE);
+    /* 32 rows at a time halve what is read of b; with 16 or 64 columns they leave too few registers */
+    if (ni % 2 || p->br % 32 || p->items * p->tiles * (p->br / 32) < 2 * ctx->sm_count) mi = 0;
     memset(m, 0, sizeof *m);
-    c.threads = 256, c.tile_rows = 16, c.tile_cols = 16;
-    m->p = *p, m->subs = (int32_t)(p->br / 16), m->bits = bsri_mma_log2(p->bc / 32), c.grid = p->items * p->tiles * m->subs;
-    m->pieces = p->b.row_stride == 1 && (p->b.col_stride % 8 == 0 || p->width == 1) &&
-                bsri_mma_aligned(p->b.data, p->b.batch_dims, p->b.batch, p->b.batch_stride, 8);
+    m->p = *p, m->subs = (int32_t)(p->br / (16 << mi)), m->bits = bsri_mma_log2(p->bc), m->tiles = p->tiles;
+    c.kernel = (dt == BSR_BF16 ? 150 : 170) + (mi * 4 + ni) * 2 + rows, c.tile_rows = 16 << mi, c.tile_cols = 8 << ni;
+    c.grid = m->work = p->items * p->tiles * m->subs;
+    /* no more warps than the SMs hold at once, or than a mean row has units */
+    while (warps > 2 && (c.grid * warps > ctx->sm_count * (ni < 2 ? 32 : 16) || blocks * p->bc <= warps / 2 * 32)) warps /= 2;
+    c.threads = warps * 32, c.shared = warps * c.tile_rows * (c.tile_cols + 1) * 4;
+    c.early = ctx->tier >= 3; /* the loaded code waits */
+    m->rows.dt = p->a.index_dtype, m->width = (int32_t)p->width, m->a_line = p->a_rs * 2, m->a_block = p->a_block * 2;
+    m->b_row = p->b.row_stride, m->b_col = p->b.col_stride, m->out_row = p->out.row_stride, m->out_col = p->out.col_stride;
+    m->out_dtype = p->out.dtype, m->pairs = aligned && p->b.col_stride == 1 && p->b.row_stride % 2 == 0 && p->width % 2 == 0;
+    bsri_skinny_single(p, c.grid, m);
     return c;
 }
 
@@ -3677,7 +3834,7 @@ static bsri_choice bsri_simt_choose_softmax(const bsr_context *, const bsri_dev_
     bsri_choice c = bsri_yes(compute == BSR_F64 ? 401 : !fast ? 400 : 402 + type + (p->backward ? 3 : 0), 1,
                              fast && compute != BSR_F64 ? BSR_WHY_PACKED : BSR_WHY_ANY);
     c.threads = p->warps == 8 ? 256 : 128, c.tile_rows = c.threads / 32 / p->warps << p->side, c.tile_cols = 1;
-    c.grid = bsri_min(p->work, bsri_ceil_div(p->turn, c.threads / 32 / p->warps)); /* CTAs stay: a start costs time */
+    c.grid = p->work;
     return c;
 }
 
