@@ -4,7 +4,7 @@
                                          #include "bsrsparse.h"
    In every other file that uses it:     #include "bsrsparse.h"
    CPU:  cc -O2 -fopenmp prog.c -lm      (without -fopenmp: one thread, or your own threads through parallel_for)
-   CUDA: nvcc -O2 -std=c++17 -arch=native prog.cu      (both backends; wants bsrsparse_kernels.cuh beside this file)
+   CUDA: nvcc -O2 -std=c++17 -arch=sm_90a prog.cu      (both backends; wants bsrsparse_kernels.cuh beside this file)
 
    What PyTorch's torch.sparse._triton_ops, DeepSpeed's block-sparse operations and FlexAttention do in Python, for
    programs that have no Python. This file alone is enough for the CPU; tune_table.h beside it is optional.
