@@ -2535,6 +2535,8 @@ typedef struct bsri_dev_wgmma {
     int64_t a_line;       /* bytes between lines of values as stored; a_trans: blocks are stored transposed */
     int32_t a_trans;
     int32_t vector, fused; /* out is stored by the copy engine: 1 row-major, 2 column-major; more than alpha, or not so */
+    float share;           /* 1 / blocks of a full row */
+    int64_t patterns;      /* of the matrix's batch */
     int32_t whole;         /* out has whole pieces of 64 columns: the dense operand's are a dimension of its map */
     int32_t block_bits;    /* log2 of the rows of a block */
 } bsri_dev_wgmma;
@@ -2577,24 +2579,33 @@ template <int GROUP> struct bsri_wgmma_list {
    snake through the sorted units 10 to 50 %. */
 struct bsri_wgmma_order {
     int32_t span, slabs, groups, units, teams;
+    int64_t lines;
+    const int32_t *order, *lengths; /* of the schedule, where one is attached for this direction; lengths: for groups like ours */
 
     __device__ __forceinline__ void begin(const bsri_dev_wgmma &m) {
+        const int64_t *header = (const int64_t *)m.p.a.schedule;
+        lines = m.p.tiles, order = lengths = NULL;
+        if (header && (header[6] != 0) == (m.p.trans != 0)) {
+            lines = header[4] * header[5], order = (const int32_t *)((const char *)header + BSRI_VIEW_HEADER);
+            if (header[4] == m.group) lengths = order + (m.patterns * lines + 15) / 16 * 16;
+        }
         span = (int)gridDim.x < m.span ? 1 : m.span, slabs = m.tiles / span; /* the caller may allow no more CTAs */
-        groups = (int)((bsri_mma_lines(m.p) + m.group - 1) / m.group), units = (int)m.p.items * slabs * groups;
+        groups = (int)((lines + m.group - 1) / m.group), units = (int)m.p.items * slabs * groups;
         teams = gridDim.x / span;
     }
-    /* In stages; the union of rows with n blocks altogether is guessed as if columns were random. */
-    __device__ __forceinline__ uint32_t cost(const bsri_dev_wgmma &m, int unit) const {
-        const bsri_dev_product &p = m.p;
-        const int group = unit % groups, item = unit / groups / slabs;
-        const int64_t lines = bsri_mma_lines(p);
-        const bsri_mma_rows r = bsri_mma_rows_of(p, bsri_reduce_item(&p.whole, &p.out_batch, item, 0));
-        float absent = 1, others = (float)(p.trans ? bsri_block_rows(&p.a) : bsri_block_cols(&p.a));
+    /* The n-th line in the order in which lines are grouped, or -1. */
+    __device__ __forceinline__ int64_t line(int64_t pattern, int64_t n) const {
+        return n >= lines ? -1 : order ? order[pattern * lines + n] : n;
+    }
+    /* In stages; without lengths the union of rows with n blocks altogether is guessed as if columns were random. */
+    __device__ __forceinline__ uint32_t cost(const bsri_dev_wgmma &m, const bsri_mma_rows &r, int64_t pattern, int group) const {
+        float absent = 1;
+        if (lengths) return min(lengths[pattern * groups + group], 100000) * m.parts + 3;
         for (int g = 0; g < m.group; g++) {
-            const int64_t line = bsri_mma_line(p, item, lines, (int64_t)group * m.group + g);
-            if (line >= 0) absent *= 1.0f - (float)(bsri_index(r.ptr, r.dt, line + 1) - bsri_index(r.ptr, r.dt, line)) / others;
+            const int64_t n = line(pattern, (int64_t)group * m.group + g);
+            if (n >= 0) absent *= 1.0f - (float)(int)(bsri_index(r.ptr, r.dt, n + 1) - bsri_index(r.ptr, r.dt, n)) * m.share;
         }
-        return (uint32_t)fminf(1e5f, fmaxf(0.0f, (1.0f - absent) * others) * m.parts) + 3;
+        return (uint32_t)fminf(1e5f, fmaxf(0.0f, (1.0f - absent) / m.share) * m.parts) + 3;
     }
 };
 /* 32 units, longest first: cost, 31 - unit. */
@@ -2623,13 +2634,24 @@ template <int GROUP> __device__ __forceinline__ void bsri_wgmma_plan(const bsri_
     const int mine = blockIdx.x / o.span;
     if (mine < o.units) bsri_wgmma_pick(s, picks++, mine);
 #pragma unroll
-    for (int j = 0; j < TEAMS; j++) {
-        const int team = j * 32 + lane;
-        load[j] = team >= o.teams ? ~0u : (team < o.units ? o.cost(m, team) : 0) << 8 | team;
-    }
-    for (int first = o.teams, have; first < o.units; first += have) {
+    for (int j = 0; j < TEAMS; j++) load[j] = j * 32 + lane < o.teams ? j * 32 + lane : ~0u;
+    for (int first = 0, have; first < o.units; first += have) { /* windows of one slab: of one item */
         have = min(min(32, o.units - first), o.groups - first % o.groups);
-        const uint32_t keys = bsri_wgmma_sorted((lane < have ? o.cost(m, first + lane) << 5 : 0) | (31 - lane));
+        if (first < o.teams) have = min(have, o.teams - first);
+        const int64_t item = bsri_reduce_item(&m.p.whole, &m.p.out_batch, first / o.groups / o.slabs, 0);
+        const bsri_mma_rows r = bsri_mma_rows_of(m.p, item);
+        const int64_t pattern = bsri_pattern_of(&m.p.whole, item, &m.p.a);
+        const uint32_t length = lane < have ? o.cost(m, r, pattern, first % o.groups + lane) : 0;
+        if (first < o.teams) { /* each team's first unit */
+#pragma unroll
+            for (int j = 0; j < TEAMS; j++) {
+                const int from = j * 32 + lane - first;
+                const uint32_t stages = __shfl_sync(~0u, length, from & 31);
+                if (from >= 0 && from < have) load[j] += stages << 8;
+            }
+            continue;
+        }
+        const uint32_t keys = bsri_wgmma_sorted(length << 5 | (31 - lane));
 #pragma unroll 1
         for (int i = 0; i < have; i++) {
             const uint32_t key = __shfl_sync(~0u, keys, i), more = key >> 5 << 8;
@@ -2652,14 +2674,18 @@ template <int GROUP> __device__ __forceinline__ void bsri_wgmma_plan(const bsri_
 template <int GROUP>
 __device__ __forceinline__ void bsri_wgmma_union(bsri_wgmma_part<GROUP> &part, const bsri_mma_rows &r, int64_t &at, int64_t end) {
     const int lane = threadIdx.x % 32;
-    const uint32_t head = at < end ? (uint32_t)bsri_index(r.col, r.dt, at) : 0x7fffffffu;
-    const uint32_t first = __reduce_min_sync(~0u, head);
     int64_t next = at;
-    uint32_t c[GROUP], irregular = 0, n = 0;
+    uint32_t c[GROUP], irregular = 0, n = 0, head = 0x7fffffffu, first = 0x7fffffffu;
 #pragma unroll
     for (int g = 0; g < GROUP; g++) {
         const int64_t from = __shfl_sync(~0u, at, g) + lane, last = __shfl_sync(~0u, end, g);
         c[g] = from < last ? (uint32_t)bsri_index(r.col, r.dt, from) : 0x7fffffffu;
+    }
+#pragma unroll
+    for (int g = 0; g < GROUP; g++) {
+        const uint32_t h = __shfl_sync(~0u, c[g], 0);
+        first = min(first, h);
+        if (lane == g) head = h;
     }
     for (int i = lane; i < GROUP * BSRI_WGMMA_WINDOW; i += 32) (&part.bits[0][0])[i] = 0;
     if (lane < GROUP) part.at[lane] = (int32_t)at;
@@ -2699,7 +2725,6 @@ template <class L>
 __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s, int builder) {
     const bsri_dev_product &p = m.p;
     const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha;
-    const int64_t lines = bsri_mma_lines(p);
     const int lane = threadIdx.x % 32;
     bsri_wgmma_order order;
     uint32_t parts = 0;
@@ -2712,7 +2737,8 @@ __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_w
         if (lane == 0) bsri_mma_arrive(bsri_mma_address(&s.pick_empty[slot]));
         if (unit < 0) break;
         const int item = unit / order.groups / order.slabs, group = unit % order.groups;
-        const int64_t line = lane < m.group ? bsri_mma_line(p, item, lines, (int64_t)group * m.group + lane) : -1;
+        const int64_t own = bsri_pattern_of(&p.whole, bsri_reduce_item(&p.whole, &p.out_batch, item, 0), &p.a);
+        const int64_t line = lane < m.group ? order.line(own, (int64_t)group * m.group + lane) : -1;
         for (int64_t reduce = 0; reduce < p.reduce; reduce++) {
             const int64_t from = bsri_reduce_item(&p.whole, &p.out_batch, item, reduce);
             const bsri_mma_rows r = bsri_mma_rows_of(p, from);
@@ -2820,45 +2846,50 @@ template <class L> struct bsri_wgmma_fetcher {
         }
         if (last && !part.count) close(m, s, part, last);
     }
-    __device__ __forceinline__ void part(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s,
+    /* A part where stages hold blocks, too: lane i knows all of column i of a word, and issues its stages. One entry after
+       another by the whole warp took 1000 cycles a stage, twice what it takes to multiply. */
+    __device__ __forceinline__ void wide(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s,
                                          const bsri_wgmma_part<L::GROUP> &part) {
-        const int lane = threadIdx.x % 32, mine = lane < L::GROUP ? lane : 0;
-        int32_t left = part.count, at = part.at[mine];
+        const int lane = threadIdx.x % 32, parts = m.parts, dt = m.p.a.index_dtype;
+        const uint32_t before = (1u << lane) - 1;
+        const bool one = m.group == 1;
+        const int32_t first = part.first, last = part.last;
+        const uint32_t each = L::bytes(m, part.col, 0);
+        const void *const position = part.position;
+        const typename L::fetch fetch(m, part);
+        int32_t left = part.count, at0 = part.at[0], at1 = part.at[1];
         for (int w = 0; left; w++) {
-            const uint32_t bits = lane < L::GROUP ? part.bits[mine][w] : 0;
-            uint32_t any = __reduce_or_sync(~0u, bits);
-            if (!any) continue;
-            int32_t moved[L::GROUP]; /* blocks of this window's word where entries are not numbered like blocks */
-            if (part.position) {
-#pragma unroll
-                for (int g = 0; g < L::GROUP; g++) {
-                    const int n = __popc(__shfl_sync(~0u, bits, g)), from = __shfl_sync(~0u, at, g) + lane;
-                    moved[g] = lane < n ? (int32_t)bsri_index(part.position, m.p.a.index_dtype, from) : 0;
-                }
-            }
-            for (; any; any &= any - 1, left--) {
-                const int bit = __ffs((int)any) - 1, before = __popc(bits & ((1u << bit) - 1));
-                const uint32_t rows = __ballot_sync(~0u, bits >> bit & 1);
-                int32_t block = at + before;
-                if (part.position) {
-#pragma unroll
-                    for (int g = 0; g < L::GROUP; g++) {
-                        const int32_t b = __shfl_sync(~0u, moved[g], __shfl_sync(~0u, before, g));
-                        if (lane == g) block = b;
+            const uint32_t bits0 = part.bits[0][w], bits1 = part.bits[1][w];
+            const bool have0 = bits0 >> lane & 1, have1 = bits1 >> lane & 1;
+            int32_t block0 = at0 + __popc(bits0 & before), block1 = at1 + __popc(bits1 & before);
+            if (position && have0) block0 = (int32_t)bsri_index(position, dt, block0);
+            if (position && have1) block1 = (int32_t)bsri_index(position, dt, block1);
+            const int32_t k = (first + w * 32 + lane) << m.block_bits;
+            const uint32_t total = each + (one ? 0 : (have0 + have1) * 8192);
+            for (uint32_t any = bits0 | bits1; any; any &= any - 1) {
+                const bool mine = __ffs((int)any) - 1 == lane;
+                left--;
+                for (int i = 0; i < parts; i++) {
+                    bsri_mma_wait(empty + 8 * slot, phase ^ 1);
+                    if (mine) {
+                        bsri_wgmma_stage<L::GROUP> &stage = s.stage[slot];
+                        const uint32_t barrier = full + 8 * slot;
+                        const int32_t flags = !left && i + 1 == parts ? last : 0;
+                        fetch.stage(m, base + slot * L::STAGE, barrier, k + i * L::SLICE, i, have0, have1, block0, block1);
+                        stage.work[0] = one | have0, stage.work[1] = one | have1, stage.flags = flags;
+                        if (flags) {
+                            stage.row[0] = part.row[0], stage.row[1] = part.row[1], stage.col = part.col;
+                            stage.item = part.item;
+                        }
+                        bsri_tma_expect(barrier, total);
                     }
-                }
-                for (int i = 0; i < m.parts; i++) {
-                    if (!filled) bsri_mma_wait(empty + 8 * slot, phase ^ 1);
-                    L::fetch(m, part, base + slot * L::STAGE, full + 8 * slot, filled, rows, block,
-                             ((part.first + w * 32 + bit) << m.block_bits) + i * L::SLICE, i);
-                    mask |= rows << filled * L::GROUP, bytes += L::bytes(m, part.col, rows);
-                    if (++filled == L::EACH || (part.flags & BSRI_WGMMA_LAST && left == 1 && i + 1 == m.parts))
-                        close(m, s, part, left == 1 && i + 1 == m.parts ? part.last : 0);
+                    __syncwarp();
+                    if (++slot == L::STAGES) slot = 0, phase ^= 1;
                 }
             }
-            at += __popc(bits);
+            at0 += __popc(bits0), at1 += __popc(bits1);
         }
-        if (part.last && !part.count) close(m, s, part, part.last);
+        if (last && !part.count) close(m, s, part, last);
     }
 };
 template <class L>
@@ -2876,7 +2907,7 @@ __device__ __forceinline__ void bsri_wgmma_issue(const bsri_dev_wgmma &m, bsri_w
                 bsri_mma_wait(bsri_mma_address(&s.part_full[builder][n % 2]), n / 2 & 1);
                 last = part.last;
                 if constexpr (L::OWN) f.own(m, s, part);
-                else f.part(m, s, part);
+                else f.wide(m, s, part);
                 __syncwarp();
                 if (threadIdx.x % 32 == 0) bsri_mma_arrive(bsri_mma_address(&s.part_empty[builder][n % 2]));
             }
@@ -3021,24 +3052,29 @@ template <class T, int TN_, int TA, int TB> struct bsri_wgmma_wide {
         const int32_t boxes = (int32_t)bsri_min(TN / 64, (m.p.width - col + 63) / 64);
         return (TB && !m.whole ? boxes * 8192 : DENSE) + (m.group == 1 ? 16384 : __popc(rows) * 8192);
     }
-    /* block: lane g's is row g's. One lane issues: it costs 32 ns an instruction, from several lanes more. */
-    static __device__ __forceinline__ void fetch(const bsri_dev_wgmma &m, const bsri_wgmma_part<GROUP> &part, uint32_t to,
-                                                 uint32_t barrier, int, uint32_t rows, int32_t block, int32_t k, int i) {
-        const int32_t other = __shfl_sync(~0u, block, 1);
-        if (threadIdx.x % 32) return;
-        if (!TB) bsri_tma_load(to + 16384, &m.b_map, barrier, k, part.col, part.b0, part.b1);
-        else if (m.whole) bsri_tma_load(to + 16384, &m.b_map, barrier, 0, k, part.col / 64, part.b0, part.b1);
-        else
-            for (int n = 0; n < TN / 64 && part.col + n * 64 < m.p.width; n++)
-                bsri_tma_load(to + 16384 + n * 8192, &m.b_map, barrier, part.col + n * 64, k, part.b0, part.b1);
-        if (m.group == 1) {
-            bsri_tma_load(to, &m.a_map, barrier, TA ? 0 : i * 64, TA ? i * 64 : 0, block, part.a0, part.a1);
-            if (TA) bsri_tma_load(to + 8192, &m.a_map, barrier, 64, i * 64, block, part.a0, part.a1);
-            return;
+    /* What all stages of a part have in common, in registers. */
+    struct fetch {
+        int32_t col, a0, a1, b0, b1, boxes;
+        bool one;
+        __device__ __forceinline__ fetch(const bsri_dev_wgmma &m, const bsri_wgmma_part<GROUP> &part)
+            : col(part.col), a0(part.a0), a1(part.a1), b0(part.b0), b1(part.b1),
+              boxes(m.whole ? 0 : (int32_t)bsri_min(TN / 64, (m.p.width - part.col + 63) / 64)), one(m.group == 1) {}
+        /* By one lane: from several it costs more than 32 ns an instruction. */
+        __device__ __forceinline__ void stage(const bsri_dev_wgmma &m, uint32_t to, uint32_t barrier, int32_t k, int i,
+                                              bool have0, bool have1, int32_t block0, int32_t block1) const {
+            if (!TB) bsri_tma_load(to + 16384, &m.b_map, barrier, k, col, b0, b1);
+            else if (!boxes) bsri_tma_load(to + 16384, &m.b_map, barrier, 0, k, col / 64, b0, b1);
+            else
+                for (int n = 0; n < boxes; n++) bsri_tma_load(to + 16384 + n * 8192, &m.b_map, barrier, col + n * 64, k, b0, b1);
+            if (one) {
+                bsri_tma_load(to, &m.a_map, barrier, TA ? 0 : i * 64, TA ? i * 64 : 0, block0, a0, a1);
+                if (TA) bsri_tma_load(to + 8192, &m.a_map, barrier, 64, i * 64, block0, a0, a1);
+            } else {
+                if (have0) bsri_tma_load(to, &m.a_map, barrier, 0, 0, block0, a0, a1);
+                if (have1) bsri_tma_load(to + 8192, &m.a_map, barrier, 0, 0, block1, a0, a1);
+            }
         }
-        if (rows & 1) bsri_tma_load(to, &m.a_map, barrier, 0, 0, block, part.a0, part.a1);
-        if (rows & 2) bsri_tma_load(to + 8192, &m.a_map, barrier, 0, 0, other, part.a0, part.a1);
-    }
+    };
     static __device__ __forceinline__ uint32_t work(const bsri_dev_wgmma &m, uint32_t mask, int half) {
         return mask >> (m.group > 1 ? half : 0) & 1;
     }
@@ -3370,6 +3406,8 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     c.tile_rows = 128, c.tile_cols = p->items * groups * bsri_ceil_div(p->width, 256) < ctx->sm_count ? 128 : 256;
     if (asked->tile_cols == 128 || asked->tile_cols == 256) c.tile_cols = asked->tile_cols;
     if (p->br < 64) c.tile_cols = 256;
+    m->patterns = bsri_pattern_count(&p->a);
+    m->share = 1.0f / (float)bsri_max(1, p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a));
     m->whole = bsri_mma_layout(&p->b) == 1 && p->width % 64 == 0;
     m->a_trans = bsri_mma_values(p) == 2, m->a_line = 2 * (m->a_trans ? p->a_cs : p->a_rs);
     c.kernel = (p->a.dtype == BSR_F16 ? 310 : 300) + (bsri_mma_layout(&p->b) == 2) +
