@@ -11,7 +11,7 @@
 
    It does not: allocate, synchronise, print, exit, abort or read the environment inside an operation; copy operands
    behind your back; keep writable global state; fall back silently on a slower path (the plan says what runs).
-   Not in this version: attention's backward, the Hopper (wgmma) tier, tuned parameters. Not tested: MSVC.
+   Not in this version: attention's backward. Not tested: MSVC.
 
    CONTENTS: every name is an anchor; search for ">>name:"
      types              statuses, data types, operations, operands, checks
