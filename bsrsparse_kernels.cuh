@@ -2589,10 +2589,12 @@ struct bsri_wgmma_order {
             lines = header[4] * header[5], order = (const int32_t *)((const char *)header + BSRI_VIEW_HEADER);
             if (header[4] == m.group) lengths = order + (m.patterns * lines + 15) / 16 * 16;
         }
-        span = (int)gridDim.x < m.span ? 1 : m.span, slabs = m.tiles / span; /* the caller may allow no more CTAs */
+        span = (int)gridDim.x < m.span ? 1 : m.span, slabs = (m.tiles + span - 1) / span; /* the caller may allow few */
         groups = (int)((lines + m.group - 1) / m.group), units = (int)m.p.items * slabs * groups;
         teams = gridDim.x / span;
     }
+    /* This CTA's tile of a unit, counted in columns of out; the last slab may have fewer than CTAs of a team. */
+    __device__ __forceinline__ int tile(int unit) const { return unit / groups % slabs * span + (int)(blockIdx.x % span); }
     /* The n-th line in the order in which lines are grouped, or -1. */
     __device__ __forceinline__ int64_t line(int64_t pattern, int64_t n) const {
         return n >= lines ? -1 : order ? order[pattern * lines + n] : n;
@@ -2632,7 +2634,7 @@ template <int GROUP> __device__ __forceinline__ void bsri_wgmma_plan(const bsri_
     bsri_wgmma_order o;
     o.begin(m);
     const int mine = blockIdx.x / o.span;
-    if (mine < o.units) bsri_wgmma_pick(s, picks++, mine);
+    if (mine < o.units && o.tile(mine) < m.tiles) bsri_wgmma_pick(s, picks++, mine);
 #pragma unroll
     for (int j = 0; j < TEAMS; j++) load[j] = j * 32 + lane < o.teams ? j * 32 + lane : ~0u;
     for (int first = 0, have; first < o.units; first += have) { /* windows of one slab: of one item */
@@ -2661,7 +2663,8 @@ template <int GROUP> __device__ __forceinline__ void bsri_wgmma_plan(const bsri_
             least = __reduce_min_sync(~0u, least);
 #pragma unroll
             for (int j = 0; j < TEAMS; j++) load[j] += load[j] == least ? more : 0;
-            if ((int)(least & 255) == mine) bsri_wgmma_pick(s, picks++, first + 31 - (int)(key & 31));
+            const int unit = first + 31 - (int)(key & 31);
+            if ((int)(least & 255) == mine && o.tile(unit) < m.tiles) bsri_wgmma_pick(s, picks++, unit);
         }
     }
     for (int i = 0; i < BSRI_WGMMA_BUILDERS; i++) bsri_wgmma_pick(s, picks++, -1);
@@ -2755,7 +2758,7 @@ __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_w
                     part.item = item, part.position = r.position, part.values = r.values,
                     part.last = !more && reduce + 1 == p.reduce ? BSRI_WGMMA_LAST : 0;
                     part.flags = (fresh ? BSRI_WGMMA_FIRST : 0) | (more ? 0 : BSRI_WGMMA_LAST);
-                    part.col = (unit / order.groups % order.slabs * order.span + (int)(blockIdx.x % order.span)) * L::TN;
+                    part.col = order.tile(unit) * L::TN;
                     bsri_tensor_item(m.a_batch,
                                      bsri_batch_offset(&p.whole, from, p.a.batch_dims, p.a.batch, p.a.values_batch_stride),
                                      part.a0, part.a1);
@@ -3416,8 +3419,10 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
                (p->br < 64 ? 20 + (p->br == 16) * 2 : (c.tile_cols == 128) * 4 + m->a_trans * 2);
     c.stages = c.tile_cols == 128 ? 6 : 4, c.threads = 384, c.shared = p->br < 64 ? BSRI_WGMMA_NARROW_SHARED : BSRI_WGMMA_SHARED;
     tiles = m->tiles = (int32_t)bsri_ceil_div(p->width, c.tile_cols);
-    m->span = tiles % 4 == 0 ? 4 : tiles % 3 == 0 ? 3 : tiles % 2 == 0 ? 2 : 1;
-    c.grid = bsri_min(bsri_min(ctx->sm_count, 32 * BSRI_WGMMA_TEAMS) / m->span, p->items * tiles / m->span * groups) * m->span;
+    m->span = tiles % 4 == 0 || tiles > 32 ? 4 : tiles % 3 == 0 ? 3 : tiles % 2 == 0 ? 2 : 1;
+    c.grid =
+        bsri_min(bsri_min(ctx->sm_count, 32 * BSRI_WGMMA_TEAMS) / m->span, p->items * bsri_ceil_div(tiles, m->span) * groups) *
+        m->span;
     if (!bsri_wgmma_maps(ctx, &c, m)) return bsri_no(BSR_WHY_DENSE);
     m->fused = !m->vector || !bsri_mma_vector(p);
     return c;
