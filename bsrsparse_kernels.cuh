@@ -21,6 +21,7 @@
      device-attention   what happens to a score
      simt-attention     any dtype, head size, block size, stride
      mma-attention      f16 and bf16 on tensor cores, scores and output in registers
+     wgmma-sampled      dense x dense at stored blocks by wgmma
      wgmma-attention    f16 and bf16 on Hopper: tensor maps, wgmma, scores and output in registers
      device-sort        filling, stable radix sort of runs of keys
      device-lines       lengths, order and grouping of lines
@@ -1016,7 +1017,7 @@ __device__ __forceinline__ int64_t bsri_mma_line(const bsri_dev_product &p, int6
 #ifdef BSRI_MMA_CODE
 /* Marks the columns [first, first + BSRI_UNION) of rows whose columns ascend; list.next is past what is marked. Columns in
    another order, or repeated, set list.irregular. */
-__device__ __forceinline__ void bsri_mma_mark(bsri_mma_list &s, const bsri_mma_rows &r, int group) {
+__device__ __forceinline__ void bsri_mma_mark(bsri_mma_list &s, const bsri_mma_rows &r, int group, int shift) {
     const int lane = threadIdx.x % 32, warps = BSRI_FETCHERS / 32;
     const int64_t first = s.first;
     for (int g = threadIdx.x / 32; g < group; g += warps) {
@@ -1026,9 +1027,9 @@ __device__ __forceinline__ void bsri_mma_mark(bsri_mma_list &s, const bsri_mma_r
         for (int inside = 32; inside == 32; at += inside) {
             const int32_t c = at + lane < end ? (int32_t)bsri_index(r.col, r.dt, at + lane) : INT32_MAX;
             const int32_t left = __shfl_up_sync(~0u, c, 1);
-            const bool in = c != INT32_MAX && c >= first && c - first < BSRI_UNION;
+            const bool in = c != INT32_MAX && c >> shift >= first && (c >> shift) - first < BSRI_UNION;
             if (c != INT32_MAX && c <= (lane ? left : before)) s.irregular = 1;
-            else if (in) atomicOr(&s.present[c - first], 1u << g);
+            else if (in) atomicOr(&s.present[(c >> shift) - first], 1u << (g << shift | (c & ((1 << shift) - 1))));
             before = __shfl_sync(~0u, c, 31);
             inside = __popc(__ballot_sync(~0u, in));
         }
@@ -1054,35 +1055,39 @@ __device__ __forceinline__ void bsri_mma_gather(bsri_mma_list &s, bsri_mma_part 
     }
 }
 /* One by one, always the smallest head: any order, any repetition. By one warp. */
-__device__ __forceinline__ void bsri_mma_merge(bsri_mma_list &s, bsri_mma_part &part, const bsri_mma_rows &r, int group) {
+__device__ __forceinline__ void bsri_mma_merge(bsri_mma_list &s, bsri_mma_part &part, const bsri_mma_rows &r, int group,
+                                               int shift) {
     const int lane = threadIdx.x;
     const int64_t end = lane < group ? s.end[lane] : 0;
     int64_t at = lane < group ? s.at[lane] : 0;
     int n = 0;
     for (; n < BSRI_UNION; n++) {
         const uint32_t head = at < end ? (uint32_t)bsri_index(r.col, r.dt, at) : UINT32_MAX;
-        const uint32_t least = __reduce_min_sync(~0u, head), mask = __ballot_sync(~0u, head == least);
+        const uint32_t least = __reduce_min_sync(~0u, head), bit = 1u << (lane << shift | (least & ((1 << shift) - 1)));
+        const uint32_t mask = __reduce_or_sync(~0u, head == least ? bit : 0);
         if (least == UINT32_MAX) break;
-        if (lane == 0) part.col[n] = (int32_t)least, part.mask[n] = (uint16_t)mask;
+        if (lane == 0) part.col[n] = (int32_t)(least >> shift), part.mask[n] = (uint16_t)mask;
         at += head == least;
     }
     if (lane < group) s.at[lane] = at;
     if (lane == 0) part.count = n;
 }
-/* The next part of the union of the rows in s.at; by the fetching threads. Whether entries are left after it. */
-__device__ __forceinline__ bool bsri_mma_union(bsri_mma_list &s, bsri_mma_part &part, const bsri_mma_rows &r, int group) {
+/* Entries may be 2^shift columns side by side: a row then has as many bits.
+   The next part of the union of the rows in s.at; by the fetching threads. Whether entries are left after it. */
+__device__ __forceinline__ bool bsri_mma_union(bsri_mma_list &s, bsri_mma_part &part, const bsri_mma_rows &r, int group,
+                                               int shift = 0) {
     const int lane = threadIdx.x % 32;
     for (int i = threadIdx.x; i < BSRI_UNION; i += BSRI_FETCHERS) s.present[i] = 0;
     if (threadIdx.x < 32) {
         const bool more = lane < group && s.at[lane] < s.end[lane];
         const uint32_t least = __reduce_min_sync(~0u, more ? (uint32_t)bsri_index(r.col, r.dt, s.at[lane]) : INT32_MAX);
-        if (lane == 0) s.first = (int32_t)least, s.irregular = 0;
+        if (lane == 0) s.first = (int32_t)least >> shift, s.irregular = 0;
     }
     bsri_mma_sync();
-    bsri_mma_mark(s, r, group);
+    bsri_mma_mark(s, r, group, shift);
     bsri_mma_sync();
     if (!s.irregular) bsri_mma_gather(s, part, group);
-    else if (threadIdx.x < 32) bsri_mma_merge(s, part, r, group);
+    else if (threadIdx.x < 32) bsri_mma_merge(s, part, r, group, shift);
     bsri_mma_sync();
     return __any_sync(~0u, lane < group && s.at[lane] < s.end[lane]);
 }
@@ -2405,6 +2410,11 @@ template <int LINE> __device__ __forceinline__ uint64_t bsri_wgmma_matrix(uint32
     BSRI_WGMMA_TEN(1)                                                                         \
     BSRI_WGMMA_TEN(2) BSRI_WGMMA_TEN(3) BSRI_WGMMA_TEN(4) BSRI_WGMMA_TEN(5) "%60, %61, %62, " \
                                                                             "%63"
+#define BSRI_WGMMA_SUMS_192                                                                                     \
+    BSRI_WGMMA_TEN()                                                                                            \
+    BSRI_WGMMA_TEN(1)                                                                                           \
+    BSRI_WGMMA_TEN(2) BSRI_WGMMA_TEN(3) BSRI_WGMMA_TEN(4) BSRI_WGMMA_TEN(5) BSRI_WGMMA_TEN(6) BSRI_WGMMA_TEN(7) \
+        BSRI_WGMMA_TEN(8) "%90, %91, %92, %93, %94, %95"
 #define BSRI_WGMMA_SUMS_256                                                                                     \
     BSRI_WGMMA_TEN()                                                                                            \
     BSRI_WGMMA_TEN(1)                                                                                           \
@@ -2415,6 +2425,7 @@ template <int LINE> __device__ __forceinline__ uint64_t bsri_wgmma_matrix(uint32
 #define BSRI_WGMMA_32(c, i) BSRI_WGMMA_8(c, i), BSRI_WGMMA_8(c, i + 8), BSRI_WGMMA_8(c, i + 16), BSRI_WGMMA_8(c, i + 24)
 #define BSRI_WGMMA_OUT_64(c) BSRI_WGMMA_32(c, 0)
 #define BSRI_WGMMA_OUT_128(c) BSRI_WGMMA_32(c, 0), BSRI_WGMMA_32(c, 32)
+#define BSRI_WGMMA_OUT_192(c) BSRI_WGMMA_32(c, 0), BSRI_WGMMA_32(c, 32), BSRI_WGMMA_32(c, 64)
 #define BSRI_WGMMA_OUT_256(c) BSRI_WGMMA_32(c, 0), BSRI_WGMMA_32(c, 32), BSRI_WGMMA_32(c, 64), BSRI_WGMMA_32(c, 96)
 /* c: constraint of a sum; scale, ab: numbers of the operands; tail: what follows the predicate */
 #define BSRI_WGMMA(N, c, type, scale, ab, tail, ...)                                                      \
@@ -2440,6 +2451,8 @@ template <class T, int N, int TA = 0, int TB = 0> struct bsri_wgmma;
                      ", 1, 1, %38")                                                                                           \
     BSRI_WGMMA_SHAPE(128, T, float, "+f", type, "%64", "%65", "%66", "%67", "%68", "%69", "%70", ", 1, 1, %67, %68",          \
                      ", 1, 1, %70")                                                                                           \
+    BSRI_WGMMA_SHAPE(192, T, float, "+f", type, "%96", "%97", "%98", "%99", "%100", "%101", "%102", ", 1, 1, %99, %100",      \
+                     ", 1, 1, %102")                                                                                          \
     BSRI_WGMMA_SHAPE(256, T, float, "+f", type, "%128", "%129", "%130", "%131", "%132", "%133", "%134", ", 1, 1, %131, %132", \
                      ", 1, 1, %134")
 BSRI_WGMMA_FLOAT(bsri_mma_bf16, "k16.f32.bf16.bf16")
@@ -4656,6 +4669,508 @@ static bsri_choice bsri_mma_choose_attention(const bsr_context *ctx, const bsri_
     c.shared = (warps * 16 * mt + 2 * BSRI_KEYS) * hd * 2 + (plain ? 0 : warps * 16 * (BSRI_KEYS + 4) * 4);
     c.grid = p->items * m->tiles * p->block_rows;
     return c;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>wgmma-sampled: dense x dense at stored blocks by wgmma                                       */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A tile is 64 or 128 rows of mat1, one group of block rows, times up to 512 or 256 gathered columns of mat2: the union of the
+   columns that the group stores, in entries of one block, or of two where lines of one would be too short for the L2. Blocks
+   that a union adds are computed and not stored. Every CTA takes an equal part of the work, counted in stored blocks group by
+   group, ascending in columns inside a group, and a few blocks more for each group's rows of mat1; so rows may be of any length,
+   and nothing has to be known of the pattern beforehand. Where tiles are as wide as two blocks only, and whole ones share out
+   as well, nobody cuts one. */
+enum { BSRI_WSAMPLED_DEPTH = 64, BSRI_WSAMPLED_GROUP = 4, BSRI_WSAMPLED_RING = 221184, BSRI_WSAMPLED_ROWS = 512 };
+typedef struct bsri_dev_wgmma_sampled {
+    bsri_dev_sampled p;
+    CUtensorMap mat1, mat2;
+    bsri_tensor_batch batch1, batch2;
+    int64_t area;            /* work of an item: stored blocks, and `panel` for each group */
+    uint64_t a_kind, b_kind; /* operands' descriptors but for the address */
+    int32_t group, bits;     /* block rows of a tile; log2 of the block size */
+    int32_t entries, shift;  /* entries of a tile at most; log2 of the blocks side by side in one */
+    int32_t wide, share;     /* 1: warpgroups share the rows, not the columns; warps that fetch a stage together, 1 or 4 */
+    int32_t reduce, steps, panel, plain;
+    int32_t a_boxes, b_boxes, a_box, b_box; /* loads of a stage and of one entry, their bytes */
+} bsri_dev_wgmma_sampled;
+
+/* What the multiplying warps know of a tile. */
+struct bsri_wgmma_sampled_tile {
+    int64_t item;
+    int32_t at[BSRI_WSAMPLED_GROUP];    /* of each block row: its first stored block here */
+    uint32_t have[BSRI_WSAMPLED_GROUP]; /* of each block row: the entries that it stores */
+    int32_t count;                      /* entries; 0: there are no more tiles */
+};
+struct bsri_wgmma_sampled_shared {
+    bsri_mma_list list; /* its barriers too: of slots, and of tiles in place of parts */
+    bsri_wgmma_sampled_tile tile[2];
+};
+#ifdef BSRI_WGMMA_CODE
+/* A position in a ring of up to 16 slots: which one, and for each slot how often it was passed, modulo 2. */
+struct bsri_wgmma_ring {
+    uint32_t slot, passed, size, bytes;
+    __device__ __forceinline__ uint32_t phase() const { return passed >> slot & 1; }
+    __device__ __forceinline__ void next() {
+        passed ^= 1u << slot;
+        if (++slot == size) slot = 0;
+    }
+};
+__device__ __forceinline__ uint32_t bsri_wgmma_sampled_bytes(const bsri_dev_wgmma_sampled &m, int count) {
+    return m.a_boxes * m.a_box + count * m.b_boxes * m.b_box;
+}
+/* Small tiles have more stages: the ring is cut anew where their number changes. Stages are multiples of 1 KB. */
+__device__ __forceinline__ bool bsri_wgmma_sampled_cut_ring(bsri_wgmma_ring &ring, uint32_t bytes) {
+    const uint32_t size = min(BSRI_GROUP, BSRI_WSAMPLED_RING / bytes);
+    const bool other = size != ring.size;
+    if (other) ring.slot = 0, ring.size = size, ring.bytes = BSRI_WSAMPLED_RING / size & ~1023u;
+    return other;
+}
+/* Where a CTA's part begins: at a block row or group, and the work before it. */
+struct bsri_wgmma_sampled_place {
+    int group, start;
+};
+/* The last group that starts at or before `at`; every lane asks a place of its own. */
+__device__ __forceinline__ bsri_wgmma_sampled_place bsri_wgmma_sampled_find(const bsri_dev_wgmma_sampled &m, const void *crow,
+                                                                            int at) {
+    const int lane = threadIdx.x % 32, dt = m.p.out.index_dtype;
+    int low = 0, high = ((int)bsri_block_rows(&m.p.out) + m.group - 1) / m.group;
+    while (high - low > 1) {
+        const int step = (high - low + 31) / 32, mine = low + lane * step;
+        const uint32_t before =
+            __ballot_sync(~0u, mine < high && bsri_index(crow, dt, mine * m.group) + mine * m.panel <= at);
+        low += (31 - __clz(before | 1)) * step, high = min(high, low + step);
+    }
+    return {low, 0};
+}
+/* Tiles of block rows [first, end), none of them cut. */
+__device__ __forceinline__ int bsri_wgmma_sampled_whole(const bsri_dev_wgmma_sampled &m, const void *crow, int first, int end) {
+    int n = 0;
+#pragma unroll 4
+    for (int r = first; r < end; r++) {
+        const int dt = m.p.out.index_dtype, blocks = (int)(bsri_index(crow, dt, r + 1) - bsri_index(crow, dt, r));
+        n += (blocks + m.entries - 1) / m.entries;
+    }
+    return n;
+}
+/* The same for whole tiles, of which this CTA takes [*at, *last); false: cutting them shares the work out better. */
+__device__ __forceinline__ bool bsri_wgmma_sampled_deal(const bsri_dev_wgmma_sampled &m, const void *crow, int *at, int *last,
+                                                        bsri_wgmma_sampled_place *place) {
+    const int rows = (int)bsri_block_rows(&m.p.out), lane = threadIdx.x % 32, each = (rows + 31) / 32;
+    const int first = min(rows, lane * each), mine = bsri_wgmma_sampled_whole(m, crow, first, min(rows, first + each));
+    const int grid = (int)gridDim.x, blocks = ((int)m.p.out.nnz + grid - 1) / grid;
+    int sum = mine;
+#pragma unroll
+    for (int i = 1; i < 32; i *= 2) {
+        const int left = __shfl_up_sync(~0u, sum, i);
+        if (lane >= i) sum += left;
+    }
+    const int all = __shfl_sync(~0u, sum, 31), most = (all + grid - 1) / grid;
+    if (most * (m.entries + 1) > blocks + (blocks + m.entries - 1) / m.entries + 1) return false;
+    *at = (int)((int64_t)all * blockIdx.x / grid), *last = (int)((int64_t)all * (blockIdx.x + 1) / grid);
+    const uint32_t before = __ballot_sync(~0u, sum - mine <= *at);
+    const int owner = 31 - __clz(before | 1);
+    place->group = __shfl_sync(~0u, first, owner), place->start = __shfl_sync(~0u, sum - mine, owner);
+    return true;
+}
+/* Loads this warp's share of a stage: entries first, first + m.share and so on. */
+template <int TA, int TB>
+__device__ __forceinline__ void bsri_wgmma_sampled_load(const bsri_dev_wgmma_sampled &m, uint32_t to, uint32_t full, int k, int row,
+                                                        const int32_t (&batch)[4], int col, int first, int count) {
+    const bool issues = threadIdx.x % 32 == 0;
+    const int mine = max(0, count - first + m.share - 1) / m.share;
+    const uint32_t at = to + count * m.b_boxes * m.b_box; /* mat1's part stands behind, for wgmma reads up to 48 columns more */
+    if (issues) {
+        bsri_tma_expect(full, mine * m.b_boxes * m.b_box + (first ? 0 : m.a_boxes * m.a_box));
+        for (int i = 0; i < m.a_boxes && !first; i++)
+            if (TA) bsri_tma_load(at + i * m.a_box, &m.mat1, full, row + i * 64, k, batch[0], batch[1]);
+            else bsri_tma_load(at + i * m.a_box, &m.mat1, full, k, row, batch[0], batch[1]);
+    }
+    for (int e = first; e < count; e += m.share) {
+        const int n = __shfl_sync(~0u, col, e) << (m.bits + m.shift);
+        for (int i = 0; i < m.b_boxes && issues; i++)
+            if (TB) bsri_tma_load(to + (e * m.b_boxes + i) * m.b_box, &m.mat2, full, n + i * 64, k, batch[2], batch[3]);
+            else bsri_tma_load(to + e * m.b_box, &m.mat2, full, k, n, batch[2], batch[3]);
+    }
+}
+/* All stages of one tile; lane e has the column of entry e. The four warps fetch each stage together, or three take turns: there
+   are three slots at least, so that none is ahead of another by a whole round. */
+template <int TA, int TB>
+__device__ __forceinline__ void bsri_wgmma_sampled_fetch_tile(const bsri_dev_wgmma_sampled &m, bsri_mma_list &s, uint32_t base,
+                                                              bsri_wgmma_ring &ring, int &turn, int64_t item, int row, int col,
+                                                              int count) {
+    const uint32_t full = bsri_mma_address(s.full), empty = bsri_mma_address(s.empty);
+    const int warp = threadIdx.x / 32;
+    if (bsri_wgmma_sampled_cut_ring(ring, bsri_wgmma_sampled_bytes(m, count))) {
+        bsri_mma_sync(); /* all old slots have been filled, and then: nobody reads them any more */
+        for (int i = 0; i < BSRI_GROUP; i++) bsri_mma_wait(empty + 8 * i, (ring.passed >> i & 1) ^ 1);
+    }
+    for (int r = 0; r < m.reduce; r++) {
+        const int64_t whole = bsri_reduce_item(&m.p.whole, &m.p.out_batch, item, r);
+        int32_t batch[4];
+        bsri_tensor_item(m.batch1, bsri_dense_offset(&m.p.whole, whole, &m.p.mat1), batch[0], batch[1]);
+        bsri_tensor_item(m.batch2, bsri_dense_offset(&m.p.whole, whole, &m.p.mat2), batch[2], batch[3]);
+        for (int i = 0; i < m.steps; i++, ring.next(), turn = turn == 2 ? 0 : turn + 1) {
+            if (m.share == 1 && turn != warp) continue;
+            bsri_mma_wait(empty + 8 * ring.slot, ring.phase() ^ 1);
+            bsri_wgmma_sampled_load<TA, TB>(m, base + ring.slot * ring.bytes, full + 8 * ring.slot, i * BSRI_WSAMPLED_DEPTH, row, batch,
+                                            col, m.share == 1 ? 0 : warp, count);
+        }
+    }
+}
+/* Entries [first, first + n) of a part of the union, and the first block of each row there. */
+struct bsri_wgmma_sampled_run {
+    int first, n, at[BSRI_WSAMPLED_GROUP];
+};
+/* Which entries of a part have their first block in [from, to) of the group; `before` blocks and `at` are passed over. */
+__device__ __forceinline__ bsri_wgmma_sampled_run bsri_wgmma_sampled_cut(const bsri_mma_part &part, int shift, int from, int to,
+                                                                         int &before, int (&at)[BSRI_WSAMPLED_GROUP]) {
+    const int lane = threadIdx.x % 32;
+    bsri_wgmma_sampled_run run;
+    run.first = -1, run.n = 0;
+    for (int e = 0; e < part.count; e += 32 >> shift) { /* lanes are blocks side by side */
+        const int mine = e + (lane >> shift), bit = lane & ((1 << shift) - 1);
+        const uint32_t mask = mine < part.count ? part.mask[mine] : 0;
+        uint32_t word[BSRI_WSAMPLED_GROUP];
+        int left = before, all = 0;
+#pragma unroll
+        for (int g = 0; g < BSRI_WSAMPLED_GROUP; g++) {
+            word[g] = __ballot_sync(~0u, mask >> (g << shift | bit) & 1);
+            left += __popc(word[g] & ((1u << lane) - 1)), all += __popc(word[g]);
+        }
+        const uint32_t in = __ballot_sync(~0u, mask && bit == 0 && left >= from && left < to);
+        const uint32_t skipped = run.first < 0 && in ? (in & -in) - 1 : 0;
+#pragma unroll
+        for (int g = 0; g < BSRI_WSAMPLED_GROUP; g++) {
+            if (run.first < 0) run.at[g] = at[g] + __popc(word[g] & skipped);
+            at[g] += __popc(word[g]);
+        }
+        if (run.first < 0 && in) run.first = e + ((__ffs(in) - 1) >> shift);
+        run.n += __popc(in), before += all;
+    }
+    return run;
+}
+/* The tiles of a run, of equal size but for one entry. */
+template <int TA, int TB>
+__device__ __forceinline__ void bsri_wgmma_sampled_fetch_run(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
+                                                             uint32_t base, bsri_wgmma_ring &ring, bsri_wgmma_ring &tiles,
+                                                             int &turn, bsri_wgmma_sampled_run &run, int64_t item, int row) {
+    const int lane = threadIdx.x % 32, count = (run.n + m.entries - 1) / m.entries;
+    const bsri_mma_part &part = s.list.part[0];
+    for (int t = 0; t < count; t++, tiles.next()) {
+        const int e = run.first + run.n * t / count, n = run.first + run.n * (t + 1) / count - e;
+        const int mine = lane >> m.shift, bit = lane & ((1 << m.shift) - 1);
+        const uint32_t mask = mine < n ? part.mask[e + mine] : 0, col = lane < n ? part.col[e + lane] : 0;
+        bsri_wgmma_sampled_tile &tile = s.tile[tiles.slot];
+        if (threadIdx.x < 32) bsri_mma_wait(bsri_mma_address(&s.list.part_empty[tiles.slot]), tiles.phase() ^ 1);
+#pragma unroll
+        for (int g = 0; g < BSRI_WSAMPLED_GROUP; g++) {
+            const uint32_t word = __ballot_sync(~0u, mask >> (g << m.shift | bit) & 1);
+            if (threadIdx.x == 0) tile.at[g] = run.at[g], tile.have[g] = word;
+            run.at[g] += __popc(word);
+        }
+        if (threadIdx.x == 0) {
+            tile.item = item, tile.count = n;
+            bsri_mma_arrive(bsri_mma_address(&s.list.part_full[tiles.slot]));
+        }
+        bsri_wgmma_sampled_fetch_tile<TA, TB>(m, s.list, base, ring, turn, item, row, (int)col, n);
+    }
+}
+/* Blocks [from, to) of group `n` of an item. */
+template <int TA, int TB>
+__device__ __forceinline__ void bsri_wgmma_sampled_fetch_group(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
+                                                               uint32_t base, bsri_wgmma_ring &ring, bsri_wgmma_ring &tiles,
+                                                               int &turn, const bsri_mma_rows &r, int64_t item, int n, int from,
+                                                               int to) {
+    const int rows = (int)bsri_block_rows(&m.p.out), line = n * m.group + (int)threadIdx.x;
+    int at[BSRI_WSAMPLED_GROUP], before = 0;
+    bsri_mma_sync();
+    if (threadIdx.x < BSRI_WSAMPLED_GROUP) {
+        const bool in = (int)threadIdx.x < m.group && line < rows;
+        s.list.at[threadIdx.x] = in ? bsri_index(r.ptr, r.dt, line) : 0;
+        s.list.end[threadIdx.x] = in ? bsri_index(r.ptr, r.dt, line + 1) : 0;
+    }
+    bsri_mma_sync();
+#pragma unroll
+    for (int g = 0; g < BSRI_WSAMPLED_GROUP; g++) at[g] = (int)s.list.at[g];
+    for (bool more = true; more && before < to;) {
+        more = bsri_mma_union(s.list, s.list.part[0], r, m.group, m.shift);
+        bsri_wgmma_sampled_run run = bsri_wgmma_sampled_cut(s.list.part[0], m.shift, from, to, before, at);
+        bsri_wgmma_sampled_fetch_run<TA, TB>(m, s, base, ring, tiles, turn, run, item, (n * m.group) << m.bits);
+    }
+}
+/* The fetching warps. */
+template <int TA, int TB>
+__device__ __forceinline__ void bsri_wgmma_sampled_fetch(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
+                                                         uint32_t base) {
+    const int64_t total = m.area * m.p.items, end = total * (blockIdx.x + 1) / gridDim.x;
+    const int rows = (int)bsri_block_rows(&m.p.out);
+    bsri_wgmma_ring ring = {0, 0, 0, 0}, tiles = {0, 0, 2, 0};
+    int turn = 0;
+    for (int64_t x = total * blockIdx.x / gridDim.x; x < end;) {
+        const int64_t item = x / m.area;
+        const bsri_dev_item o = bsri_dev_matrix_item(&m.p.out_batch, item, &m.p.out);
+        bsri_mma_rows r;
+        bsri_wgmma_sampled_place place;
+        r.ptr = o.crow, r.col = o.col, r.position = NULL, r.values = NULL, r.b = NULL, r.dt = m.p.out.index_dtype;
+        int at = (int)(x - item * m.area), last = (int)bsri_min(end - item * m.area, m.area);
+        x = item * m.area + last;
+        const bool whole =
+            m.entries == 2 && m.p.items == 1 && rows <= BSRI_WSAMPLED_ROWS && bsri_wgmma_sampled_deal(m, r.ptr, &at, &last, &place);
+        if (!whole) place = bsri_wgmma_sampled_find(m, r.ptr, at);
+        const int unit = whole ? m.entries : 1;
+        for (int n = place.group; n * m.group < rows; n++) {
+            const int first = (int)bsri_index(r.ptr, r.dt, n * m.group),
+                      blocks = (int)bsri_index(r.ptr, r.dt, min(rows, (n + 1) * m.group)) - first;
+            if (!whole) place.start = first + m.panel * (n + 1);
+            const int units = (blocks + unit - 1) / unit, from = max(at - place.start, 0), to = min(last - place.start, units);
+            if (to > from)
+                bsri_wgmma_sampled_fetch_group<TA, TB>(m, s, base, ring, tiles, turn, r, item, n, from * unit,
+                                                       min(to * unit, blocks));
+            if (last - place.start <= units) break;
+            if (whole) place.start += units;
+        }
+    }
+    if (threadIdx.x == 0) {
+        bsri_mma_wait(bsri_mma_address(&s.list.part_empty[tiles.slot]), tiles.phase() ^ 1);
+        s.tile[tiles.slot].count = 0;
+        bsri_mma_arrive(bsri_mma_address(&s.list.part_full[tiles.slot]));
+    }
+}
+
+/* Lane t of four has columns 2t and 2t + 1 of four groups of eight; after this it has the whole of group t. v: W words for each
+   pair of columns. */
+template <class V, int W> __device__ __forceinline__ void bsri_wgmma_quad(V (&v)[4 * W]) {
+    const bool odd = threadIdx.x & 1, high = threadIdx.x & 2;
+#pragma unroll
+    for (int i = 0; i < 4 * W; i++) {
+        if (i & W) continue;
+        const V got = __shfl_xor_sync(~0u, odd ? v[i] : v[i + W], 1);
+        if (odd) v[i] = got;
+        else v[i + W] = got;
+    }
+#pragma unroll
+    for (int i = 0; i < 2 * W; i++) {
+        const V got = __shfl_xor_sync(~0u, high ? v[i] : v[i + 2 * W], 2);
+        if (high) v[i] = got;
+        else v[i + 2 * W] = got;
+    }
+}
+/* Eight neighbours of a row of stored block `at`, with any epilogue. */
+__device__ __forceinline__ void bsri_wgmma_sampled_put(const bsri_dev_wgmma_sampled &m, const bsri_dev_item &o, int64_t item,
+                                                       float (&v)[8], int64_t at, int row, int col) {
+    const bsri_dev_sampled &p = m.p;
+    const int64_t to = at * p.o_strides[0] + row * p.o_strides[1] + col * p.o_strides[2];
+    const bsri_dev_item in = p.has_input ? bsri_dev_matrix_item(&p.out_batch, item, &p.input) : o;
+    const int64_t from = at * p.i_strides[0] + row * p.i_strides[1] + col * p.i_strides[2];
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        v[i] *= (float)p.alpha;
+        if (p.has_input)
+            v[i] += (float)p.beta * bsri_dev_load<float>(in.values, p.input.dtype, from + i * p.i_strides[2]);
+        bsri_dev_store(o.values, p.out.dtype, to + i * p.o_strides[2], v[i]);
+    }
+}
+/* A warpgroup's sums to the stored blocks among blocks side by side [entry, entry + mine). */
+template <class T, int N>
+__device__ __forceinline__ void bsri_wgmma_sampled_finish(const bsri_dev_wgmma_sampled &m, const bsri_wgmma_sampled_tile &tile,
+                                                          const bsri_dev_item &o, float (&d)[N / 2], int row, int entry,
+                                                          int mine) {
+    const int block = 1 << m.bits;
+#pragma unroll 1
+    for (int n = threadIdx.x % 4 * 8; n < N; n += 32) {
+#pragma unroll 1
+        for (int h = 0; h < 2; h++) { /* once in the code */
+            const int line = (row + 8 * h) >> m.bits, e = entry + (n >> m.bits);
+            const uint32_t have = tile.have[line];
+            float v[8];
+#pragma unroll
+            for (int i = 0; i < 8; i++) v[i] = h ? d[i / 2 * 4 + 2 + i % 2] : d[i / 2 * 4 + i % 2];
+            bsri_wgmma_quad<float, 2>(v);
+            if (n < mine << m.bits && (have >> e & 1))
+                bsri_wgmma_sampled_put(m, o, tile.item, v, tile.at[line] + __popc(have & ((1u << e) - 1)),
+                                       (row + 8 * h) & (block - 1), n & (block - 1));
+        }
+#pragma unroll
+        for (int i = 0; i + 16 < N / 2; i++) d[i] = d[i + 16]; /* the next 32 columns come to the front */
+    }
+}
+/* The same in the plain case: alpha only, pieces of 16 bytes of the operands' type. */
+template <class T, int N>
+__device__ __forceinline__ void bsri_wgmma_sampled_store(const bsri_dev_wgmma_sampled &m, const bsri_wgmma_sampled_tile &tile,
+                                                         const bsri_dev_item &o, const float (&d)[N / 2], int row, int entry,
+                                                         int mine) {
+    const int block = 1 << m.bits, first = threadIdx.x % 4 * 8, cols = mine << m.bits;
+    const float alpha = (float)m.p.alpha;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        const int line = (row + 8 * h) >> m.bits;
+        const uint32_t have = tile.have[line];
+        uint16_t *out = (uint16_t *)o.values + tile.at[line] * m.p.o_strides[0] + ((row + 8 * h) & (block - 1)) * m.p.o_strides[1];
+#pragma unroll
+        for (int c = 0; c < N; c += 32) {
+            const int n = first + c, e = entry + (n >> m.bits);
+            uint32_t v[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) v[i] = T::pack(alpha * d[c / 2 + i * 4 + 2 * h], alpha * d[c / 2 + i * 4 + 2 * h + 1]);
+            bsri_wgmma_quad<uint32_t, 1>(v);
+            if (n < cols && (have >> e & 1))
+                *(uint4 *)(out + __popc(have & ((1u << e) - 1)) * m.p.o_strides[0] + (n & (block - 1))) =
+                    make_uint4(v[0], v[1], v[2], v[3]);
+        }
+    }
+}
+/* One tile of a warpgroup: 64 rows, N columns. a, b: where its operands stand in a stage. */
+template <class T, int TA, int TB, int N>
+__device__ __forceinline__ void bsri_wgmma_sampled_multiply(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
+                                                            const bsri_wgmma_sampled_tile &tile, bsri_wgmma_ring &ring, uint32_t a,
+                                                            uint32_t b, int row, int entry, int mine) {
+    const int steps = m.reduce * m.steps;
+    const uint32_t full = bsri_mma_address(s.list.full), empty = bsri_mma_address(s.list.empty);
+    const uint32_t a_step = (TA ? 2048 : 32) >> 4, b_step = (uint32_t)(TB ? m.b_kind >> 32 & 0x3fff : 1) * 2; /* of 16 bytes */
+    float d[N / 2];
+#pragma unroll
+    for (int i = 0; i < N / 2; i++) d[i] = 0.0f;
+#pragma unroll 1
+    for (int i = 0; i < steps; i++, ring.next()) {
+        const uint32_t at = ring.slot * ring.bytes;
+        const uint64_t x = m.a_kind | (a + at) >> 4, y = m.b_kind | (b + at) >> 4;
+        bsri_mma_wait(full + 8 * ring.slot, ring.phase());
+        bsri_wgmma_fence();
+#pragma unroll
+        for (int k = 0; k < BSRI_WSAMPLED_DEPTH / 16; k++) bsri_wgmma<T, N, TA, TB>::ss(d, x + k * a_step, y + k * b_step);
+        bsri_wgmma_commit();
+        bsri_wgmma_wait<0>(); /* the other warpgroup fills the gap */
+        if (threadIdx.x % 32 == 0) bsri_mma_arrive(empty + 8 * ring.slot);
+    }
+    const bsri_dev_item o = bsri_dev_matrix_item(&m.p.out_batch, tile.item, &m.p.out);
+    row += threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
+    if (m.plain) bsri_wgmma_sampled_store<T, N>(m, tile, o, d, row, entry, mine);
+    else bsri_wgmma_sampled_finish<T, N>(m, tile, o, d, row, entry, mine);
+}
+/* A warpgroup without columns in a tile gives its stages back. */
+__device__ __forceinline__ void bsri_wgmma_sampled_pass(const bsri_dev_wgmma_sampled &m, bsri_mma_list &s, bsri_wgmma_ring &ring) {
+    for (int i = 0; i < m.reduce * m.steps; i++, ring.next()) {
+        bsri_mma_wait(bsri_mma_address(&s.full[ring.slot]), ring.phase());
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) bsri_mma_arrive(bsri_mma_address(&s.empty[ring.slot]));
+    }
+}
+/* The multiplying warps. entry, mine: blocks side by side. */
+template <class T, int TA, int TB>
+__device__ __forceinline__ void bsri_wgmma_sampled_tiles(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
+                                                         uint32_t base) {
+    const int group = threadIdx.x / 128 - 1; /* warpgroup 0 fetches */
+    bsri_wgmma_ring ring = {0, 0, 0, 0}, tiles = {0, 0, 2, 0};
+    for (;; tiles.next()) {
+        const bsri_wgmma_sampled_tile &tile = s.tile[tiles.slot];
+        bsri_mma_wait(bsri_mma_address(&s.list.part_full[tiles.slot]), tiles.phase());
+        const int count = tile.count, half = (count + 1) / 2, row = m.wide ? group * 64 : 0;
+        const int entry = (group && !m.wide ? half : 0) << m.shift, mine = (m.wide ? count : group ? count - half : half) << m.shift;
+        const uint32_t a = base + ((count << (m.bits + m.shift)) + row) * BSRI_WSAMPLED_DEPTH * 2;
+        const uint32_t b = base + (entry << m.bits) * BSRI_WSAMPLED_DEPTH * 2;
+        if (!count) return;
+        bsri_wgmma_sampled_cut_ring(ring, bsri_wgmma_sampled_bytes(m, count));
+        const int cols = mine << m.bits;
+        if (cols > 192) bsri_wgmma_sampled_multiply<T, TA, TB, 256>(m, s, tile, ring, a, b, row, entry, mine);
+        else if (cols > 128) bsri_wgmma_sampled_multiply<T, TA, TB, 192>(m, s, tile, ring, a, b, row, entry, mine);
+        else if (cols > 64) bsri_wgmma_sampled_multiply<T, TA, TB, 128>(m, s, tile, ring, a, b, row, entry, mine);
+        else if (cols) bsri_wgmma_sampled_multiply<T, TA, TB, 64>(m, s, tile, ring, a, b, row, entry, mine);
+        else bsri_wgmma_sampled_pass(m, s.list, ring);
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) bsri_mma_arrive(bsri_mma_address(&s.list.part_empty[tiles.slot]));
+    }
+}
+#endif
+template <class T, int TA, int TB>
+__global__ void __launch_bounds__(384, 1) bsri_sampled_wgmma(const __grid_constant__ bsri_dev_wgmma_sampled m) {
+#ifdef BSRI_WGMMA_CODE
+    extern __shared__ __align__(1024) char bsri_shared[];
+    __shared__ bsri_wgmma_sampled_shared s;
+    const uint32_t base = bsri_mma_address(bsri_shared);
+    if (threadIdx.x < BSRI_GROUP) {
+        bsri_mma_barrier(bsri_mma_address(&s.list.full[threadIdx.x]), m.share);
+        bsri_mma_barrier(bsri_mma_address(&s.list.empty[threadIdx.x]), 8);
+    }
+    if (threadIdx.x < 2) {
+        bsri_mma_barrier(bsri_mma_address(&s.list.part_full[threadIdx.x]), 1);
+        bsri_mma_barrier(bsri_mma_address(&s.list.part_empty[threadIdx.x]), 8);
+    }
+    if (threadIdx.x == 0) bsri_tma_prefetch(&m.mat1), bsri_tma_prefetch(&m.mat2);
+    bsri_tma_barriers_made();
+    __syncthreads();
+    if (threadIdx.x < BSRI_FETCHERS) {
+        bsri_registers_fewer<120>();
+        bsri_wgmma_sampled_fetch<TA, TB>(m, s, base);
+    } else {
+        bsri_registers_more<192>();
+        bsri_wgmma_sampled_tiles<T, TA, TB>(m, s, base);
+    }
+#endif
+}
+
+/* number, name, kernel, dynamic shared memory at most */
+#define BSRI_KERNELS_WGMMA_SAMPLED_4(X, n, T, name)                                                             \
+    X(n + 0, "wgmma sampled rows, columns " name, (bsri_sampled_wgmma<T, 0, 0>), BSRI_WSAMPLED_RING)            \
+    X(n + 1, "wgmma sampled rows, rows " name, (bsri_sampled_wgmma<T, 0, 1>), BSRI_WSAMPLED_RING)               \
+    X(n + 2, "wgmma sampled columns, columns " name, (bsri_sampled_wgmma<T, 1, 0>), BSRI_WSAMPLED_RING)         \
+    X(n + 3, "wgmma sampled columns, rows " name, (bsri_sampled_wgmma<T, 1, 1>), BSRI_WSAMPLED_RING)
+#define BSRI_KERNELS_WGMMA_SAMPLED(X)                                                                           \
+    BSRI_WHEN(BSRI_HAS_SAMPLED,                                                                                 \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_WGMMA_SAMPLED_4(X, 350, bsri_mma_bf16, "bf16"))                       \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_WGMMA_SAMPLED_4(X, 360, bsri_mma_f16, "f16")))
+
+/* What a descriptor says of an operand beside its address: as bsri_wgmma_matrix(). */
+static uint64_t bsri_wgmma_kind(int line, uint32_t far) {
+    return (uint64_t)(far >> 4) << 16 | (uint64_t)(8 * line >> 4) << 32 | (uint64_t)(line == 128 ? 1 : line == 64 ? 2 : 3) << 62;
+}
+/* The map of one operand, `others` x `inner` or the other way round in memory: `along` is 1 where its lines are products. */
+static int bsri_wgmma_sampled_map(const bsr_context *ctx, CUtensorMap *map, bsri_tensor_batch *batch, const bsr_dense *d,
+                                  int64_t others, int64_t inner, int along, int wide) {
+    const int64_t unit = (int64_t)bsr_dtype_size(d->dtype), line = d->col_stride == 1 ? d->row_stride : d->col_stride;
+    const int64_t size[2] = {along ? inner : others, along ? others : inner};
+    const int32_t box[4] = {along ? BSRI_WSAMPLED_DEPTH : wide, along ? wide : BSRI_WSAMPLED_DEPTH, 1, 1};
+    if (!bsri_tensor_batch_of(d->batch_dims, d->batch, d->batch_stride, batch)) return 0;
+    const int64_t sizes[4] = {size[0], size[1], batch->size[0], batch->size[1]};
+    const int64_t stride[3] = {line * unit, bsri_max(16, batch->stride[0] * unit), bsri_max(16, batch->stride[1] * unit)};
+    return bsri_tensor_map(ctx, map, d->dtype, d->data, 4, sizes, stride, box, box[0] * (int)unit);
+}
+static int bsri_wgmma_sampled_maps(const bsr_context *ctx, const bsri_dev_sampled *p, bsri_dev_wgmma_sampled *m, int entry) {
+    const int along1 = p->mat1.col_stride == 1, along2 = p->mat2.col_stride != 1;
+    const int rows = m->wide && along1 ? 128 : 64, cols = along2 || entry < 64 ? entry : 64, lines = along2 ? 2 * BSRI_WSAMPLED_DEPTH : 2 * cols;
+    m->a_boxes = m->wide && !along1 ? 2 : 1, m->a_box = rows * BSRI_WSAMPLED_DEPTH * 2;
+    m->b_boxes = entry / cols, m->b_box = cols * BSRI_WSAMPLED_DEPTH * 2;
+    m->a_kind = bsri_wgmma_kind(along1 ? 2 * BSRI_WSAMPLED_DEPTH : 128, 0);
+    m->b_kind = bsri_wgmma_kind(lines, along2 ? 0 : BSRI_WSAMPLED_DEPTH * lines);
+    return bsri_wgmma_sampled_map(ctx, &m->mat1, &m->batch1, &p->mat1, p->mat1.rows, p->mat1.cols, along1, rows) &&
+           bsri_wgmma_sampled_map(ctx, &m->mat2, &m->batch2, &p->mat2, p->mat2.cols, p->mat2.rows, along2, cols);
+}
+static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, int compute, const bsr_plan *,
+                                             bsri_dev_wgmma_sampled *m) {
+    const int dt = p->mat1.dtype, b = p->out.block_rows <= 128 ? (int)p->out.block_rows : 0;
+    const int left = bsri_mma_layout(&p->mat1), right = bsri_mma_layout(&p->mat2);
+    const int64_t *o = p->o_strides, steps = bsri_ceil_div(p->mat1.cols, BSRI_WSAMPLED_DEPTH), rows = bsri_block_rows(&p->out);
+    bsri_choice c = bsri_yes((dt == BSR_F16 ? 360 : 350) + (left == 2 ? 2 : 0) + (right == 1), 3,
+                             b < 64 ? BSR_WHY_GROUP : BSR_WHY_NEIGHBOURS);
+    if (ctx->tier < 3) return bsri_no(BSR_WHY_GPU);
+    if (compute != BSR_F32 || (dt != BSR_BF16 && dt != BSR_F16) || p->mat2.dtype != dt) return bsri_no(BSR_WHY_DTYPE);
+    if ((b != 16 && b != 32 && b != 64 && b != 128) || p->out.block_cols != b) return bsri_no(BSR_WHY_BLOCK);
+    if (!left || !right) return bsri_no(BSR_WHY_DENSE);
+    if ((p->out.flags & BSR_MATRIX_RAGGED) || p->out.nnz > INT32_MAX / 4 || rows > INT32_MAX / 8 ||
+        p->reduce > INT32_MAX / bsri_max(1, steps))
+        return bsri_no(BSR_WHY_SIZE);
+    memset(m, 0, sizeof *m);
+    m->p = *p, m->wide = b == 128, m->group = b < 64 ? 64 / b : 1, m->bits = bsri_mma_log2(b), m->panel = m->group;
+    m->area = p->out.nnz + bsri_ceil_div(rows, m->group) * m->panel;
+    m->shift = b == 16 && right == 1, m->entries = (m->wide ? 256 : 512) / b >> m->shift, m->share = b < 64 ? 4 : 1;
+    m->steps = (int)steps, m->reduce = p->alpha != 0.0 ? (int)p->reduce : 0;
+    m->plain = !p->has_input && p->out.dtype == dt && o[2] == 1 && o[1] % 8 == 0 && o[0] % 8 == 0 &&
+               bsri_mma_aligned(p->out.values, p->out.batch_dims, p->out.batch, p->out.values_batch_stride, 8);
+    if (!bsri_wgmma_sampled_maps(ctx, p, m, b << m->shift)) return bsri_no(BSR_WHY_DENSE);
+    c.tile_rows = m->group * b, c.tile_cols = m->wide ? 256 : 512, c.threads = 384, c.shared = BSRI_WSAMPLED_RING;
+    c.stages = BSRI_WSAMPLED_RING / ((c.tile_rows + c.tile_cols) * BSRI_WSAMPLED_DEPTH * 2);
+    c.grid = bsri_min(ctx->sm_count, p->items * p->out.nnz);
+    return c.shared + 10 * 1024 > ctx->smem_optin ? bsri_no(BSR_WHY_SHARED) : c;
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -6936,6 +7451,7 @@ static __global__ void bsri_compiled_tier(int *at) {
     X(1, "compiled tier", bsri_compiled_tier, 0)                                      \
     BSRI_KERNELS_MMA(X)                                                               \
     BSRI_KERNELS_WGMMA(X)                                                             \
+    BSRI_KERNELS_WGMMA_SAMPLED(X)                                                     \
     BSRI_KERNELS_ROWS(X)                                                              \
     BSRI_KERNELS_MATRICES(X)
 
@@ -6971,9 +7487,11 @@ static void bsri_choose_product(const bsr_context *ctx, const bsri_dev_product *
 typedef union bsri_sampled_params {
     bsri_dev_sampled simt;
     bsri_dev_mma_sampled mma;
+    bsri_dev_wgmma_sampled wgmma;
 } bsri_sampled_params;
 static void bsri_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, int compute, bsri_chooser *s,
                                 bsri_sampled_params *m) {
+    if (bsri_wants(s, 3)) bsri_offer(s, 3, bsri_wgmma_choose_sampled(ctx, p, compute, s->asked, &m->wgmma));
     if (bsri_wants(s, 2)) bsri_offer(s, 2, bsri_mma_choose_sampled(ctx, p, compute, s->asked, &m->mma));
     if (bsri_wants(s, 1)) bsri_offer(s, 1, bsri_simt_choose_sampled(ctx, p, compute, s->asked, &m->simt));
 }
