@@ -4681,7 +4681,7 @@ static bsri_choice bsri_mma_choose_attention(const bsr_context *ctx, const bsri_
    group, ascending in columns inside a group, and a few blocks more for each group's rows of mat1; so rows may be of any length,
    and nothing has to be known of the pattern beforehand. Where tiles are as wide as two blocks only, and whole ones share out
    as well, nobody cuts one. */
-enum { BSRI_WSAMPLED_DEPTH = 64, BSRI_WSAMPLED_GROUP = 4, BSRI_WSAMPLED_RING = 221184, BSRI_WSAMPLED_ROWS = 512 };
+enum { BSRI_WSAMPLED_DEPTH = 64, BSRI_WSAMPLED_GROUP = 8, BSRI_WSAMPLED_RING = 221184, BSRI_WSAMPLED_ROWS = 512 };
 typedef struct bsri_dev_wgmma_sampled {
     bsri_dev_sampled p;
     CUtensorMap mat1, mat2;
@@ -4766,7 +4766,7 @@ __device__ __forceinline__ bool bsri_wgmma_sampled_deal(const bsri_dev_wgmma_sam
         if (lane >= i) sum += left;
     }
     const int all = __shfl_sync(~0u, sum, 31), most = (all + grid - 1) / grid;
-    if (most * (m.entries + 1) > blocks + (blocks + m.entries - 1) / m.entries + 1) return false;
+    if (most * (m.entries + 1) > blocks + (blocks + m.entries - 1) / m.entries + (blocks > 1)) return false;
     *at = (int)((int64_t)all * blockIdx.x / grid), *last = (int)((int64_t)all * (blockIdx.x + 1) / grid);
     const uint32_t before = __ballot_sync(~0u, sum - mine <= *at);
     const int owner = 31 - __clz(before | 1);
@@ -5145,6 +5145,18 @@ static int bsri_wgmma_sampled_maps(const bsr_context *ctx, const bsri_dev_sample
     return bsri_wgmma_sampled_map(ctx, &m->mat1, &m->batch1, &p->mat1, p->mat1.rows, p->mat1.cols, along1, rows) &&
            bsri_wgmma_sampled_map(ctx, &m->mat2, &m->batch2, &p->mat2, p->mat2.cols, p->mat2.rows, along2, cols);
 }
+/* 128 x 256 or 64 x 512? What fetches less for a stored block, were the pattern random: a union of 2^n times the rows is denser. */
+static int bsri_wgmma_sampled_wide(const bsri_dev_sampled *p, int b) {
+    const double present = (double)p->out.nnz / ((double)bsri_block_rows(&p->out) * (double)bsri_block_cols(&p->out));
+    double absent = 1.0 - present, narrow, wide;
+    int rows = 1;
+    if (b >= 64) return b == 128;
+    for (; rows < 64 / b; rows *= 2) absent *= absent;
+    narrow = (1.0 - absent) * (1.0 + 64 / 512.0), absent *= absent;
+    if (b == 16) absent *= absent; /* entries of two blocks */
+    wide = (1.0 - absent) * (1.0 + 128 / 256.0) / 2;
+    return wide < narrow;
+}
 static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, int compute, const bsr_plan *,
                                              bsri_dev_wgmma_sampled *m) {
     const int dt = p->mat1.dtype, b = p->out.block_rows <= 128 ? (int)p->out.block_rows : 0;
@@ -5160,9 +5172,10 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
         p->reduce > INT32_MAX / bsri_max(1, steps))
         return bsri_no(BSR_WHY_SIZE);
     memset(m, 0, sizeof *m);
-    m->p = *p, m->wide = b == 128, m->group = b < 64 ? 64 / b : 1, m->bits = bsri_mma_log2(b), m->panel = m->group;
+    m->p = *p, m->wide = bsri_wgmma_sampled_wide(p, b), m->group = b < 128 ? (m->wide ? 128 : 64) / b : 1;
+    m->bits = bsri_mma_log2(b), m->panel = m->group;
     m->area = p->out.nnz + bsri_ceil_div(rows, m->group) * m->panel;
-    m->shift = b == 16 && right == 1, m->entries = (m->wide ? 256 : 512) / b >> m->shift, m->share = b < 64 ? 4 : 1;
+    m->shift = b == 16 && m->wide, m->entries = (m->wide ? 256 : 512) / b >> m->shift, m->share = b == 16 && !m->wide ? 4 : 1;
     m->steps = (int)steps, m->reduce = p->alpha != 0.0 ? (int)p->reduce : 0;
     m->plain = !p->has_input && p->out.dtype == dt && o[2] == 1 && o[1] % 8 == 0 && o[0] % 8 == 0 &&
                bsri_mma_aligned(p->out.values, p->out.batch_dims, p->out.batch, p->out.values_batch_stride, 8);
