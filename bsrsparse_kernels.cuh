@@ -966,6 +966,7 @@ template <> __device__ __forceinline__ uint32_t bsri_mma_twist<bsri_mma_i8>(uint
    the union of their columns and fetch what it names; the others multiply. An entry says which of the rows have a block there. */
 enum { BSRI_UNION = 512, BSRI_GROUP = 16, BSRI_FETCHERS = 128 };
 struct bsri_mma_part {
+    typedef uint16_t bits;
     int32_t col[BSRI_UNION];
     uint16_t mask[BSRI_UNION];
     int64_t row[BSRI_GROUP], item, slab; /* which tile it belongs to: block rows (-1: none), batch item, slab of columns */
@@ -1017,7 +1018,8 @@ __device__ __forceinline__ int64_t bsri_mma_line(const bsri_dev_product &p, int6
 #ifdef BSRI_MMA_CODE
 /* Marks the columns [first, first + BSRI_UNION) of rows whose columns ascend; list.next is past what is marked. Columns in
    another order, or repeated, set list.irregular. */
-__device__ __forceinline__ void bsri_mma_mark(bsri_mma_list &s, const bsri_mma_rows &r, int group, int shift) {
+template <class S>
+__device__ __forceinline__ void bsri_mma_mark(S &s, const bsri_mma_rows &r, int group, int shift) {
     const int lane = threadIdx.x % 32, warps = BSRI_FETCHERS / 32;
     const int64_t first = s.first;
     for (int g = threadIdx.x / 32; g < group; g += warps) {
@@ -1037,7 +1039,7 @@ __device__ __forceinline__ void bsri_mma_mark(bsri_mma_list &s, const bsri_mma_r
     }
 }
 /* Gathers the marked columns in ascending order. */
-__device__ __forceinline__ void bsri_mma_gather(bsri_mma_list &s, bsri_mma_part &part, int group) {
+template <class S, class P> __device__ __forceinline__ void bsri_mma_gather(S &s, P &part, int group) {
     constexpr int SHARE = BSRI_UNION / (BSRI_FETCHERS / 32);
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int n = 0, before = 0;
@@ -1050,13 +1052,13 @@ __device__ __forceinline__ void bsri_mma_gather(bsri_mma_list &s, bsri_mma_part 
     for (int i = 0; i < SHARE; i += 32) {
         const uint32_t mask = s.present[warp * SHARE + i + lane], all = __ballot_sync(~0u, mask != 0);
         const int to = before + __popc(all & ((1u << lane) - 1));
-        if (mask) part.col[to] = s.first + warp * SHARE + i + lane, part.mask[to] = (uint16_t)mask;
+        if (mask) part.col[to] = s.first + warp * SHARE + i + lane, part.mask[to] = (typename P::bits)mask;
         before += __popc(all);
     }
 }
 /* One by one, always the smallest head: any order, any repetition. By one warp. */
-__device__ __forceinline__ void bsri_mma_merge(bsri_mma_list &s, bsri_mma_part &part, const bsri_mma_rows &r, int group,
-                                               int shift) {
+template <class S, class P>
+__device__ __forceinline__ void bsri_mma_merge(S &s, P &part, const bsri_mma_rows &r, int group, int shift) {
     const int lane = threadIdx.x;
     const int64_t end = lane < group ? s.end[lane] : 0;
     int64_t at = lane < group ? s.at[lane] : 0;
@@ -1066,7 +1068,7 @@ __device__ __forceinline__ void bsri_mma_merge(bsri_mma_list &s, bsri_mma_part &
         const uint32_t least = __reduce_min_sync(~0u, head), bit = 1u << (lane << shift | (least & ((1 << shift) - 1)));
         const uint32_t mask = __reduce_or_sync(~0u, head == least ? bit : 0);
         if (least == UINT32_MAX) break;
-        if (lane == 0) part.col[n] = (int32_t)(least >> shift), part.mask[n] = (uint16_t)mask;
+        if (lane == 0) part.col[n] = (int32_t)(least >> shift), part.mask[n] = (typename P::bits)mask;
         at += head == least;
     }
     if (lane < group) s.at[lane] = at;
@@ -1074,8 +1076,8 @@ __device__ __forceinline__ void bsri_mma_merge(bsri_mma_list &s, bsri_mma_part &
 }
 /* Entries may be 2^shift columns side by side: a row then has as many bits.
    The next part of the union of the rows in s.at; by the fetching threads. Whether entries are left after it. */
-__device__ __forceinline__ bool bsri_mma_union(bsri_mma_list &s, bsri_mma_part &part, const bsri_mma_rows &r, int group,
-                                               int shift = 0) {
+template <class S, class P>
+__device__ __forceinline__ bool bsri_mma_union(S &s, P &part, const bsri_mma_rows &r, int group, int shift = 0) {
     const int lane = threadIdx.x % 32;
     for (int i = threadIdx.x; i < BSRI_UNION; i += BSRI_FETCHERS) s.present[i] = 0;
     if (threadIdx.x < 32) {
@@ -4676,8 +4678,8 @@ static bsri_choice bsri_mma_choose_attention(const bsr_context *ctx, const bsri_
 /* ---------------------------------------------------------------------------------------------- */
 
 /* A tile is 64 or 128 rows of mat1, one group of block rows, times up to 512 or 256 gathered columns of mat2: the union of the
-   columns that the group stores, in entries of one block, or of two where lines of one would be too short for the L2. Blocks
-   that a union adds are computed and not stored. Every CTA takes an equal part of the work, counted in stored blocks group by
+   columns that the group stores, in entries of one block, or of 64 columns where most of them are stored. Blocks that a union
+   adds are computed and not stored. Every CTA takes an equal part of the work, counted in stored blocks group by
    group, ascending in columns inside a group, and a few blocks more for each group's rows of mat1; so rows may be of any length,
    and nothing has to be known of the pattern beforehand. Where tiles are as wide as two blocks only, and whole ones share out
    as well, nobody cuts one. */
@@ -4702,9 +4704,20 @@ struct bsri_wgmma_sampled_tile {
     uint32_t have[BSRI_WSAMPLED_GROUP]; /* of each block row: the entries that it stores */
     int32_t count;                      /* entries; 0: there are no more tiles */
 };
+/* A part of the union, as bsri_mma_part, with more bits; and what making it needs, as in bsri_mma_list. */
+struct bsri_wgmma_sampled_part {
+    typedef uint32_t bits;
+    int32_t col[BSRI_UNION];
+    uint32_t mask[BSRI_UNION];
+    int32_t count;
+};
 struct bsri_wgmma_sampled_shared {
-    bsri_mma_list list; /* its barriers too: of slots, and of tiles in place of parts */
+    bsri_wgmma_sampled_part part;
     bsri_wgmma_sampled_tile tile[2];
+    uint64_t tile_full[2], tile_empty[2], full[BSRI_GROUP], empty[BSRI_GROUP]; /* barriers of tiles and of the ring's slots */
+    int64_t at[BSRI_GROUP], end[BSRI_GROUP], next[BSRI_GROUP];                 /* entries of each row that are left */
+    uint32_t present[BSRI_UNION];
+    int32_t warp_count[4], irregular, first;
 };
 #ifdef BSRI_WGMMA_CODE
 /* A position in a ring of up to 16 slots: which one, and for each slot how often it was passed, modulo 2. */
@@ -4730,16 +4743,21 @@ __device__ __forceinline__ bool bsri_wgmma_sampled_cut_ring(bsri_wgmma_ring &rin
 struct bsri_wgmma_sampled_place {
     int group, start;
 };
-/* The last group that starts at or before `at`; every lane asks a place of its own. */
+/* The last group that starts at or before `at`; every lane asks four places of its own. */
 __device__ __forceinline__ bsri_wgmma_sampled_place bsri_wgmma_sampled_find(const bsri_dev_wgmma_sampled &m, const void *crow,
                                                                             int at) {
     const int lane = threadIdx.x % 32, dt = m.p.out.index_dtype;
     int low = 0, high = ((int)bsri_block_rows(&m.p.out) + m.group - 1) / m.group;
     while (high - low > 1) {
-        const int step = (high - low + 31) / 32, mine = low + lane * step;
-        const uint32_t before =
-            __ballot_sync(~0u, mine < high && bsri_index(crow, dt, mine * m.group) + mine * m.panel <= at);
-        low += (31 - __clz(before | 1)) * step, high = min(high, low + step);
+        const int step = (high - low + 127) / 128;
+        int before = -1;
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int mine = low + (i * 32 + lane) * step;
+            const bool is = mine < high && bsri_index(crow, dt, mine * m.group) + mine * m.panel <= at;
+            before += __popc(__ballot_sync(~0u, is));
+        }
+        low += max(0, before) * step, high = min(high, low + step);
     }
     return {low, 0};
 }
@@ -4796,7 +4814,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_load(const bsri_dev_wgmma_sam
 /* All stages of one tile; lane e has the column of entry e. The four warps fetch each stage together, or three take turns: there
    are three slots at least, so that none is ahead of another by a whole round. */
 template <int TA, int TB>
-__device__ __forceinline__ void bsri_wgmma_sampled_fetch_tile(const bsri_dev_wgmma_sampled &m, bsri_mma_list &s, uint32_t base,
+__device__ __forceinline__ void bsri_wgmma_sampled_fetch_tile(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s, uint32_t base,
                                                               bsri_wgmma_ring &ring, int &turn, int64_t item, int row, int col,
                                                               int count) {
     const uint32_t full = bsri_mma_address(s.full), empty = bsri_mma_address(s.empty);
@@ -4818,35 +4836,30 @@ __device__ __forceinline__ void bsri_wgmma_sampled_fetch_tile(const bsri_dev_wgm
         }
     }
 }
-/* Entries [first, first + n) of a part of the union, and the first block of each row there. */
+/* Entries [first, first + n) of a part of the union; lane g has the first block of row g there. */
 struct bsri_wgmma_sampled_run {
-    int first, n, at[BSRI_WSAMPLED_GROUP];
+    int first, n, at;
 };
-/* Which entries of a part have their first block in [from, to) of the group; `before` blocks and `at` are passed over. */
-__device__ __forceinline__ bsri_wgmma_sampled_run bsri_wgmma_sampled_cut(const bsri_mma_part &part, int shift, int from, int to,
-                                                                         int &before, int (&at)[BSRI_WSAMPLED_GROUP]) {
-    const int lane = threadIdx.x % 32;
-    bsri_wgmma_sampled_run run;
-    run.first = -1, run.n = 0;
-    for (int e = 0; e < part.count; e += 32 >> shift) { /* lanes are blocks side by side */
-        const int mine = e + (lane >> shift), bit = lane & ((1 << shift) - 1);
+/* Which entries of a part have their first block in [from, to) of the group; `before` blocks, and each row's `at`, are passed
+   over. */
+__device__ __forceinline__ bsri_wgmma_sampled_run bsri_wgmma_sampled_cut(const bsri_dev_wgmma_sampled &m,
+                                                                         const bsri_wgmma_sampled_part &part, int from, int to,
+                                                                         int &before, int &at) {
+    const int lane = threadIdx.x % 32, bit = lane & ((1 << m.shift) - 1);
+    bsri_wgmma_sampled_run run = {-1, 0, 0};
+    for (int e = 0; e < part.count; e += 32 >> m.shift) { /* lanes are blocks side by side */
+        const int mine = e + (lane >> m.shift);
         const uint32_t mask = mine < part.count ? part.mask[mine] : 0;
-        uint32_t word[BSRI_WSAMPLED_GROUP];
+        uint32_t row = 0; /* which blocks row `lane` stores */
         int left = before, all = 0;
-#pragma unroll
-        for (int g = 0; g < BSRI_WSAMPLED_GROUP; g++) {
-            word[g] = __ballot_sync(~0u, mask >> (g << shift | bit) & 1);
-            left += __popc(word[g] & ((1u << lane) - 1)), all += __popc(word[g]);
+        for (int g = 0; g < m.group; g++) {
+            const uint32_t word = __ballot_sync(~0u, mask >> (g << m.shift | bit) & 1);
+            left += __popc(word & ((1u << lane) - 1)), all += __popc(word);
+            if (lane == g) row = word;
         }
         const uint32_t in = __ballot_sync(~0u, mask && bit == 0 && left >= from && left < to);
-        const uint32_t skipped = run.first < 0 && in ? (in & -in) - 1 : 0;
-#pragma unroll
-        for (int g = 0; g < BSRI_WSAMPLED_GROUP; g++) {
-            if (run.first < 0) run.at[g] = at[g] + __popc(word[g] & skipped);
-            at[g] += __popc(word[g]);
-        }
-        if (run.first < 0 && in) run.first = e + ((__ffs(in) - 1) >> shift);
-        run.n += __popc(in), before += all;
+        if (run.first < 0 && in) run.first = e + ((__ffs(in) - 1) >> m.shift), run.at = at + __popc(row & ((in & -in) - 1));
+        run.n += __popc(in), before += all, at += __popc(row);
     }
     return run;
 }
@@ -4856,24 +4869,26 @@ __device__ __forceinline__ void bsri_wgmma_sampled_fetch_run(const bsri_dev_wgmm
                                                              uint32_t base, bsri_wgmma_ring &ring, bsri_wgmma_ring &tiles,
                                                              int &turn, bsri_wgmma_sampled_run &run, int64_t item, int row) {
     const int lane = threadIdx.x % 32, count = (run.n + m.entries - 1) / m.entries;
-    const bsri_mma_part &part = s.list.part[0];
+    const bsri_wgmma_sampled_part &part = s.part;
     for (int t = 0; t < count; t++, tiles.next()) {
         const int e = run.first + run.n * t / count, n = run.first + run.n * (t + 1) / count - e;
         const int mine = lane >> m.shift, bit = lane & ((1 << m.shift) - 1);
         const uint32_t mask = mine < n ? part.mask[e + mine] : 0, col = lane < n ? part.col[e + lane] : 0;
         bsri_wgmma_sampled_tile &tile = s.tile[tiles.slot];
-        if (threadIdx.x < 32) bsri_mma_wait(bsri_mma_address(&s.list.part_empty[tiles.slot]), tiles.phase() ^ 1);
-#pragma unroll
-        for (int g = 0; g < BSRI_WSAMPLED_GROUP; g++) {
+        if (threadIdx.x < 32) bsri_mma_wait(bsri_mma_address(&s.tile_empty[tiles.slot]), tiles.phase() ^ 1);
+        uint32_t stored = 0; /* by row `lane` */
+        for (int g = 0; g < m.group; g++) {
             const uint32_t word = __ballot_sync(~0u, mask >> (g << m.shift | bit) & 1);
-            if (threadIdx.x == 0) tile.at[g] = run.at[g], tile.have[g] = word;
-            run.at[g] += __popc(word);
+            if (lane == g) stored = word;
         }
+        if ((int)threadIdx.x < m.group) tile.at[lane] = run.at, tile.have[lane] = stored;
+        run.at += __popc(stored);
+        __syncwarp();
         if (threadIdx.x == 0) {
             tile.item = item, tile.count = n;
-            bsri_mma_arrive(bsri_mma_address(&s.list.part_full[tiles.slot]));
+            bsri_mma_arrive(bsri_mma_address(&s.tile_full[tiles.slot]));
         }
-        bsri_wgmma_sampled_fetch_tile<TA, TB>(m, s.list, base, ring, turn, item, row, (int)col, n);
+        bsri_wgmma_sampled_fetch_tile<TA, TB>(m, s, base, ring, turn, item, row, (int)col, n);
     }
 }
 /* Blocks [from, to) of group `n` of an item. */
@@ -4883,19 +4898,19 @@ __device__ __forceinline__ void bsri_wgmma_sampled_fetch_group(const bsri_dev_wg
                                                                int &turn, const bsri_mma_rows &r, int64_t item, int n, int from,
                                                                int to) {
     const int rows = (int)bsri_block_rows(&m.p.out), line = n * m.group + (int)threadIdx.x;
-    int at[BSRI_WSAMPLED_GROUP], before = 0;
+    const int lane = threadIdx.x % 32;
+    int before = 0;
     bsri_mma_sync();
     if (threadIdx.x < BSRI_WSAMPLED_GROUP) {
         const bool in = (int)threadIdx.x < m.group && line < rows;
-        s.list.at[threadIdx.x] = in ? bsri_index(r.ptr, r.dt, line) : 0;
-        s.list.end[threadIdx.x] = in ? bsri_index(r.ptr, r.dt, line + 1) : 0;
+        s.at[threadIdx.x] = in ? bsri_index(r.ptr, r.dt, line) : 0;
+        s.end[threadIdx.x] = in ? bsri_index(r.ptr, r.dt, line + 1) : 0;
     }
     bsri_mma_sync();
-#pragma unroll
-    for (int g = 0; g < BSRI_WSAMPLED_GROUP; g++) at[g] = (int)s.list.at[g];
+    int at = lane < BSRI_WSAMPLED_GROUP ? (int)s.at[lane] : 0;
     for (bool more = true; more && before < to;) {
-        more = bsri_mma_union(s.list, s.list.part[0], r, m.group, m.shift);
-        bsri_wgmma_sampled_run run = bsri_wgmma_sampled_cut(s.list.part[0], m.shift, from, to, before, at);
+        more = bsri_mma_union(s, s.part, r, m.group, m.shift);
+        bsri_wgmma_sampled_run run = bsri_wgmma_sampled_cut(m, s.part, from, to, before, at);
         bsri_wgmma_sampled_fetch_run<TA, TB>(m, s, base, ring, tiles, turn, run, item, (n * m.group) << m.bits);
     }
 }
@@ -4932,9 +4947,9 @@ __device__ __forceinline__ void bsri_wgmma_sampled_fetch(const bsri_dev_wgmma_sa
         }
     }
     if (threadIdx.x == 0) {
-        bsri_mma_wait(bsri_mma_address(&s.list.part_empty[tiles.slot]), tiles.phase() ^ 1);
+        bsri_mma_wait(bsri_mma_address(&s.tile_empty[tiles.slot]), tiles.phase() ^ 1);
         s.tile[tiles.slot].count = 0;
-        bsri_mma_arrive(bsri_mma_address(&s.list.part_full[tiles.slot]));
+        bsri_mma_arrive(bsri_mma_address(&s.tile_full[tiles.slot]));
     }
 }
 
@@ -5026,7 +5041,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_multiply(const bsri_dev_wgmma
                                                             const bsri_wgmma_sampled_tile &tile, bsri_wgmma_ring &ring, uint32_t a,
                                                             uint32_t b, int row, int entry, int mine) {
     const int steps = m.reduce * m.steps;
-    const uint32_t full = bsri_mma_address(s.list.full), empty = bsri_mma_address(s.list.empty);
+    const uint32_t full = bsri_mma_address(s.full), empty = bsri_mma_address(s.empty);
     const uint32_t a_step = (TA ? 2048 : 32) >> 4, b_step = (uint32_t)(TB ? m.b_kind >> 32 & 0x3fff : 1) * 2; /* of 16 bytes */
     float d[N / 2];
 #pragma unroll
@@ -5049,7 +5064,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_multiply(const bsri_dev_wgmma
     else bsri_wgmma_sampled_finish<T, N>(m, tile, o, d, row, entry, mine);
 }
 /* A warpgroup without columns in a tile gives its stages back. */
-__device__ __forceinline__ void bsri_wgmma_sampled_pass(const bsri_dev_wgmma_sampled &m, bsri_mma_list &s, bsri_wgmma_ring &ring) {
+__device__ __forceinline__ void bsri_wgmma_sampled_pass(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s, bsri_wgmma_ring &ring) {
     for (int i = 0; i < m.reduce * m.steps; i++, ring.next()) {
         bsri_mma_wait(bsri_mma_address(&s.full[ring.slot]), ring.phase());
         __syncwarp();
@@ -5064,7 +5079,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_tiles(const bsri_dev_wgmma_sa
     bsri_wgmma_ring ring = {0, 0, 0, 0}, tiles = {0, 0, 2, 0};
     for (;; tiles.next()) {
         const bsri_wgmma_sampled_tile &tile = s.tile[tiles.slot];
-        bsri_mma_wait(bsri_mma_address(&s.list.part_full[tiles.slot]), tiles.phase());
+        bsri_mma_wait(bsri_mma_address(&s.tile_full[tiles.slot]), tiles.phase());
         const int count = tile.count, half = (count + 1) / 2, row = m.wide ? group * 64 : 0;
         const int entry = (group && !m.wide ? half : 0) << m.shift, mine = (m.wide ? count : group ? count - half : half) << m.shift;
         const uint32_t a = base + ((count << (m.bits + m.shift)) + row) * BSRI_WSAMPLED_DEPTH * 2;
@@ -5076,9 +5091,9 @@ __device__ __forceinline__ void bsri_wgmma_sampled_tiles(const bsri_dev_wgmma_sa
         else if (cols > 128) bsri_wgmma_sampled_multiply<T, TA, TB, 192>(m, s, tile, ring, a, b, row, entry, mine);
         else if (cols > 64) bsri_wgmma_sampled_multiply<T, TA, TB, 128>(m, s, tile, ring, a, b, row, entry, mine);
         else if (cols) bsri_wgmma_sampled_multiply<T, TA, TB, 64>(m, s, tile, ring, a, b, row, entry, mine);
-        else bsri_wgmma_sampled_pass(m, s.list, ring);
+        else bsri_wgmma_sampled_pass(m, s, ring);
         __syncwarp();
-        if (threadIdx.x % 32 == 0) bsri_mma_arrive(bsri_mma_address(&s.list.part_empty[tiles.slot]));
+        if (threadIdx.x % 32 == 0) bsri_mma_arrive(bsri_mma_address(&s.tile_empty[tiles.slot]));
     }
 }
 #endif
@@ -5089,12 +5104,12 @@ __global__ void __launch_bounds__(384, 1) bsri_sampled_wgmma(const __grid_consta
     __shared__ bsri_wgmma_sampled_shared s;
     const uint32_t base = bsri_mma_address(bsri_shared);
     if (threadIdx.x < BSRI_GROUP) {
-        bsri_mma_barrier(bsri_mma_address(&s.list.full[threadIdx.x]), m.share);
-        bsri_mma_barrier(bsri_mma_address(&s.list.empty[threadIdx.x]), 8);
+        bsri_mma_barrier(bsri_mma_address(&s.full[threadIdx.x]), m.share);
+        bsri_mma_barrier(bsri_mma_address(&s.empty[threadIdx.x]), 8);
     }
     if (threadIdx.x < 2) {
-        bsri_mma_barrier(bsri_mma_address(&s.list.part_full[threadIdx.x]), 1);
-        bsri_mma_barrier(bsri_mma_address(&s.list.part_empty[threadIdx.x]), 8);
+        bsri_mma_barrier(bsri_mma_address(&s.tile_full[threadIdx.x]), 1);
+        bsri_mma_barrier(bsri_mma_address(&s.tile_empty[threadIdx.x]), 8);
     }
     if (threadIdx.x == 0) bsri_tma_prefetch(&m.mat1), bsri_tma_prefetch(&m.mat2);
     bsri_tma_barriers_made();
@@ -5145,17 +5160,18 @@ static int bsri_wgmma_sampled_maps(const bsr_context *ctx, const bsri_dev_sample
     return bsri_wgmma_sampled_map(ctx, &m->mat1, &m->batch1, &p->mat1, p->mat1.rows, p->mat1.cols, along1, rows) &&
            bsri_wgmma_sampled_map(ctx, &m->mat2, &m->batch2, &p->mat2, p->mat2.cols, p->mat2.rows, along2, cols);
 }
-/* 128 x 256 or 64 x 512? What fetches less for a stored block, were the pattern random: a union of 2^n times the rows is denser. */
+/* 128 x 256 or 64 x 512? What takes less time for a stored block, were the pattern random. Wide entries are 64 columns each;
+   narrow ones are single blocks: less is fetched for nothing, but in shorter pieces (4096^3 on an H200: 45 KB/us per
+   multiprocessor for blocks of 32, 40 for 16, against 64). */
 static int bsri_wgmma_sampled_wide(const bsri_dev_sampled *p, int b) {
     const double present = (double)p->out.nnz / ((double)bsri_block_rows(&p->out) * (double)bsri_block_cols(&p->out));
-    double absent = 1.0 - present, narrow, wide;
-    int rows = 1;
+    double absent = 1.0 - present, narrow;
+    int blocks = 1; /* of a union, in all its rows */
     if (b >= 64) return b == 128;
-    for (; rows < 64 / b; rows *= 2) absent *= absent;
-    narrow = (1.0 - absent) * (1.0 + 64 / 512.0), absent *= absent;
-    if (b == 16) absent *= absent; /* entries of two blocks */
-    wide = (1.0 - absent) * (1.0 + 128 / 256.0) / 2;
-    return wide < narrow;
+    for (; blocks < 64 / b; blocks *= 2) absent *= absent;
+    narrow = (1.0 - absent) * (1.0 + 64 / 512.0) * (b == 32 ? 1.4 : 1.6);
+    for (; blocks < 128 / b * (64 / b); blocks *= 2) absent *= absent;
+    return (1.0 - absent) * (1.0 + 128 / 256.0) / 2 < narrow;
 }
 static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, int compute, const bsr_plan *,
                                              bsri_dev_wgmma_sampled *m) {
@@ -5175,7 +5191,7 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
     m->p = *p, m->wide = bsri_wgmma_sampled_wide(p, b), m->group = b < 128 ? (m->wide ? 128 : 64) / b : 1;
     m->bits = bsri_mma_log2(b), m->panel = m->group;
     m->area = p->out.nnz + bsri_ceil_div(rows, m->group) * m->panel;
-    m->shift = b == 16 && m->wide, m->entries = (m->wide ? 256 : 512) / b >> m->shift, m->share = b == 16 && !m->wide ? 4 : 1;
+    m->shift = m->wide && b < 64 ? bsri_mma_log2(64 / b) : 0, m->entries = (m->wide ? 256 : 512) / b >> m->shift, m->share = b == 16 && !m->wide ? 4 : 1;
     m->steps = (int)steps, m->reduce = p->alpha != 0.0 ? (int)p->reduce : 0;
     m->plain = !p->has_input && p->out.dtype == dt && o[2] == 1 && o[1] % 8 == 0 && o[0] % 8 == 0 &&
                bsri_mma_aligned(p->out.values, p->out.batch_dims, p->out.batch, p->out.values_batch_stride, 8);
