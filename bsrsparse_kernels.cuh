@@ -4793,8 +4793,8 @@ __device__ __forceinline__ bool bsri_wgmma_sampled_deal(const bsri_dev_wgmma_sam
 }
 /* Loads this warp's share of a stage: entries first, first + m.share and so on. */
 template <int TA, int TB>
-__device__ __forceinline__ void bsri_wgmma_sampled_load(const bsri_dev_wgmma_sampled &m, uint32_t to, uint32_t full, int k, int row,
-                                                        const int32_t (&batch)[4], int col, int first, int count) {
+__device__ __forceinline__ void bsri_wgmma_sampled_load(const bsri_dev_wgmma_sampled &m, uint32_t to, uint32_t full, int k,
+                                                        int row, const int32_t (&batch)[4], int col, int first, int count) {
     const bool issues = threadIdx.x % 32 == 0;
     const int mine = max(0, count - first + m.share - 1) / m.share;
     const uint32_t at = to + count * m.b_boxes * m.b_box; /* mat1's part stands behind, for wgmma reads up to 48 columns more */
@@ -4814,9 +4814,9 @@ __device__ __forceinline__ void bsri_wgmma_sampled_load(const bsri_dev_wgmma_sam
 /* All stages of one tile; lane e has the column of entry e. The four warps fetch each stage together, or three take turns: there
    are three slots at least, so that none is ahead of another by a whole round. */
 template <int TA, int TB>
-__device__ __forceinline__ void bsri_wgmma_sampled_fetch_tile(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s, uint32_t base,
-                                                              bsri_wgmma_ring &ring, int &turn, int64_t item, int row, int col,
-                                                              int count) {
+__device__ __forceinline__ void bsri_wgmma_sampled_fetch_tile(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
+                                                              uint32_t base, bsri_wgmma_ring &ring, int &turn, int64_t item,
+                                                              int row, int col, int count) {
     const uint32_t full = bsri_mma_address(s.full), empty = bsri_mma_address(s.empty);
     const int warp = threadIdx.x / 32;
     if (bsri_wgmma_sampled_cut_ring(ring, bsri_wgmma_sampled_bytes(m, count))) {
@@ -4831,8 +4831,8 @@ __device__ __forceinline__ void bsri_wgmma_sampled_fetch_tile(const bsri_dev_wgm
         for (int i = 0; i < m.steps; i++, ring.next(), turn = turn == 2 ? 0 : turn + 1) {
             if (m.share == 1 && turn != warp) continue;
             bsri_mma_wait(empty + 8 * ring.slot, ring.phase() ^ 1);
-            bsri_wgmma_sampled_load<TA, TB>(m, base + ring.slot * ring.bytes, full + 8 * ring.slot, i * BSRI_WSAMPLED_DEPTH, row, batch,
-                                            col, m.share == 1 ? 0 : warp, count);
+            bsri_wgmma_sampled_load<TA, TB>(m, base + ring.slot * ring.bytes, full + 8 * ring.slot, i * BSRI_WSAMPLED_DEPTH, row,
+                                            batch, col, m.share == 1 ? 0 : warp, count);
         }
     }
 }
@@ -4930,8 +4930,8 @@ __device__ __forceinline__ void bsri_wgmma_sampled_fetch(const bsri_dev_wgmma_sa
         r.ptr = o.crow, r.col = o.col, r.position = NULL, r.values = NULL, r.b = NULL, r.dt = m.p.out.index_dtype;
         int at = (int)(x - item * m.area), last = (int)bsri_min(end - item * m.area, m.area);
         x = item * m.area + last;
-        const bool whole =
-            m.entries == 2 && m.p.items == 1 && rows <= BSRI_WSAMPLED_ROWS && bsri_wgmma_sampled_deal(m, r.ptr, &at, &last, &place);
+        const bool whole = m.entries == 2 && m.p.items == 1 && rows <= BSRI_WSAMPLED_ROWS &&
+                           bsri_wgmma_sampled_deal(m, r.ptr, &at, &last, &place);
         if (!whole) place = bsri_wgmma_sampled_find(m, r.ptr, at);
         const int unit = whole ? m.entries : 1;
         for (int n = place.group; n * m.group < rows; n++) {
@@ -4981,8 +4981,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_put(const bsri_dev_wgmma_samp
 #pragma unroll
     for (int i = 0; i < 8; i++) {
         v[i] *= (float)p.alpha;
-        if (p.has_input)
-            v[i] += (float)p.beta * bsri_dev_load<float>(in.values, p.input.dtype, from + i * p.i_strides[2]);
+        if (p.has_input) v[i] += (float)p.beta * bsri_dev_load<float>(in.values, p.input.dtype, from + i * p.i_strides[2]);
         bsri_dev_store(o.values, p.out.dtype, to + i * p.o_strides[2], v[i]);
     }
 }
@@ -5021,7 +5020,8 @@ __device__ __forceinline__ void bsri_wgmma_sampled_store(const bsri_dev_wgmma_sa
     for (int h = 0; h < 2; h++) {
         const int line = (row + 8 * h) >> m.bits;
         const uint32_t have = tile.have[line];
-        uint16_t *out = (uint16_t *)o.values + tile.at[line] * m.p.o_strides[0] + ((row + 8 * h) & (block - 1)) * m.p.o_strides[1];
+        uint16_t *out =
+            (uint16_t *)o.values + tile.at[line] * m.p.o_strides[0] + ((row + 8 * h) & (block - 1)) * m.p.o_strides[1];
 #pragma unroll
         for (int c = 0; c < N; c += 32) {
             const int n = first + c, e = entry + (n >> m.bits);
@@ -5038,8 +5038,8 @@ __device__ __forceinline__ void bsri_wgmma_sampled_store(const bsri_dev_wgmma_sa
 /* One tile of a warpgroup: 64 rows, N columns. a, b: where its operands stand in a stage. */
 template <class T, int TA, int TB, int N>
 __device__ __forceinline__ void bsri_wgmma_sampled_multiply(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
-                                                            const bsri_wgmma_sampled_tile &tile, bsri_wgmma_ring &ring, uint32_t a,
-                                                            uint32_t b, int row, int entry, int mine) {
+                                                            const bsri_wgmma_sampled_tile &tile, bsri_wgmma_ring &ring,
+                                                            uint32_t a, uint32_t b, int row, int entry, int mine) {
     const int steps = m.reduce * m.steps;
     const uint32_t full = bsri_mma_address(s.full), empty = bsri_mma_address(s.empty);
     const uint32_t a_step = (TA ? 2048 : 32) >> 4, b_step = (uint32_t)(TB ? m.b_kind >> 32 & 0x3fff : 1) * 2; /* of 16 bytes */
@@ -5064,7 +5064,8 @@ __device__ __forceinline__ void bsri_wgmma_sampled_multiply(const bsri_dev_wgmma
     else bsri_wgmma_sampled_finish<T, N>(m, tile, o, d, row, entry, mine);
 }
 /* A warpgroup without columns in a tile gives its stages back. */
-__device__ __forceinline__ void bsri_wgmma_sampled_pass(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s, bsri_wgmma_ring &ring) {
+__device__ __forceinline__ void bsri_wgmma_sampled_pass(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
+                                                        bsri_wgmma_ring &ring) {
     for (int i = 0; i < m.reduce * m.steps; i++, ring.next()) {
         bsri_mma_wait(bsri_mma_address(&s.full[ring.slot]), ring.phase());
         __syncwarp();
@@ -5081,7 +5082,10 @@ __device__ __forceinline__ void bsri_wgmma_sampled_tiles(const bsri_dev_wgmma_sa
         const bsri_wgmma_sampled_tile &tile = s.tile[tiles.slot];
         bsri_mma_wait(bsri_mma_address(&s.tile_full[tiles.slot]), tiles.phase());
         const int count = tile.count, half = (count + 1) / 2, row = m.wide ? group * 64 : 0;
-        const int entry = (group && !m.wide ? half : 0) << m.shift, mine = (m.wide ? count : group ? count - half : half) << m.shift;
+        const int entry = (group && !m.wide ? half : 0) << m.shift, mine = (m.wide  ? count
+                                                                            : group ? count - half
+                                                                                    : half)
+                                                                           << m.shift;
         const uint32_t a = base + ((count << (m.bits + m.shift)) + row) * BSRI_WSAMPLED_DEPTH * 2;
         const uint32_t b = base + (entry << m.bits) * BSRI_WSAMPLED_DEPTH * 2;
         if (!count) return;
@@ -5152,7 +5156,8 @@ static int bsri_wgmma_sampled_map(const bsr_context *ctx, CUtensorMap *map, bsri
 }
 static int bsri_wgmma_sampled_maps(const bsr_context *ctx, const bsri_dev_sampled *p, bsri_dev_wgmma_sampled *m, int entry) {
     const int along1 = p->mat1.col_stride == 1, along2 = p->mat2.col_stride != 1;
-    const int rows = m->wide && along1 ? 128 : 64, cols = along2 || entry < 64 ? entry : 64, lines = along2 ? 2 * BSRI_WSAMPLED_DEPTH : 2 * cols;
+    const int rows = m->wide && along1 ? 128 : 64, cols = along2 || entry < 64 ? entry : 64,
+              lines = along2 ? 2 * BSRI_WSAMPLED_DEPTH : 2 * cols;
     m->a_boxes = m->wide && !along1 ? 2 : 1, m->a_box = rows * BSRI_WSAMPLED_DEPTH * 2;
     m->b_boxes = entry / cols, m->b_box = cols * BSRI_WSAMPLED_DEPTH * 2;
     m->a_kind = bsri_wgmma_kind(along1 ? 2 * BSRI_WSAMPLED_DEPTH : 128, 0);
@@ -5173,14 +5178,15 @@ static int bsri_wgmma_sampled_wide(const bsri_dev_sampled *p, int b) {
     for (; blocks < 128 / b * (64 / b); blocks *= 2) absent *= absent;
     return (1.0 - absent) * (1.0 + 128 / 256.0) / 2 < narrow;
 }
-static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, int compute, const bsr_plan *,
-                                             bsri_dev_wgmma_sampled *m) {
+static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, int compute,
+                                             const bsr_plan *asked, bsri_dev_wgmma_sampled *m) {
     const int dt = p->mat1.dtype, b = p->out.block_rows <= 128 ? (int)p->out.block_rows : 0;
     const int left = bsri_mma_layout(&p->mat1), right = bsri_mma_layout(&p->mat2);
     const int64_t *o = p->o_strides, steps = bsri_ceil_div(p->mat1.cols, BSRI_WSAMPLED_DEPTH), rows = bsri_block_rows(&p->out);
     bsri_choice c = bsri_yes((dt == BSR_F16 ? 360 : 350) + (left == 2 ? 2 : 0) + (right == 1), 3,
                              b < 64 ? BSR_WHY_GROUP : BSR_WHY_NEIGHBOURS);
     if (ctx->tier < 3) return bsri_no(BSR_WHY_GPU);
+    if (asked->kernel != 3) return bsri_no(BSR_WHY_PLAN); /* on request: its last change was not run yet */
     if (compute != BSR_F32 || (dt != BSR_BF16 && dt != BSR_F16) || p->mat2.dtype != dt) return bsri_no(BSR_WHY_DTYPE);
     if ((b != 16 && b != 32 && b != 64 && b != 128) || p->out.block_cols != b) return bsri_no(BSR_WHY_BLOCK);
     if (!left || !right) return bsri_no(BSR_WHY_DENSE);
@@ -5191,7 +5197,8 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
     m->p = *p, m->wide = bsri_wgmma_sampled_wide(p, b), m->group = b < 128 ? (m->wide ? 128 : 64) / b : 1;
     m->bits = bsri_mma_log2(b), m->panel = m->group;
     m->area = p->out.nnz + bsri_ceil_div(rows, m->group) * m->panel;
-    m->shift = m->wide && b < 64 ? bsri_mma_log2(64 / b) : 0, m->entries = (m->wide ? 256 : 512) / b >> m->shift, m->share = b == 16 && !m->wide ? 4 : 1;
+    m->shift = m->wide && b < 64 ? bsri_mma_log2(64 / b) : 0, m->entries = (m->wide ? 256 : 512) / b >> m->shift,
+    m->share = b == 16 && !m->wide ? 4 : 1;
     m->steps = (int)steps, m->reduce = p->alpha != 0.0 ? (int)p->reduce : 0;
     m->plain = !p->has_input && p->out.dtype == dt && o[2] == 1 && o[1] % 8 == 0 && o[0] % 8 == 0 &&
                bsri_mma_aligned(p->out.values, p->out.batch_dims, p->out.batch, p->out.values_batch_stride, 8);
