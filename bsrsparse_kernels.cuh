@@ -5179,14 +5179,13 @@ static int bsri_wgmma_sampled_wide(const bsri_dev_sampled *p, int b) {
     return (1.0 - absent) * (1.0 + 128 / 256.0) / 2 < narrow;
 }
 static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, int compute,
-                                             const bsr_plan *asked, bsri_dev_wgmma_sampled *m) {
+                                             const bsr_plan *, bsri_dev_wgmma_sampled *m) {
     const int dt = p->mat1.dtype, b = p->out.block_rows <= 128 ? (int)p->out.block_rows : 0;
     const int left = bsri_mma_layout(&p->mat1), right = bsri_mma_layout(&p->mat2);
     const int64_t *o = p->o_strides, steps = bsri_ceil_div(p->mat1.cols, BSRI_WSAMPLED_DEPTH), rows = bsri_block_rows(&p->out);
     bsri_choice c = bsri_yes((dt == BSR_F16 ? 360 : 350) + (left == 2 ? 2 : 0) + (right == 1), 3,
                              b < 64 ? BSR_WHY_GROUP : BSR_WHY_NEIGHBOURS);
     if (ctx->tier < 3) return bsri_no(BSR_WHY_GPU);
-    if (asked->kernel != 3) return bsri_no(BSR_WHY_PLAN); /* on request: its last change was not run yet */
     if (compute != BSR_F32 || (dt != BSR_BF16 && dt != BSR_F16) || p->mat2.dtype != dt) return bsri_no(BSR_WHY_DTYPE);
     if ((b != 16 && b != 32 && b != 64 && b != 128) || p->out.block_cols != b) return bsri_no(BSR_WHY_BLOCK);
     if (!left || !right) return bsri_no(BSR_WHY_DENSE);
