@@ -3535,6 +3535,7 @@ static void bsri_work_begin(bsri_work *w, int64_t rows, int64_t cols, int64_t in
 static void bsri_work_flush(bsri_work *w) {
     bsri_walk *k = &w->walk;
     if (k->count == 0 && k->add) return;
+    if (k->count == 0) k->am = k->a_at = k->b_at = 0; /* no product: zeros are stored, nothing has said where a and b are */
     bsri_tile_walk(w->isa, w->compute, k, w->rows, w->cols, w->c_tile);
     k->count = 0, k->add = 1;
 }
