@@ -1,5 +1,6 @@
 """bsrsparse beside PyTorch on one GPU, the same tensors in the same process: product, layers of networks, break-even with the
-dense product, skinny product, sampled product, softmax, attention, views, host time. Peers: torch.sparse._triton_ops with default and searched parameters, torch.matmul,
+dense product, skinny product, sampled product, softmax, attention, views, host time. Peers: torch.sparse._triton_ops with
+default and searched parameters, torch.matmul,
 F.scaled_dot_product_attention, flex_attention. Times are medians of CUDA-graph replays, random-normal data, exact block
 counts; errors are relative Frobenius norms against float64 on sampled rows. One line per peer; ratio = peer's time / ours;
 geometric means last.
@@ -207,9 +208,10 @@ def precompile(cases):
         if args.search == 1 and os.path.exists(path):
             with open(path) as f:
                 best.update({k: [tuple(g) for g in v] for k, v in json.load(f).items()})
-            return
-    work = [subprocess.Popen([sys.executable, os.path.abspath(__file__), "--lib", args.lib, "--compile", f"{b},{int(columns)}"],
-                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for b, columns in cases]
+            break
+    command = [sys.executable, os.path.abspath(__file__), "--lib", args.lib, "--search", str(args.search), "--compile"]
+    work = [subprocess.Popen(command + [f"{b},{int(columns)}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            for b, columns in cases]
     began = time.time()
     for w in work:
         try:
@@ -217,15 +219,17 @@ def precompile(cases):
         except subprocess.TimeoutExpired:
             w.kill()  # what it has compiled stays
             w.wait()
-    print(f"Triton's kernels compiled: {time.time() - began:.0f} s", flush=True)
+    if cases:
+        print(f"Triton's kernels compiled: {time.time() - began:.0f} s", flush=True)
 
 
 def compile_only(b, columns):
     N = 4096
     bsr, d, o = make_bsr(512, 512, b, 0.5, bf16), random((512, N), bf16, columns), empty((512, N), bf16, columns)
-    for g in grid(b):
+    precompile([])
+    for g in [None] + (best.get(f"{b} {'col' if columns else 'row'}") or grid(b)):
         try:
-            triton_call(bsr, d, o, meta(N, g))()
+            triton_call(bsr, d, o, meta(N, g) if g else None)()
         except Exception:
             pass
     torch.cuda.synchronize()
