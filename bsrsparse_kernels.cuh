@@ -547,9 +547,8 @@ static cudaError_t bsri_launch(void (*kernel)(const P), const P &p, int64_t work
 /* What a chooser chose, with the parameters that it made. */
 static cudaError_t bsri_launch_choice(const bsri_choice *c, void *parameters, bsri_queue stream) {
     void *args[1] = {parameters};
-    cudaLaunchAttribute early;
-    cudaLaunchConfig_t config;
-    memset(&early, 0, sizeof early), memset(&config, 0, sizeof config);
+    cudaLaunchAttribute early = {};
+    cudaLaunchConfig_t config = {};
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization, early.val.programmaticStreamSerializationAllowed = 1;
     config.gridDim = dim3(bsri_grid(c->grid, stream)), config.blockDim = dim3((unsigned)c->threads);
     config.dynamicSmemBytes = (size_t)c->shared, config.stream = stream, config.attrs = &early, config.numAttrs = c->early != 0;
