@@ -1,9 +1,8 @@
-"""bsrsparse beside PyTorch on one GPU, the same tensors in the same process: product, layers of networks, break-even with the
-dense product, skinny product, sampled product, softmax, attention, views, host time. Peers: torch.sparse._triton_ops with
-default and searched parameters, torch.matmul,
-F.scaled_dot_product_attention, flex_attention. Times are medians of CUDA-graph replays, random-normal data, exact block
-counts; errors are relative Frobenius norms against float64 on sampled rows. One line per peer; ratio = peer's time / ours;
-geometric means last.
+"""bsrsparse beside PyTorch on one GPU, the same tensors in the same process: product, sampled product, softmax, attention, skinny
+product, other types, break-even with the dense product, views, host time, layers of networks. Peers: torch.sparse._triton_ops
+with default and searched parameters, torch.matmul, F.scaled_dot_product_attention, flex_attention. Times are medians of
+CUDA-graph replays, random-normal data, exact block counts; errors are relative Frobenius norms against float64 on sampled rows.
+One line per peer; ratio = peer's time / ours; geometric means last.
 Writes tests/results/<gpu>_bench.csv (its first line hashes the sources) and <gpu>_triton.json, the best parameters of Triton's
 search: a later run with --search 1 measures only those, with --search 2 it searches again."""
 import argparse
@@ -21,7 +20,7 @@ import warnings
 warnings.filterwarnings("ignore")
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
-SECTIONS = "copy product layers breakeven dtypes skinny sampled softmax attention views host".split()
+SECTIONS = "copy product sampled softmax attention skinny dtypes breakeven views host layers".split()
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--lib", default=os.path.join(ROOT, "build/gpu/libbsrsparse.so"))
 parser.add_argument("--sections", default=",".join(SECTIONS), help="of " + ",".join(SECTIONS))
