@@ -875,8 +875,8 @@ template <class T> struct bsri_mma_parts {
     static constexpr int PARTS = 1;
     static __device__ __forceinline__ void split(uint32_t (&)[1][4]) {}
     static __device__ __forceinline__ void mma(typename T::sum (&c)[4], const uint32_t (&a)[1][4], const uint32_t (&b)[1][4],
-                                               int half) {
-        T::mma(c, a[0], b[0][2 * half], b[0][2 * half + 1]);
+                                               int side) {
+        T::mma(c, a[0], b[0][2 * side], b[0][2 * side + 1]);
     }
 };
 template <> struct bsri_mma_parts<bsri_mma_tf32> {
@@ -885,8 +885,8 @@ template <> struct bsri_mma_parts<bsri_mma_tf32> {
 #pragma unroll
         for (int i = 0; i < 4; i++) r[0][i] = bsri_mma_round(__uint_as_float(r[0][i]));
     }
-    static __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[1][4], const uint32_t (&b)[1][4], int half) {
-        bsri_mma_tf32::mma(c, a[0], b[0][2 * half], b[0][2 * half + 1]);
+    static __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[1][4], const uint32_t (&b)[1][4], int side) {
+        bsri_mma_tf32::mma(c, a[0], b[0][2 * side], b[0][2 * side + 1]);
     }
 };
 /* What is left of a number after rounding is rounded too: 22 bits. The smallest of the four products is left out. Tensor cores
@@ -900,11 +900,11 @@ template <> struct bsri_mma_parts<bsri_mma_tf32x3> {
             r[0][i] = bsri_mma_round(x), r[1][i] = bsri_mma_round(x - __uint_as_float(r[0][i]));
         }
     }
-    static __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[2][4], const uint32_t (&b)[2][4], int half) {
+    static __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[2][4], const uint32_t (&b)[2][4], int side) {
         float part[4] = {};
-        bsri_mma_tf32::mma(part, a[1], b[0][2 * half], b[0][2 * half + 1]);
-        bsri_mma_tf32::mma(part, a[0], b[1][2 * half], b[1][2 * half + 1]);
-        bsri_mma_tf32::mma(part, a[0], b[0][2 * half], b[0][2 * half + 1]);
+        bsri_mma_tf32::mma(part, a[1], b[0][2 * side], b[0][2 * side + 1]);
+        bsri_mma_tf32::mma(part, a[0], b[1][2 * side], b[1][2 * side + 1]);
+        bsri_mma_tf32::mma(part, a[0], b[0][2 * side], b[0][2 * side + 1]);
 #pragma unroll
         for (int i = 0; i < 4; i++) c[i] += part[i];
     }
@@ -1399,7 +1399,8 @@ template <class T, class L> struct bsri_mma_worker {
             }
 #pragma unroll
             for (int mi = 0; mi < L::MI; mi++) P::split(x[mi]);
-            constexpr bool EARLY = !L::B_ROWS && !ROLLED; /* one step ahead: no gain where lines are rows, few registers */
+            /* one step ahead: no gain where lines are rows; few registers; with a single step the sums went to local memory */
+            constexpr bool EARLY = !L::B_ROWS && !ROLLED && L::STEPS > 1;
             if (EARLY) dense(y[0][0], b, bb, kk, 0);
 #pragma unroll
             for (int n = 0; n < L::NI; n += 2) {
@@ -2136,13 +2137,14 @@ static int64_t bsri_mma_tiles(const bsri_dev_product *p, int b, int rows, int co
    64 x 256 27 us, 64 x 128 62 us; 1024 x 4096 x 1024, b32, 80 %: 32 x 256 28 us, 64 x 128 34 us). */
 static void bsri_mma_tile_of(const bsr_context *ctx, const bsri_dev_product *p, const bsr_plan *asked, int b, int wide, int tall,
                              bsri_choice *c) {
-    const int half = bsr_dtype_size(p->a.dtype) == 2, least = !half ? tall : b == 32 ? 32 : 64;
-    const int64_t enough = half ? ctx->sm_count - ctx->sm_count / 8 : ctx->sm_count; /* one wave, though not a full one */
+    const int two_bytes = bsr_dtype_size(p->a.dtype) == 2, least = !two_bytes ? tall : b == 32 ? 32 : 64;
+    const int64_t enough = two_bytes ? ctx->sm_count - ctx->sm_count / 8 : ctx->sm_count; /* one wave, though not a full one */
     int rows = tall;
     while (rows > b && rows > least && bsri_mma_tiles(p, b, rows, 256) < enough) rows /= 2;
     wide = wide && (asked->tile_cols ? asked->tile_cols == 256 : bsri_mma_tiles(p, b, rows, 256) >= enough);
     if (!wide) rows = 128;
-    while (rows > b && rows > 64 && !(wide && half) && bsri_mma_tiles(p, b, rows, wide ? 256 : 128) < ctx->sm_count) rows /= 2;
+    while (rows > b && rows > 64 && !(wide && two_bytes) && bsri_mma_tiles(p, b, rows, wide ? 256 : 128) < ctx->sm_count)
+        rows /= 2;
     c->tile_cols = wide ? 256 : 128;
     if (asked->tile_rows >= b && asked->tile_rows <= (wide ? tall : 128) &&
         (asked->tile_rows == 32 || asked->tile_rows == 64 || asked->tile_rows == 128))
@@ -7121,7 +7123,7 @@ __device__ __forceinline__ uint64_t bsri_dev_norm_key(double x) {
     return x == x ? (uint64_t)__double_as_longlong(x) : ~(uint64_t)0;
 }
 /* A block per item: radix selection of the k-th key, then the bits of the larger ones and of the first that equal it. */
-static __global__ void __launch_bounds__(1024) bsri_prune_select(const __grid_constant__ bsri_dev_build b) {
+static __global__ void __launch_bounds__(1024, 1) bsri_prune_select(const __grid_constant__ bsri_dev_build b) {
     __shared__ unsigned long long count[256];
     __shared__ int64_t shared_rest;
     __shared__ uint64_t shared_key;
