@@ -769,7 +769,7 @@ static void *device_fill(int dtype, int64_t n, double v) {
     for (int64_t i = 0; i < n; i++) t_store(host.data(), dtype, i, v);
     gm_cuda("in cudaMalloc", cudaMalloc(&p, host.size()));
     cudaMemcpy(p, host.data(), host.size(), cudaMemcpyHostToDevice);
-    gm_cuda("filling", cudaDeviceSynchronize()); /* the end of the copy may be under way; the test's stream does not wait for it */
+    gm_cuda("filling", cudaDeviceSynchronize()); /* the end of the copy may be under way, and the stream does not wait for it */
     return p;
 }
 static std::vector<double> fetch(const void *p, int dtype, int64_t from, int64_t n) {
