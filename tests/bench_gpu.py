@@ -1,5 +1,6 @@
 """bsrsparse beside PyTorch on one GPU, the same tensors in the same process: product, sampled product, softmax, attention, skinny
-product, other types, break-even with the dense product, views, host time, layers of networks. Peers: torch.sparse._triton_ops
+product, other types, break-even with the dense product, structured patterns beside random ones, views, host time, layers of
+networks, a part of PyTorch's own tuning grid. Peers: torch.sparse._triton_ops
 with default and searched parameters, torch.matmul, F.scaled_dot_product_attention, flex_attention. Times are medians of
 CUDA-graph replays, random-normal data, exact block counts; errors are relative Frobenius norms against float64 on sampled rows.
 One line per peer; ratio = peer's time / ours; geometric means last.
@@ -20,7 +21,7 @@ import warnings
 warnings.filterwarnings("ignore")
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
-SECTIONS = "copy product sampled softmax attention skinny dtypes breakeven views host layers".split()
+SECTIONS = "copy product sampled softmax attention skinny dtypes breakeven patterns views host layers grid".split()
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--lib", default=os.path.join(ROOT, "build/gpu/libbsrsparse.so"))
 parser.add_argument("--sections", default=",".join(SECTIONS), help="of " + ",".join(SECTIONS))
@@ -61,11 +62,29 @@ sparsities_wanted = [float(x) for x in args.sparsities.split(",")]
 
 def make_bsr(M, K, b, s, dtype, batch=()):
     """A BSR tensor with exactly round((1 - s) blocks) blocks in random places; batch items share the pattern."""
-    rows, cols = M // b, K // b
-    nnz = max(1, round(rows * cols * (1 - s)))
+    return from_mask(random_mask(M // b, K // b, max(1, round(M // b * (K // b) * (1 - s)))), b, dtype, batch)
+
+
+def random_mask(rows, cols, nnz):
     mask = torch.zeros(rows * cols, dtype=torch.bool)
     mask[torch.randperm(rows * cols, generator=torch.Generator().manual_seed(rows * cols + nnz))[:nnz]] = True
-    return from_mask(mask.view(rows, cols), b, dtype, batch)
+    return mask.view(rows, cols)
+
+
+def structured_masks(n, s):
+    """n x n blocks, about (1 - s) of them stored."""
+    i, j, generator = torch.arange(n)[:, None], torch.arange(n)[None], torch.Generator().manual_seed(n)
+    share = (1 - s) * n
+    order = torch.rand(n, n, generator=generator).argsort(1).argsort(1)  # each row's columns in a random order
+    lengths = (1 + torch.arange(n, dtype=torch.float64)) ** -0.7
+    lengths = (lengths * (share * n / lengths.sum())).clamp(max=n).round()[torch.randperm(n, generator=generator)]
+    return {
+        "banded": (i - j).abs() <= share / 2,
+        "block-diagonal": i * round(1 / (1 - s)) // n == j * round(1 / (1 - s)) // n,
+        "BigBird": ((i - j).abs() <= 1) | (i < 1) | (j < 1) | (order < share - 4),
+        "power-law rows": order < lengths[:, None],
+        "empty rows": (order < 2 * share) & (i % 2 == 0),
+    }
 
 
 def from_mask(mask, b, dtype, batch=()):
@@ -262,9 +281,11 @@ def prepared(lib, m, b):
     return [lib.schedule(m, group)] if group and lib.supports("schedule") else []
 
 
-def product(lib, M, K, N, b, s, dtype, columns, out_dtype=None, exec_flags=0, note="", section="product", triton=True):
+def product(lib, M, K, N, b, s, dtype, columns, out_dtype=None, exec_flags=0, note="", section="product", triton=True,
+            mask=None, case=None):
     out_dtype = out_dtype or (torch.int32 if dtype == torch.int8 else dtype)
-    bsr, d = make_bsr(M, K, b, s, dtype), random((K, N), dtype, columns)
+    bsr = make_bsr(M, K, b, s, dtype) if mask is None else from_mask(mask, b, dtype)
+    d = random((K, N), dtype, columns)
     o, peer_out = empty((M, N), out_dtype, columns), empty((M, N), out_dtype, columns)
     m, dd, od = bridge.matrix(bsr), bridge.dense(d), bridge.dense(o)
     keep = prepared(lib, m, b)
@@ -272,7 +293,7 @@ def product(lib, M, K, N, b, s, dtype, columns, out_dtype=None, exec_flags=0, no
     dense = torch.sparse_bsr_tensor(bsr.crow_indices(), bsr.col_indices(), bsr.values().float(), (M, K)).to_dense().to(dtype)
     want = dense[picked].double() @ d.double()
     o.fill_(77)
-    call = lambda: lib.addmm(m, dd, od, exec=lib.exec(exec_flags))
+    call = lambda: lib.addmm(m, dd, od, exec=lib.exec(exec_flags))  # the m of the time of the call
     ours = (timed(call), error(o[picked], want))
     peers = {}
     if T is not None and triton:
@@ -290,8 +311,13 @@ def product(lib, M, K, N, b, s, dtype, columns, out_dtype=None, exec_flags=0, no
         attempt("torch._int_mm", lambda: peers.update({"dense _int_mm": (timed(lambda: torch._int_mm(dense, d)), None)}))
     else:
         peers["dense matmul"] = timed(lambda: torch.matmul(dense, d)), error(torch.matmul(dense, d)[picked], want)
-    add(section, f"{M}x{K}x{N}", ours, peers, 2 * bsr.values().numel() * N / 1e9, dtype=str(dtype)[6:], block=b, sparsity=s,
-        layout="col" if columns else "row", note=note)
+    if section == "patterns":  # beside as many blocks in random places
+        other = from_mask(random_mask(M // b, K // b, int(mask.sum())), b, dtype)
+        m = bridge.matrix(other)
+        keep = prepared(lib, m, b)
+        peers = {"ours, random pattern": (timed(call), None)}
+    add(section, case or f"{M}x{K}x{N}", ours, peers, 2 * bsr.values().numel() * N / 1e9, dtype=str(dtype)[6:], block=b,
+        sparsity=s, layout="col" if columns else "row", note=note)
 
 
 def section_product(lib):
@@ -337,15 +363,35 @@ def section_breakeven(lib):
             before = s, ratio
 
 
+def section_patterns(lib):
+    for b in blocks_wanted:
+        for name, mask in structured_masks(4096 // b, 0.8).items():
+            attempt(f"{name} b{b}", lambda: product(lib, 4096, 4096, 4096, b, round(1 - mask.double().mean().item(), 3), bf16,
+                                                    False, section="patterns", triton=False, mask=mask, case=name))
+
+
+TUNED = (  # of PyTorch's tuning grid: M = K, N; all half full
+    (256, 256), (256, 4096), (256, 65536), (512, 2048), (1024, 1024), (1024, 16384), (2048, 512), (2048, 8192), (4096, 256),
+    (4096, 16384), (8192, 2048), (16384, 1024))
+
+
+def section_grid(lib):
+    precompile([])
+    for M, N in TUNED:
+        for b in blocks_wanted:
+            attempt(f"grid {M}x{M}x{N} b{b}", lambda: product(lib, M, M, N, b, 0.5, bf16, False, section="grid"))
+
+
 def section_dtypes(lib):
     for b in blocks_wanted:
-        attempt(f"f16 b{b}", lambda: product(lib, 4096, 4096, 4096, b, 0.8, torch.float16, False))
+        for s in sparsities_wanted:
+            attempt(f"f16 b{b}", lambda: product(lib, 4096, 4096, 4096, b, s, torch.float16, False))
     for b, s in ((32, 0.5), (64, 0.8), (128, 0.5)):
         attempt(f"f32 b{b}", lambda: product(lib, 4096, 4096, 4096, b, s, torch.float32, False))
         attempt(f"tf32 b{b}", lambda: product(lib, 4096, 4096, 4096, b, s, torch.float32, True, exec_flags=bridge.TF32,
                                               note="ours TF32"))
-    for b in (32, 64, 128):
-        attempt(f"i8 b{b}", lambda: product(lib, 4096, 4096, 4096, b, 0.5, torch.int8, True))
+    for b, s in ((32, 0.5), (64, 0.5), (64, 0.8), (128, 0.5), (128, 0.8)):
+        attempt(f"i8 b{b}", lambda: product(lib, 4096, 4096, 4096, b, s, torch.int8, True))
 
 
 def skinny(lib, M, K, N, b, s, copy_rate, copies=16):
