@@ -2228,20 +2228,25 @@ static bsri_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_produc
     return c;
 }
 /* The same for products with few columns. */
+/* Whether there is one item and one reduction, and its index arrays then: kernels need not look at batches. */
+static int bsri_mma_single(const bsri_dev_product *p, bsri_mma_rows *r) {
+    const char *view = (const char *)p->a.transposed_index;
+    memset(r, 0, sizeof *r), r->dt = p->a.index_dtype;
+    if (p->items != 1 || p->reduce != 1) return 0;
+    r->values = (const char *)p->a.values, r->b = (const char *)p->b.data;
+    if (p->kind == BSRI_LIST_TRANSPOSED)
+        r->ptr = view + p->index.at[0], r->col = view + p->index.at[1], r->position = view + p->index.at[2];
+    else r->ptr = p->a.crow_indices, r->col = p->a.col_indices;
+    return 1;
+}
 /* What a product with one item and one reduction needs without looking at batches; and what the L2 is asked for. */
 static void bsri_skinny_single(const bsri_dev_product *p, int64_t grid, bsri_dev_skinny *m) {
-    const char *view = (const char *)p->a.transposed_index;
-    m->single = p->items == 1 && p->reduce == 1;
+    m->single = bsri_mma_single(p, &m->rows);
     if (!m->single) return;
-    m->rows.values = (const char *)p->a.values, m->rows.b = (const char *)p->b.data, m->out = (char *)p->out.data;
+    m->out = (char *)p->out.data;
     m->plain = p->alpha == 1.0 && !p->alpha_ptr && !p->left.data && !p->right.data && !p->bias.data && !p->activation &&
                !(p->has_input && (p->beta != 0.0 || p->beta_ptr));
-    if (p->kind == BSRI_LIST_TRANSPOSED) {
-        m->rows.ptr = view + p->index.at[0], m->rows.col = view + p->index.at[1], m->rows.position = view + p->index.at[2];
-        return;
-    }
-    m->rows.ptr = p->a.crow_indices, m->rows.col = p->a.col_indices;
-    if (p->a_block != p->br * p->bc) return;
+    if (p->kind == BSRI_LIST_TRANSPOSED || p->a_block != p->br * p->bc) return;
     m->stream = p->a.nnz * m->a_block, m->ahead = bsri_ceil_div(m->stream, grid * 16) * 16;
     m->col_stream = p->a.nnz * (int64_t)bsr_dtype_size(p->a.index_dtype), m->col_ahead = bsri_ceil_div(m->col_stream, grid);
 }
@@ -2270,7 +2275,7 @@ static bsri_choice bsri_mma_choose_skinny(const bsr_context *ctx, const bsri_dev
     while (warps > 2 && (c.grid * warps > ctx->sm_count * (ni < 2 ? 32 : 16) || blocks * p->bc <= warps / 2 * 32)) warps /= 2;
     c.threads = warps * 32, c.shared = warps * c.tile_rows * (c.tile_cols + 1) * 4;
     c.early = ctx->tier >= 3; /* the loaded code waits */
-    m->rows.dt = p->a.index_dtype, m->width = (int32_t)p->width, m->a_line = p->a_rs * 2, m->a_block = p->a_block * 2;
+    m->width = (int32_t)p->width, m->a_line = p->a_rs * 2, m->a_block = p->a_block * 2;
     m->b_row = p->b.row_stride, m->b_col = p->b.col_stride, m->out_row = p->out.row_stride, m->out_col = p->out.col_stride;
     m->out_dtype = p->out.dtype, m->pairs = aligned && p->b.col_stride == 1 && p->b.row_stride % 2 == 0 && p->width % 2 == 0;
     bsri_skinny_single(p, c.grid, m);
@@ -2544,17 +2549,24 @@ enum { BSRI_WGMMA_WINDOW = 16, BSRI_WGMMA_BUILDERS = 2, BSRI_WGMMA_PICKS = 4, BS
 enum { BSRI_WGMMA_LAST = 1, BSRI_WGMMA_QUIT = 2, BSRI_WGMMA_FIRST = 4 };
 typedef struct bsri_dev_wgmma {
     CUtensorMap a_map, b_map, out_map;
-    bsri_tensor_batch a_batch, b_batch, o_batch;
-    bsri_dev_product p;
+    /* What the first tile needs stands together: a line of parameters that nobody has read yet takes its time. */
+    bsri_mma_rows rows;   /* of the only item and reduction */
+    const void *schedule; /* where it is for this direction (its header says so) */
+    int32_t single, trans;
     int32_t tiles, span;  /* of out's columns; those of a slab: as many CTAs work side by side */
     int32_t group, parts; /* block rows of a tile, slices of a block */
-    int64_t a_line;       /* bytes between lines of values as stored; a_trans: blocks are stored transposed */
     int32_t a_trans;
     int32_t vector, fused; /* out is stored by the copy engine: 1 row-major, 2 column-major; more than alpha, or not so */
     float share;           /* 1 / blocks of a full row */
-    int64_t patterns;      /* of the matrix's batch */
     int32_t whole;         /* out has whole pieces of 64 columns: the dense operand's are a dimension of its map */
     int32_t block_bits;    /* log2 of the rows of a block */
+    int32_t items, lines;  /* of out; block rows of one */
+    int32_t grid, teams, slabs; /* CTAs, teams of span; of columns: where the caller allows the whole grid */
+    int32_t silent;             /* alpha is 0 and by value: nothing is read */
+    int64_t a_line;   /* bytes between lines of values as stored; a_trans: blocks are stored transposed */
+    int64_t patterns; /* of the matrix's batch */
+    bsri_tensor_batch a_batch, b_batch, o_batch;
+    bsri_dev_product p;
 } bsri_dev_wgmma;
 
 /* Which blocks a window of columns has in each row: a part of a tile's list. */
@@ -2593,26 +2605,38 @@ template <int GROUP> struct bsri_wgmma_list {
    a sort of 32 at a time says so; each team's first is its own number, so that it can start at once. Every CTA computes the same
    distribution: none shares memory with another. Against the ideal: 1 to 5 % more at 4096 x 4096 (calculated), 2 % at 8192; a
    snake through the sorted units 10 to 50 %. */
+struct bsri_wgmma_place {
+    int32_t item, slab, group; /* of out; of columns; of block rows */
+};
 struct bsri_wgmma_order {
-    int32_t span, slabs, groups, units, teams;
-    int64_t lines;
+    int32_t span, slabs, groups, units, teams, mine, side, lines; /* mine: this CTA's team, side: its number there */
     const int32_t *order, *lengths; /* of the schedule, where one is attached for this direction; lengths: for groups like ours */
 
     __device__ __forceinline__ void begin(const bsri_dev_wgmma &m) {
-        const int64_t *header = (const int64_t *)m.p.a.schedule;
-        lines = m.p.tiles, order = lengths = NULL;
-        if (header && (header[6] != 0) == (m.p.trans != 0)) {
-            lines = header[4] * header[5], order = (const int32_t *)((const char *)header + BSRI_VIEW_HEADER);
-            if (header[4] == m.group) lengths = order + (m.patterns * lines + 15) / 16 * 16;
+        const int64_t *header = (const int64_t *)m.schedule;
+        span = m.span, slabs = m.slabs, teams = m.teams, lines = m.lines, order = lengths = NULL;
+        if ((int)gridDim.x != m.grid) /* the caller allows fewer */
+            span = (int)gridDim.x < m.span ? 1 : m.span, slabs = (m.tiles + span - 1) / span, teams = gridDim.x / span;
+        if (header && (header[6] != 0) == (m.trans != 0)) {
+            const int32_t each = (int32_t)header[4];
+            lines = each * (int32_t)header[5], order = (const int32_t *)((const char *)header + BSRI_VIEW_HEADER);
+            if (each == m.group) lengths = order + (m.patterns * lines + 15) / 16 * 16;
         }
-        span = (int)gridDim.x < m.span ? 1 : m.span, slabs = (m.tiles + span - 1) / span; /* the caller may allow few */
-        groups = (int)((lines + m.group - 1) / m.group), units = (int)m.p.items * slabs * groups;
-        teams = gridDim.x / span;
+        groups = (lines + m.group - 1) >> (7 - m.block_bits), units = m.items * slabs * groups;
+        mine = blockIdx.x / span, side = blockIdx.x - mine * span;
+    }
+    __device__ __forceinline__ bsri_wgmma_place place(const bsri_dev_wgmma &m, int unit) const {
+        const int q = unit / groups, item = m.single ? 0 : q / slabs;
+        return {item, q - item * slabs, unit - q * groups};
     }
     /* This CTA's tile of a unit, counted in columns of out; the last slab may have fewer than CTAs of a team. */
-    __device__ __forceinline__ int tile(int unit) const { return unit / groups % slabs * span + (int)(blockIdx.x % span); }
+    __device__ __forceinline__ int tile(const bsri_wgmma_place &at) const { return at.slab * span + side; }
+    /* Each team's first unit is its own number. */
+    __device__ __forceinline__ bool starts(const bsri_dev_wgmma &m) const {
+        return mine < units && tile(place(m, mine)) < m.tiles;
+    }
     /* The n-th line in the order in which lines are grouped, or -1. */
-    __device__ __forceinline__ int64_t line(int64_t pattern, int64_t n) const {
+    __device__ __forceinline__ int32_t line(int64_t pattern, int32_t n) const {
         return n >= lines ? -1 : order ? order[pattern * lines + n] : n;
     }
     /* In stages; without lengths the union of rows with n blocks altogether is guessed as if columns were random. */
@@ -2620,10 +2644,21 @@ struct bsri_wgmma_order {
         float absent = 1;
         if (lengths) return min(lengths[pattern * groups + group], 100000) * m.parts + 3;
         for (int g = 0; g < m.group; g++) {
-            const int64_t n = line(pattern, (int64_t)group * m.group + g);
+            const int32_t n = line(pattern, group * m.group + g);
             if (n >= 0) absent *= 1.0f - (float)(int)(bsri_index(r.ptr, r.dt, n + 1) - bsri_index(r.ptr, r.dt, n)) * m.share;
         }
         return (uint32_t)fminf(1e5f, fmaxf(0.0f, (1.0f - absent) / m.share) * m.parts) + 3;
+    }
+};
+/* Index arrays of reduction r of an item of out, that problem item, and which of the matrix's patterns it has. */
+struct bsri_wgmma_item {
+    bsri_mma_rows rows;
+    int64_t item, pattern;
+    __device__ __forceinline__ void find(const bsri_dev_wgmma &m, int32_t out, int64_t r) {
+        rows = m.rows, item = pattern = 0;
+        if (m.single) return;
+        item = bsri_reduce_item(&m.p.whole, &m.p.out_batch, out, r), pattern = bsri_pattern_of(&m.p.whole, item, &m.p.a);
+        rows = bsri_mma_rows_of(m.p, item);
     }
 };
 /* 32 units, longest first: cost, 31 - unit. */
@@ -2646,20 +2681,23 @@ template <int GROUP> __device__ __forceinline__ void bsri_wgmma_pick(bsri_wgmma_
 template <int GROUP> __device__ __forceinline__ void bsri_wgmma_plan(const bsri_dev_wgmma &m, bsri_wgmma_list<GROUP> &s) {
     constexpr int TEAMS = BSRI_WGMMA_TEAMS;
     const int lane = threadIdx.x % 32;
-    uint32_t load[TEAMS], picks = 0;
+    uint32_t load[TEAMS], picks = 0, lengths = 0;
     bsri_wgmma_order o;
     o.begin(m);
-    const int mine = blockIdx.x / o.span;
-    if (mine < o.units && o.tile(mine) < m.tiles) bsri_wgmma_pick(s, picks++, mine);
 #pragma unroll
     for (int j = 0; j < TEAMS; j++) load[j] = j * 32 + lane < o.teams ? j * 32 + lane : ~0u;
     for (int first = 0, have; first < o.units; first += have) { /* windows of one slab: of one item */
-        have = min(min(32, o.units - first), o.groups - first % o.groups);
+        const bsri_wgmma_place at = o.place(m, first);
+        have = min(min(32, o.units - first), o.groups - at.group);
         if (first < o.teams) have = min(have, o.teams - first);
-        const int64_t item = bsri_reduce_item(&m.p.whole, &m.p.out_batch, first / o.groups / o.slabs, 0);
-        const bsri_mma_rows r = bsri_mma_rows_of(m.p, item);
-        const int64_t pattern = bsri_pattern_of(&m.p.whole, item, &m.p.a);
-        const uint32_t length = lane < have ? o.cost(m, r, pattern, first % o.groups + lane) : 0;
+        if (!first || !m.single || o.groups > 32) { /* else those of the first slab, by group */
+            bsri_wgmma_item from;
+            from.find(m, at.item, 0);
+            const int group = m.single && o.groups <= 32 ? lane : at.group + lane;
+            lengths = group < o.groups ? o.cost(m, from.rows, from.pattern, group) : 0;
+        }
+        uint32_t length = m.single && o.groups <= 32 ? __shfl_sync(~0u, lengths, (at.group + lane) & 31) : lengths;
+        length = lane < have ? length : 0;
         if (first < o.teams) { /* each team's first unit */
 #pragma unroll
             for (int j = 0; j < TEAMS; j++) {
@@ -2679,8 +2717,9 @@ template <int GROUP> __device__ __forceinline__ void bsri_wgmma_plan(const bsri_
             least = __reduce_min_sync(~0u, least);
 #pragma unroll
             for (int j = 0; j < TEAMS; j++) load[j] += load[j] == least ? more : 0;
+            if ((int)(least & 255) != o.mine) continue;
             const int unit = first + 31 - (int)(key & 31);
-            if ((int)(least & 255) == mine && o.tile(unit) < m.tiles) bsri_wgmma_pick(s, picks++, unit);
+            if (o.tile(o.place(m, unit)) < m.tiles) bsri_wgmma_pick(s, picks++, unit);
         }
     }
     for (int i = 0; i < BSRI_WGMMA_BUILDERS; i++) bsri_wgmma_pick(s, picks++, -1);
@@ -2743,42 +2782,51 @@ __device__ __forceinline__ void bsri_wgmma_union(bsri_wgmma_part<GROUP> &part, c
 template <class L>
 __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s, int builder) {
     const bsri_dev_product &p = m.p;
-    const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha;
+    const bool nothing = p.alpha_ptr ? *p.alpha_ptr == 0.0 : m.silent;
     const int lane = threadIdx.x % 32;
     bsri_wgmma_order order;
+    bsri_wgmma_item from;
     uint32_t parts = 0;
     order.begin(m);
+    const uint32_t known = order.starts(m); /* the first is known without being told */
     for (uint32_t n = builder;; n += BSRI_WGMMA_BUILDERS) {
-        const uint32_t slot = n % BSRI_WGMMA_PICKS;
-        bsri_mma_wait(bsri_mma_address(&s.pick_full[slot]), n / BSRI_WGMMA_PICKS & 1);
-        const int unit = s.pick[slot];
-        __syncwarp();
-        if (lane == 0) bsri_mma_arrive(bsri_mma_address(&s.pick_empty[slot]));
+        int unit = order.mine;
+        if (n >= known) {
+            const uint32_t pick = n - known, slot = pick % BSRI_WGMMA_PICKS;
+            bsri_mma_wait(bsri_mma_address(&s.pick_full[slot]), pick / BSRI_WGMMA_PICKS & 1);
+            unit = s.pick[slot];
+            __syncwarp();
+            if (lane == 0) bsri_mma_arrive(bsri_mma_address(&s.pick_empty[slot]));
+        }
         if (unit < 0) break;
-        const int item = unit / order.groups / order.slabs, group = unit % order.groups;
-        const int64_t own = bsri_pattern_of(&p.whole, bsri_reduce_item(&p.whole, &p.out_batch, item, 0), &p.a);
-        const int64_t line = lane < m.group ? order.line(own, (int64_t)group * m.group + lane) : -1;
+        const bsri_wgmma_place to = order.place(m, unit);
         for (int64_t reduce = 0; reduce < p.reduce; reduce++) {
-            const int64_t from = bsri_reduce_item(&p.whole, &p.out_batch, item, reduce);
-            const bsri_mma_rows r = bsri_mma_rows_of(p, from);
+            int32_t line = -1;
             int64_t at = 0, end = 0;
             bool more, fresh = true;
-            if (line >= 0 && alpha != 0.0) at = bsri_index(r.ptr, r.dt, line), end = bsri_index(r.ptr, r.dt, line + 1);
+            from.find(m, to.item, reduce);
+            if (lane < m.group) line = order.line(from.pattern, to.group * m.group + lane);
+            if (line >= 0 && !nothing)
+                at = bsri_index(from.rows.ptr, from.rows.dt, line), end = bsri_index(from.rows.ptr, from.rows.dt, line + 1);
             do {
                 bsri_wgmma_part<L::GROUP> &part = s.part[builder][parts % 2];
                 bsri_mma_wait(bsri_mma_address(&s.part_empty[builder][parts % 2]), (parts / 2 & 1) ^ 1);
-                bsri_wgmma_union<L::GROUP>(part, r, at, end);
+                bsri_wgmma_union<L::GROUP>(part, from.rows, at, end);
                 more = __any_sync(~0u, at < end);
-                if (lane < L::GROUP) part.row[lane] = (int32_t)line, part.end[lane] = (int32_t)end;
+                if (lane < L::GROUP) part.row[lane] = line, part.end[lane] = (int32_t)end;
                 if (lane == 0) {
-                    part.item = item, part.position = r.position, part.values = r.values,
+                    part.item = to.item, part.position = from.rows.position, part.values = from.rows.values,
                     part.last = !more && reduce + 1 == p.reduce ? BSRI_WGMMA_LAST : 0;
                     part.flags = (fresh ? BSRI_WGMMA_FIRST : 0) | (more ? 0 : BSRI_WGMMA_LAST);
-                    part.col = order.tile(unit) * L::TN;
-                    bsri_tensor_item(m.a_batch,
-                                     bsri_batch_offset(&p.whole, from, p.a.batch_dims, p.a.batch, p.a.values_batch_stride),
-                                     part.a0, part.a1);
-                    bsri_tensor_item(m.b_batch, bsri_dense_offset(&p.whole, from, &p.b), part.b0, part.b1);
+                    part.col = order.tile(to) * L::TN;
+                    part.a0 = part.a1 = part.b0 = part.b1 = 0;
+                    if (!m.single) {
+                        bsri_tensor_item(
+                            m.a_batch,
+                            bsri_batch_offset(&p.whole, from.item, p.a.batch_dims, p.a.batch, p.a.values_batch_stride),
+                            part.a0, part.a1);
+                        bsri_tensor_item(m.b_batch, bsri_dense_offset(&p.whole, from.item, &p.b), part.b0, part.b1);
+                    }
                 }
                 __syncwarp();
                 if (lane == 0) bsri_mma_arrive(bsri_mma_address(&s.part_full[builder][parts % 2]));
@@ -2963,8 +3011,8 @@ __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const
     const int lane = threadIdx.x % 32, cols = (int)bsri_min(L::TN, m.p.width - col);
     const float alpha = (float)(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
     const bool by_rows = m.vector == 1;
-    int32_t c0, c1;
-    bsri_tensor_item(m.o_batch, bsri_dense_offset(&m.p.out_batch, tile.item, &m.p.out), c0, c1);
+    int32_t c0 = 0, c1 = 0;
+    if (!m.single) bsri_tensor_item(m.o_batch, bsri_dense_offset(&m.p.out_batch, tile.item, &m.p.out), c0, c1);
 #pragma unroll(FUSED ? 1 : L::TN / 32)
     for (int n = 0; n < L::TN; n += 32) {
         const uint32_t to = spare + n / 64 % 2 * 2048;
@@ -3308,6 +3356,8 @@ __global__ void __launch_bounds__(384, 1) bsri_product_wgmma(const __grid_consta
 #ifdef BSRI_WGMMA_CODE
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ bsri_wgmma_list<L::GROUP> s;
+    bsri_dev_let_next_start();
+    if (threadIdx.x == 0) bsri_tma_prefetch(&m.a_map), bsri_tma_prefetch(&m.b_map);
     if (threadIdx.x < L::STAGES) {
         bsri_mma_barrier(bsri_mma_address(&s.full[threadIdx.x]), 1);
         bsri_mma_barrier(bsri_mma_address(&s.empty[threadIdx.x]), 8);
@@ -3322,9 +3372,9 @@ __global__ void __launch_bounds__(384, 1) bsri_product_wgmma(const __grid_consta
     }
     if (threadIdx.x == 0) s.zero = make_uint4(0, 0, 0, 0);
     bsri_tma_barriers_made();
+    bsri_dev_wait_for_last(); /* from here on memory is read */
     __syncthreads();
     if ((int)gridDim.x >= m.span && blockIdx.x >= gridDim.x / m.span * m.span) return; /* too few CTAs are left for a team */
-    if (threadIdx.x == 0) bsri_tma_prefetch(&m.a_map), bsri_tma_prefetch(&m.b_map);
     if (threadIdx.x < 128) {
         bsri_registers_fewer<88>(); /* 88 + 2 x 208 = 3 x 168: what the CTA has at its start */
         if (threadIdx.x < 32) bsri_wgmma_issue<L>(m, s, bsri_shared);
@@ -3422,7 +3472,9 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     if (why) return bsri_no(why);
     if (p->br < 64 && asked->kernel != 3) return bsri_no(BSR_WHY_PLAN);
     memset(m, 0, sizeof *m);
-    m->p = *p, m->group = (int32_t)(128 / p->br), m->parts = (int32_t)bsri_max(1, p->br / 64),
+    m->p = *p, m->single = bsri_mma_single(p, &m->rows), m->schedule = p->a.schedule, m->trans = p->trans;
+    m->items = (int32_t)p->items, m->lines = (int32_t)p->tiles, m->silent = !p->alpha_ptr && p->alpha == 0.0;
+    m->group = (int32_t)(128 / p->br), m->parts = (int32_t)bsri_max(1, p->br / 64),
     m->block_bits = bsri_mma_log2(p->br);
     if (!bsri_tensor_batch_of(p->a.batch_dims, p->a.batch, p->a.values_batch_stride, &m->a_batch)) return bsri_no(BSR_WHY_VALUES);
     if (!bsri_tensor_batch_of(p->b.batch_dims, p->b.batch, p->b.batch_stride, &m->b_batch)) return bsri_no(BSR_WHY_DENSE);
@@ -3442,9 +3494,9 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     c.stages = c.tile_cols == 128 ? 6 : 4, c.threads = 384, c.shared = p->br < 64 ? BSRI_WGMMA_NARROW_SHARED : BSRI_WGMMA_SHARED;
     tiles = m->tiles = (int32_t)bsri_ceil_div(p->width, c.tile_cols);
     m->span = tiles % 4 == 0 || tiles > 32 ? 4 : tiles % 3 == 0 ? 3 : tiles % 2 == 0 ? 2 : 1;
-    c.grid =
-        bsri_min(bsri_min(ctx->sm_count, 32 * BSRI_WGMMA_TEAMS) / m->span, p->items * bsri_ceil_div(tiles, m->span) * groups) *
-        m->span;
+    m->slabs = (tiles + m->span - 1) / m->span;
+    m->teams = (int32_t)bsri_min(bsri_min(ctx->sm_count, 32 * BSRI_WGMMA_TEAMS) / m->span, p->items * m->slabs * groups);
+    c.grid = m->grid = m->teams * m->span, c.early = 1;
     if (!bsri_wgmma_maps(ctx, &c, m)) return bsri_no(BSR_WHY_DENSE);
     m->fused = !m->vector || !bsri_mma_vector(p);
     return c;
