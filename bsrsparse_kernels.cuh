@@ -2913,36 +2913,40 @@ template <class L> struct bsri_wgmma_fetcher {
         }
         if (last && !part.count) close(m, s, part, last);
     }
-    /* A part where stages hold blocks, too: lane i knows all of column i of a word, and issues its stages. One entry after
-       another by the whole warp took 1000 cycles a stage, twice what it takes to multiply. */
+    /* A part where stages hold blocks, too: lane i knows the blocks of column i of a word, lane 0 issues. What it issues is the
+       same in all lanes, as the compiler sees: else a loop over lanes stands around each copy, and a stage takes 980 cycles. */
     __device__ __forceinline__ void wide(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s,
                                          const bsri_wgmma_part<L::GROUP> &part) {
-        const int lane = threadIdx.x % 32, parts = m.parts, dt = m.p.a.index_dtype;
+        const int lane = threadIdx.x % 32;
         const uint32_t before = (1u << lane) - 1;
-        const bool one = m.group == 1;
         const int32_t first = part.first, last = part.last;
         const uint32_t each = L::bytes(m, part.col, 0);
         const void *const position = part.position;
         const typename L::fetch fetch(m, part);
         int32_t left = part.count, at0 = part.at[0], at1 = part.at[1];
+        uint32_t parts = m.parts, one = m.group == 1;
+        /* kept: read again they cost every stage */
+        asm volatile("" : "+r"(parts), "+r"(one), "+r"(base), "+r"(full), "+r"(empty));
         for (int w = 0; left; w++) {
             const uint32_t bits0 = part.bits[0][w], bits1 = part.bits[1][w];
-            const bool have0 = bits0 >> lane & 1, have1 = bits1 >> lane & 1;
-            int32_t block0 = at0 + __popc(bits0 & before), block1 = at1 + __popc(bits1 & before);
-            if (position && have0) block0 = (int32_t)bsri_index(position, dt, block0);
-            if (position && have1) block1 = (int32_t)bsri_index(position, dt, block1);
-            const int32_t k = (first + w * 32 + lane) << m.block_bits;
-            const uint32_t total = each + (one ? 0 : (have0 + have1) * 8192);
+            int32_t mine0 = at0 + __popc(bits0 & before), mine1 = at1 + __popc(bits1 & before);
+            if (position && bits0 >> lane & 1) mine0 = (int32_t)bsri_index(position, m.rows.dt, mine0);
+            if (position && bits1 >> lane & 1) mine1 = (int32_t)bsri_index(position, m.rows.dt, mine1);
             for (uint32_t any = bits0 | bits1; any; any &= any - 1) {
-                const bool mine = __ffs((int)any) - 1 == lane;
+                const int from = __ffs((int)any) - 1;
+                const uint32_t have0 = bits0 >> from & 1, have1 = bits1 >> from & 1;
+                const int32_t block0 = __shfl_sync(~0u, mine0, from), block1 = __shfl_sync(~0u, mine1, from);
+                const int32_t k = (first + w * 32 + from) << m.block_bits;
+                const uint32_t total = each + (one ? 0 : (have0 + have1) * 8192);
                 left--;
-                for (int i = 0; i < parts; i++) {
+                for (uint32_t i = 0; i < parts; i++) {
                     bsri_mma_wait(empty + 8 * slot, phase ^ 1);
-                    if (mine) {
+                    if (lane == 0) {
                         bsri_wgmma_stage<L::GROUP> &stage = s.stage[slot];
                         const uint32_t barrier = full + 8 * slot;
                         const int32_t flags = !left && i + 1 == parts ? last : 0;
-                        fetch.stage(m, base + slot * L::STAGE, barrier, k + i * L::SLICE, i, have0, have1, block0, block1);
+                        fetch.stage(m, base + slot * L::STAGE, barrier, k + i * L::SLICE, i, one, have0, have1, block0,
+                                    block1);
                         stage.work[0] = one | have0, stage.work[1] = one | have1, stage.flags = flags;
                         if (flags) {
                             stage.row[0] = part.row[0], stage.row[1] = part.row[1], stage.col = part.col;
@@ -2950,7 +2954,6 @@ template <class L> struct bsri_wgmma_fetcher {
                         }
                         bsri_tma_expect(barrier, total);
                     }
-                    __syncwarp();
                     if (++slot == L::STAGES) slot = 0, phase ^= 1;
                 }
             }
@@ -3122,13 +3125,12 @@ template <class T, int TN_, int TA, int TB> struct bsri_wgmma_wide {
     /* What all stages of a part have in common, in registers. */
     struct fetch {
         int32_t col, a0, a1, b0, b1, boxes;
-        bool one;
         __device__ __forceinline__ fetch(const bsri_dev_wgmma &m, const bsri_wgmma_part<GROUP> &part)
             : col(part.col), a0(part.a0), a1(part.a1), b0(part.b0), b1(part.b1),
-              boxes(m.whole ? 0 : (int32_t)bsri_min(TN / 64, (m.p.width - part.col + 63) / 64)), one(m.group == 1) {}
+              boxes(m.whole ? 0 : (int32_t)bsri_min(TN / 64, (m.p.width - part.col + 63) / 64)) {}
         /* By one lane: from several it costs more than 32 ns an instruction. */
         __device__ __forceinline__ void stage(const bsri_dev_wgmma &m, uint32_t to, uint32_t barrier, int32_t k, int i,
-                                              bool have0, bool have1, int32_t block0, int32_t block1) const {
+                                              bool one, bool have0, bool have1, int32_t block0, int32_t block1) const {
             if (!TB) bsri_tma_load(to + 16384, &m.b_map, barrier, k, col, b0, b1);
             else if (!boxes) bsri_tma_load(to + 16384, &m.b_map, barrier, 0, k, col / 64, b0, b1);
             else
