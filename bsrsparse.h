@@ -1235,6 +1235,12 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 #else
 #define BSRI_HD
 #endif
+/* Before a loop over batch dimensions: unrolled, its divisions were most of a kernel's code and of its compile time. */
+#ifdef __CUDA_ARCH__
+#define BSRI_ROLLED _Pragma("unroll 1")
+#else
+#define BSRI_ROLLED
+#endif
 
 #if defined(BSRSPARSE_TUNE_TABLE)
 #include BSRSPARSE_TUNE_TABLE
@@ -1683,6 +1689,7 @@ BSRI_HD static int64_t bsri_batch_offset(const bsri_batch *b, int64_t item, int3
                                          const int64_t *stride) {
     int64_t offset = 0;
     int d = b->dims - 1, i = dims - 1;
+    BSRI_ROLLED
     for (; i >= 0 && d >= 0; i--, d--) {
         const int64_t outer = bsri_divide(item, b->size[d]);
         if (size[i] != 1) offset += (item - outer * b->size[d]) * stride[i];
@@ -1723,6 +1730,7 @@ static int64_t bsri_pattern_count(const bsr_matrix *m) {
 BSRI_HD static int64_t bsri_pattern_of(const bsri_batch *b, int64_t item, const bsr_matrix *m) {
     int64_t pattern = 0, n = 1;
     int d = b->dims - 1, i = m->batch_dims - 1;
+    BSRI_ROLLED
     for (; i >= 0 && d >= 0; i--, d--) {
         const int64_t outer = bsri_divide(item, b->size[d]);
         if (bsri_own_pattern(m, i)) pattern += (item - outer * b->size[d]) * n, n *= m->batch[i];
@@ -3682,12 +3690,14 @@ typedef struct bsri_cursor {
 BSRI_HD static int64_t bsri_reduce_item(const bsri_batch *whole, const bsri_batch *out, int64_t o, int64_t r) {
     int64_t item = 0, scale = 1;
     int d = whole->dims - 1, i = out->dims - 1;
-    for (; d >= 0; d--, i--) {
-        const int64_t size = whole->size[d], mine = i >= 0 ? out->size[i] : 1;
-        if (mine == size) item += o % size * scale;
-        else item += r % size * scale, r /= size;
-        if (i >= 0) o /= mine;
-        scale *= size;
+    BSRI_ROLLED
+    for (; d >= 0; d--, i--) { /* out's size is the same, or 1 */
+        const int64_t size = whole->size[d];
+        const int own = size == (i >= 0 ? out->size[i] : 1);
+        const int64_t from = own ? o : r, outer = bsri_divide(from, size);
+        item += (from - outer * size) * scale, scale *= size;
+        if (own) o = outer;
+        else r = outer;
     }
     return item;
 }

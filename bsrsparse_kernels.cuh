@@ -197,8 +197,51 @@ template <> struct bsri_dev_scalar<uint32_t> {
     static __device__ uint32_t of(double x) { return (uint32_t)(int64_t)x; }
 };
 
+/* The activations of bsri_activate_f32 with the units for 2^x and 1 / x: off by less than 3 u |x|, with 5 to 12 instructions in
+   place of 25 to 40 (erff, tanhf, and a division's slow case, which is a call). */
+__device__ __forceinline__ float bsri_dev_exp2(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+__device__ __forceinline__ float bsri_dev_inverse(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+template <int ACTIVATION> __device__ __forceinline__ float bsri_dev_activation(float x) {
+    if constexpr (ACTIVATION == BSR_ACT_RELU) return x < 0 ? 0.0f : x;
+    if constexpr (ACTIVATION == BSR_ACT_GELU) { /* max(x, 0) - |x| erfc(|x| / sqrt 2) / 2; that factor's logarithm is smooth */
+        const float t = fminf(fabsf(x), 64.0f);
+        float y = fmaf(-1.2845627e-6f, t, 2.1401603e-5f);
+        y = fmaf(y, t, -1.0557014e-4f), y = fmaf(y, t, -3.1572227e-4f), y = fmaf(y, t, 7.27114e-3f);
+        y = fmaf(y, t, -5.2618985e-2f), y = fmaf(y, t, -4.5917552e-1f), y = fmaf(y, t, -1.151108f), y = fmaf(y, t, -1.0f);
+        return fmaf(-t, bsri_dev_exp2(y), x < 0 ? 0.0f : x);
+    }
+    /* x / (1 + e^-2u), e^-x: as powers of two */
+    if constexpr (ACTIVATION == BSR_ACT_GELU_TANH)
+        return x * bsri_dev_inverse(1.0f + bsri_dev_exp2(x * fmaf(-0.10294324f, x * x, -2.3022082f)));
+    return x * bsri_dev_inverse(1.0f + bsri_dev_exp2(-1.442695f * x));
+}
+template <int ACTIVATION, int N> __device__ __forceinline__ void bsri_dev_activation(float (&x)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; i++) x[i] = bsri_dev_activation<ACTIVATION>(x[i]);
+}
+/* N numbers side by side: one after another each would wait for the last. The program's own functions are not among these. */
+template <int N> __device__ __forceinline__ void bsri_dev_activate(float (&x)[N], int activation) {
+    switch (activation) {
+        case BSR_ACT_NONE: break;
+        case BSR_ACT_RELU: bsri_dev_activation<BSR_ACT_RELU>(x); break;
+        case BSR_ACT_GELU: bsri_dev_activation<BSR_ACT_GELU>(x); break;
+        case BSR_ACT_GELU_TANH: bsri_dev_activation<BSR_ACT_GELU_TANH>(x); break;
+        default: bsri_dev_activation<BSR_ACT_SILU>(x); break;
+    }
+}
 __device__ __forceinline__ float bsri_dev_activate(const bsri_dev_product &p, float x, const bsr_position &at) {
-    return p.activation ? bsri_activate_f32(p.activation, x, &at, p.user_data) : x;
+    float y[1] = {x};
+    if (p.activation >= BSR_USER_FUNCTION_BASE) return bsri_activate_user(p.activation, x, &at, p.user_data);
+    bsri_dev_activate(y, p.activation);
+    return y[0];
 }
 __device__ __forceinline__ double bsri_dev_activate(const bsri_dev_product &p, double x, const bsr_position &at) {
     return p.activation ? bsri_activate_f64(p.activation, x, &at, p.user_data) : x;
@@ -253,17 +296,16 @@ __device__ __forceinline__ void bsri_dev_finish(const bsri_dev_product &p, F v, 
 
 /* --- the same for a tile, eight elements at a time --- */
 
-/* An operand of the epilogue, or out, from a tile's first element on. */
+/* An operand of the epilogue, or out: those of an item. */
 struct bsri_dev_operand {
     const char *data; /* null: absent */
     int64_t rs, cs;   /* 0: repeated */
     int32_t dtype, reserved;
 };
-__device__ __forceinline__ bsri_dev_operand bsri_dev_operand_at(const bsri_batch *batch, int64_t item, const bsr_dense *d,
-                                                                int64_t row, int64_t col) {
+__device__ __forceinline__ bsri_dev_operand bsri_dev_operand_of(const bsri_batch *batch, int64_t item, const bsr_dense *d) {
     bsri_dev_operand o;
     o.rs = d->rows == 1 ? 0 : d->row_stride, o.cs = d->cols == 1 ? 0 : d->col_stride, o.dtype = d->dtype, o.reserved = 0;
-    o.data = d->data ? bsri_dev_at(d->data, d->dtype, bsri_dense_offset(batch, item, d) + row * o.rs + col * o.cs) : NULL;
+    o.data = d->data ? bsri_dev_at(d->data, d->dtype, bsri_dense_offset(batch, item, d)) : NULL;
     return o;
 }
 __device__ __forceinline__ void bsri_dev_unpack(float (&x)[2], uint32_t pair, int dtype) {
@@ -322,149 +364,55 @@ __device__ __forceinline__ void bsri_dev_store8(const bsri_dev_operand &o, int64
             if (i < n) ((uint16_t *)at)[i * step] = (uint16_t)(q[i / 2] >> i % 2 * 16);
     }
 }
-/* The same for sums as tensor cores leave them: of 16 x 32, lane l has 16; number i stands in row l / 4 + 8 (i / 2 % 2), column
-   i / 4 * 8 + l % 4 * 2 + i % 2. All are worked on side by side: one after another each would wait for the last. */
-__device__ __forceinline__ float bsri_dev_half(uint32_t bits, int dtype) {
-    return dtype == BSR_BF16 ? __uint_as_float(bits << 16) : __half2float(__ushort_as_half((unsigned short)bits));
-}
-/* Of a 16 x 32 part from (row, col) on; columns from `cols` on are not there. */
-__device__ __forceinline__ void bsri_dev_load16(float (&y)[16], const bsri_dev_operand &o, int64_t row, int col, int cols) {
-    const int lane = threadIdx.x % 32, c = col + lane % 4 * 2;
-    const bool half = o.dtype == BSR_BF16 || o.dtype == BSR_F16;
-    const char *at[2]; /* of the lane's two rows */
-#pragma unroll
-    for (int h = 0; h < 2; h++) at[h] = bsri_dev_at(o.data, o.dtype, (row + lane / 4 + 8 * h) * o.rs + c * o.cs);
-    if (o.cs == 0) {
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            const float all = bsri_dev_load<float>(at[h], o.dtype, 0);
-#pragma unroll
-            for (int i = 0; i < 8; i++) y[i / 2 * 4 + h * 2 + i % 2] = all;
-        }
-    } else if (half && o.cs == 1 && col + 32 <= cols && ((uintptr_t)o.data | (o.rs * 2)) % 4 == 0) {
-        uint32_t q[8];
-#pragma unroll
-        for (int i = 0; i < 8; i++) q[i] = *(const uint32_t *)(at[i % 2] + i / 2 * 16);
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            y[i * 2] = bsri_dev_half(q[i] & 0xffff, o.dtype), y[i * 2 + 1] = bsri_dev_half(q[i] >> 16, o.dtype);
-    } else {
-        const int64_t size = half ? 2 : o.dtype == BSR_F32 ? 4 : 8, step = o.cs * size;
-#pragma unroll
-        for (int i = 0; i < 16; i++) {
-            const char *from = at[i / 2 % 2] + i % 2 * step;
-            y[i] = c + i / 4 * 8 + i % 2 >= cols ? 0.0f
-                   : half                        ? bsri_dev_half(*(const uint16_t *)from, o.dtype)
-                   : o.dtype == BSR_F32          ? *(const float *)from
-                                                 : (float)*(const double *)from;
-            if (i % 4 == 3) at[0] += 8 * step, at[1] += 8 * step; /* as it goes: sixteen addresses would take registers */
-        }
-    }
-}
-__device__ __forceinline__ void bsri_dev_store16(const bsri_dev_operand &o, const float (&x)[16], int64_t row, int col,
-                                                 int cols) {
-    const int lane = threadIdx.x % 32, c = col + lane % 4 * 2;
-    char *at[2];
-#pragma unroll
-    for (int h = 0; h < 2; h++) at[h] = bsri_dev_at(o.data, o.dtype, (row + lane / 4 + 8 * h) * o.rs + c * o.cs);
-    if (o.dtype == BSR_F32 && o.cs == 1 && col + 32 <= cols && ((uintptr_t)o.data | (o.rs * 4)) % 8 == 0) {
-#pragma unroll
-        for (int i = 0; i < 8; i++) *(float2 *)(at[i % 2] + i / 2 * 32) = make_float2(x[i * 2], x[i * 2 + 1]);
-        return;
-    }
-    const int64_t step = o.cs * bsri_dev_size(o.dtype);
-#pragma unroll
-    for (int i = 0; i < 16; i++) {
-        char *to = at[i / 2 % 2] + i % 2 * step;
-        if (c + i / 4 * 8 + i % 2 < cols) bsri_dev_store(to, o.dtype, 0, x[i]);
-        if (i % 4 == 3) at[0] += 8 * step, at[1] += 8 * step;
-    }
-}
-/* The activation as a constant, so that its code is nothing but the one function. */
-template <int ACTIVATION> __device__ __forceinline__ void bsri_dev_activate16(float (&x)[16]) {
-#pragma unroll
-    for (int i = 0; i < 16; i++) x[i] = bsri_activate_f32(ACTIVATION, x[i], NULL, NULL);
-}
 /* What a warp's epilogue reads and writes, in shared memory: one loop goes over the operands, so that its code stands once. */
 struct bsri_dev_finisher {
-    bsri_dev_operand operand[4], out; /* left, right, input, bias */
-    bsr_position at;
+    bsri_dev_operand operand[4], out; /* of an item: left, right, input, bias */
+    int64_t item;
     float alpha, beta;
 
     /* By one lane. */
-    __device__ __forceinline__ void begin(const bsri_dev_product &p, int64_t item, int64_t row, int64_t col) {
+    __device__ __forceinline__ void begin(const bsri_dev_product &p, int64_t item_) {
         const double b = p.beta_ptr ? *p.beta_ptr : p.beta;
-        alpha = (float)(p.alpha_ptr ? *p.alpha_ptr : p.alpha), beta = (float)b;
-        operand[0] = bsri_dev_operand_at(&p.out_batch, item, &p.left, row, 0);
-        operand[1] = bsri_dev_operand_at(&p.out_batch, item, &p.right, 0, col);
-        operand[2] = bsri_dev_operand_at(&p.out_batch, item, &p.input, row, col);
-        operand[3] = bsri_dev_operand_at(&p.out_batch, item, &p.bias, row, col);
+        item = item_, alpha = (float)(p.alpha_ptr ? *p.alpha_ptr : p.alpha), beta = (float)b;
+        operand[0] = bsri_dev_operand_of(&p.out_batch, item, &p.left);
+        operand[1] = bsri_dev_operand_of(&p.out_batch, item, &p.right);
+        operand[2] = bsri_dev_operand_of(&p.out_batch, item, &p.input);
+        operand[3] = bsri_dev_operand_of(&p.out_batch, item, &p.bias);
         if (b == 0.0 || !p.has_input) operand[2].data = NULL;
         operand[0].cs = operand[1].rs = 0;
-        out = bsri_dev_operand_at(&p.out_batch, item, &p.out, row, col);
+        out = bsri_dev_operand_of(&p.out_batch, item, &p.out);
         out.rs = p.out.row_stride, out.cs = p.out.col_stride;
-        at.batch = item, at.head = 0, at.row = row, at.col = col;
     }
-    /* Eight sums of tile[], from row r and column c on, along rows or columns: n of them are inside. */
-    __device__ __forceinline__ void eight(const bsri_dev_product &p, float *tile, int pad, int r, int c, bool by_rows,
-                                          int n) const {
-        const int step = by_rows ? 1 : pad;
+    /* Eight sums in shared memory, `step` apart, of out's (row, col) and those after it along rows or columns: n are inside. */
+    __device__ __forceinline__ void eight(const bsri_dev_product &p, float *sum, int step, int64_t row, int64_t col,
+                                          bool by_rows, int n) const {
         float v[8], x[8];
 #pragma unroll
-        for (int i = 0; i < 8; i++) v[i] = alpha * tile[r * pad + c + i * step];
+        for (int i = 0; i < 8; i++) v[i] = alpha * sum[i * step];
 #pragma unroll 1
         for (int k = 0; k < 4; k++) {
             const bsri_dev_operand &o = operand[k];
             if (!o.data) continue;
-            bsri_dev_load8(x, o, r * o.rs + c * o.cs, by_rows ? o.cs : o.rs, n);
+            bsri_dev_load8(x, o, row * o.rs + col * o.cs, by_rows ? o.cs : o.rs, n);
 #pragma unroll
-            for (int i = 0; i < 8; i++) v[i] = k < 2 ? v[i] * x[i] : k == 2 ? v[i] + beta * x[i] : v[i] + x[i];
+            for (int i = 0; i < 8; i++)
+                v[i] = k < 2 ? __fmul_rn(v[i], x[i]) : k == 2 ? __fmaf_rn(beta, x[i], v[i]) : __fadd_rn(v[i], x[i]);
         }
-        if (p.activation == BSR_ACT_RELU) {
+        if (p.activation < BSR_USER_FUNCTION_BASE) {
+            bsri_dev_activate(v, p.activation);
+        } else { /* one copy of the program's function, which may be long */
 #pragma unroll
-            for (int i = 0; i < 8; i++) v[i] = v[i] < 0 ? 0.0f : v[i];
-        } else if (p.activation) {
-#pragma unroll
-            for (int i = 0; i < 8; i++) tile[r * pad + c + i * step] = v[i];
+            for (int i = 0; i < 8; i++) sum[i * step] = v[i];
 #pragma unroll 1
             for (int i = 0; i < n; i++) {
-                bsr_position here = at;
-                here.row += r + (by_rows ? 0 : i), here.col += c + (by_rows ? i : 0);
-                float *const y = tile + r * pad + c + i * step;
-                *y = bsri_activate_f32(p.activation, *y, &here, p.user_data);
+                bsr_position at;
+                at.batch = item, at.head = 0, at.row = row + (by_rows ? 0 : i), at.col = col + (by_rows ? i : 0);
+                sum[i * step] = bsri_activate_user(p.activation, sum[i * step], &at, p.user_data);
             }
 #pragma unroll
-            for (int i = 0; i < 8; i++) v[i] = tile[r * pad + c + i * step];
+            for (int i = 0; i < 8; i++) v[i] = sum[i * step];
         }
-        bsri_dev_store8(out, r * out.rs + c * out.cs, by_rows ? out.cs : out.rs, n, v);
-    }
-    /* Sixteen sums of rows of the whole item (begun with row 0) to what is stored. */
-    __device__ __forceinline__ void sixteen(const bsri_dev_product &p, float (&x)[16], int64_t row, int col, int cols) const {
-#pragma unroll
-        for (int i = 0; i < 16; i++) x[i] *= alpha;
-#pragma unroll 1
-        for (int k = 0; k < 4; k++) {
-            float y[16];
-            if (!operand[k].data) continue;
-            bsri_dev_load16(y, operand[k], row, col, cols);
-#pragma unroll
-            for (int i = 0; i < 16; i++) x[i] = k < 2 ? x[i] * y[i] : k == 2 ? x[i] + beta * y[i] : x[i] + y[i];
-        }
-        switch (p.activation) {
-            case BSR_ACT_NONE: break;
-            case BSR_ACT_RELU: bsri_dev_activate16<BSR_ACT_RELU>(x); break;
-            case BSR_ACT_GELU: bsri_dev_activate16<BSR_ACT_GELU>(x); break;
-            case BSR_ACT_GELU_TANH: bsri_dev_activate16<BSR_ACT_GELU_TANH>(x); break;
-            case BSR_ACT_SILU: bsri_dev_activate16<BSR_ACT_SILU>(x); break;
-            default:
-#pragma unroll
-                for (int i = 0; i < 16; i++) {
-                    bsr_position here = at;
-                    here.row = row + threadIdx.x % 32 / 4 + i / 2 % 2 * 8,
-                    here.col += col + i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2;
-                    x[i] = bsri_activate_user(p.activation, x[i], &here, p.user_data);
-                }
-        }
+        bsri_dev_store8(out, row * out.rs + col * out.cs, by_rows ? out.cs : out.rs, n, v);
     }
 };
 
@@ -823,7 +771,7 @@ __device__ __forceinline__ void bsri_mma_load_t(uint32_t (&r)[4], uint32_t at) {
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
 struct bsri_mma_bf16 {
     typedef float sum;
-    static constexpr int BYTES = 2;
+    static constexpr int BYTES = 2, DTYPE = BSR_BF16;
     static __device__ __forceinline__ uint32_t pack(float x, float y) {
         const __nv_bfloat162 h = __floats2bfloat162_rn(x, y);
         return *(const uint32_t *)&h;
@@ -834,7 +782,7 @@ struct bsri_mma_bf16 {
 };
 struct bsri_mma_f16 {
     typedef float sum;
-    static constexpr int BYTES = 2;
+    static constexpr int BYTES = 2, DTYPE = BSR_F16;
     static __device__ __forceinline__ uint32_t pack(float x, float y) {
         const __half2 h = __floats2half2_rn(x, y);
         return *(const uint32_t *)&h;
@@ -931,11 +879,11 @@ __device__ __forceinline__ void bsri_mma_load(float (&r)[4], uint32_t at) {
 #else
 struct bsri_mma_bf16 {
     typedef float sum;
-    static constexpr int BYTES = 2;
+    static constexpr int BYTES = 2, DTYPE = BSR_BF16;
 };
 struct bsri_mma_f16 {
     typedef float sum;
-    static constexpr int BYTES = 2;
+    static constexpr int BYTES = 2, DTYPE = BSR_F16;
 };
 struct bsri_mma_i8 {
     typedef int32_t sum;
@@ -1543,9 +1491,9 @@ __device__ __forceinline__ void bsri_mma_finish(const bsri_dev_mma &m, const uin
         if (c < cols) finish(tile[r * BSRI_MMA_PAD + c], row + r, col + c);
     }
 }
-/* Any epilogue of real numbers, eight at a time, of 16 rows from r0 and 64 columns from c0 on. */
-__device__ __forceinline__ void bsri_mma_finish(const bsri_dev_mma &m, const bsri_dev_finisher &f, float *tile, int r0, int c0,
-                                                int cols) {
+/* Any epilogue of real numbers, eight at a time, of 16 rows and `cols` of 64 columns. */
+__device__ __forceinline__ void bsri_mma_finish(const bsri_dev_mma &m, const bsri_dev_finisher &f, float *tile, int64_t row,
+                                                int64_t col, int cols) {
     const bool by_rows = m.p.out.col_stride == 1;
 #pragma unroll 1
     for (int i = threadIdx.x % 32; i < 128; i += 32) {
@@ -1553,7 +1501,7 @@ __device__ __forceinline__ void bsri_mma_finish(const bsri_dev_mma &m, const bsr
                   n = by_rows    ? min(8, cols - c)
                       : c < cols ? 8
                                  : 0;
-        if (n > 0) f.eight(m.p, tile - r0 * BSRI_MMA_PAD - c0, BSRI_MMA_PAD, r0 + r, c0 + c, by_rows, n);
+        if (n > 0) f.eight(m.p, tile + r * BSRI_MMA_PAD + c, by_rows ? 1 : BSRI_MMA_PAD, row + r, col + c, by_rows, n);
     }
 }
 /* Tiles with 128 sums of 2 bytes: plain only, and nothing kept that can be made again. */
@@ -1589,7 +1537,7 @@ __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const b
     tile += warp * BSRI_MMA_PASS;
     bsri_dev_finisher &f = *(bsri_dev_finisher *)(tile + 16 * BSRI_MMA_PAD);
     if (line < 0 || left <= 0) return;
-    if (!L::PLAIN && !plain && !integer && lane == 0) f.begin(m.p, part.item, row, col);
+    if (!L::PLAIN && !plain && !integer && lane == 0) f.begin(m.p, part.item);
 #pragma unroll
     for (int pass = 0; pass < L::MI * L::NI / 8; pass++) {
         const int r0 = pass % L::MI * 16, c0 = pass / L::MI * 64, cols = min(64, left - c0);
@@ -1607,7 +1555,7 @@ __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const b
             bsri_mma_store_sums(m, (const word *)tile, alpha, (word *)m.p.out.data + first + r0 * rs + c0 * cs, cols);
         } else if constexpr (!L::PLAIN) {
             if (integer) bsri_mma_finish(m, (const uint32_t *)tile, part.item, row + r0, col + c0, cols);
-            else bsri_mma_finish(m, f, (float *)tile, r0, c0, cols);
+            else bsri_mma_finish(m, f, (float *)tile, row + r0, col + c0, cols);
         }
         __syncwarp();
     }
@@ -2546,6 +2494,7 @@ __device__ __forceinline__ void bsri_tensor_item(const bsri_tensor_batch &b, int
    slices in a stage, STAGE bytes, STAGES slots, fetch(...) a slice, dense_bytes/block_bytes(...) what that brings, multiply(...)
    a stage. */
 enum { BSRI_WGMMA_WINDOW = 16, BSRI_WGMMA_BUILDERS = 2, BSRI_WGMMA_PICKS = 4, BSRI_WGMMA_TEAMS = 5, BSRI_WGMMA_SLOTS = 8 };
+enum { BSRI_WGMMA_PLAIN, BSRI_WGMMA_LINES, BSRI_WGMMA_ANY }; /* epilogues: alpha, what bsri_wgmma_finish takes, others */
 enum { BSRI_WGMMA_LAST = 1, BSRI_WGMMA_QUIT = 2, BSRI_WGMMA_FIRST = 4 };
 typedef struct bsri_dev_wgmma {
     CUtensorMap a_map, b_map, out_map;
@@ -2556,7 +2505,7 @@ typedef struct bsri_dev_wgmma {
     int32_t tiles, span;  /* of out's columns; those of a slab: as many CTAs work side by side */
     int32_t group, parts; /* block rows of a tile, slices of a block */
     int32_t a_trans;
-    int32_t vector, fused; /* out is stored by the copy engine: 1 row-major, 2 column-major; more than alpha, or not so */
+    int32_t vector, fused; /* out is stored by the copy engine: 1 row-major, 2 column-major; BSRI_WGMMA_PLAIN, ... */
     float share;           /* 1 / blocks of a full row */
     int32_t whole;         /* out has whole pieces of 64 columns: the dense operand's are a dimension of its map */
     int32_t block_bits;    /* log2 of the rows of a block */
@@ -2992,56 +2941,190 @@ struct bsri_wgmma_tile { /* of one warp: batch item, block row (-1: none), first
     int64_t item;
     int32_t line, col;
 };
-/* 16 x 32 of out to one half of a box of 64 columns in shared memory; n: its first column. */
-template <class T> __device__ __forceinline__ void bsri_wgmma_stage_out(uint32_t to, const float (&x)[16], bool by_rows, int n) {
-    const uint32_t lane = threadIdx.x % 32, r = lane % 16;
+/* Where this lane's line of 8 x 8 of out stands, of the i-th 16 columns from n on of a box of 64 in shared memory: two pieces of
+   16 bytes of each of 16 rows, or a piece of 32 of each column; as stmatrix and ldmatrix have it. */
+__device__ __forceinline__ uint32_t bsri_wgmma_place(uint32_t box, bool by_rows, int n) {
+    const uint32_t lane = threadIdx.x % 32, r = lane % 16, piece = n / 8 + lane / 16, c = n + lane / 16 * 8 + lane % 8;
+    return box + (by_rows ? r * 128 + ((piece ^ (r & 7)) << 4) : c * 32 + ((lane / 8 % 2 ^ (c >> 2 & 1)) << 4));
+}
+/* 16 x 32 of out to one half of a box; n: its first column. */
+template <class T>
+__device__ __forceinline__ void bsri_wgmma_stage_out(uint32_t box, const float (&x)[16], bool by_rows, int n) {
 #pragma unroll
-    for (int i = 0; i < 2; i++) { /* 16 columns: two pieces of 16 bytes of each of 16 rows, or a piece of 32 of each column */
-        const uint32_t piece = n / 8 + i * 2 + lane / 16, c = n + i * 16 + lane / 16 * 8 + lane % 8;
+    for (int i = 0; i < 2; i++) {
+        const uint32_t to = bsri_wgmma_place(box, by_rows, n + i * 16);
         const uint32_t q[4] = {T::pack(x[8 * i], x[8 * i + 1]), T::pack(x[8 * i + 2], x[8 * i + 3]),
                                T::pack(x[8 * i + 4], x[8 * i + 5]), T::pack(x[8 * i + 6], x[8 * i + 7])};
-        if (by_rows) bsri_stmatrix(to + r * 128 + ((piece ^ (r & 7)) << 4), q[0], q[1], q[2], q[3]);
-        else bsri_stmatrix_t(to + c * 32 + ((lane / 8 % 2 ^ (c >> 2 & 1)) << 4), q[0], q[1], q[2], q[3]);
+        if (by_rows) bsri_stmatrix(to, q[0], q[1], q[2], q[3]);
+        else bsri_stmatrix_t(to, q[0], q[1], q[2], q[3]);
     }
 }
-/* 16 rows of this warp. FUSED: more than alpha; the sums move up, so that the code stands once. Where out is of the operands'
-   type and rows or columns are contiguous, through shared memory and the copy engine, 64 columns at a time, two buffers. */
+/* The sums of 16 x 32 from column n on: number i of a lane stands in row lane / 4 + 8 (i / 2 % 2) and column
+   i / 4 * 8 + lane % 4 * 2 + i % 2. A branch for each n, so that what follows stands once and the sums stay in registers. */
+template <int N> __device__ __forceinline__ void bsri_wgmma_piece(float (&x)[16], const float (&sum)[N], int n) {
+#pragma unroll
+    for (int k = 0; k < N; k += 16)
+        if (n == 2 * k) {
+#pragma unroll
+            for (int i = 0; i < 16; i++) asm volatile("mov.b32 %0, %1;" : "=f"(x[i]) : "f"(sum[k + i]));
+        }
+}
+/* The part of input that a box of out covers, to where the box is staged. */
+__device__ __forceinline__ void bsri_wgmma_input(const bsri_dev_operand &o, uint32_t box, bool by_rows, int row, int col,
+                                                 int cols) {
+#pragma unroll
+    for (int i = threadIdx.x % 32; i < 128; i += 32) {
+        const int r = by_rows ? i / 8 : i % 2 * 8, c = by_rows ? i % 8 * 8 : i / 2;
+        const int inside = by_rows ? max(0, min(8, cols - c)) : c < cols ? 8 : 0;
+        const uint32_t to = box + (by_rows ? r * 128 + ((i % 8 ^ (r & 7)) << 4) : c * 32 + ((i % 2 ^ (c >> 2 & 1)) << 4));
+        if (inside) bsri_mma_copy(to, o.data + 2 * ((row + r) * o.rs + (col + c) * o.cs), 2 * inside);
+    }
+    bsri_mma_commit();
+}
+/* Of numbers along a row those of this lane's columns: y[2 j], y[2 j + 1] in columns c + 8 j and the next. */
+__device__ __forceinline__ void bsri_wgmma_columns(float (&y)[8], const bsri_dev_operand &o, int64_t c, int64_t cols) {
+    const char *at = bsri_dev_at(o.data, o.dtype, c * o.cs);
+    if (o.cs == 0) {
+        y[0] = bsri_dev_load<float>(at, o.dtype, 0);
+#pragma unroll
+        for (int i = 1; i < 8; i++) y[i] = y[0];
+    } else if (o.dtype == BSR_F32) {
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const float2 v = c + 8 * j < cols ? *(const float2 *)(at + 32 * j) : make_float2(0, 0);
+            y[2 * j] = v.x, y[2 * j + 1] = v.y;
+        }
+    } else {
+        uint32_t q[4];
+#pragma unroll
+        for (int j = 0; j < 4; j++) q[j] = c + 8 * j < cols ? *(const uint32_t *)(at + 16 * j) : 0;
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            float v[2];
+            bsri_dev_unpack(v, q[j], o.dtype), y[2 * j] = v[0], y[2 * j + 1] = v[1];
+        }
+    }
+}
+/* All but alpha of an epilogue of 16 x 32 sums, as bsri_dev_finisher::eight does it: input lies where out is staged, right and
+   bias are numbers along a row, left and bias numbers along a column. */
+template <class T>
+__device__ __forceinline__ void bsri_wgmma_fuse(const bsri_dev_wgmma &m, const bsri_dev_finisher &f, float (&x)[16],
+                                                uint32_t box, int n, int64_t row, int64_t col) {
+    const bsri_dev_operand &bias = f.operand[3];
+    const int lane = threadIdx.x % 32;
+    float y[8];
+    col += lane % 4 * 2;
+    if (f.operand[0].data) {
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            y[h] = bsri_dev_load<float>(f.operand[0].data, f.operand[0].dtype, (row + lane / 4 + 8 * h) * f.operand[0].rs);
+#pragma unroll
+            for (int i = 0; i < 8; i++) x[i / 2 * 4 + 2 * h + i % 2] = __fmul_rn(x[i / 2 * 4 + 2 * h + i % 2], y[h]);
+        }
+    }
+    if (f.operand[1].data) {
+        bsri_wgmma_columns(y, f.operand[1], col, m.p.width);
+#pragma unroll
+        for (int i = 0; i < 16; i++) x[i] = __fmul_rn(x[i], y[i / 4 * 2 + i % 2]);
+    }
+    if (f.operand[2].data) {
+#pragma unroll
+        for (int i = 0; i < 16; i += 8) {
+            uint32_t q[4];
+            const uint32_t at = bsri_wgmma_place(box, m.vector == 1, n + 2 * i);
+            if (m.vector == 1) bsri_mma_load(q, at);
+            else bsri_mma_load_t(q, at);
+#pragma unroll
+            for (int j = 0; j < 8; j += 2) {
+                float v[2];
+                bsri_dev_unpack(v, q[j / 2], T::DTYPE);
+                x[i + j] = __fmaf_rn(f.beta, v[0], x[i + j]), x[i + j + 1] = __fmaf_rn(f.beta, v[1], x[i + j + 1]);
+            }
+        }
+    }
+    if (bias.data && bias.rs) {
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            y[h] = bsri_dev_load<float>(bias.data, bias.dtype, (row + lane / 4 + 8 * h) * bias.rs);
+#pragma unroll
+            for (int i = 0; i < 8; i++) x[i / 2 * 4 + 2 * h + i % 2] = __fadd_rn(x[i / 2 * 4 + 2 * h + i % 2], y[h]);
+        }
+    } else if (bias.data) {
+        bsri_wgmma_columns(y, bias, col, m.p.width);
+#pragma unroll
+        for (int i = 0; i < 16; i++) x[i] = __fadd_rn(x[i], y[i / 4 * 2 + i % 2]);
+    }
+    bsri_dev_activate(x, m.p.activation);
+}
+/* 16 rows of this warp, through shared memory and the copy engine, 64 columns at a time, two boxes. FUSED: more than alpha. */
 template <bool FUSED, class T, class L>
 __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const bsri_dev_finisher &f,
                                                   const bsri_wgmma_tile &tile, uint32_t spare, float (&sum)[L::TN / 2], int row) {
-    const bool there = tile.line >= 0;
-    const int col = tile.col;
-    const int lane = threadIdx.x % 32, cols = (int)bsri_min(L::TN, m.p.width - col);
+    const bool there = tile.line >= 0, by_rows = m.vector == 1, input = FUSED && there && f.operand[2].data;
+    const int col = tile.col, lane = threadIdx.x % 32, cols = (int)bsri_min(L::TN, m.p.width - col);
     const float alpha = (float)(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
-    const bool by_rows = m.vector == 1;
     int32_t c0 = 0, c1 = 0;
     if (!m.single) bsri_tensor_item(m.o_batch, bsri_dense_offset(&m.p.out_batch, tile.item, &m.p.out), c0, c1);
+    if (input) {
+        if (lane == 0) bsri_tma_wait_read<0>();
+        __syncwarp();
+        for (int i = 0; i < 2; i++) bsri_wgmma_input(f.operand[2], spare + i * 2048, by_rows, row, col + i * 64, cols - i * 64);
+    }
 #pragma unroll(FUSED ? 1 : L::TN / 32)
     for (int n = 0; n < L::TN; n += 32) {
-        const uint32_t to = spare + n / 64 % 2 * 2048;
+        const uint32_t box = spare + n / 64 % 2 * 2048;
         float x[16];
+        if (FUSED) bsri_wgmma_piece(x, sum, n);
 #pragma unroll
-        for (int i = 0; i < 16; i++) x[i] = FUSED ? sum[i] : alpha * sum[n / 2 + i];
-        if constexpr (FUSED) {
-#pragma unroll
-            for (int i = 0; i + 16 < L::TN / 2; i++) sum[i] = sum[i + 16];
-            if (there && n < cols) f.sixteen(m.p, x, row, n, cols);
-            if (!m.vector) {
-                if (there && n < cols) bsri_dev_store16(f.out, x, row, n, cols);
-                continue;
-            }
+        for (int i = 0; i < 16; i++) x[i] = alpha * (FUSED ? x[i] : sum[n / 2 + i]);
+        if (FUSED && input && n % 64 == 0) bsri_mma_landed<0>(), __syncwarp();
+        if (FUSED && there && n < cols) bsri_wgmma_fuse<T>(m, f, x, box, n % 64, row, col + n);
+        if (!input && n % 64 == 0) {
+            if (lane == 0) bsri_tma_wait_read<1>();
+            __syncwarp();
         }
-        if (n % 64 == 0 && lane == 0) bsri_tma_wait_read<1>();
-        __syncwarp();
-        bsri_wgmma_stage_out<T>(to, x, by_rows, n % 64);
+        bsri_wgmma_stage_out<T>(box, x, by_rows, n % 64);
+        if (FUSED && input && n % 64 == 0 && n && n + 64 < L::TN) { /* the next box's, now that its last store has been read */
+            if (lane == 0) bsri_tma_wait_read<0>();
+            __syncwarp();
+            bsri_wgmma_input(f.operand[2], spare + (n / 64 + 1) % 2 * 2048, by_rows, row, col + n + 64, cols - n - 64);
+        }
         if (n % 64 == 0) continue;
         bsri_fence_async();
         __syncwarp();
         if (lane == 0) {
             const int32_t c = col + n - 32;
-            if (there && c < m.p.width) bsri_tma_store(&m.out_map, to, by_rows ? c : row, by_rows ? row : c, c0, c1);
+            if (there && c < m.p.width) bsri_tma_store(&m.out_map, box, by_rows ? c : row, by_rows ? row : c, c0, c1);
             bsri_tma_commit();
         }
+    }
+}
+/* Any other epilogue: 16 x 32 sums through shared memory. */
+template <class L>
+__device__ __forceinline__ void bsri_wgmma_finish_any(const bsri_dev_wgmma &m, const bsri_dev_finisher &f,
+                                                      const bsri_wgmma_tile &tile, float *spare, const float (&sum)[L::TN / 2],
+                                                      int64_t row) {
+    const bool by_rows = m.p.out.col_stride == 1;
+    const int lane = threadIdx.x % 32, cols = (int)bsri_min(L::TN, m.p.width - tile.col), pad = 36;
+    if (tile.line < 0) return;
+#pragma unroll 1
+    for (int n = 0; n < cols; n += 32) {
+        float x[16];
+        bsri_wgmma_piece(x, sum, n);
+#pragma unroll
+        for (int i = 0; i < 16; i += 2)
+            *(float2 *)(spare + (lane / 4 + i / 2 % 2 * 8) * pad + i / 4 * 8 + lane % 4 * 2) = make_float2(x[i], x[i + 1]);
+        __syncwarp();
+#pragma unroll 1
+        for (int i = lane; i < 64; i += 32) {
+            const int r = by_rows ? i / 4 : i % 2 * 8, c = by_rows ? i % 4 * 8 : i / 2,
+                      inside = by_rows        ? min(8, cols - n - c)
+                               : n + c < cols ? 8
+                                              : 0;
+            if (inside > 0)
+                f.eight(m.p, spare + r * pad + c, by_rows ? 1 : pad, row + r, tile.col + n + c, by_rows, inside);
+        }
+        __syncwarp();
     }
 }
 
@@ -3093,17 +3176,19 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
             bsri_mma_wait(full + 8 * slot, phase);
             if (s.stage[slot].flags & BSRI_WGMMA_FIRST) source.start(m, s.stage[slot]), source.started = true;
         }
-        if (m.fused) { /* one warpgroup may be at the next tile's end already: each has its own finisher */
+        if (m.fused && s.finisher[half].item != tile.item) { /* of a warpgroup: the other may be at the next item already */
             bsri_named_sync(2 + half, 128);
-            if (threadIdx.x % 128 == 0) s.finisher[half].begin(m.p, tile.item, 0, tile.col);
+            if (threadIdx.x % 128 == 0) s.finisher[half].begin(m.p, tile.item);
             bsri_named_sync(2 + half, 128);
         }
         if (source.spoiled(sum)) {
             if (tile.line >= 0) source.again(m, tile.item, tile.line, row, tile.col);
-        } else if (m.fused) {
+        } else if (m.fused == BSRI_WGMMA_PLAIN) {
+            bsri_wgmma_finish<false, T, L>(m, s.finisher[half], tile, base + spare, sum, (int)row);
+        } else if (m.fused == BSRI_WGMMA_LINES) {
             bsri_wgmma_finish<true, T, L>(m, s.finisher[half], tile, base + spare, sum, (int)row);
         } else {
-            bsri_wgmma_finish<false, T, L>(m, s.finisher[half], tile, base + spare, sum, (int)row);
+            bsri_wgmma_finish_any<L>(m, s.finisher[half], tile, (float *)(shared + spare), sum, row);
         }
     }
     bsri_tma_wait_whole<0>();
@@ -3373,6 +3458,7 @@ __global__ void __launch_bounds__(384, 1) bsri_product_wgmma(const __grid_consta
         bsri_mma_barrier(bsri_mma_address(&s.part_empty[0][threadIdx.x]), 1);
     }
     if (threadIdx.x == 0) s.zero = make_uint4(0, 0, 0, 0);
+    if (threadIdx.x < 2) s.finisher[threadIdx.x].item = -1;
     bsri_tma_barriers_made();
     bsri_dev_wait_for_last(); /* from here on memory is read */
     __syncthreads();
@@ -3464,6 +3550,25 @@ static int bsri_wgmma_refuses(const bsr_context *ctx, const bsri_dev_product *p,
                ? BSR_WHY_SIZE
                : 0;
 }
+/* Numbers along a row: one, or pairs that are aligned. */
+static int bsri_wgmma_pairs(const bsr_dense *d, int64_t width) {
+    const int64_t size = d->dtype == BSR_F32 ? 4 : d->dtype == BSR_F16 || d->dtype == BSR_BF16 ? 2 : 0;
+    int ok = size && d->col_stride == 1 && width % 2 == 0 && (uintptr_t)d->data % (uintptr_t)(2 * size + !size) == 0, i;
+    for (i = 0; i < d->batch_dims; i++) ok = ok && (d->batch[i] == 1 || d->batch_stride[i] % 2 == 0);
+    return d->cols == 1 || ok;
+}
+static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector) {
+    const bsr_dense *in = &p->input;
+    if (!vector) return BSRI_WGMMA_ANY;
+    if (bsri_mma_vector(p)) return BSRI_WGMMA_PLAIN;
+    if (p->activation >= BSR_USER_FUNCTION_BASE) return BSRI_WGMMA_ANY;
+    if (p->has_input && (p->beta != 0.0 || p->beta_ptr) &&
+        (in->dtype != p->out.dtype || in->rows != p->out.rows || in->cols != p->out.cols || bsri_mma_layout(in) != vector))
+        return BSRI_WGMMA_ANY;
+    if (p->right.data && !bsri_wgmma_pairs(&p->right, p->width)) return BSRI_WGMMA_ANY;
+    if (p->bias.data && (p->bias.rows == 1 ? !bsri_wgmma_pairs(&p->bias, p->width) : p->bias.cols != 1)) return BSRI_WGMMA_ANY;
+    return BSRI_WGMMA_LINES;
+}
 /* Which instance runs a product in this tier. */
 static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsr_plan *asked,
                                      bsri_dev_wgmma *m) {
@@ -3481,6 +3586,7 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     if (!bsri_tensor_batch_of(p->a.batch_dims, p->a.batch, p->a.values_batch_stride, &m->a_batch)) return bsri_no(BSR_WHY_VALUES);
     if (!bsri_tensor_batch_of(p->b.batch_dims, p->b.batch, p->b.batch_stride, &m->b_batch)) return bsri_no(BSR_WHY_DENSE);
     m->vector = p->out.dtype == p->b.dtype ? bsri_mma_layout(&p->out) : 0;
+    if (m->vector == 1 && p->width % 8) m->vector = 0; /* it stores 16 bytes at a time: what lies between rows is not ours */
     if (!bsri_tensor_batch_of(p->out.batch_dims, p->out.batch, p->out.batch_stride, &m->o_batch)) m->vector = 0;
     /* wide tiles where they keep two thirds of the multiprocessors busy: 2048 x 2048 x 2048 at .5 23 us, narrow ones 32 */
     c.tile_rows = 128,
@@ -3500,7 +3606,7 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     m->teams = (int32_t)bsri_min(bsri_min(ctx->sm_count, 32 * BSRI_WGMMA_TEAMS) / m->span, p->items * m->slabs * groups);
     c.grid = m->grid = m->teams * m->span, c.early = 1;
     if (!bsri_wgmma_maps(ctx, &c, m)) return bsri_no(BSR_WHY_DENSE);
-    m->fused = !m->vector || !bsri_mma_vector(p);
+    m->fused = bsri_wgmma_epilogue(p, m->vector);
     return c;
 }
 
@@ -3526,11 +3632,6 @@ __device__ __forceinline__ float bsri_dev_max(float a, float b) {
 }
 __device__ __forceinline__ double bsri_dev_max(double a, double b) { return a != a || a > b ? a : b; }
 
-__device__ __forceinline__ float bsri_dev_exp2(float x) {
-    float r;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
-    return r;
-}
 /* exp(x) for x <= 0, to two units in the last place: the product with log2(e) is carried in two parts. NaN gives 0. */
 __device__ __forceinline__ float bsri_dev_exp(float x) {
     x = fmaxf(x, -150.0f);
@@ -7148,7 +7249,7 @@ __device__ __forceinline__ double bsri_dev_block_norm(const char *p, int dtype, 
     return top * sqrt(sum);
 }
 /* A thread per candidate, since sums go in the CPU's order. */
-static __global__ void __launch_bounds__(128) bsri_prune_norms(const __grid_constant__ bsri_dev_build b) {
+static __global__ void __launch_bounds__(128, 4) bsri_prune_norms(const __grid_constant__ bsri_dev_build b) {
     const int64_t br = b.to.block_rows, bc = b.to.block_cols, step = (int64_t)gridDim.x * 128;
     int64_t item = 0, i = blockIdx.x * (int64_t)128 + threadIdx.x;
     for (;; i += step) {
