@@ -2511,7 +2511,11 @@ typedef struct bsri_dev_wgmma {
     int32_t block_bits;    /* log2 of the rows of a block */
     int32_t items, lines;  /* of out; block rows of one */
     int32_t grid, teams, slabs; /* CTAs, teams of span; of columns: where the caller allows the whole grid */
-    int32_t silent;             /* alpha is 0 and by value: nothing is read */
+    int32_t inverse;            /* 2^16 / span, rounded up */
+    int32_t either;             /* block rows or columns, which are fewer: so many lines a schedule of any direction has */
+    int32_t group_bits, tile_cols;
+    int32_t beside; /* warpgroups multiply halves of a tile's columns, not of its rows: 64 x 256 by what else makes 128 x 128 */
+    int32_t silent; /* alpha is 0 and by value: nothing is read */
     int64_t a_line;   /* bytes between lines of values as stored; a_trans: blocks are stored transposed */
     int64_t patterns; /* of the matrix's batch */
     bsri_tensor_batch a_batch, b_batch, o_batch;
@@ -2554,32 +2558,44 @@ template <int GROUP> struct bsri_wgmma_list {
    a sort of 32 at a time says so; each team's first is its own number, so that it can start at once. Every CTA computes the same
    distribution: none shares memory with another. Against the ideal: 1 to 5 % more at 4096 x 4096 (calculated), 2 % at 8192; a
    snake through the sorted units 10 to 50 %. */
-struct bsri_wgmma_place {
+struct bsri_wgmma_spot {
     int32_t item, slab, group; /* of out; of columns; of block rows */
 };
 struct bsri_wgmma_order {
     int32_t span, slabs, groups, units, teams, mine, side, lines; /* mine: this CTA's team, side: its number there */
     const int32_t *order, *lengths; /* of the schedule, where one is attached for this direction; lengths: for groups like ours */
 
+    /* What needs no memory: it may be done before the kernel before this one has ended. */
     __device__ __forceinline__ void begin(const bsri_dev_wgmma &m) {
-        const int64_t *header = (const int64_t *)m.schedule;
+        uint32_t inverse = m.inverse;
         span = m.span, slabs = m.slabs, teams = m.teams, lines = m.lines, order = lengths = NULL;
-        if ((int)gridDim.x != m.grid) /* the caller allows fewer */
+        if ((int)gridDim.x != m.grid) { /* the caller allows fewer */
             span = (int)gridDim.x < m.span ? 1 : m.span, slabs = (m.tiles + span - 1) / span, teams = gridDim.x / span;
-        if (header && (header[6] != 0) == (m.trans != 0)) {
-            const int32_t each = (int32_t)header[4];
-            lines = each * (int32_t)header[5], order = (const int32_t *)((const char *)header + BSRI_VIEW_HEADER);
-            if (each == m.group) lengths = order + (m.patterns * lines + 15) / 16 * 16;
+            inverse = span == 1 ? 1 << 16 : m.inverse;
         }
-        groups = (lines + m.group - 1) >> (7 - m.block_bits), units = m.items * slabs * groups;
-        mine = blockIdx.x / span, side = blockIdx.x - mine * span;
+        groups = (lines + m.group - 1) >> m.group_bits, units = m.items * slabs * groups;
+        mine = blockIdx.x * inverse >> 16, side = blockIdx.x - mine * span;
     }
-    __device__ __forceinline__ bsri_wgmma_place place(const bsri_dev_wgmma &m, int unit) const {
-        const int q = unit / groups, item = m.single ? 0 : q / slabs;
+    /* early: number of an entry of the order, read as if the schedule were for this direction. Returns it if it is, else -1. */
+    __device__ __forceinline__ int32_t schedule(const bsri_dev_wgmma &m, int32_t early) {
+        const int64_t *header = (const int64_t *)m.schedule;
+        const int32_t *list = (const int32_t *)((const char *)header + BSRI_VIEW_HEADER);
+        int32_t line = -1;
+        if (!header) return -1;
+        if (early >= 0 && early < m.either) line = list[early]; /* on its way together with the header */
+        if ((header[6] != 0) != (m.trans != 0)) return -1;
+        const int32_t each = (int32_t)header[4];
+        lines = each * (int32_t)header[5], order = list;
+        if (each == m.group) lengths = order + (m.patterns * lines + 15) / 16 * 16;
+        groups = (lines + m.group - 1) >> m.group_bits, units = m.items * slabs * groups;
+        return line;
+    }
+    __device__ __forceinline__ bsri_wgmma_spot place(const bsri_dev_wgmma &m, int unit) const {
+        const int q = unit < groups ? 0 : unit / groups, item = m.single ? 0 : q / slabs;
         return {item, q - item * slabs, unit - q * groups};
     }
     /* This CTA's tile of a unit, counted in columns of out; the last slab may have fewer than CTAs of a team. */
-    __device__ __forceinline__ int tile(const bsri_wgmma_place &at) const { return at.slab * span + side; }
+    __device__ __forceinline__ int tile(const bsri_wgmma_spot &at) const { return at.slab * span + side; }
     /* Each team's first unit is its own number. */
     __device__ __forceinline__ bool starts(const bsri_dev_wgmma &m) const {
         return mine < units && tile(place(m, mine)) < m.tiles;
@@ -2626,26 +2642,25 @@ template <int GROUP> __device__ __forceinline__ void bsri_wgmma_pick(bsri_wgmma_
     if (threadIdx.x % 32 == 0) s.pick[slot] = unit, bsri_mma_arrive(bsri_mma_address(&s.pick_full[slot]));
     __syncwarp();
 }
-/* The warp that knows the tiles. load: of teams lane, lane + 32, ...: stages so far, team. */
-template <int GROUP> __device__ __forceinline__ void bsri_wgmma_plan(const bsri_dev_wgmma &m, bsri_wgmma_list<GROUP> &s) {
-    constexpr int TEAMS = BSRI_WGMMA_TEAMS;
+/* The warp that knows the tiles, for up to 32 TEAMS teams. load: of teams lane, lane + 32, ...: stages so far, team. */
+template <int TEAMS, int GROUP>
+__device__ __forceinline__ void bsri_wgmma_deal(const bsri_dev_wgmma &m, bsri_wgmma_list<GROUP> &s, const bsri_wgmma_order &o) {
     const int lane = threadIdx.x % 32;
+    const bool same = m.single && o.groups <= 32; /* the lengths of the first slab are those of all */
     uint32_t load[TEAMS], picks = 0, lengths = 0;
-    bsri_wgmma_order o;
-    o.begin(m);
 #pragma unroll
     for (int j = 0; j < TEAMS; j++) load[j] = j * 32 + lane < o.teams ? j * 32 + lane : ~0u;
     for (int first = 0, have; first < o.units; first += have) { /* windows of one slab: of one item */
-        const bsri_wgmma_place at = o.place(m, first);
+        const bsri_wgmma_spot at = o.place(m, first);
         have = min(min(32, o.units - first), o.groups - at.group);
         if (first < o.teams) have = min(have, o.teams - first);
-        if (!first || !m.single || o.groups > 32) { /* else those of the first slab, by group */
+        if (!first || !same) {
             bsri_wgmma_item from;
             from.find(m, at.item, 0);
-            const int group = m.single && o.groups <= 32 ? lane : at.group + lane;
+            const int group = same ? lane : at.group + lane;
             lengths = group < o.groups ? o.cost(m, from.rows, from.pattern, group) : 0;
         }
-        uint32_t length = m.single && o.groups <= 32 ? __shfl_sync(~0u, lengths, (at.group + lane) & 31) : lengths;
+        uint32_t length = same ? __shfl_sync(~0u, lengths, (at.group + lane) & 31) : lengths;
         length = lane < have ? length : 0;
         if (first < o.teams) { /* each team's first unit */
 #pragma unroll
@@ -2657,21 +2672,32 @@ template <int GROUP> __device__ __forceinline__ void bsri_wgmma_plan(const bsri_
             continue;
         }
         const uint32_t keys = bsri_wgmma_sorted(length << 5 | (31 - lane));
+        uint32_t key = __shfl_sync(~0u, keys, 0);
 #pragma unroll 1
-        for (int i = 0; i < have; i++) {
-            const uint32_t key = __shfl_sync(~0u, keys, i), more = key >> 5 << 8;
+        for (int i = 0; i < have; i++) { /* every CTA does this for every unit */
+            const uint32_t next = __shfl_sync(~0u, keys, i + 1 & 31), more = key >> 5 << 8;
             uint32_t least = load[0];
 #pragma unroll
             for (int j = 1; j < TEAMS; j++) least = min(least, load[j]);
             least = __reduce_min_sync(~0u, least);
 #pragma unroll
             for (int j = 0; j < TEAMS; j++) load[j] += load[j] == least ? more : 0;
-            if ((int)(least & 255) != o.mine) continue;
-            const int unit = first + 31 - (int)(key & 31);
-            if (o.tile(o.place(m, unit)) < m.tiles) bsri_wgmma_pick(s, picks++, unit);
+            if ((int)(least & 255) == o.mine) {
+                const int unit = first + 31 - (int)(key & 31);
+                if (o.tile(o.place(m, unit)) < m.tiles) bsri_wgmma_pick(s, picks++, unit);
+            }
+            key = next;
         }
     }
     for (int i = 0; i < BSRI_WGMMA_BUILDERS; i++) bsri_wgmma_pick(s, picks++, -1);
+}
+template <int GROUP> __device__ __forceinline__ void bsri_wgmma_plan(const bsri_dev_wgmma &m, bsri_wgmma_list<GROUP> &s) {
+    bsri_wgmma_order o;
+    o.begin(m);
+    bsri_dev_wait_for_last();
+    o.schedule(m, -1);
+    if (o.teams <= 64) bsri_wgmma_deal<2>(m, s, o);
+    else bsri_wgmma_deal<BSRI_WGMMA_TEAMS>(m, s, o);
 }
 
 /* --- lists --- */
@@ -2731,13 +2757,18 @@ __device__ __forceinline__ void bsri_wgmma_union(bsri_wgmma_part<GROUP> &part, c
 template <class L>
 __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s, int builder) {
     const bsri_dev_product &p = m.p;
-    const bool nothing = p.alpha_ptr ? *p.alpha_ptr == 0.0 : m.silent;
     const int lane = threadIdx.x % 32;
     bsri_wgmma_order order;
     bsri_wgmma_item from;
     uint32_t parts = 0;
     order.begin(m);
-    const uint32_t known = order.starts(m); /* the first is known without being told */
+    /* The first unit is known without being told; its lines, too, unless the schedule pads or there are several patterns. */
+    const int32_t place = builder || lane >= m.group || !m.single ? -1 : order.place(m, order.mine).group * m.group + lane;
+    const int32_t groups = order.groups;
+    bsri_dev_wait_for_last();
+    const int32_t early = order.schedule(m, place);
+    const uint32_t known = order.starts(m);
+    const bool nothing = p.alpha_ptr ? *p.alpha_ptr == 0.0 : m.silent;
     for (uint32_t n = builder;; n += BSRI_WGMMA_BUILDERS) {
         int unit = order.mine;
         if (n >= known) {
@@ -2748,13 +2779,14 @@ __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_w
             if (lane == 0) bsri_mma_arrive(bsri_mma_address(&s.pick_empty[slot]));
         }
         if (unit < 0) break;
-        const bsri_wgmma_place to = order.place(m, unit);
+        const bsri_wgmma_spot to = order.place(m, unit);
         for (int64_t reduce = 0; reduce < p.reduce; reduce++) {
             int32_t line = -1;
             int64_t at = 0, end = 0;
             bool more, fresh = true;
             from.find(m, to.item, reduce);
-            if (lane < m.group) line = order.line(from.pattern, to.group * m.group + lane);
+            if (n == 0 && known && groups == order.groups && early >= 0) line = early;
+            else if (lane < m.group) line = order.line(from.pattern, to.group * m.group + lane);
             if (line >= 0 && !nothing)
                 at = bsri_index(from.rows.ptr, from.rows.dt, line), end = bsri_index(from.rows.ptr, from.rows.dt, line + 1);
             do {
@@ -2767,7 +2799,7 @@ __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_w
                     part.item = to.item, part.position = from.rows.position, part.values = from.rows.values,
                     part.last = !more && reduce + 1 == p.reduce ? BSRI_WGMMA_LAST : 0;
                     part.flags = (fresh ? BSRI_WGMMA_FIRST : 0) | (more ? 0 : BSRI_WGMMA_LAST);
-                    part.col = order.tile(to) * L::TN;
+                    part.col = order.tile(to) * m.tile_cols;
                     part.a0 = part.a1 = part.b0 = part.b1 = 0;
                     if (!m.single) {
                         bsri_tensor_item(
@@ -2821,7 +2853,7 @@ template <class L> struct bsri_wgmma_fetcher {
         __syncwarp();
         if (lane == 0) bsri_tma_expect(full + 8 * slot, bytes);
         filled = mask = bytes = work[0] = work[1] = acting[0] = acting[1] = 0;
-        if (++slot == L::STAGES) slot = 0, phase ^= 1;
+        if (++slot == L::stages(m)) slot = 0, phase ^= 1;
     }
     /* A part where stages hold slices of the dense operand only. Lane i knows the rows of column i of a word, so that a stage
        takes a few steps of the whole warp: one entry after another took 480 ns each, three times what the others need to
@@ -2873,9 +2905,9 @@ template <class L> struct bsri_wgmma_fetcher {
         const void *const position = part.position;
         const typename L::fetch fetch(m, part);
         int32_t left = part.count, at0 = part.at[0], at1 = part.at[1];
-        uint32_t parts = m.parts, one = m.group == 1;
+        uint32_t parts = m.parts, one = m.block_bits == 7, beside = m.beside, stages = L::stages(m), bytes = L::stage(m);
         /* kept: read again they cost every stage */
-        asm volatile("" : "+r"(parts), "+r"(one), "+r"(base), "+r"(full), "+r"(empty));
+        asm volatile("" : "+r"(parts), "+r"(one), "+r"(beside), "+r"(base), "+r"(full), "+r"(empty));
         for (int w = 0; left; w++) {
             const uint32_t bits0 = part.bits[0][w], bits1 = part.bits[1][w];
             int32_t mine0 = at0 + __popc(bits0 & before), mine1 = at1 + __popc(bits1 & before);
@@ -2894,16 +2926,15 @@ template <class L> struct bsri_wgmma_fetcher {
                         bsri_wgmma_stage<L::GROUP> &stage = s.stage[slot];
                         const uint32_t barrier = full + 8 * slot;
                         const int32_t flags = !left && i + 1 == parts ? last : 0;
-                        fetch.stage(m, base + slot * L::STAGE, barrier, k + i * L::SLICE, i, one, have0, have1, block0,
-                                    block1);
-                        stage.work[0] = one | have0, stage.work[1] = one | have1, stage.flags = flags;
+                        fetch.stage(m, base + slot * bytes, barrier, k + i * L::SLICE, i, one, have0, have1, block0, block1);
+                        stage.work[0] = one | have0, stage.work[1] = one | have1 | beside, stage.flags = flags;
                         if (flags) {
                             stage.row[0] = part.row[0], stage.row[1] = part.row[1], stage.col = part.col;
                             stage.item = part.item;
                         }
                         bsri_tma_expect(barrier, total);
                     }
-                    if (++slot == L::STAGES) slot = 0, phase ^= 1;
+                    if (++slot == stages) slot = 0, phase ^= 1;
                 }
             }
             at0 += __popc(bits0), at1 += __popc(bits1);
@@ -3132,20 +3163,22 @@ __device__ __forceinline__ void bsri_wgmma_finish_any(const bsri_dev_wgmma &m, c
 template <class T, class L>
 __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s, char *shared) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 - 4, half = warp / 4;
-    const int strip = warp * 16, g = strip >> m.block_bits; /* this warp's 16 rows of the tile; their block row */
+    const int strip = (m.beside ? warp % 4 : warp) * 16, g = strip >> m.block_bits; /* 16 rows of the tile; their block row */
     const uint32_t base = bsri_mma_address(shared), full = bsri_mma_address(s.full), empty = bsri_mma_address(s.empty);
     const uint32_t spare = L::STAGES * L::STAGE + warp * 4096;
-    uint32_t slot = 0, phase = 0, held = BSRI_WGMMA_SLOTS;
+    const uint32_t stages = L::stages(m), bytes = L::stage(m);
+    uint32_t slot = 0, phase = 0, held = BSRI_WGMMA_SLOTS, idle = L::OWN ? 0 : BSRI_WGMMA_LAST;
     const auto release = [&]() { /* products before the last group are done */
                                  if (held < BSRI_WGMMA_SLOTS && lane == 0) bsri_mma_arrive(empty + 8 * held);
                                  held = BSRI_WGMMA_SLOTS;
     };
     typename L::source source;
     source.begin(m, s, base + L::STAGES * L::STAGE + 8 * 4096);
-    for (;;) {
+    bsri_dev_wait_for_last();
+    for (;; idle = 0) { /* first a tile that is not there: while nothing has arrived, the code of the epilogue does */
         float sum[L::TN / 2];
-        uint32_t flags = 0;
-        bsri_wgmma_tile tile;
+        uint32_t flags = idle;
+        bsri_wgmma_tile tile = {0, -1, 0};
 #pragma unroll
         for (int i = 0; i < L::TN / 2; i++) sum[i] = 0.0f;
 #pragma unroll 1
@@ -3155,16 +3188,18 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
             const uint32_t work = s.stage[slot].work[half];
             if (flags & BSRI_WGMMA_FIRST) source.start(m, s.stage[slot]);
             flags &= BSRI_WGMMA_LAST | BSRI_WGMMA_QUIT;
-            if (flags) tile.item = s.stage[slot].item, tile.line = s.stage[slot].row[g], tile.col = s.stage[slot].col;
+            if (flags)
+                tile.item = s.stage[slot].item, tile.line = s.stage[slot].row[g],
+                tile.col = s.stage[slot].col + m.beside * half * L::TN;
             if (work) { /* one group stays in flight, its slot is kept */
-                source.multiply(m, sum, base + slot * L::STAGE, work, half, release);
+                source.multiply(m, sum, base + slot * bytes, work, half, release);
                 held = slot;
             } else { /* nothing may stay held while others run on: the slots go round */
                 bsri_wgmma_wait<0>();
                 release();
                 if (lane == 0) bsri_mma_arrive(empty + 8 * slot);
             }
-            if (++slot == L::STAGES) slot = 0, phase ^= 1;
+            if (++slot == stages) slot = 0, phase ^= 1;
         }
         bsri_wgmma_wait<0>();
 #pragma unroll
@@ -3203,16 +3238,18 @@ template <class T, int TN_, int TA, int TB> struct bsri_wgmma_wide {
     static constexpr bool OWN = false; /* the multiplying warps fetch their own blocks */
     static constexpr uint32_t STAGES = 196608 / STAGE;
 #ifdef BSRI_WGMMA_CODE
+    static __device__ __forceinline__ uint32_t stages(const bsri_dev_wgmma &m) { return TN == 128 && m.beside ? 4 : STAGES; }
+    static __device__ __forceinline__ uint32_t stage(const bsri_dev_wgmma &m) { return TN == 128 && m.beside ? 49152 : STAGE; }
     static __device__ __forceinline__ uint32_t bytes(const bsri_dev_wgmma &m, int32_t col, uint32_t rows) {
-        const int32_t boxes = (int32_t)bsri_min(TN / 64, (m.p.width - col + 63) / 64);
-        return (TB && !m.whole ? boxes * 8192 : DENSE) + (m.group == 1 ? 16384 : __popc(rows) * 8192);
+        const int32_t boxes = (int32_t)bsri_min(m.tile_cols / 64, (m.p.width - col + 63) / 64);
+        return (TB && !m.whole ? boxes * 8192 : m.tile_cols * 128) + (m.block_bits == 7 ? 16384 : __popc(rows) * 8192);
     }
     /* What all stages of a part have in common, in registers. */
     struct fetch {
         int32_t col, a0, a1, b0, b1, boxes;
         __device__ __forceinline__ fetch(const bsri_dev_wgmma &m, const bsri_wgmma_part<GROUP> &part)
             : col(part.col), a0(part.a0), a1(part.a1), b0(part.b0), b1(part.b1),
-              boxes(m.whole ? 0 : (int32_t)bsri_min(TN / 64, (m.p.width - part.col + 63) / 64)) {}
+              boxes(m.whole ? 0 : (int32_t)bsri_min(m.tile_cols / 64, (m.p.width - part.col + 63) / 64)) {}
         /* By one lane: from several it costs more than 32 ns an instruction. */
         __device__ __forceinline__ void stage(const bsri_dev_wgmma &m, uint32_t to, uint32_t barrier, int32_t k, int i,
                                               bool one, bool have0, bool have1, int32_t block0, int32_t block1) const {
@@ -3234,12 +3271,17 @@ template <class T, int TN_, int TA, int TB> struct bsri_wgmma_wide {
     }
     struct source {
         bool started;
-        __device__ __forceinline__ void begin(const bsri_dev_wgmma &, bsri_wgmma_list<GROUP> &, uint32_t) {}
+        int up; /* which 64 rows; the 128 columns beside are the other half of a stage's */
+        __device__ __forceinline__ void begin(const bsri_dev_wgmma &m, bsri_wgmma_list<GROUP> &, uint32_t) {
+            const int half = threadIdx.x / 128 - 1;
+            up = TN == 128 && m.beside ? 0 : half;
+        }
         __device__ __forceinline__ void start(const bsri_dev_wgmma &, const bsri_wgmma_stage<GROUP> &) {}
         template <class F>
         __device__ __forceinline__ void multiply(const bsri_dev_wgmma &, float (&sum)[TN / 2], uint32_t at, uint32_t, int half,
                                                  const F &release) {
-            const uint64_t a = bsri_wgmma_matrix<128>(at + half * 8192, 0), b = bsri_wgmma_matrix<128>(at + 16384, TB ? 8192 : 0);
+            const uint64_t a = bsri_wgmma_matrix<128>(at + up * 8192, 0);
+            const uint64_t b = bsri_wgmma_matrix<128>(at + 16384 + (TN == 128 ? half - up : 0) * (TN * 128), TB ? 8192 : 0);
             bsri_wgmma_fence();
 #pragma unroll
             for (int k = 0; k < 4; k++)
@@ -3262,6 +3304,8 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
     static constexpr uint32_t STAGES = 4, STRIP = 32 * B, PAIR = B == 16 ? 2 : 1, RING = 4096, AHEAD = RING / STRIP / PAIR;
     static constexpr bool OWN = true;
 #ifdef BSRI_WGMMA_CODE
+    static __device__ __forceinline__ uint32_t stages(const bsri_dev_wgmma &) { return STAGES; }
+    static __device__ __forceinline__ uint32_t stage(const bsri_dev_wgmma &) { return STAGE; }
     static __device__ __forceinline__ uint32_t bytes(const bsri_dev_wgmma &m, int32_t col, uint32_t) {
         return TB && !m.whole ? (uint32_t)bsri_min(TN / 64, (m.p.width - col + 63) / 64) * (B * 128) : DENSE;
     }
@@ -3460,12 +3504,11 @@ __global__ void __launch_bounds__(384, 1) bsri_product_wgmma(const __grid_consta
     if (threadIdx.x == 0) s.zero = make_uint4(0, 0, 0, 0);
     if (threadIdx.x < 2) s.finisher[threadIdx.x].item = -1;
     bsri_tma_barriers_made();
-    bsri_dev_wait_for_last(); /* from here on memory is read */
     __syncthreads();
     if ((int)gridDim.x >= m.span && blockIdx.x >= gridDim.x / m.span * m.span) return; /* too few CTAs are left for a team */
     if (threadIdx.x < 128) {
         bsri_registers_fewer<88>(); /* 88 + 2 x 208 = 3 x 168: what the CTA has at its start */
-        if (threadIdx.x < 32) bsri_wgmma_issue<L>(m, s, bsri_shared);
+        if (threadIdx.x < 32) bsri_dev_wait_for_last(), bsri_wgmma_issue<L>(m, s, bsri_shared);
         else if (threadIdx.x < 96) bsri_wgmma_build<L>(m, s, threadIdx.x / 32 - 1);
         else bsri_wgmma_plan<L::GROUP>(m, s);
     } else {
@@ -3569,10 +3612,38 @@ static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector) {
     if (p->bias.data && (p->bias.rows == 1 ? !bsri_wgmma_pairs(&p->bias, p->width) : p->bias.cols != 1)) return BSRI_WGMMA_ANY;
     return BSRI_WGMMA_LINES;
 }
+/* Cycles that a product takes with tiles of so many rows and columns, roughly (from stamps at 1024^3 to 4096^3): a stage is bound
+   by the tensor cores, by what the L2 brings a multiprocessor, or by being issued. */
+static double bsri_wgmma_cycles(const bsr_context *ctx, const bsri_dev_product *p, int rows, int cols) {
+    const int64_t blocks = bsri_block_rows(&p->a) * bsri_block_cols(&p->a) * bsri_pattern_count(&p->a);
+    const double density = (double)p->a.nnz / (double)bsri_max(1, blocks), out = 1.0 - density;
+    const int pair = p->br < rows;
+    const double present = pair ? 1.0 - out * out : density, each = pair ? 2.0 * density / bsri_max(present, 1e-9) : rows / 64;
+    const double inner = (double)(p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a)) * (double)bsri_max(1, p->br / 64);
+    const double tensor = each * 2 * cols, bytes = (each * 8192 + cols * 128) / 38;
+    const double tile = inner * present * bsri_max(tensor, bsri_max(bytes, 450)) + 1000 + rows * cols / 12;
+    const double tiles = (double)p->items * (double)bsri_ceil_div(p->tiles * p->br, rows) * (double)bsri_ceil_div(p->width, cols);
+    return tile * (tiles <= ctx->sm_count ? 1.0 : 0.4 + tiles / ctx->sm_count);
+}
+/* The tile of blocks of 64 and 128. */
+static void bsri_wgmma_tile_of(const bsr_context *ctx, const bsri_dev_product *p, const bsr_plan *asked, bsri_choice *c) {
+    static const int tile[3][2] = {{128, 256}, {128, 128}, {64, 256}};
+    double best = 0;
+    int i;
+    for (i = 0; i < 3; i++) {
+        const int rows = tile[i][0], cols = tile[i][1];
+        double cycles;
+        if ((rows < 128 && (p->br > rows || p->width <= 128)) || (asked->tile_rows && asked->tile_rows != rows && p->br <= 64) ||
+            (asked->tile_cols && asked->tile_cols != cols))
+            continue;
+        cycles = bsri_wgmma_cycles(ctx, p, rows, cols);
+        if (best == 0 || cycles < best) best = cycles, c->tile_rows = rows, c->tile_cols = cols;
+    }
+}
 /* Which instance runs a product in this tier. */
 static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsr_plan *asked,
                                      bsri_dev_wgmma *m) {
-    const int64_t groups = bsri_ceil_div(p->tiles * p->br, 128); /* a schedule by eights may round up to four times as many */
+    int64_t groups = bsri_ceil_div(p->tiles * p->br, 64); /* a schedule by eights may round up to four times as many */
     const int why = bsri_wgmma_refuses(ctx, p, compute, p->items * groups * bsri_ceil_div(p->width, 128));
     bsri_choice c = bsri_yes(0, 3, p->br == 128 ? BSR_WHY_ONE_ROW : BSR_WHY_GROUP);
     int64_t tiles;
@@ -3581,28 +3652,27 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     memset(m, 0, sizeof *m);
     m->p = *p, m->single = bsri_mma_single(p, &m->rows), m->schedule = p->a.schedule, m->trans = p->trans;
     m->items = (int32_t)p->items, m->lines = (int32_t)p->tiles, m->silent = !p->alpha_ptr && p->alpha == 0.0;
-    m->group = (int32_t)(128 / p->br), m->parts = (int32_t)bsri_max(1, p->br / 64),
-    m->block_bits = bsri_mma_log2(p->br);
+    c.tile_rows = 128, c.tile_cols = 256;
+    if (p->br >= 64) bsri_wgmma_tile_of(ctx, p, asked, &c);
+    m->group = (int32_t)bsri_max(1, c.tile_rows / p->br), m->group_bits = bsri_mma_log2(m->group), m->tile_cols = c.tile_cols;
+    m->parts = (int32_t)bsri_max(1, p->br / 64), m->block_bits = bsri_mma_log2(p->br), m->beside = c.tile_rows == 64;
+    m->either = (int32_t)bsri_min(bsri_block_rows(&p->a), bsri_block_cols(&p->a));
     if (!bsri_tensor_batch_of(p->a.batch_dims, p->a.batch, p->a.values_batch_stride, &m->a_batch)) return bsri_no(BSR_WHY_VALUES);
     if (!bsri_tensor_batch_of(p->b.batch_dims, p->b.batch, p->b.batch_stride, &m->b_batch)) return bsri_no(BSR_WHY_DENSE);
     m->vector = p->out.dtype == p->b.dtype ? bsri_mma_layout(&p->out) : 0;
     if (m->vector == 1 && p->width % 8) m->vector = 0; /* it stores 16 bytes at a time: what lies between rows is not ours */
     if (!bsri_tensor_batch_of(p->out.batch_dims, p->out.batch, p->out.batch_stride, &m->o_batch)) m->vector = 0;
-    /* wide tiles where they keep two thirds of the multiprocessors busy: 2048 x 2048 x 2048 at .5 23 us, narrow ones 32 */
-    c.tile_rows = 128,
-    c.tile_cols = p->width > 128 && p->items * groups * bsri_ceil_div(p->width, 256) * 3 >= ctx->sm_count * 2 ? 256 : 128;
-    if (asked->tile_cols == 128 || asked->tile_cols == 256) c.tile_cols = asked->tile_cols;
-    if (p->br < 64) c.tile_cols = 256;
     m->patterns = bsri_pattern_count(&p->a);
     m->share = 1.0f / (float)bsri_max(1, p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a));
     m->whole = bsri_mma_layout(&p->b) == 1 && p->width % 64 == 0;
     m->a_trans = bsri_mma_values(p) == 2, m->a_line = 2 * (m->a_trans ? p->a_cs : p->a_rs);
     c.kernel = (p->a.dtype == BSR_F16 ? 310 : 300) + (bsri_mma_layout(&p->b) == 2) +
-               (p->br < 64 ? 20 + (p->br == 16) * 2 : (c.tile_cols == 128) * 4 + m->a_trans * 2);
+               (p->br < 64 ? 20 + (p->br == 16) * 2 : (c.tile_cols == 128 || m->beside) * 4 + m->a_trans * 2);
     c.stages = c.tile_cols == 128 ? 6 : 4, c.threads = 384, c.shared = p->br < 64 ? BSRI_WGMMA_NARROW_SHARED : BSRI_WGMMA_SHARED;
     tiles = m->tiles = (int32_t)bsri_ceil_div(p->width, c.tile_cols);
     m->span = tiles % 4 == 0 || tiles > 32 ? 4 : tiles % 3 == 0 ? 3 : tiles % 2 == 0 ? 2 : 1;
-    m->slabs = (tiles + m->span - 1) / m->span;
+    m->slabs = (int32_t)((tiles + m->span - 1) / m->span), m->inverse = (65536 + m->span - 1) / m->span;
+    groups = bsri_ceil_div(p->tiles * p->br, c.tile_rows);
     m->teams = (int32_t)bsri_min(bsri_min(ctx->sm_count, 32 * BSRI_WGMMA_TEAMS) / m->span, p->items * m->slabs * groups);
     c.grid = m->grid = m->teams * m->span, c.early = 1;
     if (!bsri_wgmma_maps(ctx, &c, m)) return bsri_no(BSR_WHY_DENSE);
