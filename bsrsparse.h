@@ -589,6 +589,7 @@ typedef enum bsr_plan_source {
     X(BSR_WHY_PLAIN, 20, "plain scores")                                         \
     X(BSR_WHY_PACKED, 21, "packed values")                                       \
     X(BSR_WHY_WORKSPACE, 22, "rows are not split: the call offers no workspace") \
+    X(BSR_WHY_ALONG, 32, "an operand of bytes is not stored along the products") \
     X(BSR_WHY_BATCH, 31, "more than two batch dimensions") \
     X(BSR_WHY_MODIFIED, 30, "options between product and softmax, or an extreme scale") \
     X(BSR_WHY_SPLIT, 23, "rows are split: there are fewer tiles than multiprocessors")

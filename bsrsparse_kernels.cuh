@@ -364,6 +364,21 @@ __device__ __forceinline__ void bsri_dev_store8(const bsri_dev_operand &o, int64
             if (i < n) ((uint16_t *)at)[i * step] = (uint16_t)(q[i / 2] >> i % 2 * 16);
     }
 }
+__device__ __forceinline__ void bsri_dev_store8(const bsri_dev_operand &o, int64_t offset, int64_t step, int n,
+                                                const uint32_t (&x)[8]) {
+    char *at = bsri_dev_at(o.data, o.dtype, offset);
+    const bool bytes = o.dtype == BSR_I8, whole = step == 1 && n == 8 && (uintptr_t)at % (bytes ? 8 : 16) == 0;
+    if (whole && bytes) {
+        *(uint2 *)at = make_uint2(__byte_perm(__byte_perm(x[0], x[1], 0x40), __byte_perm(x[2], x[3], 0x40), 0x5410),
+                                  __byte_perm(__byte_perm(x[4], x[5], 0x40), __byte_perm(x[6], x[7], 0x40), 0x5410));
+    } else if (whole) {
+        ((uint4 *)at)[0] = make_uint4(x[0], x[1], x[2], x[3]), ((uint4 *)at)[1] = make_uint4(x[4], x[5], x[6], x[7]);
+    } else {
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            if (i < n) bsri_dev_store(at, o.dtype, i * step, x[i]);
+    }
+}
 /* What a warp's epilogue reads and writes, in shared memory: one loop goes over the operands, so that its code stands once. */
 struct bsri_dev_finisher {
     bsri_dev_operand operand[4], out; /* of an item: left, right, input, bias */
@@ -411,6 +426,29 @@ struct bsri_dev_finisher {
             }
 #pragma unroll
             for (int i = 0; i < 8; i++) v[i] = sum[i * step];
+        }
+        bsri_dev_store8(out, row * out.rs + col * out.cs, by_rows ? out.cs : out.rs, n, v);
+    }
+    /* Integers, modulo 2^32. */
+    __device__ __forceinline__ void eight(const bsri_dev_product &p, const uint32_t *sum, int step, int64_t row, int64_t col,
+                                          bool by_rows, int n) const {
+        const uint32_t a = bsri_dev_scalar<uint32_t>::of(p.alpha_ptr ? *p.alpha_ptr : p.alpha),
+                       b = bsri_dev_scalar<uint32_t>::of(p.beta_ptr ? *p.beta_ptr : p.beta);
+        uint32_t v[8];
+#pragma unroll
+        for (int i = 0; i < 8; i++) v[i] = a * sum[i * step];
+#pragma unroll 1
+        for (int k = 0; k < 4; k++) {
+            const bsri_dev_operand &o = operand[k];
+            const int64_t at = row * o.rs + col * o.cs, along = by_rows ? o.cs : o.rs;
+            if (!o.data) continue;
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                const uint32_t x = i >= n               ? 0
+                                   : o.dtype == BSR_I8 ? (uint32_t)((const int8_t *)o.data)[at + i * along]
+                                                        : ((const uint32_t *)o.data)[at + i * along];
+                v[i] = k < 2 ? v[i] * x : v[i] + (k == 2 ? b : 1) * x;
+            }
         }
         bsri_dev_store8(out, row * out.rs + col * out.cs, by_rows ? out.cs : out.rs, n, v);
     }
@@ -1479,20 +1517,9 @@ __device__ __forceinline__ void bsri_mma_store(const bsri_dev_mma &m, uint16_t *
     }
     __syncwarp();
 }
-/* Any epilogue of integers, element by element. */
-__device__ __forceinline__ void bsri_mma_finish(const bsri_dev_mma &m, const uint32_t *tile, int64_t item, int64_t row,
-                                                int64_t col, int cols) {
-    const double alpha = m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha, beta = m.p.beta_ptr ? *m.p.beta_ptr : m.p.beta;
-    const bool by_rows = m.p.out.col_stride == 1;
-    const bsri_dev_writer<uint32_t> finish(m.p, alpha, beta, item);
-#pragma unroll 1
-    for (int t = threadIdx.x % 32; t < 1024; t += 32) {
-        const int r = by_rows ? t / 64 : t % 16, c = by_rows ? t % 64 : t / 16;
-        if (c < cols) finish(tile[r * BSRI_MMA_PAD + c], row + r, col + c);
-    }
-}
-/* Any epilogue of real numbers, eight at a time, of 16 rows and `cols` of 64 columns. */
-__device__ __forceinline__ void bsri_mma_finish(const bsri_dev_mma &m, const bsri_dev_finisher &f, float *tile, int64_t row,
+/* Any epilogue, eight at a time, of 16 rows and `cols` of 64 columns; A: float or uint32_t. */
+template <class A>
+__device__ __forceinline__ void bsri_mma_finish(const bsri_dev_mma &m, const bsri_dev_finisher &f, A *tile, int64_t row,
                                                 int64_t col, int cols) {
     const bool by_rows = m.p.out.col_stride == 1;
 #pragma unroll 1
@@ -1537,7 +1564,7 @@ __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const b
     tile += warp * BSRI_MMA_PASS;
     bsri_dev_finisher &f = *(bsri_dev_finisher *)(tile + 16 * BSRI_MMA_PAD);
     if (line < 0 || left <= 0) return;
-    if (!L::PLAIN && !plain && !integer && lane == 0) f.begin(m.p, part.item);
+    if (!L::PLAIN && !plain && lane == 0) f.begin(m.p, part.item);
 #pragma unroll
     for (int pass = 0; pass < L::MI * L::NI / 8; pass++) {
         const int r0 = pass % L::MI * 16, c0 = pass / L::MI * 64, cols = min(64, left - c0);
@@ -1554,7 +1581,7 @@ __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const b
             const word alpha = bsri_dev_scalar<word>::of(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
             bsri_mma_store_sums(m, (const word *)tile, alpha, (word *)m.p.out.data + first + r0 * rs + c0 * cs, cols);
         } else if constexpr (!L::PLAIN) {
-            if (integer) bsri_mma_finish(m, (const uint32_t *)tile, part.item, row + r0, col + c0, cols);
+            if (integer) bsri_mma_finish(m, f, (uint32_t *)tile, row + r0, col + c0, cols);
             else bsri_mma_finish(m, f, (float *)tile, row + r0, col + c0, cols);
         }
         __syncwarp();
@@ -2324,6 +2351,12 @@ template <int N> __device__ __forceinline__ void bsri_tma_wait_whole(void) {
 }
 /* What this thread wrote to shared memory is seen by tensor cores and the copy engine after the next barrier. */
 __device__ __forceinline__ void bsri_fence_async(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ __forceinline__ void bsri_wgmma_put(uint32_t to, uint32_t x) {
+    asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(x) : "memory");
+}
+__device__ __forceinline__ void bsri_wgmma_put(uint32_t to, uint32_t x, uint32_t y) {
+    asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(to), "r"(x), "r"(y) : "memory");
+}
 /* A barrier of so many threads; numbers 0 and 1 are taken (__syncthreads, bsri_mma_sync). */
 __device__ __forceinline__ void bsri_named_sync(int number, int threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
@@ -2348,6 +2381,9 @@ __device__ __forceinline__ void bsri_wgmma_commit(void) { asm volatile("wgmma.co
 template <int N> __device__ __forceinline__ void bsri_wgmma_wait(void) {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
+/* After a wait: the compiler reads this sum no earlier. */
+__device__ __forceinline__ void bsri_wgmma_done(float &sum) { asm volatile("" : "+f"(sum)::"memory"); }
+__device__ __forceinline__ void bsri_wgmma_done(int32_t &sum) { asm volatile("" : "+r"(sum)::"memory"); }
 /* A matrix in shared memory as wgmma reads it. line: bytes of a swizzled row, 128, 64 or 32; eight such rows stand `eight` bytes
    from the next eight, `far` is the distance of atoms along the other direction where there are several (operands stored along
    M or N wider than one row). A step of 16 products: + 32 bytes where products run along rows, + 16 rows where they do not. */
@@ -2435,6 +2471,8 @@ static int bsri_tensor_map(const bsr_context *ctx, CUtensorMap *map, int dtype, 
                                     : swizzle == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
                                     : swizzle == 32 ? CU_TENSOR_MAP_SWIZZLE_32B
                                                     : CU_TENSOR_MAP_SWIZZLE_NONE;
+    const CUtensorMapL2promotion ahead = /* rows of 64 bytes: 9.2 TB/s from the L2 instead of 8.0; of 128: the same */
+        swizzle == 128 ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B : CU_TENSOR_MAP_L2_PROMOTION_L2_128B;
     cuuint64_t dim[5], step[4] = {0, 0, 0, 0};
     cuuint32_t part[5], one[5];
     int i;
@@ -2446,7 +2484,7 @@ static int bsri_tensor_map(const bsr_context *ctx, CUtensorMap *map, int dtype, 
         if (i) step[i - 1] = (cuuint64_t)stride[i - 1];
     }
     return ((bsri_encode)ctx->tensor_map)(map, type, (cuuint32_t)rank, (void *)(uintptr_t)base, dim, step, part, one,
-                                          CU_TENSOR_MAP_INTERLEAVE_NONE, line, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                                          CU_TENSOR_MAP_INTERLEAVE_NONE, line, ahead,
                                           CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 /* A batch as the last two dimensions of a tensor map. An item's coordinates come from its offset in elements. */
@@ -2918,7 +2956,7 @@ template <class L> struct bsri_wgmma_fetcher {
                 const uint32_t have0 = bits0 >> from & 1, have1 = bits1 >> from & 1;
                 const int32_t block0 = __shfl_sync(~0u, mine0, from), block1 = __shfl_sync(~0u, mine1, from);
                 const int32_t k = (first + w * 32 + from) << m.block_bits;
-                const uint32_t total = each + (one ? 0 : (have0 + have1) * 8192);
+                const uint32_t total = each + (one ? 0 : (have0 + have1) * L::BLOCK);
                 left--;
                 for (uint32_t i = 0; i < parts; i++) {
                     bsri_mma_wait(empty + 8 * slot, phase ^ 1);
@@ -2992,12 +3030,16 @@ __device__ __forceinline__ void bsri_wgmma_stage_out(uint32_t box, const float (
 }
 /* The sums of 16 x 32 from column n on: number i of a lane stands in row lane / 4 + 8 (i / 2 % 2) and column
    i / 4 * 8 + lane % 4 * 2 + i % 2. A branch for each n, so that what follows stands once and the sums stay in registers. */
-template <int N> __device__ __forceinline__ void bsri_wgmma_piece(float (&x)[16], const float (&sum)[N], int n) {
+__device__ __forceinline__ void bsri_wgmma_move(float &x, float sum) { asm volatile("mov.b32 %0, %1;" : "=f"(x) : "f"(sum)); }
+__device__ __forceinline__ void bsri_wgmma_move(int32_t &x, int32_t sum) {
+    asm volatile("mov.b32 %0, %1;" : "=r"(x) : "r"(sum));
+}
+template <class S, int N> __device__ __forceinline__ void bsri_wgmma_piece(S (&x)[16], const S (&sum)[N], int n) {
 #pragma unroll
     for (int k = 0; k < N; k += 16)
         if (n == 2 * k) {
 #pragma unroll
-            for (int i = 0; i < 16; i++) asm volatile("mov.b32 %0, %1;" : "=f"(x[i]) : "f"(sum[k + i]));
+            for (int i = 0; i < 16; i++) bsri_wgmma_move(x[i], sum[k + i]);
         }
 }
 /* The part of input that a box of out covers, to where the box is staged. */
@@ -3130,21 +3172,25 @@ __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const
         }
     }
 }
-/* Any other epilogue: 16 x 32 sums through shared memory. */
-template <class L>
+/* Any other epilogue: 16 x 32 sums through shared memory, integers as they are or as real numbers. */
+template <class T, class L>
 __device__ __forceinline__ void bsri_wgmma_finish_any(const bsri_dev_wgmma &m, const bsri_dev_finisher &f,
-                                                      const bsri_wgmma_tile &tile, float *spare, const float (&sum)[L::TN / 2],
-                                                      int64_t row) {
+                                                      const bsri_wgmma_tile &tile, float *spare,
+                                                      const typename T::sum (&sum)[L::TN / 2], int64_t row) {
     const bool by_rows = m.p.out.col_stride == 1;
+    const bool integer = T::BYTES == 1 && (m.p.out.dtype == BSR_I8 || m.p.out.dtype == BSR_I32);
     const int lane = threadIdx.x % 32, cols = (int)bsri_min(L::TN, m.p.width - tile.col), pad = 36;
     if (tile.line < 0) return;
 #pragma unroll 1
     for (int n = 0; n < cols; n += 32) {
-        float x[16];
+        typename T::sum x[16];
         bsri_wgmma_piece(x, sum, n);
 #pragma unroll
-        for (int i = 0; i < 16; i += 2)
-            *(float2 *)(spare + (lane / 4 + i / 2 % 2 * 8) * pad + i / 4 * 8 + lane % 4 * 2) = make_float2(x[i], x[i + 1]);
+        for (int i = 0; i < 16; i += 2) {
+            float2 *const to = (float2 *)(spare + (lane / 4 + i / 2 % 2 * 8) * pad + i / 4 * 8 + lane % 4 * 2);
+            if (integer) *(int2 *)to = make_int2((int)x[i], (int)x[i + 1]);
+            else *to = make_float2((float)x[i], (float)x[i + 1]);
+        }
         __syncwarp();
 #pragma unroll 1
         for (int i = lane; i < 64; i += 32) {
@@ -3152,10 +3198,63 @@ __device__ __forceinline__ void bsri_wgmma_finish_any(const bsri_dev_wgmma &m, c
                       inside = by_rows        ? min(8, cols - n - c)
                                : n + c < cols ? 8
                                               : 0;
-            if (inside > 0)
-                f.eight(m.p, spare + r * pad + c, by_rows ? 1 : pad, row + r, tile.col + n + c, by_rows, inside);
+            float *const from = spare + r * pad + c;
+            if (inside <= 0) continue;
+            if (integer) f.eight(m.p, (uint32_t *)from, by_rows ? 1 : pad, row + r, tile.col + n + c, by_rows, inside);
+            else f.eight(m.p, from, by_rows ? 1 : pad, row + r, tile.col + n + c, by_rows, inside);
         }
         __syncwarp();
+    }
+}
+
+/* 16 rows of integers with alpha only, 32 columns at a time, two buffers. Each lane has pairs of neighbouring columns; every
+   other row, or pair, exchanges what it stores first and second, so that no two lanes meet in a bank. What boxes have in common
+   is made once, coordinates are the same in all lanes as the compiler sees: a tile takes 4900 clocks, with 5 times as many
+   instructions it took 7500. */
+template <bool ROWS, class L>
+__device__ __forceinline__ void bsri_wgmma_store(const bsri_dev_wgmma &m, const bsri_wgmma_tile &tile, uint32_t spare,
+                                                 int32_t (&sum)[L::TN / 2], int row) {
+    const uint32_t lane = threadIdx.x % 32, r = lane / 4, q = lane % 4, odd = (ROWS ? r : q) & 1;
+    const uint32_t alpha = bsri_dev_scalar<uint32_t>::of(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
+    const int32_t width = __shfl_sync(~0u, tile.line < 0 ? 0 : (int32_t)m.p.width, 0), col = __shfl_sync(~0u, tile.col, 0);
+    const int32_t line = __shfl_sync(~0u, row, 0);
+    const uint32_t from = __shfl_sync(~0u, spare, 0);
+    int32_t c0 = 0, c1 = 0;
+    uint32_t at[4]; /* rows: of 8 columns; columns: of both halves of both columns */
+    if (!m.single) bsri_tensor_item(m.o_batch, bsri_dense_offset(&m.p.out_batch, tile.item, &m.p.out), c0, c1);
+    c0 = __shfl_sync(~0u, c0, 0), c1 = __shfl_sync(~0u, c1, 0);
+    if (alpha != 1) {
+#pragma unroll
+        for (int i = 0; i < L::TN / 2; i++) sum[i] = (int32_t)(alpha * (uint32_t)sum[i]);
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < 4; i++) {
+        at[i] = spare + (ROWS ? r * 128 + ((odd << 2 ^ q / 2 ^ r ^ i * 2) << 4) + q % 2 * 8
+                              : q * 128 + ((odd ^ i / 2) << 6) + ((i % 2 * 2 ^ r / 4 ^ q) << 4) + r % 4 * 4);
+        asm volatile("" : "+r"(at[i])); /* kept */
+    }
+#pragma unroll
+    for (int n = 0; n < L::TN / 32; n++) {
+        const uint32_t to = n % 2 * 2048;
+        if (lane == 0) bsri_tma_wait_read<1>();
+        __syncwarp();
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            const int h = i / 4, j = i % 4, k = n * 16 + j * 4 + h * 2, far = n * 16 + (j ^ 2) * 4 + h * 2;
+            if (ROWS) {
+                bsri_wgmma_put(at[j] + to + h * 1024, odd ? sum[far] : sum[k], odd ? sum[far + 1] : sum[k + 1]);
+            } else {
+                bsri_wgmma_put(at[h] + to + j * 512, odd ? sum[k + 1] : sum[k]);
+                bsri_wgmma_put(at[2 + h] + to + j * 512, odd ? sum[k] : sum[k + 1]);
+            }
+        }
+        bsri_fence_async();
+        __syncwarp();
+        if (lane == 0) {
+            const int32_t c = col + n * 32;
+            if (c < width) bsri_tma_store(&m.out_map, from + to, ROWS ? c : line, ROWS ? line : c, c0, c1);
+            bsri_tma_commit();
+        }
     }
 }
 
@@ -3176,11 +3275,11 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
     source.begin(m, s, base + L::STAGES * L::STAGE + 8 * 4096);
     bsri_dev_wait_for_last();
     for (;; idle = 0) { /* first a tile that is not there: while nothing has arrived, the code of the epilogue does */
-        float sum[L::TN / 2];
+        typename T::sum sum[L::TN / 2];
         uint32_t flags = idle;
         bsri_wgmma_tile tile = {0, -1, 0};
 #pragma unroll
-        for (int i = 0; i < L::TN / 2; i++) sum[i] = 0.0f;
+        for (int i = 0; i < L::TN / 2; i++) sum[i] = 0;
 #pragma unroll 1
         while (!flags) {
             bsri_mma_wait(full + 8 * slot, phase);
@@ -3203,7 +3302,7 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
         }
         bsri_wgmma_wait<0>();
 #pragma unroll
-        for (int i = 0; i < L::TN / 2; i++) asm volatile("" : "+f"(sum[i])::"memory");
+        for (int i = 0; i < L::TN / 2; i++) bsri_wgmma_done(sum[i]);
         release();
         if (flags == BSRI_WGMMA_QUIT) break;
         const int64_t row = ((int64_t)tile.line << m.block_bits) + (strip & ((1 << m.block_bits) - 1));
@@ -3218,12 +3317,15 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
         }
         if (source.spoiled(sum)) {
             if (tile.line >= 0) source.again(m, tile.item, tile.line, row, tile.col);
+        } else if (m.fused == BSRI_WGMMA_ANY) {
+            bsri_wgmma_finish_any<T, L>(m, s.finisher[half], tile, (float *)(shared + spare), sum, row);
+        } else if constexpr (T::BYTES == 1) {
+            if (m.vector == 1) bsri_wgmma_store<true, L>(m, tile, base + spare, sum, (int)row);
+            else bsri_wgmma_store<false, L>(m, tile, base + spare, sum, (int)row);
         } else if (m.fused == BSRI_WGMMA_PLAIN) {
             bsri_wgmma_finish<false, T, L>(m, s.finisher[half], tile, base + spare, sum, (int)row);
-        } else if (m.fused == BSRI_WGMMA_LINES) {
-            bsri_wgmma_finish<true, T, L>(m, s.finisher[half], tile, base + spare, sum, (int)row);
         } else {
-            bsri_wgmma_finish_any<L>(m, s.finisher[half], tile, (float *)(shared + spare), sum, row);
+            bsri_wgmma_finish<true, T, L>(m, s.finisher[half], tile, base + spare, sum, (int)row);
         }
     }
     bsri_tma_wait_whole<0>();
@@ -3231,10 +3333,11 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
 
 #endif
 
-/* Blocks of 64 and 128: a stage is 64 products of a block of each warpgroup's row, all in shared memory. TA: blocks are stored
-   transposed; TB: the dense operand is row-major. */
-template <class T, int TN_, int TA, int TB> struct bsri_wgmma_wide {
-    static constexpr int TN = TN_, GROUP = 2, SLICE = 64, EACH = 1, DENSE = TN * 128, STAGE = 16384 + DENSE;
+/* Blocks of 64 and 128: a stage is a slice of a block of each warpgroup's row, all in shared memory, LINE bytes of products a
+   row. TA: blocks are stored transposed; TB: the dense operand is row-major; both for types of 2 bytes only. */
+template <class T, int TN_, int TA, int TB, int LINE = 128> struct bsri_wgmma_wide {
+    static constexpr int TN = TN_, GROUP = 2, SLICE = LINE / T::BYTES, EACH = 1, BLOCK = 64 * LINE, DENSE = TN * LINE,
+                         STAGE = 2 * BLOCK + DENSE; /* BLOCK: 64 rows of a slice */
     static constexpr bool OWN = false; /* the multiplying warps fetch their own blocks */
     static constexpr uint32_t STAGES = 196608 / STAGE;
 #ifdef BSRI_WGMMA_CODE
@@ -3242,7 +3345,7 @@ template <class T, int TN_, int TA, int TB> struct bsri_wgmma_wide {
     static __device__ __forceinline__ uint32_t stage(const bsri_dev_wgmma &m) { return TN == 128 && m.beside ? 49152 : STAGE; }
     static __device__ __forceinline__ uint32_t bytes(const bsri_dev_wgmma &m, int32_t col, uint32_t rows) {
         const int32_t boxes = (int32_t)bsri_min(m.tile_cols / 64, (m.p.width - col + 63) / 64);
-        return (TB && !m.whole ? boxes * 8192 : m.tile_cols * 128) + (m.block_bits == 7 ? 16384 : __popc(rows) * 8192);
+        return (TB && !m.whole ? boxes * 8192 : m.tile_cols * LINE) + (m.block_bits == 7 ? 2 * BLOCK : __popc(rows) * BLOCK);
     }
     /* What all stages of a part have in common, in registers. */
     struct fetch {
@@ -3253,16 +3356,17 @@ template <class T, int TN_, int TA, int TB> struct bsri_wgmma_wide {
         /* By one lane: from several it costs more than 32 ns an instruction. */
         __device__ __forceinline__ void stage(const bsri_dev_wgmma &m, uint32_t to, uint32_t barrier, int32_t k, int i,
                                               bool one, bool have0, bool have1, int32_t block0, int32_t block1) const {
-            if (!TB) bsri_tma_load(to + 16384, &m.b_map, barrier, k, col, b0, b1);
-            else if (!boxes) bsri_tma_load(to + 16384, &m.b_map, barrier, 0, k, col / 64, b0, b1);
+            if (!TB) bsri_tma_load(to + 2 * BLOCK, &m.b_map, barrier, k, col, b0, b1);
+            else if (!boxes) bsri_tma_load(to + 2 * BLOCK, &m.b_map, barrier, 0, k, col / 64, b0, b1);
             else
-                for (int n = 0; n < boxes; n++) bsri_tma_load(to + 16384 + n * 8192, &m.b_map, barrier, col + n * 64, k, b0, b1);
+                for (int n = 0; n < boxes; n++)
+                    bsri_tma_load(to + 2 * BLOCK + n * 8192, &m.b_map, barrier, col + n * 64, k, b0, b1);
             if (one) {
-                bsri_tma_load(to, &m.a_map, barrier, TA ? 0 : i * 64, TA ? i * 64 : 0, block0, a0, a1);
-                if (TA) bsri_tma_load(to + 8192, &m.a_map, barrier, 64, i * 64, block0, a0, a1);
+                bsri_tma_load(to, &m.a_map, barrier, TA ? 0 : i * SLICE, TA ? i * SLICE : 0, block0, a0, a1);
+                if (TA) bsri_tma_load(to + BLOCK, &m.a_map, barrier, 64, i * SLICE, block0, a0, a1);
             } else {
                 if (have0) bsri_tma_load(to, &m.a_map, barrier, 0, 0, block0, a0, a1);
-                if (have1) bsri_tma_load(to + 8192, &m.a_map, barrier, 0, 0, block1, a0, a1);
+                if (have1) bsri_tma_load(to + BLOCK, &m.a_map, barrier, 0, 0, block1, a0, a1);
             }
         }
     };
@@ -3278,19 +3382,19 @@ template <class T, int TN_, int TA, int TB> struct bsri_wgmma_wide {
         }
         __device__ __forceinline__ void start(const bsri_dev_wgmma &, const bsri_wgmma_stage<GROUP> &) {}
         template <class F>
-        __device__ __forceinline__ void multiply(const bsri_dev_wgmma &, float (&sum)[TN / 2], uint32_t at, uint32_t, int half,
-                                                 const F &release) {
-            const uint64_t a = bsri_wgmma_matrix<128>(at + up * 8192, 0);
-            const uint64_t b = bsri_wgmma_matrix<128>(at + 16384 + (TN == 128 ? half - up : 0) * (TN * 128), TB ? 8192 : 0);
+        __device__ __forceinline__ void multiply(const bsri_dev_wgmma &, typename T::sum (&sum)[TN / 2], uint32_t at, uint32_t,
+                                                 int half, const F &release) {
+            const uint64_t a = bsri_wgmma_matrix<LINE>(at + up * BLOCK, 0);
+            const uint64_t b = bsri_wgmma_matrix<LINE>(at + 2 * BLOCK + (TN == 128 ? half - up : 0) * DENSE, TB ? 8192 : 0);
             bsri_wgmma_fence();
 #pragma unroll
-            for (int k = 0; k < 4; k++)
+            for (int k = 0; k < LINE / 32; k++)
                 bsri_wgmma<T, TN, TA, TB>::ss(sum, a + k * (TA ? 2048 / 16 : 32 / 16), b + k * (TB ? 2048 / 16 : 32 / 16));
             bsri_wgmma_commit();
             bsri_wgmma_wait<1>();
             release();
         }
-        __device__ __forceinline__ bool spoiled(const float (&)[TN / 2]) const { return false; }
+        __device__ __forceinline__ bool spoiled(const typename T::sum (&)[TN / 2]) const { return false; }
         __device__ __forceinline__ void again(const bsri_dev_wgmma &, int64_t, int32_t, int64_t, int64_t) const {}
     };
 #endif
@@ -3530,6 +3634,11 @@ __global__ void __launch_bounds__(384, 1) bsri_product_wgmma(const __grid_consta
     X(n + 5, "wgmma product 128 columns " name, BSRI_WGMMA_WIDE(T, 128, 0, 0), BSRI_WGMMA_SHARED)            \
     X(n + 6, "wgmma product 128 transposed rows " name, BSRI_WGMMA_WIDE(T, 128, 1, 1), BSRI_WGMMA_SHARED)    \
     X(n + 7, "wgmma product 128 transposed columns " name, BSRI_WGMMA_WIDE(T, 128, 1, 0), BSRI_WGMMA_SHARED)
+/* A slice of 64 or 128 products, where both operands are stored along them. */
+#define BSRI_KERNELS_WGMMA_I8(X)                                                                                              \
+    X(380, "wgmma product 256 columns 64 i8", (bsri_product_wgmma<bsri_mma_i8, bsri_wgmma_wide<bsri_mma_i8, 256, 0, 0, 64>>), \
+      BSRI_WGMMA_SHARED)                                                                                                      \
+    X(381, "wgmma product 256 columns 128 i8", BSRI_WGMMA_WIDE(bsri_mma_i8, 256, 0, 0), BSRI_WGMMA_SHARED)
 /* slots, 4 KB to store and 4 KB of blocks for each multiplying warp */
 #define BSRI_WGMMA_NARROW_SHARED (192 * 1024)
 #define BSRI_WGMMA_NARROW(T, B, TB) (bsri_product_wgmma<T, bsri_wgmma_narrow<T, B, TB>>)
@@ -3544,19 +3653,21 @@ __global__ void __launch_bounds__(384, 1) bsri_product_wgmma(const __grid_consta
 #else
 #define BSRI_KERNELS_WGMMA_NARROW(X, n, T, name)
 #endif
-#define BSRI_KERNELS_WGMMA(X)                                                                                          \
-    BSRI_WHEN(BSRI_HAS_PRODUCT, BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_WGMMA_8(X, 300, bsri_mma_bf16, "bf16")           \
-                                                             BSRI_KERNELS_WGMMA_NARROW(X, 320, bsri_mma_bf16, "bf16")) \
-                                    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_WGMMA_8(X, 310, bsri_mma_f16, "f16")          \
-                                                                BSRI_KERNELS_WGMMA_NARROW(X, 330, bsri_mma_f16, "f16")))
+#define BSRI_KERNELS_WGMMA(X)                                                                                              \
+    BSRI_WHEN(BSRI_HAS_PRODUCT, BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_WGMMA_8(X, 300, bsri_mma_bf16, "bf16")               \
+                                                             BSRI_KERNELS_WGMMA_NARROW(X, 320, bsri_mma_bf16, "bf16"))     \
+                                    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_WGMMA_8(X, 310, bsri_mma_f16, "f16")              \
+                                                                BSRI_KERNELS_WGMMA_NARROW(X, 330, bsri_mma_f16, "f16"))    \
+                                        BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_WGMMA_I8(X)))
 
 /* The maps of a choice; 0: the copy engine can't have an operand. */
 static int bsri_wgmma_maps(const bsr_context *ctx, const bsri_choice *c, bsri_dev_wgmma *m) {
     const bsri_dev_product *p = &m->p;
     const int rows = bsri_mma_layout(&p->b) == 1, trans = bsri_mma_values(p) == 2;
     const bsri_tensor_batch *a = &m->a_batch, *b = &m->b_batch, *o = &m->o_batch;
-    const int64_t b_line = 2 * (rows ? p->b.row_stride : p->b.col_stride);
-    const int64_t b_far[2] = {b->stride[0] ? 2 * b->stride[0] : 16, b->stride[1] ? 2 * b->stride[1] : 16};
+    const int64_t size = (int64_t)bsr_dtype_size(p->b.dtype), o_bytes = (int64_t)bsr_dtype_size(p->out.dtype);
+    const int64_t b_line = size * (rows ? p->b.row_stride : p->b.col_stride);
+    const int64_t b_far[2] = {b->stride[0] ? size * b->stride[0] : 16, b->stride[1] ? size * b->stride[1] : 16};
     const int64_t b_size[5] = {m->whole ? 64
                                : rows   ? p->width
                                         : p->b.rows,
@@ -3564,31 +3675,35 @@ static int bsri_wgmma_maps(const bsr_context *ctx, const bsri_choice *c, bsri_de
                                m->whole ? b->size[0] : b->size[1], b->size[1]};
     const int64_t b_step[4] = {b_size[1] > 1 ? b_line : 16, m->whole ? 128 : b_far[0], m->whole ? b_far[0] : b_far[1], b_far[1]};
     const int64_t a_size[5] = {p->br, p->br, p->a.nnz, a->size[0], a->size[1]};
-    const int64_t a_step[4] = {2 * (trans ? p->a_cs : p->a_rs), 2 * (p->a.nnz > 1 ? p->a_block : 8),
-                               a->stride[0] ? 2 * a->stride[0] : 16, a->stride[1] ? 2 * a->stride[1] : 16};
-    const int wide = m->vector == 1, slice = (int)bsri_min(64, p->br); /* products of a slice of b */
+    const int64_t a_step[4] = {size * (trans ? p->a_cs : p->a_rs), p->a.nnz > 1 ? size * p->a_block : 16,
+                               a->stride[0] ? size * a->stride[0] : 16, a->stride[1] ? size * a->stride[1] : 16};
+    const int wide = m->vector == 1, line = (int)bsri_min(128, p->br * size),
+              slice = line / (int)size; /* bytes, products of a slice of b */
     const int64_t o_line = wide ? p->out.row_stride : p->out.col_stride;
     const int64_t o_size[4] = {wide ? p->width : p->out.rows, wide ? p->out.rows : p->width, o->size[0], o->size[1]};
-    const int64_t o_step[3] = {2 * (o_size[1] > 1 ? o_line : 8), o->stride[0] ? 2 * o->stride[0] : 16,
-                               o->stride[1] ? 2 * o->stride[1] : 16};
-    const int32_t a_box[5] = {64, (int32_t)(trans ? 64 : p->br), 1, 1, 1},
+    const int64_t o_step[3] = {o_size[1] > 1 ? o_bytes * o_line : 16, o->stride[0] ? o_bytes * o->stride[0] : 16,
+                               o->stride[1] ? o_bytes * o->stride[1] : 16};
+    const int32_t box = 128 / (int32_t)o_bytes, a_box[5] = {trans ? 64 : slice, (int32_t)(trans ? 64 : p->br), 1, 1, 1},
                   b_box[5] = {rows ? 64 : slice, rows ? slice : c->tile_cols, m->whole ? c->tile_cols / 64 : 1, 1, 1},
-                  o_box[4] = {wide ? 64 : 16, wide ? 16 : 64, 1, 1};
-    if (m->vector && !bsri_tensor_map(ctx, &m->out_map, p->out.dtype, p->out.data, 4, o_size, o_step, o_box, wide ? 128 : 32))
+                  o_box[4] = {wide ? box : 16, wide ? 16 : box, 1, 1};
+    if (m->vector && !bsri_tensor_map(ctx, &m->out_map, p->out.dtype, p->out.data, 4, o_size, o_step, o_box,
+                                      wide ? 128 : 16 * (int)o_bytes))
         m->vector = 0;
     if (!p->a.nnz) return 1; /* nothing is fetched */
-    if (p->br >= 64 && !bsri_tensor_map(ctx, &m->a_map, p->a.dtype, p->a.values, 5, a_size, a_step, a_box, 128)) return 0;
-    return bsri_tensor_map(ctx, &m->b_map, p->b.dtype, p->b.data, 4 + m->whole, b_size, b_step, b_box, rows ? 128 : 2 * slice);
+    if (p->br >= 64 && !bsri_tensor_map(ctx, &m->a_map, p->a.dtype, p->a.values, 5, a_size, a_step, a_box, trans ? 128 : line))
+        return 0;
+    return bsri_tensor_map(ctx, &m->b_map, p->b.dtype, p->b.data, 4 + m->whole, b_size, b_step, b_box, rows ? 128 : line);
 }
 static int bsri_wgmma_refuses(const bsr_context *ctx, const bsri_dev_product *p, int compute, int64_t units) {
-    const int dt = p->a.dtype;
+    const int dt = p->a.dtype, i8 = dt == BSR_I8;
     if (ctx->tier < 3 || !ctx->tensor_map) return BSR_WHY_GPU;
     if (ctx->smem_optin < BSRI_WGMMA_SHARED + 3072) return BSR_WHY_SHARED;
     if (p->kind > BSRI_LIST_TRANSPOSED) return BSR_WHY_LIST_KIND;
-    if ((dt != BSR_BF16 && dt != BSR_F16) || p->b.dtype != dt || compute != BSR_F32) return BSR_WHY_DTYPE;
-    if (p->br != p->bc || (p->br != 16 && p->br != 32 && p->br != 64 && p->br != 128)) return BSR_WHY_BLOCK;
+    if ((dt != BSR_BF16 && dt != BSR_F16 && !i8) || p->b.dtype != dt || compute != (i8 ? BSR_I32 : BSR_F32)) return BSR_WHY_DTYPE;
+    if (p->br != p->bc || (p->br != 64 && p->br != 128 && (i8 || (p->br != 16 && p->br != 32)))) return BSR_WHY_BLOCK;
     if (!bsri_mma_values(p)) return BSR_WHY_VALUES;
     if (!bsri_mma_layout(&p->b)) return BSR_WHY_DENSE;
+    if (i8 && (bsri_mma_values(p) != 1 || bsri_mma_layout(&p->b) != 2)) return BSR_WHY_ALONG;
     return bsri_max(bsri_max(p->a.nnz, units), bsri_max(p->b.rows, bsri_max(p->width, p->out.rows))) >= INT32_MAX / 4
                ? BSR_WHY_SIZE
                : 0;
@@ -3604,6 +3719,7 @@ static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector) {
     const bsr_dense *in = &p->input;
     if (!vector) return BSRI_WGMMA_ANY;
     if (bsri_mma_vector(p)) return BSRI_WGMMA_PLAIN;
+    if (p->a.dtype == BSR_I8) return BSRI_WGMMA_ANY;
     if (p->activation >= BSR_USER_FUNCTION_BASE) return BSRI_WGMMA_ANY;
     if (p->has_input && (p->beta != 0.0 || p->beta_ptr) &&
         (in->dtype != p->out.dtype || in->rows != p->out.rows || in->cols != p->out.cols || bsri_mma_layout(in) != vector))
@@ -3646,6 +3762,7 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     int64_t groups = bsri_ceil_div(p->tiles * p->br, 64); /* a schedule by eights may round up to four times as many */
     const int why = bsri_wgmma_refuses(ctx, p, compute, p->items * groups * bsri_ceil_div(p->width, 128));
     bsri_choice c = bsri_yes(0, 3, p->br == 128 ? BSR_WHY_ONE_ROW : BSR_WHY_GROUP);
+    const int i8 = p->a.dtype == BSR_I8;
     int64_t tiles;
     if (why) return bsri_no(why);
     if (p->br < 64 && asked->kernel != 3) return bsri_no(BSR_WHY_PLAN);
@@ -3653,22 +3770,26 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     m->p = *p, m->single = bsri_mma_single(p, &m->rows), m->schedule = p->a.schedule, m->trans = p->trans;
     m->items = (int32_t)p->items, m->lines = (int32_t)p->tiles, m->silent = !p->alpha_ptr && p->alpha == 0.0;
     c.tile_rows = 128, c.tile_cols = 256;
-    if (p->br >= 64) bsri_wgmma_tile_of(ctx, p, asked, &c);
+    if (p->br >= 64 && !i8) bsri_wgmma_tile_of(ctx, p, asked, &c);
     m->group = (int32_t)bsri_max(1, c.tile_rows / p->br), m->group_bits = bsri_mma_log2(m->group), m->tile_cols = c.tile_cols;
-    m->parts = (int32_t)bsri_max(1, p->br / 64), m->block_bits = bsri_mma_log2(p->br), m->beside = c.tile_rows == 64;
+    m->parts = (int32_t)bsri_max(1, p->br * (int64_t)bsr_dtype_size(p->a.dtype) / 128);
+    m->block_bits = bsri_mma_log2(p->br), m->beside = c.tile_rows == 64;
     m->either = (int32_t)bsri_min(bsri_block_rows(&p->a), bsri_block_cols(&p->a));
     if (!bsri_tensor_batch_of(p->a.batch_dims, p->a.batch, p->a.values_batch_stride, &m->a_batch)) return bsri_no(BSR_WHY_VALUES);
     if (!bsri_tensor_batch_of(p->b.batch_dims, p->b.batch, p->b.batch_stride, &m->b_batch)) return bsri_no(BSR_WHY_DENSE);
-    m->vector = p->out.dtype == p->b.dtype ? bsri_mma_layout(&p->out) : 0;
-    if (m->vector == 1 && p->width % 8) m->vector = 0; /* it stores 16 bytes at a time: what lies between rows is not ours */
+    m->vector = p->out.dtype == (i8 ? BSR_I32 : p->b.dtype) ? bsri_mma_layout(&p->out) : 0;
+    /* it stores 16 bytes at a time: what lies between rows is not ours */
+    if (m->vector == 1 && p->width * (int64_t)bsr_dtype_size(p->out.dtype) % 16) m->vector = 0;
     if (!bsri_tensor_batch_of(p->out.batch_dims, p->out.batch, p->out.batch_stride, &m->o_batch)) m->vector = 0;
     m->patterns = bsri_pattern_count(&p->a);
     m->share = 1.0f / (float)bsri_max(1, p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a));
     m->whole = bsri_mma_layout(&p->b) == 1 && p->width % 64 == 0;
     m->a_trans = bsri_mma_values(p) == 2, m->a_line = 2 * (m->a_trans ? p->a_cs : p->a_rs);
-    c.kernel = (p->a.dtype == BSR_F16 ? 310 : 300) + (bsri_mma_layout(&p->b) == 2) +
-               (p->br < 64 ? 20 + (p->br == 16) * 2 : (c.tile_cols == 128 || m->beside) * 4 + m->a_trans * 2);
-    c.stages = c.tile_cols == 128 ? 6 : 4, c.threads = 384, c.shared = p->br < 64 ? BSRI_WGMMA_NARROW_SHARED : BSRI_WGMMA_SHARED;
+    c.kernel = i8 ? 380 + (p->br == 128)
+                  : (p->a.dtype == BSR_F16 ? 310 : 300) + (bsri_mma_layout(&p->b) == 2) +
+                        (p->br < 64 ? 20 + (p->br == 16) * 2 : (c.tile_cols == 128 || m->beside) * 4 + m->a_trans * 2);
+    c.stages = i8 && p->br == 64 ? 8 : c.tile_cols == 128 ? 6 : 4, c.threads = 384,
+    c.shared = p->br < 64 ? BSRI_WGMMA_NARROW_SHARED : BSRI_WGMMA_SHARED;
     tiles = m->tiles = (int32_t)bsri_ceil_div(p->width, c.tile_cols);
     m->span = tiles % 4 == 0 || tiles > 32 ? 4 : tiles % 3 == 0 ? 3 : tiles % 2 == 0 ? 2 : 1;
     m->slabs = (int32_t)((tiles + m->span - 1) / m->span), m->inverse = (65536 + m->span - 1) / m->span;
