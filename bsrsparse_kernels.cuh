@@ -312,6 +312,12 @@ __device__ __forceinline__ void bsri_dev_unpack(float (&x)[2], uint32_t pair, in
     if (dtype == BSR_BF16) x[0] = __uint_as_float(pair << 16), x[1] = __uint_as_float(pair & 0xffff0000u);
     else x[0] = __half2float(__ushort_as_half(pair & 0xffff)), x[1] = __half2float(__ushort_as_half(pair >> 16));
 }
+/* An element of one of the two types of 16 bits. */
+__device__ __forceinline__ float bsri_dev_half(const void *base, int dtype, int64_t i) {
+    float x[2];
+    bsri_dev_unpack(x, ((const uint16_t *)base)[i], dtype);
+    return x[0];
+}
 /* The first n of eight elements `step` apart, the others 0. */
 __device__ __forceinline__ void bsri_dev_load8(float (&x)[8], const bsri_dev_operand &o, int64_t offset, int64_t step, int n) {
     const char *at = bsri_dev_at(o.data, o.dtype, offset);
@@ -325,10 +331,7 @@ __device__ __forceinline__ void bsri_dev_load8(float (&x)[8], const bsri_dev_ope
         for (int i = 0; i < 8; i++) x[i] = y[i / 2][i % 2];
     } else if (half) {
 #pragma unroll
-        for (int i = 0; i < 8; i++) {
-            float y[2];
-            bsri_dev_unpack(y, i < n ? ((const uint16_t *)at)[i * step] : 0, o.dtype), x[i] = y[0];
-        }
+        for (int i = 0; i < 8; i++) x[i] = i < n ? bsri_dev_half(at, o.dtype, i * step) : 0.0f;
     } else {
 #pragma unroll
         for (int i = 0; i < 8; i++)
@@ -384,6 +387,7 @@ struct bsri_dev_finisher {
     bsri_dev_operand operand[4], out; /* of an item: left, right, input, bias */
     int64_t item;
     float alpha, beta;
+    int32_t c0, c1; /* the wgmma tier's: of the item in out's tensor map */
 
     /* By one lane. */
     __device__ __forceinline__ void begin(const bsri_dev_product &p, int64_t item_) {
@@ -2533,6 +2537,16 @@ __device__ __forceinline__ void bsri_tensor_item(const bsri_tensor_batch &b, int
    a stage. */
 enum { BSRI_WGMMA_WINDOW = 16, BSRI_WGMMA_BUILDERS = 2, BSRI_WGMMA_PICKS = 4, BSRI_WGMMA_TEAMS = 5, BSRI_WGMMA_SLOTS = 8 };
 enum { BSRI_WGMMA_PLAIN, BSRI_WGMMA_LINES, BSRI_WGMMA_ANY }; /* epilogues: alpha, what bsri_wgmma_finish takes, others */
+enum { /* what such a one has; RISE: bias along a column; RIGHT_F32, BIAS_F32: not in 16 bits; times the activation */
+    BSRI_TERM_LEFT = 1,
+    BSRI_TERM_RIGHT = 2,
+    BSRI_TERM_INPUT = 4,
+    BSRI_TERM_RISE = 8,
+    BSRI_TERM_BIAS = 16,
+    BSRI_TERM_RIGHT_F32 = 32,
+    BSRI_TERM_BIAS_F32 = 64,
+    BSRI_TERM_ACTIVATION = 128
+};
 enum { BSRI_WGMMA_LAST = 1, BSRI_WGMMA_QUIT = 2, BSRI_WGMMA_FIRST = 4 };
 typedef struct bsri_dev_wgmma {
     CUtensorMap a_map, b_map, out_map;
@@ -2544,6 +2558,7 @@ typedef struct bsri_dev_wgmma {
     int32_t group, parts; /* block rows of a tile, slices of a block */
     int32_t a_trans;
     int32_t vector, fused; /* out is stored by the copy engine: 1 row-major, 2 column-major; BSRI_WGMMA_PLAIN, ... */
+    int32_t terms;         /* BSRI_TERM_...: of parameters, so that branches are known to be the same in all lanes */
     float share;           /* 1 / blocks of a full row */
     int32_t whole;         /* out has whole pieces of 64 columns: the dense operand's are a dimension of its map */
     int32_t block_bits;    /* log2 of the rows of a block */
@@ -3010,18 +3025,22 @@ struct bsri_wgmma_tile { /* of one warp: batch item, block row (-1: none), first
     int64_t item;
     int32_t line, col;
 };
-/* Where this lane's line of 8 x 8 of out stands, of the i-th 16 columns from n on of a box of 64 in shared memory: two pieces of
-   16 bytes of each of 16 rows, or a piece of 32 of each column; as stmatrix and ldmatrix have it. */
-__device__ __forceinline__ uint32_t bsri_wgmma_place(uint32_t box, bool by_rows, int n) {
-    const uint32_t lane = threadIdx.x % 32, r = lane % 16, piece = n / 8 + lane / 16, c = n + lane / 16 * 8 + lane % 8;
+/* Where this lane's line of 8 x 8 stands in a box of 64 columns of out in shared memory: one of two pieces of 16 bytes of each of
+   16 rows, or of a piece of 32 of each of 16 columns; as stmatrix and ldmatrix have it. */
+__device__ __forceinline__ uint32_t bsri_wgmma_place(uint32_t box, bool by_rows) {
+    const uint32_t lane = threadIdx.x % 32, r = lane % 16, piece = lane / 16, c = lane / 16 * 8 + lane % 8;
     return box + (by_rows ? r * 128 + ((piece ^ (r & 7)) << 4) : c * 32 + ((lane / 8 % 2 ^ (c >> 2 & 1)) << 4));
 }
-/* 16 x 32 of out to one half of a box; n: its first column. */
+/* The same n columns further, a multiple of 16. */
+__device__ __forceinline__ uint32_t bsri_wgmma_further(uint32_t place, bool by_rows, int n) {
+    return by_rows ? place ^ n * 2 : place + n * 32;
+}
+/* 16 x 32 of out from column n on. */
 template <class T>
-__device__ __forceinline__ void bsri_wgmma_stage_out(uint32_t box, const float (&x)[16], bool by_rows, int n) {
+__device__ __forceinline__ void bsri_wgmma_stage_out(uint32_t place, const float (&x)[16], bool by_rows, int n) {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        const uint32_t to = bsri_wgmma_place(box, by_rows, n + i * 16);
+        const uint32_t to = bsri_wgmma_further(place, by_rows, n + i * 16);
         const uint32_t q[4] = {T::pack(x[8 * i], x[8 * i + 1]), T::pack(x[8 * i + 2], x[8 * i + 3]),
                                T::pack(x[8 * i + 4], x[8 * i + 5]), T::pack(x[8 * i + 6], x[8 * i + 7])};
         if (by_rows) bsri_stmatrix(to, q[0], q[1], q[2], q[3]);
@@ -3029,145 +3048,172 @@ __device__ __forceinline__ void bsri_wgmma_stage_out(uint32_t box, const float (
     }
 }
 /* The sums of 16 x 32 from column n on: number i of a lane stands in row lane / 4 + 8 (i / 2 % 2) and column
-   i / 4 * 8 + lane % 4 * 2 + i % 2. A branch for each n, so that what follows stands once and the sums stay in registers. */
+   i / 4 * 8 + lane % 4 * 2 + i % 2. By branches, so that what follows stands once and the sums stay in registers. */
 __device__ __forceinline__ void bsri_wgmma_move(float &x, float sum) { asm volatile("mov.b32 %0, %1;" : "=f"(x) : "f"(sum)); }
 __device__ __forceinline__ void bsri_wgmma_move(int32_t &x, int32_t sum) {
     asm volatile("mov.b32 %0, %1;" : "=r"(x) : "r"(sum));
 }
-template <class S, int N> __device__ __forceinline__ void bsri_wgmma_piece(S (&x)[16], const S (&sum)[N], int n) {
+template <int K, int PIECES, class S, int N>
+__device__ __forceinline__ void bsri_wgmma_piece(S (&x)[16], const S (&sum)[N], int n) {
+    if constexpr (PIECES == 1) {
 #pragma unroll
-    for (int k = 0; k < N; k += 16)
-        if (n == 2 * k) {
-#pragma unroll
-            for (int i = 0; i < 16; i++) bsri_wgmma_move(x[i], sum[k + i]);
-        }
-}
-/* The part of input that a box of out covers, to where the box is staged. */
-__device__ __forceinline__ void bsri_wgmma_input(const bsri_dev_operand &o, uint32_t box, bool by_rows, int row, int col,
-                                                 int cols) {
-#pragma unroll
-    for (int i = threadIdx.x % 32; i < 128; i += 32) {
-        const int r = by_rows ? i / 8 : i % 2 * 8, c = by_rows ? i % 8 * 8 : i / 2;
-        const int inside = by_rows ? max(0, min(8, cols - c)) : c < cols ? 8 : 0;
-        const uint32_t to = box + (by_rows ? r * 128 + ((i % 8 ^ (r & 7)) << 4) : c * 32 + ((i % 2 ^ (c >> 2 & 1)) << 4));
-        if (inside) bsri_mma_copy(to, o.data + 2 * ((row + r) * o.rs + (col + c) * o.cs), 2 * inside);
-    }
-    bsri_mma_commit();
-}
-/* Of numbers along a row those of this lane's columns: y[2 j], y[2 j + 1] in columns c + 8 j and the next. */
-__device__ __forceinline__ void bsri_wgmma_columns(float (&y)[8], const bsri_dev_operand &o, int64_t c, int64_t cols) {
-    const char *at = bsri_dev_at(o.data, o.dtype, c * o.cs);
-    if (o.cs == 0) {
-        y[0] = bsri_dev_load<float>(at, o.dtype, 0);
-#pragma unroll
-        for (int i = 1; i < 8; i++) y[i] = y[0];
-    } else if (o.dtype == BSR_F32) {
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            const float2 v = c + 8 * j < cols ? *(const float2 *)(at + 32 * j) : make_float2(0, 0);
-            y[2 * j] = v.x, y[2 * j + 1] = v.y;
-        }
+        for (int i = 0; i < 16; i++) bsri_wgmma_move(x[i], sum[K * 16 + i]);
     } else {
-        uint32_t q[4];
-#pragma unroll
-        for (int j = 0; j < 4; j++) q[j] = c + 8 * j < cols ? *(const uint32_t *)(at + 16 * j) : 0;
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            float v[2];
-            bsri_dev_unpack(v, q[j], o.dtype), y[2 * j] = v[0], y[2 * j + 1] = v[1];
-        }
+        if (n & PIECES * 16) bsri_wgmma_piece<K + PIECES / 2, PIECES / 2>(x, sum, n);
+        else bsri_wgmma_piece<K, PIECES / 2>(x, sum, n);
     }
 }
-/* All but alpha of an epilogue of 16 x 32 sums, as bsri_dev_finisher::eight does it: input lies where out is staged, right and
-   bias are numbers along a row, left and bias numbers along a column. */
-template <class T>
-__device__ __forceinline__ void bsri_wgmma_fuse(const bsri_dev_wgmma &m, const bsri_dev_finisher &f, float (&x)[16],
-                                                uint32_t box, int n, int64_t row, int64_t col) {
-    const bsri_dev_operand &bias = f.operand[3];
-    const int lane = threadIdx.x % 32;
-    float y[8];
-    col += lane % 4 * 2;
-    if (f.operand[0].data) {
+/* A tile as its epilogue sees it: of out first row and column, columns that are there; of left and of bias along a column what
+   belongs to this lane's two rows. */
+struct bsri_wgmma_terms {
+    float left[2], rise[2];
+    int32_t row, col, cols;
+
+    /* Asks for all that the first 128 columns need: the tensor cores are still busy then. */
+    __device__ __forceinline__ void begin(const bsri_dev_wgmma &m, const bsri_dev_finisher &f, uint32_t spare) {
+        if (m.terms & BSRI_TERM_INPUT) {
+            if (threadIdx.x % 32 == 0) bsri_tma_wait_read<0>();
+            __syncwarp();
+#pragma unroll 1
+            for (int i = 0; i < 2; i++) bring(f.operand[2], spare + i * 2048, m.vector == 1, i * 64);
+        }
+        if (m.terms & BSRI_TERM_LEFT) down(left, f.operand[0]);
+        if (m.terms & BSRI_TERM_RIGHT) prefetch(f.operand[1]);
+        if (m.terms & BSRI_TERM_RISE) down(rise, f.operand[3]);
+        if (m.terms & BSRI_TERM_BIAS) prefetch(f.operand[3]);
+    }
+    __device__ __forceinline__ void down(float (&y)[2], const bsri_dev_operand &o) const {
 #pragma unroll
-        for (int h = 0; h < 2; h++) {
-            y[h] = bsri_dev_load<float>(f.operand[0].data, f.operand[0].dtype, (row + lane / 4 + 8 * h) * f.operand[0].rs);
+        for (int h = 0; h < 2; h++) y[h] = bsri_dev_load<float>(o.data, o.dtype, (row + threadIdx.x % 32 / 4 + 8 * h) * o.rs);
+    }
+    /* A line from the tile's first column on, on its way to the nearest cache; from this lane's first column on. */
+    __device__ __forceinline__ void prefetch(const bsri_dev_operand &o) const {
+        const int n = threadIdx.x % 32 * 8;
+        if (n < cols) asm volatile("prefetch.global.L1 [%0];" ::"l"(bsri_dev_at(o.data, o.dtype, col + n)));
+    }
+    /* The part of input that 64 columns of out from n on cover, to where those are staged: four pieces of 16 bytes a lane. */
+    __device__ __forceinline__ void bring(const bsri_dev_operand &o, uint32_t box, bool by_rows, int n) const {
+        const int lane = threadIdx.x % 32, r = by_rows ? lane / 8 : lane % 2 * 8, c = n + (by_rows ? lane % 8 * 8 : lane / 2);
+        const char *from = o.data + 2 * ((row + r) * o.rs + (col + c) * o.cs);
+        const int64_t step = 2 * (by_rows ? 4 * o.rs : 16 * o.cs);
+        const uint32_t to = box + (by_rows ? r * 128 + ((lane % 8 ^ r) << 4) : lane / 2 * 32 + ((lane % 2 ^ lane / 8 % 2) << 4));
 #pragma unroll
-            for (int i = 0; i < 8; i++) x[i / 2 * 4 + 2 * h + i % 2] = __fmul_rn(x[i / 2 * 4 + 2 * h + i % 2], y[h]);
+        for (int i = 0; i < 4; i++, from += step)
+            if (c + (by_rows ? 0 : 16 * i) < cols) bsri_mma_copy((to ^ (by_rows ? i % 2 * 64 : 0)) + i * 512, from);
+        bsri_mma_commit();
+    }
+    /* Of a line those of this lane's columns from n on: y[2 j], y[2 j + 1] 8 j after the first; pairs where they are halves. */
+    __device__ __forceinline__ void fetch(uint32_t (&y)[8], const bsri_dev_operand &o, bool f32, int n) const {
+        const int c = n + threadIdx.x % 4 * 2, rest = cols - c;
+        if (f32) {
+            const char *at = o.data + (int64_t)(col + c) * 4;
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                const uint2 v = 8 * j < rest ? *(const uint2 *)(at + 32 * j) : make_uint2(0, 0);
+                y[2 * j] = v.x, y[2 * j + 1] = v.y;
+            }
+        } else {
+            const char *at = o.data + (int64_t)(col + c) * 2;
+#pragma unroll
+            for (int j = 0; j < 4; j++) y[2 * j] = 8 * j < rest ? *(const uint32_t *)(at + 16 * j) : 0;
         }
     }
-    if (f.operand[1].data) {
-        bsri_wgmma_columns(y, f.operand[1], col, m.p.width);
+    template <class T> static __device__ __forceinline__ void unpack(float (&y)[8], const uint32_t (&raw)[8], bool f32) {
+#pragma unroll
+        for (int j = 0; j < 8; j += 2) {
+            float v[2] = {__uint_as_float(raw[j]), __uint_as_float(raw[j + 1])};
+            if (!f32) bsri_dev_unpack(v, raw[j], T::DTYPE);
+            y[j] = v[0], y[j + 1] = v[1];
+        }
+    }
+};
+/* Left, right and input of 16 x 32 sums; place: of input, where out will be staged. */
+template <class T>
+__device__ __forceinline__ void bsri_wgmma_scale(const bsri_dev_wgmma &m, const bsri_dev_finisher &f, const bsri_wgmma_terms &t,
+                                                 float (&x)[16], uint32_t place, int n) {
+    if (m.terms & BSRI_TERM_LEFT) {
+#pragma unroll
+        for (int i = 0; i < 16; i++) x[i] = __fmul_rn(x[i], t.left[i / 2 % 2]);
+    }
+    if (m.terms & BSRI_TERM_RIGHT) {
+        const bool f32 = m.terms & BSRI_TERM_RIGHT_F32;
+        uint32_t raw[8];
+        float y[8];
+        t.fetch(raw, f.operand[1], f32, n), bsri_wgmma_terms::unpack<T>(y, raw, f32);
 #pragma unroll
         for (int i = 0; i < 16; i++) x[i] = __fmul_rn(x[i], y[i / 4 * 2 + i % 2]);
     }
-    if (f.operand[2].data) {
+    if (!(m.terms & BSRI_TERM_INPUT)) return;
+    const float beta = f.beta;
 #pragma unroll
-        for (int i = 0; i < 16; i += 8) {
-            uint32_t q[4];
-            const uint32_t at = bsri_wgmma_place(box, m.vector == 1, n + 2 * i);
-            if (m.vector == 1) bsri_mma_load(q, at);
-            else bsri_mma_load_t(q, at);
+    for (int i = 0; i < 16; i += 8) {
+        const uint32_t at = bsri_wgmma_further(place, m.vector == 1, n % 64 + 2 * i);
+        uint32_t q[4];
+        if (m.vector == 1) bsri_mma_load(q, at);
+        else bsri_mma_load_t(q, at);
 #pragma unroll
-            for (int j = 0; j < 8; j += 2) {
-                float v[2];
-                bsri_dev_unpack(v, q[j / 2], T::DTYPE);
-                x[i + j] = __fmaf_rn(f.beta, v[0], x[i + j]), x[i + j + 1] = __fmaf_rn(f.beta, v[1], x[i + j + 1]);
-            }
+        for (int j = 0; j < 8; j += 2) {
+            float v[2];
+            bsri_dev_unpack(v, q[j / 2], T::DTYPE);
+            x[i + j] = __fmaf_rn(beta, v[0], x[i + j]), x[i + j + 1] = __fmaf_rn(beta, v[1], x[i + j + 1]);
         }
     }
-    if (bias.data && bias.rs) {
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            y[h] = bsri_dev_load<float>(bias.data, bias.dtype, (row + lane / 4 + 8 * h) * bias.rs);
-#pragma unroll
-            for (int i = 0; i < 8; i++) x[i / 2 * 4 + 2 * h + i % 2] = __fadd_rn(x[i / 2 * 4 + 2 * h + i % 2], y[h]);
-        }
-    } else if (bias.data) {
-        bsri_wgmma_columns(y, bias, col, m.p.width);
+}
+/* All but alpha of an epilogue of 16 x 32 sums, in the order of bsri_dev_finisher::eight. bias: as fetched. */
+template <class T>
+__device__ __forceinline__ void bsri_wgmma_fuse(const bsri_dev_wgmma &m, const bsri_dev_finisher &f, const bsri_wgmma_terms &t,
+                                                float (&x)[16], const uint32_t (&bias)[8], uint32_t place, int n) {
+    if (m.terms & (BSRI_TERM_LEFT | BSRI_TERM_RIGHT | BSRI_TERM_INPUT)) bsri_wgmma_scale<T>(m, f, t, x, place, n);
+    if (m.terms & BSRI_TERM_BIAS) {
+        float y[8];
+        bsri_wgmma_terms::unpack<T>(y, bias, m.terms & BSRI_TERM_BIAS_F32);
 #pragma unroll
         for (int i = 0; i < 16; i++) x[i] = __fadd_rn(x[i], y[i / 4 * 2 + i % 2]);
+    } else if (m.terms & BSRI_TERM_RISE) {
+#pragma unroll
+        for (int i = 0; i < 16; i++) x[i] = __fadd_rn(x[i], t.rise[i / 2 % 2]);
     }
-    bsri_dev_activate(x, m.p.activation);
+    bsri_dev_activate(x, m.terms / BSRI_TERM_ACTIVATION);
 }
 /* 16 rows of this warp, through shared memory and the copy engine, 64 columns at a time, two boxes. FUSED: more than alpha. */
 template <bool FUSED, class T, class L>
-__device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const bsri_dev_finisher &f,
-                                                  const bsri_wgmma_tile &tile, uint32_t spare, float (&sum)[L::TN / 2], int row) {
-    const bool there = tile.line >= 0, by_rows = m.vector == 1, input = FUSED && there && f.operand[2].data;
-    const int col = tile.col, lane = threadIdx.x % 32, cols = (int)bsri_min(L::TN, m.p.width - col);
-    const float alpha = (float)(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
-    int32_t c0 = 0, c1 = 0;
-    if (!m.single) bsri_tensor_item(m.o_batch, bsri_dense_offset(&m.p.out_batch, tile.item, &m.p.out), c0, c1);
-    if (input) {
-        if (lane == 0) bsri_tma_wait_read<0>();
-        __syncwarp();
-        for (int i = 0; i < 2; i++) bsri_wgmma_input(f.operand[2], spare + i * 2048, by_rows, row, col + i * 64, cols - i * 64);
-    }
+__device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const bsri_dev_finisher &f, const bsri_wgmma_terms &t,
+                                                  uint32_t spare, float (&sum)[L::TN / 2]) {
+    const bool by_rows = m.vector == 1, input = FUSED && m.terms & BSRI_TERM_INPUT;
+    const int lane = threadIdx.x % 32;
+    const int32_t c0 = __shfl_sync(~0u, f.c0, 0), c1 = __shfl_sync(~0u, f.c1, 0);
+    const float alpha = f.alpha;
+    uint32_t place = bsri_wgmma_place(spare, by_rows);
+    asm volatile("" : "+r"(place)); /* kept */
 #pragma unroll(FUSED ? 1 : L::TN / 32)
     for (int n = 0; n < L::TN; n += 32) {
-        const uint32_t box = spare + n / 64 % 2 * 2048;
+        const uint32_t box = n / 64 % 2 * 2048;
         float x[16];
-        if (FUSED) bsri_wgmma_piece(x, sum, n);
+        uint32_t bias[8];
+        if (FUSED && m.terms & BSRI_TERM_BIAS) t.fetch(bias, f.operand[3], m.terms & BSRI_TERM_BIAS_F32, n);
+        if (FUSED) bsri_wgmma_piece<0, L::TN / 32>(x, sum, n);
 #pragma unroll
         for (int i = 0; i < 16; i++) x[i] = alpha * (FUSED ? x[i] : sum[n / 2 + i]);
-        if (FUSED && input && n % 64 == 0) bsri_mma_landed<0>(), __syncwarp();
-        if (FUSED && there && n < cols) bsri_wgmma_fuse<T>(m, f, x, box, n % 64, row, col + n);
-        if (!input && n % 64 == 0) {
-            if (lane == 0) bsri_tma_wait_read<1>();
+        if (n % 64 == 0) { /* input is there, or the box's last store has been read */
+            if (input) bsri_mma_landed<0>();
+            else if (lane == 0) bsri_tma_wait_read<1>();
             __syncwarp();
         }
-        bsri_wgmma_stage_out<T>(box, x, by_rows, n % 64);
-        if (FUSED && input && n % 64 == 0 && n && n + 64 < L::TN) { /* the next box's, now that its last store has been read */
-            if (lane == 0) bsri_tma_wait_read<0>();
-            __syncwarp();
-            bsri_wgmma_input(f.operand[2], spare + (n / 64 + 1) % 2 * 2048, by_rows, row, col + n + 64, cols - n - 64);
+        if (FUSED) bsri_wgmma_fuse<T>(m, f, t, x, bias, place + box, n);
+        bsri_wgmma_stage_out<T>(place + box, x, by_rows, n % 64);
+        if (n % 64 == 0) {
+            if (input && n && n + 64 < L::TN) { /* the next box's: its last store has been read by now */
+                if (lane == 0) bsri_tma_wait_read<0>();
+                __syncwarp();
+                t.bring(f.operand[2], spare + (box ^ 2048), by_rows, n + 64);
+            }
+            continue;
         }
-        if (n % 64 == 0) continue;
         bsri_fence_async();
         __syncwarp();
         if (lane == 0) {
-            const int32_t c = col + n - 32;
-            if (there && c < m.p.width) bsri_tma_store(&m.out_map, box, by_rows ? c : row, by_rows ? row : c, c0, c1);
+            const int32_t c = t.col + n - 32;
+            if (n - 32 < t.cols) bsri_tma_store(&m.out_map, spare + box, by_rows ? c : t.row, by_rows ? t.row : c, c0, c1);
             bsri_tma_commit();
         }
     }
@@ -3175,16 +3221,15 @@ __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const
 /* Any other epilogue: 16 x 32 sums through shared memory, integers as they are or as real numbers. */
 template <class T, class L>
 __device__ __forceinline__ void bsri_wgmma_finish_any(const bsri_dev_wgmma &m, const bsri_dev_finisher &f,
-                                                      const bsri_wgmma_tile &tile, float *spare,
-                                                      const typename T::sum (&sum)[L::TN / 2], int64_t row) {
+                                                      const bsri_wgmma_terms &t, float *spare,
+                                                      const typename T::sum (&sum)[L::TN / 2]) {
     const bool by_rows = m.p.out.col_stride == 1;
     const bool integer = T::BYTES == 1 && (m.p.out.dtype == BSR_I8 || m.p.out.dtype == BSR_I32);
-    const int lane = threadIdx.x % 32, cols = (int)bsri_min(L::TN, m.p.width - tile.col), pad = 36;
-    if (tile.line < 0) return;
+    const int lane = threadIdx.x % 32, cols = t.cols, pad = 36;
 #pragma unroll 1
     for (int n = 0; n < cols; n += 32) {
         typename T::sum x[16];
-        bsri_wgmma_piece(x, sum, n);
+        bsri_wgmma_piece<0, L::TN / 32>(x, sum, n);
 #pragma unroll
         for (int i = 0; i < 16; i += 2) {
             float2 *const to = (float2 *)(spare + (lane / 4 + i / 2 % 2 * 8) * pad + i / 4 * 8 + lane % 4 * 2);
@@ -3200,8 +3245,8 @@ __device__ __forceinline__ void bsri_wgmma_finish_any(const bsri_dev_wgmma &m, c
                                               : 0;
             float *const from = spare + r * pad + c;
             if (inside <= 0) continue;
-            if (integer) f.eight(m.p, (uint32_t *)from, by_rows ? 1 : pad, row + r, tile.col + n + c, by_rows, inside);
-            else f.eight(m.p, from, by_rows ? 1 : pad, row + r, tile.col + n + c, by_rows, inside);
+            if (integer) f.eight(m.p, (uint32_t *)from, by_rows ? 1 : pad, t.row + r, t.col + n + c, by_rows, inside);
+            else f.eight(m.p, from, by_rows ? 1 : pad, t.row + r, t.col + n + c, by_rows, inside);
         }
         __syncwarp();
     }
@@ -3212,17 +3257,12 @@ __device__ __forceinline__ void bsri_wgmma_finish_any(const bsri_dev_wgmma &m, c
    is made once, coordinates are the same in all lanes as the compiler sees: a tile takes 4900 clocks, with 5 times as many
    instructions it took 7500. */
 template <bool ROWS, class L>
-__device__ __forceinline__ void bsri_wgmma_store(const bsri_dev_wgmma &m, const bsri_wgmma_tile &tile, uint32_t spare,
-                                                 int32_t (&sum)[L::TN / 2], int row) {
+__device__ __forceinline__ void bsri_wgmma_store(const bsri_dev_wgmma &m, const bsri_dev_finisher &f, const bsri_wgmma_terms &t,
+                                                 uint32_t spare, int32_t (&sum)[L::TN / 2]) {
     const uint32_t lane = threadIdx.x % 32, r = lane / 4, q = lane % 4, odd = (ROWS ? r : q) & 1;
     const uint32_t alpha = bsri_dev_scalar<uint32_t>::of(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
-    const int32_t width = __shfl_sync(~0u, tile.line < 0 ? 0 : (int32_t)m.p.width, 0), col = __shfl_sync(~0u, tile.col, 0);
-    const int32_t line = __shfl_sync(~0u, row, 0);
-    const uint32_t from = __shfl_sync(~0u, spare, 0);
-    int32_t c0 = 0, c1 = 0;
+    const int32_t c0 = __shfl_sync(~0u, f.c0, 0), c1 = __shfl_sync(~0u, f.c1, 0);
     uint32_t at[4]; /* rows: of 8 columns; columns: of both halves of both columns */
-    if (!m.single) bsri_tensor_item(m.o_batch, bsri_dense_offset(&m.p.out_batch, tile.item, &m.p.out), c0, c1);
-    c0 = __shfl_sync(~0u, c0, 0), c1 = __shfl_sync(~0u, c1, 0);
     if (alpha != 1) {
 #pragma unroll
         for (int i = 0; i < L::TN / 2; i++) sum[i] = (int32_t)(alpha * (uint32_t)sum[i]);
@@ -3251,17 +3291,27 @@ __device__ __forceinline__ void bsri_wgmma_store(const bsri_dev_wgmma &m, const 
         bsri_fence_async();
         __syncwarp();
         if (lane == 0) {
-            const int32_t c = col + n * 32;
-            if (c < width) bsri_tma_store(&m.out_map, from + to, ROWS ? c : line, ROWS ? line : c, c0, c1);
+            const int32_t c = t.col + n * 32;
+            if (n * 32 < t.cols) bsri_tma_store(&m.out_map, spare + to, ROWS ? c : t.row, ROWS ? t.row : c, c0, c1);
             bsri_tma_commit();
         }
     }
+}
+/* A warpgroup's finisher has what belongs to an item: each has its own, the other may be at the next already. */
+__device__ __forceinline__ void bsri_wgmma_item(const bsri_dev_wgmma &m, bsri_dev_finisher &f, int half, int64_t item) {
+    if (f.item == item) return;
+    bsri_named_sync(2 + half, 128);
+    if (threadIdx.x % 128 == 0) {
+        f.begin(m.p, item), f.c0 = f.c1 = 0;
+        if (!m.single) bsri_tensor_item(m.o_batch, bsri_dense_offset(&m.p.out_batch, item, &m.p.out), f.c0, f.c1);
+    }
+    bsri_named_sync(2 + half, 128);
 }
 
 /* --- multiplying --- */
 template <class T, class L>
 __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s, char *shared) {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 - 4, half = warp / 4;
+    const int lane = threadIdx.x % 32, warp = __shfl_sync(~0u, threadIdx.x / 32, 0) - 4, half = warp / 4;
     const int strip = (m.beside ? warp % 4 : warp) * 16, g = strip >> m.block_bits; /* 16 rows of the tile; their block row */
     const uint32_t base = bsri_mma_address(shared), full = bsri_mma_address(s.full), empty = bsri_mma_address(s.empty);
     const uint32_t spare = L::STAGES * L::STAGE + warp * 4096;
@@ -3272,6 +3322,7 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
                                  held = BSRI_WGMMA_SLOTS;
     };
     typename L::source source;
+    bsri_wgmma_terms terms;
     source.begin(m, s, base + L::STAGES * L::STAGE + 8 * 4096);
     bsri_dev_wait_for_last();
     for (;; idle = 0) { /* first a tile that is not there: while nothing has arrived, the code of the epilogue does */
@@ -3287,9 +3338,10 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
             const uint32_t work = s.stage[slot].work[half];
             if (flags & BSRI_WGMMA_FIRST) source.start(m, s.stage[slot]);
             flags &= BSRI_WGMMA_LAST | BSRI_WGMMA_QUIT;
-            if (flags)
-                tile.item = s.stage[slot].item, tile.line = s.stage[slot].row[g],
-                tile.col = s.stage[slot].col + m.beside * half * L::TN;
+            if (flags) {
+                tile.item = s.stage[slot].item, tile.line = __shfl_sync(~0u, s.stage[slot].row[g], 0);
+                tile.col = __shfl_sync(~0u, s.stage[slot].col, 0) + m.beside * half * L::TN;
+            }
             if (work) { /* one group stays in flight, its slot is kept */
                 source.multiply(m, sum, base + slot * bytes, work, half, release);
                 held = slot;
@@ -3300,32 +3352,34 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
             }
             if (++slot == stages) slot = 0, phase ^= 1;
         }
+        terms.row = 0, terms.col = tile.col, terms.cols = 0; /* a warp without a row stores nothing */
+        if (tile.line >= 0) {
+            terms.row = (tile.line << m.block_bits) + (strip & ((1 << m.block_bits) - 1));
+            terms.cols = (int)bsri_min(L::TN, m.p.width - tile.col);
+        }
+        if (flags != BSRI_WGMMA_QUIT) bsri_wgmma_item(m, s.finisher[half], half, tile.item);
+        if (T::BYTES == 2 && flags != BSRI_WGMMA_QUIT && m.fused == BSRI_WGMMA_LINES)
+            terms.begin(m, s.finisher[half], base + spare);
         bsri_wgmma_wait<0>();
 #pragma unroll
         for (int i = 0; i < L::TN / 2; i++) bsri_wgmma_done(sum[i]);
         release();
         if (flags == BSRI_WGMMA_QUIT) break;
-        const int64_t row = ((int64_t)tile.line << m.block_bits) + (strip & ((1 << m.block_bits) - 1));
         if (L::OWN) { /* the next tile's blocks are on their way meanwhile */
             bsri_mma_wait(full + 8 * slot, phase);
             if (s.stage[slot].flags & BSRI_WGMMA_FIRST) source.start(m, s.stage[slot]), source.started = true;
         }
-        if (m.fused && s.finisher[half].item != tile.item) { /* of a warpgroup: the other may be at the next item already */
-            bsri_named_sync(2 + half, 128);
-            if (threadIdx.x % 128 == 0) s.finisher[half].begin(m.p, tile.item);
-            bsri_named_sync(2 + half, 128);
-        }
         if (source.spoiled(sum)) {
-            if (tile.line >= 0) source.again(m, tile.item, tile.line, row, tile.col);
+            if (tile.line >= 0) source.again(m, tile.item, tile.line, terms.row, tile.col);
         } else if (m.fused == BSRI_WGMMA_ANY) {
-            bsri_wgmma_finish_any<T, L>(m, s.finisher[half], tile, (float *)(shared + spare), sum, row);
+            bsri_wgmma_finish_any<T, L>(m, s.finisher[half], terms, (float *)(shared + spare), sum);
         } else if constexpr (T::BYTES == 1) {
-            if (m.vector == 1) bsri_wgmma_store<true, L>(m, tile, base + spare, sum, (int)row);
-            else bsri_wgmma_store<false, L>(m, tile, base + spare, sum, (int)row);
+            if (m.vector == 1) bsri_wgmma_store<true, L>(m, s.finisher[half], terms, base + spare, sum);
+            else bsri_wgmma_store<false, L>(m, s.finisher[half], terms, base + spare, sum);
         } else if (m.fused == BSRI_WGMMA_PLAIN) {
-            bsri_wgmma_finish<false, T, L>(m, s.finisher[half], tile, base + spare, sum, (int)row);
+            bsri_wgmma_finish<false, T, L>(m, s.finisher[half], terms, base + spare, sum);
         } else {
-            bsri_wgmma_finish<true, T, L>(m, s.finisher[half], tile, base + spare, sum, (int)row);
+            bsri_wgmma_finish<true, T, L>(m, s.finisher[half], terms, base + spare, sum);
         }
     }
     bsri_tma_wait_whole<0>();
@@ -3708,24 +3762,30 @@ static int bsri_wgmma_refuses(const bsr_context *ctx, const bsri_dev_product *p,
                ? BSR_WHY_SIZE
                : 0;
 }
-/* Numbers along a row: one, or pairs that are aligned. */
-static int bsri_wgmma_pairs(const bsr_dense *d, int64_t width) {
-    const int64_t size = d->dtype == BSR_F32 ? 4 : d->dtype == BSR_F16 || d->dtype == BSR_BF16 ? 2 : 0;
-    int ok = size && d->col_stride == 1 && width % 2 == 0 && (uintptr_t)d->data % (uintptr_t)(2 * size + !size) == 0, i;
+/* Numbers along a row, in pairs that are aligned; halves of the operands' type only. */
+static int bsri_wgmma_pairs(const bsr_dense *d, int64_t width, int dtype) {
+    const int64_t size = d->dtype == BSR_F32 ? 4 : d->dtype == dtype ? 2 : 0;
+    int ok = size && d->cols == width && d->col_stride == 1 && width % 2 == 0, i;
+    ok = ok && (uintptr_t)d->data % (uintptr_t)(2 * size) == 0;
     for (i = 0; i < d->batch_dims; i++) ok = ok && (d->batch[i] == 1 || d->batch_stride[i] % 2 == 0);
-    return d->cols == 1 || ok;
+    return ok;
 }
-static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector) {
-    const bsr_dense *in = &p->input;
+static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector, int32_t *terms) {
+    const bsr_dense *in = &p->input, *right = &p->right, *bias = &p->bias;
+    const int beta = p->has_input && (p->beta != 0.0 || p->beta_ptr), rise = bias->data && bias->cols == 1;
+    *terms = p->activation * BSRI_TERM_ACTIVATION;
     if (!vector) return BSRI_WGMMA_ANY;
     if (bsri_mma_vector(p)) return BSRI_WGMMA_PLAIN;
     if (p->a.dtype == BSR_I8) return BSRI_WGMMA_ANY;
     if (p->activation >= BSR_USER_FUNCTION_BASE) return BSRI_WGMMA_ANY;
-    if (p->has_input && (p->beta != 0.0 || p->beta_ptr) &&
-        (in->dtype != p->out.dtype || in->rows != p->out.rows || in->cols != p->out.cols || bsri_mma_layout(in) != vector))
+    if (beta && (p->beta_ptr || in->dtype != p->out.dtype || in->rows != p->out.rows || in->cols != p->out.cols ||
+                 bsri_mma_layout(in) != vector)) /* behind a pointer it may be 0: then input must not be read */
         return BSRI_WGMMA_ANY;
-    if (p->right.data && !bsri_wgmma_pairs(&p->right, p->width)) return BSRI_WGMMA_ANY;
-    if (p->bias.data && (p->bias.rows == 1 ? !bsri_wgmma_pairs(&p->bias, p->width) : p->bias.cols != 1)) return BSRI_WGMMA_ANY;
+    if (right->data && !bsri_wgmma_pairs(right, p->width, p->a.dtype)) return BSRI_WGMMA_ANY;
+    if (bias->data && !rise && (bias->rows > 1 || !bsri_wgmma_pairs(bias, p->width, p->a.dtype))) return BSRI_WGMMA_ANY;
+    *terms |= (p->left.data ? BSRI_TERM_LEFT : 0) | (beta ? BSRI_TERM_INPUT : 0) | (rise ? BSRI_TERM_RISE : 0);
+    if (right->data) *terms |= BSRI_TERM_RIGHT | (right->dtype == BSR_F32 ? BSRI_TERM_RIGHT_F32 : 0);
+    if (bias->data && !rise) *terms |= BSRI_TERM_BIAS | (bias->dtype == BSR_F32 ? BSRI_TERM_BIAS_F32 : 0);
     return BSRI_WGMMA_LINES;
 }
 /* Cycles that a product takes with tiles of so many rows and columns, roughly (from stamps at 1024^3 to 4096^3): a stage is bound
@@ -3797,7 +3857,7 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     m->teams = (int32_t)bsri_min(bsri_min(ctx->sm_count, 32 * BSRI_WGMMA_TEAMS) / m->span, p->items * m->slabs * groups);
     c.grid = m->grid = m->teams * m->span, c.early = 1;
     if (!bsri_wgmma_maps(ctx, &c, m)) return bsri_no(BSR_WHY_DENSE);
-    m->fused = bsri_wgmma_epilogue(p, m->vector);
+    m->fused = bsri_wgmma_epilogue(p, m->vector, &m->terms);
     return c;
 }
 
@@ -4592,7 +4652,11 @@ __device__ __forceinline__ void bsri_dev_column(float (&v)[16], const void *data
             v[r] = dtype == BSR_BF16 ? __uint_as_float((uint32_t)half[r] << 16) : __half2float(__ushort_as_half(half[r]));
     } else {
 #pragma unroll
-        for (int r = 0; r < 16; r++) v[r] = r < rows ? bsri_dev_load<float>(data, dtype, at + r * step) : 0;
+        for (int r = 0; r < 16; r++)
+            v[r] = r >= rows             ? 0.0f
+                   : dtype == BSR_F64    ? (float)((const double *)data)[at + r * step]
+                   : dtype == BSR_I32    ? (float)((const int32_t *)data)[at + r * step]
+                                         : (float)((const int64_t *)data)[at + r * step];
     }
 }
 /* The scores of a column with additions of a bias, or forbidden where it is zero. */
@@ -4953,6 +5017,7 @@ __global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_consta
             cur = next, cur_block = next_block;
         }
 
+        const int64_t first = bsri_dense_offset(&p.batch, t.item, &p.out);
 #pragma unroll
         for (int i = 0; i < MT; i++)
 #pragma unroll
@@ -4964,7 +5029,7 @@ __global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_consta
                 const bool some = m > -bsri_dev_inf<float>() && m < bsri_dev_inf<float>();
                 const float factor = some ? (float)p.keep_scale / total_sum : 0.0f;
                 if (r >= t.rows) continue;
-                const int64_t at = bsri_dense_offset(&p.batch, t.item, &p.out) + (t.row + r) * p.out.row_stride;
+                const int64_t at = first + (t.row + r) * p.out.row_stride;
 #pragma unroll
                 for (int d = 0; d < HD / 8; d++) {
                     float x = out[i][d][2 * h] * factor, y = out[i][d][2 * h + 1] * factor;
@@ -4975,9 +5040,13 @@ __global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_consta
                         if (p.out.dtype == BSR_F32) *(float2 *)((float *)p.out.data + at + d * 8 + pair) = make_float2(x, y);
                         else *(uint32_t *)((T *)p.out.data + at + d * 8 + pair) = bsri_dev_pack(x, y, mma::DTYPE);
                     } else {
-                        const int64_t to = at + (d * 8 + pair) * p.out.col_stride;
-                        bsri_dev_store(p.out.data, p.out.dtype, to, x),
-                            bsri_dev_store(p.out.data, p.out.dtype, to + p.out.col_stride, y);
+                        const int64_t to = at + (d * 8 + pair) * p.out.col_stride, beside = to + p.out.col_stride;
+                        if (p.out.dtype == BSR_F32) {
+                            ((float *)p.out.data)[to] = x, ((float *)p.out.data)[beside] = y;
+                        } else {
+                            const uint32_t both = bsri_dev_pack(x, y, mma::DTYPE);
+                            ((uint16_t *)p.out.data)[to] = (uint16_t)both, ((uint16_t *)p.out.data)[beside] = both >> 16;
+                        }
                     }
                 }
                 if (p.lse.data && pair == 0)
@@ -5963,16 +6032,18 @@ __device__ __forceinline__ void bsri_flash_again(const bsri_dev_attention &p, in
         for (int64_t key = first; key < first + p.mask.block_cols && key < limit; key += 32) {
             const int count = (int)bsri_min(32, bsri_min(first + p.mask.block_cols, limit) - key);
             float s = 0;
+#pragma unroll 1
             for (int64_t d = 0; d < p.q.cols && lane < count; d++)
-                s = fmaf(bsri_dev_load<float>(p.q.data, p.q.dtype, q + d),
-                         bsri_dev_load<float>(p.k.data, p.k.dtype, k + (key + lane) * p.k.row_stride + d), s);
+                s = fmaf(bsri_dev_half(p.q.data, p.q.dtype, q + d),
+                         bsri_dev_half(p.k.data, p.q.dtype, k + (key + lane) * p.k.row_stride + d), s);
             s = bsri_dev_exp2(fmaf(s, p.unit, -base));
+#pragma unroll 1
             for (int j = 0; j < count; j++) {
                 const float x = __shfl_sync(~0u, s, j);
 #pragma unroll
                 for (int i = 0; i < 4; i++)
                     if (lane + 32 * i < p.v.cols)
-                        out[i] += x * bsri_dev_load<float>(p.v.data, p.v.dtype, v + (key + j) * p.v.row_stride + lane + 32 * i);
+                        out[i] += x * bsri_dev_half(p.v.data, p.q.dtype, v + (key + j) * p.v.row_stride + lane + 32 * i);
             }
         }
     }

@@ -1,12 +1,11 @@
-# Benchmarks on a GPU beside PyTorch and cuSPARSE; included by the Makefile. GPU_ARCH is that of tests/gpu.mk.
+# Benchmarks on a GPU beside PyTorch and cuSPARSE; included by the Makefile. GPU_ARCH and gpu_target are those of tests/gpu.mk.
 #   gpu-bench    bench_gpu.py (without PyTorch: bench_gpu), then bench_cusparse; records in tests/results/
 #   gpu-parity   PyTorch's own test matrix against this library
 # BENCH_ARGS goes to bench_gpu.py: --sections product,skinny --seconds 60 and so on (--help).
 
 NVCC ?= nvcc
 BENCH_B := build/gpu
-bench_nvcc = @echo "  nvcc  $@"; mkdir -p $(@D); $(NVCC) -std=c++17 -O2 -I. \
-    -gencode=arch=compute_$(or $(GPU_ARCH),90a),code=sm_$(or $(GPU_ARCH),90a)
+bench_nvcc = @echo "  nvcc  $@"; mkdir -p $(@D); $(NVCC) -std=c++17 -O2 -I. $(call gpu_target,$(or $(GPU_ARCH),90a))
 
 .PHONY: gpu-bench gpu-bench-alone gpu-parity bench_cusparse
 $(BENCH_B)/libbsrsparse.so: tests/bench_gpu.cu $(HEADERS)

@@ -11,7 +11,9 @@ GPU_ARCH ?= $(if $(filter 90,$(GPU_CC)),90a,$(or $(GPU_CC),90a))
 GPU_B := build/gpu/test
 GPU_PROGRAMS := $(basename $(notdir $(wildcard tests/gpu/gpu_*.cpp)))
 GPU_FLAGS := -std=c++17 -I. -Itests
-gpu_target = -gencode=arch=compute_$(1),code=sm_$(1)
+gpu_target = -gencode=arch=compute_$(1),code=sm_$(1) $(SPLIT)
+# Kernels side by side on all cores, where this nvcc knows how (12.1); asked once, when first needed.
+SPLIT = $(eval SPLIT := $(shell $(NVCC) --help 2>/dev/null | grep -q -- --split-compile && echo --split-compile=0))$(SPLIT)
 ARCHS := 75 80 86 89 90a 100 120
 
 .PHONY: gpu-build gpu-test gpu-sanitize archs
