@@ -209,14 +209,24 @@ __device__ __forceinline__ float bsri_dev_inverse(float x) {
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
+/* The larger; NaN if either is. */
+__device__ __forceinline__ float bsri_dev_max(float a, float b) {
+#if __CUDA_ARCH__ >= 800
+    float r;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+    return r;
+#else
+    return a != a || a > b ? a : b;
+#endif
+}
 template <int ACTIVATION> __device__ __forceinline__ float bsri_dev_activation(float x) {
-    if constexpr (ACTIVATION == BSR_ACT_RELU) return x < 0 ? 0.0f : x;
+    if constexpr (ACTIVATION == BSR_ACT_RELU) return bsri_dev_max(0.0f, x);
     if constexpr (ACTIVATION == BSR_ACT_GELU) { /* max(x, 0) - |x| erfc(|x| / sqrt 2) / 2; that factor's logarithm is smooth */
         const float t = fminf(fabsf(x), 64.0f);
         float y = fmaf(-1.2845627e-6f, t, 2.1401603e-5f);
         y = fmaf(y, t, -1.0557014e-4f), y = fmaf(y, t, -3.1572227e-4f), y = fmaf(y, t, 7.27114e-3f);
         y = fmaf(y, t, -5.2618985e-2f), y = fmaf(y, t, -4.5917552e-1f), y = fmaf(y, t, -1.151108f), y = fmaf(y, t, -1.0f);
-        return fmaf(-t, bsri_dev_exp2(y), x < 0 ? 0.0f : x);
+        return fmaf(-t, bsri_dev_exp2(y), bsri_dev_max(0.0f, x));
     }
     /* x / (1 + e^-2u), e^-x: as powers of two */
     if constexpr (ACTIVATION == BSR_ACT_GELU_TANH)
@@ -229,12 +239,14 @@ template <int ACTIVATION, int N> __device__ __forceinline__ void bsri_dev_activa
 }
 /* N numbers side by side: one after another each would wait for the last. The program's own functions are not among these. */
 template <int N> __device__ __forceinline__ void bsri_dev_activate(float (&x)[N], int activation) {
-    switch (activation) {
-        case BSR_ACT_NONE: break;
-        case BSR_ACT_RELU: bsri_dev_activation<BSR_ACT_RELU>(x); break;
-        case BSR_ACT_GELU: bsri_dev_activation<BSR_ACT_GELU>(x); break;
-        case BSR_ACT_GELU_TANH: bsri_dev_activation<BSR_ACT_GELU_TANH>(x); break;
-        default: bsri_dev_activation<BSR_ACT_SILU>(x); break;
+    if (activation <= BSR_ACT_RELU) { /* no switch: a jump through a table takes longer than this */
+        if (activation == BSR_ACT_RELU) bsri_dev_activation<BSR_ACT_RELU>(x);
+    } else if (activation == BSR_ACT_GELU) {
+        bsri_dev_activation<BSR_ACT_GELU>(x);
+    } else if (activation == BSR_ACT_SILU) {
+        bsri_dev_activation<BSR_ACT_SILU>(x);
+    } else {
+        bsri_dev_activation<BSR_ACT_GELU_TANH>(x);
     }
 }
 __device__ __forceinline__ float bsri_dev_activate(const bsri_dev_product &p, float x, const bsr_position &at) {
@@ -318,20 +330,32 @@ __device__ __forceinline__ float bsri_dev_half(const void *base, int dtype, int6
     bsri_dev_unpack(x, ((const uint16_t *)base)[i], dtype);
     return x[0];
 }
-/* The first n of eight elements `step` apart, the others 0. */
+/* The first n of eight elements `step` apart, the others 0. All are asked for before the first is used. */
 __device__ __forceinline__ void bsri_dev_load8(float (&x)[8], const bsri_dev_operand &o, int64_t offset, int64_t step, int n) {
     const char *at = bsri_dev_at(o.data, o.dtype, offset);
     const bool half = o.dtype == BSR_BF16 || o.dtype == BSR_F16, whole = step == 1 && n == 8 && (uintptr_t)at % 16 == 0;
-    if (whole && half) {
-        const uint4 q = *(const uint4 *)at;
-        float y[4][2];
-        bsri_dev_unpack(y[0], q.x, o.dtype), bsri_dev_unpack(y[1], q.y, o.dtype);
-        bsri_dev_unpack(y[2], q.z, o.dtype), bsri_dev_unpack(y[3], q.w, o.dtype);
+    if (half) {
+        uint32_t q[4];
+        if (whole) {
+            const uint4 all = *(const uint4 *)at;
+            q[0] = all.x, q[1] = all.y, q[2] = all.z, q[3] = all.w;
+        } else {
+            uint16_t h[8];
 #pragma unroll
-        for (int i = 0; i < 8; i++) x[i] = y[i / 2][i % 2];
-    } else if (half) {
+            for (int i = 0; i < 8; i++) h[i] = i < n ? ((const uint16_t *)at)[i * step] : 0;
 #pragma unroll
-        for (int i = 0; i < 8; i++) x[i] = i < n ? bsri_dev_half(at, o.dtype, i * step) : 0.0f;
+            for (int i = 0; i < 4; i++) q[i] = h[2 * i] | (uint32_t)h[2 * i + 1] << 16;
+        }
+        const bool bf16 = o.dtype == BSR_BF16;
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            float f[2], b[2];
+            bsri_dev_unpack(f, q[i], BSR_F16), bsri_dev_unpack(b, q[i], BSR_BF16);
+            x[2 * i] = bf16 ? b[0] : f[0], x[2 * i + 1] = bf16 ? b[1] : f[1];
+        }
+    } else if (o.dtype == BSR_F32 && whole) {
+        const float4 y = ((const float4 *)at)[0], z = ((const float4 *)at)[1];
+        x[0] = y.x, x[1] = y.y, x[2] = y.z, x[3] = y.w, x[4] = z.x, x[5] = z.y, x[6] = z.z, x[7] = z.w;
     } else {
 #pragma unroll
         for (int i = 0; i < 8; i++)
@@ -384,32 +408,46 @@ __device__ __forceinline__ void bsri_dev_store8(const bsri_dev_operand &o, int64
 }
 /* What a warp's epilogue reads and writes, in shared memory: one loop goes over the operands, so that its code stands once. */
 struct bsri_dev_finisher {
-    bsri_dev_operand operand[4], out; /* of an item: left, right, input, bias */
+    bsri_dev_operand operand[5]; /* of an item: left, right, input, bias, out */
     int64_t item;
     float alpha, beta;
     int32_t c0, c1; /* the wgmma tier's: of the item in out's tensor map */
 
-    /* By one lane. */
-    __device__ __forceinline__ void begin(const bsri_dev_product &p, int64_t item_) {
+    /* By five lanes, numbers k: an operand each, so that the code stands once. */
+    __device__ __forceinline__ void begin(const bsri_dev_product &p, int64_t item_, int k) {
+        const bsr_dense *const d = k == 0 ? &p.left : k == 1 ? &p.right : k == 2 ? &p.input : k == 3 ? &p.bias : &p.out;
         const double b = p.beta_ptr ? *p.beta_ptr : p.beta;
+        bsri_dev_operand o = bsri_dev_operand_of(&p.out_batch, item_, d);
+        if (k == 0) o.cs = 0;
+        if (k == 1) o.rs = 0;
+        if (k == 2 && (b == 0.0 || !p.has_input)) o.data = NULL;
+        if (k == 4) o.rs = d->row_stride, o.cs = d->col_stride;
+        operand[k] = o;
+        if (k) return;
         item = item_, alpha = (float)(p.alpha_ptr ? *p.alpha_ptr : p.alpha), beta = (float)b;
-        operand[0] = bsri_dev_operand_of(&p.out_batch, item, &p.left);
-        operand[1] = bsri_dev_operand_of(&p.out_batch, item, &p.right);
-        operand[2] = bsri_dev_operand_of(&p.out_batch, item, &p.input);
-        operand[3] = bsri_dev_operand_of(&p.out_batch, item, &p.bias);
-        if (b == 0.0 || !p.has_input) operand[2].data = NULL;
-        operand[0].cs = operand[1].rs = 0;
-        out = bsri_dev_operand_of(&p.out_batch, item, &p.out);
-        out.rs = p.out.row_stride, out.cs = p.out.col_stride;
     }
-    /* Eight sums in shared memory, `step` apart, of out's (row, col) and those after it along rows or columns: n are inside. */
+    /* One bit for each operand but out that may be there. */
+    static __device__ __forceinline__ uint32_t has(const bsri_dev_product &p) {
+        return (p.left.data != NULL) | (p.right.data != NULL) << 1 | (p.has_input != 0) << 2 | (p.bias.data != NULL) << 3;
+    }
+    /* Eight sums in shared memory, `step` apart, of out's (row, col) and those after it along rows or columns: n are inside.
+       Those of a row start at 16 bytes. */
     __device__ __forceinline__ void eight(const bsri_dev_product &p, float *sum, int step, int64_t row, int64_t col,
                                           bool by_rows, int n) const {
+        const bsri_dev_operand &out = operand[4];
         float v[8], x[8];
+        if (by_rows) {
+            const float4 y = ((const float4 *)sum)[0], z = ((const float4 *)sum)[1];
+            v[0] = y.x, v[1] = y.y, v[2] = y.z, v[3] = y.w, v[4] = z.x, v[5] = z.y, v[6] = z.z, v[7] = z.w;
+        } else {
 #pragma unroll
-        for (int i = 0; i < 8; i++) v[i] = alpha * sum[i * step];
+            for (int i = 0; i < 8; i++) v[i] = sum[i * step];
+        }
+#pragma unroll
+        for (int i = 0; i < 8; i++) v[i] *= alpha;
 #pragma unroll 1
-        for (int k = 0; k < 4; k++) {
+        for (uint32_t rest = has(p); rest; rest &= rest - 1) {
+            const int k = __ffs((int)rest) - 1;
             const bsri_dev_operand &o = operand[k];
             if (!o.data) continue;
             bsri_dev_load8(x, o, row * o.rs + col * o.cs, by_rows ? o.cs : o.rs, n);
@@ -438,6 +476,7 @@ struct bsri_dev_finisher {
                                           bool by_rows, int n) const {
         const uint32_t a = bsri_dev_scalar<uint32_t>::of(p.alpha_ptr ? *p.alpha_ptr : p.alpha),
                        b = bsri_dev_scalar<uint32_t>::of(p.beta_ptr ? *p.beta_ptr : p.beta);
+        const bsri_dev_operand &out = operand[4];
         uint32_t v[8];
 #pragma unroll
         for (int i = 0; i < 8; i++) v[i] = a * sum[i * step];
@@ -1568,7 +1607,7 @@ __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const b
     tile += warp * BSRI_MMA_PASS;
     bsri_dev_finisher &f = *(bsri_dev_finisher *)(tile + 16 * BSRI_MMA_PAD);
     if (line < 0 || left <= 0) return;
-    if (!L::PLAIN && !plain && lane == 0) f.begin(m.p, part.item);
+    if (!L::PLAIN && !plain && lane < 5) f.begin(m.p, part.item, lane);
 #pragma unroll
     for (int pass = 0; pass < L::MI * L::NI / 8; pass++) {
         const int r0 = pass % L::MI * 16, c0 = pass / L::MI * 64, cols = min(64, left - c0);
@@ -2558,6 +2597,7 @@ typedef struct bsri_dev_wgmma {
     int32_t group, parts; /* block rows of a tile, slices of a block */
     int32_t a_trans;
     int32_t vector, fused; /* out is stored by the copy engine: 1 row-major, 2 column-major; BSRI_WGMMA_PLAIN, ... */
+    int32_t direct;        /* vector 0: rows of f32 in pairs are stored as registers hold them */
     int32_t terms;         /* BSRI_TERM_...: of parameters, so that branches are known to be the same in all lanes */
     float share;           /* 1 / blocks of a full row */
     int32_t whole;         /* out has whole pieces of 64 columns: the dense operand's are a dimension of its map */
@@ -3047,20 +3087,23 @@ __device__ __forceinline__ void bsri_wgmma_stage_out(uint32_t place, const float
         else bsri_stmatrix_t(to, q[0], q[1], q[2], q[3]);
     }
 }
-/* The sums of 16 x 32 from column n on: number i of a lane stands in row lane / 4 + 8 (i / 2 % 2) and column
-   i / 4 * 8 + lane % 4 * 2 + i % 2. By branches, so that what follows stands once and the sums stay in registers. */
-__device__ __forceinline__ void bsri_wgmma_move(float &x, float sum) { asm volatile("mov.b32 %0, %1;" : "=f"(x) : "f"(sum)); }
-__device__ __forceinline__ void bsri_wgmma_move(int32_t &x, int32_t sum) {
+/* The sums of 16 x 32 from column n on, times alpha: number i of a lane stands in row lane / 4 + 8 (i / 2 % 2) and column
+   i / 4 * 8 + lane % 4 * 2 + i % 2. By branches, so that what follows stands once and the sums stay in registers. Integers are
+   multiplied later. */
+__device__ __forceinline__ void bsri_wgmma_move(float &x, float sum, float alpha) {
+    asm volatile("mul.rn.f32 %0, %1, %2;" : "=f"(x) : "f"(sum), "f"(alpha));
+}
+__device__ __forceinline__ void bsri_wgmma_move(int32_t &x, int32_t sum, float) {
     asm volatile("mov.b32 %0, %1;" : "=r"(x) : "r"(sum));
 }
 template <int K, int PIECES, class S, int N>
-__device__ __forceinline__ void bsri_wgmma_piece(S (&x)[16], const S (&sum)[N], int n) {
+__device__ __forceinline__ void bsri_wgmma_piece(S (&x)[16], const S (&sum)[N], int n, float alpha) {
     if constexpr (PIECES == 1) {
 #pragma unroll
-        for (int i = 0; i < 16; i++) bsri_wgmma_move(x[i], sum[K * 16 + i]);
+        for (int i = 0; i < 16; i++) bsri_wgmma_move(x[i], sum[K * 16 + i], alpha);
     } else {
-        if (n & PIECES * 16) bsri_wgmma_piece<K + PIECES / 2, PIECES / 2>(x, sum, n);
-        else bsri_wgmma_piece<K, PIECES / 2>(x, sum, n);
+        if (n & PIECES * 16) bsri_wgmma_piece<K + PIECES / 2, PIECES / 2>(x, sum, n, alpha);
+        else bsri_wgmma_piece<K, PIECES / 2>(x, sum, n, alpha);
     }
 }
 /* A tile as its epilogue sees it: of out first row and column, columns that are there; of left and of bias along a column what
@@ -3071,7 +3114,7 @@ struct bsri_wgmma_terms {
 
     /* Asks for all that the first 128 columns need: the tensor cores are still busy then. */
     __device__ __forceinline__ void begin(const bsri_dev_wgmma &m, const bsri_dev_finisher &f, uint32_t spare) {
-        if (m.terms & BSRI_TERM_INPUT) {
+        if (m.terms & BSRI_TERM_INPUT && !m.direct) {
             if (threadIdx.x % 32 == 0) bsri_tma_wait_read<0>();
             __syncwarp();
 #pragma unroll 1
@@ -3083,8 +3126,11 @@ struct bsri_wgmma_terms {
         if (m.terms & BSRI_TERM_BIAS) prefetch(f.operand[3]);
     }
     __device__ __forceinline__ void down(float (&y)[2], const bsri_dev_operand &o) const {
+        const char *const at = bsri_dev_at(o.data, o.dtype, (row + threadIdx.x % 32 / 4) * o.rs);
+        const int64_t step = 8 * o.rs;
 #pragma unroll
-        for (int h = 0; h < 2; h++) y[h] = bsri_dev_load<float>(o.data, o.dtype, (row + threadIdx.x % 32 / 4 + 8 * h) * o.rs);
+        for (int h = 0; h < 2; h++)
+            y[h] = o.dtype == BSR_F32 ? ((const float *)at)[h * step] : bsri_dev_half(at, o.dtype, h * step);
     }
     /* A line from the tile's first column on, on its way to the nearest cache; from this lane's first column on. */
     __device__ __forceinline__ void prefetch(const bsri_dev_operand &o) const {
@@ -3118,6 +3164,15 @@ struct bsri_wgmma_terms {
             for (int j = 0; j < 4; j++) y[2 * j] = 8 * j < rest ? *(const uint32_t *)(at + 16 * j) : 0;
         }
     }
+    /* f(i, where) for the eight pairs of f32 of 16 x 32 from column n on, as far as they are there. */
+    template <class F> __device__ __forceinline__ void pairs(const bsri_dev_operand &o, int n, const F &f) const {
+        const int lane = threadIdx.x % 32, c = n + lane % 4 * 2;
+        char *const at = (char *)o.data + ((row + lane / 4) * o.rs + col + c) * 4;
+        const int64_t down = 32 * o.rs;
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            if (c + i / 2 * 8 < cols) f(i, (float2 *)(at + i % 2 * down + i / 2 * 32));
+    }
     template <class T> static __device__ __forceinline__ void unpack(float (&y)[8], const uint32_t (&raw)[8], bool f32) {
 #pragma unroll
         for (int j = 0; j < 8; j += 2) {
@@ -3145,6 +3200,13 @@ __device__ __forceinline__ void bsri_wgmma_scale(const bsri_dev_wgmma &m, const 
     }
     if (!(m.terms & BSRI_TERM_INPUT)) return;
     const float beta = f.beta;
+    if (m.direct) {
+        t.pairs(f.operand[2], n, [&](int i, float2 *from) {
+            const float2 y = *from;
+            x[2 * i] = __fmaf_rn(beta, y.x, x[2 * i]), x[2 * i + 1] = __fmaf_rn(beta, y.y, x[2 * i + 1]);
+        });
+        return;
+    }
 #pragma unroll
     for (int i = 0; i < 16; i += 8) {
         const uint32_t at = bsri_wgmma_further(place, m.vector == 1, n % 64 + 2 * i);
@@ -3179,7 +3241,7 @@ __device__ __forceinline__ void bsri_wgmma_fuse(const bsri_dev_wgmma &m, const b
 template <bool FUSED, class T, class L>
 __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const bsri_dev_finisher &f, const bsri_wgmma_terms &t,
                                                   uint32_t spare, float (&sum)[L::TN / 2]) {
-    const bool by_rows = m.vector == 1, input = FUSED && m.terms & BSRI_TERM_INPUT;
+    const bool by_rows = m.vector == 1, direct = FUSED && m.direct, input = FUSED && !direct && m.terms & BSRI_TERM_INPUT;
     const int lane = threadIdx.x % 32;
     const int32_t c0 = __shfl_sync(~0u, f.c0, 0), c1 = __shfl_sync(~0u, f.c1, 0);
     const float alpha = f.alpha;
@@ -3191,15 +3253,22 @@ __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const
         float x[16];
         uint32_t bias[8];
         if (FUSED && m.terms & BSRI_TERM_BIAS) t.fetch(bias, f.operand[3], m.terms & BSRI_TERM_BIAS_F32, n);
-        if (FUSED) bsri_wgmma_piece<0, L::TN / 32>(x, sum, n);
+        if constexpr (FUSED) {
+            bsri_wgmma_piece<0, L::TN / 32>(x, sum, n, alpha);
+        } else {
 #pragma unroll
-        for (int i = 0; i < 16; i++) x[i] = alpha * (FUSED ? x[i] : sum[n / 2 + i]);
-        if (n % 64 == 0) { /* input is there, or the box's last store has been read */
+            for (int i = 0; i < 16; i++) x[i] = alpha * sum[n / 2 + i];
+        }
+        if (n % 64 == 0 && !direct) { /* input is there, or the box's last store has been read */
             if (input) bsri_mma_landed<0>();
             else if (lane == 0) bsri_tma_wait_read<1>();
             __syncwarp();
         }
         if (FUSED) bsri_wgmma_fuse<T>(m, f, t, x, bias, place + box, n);
+        if (direct) {
+            t.pairs(f.operand[4], n, [&](int i, float2 *to) { *to = make_float2(x[2 * i], x[2 * i + 1]); });
+            continue;
+        }
         bsri_wgmma_stage_out<T>(place + box, x, by_rows, n % 64);
         if (n % 64 == 0) {
             if (input && n && n + 64 < L::TN) { /* the next box's: its last store has been read by now */
@@ -3211,9 +3280,9 @@ __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const
         }
         bsri_fence_async();
         __syncwarp();
+        const int32_t c = t.col + n - 32, x0 = by_rows ? c : t.row, x1 = by_rows ? t.row : c; /* here: the same in all lanes */
         if (lane == 0) {
-            const int32_t c = t.col + n - 32;
-            if (n - 32 < t.cols) bsri_tma_store(&m.out_map, spare + box, by_rows ? c : t.row, by_rows ? t.row : c, c0, c1);
+            if (n - 32 < t.cols) bsri_tma_store(&m.out_map, spare + box, x0, x1, c0, c1);
             bsri_tma_commit();
         }
     }
@@ -3229,7 +3298,7 @@ __device__ __forceinline__ void bsri_wgmma_finish_any(const bsri_dev_wgmma &m, c
 #pragma unroll 1
     for (int n = 0; n < cols; n += 32) {
         typename T::sum x[16];
-        bsri_wgmma_piece<0, L::TN / 32>(x, sum, n);
+        bsri_wgmma_piece<0, L::TN / 32>(x, sum, n, 1.0f);
 #pragma unroll
         for (int i = 0; i < 16; i += 2) {
             float2 *const to = (float2 *)(spare + (lane / 4 + i / 2 % 2 * 8) * pad + i / 4 * 8 + lane % 4 * 2);
@@ -3301,8 +3370,9 @@ __device__ __forceinline__ void bsri_wgmma_store(const bsri_dev_wgmma &m, const 
 __device__ __forceinline__ void bsri_wgmma_item(const bsri_dev_wgmma &m, bsri_dev_finisher &f, int half, int64_t item) {
     if (f.item == item) return;
     bsri_named_sync(2 + half, 128);
+    if (threadIdx.x % 128 < 5) f.begin(m.p, item, threadIdx.x % 128);
     if (threadIdx.x % 128 == 0) {
-        f.begin(m.p, item), f.c0 = f.c1 = 0;
+        f.c0 = f.c1 = 0;
         if (!m.single) bsri_tensor_item(m.o_batch, bsri_dense_offset(&m.p.out_batch, item, &m.p.out), f.c0, f.c1);
     }
     bsri_named_sync(2 + half, 128);
@@ -3770,17 +3840,26 @@ static int bsri_wgmma_pairs(const bsr_dense *d, int64_t width, int dtype) {
     for (i = 0; i < d->batch_dims; i++) ok = ok && (d->batch[i] == 1 || d->batch_stride[i] % 2 == 0);
     return ok;
 }
-static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector, int32_t *terms) {
+static int bsri_wgmma_takes(const bsr_dense *d) { return d->dtype == BSR_F32 || d->dtype == BSR_F16 || d->dtype == BSR_BF16; }
+/* Rows of f32 in aligned pairs. */
+static int bsri_wgmma_direct(const bsr_dense *d) {
+    int ok = d->dtype == BSR_F32 && d->col_stride == 1 && d->cols % 2 == 0 && d->row_stride % 2 == 0, i;
+    ok = ok && (uintptr_t)d->data % 8 == 0;
+    for (i = 0; i < d->batch_dims; i++) ok = ok && (d->batch[i] == 1 || d->batch_stride[i] % 2 == 0);
+    return ok;
+}
+static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector, int direct, int32_t *terms) {
     const bsr_dense *in = &p->input, *right = &p->right, *bias = &p->bias;
     const int beta = p->has_input && (p->beta != 0.0 || p->beta_ptr), rise = bias->data && bias->cols == 1;
     *terms = p->activation * BSRI_TERM_ACTIVATION;
-    if (!vector) return BSRI_WGMMA_ANY;
-    if (bsri_mma_vector(p)) return BSRI_WGMMA_PLAIN;
+    if (!vector && !direct) return BSRI_WGMMA_ANY;
+    if (vector && bsri_mma_vector(p)) return BSRI_WGMMA_PLAIN;
     if (p->a.dtype == BSR_I8) return BSRI_WGMMA_ANY;
     if (p->activation >= BSR_USER_FUNCTION_BASE) return BSRI_WGMMA_ANY;
     if (beta && (p->beta_ptr || in->dtype != p->out.dtype || in->rows != p->out.rows || in->cols != p->out.cols ||
-                 bsri_mma_layout(in) != vector)) /* behind a pointer it may be 0: then input must not be read */
-        return BSRI_WGMMA_ANY;
+                 (direct ? !bsri_wgmma_direct(in) : bsri_mma_layout(in) != vector)))
+        return BSRI_WGMMA_ANY; /* behind a pointer beta may be 0: then input must not be read */
+    if ((p->left.data && !bsri_wgmma_takes(&p->left)) || (rise && !bsri_wgmma_takes(bias))) return BSRI_WGMMA_ANY;
     if (right->data && !bsri_wgmma_pairs(right, p->width, p->a.dtype)) return BSRI_WGMMA_ANY;
     if (bias->data && !rise && (bias->rows > 1 || !bsri_wgmma_pairs(bias, p->width, p->a.dtype))) return BSRI_WGMMA_ANY;
     *terms |= (p->left.data ? BSRI_TERM_LEFT : 0) | (beta ? BSRI_TERM_INPUT : 0) | (rise ? BSRI_TERM_RISE : 0);
@@ -3857,7 +3936,8 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     m->teams = (int32_t)bsri_min(bsri_min(ctx->sm_count, 32 * BSRI_WGMMA_TEAMS) / m->span, p->items * m->slabs * groups);
     c.grid = m->grid = m->teams * m->span, c.early = 1;
     if (!bsri_wgmma_maps(ctx, &c, m)) return bsri_no(BSR_WHY_DENSE);
-    m->fused = bsri_wgmma_epilogue(p, m->vector, &m->terms);
+    m->direct = !m->vector && bsri_wgmma_direct(&p->out);
+    m->fused = bsri_wgmma_epilogue(p, m->vector, m->direct, &m->terms);
     return c;
 }
 
@@ -3871,16 +3951,6 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
 template <class F> __device__ __forceinline__ F bsri_dev_inf() { return (F)__int_as_float(0x7f800000); }
 template <class F> __device__ __forceinline__ F bsri_dev_nan() { return (F)__int_as_float(0x7fc00000); }
 
-/* The larger; NaN if either is. */
-__device__ __forceinline__ float bsri_dev_max(float a, float b) {
-#if __CUDA_ARCH__ >= 800
-    float r;
-    asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
-    return r;
-#else
-    return a != a || a > b ? a : b;
-#endif
-}
 __device__ __forceinline__ double bsri_dev_max(double a, double b) { return a != a || a > b ? a : b; }
 
 /* exp(x) for x <= 0, to two units in the last place: the product with log2(e) is carried in two parts. NaN gives 0. */
