@@ -2268,16 +2268,19 @@ static void bsri_skinny_single(const bsri_dev_product *p, int64_t grid, bsri_dev
     m->stream = p->a.nnz * m->a_block, m->ahead = bsri_ceil_div(m->stream, grid * 16) * 16;
     m->col_stream = p->a.nnz * (int64_t)bsr_dtype_size(p->a.index_dtype), m->col_ahead = bsri_ceil_div(m->col_stream, grid);
 }
-static bsri_choice bsri_mma_choose_skinny(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsr_plan *,
+static bsri_choice bsri_mma_choose_skinny(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsr_plan *asked,
                                           bsri_dev_skinny *m) {
     const int dt = p->a.dtype, ni = p->width <= 8 ? 0 : p->width <= 16 ? 1 : p->width <= 32 ? 2 : 3;
     const int aligned = bsri_mma_aligned(p->b.data, p->b.batch_dims, p->b.batch, p->b.batch_stride, 8);
     const int rows = !(aligned && p->b.row_stride == 1 && (p->b.col_stride % 8 == 0 || p->width == 1));
     const int64_t blocks = p->a.nnz / bsri_max(1, bsri_pattern_count(&p->a) * p->tiles); /* of a row, on average */
+    /* wgmma's tiles, where they keep the multiprocessors busy: 14336 x 4096 x 64 11.8 us, here 16 */
+    const int tiles = ctx->tier >= 3 && asked->kernel != 2 && p->br == p->bc && (p->br == 64 || p->br == 128) &&
+                      p->items * p->tiles * p->br / 128 * 3 >= ctx->sm_count * 2;
     bsri_choice c = bsri_yes(0, 2, BSR_WHY_SKINNY);
     int mi = 1, warps = ni ? 8 : 16;
     if (ctx->tier < 2) return bsri_no(BSR_WHY_GPU);
-    if (p->width > (rows ? 32 : 64)) return bsri_no(BSR_WHY_WIDE); /* rows of 64 take twice as long as columns */
+    if (p->width > (rows || tiles ? 32 : 64)) return bsri_no(BSR_WHY_WIDE); /* rows of 64 take twice as long as columns */
     if (p->kind > BSRI_LIST_TRANSPOSED) return bsri_no(BSR_WHY_LIST_KIND);
     if (compute != BSR_F32 || p->b.dtype != dt || (dt != BSR_BF16 && dt != BSR_F16)) return bsri_no(BSR_WHY_DTYPE);
     if (p->br % 16 || p->bc % 16 || (p->bc & (p->bc - 1)) || p->bc > 1024) return bsri_no(BSR_WHY_BLOCK);
@@ -2385,12 +2388,9 @@ __device__ __forceinline__ void bsri_tma_store(const CUtensorMap *map, uint32_t 
                  : "memory");
 }
 __device__ __forceinline__ void bsri_tma_commit(void) { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-/* At most N groups of stores of this thread still read shared memory; whole: are still under way at all. */
+/* At most N groups of stores of this thread still read shared memory. */
 template <int N> __device__ __forceinline__ void bsri_tma_wait_read(void) {
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
-}
-template <int N> __device__ __forceinline__ void bsri_tma_wait_whole(void) {
-    asm volatile("cp.async.bulk.wait_group %0;" ::"n"(N) : "memory");
 }
 /* What this thread wrote to shared memory is seen by tensor cores and the copy engine after the next barrier. */
 __device__ __forceinline__ void bsri_fence_async(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
@@ -2403,6 +2403,12 @@ __device__ __forceinline__ void bsri_wgmma_put(uint32_t to, uint32_t x, uint32_t
 /* A barrier of so many threads; numbers 0 and 1 are taken (__syncthreads, bsri_mma_sync). */
 __device__ __forceinline__ void bsri_named_sync(int number, int threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
+/* One lane of a whole warp, in a way that the compiler knows it is one: around a copy it puts no loop over lanes then. */
+__device__ __forceinline__ bool bsri_elect(void) {
+    uint32_t yes;
+    asm volatile("{ .reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0, 1, 0, p; }" : "=r"(yes));
+    return yes != 0;
 }
 template <int N> __device__ __forceinline__ void bsri_registers_more(void) {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
@@ -2607,8 +2613,8 @@ typedef struct bsri_dev_wgmma {
     int32_t inverse;            /* 2^16 / span, rounded up */
     int32_t either;             /* block rows or columns, which are fewer: so many lines a schedule of any direction has */
     int32_t group_bits, tile_cols;
-    int32_t beside; /* warpgroups multiply halves of a tile's columns, not of its rows: 64 x 256 by what else makes 128 x 128 */
     int32_t silent; /* alpha is 0 and by value: nothing is read */
+    int32_t dense;  /* columns of a slice of the dense operand that one box brings */
     int64_t a_line;   /* bytes between lines of values as stored; a_trans: blocks are stored transposed */
     int64_t patterns; /* of the matrix's batch */
     bsri_tensor_batch a_batch, b_batch, o_batch;
@@ -2807,28 +2813,37 @@ __device__ __forceinline__ void bsri_wgmma_union(bsri_wgmma_part<GROUP> &part, c
         const int64_t from = __shfl_sync(~0u, at, g) + lane, last = __shfl_sync(~0u, end, g);
         c[g] = from < last ? (uint32_t)bsri_index(r.col, r.dt, from) : 0x7fffffffu;
     }
+    for (int i = lane; i < GROUP * BSRI_WGMMA_WINDOW; i += 32) (&part.bits[0][0])[i] = 0;
+    if (lane < GROUP) part.at[lane] = (int32_t)at;
+    __syncwarp();
 #pragma unroll
     for (int g = 0; g < GROUP; g++) {
         const uint32_t h = __shfl_sync(~0u, c[g], 0);
         first = min(first, h);
         if (lane == g) head = h;
     }
-    for (int i = lane; i < GROUP * BSRI_WGMMA_WINDOW; i += 32) (&part.bits[0][0])[i] = 0;
-    if (lane < GROUP) part.at[lane] = (int32_t)at;
-    __syncwarp();
+    uint32_t inside[GROUP]; /* how many of 32 columns are in the window: most rows end there */
+#pragma unroll
+    for (int g = 0; g < GROUP; g++) {
+        const uint32_t left = __shfl_up_sync(~0u, c[g], 1);
+        const bool in = c[g] != 0x7fffffffu && c[g] - first < 32 * BSRI_WGMMA_WINDOW;
+        irregular |= c[g] != 0x7fffffffu && lane && c[g] <= left;
+        if (in) atomicOr(&part.bits[g][(c[g] - first) / 32], 1u << (c[g] - first) % 32);
+        inside[g] = __popc(__ballot_sync(~0u, in));
+        if (lane == g) next += inside[g];
+    }
 #pragma unroll
     for (int g = 0; g < GROUP; g++) {
         const int64_t last = __shfl_sync(~0u, end, g);
-        int64_t from = __shfl_sync(~0u, at, g);
-        uint32_t before = 0xffffffffu;
-        for (int inside = 32; inside == 32;) {
+        int64_t from = __shfl_sync(~0u, next, g);
+        while (inside[g] == 32) {
+            const uint32_t before = __shfl_sync(~0u, c[g], 31);
+            c[g] = from + lane < last ? (uint32_t)bsri_index(r.col, r.dt, from + lane) : 0x7fffffffu;
             const uint32_t left = __shfl_up_sync(~0u, c[g], 1);
             const bool in = c[g] != 0x7fffffffu && c[g] - first < 32 * BSRI_WGMMA_WINDOW;
-            irregular |= c[g] != 0x7fffffffu && (lane ? c[g] <= left : before != 0xffffffffu && c[g] <= before);
+            irregular |= c[g] != 0x7fffffffu && c[g] <= (lane ? left : before);
             if (in) atomicOr(&part.bits[g][(c[g] - first) / 32], 1u << (c[g] - first) % 32);
-            before = __shfl_sync(~0u, c[g], 31);
-            inside = __popc(__ballot_sync(~0u, in)), from += inside;
-            if (inside == 32) c[g] = from + lane < last ? (uint32_t)bsri_index(r.col, r.dt, from + lane) : 0x7fffffffu;
+            inside[g] = __popc(__ballot_sync(~0u, in)), from += inside[g];
         }
         if (lane == g) next = from;
     }
@@ -2853,18 +2868,16 @@ __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_w
     const int lane = threadIdx.x % 32;
     bsri_wgmma_order order;
     bsri_wgmma_item from;
-    uint32_t parts = 0;
+    uint32_t parts = 0, known = 0;
+    int32_t early = -1;
+    bool cold = true, nothing = true;
     order.begin(m);
     /* The first unit is known without being told; its lines, too, unless the schedule pads or there are several patterns. */
     const int32_t place = builder || lane >= m.group || !m.single ? -1 : order.place(m, order.mine).group * m.group + lane;
     const int32_t groups = order.groups;
-    bsri_dev_wait_for_last();
-    const int32_t early = order.schedule(m, place);
-    const uint32_t known = order.starts(m);
-    const bool nothing = p.alpha_ptr ? *p.alpha_ptr == 0.0 : m.silent;
-    for (uint32_t n = builder;; n += BSRI_WGMMA_BUILDERS) {
+    for (uint32_t n = builder;;) { /* first a list of nothing: its code is fetched while the kernel before this one still runs */
         int unit = order.mine;
-        if (n >= known) {
+        if (!cold && n >= known) {
             const uint32_t pick = n - known, slot = pick % BSRI_WGMMA_PICKS;
             bsri_mma_wait(bsri_mma_address(&s.pick_full[slot]), pick / BSRI_WGMMA_PICKS & 1);
             unit = s.pick[slot];
@@ -2873,13 +2886,13 @@ __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_w
         }
         if (unit < 0) break;
         const bsri_wgmma_spot to = order.place(m, unit);
-        for (int64_t reduce = 0; reduce < p.reduce; reduce++) {
+        for (int64_t reduce = 0; reduce < (cold ? 1 : p.reduce); reduce++) {
             int32_t line = -1;
             int64_t at = 0, end = 0;
             bool more, fresh = true;
             from.find(m, to.item, reduce);
             if (n == 0 && known && groups == order.groups && early >= 0) line = early;
-            else if (lane < m.group) line = order.line(from.pattern, to.group * m.group + lane);
+            else if (!cold && lane < m.group) line = order.line(from.pattern, to.group * m.group + lane);
             if (line >= 0 && !nothing)
                 at = bsri_index(from.rows.ptr, from.rows.dt, line), end = bsri_index(from.rows.ptr, from.rows.dt, line + 1);
             do {
@@ -2903,9 +2916,16 @@ __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_w
                     }
                 }
                 __syncwarp();
-                if (lane == 0) bsri_mma_arrive(bsri_mma_address(&s.part_full[builder][parts % 2]));
-                parts++, fresh = false;
+                if (lane == 0 && !cold) bsri_mma_arrive(bsri_mma_address(&s.part_full[builder][parts % 2]));
+                parts += !cold, fresh = false;
             } while (more);
+        }
+        if (cold) {
+            bsri_dev_wait_for_last();
+            early = order.schedule(m, place), known = order.starts(m);
+            nothing = p.alpha_ptr ? *p.alpha_ptr == 0.0 : m.silent, cold = false;
+        } else {
+            n += BSRI_WGMMA_BUILDERS;
         }
     }
     bsri_mma_wait(bsri_mma_address(&s.part_empty[builder][parts % 2]), (parts / 2 & 1) ^ 1);
@@ -2946,7 +2966,7 @@ template <class L> struct bsri_wgmma_fetcher {
         __syncwarp();
         if (lane == 0) bsri_tma_expect(full + 8 * slot, bytes);
         filled = mask = bytes = work[0] = work[1] = acting[0] = acting[1] = 0;
-        if (++slot == L::stages(m)) slot = 0, phase ^= 1;
+        if (++slot == L::STAGES) slot = 0, phase ^= 1;
     }
     /* A part where stages hold slices of the dense operand only. Lane i knows the rows of column i of a word, so that a stage
        takes a few steps of the whole warp: one entry after another took 480 ns each, three times what the others need to
@@ -2998,9 +3018,9 @@ template <class L> struct bsri_wgmma_fetcher {
         const void *const position = part.position;
         const typename L::fetch fetch(m, part);
         int32_t left = part.count, at0 = part.at[0], at1 = part.at[1];
-        uint32_t parts = m.parts, one = m.block_bits == 7, beside = m.beside, stages = L::stages(m), bytes = L::stage(m);
+        uint32_t parts = m.parts, one = m.block_bits == 7;
         /* kept: read again they cost every stage */
-        asm volatile("" : "+r"(parts), "+r"(one), "+r"(beside), "+r"(base), "+r"(full), "+r"(empty));
+        asm volatile("" : "+r"(parts), "+r"(one), "+r"(base), "+r"(full), "+r"(empty));
         for (int w = 0; left; w++) {
             const uint32_t bits0 = part.bits[0][w], bits1 = part.bits[1][w];
             int32_t mine0 = at0 + __popc(bits0 & before), mine1 = at1 + __popc(bits1 & before);
@@ -3015,19 +3035,19 @@ template <class L> struct bsri_wgmma_fetcher {
                 left--;
                 for (uint32_t i = 0; i < parts; i++) {
                     bsri_mma_wait(empty + 8 * slot, phase ^ 1);
-                    if (lane == 0) {
+                    if (bsri_elect()) {
                         bsri_wgmma_stage<L::GROUP> &stage = s.stage[slot];
                         const uint32_t barrier = full + 8 * slot;
                         const int32_t flags = !left && i + 1 == parts ? last : 0;
-                        fetch.stage(m, base + slot * bytes, barrier, k + i * L::SLICE, i, one, have0, have1, block0, block1);
-                        stage.work[0] = one | have0, stage.work[1] = one | have1 | beside, stage.flags = flags;
+                        fetch.stage(m, base + slot * L::STAGE, barrier, k + i * L::SLICE, i, one, have0, have1, block0, block1);
+                        stage.work[0] = one | have0, stage.work[1] = one | have1, stage.flags = flags;
                         if (flags) {
                             stage.row[0] = part.row[0], stage.row[1] = part.row[1], stage.col = part.col;
                             stage.item = part.item;
                         }
                         bsri_tma_expect(barrier, total);
                     }
-                    if (++slot == stages) slot = 0, phase ^= 1;
+                    if (++slot == L::STAGES) slot = 0, phase ^= 1;
                 }
             }
             at0 += __popc(bits0), at1 += __popc(bits1);
@@ -3038,24 +3058,22 @@ template <class L> struct bsri_wgmma_fetcher {
 template <class L>
 __device__ __forceinline__ void bsri_wgmma_issue(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s, const char *shared) {
     bsri_wgmma_fetcher<L> f;
-    uint32_t parts[BSRI_WGMMA_BUILDERS] = {};
+    uint32_t mine = 0, other = 0, builder = 0; /* parts so far of the builder whose turn it is, of the other */
     f.begin(shared, s);
-    for (;;) {
-#pragma unroll
-        for (int builder = 0; builder < BSRI_WGMMA_BUILDERS; builder++) {
-            int last = 0;
-            while (!last) {
-                const uint32_t n = parts[builder]++;
-                const bsri_wgmma_part<L::GROUP> &part = s.part[builder][n % 2];
-                bsri_mma_wait(bsri_mma_address(&s.part_full[builder][n % 2]), n / 2 & 1);
-                last = part.last;
-                if constexpr (L::OWN) f.own(m, s, part);
-                else f.wide(m, s, part);
-                __syncwarp();
-                if (threadIdx.x % 32 == 0) bsri_mma_arrive(bsri_mma_address(&s.part_empty[builder][n % 2]));
-            }
-            if (last == BSRI_WGMMA_QUIT) return;
-        }
+    bsri_dev_wait_for_last();
+    for (int last = 0; last != BSRI_WGMMA_QUIT;) {
+        do {
+            const bsri_wgmma_part<L::GROUP> &part = s.part[builder][mine % 2];
+            bsri_mma_wait(bsri_mma_address(&s.part_full[builder][mine % 2]), mine / 2 & 1);
+            last = part.last;
+            if constexpr (L::OWN) f.own(m, s, part);
+            else f.wide(m, s, part);
+            __syncwarp();
+            if (threadIdx.x % 32 == 0) bsri_mma_arrive(bsri_mma_address(&s.part_empty[builder][mine % 2]));
+            mine++;
+        } while (!last);
+        const uint32_t swap = mine;
+        mine = other, other = swap, builder ^= 1;
     }
 }
 
@@ -3261,7 +3279,7 @@ __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const
         }
         if (n % 64 == 0 && !direct) { /* input is there, or the box's last store has been read */
             if (input) bsri_mma_landed<0>();
-            else if (lane == 0) bsri_tma_wait_read<1>();
+            else if (bsri_elect()) bsri_tma_wait_read<1>();
             __syncwarp();
         }
         if (FUSED) bsri_wgmma_fuse<T>(m, f, t, x, bias, place + box, n);
@@ -3272,7 +3290,7 @@ __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const
         bsri_wgmma_stage_out<T>(place + box, x, by_rows, n % 64);
         if (n % 64 == 0) {
             if (input && n && n + 64 < L::TN) { /* the next box's: its last store has been read by now */
-                if (lane == 0) bsri_tma_wait_read<0>();
+                if (bsri_elect()) bsri_tma_wait_read<0>();
                 __syncwarp();
                 t.bring(f.operand[2], spare + (box ^ 2048), by_rows, n + 64);
             }
@@ -3382,10 +3400,9 @@ __device__ __forceinline__ void bsri_wgmma_item(const bsri_dev_wgmma &m, bsri_de
 template <class T, class L>
 __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s, char *shared) {
     const int lane = threadIdx.x % 32, warp = __shfl_sync(~0u, threadIdx.x / 32, 0) - 4, half = warp / 4;
-    const int strip = (m.beside ? warp % 4 : warp) * 16, g = strip >> m.block_bits; /* 16 rows of the tile; their block row */
+    const int strip = warp * 16, g = strip >> m.block_bits; /* this warp's 16 rows of the tile; their block row */
     const uint32_t base = bsri_mma_address(shared), full = bsri_mma_address(s.full), empty = bsri_mma_address(s.empty);
     const uint32_t spare = L::STAGES * L::STAGE + warp * 4096;
-    const uint32_t stages = L::stages(m), bytes = L::stage(m);
     uint32_t slot = 0, phase = 0, held = BSRI_WGMMA_SLOTS, idle = L::OWN ? 0 : BSRI_WGMMA_LAST;
     const auto release = [&]() { /* products before the last group are done */
                                  if (held < BSRI_WGMMA_SLOTS && lane == 0) bsri_mma_arrive(empty + 8 * held);
@@ -3410,17 +3427,17 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
             flags &= BSRI_WGMMA_LAST | BSRI_WGMMA_QUIT;
             if (flags) {
                 tile.item = s.stage[slot].item, tile.line = __shfl_sync(~0u, s.stage[slot].row[g], 0);
-                tile.col = __shfl_sync(~0u, s.stage[slot].col, 0) + m.beside * half * L::TN;
+                tile.col = __shfl_sync(~0u, s.stage[slot].col, 0);
             }
             if (work) { /* one group stays in flight, its slot is kept */
-                source.multiply(m, sum, base + slot * bytes, work, half, release);
+                source.multiply(m, sum, base + slot * L::STAGE, work, half, release);
                 held = slot;
             } else { /* nothing may stay held while others run on: the slots go round */
                 bsri_wgmma_wait<0>();
                 release();
                 if (lane == 0) bsri_mma_arrive(empty + 8 * slot);
             }
-            if (++slot == stages) slot = 0, phase ^= 1;
+            if (++slot == L::STAGES) slot = 0, phase ^= 1;
         }
         terms.row = 0, terms.col = tile.col, terms.cols = 0; /* a warp without a row stores nothing */
         if (tile.line >= 0) {
@@ -3452,7 +3469,7 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
             bsri_wgmma_finish<true, T, L>(m, s.finisher[half], terms, base + spare, sum);
         }
     }
-    bsri_tma_wait_whole<0>();
+    bsri_tma_wait_read<0>(); /* what is still written is written before the kernel ends */
 }
 
 #endif
@@ -3465,11 +3482,9 @@ template <class T, int TN_, int TA, int TB, int LINE = 128> struct bsri_wgmma_wi
     static constexpr bool OWN = false; /* the multiplying warps fetch their own blocks */
     static constexpr uint32_t STAGES = 196608 / STAGE;
 #ifdef BSRI_WGMMA_CODE
-    static __device__ __forceinline__ uint32_t stages(const bsri_dev_wgmma &m) { return TN == 128 && m.beside ? 4 : STAGES; }
-    static __device__ __forceinline__ uint32_t stage(const bsri_dev_wgmma &m) { return TN == 128 && m.beside ? 49152 : STAGE; }
     static __device__ __forceinline__ uint32_t bytes(const bsri_dev_wgmma &m, int32_t col, uint32_t rows) {
         const int32_t boxes = (int32_t)bsri_min(m.tile_cols / 64, (m.p.width - col + 63) / 64);
-        return (TB && !m.whole ? boxes * 8192 : m.tile_cols * LINE) + (m.block_bits == 7 ? 2 * BLOCK : __popc(rows) * BLOCK);
+        return (TB && !m.whole ? boxes * 8192 : m.dense * LINE) + (m.block_bits == 7 ? 2 * BLOCK : __popc(rows) * BLOCK);
     }
     /* What all stages of a part have in common, in registers. */
     struct fetch {
@@ -3483,6 +3498,7 @@ template <class T, int TN_, int TA, int TB, int LINE = 128> struct bsri_wgmma_wi
             if (!TB) bsri_tma_load(to + 2 * BLOCK, &m.b_map, barrier, k, col, b0, b1);
             else if (!boxes) bsri_tma_load(to + 2 * BLOCK, &m.b_map, barrier, 0, k, col / 64, b0, b1);
             else
+#pragma unroll 1
                 for (int n = 0; n < boxes; n++)
                     bsri_tma_load(to + 2 * BLOCK + n * 8192, &m.b_map, barrier, col + n * 64, k, b0, b1);
             if (one) {
@@ -3499,17 +3515,13 @@ template <class T, int TN_, int TA, int TB, int LINE = 128> struct bsri_wgmma_wi
     }
     struct source {
         bool started;
-        int up; /* which 64 rows; the 128 columns beside are the other half of a stage's */
-        __device__ __forceinline__ void begin(const bsri_dev_wgmma &m, bsri_wgmma_list<GROUP> &, uint32_t) {
-            const int half = threadIdx.x / 128 - 1;
-            up = TN == 128 && m.beside ? 0 : half;
-        }
+        __device__ __forceinline__ void begin(const bsri_dev_wgmma &, bsri_wgmma_list<GROUP> &, uint32_t) {}
         __device__ __forceinline__ void start(const bsri_dev_wgmma &, const bsri_wgmma_stage<GROUP> &) {}
         template <class F>
         __device__ __forceinline__ void multiply(const bsri_dev_wgmma &, typename T::sum (&sum)[TN / 2], uint32_t at, uint32_t,
                                                  int half, const F &release) {
-            const uint64_t a = bsri_wgmma_matrix<LINE>(at + up * BLOCK, 0);
-            const uint64_t b = bsri_wgmma_matrix<LINE>(at + 2 * BLOCK + (TN == 128 ? half - up : 0) * DENSE, TB ? 8192 : 0);
+            const uint64_t a = bsri_wgmma_matrix<LINE>(at + half * BLOCK, 0);
+            const uint64_t b = bsri_wgmma_matrix<LINE>(at + 2 * BLOCK, TB ? 8192 : 0);
             bsri_wgmma_fence();
 #pragma unroll
             for (int k = 0; k < LINE / 32; k++)
@@ -3532,8 +3544,6 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
     static constexpr uint32_t STAGES = 4, STRIP = 32 * B, PAIR = B == 16 ? 2 : 1, RING = 4096, AHEAD = RING / STRIP / PAIR;
     static constexpr bool OWN = true;
 #ifdef BSRI_WGMMA_CODE
-    static __device__ __forceinline__ uint32_t stages(const bsri_dev_wgmma &) { return STAGES; }
-    static __device__ __forceinline__ uint32_t stage(const bsri_dev_wgmma &) { return STAGE; }
     static __device__ __forceinline__ uint32_t bytes(const bsri_dev_wgmma &m, int32_t col, uint32_t) {
         return TB && !m.whole ? (uint32_t)bsri_min(TN / 64, (m.p.width - col + 63) / 64) * (B * 128) : DENSE;
     }
@@ -3736,7 +3746,7 @@ __global__ void __launch_bounds__(384, 1) bsri_product_wgmma(const __grid_consta
     if ((int)gridDim.x >= m.span && blockIdx.x >= gridDim.x / m.span * m.span) return; /* too few CTAs are left for a team */
     if (threadIdx.x < 128) {
         bsri_registers_fewer<88>(); /* 88 + 2 x 208 = 3 x 168: what the CTA has at its start */
-        if (threadIdx.x < 32) bsri_dev_wait_for_last(), bsri_wgmma_issue<L>(m, s, bsri_shared);
+        if (threadIdx.x < 32) bsri_wgmma_issue<L>(m, s, bsri_shared);
         else if (threadIdx.x < 96) bsri_wgmma_build<L>(m, s, threadIdx.x / 32 - 1);
         else bsri_wgmma_plan<L::GROUP>(m, s);
     } else {
@@ -3808,7 +3818,7 @@ static int bsri_wgmma_maps(const bsr_context *ctx, const bsri_choice *c, bsri_de
     const int64_t o_step[3] = {o_size[1] > 1 ? o_bytes * o_line : 16, o->stride[0] ? o_bytes * o->stride[0] : 16,
                                o->stride[1] ? o_bytes * o->stride[1] : 16};
     const int32_t box = 128 / (int32_t)o_bytes, a_box[5] = {trans ? 64 : slice, (int32_t)(trans ? 64 : p->br), 1, 1, 1},
-                  b_box[5] = {rows ? 64 : slice, rows ? slice : c->tile_cols, m->whole ? c->tile_cols / 64 : 1, 1, 1},
+                  b_box[5] = {rows ? 64 : slice, rows ? slice : m->dense, m->whole ? m->dense / 64 : 1, 1, 1},
                   o_box[4] = {wide ? box : 16, wide ? 16 : box, 1, 1};
     if (m->vector && !bsri_tensor_map(ctx, &m->out_map, p->out.dtype, p->out.data, 4, o_size, o_step, o_box,
                                       wide ? 128 : 16 * (int)o_bytes))
@@ -3867,38 +3877,23 @@ static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector, int direct
     if (bias->data && !rise) *terms |= BSRI_TERM_BIAS | (bias->dtype == BSR_F32 ? BSRI_TERM_BIAS_F32 : 0);
     return BSRI_WGMMA_LINES;
 }
-/* Cycles that a product takes with tiles of so many rows and columns, roughly (from stamps at 1024^3 to 4096^3): a stage is bound
-   by the tensor cores, by what the L2 brings a multiprocessor, or by being issued. */
-static double bsri_wgmma_cycles(const bsr_context *ctx, const bsri_dev_product *p, int rows, int cols) {
+/* Cycles that a product takes with tiles of so many columns, roughly (from stamps at 1024^3 to 4096^3): a stage is bound by the
+   tensor cores, by what the L2 brings a multiprocessor, or by being issued. */
+static double bsri_wgmma_cycles(const bsr_context *ctx, const bsri_dev_product *p, int cols) {
     const int64_t blocks = bsri_block_rows(&p->a) * bsri_block_cols(&p->a) * bsri_pattern_count(&p->a);
     const double density = (double)p->a.nnz / (double)bsri_max(1, blocks), out = 1.0 - density;
-    const int pair = p->br < rows;
-    const double present = pair ? 1.0 - out * out : density, each = pair ? 2.0 * density / bsri_max(present, 1e-9) : rows / 64;
+    const int pair = p->br < 128;
+    const double present = pair ? 1.0 - out * out : density, each = pair ? 2.0 * density / bsri_max(present, 1e-9) : 2;
     const double inner = (double)(p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a)) * (double)bsri_max(1, p->br / 64);
     const double tensor = each * 2 * cols, bytes = (each * 8192 + cols * 128) / 38;
-    const double tile = inner * present * bsri_max(tensor, bsri_max(bytes, 450)) + 1000 + rows * cols / 12;
-    const double tiles = (double)p->items * (double)bsri_ceil_div(p->tiles * p->br, rows) * (double)bsri_ceil_div(p->width, cols);
+    const double tile = inner * present * bsri_max(tensor, bsri_max(bytes, 450)) + 1000 + cols * 11;
+    const double tiles = (double)p->items * (double)bsri_ceil_div(p->tiles * p->br, 128) * (double)bsri_ceil_div(p->width, cols);
     return tile * (tiles <= ctx->sm_count ? 1.0 : 0.4 + tiles / ctx->sm_count);
-}
-/* The tile of blocks of 64 and 128. */
-static void bsri_wgmma_tile_of(const bsr_context *ctx, const bsri_dev_product *p, const bsr_plan *asked, bsri_choice *c) {
-    static const int tile[3][2] = {{128, 256}, {128, 128}, {64, 256}};
-    double best = 0;
-    int i;
-    for (i = 0; i < 3; i++) {
-        const int rows = tile[i][0], cols = tile[i][1];
-        double cycles;
-        if ((rows < 128 && (p->br > rows || p->width <= 128)) || (asked->tile_rows && asked->tile_rows != rows && p->br <= 64) ||
-            (asked->tile_cols && asked->tile_cols != cols))
-            continue;
-        cycles = bsri_wgmma_cycles(ctx, p, rows, cols);
-        if (best == 0 || cycles < best) best = cycles, c->tile_rows = rows, c->tile_cols = cols;
-    }
 }
 /* Which instance runs a product in this tier. */
 static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsr_plan *asked,
                                      bsri_dev_wgmma *m) {
-    int64_t groups = bsri_ceil_div(p->tiles * p->br, 64); /* a schedule by eights may round up to four times as many */
+    const int64_t groups = bsri_ceil_div(p->tiles * p->br, 128); /* a schedule by eights may round up to four times as many */
     const int why = bsri_wgmma_refuses(ctx, p, compute, p->items * groups * bsri_ceil_div(p->width, 128));
     bsri_choice c = bsri_yes(0, 3, p->br == 128 ? BSR_WHY_ONE_ROW : BSR_WHY_GROUP);
     const int i8 = p->a.dtype == BSR_I8;
@@ -3907,12 +3902,15 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     if (p->br < 64 && asked->kernel != 3) return bsri_no(BSR_WHY_PLAN);
     memset(m, 0, sizeof *m);
     m->p = *p, m->single = bsri_mma_single(p, &m->rows), m->schedule = p->a.schedule, m->trans = p->trans;
-    m->items = (int32_t)p->items, m->lines = (int32_t)p->tiles, m->silent = !p->alpha_ptr && p->alpha == 0.0;
+    m->items = (int32_t)p->items, m->lines = (int32_t)p->tiles;
+    m->silent = !p->alpha_ptr && p->alpha == 0.0;
     c.tile_rows = 128, c.tile_cols = 256;
-    if (p->br >= 64 && !i8) bsri_wgmma_tile_of(ctx, p, asked, &c);
+    if (p->br >= 64 && !i8)
+        c.tile_cols = asked->tile_cols ? (asked->tile_cols == 128 ? 128 : 256)
+                      : bsri_wgmma_cycles(ctx, p, 128) < bsri_wgmma_cycles(ctx, p, 256) ? 128 : 256;
     m->group = (int32_t)bsri_max(1, c.tile_rows / p->br), m->group_bits = bsri_mma_log2(m->group), m->tile_cols = c.tile_cols;
     m->parts = (int32_t)bsri_max(1, p->br * (int64_t)bsr_dtype_size(p->a.dtype) / 128);
-    m->block_bits = bsri_mma_log2(p->br), m->beside = c.tile_rows == 64;
+    m->block_bits = bsri_mma_log2(p->br);
     m->either = (int32_t)bsri_min(bsri_block_rows(&p->a), bsri_block_cols(&p->a));
     if (!bsri_tensor_batch_of(p->a.batch_dims, p->a.batch, p->a.values_batch_stride, &m->a_batch)) return bsri_no(BSR_WHY_VALUES);
     if (!bsri_tensor_batch_of(p->b.batch_dims, p->b.batch, p->b.batch_stride, &m->b_batch)) return bsri_no(BSR_WHY_DENSE);
@@ -3923,16 +3921,17 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     m->patterns = bsri_pattern_count(&p->a);
     m->share = 1.0f / (float)bsri_max(1, p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a));
     m->whole = bsri_mma_layout(&p->b) == 1 && p->width % 64 == 0;
+    /* no box beyond the last column: 14336 x 4096 x 64 took longer than 14336 x 4096 x 128 */
+    m->dense = p->br < 64 ? c.tile_cols : (int32_t)bsri_min(c.tile_cols, p->width);
     m->a_trans = bsri_mma_values(p) == 2, m->a_line = 2 * (m->a_trans ? p->a_cs : p->a_rs);
     c.kernel = i8 ? 380 + (p->br == 128)
                   : (p->a.dtype == BSR_F16 ? 310 : 300) + (bsri_mma_layout(&p->b) == 2) +
-                        (p->br < 64 ? 20 + (p->br == 16) * 2 : (c.tile_cols == 128 || m->beside) * 4 + m->a_trans * 2);
+                        (p->br < 64 ? 20 + (p->br == 16) * 2 : (c.tile_cols == 128) * 4 + m->a_trans * 2);
     c.stages = i8 && p->br == 64 ? 8 : c.tile_cols == 128 ? 6 : 4, c.threads = 384,
     c.shared = p->br < 64 ? BSRI_WGMMA_NARROW_SHARED : BSRI_WGMMA_SHARED;
     tiles = m->tiles = (int32_t)bsri_ceil_div(p->width, c.tile_cols);
     m->span = tiles % 4 == 0 || tiles > 32 ? 4 : tiles % 3 == 0 ? 3 : tiles % 2 == 0 ? 2 : 1;
     m->slabs = (int32_t)((tiles + m->span - 1) / m->span), m->inverse = (65536 + m->span - 1) / m->span;
-    groups = bsri_ceil_div(p->tiles * p->br, c.tile_rows);
     m->teams = (int32_t)bsri_min(bsri_min(ctx->sm_count, 32 * BSRI_WGMMA_TEAMS) / m->span, p->items * m->slabs * groups);
     c.grid = m->grid = m->teams * m->span, c.early = 1;
     if (!bsri_wgmma_maps(ctx, &c, m)) return bsri_no(BSR_WHY_DENSE);
