@@ -3279,7 +3279,7 @@ __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const
         }
         if (n % 64 == 0 && !direct) { /* input is there, or the box's last store has been read */
             if (input) bsri_mma_landed<0>();
-            else if (bsri_elect()) bsri_tma_wait_read<1>();
+            else if (lane == 0) bsri_tma_wait_read<1>();
             __syncwarp();
         }
         if (FUSED) bsri_wgmma_fuse<T>(m, f, t, x, bias, place + box, n);
@@ -3290,7 +3290,7 @@ __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const
         bsri_wgmma_stage_out<T>(place + box, x, by_rows, n % 64);
         if (n % 64 == 0) {
             if (input && n && n + 64 < L::TN) { /* the next box's: its last store has been read by now */
-                if (bsri_elect()) bsri_tma_wait_read<0>();
+                if (lane == 0) bsri_tma_wait_read<0>();
                 __syncwarp();
                 t.bring(f.operand[2], spare + (box ^ 2048), by_rows, n + 64);
             }
