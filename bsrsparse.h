@@ -1692,7 +1692,7 @@ BSRI_HD static int64_t bsri_batch_offset(const bsri_batch *b, int64_t item, int3
     int d = b->dims - 1, i = dims - 1;
     BSRI_ROLLED
     for (; i >= 0 && d >= 0; i--, d--) {
-        const int64_t outer = bsri_divide(item, b->size[d]);
+        const int64_t outer = d ? bsri_divide(item, b->size[d]) : 0; /* most batches have one dimension */
         if (size[i] != 1) offset += (item - outer * b->size[d]) * stride[i];
         item = outer;
     }
@@ -1733,7 +1733,7 @@ BSRI_HD static int64_t bsri_pattern_of(const bsri_batch *b, int64_t item, const 
     int d = b->dims - 1, i = m->batch_dims - 1;
     BSRI_ROLLED
     for (; i >= 0 && d >= 0; i--, d--) {
-        const int64_t outer = bsri_divide(item, b->size[d]);
+        const int64_t outer = d ? bsri_divide(item, b->size[d]) : 0;
         if (bsri_own_pattern(m, i)) pattern += (item - outer * b->size[d]) * n, n *= m->batch[i];
         item = outer;
     }
@@ -8607,10 +8607,11 @@ static void bsri_cuda_softmax_teams(const bsri_call *c, int64_t pieces, bsri_dev
     for (p->warps = 1; p->warps < 8 && lanes > (INT64_C(32) >> p->side) * p->warps * BSRI_ROW_HELD; p->warps *= 2) {
     }
     while (p->near < 5 - p->side && p->chunks % (2 << p->near) == 0) p->near++;
-    /* where a row starts is found once for `run` of them, as long as 24 warps a multiprocessor have five turns (H200: with ten,
-       starts cost 5 to 10 %, with two and a half the last turn does; CTAs that stay lose more to rows of unequal lengths) */
+    /* where a row starts is found once for `run` of them, as long as 40 warps a multiprocessor have three turns; for two of them
+       nearly always (H200, four rows: 80 us; two, with six turns: 82; eight, with one and a half: 91. Less work, two rows: 23 us
+       with one and a half turns, one row: 26) */
     for (p->run = 1; p->run < 8 && br % ((int64_t)p->run << (p->side + 1)) == 0 &&
-                     (p->rows * p->warps) >> p->side >= 2 * p->run * 5 * 24 * (int64_t)c->ctx->sm_count;
+                     (p->rows * p->warps) >> p->side >= (p->run == 1 ? 1 : 6 * p->run) * 40 * (int64_t)c->ctx->sm_count;
          p->run *= 2) {
     }
 }

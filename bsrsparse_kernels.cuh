@@ -4000,9 +4000,11 @@ struct bsri_dev_row {
     bool valid;
 
     __device__ __forceinline__ bsri_dev_row(const bsri_dev_softmax &p, int64_t work) {
-        const int in_warp = threadIdx.x % 32, warp = threadIdx.x / 32, group = warp / p.warps, groups = blockDim.x / 32 / p.warps;
+        const int in_warp = threadIdx.x % 32, warp = threadIdx.x / 32, bits = __ffs(p.warps) - 1; /* a power of two */
+        const int group = warp >> bits, groups = blockDim.x / 32 >> bits;
         beside = in_warp >> p.near & ((1 << p.side) - 1);
-        lane = (in_warp & ((1 << p.near) - 1)) + (in_warp >> (p.near + p.side) << p.near) + warp % p.warps * (32 >> p.side);
+        lane = (in_warp & ((1 << p.near) - 1)) + (in_warp >> (p.near + p.side) << p.near);
+        lane += (warp & (p.warps - 1)) * (32 >> p.side);
         const int64_t n = ((work * groups + group) * p.run << p.side) + beside;
         valid = n < p.rows, count = 0, item = row = inner = first = 0;
         if (!valid) return;
@@ -4027,7 +4029,7 @@ template <class F> __device__ __forceinline__ void bsri_dev_row_lanes(const bsri
 template <class F, class Fold>
 __device__ __forceinline__ void bsri_dev_row_join(const bsri_dev_softmax &p, const bsri_dev_row &r, F &max, F &sum, Fold fold) {
     __shared__ F part[2][8][8];
-    const int warp = threadIdx.x / 32, from = warp / p.warps * p.warps;
+    const int warp = threadIdx.x / 32, from = warp & -p.warps;
     if (p.warps == 1) return;
     __syncthreads();
     part[0][warp][r.beside] = max, part[1][warp][r.beside] = sum;
@@ -4113,7 +4115,25 @@ template <class F> __global__ void __launch_bounds__(256, 2) bsri_softmax_simt(c
     }
 }
 
-/* Packed values, whole 16-byte pieces, no biases: a row that fits is read once and stays in registers. */
+/* 16 bytes into shared memory, for the thread itself; all groups of them but the last N have landed. */
+__device__ __forceinline__ void bsri_dev_copy16(uint4 *to, const char *from) {
+#ifdef BSRI_MMA_CODE
+    bsri_mma_copy(bsri_mma_address(to), from);
+#else
+    *to = *(const uint4 *)from;
+#endif
+}
+__device__ __forceinline__ void bsri_dev_copies_end(void) {
+#ifdef BSRI_MMA_CODE
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+template <int N> __device__ __forceinline__ void bsri_dev_copies_but(void) {
+#ifdef BSRI_MMA_CODE
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+#endif
+}
+/* Packed values, whole 16-byte pieces, no biases: a row that fits is read once. */
 template <class T> struct bsri_dev_piece;
 template <> struct bsri_dev_piece<float> {
     static constexpr int N = 4;
@@ -4193,11 +4213,11 @@ template <class T> struct bsri_softmax_packed {
     typedef bsri_dev_piece<T> piece;
     static constexpr int N = piece::N, HELD = BSRI_ROW_HELD;
     const bsri_dev_softmax &p;
-    const bsri_dev_row &r;
+    bsri_dev_row &r;
     int n;             /* pieces of the row */
     uint32_t to[HELD]; /* where the held ones stand, from the row's first element on */
 
-    __device__ __forceinline__ bsri_softmax_packed(const bsri_dev_softmax &p_, const bsri_dev_row &r_) : p(p_), r(r_) {
+    __device__ __forceinline__ bsri_softmax_packed(const bsri_dev_softmax &p_, bsri_dev_row &r_) : p(p_), r(r_) {
         n = (int)(r.count / N);
 #pragma unroll
         for (int i = 0; i < HELD; i++) to[i] = at(r.lane + i * p.lanes);
@@ -4237,14 +4257,14 @@ template <class T> struct bsri_softmax_packed {
         sum = sum * a + other_sum * b, max = m;
     }
     /* The largest scaled score of the lane. */
-    __device__ __forceinline__ float largest(const uint4 (&raw)[HELD], float scale) const {
+    __device__ __forceinline__ float largest(const uint4 *held, float scale) const {
         float max = -bsri_dev_inf<float>();
         if constexpr (N == 4) {
             float v[N];
 #pragma unroll
             for (int i = 0; i < HELD; i++) {
                 if (!has(i)) continue;
-                piece::load(v, raw[i]);
+                piece::load(v, held[i * blockDim.x]);
 #pragma unroll
                 for (int k = 0; k < N; k++) max = bsri_dev_max(max, v[k] * scale);
             }
@@ -4253,44 +4273,61 @@ template <class T> struct bsri_softmax_packed {
             uint32_t most = piece::LEAST;
             float v[N];
 #pragma unroll
-            for (int i = 0; i < HELD; i++)
-                if (has(i))
-                    most = piece::larger(most, piece::larger(piece::larger(raw[i].x ^ flip, raw[i].y ^ flip),
-                                                             piece::larger(raw[i].z ^ flip, raw[i].w ^ flip)));
+            for (int i = 0; i < HELD; i++) {
+                if (!has(i)) continue;
+                const uint4 raw = held[i * blockDim.x];
+                most = piece::larger(most, piece::larger(piece::larger(raw.x ^ flip, raw.y ^ flip),
+                                                         piece::larger(raw.z ^ flip, raw.w ^ flip)));
+            }
             piece::load(v, make_uint4(most, most, most, most));
             max = bsri_dev_max(v[0], v[1]);
             if (max != -bsri_dev_inf<float>()) max *= fabsf(scale);
         }
         return max;
     }
-    /* Exponentials are taken against the warp's own maximum: the row's is needed only at the end. The values are what stays in
-       registers, and the exponentials are computed twice. */
-    __device__ __forceinline__ void forward() const {
-        const float scale = (float)p.scale * (N == 4 ? 1.0f : BSRI_DEV_LOG2E);
-        bool longer = n > HELD * p.lanes;
-        if (p.warps > 1) longer = __syncthreads_or(longer);
-        else longer = __any_sync(~0u, longer);
-        if (longer) {
-            forward_long();
-            return;
-        }
-        uint4 raw[HELD];
-        float v[N], sum = 0;
+    /* The row's pieces on their way into shared memory, each to the thread's own place. */
+    __device__ __forceinline__ void ask(uint4 *held) const {
 #pragma unroll
-        for (int i = 0; i < HELD; i++) /* all loads before the first use */
-            if (has(i)) raw[i] = fetch(r.x, to[i]);
-        float max = largest(raw, scale);
+        for (int i = 0; i < HELD; i++)
+            if (has(i)) bsri_dev_copy16(held + i * blockDim.x, r.x.values + (size_t)to[i] * sizeof(T));
+        bsri_dev_copies_end();
+    }
+    /* p.run rows, of which all are as long, `step` bytes apart: what a thread has used makes room for the next row. (H200, bf16,
+       16 x 4096 x 4096, a quarter full, blocks of 16 / 32 / 64: 81 / 82 / 80 us; with rows in registers, which leave room for 24
+       warps of 40, and none ahead 96 / 96 / 90. Two rows ahead and 24 warps: 92 / 93 / 87. Exponentials kept and 16 warps: 115 /
+       113 / 103.) */
+    __device__ __forceinline__ void forward(int64_t step, int64_t out_step) {
+        extern __shared__ __align__(1024) char bsri_shared[];
+        uint4 *const held = (uint4 *)bsri_shared + threadIdx.x;
+        const bool longer = p.warps > 1 ? __syncthreads_or(n > HELD * p.lanes) : __any_sync(~0u, n > HELD * p.lanes);
+        if (!longer) ask(held);
+#pragma unroll 1
+        for (int i = 0; i < p.run; i++, r.out.values += out_step) {
+            if (longer) forward_long(), r.x.values += step;
+            else bsri_dev_copies_but<0>(), forward_held(held, i + 1 < p.run ? step : 0);
+        }
+    }
+    /* Exponentials are taken against the warp's own maximum: the row's is needed only at the end. They are computed twice. */
+    __device__ __forceinline__ void forward_held(uint4 *held, int64_t next) {
+        const float scale = (float)p.scale * (N == 4 ? 1.0f : BSRI_DEV_LOG2E);
+        float v[N], sum = 0, max = largest(held, scale);
         bsri_dev_row_lanes(p, [&](int d) { max = bsri_dev_max(max, __shfl_xor_sync(~0u, max, d)); });
         const float mine = max, base = finite(max);
 #pragma unroll
         for (int i = 0; i < HELD; i++)
-            if (has(i)) sum += powers(v, raw[i], scale, base);
+            if (has(i)) sum += powers(v, held[i * blockDim.x], scale, base);
         bsri_dev_row_lanes(p, [&](int d) { sum += __shfl_xor_sync(~0u, sum, d); });
         bsri_dev_row_join(p, r, max, sum, fold);
         const float factor = max == -bsri_dev_inf<float>() ? 0.0f : bsri_dev_row_factor(max, sum) * power(mine - max);
+        r.x.values += next;
 #pragma unroll
-        for (int i = 0; i < HELD; i++)
-            if (has(i)) powers(v, raw[i], scale, base), write(v, factor, to[i]);
+        for (int i = 0; i < HELD; i++) {
+            if (!has(i)) continue;
+            powers(v, held[i * blockDim.x], scale, base);
+            if (next) bsri_dev_copy16(held + i * blockDim.x, r.x.values + (size_t)to[i] * sizeof(T));
+            write(v, factor, to[i]);
+        }
+        if (next) bsri_dev_copies_end();
     }
     /* Read twice. */
     static __device__ __forceinline__ float scaled(float (&v)[N], float scale, float max) {
@@ -4356,16 +4393,28 @@ template <class T> struct bsri_softmax_packed {
         }
     }
 };
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#define BSRI_SOFTMAX_CTAS 4 /* all that an SM has room for */
+#else
+#define BSRI_SOFTMAX_CTAS 5
+#endif
 template <class T, bool BACKWARD>
-__global__ void __launch_bounds__(256, BACKWARD ? 2 : 3) bsri_softmax_fast(const __grid_constant__ bsri_dev_softmax p) {
+__global__ void __launch_bounds__(256, BACKWARD ? 2 : BSRI_SOFTMAX_CTAS)
+    bsri_softmax_fast(const __grid_constant__ bsri_dev_softmax p) {
     for (int64_t work = blockIdx.x; work < p.work; work += gridDim.x) {
         bsri_dev_row r(p, work);
-        const bsri_softmax_packed<T> one(p, r);
-        int64_t step = r.first * p.xs[0] + r.inner * p.xs[1];
-        for (int i = 0; i < p.run; i++, step = p.xs[1] << p.side) {
-            r.x.values += step * (int64_t)sizeof(T), r.out.values += step * bsri_dev_size(p.out.dtype);
-            if (BACKWARD) r.dy.values += step * (int64_t)sizeof(T), one.backward();
-            else one.forward();
+        bsri_softmax_packed<T> one(p, r);
+        const int64_t first = r.first * p.xs[0] + r.inner * p.xs[1], next = p.xs[1] << p.side;
+        const int64_t size = bsri_dev_size(p.out.dtype);
+        r.x.values += first * (int64_t)sizeof(T), r.out.values += first * size;
+        if (!BACKWARD) {
+            one.forward(next * (int64_t)sizeof(T), next * size);
+            continue;
+        }
+        r.dy.values += first * (int64_t)sizeof(T);
+        for (int i = 0; i < p.run; i++) {
+            one.backward();
+            r.x.values += next * (int64_t)sizeof(T), r.dy.values += next * (int64_t)sizeof(T), r.out.values += next * size;
         }
     }
 }
@@ -4377,6 +4426,7 @@ static bsri_choice bsri_simt_choose_softmax(const bsr_context *, const bsri_dev_
                              fast && compute != BSR_F64 ? BSR_WHY_PACKED : BSR_WHY_ANY);
     c.threads = p->warps == 8 ? 256 : 128, c.tile_rows = c.threads / 32 / p->warps << p->side, c.tile_cols = 1;
     c.grid = p->work;
+    if (fast && compute != BSR_F64 && !p->backward) c.shared = c.threads * BSRI_ROW_HELD * 16;
     return c;
 }
 
