@@ -5220,22 +5220,28 @@ static bsri_choice bsri_mma_choose_attention(const bsr_context *ctx, const bsri_
 
 /* A tile is 64 or 128 rows of mat1, one group of block rows, times up to 512 or 256 gathered columns of mat2: the union of the
    columns that the group stores, in entries of one block, or of 64 columns where most of them are stored. Blocks that a union
-   adds are computed and not stored. Every CTA takes an equal part of the work, counted in stored blocks group by
-   group, ascending in columns inside a group, and a few blocks more for each group's rows of mat1; so rows may be of any length,
-   and nothing has to be known of the pattern beforehand. Where tiles are as wide as two blocks only, and whole ones share out
-   as well, nobody cuts one. */
+   adds are computed and not stored. Every CTA takes an equal part of the work, group by group: a group counts as many entries as
+   its stored blocks let expect, were the pattern random, and a toll for its start; inside a group its entries are shared out by
+   number. So rows may be of any length, and nothing has to be known of the pattern beforehand. Where tiles are as wide as two
+   blocks only, and whole ones share out as well, nobody cuts one. */
 enum { BSRI_WSAMPLED_DEPTH = 64, BSRI_WSAMPLED_GROUP = 8, BSRI_WSAMPLED_RING = 221184, BSRI_WSAMPLED_ROWS = 512 };
+enum { BSRI_WSAMPLED_UNIT = 16, BSRI_WSAMPLED_LISTER = 3 }; /* work of an entry; the warp that writes tiles down */
+/* What every CTA wants first stands first: each line of the parameters is a miss. */
 typedef struct bsri_dev_wgmma_sampled {
-    bsri_dev_sampled p;
+    const void *crow, *col;        /* of the first item */
+    int64_t total, area, each;     /* work of all, of an item, of a CTA in a grid of so many */
+    int32_t grid, blocks;          /* stored blocks of an item */
+    int32_t slope, panel, toll;    /* work of a group: for each stored block; as a whole; before its first entry */
+    int32_t dt, rows, groups, group, bits; /* block rows; in a tile; log2 of the block size */
+    int32_t whole, batched, parts; /* tiles may be dealt whole; there are several items; parts of a union at most */
+    int32_t entries, shift;        /* entries of a tile at most; log2 of the blocks side by side in one */
+    int32_t wide;                  /* 1: warpgroups share the rows, not the columns */
+    int32_t reduce, steps, plain;
+    int32_t a_boxes, b_boxes, a_box, b_box; /* loads of a stage and of one entry, their bytes */
+    uint64_t a_kind, b_kind;                /* operands' descriptors but for the address */
     CUtensorMap mat1, mat2;
     bsri_tensor_batch batch1, batch2;
-    int64_t area;            /* work of an item: stored blocks, and `panel` for each group */
-    uint64_t a_kind, b_kind; /* operands' descriptors but for the address */
-    int32_t group, bits;     /* block rows of a tile; log2 of the block size */
-    int32_t entries, shift;  /* entries of a tile at most; log2 of the blocks side by side in one */
-    int32_t wide, share;     /* 1: warpgroups share the rows, not the columns; warps that fetch a stage together, 1 or 4 */
-    int32_t reduce, steps, panel, plain;
-    int32_t a_boxes, b_boxes, a_box, b_box; /* loads of a stage and of one entry, their bytes */
+    bsri_dev_sampled p;
 } bsri_dev_wgmma_sampled;
 
 /* What the multiplying warps know of a tile. */
@@ -5280,217 +5286,281 @@ __device__ __forceinline__ bool bsri_wgmma_sampled_cut_ring(bsri_wgmma_ring &rin
     if (other) ring.slot = 0, ring.size = size, ring.bytes = BSRI_WSAMPLED_RING / size & ~1023u;
     return other;
 }
-/* Where a CTA's part begins: at a block row or group, and the work before it. */
+/* A CTA's part: work [at, last) of all, or tiles of an item where they are dealt whole; the group where it begins, and the tiles
+   before that. */
 struct bsri_wgmma_sampled_place {
-    int group, start;
+    int64_t at, last;
+    int group, start, whole;
 };
+/* Where the work of CTA number n begins; of a grid that the caller has capped, too. */
+__device__ __forceinline__ int64_t bsri_wgmma_sampled_from(const bsri_dev_wgmma_sampled &m, int64_t n) {
+    const int64_t each = (int)gridDim.x == m.grid ? m.each : m.total / gridDim.x;
+    return each * n + bsri_min(n, m.total - each * gridDim.x);
+}
 /* The last group that starts at or before `at`; every lane asks four places of its own. */
-__device__ __forceinline__ bsri_wgmma_sampled_place bsri_wgmma_sampled_find(const bsri_dev_wgmma_sampled &m, const void *crow,
-                                                                            int at) {
-    const int lane = threadIdx.x % 32, dt = m.p.out.index_dtype;
-    int low = 0, high = ((int)bsri_block_rows(&m.p.out) + m.group - 1) / m.group;
+__device__ __forceinline__ int bsri_wgmma_sampled_find(const bsri_dev_wgmma_sampled &m, const void *crow, int64_t at) {
+    int low = 0, high = m.groups;
     while (high - low > 1) {
         const int step = (high - low + 127) / 128;
         int before = -1;
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            const int mine = low + (i * 32 + lane) * step;
-            const bool is = mine < high && bsri_index(crow, dt, mine * m.group) + mine * m.panel <= at;
+            const int mine = low + (i * 32 + (int)threadIdx.x % 32) * step;
+            const bool is = mine < high && bsri_index(crow, m.dt, mine * m.group) * m.slope + (int64_t)mine * m.panel <= at;
             before += __popc(__ballot_sync(~0u, is));
         }
         low += max(0, before) * step, high = min(high, low + step);
     }
-    return {low, 0};
+    return low;
 }
 /* Tiles of block rows [first, end), none of them cut. */
-__device__ __forceinline__ int bsri_wgmma_sampled_whole(const bsri_dev_wgmma_sampled &m, const void *crow, int first, int end) {
+__device__ __forceinline__ int bsri_wgmma_sampled_whole(const bsri_dev_wgmma_sampled &m, int first, int end) {
     int n = 0;
 #pragma unroll 4
-    for (int r = first; r < end; r++) {
-        const int dt = m.p.out.index_dtype, blocks = (int)(bsri_index(crow, dt, r + 1) - bsri_index(crow, dt, r));
-        n += (blocks + m.entries - 1) / m.entries;
-    }
+    for (int r = first; r < end; r++)
+        n += ((int)(bsri_index(m.crow, m.dt, r + 1) - bsri_index(m.crow, m.dt, r)) + m.entries - 1) / m.entries;
     return n;
 }
-/* The same for whole tiles, of which this CTA takes [*at, *last); false: cutting them shares the work out better. */
-__device__ __forceinline__ bool bsri_wgmma_sampled_deal(const bsri_dev_wgmma_sampled &m, const void *crow, int *at, int *last,
-                                                        bsri_wgmma_sampled_place *place) {
-    const int rows = (int)bsri_block_rows(&m.p.out), lane = threadIdx.x % 32, each = (rows + 31) / 32;
-    const int first = min(rows, lane * each), mine = bsri_wgmma_sampled_whole(m, crow, first, min(rows, first + each));
-    const int grid = (int)gridDim.x, blocks = ((int)m.p.out.nnz + grid - 1) / grid;
+/* This CTA's part in whole tiles; false: cutting them shares the work out better. */
+__device__ __forceinline__ bool bsri_wgmma_sampled_deal(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_place &place) {
+    const int lane = threadIdx.x % 32, each = (m.rows + 31) / 32, first = min(m.rows, lane * each);
+    const int mine = bsri_wgmma_sampled_whole(m, first, min(m.rows, first + each)), grid = (int)gridDim.x, me = (int)blockIdx.x;
+    const int blocks = (m.blocks + grid - 1) / grid;
     int sum = mine;
 #pragma unroll
     for (int i = 1; i < 32; i *= 2) {
         const int left = __shfl_up_sync(~0u, sum, i);
         if (lane >= i) sum += left;
     }
-    const int all = __shfl_sync(~0u, sum, 31), most = (all + grid - 1) / grid;
+    const int all = __shfl_sync(~0u, sum, 31), least = all / grid, more = all - least * grid, most = least + (more != 0);
     if (most * (m.entries + 1) > blocks + (blocks + m.entries - 1) / m.entries + (blocks > 1)) return false;
-    *at = (int)((int64_t)all * blockIdx.x / grid), *last = (int)((int64_t)all * (blockIdx.x + 1) / grid);
-    const uint32_t before = __ballot_sync(~0u, sum - mine <= *at);
-    const int owner = 31 - __clz(before | 1);
-    place->group = __shfl_sync(~0u, first, owner), place->start = __shfl_sync(~0u, sum - mine, owner);
+    place.at = least * me + min(me, more), place.last = place.at + least + (me < more);
+    const int owner = 31 - __clz(__ballot_sync(~0u, sum - mine <= (int)place.at) | 1);
+    place.group = __shfl_sync(~0u, first, owner), place.start = __shfl_sync(~0u, sum - mine, owner), place.whole = 1;
     return true;
 }
-/* Loads this warp's share of a stage: entries first, first + m.share and so on. */
+/* How many of a group's `count` entries stand before `at` of its work. */
+__device__ __forceinline__ int bsri_wgmma_sampled_before(int count, int64_t at, int64_t work) {
+    return at <= 0 ? 0 : at >= work ? count : min(count, (int)((float)count * __fdividef((float)at, (float)work)));
+}
+/* Loads a stage; lane n has box n of mat2, at this column. The loop over lanes that the compiler makes of it takes 40 clocks a
+   box; one lane that asked the others for their columns took 300. */
 template <int TA, int TB>
 __device__ __forceinline__ void bsri_wgmma_sampled_load(const bsri_dev_wgmma_sampled &m, uint32_t to, uint32_t full, int k,
-                                                        int row, const int32_t (&batch)[4], int col, int first, int count) {
-    const bool issues = threadIdx.x % 32 == 0;
-    const int mine = max(0, count - first + m.share - 1) / m.share;
-    const uint32_t at = to + count * m.b_boxes * m.b_box; /* mat1's part stands behind, for wgmma reads up to 48 columns more */
-    if (issues) {
-        bsri_tma_expect(full, mine * m.b_boxes * m.b_box + (first ? 0 : m.a_boxes * m.a_box));
-        for (int i = 0; i < m.a_boxes && !first; i++)
+                                                        int row, const int32_t (&batch)[4], int col, int boxes) {
+    const int lane = threadIdx.x % 32;
+    if (lane == 0) {
+        const uint32_t at = to + boxes * m.b_box; /* mat1's part stands behind, for wgmma reads up to 48 columns more */
+        bsri_tma_expect(full, boxes * m.b_box + m.a_boxes * m.a_box);
+        for (int i = 0; i < m.a_boxes; i++)
             if (TA) bsri_tma_load(at + i * m.a_box, &m.mat1, full, row + i * 64, k, batch[0], batch[1]);
             else bsri_tma_load(at + i * m.a_box, &m.mat1, full, k, row, batch[0], batch[1]);
     }
-    for (int e = first; e < count; e += m.share) {
-        const int n = __shfl_sync(~0u, col, e) << (m.bits + m.shift);
-        for (int i = 0; i < m.b_boxes && issues; i++)
-            if (TB) bsri_tma_load(to + (e * m.b_boxes + i) * m.b_box, &m.mat2, full, n + i * 64, k, batch[2], batch[3]);
-            else bsri_tma_load(to + e * m.b_box, &m.mat2, full, k, n, batch[2], batch[3]);
+    if (lane < boxes) {
+        if (TB) bsri_tma_load(to + lane * m.b_box, &m.mat2, full, col, k, batch[2], batch[3]);
+        else bsri_tma_load(to + lane * m.b_box, &m.mat2, full, k, col, batch[2], batch[3]);
     }
 }
-/* All stages of one tile; lane e has the column of entry e. The four warps fetch each stage together, or three take turns: there
-   are three slots at least, so that none is ahead of another by a whole round. */
+/* Where a problem item's operands stand in their maps. */
+__device__ __forceinline__ void bsri_wgmma_sampled_batch(const bsri_dev_wgmma_sampled &m, int64_t item, int r,
+                                                         int32_t (&batch)[4]) {
+    const int64_t whole = bsri_reduce_item(&m.p.whole, &m.p.out_batch, item, r);
+    bsri_tensor_item(m.batch1, bsri_dense_offset(&m.p.whole, whole, &m.p.mat1), batch[0], batch[1]);
+    bsri_tensor_item(m.batch2, bsri_dense_offset(&m.p.whole, whole, &m.p.mat2), batch[2], batch[3]);
+}
+/* Entries of a group that follow one another, of a part of its union or, where it is one block row, of the index array; lane g
+   has the first block of row g here. */
+struct bsri_wgmma_sampled_run {
+    const bsri_wgmma_sampled_part *part; /* null: a group of one row */
+    int64_t item;
+    int row, first, n, at;
+};
+/* The fetching warps: what is on its way, and to whom. */
+struct bsri_wgmma_sampled_fetcher {
+    bsri_wgmma_ring ring, tiles;
+    uint32_t base;
+    int turn;
+};
+/* All stages of one tile; lane e has the column of entry e. Three warps take turns: there are three slots at least, so that none
+   is ahead of another by a whole round. */
 template <int TA, int TB>
 __device__ __forceinline__ void bsri_wgmma_sampled_fetch_tile(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
-                                                              uint32_t base, bsri_wgmma_ring &ring, int &turn, int64_t item,
-                                                              int row, int col, int count) {
+                                                              bsri_wgmma_sampled_fetcher &f, int64_t item, int row, int col,
+                                                              int count) {
     const uint32_t full = bsri_mma_address(s.full), empty = bsri_mma_address(s.empty);
-    const int warp = threadIdx.x / 32;
-    if (bsri_wgmma_sampled_cut_ring(ring, bsri_wgmma_sampled_bytes(m, count))) {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, half = m.b_boxes / 2; /* boxes of an entry: 1 or 2 */
+    const bool used = f.ring.size != 0;
+    if (bsri_wgmma_sampled_cut_ring(f.ring, bsri_wgmma_sampled_bytes(m, count)) && used) {
         bsri_mma_sync(); /* all old slots have been filled, and then: nobody reads them any more */
-        for (int i = 0; i < BSRI_GROUP; i++) bsri_mma_wait(empty + 8 * i, (ring.passed >> i & 1) ^ 1);
+        for (int i = 0; i < BSRI_GROUP; i++) bsri_mma_wait(empty + 8 * i, (f.ring.passed >> i & 1) ^ 1);
     }
+    col = (__shfl_sync(~0u, col, lane >> half) << (m.bits + m.shift)) + (lane & half) * 64;
     for (int r = 0; r < m.reduce; r++) {
-        const int64_t whole = bsri_reduce_item(&m.p.whole, &m.p.out_batch, item, r);
-        int32_t batch[4];
-        bsri_tensor_item(m.batch1, bsri_dense_offset(&m.p.whole, whole, &m.p.mat1), batch[0], batch[1]);
-        bsri_tensor_item(m.batch2, bsri_dense_offset(&m.p.whole, whole, &m.p.mat2), batch[2], batch[3]);
-        for (int i = 0; i < m.steps; i++, ring.next(), turn = turn == 2 ? 0 : turn + 1) {
-            if (m.share == 1 && turn != warp) continue;
-            bsri_mma_wait(empty + 8 * ring.slot, ring.phase() ^ 1);
-            bsri_wgmma_sampled_load<TA, TB>(m, base + ring.slot * ring.bytes, full + 8 * ring.slot, i * BSRI_WSAMPLED_DEPTH, row,
-                                            batch, col, m.share == 1 ? 0 : warp, count);
+        int32_t batch[4] = {0, 0, 0, 0};
+        if (m.batched) bsri_wgmma_sampled_batch(m, item, r, batch);
+        for (int i = 0; i < m.steps; i++, f.ring.next(), f.turn = f.turn == 2 ? 0 : f.turn + 1) {
+            if (f.turn != warp) continue;
+            bsri_mma_wait(empty + 8 * f.ring.slot, f.ring.phase() ^ 1);
+            bsri_wgmma_sampled_load<TA, TB>(m, f.base + f.ring.slot * f.ring.bytes, full + 8 * f.ring.slot,
+                                            i * BSRI_WSAMPLED_DEPTH, row, batch, col, count * m.b_boxes);
         }
     }
 }
-/* Entries [first, first + n) of a part of the union; lane g has the first block of row g there. */
-struct bsri_wgmma_sampled_run {
-    int first, n, at;
-};
-/* Which entries of a part have their first block in [from, to) of the group; `before` blocks, and each row's `at`, are passed
-   over. */
-__device__ __forceinline__ bsri_wgmma_sampled_run bsri_wgmma_sampled_cut(const bsri_dev_wgmma_sampled &m,
-                                                                         const bsri_wgmma_sampled_part &part, int from, int to,
-                                                                         int &before, int &at) {
-    const int lane = threadIdx.x % 32, bit = lane & ((1 << m.shift) - 1);
-    bsri_wgmma_sampled_run run = {-1, 0, 0};
-    for (int e = 0; e < part.count; e += 32 >> m.shift) { /* lanes are blocks side by side */
-        const int mine = e + (lane >> m.shift);
-        const uint32_t mask = mine < part.count ? part.mask[mine] : 0;
-        uint32_t row = 0; /* which blocks row `lane` stores */
-        int left = before, all = 0;
-        for (int g = 0; g < m.group; g++) {
-            const uint32_t word = __ballot_sync(~0u, mask >> (g << m.shift | bit) & 1);
-            left += __popc(word & ((1u << lane) - 1)), all += __popc(word);
-            if (lane == g) row = word;
-        }
-        const uint32_t in = __ballot_sync(~0u, mask && bit == 0 && left >= from && left < to);
-        if (run.first < 0 && in) run.first = e + ((__ffs(in) - 1) >> m.shift), run.at = at + __popc(row & ((in & -in) - 1));
-        run.n += __popc(in), before += all, at += __popc(row);
+/* Lane g: how many blocks row g stores in the first n entries of a part. Sums of two rows in one register. */
+__device__ __forceinline__ int bsri_wgmma_sampled_stored(const bsri_dev_wgmma_sampled &m, const bsri_wgmma_sampled_part &part,
+                                                         int n) {
+    const uint32_t lane = threadIdx.x % 32, row = (1u << (1 << m.shift)) - 1;
+    uint32_t sum[BSRI_WSAMPLED_GROUP / 2] = {}, mine = 0;
+    for (int e = lane; e < n; e += 32)
+#pragma unroll
+        for (int g = 0; g < BSRI_WSAMPLED_GROUP; g++)
+            sum[g / 2] += (uint32_t)__popc(part.mask[e] >> (g << m.shift) & row) << g % 2 * 16;
+#pragma unroll
+    for (uint32_t i = 0; i < BSRI_WSAMPLED_GROUP / 2; i++) {
+        const uint32_t all = __reduce_add_sync(~0u, sum[i]);
+        if (lane / 2 == i) mine = lane % 2 ? all >> 16 : all & 0xffff;
     }
-    return run;
+    return (int)mine;
+}
+/* Tells the multiplying warps of n entries; lane e has the mask of entry e. By one warp, while the others fetch: all its lanes
+   write and arrive. */
+__device__ __forceinline__ void bsri_wgmma_sampled_tell(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
+                                                        const bsri_wgmma_ring &tiles, bsri_wgmma_sampled_run &run, uint32_t mask,
+                                                        int n) {
+    const int lane = threadIdx.x % 32;
+    const uint32_t beside = __shfl_sync(~0u, mask, lane >> m.shift) >> (lane & ((1 << m.shift) - 1));
+    bsri_wgmma_sampled_tile &tile = s.tile[tiles.slot];
+    uint32_t stored = 0; /* by row `lane` */
+#pragma unroll
+    for (int g = 0; g < BSRI_WSAMPLED_GROUP; g++) {
+        const uint32_t word = __ballot_sync(~0u, beside >> (g << m.shift) & 1);
+        if (lane == g) stored = word;
+    }
+    bsri_mma_wait(bsri_mma_address(&s.tile_empty[tiles.slot]), tiles.phase() ^ 1);
+    if (lane < BSRI_WSAMPLED_GROUP) tile.at[lane] = run.at, tile.have[lane] = stored;
+    if (lane == 0) tile.item = run.item, tile.count = n;
+    bsri_mma_arrive(bsri_mma_address(&s.tile_full[tiles.slot]));
+    run.at += __popc(stored);
 }
 /* The tiles of a run, of equal size but for one entry. */
 template <int TA, int TB>
 __device__ __forceinline__ void bsri_wgmma_sampled_fetch_run(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
-                                                             uint32_t base, bsri_wgmma_ring &ring, bsri_wgmma_ring &tiles,
-                                                             int &turn, bsri_wgmma_sampled_run &run, int64_t item, int row) {
+                                                             bsri_wgmma_sampled_fetcher &f, bsri_wgmma_sampled_run &run,
+                                                             const bsri_mma_rows &r) {
     const int lane = threadIdx.x % 32, count = (run.n + m.entries - 1) / m.entries;
-    const bsri_wgmma_sampled_part &part = s.part;
-    for (int t = 0; t < count; t++, tiles.next()) {
-        const int e = run.first + run.n * t / count, n = run.first + run.n * (t + 1) / count - e;
-        const int mine = lane >> m.shift, bit = lane & ((1 << m.shift) - 1);
-        const uint32_t mask = mine < n ? part.mask[e + mine] : 0, col = lane < n ? part.col[e + lane] : 0;
-        bsri_wgmma_sampled_tile &tile = s.tile[tiles.slot];
-        if (threadIdx.x < 32) bsri_mma_wait(bsri_mma_address(&s.tile_empty[tiles.slot]), tiles.phase() ^ 1);
-        uint32_t stored = 0; /* by row `lane` */
-        for (int g = 0; g < m.group; g++) {
-            const uint32_t word = __ballot_sync(~0u, mask >> (g << m.shift | bit) & 1);
-            if (lane == g) stored = word;
+    const int each = count ? run.n / count : 0, more = run.n - each * count;
+    for (int t = 0, e = run.first; t < count; t++, f.tiles.next()) {
+        const int n = each + (t < more);
+        int32_t col = 0;
+        uint32_t mask = 0;
+        if (lane < n) {
+            col = run.part ? run.part->col[e + lane] : (int32_t)bsri_index(r.col, r.dt, e + lane);
+            mask = run.part ? run.part->mask[e + lane] : 1;
         }
-        if ((int)threadIdx.x < m.group) tile.at[lane] = run.at, tile.have[lane] = stored;
-        run.at += __popc(stored);
-        __syncwarp();
-        if (threadIdx.x == 0) {
-            tile.item = item, tile.count = n;
-            bsri_mma_arrive(bsri_mma_address(&s.tile_full[tiles.slot]));
-        }
-        bsri_wgmma_sampled_fetch_tile<TA, TB>(m, s, base, ring, turn, item, row, (int)col, n);
+        if (threadIdx.x / 32 == BSRI_WSAMPLED_LISTER) bsri_wgmma_sampled_tell(m, s, f.tiles, run, mask, n);
+        bsri_wgmma_sampled_fetch_tile<TA, TB>(m, s, f, run.item, run.row, col, n);
+        e += n;
     }
 }
-/* Blocks [from, to) of group `n` of an item. */
+/* The next part of a group's union, as bsri_mma_union(). Where columns ascend and fit one part, all index entries of the group,
+   [s.at[0], end), are read at once: row after row took 12,000 clocks for 8 rows of 128 blocks. */
+__device__ __forceinline__ bool bsri_wgmma_sampled_union(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
+                                                         const bsri_mma_rows &r, int end, bool begun) {
+    if (m.parts == 1 && !begun) {
+        int at[BSRI_WSAMPLED_GROUP];
+#pragma unroll
+        for (int g = 0; g < BSRI_WSAMPLED_GROUP; g++) at[g] = (int)s.at[g];
+        for (int i = threadIdx.x; i < BSRI_UNION; i += BSRI_FETCHERS) s.present[i] = 0;
+        if (threadIdx.x == 0) s.first = 0, s.irregular = 0;
+        bsri_mma_sync();
+#pragma unroll 2
+        for (int i = at[0] + (int)threadIdx.x; i < end; i += BSRI_FETCHERS) {
+            const int32_t c = (int32_t)bsri_index(r.col, r.dt, i);
+            int row = 0;
+            bool begins = i == at[0];
+#pragma unroll
+            for (int g = 1; g < BSRI_WSAMPLED_GROUP; g++)
+                if (g < m.group) row += i >= at[g], begins = begins || i == at[g];
+            const bool after = begins || (int32_t)bsri_index(r.col, r.dt, i - 1) < c;
+            if (!after || (uint32_t)c >> m.shift >= BSRI_UNION) s.irregular = 1;
+            else atomicOr(&s.present[c >> m.shift], 1u << (row << m.shift | (c & ((1 << m.shift) - 1))));
+        }
+        bsri_mma_sync();
+        if (!s.irregular) {
+            if (threadIdx.x < BSRI_WSAMPLED_GROUP) s.next[threadIdx.x] = s.end[threadIdx.x];
+            __syncwarp();
+            bsri_mma_gather(s, s.part, m.group);
+            bsri_mma_sync();
+            return false;
+        }
+        bsri_mma_sync(); /* everybody has seen it */
+    }
+    return bsri_mma_union(s, s.part, r, m.group, m.shift);
+}
+/* This CTA's part of an item. */
 template <int TA, int TB>
-__device__ __forceinline__ void bsri_wgmma_sampled_fetch_group(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
-                                                               uint32_t base, bsri_wgmma_ring &ring, bsri_wgmma_ring &tiles,
-                                                               int &turn, const bsri_mma_rows &r, int64_t item, int n, int from,
-                                                               int to) {
-    const int rows = (int)bsri_block_rows(&m.p.out), line = n * m.group + (int)threadIdx.x;
-    const int lane = threadIdx.x % 32;
-    int before = 0;
-    bsri_mma_sync();
-    if (threadIdx.x < BSRI_WSAMPLED_GROUP) {
-        const bool in = (int)threadIdx.x < m.group && line < rows;
-        s.at[threadIdx.x] = in ? bsri_index(r.ptr, r.dt, line) : 0;
-        s.end[threadIdx.x] = in ? bsri_index(r.ptr, r.dt, line + 1) : 0;
+__device__ __forceinline__ void bsri_wgmma_sampled_fetch_item(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
+                                                              bsri_wgmma_sampled_fetcher &f, const bsri_mma_rows &r,
+                                                              const bsri_wgmma_sampled_place &place, int64_t item) {
+    const int lane = threadIdx.x % 32, whole = place.whole;
+    int64_t dealt = place.start;
+    for (int n = __shfl_sync(~0u, place.group, 0); n < m.groups; n++) {
+        const int first = (int)bsri_index(r.ptr, m.dt, min(n * m.group + min(lane, m.group), m.rows)); /* of row `lane` */
+        const int end = __shfl_down_sync(~0u, first, 1), base = __shfl_sync(~0u, first, 0);
+        const int blocks = __shfl_sync(~0u, first, m.group) - base;
+        const int64_t start = whole ? dealt : base * (int64_t)m.slope + n * (int64_t)m.panel;
+        const int64_t work = whole ? (blocks + m.entries - 1) / m.entries : blocks * (int64_t)m.slope + m.panel - m.toll;
+        const int64_t from = place.at - start - (whole ? 0 : m.toll), to = from + place.last - place.at;
+        bsri_wgmma_sampled_run run = {NULL, item, (n * m.group) << m.bits, 0, 0, first};
+        if (start >= place.last) break;
+        dealt += work;
+        if (m.group > 1) {
+            bsri_mma_sync();
+            if (threadIdx.x < BSRI_WSAMPLED_GROUP) s.at[lane] = first, s.end[lane] = end;
+            bsri_mma_sync();
+        }
+        for (bool more = true, begun = false; more; begun = true) {
+            const int at = lane < BSRI_WSAMPLED_GROUP ? (int)s.at[lane] : 0;
+            more = m.group > 1 && bsri_wgmma_sampled_union(m, s, r, base + blocks, begun);
+            const int count = m.group > 1 ? __shfl_sync(~0u, s.part.count, 0) : blocks;
+            run.first = whole ? min(count, max((int)from, 0) * m.entries) : bsri_wgmma_sampled_before(count, from, work);
+            run.n = (whole ? min(count, max((int)to, 0) * m.entries) : bsri_wgmma_sampled_before(count, to, work)) - run.first;
+            if (m.group == 1) run.first += base, run.at = run.first;
+            else run.part = &s.part, run.at = at + bsri_wgmma_sampled_stored(m, s.part, run.first);
+            bsri_wgmma_sampled_fetch_run<TA, TB>(m, s, f, run, r);
+        }
     }
-    bsri_mma_sync();
-    int at = lane < BSRI_WSAMPLED_GROUP ? (int)s.at[lane] : 0;
-    for (bool more = true; more && before < to;) {
-        more = bsri_mma_union(s, s.part, r, m.group, m.shift);
-        bsri_wgmma_sampled_run run = bsri_wgmma_sampled_cut(m, s.part, from, to, before, at);
-        bsri_wgmma_sampled_fetch_run<TA, TB>(m, s, base, ring, tiles, turn, run, item, (n * m.group) << m.bits);
-    }
+}
+/* Where this CTA begins in the item, if that is not known yet. */
+__device__ __forceinline__ bsri_wgmma_sampled_place bsri_wgmma_sampled_begin(const bsri_dev_wgmma_sampled &m, const void *crow,
+                                                                             int64_t at, int64_t last) {
+    bsri_wgmma_sampled_place place = {at, last, 0, 0, 0};
+    if (!m.whole || !bsri_wgmma_sampled_deal(m, place)) place.group = bsri_wgmma_sampled_find(m, crow, at);
+    return place;
 }
 /* The fetching warps. */
 template <int TA, int TB>
 __device__ __forceinline__ void bsri_wgmma_sampled_fetch(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
-                                                         uint32_t base) {
-    const int64_t total = m.area * m.p.items, end = total * (blockIdx.x + 1) / gridDim.x;
-    const int rows = (int)bsri_block_rows(&m.p.out);
-    bsri_wgmma_ring ring = {0, 0, 0, 0}, tiles = {0, 0, 2, 0};
-    int turn = 0;
-    for (int64_t x = total * blockIdx.x / gridDim.x; x < end;) {
-        const int64_t item = x / m.area;
-        const bsri_dev_item o = bsri_dev_matrix_item(&m.p.out_batch, item, &m.p.out);
-        bsri_mma_rows r;
-        bsri_wgmma_sampled_place place;
-        r.ptr = o.crow, r.col = o.col, r.position = NULL, r.values = NULL, r.b = NULL, r.dt = m.p.out.index_dtype;
-        int at = (int)(x - item * m.area), last = (int)bsri_min(end - item * m.area, m.area);
-        x = item * m.area + last;
-        const bool whole = m.entries == 2 && m.p.items == 1 && rows <= BSRI_WSAMPLED_ROWS &&
-                           bsri_wgmma_sampled_deal(m, r.ptr, &at, &last, &place);
-        if (!whole) place = bsri_wgmma_sampled_find(m, r.ptr, at);
-        const int unit = whole ? m.entries : 1;
-        for (int n = place.group; n * m.group < rows; n++) {
-            const int first = (int)bsri_index(r.ptr, r.dt, n * m.group),
-                      blocks = (int)bsri_index(r.ptr, r.dt, min(rows, (n + 1) * m.group)) - first;
-            if (!whole) place.start = first + m.panel * (n + 1);
-            const int units = (blocks + unit - 1) / unit, from = max(at - place.start, 0), to = min(last - place.start, units);
-            if (to > from)
-                bsri_wgmma_sampled_fetch_group<TA, TB>(m, s, base, ring, tiles, turn, r, item, n, from * unit,
-                                                       min(to * unit, blocks));
-            if (last - place.start <= units) break;
-            if (whole) place.start += units;
+                                                         bsri_wgmma_sampled_place place, uint32_t base) {
+    const int64_t end = bsri_wgmma_sampled_from(m, blockIdx.x + 1);
+    bsri_mma_rows r = {m.crow, m.col, NULL, NULL, NULL, m.dt};
+    bsri_wgmma_sampled_fetcher f = {{0, 0, 0, 0}, {0, 0, 2, 0}, base, 0};
+    int64_t x = m.batched ? bsri_wgmma_sampled_from(m, blockIdx.x) : 0, item = 0;
+    for (bool more = !m.batched || x < end; more; more = m.batched && x < end) {
+        if (m.batched) {
+            item = x / m.area;
+            const bsri_dev_item o = bsri_dev_matrix_item(&m.p.out_batch, item, &m.p.out);
+            r.ptr = o.crow, r.col = o.col, x = item * m.area;
+            const int64_t from = bsri_wgmma_sampled_from(m, blockIdx.x) - x;
+            place = bsri_wgmma_sampled_begin(m, r.ptr, bsri_max(from, 0), bsri_min(end - x, m.area));
         }
+        bsri_wgmma_sampled_fetch_item<TA, TB>(m, s, f, r, place, item);
+        x += m.area;
     }
-    if (threadIdx.x == 0) {
-        bsri_mma_wait(bsri_mma_address(&s.tile_empty[tiles.slot]), tiles.phase() ^ 1);
-        s.tile[tiles.slot].count = 0;
-        bsri_mma_arrive(bsri_mma_address(&s.tile_full[tiles.slot]));
+    if (threadIdx.x / 32 == BSRI_WSAMPLED_LISTER) {
+        bsri_mma_wait(bsri_mma_address(&s.tile_empty[f.tiles.slot]), f.tiles.phase() ^ 1);
+        if (threadIdx.x % 32 == 0) s.tile[f.tiles.slot].count = 0;
+        bsri_mma_arrive(bsri_mma_address(&s.tile_full[f.tiles.slot]));
     }
 }
 
@@ -5637,8 +5707,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_tiles(const bsri_dev_wgmma_sa
         else if (cols > 64) bsri_wgmma_sampled_multiply<T, TA, TB, 128>(m, s, tile, ring, a, b, row, entry, mine);
         else if (cols) bsri_wgmma_sampled_multiply<T, TA, TB, 64>(m, s, tile, ring, a, b, row, entry, mine);
         else bsri_wgmma_sampled_pass(m, s, ring);
-        __syncwarp();
-        if (threadIdx.x % 32 == 0) bsri_mma_arrive(bsri_mma_address(&s.tile_empty[tiles.slot]));
+        bsri_mma_arrive(bsri_mma_address(&s.tile_empty[tiles.slot])); /* each thread has read */
     }
 }
 #endif
@@ -5648,20 +5717,27 @@ __global__ void __launch_bounds__(384, 1) bsri_sampled_wgmma(const __grid_consta
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ bsri_wgmma_sampled_shared s;
     const uint32_t base = bsri_mma_address(bsri_shared);
-    if (threadIdx.x < BSRI_GROUP) {
-        bsri_mma_barrier(bsri_mma_address(&s.full[threadIdx.x]), m.share);
-        bsri_mma_barrier(bsri_mma_address(&s.empty[threadIdx.x]), 8);
+    bsri_wgmma_sampled_place place = {};
+    if (threadIdx.x < BSRI_FETCHERS) { /* looks where it begins, while others make the barriers */
+        if (!m.batched)
+            place = bsri_wgmma_sampled_begin(m, m.crow, bsri_wgmma_sampled_from(m, blockIdx.x),
+                                             bsri_wgmma_sampled_from(m, blockIdx.x + 1));
+    } else if (threadIdx.x < BSRI_FETCHERS + BSRI_GROUP) {
+        const int i = threadIdx.x - BSRI_FETCHERS;
+        bsri_mma_barrier(bsri_mma_address(&s.full[i]), 1);
+        bsri_mma_barrier(bsri_mma_address(&s.empty[i]), 8);
+        if (i < 2) {
+            bsri_mma_barrier(bsri_mma_address(&s.tile_full[i]), 32);
+            bsri_mma_barrier(bsri_mma_address(&s.tile_empty[i]), 256);
+        }
+        bsri_tma_barriers_made();
+    } else if (threadIdx.x == 383) {
+        bsri_tma_prefetch(&m.mat1), bsri_tma_prefetch(&m.mat2);
     }
-    if (threadIdx.x < 2) {
-        bsri_mma_barrier(bsri_mma_address(&s.tile_full[threadIdx.x]), 1);
-        bsri_mma_barrier(bsri_mma_address(&s.tile_empty[threadIdx.x]), 8);
-    }
-    if (threadIdx.x == 0) bsri_tma_prefetch(&m.mat1), bsri_tma_prefetch(&m.mat2);
-    bsri_tma_barriers_made();
     __syncthreads();
     if (threadIdx.x < BSRI_FETCHERS) {
         bsri_registers_fewer<120>();
-        bsri_wgmma_sampled_fetch<TA, TB>(m, s, base);
+        bsri_wgmma_sampled_fetch<TA, TB>(m, s, place, base);
     } else {
         bsri_registers_more<192>();
         bsri_wgmma_sampled_tiles<T, TA, TB>(m, s, base);
@@ -5707,17 +5783,31 @@ static int bsri_wgmma_sampled_maps(const bsr_context *ctx, const bsri_dev_sample
            bsri_wgmma_sampled_map(ctx, &m->mat2, &m->batch2, &p->mat2, p->mat2.cols, p->mat2.rows, along2, cols);
 }
 /* 128 x 256 or 64 x 512? What takes less time for a stored block, were the pattern random. Wide entries are 64 columns each;
-   narrow ones are single blocks: less is fetched for nothing, but in shorter pieces (4096^3 on an H200: 45 KB/us per
-   multiprocessor for blocks of 32, 40 for 16, against 64). */
+   narrow ones are single blocks: less is fetched for nothing, but in shorter lines (from L2 on an H200: 9.2 TB/s in lines of 64
+   bytes, 5.1 in lines of 32), and wide tiles are slowed by power, not by L2: the factors. */
 static int bsri_wgmma_sampled_wide(const bsri_dev_sampled *p, int b) {
     const double present = (double)p->out.nnz / ((double)bsri_block_rows(&p->out) * (double)bsri_block_cols(&p->out));
     double absent = 1.0 - present, narrow;
     int blocks = 1; /* of a union, in all its rows */
     if (b >= 64) return b == 128;
     for (; blocks < 64 / b; blocks *= 2) absent *= absent;
-    narrow = (1.0 - absent) * (1.0 + 64 / 512.0) * (b == 32 ? 1.4 : 1.6);
+    narrow = (1.0 - absent) * (1.0 + 64 / 512.0) * (b == 32 ? 1.05 : 1.6);
     for (; blocks < 128 / b * (64 / b); blocks *= 2) absent *= absent;
     return (1.0 - absent) * (1.0 + 128 / 256.0) / 2 < narrow;
+}
+/* What a group counts: as many entries as n blocks in random places are expected to fill, (1 - (1 - present)^together) of all,
+   as a straight line through the mean; and a toll of so many, for rows of mat1 that are fetched and tiles that are ended. */
+static void bsri_wgmma_sampled_work(bsri_dev_wgmma_sampled *m, int b) {
+    const int together = m->group << m->shift; /* blocks of an entry */
+    const double all = (double)bsri_ceil_div(bsri_block_cols(&m->p.out), 1 << m->shift);
+    const double present = (double)m->blocks / ((double)m->groups * together * all);
+    double absent = 1.0, rest, toll = m->wide ? 0.5 : b == 64 ? 0.8 : 1.5;
+    int i;
+    for (i = 1; i < together; i++) absent *= present < 1.0 ? 1.0 - present : 0.0;
+    m->slope = (int)(BSRI_WSAMPLED_UNIT * absent + 0.5), m->toll = (int)(BSRI_WSAMPLED_UNIT * toll);
+    rest = 1.0 - absent * (1.0 - present) - absent * together * present;
+    m->panel = m->toll + (int)(BSRI_WSAMPLED_UNIT * all * (rest > 0.0 ? rest : 0.0));
+    if (together > 1 && !m->slope) m->panel = (int)bsri_max(m->panel, m->toll + 1);
 }
 static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, int compute,
                                              const bsr_plan *, bsri_dev_wgmma_sampled *m) {
@@ -5734,18 +5824,23 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
         p->reduce > INT32_MAX / bsri_max(1, steps))
         return bsri_no(BSR_WHY_SIZE);
     memset(m, 0, sizeof *m);
-    m->p = *p, m->wide = bsri_wgmma_sampled_wide(p, b), m->group = b < 128 ? (m->wide ? 128 : 64) / b : 1;
-    m->bits = bsri_mma_log2(b), m->panel = m->group;
-    m->area = p->out.nnz + bsri_ceil_div(rows, m->group) * m->panel;
+    m->p = *p, m->crow = p->out.crow_indices, m->col = p->out.col_indices, m->dt = p->out.index_dtype;
+    m->wide = bsri_wgmma_sampled_wide(p, b), m->group = b < 128 ? (m->wide ? 128 : 64) / b : 1, m->bits = bsri_mma_log2(b);
+    m->rows = (int)rows, m->groups = (int)bsri_ceil_div(rows, m->group), m->blocks = (int)p->out.nnz;
     m->shift = m->wide && b < 64 ? bsri_mma_log2(64 / b) : 0, m->entries = (m->wide ? 256 : 512) / b >> m->shift,
-    m->share = b == 16 && !m->wide ? 4 : 1;
+    m->batched = p->whole.count > 1;
+    m->whole = m->entries == 2 && !m->batched && rows <= BSRI_WSAMPLED_ROWS;
+    m->parts = (int)bsri_ceil_div(bsri_ceil_div(bsri_block_cols(&p->out), 1 << m->shift), BSRI_UNION);
+    bsri_wgmma_sampled_work(m, b);
+    m->area = p->out.nnz * m->slope + (int64_t)m->groups * m->panel, m->total = m->area * p->items;
     m->steps = (int)steps, m->reduce = p->alpha != 0.0 ? (int)p->reduce : 0;
     m->plain = !p->has_input && p->out.dtype == dt && o[2] == 1 && o[1] % 8 == 0 && o[0] % 8 == 0 &&
                bsri_mma_aligned(p->out.values, p->out.batch_dims, p->out.batch, p->out.values_batch_stride, 8);
     if (!bsri_wgmma_sampled_maps(ctx, p, m, b << m->shift)) return bsri_no(BSR_WHY_DENSE);
     c.tile_rows = m->group * b, c.tile_cols = m->wide ? 256 : 512, c.threads = 384, c.shared = BSRI_WSAMPLED_RING;
     c.stages = BSRI_WSAMPLED_RING / ((c.tile_rows + c.tile_cols) * BSRI_WSAMPLED_DEPTH * 2);
-    c.grid = bsri_min(ctx->sm_count, p->items * p->out.nnz);
+    c.grid = bsri_min(ctx->sm_count, 2 * p->items * p->out.nnz); /* where blocks are few, tolls must not make one CTA take two */
+    m->grid = (int)c.grid, m->each = m->total / bsri_max(1, c.grid);
     return c.shared + 10 * 1024 > ctx->smem_optin ? bsri_no(BSR_WHY_SHARED) : c;
 }
 
