@@ -1,4 +1,5 @@
-/* One program holds all GPU tests: gpu_tests PROGRAM[,PROGRAM...] ARGUMENTS. (The kernels are large: carried and loaded once.) */
+/* One program holds all GPU tests: gpu_tests PROGRAM[,PROGRAM...] ARGUMENTS. (The kernels are large: carried and loaded once.)
+   gpu_tests kernels: the kernel table. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,6 +8,7 @@ long gm_total[3]; /* passed, failed, skipped */
 #define X(name) int main_##name(int argc, char **argv);
 PROGRAMS(X)
 #undef X
+const char *gm_kernel(int i, int *number); /* library.cu */
 
 int main(int argc, char **argv) {
     static const struct {
@@ -17,7 +19,11 @@ int main(int argc, char **argv) {
         PROGRAMS(X)
 #undef X
     };
-    int ran = 0, failed = 0;
+    int ran = 0, failed = 0, number;
+    if (argc == 2 && !strcmp(argv[1], "kernels")) {
+        for (int i = 0; const char *name = gm_kernel(i, &number); i++) printf("%d %s\n", number, name);
+        return 0;
+    }
     for (const char *p = argc > 1 ? argv[1] : ""; *p;) {
         size_t n = strcspn(p, ",");
         for (auto &program : programs) {

@@ -15,7 +15,9 @@
 
    Arguments beside those of bsr_test.h:
      --tier N      force bsr_plan.kernel N (1 simt, 2 mma, 3 wgmma); calls that the tier refuses run on the CPU
-     --every N     only one case in N goes to the device (for compute-sanitizer)
+     --every N     only one case in N goes to the device
+     --kernels N   of the calls that reach a kernel only the 1st, 2nd, 4th, 8th and so on go to the device, N at most (for
+                   compute-sanitizer); small ones only. Says which kernels were reached
      --apart       each buffer is an allocation of its own, exactly as long as needed (for compute-sanitizer)
      --odd         buffers start at the addresses that they have on the host modulo 64; without it one case in four has
                    that, the others start at multiples of 256 bytes, so that vector paths are met as well */
@@ -43,6 +45,9 @@
 #define GM_ARENA (size_t(256) << 20)
 #define GM_LIMIT (int64_t(1) << 20) /* of memory that is not the harness's: more is a made-up size */
 #define GM_NAMES 40
+#define GM_KERNELS 1024
+#define GM_PLANNED 960
+#define GM_SMALL (size_t(2) << 20) /* bytes of a call's operands, with --kernels */
 
 namespace { /* one program holds several test programs, each with its own state */
 struct gm_region {
@@ -54,7 +59,8 @@ struct gm_state {
     bsr_context *ctx;
     cudaStream_t stream;
     char *arena, *stage, *workspace;
-    int tier, every, apart, odd, direct;
+    int tier, every, kernels, apart, odd, direct;
+    long reached[GM_KERNELS]; /* calls, by number in the kernel table; from GM_PLANNED on: of operations whose plans name none */
     int ran, lacking, refused, contents, left_out; /* in this case */
     long launched, objected;                       /* in all */
     const bt_test *tests;
@@ -220,7 +226,6 @@ struct gm_call {
         if (regions == GM_REGIONS) gm_cuda("(too many buffers for the mirror)", cudaErrorInvalidValue);
         if (gm.apart) {
             gm_cuda("in cudaMalloc", cudaMalloc((void **)&r.dev, r.bytes ? r.bytes : 1));
-            gm_cuda("in cudaMemcpy", cudaMemcpy(r.dev, r.host, r.bytes, cudaMemcpyHostToDevice));
         } else {
             size_t start = used + GM_ZONE, want = odd ? (size_t)(uintptr_t)r.host % 64 : (256 - front % 256) % 256,
                    step = odd ? 64 : 256;
@@ -292,6 +297,8 @@ struct gm_call {
     }
 
     void upload() {
+        for (int i = 0; i < regions && gm.apart; i++)
+            gm_cuda("in cudaMemcpy", cudaMemcpy(region[i].dev, region[i].host, region[i].bytes, cudaMemcpyHostToDevice));
         if (gm.apart) return;
         used += GM_ZONE;
         memset(gm.stage, BT_GUARD, used);
@@ -334,6 +341,18 @@ struct gm_call {
         if (GM_BACKEND == BSR_BACKEND_CPU) return backend;
         return backend == BSR_BACKEND_CPU ? BSR_BACKEND_CUDA : backend == BSR_BACKEND_CUDA ? BSR_BACKEND_CPU : backend;
     }
+    /* With --kernels: is this one of the calls of its kernel that go to the device? */
+    template <class D> bool chosen(const bsr_exec &e, D device) {
+        bsr_plan plan = BSR_ZERO;
+        bsr_exec ask = e;
+        size_t bytes = 0;
+        for (int i = 0; i < regions; i++) bytes += region[i].bytes;
+        ask.query = &plan;
+        if (bytes > GM_SMALL || e.query || gm_guard(name, [&] { return device(gm.ctx, &ask); }) != BSR_OK) return false;
+        const bool known = plan.instance > 0 && plan.instance < GM_PLANNED;
+        const long n = ++gm.reached[known ? plan.instance : GM_PLANNED + plan.op % (GM_KERNELS - GM_PLANNED)];
+        return !(n & (n - 1)) && n >> (known ? gm.kernels : 2 * gm.kernels) == 0;
+    }
     /* host(ctx, exec) and device(ctx, exec) make the same call with the operands of either side. checked: a query on the CPU
        tells what is wrong with the arguments. */
     template <class H, class D> bsr_status run(bool checked, H host, D device) {
@@ -362,6 +381,10 @@ struct gm_call {
         if (gm.tier && !plan.kernel) plan.kernel = gm.tier;
         e.plan = e.plan || gm.tier ? &plan : nullptr;
         e.error = &found, e.stream = gm.stream, e.workspace = place(e.workspace, 0, true);
+        if (gm.kernels && (wanted != BSR_OK || !chosen(e, device))) {
+            gm.left_out++;
+            return host(ctx, exec);
+        }
         upload();
         if (wanted != BSR_OK) e.query = &ignored; /* what the CPU refuses is never launched */
         status = gm_guard(name, [&] { return device(gm.ctx, &e); });
@@ -371,18 +394,18 @@ struct gm_call {
         }
         if (status == BSR_STATUS_FORCE_32) return host(ctx, exec);
         if (status == BSR_WORKSPACE_TOO_SMALL && wanted == BSR_OK && !e.workspace && found.value > 0) {
+            const size_t bytes = (size_t)found.value, zone = gm.apart ? 0 : GM_ZONE; /* apart: tools see to what lies behind */
+            char behind[GM_ZONE];
             if (gm.workspace) cudaFree(gm.workspace);
-            gm_cuda("in cudaMalloc", cudaMalloc((void **)&gm.workspace, (size_t)found.value + GM_ZONE));
-            if (!gm.apart)
-                gm_cuda("in cudaMemset", cudaMemsetAsync(gm.workspace, 0xff, (size_t)found.value + GM_ZONE, gm.stream));
-            e.workspace = gm.workspace, e.workspace_bytes = (uint64_t)found.value;
+            gm_cuda("in cudaMalloc", cudaMalloc((void **)&gm.workspace, bytes + zone));
+            if (zone) gm_cuda("in cudaMemset", cudaMemsetAsync(gm.workspace, 0xff, bytes + zone, gm.stream));
+            e.workspace = gm.workspace, e.workspace_bytes = bytes;
             gm_cuda("copying to the device", cudaStreamSynchronize(gm.stream));
             status = device(gm.ctx, &e);
             gm_cuda("after the call", cudaStreamSynchronize(gm.stream));
-            char zone[GM_ZONE];
-            gm_cuda("copying back", cudaMemcpy(zone, gm.workspace + e.workspace_bytes, GM_ZONE, cudaMemcpyDeviceToHost));
-            for (int i = 0; i < GM_ZONE && !gm.apart; i++)
-                if ((unsigned char)zone[i] != 0xff) {
+            if (zone) gm_cuda("copying back", cudaMemcpy(behind, gm.workspace + bytes, zone, cudaMemcpyDeviceToHost));
+            for (size_t i = 0; i < zone; i++)
+                if ((unsigned char)behind[i] != 0xff) {
                     bt_fail(__FILE__, __LINE__, "%s wrote behind the workspace", name);
                     break;
                 }
@@ -726,7 +749,7 @@ static const struct {
 TF void gm_closing(void) {
     if (gm.direct) return;
     if (bt.open && bt.checks && !bt.skipped_case && !bt.bad && !gm.ran)
-        bt_skip(gm.left_out   ? "left out by --every"
+        bt_skip(gm.left_out   ? "left out by --every or --kernels"
                 : gm.refused  ? "the forced tier does not take these calls"
                 : gm.lacking  ? "the CUDA backend does not have the operation"
                 : gm.contents ? "index contents (or how far buffers are apart) only matter on the CPU"
@@ -755,6 +778,7 @@ TF int gm_start(int argc, char **argv, const bt_test *tests, size_t count) {
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--tier") && i + 1 < argc) gm.tier = atoi(argv[++i]);
         else if (!strcmp(argv[i], "--every") && i + 1 < argc) gm.every = atoi(argv[++i]);
+        else if (!strcmp(argv[i], "--kernels") && i + 1 < argc) gm.kernels = atoi(argv[++i]);
         else if (!strcmp(argv[i], "--apart")) gm.apart = 1;
         else if (!strcmp(argv[i], "--odd")) gm.odd = 1;
         else argv[kept++] = argv[i];
@@ -775,6 +799,9 @@ TF int gm_start(int argc, char **argv, const bt_test *tests, size_t count) {
     return kept;
 }
 TF void gm_end(void) {
+    for (int i = 0, n = 0; i < GM_PLANNED && gm.kernels; i++)
+        if (gm.reached[i]) printf(n++ ? " %d" : "reached: %d", i);
+    if (gm.kernels) printf("\n");
     cudaFree(gm.arena), cudaFreeHost(gm.stage), cudaFree(gm.workspace), cudaStreamDestroy(gm.stream);
     bsr_destroy(gm.ctx);
 }

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Runs the GPU test programs of build/gpu/test; called by make (tests/gpu.mk) with B, PROGRAMS, TIERS, EVERY set.
+# Runs the GPU test programs of build/gpu/test; called by make (tests/gpu.mk) with B, PROGRAMS, TIERS, CALLS set.
 #   run.sh test       everything, each tier forced in turn (TIERS); record in tests/results/<gpu>_test.txt
-#   run.sh sanitize   the tools of compute-sanitizer over one case in EVERY; record in tests/results/<gpu>_sanitize.txt
+#   run.sh sanitize   the tools of compute-sanitizer over CALLS calls of every kernel, and which kernels that were; record in
+#                     tests/results/<gpu>_sanitize.txt
 # The first line of a record says which sources it is of; the last line sums up. JOBS: programs at a time.
 set -u
 mode=$1
@@ -36,13 +37,15 @@ if [ "$mode" = test ]; then
         part "example $e" 100 "sh -c \"build/gpu/examples/$e --backend cuda | $check && echo 1 passed, 0 failed, 0 skipped\""
     done
 else
-    jobs=${JOBS:-8}
-    list=$(echo $PROGRAMS | tr ' ' '\n' | grep -v -e gpu_errors -e gpu_test | paste -s -d ,)
+    jobs=${JOBS:-16}
     for tool in memcheck racecheck initcheck synccheck; do
         check="compute-sanitizer --tool $tool --error-exitcode 9 --print-limit 10 $B/gpu_tests"
-        part "$tool" 300 "$check $list --apart --every ${EVERY:-100}"
-        part "$tool, tier 1" 300 "$check $list --apart --every ${EVERY:-100} --tier 1"
-        part "$tool of gpu_test" 300 "$check gpu_test --every 1000 queries absent_blocks"
+        for p in $PROGRAMS; do
+            case $p in gpu_errors | gpu_test) continue ;; esac
+            part "$tool of $p" 80 "$check $p --apart --kernels ${CALLS:-3}"
+            tiered "$p" && for t in 1 2; do part "$tool of $p, tier $t" 80 "$check $p --apart --kernels ${CALLS:-3} --tier $t"; done
+        done
+        part "$tool of gpu_test" 80 "$check gpu_test --every 1000 queries absent_blocks"
     done
 fi
 run_parts() {
@@ -76,6 +79,16 @@ record=tests/results/${gpu}_$mode.txt
 {
     echo "# sources: $(cat bsrsparse.h bsrsparse_kernels.cuh tune_table.h | sha256sum | cut -d ' ' -f 1)"
     cat "$out"/*.text
+    if [ "$mode" = sanitize ]; then
+        "$B/gpu_tests" kernels > "$out/kernels"
+        for tool in memcheck racecheck initcheck synccheck; do
+            grep -l "^$tool of" "$out"/*.name | sed 's/name$/log/' | xargs sed -n 's/^reached: //p' | tr ' ' '\n' |
+                sort -u > "$out/reached"
+            awk -v tool="$tool" 'NR == FNR { had[$1] = 1; next } $1 in had { n++; next } { never = never "\n    " $0; none++ }
+                END { printf "%s: %d kernels reached, %d never (or by calls whose plans name no kernel):%s\n", tool, n, none, never }' \
+                "$out/reached" "$out/kernels"
+        done
+    fi
     cat "$out"/*.sum | awk '{ p += $1; f += $3; s += $5 } END { printf "%d passed, %d failed, %d skipped\n", p, f, s }'
 } > "$record"
 echo "record: $record"
