@@ -441,8 +441,9 @@ def section_skinny(lib):
             attempt(f"skinny {M}x{K}x{N}", lambda: skinny(lib, M, K, N, 64, 0.9, rates["copy"]))
 
 
-def sampled(lib, n, b, s):
-    bsr, x, y = make_bsr(n, n, b, s, bf16), random((n, n), bf16), random((n, n), bf16)
+def sampled(lib, n, b, s, dtype=bf16):
+    """f16 without Triton: it is there to be as fast as bf16."""
+    bsr, x, y = make_bsr(n, n, b, s, dtype), random((n, n), dtype), random((n, n), dtype)
     m, xd, yd = bridge.matrix(bsr), bridge.dense(x), bridge.dense(y)
     rows = torch.repeat_interleave(torch.arange(n // b, device=dev), bsr.crow_indices().diff())
     some = torch.randperm(rows.numel(), device=dev)[:64]
@@ -451,20 +452,21 @@ def sampled(lib, n, b, s):
     ours_ms = timed(lambda: lib.sampled(xd, yd, m))
     ours = (ours_ms, error(bsr.values()[some], want))
     peers = {}
-    if T is not None:
+    if T is not None and dtype == bf16:
         def peer():
             f = lambda: T.sampled_addmm(bsr, x, y, beta=0.0, skip_checks=True)
             peers["triton"] = timed(f), error(f().values()[some], want)
         attempt(f"triton sampled b{b}", peer)
     peers["dense matmul"] = timed(lambda: torch.matmul(x, y)), None
-    add("sampled", f"{n}x{n}x{n}", ours, peers, 2 * bsr.values().numel() * n / 1e9, dtype="bfloat16", block=b, sparsity=s,
+    add("sampled", f"{n}x{n}x{n}", ours, peers, 2 * bsr.values().numel() * n / 1e9, dtype=str(dtype)[6:], block=b, sparsity=s,
         layout="row")
 
 
 def section_sampled(lib):
-    for b in blocks_wanted:
-        for s in (0.5, 0.8):
-            attempt(f"sampled b{b} s{s}", lambda: sampled(lib, 4096, b, s))
+    for dtype in (bf16, torch.float16):
+        for b in blocks_wanted:
+            for s in (0.5, 0.8):
+                attempt(f"sampled b{b} s{s} {dtype}", lambda: sampled(lib, 4096, b, s, dtype))
 
 
 def softmax(lib, b, s, n=4096, batch=16):
@@ -500,13 +502,14 @@ def section_softmax(lib):
         attempt(f"softmax b{b}", lambda: softmax(lib, b, 0.75))
 
 
-def attention(lib, B, H, S, D, b, s):
+def attention(lib, B, H, S, D, b, s, dtype=bf16):
+    """f16 without sparse peers: it is there to be as fast as bf16."""
     nb = S // b
     generator = torch.Generator().manual_seed(nb)
     blocks = (torch.rand(nb, nb, generator=generator) >= s) | torch.eye(nb, dtype=torch.bool)
-    q, k, v = (random((B, H, S, D), bf16) for _ in range(3))
+    q, k, v = (random((B, H, S, D), dtype) for _ in range(3))
     out = torch.full_like(q, 77)
-    mask = from_mask(blocks, b, bf16)
+    mask = from_mask(blocks, b, dtype)
     qd, kd, vd, od, md = bridge.dense(q), bridge.dense(k), bridge.dense(v), bridge.dense(out), bridge.matrix(mask)
     rows = slice(0, 4 * b)
     allowed = blocks.repeat_interleave(b, 0).repeat_interleave(b, 1)[rows].to(dev)
@@ -534,10 +537,11 @@ def attention(lib, B, H, S, D, b, s):
         wide = from_mask(blocks, b, bf16, (B, H))
         f = lambda: T._scaled_dot_product_attention(q, k, v, attn_mask=wide)
         peers["triton BSR SDPA"] = timed(f, repeats=5), error(f()[0, 0, rows], want)
-    attempt(f"flex_attention b{b} D{D}", flex)
-    if T is not None:
+    if dtype == bf16:
+        attempt(f"flex_attention b{b} D{D}", flex)
+    if dtype == bf16 and T is not None:
         attempt(f"triton BSR SDPA b{b} D{D}", bsr)
-    add("attention", f"B{B} H{H} S{S} D{D}", ours, peers, 4 * B * H * D * int(blocks.sum()) * b * b / 1e9, dtype="bfloat16",
+    add("attention", f"B{B} H{H} S{S} D{D}", ours, peers, 4 * B * H * D * int(blocks.sum()) * b * b / 1e9, dtype=str(dtype)[6:],
         block=b, sparsity=round(1 - blocks.float().mean().item(), 3), layout="row")
 
 
@@ -545,6 +549,8 @@ def section_attention(lib):
     for case in ((2, 16, 4096, 64, 128, 0.75), (2, 16, 4096, 128, 128, 0.75), (2, 16, 4096, 128, 64, 0.75),
                  (1, 16, 8192, 128, 128, 0.9), (1, 8, 4096, 64, 32, 0.9)):
         attempt("attention B%d H%d S%d D%d b%d s%.2f" % case, lambda: attention(lib, *case))
+    for case in ((2, 16, 4096, 64, 128, 0.75), (2, 16, 4096, 128, 128, 0.75)):
+        attempt("attention f16 B%d H%d S%d D%d b%d s%.2f" % case, lambda: attention(lib, *case, dtype=torch.float16))
 
 
 def section_views(lib):
