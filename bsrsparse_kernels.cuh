@@ -2592,7 +2592,7 @@ enum { /* what such a one has; RISE: bias along a column; RIGHT_F32, BIAS_F32: n
     BSRI_TERM_BIAS_F32 = 64,
     BSRI_TERM_ACTIVATION = 128
 };
-enum { BSRI_WGMMA_LAST = 1, BSRI_WGMMA_QUIT = 2, BSRI_WGMMA_FIRST = 4 };
+enum { BSRI_WGMMA_LAST = 1, BSRI_WGMMA_QUIT = 2, BSRI_WGMMA_FIRST = 4, BSRI_WGMMA_FLAGS = 28 };
 typedef struct bsri_dev_wgmma {
     CUtensorMap a_map, b_map, out_map;
     /* What the first tile needs stands together: a line of parameters that nobody has read yet takes its time. */
@@ -2602,6 +2602,7 @@ typedef struct bsri_dev_wgmma {
     int32_t tiles, span;  /* of out's columns; those of a slab: as many CTAs work side by side */
     int32_t group, parts; /* block rows of a tile, slices of a block */
     int32_t a_trans;
+    uint32_t a_step, a_half; /* bytes: between blocks; to the second 16 lines or columns of a strip of 32 products */
     int32_t vector, fused; /* out is stored by the copy engine: 1 row-major, 2 column-major; BSRI_WGMMA_PLAIN, ... */
     int32_t direct;        /* vector 0: rows of f32 in pairs are stored as registers hold them */
     int32_t terms;         /* BSRI_TERM_...: of parameters, so that branches are known to be the same in all lanes */
@@ -2621,24 +2622,33 @@ typedef struct bsri_dev_wgmma {
     bsri_dev_product p;
 } bsri_dev_wgmma;
 
-/* Which blocks a window of columns has in each row: a part of a tile's list. */
+/* Which blocks a window of columns has in each row: a part of a tile's list. With more than two rows a stage holds slices of the
+   dense operand alone, as many as half the rows: the builder says which, and what each warpgroup does with them. */
 template <int GROUP> struct bsri_wgmma_part {
+    static constexpr int COLUMNS = GROUP > 2 ? BSRI_WGMMA_WINDOW * 32 : 4;
+    uint2 work[COLUMNS * 2 / GROUP];
+    uint16_t slice[COLUMNS]; /* columns with a block, from the first of the window on; which rows have one there */
+    uint8_t rows[COLUMNS];
     uint32_t bits[GROUP][BSRI_WGMMA_WINDOW];
     int32_t at[GROUP], end[GROUP], row[GROUP]; /* each row's first entry in the window, its end; block rows, -1: none */
     int32_t first, count;                      /* column of bit 0; columns with a block */
     int32_t last, flags, col;                  /* BSRI_WGMMA_... of tiles; of items that are summed up; first column of out */
     int32_t a0, a1, b0, b1;                    /* batch coordinates */
-    int64_t item;
+    int32_t item;
     const void *position;
     const char *values;
 };
 template <int GROUP> struct bsri_wgmma_stage { /* what the multiplying warps must know of a stage */
-    uint32_t work[2], flags;                   /* what L::work says to each warpgroup; BSRI_WGMMA_... */
+    uint32_t work[2];                          /* not 0: what each warpgroup multiplies; BSRI_WGMMA_... << BSRI_WGMMA_FLAGS */
     int32_t row[GROUP], col;                   /* of the tile: with its last stage */
-    int64_t item;
+    int32_t item;
     int32_t at[GROUP], end[GROUP]; /* with the first stage of an item that is summed up: entries of the rows */
     const void *position;
     const char *values;
+};
+struct bsri_wgmma_tile { /* of one multiplying warp, in shared memory while its epilogue needs all registers */
+    int32_t item, line, col; /* of the batch; block row (-1: none); first column of out */
+    uint32_t slot, phase;    /* where its stages go on */
 };
 template <int GROUP> struct bsri_wgmma_list {
     uint64_t full[BSRI_WGMMA_SLOTS], empty[BSRI_WGMMA_SLOTS], part_full[BSRI_WGMMA_BUILDERS][2],
@@ -2646,6 +2656,7 @@ template <int GROUP> struct bsri_wgmma_list {
     int32_t pick[BSRI_WGMMA_PICKS]; /* units, -1: no more */
     uint4 zero;                     /* for warps that have no block */
     bsri_dev_finisher finisher[2];
+    bsri_wgmma_tile tile[8];
     bsri_wgmma_stage<GROUP> stage[BSRI_WGMMA_SLOTS];
     bsri_wgmma_part<GROUP> part[BSRI_WGMMA_BUILDERS][2];
 };
@@ -2725,9 +2736,15 @@ struct bsri_wgmma_item {
         rows = bsri_mma_rows_of(m.p, item);
     }
 };
+/* threadIdx.x, asked again: what comes from it is not kept from one tile to the next. */
+__device__ __forceinline__ int bsri_dev_thread(void) {
+    int x;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
+    return x;
+}
 /* 32 units, longest first: cost, 31 - unit. */
 __device__ __forceinline__ uint32_t bsri_wgmma_sorted(uint32_t keys) {
-    const int lane = threadIdx.x % 32;
+    const int lane = bsri_dev_thread() % 32;
     for (int size = 2; size <= 32; size *= 2)
         for (int step = size / 2; step; step /= 2) {
             const uint32_t other = __shfl_xor_sync(~0u, keys, step);
@@ -2861,6 +2878,37 @@ __device__ __forceinline__ void bsri_wgmma_union(bsri_wgmma_part<GROUP> &part, c
     if (lane == 0) part.first = (int32_t)first, part.count = (int32_t)n;
     at = next;
 }
+/* The stages of a part where they hold slices of the dense operand only. By the builder, which has the time: the warp that issues
+   took 2000 clocks a stage to work this out, twice what it takes to multiply. */
+template <class L> __device__ __forceinline__ void bsri_wgmma_stages(bsri_wgmma_part<L::GROUP> &part) {
+    __syncwarp();
+    const int lane = threadIdx.x % 32, count = part.count;
+#pragma unroll 1
+    for (int w = 0, n = 0; n < count; w++) {
+        uint32_t rows = 0;
+#pragma unroll
+        for (int g = 0; g < L::GROUP; g++) rows |= (part.bits[g][w] >> lane & 1) << g;
+        const uint32_t all = __ballot_sync(~0u, rows != 0);
+        const int to = n + __popc(all & ((1u << lane) - 1));
+        if (rows) part.slice[to] = (uint16_t)(w * 32 + lane), part.rows[to] = (uint8_t)rows;
+        n += __popc(all);
+    }
+    __syncwarp();
+#pragma unroll 1
+    for (int i = lane; i * L::EACH < count; i += 32) {
+        uint32_t work[2] = {0, 0};
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+#pragma unroll
+            for (int e = 0, at = 0; e < L::EACH; e++) {
+                const uint32_t rows = i * L::EACH + e < count ? part.rows[i * L::EACH + e] : 0;
+                const uint32_t r = rows >> half * (L::GROUP / 2) & ((1u << L::GROUP / 2) - 1);
+                work[half] |= r ? L::item(r, e) << at : 0, at += r ? 7 : 0;
+            }
+        part.work[i] = make_uint2(work[0], work[1]);
+    }
+    __syncwarp();
+}
 /* One of the warps that make lists. */
 template <class L>
 __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s, int builder) {
@@ -2886,12 +2934,14 @@ __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_w
         }
         if (unit < 0) break;
         const bsri_wgmma_spot to = order.place(m, unit);
+        uint32_t told = n == 0 && early >= 0;
+        asm volatile("" : "+r"(told)); /* a number: predicates run out */
         for (int64_t reduce = 0; reduce < (cold ? 1 : p.reduce); reduce++) {
             int32_t line = -1;
             int64_t at = 0, end = 0;
             bool more, fresh = true;
             from.find(m, to.item, reduce);
-            if (n == 0 && known && groups == order.groups && early >= 0) line = early;
+            if (told) line = early;
             else if (!cold && lane < m.group) line = order.line(from.pattern, to.group * m.group + lane);
             if (line >= 0 && !nothing)
                 at = bsri_index(from.rows.ptr, from.rows.dt, line), end = bsri_index(from.rows.ptr, from.rows.dt, line + 1);
@@ -2899,6 +2949,7 @@ __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_w
                 bsri_wgmma_part<L::GROUP> &part = s.part[builder][parts % 2];
                 bsri_mma_wait(bsri_mma_address(&s.part_empty[builder][parts % 2]), (parts / 2 & 1) ^ 1);
                 bsri_wgmma_union<L::GROUP>(part, from.rows, at, end);
+                if constexpr (L::OWN) bsri_wgmma_stages<L>(part);
                 more = __any_sync(~0u, at < end);
                 if (lane < L::GROUP) part.row[lane] = line, part.end[lane] = (int32_t)end;
                 if (lane == 0) {
@@ -2924,6 +2975,7 @@ __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_w
             bsri_dev_wait_for_last();
             early = order.schedule(m, place), known = order.starts(m);
             nothing = p.alpha_ptr ? *p.alpha_ptr == 0.0 : m.silent, cold = false;
+            if (!known || groups != order.groups) early = -1;
         } else {
             n += BSRI_WGMMA_BUILDERS;
         }
@@ -2940,72 +2992,67 @@ __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_w
 
 /* The warp that issues: slices of the parts in order, stage by stage. */
 template <class L> struct bsri_wgmma_fetcher {
-    uint32_t base, full, empty, slot, phase, filled, mask, bytes, fresh;
-    uint32_t work[2], acting[2]; /* L::OWN: of the stage so far */
-    int32_t at0, end0;           /* of this lane's row: entries of the item whose first stage is not closed yet */
+    uint32_t base, full, empty, slot, phase;
 
     __device__ __forceinline__ void begin(const char *shared, const bsri_wgmma_list<L::GROUP> &s) {
-        base = bsri_mma_address(shared), full = bsri_mma_address(s.full), empty = bsri_mma_address(s.empty);
-        slot = phase = filled = mask = bytes = fresh = 0;
-        work[0] = work[1] = acting[0] = acting[1] = 0;
+        base = bsri_mma_address(shared), full = bsri_mma_address(s.full), empty = bsri_mma_address(s.empty), slot = phase = 0;
     }
-    /* The stage is complete; with the tile's last one goes what the epilogue must know. */
-    __device__ __forceinline__ void close(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s,
-                                          const bsri_wgmma_part<L::GROUP> &part, uint32_t flags) {
-        const int lane = threadIdx.x % 32;
-        bsri_wgmma_stage<L::GROUP> &stage = s.stage[slot];
-        if (!filled) bsri_mma_wait(empty + 8 * slot, phase ^ 1);
-        if (flags == BSRI_WGMMA_LAST && lane < L::GROUP) stage.row[lane] = part.row[lane];
-        if (lane < 2) stage.work[lane] = L::OWN ? lane ? work[1] : work[0] : L::work(m, mask, lane);
-        if (L::OWN && fresh && lane < L::GROUP) stage.at[lane] = at0, stage.end[lane] = end0;
-        if (lane == 0) {
-            stage.flags = flags | fresh, stage.col = part.col, stage.item = part.item;
-            if (L::OWN) stage.position = part.position, stage.values = part.values;
-        }
-        fresh = 0;
-        __syncwarp();
-        if (lane == 0) bsri_tma_expect(full + 8 * slot, bytes);
-        filled = mask = bytes = work[0] = work[1] = acting[0] = acting[1] = 0;
+    __device__ __forceinline__ void step(void) {
         if (++slot == L::STAGES) slot = 0, phase ^= 1;
     }
-    /* A part where stages hold slices of the dense operand only. Lane i knows the rows of column i of a word, so that a stage
-       takes a few steps of the whole warp: one entry after another took 480 ns each, three times what the others need to
-       multiply. */
+    /* What the multiplying warps must know with the first stage of an item, and with a tile's last one. */
+    static __device__ __forceinline__ void tell(bsri_wgmma_stage<L::GROUP> &stage, const bsri_wgmma_part<L::GROUP> &part,
+                                                uint32_t flags) {
+        const int lane = threadIdx.x % 32;
+        if (L::OWN && flags & BSRI_WGMMA_FIRST) {
+            if (lane < L::GROUP) stage.at[lane] = part.at[lane], stage.end[lane] = part.end[lane];
+            if (lane == 0) stage.position = part.position, stage.values = part.values;
+        }
+        if (flags & BSRI_WGMMA_LAST) {
+            if (lane < L::GROUP) stage.row[lane] = part.row[lane];
+            if (lane == 0) stage.col = part.col, stage.item = part.item;
+        }
+        __syncwarp();
+    }
+    /* A stage without products: a tile's last, where nothing is left, or the end of all. */
+    __device__ __forceinline__ void nothing(bsri_wgmma_list<L::GROUP> &s, const bsri_wgmma_part<L::GROUP> &part, uint32_t flags) {
+        bsri_wgmma_stage<L::GROUP> &stage = s.stage[slot];
+        bsri_mma_wait(empty + 8 * slot, phase ^ 1);
+        tell(stage, part, flags);
+        if (threadIdx.x % 32 == 0) {
+            stage.work[0] = stage.work[1] = flags << BSRI_WGMMA_FLAGS;
+            bsri_mma_arrive(full + 8 * slot);
+        }
+        __syncwarp();
+        step();
+    }
+    /* A part where stages hold slices of the dense operand only: as the builder says. */
     __device__ __forceinline__ void own(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s,
                                         const bsri_wgmma_part<L::GROUP> &part) {
-        const int lane = threadIdx.x % 32, mine = lane < L::GROUP ? lane : 0;
-        const uint32_t before = (1u << lane) - 1;
-        const int32_t first = part.first, col = part.col, b0 = part.b0, b1 = part.b1, flags = part.flags, last = part.last;
-        const uint32_t each = L::bytes(m, col, 0);
-        int32_t left = part.count;
-        if (flags & BSRI_WGMMA_FIRST) fresh = BSRI_WGMMA_FIRST, at0 = part.at[mine], end0 = part.end[mine];
-        for (int w = 0; left; w++) {
-            const uint32_t bits = lane < L::GROUP ? part.bits[mine][w] : 0;
-            uint32_t any = __reduce_or_sync(~0u, bits), rows = 0;
+        const int32_t first = part.first, last = part.last, count = part.count;
+        const typename L::fetch fetch(m, part);
+        uint32_t flags = part.flags & BSRI_WGMMA_FIRST;
+        asm volatile("" : "+r"(base), "+r"(full), "+r"(empty)); /* kept: made again they cost every stage */
+        for (int i = 0; i < count; i += L::EACH) {
+            bsri_wgmma_stage<L::GROUP> &stage = s.stage[slot];
+            const uint2 work = part.work[i / L::EACH];
+            int32_t k[L::EACH];
 #pragma unroll
-            for (int g = 0; g < L::GROUP; g++) rows |= (__shfl_sync(~0u, bits, g) >> lane & 1) << g;
-            while (any) {
-                const int take = min((int)(L::EACH - filled), __popc(any));
-                uint32_t rest = any;
-                if (!filled) bsri_mma_wait(empty + 8 * slot, phase ^ 1);
-                for (int e = 0; e < take; e++, rest &= rest - 1)
-                    if (lane == 0)
-                        L::dense(m, base + slot * L::STAGE + (filled + e) * L::DENSE, full + 8 * slot, col,
-                                 (first + w * 32 + __ffs((int)rest) - 1) << m.block_bits, b0, b1);
-                __syncwarp();
-                const uint32_t here = any & ~rest, slice = filled + __popc(here & before);
+            for (int e = 0; e < L::EACH; e++) k[e] = __shfl_sync(~0u, (first + part.slice[i + e]) << m.block_bits, 0);
+            if (i + L::EACH >= count) flags |= last;
+            bsri_mma_wait(empty + 8 * slot, phase ^ 1);
+            if (flags) tell(stage, part, flags);
+            if (bsri_elect()) {
+                const uint32_t barrier = full + 8 * slot, to = base + slot * L::STAGE;
+                stage.work[0] = work.x | flags << BSRI_WGMMA_FLAGS, stage.work[1] = work.y | flags << BSRI_WGMMA_FLAGS;
+                bsri_tma_expect(barrier, min(count - i, L::EACH) * fetch.bytes);
 #pragma unroll
-                for (int half = 0; half < 2; half++) {
-                    const uint32_t r = here >> lane & 1 ? rows >> half * (L::GROUP / 2) & ((1u << L::GROUP / 2) - 1) : 0;
-                    const uint32_t acts = __ballot_sync(~0u, r != 0);
-                    const uint32_t item = r ? L::item(r, slice) << 7 * (acting[half] + __popc(acts & before)) : 0;
-                    work[half] |= __reduce_or_sync(~0u, item), acting[half] += __popc(acts);
-                }
-                filled += take, left -= take, bytes += take * each, any = rest;
-                if (filled == L::EACH || (!left && flags & BSRI_WGMMA_LAST)) close(m, s, part, left ? 0 : last);
+                for (int e = 0; e < L::EACH; e++)
+                    if (i + e < count) fetch.slice(m, to + e * L::DENSE, barrier, k[e]);
             }
+            flags = 0, step();
         }
-        if (last && !part.count) close(m, s, part, last);
+        if (last && !count) nothing(s, part, last | flags);
     }
     /* A part where stages hold blocks, too: lane i knows the blocks of column i of a word, lane 0 issues. What it issues is the
        same in all lanes, as the compiler sees: else a loop over lanes stands around each copy, and a stage takes 980 cycles. */
@@ -3038,9 +3085,9 @@ template <class L> struct bsri_wgmma_fetcher {
                     if (bsri_elect()) {
                         bsri_wgmma_stage<L::GROUP> &stage = s.stage[slot];
                         const uint32_t barrier = full + 8 * slot;
-                        const int32_t flags = !left && i + 1 == parts ? last : 0;
+                        const uint32_t flags = !left && i + 1 == parts ? (uint32_t)last << BSRI_WGMMA_FLAGS : 0;
                         fetch.stage(m, base + slot * L::STAGE, barrier, k + i * L::SLICE, i, one, have0, have1, block0, block1);
-                        stage.work[0] = one | have0, stage.work[1] = one | have1, stage.flags = flags;
+                        stage.work[0] = one | have0 | flags, stage.work[1] = one | have1 | flags;
                         if (flags) {
                             stage.row[0] = part.row[0], stage.row[1] = part.row[1], stage.col = part.col;
                             stage.item = part.item;
@@ -3052,7 +3099,7 @@ template <class L> struct bsri_wgmma_fetcher {
             }
             at0 += __popc(bits0), at1 += __popc(bits1);
         }
-        if (last && !part.count) close(m, s, part, last);
+        if (last && !part.count) nothing(s, part, last);
     }
 };
 template <class L>
@@ -3079,10 +3126,6 @@ __device__ __forceinline__ void bsri_wgmma_issue(const bsri_dev_wgmma &m, bsri_w
 
 /* --- the epilogue --- */
 
-struct bsri_wgmma_tile { /* of one warp: batch item, block row (-1: none), first column of out */
-    int64_t item;
-    int32_t line, col;
-};
 /* Where this lane's line of 8 x 8 stands in a box of 64 columns of out in shared memory: one of two pieces of 16 bytes of each of
    16 rows, or of a piece of 32 of each of 16 columns; as stmatrix and ldmatrix have it. */
 __device__ __forceinline__ uint32_t bsri_wgmma_place(uint32_t box, bool by_rows) {
@@ -3393,81 +3436,123 @@ __device__ __forceinline__ void bsri_wgmma_item(const bsri_dev_wgmma &m, bsri_de
         f.c0 = f.c1 = 0;
         if (!m.single) bsri_tensor_item(m.o_batch, bsri_dense_offset(&m.p.out_batch, item, &m.p.out), f.c0, f.c1);
     }
-    bsri_named_sync(2 + half, 128);
+    bsri_named_sync(1 + bsri_dev_thread() / 128, 128);
+}
+/* The 16 rows of a tile that are a multiplying warp's. Asked again where they are needed: what is kept from one tile to the next
+   takes registers that the epilogue lacks. */
+struct bsri_wgmma_rows {
+    int lane, warp, half, strip;
+    __device__ __forceinline__ bsri_wgmma_rows() {
+        const int thread = bsri_dev_thread();
+        lane = thread % 32, warp = __shfl_sync(~0u, thread / 32, 0) - 4, half = warp / 4;
+        strip = warp * 16;
+    }
+};
+template <class T, class L>
+__device__ __forceinline__ void bsri_wgmma_end(const bsri_dev_wgmma &m, const bsri_wgmma_list<L::GROUP> &s,
+                                               const bsri_wgmma_terms &terms, const typename L::source &source, char *shared,
+                                               typename T::sum (&sum)[L::TN / 2]) {
+    const bsri_wgmma_rows own;
+    const bsri_wgmma_tile &tile = s.tile[own.warp];
+    const bsri_dev_finisher &f = s.finisher[own.half];
+    char *const spare = shared + L::STAGES * L::STAGE + own.warp * 4096;
+    const uint32_t at = bsri_mma_address(spare);
+    if (source.spoiled(sum)) {
+        if (tile.line >= 0) source.again(m, tile.item, tile.line, terms.row, tile.col);
+    } else if (!L::OWN && m.fused == BSRI_WGMMA_ANY) {
+        if constexpr (!L::OWN) bsri_wgmma_finish_any<T, L>(m, f, terms, (float *)spare, sum);
+    } else if constexpr (T::BYTES == 1) {
+        if (m.vector == 1) bsri_wgmma_store<true, L>(m, f, terms, at, sum);
+        else bsri_wgmma_store<false, L>(m, f, terms, at, sum);
+    } else if (m.fused == BSRI_WGMMA_PLAIN) {
+        bsri_wgmma_finish<false, T, L>(m, f, terms, at, sum);
+    } else {
+        bsri_wgmma_finish<true, T, L>(m, f, terms, at, sum);
+    }
 }
 
 /* --- multiplying --- */
 template <class T, class L>
 __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s, char *shared) {
-    const int lane = threadIdx.x % 32, warp = __shfl_sync(~0u, threadIdx.x / 32, 0) - 4, half = warp / 4;
-    const int strip = warp * 16, g = strip >> m.block_bits; /* this warp's 16 rows of the tile; their block row */
     const uint32_t base = bsri_mma_address(shared), full = bsri_mma_address(s.full), empty = bsri_mma_address(s.empty);
-    const uint32_t spare = L::STAGES * L::STAGE + warp * 4096;
-    uint32_t slot = 0, phase = 0, held = BSRI_WGMMA_SLOTS, idle = L::OWN ? 0 : BSRI_WGMMA_LAST;
-    const auto release = [&]() { /* products before the last group are done */
-                                 if (held < BSRI_WGMMA_SLOTS && lane == 0) bsri_mma_arrive(empty + 8 * held);
-                                 held = BSRI_WGMMA_SLOTS;
+    uint32_t slot = 0, phase = 0, held = 0, idle = L::OWN ? 0 : BSRI_WGMMA_LAST, first;
+    const auto release = [&]() { /* products before the last group are done: their slot, if one is held, is free */
+                                 if (held && first) bsri_mma_arrive(held);
+                                 held = 0;
     };
-    typename L::source source;
-    bsri_wgmma_terms terms;
-    source.begin(m, s, base + L::STAGES * L::STAGE + 8 * 4096);
+    const auto begin = [&](typename L::source &source) { source.begin(m, s, base + L::STAGES * L::STAGE + 8 * 4096); };
+    const auto ahead = [&]() { /* the next tile's first blocks are asked for: they come during the epilogue */
+                               typename L::source source;
+                               if (!L::OWN) return;
+                               bsri_mma_wait(full + 8 * slot, phase);
+                               begin(source);
+                               if (s.stage[slot].work[0] >> BSRI_WGMMA_FLAGS & BSRI_WGMMA_FIRST)
+                                   source.start(m, s.stage[slot], false);
+    };
     bsri_dev_wait_for_last();
+    ahead();
     for (;; idle = 0) { /* first a tile that is not there: while nothing has arrived, the code of the epilogue does */
+        const bsri_wgmma_rows own;
+        const int half = own.half;
         typename T::sum sum[L::TN / 2];
         uint32_t flags = idle;
-        bsri_wgmma_tile tile = {0, -1, 0};
+        bsri_wgmma_tile &tile = s.tile[own.warp];
+        typename L::source source; /* not kept over the epilogue, which needs the registers */
+        bool begun = true;
+        first = own.lane == 0;
+        asm volatile("" : "+r"(first)); /* kept: asked again it costs every step */
+        begin(source);
+        if (first && idle) tile.item = tile.col = 0, tile.line = -1;
 #pragma unroll
         for (int i = 0; i < L::TN / 2; i++) sum[i] = 0;
 #pragma unroll 1
         while (!flags) {
             bsri_mma_wait(full + 8 * slot, phase);
-            flags = s.stage[slot].flags;
-            const uint32_t work = s.stage[slot].work[half];
-            if (flags & BSRI_WGMMA_FIRST) source.start(m, s.stage[slot]);
-            flags &= BSRI_WGMMA_LAST | BSRI_WGMMA_QUIT;
+            const uint32_t word = s.stage[slot].work[half], work = word & ((1u << BSRI_WGMMA_FLAGS) - 1);
+            flags = word >> BSRI_WGMMA_FLAGS;
             if (flags) {
-                tile.item = s.stage[slot].item, tile.line = __shfl_sync(~0u, s.stage[slot].row[g], 0);
-                tile.col = __shfl_sync(~0u, s.stage[slot].col, 0);
+                if (flags & BSRI_WGMMA_FIRST) source.start(m, s.stage[slot], begun), begun = false;
+                flags &= BSRI_WGMMA_LAST | BSRI_WGMMA_QUIT;
+                if (flags && first) {
+                    tile.item = s.stage[slot].item, tile.line = s.stage[slot].row[own.strip >> m.block_bits];
+                    tile.col = s.stage[slot].col;
+                }
             }
             if (work) { /* one group stays in flight, its slot is kept */
                 source.multiply(m, sum, base + slot * L::STAGE, work, half, release);
-                held = slot;
+                held = empty + 8 * slot;
             } else { /* nothing may stay held while others run on: the slots go round */
                 bsri_wgmma_wait<0>();
                 release();
-                if (lane == 0) bsri_mma_arrive(empty + 8 * slot);
+                if (first) bsri_mma_arrive(empty + 8 * slot);
             }
             if (++slot == L::STAGES) slot = 0, phase ^= 1;
         }
-        terms.row = 0, terms.col = tile.col, terms.cols = 0; /* a warp without a row stores nothing */
-        if (tile.line >= 0) {
-            terms.row = (tile.line << m.block_bits) + (strip & ((1 << m.block_bits) - 1));
-            terms.cols = (int)bsri_min(L::TN, m.p.width - tile.col);
+        if (first) tile.slot = slot, tile.phase = phase;
+        __syncwarp(); /* tile is known to all lanes */
+        const bsri_wgmma_rows now;
+        const bsri_wgmma_tile &done = s.tile[now.warp];
+        bsri_dev_finisher &finisher = s.finisher[now.half];
+        bsri_wgmma_terms terms;
+        terms.row = 0, terms.col = __shfl_sync(~0u, done.col, 0), terms.cols = 0; /* a warp without a row stores nothing */
+        if (done.line >= 0) {
+            terms.row = (__shfl_sync(~0u, done.line, 0) << m.block_bits) + (now.strip & ((1 << m.block_bits) - 1));
+            terms.cols = (int)bsri_min(L::TN, m.p.width - terms.col);
         }
-        if (flags != BSRI_WGMMA_QUIT) bsri_wgmma_item(m, s.finisher[half], half, tile.item);
+        if (flags != BSRI_WGMMA_QUIT) bsri_wgmma_item(m, finisher, now.half, done.item);
         if (T::BYTES == 2 && flags != BSRI_WGMMA_QUIT && m.fused == BSRI_WGMMA_LINES)
-            terms.begin(m, s.finisher[half], base + spare);
+            terms.begin(m, finisher, base + L::STAGES * L::STAGE + now.warp * 4096);
         bsri_wgmma_wait<0>();
 #pragma unroll
         for (int i = 0; i < L::TN / 2; i++) bsri_wgmma_done(sum[i]);
         release();
         if (flags == BSRI_WGMMA_QUIT) break;
-        if (L::OWN) { /* the next tile's blocks are on their way meanwhile */
-            bsri_mma_wait(full + 8 * slot, phase);
-            if (s.stage[slot].flags & BSRI_WGMMA_FIRST) source.start(m, s.stage[slot]), source.started = true;
-        }
-        if (source.spoiled(sum)) {
-            if (tile.line >= 0) source.again(m, tile.item, tile.line, terms.row, tile.col);
-        } else if (m.fused == BSRI_WGMMA_ANY) {
-            bsri_wgmma_finish_any<T, L>(m, s.finisher[half], terms, (float *)(shared + spare), sum);
-        } else if constexpr (T::BYTES == 1) {
-            if (m.vector == 1) bsri_wgmma_store<true, L>(m, s.finisher[half], terms, base + spare, sum);
-            else bsri_wgmma_store<false, L>(m, s.finisher[half], terms, base + spare, sum);
-        } else if (m.fused == BSRI_WGMMA_PLAIN) {
-            bsri_wgmma_finish<false, T, L>(m, s.finisher[half], terms, base + spare, sum);
-        } else {
-            bsri_wgmma_finish<true, T, L>(m, s.finisher[half], terms, base + spare, sum);
-        }
+        slot = done.slot, phase = done.phase;
+        ahead();
+        bsri_wgmma_end<T, L>(m, s, terms, source, shared, sum);
+        const bsri_wgmma_rows same;
+        slot = s.tile[same.warp].slot, phase = s.tile[same.warp].phase;
+        __syncwarp();
     }
     bsri_tma_wait_read<0>(); /* what is still written is written before the kernel ends */
 }
@@ -3510,13 +3595,9 @@ template <class T, int TN_, int TA, int TB, int LINE = 128> struct bsri_wgmma_wi
             }
         }
     };
-    static __device__ __forceinline__ uint32_t work(const bsri_dev_wgmma &m, uint32_t mask, int half) {
-        return mask >> (m.group > 1 ? half : 0) & 1;
-    }
     struct source {
-        bool started;
         __device__ __forceinline__ void begin(const bsri_dev_wgmma &, bsri_wgmma_list<GROUP> &, uint32_t) {}
-        __device__ __forceinline__ void start(const bsri_dev_wgmma &, const bsri_wgmma_stage<GROUP> &) {}
+        __device__ __forceinline__ void start(const bsri_dev_wgmma &, const bsri_wgmma_stage<GROUP> &, bool) {}
         template <class F>
         __device__ __forceinline__ void multiply(const bsri_dev_wgmma &, typename T::sum (&sum)[TN / 2], uint32_t at, uint32_t,
                                                  int half, const F &release) {
@@ -3544,34 +3625,41 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
     static constexpr uint32_t STAGES = 4, STRIP = 32 * B, PAIR = B == 16 ? 2 : 1, RING = 4096, AHEAD = RING / STRIP / PAIR;
     static constexpr bool OWN = true;
 #ifdef BSRI_WGMMA_CODE
-    static __device__ __forceinline__ uint32_t bytes(const bsri_dev_wgmma &m, int32_t col, uint32_t) {
-        return TB && !m.whole ? (uint32_t)bsri_min(TN / 64, (m.p.width - col + 63) / 64) * (B * 128) : DENSE;
-    }
-    /* TN columns of the slice that starts with product k, by one lane. */
-    static __device__ __forceinline__ void dense(const bsri_dev_wgmma &m, uint32_t to, uint32_t barrier, int32_t col, int32_t k,
-                                                 int32_t b0, int32_t b1) {
-        if (!TB) bsri_tma_load(to, &m.b_map, barrier, k, col, b0, b1);
-        else if (m.whole) bsri_tma_load(to, &m.b_map, barrier, 0, k, col / 64, b0, b1);
-        else
-            for (int box = 0; box < TN / 64 && col + box * 64 < m.p.width; box++)
-                bsri_tma_load(to + box * (B * 128), &m.b_map, barrier, col + box * 64, k, b0, b1);
-    }
+    /* What all slices of a part have in common: the same in all lanes, as the compiler sees. */
+    struct fetch {
+        int32_t col, b0, b1, boxes; /* boxes: of 64 columns; 0: all in one copy */
+        uint32_t bytes;
+        __device__ __forceinline__ fetch(const bsri_dev_wgmma &m, const bsri_wgmma_part<GROUP> &part)
+            : col(__shfl_sync(~0u, part.col, 0)), b0(__shfl_sync(~0u, part.b0, 0)), b1(__shfl_sync(~0u, part.b1, 0)) {
+            boxes = TB && !m.whole ? (int32_t)bsri_min(TN / 64, (m.p.width - col + 63) / 64) : 0;
+            bytes = boxes ? boxes * (B * 128) : DENSE;
+        }
+        /* TN columns of the slice that starts with product k, by one lane. */
+        __device__ __forceinline__ void slice(const bsri_dev_wgmma &m, uint32_t to, uint32_t barrier, int32_t k) const {
+            if (!TB) bsri_tma_load(to, &m.b_map, barrier, k, col, b0, b1);
+            else if (!boxes) bsri_tma_load(to, &m.b_map, barrier, 0, k, col / 64, b0, b1);
+            else
+#pragma unroll 1
+                for (int i = 0; i < boxes; i++) bsri_tma_load(to + i * (B * 128), &m.b_map, barrier, col + i * 64, k, b0, b1);
+        }
+    };
     /* What a warpgroup must know of a slice, 7 bits: the slice (2 bits), which warps have a block (4 bits), 1. A stage has up to
        four. */
     static __device__ __forceinline__ uint32_t item(uint32_t rows, uint32_t slice) {
         return 64 | (B == 16 ? rows : (rows & 1) * 3 | (rows >> 1) * 12) << 2 | slice;
     }
-    static __device__ __forceinline__ uint32_t work(const bsri_dev_wgmma &, uint32_t, int) { return 0; }
-    struct source {
+    struct source { /* of one tile, worked out at its begin */
         uint32_t to, from, zero; /* shared memory: where this lane's 16 bytes of a block go, its fragment is, zeros are */
+        uint32_t flip, shift;    /* from a fragment of a strip of 32 products to the second; of this warp's bit in a word */
         uint32_t used;           /* bytes of the ring, modulo its size */
-        const char *values;      /* this lane's 16 bytes of the next block, or of block 0 where a list names the blocks */
+        const char *next[PAIR];  /* this lane's 16 bytes of the next blocks */
+        const char *values;      /* of block 0 where a list names the blocks */
         const void *position;
-        int32_t left, asked, now, next; /* blocks not asked for; of the list: how many were, this lane's of 32, of the next */
-        bool started;
+        int32_t left, asked, now, then; /* blocks not asked for; of the list: how many were, this lane's of 32, of the next */
 
         __device__ __forceinline__ void begin(const bsri_dev_wgmma &m, bsri_wgmma_list<GROUP> &s, uint32_t ring) {
-            const uint32_t lane = threadIdx.x % 32, low = lane % 8, i = lane / 8, mine = ring + (threadIdx.x / 32 - 4) * RING;
+            const uint32_t thread = bsri_dev_thread(), lane = thread % 32, low = lane % 8, i = lane / 8;
+            const uint32_t mine = ring + (thread / 32 - 4) * RING;
             if (m.a_trans) { /* 32 bytes of each of B lines of values, else 16 lines of 2 B bytes */
                 to = mine + bsri_mma_swizzle<32>(lane / 2, lane % 2);
                 from = mine + bsri_mma_swizzle<32>(low + (i >> 1) * 8, i & 1);
@@ -3579,71 +3667,77 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
                 to = mine + bsri_mma_swizzle<2 * B>(lane / (B / 8), lane % (B / 8));
                 from = mine + bsri_mma_swizzle<2 * B>(lane % 16, lane / 16);
             }
-            zero = bsri_mma_address(&s.zero), used = 0, values = NULL, position = NULL, left = asked = now = next = 0;
-            started = false;
+            zero = bsri_mma_address(&s.zero), flip = m.a_trans ? 512 : 32, shift = 2 + thread / 32 % 4, used = 0;
+            values = next[0] = next[PAIR - 1] = NULL, position = NULL, left = asked = now = then = 0;
+            asm volatile("" : "+r"(to), "+r"(from), "+r"(zero), "+r"(flip), "+r"(shift)); /* kept: not made again each step */
         }
         /* Number of the block that comes `ahead` after the last one asked for. */
         __device__ __forceinline__ int32_t list(const bsri_dev_wgmma &m, int32_t ahead) const {
-            return ahead < left ? (int32_t)bsri_index(position, m.p.a.index_dtype, asked + ahead) : 0;
+            return ahead < left ? (int32_t)bsri_index(position, m.rows.dt, asked + ahead) : 0;
         }
-        /* The first stage of an item: its blocks, from the first on. */
-        __device__ __forceinline__ void start(const bsri_dev_wgmma &m, const bsri_wgmma_stage<GROUP> &stage) {
-            const int lane = threadIdx.x % 32, strip = threadIdx.x / 32 - 4, g = strip * 16 / B, row = strip * 16 % B;
-            const int64_t at = stage.at[g];
-            if (started) {
-                started = false;
-                return;
+        __device__ __forceinline__ void listed(const bsri_dev_wgmma &m) {
+            const uint32_t i = (uint32_t)asked % 32;
+            next[0] = values + (int64_t)__shfl_sync(~0u, now, i) * m.a_step;
+            if (PAIR == 2) {
+                const int32_t x = __shfl_sync(~0u, now, i + 1), y = __shfl_sync(~0u, then, 0);
+                next[PAIR - 1] = values + (int64_t)(i < 31 ? x : y) * m.a_step;
             }
-            left = stage.end[g] - stage.at[g], position = stage.position;
+        }
+        /* The first stage of an item: its blocks, from the first on. ahead: the first are on their way already. */
+        __device__ __forceinline__ void start(const bsri_dev_wgmma &m, const bsri_wgmma_stage<GROUP> &stage, bool ahead) {
+            const int thread = bsri_dev_thread(), lane = thread % 32, strip = thread / 32 - 4, g = strip * 16 / B;
+            const int32_t row = strip * 16 % B, skip = ahead ? AHEAD * PAIR : 0;
+            int64_t at = stage.at[g];
+            left = stage.end[g] - stage.at[g], position = stage.position, asked = 0;
             values = stage.values + (m.a_trans ? lane / 2 * m.a_line + lane % 2 * 16 + row * 2
                                                : (row + lane / (B / 8)) * m.a_line + lane % (B / 8) * 16);
             if (position) {
-                position = bsri_dev_at(position, m.p.a.index_dtype, at);
-                asked = 0, now = list(m, lane), next = list(m, 32 + lane);
+                position = bsri_dev_at(position, m.rows.dt, at);
+                now = list(m, lane), then = list(m, 32 + lane), asked = skip;
+                listed(m);
             } else {
-                values += at * m.p.a_block * 2;
+                next[0] = values + (at + skip) * m.a_step, next[PAIR - 1] = next[0] + (PAIR - 1) * m.a_step;
             }
+            left -= skip;
 #pragma unroll 1
-            for (int i = 0; i < (int)AHEAD; i++) ask(m, PAIR);
+            for (int i = ahead ? (int)AHEAD : 0; i < (int)AHEAD; i++) ask(m, PAIR);
         }
         /* n more blocks into the ring, as one group of copies. */
         __device__ __forceinline__ void ask(const bsri_dev_wgmma &m, uint32_t n) {
-            const int64_t step = m.p.a_block * 2;
+            const int some = min((int)n, left);
 #pragma unroll
             for (uint32_t k = 0; k < PAIR; k++) {
-                const uint32_t yes = k < n && (int)k < left, at = to + (used + k * STRIP) % RING;
-                const char *block = values + k * step;
-                if (position) {
-                    const int32_t i = asked % 32 + k, x = __shfl_sync(~0u, now, i % 32), y = __shfl_sync(~0u, next, i % 32);
-                    block = values + (i < 32 ? x : y) * step;
-                }
-                bsri_mma_copy_if(at, block, yes);
-                if (B == 32) bsri_mma_copy_if(at + 512, block + (m.a_trans ? 16 : 8) * m.a_line, yes);
+                const uint32_t at = to + (used + k * STRIP) % RING;
+                bsri_mma_copy_if(at, next[k], some > (int)k);
+                if (B == 32) bsri_mma_copy_if(at + 512, next[k] + m.a_half, some > (int)k);
             }
             bsri_mma_commit();
             left -= n, used = (used + n * STRIP) % RING;
             if (position) {
                 asked += n;
-                if (asked % 32 < (int)n) now = next, next = list(m, 32 - asked % 32 + threadIdx.x % 32);
+                if ((uint32_t)asked % 32 < n) now = then, then = list(m, 32 - (uint32_t)asked % 32 + threadIdx.x % 32);
+                listed(m);
             } else {
-                values += n * step;
+                next[0] += (uint64_t)n * m.a_step;
+                if (PAIR == 2) next[PAIR - 1] = next[0] + m.a_step;
             }
         }
+        /* A turn is two products of 16, which the tensor cores do in 512 clocks for both warpgroups: all that can be is ready
+           before the wait. */
         template <class F>
         __device__ __forceinline__ void multiply(const bsri_dev_wgmma &m, float (&sum)[TN / 2], uint32_t at, uint32_t work, int,
                                                  const F &release) {
-            const int warp = threadIdx.x / 32 % 4;
             const uint64_t dense = TB ? bsri_wgmma_matrix<128>(at, B * 128) : bsri_wgmma_matrix<2 * B>(at, 0);
 #pragma unroll 1
             for (; work; work >>= 7 * PAIR) {
-                const uint32_t have0 = work >> (2 + warp) & 1, have1 = B == 16 ? work >> (9 + warp) & 1 : 0;
-                uint32_t at0 = from + used, at1 = m.a_trans ? at0 + 512 : at0 ^ 32, n = have0 + have1, x0[4], x1[4];
-                const uint64_t d0 = dense + (work & 3) * (DENSE / 16);
-                const uint64_t d1 = B == 16 ? dense + (work >> 7 & 3) * (DENSE / 16) : d0 + (TB ? 2048 / 16 : 2);
-                if (B == 16) at1 = have1 ? from + (used + have0 * STRIP) % RING : zero;
-                else at1 = have0 ? at1 : zero;
-                at0 = have0 ? at0 : zero;
-                asm volatile("" : "+r"(at0), "+r"(at1), "+r"(n)); /* ready before the wait */
+                const uint32_t have0 = work >> shift & 1, have1 = B == 16 ? work >> (shift + 7) & 1 : 0;
+                uint32_t at0 = have0 ? from + used : zero, at1 = have0 ? (from + used) ^ flip : zero, n = have0 + have1;
+                uint32_t d0 = (uint32_t)dense + (work & 3) * (DENSE / 16), d1 = d0 + (TB ? 2048 / 16 : 2), x0[4], x1[4];
+                if (B == 16) {
+                    at1 = have1 ? from + (used + have0 * STRIP) % RING : zero;
+                    d1 = (uint32_t)dense + (work >> 7 & 3) * (DENSE / 16);
+                }
+                asm volatile("" : "+r"(at0), "+r"(at1), "+r"(n), "+r"(d0), "+r"(d1));
                 bsri_mma_landed<AHEAD - 1>();
                 bsri_wgmma_wait<0>();
 #pragma unroll
@@ -3654,12 +3748,12 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
                 if (B == 32 || work & 64 << 7) { /* a group in each branch: else the compiler waits after every product */
                     fragment(m, x1, at1);
                     bsri_wgmma_fence();
-                    bsri_wgmma<T, TN, 0, TB>::rs(sum, x0, d0);
-                    bsri_wgmma<T, TN, 0, TB>::rs(sum, x1, d1);
+                    bsri_wgmma<T, TN, 0, TB>::rs(sum, x0, dense >> 32 << 32 | d0);
+                    bsri_wgmma<T, TN, 0, TB>::rs(sum, x1, dense >> 32 << 32 | d1);
                     bsri_wgmma_commit();
                 } else {
                     bsri_wgmma_fence();
-                    bsri_wgmma<T, TN, 0, TB>::rs(sum, x0, d0);
+                    bsri_wgmma<T, TN, 0, TB>::rs(sum, x0, dense >> 32 << 32 | d0);
                     bsri_wgmma_commit();
                 }
                 ask(m, n);
@@ -3676,8 +3770,9 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
             for (int i = 0; i < TN / 2; i++) bad = fmaf(sum[i], 0.0f, bad);
             return __any_sync(~0u, bad != bad);
         }
-        /* This warp's strip once more, from the row's own blocks only: 16 x 32 sums at a time, any epilogue. */
-        static __device__ __forceinline__ void again(const bsri_dev_wgmma &m, int64_t item, int32_t line, int64_t row,
+        /* This warp's strip once more, from the row's own blocks only: 16 x 32 sums at a time, any epilogue. Not inline: it needs
+           no sums, and what is kept over it would spill. */
+        static __device__ __noinline__ void again(const bsri_dev_wgmma &m, int64_t item, int32_t line, int64_t row,
                                                      int64_t col) {
             const bsri_dev_product &p = m.p;
             const int lane = threadIdx.x % 32, strip = (threadIdx.x / 32 - 4) * 16 % B + lane / 4, k = lane % 4 * 2;
@@ -3776,17 +3871,11 @@ __global__ void __launch_bounds__(384, 1) bsri_product_wgmma(const __grid_consta
 /* slots, 4 KB to store and 4 KB of blocks for each multiplying warp */
 #define BSRI_WGMMA_NARROW_SHARED (192 * 1024)
 #define BSRI_WGMMA_NARROW(T, B, TB) (bsri_product_wgmma<T, bsri_wgmma_narrow<T, B, TB>>)
-/* Blocks of 32 and 16 are right, but no faster here than in the mma tier (4096^3, half full, H200: 270 and 332 us against 281 and
-   338), they spill, and they take minutes to compile: so they are left out where this is not defined. */
-#ifdef BSRI_WGMMA_NARROW_BLOCKS
 #define BSRI_KERNELS_WGMMA_NARROW(X, n, T, name)                                                          \
     X(n + 0, "wgmma product 32-row rows " name, BSRI_WGMMA_NARROW(T, 32, 1), BSRI_WGMMA_NARROW_SHARED)    \
     X(n + 1, "wgmma product 32-row columns " name, BSRI_WGMMA_NARROW(T, 32, 0), BSRI_WGMMA_NARROW_SHARED) \
     X(n + 2, "wgmma product 16-row rows " name, BSRI_WGMMA_NARROW(T, 16, 1), BSRI_WGMMA_NARROW_SHARED)    \
     X(n + 3, "wgmma product 16-row columns " name, BSRI_WGMMA_NARROW(T, 16, 0), BSRI_WGMMA_NARROW_SHARED)
-#else
-#define BSRI_KERNELS_WGMMA_NARROW(X, n, T, name)
-#endif
 #define BSRI_KERNELS_WGMMA(X)                                                                                              \
     BSRI_WHEN(BSRI_HAS_PRODUCT, BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_WGMMA_8(X, 300, bsri_mma_bf16, "bf16")               \
                                                              BSRI_KERNELS_WGMMA_NARROW(X, 320, bsri_mma_bf16, "bf16"))     \
@@ -3899,7 +3988,9 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     const int i8 = p->a.dtype == BSR_I8;
     int64_t tiles;
     if (why) return bsri_no(why);
-    if (p->br < 64 && asked->kernel != 3) return bsri_no(BSR_WHY_PLAN);
+    if (p->br < 64 && asked->kernel != 3 &&
+        p->items * bsri_ceil_div(p->tiles * p->br, 128) * bsri_ceil_div(p->width, 256) * 3 < ctx->sm_count * 2)
+        return bsri_no(BSR_WHY_FEW); /* the mma tier has smaller tiles */
     memset(m, 0, sizeof *m);
     m->p = *p, m->single = bsri_mma_single(p, &m->rows), m->schedule = p->a.schedule, m->trans = p->trans;
     m->items = (int32_t)p->items, m->lines = (int32_t)p->tiles;
@@ -3924,6 +4015,7 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     /* no box beyond the last column: 14336 x 4096 x 64 took longer than 14336 x 4096 x 128 */
     m->dense = p->br < 64 ? c.tile_cols : (int32_t)bsri_min(c.tile_cols, p->width);
     m->a_trans = bsri_mma_values(p) == 2, m->a_line = 2 * (m->a_trans ? p->a_cs : p->a_rs);
+    m->a_step = (uint32_t)(2 * p->a_block), m->a_half = (uint32_t)((m->a_trans ? 16 : 8) * m->a_line);
     c.kernel = i8 ? 380 + (p->br == 128)
                   : (p->a.dtype == BSR_F16 ? 310 : 300) + (bsri_mma_layout(&p->b) == 2) +
                         (p->br < 64 ? 20 + (p->br == 16) * 2 : (c.tile_cols == 128) * 4 + m->a_trans * 2);
@@ -3937,6 +4029,7 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     if (!bsri_wgmma_maps(ctx, &c, m)) return bsri_no(BSR_WHY_DENSE);
     m->direct = !m->vector && bsri_wgmma_direct(&p->out);
     m->fused = bsri_wgmma_epilogue(p, m->vector, m->direct, &m->terms);
+    if (p->br < 64 && m->fused == BSRI_WGMMA_ANY) return bsri_no(BSR_WHY_EPILOGUE); /* beside the fetching of blocks */
     return c;
 }
 
