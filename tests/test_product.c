@@ -326,6 +326,43 @@ TEST(f32_precisions) {
             }
 }
 
+/* Bytes: both operands stored along the products or across them, every output type, any epilogue, batches. */
+TEST(bytes) {
+    static const int64_t columns[] = {16, 35, 144, 272};
+    static const int outs[] = {BSR_I32, BSR_I8, BSR_F32, BSR_BF16, BSR_F16};
+    int k, n, form;
+    for (k = 16; k <= 128; k *= 2)
+        for (n = 0; n < 4; n++)
+            for (form = 0; form < 8; form++) { /* bits: transposed; blocks, dense operand column-major */
+                const int out = outs[(n + form) % 5], other = t_is_float(out) ? BSR_F32 : form % 3 ? BSR_I32 : BSR_I8;
+                const int64_t r = bt_range(1, 6 - k / 40), cols = bt_range(1, 5 - k / 40);
+                addmm c;
+                t_spec s;
+                bsr_dense input, bias, left;
+                bsr_epilogue e;
+                bt_case("%d, N %lld, %s, form %d", k, (long long)columns[n], bsr_dtype_name(out), form);
+                c = addmm_new(), c.trans = form & 1 ? BSR_TRANS_A : 0;
+                s = spec_of(BSR_I8, k, k, r, cols, bt_range(1, r * cols));
+                s.kind = FILL_WIDE, s.layout = form & 2 ? BLOCKS_COL : PACKED;
+                c.a = t_matrix(&s);
+                c.b = t_random(BSR_I8, form & 1 ? c.a.rows : c.a.cols, columns[n], form & 4 ? COL : ROW,
+                               n == 2 ? t_batch(1, 2, 0, 0, 0) : NO_BATCH, 0, FILL_WIDE);
+                if (form & 1) t_attach_transposed(&c.a);
+                if (bt_below(2)) t_attach_schedule(&c.a, 1 << bt_below(4), form & 1);
+                c.alpha = (double)bt_range(1, 3);
+                output_for(&c, BSR_I32, n % 2 ? COL : ROW);
+                run_addmm(&c);
+                input = t_random(other, c.out.rows, c.out.cols, n % 2 ? ROW : COL, NO_BATCH, 0, FILL_SIGNED);
+                bias = t_random(other, 1, c.out.cols, ROW, NO_BATCH, 0, FILL_SIGNED);
+                left = t_random(other, c.out.rows, 1, ROW, NO_BATCH, 0, FILL_SIGNED);
+                memset(&e, 0, sizeof e);
+                e.bias = &bias, e.left_alpha = &left, e.right_alpha = bt_below(2) ? &bias : NULL;
+                c.epilogue = &e, c.input = &input, c.beta = (double)bt_range(-2, 2);
+                output_for(&c, out, bt_below(4) ? (form & 4 ? COL : ROW) : STRIDED);
+                run_addmm(&c);
+            }
+}
+
 /* Every operand type with every output type, input of every type, all layouts. */
 TEST(types_and_layouts) {
     static const struct {
@@ -1161,6 +1198,7 @@ int main(int argc, char **argv) {
         {"sizes", sizes},
         {"long_rows", long_rows},
         {"tile_edges", tile_edges},
+        {"bytes", bytes},
         {"f32_precisions", f32_precisions},
         {"types_and_layouts", types_and_layouts},
         {"batches", batches},
