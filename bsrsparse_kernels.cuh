@@ -411,6 +411,7 @@ struct bsri_dev_finisher {
     bsri_dev_operand operand[5]; /* of an item: left, right, input, bias, out */
     int64_t item;
     float alpha, beta;
+    uint32_t has; /* one bit for each operand but out that may be there; made from parameters again it would take registers */
     int32_t c0, c1; /* the wgmma tier's: of the item in out's tensor map */
 
     /* By five lanes, numbers k: an operand each, so that the code stands once. */
@@ -425,10 +426,7 @@ struct bsri_dev_finisher {
         operand[k] = o;
         if (k) return;
         item = item_, alpha = (float)(p.alpha_ptr ? *p.alpha_ptr : p.alpha), beta = (float)b;
-    }
-    /* One bit for each operand but out that may be there. */
-    static __device__ __forceinline__ uint32_t has(const bsri_dev_product &p) {
-        return (p.left.data != NULL) | (p.right.data != NULL) << 1 | (p.has_input != 0) << 2 | (p.bias.data != NULL) << 3;
+        has = (p.left.data != NULL) | (p.right.data != NULL) << 1 | (p.has_input != 0) << 2 | (p.bias.data != NULL) << 3;
     }
     /* Eight sums in shared memory, `step` apart, of out's (row, col) and those after it along rows or columns: n are inside.
        Those of a row start at 16 bytes. */
@@ -446,7 +444,7 @@ struct bsri_dev_finisher {
 #pragma unroll
         for (int i = 0; i < 8; i++) v[i] *= alpha;
 #pragma unroll 1
-        for (uint32_t rest = has(p); rest; rest &= rest - 1) {
+        for (uint32_t rest = has; rest; rest &= rest - 1) {
             const int k = __ffs((int)rest) - 1;
             const bsri_dev_operand &o = operand[k];
             if (!o.data) continue;
@@ -1605,7 +1603,9 @@ template <class T, class L>
 __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const bsri_mma_part &part, typename T::sum *tile,
                                                   const typename T::sum (&sum)[L::MI][L::NI][4]) {
     typedef typename bsri_mma_word<typename T::sum>::type word;
-    const int thread = bsri_mma_thread<L>(), lane = thread % 32, warp = (thread - BSRI_FETCHERS) / 32, m_warp = warp / L::NW;
+    int thread = bsri_mma_thread<L>();
+    asm volatile("" : "+r"(thread)); /* what follows from it is made here: kept from tile to tile it would take registers */
+    const int lane = thread % 32, warp = (thread - BSRI_FETCHERS) / 32, m_warp = warp / L::NW;
     const int64_t line = part.row[m_warp >> m.block_bits], rs = m.p.out.row_stride, cs = m.p.out.col_stride;
     const int64_t row = line * m.p.br + (m_warp & ((1 << m.block_bits) - 1)) * L::MW,
                   col = part.slab * L::BN + warp % L::NW * L::WN;

@@ -17,7 +17,6 @@ case $cc in *gcc* | *clang* | cc) ;; *) cc=gcc ;; esac
 include=$(cd "$(dirname "$(readlink -f "$(command -v "$nvcc")")")/../include" 2>/dev/null && pwd)
 list=build/kernels.txt
 strict='--Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror'
-split=$("$nvcc" --help 2>/dev/null | grep -q -- --split-compile && echo --split-compile=0) # kernels on all cores
 
 # Both architectures at once; only the second gets a host object. What is there from the same sources is kept.
 sum=$(cat bsrsparse.h bsrsparse_kernels.cuh tune_table.h tests/compile/implementation.c tests/test_cudart.sh | cksum)
@@ -26,7 +25,7 @@ began=$(date +%s)
 compile() { # name of the architecture, options
     arch=$1
     shift
-    "$nvcc" -std=c++17 -I. -Xptxas -v $strict $split -gencode "arch=compute_${arch#sm_},code=$arch" "$@" \
+    "$nvcc" -std=c++17 -I. -Xptxas -v $strict -gencode "arch=compute_${arch#sm_},code=$arch" "$@" \
         -x cu tests/compile/implementation.c > "$w/$arch.log" 2>&1
     echo $? > "$w/$arch.rc"
     echo $(($(date +%s) - began)) > "$w/$arch.time"
