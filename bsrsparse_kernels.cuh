@@ -3313,8 +3313,8 @@ __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const
                                                   uint32_t spare, float (&sum)[L::TN / 2]) {
     const bool by_rows = m.vector == 1, direct = FUSED && m.direct, input = FUSED && !direct && m.terms & BSRI_TERM_INPUT;
     const int lane = threadIdx.x % 32;
-    const int32_t c0 = __shfl_sync(~0u, f.c0, 0), c1 = __shfl_sync(~0u, f.c1, 0);
-    const float alpha = f.alpha;
+    const int32_t c0 = m.single ? 0 : __shfl_sync(~0u, f.c0, 0), c1 = m.single ? 0 : __shfl_sync(~0u, f.c1, 0);
+    const float alpha = FUSED ? f.alpha : (float)(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
     uint32_t place = bsri_wgmma_place(spare, by_rows);
     asm volatile("" : "+r"(place)); /* kept */
 #pragma unroll(FUSED ? 1 : L::TN / 32)
@@ -3400,7 +3400,7 @@ __device__ __forceinline__ void bsri_wgmma_store(const bsri_dev_wgmma &m, const 
                                                  uint32_t spare, int32_t (&sum)[L::TN / 2]) {
     const uint32_t lane = threadIdx.x % 32, r = lane / 4, q = lane % 4, odd = (ROWS ? r : q) & 1;
     const uint32_t alpha = bsri_dev_scalar<uint32_t>::of(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
-    const int32_t c0 = __shfl_sync(~0u, f.c0, 0), c1 = __shfl_sync(~0u, f.c1, 0);
+    const int32_t c0 = m.single ? 0 : __shfl_sync(~0u, f.c0, 0), c1 = m.single ? 0 : __shfl_sync(~0u, f.c1, 0);
     uint32_t at[4]; /* rows: of 8 columns; columns: of both halves of both columns */
     if (alpha != 1) {
 #pragma unroll
@@ -3548,7 +3548,9 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
             terms.row = (__shfl_sync(~0u, done.line, 0) << m.block_bits) + (now.strip & ((1 << m.block_bits) - 1));
             terms.cols = (int)bsri_min(L::TN, m.p.width - terms.col);
         }
-        if (flags != BSRI_WGMMA_QUIT) bsri_wgmma_item(m, finisher, now.half, done.item);
+        /* what is plain and of one item needs nothing of the finisher, whose cold code took 2 to 4 % of a product */
+        if (flags != BSRI_WGMMA_QUIT && !(m.single && m.fused == BSRI_WGMMA_PLAIN))
+            bsri_wgmma_item(m, finisher, now.half, done.item);
         if (T::BYTES == 2 && flags != BSRI_WGMMA_QUIT && m.fused == BSRI_WGMMA_LINES)
             terms.begin(m, finisher, base + L::STAGES * L::STAGE + now.warp * 4096);
         bsri_wgmma_wait<0>();
