@@ -3895,7 +3895,7 @@ __global__ void __launch_bounds__(384, 1) bsri_product_wgmma(const __grid_consta
                                         BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_WGMMA_I8(X)))
 
 /* The maps of a choice; 0: the copy engine can't have an operand. */
-static int bsri_wgmma_maps(const bsr_context *ctx, const bsri_choice *c, bsri_dev_wgmma *m) {
+static int bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m) {
     const bsri_dev_product *p = &m->p;
     const int rows = bsri_mma_layout(&p->b) == 1, trans = bsri_mma_values(p) == 2;
     const bsri_tensor_batch *a = &m->a_batch, *b = &m->b_batch, *o = &m->o_batch;
@@ -4037,7 +4037,7 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     m->slabs = (int32_t)((tiles + m->span - 1) / m->span), m->inverse = (65536 + m->span - 1) / m->span;
     m->teams = (int32_t)bsri_min(bsri_min(ctx->sm_count, 32 * BSRI_WGMMA_TEAMS) / m->span, p->items * m->slabs * groups);
     c.grid = m->grid = m->teams * m->span, c.early = 1;
-    if (!bsri_wgmma_maps(ctx, &c, m)) return bsri_no(BSR_WHY_DENSE);
+    if (!bsri_wgmma_maps(ctx, m)) return bsri_no(BSR_WHY_DENSE);
     m->direct = !m->vector && bsri_wgmma_direct(&p->out);
     m->fused = bsri_wgmma_epilogue(p, m->vector, m->direct, &m->terms);
     if (p->br < 64 && m->fused == BSRI_WGMMA_ANY) return bsri_no(BSR_WHY_EPILOGUE); /* beside the fetching of blocks */
