@@ -46,7 +46,6 @@ namespace {
 #define BSRI_WHEN_OF(has, ...) BSRI_WHEN_##has(__VA_ARGS__)
 #define BSRI_WHEN_0(...)
 #define BSRI_WHEN_1(...) __VA_ARGS__
-/* For the end of such a function; bsri_check_compiled() has failed before. */
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>device-numbers: element types in registers                                                   */
@@ -2172,6 +2171,8 @@ static void bsri_mma_tile_of(const bsr_context *ctx, const bsri_dev_product *p, 
     if (!wide) rows = 128;
     while (rows > b && rows > 64 && !(wide && two_bytes) && bsri_mma_tiles(p, b, rows, wide ? 256 : 128) < ctx->sm_count)
         rows /= 2;
+    /* 2048 x 8192 x 128, 90 %: blocks of 16 35 us with 64 rows, 26 with 32; blocks of 32 26 and 22 us */
+    if (two_bytes && !wide && rows == 64 && rows > b && bsri_mma_tiles(p, b, rows, 128) * 3 < ctx->sm_count * 2) rows = 32;
     c->tile_cols = wide ? 256 : 128;
     if (asked->tile_rows >= b && asked->tile_rows <= (wide ? tall : 128) &&
         (asked->tile_rows == 32 || asked->tile_rows == 64 || asked->tile_rows == 128))
@@ -2254,7 +2255,6 @@ static bsri_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_produc
     c.grid = bsri_min(ctx->sm_count, p->items * m->slabs * bsri_ceil_div(p->tiles, m->group));
     return c;
 }
-/* The same for products with few columns. */
 /* Whether there is one item and one reduction, and its index arrays then: kernels need not look at batches. */
 static int bsri_mma_single(const bsri_dev_product *p, bsri_mma_rows *r) {
     const char *view = (const char *)p->a.transposed_index;
@@ -2277,6 +2277,7 @@ static void bsri_skinny_single(const bsri_dev_product *p, int64_t grid, bsri_dev
     m->stream = p->a.nnz * m->a_block, m->ahead = bsri_ceil_div(m->stream, grid * 16) * 16;
     m->col_stream = p->a.nnz * (int64_t)bsr_dtype_size(p->a.index_dtype), m->col_ahead = bsri_ceil_div(m->col_stream, grid);
 }
+/* The same for products with few columns. */
 static bsri_choice bsri_mma_choose_skinny(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsr_plan *asked,
                                           bsri_dev_skinny *m) {
     const int dt = p->a.dtype, ni = p->width <= 8 ? 0 : p->width <= 16 ? 1 : p->width <= 32 ? 2 : 3;
@@ -3983,12 +3984,14 @@ static double bsri_wgmma_cycles(const bsr_context *ctx, const bsri_dev_product *
     const int64_t blocks = bsri_block_rows(&p->a) * bsri_block_cols(&p->a) * bsri_pattern_count(&p->a);
     const double density = (double)p->a.nnz / (double)bsri_max(1, blocks), out = 1.0 - density;
     const int pair = p->br < 128;
-    const double present = pair ? 1.0 - out * out : density, each = pair ? 2.0 * density / bsri_max(present, 1e-9) : 2;
+    const double present = pair ? 1.0 - out * out : density, each = pair ? 2.0 * density / (present > 0 ? present : 1) : 2;
     const double inner = (double)(p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a)) * (double)bsri_max(1, p->br / 64);
     const double tensor = each * 2 * cols, bytes = (each * 8192 + cols * 128) / 38;
-    const double tile = inner * present * bsri_max(tensor, bsri_max(bytes, 450)) + 1000 + cols * 11;
+    const double slow = bytes > 450 ? bytes : 450;
+    const double tile = inner * present * (tensor > slow ? tensor : slow) + 1000 + cols * 11;
     const double tiles = (double)p->items * (double)bsri_ceil_div(p->tiles * p->br, 128) * (double)bsri_ceil_div(p->width, cols);
-    return tile * (tiles <= ctx->sm_count ? 1.0 : 0.4 + tiles / ctx->sm_count);
+    const double waves = 0.4 + tiles / ctx->sm_count;
+    return tile * (tiles <= ctx->sm_count ? 1.0 : waves > 2 ? waves : 2);
 }
 /* Which instance runs a product in this tier. */
 static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsr_plan *asked,
@@ -3999,9 +4002,11 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     const int i8 = p->a.dtype == BSR_I8;
     int64_t tiles;
     if (why) return bsri_no(why);
+    /* The mma tier has smaller tiles. Where the tuner found the two level: a tile for a sixth of the multiprocessors with blocks of
+       32 (768 x 5120 x 3000, 60 %: 55 us, mma 119; 11008 x 512 x 192, 85 %: 11 us, mma 19), for two thirds with blocks of 16. */
     if (p->br < 64 && asked->kernel != 3 &&
-        p->items * bsri_ceil_div(p->tiles * p->br, 128) * bsri_ceil_div(p->width, 256) * 3 < ctx->sm_count * 2)
-        return bsri_no(BSR_WHY_FEW); /* the mma tier has smaller tiles */
+        p->items * groups * bsri_ceil_div(p->width, 256) * (p->br == 32 ? 12 : 3) < ctx->sm_count * 2)
+        return bsri_no(BSR_WHY_FEW);
     memset(m, 0, sizeof *m);
     m->p = *p, m->single = bsri_mma_single(p, &m->rows), m->schedule = p->a.schedule, m->trans = p->trans;
     m->items = (int32_t)p->items, m->lines = (int32_t)p->tiles;

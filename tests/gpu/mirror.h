@@ -226,6 +226,8 @@ struct gm_call {
         if (regions == GM_REGIONS) gm_cuda("(too many buffers for the mirror)", cudaErrorInvalidValue);
         if (gm.apart) {
             gm_cuda("in cudaMalloc", cudaMalloc((void **)&r.dev, r.bytes ? r.bytes : 1));
+            if (gm.direct) /* no upload() follows */
+                gm_cuda("in cudaMemcpy", cudaMemcpy(r.dev, r.host, r.bytes, cudaMemcpyHostToDevice));
         } else {
             size_t start = used + GM_ZONE, want = odd ? (size_t)(uintptr_t)r.host % 64 : (256 - front % 256) % 256,
                    step = odd ? 64 : 256;
