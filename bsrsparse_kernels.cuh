@@ -4002,8 +4002,9 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     const int i8 = p->a.dtype == BSR_I8;
     int64_t tiles;
     if (why) return bsri_no(why);
-    /* The mma tier has smaller tiles. Where the tuner found the two level: a tile for a sixth of the multiprocessors with blocks
-       of 32 (768 x 5120 x 3000, 60 %: 55 us, mma 119; 11008 x 512 x 192, 85 %: 11 us, mma 19), for two thirds with blocks of 16. */
+    /* The mma tier has smaller tiles. Where the tuner found the two level: a tile for a sixth of the multiprocessors with
+       blocks of 32 (768 x 5120 x 3000, 60 %: 55 us, mma 119; 11008 x 512 x 192, 85 %: 11 us, mma 19), for two thirds with
+       blocks of 16. */
     if (p->br < 64 && asked->kernel != 3 &&
         p->items * groups * bsri_ceil_div(p->width, 256) * (p->br == 32 ? 12 : 3) < ctx->sm_count * 2)
         return bsri_no(BSR_WHY_FEW);
