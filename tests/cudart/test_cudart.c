@@ -1129,7 +1129,9 @@ TEST(tuned_rows) {
     bsr_dense b, c;
     bsr_error e;
     void *p[5];
-    int i;
+    const bsr_tune_table built_in = bsr_tune_built_in();
+    int i, ours = 0; /* rows of this architecture in tune_table.h */
+    for (i = 0; i < built_in.gpu_count; i++) ours |= built_in.gpus[i].arch == 90;
     use_devices(hopper, NULL);
     t.gpus = gpus, t.rows = rows, t.gpu_capacity = 2, t.row_capacity = 4;
     d.backend = BSR_BACKEND_CUDA, d.table = &t, d.logger.func = on_log;
@@ -1161,10 +1163,10 @@ TEST(tuned_rows) {
     CHECK_INT(warned, 0); /* rows of this architecture: a call without one is nothing to warn of */
     gpus[0].arch = 80;
     for (i = 0; i < 3; i++) CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &c, &ex), BSR_OK);
-    CHECK_INT(warned, 1);
+    CHECK_INT(warned, 1 - ours);
     b.data = (char *)p[3] + 2; /* half types on the plainest tier */
     for (i = 0; i < 3; i++) CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &c, &ex), BSR_OK);
-    CHECK_INT(warned, 2);
+    CHECK_INT(warned, 2 - ours);
     bsr_destroy(ctx);
 }
 
