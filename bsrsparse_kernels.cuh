@@ -4235,12 +4235,12 @@ __device__ __forceinline__ void bsri_dev_copy16(uint4 *to, const char *from) {
 }
 __device__ __forceinline__ void bsri_dev_copies_end(void) {
 #ifdef BSRI_MMA_CODE
-    asm volatile("cp.async.commit_group;" ::: "memory");
+    bsri_mma_commit();
 #endif
 }
 template <int N> __device__ __forceinline__ void bsri_dev_copies_but(void) {
 #ifdef BSRI_MMA_CODE
-    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+    bsri_mma_landed<N>();
 #endif
 }
 /* Packed values, whole 16-byte pieces, no biases: a row that fits is read once. */
