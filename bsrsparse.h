@@ -592,7 +592,7 @@ typedef enum bsr_plan_source {
     X(BSR_WHY_ALONG, 32, "an operand of bytes is not stored along the products") \
     X(BSR_WHY_BATCH, 31, "more than two batch dimensions") \
     X(BSR_WHY_MODIFIED, 30, "options between product and softmax, or an extreme scale") \
-    X(BSR_WHY_FEW, 32, "too few tiles to keep the multiprocessors busy") \
+    X(BSR_WHY_FEW, 34, "too few tiles to keep the multiprocessors busy") \
     X(BSR_WHY_EPILOGUE, 33, "too few registers for this epilogue") \
     X(BSR_WHY_SPLIT, 23, "rows are split: there are fewer tiles than multiprocessors")
 

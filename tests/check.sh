@@ -22,6 +22,8 @@ cat "$tmp"/*.anchors > "$tmp/anchors"
 case_ "no anchor twice" "cut -d' ' -f1 $tmp/anchors | sort | uniq -d > $tmp/twice; cat $tmp/twice; ! [ -s $tmp/twice ]"
 case_ "every >>name in a comment is an anchor" "grep -ho '(>>[a-z0-9-]*' bsrsparse.h bsrsparse_kernels.cuh | sed 's/(>>//' | sort -u > $tmp/named
 cut -d' ' -f1 $tmp/anchors | sort > $tmp/sorted; comm -23 $tmp/named $tmp/sorted > $tmp/bad; cat $tmp/bad; ! [ -s $tmp/bad ]"
+case_ "no number twice in a list of names and numbers" "awk '/^#define BSR[A-Z_]*\\(X\\)/ { list = \$2 } match(\$0, /^ *X\\([A-Z0-9_]+, [0-9]+,/) {
+split(substr(\$0, RSTART, RLENGTH), part, \", *\"); n++; if (seen[list, part[2]]++) { print \$0; bad = 1 } } END { exit bad || !n }' bsrsparse.h"
 case_ "declarations end before the implementation" "sed '/^#endif .* BSRSPARSE_H /q' bsrsparse.h | grep -c 'bsri_.*{\$' | grep -qx 0"
 case_ "the licence in the header is that of the file LICENSE" "tr -s ' \n' ' ' < LICENSE | grep -o 'Permission is.*' | sed 's/ *\$//' > $tmp/l1
 sed -n '/^MIT No Attribution/,\$p' bsrsparse.h | sed 's:\*/::' | tr -s ' \n' ' ' | grep -o 'Permission is.*' | sed 's/ *\$//' > $tmp/l2; diff $tmp/l1 $tmp/l2"
