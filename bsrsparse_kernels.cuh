@@ -2939,8 +2939,7 @@ __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_w
             const uint32_t pick = n - known, slot = pick % BSRI_WGMMA_PICKS;
             bsri_mma_wait(bsri_mma_address(&s.pick_full[slot]), pick / BSRI_WGMMA_PICKS & 1);
             unit = s.pick[slot];
-            __syncwarp();
-            if (lane == 0) bsri_mma_arrive(bsri_mma_address(&s.pick_empty[slot]));
+            bsri_mma_arrive(bsri_mma_address(&s.pick_empty[slot]));
         }
         if (unit < 0) break;
         const bsri_wgmma_spot to = order.place(m, unit);
@@ -2977,7 +2976,7 @@ __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_w
                     }
                 }
                 __syncwarp();
-                if (lane == 0 && !cold) bsri_mma_arrive(bsri_mma_address(&s.part_full[builder][parts % 2]));
+                if (!cold) bsri_mma_arrive(bsri_mma_address(&s.part_full[builder][parts % 2]));
                 parts += !cold, fresh = false;
             } while (more);
         }
@@ -2991,11 +2990,10 @@ __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_w
         }
     }
     bsri_mma_wait(bsri_mma_address(&s.part_empty[builder][parts % 2]), (parts / 2 & 1) ^ 1);
-    if (lane == 0) {
+    if (lane == 0)
         s.part[builder][parts % 2].last = BSRI_WGMMA_QUIT,
                                 s.part[builder][parts % 2].count = s.part[builder][parts % 2].flags = 0;
-        bsri_mma_arrive(bsri_mma_address(&s.part_full[builder][parts % 2]));
-    }
+    bsri_mma_arrive(bsri_mma_address(&s.part_full[builder][parts % 2]));
 }
 
 /* --- fetching --- */
@@ -3010,30 +3008,29 @@ template <class L> struct bsri_wgmma_fetcher {
     __device__ __forceinline__ void step(void) {
         if (++slot == L::STAGES) slot = 0, phase ^= 1;
     }
-    /* What the multiplying warps must know with the first stage of an item, and with a tile's last one. */
+    /* What the multiplying warps must know with the first stage of an item, and with a tile's last one. By who arrives. */
     static __device__ __forceinline__ void tell(bsri_wgmma_stage<L::GROUP> &stage, const bsri_wgmma_part<L::GROUP> &part,
                                                 uint32_t flags) {
-        const int lane = threadIdx.x % 32;
         if (L::OWN && flags & BSRI_WGMMA_FIRST) {
-            if (lane < L::GROUP) stage.at[lane] = part.at[lane], stage.end[lane] = part.end[lane];
-            if (lane == 0) stage.position = part.position, stage.values = part.values;
+#pragma unroll
+            for (int g = 0; g < L::GROUP; g++) stage.at[g] = part.at[g], stage.end[g] = part.end[g];
+            stage.position = part.position, stage.values = part.values;
         }
         if (flags & BSRI_WGMMA_LAST) {
-            if (lane < L::GROUP) stage.row[lane] = part.row[lane];
-            if (lane == 0) stage.col = part.col, stage.item = part.item;
+#pragma unroll
+            for (int g = 0; g < L::GROUP; g++) stage.row[g] = part.row[g];
+            stage.col = part.col, stage.item = part.item;
         }
-        __syncwarp();
     }
     /* A stage without products: a tile's last, where nothing is left, or the end of all. */
     __device__ __forceinline__ void nothing(bsri_wgmma_list<L::GROUP> &s, const bsri_wgmma_part<L::GROUP> &part, uint32_t flags) {
         bsri_wgmma_stage<L::GROUP> &stage = s.stage[slot];
         bsri_mma_wait(empty + 8 * slot, phase ^ 1);
-        tell(stage, part, flags);
-        if (threadIdx.x % 32 == 0) {
+        if (bsri_elect()) {
+            tell(stage, part, flags);
             stage.work[0] = stage.work[1] = flags << BSRI_WGMMA_FLAGS;
             bsri_mma_arrive(full + 8 * slot);
         }
-        __syncwarp();
         step();
     }
     /* A part where stages hold slices of the dense operand only: as the builder says. */
@@ -3051,9 +3048,9 @@ template <class L> struct bsri_wgmma_fetcher {
             for (int e = 0; e < L::EACH; e++) k[e] = __shfl_sync(~0u, (first + part.slice[i + e]) << m.block_bits, 0);
             if (i + L::EACH >= count) flags |= last;
             bsri_mma_wait(empty + 8 * slot, phase ^ 1);
-            if (flags) tell(stage, part, flags);
             if (bsri_elect()) {
                 const uint32_t barrier = full + 8 * slot, to = base + slot * L::STAGE;
+                if (flags) tell(stage, part, flags);
                 stage.work[0] = work.x | flags << BSRI_WGMMA_FLAGS, stage.work[1] = work.y | flags << BSRI_WGMMA_FLAGS;
                 bsri_tma_expect(barrier, min(count - i, L::EACH) * fetch.bytes);
 #pragma unroll
@@ -3098,10 +3095,7 @@ template <class L> struct bsri_wgmma_fetcher {
                         const uint32_t flags = !left && i + 1 == parts ? (uint32_t)last << BSRI_WGMMA_FLAGS : 0;
                         fetch.stage(m, base + slot * L::STAGE, barrier, k + i * L::SLICE, i, one, have0, have1, block0, block1);
                         stage.work[0] = one | have0 | flags, stage.work[1] = one | have1 | flags;
-                        if (flags) {
-                            stage.row[0] = part.row[0], stage.row[1] = part.row[1], stage.col = part.col;
-                            stage.item = part.item;
-                        }
+                        if (flags) tell(stage, part, last);
                         bsri_tma_expect(barrier, total);
                     }
                     if (++slot == L::STAGES) slot = 0, phase ^= 1;
@@ -3125,8 +3119,7 @@ __device__ __forceinline__ void bsri_wgmma_issue(const bsri_dev_wgmma &m, bsri_w
             last = part.last;
             if constexpr (L::OWN) f.own(m, s, part);
             else f.wide(m, s, part);
-            __syncwarp();
-            if (threadIdx.x % 32 == 0) bsri_mma_arrive(bsri_mma_address(&s.part_empty[builder][mine % 2]));
+            bsri_mma_arrive(bsri_mma_address(&s.part_empty[builder][mine % 2]));
             mine++;
         } while (!last);
         const uint32_t swap = mine;
@@ -3487,7 +3480,7 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
     const uint32_t base = bsri_mma_address(shared), full = bsri_mma_address(s.full), empty = bsri_mma_address(s.empty);
     uint32_t slot = 0, phase = 0, held = 0, idle = L::OWN ? 0 : BSRI_WGMMA_LAST, first;
     const auto release = [&]() { /* products before the last group are done: their slot, if one is held, is free */
-                                 if (held && first) bsri_mma_arrive(held);
+                                 if (held) bsri_mma_arrive(held);
                                  held = 0;
     };
     const auto begin = [&](typename L::source &source) { source.begin(m, s, base + L::STAGES * L::STAGE + 8 * 4096); };
@@ -3534,7 +3527,7 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
             } else { /* nothing may stay held while others run on: the slots go round */
                 bsri_wgmma_wait<0>();
                 release();
-                if (first) bsri_mma_arrive(empty + 8 * slot);
+                bsri_mma_arrive(empty + 8 * slot);
             }
             if (++slot == L::STAGES) slot = 0, phase ^= 1;
         }
@@ -3768,6 +3761,7 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
                     bsri_wgmma<T, TN, 0, TB>::rs(sum, x0, dense >> 32 << 32 | d0);
                     bsri_wgmma_commit();
                 }
+                __syncwarp(); /* all lanes have loaded their fragments: what comes next goes where those were */
                 ask(m, n);
             }
         }
@@ -3836,15 +3830,15 @@ __global__ void __launch_bounds__(384, 1) bsri_product_wgmma(const __grid_consta
     if (threadIdx.x == 0) bsri_tma_prefetch(&m.a_map), bsri_tma_prefetch(&m.b_map);
     if (threadIdx.x < L::STAGES) {
         bsri_mma_barrier(bsri_mma_address(&s.full[threadIdx.x]), 1);
-        bsri_mma_barrier(bsri_mma_address(&s.empty[threadIdx.x]), 8);
+        bsri_mma_barrier(bsri_mma_address(&s.empty[threadIdx.x]), 256); /* each lane that reads arrives: it costs nothing */
     }
     if (threadIdx.x < BSRI_WGMMA_PICKS) {
         bsri_mma_barrier(bsri_mma_address(&s.pick_full[threadIdx.x]), 1);
-        bsri_mma_barrier(bsri_mma_address(&s.pick_empty[threadIdx.x]), 1);
+        bsri_mma_barrier(bsri_mma_address(&s.pick_empty[threadIdx.x]), 32);
     }
-    if (threadIdx.x < 2 * BSRI_WGMMA_BUILDERS) {
-        bsri_mma_barrier(bsri_mma_address(&s.part_full[0][threadIdx.x]), 1);
-        bsri_mma_barrier(bsri_mma_address(&s.part_empty[0][threadIdx.x]), 1);
+    if (threadIdx.x < 2 * BSRI_WGMMA_BUILDERS) { /* each lane that writes or reads arrives */
+        bsri_mma_barrier(bsri_mma_address(&s.part_full[0][threadIdx.x]), 32);
+        bsri_mma_barrier(bsri_mma_address(&s.part_empty[0][threadIdx.x]), 32);
     }
     if (threadIdx.x == 0) s.zero = make_uint4(0, 0, 0, 0);
     if (threadIdx.x < 2) s.finisher[threadIdx.x].item = -1;
@@ -4142,7 +4136,7 @@ __device__ __forceinline__ void bsri_dev_row_join(const bsri_dev_softmax &p, con
     const int warp = threadIdx.x / 32, from = warp & -p.warps;
     if (p.warps == 1) return;
     __syncthreads();
-    part[0][warp][r.beside] = max, part[1][warp][r.beside] = sum;
+    if (r.lane % (32 >> p.side) == 0) part[0][warp][r.beside] = max, part[1][warp][r.beside] = sum;
     __syncthreads();
     max = part[0][from][r.beside], sum = part[1][from][r.beside];
     for (int i = 1; i < p.warps; i++) fold(max, sum, part[0][from + i][r.beside], part[1][from + i][r.beside]);
@@ -6036,10 +6030,9 @@ template <int N> struct bsri_flash_ring {
 __device__ __forceinline__ void bsri_flash_wait(uint64_t *barriers, uint32_t at, uint32_t parity) {
     bsri_mma_wait(bsri_mma_address(&barriers[at]), parity);
 }
-/* A warp counts as one. */
+/* Each lane for itself: all of them read, and several write. */
 __device__ __forceinline__ void bsri_flash_arrive(uint64_t *barriers, uint32_t at) {
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) bsri_mma_arrive(bsri_mma_address(&barriers[at]));
+    bsri_mma_arrive(bsri_mma_address(&barriers[at]));
 }
 __device__ __forceinline__ int bsri_flash_limit(const bsri_dev_attention &p, int row) {
     if (!(p.flags & BSR_ATTENTION_CAUSAL)) return (int)p.k.rows;
@@ -6156,7 +6149,7 @@ template <class S> __device__ __forceinline__ void bsri_flash_deal(const bsri_de
 #pragma unroll
     for (int s = 0; s < S::STREAMS; s++) {
         bsri_flash_wait(c.stream[s].plan_empty, ring[s].at, ring[s].parity);
-        c.stream[s].plan[ring[s].at].end = 1;
+        if (threadIdx.x % 32 == 0) c.stream[s].plan[ring[s].at].end = 1;
         bsri_flash_arrive(c.stream[s].plan_full, ring[s].at);
     }
 }
@@ -6213,6 +6206,7 @@ __device__ __forceinline__ void bsri_flash_produce(const bsri_dev_flash &m, bsri
     auto fetch = [&](const CUtensorMap *map, int key, int c0, int c1) { /* a slot of keys or values */
                                                                         const uint32_t full = bsri_mma_address(&c.full[ring.at]);
                                                                         if (lane == 0) bsri_tma_expect(full, S::SLOT);
+                                                                        else bsri_mma_arrive(full);
                                                                         __syncwarp();
                                                                         if (piece < pieces)
                                                                             bsri_tma_load(to + ring.at * S::SLOT, map, full,
@@ -6262,7 +6256,6 @@ __device__ __forceinline__ void bsri_flash_produce(const bsri_dev_flash &m, bsri
                 note.rows = rows;
                 note.flags = (more ? 0 : BSRI_FLASH_LAST) | (masked || rows != all ? BSRI_FLASH_MASKED : 0);
             }
-            __syncwarp();
             fetch(&m.map[1], mine, k0, k1);
             if (!first) bsri_flash_wait(c.empty, ring.at, ring.parity), fetch(&m.map[2], before, v0, v1);
             before = mine;
@@ -6561,15 +6554,15 @@ template <class S> __global__ void __launch_bounds__(384, 1) bsri_attention_wgmm
     extern __shared__ __align__(1024) char bsri_flash_memory[];
     static_assert(sizeof(bsri_flash_control<S>) <= S::CONTROL, "too little shared memory");
     bsri_flash_control<S> &c = *(bsri_flash_control<S> *)(bsri_flash_memory + S::STREAMS * S::STREAM);
-    const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4;
+    const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, readers = 128 * S::WARPGROUPS;
     if (threadIdx.x < S::STREAMS) {
         bsri_flash_stream<S> &x = c.stream[threadIdx.x];
         for (int i = 0; i < S::SLOTS; i++)
-            bsri_mma_barrier(bsri_mma_address(&x.full[i]), 1), bsri_mma_barrier(bsri_mma_address(&x.empty[i]), 4 * S::WARPGROUPS);
+            bsri_mma_barrier(bsri_mma_address(&x.full[i]), 32), bsri_mma_barrier(bsri_mma_address(&x.empty[i]), readers);
         for (int i = 0; i < 2; i++) {
-            bsri_mma_barrier(bsri_mma_address(&x.q_full[i]), 1), bsri_mma_barrier(bsri_mma_address(&x.plan_full[i]), 1);
-            bsri_mma_barrier(bsri_mma_address(&x.q_empty[i]), 4 * S::WARPGROUPS);
-            bsri_mma_barrier(bsri_mma_address(&x.plan_empty[i]), 4 * S::WARPGROUPS + 1);
+            bsri_mma_barrier(bsri_mma_address(&x.q_full[i]), 1), bsri_mma_barrier(bsri_mma_address(&x.plan_full[i]), 32);
+            bsri_mma_barrier(bsri_mma_address(&x.q_empty[i]), readers);
+            bsri_mma_barrier(bsri_mma_address(&x.plan_empty[i]), readers + 32);
         }
         bsri_tma_barriers_made();
     }
@@ -7291,7 +7284,9 @@ static __global__ void __launch_bounds__(256) bsri_expand_panel(const __grid_con
         disorder = __syncthreads_or(disorder);
         for (int64_t p = begin + threadIdx.x; p < end; p += 256) {
             const int64_t c = bsri_index(it.col, dt, p) - c0;
-            if (c >= 0 && c < x.panel) place[c] = p;
+            if (c < 0 || c >= x.panel) continue;
+            if (disorder) atomicMax((long long *)&place[c], (long long)p); /* there may be duplicates */
+            else place[c] = p;
         }
         __syncthreads();
         if (x.pieces && !disorder) {
