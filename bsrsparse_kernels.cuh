@@ -47,6 +47,14 @@ namespace {
 #define BSRI_WHEN_0(...)
 #define BSRI_WHEN_1(...) __VA_ARGS__
 
+/* Kernels with some address arithmetic: ptxas for sm_100 and later spills some of it for the sake of more threads, unless one CTA
+   is said to be enough; for sm_90 that would take 22 registers more. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+#define BSRI_BOUNDS(threads) __launch_bounds__(threads, 1)
+#else
+#define BSRI_BOUNDS(threads) __launch_bounds__(threads)
+#endif
+
 /* ---------------------------------------------------------------------------------------------- */
 /* >>device-numbers: element types in registers                                                   */
 /* ---------------------------------------------------------------------------------------------- */
@@ -6959,7 +6967,7 @@ __device__ __forceinline__ int64_t bsri_dev_distinct(const bsri_dev_line &x, int
     return __shfl_sync(~0u, distinct, 31);
 }
 /* A warp per line: its key, how many different entries it has, and its bit set. */
-static __global__ void __launch_bounds__(256) bsri_lines_measure(const __grid_constant__ bsri_dev_lines l) {
+static __global__ void BSRI_BOUNDS(256) bsri_lines_measure(const __grid_constant__ bsri_dev_lines l) {
     const int lane = threadIdx.x & 31, dt = l.m.index_dtype;
     const int64_t total = l.patterns.count * l.count, step = (int64_t)gridDim.x * 8;
     for (int64_t work = blockIdx.x * (int64_t)8 + threadIdx.x / 32; work < total; work += step) {
@@ -7090,7 +7098,7 @@ template <int WORDS> __global__ void __launch_bounds__(256, 1) bsri_group_bits(c
 /* The same for any lines: a warp per line left. Where there are bit sets their union stands in shared memory; else stamps of
    the current union in device memory. */
 #define BSRI_GROUP_WORDS 8192
-static __global__ void __launch_bounds__(1024) bsri_group_lists(const __grid_constant__ bsri_dev_lines l) {
+static __global__ void BSRI_BOUNDS(1024) bsri_group_lists(const __grid_constant__ bsri_dev_lines l) {
     __shared__ int32_t left[2][257], extras[256];
     __shared__ uint32_t joined[BSRI_GROUP_WORDS], part[2][32];
     __shared__ int length;
@@ -7262,7 +7270,7 @@ __device__ __forceinline__ void bsri_expand_pieces(const bsri_dev_expand &x, con
 }
 /* A block works on some rows of a block row and a panel of block columns: first which block stands where, then element by
    element. */
-static __global__ void __launch_bounds__(256) bsri_expand_panel(const __grid_constant__ bsri_dev_expand x) {
+static __global__ void BSRI_BOUNDS(256) bsri_expand_panel(const __grid_constant__ bsri_dev_expand x) {
     __shared__ int64_t place[BSRI_EXPAND_PANEL];
     const int64_t br = x.m.block_rows, bc = x.m.block_cols;
     const int dt = x.m.index_dtype, to = x.out.dtype, from = x.m.dtype;
@@ -7451,7 +7459,7 @@ static __global__ void __launch_bounds__(256) bsri_build_no_rows(const __grid_co
     for (int64_t item = blockIdx.x * (int64_t)256 + threadIdx.x; item < b.batch.count; item += (int64_t)gridDim.x * 256)
         bsri_set_index((void *)bsri_dev_matrix_item(&b.batch, item, &b.to).crow, b.to.index_dtype, 0, 0);
 }
-static __global__ void __launch_bounds__(256) bsri_build_cols(const __grid_constant__ bsri_dev_build b) {
+static __global__ void BSRI_BOUNDS(256) bsri_build_cols(const __grid_constant__ bsri_dev_build b) {
     const int lane = threadIdx.x & 31, dt = b.to.index_dtype;
     const int64_t total = b.batch.count * b.rows, step = (int64_t)gridDim.x * 8;
     for (int64_t work = blockIdx.x * (int64_t)8 + threadIdx.x / 32; work < total; work += step) {
@@ -7499,7 +7507,7 @@ __device__ __forceinline__ void bsri_build_pieces(const bsri_dev_build &b, const
     }
 }
 /* Values of the stored blocks, 1024 elements a block, out of the source. */
-static __global__ void __launch_bounds__(256) bsri_build_values(const __grid_constant__ bsri_dev_build b) {
+static __global__ void BSRI_BOUNDS(256) bsri_build_values(const __grid_constant__ bsri_dev_build b) {
     const int64_t br = b.to.block_rows, bc = b.to.block_cols, area = br * bc;
     const int64_t each = b.pieces ? bsri_min(8, 16 / bsri_dev_size(b.to.dtype)) : 1; /* elements of a piece */
     const int64_t item_work = bsri_ceil_div(b.capacity * area, 1024 * each);
@@ -7669,7 +7677,7 @@ __device__ __forceinline__ bool bsri_dev_stands_in(const void *list, int dt, int
     return low < end && bsri_index(list, dt, low) == at;
 }
 /* A stage, `parts` blocks per pattern. After a failure in an earlier stage nothing is looked at. */
-static __global__ void __launch_bounds__(256) bsri_validate_stage(const __grid_constant__ bsri_dev_validate v) {
+static __global__ void BSRI_BOUNDS(256) bsri_validate_stage(const __grid_constant__ bsri_dev_validate v) {
     const int stage = v.stage, dt = v.m.index_dtype;
     const int64_t n = v.schedule.groups * v.group, step = v.parts * 256;
     if ((int)(*v.record >> 58) < stage) return;
