@@ -6061,7 +6061,11 @@ static int64_t bsri_lines_extra(const bsri_lines *l, int64_t line, int64_t g, in
     }
     return n;
 }
-/* Greedy grouping: the longest line left, then those of the next `window` that lengthen the union least. */
+/* What speaks against a line as a group's next: twice the entries that it shares with the group against those that it adds. By
+   what it adds alone short lines went to the long ones, to no use (unions of 4096^3 at .8, half of the rows empty, in groups of
+   8/4/2: 5231/2222/832, now 3863/1651/612; lengths by a power law 5717/1983/630, now 4971/1762/597; random as they were). */
+#define BSRI_GROUP_LOSS(extra, length) (3 * (extra) - 2 * (length))
+/* Greedy grouping: the longest line left, then those of the next `window` with the least loss. */
 static void bsri_lines_group(bsri_lines *l, int64_t groups, int group, int64_t window) {
     int64_t i, g, k, head = 0;
     for (i = 0; i < l->count; i++) l->next[i] = i + 1;
@@ -6070,12 +6074,13 @@ static void bsri_lines_group(bsri_lines *l, int64_t groups, int group, int64_t w
         member[0] = l->order[head], head = l->next[head];
         l->length_of_union[g] = bsri_lines_extra(l, member[0], g, 1);
         for (k = 1; k < group; k++) {
-            int64_t best = -1, best_before = -1, before = -1, least = 0, seen = 0, extra;
+            int64_t best = -1, best_before = -1, before = -1, least = 0, seen = 0;
             for (i = head; i < l->count && seen < window; before = i, i = l->next[i], seen++) {
-                extra = bsri_lines_extra(l, l->order[i], g, 0);
-                if (best >= 0 && extra >= least) continue;
-                best = i, best_before = before, least = extra;
-                if (!extra) break;
+                const int64_t length = bsri_min(l->length[l->order[i]], l->others);
+                int64_t loss;
+                if (best >= 0 && BSRI_GROUP_LOSS(0, length) >= least) break; /* shorter ones follow */
+                loss = BSRI_GROUP_LOSS(bsri_lines_extra(l, l->order[i], g, 0), length);
+                if (best < 0 || loss < least) best = i, best_before = before, least = loss;
             }
             member[k] = best < 0 ? -1 : l->order[best];
             if (best < 0) continue;

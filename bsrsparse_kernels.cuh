@@ -2629,6 +2629,8 @@ typedef struct bsri_dev_wgmma {
     int32_t block_bits;    /* log2 of the rows of a block */
     int32_t items, lines;  /* of out; block rows of one */
     int32_t grid, teams, slabs; /* CTAs, teams of span; of columns: where the caller allows the whole grid */
+    int32_t turn, tall;         /* in stages: what a tile takes beside its own; a unit that must not come late */
+    int32_t round;              /* units go round the teams as long as there are so many for each; 0: never */
     int32_t inverse;            /* 2^16 / span, rounded up */
     int32_t either;             /* block rows or columns, which are fewer: so many lines a schedule of any direction has */
     int32_t group_bits, tile_cols;
@@ -2682,15 +2684,20 @@ template <int GROUP> struct bsri_wgmma_list {
 #ifdef BSRI_WGMMA_CODE
 /* --- who computes what --- */
 
-/* Units (span tiles beside each other) go to the team of CTAs that has the least to do so far, longest first where a schedule or
-   a sort of 32 at a time says so; each team's first is its own number, so that it can start at once. Every CTA computes the same
-   distribution: none shares memory with another. Against the ideal: 1 to 5 % more at 4096 x 4096 (calculated), 2 % at 8192; a
-   snake through the sorted units 10 to 50 %. */
+/* Units (span tiles beside each other) are numbered slab by slab, which the L2 likes best, but first come the first groups of
+   the first slabs: with a schedule the longest. Each team of CTAs starts with its own number. A unit goes to the team that has
+   the least to do so far, first those that would otherwise come when all is nearly done, and longest first where a schedule or
+   a sort of 32 at a time says so. Every CTA computes the same distribution: none shares memory with another. Against the ideal
+   1 to 5 % more (calculated); lengths by a power law 5 to 8 %, 68 % where the groups of a slab all come before those of the next;
+   with the longest of all slabs first throughout, random patterns took 4 % longer at 4096^3 and 20 at 8192^3. Dealing takes 210
+   clocks a unit, which bound products of many short tiles (3072 x 768 x 50432: 170 us, now 130): there units go round the
+   teams, all but the last; long ones are better dealt, as teams then stay near each other (8192^3, a power law: 420 us, going
+   round 470). */
 struct bsri_wgmma_spot {
     int32_t item, slab, group; /* of out; of columns; of block rows */
 };
 struct bsri_wgmma_order {
-    int32_t span, slabs, groups, units, teams, mine, side, lines; /* mine: this CTA's team, side: its number there */
+    int32_t span, slabs, groups, units, teams, heads, mine, side, lines; /* mine: this CTA's team, side: its number there */
     const int32_t *order, *lengths; /* of the schedule, where one is attached for this direction; lengths: for groups like ours */
 
     /* What needs no memory: it may be done before the kernel before this one has ended. */
@@ -2702,6 +2709,7 @@ struct bsri_wgmma_order {
             inverse = span == 1 ? 1 << 16 : m.inverse;
         }
         groups = (lines + m.group - 1) >> m.group_bits, units = m.items * slabs * groups;
+        heads = min(m.items * slabs, teams >> 3);
         mine = blockIdx.x * inverse >> 16, side = blockIdx.x - mine * span;
     }
     /* early: number of an entry of the order, read as if the schedule were for this direction. Returns it if it is, else -1. */
@@ -2719,8 +2727,10 @@ struct bsri_wgmma_order {
         return line;
     }
     __device__ __forceinline__ bsri_wgmma_spot place(const bsri_dev_wgmma &m, int unit) const {
-        const int q = unit < groups ? 0 : unit / groups, item = m.single ? 0 : q / slabs;
-        return {item, q - item * slabs, unit - q * groups};
+        const int after = unit - heads, some = after < heads * (groups - 1); /* of slabs whose first is a head */
+        const int each = groups - some, rest = some ? after : after - heads * (groups - 1), q = rest < each ? 0 : rest / each;
+        const int slab = after < 0 ? unit : some ? q : heads + q, item = m.single ? 0 : slab / slabs;
+        return {item, slab - item * slabs, after < 0 ? 0 : rest - q * each + some};
     }
     /* This CTA's tile of a unit, counted in columns of out; the last slab may have fewer than CTAs of a team. */
     __device__ __forceinline__ int tile(const bsri_wgmma_spot &at) const { return at.slab * span + side; }
@@ -2735,12 +2745,12 @@ struct bsri_wgmma_order {
     /* In stages; without lengths the union of rows with n blocks altogether is guessed as if columns were random. */
     __device__ __forceinline__ uint32_t cost(const bsri_dev_wgmma &m, const bsri_mma_rows &r, int64_t pattern, int group) const {
         float absent = 1;
-        if (lengths) return min(lengths[pattern * groups + group], 100000) * m.parts + 3;
+        if (lengths) return min(lengths[pattern * groups + group], 100000) * m.parts + m.turn;
         for (int g = 0; g < m.group; g++) {
             const int32_t n = line(pattern, group * m.group + g);
             if (n >= 0) absent *= 1.0f - (float)(int)(bsri_index(r.ptr, r.dt, n + 1) - bsri_index(r.ptr, r.dt, n)) * m.share;
         }
-        return (uint32_t)fminf(1e5f, fmaxf(0.0f, (1.0f - absent) / m.share) * m.parts) + 3;
+        return (uint32_t)fminf(1e5f, fmaxf(0.0f, (1.0f - absent) / m.share) * m.parts) + m.turn;
     }
 };
 /* Index arrays of reduction r of an item of out, that problem item, and which of the matrix's patterns it has. */
@@ -2780,46 +2790,54 @@ template <int GROUP> __device__ __forceinline__ void bsri_wgmma_pick(bsri_wgmma_
 template <int TEAMS, int GROUP>
 __device__ __forceinline__ void bsri_wgmma_deal(const bsri_dev_wgmma &m, bsri_wgmma_list<GROUP> &s, const bsri_wgmma_order &o) {
     const int lane = threadIdx.x % 32;
-    const bool same = m.single && o.groups <= 32; /* the lengths of the first slab are those of all */
-    uint32_t load[TEAMS], picks = 0, lengths = 0;
-#pragma unroll
-    for (int j = 0; j < TEAMS; j++) load[j] = j * 32 + lane < o.teams ? j * 32 + lane : ~0u;
-    for (int first = 0, have; first < o.units; first += have) { /* windows of one slab: of one item */
-        const bsri_wgmma_spot at = o.place(m, first);
-        have = min(min(32, o.units - first), o.groups - at.group);
-        if (first < o.teams) have = min(have, o.teams - first);
-        if (!first || !same) {
+    const bool same = m.single && o.groups <= 32; /* each group's length is known to one lane */
+    const uint32_t lengths = same && lane < o.groups ? o.cost(m, m.rows, 0, lane) : 0;
+    const auto length = [&](int unit) { /* of each lane's; 0: there is none */
+        const bsri_wgmma_spot at = o.place(m, min(unit, o.units - 1));
+        uint32_t n = __shfl_sync(~0u, lengths, at.group & 31);
+        if (!same) {
             bsri_wgmma_item from;
             from.find(m, at.item, 0);
-            const int group = same ? lane : at.group + lane;
-            lengths = group < o.groups ? o.cost(m, from.rows, from.pattern, group) : 0;
+            n = o.cost(m, from.rows, from.pattern, at.group);
         }
-        uint32_t length = same ? __shfl_sync(~0u, lengths, (at.group + lane) & 31) : lengths;
-        length = lane < have ? length : 0;
-        if (first < o.teams) { /* each team's first unit */
+        return unit < o.units ? n : 0;
+    };
+    const int rounds = m.round ? max(1, o.units / o.teams - m.round) : 1, step = o.teams * 3 / 8 | 1;
+    uint32_t load[TEAMS], picks = 0;
+    const auto take = [&](int unit) {
+        if (o.tile(o.place(m, unit)) < m.tiles) bsri_wgmma_pick(s, picks++, unit);
+    };
 #pragma unroll
-            for (int j = 0; j < TEAMS; j++) {
-                const int from = j * 32 + lane - first;
-                const uint32_t stages = __shfl_sync(~0u, length, from & 31);
-                if (from >= 0 && from < have) load[j] += stages << 8;
-            }
-            continue;
-        }
-        const uint32_t keys = bsri_wgmma_sorted(length << 5 | (31 - lane));
+    for (int j = 0; j < TEAMS; j++) load[j] = j * 32 + lane < o.teams ? j * 32 + lane : ~0u;
+#pragma unroll 1
+    for (int r = 0, turn = 0, first = 0; r < rounds;) { /* 32 teams at a time */
+        const int team = first + lane, n = team + turn;
+        if (r && !first) take(r * o.teams + (o.mine + turn) % o.teams);
+        const uint32_t more = length(r * o.teams + (n < o.teams ? n : n - o.teams)) << 8;
+#pragma unroll
+        for (int j = 0; j < TEAMS; j++) load[j] += first == j * 32 && team < o.teams ? more : 0;
+        if ((first += 32) >= o.teams) first = 0, r++, turn = (turn + step) % o.teams;
+    }
+#pragma unroll 1
+    for (int first = rounds * o.teams, tall = 1; first < o.units || tall; first += 32) {
+        if (first >= o.units) first = rounds * o.teams, tall = 0; /* once more, now the others */
+        uint32_t more = length(first + lane);
+        if ((more > (uint32_t)m.tall) != tall) more = 0;
+        const int count = __popc(__ballot_sync(~0u, more));
+        if (!count) continue;
+        const uint32_t keys = bsri_wgmma_sorted(more << 5 | (more ? 31 - lane : 0));
         uint32_t key = __shfl_sync(~0u, keys, 0);
 #pragma unroll 1
-        for (int i = 0; i < have; i++) { /* every CTA does this for every unit */
-            const uint32_t next = __shfl_sync(~0u, keys, i + 1 & 31), more = key >> 5 << 8;
+        for (int i = 0; i < count; i++) { /* every CTA does this for every unit */
+            const uint32_t next = __shfl_sync(~0u, keys, i + 1 & 31);
             uint32_t least = load[0];
+            more = key >> 5 << 8;
 #pragma unroll
             for (int j = 1; j < TEAMS; j++) least = min(least, load[j]);
             least = __reduce_min_sync(~0u, least);
 #pragma unroll
             for (int j = 0; j < TEAMS; j++) load[j] += load[j] == least ? more : 0;
-            if ((int)(least & 255) == o.mine) {
-                const int unit = first + 31 - (int)(key & 31);
-                if (o.tile(o.place(m, unit)) < m.tiles) bsri_wgmma_pick(s, picks++, unit);
-            }
+            if ((int)(least & 255) == o.mine) take(first + 31 - (int)(key & 31));
             key = next;
         }
     }
@@ -3995,6 +4013,20 @@ static double bsri_wgmma_cycles(const bsr_context *ctx, const bsri_dev_product *
     const double waves = 0.4 + tiles / ctx->sm_count;
     return tile * (tiles <= ctx->sm_count ? 1.0 : waves > 2 ? waves : 2);
 }
+/* How units are dealt, as if columns were random. One is tall where, started with the last slab, it would still run when all else
+   is done: what a team has of a slab, half as much again, or a twentieth of what it has altogether. */
+static void bsri_wgmma_balance(bsri_dev_wgmma *m, int64_t groups) {
+    const double inner = 1.0 / m->share, blocks = inner * m->lines * (double)m->patterns, some = 0.05 * m->slabs * m->items;
+    const double present = blocks > 0 ? (double)m->p.a.nnz / blocks : 0;
+    const int64_t clocks = m->tile_cols * bsri_min(64, m->p.br) / 16; /* of a stage */
+    double absent = 1, mean, tall;
+    int i;
+    m->turn = m->p.br < 64 ? 192 / (int32_t)m->p.br : 3;
+    for (i = 0; i < m->group; i++) absent *= present < 1 ? 1 - present : 0;
+    mean = inner * (1 - absent) * m->parts + m->turn, tall = (some > 1.5 ? some : 1.5) * (double)groups * mean / m->teams;
+    m->tall = tall < 1e9 ? (int32_t)tall : 1000000000;
+    m->round = mean * (double)clocks < 420.0 * m->teams ? 8 : 0;
+}
 /* Which instance runs a product in this tier. */
 static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsr_plan *asked,
                                      bsri_dev_wgmma *m) {
@@ -4045,6 +4077,7 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     m->slabs = (int32_t)((tiles + m->span - 1) / m->span), m->inverse = (65536 + m->span - 1) / m->span;
     m->teams = (int32_t)bsri_min(bsri_min(ctx->sm_count, 32 * BSRI_WGMMA_TEAMS) / m->span, p->items * m->slabs * groups);
     c.grid = m->grid = m->teams * m->span, c.early = 1;
+    bsri_wgmma_balance(m, groups);
     if (!bsri_wgmma_maps(ctx, m)) return bsri_no(BSR_WHY_DENSE);
     m->direct = !m->vector && bsri_wgmma_direct(&p->out);
     m->fused = bsri_wgmma_epilogue(p, m->vector, m->direct, &m->terms);
@@ -7067,7 +7100,7 @@ template <int WORDS> __global__ void __launch_bounds__(256, 1) bsri_group_bits(c
                         extra += (uint32_t)(__popc(own[w] & ~x.x) + __popc(own[w + 1] & ~x.y) + __popc(own[w + 2] & ~x.z) +
                                             __popc(own[w + 3] & ~x.w));
                     }
-                    best = extra << 8 | (uint32_t)t;
+                    best = (BSRI_GROUP_LOSS(extra, size) + 2 * 32 * WORDS) << 19 | (uint32_t)t << 11 | extra;
                 }
                 best = bsri_dev_warp_min(left ? best : ~0u);
                 if (lane == 0) part[turn][warp] = best;
@@ -7077,7 +7110,7 @@ template <int WORDS> __global__ void __launch_bounds__(256, 1) bsri_group_bits(c
                     if (t == 0) member[g * group + k] = -1;
                     continue;
                 }
-                if (t == (int)(k ? best & 255u : best >> 16)) {
+                if (t == (int)(k ? best >> 11 & 255u : best >> 16)) {
                     left = 0, member[g * group + k] = line;
 #pragma unroll
                     for (int w = 0; w < WORDS; w += 4) {
@@ -7087,7 +7120,7 @@ template <int WORDS> __global__ void __launch_bounds__(256, 1) bsri_group_bits(c
                         *(uint4 *)&joined[w] = x;
                     }
                 }
-                length += k ? best >> 8 : best & 0xffffu;
+                length += best & (k ? 0x7ffu : 0xffffu);
                 __syncthreads();
             }
             if (t == 0) unions[g] = (int32_t)length, key[g] = length;
@@ -7099,7 +7132,8 @@ template <int WORDS> __global__ void __launch_bounds__(256, 1) bsri_group_bits(c
    the current union in device memory. */
 #define BSRI_GROUP_WORDS 8192
 static __global__ void BSRI_BOUNDS(1024) bsri_group_lists(const __grid_constant__ bsri_dev_lines l) {
-    __shared__ int32_t left[2][257], extras[256];
+    __shared__ int32_t left[2][257];
+    __shared__ uint32_t losses[256];
     __shared__ uint32_t joined[BSRI_GROUP_WORDS], part[2][32];
     __shared__ int length;
     const int t = threadIdx.x, lane = t & 31, dt = l.m.index_dtype, window = (int)l.window, group = (int)l.group;
@@ -7120,24 +7154,25 @@ static __global__ void BSRI_BOUNDS(1024) bsri_group_lists(const __grid_constant_
                 uint32_t best = remaining ? 0 : ~0u;
                 for (int i = t / 32; i < remaining && k; i += 32) {
                     const int32_t candidate = left[now][i];
+                    const bsri_dev_line x = bsri_dev_line_of(l, pattern, candidate);
+                    const uint32_t size = (uint32_t)bsri_min(x.end - x.at, l.others);
                     int extra = 0;
                     if (words) {
                         const uint32_t *bits = l.bits + (pattern * l.count + candidate) * words;
 #pragma unroll 4
                         for (int w = lane; w < words; w += 32) extra += __popc(bits[w] & ~joined[w]);
                     } else {
-                        const bsri_dev_line x = bsri_dev_line_of(l, pattern, candidate);
                         for (int64_t p = x.at + lane; p < x.end; p += 32) {
                             const int64_t at = bsri_index(x.list, dt, p);
                             extra += (uint64_t)at < (uint64_t)l.others && __ldcg(&stamp[at]) != (int32_t)g;
                         }
                     }
                     extra = bsri_dev_warp_sum(extra);
-                    if (lane == 31) extras[i] = extra;
+                    if (lane == 31) losses[i] = BSRI_GROUP_LOSS((uint32_t)extra, size) + (1u << 31);
                 }
                 if (k) {
                     __syncthreads();
-                    const uint32_t mine = t < remaining ? (uint32_t)extras[t] : ~0u, least = bsri_dev_block_min(mine, part[0]);
+                    const uint32_t mine = t < remaining ? losses[t] : ~0u, least = bsri_dev_block_min(mine, part[0]);
                     best = bsri_dev_block_min(t < remaining && mine == least ? (uint32_t)t : ~0u, part[1]);
                 }
                 if (best == ~0u) {
