@@ -5387,6 +5387,7 @@ typedef struct bsri_dev_wgmma_sampled {
     int32_t entries, shift;        /* entries of a tile at most; log2 of the blocks side by side in one */
     int32_t wide;                  /* 1: warpgroups share the rows, not the columns */
     int32_t reduce, steps, plain;
+    int32_t a_across, b_across;             /* products do not run along the lines of mat1, mat2 as stored */
     int32_t a_boxes, b_boxes, a_box, b_box; /* loads of a stage and of one entry, their bytes */
     uint64_t a_kind, b_kind;                /* operands' descriptors but for the address */
     CUtensorMap mat1, mat2;
@@ -5495,7 +5496,6 @@ __device__ __forceinline__ int bsri_wgmma_sampled_before(int count, int64_t at, 
 }
 /* Loads a stage; lane n has box n of mat2, at this column. The loop over lanes that the compiler makes of it takes 40 clocks a
    box; one lane that asked the others for their columns took 300. */
-template <int TA, int TB>
 __device__ __forceinline__ void bsri_wgmma_sampled_load(const bsri_dev_wgmma_sampled &m, uint32_t to, uint32_t full, int k,
                                                         int row, const int32_t (&batch)[4], int col, int boxes) {
     const int lane = threadIdx.x % 32;
@@ -5503,13 +5503,10 @@ __device__ __forceinline__ void bsri_wgmma_sampled_load(const bsri_dev_wgmma_sam
         const uint32_t at = to + boxes * m.b_box; /* mat1's part stands behind, for wgmma reads up to 48 columns more */
         bsri_tma_expect(full, boxes * m.b_box + m.a_boxes * m.a_box);
         for (int i = 0; i < m.a_boxes; i++)
-            if (TA) bsri_tma_load(at + i * m.a_box, &m.mat1, full, row + i * 64, k, batch[0], batch[1]);
-            else bsri_tma_load(at + i * m.a_box, &m.mat1, full, k, row, batch[0], batch[1]);
+            bsri_tma_load(at + i * m.a_box, &m.mat1, full, m.a_across ? row + i * 64 : k, m.a_across ? k : row, batch[0], batch[1]);
     }
-    if (lane < boxes) {
-        if (TB) bsri_tma_load(to + lane * m.b_box, &m.mat2, full, col, k, batch[2], batch[3]);
-        else bsri_tma_load(to + lane * m.b_box, &m.mat2, full, k, col, batch[2], batch[3]);
-    }
+    if (lane < boxes)
+        bsri_tma_load(to + lane * m.b_box, &m.mat2, full, m.b_across ? col : k, m.b_across ? k : col, batch[2], batch[3]);
 }
 /* Where a problem item's operands stand in their maps. */
 __device__ __forceinline__ void bsri_wgmma_sampled_batch(const bsri_dev_wgmma_sampled &m, int64_t item, int r,
@@ -5533,7 +5530,6 @@ struct bsri_wgmma_sampled_fetcher {
 };
 /* All stages of one tile; lane e has the column of entry e. Three warps take turns: there are three slots at least, so that none
    is ahead of another by a whole round. */
-template <int TA, int TB>
 __device__ __forceinline__ void bsri_wgmma_sampled_fetch_tile(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
                                                               bsri_wgmma_sampled_fetcher &f, int64_t item, int row, int col,
                                                               int count) {
@@ -5551,7 +5547,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_fetch_tile(const bsri_dev_wgm
         for (int i = 0; i < m.steps; i++, f.ring.next(), f.turn = f.turn == 2 ? 0 : f.turn + 1) {
             if (f.turn != warp) continue;
             bsri_mma_wait(empty + 8 * f.ring.slot, f.ring.phase() ^ 1);
-            bsri_wgmma_sampled_load<TA, TB>(m, f.base + f.ring.slot * f.ring.bytes, full + 8 * f.ring.slot,
+            bsri_wgmma_sampled_load(m, f.base + f.ring.slot * f.ring.bytes, full + 8 * f.ring.slot,
                                             i * BSRI_WSAMPLED_DEPTH, row, batch, col, count * m.b_boxes);
         }
     }
@@ -5593,7 +5589,6 @@ __device__ __forceinline__ void bsri_wgmma_sampled_tell(const bsri_dev_wgmma_sam
     run.at += __popc(stored);
 }
 /* The tiles of a run, of equal size but for one entry. */
-template <int TA, int TB>
 __device__ __forceinline__ void bsri_wgmma_sampled_fetch_run(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
                                                              bsri_wgmma_sampled_fetcher &f, bsri_wgmma_sampled_run &run,
                                                              const bsri_mma_rows &r) {
@@ -5608,7 +5603,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_fetch_run(const bsri_dev_wgmm
             mask = run.part ? run.part->mask[e + lane] : 1;
         }
         if (threadIdx.x / 32 == BSRI_WSAMPLED_LISTER) bsri_wgmma_sampled_tell(m, s, f.tiles, run, mask, n);
-        bsri_wgmma_sampled_fetch_tile<TA, TB>(m, s, f, run.item, run.row, col, n);
+        bsri_wgmma_sampled_fetch_tile(m, s, f, run.item, run.row, col, n);
         e += n;
     }
 }
@@ -5648,7 +5643,6 @@ __device__ __forceinline__ bool bsri_wgmma_sampled_union(const bsri_dev_wgmma_sa
     return bsri_mma_union(s, s.part, r, m.group, m.shift);
 }
 /* This CTA's part of an item. */
-template <int TA, int TB>
 __device__ __forceinline__ void bsri_wgmma_sampled_fetch_item(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
                                                               bsri_wgmma_sampled_fetcher &f, const bsri_mma_rows &r,
                                                               const bsri_wgmma_sampled_place &place, int64_t item) {
@@ -5677,7 +5671,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_fetch_item(const bsri_dev_wgm
             run.n = (whole ? min(count, max((int)to, 0) * m.entries) : bsri_wgmma_sampled_before(count, to, work)) - run.first;
             if (m.group == 1) run.first += base, run.at = run.first;
             else run.part = &s.part, run.at = at + bsri_wgmma_sampled_stored(m, s.part, run.first);
-            bsri_wgmma_sampled_fetch_run<TA, TB>(m, s, f, run, r);
+            bsri_wgmma_sampled_fetch_run(m, s, f, run, r);
         }
     }
 }
@@ -5689,7 +5683,6 @@ __device__ __forceinline__ bsri_wgmma_sampled_place bsri_wgmma_sampled_begin(con
     return place;
 }
 /* The fetching warps. */
-template <int TA, int TB>
 __device__ __forceinline__ void bsri_wgmma_sampled_fetch(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
                                                          bsri_wgmma_sampled_place place, uint32_t base) {
     const int64_t end = bsri_wgmma_sampled_from(m, blockIdx.x + 1);
@@ -5704,7 +5697,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_fetch(const bsri_dev_wgmma_sa
             const int64_t from = bsri_wgmma_sampled_from(m, blockIdx.x) - x;
             place = bsri_wgmma_sampled_begin(m, r.ptr, bsri_max(from, 0), bsri_min(end - x, m.area));
         }
-        bsri_wgmma_sampled_fetch_item<TA, TB>(m, s, f, r, place, item);
+        bsri_wgmma_sampled_fetch_item(m, s, f, r, place, item);
         x += m.area;
     }
     if (threadIdx.x / 32 == BSRI_WSAMPLED_LISTER) {
@@ -5747,13 +5740,13 @@ __device__ __forceinline__ void bsri_wgmma_sampled_put(const bsri_dev_wgmma_samp
     }
 }
 /* A warpgroup's sums to the stored blocks among blocks side by side [entry, entry + mine). */
-template <class T, int N>
 __device__ __forceinline__ void bsri_wgmma_sampled_finish(const bsri_dev_wgmma_sampled &m, const bsri_wgmma_sampled_tile &tile,
-                                                          const bsri_dev_item &o, float (&d)[N / 2], int row, int entry,
+                                                          const bsri_dev_item &o, float (&d)[128], int row, int entry,
                                                           int mine) {
-    const int block = 1 << m.bits;
+    const int block = 1 << m.bits, cols = mine << m.bits;
 #pragma unroll 1
-    for (int n = threadIdx.x % 4 * 8; n < N; n += 32) {
+    for (int c = 0; c < cols; c += 32) {
+        const int n = c + threadIdx.x % 4 * 8;
 #pragma unroll 1
         for (int h = 0; h < 2; h++) { /* once in the code */
             const int line = (row + 8 * h) >> m.bits, e = entry + (n >> m.bits);
@@ -5762,18 +5755,18 @@ __device__ __forceinline__ void bsri_wgmma_sampled_finish(const bsri_dev_wgmma_s
 #pragma unroll
             for (int i = 0; i < 8; i++) v[i] = h ? d[i / 2 * 4 + 2 + i % 2] : d[i / 2 * 4 + i % 2];
             bsri_wgmma_quad<float, 2>(v);
-            if (n < mine << m.bits && (have >> e & 1))
+            if (n < cols && (have >> e & 1))
                 bsri_wgmma_sampled_put(m, o, tile.item, v, tile.at[line] + __popc(have & ((1u << e) - 1)),
                                        (row + 8 * h) & (block - 1), n & (block - 1));
         }
 #pragma unroll
-        for (int i = 0; i + 16 < N / 2; i++) d[i] = d[i + 16]; /* the next 32 columns come to the front */
+        for (int i = 0; i + 16 < 128; i++) d[i] = d[i + 16]; /* the next 32 columns come to the front */
     }
 }
 /* The same in the plain case: alpha only, pieces of 16 bytes of the operands' type. */
-template <class T, int N>
+template <class T>
 __device__ __forceinline__ void bsri_wgmma_sampled_store(const bsri_dev_wgmma_sampled &m, const bsri_wgmma_sampled_tile &tile,
-                                                         const bsri_dev_item &o, const float (&d)[N / 2], int row, int entry,
+                                                         const bsri_dev_item &o, const float (&d)[128], int row, int entry,
                                                          int mine) {
     const int block = 1 << m.bits, first = threadIdx.x % 4 * 8, cols = mine << m.bits;
     const float alpha = (float)m.p.alpha;
@@ -5784,7 +5777,8 @@ __device__ __forceinline__ void bsri_wgmma_sampled_store(const bsri_dev_wgmma_sa
         uint16_t *out =
             (uint16_t *)o.values + tile.at[line] * m.p.o_strides[0] + ((row + 8 * h) & (block - 1)) * m.p.o_strides[1];
 #pragma unroll
-        for (int c = 0; c < N; c += 32) {
+        for (int c = 0; c < 256; c += 32) {
+            if (c >= cols) break;
             const int n = first + c, e = entry + (n >> m.bits);
             uint32_t v[4];
 #pragma unroll
@@ -5797,16 +5791,13 @@ __device__ __forceinline__ void bsri_wgmma_sampled_store(const bsri_dev_wgmma_sa
     }
 }
 /* One tile of a warpgroup: 64 rows, N columns. a, b: where its operands stand in a stage. */
-template <class T, int TA, int TB, int N>
-__device__ __forceinline__ void bsri_wgmma_sampled_multiply(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
-                                                            const bsri_wgmma_sampled_tile &tile, bsri_wgmma_ring &ring,
-                                                            uint32_t a, uint32_t b, int row, int entry, int mine) {
+template <class T, int N, int TA, int TB>
+__device__ __forceinline__ void bsri_wgmma_sampled_sum(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
+                                                       bsri_wgmma_ring &ring, uint32_t a, uint32_t b, float (&sum)[128]) {
     const int steps = m.reduce * m.steps;
     const uint32_t full = bsri_mma_address(s.full), empty = bsri_mma_address(s.empty);
     const uint32_t a_step = (TA ? 2048 : 32) >> 4, b_step = (uint32_t)(TB ? m.b_kind >> 32 & 0x3fff : 1) * 2; /* of 16 bytes */
-    float d[N / 2];
-#pragma unroll
-    for (int i = 0; i < N / 2; i++) d[i] = 0.0f;
+    float(&d)[N / 2] = (float(&)[N / 2]) sum;
 #pragma unroll 1
     for (int i = 0; i < steps; i++, ring.next()) {
         const uint32_t at = ring.slot * ring.bytes;
@@ -5819,10 +5810,15 @@ __device__ __forceinline__ void bsri_wgmma_sampled_multiply(const bsri_dev_wgmma
         bsri_wgmma_wait<0>(); /* the other warpgroup fills the gap */
         if (threadIdx.x % 32 == 0) bsri_mma_arrive(empty + 8 * ring.slot);
     }
-    const bsri_dev_item o = bsri_dev_matrix_item(&m.p.out_batch, tile.item, &m.p.out);
-    row += threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
-    if (m.plain) bsri_wgmma_sampled_store<T, N>(m, tile, o, d, row, entry, mine);
-    else bsri_wgmma_sampled_finish<T, N>(m, tile, o, d, row, entry, mine);
+}
+/* What wgmma wants to know at compile time is decided around the loop; all else is there once. */
+template <class T, int N>
+__device__ __forceinline__ void bsri_wgmma_sampled_multiply(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
+                                                            bsri_wgmma_ring &ring, uint32_t a, uint32_t b, float (&sum)[128]) {
+    if (m.a_across && m.b_across) bsri_wgmma_sampled_sum<T, N, 1, 1>(m, s, ring, a, b, sum);
+    else if (m.a_across) bsri_wgmma_sampled_sum<T, N, 1, 0>(m, s, ring, a, b, sum);
+    else if (m.b_across) bsri_wgmma_sampled_sum<T, N, 0, 1>(m, s, ring, a, b, sum);
+    else bsri_wgmma_sampled_sum<T, N, 0, 0>(m, s, ring, a, b, sum);
 }
 /* A warpgroup without columns in a tile gives its stages back. */
 __device__ __forceinline__ void bsri_wgmma_sampled_pass(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
@@ -5834,7 +5830,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_pass(const bsri_dev_wgmma_sam
     }
 }
 /* The multiplying warps. entry, mine: blocks side by side. */
-template <class T, int TA, int TB>
+template <class T>
 __device__ __forceinline__ void bsri_wgmma_sampled_tiles(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
                                                          uint32_t base) {
     const int group = threadIdx.x / 128 - 1; /* warpgroup 0 fetches */
@@ -5851,18 +5847,21 @@ __device__ __forceinline__ void bsri_wgmma_sampled_tiles(const bsri_dev_wgmma_sa
         const uint32_t b = base + (entry << m.bits) * BSRI_WSAMPLED_DEPTH * 2;
         if (!count) return;
         bsri_wgmma_sampled_cut_ring(ring, bsri_wgmma_sampled_bytes(m, count));
-        const int cols = mine << m.bits;
-        if (cols > 192) bsri_wgmma_sampled_multiply<T, TA, TB, 256>(m, s, tile, ring, a, b, row, entry, mine);
-        else if (cols > 128) bsri_wgmma_sampled_multiply<T, TA, TB, 192>(m, s, tile, ring, a, b, row, entry, mine);
-        else if (cols > 64) bsri_wgmma_sampled_multiply<T, TA, TB, 128>(m, s, tile, ring, a, b, row, entry, mine);
-        else if (cols) bsri_wgmma_sampled_multiply<T, TA, TB, 64>(m, s, tile, ring, a, b, row, entry, mine);
+        const int cols = mine << m.bits, line = row + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
+        float sum[128] = {};
+        if (cols > 192) bsri_wgmma_sampled_multiply<T, 256>(m, s, ring, a, b, sum);
+        else if (cols > 128) bsri_wgmma_sampled_multiply<T, 192>(m, s, ring, a, b, sum);
+        else if (cols > 64) bsri_wgmma_sampled_multiply<T, 128>(m, s, ring, a, b, sum);
+        else if (cols) bsri_wgmma_sampled_multiply<T, 64>(m, s, ring, a, b, sum);
         else bsri_wgmma_sampled_pass(m, s, ring);
+        const bsri_dev_item o = bsri_dev_matrix_item(&m.p.out_batch, tile.item, &m.p.out);
+        if (m.plain) bsri_wgmma_sampled_store<T>(m, tile, o, sum, line, entry, mine);
+        else bsri_wgmma_sampled_finish(m, tile, o, sum, line, entry, mine);
         bsri_mma_arrive(bsri_mma_address(&s.tile_empty[tiles.slot])); /* each thread has read */
     }
 }
 #endif
-template <class T, int TA, int TB>
-__global__ void __launch_bounds__(384, 1) bsri_sampled_wgmma(const __grid_constant__ bsri_dev_wgmma_sampled m) {
+template <class T> __global__ void __launch_bounds__(384, 1) bsri_sampled_wgmma(const __grid_constant__ bsri_dev_wgmma_sampled m) {
 #ifdef BSRI_WGMMA_CODE
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ bsri_wgmma_sampled_shared s;
@@ -5887,24 +5886,19 @@ __global__ void __launch_bounds__(384, 1) bsri_sampled_wgmma(const __grid_consta
     __syncthreads();
     if (threadIdx.x < BSRI_FETCHERS) {
         bsri_registers_fewer<120>();
-        bsri_wgmma_sampled_fetch<TA, TB>(m, s, place, base);
+        bsri_wgmma_sampled_fetch(m, s, place, base);
     } else {
         bsri_registers_more<192>();
-        bsri_wgmma_sampled_tiles<T, TA, TB>(m, s, base);
+        bsri_wgmma_sampled_tiles<T>(m, s, base);
     }
 #endif
 }
 
 /* number, name, kernel, dynamic shared memory at most */
-#define BSRI_KERNELS_WGMMA_SAMPLED_4(X, n, T, name)                                                             \
-    X(n + 0, "wgmma sampled rows, columns " name, (bsri_sampled_wgmma<T, 0, 0>), BSRI_WSAMPLED_RING)            \
-    X(n + 1, "wgmma sampled rows, rows " name, (bsri_sampled_wgmma<T, 0, 1>), BSRI_WSAMPLED_RING)               \
-    X(n + 2, "wgmma sampled columns, columns " name, (bsri_sampled_wgmma<T, 1, 0>), BSRI_WSAMPLED_RING)         \
-    X(n + 3, "wgmma sampled columns, rows " name, (bsri_sampled_wgmma<T, 1, 1>), BSRI_WSAMPLED_RING)
-#define BSRI_KERNELS_WGMMA_SAMPLED(X)                                                                           \
-    BSRI_WHEN(BSRI_HAS_SAMPLED,                                                                                 \
-    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_WGMMA_SAMPLED_4(X, 350, bsri_mma_bf16, "bf16"))                       \
-    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_WGMMA_SAMPLED_4(X, 360, bsri_mma_f16, "f16")))
+#define BSRI_KERNELS_WGMMA_SAMPLED(X)                                                                                            \
+    BSRI_WHEN(BSRI_HAS_SAMPLED,                                                                                                  \
+    BSRI_WHEN(BSRI_HAS_BF16, X(350, "wgmma sampled bf16", (bsri_sampled_wgmma<bsri_mma_bf16>), BSRI_WSAMPLED_RING))              \
+    BSRI_WHEN(BSRI_HAS_F16, X(360, "wgmma sampled f16", (bsri_sampled_wgmma<bsri_mma_f16>), BSRI_WSAMPLED_RING)))
 
 /* What a descriptor says of an operand beside its address: as bsri_wgmma_matrix(). */
 static uint64_t bsri_wgmma_kind(int line, uint32_t far) {
@@ -5964,8 +5958,7 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
     const int dt = p->mat1.dtype, b = p->out.block_rows <= 128 ? (int)p->out.block_rows : 0;
     const int left = bsri_mma_layout(&p->mat1), right = bsri_mma_layout(&p->mat2);
     const int64_t *o = p->o_strides, steps = bsri_ceil_div(p->mat1.cols, BSRI_WSAMPLED_DEPTH), rows = bsri_block_rows(&p->out);
-    bsri_choice c = bsri_yes((dt == BSR_F16 ? 360 : 350) + (left == 2 ? 2 : 0) + (right == 1), 3,
-                             b < 64 ? BSR_WHY_GROUP : BSR_WHY_NEIGHBOURS);
+    bsri_choice c = bsri_yes(dt == BSR_F16 ? 360 : 350, 3, b < 64 ? BSR_WHY_GROUP : BSR_WHY_NEIGHBOURS);
     if (ctx->tier < 3) return bsri_no(BSR_WHY_GPU);
     if (compute != BSR_F32 || (dt != BSR_BF16 && dt != BSR_F16) || p->mat2.dtype != dt) return bsri_no(BSR_WHY_DTYPE);
     if ((b != 16 && b != 32 && b != 64 && b != 128) || p->out.block_cols != b) return bsri_no(BSR_WHY_BLOCK);
@@ -5975,6 +5968,7 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
         return bsri_no(BSR_WHY_SIZE);
     memset(m, 0, sizeof *m);
     m->p = *p, m->crow = p->out.crow_indices, m->col = p->out.col_indices, m->dt = p->out.index_dtype;
+    m->a_across = left == 2, m->b_across = right == 1;
     m->wide = bsri_wgmma_sampled_wide(p, b), m->group = b < 128 ? (m->wide ? 128 : 64) / b : 1, m->bits = bsri_mma_log2(b);
     m->rows = (int)rows, m->groups = (int)bsri_ceil_div(rows, m->group), m->blocks = (int)p->out.nnz;
     m->shift = m->wide && b < 64 ? bsri_mma_log2(64 / b) : 0, m->entries = (m->wide ? 256 : 512) / b >> m->shift,
