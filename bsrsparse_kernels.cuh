@@ -2619,7 +2619,7 @@ typedef struct bsri_dev_wgmma {
     int32_t single, trans;
     int32_t tiles, span;  /* of out's columns; those of a slab: as many CTAs work side by side */
     int32_t group, parts; /* block rows of a tile, slices of a block */
-    int32_t a_trans;
+    int32_t a_trans, b_rows; /* blocks are stored transposed; the dense operand is row-major */
     uint32_t a_step, a_half; /* bytes: between blocks; to the second 16 lines or columns of a strip of 32 products */
     int32_t vector, fused; /* out is stored by the copy engine: 1 row-major, 2 column-major; BSRI_WGMMA_PLAIN, ... */
     int32_t direct;        /* vector 0: rows of f32 in pairs are stored as registers hold them */
@@ -3479,15 +3479,14 @@ struct bsri_wgmma_rows {
 };
 template <class T, class L>
 __device__ __forceinline__ void bsri_wgmma_end(const bsri_dev_wgmma &m, const bsri_wgmma_list<L::GROUP> &s,
-                                               const bsri_wgmma_terms &terms, const typename L::source &source, char *shared,
-                                               typename T::sum (&sum)[L::TN / 2]) {
+                                               const bsri_wgmma_terms &terms, char *shared, typename T::sum (&sum)[L::TN / 2]) {
     const bsri_wgmma_rows own;
     const bsri_wgmma_tile &tile = s.tile[own.warp];
     const bsri_dev_finisher &f = s.finisher[own.half];
     char *const spare = shared + L::STAGES * L::STAGE + own.warp * 4096;
     const uint32_t at = bsri_mma_address(spare);
-    if (source.spoiled(sum)) {
-        if (tile.line >= 0) source.again(m, tile.item, tile.line, terms.row, tile.col);
+    if (L::source::spoiled(sum)) {
+        if (tile.line >= 0) L::source::again(m, tile.item, tile.line, terms.row, tile.col);
     } else if (!L::OWN && m.fused == BSRI_WGMMA_ANY) {
         if constexpr (!L::OWN) bsri_wgmma_finish_any<T, L>(m, f, terms, (float *)spare, sum);
     } else if constexpr (T::BYTES == 1) {
@@ -3501,63 +3500,85 @@ __device__ __forceinline__ void bsri_wgmma_end(const bsri_dev_wgmma &m, const bs
 }
 
 /* --- multiplying --- */
+
+/* Where a multiplying warp is in the ring. held: barrier of the slot whose products may still run; first: by this lane. */
+struct bsri_wgmma_turn {
+    uint32_t base, full, empty, slot, phase, held, first;
+
+    /* Products before the last group are done: their slot, if one is held, is free. */
+    __device__ __forceinline__ void release(void) {
+        if (held) bsri_mma_arrive(held);
+        held = 0;
+    }
+};
+/* The stages of one tile; the flags of the last one. */
+template <class T, class L, int TA, int TB>
+__device__ __forceinline__ uint32_t bsri_wgmma_slices(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s, bsri_wgmma_turn &at,
+                                                      const bsri_wgmma_rows &own, typename T::sum (&sum)[L::TN / 2]) {
+    const auto release = [&]() { at.release(); };
+    typename L::source source; /* not kept over the epilogue, which needs the registers */
+    uint32_t flags = 0;
+    bool begun = true;
+    source.begin(m, s, at.base + L::STAGES * L::STAGE + 8 * 4096);
+#pragma unroll 1
+    while (!flags) {
+        const bsri_wgmma_stage<L::GROUP> &stage = s.stage[at.slot];
+        bsri_mma_wait(at.full + 8 * at.slot, at.phase);
+        const uint32_t word = stage.work[own.half], work = word & ((1u << BSRI_WGMMA_FLAGS) - 1);
+        flags = word >> BSRI_WGMMA_FLAGS;
+        if (flags) {
+            if (flags & BSRI_WGMMA_FIRST) source.start(m, stage, begun), begun = false;
+            flags &= BSRI_WGMMA_LAST | BSRI_WGMMA_QUIT;
+            if (flags && at.first) {
+                bsri_wgmma_tile &tile = s.tile[own.warp];
+                tile.item = stage.item, tile.line = stage.row[own.strip >> m.block_bits], tile.col = stage.col;
+            }
+        }
+        if (work) { /* one group stays in flight, its slot is kept */
+            source.template multiply<TA, TB>(m, sum, at.base + at.slot * L::STAGE, work, own.half, release);
+            at.held = at.empty + 8 * at.slot;
+        } else { /* nothing may stay held while others run on: the slots go round */
+            bsri_wgmma_wait<0>();
+            release();
+            bsri_mma_arrive(at.empty + 8 * at.slot);
+        }
+        if (++at.slot == L::STAGES) at.slot = 0, at.phase ^= 1;
+    }
+    return flags;
+}
 template <class T, class L>
 __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s, char *shared) {
-    const uint32_t base = bsri_mma_address(shared), full = bsri_mma_address(s.full), empty = bsri_mma_address(s.empty);
-    uint32_t slot = 0, phase = 0, held = 0, idle = L::OWN ? 0 : BSRI_WGMMA_LAST, first;
-    const auto release = [&]() { /* products before the last group are done: their slot, if one is held, is free */
-                                 if (held) bsri_mma_arrive(held);
-                                 held = 0;
-    };
-    const auto begin = [&](typename L::source &source) { source.begin(m, s, base + L::STAGES * L::STAGE + 8 * 4096); };
+    bsri_wgmma_turn at = {bsri_mma_address(shared), bsri_mma_address(s.full), bsri_mma_address(s.empty), 0, 0, 0, 0};
+    uint32_t idle = L::OWN ? 0 : BSRI_WGMMA_LAST;
     const auto ahead = [&]() { /* the next tile's first blocks are asked for: they come during the epilogue */
                                typename L::source source;
                                if (!L::OWN) return;
-                               bsri_mma_wait(full + 8 * slot, phase);
-                               begin(source);
-                               if (s.stage[slot].work[0] >> BSRI_WGMMA_FLAGS & BSRI_WGMMA_FIRST)
-                                   source.start(m, s.stage[slot], false);
+                               bsri_mma_wait(at.full + 8 * at.slot, at.phase);
+                               source.begin(m, s, at.base + L::STAGES * L::STAGE + 8 * 4096);
+                               if (s.stage[at.slot].work[0] >> BSRI_WGMMA_FLAGS & BSRI_WGMMA_FIRST)
+                                   source.start(m, s.stage[at.slot], false);
     };
     bsri_dev_wait_for_last();
     ahead();
     for (;; idle = 0) { /* first a tile that is not there: while nothing has arrived, the code of the epilogue does */
         const bsri_wgmma_rows own;
-        const int half = own.half;
         typename T::sum sum[L::TN / 2];
         uint32_t flags = idle;
         bsri_wgmma_tile &tile = s.tile[own.warp];
-        typename L::source source; /* not kept over the epilogue, which needs the registers */
-        bool begun = true;
-        first = own.lane == 0;
-        asm volatile("" : "+r"(first)); /* kept: asked again it costs every step */
-        begin(source);
-        if (first && idle) tile.item = tile.col = 0, tile.line = -1;
+        at.first = own.lane == 0;
+        asm volatile("" : "+r"(at.first)); /* kept: asked again it costs every step */
+        if (at.first && idle) tile.item = tile.col = 0, tile.line = -1;
 #pragma unroll
         for (int i = 0; i < L::TN / 2; i++) sum[i] = 0;
-#pragma unroll 1
-        while (!flags) {
-            bsri_mma_wait(full + 8 * slot, phase);
-            const uint32_t word = s.stage[slot].work[half], work = word & ((1u << BSRI_WGMMA_FLAGS) - 1);
-            flags = word >> BSRI_WGMMA_FLAGS;
-            if (flags) {
-                if (flags & BSRI_WGMMA_FIRST) source.start(m, s.stage[slot], begun), begun = false;
-                flags &= BSRI_WGMMA_LAST | BSRI_WGMMA_QUIT;
-                if (flags && first) {
-                    tile.item = s.stage[slot].item, tile.line = s.stage[slot].row[own.strip >> m.block_bits];
-                    tile.col = s.stage[slot].col;
-                }
-            }
-            if (work) { /* one group stays in flight, its slot is kept */
-                source.multiply(m, sum, base + slot * L::STAGE, work, half, release);
-                held = empty + 8 * slot;
-            } else { /* nothing may stay held while others run on: the slots go round */
-                bsri_wgmma_wait<0>();
-                release();
-                bsri_mma_arrive(empty + 8 * slot);
-            }
-            if (++slot == L::STAGES) slot = 0, phase ^= 1;
+        if (idle) {
+        } else if constexpr (L::OWN || T::BYTES == 1) {
+            flags = bsri_wgmma_slices<T, L, 0, 0>(m, s, at, own, sum);
+        } else if (m.a_trans) {
+            flags = m.b_rows ? bsri_wgmma_slices<T, L, 1, 1>(m, s, at, own, sum) : bsri_wgmma_slices<T, L, 1, 0>(m, s, at, own, sum);
+        } else {
+            flags = m.b_rows ? bsri_wgmma_slices<T, L, 0, 1>(m, s, at, own, sum) : bsri_wgmma_slices<T, L, 0, 0>(m, s, at, own, sum);
         }
-        if (first) tile.slot = slot, tile.phase = phase;
+        if (at.first) tile.slot = at.slot, tile.phase = at.phase;
         __syncwarp(); /* tile is known to all lanes */
         const bsri_wgmma_rows now;
         const bsri_wgmma_tile &done = s.tile[now.warp];
@@ -3572,17 +3593,17 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
         if (flags != BSRI_WGMMA_QUIT && !(m.single && m.fused == BSRI_WGMMA_PLAIN))
             bsri_wgmma_item(m, finisher, now.half, done.item);
         if (T::BYTES == 2 && flags != BSRI_WGMMA_QUIT && m.fused == BSRI_WGMMA_LINES)
-            terms.begin(m, finisher, base + L::STAGES * L::STAGE + now.warp * 4096);
+            terms.begin(m, finisher, at.base + L::STAGES * L::STAGE + now.warp * 4096);
         bsri_wgmma_wait<0>();
 #pragma unroll
         for (int i = 0; i < L::TN / 2; i++) bsri_wgmma_done(sum[i]);
-        release();
+        at.release();
         if (flags == BSRI_WGMMA_QUIT) break;
-        slot = done.slot, phase = done.phase;
+        at.slot = done.slot, at.phase = done.phase;
         ahead();
-        bsri_wgmma_end<T, L>(m, s, terms, source, shared, sum);
+        bsri_wgmma_end<T, L>(m, s, terms, shared, sum);
         const bsri_wgmma_rows same;
-        slot = s.tile[same.warp].slot, phase = s.tile[same.warp].phase;
+        at.slot = s.tile[same.warp].slot, at.phase = s.tile[same.warp].phase;
         __syncwarp();
     }
     bsri_tma_wait_read<0>(); /* what is still written is written before the kernel ends */
@@ -3591,8 +3612,9 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
 #endif
 
 /* Blocks of 64 and 128: a stage is a slice of a block of each warpgroup's row, all in shared memory, LINE bytes of products a
-   row. TA: blocks are stored transposed; TB: the dense operand is row-major; both for types of 2 bytes only. */
-template <class T, int TN_, int TA, int TB, int LINE = 128> struct bsri_wgmma_wide {
+   row. TA: blocks are stored transposed; TB: the dense operand is row-major; both for types of 2 bytes only. Only wgmma wants to
+   know these at compile time: the loop around it is there for each, all else once. */
+template <class T, int TN_, int LINE = 128> struct bsri_wgmma_wide {
     static constexpr int TN = TN_, GROUP = 2, SLICE = LINE / T::BYTES, EACH = 1, BLOCK = 64 * LINE, DENSE = TN * LINE,
                          STAGE = 2 * BLOCK + DENSE; /* BLOCK: 64 rows of a slice */
     static constexpr bool OWN = false; /* the multiplying warps fetch their own blocks */
@@ -3600,26 +3622,27 @@ template <class T, int TN_, int TA, int TB, int LINE = 128> struct bsri_wgmma_wi
 #ifdef BSRI_WGMMA_CODE
     static __device__ __forceinline__ uint32_t bytes(const bsri_dev_wgmma &m, int32_t col, uint32_t rows) {
         const int32_t boxes = (int32_t)bsri_min(m.tile_cols / 64, (m.p.width - col + 63) / 64);
-        return (TB && !m.whole ? boxes * 8192 : m.dense * LINE) + (m.block_bits == 7 ? 2 * BLOCK : __popc(rows) * BLOCK);
+        return (m.b_rows && !m.whole ? boxes * 8192 : m.dense * LINE) + (m.block_bits == 7 ? 2 * BLOCK : __popc(rows) * BLOCK);
     }
     /* What all stages of a part have in common, in registers. */
     struct fetch {
-        int32_t col, a0, a1, b0, b1, boxes;
+        int32_t col, a0, a1, b0, b1, boxes; /* boxes: of 64 columns; 0: all in one copy, -1: and along the products */
         __device__ __forceinline__ fetch(const bsri_dev_wgmma &m, const bsri_wgmma_part<GROUP> &part)
-            : col(part.col), a0(part.a0), a1(part.a1), b0(part.b0), b1(part.b1),
-              boxes(m.whole ? 0 : (int32_t)bsri_min(m.tile_cols / 64, (m.p.width - part.col + 63) / 64)) {}
+            : col(part.col), a0(part.a0), a1(part.a1), b0(part.b0), b1(part.b1) {
+            boxes = m.whole ? 0 : m.b_rows ? (int32_t)bsri_min(m.tile_cols / 64, (m.p.width - part.col + 63) / 64) : -1;
+        }
         /* By one lane: from several it costs more than 32 ns an instruction. */
         __device__ __forceinline__ void stage(const bsri_dev_wgmma &m, uint32_t to, uint32_t barrier, int32_t k, int i,
                                               bool one, bool have0, bool have1, int32_t block0, int32_t block1) const {
-            if (!TB) bsri_tma_load(to + 2 * BLOCK, &m.b_map, barrier, k, col, b0, b1);
-            else if (!boxes) bsri_tma_load(to + 2 * BLOCK, &m.b_map, barrier, 0, k, col / 64, b0, b1);
+            if (!boxes) bsri_tma_load(to + 2 * BLOCK, &m.b_map, barrier, 0, k, col / 64, b0, b1);
+            else if (boxes < 0) bsri_tma_load(to + 2 * BLOCK, &m.b_map, barrier, k, col, b0, b1);
             else
 #pragma unroll 1
                 for (int n = 0; n < boxes; n++)
                     bsri_tma_load(to + 2 * BLOCK + n * 8192, &m.b_map, barrier, col + n * 64, k, b0, b1);
             if (one) {
-                bsri_tma_load(to, &m.a_map, barrier, TA ? 0 : i * SLICE, TA ? i * SLICE : 0, block0, a0, a1);
-                if (TA) bsri_tma_load(to + BLOCK, &m.a_map, barrier, 64, i * SLICE, block0, a0, a1);
+                bsri_tma_load(to, &m.a_map, barrier, m.a_trans ? 0 : i * SLICE, m.a_trans ? i * SLICE : 0, block0, a0, a1);
+                if (m.a_trans) bsri_tma_load(to + BLOCK, &m.a_map, barrier, 64, i * SLICE, block0, a0, a1);
             } else {
                 if (have0) bsri_tma_load(to, &m.a_map, barrier, 0, 0, block0, a0, a1);
                 if (have1) bsri_tma_load(to + BLOCK, &m.a_map, barrier, 0, 0, block1, a0, a1);
@@ -3629,7 +3652,7 @@ template <class T, int TN_, int TA, int TB, int LINE = 128> struct bsri_wgmma_wi
     struct source {
         __device__ __forceinline__ void begin(const bsri_dev_wgmma &, bsri_wgmma_list<GROUP> &, uint32_t) {}
         __device__ __forceinline__ void start(const bsri_dev_wgmma &, const bsri_wgmma_stage<GROUP> &, bool) {}
-        template <class F>
+        template <int TA, int TB, class F>
         __device__ __forceinline__ void multiply(const bsri_dev_wgmma &, typename T::sum (&sum)[TN / 2], uint32_t at, uint32_t,
                                                  int half, const F &release) {
             const uint64_t a = bsri_wgmma_matrix<LINE>(at + half * BLOCK, 0);
@@ -3642,15 +3665,16 @@ template <class T, int TN_, int TA, int TB, int LINE = 128> struct bsri_wgmma_wi
             bsri_wgmma_wait<1>();
             release();
         }
-        __device__ __forceinline__ bool spoiled(const typename T::sum (&)[TN / 2]) const { return false; }
-        __device__ __forceinline__ void again(const bsri_dev_wgmma &, int64_t, int32_t, int64_t, int64_t) const {}
+        static __device__ __forceinline__ bool spoiled(const typename T::sum (&)[TN / 2]) { return false; }
+        static __device__ __forceinline__ void again(const bsri_dev_wgmma &, int64_t, int32_t, int64_t, int64_t) {}
     };
 #endif
 };
 
 /* Blocks of 16 and 32: a warp's strip of 16 rows lies within one block row, and is what wgmma takes from registers. So every
    multiplying warp fetches its own blocks through a ring of its own, and has zeros where its row has no block; a stage holds
-   slices of the dense operand only. A warpgroup multiplies where one of its rows has a block. TB: as above. */
+   slices of the dense operand only. A warpgroup multiplies where one of its rows has a block. TB: as above, but with an
+   instance each: with both loops in one kernel its epilogue spills. */
 template <class T, int B_, int TB> struct bsri_wgmma_narrow {
     static constexpr int TN = 256, B = B_, GROUP = 128 / B, SLICE = B, EACH = 64 / B, DENSE = TN * B * 2, STAGE = EACH * DENSE;
     static constexpr uint32_t STAGES = 4, STRIP = 32 * B, PAIR = B == 16 ? 2 : 1, RING = 4096, AHEAD = RING / STRIP / PAIR;
@@ -3755,7 +3779,7 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
         }
         /* A turn is two products of 16, which the tensor cores do in 512 clocks for both warpgroups: all that can be is ready
            before the wait. */
-        template <class F>
+        template <int, int, class F>
         __device__ __forceinline__ void multiply(const bsri_dev_wgmma &m, float (&sum)[TN / 2], uint32_t at, uint32_t work, int,
                                                  const F &release) {
             const uint64_t dense = TB ? bsri_wgmma_matrix<128>(at, B * 128) : bsri_wgmma_matrix<2 * B>(at, 0);
@@ -3796,7 +3820,7 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
             else bsri_mma_load(x, at);
         }
         /* Zeros times Inf or NaN leave NaN where a row has no block. */
-        __device__ __forceinline__ bool spoiled(const float (&sum)[TN / 2]) const {
+        static __device__ __forceinline__ bool spoiled(const float (&sum)[TN / 2]) {
             float bad = 0.0f;
 #pragma unroll
             for (int i = 0; i < TN / 2; i++) bad = fmaf(sum[i], 0.0f, bad);
@@ -3885,21 +3909,15 @@ __global__ void __launch_bounds__(384, 1) bsri_product_wgmma(const __grid_consta
 
 /* number, name, kernel, dynamic shared memory: slots and 4 KB for each multiplying warp */
 #define BSRI_WGMMA_SHARED (224 * 1024)
-#define BSRI_WGMMA_WIDE(T, N, TA, TB) (bsri_product_wgmma<T, bsri_wgmma_wide<T, N, TA, TB>>)
-#define BSRI_KERNELS_WGMMA_8(X, n, T, name)                                                                  \
-    X(n + 0, "wgmma product 256 rows " name, BSRI_WGMMA_WIDE(T, 256, 0, 1), BSRI_WGMMA_SHARED)               \
-    X(n + 1, "wgmma product 256 columns " name, BSRI_WGMMA_WIDE(T, 256, 0, 0), BSRI_WGMMA_SHARED)            \
-    X(n + 2, "wgmma product 256 transposed rows " name, BSRI_WGMMA_WIDE(T, 256, 1, 1), BSRI_WGMMA_SHARED)    \
-    X(n + 3, "wgmma product 256 transposed columns " name, BSRI_WGMMA_WIDE(T, 256, 1, 0), BSRI_WGMMA_SHARED) \
-    X(n + 4, "wgmma product 128 rows " name, BSRI_WGMMA_WIDE(T, 128, 0, 1), BSRI_WGMMA_SHARED)               \
-    X(n + 5, "wgmma product 128 columns " name, BSRI_WGMMA_WIDE(T, 128, 0, 0), BSRI_WGMMA_SHARED)            \
-    X(n + 6, "wgmma product 128 transposed rows " name, BSRI_WGMMA_WIDE(T, 128, 1, 1), BSRI_WGMMA_SHARED)    \
-    X(n + 7, "wgmma product 128 transposed columns " name, BSRI_WGMMA_WIDE(T, 128, 1, 0), BSRI_WGMMA_SHARED)
+#define BSRI_WGMMA_WIDE(T, N) (bsri_product_wgmma<T, bsri_wgmma_wide<T, N>>)
+#define BSRI_KERNELS_WGMMA_WIDE(X, n, T, name)                                             \
+    X(n + 0, "wgmma product 256 " name, BSRI_WGMMA_WIDE(T, 256), BSRI_WGMMA_SHARED)        \
+    X(n + 1, "wgmma product 128 " name, BSRI_WGMMA_WIDE(T, 128), BSRI_WGMMA_SHARED)
 /* A slice of 64 or 128 products, where both operands are stored along them. */
-#define BSRI_KERNELS_WGMMA_I8(X)                                                                                              \
-    X(380, "wgmma product 256 columns 64 i8", (bsri_product_wgmma<bsri_mma_i8, bsri_wgmma_wide<bsri_mma_i8, 256, 0, 0, 64>>), \
-      BSRI_WGMMA_SHARED)                                                                                                      \
-    X(381, "wgmma product 256 columns 128 i8", BSRI_WGMMA_WIDE(bsri_mma_i8, 256, 0, 0), BSRI_WGMMA_SHARED)
+#define BSRI_KERNELS_WGMMA_I8(X)                                                                                        \
+    X(380, "wgmma product 256 columns 64 i8", (bsri_product_wgmma<bsri_mma_i8, bsri_wgmma_wide<bsri_mma_i8, 256, 64>>), \
+      BSRI_WGMMA_SHARED)                                                                                                \
+    X(381, "wgmma product 256 columns 128 i8", BSRI_WGMMA_WIDE(bsri_mma_i8, 256), BSRI_WGMMA_SHARED)
 /* slots, 4 KB to store and 4 KB of blocks for each multiplying warp */
 #define BSRI_WGMMA_NARROW_SHARED (192 * 1024)
 #define BSRI_WGMMA_NARROW(T, B, TB) (bsri_product_wgmma<T, bsri_wgmma_narrow<T, B, TB>>)
@@ -3909,9 +3927,9 @@ __global__ void __launch_bounds__(384, 1) bsri_product_wgmma(const __grid_consta
     X(n + 2, "wgmma product 16-row rows " name, BSRI_WGMMA_NARROW(T, 16, 1), BSRI_WGMMA_NARROW_SHARED)    \
     X(n + 3, "wgmma product 16-row columns " name, BSRI_WGMMA_NARROW(T, 16, 0), BSRI_WGMMA_NARROW_SHARED)
 #define BSRI_KERNELS_WGMMA(X)                                                                                              \
-    BSRI_WHEN(BSRI_HAS_PRODUCT, BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_WGMMA_8(X, 300, bsri_mma_bf16, "bf16")               \
+    BSRI_WHEN(BSRI_HAS_PRODUCT, BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_WGMMA_WIDE(X, 300, bsri_mma_bf16, "bf16")               \
                                                              BSRI_KERNELS_WGMMA_NARROW(X, 320, bsri_mma_bf16, "bf16"))     \
-                                    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_WGMMA_8(X, 310, bsri_mma_f16, "f16")              \
+                                    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_WGMMA_WIDE(X, 310, bsri_mma_f16, "f16")              \
                                                                 BSRI_KERNELS_WGMMA_NARROW(X, 330, bsri_mma_f16, "f16"))    \
                                         BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_WGMMA_I8(X)))
 
@@ -4065,11 +4083,10 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     m->whole = bsri_mma_layout(&p->b) == 1 && p->width % 64 == 0;
     /* no box beyond the last column: 14336 x 4096 x 64 took longer than 14336 x 4096 x 128 */
     m->dense = p->br < 64 ? c.tile_cols : (int32_t)bsri_min(c.tile_cols, p->width);
-    m->a_trans = bsri_mma_values(p) == 2, m->a_line = 2 * (m->a_trans ? p->a_cs : p->a_rs);
+    m->b_rows = bsri_mma_layout(&p->b) == 1, m->a_trans = bsri_mma_values(p) == 2, m->a_line = 2 * (m->a_trans ? p->a_cs : p->a_rs);
     m->a_step = (uint32_t)(2 * p->a_block), m->a_half = (uint32_t)((m->a_trans ? 16 : 8) * m->a_line);
     c.kernel = i8 ? 380 + (p->br == 128)
-                  : (p->a.dtype == BSR_F16 ? 310 : 300) + (bsri_mma_layout(&p->b) == 2) +
-                        (p->br < 64 ? 20 + (p->br == 16) * 2 : (c.tile_cols == 128) * 4 + m->a_trans * 2);
+                  : (p->a.dtype == BSR_F16 ? 310 : 300) + (p->br < 64 ? 20 + (p->br == 16) * 2 + !m->b_rows : c.tile_cols == 128);
     c.stages = i8 && p->br == 64 ? 8 : c.tile_cols == 128 ? 6 : 4, c.threads = 384,
     c.shared = p->br < 64 ? BSRI_WGMMA_NARROW_SHARED : BSRI_WGMMA_SHARED;
     tiles = m->tiles = (int32_t)bsri_ceil_div(p->width, c.tile_cols);
