@@ -3573,10 +3573,12 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
         if (idle) {
         } else if constexpr (L::OWN || T::BYTES == 1) {
             flags = bsri_wgmma_slices<T, L, 0, 0>(m, s, at, own, sum);
-        } else if (m.a_trans) {
-            flags = m.b_rows ? bsri_wgmma_slices<T, L, 1, 1>(m, s, at, own, sum) : bsri_wgmma_slices<T, L, 1, 0>(m, s, at, own, sum);
+        } else if (__builtin_expect(!m.a_trans, 1)) { /* the most common one first: code that stands near is there sooner */
+            if (__builtin_expect(m.b_rows, 1)) flags = bsri_wgmma_slices<T, L, 0, 1>(m, s, at, own, sum);
+            else flags = bsri_wgmma_slices<T, L, 0, 0>(m, s, at, own, sum);
         } else {
-            flags = m.b_rows ? bsri_wgmma_slices<T, L, 0, 1>(m, s, at, own, sum) : bsri_wgmma_slices<T, L, 0, 0>(m, s, at, own, sum);
+            if (m.b_rows) flags = bsri_wgmma_slices<T, L, 1, 1>(m, s, at, own, sum);
+            else flags = bsri_wgmma_slices<T, L, 1, 0>(m, s, at, own, sum);
         }
         if (at.first) tile.slot = at.slot, tile.phase = at.phase;
         __syncwarp(); /* tile is known to all lanes */
@@ -4083,7 +4085,8 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     m->whole = bsri_mma_layout(&p->b) == 1 && p->width % 64 == 0;
     /* no box beyond the last column: 14336 x 4096 x 64 took longer than 14336 x 4096 x 128 */
     m->dense = p->br < 64 ? c.tile_cols : (int32_t)bsri_min(c.tile_cols, p->width);
-    m->b_rows = bsri_mma_layout(&p->b) == 1, m->a_trans = bsri_mma_values(p) == 2, m->a_line = 2 * (m->a_trans ? p->a_cs : p->a_rs);
+    m->b_rows = bsri_mma_layout(&p->b) == 1, m->a_trans = bsri_mma_values(p) == 2;
+    m->a_line = 2 * (m->a_trans ? p->a_cs : p->a_rs);
     m->a_step = (uint32_t)(2 * p->a_block), m->a_half = (uint32_t)((m->a_trans ? 16 : 8) * m->a_line);
     c.kernel = i8 ? 380 + (p->br == 128)
                   : (p->a.dtype == BSR_F16 ? 310 : 300) + (p->br < 64 ? 20 + (p->br == 16) * 2 + !m->b_rows : c.tile_cols == 128);
@@ -5520,7 +5523,8 @@ __device__ __forceinline__ void bsri_wgmma_sampled_load(const bsri_dev_wgmma_sam
         const uint32_t at = to + boxes * m.b_box; /* mat1's part stands behind, for wgmma reads up to 48 columns more */
         bsri_tma_expect(full, boxes * m.b_box + m.a_boxes * m.a_box);
         for (int i = 0; i < m.a_boxes; i++)
-            bsri_tma_load(at + i * m.a_box, &m.mat1, full, m.a_across ? row + i * 64 : k, m.a_across ? k : row, batch[0], batch[1]);
+            bsri_tma_load(at + i * m.a_box, &m.mat1, full, m.a_across ? row + i * 64 : k, m.a_across ? k : row, batch[0],
+                          batch[1]);
     }
     if (lane < boxes)
         bsri_tma_load(to + lane * m.b_box, &m.mat2, full, m.b_across ? col : k, m.b_across ? k : col, batch[2], batch[3]);
@@ -5787,22 +5791,26 @@ __device__ __forceinline__ void bsri_wgmma_sampled_store(const bsri_dev_wgmma_sa
                                                          int mine) {
     const int block = 1 << m.bits, first = threadIdx.x % 4 * 8, cols = mine << m.bits;
     const float alpha = (float)m.p.alpha;
+    uint32_t have[2];
+    uint16_t *out[2];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         const int line = (row + 8 * h) >> m.bits;
-        const uint32_t have = tile.have[line];
-        uint16_t *out =
-            (uint16_t *)o.values + tile.at[line] * m.p.o_strides[0] + ((row + 8 * h) & (block - 1)) * m.p.o_strides[1];
+        have[h] = tile.have[line];
+        out[h] = (uint16_t *)o.values + tile.at[line] * m.p.o_strides[0] + ((row + 8 * h) & (block - 1)) * m.p.o_strides[1];
+    }
 #pragma unroll
-        for (int c = 0; c < 256; c += 32) {
-            if (c >= cols) break;
-            const int n = first + c, e = entry + (n >> m.bits);
+    for (int c = 0; c < 256; c += 32) {
+        if (c % 64 == 0 && c >= cols) break;
+        const int n = first + c, e = entry + (n >> m.bits);
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
             uint32_t v[4];
 #pragma unroll
             for (int i = 0; i < 4; i++) v[i] = T::pack(alpha * d[c / 2 + i * 4 + 2 * h], alpha * d[c / 2 + i * 4 + 2 * h + 1]);
             bsri_wgmma_quad<uint32_t, 1>(v);
-            if (n < cols && (have >> e & 1))
-                *(uint4 *)(out + __popc(have & ((1u << e) - 1)) * m.p.o_strides[0] + (n & (block - 1))) =
+            if (n < cols && (have[h] >> e & 1))
+                *(uint4 *)(out[h] + __popc(have[h] & ((1u << e) - 1)) * m.p.o_strides[0] + (n & (block - 1))) =
                     make_uint4(v[0], v[1], v[2], v[3]);
         }
     }
@@ -5832,10 +5840,13 @@ __device__ __forceinline__ void bsri_wgmma_sampled_sum(const bsri_dev_wgmma_samp
 template <class T, int N>
 __device__ __forceinline__ void bsri_wgmma_sampled_multiply(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
                                                             bsri_wgmma_ring &ring, uint32_t a, uint32_t b, float (&sum)[128]) {
-    if (m.a_across && m.b_across) bsri_wgmma_sampled_sum<T, N, 1, 1>(m, s, ring, a, b, sum);
-    else if (m.a_across) bsri_wgmma_sampled_sum<T, N, 1, 0>(m, s, ring, a, b, sum);
-    else if (m.b_across) bsri_wgmma_sampled_sum<T, N, 0, 1>(m, s, ring, a, b, sum);
-    else bsri_wgmma_sampled_sum<T, N, 0, 0>(m, s, ring, a, b, sum);
+    if (__builtin_expect(!m.a_across, 1)) {
+        if (m.b_across) bsri_wgmma_sampled_sum<T, N, 0, 1>(m, s, ring, a, b, sum);
+        else bsri_wgmma_sampled_sum<T, N, 0, 0>(m, s, ring, a, b, sum);
+    } else {
+        if (m.b_across) bsri_wgmma_sampled_sum<T, N, 1, 1>(m, s, ring, a, b, sum);
+        else bsri_wgmma_sampled_sum<T, N, 1, 0>(m, s, ring, a, b, sum);
+    }
 }
 /* A warpgroup without columns in a tile gives its stages back. */
 __device__ __forceinline__ void bsri_wgmma_sampled_pass(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
@@ -5878,7 +5889,8 @@ __device__ __forceinline__ void bsri_wgmma_sampled_tiles(const bsri_dev_wgmma_sa
     }
 }
 #endif
-template <class T> __global__ void __launch_bounds__(384, 1) bsri_sampled_wgmma(const __grid_constant__ bsri_dev_wgmma_sampled m) {
+template <class T>
+__global__ void __launch_bounds__(384, 1) bsri_sampled_wgmma(const __grid_constant__ bsri_dev_wgmma_sampled m) {
 #ifdef BSRI_WGMMA_CODE
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ bsri_wgmma_sampled_shared s;
