@@ -14,6 +14,7 @@
      mma-product        sparse x dense by mma.sync
      mma-sampled        dense x dense at stored blocks by mma.sync
      mma-skinny         sparse x few columns, bound by the values' bytes
+     mma-short          sparse x dense where there is little to do
      wgmma-instructions one wrapper each; tensor maps
      wgmma-product      sparse x dense by wgmma
      device-scores      maxima, exponentials, what is added to scores or forbids them
@@ -804,6 +805,10 @@ __device__ __forceinline__ void bsri_mma_copy_if(uint32_t to, const void *from, 
 __device__ __forceinline__ void bsri_mma_copied(uint32_t barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
 }
+/* A barrier of so many threads; numbers 0 and 1 are taken (__syncthreads, bsri_mma_sync). */
+__device__ __forceinline__ void bsri_named_sync(int number, int threads) {
+    asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
 /* Of the threads that fetch, among themselves. */
 __device__ __forceinline__ void bsri_mma_sync(void) { asm volatile("bar.sync 1, 128;" ::: "memory"); }
 __device__ __forceinline__ void bsri_mma_barrier(uint32_t barrier, int count) {
@@ -1133,16 +1138,23 @@ __device__ __forceinline__ bool bsri_mma_union(S &s, P &part, const bsri_mma_row
 /* ---------------------------------------------------------------------------------------------- */
 
 typedef struct bsri_dev_mma {
-    bsri_dev_product p;
+    bsri_mma_rows rows; /* of the only item and reduction, where single is set */
     int64_t slabs; /* tiles of an item: slabs of columns; groups of rows run fastest, so that a slab stays in the L2 */
     /* bytes: between lines of values as stored, slices and blocks of them, m-warps, copies of one thread; between lines of b,
        copies of one thread */
-    int64_t a_line, a_step, a_block, a_part, a_jump, b_line, b_jump;
+    int64_t a_line, a_step, a_block, a_part, a_jump, b_line, b_jump, width;
     int32_t group, sub_bits;                                 /* block rows of a tile; log2 of the slices of a block */
     int32_t stages, stage_bytes, b_at;                       /* slots, bytes of one, where its dense slices start */
     int32_t m_warps, block_bits;                             /* m-warps of the CTA; log2 of those that share a block row */
     int32_t a_trans, vector; /* values are stored transposed; epilogue: 1 rows, 2 columns of out by 16 bytes, 0 one by one */
-    int32_t order, reserved; /* of tiles: 0 slab by slab, 1 group by group */
+    int32_t order, single;   /* of tiles: 0 slab by slab, 1 group by group; one item, one reduction */
+    /* tiles of a block row: of all items, rows of one; warps of a tile; alpha and out, where nothing else is to be done */
+    int32_t total, lines, split, plain;
+    char *out;
+    int64_t out_row, out_col;
+    float alpha;
+    int32_t reserved;
+    bsri_dev_product p; /* last: parameters are fetched by lines */
 } bsri_dev_mma;
 
 /* A warp owns MW rows and WN columns of out; a slice is KS of a block's products; a stage is E slices. The m-warps of a CTA
@@ -1175,17 +1187,17 @@ template <class T, class L> struct bsri_mma_fetcher {
     bool whole; /* no edge: all of the slab's columns are there */
     int left;   /* valid bytes from this lane's first piece on; column-major: columns from this lane's on */
 
-    __device__ __forceinline__ void begin(const char *shared, bsri_mma_list &s, int a_trans) {
+    __device__ __forceinline__ void begin(const char *shared, int a_trans) {
         const int lane = threadIdx.x % 32, turned = L::MW * T::BYTES / 16;
         const uint32_t along = bsri_mma_swizzle<L::LINE>(lane / (L::LINE / 16), lane % (L::LINE / 16));
-        base = bsri_mma_address(shared), full = bsri_mma_address(s.full), empty = bsri_mma_address(s.empty);
+        base = bsri_mma_address(shared);
         a_pieces = a_trans ? turned : L::LINE / 16, a_flip = a_pieces == 8 ? 64 : 0;
         a_to = a_trans ? bsri_mma_swizzle<turned * 16>(lane / turned, lane % turned) : along;
         b_to = L::B_ROWS ? lane % ROW ^ bsri_mma_twist<T>(lane / ROW) : along;
     }
     __device__ __forceinline__ void tile(const bsri_dev_mma &m, const bsri_mma_rows &r, int64_t slab) {
         const int lane = threadIdx.x % 32, line = lane / (L::LINE / 16), piece = lane % (L::LINE / 16);
-        const int cols = (int)bsri_min(L::BN, m.p.width - slab * L::BN);
+        const int cols = (int)bsri_min(L::BN, m.width - slab * L::BN);
         whole = cols == L::BN, values = r.values + lane / a_pieces * m.a_line + lane % a_pieces * 16;
         b = r.b + slab * (L::B_ROWS ? L::BN * T::BYTES : L::BN * m.b_line) +
             (L::B_ROWS ? lane / ROW * m.b_line + lane % ROW * 16 : line * m.b_line + piece * 16);
@@ -1219,6 +1231,10 @@ template <class T, class L> struct bsri_mma_fetcher {
             }
         }
     }
+    __device__ __forceinline__ void slice(uint32_t to, const char *at, int64_t jump) const {
+#pragma unroll
+        for (int i = 0; i < L::A_BYTES / 512; i++) bsri_mma_copy(to + i * 512 + (i & 1 ? a_to ^ a_flip : a_to), at + i * jump);
+    }
     /* block: bytes from block 0 to the one of row `lane` of the group. */
     __device__ __forceinline__ void sparse(const bsri_dev_mma &m, uint32_t to, uint32_t mask, int64_t block, int64_t step) const {
         const int64_t jump = m.a_jump;
@@ -1226,11 +1242,7 @@ template <class T, class L> struct bsri_mma_fetcher {
             const int row = __ffs((int)left) - 1;
             const char *at = values + step + __shfl_sync(~0u, block, row);
             uint32_t tile = to + (row << m.block_bits) * L::A_BYTES;
-            for (int w = 0; w < 1 << m.block_bits; w++, at += m.a_part, tile += L::A_BYTES) {
-#pragma unroll
-                for (int i = 0; i < L::A_BYTES / 512; i++)
-                    bsri_mma_copy(tile + i * 512 + (i & 1 ? a_to ^ a_flip : a_to), at + i * jump);
-            }
+            for (int w = 0; w < 1 << m.block_bits; w++, at += m.a_part, tile += L::A_BYTES) slice(tile, at, jump);
         }
     }
     /* This warp's stages of a part; turn: the CTA's stages before it. */
@@ -1313,7 +1325,7 @@ __device__ __forceinline__ void bsri_mma_fetch(const bsri_dev_mma &m, bsri_mma_l
     bsri_mma_fetcher<T, L> f;
     uint32_t turn = 0, parts = 0;
     const bool ranked = bsri_mma_rank(m, s, lines, groups);
-    f.begin(shared, s, m.a_trans);
+    f.begin(shared, m.a_trans), f.full = bsri_mma_address(s.full), f.empty = bsri_mma_address(s.empty);
     for (int64_t round = 0; round * gridDim.x < total; round++) {
         const int64_t work = round * gridDim.x + (m.order && (round & 1) ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
         if (work >= total) break;
@@ -1430,6 +1442,10 @@ template <class T, class L> struct bsri_mma_worker {
                                                     int n_warp) {
         uint32_t ab = a_base(a_trans), bb = b_base(n_warp);
         asm volatile("" : "+r"(ab), "+r"(bb)); /* the addresses are made here: kept ready they would take the sums' registers */
+        multiply(sum, a, b, a_trans, ab, bb);
+    }
+    static __device__ __forceinline__ void multiply(typename T::sum (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans,
+                                                    uint32_t ab, uint32_t bb) {
 #pragma unroll(ROLLED ? 1 : L::STEPS)
         for (int kk = 0; kk < L::STEPS; kk++) {
             uint32_t x[L::MI][PARTS][4], y[2][PARTS][4];
@@ -2069,6 +2085,164 @@ __global__ void __launch_bounds__(NI == 1 ? 512 : 256, NI == 2 ? 4 : 2)
 #endif
 }
 
+/* ---------------------------------------------------------------------------------------------- */
+/* >>mma-short: sparse x dense where there is little to do                                        */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A tile is MW rows of one block row and 64 columns. `split` warps of a CTA share it: they take the row's steps of E slices in
+   turn, each by a pipeline of its own that waits for nobody, and add up in their order. Such products are a chain of latencies
+   (launch, parameters, row pointers, columns, operands, sums): no list is made, no barrier is met before the end, what memory
+   does not tell is worked out before it may be read, and parameters that most calls need stand side by side. */
+template <class T, int MW, bool B_ROWS> struct bsri_mma_short_tile : bsri_mma_tile<T, MW, MW, MW == 16 ? 2 : 1, 64, B_ROWS, 1> {
+    typedef bsri_mma_tile<T, MW, MW, MW == 16 ? 2 : 1, 64, B_ROWS, 1> base;
+    static constexpr int SLOTS = 3, SLICE = base::A_BYTES + base::B_BYTES, SLOT = base::E * SLICE, WARP = SLOTS * SLOT;
+};
+#ifdef BSRI_MMA_CODE
+/* This warp's steps of a block row, the turn-th of every `split`. */
+template <class T, class L>
+__device__ __forceinline__ void bsri_mma_short_walk(float (&sum)[L::MI][L::NI][4], const bsri_dev_mma &m, const bsri_mma_rows &r,
+                                                    const bsri_mma_fetcher<T, L> &f, int64_t line, int turn) {
+    typedef bsri_mma_worker<T, L> worker;
+    const int lane = threadIdx.x % 32, subs = (1 << m.sub_bits) - 1, stride = m.split * L::E, ahead = L::SLOTS - 1;
+    const uint32_t ab = worker::a_base(m.a_trans), bb = worker::b_base(0);
+    uint32_t to = f.base, from = f.base; /* slots */
+    int64_t a = 0;                       /* lane l: where slice l of the warp's next 32 lies */
+    int32_t b = 0;
+#if __CUDA_ARCH__ >= 900
+    bsri_dev_wait_for_last();
+#endif
+    const int64_t first = bsri_index(r.ptr, r.dt, line);
+    const int slices = (int)(bsri_index(r.ptr, r.dt, line + 1) - first) << m.sub_bits;
+#pragma unroll 1
+    for (int i = -ahead, at = turn * L::E; at - ahead * stride < slices; i++, at += stride) { /* at: what is fetched now */
+        if (i >= 0) bsri_mma_landed<L::SLOTS - 2>();
+        __syncwarp(); /* step i is there for all lanes, and the one before it is used up */
+        if (at < slices) {
+            const int which = (i + ahead) * L::E % 32, mine = at + lane / L::E * stride + lane % L::E;
+            if (which == 0 && mine < slices) {
+                const int64_t entry = first + (mine >> m.sub_bits),
+                              block = r.position ? bsri_index(r.position, r.dt, entry) : entry;
+                b = (int32_t)((bsri_index(r.col, r.dt, entry) << m.sub_bits) + (mine & subs)) * L::KS;
+                a = block * m.a_block + (mine & subs) * m.a_step;
+            }
+#pragma unroll
+            for (int e = 0; e < L::E; e++) {
+                const int64_t ae = __shfl_sync(~0u, a, which + e);
+                const int32_t be = __shfl_sync(~0u, b, which + e);
+                if (at + e >= slices) break;
+                f.slice(to + e * L::SLICE, f.values + ae, m.a_jump);
+                f.dense(m, to + e * L::SLICE + L::A_BYTES, be, r.b);
+            }
+            if ((to += L::SLOT) == f.base + L::WARP) to = f.base;
+        }
+        bsri_mma_commit();
+        if (i < 0) continue;
+#pragma unroll
+        for (int e = 0; e < L::E; e++) {
+            const uint32_t slice = from + e * L::SLICE;
+            if (at - ahead * stride + e < slices) worker::multiply(sum, slice, slice + L::A_BYTES, m.a_trans, ab, bb);
+        }
+        if ((from += L::SLOT) == f.base + L::WARP) from = f.base;
+    }
+    __syncwarp();
+}
+/* Sums of the tile's warps, in `tiles`, become out's (row, col) and what follows, eight a thread; by all of them. f: what is to
+   be done with them, or null: alpha is all. */
+template <class T, class L>
+__device__ __forceinline__ void bsri_mma_short_finish(const bsri_dev_mma &m, const bsri_dev_finisher *f, char *tiles, int64_t row,
+                                                      int64_t col) {
+    const bool by_rows = m.out_col == 1;
+    const int cols = (int)bsri_min(64, m.width - col);
+    char *const out = f ? (char *)f->operand[4].data : m.out;
+    const float alpha = f ? f->alpha : m.alpha;
+#pragma unroll 1
+    for (int i = threadIdx.x % (m.split * 32); i < L::MI * 128; i += m.split * 32) {
+        const int q = i % 128, r = i / 128 * 16 + (by_rows ? q / 8 : q % 2 * 8), c = by_rows ? q % 8 * 8 : q / 2,
+                  n = by_rows    ? min(8, cols - c)
+                      : c < cols ? 8
+                                 : 0;
+        float *const tile = (float *)tiles + r * BSRI_MMA_PAD + c;
+        const float *x = tile;
+        float v[8] = {};
+        if (n <= 0) continue;
+#pragma unroll 1
+        for (int w = 0; w < m.split; w++, x += L::WARP / 4) {
+            if (by_rows) {
+                const float4 y = ((const float4 *)x)[0], z = ((const float4 *)x)[1];
+                v[0] += y.x, v[1] += y.y, v[2] += y.z, v[3] += y.w, v[4] += z.x, v[5] += z.y, v[6] += z.z, v[7] += z.w;
+            } else {
+#pragma unroll
+                for (int k = 0; k < 8; k++) v[k] += x[k * BSRI_MMA_PAD];
+            }
+        }
+        if (!f || m.plain) {
+            const uint4 words = make_uint4(T::pack(alpha * v[0], alpha * v[1]), T::pack(alpha * v[2], alpha * v[3]),
+                                           T::pack(alpha * v[4], alpha * v[5]), T::pack(alpha * v[6], alpha * v[7]));
+            *(uint4 *)(out + ((row + r) * m.out_row + (col + c) * m.out_col) * T::BYTES) = words;
+        } else {
+#pragma unroll
+            for (int k = 0; k < 8; k++) tile[by_rows ? k : k * BSRI_MMA_PAD] = v[k];
+            f->eight(m.p, tile, by_rows ? 1 : BSRI_MMA_PAD, row + r, col + c, by_rows, n);
+        }
+    }
+}
+/* All of this warp's tiles. SIMPLE: one item, one reduction, nothing but alpha, which the host knows: what most calls need then
+   stands side by side in the code and in the parameters. */
+template <class T, class L, bool SIMPLE>
+__device__ __forceinline__ void bsri_mma_short_tiles(const bsri_dev_mma &m, bsri_dev_finisher &finisher, char *shared) {
+    const bsri_dev_product &p = m.p;
+    const int warp = threadIdx.x / 32, split = m.split, team = warp / split, teams = 4 / split;
+    char *const mine = shared + warp * L::WARP, *const tiles = shared + team * split * L::WARP;
+    bsri_mma_fetcher<T, L> f;
+    f.begin(mine, m.a_trans);
+    for (uint32_t work = blockIdx.x * teams + team; work < (uint32_t)m.total; work += gridDim.x * teams) {
+        const uint32_t tile = work / (uint32_t)m.slabs, slab = work - tile * (uint32_t)m.slabs, row = tile >> m.block_bits;
+        const uint32_t item = SIMPLE ? 0 : row / (uint32_t)m.lines, line = row - item * m.lines;
+        const int part = (int)(tile - (row << m.block_bits));
+        float sum[L::MI][L::NI][4] = {};
+        int64_t reduce = 1;
+        if (!SIMPLE) {
+#if __CUDA_ARCH__ >= 900
+            bsri_dev_wait_for_last();
+#endif
+            reduce = (p.alpha_ptr ? *p.alpha_ptr : p.alpha) == 0.0 ? 0 : p.reduce;
+            if (threadIdx.x % (split * 32) < 5) finisher.begin(p, item, (int)threadIdx.x % 32);
+        }
+        for (int64_t i = 0; i < reduce; i++) {
+            const bsri_mma_rows r = SIMPLE ? m.rows : bsri_mma_rows_of(p, bsri_reduce_item(&p.whole, &p.out_batch, item, i));
+            f.tile(m, r, slab);
+            f.values += part * m.a_part;
+            bsri_mma_short_walk<T, L>(sum, m, r, f, line, warp % split);
+        }
+#pragma unroll
+        for (int mi = 0; mi < L::MI; mi++)
+#pragma unroll
+            for (int e = 0; e < 32; e += 2)
+                *(float2 *)((float *)mine + mi * 16 * BSRI_MMA_PAD + bsri_mma_worker<T, L>::place(e, m.a_trans)) =
+                    make_float2(sum[mi][e / 4][e % 4], sum[mi][e / 4][e % 4 + 1]);
+        bsri_named_sync(1 + team, split * 32);
+        bsri_mma_short_finish<T, L>(m, SIMPLE ? NULL : &finisher, tiles, (int64_t)tile * L::MW - (int64_t)item * m.lines * p.br,
+                                    (int64_t)slab * 64);
+        bsri_named_sync(1 + team, split * 32);
+    }
+}
+#endif
+template <class T, class L> __global__ void __launch_bounds__(128, 3) bsri_product_short(const __grid_constant__ bsri_dev_mma m) {
+#ifdef BSRI_MMA_CODE
+    extern __shared__ __align__(1024) char bsri_shared[];
+    __shared__ bsri_dev_finisher finisher[4];
+#if __CUDA_ARCH__ >= 900
+    bsri_dev_let_next_start();
+#endif
+    if (m.single && m.plain) {
+        asm volatile("" ::"l"(m.out), "l"(m.out_row), "f"(m.alpha)); /* on their way before memory may be read */
+        bsri_mma_short_tiles<T, L, true>(m, finisher[0], bsri_shared);
+    } else {
+        bsri_mma_short_tiles<T, L, false>(m, finisher[threadIdx.x / 32 / m.split], bsri_shared);
+    }
+#endif
+}
+
 /* number, name, kernel, dynamic shared memory at most */
 #define BSRI_MMA_SHARED (216 * 1024)
 #define BSRI_KERNELS_MMA_4(X, n, T, BN, name)                                                                                    \
@@ -2090,6 +2264,16 @@ __global__ void __launch_bounds__(NI == 1 ? 512 : 256, NI == 2 ? 4 : 2)
       BSRI_MMA_SHARED)                                                                                                          \
     X(n + 1, "mma product 32-row columns " name,                                                                                \
       (bsri_product_mma<bsri_mma_i8, bsri_mma_tile<bsri_mma_i8, 32, KS, E, BN, false>>), BSRI_MMA_SHARED)
+#define BSRI_SHORT_SHARED (80 * 1024)
+#define BSRI_KERNELS_SHORT(X, n, T, name)                                                                          \
+    X(n + 0, "mma product short 32-row rows " name, (bsri_product_short<T, bsri_mma_short_tile<T, 32, true>>),     \
+      BSRI_SHORT_SHARED)                                                                                           \
+    X(n + 1, "mma product short 32-row columns " name, (bsri_product_short<T, bsri_mma_short_tile<T, 32, false>>), \
+      BSRI_SHORT_SHARED)                                                                                           \
+    X(n + 2, "mma product short 16-row rows " name, (bsri_product_short<T, bsri_mma_short_tile<T, 16, true>>),     \
+      BSRI_SHORT_SHARED)                                                                                           \
+    X(n + 3, "mma product short 16-row columns " name, (bsri_product_short<T, bsri_mma_short_tile<T, 16, false>>), \
+      BSRI_SHORT_SHARED)
 #define BSRI_SAMPLED_SHARED (100 * 1024)
 #define BSRI_KERNELS_MMA_SAMPLED(X, n, T, name)                                                                               \
     X(n + 0, "mma sampled 32-row rows " name, (bsri_sampled_mma<T, bsri_mma_sampled_tile<T, 32, true>>), BSRI_SAMPLED_SHARED) \
@@ -2113,10 +2297,12 @@ __global__ void __launch_bounds__(NI == 1 ? 512 : 256, NI == 2 ? 4 : 2)
     BSRI_WHEN(BSRI_HAS_BF16,                                                             \
     BSRI_KERNELS_MMA_4(X, 200, bsri_mma_bf16, 256, "256 bf16")                           \
     BSRI_KERNELS_MMA_4(X, 204, bsri_mma_bf16, 128, "128 bf16")                           \
+    BSRI_KERNELS_SHORT(X, 250, bsri_mma_bf16, "bf16")                                    \
     BSRI_KERNELS_SKINNY(X, 150, bsri_mma_bf16, "bf16"))                                  \
     BSRI_WHEN(BSRI_HAS_F16,                                                              \
     BSRI_KERNELS_MMA_4(X, 210, bsri_mma_f16, 256, "256 f16")                             \
     BSRI_KERNELS_MMA_4(X, 214, bsri_mma_f16, 128, "128 f16")                             \
+    BSRI_KERNELS_SHORT(X, 254, bsri_mma_f16, "f16")                                      \
     BSRI_KERNELS_SKINNY(X, 170, bsri_mma_f16, "f16"))                                    \
     BSRI_WHEN(BSRI_HAS_F32,                                                              \
     BSRI_KERNELS_F32(X, 260, 256, 4, 2, "256 f32")                                       \
@@ -2236,30 +2422,36 @@ static int bsri_mma_fit(const bsr_context *ctx, const bsri_dev_product *p, const
     c->stages = m->stages, c->shared = m->stages * m->stage_bytes + (c->threads - BSRI_FETCHERS) / 32 * BSRI_MMA_PASS * 4;
     return 1;
 }
+static void bsri_mma_strides(const bsri_dev_product *p, const bsri_mma_shape *s, int cols, int values, int dense,
+                             bsri_dev_mma *m) {
+    const int64_t size = (int64_t)bsr_dtype_size(p->a.dtype);
+    const int line = s->ks * (int)size;
+    m->width = p->width, m->sub_bits = bsri_mma_log2(p->br / s->ks), m->a_trans = values == 2,
+    m->slabs = bsri_ceil_div(p->width, cols);
+    m->a_line = (values == 2 ? p->a_cs : p->a_rs) * size, m->a_block = p->a_block * size;
+    m->a_jump = 512 / (values == 2 ? s->mw * (int)size : line) * m->a_line;
+    m->a_step = s->ks * (values == 2 ? m->a_line : size), m->a_part = s->mw * (values == 2 ? size : m->a_line);
+    m->b_line = (dense == 1 ? p->b.row_stride : p->b.col_stride) * size;
+    m->b_jump = m->b_line * (dense == 1 ? bsri_max(1, 512 / (cols * size)) : 512 / line);
+}
 static bsri_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsr_plan *asked,
                                    bsri_dev_mma *m) {
     const int dt = p->a.dtype, b = (int)bsri_min(p->br, 129), values = bsri_mma_values(p), dense = bsri_mma_layout(&p->b);
-    const int64_t size = (int64_t)bsr_dtype_size(dt);
     const int f32 = dt == BSR_F32 && !p->precision, why = bsri_mma_refuses(ctx, p, compute, values, dense);
     bsri_choice c = bsri_yes(0, 2, BSR_WHY_GROUP);
     bsri_mma_shape s;
-    int line, plain;
+    int plain;
     if (why) return bsri_no(why);
     memset(m, 0, sizeof *m);
     m->p = *p, m->vector = bsri_mma_vector(p);
     plain = m->vector && dt != BSR_I8 && dt != BSR_F32;
     bsri_mma_tile_of(ctx, p, asked, b, f32 ? b <= 64 : plain, f32 ? 64 : 128, &c);
     if (!bsri_mma_fit(ctx, p, asked, b, dense, &s, &c, m)) return bsri_no(BSR_WHY_SHARED);
-    c.kernel = s.kernel, line = s.ks * (int)size;
+    c.kernel = s.kernel;
     c.order = asked->order == 1 || asked->order == 2 ? asked->order : dt == BSR_F32 ? 2 : 1, m->order = c.order - 1;
-    m->group = c.tile_rows / b, m->sub_bits = bsri_mma_log2(b / s.ks), m->block_bits = bsri_mma_log2(b / s.mw);
+    m->group = c.tile_rows / b, m->block_bits = bsri_mma_log2(b / s.mw);
     if (m->group == 1) c.reason = BSR_WHY_ONE_ROW;
-    m->a_trans = values == 2, m->slabs = bsri_ceil_div(p->width, c.tile_cols);
-    m->a_line = (values == 2 ? p->a_cs : p->a_rs) * size, m->a_block = p->a_block * size;
-    m->a_jump = 512 / (values == 2 ? s.mw * (int)size : line) * m->a_line;
-    m->a_step = s.ks * (values == 2 ? m->a_line : size), m->a_part = s.mw * (values == 2 ? size : m->a_line);
-    m->b_line = (dense == 1 ? p->b.row_stride : p->b.col_stride) * size;
-    m->b_jump = m->b_line * (dense == 1 ? bsri_max(1, 512 / (c.tile_cols * size)) : 512 / line);
+    bsri_mma_strides(p, &s, c.tile_cols, values, dense, m);
     c.grid = bsri_min(ctx->sm_count, p->items * m->slabs * bsri_ceil_div(p->tiles, m->group));
     return c;
 }
@@ -2273,6 +2465,40 @@ static int bsri_mma_single(const bsri_dev_product *p, bsri_mma_rows *r) {
         r->ptr = view + p->index.at[0], r->col = view + p->index.at[1], r->position = view + p->index.at[2];
     else r->ptr = p->a.crow_indices, r->col = p->a.col_indices;
     return 1;
+}
+/* The same where there is little to do: tiles of a block row, or of 32 rows of one, and 64 columns. */
+static bsri_choice bsri_mma_choose_short(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsr_plan *asked,
+                                         bsri_dev_mma *m) {
+    const int values = bsri_mma_values(p), dense = bsri_mma_layout(&p->b), why = bsri_mma_refuses(ctx, p, compute, values, dense);
+    const int64_t inner = p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a);
+    bsri_choice c = bsri_yes(p->a.dtype == BSR_F16 ? 254 : 250, 2, BSR_WHY_SHORT);
+    bsri_mma_shape s;
+    int64_t tiles;
+    if (why) return bsri_no(why);
+    if (p->a.dtype != BSR_BF16 && p->a.dtype != BSR_F16) return bsri_no(BSR_WHY_DTYPE);
+    if (inner * p->br >= INT32_MAX) return bsri_no(BSR_WHY_SIZE);
+    memset(m, 0, sizeof *m);
+    m->p = *p, m->single = bsri_mma_single(p, &m->rows), m->vector = bsri_mma_vector(p), m->lines = (int32_t)p->tiles;
+    m->plain = m->vector && p->width % 8 == 0, m->alpha = (float)p->alpha;
+    if (p->alpha_ptr || p->alpha == 0.0) m->single = 0; /* to be looked at */
+    m->out = (char *)p->out.data, m->out_row = p->out.row_stride, m->out_col = p->out.col_stride;
+    s.mw = s.ks = p->br == 16 ? 16 : 32;
+    bsri_mma_strides(p, &s, 64, values, dense, m);
+    m->block_bits = bsri_mma_log2(p->br / s.mw);
+    c.kernel += (s.mw == 16 ? 2 : 0) + (dense == 2), c.tile_rows = s.mw, c.tile_cols = 64;
+    tiles = p->items * m->slabs * p->tiles << m->block_bits, m->total = (int32_t)tiles;
+    if (tiles >= INT32_MAX / 4) return bsri_no(BSR_WHY_SIZE);
+    /* H200, us, here / other tiers: 256^3 b16 2.9 / 11.5, b64 3.2 / 5.3; 1024^3 b16 14.9 / 20.1, b32 10.2 / 16.5; 2048 x 2048 x
+       512 b32 16.4 / 23; 256 x 256 x 4096 b64 6.2 / 5.4; 8192 x 2048 x 2048 b32, 95 %, 35.7 / 30 */
+    if (asked->tile_cols != 64 && tiles > ctx->sm_count * (p->br < 64 ? 8 : 1)) return bsri_no(BSR_WHY_MANY);
+    c.split = asked->split == 1 || asked->split == 2 || asked->split == 4 ? asked->split
+              : tiles * 4 <= 8 * ctx->sm_count                            ? 4
+              : tiles * 2 <= 8 * ctx->sm_count                            ? 2
+                                                                          : 1;
+    m->split = c.split, c.grid = bsri_ceil_div(tiles, 4 / c.split);
+    c.stages = 3, c.threads = 128, c.shared = 4 * c.stages * (s.mw == 16 ? 2 : 1) * (s.mw + 64) * s.ks * 2;
+    c.early = ctx->tier >= 3; /* the loaded code waits */
+    return c;
 }
 /* What a product with one item and one reduction needs without looking at batches; and what the L2 is asked for. */
 static void bsri_skinny_single(const bsri_dev_product *p, int64_t grid, bsri_dev_skinny *m) {
@@ -2417,10 +2643,6 @@ __device__ __forceinline__ void bsri_wgmma_put(uint32_t to, uint32_t x) {
 }
 __device__ __forceinline__ void bsri_wgmma_put(uint32_t to, uint32_t x, uint32_t y) {
     asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(to), "r"(x), "r"(y) : "memory");
-}
-/* A barrier of so many threads; numbers 0 and 1 are taken (__syncthreads, bsri_mma_sync). */
-__device__ __forceinline__ void bsri_named_sync(int number, int threads) {
-    asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 /* One lane of a whole warp, in a way that the compiler knows it is one: around a copy it puts no loop over lanes then. */
 __device__ __forceinline__ bool bsri_elect(void) {
@@ -8329,6 +8551,7 @@ static void bsri_choose_product(const bsr_context *ctx, const bsri_dev_product *
         return;
     }
     if (bsri_wants(s, 2)) bsri_offer(s, 2, bsri_mma_choose_skinny(ctx, p, compute, s->asked, &m->skinny));
+    if (bsri_wants(s, 2)) bsri_offer(s, 2, bsri_mma_choose_short(ctx, p, compute, s->asked, &m->mma));
     if (bsri_wants(s, 3)) bsri_offer(s, 3, bsri_wgmma_choose(ctx, p, compute, s->asked, &m->wgmma));
     if (bsri_wants(s, 2)) bsri_offer(s, 2, bsri_mma_choose(ctx, p, compute, s->asked, &m->mma));
     if (bsri_wants(s, 1)) bsri_offer(s, 1, bsri_simt_choose(ctx, p, compute, s->asked, &m->simt));
