@@ -1363,10 +1363,16 @@ __device__ __forceinline__ void bsri_mma_fetch(const bsri_dev_mma &m, bsri_mma_l
 }
 
 /* --- multiplying --- */
+/* Whether ptxas runs out of registers with what goes well for sm_80 and sm_90. */
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ == 800 || __CUDA_ARCH__ == 900
+#define BSRI_MMA_TIGHT 0
+#else
+#define BSRI_MMA_TIGHT 1
+#endif
 /* threadIdx.x; of tiles that leave no registers, asked for again where it is needed: kept, it and what comes of it would take
    the sums' (1 to 8 % faster on an H200; tiles with 128 or 64 columns are as much slower so). */
 template <class L> __device__ __forceinline__ int bsri_mma_thread(void) {
-    if (!L::PLAIN) return (int)threadIdx.x;
+    if (!L::PLAIN && !BSRI_MMA_TIGHT) return (int)threadIdx.x;
     int thread;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
     return thread;
@@ -1379,7 +1385,8 @@ template <class T, class L> struct bsri_mma_worker {
     static constexpr int PARTS = P::PARTS;
     /* what ldmatrix cannot turn: elements of 4 bytes are loaded one by one, those of 1 byte sorted after it */
     static constexpr bool WORDS = T::BYTES == 4, CHARS = T::BYTES == 1;
-    static constexpr bool ROLLED = PARTS == 2; /* two parts of everything leave no registers for a second step */
+    /* two parts of everything leave no registers for a second step */
+    static constexpr bool ROLLED = PARTS == 2 || (L::PLAIN && BSRI_MMA_TIGHT);
     static constexpr int TURNED = L::MW * T::BYTES; /* bytes of a line of values that are stored transposed */
 
     /* Where this lane reads its warp's values, and a dense slice from the warp's columns on. */
@@ -1563,8 +1570,8 @@ __device__ __forceinline__ void bsri_mma_store_sums(const bsri_dev_mma &m, const
 /* The plain case of an epilogue: alpha only, out of the operands' type, 16 bytes at a time. 16 x 64 sums go to `out`. */
 template <class T>
 __device__ __forceinline__ void bsri_mma_store(const bsri_dev_mma &m, uint16_t *tile, const float (*sum)[4], float alpha,
-                                               uint16_t *out, int cols) {
-    const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+                                               uint16_t *out, int cols, int lane) {
+    const int g = lane / 4, t = lane % 4;
     const bool by_rows = m.vector == 1;
     if (by_rows) { /* rows of 72, else columns of 24 */
 #pragma unroll
@@ -1604,22 +1611,22 @@ __device__ __forceinline__ void bsri_mma_finish(const bsri_dev_mma &m, const bsr
         if (n > 0) f.eight(m.p, tile + r * BSRI_MMA_PAD + c, by_rows ? 1 : BSRI_MMA_PAD, row + r, col + c, by_rows, n);
     }
 }
-/* Tiles with 128 sums of 2 bytes: plain only, and nothing kept that can be made again. */
+/* Tiles with 128 sums of 2 bytes: plain only, and nothing kept that can be made again, not even from pass to pass. */
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_epilogue_plain(const bsri_dev_mma &m, const bsri_mma_part &part, uint16_t *tile,
                                                         const float (&sum)[L::MI][L::NI][4]) {
-    const int warp = bsri_mma_warp<L>(), m_warp = warp / L::NW, n_warp = warp % L::NW;
-    const float alpha = (float)(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
-    const int64_t line = part.row[m_warp >> m.block_bits];
-    const int64_t row = line * m.p.br + (m_warp & ((1 << m.block_bits) - 1)) * L::MW, col = part.slab * L::BN + n_warp * L::WN;
-    tile += warp * (2 * BSRI_MMA_PASS);
 #pragma unroll
     for (int pass = 0; pass < L::MI * L::NI / 8; pass++) {
+        const int thread = bsri_mma_thread<L>() - BSRI_FETCHERS, warp = thread / 32, m_warp = warp / L::NW;
         const int mi = pass % L::MI, n0 = pass / L::MI * 8;
-        const int64_t r0 = row + mi * 16, c0 = col + n0 * 8;
-        const int cols = (int)bsri_max(0, bsri_min(64, m.p.width - c0));
-        uint16_t *out = (uint16_t *)m.p.out.data + part.out + r0 * m.p.out.row_stride + c0 * m.p.out.col_stride;
-        if (line >= 0 && cols) bsri_mma_store<T>(m, tile, &sum[mi][n0], alpha, out, cols);
+        const float alpha = (float)(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
+        const int64_t line = part.row[m_warp >> m.block_bits];
+        const int64_t row = line * m.p.br + (m_warp & ((1 << m.block_bits) - 1)) * L::MW + mi * 16;
+        const int64_t col = part.slab * L::BN + warp % L::NW * L::WN + n0 * 8;
+        const int cols = (int)bsri_max(0, bsri_min(64, m.p.width - col));
+        uint16_t *out = (uint16_t *)m.p.out.data + part.out + row * m.p.out.row_stride + col * m.p.out.col_stride;
+        if (line < 0 || !cols) continue;
+        bsri_mma_store<T>(m, tile + warp * (2 * BSRI_MMA_PASS), &sum[mi][n0], alpha, out, cols, thread % 32);
     }
 }
 template <class T, class L>
@@ -1668,15 +1675,16 @@ __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const b
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_multiply(const bsri_dev_mma &m, bsri_mma_list &s, char *shared) {
     const int bits = m.sub_bits;
-    uint32_t base = bsri_mma_address(shared), list = bsri_mma_address(&s);
-    asm volatile("" : "+r"(base), "+r"(list)); /* kept: made again at each use, they would take the sums' registers */
-    const uint32_t full = BSRI_MMA_IN(bsri_mma_list, list, full);
-    uint32_t slot = 0, phase = 0, parts = 0;
+    uint32_t turn = 0; /* in one register: the pipeline's slot (5 bits) and phase, parts so far modulo 4 (from bit 6 on) */
     for (;;) {
+        uint32_t base = bsri_mma_address(shared), list = bsri_mma_address(&s);
+        /* kept until the epilogue: made again at each use, they would take the sums' registers */
+        asm volatile("" : "+r"(base), "+r"(list));
+        const uint32_t full = BSRI_MMA_IN(bsri_mma_list, list, full);
         typename T::sum sum[L::MI][L::NI][4] = {};
-        for (bool more = true; more; parts++) {
-            const uint32_t part = list + parts % 2 * (uint32_t)sizeof(bsri_mma_part);
-            bsri_mma_wait(BSRI_MMA_IN(bsri_mma_list, list, part_full) + 8 * (parts % 2), parts / 2 & 1);
+        for (bool more = true; more; turn = (turn + 64) & 255) {
+            const uint32_t part = list + (turn >> 6 & 1) * (uint32_t)sizeof(bsri_mma_part);
+            bsri_mma_wait(BSRI_MMA_IN(bsri_mma_list, list, part_full) + 8 * (turn >> 6 & 1), turn >> 7);
             if (bsri_mma_read32(BSRI_MMA_IN(bsri_mma_part, part, last)) == 2) return;
             const int stages = ((bsri_mma_read32(BSRI_MMA_IN(bsri_mma_part, part, count)) << bits) + L::E - 1) / L::E;
             uint32_t word = 0; /* which of 32 entries have a block in this warp's row */
@@ -1691,9 +1699,9 @@ __device__ __forceinline__ void bsri_mma_multiply(const bsri_dev_mma &m, bsri_mm
                     word = __ballot_sync(~0u, mask >> row & 1);
                 }
                 const uint32_t have = word >> (entry & 31) & ((1u << L::E) - 1); /* E > 1: a slice is an entry */
-                const uint32_t at = base + slot * m.stage_bytes;
+                const uint32_t slot = turn & 31, at = base + slot * m.stage_bytes;
                 bsri_mma_wait(full + 8 * slot,
-                              phase & 1); /* also with nothing to do: no slot is given back twice before all have */
+                              turn >> 5 & 1); /* also with nothing to do: no slot is given back twice before all have */
 #pragma unroll
                 for (int e = 0; e < L::E; e++)
                     if (have >> e & 1)
@@ -1701,17 +1709,17 @@ __device__ __forceinline__ void bsri_mma_multiply(const bsri_dev_mma &m, bsri_mm
                                                         at + m.b_at + e * L::B_BYTES, m.a_trans, bsri_mma_warp<L>() % L::NW);
                 __syncwarp();
                 if (bsri_mma_thread<L>() % 32 == 0) bsri_mma_arrive(full + 8 * BSRI_GROUP + 8 * slot);
-                if (++slot == (uint32_t)m.stages) slot = 0, phase ^= 1;
+                turn = slot + 1 == (uint32_t)m.stages ? (turn ^ 32) & ~31u : turn + 1;
             }
             more = !bsri_mma_read32(BSRI_MMA_IN(bsri_mma_part, part, last));
             if (!more) {
-                const bsri_mma_part &last = s.part[parts % 2];
+                const bsri_mma_part &last = s.part[turn >> 6 & 1];
                 char *tile = shared + m.stages * m.stage_bytes;
                 if constexpr (L::PLAIN && T::BYTES == 2) bsri_mma_epilogue_plain<T, L>(m, last, (uint16_t *)tile, sum);
                 else bsri_mma_epilogue<T, L>(m, last, (typename T::sum *)tile, sum);
             }
             __syncwarp();
-            if (bsri_mma_thread<L>() % 32 == 0) bsri_mma_arrive(BSRI_MMA_IN(bsri_mma_list, list, part_empty) + 8 * (parts % 2));
+            if (bsri_mma_thread<L>() % 32 == 0) bsri_mma_arrive(bsri_mma_address(&s.part_empty[turn >> 6 & 1]));
         }
     }
 }
