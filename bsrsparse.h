@@ -389,6 +389,8 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_TUNE_FORMAT, BSR_PARSE_ERROR, "line <index>: a tuned table of format <value>, made by another version") \
     X(BSR_ITEM_TUNE_CHECK, BSR_PARSE_ERROR, "line <index>: the check sum is not that of the rows")                    \
     X(BSR_ITEM_TUNE_TWICE, BSR_PARSE_ERROR, "line <index>: out of order, or a key for the second time")               \
+    X(BSR_ITEM_TUNE_RANGE, BSR_PARSE_ERROR, "line <index>: a tuned row can't have <value> there (blocks: 1 to 2^20; classes: " \
+      "0 to 2; density: 0 to 100; kernel: 0 to 3; tile, split, stages, order: 0 to 2^20; gain: -1000 to 1000)")         \
     X(BSR_ITEM_TUNE_CLIMB, BSR_BAD_ARGUMENT, "field <index> of the climb can't be <value>")                           \
     X(BSR_ITEM_TUNE_FAILED, BSR_BAD_PLAN, "neither the initial nor the reference parameters can be had")              \
     X(BSR_ITEM_TUNE_WRONG, BSR_BAD_PLAN, "a plan gives another result than the plainest tier")                        \
@@ -592,7 +594,7 @@ typedef enum bsr_plan_source {
     X(BSR_WHY_ALONG, 32, "an operand of bytes is not stored along the products") \
     X(BSR_WHY_BATCH, 31, "more than two batch dimensions") \
     X(BSR_WHY_MODIFIED, 30, "options between product and softmax, or an extreme scale") \
-    X(BSR_WHY_FEW, 34, "too few tiles to keep the multiprocessors busy") \
+    X(BSR_WHY_SLOWER, 34, "smaller tiles are estimated to be faster") \
     X(BSR_WHY_SHORT, 35, "little to do: warps share the blocks of a row") \
     X(BSR_WHY_MANY, 36, "more work than small tiles are good for") \
     X(BSR_WHY_EPILOGUE, 33, "too few registers for this epilogue") \
@@ -7214,7 +7216,7 @@ static int bsri_tune_read_row(bsri_tune_reader *r, bsr_tune_row *row, int32_t gp
         if ((i && !bsri_tune_need(r, ",")) || !bsri_tune_int(r, &f[i])) return 0;
     if (!bsri_tune_need(r, "},")) return 0;
     i = f[0] < 0 || f[0] >= gpus ? 0 : bsri_tuned_wrong(f);
-    if (i >= 0) return bsri_tune_bad(r, BSR_ITEM_PARSE_RANGE, f[i]);
+    if (i >= 0) return bsri_tune_bad(r, BSR_ITEM_TUNE_RANGE, f[i]);
     *row = bsri_tuned_set(f), *sum = bsri_tuned_check(*sum, f);
     return 1;
 }

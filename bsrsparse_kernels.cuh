@@ -2360,26 +2360,80 @@ static int bsri_mma_log2(int64_t n) {
 static int64_t bsri_mma_tiles(const bsri_dev_product *p, int b, int rows, int cols) {
     return p->items * bsri_ceil_div(p->tiles * b, rows) * bsri_ceil_div(p->width, cols);
 }
-/* Rows and columns of a tile: as many as keep the multiprocessors busy; a plan may ask for others. wide: tiles of 256 columns
-   are possible, with so many rows. For f16 and bf16 wide ones of few rows go before narrow ones (4096 x 4096 x 512, b16, 90 %:
-   64 x 256 27 us, 64 x 128 62 us; 1024 x 4096 x 1024, b32, 80 %: 32 x 256 28 us, 64 x 128 34 us). */
-static void bsri_mma_tile_of(const bsr_context *ctx, const bsri_dev_product *p, const bsr_plan *asked, int b, int wide, int tall,
-                             bsri_choice *c) {
-    const int two_bytes = bsr_dtype_size(p->a.dtype) == 2, least = !two_bytes ? tall : b == 32 ? 32 : 64;
-    const int64_t enough = two_bytes ? ctx->sm_count - ctx->sm_count / 8 : ctx->sm_count; /* one wave, though not a full one */
-    int rows = tall;
-    while (rows > b && rows > least && bsri_mma_tiles(p, b, rows, 256) < enough) rows /= 2;
-    wide = wide && (asked->tile_cols ? asked->tile_cols == 256 : bsri_mma_tiles(p, b, rows, 256) >= enough);
-    if (!wide) rows = 128;
-    while (rows > b && rows > 64 && !(wide && two_bytes) && bsri_mma_tiles(p, b, rows, wide ? 256 : 128) < ctx->sm_count)
-        rows /= 2;
-    /* 2048 x 8192 x 128, 90 %: blocks of 16 35 us with 64 rows, 26 with 32; blocks of 32 26 and 22 us */
-    if (two_bytes && !wide && rows == 64 && rows > b && bsri_mma_tiles(p, b, rows, 128) * 3 < ctx->sm_count * 2) rows = 32;
-    c->tile_cols = wide ? 256 : 128;
-    if (asked->tile_rows >= b && asked->tile_rows <= (wide ? tall : 128) &&
-        (asked->tile_rows == 32 || asked->tile_rows == 64 || asked->tile_rows == 128))
-        rows = asked->tile_rows;
-    c->tile_rows = rows;
+/* What tiles take, in nanoseconds on an H200, by kernels that run alike: a launch; a tile, what an epilogue adds, storing 32768
+   numbers; of the slices of the dense operand that a tile fetches each one, 8 KB of it, and by how much more that is where
+   columns are contiguous; of the slices that a warp multiplies each one, and by the tile's area. Fitted by tests/fit_plans.py to
+   the times of all tiles for 500 random shapes, mostly to 10 %. Only which of two is less counts, so that other GPUs are served
+   as well. */
+typedef struct bsri_costs {
+    double start, tile, fused, store, fetch, bytes, along, step, area;
+} bsri_costs;
+enum {
+    BSRI_COSTS_MMA_16,
+    BSRI_COSTS_MMA_32,
+    BSRI_COSTS_F32_16,
+    BSRI_COSTS_F32_32,
+    BSRI_COSTS_TF32_16,
+    BSRI_COSTS_TF32_32,
+    BSRI_COSTS_I8_32,
+    BSRI_COSTS_I8_64,
+    BSRI_COSTS_NARROW_16,
+    BSRI_COSTS_NARROW_32,
+    BSRI_COSTS_WIDE
+};
+static const bsri_costs bsri_costs_of[] = {
+    {6730, 3410, 306, 421, 99, 83.8, 0.287, 18.6, 285},     /* mma 16 */
+    {6660, 3700, 196, 674, 1.11, 203, 0.00146, 87.7, 339},  /* mma 32 */
+    {7600, 2630, 100, 3200, 279, 160, 0.0642, 25.5, 1430},  /* f32 16 */
+    {12000, 1510, 100, 3320, 918, 23.6, 1.56, 65.3, 2570},  /* f32 32 */
+    {4590, 3910, 100, 4260, 111, 62.1, 0.0661, 17.7, 722},  /* tf32 16 */
+    {8910, 2140, 100, 1730, 337, 23.8, 0.0308, 357, 430},   /* tf32 32 */
+    {5790, 2910, 100, 1860, 115, 34.1, 0.0503, 71.8, 177},  /* i8 32 */
+    {5960, 2580, 100, 2940, 146, 40.9, 0.0508, 238, 190},   /* i8 64 */
+    {4490, 3620, 3320, 528, 44.7, 117, 0.271, 45, 103},     /* narrow 16 */
+    {3870, 3380, 2890, 524, 111, 74.7, 0.0427, 45.9, 154},  /* narrow 32 */
+    {2160, 2500, 2460, 1630, 150, 35.1, 0.0362, 1.64, 284}, /* wide */
+};
+/* Blocks are taken to be anywhere; waves: how many tiles the busiest multiprocessor gets. */
+static double bsri_tiles_ns(const bsri_dev_product *p, const bsri_costs *c, int rows, int cols, int slice, int64_t waves) {
+    const int64_t blocks = bsri_block_rows(&p->a) * bsri_block_cols(&p->a) * bsri_pattern_count(&p->a);
+    const double density = (double)bsri_min(p->a.nnz, blocks) / (double)bsri_max(1, blocks), cut = (double)p->br / slice;
+    const double inner = cut * (double)(p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a));
+    const double piece = (double)slice * cols * (double)bsr_dtype_size(p->b.dtype) / 8192;
+    const double along = bsri_mma_layout(&p->b) == 2 ? 1.0 + c->along : 1.0;
+    const double multiply = inner * density * (c->step + c->area * cols * (rows > 64 ? rows : 64) / 16384.0);
+    const double tile = c->tile + c->store * rows * cols / 32768.0 + (bsri_mma_vector(p) ? 0.0 : c->fused);
+    double absent = 1.0, fetch;
+    int64_t i;
+    for (i = 0; i < rows; i += p->br) absent *= 1.0 - density;
+    fetch = inner * (1.0 - absent) * (c->fetch + c->bytes * piece * along);
+    return c->start + (double)waves * (tile + sqrt(fetch * fetch + multiply * multiply));
+}
+/* Tiles of 256 columns have at most so many rows; 0: there are none. */
+static int bsri_mma_wide(const bsri_dev_product *p) {
+    if (p->a.dtype == BSR_F32) return !p->precision && p->br <= 32 ? 64 : 0; /* blocks of 64: never faster */
+    return p->a.dtype != BSR_I8 && bsri_mma_vector(p) ? 128 : 0;
+}
+/* The tile that is estimated to be the fastest, or that a plan asks for; its time. */
+static double bsri_mma_tile_of(const bsr_context *ctx, const bsri_dev_product *p, const bsr_plan *asked, bsri_choice *c) {
+    const int wide = bsri_mma_wide(p), f32 = p->a.dtype == BSR_F32, i8 = p->a.dtype == BSR_I8;
+    const int kind = i8             ? BSRI_COSTS_I8_32
+                     : !f32         ? BSRI_COSTS_MMA_16
+                     : p->precision ? BSRI_COSTS_TF32_16
+                                    : BSRI_COSTS_F32_16;
+    const bsri_costs *costs = &bsri_costs_of[kind + (p->br >= (i8 ? 64 : 32))];
+    const int slice = (int)bsri_min(p->br, i8 ? 64 : 32);
+    double least = -1.0;
+    int rows, cols;
+    for (cols = 128; cols <= (wide ? 256 : 128); cols *= 2)
+        for (rows = cols == 256 ? wide : 128; rows >= bsri_max(32, p->br); rows /= 2) {
+            const int64_t waves = bsri_ceil_div(bsri_mma_tiles(p, (int)p->br, rows, cols), ctx->sm_count);
+            const double ns = bsri_tiles_ns(p, costs, rows, cols, slice, waves);
+            const int other = (asked->tile_rows && asked->tile_rows != rows) || (asked->tile_cols && asked->tile_cols != cols);
+            if (least >= 0.0 && (other || ns >= least)) continue;
+            least = other ? INFINITY : ns, c->tile_rows = rows, c->tile_cols = cols;
+        }
+    return least;
 }
 /* Why the tier does not take a product, or 0. */
 static int bsri_mma_refuses(const bsr_context *ctx, const bsri_dev_product *p, int compute, int values, int dense) {
@@ -2445,18 +2499,19 @@ static void bsri_mma_strides(const bsri_dev_product *p, const bsri_mma_shape *s,
 static bsri_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsr_plan *asked,
                                    bsri_dev_mma *m) {
     const int dt = p->a.dtype, b = (int)bsri_min(p->br, 129), values = bsri_mma_values(p), dense = bsri_mma_layout(&p->b);
-    const int f32 = dt == BSR_F32 && !p->precision, why = bsri_mma_refuses(ctx, p, compute, values, dense);
+    const int why = bsri_mma_refuses(ctx, p, compute, values, dense);
     bsri_choice c = bsri_yes(0, 2, BSR_WHY_GROUP);
     bsri_mma_shape s;
-    int plain;
     if (why) return bsri_no(why);
     memset(m, 0, sizeof *m);
     m->p = *p, m->vector = bsri_mma_vector(p);
-    plain = m->vector && dt != BSR_I8 && dt != BSR_F32;
-    bsri_mma_tile_of(ctx, p, asked, b, f32 ? b <= 64 : plain, f32 ? 64 : 128, &c);
+    bsri_mma_tile_of(ctx, p, asked, &c);
     if (!bsri_mma_fit(ctx, p, asked, b, dense, &s, &c, m)) return bsri_no(BSR_WHY_SHARED);
     c.kernel = s.kernel;
-    c.order = asked->order == 1 || asked->order == 2 ? asked->order : dt == BSR_F32 ? 2 : 1, m->order = c.order - 1;
+    /* ranking rows by length takes 4 %: where a CTA has one tile it is for nothing */
+    c.order = dt == BSR_F32 && bsri_mma_tiles(p, b, c.tile_rows, c.tile_cols) > ctx->sm_count ? 2 : 1;
+    if (asked->order == 1 || asked->order == 2) c.order = asked->order;
+    m->order = c.order - 1;
     m->group = c.tile_rows / b, m->block_bits = bsri_mma_log2(b / s.mw);
     if (m->group == 1) c.reason = BSR_WHY_ONE_ROW;
     bsri_mma_strides(p, &s, c.tile_cols, values, dense, m);
@@ -4248,20 +4303,22 @@ static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector, int direct
     if (bias->data && !rise) *terms |= BSRI_TERM_BIAS | (bias->dtype == BSR_F32 ? BSRI_TERM_BIAS_F32 : 0);
     return BSRI_WGMMA_LINES;
 }
-/* Cycles that a product takes with tiles of so many columns, roughly (from stamps at 1024^3 to 4096^3): a stage is bound by the
-   tensor cores, by what the L2 brings a multiprocessor, or by being issued. */
-static double bsri_wgmma_cycles(const bsr_context *ctx, const bsri_dev_product *p, int cols) {
-    const int64_t blocks = bsri_block_rows(&p->a) * bsri_block_cols(&p->a) * bsri_pattern_count(&p->a);
-    const double density = (double)p->a.nnz / (double)bsri_max(1, blocks), out = 1.0 - density;
-    const int pair = p->br < 128;
-    const double present = pair ? 1.0 - out * out : density, each = pair ? 2.0 * density / (present > 0 ? present : 1) : 2;
-    const double inner = (double)(p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a)) * (double)bsri_max(1, p->br / 64);
-    const double tensor = each * 2 * cols, bytes = (each * 8192 + cols * 128) / 38;
-    const double slow = bytes > 450 ? bytes : 450;
-    const double tile = inner * present * (tensor > slow ? tensor : slow) + 1000 + cols * 11;
-    const double tiles = (double)p->items * (double)bsri_ceil_div(p->tiles * p->br, 128) * (double)bsri_ceil_div(p->width, cols);
-    const double waves = 0.4 + tiles / ctx->sm_count;
-    return tile * (tiles <= ctx->sm_count ? 1.0 : waves > 2 ? waves : 2);
+/* Tiles beside each other that a team of CTAs takes. */
+static int32_t bsri_wgmma_span(int64_t tiles) {
+    return tiles % 4 == 0 || tiles > 32 ? 4 : tiles % 3 == 0 ? 3 : tiles % 2 == 0 ? 2 : 1;
+}
+static double bsri_wgmma_ns(const bsr_context *ctx, const bsri_dev_product *p, int cols) {
+    const int kind = p->br == 16 ? BSRI_COSTS_NARROW_16 : p->br == 32 ? BSRI_COSTS_NARROW_32 : BSRI_COSTS_WIDE;
+    const int64_t tiles = bsri_ceil_div(p->width, cols), span = bsri_wgmma_span(tiles);
+    const int64_t units = p->items * bsri_ceil_div(p->tiles * p->br, 128) * bsri_ceil_div(tiles, span);
+    const int64_t waves = bsri_ceil_div(units, bsri_max(1, ctx->sm_count / span));
+    return bsri_tiles_ns(p, &bsri_costs_of[kind], 128, cols, (int)bsri_min(p->br, 64), waves);
+}
+/* Whether the mma tier has a better tile. */
+static int bsri_wgmma_slower(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsr_plan *asked) {
+    bsri_choice other = bsri_yes(0, 2, 0);
+    if (p->br >= 64 || asked->kernel || bsri_mma_refuses(ctx, p, compute, bsri_mma_values(p), bsri_mma_layout(&p->b))) return 0;
+    return bsri_mma_tile_of(ctx, p, asked, &other) < bsri_wgmma_ns(ctx, p, 256);
 }
 /* How units are dealt, as if columns were random. One is tall where, started with the last slab, it would still run when all else
    is done: what a team has of a slab, half as much again, or a twentieth of what it has altogether. */
@@ -4286,12 +4343,7 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     const int i8 = p->a.dtype == BSR_I8;
     int64_t tiles;
     if (why) return bsri_no(why);
-    /* The mma tier has smaller tiles. Where the tuner found the two level: a tile for a sixth of the multiprocessors with
-       blocks of 32 (768 x 5120 x 3000, 60 %: 55 us, mma 119; 11008 x 512 x 192, 85 %: 11 us, mma 19), for two thirds with
-       blocks of 16. */
-    if (p->br < 64 && asked->kernel != 3 &&
-        p->items * groups * bsri_ceil_div(p->width, 256) * (p->br == 32 ? 12 : 3) < ctx->sm_count * 2)
-        return bsri_no(BSR_WHY_FEW);
+    if (bsri_wgmma_slower(ctx, p, compute, asked)) return bsri_no(BSR_WHY_SLOWER);
     memset(m, 0, sizeof *m);
     m->p = *p, m->single = bsri_mma_single(p, &m->rows), m->schedule = p->a.schedule, m->trans = p->trans;
     m->items = (int32_t)p->items, m->lines = (int32_t)p->tiles;
@@ -4299,7 +4351,7 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     c.tile_rows = 128, c.tile_cols = 256;
     if (p->br >= 64 && !i8)
         c.tile_cols = asked->tile_cols ? (asked->tile_cols == 128 ? 128 : 256)
-                      : bsri_wgmma_cycles(ctx, p, 128) < bsri_wgmma_cycles(ctx, p, 256) ? 128 : 256;
+                      : bsri_wgmma_ns(ctx, p, 128) < bsri_wgmma_ns(ctx, p, 256) ? 128 : 256;
     m->group = (int32_t)bsri_max(1, c.tile_rows / p->br), m->group_bits = bsri_mma_log2(m->group), m->tile_cols = c.tile_cols;
     m->parts = (int32_t)bsri_max(1, p->br * (int64_t)bsr_dtype_size(p->a.dtype) / 128);
     m->block_bits = bsri_mma_log2(p->br);
@@ -4323,7 +4375,7 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     c.stages = i8 && p->br == 64 ? 8 : c.tile_cols == 128 ? 6 : 4, c.threads = 384,
     c.shared = p->br < 64 ? BSRI_WGMMA_NARROW_SHARED : BSRI_WGMMA_SHARED;
     tiles = m->tiles = (int32_t)bsri_ceil_div(p->width, c.tile_cols);
-    m->span = tiles % 4 == 0 || tiles > 32 ? 4 : tiles % 3 == 0 ? 3 : tiles % 2 == 0 ? 2 : 1;
+    m->span = bsri_wgmma_span(tiles);
     m->slabs = (int32_t)((tiles + m->span - 1) / m->span), m->inverse = (65536 + m->span - 1) / m->span;
     m->teams = (int32_t)bsri_min(bsri_min(ctx->sm_count, 32 * BSRI_WGMMA_TEAMS) / m->span, p->items * m->slabs * groups);
     c.grid = m->grid = m->teams * m->span, c.early = 1;

@@ -321,12 +321,13 @@ TEST(text_broken) { /* truncated anywhere, any byte changed, other versions: ref
             CHECK(same_table(&y->t, &z->t));
         if (i == 0) CHECK_INT(e.item, BSR_ITEM_TUNE_FORMAT), CHECK_INT(e.value, 2);
     }
-    bt_case("without a check sum: twice, out of order");
-    for (i = 0; i < 3; i++) {
+    bt_case("without a check sum: twice, out of order, in order, a density above 100");
+    for (i = 0; i < 4; i++) {
         static const char *const rows[] = {
             "{0,1,1,1,16,16,0,1,5,5,5,5,1,1,1,1,1,0,9},\n{0,1,1,1,16,16,0,1,5,5,5,5,1,1,1,1,1,0,9},",
             "{0,1,1,1,16,16,0,1,5,5,6,5,1,1,1,1,1,0,9},\n{0,1,1,1,16,16,0,1,5,5,5,5,1,1,1,1,1,0,9},",
-            "{0,1,1,1,16,16,0,1,5,5,5,5,1,1,1,1,1,0,9},\n{0,1,1,1,16,16,0,1,5,5,6,5,1,1,1,1,1,0,9},"};
+            "{0,1,1,1,16,16,0,1,5,5,5,5,1,1,1,1,1,0,9},\n{0,1,1,1,16,16,0,1,5,5,6,5,1,1,1,1,1,0,9},",
+            "{0,1,1,1,16,16,0,1,5,5,5,5,1,1,1,1,1,0,9},\n{0,1,1,1,16,16,0,1,5,5,7,101,1,1,1,1,1,0,9},"};
         int length = snprintf(
             bad, n,
             "/* BEGIN GENERATED */\n#define BSRI_TUNE_FORMAT 1\n#define BSRI_TUNE_ROWS 2\nstatic const bsr_tune_gpu "
@@ -335,6 +336,7 @@ TEST(text_broken) { /* truncated anywhere, any byte changed, other versions: ref
             rows[i]);
         CHECK_INT(bsr_tune_import(&y->t, bad, (size_t)length, &e), i == 2 ? BSR_OK : BSR_PARSE_ERROR);
         if (i < 2) CHECK_INT(e.item, BSR_ITEM_TUNE_TWICE), CHECK(same_table(&y->t, &z->t));
+        if (i == 3) CHECK_INT(e.item, BSR_ITEM_TUNE_RANGE), CHECK_INT(e.value, 101);
     }
     CHECK_INT(y->t.row_count, 5);
     free(bad), free(s), free(x), free(y), free(z);

@@ -1,0 +1,162 @@
+"""Fits the constants of bsri_costs (bsrsparse_kernels.cuh) to times of tests/time_plans.cu and prints them as they stand there.
+
+    fit_plans.py TIMES.csv ... [--check OTHER.csv ...]
+
+Then, for the times that were fitted and for others, what the estimate's choice costs over the fastest plan. Wants NumPy and SciPy.
+"""
+import collections
+import math
+import sys
+
+import numpy as np
+from scipy.optimize import least_squares
+
+SMS = 132
+NAMES = "start tile fused store fetch bytes along step area".split()
+KINDS = "mma 16,mma 32,f32 16,f32 32,tf32 16,tf32 32,i8 32,i8 64,short,narrow 16,narrow 32,wide".split(",")
+FIRST = dict(start=3000, tile=2500, fused=100, store=500, fetch=50, bytes=30, along=0.05, step=40, area=60)
+Plan = collections.namedtuple("Plan", "us tier kernel rows cols split order chosen")
+Shape = collections.namedtuple("Shape", "dtype m k n b s columns")
+
+
+def read(paths):
+    shapes = collections.OrderedDict()
+    for path in paths:
+        for line in open(path):
+            f = line.strip().split(",")
+            shape = Shape(f[0], *map(int, f[1:5]), float(f[5]), int(f[6]))
+            plan = Plan(float(f[13]), *map(int, f[7:13]), int(f[14]))
+            shapes.setdefault(shape, []).append(plan)
+    return shapes
+
+
+def up(a, b):
+    return -(-a // b)
+
+
+def runs(shape, plan):
+    """Whether the library takes such tiles, in such an order, by itself."""
+    ranked = shape.dtype.startswith("f32") and up(shape.m, plan.rows) * up(shape.n, plan.cols) > SMS
+    if shape.dtype == "f32" and shape.b == 64 and plan.cols == 256:
+        return False
+    return plan.kernel >= 300 or plan.order == (2 if ranked else 1)
+
+
+def family(shape, plan):
+    """Which line of bsri_costs: kernels that run alike."""
+    k = plan.kernel
+    if k < 200:
+        return None
+    dtype = shape.dtype.split("+")[0]
+    if 200 <= k < 220:
+        return "mma 16" if shape.b == 16 else "mma 32"
+    if 220 <= k < 230:
+        return "i8 32" if shape.b == 32 else "i8 64"
+    if 250 <= k < 260:
+        return "short"
+    if 260 <= k < 270:
+        return "f32 16" if shape.b == 16 else "f32 32"
+    if 270 <= k < 280:
+        return "tf32 16" if shape.b == 16 else "tf32 32"
+    if k >= 380:
+        return None
+    if k % 100 >= 20 and k >= 300:
+        return "narrow 16" if shape.b == 16 else "narrow 32"
+    return "wide"
+
+
+def traits(shape, plan, kind):
+    """What the estimate looks at."""
+    d, rows, cols = 1 - shape.s, plan.rows, plan.cols
+    slice_ = min(shape.b, 64 if kind.startswith("wide") or kind == "i8 64" else 32)
+    inner = shape.k // shape.b
+    union = inner * (1 - (1 - d) ** max(1, rows // shape.b))
+    across, down = up(shape.n, cols), up(shape.m, rows)
+    if plan.tier == 3:
+        span = 4 if across % 4 == 0 or across > 32 else 3 if across % 3 == 0 else 2 if across % 2 == 0 else 1
+        teams = SMS // span
+        waves = up(up(across, span) * down, teams)
+    else:
+        waves = up(across * down, SMS)
+    size = {"f": 4, "i": 1, "b": 2}[shape.dtype[0]] if shape.dtype[:3] != "f16" else 2
+    touched = 1 - (1 - d) ** (shape.m / shape.b)
+    memory = (shape.k * shape.n * touched * size + shape.m * shape.n * max(size, 4 if size == 1 else 2) + shape.m * shape.k * d * size) / 4.2
+    return dict(waves=waves, slices=union * shape.b / slice_, own=inner * d * shape.b / slice_, kb=slice_ * cols * size / 8192,
+                tile=rows * cols / 32768, area=cols * max(rows, 64) / 16384, columns=shape.columns, fused="+relu" in shape.dtype, memory=memory / 1e3)
+
+
+def estimate(c, t):
+    c = dict(zip(NAMES, c))
+    fetch = t["slices"] * (c["fetch"] + c["bytes"] * t["kb"] * (1 + c["along"] * t["columns"]))
+    multiply = t["own"] * (c["step"] + c["area"] * t["area"])
+    ns = c["start"] + t["waves"] * (c["tile"] + c["fused"] * t["fused"] + c["store"] * t["tile"] + math.hypot(fetch, multiply))
+    return max(ns, t["memory"])
+
+
+def fit(rows):
+    """rows: (traits, us). Logarithms of the constants, robustly; what the times don't tell stays where it was."""
+    first = np.log([FIRST[n] for n in NAMES])
+
+    def errors(x):
+        c = np.exp(x)
+        return [math.log(estimate(c, t) / us / 1e3) for t, us in rows] + list(0.02 * (x - first))
+
+    best = None
+    for seed in range(3):
+        start = first + np.random.default_rng(seed).normal(0, 0.4, len(first)) * (seed > 0)
+        got = least_squares(errors, start, loss="soft_l1", f_scale=0.1)
+        if best is None or got.cost < best.cost:
+            best = got
+    return np.exp(best.x)
+
+
+def regret(name, shapes, costs):
+    lost, was = collections.defaultdict(list), collections.defaultdict(list)
+    for shape, plans in shapes.items():
+        known = [p for p in plans if family(shape, p) in costs and runs(shape, p)]
+        if shape.b >= 64 and any(p.tier == 3 for p in plans): # the first to be asked
+            known = [p for p in known if p.tier == 3]
+        now = [p for p in plans if p.chosen]
+        if not known or not now or now[0].kernel < 200:
+            continue
+        fastest = min(p.us for p in plans)
+        key = (shape.dtype, shape.b)
+        by = lambda p: estimate(costs[family(shape, p)], traits(shape, p, family(shape, p)))
+        pick = min(known, key=by)
+        lost[key].append((math.log(pick.us / fastest), shape, pick, min(plans)))
+        was[key].append(math.log(now[0].us / fastest))
+    print(f"{name}: over the fastest plan, geometric mean and worst, by the estimate (as the library chose then)")
+    for key in sorted(lost):
+        pc = lambda x: 100 * (math.exp(x) - 1)
+        a, b = [x[0] for x in lost[key]], was[key]
+        print(f"  {key[0]:9} b{key[1]:<4}{len(a):4} shapes {pc(np.mean(a)):6.2f} % {pc(max(a)):4.0f} %   ({pc(np.mean(b)):.2f} % {pc(max(b)):.0f} %)")
+        for e, shape, pick, best in sorted(lost[key], key=lambda x: -x[0])[:4]:
+            if e > 0.07:
+                print(f"     {pc(e):4.0f} % {','.join(map(str, shape[1:]))}: {pick.kernel} {pick.rows}x{pick.cols} {pick.us:.1f},"
+                      f" {best.kernel} {best.rows}x{best.cols} order {best.order} {best.us:.1f}")
+
+
+def main():
+    args = sys.argv[1:]
+    at = args.index("--check") if "--check" in args else len(args)
+    shapes, others = read(args[:at]), read(args[at + 1:])
+    rows = collections.defaultdict(list)
+    for shape, plans in shapes.items():
+        for p in plans:
+            kind = family(shape, p)
+            if kind and runs(shape, p):
+                rows[kind].append((traits(shape, p, kind), p.us))
+    costs = {}
+    for kind in (k for k in KINDS if k in rows):
+        x = fit(rows[kind])
+        costs[kind] = x = np.array([float(f"{v:.3g}") for v in x])
+        e = [math.log(estimate(x, t) / us / 1e3) for t, us in rows[kind]]
+        text = ", ".join(f"{v:g}" for v in x)
+        print(f"    {{{text}}}, /* {kind}: {len(e)} times, rms {np.std(e):.3f}, worst {max(map(abs, e)):.2f} */")
+    regret("fitted", shapes, costs)
+    if others:
+        regret("others", others, costs)
+
+
+if __name__ == "__main__":
+    main()
