@@ -3440,22 +3440,43 @@ __device__ __forceinline__ void bsri_wgmma_issue(const bsri_dev_wgmma &m, bsri_w
 
 /* --- the epilogue --- */
 
-/* Where this lane's line of 8 x 8 stands in a box of 64 columns of out in shared memory: one of two pieces of 16 bytes of each of
-   16 rows, or of a piece of 32 of each of 16 columns; as stmatrix and ldmatrix have it. */
-__device__ __forceinline__ uint32_t bsri_wgmma_place(uint32_t box, bool by_rows) {
-    const uint32_t lane = threadIdx.x % 32, r = lane % 16, piece = lane / 16, c = lane / 16 * 8 + lane % 8;
-    return box + (by_rows ? r * 128 + ((piece ^ (r & 7)) << 4) : c * 32 + ((lane / 8 % 2 ^ (c >> 2 & 1)) << 4));
-}
-/* The same n columns further, a multiple of 16. */
-__device__ __forceinline__ uint32_t bsri_wgmma_further(uint32_t place, bool by_rows, int n) {
-    return by_rows ? place ^ n * 2 : place + n * 32;
-}
+/* A box is 64 columns of out on their way through shared memory; two take turns. By rows it has 16 rows of 128 bytes, a warp's
+   own. By columns it has the 64 rows of a warpgroup, 128 bytes of a column, where they stand together in out: a warp's 16 are
+   pieces of 32 bytes, with which a product of 4096^3 by columns took 5 % longer than one by rows. */
+template <class L> struct bsri_wgmma_box {
+    static constexpr int COLUMN = L::OWN ? 32 : 128; /* bytes of a column */
+    static __device__ __forceinline__ bool shared(bool by_rows) { return !L::OWN && !by_rows; }
+    static __device__ __forceinline__ uint32_t bytes(bool by_rows) { return shared(by_rows) ? 8192 : 2048; }
+    static __device__ __forceinline__ uint32_t warp(void) { return bsri_dev_thread() / 32 % 4; }
+    /* The first box; spare: this warp's 4 KB. */
+    static __device__ __forceinline__ uint32_t first(uint32_t spare, bool by_rows) {
+        return spare - (shared(by_rows) ? warp() * 4096 : 0);
+    }
+    /* Where this lane's line of 8 x 8 stands, as stmatrix and ldmatrix have it. */
+    static __device__ __forceinline__ uint32_t place(uint32_t box, bool by_rows) {
+        const uint32_t lane = threadIdx.x % 32, r = lane % 16, piece = lane / 16, c = piece * 8 + lane % 8, low = lane / 8 % 2;
+        if (by_rows) return box + r * 128 + ((piece ^ (r & 7)) << 4);
+        return box + c * COLUMN + (L::OWN ? (low ^ (c >> 2 & 1)) << 4 : (warp() * 2 + low ^ lane % 8) << 4);
+    }
+    /* The same n columns further, a multiple of 16. */
+    static __device__ __forceinline__ uint32_t further(uint32_t place, bool by_rows, int n) {
+        return by_rows ? place ^ n * 2 : place + n * COLUMN;
+    }
+    /* The lane that stores a box, and so waits until it has been read. */
+    static __device__ __forceinline__ bool leads(bool by_rows) {
+        return threadIdx.x % 32 == 0 && (!shared(by_rows) || warp() == 0);
+    }
+    static __device__ __forceinline__ void sync(bool by_rows) {
+        if (shared(by_rows)) bsri_named_sync(1 + bsri_dev_thread() / 128, 128);
+        else __syncwarp();
+    }
+};
 /* 16 x 32 of out from column n on. */
-template <class T>
+template <class T, class L>
 __device__ __forceinline__ void bsri_wgmma_stage_out(uint32_t place, const float (&x)[16], bool by_rows, int n) {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        const uint32_t to = bsri_wgmma_further(place, by_rows, n + i * 16);
+        const uint32_t to = bsri_wgmma_box<L>::further(place, by_rows, n + i * 16);
         const uint32_t q[4] = {T::pack(x[8 * i], x[8 * i + 1]), T::pack(x[8 * i + 2], x[8 * i + 3]),
                                T::pack(x[8 * i + 4], x[8 * i + 5]), T::pack(x[8 * i + 6], x[8 * i + 7])};
         if (by_rows) bsri_stmatrix(to, q[0], q[1], q[2], q[3]);
@@ -3483,17 +3504,20 @@ __device__ __forceinline__ void bsri_wgmma_piece(S (&x)[16], const S (&sum)[N], 
 }
 /* A tile as its epilogue sees it: of out first row and column, columns that are there; of left and of bias along a column what
    belongs to this lane's two rows. */
-struct bsri_wgmma_terms {
+template <class L> struct bsri_wgmma_terms {
+    typedef bsri_wgmma_box<L> box;
     float left[2], rise[2];
     int32_t row, col, cols;
 
     /* Asks for all that the first 128 columns need: the tensor cores are still busy then. */
     __device__ __forceinline__ void begin(const bsri_dev_wgmma &m, const bsri_dev_finisher &f, uint32_t spare) {
         if (m.terms & BSRI_TERM_INPUT && !m.direct) {
-            if (threadIdx.x % 32 == 0) bsri_tma_wait_read<0>();
-            __syncwarp();
+            const bool by_rows = m.vector == 1;
+            if (box::leads(by_rows)) bsri_tma_wait_read<0>();
+            box::sync(by_rows);
 #pragma unroll 1
-            for (int i = 0; i < 2; i++) bring(f.operand[2], spare + i * 2048, m.vector == 1, i * 64);
+            for (int i = 0; i < 2; i++)
+                bring(f.operand[2], box::first(spare, by_rows) + i * box::bytes(by_rows), by_rows, i * 64);
         }
         if (m.terms & BSRI_TERM_LEFT) down(left, f.operand[0]);
         if (m.terms & BSRI_TERM_RIGHT) prefetch(f.operand[1]);
@@ -3513,14 +3537,17 @@ struct bsri_wgmma_terms {
         if (n < cols) asm volatile("prefetch.global.L1 [%0];" ::"l"(bsri_dev_at(o.data, o.dtype, col + n)));
     }
     /* The part of input that 64 columns of out from n on cover, to where those are staged: four pieces of 16 bytes a lane. */
-    __device__ __forceinline__ void bring(const bsri_dev_operand &o, uint32_t box, bool by_rows, int n) const {
+    __device__ __forceinline__ void bring(const bsri_dev_operand &o, uint32_t at, bool by_rows, int n) const {
         const int lane = threadIdx.x % 32, r = by_rows ? lane / 8 : lane % 2 * 8, c = n + (by_rows ? lane % 8 * 8 : lane / 2);
         const char *from = o.data + 2 * ((row + r) * o.rs + (col + c) * o.cs);
         const int64_t step = 2 * (by_rows ? 4 * o.rs : 16 * o.cs);
-        const uint32_t to = box + (by_rows ? r * 128 + ((lane % 8 ^ r) << 4) : lane / 2 * 32 + ((lane % 2 ^ lane / 8 % 2) << 4));
+        const uint32_t to = at + (by_rows                ? r * 128 + ((lane % 8 ^ r) << 4)
+                                  : box::shared(by_rows) ? lane / 2 * 128 + ((box::warp() * 2 + lane % 2 ^ lane / 2 % 8) << 4)
+                                                         : lane / 2 * 32 + ((lane % 2 ^ lane / 8 % 2) << 4));
 #pragma unroll
         for (int i = 0; i < 4; i++, from += step)
-            if (c + (by_rows ? 0 : 16 * i) < cols) bsri_mma_copy((to ^ (by_rows ? i % 2 * 64 : 0)) + i * 512, from);
+            if (c + (by_rows ? 0 : 16 * i) < cols)
+                bsri_mma_copy((to ^ (by_rows ? i % 2 * 64 : 0)) + i * (by_rows ? 512 : 16 * box::COLUMN), from);
         bsri_mma_commit();
     }
     /* Of a line those of this lane's columns from n on: y[2 j], y[2 j + 1] 8 j after the first; pairs where they are halves. */
@@ -3558,9 +3585,9 @@ struct bsri_wgmma_terms {
     }
 };
 /* Left, right and input of 16 x 32 sums; place: of input, where out will be staged. */
-template <class T>
-__device__ __forceinline__ void bsri_wgmma_scale(const bsri_dev_wgmma &m, const bsri_dev_finisher &f, const bsri_wgmma_terms &t,
-                                                 float (&x)[16], uint32_t place, int n) {
+template <class T, class L>
+__device__ __forceinline__ void bsri_wgmma_scale(const bsri_dev_wgmma &m, const bsri_dev_finisher &f,
+                                                 const bsri_wgmma_terms<L> &t, float (&x)[16], uint32_t place, int n) {
     if (m.terms & BSRI_TERM_LEFT) {
 #pragma unroll
         for (int i = 0; i < 16; i++) x[i] = __fmul_rn(x[i], t.left[i / 2 % 2]);
@@ -3569,7 +3596,7 @@ __device__ __forceinline__ void bsri_wgmma_scale(const bsri_dev_wgmma &m, const 
         const bool f32 = m.terms & BSRI_TERM_RIGHT_F32;
         uint32_t raw[8];
         float y[8];
-        t.fetch(raw, f.operand[1], f32, n), bsri_wgmma_terms::unpack<T>(y, raw, f32);
+        t.fetch(raw, f.operand[1], f32, n), t.template unpack<T>(y, raw, f32);
 #pragma unroll
         for (int i = 0; i < 16; i++) x[i] = __fmul_rn(x[i], y[i / 4 * 2 + i % 2]);
     }
@@ -3584,7 +3611,7 @@ __device__ __forceinline__ void bsri_wgmma_scale(const bsri_dev_wgmma &m, const 
     }
 #pragma unroll
     for (int i = 0; i < 16; i += 8) {
-        const uint32_t at = bsri_wgmma_further(place, m.vector == 1, n % 64 + 2 * i);
+        const uint32_t at = bsri_wgmma_box<L>::further(place, m.vector == 1, n % 64 + 2 * i);
         uint32_t q[4];
         if (m.vector == 1) bsri_mma_load(q, at);
         else bsri_mma_load_t(q, at);
@@ -3597,13 +3624,13 @@ __device__ __forceinline__ void bsri_wgmma_scale(const bsri_dev_wgmma &m, const 
     }
 }
 /* All but alpha of an epilogue of 16 x 32 sums, in the order of bsri_dev_finisher::eight. bias: as fetched. */
-template <class T>
-__device__ __forceinline__ void bsri_wgmma_fuse(const bsri_dev_wgmma &m, const bsri_dev_finisher &f, const bsri_wgmma_terms &t,
+template <class T, class L>
+__device__ __forceinline__ void bsri_wgmma_fuse(const bsri_dev_wgmma &m, const bsri_dev_finisher &f, const bsri_wgmma_terms<L> &t,
                                                 float (&x)[16], const uint32_t (&bias)[8], uint32_t place, int n) {
-    if (m.terms & (BSRI_TERM_LEFT | BSRI_TERM_RIGHT | BSRI_TERM_INPUT)) bsri_wgmma_scale<T>(m, f, t, x, place, n);
+    if (m.terms & (BSRI_TERM_LEFT | BSRI_TERM_RIGHT | BSRI_TERM_INPUT)) bsri_wgmma_scale<T, L>(m, f, t, x, place, n);
     if (m.terms & BSRI_TERM_BIAS) {
         float y[8];
-        bsri_wgmma_terms::unpack<T>(y, bias, m.terms & BSRI_TERM_BIAS_F32);
+        t.template unpack<T>(y, bias, m.terms & BSRI_TERM_BIAS_F32);
 #pragma unroll
         for (int i = 0; i < 16; i++) x[i] = __fadd_rn(x[i], y[i / 4 * 2 + i % 2]);
     } else if (m.terms & BSRI_TERM_RISE) {
@@ -3612,19 +3639,21 @@ __device__ __forceinline__ void bsri_wgmma_fuse(const bsri_dev_wgmma &m, const b
     }
     bsri_dev_activate(x, m.terms / BSRI_TERM_ACTIVATION);
 }
-/* 16 rows of this warp, through shared memory and the copy engine, 64 columns at a time, two boxes. FUSED: more than alpha. */
+/* 16 rows of this warp, through shared memory and the copy engine, a box after the other. FUSED: more than alpha. */
 template <bool FUSED, class T, class L>
-__device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const bsri_dev_finisher &f, const bsri_wgmma_terms &t,
-                                                  uint32_t spare, float (&sum)[L::TN / 2]) {
+__device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const bsri_dev_finisher &f,
+                                                  const bsri_wgmma_terms<L> &t, uint32_t spare, float (&sum)[L::TN / 2]) {
+    typedef bsri_wgmma_box<L> box;
     const bool by_rows = m.vector == 1, direct = FUSED && m.direct, input = FUSED && !direct && m.terms & BSRI_TERM_INPUT;
-    const int lane = threadIdx.x % 32;
+    const uint32_t bytes = box::bytes(by_rows), start = box::first(spare, by_rows);
+    const bool leads = box::leads(by_rows);
     const int32_t c0 = m.single ? 0 : __shfl_sync(~0u, f.c0, 0), c1 = m.single ? 0 : __shfl_sync(~0u, f.c1, 0);
     const float alpha = FUSED ? f.alpha : (float)(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
-    uint32_t place = bsri_wgmma_place(spare, by_rows);
+    uint32_t place = box::place(start, by_rows);
     asm volatile("" : "+r"(place)); /* kept */
 #pragma unroll(FUSED ? 1 : L::TN / 32)
     for (int n = 0; n < L::TN; n += 32) {
-        const uint32_t box = n / 64 % 2 * 2048;
+        const uint32_t at = n / 64 % 2 * bytes;
         float x[16];
         uint32_t bias[8];
         if (FUSED && m.terms & BSRI_TERM_BIAS) t.fetch(bias, f.operand[3], m.terms & BSRI_TERM_BIAS_F32, n);
@@ -3636,28 +3665,28 @@ __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const
         }
         if (n % 64 == 0 && !direct) { /* input is there, or the box's last store has been read */
             if (input) bsri_mma_landed<0>();
-            else if (lane == 0) bsri_tma_wait_read<1>();
-            __syncwarp();
+            else if (leads) bsri_tma_wait_read<1>();
+            box::sync(by_rows);
         }
-        if (FUSED) bsri_wgmma_fuse<T>(m, f, t, x, bias, place + box, n);
+        if (FUSED) bsri_wgmma_fuse<T, L>(m, f, t, x, bias, place + at, n);
         if (direct) {
             t.pairs(f.operand[4], n, [&](int i, float2 *to) { *to = make_float2(x[2 * i], x[2 * i + 1]); });
             continue;
         }
-        bsri_wgmma_stage_out<T>(place + box, x, by_rows, n % 64);
+        bsri_wgmma_stage_out<T, L>(place + at, x, by_rows, n % 64);
         if (n % 64 == 0) {
             if (input && n && n + 64 < L::TN) { /* the next box's: its last store has been read by now */
-                if (lane == 0) bsri_tma_wait_read<0>();
-                __syncwarp();
-                t.bring(f.operand[2], spare + (box ^ 2048), by_rows, n + 64);
+                if (leads) bsri_tma_wait_read<0>();
+                box::sync(by_rows);
+                t.bring(f.operand[2], start + (at ^ bytes), by_rows, n + 64);
             }
             continue;
         }
         bsri_fence_async();
-        __syncwarp();
+        box::sync(by_rows);
         const int32_t c = t.col + n - 32, x0 = by_rows ? c : t.row, x1 = by_rows ? t.row : c; /* here: the same in all lanes */
-        if (lane == 0) {
-            if (n - 32 < t.cols) bsri_tma_store(&m.out_map, spare + box, x0, x1, c0, c1);
+        if (leads) {
+            if (n - 32 < t.cols) bsri_tma_store(&m.out_map, start + at, x0, x1, c0, c1);
             bsri_tma_commit();
         }
     }
@@ -3665,7 +3694,7 @@ __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const
 /* Any other epilogue: 16 x 32 sums through shared memory, integers as they are or as real numbers. */
 template <class T, class L>
 __device__ __forceinline__ void bsri_wgmma_finish_any(const bsri_dev_wgmma &m, const bsri_dev_finisher &f,
-                                                      const bsri_wgmma_terms &t, float *spare,
+                                                      const bsri_wgmma_terms<L> &t, float *spare,
                                                       const typename T::sum (&sum)[L::TN / 2]) {
     const bool by_rows = m.p.out.col_stride == 1;
     const bool integer = T::BYTES == 1 && (m.p.out.dtype == BSR_I8 || m.p.out.dtype == BSR_I32);
@@ -3701,8 +3730,8 @@ __device__ __forceinline__ void bsri_wgmma_finish_any(const bsri_dev_wgmma &m, c
    is made once, coordinates are the same in all lanes as the compiler sees: a tile takes 4900 clocks, with 5 times as many
    instructions it took 7500. */
 template <bool ROWS, class L>
-__device__ __forceinline__ void bsri_wgmma_store(const bsri_dev_wgmma &m, const bsri_dev_finisher &f, const bsri_wgmma_terms &t,
-                                                 uint32_t spare, int32_t (&sum)[L::TN / 2]) {
+__device__ __forceinline__ void bsri_wgmma_store(const bsri_dev_wgmma &m, const bsri_dev_finisher &f,
+                                                 const bsri_wgmma_terms<L> &t, uint32_t spare, int32_t (&sum)[L::TN / 2]) {
     const uint32_t lane = threadIdx.x % 32, r = lane / 4, q = lane % 4, odd = (ROWS ? r : q) & 1;
     const uint32_t alpha = bsri_dev_scalar<uint32_t>::of(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
     const int32_t c0 = m.single ? 0 : __shfl_sync(~0u, f.c0, 0), c1 = m.single ? 0 : __shfl_sync(~0u, f.c1, 0);
@@ -3764,7 +3793,8 @@ struct bsri_wgmma_rows {
 };
 template <class T, class L>
 __device__ __forceinline__ void bsri_wgmma_end(const bsri_dev_wgmma &m, const bsri_wgmma_list<L::GROUP> &s,
-                                               const bsri_wgmma_terms &terms, char *shared, typename T::sum (&sum)[L::TN / 2]) {
+                                               const bsri_wgmma_terms<L> &terms, char *shared,
+                                               typename T::sum (&sum)[L::TN / 2]) {
     const bsri_wgmma_rows own;
     const bsri_wgmma_tile &tile = s.tile[own.warp];
     const bsri_dev_finisher &f = s.finisher[own.half];
@@ -3870,7 +3900,7 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
         const bsri_wgmma_rows now;
         const bsri_wgmma_tile &done = s.tile[now.warp];
         bsri_dev_finisher &finisher = s.finisher[now.half];
-        bsri_wgmma_terms terms;
+        bsri_wgmma_terms<L> terms;
         terms.row = 0, terms.col = __shfl_sync(~0u, done.col, 0), terms.cols = 0; /* a warp without a row stores nothing */
         if (done.line >= 0) {
             terms.row = (__shfl_sync(~0u, done.line, 0) << m.block_bits) + (now.strip & ((1 << m.block_bits) - 1));
@@ -4245,9 +4275,9 @@ static int bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m) {
                                o->stride[1] ? o_bytes * o->stride[1] : 16};
     const int32_t box = 128 / (int32_t)o_bytes, a_box[5] = {trans ? 64 : slice, (int32_t)(trans ? 64 : p->br), 1, 1, 1},
                   b_box[5] = {rows ? 64 : slice, rows ? slice : m->dense, m->whole ? m->dense / 64 : 1, 1, 1},
-                  o_box[4] = {wide ? box : 16, wide ? 16 : box, 1, 1};
+                  tall = o_bytes == 2 && p->br >= 64 ? 64 : 16, o_box[4] = {wide ? box : tall, wide ? 16 : box, 1, 1};
     if (m->vector && !bsri_tensor_map(ctx, &m->out_map, p->out.dtype, p->out.data, 4, o_size, o_step, o_box,
-                                      wide ? 128 : 16 * (int)o_bytes))
+                                      wide ? 128 : tall * (int)o_bytes))
         m->vector = 0;
     if (!p->a.nnz) return 1; /* nothing is fetched */
     if (p->br >= 64 && !bsri_tensor_map(ctx, &m->a_map, p->a.dtype, p->a.values, 5, a_size, a_step, a_box, trans ? 128 : line))
