@@ -5191,6 +5191,30 @@ __device__ __forceinline__ void bsri_dev_pick(uint32_t &to, uint32_t from, int a
 /* Keeps what is computed from x where it stands. */
 __device__ __forceinline__ void bsri_dev_opaque(uint32_t &x) { asm volatile("" : "+r"(x)); }
 
+/* Fragments of a row of tiles move one to the front, the first to the end: what a rolled loop does with registers. */
+template <int N> __device__ __forceinline__ void bsri_dev_turn(float (&x)[N][4]) {
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+        const float first = x[0][e];
+#pragma unroll
+        for (int i = 0; i + 1 < N; i++) x[i][e] = x[i + 1][e];
+        x[N - 1][e] = first;
+    }
+}
+/* Two neighbours of a row of out, of any type and stride. */
+__device__ __forceinline__ void bsri_attention_store(const bsri_dev_attention &p, int64_t at, float x, float y, int dtype) {
+    const int64_t beside = at + p.out.col_stride;
+    if (p.out.dtype == BSR_F32) {
+        float *const out = (float *)p.out.data;
+        if (p.pairs) *(float2 *)(out + at) = make_float2(x, y);
+        else out[at] = x, out[beside] = y;
+    } else {
+        const uint32_t both = bsri_dev_pack(x, y, dtype);
+        uint16_t *const out = (uint16_t *)p.out.data;
+        out[at] = (uint16_t)both, out[beside] = (uint16_t)(both >> 16);
+    }
+}
+
 #define BSRI_KEYS 64           /* of a key tile: four units of 16, each inside one stored block */
 #define BSRI_NO_KEY 0x7fffff00 /* a unit that is not there: beyond every limit */
 #define BSRI_LAZY 8.0f         /* the output is rescaled when the maximum has grown by this power of two */
@@ -5286,27 +5310,33 @@ __device__ __forceinline__ void bsri_dev_modify_column(const bsri_dev_attention 
     at.batch = t.batch, at.head = t.head, at.row = row, at.col = key;
 #pragma unroll
     for (int r = 0; r < 16; r++) x[r] = stage[r * ld];
-    if (p.flags & BSR_ATTENTION_MASK_ADDITIVE)
-        bsri_dev_column_bias(x, t.mask.values, p.mask.dtype, BSR_MASK_ADD, value, p.ms[1], rows);
-    if (t.relative)
-        bsri_dev_column_bias(x, t.relative, p.relative.dtype, BSR_MASK_ADD, bsri_dev_bias_at(&p.relative, row, key),
-                             p.relative.rows == 1 ? 0 : p.relative.row_stride, rows);
-    if (t.padding && p.padding_mode == BSR_MASK_ADD && rows > 0) {
-        const float pad = bsri_dev_load<float>(t.padding, p.padding.dtype, bsri_dev_bias_at(&p.padding, 0, key));
-#pragma unroll
-        for (int r = 0; r < 16; r++) x[r] = pad == none ? none : x[r] + pad;
-    }
-    if (p.score_function) { /* rolled: the function's code stands here once */
-#pragma unroll
-        for (int r = 0; r < 16; r++) stage[r * ld] = x[r];
 #pragma unroll 1
-        for (int r = 0; r < rows; r++, at.row++)
-            stage[r * ld] = bsri_dev_user_score(p.score_function, stage[r * ld], &at, p.user_data);
+    for (int part = 0; part < 3; part++) { /* rolled: additive mask; relative bias, padding, score function; boolean mask */
+        const bool relative = part == 1;
+        if (relative ? t.relative != NULL : (p.flags & (part ? BSR_ATTENTION_MASK_BOOLEAN : BSR_ATTENTION_MASK_ADDITIVE)) != 0)
+            bsri_dev_column_bias(x, relative ? (const void *)t.relative : t.mask.values,
+                                 relative ? p.relative.dtype : p.mask.dtype, part == 2 ? BSR_MASK_MUL : BSR_MASK_ADD,
+                                 relative ? bsri_dev_bias_at(&p.relative, row, key) : value,
+                                 !relative                ? p.ms[1]
+                                 : p.relative.rows == 1 ? 0
+                                                        : p.relative.row_stride,
+                                 rows);
+        if (!relative) continue;
+        if (t.padding && p.padding_mode == BSR_MASK_ADD && rows > 0) {
+            const float pad = bsri_dev_load<float>(t.padding, p.padding.dtype, bsri_dev_bias_at(&p.padding, 0, key));
 #pragma unroll
-        for (int r = 0; r < 16; r++) x[r] = stage[r * ld];
+            for (int r = 0; r < 16; r++) x[r] = pad == none ? none : x[r] + pad;
+        }
+        if (p.score_function) { /* rolled: the function's code stands here once */
+#pragma unroll
+            for (int r = 0; r < 16; r++) stage[r * ld] = x[r];
+#pragma unroll 1
+            for (int r = 0; r < rows; r++, at.row++)
+                stage[r * ld] = bsri_dev_user_score(p.score_function, stage[r * ld], &at, p.user_data);
+#pragma unroll
+            for (int r = 0; r < 16; r++) x[r] = stage[r * ld];
+        }
     }
-    if (p.flags & BSR_ATTENTION_MASK_BOOLEAN)
-        bsri_dev_column_bias(x, t.mask.values, p.mask.dtype, BSR_MASK_MUL, value, p.ms[1], rows);
     uint32_t open = rows > 0 ? (1u << rows) - 1 : 0; /* one bit a row */
     if (p.flags & BSR_ATTENTION_CAUSAL) {
         const int64_t shut = key - row - p.causal_offset; /* rows above the diagonal */
@@ -5385,6 +5415,7 @@ __global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_consta
         units.begin();
         bool more = units.next(p, t, cur, cur_block);
         if (more) {
+#pragma unroll 1
             for (int i = threadIdx.x; i < query_rows * CH; i += blockDim.x) {
                 const int r = i / CH, ch = i % CH;
                 const bool some = r < t.rows && ch * 8 < p.q.cols;
@@ -5593,6 +5624,8 @@ __global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_consta
                     const int source = (lane & ~3) | (n % 8 / 2), key = __shfl_sync(~0u, cur, n / 16) + n % 16;
                     if (key >= keys) continue;
                     const char *row = t.v + (key * p.v.row_stride + pair) * 2;
+                    float x[MT][2];
+                    uint32_t no[MT];
 #pragma unroll
                     for (int i = 0; i < MT; i++) {
                         uint32_t w[2] = {0, 0};
@@ -5600,17 +5633,24 @@ __global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_consta
                         for (int k = 0; k < NT; k++)
                             bsri_dev_pick(w[0], a[i][k / 2][k % 2 * 2], n / 8, k),
                                 bsri_dev_pick(w[1], a[i][k / 2][k % 2 * 2 + 1], n / 8, k);
-                        const uint32_t no = __shfl_sync(~0u, forbidden[i], source) >> (n / 8 * 4 + n % 2);
+                        no[i] = __shfl_sync(~0u, forbidden[i], source) >> (n / 8 * 4 + n % 2);
 #pragma unroll
-                        for (int h = 0; h < 2; h++) {
-                            const float x = mma::number(__shfl_sync(~0u, w[h], source) >> (n % 2 * 16) & 0xffffu);
+                        for (int h = 0; h < 2; h++)
+                            x[i][h] = mma::number(__shfl_sync(~0u, w[h], source) >> (n % 2 * 16) & 0xffffu);
+                    }
+#pragma unroll 1
+                    for (int d = 0; d < HD / 8; d++) { /* rolled: out goes round once */
+                        const uint32_t v = d * 8 < p.v.cols ? *(const uint32_t *)(row + d * 16) : 0;
+                        const bool low = (v & mma::EXPONENT) == mma::EXPONENT, high = (v >> 16 & mma::EXPONENT) == mma::EXPONENT;
 #pragma unroll
-                            for (int d = 0; d < HD / 8; d++) {
-                                if ((no >> (2 * h) & 1) || d * 8 >= p.v.cols) continue;
-                                const uint32_t v = *(const uint32_t *)(row + d * 16);
-                                if ((v & mma::EXPONENT) == mma::EXPONENT) out[i][d][2 * h] += x * mma::number(v & 0xffffu);
-                                if ((v >> 16 & mma::EXPONENT) == mma::EXPONENT) out[i][d][2 * h + 1] += x * mma::number(v >> 16);
+                        for (int i = 0; i < MT; i++) {
+#pragma unroll
+                            for (int h = 0; h < 2; h++) {
+                                if (no[i] >> (2 * h) & 1) continue;
+                                if (low) out[i][0][2 * h] += x[i][h] * mma::number(v & 0xffffu);
+                                if (high) out[i][0][2 * h + 1] += x[i][h] * mma::number(v >> 16);
                             }
+                            bsri_dev_turn(out[i]);
                         }
                     }
                 }
@@ -5618,41 +5658,50 @@ __global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_consta
             cur = next, cur_block = next_block;
         }
 
-        const int64_t first = bsri_dense_offset(&p.batch, t.item, &p.out);
+        const int64_t first = bsri_dense_offset(&p.batch, t.item, &p.out) + pair * p.out.col_stride;
+        const auto row = [&](int i, int h) { return warp * 16 * MT + i * 16 + h * 8 + quad; };
 #pragma unroll
         for (int i = 0; i < MT; i++)
 #pragma unroll
             for (int h = 0; h < 2; h++) {
-                const int r = warp * 16 * MT + i * 16 + h * 8 + quad;
                 const float m = top[i][h];
                 float total_sum = sum[i][h];
                 total_sum += __shfl_xor_sync(~0u, total_sum, 1), total_sum += __shfl_xor_sync(~0u, total_sum, 2);
                 const bool some = m > -bsri_dev_inf<float>() && m < bsri_dev_inf<float>();
-                const float factor = some ? (float)p.keep_scale / total_sum : 0.0f;
-                if (r >= t.rows) continue;
-                const int64_t at = first + (t.row + r) * p.out.row_stride;
+                const float factor = some ? (float)p.keep_scale / total_sum : bsri_dev_nan<float>();
 #pragma unroll
-                for (int d = 0; d < HD / 8; d++) {
-                    float x = out[i][d][2 * h] * factor, y = out[i][d][2 * h + 1] * factor;
-                    if (!(m < bsri_dev_inf<float>())) x = y = bsri_dev_nan<float>();
-                    if (!some && m < 0) x = y = 0;
-                    if (d * 8 >= p.v.cols) continue;
-                    if (p.pairs) {
-                        if (p.out.dtype == BSR_F32) *(float2 *)((float *)p.out.data + at + d * 8 + pair) = make_float2(x, y);
-                        else *(uint32_t *)((T *)p.out.data + at + d * 8 + pair) = bsri_dev_pack(x, y, mma::DTYPE);
-                    } else {
-                        const int64_t to = at + (d * 8 + pair) * p.out.col_stride, beside = to + p.out.col_stride;
-                        if (p.out.dtype == BSR_F32) {
-                            ((float *)p.out.data)[to] = x, ((float *)p.out.data)[beside] = y;
-                        } else {
-                            const uint32_t both = bsri_dev_pack(x, y, mma::DTYPE);
-                            ((uint16_t *)p.out.data)[to] = (uint16_t)both, ((uint16_t *)p.out.data)[beside] = both >> 16;
-                        }
-                    }
-                }
-                if (p.lse.data && pair == 0)
-                    t.store_lse(p, r, some ? (double)m * (FULL ? 1.0 : p.scale) + (double)logf(total_sum) : (double)m);
+                for (int d = 0; d < HD / 8; d++)
+#pragma unroll
+                    for (int e = 2 * h; e < 2 * h + 2; e++) out[i][d][e] = !some && m < 0 ? 0.0f : out[i][d][e] * factor;
+                if (p.lse.data && pair == 0 && row(i, h) < t.rows)
+                    t.store_lse(p, row(i, h), some ? (double)m * (FULL ? 1.0 : p.scale) + (double)logf(total_sum) : (double)m);
             }
+        if (p.pairs && p.out.dtype != BSR_F32) {
+#pragma unroll
+            for (int i = 0; i < MT; i++)
+#pragma unroll
+                for (int h = 0; h < 2; h++) {
+                    if (row(i, h) >= t.rows) continue;
+                    T *const to = (T *)p.out.data + first + (t.row + row(i, h)) * p.out.row_stride;
+#pragma unroll
+                    for (int d = 0; d < HD / 8; d++)
+                        if (d * 8 < p.v.cols)
+                            *(uint32_t *)(to + d * 8) = bsri_dev_pack(out[i][d][2 * h], out[i][d][2 * h + 1], mma::DTYPE);
+                }
+        } else {
+#pragma unroll 1
+            for (int d = 0; d * 8 < p.v.cols; d++) { /* rolled: what comes next is moved to the front */
+#pragma unroll
+                for (int i = 0; i < MT; i++)
+#pragma unroll
+                    for (int h = 0; h < 2; h++)
+                        if (row(i, h) < t.rows)
+                            bsri_attention_store(p, first + (t.row + row(i, h)) * p.out.row_stride + d * 8 * p.out.col_stride,
+                                                 out[i][0][2 * h], out[i][0][2 * h + 1], mma::DTYPE);
+#pragma unroll
+                for (int i = 0; i < MT; i++) bsri_dev_turn(out[i]);
+            }
+        }
         __syncthreads();
     }
 #endif
@@ -6753,26 +6802,27 @@ __device__ __forceinline__ void bsri_flash_again(const bsri_dev_attention &p, in
 
 /* A row of the thread's sums, times factor; true where one is NaN. */
 template <class S>
-__device__ __forceinline__ bool bsri_flash_store_row(const bsri_dev_attention &p, int64_t at, const float (&out)[S::HD / 2],
+__device__ __forceinline__ bool bsri_flash_store_row(const bsri_dev_attention &p, int64_t at, const float (&sum)[S::HD / 2],
                                                      int h, float factor, bool zero) {
     const int pair = threadIdx.x % 4 * 2;
+    float x[S::HD / 4];
     bool odd = false;
 #pragma unroll
-    for (int i = 0; i < S::HD / 8; i++) {
-        const float y = zero ? 0.0f : out[4 * i + 2 * h] * factor, z = zero ? 0.0f : out[4 * i + 2 * h + 1] * factor;
-        const uint32_t both = S::type::pack(y, z);
-        odd |= y != y || z != z;
-        if (i * 8 >= p.v.cols) continue;
-        if (p.pairs && p.out.dtype == BSR_F32) {
-            *(float2 *)((float *)p.out.data + at + i * 8 + pair) = make_float2(y, z);
-        } else if (p.pairs) {
-            *(uint32_t *)((uint16_t *)p.out.data + at + i * 8 + pair) = both;
-        } else if (p.out.dtype == BSR_F32) {
-            float *to = (float *)p.out.data + at + (i * 8 + pair) * p.out.col_stride;
-            to[0] = y, to[p.out.col_stride] = z;
-        } else {
-            uint16_t *to = (uint16_t *)p.out.data + at + (i * 8 + pair) * p.out.col_stride;
-            to[0] = (uint16_t)both, to[p.out.col_stride] = (uint16_t)(both >> 16);
+    for (int i = 0; i < S::HD / 4; i++) {
+        x[i] = zero ? 0.0f : sum[i / 2 * 4 + i % 2 + 2 * h] * factor;
+        odd |= x[i] != x[i];
+    }
+    if (p.pairs && p.out.dtype != BSR_F32) {
+        uint16_t *const to = (uint16_t *)p.out.data + at + pair;
+#pragma unroll
+        for (int i = 0; i < S::HD / 8; i++)
+            if (i * 8 < p.v.cols) *(uint32_t *)(to + i * 8) = S::type::pack(x[2 * i], x[2 * i + 1]);
+    } else {
+#pragma unroll 1
+        for (int i = 0; i * 8 < p.v.cols; i++) { /* rolled: what comes next is moved to the front */
+            bsri_attention_store(p, at + (i * 8 + pair) * p.out.col_stride, x[0], x[1], S::type::DTYPE);
+#pragma unroll
+            for (int k = 0; k + 2 < S::HD / 4; k++) x[k] = x[k + 2];
         }
     }
     return odd;
