@@ -6184,6 +6184,8 @@ __device__ __forceinline__ void bsri_wgmma_sampled_sum(const bsri_dev_wgmma_samp
     const uint32_t full = bsri_mma_address(s.full), empty = bsri_mma_address(s.empty);
     const uint32_t a_step = (TA ? 2048 : 32) >> 4, b_step = (uint32_t)(TB ? m.b_kind >> 32 & 0x3fff : 1) * 2; /* of 16 bytes */
     float(&d)[N / 2] = (float(&)[N / 2]) sum;
+#pragma unroll
+    for (int i = 0; i < N / 2; i++) d[i] = 0.0f;
 #pragma unroll 1
     for (int i = 0; i < steps; i++, ring.next()) {
         const uint32_t at = ring.slot * ring.bytes;
@@ -6237,7 +6239,9 @@ __device__ __forceinline__ void bsri_wgmma_sampled_tiles(const bsri_dev_wgmma_sa
         if (!count) return;
         bsri_wgmma_sampled_cut_ring(ring, bsri_wgmma_sampled_bytes(m, count));
         const int cols = mine << m.bits, line = row + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
-        float sum[128] = {};
+        float sum[128]; /* the first cols / 2 are wanted; zeros in the others would be made behind each loop again */
+#pragma unroll
+        for (int i = 0; i < 128; i++) asm volatile("" : "=f"(sum[i]));
         if (cols > 192) bsri_wgmma_sampled_multiply<T, 256>(m, s, ring, a, b, sum);
         else if (cols > 128) bsri_wgmma_sampled_multiply<T, 192>(m, s, ring, a, b, sum);
         else if (cols > 64) bsri_wgmma_sampled_multiply<T, 128>(m, s, ring, a, b, sum);
