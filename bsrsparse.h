@@ -596,7 +596,6 @@ typedef enum bsr_plan_source {
     X(BSR_WHY_MODIFIED, 30, "options between product and softmax, or an extreme scale") \
     X(BSR_WHY_SLOWER, 34, "smaller tiles are estimated to be faster") \
     X(BSR_WHY_SHORT, 35, "little to do: warps share the blocks of a row") \
-    X(BSR_WHY_MANY, 36, "more work than small tiles are good for") \
     X(BSR_WHY_EPILOGUE, 33, "too few registers for this epilogue") \
     X(BSR_WHY_SPLIT, 23, "rows are split: there are fewer tiles than multiprocessors")
 

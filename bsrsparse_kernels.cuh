@@ -2377,37 +2377,47 @@ enum {
     BSRI_COSTS_TF32_32,
     BSRI_COSTS_I8_32,
     BSRI_COSTS_I8_64,
+    BSRI_COSTS_SHORT_16,
+    BSRI_COSTS_SHORT_32,
+    BSRI_COSTS_SHORT_64,
     BSRI_COSTS_NARROW_16,
     BSRI_COSTS_NARROW_32,
-    BSRI_COSTS_WIDE
+    BSRI_COSTS_WIDE_64,
+    BSRI_COSTS_WIDE_128
 };
 static const bsri_costs bsri_costs_of[] = {
-    {6730, 3410, 306, 421, 99, 83.8, 0.287, 18.6, 285},     /* mma 16 */
-    {6660, 3700, 196, 674, 1.11, 203, 0.00146, 87.7, 339},  /* mma 32 */
-    {7600, 2630, 100, 3200, 279, 160, 0.0642, 25.5, 1430},  /* f32 16 */
-    {12000, 1510, 100, 3320, 918, 23.6, 1.56, 65.3, 2570},  /* f32 32 */
-    {4590, 3910, 100, 4260, 111, 62.1, 0.0661, 17.7, 722},  /* tf32 16 */
-    {8910, 2140, 100, 1730, 337, 23.8, 0.0308, 357, 430},   /* tf32 32 */
-    {5790, 2910, 100, 1860, 115, 34.1, 0.0503, 71.8, 177},  /* i8 32 */
-    {5960, 2580, 100, 2940, 146, 40.9, 0.0508, 238, 190},   /* i8 64 */
-    {4490, 3620, 3320, 528, 44.7, 117, 0.271, 45, 103},     /* narrow 16 */
-    {3870, 3380, 2890, 524, 111, 74.7, 0.0427, 45.9, 154},  /* narrow 32 */
-    {2160, 2500, 2460, 1630, 150, 35.1, 0.0362, 1.64, 284}, /* wide */
+    {6730, 3340, 11.1, 1240, 107, 74.8, 0.314, 6.71, 300},    /* mma 16 */
+    {6780, 3570, 47.1, 1030, 1.03, 206, 0.000974, 94.5, 328}, /* mma 32 */
+    {7600, 2630, 100, 3200, 279, 160, 0.0642, 25.5, 1430},    /* f32 16 */
+    {12000, 1510, 100, 3320, 918, 23.6, 1.56, 65.3, 2570},    /* f32 32 */
+    {4590, 3910, 100, 4260, 111, 62.1, 0.0661, 17.7, 722},    /* tf32 16 */
+    {8910, 2140, 100, 1730, 337, 23.8, 0.0308, 357, 430},     /* tf32 32 */
+    {5790, 2910, 100, 1860, 115, 34.1, 0.0503, 71.8, 177},    /* i8 32 */
+    {5960, 2580, 100, 2940, 146, 40.9, 0.0508, 238, 190},     /* i8 64 */
+    {26.7, 2240, 1940, 500, 11.9, 69.4, 1.61, 196, 68.5},     /* short 16 */
+    {11.2, 2950, 2790, 500, 69.7, 21.1, 0.0333, 377, 65.7},   /* short 32 */
+    {15.6, 3230, 3260, 501, 41.3, 66.1, 0.129, 409, 65.6},    /* short 64 */
+    {5230, 3320, 2550, 523, 46.5, 129, 0.27, 44.2, 90.8},     /* narrow 16 */
+    {4510, 3380, 2200, 524, 202, 31.9, 0.0347, 45.9, 153},    /* narrow 32 */
+    {2870, 1870, 1570, 1640, 190, 56, 0.011, 9.13, 226},      /* wide 64 */
+    {3370, 1600, 1950, 2270, 15.3, 13.1, 0.0431, 4.11, 336},  /* wide 128 */
 };
-/* Blocks are taken to be anywhere; waves: how many tiles the busiest multiprocessor gets. */
-static double bsri_tiles_ns(const bsri_dev_product *p, const bsri_costs *c, int rows, int cols, int slice, int64_t waves) {
+/* Blocks are taken to be anywhere. waves: how many tiles one after another the busiest multiprocessor gets, beside: at once;
+   split: warps that share a row's slices. */
+static double bsri_tiles_ns(const bsri_dev_product *p, const bsri_costs *c, int rows, int cols, int slice, double waves,
+                            double beside, int split) {
     const int64_t blocks = bsri_block_rows(&p->a) * bsri_block_cols(&p->a) * bsri_pattern_count(&p->a);
     const double density = (double)bsri_min(p->a.nnz, blocks) / (double)bsri_max(1, blocks), cut = (double)p->br / slice;
     const double inner = cut * (double)(p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a));
     const double piece = (double)slice * cols * (double)bsr_dtype_size(p->b.dtype) / 8192;
     const double along = bsri_mma_layout(&p->b) == 2 ? 1.0 + c->along : 1.0;
-    const double multiply = inner * density * (c->step + c->area * cols * (rows > 64 ? rows : 64) / 16384.0);
+    const double multiply = inner * density / split * (c->step + c->area * cols * (rows > 64 ? rows : 64) / 16384.0);
     const double tile = c->tile + c->store * rows * cols / 32768.0 + (bsri_mma_vector(p) ? 0.0 : c->fused);
     double absent = 1.0, fetch;
     int64_t i;
     for (i = 0; i < rows; i += p->br) absent *= 1.0 - density;
-    fetch = inner * (1.0 - absent) * (c->fetch + c->bytes * piece * along);
-    return c->start + (double)waves * (tile + sqrt(fetch * fetch + multiply * multiply));
+    fetch = inner * (1.0 - absent) * beside * (c->fetch + c->bytes * piece * along);
+    return c->start + waves * (tile + sqrt(fetch * fetch + multiply * multiply));
 }
 /* Tiles of 256 columns have at most so many rows; 0: there are none. */
 static int bsri_mma_wide(const bsri_dev_product *p) {
@@ -2427,8 +2437,8 @@ static double bsri_mma_tile_of(const bsr_context *ctx, const bsri_dev_product *p
     int rows, cols;
     for (cols = 128; cols <= (wide ? 256 : 128); cols *= 2)
         for (rows = cols == 256 ? wide : 128; rows >= bsri_max(32, p->br); rows /= 2) {
-            const int64_t waves = bsri_ceil_div(bsri_mma_tiles(p, (int)p->br, rows, cols), ctx->sm_count);
-            const double ns = bsri_tiles_ns(p, costs, rows, cols, slice, waves);
+            const double waves = (double)bsri_ceil_div(bsri_mma_tiles(p, (int)p->br, rows, cols), ctx->sm_count);
+            const double ns = bsri_tiles_ns(p, costs, rows, cols, slice, waves, 1, 1);
             const int other = (asked->tile_rows && asked->tile_rows != rows) || (asked->tile_cols && asked->tile_cols != cols);
             if (least >= 0.0 && (other || ns >= least)) continue;
             least = other ? INFINITY : ns, c->tile_rows = rows, c->tile_cols = cols;
@@ -2529,6 +2539,18 @@ static int bsri_mma_single(const bsri_dev_product *p, bsri_mma_rows *r) {
     else r->ptr = p->a.crow_indices, r->col = p->a.col_indices;
     return 1;
 }
+/* How many warps share a tile: eight warps for each multiprocessor, if there are so many. */
+static int bsri_short_split(const bsr_context *ctx, int64_t tiles) {
+    return tiles * 4 <= 8 * ctx->sm_count ? 4 : tiles * 2 <= 8 * ctx->sm_count ? 2 : 1;
+}
+/* (twelve warps are at work on a multiprocessor) */
+static double bsri_short_ns(const bsr_context *ctx, const bsri_dev_product *p) {
+    const int rows = (int)bsri_min(p->br, 32), kind = BSRI_COSTS_SHORT_16 + bsri_mma_log2(bsri_min(p->br, 64)) - 4;
+    const int64_t tiles = bsri_mma_tiles(p, (int)p->br, rows, 64);
+    const int split = bsri_short_split(ctx, tiles);
+    const double waves = 1.0 + (double)(tiles * split) / (12.0 * ctx->sm_count);
+    return bsri_tiles_ns(p, &bsri_costs_of[kind], rows, 64, rows, waves, (double)tiles / waves / ctx->sm_count, split);
+}
 /* The same where there is little to do: tiles of a block row, or of 32 rows of one, and 64 columns. */
 static bsri_choice bsri_mma_choose_short(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsr_plan *asked,
                                          bsri_dev_mma *m) {
@@ -2549,15 +2571,9 @@ static bsri_choice bsri_mma_choose_short(const bsr_context *ctx, const bsri_dev_
     bsri_mma_strides(p, &s, 64, values, dense, m);
     m->block_bits = bsri_mma_log2(p->br / s.mw);
     c.kernel += (s.mw == 16 ? 2 : 0) + (dense == 2), c.tile_rows = s.mw, c.tile_cols = 64;
-    tiles = p->items * m->slabs * p->tiles << m->block_bits, m->total = (int32_t)tiles;
+    tiles = bsri_mma_tiles(p, (int)p->br, s.mw, 64), m->total = (int32_t)tiles;
     if (tiles >= INT32_MAX / 4) return bsri_no(BSR_WHY_SIZE);
-    /* H200, us, here / other tiers: 256^3 b16 2.9 / 11.5, b64 3.2 / 5.3; 1024^3 b16 14.9 / 20.1, b32 10.2 / 16.5; 2048 x 2048 x
-       512 b32 16.4 / 23; 256 x 256 x 4096 b64 6.2 / 5.4; 8192 x 2048 x 2048 b32, 95 %, 35.7 / 30 */
-    if (asked->tile_cols != 64 && tiles > ctx->sm_count * (p->br < 64 ? 8 : 1)) return bsri_no(BSR_WHY_MANY);
-    c.split = asked->split == 1 || asked->split == 2 || asked->split == 4 ? asked->split
-              : tiles * 4 <= 8 * ctx->sm_count                            ? 4
-              : tiles * 2 <= 8 * ctx->sm_count                            ? 2
-                                                                          : 1;
+    c.split = asked->split == 1 || asked->split == 2 || asked->split == 4 ? asked->split : bsri_short_split(ctx, tiles);
     m->split = c.split, c.grid = bsri_ceil_div(tiles, 4 / c.split);
     c.stages = 3, c.threads = 128, c.shared = 4 * c.stages * (s.mw == 16 ? 2 : 1) * (s.mw + 64) * s.ks * 2;
     c.early = ctx->tier >= 3; /* the loaded code waits */
@@ -4338,17 +4354,11 @@ static int32_t bsri_wgmma_span(int64_t tiles) {
     return tiles % 4 == 0 || tiles > 32 ? 4 : tiles % 3 == 0 ? 3 : tiles % 2 == 0 ? 2 : 1;
 }
 static double bsri_wgmma_ns(const bsr_context *ctx, const bsri_dev_product *p, int cols) {
-    const int kind = p->br == 16 ? BSRI_COSTS_NARROW_16 : p->br == 32 ? BSRI_COSTS_NARROW_32 : BSRI_COSTS_WIDE;
+    const int kind = BSRI_COSTS_NARROW_16 + bsri_mma_log2(p->br) - 4;
     const int64_t tiles = bsri_ceil_div(p->width, cols), span = bsri_wgmma_span(tiles);
     const int64_t units = p->items * bsri_ceil_div(p->tiles * p->br, 128) * bsri_ceil_div(tiles, span);
-    const int64_t waves = bsri_ceil_div(units, bsri_max(1, ctx->sm_count / span));
-    return bsri_tiles_ns(p, &bsri_costs_of[kind], 128, cols, (int)bsri_min(p->br, 64), waves);
-}
-/* Whether the mma tier has a better tile. */
-static int bsri_wgmma_slower(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsr_plan *asked) {
-    bsri_choice other = bsri_yes(0, 2, 0);
-    if (p->br >= 64 || asked->kernel || bsri_mma_refuses(ctx, p, compute, bsri_mma_values(p), bsri_mma_layout(&p->b))) return 0;
-    return bsri_mma_tile_of(ctx, p, asked, &other) < bsri_wgmma_ns(ctx, p, 256);
+    const double waves = (double)bsri_ceil_div(units, bsri_max(1, ctx->sm_count / span));
+    return bsri_tiles_ns(p, &bsri_costs_of[kind], 128, cols, (int)bsri_min(p->br, 64), waves, 1, 1);
 }
 /* How units are dealt, as if columns were random. One is tall where, started with the last slab, it would still run when all else
    is done: what a team has of a slab, half as much again, or a twentieth of what it has altogether. */
@@ -4364,24 +4374,24 @@ static void bsri_wgmma_balance(bsri_dev_wgmma *m, int64_t groups) {
     m->tall = tall < 1e9 ? (int32_t)tall : 1000000000;
     m->round = mean * (double)clocks < 420.0 * m->teams ? 8 : 0;
 }
-/* Which instance runs a product in this tier. */
+/* Which instance runs a product in this tier; others: what other tiers are estimated to take. */
 static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsr_plan *asked,
-                                     bsri_dev_wgmma *m) {
+                                     double others, bsri_dev_wgmma *m) {
     const int64_t groups = bsri_ceil_div(p->tiles * p->br, 128); /* a schedule by eights may round up to four times as many */
     const int why = bsri_wgmma_refuses(ctx, p, compute, p->items * groups * bsri_ceil_div(p->width, 128));
     bsri_choice c = bsri_yes(0, 3, p->br == 128 ? BSR_WHY_ONE_ROW : BSR_WHY_GROUP);
     const int i8 = p->a.dtype == BSR_I8;
     int64_t tiles;
     if (why) return bsri_no(why);
-    if (bsri_wgmma_slower(ctx, p, compute, asked)) return bsri_no(BSR_WHY_SLOWER);
-    memset(m, 0, sizeof *m);
-    m->p = *p, m->single = bsri_mma_single(p, &m->rows), m->schedule = p->a.schedule, m->trans = p->trans;
-    m->items = (int32_t)p->items, m->lines = (int32_t)p->tiles;
-    m->silent = !p->alpha_ptr && p->alpha == 0.0;
     c.tile_rows = 128, c.tile_cols = 256;
     if (p->br >= 64 && !i8)
         c.tile_cols = asked->tile_cols ? (asked->tile_cols == 128 ? 128 : 256)
                       : bsri_wgmma_ns(ctx, p, 128) < bsri_wgmma_ns(ctx, p, 256) ? 128 : 256;
+    if (!i8 && !asked->kernel && bsri_wgmma_ns(ctx, p, c.tile_cols) > others) return bsri_no(BSR_WHY_SLOWER);
+    memset(m, 0, sizeof *m);
+    m->p = *p, m->single = bsri_mma_single(p, &m->rows), m->schedule = p->a.schedule, m->trans = p->trans;
+    m->items = (int32_t)p->items, m->lines = (int32_t)p->tiles;
+    m->silent = !p->alpha_ptr && p->alpha == 0.0;
     m->group = (int32_t)bsri_max(1, c.tile_rows / p->br), m->group_bits = bsri_mma_log2(m->group), m->tile_cols = c.tile_cols;
     m->parts = (int32_t)bsri_max(1, p->br * (int64_t)bsr_dtype_size(p->a.dtype) / 128);
     m->block_bits = bsri_mma_log2(p->br);
@@ -8687,6 +8697,22 @@ typedef union bsri_product_params {
     bsri_dev_mma mma;
     bsri_dev_skinny skinny;
 } bsri_product_params;
+/* Of the tiles of two tiers those that are estimated to be the fastest. */
+static void bsri_choose_estimated(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsri_chooser *s,
+                                  bsri_product_params *m) {
+    const int halves = p->a.dtype == BSR_BF16 || p->a.dtype == BSR_F16;
+    bsri_choice c;
+    double tall = INFINITY, brief = INFINITY;
+    if (!bsri_mma_refuses(ctx, p, compute, bsri_mma_values(p), bsri_mma_layout(&p->b))) {
+        tall = bsri_mma_tile_of(ctx, p, s->asked, &c);
+        if (halves) brief = bsri_short_ns(ctx, p);
+    }
+    /* larger blocks: wgmma's tiles are ahead of mma's */
+    if (bsri_wants(s, 3))
+        bsri_offer(s, 3, bsri_wgmma_choose(ctx, p, compute, s->asked, p->br < 64 && tall < brief ? tall : brief, &m->wgmma));
+    if (bsri_wants(s, 2) && brief <= tall) bsri_offer(s, 2, bsri_mma_choose_short(ctx, p, compute, s->asked, &m->mma));
+    if (bsri_wants(s, 2)) bsri_offer(s, 2, bsri_mma_choose(ctx, p, compute, s->asked, &m->mma));
+}
 static void bsri_choose_product(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsri_chooser *s,
                                 bsri_product_params *m) {
     if (p->kind >= BSRI_LIST_SCATTER) { /* a list of the caller's: there need not be a matrix */
@@ -8695,9 +8721,7 @@ static void bsri_choose_product(const bsr_context *ctx, const bsri_dev_product *
         return;
     }
     if (bsri_wants(s, 2)) bsri_offer(s, 2, bsri_mma_choose_skinny(ctx, p, compute, s->asked, &m->skinny));
-    if (bsri_wants(s, 2)) bsri_offer(s, 2, bsri_mma_choose_short(ctx, p, compute, s->asked, &m->mma));
-    if (bsri_wants(s, 3)) bsri_offer(s, 3, bsri_wgmma_choose(ctx, p, compute, s->asked, &m->wgmma));
-    if (bsri_wants(s, 2)) bsri_offer(s, 2, bsri_mma_choose(ctx, p, compute, s->asked, &m->mma));
+    bsri_choose_estimated(ctx, p, compute, s, m);
     if (bsri_wants(s, 1)) bsri_offer(s, 1, bsri_simt_choose(ctx, p, compute, s->asked, &m->simt));
 }
 typedef union bsri_sampled_params {

@@ -4,17 +4,6 @@
 #define BSRSPARSE_TUNE_TABLE_H
 /* BEGIN GENERATED */
 #define BSRI_TUNE_FORMAT 1
-#define BSRI_TUNE_ROWS 2
-static const bsr_tune_gpu bsri_tune_gpus[] = { /* name, architecture, multiprocessors, made with */
-    {"NVIDIA H200", 90, 132,
-     "driver for CUDA 13.0, toolkit 13.0, 2026-11-22, bsrsparse 0.1.0",
-     "sha256 e8134b77ce7d0fb6875e5fc772ec965fee9b89b3ba2b37f47c57ca8d6b29a41b"},
-};
-static const bsr_tune_row bsri_tune_rows[] = {
-    /* gpu, op, dtype, out, block rows, block cols, beta, alpha, m, k, n, density: */
-    /* kernel, tile rows, tile cols, split, stages, order, gain */
-    {0,1,2,2,16,16,0,1,1024,1024,1024,10,2,32,256,1,9,1,6},
-    {0,1,2,2,128,128,0,1,1024,4096,8192,20,3,128,128,1,0,0,9},
-};
-/* END GENERATED, check sum 3974460756 */
+#define BSRI_TUNE_ROWS 0
+/* END GENERATED, check sum 2166136261 */
 #endif

@@ -13,7 +13,7 @@ from scipy.optimize import least_squares
 
 SMS = 132
 NAMES = "start tile fused store fetch bytes along step area".split()
-KINDS = "mma 16,mma 32,f32 16,f32 32,tf32 16,tf32 32,i8 32,i8 64,short,narrow 16,narrow 32,wide".split(",")
+KINDS = "mma 16,mma 32,f32 16,f32 32,tf32 16,tf32 32,i8 32,i8 64,short 16,short 32,short 64,narrow 16,narrow 32,wide 64,wide 128".split(",")
 FIRST = dict(start=3000, tile=2500, fused=100, store=500, fetch=50, bytes=30, along=0.05, step=40, area=60)
 Plan = collections.namedtuple("Plan", "us tier kernel rows cols split order chosen")
 Shape = collections.namedtuple("Shape", "dtype m k n b s columns")
@@ -39,7 +39,7 @@ def runs(shape, plan):
     ranked = shape.dtype.startswith("f32") and up(shape.m, plan.rows) * up(shape.n, plan.cols) > SMS
     if shape.dtype == "f32" and shape.b == 64 and plan.cols == 256:
         return False
-    return plan.kernel >= 300 or plan.order == (2 if ranked else 1)
+    return plan.kernel >= 300 or 250 <= plan.kernel < 260 or plan.order == (2 if ranked else 1)
 
 
 def family(shape, plan):
@@ -53,7 +53,7 @@ def family(shape, plan):
     if 220 <= k < 230:
         return "i8 32" if shape.b == 32 else "i8 64"
     if 250 <= k < 260:
-        return "short"
+        return f"short {min(shape.b, 64)}"
     if 260 <= k < 270:
         return "f32 16" if shape.b == 16 else "f32 32"
     if 270 <= k < 280:
@@ -62,7 +62,7 @@ def family(shape, plan):
         return None
     if k % 100 >= 20 and k >= 300:
         return "narrow 16" if shape.b == 16 else "narrow 32"
-    return "wide"
+    return f"wide {shape.b}"
 
 
 def traits(shape, plan, kind):
@@ -78,10 +78,15 @@ def traits(shape, plan, kind):
         waves = up(up(across, span) * down, teams)
     else:
         waves = up(across * down, SMS)
+    beside = split = 1.0
+    if kind.startswith("short"):  # twelve warps of a multiprocessor, `split` for a tile, taken as they get free
+        split, tiles = plan.split, across * up(shape.m, rows)
+        waves = 1 + tiles * split / (12 * SMS)
+        beside = tiles / waves / SMS
     size = {"f": 4, "i": 1, "b": 2}[shape.dtype[0]] if shape.dtype[:3] != "f16" else 2
     touched = 1 - (1 - d) ** (shape.m / shape.b)
     memory = (shape.k * shape.n * touched * size + shape.m * shape.n * max(size, 4 if size == 1 else 2) + shape.m * shape.k * d * size) / 4.2
-    return dict(waves=waves, slices=union * shape.b / slice_, own=inner * d * shape.b / slice_, kb=slice_ * cols * size / 8192,
+    return dict(waves=waves, slices=union * shape.b / slice_ * beside, own=inner * d * shape.b / slice_ / split, kb=slice_ * cols * size / 8192,
                 tile=rows * cols / 32768, area=cols * max(rows, 64) / 16384, columns=shape.columns, fused="+relu" in shape.dtype, memory=memory / 1e3)
 
 
@@ -114,8 +119,8 @@ def regret(name, shapes, costs):
     lost, was = collections.defaultdict(list), collections.defaultdict(list)
     for shape, plans in shapes.items():
         known = [p for p in plans if family(shape, p) in costs and runs(shape, p)]
-        if shape.b >= 64 and any(p.tier == 3 for p in plans): # the first to be asked
-            known = [p for p in known if p.tier == 3]
+        if shape.b >= 64 and any(p.tier == 3 for p in plans):
+            known = [p for p in known if p.tier == 3 or 250 <= p.kernel < 260]
         now = [p for p in plans if p.chosen]
         if not known or not now or now[0].kernel < 200:
             continue

@@ -134,16 +134,17 @@ static bool same(const bsr_plan &x, const bsr_plan &y) {
 }
 /* All plans that differ; call: queries ex. */
 template <class F> static std::vector<plan> plans_of(F call, bsr_exec &ex) {
-    static const int rows[] = {0, 16, 32, 64, 128}, cols[] = {0, 64, 128, 192, 256};
+    static const int rows[] = {0, 16, 32, 64, 128}, cols[] = {0, 64, 128, 192, 256},
+                     ways[][2] = {{0, 0}, {1, 0}, {2, 0}, {4, 0}, {1, 1}, {1, 2}}; /* split, order */
     std::vector<plan> plans;
     bsr_plan asked, got = BSR_ZERO;
     for (int tier = 2; tier <= 3; tier++)
         for (int r : rows)
             for (int c : cols)
-                for (int order = 0; order <= 2; order++) {
+                for (const int(&way)[2] : ways) {
                     bool known = false;
                     memset(&asked, 0, sizeof asked);
-                    asked.kernel = tier, asked.tile_rows = r, asked.tile_cols = c, asked.order = order;
+                    asked.kernel = tier, asked.tile_rows = r, asked.tile_cols = c, asked.split = way[0], asked.order = way[1];
                     ex.plan = &asked, ex.query = &got;
                     if (call() != BSR_OK) continue;
                     for (plan &o : plans) known |= same(o.p, got);
