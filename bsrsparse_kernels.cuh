@@ -2925,7 +2925,7 @@ typedef struct bsri_dev_wgmma {
     int32_t vector, fused; /* out is stored by the copy engine: 1 row-major, 2 column-major; BSRI_WGMMA_PLAIN, ... */
     int32_t direct;        /* vector 0: rows of f32 in pairs are stored as registers hold them */
     int32_t terms;         /* BSRI_TERM_...: of parameters, so that branches are known to be the same in all lanes */
-    float share;           /* 1 / blocks of a full row */
+    float share, each;     /* 1 / blocks of a full row; stages that a block takes, beside the dense operand's */
     int32_t whole;         /* out has whole pieces of 64 columns: the dense operand's are a dimension of its map */
     int32_t block_bits;    /* log2 of the rows of a block */
     int32_t items, lines;  /* of out; block rows of one */
@@ -3045,13 +3045,14 @@ struct bsri_wgmma_order {
     }
     /* In stages; without lengths the union of rows with n blocks altogether is guessed as if columns were random. */
     __device__ __forceinline__ uint32_t cost(const bsri_dev_wgmma &m, const bsri_mma_rows &r, int64_t pattern, int group) const {
-        float absent = 1;
-        if (lengths) return min(lengths[pattern * groups + group], 100000) * m.parts + m.turn;
-        for (int g = 0; g < m.group; g++) {
+        float absent = 1, blocks = 0;
+        for (int g = 0; g < m.group && !(lengths && m.each == 0); g++) {
             const int32_t n = line(pattern, group * m.group + g);
-            if (n >= 0) absent *= 1.0f - (float)(int)(bsri_index(r.ptr, r.dt, n + 1) - bsri_index(r.ptr, r.dt, n)) * m.share;
+            const float have = n < 0 ? 0 : (float)(int)(bsri_index(r.ptr, r.dt, n + 1) - bsri_index(r.ptr, r.dt, n));
+            absent *= 1.0f - have * m.share, blocks += have;
         }
-        return (uint32_t)fminf(1e5f, fmaxf(0.0f, (1.0f - absent) / m.share) * m.parts) + m.turn;
+        const float columns = lengths ? (float)lengths[pattern * groups + group] : fmaxf(0.0f, (1.0f - absent) / m.share);
+        return (uint32_t)fminf(1e5f, columns * m.parts + blocks * m.each) + m.turn;
     }
 };
 /* Index arrays of reduction r of an item of out, that problem item, and which of the matrix's patterns it has. */
@@ -3087,9 +3088,11 @@ template <int GROUP> __device__ __forceinline__ void bsri_wgmma_pick(bsri_wgmma_
     if (threadIdx.x % 32 == 0) s.pick[slot] = unit, bsri_mma_arrive(bsri_mma_address(&s.pick_full[slot]));
     __syncwarp();
 }
-/* The warp that knows the tiles, for up to 32 TEAMS teams. load: of teams lane, lane + 32, ...: stages so far, team. */
+/* The warp that knows the tiles, for up to 32 TEAMS teams; how many it has told. load: of teams lane, lane + 32, ...: stages so
+   far, team. */
 template <int TEAMS, int GROUP>
-__device__ __forceinline__ void bsri_wgmma_deal(const bsri_dev_wgmma &m, bsri_wgmma_list<GROUP> &s, const bsri_wgmma_order &o) {
+__device__ __forceinline__ uint32_t bsri_wgmma_deal(const bsri_dev_wgmma &m, bsri_wgmma_list<GROUP> &s,
+                                                    const bsri_wgmma_order &o) {
     const int lane = threadIdx.x % 32;
     const bool same = m.single && o.groups <= 32; /* each group's length is known to one lane */
     const uint32_t lengths = same && lane < o.groups ? o.cost(m, m.rows, 0, lane) : 0;
@@ -3103,27 +3106,35 @@ __device__ __forceinline__ void bsri_wgmma_deal(const bsri_dev_wgmma &m, bsri_wg
         }
         return unit < o.units ? n : 0;
     };
-    const int rounds = m.round ? max(1, o.units / o.teams - m.round) : 1, step = o.teams * 3 / 8 | 1;
+    /* the second round goes backwards, longest to shortest, if there is an order */
+    const int rounds = m.round ? max(o.order ? 2 : 1, o.units / o.teams - m.round) : 1, step = o.teams * 3 / 8 | 1;
+    const auto unit_of = [&](int r, int turn, int team) {
+        const int n = r == 1 && o.order ? o.teams - 1 - team : team + turn;
+        return r * o.teams + (n < o.teams ? n : n - o.teams);
+    };
     uint32_t load[TEAMS], picks = 0;
     const auto take = [&](int unit) {
-        if (o.tile(o.place(m, unit)) < m.tiles) bsri_wgmma_pick(s, picks++, unit);
+        if (unit < o.units && o.tile(o.place(m, unit)) < m.tiles) bsri_wgmma_pick(s, picks++, unit);
     };
 #pragma unroll
     for (int j = 0; j < TEAMS; j++) load[j] = j * 32 + lane < o.teams ? j * 32 + lane : ~0u;
 #pragma unroll 1
     for (int r = 0, turn = 0, first = 0; r < rounds;) { /* 32 teams at a time */
-        const int team = first + lane, n = team + turn;
-        if (r && !first) take(r * o.teams + (o.mine + turn) % o.teams);
-        const uint32_t more = length(r * o.teams + (n < o.teams ? n : n - o.teams)) << 8;
+        const int team = first + lane;
+        if (r && !first) take(unit_of(r, turn, o.mine));
+        const uint32_t more = length(unit_of(r, turn, min(team, o.teams - 1))) << 8;
 #pragma unroll
         for (int j = 0; j < TEAMS; j++) load[j] += first == j * 32 && team < o.teams ? more : 0;
         if ((first += 32) >= o.teams) first = 0, r++, turn = (turn + step) % o.teams;
     }
+    /* to look for tall ones where lengths must be read and tiles are short takes longer than it gains */
+    int tall = same ? __any_sync(~0u, lengths > (uint32_t)m.tall) : !m.round;
+    const uint32_t limit = tall ? m.tall : ~0u;
 #pragma unroll 1
-    for (int first = rounds * o.teams, tall = 1; first < o.units || tall; first += 32) {
+    for (int first = rounds * o.teams; first < o.units || tall; first += 32) {
         if (first >= o.units) first = rounds * o.teams, tall = 0; /* once more, now the others */
         uint32_t more = length(first + lane);
-        if ((more > (uint32_t)m.tall) != tall) more = 0;
+        if ((more > limit) != tall) more = 0;
         const int count = __popc(__ballot_sync(~0u, more));
         if (!count) continue;
         const uint32_t keys = bsri_wgmma_sorted(more << 5 | (more ? 31 - lane : 0));
@@ -3142,15 +3153,16 @@ __device__ __forceinline__ void bsri_wgmma_deal(const bsri_dev_wgmma &m, bsri_wg
             key = next;
         }
     }
-    for (int i = 0; i < BSRI_WGMMA_BUILDERS; i++) bsri_wgmma_pick(s, picks++, -1);
+    return picks;
 }
 template <int GROUP> __device__ __forceinline__ void bsri_wgmma_plan(const bsri_dev_wgmma &m, bsri_wgmma_list<GROUP> &s) {
     bsri_wgmma_order o;
     o.begin(m);
     bsri_dev_wait_for_last();
     o.schedule(m, -1);
-    if (o.teams <= 64) bsri_wgmma_deal<2>(m, s, o);
-    else bsri_wgmma_deal<BSRI_WGMMA_TEAMS>(m, s, o);
+    uint32_t picks = 0;
+    if (o.units > o.teams) picks = o.teams <= 64 ? bsri_wgmma_deal<2>(m, s, o) : bsri_wgmma_deal<BSRI_WGMMA_TEAMS>(m, s, o);
+    for (int i = 0; i < BSRI_WGMMA_BUILDERS; i++) bsri_wgmma_pick(s, picks++, -1);
 }
 
 /* --- lists --- */
@@ -4368,9 +4380,11 @@ static void bsri_wgmma_balance(bsri_dev_wgmma *m, int64_t groups) {
     const int64_t clocks = m->tile_cols * bsri_min(64, m->p.br) / 16; /* of a stage */
     double absent = 1, mean, tall;
     int i;
-    m->turn = m->p.br < 64 ? 192 / (int32_t)m->p.br : 3;
+    m->turn = m->p.br < 64 ? 320 / (int32_t)m->p.br : 3; /* of a tile of nothing: 3 us */
+    m->each = m->p.br < 64 ? 1.0f / 12 : 0; /* fits 4096^3 at .5, .8 and .95 */
     for (i = 0; i < m->group; i++) absent *= present < 1 ? 1 - present : 0;
-    mean = inner * (1 - absent) * m->parts + m->turn, tall = (some > 1.5 ? some : 1.5) * (double)groups * mean / m->teams;
+    mean = inner * (1 - absent) * m->parts + inner * present * m->group * m->each + m->turn;
+    tall = (some > 1.5 ? some : 1.5) * (double)groups * mean / m->teams;
     m->tall = tall < 1e9 ? (int32_t)tall : 1000000000;
     m->round = mean * (double)clocks < 420.0 * m->teams ? 8 : 0;
 }
