@@ -3106,10 +3106,15 @@ __device__ __forceinline__ uint32_t bsri_wgmma_deal(const bsri_dev_wgmma &m, bsr
         }
         return unit < o.units ? n : 0;
     };
-    /* the second round goes backwards, longest to shortest, if there is an order */
-    const int rounds = m.round ? max(o.order ? 2 : 1, o.units / o.teams - m.round) : 1, step = o.teams * 3 / 8 | 1;
+    /* Is any tall? Without an order all lengths would have to be read, which takes longer than it gains where tiles are short. */
+    int tall = same ? __any_sync(~0u, lengths > (uint32_t)m.tall) : !m.round;
+    if (!same && m.single && o.lengths) tall = o.cost(m, m.rows, 0, 0) > (uint32_t)m.tall;
+    /* else the second round of short ones goes backwards, longest to shortest */
+    const uint32_t limit = tall ? m.tall : ~0u;
+    const int back = m.round && o.order && !tall, step = o.teams * 3 / 8 | 1;
+    const int rounds = m.round ? max(1 + back, o.units / o.teams - m.round) : 1;
     const auto unit_of = [&](int r, int turn, int team) {
-        const int n = r == 1 && o.order ? o.teams - 1 - team : team + turn;
+        const int n = r == 1 && back ? o.teams - 1 - team : team + turn;
         return r * o.teams + (n < o.teams ? n : n - o.teams);
     };
     uint32_t load[TEAMS], picks = 0;
@@ -3127,9 +3132,6 @@ __device__ __forceinline__ uint32_t bsri_wgmma_deal(const bsri_dev_wgmma &m, bsr
         for (int j = 0; j < TEAMS; j++) load[j] += first == j * 32 && team < o.teams ? more : 0;
         if ((first += 32) >= o.teams) first = 0, r++, turn = (turn + step) % o.teams;
     }
-    /* to look for tall ones where lengths must be read and tiles are short takes longer than it gains */
-    int tall = same ? __any_sync(~0u, lengths > (uint32_t)m.tall) : !m.round;
-    const uint32_t limit = tall ? m.tall : ~0u;
 #pragma unroll 1
     for (int first = rounds * o.teams; first < o.units || tall; first += 32) {
         if (first >= o.units) first = rounds * o.teams, tall = 0; /* once more, now the others */
@@ -4375,7 +4377,8 @@ static double bsri_wgmma_ns(const bsr_context *ctx, const bsri_dev_product *p, i
 /* How units are dealt, as if columns were random. One is tall where, started with the last slab, it would still run when all else
    is done: what a team has of a slab, half as much again, or a twentieth of what it has altogether. */
 static void bsri_wgmma_balance(bsri_dev_wgmma *m, int64_t groups) {
-    const double inner = 1.0 / m->share, blocks = inner * m->lines * (double)m->patterns, some = 0.05 * m->slabs * m->items;
+    const double inner = 1.0 / m->share, some = 0.05 * m->slabs * m->items;
+    const double blocks = inner * m->lines * (double)(m->p.a.flags & BSR_MATRIX_RAGGED ? m->patterns : 1);
     const double present = blocks > 0 ? (double)m->p.a.nnz / blocks : 0;
     const int64_t clocks = m->tile_cols * bsri_min(64, m->p.br) / 16; /* of a stage */
     double absent = 1, mean, tall;
