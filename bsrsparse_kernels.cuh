@@ -3169,9 +3169,9 @@ template <int GROUP> __device__ __forceinline__ void bsri_wgmma_plan(const bsri_
 
 /* --- lists --- */
 
-/* The next part of the union of rows whose entries [at, end) are left; row g is lane g's. Columns in another order, or repeated:
-   one at a time, always the smallest head. */
-template <int GROUP>
+/* The next part of the union of rows whose entries [at, end) are left; row g is lane g's. It begins with a multiple of JOIN.
+   Columns in another order, or repeated: one at a time, always the smallest head. */
+template <int GROUP, int JOIN>
 __device__ __forceinline__ void bsri_wgmma_union(bsri_wgmma_part<GROUP> &part, const bsri_mma_rows &r, int64_t &at, int64_t end) {
     const int lane = threadIdx.x % 32;
     int64_t next = at;
@@ -3190,6 +3190,7 @@ __device__ __forceinline__ void bsri_wgmma_union(bsri_wgmma_part<GROUP> &part, c
         first = min(first, h);
         if (lane == g) head = h;
     }
+    first &= ~(JOIN - 1u);
     uint32_t inside[GROUP]; /* how many of 32 columns are in the window: most rows end there */
 #pragma unroll
     for (int g = 0; g < GROUP; g++) {
@@ -3217,10 +3218,11 @@ __device__ __forceinline__ void bsri_wgmma_union(bsri_wgmma_part<GROUP> &part, c
     }
     __syncwarp();
     if (__any_sync(~0u, irregular)) {
+        const uint32_t smallest = __reduce_min_sync(~0u, head);
         for (int i = lane; i < GROUP * BSRI_WGMMA_WINDOW; i += 32) (&part.bits[0][0])[i] = 0;
         __syncwarp();
-        if (at < end && head == first) part.bits[lane < GROUP ? lane : 0][0] = 1;
-        next = at + (at < end && head == first);
+        if (at < end && head == smallest) part.bits[lane < GROUP ? lane : 0][0] = 1u << (smallest - first);
+        next = at + (at < end && head == smallest);
         __syncwarp();
     }
     if (lane < BSRI_WGMMA_WINDOW)
@@ -3233,26 +3235,29 @@ __device__ __forceinline__ void bsri_wgmma_union(bsri_wgmma_part<GROUP> &part, c
    took 2000 clocks a stage to work this out, twice what it takes to multiply. */
 template <class L> __device__ __forceinline__ void bsri_wgmma_stages(bsri_wgmma_part<L::GROUP> &part) {
     __syncwarp();
-    const int lane = threadIdx.x % 32, count = part.count;
+    const int lane = bsri_dev_thread() % 32, count = part.count;
+    int n = 0; /* columns, times 2^16 slices */
 #pragma unroll 1
-    for (int w = 0, n = 0; n < count; w++) {
+    for (int w = 0; (n & 0xffff) < count; w++) {
         uint32_t rows = 0;
 #pragma unroll
         for (int g = 0; g < L::GROUP; g++) rows |= (part.bits[g][w] >> lane & 1) << g;
-        const uint32_t all = __ballot_sync(~0u, rows != 0);
-        const int to = n + __popc(all & ((1u << lane) - 1));
-        if (rows) part.slice[to] = (uint16_t)(w * 32 + lane), part.rows[to] = (uint8_t)rows;
-        n += __popc(all);
+        const uint32_t any = __ballot_sync(~0u, rows != 0), all = L::JOIN == 1 ? any : (any | any >> 1) & 0x55555555;
+        const int at = lane / L::JOIN * L::JOIN, to = (n >> 16) + __popc(all & ((1u << at) - 1));
+        if (all >> at & 1) part.slice[to] = (uint16_t)(w * 32 + at), part.rows[to * L::JOIN + lane - at] = (uint8_t)rows;
+        n += __popc(any) + (__popc(all) << 16);
     }
     __syncwarp();
+    const int slices = n >> 16;
+    if (lane == 0) part.count = slices;
 #pragma unroll 1
-    for (int i = lane; i * L::EACH < count; i += 32) {
+    for (int i = lane; i * L::EACH < slices; i += 32) {
         uint32_t work[2] = {0, 0};
 #pragma unroll
         for (int half = 0; half < 2; half++)
 #pragma unroll
-            for (int e = 0, at = 0; e < L::EACH; e++) {
-                const uint32_t rows = i * L::EACH + e < count ? part.rows[i * L::EACH + e] : 0;
+            for (int e = 0, at = 0; e < L::ITEMS; e++) {
+                const uint32_t rows = i * L::ITEMS + e < slices * L::JOIN ? part.rows[i * L::ITEMS + e] : 0;
                 const uint32_t r = rows >> half * (L::GROUP / 2) & ((1u << L::GROUP / 2) - 1);
                 work[half] |= r ? L::item(r, e) << at : 0, at += r ? 7 : 0;
             }
@@ -3298,7 +3303,7 @@ __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_w
             do {
                 bsri_wgmma_part<L::GROUP> &part = s.part[builder][parts % 2];
                 bsri_mma_wait(bsri_mma_address(&s.part_empty[builder][parts % 2]), (parts / 2 & 1) ^ 1);
-                bsri_wgmma_union<L::GROUP>(part, from.rows, at, end);
+                bsri_wgmma_union<L::GROUP, L::JOIN>(part, from.rows, at, end);
                 if constexpr (L::OWN) bsri_wgmma_stages<L>(part);
                 more = __any_sync(~0u, at < end);
                 if (lane < L::GROUP) part.row[lane] = line, part.end[lane] = (int32_t)end;
@@ -3830,7 +3835,7 @@ __device__ __forceinline__ void bsri_wgmma_end(const bsri_dev_wgmma &m, const bs
     const bsri_dev_finisher &f = s.finisher[own.half];
     char *const spare = shared + L::STAGES * L::STAGE + own.warp * 4096;
     const uint32_t at = bsri_mma_address(spare);
-    if (L::source::spoiled(sum)) {
+    if (L::source::spoiled(sum, terms.cols)) {
         if (tile.line >= 0) L::source::again(m, tile.item, tile.line, terms.row, tile.col);
     } else if (!L::OWN && m.fused == BSRI_WGMMA_ANY) {
         if constexpr (!L::OWN) bsri_wgmma_finish_any<T, L>(m, f, terms, (float *)spare, sum);
@@ -3962,7 +3967,7 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
    row. TA: blocks are stored transposed; TB: the dense operand is row-major; both for types of 2 bytes only. Only wgmma wants to
    know these at compile time: the loop around it is there for each, all else once. */
 template <class T, int TN_, int LINE = 128> struct bsri_wgmma_wide {
-    static constexpr int TN = TN_, GROUP = 2, SLICE = LINE / T::BYTES, EACH = 1, BLOCK = 64 * LINE, DENSE = TN * LINE,
+    static constexpr int TN = TN_, GROUP = 2, JOIN = 1, SLICE = LINE / T::BYTES, EACH = 1, BLOCK = 64 * LINE, DENSE = TN * LINE,
                          STAGE = 2 * BLOCK + DENSE; /* BLOCK: 64 rows of a slice */
     static constexpr bool OWN = false; /* the multiplying warps fetch their own blocks */
     static constexpr uint32_t STAGES = 196608 / STAGE;
@@ -4012,7 +4017,7 @@ template <class T, int TN_, int LINE = 128> struct bsri_wgmma_wide {
             bsri_wgmma_wait<1>();
             release();
         }
-        static __device__ __forceinline__ bool spoiled(const typename T::sum (&)[TN / 2]) { return false; }
+        static __device__ __forceinline__ bool spoiled(const typename T::sum (&)[TN / 2], int) { return false; }
         static __device__ __forceinline__ void again(const bsri_dev_wgmma &, int64_t, int32_t, int64_t, int64_t) {}
     };
 #endif
@@ -4021,9 +4026,11 @@ template <class T, int TN_, int LINE = 128> struct bsri_wgmma_wide {
 /* Blocks of 16 and 32: a warp's strip of 16 rows lies within one block row, and is what wgmma takes from registers. So every
    multiplying warp fetches its own blocks through a ring of its own, and has zeros where its row has no block; a stage holds
    slices of the dense operand only. A warpgroup multiplies where one of its rows has a block. TB: as above, but with an
-   instance each: with both loops in one kernel its epilogue spills. */
+   instance each: with both loops in one kernel its epilogue spills. Where the dense operand is stored along the products, a
+   slice is 64 bytes of them, for blocks of 16 two columns of blocks (JOIN): the L2 brings 32 bytes in the time of 64. */
 template <class T, int B_, int TB> struct bsri_wgmma_narrow {
-    static constexpr int TN = 256, B = B_, GROUP = 128 / B, SLICE = B, EACH = 64 / B, DENSE = TN * B * 2, STAGE = EACH * DENSE;
+    static constexpr int TN = 256, B = B_, GROUP = 128 / B, JOIN = B == 16 && !TB ? 2 : 1, SLICE = JOIN * B, EACH = 64 / SLICE,
+                         ITEMS = EACH * JOIN, DENSE = TN * SLICE * 2, STAGE = EACH * DENSE;
     static constexpr uint32_t STAGES = 4, STRIP = 32 * B, PAIR = B == 16 ? 2 : 1, RING = 4096, AHEAD = RING / STRIP / PAIR;
     static constexpr bool OWN = true;
 #ifdef BSRI_WGMMA_CODE
@@ -4129,15 +4136,15 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
         template <int, int, class F>
         __device__ __forceinline__ void multiply(const bsri_dev_wgmma &m, float (&sum)[TN / 2], uint32_t at, uint32_t work, int,
                                                  const F &release) {
-            const uint64_t dense = TB ? bsri_wgmma_matrix<128>(at, B * 128) : bsri_wgmma_matrix<2 * B>(at, 0);
+            const uint64_t dense = TB ? bsri_wgmma_matrix<128>(at, SLICE * 128) : bsri_wgmma_matrix<2 * SLICE>(at, 0);
 #pragma unroll 1
             for (; work; work >>= 7 * PAIR) {
                 const uint32_t have0 = work >> shift & 1, have1 = B == 16 ? work >> (shift + 7) & 1 : 0;
                 uint32_t at0 = have0 ? from + used : zero, at1 = have0 ? (from + used) ^ flip : zero, n = have0 + have1;
-                uint32_t d0 = (uint32_t)dense + (work & 3) * (DENSE / 16), d1 = d0 + (TB ? 2048 / 16 : 2), x0[4], x1[4];
+                uint32_t d0 = (uint32_t)dense + piece(work & 3), d1 = d0 + (TB ? 2048 / 16 : 2), x0[4], x1[4];
                 if (B == 16) {
                     at1 = have1 ? from + (used + have0 * STRIP) % RING : zero;
-                    d1 = (uint32_t)dense + (work >> 7 & 3) * (DENSE / 16);
+                    d1 = (uint32_t)dense + piece(work >> 7 & 3);
                 }
                 asm volatile("" : "+r"(at0), "+r"(at1), "+r"(n), "+r"(d0), "+r"(d1));
                 bsri_mma_landed<AHEAD - 1>();
@@ -4162,15 +4169,21 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
                 ask(m, n);
             }
         }
+        /* From a stage's dense operand to piece n of a block's products, as descriptors count. */
+        static __device__ __forceinline__ uint32_t piece(uint32_t n) { return n / JOIN * (DENSE / 16) + n % JOIN * 2; }
         static __device__ __forceinline__ void fragment(const bsri_dev_wgmma &m, uint32_t (&x)[4], uint32_t at) {
             if (m.a_trans) bsri_mma_load_t(x, at);
             else bsri_mma_load(x, at);
         }
         /* Zeros times Inf or NaN leave NaN where a row has no block. */
-        static __device__ __forceinline__ bool spoiled(const float (&sum)[TN / 2]) {
+        static __device__ __forceinline__ bool spoiled(const float (&sum)[TN / 2], int cols) {
             float bad = 0.0f;
 #pragma unroll
-            for (int i = 0; i < TN / 2; i++) bad = fmaf(sum[i], 0.0f, bad);
+            for (int n = 0; n < TN; n += 64)
+                if (n < cols) { /* what stands beyond the last column was never fetched */
+#pragma unroll
+                    for (int i = n / 2; i < n / 2 + 32; i++) bad = fmaf(sum[i], 0.0f, bad);
+                }
             return __any_sync(~0u, bad != bad);
         }
         /* This warp's strip once more, from the row's own blocks only: 16 x 32 sums at a time, any epilogue. Not inline: it needs
@@ -4297,13 +4310,14 @@ static int bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m) {
     const int64_t a_size[5] = {p->br, p->br, p->a.nnz, a->size[0], a->size[1]};
     const int64_t a_step[4] = {size * (trans ? p->a_cs : p->a_rs), p->a.nnz > 1 ? size * p->a_block : 16,
                                a->stride[0] ? size * a->stride[0] : 16, a->stride[1] ? size * a->stride[1] : 16};
-    const int wide = m->vector == 1, line = (int)bsri_min(128, p->br * size),
-              slice = line / (int)size; /* bytes, products of a slice of b */
+    const int wide = m->vector == 1, line = (int)bsri_min(128, p->br * size);
+    const int along = p->br == 16 && !rows ? 64 : line, slice = along / (int)size; /* bytes, products of a slice of b */
     const int64_t o_line = wide ? p->out.row_stride : p->out.col_stride;
     const int64_t o_size[4] = {wide ? p->width : p->out.rows, wide ? p->out.rows : p->width, o->size[0], o->size[1]};
     const int64_t o_step[3] = {o_size[1] > 1 ? o_bytes * o_line : 16, o->stride[0] ? o_bytes * o->stride[0] : 16,
                                o->stride[1] ? o_bytes * o->stride[1] : 16};
-    const int32_t box = 128 / (int32_t)o_bytes, a_box[5] = {trans ? 64 : slice, (int32_t)(trans ? 64 : p->br), 1, 1, 1},
+    const int32_t box = 128 / (int32_t)o_bytes,
+                  a_box[5] = {trans ? 64 : line / (int32_t)size, (int32_t)(trans ? 64 : p->br), 1, 1, 1},
                   b_box[5] = {rows ? 64 : slice, rows ? slice : m->dense, m->whole ? m->dense / 64 : 1, 1, 1},
                   tall = o_bytes == 2 && p->br >= 64 ? 64 : 16, o_box[4] = {wide ? box : tall, wide ? 16 : box, 1, 1};
     if (m->vector && !bsri_tensor_map(ctx, &m->out_map, p->out.dtype, p->out.data, 4, o_size, o_step, o_box,
@@ -4312,7 +4326,7 @@ static int bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m) {
     if (!p->a.nnz) return 1; /* nothing is fetched */
     if (p->br >= 64 && !bsri_tensor_map(ctx, &m->a_map, p->a.dtype, p->a.values, 5, a_size, a_step, a_box, trans ? 128 : line))
         return 0;
-    return bsri_tensor_map(ctx, &m->b_map, p->b.dtype, p->b.data, 4 + m->whole, b_size, b_step, b_box, rows ? 128 : line);
+    return bsri_tensor_map(ctx, &m->b_map, p->b.dtype, p->b.data, 4 + m->whole, b_size, b_step, b_box, rows ? 128 : along);
 }
 static int bsri_wgmma_refuses(const bsr_context *ctx, const bsri_dev_product *p, int compute, int64_t units) {
     const int dt = p->a.dtype, i8 = dt == BSR_I8;
