@@ -5298,27 +5298,34 @@ struct bsri_dev_units {
     }
 };
 
-/* The elements of 16 rows of a column, all loads before the first use. */
-__device__ __forceinline__ void bsri_dev_column(float (&v)[16], const void *data, int dtype, int64_t at, int64_t step, int rows) {
+/* So many rows of a column at a time; fewer where ptxas would spill registers. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+enum { BSRI_COLUMN = 8 };
+#else
+enum { BSRI_COLUMN = 16 };
+#endif
+/* The elements of rows of a column, all loads before the first use. */
+__device__ __forceinline__ void bsri_dev_column(float (&v)[BSRI_COLUMN], const void *data, int dtype, int64_t at, int64_t step,
+                                                int rows) {
     if (bsri_dev_size(dtype) == 1) {
-        uint8_t byte[16];
+        uint8_t byte[BSRI_COLUMN];
 #pragma unroll
-        for (int r = 0; r < 16; r++) byte[r] = r < rows ? ((const uint8_t *)data)[at + r * step] : 0;
+        for (int r = 0; r < BSRI_COLUMN; r++) byte[r] = r < rows ? ((const uint8_t *)data)[at + r * step] : 0;
 #pragma unroll
-        for (int r = 0; r < 16; r++) v[r] = dtype == BSR_I8 ? (float)(int8_t)byte[r] : (float)(byte[r] != 0);
+        for (int r = 0; r < BSRI_COLUMN; r++) v[r] = dtype == BSR_I8 ? (float)(int8_t)byte[r] : (float)(byte[r] != 0);
     } else if (dtype == BSR_F32) {
 #pragma unroll
-        for (int r = 0; r < 16; r++) v[r] = r < rows ? ((const float *)data)[at + r * step] : 0;
+        for (int r = 0; r < BSRI_COLUMN; r++) v[r] = r < rows ? ((const float *)data)[at + r * step] : 0;
     } else if (dtype == BSR_F16 || dtype == BSR_BF16) {
-        uint16_t half[16];
+        uint16_t half[BSRI_COLUMN];
 #pragma unroll
-        for (int r = 0; r < 16; r++) half[r] = r < rows ? ((const uint16_t *)data)[at + r * step] : 0;
+        for (int r = 0; r < BSRI_COLUMN; r++) half[r] = r < rows ? ((const uint16_t *)data)[at + r * step] : 0;
 #pragma unroll
-        for (int r = 0; r < 16; r++)
+        for (int r = 0; r < BSRI_COLUMN; r++)
             v[r] = dtype == BSR_BF16 ? __uint_as_float((uint32_t)half[r] << 16) : __half2float(__ushort_as_half(half[r]));
     } else {
 #pragma unroll
-        for (int r = 0; r < 16; r++)
+        for (int r = 0; r < BSRI_COLUMN; r++)
             v[r] = r >= rows             ? 0.0f
                    : dtype == BSR_F64    ? (float)((const double *)data)[at + r * step]
                    : dtype == BSR_I32    ? (float)((const int32_t *)data)[at + r * step]
@@ -5326,31 +5333,31 @@ __device__ __forceinline__ void bsri_dev_column(float (&v)[16], const void *data
     }
 }
 /* The scores of a column with additions of a bias, or forbidden where it is zero. */
-__device__ __forceinline__ void bsri_dev_column_bias(float (&x)[16], const void *data, int dtype, int mode, int64_t at,
+__device__ __forceinline__ void bsri_dev_column_bias(float (&x)[BSRI_COLUMN], const void *data, int dtype, int mode, int64_t at,
                                                      int64_t step, int rows) {
-    float v[16];
+    float v[BSRI_COLUMN];
     bsri_dev_column(v, data, dtype, at, step, rows);
     if (mode == BSR_MASK_MUL && dtype == BSR_F64) { /* no f64 is too small */
 #pragma unroll
-        for (int r = 0; r < 16; r++) v[r] = r < rows && ((const double *)data)[at + r * step] != 0;
+        for (int r = 0; r < BSRI_COLUMN; r++) v[r] = r < rows && ((const double *)data)[at + r * step] != 0;
     }
 #pragma unroll
-    for (int r = 0; r < 16; r++) {
+    for (int r = 0; r < BSRI_COLUMN; r++) {
         if (mode == BSR_MASK_MUL) x[r] = v[r] == 0 ? -bsri_dev_inf<float>() : x[r];
         else x[r] = v[r] == -bsri_dev_inf<float>() ? v[r] : x[r] + v[r];
     }
 }
-/* bsri_dev_query::modify() for 16 rows from row i on of a column, which stand in `stage`, ld apart. */
+/* bsri_dev_query::modify() for BSRI_COLUMN rows from row i on of a column, which stand in `stage`, ld apart. */
 __device__ __forceinline__ void bsri_dev_modify_column(const bsri_dev_attention &p, const bsri_dev_query &t, float *stage, int ld,
                                                        int i, int key, bool some, int64_t block) {
     const float none = -bsri_dev_inf<float>();
-    const int rows = some ? min(16, t.rows - i) : 0;
+    const int rows = some ? min((int)BSRI_COLUMN, t.rows - i) : 0;
     const int64_t row = t.row + i, value = block * p.ms[0] + (t.inner + i) * p.ms[1] + key % (int)p.mask.block_cols * p.ms[2];
-    float x[16];
+    float x[BSRI_COLUMN];
     bsr_position at;
     at.batch = t.batch, at.head = t.head, at.row = row, at.col = key;
 #pragma unroll
-    for (int r = 0; r < 16; r++) x[r] = stage[r * ld];
+    for (int r = 0; r < BSRI_COLUMN; r++) x[r] = stage[r * ld];
 #pragma unroll 1
     for (int part = 0; part < 3; part++) { /* rolled: additive mask; relative bias, padding, score function; boolean mask */
         const bool relative = part == 1;
@@ -5366,22 +5373,22 @@ __device__ __forceinline__ void bsri_dev_modify_column(const bsri_dev_attention 
         if (t.padding && p.padding_mode == BSR_MASK_ADD && rows > 0) {
             const float pad = bsri_dev_load<float>(t.padding, p.padding.dtype, bsri_dev_bias_at(&p.padding, 0, key));
 #pragma unroll
-            for (int r = 0; r < 16; r++) x[r] = pad == none ? none : x[r] + pad;
+            for (int r = 0; r < BSRI_COLUMN; r++) x[r] = pad == none ? none : x[r] + pad;
         }
         if (p.score_function) { /* rolled: the function's code stands here once */
 #pragma unroll
-            for (int r = 0; r < 16; r++) stage[r * ld] = x[r];
+            for (int r = 0; r < BSRI_COLUMN; r++) stage[r * ld] = x[r];
 #pragma unroll 1
             for (int r = 0; r < rows; r++, at.row++)
                 stage[r * ld] = bsri_dev_user_score(p.score_function, stage[r * ld], &at, p.user_data);
 #pragma unroll
-            for (int r = 0; r < 16; r++) x[r] = stage[r * ld];
+            for (int r = 0; r < BSRI_COLUMN; r++) x[r] = stage[r * ld];
         }
     }
     uint32_t open = rows > 0 ? (1u << rows) - 1 : 0; /* one bit a row */
     if (p.flags & BSR_ATTENTION_CAUSAL) {
         const int64_t shut = key - row - p.causal_offset; /* rows above the diagonal */
-        open &= shut >= 16 ? 0 : shut > 0 ? ~0u << shut : ~0u;
+        open &= shut >= BSRI_COLUMN ? 0 : shut > 0 ? ~0u << shut : ~0u;
     }
     if (t.padding && p.padding_mode == BSR_MASK_MUL && rows > 0 &&
         bsri_dev_bias(0.0f, t.padding, p.padding.dtype, BSR_MASK_MUL, bsri_dev_bias_at(&p.padding, 0, key)) == none)
@@ -5393,7 +5400,7 @@ __device__ __forceinline__ void bsri_dev_modify_column(const bsri_dev_attention 
             if (!bsri_dev_user_mask(p.mask_function, &at, p.user_data)) open &= ~(1u << r);
     }
 #pragma unroll
-    for (int r = 0; r < 16; r++) stage[r * ld] = open >> r & 1 ? x[r] : none;
+    for (int r = 0; r < BSRI_COLUMN; r++) stage[r * ld] = open >> r & 1 ? x[r] : none;
 }
 
 /* CTAs of 1 to 4 warps; a warp owns MT tiles of 16 query rows. FULL: everything between product and softmax, by way of shared
@@ -5537,7 +5544,9 @@ __global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_consta
                     for (int h = 0; h < BSRI_KEYS / 32; h++) {
                         const int n = h * 32 + lane, key = __shfl_sync(~0u, cur, n / 16) + n % 16;
                         const int64_t at = t.first + __shfl_sync(~0u, cur_block, n / 16);
-                        bsri_dev_modify_column(p, t, stage + n, LD, warp * 16 * MT + i * 16, key, key < keys, at);
+#pragma unroll 1
+                        for (int r = 0; r < 16; r += BSRI_COLUMN)
+                            bsri_dev_modify_column(p, t, stage + r * LD + n, LD, (warp * MT + i) * 16 + r, key, key < keys, at);
                     }
                     __syncwarp();
 #pragma unroll
