@@ -2900,7 +2900,8 @@ __device__ __forceinline__ void bsri_tensor_item(const bsri_tensor_batch &b, int
    slices in a stage, STAGE bytes, STAGES slots, fetch(...) a slice, dense_bytes/block_bytes(...) what that brings, multiply(...)
    a stage. */
 enum { BSRI_WGMMA_WINDOW = 16, BSRI_WGMMA_BUILDERS = 2, BSRI_WGMMA_PICKS = 4, BSRI_WGMMA_TEAMS = 5, BSRI_WGMMA_SLOTS = 8 };
-enum { BSRI_WGMMA_PLAIN, BSRI_WGMMA_LINES, BSRI_WGMMA_ANY }; /* epilogues: alpha, what bsri_wgmma_finish takes, others */
+/* epilogues: alpha; a row of bias, too, and relu or nothing; all that bsri_wgmma_finish takes; others */
+enum { BSRI_WGMMA_PLAIN, BSRI_WGMMA_BIAS, BSRI_WGMMA_LINES, BSRI_WGMMA_ANY };
 enum { /* what such a one has; RISE: bias along a column; RIGHT_F32, BIAS_F32: not in 16 bits; times the activation */
     BSRI_TERM_LEFT = 1,
     BSRI_TERM_RIGHT = 2,
@@ -3541,7 +3542,7 @@ __device__ __forceinline__ void bsri_wgmma_piece(S (&x)[16], const S (&sum)[N], 
    belongs to this lane's two rows. */
 template <class L> struct bsri_wgmma_terms {
     typedef bsri_wgmma_box<L> box;
-    float left[2], rise[2];
+    float left[2], rise[2], bias[L::TN / 64][2]; /* bias: BSRI_WGMMA_BIAS's */
     int32_t row, col, cols;
 
     /* Asks for all that the first 128 columns need: the tensor cores are still busy then. */
@@ -3570,6 +3571,29 @@ template <class L> struct bsri_wgmma_terms {
     __device__ __forceinline__ void prefetch(const bsri_dev_operand &o) const {
         const int n = threadIdx.x % 32 * 8;
         if (n < cols) asm volatile("prefetch.global.L1 [%0];" ::"l"(bsri_dev_at(o.data, o.dtype, col + n)));
+    }
+    /* BSRI_WGMMA_BIAS's: the lanes have a pair each of eight times eight columns; from here, as later nothing covers its time. */
+    template <class T> __device__ __forceinline__ void share(const bsri_dev_operand &o, bool f32) {
+        const int c = threadIdx.x % 32 * 2;
+#pragma unroll
+        for (int k = 0; k < L::TN / 64; k++) {
+            const char *const at = bsri_dev_at(o.data, f32 ? BSR_F32 : T::DTYPE, col + k * 64 + c);
+            float2 v = make_float2(0, 0);
+            if (k * 64 + c < cols && f32) v = *(const float2 *)at;
+            else if (k * 64 + c < cols) v.x = __uint_as_float(*(const uint32_t *)at);
+            bias[k][0] = v.x, bias[k][1] = v.y;
+            if (!f32) bsri_dev_unpack(bias[k], __float_as_uint(v.x), T::DTYPE);
+        }
+    }
+    /* 16 x 32 sums from column n on, plus bias. */
+    __device__ __forceinline__ void shared(float (&x)[16], int n) const {
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const int from = (n / 8 + j) % 8 * 4 + threadIdx.x % 4;
+            const float y[2] = {__shfl_sync(~0u, bias[n / 64][0], from), __shfl_sync(~0u, bias[n / 64][1], from)};
+#pragma unroll
+            for (int i = 0; i < 4; i++) x[4 * j + i] = __fadd_rn(x[4 * j + i], y[i % 2]);
+        }
     }
     /* The part of input that 64 columns of out from n on cover, to where those are staged: four pieces of 16 bytes a lane. */
     __device__ __forceinline__ void bring(const bsri_dev_operand &o, uint32_t at, bool by_rows, int n) const {
@@ -3674,16 +3698,18 @@ __device__ __forceinline__ void bsri_wgmma_fuse(const bsri_dev_wgmma &m, const b
     }
     bsri_dev_activate(x, m.terms / BSRI_TERM_ACTIVATION);
 }
-/* 16 rows of this warp, through shared memory and the copy engine, a box after the other. FUSED: more than alpha. */
-template <bool FUSED, class T, class L>
+/* 16 rows of this warp, through shared memory and the copy engine, a box after the other. KIND: BSRI_WGMMA_PLAIN, BIAS or LINES.
+   The last one's loop is not unrolled, with a dozen jumps a round: it takes 9000 clocks a tile of 128 x 256, the others 2500. */
+template <int KIND, class T, class L>
 __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const bsri_dev_finisher &f,
                                                   const bsri_wgmma_terms<L> &t, uint32_t spare, float (&sum)[L::TN / 2]) {
     typedef bsri_wgmma_box<L> box;
+    constexpr bool FUSED = KIND == BSRI_WGMMA_LINES;
     const bool by_rows = m.vector == 1, direct = FUSED && m.direct, input = FUSED && !direct && m.terms & BSRI_TERM_INPUT;
     const uint32_t bytes = box::bytes(by_rows), start = box::first(spare, by_rows);
     const bool leads = box::leads(by_rows);
-    const int32_t c0 = m.single ? 0 : __shfl_sync(~0u, f.c0, 0), c1 = m.single ? 0 : __shfl_sync(~0u, f.c1, 0);
     const float alpha = FUSED ? f.alpha : (float)(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
+    const int32_t c0 = m.single ? 0 : __shfl_sync(~0u, f.c0, 0), c1 = m.single ? 0 : __shfl_sync(~0u, f.c1, 0);
     uint32_t place = box::place(start, by_rows);
     asm volatile("" : "+r"(place)); /* kept */
 #pragma unroll(FUSED ? 1 : L::TN / 32)
@@ -3697,6 +3723,10 @@ __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const
         } else {
 #pragma unroll
             for (int i = 0; i < 16; i++) x[i] = alpha * sum[n / 2 + i];
+            if (KIND == BSRI_WGMMA_BIAS) {
+                t.shared(x, n);
+                if (m.terms & BSR_ACT_RELU * BSRI_TERM_ACTIVATION) bsri_dev_activation<BSR_ACT_RELU>(x);
+            }
         }
         if (n % 64 == 0 && !direct) { /* input is there, or the box's last store has been read */
             if (input) bsri_mma_landed<0>();
@@ -3843,9 +3873,11 @@ __device__ __forceinline__ void bsri_wgmma_end(const bsri_dev_wgmma &m, const bs
         if (m.vector == 1) bsri_wgmma_store<true, L>(m, f, terms, at, sum);
         else bsri_wgmma_store<false, L>(m, f, terms, at, sum);
     } else if (m.fused == BSRI_WGMMA_PLAIN) {
-        bsri_wgmma_finish<false, T, L>(m, f, terms, at, sum);
+        bsri_wgmma_finish<BSRI_WGMMA_PLAIN, T, L>(m, f, terms, at, sum);
+    } else if (!L::OWN && m.fused == BSRI_WGMMA_BIAS) {
+        if constexpr (!L::OWN) bsri_wgmma_finish<BSRI_WGMMA_BIAS, T, L>(m, f, terms, at, sum);
     } else {
-        bsri_wgmma_finish<true, T, L>(m, f, terms, at, sum);
+        bsri_wgmma_finish<BSRI_WGMMA_LINES, T, L>(m, f, terms, at, sum);
     }
 }
 
@@ -3946,6 +3978,10 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
             bsri_wgmma_item(m, finisher, now.half, done.item);
         if (T::BYTES == 2 && flags != BSRI_WGMMA_QUIT && m.fused == BSRI_WGMMA_LINES)
             terms.begin(m, finisher, at.base + L::STAGES * L::STAGE + now.warp * 4096);
+        if constexpr (T::BYTES == 2 && !L::OWN) {
+            if (flags != BSRI_WGMMA_QUIT && m.fused == BSRI_WGMMA_BIAS)
+                terms.template share<T>(finisher.operand[3], m.terms & BSRI_TERM_BIAS_F32);
+        }
         bsri_wgmma_wait<0>();
 #pragma unroll
         for (int i = 0; i < L::TN / 2; i++) bsri_wgmma_done(sum[i]);
@@ -4361,6 +4397,7 @@ static int bsri_wgmma_direct(const bsr_dense *d) {
 static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector, int direct, int32_t *terms) {
     const bsr_dense *in = &p->input, *right = &p->right, *bias = &p->bias;
     const int beta = p->has_input && (p->beta != 0.0 || p->beta_ptr), rise = bias->data && bias->cols == 1;
+    int others;
     *terms = p->activation * BSRI_TERM_ACTIVATION;
     if (!vector && !direct) return BSRI_WGMMA_ANY;
     if (vector && bsri_mma_vector(p)) return BSRI_WGMMA_PLAIN;
@@ -4375,7 +4412,9 @@ static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector, int direct
     *terms |= (p->left.data ? BSRI_TERM_LEFT : 0) | (beta ? BSRI_TERM_INPUT : 0) | (rise ? BSRI_TERM_RISE : 0);
     if (right->data) *terms |= BSRI_TERM_RIGHT | (right->dtype == BSR_F32 ? BSRI_TERM_RIGHT_F32 : 0);
     if (bias->data && !rise) *terms |= BSRI_TERM_BIAS | (bias->dtype == BSR_F32 ? BSRI_TERM_BIAS_F32 : 0);
-    return BSRI_WGMMA_LINES;
+    if (!vector || p->br < 64 || p->activation > BSR_ACT_RELU) return BSRI_WGMMA_LINES;
+    others = *terms % BSRI_TERM_ACTIVATION & ~(BSRI_TERM_BIAS | BSRI_TERM_BIAS_F32);
+    return !others && *terms & BSRI_TERM_BIAS ? BSRI_WGMMA_BIAS : BSRI_WGMMA_LINES;
 }
 /* Tiles beside each other that a team of CTAs takes. */
 static int32_t bsri_wgmma_span(int64_t tiles) {
