@@ -2902,6 +2902,7 @@ __device__ __forceinline__ void bsri_tensor_item(const bsri_tensor_batch &b, int
 enum { BSRI_WGMMA_WINDOW = 16, BSRI_WGMMA_BUILDERS = 2, BSRI_WGMMA_PICKS = 4, BSRI_WGMMA_TEAMS = 5, BSRI_WGMMA_SLOTS = 8 };
 /* epilogues: alpha; a row of bias, too, and relu or nothing; all that bsri_wgmma_finish takes; others */
 enum { BSRI_WGMMA_PLAIN, BSRI_WGMMA_BIAS, BSRI_WGMMA_LINES, BSRI_WGMMA_ANY };
+enum { BSRI_WGMMA_ALL = 1 << 20 }; /* as a number of rounds */
 enum { /* what such a one has; RISE: bias along a column; RIGHT_F32, BIAS_F32: not in 16 bits; times the activation */
     BSRI_TERM_LEFT = 1,
     BSRI_TERM_RIGHT = 2,
@@ -2932,7 +2933,7 @@ typedef struct bsri_dev_wgmma {
     int32_t items, lines;  /* of out; block rows of one */
     int32_t grid, teams, slabs; /* CTAs, teams of span; of columns: where the caller allows the whole grid */
     int32_t turn, tall;         /* in stages: what a tile takes beside its own; a unit that must not come late */
-    int32_t round;              /* units go round the teams as long as there are so many for each; 0: never */
+    int32_t tail;               /* rounds that are not dealt round the teams */
     int32_t inverse;            /* 2^16 / span, rounded up */
     int32_t either;             /* block rows or columns, which are fewer: so many lines a schedule of any direction has */
     int32_t group_bits, tile_cols;
@@ -3108,12 +3109,14 @@ __device__ __forceinline__ uint32_t bsri_wgmma_deal(const bsri_dev_wgmma &m, bsr
         return unit < o.units ? n : 0;
     };
     /* Is any tall? Without an order all lengths would have to be read, which takes longer than it gains where tiles are short. */
-    int tall = same ? __any_sync(~0u, lengths > (uint32_t)m.tall) : !m.round;
+    const bool brief = m.tail < BSRI_WGMMA_ALL;
+    int tall = same ? __any_sync(~0u, lengths > (uint32_t)m.tall) : !brief;
     if (!same && m.single && o.lengths) tall = o.cost(m, m.rows, 0, 0) > (uint32_t)m.tall;
-    /* else the second round of short ones goes backwards, longest to shortest */
+    /* The second round of short ones goes backwards, longest to shortest; not where a round is several slabs. */
     const uint32_t limit = tall ? m.tall : ~0u;
-    const int back = m.round && o.order && !tall, step = o.teams * 3 / 8 | 1;
-    const int rounds = m.round ? max(1 + back, o.units / o.teams - m.round) : 1;
+    const int back = brief && o.order && (!tall || o.groups * 4 >= o.teams * 3);
+    const int step = o.teams * 3 / 8 | 1, whole = o.units / o.teams;
+    const int rounds = m.tail ? max(1 + back, whole - m.tail) : whole + 1;
     const auto unit_of = [&](int r, int turn, int team) {
         const int n = r == 1 && back ? o.teams - 1 - team : team + turn;
         return r * o.teams + (n < o.teams ? n : n - o.teams);
@@ -4416,9 +4419,10 @@ static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector, int direct
     others = *terms % BSRI_TERM_ACTIVATION & ~(BSRI_TERM_BIAS | BSRI_TERM_BIAS_F32);
     return !others && *terms & BSRI_TERM_BIAS ? BSRI_WGMMA_BIAS : BSRI_WGMMA_LINES;
 }
-/* Tiles beside each other that a team of CTAs takes. */
+/* Tiles beside each other that a team of CTAs takes: fewer teams are dealt to sooner. */
 static int32_t bsri_wgmma_span(int64_t tiles) {
-    return tiles % 4 == 0 || tiles > 32 ? 4 : tiles % 3 == 0 ? 3 : tiles % 2 == 0 ? 2 : 1;
+    if (tiles % 4 == 0 || tiles > 32) return 4;
+    return tiles % 3 == 0 ? 3 : tiles % 5 == 0 ? 5 : tiles % 2 == 0 ? 2 : tiles % 7 == 0 ? 7 : 1;
 }
 static double bsri_wgmma_ns(const bsr_context *ctx, const bsri_dev_product *p, int cols) {
     const int kind = BSRI_COSTS_NARROW_16 + bsri_mma_log2(p->br) - 4;
@@ -4434,6 +4438,7 @@ static void bsri_wgmma_balance(bsri_dev_wgmma *m, int64_t groups) {
     const double blocks = inner * m->lines * (double)(m->p.a.flags & BSR_MATRIX_RAGGED ? m->patterns : 1);
     const double present = blocks > 0 ? (double)m->p.a.nnz / blocks : 0;
     const int64_t clocks = m->tile_cols * bsri_min(64, m->p.br) / 16; /* of a stage */
+    const double units = (double)m->items * m->slabs * (double)groups;
     double absent = 1, mean, tall;
     int i;
     m->turn = m->p.br < 64 ? 320 / (int32_t)m->p.br : 3; /* of a tile of nothing: 3 us */
@@ -4442,7 +4447,10 @@ static void bsri_wgmma_balance(bsri_dev_wgmma *m, int64_t groups) {
     mean = inner * (1 - absent) * m->parts + inner * present * m->group * m->each + m->turn;
     tall = (some > 1.5 ? some : 1.5) * (double)groups * mean / m->teams;
     m->tall = tall < 1e9 ? (int32_t)tall : 1000000000;
-    m->round = mean * (double)clocks < 420.0 * m->teams ? 8 : 0;
+    /* dealing a round takes 250 clocks a team, and is to be done while the others run */
+    m->tail = BSRI_WGMMA_ALL;
+    if (mean * (double)clocks < 420.0 * m->teams)
+        m->tail = (int32_t)bsri_min(8, (int64_t)(units / m->teams * mean * (double)clocks / (250.0 * m->teams)));
 }
 /* Which instance runs a product in this tier; others: what other tiers are estimated to take. */
 static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsr_plan *asked,
