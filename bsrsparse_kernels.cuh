@@ -1149,11 +1149,11 @@ typedef struct bsri_dev_mma {
     int32_t a_trans, vector; /* values are stored transposed; epilogue: 1 rows, 2 columns of out by 16 bytes, 0 one by one */
     int32_t order, single;   /* of tiles: 0 slab by slab, 1 group by group; one item, one reduction */
     /* tiles of a block row: of all items, rows of one; warps of a tile; alpha and out, where nothing else is to be done */
-    int32_t total, lines, split, plain;
+    int32_t total, lines, split, reserved;
     char *out;
     int64_t out_row, out_col;
     float alpha;
-    int32_t reserved;
+    int32_t unused;
     bsri_dev_product p; /* last: parameters are fetched by lines */
 } bsri_dev_mma;
 
@@ -1587,8 +1587,8 @@ __device__ __forceinline__ void bsri_mma_store(const bsri_dev_mma &m, uint16_t *
     __syncwarp();
     const int r = by_rows ? lane / 8 : lane % 2 * 8, c = by_rows ? lane % 8 * 8 : lane / 2;
     const uint16_t *from = tile + (by_rows ? r * 72 + c : c * 24 + r);
-    out += r * m.p.out.row_stride + c * m.p.out.col_stride;
-    const int64_t step = by_rows ? 4 * m.p.out.row_stride : 16 * m.p.out.col_stride;
+    out += r * m.out_row + c * m.out_col;
+    const int64_t step = by_rows ? 4 * m.out_row : 16 * m.out_col;
 #pragma unroll
     for (int i = 0; i < 4; i++, out += step, from += by_rows ? 4 * 72 : 16 * 24) {
         if (by_rows ? c + 8 <= cols : c + i * 16 < cols) *(uint4 *)out = *(const uint4 *)from;
@@ -2154,43 +2154,46 @@ __device__ __forceinline__ void bsri_mma_short_walk(float (&sum)[L::MI][L::NI][4
     }
     __syncwarp();
 }
-/* Sums of the tile's warps, in `tiles`, become out's (row, col) and what follows, eight a thread; by all of them. f: what is to
-   be done with them, or null: alpha is all. */
+/* The tile's warps add up in their order, 16 rows by each of the first of them, which writes those to out. f: what is to be done
+   with the sums, or null: alpha is all. */
 template <class T, class L>
-__device__ __forceinline__ void bsri_mma_short_finish(const bsri_dev_mma &m, const bsri_dev_finisher *f, char *tiles, int64_t row,
-                                                      int64_t col) {
-    const bool by_rows = m.out_col == 1;
+__device__ __forceinline__ void bsri_mma_short_finish(float (&sum)[L::MI][L::NI][4], const bsri_dev_mma &m,
+                                                      const bsri_dev_finisher *f, char *tiles, int64_t row, int64_t col) {
+    const int lane = threadIdx.x % 32, split = m.split, team = threadIdx.x / 32 / split, warp = threadIdx.x / 32 % split;
     const int cols = (int)bsri_min(64, m.width - col);
-    char *const out = f ? (char *)f->operand[4].data : m.out;
-    const float alpha = f ? f->alpha : m.alpha;
-#pragma unroll 1
-    for (int i = threadIdx.x % (m.split * 32); i < L::MI * 128; i += m.split * 32) {
-        const int q = i % 128, r = i / 128 * 16 + (by_rows ? q / 8 : q % 2 * 8), c = by_rows ? q % 8 * 8 : q / 2,
-                  n = by_rows    ? min(8, cols - c)
-                      : c < cols ? 8
-                                 : 0;
-        float *const tile = (float *)tiles + r * BSRI_MMA_PAD + c;
-        const float *x = tile;
-        float v[8] = {};
-        if (n <= 0) continue;
-#pragma unroll 1
-        for (int w = 0; w < m.split; w++, x += L::WARP / 4) {
-            if (by_rows) {
-                const float4 y = ((const float4 *)x)[0], z = ((const float4 *)x)[1];
-                v[0] += y.x, v[1] += y.y, v[2] += y.z, v[3] += y.w, v[4] += z.x, v[5] += z.y, v[6] += z.z, v[7] += z.w;
-            } else {
+    float4 *const mine = (float4 *)(tiles + warp * L::WARP);
+    float *const stage = (float *)(mine + L::MI * 256);
 #pragma unroll
-                for (int k = 0; k < 8; k++) v[k] += x[k * BSRI_MMA_PAD];
-            }
+    for (int mi = 0; mi < L::MI; mi++)
+        if (warp != mi % split) {
+#pragma unroll
+            for (int n = 0; n < 8; n++)
+                mine[(mi * 8 + n) * 32 + lane] = make_float4(sum[mi][n][0], sum[mi][n][1], sum[mi][n][2], sum[mi][n][3]);
         }
-        if (!f || m.plain) {
-            const uint4 words = make_uint4(T::pack(alpha * v[0], alpha * v[1]), T::pack(alpha * v[2], alpha * v[3]),
-                                           T::pack(alpha * v[4], alpha * v[5]), T::pack(alpha * v[6], alpha * v[7]));
-            *(uint4 *)(out + ((row + r) * m.out_row + (col + c) * m.out_col) * T::BYTES) = words;
+    bsri_named_sync(1 + team, split * 32);
+#pragma unroll
+    for (int mi = 0; mi < L::MI; mi++) {
+        if (warp != mi % split) continue;
+#pragma unroll 1
+        for (int w = 0; w < split; w++) {
+            const float4 *from = (const float4 *)(tiles + w * L::WARP) + mi * 256 + lane;
+            if (w == warp) continue;
+#pragma unroll
+            for (int n = 0; n < 8; n++, from += 32)
+                sum[mi][n][0] += from->x, sum[mi][n][1] += from->y, sum[mi][n][2] += from->z, sum[mi][n][3] += from->w;
+        }
+        if (!f || m.vector) {
+            char *const out = f ? (char *)f->operand[4].data : m.out;
+            const int64_t at = (row + mi * 16) * m.out_row + col * m.out_col;
+            bsri_mma_store<T>(m, (uint16_t *)stage, sum[mi], f ? f->alpha : m.alpha, (uint16_t *)out + at, cols, lane);
         } else {
 #pragma unroll
-            for (int k = 0; k < 8; k++) tile[by_rows ? k : k * BSRI_MMA_PAD] = v[k];
-            f->eight(m.p, tile, by_rows ? 1 : BSRI_MMA_PAD, row + r, col + c, by_rows, n);
+            for (int e = 0; e < 32; e += 2)
+                *(float2 *)(stage + bsri_mma_worker<T, L>::place(e, m.a_trans)) =
+                    make_float2(sum[mi][e / 4][e % 4], sum[mi][e / 4][e % 4 + 1]);
+            __syncwarp();
+            bsri_mma_finish(m, *f, stage, row + mi * 16, col, cols);
+            __syncwarp();
         }
     }
 }
@@ -2200,9 +2203,8 @@ template <class T, class L, bool SIMPLE>
 __device__ __forceinline__ void bsri_mma_short_tiles(const bsri_dev_mma &m, bsri_dev_finisher &finisher, char *shared) {
     const bsri_dev_product &p = m.p;
     const int warp = threadIdx.x / 32, split = m.split, team = warp / split, teams = 4 / split;
-    char *const mine = shared + warp * L::WARP, *const tiles = shared + team * split * L::WARP;
     bsri_mma_fetcher<T, L> f;
-    f.begin(mine, m.a_trans);
+    f.begin(shared + warp * L::WARP, m.a_trans);
     for (uint32_t work = blockIdx.x * teams + team; work < (uint32_t)m.total; work += gridDim.x * teams) {
         const uint32_t tile = work / (uint32_t)m.slabs, slab = work - tile * (uint32_t)m.slabs, row = tile >> m.block_bits;
         const uint32_t item = SIMPLE ? 0 : row / (uint32_t)m.lines, line = row - item * m.lines;
@@ -2222,15 +2224,8 @@ __device__ __forceinline__ void bsri_mma_short_tiles(const bsri_dev_mma &m, bsri
             f.values += part * m.a_part;
             bsri_mma_short_walk<T, L>(sum, m, r, f, line, warp % split);
         }
-#pragma unroll
-        for (int mi = 0; mi < L::MI; mi++)
-#pragma unroll
-            for (int e = 0; e < 32; e += 2)
-                *(float2 *)((float *)mine + mi * 16 * BSRI_MMA_PAD + bsri_mma_worker<T, L>::place(e, m.a_trans)) =
-                    make_float2(sum[mi][e / 4][e % 4], sum[mi][e / 4][e % 4 + 1]);
-        bsri_named_sync(1 + team, split * 32);
-        bsri_mma_short_finish<T, L>(m, SIMPLE ? NULL : &finisher, tiles, (int64_t)tile * L::MW - (int64_t)item * m.lines * p.br,
-                                    (int64_t)slab * 64);
+        bsri_mma_short_finish<T, L>(sum, m, SIMPLE ? NULL : &finisher, shared + team * split * L::WARP,
+                                    (int64_t)tile * L::MW - (int64_t)item * m.lines * p.br, (int64_t)slab * 64);
         bsri_named_sync(1 + team, split * 32);
     }
 }
@@ -2242,7 +2237,7 @@ template <class T, class L> __global__ void __launch_bounds__(128, 3) bsri_produ
 #if __CUDA_ARCH__ >= 900
     bsri_dev_let_next_start();
 #endif
-    if (m.single && m.plain) {
+    if (m.single && m.vector) {
         asm volatile("" ::"l"(m.out), "l"(m.out_row), "f"(m.alpha)); /* on their way before memory may be read */
         bsri_mma_short_tiles<T, L, true>(m, finisher[0], bsri_shared);
     } else {
@@ -2503,6 +2498,7 @@ static void bsri_mma_strides(const bsri_dev_product *p, const bsri_mma_shape *s,
     m->a_line = (values == 2 ? p->a_cs : p->a_rs) * size, m->a_block = p->a_block * size;
     m->a_jump = 512 / (values == 2 ? s->mw * (int)size : line) * m->a_line;
     m->a_step = s->ks * (values == 2 ? m->a_line : size), m->a_part = s->mw * (values == 2 ? size : m->a_line);
+    m->out = (char *)p->out.data, m->out_row = p->out.row_stride, m->out_col = p->out.col_stride;
     m->b_line = (dense == 1 ? p->b.row_stride : p->b.col_stride) * size;
     m->b_jump = m->b_line * (dense == 1 ? bsri_max(1, 512 / (cols * size)) : 512 / line);
 }
@@ -2564,9 +2560,8 @@ static bsri_choice bsri_mma_choose_short(const bsr_context *ctx, const bsri_dev_
     if (inner * p->br >= INT32_MAX) return bsri_no(BSR_WHY_SIZE);
     memset(m, 0, sizeof *m);
     m->p = *p, m->single = bsri_mma_single(p, &m->rows), m->vector = bsri_mma_vector(p), m->lines = (int32_t)p->tiles;
-    m->plain = m->vector && p->width % 8 == 0, m->alpha = (float)p->alpha;
+    m->alpha = (float)p->alpha;
     if (p->alpha_ptr || p->alpha == 0.0) m->single = 0; /* to be looked at */
-    m->out = (char *)p->out.data, m->out_row = p->out.row_stride, m->out_col = p->out.col_stride;
     s.mw = s.ks = p->br == 16 ? 16 : 32;
     bsri_mma_strides(p, &s, 64, values, dense, m);
     m->block_bits = bsri_mma_log2(p->br / s.mw);
