@@ -1364,10 +1364,10 @@ __device__ __forceinline__ void bsri_mma_fetch(const bsri_dev_mma &m, bsri_mma_l
 
 /* --- multiplying --- */
 /* Whether ptxas runs out of registers with what goes well for sm_80 and sm_90. */
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ == 800 || __CUDA_ARCH__ == 900
-#define BSRI_MMA_TIGHT 0
-#else
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200
 #define BSRI_MMA_TIGHT 1
+#else
+#define BSRI_MMA_TIGHT 0
 #endif
 /* threadIdx.x; of tiles that leave no registers, asked for again where it is needed: kept, it and what comes of it would take
    the sums' (1 to 8 % faster on an H200; tiles with 128 or 64 columns are as much slower so). */
@@ -1386,7 +1386,7 @@ template <class T, class L> struct bsri_mma_worker {
     /* what ldmatrix cannot turn: elements of 4 bytes are loaded one by one, those of 1 byte sorted after it */
     static constexpr bool WORDS = T::BYTES == 4, CHARS = T::BYTES == 1;
     /* two parts of everything leave no registers for a second step */
-    static constexpr bool ROLLED = PARTS == 2 || (L::PLAIN && BSRI_MMA_TIGHT);
+    static constexpr bool ROLLED = PARTS == 2 || (L::PLAIN && L::B_ROWS && BSRI_MMA_TIGHT);
     static constexpr int TURNED = L::MW * T::BYTES; /* bytes of a line of values that are stored transposed */
 
     /* Where this lane reads its warp's values, and a dense slice from the warp's columns on. */
