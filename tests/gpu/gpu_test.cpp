@@ -278,6 +278,7 @@ static job job_new(int kind, int dtype, int64_t block, int64_t size, int tier) {
                 j.device = [=](const bsr_context *c, const bsr_exec *e) { return bsr_build_schedule(c, da, 2, 0, db, bytes, e); };
         }
     }
+    g->upload();
     return j;
 }
 static void job_end(job *j) {
@@ -640,6 +641,7 @@ TEST(absent_blocks) {
                     gm_call g("bsr_dense_mm", gm.ctx, nullptr);
                     auto da = g.map(&a);
                     auto db = g.map(&b), dc = g.map(&c, true);
+                    g.upload();
                     plan.kernel = tier, e.plan = tier ? &plan : nullptr, e.error = &error, e.stream = gm.stream;
                     bsr_status status = bsr_dense_mm(gm.ctx, trans ? BSR_TRANS_A : 0, da, db, dc, &e);
                     if (status == BSR_BAD_PLAN && tier) {
@@ -657,6 +659,75 @@ TEST(absent_blocks) {
                 }
 }
 
+/* Every tier with every tile that a plan may name: what it does not take is refused, the rest is the CPU's bit for bit (whole
+   numbers). So small operands meet the kernels that else only large ones do. out: what the CPU made; returns how many ran. */
+template <class F> static int each_plan(const gm_call &g, const void *out, uint32_t flags, F call) {
+    static const int cols[] = {0, 16, 32, 64, 128, 256};
+    const bt_block *block = bt_find(out);
+    const gm_region *to = nullptr;
+    std::vector<char> got(block->bytes);
+    int ran = 0;
+    for (int i = 0; i < g.regions; i++)
+        if (g.region[i].written) to = &g.region[i];
+    for (int tier = 1; tier <= 3; tier++)
+        for (int n : cols) {
+            bsr_exec e = BSR_ZERO;
+            bsr_plan plan = BSR_ZERO;
+            plan.kernel = tier, plan.tile_cols = n, e.plan = &plan, e.stream = gm.stream, e.flags = flags;
+            gm_cuda("poisoning", cudaMemsetAsync(to->dev, 0x5a, to->bytes, gm.stream));
+            bsr_status status = call(&e);
+            if (status == BSR_BAD_PLAN) continue;
+            CHECK_INT(status, BSR_OK), ran++;
+            gm_cuda("after the run", cudaStreamSynchronize(gm.stream));
+            gm_cuda("copying back", cudaMemcpy(got.data(), to->dev, to->bytes, cudaMemcpyDeviceToHost));
+            if (memcmp(got.data(), block->data, to->bytes))
+                bt_fail(__FILE__, __LINE__, "tier %d, %d columns: other bits", tier, n);
+        }
+    return ran;
+}
+TEST(instances) {
+    static const uint32_t flags[] = {0, BSR_EXEC_TF32, BSR_EXEC_TF32X3};
+    static const int64_t blocks[] = {16, 32, 64, 128}, widths[] = {272, 264, 8, 16, 32, 64};
+    for (int type : types)
+        for (int64_t block : blocks)
+            for (int form = 0; form < 32; form++) { /* bits: transposed, dense operand column-major, by 4: width, more rows */
+                const int trans = form & 1, layout = form & 2 ? COL : ROW, width = form / 4, many = width == 6;
+                const int64_t n = many ? (form & 1 ? 8 : 32) : widths[width % 6];
+                const int out = type == BSR_I8 ? BSR_I32 : type;
+                t_spec s;
+                if (width > 6 || (many && block != 32)) continue;
+                bt_case("%s, blocks of %d, %d columns, form %d", bsr_dtype_name(type), (int)block, (int)n, form);
+                memset(&s, 0, sizeof s);
+                s.dtype = type, s.block_rows = s.block_cols = block, s.index_dtype = BSR_I32, s.kind = FILL_INTEGER;
+                s.r = many ? 272 : 256 / block + 1, s.c = many ? 2 : 4, s.nnz = many ? 272 : s.r * s.c / 2;
+                bsr_matrix a = t_matrix(&s);
+                const uint32_t op = trans && !many ? BSR_TRANS_A : 0;
+                if (op) t_attach_transposed(&a);
+                bsr_dense b = t_random(type, op ? a.rows : a.cols, n, layout, NO_BATCH, 0, FILL_INTEGER);
+                bsr_dense c = t_output(out, op ? a.cols : a.rows, n, layout, NO_BATCH);
+                gm_call g("bsr_dense_mm", gm.ctx, nullptr);
+                auto da = g.map(&a);
+                auto db = g.map(&b), dc = g.map(&c, true);
+                g.upload();
+                CHECK_INT(bsr_dense_mm(cpu(), op, &a, &b, &c, NULL), BSR_OK);
+                for (int i = 0; i < (type == BSR_F32 ? 3 : 1); i++)
+                    CHECK(each_plan(g, c.data, flags[i],
+                                    [&](const bsr_exec *e) { return bsr_dense_mm(gm.ctx, op, da, db, dc, e); }) > 0);
+                if (width || trans) continue;
+                bsr_dense x = t_random(type, a.rows, 128, ROW, NO_BATCH, 0, FILL_INTEGER),
+                          y = t_random(type, 128, a.cols, layout, NO_BATCH, 0, FILL_INTEGER);
+                bsr_matrix z = t_matrix_output(&a, out, PACKED);
+                gm_call h("bsr_sampled_addmm", gm.ctx, nullptr);
+                auto dx = h.map(&x), dy = h.map(&y);
+                auto dz = h.map(&z, true);
+                h.upload();
+                CHECK_INT(bsr_sampled_addmm(cpu(), 0, NULL, 1, &x, &y, &z, NULL), BSR_OK);
+                CHECK(each_plan(h, z.values, 0, [&](const bsr_exec *e) {
+                          return bsr_sampled_addmm(gm.ctx, 0, NULL, 1, dx, dy, dz, e);
+                      }) > 0);
+            }
+}
+
 /* ---------------------------------------------------------------------------------------------- */
 /* many rows, columns, items                                                                      */
 /* ---------------------------------------------------------------------------------------------- */
@@ -670,6 +741,7 @@ static void against_cpu(const bsr_matrix *a, const bsr_dense *b, const bsr_dense
     gm_call g("bsr_dense_mm", gm.ctx, nullptr);
     auto da = g.map(a);
     auto db = g.map(b), dc = g.map(c, true);
+    g.upload();
     e.stream = gm.stream;
     CHECK_INT(bsr_dense_mm(gm.ctx, 0, da, db, dc, &e), BSR_OK);
     g.download();
@@ -708,6 +780,7 @@ TEST(wide_grids) {
         auto da = g.map(&a), dy = g.map(&y, true);
         auto dx = g.map(&x), dz = g.map(&z);
         bsr_exec e = BSR_ZERO;
+        g.upload();
         e.stream = gm.stream;
         bsr_status status = k ? bsr_sampled_addmm(gm.ctx, 0, NULL, 1, dx, dz, dy, &e) : bsr_softmax(gm.ctx, 1, da, NULL, dy, &e);
         if (status == BSR_UNSUPPORTED) {
@@ -909,6 +982,7 @@ int main(int argc, char **argv) {
         {"failing_launch", failing_launch},
         {"host_pointers", host_pointers},
         {"absent_blocks", absent_blocks},
+        {"instances", instances},
         {"wide_grids", wide_grids},
         {"same_bits", same_bits},
         {"big_values", big_values},

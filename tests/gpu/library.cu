@@ -1,19 +1,40 @@
 /* The library with both backends and the tests' user functions; the test programs are linked with it. */
+#include <cuda_runtime.h>
+
+/* What the library launches is noted while gm_launches is set: also by conversions, whose plans name no kernel. */
+long *gm_launches; /* by number in the kernel table */
+static void gm_note_launch(const void *kernel);
+static cudaError_t gm_launch(const void *kernel, dim3 grid, dim3 threads, void **args, size_t shared, cudaStream_t stream) {
+    if (gm_launches) gm_note_launch(kernel);
+    return cudaLaunchKernel(kernel, grid, threads, args, shared, stream);
+}
+static cudaError_t gm_launch_config(const cudaLaunchConfig_t *config, const void *kernel, void **args) {
+    if (gm_launches) gm_note_launch(kernel);
+    return cudaLaunchKernelExC(config, kernel, args);
+}
+#define cudaLaunchKernel gm_launch
+#define cudaLaunchKernelExC gm_launch_config
 #define BSRSPARSE_USER_FUNCTIONS "tests/test_functions.h"
 #define BSRSPARSE_IMPLEMENTATION
 #include "bsrsparse.h"
 
+static const struct {
+    int number;
+    const char *name;
+    const void *kernel;
+} gm_table[] = {
+#define X(number, name, kernel, bytes) {number, name, (const void *)kernel},
+    BSRI_KERNELS(X)
+#undef X
+};
+static const int gm_table_size = (int)(sizeof gm_table / sizeof *gm_table);
+static void gm_note_launch(const void *kernel) {
+    for (int i = 0; i < gm_table_size; i++)
+        if (gm_table[i].kernel == kernel) gm_launches[gm_table[i].number]++;
+}
 /* The kernel table, for `gpu_tests kernels`: null behind the last one. */
 const char *gm_kernel(int i, int *number) {
-    static const struct {
-        int number;
-        const char *name;
-    } list[] = {
-#define X(number, name, kernel, bytes) {number, name},
-        BSRI_KERNELS(X)
-#undef X
-    };
-    if (i < 0 || i >= (int)(sizeof list / sizeof *list)) return NULL;
-    *number = list[i].number;
-    return list[i].name;
+    if (i < 0 || i >= gm_table_size) return NULL;
+    *number = gm_table[i].number;
+    return gm_table[i].name;
 }

@@ -14,10 +14,12 @@
    same words.
 
    Arguments beside those of bsr_test.h:
-     --tier N      force bsr_plan.kernel N (1 simt, 2 mma, 3 wgmma); calls that the tier refuses run on the CPU
+     --tier N      force bsr_plan.kernel N (1 simt, 2 mma, 3 wgmma) where an operation has tiers; calls that the tier refuses
+                   run on the CPU
      --every N     only one case in N goes to the device
-     --kernels N   of the calls that reach a kernel only the 1st, 2nd, 4th, 8th and so on go to the device, N at most (for
-                   compute-sanitizer); small ones only. Says which kernels were reached
+     --kernels N   of the calls whose plans name the same kernel only the 1st, 2nd, 4th, 8th and so on go to the device, N at
+                   most (for compute-sanitizer); of an operation whose plans name none a call, and the more calls in between the
+                   longer none has launched a new kernel. Small ones only. Says which kernels were launched
      --apart       each buffer is an allocation of its own, exactly as long as needed (for compute-sanitizer)
      --odd         buffers start at the addresses that they have on the host modulo 64; without it one case in four has
                    that, the others start at multiples of 256 bytes, so that vector paths are met as well */
@@ -46,7 +48,7 @@
 #define GM_LIMIT (int64_t(1) << 20) /* of memory that is not the harness's: more is a made-up size */
 #define GM_NAMES 40
 #define GM_KERNELS 1024
-#define GM_PLANNED 960
+#define GM_OPS 64
 #define GM_SMALL (size_t(2) << 20) /* bytes of a call's operands, with --kernels */
 
 namespace { /* one program holds several test programs, each with its own state */
@@ -60,7 +62,10 @@ struct gm_state {
     cudaStream_t stream;
     char *arena, *stage, *workspace;
     int tier, every, kernels, apart, odd, direct;
-    long reached[GM_KERNELS]; /* calls, by number in the kernel table; from GM_PLANNED on: of operations whose plans name none */
+    long planned[GM_KERNELS], launches[GM_KERNELS]; /* by number in the kernel table: calls whose plan named it, launches */
+    struct {
+        long calls, next, barren; /* calls so far, the next for the device; how many of those found no new kernel */
+    } unplanned[GM_OPS];          /* operations whose plans name no kernel */
     int ran, lacking, refused, contents, left_out; /* in this case */
     long launched, objected;                       /* in all */
     const bt_test *tests;
@@ -72,7 +77,8 @@ struct gm_state {
 } gm;
 } /* namespace */
 
-extern long gm_total[3]; /* main.cpp */
+extern long gm_total[3];  /* main.cpp */
+extern long *gm_launches; /* library.cu */
 TF void gm_note(bool tier, const char *name) {
     auto *list = tier ? gm.refuses : gm.lacks;
     for (int i = 0; i < GM_NAMES; i++) {
@@ -189,6 +195,7 @@ struct gm_call {
     const bsr_exec *exec;
     gm_region region[GM_REGIONS];
     int regions = 0, denses = 0, matrices = 0;
+    int searched = -1; /* with --kernels: the operation, where its plans name no kernel */
     size_t used = 0;
     bool odd;
     bsr_dense dense[16];
@@ -226,8 +233,6 @@ struct gm_call {
         if (regions == GM_REGIONS) gm_cuda("(too many buffers for the mirror)", cudaErrorInvalidValue);
         if (gm.apart) {
             gm_cuda("in cudaMalloc", cudaMalloc((void **)&r.dev, r.bytes ? r.bytes : 1));
-            if (gm.direct) /* no upload() follows */
-                gm_cuda("in cudaMemcpy", cudaMemcpy(r.dev, r.host, r.bytes, cudaMemcpyHostToDevice));
         } else {
             size_t start = used + GM_ZONE, want = odd ? (size_t)(uintptr_t)r.host % 64 : (256 - front % 256) % 256,
                    step = odd ? 64 : 256;
@@ -351,9 +356,29 @@ struct gm_call {
         for (int i = 0; i < regions; i++) bytes += region[i].bytes;
         ask.query = &plan;
         if (bytes > GM_SMALL || e.query || gm_guard(name, [&] { return device(gm.ctx, &ask); }) != BSR_OK) return false;
-        const bool known = plan.instance > 0 && plan.instance < GM_PLANNED;
-        const long n = ++gm.reached[known ? plan.instance : GM_PLANNED + plan.op % (GM_KERNELS - GM_PLANNED)];
-        return !(n & (n - 1)) && n >> (known ? gm.kernels : 2 * gm.kernels) == 0;
+        if (plan.instance > 0 && plan.instance < GM_KERNELS) {
+            const long n = ++gm.planned[plan.instance];
+            return !(n & (n - 1)) && n >> gm.kernels == 0;
+        }
+        auto &op = gm.unplanned[plan.op % GM_OPS];
+        if (op.calls++ < op.next) return false;
+        searched = plan.op % GM_OPS;
+        return true;
+    }
+    /* After such a call: the next one comes later if it launched nothing that was not launched before. */
+    void looked(const long (&before)[GM_KERNELS]) {
+        auto &op = gm.unplanned[searched];
+        bool fresh = false;
+        for (int i = 0; i < GM_KERNELS; i++) fresh |= gm.launches[i] && !before[i];
+        op.barren = fresh ? 0 : op.barren + 1, op.next = op.calls + (op.barren < 7 ? 1 << op.barren : 64) - 1;
+    }
+    /* Whether plans of the operation have tiers. */
+    bool tiered() const {
+        static const char *const names[] = {"bsr_dense_addmm", "bsr_dense_mm",      "bsr_scatter_mm",    "bsr_dense_scatter_mm",
+                                            "bsr_matmul",      "bsr_matmul_backward", "bsr_sampled_addmm", "bsr_attention"};
+        for (const char *n : names)
+            if (!strcmp(n, name)) return true;
+        return false;
     }
     /* host(ctx, exec) and device(ctx, exec) make the same call with the operands of either side. checked: a query on the CPU
        tells what is wrong with the arguments. */
@@ -380,13 +405,16 @@ struct gm_call {
         if (e.plan)
             plan = *e.plan, plan.backend = other_backend(plan.backend),
             plan.kernel = plan.kernel >= 1 && plan.kernel <= 3 ? 0 : plan.kernel;
-        if (gm.tier && !plan.kernel) plan.kernel = gm.tier;
-        e.plan = e.plan || gm.tier ? &plan : nullptr;
+        const bool forced = gm.tier && tiered();
+        if (forced && !plan.kernel) plan.kernel = gm.tier;
+        e.plan = e.plan || forced ? &plan : nullptr;
         e.error = &found, e.stream = gm.stream, e.workspace = place(e.workspace, 0, true);
         if (gm.kernels && (wanted != BSR_OK || !chosen(e, device))) {
             gm.left_out++;
             return host(ctx, exec);
         }
+        long before[GM_KERNELS];
+        memcpy(before, gm.launches, sizeof before);
         upload();
         if (wanted != BSR_OK) e.query = &ignored; /* what the CPU refuses is never launched */
         status = gm_guard(name, [&] { return device(gm.ctx, &e); });
@@ -418,11 +446,12 @@ struct gm_call {
             if (wanted == BSR_OK || status != wanted) gm_note(false, name), gm.lacking++;
             return host(ctx, exec);
         }
-        if (gm.tier && found.item == BSR_ITEM_PLAN_FIELD && found.index == 3 && said.item != BSR_ITEM_PLAN_FIELD) {
+        if (searched >= 0) looked(before);
+        if (forced && found.item == BSR_ITEM_PLAN_FIELD && found.index == 3 && said.item != BSR_ITEM_PLAN_FIELD) {
             gm_note(true, name), gm.refused++;
             return host(ctx, exec);
         }
-        gm.ran++;
+        gm.ran += !gm.tier || forced; /* what has no tiers does not make a case one of the forced tier */
         if (status == BSR_OK) gm.launched++;
         else gm.objected++;
         download();
@@ -797,13 +826,14 @@ TF int gm_start(int argc, char **argv, const bt_test *tests, size_t count) {
         gm_cuda("in cudaMalloc", cudaMalloc((void **)&gm.arena, GM_ARENA));
         gm_cuda("in cudaMallocHost", cudaMallocHost((void **)&gm.stage, GM_ARENA));
     }
-    gm.tests = tests, gm.test_count = count;
+    gm.tests = tests, gm.test_count = count, gm_launches = gm.kernels ? gm.launches : nullptr;
     return kept;
 }
 TF void gm_end(void) {
-    for (int i = 0, n = 0; i < GM_PLANNED && gm.kernels; i++)
-        if (gm.reached[i]) printf(n++ ? " %d" : "reached: %d", i);
+    for (int i = 0, n = 0; i < GM_KERNELS && gm.kernels; i++)
+        if (gm.launches[i]) printf(n++ ? " %d" : "launched: %d", i);
     if (gm.kernels) printf("\n");
+    gm_launches = nullptr;
     cudaFree(gm.arena), cudaFreeHost(gm.stage), cudaFree(gm.workspace), cudaStreamDestroy(gm.stream);
     bsr_destroy(gm.ctx);
 }

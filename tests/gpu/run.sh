@@ -45,7 +45,8 @@ else
             part "$tool of $p" 80 "$check $p --apart --kernels ${CALLS:-3}"
             tiered "$p" && for t in 1 2; do part "$tool of $p, tier $t" 80 "$check $p --apart --kernels ${CALLS:-3} --tier $t"; done
         done
-        part "$tool of gpu_test" 80 "$check gpu_test --every 1000 queries absent_blocks"
+        part "$tool of gpu_test" 80 "$check gpu_test --every 1000 --kernels 1 queries absent_blocks"
+        part "$tool of gpu_test, instances" 150 "$check gpu_test --every 1000 --kernels 1 instances"
     done
 fi
 run_parts() {
@@ -82,11 +83,11 @@ record=tests/results/${gpu}_$mode.txt
     if [ "$mode" = sanitize ]; then
         "$B/gpu_tests" kernels > "$out/kernels"
         for tool in memcheck racecheck initcheck synccheck; do
-            grep -l "^$tool of" "$out"/*.name | sed 's/name$/log/' | xargs sed -n 's/^reached: //p' | tr ' ' '\n' |
-                sort -u > "$out/reached"
+            grep -l "^$tool of" "$out"/*.name | sed 's/name$/log/' | xargs sed -n 's/^launched: //p' | tr ' ' '\n' |
+                sort -u > "$out/launched"
             awk -v tool="$tool" 'NR == FNR { had[$1] = 1; next } $1 in had { n++; next } { never = never "\n    " $0; none++ }
-                END { printf "%s: %d kernels reached, %d never (or by calls whose plans name no kernel):%s\n", tool, n, none, never }' \
-                "$out/reached" "$out/kernels"
+                END { printf "%s: %d kernels launched, %d never:%s\n", tool, n, none, never }' \
+                "$out/launched" "$out/kernels"
         done
     fi
     cat "$out"/*.sum | awk '{ p += $1; f += $3; s += $5 } END { printf "%d passed, %d failed, %d skipped\n", p, f, s }'
