@@ -2319,16 +2319,19 @@ template <class T, class L> __global__ void __launch_bounds__(128, 3) bsri_produ
     BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_MMA_SAMPLED(X, 230, bsri_mma_bf16, "bf16"))    \
     BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_MMA_SAMPLED(X, 240, bsri_mma_f16, "f16")))
 
-/* All strides of a batch and the base keep 16 bytes. */
-static int bsri_mma_aligned(const void *data, int32_t dims, const int64_t *size, const int64_t *stride, int64_t unit) {
-    int ok = (uintptr_t)data % 16 == 0, i;
+/* The base and all strides of a batch keep `unit` elements together. */
+static int bsri_aligned(const void *data, int dtype, int32_t dims, const int64_t *size, const int64_t *stride, int64_t unit) {
+    int ok = (uintptr_t)data % ((uintptr_t)unit * bsr_dtype_size(dtype)) == 0, i;
     for (i = 0; i < dims; i++) ok = ok && (size[i] == 1 || stride[i] % unit == 0);
     return ok;
+}
+static int bsri_dense_aligned(const bsr_dense *d, int64_t unit) {
+    return bsri_aligned(d->data, d->dtype, d->batch_dims, d->batch, d->batch_stride, unit);
 }
 /* 1: rows are contiguous, 2: columns are, with pieces of 16 bytes; 0: neither. */
 static int bsri_mma_layout(const bsr_dense *d) {
     const int64_t unit = 16 / (int64_t)bsr_dtype_size(d->dtype);
-    if (!bsri_mma_aligned(d->data, d->batch_dims, d->batch, d->batch_stride, unit)) return 0;
+    if (!bsri_dense_aligned(d, unit)) return 0;
     if (d->col_stride == 1 && (d->row_stride % unit == 0 || d->rows == 1)) return 1;
     if (d->row_stride == 1 && (d->col_stride % unit == 0 || d->cols == 1)) return 2;
     return 0;
@@ -2342,7 +2345,7 @@ static int bsri_mma_vector(const bsri_dev_product *p) {
 /* 1: op(A)'s blocks are stored row-major, 2: column-major, in pieces of 16 bytes; 0: neither. */
 static int bsri_mma_values(const bsri_dev_product *p) {
     const int64_t unit = 16 / (int64_t)bsr_dtype_size(p->a.dtype);
-    if (!bsri_mma_aligned(p->a.values, p->a.batch_dims, p->a.batch, p->a.values_batch_stride, unit)) return 0;
+    if (!bsri_aligned(p->a.values, p->a.dtype, p->a.batch_dims, p->a.batch, p->a.values_batch_stride, unit)) return 0;
     if (p->a_block % unit) return 0;
     if (p->a_cs == 1 && p->a_rs % unit == 0) return 1;
     return p->a_rs == 1 && p->a_cs % unit == 0 ? 2 : 0;
@@ -2589,7 +2592,7 @@ static void bsri_skinny_single(const bsri_dev_product *p, int64_t grid, bsri_dev
 static bsri_choice bsri_mma_choose_skinny(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsr_plan *asked,
                                           bsri_dev_skinny *m) {
     const int dt = p->a.dtype, ni = p->width <= 8 ? 0 : p->width <= 16 ? 1 : p->width <= 32 ? 2 : 3;
-    const int aligned = bsri_mma_aligned(p->b.data, p->b.batch_dims, p->b.batch, p->b.batch_stride, 8);
+    const int aligned = bsri_dense_aligned(&p->b, 8);
     const int rows = !(aligned && p->b.row_stride == 1 && (p->b.col_stride % 8 == 0 || p->width == 1));
     const int64_t blocks = p->a.nnz / bsri_max(1, bsri_pattern_count(&p->a) * p->tiles); /* of a row, on average */
     /* wgmma's tiles, where they keep the multiprocessors busy: 14336 x 4096 x 64 11.8 us, here 16 */
@@ -2640,7 +2643,7 @@ static bsri_choice bsri_mma_choose_sampled(const bsr_context *ctx, const bsri_de
     m->b_line = 2 * (right == 1 ? p->mat2.row_stride : p->mat2.col_stride);
     m->a_step = left == 1 ? 64 : 32 * m->a_line, m->b_step = right == 1 ? 32 * m->b_line : 64;
     m->vector = p->out.dtype == dt && o[2] == 1 && o[1] % 8 == 0 && o[0] % 8 == 0 &&
-                bsri_mma_aligned(p->out.values, p->out.batch_dims, p->out.batch, p->out.values_batch_stride, 8);
+                bsri_aligned(p->out.values, p->out.dtype, p->out.batch_dims, p->out.batch, p->out.values_batch_stride, 8);
     m->tiles = p->out.nnz / m->blocks + bsri_block_rows(&p->out);
     c.tile_rows = b, c.tile_cols = m->n_warps * 64, c.stages = m->stages, c.threads = 32 * m->m_warps * m->n_warps,
     c.shared = (int)bsri_max(m->stages * m->stage_bytes, c.threads / 32 * BSRI_MMA_PASS * 4);
@@ -4378,19 +4381,13 @@ static int bsri_wgmma_refuses(const bsr_context *ctx, const bsri_dev_product *p,
 }
 /* Numbers along a row, in pairs that are aligned; halves of the operands' type only. */
 static int bsri_wgmma_pairs(const bsr_dense *d, int64_t width, int dtype) {
-    const int64_t size = d->dtype == BSR_F32 ? 4 : d->dtype == dtype ? 2 : 0;
-    int ok = size && d->cols == width && d->col_stride == 1 && width % 2 == 0, i;
-    ok = ok && (uintptr_t)d->data % (uintptr_t)(2 * size) == 0;
-    for (i = 0; i < d->batch_dims; i++) ok = ok && (d->batch[i] == 1 || d->batch_stride[i] % 2 == 0);
-    return ok;
+    const int known = d->dtype == BSR_F32 || d->dtype == dtype;
+    return known && d->cols == width && d->col_stride == 1 && width % 2 == 0 && bsri_dense_aligned(d, 2);
 }
 static int bsri_wgmma_takes(const bsr_dense *d) { return d->dtype == BSR_F32 || d->dtype == BSR_F16 || d->dtype == BSR_BF16; }
 /* Rows of f32 in aligned pairs. */
 static int bsri_wgmma_direct(const bsr_dense *d) {
-    int ok = d->dtype == BSR_F32 && d->col_stride == 1 && d->cols % 2 == 0 && d->row_stride % 2 == 0, i;
-    ok = ok && (uintptr_t)d->data % 8 == 0;
-    for (i = 0; i < d->batch_dims; i++) ok = ok && (d->batch[i] == 1 || d->batch_stride[i] % 2 == 0);
-    return ok;
+    return d->dtype == BSR_F32 && d->col_stride == 1 && d->cols % 2 == 0 && d->row_stride % 2 == 0 && bsri_dense_aligned(d, 2);
 }
 static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector, int direct, int32_t *terms) {
     const bsr_dense *in = &p->input, *right = &p->right, *bias = &p->bias;
@@ -5801,18 +5798,12 @@ __global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_consta
 
 /* Is an operand's every row a whole number of aligned 16-byte pieces? */
 static int bsri_mma_rows_fit(const bsr_dense *d) {
-    int i, fits = (uintptr_t)d->data % 16 == 0 && d->col_stride == 1 && d->cols >= 8 && d->cols <= 128 && d->cols % 8 == 0;
     if (d->rows > 1 && d->row_stride % 8) return 0;
-    for (i = 0; i < d->batch_dims; i++)
-        if (d->batch[i] > 1 && d->batch_stride[i] % 8) return 0;
-    return fits;
+    return d->col_stride == 1 && d->cols >= 8 && d->cols <= 128 && d->cols % 8 == 0 && bsri_dense_aligned(d, 8);
 }
 /* May two neighbours of out be stored together? */
 static int bsri_attention_pairs(const bsr_dense *out) {
-    int i,
-        pairs = out->col_stride == 1 && out->row_stride % 2 == 0 && (uintptr_t)out->data % (2 * bsr_dtype_size(out->dtype)) == 0;
-    for (i = 0; i < out->batch_dims; i++) pairs &= out->batch[i] == 1 || out->batch_stride[i] % 2 == 0;
-    return pairs;
+    return out->col_stride == 1 && out->row_stride % 2 == 0 && bsri_dense_aligned(out, 2);
 }
 /* What bsri_load_kernels() allows the largest CTA of an instance. */
 #define BSRI_ATTENTION_BYTES(HD, MT, FULL) ((64 * MT + 2 * BSRI_KEYS) * HD * 2 + (FULL ? 4 * 16 * (BSRI_KEYS + 4) * 4 : 0))
@@ -6465,7 +6456,7 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
     m->area = p->out.nnz * m->slope + (int64_t)m->groups * m->panel, m->total = m->area * p->items;
     m->steps = (int)steps, m->reduce = p->alpha != 0.0 ? (int)p->reduce : 0;
     m->plain = !p->has_input && p->out.dtype == dt && o[2] == 1 && o[1] % 8 == 0 && o[0] % 8 == 0 &&
-               bsri_mma_aligned(p->out.values, p->out.batch_dims, p->out.batch, p->out.values_batch_stride, 8);
+               bsri_aligned(p->out.values, p->out.dtype, p->out.batch_dims, p->out.batch, p->out.values_batch_stride, 8);
     if (!bsri_wgmma_sampled_maps(ctx, p, m, b << m->shift)) return bsri_no(BSR_WHY_DENSE);
     c.tile_rows = m->group * b, c.tile_cols = m->wide ? 256 : 512, c.threads = 384, c.shared = BSRI_WSAMPLED_RING;
     c.stages = BSRI_WSAMPLED_RING / ((c.tile_rows + c.tile_cols) * BSRI_WSAMPLED_DEPTH * 2);

@@ -281,20 +281,23 @@ def prepared(lib, m, b):
     return [lib.schedule(m, group)] if group and lib.supports("schedule") else []
 
 
+def ours_alone(lib, bsr, b, d, o, exec_flags=0):
+    m, dd, od = bridge.matrix(bsr), bridge.dense(d), bridge.dense(o)
+    keep = prepared(lib, m, b)  # as long as it is timed
+    return timed(lambda: lib.addmm(m, dd, od, exec=lib.exec(exec_flags)))
+
+
 def product(lib, M, K, N, b, s, dtype, columns, out_dtype=None, exec_flags=0, note="", section="product", triton=True,
             mask=None, case=None):
     out_dtype = out_dtype or (torch.int32 if dtype == torch.int8 else dtype)
     bsr = make_bsr(M, K, b, s, dtype) if mask is None else from_mask(mask, b, dtype)
     d = random((K, N), dtype, columns)
     o, peer_out = empty((M, N), out_dtype, columns), empty((M, N), out_dtype, columns)
-    m, dd, od = bridge.matrix(bsr), bridge.dense(d), bridge.dense(o)
-    keep = prepared(lib, m, b)
     picked = torch.randperm(M, device=dev)[:128]
     dense = torch.sparse_bsr_tensor(bsr.crow_indices(), bsr.col_indices(), bsr.values().float(), (M, K)).to_dense().to(dtype)
     want = dense[picked].double() @ d.double()
     o.fill_(77)
-    call = lambda: lib.addmm(m, dd, od, exec=lib.exec(exec_flags))  # the m of the time of the call
-    ours = (timed(call), error(o[picked], want))
+    ours = (ours_alone(lib, bsr, b, d, o, exec_flags), error(o[picked], want))
     peers = {}
     if T is not None and triton:
         def default():
@@ -307,15 +310,13 @@ def product(lib, M, K, N, b, s, dtype, columns, out_dtype=None, exec_flags=0, no
         attempt(f"triton {dtype} b{b}", default)
         if args.search and dtype == bf16:
             attempt(f"triton search b{b}", searched)
-    if dtype == torch.int8:
+    if section == "patterns":  # beside as many blocks in random places
+        twin = from_mask(random_mask(M // b, K // b, int(mask.sum())), b, dtype)
+        peers["ours, random pattern"] = ours_alone(lib, twin, b, d, o), None
+    elif dtype == torch.int8:
         attempt("torch._int_mm", lambda: peers.update({"dense _int_mm": (timed(lambda: torch._int_mm(dense, d)), None)}))
     else:
         peers["dense matmul"] = timed(lambda: torch.matmul(dense, d)), error(torch.matmul(dense, d)[picked], want)
-    if section == "patterns":  # beside as many blocks in random places
-        other = from_mask(random_mask(M // b, K // b, int(mask.sum())), b, dtype)
-        m = bridge.matrix(other)
-        keep = prepared(lib, m, b)
-        peers = {"ours, random pattern": (timed(call), None)}
     add(section, case or f"{M}x{K}x{N}", ours, peers, 2 * bsr.values().numel() * N / 1e9, dtype=str(dtype)[6:], block=b,
         sparsity=s, layout="col" if columns else "row", note=note)
 
