@@ -98,6 +98,8 @@
      What the host can't see, the contents of index arrays, is not checked by operations: call bsr_validate on what you don't
      trust. Conversions leave the count in crow_indices' last entry and m->nnz at the capacity; they want the workspace that a
      query (bsr_exec.query) names. BSR_EXEC_CHECK_POINTERS asks the driver whether each pointer is to device memory.
+     On Hopper products start before the kernel before them in the stream ends, and wait for it before they read. With
+     BSR_EXEC_CONSTANT_MATRIX those with few columns read the sparse operand at once: no kernel under way may write it then.
      Tiers: simt takes any dtype, block size and stride; mma uses tensor cores (sm_80 and up) where sizes and alignment allow,
      and true f32 products by FFMA on the same pipeline (tensor cores only under BSR_EXEC_TF32 and _TF32X3).
      bsr_plan.kernel forces one (1 simt, 2 mma, 3 wgmma) and is refused where it does not fit; so do tile, split, stages and
@@ -633,6 +635,8 @@ typedef struct bsr_plan {
 #define BSR_EXEC_TF32X3          (1u << 4) /* f32 products as three TF32 products: 2^-20 |a b| more a product; CUDA, mma */
 #define BSR_EXEC_NO_TABLE        (1u << 5) /* tuned tables are not looked at: the heuristic decides */
 #define BSR_EXEC_NO_LOG          (1u << 6) /* nothing is logged: status and record only */
+#define BSR_EXEC_CONSTANT_MATRIX (1u << 7) /* nothing that may still run writes the sparse operand (weights): CUDA may read it
+                                              before the work before the call has ended; the rest waits as ever */
 
 /* All zero, or a null pointer, is the default. */
 typedef struct bsr_exec {
@@ -1478,7 +1482,7 @@ static int bsri_checking(const bsri_call *c) { return !(c->flags & BSR_EXEC_SKIP
 static bsr_status bsri_begin(bsri_call *c, const bsr_context *ctx, int op, const bsr_exec *exec) {
     static const bsr_exec none = BSR_ZERO;
     const uint32_t known = BSR_EXEC_SKIP_CHECKS | BSR_EXEC_CHECK_POINTERS | BSR_EXEC_ACCUMULATE_F64 | BSR_EXEC_TF32 |
-                           BSR_EXEC_TF32X3 | BSR_EXEC_NO_TABLE | BSR_EXEC_NO_LOG;
+                           BSR_EXEC_TF32X3 | BSR_EXEC_NO_TABLE | BSR_EXEC_NO_LOG | BSR_EXEC_CONSTANT_MATRIX;
     c->ctx = ctx, c->exec = exec ? exec : &none, c->op = op, c->flags = c->exec->flags;
     if (c->exec->error) {
         memset(c->exec->error, 0, sizeof *c->exec->error);
@@ -8311,7 +8315,8 @@ typedef struct bsri_dev_product {
     int64_t items, reduce;
     int64_t panels, subs, sub_rows;
     int32_t kind, activation, trans, has_input;
-    int32_t precision, reserved; /* of f32 products: 0 f32, 1 TF32, 2 three times TF32 */
+    int32_t precision; /* of f32 products: 0 f32, 1 TF32, 2 three times TF32 */
+    int32_t constant;  /* nothing under way writes a */
 } bsri_dev_product;
 
 typedef struct bsri_dev_sampled {
@@ -8492,6 +8497,7 @@ static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *job,
     bsri_asking a;
     int empty, stop;
     bsri_cuda_describe(job, &p);
+    p.constant = (c->flags & BSR_EXEC_CONSTANT_MATRIX) != 0;
     if (p.b.dtype == BSR_F32) p.precision = c->exec->flags & BSR_EXEC_TF32 ? 1 : c->exec->flags & BSR_EXEC_TF32X3 ? 2 : 0;
     empty = !p.tiles || !p.width || !p.items || !p.br;
     if (empty) {

@@ -16,6 +16,7 @@
      mma-skinny         sparse x few columns, bound by the values' bytes
      mma-short          sparse x dense where there is little to do
      wgmma-instructions one wrapper each; tensor maps
+     wgmma-few          sparse x few columns by tensor loads
      wgmma-product      sparse x dense by wgmma
      device-scores      maxima, exponentials, what is added to scores or forbids them
      device-softmax     rows of stored elements
@@ -276,12 +277,16 @@ template <class F> struct bsri_dev_writer {
     int32_t has;
     int64_t item, left, right, input, bias, out; /* elements before the item's own */
 
-    __device__ __forceinline__ bsri_dev_writer(const bsri_dev_product &p_, double alpha_, double beta_, int64_t item_)
-        : p(p_), alpha(bsri_dev_scalar<F>::of(alpha_)), beta(bsri_dev_scalar<F>::of(beta_)), item(item_), left(0), right(0),
-          input(0), bias(0) {
+    /* of item 0 */
+    __device__ __forceinline__ bsri_dev_writer(const bsri_dev_product &p_, double alpha_, double beta_)
+        : p(p_), alpha(bsri_dev_scalar<F>::of(alpha_)), beta(bsri_dev_scalar<F>::of(beta_)), item(0), left(0), right(0), input(0),
+          bias(0), out(0) {
         has = (alpha_ != 1.0 ? ALPHA : 0) | (p.left.data ? LEFT : 0) | (p.right.data ? RIGHT : 0) |
               (p.has_input && beta_ != 0.0 ? INPUT : 0) | (p.bias.data ? BIAS : 0) | (p.activation ? ACTIVATION : 0);
-        out = bsri_dense_offset(&p.out_batch, item, &p.out);
+    }
+    __device__ __forceinline__ bsri_dev_writer(const bsri_dev_product &p_, double alpha_, double beta_, int64_t item_)
+        : bsri_dev_writer(p_, alpha_, beta_) {
+        item = item_, out = bsri_dense_offset(&p.out_batch, item, &p.out);
         if (has & LEFT) left = bsri_dense_offset(&p.out_batch, item, &p.left);
         if (has & RIGHT) right = bsri_dense_offset(&p.out_batch, item, &p.right);
         if (has & INPUT) input = bsri_dense_offset(&p.out_batch, item, &p.input);
@@ -2887,6 +2892,248 @@ __device__ __forceinline__ void bsri_tensor_item(const bsri_tensor_batch &b, int
 }
 
 /* ---------------------------------------------------------------------------------------------- */
+/* >>wgmma-few: sparse x few columns by tensor loads                                              */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Products bound by the values' bytes take microseconds, most of them a chain of latencies, and each instruction of a kernel that
+   runs so shortly costs several times what it does elsewhere: its code and its parameters are fetched as it goes. So the copy
+   engine works out the addresses: a warp has blocks of its own (MI x 16 rows, 64 products), each lands in shared memory with its
+   rows of b at two instructions, and is multiplied by mma.sync. The warps of a CTA take the blocks of one such strip in turn and
+   add up in their order. A launch starts while the one before it runs, and asks the L2 for values by addresses that need no
+   index; where the caller vouches for the matrix (BSR_EXEC_CONSTANT_MATRIX) blocks land before that one has ended. */
+typedef struct bsri_dev_few {
+    CUtensorMap a_map, b_map;
+    const char *ptr, *col, *values;
+    char *out;
+    int64_t out_row, out_col;           /* element strides */
+    uint32_t ahead, pieces;             /* bytes of values that a CTA asks the L2 for; how many CTAs do */
+    uint32_t col_lines, ptr_lines;      /* of 128 bytes of index arrays, that they ask for */
+    int32_t dt, strips, sub_bits;       /* of indices; strips of all, log2 of those of a block row */
+    int32_t share, slots;               /* warps; blocks of each at a time */
+    int32_t half_bits, bc, width;       /* log2 of a block's pieces of 64 products; its products; columns */
+    int32_t columns, pairs, constant;   /* products run along b; out takes elements, two columns; a may be read at once */
+    bsri_dev_product p;
+} bsri_dev_few;
+
+template <class T, int MI, int NI> struct bsri_few {
+    static constexpr int ROWS = MI * 16, COLS = NI * 8, A_BYTES = ROWS * 128, SLOT = A_BYTES + NI * 1024;
+    static constexpr int SLOTS = 2, WARPS = 8; /* at most */
+#ifdef BSRI_WGMMA_CODE
+    /* A block at `a`, its rows of b at `b`, as this lane addresses them. */
+    static __device__ __forceinline__ void multiply(float (&sum)[MI][NI][4], uint32_t slot, bool columns) {
+        const int lane = threadIdx.x % 32;
+        const uint32_t a = slot + lane % 16 * 128, b = slot + A_BYTES, twist = (lane / 16 ^ lane % 8) << 4;
+        uint32_t at, y[NI < 2 ? 1 : NI / 2][4];
+        if (columns) at = NI == 1 ? lane % 8 * 128 + ((lane / 8 ^ lane % 8) << 4)
+                                  : (lane / 16 * 8 + lane % 8) * 128 + ((lane / 8 % 2 ^ lane % 8) << 4);
+        else at = NI == 1   ? lane * 16
+                  : NI == 2 ? lane % 16 * 32 + ((lane / 16 ^ lane / 4 % 2) << 4)
+                  : NI == 4 ? lane % 16 * 64 + ((lane / 16 ^ lane / 2 % 4) << 4)
+                            : lane % 16 * 128 + ((lane / 16 ^ lane % 8) << 4);
+#pragma unroll
+        for (int k = 0; k < 4; k++) { /* 16 products */
+            if (NI > 1 || k % 2 == 0) {
+#pragma unroll
+                for (int n = 0; n < (NI < 2 ? 1 : NI / 2); n++)
+                    if (columns) bsri_mma_load(y[n], b + (at ^ k << 5) + n * 2048);
+                    else bsri_mma_load_t(y[n], b + (at ^ n << 5) + k * 256 * NI);
+            }
+#pragma unroll
+            for (int j = 0; j < MI; j++) {
+                uint32_t x[4];
+                bsri_mma_load(x, a + (twist ^ k << 5) + j * 2048);
+#pragma unroll
+                for (int n = 0; n < NI; n++) {
+                    const int i = NI == 1 ? k % 2 * 2 : n % 2 * 2;
+                    T::mma(sum[j][n], x, y[n / 2][i], y[n / 2][i + 1]);
+                }
+            }
+        }
+    }
+    static __device__ __forceinline__ void walk(float (&sum)[MI][NI][4], const bsri_dev_few &m, int strip, uint32_t ring,
+                                                uint32_t barriers, int &slot, uint32_t &parity) {
+        const int lane = threadIdx.x % 32, part = threadIdx.x / 32;
+        const int tile = strip >> m.sub_bits, sub = strip & ((1 << m.sub_bits) - 1);
+        int before = (int)bsri_index(m.ptr, m.dt, tile), after = (int)bsri_index(m.ptr, m.dt, tile + 1);
+        before = __shfl_sync(~0u, before, 0), after = __shfl_sync(~0u, after, 0); /* the compiler sees that they are uniform */
+        const int pieces = (after - before) << m.half_bits;
+        auto lines = [&](int piece) { /* lane l: the block column of the warp's piece l from here on */
+            const int own = piece + lane * m.share;
+            return own < pieces ? (int32_t)bsri_index(m.col, m.dt, before + (own >> m.half_bits)) : 0;
+        };
+        int32_t line = lines(part);
+        auto values = [&](int piece, int slot) {
+            if (piece < pieces && bsri_elect()) {
+                bsri_tma_expect(barriers + slot * 8, SLOT);
+                bsri_tma_load(ring + slot * SLOT, &m.a_map, barriers + slot * 8, (piece & ((1 << m.half_bits) - 1)) * 64,
+                              sub * ROWS, before + (piece >> m.half_bits));
+            }
+        };
+        auto dense = [&](int piece, int slot, int turn) {
+            const int k = __shfl_sync(~0u, line, turn) * m.bc + (piece & ((1 << m.half_bits) - 1)) * 64;
+            if (piece < pieces && bsri_elect())
+                bsri_tma_load(ring + slot * SLOT + A_BYTES, &m.b_map, barriers + slot * 8, m.columns ? k : 0, m.columns ? 0 : k);
+        };
+#pragma unroll 1
+        for (int i = 0; i < m.slots; i++) values(part + i * m.share, slot + i < m.slots ? slot + i : slot + i - m.slots);
+        if (m.constant) bsri_dev_wait_for_last();
+#pragma unroll 1
+        for (int i = 0; i < m.slots; i++) dense(part + i * m.share, slot + i < m.slots ? slot + i : slot + i - m.slots, i);
+#pragma unroll 1
+        for (int piece = part, turn = m.slots; piece < pieces; piece += m.share, turn++) {
+            bsri_mma_wait(barriers + slot * 8, parity);
+            multiply(sum, ring + slot * SLOT, m.columns);
+            __syncwarp();
+            const int next = piece + m.slots * m.share;
+            if (next < pieces) {
+                values(next, slot);
+                if (turn % 32 == 0) line = lines(next);
+                dense(next, slot, turn);
+            }
+            if (++slot == m.slots) slot = 0, parity ^= 1;
+        }
+    }
+    /* The sums of all warps, in their order; two columns a thread. */
+    static __device__ __forceinline__ void finish(const bsri_dev_few &m, const float (&sum)[MI][NI][4], int strip, char *shared) {
+        float(*part)[COLS] = (float(*)[COLS])shared;
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+        __syncthreads(); /* nobody reads blocks there any more */
+#pragma unroll
+        for (int j = 0; j < 2 * MI; j++)
+#pragma unroll
+            for (int n = 0; n < NI; n++)
+                *(float2 *)&part[warp * ROWS + j * 8 + lane / 4][n * 8 + lane % 4 * 2] =
+                    make_float2(sum[j / 2][n][j % 2 * 2], sum[j / 2][n][j % 2 * 2 + 1]);
+        __syncthreads();
+#pragma unroll 1
+        for (int i = threadIdx.x; i < ROWS * (COLS / 2); i += blockDim.x) {
+            const int y = i / (COLS / 2), x = i % (COLS / 2) * 2;
+            const int64_t row = (int64_t)strip * ROWS + y;
+            float2 v = make_float2(0, 0);
+            if (x >= m.width) continue;
+#pragma unroll 2
+            for (int w = 0; w < m.share; w++) {
+                const float2 s = *(const float2 *)&part[w * ROWS + y][x];
+                v.x += s.x, v.y += s.y;
+            }
+            const uint32_t both = T::pack(v.x, v.y);
+            uint16_t *at = (uint16_t *)m.out + row * m.out_row + x * m.out_col;
+            if (m.pairs == 2) *(uint32_t *)at = both;
+            else if (m.pairs == 1) {
+                *at = (uint16_t)both;
+                if (x + 1 < m.width) at[m.out_col] = (uint16_t)(both >> 16);
+            } else {
+                const bsri_dev_writer<float> write(m.p, m.p.alpha, m.p.beta_ptr ? *m.p.beta_ptr : m.p.beta);
+#pragma unroll 1
+                for (int k = 0; k < 2 && x + k < m.width; k++) write(k ? v.y : v.x, row, x + k);
+            }
+        }
+    }
+#endif
+};
+template <class T, int MI, int NI>
+__global__ void __launch_bounds__(32 * bsri_few<T, MI, NI>::WARPS, NI > 2 ? 2 : 3)
+    bsri_product_few(const __grid_constant__ bsri_dev_few m) {
+#ifdef BSRI_WGMMA_CODE
+    typedef bsri_few<T, MI, NI> few;
+    extern __shared__ __align__(1024) char bsri_shared[];
+    __shared__ uint64_t barriers[few::WARPS * few::SLOTS];
+    const int warp = threadIdx.x / 32;
+    const uint32_t cta = blockIdx.x, thread = threadIdx.x, own = bsri_mma_address(barriers + warp * few::SLOTS);
+    uint32_t parity = 0;
+    int slot = 0;
+    bsri_dev_let_next_start();
+    if (thread == 0 && cta < m.pieces) bsri_dev_prefetch(m.values + (int64_t)cta * m.ahead, m.ahead);
+    if (cta + thread * gridDim.x < m.col_lines) bsri_dev_prefetch(m.col + (int64_t)(cta + thread * gridDim.x) * 128);
+    if (cta + thread * gridDim.x < m.ptr_lines) bsri_dev_prefetch(m.ptr + (int64_t)(cta + thread * gridDim.x) * 128);
+    if (thread == 32) bsri_tma_prefetch(&m.a_map), bsri_tma_prefetch(&m.b_map);
+    if (bsri_elect()) {
+#pragma unroll
+        for (int i = 0; i < few::SLOTS; i++) bsri_mma_barrier(own + i * 8, 1);
+        bsri_tma_barriers_made();
+    }
+    __syncwarp();
+    if (!m.constant) bsri_dev_wait_for_last();
+    for (int strip = (int)cta;;) {
+        float sum[MI][NI][4] = {};
+        few::walk(sum, m, strip, bsri_mma_address(bsri_shared) + warp * m.slots * few::SLOT, own, slot, parity);
+        few::finish(m, sum, strip, bsri_shared);
+        strip += (int)gridDim.x;
+        if (strip >= m.strips) break; /* more than one only where the caller caps the grid */
+        bsri_fence_async();
+        __syncthreads();
+    }
+#endif
+}
+
+/* number, name, kernel, dynamic shared memory at most */
+#define BSRI_FEW_SHARED (110 * 1024) /* two CTAs beside each other */
+#define BSRI_KERNELS_FEW(X, n, T, name)                                                       \
+    X(n + 0, "few columns 32x8 " name, (bsri_product_few<T, 2, 1>), BSRI_FEW_SHARED)          \
+    X(n + 1, "few columns 32x16 " name, (bsri_product_few<T, 2, 2>), BSRI_FEW_SHARED)         \
+    X(n + 2, "few columns 32x32 " name, (bsri_product_few<T, 2, 4>), BSRI_FEW_SHARED)         \
+    X(n + 3, "few columns 32x64 " name, (bsri_product_few<T, 2, 8>), BSRI_FEW_SHARED)         \
+    X(n + 4, "few columns 64x8 " name, (bsri_product_few<T, 4, 1>), BSRI_FEW_SHARED)          \
+    X(n + 5, "few columns 64x16 " name, (bsri_product_few<T, 4, 2>), BSRI_FEW_SHARED)         \
+    X(n + 6, "few columns 64x32 " name, (bsri_product_few<T, 4, 4>), BSRI_FEW_SHARED)
+
+/* The maps of values and of b; 0: the copy engine can't have an operand. */
+static int bsri_few_maps(const bsr_context *ctx, bsri_dev_few *m, int rows, int cols) {
+    const bsri_dev_product *p = &m->p;
+    const int64_t a_size[3] = {p->bc, p->br, p->a.nnz}, a_step[2] = {2 * p->a_rs, 2 * p->a_block};
+    const int64_t b_size[2] = {m->columns ? p->b.rows : p->width, m->columns ? p->width : p->b.rows};
+    const int64_t b_step[1] = {p->width == 1 && m->columns ? bsri_ceil_div(p->b.rows, 8) * 16
+                                                           : 2 * (m->columns ? p->b.col_stride : p->b.row_stride)};
+    const int32_t a_box[3] = {64, rows, 1}, b_box[2] = {m->columns ? 64 : cols, m->columns ? cols : 64};
+    return bsri_tensor_map(ctx, &m->a_map, p->a.dtype, p->a.values, 3, a_size, a_step, a_box, 128) &&
+           bsri_tensor_map(ctx, &m->b_map, p->b.dtype, p->b.data, 2, b_size, b_step, b_box,
+                           m->columns ? 128 : cols == 8 ? 0 : 2 * cols);
+}
+static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsri_dev_few *m) {
+    const int dt = p->a.dtype, size = p->width <= 8 ? 0 : p->width <= 16 ? 1 : p->width <= 32 ? 2 : 3, cols = 8 << size;
+    const int layout = p->width == 1 && p->b.row_stride == 1 ? 2 : bsri_mma_layout(&p->b);
+    const int64_t bytes = p->a.nnz * p->a_block * 2, index = (int64_t)bsr_dtype_size(p->a.index_dtype);
+    bsri_choice c = bsri_yes(0, 3, BSR_WHY_SKINNY);
+    bsri_mma_rows rows;
+    int64_t room;
+    int mi = 2, slot;
+    if (ctx->tier < 3 || !ctx->tensor_map) return bsri_no(BSR_WHY_GPU);
+    /* 64 columns: wgmma's tiles, where they keep the multiprocessors busy (14336 x 4096 10.3 us, here 12.7) */
+    if (p->width > (p->tiles * p->br / 128 * 3 >= ctx->sm_count * 2 ? 32 : 64)) return bsri_no(BSR_WHY_WIDE);
+    if (p->kind != BSRI_LIST_ROWS || !bsri_mma_single(p, &rows)) return bsri_no(BSR_WHY_LIST_KIND);
+    if (compute != BSR_F32 || p->b.dtype != dt || (dt != BSR_BF16 && dt != BSR_F16)) return bsri_no(BSR_WHY_DTYPE);
+    if (p->br != p->bc || (p->br != 64 && p->br != 128)) return bsri_no(BSR_WHY_BLOCK);
+    if (bsri_mma_values(p) != 1 || p->a.nnz < 1) return bsri_no(BSR_WHY_VALUES);
+    if (!layout) return bsri_no(BSR_WHY_DENSE);
+    if (p->alpha_ptr || p->alpha == 0.0) return bsri_no(BSR_WHY_EPILOGUE);
+    if (bsri_max(p->a.nnz * 2, bsri_max(p->b.rows, p->tiles * p->br)) >= INT32_MAX / 2) return bsri_no(BSR_WHY_SIZE);
+    memset(m, 0, sizeof *m);
+    m->p = *p, m->ptr = (const char *)rows.ptr, m->col = (const char *)rows.col, m->values = rows.values, m->dt = rows.dt;
+    m->columns = layout == 2, m->out = (char *)p->out.data, m->out_row = p->out.row_stride, m->out_col = p->out.col_stride;
+    m->width = (int32_t)p->width, m->bc = (int32_t)p->bc, m->half_bits = p->bc == 128, m->constant = p->constant;
+    if (p->alpha == 1.0 && !p->left.data && !p->right.data && !p->bias.data && !p->activation &&
+        !(p->has_input && (p->beta != 0.0 || p->beta_ptr)) && p->out.dtype == dt)
+        m->pairs = 1 + (p->out.col_stride == 1 && p->out.row_stride % 2 == 0 && p->width % 2 == 0 && (uintptr_t)m->out % 4 == 0);
+    /* strips of 64 rows read half as much of b and issue half as often; but there must be enough of them */
+    if (size < 3 && p->tiles * (p->br / 64) * 4 >= ctx->sm_count * 3) mi = 4;
+    m->sub_bits = bsri_mma_log2(p->br / (16 * mi)), m->strips = (int32_t)(p->tiles << m->sub_bits), slot = mi * 2048 + cols * 128;
+    /* blocks of a strip that its warps have under way, so that all CTAs are there at once; two for each warp, which need not be
+       more than two thirds of a mean row's (14336 x 4096, .9: five warps 5.9 us, eight with one each 7.5, 112 CTAs 6.8) */
+    room = bsri_min(BSRI_FEW_SHARED, 220 * 1024 / bsri_min(4, bsri_ceil_div(m->strips, ctx->sm_count))) / slot;
+    m->share = (int32_t)bsri_min(p->a.nnz * p->bc / (p->tiles * 86) + 1, bsri_min(8, room / 2));
+    m->share = bsri_max(1, m->share), m->slots = 2;
+    c.kernel = (dt == BSR_BF16 ? 390 : 400) + (mi == 4) * 4 + size, c.tile_rows = 16 * mi, c.tile_cols = cols;
+    c.stages = m->slots, c.threads = m->share * 32, c.early = 1, c.grid = m->strips;
+    c.shared = m->share * bsri_max(m->slots * slot, 16 * mi * cols * 4);
+    m->ahead = (uint32_t)bsri_min(bsri_ceil_div(bytes, c.grid * 16) * 16, 1 << 20);
+    /* whole ones: the rest is not worth a branch */
+    m->pieces = (uint32_t)bsri_min(c.grid, p->a_block == p->br * p->bc ? bytes / m->ahead : 0);
+    m->col_lines = (uint32_t)bsri_min(p->a.nnz * index / 128, 1 << 20);
+    m->ptr_lines = (uint32_t)bsri_min(p->tiles * index / 128, 1 << 20);
+    return bsri_few_maps(ctx, m, 16 * mi, cols) ? c : bsri_no(BSR_WHY_DENSE);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
 /* >>wgmma-product: sparse x dense by wgmma                                                       */
 /* ---------------------------------------------------------------------------------------------- */
 
@@ -4324,6 +4571,8 @@ __global__ void __launch_bounds__(384, 1) bsri_product_wgmma(const __grid_consta
     X(n + 2, "wgmma product 16-row rows " name, BSRI_WGMMA_NARROW(T, 16, 1), BSRI_WGMMA_NARROW_SHARED)    \
     X(n + 3, "wgmma product 16-row columns " name, BSRI_WGMMA_NARROW(T, 16, 0), BSRI_WGMMA_NARROW_SHARED)
 #define BSRI_KERNELS_WGMMA(X)                                                                                              \
+    BSRI_WHEN(BSRI_HAS_PRODUCT, BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_FEW(X, 390, bsri_mma_bf16, "bf16")) \
+                                    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_FEW(X, 400, bsri_mma_f16, "f16"))) \
     BSRI_WHEN(BSRI_HAS_PRODUCT, BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_WGMMA_WIDE(X, 300, bsri_mma_bf16, "bf16")               \
                                                              BSRI_KERNELS_WGMMA_NARROW(X, 320, bsri_mma_bf16, "bf16"))     \
                                     BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_WGMMA_WIDE(X, 310, bsri_mma_f16, "f16")              \
@@ -8769,6 +9018,7 @@ typedef union bsri_product_params {
     bsri_dev_wgmma wgmma;
     bsri_dev_mma mma;
     bsri_dev_skinny skinny;
+    bsri_dev_few few;
 } bsri_product_params;
 /* Of the tiles of two tiers those that are estimated to be the fastest. */
 static void bsri_choose_estimated(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsri_chooser *s,
@@ -8793,6 +9043,7 @@ static void bsri_choose_product(const bsr_context *ctx, const bsri_dev_product *
         if (bsri_wants(s, 1)) bsri_offer(s, 1, bsri_simt_choose(ctx, p, compute, s->asked, &m->simt));
         return;
     }
+    if (bsri_wants(s, 3)) bsri_offer(s, 3, bsri_few_choose(ctx, p, compute, &m->few));
     if (bsri_wants(s, 2)) bsri_offer(s, 2, bsri_mma_choose_skinny(ctx, p, compute, s->asked, &m->skinny));
     bsri_choose_estimated(ctx, p, compute, s, m);
     if (bsri_wants(s, 1)) bsri_offer(s, 1, bsri_simt_choose(ctx, p, compute, s->asked, &m->simt));

@@ -15,7 +15,7 @@ OPS = ("dense_addmm scatter_mm matmul matmul_backward sampled_addmm softmax soft
        "validate to_dense from_dense from_csr from_coo from_block_mask random_pattern prune transposed_index schedule layout "
        "scatter_indices parse create").split()
 TRANS_A, TRANS_B, TRANS_C = 1, 2, 4
-SKIP_CHECKS, CHECK_POINTERS, ACCUMULATE_F64, TF32, TF32X3 = 1, 2, 4, 8, 16
+SKIP_CHECKS, CHECK_POINTERS, ACCUMULATE_F64, TF32, TF32X3, CONSTANT_MATRIX = 1, 2, 4, 8, 16, 128
 CAUSAL, MASK_BOOLEAN, MASK_ADDITIVE = 1, 2, 4
 
 

@@ -326,6 +326,37 @@ TEST(f32_precisions) {
             }
 }
 
+/* Few columns, where the values' bytes bound the time; half of the calls vouch for the matrix. */
+TEST(few_columns) {
+    static const int64_t columns[] = {1, 2, 5, 8, 12, 16, 24, 32, 33, 48, 64};
+    int k, n, form;
+    for (k = 16; k <= 128; k *= 2)
+        for (n = 0; n < 11; n++)
+            for (form = 0; form < 4; form++) { /* bit 0: b column-major, bit 1: an epilogue */
+                const int t = (n + form) % 2 ? BSR_F16 : BSR_BF16;
+                const int64_t r = bt_range(1, 9 - k / 20), cols = bt_range(1, 12 - k / 16);
+                addmm c;
+                t_spec s = spec_of(t, k, k, r, cols, bt_range(1, r * cols));
+                bsr_dense input, bias, left;
+                bsr_epilogue e;
+                bt_case("%d, N %lld, %s, form %d", k, (long long)columns[n], bsr_dtype_name(t), form);
+                c = addmm_new(), c.exec_flags = bt_below(2) ? BSR_EXEC_CONSTANT_MATRIX : 0;
+                s.kind = FILL_SIGNED, s.unsorted = bt_below(3) == 0, s.duplicates = bt_below(4) == 0;
+                c.a = t_matrix(&s), c.b = t_random(t, c.a.cols, columns[n], form & 1 ? COL : ROW, NO_BATCH, 0, FILL_SIGNED);
+                output_for(&c, t, bt_below(2) ? ROW : bt_below(2) ? COL : STRIDED);
+                run_addmm(&c);
+                if (!(form & 2)) continue;
+                input = t_random(t, c.out.rows, c.out.cols, bt_below(2) ? ROW : COL, NO_BATCH, 0, FILL_SIGNED);
+                bias = t_random(t, 1, c.out.cols, ROW, NO_BATCH, 0, FILL_SIGNED);
+                left = t_random(t, c.out.rows, 1, COL, NO_BATCH, 0, FILL_SIGNED);
+                memset(&e, 0, sizeof e);
+                e.bias = &bias, e.left_alpha = &left, e.activation = n % 2 ? BSR_ACT_RELU : BSR_ACT_NONE;
+                c.epilogue = &e, c.input = &input, c.beta = -2, c.alpha = 0.5;
+                output_for(&c, bt_below(2) ? BSR_F32 : t, ROW);
+                run_addmm(&c);
+            }
+}
+
 /* Bytes: both operands stored along the products or across them, every output type, any epilogue, batches. */
 TEST(bytes) {
     static const int64_t columns[] = {16, 35, 144, 272};
@@ -1199,6 +1230,7 @@ int main(int argc, char **argv) {
         {"long_rows", long_rows},
         {"tile_edges", tile_edges},
         {"bytes", bytes},
+        {"few_columns", few_columns},
         {"f32_precisions", f32_precisions},
         {"types_and_layouts", types_and_layouts},
         {"batches", batches},
