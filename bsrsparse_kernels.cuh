@@ -3122,7 +3122,7 @@ static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_produc
     room = bsri_min(BSRI_FEW_SHARED, 220 * 1024 / bsri_min(4, bsri_ceil_div(m->strips, ctx->sm_count))) / slot;
     m->share = (int32_t)bsri_min(p->a.nnz * p->bc / (p->tiles * 86) + 1, bsri_min(8, room / 2));
     m->share = bsri_max(1, m->share), m->slots = 2;
-    c.kernel = (dt == BSR_BF16 ? 390 : 400) + (mi == 4) * 4 + size, c.tile_rows = 16 * mi, c.tile_cols = cols;
+    c.kernel = (dt == BSR_BF16 ? 390 : 410) + (mi == 4) * 4 + size, c.tile_rows = 16 * mi, c.tile_cols = cols;
     c.stages = m->slots, c.threads = m->share * 32, c.early = 1, c.grid = m->strips;
     c.shared = m->share * bsri_max(m->slots * slot, 16 * mi * cols * 4);
     m->ahead = (uint32_t)bsri_min(bsri_ceil_div(bytes, c.grid * 16) * 16, 1 << 20);
@@ -4572,7 +4572,7 @@ __global__ void __launch_bounds__(384, 1) bsri_product_wgmma(const __grid_consta
     X(n + 3, "wgmma product 16-row columns " name, BSRI_WGMMA_NARROW(T, 16, 0), BSRI_WGMMA_NARROW_SHARED)
 #define BSRI_KERNELS_WGMMA(X)                                                                                              \
     BSRI_WHEN(BSRI_HAS_PRODUCT, BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_FEW(X, 390, bsri_mma_bf16, "bf16")) \
-                                    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_FEW(X, 400, bsri_mma_f16, "f16"))) \
+                                    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_FEW(X, 410, bsri_mma_f16, "f16"))) \
     BSRI_WHEN(BSRI_HAS_PRODUCT, BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_WGMMA_WIDE(X, 300, bsri_mma_bf16, "bf16")               \
                                                              BSRI_KERNELS_WGMMA_NARROW(X, 320, bsri_mma_bf16, "bf16"))     \
                                     BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_WGMMA_WIDE(X, 310, bsri_mma_f16, "f16")              \
