@@ -4104,6 +4104,48 @@ struct bsri_wgmma_rows {
         strip = warp * 16;
     }
 };
+/* A warp's strip of 16 rows once more, from the row's own blocks only: 16 x 32 sums at a time, any epilogue. Not inline: it needs
+   no sums, and what is kept over it would spill; one for all kernels of a type. */
+template <class T>
+__device__ __noinline__ void bsri_wgmma_again(const bsri_dev_product &p, int64_t item, int32_t line, int64_t row, int64_t col,
+                                              int tile_cols) {
+    const int lane = threadIdx.x % 32, k = lane % 4 * 2, block = (int)p.br;
+    const int strip = ((threadIdx.x / 32 - 4) * 16 & (block - 1)) + lane / 4;
+    const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha, beta = p.beta_ptr ? *p.beta_ptr : p.beta;
+    const int64_t low = 8 * p.a_rs, right = 8 * p.a_cs, down = 8 * p.b.row_stride;
+#pragma unroll 1
+    for (int64_t c0 = col; c0 < bsri_min(col + tile_cols, p.width); c0 += 32) {
+        float x[4][4] = {};
+        int64_t a_at, b_at;
+        for (int64_t reduce = 0; reduce < p.reduce; reduce++) {
+            bsri_dev_list list;
+            list.begin_matrix(p, bsri_reduce_item(&p.whole, &p.out_batch, item, reduce), line);
+            while (list.next(p, line, &a_at, &b_at))
+#pragma unroll 1
+                for (int k0 = k; k0 < block; k0 += 16) {
+                    const uint16_t *a = (const uint16_t *)list.a + a_at + strip * p.a_rs + k0 * p.a_cs;
+                    const uint32_t v[4] = {a[0] | (uint32_t)a[p.a_cs] << 16, a[low] | (uint32_t)a[low + p.a_cs] << 16,
+                                           a[right] | (uint32_t)a[right + p.a_cs] << 16,
+                                           a[low + right] | (uint32_t)a[low + right + p.a_cs] << 16};
+#pragma unroll
+                    for (int n = 0; n < 4; n++) {
+                        const uint16_t *b = (const uint16_t *)list.b + b_at + k0 * p.b.row_stride +
+                                            bsri_min(c0 + n * 8 + lane / 4, p.width - 1) * p.b.col_stride;
+                        T::mma(x[n], v, b[0] | (uint32_t)b[p.b.row_stride] << 16,
+                               b[down] | (uint32_t)b[down + p.b.row_stride] << 16);
+                    }
+                }
+        }
+#pragma unroll 1
+        for (int i = 0; i < 16; i++) { /* one copy of the epilogue: sixteen took half of this kernel's compile time */
+            const int64_t c = c0 + i / 4 * 8 + k + i % 2;
+            float v = 0.0f;
+#pragma unroll
+            for (int j = 0; j < 16; j++) v = i == j ? x[j / 4][j % 4] : v;
+            if (c < p.width) bsri_dev_finish<float>(p, v, alpha, beta, item, row + lane / 4 + i / 2 % 2 * 8, c);
+        }
+    }
+}
 template <class T, class L>
 __device__ __forceinline__ void bsri_wgmma_end(const bsri_dev_wgmma &m, const bsri_wgmma_list<L::GROUP> &s,
                                                const bsri_wgmma_terms<L> &terms, char *shared,
@@ -4114,7 +4156,8 @@ __device__ __forceinline__ void bsri_wgmma_end(const bsri_dev_wgmma &m, const bs
     char *const spare = shared + L::STAGES * L::STAGE + own.warp * 4096;
     const uint32_t at = bsri_mma_address(spare);
     if (L::source::spoiled(sum, terms.cols)) {
-        if (tile.line >= 0) L::source::again(m, tile.item, tile.line, terms.row, tile.col);
+        if constexpr (L::OWN)
+            if (tile.line >= 0) bsri_wgmma_again<T>(m.p, tile.item, tile.line, terms.row, tile.col, L::TN);
     } else if (!L::OWN && m.fused == BSRI_WGMMA_ANY) {
         if constexpr (!L::OWN) bsri_wgmma_finish_any<T, L>(m, f, terms, (float *)spare, sum);
     } else if constexpr (T::BYTES == 1) {
@@ -4302,7 +4345,6 @@ template <class T, int TN_, int LINE = 128> struct bsri_wgmma_wide {
             release();
         }
         static __device__ __forceinline__ bool spoiled(const typename T::sum (&)[TN / 2], int) { return false; }
-        static __device__ __forceinline__ void again(const bsri_dev_wgmma &, int64_t, int32_t, int64_t, int64_t) {}
     };
 #endif
 };
@@ -4469,47 +4511,6 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
                     for (int i = n / 2; i < n / 2 + 32; i++) bad = fmaf(sum[i], 0.0f, bad);
                 }
             return __any_sync(~0u, bad != bad);
-        }
-        /* This warp's strip once more, from the row's own blocks only: 16 x 32 sums at a time, any epilogue. Not inline: it needs
-           no sums, and what is kept over it would spill. */
-        static __device__ __noinline__ void again(const bsri_dev_wgmma &m, int64_t item, int32_t line, int64_t row,
-                                                     int64_t col) {
-            const bsri_dev_product &p = m.p;
-            const int lane = threadIdx.x % 32, strip = (threadIdx.x / 32 - 4) * 16 % B + lane / 4, k = lane % 4 * 2;
-            const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha, beta = p.beta_ptr ? *p.beta_ptr : p.beta;
-            const int64_t low = 8 * p.a_rs, right = 8 * p.a_cs, down = 8 * p.b.row_stride;
-#pragma unroll 1
-            for (int64_t c0 = col; c0 < bsri_min(col + TN, p.width); c0 += 32) {
-                float x[4][4] = {};
-                int64_t a_at, b_at;
-                for (int64_t reduce = 0; reduce < p.reduce; reduce++) {
-                    bsri_dev_list list;
-                    list.begin_matrix(p, bsri_reduce_item(&p.whole, &p.out_batch, item, reduce), line);
-                    while (list.next(p, line, &a_at, &b_at))
-#pragma unroll 1
-                        for (int k0 = k; k0 < B; k0 += 16) {
-                            const uint16_t *a = (const uint16_t *)list.a + a_at + strip * p.a_rs + k0 * p.a_cs;
-                            const uint32_t v[4] = {a[0] | (uint32_t)a[p.a_cs] << 16, a[low] | (uint32_t)a[low + p.a_cs] << 16,
-                                                   a[right] | (uint32_t)a[right + p.a_cs] << 16,
-                                                   a[low + right] | (uint32_t)a[low + right + p.a_cs] << 16};
-#pragma unroll
-                            for (int n = 0; n < 4; n++) {
-                                const uint16_t *b = (const uint16_t *)list.b + b_at + k0 * p.b.row_stride +
-                                                    bsri_min(c0 + n * 8 + lane / 4, p.width - 1) * p.b.col_stride;
-                                T::mma(x[n], v, b[0] | (uint32_t)b[p.b.row_stride] << 16,
-                                       b[down] | (uint32_t)b[down + p.b.row_stride] << 16);
-                            }
-                        }
-                }
-#pragma unroll 1
-                for (int i = 0; i < 16; i++) { /* one copy of the epilogue: sixteen took half of this kernel's compile time */
-                    const int64_t c = c0 + i / 4 * 8 + k + i % 2;
-                    float v = 0.0f;
-#pragma unroll
-                    for (int j = 0; j < 16; j++) v = i == j ? x[j / 4][j % 4] : v;
-                    if (c < p.width) bsri_dev_finish<float>(p, v, alpha, beta, item, row + lane / 4 + i / 2 % 2 * 8, c);
-                }
-            }
         }
     };
 #endif
