@@ -3768,16 +3768,19 @@ __device__ __forceinline__ void bsri_wgmma_stage_out(uint32_t place, const float
     }
 }
 /* The sums of 16 x 32 from column n on, times alpha: number i of a lane stands in row lane / 4 + 8 (i / 2 % 2) and column
-   i / 4 * 8 + lane % 4 * 2 + i % 2. By branches, so that what follows stands once and the sums stay in registers. Integers are
-   multiplied later. */
+   i / 4 * 8 + lane % 4 * 2 + i % 2. By branches, so that what follows stands once and the sums stay in registers. Integers that
+   stay integers are multiplied later. */
 __device__ __forceinline__ void bsri_wgmma_move(float &x, float sum, float alpha) {
     asm volatile("mul.rn.f32 %0, %1, %2;" : "=f"(x) : "f"(sum), "f"(alpha));
 }
 __device__ __forceinline__ void bsri_wgmma_move(int32_t &x, int32_t sum, float) {
     asm volatile("mov.b32 %0, %1;" : "=r"(x) : "r"(sum));
 }
-template <int K, int PIECES, class S, int N>
-__device__ __forceinline__ void bsri_wgmma_piece(S (&x)[16], const S (&sum)[N], int n, float alpha) {
+__device__ __forceinline__ void bsri_wgmma_move(float &x, int32_t sum, float alpha) {
+    asm volatile("{ .reg .f32 f; cvt.rn.f32.s32 f, %1; mul.rn.f32 %0, f, %2; }" : "=f"(x) : "r"(sum), "f"(alpha));
+}
+template <int K, int PIECES, class X, class S, int N>
+__device__ __forceinline__ void bsri_wgmma_piece(X (&x)[16], const S (&sum)[N], int n, float alpha) {
     if constexpr (PIECES == 1) {
 #pragma unroll
         for (int i = 0; i < 16; i++) bsri_wgmma_move(x[i], sum[K * 16 + i], alpha);
@@ -3946,11 +3949,12 @@ __device__ __forceinline__ void bsri_wgmma_fuse(const bsri_dev_wgmma &m, const b
     }
     bsri_dev_activate(x, m.terms / BSRI_TERM_ACTIVATION);
 }
-/* 16 rows of this warp, through shared memory and the copy engine, a box after the other. KIND: BSRI_WGMMA_PLAIN, BIAS or LINES.
-   The last one's loop is not unrolled, with a dozen jumps a round: it takes 9000 clocks a tile of 128 x 256, the others 2500. */
-template <int KIND, class T, class L>
+/* 16 rows of this warp, through shared memory and the copy engine, a box after the other. KIND: BSRI_WGMMA_PLAIN, BIAS or LINES,
+   which alone takes integers. T: of out. The last one's loop is not unrolled, with a dozen jumps a round: it takes 9000 clocks a
+   tile of 128 x 256, the others 2500. */
+template <int KIND, class T, class L, class S>
 __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const bsri_dev_finisher &f,
-                                                  const bsri_wgmma_terms<L> &t, uint32_t spare, float (&sum)[L::TN / 2]) {
+                                                  const bsri_wgmma_terms<L> &t, uint32_t spare, S (&sum)[L::TN / 2]) {
     typedef bsri_wgmma_box<L> box;
     constexpr bool FUSED = KIND == BSRI_WGMMA_LINES;
     const bool by_rows = m.vector == 1, direct = FUSED && m.direct, input = FUSED && !direct && m.terms & BSRI_TERM_INPUT;
@@ -4161,7 +4165,10 @@ __device__ __forceinline__ void bsri_wgmma_end(const bsri_dev_wgmma &m, const bs
     } else if (!L::OWN && m.fused == BSRI_WGMMA_ANY) {
         if constexpr (!L::OWN) bsri_wgmma_finish_any<T, L>(m, f, terms, (float *)spare, sum);
     } else if constexpr (T::BYTES == 1) {
-        if (m.vector == 1) bsri_wgmma_store<true, L>(m, f, terms, at, sum);
+        if (m.fused == BSRI_WGMMA_LINES && m.p.out.dtype == BSR_F16)
+            bsri_wgmma_finish<BSRI_WGMMA_LINES, bsri_mma_f16, L>(m, f, terms, at, sum);
+        else if (m.fused == BSRI_WGMMA_LINES) bsri_wgmma_finish<BSRI_WGMMA_LINES, bsri_mma_bf16, L>(m, f, terms, at, sum);
+        else if (m.vector == 1) bsri_wgmma_store<true, L>(m, f, terms, at, sum);
         else bsri_wgmma_store<false, L>(m, f, terms, at, sum);
     } else if (m.fused == BSRI_WGMMA_PLAIN) {
         bsri_wgmma_finish<BSRI_WGMMA_PLAIN, T, L>(m, f, terms, at, sum);
@@ -4267,7 +4274,7 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
         /* what is plain and of one item needs nothing of the finisher, whose cold code took 2 to 4 % of a product */
         if (flags != BSRI_WGMMA_QUIT && !(m.single && m.fused == BSRI_WGMMA_PLAIN))
             bsri_wgmma_item(m, finisher, now.half, done.item);
-        if (T::BYTES == 2 && flags != BSRI_WGMMA_QUIT && m.fused == BSRI_WGMMA_LINES)
+        if (flags != BSRI_WGMMA_QUIT && m.fused == BSRI_WGMMA_LINES)
             terms.begin(m, finisher, at.base + L::STAGES * L::STAGE + now.warp * 4096);
         if constexpr (T::BYTES == 2 && !L::OWN) {
             if (flags != BSRI_WGMMA_QUIT && m.fused == BSRI_WGMMA_BIAS)
@@ -4642,22 +4649,23 @@ static int bsri_wgmma_direct(const bsr_dense *d) {
 static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector, int direct, int32_t *terms) {
     const bsr_dense *in = &p->input, *right = &p->right, *bias = &p->bias;
     const int beta = p->has_input && (p->beta != 0.0 || p->beta_ptr), rise = bias->data && bias->cols == 1;
+    const int half = p->a.dtype != BSR_I8 ? p->a.dtype : p->out.dtype == BSR_F16 ? BSR_F16 : BSR_BF16; /* of the code that runs */
     int others;
     *terms = p->activation * BSRI_TERM_ACTIVATION;
     if (!vector && !direct) return BSRI_WGMMA_ANY;
     if (vector && bsri_mma_vector(p)) return BSRI_WGMMA_PLAIN;
-    if (p->a.dtype == BSR_I8) return BSRI_WGMMA_ANY;
+    if (p->out.dtype == BSR_I32) return BSRI_WGMMA_ANY;
     if (p->activation >= BSR_USER_FUNCTION_BASE) return BSRI_WGMMA_ANY;
     if (beta && (p->beta_ptr || in->dtype != p->out.dtype || in->rows != p->out.rows || in->cols != p->out.cols ||
                  (direct ? !bsri_wgmma_direct(in) : bsri_mma_layout(in) != vector)))
         return BSRI_WGMMA_ANY; /* behind a pointer beta may be 0: then input must not be read */
     if ((p->left.data && !bsri_wgmma_takes(&p->left)) || (rise && !bsri_wgmma_takes(bias))) return BSRI_WGMMA_ANY;
-    if (right->data && !bsri_wgmma_pairs(right, p->width, p->a.dtype)) return BSRI_WGMMA_ANY;
-    if (bias->data && !rise && (bias->rows > 1 || !bsri_wgmma_pairs(bias, p->width, p->a.dtype))) return BSRI_WGMMA_ANY;
+    if (right->data && !bsri_wgmma_pairs(right, p->width, half)) return BSRI_WGMMA_ANY;
+    if (bias->data && !rise && (bias->rows > 1 || !bsri_wgmma_pairs(bias, p->width, half))) return BSRI_WGMMA_ANY;
     *terms |= (p->left.data ? BSRI_TERM_LEFT : 0) | (beta ? BSRI_TERM_INPUT : 0) | (rise ? BSRI_TERM_RISE : 0);
     if (right->data) *terms |= BSRI_TERM_RIGHT | (right->dtype == BSR_F32 ? BSRI_TERM_RIGHT_F32 : 0);
     if (bias->data && !rise) *terms |= BSRI_TERM_BIAS | (bias->dtype == BSR_F32 ? BSRI_TERM_BIAS_F32 : 0);
-    if (!vector || p->br < 64 || p->activation > BSR_ACT_RELU) return BSRI_WGMMA_LINES;
+    if (!vector || p->a.dtype == BSR_I8 || p->br < 64 || p->activation > BSR_ACT_RELU) return BSRI_WGMMA_LINES;
     others = *terms % BSRI_TERM_ACTIVATION & ~(BSRI_TERM_BIAS | BSRI_TERM_BIAS_F32);
     return !others && *terms & BSRI_TERM_BIAS ? BSRI_WGMMA_BIAS : BSRI_WGMMA_LINES;
 }
@@ -4718,7 +4726,8 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     m->either = (int32_t)bsri_min(bsri_block_rows(&p->a), bsri_block_cols(&p->a));
     if (!bsri_tensor_batch_of(p->a.batch_dims, p->a.batch, p->a.values_batch_stride, &m->a_batch)) return bsri_no(BSR_WHY_VALUES);
     if (!bsri_tensor_batch_of(p->b.batch_dims, p->b.batch, p->b.batch_stride, &m->b_batch)) return bsri_no(BSR_WHY_DENSE);
-    m->vector = p->out.dtype == (i8 ? BSR_I32 : p->b.dtype) ? bsri_mma_layout(&p->out) : 0;
+    m->vector = i8 ? p->out.dtype == BSR_I32 || p->out.dtype == BSR_BF16 || p->out.dtype == BSR_F16 : p->out.dtype == p->b.dtype;
+    if (m->vector) m->vector = bsri_mma_layout(&p->out);
     /* it stores 16 bytes at a time: what lies between rows is not ours */
     if (m->vector == 1 && p->width * (int64_t)bsr_dtype_size(p->out.dtype) % 16) m->vector = 0;
     if (!bsri_tensor_batch_of(p->out.batch_dims, p->out.batch, p->out.batch_stride, &m->o_batch)) m->vector = 0;
