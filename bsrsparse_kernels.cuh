@@ -4419,10 +4419,10 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
         }
         __device__ __forceinline__ void listed(const bsri_dev_wgmma &m) {
             const uint32_t i = (uint32_t)asked % 32;
-            next[0] = values + (int64_t)__shfl_sync(~0u, now, i) * m.a_step;
+            next[0] = values + (uint64_t)(uint32_t)__shfl_sync(~0u, now, i) * m.a_step;
             if (PAIR == 2) {
-                const int32_t x = __shfl_sync(~0u, now, i + 1), y = __shfl_sync(~0u, then, 0);
-                next[PAIR - 1] = values + (int64_t)(i < 31 ? x : y) * m.a_step;
+                const uint32_t x = __shfl_sync(~0u, now, i + 1), y = __shfl_sync(~0u, then, 0);
+                next[PAIR - 1] = values + (uint64_t)(i < 31 ? x : y) * m.a_step;
             }
         }
         /* The first stage of an item: its blocks, from the first on. ahead: the first are on their way already. */
@@ -4433,7 +4433,7 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
             left = stage.end[g] - stage.at[g], position = stage.position, asked = 0;
             values = stage.values + (m.a_trans ? lane / 2 * m.a_line + lane % 2 * 16 + row * 2
                                                : (row + lane / (B / 8)) * m.a_line + lane % (B / 8) * 16);
-            if (position) {
+            if (m.p.kind != BSRI_LIST_ROWS) { /* the same in all lanes, as the compiler sees */
                 position = bsri_dev_at(position, m.rows.dt, at);
                 now = list(m, lane), then = list(m, 32 + lane), asked = skip;
                 listed(m);
@@ -4455,7 +4455,7 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
             }
             bsri_mma_commit();
             left -= n, used = (used + n * STRIP) % RING;
-            if (position) {
+            if (m.p.kind != BSRI_LIST_ROWS) {
                 asked += n;
                 if ((uint32_t)asked % 32 < n) now = then, then = list(m, 32 - (uint32_t)asked % 32 + threadIdx.x % 32);
                 listed(m);
@@ -4484,7 +4484,6 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
                 bsri_wgmma_wait<0>();
 #pragma unroll
                 for (int i = 0; i < TN / 2; i++) asm volatile("" : "+f"(sum[i]));
-                release();
                 __syncwarp();
                 fragment(m, x0, at0);
                 if (B == 32 || work & 64 << 7) { /* a group in each branch: else the compiler waits after every product */
@@ -4498,6 +4497,7 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
                     bsri_wgmma<T, TN, 0, TB>::rs(sum, x0, dense >> 32 << 32 | d0);
                     bsri_wgmma_commit();
                 }
+                release();
                 __syncwarp(); /* all lanes have loaded their fragments: what comes next goes where those were */
                 ask(m, n);
             }
