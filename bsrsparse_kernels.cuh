@@ -792,6 +792,17 @@ static bsri_choice bsri_simt_choose_sampled(const bsr_context *, const bsri_dev_
 
 __device__ __forceinline__ uint32_t bsri_mma_address(const void *shared) { return (uint32_t)__cvta_generic_to_shared(shared); }
 #ifdef BSRI_MMA_CODE
+/* The kernel after this one may start; what the one before it wrote may be read. Nothing where kernels do not start early. */
+__device__ __forceinline__ void bsri_dev_let_next_start(void) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void bsri_dev_wait_for_last(void) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 /* 16 bytes. */
 __device__ __forceinline__ void bsri_mma_copy(uint32_t to, const void *from) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
@@ -1946,8 +1957,6 @@ __device__ __forceinline__ void bsri_dev_prefetch(const void *from, uint32_t byt
 __device__ __forceinline__ void bsri_dev_prefetch(const void *from) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(from) : "memory");
 }
-__device__ __forceinline__ void bsri_dev_let_next_start(void) { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
-__device__ __forceinline__ void bsri_dev_wait_for_last(void) { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 #endif
 /* Before anything is read: the kernel before this one may still run, and write it. The L2 is where both meet, so what is brought
    there stays true. */
@@ -2121,9 +2130,7 @@ __device__ __forceinline__ void bsri_mma_short_walk(float (&sum)[L::MI][L::NI][4
     uint32_t to = f.base, from = f.base; /* slots */
     int64_t a = 0;                       /* lane l: where slice l of the warp's next 32 lies */
     int32_t b = 0;
-#if __CUDA_ARCH__ >= 900
     bsri_dev_wait_for_last();
-#endif
     const int64_t first = bsri_index(r.ptr, r.dt, line);
     const int slices = (int)(bsri_index(r.ptr, r.dt, line + 1) - first) << m.sub_bits;
 #pragma unroll 1
@@ -2217,9 +2224,7 @@ __device__ __forceinline__ void bsri_mma_short_tiles(const bsri_dev_mma &m, bsri
         float sum[L::MI][L::NI][4] = {};
         int64_t reduce = 1;
         if (!SIMPLE) {
-#if __CUDA_ARCH__ >= 900
             bsri_dev_wait_for_last();
-#endif
             reduce = (p.alpha_ptr ? *p.alpha_ptr : p.alpha) == 0.0 ? 0 : p.reduce;
             if (threadIdx.x % (split * 32) < 5) finisher.begin(p, item, (int)threadIdx.x % 32);
         }
@@ -2239,9 +2244,7 @@ template <class T, class L> __global__ void __launch_bounds__(128, 3) bsri_produ
 #ifdef BSRI_MMA_CODE
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ bsri_dev_finisher finisher[4];
-#if __CUDA_ARCH__ >= 900
     bsri_dev_let_next_start();
-#endif
     if (m.single && m.vector) {
         asm volatile("" ::"l"(m.out), "l"(m.out_row), "f"(m.alpha)); /* on their way before memory may be read */
         bsri_mma_short_tiles<T, L, true>(m, finisher[0], bsri_shared);
@@ -6603,7 +6606,9 @@ __global__ void __launch_bounds__(384, 1) bsri_sampled_wgmma(const __grid_consta
     __shared__ bsri_wgmma_sampled_shared s;
     const uint32_t base = bsri_mma_address(bsri_shared);
     bsri_wgmma_sampled_place place = {};
+    bsri_dev_let_next_start();
     if (threadIdx.x < BSRI_FETCHERS) { /* looks where it begins, while others make the barriers */
+        bsri_dev_wait_for_last();
         if (!m.batched)
             place = bsri_wgmma_sampled_begin(m, m.crow, bsri_wgmma_sampled_from(m, blockIdx.x),
                                              bsri_wgmma_sampled_from(m, blockIdx.x + 1));
@@ -6620,6 +6625,7 @@ __global__ void __launch_bounds__(384, 1) bsri_sampled_wgmma(const __grid_consta
         bsri_tma_prefetch(&m.mat1), bsri_tma_prefetch(&m.mat2);
     }
     __syncthreads();
+    bsri_dev_wait_for_last();
     if (threadIdx.x < BSRI_FETCHERS) {
         bsri_registers_fewer<120>();
         bsri_wgmma_sampled_fetch(m, s, place, base);
@@ -6720,7 +6726,7 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
     c.tile_rows = m->group * b, c.tile_cols = m->wide ? 256 : 512, c.threads = 384, c.shared = BSRI_WSAMPLED_RING;
     c.stages = BSRI_WSAMPLED_RING / ((c.tile_rows + c.tile_cols) * BSRI_WSAMPLED_DEPTH * 2);
     c.grid = bsri_min(ctx->sm_count, 2 * p->items * p->out.nnz); /* where blocks are few, tolls must not make one CTA take two */
-    m->grid = (int)c.grid, m->each = m->total / bsri_max(1, c.grid);
+    m->grid = (int)c.grid, m->each = m->total / bsri_max(1, c.grid), c.early = 1;
     return c.shared + 10 * 1024 > ctx->smem_optin ? bsri_no(BSR_WHY_SHARED) : c;
 }
 
@@ -7327,6 +7333,7 @@ template <class S> __global__ void __launch_bounds__(384, 1) bsri_attention_wgmm
     static_assert(sizeof(bsri_flash_control<S>) <= S::CONTROL, "too little shared memory");
     bsri_flash_control<S> &c = *(bsri_flash_control<S> *)(bsri_flash_memory + S::STREAMS * S::STREAM);
     const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, readers = 128 * S::WARPGROUPS;
+    bsri_dev_let_next_start();
     if (threadIdx.x < S::STREAMS) {
         bsri_flash_stream<S> &x = c.stream[threadIdx.x];
         for (int i = 0; i < S::SLOTS; i++)
@@ -7339,6 +7346,7 @@ template <class S> __global__ void __launch_bounds__(384, 1) bsri_attention_wgmm
         bsri_tma_barriers_made();
     }
     __syncthreads();
+    bsri_dev_wait_for_last();
     if (threadIdx.x == 256)
         for (int i = 0; i < 3; i++) bsri_tma_prefetch(&m.map[i]);
     if (group == 2) {
@@ -7406,7 +7414,7 @@ static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsr
     c.stages = small    ? shared ? bsri_flash<bsri_mma_bf16, 64, true>::SLOTS : bsri_flash<bsri_mma_bf16, 64, false>::SLOTS
                : shared ? bsri_flash<bsri_mma_bf16, 128, true>::SLOTS
                         : bsri_flash<bsri_mma_bf16, 128, false>::SLOTS;
-    c.grid = bsri_min(bsri_min(ctx->sm_count, BSRI_FLASH_GRID), bsri_ceil_div(p->items * m->p.tiles, streams));
+    c.grid = bsri_min(bsri_min(ctx->sm_count, BSRI_FLASH_GRID), bsri_ceil_div(p->items * m->p.tiles, streams)), c.early = 1;
     if (c.shared > ctx->smem_optin) return bsri_no(BSR_WHY_SHARED);
     bsri_flash_steps(m);
     for (m->length_bits = 0;
