@@ -2392,37 +2392,39 @@ enum {
     BSRI_COSTS_WIDE_128
 };
 static const bsri_costs bsri_costs_of[] = {
-    {6730, 3340, 11.1, 1240, 107, 74.8, 0.314, 6.71, 300},    /* mma 16 */
-    {6780, 3570, 47.1, 1030, 1.03, 206, 0.000974, 94.5, 328}, /* mma 32 */
-    {7600, 2630, 100, 3200, 279, 160, 0.0642, 25.5, 1430},    /* f32 16 */
-    {12000, 1510, 100, 3320, 918, 23.6, 1.56, 65.3, 2570},    /* f32 32 */
-    {4590, 3910, 100, 4260, 111, 62.1, 0.0661, 17.7, 722},    /* tf32 16 */
-    {8910, 2140, 100, 1730, 337, 23.8, 0.0308, 357, 430},     /* tf32 32 */
-    {5790, 2910, 100, 1860, 115, 34.1, 0.0503, 71.8, 177},    /* i8 32 */
-    {5960, 2580, 100, 2940, 146, 40.9, 0.0508, 238, 190},     /* i8 64 */
-    {26.7, 2240, 1940, 500, 11.9, 69.4, 1.61, 196, 68.5},     /* short 16 */
-    {11.2, 2950, 2790, 500, 69.7, 21.1, 0.0333, 377, 65.7},   /* short 32 */
-    {15.6, 3230, 3260, 501, 41.3, 66.1, 0.129, 409, 65.6},    /* short 64 */
-    {5230, 3320, 2550, 523, 46.5, 129, 0.27, 44.2, 90.8},     /* narrow 16 */
-    {4510, 3380, 2200, 524, 202, 31.9, 0.0347, 45.9, 153},    /* narrow 32 */
-    {2870, 1870, 1570, 1640, 190, 56, 0.011, 9.13, 226},      /* wide 64 */
-    {3370, 1600, 1950, 2270, 15.3, 13.1, 0.0431, 4.11, 336},  /* wide 128 */
+    {6620, 3350, 11.8, 1250, 107, 72.8, 0.286, 7.58, 300},     /* mma 16 */
+    {6780, 3590, 53.8, 1120, 0.696, 202, 0.000758, 92.3, 334}, /* mma 32 */
+    {7600, 2630, 100, 3200, 279, 160, 0.0642, 25.5, 1430},     /* f32 16 */
+    {12000, 1510, 100, 3320, 918, 23.6, 1.56, 65.3, 2570},     /* f32 32 */
+    {4590, 3910, 100, 4260, 111, 62.1, 0.0661, 17.7, 722},     /* tf32 16 */
+    {8910, 2140, 100, 1730, 337, 23.8, 0.0308, 357, 430},      /* tf32 32 */
+    {5790, 2910, 100, 1860, 115, 34.1, 0.0503, 71.8, 177},     /* i8 32 */
+    {5960, 2580, 100, 2940, 146, 40.9, 0.0508, 238, 190},      /* i8 64 */
+    {765, 1900, 1530, 499, 10.1, 60.1, 1.87, 236, 67.8},       /* short 16 */
+    {598, 2670, 2330, 500, 34.2, 80.7, 0.219, 425, 65.1},      /* short 32 */
+    {1020, 2290, 2090, 499, 28.5, 86.2, 0.381, 422, 65.1},     /* short 64 */
+    {5290, 3030, 2740, 517, 45.1, 123, 0.283, 45.5, 117},      /* narrow 16 */
+    {4890, 2670, 2880, 506, 233, 18.4, 0.0242, 45.9, 149},     /* narrow 32 */
+    {2650, 1460, 1820, 2320, 205, 47.2, 0.00689, 6.88, 229},   /* wide 64 */
+    {3490, 784, 1980, 2960, 26.9, 17.9, 0.0419, 12.1, 339},    /* wide 128 */
 };
 /* Blocks are taken to be anywhere. waves: how many tiles one after another the busiest multiprocessor gets, beside: at once;
-   split: warps that share a row's slices. */
+   split: warps that share a row's slices, where the longest rows decide (two deviations above the mean); 0: many
+   rows make a tile. */
 static double bsri_tiles_ns(const bsri_dev_product *p, const bsri_costs *c, int rows, int cols, int slice, double waves,
                             double beside, int split) {
     const int64_t blocks = bsri_block_rows(&p->a) * bsri_block_cols(&p->a) * bsri_pattern_count(&p->a);
     const double density = (double)bsri_min(p->a.nnz, blocks) / (double)bsri_max(1, blocks), cut = (double)p->br / slice;
-    const double inner = cut * (double)(p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a));
+    const double inner = (double)(p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a)), mean = inner * density;
+    const double own = split ? (mean + 2.0 * sqrt(mean * (1.0 - density))) / split : mean; /* blocks of a warp */
     const double piece = (double)slice * cols * (double)bsr_dtype_size(p->b.dtype) / 8192;
     const double along = bsri_mma_layout(&p->b) == 2 ? 1.0 + c->along : 1.0;
-    const double multiply = inner * density / split * (c->step + c->area * cols * (rows > 64 ? rows : 64) / 16384.0);
+    const double multiply = cut * own * (c->step + c->area * cols * (rows > 64 ? rows : 64) / 16384.0);
     const double tile = c->tile + c->store * rows * cols / 32768.0 + (bsri_mma_vector(p) ? 0.0 : c->fused);
     double absent = 1.0, fetch;
     int64_t i;
     for (i = 0; i < rows; i += p->br) absent *= 1.0 - density;
-    fetch = inner * (1.0 - absent) * beside * (c->fetch + c->bytes * piece * along);
+    fetch = cut * inner * (1.0 - absent) * beside * (c->fetch + c->bytes * piece * along);
     return c->start + waves * (tile + sqrt(fetch * fetch + multiply * multiply));
 }
 /* Tiles of 256 columns have at most so many rows; 0: there are none. */
@@ -2444,7 +2446,7 @@ static double bsri_mma_tile_of(const bsr_context *ctx, const bsri_dev_product *p
     for (cols = 128; cols <= (wide ? 256 : 128); cols *= 2)
         for (rows = cols == 256 ? wide : 128; rows >= bsri_max(32, p->br); rows /= 2) {
             const double waves = (double)bsri_ceil_div(bsri_mma_tiles(p, (int)p->br, rows, cols), ctx->sm_count);
-            const double ns = bsri_tiles_ns(p, costs, rows, cols, slice, waves, 1, 1);
+            const double ns = bsri_tiles_ns(p, costs, rows, cols, slice, waves, 1, 0);
             const int other = (asked->tile_rows && asked->tile_rows != rows) || (asked->tile_cols && asked->tile_cols != cols);
             if (least >= 0.0 && (other || ns >= least)) continue;
             least = other ? INFINITY : ns, c->tile_rows = rows, c->tile_cols = cols;
@@ -2546,17 +2548,19 @@ static int bsri_mma_single(const bsri_dev_product *p, bsri_mma_rows *r) {
     else r->ptr = p->a.crow_indices, r->col = p->a.col_indices;
     return 1;
 }
-/* How many warps share a tile: eight warps for each multiprocessor, if there are so many. */
-static int bsri_short_split(const bsr_context *ctx, int64_t tiles) {
-    return tiles * 4 <= 8 * ctx->sm_count ? 4 : tiles * 2 <= 8 * ctx->sm_count ? 2 : 1;
-}
-/* (twelve warps are at work on a multiprocessor) */
-static double bsri_short_ns(const bsr_context *ctx, const bsri_dev_product *p) {
+/* What tiles of a block row and 64 columns take; split: the best number of warps that share one, or what a plan asks for. (Twelve
+   warps are at work on a multiprocessor, as they get free.) */
+static double bsri_short_ns(const bsr_context *ctx, const bsri_dev_product *p, const bsr_plan *asked, int32_t *split) {
     const int rows = (int)bsri_min(p->br, 32), kind = BSRI_COSTS_SHORT_16 + bsri_mma_log2(bsri_min(p->br, 64)) - 4;
-    const int64_t tiles = bsri_mma_tiles(p, (int)p->br, rows, 64);
-    const int split = bsri_short_split(ctx, tiles);
-    const double waves = 1.0 + (double)(tiles * split) / (12.0 * ctx->sm_count);
-    return bsri_tiles_ns(p, &bsri_costs_of[kind], rows, 64, rows, waves, (double)tiles / waves / ctx->sm_count, split);
+    const double tiles = (double)bsri_mma_tiles(p, (int)p->br, rows, 64) / ctx->sm_count;
+    double least = INFINITY;
+    int32_t i;
+    for (*split = i = 1; i <= 4; i *= 2) {
+        const double full = tiles * i / 12.0, waves = sqrt(1.0 + full * full);
+        const double ns = bsri_tiles_ns(p, &bsri_costs_of[kind], rows, 64, rows, waves, tiles / waves, i);
+        if (ns < least && (!asked->split || asked->split == i)) least = ns, *split = i;
+    }
+    return least;
 }
 /* The same where there is little to do: tiles of a block row, or of 32 rows of one, and 64 columns. */
 static bsri_choice bsri_mma_choose_short(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsr_plan *asked,
@@ -2579,7 +2583,7 @@ static bsri_choice bsri_mma_choose_short(const bsr_context *ctx, const bsri_dev_
     c.kernel += (s.mw == 16 ? 2 : 0) + (dense == 2), c.tile_rows = s.mw, c.tile_cols = 64;
     tiles = bsri_mma_tiles(p, (int)p->br, s.mw, 64), m->total = (int32_t)tiles;
     if (tiles >= INT32_MAX / 4) return bsri_no(BSR_WHY_SIZE);
-    c.split = asked->split == 1 || asked->split == 2 || asked->split == 4 ? asked->split : bsri_short_split(ctx, tiles);
+    bsri_short_ns(ctx, p, asked, &c.split);
     m->split = c.split, c.grid = bsri_ceil_div(tiles, 4 / c.split);
     c.stages = 3, c.threads = 128, c.shared = 4 * c.stages * (s.mw == 16 ? 2 : 1) * (s.mw + 64) * s.ks * 2;
     c.early = ctx->tier >= 3; /* the loaded code waits */
@@ -4681,8 +4685,11 @@ static double bsri_wgmma_ns(const bsr_context *ctx, const bsri_dev_product *p, i
     const int kind = BSRI_COSTS_NARROW_16 + bsri_mma_log2(p->br) - 4;
     const int64_t tiles = bsri_ceil_div(p->width, cols), span = bsri_wgmma_span(tiles);
     const int64_t units = p->items * bsri_ceil_div(p->tiles * p->br, 128) * bsri_ceil_div(tiles, span);
-    const double waves = (double)bsri_ceil_div(units, bsri_max(1, ctx->sm_count / span));
-    return bsri_tiles_ns(p, &bsri_costs_of[kind], 128, cols, (int)bsri_min(p->br, 64), waves, 1, 1);
+    const int64_t teams = bsri_max(1, ctx->sm_count / span);
+    const double ns = bsri_tiles_ns(p, &bsri_costs_of[kind], 128, cols, (int)bsri_min(p->br, 64),
+                                    (double)bsri_ceil_div(units, teams), 1, 0);
+    const double dealt = bsri_costs_of[kind].start + 100.0 * (double)bsri_min(units, 8 * teams); /* (bsri_wgmma_deal) */
+    return ns > dealt ? ns : dealt;
 }
 /* How units are dealt, as if columns were random. One is tall where, started with the last slab, it would still run when all else
    is done: what a team has of a slab, half as much again, or a twentieth of what it has altogether. */
@@ -9044,9 +9051,9 @@ static void bsri_choose_estimated(const bsr_context *ctx, const bsri_dev_product
     const int halves = p->a.dtype == BSR_BF16 || p->a.dtype == BSR_F16;
     bsri_choice c;
     double tall = INFINITY, brief = INFINITY;
-    if (!bsri_mma_refuses(ctx, p, compute, bsri_mma_values(p), bsri_mma_layout(&p->b))) {
+    if (s->asked->kernel != 3 && !bsri_mma_refuses(ctx, p, compute, bsri_mma_values(p), bsri_mma_layout(&p->b))) {
         tall = bsri_mma_tile_of(ctx, p, s->asked, &c);
-        if (halves) brief = bsri_short_ns(ctx, p);
+        if (halves) brief = bsri_short_ns(ctx, p, s->asked, &c.split);
     }
     /* larger blocks: wgmma's tiles are ahead of mma's */
     if (bsri_wants(s, 3))

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 SMS = 132
+DEAL = 100  # nanoseconds for a unit of a product by wgmma, as they are dealt to teams of CTAs
 NAMES = "start tile fused store fetch bytes along step area".split()
 KINDS = "mma 16,mma 32,f32 16,f32 32,tf32 16,tf32 32,i8 32,i8 64,short 16,short 32,short 64,narrow 16,narrow 32,wide 64,wide 128".split(",")
 FIRST = dict(start=3000, tile=2500, fused=100, store=500, fetch=50, bytes=30, along=0.05, step=40, area=60)
@@ -71,22 +72,24 @@ def traits(shape, plan, kind):
     slice_ = min(shape.b, 64 if kind.startswith("wide") or kind == "i8 64" else 32)
     inner = shape.k // shape.b
     union = inner * (1 - (1 - d) ** max(1, rows // shape.b))
-    across, down = up(shape.n, cols), up(shape.m, rows)
+    across, down, deal = up(shape.n, cols), up(shape.m, rows), 0
     if plan.tier == 3:
         span = 4 if across % 4 == 0 or across > 32 else 3 if across % 3 == 0 else 2 if across % 2 == 0 else 1
         teams = SMS // span
-        waves = up(up(across, span) * down, teams)
+        units = up(across, span) * down
+        waves, deal = up(units, teams), DEAL * min(units, 8 * teams)
     else:
         waves = up(across * down, SMS)
-    beside = split = 1.0
+    beside, split, own = 1.0, 1, inner * d
     if kind.startswith("short"):  # twelve warps of a multiprocessor, `split` for a tile, taken as they get free
         split, tiles = plan.split, across * up(shape.m, rows)
-        waves = 1 + tiles * split / (12 * SMS)
+        waves = math.hypot(1, tiles * split / (12 * SMS))
         beside = tiles / waves / SMS
+        own += 2 * math.sqrt(own * (1 - d))  # the longest rows decide
     size = {"f": 4, "i": 1, "b": 2}[shape.dtype[0]] if shape.dtype[:3] != "f16" else 2
     touched = 1 - (1 - d) ** (shape.m / shape.b)
     memory = (shape.k * shape.n * touched * size + shape.m * shape.n * max(size, 4 if size == 1 else 2) + shape.m * shape.k * d * size) / 4.2
-    return dict(waves=waves, slices=union * shape.b / slice_ * beside, own=inner * d * shape.b / slice_ / split, kb=slice_ * cols * size / 8192,
+    return dict(deal=deal, waves=waves, slices=union * shape.b / slice_ * beside, own=own * shape.b / slice_ / split, kb=slice_ * cols * size / 8192,
                 tile=rows * cols / 32768, area=cols * max(rows, 64) / 16384, columns=shape.columns, fused="+relu" in shape.dtype, memory=memory / 1e3)
 
 
@@ -95,7 +98,7 @@ def estimate(c, t):
     fetch = t["slices"] * (c["fetch"] + c["bytes"] * t["kb"] * (1 + c["along"] * t["columns"]))
     multiply = t["own"] * (c["step"] + c["area"] * t["area"])
     ns = c["start"] + t["waves"] * (c["tile"] + c["fused"] * t["fused"] + c["store"] * t["tile"] + math.hypot(fetch, multiply))
-    return max(ns, t["memory"])
+    return max(ns, c["start"] + t["deal"], t["memory"])
 
 
 def fit(rows):
