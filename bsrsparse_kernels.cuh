@@ -3123,6 +3123,8 @@ static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_produc
         m->pairs = 1 + (p->out.col_stride == 1 && p->out.row_stride % 2 == 0 && p->width % 2 == 0 && (uintptr_t)m->out % 4 == 0);
     /* strips of 64 rows read half as much of b and issue half as often; but there must be enough of them */
     if (size < 3 && p->tiles * (p->br / 64) * 4 >= ctx->sm_count * 3) mi = 4;
+    /* few and long ones are no gain with up to 8 columns (4096 x 4096 x 8, .5: 10.6 us, by mma-skinny 8.7) */
+    if (mi == 2 && size == 0 && !m->constant && p->a.nnz * p->bc >= p->tiles * 64 * 30) return bsri_no(BSR_WHY_SLOWER);
     m->sub_bits = bsri_mma_log2(p->br / (16 * mi)), m->strips = (int32_t)(p->tiles << m->sub_bits), slot = mi * 2048 + cols * 128;
     /* blocks of a strip that its warps have under way, so that all CTAs are there at once; two for each warp, which need not be
        more than two thirds of a mean row's (14336 x 4096, .9: five warps 5.9 us, eight with one each 7.5, 112 CTAs 6.8) */
