@@ -3760,7 +3760,7 @@ template <class L> struct bsri_wgmma_box {
         return threadIdx.x % 32 == 0 && (!shared(by_rows) || warp() == 0);
     }
     static __device__ __forceinline__ void sync(bool by_rows) {
-        if (shared(by_rows)) bsri_named_sync(1 + bsri_dev_thread() / 128, 128);
+        if (shared(by_rows)) bsri_named_sync(1 + threadIdx.x / 128, 128);
         else __syncwarp();
     }
 };
