@@ -1385,6 +1385,11 @@ __device__ __forceinline__ void bsri_mma_fetch(const bsri_dev_mma &m, bsri_mma_l
 #else
 #define BSRI_MMA_TIGHT 0
 #endif
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1000
+#define BSRI_MMA_NARROW 1
+#else
+#define BSRI_MMA_NARROW BSRI_MMA_TIGHT
+#endif
 /* threadIdx.x; of tiles that leave no registers, asked for again where it is needed: kept, it and what comes of it would take
    the sums' (1 to 8 % faster on an H200; tiles with 128 or 64 columns are as much slower so). */
 template <class L> __device__ __forceinline__ int bsri_mma_thread(void) {
@@ -1401,8 +1406,9 @@ template <class T, class L> struct bsri_mma_worker {
     static constexpr int PARTS = P::PARTS;
     /* what ldmatrix cannot turn: elements of 4 bytes are loaded one by one, those of 1 byte sorted after it */
     static constexpr bool WORDS = T::BYTES == 4, CHARS = T::BYTES == 1;
-    /* two parts of everything leave no registers for a second step */
-    static constexpr bool ROLLED = PARTS == 2 || (L::PLAIN && L::B_ROWS && BSRI_MMA_TIGHT);
+    /* Two parts of everything leave no registers for a second step; nor do 256 columns here and there (on an H200 28 bytes were
+       spilled; rolled it takes 14 % longer, but the next tier takes nearly all of these products there). */
+    static constexpr bool ROLLED = PARTS == 2 || (L::PLAIN && L::B_ROWS && BSRI_MMA_NARROW);
     static constexpr int TURNED = L::MW * T::BYTES; /* bytes of a line of values that are stored transposed */
 
     /* Where this lane reads its warp's values, and a dense slice from the warp's columns on. */
