@@ -6775,9 +6775,9 @@ typedef struct bsri_dev_flash {
     CUtensorMap map[3];
 } bsri_dev_flash;
 
-/* Tiles are sorted longest first in windows of four per stream, and dealt back and forth, so that streams get as much as each
-   other while tiles at work at the same time stay near each other and share keys in L2. Random patterns, B2 H16 S4096 and B1 H16
-   S8192, D 128: windows of 4, 2, 1 per stream 170, 174, 213 us and 161, 176, 228 us. */
+/* Tiles are sorted longest first in windows of four per stream, and dealt so that streams get as much as each other while tiles
+   at work at the same time stay near each other and share keys in L2. Random patterns, B2 H16 S4096 and B1 H16 S8192, D 128:
+   windows of 4, 2, 1 per stream 170, 174, 213 us and 161, 176, 228 us. */
 enum { BSRI_FLASH_ROUNDS = 4, BSRI_FLASH_GRID = 132, BSRI_FLASH_BINS = 64 };
 
 template <class T, int HEAD, bool SHARED> struct bsri_flash {
@@ -6918,25 +6918,90 @@ template <class S> __device__ __forceinline__ int bsri_flash_ranked(const bsri_f
         left -= __popc((int)hit);
     }
 }
-/* The first round is taken as it comes: sorting would have to be waited for. */
+/* What a tile of a length takes, in half units: 128 at most. */
+__device__ __forceinline__ uint32_t bsri_flash_cost(int length) { return 2 * (uint32_t)length + 2; }
+/* Length of the tile with `rank` before it, each lane of its own. */
+template <class S>
+__device__ __forceinline__ int bsri_flash_length_of(const bsri_flash_control<S> &c, int rank, int before) {
+    int owner = 0;
+#pragma unroll
+    for (int d = 16; d; d /= 2) owner += __shfl_sync(~0u, before, owner + d) <= rank ? d : 0;
+    const int bin = BSRI_FLASH_BINS - 1 - 2 * owner, left = rank - __shfl_sync(~0u, before, owner);
+    return left < (int)c.count[bin] ? bin : bin - 1;
+}
+/* The first round is taken as it comes: sorting would have to be waited for. Where a window's longest tile is more than 2.5 times
+   the mean, all streams that have little more to do than the one with the least take the next tiles, longest first, forwards and
+   backwards in turn; every CTA keeps all streams' loads (B2 H16 S4096 D128, BigBird, blocks of 128: 234 us, now 142). Others are
+   dealt back and forth, which is sooner done, and so are always those of two streams a CTA (random, D 64, blocks of 64: 119 us,
+   by loads 151).
+   load: of streams lane, lane + 32, ..., what they have more to do than the least at the last turn: below 63 + 128, as who has 63
+   more takes no tile; 255: no stream. Four a register. */
 template <class S> __device__ __forceinline__ void bsri_flash_deal(const bsri_dev_flash &m, bsri_flash_control<S> &c) {
+    constexpr int EACH = (BSRI_FLASH_GRID * S::STREAMS + 31) / 32;
     const bsri_dev_attention &p = m.p;
     const int streams = (int)gridDim.x * S::STREAMS, mine = (int)blockIdx.x * S::STREAMS, window = streams * BSRI_FLASH_ROUNDS;
+    const int lane = threadIdx.x % 32, bin = BSRI_FLASH_BINS - 1 - 2 * lane;
     const int64_t total = p.items * p.tiles;
     bsri_flash_ring<2> ring[S::STREAMS];
+    uint32_t loads[(EACH + 3) / 4];
+    bool back = true;
 #pragma unroll
     for (int s = 0; s < S::STREAMS; s++) {
         ring[s].at = 0, ring[s].parity = 1;
         if (mine + s < total) bsri_flash_plan_tile<S>(m, c.stream[s], ring[s], mine + s);
     }
+#pragma unroll
+    for (int j = 0; j < (EACH + 3) / 4; j++) loads[j] = ~0u;
+#pragma unroll
+    for (int j = 0; j < EACH; j++)
+        if (S::STREAMS == 1 && j * 32 + lane < streams && total > streams)
+            loads[j / 4] ^= (255 - bsri_flash_cost(bsri_flash_length<S>(m, j * 32 + lane))) << j % 4 * 8;
+    const auto load = [&](int j) { return loads[j / 4] >> j % 4 * 8 & 255; };
     for (int64_t base = streams; base < total; base += window) {
         const int n = (int)bsri_min(window, total - base), before = bsri_flash_sort<S>(m, c, base, n);
-        for (int round = 0; round < BSRI_FLASH_ROUNDS; round++)
+        const uint32_t all = c.count[bin] * bsri_flash_cost(bin) + c.count[bin - 1] * bsri_flash_cost(bin - 1);
+        const uint32_t mean = __reduce_add_sync(~0u, all) / n;
+        const bool even = S::STREAMS == 2 || 2 * bsri_flash_cost(bsri_flash_length_of<S>(c, 0, before)) <= 5 * mean;
+        for (int round = 0; round < BSRI_FLASH_ROUNDS && even; round++)
 #pragma unroll
             for (int s = 0; s < S::STREAMS; s++) {
                 const int rank = round * streams + (round % 2 ? streams - 1 - mine - s : mine + s);
                 if (rank < n) bsri_flash_plan_tile<S>(m, c.stream[s], ring[s], base + bsri_flash_ranked<S>(c, rank, n, before));
             }
+        if (even) { /* all have as much again */
+#pragma unroll
+            for (int j = 0; j < EACH; j++) loads[j / 4] -= load(j) == 255 ? 0 : load(j) << j % 4 * 8;
+        }
+        for (int done = 0, taking; done < n && !even; done += taking, back = !back) {
+            const uint32_t next = bsri_flash_cost(bsri_flash_length_of<S>(c, done, before));
+            uint32_t least = load(0), limit;
+            int own[S::STREAMS], some = 0;
+#pragma unroll
+            for (int j = 1; j < EACH; j++) least = min(least, load(j));
+            least = __reduce_min_sync(~0u, least), limit = least + min(next, mean) / 2;
+            taking = 0;
+#pragma unroll
+            for (int j = 0; j < EACH; j++) taking += __popc(__ballot_sync(~0u, load(j) < limit));
+#pragma unroll
+            for (int j = 0; j < EACH; j++) {
+                const uint32_t was = load(j), who = __ballot_sync(~0u, was < limit);
+                const int place = some + __popc(who & ((1u << lane) - 1)), rank = done + (back ? taking - 1 - place : place);
+                const bool takes = was < limit && rank < n;
+                const int length = bsri_flash_length_of<S>(c, min(max(rank, 0), n - 1), before);
+                const uint32_t more = was == 255 ? 0 : (takes ? bsri_flash_cost(length) : 0) - least;
+                loads[j / 4] += more << j % 4 * 8;
+#pragma unroll
+                for (int s = 0; s < S::STREAMS; s++) {
+                    const int got = __shfl_sync(~0u, takes ? rank : n, (mine + s) % 32);
+                    if (j == 0 || j == (mine + s) / 32) own[s] = j == (mine + s) / 32 ? got : n;
+                }
+                some += __popc(who);
+            }
+#pragma unroll
+            for (int s = 0; s < S::STREAMS; s++)
+                if (own[s] < n)
+                    bsri_flash_plan_tile<S>(m, c.stream[s], ring[s], base + bsri_flash_ranked<S>(c, own[s], n, before));
+        }
     }
 #pragma unroll
     for (int s = 0; s < S::STREAMS; s++) {
