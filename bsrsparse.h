@@ -98,8 +98,9 @@
      What the host can't see, the contents of index arrays, is not checked by operations: call bsr_validate on what you don't
      trust. Conversions leave the count in crow_indices' last entry and m->nnz at the capacity; they want the workspace that a
      query (bsr_exec.query) names. BSR_EXEC_CHECK_POINTERS asks the driver whether each pointer is to device memory.
-     On Hopper products start before the kernel before them in the stream ends, and wait for it before they read. With
-     BSR_EXEC_CONSTANT_MATRIX those with few columns read the sparse operand at once: no kernel under way may write it then.
+     On Hopper products, sampled products, softmax and attention start before the kernel before them in the stream ends, and
+     wait for it before they use what they read. With BSR_EXEC_CONSTANT_MATRIX products with few columns do not wait to read
+     the sparse operand (see there).
      Tiers: simt takes any dtype, block size and stride; mma uses tensor cores (sm_80 and up) where sizes and alignment allow,
      and true f32 products by FFMA on the same pipeline (tensor cores only under BSR_EXEC_TF32 and _TF32X3).
      bsr_plan.kernel forces one (1 simt, 2 mma, 3 wgmma) and is refused where it does not fit; so do tile, split, stages and
@@ -596,7 +597,7 @@ typedef enum bsr_plan_source {
     X(BSR_WHY_ALONG, 32, "an operand of bytes is not stored along the products") \
     X(BSR_WHY_BATCH, 31, "more than two batch dimensions") \
     X(BSR_WHY_MODIFIED, 30, "options between product and softmax, or an extreme scale") \
-    X(BSR_WHY_SLOWER, 34, "smaller tiles are estimated to be faster") \
+    X(BSR_WHY_SLOWER, 34, "other tiles are estimated to be faster") \
     X(BSR_WHY_SHORT, 35, "little to do: warps share the blocks of a row") \
     X(BSR_WHY_EPILOGUE, 33, "too few registers for this epilogue") \
     X(BSR_WHY_SPLIT, 23, "rows are split: there are fewer tiles than multiprocessors")
@@ -635,8 +636,10 @@ typedef struct bsr_plan {
 #define BSR_EXEC_TF32X3          (1u << 4) /* f32 products as three TF32 products: 2^-20 |a b| more a product; CUDA, mma */
 #define BSR_EXEC_NO_TABLE        (1u << 5) /* tuned tables are not looked at: the heuristic decides */
 #define BSR_EXEC_NO_LOG          (1u << 6) /* nothing is logged: status and record only */
-#define BSR_EXEC_CONSTANT_MATRIX (1u << 7) /* nothing that may still run writes the sparse operand (weights): CUDA may read it
-                                              before the work before the call has ended; the rest waits as ever */
+#define BSR_EXEC_CONSTANT_MATRIX (1u << 7) /* weights: no work that was given to the GPU before the call and may still run, in
+                                              this stream or another, writes the sparse operand's values, crow_indices or
+                                              col_indices (in a graph: at every replay). CUDA may then read them before the
+                                              work before the call has ended; all else waits as ever */
 
 /* All zero, or a null pointer, is the default. */
 typedef struct bsr_exec {

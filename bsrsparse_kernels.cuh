@@ -2414,14 +2414,19 @@ static const bsri_costs bsri_costs_of[] = {
     {2650, 1460, 1820, 2320, 205, 47.2, 0.00689, 6.88, 229},   /* wide 64 */
     {3490, 784, 1980, 2960, 26.9, 17.9, 0.0419, 12.1, 339},    /* wide 128 */
 };
+/* Blocks that an item stores: nnz counts those of all patterns only where they differ in number. */
+static double bsri_mean_blocks(const bsr_matrix *a) {
+    return (double)a->nnz / (double)(a->flags & BSR_MATRIX_RAGGED ? bsri_max(1, bsri_pattern_count(a)) : 1);
+}
 /* Blocks are taken to be anywhere. waves: how many tiles one after another the busiest multiprocessor gets, beside: at once;
    split: warps that share a row's slices, where the longest rows decide (two deviations above the mean); 0: many
    rows make a tile. */
 static double bsri_tiles_ns(const bsri_dev_product *p, const bsri_costs *c, int rows, int cols, int slice, double waves,
                             double beside, int split) {
-    const int64_t blocks = bsri_block_rows(&p->a) * bsri_block_cols(&p->a) * bsri_pattern_count(&p->a);
-    const double density = (double)bsri_min(p->a.nnz, blocks) / (double)bsri_max(1, blocks), cut = (double)p->br / slice;
-    const double inner = (double)(p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a)), mean = inner * density;
+    const double blocks = (double)bsri_block_rows(&p->a) * (double)bsri_block_cols(&p->a), stored = bsri_mean_blocks(&p->a);
+    const double density = stored < blocks ? stored / blocks : 1.0, cut = (double)p->br / slice;
+    const double inner = (double)p->reduce * (double)(p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a));
+    const double mean = inner * density;
     const double own = split ? (mean + 2.0 * sqrt(mean * (1.0 - density))) / split : mean; /* blocks of a warp */
     const double piece = (double)slice * cols * (double)bsr_dtype_size(p->b.dtype) / 8192;
     const double along = bsri_mma_layout(&p->b) == 2 ? 1.0 + c->along : 1.0;
@@ -2438,7 +2443,7 @@ static int bsri_mma_wide(const bsri_dev_product *p) {
     if (p->a.dtype == BSR_F32) return !p->precision && p->br <= 32 ? 64 : 0; /* blocks of 64: never faster */
     return p->a.dtype != BSR_I8 && bsri_mma_vector(p) ? 128 : 0;
 }
-/* The tile that is estimated to be the fastest, or that a plan asks for; its time. */
+/* The tile that is estimated to be the fastest, or that a plan asks for; its time, without end where the tier has none such. */
 static double bsri_mma_tile_of(const bsr_context *ctx, const bsri_dev_product *p, const bsr_plan *asked, bsri_choice *c) {
     const int wide = bsri_mma_wide(p), f32 = p->a.dtype == BSR_F32, i8 = p->a.dtype == BSR_I8;
     const int kind = i8             ? BSRI_COSTS_I8_32
@@ -2453,7 +2458,8 @@ static double bsri_mma_tile_of(const bsr_context *ctx, const bsri_dev_product *p
         for (rows = cols == 256 ? wide : 128; rows >= bsri_max(32, p->br); rows /= 2) {
             const double waves = (double)bsri_ceil_div(bsri_mma_tiles(p, (int)p->br, rows, cols), ctx->sm_count);
             const double ns = bsri_tiles_ns(p, costs, rows, cols, slice, waves, 1, 0);
-            const int other = (asked->tile_rows && asked->tile_rows != rows) || (asked->tile_cols && asked->tile_cols != cols);
+            const int other = (asked->tile_rows && asked->tile_rows != rows) || (asked->tile_cols && asked->tile_cols != cols) ||
+                              asked->split > 1 || (asked->stages && asked->stages < BSRI_FETCHERS / 32);
             if (least >= 0.0 && (other || ns >= least)) continue;
             least = other ? INFINITY : ns, c->tile_rows = rows, c->tile_cols = cols;
         }
@@ -2555,13 +2561,15 @@ static int bsri_mma_single(const bsri_dev_product *p, bsri_mma_rows *r) {
     return 1;
 }
 /* What tiles of a block row and 64 columns take; split: the best number of warps that share one, or what a plan asks for. (Twelve
-   warps are at work on a multiprocessor, as they get free.) */
+   warps are at work on a multiprocessor, as they get free.) Without end where a plan asks for what these tiles are not. */
 static double bsri_short_ns(const bsr_context *ctx, const bsri_dev_product *p, const bsr_plan *asked, int32_t *split) {
     const int rows = (int)bsri_min(p->br, 32), kind = BSRI_COSTS_SHORT_16 + bsri_mma_log2(bsri_min(p->br, 64)) - 4;
     const double tiles = (double)bsri_mma_tiles(p, (int)p->br, rows, 64) / ctx->sm_count;
+    const int other = (asked->tile_rows && asked->tile_rows != rows) || (asked->tile_cols && asked->tile_cols != 64) ||
+                      (asked->stages && asked->stages != 3) || asked->order;
     double least = INFINITY;
     int32_t i;
-    for (*split = i = 1; i <= 4; i *= 2) {
+    for (*split = i = 1; i <= 4 && !other; i *= 2) {
         const double full = tiles * i / 12.0, waves = sqrt(1.0 + full * full);
         const double ns = bsri_tiles_ns(p, &bsri_costs_of[kind], rows, 64, rows, waves, tiles / waves, i);
         if (ns < least && (!asked->split || asked->split == i)) least = ns, *split = i;
@@ -2612,8 +2620,8 @@ static bsri_choice bsri_mma_choose_skinny(const bsr_context *ctx, const bsri_dev
     const int dt = p->a.dtype, ni = p->width <= 8 ? 0 : p->width <= 16 ? 1 : p->width <= 32 ? 2 : 3;
     const int aligned = bsri_dense_aligned(&p->b, 8);
     const int rows = !(aligned && p->b.row_stride == 1 && (p->b.col_stride % 8 == 0 || p->width == 1));
-    const int64_t blocks = p->a.nnz / bsri_max(1, bsri_pattern_count(&p->a) * p->tiles); /* of a row, on average */
-    /* wgmma's tiles, where they keep the multiprocessors busy: 14336 x 4096 x 64 11.8 us, here 16 */
+    const int64_t blocks = (int64_t)(bsri_mean_blocks(&p->a) / (double)bsri_max(1, p->tiles)); /* of a row, on average */
+    /* wgmma's tiles, where they keep the multiprocessors busy: 14336 x 4096 x 64 10.3 us, here 16 */
     const int tiles = ctx->tier >= 3 && asked->kernel != 2 && p->br == p->bc && (p->br == 64 || p->br == 128) &&
                       p->items * p->tiles * p->br / 128 * 3 >= ctx->sm_count * 2;
     bsri_choice c = bsri_yes(0, 2, BSR_WHY_SKINNY);
@@ -2932,7 +2940,7 @@ template <class T, int MI, int NI> struct bsri_few {
     static constexpr int ROWS = MI * 16, COLS = NI * 8, A_BYTES = ROWS * 128, SLOT = A_BYTES + NI * 1024;
     static constexpr int SLOTS = 2, WARPS = 8; /* at most */
 #ifdef BSRI_WGMMA_CODE
-    /* A block at `a`, its rows of b at `b`, as this lane addresses them. */
+    /* Of one slot: a block, behind it its rows of b. */
     static __device__ __forceinline__ void multiply(float (&sum)[MI][NI][4], uint32_t slot, bool columns) {
         const int lane = threadIdx.x % 32;
         const uint32_t a = slot + lane % 16 * 128, b = slot + A_BYTES, twist = (lane / 16 ^ lane % 8) << 4;
@@ -3093,7 +3101,7 @@ __global__ void __launch_bounds__(32 * bsri_few<T, MI, NI>::WARPS, NI > 2 ? 2 : 
 /* The maps of values and of b; 0: the copy engine can't have an operand. */
 static int bsri_few_maps(const bsr_context *ctx, bsri_dev_few *m, int rows, int cols) {
     const bsri_dev_product *p = &m->p;
-    const int64_t a_size[3] = {p->bc, p->br, p->a.nnz}, a_step[2] = {2 * p->a_rs, 2 * p->a_block};
+    const int64_t a_size[3] = {p->bc, p->br, p->a.nnz}, a_step[2] = {2 * p->a_rs, p->a.nnz > 1 ? 2 * p->a_block : 16};
     const int64_t b_size[2] = {m->columns ? p->b.rows : p->width, m->columns ? p->width : p->b.rows};
     const int64_t b_step[1] = {p->width == 1 && m->columns ? bsri_ceil_div(p->b.rows, 8) * 16
                                                            : 2 * (m->columns ? p->b.col_stride : p->b.row_stride)};
@@ -3102,7 +3110,8 @@ static int bsri_few_maps(const bsr_context *ctx, bsri_dev_few *m, int rows, int 
            bsri_tensor_map(ctx, &m->b_map, p->b.dtype, p->b.data, 2, b_size, b_step, b_box,
                            m->columns ? 128 : cols == 8 ? 0 : 2 * cols);
 }
-static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsri_dev_few *m) {
+static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsr_plan *asked,
+                                   bsri_dev_few *m) {
     const int dt = p->a.dtype, size = p->width <= 8 ? 0 : p->width <= 16 ? 1 : p->width <= 32 ? 2 : 3, cols = 8 << size;
     const int layout = p->width == 1 && p->b.row_stride == 1 ? 2 : bsri_mma_layout(&p->b);
     const int64_t bytes = p->a.nnz * p->a_block * 2, index = (int64_t)bsr_dtype_size(p->a.index_dtype);
@@ -3130,16 +3139,18 @@ static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_produc
     /* strips of 64 rows read half as much of b and issue half as often; but there must be enough of them */
     if (size < 3 && p->tiles * (p->br / 64) * 4 >= ctx->sm_count * 3) mi = 4;
     /* few and long ones are no gain with up to 8 columns (4096 x 4096 x 8, .5: 10.6 us, by mma-skinny 8.7) */
-    if (mi == 2 && size == 0 && !m->constant && p->a.nnz * p->bc >= p->tiles * 64 * 30) return bsri_no(BSR_WHY_SLOWER);
+    if (mi == 2 && size == 0 && !m->constant && !asked->kernel && !asked->tile_rows &&
+        p->a.nnz * p->bc >= p->tiles * 64 * 30)
+        return bsri_no(BSR_WHY_SLOWER);
     m->sub_bits = bsri_mma_log2(p->br / (16 * mi)), m->strips = (int32_t)(p->tiles << m->sub_bits), slot = mi * 2048 + cols * 128;
     /* blocks of a strip that its warps have under way, so that all CTAs are there at once; two for each warp, which need not be
        more than two thirds of a mean row's (14336 x 4096, .9: five warps 5.9 us, eight with one each 7.5, 112 CTAs 6.8) */
     room = bsri_min(BSRI_FEW_SHARED, 220 * 1024 / bsri_min(4, bsri_ceil_div(m->strips, ctx->sm_count))) / slot;
     m->share = (int32_t)bsri_min(p->a.nnz * p->bc / (p->tiles * 86) + 1, bsri_min(8, room / 2));
-    m->share = bsri_max(1, m->share), m->slots = 2;
+    m->share = (int32_t)bsri_max(1, m->share), m->slots = 2;
     c.kernel = (dt == BSR_BF16 ? 390 : 410) + (mi == 4) * 4 + size, c.tile_rows = 16 * mi, c.tile_cols = cols;
     c.stages = m->slots, c.threads = m->share * 32, c.early = 1, c.grid = m->strips;
-    c.shared = m->share * bsri_max(m->slots * slot, 16 * mi * cols * 4);
+    c.shared = (int32_t)(m->share * bsri_max(m->slots * slot, 16 * mi * cols * 4));
     m->ahead = (uint32_t)bsri_min(bsri_ceil_div(bytes, c.grid * 16) * 16, 1 << 20);
     /* whole ones: the rest is not worth a branch */
     m->pieces = (uint32_t)bsri_min(c.grid, p->a_block == p->br * p->bc ? bytes / m->ahead : 0);
@@ -4664,7 +4675,7 @@ static int bsri_wgmma_direct(const bsr_dense *d) {
 static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector, int direct, int32_t *terms) {
     const bsr_dense *in = &p->input, *right = &p->right, *bias = &p->bias;
     const int beta = p->has_input && (p->beta != 0.0 || p->beta_ptr), rise = bias->data && bias->cols == 1;
-    const int half = p->a.dtype != BSR_I8 ? p->a.dtype : p->out.dtype == BSR_F16 ? BSR_F16 : BSR_BF16; /* of the code that runs */
+    const int type = p->a.dtype != BSR_I8 ? p->a.dtype : p->out.dtype == BSR_F16 ? BSR_F16 : BSR_BF16; /* of the code that runs */
     int others;
     *terms = p->activation * BSRI_TERM_ACTIVATION;
     if (!vector && !direct) return BSRI_WGMMA_ANY;
@@ -4675,8 +4686,8 @@ static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector, int direct
                  (direct ? !bsri_wgmma_direct(in) : bsri_mma_layout(in) != vector)))
         return BSRI_WGMMA_ANY; /* behind a pointer beta may be 0: then input must not be read */
     if ((p->left.data && !bsri_wgmma_takes(&p->left)) || (rise && !bsri_wgmma_takes(bias))) return BSRI_WGMMA_ANY;
-    if (right->data && !bsri_wgmma_pairs(right, p->width, half)) return BSRI_WGMMA_ANY;
-    if (bias->data && !rise && (bias->rows > 1 || !bsri_wgmma_pairs(bias, p->width, half))) return BSRI_WGMMA_ANY;
+    if (right->data && !bsri_wgmma_pairs(right, p->width, type)) return BSRI_WGMMA_ANY;
+    if (bias->data && !rise && (bias->rows > 1 || !bsri_wgmma_pairs(bias, p->width, type))) return BSRI_WGMMA_ANY;
     *terms |= (p->left.data ? BSRI_TERM_LEFT : 0) | (beta ? BSRI_TERM_INPUT : 0) | (rise ? BSRI_TERM_RISE : 0);
     if (right->data) *terms |= BSRI_TERM_RIGHT | (right->dtype == BSR_F32 ? BSRI_TERM_RIGHT_F32 : 0);
     if (bias->data && !rise) *terms |= BSRI_TERM_BIAS | (bias->dtype == BSR_F32 ? BSRI_TERM_BIAS_F32 : 0);
@@ -4765,6 +4776,7 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     m->span = bsri_wgmma_span(tiles);
     m->slabs = (int32_t)((tiles + m->span - 1) / m->span), m->inverse = (65536 + m->span - 1) / m->span;
     m->teams = (int32_t)bsri_min(bsri_min(ctx->sm_count, 32 * BSRI_WGMMA_TEAMS) / m->span, p->items * m->slabs * groups);
+    if (m->teams < 1) m->teams = 1;
     c.grid = m->grid = m->teams * m->span, c.early = 1;
     bsri_wgmma_balance(m, groups);
     if (!bsri_wgmma_maps(ctx, m)) return bsri_no(BSR_WHY_DENSE);
@@ -9133,6 +9145,9 @@ static void bsri_choose_estimated(const bsr_context *ctx, const bsri_dev_product
         bsri_offer(s, 3, bsri_wgmma_choose(ctx, p, compute, s->asked, p->br < 64 && tall < brief ? tall : brief, &m->wgmma));
     if (bsri_wants(s, 2) && brief <= tall) bsri_offer(s, 2, bsri_mma_choose_short(ctx, p, compute, s->asked, &m->mma));
     if (bsri_wants(s, 2)) bsri_offer(s, 2, bsri_mma_choose(ctx, p, compute, s->asked, &m->mma));
+    /* what is slower, and the only one that can do it, or that a plan leaves */
+    if (bsri_wants(s, 2) && brief > tall) bsri_offer(s, 2, bsri_mma_choose_short(ctx, p, compute, s->asked, &m->mma));
+    if (bsri_wants(s, 3)) bsri_offer(s, 3, bsri_wgmma_choose(ctx, p, compute, s->asked, INFINITY, &m->wgmma));
 }
 static void bsri_choose_product(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsri_chooser *s,
                                 bsri_product_params *m) {
@@ -9141,7 +9156,7 @@ static void bsri_choose_product(const bsr_context *ctx, const bsri_dev_product *
         if (bsri_wants(s, 1)) bsri_offer(s, 1, bsri_simt_choose(ctx, p, compute, s->asked, &m->simt));
         return;
     }
-    if (bsri_wants(s, 3)) bsri_offer(s, 3, bsri_few_choose(ctx, p, compute, &m->few));
+    if (bsri_wants(s, 3)) bsri_offer(s, 3, bsri_few_choose(ctx, p, compute, s->asked, &m->few));
     if (bsri_wants(s, 2)) bsri_offer(s, 2, bsri_mma_choose_skinny(ctx, p, compute, s->asked, &m->skinny));
     bsri_choose_estimated(ctx, p, compute, s, m);
     if (bsri_wants(s, 1)) bsri_offer(s, 1, bsri_simt_choose(ctx, p, compute, s->asked, &m->simt));

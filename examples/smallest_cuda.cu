@@ -15,6 +15,8 @@ int main(void) {
     bsr_exec exec = BSR_ZERO; /* exec.stream: the CUDA stream, here the default one */
     char line[256];
 
+    desc.backend = BSR_BACKEND_CUDA, exec.error = &error;
+    if (bsr_create(&desc, &ctx, &error)) return bsr_error_string(&error, line, sizeof line), puts(line), 1;
     cudaMallocManaged(&crow, sizeof *crow * (rows + 1)), cudaMallocManaged(&col, sizeof *col * rows);
     cudaMallocManaged(&values, sizeof *values * n * block), cudaMallocManaged(&b, sizeof *b * n * n);
     cudaMallocManaged(&c, sizeof *c * n * n);
@@ -23,10 +25,9 @@ int main(void) {
     for (int i = 0; i < n * block; i++) values[i] = __float2bfloat16(1.0f);
     for (int i = 0; i < n * n; i++) b[i] = __float2bfloat16((float)(i % 7));
 
-    desc.backend = BSR_BACKEND_CUDA, exec.error = &error;
     bsr_matrix A = bsr_matrix_make(n, n, block, block, rows, crow, col, BSR_I32, values, BSR_BF16);
     bsr_dense B = bsr_dense_row_major(b, BSR_BF16, n, n), C = bsr_dense_row_major(c, BSR_BF16, n, n);
-    if (bsr_create(&desc, &ctx, &error) || bsr_dense_mm(ctx, 0, &A, &B, &C, &exec)) {
+    if (bsr_dense_mm(ctx, 0, &A, &B, &C, &exec)) {
         bsr_error_string(&error, line, sizeof line);
         fprintf(stderr, "%s\n", line);
         return 1;

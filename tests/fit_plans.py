@@ -74,7 +74,7 @@ def traits(shape, plan, kind):
     union = inner * (1 - (1 - d) ** max(1, rows // shape.b))
     across, down, deal = up(shape.n, cols), up(shape.m, rows), 0
     if plan.tier == 3:
-        span = 4 if across % 4 == 0 or across > 32 else 3 if across % 3 == 0 else 2 if across % 2 == 0 else 1
+        span = 4 if across % 4 == 0 or across > 32 else next((i for i in (3, 5, 2, 7) if across % i == 0), 1)  # bsri_wgmma_span
         teams = SMS // span
         units = up(across, span) * down
         waves, deal = up(units, teams), DEAL * min(units, 8 * teams)

@@ -24,6 +24,7 @@ static uint64_t state;
 static unsigned *wrong; /* elements of results */
 static bsr_epilogue relu;
 static uint32_t flags = BSR_EXEC_NO_TABLE | BSR_EXEC_NO_LOG;
+static int refused;
 static const char *kind = "bf16"; /* of products: a type, and what comes with it */
 
 static void check(cudaError_t e) {
@@ -166,7 +167,11 @@ static void time_shape(const shape &x, int dtype) {
     bsr_exec ex = BSR_ZERO;
     auto call = [&] { return bsr_dense_addmm(gpu, 0, NULL, 1, 0, &a, &b, &relu, &out, &ex); };
     ex.stream = stream, ex.flags = flags, ex.query = &chosen;
-    if (call() != BSR_OK) return;
+    if (call() != BSR_OK) {
+        fprintf(stderr, "%lld x %lld x %lld, blocks of %d: refused\n", (long long)x.m, (long long)x.k, (long long)x.n, (int)x.b);
+        inputs.used = others.used = 0, refused++;
+        return;
+    }
     std::vector<plan> plans = plans_of(call, ex);
     if (bytes < 64 << 20) first = take(&others, bytes); /* the result of the first plan, which others are compared with */
     for (plan &y : plans) {
@@ -230,5 +235,6 @@ int main(int argc, char **argv) {
     }
     check(cudaDeviceSynchronize());
     if (*wrong) fprintf(stderr, "%u elements of results differ between plans\n", *wrong);
-    return *wrong != 0;
+    if (refused) fprintf(stderr, "%d shapes refused\n", refused);
+    return *wrong || refused;
 }

@@ -660,35 +660,39 @@ TEST(absent_blocks) {
 }
 
 /* Every tier with every tile that a plan may name: what it does not take is refused, the rest is the CPU's bit for bit (whole
-   numbers). So small operands meet the kernels that else only large ones do. out: what the CPU made; returns how many ran. */
-template <class F> static int each_plan(const gm_call &g, const void *out, uint32_t flags, F call) {
-    static const int cols[] = {0, 16, 32, 64, 128, 256};
+   numbers). So small operands meet the kernels that else only large ones do. out: what the CPU made; ran: calls, by tier. */
+template <class F> static void each_plan(const gm_call &g, const void *out, uint32_t flags, int *ran, F call) {
+    static const struct {
+        int cols, split;
+    } tiles[] = {{0, 0}, {16, 0}, {32, 0}, {64, 0}, {128, 0}, {256, 0}, {0, 1}, {0, 2}, {0, 4}};
     const bt_block *block = bt_find(out);
     const gm_region *to = nullptr;
     std::vector<char> got(block->bytes);
-    int ran = 0;
     for (int i = 0; i < g.regions; i++)
         if (g.region[i].written) to = &g.region[i];
     for (int tier = 1; tier <= 3; tier++)
-        for (int n : cols) {
+        for (auto &tile : tiles) {
             bsr_exec e = BSR_ZERO;
             bsr_plan plan = BSR_ZERO;
-            plan.kernel = tier, plan.tile_cols = n, e.plan = &plan, e.stream = gm.stream, e.flags = flags;
+            plan.kernel = tier, plan.tile_cols = tile.cols, plan.split = tile.split;
+            e.plan = &plan, e.stream = gm.stream, e.flags = flags;
             gm_cuda("poisoning", cudaMemsetAsync(to->dev, 0x5a, to->bytes, gm.stream));
             bsr_status status = call(&e);
             if (status == BSR_BAD_PLAN) continue;
-            CHECK_INT(status, BSR_OK), ran++;
+            CHECK_INT(status, BSR_OK), ran[tier]++;
             gm_cuda("after the run", cudaStreamSynchronize(gm.stream));
             gm_cuda("copying back", cudaMemcpy(got.data(), to->dev, to->bytes, cudaMemcpyDeviceToHost));
             if (memcmp(got.data(), block->data, to->bytes))
-                bt_fail(__FILE__, __LINE__, "tier %d, %d columns: other bits", tier, n);
+                bt_fail(__FILE__, __LINE__, "tier %d, %d columns, split %d: other bits", tier, tile.cols, tile.split);
         }
-    return ran;
 }
 TEST(instances) {
     static const uint32_t flags[] = {0, BSR_EXEC_TF32, BSR_EXEC_TF32X3};
     static const int64_t blocks[] = {16, 32, 64, 128}, widths[] = {272, 264, 8, 16, 32, 64};
-    for (int type : types)
+    int major = 0;
+    gm_cuda("asking", cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
+    for (int type : types) {
+        int ran[2][4] = {{0}}; /* products, sampled products; by tier */
         for (int64_t block : blocks)
             for (int form = 0; form < 32; form++) { /* bits: transposed, dense operand column-major, by 4: width, more rows */
                 const int trans = form & 1, layout = form & 2 ? COL : ROW, width = form / 4, many = width == 6;
@@ -711,8 +715,8 @@ TEST(instances) {
                 g.upload();
                 CHECK_INT(bsr_dense_mm(cpu(), op, &a, &b, &c, NULL), BSR_OK);
                 for (int i = 0; i < (type == BSR_F32 ? 3 : 1); i++)
-                    CHECK(each_plan(g, c.data, flags[i],
-                                    [&](const bsr_exec *e) { return bsr_dense_mm(gm.ctx, op, da, db, dc, e); }) > 0);
+                    each_plan(g, c.data, flags[i], ran[0],
+                              [&](const bsr_exec *e) { return bsr_dense_mm(gm.ctx, op, da, db, dc, e); });
                 if (width || trans) continue;
                 bsr_dense x = t_random(type, a.rows, 128, ROW, NO_BATCH, 0, FILL_INTEGER),
                           y = t_random(type, 128, a.cols, layout, NO_BATCH, 0, FILL_INTEGER);
@@ -722,10 +726,78 @@ TEST(instances) {
                 auto dz = h.map(&z, true);
                 h.upload();
                 CHECK_INT(bsr_sampled_addmm(cpu(), 0, NULL, 1, &x, &y, &z, NULL), BSR_OK);
-                CHECK(each_plan(h, z.values, 0, [&](const bsr_exec *e) {
-                          return bsr_sampled_addmm(gm.ctx, 0, NULL, 1, dx, dy, dz, e);
-                      }) > 0);
+                each_plan(h, z.values, 0, ran[1],
+                          [&](const bsr_exec *e) { return bsr_sampled_addmm(gm.ctx, 0, NULL, 1, dx, dy, dz, e); });
             }
+        bt_case("%s: tiers that ran", bsr_dtype_name(type));
+        const bool halves = type == BSR_BF16 || type == BSR_F16;
+        CHECK(ran[0][1] > 0 && ran[1][1] > 0);
+        if (type != BSR_F64 && major >= 8) CHECK(ran[0][2] > 0);
+        if (halves && major >= 8) CHECK(ran[1][2] > 0);
+        if ((halves || type == BSR_I8) && major == 9) CHECK(ran[0][3] > 0);
+        if (halves && major == 9) CHECK(ran[1][3] > 0);
+    }
+}
+
+/* Calls one after another in a stream, each with what the one before made, as they come and with a wait after each: on Hopper
+   kernels start before the one before them has ended and must not read, or write over, too soon. Stale results are no numbers. */
+TEST(chains) {
+    cudaStream_t stream = new_stream();
+    const int size = reduced() ? 512 : 2048;
+    for (int type : {BSR_BF16, BSR_F16, BSR_F32})
+        for (int64_t block : {16, 32, 64})
+            for (int64_t n : {8, 64, 512}) {
+                t_spec s;
+                bt_case("%s, blocks of %d, %d columns", bsr_dtype_name(type), (int)block, (int)n);
+                memset(&s, 0, sizeof s);
+                s.dtype = type, s.block_rows = s.block_cols = block, s.index_dtype = BSR_I32;
+                s.r = s.c = size / block, s.nnz = s.r * s.c / 5;
+                bsr_matrix a = t_matrix(&s), z = t_matrix_output(&a, type, PACKED), y = t_matrix_output(&a, type, PACKED);
+                bsr_dense b = t_random(type, size, n, ROW, NO_BATCH, 0, FILL_SIGNED), out[6];
+                gm_call g("bsr_dense_mm", gm.ctx, nullptr);
+                auto da = g.map(&a), dz = g.map(&z, true), dy = g.map(&y, true);
+                const bsr_dense *db = g.map(&b), *o[6];
+                for (int i = 0; i < 6; i++) out[i] = t_output(type, size, n, ROW, NO_BATCH), o[i] = g.map(&out[i], true);
+                g.upload();
+                auto all = [&](bool wait) {
+                    bsr_exec e = BSR_ZERO, constant;
+                    int bad = 0;
+                    e.stream = stream, constant = e, constant.flags = BSR_EXEC_CONSTANT_MATRIX;
+                    auto done = [&](bsr_status status) {
+                        bad += status != BSR_OK;
+                        if (wait) gm_cuda("in a chain", cudaStreamSynchronize(stream));
+                    };
+                    for (int i = 0; i < g.regions; i++)
+                        if (g.region[i].written)
+                            gm_cuda("poisoning", cudaMemsetAsync(g.region[i].dev, 0xff, g.region[i].bytes, stream));
+                    done(bsr_dense_mm(gm.ctx, 0, da, db, o[0], &e));
+                    done(bsr_dense_addmm(gm.ctx, 0, o[0], 1, 0.01, da, o[0], NULL, o[1], &constant));
+                    done(bsr_dense_addmm(gm.ctx, 0, NULL, 0, 0.01, da, o[1], NULL, o[0], &constant)); /* over what was read */
+                    bsr_dense across = bsr_dense_transposed(*o[1]);
+                    done(bsr_sampled_addmm(gm.ctx, 0, NULL, 1e-4, o[0], &across, dz, &e));
+                    done(bsr_softmax(gm.ctx, 1, dz, NULL, dy, &e));
+                    done(bsr_dense_mm(gm.ctx, 0, dy, o[1], o[2], &e)); /* values of just now */
+                    done(bsr_sampled_addmm(gm.ctx, 0, NULL, 1e-4, o[2], &across, dz, &e));
+                    done(bsr_dense_mm(gm.ctx, 0, dz, o[2], o[3], &e));
+                    if (n <= 64) done(bsr_attention(gm.ctx, 0, o[2], o[1], o[3], dz, NULL, o[4], NULL, &e));
+                    done(bsr_dense_mm(gm.ctx, 0, da, o[n <= 64 ? 4 : 3], o[5], &constant));
+                    gm_cuda("after a chain", cudaStreamSynchronize(stream));
+                    CHECK_INT(bad, 0);
+                    std::vector<std::string> bits;
+                    for (int i = 0; i < g.regions; i++)
+                        if (g.region[i].written) {
+                            bits.emplace_back(g.region[i].bytes, 0);
+                            gm_cuda("copying back", cudaMemcpy(&bits.back()[0], g.region[i].dev, g.region[i].bytes,
+                                                               cudaMemcpyDeviceToHost));
+                        }
+                    return bits;
+                };
+                const auto want = all(true);
+                int other = 0;
+                for (int i = 0; i < (reduced() ? 2 : 20); i++) other += all(false) != want;
+                CHECK_INT(other, 0);
+            }
+    cudaStreamDestroy(stream);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -983,6 +1055,7 @@ int main(int argc, char **argv) {
         {"host_pointers", host_pointers},
         {"absent_blocks", absent_blocks},
         {"instances", instances},
+        {"chains", chains},
         {"wide_grids", wide_grids},
         {"same_bits", same_bits},
         {"big_values", big_values},
