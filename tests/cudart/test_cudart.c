@@ -43,6 +43,9 @@ static void *device(int64_t elements, int dtype) {
     return p;
 }
 
+/* The same on 256 bytes: within the 511 that are kept behind it. */
+static char *aligned(int64_t elements, int dtype) { return (char *)(((uintptr_t)device(elements, dtype) + 255) / 256 * 256); }
+
 static void fault(int number) {
     (void)number;
     siglongjmp(on_fault, TOUCHED);
@@ -522,6 +525,17 @@ static bsr_context *create(int backend, int ordinal, int *status, bsr_error *err
     return ctx;
 }
 
+/* A context on the stand-in's H200, which launches are checked against from here on. */
+static bsr_context *create_on_hopper(bsr_error *error) {
+    int status;
+    bsr_context *ctx;
+    use_devices(hopper, NULL);
+    ctx = create(BSR_BACKEND_CUDA, -1, &status, error);
+    CHECK_INT(status, BSR_OK);
+    watch.device = hopper;
+    return ctx;
+}
+
 #define WRONG(...) snprintf(watch.wrong, sizeof watch.wrong, __VA_ARGS__)
 
 static int tier_of(const si_kernel *k) {
@@ -824,11 +838,8 @@ TEST(every_call_failing_in_turn) {
     bsr_context *ctx;
     size_t o;
     long injected = 0, held;
-    use_devices(hopper, NULL);
-    ctx = create(BSR_BACKEND_CUDA, -1, &s, &e);
-    CHECK_INT(s, BSR_OK);
+    ctx = create_on_hopper(&e);
     held = live;
-    watch.device = hopper;
     for (o = 0; o < BT_COUNT(operations); o++) {
         long i, k, calls;
         bt_case("%s", operations[o].name);
@@ -908,10 +919,7 @@ TEST(captured_stream) {
     bsr_error e;
     bsr_context *ctx;
     size_t o;
-    use_devices(hopper, NULL);
-    ctx = create(BSR_BACKEND_CUDA, -1, &s, &e);
-    CHECK_INT(s, BSR_OK);
-    watch.device = hopper;
+    ctx = create_on_hopper(&e);
     for (o = 0; o < BT_COUNT(operations); o++) {
         int i;
         bt_case("%s", operations[o].name);
@@ -944,10 +952,7 @@ TEST(max_grid) {
     bsr_error e;
     bsr_context *ctx;
     size_t o;
-    use_devices(hopper, NULL);
-    ctx = create(BSR_BACKEND_CUDA, -1, &s, &e);
-    CHECK_INT(s, BSR_OK);
-    watch.device = hopper;
+    ctx = create_on_hopper(&e);
     for (o = 0; o < BT_COUNT(operations); o++) {
         int i, k;
         bt_case("%s", operations[o].name);
@@ -975,9 +980,7 @@ TEST(host_pointers) {
     bsr_error e;
     bsr_context *ctx;
     int which;
-    use_devices(hopper, NULL);
-    ctx = create(BSR_BACKEND_CUDA, -1, &s, &e);
-    watch.device = hopper;
+    ctx = create_on_hopper(&e);
     for (which = 0; which < 6; which++) {
         bsr_exec ex = BSR_ZERO;
         bsr_matrix a;
@@ -1013,9 +1016,7 @@ TEST(plans_bind) {
     int s, op;
     bsr_error e;
     bsr_context *ctx;
-    use_devices(hopper, NULL);
-    ctx = create(BSR_BACKEND_CUDA, -1, &s, &e);
-    watch.device = hopper;
+    ctx = create_on_hopper(&e);
     for (op = 0; op < 3; op++) {
         static const struct {
             int field, value, item;
@@ -1031,7 +1032,7 @@ TEST(plans_bind) {
         int i;
         bt_case("%s", op == 0 ? "addmm" : op == 1 ? "sampled" : "attention");
         arena.used = 0, ex.error = &e, watch.exec = &ex;
-        for (i = 0; i < 5; i++) p[i] = (void *)(((uintptr_t)device(4096 * 4096, BSR_BF16) + 255) / 256 * 256);
+        for (i = 0; i < 5; i++) p[i] = aligned(4096 * 4096, BSR_BF16);
         a = bsr_matrix_make(4096, 4096, 64, 64, 512, p[0], p[1], BSR_I32, p[2], BSR_BF16);
         b = bsr_dense_row_major(p[3], BSR_BF16, 4096, op == 2 ? 64 : 4096), c = b, c.data = p[4];
 #define CALL()                                                       \
@@ -1080,13 +1081,10 @@ TEST(plans_say_why) {
                  {64, BSR_F64, 0, BSR_WHY_DTYPE},
                  {64, BSR_BF16, 2, BSR_WHY_DENSE},
                  {64, BSR_BF16, 1, BSR_WHY_VALUES}};
-    int s;
     size_t i;
     bsr_error e;
     bsr_context *ctx;
-    use_devices(hopper, NULL);
-    ctx = create(BSR_BACKEND_CUDA, -1, &s, &e);
-    watch.device = hopper;
+    ctx = create_on_hopper(&e);
     for (i = 0; i < sizeof cases / sizeof *cases; i++) {
         bsr_plan plan = BSR_ZERO;
         bsr_exec ex = BSR_ZERO;
@@ -1098,7 +1096,7 @@ TEST(plans_say_why) {
         int j;
         bt_case("block %d, %s", cases[i].block, bsr_dtype_name(cases[i].dtype));
         arena.used = 0, ex.error = &e, ex.query = &plan, watch.exec = &ex;
-        for (j = 0; j < 5; j++) p[j] = (char *)(((uintptr_t)device(n * n + 512, cases[i].dtype) + 255) / 256 * 256);
+        for (j = 0; j < 5; j++) p[j] = aligned(n * n + 512, cases[i].dtype);
         a = bsr_matrix_make(n, n, cases[i].block, cases[i].block, 96, p[0], p[1], BSR_I32, p[2] + (cases[i].shift & 1) * 2,
                             cases[i].dtype);
         b = bsr_dense_row_major(p[3] + (cases[i].shift & 2), cases[i].dtype, n, n);
@@ -1132,13 +1130,10 @@ TEST(plans_are_the_fastest) {
                  {BSR_F32, 11008, 512, 320, 16, 95, 0, 2, 128, 128},   {BSR_F32, 640, 512, 512, 64, 70, 0, 2, 64, 128},
                  {BSR_F32, 4096, 256, 6144, 64, 95, 0, 2, 128, 128},   {BSR_I8, 2048, 256, 768, 32, 30, 1, 2, 128, 128},
                  {BSR_I8, 1024, 6144, 12288, 32, 80, 1, 2, 128, 128}};
-    int s;
     size_t i;
     bsr_error e;
     bsr_context *ctx;
-    use_devices(hopper, NULL);
-    ctx = create(BSR_BACKEND_CUDA, -1, &s, &e);
-    watch.device = hopper;
+    ctx = create_on_hopper(&e);
     for (i = 0; i < sizeof cases / sizeof *cases; i++) {
         const int64_t m = cases[i].m, k = cases[i].k, n = cases[i].n, block = cases[i].block, blocks = m / block * (k / block);
         const int dtype = cases[i].dtype, result = dtype == BSR_I8 ? BSR_I32 : dtype;
@@ -1151,7 +1146,7 @@ TEST(plans_are_the_fastest) {
         bt_case("%s %d x %d x %d, blocks of %d, %d %%", bsr_dtype_name(dtype), (int)m, (int)k, (int)n, (int)block,
                 cases[i].sparsity);
         arena.used = 0, ex.error = &e, ex.query = &plan, ex.flags = BSR_EXEC_NO_TABLE, watch.exec = &ex;
-        for (j = 0; j < 5; j++) p[j] = (void *)(((uintptr_t)device(INT64_C(1) << 30, BSR_I8) + 255) / 256 * 256);
+        for (j = 0; j < 5; j++) p[j] = aligned(INT64_C(1) << 30, BSR_I8);
         a = bsr_matrix_make(m, k, block, block, blocks * (100 - cases[i].sparsity) / 100, p[0], p[1], BSR_I32, p[2], dtype);
         b = cases[i].columns ? bsr_dense_col_major(p[3], dtype, k, n) : bsr_dense_row_major(p[3], dtype, k, n);
         c = bsr_dense_row_major(p[4], result, m, n);
@@ -1189,7 +1184,7 @@ TEST(tuned_rows) {
     CHECK_INT(bsr_create(&d, &ctx, &e), BSR_OK), CHECK_INT(bsr_tune_device(ctx, &gpu), BSR_OK);
     CHECK_INT(gpu.arch, 90), CHECK_INT(gpu.units, hopper->sm_count), CHECK(!strcmp(gpu.name, "Stand-in"));
     watch.device = hopper, arena.used = 0, ex.error = &e, watch.exec = &ex, ex.query = &plan, ex.key = &key;
-    for (i = 0; i < 5; i++) p[i] = (void *)(((uintptr_t)device(4096 * 4096, BSR_BF16) + 255) / 256 * 256);
+    for (i = 0; i < 5; i++) p[i] = aligned(4096 * 4096, BSR_BF16);
     a = bsr_matrix_make(4096, 4096, 64, 64, 512, p[0], p[1], BSR_I32, p[2], BSR_BF16);
     b = bsr_dense_row_major(p[3], BSR_BF16, 4096, 4096), c = b, c.data = p[4];
     CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &c, &ex), BSR_OK), CHECK_INT(plan.source, BSR_PLAN_HEURISTIC);

@@ -322,10 +322,10 @@ static bool job_ready(job *j, const bsr_context *ctx, cudaStream_t stream) {
     return status == BSR_OK;
 }
 /* All that the call wrote. */
-static std::string job_bits(const job *j, cudaStream_t stream) {
+static std::string written_bits(const gm_call &g, cudaStream_t stream) {
     std::string all;
-    for (int i = 0; i < j->mirror->regions; i++) {
-        const gm_region *r = &j->mirror->region[i];
+    for (int i = 0; i < g.regions; i++) {
+        const gm_region *r = &g.region[i];
         if (!r->written) continue;
         size_t at = all.size();
         all.resize(at + r->bytes);
@@ -334,12 +334,18 @@ static std::string job_bits(const job *j, cudaStream_t stream) {
     gm_cuda("copying back", cudaStreamSynchronize(stream));
     return all;
 }
+static std::string job_bits(const job *j, cudaStream_t stream) { return written_bits(*j->mirror, stream); }
+static void poison(const gm_call &g, cudaStream_t stream) {
+    for (int i = 0; i < g.regions; i++)
+        if (g.region[i].written)
+            gm_cuda("poisoning", cudaMemsetAsync(g.region[i].dev, 0xff, g.region[i].bytes, stream));
+}
 /* Poisons what the call writes; new_inputs: turns the numbers that it reads. */
 static void job_reset(const job *j, cudaStream_t stream, size_t turn) {
+    poison(*j->mirror, stream);
     for (int i = 0; i < j->mirror->regions; i++) {
         const gm_region *r = &j->mirror->region[i];
-        if (r->written) gm_cuda("poisoning", cudaMemsetAsync(r->dev, 0xff, r->bytes, stream));
-        else if (r->data && r->bytes > turn) {
+        if (!r->written && r->data && r->bytes > turn) {
             gm_cuda("new inputs", cudaMemcpyAsync(r->dev, r->host + turn, r->bytes - turn, cudaMemcpyHostToDevice, stream));
             gm_cuda("new inputs", cudaMemcpyAsync(r->dev + r->bytes - turn, r->host, turn, cudaMemcpyHostToDevice, stream));
         }
@@ -767,9 +773,7 @@ TEST(chains) {
                         bad += status != BSR_OK;
                         if (wait) gm_cuda("in a chain", cudaStreamSynchronize(stream));
                     };
-                    for (int i = 0; i < g.regions; i++)
-                        if (g.region[i].written)
-                            gm_cuda("poisoning", cudaMemsetAsync(g.region[i].dev, 0xff, g.region[i].bytes, stream));
+                    poison(g, stream);
                     done(bsr_dense_mm(gm.ctx, 0, da, db, o[0], &e));
                     done(bsr_dense_addmm(gm.ctx, 0, o[0], 1, 0.01, da, o[0], NULL, o[1], &constant));
                     done(bsr_dense_addmm(gm.ctx, 0, NULL, 0, 0.01, da, o[1], NULL, o[0], &constant)); /* over what was read */
@@ -783,14 +787,7 @@ TEST(chains) {
                     done(bsr_dense_mm(gm.ctx, 0, da, o[n <= 64 ? 4 : 3], o[5], &constant));
                     gm_cuda("after a chain", cudaStreamSynchronize(stream));
                     CHECK_INT(bad, 0);
-                    std::vector<std::string> bits;
-                    for (int i = 0; i < g.regions; i++)
-                        if (g.region[i].written) {
-                            bits.emplace_back(g.region[i].bytes, 0);
-                            gm_cuda("copying back", cudaMemcpy(&bits.back()[0], g.region[i].dev, g.region[i].bytes,
-                                                               cudaMemcpyDeviceToHost));
-                        }
-                    return bits;
+                    return written_bits(g, stream);
                 };
                 const auto want = all(true);
                 g.download();
