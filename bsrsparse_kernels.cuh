@@ -1165,11 +1165,10 @@ typedef struct bsri_dev_mma {
     int32_t a_trans, vector; /* values are stored transposed; epilogue: 1 rows, 2 columns of out by 16 bytes, 0 one by one */
     int32_t order, single;   /* of tiles: 0 slab by slab, 1 group by group; one item, one reduction */
     /* tiles of a block row: of all items, rows of one; warps of a tile; alpha and out, where nothing else is to be done */
-    int32_t total, lines, split, reserved;
+    int32_t total, lines, split;
+    float alpha;
     char *out;
     int64_t out_row, out_col;
-    float alpha;
-    int32_t unused;
     bsri_dev_product p; /* last: parameters are fetched by lines */
 } bsri_dev_mma;
 
@@ -2372,11 +2371,27 @@ static int bsri_mma_log2(int64_t n) {
 static int64_t bsri_mma_tiles(const bsri_dev_product *p, int b, int rows, int cols) {
     return p->items * bsri_ceil_div(p->tiles * b, rows) * bsri_ceil_div(p->width, cols);
 }
+/* What estimates and choosers ask of a product, found out once. */
+typedef struct bsri_facts {
+    int values, dense, vector; /* bsri_mma_values(), bsri_mma_layout() of b, bsri_mma_vector() */
+    double density, inner;     /* stored blocks of those that could be; blocks of a full row, of all reductions */
+} bsri_facts;
+/* What a kernel is expected to take, and by which tile; why: it can't run the product at all. A kernel has a pair of functions:
+   one estimates, the other makes its parameters by that; BSRI_PRODUCTS has all pairs. */
+typedef struct bsri_estimate {
+    double ns;
+    int32_t why, tile_rows, tile_cols, split; /* bsr_why; split: warps that share a row's blocks */
+} bsri_estimate;
+static bsri_estimate bsri_estimate_none(int why) {
+    bsri_estimate e;
+    memset(&e, 0, sizeof e), e.why = why, e.ns = INFINITY;
+    return e;
+}
 /* What tiles take, in nanoseconds on an H200, by kernels that run alike: a launch; a tile, what an epilogue adds, storing 32768
    numbers; of the slices of the dense operand that a tile fetches each one, 8 KB of it, and by how much more that is where
-   columns are contiguous; of the slices that a warp multiplies each one, and by the tile's area. Fitted by tests/fit_plans.py to
-   the times of all tiles for 500 random shapes, mostly to 10 %. Only which of two is less counts, so that other GPUs are served
-   as well. */
+   it lies the other way (by columns; for skinny by rows); of the slices that a warp multiplies each one, and by the tile's area.
+   Fitted by tests/fit_plans.py to the times of all tiles for random shapes, mostly to 10 %. Only which of two is less counts, so
+   that other GPUs are served as well. */
 typedef struct bsri_costs {
     double start, tile, fused, store, fetch, bytes, along, step, area;
 } bsri_costs;
@@ -2392,6 +2407,10 @@ enum {
     BSRI_COSTS_SHORT_16,
     BSRI_COSTS_SHORT_32,
     BSRI_COSTS_SHORT_64,
+    BSRI_COSTS_SKINNY_16,
+    BSRI_COSTS_SKINNY_32,
+    BSRI_COSTS_FEW_32,
+    BSRI_COSTS_FEW_64,
     BSRI_COSTS_NARROW_16,
     BSRI_COSTS_NARROW_32,
     BSRI_COSTS_WIDE_64,
@@ -2409,6 +2428,10 @@ static const bsri_costs bsri_costs_of[] = {
     {765, 1900, 1530, 499, 10.1, 60.1, 1.87, 236, 67.8},       /* short 16 */
     {598, 2670, 2330, 500, 34.2, 80.7, 0.219, 425, 65.1},      /* short 32 */
     {1020, 2290, 2090, 499, 28.5, 86.2, 0.381, 422, 65.1},     /* short 64 */
+    {4000, 2000, 500, 500, 30, 60, 0.5, 100, 100},             /* skinny 16 */
+    {4000, 2000, 500, 500, 30, 60, 0.5, 100, 100},             /* skinny 32 */
+    {3000, 2000, 500, 500, 30, 60, 0.5, 100, 100},             /* few 32 */
+    {3000, 2000, 500, 500, 50, 60, 0.5, 100, 100},             /* few 64 */
     {5290, 3030, 2740, 517, 45.1, 123, 0.283, 45.5, 117},      /* narrow 16 */
     {4890, 2670, 2880, 506, 233, 18.4, 0.0242, 45.9, 149},     /* narrow 32 */
     {2650, 1460, 1820, 2320, 205, 47.2, 0.00689, 6.88, 229},   /* wide 64 */
@@ -2418,64 +2441,83 @@ static const bsri_costs bsri_costs_of[] = {
 static double bsri_mean_blocks(const bsr_matrix *a) {
     return (double)a->nnz / (double)(a->flags & BSR_MATRIX_RAGGED ? bsri_max(1, bsri_pattern_count(a)) : 1);
 }
-/* Blocks are taken to be anywhere. waves: how many tiles one after another the busiest multiprocessor gets, beside: at once;
-   split: warps that share a row's slices, where the longest rows decide (two deviations above the mean); 0: many
-   rows make a tile. */
-static double bsri_tiles_ns(const bsri_dev_product *p, const bsri_costs *c, int rows, int cols, int slice, double waves,
-                            double beside, int split) {
-    const double blocks = (double)bsri_block_rows(&p->a) * (double)bsri_block_cols(&p->a), stored = bsri_mean_blocks(&p->a);
-    const double density = stored < blocks ? stored / blocks : 1.0, cut = (double)p->br / slice;
-    const double inner = (double)p->reduce * (double)(p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a));
-    const double mean = inner * density;
-    const double own = split ? (mean + 2.0 * sqrt(mean * (1.0 - density))) / split : mean; /* blocks of a warp */
-    const double piece = (double)slice * cols * (double)bsr_dtype_size(p->b.dtype) / 8192;
-    const double along = bsri_mma_layout(&p->b) == 2 ? 1.0 + c->along : 1.0;
-    const double multiply = cut * own * (c->step + c->area * cols * (rows > 64 ? rows : 64) / 16384.0);
-    const double tile = c->tile + c->store * rows * cols / 32768.0 + (bsri_mma_vector(p) ? 0.0 : c->fused);
+static bsri_facts bsri_facts_of(const bsri_dev_product *p) {
+    const int64_t rows = bsri_block_rows(&p->a), cols = bsri_block_cols(&p->a);
+    const double blocks = (double)rows * (double)cols, stored = bsri_mean_blocks(&p->a);
+    bsri_facts f;
+    f.values = bsri_mma_values(p), f.dense = bsri_mma_layout(&p->b), f.vector = bsri_mma_vector(p);
+    f.density = stored < blocks ? stored / blocks : 1.0, f.inner = (double)p->reduce * (double)(p->trans ? rows : cols);
+    return f;
+}
+/* How a kernel cuts a product: a tile, products of a slice; how many tiles one after another the busiest multiprocessor gets, and
+   at once; warps that share a row's slices, where the longest rows decide (two deviations above the mean), 0: many rows make a
+   tile; whether the dense operand lies the slower way. */
+typedef struct bsri_tiling {
+    int rows, cols, slice, split, along;
+    double waves, beside;
+} bsri_tiling;
+static bsri_tiling bsri_tiling_of(const bsri_facts *f, int rows, int cols, int slice, int split) {
+    bsri_tiling t;
+    t.rows = rows, t.cols = cols, t.slice = slice, t.split = split, t.along = f->dense == 2, t.waves = t.beside = 1.0;
+    return t;
+}
+/* Tiles are taken as multiprocessors get free, so many at once. */
+static void bsri_tiling_spread(bsri_tiling *t, double tiles, double room) {
+    const double full = tiles / room;
+    t->waves = sqrt(1.0 + full * full), t->beside = tiles / t->waves;
+}
+/* Blocks are taken to be anywhere. */
+static double bsri_tiles_ns(const bsri_dev_product *p, const bsri_facts *f, int kind, const bsri_tiling *t) {
+    const bsri_costs *c = &bsri_costs_of[kind];
+    const double cut = (double)p->bc / t->slice, mean = f->inner * f->density, area = (double)t->cols * bsri_max(t->rows, 64);
+    const double own = t->split ? (mean + 2.0 * sqrt(mean * (1.0 - f->density))) / t->split : mean; /* blocks of a warp */
+    const double piece = (double)t->slice * t->cols * (double)bsr_dtype_size(p->b.dtype) / 8192;
+    const double multiply = cut * own * (c->step + c->area * area / 16384.0);
+    const double tile = c->tile + c->store * t->rows * t->cols / 32768.0 + (f->vector ? 0.0 : c->fused);
     double absent = 1.0, fetch;
     int64_t i;
-    for (i = 0; i < rows; i += p->br) absent *= 1.0 - density;
-    fetch = cut * inner * (1.0 - absent) * beside * (c->fetch + c->bytes * piece * along);
-    return c->start + waves * (tile + sqrt(fetch * fetch + multiply * multiply));
+    for (i = 0; i < t->rows; i += p->br) absent *= 1.0 - f->density;
+    fetch = cut * f->inner * (1.0 - absent) * t->beside * (c->fetch + c->bytes * piece * (t->along ? 1.0 + c->along : 1.0));
+    return c->start + t->waves * (tile + sqrt(fetch * fetch + multiply * multiply));
 }
 /* Tiles of 256 columns have at most so many rows; 0: there are none. */
-static int bsri_mma_wide(const bsri_dev_product *p) {
+static int bsri_mma_wide(const bsri_dev_product *p, const bsri_facts *f) {
     if (p->a.dtype == BSR_F32) return !p->precision && p->br <= 32 ? 64 : 0; /* blocks of 64: never faster */
-    return p->a.dtype != BSR_I8 && bsri_mma_vector(p) ? 128 : 0;
-}
-/* The tile that is estimated to be the fastest, or that a plan asks for; its time, without end where the tier has none such. */
-static double bsri_mma_tile_of(const bsr_context *ctx, const bsri_dev_product *p, const bsr_plan *asked, bsri_choice *c) {
-    const int wide = bsri_mma_wide(p), f32 = p->a.dtype == BSR_F32, i8 = p->a.dtype == BSR_I8;
-    const int kind = i8             ? BSRI_COSTS_I8_32
-                     : !f32         ? BSRI_COSTS_MMA_16
-                     : p->precision ? BSRI_COSTS_TF32_16
-                                    : BSRI_COSTS_F32_16;
-    const bsri_costs *costs = &bsri_costs_of[kind + (p->br >= (i8 ? 64 : 32))];
-    const int slice = (int)bsri_min(p->br, i8 ? 64 : 32);
-    double least = -1.0;
-    int rows, cols;
-    for (cols = 128; cols <= (wide ? 256 : 128); cols *= 2)
-        for (rows = cols == 256 ? wide : 128; rows >= bsri_max(32, p->br); rows /= 2) {
-            const double waves = (double)bsri_ceil_div(bsri_mma_tiles(p, (int)p->br, rows, cols), ctx->sm_count);
-            const double ns = bsri_tiles_ns(p, costs, rows, cols, slice, waves, 1, 0);
-            const int other = (asked->tile_rows && asked->tile_rows != rows) || (asked->tile_cols && asked->tile_cols != cols) ||
-                              asked->split > 1 || (asked->stages && asked->stages < BSRI_FETCHERS / 32);
-            if (least >= 0.0 && (other || ns >= least)) continue;
-            least = other ? INFINITY : ns, c->tile_rows = rows, c->tile_cols = cols;
-        }
-    return least;
+    return p->a.dtype != BSR_I8 && f->vector ? 128 : 0;
 }
 /* Why the tier does not take a product, or 0. */
-static int bsri_mma_refuses(const bsr_context *ctx, const bsri_dev_product *p, int compute, int values, int dense) {
+static int bsri_mma_refuses(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsri_facts *f) {
     const int dt = p->a.dtype, i8 = dt == BSR_I8, b = p->br <= 128 ? (int)p->br : 0;
     if (ctx->tier < 2) return BSR_WHY_GPU;
     if (p->kind > BSRI_LIST_TRANSPOSED) return BSR_WHY_LIST_KIND;
     if (p->b.dtype != dt || (i8 ? compute != BSR_I32 : (dt != BSR_BF16 && dt != BSR_F16 && dt != BSR_F32) || compute != BSR_F32))
         return BSR_WHY_DTYPE;
     if (p->br != p->bc || (b != 16 && b != 32 && b != 64 && b != 128) || (i8 && b < 32)) return BSR_WHY_BLOCK;
-    if (!values) return BSR_WHY_VALUES;
-    if (!dense) return BSR_WHY_DENSE;
+    if (!f->values) return BSR_WHY_VALUES;
+    if (!f->dense) return BSR_WHY_DENSE;
     return bsri_max(bsri_block_cols(&p->a), bsri_block_rows(&p->a)) >= INT32_MAX ? BSR_WHY_SIZE : 0;
+}
+/* The tile that is estimated to be the fastest, of those that a plan leaves. */
+static bsri_estimate bsri_mma_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
+                                       const bsr_plan *asked) {
+    const int i8 = p->a.dtype == BSR_I8, wide = bsri_mma_wide(p, f), why = bsri_mma_refuses(ctx, p, compute, f);
+    const int kind = i8                       ? BSRI_COSTS_I8_32
+                     : p->a.dtype != BSR_F32 ? BSRI_COSTS_MMA_16
+                     : p->precision           ? BSRI_COSTS_TF32_16
+                                              : BSRI_COSTS_F32_16;
+    bsri_estimate e = bsri_estimate_none(why);
+    int rows, cols;
+    if (why) return e;
+    for (cols = 128; cols <= (wide ? 256 : 128); cols *= 2)
+        for (rows = cols == 256 ? wide : 128; rows >= bsri_max(32, p->br); rows /= 2) {
+            const int other = (asked->tile_rows && asked->tile_rows != rows) || (asked->tile_cols && asked->tile_cols != cols);
+            bsri_tiling t = bsri_tiling_of(f, rows, cols, (int)bsri_min(p->br, i8 ? 64 : 32), 0);
+            double ns;
+            t.waves = (double)bsri_ceil_div(bsri_mma_tiles(p, (int)p->br, rows, cols), ctx->sm_count);
+            ns = other ? INFINITY : bsri_tiles_ns(p, f, kind + (p->br >= (i8 ? 64 : 32)), &t);
+            if (!e.tile_rows || ns < e.ns) e.ns = ns, e.tile_rows = rows, e.tile_cols = cols;
+        }
+    return e;
 }
 /* The instance for tiles of 256 or 128 columns: rows of a warp, products of a slice, slices of a stage, warps beside each other.
  */
@@ -2527,17 +2569,14 @@ static void bsri_mma_strides(const bsri_dev_product *p, const bsri_mma_shape *s,
     m->b_line = (dense == 1 ? p->b.row_stride : p->b.col_stride) * size;
     m->b_jump = m->b_line * (dense == 1 ? bsri_max(1, 512 / (cols * size)) : 512 / line);
 }
-static bsri_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsr_plan *asked,
-                                   bsri_dev_mma *m) {
-    const int dt = p->a.dtype, b = (int)bsri_min(p->br, 129), values = bsri_mma_values(p), dense = bsri_mma_layout(&p->b);
-    const int why = bsri_mma_refuses(ctx, p, compute, values, dense);
+static bsri_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *asked,
+                                   const bsri_estimate *e, bsri_dev_mma *m) {
+    const int dt = p->a.dtype, b = (int)p->br;
     bsri_choice c = bsri_yes(0, 2, BSR_WHY_GROUP);
     bsri_mma_shape s;
-    if (why) return bsri_no(why);
-    memset(m, 0, sizeof *m);
-    m->p = *p, m->vector = bsri_mma_vector(p);
-    bsri_mma_tile_of(ctx, p, asked, &c);
-    if (!bsri_mma_fit(ctx, p, asked, b, dense, &s, &c, m)) return bsri_no(BSR_WHY_SHARED);
+    memset(m, 0, offsetof(bsri_dev_mma, p));
+    m->p = *p, m->vector = f->vector, c.tile_rows = e->tile_rows, c.tile_cols = e->tile_cols;
+    if (!bsri_mma_fit(ctx, p, asked, b, f->dense, &s, &c, m)) return bsri_no(BSR_WHY_SHARED);
     c.kernel = s.kernel;
     /* ranking rows by length takes 4 %: where a CTA has one tile it is for nothing */
     c.order = dt == BSR_F32 && bsri_mma_tiles(p, b, c.tile_rows, c.tile_cols) > ctx->sm_count ? 2 : 1;
@@ -2545,7 +2584,7 @@ static bsri_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_produc
     m->order = c.order - 1;
     m->group = c.tile_rows / b, m->block_bits = bsri_mma_log2(b / s.mw);
     if (m->group == 1) c.reason = BSR_WHY_ONE_ROW;
-    bsri_mma_strides(p, &s, c.tile_cols, values, dense, m);
+    bsri_mma_strides(p, &s, c.tile_cols, f->values, f->dense, m);
     c.grid = bsri_min(ctx->sm_count, p->items * m->slabs * bsri_ceil_div(p->tiles, m->group));
     return c;
 }
@@ -2560,45 +2599,43 @@ static int bsri_mma_single(const bsri_dev_product *p, bsri_mma_rows *r) {
     else r->ptr = p->a.crow_indices, r->col = p->a.col_indices;
     return 1;
 }
-/* What tiles of a block row and 64 columns take; split: the best number of warps that share one, or what a plan asks for. (Twelve
-   warps are at work on a multiprocessor, as they get free.) Without end where a plan asks for what these tiles are not. */
-static double bsri_short_ns(const bsr_context *ctx, const bsri_dev_product *p, const bsr_plan *asked, int32_t *split) {
-    const int rows = (int)bsri_min(p->br, 32), kind = BSRI_COSTS_SHORT_16 + bsri_mma_log2(bsri_min(p->br, 64)) - 4;
-    const double tiles = (double)bsri_mma_tiles(p, (int)p->br, rows, 64) / ctx->sm_count;
-    const int other = (asked->tile_rows && asked->tile_rows != rows) || (asked->tile_cols && asked->tile_cols != 64) ||
-                      (asked->stages && asked->stages != 3) || asked->order;
-    double least = INFINITY;
+/* Where there is little to do: tiles of a block row, or of 32 rows of one, and 64 columns; split: the best number of warps that
+   share one, or what a plan asks for. (Twelve warps are at work on a multiprocessor.) */
+static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
+                                         const bsr_plan *asked) {
+    const int rows = (int)bsri_min(p->br, 32), why = bsri_mma_refuses(ctx, p, compute, f);
+    bsri_estimate e = bsri_estimate_none(why);
+    double tiles;
     int32_t i;
-    for (*split = i = 1; i <= 4 && !other; i *= 2) {
-        const double full = tiles * i / 12.0, waves = sqrt(1.0 + full * full);
-        const double ns = bsri_tiles_ns(p, &bsri_costs_of[kind], rows, 64, rows, waves, tiles / waves, i);
-        if (ns < least && (!asked->split || asked->split == i)) least = ns, *split = i;
+    if (why) return e;
+    if (p->a.dtype != BSR_BF16 && p->a.dtype != BSR_F16) return bsri_estimate_none(BSR_WHY_DTYPE);
+    tiles = (double)bsri_mma_tiles(p, (int)p->br, rows, 64);
+    if (tiles >= INT32_MAX / 4 || (p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a)) * p->br >= INT32_MAX)
+        return bsri_estimate_none(BSR_WHY_SIZE);
+    for (e.split = i = 1; i <= 4; i *= 2) {
+        bsri_tiling t = bsri_tiling_of(f, rows, 64, rows, i);
+        double ns;
+        bsri_tiling_spread(&t, tiles / ctx->sm_count, 12.0 / i);
+        ns = asked->split && asked->split != i ? INFINITY
+                                               : bsri_tiles_ns(p, f, BSRI_COSTS_SHORT_16 + bsri_mma_log2(bsri_min(p->br, 64)) - 4, &t);
+        if (ns < e.ns) e.ns = ns, e.split = i;
     }
-    return least;
+    return e;
 }
-/* The same where there is little to do: tiles of a block row, or of 32 rows of one, and 64 columns. */
-static bsri_choice bsri_mma_choose_short(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsr_plan *asked,
-                                         bsri_dev_mma *m) {
-    const int values = bsri_mma_values(p), dense = bsri_mma_layout(&p->b), why = bsri_mma_refuses(ctx, p, compute, values, dense);
-    const int64_t inner = p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a);
+static bsri_choice bsri_short_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *,
+                                     const bsri_estimate *e, bsri_dev_mma *m) {
     bsri_choice c = bsri_yes(p->a.dtype == BSR_F16 ? 254 : 250, 2, BSR_WHY_SHORT);
     bsri_mma_shape s;
-    int64_t tiles;
-    if (why) return bsri_no(why);
-    if (p->a.dtype != BSR_BF16 && p->a.dtype != BSR_F16) return bsri_no(BSR_WHY_DTYPE);
-    if (inner * p->br >= INT32_MAX) return bsri_no(BSR_WHY_SIZE);
-    memset(m, 0, sizeof *m);
-    m->p = *p, m->single = bsri_mma_single(p, &m->rows), m->vector = bsri_mma_vector(p), m->lines = (int32_t)p->tiles;
+    memset(m, 0, offsetof(bsri_dev_mma, p));
+    m->p = *p, m->single = bsri_mma_single(p, &m->rows), m->vector = f->vector, m->lines = (int32_t)p->tiles;
     m->alpha = (float)p->alpha;
     if (p->alpha_ptr || p->alpha == 0.0) m->single = 0; /* to be looked at */
     s.mw = s.ks = p->br == 16 ? 16 : 32;
-    bsri_mma_strides(p, &s, 64, values, dense, m);
+    bsri_mma_strides(p, &s, 64, f->values, f->dense, m);
     m->block_bits = bsri_mma_log2(p->br / s.mw);
-    c.kernel += (s.mw == 16 ? 2 : 0) + (dense == 2), c.tile_rows = s.mw, c.tile_cols = 64;
-    tiles = bsri_mma_tiles(p, (int)p->br, s.mw, 64), m->total = (int32_t)tiles;
-    if (tiles >= INT32_MAX / 4) return bsri_no(BSR_WHY_SIZE);
-    bsri_short_ns(ctx, p, asked, &c.split);
-    m->split = c.split, c.grid = bsri_ceil_div(tiles, 4 / c.split);
+    c.kernel += (s.mw == 16 ? 2 : 0) + (f->dense == 2), c.tile_rows = s.mw, c.tile_cols = 64;
+    m->total = (int32_t)bsri_mma_tiles(p, (int)p->br, s.mw, 64);
+    m->split = c.split = e->split, c.grid = bsri_ceil_div(m->total, 4 / c.split);
     c.stages = 3, c.threads = 128, c.shared = 4 * c.stages * (s.mw == 16 ? 2 : 1) * (s.mw + 64) * s.ks * 2;
     c.early = ctx->tier >= 3; /* the loaded code waits */
     return c;
@@ -2615,37 +2652,49 @@ static void bsri_skinny_single(const bsri_dev_product *p, int64_t grid, bsri_dev
     m->col_stream = p->a.nnz * (int64_t)bsr_dtype_size(p->a.index_dtype), m->col_ahead = bsri_ceil_div(m->col_stream, grid);
 }
 /* The same for products with few columns. */
-static bsri_choice bsri_mma_choose_skinny(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsr_plan *asked,
-                                          bsri_dev_skinny *m) {
-    const int dt = p->a.dtype, ni = p->width <= 8 ? 0 : p->width <= 16 ? 1 : p->width <= 32 ? 2 : 3;
-    const int aligned = bsri_dense_aligned(&p->b, 8);
-    const int rows = !(aligned && p->b.row_stride == 1 && (p->b.col_stride % 8 == 0 || p->width == 1));
+static int bsri_skinny_rows(const bsri_dev_product *p) { /* b is not read along its columns */
+    return !(p->b.row_stride == 1 && (p->b.col_stride % 8 == 0 || p->width == 1) && bsri_dense_aligned(&p->b, 8));
+}
+static bsri_estimate bsri_skinny_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
+                                          const bsr_plan *) {
+    const int dt = p->a.dtype, ni = p->width <= 8 ? 0 : p->width <= 16 ? 1 : p->width <= 32 ? 2 : 3, held = ni < 2 ? 32 : 16;
     const int64_t blocks = (int64_t)(bsri_mean_blocks(&p->a) / (double)bsri_max(1, p->tiles)); /* of a row, on average */
-    /* wgmma's tiles, where they keep the multiprocessors busy: 14336 x 4096 x 64 10.3 us, here 16 */
-    const int tiles = ctx->tier >= 3 && asked->kernel != 2 && p->br == p->bc && (p->br == 64 || p->br == 128) &&
-                      p->items * p->tiles * p->br / 128 * 3 >= ctx->sm_count * 2;
-    bsri_choice c = bsri_yes(0, 2, BSR_WHY_SKINNY);
-    int mi = 1, warps = ni ? 8 : 16;
-    if (ctx->tier < 2) return bsri_no(BSR_WHY_GPU);
-    if (p->width > (rows || tiles ? 32 : 64)) return bsri_no(BSR_WHY_WIDE); /* rows of 64 take twice as long as columns */
-    if (p->kind > BSRI_LIST_TRANSPOSED) return bsri_no(BSR_WHY_LIST_KIND);
-    if (compute != BSR_F32 || p->b.dtype != dt || (dt != BSR_BF16 && dt != BSR_F16)) return bsri_no(BSR_WHY_DTYPE);
-    if (p->br % 16 || p->bc % 16 || (p->bc & (p->bc - 1)) || p->bc > 1024) return bsri_no(BSR_WHY_BLOCK);
-    if (bsri_mma_values(p) != 1) return bsri_no(BSR_WHY_VALUES);
-    if (bsri_max(p->reduce, bsri_max(bsri_block_cols(&p->a), bsri_block_rows(&p->a))) >= INT32_MAX) return bsri_no(BSR_WHY_SIZE);
+    bsri_estimate e = bsri_estimate_none(0);
+    bsri_tiling t;
+    int64_t grid;
+    if (ctx->tier < 2) return bsri_estimate_none(BSR_WHY_GPU);
+    if (p->width > 64) return bsri_estimate_none(BSR_WHY_WIDE);
+    if (p->kind > BSRI_LIST_TRANSPOSED) return bsri_estimate_none(BSR_WHY_LIST_KIND);
+    if (compute != BSR_F32 || p->b.dtype != dt || (dt != BSR_BF16 && dt != BSR_F16)) return bsri_estimate_none(BSR_WHY_DTYPE);
+    if (p->br % 16 || p->bc % 16 || (p->bc & (p->bc - 1)) || p->bc > 1024) return bsri_estimate_none(BSR_WHY_BLOCK);
+    if (f->values != 1) return bsri_estimate_none(BSR_WHY_VALUES);
+    if (bsri_max(p->reduce, bsri_max(bsri_block_cols(&p->a), bsri_block_rows(&p->a))) >= INT32_MAX)
+        return bsri_estimate_none(BSR_WHY_SIZE);
     /* 32 rows at a time halve what is read of b; with 16 or 64 columns they leave too few registers */
-    if (ni % 2 || p->br % 32 || p->items * p->tiles * (p->br / 32) < 2 * ctx->sm_count) mi = 0;
-    memset(m, 0, sizeof *m);
-    m->p = *p, m->subs = (int32_t)(p->br / (16 << mi)), m->bits = bsri_mma_log2(p->bc), m->tiles = p->tiles;
-    c.kernel = (dt == BSR_BF16 ? 150 : 170) + (mi * 4 + ni) * 2 + rows, c.tile_rows = 16 << mi, c.tile_cols = 8 << ni;
-    c.grid = m->work = p->items * p->tiles * m->subs;
+    e.tile_rows = ni % 2 || p->br % 32 || p->items * p->tiles * (p->br / 32) < 2 * ctx->sm_count ? 16 : 32;
+    e.tile_cols = 8 << ni, grid = p->items * p->tiles * (p->br / e.tile_rows);
     /* no more warps than the SMs hold at once, or than a mean row has units */
-    while (warps > 2 && (c.grid * warps > ctx->sm_count * (ni < 2 ? 32 : 16) || blocks * p->bc <= warps / 2 * 32)) warps /= 2;
-    c.threads = warps * 32, c.shared = warps * c.tile_rows * (c.tile_cols + 1) * 4;
+    e.split = ni ? 8 : 16;
+    while (e.split > 2 && (grid * e.split > ctx->sm_count * held || blocks * p->bc <= e.split / 2 * 32)) e.split /= 2;
+    t = bsri_tiling_of(f, e.tile_rows, e.tile_cols, 32, e.split), t.along = bsri_skinny_rows(p);
+    bsri_tiling_spread(&t, (double)grid / ctx->sm_count, (double)held / e.split);
+    e.ns = bsri_tiles_ns(p, f, e.tile_rows == 16 ? BSRI_COSTS_SKINNY_16 : BSRI_COSTS_SKINNY_32, &t);
+    return e;
+}
+static bsri_choice bsri_skinny_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *, const bsr_plan *,
+                                      const bsri_estimate *e, bsri_dev_skinny *m) {
+    const int ni = bsri_mma_log2(e->tile_cols) - 3;
+    bsri_choice c = bsri_yes(p->a.dtype == BSR_BF16 ? 150 : 170, 2, BSR_WHY_SKINNY);
+    memset(m, 0, offsetof(bsri_dev_skinny, p));
+    m->p = *p, m->subs = (int32_t)(p->br / e->tile_rows), m->bits = bsri_mma_log2(p->bc), m->tiles = p->tiles;
+    c.kernel += ((e->tile_rows == 32) * 4 + ni) * 2 + bsri_skinny_rows(p), c.tile_rows = e->tile_rows, c.tile_cols = e->tile_cols;
+    c.grid = m->work = p->items * p->tiles * m->subs;
+    c.threads = e->split * 32, c.shared = e->split * c.tile_rows * (c.tile_cols + 1) * 4;
     c.early = ctx->tier >= 3; /* the loaded code waits */
     m->width = (int32_t)p->width, m->a_line = p->a_rs * 2, m->a_block = p->a_block * 2;
     m->b_row = p->b.row_stride, m->b_col = p->b.col_stride, m->out_row = p->out.row_stride, m->out_col = p->out.col_stride;
-    m->out_dtype = p->out.dtype, m->pairs = aligned && p->b.col_stride == 1 && p->b.row_stride % 2 == 0 && p->width % 2 == 0;
+    m->out_dtype = p->out.dtype, m->pairs = p->b.col_stride == 1 && p->b.row_stride % 2 == 0 && p->width % 2 == 0;
+    m->pairs = m->pairs && bsri_dense_aligned(&p->b, 8);
     bsri_skinny_single(p, c.grid, m);
     return c;
 }
@@ -3110,53 +3159,64 @@ static int bsri_few_maps(const bsr_context *ctx, bsri_dev_few *m, int rows, int 
            bsri_tensor_map(ctx, &m->b_map, p->b.dtype, p->b.data, 2, b_size, b_step, b_box,
                            m->columns ? 128 : cols == 8 ? 0 : 2 * cols);
 }
-static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsr_plan *asked,
-                                   bsri_dev_few *m) {
-    const int dt = p->a.dtype, size = p->width <= 8 ? 0 : p->width <= 16 ? 1 : p->width <= 32 ? 2 : 3, cols = 8 << size;
-    const int layout = p->width == 1 && p->b.row_stride == 1 ? 2 : bsri_mma_layout(&p->b);
-    const int64_t bytes = p->a.nnz * p->a_block * 2, index = (int64_t)bsr_dtype_size(p->a.index_dtype);
-    bsri_choice c = bsri_yes(0, 3, BSR_WHY_SKINNY);
-    bsri_mma_rows rows;
-    int64_t room;
-    int mi = 2, slot;
-    if (ctx->tier < 3 || !ctx->tensor_map) return bsri_no(BSR_WHY_GPU);
-    /* 64 columns: wgmma's tiles, where they keep the multiprocessors busy (14336 x 4096 10.3 us, here 12.7) */
-    if (p->width > (p->tiles * p->br / 128 * 3 >= ctx->sm_count * 2 ? 32 : 64)) return bsri_no(BSR_WHY_WIDE);
-    if (p->kind != BSRI_LIST_ROWS || !bsri_mma_single(p, &rows)) return bsri_no(BSR_WHY_LIST_KIND);
-    if (compute != BSR_F32 || p->b.dtype != dt || (dt != BSR_BF16 && dt != BSR_F16)) return bsri_no(BSR_WHY_DTYPE);
-    if (p->br != p->bc || (p->br != 64 && p->br != 128)) return bsri_no(BSR_WHY_BLOCK);
-    if (bsri_mma_values(p) != 1 || p->a.nnz < 1) return bsri_no(BSR_WHY_VALUES);
-    if (!layout) return bsri_no(BSR_WHY_DENSE);
-    if (p->alpha_ptr || p->alpha == 0.0) return bsri_no(BSR_WHY_EPILOGUE);
-    if (bsri_max(p->a.nnz * 2, bsri_max(p->b.rows, p->tiles * p->br)) >= INT32_MAX / 2) return bsri_no(BSR_WHY_SIZE);
-    memset(m, 0, sizeof *m);
-    m->p = *p, m->ptr = (const char *)rows.ptr, m->col = (const char *)rows.col, m->values = rows.values, m->dt = rows.dt;
-    m->columns = layout == 2, m->out = (char *)p->out.data, m->out_row = p->out.row_stride, m->out_col = p->out.col_stride;
-    m->width = (int32_t)p->width, m->bc = (int32_t)p->bc, m->half_bits = p->bc == 128, m->constant = p->constant;
-    if (p->alpha == 1.0 && !p->left.data && !p->right.data && !p->bias.data && !p->activation &&
-        !(p->has_input && (p->beta != 0.0 || p->beta_ptr)) && p->out.dtype == dt)
-        m->pairs = 1 + (p->out.col_stride == 1 && p->out.row_stride % 2 == 0 && p->width % 2 == 0 && (uintptr_t)m->out % 4 == 0);
+/* 1: rows of b are contiguous, 2: columns; 0: the copy engine can't have it. */
+static int bsri_few_layout(const bsri_dev_product *p, const bsri_facts *f) {
+    return p->width == 1 && p->b.row_stride == 1 ? 2 : f->dense;
+}
+static bsri_estimate bsri_few_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
+                                       const bsr_plan *) {
+    const int dt = p->a.dtype, layout = bsri_few_layout(p, f), blocks = (int)bsri_min(p->a.nnz, INT32_MAX);
+    bsri_estimate e = bsri_estimate_none(0);
+    bsri_tiling t;
+    int64_t strips, slot, room;
+    if (ctx->tier < 3 || !ctx->tensor_map) return bsri_estimate_none(BSR_WHY_GPU);
+    if (p->width > 64) return bsri_estimate_none(BSR_WHY_WIDE);
+    if (p->kind != BSRI_LIST_ROWS || p->items != 1 || p->reduce != 1) return bsri_estimate_none(BSR_WHY_LIST_KIND);
+    if (compute != BSR_F32 || p->b.dtype != dt || (dt != BSR_BF16 && dt != BSR_F16)) return bsri_estimate_none(BSR_WHY_DTYPE);
+    if (p->br != p->bc || (p->br != 64 && p->br != 128)) return bsri_estimate_none(BSR_WHY_BLOCK);
+    if (f->values != 1 || blocks < 1) return bsri_estimate_none(BSR_WHY_VALUES);
+    if (!layout) return bsri_estimate_none(BSR_WHY_DENSE);
+    if (p->alpha_ptr || p->alpha == 0.0) return bsri_estimate_none(BSR_WHY_EPILOGUE);
+    if (bsri_max(p->a.nnz * 2, bsri_max(p->b.rows, p->tiles * p->br)) >= INT32_MAX / 2) return bsri_estimate_none(BSR_WHY_SIZE);
+    e.tile_cols = p->width <= 8 ? 8 : p->width <= 16 ? 16 : p->width <= 32 ? 32 : 64;
     /* strips of 64 rows read half as much of b and issue half as often; but there must be enough of them */
-    if (size < 3 && p->tiles * (p->br / 64) * 4 >= ctx->sm_count * 3) mi = 4;
-    /* few and long ones are no gain with up to 8 columns (4096 x 4096 x 8, .5: 10.6 us, by mma-skinny 8.7) */
-    if (mi == 2 && size == 0 && !m->constant && !asked->kernel && !asked->tile_rows &&
-        p->a.nnz * p->bc >= p->tiles * 64 * 30)
-        return bsri_no(BSR_WHY_SLOWER);
-    m->sub_bits = bsri_mma_log2(p->br / (16 * mi)), m->strips = (int32_t)(p->tiles << m->sub_bits), slot = mi * 2048 + cols * 128;
+    e.tile_rows = e.tile_cols < 64 && p->tiles * (p->br / 64) * 4 >= ctx->sm_count * 3 ? 64 : 32;
+    strips = p->tiles * (p->br / e.tile_rows), slot = e.tile_rows * 128 + e.tile_cols * 128;
     /* blocks of a strip that its warps have under way, so that all CTAs are there at once; two for each warp, which need not be
        more than two thirds of a mean row's (14336 x 4096, .9: five warps 5.9 us, eight with one each 7.5, 112 CTAs 6.8) */
-    room = bsri_min(BSRI_FEW_SHARED, 220 * 1024 / bsri_min(4, bsri_ceil_div(m->strips, ctx->sm_count))) / slot;
-    m->share = (int32_t)bsri_min(p->a.nnz * p->bc / (p->tiles * 86) + 1, bsri_min(8, room / 2));
-    m->share = (int32_t)bsri_max(1, m->share), m->slots = 2;
-    c.kernel = (dt == BSR_BF16 ? 390 : 410) + (mi == 4) * 4 + size, c.tile_rows = 16 * mi, c.tile_cols = cols;
+    room = bsri_min(BSRI_FEW_SHARED, 220 * 1024 / bsri_min(4, bsri_ceil_div(strips, ctx->sm_count))) / slot;
+    e.split = (int32_t)bsri_max(1, bsri_min(p->a.nnz * p->bc / (p->tiles * 86) + 1, bsri_min(8, room / 2)));
+    t = bsri_tiling_of(f, e.tile_rows, e.tile_cols, 64, e.split), t.along = layout == 2;
+    bsri_tiling_spread(&t, (double)strips / ctx->sm_count, 110.0 * 1024 / (double)(e.split * slot));
+    e.ns = bsri_tiles_ns(p, f, e.tile_rows == 32 ? BSRI_COSTS_FEW_32 : BSRI_COSTS_FEW_64, &t);
+    if (p->constant) e.ns -= 1100.0; /* blocks are there when the kernel before it ends */
+    return e;
+}
+static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *,
+                                   const bsri_estimate *e, bsri_dev_few *m) {
+    const int rows = e->tile_rows, cols = e->tile_cols, slot = (rows + cols) * 128;
+    const int64_t bytes = p->a.nnz * p->a_block * 2, index = (int64_t)bsr_dtype_size(p->a.index_dtype);
+    bsri_choice c = bsri_yes(p->a.dtype == BSR_BF16 ? 390 : 410, 3, BSR_WHY_SKINNY);
+    bsri_mma_rows of;
+    memset(m, 0, offsetof(bsri_dev_few, p)), bsri_mma_single(p, &of);
+    m->p = *p, m->ptr = (const char *)of.ptr, m->col = (const char *)of.col, m->values = of.values, m->dt = of.dt;
+    m->columns = bsri_few_layout(p, f) == 2, m->out = (char *)p->out.data;
+    m->out_row = p->out.row_stride, m->out_col = p->out.col_stride;
+    m->width = (int32_t)p->width, m->bc = (int32_t)p->bc, m->half_bits = p->bc == 128, m->constant = p->constant;
+    if (p->alpha == 1.0 && !p->left.data && !p->right.data && !p->bias.data && !p->activation &&
+        !(p->has_input && (p->beta != 0.0 || p->beta_ptr)) && p->out.dtype == p->a.dtype)
+        m->pairs = 1 + (p->out.col_stride == 1 && p->out.row_stride % 2 == 0 && p->width % 2 == 0 && (uintptr_t)m->out % 4 == 0);
+    m->sub_bits = bsri_mma_log2(p->br / rows), m->strips = (int32_t)(p->tiles << m->sub_bits);
+    m->share = e->split, m->slots = 2;
+    c.kernel += (rows == 64) * 4 + bsri_mma_log2(cols) - 3, c.tile_rows = rows, c.tile_cols = cols;
     c.stages = m->slots, c.threads = m->share * 32, c.early = 1, c.grid = m->strips;
-    c.shared = (int32_t)(m->share * bsri_max(m->slots * slot, 16 * mi * cols * 4));
+    c.shared = (int32_t)(m->share * bsri_max(m->slots * slot, rows * cols * 4));
     m->ahead = (uint32_t)bsri_min(bsri_ceil_div(bytes, c.grid * 16) * 16, 1 << 20);
     /* whole ones: the rest is not worth a branch */
     m->pieces = (uint32_t)bsri_min(c.grid, p->a_block == p->br * p->bc ? bytes / m->ahead : 0);
     m->col_lines = (uint32_t)bsri_min(p->a.nnz * index / 128, 1 << 20);
     m->ptr_lines = (uint32_t)bsri_min(p->tiles * index / 128, 1 << 20);
-    return bsri_few_maps(ctx, m, 16 * mi, cols) ? c : bsri_no(BSR_WHY_DENSE);
+    return bsri_few_maps(ctx, m, rows, cols) ? c : bsri_no(BSR_WHY_DENSE);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -4616,7 +4676,7 @@ __global__ void __launch_bounds__(384, 1) bsri_product_wgmma(const __grid_consta
 /* The maps of a choice; 0: the copy engine can't have an operand. */
 static int bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m) {
     const bsri_dev_product *p = &m->p;
-    const int rows = bsri_mma_layout(&p->b) == 1, trans = bsri_mma_values(p) == 2;
+    const int rows = m->b_rows, trans = m->a_trans;
     const bsri_tensor_batch *a = &m->a_batch, *b = &m->b_batch, *o = &m->o_batch;
     const int64_t size = (int64_t)bsr_dtype_size(p->b.dtype), o_bytes = (int64_t)bsr_dtype_size(p->out.dtype);
     const int64_t b_line = size * (rows ? p->b.row_stride : p->b.col_stride);
@@ -4648,16 +4708,16 @@ static int bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m) {
         return 0;
     return bsri_tensor_map(ctx, &m->b_map, p->b.dtype, p->b.data, 4 + m->whole, b_size, b_step, b_box, rows ? 128 : along);
 }
-static int bsri_wgmma_refuses(const bsr_context *ctx, const bsri_dev_product *p, int compute, int64_t units) {
+static int bsri_wgmma_refuses(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute, int64_t units) {
     const int dt = p->a.dtype, i8 = dt == BSR_I8;
     if (ctx->tier < 3 || !ctx->tensor_map) return BSR_WHY_GPU;
     if (ctx->smem_optin < BSRI_WGMMA_SHARED + 3072) return BSR_WHY_SHARED;
     if (p->kind > BSRI_LIST_TRANSPOSED) return BSR_WHY_LIST_KIND;
     if ((dt != BSR_BF16 && dt != BSR_F16 && !i8) || p->b.dtype != dt || compute != (i8 ? BSR_I32 : BSR_F32)) return BSR_WHY_DTYPE;
     if (p->br != p->bc || (p->br != 64 && p->br != 128 && (i8 || (p->br != 16 && p->br != 32)))) return BSR_WHY_BLOCK;
-    if (!bsri_mma_values(p)) return BSR_WHY_VALUES;
-    if (!bsri_mma_layout(&p->b)) return BSR_WHY_DENSE;
-    if (i8 && (bsri_mma_values(p) != 1 || bsri_mma_layout(&p->b) != 2)) return BSR_WHY_ALONG;
+    if (!f->values) return BSR_WHY_VALUES;
+    if (!f->dense) return BSR_WHY_DENSE;
+    if (i8 && (f->values != 1 || f->dense != 2)) return BSR_WHY_ALONG;
     return bsri_max(bsri_max(p->a.nnz, units), bsri_max(p->b.rows, bsri_max(p->width, p->out.rows))) >= INT32_MAX / 4
                ? BSR_WHY_SIZE
                : 0;
@@ -4700,15 +4760,29 @@ static int32_t bsri_wgmma_span(int64_t tiles) {
     if (tiles % 4 == 0 || tiles > 32) return 4;
     return tiles % 3 == 0 ? 3 : tiles % 5 == 0 ? 5 : tiles % 2 == 0 ? 2 : tiles % 7 == 0 ? 7 : 1;
 }
-static double bsri_wgmma_ns(const bsr_context *ctx, const bsri_dev_product *p, int cols) {
+static double bsri_wgmma_ns(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int64_t groups, int cols) {
     const int kind = BSRI_COSTS_NARROW_16 + bsri_mma_log2(p->br) - 4;
     const int64_t tiles = bsri_ceil_div(p->width, cols), span = bsri_wgmma_span(tiles);
-    const int64_t units = p->items * bsri_ceil_div(p->tiles * p->br, 128) * bsri_ceil_div(tiles, span);
-    const int64_t teams = bsri_max(1, ctx->sm_count / span);
-    const double ns = bsri_tiles_ns(p, &bsri_costs_of[kind], 128, cols, (int)bsri_min(p->br, 64),
-                                    (double)bsri_ceil_div(units, teams), 1, 0);
+    const int64_t units = p->items * groups * bsri_ceil_div(tiles, span), teams = bsri_max(1, ctx->sm_count / span);
     const double dealt = bsri_costs_of[kind].start + 100.0 * (double)bsri_min(units, 8 * teams); /* (bsri_wgmma_deal) */
+    bsri_tiling t = bsri_tiling_of(f, 128, cols, (int)bsri_min(p->br, 64), 0);
+    double ns;
+    t.waves = (double)bsri_ceil_div(units, teams), ns = bsri_tiles_ns(p, f, kind, &t);
     return ns > dealt ? ns : dealt;
+}
+static bsri_estimate bsri_wgmma_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
+                                         const bsr_plan *asked) {
+    const int64_t groups = bsri_ceil_div(p->tiles * p->br, 128); /* a schedule by eights may round up to four times as many */
+    const int why = bsri_wgmma_refuses(ctx, p, f, compute, p->items * groups * bsri_ceil_div(p->width, 128));
+    bsri_estimate e = bsri_estimate_none(why);
+    e.tile_rows = 128, e.tile_cols = 256;
+    if (why) return e;
+    e.ns = p->a.dtype == BSR_I8 ? 0.0 : bsri_wgmma_ns(ctx, p, f, groups, 256); /* of bytes: always ahead */
+    if (p->br >= 64 && p->a.dtype != BSR_I8 && asked->tile_cols != 256) {
+        const double ns = bsri_wgmma_ns(ctx, p, f, groups, 128);
+        if (ns < e.ns || asked->tile_cols == 128) e.ns = ns, e.tile_cols = 128;
+    }
+    return e;
 }
 /* How units are dealt, as if columns were random. One is tall where, started with the last slab, it would still run when all else
    is done: what a team has of a slab, half as much again, or a twentieth of what it has altogether. */
@@ -4731,21 +4805,15 @@ static void bsri_wgmma_balance(bsri_dev_wgmma *m, int64_t groups) {
     if (mean * (double)clocks < 420.0 * m->teams)
         m->tail = (int32_t)bsri_min(8, (int64_t)(units / m->teams * mean * (double)clocks / (250.0 * m->teams)));
 }
-/* Which instance runs a product in this tier; others: what other tiers are estimated to take. */
-static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsr_plan *asked,
-                                     double others, bsri_dev_wgmma *m) {
-    const int64_t groups = bsri_ceil_div(p->tiles * p->br, 128); /* a schedule by eights may round up to four times as many */
-    const int why = bsri_wgmma_refuses(ctx, p, compute, p->items * groups * bsri_ceil_div(p->width, 128));
+/* Which instance runs a product in this tier. */
+static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *,
+                                     const bsri_estimate *e, bsri_dev_wgmma *m) {
+    const int64_t groups = bsri_ceil_div(p->tiles * p->br, 128);
     bsri_choice c = bsri_yes(0, 3, p->br == 128 ? BSR_WHY_ONE_ROW : BSR_WHY_GROUP);
     const int i8 = p->a.dtype == BSR_I8;
     int64_t tiles;
-    if (why) return bsri_no(why);
-    c.tile_rows = 128, c.tile_cols = 256;
-    if (p->br >= 64 && !i8)
-        c.tile_cols = asked->tile_cols ? (asked->tile_cols == 128 ? 128 : 256)
-                      : bsri_wgmma_ns(ctx, p, 128) < bsri_wgmma_ns(ctx, p, 256) ? 128 : 256;
-    if (!i8 && !asked->kernel && bsri_wgmma_ns(ctx, p, c.tile_cols) > others) return bsri_no(BSR_WHY_SLOWER);
-    memset(m, 0, sizeof *m);
+    c.tile_rows = e->tile_rows, c.tile_cols = e->tile_cols;
+    memset(m, 0, offsetof(bsri_dev_wgmma, p));
     m->p = *p, m->single = bsri_mma_single(p, &m->rows), m->schedule = p->a.schedule, m->trans = p->trans;
     m->items = (int32_t)p->items, m->lines = (int32_t)p->tiles;
     m->silent = !p->alpha_ptr && p->alpha == 0.0;
@@ -4756,16 +4824,16 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     if (!bsri_tensor_batch_of(p->a.batch_dims, p->a.batch, p->a.values_batch_stride, &m->a_batch)) return bsri_no(BSR_WHY_VALUES);
     if (!bsri_tensor_batch_of(p->b.batch_dims, p->b.batch, p->b.batch_stride, &m->b_batch)) return bsri_no(BSR_WHY_DENSE);
     m->vector = i8 ? p->out.dtype == BSR_I32 || p->out.dtype == BSR_BF16 || p->out.dtype == BSR_F16 : p->out.dtype == p->b.dtype;
-    if (m->vector) m->vector = bsri_mma_layout(&p->out);
+    if (m->vector) m->vector = f->vector ? f->vector : bsri_mma_layout(&p->out);
     /* it stores 16 bytes at a time: what lies between rows is not ours */
     if (m->vector == 1 && p->width * (int64_t)bsr_dtype_size(p->out.dtype) % 16) m->vector = 0;
     if (!bsri_tensor_batch_of(p->out.batch_dims, p->out.batch, p->out.batch_stride, &m->o_batch)) m->vector = 0;
     m->patterns = bsri_pattern_count(&p->a);
     m->share = 1.0f / (float)bsri_max(1, p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a));
-    m->whole = bsri_mma_layout(&p->b) == 1 && p->width % 64 == 0;
+    m->whole = f->dense == 1 && p->width % 64 == 0;
     /* no box beyond the last column: 14336 x 4096 x 64 took longer than 14336 x 4096 x 128 */
     m->dense = p->br < 64 ? c.tile_cols : (int32_t)bsri_min(c.tile_cols, p->width);
-    m->b_rows = bsri_mma_layout(&p->b) == 1, m->a_trans = bsri_mma_values(p) == 2;
+    m->b_rows = f->dense == 1, m->a_trans = f->values == 2;
     m->a_line = 2 * (m->a_trans ? p->a_cs : p->a_rs);
     m->a_step = (uint32_t)(2 * p->a_block), m->a_half = (uint32_t)((m->a_trans ? 16 : 8) * m->a_line);
     c.kernel = i8 ? 380 + (p->br == 128)
@@ -9130,35 +9198,51 @@ typedef union bsri_product_params {
     bsri_dev_skinny skinny;
     bsri_dev_few few;
 } bsri_product_params;
-/* Of the tiles of two tiers those that are estimated to be the fastest. */
+/* Every kernel but the one that takes anything: tier, its pair of functions, its parameters. Of a tier that takes nothing the last
+   one's reason is shown. */
+#define BSRI_PRODUCTS(X)                                        \
+    X(3, bsri_few_estimate, bsri_few_choose, few)               \
+    X(3, bsri_wgmma_estimate, bsri_wgmma_choose, wgmma)         \
+    X(2, bsri_skinny_estimate, bsri_skinny_choose, skinny)      \
+    X(2, bsri_short_estimate, bsri_short_choose, mma)           \
+    X(2, bsri_mma_estimate, bsri_mma_choose, mma)
+enum { BSRI_PRODUCTS_MOST = 8 };
+static bsri_choice bsri_choose_listed(int i, const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f,
+                                      const bsr_plan *asked, const bsri_estimate *e, bsri_product_params *m) {
+#define BSRI_X(tier, estimate, choose, params) \
+    if (i-- == 0) return choose(ctx, p, f, asked, e, &m->params);
+    BSRI_PRODUCTS(BSRI_X)
+#undef BSRI_X
+    return bsri_no(BSR_WHY_CUT);
+}
+/* Offers them in the order of their estimated times, until one runs what is asked for. */
 static void bsri_choose_estimated(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsri_chooser *s,
                                   bsri_product_params *m) {
-    const int halves = p->a.dtype == BSR_BF16 || p->a.dtype == BSR_F16;
-    bsri_choice c;
-    double tall = INFINITY, brief = INFINITY;
-    if (s->asked->kernel != 3 && !bsri_mma_refuses(ctx, p, compute, bsri_mma_values(p), bsri_mma_layout(&p->b))) {
-        tall = bsri_mma_tile_of(ctx, p, s->asked, &c);
-        if (halves) brief = bsri_short_ns(ctx, p, s->asked, &c.split);
+    const bsri_facts f = bsri_facts_of(p);
+    bsri_estimate e[BSRI_PRODUCTS_MOST];
+    int tiers[BSRI_PRODUCTS_MOST], count = 0, best, i;
+#define BSRI_X(tier, estimate, choose, params)                                                                         \
+    tiers[count] = tier;                                                                                               \
+    e[count] = bsri_wants(s, tier) ? estimate(ctx, p, &f, compute, s->asked) : bsri_estimate_none(BSR_WHY_PLAN);       \
+    if (e[count].why) s->refused[tier] = e[count].why;                                                                 \
+    count++;
+    BSRI_PRODUCTS(BSRI_X)
+#undef BSRI_X
+    for (;;) {
+        for (best = -1, i = 0; i < count; i++)
+            if (!e[i].why && (best < 0 || e[i].ns < e[best].ns)) best = i;
+        if (best < 0) return;
+        bsri_offer(s, tiers[best], bsri_choose_listed(best, ctx, p, &f, s->asked, &e[best], m));
+        if (s->best.kernel) break;
+        e[best].why = BSR_WHY_PLAN;
     }
-    /* larger blocks: wgmma's tiles are ahead of mma's */
-    if (bsri_wants(s, 3))
-        bsri_offer(s, 3, bsri_wgmma_choose(ctx, p, compute, s->asked, p->br < 64 && tall < brief ? tall : brief, &m->wgmma));
-    if (bsri_wants(s, 2) && brief <= tall) bsri_offer(s, 2, bsri_mma_choose_short(ctx, p, compute, s->asked, &m->mma));
-    if (bsri_wants(s, 2)) bsri_offer(s, 2, bsri_mma_choose(ctx, p, compute, s->asked, &m->mma));
-    /* what is slower, and the only one that can do it, or that a plan leaves */
-    if (bsri_wants(s, 2) && brief > tall) bsri_offer(s, 2, bsri_mma_choose_short(ctx, p, compute, s->asked, &m->mma));
-    if (bsri_wants(s, 3)) bsri_offer(s, 3, bsri_wgmma_choose(ctx, p, compute, s->asked, INFINITY, &m->wgmma));
+    for (i = 0; i < count; i++)
+        if (!e[i].why) s->refused[tiers[i]] = BSR_WHY_SLOWER;
 }
 static void bsri_choose_product(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsri_chooser *s,
                                 bsri_product_params *m) {
-    if (p->kind >= BSRI_LIST_SCATTER) { /* a list of the caller's: there need not be a matrix */
-        s->refused[2] = s->refused[3] = BSR_WHY_LIST_KIND;
-        if (bsri_wants(s, 1)) bsri_offer(s, 1, bsri_simt_choose(ctx, p, compute, s->asked, &m->simt));
-        return;
-    }
-    if (bsri_wants(s, 3)) bsri_offer(s, 3, bsri_few_choose(ctx, p, compute, s->asked, &m->few));
-    if (bsri_wants(s, 2)) bsri_offer(s, 2, bsri_mma_choose_skinny(ctx, p, compute, s->asked, &m->skinny));
-    bsri_choose_estimated(ctx, p, compute, s, m);
+    if (p->kind < BSRI_LIST_SCATTER) bsri_choose_estimated(ctx, p, compute, s, m);
+    else s->refused[2] = s->refused[3] = BSR_WHY_LIST_KIND; /* a list of the caller's: there need not be a matrix */
     if (bsri_wants(s, 1)) bsri_offer(s, 1, bsri_simt_choose(ctx, p, compute, s->asked, &m->simt));
 }
 typedef union bsri_sampled_params {
