@@ -2355,6 +2355,11 @@ static int bsri_mma_vector(const bsri_dev_product *p) {
     if (p->out.dtype != (p->b.dtype == BSR_I8 ? BSR_I32 : p->b.dtype)) return 0;
     return bsri_mma_layout(&p->out);
 }
+/* Nothing but the product itself is stored. */
+static int bsri_mma_plain(const bsri_dev_product *p) {
+    return p->alpha == 1.0 && !p->alpha_ptr && !p->left.data && !p->right.data && !p->bias.data && !p->activation &&
+           !(p->has_input && (p->beta != 0.0 || p->beta_ptr));
+}
 /* 1: op(A)'s blocks are stored row-major, 2: column-major, in pieces of 16 bytes; 0: neither. */
 static int bsri_mma_values(const bsri_dev_product *p) {
     const int64_t unit = 16 / (int64_t)bsr_dtype_size(p->a.dtype);
@@ -2417,25 +2422,25 @@ enum {
     BSRI_COSTS_WIDE_128
 };
 static const bsri_costs bsri_costs_of[] = {
-    {6620, 3350, 11.8, 1250, 107, 72.8, 0.286, 7.58, 300},     /* mma 16 */
-    {6780, 3590, 53.8, 1120, 0.696, 202, 0.000758, 92.3, 334}, /* mma 32 */
+    {6150, 3530, 19.3, 894, 146, 52.2, 0.405, 1.51, 308},      /* mma 16 */
+    {6720, 3860, 35.7, 441, 0.468, 243, 0.000805, 15.3, 402},  /* mma 32 */
     {7600, 2630, 100, 3200, 279, 160, 0.0642, 25.5, 1430},     /* f32 16 */
     {12000, 1510, 100, 3320, 918, 23.6, 1.56, 65.3, 2570},     /* f32 32 */
     {4590, 3910, 100, 4260, 111, 62.1, 0.0661, 17.7, 722},     /* tf32 16 */
     {8910, 2140, 100, 1730, 337, 23.8, 0.0308, 357, 430},      /* tf32 32 */
     {5790, 2910, 100, 1860, 115, 34.1, 0.0503, 71.8, 177},     /* i8 32 */
     {5960, 2580, 100, 2940, 146, 40.9, 0.0508, 238, 190},      /* i8 64 */
-    {765, 1900, 1530, 499, 10.1, 60.1, 1.87, 236, 67.8},       /* short 16 */
-    {598, 2670, 2330, 500, 34.2, 80.7, 0.219, 425, 65.1},      /* short 32 */
-    {1020, 2290, 2090, 499, 28.5, 86.2, 0.381, 422, 65.1},     /* short 64 */
-    {4000, 2000, 500, 500, 30, 60, 0.5, 100, 100},             /* skinny 16 */
-    {4000, 2000, 500, 500, 30, 60, 0.5, 100, 100},             /* skinny 32 */
-    {3000, 2000, 500, 500, 30, 60, 0.5, 100, 100},             /* few 32 */
-    {3000, 2000, 500, 500, 50, 60, 0.5, 100, 100},             /* few 64 */
-    {5290, 3030, 2740, 517, 45.1, 123, 0.283, 45.5, 117},      /* narrow 16 */
-    {4890, 2670, 2880, 506, 233, 18.4, 0.0242, 45.9, 149},     /* narrow 32 */
-    {2650, 1460, 1820, 2320, 205, 47.2, 0.00689, 6.88, 229},   /* wide 64 */
-    {3490, 784, 1980, 2960, 26.9, 17.9, 0.0419, 12.1, 339},    /* wide 128 */
+    {603, 1960, 1970, 499, 7.81, 47.2, 2.47, 294, 66.7},       /* short 16 */
+    {637, 2130, 2470, 499, 24.5, 66.1, 0.316, 532, 64.3},      /* short 32 */
+    {751, 1770, 2300, 497, 31.3, 72.6, 0.218, 494, 64.6},      /* short 64 */
+    {1820, 71.4, 1060, 103000, 1.64, 167, 1.49, 360, 55.3},    /* skinny 16 */
+    {973, 142, 5290, 135000, 74.8, 8.42, 0.0465, 654, 44.2},   /* skinny 32 */
+    {648, 670, 1090, 54800, 144, 244, 0.0148, 330, 30.6},      /* few 32 */
+    {1630, 1860, 12600, 23600, 282, 12.3, 0.0477, 53.7, 65.9}, /* few 64 */
+    {4580, 3530, 2880, 526, 69.8, 106, 0.103, 45.2, 107},      /* narrow 16 */
+    {3040, 4030, 3340, 532, 82.8, 86.4, 0.0495, 45.8, 135},    /* narrow 32 */
+    {2770, 1430, 1580, 1470, 205, 59.5, 0.0197, 10.6, 176},    /* wide 64 */
+    {3130, 597, 1500, 2780, 16.3, 15.8, 0.0478, 4.7, 351},     /* wide 128 */
 };
 /* Blocks that an item stores: nnz counts those of all patterns only where they differ in number. */
 static double bsri_mean_blocks(const bsr_matrix *a) {
@@ -2451,14 +2456,15 @@ static bsri_facts bsri_facts_of(const bsri_dev_product *p) {
 }
 /* How a kernel cuts a product: a tile, products of a slice; how many tiles one after another the busiest multiprocessor gets, and
    at once; warps that share a row's slices, where the longest rows decide (two deviations above the mean), 0: many rows make a
-   tile; whether the dense operand lies the slower way. */
+   tile; whether the dense operand lies the slower way, and the epilogue is not the plain one. */
 typedef struct bsri_tiling {
-    int rows, cols, slice, split, along;
+    int rows, cols, slice, split, along, fused;
     double waves, beside;
 } bsri_tiling;
 static bsri_tiling bsri_tiling_of(const bsri_facts *f, int rows, int cols, int slice, int split) {
     bsri_tiling t;
-    t.rows = rows, t.cols = cols, t.slice = slice, t.split = split, t.along = f->dense == 2, t.waves = t.beside = 1.0;
+    t.rows = rows, t.cols = cols, t.slice = slice, t.split = split, t.along = f->dense == 2, t.fused = !f->vector;
+    t.waves = t.beside = 1.0;
     return t;
 }
 /* Tiles are taken as multiprocessors get free, so many at once. */
@@ -2473,7 +2479,7 @@ static double bsri_tiles_ns(const bsri_dev_product *p, const bsri_facts *f, int 
     const double own = t->split ? (mean + 2.0 * sqrt(mean * (1.0 - f->density))) / t->split : mean; /* blocks of a warp */
     const double piece = (double)t->slice * t->cols * (double)bsr_dtype_size(p->b.dtype) / 8192;
     const double multiply = cut * own * (c->step + c->area * area / 16384.0);
-    const double tile = c->tile + c->store * t->rows * t->cols / 32768.0 + (f->vector ? 0.0 : c->fused);
+    const double tile = c->tile + c->store * t->rows * t->cols / 32768.0 + (t->fused ? c->fused : 0.0);
     double absent = 1.0, fetch;
     int64_t i;
     for (i = 0; i < t->rows; i += p->br) absent *= 1.0 - f->density;
@@ -2645,8 +2651,7 @@ static void bsri_skinny_single(const bsri_dev_product *p, int64_t grid, bsri_dev
     m->single = bsri_mma_single(p, &m->rows);
     if (!m->single) return;
     m->out = (char *)p->out.data;
-    m->plain = p->alpha == 1.0 && !p->alpha_ptr && !p->left.data && !p->right.data && !p->bias.data && !p->activation &&
-               !(p->has_input && (p->beta != 0.0 || p->beta_ptr));
+    m->plain = bsri_mma_plain(p);
     if (p->kind == BSRI_LIST_TRANSPOSED || p->a_block != p->br * p->bc) return;
     m->stream = p->a.nnz * m->a_block, m->ahead = bsri_ceil_div(m->stream, grid * 16) * 16;
     m->col_stream = p->a.nnz * (int64_t)bsr_dtype_size(p->a.index_dtype), m->col_ahead = bsri_ceil_div(m->col_stream, grid);
@@ -2677,6 +2682,7 @@ static bsri_estimate bsri_skinny_estimate(const bsr_context *ctx, const bsri_dev
     e.split = ni ? 8 : 16;
     while (e.split > 2 && (grid * e.split > ctx->sm_count * held || blocks * p->bc <= e.split / 2 * 32)) e.split /= 2;
     t = bsri_tiling_of(f, e.tile_rows, e.tile_cols, 32, e.split), t.along = bsri_skinny_rows(p);
+    t.fused = !bsri_mma_plain(p);
     bsri_tiling_spread(&t, (double)grid / ctx->sm_count, (double)held / e.split);
     e.ns = bsri_tiles_ns(p, f, e.tile_rows == 16 ? BSRI_COSTS_SKINNY_16 : BSRI_COSTS_SKINNY_32, &t);
     return e;
@@ -3186,7 +3192,7 @@ static bsri_estimate bsri_few_estimate(const bsr_context *ctx, const bsri_dev_pr
        more than two thirds of a mean row's (14336 x 4096, .9: five warps 5.9 us, eight with one each 7.5, 112 CTAs 6.8) */
     room = bsri_min(BSRI_FEW_SHARED, 220 * 1024 / bsri_min(4, bsri_ceil_div(strips, ctx->sm_count))) / slot;
     e.split = (int32_t)bsri_max(1, bsri_min(p->a.nnz * p->bc / (p->tiles * 86) + 1, bsri_min(8, room / 2)));
-    t = bsri_tiling_of(f, e.tile_rows, e.tile_cols, 64, e.split), t.along = layout == 2;
+    t = bsri_tiling_of(f, e.tile_rows, e.tile_cols, 64, e.split), t.along = layout == 2, t.fused = !bsri_mma_plain(p);
     bsri_tiling_spread(&t, (double)strips / ctx->sm_count, 110.0 * 1024 / (double)(e.split * slot));
     e.ns = bsri_tiles_ns(p, f, e.tile_rows == 32 ? BSRI_COSTS_FEW_32 : BSRI_COSTS_FEW_64, &t);
     if (p->constant) e.ns -= 1100.0; /* blocks are there when the kernel before it ends */
@@ -3203,8 +3209,7 @@ static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_produc
     m->columns = bsri_few_layout(p, f) == 2, m->out = (char *)p->out.data;
     m->out_row = p->out.row_stride, m->out_col = p->out.col_stride;
     m->width = (int32_t)p->width, m->bc = (int32_t)p->bc, m->half_bits = p->bc == 128, m->constant = p->constant;
-    if (p->alpha == 1.0 && !p->left.data && !p->right.data && !p->bias.data && !p->activation &&
-        !(p->has_input && (p->beta != 0.0 || p->beta_ptr)) && p->out.dtype == p->a.dtype)
+    if (bsri_mma_plain(p) && p->out.dtype == p->a.dtype)
         m->pairs = 1 + (p->out.col_stride == 1 && p->out.row_stride % 2 == 0 && p->width % 2 == 0 && (uintptr_t)m->out % 4 == 0);
     m->sub_bits = bsri_mma_log2(p->br / rows), m->strips = (int32_t)(p->tiles << m->sub_bits);
     m->share = e->split, m->slots = 2;

@@ -14,10 +14,10 @@ from scipy.optimize import least_squares
 SMS = 132
 DEAL = 100  # nanoseconds for a unit of a product by wgmma, as they are dealt to teams of CTAs
 NAMES = "start tile fused store fetch bytes along step area".split()
-KINDS = "mma 16,mma 32,f32 16,f32 32,tf32 16,tf32 32,i8 32,i8 64,short 16,short 32,short 64,narrow 16,narrow 32,wide 64,wide 128".split(",")
+KINDS = "mma 16,mma 32,f32 16,f32 32,tf32 16,tf32 32,i8 32,i8 64,short 16,short 32,short 64,skinny 16,skinny 32,few 32,few 64,narrow 16,narrow 32,wide 64,wide 128".split(",")
 FIRST = dict(start=3000, tile=2500, fused=100, store=500, fetch=50, bytes=30, along=0.05, step=40, area=60)
 Plan = collections.namedtuple("Plan", "us tier kernel rows cols split order chosen")
-Shape = collections.namedtuple("Shape", "dtype m k n b s columns")
+Shape = collections.namedtuple("Shape", "dtype m k n b s ways")  # ways: as of time_plans
 
 
 def read(paths):
@@ -40,14 +40,16 @@ def runs(shape, plan):
     ranked = shape.dtype.startswith("f32") and up(shape.m, plan.rows) * up(shape.n, plan.cols) > SMS
     if shape.dtype == "f32" and shape.b == 64 and plan.cols == 256:
         return False
-    return plan.kernel >= 300 or 250 <= plan.kernel < 260 or plan.order == (2 if ranked else 1)
+    return plan.kernel >= 300 or plan.kernel < 200 or 250 <= plan.kernel < 260 or plan.order == (2 if ranked else 1)
 
 
 def family(shape, plan):
     """Which line of bsri_costs: kernels that run alike."""
     k = plan.kernel
-    if k < 200:
+    if k < 150:
         return None
+    if k < 200:
+        return f"skinny {plan.rows}"
     dtype = shape.dtype.split("+")[0]
     if 200 <= k < 220:
         return "mma 16" if shape.b == 16 else "mma 32"
@@ -59,6 +61,8 @@ def family(shape, plan):
         return "f32 16" if shape.b == 16 else "f32 32"
     if 270 <= k < 280:
         return "tf32 16" if shape.b == 16 else "tf32 32"
+    if k >= 390:
+        return f"few {plan.rows}"
     if k >= 380:
         return None
     if k % 100 >= 20 and k >= 300:
@@ -66,39 +70,62 @@ def family(shape, plan):
     return f"wide {shape.b}"
 
 
+def spread(tiles, room):
+    """Tiles are taken as multiprocessors get free, so many at once."""
+    waves = math.hypot(1, tiles / room)
+    return waves, tiles / waves
+
+
 def traits(shape, plan, kind):
     """What the estimate looks at."""
     d, rows, cols = 1 - shape.s, plan.rows, plan.cols
-    slice_ = min(shape.b, 64 if kind.startswith("wide") or kind == "i8 64" else 32)
+    slice_ = min(shape.b, 64 if kind[:3] in ("wid", "few") or kind == "i8 64" else 32)
     inner = shape.k // shape.b
     union = inner * (1 - (1 - d) ** max(1, rows // shape.b))
     across, down, deal = up(shape.n, cols), up(shape.m, rows), 0
-    if plan.tier == 3:
+    beside, split, along = 1.0, 0, shape.ways & 1
+    if kind.startswith("short"):  # twelve warps of a multiprocessor
+        split = plan.split
+        waves, beside = spread(across * down / SMS, 12 / split)
+    elif kind.startswith("skinny"):
+        held, split, along = 32 if cols < 32 else 16, 8 if cols > 8 else 16, not along
+        blocks = int(inner * d)
+        while split > 2 and (down * split > SMS * held or blocks * shape.b <= split // 2 * 32):
+            split //= 2
+        waves, beside = spread(down / SMS, held / split)
+    elif kind.startswith("few"):
+        slot = (rows + cols) * 128
+        room = min(110 * 1024, 220 * 1024 // min(4, up(down, SMS))) // slot
+        split = max(1, min(int(inner * d * shape.b / 86) + 1, 8, room // 2))
+        waves, beside = spread(down / SMS, 110 * 1024 / (split * slot))
+    elif plan.tier == 3:
         span = 4 if across % 4 == 0 or across > 32 else next((i for i in (3, 5, 2, 7) if across % i == 0), 1)  # bsri_wgmma_span
         teams = SMS // span
         units = up(across, span) * down
         waves, deal = up(units, teams), DEAL * min(units, 8 * teams)
     else:
         waves = up(across * down, SMS)
-    beside, split, own = 1.0, 1, inner * d
-    if kind.startswith("short"):  # twelve warps of a multiprocessor, `split` for a tile, taken as they get free
-        split, tiles = plan.split, across * up(shape.m, rows)
-        waves = math.hypot(1, tiles * split / (12 * SMS))
-        beside = tiles / waves / SMS
-        own += 2 * math.sqrt(own * (1 - d))  # the longest rows decide
+    own = inner * d
+    if split:  # the longest rows decide
+        own = (own + 2 * math.sqrt(own * (1 - d))) / split
+    fused = "+relu" in shape.dtype or shape.ways >= 8
+    if kind[:3] not in ("few", "ski"):
+        fused = fused or (shape.n > 1 and shape.n % 8 and not shape.ways & 2)
     size = {"f": 4, "i": 1, "b": 2}[shape.dtype[0]] if shape.dtype[:3] != "f16" else 2
     touched = 1 - (1 - d) ** (shape.m / shape.b)
     memory = (shape.k * shape.n * touched * size + shape.m * shape.n * max(size, 4 if size == 1 else 2) + shape.m * shape.k * d * size) / 4.2
-    return dict(deal=deal, waves=waves, slices=union * shape.b / slice_ * beside, own=own * shape.b / slice_ / split, kb=slice_ * cols * size / 8192,
-                tile=rows * cols / 32768, area=cols * max(rows, 64) / 16384, columns=shape.columns, fused="+relu" in shape.dtype, memory=memory / 1e3)
+    return dict(deal=deal, waves=waves, slices=union * shape.b / slice_ * beside, own=own * shape.b / slice_, kb=slice_ * cols * size / 8192,
+                tile=rows * cols / 32768, area=cols * max(rows, 64) / 16384, along=along, fused=fused,
+                memory=memory / 1e3)
 
 
-def estimate(c, t):
+def estimate(c, t, alone=True):
+    """alone: as measured; else as the library compares, without what all kernels wait for."""
     c = dict(zip(NAMES, c))
-    fetch = t["slices"] * (c["fetch"] + c["bytes"] * t["kb"] * (1 + c["along"] * t["columns"]))
+    fetch = t["slices"] * (c["fetch"] + c["bytes"] * t["kb"] * (1 + c["along"] * t["along"]))
     multiply = t["own"] * (c["step"] + c["area"] * t["area"])
     ns = c["start"] + t["waves"] * (c["tile"] + c["fused"] * t["fused"] + c["store"] * t["tile"] + math.hypot(fetch, multiply))
-    return max(ns, c["start"] + t["deal"], t["memory"])
+    return max(ns, c["start"] + t["deal"], alone * t["memory"])
 
 
 def fit(rows):
@@ -122,14 +149,12 @@ def regret(name, shapes, costs):
     lost, was = collections.defaultdict(list), collections.defaultdict(list)
     for shape, plans in shapes.items():
         known = [p for p in plans if family(shape, p) in costs and runs(shape, p)]
-        if shape.b >= 64 and any(p.tier == 3 for p in plans):
-            known = [p for p in known if p.tier == 3 or 250 <= p.kernel < 260]
         now = [p for p in plans if p.chosen]
-        if not known or not now or now[0].kernel < 200:
+        if not known or not now:
             continue
         fastest = min(p.us for p in plans)
         key = (shape.dtype, shape.b)
-        by = lambda p: estimate(costs[family(shape, p)], traits(shape, p, family(shape, p)))
+        by = lambda p: estimate(costs[family(shape, p)], traits(shape, p, family(shape, p)), False)
         pick = min(known, key=by)
         lost[key].append((math.log(pick.us / fastest), shape, pick, min(plans)))
         was[key].append(math.log(now[0].us / fastest))

@@ -2,8 +2,10 @@
    (tests/fit_plans.py), and is checked against with other seeds.
 
      nvcc -O2 -std=c++17 -arch=sm_90a -I. -DBSRSPARSE_ONLY_PRODUCT -DBSRSPARSE_ONLY_BF16 tests/time_plans.cu -o build/time_plans
-     build/time_plans SEED COUNT [bf16|f16|f32|i8[+relu|+tf32]] [M,K,N,block,sparsity[,1: columns are contiguous] ...]
+     build/time_plans SEED COUNT [bf16|f16|f32|i8[+relu|+tf32|+any|+few]] [M,K,N,block,sparsity[,ways] ...]
 
+   ways: 1: the dense operand's columns are contiguous, 2: the result's, 4: the matrix is transposed, 8: ReLU; +any draws them, and
+   few columns in every third shape, +few in all of them.
    Random-normal operands, calls back to back in CUDA graphs, plans in turn; the median of the rounds. Results are compared with
    each other. */
 #define BSRSPARSE_IMPLEMENTATION
@@ -13,7 +15,7 @@
 #include <stdio.h>
 #include <vector>
 
-static const bsr_context *gpu;
+static const bsr_context *gpu, *cpu;
 static cudaStream_t stream;
 /* What is only read, random-normal; what is written. */
 static struct arena {
@@ -22,9 +24,9 @@ static struct arena {
 } inputs = {NULL, (size_t)2 << 30, 0}, others = {NULL, (size_t)2 << 30, 0};
 static uint64_t state;
 static unsigned *wrong; /* elements of results */
-static bsr_epilogue relu;
 static uint32_t flags = BSR_EXEC_NO_TABLE | BSR_EXEC_NO_LOG;
 static int refused;
+static unsigned seen; /* of them, so far */
 static const char *kind = "bf16"; /* of products: a type, and what comes with it */
 
 static void check(cudaError_t e) {
@@ -71,41 +73,61 @@ static __global__ void compare(const void *x, const void *y, int dtype, int64_t 
 struct shape {
     int64_t m, k, n, b;
     double s;
-    int columns; /* b's */
+    int ways;
 };
 struct plan {
     bsr_plan p;
     cudaGraphExec_t run;
     std::vector<float> us;
 };
-static shape random_shape(double most) {
+enum { COLUMNS = 1, OUT_COLUMNS = 2, TRANSPOSED = 4, RELU = 8 };
+static shape random_shape(double most, int any) {
     static const int64_t mk[] = {256,  384,  512,  640,  768,  1024, 1280,  1536, 2048,
                                  2560, 3072, 4096, 5120, 6144, 8192, 11008, 14336};
     static const int64_t n[] = {64,   96,   128,  192,  256,  320,  384,  512,  640,   768,   1000,  1024,
                                 1536, 2048, 2560, 3000, 3072, 4096, 6144, 8192, 12288, 16384, 32768, 65536};
     static const double s[] = {0, .3, .5, .6, .7, .8, .85, .9, .95, .98};
-    static const int64_t b[] = {16, 16, 16, 32, 32, 32, 64, 64, 128, 128};
+    static const int64_t b[] = {16, 16, 16, 32, 32, 32, 64, 64, 128, 128}, few[] = {1, 2, 4, 8, 8, 16, 16, 24, 32, 32, 48, 64};
     for (;;) {
         shape x = {mk[draw(17)], mk[draw(17)], n[draw(24)], b[draw(10)], s[draw(10)], draw(5) == 0};
+        if (any) {
+            if (draw(4) == 0) x.ways |= RELU;
+            if (any == 2 || draw(3) == 0) x.n = few[draw(12)];
+            else x.ways |= (draw(5) == 0) * OUT_COLUMNS | (draw(6) == 0) * TRANSPOSED;
+            if (x.n < 8) x.ways |= COLUMNS;
+        }
         const double flop = 2.0 * (double)(x.m * x.k) * (double)x.n * (1 - x.s);
         if (flop > most || (double)x.m * (double)x.n > 4e8 || (double)x.k * (double)x.n > 4e8) continue;
         return x;
     }
 }
+/* A copy of so many bytes. */
+static void *on_gpu(const void *from, size_t bytes) {
+    void *to = take(&others, bytes);
+    check(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice));
+    return to;
+}
+static void must(bsr_status status) {
+    if (status != BSR_OK) fprintf(stderr, "%s\n", bsr_status_name(status)), exit(1);
+}
 static bsr_matrix matrix(const shape &x, int dtype) {
-    const int64_t rows = x.m / x.b, cols = x.k / x.b, total = rows * cols, nnz = bsr_kept_blocks(total, x.s);
-    std::vector<int32_t> crow, col;
-    int64_t left = nnz;
-    crow.push_back(0);
-    for (int64_t i = 0; i < total; i++) {
-        if ((int64_t)draw((uint64_t)(total - i)) < left) col.push_back((int32_t)(i % cols)), left--;
-        if (i % cols == cols - 1) crow.push_back((int32_t)col.size());
+    const int64_t m = x.ways & TRANSPOSED ? x.k : x.m, k = x.ways & TRANSPOSED ? x.m : x.k;
+    const int64_t rows = m / x.b, cols = k / x.b, nnz = bsr_kept_blocks(rows * cols, x.s);
+    std::vector<int32_t> crow((size_t)rows + 1), col((size_t)nnz + 1);
+    std::vector<char> view;
+    uint64_t bytes = 0;
+    bsr_matrix a = bsr_matrix_make(m, k, x.b, x.b, nnz, crow.data(), col.data(), BSR_I32, NULL, dtype);
+    must(bsr_random_pattern(cpu, state, x.s, &a, NULL));
+    if (x.ways & TRANSPOSED) {
+        must(bsr_transposed_index_size(cpu, &a, &bytes, NULL));
+        view.resize(bytes + 64);
+        char *at = view.data() + (64 - (uintptr_t)view.data() % 64) % 64;
+        must(bsr_build_transposed_index(cpu, &a, at, bytes, NULL));
+        a.transposed_index = on_gpu(at, bytes);
     }
-    void *c = take(&others, crow.size() * 4), *d = take(&others, col.size() * 4 + 4);
-    check(cudaMemcpy(c, crow.data(), crow.size() * 4, cudaMemcpyHostToDevice));
-    check(cudaMemcpy(d, col.data(), col.size() * 4, cudaMemcpyHostToDevice));
-    return bsr_matrix_make(x.m, x.k, x.b, x.b, nnz, c, d, BSR_I32,
-                           take(&inputs, (size_t)(nnz * x.b * x.b) * bsr_dtype_size(dtype)), dtype);
+    a.crow_indices = on_gpu(crow.data(), crow.size() * 4), a.col_indices = on_gpu(col.data(), col.size() * 4);
+    a.values = take(&inputs, (size_t)(nnz * x.b * x.b) * bsr_dtype_size(dtype));
+    return a;
 }
 static float elapsed(cudaGraphExec_t run, int calls) {
     static cudaEvent_t a, b;
@@ -135,17 +157,19 @@ static bool same(const bsr_plan &x, const bsr_plan &y) {
 }
 /* All plans that differ; call: queries ex. */
 template <class F> static std::vector<plan> plans_of(F call, bsr_exec &ex) {
-    static const int rows[] = {0, 16, 32, 64, 128}, cols[] = {0, 64, 128, 192, 256},
-                     ways[][2] = {{0, 0}, {1, 0}, {2, 0}, {4, 0}, {1, 1}, {1, 2}}; /* split, order */
+    static const int rows[] = {0, 16, 32, 64, 128}, cols[] = {0, 8, 16, 32, 64, 128, 256},
+                     ways[][3] = {{0, 0, 0}, {1, 0, 0}, {2, 0, 0}, {4, 0, 0}, {1, 1, 0},
+                                  {1, 2, 0}, {1, 0, 1}, {1, 0, 2}, {1, 0, 3}}; /* split, order, stages */
     std::vector<plan> plans;
     bsr_plan asked, got = BSR_ZERO;
     for (int tier = 2; tier <= 3; tier++)
         for (int r : rows)
             for (int c : cols)
-                for (const int(&way)[2] : ways) {
+                for (const int(&way)[3] : ways) {
                     bool known = false;
                     memset(&asked, 0, sizeof asked);
                     asked.kernel = tier, asked.tile_rows = r, asked.tile_cols = c, asked.split = way[0], asked.order = way[1];
+                    asked.stages = way[2];
                     ex.plan = &asked, ex.query = &got;
                     if (call() != BSR_OK) continue;
                     for (plan &o : plans) known |= same(o.p, got);
@@ -159,13 +183,17 @@ static void time_shape(const shape &x, int dtype) {
     const size_t bytes = (size_t)(x.m * x.n) * bsr_dtype_size(result);
     const bsr_matrix a = matrix(x, dtype);
     void *data = take(&inputs, (size_t)(x.k * x.n) * bsr_dtype_size(dtype)), *first = NULL;
-    const bsr_dense b = x.columns ? bsr_dense_col_major(data, dtype, x.k, x.n) : bsr_dense_row_major(data, dtype, x.k, x.n);
-    const bsr_dense out = bsr_dense_row_major(take(&others, bytes), result, x.m, x.n);
+    void *to = take(&others, bytes);
+    const bsr_dense b = (x.ways & COLUMNS ? bsr_dense_col_major : bsr_dense_row_major)(data, dtype, x.k, x.n);
+    const bsr_dense out = (x.ways & OUT_COLUMNS ? bsr_dense_col_major : bsr_dense_row_major)(to, result, x.m, x.n);
     const double flop = 2.0 * (double)a.nnz * (double)(x.b * x.b) * (double)x.n, rate = dtype == BSR_F32 ? 3e13 : 2e14;
     const int calls = (int)std::max(2.0, std::min(24.0, 200e-6 / (flop / rate + 5e-6)));
     bsr_plan chosen = BSR_ZERO;
     bsr_exec ex = BSR_ZERO;
-    auto call = [&] { return bsr_dense_addmm(gpu, 0, NULL, 1, 0, &a, &b, &relu, &out, &ex); };
+    const uint32_t trans = x.ways & TRANSPOSED ? BSR_TRANS_A : 0;
+    bsr_epilogue epilogue = BSR_ZERO;
+    if (x.ways & RELU) epilogue.activation = BSR_ACT_RELU;
+    auto call = [&] { return bsr_dense_addmm(gpu, 0, NULL, 1, trans, &a, &b, &epilogue, &out, &ex); };
     ex.stream = stream, ex.flags = flags, ex.query = &chosen;
     if (call() != BSR_OK) {
         fprintf(stderr, "%lld x %lld x %lld, blocks of %d: refused\n", (long long)x.m, (long long)x.k, (long long)x.n, (int)x.b);
@@ -190,27 +218,33 @@ static void time_shape(const shape &x, int dtype) {
     for (plan &y : plans) {
         check(cudaGraphExecDestroy(y.run));
         std::sort(y.us.begin(), y.us.end());
-        printf("%s,%d,%d,%d,%d,%g,%d,%d,%d,%d,%d,%d,%d,%.3f,%d\n", kind, (int)x.m, (int)x.k, (int)x.n, (int)x.b, x.s, x.columns,
+        printf("%s,%d,%d,%d,%d,%g,%d,%d,%d,%d,%d,%d,%d,%.3f,%d\n", kind, (int)x.m, (int)x.k, (int)x.n, (int)x.b, x.s, x.ways,
                y.p.kernel, y.p.instance, y.p.tile_rows, y.p.tile_cols, y.p.split, y.p.order, y.us[y.us.size() / 2],
                same(y.p, chosen));
     }
     fflush(stdout);
     inputs.used = others.used = 0;
+    if (*wrong != seen)
+        fprintf(stderr, "%u elements of results differ between plans: %s %d,%d,%d,%d,%g,%d\n", *wrong - seen, kind, (int)x.m,
+                (int)x.k, (int)x.n, (int)x.b, x.s, x.ways);
+    seen = *wrong;
 }
 
 int main(int argc, char **argv) {
     bsr_context_desc d = BSR_ZERO;
-    bsr_context *made;
+    bsr_context *made[2];
     const int seed = argc > 1 ? atoi(argv[1]) : 1, count = argc > 2 ? atoi(argv[2]) : 0;
     int dtype = BSR_BF16, i;
     if (argc > 3) kind = argv[3];
     for (i = BSR_F16; i <= BSR_I8; i++)
         if (!strncmp(kind, bsr_dtype_name(i), strlen(bsr_dtype_name(i)))) dtype = i;
-    if (strstr(kind, "+relu")) relu.activation = BSR_ACT_RELU;
+    const int ways = (strstr(kind, "+relu") ? RELU : 0) | (dtype == BSR_I8 ? COLUMNS : 0);
     if (strstr(kind, "+tf32")) flags |= BSR_EXEC_TF32;
+    d.backend = BSR_BACKEND_CPU;
+    must(bsr_create(&d, &made[0], NULL));
     d.backend = BSR_BACKEND_CUDA;
-    if (bsr_create(&d, &made, NULL) != BSR_OK) return 1;
-    gpu = made;
+    must(bsr_create(&d, &made[1], NULL));
+    cpu = made[0], gpu = made[1];
     check(cudaStreamCreate(&stream));
     check(cudaMalloc(&inputs.data, inputs.size));
     check(cudaMalloc(&others.data, others.size));
@@ -222,19 +256,18 @@ int main(int argc, char **argv) {
         long long m, k, n, b;
         shape x;
         double s;
-        int columns = dtype == BSR_I8;
-        if (sscanf(argv[i], "%lld,%lld,%lld,%lld,%lf,%d", &m, &k, &n, &b, &s, &columns) < 5) return 1;
-        x.m = m, x.k = k, x.n = n, x.b = b, x.s = s, x.columns = columns, state = 1;
+        int drawn = ways;
+        if (sscanf(argv[i], "%lld,%lld,%lld,%lld,%lf,%d", &m, &k, &n, &b, &s, &drawn) < 5) return 1;
+        x.m = m, x.k = k, x.n = n, x.b = b, x.s = s, x.ways = drawn, state = 1;
         time_shape(x, dtype);
     }
     for (i = 0; i < count; i++) {
         shape x;
-        state = (uint64_t)seed * 1000003 + (uint64_t)i, draw(2), draw(2), x = random_shape(dtype == BSR_F32 ? 8e9 : 8e10);
-        if (dtype == BSR_I8) x.columns = 1;
+        state = (uint64_t)seed * 1000003 + (uint64_t)i, draw(2), draw(2);
+        x = random_shape(dtype == BSR_F32 ? 8e9 : 8e10, strstr(kind, "+few") ? 2 : strstr(kind, "+any") != NULL), x.ways |= ways;
         time_shape(x, dtype);
     }
     check(cudaDeviceSynchronize());
-    if (*wrong) fprintf(stderr, "%u elements of results differ between plans\n", *wrong);
     if (refused) fprintf(stderr, "%d shapes refused\n", refused);
     return *wrong || refused;
 }

@@ -669,8 +669,9 @@ TEST(absent_blocks) {
    numbers). So small operands meet the kernels that else only large ones do. out: what the CPU made; ran: calls, by tier. */
 template <class F> static void each_plan(const gm_call &g, const void *out, uint32_t flags, int *ran, F call) {
     static const struct {
-        int cols, split;
-    } tiles[] = {{0, 0}, {16, 0}, {32, 0}, {64, 0}, {128, 0}, {256, 0}, {0, 1}, {0, 2}, {0, 4}};
+        int cols, split, stages;
+    } tiles[] = {{0, 0, 0},   {8, 0, 0},  {16, 0, 0}, {32, 0, 0}, {64, 0, 0}, {128, 0, 0},
+                 {256, 0, 0}, {64, 0, 1}, {64, 1, 3}, {64, 2, 3}, {64, 4, 3}};
     const bt_block *block = bt_find(out);
     const gm_region *to = nullptr;
     std::vector<char> got(block->bytes);
@@ -680,7 +681,7 @@ template <class F> static void each_plan(const gm_call &g, const void *out, uint
         for (auto &tile : tiles) {
             bsr_exec e = BSR_ZERO;
             bsr_plan plan = BSR_ZERO;
-            plan.kernel = tier, plan.tile_cols = tile.cols, plan.split = tile.split;
+            plan.kernel = tier, plan.tile_cols = tile.cols, plan.split = tile.split, plan.stages = tile.stages;
             e.plan = &plan, e.stream = gm.stream, e.flags = flags;
             gm_cuda("poisoning", cudaMemsetAsync(to->dev, 0x5a, to->bytes, gm.stream));
             bsr_status status = call(&e);
@@ -689,7 +690,8 @@ template <class F> static void each_plan(const gm_call &g, const void *out, uint
             gm_cuda("after the run", cudaStreamSynchronize(gm.stream));
             gm_cuda("copying back", cudaMemcpy(got.data(), to->dev, to->bytes, cudaMemcpyDeviceToHost));
             if (memcmp(got.data(), block->data, to->bytes))
-                bt_fail(__FILE__, __LINE__, "tier %d, %d columns, split %d: other bits", tier, tile.cols, tile.split);
+                bt_fail(__FILE__, __LINE__, "tier %d, %d columns, split %d, %d stages: other bits", tier, tile.cols,
+                        tile.split, tile.stages);
         }
 }
 TEST(instances) {
