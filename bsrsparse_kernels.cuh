@@ -2422,25 +2422,25 @@ enum {
     BSRI_COSTS_WIDE_128
 };
 static const bsri_costs bsri_costs_of[] = {
-    {6150, 3530, 19.3, 894, 146, 52.2, 0.405, 1.51, 308},      /* mma 16 */
-    {6720, 3860, 35.7, 441, 0.468, 243, 0.000805, 15.3, 402},  /* mma 32 */
-    {7600, 2630, 100, 3200, 279, 160, 0.0642, 25.5, 1430},     /* f32 16 */
-    {12000, 1510, 100, 3320, 918, 23.6, 1.56, 65.3, 2570},     /* f32 32 */
-    {4590, 3910, 100, 4260, 111, 62.1, 0.0661, 17.7, 722},     /* tf32 16 */
-    {8910, 2140, 100, 1730, 337, 23.8, 0.0308, 357, 430},      /* tf32 32 */
-    {5790, 2910, 100, 1860, 115, 34.1, 0.0503, 71.8, 177},     /* i8 32 */
-    {5960, 2580, 100, 2940, 146, 40.9, 0.0508, 238, 190},      /* i8 64 */
-    {603, 1960, 1970, 499, 7.81, 47.2, 2.47, 294, 66.7},       /* short 16 */
-    {637, 2130, 2470, 499, 24.5, 66.1, 0.316, 532, 64.3},      /* short 32 */
-    {751, 1770, 2300, 497, 31.3, 72.6, 0.218, 494, 64.6},      /* short 64 */
-    {1820, 71.4, 1060, 103000, 1.64, 167, 1.49, 360, 55.3},    /* skinny 16 */
-    {973, 142, 5290, 135000, 74.8, 8.42, 0.0465, 654, 44.2},   /* skinny 32 */
-    {648, 670, 1090, 54800, 144, 244, 0.0148, 330, 30.6},      /* few 32 */
-    {1630, 1860, 12600, 23600, 282, 12.3, 0.0477, 53.7, 65.9}, /* few 64 */
-    {4580, 3530, 2880, 526, 69.8, 106, 0.103, 45.2, 107},      /* narrow 16 */
-    {3040, 4030, 3340, 532, 82.8, 86.4, 0.0495, 45.8, 135},    /* narrow 32 */
-    {2770, 1430, 1580, 1470, 205, 59.5, 0.0197, 10.6, 176},    /* wide 64 */
-    {3130, 597, 1500, 2780, 16.3, 15.8, 0.0478, 4.7, 351},     /* wide 128 */
+    {6330, 3400, 31.3, 987, 151, 48.6, 0.321, 1.01, 298},    /* mma 16 */
+    {6770, 3840, 13.9, 356, 0.336, 247, 0.000427, 28, 391},  /* mma 32 */
+    {7600, 2630, 100, 3200, 279, 160, 0.0642, 25.5, 1430},   /* f32 16 */
+    {12000, 1510, 100, 3320, 918, 23.6, 1.56, 65.3, 2570},   /* f32 32 */
+    {4590, 3910, 100, 4260, 111, 62.1, 0.0661, 17.7, 722},   /* tf32 16 */
+    {8910, 2140, 100, 1730, 337, 23.8, 0.0308, 357, 430},    /* tf32 32 */
+    {5790, 2910, 100, 1860, 115, 34.1, 0.0503, 71.8, 177},   /* i8 32 */
+    {5960, 2580, 100, 2940, 146, 40.9, 0.0508, 238, 190},    /* i8 64 */
+    {634, 1950, 2020, 499, 7.28, 44.2, 2.68, 294, 66.7},     /* short 16 */
+    {633, 2070, 2500, 499, 22.6, 71.4, 0.508, 546, 64.2},    /* short 32 */
+    {961, 1740, 2410, 497, 33.7, 71.6, 0.187, 491, 64.6},    /* short 64 */
+    {1570, 285, 923, 90300, 20.2, 11.3, 24.9, 456, 860},     /* skinny 16 */
+    {1160, 76.4, 3360, 144000, 61.1, 15.5, 0.0443, 633, 85}, /* skinny 32 */
+    {884, 425, 1540, 58300, 121, 251, 0.00595, 323, 137},    /* few 32 */
+    {1480, 701, 4780, 47700, 242, 5.27, 0.0477, 331, 63.1},  /* few 64 */
+    {4570, 3360, 2990, 524, 112, 70.8, 0.0705, 43.2, 79.6},  /* narrow 16 */
+    {3330, 3680, 3190, 528, 84, 86.9, 0.0488, 45.8, 136},    /* narrow 32 */
+    {2290, 1850, 1550, 1510, 269, 24.8, 0.0146, 4.9, 219},   /* wide 64 */
+    {2620, 1090, 1980, 2660, 12.6, 11.8, 0.0434, 2.82, 345}, /* wide 128 */
 };
 /* Blocks that an item stores: nnz counts those of all patterns only where they differ in number. */
 static double bsri_mean_blocks(const bsr_matrix *a) {
@@ -2610,6 +2610,7 @@ static int bsri_mma_single(const bsri_dev_product *p, bsri_mma_rows *r) {
 static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
                                          const bsr_plan *asked) {
     const int rows = (int)bsri_min(p->br, 32), why = bsri_mma_refuses(ctx, p, compute, f);
+    const int kind = BSRI_COSTS_SHORT_16 + bsri_mma_log2(bsri_min(p->br, 64)) - 4;
     bsri_estimate e = bsri_estimate_none(why);
     double tiles;
     int32_t i;
@@ -2622,8 +2623,7 @@ static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_
         bsri_tiling t = bsri_tiling_of(f, rows, 64, rows, i);
         double ns;
         bsri_tiling_spread(&t, tiles / ctx->sm_count, 12.0 / i);
-        ns = asked->split && asked->split != i ? INFINITY
-                                               : bsri_tiles_ns(p, f, BSRI_COSTS_SHORT_16 + bsri_mma_log2(bsri_min(p->br, 64)) - 4, &t);
+        ns = asked->split && asked->split != i ? INFINITY : bsri_tiles_ns(p, f, kind, &t);
         if (ns < e.ns) e.ns = ns, e.split = i;
     }
     return e;
@@ -4713,7 +4713,8 @@ static int bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m) {
         return 0;
     return bsri_tensor_map(ctx, &m->b_map, p->b.dtype, p->b.data, 4 + m->whole, b_size, b_step, b_box, rows ? 128 : along);
 }
-static int bsri_wgmma_refuses(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute, int64_t units) {
+static int bsri_wgmma_refuses(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
+                              int64_t units) {
     const int dt = p->a.dtype, i8 = dt == BSR_I8;
     if (ctx->tier < 3 || !ctx->tensor_map) return BSR_WHY_GPU;
     if (ctx->smem_optin < BSRI_WGMMA_SHARED + 3072) return BSR_WHY_SHARED;
@@ -9203,8 +9204,8 @@ typedef union bsri_product_params {
     bsri_dev_skinny skinny;
     bsri_dev_few few;
 } bsri_product_params;
-/* Every kernel but the one that takes anything: tier, its pair of functions, its parameters. Of a tier that takes nothing the last
-   one's reason is shown. */
+/* Every kernel but the one that takes anything: tier, its pair of functions, its parameters. Of a tier that takes nothing the
+   last one's reason is shown. */
 #define BSRI_PRODUCTS(X)                                        \
     X(3, bsri_few_estimate, bsri_few_choose, few)               \
     X(3, bsri_wgmma_estimate, bsri_wgmma_choose, wgmma)         \

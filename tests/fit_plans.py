@@ -79,7 +79,7 @@ def spread(tiles, room):
 def traits(shape, plan, kind):
     """What the estimate looks at."""
     d, rows, cols = 1 - shape.s, plan.rows, plan.cols
-    slice_ = min(shape.b, 64 if kind[:3] in ("wid", "few") or kind == "i8 64" else 32)
+    slice_ = 32 if kind.startswith("skinny") else min(shape.b, 64 if kind[:3] in ("wid", "few") or kind == "i8 64" else 32)
     inner = shape.k // shape.b
     union = inner * (1 - (1 - d) ** max(1, rows // shape.b))
     across, down, deal = up(shape.n, cols), up(shape.m, rows), 0

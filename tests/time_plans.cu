@@ -4,8 +4,8 @@
      nvcc -O2 -std=c++17 -arch=sm_90a -I. -DBSRSPARSE_ONLY_PRODUCT -DBSRSPARSE_ONLY_BF16 tests/time_plans.cu -o build/time_plans
      build/time_plans SEED COUNT [bf16|f16|f32|i8[+relu|+tf32|+any|+few]] [M,K,N,block,sparsity[,ways] ...]
 
-   ways: 1: the dense operand's columns are contiguous, 2: the result's, 4: the matrix is transposed, 8: ReLU; +any draws them, and
-   few columns in every third shape, +few in all of them.
+   ways: 1: the dense operand's columns are contiguous, 2: the result's, 4: the matrix is transposed, 8: ReLU; +any draws them,
+   and few columns in every third shape, +few in all of them.
    Random-normal operands, calls back to back in CUDA graphs, plans in turn; the median of the rounds. Results are compared with
    each other. */
 #define BSRSPARSE_IMPLEMENTATION
