@@ -61,17 +61,44 @@ namespace {
 /* >>device-numbers: element types in registers                                                   */
 /* ---------------------------------------------------------------------------------------------- */
 
+/* log2 of an element's bytes, two bits for each dtype: comparisons would be much of many kernels' address code. */
+__device__ __forceinline__ int bsri_dev_shift(int dtype) {
+    constexpr uint32_t TWO = 1u << 2 * BSR_F16 | 1u << 2 * BSR_BF16, FOUR = 2u << 2 * BSR_F32 | 2u << 2 * BSR_I32,
+                       EIGHT = 3u << 2 * BSR_F64 | 3u << 2 * BSR_I64;
+    return (TWO | FOUR | EIGHT) >> 2 * dtype & 3;
+}
+__device__ __forceinline__ int64_t bsri_dev_size(int dtype) { return (int64_t)1 << bsri_dev_shift(dtype); }
+__device__ __forceinline__ char *bsri_dev_at(const void *base, int dtype, int64_t element) {
+    return (char *)base + element * bsri_dev_size(dtype);
+}
+/* bsri_index of an entry below 2^31: its low word, which is the same load for either type. */
+__device__ __forceinline__ int32_t bsri_dev_index(const void *array, int index_dtype, int64_t i) {
+    return *(const int32_t *)((const char *)array + (i << (index_dtype == BSR_I64 ? 3 : 2)));
+}
 /* One element of a run-time dtype as F: float, double or uint32_t (integers modulo 2^32). */
 template <class F> __device__ __forceinline__ F bsri_dev_load(const void *base, int dtype, int64_t i) {
+    const char *at = bsri_dev_at(base, dtype, i);
     switch (dtype) {
-        case BSR_F16: return (F)__half2float(((const __half *)base)[i]);
-        case BSR_BF16: return (F)__bfloat162float(((const __nv_bfloat16 *)base)[i]);
-        case BSR_F32: return (F)((const float *)base)[i];
-        case BSR_F64: return (F)((const double *)base)[i];
-        case BSR_I8: return (F)((const int8_t *)base)[i];
-        case BSR_I32: return (F)((const int32_t *)base)[i];
-        case BSR_I64: return (F)((const int64_t *)base)[i];
-        default: return (F)(((const uint8_t *)base)[i] != 0);
+        case BSR_F16: return (F)__half2float(*(const __half *)at);
+        case BSR_BF16: return (F)__bfloat162float(*(const __nv_bfloat16 *)at);
+        case BSR_F32: return (F) * (const float *)at;
+        case BSR_F64: return (F) * (const double *)at;
+        case BSR_I8: return (F) * (const int8_t *)at;
+        case BSR_I32: return (F) * (const int32_t *)at;
+        case BSR_I64: return (F) * (const int64_t *)at;
+        default: return (F)(*(const uint8_t *)at != 0);
+    }
+}
+/* The same of what a product reads: with float or double any float type, else i8 or i32. Fewer types are less code, which stands
+   in a kernel many times. */
+template <class F> __device__ __forceinline__ F bsri_dev_number(const void *base, int dtype, int64_t i) {
+    const char *at = bsri_dev_at(base, dtype, i);
+    if constexpr (F(0.5f) == F(0)) return dtype == BSR_I8 ? (F) * (const int8_t *)at : (F) * (const int32_t *)at;
+    switch (dtype) {
+        case BSR_F16: return (F)__half2float(*(const __half *)at);
+        case BSR_BF16: return (F)__bfloat162float(*(const __nv_bfloat16 *)at);
+        case BSR_F32: return (F) * (const float *)at;
+        default: return (F) * (const double *)at;
     }
 }
 __device__ __forceinline__ void bsri_dev_store(void *base, int dtype, int64_t i, float v) {
@@ -94,16 +121,6 @@ __device__ __forceinline__ void bsri_dev_store(void *base, int dtype, int64_t i,
     if (dtype == BSR_I8) ((uint8_t *)base)[i] = (uint8_t)v;
     else ((uint32_t *)base)[i] = v;
 }
-/* Bytes of an element, without a table. */
-__device__ __forceinline__ int64_t bsri_dev_size(int dtype) {
-    return dtype == BSR_F64 || dtype == BSR_I64    ? 8
-           : dtype == BSR_F32 || dtype == BSR_I32  ? 4
-           : dtype == BSR_F16 || dtype == BSR_BF16 ? 2
-                                                   : 1;
-}
-__device__ __forceinline__ char *bsri_dev_at(const void *base, int dtype, int64_t element) {
-    return (char *)base + element * bsri_dev_size(dtype);
-}
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>device-lists: what an output tile multiplies                                                 */
@@ -117,12 +134,17 @@ struct bsri_dev_item {
 };
 __device__ __forceinline__ bsri_dev_item bsri_dev_matrix_item(const bsri_batch *b, int64_t item, const bsr_matrix *m) {
     bsri_dev_item it;
-    it.pattern = bsri_pattern_of(b, item, m);
-    it.crow =
-        bsri_dev_at(m->crow_indices, m->index_dtype, bsri_batch_offset(b, item, m->batch_dims, m->batch, m->crow_batch_stride));
-    it.col =
-        bsri_dev_at(m->col_indices, m->index_dtype, bsri_batch_offset(b, item, m->batch_dims, m->batch, m->col_batch_stride));
-    it.values = bsri_dev_at(m->values, m->dtype, bsri_batch_offset(b, item, m->batch_dims, m->batch, m->values_batch_stride));
+    int64_t crow = 0, col = 0, values = 0, pattern = 0, patterns = 1;
+    int d = b->dims - 1, i = m->batch_dims - 1;
+    BSRI_ROLLED /* bsri_batch_offset and bsri_pattern_of in one walk, as the divisions are most of it */
+    for (; i >= 0 && d >= 0; i--, d--) {
+        const int64_t outer = d ? bsri_divide(item, b->size[d]) : 0, at = m->batch[i] != 1 ? item - outer * b->size[d] : 0;
+        crow += at * m->crow_batch_stride[i], col += at * m->col_batch_stride[i], values += at * m->values_batch_stride[i];
+        if (bsri_own_pattern(m, i)) pattern += at * patterns, patterns *= m->batch[i];
+        item = outer;
+    }
+    it.pattern = pattern, it.values = bsri_dev_at(m->values, m->dtype, values);
+    it.crow = bsri_dev_at(m->crow_indices, m->index_dtype, crow), it.col = bsri_dev_at(m->col_indices, m->index_dtype, col);
     return it;
 }
 
@@ -294,8 +316,8 @@ template <class F> struct bsri_dev_writer {
     }
     /* Element (row, col) of an operand that may be repeated. */
     static __device__ __forceinline__ F of(const bsr_dense &d, int64_t first, int64_t row, int64_t col) {
-        return bsri_dev_load<F>(d.data, d.dtype,
-                                first + (d.rows == 1 ? 0 : row * d.row_stride) + (d.cols == 1 ? 0 : col * d.col_stride));
+        return bsri_dev_number<F>(d.data, d.dtype,
+                                  first + (d.rows == 1 ? 0 : row * d.row_stride) + (d.cols == 1 ? 0 : col * d.col_stride));
     }
     __device__ __forceinline__ void operator()(F v, int64_t row, int64_t col) const {
         if (has) { /* most have nothing: one branch */
@@ -369,10 +391,12 @@ __device__ __forceinline__ void bsri_dev_load8(float (&x)[8], const bsri_dev_ope
     } else if (o.dtype == BSR_F32 && whole) {
         const float4 y = ((const float4 *)at)[0], z = ((const float4 *)at)[1];
         x[0] = y.x, x[1] = y.y, x[2] = y.z, x[3] = y.w, x[4] = z.x, x[5] = z.y, x[6] = z.z, x[7] = z.w;
+    } else if (o.dtype == BSR_F32) {
+#pragma unroll
+        for (int i = 0; i < 8; i++) x[i] = i < n ? ((const float *)at)[i * step] : 0.0f;
     } else {
 #pragma unroll
-        for (int i = 0; i < 8; i++)
-            x[i] = i >= n ? 0.0f : o.dtype == BSR_F32 ? ((const float *)at)[i * step] : (float)((const double *)at)[i * step];
+        for (int i = 0; i < 8; i++) x[i] = i < n ? (float)((const double *)at)[i * step] : 0.0f;
     }
 }
 __device__ __forceinline__ void bsri_dev_store8(const bsri_dev_operand &o, int64_t offset, int64_t step, int n,
@@ -462,9 +486,14 @@ struct bsri_dev_finisher {
             const bsri_dev_operand &o = operand[k];
             if (!o.data) continue;
             bsri_dev_load8(x, o, row * o.rs + col * o.cs, by_rows ? o.cs : o.rs, n);
+            const float times = k == 2 ? beta : 1.0f;
+            if (k < 2) {
 #pragma unroll
-            for (int i = 0; i < 8; i++)
-                v[i] = k < 2 ? __fmul_rn(v[i], x[i]) : k == 2 ? __fmaf_rn(beta, x[i], v[i]) : __fadd_rn(v[i], x[i]);
+                for (int i = 0; i < 8; i++) v[i] = __fmul_rn(v[i], x[i]);
+            } else {
+#pragma unroll
+                for (int i = 0; i < 8; i++) v[i] = __fmaf_rn(times, x[i], v[i]);
+            }
         }
         if (p.activation < BSR_USER_FUNCTION_BASE) {
             bsri_dev_activate(v, p.activation);
@@ -618,11 +647,11 @@ template <class A, class F, int TM_, int TN_, int RM_, int RN_> struct bsri_simt
             const int kc = (int)(inner - k0 < KC ? inner - k0 : KC);
             for (int i = threadIdx.x; i < TM * KC; i += THREADS) {
                 const int m = ak == 1 ? i / KC : i % TM, k = ak == 1 ? i % KC : i / TM;
-                s.a[k][m] = m < rows && k < kc ? bsri_dev_load<A>(a, dtype, a0 + m * am + (k0 + k) * ak) : A(0);
+                s.a[k][m] = m < rows && k < kc ? bsri_dev_number<A>(a, dtype, a0 + m * am + (k0 + k) * ak) : A(0);
             }
             for (int i = threadIdx.x; i < TN * KC; i += THREADS) {
                 const int n = bn == 1 ? i % TN : i / KC, k = bn == 1 ? i / TN : i % KC;
-                s.b[k][n] = n < cols && k < kc ? bsri_dev_load<A>(b, dtype, b0 + (k0 + k) * bk + n * bn) : A(0);
+                s.b[k][n] = n < cols && k < kc ? bsri_dev_number<A>(b, dtype, b0 + (k0 + k) * bk + n * bn) : A(0);
             }
             __syncthreads();
             for (int k = 0; k < kc; k++) {
@@ -648,6 +677,10 @@ template <class A, class F, int TM_, int TN_, int RM_, int RN_> struct bsri_simt
             for (int j = 0; j < RN; j++) s.sum[ty * RM + i][tx + j * TX] = F(sum[i][j]);
         __syncthreads();
     }
+    /* The sum at (m, n): an integer also as f32. */
+    template <class G> static __device__ G at(const shared &s, int m, int n) { return (G)(A)s.sum[m][n]; }
+    /* Whether it is wanted so. */
+    static __device__ bool real(int out_dtype) { return F(0.5f) == F(0) && out_dtype != BSR_I8 && out_dtype != BSR_I32; }
 };
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -663,6 +696,16 @@ __device__ __forceinline__ int64_t bsri_dev_order(const bsri_dev_product &p, int
     return order[it.pattern * p.tiles + n];
 }
 
+/* Writes a tile whose first sum is out's (row, col). */
+template <class G, class Tile>
+static __device__ void bsri_simt_finish(const bsri_dev_product &p, const typename Tile::shared &s, double alpha, double beta,
+                                        int64_t item, int64_t row, int64_t col, int rows, int cols) {
+    const bsri_dev_writer<G> finish(p, alpha, beta, item);
+    for (int i = threadIdx.x; i < rows * Tile::TN; i += Tile::THREADS) {
+        const int m = p.out.col_stride == 1 ? i / Tile::TN : i % rows, n = p.out.col_stride == 1 ? i % Tile::TN : i / rows;
+        if (n < cols) finish(Tile::template at<G>(s, m, n), row + m, col + n);
+    }
+}
 template <class A, class F, class Tile>
 __global__ void __launch_bounds__(256, sizeof(A) == 8 ? 1 : 2) bsri_product_simt(const __grid_constant__ bsri_dev_product p) {
     __shared__ typename Tile::shared s;
@@ -687,22 +730,16 @@ __global__ void __launch_bounds__(256, sizeof(A) == 8 ? 1 : 2) bsri_product_simt
         else if (p.kind > BSRI_LIST_SCATTER)
             out_row = p.scatter.r_offsets[tile] / p.out.cols, out_col = p.scatter.r_offsets[tile] % p.out.cols;
         Tile::spread(s, sum);
-        const bsri_dev_writer<F> finish(p, alpha, beta, out_item);
-        for (int i = threadIdx.x; i < rows * Tile::TN; i += Tile::THREADS) {
-            const int m = p.out.col_stride == 1 ? i / Tile::TN : i % (int)rows,
-                      n = p.out.col_stride == 1 ? i % Tile::TN : i / (int)rows;
-            if (n < cols) finish(s.sum[m][n], out_row + row + m, out_col + col + n);
-        }
+        out_row += row, out_col += col;
+        if (Tile::real(p.out.dtype))
+            bsri_simt_finish<float, Tile>(p, s, alpha, beta, out_item, out_row, out_col, (int)rows, (int)cols);
+        else bsri_simt_finish<F, Tile>(p, s, alpha, beta, out_item, out_row, out_col, (int)rows, (int)cols);
         __syncthreads();
     }
 }
 
 /* Where the instances of a sum's type start in the kernel table. */
-static int bsri_simt_first(int compute, int out_dtype) {
-    if (compute == BSR_F64) return 110;
-    if (compute == BSR_F32) return 100;
-    return out_dtype == BSR_I8 || out_dtype == BSR_I32 ? 120 : 130;
-}
+static int bsri_simt_first(int compute) { return compute == BSR_F64 ? 110 : compute == BSR_F32 ? 100 : 120; }
 /* Few rows a block: wide tiles, so that threads are not idle. Takes everything. */
 static bsri_choice bsri_simt_choose(const bsr_context *, const bsri_dev_product *p, int compute, const bsr_plan *asked,
                                     bsri_dev_product *m) {
@@ -712,7 +749,7 @@ static bsri_choice bsri_simt_choose(const bsr_context *, const bsri_dev_product 
         if ((asked->tile_rows || asked->tile_cols) && (!asked->tile_rows || asked->tile_rows == rows[i]) &&
             (!asked->tile_cols || asked->tile_cols == cols[i]))
             size = i;
-    bsri_choice c = bsri_yes(bsri_simt_first(compute, p->out.dtype) + size, 1, BSR_WHY_ANY);
+    bsri_choice c = bsri_yes(bsri_simt_first(compute) + size, 1, BSR_WHY_ANY);
     *m = *p, m->panels = bsri_ceil_div(p->width, cols[size]), m->subs = bsri_ceil_div(p->br, rows[size]);
     c.tile_rows = rows[size], c.tile_cols = cols[size], c.threads = 256, c.grid = p->items * m->panels * p->tiles * m->subs;
     return c;
@@ -731,6 +768,23 @@ __device__ __forceinline__ int64_t bsri_dev_row_of(const void *crow, int dt, int
         else high = mid;
     }
     return low;
+}
+/* Writes a part, from (row, col) on, of stored block `at` of an item. */
+template <class G, class Tile>
+static __device__ void bsri_simt_finish_block(const bsri_dev_sampled &p, const typename Tile::shared &s, int64_t item, int64_t at,
+                                              int64_t row, int64_t col, int rows, int cols) {
+    const bsri_dev_item o = bsri_dev_matrix_item(&p.out_batch, item, &p.out);
+    const char *input = p.has_input ? bsri_dev_matrix_item(&p.out_batch, item, &p.input).values : NULL;
+    for (int i = threadIdx.x; i < rows * Tile::TN; i += Tile::THREADS) {
+        const int64_t m = row + i / Tile::TN, n = col + i % Tile::TN;
+        if (i % Tile::TN >= cols) continue;
+        G v = Tile::template at<G>(s, i / Tile::TN, i % Tile::TN);
+        if (p.alpha != 1.0) v *= bsri_dev_scalar<G>::of(p.alpha);
+        if (input)
+            v += bsri_dev_scalar<G>::of(p.beta) *
+                 bsri_dev_number<G>(input, p.input.dtype, at * p.i_strides[0] + m * p.i_strides[1] + n * p.i_strides[2]);
+        bsri_dev_store(o.values, p.out.dtype, at * p.o_strides[0] + m * p.o_strides[1] + n * p.o_strides[2], v);
+    }
 }
 template <class A, class F, class Tile>
 __global__ void __launch_bounds__(256, sizeof(A) == 8 ? 1 : 2) bsri_sampled_simt(const __grid_constant__ bsri_dev_sampled p) {
@@ -756,18 +810,8 @@ __global__ void __launch_bounds__(256, sizeof(A) == 8 ? 1 : 2) bsri_sampled_simt
                            p.mat2.col_stride, cols, p.mat1.cols);
         }
         Tile::spread(s, sum);
-        for (int i = threadIdx.x; i < rows * Tile::TN; i += Tile::THREADS) {
-            const int64_t m = row + i / Tile::TN, n = col + i % Tile::TN;
-            if (i % Tile::TN >= cols) continue;
-            F v = s.sum[i / Tile::TN][i % Tile::TN];
-            if (p.alpha != 1.0) v *= bsri_dev_scalar<F>::of(p.alpha);
-            if (p.has_input) {
-                const bsri_dev_item in = bsri_dev_matrix_item(&p.out_batch, item, &p.input);
-                v += bsri_dev_scalar<F>::of(p.beta) *
-                     bsri_dev_load<F>(in.values, p.input.dtype, at * p.i_strides[0] + m * p.i_strides[1] + n * p.i_strides[2]);
-            }
-            bsri_dev_store(o.values, p.out.dtype, at * p.o_strides[0] + m * p.o_strides[1] + n * p.o_strides[2], v);
-        }
+        if (Tile::real(p.out.dtype)) bsri_simt_finish_block<float, Tile>(p, s, item, at, row, col, (int)rows, (int)cols);
+        else bsri_simt_finish_block<F, Tile>(p, s, item, at, row, col, (int)rows, (int)cols);
         __syncthreads();
     }
 }
@@ -775,7 +819,7 @@ __global__ void __launch_bounds__(256, sizeof(A) == 8 ? 1 : 2) bsri_sampled_simt
 static bsri_choice bsri_simt_choose_sampled(const bsr_context *, const bsri_dev_sampled *p, int compute, const bsr_plan *asked,
                                             bsri_dev_sampled *m) {
     const int small = asked->tile_rows ? asked->tile_rows == 16 : p->out.block_rows <= 16 && p->out.block_cols <= 16;
-    bsri_choice c = bsri_yes(bsri_simt_first(compute, p->out.dtype) + (small ? 3 : 4), 1, BSR_WHY_ANY);
+    bsri_choice c = bsri_yes(bsri_simt_first(compute) + (small ? 3 : 4), 1, BSR_WHY_ANY);
     c.tile_rows = c.tile_cols = small ? 16 : 64, c.threads = 256;
     *m = *p, m->subs = bsri_ceil_div(p->out.block_rows, c.tile_rows), m->panels = bsri_ceil_div(p->out.block_cols, c.tile_cols);
     c.grid = p->items * p->out.nnz * m->subs * m->panels;
@@ -1041,9 +1085,10 @@ struct bsri_mma_rows {
     const char *values, *b;
     int dt;
 };
-__device__ __forceinline__ bsri_mma_rows bsri_mma_rows_of(const bsri_dev_product &p, int64_t item) {
+__device__ __forceinline__ bsri_mma_rows bsri_mma_rows_of(const bsri_dev_product &p, int64_t item, int64_t *pattern = NULL) {
     const bsri_dev_item it = bsri_dev_matrix_item(&p.whole, item, &p.a);
     bsri_mma_rows r;
+    if (pattern) *pattern = it.pattern;
     r.dt = p.a.index_dtype, r.values = it.values, r.position = NULL;
     r.b = bsri_dev_at(p.b.data, p.b.dtype, bsri_dense_offset(&p.whole, item, &p.b));
     if (p.kind == BSRI_LIST_ROWS) {
@@ -1081,7 +1126,7 @@ __device__ __forceinline__ void bsri_mma_mark(S &s, const bsri_mma_rows &r, int 
         int64_t at = s.at[g];
         int32_t before = -1;
         for (int inside = 32; inside == 32; at += inside) {
-            const int32_t c = at + lane < end ? (int32_t)bsri_index(r.col, r.dt, at + lane) : INT32_MAX;
+            const int32_t c = at + lane < end ? bsri_dev_index(r.col, r.dt, at + lane) : INT32_MAX;
             const int32_t left = __shfl_up_sync(~0u, c, 1);
             const bool in = c != INT32_MAX && c >> shift >= first && (c >> shift) - first < BSRI_UNION;
             if (c != INT32_MAX && c <= (lane ? left : before)) s.irregular = 1;
@@ -1118,7 +1163,7 @@ __device__ __forceinline__ void bsri_mma_merge(S &s, P &part, const bsri_mma_row
     int64_t at = lane < group ? s.at[lane] : 0;
     int n = 0;
     for (; n < BSRI_UNION; n++) {
-        const uint32_t head = at < end ? (uint32_t)bsri_index(r.col, r.dt, at) : UINT32_MAX;
+        const uint32_t head = at < end ? (uint32_t)bsri_dev_index(r.col, r.dt, at) : UINT32_MAX;
         const uint32_t least = __reduce_min_sync(~0u, head), bit = 1u << (lane << shift | (least & ((1 << shift) - 1)));
         const uint32_t mask = __reduce_or_sync(~0u, head == least ? bit : 0);
         if (least == UINT32_MAX) break;
@@ -1136,7 +1181,7 @@ __device__ __forceinline__ bool bsri_mma_union(S &s, P &part, const bsri_mma_row
     for (int i = threadIdx.x; i < BSRI_UNION; i += BSRI_FETCHERS) s.present[i] = 0;
     if (threadIdx.x < 32) {
         const bool more = lane < group && s.at[lane] < s.end[lane];
-        const uint32_t least = __reduce_min_sync(~0u, more ? (uint32_t)bsri_index(r.col, r.dt, s.at[lane]) : INT32_MAX);
+        const uint32_t least = __reduce_min_sync(~0u, more ? (uint32_t)bsri_dev_index(r.col, r.dt, s.at[lane]) : INT32_MAX);
         if (lane == 0) s.first = (int32_t)least >> shift, s.irregular = 0;
     }
     bsri_mma_sync();
@@ -1306,13 +1351,12 @@ __device__ __forceinline__ bool bsri_mma_rank(const bsri_dev_mma &m, bsri_mma_li
     const int32_t *order = NULL;
     if (!m.order || groups > BSRI_UNION || (view && header[4] == m.group)) return false;
     const bsri_mma_rows r = bsri_mma_rows_of(m.p, 0);
-    if (view)
-        order = (const int32_t *)((const char *)header + BSRI_VIEW_HEADER) + bsri_pattern_of(&m.p.whole, 0, &m.p.a) * lines;
+    if (view) order = (const int32_t *)((const char *)header + BSRI_VIEW_HEADER); /* item 0's, as it has pattern 0 */
     for (int g = threadIdx.x; g < BSRI_UNION; g += BSRI_FETCHERS) {
         uint32_t blocks = 0;
         for (int64_t n = (int64_t)g * m.group; n < bsri_min((int64_t)(g + 1) * m.group, lines); n++) {
             const int64_t line = order ? order[n] : n;
-            if (line >= 0) blocks += (uint32_t)(bsri_index(r.ptr, r.dt, line + 1) - bsri_index(r.ptr, r.dt, line));
+            if (line >= 0) blocks += (uint32_t)(bsri_dev_index(r.ptr, r.dt, line + 1) - bsri_dev_index(r.ptr, r.dt, line));
         }
         s.present[g] = blocks;
     }
@@ -1383,6 +1427,11 @@ __device__ __forceinline__ void bsri_mma_fetch(const bsri_dev_mma &m, bsri_mma_l
 #define BSRI_MMA_TIGHT 1
 #else
 #define BSRI_MMA_TIGHT 0
+#endif
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+#define BSRI_MMA_FULL 1 /* tiles with 128 sums */
+#else
+#define BSRI_MMA_FULL 0
 #endif
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1000
 #define BSRI_MMA_NARROW 1
@@ -1613,8 +1662,10 @@ __device__ __forceinline__ void bsri_mma_store(const bsri_dev_mma &m, uint16_t *
 #pragma unroll
     for (int i = 0; i < 4; i++, out += step, from += by_rows ? 4 * 72 : 16 * 24) {
         if (by_rows ? c + 8 <= cols : c + i * 16 < cols) *(uint4 *)out = *(const uint4 *)from;
-        else if (by_rows)
+        else if (by_rows) {
+#pragma unroll 1
             for (int k = 0; k < cols - c; k++) out[k] = from[k];
+        }
     }
     __syncwarp();
 }
@@ -1695,6 +1746,7 @@ __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const b
 /* The multiplying warps. */
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_multiply(const bsri_dev_mma &m, bsri_mma_list &s, char *shared) {
+    constexpr int SIDE = L::PLAIN && BSRI_MMA_FULL ? 1 : L::E; /* slices whose code stands side by side */
     const int bits = m.sub_bits;
     uint32_t turn = 0; /* in one register: the pipeline's slot (5 bits) and phase, parts so far modulo 4 (from bit 6 on) */
     for (;;) {
@@ -1723,7 +1775,7 @@ __device__ __forceinline__ void bsri_mma_multiply(const bsri_dev_mma &m, bsri_mm
                 const uint32_t slot = turn & 31, at = base + slot * m.stage_bytes;
                 bsri_mma_wait(full + 8 * slot,
                               turn >> 5 & 1); /* also with nothing to do: no slot is given back twice before all have */
-#pragma unroll
+#pragma unroll(SIDE)
                 for (int e = 0; e < L::E; e++)
                     if (have >> e & 1)
                         bsri_mma_worker<T, L>::multiply(sum, at + (e * m.m_warps + bsri_mma_warp<L>() / L::NW) * L::A_BYTES,
@@ -1908,7 +1960,7 @@ __global__ void __launch_bounds__(256, 2) bsri_sampled_mma(const __grid_constant
                     const int64_t from = at * p.i_strides[0] + row * p.i_strides[1] + n % block * p.i_strides[2];
 #pragma unroll
                     for (int i = 0; i < 8; i++)
-                        v[i] += (float)p.beta * bsri_dev_load<float>(in.values, p.input.dtype, from + i * p.i_strides[2]);
+                        v[i] += (float)p.beta * bsri_dev_number<float>(in.values, p.input.dtype, from + i * p.i_strides[2]);
                 }
                 if (m.vector) {
                     *(uint4 *)((uint16_t *)o.values + out) =
@@ -2022,7 +2074,7 @@ template <class T, int MI, int NI, bool B_ROWS> struct bsri_skinny {
     __device__ __forceinline__ void step(float (&sum)[MI][NI][4], int unit) const {
         const int mask = (1 << m.bits) - 1, dt = m.rows.dt;
         const int v = unit * 32 + threadIdx.x % 4 * 8, w = unit * 32 + dense::part() * 8;
-        const int32_t line = w < count ? (int32_t)bsri_index(col, dt, w >> m.bits) : -1;
+        const int32_t line = w < count ? bsri_dev_index(col, dt, w >> m.bits) : -1;
         const char *from = values + (v & mask) * 2;
         uint4 x[2 * MI], y[NI];
         from += (position && v < count ? bsri_index(position, dt, v >> m.bits) : v >> m.bits) * m.a_block;
@@ -3030,12 +3082,12 @@ template <class T, int MI, int NI> struct bsri_few {
                                                 uint32_t barriers, int &slot, uint32_t &parity) {
         const int lane = threadIdx.x % 32, part = threadIdx.x / 32;
         const int tile = strip >> m.sub_bits, sub = strip & ((1 << m.sub_bits) - 1);
-        int before = (int)bsri_index(m.ptr, m.dt, tile), after = (int)bsri_index(m.ptr, m.dt, tile + 1);
+        int before = bsri_dev_index(m.ptr, m.dt, tile), after = bsri_dev_index(m.ptr, m.dt, tile + 1);
         before = __shfl_sync(~0u, before, 0), after = __shfl_sync(~0u, after, 0); /* the compiler sees that they are uniform */
         const int pieces = (after - before) << m.half_bits;
         auto lines = [&](int piece) { /* lane l: the block column of the warp's piece l from here on */
             const int own = piece + lane * m.share;
-            return own < pieces ? (int32_t)bsri_index(m.col, m.dt, before + (own >> m.half_bits)) : 0;
+            return own < pieces ? bsri_dev_index(m.col, m.dt, before + (own >> m.half_bits)) : 0;
         };
         int32_t line = lines(part);
         auto values = [&](int piece, int slot) {
@@ -3386,7 +3438,7 @@ struct bsri_wgmma_order {
         float absent = 1, blocks = 0;
         for (int g = 0; g < m.group && !(lengths && m.each == 0); g++) {
             const int32_t n = line(pattern, group * m.group + g);
-            const float have = n < 0 ? 0 : (float)(int)(bsri_index(r.ptr, r.dt, n + 1) - bsri_index(r.ptr, r.dt, n));
+            const float have = n < 0 ? 0 : (float)(bsri_dev_index(r.ptr, r.dt, n + 1) - bsri_dev_index(r.ptr, r.dt, n));
             absent *= 1.0f - have * m.share, blocks += have;
         }
         const float columns = lengths ? (float)lengths[pattern * groups + group] : fmaxf(0.0f, (1.0f - absent) / m.share);
@@ -3400,8 +3452,8 @@ struct bsri_wgmma_item {
     __device__ __forceinline__ void find(const bsri_dev_wgmma &m, int32_t out, int64_t r) {
         rows = m.rows, item = pattern = 0;
         if (m.single) return;
-        item = bsri_reduce_item(&m.p.whole, &m.p.out_batch, out, r), pattern = bsri_pattern_of(&m.p.whole, item, &m.p.a);
-        rows = bsri_mma_rows_of(m.p, item);
+        item = bsri_reduce_item(&m.p.whole, &m.p.out_batch, out, r);
+        rows = bsri_mma_rows_of(m.p, item, &pattern);
     }
 };
 /* threadIdx.x, asked again: what comes from it is not kept from one tile to the next. */
@@ -3426,9 +3478,8 @@ template <int GROUP> __device__ __forceinline__ void bsri_wgmma_pick(bsri_wgmma_
     if (threadIdx.x % 32 == 0) s.pick[slot] = unit, bsri_mma_arrive(bsri_mma_address(&s.pick_full[slot]));
     __syncwarp();
 }
-/* The warp that knows the tiles, for up to 32 TEAMS teams; how many it has told. load: of teams lane, lane + 32, ...: stages so
-   far, team. */
-template <int TEAMS, int GROUP>
+/* The warp that knows the tiles; how many it has told. load: of teams lane, lane + 32, ...: stages so far, team. */
+template <int GROUP>
 __device__ __forceinline__ uint32_t bsri_wgmma_deal(const bsri_dev_wgmma &m, bsri_wgmma_list<GROUP> &s,
                                                     const bsri_wgmma_order &o) {
     const int lane = threadIdx.x % 32;
@@ -3457,6 +3508,7 @@ __device__ __forceinline__ uint32_t bsri_wgmma_deal(const bsri_dev_wgmma &m, bsr
         const int n = r == 1 && back ? o.teams - 1 - team : team + turn;
         return r * o.teams + (n < o.teams ? n : n - o.teams);
     };
+    constexpr int TEAMS = BSRI_WGMMA_TEAMS;
     uint32_t load[TEAMS], picks = 0;
     const auto take = [&](int unit) {
         if (unit < o.units && o.tile(o.place(m, unit)) < m.tiles) bsri_wgmma_pick(s, picks++, unit);
@@ -3503,7 +3555,7 @@ template <int GROUP> __device__ __forceinline__ void bsri_wgmma_plan(const bsri_
     bsri_dev_wait_for_last();
     o.schedule(m, -1);
     uint32_t picks = 0;
-    if (o.units > o.teams) picks = o.teams <= 64 ? bsri_wgmma_deal<2>(m, s, o) : bsri_wgmma_deal<BSRI_WGMMA_TEAMS>(m, s, o);
+    if (o.units > o.teams) picks = bsri_wgmma_deal(m, s, o);
     for (int i = 0; i < BSRI_WGMMA_BUILDERS; i++) bsri_wgmma_pick(s, picks++, -1);
 }
 
@@ -3519,7 +3571,7 @@ __device__ __forceinline__ void bsri_wgmma_union(bsri_wgmma_part<GROUP> &part, c
 #pragma unroll
     for (int g = 0; g < GROUP; g++) {
         const int64_t from = __shfl_sync(~0u, at, g) + lane, last = __shfl_sync(~0u, end, g);
-        c[g] = from < last ? (uint32_t)bsri_index(r.col, r.dt, from) : 0x7fffffffu;
+        c[g] = from < last ? (uint32_t)bsri_dev_index(r.col, r.dt, from) : 0x7fffffffu;
     }
     for (int i = lane; i < GROUP * BSRI_WGMMA_WINDOW; i += 32) (&part.bits[0][0])[i] = 0;
     if (lane < GROUP) part.at[lane] = (int32_t)at;
@@ -3547,7 +3599,7 @@ __device__ __forceinline__ void bsri_wgmma_union(bsri_wgmma_part<GROUP> &part, c
         int64_t from = __shfl_sync(~0u, next, g);
         while (inside[g] == 32) {
             const uint32_t before = __shfl_sync(~0u, c[g], 31);
-            c[g] = from + lane < last ? (uint32_t)bsri_index(r.col, r.dt, from + lane) : 0x7fffffffu;
+            c[g] = from + lane < last ? (uint32_t)bsri_dev_index(r.col, r.dt, from + lane) : 0x7fffffffu;
             const uint32_t left = __shfl_up_sync(~0u, c[g], 1);
             const bool in = c[g] != 0x7fffffffu && c[g] - first < 32 * BSRI_WGMMA_WINDOW;
             irregular |= c[g] != 0x7fffffffu && c[g] <= (lane ? left : before);
@@ -3764,8 +3816,8 @@ template <class L> struct bsri_wgmma_fetcher {
         for (int w = 0; left; w++) {
             const uint32_t bits0 = part.bits[0][w], bits1 = part.bits[1][w];
             int32_t mine0 = at0 + __popc(bits0 & before), mine1 = at1 + __popc(bits1 & before);
-            if (position && bits0 >> lane & 1) mine0 = (int32_t)bsri_index(position, m.rows.dt, mine0);
-            if (position && bits1 >> lane & 1) mine1 = (int32_t)bsri_index(position, m.rows.dt, mine1);
+            if (position && bits0 >> lane & 1) mine0 = bsri_dev_index(position, m.rows.dt, mine0);
+            if (position && bits1 >> lane & 1) mine1 = bsri_dev_index(position, m.rows.dt, mine1);
             for (uint32_t any = bits0 | bits1; any; any &= any - 1) {
                 const int from = __ffs((int)any) - 1;
                 const uint32_t have0 = bits0 >> from & 1, have1 = bits1 >> from & 1;
@@ -4506,7 +4558,7 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
         }
         /* Number of the block that comes `ahead` after the last one asked for. */
         __device__ __forceinline__ int32_t list(const bsri_dev_wgmma &m, int32_t ahead) const {
-            return ahead < left ? (int32_t)bsri_index(position, m.rows.dt, asked + ahead) : 0;
+            return ahead < left ? bsri_dev_index(position, m.rows.dt, asked + ahead) : 0;
         }
         __device__ __forceinline__ void listed(const bsri_dev_wgmma &m) {
             const uint32_t i = (uint32_t)asked % 32;
@@ -4990,7 +5042,7 @@ template <class F> struct bsri_softmax_any {
         return (r.first + e / p.x.block_cols) * s[0] + r.inner * s[1] + e % p.x.block_cols * s[2];
     }
     __device__ __forceinline__ F score(int64_t e) const {
-        F s = bsri_dev_load<F>(r.x.values, p.x.dtype, at(p.xs, e)) * (F)p.scale;
+        F s = bsri_dev_number<F>(r.x.values, p.x.dtype, at(p.xs, e)) * (F)p.scale;
         if (!p.biased) return s;
         const int64_t col =
             bsri_index(r.x.col, p.x.index_dtype, r.first + e / p.x.block_cols) * p.x.block_cols + e % p.x.block_cols;
@@ -5014,11 +5066,12 @@ template <class F> struct bsri_softmax_any {
     __device__ __forceinline__ void backward() const {
         F dot = 0;
         for (int64_t e = r.lane; e < r.count; e += p.lanes)
-            dot += bsri_dev_load<F>(r.x.values, p.x.dtype, at(p.xs, e)) * bsri_dev_load<F>(r.dy.values, p.dy.dtype, at(p.ds, e));
+            dot += bsri_dev_number<F>(r.x.values, p.x.dtype, at(p.xs, e)) *
+                   bsri_dev_number<F>(r.dy.values, p.dy.dtype, at(p.ds, e));
         dot = bsri_dev_row_sum(p, r, dot);
         for (int64_t e = r.lane; e < r.count; e += p.lanes) {
-            const F y = bsri_dev_load<F>(r.x.values, p.x.dtype, at(p.xs, e)),
-                    dy = bsri_dev_load<F>(r.dy.values, p.dy.dtype, at(p.ds, e));
+            const F y = bsri_dev_number<F>(r.x.values, p.x.dtype, at(p.xs, e)),
+                    dy = bsri_dev_number<F>(r.dy.values, p.dy.dtype, at(p.ds, e));
             bsri_dev_store(r.out.values, p.out.dtype, at(p.os, e), y * ((dy - dot) * (F)p.scale));
         }
     }
@@ -5526,7 +5579,7 @@ __global__ void __launch_bounds__(256, 1) bsri_attention_simt(const __grid_const
                         const int n = p.v.col_stride == 1 ? i % TN : i / KC, k = p.v.col_stride == 1 ? i / TN : i % KC;
                         s.b[k][n] =
                             n < depth && k < kc
-                                ? bsri_dev_load<F>(t.v, p.v.dtype, (col + k0 + k) * p.v.row_stride + (d0 + n) * p.v.col_stride)
+                                ? bsri_dev_number<F>(t.v, p.v.dtype, (col + k0 + k) * p.v.row_stride + (d0 + n) * p.v.col_stride)
                                 : F(0);
                     }
                     __syncthreads();
@@ -6296,7 +6349,7 @@ __device__ __forceinline__ int bsri_wgmma_sampled_whole(const bsri_dev_wgmma_sam
     int n = 0;
 #pragma unroll 4
     for (int r = first; r < end; r++)
-        n += ((int)(bsri_index(m.crow, m.dt, r + 1) - bsri_index(m.crow, m.dt, r)) + m.entries - 1) / m.entries;
+        n += (bsri_dev_index(m.crow, m.dt, r + 1) - bsri_dev_index(m.crow, m.dt, r) + m.entries - 1) / m.entries;
     return n;
 }
 /* This CTA's part in whole tiles; false: cutting them shares the work out better. */
@@ -6427,7 +6480,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_fetch_run(const bsri_dev_wgmm
         int32_t col = 0;
         uint32_t mask = 0;
         if (lane < n) {
-            col = run.part ? run.part->col[e + lane] : (int32_t)bsri_index(r.col, r.dt, e + lane);
+            col = run.part ? run.part->col[e + lane] : bsri_dev_index(r.col, r.dt, e + lane);
             mask = run.part ? run.part->mask[e + lane] : 1;
         }
         if (threadIdx.x / 32 == BSRI_WSAMPLED_LISTER) bsri_wgmma_sampled_tell(m, s, f.tiles, run, mask, n);
@@ -6448,13 +6501,13 @@ __device__ __forceinline__ bool bsri_wgmma_sampled_union(const bsri_dev_wgmma_sa
         bsri_mma_sync();
 #pragma unroll 2
         for (int i = at[0] + (int)threadIdx.x; i < end; i += BSRI_FETCHERS) {
-            const int32_t c = (int32_t)bsri_index(r.col, r.dt, i);
+            const int32_t c = bsri_dev_index(r.col, r.dt, i);
             int row = 0;
             bool begins = i == at[0];
 #pragma unroll
             for (int g = 1; g < BSRI_WSAMPLED_GROUP; g++)
                 if (g < m.group) row += i >= at[g], begins = begins || i == at[g];
-            const bool after = begins || (int32_t)bsri_index(r.col, r.dt, i - 1) < c;
+            const bool after = begins || bsri_dev_index(r.col, r.dt, i - 1) < c;
             if (!after || (uint32_t)c >> m.shift >= BSRI_UNION) s.irregular = 1;
             else atomicOr(&s.present[c >> m.shift], 1u << (row << m.shift | (c & ((1 << m.shift) - 1))));
         }
@@ -6477,7 +6530,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_fetch_item(const bsri_dev_wgm
     const int lane = threadIdx.x % 32, whole = place.whole;
     int64_t dealt = place.start;
     for (int n = __shfl_sync(~0u, place.group, 0); n < m.groups; n++) {
-        const int first = (int)bsri_index(r.ptr, m.dt, min(n * m.group + min(lane, m.group), m.rows)); /* of row `lane` */
+        const int first = bsri_dev_index(r.ptr, m.dt, min(n * m.group + min(lane, m.group), m.rows)); /* of row `lane` */
         const int end = __shfl_down_sync(~0u, first, 1), base = __shfl_sync(~0u, first, 0);
         const int blocks = __shfl_sync(~0u, first, m.group) - base;
         const int64_t start = whole ? dealt : base * (int64_t)m.slope + n * (int64_t)m.panel;
@@ -6563,7 +6616,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_put(const bsri_dev_wgmma_samp
 #pragma unroll
     for (int i = 0; i < 8; i++) {
         v[i] *= (float)p.alpha;
-        if (p.has_input) v[i] += (float)p.beta * bsri_dev_load<float>(in.values, p.input.dtype, from + i * p.i_strides[2]);
+        if (p.has_input) v[i] += (float)p.beta * bsri_dev_number<float>(in.values, p.input.dtype, from + i * p.i_strides[2]);
         bsri_dev_store(o.values, p.out.dtype, to + i * p.o_strides[2], v[i]);
     }
 }
@@ -6924,12 +6977,21 @@ template <class S> __device__ __forceinline__ int bsri_flash_row(const bsri_dev_
 
 /* ---- planning: one warp of a CTA ---- */
 
+/* Which of a stream's two plans is next, and in which of two rounds: two bits for each stream, in one register. */
+struct bsri_flash_turns {
+    uint32_t bits;
+    __device__ __forceinline__ uint32_t at(int stream) const { return bits >> 2 * stream & 1; }
+    __device__ __forceinline__ uint32_t parity(int stream) const { return bits >> (2 * stream + 1) & 1 ^ 1; }
+    __device__ __forceinline__ void next(int stream) { bits ^= (at(stream) ? 3 : 1) << 2 * stream; }
+};
 template <class S>
-__device__ __forceinline__ void bsri_flash_plan_tile(const bsri_dev_flash &m, bsri_flash_stream<S> &c, bsri_flash_ring<2> &ring,
-                                                     int64_t work) {
+__device__ __forceinline__ void bsri_flash_plan_tile(const bsri_dev_flash &m, bsri_flash_control<S> &control,
+                                                     bsri_flash_turns &turns, int stream, int64_t work) {
     const bsri_dev_attention &p = m.p;
+    bsri_flash_stream<S> &c = control.stream[stream];
+    const uint32_t turn = turns.at(stream);
     const int lane = threadIdx.x % 32, width = 1 << m.lane_bits, group = lane >> m.lane_bits, dt = p.mask.index_dtype;
-    bsri_flash_plan &plan = c.plan[ring.at];
+    bsri_flash_plan &plan = c.plan[turn];
     int64_t item;
     const int row = bsri_flash_row<S>(p, work, item), last = (int)bsri_min(row + S::ROWS, p.q.rows) - 1;
     const int64_t batch = bsri_divide(item, p.heads), head = item - batch * p.heads;
@@ -6939,13 +7001,13 @@ __device__ __forceinline__ void bsri_flash_plan_tile(const bsri_dev_flash &m, bs
     const int br = row / (int)p.mask.block_rows + group;
     int at = 0, stop = 0, column = 0, c0 = 0, c1 = 0;
     if (br < p.block_rows && br * p.mask.block_rows < row + S::ROWS)
-        at = (int)bsri_index(crow, dt, br), stop = (int)bsri_index(crow, dt, br + 1);
-    if (at + (lane & (width - 1)) < stop) column = (int)bsri_index(columns, dt, at + (lane & (width - 1)));
+        at = bsri_dev_index(crow, dt, br), stop = bsri_dev_index(crow, dt, br + 1);
+    if (at + (lane & (width - 1)) < stop) column = bsri_dev_index(columns, dt, at + (lane & (width - 1)));
     if (lane < 3) {
         const int64_t shared = lane == 0 ? head : bsri_divide(head, lane == 1 ? p.k_group : p.v_group);
         bsri_tensor_item(m.batch[lane], batch * m.step[lane][0] + shared * m.step[lane][1], c0, c1);
     }
-    bsri_flash_wait(c.plan_empty, ring.at, ring.parity);
+    bsri_flash_wait(c.plan_empty, turn, turns.parity(stream));
     plan.column[lane] = column;
     if ((lane & (width - 1)) == 0) plan.at[group] = at, plan.stop[group] = stop;
     if (lane < 3) plan.place[2 * lane] = c0, plan.place[2 * lane + 1] = c1;
@@ -6954,8 +7016,8 @@ __device__ __forceinline__ void bsri_flash_plan_tile(const bsri_dev_flash &m, bs
         plan.out = offset(BSRI_FLASH_OUT) + row * p.out.row_stride, plan.lse = offset(BSRI_FLASH_LSE) + row * p.lse.row_stride;
         plan.low = bsri_flash_limit(p, row), plan.high = bsri_flash_limit(p, last);
     }
-    bsri_flash_arrive(c.plan_full, ring.at);
-    ring.next();
+    bsri_flash_arrive(c.plan_full, turn);
+    turns.next(stream);
 }
 /* Stored blocks of a tile's block rows, in the units that are sorted. */
 template <class S> __device__ __forceinline__ int bsri_flash_length(const bsri_dev_flash &m, int64_t work) {
@@ -7028,72 +7090,67 @@ template <class S> __device__ __forceinline__ void bsri_flash_deal(const bsri_de
     const int streams = (int)gridDim.x * S::STREAMS, mine = (int)blockIdx.x * S::STREAMS, window = streams * BSRI_FLASH_ROUNDS;
     const int lane = threadIdx.x % 32, bin = BSRI_FLASH_BINS - 1 - 2 * lane;
     const int64_t total = p.items * p.tiles;
-    bsri_flash_ring<2> ring[S::STREAMS];
+    bsri_flash_turns turns = {0};
     uint32_t loads[(EACH + 3) / 4];
     bool back = true;
-#pragma unroll
-    for (int s = 0; s < S::STREAMS; s++) {
-        ring[s].at = 0, ring[s].parity = 1;
-        if (mine + s < total) bsri_flash_plan_tile<S>(m, c.stream[s], ring[s], mine + s);
-    }
+#pragma unroll 1
+    for (int s = 0; s < S::STREAMS && mine + s < total; s++) bsri_flash_plan_tile<S>(m, c, turns, s, mine + s);
 #pragma unroll
     for (int j = 0; j < (EACH + 3) / 4; j++) loads[j] = ~0u;
+    if (S::STREAMS == 1 && total > streams) {
+#pragma unroll 1
+        for (int i = lane; i < streams; i += 32) c.length[i] = (uint8_t)bsri_flash_cost(bsri_flash_length<S>(m, i));
 #pragma unroll
-    for (int j = 0; j < EACH; j++)
-        if (S::STREAMS == 1 && j * 32 + lane < streams && total > streams)
-            loads[j / 4] ^= (255 - bsri_flash_cost(bsri_flash_length<S>(m, j * 32 + lane))) << j % 4 * 8;
+        for (int j = 0; j < EACH; j++)
+            if (j * 32 + lane < streams) loads[j / 4] ^= (255u - c.length[j * 32 + lane]) << j % 4 * 8;
+    }
     const auto load = [&](int j) { return loads[j / 4] >> j % 4 * 8 & 255; };
     for (int64_t base = streams; base < total; base += window) {
         const int n = (int)bsri_min(window, total - base), before = bsri_flash_sort<S>(m, c, base, n);
         const uint32_t all = c.count[bin] * bsri_flash_cost(bin) + c.count[bin - 1] * bsri_flash_cost(bin - 1);
         const uint32_t mean = __reduce_add_sync(~0u, all) / n;
         const bool even = S::STREAMS == 2 || 2 * bsri_flash_cost(bsri_flash_length_of<S>(c, 0, before)) <= 5 * mean;
-        for (int round = 0; round < BSRI_FLASH_ROUNDS && even; round++)
-#pragma unroll
-            for (int s = 0; s < S::STREAMS; s++) {
-                const int rank = round * streams + (round % 2 ? streams - 1 - mine - s : mine + s);
-                if (rank < n) bsri_flash_plan_tile<S>(m, c.stream[s], ring[s], base + bsri_flash_ranked<S>(c, rank, n, before));
-            }
         if (even) { /* all have as much again */
 #pragma unroll
             for (int j = 0; j < EACH; j++) loads[j / 4] -= load(j) == 255 ? 0 : load(j) << j % 4 * 8;
         }
-        for (int done = 0, taking; done < n && !even; done += taking, back = !back) {
-            const uint32_t next = bsri_flash_cost(bsri_flash_length_of<S>(c, done, before));
-            uint32_t least = load(0), limit;
-            int own[S::STREAMS], some = 0;
+        for (int done = 0, round = 0, taking = streams; done < n; done += taking, round++) {
+            int own = done + (round % 2 ? streams - 1 - mine : mine); /* the tile of the CTA's first stream */
+            if (!even) {
+                const uint32_t next = bsri_flash_cost(bsri_flash_length_of<S>(c, done, before));
+                uint32_t least = load(0), limit;
+                int some = 0;
 #pragma unroll
-            for (int j = 1; j < EACH; j++) least = min(least, load(j));
-            least = __reduce_min_sync(~0u, least), limit = least + min(next, mean) / 2;
-            taking = 0;
+                for (int j = 1; j < EACH; j++) least = min(least, load(j));
+                least = __reduce_min_sync(~0u, least), limit = least + min(next, mean) / 2;
+                taking = 0;
 #pragma unroll
-            for (int j = 0; j < EACH; j++) taking += __popc(__ballot_sync(~0u, load(j) < limit));
+                for (int j = 0; j < EACH; j++) taking += __popc(__ballot_sync(~0u, load(j) < limit));
 #pragma unroll
-            for (int j = 0; j < EACH; j++) {
-                const uint32_t was = load(j), who = __ballot_sync(~0u, was < limit);
-                const int place = some + __popc(who & ((1u << lane) - 1)), rank = done + (back ? taking - 1 - place : place);
-                const bool takes = was < limit && rank < n;
-                const int length = bsri_flash_length_of<S>(c, min(max(rank, 0), n - 1), before);
-                const uint32_t more = was == 255 ? 0 : (takes ? bsri_flash_cost(length) : 0) - least;
-                loads[j / 4] += more << j % 4 * 8;
-#pragma unroll
-                for (int s = 0; s < S::STREAMS; s++) {
-                    const int got = __shfl_sync(~0u, takes ? rank : n, (mine + s) % 32);
-                    if (j == 0 || j == (mine + s) / 32) own[s] = j == (mine + s) / 32 ? got : n;
+                for (int j = 0; j < EACH; j++) {
+                    const uint32_t was = load(j), who = __ballot_sync(~0u, was < limit);
+                    const int place = some + __popc(who & ((1u << lane) - 1)), rank = done + (back ? taking - 1 - place : place);
+                    const bool takes = was < limit && rank < n;
+                    const int length = bsri_flash_length_of<S>(c, min(max(rank, 0), n - 1), before);
+                    const uint32_t more = was == 255 ? 0 : (takes ? bsri_flash_cost(length) : 0) - least;
+                    loads[j / 4] += more << j % 4 * 8;
+                    const int got = __shfl_sync(~0u, takes ? rank : n, mine % 32);
+                    if (j == mine / 32) own = got;
+                    some += __popc(who);
                 }
-                some += __popc(who);
+                back = !back;
             }
-#pragma unroll
-            for (int s = 0; s < S::STREAMS; s++)
-                if (own[s] < n)
-                    bsri_flash_plan_tile<S>(m, c.stream[s], ring[s], base + bsri_flash_ranked<S>(c, own[s], n, before));
+#pragma unroll 1
+            for (int s = 0; s < S::STREAMS; s++, own += round % 2 ? -1 : 1)
+                if (own < n) bsri_flash_plan_tile<S>(m, c, turns, s, base + bsri_flash_ranked<S>(c, own, n, before));
         }
     }
-#pragma unroll
+#pragma unroll 1
     for (int s = 0; s < S::STREAMS; s++) {
-        bsri_flash_wait(c.stream[s].plan_empty, ring[s].at, ring[s].parity);
-        if (threadIdx.x % 32 == 0) c.stream[s].plan[ring[s].at].end = 1;
-        bsri_flash_arrive(c.stream[s].plan_full, ring[s].at);
+        const uint32_t at = turns.at(s);
+        bsri_flash_wait(c.stream[s].plan_empty, at, turns.parity(s));
+        if (threadIdx.x % 32 == 0) c.stream[s].plan[at].end = 1;
+        bsri_flash_arrive(c.stream[s].plan_full, at);
     }
 }
 
@@ -7126,7 +7183,7 @@ struct bsri_flash_walk {
                 if (mine == least && ++at - from == width) {
                     from = at;
                     if (from + (lane & (width - 1)) < end)
-                        buffer = (int)bsri_index(columns, m.p.mask.index_dtype, from + (lane & (width - 1)));
+                        buffer = bsri_dev_index(columns, m.p.mask.index_dtype, from + (lane & (width - 1)));
                 }
             }
             key = column * (int)m.p.mask.block_cols + inner, stored = rows, inner += m.piece;
@@ -7372,15 +7429,17 @@ __device__ __forceinline__ void bsri_flash_store(const bsri_dev_attention &p, co
             bsri_dev_store(p.lse.data, p.lse.dtype, t.lse + r * p.lse.row_stride,
                            some ? (double)x * p.scale + (double)logf(total) : (double)x);
     }
-    if (!shield) return;
+    if (!shield || !(bad[0] | bad[1])) return;
     __syncwarp();
     r -= 16 + lane / 4;
-#pragma unroll
-    for (int h = 0; h < 2; h++, r += 8)
-        for (int quad = 0; quad < 8; quad++)
-            if (bad[h] >> 4 * quad & 15)
-                bsri_flash_again(p, t.item, t.out + (r + quad) * p.out.row_stride, t.row + r + quad,
-                                 __shfl_sync(~0u, base[h], 4 * quad), __shfl_sync(~0u, factor[h], 4 * quad));
+#pragma unroll 1
+    for (int i = 0; i < 16; i++) {
+        const bool low = i < 8;
+        if ((low ? bad[0] : bad[1]) >> 4 * (i % 8) & 15)
+            bsri_flash_again(p, t.item, t.out + (r + i) * p.out.row_stride, t.row + r + i,
+                             __shfl_sync(~0u, low ? base[0] : base[1], 4 * (i % 8)),
+                             __shfl_sync(~0u, low ? factor[0] : factor[1], 4 * (i % 8)));
+    }
 }
 
 template <class S>
@@ -8617,7 +8676,7 @@ __device__ __forceinline__ bool bsri_dev_stands_in(const void *list, int dt, int
     return low < end && bsri_index(list, dt, low) == at;
 }
 /* A stage, `parts` blocks per pattern. After a failure in an earlier stage nothing is looked at. */
-static __global__ void BSRI_BOUNDS(256) bsri_validate_stage(const __grid_constant__ bsri_dev_validate v) {
+static __global__ void __launch_bounds__(256, 2) bsri_validate_stage(const __grid_constant__ bsri_dev_validate v) {
     const int stage = v.stage, dt = v.m.index_dtype;
     const int64_t n = v.schedule.groups * v.group, step = v.parts * 256;
     if ((int)(*v.record >> 58) < stage) return;
@@ -9176,9 +9235,7 @@ static __global__ void bsri_compiled_tier(int *at) {
 #define BSRI_KERNELS(X)                                                               \
     BSRI_WHEN(BSRI_HAS_SUMS_F32, BSRI_KERNELS_SIMT(X, 100, float, float, "f32"))      \
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_SIMT(X, 110, double, double, "f64"))         \
-    BSRI_WHEN(BSRI_HAS_I8,                                                            \
-    BSRI_KERNELS_SIMT(X, 120, int32_t, uint32_t, "i32")                               \
-    BSRI_KERNELS_SIMT(X, 130, int32_t, float, "i32 to f32"))                          \
+    BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_SIMT(X, 120, int32_t, uint32_t, "i32"))       \
     X(1, "compiled tier", bsri_compiled_tier, 0)                                      \
     BSRI_KERNELS_MMA(X)                                                               \
     BSRI_KERNELS_WGMMA(X)                                                             \
