@@ -3039,7 +3039,8 @@ typedef struct bsri_dev_few {
     int32_t dt, strips, sub_bits;       /* of indices; strips of all, log2 of those of a block row */
     int32_t share, slots;               /* warps; blocks of each at a time */
     int32_t half_bits, bc, width;       /* log2 of a block's pieces of 64 products; its products; columns */
-    int32_t columns, pairs, constant;   /* products run along b; out takes elements, two columns; a may be read at once */
+    int32_t columns, fold, twist;       /* products run along b; log2 of its rows in 128 bytes, of a swizzled row's pieces - 1 */
+    int32_t pairs, constant;            /* out takes them: 1 of columns, 2 of rows, else 0; a may be read at once */
     bsri_dev_product p;
 } bsri_dev_few;
 
@@ -3048,28 +3049,27 @@ template <class T, int MI, int NI> struct bsri_few {
     static constexpr int SLOTS = 2, WARPS = 8; /* at most */
 #ifdef BSRI_WGMMA_CODE
     /* Of one slot: a block, behind it its rows of b. */
-    static __device__ __forceinline__ void multiply(float (&sum)[MI][NI][4], uint32_t slot, bool columns) {
-        const int lane = threadIdx.x % 32;
-        const uint32_t a = slot + lane % 16 * 128, b = slot + A_BYTES, twist = (lane / 16 ^ lane % 8) << 4;
-        uint32_t at, y[NI < 2 ? 1 : NI / 2][4];
-        if (columns) at = NI == 1 ? lane % 8 * 128 + ((lane / 8 ^ lane % 8) << 4)
-                                  : (lane / 16 * 8 + lane % 8) * 128 + ((lane / 8 % 2 ^ lane % 8) << 4);
-        else at = NI == 1   ? lane * 16
-                  : NI == 2 ? lane % 16 * 32 + ((lane / 16 ^ lane / 4 % 2) << 4)
-                  : NI == 4 ? lane % 16 * 64 + ((lane / 16 ^ lane / 2 % 4) << 4)
-                            : lane % 16 * 128 + ((lane / 16 ^ lane % 8) << 4);
+    static __device__ __forceinline__ void multiply(float (&sum)[MI][NI][4], uint32_t slot, const bsri_dev_few &m) {
+        const int lane = threadIdx.x % 32, columns = m.columns;
+        const uint32_t a = slot + lane % 16 * 128, b = slot + A_BYTES, turn = (lane / 16 ^ lane % 8) << 4;
+        uint32_t y[NI < 2 ? 1 : NI / 2][4], at, along, across; /* b: to the next 16 products, 16 columns */
+        if (columns) at = NI == 1 ? lane % 8 * 128 + lane / 8 * 16 : (lane / 16 * 8 + lane % 8) * 128 + lane / 8 % 2 * 16;
+        else at = NI == 1 ? lane * 16 : lane % 16 * (16 * NI) + lane / 16 * 16;
+        along = columns ? 32 : 256 * NI, across = columns ? 2048 : 32;
 #pragma unroll
         for (int k = 0; k < 4; k++) { /* 16 products */
             if (NI > 1 || k % 2 == 0) {
 #pragma unroll
-                for (int n = 0; n < (NI < 2 ? 1 : NI / 2); n++)
-                    if (columns) bsri_mma_load(y[n], b + (at ^ k << 5) + n * 2048);
-                    else bsri_mma_load_t(y[n], b + (at ^ n << 5) + k * 256 * NI);
+                for (int n = 0; n < (NI < 2 ? 1 : NI / 2); n++) {
+                    const uint32_t to = at + k * along + n * across, from = b + (to ^ (to >> 7 & m.twist) << 4);
+                    if (columns) bsri_mma_load(y[n], from);
+                    else bsri_mma_load_t(y[n], from);
+                }
             }
 #pragma unroll
             for (int j = 0; j < MI; j++) {
                 uint32_t x[4];
-                bsri_mma_load(x, a + (twist ^ k << 5) + j * 2048);
+                bsri_mma_load(x, a + (turn ^ k << 5) + j * 2048);
 #pragma unroll
                 for (int n = 0; n < NI; n++) {
                     const int i = NI == 1 ? k % 2 * 2 : n % 2 * 2;
@@ -3100,7 +3100,8 @@ template <class T, int MI, int NI> struct bsri_few {
         auto dense = [&](int piece, int slot, int turn) {
             const int k = __shfl_sync(~0u, line, turn) * m.bc + (piece & ((1 << m.half_bits) - 1)) * 64;
             if (piece < pieces && bsri_elect())
-                bsri_tma_load(ring + slot * SLOT + A_BYTES, &m.b_map, barriers + slot * 8, m.columns ? k : 0, m.columns ? 0 : k);
+                bsri_tma_load(ring + slot * SLOT + A_BYTES, &m.b_map, barriers + slot * 8, m.columns ? k : 0,
+                              m.columns ? 0 : k >> m.fold);
         };
 #pragma unroll 1
         for (int i = 0; i < m.slots; i++) values(part + i * m.share, slot + i < m.slots ? slot + i : slot + i - m.slots);
@@ -3110,7 +3111,7 @@ template <class T, int MI, int NI> struct bsri_few {
 #pragma unroll 1
         for (int piece = part, turn = m.slots; piece < pieces; piece += m.share, turn++) {
             bsri_mma_wait(barriers + slot * 8, parity);
-            multiply(sum, ring + slot * SLOT, m.columns);
+            multiply(sum, ring + slot * SLOT, m);
             __syncwarp();
             const int next = piece + m.slots * m.share;
             if (next < pieces) {
@@ -3121,39 +3122,54 @@ template <class T, int MI, int NI> struct bsri_few {
             if (++slot == m.slots) slot = 0, parity ^= 1;
         }
     }
-    /* The sums of all warps, in their order; two columns a thread. */
+    /* Piece i of 16 x 8 as registers hold it: what all warps have of it, in their order. */
+    static __device__ __forceinline__ void join(float (&v)[4], const bsri_dev_few &m, const char *shared, int i) {
+        const float4 *part = (const float4 *)shared + i * 32 + threadIdx.x % 32;
+#pragma unroll
+        for (int k = 0; k < 4; k++) v[k] = 0;
+#pragma unroll
+        for (int w = 0; w < WARPS; w++) { /* without branches, so that all are read at once */
+            const float4 x = w < m.share ? part[w * MI * NI * 32] : make_float4(0, 0, 0, 0);
+            v[0] += x.x, v[1] += x.y, v[2] += x.z, v[3] += x.w;
+        }
+    }
+    /* Where two elements of out stand side by side; transposed in registers where those are of a column. */
     static __device__ __forceinline__ void finish(const bsri_dev_few &m, const float (&sum)[MI][NI][4], int strip, char *shared) {
-        float(*part)[COLS] = (float(*)[COLS])shared;
-        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, rows = m.pairs == 2;
+        const int row = rows ? lane % 4 * 2 : lane / 4, col = rows ? lane / 4 : lane % 4 * 2;
+        const int64_t down = 16 * m.out_row, right = 16 * m.out_col; /* bytes of 8 */
+        char *at = m.out + 2 * (((int64_t)strip * ROWS + row) * m.out_row + col * m.out_col);
+        float v[4];
         __syncthreads(); /* nobody reads blocks there any more */
 #pragma unroll
-        for (int j = 0; j < 2 * MI; j++)
-#pragma unroll
-            for (int n = 0; n < NI; n++)
-                *(float2 *)&part[warp * ROWS + j * 8 + lane / 4][n * 8 + lane % 4 * 2] =
-                    make_float2(sum[j / 2][n][j % 2 * 2], sum[j / 2][n][j % 2 * 2 + 1]);
+        for (int i = 0; i < MI * NI; i++)
+            {
+            const float(&x)[4] = sum[i / NI][i % NI];
+            ((float4 *)shared)[(warp * MI * NI + i) * 32 + lane] = make_float4(x[0], x[1], x[2], x[3]);
+        }
         __syncthreads();
+        if (m.pairs) {
 #pragma unroll 1
-        for (int i = threadIdx.x; i < ROWS * (COLS / 2); i += blockDim.x) {
-            const int y = i / (COLS / 2), x = i % (COLS / 2) * 2;
-            const int64_t row = (int64_t)strip * ROWS + y;
-            float2 v = make_float2(0, 0);
-            if (x >= m.width) continue;
-#pragma unroll 2
-            for (int w = 0; w < m.share; w++) {
-                const float2 s = *(const float2 *)&part[w * ROWS + y][x];
-                v.x += s.x, v.y += s.y;
+            for (int i = warp; i < MI * NI; i += m.share) {
+                char *to = at + i / NI * 2 * down + i % NI * right;
+                uint32_t x, y;
+                join(v, m, shared, i);
+                x = T::pack(v[0], v[1]), y = T::pack(v[2], v[3]);
+                if (rows) x = bsri_mma_transpose(x), y = bsri_mma_transpose(y);
+                if (i % NI * 8 + col < m.width) *(uint32_t *)to = x, *(uint32_t *)(to + down) = y;
             }
-            const uint32_t both = T::pack(v.x, v.y);
-            uint16_t *at = (uint16_t *)m.out + row * m.out_row + x * m.out_col;
-            if (m.pairs == 2) *(uint32_t *)at = both;
-            else if (m.pairs == 1) {
-                *at = (uint16_t)both;
-                if (x + 1 < m.width) at[m.out_col] = (uint16_t)(both >> 16);
-            } else {
-                const bsri_dev_writer<float> write(m.p, m.p.alpha, m.p.beta_ptr ? *m.p.beta_ptr : m.p.beta);
+            return;
+        }
+        const bsri_dev_writer<float> write(m.p, m.p.alpha, m.p.beta_ptr ? *m.p.beta_ptr : m.p.beta);
 #pragma unroll 1
-                for (int k = 0; k < 2 && x + k < m.width; k++) write(k ? v.y : v.x, row, x + k);
+        for (int i = warp; i < MI * NI; i += m.share) {
+            join(v, m, shared, i);
+#pragma unroll 1
+            for (int k = 0; k < 4; k++) {
+                const int x = i % NI * 8 + col + k % 2;
+                if (x < m.width)
+                    write(k < 2 ? k ? v[1] : v[0] : k < 3 ? v[2] : v[3],
+                          (int64_t)strip * ROWS + i / NI * 16 + k / 2 * 8 + row, x);
             }
         }
     }
@@ -3209,13 +3225,13 @@ __global__ void __launch_bounds__(32 * bsri_few<T, MI, NI>::WARPS, NI > 2 ? 2 : 
 static int bsri_few_maps(const bsr_context *ctx, bsri_dev_few *m, int rows, int cols) {
     const bsri_dev_product *p = &m->p;
     const int64_t a_size[3] = {p->bc, p->br, p->a.nnz}, a_step[2] = {2 * p->a_rs, p->a.nnz > 1 ? 2 * p->a_block : 16};
-    const int64_t b_size[2] = {m->columns ? p->b.rows : p->width, m->columns ? p->width : p->b.rows};
+    const int64_t b_size[2] = {m->columns ? p->b.rows : p->width << m->fold,
+                               m->columns ? p->width : p->b.rows >> m->fold};
     const int64_t b_step[1] = {p->width == 1 && m->columns ? bsri_ceil_div(p->b.rows, 8) * 16
-                                                           : 2 * (m->columns ? p->b.col_stride : p->b.row_stride)};
-    const int32_t a_box[3] = {64, rows, 1}, b_box[2] = {m->columns ? 64 : cols, m->columns ? cols : 64};
+                                                           : 2 * (m->columns ? p->b.col_stride : p->b.row_stride << m->fold)};
+    const int32_t a_box[3] = {64, rows, 1}, b_box[2] = {m->columns ? 64 : cols << m->fold, m->columns ? cols : 64 >> m->fold};
     return bsri_tensor_map(ctx, &m->a_map, p->a.dtype, p->a.values, 3, a_size, a_step, a_box, 128) &&
-           bsri_tensor_map(ctx, &m->b_map, p->b.dtype, p->b.data, 2, b_size, b_step, b_box,
-                           m->columns ? 128 : cols == 8 ? 0 : 2 * cols);
+           bsri_tensor_map(ctx, &m->b_map, p->b.dtype, p->b.data, 2, b_size, b_step, b_box, m->twist ? 16 * m->twist + 16 : 0);
 }
 /* 1: rows of b are contiguous, 2: columns; 0: the copy engine can't have it. */
 static int bsri_few_layout(const bsri_dev_product *p, const bsri_facts *f) {
@@ -3261,16 +3277,24 @@ static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_produc
     m->columns = bsri_few_layout(p, f) == 2, m->out = (char *)p->out.data;
     m->out_row = p->out.row_stride, m->out_col = p->out.col_stride;
     m->width = (int32_t)p->width, m->bc = (int32_t)p->bc, m->half_bits = p->bc == 128, m->constant = p->constant;
-    if (bsri_mma_plain(p) && p->out.dtype == p->a.dtype)
-        m->pairs = 1 + (p->out.col_stride == 1 && p->out.row_stride % 2 == 0 && p->width % 2 == 0 && (uintptr_t)m->out % 4 == 0);
+    if (bsri_mma_plain(p) && p->out.dtype == p->a.dtype && (uintptr_t)m->out % 4 == 0) {
+        if (p->out.row_stride == 1 && (p->width == 1 || p->out.col_stride % 2 == 0)) m->pairs = 2;
+        else if (p->out.col_stride == 1 && p->out.row_stride % 2 == 0 && p->width % 2 == 0) m->pairs = 1;
+    }
+    /* the copy engine takes as long for a row of 16 bytes as for one of 128: rows that stand side by side go together */
+    if (!m->columns && p->width == cols && p->b.row_stride == cols) m->fold = 6 - bsri_mma_log2(cols);
+    m->twist = m->columns || m->fold ? 7 : cols / 8 - 1;
     m->sub_bits = bsri_mma_log2(p->br / rows), m->strips = (int32_t)(p->tiles << m->sub_bits);
     m->share = e->split, m->slots = 2;
     c.kernel += (rows == 64) * 4 + bsri_mma_log2(cols) - 3, c.tile_rows = rows, c.tile_cols = cols;
     c.stages = m->slots, c.threads = m->share * 32, c.early = 1, c.grid = m->strips;
     c.shared = (int32_t)(m->share * bsri_max(m->slots * slot, rows * cols * 4));
     m->ahead = (uint32_t)bsri_min(bsri_ceil_div(bytes, c.grid * 16) * 16, 1 << 20);
-    /* whole ones: the rest is not worth a branch */
-    m->pieces = (uint32_t)bsri_min(c.grid, p->a_block == p->br * p->bc ? bytes / m->ahead : 0);
+    /* Whole ones: the rest is not worth a branch. Nothing where blocks land before the launch before has ended (vouched for:
+       14336 x 4096 x 8 4.6 us, without 4.2), or where each SM has room for a CTA of that launch and of this one, so that this
+       asks too early (4096 x 14336 x 32 7.5 us, without 6.8; 14336 x 4096 x 32 6.9 us, without 7.5). */
+    if (!m->constant && c.grid > ctx->sm_count && p->a_block == p->br * p->bc)
+        m->pieces = (uint32_t)bsri_min(c.grid, bytes / m->ahead);
     m->col_lines = (uint32_t)bsri_min(p->a.nnz * index / 128, 1 << 20);
     m->ptr_lines = (uint32_t)bsri_min(p->tiles * index / 128, 1 << 20);
     return bsri_few_maps(ctx, m, rows, cols) ? c : bsri_no(BSR_WHY_DENSE);
