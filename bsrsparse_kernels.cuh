@@ -2446,7 +2446,7 @@ static bsri_estimate bsri_estimate_none(int why) {
 }
 /* What tiles take, in nanoseconds on an H200, by kernels that run alike: a launch; a tile, what an epilogue adds, storing 32768
    numbers; of the slices of the dense operand that a tile fetches each one, 8 KB of it, and by how much more that is where
-   it lies the other way (by columns; for skinny by rows); of the slices that a warp multiplies each one, and by the tile's area.
+   it lies the other way (by columns; where columns are few by rows); of the slices that a warp multiplies each one, and by the tile's area.
    Fitted by tests/fit_plans.py to the times of all tiles for random shapes, mostly to 10 %. Only which of two is less counts, so
    that other GPUs are served as well. */
 typedef struct bsri_costs {
@@ -2482,17 +2482,17 @@ static const bsri_costs bsri_costs_of[] = {
     {8910, 2140, 100, 1730, 337, 23.8, 0.0308, 357, 430},    /* tf32 32 */
     {5790, 2910, 100, 1860, 115, 34.1, 0.0503, 71.8, 177},   /* i8 32 */
     {5960, 2580, 100, 2940, 146, 40.9, 0.0508, 238, 190},    /* i8 64 */
-    {634, 1950, 2020, 499, 7.28, 44.2, 2.68, 294, 66.7},     /* short 16 */
-    {633, 2070, 2500, 499, 22.6, 71.4, 0.508, 546, 64.2},    /* short 32 */
-    {961, 1740, 2410, 497, 33.7, 71.6, 0.187, 491, 64.6},    /* short 64 */
+    {1020, 1990, 2110, 499, 12.8, 64.7, 0.799, 224, 67.9},   /* short 16 */
+    {1010, 2110, 2550, 499, 33.6, 73.6, 0.196, 414, 65.2},   /* short 32 */
+    {1350, 1810, 2500, 497, 46, 63.4, 0.112, 357, 65.8},     /* short 64 */
     {1570, 285, 923, 90300, 20.2, 11.3, 24.9, 456, 860},     /* skinny 16 */
     {1160, 76.4, 3360, 144000, 61.1, 15.5, 0.0443, 633, 85}, /* skinny 32 */
-    {884, 425, 1540, 58300, 121, 251, 0.00595, 323, 137},    /* few 32 */
-    {1480, 701, 4780, 47700, 242, 5.27, 0.0477, 331, 63.1},  /* few 64 */
-    {4570, 3360, 2990, 524, 112, 70.8, 0.0705, 43.2, 79.6},  /* narrow 16 */
-    {3330, 3680, 3190, 528, 84, 86.9, 0.0488, 45.8, 136},    /* narrow 32 */
-    {2290, 1850, 1550, 1510, 269, 24.8, 0.0146, 4.9, 219},   /* wide 64 */
-    {2620, 1090, 1980, 2660, 12.6, 11.8, 0.0434, 2.82, 345}, /* wide 128 */
+    {820, 507, 1490, 55900, 133, 15.3, 21.2, 335, 72.3},     /* few 32 */
+    {1480, 701, 4780, 47700, 242, 5.3, 0.0485, 331, 63.2},   /* few 64 */
+    {4770, 3260, 2940, 522, 108, 73.4, 0.072, 43.2, 79.7},   /* narrow 16 */
+    {4070, 3150, 3050, 519, 71.6, 93.1, 0.0595, 45.8, 135},  /* narrow 32 */
+    {2870, 1540, 1380, 1350, 266, 25.7, 0.0137, 5.03, 218},  /* wide 64 */
+    {3290, 767, 1930, 2740, 12.1, 11.4, 0.0432, 2.65, 338},  /* wide 128 */
 };
 /* Blocks that an item stores: nnz counts those of all patterns only where they differ in number. */
 static double bsri_mean_blocks(const bsr_matrix *a) {
@@ -2658,23 +2658,26 @@ static int bsri_mma_single(const bsri_dev_product *p, bsri_mma_rows *r) {
     return 1;
 }
 /* Where there is little to do: tiles of a block row, or of 32 rows of one, and 64 columns; split: the best number of warps that
-   share one, or what a plan asks for. (Twelve warps are at work on a multiprocessor.) */
+   share one, or what a plan asks for. */
 static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
                                          const bsr_plan *asked) {
     const int rows = (int)bsri_min(p->br, 32), why = bsri_mma_refuses(ctx, p, compute, f);
     const int kind = BSRI_COSTS_SHORT_16 + bsri_mma_log2(bsri_min(p->br, 64)) - 4;
     bsri_estimate e = bsri_estimate_none(why);
-    double tiles;
+    int64_t tiles;
     int32_t i;
     if (why) return e;
     if (p->a.dtype != BSR_BF16 && p->a.dtype != BSR_F16) return bsri_estimate_none(BSR_WHY_DTYPE);
-    tiles = (double)bsri_mma_tiles(p, (int)p->br, rows, 64);
+    tiles = bsri_mma_tiles(p, (int)p->br, rows, 64);
     if (tiles >= INT32_MAX / 4 || (p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a)) * p->br >= INT32_MAX)
         return bsri_estimate_none(BSR_WHY_SIZE);
     for (e.split = i = 1; i <= 4; i *= 2) {
         bsri_tiling t = bsri_tiling_of(f, rows, 64, rows, i);
-        double ns;
-        bsri_tiling_spread(&t, tiles / ctx->sm_count, 12.0 / i);
+        double ns; /* CTAs of four warps, three on a multiprocessor */
+        const double all = (double)bsri_ceil_div(tiles, 4 / i) / ctx->sm_count, each = all <= 3.0 ? ceil(all) : all + 0.5;
+        t.waves = each > 3.0 ? each / 3.0 : 1.0, t.beside = each / t.waves * (4 / i);
+        /* fewer columns than a tile's: all ask for the same few lines */
+        if (p->width < 64) t.beside *= 1.5;
         ns = asked->split && asked->split != i ? INFINITY : bsri_tiles_ns(p, f, kind, &t);
         if (ns < e.ns) e.ns = ns, e.split = i;
     }
@@ -3260,7 +3263,7 @@ static bsri_estimate bsri_few_estimate(const bsr_context *ctx, const bsri_dev_pr
        more than two thirds of a mean row's (14336 x 4096, .9: five warps 5.9 us, eight with one each 7.5, 112 CTAs 6.8) */
     room = bsri_min(BSRI_FEW_SHARED, 220 * 1024 / bsri_min(4, bsri_ceil_div(strips, ctx->sm_count))) / slot;
     e.split = (int32_t)bsri_max(1, bsri_min(p->a.nnz * p->bc / (p->tiles * 86) + 1, bsri_min(8, room / 2)));
-    t = bsri_tiling_of(f, e.tile_rows, e.tile_cols, 64, e.split), t.along = layout == 2, t.fused = !bsri_mma_plain(p);
+    t = bsri_tiling_of(f, e.tile_rows, e.tile_cols, 64, e.split), t.along = layout == 1, t.fused = !bsri_mma_plain(p);
     bsri_tiling_spread(&t, (double)strips / ctx->sm_count, 110.0 * 1024 / (double)(e.split * slot));
     e.ns = bsri_tiles_ns(p, f, e.tile_rows == 32 ? BSRI_COSTS_FEW_32 : BSRI_COSTS_FEW_64, &t);
     if (p->constant) e.ns -= 1100.0; /* blocks are there when the kernel before it ends */
@@ -4846,11 +4849,9 @@ static double bsri_wgmma_ns(const bsr_context *ctx, const bsri_dev_product *p, c
     const int kind = BSRI_COSTS_NARROW_16 + bsri_mma_log2(p->br) - 4;
     const int64_t tiles = bsri_ceil_div(p->width, cols), span = bsri_wgmma_span(tiles);
     const int64_t units = p->items * groups * bsri_ceil_div(tiles, span), teams = bsri_max(1, ctx->sm_count / span);
-    const double dealt = bsri_costs_of[kind].start + 100.0 * (double)bsri_min(units, 8 * teams); /* (bsri_wgmma_deal) */
     bsri_tiling t = bsri_tiling_of(f, 128, cols, (int)bsri_min(p->br, 64), 0);
-    double ns;
-    t.waves = (double)bsri_ceil_div(units, teams), ns = bsri_tiles_ns(p, f, kind, &t);
-    return ns > dealt ? ns : dealt;
+    t.waves = (double)bsri_ceil_div(units, teams);
+    return bsri_tiles_ns(p, f, kind, &t);
 }
 static bsri_estimate bsri_wgmma_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
                                          const bsr_plan *asked) {

@@ -12,7 +12,6 @@ import numpy as np
 from scipy.optimize import least_squares
 
 SMS = 132
-DEAL = 100  # nanoseconds for a unit of a product by wgmma, as they are dealt to teams of CTAs
 NAMES = "start tile fused store fetch bytes along step area".split()
 KINDS = "mma 16,mma 32,f32 16,f32 32,tf32 16,tf32 32,i8 32,i8 64,short 16,short 32,short 64,skinny 16,skinny 32,few 32,few 64,narrow 16,narrow 32,wide 64,wide 128".split(",")
 FIRST = dict(start=3000, tile=2500, fused=100, store=500, fetch=50, bytes=30, along=0.05, step=40, area=60)
@@ -82,11 +81,14 @@ def traits(shape, plan, kind):
     slice_ = 32 if kind.startswith("skinny") else min(shape.b, 64 if kind[:3] in ("wid", "few") or kind == "i8 64" else 32)
     inner = shape.k // shape.b
     union = inner * (1 - (1 - d) ** max(1, rows // shape.b))
-    across, down, deal = up(shape.n, cols), up(shape.m, rows), 0
+    across, down = up(shape.n, cols), up(shape.m, rows)
     beside, split, along = 1.0, 0, shape.ways & 1
-    if kind.startswith("short"):  # twelve warps of a multiprocessor
+    if kind.startswith("short"):  # CTAs of four warps, three on a multiprocessor
         split = plan.split
-        waves, beside = spread(across * down / SMS, 12 / split)
+        each = up(across * down, 4 // split) / SMS
+        each = math.ceil(each) if each <= 3 else each + 0.5
+        waves = max(1, each / 3)
+        beside = each / waves * 4 / split * (1.5 if shape.n < 64 else 1)
     elif kind.startswith("skinny"):
         held, split, along = 32 if cols < 32 else 16, 8 if cols > 8 else 16, not along
         blocks = int(inner * d)
@@ -98,11 +100,11 @@ def traits(shape, plan, kind):
         room = min(110 * 1024, 220 * 1024 // min(4, up(down, SMS))) // slot
         split = max(1, min(int(inner * d * shape.b / 86) + 1, 8, room // 2))
         waves, beside = spread(down / SMS, 110 * 1024 / (split * slot))
+        along = not along
     elif plan.tier == 3:
         span = 4 if across % 4 == 0 or across > 32 else next((i for i in (3, 5, 2, 7) if across % i == 0), 1)  # bsri_wgmma_span
         teams = SMS // span
-        units = up(across, span) * down
-        waves, deal = up(units, teams), DEAL * min(units, 8 * teams)
+        waves = up(up(across, span) * down, teams)
     else:
         waves = up(across * down, SMS)
     own = inner * d
@@ -114,7 +116,7 @@ def traits(shape, plan, kind):
     size = {"f": 4, "i": 1, "b": 2}[shape.dtype[0]] if shape.dtype[:3] != "f16" else 2
     touched = 1 - (1 - d) ** (shape.m / shape.b)
     memory = (shape.k * shape.n * touched * size + shape.m * shape.n * max(size, 4 if size == 1 else 2) + shape.m * shape.k * d * size) / 4.2
-    return dict(deal=deal, waves=waves, slices=union * shape.b / slice_ * beside, own=own * shape.b / slice_, kb=slice_ * cols * size / 8192,
+    return dict(waves=waves, slices=union * shape.b / slice_ * beside, own=own * shape.b / slice_, kb=slice_ * cols * size / 8192,
                 tile=rows * cols / 32768, area=cols * max(rows, 64) / 16384, along=along, fused=fused,
                 memory=memory / 1e3)
 
@@ -125,7 +127,7 @@ def estimate(c, t, alone=True):
     fetch = t["slices"] * (c["fetch"] + c["bytes"] * t["kb"] * (1 + c["along"] * t["along"]))
     multiply = t["own"] * (c["step"] + c["area"] * t["area"])
     ns = c["start"] + t["waves"] * (c["tile"] + c["fused"] * t["fused"] + c["store"] * t["tile"] + math.hypot(fetch, multiply))
-    return max(ns, c["start"] + t["deal"], alone * t["memory"])
+    return max(ns, alone * t["memory"])
 
 
 def fit(rows):
