@@ -2444,11 +2444,11 @@ static bsri_estimate bsri_estimate_none(int why) {
     memset(&e, 0, sizeof e), e.why = why, e.ns = INFINITY;
     return e;
 }
-/* What tiles take, in nanoseconds on an H200, by kernels that run alike: a launch; a tile, what an epilogue adds, storing 32768
-   numbers; of the slices of the dense operand that a tile fetches each one, 8 KB of it, and by how much more that is where
-   it lies the other way (by columns; where columns are few by rows); of the slices that a warp multiplies each one, and by the tile's area.
-   Fitted by tests/fit_plans.py to the times of all tiles for random shapes, mostly to 10 %. Only which of two is less counts, so
-   that other GPUs are served as well. */
+/* What tiles take, in nanoseconds on an H200, by kernels that run alike: a launch; a tile, what an epilogue adds, storing
+   32768 numbers; of the slices of the dense operand that a tile fetches each one, 8 KB of it, and by how much more that is
+   where it lies the other way (by columns; where columns are few by rows); of the slices that a warp multiplies each one, and
+   by the tile's area. Fitted by tests/fit_plans.py to the times of all tiles for random shapes, mostly to 10 %. Only which of
+   two is less counts, so that other GPUs are served as well. */
 typedef struct bsri_costs {
     double start, tile, fused, store, fetch, bytes, along, step, area;
 } bsri_costs;
@@ -2474,25 +2474,25 @@ enum {
     BSRI_COSTS_WIDE_128
 };
 static const bsri_costs bsri_costs_of[] = {
-    {6330, 3400, 31.3, 987, 151, 48.6, 0.321, 1.01, 298},    /* mma 16 */
-    {6770, 3840, 13.9, 356, 0.336, 247, 0.000427, 28, 391},  /* mma 32 */
-    {7600, 2630, 100, 3200, 279, 160, 0.0642, 25.5, 1430},   /* f32 16 */
-    {12000, 1510, 100, 3320, 918, 23.6, 1.56, 65.3, 2570},   /* f32 32 */
-    {4590, 3910, 100, 4260, 111, 62.1, 0.0661, 17.7, 722},   /* tf32 16 */
-    {8910, 2140, 100, 1730, 337, 23.8, 0.0308, 357, 430},    /* tf32 32 */
-    {5790, 2910, 100, 1860, 115, 34.1, 0.0503, 71.8, 177},   /* i8 32 */
-    {5960, 2580, 100, 2940, 146, 40.9, 0.0508, 238, 190},    /* i8 64 */
-    {1020, 1990, 2110, 499, 12.8, 64.7, 0.799, 224, 67.9},   /* short 16 */
-    {1010, 2110, 2550, 499, 33.6, 73.6, 0.196, 414, 65.2},   /* short 32 */
-    {1350, 1810, 2500, 497, 46, 63.4, 0.112, 357, 65.8},     /* short 64 */
-    {1570, 285, 923, 90300, 20.2, 11.3, 24.9, 456, 860},     /* skinny 16 */
-    {1160, 76.4, 3360, 144000, 61.1, 15.5, 0.0443, 633, 85}, /* skinny 32 */
-    {820, 507, 1490, 55900, 133, 15.3, 21.2, 335, 72.3},     /* few 32 */
-    {1480, 701, 4780, 47700, 242, 5.3, 0.0485, 331, 63.2},   /* few 64 */
-    {4770, 3260, 2940, 522, 108, 73.4, 0.072, 43.2, 79.7},   /* narrow 16 */
-    {4070, 3150, 3050, 519, 71.6, 93.1, 0.0595, 45.8, 135},  /* narrow 32 */
-    {2870, 1540, 1380, 1350, 266, 25.7, 0.0137, 5.03, 218},  /* wide 64 */
-    {3290, 767, 1930, 2740, 12.1, 11.4, 0.0432, 2.65, 338},  /* wide 128 */
+    {6200, 3410, 26.5, 908, 155, 53.9, 0.162, 0.703, 296},    /* mma 16 */
+    {6810, 3880, 12.1, 321, 0.279, 248, 0.000262, 25.5, 387}, /* mma 32 */
+    {7600, 2630, 100, 3200, 279, 160, 0.0642, 25.5, 1430},    /* f32 16 */
+    {12000, 1510, 100, 3320, 918, 23.6, 1.56, 65.3, 2570},    /* f32 32 */
+    {4590, 3910, 100, 4260, 111, 62.1, 0.0661, 17.7, 722},    /* tf32 16 */
+    {8910, 2140, 100, 1730, 337, 23.8, 0.0308, 357, 430},     /* tf32 32 */
+    {5790, 2910, 100, 1860, 115, 34.1, 0.0503, 71.8, 177},    /* i8 32 */
+    {5960, 2580, 100, 2940, 146, 40.9, 0.0508, 238, 190},     /* i8 64 */
+    {831, 2050, 2140, 499, 12.5, 57.3, 0.57, 233, 67.7},      /* short 16 */
+    {900, 2200, 2520, 499, 29.3, 75.9, 0.271, 400, 65.4},     /* short 32 */
+    {1280, 1890, 2520, 498, 45.9, 59.3, 0.105, 335, 66.1},    /* short 64 */
+    {2010, 51.4, 3770, 81100, 22.2, 6.47, 42.4, 430, 902},    /* skinny 16 */
+    {1590, 68.4, 5720, 104000, 76.2, 14.3, 0.0568, 603, 93},  /* skinny 32 */
+    {1200, 309, 2430, 50100, 152, 6.12, 18.7, 304, 356},      /* few 32 */
+    {1950, 395, 2780, 34000, 245, 6.01, 0.0502, 409, 80.2},   /* few 64 */
+    {4710, 3390, 3020, 524, 73.4, 102, 0.0969, 43.7, 84.9},   /* narrow 16 */
+    {3970, 3270, 2900, 522, 57.2, 98.6, 0.101, 45.9, 141},    /* narrow 32 */
+    {2710, 1460, 1820, 1600, 265, 26.8, 0.00756, 3.23, 216},  /* wide 64 */
+    {3360, 755, 1780, 2630, 12.2, 10.2, 0.0394, 2.6, 335},    /* wide 128 */
 };
 /* Blocks that an item stores: nnz counts those of all patterns only where they differ in number. */
 static double bsri_mean_blocks(const bsr_matrix *a) {
@@ -2508,15 +2508,15 @@ static bsri_facts bsri_facts_of(const bsri_dev_product *p) {
 }
 /* How a kernel cuts a product: a tile, products of a slice; how many tiles one after another the busiest multiprocessor gets, and
    at once; warps that share a row's slices, where the longest rows decide (two deviations above the mean), 0: many rows make a
-   tile; whether the dense operand lies the slower way, and the epilogue is not the plain one. */
+   tile; whether the dense operand lies the slower way; how much of an epilogue's time a tile takes. */
 typedef struct bsri_tiling {
-    int rows, cols, slice, split, along, fused;
-    double waves, beside;
+    int rows, cols, slice, split, along;
+    double waves, beside, fused;
 } bsri_tiling;
 static bsri_tiling bsri_tiling_of(const bsri_facts *f, int rows, int cols, int slice, int split) {
     bsri_tiling t;
-    t.rows = rows, t.cols = cols, t.slice = slice, t.split = split, t.along = f->dense == 2, t.fused = !f->vector;
-    t.waves = t.beside = 1.0;
+    t.rows = rows, t.cols = cols, t.slice = slice, t.split = split, t.along = f->dense == 2;
+    t.waves = t.beside = 1.0, t.fused = !f->vector;
     return t;
 }
 /* Tiles are taken as multiprocessors get free, so many at once. */
@@ -2531,7 +2531,7 @@ static double bsri_tiles_ns(const bsri_dev_product *p, const bsri_facts *f, int 
     const double own = t->split ? (mean + 2.0 * sqrt(mean * (1.0 - f->density))) / t->split : mean; /* blocks of a warp */
     const double piece = (double)t->slice * t->cols * (double)bsr_dtype_size(p->b.dtype) / 8192;
     const double multiply = cut * own * (c->step + c->area * area / 16384.0);
-    const double tile = c->tile + c->store * t->rows * t->cols / 32768.0 + (t->fused ? c->fused : 0.0);
+    const double tile = c->tile + c->store * t->rows * t->cols / 32768.0 + t->fused * c->fused;
     double absent = 1.0, fetch;
     int64_t i;
     for (i = 0; i < t->rows; i += p->br) absent *= 1.0 - f->density;
@@ -2677,7 +2677,7 @@ static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_
         const double all = (double)bsri_ceil_div(tiles, 4 / i) / ctx->sm_count, each = all <= 3.0 ? ceil(all) : all + 0.5;
         t.waves = each > 3.0 ? each / 3.0 : 1.0, t.beside = each / t.waves * (4 / i);
         /* fewer columns than a tile's: all ask for the same few lines */
-        if (p->width < 64) t.beside *= 1.5;
+        if (p->width < 64) t.beside *= p->width > 8 ? 2.0 : 1.5;
         ns = asked->split && asked->split != i ? INFINITY : bsri_tiles_ns(p, f, kind, &t);
         if (ns < e.ns) e.ns = ns, e.split = i;
     }
@@ -2737,7 +2737,7 @@ static bsri_estimate bsri_skinny_estimate(const bsr_context *ctx, const bsri_dev
     e.split = ni ? 8 : 16;
     while (e.split > 2 && (grid * e.split > ctx->sm_count * held || blocks * p->bc <= e.split / 2 * 32)) e.split /= 2;
     t = bsri_tiling_of(f, e.tile_rows, e.tile_cols, 32, e.split), t.along = bsri_skinny_rows(p);
-    t.fused = !bsri_mma_plain(p);
+    t.fused = bsri_mma_plain(p) ? 0.0 : e.tile_rows * e.tile_cols / 1024.0;
     bsri_tiling_spread(&t, (double)grid / ctx->sm_count, (double)held / e.split);
     e.ns = bsri_tiles_ns(p, f, e.tile_rows == 16 ? BSRI_COSTS_SKINNY_16 : BSRI_COSTS_SKINNY_32, &t);
     return e;
@@ -3263,8 +3263,10 @@ static bsri_estimate bsri_few_estimate(const bsr_context *ctx, const bsri_dev_pr
        more than two thirds of a mean row's (14336 x 4096, .9: five warps 5.9 us, eight with one each 7.5, 112 CTAs 6.8) */
     room = bsri_min(BSRI_FEW_SHARED, 220 * 1024 / bsri_min(4, bsri_ceil_div(strips, ctx->sm_count))) / slot;
     e.split = (int32_t)bsri_max(1, bsri_min(p->a.nnz * p->bc / (p->tiles * 86) + 1, bsri_min(8, room / 2)));
-    t = bsri_tiling_of(f, e.tile_rows, e.tile_cols, 64, e.split), t.along = layout == 1, t.fused = !bsri_mma_plain(p);
+    t = bsri_tiling_of(f, e.tile_rows, e.tile_cols, 64, e.split), t.along = layout == 1;
+    t.fused = bsri_mma_plain(p) ? 0.0 : e.tile_rows * e.tile_cols / 1024.0;
     bsri_tiling_spread(&t, (double)strips / ctx->sm_count, 110.0 * 1024 / (double)(e.split * slot));
+    if (layout == 1 && p->width > 8 && p->b.row_stride % 16) t.beside *= 1.6; /* rows that are no whole sectors */
     e.ns = bsri_tiles_ns(p, f, e.tile_rows == 32 ? BSRI_COSTS_FEW_32 : BSRI_COSTS_FEW_64, &t);
     if (p->constant) e.ns -= 1100.0; /* blocks are there when the kernel before it ends */
     return e;

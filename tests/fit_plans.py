@@ -88,7 +88,7 @@ def traits(shape, plan, kind):
         each = up(across * down, 4 // split) / SMS
         each = math.ceil(each) if each <= 3 else each + 0.5
         waves = max(1, each / 3)
-        beside = each / waves * 4 / split * (1.5 if shape.n < 64 else 1)
+        beside = each / waves * 4 / split * (2 if 8 < shape.n < 64 else 1.5 if shape.n <= 8 else 1)
     elif kind.startswith("skinny"):
         held, split, along = 32 if cols < 32 else 16, 8 if cols > 8 else 16, not along
         blocks = int(inner * d)
@@ -101,6 +101,8 @@ def traits(shape, plan, kind):
         split = max(1, min(int(inner * d * shape.b / 86) + 1, 8, room // 2))
         waves, beside = spread(down / SMS, 110 * 1024 / (split * slot))
         along = not along
+        if along and shape.n > 8 and shape.n % 16:  # rows that are no whole sectors
+            beside *= 1.6
     elif plan.tier == 3:
         span = 4 if across % 4 == 0 or across > 32 else next((i for i in (3, 5, 2, 7) if across % i == 0), 1)  # bsri_wgmma_span
         teams = SMS // span
@@ -111,7 +113,9 @@ def traits(shape, plan, kind):
     if split:  # the longest rows decide
         own = (own + 2 * math.sqrt(own * (1 - d))) / split
     fused = "+relu" in shape.dtype or shape.ways >= 8
-    if kind[:3] not in ("few", "ski"):
+    if kind[:3] in ("few", "ski"):
+        fused *= rows * cols / 1024
+    else:
         fused = fused or (shape.n > 1 and shape.n % 8 and not shape.ways & 2)
     size = {"f": 4, "i": 1, "b": 2}[shape.dtype[0]] if shape.dtype[:3] != "f16" else 2
     touched = 1 - (1 - d) ** (shape.m / shape.b)
