@@ -5145,7 +5145,7 @@ template <> struct bsri_dev_piece<float> {
     }
 };
 template <> struct bsri_dev_piece<__nv_bfloat16> {
-    static constexpr int N = 8;
+    static constexpr int N = 8, DTYPE = BSR_BF16;
     static __device__ __forceinline__ void load(float (&v)[8], const uint4 &u) {
         const uint32_t w[4] = {u.x, u.y, u.z, u.w};
 #pragma unroll
@@ -5165,7 +5165,7 @@ template <> struct bsri_dev_piece<__nv_bfloat16> {
     }
 };
 template <> struct bsri_dev_piece<__half> {
-    static constexpr int N = 8;
+    static constexpr int N = 8, DTYPE = BSR_F16;
     static __device__ __forceinline__ void load(float (&v)[8], const uint4 &u) {
         const uint32_t w[4] = {u.x, u.y, u.z, u.w};
 #pragma unroll
@@ -5195,23 +5195,33 @@ __device__ __forceinline__ uint32_t bsri_dev_pack(float a, float b, int dtype) {
     const __nv_bfloat162 h = __floats2bfloat162_rn(a, b);
     return *(const uint32_t *)&h;
 }
-/* N consecutive elements from element `at` on, as 8- or 16-byte pieces. */
-template <int N> __device__ __forceinline__ void bsri_dev_store_piece(char *base, int dtype, int64_t at, const float (&v)[N]) {
-    if (dtype == BSR_F32) {
+/* A piece as elements of T or of f32, from element `at` on. */
+template <class T>
+__device__ __forceinline__ void bsri_dev_store_piece(char *base, int dtype, int64_t at, const float (&v)[bsri_dev_piece<T>::N]) {
+    constexpr int N = bsri_dev_piece<T>::N;
+    if constexpr (N == 8) {
+        if (dtype != BSR_F32) {
+            uint32_t w[4];
 #pragma unroll
-        for (int i = 0; i < N; i += 4) *(float4 *)(base + (at + i) * 4) = make_float4(v[i], v[i + 1], v[i + 2], v[i + 3]);
-        return;
+            for (int i = 0; i < N; i += 2) w[i / 2] = bsri_dev_pack(v[i], v[i + 1], bsri_dev_piece<T>::DTYPE);
+            *(uint4 *)(base + at * 2) = make_uint4(w[0], w[1], w[2], w[3]);
+            return;
+        }
     }
-    uint32_t w[N / 2];
 #pragma unroll
-    for (int i = 0; i < N; i += 2) w[i / 2] = bsri_dev_pack(v[i], v[i + 1], dtype);
-    if constexpr (N == 8) *(uint4 *)(base + at * 2) = make_uint4(w[0], w[1], w[2], w[3]);
-    else *(uint2 *)(base + at * 2) = make_uint2(w[0], w[1]);
+    for (int i = 0; i < N; i += 4) *(float4 *)(base + (at + i) * 4) = make_float4(v[i], v[i + 1], v[i + 2], v[i + 3]);
 }
 
+/* Pieces that a thread has room for in shared memory: two rows of mean length and a quarter more, or a longer one. */
+#define BSRI_SOFTMAX_ROOM_90 10
+#ifdef BSRI_WGMMA_CODE
+#define BSRI_SOFTMAX_ROOM BSRI_SOFTMAX_ROOM_90
+#else
+#define BSRI_SOFTMAX_ROOM BSRI_ROW_HELD
+#endif
 template <class T> struct bsri_softmax_packed {
     typedef bsri_dev_piece<T> piece;
-    static constexpr int N = piece::N, HELD = BSRI_ROW_HELD;
+    static constexpr int N = piece::N, HELD = BSRI_ROW_HELD, ROOM = BSRI_SOFTMAX_ROOM;
     const bsri_dev_softmax &p;
     bsri_dev_row &r;
     int n;             /* pieces of the row */
@@ -5237,7 +5247,7 @@ template <class T> struct bsri_softmax_packed {
     __device__ __forceinline__ void write(float (&v)[N], float factor, uint32_t at) const {
 #pragma unroll
         for (int k = 0; k < N; k++) v[k] *= factor;
-        bsri_dev_store_piece<N>(r.out.values, p.out.dtype, at, v);
+        bsri_dev_store_piece<T>(r.out.values, p.out.dtype, at, v);
     }
     static __device__ __forceinline__ float finite(float max) { return max == -bsri_dev_inf<float>() ? 0.0f : max; }
 
@@ -5256,29 +5266,31 @@ template <class T> struct bsri_softmax_packed {
         const float a = max == m ? 1.0f : power(max - m), b = other_max == m ? 1.0f : power(other_max - m);
         sum = sum * a + other_sum * b, max = m;
     }
+    /* f(where a held piece is, its number) for all of the lane. Not unrolled: the code of eight at a time is fetched anew in each
+       row, 3 us of 80. */
+    template <class F> __device__ __forceinline__ void each(uint4 *held, const F &f) const {
+#pragma unroll 1
+        for (int j = r.lane; j < n; j += p.lanes, held += 32) f(held, j);
+    }
     /* The largest scaled score of the lane. */
-    __device__ __forceinline__ float largest(const uint4 *held, float scale) const {
+    __device__ __forceinline__ float largest(uint4 *held, float scale) const {
         float max = -bsri_dev_inf<float>();
         if constexpr (N == 4) {
-            float v[N];
-#pragma unroll
-            for (int i = 0; i < HELD; i++) {
-                if (!has(i)) continue;
-                piece::load(v, held[i * blockDim.x]);
+            each(held, [&](const uint4 *at, int) {
+                float v[N];
+                piece::load(v, *at);
 #pragma unroll
                 for (int k = 0; k < N; k++) max = bsri_dev_max(max, v[k] * scale);
-            }
+            });
         } else {
             const uint32_t flip = scale < 0 ? 0x80008000u : 0;
             uint32_t most = piece::LEAST;
             float v[N];
-#pragma unroll
-            for (int i = 0; i < HELD; i++) {
-                if (!has(i)) continue;
-                const uint4 raw = held[i * blockDim.x];
+            each(held, [&](const uint4 *at, int) {
+                const uint4 raw = *at;
                 most = piece::larger(most, piece::larger(piece::larger(raw.x ^ flip, raw.y ^ flip),
                                                          piece::larger(raw.z ^ flip, raw.w ^ flip)));
-            }
+            });
             piece::load(v, make_uint4(most, most, most, most));
             max = bsri_dev_max(v[0], v[1]);
             if (max != -bsri_dev_inf<float>()) max *= fabsf(scale);
@@ -5287,46 +5299,50 @@ template <class T> struct bsri_softmax_packed {
     }
     /* The row's pieces on their way into shared memory, each to the thread's own place. */
     __device__ __forceinline__ void ask(uint4 *held) const {
-#pragma unroll
-        for (int i = 0; i < HELD; i++)
-            if (has(i)) bsri_dev_copy16(held + i * blockDim.x, r.x.values + (size_t)to[i] * sizeof(T));
+        each(held, [&](uint4 *to, int j) { bsri_dev_copy16(to, r.x.values + (size_t)at(j) * sizeof(T)); });
         bsri_dev_copies_end();
     }
-    /* p.run rows, of which all are as long, `step` bytes apart: what a thread has used makes room for the next row. (H200, bf16,
-       16 x 4096 x 4096, a quarter full, blocks of 16 / 32 / 64: 81 / 82 / 80 us; with rows in registers, which leave room for 24
-       warps of 40, and none ahead 96 / 96 / 90. Two rows ahead and 24 warps: 92 / 93 / 87. Exponentials kept and 16 warps: 115 /
-       113 / 103.) */
+    /* p.run rows, of which all are as long, `step` bytes apart. The next one is on its way while one is worked on, where there is
+       room for two, else what a thread has used makes room for it. (H200, bf16, 16 x 4096 x 4096, a quarter full, blocks of 16 /
+       32 / 64: 79 / 79 / 77 us; never room for two 82 / 83 / 80; rows in registers, which leave room for 24 warps of 40, and none
+       ahead 96 / 96 / 90; CTAs that stay, 32 warps 107 / 107 / 103; exponentials kept and 16 warps 115 / 113 / 103.) */
     __device__ __forceinline__ void forward(int64_t step, int64_t out_step) {
         extern __shared__ __align__(1024) char bsri_shared[];
-        uint4 *const held = (uint4 *)bsri_shared + threadIdx.x;
-        const bool longer = p.warps > 1 ? __syncthreads_or(n > HELD * p.lanes) : __any_sync(~0u, n > HELD * p.lanes);
+        uint4 *held = (uint4 *)bsri_shared + threadIdx.x / 32 * (32 * ROOM) + threadIdx.x % 32;
+        const bool longer = p.warps > 1 ? __syncthreads_or(n > ROOM * p.lanes) : __any_sync(~0u, n > ROOM * p.lanes);
+        const bool two = n <= ROOM / 2 * p.lanes; /* rows have room */
+        int other = ROOM / 2 * 32;
         if (!longer) ask(held);
 #pragma unroll 1
         for (int i = 0; i < p.run; i++, r.out.values += out_step) {
-            if (longer) forward_long(), r.x.values += step;
-            else bsri_dev_copies_but<0>(), forward_held(held, i + 1 < p.run ? step : 0);
+            int64_t next = i + 1 < p.run ? step : 0;
+            if (longer) {
+                forward_long(), r.x.values += step;
+                continue;
+            }
+            r.x.values += next;
+            if (two && next) next = 0, ask(held + other), bsri_dev_copies_but<1>();
+            else bsri_dev_copies_but<0>();
+            forward_held(held, next);
+            if (two) held += other, other = -other;
         }
     }
     /* Exponentials are taken against the warp's own maximum: the row's is needed only at the end. They are computed twice. */
-    __device__ __forceinline__ void forward_held(uint4 *held, int64_t next) {
+    __device__ __forceinline__ void forward_held(uint4 *held, bool next) {
         const float scale = (float)p.scale * (N == 4 ? 1.0f : BSRI_DEV_LOG2E);
         float v[N], sum = 0, max = largest(held, scale);
         bsri_dev_row_lanes(p, [&](int d) { max = bsri_dev_max(max, __shfl_xor_sync(~0u, max, d)); });
         const float mine = max, base = finite(max);
-#pragma unroll
-        for (int i = 0; i < HELD; i++)
-            if (has(i)) sum += powers(v, held[i * blockDim.x], scale, base);
+        each(held, [&](const uint4 *at, int) { sum += powers(v, *at, scale, base); });
         bsri_dev_row_lanes(p, [&](int d) { sum += __shfl_xor_sync(~0u, sum, d); });
         bsri_dev_row_join(p, r, max, sum, fold);
         const float factor = max == -bsri_dev_inf<float>() ? 0.0f : bsri_dev_row_factor(max, sum) * power(mine - max);
-        r.x.values += next;
-#pragma unroll
-        for (int i = 0; i < HELD; i++) {
-            if (!has(i)) continue;
-            powers(v, held[i * blockDim.x], scale, base);
-            if (next) bsri_dev_copy16(held + i * blockDim.x, r.x.values + (size_t)to[i] * sizeof(T));
-            write(v, factor, to[i]);
-        }
+        each(held, [&](uint4 *from, int j) {
+            const uint32_t to = at(j);
+            powers(v, *from, scale, base);
+            if (next) bsri_dev_copy16(from, r.x.values + (size_t)to * sizeof(T));
+            write(v, factor, to);
+        });
         if (next) bsri_dev_copies_end();
     }
     /* Read twice. */
@@ -5341,25 +5357,38 @@ template <class T> struct bsri_softmax_packed {
         for (int k = 0; k < N; k++) v[k] = bsri_dev_exp(v[k] - base), sum += v[k];
         return sum;
     }
+    /* f(elements, where they stand) for all of the lane, two pieces on their way at a time. */
+    template <class F> __device__ __forceinline__ void stream(const F &f) const {
+        constexpr int FEW = 2;
+#pragma unroll 1
+        for (int j = r.lane; j < n; j += FEW * p.lanes) {
+            uint4 raw[FEW];
+#pragma unroll
+            for (int i = 0; i < FEW; i++) raw[i] = fetch(r.x, at(min(j + i * p.lanes, n - 1)));
+#pragma unroll
+            for (int i = 0; i < FEW; i++) {
+                float v[N];
+                if (j + i * p.lanes < n) piece::load(v, raw[i]), f(v, at(j + i * p.lanes));
+            }
+        }
+    }
     __device__ __forceinline__ void forward_long() const {
-        float max = -bsri_dev_inf<float>(), sum = 0, v[N];
-        for (int j = r.lane; j < n; j += p.lanes) {
-            read(v, r.x, at(j));
+        float max = -bsri_dev_inf<float>(), sum = 0;
+        stream([&](float(&v)[N], uint32_t) {
             const float m = scaled(v, (float)p.scale, max);
             if (m != max) sum *= bsri_dev_exp(max - finite(m)), max = m;
             sum += exponentials(v, finite(max));
-        }
+        });
         bsri_dev_row_fold(p, r, max, sum);
         const float factor = max == -bsri_dev_inf<float>() ? 0.0f : bsri_dev_row_factor(max, sum);
-        for (int j = r.lane; j < n; j += p.lanes) {
-            read(v, r.x, at(j));
-            scaled(v, (float)p.scale, max), exponentials(v, finite(max)), write(v, factor, at(j));
-        }
+        stream([&](float(&v)[N], uint32_t to) {
+            scaled(v, (float)p.scale, max), exponentials(v, finite(max)), write(v, factor, to);
+        });
     }
     __device__ __forceinline__ void gradient(float (&y)[N], const float (&dy)[N], float dot, uint32_t at) const {
 #pragma unroll
         for (int i = 0; i < N; i++) y[i] *= (dy[i] - dot) * (float)p.scale;
-        bsri_dev_store_piece<N>(r.out.values, p.out.dtype, at, y);
+        bsri_dev_store_piece<T>(r.out.values, p.out.dtype, at, y);
     }
     __device__ __forceinline__ void backward() const {
         float dot = 0, y[N], dy[N];
@@ -5431,7 +5460,7 @@ static bsri_choice bsri_simt_choose_softmax(const bsr_context *ctx, const bsri_d
     c.grid = p->work;
     if (!fast || compute == BSR_F64) return c;
     c.early = ctx->tier >= 3; /* the loaded code waits; 0.2 to 0.8 us of 81 */
-    if (!p->backward) c.shared = c.threads * BSRI_ROW_HELD * 16;
+    if (!p->backward) c.shared = c.threads * (c.early ? BSRI_SOFTMAX_ROOM_90 : BSRI_ROW_HELD) * 16;
     return c;
 }
 
