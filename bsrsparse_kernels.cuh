@@ -3163,17 +3163,27 @@ template <class T, int MI, int NI> struct bsri_few {
             }
             return;
         }
-        const bsri_dev_writer<float> write(m.p, m.p.alpha, m.p.beta_ptr ? *m.p.beta_ptr : m.p.beta);
+        others(m, strip, shared);
+    }
+    /* Eight elements a thread; the sums stand behind what is joined. */
+    static __device__ __forceinline__ void others(const bsri_dev_few &m, int strip, char *shared) {
+        __shared__ bsri_dev_finisher finisher;
+        float *tile = (float *)shared + m.share * ROWS * COLS, v[4];
+        const int lane = threadIdx.x % 32, along = m.out_row != 1;
+        if (threadIdx.x < 5) finisher.begin(m.p, 0, threadIdx.x);
 #pragma unroll 1
-        for (int i = warp; i < MI * NI; i += m.share) {
+        for (int i = threadIdx.x / 32; i < MI * NI; i += m.share) {
+            float *to = tile + (i / NI * 16 + lane / 4) * COLS + i % NI * 8 + lane % 4 * 2;
             join(v, m, shared, i);
+            *(float2 *)to = make_float2(v[0], v[1]), *(float2 *)(to + 8 * COLS) = make_float2(v[2], v[3]);
+        }
+        __syncthreads();
 #pragma unroll 1
-            for (int k = 0; k < 4; k++) {
-                const int x = i % NI * 8 + col + k % 2;
-                if (x < m.width)
-                    write(k < 2 ? k ? v[1] : v[0] : k < 3 ? v[2] : v[3],
-                          (int64_t)strip * ROWS + i / NI * 16 + k / 2 * 8 + row, x);
-            }
+        for (int i = threadIdx.x; i < ROWS * NI; i += blockDim.x) {
+            const int y = along ? i / NI : i % (2 * MI) * 8, x = along ? i % NI * 8 : i / (2 * MI);
+            if (x < m.width)
+                finisher.eight(m.p, tile + y * COLS + x, along ? 1 : COLS, (int64_t)strip * ROWS + y, x, along,
+                               along ? bsri_min(8, m.width - x) : 8);
         }
     }
 #endif
@@ -3293,7 +3303,7 @@ static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_produc
     m->share = e->split, m->slots = 2;
     c.kernel += (rows == 64) * 4 + bsri_mma_log2(cols) - 3, c.tile_rows = rows, c.tile_cols = cols;
     c.stages = m->slots, c.threads = m->share * 32, c.early = 1, c.grid = m->strips;
-    c.shared = (int32_t)(m->share * bsri_max(m->slots * slot, rows * cols * 4));
+    c.shared = (int32_t)bsri_max(m->share * m->slots * slot, (m->share + !m->pairs) * rows * cols * 4);
     m->ahead = (uint32_t)bsri_min(bsri_ceil_div(bytes, c.grid * 16) * 16, 1 << 20);
     /* Whole ones: the rest is not worth a branch. Nothing where blocks land before the launch before has ended (vouched for:
        14336 x 4096 x 8 4.6 us, without 4.2), or where each SM has room for a CTA of that launch and of this one, so that this
