@@ -3030,8 +3030,10 @@ __device__ __forceinline__ void bsri_tensor_item(const bsri_tensor_batch &b, int
    runs so shortly costs several times what it does elsewhere: its code and its parameters are fetched as it goes. So the copy
    engine works out the addresses: a warp has blocks of its own (MI x 16 rows, 64 products), each lands in shared memory with its
    rows of b at two instructions, and is multiplied by mma.sync. The warps of a CTA take the blocks of one such strip in turn and
-   add up in their order. A launch starts while the one before it runs, and asks the L2 for values by addresses that need no
-   index; where the caller vouches for the matrix (BSR_EXEC_CONSTANT_MATRIX) blocks land before that one has ended. */
+   add up in their order. Where a warp has too few registers for the sums (64 x 64), four warps take a block together, by wgmma
+   (14336 x 4096 x 64, .9: 7.5 us, strips of 32 rows by warps of their own 9.4). A launch starts while the one before it runs,
+   and asks the L2 for values by addresses that need no index; where the caller vouches for the matrix (BSR_EXEC_CONSTANT_MATRIX)
+   blocks land before that one has ended. */
 typedef struct bsri_dev_few {
     CUtensorMap a_map, b_map;
     const char *ptr, *col, *values;
@@ -3040,7 +3042,7 @@ typedef struct bsri_dev_few {
     uint32_t ahead, pieces;             /* bytes of values that a CTA asks the L2 for; how many CTAs do */
     uint32_t col_lines, ptr_lines;      /* of 128 bytes of index arrays, that they ask for */
     int32_t dt, strips, sub_bits;       /* of indices; strips of all, log2 of those of a block row */
-    int32_t share, slots;               /* warps; blocks of each at a time */
+    int32_t share, slots;               /* warps, or groups of them; blocks of each at a time */
     int32_t half_bits, bc, width;       /* log2 of a block's pieces of 64 products; its products; columns */
     int32_t columns, fold, twist;       /* products run along b; log2 of its rows in 128 bytes, of a swizzled row's pieces - 1 */
     int32_t pairs, constant;            /* out takes them: 1 of columns, 2 of rows, else 0; a may be read at once */
@@ -3049,10 +3051,29 @@ typedef struct bsri_dev_few {
 
 template <class T, int MI, int NI> struct bsri_few {
     static constexpr int ROWS = MI * 16, COLS = NI * 8, A_BYTES = ROWS * 128, SLOT = A_BYTES + NI * 1024;
-    static constexpr int SLOTS = 2, WARPS = 8; /* at most */
+    static constexpr int UNIT = MI * NI > 16 ? 4 : 1, OWN = MI / UNIT; /* warps that take a block together; 16 rows: of each */
+    static constexpr int SLOTS = UNIT > 1 ? 3 : 2, WARPS = 8;          /* at most */
 #ifdef BSRI_WGMMA_CODE
     /* Of one slot: a block, behind it its rows of b. */
-    static __device__ __forceinline__ void multiply(float (&sum)[MI][NI][4], uint32_t slot, const bsri_dev_few &m) {
+    static __device__ __forceinline__ void multiply(float (&sum)[OWN][NI][4], uint32_t slot, const bsri_dev_few &m) {
+        if constexpr (UNIT == 1) by_warp(sum, slot, m);
+        else {
+            if (m.columns) by_group<32, 0>(*(float(*)[NI * 4])sum, slot);
+            else by_group<2048, 1>(*(float(*)[NI * 4])sum, slot);
+        }
+    }
+    /* STEP: bytes of b from 16 products to the next; TB: they run across its rows. */
+    template <int STEP, int TB> static __device__ __forceinline__ void by_group(float (&sum)[NI * 4], uint32_t slot) {
+        bsri_wgmma_fence();
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            bsri_wgmma<T, 64, 0, TB>::ss(sum, bsri_wgmma_matrix<128>(slot + k * 32, 0),
+                                         bsri_wgmma_matrix<128>(slot + A_BYTES + k * STEP, 1024));
+        bsri_wgmma_commit(), bsri_wgmma_wait<0>();
+#pragma unroll
+        for (int i = 0; i < NI * 4; i++) bsri_wgmma_done(sum[i]);
+    }
+    static __device__ __forceinline__ void by_warp(float (&sum)[OWN][NI][4], uint32_t slot, const bsri_dev_few &m) {
         const int lane = threadIdx.x % 32, columns = m.columns;
         const uint32_t a = slot + lane % 16 * 128, b = slot + A_BYTES, turn = (lane / 16 ^ lane % 8) << 4;
         uint32_t y[NI < 2 ? 1 : NI / 2][4], at, along, across; /* b: to the next 16 products, 16 columns */
@@ -3070,7 +3091,7 @@ template <class T, int MI, int NI> struct bsri_few {
                 }
             }
 #pragma unroll
-            for (int j = 0; j < MI; j++) {
+            for (int j = 0; j < OWN; j++) {
                 uint32_t x[4];
                 bsri_mma_load(x, a + (turn ^ k << 5) + j * 2048);
 #pragma unroll
@@ -3081,9 +3102,9 @@ template <class T, int MI, int NI> struct bsri_few {
             }
         }
     }
-    static __device__ __forceinline__ void walk(float (&sum)[MI][NI][4], const bsri_dev_few &m, int strip, uint32_t ring,
+    static __device__ __forceinline__ void walk(float (&sum)[OWN][NI][4], const bsri_dev_few &m, int strip, uint32_t ring,
                                                 uint32_t barriers, int &slot, uint32_t &parity) {
-        const int lane = threadIdx.x % 32, part = threadIdx.x / 32;
+        const int lane = threadIdx.x % 32, part = threadIdx.x / (32 * UNIT), first = threadIdx.x / 32 % UNIT == 0;
         const int tile = strip >> m.sub_bits, sub = strip & ((1 << m.sub_bits) - 1);
         int before = bsri_dev_index(m.ptr, m.dt, tile), after = bsri_dev_index(m.ptr, m.dt, tile + 1);
         before = __shfl_sync(~0u, before, 0), after = __shfl_sync(~0u, after, 0); /* the compiler sees that they are uniform */
@@ -3094,7 +3115,7 @@ template <class T, int MI, int NI> struct bsri_few {
         };
         int32_t line = lines(part);
         auto values = [&](int piece, int slot) {
-            if (piece < pieces && bsri_elect()) {
+            if (piece < pieces && first && bsri_elect()) {
                 bsri_tma_expect(barriers + slot * 8, SLOT);
                 bsri_tma_load(ring + slot * SLOT, &m.a_map, barriers + slot * 8, (piece & ((1 << m.half_bits) - 1)) * 64,
                               sub * ROWS, before + (piece >> m.half_bits));
@@ -3102,7 +3123,7 @@ template <class T, int MI, int NI> struct bsri_few {
         };
         auto dense = [&](int piece, int slot, int turn) {
             const int k = __shfl_sync(~0u, line, turn) * m.bc + (piece & ((1 << m.half_bits) - 1)) * 64;
-            if (piece < pieces && bsri_elect())
+            if (piece < pieces && first && bsri_elect())
                 bsri_tma_load(ring + slot * SLOT + A_BYTES, &m.b_map, barriers + slot * 8, m.columns ? k : 0,
                               m.columns ? 0 : k >> m.fold);
         };
@@ -3115,9 +3136,10 @@ template <class T, int MI, int NI> struct bsri_few {
         for (int piece = part, turn = m.slots; piece < pieces; piece += m.share, turn++) {
             bsri_mma_wait(barriers + slot * 8, parity);
             multiply(sum, ring + slot * SLOT, m);
-            __syncwarp();
             const int next = piece + m.slots * m.share;
+            if (UNIT == 1) __syncwarp();
             if (next < pieces) {
+                if (UNIT > 1) bsri_named_sync(2 + part, 32 * UNIT);
                 values(next, slot);
                 if (turn % 32 == 0) line = lines(next);
                 dense(next, slot, turn);
@@ -3131,13 +3153,14 @@ template <class T, int MI, int NI> struct bsri_few {
 #pragma unroll
         for (int k = 0; k < 4; k++) v[k] = 0;
 #pragma unroll
-        for (int w = 0; w < WARPS; w++) { /* without branches, so that all are read at once */
+        for (int w = 0; w < WARPS / UNIT; w++) { /* without branches, so that all are read at once */
             const float4 x = w < m.share ? part[w * MI * NI * 32] : make_float4(0, 0, 0, 0);
             v[0] += x.x, v[1] += x.y, v[2] += x.z, v[3] += x.w;
         }
     }
     /* Where two elements of out stand side by side; transposed in registers where those are of a column. */
-    static __device__ __forceinline__ void finish(const bsri_dev_few &m, const float (&sum)[MI][NI][4], int strip, char *shared) {
+    static __device__ __forceinline__ void finish(const bsri_dev_few &m, const float (&sum)[OWN][NI][4], int strip,
+                                                  char *shared) {
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, rows = m.pairs == 2;
         const int row = rows ? lane % 4 * 2 : lane / 4, col = rows ? lane / 4 : lane % 4 * 2;
         const int64_t down = 16 * m.out_row, right = 16 * m.out_col; /* bytes of 8 */
@@ -3145,15 +3168,14 @@ template <class T, int MI, int NI> struct bsri_few {
         float v[4];
         __syncthreads(); /* nobody reads blocks there any more */
 #pragma unroll
-        for (int i = 0; i < MI * NI; i++)
-            {
+        for (int i = 0; i < OWN * NI; i++) {
             const float(&x)[4] = sum[i / NI][i % NI];
-            ((float4 *)shared)[(warp * MI * NI + i) * 32 + lane] = make_float4(x[0], x[1], x[2], x[3]);
+            ((float4 *)shared)[(warp * OWN * NI + i) * 32 + lane] = make_float4(x[0], x[1], x[2], x[3]);
         }
         __syncthreads();
         if (m.pairs) {
 #pragma unroll 1
-            for (int i = warp; i < MI * NI; i += m.share) {
+            for (int i = warp; i < MI * NI; i += m.share * UNIT) {
                 char *to = at + i / NI * 2 * down + i % NI * right;
                 uint32_t x, y;
                 join(v, m, shared, i);
@@ -3172,7 +3194,7 @@ template <class T, int MI, int NI> struct bsri_few {
         const int lane = threadIdx.x % 32, along = m.out_row != 1;
         if (threadIdx.x < 5) finisher.begin(m.p, 0, threadIdx.x);
 #pragma unroll 1
-        for (int i = threadIdx.x / 32; i < MI * NI; i += m.share) {
+        for (int i = threadIdx.x / 32; i < MI * NI; i += m.share * UNIT) {
             float *to = tile + (i / NI * 16 + lane / 4) * COLS + i % NI * 8 + lane % 4 * 2;
             join(v, m, shared, i);
             *(float2 *)to = make_float2(v[0], v[1]), *(float2 *)(to + 8 * COLS) = make_float2(v[2], v[3]);
@@ -3195,8 +3217,8 @@ __global__ void __launch_bounds__(32 * bsri_few<T, MI, NI>::WARPS, NI > 2 ? 2 : 
     typedef bsri_few<T, MI, NI> few;
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ uint64_t barriers[few::WARPS * few::SLOTS];
-    const int warp = threadIdx.x / 32;
-    const uint32_t cta = blockIdx.x, thread = threadIdx.x, own = bsri_mma_address(barriers + warp * few::SLOTS);
+    const int unit = threadIdx.x / (32 * few::UNIT);
+    const uint32_t cta = blockIdx.x, thread = threadIdx.x, own = bsri_mma_address(barriers + unit * few::SLOTS);
     uint32_t parity = 0;
     int slot = 0;
     bsri_dev_let_next_start();
@@ -3204,16 +3226,17 @@ __global__ void __launch_bounds__(32 * bsri_few<T, MI, NI>::WARPS, NI > 2 ? 2 : 
     if (cta + thread * gridDim.x < m.col_lines) bsri_dev_prefetch(m.col + (int64_t)(cta + thread * gridDim.x) * 128);
     if (cta + thread * gridDim.x < m.ptr_lines) bsri_dev_prefetch(m.ptr + (int64_t)(cta + thread * gridDim.x) * 128);
     if (thread == 32) bsri_tma_prefetch(&m.a_map), bsri_tma_prefetch(&m.b_map);
-    if (bsri_elect()) {
+    if (thread / 32 % few::UNIT == 0 && bsri_elect()) {
 #pragma unroll
         for (int i = 0; i < few::SLOTS; i++) bsri_mma_barrier(own + i * 8, 1);
         bsri_tma_barriers_made();
     }
-    __syncwarp();
+    if (few::UNIT == 1) __syncwarp();
+    else __syncthreads();
     if (!m.constant) bsri_dev_wait_for_last();
     for (int strip = (int)cta;;) {
-        float sum[MI][NI][4] = {};
-        few::walk(sum, m, strip, bsri_mma_address(bsri_shared) + warp * m.slots * few::SLOT, own, slot, parity);
+        float sum[few::OWN][NI][4] = {};
+        few::walk(sum, m, strip, bsri_mma_address(bsri_shared) + unit * m.slots * few::SLOT, own, slot, parity);
         few::finish(m, sum, strip, bsri_shared);
         strip += (int)gridDim.x;
         if (strip >= m.strips) break; /* more than one only where the caller caps the grid */
@@ -3232,7 +3255,8 @@ __global__ void __launch_bounds__(32 * bsri_few<T, MI, NI>::WARPS, NI > 2 ? 2 : 
     X(n + 3, "few columns 32x64 " name, (bsri_product_few<T, 2, 8>), BSRI_FEW_SHARED)         \
     X(n + 4, "few columns 64x8 " name, (bsri_product_few<T, 4, 1>), BSRI_FEW_SHARED)          \
     X(n + 5, "few columns 64x16 " name, (bsri_product_few<T, 4, 2>), BSRI_FEW_SHARED)         \
-    X(n + 6, "few columns 64x32 " name, (bsri_product_few<T, 4, 4>), BSRI_FEW_SHARED)
+    X(n + 6, "few columns 64x32 " name, (bsri_product_few<T, 4, 4>), BSRI_FEW_SHARED)         \
+    X(n + 7, "few columns 64x64 " name, (bsri_product_few<T, 4, 8>), BSRI_FEW_SHARED)
 
 /* The maps of values and of b; 0: the copy engine can't have an operand. */
 static int bsri_few_maps(const bsr_context *ctx, bsri_dev_few *m, int rows, int cols) {
@@ -3267,12 +3291,13 @@ static bsri_estimate bsri_few_estimate(const bsr_context *ctx, const bsri_dev_pr
     if (bsri_max(p->a.nnz * 2, bsri_max(p->b.rows, p->tiles * p->br)) >= INT32_MAX / 2) return bsri_estimate_none(BSR_WHY_SIZE);
     e.tile_cols = p->width <= 8 ? 8 : p->width <= 16 ? 16 : p->width <= 32 ? 32 : 64;
     /* strips of 64 rows read half as much of b and issue half as often; but there must be enough of them */
-    e.tile_rows = e.tile_cols < 64 && p->tiles * (p->br / 64) * 4 >= ctx->sm_count * 3 ? 64 : 32;
+    e.tile_rows = p->tiles * (p->br / 64) * 4 >= ctx->sm_count * 3 ? 64 : 32;
     strips = p->tiles * (p->br / e.tile_rows), slot = e.tile_rows * 128 + e.tile_cols * 128;
     /* blocks of a strip that its warps have under way, so that all CTAs are there at once; two for each warp, which need not be
        more than two thirds of a mean row's (14336 x 4096, .9: five warps 5.9 us, eight with one each 7.5, 112 CTAs 6.8) */
     room = bsri_min(BSRI_FEW_SHARED, 220 * 1024 / bsri_min(4, bsri_ceil_div(strips, ctx->sm_count))) / slot;
-    e.split = (int32_t)bsri_max(1, bsri_min(p->a.nnz * p->bc / (p->tiles * 86) + 1, bsri_min(8, room / 2)));
+    e.split = e.tile_rows + e.tile_cols == 128 ? 2 : 8; /* groups of warps, or warps */
+    e.split = (int32_t)bsri_max(1, bsri_min(p->a.nnz * p->bc / (p->tiles * 86) + 1, bsri_min(e.split, room / 2)));
     t = bsri_tiling_of(f, e.tile_rows, e.tile_cols, 64, e.split), t.along = layout == 1;
     t.fused = bsri_mma_plain(p) ? 0.0 : e.tile_rows * e.tile_cols / 1024.0;
     bsri_tiling_spread(&t, (double)strips / ctx->sm_count, 110.0 * 1024 / (double)(e.split * slot));
@@ -3283,7 +3308,7 @@ static bsri_estimate bsri_few_estimate(const bsr_context *ctx, const bsri_dev_pr
 }
 static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *,
                                    const bsri_estimate *e, bsri_dev_few *m) {
-    const int rows = e->tile_rows, cols = e->tile_cols, slot = (rows + cols) * 128;
+    const int rows = e->tile_rows, cols = e->tile_cols, slot = (rows + cols) * 128, by_groups = rows + cols == 128;
     const int64_t bytes = p->a.nnz * p->a_block * 2, index = (int64_t)bsr_dtype_size(p->a.index_dtype);
     bsri_choice c = bsri_yes(p->a.dtype == BSR_BF16 ? 390 : 410, 3, BSR_WHY_SKINNY);
     bsri_mma_rows of;
@@ -3300,9 +3325,9 @@ static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_produc
     if (!m->columns && p->width == cols && p->b.row_stride == cols) m->fold = 6 - bsri_mma_log2(cols);
     m->twist = m->columns || m->fold ? 7 : cols / 8 - 1;
     m->sub_bits = bsri_mma_log2(p->br / rows), m->strips = (int32_t)(p->tiles << m->sub_bits);
-    m->share = e->split, m->slots = 2;
+    m->share = e->split, m->slots = by_groups ? 3 : 2;
     c.kernel += (rows == 64) * 4 + bsri_mma_log2(cols) - 3, c.tile_rows = rows, c.tile_cols = cols;
-    c.stages = m->slots, c.threads = m->share * 32, c.early = 1, c.grid = m->strips;
+    c.stages = m->slots, c.threads = m->share * (by_groups ? 128 : 32), c.early = 1, c.grid = m->strips;
     c.shared = (int32_t)bsri_max(m->share * m->slots * slot, (m->share + !m->pairs) * rows * cols * 4);
     m->ahead = (uint32_t)bsri_min(bsri_ceil_div(bytes, c.grid * 16) * 16, 1 << 20);
     /* Whole ones: the rest is not worth a branch. Nothing where blocks land before the launch before has ended (vouched for:
