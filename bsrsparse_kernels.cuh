@@ -2474,25 +2474,25 @@ enum {
     BSRI_COSTS_WIDE_128
 };
 static const bsri_costs bsri_costs_of[] = {
-    {6120, 3350, 52.4, 863, 155, 50.9, 0.229, 0.645, 296},    /* mma 16 */
-    {6910, 3730, 17.6, 323, 0.276, 243, 0.000178, 31.6, 389}, /* mma 32 */
+    {6040, 3320, 70.2, 864, 159, 50.5, 0.176, 0.504, 296},    /* mma 16 */
+    {6810, 3750, 14.1, 293, 0.296, 245, 0.000157, 29.9, 389}, /* mma 32 */
     {7600, 2630, 100, 3200, 279, 160, 0.0642, 25.5, 1430},    /* f32 16 */
     {12000, 1510, 100, 3320, 918, 23.6, 1.56, 65.3, 2570},    /* f32 32 */
     {4590, 3910, 100, 4260, 111, 62.1, 0.0661, 17.7, 722},    /* tf32 16 */
     {8910, 2140, 100, 1730, 337, 23.8, 0.0308, 357, 430},     /* tf32 32 */
     {5790, 2910, 100, 1860, 115, 34.1, 0.0503, 71.8, 177},    /* i8 32 */
     {5960, 2580, 100, 2940, 146, 40.9, 0.0508, 238, 190},     /* i8 64 */
-    {858, 2010, 2110, 499, 11.8, 55.7, 0.606, 239, 67.6},     /* short 16 */
-    {883, 2190, 2510, 499, 29.5, 76.3, 0.269, 394, 65.4},     /* short 32 */
-    {1400, 1830, 2330, 497, 40.3, 67.3, 0.136, 346, 65.9},    /* short 64 */
-    {1900, 75.2, 3980, 87900, 20.6, 5.99, 46.3, 449, 734},    /* skinny 16 */
-    {1710, 47.2, 5610, 93000, 67.6, 10.5, 0.053, 524, 1690},  /* skinny 32 */
-    {268, 1390, 1990, 25900, 158, 48.9, 0.0375, 299, 34.9},   /* few 32 */
-    {1970, 392, 2930, 21100, 154, 249, 0.0946, 141, 70.8},    /* few 64 */
-    {4300, 3550, 3050, 527, 77.5, 97.8, 0.0915, 43.9, 87.2},  /* narrow 16 */
-    {3760, 3390, 3000, 524, 56.1, 99, 0.107, 45.9, 139},      /* narrow 32 */
-    {2570, 1530, 1820, 1820, 278, 16.8, 0.00718, 2.58, 227},  /* wide 64 */
-    {3490, 700, 1860, 2590, 12.1, 8.87, 0.035, 2.45, 344},    /* wide 128 */
+    {822, 2020, 2130, 499, 11.9, 54.8, 0.574, 242, 67.6},     /* short 16 */
+    {812, 2210, 2460, 499, 29.7, 74.2, 0.251, 401, 65.4},     /* short 32 */
+    {1320, 1840, 2390, 497, 46, 55.6, 0.0975, 349, 65.9},     /* short 64 */
+    {1880, 91.3, 4190, 86500, 20.6, 8.11, 33.3, 454, 691},    /* skinny 16 */
+    {1780, 46.5, 5680, 96100, 67.9, 7.08, 0.0523, 539, 1370}, /* skinny 32 */
+    {1130, 691, 1280, 15700, 171, 16.5, 3.44, 185, 1090},     /* few 32 */
+    {2160, 683, 1900, 13400, 72.9, 392, 0.0504, 58.5, 79.1},  /* few 64 */
+    {4230, 3580, 3120, 527, 71.7, 103, 0.0994, 43.8, 85.9},   /* narrow 16 */
+    {3660, 3420, 3030, 525, 57.2, 98.5, 0.101, 45.9, 138},    /* narrow 32 */
+    {2540, 1570, 1870, 1750, 268, 23.8, 0.00409, 2.24, 214},  /* wide 64 */
+    {3360, 748, 1820, 2530, 11.7, 8.3, 0.0339, 2.25, 346},    /* wide 128 */
 };
 /* Blocks that an item stores: nnz counts those of all patterns only where they differ in number. */
 static double bsri_mean_blocks(const bsr_matrix *a) {
@@ -9406,6 +9406,13 @@ typedef union bsri_sampled_params {
 } bsri_sampled_params;
 static void bsri_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, int compute, bsri_chooser *s,
                                 bsri_sampled_params *m) {
+    /* blocks of 16, a short inner size, many columns: 512 x 96 x 8192, .8, takes 12.7 us by wgmma, 8.9 by mma, 4096 x 96 x 4096
+       26.6 and 22.2; but .3 of that 32.0 and more */
+    const double stored = bsri_mean_blocks(&p->out) / ((double)bsri_block_rows(&p->out) * (double)bsri_block_cols(&p->out));
+    const int brief = p->out.block_rows == 16 && p->mat1.cols <= 160 && p->out.cols >= 2048 &&
+                      (p->out.rows < 2048 || stored < 0.5);
+    if (brief && bsri_wants(s, 2)) bsri_offer(s, 2, bsri_mma_choose_sampled(ctx, p, compute, s->asked, &m->mma));
+    if (brief) s->refused[3] = BSR_WHY_SLOWER;
     if (bsri_wants(s, 3)) bsri_offer(s, 3, bsri_wgmma_choose_sampled(ctx, p, compute, s->asked, &m->wgmma));
     if (bsri_wants(s, 2)) bsri_offer(s, 2, bsri_mma_choose_sampled(ctx, p, compute, s->asked, &m->mma));
     if (bsri_wants(s, 1)) bsri_offer(s, 1, bsri_simt_choose_sampled(ctx, p, compute, s->asked, &m->simt));
