@@ -3348,9 +3348,9 @@ typedef struct bsri_walk {
     }
 BSRI_SETS(BSRI_DEFINE_TILE)
 static void bsri_tile_walk(int isa, int compute, bsri_walk *w, int64_t rows, int64_t cols, void *c) {
-    if (compute == BSR_F32) BSRI_PICK(isa, f, bsri_tile_v, (w, rows, cols, c));
-    else if (compute == BSR_F64) BSRI_PICK(isa, d, bsri_tile_v, (w, rows, cols, c));
-    else BSRI_PICK(isa, i, bsri_tile_v, (w, rows, cols, c));
+    if (compute == BSR_F64) BSRI_PICK(isa, d, bsri_tile_v, (w, rows, cols, c));
+    else if (BSRI_HAS_SUMS_F32 && compute == BSR_F32) BSRI_PICK(isa, f, bsri_tile_v, (w, rows, cols, c));
+    else if (BSRI_HAS_I8) BSRI_PICK(isa, i, bsri_tile_v, (w, rows, cols, c));
 }
 static void bsri_tile_mm(int isa, int compute, int64_t m, int64_t n, int64_t k, const void *a, int64_t am, int64_t ak,
                          const void *b, int64_t ldb, void *c, int64_t ldc, int add) {

@@ -49,9 +49,9 @@ namespace {
 #define BSRI_WHEN_0(...)
 #define BSRI_WHEN_1(...) __VA_ARGS__
 
-/* Kernels with some address arithmetic: ptxas for sm_100 and later spills some of it for the sake of more threads, unless one CTA
-   is said to be enough; for sm_90 that would take 22 registers more. */
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+/* Kernels with some address arithmetic: ptxas spills some of it for the sake of more threads, unless one CTA is said to be
+   enough; not for sm_90, where that would take 22 registers more. */
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ < 900 || __CUDA_ARCH__ >= 1000)
 #define BSRI_BOUNDS(threads) __launch_bounds__(threads, 1)
 #else
 #define BSRI_BOUNDS(threads) __launch_bounds__(threads)
@@ -1848,6 +1848,8 @@ template <int PENDING> __device__ __forceinline__ void bsri_mma_landed(void) {
 struct bsri_mma_sampled_shared {
     int64_t column[256];
     int64_t first, row, end, a, b;
+    char *out;         /* values of the item */
+    const char *input; /* of its input; or null */
 };
 /* Which row and blocks tile `tile` of an item has: rows get nnz / blocks + 1 tiles at most, found by bisection. */
 __device__ __forceinline__ void bsri_mma_sampled_place(const bsri_dev_mma_sampled &m, bsri_mma_sampled_shared &s,
@@ -1903,7 +1905,10 @@ __global__ void __launch_bounds__(256, 2) bsri_sampled_mma(const __grid_constant
         const bsri_dev_item o = bsri_dev_matrix_item(&p.out_batch, item, &p.out);
         typename T::sum sum[L::MI][L::NI][4] = {};
         __syncthreads();
-        if (threadIdx.x == 0) bsri_mma_sampled_place(m, s, o, work % m.tiles);
+        if (threadIdx.x == 0) {
+            bsri_mma_sampled_place(m, s, o, work % m.tiles);
+            s.out = o.values, s.input = p.has_input ? bsri_dev_matrix_item(&p.out_batch, item, &p.input).values : NULL;
+        }
         __syncthreads();
         if (s.first >= s.end) continue;
         for (int n = threadIdx.x; n < m.n_warps * 64; n += (int)blockDim.x) { /* blocks that are missing repeat the last one */
@@ -1955,19 +1960,18 @@ __global__ void __launch_bounds__(256, 2) bsri_sampled_mma(const __grid_constant
                 float v[8];
 #pragma unroll
                 for (int i = 0; i < 8; i++) v[i] = tile[r * BSRI_MMA_PAD + c + i];
-                if (p.has_input) {
-                    const bsri_dev_item in = bsri_dev_matrix_item(&p.out_batch, item, &p.input);
+                if (s.input) {
                     const int64_t from = at * p.i_strides[0] + row * p.i_strides[1] + n % block * p.i_strides[2];
 #pragma unroll
                     for (int i = 0; i < 8; i++)
-                        v[i] += (float)p.beta * bsri_dev_number<float>(in.values, p.input.dtype, from + i * p.i_strides[2]);
+                        v[i] += (float)p.beta * bsri_dev_number<float>(s.input, p.input.dtype, from + i * p.i_strides[2]);
                 }
                 if (m.vector) {
-                    *(uint4 *)((uint16_t *)o.values + out) =
+                    *(uint4 *)((uint16_t *)s.out + out) =
                         make_uint4(T::pack(v[0], v[1]), T::pack(v[2], v[3]), T::pack(v[4], v[5]), T::pack(v[6], v[7]));
                 } else {
 #pragma unroll
-                    for (int i = 0; i < 8; i++) bsri_dev_store(o.values, p.out.dtype, out + i * p.o_strides[2], v[i]);
+                    for (int i = 0; i < 8; i++) bsri_dev_store(s.out, p.out.dtype, out + i * p.o_strides[2], v[i]);
                 }
             }
             __syncwarp();
@@ -5457,8 +5461,8 @@ template <class T> struct bsri_softmax_packed {
         }
     }
 };
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-#define BSRI_SOFTMAX_CTAS 4 /* all that an SM has room for */
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ < 800 || __CUDA_ARCH__ >= 1000)
+#define BSRI_SOFTMAX_CTAS 4 /* all that an SM has room for; without spilled registers */
 #else
 #define BSRI_SOFTMAX_CTAS 5
 #endif
