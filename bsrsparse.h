@@ -666,7 +666,7 @@ BSR_API int bsr_plan_string(const bsr_plan *plan, char *text, size_t size);
 
 typedef enum bsr_activation {
     BSR_ACT_NONE = 0,
-    BSR_ACT_RELU = 1,      /* max(x, 0); NaN stays NaN */
+    BSR_ACT_RELU = 1,      /* max(x, 0); NaN stays NaN, -0 becomes 0 */
     BSR_ACT_GELU = 2,      /* x/2 (1 + erf(x/sqrt 2)) */
     BSR_ACT_GELU_TANH = 3, /* x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
     BSR_ACT_SILU = 4,      /* x / (1 + exp(-x)) */
@@ -3428,7 +3428,7 @@ BSRI_HD static float bsri_activate_user(int activation, float x, const bsr_posit
 }
 BSRI_HD static float bsri_activate_f32(int activation, float x, const bsr_position *at, const void *user) {
     switch (activation) {
-        case BSR_ACT_RELU: return x < 0 ? 0.0f : x;
+        case BSR_ACT_RELU: return x <= 0 ? 0.0f : x;
         case BSR_ACT_GELU: return 0.5f * x * (1.0f + erff(x * 0.70710678f));
         case BSR_ACT_GELU_TANH: return 0.5f * x * (1.0f + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));
         case BSR_ACT_SILU: return x / (1.0f + expf(-x));
@@ -3437,7 +3437,7 @@ BSRI_HD static float bsri_activate_f32(int activation, float x, const bsr_positi
 }
 BSRI_HD static double bsri_activate_f64(int activation, double x, const bsr_position *at, const void *user) {
     switch (activation) {
-        case BSR_ACT_RELU: return x < 0 ? 0.0 : x;
+        case BSR_ACT_RELU: return x <= 0 ? 0.0 : x;
         case BSR_ACT_GELU: return 0.5 * x * (1.0 + erf(x * 0.70710678118654752440));
         case BSR_ACT_GELU_TANH: return 0.5 * x * (1.0 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
         case BSR_ACT_SILU: return x / (1.0 + exp(-x));

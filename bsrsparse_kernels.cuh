@@ -240,7 +240,7 @@ __device__ __forceinline__ float bsri_dev_inverse(float x) {
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
-/* The larger; NaN if either is. */
+/* The larger; NaN if either is; with b = 0 never -0. */
 __device__ __forceinline__ float bsri_dev_max(float a, float b) {
 #if __CUDA_ARCH__ >= 800
     float r;
@@ -251,7 +251,7 @@ __device__ __forceinline__ float bsri_dev_max(float a, float b) {
 #endif
 }
 template <int ACTIVATION> __device__ __forceinline__ float bsri_dev_activation(float x) {
-    if constexpr (ACTIVATION == BSR_ACT_RELU) return bsri_dev_max(0.0f, x);
+    if constexpr (ACTIVATION == BSR_ACT_RELU) return bsri_dev_max(x, 0.0f);
     if constexpr (ACTIVATION == BSR_ACT_GELU) { /* max(x, 0) - |x| erfc(|x| / sqrt 2) / 2; that factor's logarithm is smooth */
         const float t = fminf(fabsf(x), 64.0f);
         float y = fmaf(-1.2845627e-6f, t, 2.1401603e-5f);

@@ -650,7 +650,7 @@ TEST(activation_edges) {
     int a, isa, v;
     for (a = 0; a < 4; a++)
         for (isa = 1; isa <= 3; isa++) {
-            double one = 1, got;
+            double alpha = 1, got;
             int32_t crow[2] = {0, 1}, col[1] = {0};
             float value = 1, b[16], out[16];
             bsr_matrix m = bsr_matrix_make(1, 1, 1, 1, 1, crow, col, BSR_I32, &value, BSR_F32);
@@ -662,7 +662,7 @@ TEST(activation_edges) {
                 continue;
             }
             memset(&e, 0, sizeof e);
-            e.activation = acts[a], e.alpha_ptr = &one;
+            e.activation = acts[a], e.alpha_ptr = &alpha;
             for (v = 0; v < 16; v++)
                 b[v] = v < 13 ? (float)values[v] : v == 13 ? (float)NAN : v == 14 ? (float)INFINITY : -(float)INFINITY;
             CHECK_INT(bsr_dense_addmm(t_context(isa), 0, NULL, 1, 0, &m, &db, &e, &dout, NULL), BSR_OK);
@@ -676,6 +676,9 @@ TEST(activation_edges) {
                            : values[v] > 0         ? 0x1p-20 * values[v]
                                                    : 1e-6);
             }
+            alpha = -1; /* sums of 0 become -0 */
+            CHECK_INT(bsr_dense_addmm(t_context(isa), 0, NULL, 1, 0, &m, &db, &e, &dout, NULL), BSR_OK);
+            CHECK(out[0] == 0 && (acts[a] != BSR_ACT_RELU || !signbit(out[0])));
         }
 }
 
