@@ -156,6 +156,7 @@ class Library:
             self.workspace = torch.empty(self.error.value + 64, dtype=torch.uint8, device="cuda")
             e.workspace, e.workspace_bytes = (self.workspace.data_ptr() + 63) // 64 * 64, self.error.value
             status = function(self.ctx, *args, e)
+            e.workspace, e.workspace_bytes = None, 0  # the next call may need a larger one
         if status:
             raise BsrError(status, self.error, self.text())
 

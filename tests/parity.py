@@ -1,6 +1,9 @@
 """PyTorch's own tests of its Triton BSR kernels (TestSparseCompressedTritonKernels) run against bsrsparse: the same operations,
-axes, input ranges and tolerances, with float64 references. Ends with "N passed, N failed, N skipped". --part i/n runs a share of
-the cases, --tests picks by name, --seconds bounds the time (what is left is counted as skipped)."""
+axes, input ranges and tolerances, with float64 references. Every case makes its own calls into an output of its own, filled with
+NaN before; cases that differ only in batches, layouts or what finishes a product share their random numbers, and references of
+the same numbers are computed once. Results stay on the GPU and are compared some hundreds at a time. Ends with "N passed,
+N failed, N skipped". --part i/n runs a share of the cases, --tests picks by name, --seconds bounds the time (what is left is
+counted as skipped)."""
 import argparse
 import itertools
 import os
@@ -42,12 +45,8 @@ shown = {}
 number = 0
 
 
-class Stop(Exception):
-    pass
-
-
 def case(test, text, run):
-    """One case: its share, its time, its result."""
+    """One case: its share, its time, its calls. close() and equal() note what is compared later, by flush()."""
     global number
     number += 1
     if number % parts != part:
@@ -56,16 +55,20 @@ def case(test, text, run):
     if time.time() - start > args.seconds:
         c[2] += 1
         return
+    noted = len(pending)
     try:
         run()
         c[0] += 1
-    except BsrError as e:
-        if e.status == "UNSUPPORTED":
+        for p in pending[noted:]:
+            p.update(test=test, text=text)
+    except (BsrError, AssertionError) as e:
+        del pending[noted:]
+        if isinstance(e, BsrError) and e.status == "UNSUPPORTED":
             c[2] += 1
         else:
             fail(test, c, text, e)
-    except AssertionError as e:
-        fail(test, c, text, e)
+    if len(pending) > 600 or pending_size > 1 << 25:
+        flush()
 
 
 def fail(test, c, text, e):
@@ -75,18 +78,73 @@ def fail(test, c, text, e):
         print(f"FAIL {test} [{text}] {type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''}", flush=True)
 
 
+pending = []  # what is to be compared: got and want, or flags that must be false
+pending_size = 0
+
+
 def close(got, want, atol=None):
     """want in float64 is rounded to got's type first, as upstream does; NaN must meet NaN."""
     assert got.shape == want.shape, f"shape {tuple(got.shape)}, not {tuple(want.shape)}"
-    want = want.to(got.dtype)
-    if got.dtype not in TOLERANCE:
-        assert torch.equal(got, want), "integers differ"
-        return
-    rtol, floor = TOLERANCE[got.dtype]
-    ok = torch.isclose(got.double(), want.double(), rtol=rtol, atol=max(floor, atol or 0), equal_nan=True)
-    if not bool(ok.all()):
-        worst = (got.double() - want.double()).abs().nan_to_num(float("inf")).max().item()
-        raise AssertionError(f"{int((~ok).sum())} of {ok.numel()} elements differ, by up to {worst:.3g}")
+    pending.append(dict(key=(got.dtype, want.dtype, atol), got=got, want=want))
+    global pending_size
+    pending_size += got.numel()
+
+
+def equal(many, what):
+    """All of many, along its first dimension, are the first, bit for bit (NaN is no number here)."""
+    pending.append(dict(key=what, got=(many != many[:1]).any()))
+
+
+def compare(got, want, dtypes):
+    """Which elements differ."""
+    dtype, _, atol = dtypes
+    want = want.to(dtype)
+    if dtype not in TOLERANCE:
+        return got != want
+    rtol, floor = TOLERANCE[dtype]
+    return ~torch.isclose(got.double(), want.double(), rtol=rtol, atol=max(floor, atol or 0), equal_nan=True)
+
+
+def flush():
+    """Compares all that is pending at once; only where something differs one by one, each case failing once."""
+    keys, bad = {}, []
+    for p in pending:
+        keys.setdefault(p["key"], []).append(p)
+    for key, list_ in keys.items():
+        if isinstance(key, str):
+            bad.append(torch.stack([p["got"] for p in list_]).any())
+        else:
+            got, want = (torch.cat([p[x].reshape(-1) for p in list_]) for x in ("got", "want"))
+            bad.append(compare(got, want, key).any())
+    if bad and bool(torch.stack(bad).any()):
+        failed = set()
+        for p in pending:
+            c, case_ = counts[p["test"]], (p["test"], p["text"])
+            differ = p["got"] if isinstance(p["key"], str) else compare(p["got"], p["want"], p["key"])
+            if case_ in failed or not bool(differ.any()):
+                continue
+            failed.add(case_)
+            c[0] -= 1
+            text = p["key"]
+            if not isinstance(text, str):
+                worst = (p["got"].double() - p["want"].double()).abs().nan_to_num(float("inf")).max().item()
+                text = f"{int(differ.sum())} of {differ.numel()} elements differ, by up to {worst:.3g}"
+            fail(p["test"], c, p["text"], AssertionError(text))
+    pending.clear()
+    global pending_size
+    pending_size = 0
+
+
+def memo(f):
+    """f of hashable arguments, remembered: numbers, patterns and references that cases share."""
+    kept = {}
+
+    def of(*key):
+        if key not in kept:
+            kept[key] = f(*key)
+        return kept[key]
+    of.forget = kept.clear
+    return of
 
 
 def uniform(shape, dtype, low, high):
@@ -128,9 +186,27 @@ def as_dense(crow, col, values, rows, cols):
     return out.transpose(-3, -2).reshape(batch + (rows, cols))
 
 
-def addmm(sparse, shape, d, out, max_grid=None, **more):
-    m = matrix_of(*sparse, *shape)
-    lib.addmm(m, dense(d), dense(out), exec=lib.exec(max_grid=max_grid), **more)
+def addmm(sparse, shape, d, out, **more):
+    lib.addmm(matrix_of(*sparse, *shape), dense(d), dense(out), **more)
+
+
+def item(x, batch):
+    """Of numbers with batch (2, 2) those of a smaller one."""
+    return x if len(batch) == 2 else x[0] if batch else x[0, 0]
+
+
+@memo
+def numbers(name, rows, cols, dtype, low, high):
+    return uniform((2, 2, rows, cols), dtype, low, high)
+
+
+@memo
+def numbers_tril(name, rows, cols, dtype, low, high):
+    return numbers(name, rows, cols, dtype, low, high).tril()
+
+
+def nan(shape, dtype):
+    return torch.full(shape, float("nan"), dtype=dtype, device=dev)
 
 
 # ---- the tests, in upstream's order ----
@@ -162,25 +238,38 @@ def triton_bsr_softmax(test):
 
 
 def triton_bsr_dense_bmm(test):
-    grids = [g for g in itertools.product((None, 2, 4), repeat=3)]
+    grids = [lib.exec(max_grid=g) for g in itertools.product((None, 2, 4), repeat=3)]
+
+    @memo
+    def sparse(b, index, dtype, b1, m, k, orthogonal):
+        x = item(numbers("x", m, k, dtype, 0.5, 1.5), b1)
+        x = torch.cat((x, torch.zeros_like(x)), -1) if orthogonal else x
+        crow, col, values = to_bsr(x, b, b)
+        crow, col = crow.to(index), col.to(index)
+        return crow, col, values, matrix_of(crow, col, values, m, x.shape[-1])
+
+    @memo
+    def other(dtype, b2, k, n, orthogonal):
+        d = item(numbers("d", k, n, dtype, 0.5, 1.5), b2)
+        return torch.cat((torch.zeros_like(d), d), -2) if orthogonal else d
+
+    @memo
+    def reference(dtype, b1, b2, m, n, k):
+        return item(numbers("x", m, k, dtype, 0.5, 1.5), b1).double() @ item(numbers("d", k, n, dtype, 0.5, 1.5), b2).double()
     for b, index, dtype, b1, b2, m, n, k, orthogonal in itertools.product(
             (16, 32, 64), (I32, torch.int64), FLOATS, BATCHES, BATCHES, SIZES, SIZES, SIZES, (False, True)):
         def run():
-            x, d = uniform(b1 + (m, k), dtype, 0.5, 1.5), uniform(b2 + (k, n), dtype, 0.5, 1.5)
-            if orthogonal:
-                x = torch.cat((x, torch.zeros_like(x)), -1)
-                d = torch.cat((torch.zeros_like(d), d), -2)
-            inner = x.shape[-1]
-            crow, col, values = to_bsr(x, b, b)
-            crow, col = crow.to(index), col.to(index)
-            want = x.double() @ d.double()
-            out = torch.full(want.shape, float("nan"), dtype=dtype, device=dev)
-            addmm((crow, col, values), (m, inner), d, out)
-            close(out, want)
-            for grid in grids[1:]:
-                again = torch.full_like(out, float("nan"))
-                addmm((crow, col, values), (m, inner), d, again, max_grid=grid)
-                assert torch.equal(again, out), f"max_grid {grid} changes the result"
+            want = reference(dtype, b1, b2, m, n, k)
+            want = torch.zeros_like(want) if orthogonal else want
+            a, d = sparse(b, index, dtype, b1, m, k, orthogonal)[3], other(dtype, b2, k, n, orthogonal)
+            out = nan((len(grids),) + want.shape, dtype)
+            dd, od = dense(d), dense(out[0])
+            for grid in grids:
+                lib.addmm(a, dd, od, exec=grid)
+                if out.numel():
+                    od.data += out.stride(0) * out.element_size()
+            equal(out, "max_grid changes the result")
+            close(out[0], want)
         case(test, f"b{b} {index} {dtype} {b1} {b2} {m}x{k}x{n} {'orthogonal' if orthogonal else ''}", run)
 
 
@@ -225,51 +314,88 @@ def triton_bsr_dense_bmm_error_messages(test):
 
 
 def triton_scaled_dot_product_attention(test):
-    cache = {}
+    @memo
+    def mask(b, mb, m, n, dtype):
+        ones = triangular(torch.ones(mb + (m, n), device=dev, dtype=torch.float32), b, b)
+        crow, col, values = to_bsr(ones, b, b)
+        values = values.to(dtype)
+        return (crow, col, values), matrix_of(crow, col, values, m, n)
+
+    @memo
+    def operand(name, rows, k, dtype, batch):
+        x = item(numbers(name, rows, k, dtype, 0.3, 1.2), batch)
+        return x, dense(x)
+
+    @memo
+    def reference(b, dtype, qb, kb, vb, m, n, k, s):
+        q, x, v = (operand(*o)[0].double() for o in (("q", m, k, dtype, qb), ("k", n, k, dtype, kb), ("v", n, k, dtype, vb)))
+        allowed = triangular(torch.ones(m, n, device=dev), b, b) != 0
+        scores = q @ x.transpose(-1, -2) * s
+        return torch.softmax(scores.masked_fill(~allowed, -float("inf")), -1).nan_to_num(0) @ v
     for b, dtype, mb, qb, kb, vb, m, n, k, scale, boolean in itertools.product(
             (16, 32, 64), FLOATS, BATCHES, BATCHES, BATCHES, BATCHES, SIZES, SIZES, SIZES, (None, 1 / 16), (True, False)):
         def run():
-            key = (b, mb, m, n, dtype if not boolean else torch.bool)
-            if key not in cache:
-                ones = triangular(torch.ones(mb + (m, n), device=dev, dtype=dtype), b, b)
-                crow, col, values = to_bsr(ones, b, b)
-                cache[key] = (crow, col, values.bool() if boolean else values, ones != 0)
-            crow, col, values, allowed = cache[key]
-            q, x, v = (uniform(shape, dtype, 0.3, 1.2) for shape in (qb + (m, k), kb + (n, k), vb + (n, k)))
             s = scale if scale is not None else (1 if k == 0 else k ** -0.5)
-            scores = q.double() @ x.double().transpose(-1, -2) * s
-            want = torch.softmax(scores.masked_fill(~allowed, -float("inf")), -1).nan_to_num(0) @ v.double()
-            out = torch.full(want.shape, float("nan"), dtype=dtype, device=dev)
-            lib.attention(dense(q), dense(x), dense(v), matrix_of(crow, col, values, m, n), dense(out), scale=s)
+            want = reference(b, dtype, qb, kb, vb, m, n, k, s)
+            want = want.expand(max(mb, qb, kb, vb, key=len) + (m, k))
+            out = nan(want.shape, dtype)
+            lib.attention(operand("q", m, k, dtype, qb)[1], operand("k", n, k, dtype, kb)[1], operand("v", n, k, dtype, vb)[1],
+                          mask(b, mb, m, n, torch.bool if boolean else dtype)[1], dense(out), scale=s)
             close(out, want, 1e-3 if dtype == F16 else None)
         case(test, f"b{b} {dtype} {mb}{qb}{kb}{vb} {m}x{n}x{k} scale {scale} mask {'bool' if boolean else 'float'}", run)
 
 
 def triton_sampled_addmm(test):
+    grids = [lib.exec(max_grid=g) for g in ((None, None), (3, None), (None, 3), (3, 3))]
+
+    @memo
+    def operand(name, rows, cols, dtype, batch):
+        x = item(numbers_tril(name, rows, cols, dtype, 0.3, 1.2), batch)
+        return x, dense(x)
+
+    @memo
+    def given(b, dtype, b0, batch, m, n):
+        """The stored input with the batch of the result, and where its blocks are."""
+        crow, col, values = to_bsr(operand("x", m, n, dtype, b0)[0], b, b)
+        one = crow.flatten(0, -2)[0] if b0 else crow
+        rows, cols = torch.repeat_interleave(torch.arange(m // b, device=dev), one.diff().long()), \
+            (col.flatten(0, -2)[0] if b0 else col).long()
+        crow, col = (i.expand(batch + i.shape[-1:]).contiguous() for i in (crow, col))
+        values = values.expand(batch + values.shape[-3:]).contiguous()
+        return crow, col, values, rows, cols, matrix_of(crow, col, values, m, n)
+
+    @memo
+    def product(dtype, b1, b2, m, n, k):
+        return operand("y", m, k, dtype, b1)[0].double() @ operand("z", k, n, dtype, b2)[0].double()
+
+    @memo
+    def reference(b, dtype, b0, b1, b2, m, n, k, alpha, beta):
+        batch = max(b0, b1, b2, key=len)
+        want = alpha * product(dtype, b1, b2, m, n, k) + beta * operand("x", m, n, dtype, b0)[0].double()
+        rows, cols = given(b, dtype, b0, batch, m, n)[3:5]
+        want = want.reshape(want.shape[:-2] + (m // b, b, n // b, b)).transpose(-3, -2)[..., rows, cols, :, :]
+        return want.expand(batch + want.shape[-3:])
     for b, dtype, b0, b1, b2, m, n, k, (alpha, beta), own in itertools.product(
             (16, 32, 64), FLOATS, BATCHES, BATCHES, BATCHES, (128, 256, 0), (128, 256, 0), (125, 253, 0),
             itertools.product((0, 2), (0, 2)), (False, True)):
         def run():
-            x = uniform(b0 + (m, n), dtype, 0.3, 1.2).tril()
-            y, z = uniform(b1 + (m, k), dtype, 0.3, 1.2).tril(), uniform(b2 + (k, n), dtype, 0.3, 1.2).tril()
-            crow, col, values = to_bsr(x, b, b)
-            batch = torch.broadcast_shapes(b0, b1, b2)
-            crow, col = (i.expand(batch + i.shape[-1:]).contiguous() for i in (crow, col))
-            given = values.expand(batch + values.shape[-3:])
-            out = torch.full(given.shape, float("nan"), dtype=dtype, device=dev)
+            batch = max(b0, b1, b2, key=len)
+            crow, col, values, _, _, source = given(b, dtype, b0, batch, m, n)
+            want = reference(b, dtype, b0, b1, b2, m, n, k, alpha, beta)
+            out = nan((len(grids),) + values.shape, dtype)
             if own:  # permuted strides, as a caller's own out may have
-                out = out.transpose(-1, -2).contiguous().transpose(-1, -2)
-            got = []
-            for grid in ((None, None), (3, None), (None, 3), (3, 3)):
-                out.fill_(float("nan"))
-                lib.sampled(dense(y), dense(z), matrix_of(crow, col, out, m, n), matrix_of(crow, col, given.contiguous(), m, n),
-                            float(beta), float(alpha), exec=lib.exec(max_grid=grid))
-                got.append(out.clone())
-            assert all(torch.equal(g, got[0]) for g in got[1:]), "max_grid changes the result"
-            ones = as_dense(crow, col, torch.ones_like(given), m, n) != 0
-            want = (alpha * (y.double() @ z.double()) + beta * x.double()).expand(batch + (m, n)) * ones
-            close(as_dense(crow, col, got[0], m, n), want)
+                out = out.transpose(-1, -2)
+            target = matrix_of(crow, col, out[0], m, n)
+            for grid in grids:
+                lib.sampled(operand("y", m, k, dtype, b1)[1], operand("z", k, n, dtype, b2)[1], target, source, float(beta),
+                            float(alpha), exec=grid)
+                if out.numel():
+                    target.values += out.stride(0) * out.element_size()
+            equal(out, "max_grid changes the result")
+            close(out[0], want)
         case(test, f"b{b} {dtype} {b0}{b1}{b2} {m}x{n}x{k} alpha {alpha} beta {beta} {'out given' if own else ''}", run)
+        if own and (alpha, beta) == (2, 2):
+            reference.forget()
 
 
 def index_list(numbers):
@@ -311,7 +437,7 @@ def triton_scatter_mm(test):
 
 def strided_lists(crow, col, rows, K, N, ms, ks, split, compressed):
     """Upstream's index lists; the order of outputs is free."""
-    crow, col, ns = crow.tolist(), col.tolist(), N // split
+    ns = N // split
     c, r, p, q = [0], [], [], []
     if compressed:
         q = [0] * (split * len(col))
@@ -332,6 +458,40 @@ def strided_lists(crow, col, rows, K, N, ms, ks, split, compressed):
 
 def triton_bsr_scatter_mm(test):
     sizes = ((2, 2), (2, 3), (16, 16), (16, 32), (32, 32), (64, 64))
+
+    @memo
+    def sparse(bm, bk, dtype, M, K, empty):
+        x = numbers("x", M, K, dtype, 0.5, 1.5)[0, 0].clone()
+        if empty:
+            x[:bm] = 0
+        crow, col, values = to_bsr(x, bm, bk)
+        return x, crow.tolist(), col.tolist(), values, dense(values)
+
+    @memo
+    def other(dtype, batch, K, N):
+        d = item(numbers("d", K, N, dtype, 0.5, 1.5), batch)
+        return d, dense(d)
+
+    @memo
+    def reference(bm, bk, dtype, batch, M, K, N, empty):
+        return sparse(bm, bk, dtype, M, K, empty)[0].double() @ other(dtype, batch, K, N)[0].double()
+
+    @memo
+    def lists(bm, bk, M, K, N, empty, split, compressed):
+        _, crow, col, _, _ = sparse(bm, bk, F32, M, K, empty)  # no element is zero: the pattern is that of every type
+        found = strided_lists(crow, col, M // bm, K, N, bm, bk, split, compressed)
+        return scatter_indices(3 if compressed else 2, split, *(index_list(t) if t is not None else None for t in found))
+
+    @memo
+    def block_lists(bm, bk, items, M, K, N, empty):
+        _, crow, col, _, _ = sparse(bm, bk, F32, M, K, empty)
+        pl, ql, c = [], [], [0]
+        for i, r, t in itertools.product(range(items), range(M // bm), range(N // bm)):
+            for g in range(crow[r], crow[r + 1]):
+                pl.append(g)
+                ql.append((col[g] + i * (K // bk)) * (N // bm) + t)
+            c.append(len(pl))
+        return scatter_indices(1, 1, index_list(c), None, index_list(pl), index_list(ql))
     for (bm, bk), dtype, batch, M, K, N, empty, name in itertools.product(
             sizes, FLOATS, BATCHES, (1, 2, 4), (1, 2), (1, 2, 4), (False, True), ("compressed", "strided", "scatter_mm")):
         M, K, N = M * bm, K * bk, N * bm
@@ -348,34 +508,56 @@ def triton_bsr_scatter_mm(test):
                 continue
 
             def run():
-                x, d = uniform((M, K), dtype, 0.5, 1.5), uniform(batch + (K, N), dtype, 0.5, 1.5)
-                if empty:
-                    x[:bm] = 0
-                crow, col, values = to_bsr(x, bm, bk)
-                want = x.double() @ d.double()
+                values, (d, dd) = sparse(bm, bk, dtype, M, K, empty)[4], other(dtype, batch, K, N)
+                want = reference(bm, bk, dtype, batch, M, K, N, empty)
                 if name == "scatter_mm":
                     others = d.reshape((-1, K // bk, bk, N // bm, bm)).transpose(-3, -2).reshape(-1, bk, bm).contiguous()
-                    items, pl, ql, c = others.shape[0] // ((K // bk) * (N // bm)), [], [], [0]
-                    for i, r, t in itertools.product(range(items), range(M // bm), range(N // bm)):
-                        for g in range(int(crow[r]), int(crow[r + 1])):
-                            pl.append(g)
-                            ql.append((int(col[g]) + i * (K // bk)) * (N // bm) + t)
-                        c.append(len(pl))
+                    items = others.shape[0] // ((K // bk) * (N // bm))
                     acc = torch.zeros(items * (M // bm) * (N // bm), bm, bm, dtype=dtype, device=dev)
-                    lists = scatter_indices(1, 1, index_list(c), None, index_list(pl), index_list(ql))
-                    lib.scatter(dense(values), dense(others), lists, dense(acc))
+                    lib.scatter(values, dense(others), block_lists(bm, bk, items, M, K, N, empty), dense(acc))
                     out = acc.reshape(items, M // bm, N // bm, bm, bm).transpose(-3, -2).reshape(want.shape)
                 else:
-                    lists = strided_lists(crow, col, M // bm, K, N, bm, bk, split, name == "compressed")
                     out = torch.zeros(want.shape, dtype=dtype, device=dev)
-                    x_ = scatter_indices(3 if name == "compressed" else 2, split,
-                                         *(index_list(t) if t is not None else None for t in lists))
-                    lib.scatter(dense(values), dense(d), x_, dense(out))
+                    lib.scatter(values, dd, lists(bm, bk, M, K, N, empty, split, name == "compressed"), dense(out))
                 close(out, want)
             case(test, f"{name} {bm}x{bk} {dtype} {batch} {M}x{K}x{N} split {split} {'empty row' if empty else ''}", run)
 
 
 def triton_kernel(test):
+    wide = lambda t: torch.stack((t, t), -1).flatten(-2)[..., ::2]  # every other element
+
+    @memo
+    def sparse(bm, bk, dtype, rows, cols, sparsity, n, strided):
+        if strided:
+            x, (crow, col, values) = sparse(bm, bk, dtype, rows, cols, sparsity, n, False)[:2]
+            values = wide(values)
+        else:
+            keep = (torch.rand(rows, cols, device=dev) >= sparsity).repeat_interleave(bm, 0).repeat_interleave(bk, 1)
+            x = (torch.randint(0, 2, keep.shape, device=dev) * keep).to(dtype)
+            crow, col, values = to_bsr(x, bm, bk)
+        return x, (crow, col, values), matrix_of(crow, col, values, rows * bm, cols * bk)
+
+    @memo
+    def operand(name, rows, cols, dtype, strided):
+        x = operand(name, rows, cols, dtype, False)[0] if strided else \
+            uniform((rows, cols), dtype, 0.5, 1.5 if dtype.is_floating_point else 2.5)
+        x = wide(x) if strided else x
+        return x, dense(x)
+
+    @memo
+    def product(bm, bk, dtype, rows, cols, sparsity, n, left, right):
+        if left or right:
+            x = product(bm, bk, dtype, rows, cols, sparsity, n, False, False)
+            x = x * operand("left", rows * bm, 1, dtype, False)[0].double() if left else x
+            return x * operand("right", 1, n, dtype, False)[0].double() if right else x
+        x = sparse(bm, bk, dtype, rows, cols, sparsity, n, False)[0]
+        return x.double() @ operand("d", cols * bk, n, dtype, False)[0].double()
+
+    @memo
+    def reference(bm, bk, dtype, rows, cols, sparsity, n, left, right, alpha, beta, out_dtype):
+        want = beta * operand("given", rows * bm, n, dtype, False)[0].double() + \
+            alpha * product(bm, bk, dtype, rows, cols, sparsity, n, left, right)
+        return want if dtype.is_floating_point else want.to(torch.int64).to(out_dtype)  # wraps
     for op, (bm, bk), dtype, out_i32 in itertools.product(
             ("bsr_dense_addmm", "bsr_dense_mm", "bsr_dense_linear", "_int_bsr_dense_addmm"), ((16, 16), (16, 32), (32, 32)),
             (F16, BF16, F32, I8), (False, True)):
@@ -391,28 +573,13 @@ def triton_kernel(test):
                 (0, 0.5, 1), (1, 2), (1, 2), (16, 32, 64), both, both, (0, 1, 2, 3)):
             def run():
                 out_dtype = I32 if out_i32 or op[0] == "_" else dtype
-                M, K, high = rows * bm, cols * bk, 2.5 if integer else 1.5
-                keep = (torch.rand(rows, cols, device=dev) >= sparsity).repeat_interleave(bm, 0).repeat_interleave(bk, 1)
-                x = (torch.randint(0, 2, (M, K), device=dev) * keep).to(dtype)
-                d, given = uniform((K, n), dtype, 0.5, high), uniform((M, n), dtype, 0.5, high)
-                la, ra = uniform((M, 1), dtype, 0.5, high), uniform((1, n), dtype, 0.5, high)
-                crow, col, values = to_bsr(x, bm, bk)
-                wide = lambda t: torch.stack((t, t), -1).flatten(-2)[..., ::2]  # every other element
-                if strided in (1, 3):
-                    d = wide(d)
-                if strided == 2:
-                    values = wide(values)
-                if strided == 3:
-                    given = wide(given)
+                M, K, shape = rows * bm, cols * bk, (bm, bk, dtype, rows, cols, sparsity, n)
                 out = torch.full((M, n), 77, dtype=out_dtype, device=dev)
-                addmm((crow, col, values), (M, K), d, out, input=dense(given), beta=float(beta), alpha=float(alpha),
-                      left=dense(la) if left else None, right=dense(ra) if right else None)
-                product = alpha * (x.double() @ d.double())
-                product = product * (la.double() if left else 1) * (ra.double() if right else 1)
-                want = beta * given.double() + product
-                if integer:
-                    want = want.to(torch.int64).to(out_dtype)  # wraps
-                close(out, want, 0.6 if dtype == F16 else None)
+                lib.addmm(sparse(*shape, strided == 2)[2], operand("d", K, n, dtype, strided in (1, 3))[1], dense(out),
+                          input=operand("given", M, n, dtype, strided == 3)[1], beta=float(beta), alpha=float(alpha),
+                          left=operand("left", M, 1, dtype, False)[1] if left else None,
+                          right=operand("right", 1, n, dtype, False)[1] if right else None)
+                close(out, reference(*shape, left, right, alpha, beta, out_dtype), 0.6 if dtype == F16 else None)
             case(test, f"{op} {bm}x{bk} {dtype} out i32 {out_i32} beta {beta} alpha {alpha} s {sparsity} {rows}x{cols} n {n} "
                        f"left {left} right {right} strided {strided}", run)
 
@@ -427,7 +594,8 @@ for t in TESTS:
     torch.manual_seed(0)
     began, number = time.time(), 0
     t(t.__name__)
-    torch.cuda.synchronize()
+    flush()
+    numbers.forget(), numbers_tril.forget()
     p, f, s = counts.get(t.__name__, (0, 0, 0))
     print(f"{t.__name__:40} {p} passed, {f} failed, {s} skipped  ({time.time() - began:.0f} s)", flush=True)
 for name, why in NOT_OURS.items():
