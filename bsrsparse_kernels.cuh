@@ -1743,6 +1743,12 @@ __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const b
 }
 /* Address of a member in shared memory. */
 #define BSRI_MMA_IN(type, at, member) ((at) + (uint32_t)offsetof(type, member))
+/* A warp has read. f32 is read by plain loads: there each lane says so, as racecheck sees no order between lanes (f32: same
+   speed; ldmatrix of the others it does not follow, and 32 arrivals of a warp cost up to 15 %). */
+template <class T, class L> __device__ __forceinline__ void bsri_mma_free(uint32_t barrier) {
+    if (T::BYTES != 4) __syncwarp();
+    if (T::BYTES == 4 || bsri_mma_thread<L>() % 32 == 0) bsri_mma_arrive(barrier);
+}
 /* The multiplying warps. */
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_multiply(const bsri_dev_mma &m, bsri_mma_list &s, char *shared) {
@@ -1780,8 +1786,7 @@ __device__ __forceinline__ void bsri_mma_multiply(const bsri_dev_mma &m, bsri_mm
                     if (have >> e & 1)
                         bsri_mma_worker<T, L>::multiply(sum, at + (e * m.m_warps + bsri_mma_warp<L>() / L::NW) * L::A_BYTES,
                                                         at + m.b_at + e * L::B_BYTES, m.a_trans, bsri_mma_warp<L>() % L::NW);
-                __syncwarp();
-                if (bsri_mma_thread<L>() % 32 == 0) bsri_mma_arrive(full + 8 * BSRI_GROUP + 8 * slot);
+                bsri_mma_free<T, L>(full + 8 * BSRI_GROUP + 8 * slot);
                 turn = slot + 1 == (uint32_t)m.stages ? (turn ^ 32) & ~31u : turn + 1;
             }
             more = !bsri_mma_read32(BSRI_MMA_IN(bsri_mma_part, part, last));
@@ -1791,8 +1796,7 @@ __device__ __forceinline__ void bsri_mma_multiply(const bsri_dev_mma &m, bsri_mm
                 if constexpr (L::PLAIN && T::BYTES == 2) bsri_mma_epilogue_plain<T, L>(m, last, (uint16_t *)tile, sum);
                 else bsri_mma_epilogue<T, L>(m, last, (typename T::sum *)tile, sum);
             }
-            __syncwarp();
-            if (bsri_mma_thread<L>() % 32 == 0) bsri_mma_arrive(bsri_mma_address(&s.part_empty[turn >> 6 & 1]));
+            bsri_mma_free<T, L>(bsri_mma_address(&s.part_empty[turn >> 6 & 1]));
         }
     }
 }
@@ -1804,14 +1808,14 @@ template <class T, class L> __global__ void __launch_bounds__(384, 1) bsri_produ
     __shared__ bsri_mma_list s;
     const bsri_dev_product &p = m.p;
     const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha;
-    const int warps = (int)(blockDim.x - BSRI_FETCHERS) / 32;
+    const int readers = (int)(blockDim.x - BSRI_FETCHERS) / (T::BYTES == 4 ? 1 : 32);
     if ((int)threadIdx.x < m.stages) {
         bsri_mma_barrier(bsri_mma_address(&s.full[threadIdx.x]), 32);
-        bsri_mma_barrier(bsri_mma_address(&s.empty[threadIdx.x]), warps);
+        bsri_mma_barrier(bsri_mma_address(&s.empty[threadIdx.x]), readers);
     }
     if (threadIdx.x < 2) {
         bsri_mma_barrier(bsri_mma_address(&s.part_full[threadIdx.x]), BSRI_FETCHERS);
-        bsri_mma_barrier(bsri_mma_address(&s.part_empty[threadIdx.x]), warps);
+        bsri_mma_barrier(bsri_mma_address(&s.part_empty[threadIdx.x]), readers);
     }
     __syncthreads();
     if (threadIdx.x < BSRI_FETCHERS) bsri_mma_fetch<T, L>(m, s, bsri_shared, alpha == 0.0);
