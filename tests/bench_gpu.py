@@ -32,6 +32,7 @@ parser.add_argument("--group", type=int, default=-1, help="group size of the sch
 parser.add_argument("--blocks", default="16,32,64,128")
 parser.add_argument("--sparsities", default="0.5,0.8,0.95")
 parser.add_argument("--search", type=int, default=1, help="Triton's parameters; 0: its defaults only, 1: recorded, 2: search")
+parser.add_argument("--precompile", type=float, default=60, help="seconds at most for compiling Triton's kernels on all cores")
 parser.add_argument("--compile", default="", help=argparse.SUPPRESS)
 args = parser.parse_args()
 if not os.path.exists(args.lib):
@@ -62,7 +63,11 @@ sparsities_wanted = [float(x) for x in args.sparsities.split(",")]
 
 def make_bsr(M, K, b, s, dtype, batch=()):
     """A BSR tensor with exactly round((1 - s) blocks) blocks in random places; batch items share the pattern."""
-    return from_mask(random_mask(M // b, K // b, max(1, round(M // b * (K // b) * (1 - s)))), b, dtype, batch)
+    return from_mask(random_mask(M // b, K // b, stored(M // b, K // b, s)), b, dtype, batch)
+
+
+def stored(rows, cols, s):
+    return max(1, round(rows * cols * (1 - s)))
 
 
 def random_mask(rows, cols, nnz):
@@ -197,6 +202,10 @@ def attempt(label, f):
 GRID = [(t, w, s) for t in (64, 128, 256) for w, s in ((2, 2), (2, 4), (4, 1), (4, 2), (4, 3), (4, 4), (8, 2), (8, 3), (8, 4))]
 
 
+def triton_key(b, columns):
+    return f"{b} {'col' if columns else 'row'}"
+
+
 def grid(b):
     return [g for g in GRID if b * g[0] <= 128 * 256 and not (b == 16 and g[1] == 8) and not (b >= 128 and g[1] == 2)]
 
@@ -217,60 +226,89 @@ def record():
     return os.path.join(args.out, gpu_name() + "_triton.json")
 
 
-def precompile(cases):
-    """Other processes fill Triton's cache on disk meanwhile: the search here then only measures."""
-    if not args.search or T is None:
-        return
+def known():
+    """The fastest settings of an earlier run."""
     for folder in (args.out, os.path.join(HERE, "results")):
         path = os.path.join(folder, gpu_name() + "_triton.json")
         if args.search == 1 and os.path.exists(path):
             with open(path) as f:
                 best.update({k: [tuple(g) for g in v] for k, v in json.load(f).items()})
             break
-    command = [sys.executable, os.path.abspath(__file__), "--lib", args.lib, "--search", str(args.search), "--compile"]
-    work = [subprocess.Popen(command + [f"{b},{int(columns)}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            for b, columns in cases]
+
+
+def triton_products():
+    """What the wanted sections compute with Triton: M, K, N, block, sparsity, type, columns, settings (None: the default)."""
+    cases = dict(
+        product=[(4096, 4096, 4096, b, s, bf16, c) for b in blocks_wanted for s in sparsities_wanted for c in (False, True)],
+        skinny=[(M, K, max(N, 16), b, s, bf16, False) for M, K, N, b, s in SKINNY],
+        dtypes=[(4096, 4096, 4096, b, s, dtype, columns) for b, s, dtype, columns, _, _ in other_types()],
+        layers=[layer[:5] + (bf16, by_columns(*layer[:3])) for layer in LAYERS],
+        grid=[(M, M, N, b, 0.5, bf16, False) for M, N in TUNED for b in blocks_wanted])
+    for section in args.sections.split(","):
+        for case in cases.get(section, ()):
+            N, b, columns = case[2], case[3], case[6]
+            found = best.get(triton_key(b, columns)) or (grid(b) if section == "product" else [])
+            searched = [meta(N, g) for g in found] if args.search and case[5] == bf16 and section != "skinny" else []
+            yield case + ([None] + ([FOUR_STAGES] if section == "skinny" else searched),)
+
+
+def precompile():
+    """Other processes, one a core, fill the compilers' caches on disk first: then the search only measures."""
+    known()
+    workers = min(16, os.cpu_count() or 1)
+    if T is None or not args.precompile or not ("attention" in args.sections or any(triton_products())):
+        return
+    work = [subprocess.Popen([sys.executable, os.path.abspath(__file__)] + sys.argv[1:] + ["--compile", f"{i}/{workers}"],
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for i in range(workers)]
     began = time.time()
     for w in work:
         try:
-            w.wait(timeout=max(0.1, began + 60 - time.time()))
+            w.wait(timeout=max(0.1, began + args.precompile - time.time()))
         except subprocess.TimeoutExpired:
             w.kill()  # what it has compiled stays
             w.wait()
-    if cases:
-        print(f"Triton's kernels compiled: {time.time() - began:.0f} s", flush=True)
+    print(f"Triton's kernels compiled: {time.time() - began:.0f} s", flush=True)
 
 
-def compile_only(b, columns):
-    N = 4096
-    bsr, d, o = make_bsr(512, 512, b, 0.5, bf16), random((512, N), bf16, columns), empty((512, N), bf16, columns)
-    precompile([])
-    for g in [None] + (best.get(f"{b} {'col' if columns else 'row'}") or grid(b)):
-        try:
-            triton_call(bsr, d, o, meta(N, g) if g else None)()
-        except Exception:
-            pass
-    torch.cuda.synchronize()
+def compile_only(i, n):
+    """Share i of n of what there is to compile; nothing of it runs, but flex_attention."""
+    known()
+    from triton.runtime.jit import JITFunction
+    run = JITFunction.run
+    for k, case in enumerate(ATTENTION if "attention" in args.sections else ()):
+        if k % n == i:
+            attempt("flex_attention", lambda: flex(*attention_operands(*case))())
+    JITFunction.run = lambda self, *given, **more: run(self, *given, **dict(more, warmup=True))
+    work = [(case[:-1], m) for case in triton_products() for m in case[-1]]
+    for (M, K, N, b, s, dtype, columns), m in work[i::n]:
+        def compile_():
+            nnz, out = stored(M // b, K // b, s), torch.int32 if dtype == torch.int8 else dtype
+            crow, col = (torch.empty(count, device=dev, dtype=torch.int32) for count in (M // b + 1, nnz))
+            bsr = torch.sparse_bsr_tensor(crow, col, torch.empty((nnz, b, b), device=dev, dtype=dtype), (M, K),
+                                          check_invariants=False)
+            triton_call(bsr, empty((K, N), dtype, columns), empty((M, N), out, columns), m)()
+        attempt("to compile", compile_)
 
 
 def search(bsr, d, o, b, columns, seconds=12.0):
-    """The fastest parameters: of the whole grid where nothing is known of this block size and layout, else of its best five."""
-    key, found, until = f"{b} {'col' if columns else 'row'}", [], time.time() + seconds
-    for g in best.get(key) or grid(b):
+    """The fastest parameters: the default's (None), or of the whole grid where nothing is known of this block size and layout,
+    else of its best five."""
+    key, found, until = triton_key(b, columns), [], time.time() + seconds
+    for g in [None] + (best.get(key) or grid(b)):
         if time.time() > until:
             break
         try:
-            f = triton_call(bsr, d, o, meta(d.shape[-1], g))
+            f = triton_call(bsr, d, o, meta(d.shape[-1], g) if g else None)
             f()
             found.append((timed(f, target=1.0, repeats=3), g))
         except Exception:
             continue
-    found.sort()
+    found.sort(key=lambda x: x[0])
     if key not in best and found:
-        best[key] = [g for _, g in found[:5]]
+        best[key] = [g for _, g in found if g][:5]
         with open(record(), "w") as f:
             json.dump(best, f, indent=1)
-    return meta(d.shape[-1], found[0][1]) if found else None
+    return meta(d.shape[-1], found[0][1]) if found and found[0][1] else None
 
 
 # ---- sections ----
@@ -304,9 +342,8 @@ def product(lib, M, K, N, b, s, dtype, columns, out_dtype=None, exec_flags=0, no
             peers["triton default"] = timed(triton_call(bsr, d, peer_out)), error(peer_out[picked], want)
 
         def searched():
-            found = search(bsr, d, peer_out, b, columns)
-            if found:
-                peers["triton searched"] = timed(triton_call(bsr, d, peer_out, found)), error(peer_out[picked], want)
+            fastest = triton_call(bsr, d, peer_out, search(bsr, d, peer_out, b, columns))
+            peers["triton searched"] = timed(fastest), error(peer_out[picked], want)
         attempt(f"triton {dtype} b{b}", default)
         if args.search and dtype == bf16:
             attempt(f"triton search b{b}", searched)
@@ -322,9 +359,7 @@ def product(lib, M, K, N, b, s, dtype, columns, out_dtype=None, exec_flags=0, no
 
 
 def section_product(lib):
-    cases = [(b, c) for b in blocks_wanted for c in (False, True)]
-    precompile(cases)
-    for b, columns in cases:
+    for b, columns in [(b, c) for b in blocks_wanted for c in (False, True)]:
         for s in sparsities_wanted:
             attempt(f"product b{b} s{s}", lambda: product(lib, 4096, 4096, 4096, b, s, bf16, columns))
 
@@ -338,10 +373,13 @@ LAYERS = (  # M, K, N, block, sparsity: BERT-large, ViT-B, ViT-H, Llama-3.1-8B, 
     (8192, 8192, 8192, 16, 0.8))
 
 
+def by_columns(M, K, N):
+    return M != N and M != K  # activations come column-major from a linear layer
+
+
 def section_layers(lib):
-    precompile([])
     for M, K, N, b, s in LAYERS:
-        columns = M != N and M != K  # activations come column-major from a linear layer
+        columns = by_columns(M, K, N)
         attempt(f"layer {M}x{K}x{N}", lambda: product(lib, M, K, N, b, s, bf16, columns, section="layers"))
 
 
@@ -377,22 +415,27 @@ TUNED = (  # of PyTorch's tuning grid: M = K, N; all half full
 
 
 def section_grid(lib):
-    precompile([])
     for M, N in TUNED:
         for b in blocks_wanted:
             attempt(f"grid {M}x{M}x{N} b{b}", lambda: product(lib, M, M, N, b, 0.5, bf16, False, section="grid"))
 
 
+def other_types():
+    """Block, sparsity, type, columns, flags, note."""
+    f16 = [(b, s, torch.float16, False, 0, "") for b in blocks_wanted for s in sparsities_wanted]
+    f32 = [(b, s, torch.float32, tf32, bridge.TF32 * tf32, "ours TF32" * tf32)
+           for b, s in ((32, 0.5), (64, 0.8), (128, 0.5)) for tf32 in (False, True)]
+    return f16 + f32 + [(b, s, torch.int8, True, 0, "") for b, s in ((32, 0.5), (64, 0.5), (64, 0.8), (128, 0.5), (128, 0.8))]
+
+
 def section_dtypes(lib):
-    for b in blocks_wanted:
-        for s in sparsities_wanted:
-            attempt(f"f16 b{b}", lambda: product(lib, 4096, 4096, 4096, b, s, torch.float16, False))
-    for b, s in ((32, 0.5), (64, 0.8), (128, 0.5)):
-        attempt(f"f32 b{b}", lambda: product(lib, 4096, 4096, 4096, b, s, torch.float32, False))
-        attempt(f"tf32 b{b}", lambda: product(lib, 4096, 4096, 4096, b, s, torch.float32, True, exec_flags=bridge.TF32,
-                                              note="ours TF32"))
-    for b, s in ((32, 0.5), (64, 0.5), (64, 0.8), (128, 0.5), (128, 0.8)):
-        attempt(f"i8 b{b}", lambda: product(lib, 4096, 4096, 4096, b, s, torch.int8, True))
+    for b, s, dtype, columns, flags, note in other_types():
+        attempt(f"{dtype} b{b} {note}",
+                lambda: product(lib, 4096, 4096, 4096, b, s, dtype, columns, exec_flags=flags, note=note))
+
+
+SKINNY = [(M, K, N, 64, 0.9) for M, K in ((14336, 4096), (4096, 14336)) for N in (1, 8, 16, 32, 64)]
+FOUR_STAGES = dict(GROUP_SIZE_ROW=4, SPLIT_N=1, num_stages=4, num_warps=4)
 
 
 def skinny(lib, M, K, N, b, s, copy_rate, copies=16):
@@ -425,8 +468,7 @@ def skinny(lib, M, K, N, b, s, copy_rate, copies=16):
     mine = (t, error(o, want))
     peers = {}
     if T is not None:
-        stages = dict(GROUP_SIZE_ROW=4, SPLIT_N=1, num_stages=4, num_warps=4)
-        for name, meta in (("triton default", None), ("triton 4 stages", stages)):
+        for name, meta in (("triton default", None), ("triton 4 stages", FOUR_STAGES)):
             def peer():
                 peers[name] = (timed(lambda: triton(meta), repeats=5) / copies, None)
             attempt(f"skinny {name}", peer)
@@ -438,9 +480,8 @@ def skinny(lib, M, K, N, b, s, copy_rate, copies=16):
 
 
 def section_skinny(lib):
-    for M, K in ((14336, 4096), (4096, 14336)):
-        for N in (1, 8, 16, 32, 64):
-            attempt(f"skinny {M}x{K}x{N}", lambda: skinny(lib, M, K, N, 64, 0.9, rates["copy"]))
+    for M, K, N, b, s in SKINNY:
+        attempt(f"skinny {M}x{K}x{N}", lambda: skinny(lib, M, K, N, b, s, rates["copy"]))
 
 
 def sampled(lib, n, b, s, dtype=bf16):
@@ -504,12 +545,30 @@ def section_softmax(lib):
         attempt(f"softmax b{b}", lambda: softmax(lib, b, 0.75))
 
 
-def attention(lib, B, H, S, D, b, s, dtype=bf16):
-    """f16 without sparse peers: it is there to be as fast as bf16."""
+def attention_operands(B, H, S, D, b, s, dtype=bf16):
     nb = S // b
     generator = torch.Generator().manual_seed(nb)
     blocks = (torch.rand(nb, nb, generator=generator) >= s) | torch.eye(nb, dtype=torch.bool)
-    q, k, v = (random((B, H, S, D), dtype) for _ in range(3))
+    return [random((B, H, S, D), dtype) for _ in range(3)] + [blocks, b]
+
+
+def flex(q, k, v, blocks, b):
+    from torch.nn.attention.flex_attention import BlockMask, flex_attention
+    flat, nb = blocks.to(dev), blocks.shape[0]
+    bm = BlockMask.from_kv_blocks(
+        kv_num_blocks=torch.zeros(1, 1, nb, dtype=torch.int32, device=dev),
+        kv_indices=torch.zeros(1, 1, nb, nb, dtype=torch.int32, device=dev),
+        full_kv_num_blocks=flat.sum(-1).to(torch.int32)[None, None],
+        full_kv_indices=torch.argsort(flat.int(), dim=-1, descending=True, stable=True).to(torch.int32)[None, None],
+        BLOCK_SIZE=b)
+    options = {} if b >= 128 else {"kernel_options": {"BLOCK_M": b, "BLOCK_N": b}}
+    compiled = torch.compile(flex_attention, dynamic=False)
+    return lambda: compiled(q, k, v, block_mask=bm, **options)
+
+
+def attention(lib, B, H, S, D, b, s, dtype=bf16):
+    """f16 without sparse peers: it is there to be as fast as bf16."""
+    q, k, v, blocks, _ = operands = attention_operands(B, H, S, D, b, s, dtype)
     out = torch.full_like(q, 77)
     mask = from_mask(blocks, b, dtype)
     qd, kd, vd, od, md = bridge.dense(q), bridge.dense(k), bridge.dense(v), bridge.dense(out), bridge.matrix(mask)
@@ -521,18 +580,8 @@ def attention(lib, B, H, S, D, b, s, dtype=bf16):
     ours = (ms, error(out[0, 0, rows], want))
     peers = {"dense SDPA": (timed(lambda: F.scaled_dot_product_attention(q, k, v)), None)}
 
-    def flex():
-        from torch.nn.attention.flex_attention import BlockMask, flex_attention
-        flat = blocks.to(dev)
-        bm = BlockMask.from_kv_blocks(
-            kv_num_blocks=torch.zeros(1, 1, nb, dtype=torch.int32, device=dev),
-            kv_indices=torch.zeros(1, 1, nb, nb, dtype=torch.int32, device=dev),
-            full_kv_num_blocks=flat.sum(-1).to(torch.int32)[None, None],
-            full_kv_indices=torch.argsort(flat.int(), dim=-1, descending=True, stable=True).to(torch.int32)[None, None],
-            BLOCK_SIZE=b)
-        options = {} if b >= 128 else {"kernel_options": {"BLOCK_M": b, "BLOCK_N": b}}
-        compiled = torch.compile(flex_attention, dynamic=False)
-        f = lambda: compiled(q, k, v, block_mask=bm, **options)
+    def flexible():
+        f = flex(*operands)
         peers["flex_attention"] = timed(f), error(f()[0, 0, rows], want)
 
     def bsr():
@@ -540,18 +589,21 @@ def attention(lib, B, H, S, D, b, s, dtype=bf16):
         f = lambda: T._scaled_dot_product_attention(q, k, v, attn_mask=wide)
         peers["triton BSR SDPA"] = timed(f, repeats=5), error(f()[0, 0, rows], want)
     if dtype == bf16:
-        attempt(f"flex_attention b{b} D{D}", flex)
+        attempt(f"flex_attention b{b} D{D}", flexible)
     if dtype == bf16 and T is not None:
         attempt(f"triton BSR SDPA b{b} D{D}", bsr)
     add("attention", f"B{B} H{H} S{S} D{D}", ours, peers, 4 * B * H * D * int(blocks.sum()) * b * b / 1e9, dtype=str(dtype)[6:],
         block=b, sparsity=round(1 - blocks.float().mean().item(), 3), layout="row")
 
 
+ATTENTION = ((2, 16, 4096, 64, 128, 0.75), (2, 16, 4096, 128, 128, 0.75), (2, 16, 4096, 128, 64, 0.75),
+             (1, 16, 8192, 128, 128, 0.9), (1, 8, 4096, 64, 32, 0.9))
+
+
 def section_attention(lib):
-    for case in ((2, 16, 4096, 64, 128, 0.75), (2, 16, 4096, 128, 128, 0.75), (2, 16, 4096, 128, 64, 0.75),
-                 (1, 16, 8192, 128, 128, 0.9), (1, 8, 4096, 64, 32, 0.9)):
+    for case in ATTENTION:
         attempt("attention B%d H%d S%d D%d b%d s%.2f" % case, lambda: attention(lib, *case))
-    for case in ((2, 16, 4096, 64, 128, 0.75), (2, 16, 4096, 128, 128, 0.75)):
+    for case in ATTENTION[:2]:
         attempt("attention f16 B%d H%d S%d D%d b%d s%.2f" % case, lambda: attention(lib, *case, dtype=torch.float16))
 
 
@@ -631,8 +683,7 @@ def geomean(rows):
 
 def main():
     if args.compile:
-        b, columns = args.compile.split(",")
-        return compile_only(int(b), columns == "1")
+        return compile_only(*(int(x) for x in args.compile.split("/")))
     torch.manual_seed(0)
     lib = bridge.Library(args.lib, args.kernel)
     gpu = torch.cuda.get_device_name()
@@ -642,6 +693,7 @@ def main():
     watch = threading.Timer(args.seconds + 60, hung, (gpu, versions))
     watch.daemon = True
     watch.start()
+    precompile()
     for name in SECTIONS:
         if name in args.sections.split(","):
             globals()["section_" + name](lib)
