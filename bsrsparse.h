@@ -2118,13 +2118,15 @@ static bsr_status bsri_check_cols(const bsri_call *c, const bsr_matrix *m, const
     }
     return BSR_OK;
 }
-/* The first i whose number occurred before, or -1; number(arg, i) is not negative. A bitmap on the stack looks at one window
-   of numbers after another, so that nothing is allocated. */
+/* The first i whose number occurred before, or -1; number(arg, i) is not negative. Where they do not ascend, a bitmap on the
+   stack looks at one window of numbers after another, so that nothing is allocated. */
 static int64_t bsri_find_repeat(int64_t (*number)(const void *arg, int64_t i), const void *arg, int64_t n) {
     const int64_t window = 65536;
     uint64_t seen[65536 / 64];
-    int64_t start = 0, next, i;
-    for (; n > 0; start = next) {
+    int64_t start = 0, next, before = -1, i;
+    for (i = 0; i < n && (next = number(arg, i)) > before; i++) before = next;
+    if (i >= n) return -1;
+    for (;; start = next) {
         memset(seen, 0, sizeof seen);
         for (next = -1, i = 0; i < n; i++) {
             int64_t t = number(arg, i) - start;
@@ -2134,9 +2136,8 @@ static int64_t bsri_find_repeat(int64_t (*number)(const void *arg, int64_t i), c
             if (seen[t / 64] & bit) return i;
             seen[t / 64] |= bit;
         }
-        if (next < 0) break;
+        if (next < 0) return -1;
     }
-    return -1;
 }
 
 /* A transposed index: its header is the matrix's, its numbers stay inside the arrays. bsr_validate looks further. */
