@@ -633,7 +633,7 @@ typedef struct bsr_plan {
 #define BSR_EXEC_CHECK_POINTERS  (1u << 1) /* CUDA: also ask the driver what kind of memory each pointer is */
 #define BSR_EXEC_ACCUMULATE_F64  (1u << 2) /* f32, f16, bf16: sums in f64 */
 #define BSR_EXEC_TF32            (1u << 3) /* f32 products may round operands to TF32: 2^-10 |a b| more a product; CUDA, mma */
-#define BSR_EXEC_TF32X3          (1u << 4) /* f32 products as three TF32 products: 2^-20 |a b| more a product; CUDA, mma */
+#define BSR_EXEC_TF32X3          (1u << 4) /* f32 products as three TF32 products: 2^-20 |a b| more, NaN from Inf; CUDA, mma */
 #define BSR_EXEC_NO_TABLE        (1u << 5) /* tuned tables are not looked at: the heuristic decides */
 #define BSR_EXEC_NO_LOG          (1u << 6) /* nothing is logged: status and record only */
 #define BSR_EXEC_CONSTANT_MATRIX (1u << 7) /* weights: no work that was given to the GPU before the call and may still run, in

@@ -67,8 +67,14 @@ static struct bt_state {
     bt_block *blocks;
 } bt;
 
+/* 0: nobody wants what this case finds (tests/gpu/mirror.h, of whose cases only a share runs); it needs no references. */
+#ifndef BT_WANTED
+#define BT_WANTED 1
+#endif
+
 BT_PRINTF(3, 4) TF void bt_fail(const char *file, int line, const char *format, ...) {
     va_list list;
+    if (!BT_WANTED) return;
     bt.bad = 1;
     if (bt.shown++ >= 8) return;
     printf("FAIL %s [%s] seed 0x%llx\n     %s:%d: ", bt.test, bt.text, (unsigned long long)bt.seed, file, line);
@@ -220,6 +226,16 @@ BT_PRINTF(1, 2) TF void bt_case(const char *format, ...) {
     vsnprintf(bt.text, sizeof bt.text, format, list);
     va_end(list);
     bt_open(0);
+}
+/* More about the case, once it is known: behind its text. */
+BT_PRINTF(1, 2) TF void bt_describe(const char *format, ...) {
+    const size_t n = strlen(bt.text);
+    va_list list;
+    if (n + 2 >= sizeof bt.text) return;
+    memcpy(bt.text + n, ": ", 3);
+    va_start(list, format);
+    vsnprintf(bt.text + n + 2, sizeof bt.text - n - 2, format, list);
+    va_end(list);
 }
 /* Counts a case that can't run here, with the reason (a literal). */
 TF void bt_skip(const char *reason) {

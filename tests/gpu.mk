@@ -1,7 +1,7 @@
 # The CUDA backend on a GPU; included by the Makefile. Wants nvcc; without a GPU, gpu-build and archs still work.
 #   gpu-build      all GPU test programs into build/gpu, for GPU_ARCH (default: the GPU that is there, else 90a)
 #   gpu-test       builds (GPU_BUILD=no: takes build/gpu as it is) and runs everything; record in tests/results/
-#   gpu-sanitize   compute-sanitizer over CALLS (3) calls of each kernel: memcheck, racecheck, initcheck, synccheck
+#   gpu-sanitize   compute-sanitizer over CALLS (3) calls of each kernel: TOOLS (memcheck racecheck initcheck synccheck)
 #   archs          compiles every kernel for every supported architecture, warnings are errors
 
 NVCC ?= nvcc
@@ -36,7 +36,7 @@ $(GPU_B)/gpu_tests: $(addprefix $(GPU_B)/,library.o main.o $(addsuffix .o,$(GPU_
 gpu-test: $(if $(filter no,$(GPU_BUILD)),,gpu-build)
 	@B="$(GPU_B)" PROGRAMS="$(GPU_PROGRAMS)" TIERS="$(TIERS)" EXAMPLES="$(filter-out smallest tune,$(EXAMPLES))" sh tests/gpu/run.sh test
 gpu-sanitize: $(if $(filter no,$(GPU_BUILD)),,gpu-build)
-	@B="$(GPU_B)" PROGRAMS="$(GPU_PROGRAMS)" TIERS="$(TIERS)" CALLS="$(CALLS)" sh tests/gpu/run.sh sanitize
+	@B="$(GPU_B)" PROGRAMS="$(GPU_PROGRAMS)" TIERS="$(TIERS)" CALLS="$(CALLS)" TOOLS="$(TOOLS)" sh tests/gpu/run.sh sanitize
 
 # Two private copies of the library in one program.
 $(GPU_B)/modules: $(wildcard tests/modules/*) $(HEADERS)

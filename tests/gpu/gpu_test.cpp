@@ -616,6 +616,12 @@ TEST(host_pointers) { /* refused under the checking flag, before anything runs *
 /* absent blocks, tiers against each other                                                        */
 /* ---------------------------------------------------------------------------------------------- */
 
+/* With --kernels: is the call none of those that it picks? */
+template <class F> static bool left_out(bsr_exec e, F call) {
+    bsr_plan found = BSR_ZERO;
+    e.query = &found;
+    return gm.kernels && call(&e) == BSR_OK && !gm_next_of(found.instance);
+}
 /* Rows of b that no stored block meets hold NaN and Inf; every tier and block size gives finite numbers, near the CPU's. */
 TEST(absent_blocks) {
     static const int64_t blocks[] = {1, 3, 8, 16, 32, 48, 64, 128};
@@ -649,7 +655,12 @@ TEST(absent_blocks) {
                     auto db = g.map(&b), dc = g.map(&c, true);
                     g.upload();
                     plan.kernel = tier, e.plan = tier ? &plan : nullptr, e.error = &error, e.stream = gm.stream;
-                    bsr_status status = bsr_dense_mm(gm.ctx, trans ? BSR_TRANS_A : 0, da, db, dc, &e);
+                    auto call = [&](const bsr_exec *e) { return bsr_dense_mm(gm.ctx, trans ? BSR_TRANS_A : 0, da, db, dc, e); };
+                    if (left_out(e, call)) {
+                        bt_skip("left out by --every or --kernels");
+                        continue;
+                    }
+                    bsr_status status = call(&e);
                     if (status == BSR_BAD_PLAN && tier) {
                         bt_skip("the forced tier does not take these calls");
                         continue;
@@ -665,9 +676,19 @@ TEST(absent_blocks) {
                 }
 }
 
+/* The first number with other bits, or -1; what a NaN carries does not count. */
+static int64_t first_other(const void *a, const void *b, size_t bytes, int dtype) {
+    const size_t size = bsr_dtype_size(dtype);
+    for (size_t i = 0; i < bytes / size; i++) {
+        const double x = t_load(a, dtype, (int64_t)i), y = t_load(b, dtype, (int64_t)i);
+        if (memcmp((const char *)a + i * size, (const char *)b + i * size, size) && (x == x || y == y)) return (int64_t)i;
+    }
+    return -1;
+}
 /* Every tier with every tile that a plan may name: what it does not take is refused, the rest is the CPU's bit for bit (whole
-   numbers). So small operands meet the kernels that else only large ones do. out: what the CPU made; ran: calls, by tier. */
-template <class F> static void each_plan(const gm_call &g, const void *out, uint32_t flags, int *ran, F call) {
+   numbers). So small operands meet the kernels that else only large ones do. With --kernels only the calls that it picks run.
+   out: what the CPU made; ran: calls, by tier (0: the library's choice). */
+template <class F> static void each_plan(const gm_call &g, const void *out, int dtype, bsr_exec e, int *ran, F call) {
     static const struct {
         int cols, split, stages;
     } tiles[] = {{0, 0, 0},   {8, 0, 0},  {16, 0, 0}, {32, 0, 0}, {64, 0, 0}, {128, 0, 0},
@@ -677,22 +698,32 @@ template <class F> static void each_plan(const gm_call &g, const void *out, uint
     std::vector<char> got(block->bytes);
     for (int i = 0; i < g.regions; i++)
         if (g.region[i].written) to = &g.region[i];
-    for (int tier = 1; tier <= 3; tier++)
+    for (int tier = 0; tier <= 3; tier++)
         for (auto &tile : tiles) {
-            bsr_exec e = BSR_ZERO;
             bsr_plan plan = BSR_ZERO;
+            if (!tier && &tile != tiles) continue;
             plan.kernel = tier, plan.tile_cols = tile.cols, plan.split = tile.split, plan.stages = tile.stages;
-            e.plan = &plan, e.stream = gm.stream, e.flags = flags;
-            gm_cuda("poisoning", cudaMemsetAsync(to->dev, 0x5a, to->bytes, gm.stream));
+            e.plan = tier ? &plan : nullptr, e.stream = gm.stream;
+            if (left_out(e, call)) {
+                ran[tier]++;
+                continue;
+            }
+            gm_cuda("poisoning", cudaMemsetAsync(to->dev, BT_POISON, to->bytes, gm.stream));
             bsr_status status = call(&e);
-            if (status == BSR_BAD_PLAN) continue;
+            if (status == BSR_BAD_PLAN && tier) continue;
             CHECK_INT(status, BSR_OK), ran[tier]++;
             gm_cuda("after the run", cudaStreamSynchronize(gm.stream));
             gm_cuda("copying back", cudaMemcpy(got.data(), to->dev, to->bytes, cudaMemcpyDeviceToHost));
-            if (memcmp(got.data(), block->data, to->bytes))
-                bt_fail(__FILE__, __LINE__, "tier %d, %d columns, split %d, %d stages: other bits", tier, tile.cols,
-                        tile.split, tile.stages);
+            const int64_t at = first_other(got.data(), block->data, to->bytes, dtype);
+            if (at >= 0)
+                bt_fail(__FILE__, __LINE__, "tier %d, %d columns, split %d, %d stages: element %d is %g, not %g", tier, tile.cols,
+                        tile.split, tile.stages, (int)at, t_load(got.data(), dtype, at), t_load(block->data, dtype, at));
         }
+}
+static bsr_exec exec_of(uint32_t flags) {
+    bsr_exec e = BSR_ZERO;
+    e.flags = flags;
+    return e;
 }
 TEST(instances) {
     static const uint32_t flags[] = {0, BSR_EXEC_TF32, BSR_EXEC_TF32X3};
@@ -723,7 +754,7 @@ TEST(instances) {
                 g.upload();
                 CHECK_INT(bsr_dense_mm(cpu(), op, &a, &b, &c, NULL), BSR_OK);
                 for (int i = 0; i < (type == BSR_F32 ? 3 : 1); i++)
-                    each_plan(g, c.data, flags[i], ran[0],
+                    each_plan(g, c.data, out, exec_of(flags[i]), ran[0],
                               [&](const bsr_exec *e) { return bsr_dense_mm(gm.ctx, op, da, db, dc, e); });
                 if (width || trans) continue;
                 bsr_dense x = t_random(type, a.rows, 128, ROW, NO_BATCH, 0, FILL_INTEGER),
@@ -734,7 +765,7 @@ TEST(instances) {
                 auto dz = h.map(&z, true);
                 h.upload();
                 CHECK_INT(bsr_sampled_addmm(cpu(), 0, NULL, 1, &x, &y, &z, NULL), BSR_OK);
-                each_plan(h, z.values, 0, ran[1],
+                each_plan(h, z.values, out, exec_of(0), ran[1],
                           [&](const bsr_exec *e) { return bsr_sampled_addmm(gm.ctx, 0, NULL, 1, dx, dy, dz, e); });
             }
         bt_case("%s: tiers that ran", bsr_dtype_name(type));
@@ -744,6 +775,80 @@ TEST(instances) {
         if (halves && major >= 8) CHECK(ran[1][2] > 0);
         if ((halves || type == BSR_I8) && major == 9) CHECK(ran[0][3] > 0);
         if (halves && major == 9) CHECK(ran[1][3] > 0);
+    }
+}
+
+/* What is random of a random product: half the time the layouts that tensor cores take. */
+static int random_layout(bool nice) { return (int)(nice ? bt_below(2) : bt_below(LAYOUTS)); }
+/* As `batch`, with a dimension of 1 here and there, or without its first dimensions. */
+static t_shape random_batch(t_shape batch) {
+    t_shape s = batch;
+    if (bt_below(3) == 0) return NO_BATCH;
+    for (int i = 0; i < s.dims; i++)
+        if (bt_below(3) == 0) s.n[i] = 1;
+    return s;
+}
+/* Products of whole numbers at random: sizes, blocks, layouts, batches, patterns, epilogues, views, Inf and NaN. --random N:
+   how many; --seed S: which. */
+TEST(random_products) {
+    static const int all[] = {BSR_BF16, BSR_BF16, BSR_F16, BSR_I8, BSR_F32, BSR_F64};
+    static const int of_bytes[] = {BSR_I32, BSR_I32, BSR_F32, BSR_BF16, BSR_F16, BSR_I8};
+    static const int64_t blocks[] = {16, 32, 64, 128};
+    int ran[4] = {0};
+    for (int k = 0; k < (reduced() ? gm.random / 10 : gm.random); k++) {
+        bt_case("product %d of seed %d", k, gm.seed);
+        t_spec s;
+        const bool nice = bt_below(3) > 0, trans = bt_below(3) == 0, odd_ones = bt_below(6) == 0;
+        const int type = all[bt_below(6)], wide = bt_below(4) || type == BSR_F64 ? (int)type : (int)BSR_F32;
+        const int out = type == BSR_I8 ? of_bytes[bt_below(6)] : wide, less = out == BSR_F64 || bt_below(2) ? out : (int)BSR_F32;
+        const int other = t_is_float(out) ? less : (int)BSR_I32;
+        const t_shape batch = t_batch((int)(bt_below(2) ? 0 : bt_range(1, 2)), bt_range(1, 3), bt_range(1, 2), 0, 0);
+        const int64_t most = bt_below(3) ? 330 : 64, some = bt_below(2) ? 8 * bt_range(1, most / 8) : bt_range(1, most);
+        const int64_t n = bt_below(20) ? some : 0;
+        memset(&s, 0, sizeof s);
+        s.dtype = type, s.kind = FILL_INTEGER, s.index_dtype = bt_below(4) ? BSR_I32 : BSR_I64, s.batch = random_batch(batch);
+        s.block_rows = s.block_cols = blocks[bt_below(4)];
+        if (bt_below(8) == 0) s.block_rows = bt_range(1, 40), s.block_cols = bt_range(1, 40);
+        s.r = bt_range(bt_below(20) != 0, 600 / s.block_rows + 2), s.c = bt_range(bt_below(20) != 0, 500 / s.block_cols + 2);
+        s.nnz = s.r * s.c * (bt_below(6) == 0 ? 100 : bt_below(6) == 0 ? 0 : bt_range(2, 90)) / 100;
+        s.unsorted = bt_below(4) == 0, s.duplicates = bt_below(6) == 0, s.ragged = s.batch.dims && bt_below(2);
+        s.layout = bt_below(2) ? PACKED : (nice ? (int)BLOCKS_COL : (int)bt_below(BLOCKS_LAYOUTS));
+        s.shared_pattern = s.ragged ? 0 : (unsigned)bt_below(4), s.shared_values = (unsigned)bt_below(4);
+        bsr_matrix a = t_matrix(&s);
+        if (trans && bt_below(4)) t_attach_transposed(&a);
+        if (bt_below(3) == 0) t_attach_schedule(&a, 1 << bt_below(4), trans);
+        bsr_dense b = t_random(type, trans ? a.rows : a.cols, n, random_layout(nice), random_batch(batch), (unsigned)bt_below(4),
+                               FILL_INTEGER);
+        const t_shape whole = t_join(t_matrix_batch(&a), t_dense_batch(&b));
+        bsr_dense c = t_output(out, trans ? a.cols : a.rows, n, random_layout(nice), whole);
+        bsr_exec e = exec_of(type != BSR_F32 ? 0 : bt_below(2) ? 0 : bt_below(2) ? BSR_EXEC_TF32 : BSR_EXEC_TF32X3);
+        for (double odd : {(double)NAN, (double)INFINITY, -(double)INFINITY}) /* (three products of an Inf make a NaN) */
+            if (odd_ones && t_is_float(type) && b.rows && n && !(odd == odd && e.flags & BSR_EXEC_TF32X3))
+                t_set(&b, bt_below(t_dense_items(&b)), bt_below(b.rows), bt_below(n), odd);
+        const unsigned has = bt_below(2) ? 0 : (unsigned)bt_below(32), bias_row = (unsigned)bt_below(2);
+        bsr_epilogue f = BSR_ZERO;
+        bsr_dense input = t_random(out, c.rows, n, random_layout(nice), random_batch(whole), 0, FILL_INTEGER);
+        bsr_dense left = t_random(other, c.rows, 1, ROW, NO_BATCH, 0, FILL_INTEGER);
+        bsr_dense right = t_random(other, 1, n, ROW, NO_BATCH, 0, FILL_INTEGER);
+        bsr_dense bias = t_random(other, bias_row ? 1 : c.rows, bias_row ? n : 1, ROW, NO_BATCH, 0, FILL_INTEGER);
+        const double alpha = bt_below(3) ? 1 : (double)bt_range(-2, 2), beta = has & 1 ? (double)bt_range(-1, 2) : 0;
+        f.left_alpha = has & 2 ? &left : nullptr, f.right_alpha = has & 4 ? &right : nullptr, f.bias = has & 8 ? &bias : nullptr;
+        f.activation = has & 16 && t_is_float(out) ? BSR_ACT_RELU : BSR_ACT_NONE;
+        gm_call g("bsr_dense_addmm", gm.ctx, nullptr);
+        auto da = g.map(&a);
+        auto db = g.map(&b), dc = g.map(&c, true), di = has & 1 ? g.map(&input) : nullptr;
+        auto df = g.map(&f);
+        g.upload();
+        const uint32_t op = trans ? BSR_TRANS_A : 0;
+        CHECK_INT(bsr_dense_addmm(cpu(), beta, has & 1 ? &input : nullptr, alpha, op, &a, &b, &f, &c, NULL), BSR_OK);
+        if (bt_below(4) == 0) e.flags |= BSR_EXEC_CONSTANT_MATRIX;
+        if (bt_below(6) == 0) e.max_grid[0] = (int)bt_range(1, 3);
+        bt_describe("%s to %s, %d x %d blocks of %d x %d, %d columns, epilogue %u, alpha %g, beta %g, flags %u, grid %d%s%s%s%s",
+                    bsr_dtype_name(type), bsr_dtype_name(out), (int)s.r, (int)s.c, (int)s.block_rows, (int)s.block_cols, (int)n,
+                    has, alpha, beta, e.flags, e.max_grid[0], trans ? ", A^T" : "", s.duplicates ? ", duplicates" : "",
+                    s.ragged ? ", ragged" : "", odd_ones ? ", Inf and NaN" : "");
+        each_plan(g, c.data, out, e, ran,
+                  [&](const bsr_exec *e) { return bsr_dense_addmm(gm.ctx, beta, di, alpha, op, da, db, df, dc, e); });
     }
 }
 
@@ -1057,6 +1162,7 @@ int main(int argc, char **argv) {
         {"host_pointers", host_pointers},
         {"absent_blocks", absent_blocks},
         {"instances", instances},
+        {"random_products", random_products},
         {"chains", chains},
         {"wide_grids", wide_grids},
         {"same_bits", same_bits},

@@ -16,10 +16,11 @@
    Arguments beside those of bsr_test.h:
      --tier N      force bsr_plan.kernel N (1 simt, 2 mma, 3 wgmma) where an operation has tiers; calls that the tier refuses
                    run on the CPU
-     --every N     only one case in N goes to the device
+     --every N     only one case in N goes to the device; the others are hardly worked out
      --kernels N   of the calls whose plans name the same kernel only the 1st, 2nd, 4th, 8th and so on go to the device, N at
                    most (for compute-sanitizer); of an operation whose plans name none a call, and the more calls in between the
                    longer none has launched a new kernel. Small ones only. Says which kernels were launched
+     --random N    so many random products (gpu_test, random_products; 200); --seed S: others
      --apart       each buffer is an allocation of its own, exactly as long as needed (for compute-sanitizer)
      --odd         buffers start at the addresses that they have on the host modulo 64; without it one case in four has
                    that, the others start at multiples of 256 bytes, so that vector paths are met as well */
@@ -28,6 +29,8 @@
 
 #define BSRSPARSE_USER_FUNCTIONS "tests/test_functions.h"
 #define REF_ROUNDS_P (gm.tier != 1) /* ref64.h: what the tiers on tensor cores do */
+static int gm_wanted(void);
+#define BT_WANTED gm_wanted()
 #include "../bsr_test.h"
 #include "../../bsrsparse.h"
 #include <cuda_runtime.h>
@@ -49,11 +52,12 @@
 #define GM_NAMES 40
 #define GM_KERNELS 1024
 #define GM_OPS 64
+#define GM_LATER ((char *)(uintptr_t(1) << 40)) /* nobody reads there */
 #define GM_SMALL (size_t(2) << 20) /* bytes of a call's operands, with --kernels */
 
 namespace { /* one program holds several test programs, each with its own state */
 struct gm_region {
-    char *host, *dev, *stage;
+    char *host, *dev, *stage, *later; /* later: where it seems to be as long as it has no place on the device */
     size_t bytes;
     bool whole, written, data; /* a buffer of the harness (else memory of the test's own); the call may write it; numbers */
 };
@@ -61,7 +65,7 @@ struct gm_state {
     bsr_context *ctx;
     cudaStream_t stream;
     char *arena, *stage, *workspace;
-    int tier, every, kernels, apart, odd, direct;
+    int tier, every, kernels, apart, odd, direct, random, seed;
     long planned[GM_KERNELS], launches[GM_KERNELS]; /* by number in the kernel table: calls whose plan named it, launches */
     struct {
         long calls, next, barren; /* calls so far, the next for the device; how many of those found no new kernel */
@@ -94,6 +98,13 @@ static void gm_totals(void) {
     for (int i = 0; i < GM_NAMES && gm.refuses[i].name; i++)
         printf("refused by tier %d: %s (%ld calls)\n", gm.tier, gm.refuses[i].name, gm.refuses[i].count);
     printf("%ld calls ran on the device, %ld were refused there as on the CPU\n", gm.launched, gm.objected);
+}
+/* With --every: does this case go to the device? */
+static int gm_wanted(void) { return gm.every < 2 || gm.direct || bt.seed / 4 % (uint64_t)gm.every == 0; }
+/* With --kernels: a plan names this kernel; is the call one of those that go to the device? */
+TF bool gm_next_of(int kernel) {
+    const long n = ++gm.planned[kernel];
+    return !(n & (n - 1)) && n >> gm.kernels == 0;
 }
 /* A CUDA error ends the program: nothing after it would mean anything. */
 static void gm_cuda(const char *what, cudaError_t e) {
@@ -200,23 +211,24 @@ struct gm_call {
     bool odd;
     bsr_dense dense[16];
     bsr_matrix matrix[8];
-    bsr_epilogue epilogue;
+    bsr_epilogue epilogue = BSR_ZERO;
     bsr_softmax_options softmax;
-    bsr_attention_options attention;
-    bsr_scatter_indices indices;
+    bsr_attention_options attention = BSR_ZERO;
+    bsr_scatter_indices indices = BSR_ZERO;
 
     gm_call(const char *name_, const bsr_context *ctx_, const bsr_exec *exec_) : name(name_), ctx(ctx_), exec(exec_) {
         odd = gm.odd || bt.seed % 4 == 0;
     }
 
-    static bool left_out() { return gm.every > 1 && !gm.direct && bt.seed / 4 % (uint64_t)gm.every; }
-    /* Where p's memory will stand on the device. */
-    void *place(const void *p, int64_t bytes, bool written, bool data = false) {
+    /* Where p's memory will stand on the device. later: with --kernels it has no place yet, as most calls are left out; settle()
+       finds one, and what is in our structs is moved there. */
+    void *place(const void *p, int64_t bytes, bool written, bool data = false, bool later = false) {
         char *at = (char *)(uintptr_t)p;
-        if (!at || left_out()) return at;
+        if (!at || !gm_wanted()) return at;
         for (int i = 0; i < regions; i++)
             if (at >= region[i].host && at < region[i].host + region[i].bytes) {
                 region[i].written |= written, region[i].data |= data;
+                if (!later && region[i].dev == region[i].later) take(&region[i]);
                 return region[i].dev + (at - region[i].host);
             }
         gm_region r = {};
@@ -231,8 +243,10 @@ struct gm_call {
         if (!r.host) r.host = at, r.bytes = bytes > 0 ? (size_t)bytes : 0;
         r.written = written, r.data = data;
         if (regions == GM_REGIONS) gm_cuda("(too many buffers for the mirror)", cudaErrorInvalidValue);
-        if (gm.apart) {
-            gm_cuda("in cudaMalloc", cudaMalloc((void **)&r.dev, r.bytes ? r.bytes : 1));
+        if (gm.apart && later && gm.kernels && !gm.direct) {
+            r.dev = r.later = GM_LATER + used, used += (r.bytes + 256) / 256 * 256;
+        } else if (gm.apart) {
+            take(&r);
         } else {
             size_t start = used + GM_ZONE, want = odd ? (size_t)(uintptr_t)r.host % 64 : (256 - front % 256) % 256,
                    step = odd ? 64 : 256;
@@ -244,6 +258,29 @@ struct gm_call {
         region[regions] = r;
         return region[regions++].dev + (at - r.host);
     }
+    static void take(gm_region *r) { gm_cuda("in cudaMalloc", cudaMalloc((void **)&r->dev, r->bytes ? r->bytes : 1)); }
+    template <class P> void move(P *&p) const {
+        for (int end = 0; end < 2 && p; end++) /* the end of one may be the start of another */
+            for (int i = 0; i < regions; i++) {
+                const char *at = (const char *)p, *later = region[i].later;
+                if (!later || (at != later && (at < later || at >= later + region[i].bytes + end))) continue;
+                p = (P *)(region[i].dev + (at - later));
+                return;
+            }
+    }
+    /* Before a call that goes to the device: places for what has none. */
+    void settle(void *&workspace) {
+        for (int i = 0; i < regions; i++)
+            if (region[i].dev == region[i].later) take(&region[i]);
+        for (int i = 0; i < denses; i++) move(dense[i].data);
+        for (int i = 0; i < matrices; i++) {
+            bsr_matrix *m = &matrix[i];
+            move(m->crow_indices), move(m->col_indices), move(m->values), move(m->transposed_index), move(m->schedule);
+        }
+        move(epilogue.alpha_ptr), move(epilogue.beta_ptr), move(epilogue.user_data), move(attention.user_data);
+        move(indices.c_indices), move(indices.r_offsets), move(indices.p_indices), move(indices.q_indices);
+        move(workspace);
+    }
     static bool bt_other(const bt_block *not_this, const char *at) {
         for (const bt_block *b = bt.blocks; b; b = b->next)
             if (b != not_this && at == (const char *)b->data) return true;
@@ -253,7 +290,7 @@ struct gm_call {
     const bsr_dense *map(const bsr_dense *d, bool written = false) {
         if (!d) return nullptr;
         bsr_dense *copy = &dense[denses++];
-        *copy = *d, copy->data = place(d->data, gm_dense_bytes(d), written, true);
+        *copy = *d, copy->data = place(d->data, gm_dense_bytes(d), written, true, true);
         return copy;
     }
     bsr_matrix *map_target(const bsr_matrix *m, bool values, bool pattern,
@@ -263,10 +300,11 @@ struct gm_call {
         if (!m->rows && m->block_rows > 0 && rows > 0 && rows < GM_LIMIT) sized.rows = rows + m->block_rows - 1;
         bsr_matrix *copy = &matrix[matrices++];
         *copy = *m;
-        copy->crow_indices = place(m->crow_indices, gm_array_bytes(&sized, 0), pattern);
-        copy->col_indices = place(m->col_indices, gm_array_bytes(m, 1), pattern);
-        copy->values = place(m->values, gm_array_bytes(m, 2), values, true);
-        copy->transposed_index = place(m->transposed_index, 0, false), copy->schedule = place(m->schedule, 0, false);
+        copy->crow_indices = place(m->crow_indices, gm_array_bytes(&sized, 0), pattern, false, true);
+        copy->col_indices = place(m->col_indices, gm_array_bytes(m, 1), pattern, false, true);
+        copy->values = place(m->values, gm_array_bytes(m, 2), values, true, true);
+        copy->transposed_index = place(m->transposed_index, 0, false, false, true);
+        copy->schedule = place(m->schedule, 0, false, false, true);
         return copy;
     }
     const bsr_matrix *map(const bsr_matrix *m, bool written = false) { return map_target(m, written, false); }
@@ -275,9 +313,9 @@ struct gm_call {
         if (!e) return nullptr;
         epilogue = *e, epilogue.left_alpha = map(e->left_alpha), epilogue.right_alpha = map(e->right_alpha),
         epilogue.bias = map(e->bias);
-        epilogue.alpha_ptr = (const double *)place(e->alpha_ptr, 8, false),
-        epilogue.beta_ptr = (const double *)place(e->beta_ptr, 8, false);
-        epilogue.user_data = place(e->user_data, 4, false);
+        epilogue.alpha_ptr = (const double *)place(e->alpha_ptr, 8, false, false, true),
+        epilogue.beta_ptr = (const double *)place(e->beta_ptr, 8, false, false, true);
+        epilogue.user_data = place(e->user_data, 4, false, false, true);
         return &epilogue;
     }
     const bsr_softmax_options *map(const bsr_softmax_options *o) {
@@ -289,11 +327,11 @@ struct gm_call {
     const bsr_attention_options *map(const bsr_attention_options *o) {
         if (!o) return nullptr;
         attention = *o, attention.key_padding_mask = map(o->key_padding_mask), attention.relative_bias = map(o->relative_bias);
-        attention.user_data = place(o->user_data, 4, false);
+        attention.user_data = place(o->user_data, 4, false, false, true);
         return &attention;
     }
     int64_t *list(const int64_t *p, int64_t count, bool written) {
-        return (int64_t *)place(p, count > 0 && count < 65536 ? count * 8 : 0, written);
+        return (int64_t *)place(p, count > 0 && count < 65536 ? count * 8 : 0, written, false, true);
     }
     bsr_scatter_indices *map(const bsr_scatter_indices *x, bool written = false) {
         if (!x) return nullptr;
@@ -341,7 +379,8 @@ struct gm_call {
         bt.checks++;
     }
     ~gm_call() {
-        for (int i = 0; i < regions && gm.apart; i++) cudaFree(region[i].dev);
+        for (int i = 0; i < regions && gm.apart; i++)
+            if (region[i].dev != region[i].later) cudaFree(region[i].dev);
     }
 
     static int other_backend(int backend) {
@@ -356,10 +395,7 @@ struct gm_call {
         for (int i = 0; i < regions; i++) bytes += region[i].bytes;
         ask.query = &plan;
         if (bytes > GM_SMALL || e.query || gm_guard(name, [&] { return device(gm.ctx, &ask); }) != BSR_OK) return false;
-        if (plan.instance > 0 && plan.instance < GM_KERNELS) {
-            const long n = ++gm.planned[plan.instance];
-            return !(n & (n - 1)) && n >> gm.kernels == 0;
-        }
+        if (plan.instance > 0 && plan.instance < GM_KERNELS) return gm_next_of(plan.instance);
         auto &op = gm.unplanned[plan.op % GM_OPS];
         if (op.calls++ < op.next) return false;
         searched = plan.op % GM_OPS;
@@ -390,9 +426,9 @@ struct gm_call {
         bsr_status wanted = BSR_OK, status;
         if (!ctx) return host(ctx, exec);
         memset(&said, 0, sizeof said), memset(&found, 0, sizeof found), memset(&plan, 0, sizeof plan);
-        if (left_out()) {
+        if (!gm_wanted()) {
             gm.left_out++;
-            return host(ctx, exec);
+            return tiered() && !e.query ? BSR_OK : host(ctx, exec); /* nobody looks at the numbers */
         }
         if (checked) {
             ask.query = &ignored, ask.error = &said, ask.flags &= ~BSR_EXEC_SKIP_CHECKS;
@@ -408,13 +444,14 @@ struct gm_call {
         const bool forced = gm.tier && tiered();
         if (forced && !plan.kernel) plan.kernel = gm.tier;
         e.plan = e.plan || forced ? &plan : nullptr;
-        e.error = &found, e.stream = gm.stream, e.workspace = place(e.workspace, 0, true);
+        e.error = &found, e.stream = gm.stream, e.workspace = place(e.workspace, 0, true, false, true);
         if (gm.kernels && (wanted != BSR_OK || !chosen(e, device))) {
             gm.left_out++;
             return host(ctx, exec);
         }
         long before[GM_KERNELS];
         memcpy(before, gm.launches, sizeof before);
+        settle(e.workspace);
         upload();
         if (wanted != BSR_OK) e.query = &ignored; /* what the CPU refuses is never launched */
         status = gm_guard(name, [&] { return device(gm.ctx, &e); });
@@ -806,10 +843,13 @@ TF int gm_start(int argc, char **argv, const bt_test *tests, size_t count) {
     bsr_error error;
     cudaDeviceProp device;
     int kept = 1;
+    gm.random = 200;
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--tier") && i + 1 < argc) gm.tier = atoi(argv[++i]);
         else if (!strcmp(argv[i], "--every") && i + 1 < argc) gm.every = atoi(argv[++i]);
         else if (!strcmp(argv[i], "--kernels") && i + 1 < argc) gm.kernels = atoi(argv[++i]);
+        else if (!strcmp(argv[i], "--random") && i + 1 < argc) gm.random = atoi(argv[++i]);
+        else if (!strcmp(argv[i], "--seed") && i + 1 < argc) gm.seed = atoi(argv[++i]);
         else if (!strcmp(argv[i], "--apart")) gm.apart = 1;
         else if (!strcmp(argv[i], "--odd")) gm.odd = 1;
         else argv[kept++] = argv[i];

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs the GPU test programs of build/gpu/test; called by make (tests/gpu.mk) with B, PROGRAMS, TIERS, CALLS set.
+# Runs the GPU test programs of build/gpu/test; called by make (tests/gpu.mk) with B, PROGRAMS, TIERS, CALLS, TOOLS set.
 #   run.sh test       everything, each tier forced in turn (TIERS); record in tests/results/<gpu>_test.txt
 #   run.sh sanitize   the tools of compute-sanitizer over CALLS calls of every kernel, and which kernels that were; record in
 #                     tests/results/<gpu>_sanitize.txt
@@ -37,16 +37,23 @@ if [ "$mode" = test ]; then
         part "example $e" 100 "sh -c \"build/gpu/examples/$e --backend cuda | $check && echo 1 passed, 0 failed, 0 skipped\""
     done
 else
-    jobs=${JOBS:-16}
-    for tool in memcheck racecheck initcheck synccheck; do
+    jobs=${JOBS:-16} calls=${CALLS:-3} tools=${TOOLS:-racecheck initcheck memcheck synccheck}
+    for tool in $tools; do # the longest first; one case in so many has references, and of those come the calls
         check="compute-sanitizer --tool $tool --error-exitcode 9 --print-limit 10 $B/gpu_tests"
+        part "$tool of gpu_test, instances" 60 "$check gpu_test --every 1000 --kernels $calls instances"
         for p in $PROGRAMS; do
-            case $p in gpu_errors | gpu_test) continue ;; esac
-            part "$tool of $p" 80 "$check $p --apart --kernels ${CALLS:-3}"
-            tiered "$p" && for t in 1 2; do part "$tool of $p, tier $t" 80 "$check $p --apart --kernels ${CALLS:-3} --tier $t"; done
+            case $p in
+                gpu_errors | gpu_test) continue ;;
+                gpu_matrices) every=1 ;;
+                gpu_product | gpu_sampled) every=4 ;;
+                *) every=2 ;;
+            esac
+            part "$tool of $p" 60 "$check $p --apart --every $every --kernels $calls"
+            tiered "$p" && for t in 1 2; do
+                part "$tool of $p, tier $t" 60 "$check $p --apart --every $every --kernels $calls --tier $t"
+            done
         done
-        part "$tool of gpu_test" 80 "$check gpu_test --every 1000 --kernels 1 queries absent_blocks"
-        part "$tool of gpu_test, instances" 150 "$check gpu_test --every 1000 --kernels 1 instances"
+        part "$tool of gpu_test" 60 "$check gpu_test --every 1000 --kernels $calls queries absent_blocks"
     done
 fi
 run_parts() {
@@ -82,7 +89,7 @@ record=tests/results/${gpu}_$mode.txt
     cat "$out"/*.text
     if [ "$mode" = sanitize ]; then
         "$B/gpu_tests" kernels > "$out/kernels"
-        for tool in memcheck racecheck initcheck synccheck; do
+        for tool in $tools; do
             grep -l "^$tool of" "$out"/*.name | sed 's/name$/log/' | xargs sed -n 's/^launched: //p' | tr ' ' '\n' |
                 sort -u > "$out/launched"
             awk -v tool="$tool" 'NR == FNR { had[$1] = 1; next } $1 in had { n++; next } { never = never "\n    " $0; none++ }
