@@ -8442,7 +8442,7 @@ __device__ __forceinline__ void bsri_bits_pieces(const bsri_dev_build &b, uint32
     }
 }
 /* Which blocks of a panel of some rows of a block row hold something: as a bit each, added to what other rows found. */
-static __global__ void __launch_bounds__(256) bsri_bits_dense(const __grid_constant__ bsri_dev_build b) {
+static __global__ void BSRI_BOUNDS(256) bsri_bits_dense(const __grid_constant__ bsri_dev_build b) {
     __shared__ uint32_t held[BSRI_EXPAND_PANEL];
     const int64_t br = b.to.block_rows, bc = b.to.block_cols, subs = bsri_ceil_div(br, b.height);
     const int64_t work_end = b.batch.count * b.rows * b.panels * subs;
