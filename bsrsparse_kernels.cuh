@@ -2815,6 +2815,10 @@ __device__ __forceinline__ void bsri_tma_barriers_made(void) {
 __device__ __forceinline__ void bsri_tma_prefetch(const CUtensorMap *map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
+/* Into the L2 only, where it is as current as memory. */
+__device__ __forceinline__ void bsri_bulk_ahead(const void *from, uint32_t bytes) {
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+}
 #define BSRI_TMA_LOAD "shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, "
 __device__ __forceinline__ void bsri_tma_load(uint32_t to, const CUtensorMap *map, uint32_t barrier, int c0, int c1) {
     asm volatile("cp.async.bulk.tensor.2d." BSRI_TMA_LOAD "{%3, %4}], [%2];" ::"r"(to), "l"(map), "r"(barrier), "r"(c0), "r"(c1)
@@ -3398,8 +3402,10 @@ typedef struct bsri_dev_wgmma {
     int32_t either;             /* block rows or columns, which are fewer: so many lines a schedule of any direction has */
     int32_t group_bits, tile_cols;
     int32_t silent; /* alpha is 0 and by value: nothing is read */
+    int32_t ahead_lines, ahead_bytes; /* of the dense operand, which tiles of the first slab read; 0: not ahead */
     int32_t dense;  /* columns of a slice of the dense operand that one box brings */
     int64_t a_line;   /* bytes between lines of values as stored; a_trans: blocks are stored transposed */
+    int64_t b_line;   /* of the dense operand's */
     int64_t patterns; /* of the matrix's batch */
     bsri_tensor_batch a_batch, b_batch, o_batch;
     bsri_dev_product p;
@@ -4441,6 +4447,14 @@ __device__ __forceinline__ uint32_t bsri_wgmma_slices(const bsri_dev_wgmma &m, b
     }
     return flags;
 }
+/* The first slab of the dense operand comes as far as the L2 while the kernel before this one still runs on other
+   multiprocessors: at 4096^3 and .95 1 to 2 % less. Some CTAs ask for all of it: shared by all, those that start late among
+   them, half of that is lost. With the second slab as well it took longer than with none. */
+__device__ __forceinline__ void bsri_wgmma_ahead(const bsri_dev_wgmma &m) {
+    if (threadIdx.x >= 256) return;
+    for (int i = (int)(threadIdx.x - 128 + 128 * blockIdx.x); i < m.ahead_lines; i += 128 * gridDim.x)
+        bsri_bulk_ahead(m.rows.b + i * m.b_line, m.ahead_bytes);
+}
 template <class T, class L>
 __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s, char *shared) {
     bsri_wgmma_turn at = {bsri_mma_address(shared), bsri_mma_address(s.full), bsri_mma_address(s.empty), 0, 0, 0, 0};
@@ -4453,6 +4467,7 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
                                if (s.stage[at.slot].work[0] >> BSRI_WGMMA_FLAGS & BSRI_WGMMA_FIRST)
                                    source.start(m, s.stage[at.slot], false);
     };
+    bsri_wgmma_ahead(m);
     bsri_dev_wait_for_last();
     ahead();
     for (;; idle = 0) { /* first a tile that is not there: while nothing has arrived, the code of the epilogue does */
@@ -4933,6 +4948,18 @@ static void bsri_wgmma_balance(bsri_dev_wgmma *m, int64_t groups) {
     if (mean * (double)clocks < 420.0 * m->teams)
         m->tail = (int32_t)bsri_min(8, (int64_t)(units / m->teams * mean * (double)clocks / (250.0 * m->teams)));
 }
+/* Where few blocks are stored, but of most block columns, and the dense operand won't be in the L2. */
+static void bsri_wgmma_look_ahead(bsri_dev_wgmma *m) {
+    const bsri_dev_product *p = &m->p;
+    const int64_t size = (int64_t)bsr_dtype_size(p->b.dtype), cols = bsri_min((int64_t)m->span * m->tile_cols, p->width);
+    const double inner = 1.0 / m->share;
+    m->b_line = size * (m->b_rows ? p->b.row_stride : p->b.col_stride);
+    if (!m->single || m->silent || size * p->b.rows * p->width < 16 << 20) return;
+    if ((double)p->a.nnz < inner || 10.0 * (double)p->a.nnz > 1.05 * inner * m->lines) return;
+    m->ahead_lines = (int32_t)(m->b_rows ? p->b.rows : cols);
+    m->ahead_bytes = (int32_t)(size * (m->b_rows ? cols : p->b.rows) / 16 * 16);
+    if (!m->ahead_bytes) m->ahead_lines = 0;
+}
 /* Which instance runs a product in this tier. */
 static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *,
                                      const bsri_estimate *e, bsri_dev_wgmma *m) {
@@ -4975,6 +5002,7 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     if (m->teams < 1) m->teams = 1;
     c.grid = m->grid = m->teams * m->span, c.early = 1;
     bsri_wgmma_balance(m, groups);
+    bsri_wgmma_look_ahead(m);
     if (!bsri_wgmma_maps(ctx, m)) return bsri_no(BSR_WHY_DENSE);
     m->direct = !m->vector && bsri_wgmma_direct(&p->out);
     m->fused = bsri_wgmma_epilogue(p, m->vector, m->direct, &m->terms);
