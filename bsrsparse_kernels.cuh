@@ -2476,31 +2476,33 @@ enum {
     BSRI_COSTS_SKINNY_32,
     BSRI_COSTS_FEW_32,
     BSRI_COSTS_FEW_64,
+    BSRI_COSTS_FEW_WGMMA,
     BSRI_COSTS_NARROW_16,
     BSRI_COSTS_NARROW_32,
     BSRI_COSTS_WIDE_64,
     BSRI_COSTS_WIDE_128
 };
 static const bsri_costs bsri_costs_of[] = {
-    {6040, 3320, 70.2, 864, 159, 50.5, 0.176, 0.504, 296},    /* mma 16 */
-    {6810, 3750, 14.1, 293, 0.296, 245, 0.000157, 29.9, 389}, /* mma 32 */
-    {7600, 2630, 100, 3200, 279, 160, 0.0642, 25.5, 1430},    /* f32 16 */
-    {12000, 1510, 100, 3320, 918, 23.6, 1.56, 65.3, 2570},    /* f32 32 */
-    {4590, 3910, 100, 4260, 111, 62.1, 0.0661, 17.7, 722},    /* tf32 16 */
-    {8910, 2140, 100, 1730, 337, 23.8, 0.0308, 357, 430},     /* tf32 32 */
-    {5790, 2910, 100, 1860, 115, 34.1, 0.0503, 71.8, 177},    /* i8 32 */
-    {5960, 2580, 100, 2940, 146, 40.9, 0.0508, 238, 190},     /* i8 64 */
-    {822, 2020, 2130, 499, 11.9, 54.8, 0.574, 242, 67.6},     /* short 16 */
-    {812, 2210, 2460, 499, 29.7, 74.2, 0.251, 401, 65.4},     /* short 32 */
-    {1320, 1840, 2390, 497, 46, 55.6, 0.0975, 349, 65.9},     /* short 64 */
-    {1880, 91.3, 4190, 86500, 20.6, 8.11, 33.3, 454, 691},    /* skinny 16 */
-    {1780, 46.5, 5680, 96100, 67.9, 7.08, 0.0523, 539, 1370}, /* skinny 32 */
-    {1130, 691, 1280, 15700, 171, 16.5, 3.44, 185, 1090},     /* few 32 */
-    {2160, 683, 1900, 13400, 72.9, 392, 0.0504, 58.5, 79.1},  /* few 64 */
-    {4230, 3580, 3120, 527, 71.7, 103, 0.0994, 43.8, 85.9},   /* narrow 16 */
-    {3660, 3420, 3030, 525, 57.2, 98.5, 0.101, 45.9, 138},    /* narrow 32 */
-    {2540, 1570, 1870, 1750, 268, 23.8, 0.00409, 2.24, 214},  /* wide 64 */
-    {3360, 748, 1820, 2530, 11.7, 8.3, 0.0339, 2.25, 346},    /* wide 128 */
+    {6150, 3220, 57.2, 888, 160, 47.3, 0.173, 0.44, 296},    /* mma 16 */
+    {6750, 3740, 74.7, 217, 0.299, 246, 0.000139, 30, 390},  /* mma 32 */
+    {7600, 2630, 100, 3200, 279, 160, 0.0642, 25.5, 1430},   /* f32 16 */
+    {12000, 1510, 100, 3320, 918, 23.6, 1.56, 65.3, 2570},   /* f32 32 */
+    {4590, 3910, 100, 4260, 111, 62.1, 0.0661, 17.7, 722},   /* tf32 16 */
+    {8910, 2140, 100, 1730, 337, 23.8, 0.0308, 357, 430},    /* tf32 32 */
+    {5790, 2910, 100, 1860, 115, 34.1, 0.0503, 71.8, 177},   /* i8 32 */
+    {5960, 2580, 100, 2940, 146, 40.9, 0.0508, 238, 190},    /* i8 64 */
+    {815, 2020, 2110, 499, 11.9, 55.3, 0.587, 241, 67.6},    /* short 16 */
+    {823, 2210, 2470, 499, 29.5, 73.5, 0.25, 397, 65.4},     /* short 32 */
+    {1270, 1830, 2400, 497, 44.1, 60.8, 0.111, 348, 65.9},   /* short 64 */
+    {1870, 60.6, 4090, 89900, 21.2, 7.63, 34.1, 464, 635},   /* skinny 16 */
+    {1920, 37.9, 5350, 94400, 68.2, 5.54, 0.052, 513, 1590}, /* skinny 32 */
+    {1690, 171, 1620, 10000, 152, 44.5, 1.34, 230, 1210},    /* few 32 */
+    {2090, 135, 1010, 330, 269, 4.57, 0.0454, 239, 5000},    /* few 64 */
+    {2340, 2160, 97.4, 498, 154, 40.7, 0.0507, 38.9, 59.4},  /* few wgmma */
+    {4270, 3470, 3140, 525, 67.5, 107, 0.108, 43.8, 85.6},   /* narrow 16 */
+    {3450, 3570, 3040, 527, 55.1, 101, 0.115, 45.8, 132},    /* narrow 32 */
+    {2500, 1640, 1830, 1700, 278, 18.9, 0.00384, 1.85, 223}, /* wide 64 */
+    {3220, 782, 1910, 2580, 11.3, 7.95, 0.0332, 2.11, 344},  /* wide 128 */
 };
 /* Blocks that an item stores: nnz counts those of all patterns only where they differ in number. */
 static double bsri_mean_blocks(const bsr_matrix *a) {
@@ -3292,6 +3294,7 @@ static bsri_estimate bsri_few_estimate(const bsr_context *ctx, const bsri_dev_pr
     bsri_estimate e = bsri_estimate_none(0);
     bsri_tiling t;
     int64_t strips, slot, room;
+    int kind;
     if (ctx->tier < 3 || !ctx->tensor_map) return bsri_estimate_none(BSR_WHY_GPU);
     if (p->width > 64) return bsri_estimate_none(BSR_WHY_WIDE);
     if (p->kind != BSRI_LIST_ROWS || p->items != 1 || p->reduce != 1) return bsri_estimate_none(BSR_WHY_LIST_KIND);
@@ -3308,13 +3311,14 @@ static bsri_estimate bsri_few_estimate(const bsr_context *ctx, const bsri_dev_pr
     /* blocks of a strip that its warps have under way, so that all CTAs are there at once; two for each warp, which need not be
        more than two thirds of a mean row's (14336 x 4096, .9: five warps 5.9 us, eight with one each 7.5, 112 CTAs 6.8) */
     room = bsri_min(BSRI_FEW_SHARED, 220 * 1024 / bsri_min(4, bsri_ceil_div(strips, ctx->sm_count))) / slot;
-    e.split = e.tile_rows + e.tile_cols == 128 ? 2 : 8; /* groups of warps, or warps */
+    kind = e.tile_rows == 32 ? BSRI_COSTS_FEW_32 : e.tile_cols == 64 ? BSRI_COSTS_FEW_WGMMA : BSRI_COSTS_FEW_64;
+    e.split = kind == BSRI_COSTS_FEW_WGMMA ? 2 : 8; /* groups of warps, or warps */
     e.split = (int32_t)bsri_max(1, bsri_min(p->a.nnz * p->bc / (p->tiles * 86) + 1, bsri_min(e.split, room / 2)));
     t = bsri_tiling_of(f, e.tile_rows, e.tile_cols, 64, e.split), t.along = layout == 1;
     t.fused = bsri_mma_plain(p) ? 0.0 : e.tile_rows * e.tile_cols / 1024.0;
     bsri_tiling_spread(&t, (double)strips / ctx->sm_count, 110.0 * 1024 / (double)(e.split * slot));
     if (layout == 1 && p->width > 8 && p->b.row_stride % 16) t.beside *= 1.6; /* rows that are no whole sectors */
-    e.ns = bsri_tiles_ns(p, f, e.tile_rows == 32 ? BSRI_COSTS_FEW_32 : BSRI_COSTS_FEW_64, &t);
+    e.ns = bsri_tiles_ns(p, f, kind, &t);
     if (p->constant) e.ns -= 1100.0; /* blocks are there when the kernel before it ends */
     return e;
 }

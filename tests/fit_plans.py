@@ -13,7 +13,7 @@ from scipy.optimize import least_squares
 
 SMS = 132
 NAMES = "start tile fused store fetch bytes along step area".split()
-KINDS = "mma 16,mma 32,f32 16,f32 32,tf32 16,tf32 32,i8 32,i8 64,short 16,short 32,short 64,skinny 16,skinny 32,few 32,few 64,narrow 16,narrow 32,wide 64,wide 128".split(",")
+KINDS = "mma 16,mma 32,f32 16,f32 32,tf32 16,tf32 32,i8 32,i8 64,short 16,short 32,short 64,skinny 16,skinny 32,few 32,few 64,few wgmma,narrow 16,narrow 32,wide 64,wide 128".split(",")
 FIRST = dict(start=3000, tile=2500, fused=100, store=500, fetch=50, bytes=30, along=0.05, step=40, area=60)
 Plan = collections.namedtuple("Plan", "us tier kernel rows cols split order chosen")
 Shape = collections.namedtuple("Shape", "dtype m k n b s ways")  # ways: as of time_plans
@@ -61,7 +61,7 @@ def family(shape, plan):
     if 270 <= k < 280:
         return "tf32 16" if shape.b == 16 else "tf32 32"
     if k >= 390:
-        return f"few {plan.rows}"
+        return "few wgmma" if plan.rows == plan.cols == 64 else f"few {plan.rows}"
     if k >= 380:
         return None
     if k % 100 >= 20 and k >= 300:
@@ -98,7 +98,7 @@ def traits(shape, plan, kind):
     elif kind.startswith("few"):
         slot = (rows + cols) * 128
         room = min(110 * 1024, 220 * 1024 // min(4, up(down, SMS))) // slot
-        split = max(1, min(int(inner * d * shape.b / 86) + 1, 8, room // 2))
+        split = max(1, min(int(inner * d * shape.b / 86) + 1, 2 if kind == "few wgmma" else 8, room // 2))
         waves, beside = spread(down / SMS, 110 * 1024 / (split * slot))
         along = not along
         if along and shape.n > 8 and shape.n % 16:  # rows that are no whole sectors
