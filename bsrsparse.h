@@ -100,7 +100,7 @@
      query (bsr_exec.query) names. BSR_EXEC_CHECK_POINTERS asks the driver whether each pointer is to device memory.
      On Hopper products, sampled products, softmax and attention start before the kernel before them in the stream ends, and
      wait for it before they use what they read. With BSR_EXEC_CONSTANT_MATRIX products with few columns do not wait to read
-     the sparse operand (see there).
+     the sparse operand (see there), products with little to do not to read its crow_indices and col_indices.
      Tiers: simt takes any dtype, block size and stride; mma uses tensor cores (sm_80 and up) where sizes and alignment allow,
      and true f32 products by FFMA on the same pipeline (tensor cores only under BSR_EXEC_TF32 and _TF32X3).
      bsr_plan.kernel forces one (1 simt, 2 mma, 3 wgmma) and is refused where it does not fit; so do tile, split, stages and

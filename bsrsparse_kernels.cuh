@@ -1210,7 +1210,7 @@ typedef struct bsri_dev_mma {
     int32_t a_trans, vector; /* values are stored transposed; epilogue: 1 rows, 2 columns of out by 16 bytes, 0 one by one */
     int32_t order, single;   /* of tiles: 0 slab by slab, 1 group by group; one item, one reduction */
     /* tiles of a block row: of all items, rows of one; warps of a tile; alpha and out, where nothing else is to be done */
-    int32_t total, lines, split;
+    int32_t total, lines, split, constant; /* constant: index arrays may be read at once */
     float alpha;
     char *out;
     int64_t out_row, out_col;
@@ -2195,7 +2195,7 @@ __device__ __forceinline__ void bsri_mma_short_walk(float (&sum)[L::MI][L::NI][4
     uint32_t to = f.base, from = f.base; /* slots */
     int64_t a = 0;                       /* lane l: where slice l of the warp's next 32 lies */
     int32_t b = 0;
-    bsri_dev_wait_for_last();
+    if (!m.constant) bsri_dev_wait_for_last();
     const int64_t first = bsri_index(r.ptr, r.dt, line);
     const int slices = (int)(bsri_index(r.ptr, r.dt, line + 1) - first) << m.sub_bits;
 #pragma unroll 1
@@ -2210,6 +2210,7 @@ __device__ __forceinline__ void bsri_mma_short_walk(float (&sum)[L::MI][L::NI][4
                 b = (int32_t)((bsri_index(r.col, r.dt, entry) << m.sub_bits) + (mine & subs)) * L::KS;
                 a = block * m.a_block + (mine & subs) * m.a_step;
             }
+            if (m.constant && i == -ahead) bsri_dev_wait_for_last(); /* the dense operand is not */
 #pragma unroll
             for (int e = 0; e < L::E; e++) {
                 const int64_t ae = __shfl_sync(~0u, a, which + e);
@@ -2229,6 +2230,7 @@ __device__ __forceinline__ void bsri_mma_short_walk(float (&sum)[L::MI][L::NI][4
         }
         if ((from += L::SLOT) == f.base + L::WARP) from = f.base;
     }
+    if (m.constant) bsri_dev_wait_for_last(); /* nor is out, where the row is empty */
     __syncwarp();
 }
 /* The tile's warps add up in their order, 16 rows by each of the first of them, which writes those to out. f: what is to be done
@@ -2699,7 +2701,7 @@ static bsri_choice bsri_short_choose(const bsr_context *ctx, const bsri_dev_prod
     bsri_mma_shape s;
     memset(m, 0, offsetof(bsri_dev_mma, p));
     m->p = *p, m->single = bsri_mma_single(p, &m->rows), m->vector = f->vector, m->lines = (int32_t)p->tiles;
-    m->alpha = (float)p->alpha;
+    m->alpha = (float)p->alpha, m->constant = p->constant && p->kind == BSRI_LIST_ROWS;
     if (p->alpha_ptr || p->alpha == 0.0) m->single = 0; /* to be looked at */
     s.mw = s.ks = p->br == 16 ? 16 : 32;
     bsri_mma_strides(p, &s, 64, f->values, f->dense, m);
