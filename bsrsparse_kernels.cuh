@@ -3410,6 +3410,7 @@ typedef struct bsri_dev_wgmma {
     int32_t silent; /* alpha is 0 and by value: nothing is read */
     int32_t ahead_lines, ahead_bytes; /* of the dense operand, which tiles of the first slab read; 0: not ahead */
     int32_t dense;  /* columns of a slice of the dense operand that one box brings */
+    int32_t listed; /* a row's blocks do not stand one after another, or are stored transposed */
     int64_t a_line;   /* bytes between lines of values as stored; a_trans: blocks are stored transposed */
     int64_t b_line;   /* of the dense operand's */
     int64_t patterns; /* of the matrix's batch */
@@ -4487,7 +4488,10 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
 #pragma unroll
         for (int i = 0; i < L::TN / 2; i++) sum[i] = 0;
         if (idle) {
-        } else if constexpr (L::OWN || T::BYTES == 1) {
+        } else if constexpr (L::OWN) { /* asked for each block it takes 5 %; with a third loop the epilogue spills */
+            if (!m.listed) flags = bsri_wgmma_slices<T, L, 0, 0>(m, s, at, own, sum);
+            else flags = bsri_wgmma_slices<T, L, 1, 0>(m, s, at, own, sum);
+        } else if constexpr (T::BYTES == 1) {
             flags = bsri_wgmma_slices<T, L, 0, 0>(m, s, at, own, sum);
         } else if (__builtin_expect(!m.a_trans, 1)) { /* the most common one first: code that stands near is there sooner */
             if (__builtin_expect(m.b_rows, 1)) flags = bsri_wgmma_slices<T, L, 0, 1>(m, s, at, own, sum);
@@ -4501,15 +4505,15 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
         const bsri_wgmma_rows now;
         const bsri_wgmma_tile &done = s.tile[now.warp];
         bsri_dev_finisher &finisher = s.finisher[now.half];
+        /* what is plain and of one item needs nothing of the finisher, whose cold code took 2 to 4 % of a product */
+        if (flags != BSRI_WGMMA_QUIT && !(m.single && m.fused == BSRI_WGMMA_PLAIN))
+            bsri_wgmma_item(m, finisher, now.half, done.item);
         bsri_wgmma_terms<L> terms;
         terms.row = 0, terms.col = __shfl_sync(~0u, done.col, 0), terms.cols = 0; /* a warp without a row stores nothing */
         if (done.line >= 0) {
             terms.row = (__shfl_sync(~0u, done.line, 0) << m.block_bits) + (now.strip & ((1 << m.block_bits) - 1));
             terms.cols = (int)bsri_min(L::TN, m.p.width - terms.col);
         }
-        /* what is plain and of one item needs nothing of the finisher, whose cold code took 2 to 4 % of a product */
-        if (flags != BSRI_WGMMA_QUIT && !(m.single && m.fused == BSRI_WGMMA_PLAIN))
-            bsri_wgmma_item(m, finisher, now.half, done.item);
         if (flags != BSRI_WGMMA_QUIT && m.fused == BSRI_WGMMA_LINES)
             terms.begin(m, finisher, at.base + L::STAGES * L::STAGE + now.warp * 4096);
         if constexpr (T::BYTES == 2 && !L::OWN) {
@@ -4631,8 +4635,8 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
         uint32_t flip, shift;    /* from a fragment of a strip of 32 products to the second; of this warp's bit in a word */
         uint32_t used;           /* bytes of the ring, modulo its size */
         const char *next[PAIR];  /* this lane's 16 bytes of the next blocks */
-        const char *values;      /* of block 0 where a list names the blocks */
-        const void *position;
+        const char *values;      /* of block 0; where blocks have no list, of the row's first */
+        const void *position;    /* the list, or NULL: they are counted */
         int32_t left, asked, now, then; /* blocks not asked for; of the list: how many were, this lane's of 32, of the next */
 
         __device__ __forceinline__ void begin(const bsri_dev_wgmma &m, bsri_wgmma_list<GROUP> &s, uint32_t ring) {
@@ -4651,15 +4655,13 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
         }
         /* Number of the block that comes `ahead` after the last one asked for. */
         __device__ __forceinline__ int32_t list(const bsri_dev_wgmma &m, int32_t ahead) const {
-            return ahead < left ? bsri_dev_index(position, m.rows.dt, asked + ahead) : 0;
+            return ahead >= left ? 0 : position ? bsri_dev_index(position, m.rows.dt, asked + ahead) : asked + ahead;
         }
         __device__ __forceinline__ void listed(const bsri_dev_wgmma &m) {
             const uint32_t i = (uint32_t)asked % 32;
             next[0] = values + (uint64_t)(uint32_t)__shfl_sync(~0u, now, i) * m.a_step;
-            if (PAIR == 2) {
-                const uint32_t x = __shfl_sync(~0u, now, i + 1), y = __shfl_sync(~0u, then, 0);
-                next[PAIR - 1] = values + (uint64_t)(i < 31 ? x : y) * m.a_step;
-            }
+            if (PAIR == 2)
+                next[PAIR - 1] = values + (uint64_t)(uint32_t)__shfl_sync(~0u, i < 31 ? now : then, i + 1) * m.a_step;
         }
         /* The first stage of an item: its blocks, from the first on. ahead: the first are on their way already. */
         __device__ __forceinline__ void start(const bsri_dev_wgmma &m, const bsri_wgmma_stage<GROUP> &stage, bool ahead) {
@@ -4669,8 +4671,9 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
             left = stage.end[g] - stage.at[g], position = stage.position, asked = 0;
             values = stage.values + (m.a_trans ? lane / 2 * m.a_line + lane % 2 * 16 + row * 2
                                                : (row + lane / (B / 8)) * m.a_line + lane % (B / 8) * 16);
-            if (m.p.kind != BSRI_LIST_ROWS) { /* the same in all lanes, as the compiler sees */
-                position = bsri_dev_at(position, m.rows.dt, at);
+            if (m.listed) { /* the same in all lanes, as the compiler sees */
+                if (m.p.kind != BSRI_LIST_ROWS) position = bsri_dev_at(position, m.rows.dt, at);
+                else position = NULL, values += at * m.a_step;
                 now = list(m, lane), then = list(m, 32 + lane), asked = skip;
                 listed(m);
             } else {
@@ -4678,10 +4681,10 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
             }
             left -= skip;
 #pragma unroll 1
-            for (int i = ahead ? (int)AHEAD : 0; i < (int)AHEAD; i++) ask(m, PAIR);
+            for (int i = ahead ? (int)AHEAD : 0; i < (int)AHEAD; i++) ask(m, PAIR, m.listed);
         }
-        /* n more blocks into the ring, as one group of copies. */
-        __device__ __forceinline__ void ask(const bsri_dev_wgmma &m, uint32_t n) {
+        /* n more blocks into the ring, as one group of copies. named: m.listed, which a loop knows. */
+        __device__ __forceinline__ void ask(const bsri_dev_wgmma &m, uint32_t n, int named) {
             const int some = min((int)n, left);
 #pragma unroll
             for (uint32_t k = 0; k < PAIR; k++) {
@@ -4691,7 +4694,7 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
             }
             bsri_mma_commit();
             left -= n, used = (used + n * STRIP) % RING;
-            if (m.p.kind != BSRI_LIST_ROWS) {
+            if (named) {
                 asked += n;
                 if ((uint32_t)asked % 32 < n) now = then, then = list(m, 32 - (uint32_t)asked % 32 + threadIdx.x % 32);
                 listed(m);
@@ -4702,9 +4705,10 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
         }
         /* A turn is two products of 16, which the tensor cores do in 512 clocks for both warpgroups: all that can be is ready
            before the wait. */
-        template <int, int, class F>
+        template <int LISTED, int, class F>
         __device__ __forceinline__ void multiply(const bsri_dev_wgmma &m, float (&sum)[TN / 2], uint32_t at, uint32_t work, int,
                                                  const F &release) {
+            const int turned = LISTED && m.a_trans;
             const uint64_t dense = TB ? bsri_wgmma_matrix<128>(at, SLICE * 128) : bsri_wgmma_matrix<2 * SLICE>(at, 0);
 #pragma unroll 1
             for (; work; work >>= 7 * PAIR) {
@@ -4721,9 +4725,9 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
 #pragma unroll
                 for (int i = 0; i < TN / 2; i++) asm volatile("" : "+f"(sum[i]));
                 __syncwarp();
-                fragment(m, x0, at0);
+                fragment(turned, x0, at0);
                 if (B == 32 || work & 64 << 7) { /* a group in each branch: else the compiler waits after every product */
-                    fragment(m, x1, at1);
+                    fragment(turned, x1, at1);
                     bsri_wgmma_fence();
                     bsri_wgmma<T, TN, 0, TB>::rs(sum, x0, dense >> 32 << 32 | d0);
                     bsri_wgmma<T, TN, 0, TB>::rs(sum, x1, dense >> 32 << 32 | d1);
@@ -4735,13 +4739,13 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
                 }
                 release();
                 __syncwarp(); /* all lanes have loaded their fragments: what comes next goes where those were */
-                ask(m, n);
+                ask(m, n, LISTED);
             }
         }
         /* From a stage's dense operand to piece n of a block's products, as descriptors count. */
         static __device__ __forceinline__ uint32_t piece(uint32_t n) { return n / JOIN * (DENSE / 16) + n % JOIN * 2; }
-        static __device__ __forceinline__ void fragment(const bsri_dev_wgmma &m, uint32_t (&x)[4], uint32_t at) {
-            if (m.a_trans) bsri_mma_load_t(x, at);
+        static __device__ __forceinline__ void fragment(int turned, uint32_t (&x)[4], uint32_t at) {
+            if (turned) bsri_mma_load_t(x, at);
             else bsri_mma_load(x, at);
         }
         /* Zeros times Inf or NaN leave NaN where a row has no block. */
@@ -4994,7 +4998,7 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     m->whole = f->dense == 1 && p->width % 64 == 0;
     /* no box beyond the last column: 14336 x 4096 x 64 took longer than 14336 x 4096 x 128 */
     m->dense = p->br < 64 ? c.tile_cols : (int32_t)bsri_min(c.tile_cols, p->width);
-    m->b_rows = f->dense == 1, m->a_trans = f->values == 2;
+    m->b_rows = f->dense == 1, m->a_trans = f->values == 2, m->listed = m->a_trans || p->kind != BSRI_LIST_ROWS;
     m->a_line = 2 * (m->a_trans ? p->a_cs : p->a_rs);
     m->a_step = (uint32_t)(2 * p->a_block), m->a_half = (uint32_t)((m->a_trans ? 16 : 8) * m->a_line);
     c.kernel = i8 ? 380 + (p->br == 128)
