@@ -344,7 +344,10 @@ struct gm_call {
     void upload() {
         for (int i = 0; i < regions && gm.apart; i++)
             gm_cuda("in cudaMemcpy", cudaMemcpy(region[i].dev, region[i].host, region[i].bytes, cudaMemcpyHostToDevice));
-        if (gm.apart) return;
+        if (gm.apart) { /* a copy from pageable memory may return before it has arrived, and our stream waits for no other */
+            gm_cuda("copying to the device", cudaDeviceSynchronize());
+            return;
+        }
         used += GM_ZONE;
         memset(gm.stage, BT_GUARD, used);
         for (int i = 0; i < regions; i++) memcpy(region[i].stage, region[i].host, region[i].bytes);
