@@ -2118,8 +2118,8 @@ static bsr_status bsri_check_cols(const bsri_call *c, const bsr_matrix *m, const
     }
     return BSR_OK;
 }
-/* The first i whose number occurred before, or -1; number(arg, i) is not negative. Where they do not ascend, a bitmap on the
-   stack looks at one window of numbers after another, so that nothing is allocated. */
+/* An i whose number occurred before, or -1; number(arg, i) is not negative. Where they do not ascend, a bitmap on the stack looks
+   at one window of numbers after another, so that nothing is allocated: the first i of the lowest window that has one. */
 static int64_t bsri_find_repeat(int64_t (*number)(const void *arg, int64_t i), const void *arg, int64_t n) {
     const int64_t window = 65536;
     uint64_t seen[65536 / 64];

@@ -564,7 +564,8 @@ static bsri_choice bsri_yes(int kernel, int tier, int reason) {
 }
 static const void *bsri_kernel(int number); /* of the kernel table; null: left out of this build */
 
-/* The tiers' choosers are asked in turn, the fastest first; the first whose choice runs the plan that is asked for wins. */
+/* The choosers are asked in turn, products' in the order of their estimated times, others' by tier, the fastest first; the first
+   whose choice runs the plan that is asked for wins. */
 typedef struct bsri_chooser {
     const bsr_plan *asked;
     bsri_choice best;   /* kernel 0: none so far */
@@ -1429,7 +1430,7 @@ __device__ __forceinline__ void bsri_mma_fetch(const bsri_dev_mma &m, bsri_mma_l
 #define BSRI_MMA_TIGHT 0
 #endif
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
-#define BSRI_MMA_FULL 1 /* tiles with 128 sums */
+#define BSRI_MMA_FULL 1 /* tiles with 128 sums have no register to spare: up to 8 bytes spilled */
 #else
 #define BSRI_MMA_FULL 0
 #endif
@@ -1743,8 +1744,8 @@ __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const b
 }
 /* Address of a member in shared memory. */
 #define BSRI_MMA_IN(type, at, member) ((at) + (uint32_t)offsetof(type, member))
-/* A warp has read. f32 is read by plain loads: there each lane says so, as racecheck sees no order between lanes (f32: same
-   speed; ldmatrix of the others it does not follow, and 32 arrivals of a warp cost up to 15 %). */
+/* A warp has read. f32 is read by plain loads (TF32 by rows, too): there each lane says so, as racecheck sees no order between
+   lanes (f32: same speed; ldmatrix of the others it does not follow, and 32 arrivals of a warp cost up to 15 %). */
 template <class T, class L> __device__ __forceinline__ void bsri_mma_free(uint32_t barrier) {
     if (T::BYTES != 4) __syncwarp();
     if (T::BYTES == 4 || bsri_mma_thread<L>() % 32 == 0) bsri_mma_arrive(barrier);
@@ -2016,6 +2017,7 @@ __device__ __forceinline__ uint32_t bsri_mma_transpose(uint32_t x) {
     return r;
 }
 #if __CUDA_ARCH__ >= 900
+/* Into the L2 only, where it is as current as memory. */
 __device__ __forceinline__ void bsri_dev_prefetch(const void *from, uint32_t bytes) {
     asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
 }
@@ -2539,7 +2541,8 @@ static void bsri_tiling_spread(bsri_tiling *t, double tiles, double room) {
 /* Blocks are taken to be anywhere. */
 static double bsri_tiles_ns(const bsri_dev_product *p, const bsri_facts *f, int kind, const bsri_tiling *t) {
     const bsri_costs *c = &bsri_costs_of[kind];
-    const double cut = (double)p->bc / t->slice, mean = f->inner * f->density, area = (double)t->cols * bsri_max(t->rows, 64);
+    const double cut = (double)p->bc / t->slice, mean = f->inner * f->density;
+    const double area = (double)t->cols * (t->rows > 64 ? t->rows : 64);
     const double own = t->split ? (mean + 2.0 * sqrt(mean * (1.0 - f->density))) / t->split : mean; /* blocks of a warp */
     const double piece = (double)t->slice * t->cols * (double)bsr_dtype_size(p->b.dtype) / 8192;
     const double multiply = cut * own * (c->step + c->area * area / 16384.0);
@@ -2690,6 +2693,8 @@ static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_
         t.waves = each > 3.0 ? each / 3.0 : 1.0, t.beside = each / t.waves * (4 / i);
         /* no tile beside another: all ask for the same few lines */
         if (p->width <= 64) t.beside *= p->width > 8 && p->width < 64 ? 2.0 : 1.5;
+        /* 32 bytes of a column at a time: from memory, not the L2, 1.5 to 2 times as long (3072 x 14336 x 1536, .8: 437 us) */
+        if (t.along && p->br == 16 && p->b.rows * p->width * 2 > 32 << 20) t.beside *= 1.75;
         ns = asked->split && asked->split != i ? INFINITY : bsri_tiles_ns(p, f, kind, &t);
         if (ns < e.ns) e.ns = ns, e.split = i;
     }
@@ -2735,7 +2740,7 @@ static bsri_estimate bsri_skinny_estimate(const bsr_context *ctx, const bsri_dev
     bsri_tiling t;
     int64_t grid;
     if (ctx->tier < 2) return bsri_estimate_none(BSR_WHY_GPU);
-    if (p->width > 64) return bsri_estimate_none(BSR_WHY_WIDE);
+    if (p->width > (bsri_skinny_rows(p) ? 32 : 64)) return bsri_estimate_none(BSR_WHY_WIDE); /* 64 by rows: no such kernel */
     if (p->kind > BSRI_LIST_TRANSPOSED) return bsri_estimate_none(BSR_WHY_LIST_KIND);
     if (compute != BSR_F32 || p->b.dtype != dt || (dt != BSR_BF16 && dt != BSR_F16)) return bsri_estimate_none(BSR_WHY_DTYPE);
     if (p->br % 16 || p->bc % 16 || (p->bc & (p->bc - 1)) || p->bc > 1024) return bsri_estimate_none(BSR_WHY_BLOCK);
@@ -2818,10 +2823,6 @@ __device__ __forceinline__ void bsri_tma_barriers_made(void) {
 }
 __device__ __forceinline__ void bsri_tma_prefetch(const CUtensorMap *map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
-}
-/* Into the L2 only, where it is as current as memory. */
-__device__ __forceinline__ void bsri_bulk_ahead(const void *from, uint32_t bytes) {
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
 }
 #define BSRI_TMA_LOAD "shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, "
 __device__ __forceinline__ void bsri_tma_load(uint32_t to, const CUtensorMap *map, uint32_t barrier, int c0, int c1) {
@@ -4460,7 +4461,7 @@ __device__ __forceinline__ uint32_t bsri_wgmma_slices(const bsri_dev_wgmma &m, b
 __device__ __forceinline__ void bsri_wgmma_ahead(const bsri_dev_wgmma &m) {
     if (threadIdx.x >= 256) return;
     for (int i = (int)(threadIdx.x - 128 + 128 * blockIdx.x); i < m.ahead_lines; i += 128 * gridDim.x)
-        bsri_bulk_ahead(m.rows.b + i * m.b_line, m.ahead_bytes);
+        bsri_dev_prefetch(m.rows.b + i * m.b_line, (uint32_t)m.ahead_bytes);
 }
 template <class T, class L>
 __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s, char *shared) {
@@ -4489,7 +4490,8 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
         for (int i = 0; i < L::TN / 2; i++) sum[i] = 0;
         if (idle) {
         } else if constexpr (L::OWN) { /* asked for each block it takes 5 %; with a third loop the epilogue spills */
-            if (!m.listed) flags = bsri_wgmma_slices<T, L, 0, 0>(m, s, at, own, sum);
+            if constexpr (L::ONE_LOOP) flags = bsri_wgmma_slices<T, L, 2, 0>(m, s, at, own, sum);
+            else if (!m.listed) flags = bsri_wgmma_slices<T, L, 0, 0>(m, s, at, own, sum);
             else flags = bsri_wgmma_slices<T, L, 1, 0>(m, s, at, own, sum);
         } else if constexpr (T::BYTES == 1) {
             flags = bsri_wgmma_slices<T, L, 0, 0>(m, s, at, own, sum);
@@ -4605,7 +4607,7 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
     static constexpr int TN = 256, B = B_, GROUP = 128 / B, JOIN = B == 16 && !TB ? 2 : 1, SLICE = JOIN * B, EACH = 64 / SLICE,
                          ITEMS = EACH * JOIN, DENSE = TN * SLICE * 2, STAGE = EACH * DENSE;
     static constexpr uint32_t STAGES = 4, STRIP = 32 * B, PAIR = B == 16 ? 2 : 1, RING = 4096, AHEAD = RING / STRIP / PAIR;
-    static constexpr bool OWN = true;
+    static constexpr bool OWN = true, ONE_LOOP = B == 32 && T::DTYPE == BSR_F16; /* f16: two loops spill 8 bytes */
 #ifdef BSRI_WGMMA_CODE
     /* What all slices of a part have in common: the same in all lanes, as the compiler sees. */
     struct fetch {
@@ -4708,7 +4710,7 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
         template <int LISTED, int, class F>
         __device__ __forceinline__ void multiply(const bsri_dev_wgmma &m, float (&sum)[TN / 2], uint32_t at, uint32_t work, int,
                                                  const F &release) {
-            const int turned = LISTED && m.a_trans;
+            const int turned = LISTED && m.a_trans, named = LISTED == 2 ? m.listed : LISTED;
             const uint64_t dense = TB ? bsri_wgmma_matrix<128>(at, SLICE * 128) : bsri_wgmma_matrix<2 * SLICE>(at, 0);
 #pragma unroll 1
             for (; work; work >>= 7 * PAIR) {
@@ -4739,7 +4741,7 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
                 }
                 release();
                 __syncwarp(); /* all lanes have loaded their fragments: what comes next goes where those were */
-                ask(m, n, LISTED);
+                ask(m, n, named);
             }
         }
         /* From a stage's dense operand to piece n of a block's products, as descriptors count. */
@@ -4958,7 +4960,8 @@ static void bsri_wgmma_balance(bsri_dev_wgmma *m, int64_t groups) {
     if (mean * (double)clocks < 420.0 * m->teams)
         m->tail = (int32_t)bsri_min(8, (int64_t)(units / m->teams * mean * (double)clocks / (250.0 * m->teams)));
 }
-/* Where few blocks are stored, but of most block columns, and the dense operand won't be in the L2. */
+/* Where few blocks are stored (measured: a gain at a density of .05, none at .2), but of most block columns, and the dense
+   operand and out fill most of an L2 of 50 MB. No more than 16 MB (8 at 4096^3): what comes too early is gone again. */
 static void bsri_wgmma_look_ahead(bsri_dev_wgmma *m) {
     const bsri_dev_product *p = &m->p;
     const int64_t size = (int64_t)bsr_dtype_size(p->b.dtype), cols = bsri_min((int64_t)m->span * m->tile_cols, p->width);
@@ -4968,6 +4971,10 @@ static void bsri_wgmma_look_ahead(bsri_dev_wgmma *m) {
     if ((double)p->a.nnz < inner || 10.0 * (double)p->a.nnz > 1.05 * inner * m->lines) return;
     m->ahead_lines = (int32_t)(m->b_rows ? p->b.rows : cols);
     m->ahead_bytes = (int32_t)(size * (m->b_rows ? cols : p->b.rows) / 16 * 16);
+    if (m->ahead_bytes && (int64_t)m->ahead_lines * m->ahead_bytes > 16 << 20) {
+        if (m->b_rows) m->ahead_lines = (16 << 20) / m->ahead_bytes;
+        else m->ahead_bytes = (16 << 20) / m->ahead_lines / 16 * 16;
+    }
     if (!m->ahead_bytes) m->ahead_lines = 0;
 }
 /* Which instance runs a product in this tier. */
@@ -9390,7 +9397,7 @@ static const void *bsri_kernel(int number) {
     }
 }
 
-/* What the kernels of an engine are given, and who may choose one, the fastest tier first. */
+/* What the kernels of an engine are given, and who may choose one. */
 typedef union bsri_product_params {
     bsri_dev_product simt;
     bsri_dev_wgmma wgmma;
@@ -9399,14 +9406,16 @@ typedef union bsri_product_params {
     bsri_dev_few few;
 } bsri_product_params;
 /* Every kernel but the one that takes anything: tier, its pair of functions, its parameters. Of a tier that takes nothing the
-   last one's reason is shown. */
+   last refusal is shown: of an offer, else of the last estimate in this list. */
 #define BSRI_PRODUCTS(X)                                        \
     X(3, bsri_few_estimate, bsri_few_choose, few)               \
     X(3, bsri_wgmma_estimate, bsri_wgmma_choose, wgmma)         \
     X(2, bsri_skinny_estimate, bsri_skinny_choose, skinny)      \
     X(2, bsri_short_estimate, bsri_short_choose, mma)           \
     X(2, bsri_mma_estimate, bsri_mma_choose, mma)
-enum { BSRI_PRODUCTS_MOST = 8 };
+#define BSRI_X(tier, estimate, choose, params) +1
+enum { BSRI_PRODUCTS_MOST = 0 BSRI_PRODUCTS(BSRI_X) };
+#undef BSRI_X
 static bsri_choice bsri_choose_listed(int i, const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f,
                                       const bsr_plan *asked, const bsri_estimate *e, bsri_product_params *m) {
 #define BSRI_X(tier, estimate, choose, params) \
@@ -9455,10 +9464,12 @@ static void bsri_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *
     /* blocks of 16, a short inner size, many columns: 512 x 96 x 8192, .8, takes 12.7 us by wgmma, 8.9 by mma, 4096 x 96 x 4096
        26.6 and 22.2; but .3 of that 32.0 and more */
     const double stored = bsri_mean_blocks(&p->out) / ((double)bsri_block_rows(&p->out) * (double)bsri_block_cols(&p->out));
-    const int brief = p->out.block_rows == 16 && p->mat1.cols <= 160 && p->out.cols >= 2048 &&
+    const int brief = ctx->tier >= 3 && p->out.block_rows == 16 && p->mat1.cols <= 160 && p->out.cols >= 2048 &&
                       (p->out.rows < 2048 || stored < 0.5);
-    if (brief && bsri_wants(s, 2)) bsri_offer(s, 2, bsri_mma_choose_sampled(ctx, p, compute, s->asked, &m->mma));
-    if (brief) s->refused[3] = BSR_WHY_SLOWER;
+    if (brief && bsri_wants(s, 2)) {
+        bsri_offer(s, 2, bsri_mma_choose_sampled(ctx, p, compute, s->asked, &m->mma));
+        if (s->best.kernel) s->refused[3] = BSR_WHY_SLOWER;
+    }
     if (bsri_wants(s, 3)) bsri_offer(s, 3, bsri_wgmma_choose_sampled(ctx, p, compute, s->asked, &m->wgmma));
     if (bsri_wants(s, 2)) bsri_offer(s, 2, bsri_mma_choose_sampled(ctx, p, compute, s->asked, &m->mma));
     if (bsri_wants(s, 1)) bsri_offer(s, 1, bsri_simt_choose_sampled(ctx, p, compute, s->asked, &m->simt));

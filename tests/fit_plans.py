@@ -89,6 +89,7 @@ def traits(shape, plan, kind):
         each = math.ceil(each) if each <= 3 else each + 0.5
         waves = max(1, each / 3)
         beside = each / waves * 4 / split * (2 if 8 < shape.n < 64 else 1.5 if shape.n <= 64 else 1)
+        beside *= 1.75 if along and shape.b == 16 and shape.k * shape.n * 2 > 32 << 20 else 1
     elif kind.startswith("skinny"):
         held, split, along = 32 if cols < 32 else 16, 8 if cols > 8 else 16, not along
         blocks = int(inner * d)

@@ -16,7 +16,7 @@ if command -v "${CC:-cc}" >/dev/null 2>&1; then cc=${CC:-cc}; else cc=gcc; fi
 case $cc in *gcc* | *clang* | cc) ;; *) cc=gcc ;; esac
 include=$(cd "$(dirname "$(readlink -f "$(command -v "$nvcc")")")/../include" 2>/dev/null && pwd)
 list=build/kernels.txt
-strict='--Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror'
+strict='--Werror all-warnings -Xcompiler -Wall,-Wextra,-Wconversion,-Wshadow,-Werror'
 
 # Both architectures at once; only the second gets a host object. What is there from the same sources is kept.
 sum=$(cat bsrsparse.h bsrsparse_kernels.cuh tune_table.h tests/compile/implementation.c tests/test_cudart.sh | cksum)

@@ -1076,11 +1076,12 @@ TEST(plans_bind) {
 /* The plan says why no faster tier runs. */
 TEST(plans_say_why) {
     static const struct {
-        int block, dtype, shift, why;
-    } cases[] = {{24, BSR_BF16, 0, BSR_WHY_BLOCK},
-                 {64, BSR_F64, 0, BSR_WHY_DTYPE},
-                 {64, BSR_BF16, 2, BSR_WHY_DENSE},
-                 {64, BSR_BF16, 1, BSR_WHY_VALUES}};
+        int block, block_cols, columns, dtype, shift, why;
+    } cases[] = {{24, 24, 1152, BSR_BF16, 0, BSR_WHY_BLOCK},
+                 {16, 32, 48, BSR_BF16, 0, BSR_WHY_BLOCK}, /* few columns: 64 only where they are contiguous */
+                 {64, 64, 3072, BSR_F64, 0, BSR_WHY_DTYPE},
+                 {64, 64, 3072, BSR_BF16, 2, BSR_WHY_DENSE},
+                 {64, 64, 3072, BSR_BF16, 1, BSR_WHY_VALUES}};
     size_t i;
     bsr_error e;
     bsr_context *ctx;
@@ -1088,19 +1089,19 @@ TEST(plans_say_why) {
     for (i = 0; i < sizeof cases / sizeof *cases; i++) {
         bsr_plan plan = BSR_ZERO;
         bsr_exec ex = BSR_ZERO;
-        const int64_t n = 48 * cases[i].block;
+        const int64_t n = 48 * cases[i].block_cols;
         bsr_matrix a;
         bsr_dense b, c;
         char line[400];
         char *p[5];
         int j;
-        bt_case("block %d, %s", cases[i].block, bsr_dtype_name(cases[i].dtype));
+        bt_case("blocks of %d x %d, %s", cases[i].block, cases[i].block_cols, bsr_dtype_name(cases[i].dtype));
         arena.used = 0, ex.error = &e, ex.query = &plan, watch.exec = &ex;
         for (j = 0; j < 5; j++) p[j] = aligned(n * n + 512, cases[i].dtype);
-        a = bsr_matrix_make(n, n, cases[i].block, cases[i].block, 96, p[0], p[1], BSR_I32, p[2] + (cases[i].shift & 1) * 2,
+        a = bsr_matrix_make(n, n, cases[i].block, cases[i].block_cols, 96, p[0], p[1], BSR_I32, p[2] + (cases[i].shift & 1) * 2,
                             cases[i].dtype);
-        b = bsr_dense_row_major(p[3] + (cases[i].shift & 2), cases[i].dtype, n, n);
-        c = bsr_dense_row_major(p[4], cases[i].dtype, n, n);
+        b = bsr_dense_row_major(p[3] + (cases[i].shift & 2), cases[i].dtype, n, cases[i].columns);
+        c = bsr_dense_row_major(p[4], cases[i].dtype, n, cases[i].columns);
         CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &c, &ex), BSR_OK), CHECK_INT(plan.kernel, 1),
             CHECK_INT(plan.refused, cases[i].why);
         bsr_plan_string(&plan, line, sizeof line);
@@ -1134,7 +1135,8 @@ TEST(plans_are_the_fastest) {
                  {BSR_BF16, 8192, 5120, 8, 128, 98, 1, 3, 64, 8},      {BSR_BF16, 14336, 14336, 16, 64, 95, 0, 3, 64, 16},
                  {BSR_BF16, 11008, 1536, 32, 64, 80, 0, 3, 64, 32},    {BSR_BF16, 2560, 14336, 4, 16, 50, 1, 2, 16, 8},
                  {BSR_BF16, 512, 5120, 16, 32, 30, 0, 2, 16, 16},      {BSR_BF16, 512, 11008, 24, 16, 60, 0, 2, 16, 32},
-                 {BSR_BF16, 640, 14336, 48, 32, 70, 1, 2, 16, 64}};
+                 {BSR_BF16, 640, 14336, 48, 32, 70, 1, 2, 16, 64},     {BSR_BF16, 640, 14336, 48, 32, 70, 0, 2, 32, 64},
+                 {BSR_BF16, 3072, 14336, 1536, 16, 80, 1, 3, 128, 256}};
     size_t i;
     bsr_error e;
     bsr_context *ctx;

@@ -109,7 +109,7 @@ TF bool gm_next_of(int kernel) {
 /* A CUDA error ends the program: nothing after it would mean anything. */
 static void gm_cuda(const char *what, cudaError_t e) {
     if (e == cudaSuccess) return;
-    bt_fail(__FILE__, __LINE__, "CUDA error %d (%s) %s; the program stops", (int)e, cudaGetErrorString(e), what);
+    printf("FAIL %s [%s]: CUDA error %d (%s) %s; the program stops\n", bt.test, bt.text, (int)e, cudaGetErrorString(e), what);
     gm_totals();
     printf("%ld passed, %ld failed, %ld skipped\n", bt.passed, bt.failed + 1, bt.skipped);
     fflush(stdout);
