@@ -338,7 +338,7 @@ static std::string job_bits(const job *j, cudaStream_t stream) { return written_
 static void poison(const gm_call &g, cudaStream_t stream) {
     for (int i = 0; i < g.regions; i++)
         if (g.region[i].written)
-            gm_cuda("poisoning", cudaMemsetAsync(g.region[i].dev, 0xff, g.region[i].bytes, stream));
+            gm_cuda("poisoning", cudaMemsetAsync(g.region[i].dev, BT_POISON, g.region[i].bytes, stream));
 }
 /* Poisons what the call writes; new_inputs: turns the numbers that it reads. */
 static void job_reset(const job *j, cudaStream_t stream, size_t turn) {
@@ -716,7 +716,7 @@ template <class F> static void each_plan(const gm_call &g, const void *out, int 
                 ran[tier]++;
                 continue;
             }
-            gm_cuda("poisoning", cudaMemsetAsync(to->dev, BT_POISON, to->bytes, gm.stream));
+            poison(g, gm.stream);
             bsr_status status = call(&e);
             if (status == BSR_BAD_PLAN && tier) continue;
             CHECK_INT(status, BSR_OK), ran[tier]++;
@@ -728,6 +728,12 @@ template <class F> static void each_plan(const gm_call &g, const void *out, int 
                         tile.split, tile.stages, (int)at, t_load(got.data(), dtype, at), t_load(block->data, dtype, at));
         }
 }
+/* Of the device, the number before the point: which tiers it has. */
+static int architecture(void) {
+    int major = 0;
+    gm_cuda("asking", cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
+    return major;
+}
 static bsr_exec exec_of(uint32_t flags) {
     bsr_exec e = BSR_ZERO;
     e.flags = flags;
@@ -736,8 +742,7 @@ static bsr_exec exec_of(uint32_t flags) {
 TEST(instances) {
     static const uint32_t flags[] = {0, BSR_EXEC_TF32, BSR_EXEC_TF32X3};
     static const int64_t blocks[] = {16, 32, 64, 128}, widths[] = {272, 264, 8, 16, 32, 64};
-    int major = 0;
-    gm_cuda("asking", cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
+    const int major = architecture();
     for (int type : types) {
         int ran[2][4] = {{0}}; /* products, sampled products; by tier */
         for (int64_t block : blocks)
@@ -858,8 +863,7 @@ TEST(random_products) {
         each_plan(g, c.data, out, e, ran,
                   [&](const bsr_exec *e) { return bsr_dense_addmm(gm.ctx, beta, di, alpha, op, da, db, df, dc, e); });
     }
-    int major = 0;
-    gm_cuda("asking", cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
+    const int major = architecture();
     bt_case("tiers that ran");
     if (gm.random < 100 || reduced()) {
         bt_skip("too few products");

@@ -258,12 +258,12 @@ struct gm_call {
         region[regions] = r;
         return region[regions++].dev + (at - r.host);
     }
-    /* Whole pieces of 16 bytes: memcheck takes the copy of 10 bytes to shared memory, the rest zeros, for one of 16. */
+    /* Whole pieces of 16 bytes: memcheck takes the copy of 10 bytes to shared memory, the rest zeros, for one of 16. upload()
+       fills the rest, in the same stream, and waits. */
     static void take(gm_region *r) {
         const size_t piece = r->bytes / 16 * 16;
         gm_cuda("in cudaMalloc", cudaMalloc((void **)&r->dev, piece + 16));
         gm_cuda("in cudaMemset", cudaMemset(r->dev + piece, BT_POISON, 16));
-        gm_cuda("waiting", cudaStreamSynchronize(0)); /* what fills the rest may come in another stream */
     }
     template <class P> void move(P *&p) const {
         for (int end = 0; end < 2 && p; end++) /* the end of one may be the start of another */
