@@ -140,7 +140,8 @@
    BACKENDS AND WHAT THEY WERE RUN ON
      cpu, portable C     run: x86-64 (gcc, clang), aarch64 (emulated); compiled: mingw-w64
      cpu, AVX2, AVX-512  run: x86-64 (gcc, clang), chosen at run time; a plain -O2 build has them
-     cuda, simt and mma  run: sm_90 (H200); compiled only: sm_80; others not tried as a whole
+     cuda, simt and mma  run: sm_90 (H200); compiled only: sm_75 to sm_89, sm_100, sm_120
+     cuda, wgmma         run: sm_90a (H200), the only one that has it
 
    LICENCE: MIT-0, at the end of this file. */
 #ifndef BSRSPARSE_H
@@ -291,7 +292,8 @@ typedef enum bsr_operand_id {
 } bsr_operand_id;
 
 /* Every check has one item: name, status that it returns, sentence. bsr_error.index and .value are what the
-   sentence's <index> and <value> stand for; -1 and 0 where it names none. Tests match items, not text. */
+   sentence's <index> and <value> stand for (<dtype>, <operand>, <op>: value, by its name); -1 and 0 where it
+   names none. Tests match items, not text. */
 #define BSR_ITEM_LIST(X)                                                                                              \
     X(BSR_ITEM_NONE, BSR_OK, "no error")                                                                              \
     X(BSR_ITEM_CONTEXT_NULL, BSR_NULL_POINTER, "the context is null")                                                 \
@@ -303,7 +305,9 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_VALUES_NULL, BSR_NULL_POINTER, "values is null although the operation needs them")                     \
     X(BSR_ITEM_INDEX_ARRAY_NULL, BSR_NULL_POINTER, "an index array is null although it has entries")                  \
     X(BSR_ITEM_BACKEND_UNKNOWN, BSR_BAD_ARGUMENT, "unknown backend <value>")                                          \
-    X(BSR_ITEM_BACKEND_MISSING, BSR_NO_BACKEND, "backend <value> is not in this build")                               \
+    X(BSR_ITEM_BACKEND_MISSING, BSR_NO_BACKEND, "the CUDA backend is not in this build")                              \
+    X(BSR_ITEM_DEVICE_MISSING, BSR_NO_BACKEND, "no GPU for the CUDA backend: none is there (CUDA error 100), not this "\
+      "one (101), its driver is absent or too old (35), or this build has no code for it (209)")                      \
     X(BSR_ITEM_ISA_MISSING, BSR_NO_BACKEND, "instruction set <value> is not in this build or this machine lacks it")  \
     X(BSR_ITEM_ALLOCATOR_HALF, BSR_BAD_ARGUMENT, "an allocator needs both functions or none")                         \
     X(BSR_ITEM_THREADS, BSR_BAD_ARGUMENT, "the thread count <value> is negative or above 4096")                       \
@@ -315,13 +319,13 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_WORKSPACE, BSR_WORKSPACE_TOO_SMALL, "the workspace must have <value> bytes and 64-byte alignment")     \
     X(BSR_ITEM_BUFFER_SIZE, BSR_CAPACITY, "the buffer must have <value> bytes")                                       \
     X(BSR_ITEM_CAPACITY, BSR_CAPACITY, "the arrays must hold <value> blocks")                                         \
-    X(BSR_ITEM_PLAN_OP, BSR_BAD_PLAN, "the plan was made for operation <value>")                                      \
+    X(BSR_ITEM_PLAN_OP, BSR_BAD_PLAN, "the plan was made for <op>")                                                   \
     X(BSR_ITEM_PLAN_FIELD, BSR_BAD_PLAN, "field <index> of the plan can't be <value> here")                           \
     X(BSR_ITEM_DTYPE_UNKNOWN, BSR_BAD_DTYPE, "unknown dtype <value>")                                                 \
-    X(BSR_ITEM_DTYPE_NOT_ACCEPTED, BSR_BAD_DTYPE, "dtype <value> is not accepted for this operand")                   \
-    X(BSR_ITEM_DTYPE_MISMATCH, BSR_BAD_DTYPE, "dtype <value> differs from the other operand's")                       \
-    X(BSR_ITEM_DTYPE_OUT, BSR_BAD_DTYPE, "output dtype <value> does not go with the operands'")                       \
-    X(BSR_ITEM_INDEX_DTYPE, BSR_BAD_DTYPE, "index dtype <value> is neither i32 nor i64")                              \
+    X(BSR_ITEM_DTYPE_NOT_ACCEPTED, BSR_BAD_DTYPE, "dtype <dtype> is not accepted for this operand")                   \
+    X(BSR_ITEM_DTYPE_MISMATCH, BSR_BAD_DTYPE, "dtype <dtype> differs from the other operand's")                       \
+    X(BSR_ITEM_DTYPE_OUT, BSR_BAD_DTYPE, "output dtype <dtype> does not go with the operands'")                       \
+    X(BSR_ITEM_INDEX_DTYPE, BSR_BAD_DTYPE, "index dtype <dtype> is neither i32 nor i64")                              \
     X(BSR_ITEM_SIZE_NEGATIVE, BSR_BAD_SHAPE, "size <index> is negative: <value>")                                     \
     X(BSR_ITEM_BLOCK_SIZE, BSR_BAD_SHAPE, "block size <value> is below 1 or above 2^20")                              \
     X(BSR_ITEM_BLOCK_DIVIDES, BSR_BAD_SHAPE, "size <value> is no multiple of the block size")                         \
@@ -341,7 +345,7 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_STRIDE_OUTPUT, BSR_BAD_STRIDE, "an output's elements share memory through stride <index>: <value>")    \
     X(BSR_ITEM_STRIDE_PATTERN, BSR_BAD_STRIDE, "ragged dimension <index> needs col and values strides of 0")\
     X(BSR_ITEM_ALIGNMENT, BSR_MISALIGNED, "the pointer is not aligned to <value> bytes")                              \
-    X(BSR_ITEM_OVERLAP, BSR_OVERLAP, "the output overlaps operand <value>")                                           \
+    X(BSR_ITEM_OVERLAP, BSR_OVERLAP, "the output overlaps operand <operand>")                                         \
     X(BSR_ITEM_SIZE_OVERFLOW, BSR_OVERFLOW, "the operand's extent does not fit 63 bits")                              \
     X(BSR_ITEM_INDEX_RANGE, BSR_OVERFLOW, "<value> does not fit the index dtype")                                     \
     X(BSR_ITEM_CROW_FIRST, BSR_BAD_STRUCTURE, "crow_indices starts at <value>, not where it must (batch item <index>)")\
@@ -426,7 +430,7 @@ BSR_API const char *bsr_operand_name(int operand);            /* "left_alpha"; n
 BSR_API const char *bsr_op_name(int op);                      /* "dense_addmm"; never null */
 BSR_API const char *bsr_dtype_name(int dtype);                /* "bf16"; never null */
 BSR_API size_t bsr_dtype_size(int dtype);                     /* bytes per element; 0 for an unknown dtype */
-/* Writes one line, "BSR_OVERLAP: out: the output overlaps operand 2" and the like, always terminated, never
+/* Writes one line, "BSR_OVERLAP: out: the output overlaps operand b" and the like, always terminated, never
    more than size bytes. Returns the length that the whole line has, as snprintf does. */
 BSR_API int bsr_error_string(const bsr_error *error, char *text, size_t size);
 
@@ -489,7 +493,7 @@ typedef struct bsr_info {
     int32_t version, backend, isa, threads;
     int32_t device, sm_count, cc_major, cc_minor; /* CUDA; -1 and zeros on the CPU */
     const char *backend_name, *isa_name;
-    const char *status_of_backends; /* for each backend and GPU generation: run on hardware, compiled only, absent */
+    const char *status_of_backends; /* for each backend and tier: run on hardware, compiled only, absent */
 } bsr_info;
 
 /* Makes a context. desc null: defaults. Errors: NULL_POINTER (out), BAD_ARGUMENT, NO_BACKEND, OUT_OF_MEMORY;
@@ -632,7 +636,8 @@ typedef struct bsr_plan {
 #define BSR_EXEC_SKIP_CHECKS     (1u << 0) /* the caller vouches for everything, index contents included */
 #define BSR_EXEC_CHECK_POINTERS  (1u << 1) /* CUDA: also ask the driver what kind of memory each pointer is */
 #define BSR_EXEC_ACCUMULATE_F64  (1u << 2) /* f32, f16, bf16: sums in f64 */
-#define BSR_EXEC_TF32            (1u << 3) /* f32 products may round operands to TF32: 2^-10 |a b| more a product; CUDA, mma */
+#define BSR_EXEC_TF32            (1u << 3) /* f32 products may round operands to TF32: 2^-10 |a b| more a product; CUDA, mma.
+                                              It is leave, no wish: the CPU and the simt tier go on in f32, and so below */
 #define BSR_EXEC_TF32X3          (1u << 4) /* f32 products as three TF32 products: 2^-20 |a b| more, NaN from Inf; CUDA, mma */
 #define BSR_EXEC_NO_TABLE        (1u << 5) /* tuned tables are not looked at: the heuristic decides */
 #define BSR_EXEC_NO_LOG          (1u << 6) /* nothing is logged: status and record only */
@@ -798,10 +803,10 @@ typedef struct bsr_scatter_indices {
 BSR_API bsr_status bsr_scatter_mm(const bsr_context *ctx, const bsr_dense *blocks, const bsr_dense *others,
                                   const bsr_scatter_indices *indices, const bsr_dense *accumulators, const bsr_exec *exec);
 
-/* Builds the indices of A B for a 2-D matrix a and N columns, longest rows first (ties in row order; rows without blocks
-   last, so that the counts depend on sizes alone). With format, split_n set and all arrays null: only writes the counts.
-   With arrays: the counts are capacities and become what was written. SCATTER_MM: tiles of b are Ks x Ns, numbered
-   row-major (K/Ks) x split_n; of out Ms x Ns.
+/* Builds the indices of A B for a matrix a (2-D, or a batch of one) and N columns, longest rows first (ties in row order;
+   rows without blocks last, so that the counts depend on sizes alone). With format, split_n set and all arrays null: only
+   writes the counts. With arrays: the counts are capacities and become what was written. SCATTER_MM: tiles of b are
+   Ks x Ns, numbered row-major (K/Ks) x split_n; of out Ms x Ns.
    Errors: BAD_SHAPE (split_n does not divide n), CAPACITY. After bsr_scatter_mm_indices_data. */
 BSR_API bsr_status bsr_build_scatter_indices(const bsr_context *ctx, const bsr_matrix *a, int64_t n, bsr_scatter_indices *indices,
                                              const bsr_exec *exec);
@@ -1393,9 +1398,25 @@ static void bsri_put_int(bsri_text *t, int64_t value) {
     bsri_put(t, digits + n);
 }
 
+/* What stands at s in an item's sentence: a place for index or value. Returns its length, or 0 where there is none. */
+static size_t bsri_put_place(bsri_text *t, const char *s, const bsr_error *error) {
+    static const char *const places[] = {"<index>", "<value>", "<dtype>", "<operand>", "<op>"};
+    const int value = error->value == (int)error->value ? (int)error->value : -1;
+    const char *name = "?";
+    size_t i = 0;
+    while (i < BSRI_COUNT(places) && strncmp(s, places[i], strlen(places[i]))) i++;
+    if (i == BSRI_COUNT(places)) return 0;
+    if (i == 2) name = bsr_dtype_name(value);
+    if (i == 3) name = bsr_operand_name(value);
+    if (i == 4) name = bsr_op_name(value);
+    if (*name != '?') bsri_put(t, name);
+    else bsri_put_int(t, i ? error->value : error->index);
+    return strlen(places[i]);
+}
 BSR_API int bsr_error_string(const bsr_error *error, char *text, size_t size) {
     bsri_text t;
     const char *s;
+    size_t n;
     t.data = text, t.size = text ? size : 0, t.length = 0;
     bsri_put(&t, "");
     if (!error) return 0;
@@ -1406,22 +1427,19 @@ BSR_API int bsr_error_string(const bsr_error *error, char *text, size_t size) {
     bsri_put(&t, ": ");
     for (s = bsr_item_string(error->item); *s; s++) {
         char one[2];
-        if (!strncmp(s, "<index>", 7)) {
-            bsri_put_int(&t, error->index), s += 6;
-        } else if (!strncmp(s, "<value>", 7)) {
-            bsri_put_int(&t, error->value), s += 6;
-        } else {
-            one[0] = *s, one[1] = 0;
-            bsri_put(&t, one);
-        }
+        one[0] = *s, one[1] = 0;
+        n = bsri_put_place(&t, s, error);
+        if (n) s += n - 1;
+        else bsri_put(&t, one);
     }
     if (error->cuda_error) bsri_put(&t, " (CUDA error "), bsri_put_int(&t, error->cuda_error), bsri_put(&t, ")");
     return (int)t.length;
 }
 
-static void bsri_record(const bsr_context *ctx, bsr_error *error, int item, int operand, int64_t index, int64_t value) {
+static void bsri_record_cuda(const bsr_context *ctx, bsr_error *error, int item, int operand, int64_t index, int64_t value,
+                             int cuda_error) {
     bsr_error e;
-    e.status = (int32_t)bsri_items[item].status, e.item = item, e.operand = operand, e.cuda_error = 0;
+    e.status = (int32_t)bsri_items[item].status, e.item = item, e.operand = operand, e.cuda_error = cuda_error;
     e.index = index, e.value = value;
     if (error) *error = e;
     if (ctx && ctx->logger.func) {
@@ -1429,6 +1447,9 @@ static void bsri_record(const bsr_context *ctx, bsr_error *error, int item, int 
         bsr_error_string(&e, line, sizeof line);
         ctx->logger.func(BSR_LOG_ERROR, item, line, ctx->logger.user);
     }
+}
+static void bsri_record(const bsr_context *ctx, bsr_error *error, int item, int operand, int64_t index, int64_t value) {
+    bsri_record_cuda(ctx, error, item, operand, index, value, 0);
 }
 
 /* Fills in the caller's record, logs, and returns the item's status: `return bsri_fail(c, item, ...)`. */
@@ -8344,8 +8365,7 @@ extern "C" {
 static bsr_status bsri_cuda_status(const bsri_call *c, cudaError_t e) {
     if (e == cudaSuccess) return BSR_OK;
     (void)cudaGetLastError(); /* reported here: nothing stays behind for somebody else's check */
-    bsri_record(c->ctx, c->exec->error, BSR_ITEM_CUDA, BSR_ARG_NONE, -1, 0);
-    if (c->exec->error) c->exec->error->cuda_error = (int32_t)e;
+    bsri_record_cuda(c->flags & BSR_EXEC_NO_LOG ? NULL : c->ctx, c->exec->error, BSR_ITEM_CUDA, BSR_ARG_NONE, -1, 0, (int)e);
     return BSR_CUDA_ERROR;
 }
 /* Operations never change the current device: a wrong one is the caller's to set. */
@@ -9466,8 +9486,7 @@ static bsr_status bsri_tuner_fail(bsri_tuner *t, int item, int64_t value) {
 static bsr_status bsri_tuner_status(bsri_tuner *t, cudaError_t e) {
     if (e == cudaSuccess) return BSR_OK;
     (void)cudaGetLastError();
-    bsri_record(t->ctx, &t->error, BSR_ITEM_CUDA, BSR_ARG_NONE, -1, 0);
-    t->error.cuda_error = (int32_t)e;
+    bsri_record_cuda(t->ctx, &t->error, BSR_ITEM_CUDA, BSR_ARG_NONE, -1, 0, (int)e);
     return BSR_CUDA_ERROR;
 }
 #endif
@@ -9871,12 +9890,15 @@ BSR_API bsr_operand bsr_operand_sparse(const bsr_matrix *m) {
 /* >>create: contexts and what they can do                                                        */
 /* ---------------------------------------------------------------------------------------------- */
 
-static bsr_status bsri_create_fail(const bsr_context_desc *d, bsr_error *error, int item, int64_t value) {
+static bsr_status bsri_create_fail_cuda(const bsr_context_desc *d, bsr_error *error, int item, int64_t value, int cuda_error) {
     bsr_context log_only;
     memset(&log_only, 0, sizeof log_only);
     log_only.logger = d->logger;
-    bsri_record(&log_only, error, item, BSR_ARG_CONTEXT, -1, value);
+    bsri_record_cuda(&log_only, error, item, BSR_ARG_CONTEXT, -1, value, cuda_error);
     return bsri_items[item].status;
+}
+static bsr_status bsri_create_fail(const bsr_context_desc *d, bsr_error *error, int item, int64_t value) {
+    return bsri_create_fail_cuda(d, error, item, value, 0);
 }
 
 static bsr_status bsri_check_desc(const bsr_context_desc *d, bsr_error *error) {
@@ -9889,7 +9911,7 @@ static bsr_status bsri_check_desc(const bsr_context_desc *d, bsr_error *error) {
     if (d->backend < BSR_BACKEND_DEFAULT || d->backend > BSR_BACKEND_CUDA)
         return bsri_create_fail(d, error, BSR_ITEM_BACKEND_UNKNOWN, d->backend);
 #ifndef BSRI_CUDA
-    if (d->backend == BSR_BACKEND_CUDA) return bsri_create_fail(d, error, BSR_ITEM_BACKEND_MISSING, d->backend);
+    if (d->backend == BSR_BACKEND_CUDA) return bsri_create_fail(d, error, BSR_ITEM_BACKEND_MISSING, 0);
 #endif
     if (d->threads < 0 || d->threads > 4096) return bsri_create_fail(d, error, BSR_ITEM_THREADS, d->threads);
     if (d->isa < BSR_ISA_DEFAULT || d->isa > BSR_ISA_AVX512 || (d->isa && !bsri_isa_available(d->isa)))
@@ -9919,11 +9941,8 @@ BSR_API bsr_status bsr_create(const bsr_context_desc *desc, bsr_context **out, b
 #ifdef BSRI_CUDA
     if (d->backend != BSR_BACKEND_CPU) {
         const cudaError_t e = bsri_cuda_open(&made, d->device);
-        if (e != cudaSuccess && d->backend == BSR_BACKEND_CUDA) {
-            const bsr_status status = bsri_create_fail(d, error, BSR_ITEM_BACKEND_MISSING, d->backend);
-            if (error) error->cuda_error = (int32_t)e;
-            return status;
-        }
+        if (e != cudaSuccess && d->backend == BSR_BACKEND_CUDA)
+            return bsri_create_fail_cuda(d, error, BSR_ITEM_DEVICE_MISSING, 0, (int)e);
     }
 #endif
     ctx = (bsr_context *)bsri_alloc(&made, sizeof *ctx);
@@ -9955,7 +9974,8 @@ BSR_API bsr_status bsr_query_info(const bsr_context *ctx, bsr_info *out) {
     out->backend_name = ctx->backend == BSR_BACKEND_CUDA ? "cuda" : "cpu", out->isa_name = isa[ctx->isa];
     out->status_of_backends = "cpu portable, avx2, avx512: run on hardware; "
 #ifdef BSRI_CUDA
-                              "cuda simt, mma: run on sm_90 (H200), compiled for sm_80";
+                              "cuda simt, mma: run on sm_90 (H200), compiled only for sm_75 to sm_120; "
+                              "cuda wgmma: run on sm_90a (H200)";
 #else
                               "cuda: not in this build";
 #endif

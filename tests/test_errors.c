@@ -1090,6 +1090,20 @@ TEST(names) {
     }
     CHECK_INT(bsr_error_string(&error, NULL, 0), n);
     CHECK_INT(bsr_error_string(NULL, text, sizeof text), 0);
+    error.status = BSR_OVERLAP, error.item = BSR_ITEM_OVERLAP, error.operand = BSR_ARG_OUT, error.value = BSR_ARG_B;
+    bsr_error_string(&error, full, sizeof full);
+    CHECK_STR(full, "BSR_OVERLAP: out: the output overlaps operand b");
+    error.status = BSR_BAD_DTYPE, error.item = BSR_ITEM_DTYPE_MISMATCH, error.operand = BSR_ARG_B, error.value = BSR_F16;
+    bsr_error_string(&error, full, sizeof full);
+    CHECK_STR(full, "BSR_BAD_DTYPE: b: dtype f16 differs from the other operand's");
+    error.item = BSR_ITEM_INDEX_DTYPE, error.operand = BSR_ARG_A, error.value = INT64_C(1) << 40;
+    bsr_error_string(&error, full, sizeof full); /* what has no name keeps its number */
+    CHECK_STR(full, "BSR_BAD_DTYPE: a: index dtype 1099511627776 is neither i32 nor i64");
+    error.status = BSR_BAD_PLAN, error.item = BSR_ITEM_PLAN_OP, error.operand = BSR_ARG_EXEC, error.value = BSR_OP_SOFTMAX;
+    bsr_error_string(&error, full, sizeof full);
+    CHECK_STR(full, "BSR_BAD_PLAN: exec: the plan was made for softmax");
+    error.status = BSR_NO_BACKEND, error.item = BSR_ITEM_DEVICE_MISSING, error.cuda_error = 209;
+    CHECK(bsr_error_string(&error, full, sizeof full) < (int)sizeof full && strstr(full, "(CUDA error 209)"));
     error.item = 99999, error.status = -5, error.operand = -1;
     CHECK(bsr_error_string(&error, full, sizeof full) > 0);
 }

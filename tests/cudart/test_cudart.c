@@ -722,7 +722,7 @@ TEST(create_without_a_usable_device) {
         use_devices(device[i], NULL);
         ctx = create(BSR_BACKEND_CUDA, ordinal[i], &s, &e);
         CHECK_INT(s, BSR_NO_BACKEND);
-        CHECK_INT(e.item, BSR_ITEM_BACKEND_MISSING);
+        CHECK_INT(e.item, BSR_ITEM_DEVICE_MISSING);
         CHECK(e.cuda_error != 0);
         CHECK(!ctx);
         CHECK_INT(si.last_error, 0);

@@ -517,7 +517,7 @@ TEST(contexts) {
     bt_case("a device that is not there");
     d.backend = BSR_BACKEND_CUDA, d.device = 100;
     CHECK_INT(bsr_create(&d, &ctx, &error), BSR_NO_BACKEND);
-    CHECK(ctx == nullptr && error.item == BSR_ITEM_BACKEND_MISSING && error.cuda_error != 0);
+    CHECK(ctx == nullptr && error.item == BSR_ITEM_DEVICE_MISSING && error.cuda_error != 0);
     CHECK_INT(cudaGetLastError(), cudaSuccess);
     bt_case("the wrong device");
     cudaGetDeviceCount(&count);
