@@ -97,7 +97,8 @@
      graph. bsr_validate is the exception: it reads its finding back, and refuses while the stream is captured.
      What the host can't see, the contents of index arrays, is not checked by operations: call bsr_validate on what you don't
      trust. Conversions leave the count in crow_indices' last entry and m->nnz at the capacity; they want the workspace that a
-     query (bsr_exec.query) names. BSR_EXEC_CHECK_POINTERS asks the driver whether each pointer is to device memory.
+     query (bsr_exec.query) names. BSR_EXEC_CHECK_POINTERS asks the driver whether each pointer but user_data is to device
+     memory.
      On Hopper products, sampled products, softmax and attention start before the kernel before them in the stream ends, and
      wait for it before they use what they read. With BSR_EXEC_CONSTANT_MATRIX products with few columns do not wait to read
      the sparse operand (see there), products with little to do not to read its crow_indices and col_indices.
@@ -1944,10 +1945,6 @@ static bsr_status bsri_check_overlap(const bsri_call *c, const bsri_spans *set, 
     return BSR_OK;
 }
 
-static bsr_status bsri_check_pointer(const bsri_call *c, const void *p, int64_t align, int operand) {
-    if ((uintptr_t)p % (uintptr_t)align) return bsri_fail(c, BSR_ITEM_ALIGNMENT, operand, -1, align);
-    return BSR_OK;
-}
 /* BSR_EXEC_CHECK_POINTERS: what kind of memory is it? Asked of the driver only under that flag, as it costs microseconds. */
 static bsr_status bsri_check_memory(const bsri_call *c, const void *p, int operand) {
 #ifdef BSRI_CUDA
@@ -1961,6 +1958,11 @@ static bsr_status bsri_check_memory(const bsri_call *c, const void *p, int opera
     (void)c, (void)p, (void)operand;
 #endif
     return BSR_OK;
+}
+/* Every pointer that is read or written comes here, or in a workspace. */
+static bsr_status bsri_check_pointer(const bsri_call *c, const void *p, int64_t align, int operand) {
+    if ((uintptr_t)p % (uintptr_t)align) return bsri_fail(c, BSR_ITEM_ALIGNMENT, operand, -1, align);
+    return bsri_check_memory(c, p, operand);
 }
 static bsr_status bsri_check_dtype(const bsri_call *c, int dtype, uint32_t accepted, int operand) {
     if (!bsr_dtype_size(dtype)) return bsri_fail(c, BSR_ITEM_DTYPE_UNKNOWN, operand, -1, dtype);
@@ -1995,7 +1997,6 @@ static bsr_status bsri_check_dense_same(const bsri_call *c, bsri_spans *set, con
         return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
     if (s.bytes && !d->data) return bsri_fail(c, BSR_ITEM_DATA_NULL, operand, -1, 0);
     if (s.bytes) BSRI_TRY(bsri_check_pointer(c, d->data, s.element, operand));
-    if (s.bytes) BSRI_TRY(bsri_check_memory(c, d->data, operand));
     if (role == BSRI_WRITE) {
         s.written = 1;
         bad = bsri_span_self_overlap(&s);
@@ -2029,7 +2030,6 @@ static bsr_status bsri_check_array(const bsri_call *c, bsri_spans *set, const bs
         return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
     if (s.bytes && data) BSRI_TRY(bsri_check_pointer(c, data, element, operand));
     if (!data) return BSR_OK;
-    if (s.bytes) BSRI_TRY(bsri_check_memory(c, data, operand));
     if (role == BSRI_WRITE) {
         s.written = 1;
         bad = bsri_span_self_overlap(&s);
@@ -2365,7 +2365,7 @@ static bsr_status bsri_plan_settle(const bsri_call *c, bsr_plan *p, int *stop) {
     if (p->workspace_bytes &&
         (!c->exec->workspace || c->exec->workspace_bytes < p->workspace_bytes || (uintptr_t)c->exec->workspace % 64))
         return bsri_fail(c, BSR_ITEM_WORKSPACE, BSR_ARG_EXEC, -1, (int64_t)p->workspace_bytes);
-    return BSR_OK;
+    return p->workspace_bytes ? bsri_check_memory(c, c->exec->workspace, BSR_ARG_EXEC) : BSR_OK;
 }
 /* beta's and alpha's class in tuned tables. */
 BSRI_UNUSED static int bsri_scalar_class(double x, const double *ptr) { return ptr ? 2 : x == 0 ? 0 : x == 1 ? 1 : 2; }
@@ -6497,6 +6497,7 @@ static bsr_status bsri_layout_check_mask(const bsri_call *c, const bsr_layout *l
             return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OPTIONS, i, count[i]);
         BSRI_TRY(bsri_span_keep(c, &set, &s));
     }
+    if (bytes) BSRI_TRY(bsri_check_pointer(c, mask, 1, BSR_ARG_MASK));
     if (!bsri_span_make(&s, BSR_ARG_MASK, mask, 1, 1, &bytes, &one))
         return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MASK, -1, bytes);
     BSRI_TRY(bsri_check_overlap(c, &set, &s, BSR_ARG_NONE));
@@ -7623,7 +7624,7 @@ typedef struct bsri_scatter_shape {
 static bsr_status bsri_check_index_array(const bsri_call *c, const int64_t *array, int64_t count) {
     if (count < 0) return bsri_fail(c, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, count);
     if (count && !array) return bsri_fail(c, BSR_ITEM_INDEX_ARRAY_NULL, BSR_ARG_INDICES, -1, 0);
-    return bsri_check_pointer(c, array, 8, BSR_ARG_INDICES);
+    return count ? bsri_check_pointer(c, array, 8, BSR_ARG_INDICES) : BSR_OK;
 }
 static bsr_status bsri_check_range(const bsri_call *c, const int64_t *array, int64_t count, int64_t end) {
     int64_t i;

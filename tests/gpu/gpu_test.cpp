@@ -587,7 +587,33 @@ TEST(failing_launch) {
         cudaStreamDestroy(s);
     }
 }
-TEST(host_pointers) { /* refused under the checking flag, before anything runs */
+/* Under the checking flag each pointer of a call, were it to pageable or to pinned memory of the host, is refused before anything
+   runs. */
+static void host_pointer_refused(const job *j, const bsr_exec *e, void **at) {
+    static char pageable[4096];
+    void *const kept = *at, *pinned = nullptr;
+    if (!kept) return;
+    gm_cuda("in cudaMallocHost", cudaMallocHost(&pinned, 4096));
+    for (void *host : {(void *)(((uintptr_t)pageable + 63) / 64 * 64), pinned}) {
+        memset(e->error, 0, sizeof *e->error), *at = host;
+        CHECK_INT(j->device(gm.ctx, e), BSR_BAD_ARGUMENT), CHECK_INT(e->error->item, BSR_ITEM_CUDA_POINTER);
+        gm_cuda("after the refusal", cudaStreamSynchronize(gm.stream));
+        CHECK_INT(cudaGetLastError(), cudaSuccess);
+    }
+    *at = kept, cudaFreeHost(pinned);
+}
+/* Does the job's call take the dense operand i of its mirror as it stands there? */
+static bool takes_dense(int kind, int i) {
+    switch (kind) {
+        case SCATTER: return i != 1; /* the accumulators, which the job itself clears */
+        case FROM_DENSE:
+        case PRUNE: return i == 0;
+        case FROM_CSR:
+        case FROM_COO: return i == 1;
+        default: return kind != FROM_MASK && kind != RANDOM;
+    }
+}
+TEST(host_pointers) {
     for (int kind = 0; kind < JOBS; kind++) {
         bsr_exec e = BSR_ZERO;
         bsr_error error;
@@ -598,15 +624,23 @@ TEST(host_pointers) { /* refused under the checking flag, before anything runs *
             e.workspace_bytes = j.workspace_bytes;
             CHECK_INT(j.device(gm.ctx, &e), BSR_OK);
             gm_cuda("after the run", cudaStreamSynchronize(gm.stream));
-            if (kind == DSD) {
-                bsr_dense b = j.mirror->dense[0];
-                std::vector<char> host(1 << 20);
-                b.data = host.data();
-                CHECK(bsr_matmul(gm.ctx, 0, {nullptr, &j.mirror->matrix[0]}, {&b, nullptr}, {&j.mirror->dense[1], nullptr}, &e) !=
-                      BSR_OK);
-                gm_cuda("after the refusal", cudaStreamSynchronize(gm.stream));
-                CHECK_INT(cudaGetLastError(), cudaSuccess);
+            job_reset(&j, gm.stream, 0);
+            const std::string poison = job_bits(&j, gm.stream);
+            gm_call *g = j.mirror;
+            for (int i = 0; i < g->denses; i++)
+                if (takes_dense(kind, i)) host_pointer_refused(&j, &e, &g->dense[i].data);
+            for (int i = 0; i < g->matrices && (kind < FROM_DENSE || kind > PRUNE); i++) { /* (whose jobs make the struct anew) */
+                bsr_matrix *m = &g->matrix[i];
+                for (void **at : {&m->crow_indices, &m->col_indices, (void **)&m->transposed_index, (void **)&m->schedule})
+                    host_pointer_refused(&j, &e, at);
+                if (kind < TRANSPOSED && kind != ATTENTION) host_pointer_refused(&j, &e, &m->values); /* these want the pattern */
             }
+            for (int64_t **at : {&g->indices.c_indices, &g->indices.r_offsets, &g->indices.p_indices, &g->indices.q_indices})
+                host_pointer_refused(&j, &e, (void **)at);
+            host_pointer_refused(&j, &e, &e.workspace);
+            CHECK(kind == SCATTER || job_bits(&j, gm.stream) == poison);
+            CHECK_INT(j.device(gm.ctx, &e), BSR_OK);
+            gm_cuda("after the run", cudaStreamSynchronize(gm.stream));
         }
         job_end(&j);
     }
@@ -630,6 +664,7 @@ TEST(absent_blocks) {
             for (int t = 0; t < 3; t++)
                 for (int trans = 0; trans < 2; trans++) {
                     t_spec s;
+                    if (!gm_compiled(types[t])) continue;
                     int64_t i, j, p, bad = 0;
                     bsr_exec e = BSR_ZERO;
                     bsr_error error;
@@ -728,12 +763,13 @@ template <class F> static void each_plan(const gm_call &g, const void *out, int 
                         tile.split, tile.stages, (int)at, t_load(got.data(), dtype, at), t_load(block->data, dtype, at));
         }
 }
-/* Of the device, the number before the point: which tiers it has. */
-static int architecture(void) {
-    int major = 0;
-    gm_cuda("asking", cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0));
-    return major;
+static int attribute(cudaDeviceAttr which) {
+    int value = 0;
+    gm_cuda("asking", cudaDeviceGetAttribute(&value, which, 0));
+    return value;
 }
+/* Of the device, the number before the point: which tiers it has. */
+static int architecture(void) { return attribute(cudaDevAttrComputeCapabilityMajor); }
 static bsr_exec exec_of(uint32_t flags) {
     bsr_exec e = BSR_ZERO;
     e.flags = flags;
@@ -742,20 +778,23 @@ static bsr_exec exec_of(uint32_t flags) {
 TEST(instances) {
     static const uint32_t flags[] = {0, BSR_EXEC_TF32, BSR_EXEC_TF32X3};
     static const int64_t blocks[] = {16, 32, 64, 128}, widths[] = {272, 264, 8, 16, 32, 64};
-    const int major = architecture();
+    const int major = architecture(), strips = attribute(cudaDevAttrMultiProcessorCount) * 3 / 4 + 2;
     for (int type : types) {
         int ran[2][4] = {{0}}; /* products, sampled products; by tier */
+        const bool halves = type == BSR_BF16 || type == BSR_F16;
+        if (!gm_compiled(type)) continue;
         for (int64_t block : blocks)
             for (int form = 0; form < 32; form++) { /* bits: transposed, dense operand column-major, by 4: width, more rows */
                 const int trans = form & 1, layout = form & 2 ? COL : ROW, width = form / 4, many = width == 6;
-                const int64_t n = many ? (form & 1 ? 8 : 32) : widths[width % 6];
+                const int64_t n = !many ? widths[width % 6] : block == 64 ? 8 << (form & 3) : form & 1 ? 8 : 32;
                 const int out = type == BSR_I8 ? BSR_I32 : type;
                 t_spec s;
-                if (width > 6 || (many && block != 32)) continue;
+                if (width > 6 || (many && block != 32 && !(halves && block == 64))) continue; /* 64: strips of few columns */
                 bt_case("%s, blocks of %d, %d columns, form %d", bsr_dtype_name(type), (int)block, (int)n, form);
                 memset(&s, 0, sizeof s);
                 s.dtype = type, s.block_rows = s.block_cols = block, s.index_dtype = BSR_I32, s.kind = FILL_INTEGER;
-                s.r = many ? 272 : 256 / block + 1, s.c = many ? 2 : 4, s.nnz = many ? 272 : s.r * s.c / 2;
+                s.r = !many ? 256 / block + 1 : block == 64 ? strips : 272, s.c = many ? 2 : 4;
+                s.nnz = s.r * s.c / 2;
                 bsr_matrix a = t_matrix(&s);
                 const uint32_t op = trans && !many ? BSR_TRANS_A : 0;
                 if (op) t_attach_transposed(&a);
@@ -782,7 +821,6 @@ TEST(instances) {
                           [&](const bsr_exec *e) { return bsr_sampled_addmm(gm.ctx, 0, NULL, 1, dx, dy, dz, e); });
             }
         bt_case("%s: tiers that ran", bsr_dtype_name(type));
-        const bool halves = type == BSR_BF16 || type == BSR_F16;
         CHECK(ran[0][1] > 0 && ran[1][1] > 0);
         if (type != BSR_F64 && major >= 8) CHECK(ran[0][2] > 0);
         if (halves && major >= 8) CHECK(ran[1][2] > 0);
@@ -812,7 +850,9 @@ TEST(random_products) {
         bt_case("product %d of seed %d", k, gm.seed);
         t_spec s;
         const bool nice = bt_below(3) > 0, trans = bt_below(3) == 0, odd_ones = bt_below(6) == 0;
-        const int type = all[bt_below(6)], wide = bt_below(4) || type == BSR_F64 ? (int)type : (int)BSR_F32;
+        int type = all[bt_below(6)];
+        while (!gm_compiled(type)) type = all[bt_below(6)];
+        const int wide = bt_below(4) || type == BSR_F64 ? (int)type : (int)BSR_F32;
         const int out = type == BSR_I8 ? of_bytes[bt_below(6)] : wide, less = out == BSR_F64 || bt_below(2) ? out : (int)BSR_F32;
         const int other = t_is_float(out) ? less : (int)BSR_I32;
         const t_shape batch = t_batch((int)(bt_below(2) ? 0 : bt_range(1, 2)), bt_range(1, 3), bt_range(1, 2), 0, 0);

@@ -4,7 +4,8 @@
 #include <string.h>
 
 long gm_total[3]; /* passed, failed, skipped */
-#define PROGRAMS(X) X(gpu_product) X(gpu_sampled) X(gpu_rows) X(gpu_attention) X(gpu_errors) X(gpu_matrices) X(gpu_test)
+#define PROGRAMS(X) \
+    X(gpu_product) X(gpu_sampled) X(gpu_rows) X(gpu_attention) X(gpu_errors) X(gpu_matrices) X(gpu_random) X(gpu_test)
 #define X(name) int main_##name(int argc, char **argv);
 PROGRAMS(X)
 #undef X

@@ -20,7 +20,8 @@
      --kernels N   of the calls whose plans name the same kernel only the 1st, 2nd, 4th, 8th and so on go to the device, N at
                    most (for compute-sanitizer); of an operation whose plans name none a call, and the more calls in between the
                    longer none has launched a new kernel. Small ones only. Says which kernels were launched
-     --random N    so many random products (gpu_test, random_products; 200); --seed S: others
+     --random N    so many random products (gpu_test) and about half as many other operations (gpu_random); 200.
+     --seed S      others
      --apart       each buffer is an allocation of its own, exactly as long as needed (for compute-sanitizer)
      --odd         buffers start at the addresses that they have on the host modulo 64; without it one case in four has
                    that, the others start at multiples of 256 bytes, so that vector paths are met as well */
@@ -101,6 +102,8 @@ static void gm_totals(void) {
 }
 /* With --every: does this case go to the device? */
 static int gm_wanted(void) { return gm.every < 2 || gm.direct || bt.seed / 4 % (uint64_t)gm.every == 0; }
+/* Does the build hold the type? (Reduced builds hold a few.) */
+TF bool gm_compiled(int dtype) { return bsr_supports(gm.ctx, BSR_OP_TO_DENSE, dtype, dtype, 1, 1) != 0; }
 /* With --kernels: a plan names this kernel; is the call one of those that go to the device? */
 TF bool gm_next_of(int kernel) {
     const long n = ++gm.planned[kernel];
