@@ -2017,6 +2017,17 @@ __device__ __forceinline__ uint32_t bsri_mma_transpose(uint32_t x) {
     return r;
 }
 #if __CUDA_ARCH__ >= 900
+/* Brings 128 bytes at `at` to the L2, whatever is there, before the wait: bsri_dev_touched() with what it returns goes on when
+   they are there. A prefetch does not do that: a chain of kernels that only read 11.7 MB each, not in the L2, takes 4.0 us each,
+   4.2 with prefetches of any kind before the wait, 3.4 with such loads. */
+__device__ __forceinline__ int32_t bsri_dev_touch(const void *at) {
+    int32_t r;
+    asm volatile("ld.relaxed.gpu.global.L2::128B.s32 %0, [%1];" : "=r"(r) : "l"(at) : "memory");
+    return r;
+}
+__device__ __forceinline__ void bsri_dev_touched(int32_t r) {
+    asm volatile("{ .reg .pred p; setp.eq.s32 p, %0, 0x5a5b5c5d; @p nanosleep.u32 0; }" ::"r"(r) : "memory"); /* uses it */
+}
 /* Into the L2 only, where it is as current as memory. */
 __device__ __forceinline__ void bsri_dev_prefetch(const void *from, uint32_t bytes) {
     asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
@@ -3049,14 +3060,14 @@ __device__ __forceinline__ void bsri_tensor_item(const bsri_tensor_batch &b, int
    rows of b at two instructions, and is multiplied by mma.sync. The warps of a CTA take the blocks of one such strip in turn and
    add up in their order. Where a warp has too few registers for the sums (64 x 64), four warps take a block together, by wgmma
    (14336 x 4096 x 64, .9: 7.5 us, strips of 32 rows by warps of their own 9.4). A launch starts while the one before it runs,
-   and asks the L2 for values by addresses that need no index; where the caller vouches for the matrix (BSR_EXEC_CONSTANT_MATRIX)
+   and brings values to the L2 by addresses that need no index; where the caller vouches for the matrix (BSR_EXEC_CONSTANT_MATRIX)
    blocks land before that one has ended. */
 typedef struct bsri_dev_few {
     CUtensorMap a_map, b_map;
     const char *ptr, *col, *values;
     char *out;
     int64_t out_row, out_col;           /* element strides */
-    uint32_t ahead, pieces;             /* bytes of values that a CTA asks the L2 for; how many CTAs do */
+    uint32_t ahead, pieces;             /* bytes of values that a CTA brings to the L2; how many CTAs do */
     uint32_t col_lines, ptr_lines;      /* of 128 bytes of index arrays, that they ask for */
     int32_t dt, strips, sub_bits;       /* of indices; strips of all, log2 of those of a block row */
     int32_t share, slots;               /* warps, or groups of them; blocks of each at a time */
@@ -3239,7 +3250,9 @@ __global__ void __launch_bounds__(32 * bsri_few<T, MI, NI>::WARPS, NI > 2 ? 2 : 
     uint32_t parity = 0;
     int slot = 0;
     bsri_dev_let_next_start();
-    if (thread == 0 && cta < m.pieces) bsri_dev_prefetch(m.values + (int64_t)cta * m.ahead, m.ahead);
+    int seen = 0;
+    for (uint32_t at = thread * 128; cta < m.pieces && at < m.ahead; at += blockDim.x * 128)
+        seen |= bsri_dev_touch(m.values + (int64_t)cta * m.ahead + at);
     if (cta + thread * gridDim.x < m.col_lines) bsri_dev_prefetch(m.col + (int64_t)(cta + thread * gridDim.x) * 128);
     if (cta + thread * gridDim.x < m.ptr_lines) bsri_dev_prefetch(m.ptr + (int64_t)(cta + thread * gridDim.x) * 128);
     if (thread == 32) bsri_tma_prefetch(&m.a_map), bsri_tma_prefetch(&m.b_map);
@@ -3250,6 +3263,7 @@ __global__ void __launch_bounds__(32 * bsri_few<T, MI, NI>::WARPS, NI > 2 ? 2 : 
     }
     if (few::UNIT == 1) __syncwarp();
     else __syncthreads();
+    bsri_dev_touched(seen);
     if (!m.constant) bsri_dev_wait_for_last();
     for (int strip = (int)cta;;) {
         float sum[few::OWN][NI][4] = {};
@@ -3349,10 +3363,10 @@ static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_produc
     c.stages = m->slots, c.threads = m->share * (by_groups ? 128 : 32), c.early = 1, c.grid = m->strips;
     c.shared = (int32_t)bsri_max(m->share * m->slots * slot, (m->share + !m->pairs) * rows * cols * 4);
     m->ahead = (uint32_t)bsri_min(bsri_ceil_div(bytes, c.grid * 16) * 16, 1 << 20);
-    /* Whole ones: the rest is not worth a branch. Nothing where blocks land before the launch before has ended (vouched for:
-       14336 x 4096 x 8 4.6 us, without 4.2), or where each SM has room for a CTA of that launch and of this one, so that this
-       asks too early (4096 x 14336 x 32 7.5 us, without 6.8; 14336 x 4096 x 32 6.9 us, without 7.5). */
-    if (!m->constant && c.grid > ctx->sm_count && p->a_block == p->br * p->bc)
+    /* Whole ones: the rest is not worth a branch. Nothing where blocks land before the launch before has ended (vouched for), nor
+       where it takes longer than that launch (14336 x 4096 x 8, .9 4.9 us, without 5.9; .8 8.3 and 8.7; but 4096 x 14336 x 8, .8
+       10.7 and 8.3, 28672 x 8192 x 8, .9 19.5 and 15.0). */
+    if (!m->constant && m->ahead <= 110 * 1024 && bytes <= 24 << 20 && p->a_block == p->br * p->bc)
         m->pieces = (uint32_t)bsri_min(c.grid, bytes / m->ahead);
     m->col_lines = (uint32_t)bsri_min(p->a.nnz * index / 128, 1 << 20);
     m->ptr_lines = (uint32_t)bsri_min(p->tiles * index / 128, 1 << 20);
