@@ -657,7 +657,7 @@ typedef struct bsr_exec {
     bsr_error *error;     /* null: status only */
     uint32_t flags;       /* BSR_EXEC_* */
     int32_t reserved;
-    int32_t max_grid[3];  /* CUDA: cap of the launch grid, x y z; 0: the hardware's */
+    int32_t max_grid[3];  /* CUDA: cap of the launch grid, x y z; 0 or less: the hardware's */
     int32_t reserved2;
     const bsr_tune_table *table; /* in place of the context's; null: that one */
     bsr_tune_row *key;           /* not null, with query: the call's key in tuned tables; op 0 where it has none */
@@ -8594,6 +8594,7 @@ static cudaError_t bsri_cuda_open(bsr_context *ctx, int device_plus_one) {
     cudaError_t e = cudaGetDeviceCount(&count);
     if (e == cudaSuccess && !count) e = cudaErrorNoDevice;
     if (e == cudaSuccess) e = cudaGetDevice(&before);
+    if (e == cudaSuccess && device_plus_one < 0) e = cudaErrorInvalidDevice;
     made.device = device_plus_one > 0 ? device_plus_one - 1 : before;
     if (e == cudaSuccess && made.device != before) e = cudaSetDevice(made.device);
     if (e == cudaSuccess) e = cudaFree(NULL); /* makes the primary context */

@@ -129,11 +129,11 @@ static void random_softmax_backward(int turn) {
     ref_result want = ref_softmax_backward(scale, &y, &dy);
     if (RUN_OK(gm_softmax_backward(cpu(), scale, &y, &dy, &dx, &e))) REF_COMPARE_MATRIX(&dx, &want, REF_MAY_BE_ZERO);
 }
-/* Heads that share keys and values, masks of fewer items, every option. */
-static void random_attention(int turn) {
+/* Heads that share keys and values, masks of fewer items, every option, or none (plain: what the fastest kernels take). */
+static void random_attention(int turn, bool plain) {
     const int type = a_float(turn), out_type = type == BSR_F64 || bt_below(2) ? type : (int)BSR_F32;
-    const bool plain = bt_below(2) != 0; /* the scores that the fastest kernels take */
-    const int64_t kinds = plain ? 0 : bt_below(3), d = easy ? one_of(64, 128, 32, 16) : bt_range(1, 70), group = bt_range(1, 2);
+    const int64_t kinds = plain ? 0 : bt_below(3), d = easy ? turn / 4 % 2 ? 128 : one_of(64, 64, 32, 16) : bt_range(1, 70),
+                  group = bt_range(1, 2);
     t_spec s = some_spec(type, kinds == 1 ? FILL_BOOL : FILL_SIGNED, 150);
     bsr_attention_options o;
     memset(&o, 0, sizeof o);
@@ -175,6 +175,9 @@ static void random_attention(int turn) {
         },
         [&] { REF_COMPARE(&out, &want, REF_MAY_BE_ZERO), REF_COMPARE(&lse, &norm, REF_MAY_BE_ZERO); });
 }
+
+static void plain_attention(int turn) { random_attention(turn, true); }
+static void attention_with_options(int turn) { random_attention(turn, false); }
 
 /* ---------------------------------------------------------------------------------------------- */
 /* against the CPU: products of whole numbers                                                     */
@@ -365,14 +368,13 @@ static void random_to_dense(int turn) {
  * wrong. */
 static void random_views(int turn) {
     t_spec s = some_spec(BSR_F32, FILL_SIGNED, 100);
-    const int group = 1 << turn % 4, trans = (int)bt_below(2);
+    const int group = 1 << turn % 4, wide = turn % 8 < 4, trans = wide ? 0 : (int)bt_below(2);
     bsr_exec e = t_exec(0);
     bsr_error found[2];
     void *view[2][2];
     uint64_t bytes[2] = {0, 0};
-    if (easy)
-        s.r = bt_range(1, 300), s.c = turn / 4 % 2 ? bt_range(1, 200) : bt_range(257, 1100), s.block_rows = s.block_cols = 1;
-    if (easy) s.nnz = bt_range(0, bt_below(4) ? 300 : s.r * s.c);
+    if (wide || easy) s.r = bt_range(1, 250), s.c = wide ? bt_range(257, 1100) : bt_range(1, 200);
+    if (wide || easy) s.block_rows = s.block_cols = 1, s.nnz = bt_range(0, bt_below(4) ? 300 : s.r * s.c);
     describe(&s, trans ? ", schedule of A^T" : "");
     bsr_matrix m = t_matrix(&s);
     if (!RUN_OK(bsr_transposed_index_size(cpu(), &m, &bytes[0], &e)) ||
@@ -433,10 +435,18 @@ static void random_layout_mask(int turn) {
 static const struct {
     const char *name;
     void (*run)(int turn);
-} kinds[] = {{"sampled", random_sampled},         {"softmax", random_softmax},     {"softmax_backward", random_softmax_backward},
-             {"attention", random_attention},     {"matmul", random_matmul},       {"scatter", random_scatter},
-             {"conversion", random_conversion},   {"to_dense", random_to_dense},   {"views", random_views},
-             {"layout_mask", random_layout_mask}, {"attention", random_attention}, {"conversion", random_conversion}};
+} kinds[] = {{"sampled", random_sampled},
+             {"softmax", random_softmax},
+             {"softmax_backward", random_softmax_backward},
+             {"attention", plain_attention},
+             {"matmul", random_matmul},
+             {"scatter", random_scatter},
+             {"conversion", random_conversion},
+             {"to_dense", random_to_dense},
+             {"views", random_views},
+             {"layout_mask", random_layout_mask},
+             {"attention", attention_with_options},
+             {"conversion", random_conversion}};
 TEST(random_operations) {
     const int many = (int)BT_COUNT(kinds), turns = (gm.every > 1 ? gm.random / 2 : gm.random) / 5;
     for (int turn = 0; turn < turns; turn++)

@@ -515,10 +515,12 @@ TEST(contexts) {
     if (ctx) CHECK_INT(bsr_query_info(ctx, &info), BSR_OK), CHECK_INT(info.backend, BSR_BACKEND_CUDA);
     bsr_destroy(ctx);
     bt_case("a device that is not there");
-    d.backend = BSR_BACKEND_CUDA, d.device = 100;
-    CHECK_INT(bsr_create(&d, &ctx, &error), BSR_NO_BACKEND);
-    CHECK(ctx == nullptr && error.item == BSR_ITEM_DEVICE_MISSING && error.cuda_error != 0);
-    CHECK_INT(cudaGetLastError(), cudaSuccess);
+    for (int device : {100, -1, INT32_MIN, INT32_MAX}) {
+        d.backend = BSR_BACKEND_CUDA, d.device = device;
+        CHECK_INT(bsr_create(&d, &ctx, &error), BSR_NO_BACKEND);
+        CHECK(ctx == nullptr && error.item == BSR_ITEM_DEVICE_MISSING && error.cuda_error != 0);
+        CHECK_INT(cudaGetLastError(), cudaSuccess);
+    }
     bt_case("the wrong device");
     cudaGetDeviceCount(&count);
     if (count < 2) bt_skip("there is one device only");
