@@ -2454,24 +2454,35 @@ static int64_t bsri_mma_tiles(const bsri_dev_product *p, int b, int rows, int co
 /* What estimates and choosers ask of a product, found out once. */
 typedef struct bsri_facts {
     int values, dense, vector; /* bsri_mma_values(), bsri_mma_layout() of b, bsri_mma_vector() */
+    int crooked;               /* rows of b are no whole lines of 128 bytes */
     double density, inner;     /* stored blocks of those that could be; blocks of a full row, of all reductions */
+    double lists, most;        /* log2 of the number of block rows; blocks of the longest */
+    double far;                /* of b, what the L2 has no room for */
 } bsri_facts;
+/* What is known of a plan's time, for bsri_costs: what the busiest multiprocessor does one after another. tests/time_plans.cu
+   prints it, tests/fit_plans.py fits constants to it. */
+typedef struct bsri_traits {
+    double waves, tile, fused;   /* tiles, of 32768 numbers each, and how much of an epilogue's time a tile takes */
+    double slices, piece, along; /* slices of b that are fetched, of 8 KB each; b lies the slower way */
+    double own, area;            /* slices that a warp multiplies, of 16384 sums */
+} bsri_traits;
 /* What a kernel is expected to take, and by which tile; why: it can't run the product at all. A kernel has a pair of functions:
    one estimates, the other makes its parameters by that; BSRI_PRODUCTS has all pairs. */
 typedef struct bsri_estimate {
     double ns;
     int32_t why, tile_rows, tile_cols, split; /* bsr_why; split: warps that share a row's blocks */
+    int32_t kind;                             /* BSRI_COSTS_ */
+    bsri_traits traits;
 } bsri_estimate;
 static bsri_estimate bsri_estimate_none(int why) {
     bsri_estimate e;
     memset(&e, 0, sizeof e), e.why = why, e.ns = INFINITY;
     return e;
 }
-/* What tiles take, in nanoseconds on an H200, by kernels that run alike: a launch; a tile, what an epilogue adds, storing
-   32768 numbers; of the slices of the dense operand that a tile fetches each one, 8 KB of it, and by how much more that is
-   where it lies the other way (by columns; where columns are few by rows); of the slices that a warp multiplies each one, and
-   by the tile's area. Fitted by tests/fit_plans.py to the times of all tiles for random shapes, mostly to 10 %. Only which of
-   two is less counts, so that other GPUs are served as well. */
+/* What that takes, in nanoseconds on an H200, by kernels that run alike: a launch; a tile, what an epilogue adds, storing its
+   numbers; each slice that is fetched, 8 KB of it, and by how much more that is where b lies the other way (by columns; where
+   columns are few by rows); each slice that a warp multiplies, and its sums. Fitted to the times of all tiles for random
+   shapes, mostly to 10 %. Only which of two is less counts, so that other GPUs are served as well. */
 typedef struct bsri_costs {
     double start, tile, fused, store, fetch, bytes, along, step, area;
 } bsri_costs;
@@ -2498,30 +2509,36 @@ enum {
     BSRI_COSTS_WIDE_128
 };
 static const bsri_costs bsri_costs_of[] = {
-    {6150, 3220, 57.2, 888, 160, 47.3, 0.173, 0.44, 296},     /* mma 16 */
-    {6780, 3720, 88.6, 269, 0.282, 246, 0.000138, 31.4, 392}, /* mma 32 */
-    {7600, 2630, 100, 3200, 279, 160, 0.0642, 25.5, 1430},    /* f32 16 */
-    {12000, 1510, 100, 3320, 918, 23.6, 1.56, 65.3, 2570},    /* f32 32 */
-    {4590, 3910, 100, 4260, 111, 62.1, 0.0661, 17.7, 722},    /* tf32 16 */
-    {8910, 2140, 100, 1730, 337, 23.8, 0.0308, 357, 430},     /* tf32 32 */
-    {5790, 2910, 100, 1860, 115, 34.1, 0.0503, 71.8, 177},    /* i8 32 */
-    {5960, 2580, 100, 2940, 146, 40.9, 0.0508, 238, 190},     /* i8 64 */
-    {798, 2030, 2110, 499, 11.6, 54.1, 0.599, 244, 67.5},     /* short 16 */
-    {796, 2230, 2470, 499, 28, 73.2, 0.281, 401, 65.4},       /* short 32 */
-    {1250, 1830, 2430, 497, 42.3, 59.8, 0.113, 362, 65.8},    /* short 64 */
-    {1890, 58.6, 4050, 87600, 21.2, 9.37, 27.4, 457, 765},    /* skinny 16 */
-    {1830, 37.1, 5810, 98400, 69.5, 5.45, 0.0533, 564, 1010}, /* skinny 32 */
-    {1690, 171, 1620, 10000, 152, 44.5, 1.34, 230, 1210},     /* few 32 */
-    {2020, 103, 1030, 660, 257, 3.76, 0.0466, 351, 4080},     /* few 64 */
-    {1480, 1320, 178, 486, 51.7, 169, 0.248, 440, 65},        /* few wgmma */
-    {4270, 3470, 3140, 525, 67.5, 107, 0.108, 43.8, 85.6},    /* narrow 16 */
-    {3450, 3570, 3040, 527, 55.1, 101, 0.115, 45.8, 132},     /* narrow 32 */
-    {2550, 1580, 1990, 1720, 273, 25.7, 0.00303, 1.83, 212},  /* wide 64 */
-    {3260, 754, 1990, 2590, 10.9, 7.99, 0.034, 1.96, 347},    /* wide 128 */
+    {3980, 3380, 381, 2490, 112, 32.8, 1.03, 51.2, 264},      /* mma 16 */
+    {4800, 3970, 336, 1.89, 9.7, 177, 5.56e-05, 76.7, 290},   /* mma 32 */
+    {2280, 4150, 100, 2670, 246, 29.7, 0.17, 81.2, 1440},     /* f32 16 */
+    {1850, 5160, 100, 1220, 963, 1.38, 16, 184, 1610},        /* f32 32 */
+    {2770, 3360, 100, 3750, 119, 59.4, 0.0113, 49.2, 562},    /* tf32 16 */
+    {2510, 3430, 100, 2210, 309, 18.9, 0.0115, 377, 348},     /* tf32 32 */
+    {3670, 3280, 100, 4210, 129, 29.8, 0.05, 58.3, 123},      /* i8 32 */
+    {3330, 2820, 100, 5130, 154, 34.5, 0.0504, 180, 200},     /* i8 64 */
+    {103, 2510, 2020, 500, 2.3, 62.4, 1.23, 270, 67.9},       /* short 16 */
+    {5.96, 2420, 2130, 500, 13.3, 61, 0.927, 632, 66},        /* short 32 */
+    {78.9, 2140, 1380, 501, 59.6, 30.8, 1.22, 512, 66.8},     /* short 64 */
+    {1440, 58.4, 3800, 91800, 31.7, 13.1, 3.18, 397, 2720},   /* skinny 16 */
+    {1090, 36.5, 4410, 148000, 50.2, 4.19, 4.19, 577, 243},   /* skinny 32 */
+    {25.8, 1160, 762, 20600, 112, 38.7, 0.246, 300, 1290},    /* few 32 */
+    {697, 4.58, 433, 35300, 177, 0.474, 0.044, 527, 86.4},    /* few 64 */
+    {2200, 134, 193, 306, 52.3, 207, 0.302, 249, 62.9},       /* few wgmma */
+    {1840, 5680, 1240, 554, 141, 8.43, 0.546, 40, 66},        /* narrow 16 */
+    {6290, 3540, 1510, 529, 85.8, 29.5, 1.04, 49, 162},       /* narrow 32 */
+    {1130, 3150, 1200, 597, 79.3, 57, 0.000511, 227, 121},    /* wide 64 */
+    {1340, 2120, 711, 1740, 39.3, 44.5, 0.00132, 0.496, 300}, /* wide 128 */
 };
 /* Blocks that an item stores: nnz counts those of all patterns only where they differ in number. */
 static double bsri_mean_blocks(const bsr_matrix *a) {
     return (double)a->nnz / (double)(a->flags & BSR_MATRIX_RAGGED ? bsri_max(1, bsri_pattern_count(a)) : 1);
+}
+/* The longest of 2^bits lists, each of which has any of `all` blocks with the same chance. */
+static double bsri_longest(double all, double chance, double bits) {
+    const double mean = all * chance, deviations = bits > 0.0 ? 0.71 * bits / (1.0 + 0.083 * bits) : 0.0;
+    const double most = mean + deviations * sqrt(mean * (1.0 - chance));
+    return most > all ? all : most < 1.0 && mean > 0.0 ? 1.0 : most;
 }
 static bsri_facts bsri_facts_of(const bsri_dev_product *p) {
     const int64_t rows = bsri_block_rows(&p->a), cols = bsri_block_cols(&p->a);
@@ -2529,40 +2546,57 @@ static bsri_facts bsri_facts_of(const bsri_dev_product *p) {
     bsri_facts f;
     f.values = bsri_mma_values(p), f.dense = bsri_mma_layout(&p->b), f.vector = bsri_mma_vector(p);
     f.density = stored < blocks ? stored / blocks : 1.0, f.inner = (double)p->reduce * (double)(p->trans ? rows : cols);
+    f.lists = log2(1.0 + (double)p->items * (double)p->tiles), f.most = bsri_longest(f.inner, f.density, f.lists);
+    f.crooked = f.dense == 1 && p->b.row_stride * (int64_t)bsr_dtype_size(p->b.dtype) % 128;
+    f.far = 1.0 - (30 << 20) / ((double)p->b.rows * (double)p->width * (double)bsr_dtype_size(p->b.dtype));
+    if (!(f.far > 0.0)) f.far = 0.0;
     return f;
 }
-/* How a kernel cuts a product: a tile, products of a slice; how many tiles one after another the busiest multiprocessor gets, and
-   at once; warps that share a row's slices, where the longest rows decide (two deviations above the mean), 0: many rows make a
-   tile; whether the dense operand lies the slower way; how much of an epilogue's time a tile takes. */
+/* How a kernel cuts a product: a tile, products of a slice; how many tiles one after another the busiest multiprocessor gets,
+   and at once; warps that share a row's slices, 0: many rows make a tile; whether the dense operand lies the slower way; how
+   much of an epilogue's time a tile takes; how many times what the longest list has beyond a mean one is waited for; by how
+   much more there is to fetch because rows of b are no whole lines. */
 typedef struct bsri_tiling {
     int rows, cols, slice, split, along;
-    double waves, beside, fused;
+    double waves, beside, fused, longer, lines;
 } bsri_tiling;
 static bsri_tiling bsri_tiling_of(const bsri_facts *f, int rows, int cols, int slice, int split) {
     bsri_tiling t;
     t.rows = rows, t.cols = cols, t.slice = slice, t.split = split, t.along = f->dense == 2;
-    t.waves = t.beside = 1.0, t.fused = !f->vector;
+    t.waves = t.beside = 1.0, t.fused = !f->vector, t.longer = 1.0, t.lines = f->crooked ? 1.4 : 1.0;
     return t;
 }
-/* Tiles are taken as multiprocessors get free, so many at once. */
-static void bsri_tiling_spread(bsri_tiling *t, double tiles, double room) {
-    const double full = tiles / room;
-    t->waves = sqrt(1.0 + full * full), t->beside = tiles / t->waves;
+/* So many at once; no more than one until all places are taken. */
+static void bsri_tiling_spread(bsri_tiling *t, double tiles, double room, double waves) {
+    t->waves = tiles > room ? waves : 1.0, t->beside = tiles / t->waves;
 }
 /* Blocks are taken to be anywhere. */
-static double bsri_tiles_ns(const bsri_dev_product *p, const bsri_facts *f, int kind, const bsri_tiling *t) {
-    const bsri_costs *c = &bsri_costs_of[kind];
-    const double cut = (double)p->bc / t->slice, mean = f->inner * f->density;
-    const double area = (double)t->cols * (t->rows > 64 ? t->rows : 64);
-    const double own = t->split ? (mean + 2.0 * sqrt(mean * (1.0 - f->density))) / t->split : mean; /* blocks of a warp */
-    const double piece = (double)t->slice * t->cols * (double)bsr_dtype_size(p->b.dtype) / 8192;
-    const double multiply = cut * own * (c->step + c->area * area / 16384.0);
-    const double tile = c->tile + c->store * t->rows * t->cols / 32768.0 + t->fused * c->fused;
-    double absent = 1.0, fetch;
-    int64_t i;
-    for (i = 0; i < t->rows; i += p->br) absent *= 1.0 - f->density;
-    fetch = cut * f->inner * (1.0 - absent) * t->beside * (c->fetch + c->bytes * piece * (t->along ? 1.0 + c->along : 1.0));
-    return c->start + t->waves * (tile + sqrt(fetch * fetch + multiply * multiply));
+static bsri_traits bsri_traits_of(const bsri_dev_product *p, const bsri_facts *f, const bsri_tiling *t) {
+    const double cut = (double)p->bc / t->slice, own = f->most + (t->waves - 1.0) * f->inner * f->density;
+    double absent = 1.0 - f->density, any, most, bits = f->lists;
+    bsri_traits x;
+    int64_t rows;
+    for (rows = p->br; rows < t->rows; rows *= 2) absent *= absent, bits -= 1.0;
+    any = f->inner * (1.0 - absent), most = bsri_longest(f->inner, 1.0 - absent, bits);
+    x.waves = t->waves, x.tile = t->rows * t->cols / 32768.0, x.fused = t->fused;
+    x.slices = cut * t->lines * (t->waves * t->beside * any + t->longer * (most - any));
+    x.piece = (double)t->slice * t->cols * (double)bsr_dtype_size(p->b.dtype) / 8192 * (1.0 + f->far), x.along = t->along;
+    x.own = cut * own / (t->split ? t->split : 1), x.area = (double)t->cols * (t->rows > 64 ? t->rows : 64) / 16384;
+    return x;
+}
+static double bsri_traits_ns(const bsri_costs *c, const bsri_traits *x) {
+    const double fetch = x->slices * (c->fetch + c->bytes * x->piece * (1.0 + c->along * x->along));
+    const double multiply = x->own * (c->step + c->area * x->area);
+    return c->start + x->waves * (c->tile + c->store * x->tile + c->fused * x->fused) +
+           sqrt(fetch * fetch + multiply * multiply);
+}
+/* Takes a tile where it is faster than the one before. */
+static void bsri_estimate_take(bsri_estimate *e, const bsri_dev_product *p, const bsri_facts *f, int kind,
+                               const bsri_tiling *t) {
+    const bsri_traits x = bsri_traits_of(p, f, t);
+    const double ns = bsri_traits_ns(&bsri_costs_of[kind], &x);
+    if (!(ns < e->ns)) return;
+    e->ns = ns, e->kind = kind, e->traits = x, e->tile_rows = t->rows, e->tile_cols = t->cols, e->split = t->split;
 }
 /* Tiles of 256 columns have at most so many rows; 0: there are none. */
 static int bsri_mma_wide(const bsri_dev_product *p, const bsri_facts *f) {
@@ -2594,13 +2628,12 @@ static bsri_estimate bsri_mma_estimate(const bsr_context *ctx, const bsri_dev_pr
     if (why) return e;
     for (cols = 128; cols <= (wide ? 256 : 128); cols *= 2)
         for (rows = cols == 256 ? wide : 128; rows >= bsri_max(32, p->br); rows /= 2) {
-            const int other = (asked->tile_rows && asked->tile_rows != rows) || (asked->tile_cols && asked->tile_cols != cols);
             bsri_tiling t = bsri_tiling_of(f, rows, cols, (int)bsri_min(p->br, i8 ? 64 : 32), 0);
-            double ns;
+            if ((asked->tile_rows && asked->tile_rows != rows) || (asked->tile_cols && asked->tile_cols != cols)) continue;
             t.waves = (double)bsri_ceil_div(bsri_mma_tiles(p, (int)p->br, rows, cols), ctx->sm_count);
-            ns = other ? INFINITY : bsri_tiles_ns(p, f, kind + (p->br >= (i8 ? 64 : 32)), &t);
-            if (!e.tile_rows || ns < e.ns) e.ns = ns, e.tile_rows = rows, e.tile_cols = cols;
+            bsri_estimate_take(&e, p, f, kind + (p->br >= (i8 ? 64 : 32)), &t);
         }
+    if (!e.tile_rows) e.tile_rows = 128, e.tile_cols = 128; /* nothing that is asked for */
     return e;
 }
 /* The instance for tiles of 256 or 128 columns: rows of a warp, products of a slice, slices of a stage, warps beside each other.
@@ -2697,18 +2730,15 @@ static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_
     tiles = bsri_mma_tiles(p, (int)p->br, rows, 64);
     if (tiles >= INT32_MAX / 4 || (p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a)) * p->br >= INT32_MAX)
         return bsri_estimate_none(BSR_WHY_SIZE);
-    for (e.split = i = 1; i <= 4; i *= 2) {
+    for (i = 1; i <= 4; i *= 2) {
         bsri_tiling t = bsri_tiling_of(f, rows, 64, rows, i);
-        double ns; /* CTAs of four warps, three on a multiprocessor */
-        const double all = (double)bsri_ceil_div(tiles, 4 / i) / ctx->sm_count, each = all <= 3.0 ? ceil(all) : all + 0.5;
-        t.waves = each > 3.0 ? each / 3.0 : 1.0, t.beside = each / t.waves * (4 / i);
-        /* no tile beside another: all ask for the same few lines */
-        if (p->width <= 64) t.beside *= p->width > 8 && p->width < 64 ? 2.0 : 1.5;
-        /* 32 bytes of a column at a time: from memory, not the L2, 1.5 to 2 times as long (3072 x 14336 x 1536, .8: 437 us) */
-        if (t.along && p->br == 16 && p->b.rows * p->width * 2 > 32 << 20) t.beside *= 1.75;
-        ns = asked->split && asked->split != i ? INFINITY : bsri_tiles_ns(p, f, kind, &t);
-        if (ns < e.ns) e.ns = ns, e.split = i;
+        const double all = (double)bsri_ceil_div(tiles, 4 / i) / ctx->sm_count; /* CTAs of four warps, three at once */
+        if (asked->split && asked->split != i) continue;
+        bsri_tiling_spread(&t, (ceil(all) + all) / 2, 3.0, 0.3 * all + 0.5);
+        t.beside *= 4 / i, t.longer = 2.0, t.lines = f->crooked && p->width > 8 ? 1.6 : 1.0;
+        bsri_estimate_take(&e, p, f, kind, &t);
     }
+    if (!e.split) e.tile_rows = rows, e.tile_cols = 64, e.split = 1;
     return e;
 }
 static bsri_choice bsri_short_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *,
@@ -2749,6 +2779,7 @@ static bsri_estimate bsri_skinny_estimate(const bsr_context *ctx, const bsri_dev
     const int64_t blocks = (int64_t)(bsri_mean_blocks(&p->a) / (double)bsri_max(1, p->tiles)); /* of a row, on average */
     bsri_estimate e = bsri_estimate_none(0);
     bsri_tiling t;
+    double each, room; /* tiles of the busiest multiprocessor; those that it holds */
     int64_t grid;
     if (ctx->tier < 2) return bsri_estimate_none(BSR_WHY_GPU);
     if (p->width > (bsri_skinny_rows(p) ? 32 : 64)) return bsri_estimate_none(BSR_WHY_WIDE); /* 64 by rows: no such kernel */
@@ -2764,10 +2795,11 @@ static bsri_estimate bsri_skinny_estimate(const bsr_context *ctx, const bsri_dev
     /* no more warps than the SMs hold at once, or than a mean row has units */
     e.split = ni ? 8 : 16;
     while (e.split > 2 && (grid * e.split > ctx->sm_count * held || blocks * p->bc <= e.split / 2 * 32)) e.split /= 2;
-    t = bsri_tiling_of(f, e.tile_rows, e.tile_cols, 32, e.split), t.along = bsri_skinny_rows(p);
+    t = bsri_tiling_of(f, e.tile_rows, e.tile_cols, 32, e.split), t.along = bsri_skinny_rows(p), t.longer = 0.0, t.lines = 1.0;
     t.fused = bsri_mma_plain(p) ? 0.0 : e.tile_rows * e.tile_cols / 1024.0;
-    bsri_tiling_spread(&t, (double)grid / ctx->sm_count, (double)held / e.split);
-    e.ns = bsri_tiles_ns(p, f, e.tile_rows == 16 ? BSRI_COSTS_SKINNY_16 : BSRI_COSTS_SKINNY_32, &t);
+    each = (double)grid / ctx->sm_count, each = each <= 6.0 ? ceil(each) : each + 0.5, room = (double)held / e.split;
+    bsri_tiling_spread(&t, each, room, each / room);
+    bsri_estimate_take(&e, p, f, e.tile_rows == 16 ? BSRI_COSTS_SKINNY_16 : BSRI_COSTS_SKINNY_32, &t);
     return e;
 }
 static bsri_choice bsri_skinny_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *, const bsr_plan *,
@@ -3310,6 +3342,7 @@ static bsri_estimate bsri_few_estimate(const bsr_context *ctx, const bsri_dev_pr
     const int dt = p->a.dtype, layout = bsri_few_layout(p, f), blocks = (int)bsri_min(p->a.nnz, INT32_MAX);
     bsri_estimate e = bsri_estimate_none(0);
     bsri_tiling t;
+    double each, full; /* strips of a multiprocessor; of the places that it has */
     int64_t strips, slot, room;
     int kind;
     if (ctx->tier < 3 || !ctx->tensor_map) return bsri_estimate_none(BSR_WHY_GPU);
@@ -3331,11 +3364,12 @@ static bsri_estimate bsri_few_estimate(const bsr_context *ctx, const bsri_dev_pr
     kind = e.tile_rows == 32 ? BSRI_COSTS_FEW_32 : e.tile_cols == 64 ? BSRI_COSTS_FEW_WGMMA : BSRI_COSTS_FEW_64;
     e.split = kind == BSRI_COSTS_FEW_WGMMA ? 2 : 8; /* groups of warps, or warps */
     e.split = (int32_t)bsri_max(1, bsri_min(p->a.nnz * p->bc / (p->tiles * 86) + 1, bsri_min(e.split, room / 2)));
-    t = bsri_tiling_of(f, e.tile_rows, e.tile_cols, 64, e.split), t.along = layout == 1;
+    t = bsri_tiling_of(f, e.tile_rows, e.tile_cols, 64, e.split), t.along = layout == 1, t.longer = 0.0;
+    t.lines = layout == 1 && p->width > 8 && p->b.row_stride % 16 ? 1.6 : 1.0; /* rows that are no whole sectors */
     t.fused = bsri_mma_plain(p) ? 0.0 : e.tile_rows * e.tile_cols / 1024.0;
-    bsri_tiling_spread(&t, (double)strips / ctx->sm_count, 110.0 * 1024 / (double)(e.split * slot));
-    if (layout == 1 && p->width > 8 && p->b.row_stride % 16) t.beside *= 1.6; /* rows that are no whole sectors */
-    e.ns = bsri_tiles_ns(p, f, kind, &t);
+    each = (double)strips / ctx->sm_count, full = each / (110.0 * 1024 / (double)(e.split * slot));
+    t.waves = sqrt(1.0 + full * full), t.beside = each / t.waves; /* tiles are taken as multiprocessors get free */
+    bsri_estimate_take(&e, p, f, kind, &t);
     if (p->constant) e.ns -= 1100.0; /* blocks are there when the kernel before it ends */
     return e;
 }
@@ -4931,13 +4965,14 @@ static int32_t bsri_wgmma_span(int64_t tiles) {
     if (tiles % 4 == 0 || tiles > 32) return 4;
     return tiles % 3 == 0 ? 3 : tiles % 5 == 0 ? 5 : tiles % 2 == 0 ? 2 : tiles % 7 == 0 ? 7 : 1;
 }
-static double bsri_wgmma_ns(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int64_t groups, int cols) {
-    const int kind = BSRI_COSTS_NARROW_16 + bsri_mma_log2(p->br) - 4;
+static void bsri_wgmma_take(bsri_estimate *e, const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f,
+                            int64_t groups, int cols) {
     const int64_t tiles = bsri_ceil_div(p->width, cols), span = bsri_wgmma_span(tiles);
     const int64_t units = p->items * groups * bsri_ceil_div(tiles, span), teams = bsri_max(1, ctx->sm_count / span);
     bsri_tiling t = bsri_tiling_of(f, 128, cols, (int)bsri_min(p->br, 64), 0);
-    t.waves = (double)bsri_ceil_div(units, teams);
-    return bsri_tiles_ns(p, f, kind, &t);
+    if (units > teams) t.waves = pow((double)bsri_ceil_div(units, teams), 0.95); /* a tile starts while the one before ends */
+    if (p->width <= 64) t.lines = 1.0; /* boxes are no wider */
+    bsri_estimate_take(e, p, f, BSRI_COSTS_NARROW_16 + bsri_mma_log2(p->br) - 4, &t);
 }
 static bsri_estimate bsri_wgmma_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
                                          const bsr_plan *asked) {
@@ -4946,11 +4981,9 @@ static bsri_estimate bsri_wgmma_estimate(const bsr_context *ctx, const bsri_dev_
     bsri_estimate e = bsri_estimate_none(why);
     e.tile_rows = 128, e.tile_cols = 256;
     if (why) return e;
-    e.ns = p->a.dtype == BSR_I8 ? 0.0 : bsri_wgmma_ns(ctx, p, f, groups, 256); /* of bytes: always ahead */
-    if (p->br >= 64 && p->a.dtype != BSR_I8 && asked->tile_cols != 256) {
-        const double ns = bsri_wgmma_ns(ctx, p, f, groups, 128);
-        if (ns < e.ns || asked->tile_cols == 128) e.ns = ns, e.tile_cols = 128;
-    }
+    if (p->a.dtype == BSR_I8) e.ns = 0.0; /* always ahead */
+    else if (p->br < 64 || asked->tile_cols != 128) bsri_wgmma_take(&e, ctx, p, f, groups, 256);
+    if (p->a.dtype != BSR_I8 && p->br >= 64 && asked->tile_cols != 256) bsri_wgmma_take(&e, ctx, p, f, groups, 128);
     return e;
 }
 /* How units are dealt, as if columns were random. One is tall where, started with the last slab, it would still run when all else
@@ -9438,6 +9471,9 @@ static bsri_choice bsri_choose_listed(int i, const bsr_context *ctx, const bsri_
 #undef BSRI_X
     return bsri_no(BSR_WHY_CUT);
 }
+#ifndef BSRI_WATCH_ESTIMATE
+#define BSRI_WATCH_ESTIMATE(e) ((void)0) /* tests/time_plans.cu looks at what was offered last */
+#endif
 /* Offers them in the order of their estimated times, until one runs what is asked for. */
 static void bsri_choose_estimated(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsri_chooser *s,
                                   bsri_product_params *m) {
@@ -9456,6 +9492,7 @@ static void bsri_choose_estimated(const bsr_context *ctx, const bsri_dev_product
             if (!e[i].why && (best < 0 || e[i].ns < e[best].ns)) best = i;
         if (best < 0) return;
         bsri_offer(s, tiers[best], bsri_choose_listed(best, ctx, p, &f, s->asked, &e[best], m));
+        BSRI_WATCH_ESTIMATE(&e[best]);
         if (s->best.kernel) break;
         e[best].why = BSR_WHY_PLAN;
     }

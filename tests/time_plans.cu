@@ -1,13 +1,18 @@
 /* time_plans.cu: times every plan that a product can run by, over random shapes, as CSV: what bsri_costs_of was fitted to
    (tests/fit_plans.py), and is checked against with other seeds.
 
-     nvcc -O2 -std=c++17 -arch=sm_90a -I. -DBSRSPARSE_ONLY_PRODUCT -DBSRSPARSE_ONLY_BF16 tests/time_plans.cu -o build/time_plans
+     nvcc -O2 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -I. -DBSRSPARSE_ONLY_PRODUCT -DBSRSPARSE_ONLY_BF16 \
+         tests/time_plans.cu -o build/time_plans
      build/time_plans SEED COUNT [bf16|f16|f32|i8[+relu|+tf32|+any|+few]] [M,K,N,block,sparsity[,ways] ...]
+     build/time_plans --estimate < TIMES.csv     (writes the lines with what is estimated now; wants no GPU)
 
    ways: 1: the dense operand's columns are contiguous, 2: the result's, 4: the matrix is transposed, 8: ReLU; +any draws them,
    and few columns in every third shape, +few in all of them.
    Random-normal operands, calls back to back in CUDA graphs, plans in turn; the median of the rounds. Results are compared with
    each other. */
+struct bsri_estimate;
+static void watch(const bsri_estimate *e);
+#define BSRI_WATCH_ESTIMATE(e) watch(e)
 #define BSRSPARSE_IMPLEMENTATION
 #include "bsrsparse.h"
 
@@ -28,6 +33,9 @@ static uint32_t flags = BSR_EXEC_NO_TABLE | BSR_EXEC_NO_LOG;
 static int refused;
 static unsigned seen; /* of them, so far */
 static const char *kind = "bf16"; /* of products: a type, and what comes with it */
+
+static bsri_estimate offered; /* what was chosen last */
+static void watch(const bsri_estimate *e) { offered = *e; }
 
 static void check(cudaError_t e) {
     if (e == cudaSuccess) return;
@@ -77,6 +85,7 @@ struct shape {
 };
 struct plan {
     bsr_plan p;
+    bsri_estimate e;
     cudaGraphExec_t run;
     std::vector<float> us;
 };
@@ -173,10 +182,25 @@ template <class F> static std::vector<plan> plans_of(F call, bsr_exec &ex) {
                     ex.plan = &asked, ex.query = &got;
                     if (call() != BSR_OK) continue;
                     for (plan &o : plans) known |= same(o.p, got);
-                    if (!known) plans.push_back({got, NULL, {}});
+                    if (!known) plans.push_back({got, offered, NULL, {}});
                 }
     ex.query = NULL;
     return plans;
+}
+static bsr_dense dense(void *data, int dtype, int64_t rows, int64_t cols, int by_columns) {
+    return (by_columns ? bsr_dense_col_major : bsr_dense_row_major)(data, dtype, rows, cols);
+}
+static int dtype_of(const char *name) {
+    for (int i = BSR_F16; i <= BSR_I8; i++)
+        if (!strncmp(name, bsr_dtype_name(i), strlen(bsr_dtype_name(i)))) return i;
+    return BSR_BF16;
+}
+static void print_line(const shape &x, const plan &y, float us, int chosen) {
+    const bsri_traits &t = y.e.traits;
+    printf("%s,%d,%d,%d,%d,%g,%d,%d,%d,%d,%d,%d,%d,%.3f,%d", kind, (int)x.m, (int)x.k, (int)x.n, (int)x.b, x.s, x.ways,
+           y.p.kernel, y.p.instance, y.p.tile_rows, y.p.tile_cols, y.p.split, y.p.order, us, chosen);
+    printf(",%.1f,%d,%.6g,%.6g,%.6g,%.6g,%.6g,%.6g,%.6g,%.6g\n", y.e.ns, y.e.ns > 0 ? y.e.kind : -1, t.waves, t.tile, t.fused,
+           t.slices, t.piece, t.along, t.own, t.area);
 }
 static void time_shape(const shape &x, int dtype) {
     const int result = dtype == BSR_I8 ? BSR_I32 : dtype;
@@ -184,8 +208,8 @@ static void time_shape(const shape &x, int dtype) {
     const bsr_matrix a = matrix(x, dtype);
     void *data = take(&inputs, (size_t)(x.k * x.n) * bsr_dtype_size(dtype)), *first = NULL;
     void *to = take(&others, bytes);
-    const bsr_dense b = (x.ways & COLUMNS ? bsr_dense_col_major : bsr_dense_row_major)(data, dtype, x.k, x.n);
-    const bsr_dense out = (x.ways & OUT_COLUMNS ? bsr_dense_col_major : bsr_dense_row_major)(to, result, x.m, x.n);
+    const bsr_dense b = dense(data, dtype, x.k, x.n, x.ways & COLUMNS);
+    const bsr_dense out = dense(to, result, x.m, x.n, x.ways & OUT_COLUMNS);
     const double flop = 2.0 * (double)a.nnz * (double)(x.b * x.b) * (double)x.n, rate = dtype == BSR_F32 ? 3e13 : 2e14;
     const int calls = (int)std::max(2.0, std::min(24.0, 200e-6 / (flop / rate + 5e-6)));
     bsr_plan chosen = BSR_ZERO;
@@ -218,9 +242,7 @@ static void time_shape(const shape &x, int dtype) {
     for (plan &y : plans) {
         check(cudaGraphExecDestroy(y.run));
         std::sort(y.us.begin(), y.us.end());
-        printf("%s,%d,%d,%d,%d,%g,%d,%d,%d,%d,%d,%d,%d,%.3f,%d\n", kind, (int)x.m, (int)x.k, (int)x.n, (int)x.b, x.s, x.ways,
-               y.p.kernel, y.p.instance, y.p.tile_rows, y.p.tile_cols, y.p.split, y.p.order, y.us[y.us.size() / 2],
-               same(y.p, chosen));
+        print_line(x, y, y.us[y.us.size() / 2], same(y.p, chosen));
     }
     fflush(stdout);
     inputs.used = others.used = 0;
@@ -230,21 +252,68 @@ static void time_shape(const shape &x, int dtype) {
     seen = *wrong;
 }
 
+static CUresult no_map(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *, const cuuint64_t *,
+                       const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
+                       CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+    return CUDA_SUCCESS;
+}
+/* The lines of an older run with the estimates of this build, as on an H200; nothing is launched or read. */
+static int estimate_lines(void) {
+    char line[600], name[32];
+    char *const data = (char *)(uintptr_t)(INT64_C(1) << 40);
+    bsr_context h200 = *cpu;
+    h200.backend = BSR_BACKEND_CUDA, h200.sm_count = 132, h200.cc_major = 9, h200.cc_minor = 0, h200.smem_optin = 232448;
+    h200.tier = 3, h200.tensor_map = (void *)no_map;
+    while (fgets(line, sizeof line, stdin)) {
+        shape x;
+        plan y;
+        bsr_plan got = BSR_ZERO, asked = BSR_ZERO, own = BSR_ZERO;
+        bsr_exec ex = BSR_ZERO;
+        bsr_epilogue epilogue = BSR_ZERO;
+        float us;
+        int chosen;
+        if (sscanf(line, "%31[^,],%ld,%ld,%ld,%ld,%lf,%d,%d,%*d,%d,%d,%d,%d,%f,%d", name, &x.m, &x.k, &x.n, &x.b, &x.s, &x.ways,
+                   &asked.kernel, &asked.tile_rows, &asked.tile_cols, &asked.split, &asked.order, &us, &chosen) != 14)
+            continue;
+        const int dtype = dtype_of(name), result = dtype == BSR_I8 ? BSR_I32 : dtype, trans = (x.ways & TRANSPOSED) != 0;
+        const int64_t m = trans ? x.k : x.m, k = trans ? x.m : x.k, blocks = bsr_kept_blocks(m / x.b * (k / x.b), x.s);
+        bsr_matrix a = bsr_matrix_make(m, k, x.b, x.b, blocks, data, data, BSR_I32, data, dtype);
+        const bsr_dense b = dense(data, dtype, x.k, x.n, x.ways & COLUMNS);
+        const bsr_dense out = dense(data + (INT64_C(1) << 38), result, x.m, x.n, x.ways & OUT_COLUMNS);
+        if (trans) a.transposed_index = data;
+        if (x.ways & RELU || strstr(name, "+relu")) epilogue.activation = BSR_ACT_RELU;
+        auto call = [&] {
+            return bsr_dense_addmm(&h200, 0, NULL, 1, trans ? BSR_TRANS_A : 0, &a, &b, &epilogue, &out, &ex);
+        };
+        ex.flags = flags | (strstr(name, "+tf32") ? BSR_EXEC_TF32 : 0), kind = name;
+        ex.query = &own;
+        if (call() != BSR_OK) return 1;
+        ex.query = &got, ex.plan = &asked;
+        if (call() != BSR_OK) {
+            fprintf(stderr, "can't run now: %s", line);
+            continue;
+        }
+        y.p = got, y.e = offered;
+        print_line(x, y, us, same(got, own));
+    }
+    return 0;
+}
+
 int main(int argc, char **argv) {
     bsr_context_desc d = BSR_ZERO;
     bsr_context *made[2];
     const int seed = argc > 1 ? atoi(argv[1]) : 1, count = argc > 2 ? atoi(argv[2]) : 0;
-    int dtype = BSR_BF16, i;
-    if (argc > 3) kind = argv[3];
-    for (i = BSR_F16; i <= BSR_I8; i++)
-        if (!strncmp(kind, bsr_dtype_name(i), strlen(bsr_dtype_name(i)))) dtype = i;
+    const int dtype = dtype_of(argc > 3 ? kind = argv[3] : kind);
+    int i;
     const int ways = (strstr(kind, "+relu") ? RELU : 0) | (dtype == BSR_I8 ? COLUMNS : 0);
     if (strstr(kind, "+tf32")) flags |= BSR_EXEC_TF32;
     d.backend = BSR_BACKEND_CPU;
     must(bsr_create(&d, &made[0], NULL));
+    cpu = made[0];
+    if (argc > 1 && !strcmp(argv[1], "--estimate")) return estimate_lines();
     d.backend = BSR_BACKEND_CUDA;
     must(bsr_create(&d, &made[1], NULL));
-    cpu = made[0], gpu = made[1];
+    gpu = made[1];
     check(cudaStreamCreate(&stream));
     check(cudaMalloc(&inputs.data, inputs.size));
     check(cudaMalloc(&others.data, others.size));
