@@ -916,8 +916,9 @@ TEST(random_products) {
     if (major == 9) CHECK(ran[3] > 0);
 }
 
-/* Calls one after another in a stream, each with what the one before made, as they come and with a wait after each: on Hopper
-   kernels start before the one before them has ended and must not read, or write over, too soon. Stale results are no numbers. */
+/* Calls one after another in a stream, each with what the one before made, with a wait after each, as they come, and as a graph:
+   on Hopper kernels start before the one before them has ended and must not read, or write over, too soon. Stale results are no
+   numbers. */
 TEST(chains) {
     cudaStream_t stream = new_stream();
     const int size = reduced() ? 512 : 2048;
@@ -925,6 +926,7 @@ TEST(chains) {
         for (int64_t block : {16, 32, 64})
             for (int64_t n : {8, 64, 512}) {
                 t_spec s;
+                if (!gm_compiled(type)) continue;
                 bt_case("%s, blocks of %d, %d columns", bsr_dtype_name(type), (int)block, (int)n);
                 memset(&s, 0, sizeof s);
                 s.dtype = type, s.block_rows = s.block_cols = block, s.index_dtype = BSR_I32;
@@ -936,9 +938,9 @@ TEST(chains) {
                 const bsr_dense *db = g.map(&b), *o[6];
                 for (int i = 0; i < 6; i++) out[i] = t_output(type, size, n, ROW, NO_BATCH), o[i] = g.map(&out[i], true);
                 g.upload();
-                auto all = [&](bool wait) {
+                int bad = 0;
+                auto calls = [&](bool wait) {
                     bsr_exec e = BSR_ZERO, constant;
-                    int bad = 0;
                     e.stream = stream, constant = e, constant.flags = BSR_EXEC_CONSTANT_MATRIX;
                     auto done = [&](bsr_status status) {
                         bad += status != BSR_OK;
@@ -956,17 +958,27 @@ TEST(chains) {
                     done(bsr_dense_mm(gm.ctx, 0, dz, o[2], o[3], &e));
                     if (n <= 64) done(bsr_attention(gm.ctx, 0, o[2], o[1], o[3], dz, NULL, o[4], NULL, &e));
                     done(bsr_dense_mm(gm.ctx, 0, da, o[n <= 64 ? 4 : 3], o[5], &constant));
-                    gm_cuda("after a chain", cudaStreamSynchronize(stream));
-                    CHECK_INT(bad, 0);
-                    return written_bits(g, stream);
                 };
-                const auto want = all(true);
+                calls(true);
+                const auto want = written_bits(g, stream);
                 g.download();
                 for (int i = 0; i < 6; i++) /* numbers: else what is stale could not be told from them */
                     for (int64_t k = 0; k < n && (i != 4 || n <= 64); k++) CHECK(t_get(&out[i], 0, size - 1, k) * 0 == 0);
-                int other = 0;
-                for (int i = 0; i < (reduced() ? 2 : 20); i++) other += all(false) != want;
-                CHECK_INT(other, 0);
+                cudaGraph_t graph = nullptr;
+                cudaGraphExec_t replay = nullptr;
+                gm_cuda("starting a capture", cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+                calls(false);
+                gm_cuda("ending a capture", cudaStreamEndCapture(stream, &graph));
+                gm_cuda("making a graph", cudaGraphInstantiate(&replay, graph, 0));
+                int other[2] = {0, 0};
+                for (int i = 0; i < (reduced() ? 2 : 20); i++) {
+                    calls(false), other[0] += written_bits(g, stream) != want;
+                    poison(g, stream);
+                    for (int k = 0; k <= i % 3; k++) gm_cuda("replaying a chain", cudaGraphLaunch(replay, stream));
+                    other[1] += written_bits(g, stream) != want;
+                }
+                CHECK_INT(bad, 0), CHECK_INT(other[0], 0), CHECK_INT(other[1], 0);
+                cudaGraphExecDestroy(replay), cudaGraphDestroy(graph);
             }
     cudaStreamDestroy(stream);
 }
