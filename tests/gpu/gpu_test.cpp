@@ -852,19 +852,21 @@ TEST(random_products) {
         bt_case("product %d of seed %d", k, gm.seed);
         t_spec s;
         const bool nice = bt_below(3) > 0, trans = bt_below(3) == 0, odd_ones = bt_below(6) == 0;
+        const bool tall = bt_below(8) == 0; /* many rows, few columns */
         int type = all[bt_below(6)];
         while (!gm_compiled(type)) type = all[bt_below(6)];
         const int wide = bt_below(4) || type == BSR_F64 ? (int)type : (int)BSR_F32;
         const int out = type == BSR_I8 ? of_bytes[bt_below(6)] : wide, less = out == BSR_F64 || bt_below(2) ? out : (int)BSR_F32;
         const int other = t_is_float(out) ? less : (int)BSR_I32;
-        const t_shape batch = t_batch((int)(bt_below(2) ? 0 : bt_range(1, 2)), bt_range(1, 3), bt_range(1, 2), 0, 0);
+        const t_shape batch = t_batch((int)(tall || bt_below(2) ? 0 : bt_range(1, 2)), bt_range(1, 3), bt_range(1, 2), 0, 0);
         const int64_t most = bt_below(3) ? 330 : 64, some = bt_below(2) ? 8 * bt_range(1, most / 8) : bt_range(1, most);
-        const int64_t n = bt_below(20) ? some : 0;
+        const int64_t n = tall ? bt_range(1, 64) : bt_below(20) ? some : 0;
         memset(&s, 0, sizeof s);
         s.dtype = type, s.kind = FILL_INTEGER, s.index_dtype = bt_below(4) ? BSR_I32 : BSR_I64, s.batch = random_batch(batch);
         s.block_rows = s.block_cols = blocks[bt_below(4)];
         if (bt_below(8) == 0) s.block_rows = bt_range(1, 40), s.block_cols = bt_range(1, 40);
         s.r = bt_range(bt_below(20) != 0, 600 / s.block_rows + 2), s.c = bt_range(bt_below(20) != 0, 500 / s.block_cols + 2);
+        if (tall) s.block_rows = s.block_cols = bt_below(2) ? 64 : 128, s.r = bt_range(40, 130), s.c = bt_range(1, 6);
         s.nnz = s.r * s.c * (bt_below(6) == 0 ? 100 : bt_below(6) == 0 ? 0 : bt_range(2, 90)) / 100;
         s.unsorted = bt_below(4) == 0, s.duplicates = bt_below(6) == 0, s.ragged = s.batch.dims && bt_below(2);
         s.layout = bt_below(2) ? PACKED : (nice ? (int)BLOCKS_COL : (int)bt_below(BLOCKS_LAYOUTS));
