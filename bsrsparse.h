@@ -4,7 +4,8 @@
                                          #include "bsrsparse.h"
    In every other file that uses it:     #include "bsrsparse.h"
    CPU:  cc -O2 -fopenmp prog.c -lm      (without -fopenmp: one thread, or your own threads through parallel_for)
-   CUDA: nvcc -O2 -std=c++17 -arch=sm_90a prog.cu      (both backends; wants bsrsparse_kernels.cuh beside this file)
+   CUDA: nvcc -O2 -std=c++17 -gencode arch=compute_90a,code=sm_90a prog.cu
+         (both backends; wants bsrsparse_kernels.cuh beside this file)
 
    What PyTorch's torch.sparse._triton_ops, DeepSpeed's block-sparse operations and FlexAttention do in Python, for
    programs that have no Python. This file alone is enough for the CPU; tune_table.h beside it is optional.
@@ -1761,24 +1762,29 @@ static int64_t bsri_pattern_count(const bsr_matrix *m) {
     }
     return n;
 }
-/* Which of m's patterns batch item `item` of b has. */
-BSRI_HD static int64_t bsri_pattern_of(const bsri_batch *b, int64_t item, const bsr_matrix *m) {
-    int64_t pattern = 0, n = 1;
+/* Batch item `item` of b: elements before its row pointers, columns and values, and which of m's patterns it has. One walk, as
+   divisions are most of it. */
+typedef struct bsri_arrays {
+    int64_t crow, col, values, pattern;
+} bsri_arrays;
+BSRI_HD static bsri_arrays bsri_matrix_walk(const bsri_batch *b, int64_t item, const bsr_matrix *m) {
+    bsri_arrays w = {0, 0, 0, 0};
+    int64_t patterns = 1;
     int d = b->dims - 1, i = m->batch_dims - 1;
     BSRI_ROLLED
     for (; i >= 0 && d >= 0; i--, d--) {
-        const int64_t outer = d ? bsri_divide(item, b->size[d]) : 0;
-        if (bsri_own_pattern(m, i)) pattern += (item - outer * b->size[d]) * n, n *= m->batch[i];
+        const int64_t outer = d ? bsri_divide(item, b->size[d]) : 0, at = m->batch[i] != 1 ? item - outer * b->size[d] : 0;
+        w.crow += at * m->crow_batch_stride[i], w.col += at * m->col_batch_stride[i], w.values += at * m->values_batch_stride[i];
+        if (bsri_own_pattern(m, i)) w.pattern += at * patterns, patterns *= m->batch[i];
         item = outer;
     }
-    return pattern;
+    return w;
 }
 static bsri_item bsri_matrix_item(const bsri_batch *b, int64_t item, const bsr_matrix *m) {
+    const bsri_arrays w = bsri_matrix_walk(b, item, m);
     bsri_item it;
-    it.pattern = bsri_pattern_of(b, item, m);
-    it.crow = bsri_at(m->crow_indices, m->index_dtype, bsri_batch_offset(b, item, m->batch_dims, m->batch, m->crow_batch_stride));
-    it.col = bsri_at(m->col_indices, m->index_dtype, bsri_batch_offset(b, item, m->batch_dims, m->batch, m->col_batch_stride));
-    it.values = bsri_at(m->values, m->dtype, bsri_batch_offset(b, item, m->batch_dims, m->batch, m->values_batch_stride));
+    it.crow = bsri_at(m->crow_indices, m->index_dtype, w.crow), it.col = bsri_at(m->col_indices, m->index_dtype, w.col);
+    it.values = bsri_at(m->values, m->dtype, w.values), it.pattern = w.pattern;
     return it;
 }
 BSRI_HD static int64_t bsri_block_rows(const bsr_matrix *m) { return m->rows / m->block_rows; }

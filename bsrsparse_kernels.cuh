@@ -75,22 +75,8 @@ __device__ __forceinline__ char *bsri_dev_at(const void *base, int dtype, int64_
 __device__ __forceinline__ int32_t bsri_dev_index(const void *array, int index_dtype, int64_t i) {
     return *(const int32_t *)((const char *)array + (i << (index_dtype == BSR_I64 ? 3 : 2)));
 }
-/* One element of a run-time dtype as F: float, double or uint32_t (integers modulo 2^32). */
-template <class F> __device__ __forceinline__ F bsri_dev_load(const void *base, int dtype, int64_t i) {
-    const char *at = bsri_dev_at(base, dtype, i);
-    switch (dtype) {
-        case BSR_F16: return (F)__half2float(*(const __half *)at);
-        case BSR_BF16: return (F)__bfloat162float(*(const __nv_bfloat16 *)at);
-        case BSR_F32: return (F) * (const float *)at;
-        case BSR_F64: return (F) * (const double *)at;
-        case BSR_I8: return (F) * (const int8_t *)at;
-        case BSR_I32: return (F) * (const int32_t *)at;
-        case BSR_I64: return (F) * (const int64_t *)at;
-        default: return (F)(*(const uint8_t *)at != 0);
-    }
-}
-/* The same of what a product reads: with float or double any float type, else i8 or i32. Fewer types are less code, which stands
-   in a kernel many times. */
+/* One element of what a product reads as F: with float or double any float type, else (uint32_t: integers modulo 2^32) i8 or
+   i32. Fewer types are less code, which stands in a kernel many times. */
 template <class F> __device__ __forceinline__ F bsri_dev_number(const void *base, int dtype, int64_t i) {
     const char *at = bsri_dev_at(base, dtype, i);
     if constexpr (F(0.5f) == F(0)) return dtype == BSR_I8 ? (F) * (const int8_t *)at : (F) * (const int32_t *)at;
@@ -99,6 +85,17 @@ template <class F> __device__ __forceinline__ F bsri_dev_number(const void *base
         case BSR_BF16: return (F)__bfloat162float(*(const __nv_bfloat16 *)at);
         case BSR_F32: return (F) * (const float *)at;
         default: return (F) * (const double *)at;
+    }
+}
+/* Of any type. */
+template <class F> __device__ __forceinline__ F bsri_dev_load(const void *base, int dtype, int64_t i) {
+    const char *at = bsri_dev_at(base, dtype, i);
+    switch (dtype) {
+        case BSR_I8: return (F) * (const int8_t *)at;
+        case BSR_I32: return (F) * (const int32_t *)at;
+        case BSR_I64: return (F) * (const int64_t *)at;
+        case BSR_BOOL: return (F)(*(const uint8_t *)at != 0);
+        default: return (F)bsri_dev_number<decltype(F() * 1.0f)>(base, dtype, i);
     }
 }
 __device__ __forceinline__ void bsri_dev_store(void *base, int dtype, int64_t i, float v) {
@@ -126,26 +123,11 @@ __device__ __forceinline__ void bsri_dev_store(void *base, int dtype, int64_t i,
 /* >>device-lists: what an output tile multiplies                                                 */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* The arrays of one batch item; as bsri_matrix_item. */
-struct bsri_dev_item {
-    const void *crow, *col;
-    char *values;
-    int64_t pattern;
-};
+typedef bsri_item bsri_dev_item;
 __device__ __forceinline__ bsri_dev_item bsri_dev_matrix_item(const bsri_batch *b, int64_t item, const bsr_matrix *m) {
-    bsri_dev_item it;
-    int64_t crow = 0, col = 0, values = 0, pattern = 0, patterns = 1;
-    int d = b->dims - 1, i = m->batch_dims - 1;
-    BSRI_ROLLED /* bsri_batch_offset and bsri_pattern_of in one walk, as the divisions are most of it */
-    for (; i >= 0 && d >= 0; i--, d--) {
-        const int64_t outer = d ? bsri_divide(item, b->size[d]) : 0, at = m->batch[i] != 1 ? item - outer * b->size[d] : 0;
-        crow += at * m->crow_batch_stride[i], col += at * m->col_batch_stride[i], values += at * m->values_batch_stride[i];
-        if (bsri_own_pattern(m, i)) pattern += at * patterns, patterns *= m->batch[i];
-        item = outer;
-    }
-    it.pattern = pattern, it.values = bsri_dev_at(m->values, m->dtype, values);
-    it.crow = bsri_dev_at(m->crow_indices, m->index_dtype, crow), it.col = bsri_dev_at(m->col_indices, m->index_dtype, col);
-    return it;
+    const bsri_arrays w = bsri_matrix_walk(b, item, m);
+    return {bsri_dev_at(m->crow_indices, m->index_dtype, w.crow), bsri_dev_at(m->col_indices, m->index_dtype, w.col),
+            bsri_dev_at(m->values, m->dtype, w.values), w.pattern};
 }
 
 /* A cursor over (offset in a's values, offset in b) of one output tile; every thread walks the same list. */
@@ -1213,22 +1195,30 @@ typedef struct bsri_dev_mma {
     /* tiles of a block row: of all items, rows of one; warps of a tile; alpha and out, where nothing else is to be done */
     int32_t total, lines, split, constant; /* constant: index arrays may be read at once */
     float alpha;
+    int32_t b_rows; /* the dense operand is row-major, else column-major */
     char *out;
     int64_t out_row, out_col;
     bsri_dev_product p; /* last: parameters are fetched by lines */
 } bsri_dev_mma;
 
 /* A warp owns MW rows and WN columns of out; a slice is KS of a block's products; a stage is E slices. The m-warps of a CTA
-   stand one above the other, each with its own part of the values, MW x KS or as stored KS x MW. B_ROWS: the dense operand is
-   row-major, else column-major. Everything lies in shared memory as in device memory, 16-byte pieces exchanged so that ldmatrix
-   meets no bank twice. BN 256 leaves registers for the plain epilogue only, 128 for any. */
-template <class T, int MW_, int KS_, int E_, int BN_, bool B_ROWS_, int NW_ = MW_ == 32 ? 2 : 1> struct bsri_mma_tile {
+   stand one above the other, each with its own part of the values, MW x KS or as stored KS x MW. LAYOUT: the dense operand
+   is column-major (0), row-major (1), or either (2): then a kernel holds the loops for both, and what stands around them once
+   (f32 and i8 lost 1 to 3 % by that). Everything lies in shared memory as in device memory, 16-byte pieces exchanged so that
+   ldmatrix meets no bank twice. BN 256 leaves registers for the plain epilogue only, 128 for any. */
+template <class T, int MW_, int KS_, int E_, int BN_, int NW_ = MW_ == 32 ? 2 : 1, int LAYOUT_ = 2> struct bsri_mma_tile {
+    typedef bsri_mma_tile<T, MW_, KS_, E_, BN_, NW_, LAYOUT_ != 0> by_rows;
+    typedef bsri_mma_tile<T, MW_, KS_, E_, BN_, NW_, LAYOUT_ == 1> by_columns;
     static constexpr int MW = MW_, KS = KS_, E = E_, BN = BN_, NW = NW_, WN = BN / NW, MI = MW / 16, NI = WN / 8;
-    static constexpr bool B_ROWS = B_ROWS_, PLAIN = MI * NI == 32; /* PLAIN: 128 sums a lane */
+    static constexpr int LAYOUT = LAYOUT_;
+    static constexpr bool B_ROWS = LAYOUT == 1, PLAIN = MI * NI == 32; /* PLAIN: 128 sums a lane */
     static constexpr int LINE = KS * T::BYTES; /* bytes of a row of KS */
     static constexpr int A_BYTES = MW * LINE, B_BYTES = BN * LINE;
     static constexpr int STEPS = LINE / 32; /* ldmatrix tiles along KS */
 };
+template <class L> __device__ __forceinline__ bool bsri_mma_by_rows(const bsri_dev_mma &m) {
+    return L::LAYOUT == 2 ? m.b_rows != 0 : L::B_ROWS;
+}
 enum { BSRI_MMA_PAD = 68, BSRI_MMA_PASS = 16 * BSRI_MMA_PAD + 64 }; /* the epilogue goes by 16 x 64 sums, rows padded */
 
 /* Piece number of row `row` where rows have LINE bytes. */
@@ -1343,6 +1333,14 @@ template <class T, class L> struct bsri_mma_fetcher {
         }
     }
 };
+template <class T, class L>
+__device__ __forceinline__ void bsri_mma_fetch_part(const bsri_dev_mma &m, const bsri_mma_list &s, const char *shared,
+                                                    const bsri_mma_part &list, const bsri_mma_rows &r, int64_t slab, int64_t next,
+                                                    uint32_t turn) {
+    bsri_mma_fetcher<T, L> f;
+    f.begin(shared, m.a_trans), f.tile(m, r, slab), f.full = bsri_mma_address(s.full), f.empty = bsri_mma_address(s.empty);
+    f.part(m, list, r, next, turn);
+}
 /* Groups of rows in order of their blocks, most first: each CTA finds the same order. Only for few groups, and not where a
    schedule by groups like ours has done it already; one by others has its unions in order (f32, 4096^3 at .9, blocks of 64, a
    schedule by pairs: 393 us, without one 345). Any batch item's order is right for all. */
@@ -1355,8 +1353,8 @@ __device__ __forceinline__ bool bsri_mma_rank(const bsri_dev_mma &m, bsri_mma_li
     if (view) order = (const int32_t *)((const char *)header + BSRI_VIEW_HEADER); /* item 0's, as it has pattern 0 */
     for (int g = threadIdx.x; g < BSRI_UNION; g += BSRI_FETCHERS) {
         uint32_t blocks = 0;
-        for (int64_t n = (int64_t)g * m.group; n < bsri_min((int64_t)(g + 1) * m.group, lines); n++) {
-            const int64_t line = order ? order[n] : n;
+        for (int n = g * m.group; n < min((g + 1) * m.group, (int)lines); n++) {
+            const int line = order ? order[n] : n;
             if (line >= 0) blocks += (uint32_t)(bsri_dev_index(r.ptr, r.dt, line + 1) - bsri_dev_index(r.ptr, r.dt, line));
         }
         s.present[g] = blocks;
@@ -1380,26 +1378,26 @@ __device__ __forceinline__ bool bsri_mma_rank(const bsri_dev_mma &m, bsri_mma_li
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_fetch(const bsri_dev_mma &m, bsri_mma_list &s, char *shared, bool nothing) {
     const bsri_dev_product &p = m.p;
-    const int64_t lines = bsri_mma_lines(p), groups = (lines + m.group - 1) / m.group, total = p.items * m.slabs * groups;
+    const uint32_t size = (uint32_t)m.group; /* unsigned: half of it is no register */
+    const int64_t lines = bsri_mma_lines(p);
+    const uint32_t groups = (uint32_t)((lines + size - 1) / size), slabs = (uint32_t)m.slabs,
+                   total = (uint32_t)p.items * slabs * groups;
     const int lane = threadIdx.x % 32;
-    bsri_mma_fetcher<T, L> f;
     uint32_t turn = 0, parts = 0;
     const bool ranked = bsri_mma_rank(m, s, lines, groups);
-    f.begin(shared, m.a_trans), f.full = bsri_mma_address(s.full), f.empty = bsri_mma_address(s.empty);
-    for (int64_t round = 0; round * gridDim.x < total; round++) {
-        const int64_t work = round * gridDim.x + (m.order && (round & 1) ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+    for (uint32_t round = 0; round * gridDim.x < total; round++) {
+        const uint32_t work = round * gridDim.x + (m.order && (round & 1) ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
         if (work >= total) break;
-        const int64_t item = work / groups / m.slabs, slab = m.order ? work % m.slabs : work / groups % m.slabs;
-        int64_t group = m.order ? work / m.slabs % groups : work % groups;
+        const uint32_t item = work / groups / slabs, slab = m.order ? work % slabs : work / groups % slabs;
+        uint32_t group = m.order ? work / slabs % groups : work % groups;
         if (ranked) group = s.order[group];
-        const int64_t line = lane < m.group ? bsri_mma_line(p, item, lines, group * m.group + lane) : -1;
+        const int64_t line = lane < m.group ? bsri_mma_line(p, item, lines, (int64_t)group * size + lane) : -1;
         const int64_t out = bsri_dense_offset(&p.out_batch, item, &p.out);
         for (int64_t reduce = 0; reduce < p.reduce; reduce++) {
             bool more;
             const bsri_mma_rows r = bsri_mma_rows_of(p, bsri_reduce_item(&p.whole, &p.out_batch, item, reduce));
             int64_t first = 0, end = 0; /* of row `lane` */
             if (line >= 0 && !nothing) first = bsri_index(r.ptr, r.dt, line), end = bsri_index(r.ptr, r.dt, line + 1);
-            f.tile(m, r, slab);
             if ((int)threadIdx.x < BSRI_GROUP) s.at[threadIdx.x] = first, s.end[threadIdx.x] = end;
             bsri_mma_sync();
             do {
@@ -1411,7 +1409,8 @@ __device__ __forceinline__ void bsri_mma_fetch(const bsri_dev_mma &m, bsri_mma_l
                 if (threadIdx.x == 0)
                     part.item = item, part.slab = slab, part.last = !more && reduce + 1 == p.reduce, part.out = out;
                 bsri_mma_arrive(bsri_mma_address(&s.part_full[parts % 2]));
-                f.part(m, part, r, first, turn);
+                if (bsri_mma_by_rows<L>(m)) bsri_mma_fetch_part<T, typename L::by_rows>(m, s, shared, part, r, slab, first, turn);
+                else bsri_mma_fetch_part<T, typename L::by_columns>(m, s, shared, part, r, slab, first, turn);
                 turn += (uint32_t)(((part.count << m.sub_bits) + L::E - 1) / L::E), parts++;
                 bsri_mma_sync();
             } while (more);
@@ -1702,6 +1701,17 @@ __device__ __forceinline__ void bsri_mma_epilogue_plain(const bsri_dev_mma &m, c
         bsri_mma_store<T>(m, tile + warp * (2 * BSRI_MMA_PASS), &sum[mi][n0], alpha, out, cols, thread % 32);
     }
 }
+/* The sums of a pass into shared memory, as they are, or as real numbers. */
+template <class T, class L>
+__device__ __forceinline__ void bsri_mma_lay(typename T::sum *tile, const typename T::sum (*sum)[4], int a_trans, bool real) {
+#pragma unroll
+    for (int i = 0; i < 32; i++) {
+        const typename T::sum x = sum[i / 4][i % 4];
+        const int at = bsri_mma_worker<T, L>::place(i, a_trans);
+        if (T::BYTES == 1 && real) ((float *)tile)[at] = (float)x;
+        else tile[at] = x;
+    }
+}
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const bsri_mma_part &part, typename T::sum *tile,
                                                   const typename T::sum (&sum)[L::MI][L::NI][4]) {
@@ -1724,13 +1734,9 @@ __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const b
     for (int pass = 0; pass < L::MI * L::NI / 8; pass++) {
         const int r0 = pass % L::MI * 16, c0 = pass / L::MI * 64, cols = min(64, left - c0);
         const typename T::sum(*part_sum)[4] = &sum[pass % L::MI][pass / L::MI * 8];
-#pragma unroll
-        for (int i = 0; i < 32; i++) { /* as they are, or as real numbers */
-            const typename T::sum x = part_sum[i / 4][i % 4];
-            const int at = bsri_mma_worker<T, L>::place(i, m.a_trans);
-            if (T::BYTES == 1 && !L::PLAIN && !plain && !integer) ((float *)tile)[at] = (float)x;
-            else tile[at] = x;
-        }
+        const bool real = T::BYTES == 1 && !L::PLAIN && !plain && !integer;
+        if (T::BYTES != 2 && bsri_mma_by_rows<L>(m)) bsri_mma_lay<T, typename L::by_rows>(tile, part_sum, m.a_trans, real);
+        else bsri_mma_lay<T, typename L::by_columns>(tile, part_sum, m.a_trans, real);
         __syncwarp();
         if (L::PLAIN || plain) {
             const word alpha = bsri_dev_scalar<word>::of(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
@@ -1750,46 +1756,55 @@ template <class T, class L> __device__ __forceinline__ void bsri_mma_free(uint32
     if (T::BYTES != 4) __syncwarp();
     if (T::BYTES == 4 || bsri_mma_thread<L>() % 32 == 0) bsri_mma_arrive(barrier);
 }
+/* The stages of a part, by one multiplying warp. (Not so for products where there is little to do: 4 to 7 % slower with both
+   layouts in one kernel, as few columns are by 3 to 9 %.) */
+template <class T, class L>
+__device__ __forceinline__ void bsri_mma_stages(typename T::sum (&sum)[L::MI][L::NI][4], const bsri_dev_mma &m, uint32_t base,
+                                                uint32_t list, uint32_t part, int stages, uint32_t &turn) {
+    constexpr int SIDE = L::PLAIN && BSRI_MMA_FULL ? 1 : L::E; /* slices whose code stands side by side */
+    const int bits = m.sub_bits;
+    const uint32_t full = BSRI_MMA_IN(bsri_mma_list, list, full);
+    uint32_t word = 0; /* which of 32 entries have a block in this warp's row */
+#pragma unroll 1
+    for (int i = 0; i < stages; i++) {
+        const int entry = i * L::E >> bits;
+        if ((i * L::E & ((32 << bits) - 1)) == 0) {
+            const int own = entry + bsri_mma_thread<L>() % 32, row = bsri_mma_warp<L>() / L::NW >> m.block_bits;
+            uint32_t mask = 0;
+            if (own < bsri_mma_read32(BSRI_MMA_IN(bsri_mma_part, part, count)))
+                mask = bsri_mma_read16(BSRI_MMA_IN(bsri_mma_part, part, mask) + 2 * own);
+            word = __ballot_sync(~0u, mask >> row & 1);
+        }
+        const uint32_t have = word >> (entry & 31) & ((1u << L::E) - 1); /* E > 1: a slice is an entry */
+        const uint32_t slot = turn & 31, at = base + slot * m.stage_bytes;
+        bsri_mma_wait(full + 8 * slot,
+                      turn >> 5 & 1); /* also with nothing to do: no slot is given back twice before all have */
+#pragma unroll(SIDE)
+        for (int e = 0; e < L::E; e++)
+            if (have >> e & 1)
+                bsri_mma_worker<T, L>::multiply(sum, at + (e * m.m_warps + bsri_mma_warp<L>() / L::NW) * L::A_BYTES,
+                                                at + m.b_at + e * L::B_BYTES, m.a_trans, bsri_mma_warp<L>() % L::NW);
+        bsri_mma_free<T, L>(full + 8 * BSRI_GROUP + 8 * slot);
+        turn = slot + 1 == (uint32_t)m.stages ? (turn ^ 32) & ~31u : turn + 1;
+    }
+}
 /* The multiplying warps. */
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_multiply(const bsri_dev_mma &m, bsri_mma_list &s, char *shared) {
-    constexpr int SIDE = L::PLAIN && BSRI_MMA_FULL ? 1 : L::E; /* slices whose code stands side by side */
     const int bits = m.sub_bits;
     uint32_t turn = 0; /* in one register: the pipeline's slot (5 bits) and phase, parts so far modulo 4 (from bit 6 on) */
     for (;;) {
         uint32_t base = bsri_mma_address(shared), list = bsri_mma_address(&s);
         /* kept until the epilogue: made again at each use, they would take the sums' registers */
         asm volatile("" : "+r"(base), "+r"(list));
-        const uint32_t full = BSRI_MMA_IN(bsri_mma_list, list, full);
         typename T::sum sum[L::MI][L::NI][4] = {};
         for (bool more = true; more; turn = (turn + 64) & 255) {
             const uint32_t part = list + (turn >> 6 & 1) * (uint32_t)sizeof(bsri_mma_part);
             bsri_mma_wait(BSRI_MMA_IN(bsri_mma_list, list, part_full) + 8 * (turn >> 6 & 1), turn >> 7);
             if (bsri_mma_read32(BSRI_MMA_IN(bsri_mma_part, part, last)) == 2) return;
             const int stages = ((bsri_mma_read32(BSRI_MMA_IN(bsri_mma_part, part, count)) << bits) + L::E - 1) / L::E;
-            uint32_t word = 0; /* which of 32 entries have a block in this warp's row */
-#pragma unroll 1
-            for (int i = 0; i < stages; i++) {
-                const int entry = i * L::E >> bits;
-                if ((i * L::E & ((32 << bits) - 1)) == 0) {
-                    const int own = entry + bsri_mma_thread<L>() % 32, row = bsri_mma_warp<L>() / L::NW >> m.block_bits;
-                    uint32_t mask = 0;
-                    if (own < bsri_mma_read32(BSRI_MMA_IN(bsri_mma_part, part, count)))
-                        mask = bsri_mma_read16(BSRI_MMA_IN(bsri_mma_part, part, mask) + 2 * own);
-                    word = __ballot_sync(~0u, mask >> row & 1);
-                }
-                const uint32_t have = word >> (entry & 31) & ((1u << L::E) - 1); /* E > 1: a slice is an entry */
-                const uint32_t slot = turn & 31, at = base + slot * m.stage_bytes;
-                bsri_mma_wait(full + 8 * slot,
-                              turn >> 5 & 1); /* also with nothing to do: no slot is given back twice before all have */
-#pragma unroll(SIDE)
-                for (int e = 0; e < L::E; e++)
-                    if (have >> e & 1)
-                        bsri_mma_worker<T, L>::multiply(sum, at + (e * m.m_warps + bsri_mma_warp<L>() / L::NW) * L::A_BYTES,
-                                                        at + m.b_at + e * L::B_BYTES, m.a_trans, bsri_mma_warp<L>() % L::NW);
-                bsri_mma_free<T, L>(full + 8 * BSRI_GROUP + 8 * slot);
-                turn = slot + 1 == (uint32_t)m.stages ? (turn ^ 32) & ~31u : turn + 1;
-            }
+            if (bsri_mma_by_rows<L>(m)) bsri_mma_stages<T, typename L::by_rows>(sum, m, base, list, part, stages, turn);
+            else bsri_mma_stages<T, typename L::by_columns>(sum, m, base, list, part, stages, turn);
             more = !bsri_mma_read32(BSRI_MMA_IN(bsri_mma_part, part, last));
             if (!more) {
                 const bsri_mma_part &last = s.part[turn >> 6 & 1];
@@ -1834,11 +1849,12 @@ typedef struct bsri_dev_mma_sampled {
     int64_t tiles;          /* of an item, at most: nnz / blocks + block rows */
     int64_t a_line, b_line; /* bytes between lines of mat1 and mat2 as stored */
     int64_t a_step, b_step; /* bytes of a step of KS products */
-    int32_t blocks, m_warps, n_warps, steps, stages, stage_bytes, vector, a_trans;
+    int32_t blocks, m_warps, n_warps, steps, stages, stage_bytes, vector, a_trans, b_rows, reserved;
 } bsri_dev_mma_sampled;
 
 /* A warp owns MW x 64 sums; its columns' part of mat2 is a tile of its own. */
-template <class T, int MW_, bool B_ROWS_> struct bsri_mma_sampled_tile {
+template <class T, int MW_, bool B_ROWS_ = false> struct bsri_mma_sampled_tile {
+    typedef bsri_mma_sampled_tile<T, MW_, true> by_rows;
     static constexpr int MW = MW_, KS = 64 / T::BYTES, BN = 64, WN = 64, NW = 1, MI = MW / 16, NI = 8;
     static constexpr bool B_ROWS = B_ROWS_, PLAIN = false;
     static constexpr int LINE = 64, A_BYTES = MW * LINE, B_BYTES = BN * LINE, STEPS = 2;
@@ -1895,6 +1911,29 @@ __device__ __forceinline__ void bsri_mma_sampled_fetch(const bsri_dev_mma_sample
         }
     }
 }
+/* All products of the CTA's tile. */
+template <class T, class L>
+__device__ __forceinline__ void bsri_mma_sampled_walk(typename T::sum (&sum)[L::MI][L::NI][4], const bsri_dev_mma_sampled &m,
+                                                      const bsri_mma_sampled_shared &s, uint32_t base) {
+    const int warp = threadIdx.x / 32, m_warp = warp / m.n_warps, n_warp = warp % m.n_warps, ahead = m.stages - 1;
+    for (int i = 0; i < ahead; i++) {
+        if (i < m.steps) bsri_mma_sampled_fetch<T, L>(m, s, base + i * m.stage_bytes, i);
+        bsri_mma_commit();
+    }
+    int to = ahead, from = 0;
+    for (int i = 0; i < m.steps; i++) {
+        if (m.stages == 5) bsri_mma_landed<3>();
+        else bsri_mma_landed<1>();
+        __syncthreads(); /* the stage is there for all, and the one before it is used up */
+        if (i + ahead < m.steps) bsri_mma_sampled_fetch<T, L>(m, s, base + to * m.stage_bytes, i + ahead);
+        bsri_mma_commit();
+        const uint32_t at = base + from * m.stage_bytes;
+        bsri_mma_worker<T, L>::multiply(sum, at + m_warp * L::A_BYTES, at + m.m_warps * L::A_BYTES + n_warp * L::B_BYTES,
+                                        m.a_trans, 0);
+        if (++to == m.stages) to = 0;
+        if (++from == m.stages) from = 0;
+    }
+}
 #endif
 template <class T, class L>
 __global__ void __launch_bounds__(256, 2) bsri_sampled_mma(const __grid_constant__ bsri_dev_mma_sampled m) {
@@ -1918,7 +1957,7 @@ __global__ void __launch_bounds__(256, 2) bsri_sampled_mma(const __grid_constant
         if (s.first >= s.end) continue;
         for (int n = threadIdx.x; n < m.n_warps * 64; n += (int)blockDim.x) { /* blocks that are missing repeat the last one */
             const int64_t at = bsri_min(s.first + n / block, s.end - 1);
-            s.column[n] = (bsri_index(o.col, dt, at) * block + n % block) * (L::B_ROWS ? T::BYTES : m.b_line);
+            s.column[n] = (bsri_index(o.col, dt, at) * block + n % block) * (m.b_rows ? T::BYTES : m.b_line);
         }
         for (int64_t r = 0; r < p.reduce && p.alpha != 0.0; r++) {
             __syncthreads();
@@ -1928,24 +1967,8 @@ __global__ void __launch_bounds__(256, 2) bsri_sampled_mma(const __grid_constant
                 s.b = bsri_dense_offset(&p.whole, whole, &p.mat2) * T::BYTES;
             }
             __syncthreads();
-            const int ahead = m.stages - 1;
-            for (int i = 0; i < ahead; i++) {
-                if (i < m.steps) bsri_mma_sampled_fetch<T, L>(m, s, base + i * m.stage_bytes, i);
-                bsri_mma_commit();
-            }
-            int to = ahead, from = 0;
-            for (int i = 0; i < m.steps; i++) {
-                if (m.stages == 5) bsri_mma_landed<3>();
-                else bsri_mma_landed<1>();
-                __syncthreads(); /* the stage is there for all, and the one before it is used up */
-                if (i + ahead < m.steps) bsri_mma_sampled_fetch<T, L>(m, s, base + to * m.stage_bytes, i + ahead);
-                bsri_mma_commit();
-                const uint32_t at = base + from * m.stage_bytes;
-                bsri_mma_worker<T, L>::multiply(sum, at + m_warp * L::A_BYTES,
-                                                at + m.m_warps * L::A_BYTES + n_warp * L::B_BYTES, m.a_trans, 0);
-                if (++to == m.stages) to = 0;
-                if (++from == m.stages) from = 0;
-            }
+            if (m.b_rows) bsri_mma_sampled_walk<T, typename L::by_rows>(sum, m, s, base);
+            else bsri_mma_sampled_walk<T, L>(sum, m, s, base);
         }
         __syncthreads();
         float *tile = (float *)bsri_shared + warp * BSRI_MMA_PASS;
@@ -2193,8 +2216,8 @@ __global__ void __launch_bounds__(NI == 1 ? 512 : 256, NI == 2 ? 4 : 2)
    turn, each by a pipeline of its own that waits for nobody, and add up in their order. Such products are a chain of latencies
    (launch, parameters, row pointers, columns, operands, sums): no list is made, no barrier is met before the end, what memory
    does not tell is worked out before it may be read, and parameters that most calls need stand side by side. */
-template <class T, int MW, bool B_ROWS> struct bsri_mma_short_tile : bsri_mma_tile<T, MW, MW, MW == 16 ? 2 : 1, 64, B_ROWS, 1> {
-    typedef bsri_mma_tile<T, MW, MW, MW == 16 ? 2 : 1, 64, B_ROWS, 1> base;
+template <class T, int MW, bool B_ROWS> struct bsri_mma_short_tile : bsri_mma_tile<T, MW, MW, MW == 16 ? 2 : 1, 64, 1, B_ROWS> {
+    typedef bsri_mma_tile<T, MW, MW, MW == 16 ? 2 : 1, 64, 1, B_ROWS> base;
     static constexpr int SLOTS = 3, SLICE = base::A_BYTES + base::B_BYTES, SLOT = base::E * SLICE, WARP = SLOTS * SLOT;
 };
 #ifdef BSRI_MMA_CODE
@@ -2336,25 +2359,26 @@ template <class T, class L> __global__ void __launch_bounds__(128, 3) bsri_produ
 
 /* number, name, kernel, dynamic shared memory at most */
 #define BSRI_MMA_SHARED (216 * 1024)
-#define BSRI_KERNELS_MMA_4(X, n, T, BN, name)                                                                                    \
-    X(n + 0, "mma product 32-row rows " name, (bsri_product_mma<T, bsri_mma_tile<T, 32, 32, 1, BN, true>>), BSRI_MMA_SHARED)     \
-    X(n + 1, "mma product 32-row columns " name, (bsri_product_mma<T, bsri_mma_tile<T, 32, 32, 1, BN, false>>), BSRI_MMA_SHARED) \
-    X(n + 2, "mma product 16-row rows " name, (bsri_product_mma<T, bsri_mma_tile<T, 16, 16, 2, BN, true>>), BSRI_MMA_SHARED)     \
-    X(n + 3, "mma product 16-row columns " name, (bsri_product_mma<T, bsri_mma_tile<T, 16, 16, 2, BN, false>>), BSRI_MMA_SHARED)
-#define BSRI_KERNELS_F32(X, n, BN, N32, N16, name)                                                               \
-    X(n + 0, "mma product 32-row rows " name,                                                                    \
-      (bsri_product_mma<bsri_mma_f32, bsri_mma_tile<bsri_mma_f32, 32, 32, 1, BN, true, N32>>), BSRI_MMA_SHARED)  \
-    X(n + 1, "mma product 32-row columns " name,                                                                 \
-      (bsri_product_mma<bsri_mma_f32, bsri_mma_tile<bsri_mma_f32, 32, 32, 1, BN, false, N32>>), BSRI_MMA_SHARED) \
-    X(n + 2, "mma product 16-row rows " name,                                                                    \
-      (bsri_product_mma<bsri_mma_f32, bsri_mma_tile<bsri_mma_f32, 16, 16, 2, BN, true, N16>>), BSRI_MMA_SHARED)  \
-    X(n + 3, "mma product 16-row columns " name,                                                                 \
-      (bsri_product_mma<bsri_mma_f32, bsri_mma_tile<bsri_mma_f32, 16, 16, 2, BN, false, N16>>), BSRI_MMA_SHARED)
-#define BSRI_KERNELS_I8(X, n, KS, E, BN, name)                                                                                  \
-    X(n + 0, "mma product 32-row rows " name, (bsri_product_mma<bsri_mma_i8, bsri_mma_tile<bsri_mma_i8, 32, KS, E, BN, true>>), \
-      BSRI_MMA_SHARED)                                                                                                          \
-    X(n + 1, "mma product 32-row columns " name,                                                                                \
-      (bsri_product_mma<bsri_mma_i8, bsri_mma_tile<bsri_mma_i8, 32, KS, E, BN, false>>), BSRI_MMA_SHARED)
+#define BSRI_KERNELS_MMA_128(X, n, T, name)                                                                                 \
+    X(n + 0, "mma product 32-row 128 " name, (bsri_product_mma<T, bsri_mma_tile<T, 32, 32, 1, 128>>), BSRI_MMA_SHARED)      \
+    X(n + 1, "mma product 16-row 128 " name, (bsri_product_mma<T, bsri_mma_tile<T, 16, 16, 2, 128>>), BSRI_MMA_SHARED)
+/* 32 rows and both layouts: 48 bytes spilled on sm_100 */
+#define BSRI_KERNELS_MMA_256(X, n, T, name)                                                                                 \
+    X(n + 0, "mma product 32-row rows 256 " name, (bsri_product_mma<T, bsri_mma_tile<T, 32, 32, 1, 256, 2, 1>>),            \
+      BSRI_MMA_SHARED)                                                                                                      \
+    X(n + 1, "mma product 32-row columns 256 " name, (bsri_product_mma<T, bsri_mma_tile<T, 32, 32, 1, 256, 2, 0>>),         \
+      BSRI_MMA_SHARED)                                                                                                      \
+    X(n + 2, "mma product 16-row 256 " name, (bsri_product_mma<T, bsri_mma_tile<T, 16, 16, 2, 256>>), BSRI_MMA_SHARED)
+#define BSRI_KERNELS_F32(X, n, BN, N32, N16, ROWS, name)                                                                    \
+    X(n + 0, "mma product 32-row " name,                                                                                    \
+      (bsri_product_mma<bsri_mma_f32, bsri_mma_tile<bsri_mma_f32, 32, 32, 1, BN, N32, ROWS>>), BSRI_MMA_SHARED)             \
+    X(n + 1, "mma product 16-row " name,                                                                                    \
+      (bsri_product_mma<bsri_mma_f32, bsri_mma_tile<bsri_mma_f32, 16, 16, 2, BN, N16, ROWS>>), BSRI_MMA_SHARED)
+#define BSRI_KERNELS_I8(X, n, KS, E, name)                                                                                  \
+    X(n + 0, "mma product 32-row rows " name,                                                                               \
+      (bsri_product_mma<bsri_mma_i8, bsri_mma_tile<bsri_mma_i8, 32, KS, E, 128, 2, 1>>), BSRI_MMA_SHARED)                   \
+    X(n + 1, "mma product 32-row columns " name,                                                                            \
+      (bsri_product_mma<bsri_mma_i8, bsri_mma_tile<bsri_mma_i8, 32, KS, E, 128, 2, 0>>), BSRI_MMA_SHARED)
 #define BSRI_SHORT_SHARED (80 * 1024)
 #define BSRI_KERNELS_SHORT(X, n, T, name)                                                                          \
     X(n + 0, "mma product short 32-row rows " name, (bsri_product_short<T, bsri_mma_short_tile<T, 32, true>>),     \
@@ -2367,11 +2391,8 @@ template <class T, class L> __global__ void __launch_bounds__(128, 3) bsri_produ
       BSRI_SHORT_SHARED)
 #define BSRI_SAMPLED_SHARED (100 * 1024)
 #define BSRI_KERNELS_MMA_SAMPLED(X, n, T, name)                                                                               \
-    X(n + 0, "mma sampled 32-row rows " name, (bsri_sampled_mma<T, bsri_mma_sampled_tile<T, 32, true>>), BSRI_SAMPLED_SHARED) \
-    X(n + 1, "mma sampled 32-row columns " name, (bsri_sampled_mma<T, bsri_mma_sampled_tile<T, 32, false>>),                  \
-      BSRI_SAMPLED_SHARED)                                                                                                    \
-    X(n + 2, "mma sampled 16-row rows " name, (bsri_sampled_mma<T, bsri_mma_sampled_tile<T, 16, true>>), BSRI_SAMPLED_SHARED) \
-    X(n + 3, "mma sampled 16-row columns " name, (bsri_sampled_mma<T, bsri_mma_sampled_tile<T, 16, false>>), BSRI_SAMPLED_SHARED)
+    X(n + 0, "mma sampled 32-row " name, (bsri_sampled_mma<T, bsri_mma_sampled_tile<T, 32>>), BSRI_SAMPLED_SHARED) \
+    X(n + 1, "mma sampled 16-row " name, (bsri_sampled_mma<T, bsri_mma_sampled_tile<T, 16>>), BSRI_SAMPLED_SHARED)
 #define BSRI_SKINNY_SHARED (48 * 1024)
 #define BSRI_KERNELS_SKINNY_2(X, n, T, M, N, name) \
     X(n + 0, "mma product skinny columns " name, (bsri_product_skinny<T, M, N, false>), BSRI_SKINNY_SHARED) \
@@ -2386,23 +2407,25 @@ template <class T, class L> __global__ void __launch_bounds__(128, 3) bsri_produ
 #define BSRI_KERNELS_MMA(X)                                                              \
     BSRI_WHEN(BSRI_HAS_PRODUCT,                                                          \
     BSRI_WHEN(BSRI_HAS_BF16,                                                             \
-    BSRI_KERNELS_MMA_4(X, 200, bsri_mma_bf16, 256, "256 bf16")                           \
-    BSRI_KERNELS_MMA_4(X, 204, bsri_mma_bf16, 128, "128 bf16")                           \
+    BSRI_KERNELS_MMA_256(X, 200, bsri_mma_bf16, "bf16")                                  \
+    BSRI_KERNELS_MMA_128(X, 203, bsri_mma_bf16, "bf16")                                  \
     BSRI_KERNELS_SHORT(X, 250, bsri_mma_bf16, "bf16")                                    \
     BSRI_KERNELS_SKINNY(X, 150, bsri_mma_bf16, "bf16"))                                  \
     BSRI_WHEN(BSRI_HAS_F16,                                                              \
-    BSRI_KERNELS_MMA_4(X, 210, bsri_mma_f16, 256, "256 f16")                             \
-    BSRI_KERNELS_MMA_4(X, 214, bsri_mma_f16, 128, "128 f16")                             \
+    BSRI_KERNELS_MMA_256(X, 210, bsri_mma_f16, "f16")                                    \
+    BSRI_KERNELS_MMA_128(X, 213, bsri_mma_f16, "f16")                                    \
     BSRI_KERNELS_SHORT(X, 254, bsri_mma_f16, "f16")                                      \
     BSRI_KERNELS_SKINNY(X, 170, bsri_mma_f16, "f16"))                                    \
     BSRI_WHEN(BSRI_HAS_F32,                                                              \
-    BSRI_KERNELS_F32(X, 260, 256, 4, 2, "256 f32")                                       \
-    BSRI_KERNELS_F32(X, 264, 128, 2, 1, "128 f32")                                       \
-    BSRI_KERNELS_MMA_4(X, 270, bsri_mma_tf32, 128, "128 tf32")                           \
-    BSRI_KERNELS_MMA_4(X, 274, bsri_mma_tf32x3, 128, "128 tf32 x 3"))                    \
+    BSRI_KERNELS_F32(X, 260, 256, 4, 2, 1, "rows 256 f32")                               \
+    BSRI_KERNELS_F32(X, 262, 128, 2, 1, 1, "rows 128 f32")                               \
+    BSRI_KERNELS_F32(X, 264, 256, 4, 2, 0, "columns 256 f32")                            \
+    BSRI_KERNELS_F32(X, 266, 128, 2, 1, 0, "columns 128 f32")                            \
+    BSRI_KERNELS_MMA_128(X, 270, bsri_mma_tf32, "tf32")                                  \
+    BSRI_KERNELS_MMA_128(X, 272, bsri_mma_tf32x3, "tf32 x 3"))                           \
     BSRI_WHEN(BSRI_HAS_I8,                                                               \
-    BSRI_KERNELS_I8(X, 220, 32, 2, 128, "32 128 i8")                                     \
-    BSRI_KERNELS_I8(X, 222, 64, 1, 128, "64 128 i8"))) \
+    BSRI_KERNELS_I8(X, 220, 32, 2, "32 128 i8")                                          \
+    BSRI_KERNELS_I8(X, 222, 64, 1, "64 128 i8"))) \
     BSRI_WHEN(BSRI_HAS_SAMPLED,                                                          \
     BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_MMA_SAMPLED(X, 230, bsri_mma_bf16, "bf16"))    \
     BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_MMA_SAMPLED(X, 240, bsri_mma_f16, "f16")))
@@ -2642,14 +2665,13 @@ typedef struct bsri_mma_shape {
     int kernel, mw, ks, e, n_warps;
 } bsri_mma_shape;
 static bsri_mma_shape bsri_mma_shape_of(const bsri_dev_product *p, int b, int dense, int wide) {
-    const int dt = p->a.dtype, f32 = dt == BSR_F32 && !p->precision, i8 = dt == BSR_I8;
+    const int dt = p->a.dtype, f32 = dt == BSR_F32 && !p->precision, columns = dense == 2;
     bsri_mma_shape s;
     s.mw = b == 16 ? 16 : 32, s.ks = s.mw, s.e = b == 16 ? 2 : 1, s.n_warps = b == 16 ? 1 : 2;
-    if (i8) s.kernel = 220 + (b >= 64 ? 2 : 0), s.ks = b >= 64 ? 64 : 32, s.e = b == 32 ? 2 : 1;
-    else if (p->precision) s.kernel = 266 + 4 * p->precision;
-    else s.kernel = (dt == BSR_F32 ? 260 : dt == BSR_F16 ? 210 : 200) + (wide ? 0 : 4);
-    if (f32 && wide) s.n_warps *= 2; /* 8 warps of 64 sums a lane */
-    s.kernel += (b == 16 ? 2 : 0) + (dense == 2);
+    if (dt == BSR_I8) s.kernel = 220 + (b >= 64) * 2 + columns, s.ks = b >= 64 ? 64 : 32, s.e = b == 32 ? 2 : 1;
+    else if (f32) s.kernel = 260 + columns * 4 + !wide * 2 + (b == 16), s.n_warps *= 1 + wide; /* 8 warps of 64 sums a lane */
+    else if (p->precision) s.kernel = 268 + 2 * p->precision + (b == 16);
+    else s.kernel = (dt == BSR_F16 ? 210 : 200) + (!wide ? 3 + (b == 16) : b == 16 ? 2 : columns);
     return s;
 }
 /* Slots of the pipeline: at least as many as warps that fetch, which take stages in turn and look at one slot's parity only.
@@ -2679,7 +2701,7 @@ static void bsri_mma_strides(const bsri_dev_product *p, const bsri_mma_shape *s,
     const int line = s->ks * (int)size;
     m->width = p->width, m->sub_bits = bsri_mma_log2(p->br / s->ks), m->a_trans = values == 2,
     m->slabs = bsri_ceil_div(p->width, cols);
-    m->a_line = (values == 2 ? p->a_cs : p->a_rs) * size, m->a_block = p->a_block * size;
+    m->b_rows = dense == 1, m->a_line = (values == 2 ? p->a_cs : p->a_rs) * size, m->a_block = p->a_block * size;
     m->a_jump = 512 / (values == 2 ? s->mw * (int)size : line) * m->a_line;
     m->a_step = s->ks * (values == 2 ? m->a_line : size), m->a_part = s->mw * (values == 2 ? size : m->a_line);
     m->out = (char *)p->out.data, m->out_row = p->out.row_stride, m->out_col = p->out.col_stride;
@@ -2702,7 +2724,9 @@ static bsri_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_produc
     m->group = c.tile_rows / b, m->block_bits = bsri_mma_log2(b / s.mw);
     if (m->group == 1) c.reason = BSR_WHY_ONE_ROW;
     bsri_mma_strides(p, &s, c.tile_cols, f->values, f->dense, m);
-    c.grid = bsri_min(ctx->sm_count, p->items * m->slabs * bsri_ceil_div(p->tiles, m->group));
+    c.grid = p->items * m->slabs * bsri_ceil_div(p->tiles, m->group);
+    if (c.grid > 0x3f000000) return bsri_no(BSR_WHY_SIZE); /* a schedule pads */
+    c.grid = bsri_min(ctx->sm_count, c.grid);
     return c;
 }
 /* Whether there is one item and one reduction, and its index arrays then: kernels need not look at batches. */
@@ -2825,7 +2849,7 @@ static bsri_choice bsri_mma_choose_sampled(const bsr_context *ctx, const bsri_de
     const int dt = p->mat1.dtype, b = p->out.block_rows <= 128 ? (int)p->out.block_rows : 0;
     const int left = bsri_mma_layout(&p->mat1), right = bsri_mma_layout(&p->mat2), wide = b >= 64;
     const int64_t *o = p->o_strides;
-    bsri_choice c = bsri_yes((dt == BSR_F16 ? 240 : 230) + (b == 16 ? 2 : 0) + (right == 2), 2, BSR_WHY_NEIGHBOURS);
+    bsri_choice c = bsri_yes((dt == BSR_F16 ? 240 : 230) + (b == 16), 2, BSR_WHY_NEIGHBOURS);
     if (ctx->tier < 2) return bsri_no(BSR_WHY_GPU);
     if (compute != BSR_F32 || (dt != BSR_BF16 && dt != BSR_F16) || p->mat2.dtype != dt) return bsri_no(BSR_WHY_DTYPE);
     if ((b != 16 && b != 32 && b != 64 && b != 128) || p->out.block_cols != b) return bsri_no(BSR_WHY_BLOCK);
@@ -2835,7 +2859,7 @@ static bsri_choice bsri_mma_choose_sampled(const bsr_context *ctx, const bsri_de
     m->p = *p, m->m_warps = b == 128 ? 4 : b == 64 ? 2 : 1, m->n_warps = b == 128 ? 2 : 4, m->blocks = m->n_warps * 64 / b;
     m->stages = wide ? 5 : 3, m->stage_bytes = (m->m_warps * (b == 16 ? 16 : 32) + m->n_warps * 64) * 64,
     m->steps = (int)(p->mat1.cols / 32);
-    m->a_trans = left == 2, m->a_line = 2 * (left == 1 ? p->mat1.row_stride : p->mat1.col_stride);
+    m->b_rows = right == 1, m->a_trans = left == 2, m->a_line = 2 * (left == 1 ? p->mat1.row_stride : p->mat1.col_stride);
     m->b_line = 2 * (right == 1 ? p->mat2.row_stride : p->mat2.col_stride);
     m->a_step = left == 1 ? 64 : 32 * m->a_line, m->b_step = right == 1 ? 32 * m->b_line : 64;
     m->vector = p->out.dtype == dt && o[2] == 1 && o[1] % 8 == 0 && o[0] % 8 == 0 &&
@@ -6356,6 +6380,8 @@ __global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_consta
 
         const int64_t first = bsri_dense_offset(&p.batch, t.item, &p.out) + pair * p.out.col_stride;
         const auto row = [&](int i, int h) { return warp * 16 * MT + i * 16 + h * 8 + quad; };
+        float own_top = 0, own_sum = 0; /* of row (own / 2, own % 2) of the four lanes' rows */
+        const int own = lane % 4, own_row = row(own / 2, own % 2);
 #pragma unroll
         for (int i = 0; i < MT; i++)
 #pragma unroll
@@ -6369,9 +6395,12 @@ __global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_consta
                 for (int d = 0; d < HD / 8; d++)
 #pragma unroll
                     for (int e = 2 * h; e < 2 * h + 2; e++) out[i][d][e] = !some && m < 0 ? 0.0f : out[i][d][e] * factor;
-                if (p.lse.data && pair == 0 && row(i, h) < t.rows)
-                    t.store_lse(p, row(i, h), some ? (double)m * (FULL ? 1.0 : p.scale) + (double)logf(total_sum) : (double)m);
+                if (own == i * 2 + h) own_top = m, own_sum = total_sum;
             }
+        if (p.lse.data && own < 2 * MT && own_row < t.rows)
+            t.store_lse(p, own_row,
+                        fabsf(own_top) < bsri_dev_inf<float>() ? (double)own_top * (FULL ? 1.0 : p.scale) + (double)logf(own_sum)
+                                                                : (double)own_top);
         if (p.pairs && p.out.dtype != BSR_F32) {
 #pragma unroll
             for (int i = 0; i < MT; i++)
@@ -7161,7 +7190,7 @@ __device__ __forceinline__ int bsri_flash_limit(const bsri_dev_attention &p, int
     return (int)bsri_max(0, bsri_min(p.k.rows, row + 1 + p.causal_offset));
 }
 template <class S> __device__ __forceinline__ int bsri_flash_row(const bsri_dev_attention &p, int64_t work, int64_t &item) {
-    item = bsri_divide(work, p.tiles);
+    item = (uint32_t)work / (uint32_t)p.tiles; /* there are less than 2^31 tiles */
     const int n = (int)(work - item * p.tiles);
     return (p.flags & BSR_ATTENTION_CAUSAL ? (int)p.tiles - 1 - n : n) * S::ROWS; /* long rows first */
 }
@@ -7185,7 +7214,7 @@ __device__ __forceinline__ void bsri_flash_plan_tile(const bsri_dev_flash &m, bs
     bsri_flash_plan &plan = c.plan[turn];
     int64_t item;
     const int row = bsri_flash_row<S>(p, work, item), last = (int)bsri_min(row + S::ROWS, p.q.rows) - 1;
-    const int64_t batch = bsri_divide(item, p.heads), head = item - batch * p.heads;
+    const int64_t batch = (uint32_t)item / (uint32_t)p.heads, head = item - batch * p.heads;
     auto offset = [&](int which) { return batch * m.step[which][0] + head * m.step[which][1]; };
     const char *crow = bsri_dev_at(p.mask.crow_indices, dt, offset(BSRI_FLASH_CROW));
     const char *columns = bsri_dev_at(p.mask.col_indices, dt, offset(BSRI_FLASH_COL));
@@ -7195,7 +7224,7 @@ __device__ __forceinline__ void bsri_flash_plan_tile(const bsri_dev_flash &m, bs
         at = bsri_dev_index(crow, dt, br), stop = bsri_dev_index(crow, dt, br + 1);
     if (at + (lane & (width - 1)) < stop) column = bsri_dev_index(columns, dt, at + (lane & (width - 1)));
     if (lane < 3) {
-        const int64_t shared = lane == 0 ? head : bsri_divide(head, lane == 1 ? p.k_group : p.v_group);
+        const int64_t shared = lane == 0 ? head : (uint32_t)head / (uint32_t)(lane == 1 ? p.k_group : p.v_group);
         bsri_tensor_item(m.batch[lane], batch * m.step[lane][0] + shared * m.step[lane][1], c0, c1);
     }
     bsri_flash_wait(c.plan_empty, turn, turns.parity(stream));
@@ -7216,11 +7245,11 @@ template <class S> __device__ __forceinline__ int bsri_flash_length(const bsri_d
     const uint32_t rows = (uint32_t)p.mask.block_rows;
     int64_t item;
     const uint32_t row = (uint32_t)bsri_flash_row<S>(p, work, item), first = row / rows, last = (row + S::ROWS - 1) / rows;
-    const int64_t batch = bsri_divide(item, p.heads), head = item - batch * p.heads;
+    const int64_t batch = (uint32_t)item / (uint32_t)p.heads, head = item - batch * p.heads;
     const void *crow = bsri_dev_at(p.mask.crow_indices, p.mask.index_dtype,
                                    batch * m.step[BSRI_FLASH_CROW][0] + head * m.step[BSRI_FLASH_CROW][1]);
-    const int64_t end = bsri_index(crow, p.mask.index_dtype, bsri_min((int64_t)last + 1, p.block_rows));
-    return (int)bsri_min(BSRI_FLASH_BINS - 1, (end - bsri_index(crow, p.mask.index_dtype, first)) >> m.length_bits);
+    const int end = bsri_dev_index(crow, p.mask.index_dtype, bsri_min((int64_t)last + 1, p.block_rows));
+    return min(BSRI_FLASH_BINS - 1, (end - bsri_dev_index(crow, p.mask.index_dtype, first)) >> m.length_bits);
 }
 /* Sorts n tiles from `base` on; returns how many are longer than those of the lane's bins, 63 - 2 lane and the next one. */
 template <class S>
@@ -7823,6 +7852,7 @@ static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsr
     for (m->piece_bits = 0; 8 << m->piece_bits < m->piece;) m->piece_bits++;
     m->lane_bits = p->mask.block_rows % 64 == 0 ? 5 : p->mask.block_rows % 32 == 0 ? 4 : 3;
     m->p.tile_rows = rows, m->p.tiles = bsri_ceil_div(p->q.rows, rows);
+    if (p->items * m->p.tiles > 0x7f000000) return bsri_no(BSR_WHY_SIZE);
     c.tile_rows = rows, c.tile_cols = keys, c.threads = 384;
     c.shared = small    ? shared ? bsri_flash<bsri_mma_bf16, 64, true>::BYTES : bsri_flash<bsri_mma_bf16, 64, false>::BYTES
                : shared ? bsri_flash<bsri_mma_bf16, 128, true>::BYTES
