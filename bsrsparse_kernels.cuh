@@ -3115,9 +3115,10 @@ __device__ __forceinline__ void bsri_tensor_item(const bsri_tensor_batch &b, int
    engine works out the addresses: a warp has blocks of its own (MI x 16 rows, 64 products), each lands in shared memory with its
    rows of b at two instructions, and is multiplied by mma.sync. The warps of a CTA take the blocks of one such strip in turn and
    add up in their order. Where a warp has too few registers for the sums (64 x 64), four warps take a block together, by wgmma
-   (14336 x 4096 x 64, .9: 7.5 us, strips of 32 rows by warps of their own 9.4). A launch starts while the one before it runs,
-   and brings values to the L2 by addresses that need no index; where the caller vouches for the matrix (BSR_EXEC_CONSTANT_MATRIX)
-   blocks land before that one has ended. */
+   (14336 x 4096 x 64, .9: 7.5 us, strips of 32 rows by warps of their own 9.4); of strips of 32 rows two CTAs have 32 columns
+   each (4096 x 14336 x 64, .9: 8.8 us, 9.5 by one). A launch starts while the one before it runs, and brings values to the L2 by
+   addresses that need no index; where the caller vouches for the matrix (BSR_EXEC_CONSTANT_MATRIX) blocks land before that one
+   has ended. */
 typedef struct bsri_dev_few {
     CUtensorMap a_map, b_map;
     const char *ptr, *col, *values;
@@ -3126,6 +3127,7 @@ typedef struct bsri_dev_few {
     uint32_t ahead, pieces;             /* bytes of values that a CTA brings to the L2; how many CTAs do */
     uint32_t col_lines, ptr_lines;      /* of 128 bytes of index arrays, that they ask for */
     int32_t dt, strips, sub_bits;       /* of indices; strips of all, log2 of those of a block row */
+    int32_t side_bits;                  /* log2 of the CTAs that have a strip's columns */
     int32_t share, slots;               /* warps, or groups of them; blocks of each at a time */
     int32_t half_bits, bc, width;       /* log2 of a block's pieces of 64 products; its products; columns */
     int32_t columns, fold, twist;       /* products run along b; log2 of its rows in 128 bytes, of a swizzled row's pieces - 1 */
@@ -3186,8 +3188,8 @@ template <class T, int MI, int NI> struct bsri_few {
             }
         }
     }
-    static __device__ __forceinline__ void walk(float (&sum)[OWN][NI][4], const bsri_dev_few &m, int strip, uint32_t ring,
-                                                uint32_t barriers, int &slot, uint32_t &parity) {
+    static __device__ __forceinline__ void walk(float (&sum)[OWN][NI][4], const bsri_dev_few &m, int strip, int side,
+                                                uint32_t ring, uint32_t barriers, int &slot, uint32_t &parity) {
         const int lane = threadIdx.x % 32, part = threadIdx.x / (32 * UNIT), first = threadIdx.x / 32 % UNIT == 0;
         const int tile = strip >> m.sub_bits, sub = strip & ((1 << m.sub_bits) - 1);
         int before = bsri_dev_index(m.ptr, m.dt, tile), after = bsri_dev_index(m.ptr, m.dt, tile + 1);
@@ -3208,14 +3210,23 @@ template <class T, int MI, int NI> struct bsri_few {
         auto dense = [&](int piece, int slot, int turn) {
             const int k = __shfl_sync(~0u, line, turn) * m.bc + (piece & ((1 << m.half_bits) - 1)) * 64;
             if (piece < pieces && first && bsri_elect())
-                bsri_tma_load(ring + slot * SLOT + A_BYTES, &m.b_map, barriers + slot * 8, m.columns ? k : 0,
-                              m.columns ? 0 : k >> m.fold);
+                bsri_tma_load(ring + slot * SLOT + A_BYTES, &m.b_map, barriers + slot * 8, m.columns ? k : side,
+                              m.columns ? side : k >> m.fold);
         };
+        /* In the order of use: the copy engine takes one after another (4096 x 14336 x 8 5.2 us where all blocks came first,
+           now 5.0); only where blocks come before the wait, their rows of b can't. */
 #pragma unroll 1
-        for (int i = 0; i < m.slots; i++) values(part + i * m.share, slot + i < m.slots ? slot + i : slot + i - m.slots);
-        if (m.constant) bsri_dev_wait_for_last();
+        for (int i = 0; i < m.slots; i++) {
+            const int at = slot + i < m.slots ? slot + i : slot + i - m.slots;
+            values(part + i * m.share, at);
+            if (!m.constant) dense(part + i * m.share, at, i);
+        }
+        if (m.constant) {
+            bsri_dev_wait_for_last();
 #pragma unroll 1
-        for (int i = 0; i < m.slots; i++) dense(part + i * m.share, slot + i < m.slots ? slot + i : slot + i - m.slots, i);
+            for (int i = 0; i < m.slots; i++)
+                dense(part + i * m.share, slot + i < m.slots ? slot + i : slot + i - m.slots, i);
+        }
 #pragma unroll 1
         for (int piece = part, turn = m.slots; piece < pieces; piece += m.share, turn++) {
             bsri_mma_wait(barriers + slot * 8, parity);
@@ -3243,12 +3254,12 @@ template <class T, int MI, int NI> struct bsri_few {
         }
     }
     /* Where two elements of out stand side by side; transposed in registers where those are of a column. */
-    static __device__ __forceinline__ void finish(const bsri_dev_few &m, const float (&sum)[OWN][NI][4], int strip,
+    static __device__ __forceinline__ void finish(const bsri_dev_few &m, const float (&sum)[OWN][NI][4], int strip, int side,
                                                   char *shared) {
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, rows = m.pairs == 2;
         const int row = rows ? lane % 4 * 2 : lane / 4, col = rows ? lane / 4 : lane % 4 * 2;
         const int64_t down = 16 * m.out_row, right = 16 * m.out_col; /* bytes of 8 */
-        char *at = m.out + 2 * (((int64_t)strip * ROWS + row) * m.out_row + col * m.out_col);
+        char *at = m.out + 2 * (((int64_t)strip * ROWS + row) * m.out_row + (side + col) * m.out_col);
         float v[4];
         __syncthreads(); /* nobody reads blocks there any more */
 #pragma unroll
@@ -3265,14 +3276,14 @@ template <class T, int MI, int NI> struct bsri_few {
                 join(v, m, shared, i);
                 x = T::pack(v[0], v[1]), y = T::pack(v[2], v[3]);
                 if (rows) x = bsri_mma_transpose(x), y = bsri_mma_transpose(y);
-                if (i % NI * 8 + col < m.width) *(uint32_t *)to = x, *(uint32_t *)(to + down) = y;
+                if (side + i % NI * 8 + col < m.width) *(uint32_t *)to = x, *(uint32_t *)(to + down) = y;
             }
             return;
         }
-        others(m, strip, shared);
+        others(m, strip, side, shared);
     }
     /* Eight elements a thread; the sums stand behind what is joined. */
-    static __device__ __forceinline__ void others(const bsri_dev_few &m, int strip, char *shared) {
+    static __device__ __forceinline__ void others(const bsri_dev_few &m, int strip, int side, char *shared) {
         __shared__ bsri_dev_finisher finisher;
         float *tile = (float *)shared + m.share * ROWS * COLS, v[4];
         const int lane = threadIdx.x % 32, along = m.out_row != 1;
@@ -3287,9 +3298,9 @@ template <class T, int MI, int NI> struct bsri_few {
 #pragma unroll 1
         for (int i = threadIdx.x; i < ROWS * NI; i += blockDim.x) {
             const int y = along ? i / NI : i % (2 * MI) * 8, x = along ? i % NI * 8 : i / (2 * MI);
-            if (x < m.width)
-                finisher.eight(m.p, tile + y * COLS + x, along ? 1 : COLS, (int64_t)strip * ROWS + y, x, along,
-                               along ? bsri_min(8, m.width - x) : 8);
+            if (side + x < m.width)
+                finisher.eight(m.p, tile + y * COLS + x, along ? 1 : COLS, (int64_t)strip * ROWS + y, side + x, along,
+                               along ? bsri_min(8, m.width - side - x) : 8);
         }
     }
 #endif
@@ -3321,12 +3332,13 @@ __global__ void __launch_bounds__(32 * bsri_few<T, MI, NI>::WARPS, NI > 2 ? 2 : 
     else __syncthreads();
     bsri_dev_touched(seen);
     if (!m.constant) bsri_dev_wait_for_last();
-    for (int strip = (int)cta;;) {
+    for (int work = (int)cta;;) {
+        const int strip = work >> m.side_bits, side = (work & ((1 << m.side_bits) - 1)) * few::COLS;
         float sum[few::OWN][NI][4] = {};
-        few::walk(sum, m, strip, bsri_mma_address(bsri_shared) + unit * m.slots * few::SLOT, own, slot, parity);
-        few::finish(m, sum, strip, bsri_shared);
-        strip += (int)gridDim.x;
-        if (strip >= m.strips) break; /* more than one only where the caller caps the grid */
+        few::walk(sum, m, strip, side, bsri_mma_address(bsri_shared) + unit * m.slots * few::SLOT, own, slot, parity);
+        few::finish(m, sum, strip, side, bsri_shared);
+        work += (int)gridDim.x;
+        if (work >= m.strips << m.side_bits) break; /* more than one only where the caller caps the grid */
         bsri_fence_async();
         __syncthreads();
     }
@@ -3339,7 +3351,6 @@ __global__ void __launch_bounds__(32 * bsri_few<T, MI, NI>::WARPS, NI > 2 ? 2 : 
     X(n + 0, "few columns 32x8 " name, (bsri_product_few<T, 2, 1>), BSRI_FEW_SHARED)          \
     X(n + 1, "few columns 32x16 " name, (bsri_product_few<T, 2, 2>), BSRI_FEW_SHARED)         \
     X(n + 2, "few columns 32x32 " name, (bsri_product_few<T, 2, 4>), BSRI_FEW_SHARED)         \
-    X(n + 3, "few columns 32x64 " name, (bsri_product_few<T, 2, 8>), BSRI_FEW_SHARED)         \
     X(n + 4, "few columns 64x8 " name, (bsri_product_few<T, 4, 1>), BSRI_FEW_SHARED)          \
     X(n + 5, "few columns 64x16 " name, (bsri_product_few<T, 4, 2>), BSRI_FEW_SHARED)         \
     X(n + 6, "few columns 64x32 " name, (bsri_product_few<T, 4, 4>), BSRI_FEW_SHARED)         \
@@ -3381,7 +3392,8 @@ static bsri_estimate bsri_few_estimate(const bsr_context *ctx, const bsri_dev_pr
     e.tile_cols = p->width <= 8 ? 8 : p->width <= 16 ? 16 : p->width <= 32 ? 32 : 64;
     /* strips of 64 rows read half as much of b and issue half as often; but there must be enough of them */
     e.tile_rows = p->tiles * (p->br / 64) * 4 >= ctx->sm_count * 3 ? 64 : 32;
-    strips = p->tiles * (p->br / e.tile_rows), slot = e.tile_rows * 128 + e.tile_cols * 128;
+    if (e.tile_rows == 32) e.tile_cols = bsri_min(e.tile_cols, 32);
+    strips = p->tiles * (p->br / e.tile_rows) * (p->width > e.tile_cols ? 2 : 1), slot = e.tile_rows * 128 + e.tile_cols * 128;
     /* blocks of a strip that its warps have under way, so that all CTAs are there at once; two for each warp, which need not be
        more than two thirds of a mean row's (14336 x 4096, .9: five warps 5.9 us, eight with one each 7.5, 112 CTAs 6.8) */
     room = bsri_min(BSRI_FEW_SHARED, 220 * 1024 / bsri_min(4, bsri_ceil_div(strips, ctx->sm_count))) / slot;
@@ -3416,15 +3428,16 @@ static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_produc
     if (!m->columns && p->width == cols && p->b.row_stride == cols) m->fold = 6 - bsri_mma_log2(cols);
     m->twist = m->columns || m->fold ? 7 : cols / 8 - 1;
     m->sub_bits = bsri_mma_log2(p->br / rows), m->strips = (int32_t)(p->tiles << m->sub_bits);
+    m->side_bits = p->width > cols;
     m->share = e->split, m->slots = by_groups ? 3 : 2;
     c.kernel += (rows == 64) * 4 + bsri_mma_log2(cols) - 3, c.tile_rows = rows, c.tile_cols = cols;
-    c.stages = m->slots, c.threads = m->share * (by_groups ? 128 : 32), c.early = 1, c.grid = m->strips;
+    c.stages = m->slots, c.threads = m->share * (by_groups ? 128 : 32), c.early = 1, c.grid = (int64_t)m->strips << m->side_bits;
     c.shared = (int32_t)bsri_max(m->share * m->slots * slot, (m->share + !m->pairs) * rows * cols * 4);
     m->ahead = (uint32_t)bsri_min(bsri_ceil_div(bytes, c.grid * 16) * 16, 1 << 20);
     /* Whole ones: the rest is not worth a branch. Nothing where blocks land before the launch before has ended (vouched for), nor
        where it takes longer than that launch (14336 x 4096 x 8, .9 4.9 us, without 5.9; .8 8.3 and 8.7; but 4096 x 14336 x 8, .8
        10.7 and 8.3, 28672 x 8192 x 8, .9 19.5 and 15.0). */
-    if (!m->constant && m->ahead <= 110 * 1024 && bytes <= 24 << 20 && p->a_block == p->br * p->bc)
+    if (!m->constant && bytes <= bsri_min(24 << 20, m->strips * (110ll << 10)) && p->a_block == p->br * p->bc)
         m->pieces = (uint32_t)bsri_min(c.grid, bytes / m->ahead);
     m->col_lines = (uint32_t)bsri_min(p->a.nnz * index / 128, 1 << 20);
     m->ptr_lines = (uint32_t)bsri_min(p->tiles * index / 128, 1 << 20);
