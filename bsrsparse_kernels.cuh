@@ -2478,7 +2478,7 @@ static int64_t bsri_mma_tiles(const bsri_dev_product *p, int b, int rows, int co
 typedef struct bsri_facts {
     int values, dense, vector; /* bsri_mma_values(), bsri_mma_layout() of b, bsri_mma_vector() */
     int crooked;               /* rows of b are no whole lines of 128 bytes */
-    double density, inner;     /* stored blocks of those that could be; blocks of a full row, of all reductions */
+    double density, inner;     /* bsri_density() of a; blocks of a full row, of all reductions */
     double lists, most;        /* log2 of the number of block rows; blocks of the longest */
     double far;                /* of b, what the L2 has no room for */
 } bsri_facts;
@@ -2490,7 +2490,7 @@ typedef struct bsri_traits {
     double own, area;            /* slices that a warp multiplies, of 16384 sums */
 } bsri_traits;
 /* What a kernel is expected to take, and by which tile; why: it can't run the product at all. A kernel has a pair of functions:
-   one estimates, the other makes its parameters by that; BSRI_PRODUCTS has all pairs. */
+   one estimates, the other makes its parameters by that; bsri_products has all pairs. */
 typedef struct bsri_estimate {
     double ns;
     int32_t why, tile_rows, tile_cols, split; /* bsr_why; split: warps that share a row's blocks */
@@ -2529,7 +2529,13 @@ enum {
     BSRI_COSTS_NARROW_16,
     BSRI_COSTS_NARROW_32,
     BSRI_COSTS_WIDE_64,
-    BSRI_COSTS_WIDE_128
+    BSRI_COSTS_WIDE_128,
+    BSRI_COSTS_SAMPLED_MMA_16,
+    BSRI_COSTS_SAMPLED_MMA_32,
+    BSRI_COSTS_SAMPLED_MMA_64,
+    BSRI_COSTS_SAMPLED_WGMMA_16,
+    BSRI_COSTS_SAMPLED_WGMMA_32,
+    BSRI_COSTS_SAMPLED_WGMMA_64
 };
 static const bsri_costs bsri_costs_of[] = {
     {3980, 3380, 381, 2490, 112, 32.8, 1.03, 51.2, 264},      /* mma 16 */
@@ -2552,6 +2558,12 @@ static const bsri_costs bsri_costs_of[] = {
     {6290, 3540, 1510, 529, 85.8, 29.5, 1.04, 49, 162},       /* narrow 32 */
     {1130, 3150, 1200, 597, 79.3, 57, 0.000511, 227, 121},    /* wide 64 */
     {1340, 2120, 711, 1740, 39.3, 44.5, 0.00132, 0.496, 300}, /* wide 128 */
+    {318, 5090, 100, 505, 34.4, 101, 1.39, 652, 64},          /* sampled mma 16 */
+    {89.9, 7630, 100, 513, 69, 211, 0.041, 484, 68.5},        /* sampled mma 32 */
+    {42.6, 7550, 100, 526, 112, 206, 0.0498, 47.4, 524},      /* sampled mma 64 */
+    {6540, 14.2, 705, 2620, 1.52, 250, 0.0323, 12, 14.8},     /* sampled wgmma 16 */
+    {6380, 19.7, 23.6, 3090, 16.7, 204, 0.146, 36.7, 165},    /* sampled wgmma 32 */
+    {4130, 27.8, 49.6, 3690, 1.07, 186, 0.00204, 1.04, 248},  /* sampled wgmma 64 */
 };
 /* Blocks that an item stores: nnz counts those of all patterns only where they differ in number. */
 static double bsri_mean_blocks(const bsr_matrix *a) {
@@ -2563,12 +2575,16 @@ static double bsri_longest(double all, double chance, double bits) {
     const double most = mean + deviations * sqrt(mean * (1.0 - chance));
     return most > all ? all : most < 1.0 && mean > 0.0 ? 1.0 : most;
 }
+/* Stored blocks of those that could be. */
+static double bsri_density(const bsr_matrix *a) {
+    const double blocks = (double)bsri_block_rows(a) * (double)bsri_block_cols(a), stored = bsri_mean_blocks(a);
+    return stored < blocks ? stored / blocks : 1.0;
+}
 static bsri_facts bsri_facts_of(const bsri_dev_product *p) {
-    const int64_t rows = bsri_block_rows(&p->a), cols = bsri_block_cols(&p->a);
-    const double blocks = (double)rows * (double)cols, stored = bsri_mean_blocks(&p->a);
     bsri_facts f;
     f.values = bsri_mma_values(p), f.dense = bsri_mma_layout(&p->b), f.vector = bsri_mma_vector(p);
-    f.density = stored < blocks ? stored / blocks : 1.0, f.inner = (double)p->reduce * (double)(p->trans ? rows : cols);
+    f.density = bsri_density(&p->a);
+    f.inner = (double)p->reduce * (double)(p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a));
     f.lists = log2(1.0 + (double)p->items * (double)p->tiles), f.most = bsri_longest(f.inner, f.density, f.lists);
     f.crooked = f.dense == 1 && p->b.row_stride * (int64_t)bsr_dtype_size(p->b.dtype) % 128;
     f.far = 1.0 - (30 << 20) / ((double)p->b.rows * (double)p->width * (double)bsr_dtype_size(p->b.dtype));
@@ -2844,20 +2860,70 @@ static bsri_choice bsri_skinny_choose(const bsr_context *ctx, const bsri_dev_pro
     return c;
 }
 
-static bsri_choice bsri_mma_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, int compute, const bsr_plan *,
-                                           bsri_dev_mma_sampled *m) {
-    const int dt = p->mat1.dtype, b = p->out.block_rows <= 128 ? (int)p->out.block_rows : 0;
-    const int left = bsri_mma_layout(&p->mat1), right = bsri_mma_layout(&p->mat2), wide = b >= 64;
+/* The same for sampled products. */
+typedef struct bsri_sampled_facts {
+    int block, left, right; /* square blocks' size, 0: others; bsri_mma_layout() of mat1, mat2 */
+    double density;
+} bsri_sampled_facts;
+static bsri_sampled_facts bsri_sampled_facts_of(const bsri_dev_sampled *p) {
+    const int64_t b = p->out.block_rows;
+    bsri_sampled_facts f;
+    f.block = p->out.block_cols == b && (b == 16 || b == 32 || b == 64 || b == 128) ? (int)b : 0;
+    f.left = bsri_mma_layout(&p->mat1), f.right = bsri_mma_layout(&p->mat2), f.density = bsri_density(&p->out);
+    return f;
+}
+/* What both tiers refuse, or 0. */
+static int bsri_sampled_refuses(const bsr_context *ctx, const bsri_dev_sampled *p, const bsri_sampled_facts *f, int compute,
+                                int tier) {
+    const int dt = p->mat1.dtype;
+    if (ctx->tier < tier) return BSR_WHY_GPU;
+    if (compute != BSR_F32 || (dt != BSR_BF16 && dt != BSR_F16) || p->mat2.dtype != dt) return BSR_WHY_DTYPE;
+    if (!f->block) return BSR_WHY_BLOCK;
+    return f->left && f->right ? 0 : BSR_WHY_DENSE;
+}
+/* So many tiles one after another and beside each other, each of so many sums and slices, which are of both operands here; no
+   epilogue is fused, but lists are made. */
+static void bsri_estimate_sampled(bsri_estimate *e, int kind, double waves, double beside, double rows, double cols,
+                                  double steps, int across, double lists) {
+    bsri_traits *x = &e->traits;
+    x->waves = waves, x->tile = rows * cols / 32768, x->fused = lists, x->along = across;
+    x->slices = waves * beside * steps, x->piece = (rows + cols) / 128, x->own = waves * steps, x->area = rows * cols / 16384;
+    e->kind = kind, e->ns = bsri_traits_ns(&bsri_costs_of[kind], x);
+}
+/* Warps below and beside each other, each with 32 (of blocks of 16 with 16) rows and 64 columns. */
+typedef struct bsri_mma_sampled_shape {
+    int m_warps, n_warps, rows, blocks; /* rows of a tile, its blocks */
+} bsri_mma_sampled_shape;
+static bsri_mma_sampled_shape bsri_mma_sampled_shape_of(int b) {
+    bsri_mma_sampled_shape s;
+    s.m_warps = b == 128 ? 4 : b == 64 ? 2 : 1, s.n_warps = b == 128 ? 2 : 4;
+    s.rows = s.m_warps * (b == 16 ? 16 : 32), s.blocks = s.n_warps * 64 / b;
+    return s;
+}
+static bsri_estimate bsri_mma_estimate_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, const bsri_sampled_facts *f,
+                                               int compute, const bsr_plan *) {
+    const bsri_mma_sampled_shape s = bsri_mma_sampled_shape_of(f->block ? f->block : 16);
+    const double room = f->block < 64 ? 4.0 : 2.0, rows = (double)bsri_block_rows(&p->out);
+    bsri_estimate e = bsri_estimate_none(bsri_sampled_refuses(ctx, p, f, compute, 2));
+    double each;
+    if (!e.why && f->block == 16 && f->left != 1) e.why = BSR_WHY_DENSE;
+    if (!e.why && p->mat1.cols % 32) e.why = BSR_WHY_INNER;
+    if (e.why) return e;
+    each = (double)p->items * (bsri_mean_blocks(&p->out) / s.blocks + rows) / ctx->sm_count, e.split = 1;
+    bsri_estimate_sampled(&e, BSRI_COSTS_SAMPLED_MMA_16 + bsri_mma_log2(bsri_min(f->block, 64)) - 4,
+                          each > room ? each / room : 1.0, each > room ? room : each, s.rows, s.n_warps * 64,
+                          (double)p->reduce * (double)(p->mat1.cols / 32), (f->left == 2) + (f->right == 1), 0.0);
+    return e;
+}
+static bsri_choice bsri_mma_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, const bsri_sampled_facts *f,
+                                           const bsr_plan *, const bsri_estimate *, bsri_dev_mma_sampled *m) {
+    const int dt = p->mat1.dtype, b = f->block, left = f->left, right = f->right, wide = b >= 64;
+    const bsri_mma_sampled_shape s = bsri_mma_sampled_shape_of(b);
     const int64_t *o = p->o_strides;
     bsri_choice c = bsri_yes((dt == BSR_F16 ? 240 : 230) + (b == 16), 2, BSR_WHY_NEIGHBOURS);
-    if (ctx->tier < 2) return bsri_no(BSR_WHY_GPU);
-    if (compute != BSR_F32 || (dt != BSR_BF16 && dt != BSR_F16) || p->mat2.dtype != dt) return bsri_no(BSR_WHY_DTYPE);
-    if ((b != 16 && b != 32 && b != 64 && b != 128) || p->out.block_cols != b) return bsri_no(BSR_WHY_BLOCK);
-    if (!left || !right || (b == 16 && left != 1)) return bsri_no(BSR_WHY_DENSE);
-    if (p->mat1.cols % 32) return bsri_no(BSR_WHY_INNER);
     memset(m, 0, sizeof *m);
-    m->p = *p, m->m_warps = b == 128 ? 4 : b == 64 ? 2 : 1, m->n_warps = b == 128 ? 2 : 4, m->blocks = m->n_warps * 64 / b;
-    m->stages = wide ? 5 : 3, m->stage_bytes = (m->m_warps * (b == 16 ? 16 : 32) + m->n_warps * 64) * 64,
+    m->p = *p, m->m_warps = s.m_warps, m->n_warps = s.n_warps, m->blocks = s.blocks;
+    m->stages = wide ? 5 : 3, m->stage_bytes = (s.rows + s.n_warps * 64) * 64,
     m->steps = (int)(p->mat1.cols / 32);
     m->b_rows = right == 1, m->a_trans = left == 2, m->a_line = 2 * (left == 1 ? p->mat1.row_stride : p->mat1.col_stride);
     m->b_line = 2 * (right == 1 ? p->mat2.row_stride : p->mat2.col_stride);
@@ -7105,9 +7171,8 @@ static int bsri_wgmma_sampled_maps(const bsr_context *ctx, const bsri_dev_sample
 /* 128 x 256 or 64 x 512? What takes less time for a stored block, were the pattern random. Wide entries are 64 columns each;
    narrow ones are single blocks: less is fetched for nothing, but in shorter lines (from L2 on an H200: 9.2 TB/s in lines of 64
    bytes, 5.1 in lines of 32), and wide tiles are slowed by power, not by L2: the factors. */
-static int bsri_wgmma_sampled_wide(const bsri_dev_sampled *p, int b) {
-    const double present = (double)p->out.nnz / ((double)bsri_block_rows(&p->out) * (double)bsri_block_cols(&p->out));
-    double absent = 1.0 - present, narrow;
+static int bsri_wgmma_sampled_wide(int b, double density) {
+    double absent = 1.0 - density, narrow;
     int blocks = 1; /* of a union, in all its rows */
     if (b >= 64) return b == 128;
     for (; blocks < 64 / b; blocks *= 2) absent *= absent;
@@ -7129,31 +7194,46 @@ static void bsri_wgmma_sampled_work(bsri_dev_wgmma_sampled *m, int b) {
     m->panel = m->toll + (int)(BSRI_WSAMPLED_UNIT * all * (rest > 0.0 ? rest : 0.0));
     if (together > 1 && !m->slope) m->panel = (int)bsri_max(m->panel, m->toll + 1);
 }
-static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, int compute,
-                                             const bsr_plan *, bsri_dev_wgmma_sampled *m) {
-    const int dt = p->mat1.dtype, b = p->out.block_rows <= 128 ? (int)p->out.block_rows : 0;
-    const int left = bsri_mma_layout(&p->mat1), right = bsri_mma_layout(&p->mat2);
-    const int64_t *o = p->o_strides, steps = bsri_ceil_div(p->mat1.cols, BSRI_WSAMPLED_DEPTH), rows = bsri_block_rows(&p->out);
-    bsri_choice c = bsri_yes(dt == BSR_F16 ? 360 : 350, 3, b < 64 ? BSR_WHY_GROUP : BSR_WHY_NEIGHBOURS);
-    if (ctx->tier < 3) return bsri_no(BSR_WHY_GPU);
-    if (compute != BSR_F32 || (dt != BSR_BF16 && dt != BSR_F16) || p->mat2.dtype != dt) return bsri_no(BSR_WHY_DTYPE);
-    if ((b != 16 && b != 32 && b != 64 && b != 128) || p->out.block_cols != b) return bsri_no(BSR_WHY_BLOCK);
-    if (!left || !right) return bsri_no(BSR_WHY_DENSE);
-    if ((p->out.flags & BSR_MATRIX_RAGGED) || p->out.nnz > INT32_MAX / 4 || rows > INT32_MAX / 8 ||
-        p->reduce > INT32_MAX / bsri_max(1, steps))
-        return bsri_no(BSR_WHY_SIZE);
-    memset(m, 0, sizeof *m);
-    m->p = *p, m->crow = p->out.crow_indices, m->col = p->out.col_indices, m->dt = p->out.index_dtype;
-    m->a_across = left == 2, m->b_across = right == 1;
-    m->wide = bsri_wgmma_sampled_wide(p, b), m->group = b < 128 ? (m->wide ? 128 : 64) / b : 1, m->bits = bsri_mma_log2(b);
-    m->rows = (int)rows, m->groups = (int)bsri_ceil_div(rows, m->group), m->blocks = (int)p->out.nnz;
-    m->shift = m->wide && b < 64 ? bsri_mma_log2(64 / b) : 0, m->entries = (m->wide ? 256 : 512) / b >> m->shift,
-    m->batched = p->whole.count > 1;
-    m->whole = m->entries == 2 && !m->batched && rows <= BSRI_WSAMPLED_ROWS;
-    m->parts = (int)bsri_ceil_div(bsri_ceil_div(bsri_block_cols(&p->out), 1 << m->shift), BSRI_UNION);
+/* How items are cut into tiles, and what tiles count. */
+static void bsri_wgmma_sampled_cut(const bsri_dev_sampled *p, const bsri_sampled_facts *f, bsri_dev_wgmma_sampled *m) {
+    const int b = f->block;
+    m->p = *p, m->wide = bsri_wgmma_sampled_wide(b, f->density), m->bits = bsri_mma_log2(b);
+    m->group = b < 128 ? (m->wide ? 128 : 64) / b : 1;
+    m->rows = (int)bsri_block_rows(&p->out), m->groups = (int)bsri_ceil_div(m->rows, m->group), m->blocks = (int)p->out.nnz;
+    m->shift = m->wide && b < 64 ? bsri_mma_log2(64 / b) : 0, m->entries = (m->wide ? 256 : 512) / b >> m->shift;
     bsri_wgmma_sampled_work(m, b);
     m->area = p->out.nnz * m->slope + (int64_t)m->groups * m->panel, m->total = m->area * p->items;
-    m->steps = (int)steps, m->reduce = p->alpha != 0.0 ? (int)p->reduce : 0;
+    m->steps = (int)bsri_ceil_div(p->mat1.cols, BSRI_WSAMPLED_DEPTH);
+}
+static bsri_estimate bsri_wgmma_estimate_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, const bsri_sampled_facts *f,
+                                                 int compute, const bsr_plan *) {
+    const int64_t steps = bsri_ceil_div(p->mat1.cols, BSRI_WSAMPLED_DEPTH), rows = bsri_block_rows(&p->out);
+    bsri_estimate e = bsri_estimate_none(bsri_sampled_refuses(ctx, p, f, compute, 3));
+    bsri_dev_wgmma_sampled m;
+    double tiles, cols; /* of a CTA, of a tile */
+    if (!e.why && ((p->out.flags & BSR_MATRIX_RAGGED) || p->out.nnz > INT32_MAX / 4 || rows > INT32_MAX / 8 ||
+                   p->reduce > INT32_MAX / bsri_max(1, steps)))
+        e.why = BSR_WHY_SIZE;
+    if (e.why) return e;
+    bsri_wgmma_sampled_cut(p, f, &m), e.split = 1;
+    tiles = (double)m.total / BSRI_WSAMPLED_UNIT / ctx->sm_count / m.entries, cols = m.entries * (double)(f->block << m.shift);
+    if (tiles < 1.0) cols = tiles * cols > f->block ? tiles * cols : f->block;
+    bsri_estimate_sampled(&e, BSRI_COSTS_SAMPLED_WGMMA_16 + bsri_mma_log2(bsri_min(f->block, 64)) - 4,
+                          tiles > 1.0 ? tiles : 1.0, 1.0, m.group * (double)f->block, cols, (double)p->reduce * (double)steps,
+                          (f->left == 2) + (f->right == 1), (double)bsri_block_cols(&p->out) / 100.0);
+    return e;
+}
+static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, const bsri_sampled_facts *f,
+                                             const bsr_plan *, const bsri_estimate *, bsri_dev_wgmma_sampled *m) {
+    const int dt = p->mat1.dtype, b = f->block;
+    const int64_t *o = p->o_strides;
+    bsri_choice c = bsri_yes(dt == BSR_F16 ? 360 : 350, 3, b < 64 ? BSR_WHY_GROUP : BSR_WHY_NEIGHBOURS);
+    memset(m, 0, sizeof *m), bsri_wgmma_sampled_cut(p, f, m);
+    m->crow = p->out.crow_indices, m->col = p->out.col_indices, m->dt = p->out.index_dtype;
+    m->a_across = f->left == 2, m->b_across = f->right == 1, m->batched = p->whole.count > 1;
+    m->whole = m->entries == 2 && !m->batched && m->rows <= BSRI_WSAMPLED_ROWS;
+    m->parts = (int)bsri_ceil_div(bsri_ceil_div(bsri_block_cols(&p->out), 1 << m->shift), BSRI_UNION);
+    m->reduce = p->alpha != 0.0 ? (int)p->reduce : 0;
     m->plain = !p->has_input && p->out.dtype == dt && o[2] == 1 && o[1] % 8 == 0 && o[0] % 8 == 0 &&
                bsri_aligned(p->out.values, p->out.dtype, p->out.batch_dims, p->out.batch, p->out.values_batch_stride, 8);
     if (!bsri_wgmma_sampled_maps(ctx, p, m, b << m->shift)) return bsri_no(BSR_WHY_DENSE);
@@ -9542,57 +9622,55 @@ typedef union bsri_product_params {
     bsri_dev_skinny skinny;
     bsri_dev_few few;
 } bsri_product_params;
-/* Every kernel but the one that takes anything: tier, its pair of functions, its parameters. Of a tier that takes nothing the
-   last refusal is shown: of an offer, else of the last estimate in this list. */
-#define BSRI_PRODUCTS(X)                                        \
-    X(3, bsri_few_estimate, bsri_few_choose, few)               \
-    X(3, bsri_wgmma_estimate, bsri_wgmma_choose, wgmma)         \
-    X(2, bsri_skinny_estimate, bsri_skinny_choose, skinny)      \
-    X(2, bsri_short_estimate, bsri_short_choose, mma)           \
-    X(2, bsri_mma_estimate, bsri_mma_choose, mma)
-#define BSRI_X(tier, estimate, choose, params) +1
-enum { BSRI_PRODUCTS_MOST = 0 BSRI_PRODUCTS(BSRI_X) };
-#undef BSRI_X
-static bsri_choice bsri_choose_listed(int i, const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f,
-                                      const bsr_plan *asked, const bsri_estimate *e, bsri_product_params *m) {
-#define BSRI_X(tier, estimate, choose, params) \
-    if (i-- == 0) return choose(ctx, p, f, asked, e, &m->params);
-    BSRI_PRODUCTS(BSRI_X)
-#undef BSRI_X
-    return bsri_no(BSR_WHY_CUT);
-}
+/* A kernel that may be offered: its tier, what estimates it, what makes its parameters by that. */
+template <class P, class F, class M> struct bsri_candidate {
+    int tier;
+    bsri_estimate (*estimate)(const bsr_context *, const P *, const F *, int compute, const bsr_plan *asked);
+    bsri_choice (*choose)(const bsr_context *, const P *, const F *, const bsr_plan *asked, const bsri_estimate *, M *);
+};
+#define BSRI_CANDIDATE(tier, of, facts, estimate, choose, params)                                                         \
+    {tier, estimate,                                                                                                      \
+     [](const bsr_context *ctx, const bsri_dev_##of *p, const facts *f, const bsr_plan *asked, const bsri_estimate *e,    \
+        bsri_##of##_params *m) { return choose(ctx, p, f, asked, e, &m->params); }}
 #ifndef BSRI_WATCH_ESTIMATE
 #define BSRI_WATCH_ESTIMATE(e) ((void)0) /* tests/time_plans.cu looks at what was offered last */
 #endif
-/* Offers them in the order of their estimated times, until one runs what is asked for. */
-static void bsri_choose_estimated(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsri_chooser *s,
-                                  bsri_product_params *m) {
-    const bsri_facts f = bsri_facts_of(p);
-    bsri_estimate e[BSRI_PRODUCTS_MOST];
-    int tiers[BSRI_PRODUCTS_MOST], count = 0, best, i;
-#define BSRI_X(tier, estimate, choose, params)                                                                         \
-    tiers[count] = tier;                                                                                               \
-    e[count] = bsri_wants(s, tier) ? estimate(ctx, p, &f, compute, s->asked) : bsri_estimate_none(BSR_WHY_PLAN);       \
-    if (e[count].why) s->refused[tier] = e[count].why;                                                                 \
-    count++;
-    BSRI_PRODUCTS(BSRI_X)
-#undef BSRI_X
+/* Offers them in the order of their estimated times, until one runs what is asked for. Of a tier that takes nothing the last
+   refusal is shown: of an offer, else of the last estimate in the list. */
+template <class P, class F, class M, int N>
+static void bsri_choose_estimated(const bsri_candidate<P, F, M> (&of)[N], const bsr_context *ctx, const P *p, const F *f,
+                                  int compute, bsri_chooser *s, M *m) {
+    bsri_estimate e[N];
+    int best, i;
+    for (i = 0; i < N; i++) {
+        e[i] = bsri_wants(s, of[i].tier) ? of[i].estimate(ctx, p, f, compute, s->asked) : bsri_estimate_none(BSR_WHY_PLAN);
+        if (e[i].why) s->refused[of[i].tier] = e[i].why;
+    }
     for (;;) {
-        for (best = -1, i = 0; i < count; i++)
+        for (best = -1, i = 0; i < N; i++)
             if (!e[i].why && (best < 0 || e[i].ns < e[best].ns)) best = i;
         if (best < 0) return;
-        bsri_offer(s, tiers[best], bsri_choose_listed(best, ctx, p, &f, s->asked, &e[best], m));
+        bsri_offer(s, of[best].tier, of[best].choose(ctx, p, f, s->asked, &e[best], m));
         BSRI_WATCH_ESTIMATE(&e[best]);
         if (s->best.kernel) break;
         e[best].why = BSR_WHY_PLAN;
     }
-    for (i = 0; i < count; i++)
-        if (!e[i].why) s->refused[tiers[i]] = BSR_WHY_SLOWER;
+    for (i = 0; i < N; i++)
+        if (!e[i].why) s->refused[of[i].tier] = BSR_WHY_SLOWER;
 }
+/* Every kernel but the one that takes anything. */
+static const bsri_candidate<bsri_dev_product, bsri_facts, bsri_product_params> bsri_products[] = {
+    BSRI_CANDIDATE(3, product, bsri_facts, bsri_few_estimate, bsri_few_choose, few),
+    BSRI_CANDIDATE(3, product, bsri_facts, bsri_wgmma_estimate, bsri_wgmma_choose, wgmma),
+    BSRI_CANDIDATE(2, product, bsri_facts, bsri_skinny_estimate, bsri_skinny_choose, skinny),
+    BSRI_CANDIDATE(2, product, bsri_facts, bsri_short_estimate, bsri_short_choose, mma),
+    BSRI_CANDIDATE(2, product, bsri_facts, bsri_mma_estimate, bsri_mma_choose, mma)};
 static void bsri_choose_product(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsri_chooser *s,
                                 bsri_product_params *m) {
-    if (p->kind < BSRI_LIST_SCATTER) bsri_choose_estimated(ctx, p, compute, s, m);
-    else s->refused[2] = s->refused[3] = BSR_WHY_LIST_KIND; /* a list of the caller's: there need not be a matrix */
+    if (p->kind < BSRI_LIST_SCATTER) {
+        const bsri_facts f = bsri_facts_of(p);
+        bsri_choose_estimated(bsri_products, ctx, p, &f, compute, s, m);
+    } else s->refused[2] = s->refused[3] = BSR_WHY_LIST_KIND; /* a list of the caller's: there need not be a matrix */
     if (bsri_wants(s, 1)) bsri_offer(s, 1, bsri_simt_choose(ctx, p, compute, s->asked, &m->simt));
 }
 typedef union bsri_sampled_params {
@@ -9600,19 +9678,13 @@ typedef union bsri_sampled_params {
     bsri_dev_mma_sampled mma;
     bsri_dev_wgmma_sampled wgmma;
 } bsri_sampled_params;
+static const bsri_candidate<bsri_dev_sampled, bsri_sampled_facts, bsri_sampled_params> bsri_sampled_products[] = {
+    BSRI_CANDIDATE(3, sampled, bsri_sampled_facts, bsri_wgmma_estimate_sampled, bsri_wgmma_choose_sampled, wgmma),
+    BSRI_CANDIDATE(2, sampled, bsri_sampled_facts, bsri_mma_estimate_sampled, bsri_mma_choose_sampled, mma)};
 static void bsri_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, int compute, bsri_chooser *s,
                                 bsri_sampled_params *m) {
-    /* blocks of 16, a short inner size, many columns: 512 x 96 x 8192, .8, takes 12.7 us by wgmma, 8.9 by mma, 4096 x 96 x 4096
-       26.6 and 22.2; but .3 of that 32.0 and more */
-    const double stored = bsri_mean_blocks(&p->out) / ((double)bsri_block_rows(&p->out) * (double)bsri_block_cols(&p->out));
-    const int brief = ctx->tier >= 3 && p->out.block_rows == 16 && p->mat1.cols <= 160 && p->out.cols >= 2048 &&
-                      (p->out.rows < 2048 || stored < 0.5);
-    if (brief && bsri_wants(s, 2)) {
-        bsri_offer(s, 2, bsri_mma_choose_sampled(ctx, p, compute, s->asked, &m->mma));
-        if (s->best.kernel) s->refused[3] = BSR_WHY_SLOWER;
-    }
-    if (bsri_wants(s, 3)) bsri_offer(s, 3, bsri_wgmma_choose_sampled(ctx, p, compute, s->asked, &m->wgmma));
-    if (bsri_wants(s, 2)) bsri_offer(s, 2, bsri_mma_choose_sampled(ctx, p, compute, s->asked, &m->mma));
+    const bsri_sampled_facts f = bsri_sampled_facts_of(p);
+    bsri_choose_estimated(bsri_sampled_products, ctx, p, &f, compute, s, m);
     if (bsri_wants(s, 1)) bsri_offer(s, 1, bsri_simt_choose_sampled(ctx, p, compute, s->asked, &m->simt));
 }
 typedef union bsri_attention_params {

@@ -40,7 +40,7 @@ def estimate(c, t):
 
 def runs(shape, plan):
     """Whether the library takes such rows of tiles, in such an order, by itself."""
-    if not 200 <= plan.kernel < 250 and not 260 <= plan.kernel < 300:
+    if not 200 <= plan.kernel < 230 and not 260 <= plan.kernel < 300:
         return True
     tiles = -(-shape.m // plan.rows) * -(-shape.n // plan.cols)
     return plan.order == (2 if shape.dtype.startswith("f32") and tiles > 132 else 1)

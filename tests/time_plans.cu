@@ -3,9 +3,10 @@
 
      nvcc -O2 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -I. -DBSRSPARSE_ONLY_PRODUCT -DBSRSPARSE_ONLY_BF16 \
          tests/time_plans.cu -o build/time_plans
-     build/time_plans SEED COUNT [bf16|f16|f32|i8[+relu|+tf32|+any|+few]] [M,K,N,block,sparsity[,ways] ...]
+     build/time_plans SEED COUNT [bf16|f16|f32|i8[+relu|+tf32|+any|+few|+sampled]] [M,K,N,block,sparsity[,ways] ...]
      build/time_plans --estimate < TIMES.csv     (writes the lines with what is estimated now; wants no GPU)
 
+   +sampled: sampled products instead, [M,K,N,...] of a result of M x N; ways 1: mat1's columns are contiguous, 2: mat2's.
    ways: 1: the dense operand's columns are contiguous, 2: the result's, 4: the matrix is transposed, 8: ReLU; +any draws them,
    and few columns in every third shape, +few in all of them.
    Random-normal operands, calls back to back in CUDA graphs, plans in turn; the median of the rounds. Results are compared with
@@ -90,6 +91,17 @@ struct plan {
     std::vector<float> us;
 };
 enum { COLUMNS = 1, OUT_COLUMNS = 2, TRANSPOSED = 4, RELU = 8 };
+static shape random_sampled(double most) {
+    static const int64_t mn[] = {256, 512, 768, 1024, 1536, 2048, 3072, 4096, 5120, 8192, 14336},
+                         k[] = {32, 64, 96, 128, 160, 192, 256, 320, 384, 512, 768, 1024, 2048, 4096};
+    static const double s[] = {0, .3, .5, .6, .7, .8, .85, .9, .95, .98};
+    for (;;) {
+        const shape x = {mn[draw(11)], k[draw(14)], mn[draw(11)], 16 << draw(4), s[draw(10)],
+                         (draw(5) == 0) * COLUMNS | (draw(3) == 0) * OUT_COLUMNS};
+        const double flop = 2.0 * (double)(x.m * x.k) * (double)x.n * (1 - x.s);
+        if (flop <= most && bsr_kept_blocks(x.m / x.b * (x.n / x.b), x.s)) return x;
+    }
+}
 static shape random_shape(double most, int any) {
     static const int64_t mk[] = {256,  384,  512,  640,  768,  1024, 1280,  1536, 2048,
                                  2560, 3072, 4096, 5120, 6144, 8192, 11008, 14336};
@@ -119,24 +131,55 @@ static void *on_gpu(const void *from, size_t bytes) {
 static void must(bsr_status status) {
     if (status != BSR_OK) fprintf(stderr, "%s\n", bsr_status_name(status)), exit(1);
 }
-static bsr_matrix matrix(const shape &x, int dtype) {
-    const int64_t m = x.ways & TRANSPOSED ? x.k : x.m, k = x.ways & TRANSPOSED ? x.m : x.k;
-    const int64_t rows = m / x.b, cols = k / x.b, nnz = bsr_kept_blocks(rows * cols, x.s);
-    std::vector<int32_t> crow((size_t)rows + 1), col((size_t)nnz + 1);
+static bsr_dense dense(void *data, int dtype, int64_t rows, int64_t cols, int by_columns) {
+    return (by_columns ? bsr_dense_col_major : bsr_dense_row_major)(data, dtype, rows, cols);
+}
+/* A product or a sampled product. */
+struct problem {
+    shape x;
+    int dtype, result, trans, sampled;
+    bsr_matrix a;   /* the sparse operand, or the result */
+    bsr_dense b, c; /* the dense operand and the result, or both operands */
+    bsr_epilogue epilogue;
+    bsr_exec ex;
+
+    problem(const shape &x_, int dtype_) : x(x_), dtype(dtype_), epilogue(BSR_ZERO), ex(BSR_ZERO) {
+        sampled = strstr(kind, "+sampled") != NULL, trans = !sampled && x.ways & TRANSPOSED;
+        result = dtype == BSR_I8 ? BSR_I32 : dtype;
+        if (x.ways & RELU) epilogue.activation = BSR_ACT_RELU;
+        ex.stream = stream, ex.flags = flags;
+    }
+    int64_t rows() const { return trans ? x.k : x.m; }
+    int64_t cols() const { return sampled ? x.n : trans ? x.m : x.k; }
+    int64_t nnz() const { return bsr_kept_blocks(rows() / x.b * (cols() / x.b), x.s); }
+    int64_t written() const { return sampled ? nnz() * x.b * x.b : x.m * x.n; } /* elements */
+    /* Values, dense operands, the result of a product. */
+    void operands(void *values, void *first, void *second) {
+        a = bsr_matrix_make(rows(), cols(), x.b, x.b, nnz(), NULL, NULL, BSR_I32, values, dtype);
+        b = sampled ? dense(first, dtype, x.m, x.k, x.ways & COLUMNS) : dense(first, dtype, x.k, x.n, x.ways & COLUMNS);
+        c = dense(second, sampled ? dtype : result, sampled ? x.k : x.m, x.n, x.ways & OUT_COLUMNS);
+    }
+    void *out() const { return sampled ? a.values : c.data; }
+    bsr_status call(const bsr_context *ctx) const {
+        if (sampled) return bsr_sampled_addmm(ctx, 0, NULL, 1, &b, &c, &a, &ex);
+        return bsr_dense_addmm(ctx, 0, NULL, 1, trans ? BSR_TRANS_A : 0, &a, &b, &epilogue, &c, &ex);
+    }
+};
+/* A random pattern's index arrays. */
+static void index_arrays(problem &p) {
+    std::vector<int32_t> crow((size_t)(p.rows() / p.x.b) + 1), col((size_t)p.nnz() + 1);
     std::vector<char> view;
     uint64_t bytes = 0;
-    bsr_matrix a = bsr_matrix_make(m, k, x.b, x.b, nnz, crow.data(), col.data(), BSR_I32, NULL, dtype);
-    must(bsr_random_pattern(cpu, state, x.s, &a, NULL));
-    if (x.ways & TRANSPOSED) {
-        must(bsr_transposed_index_size(cpu, &a, &bytes, NULL));
+    p.a.crow_indices = crow.data(), p.a.col_indices = col.data();
+    must(bsr_random_pattern(cpu, state, p.x.s, &p.a, NULL));
+    if (p.trans) {
+        must(bsr_transposed_index_size(cpu, &p.a, &bytes, NULL));
         view.resize(bytes + 64);
         char *at = view.data() + (64 - (uintptr_t)view.data() % 64) % 64;
-        must(bsr_build_transposed_index(cpu, &a, at, bytes, NULL));
-        a.transposed_index = on_gpu(at, bytes);
+        must(bsr_build_transposed_index(cpu, &p.a, at, bytes, NULL));
+        p.a.transposed_index = on_gpu(at, bytes);
     }
-    a.crow_indices = on_gpu(crow.data(), crow.size() * 4), a.col_indices = on_gpu(col.data(), col.size() * 4);
-    a.values = take(&inputs, (size_t)(nnz * x.b * x.b) * bsr_dtype_size(dtype));
-    return a;
+    p.a.crow_indices = on_gpu(crow.data(), crow.size() * 4), p.a.col_indices = on_gpu(col.data(), col.size() * 4);
 }
 static float elapsed(cudaGraphExec_t run, int calls) {
     static cudaEvent_t a, b;
@@ -164,8 +207,8 @@ static bool same(const bsr_plan &x, const bsr_plan &y) {
     return x.instance == y.instance && x.tile_rows == y.tile_rows && x.tile_cols == y.tile_cols && x.split == y.split &&
            x.order == y.order;
 }
-/* All plans that differ; call: queries ex. */
-template <class F> static std::vector<plan> plans_of(F call, bsr_exec &ex) {
+/* All plans that differ. */
+static std::vector<plan> plans_of(problem &x) {
     static const int rows[] = {0, 16, 32, 64, 128}, cols[] = {0, 8, 16, 32, 64, 128, 256},
                      ways[][3] = {{0, 0, 0}, {1, 0, 0}, {2, 0, 0}, {4, 0, 0}, {1, 1, 0},
                                   {1, 2, 0}, {1, 0, 1}, {1, 0, 2}, {1, 0, 3}}; /* split, order, stages */
@@ -179,16 +222,13 @@ template <class F> static std::vector<plan> plans_of(F call, bsr_exec &ex) {
                     memset(&asked, 0, sizeof asked);
                     asked.kernel = tier, asked.tile_rows = r, asked.tile_cols = c, asked.split = way[0], asked.order = way[1];
                     asked.stages = way[2];
-                    ex.plan = &asked, ex.query = &got;
-                    if (call() != BSR_OK) continue;
+                    x.ex.plan = &asked, x.ex.query = &got;
+                    if (x.call(gpu) != BSR_OK) continue;
                     for (plan &o : plans) known |= same(o.p, got);
                     if (!known) plans.push_back({got, offered, NULL, {}});
                 }
-    ex.query = NULL;
+    x.ex.query = NULL;
     return plans;
-}
-static bsr_dense dense(void *data, int dtype, int64_t rows, int64_t cols, int by_columns) {
-    return (by_columns ? bsr_dense_col_major : bsr_dense_row_major)(data, dtype, rows, cols);
 }
 static int dtype_of(const char *name) {
     for (int i = BSR_F16; i <= BSR_I8; i++)
@@ -203,36 +243,31 @@ static void print_line(const shape &x, const plan &y, float us, int chosen) {
            t.slices, t.piece, t.along, t.own, t.area);
 }
 static void time_shape(const shape &x, int dtype) {
-    const int result = dtype == BSR_I8 ? BSR_I32 : dtype;
-    const size_t bytes = (size_t)(x.m * x.n) * bsr_dtype_size(result);
-    const bsr_matrix a = matrix(x, dtype);
-    void *data = take(&inputs, (size_t)(x.k * x.n) * bsr_dtype_size(dtype)), *first = NULL;
-    void *to = take(&others, bytes);
-    const bsr_dense b = dense(data, dtype, x.k, x.n, x.ways & COLUMNS);
-    const bsr_dense out = dense(to, result, x.m, x.n, x.ways & OUT_COLUMNS);
-    const double flop = 2.0 * (double)a.nnz * (double)(x.b * x.b) * (double)x.n, rate = dtype == BSR_F32 ? 3e13 : 2e14;
+    problem p(x, dtype);
+    const size_t size = bsr_dtype_size(dtype), bytes = (size_t)p.written() * bsr_dtype_size(p.result);
+    const double flop = 2.0 * (double)p.nnz() * (double)(x.b * x.b) * (double)(p.sampled ? x.k : x.n);
+    const double rate = dtype == BSR_F32 ? 3e13 : 2e14;
     const int calls = (int)std::max(2.0, std::min(24.0, 200e-6 / (flop / rate + 5e-6)));
     bsr_plan chosen = BSR_ZERO;
-    bsr_exec ex = BSR_ZERO;
-    const uint32_t trans = x.ways & TRANSPOSED ? BSR_TRANS_A : 0;
-    bsr_epilogue epilogue = BSR_ZERO;
-    if (x.ways & RELU) epilogue.activation = BSR_ACT_RELU;
-    auto call = [&] { return bsr_dense_addmm(gpu, 0, NULL, 1, trans, &a, &b, &epilogue, &out, &ex); };
-    ex.stream = stream, ex.flags = flags, ex.query = &chosen;
-    if (call() != BSR_OK) {
-        fprintf(stderr, "%lld x %lld x %lld, blocks of %d: refused\n", (long long)x.m, (long long)x.k, (long long)x.n, (int)x.b);
+    void *const to = take(&others, bytes), *const values = p.sampled ? to : take(&inputs, (size_t)(p.nnz() * x.b * x.b) * size);
+    void *const b = take(&inputs, (size_t)((p.sampled ? x.m : x.n) * x.k) * size), *first = NULL;
+    p.operands(values, b, p.sampled ? take(&inputs, (size_t)(x.k * x.n) * size) : to);
+    index_arrays(p);
+    p.ex.query = &chosen;
+    if (p.call(gpu) != BSR_OK) {
+        fprintf(stderr, "%d x %d x %d, blocks of %d: refused\n", (int)x.m, (int)x.k, (int)x.n, (int)x.b);
         inputs.used = others.used = 0, refused++;
         return;
     }
-    std::vector<plan> plans = plans_of(call, ex);
+    std::vector<plan> plans = plans_of(p);
     if (bytes < 64 << 20) first = take(&others, bytes); /* the result of the first plan, which others are compared with */
     for (plan &y : plans) {
-        ex.plan = &y.p;
-        check(cudaMemsetAsync(out.data, 255, bytes, stream));
-        if (call() != BSR_OK) fprintf(stderr, "refused\n"), exit(1);
-        if (first && &y == &plans[0]) check(cudaMemcpyAsync(first, out.data, bytes, cudaMemcpyDeviceToDevice, stream));
-        if (first) compare<<<1024, 256, 0, stream>>>(out.data, first, result, x.m * x.n, wrong);
-        y.run = graph_of(call, calls);
+        p.ex.plan = &y.p;
+        check(cudaMemsetAsync(p.out(), 255, bytes, stream));
+        if (p.call(gpu) != BSR_OK) fprintf(stderr, "refused\n"), exit(1);
+        if (first && &y == &plans[0]) check(cudaMemcpyAsync(first, p.out(), bytes, cudaMemcpyDeviceToDevice, stream));
+        if (first) compare<<<1024, 256, 0, stream>>>(p.out(), first, p.result, p.written(), wrong);
+        y.run = graph_of([&] { return p.call(gpu); }, calls);
     }
     for (int round = 0; round < 6; round++)
         for (plan &y : plans) {
@@ -259,42 +294,32 @@ static CUresult no_map(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, c
 }
 /* The lines of an older run with the estimates of this build, as on an H200; nothing is launched or read. */
 static int estimate_lines(void) {
+    const uint32_t always = flags;
     char line[600], name[32];
     char *const data = (char *)(uintptr_t)(INT64_C(1) << 40);
     bsr_context h200 = *cpu;
     h200.backend = BSR_BACKEND_CUDA, h200.sm_count = 132, h200.cc_major = 9, h200.cc_minor = 0, h200.smem_optin = 232448;
-    h200.tier = 3, h200.tensor_map = (void *)no_map;
+    h200.tier = 3, h200.tensor_map = (void *)no_map, kind = name;
     while (fgets(line, sizeof line, stdin)) {
         shape x;
-        plan y;
         bsr_plan got = BSR_ZERO, asked = BSR_ZERO, own = BSR_ZERO;
-        bsr_exec ex = BSR_ZERO;
-        bsr_epilogue epilogue = BSR_ZERO;
         float us;
-        int chosen;
-        if (sscanf(line, "%31[^,],%ld,%ld,%ld,%ld,%lf,%d,%d,%*d,%d,%d,%d,%d,%f,%d", name, &x.m, &x.k, &x.n, &x.b, &x.s, &x.ways,
-                   &asked.kernel, &asked.tile_rows, &asked.tile_cols, &asked.split, &asked.order, &us, &chosen) != 14)
+        int chosen, instance;
+        if (sscanf(line, "%31[^,],%ld,%ld,%ld,%ld,%lf,%d,%d,%d,%d,%d,%d,%d,%f,%d", name, &x.m, &x.k, &x.n, &x.b, &x.s, &x.ways,
+                   &asked.kernel, &instance, &asked.tile_rows, &asked.tile_cols, &asked.split, &asked.order, &us, &chosen) != 15)
             continue;
-        const int dtype = dtype_of(name), result = dtype == BSR_I8 ? BSR_I32 : dtype, trans = (x.ways & TRANSPOSED) != 0;
-        const int64_t m = trans ? x.k : x.m, k = trans ? x.m : x.k, blocks = bsr_kept_blocks(m / x.b * (k / x.b), x.s);
-        bsr_matrix a = bsr_matrix_make(m, k, x.b, x.b, blocks, data, data, BSR_I32, data, dtype);
-        const bsr_dense b = dense(data, dtype, x.k, x.n, x.ways & COLUMNS);
-        const bsr_dense out = dense(data + (INT64_C(1) << 38), result, x.m, x.n, x.ways & OUT_COLUMNS);
-        if (trans) a.transposed_index = data;
-        if (x.ways & RELU || strstr(name, "+relu")) epilogue.activation = BSR_ACT_RELU;
-        auto call = [&] {
-            return bsr_dense_addmm(&h200, 0, NULL, 1, trans ? BSR_TRANS_A : 0, &a, &b, &epilogue, &out, &ex);
-        };
-        ex.flags = flags | (strstr(name, "+tf32") ? BSR_EXEC_TF32 : 0), kind = name;
-        ex.query = &own;
-        if (call() != BSR_OK) return 1;
-        ex.query = &got, ex.plan = &asked;
-        if (call() != BSR_OK) {
-            fprintf(stderr, "can't run now: %s", line);
-            continue;
-        }
-        y.p = got, y.e = offered;
-        print_line(x, y, us, same(got, own));
+        flags = always | (strstr(name, "+tf32") ? BSR_EXEC_TF32 : 0);
+        problem p(x, dtype_of(name));
+        p.operands(data + (INT64_C(1) << 39), data, data + (INT64_C(1) << 38));
+        p.a.crow_indices = p.a.col_indices = data;
+        if (p.trans) p.a.transposed_index = data;
+        p.ex.query = &own;
+        if (p.call(&h200) != BSR_OK) return 1;
+        p.ex.query = &got, p.ex.plan = &asked;
+        /* rows and columns may have become one instance */
+        if (p.call(&h200) == BSR_OK && (got.instance | 1) == (instance | 1))
+            print_line(x, {got, offered, NULL, {}}, us, same(got, own));
+        else fprintf(stderr, "runs no more: %s", line);
     }
     return 0;
 }
@@ -333,7 +358,10 @@ int main(int argc, char **argv) {
     for (i = 0; i < count; i++) {
         shape x;
         state = (uint64_t)seed * 1000003 + (uint64_t)i, draw(2), draw(2);
-        x = random_shape(dtype == BSR_F32 ? 8e9 : 8e10, strstr(kind, "+few") ? 2 : strstr(kind, "+any") != NULL), x.ways |= ways;
+        const double most = dtype == BSR_F32 ? 8e9 : 8e10;
+        x = strstr(kind, "+sampled") ? random_sampled(most)
+                                     : random_shape(most, strstr(kind, "+few") ? 2 : strstr(kind, "+any") != NULL);
+        x.ways |= ways;
         time_shape(x, dtype);
     }
     check(cudaDeviceSynchronize());
