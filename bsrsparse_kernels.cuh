@@ -1204,8 +1204,8 @@ typedef struct bsri_dev_mma {
 /* A warp owns MW rows and WN columns of out; a slice is KS of a block's products; a stage is E slices. The m-warps of a CTA
    stand one above the other, each with its own part of the values, MW x KS or as stored KS x MW. LAYOUT: the dense operand
    is column-major (0), row-major (1), or either (2): then a kernel holds the loops for both, and what stands around them once
-   (f32 and i8 lost 1 to 3 % by that). Everything lies in shared memory as in device memory, 16-byte pieces exchanged so that
-   ldmatrix meets no bank twice. BN 256 leaves registers for the plain epilogue only, 128 for any. */
+   (f32 and i8 lost 1 to 3 % by that, short products up to 12 %). Everything lies in shared memory as in device memory, 16-byte
+   pieces exchanged so that ldmatrix meets no bank twice. BN 256 leaves registers for the plain epilogue only, 128 for any. */
 template <class T, int MW_, int KS_, int E_, int BN_, int NW_ = MW_ == 32 ? 2 : 1, int LAYOUT_ = 2> struct bsri_mma_tile {
     typedef bsri_mma_tile<T, MW_, KS_, E_, BN_, NW_, LAYOUT_ != 0> by_rows;
     typedef bsri_mma_tile<T, MW_, KS_, E_, BN_, NW_, LAYOUT_ == 1> by_columns;
@@ -1756,8 +1756,7 @@ template <class T, class L> __device__ __forceinline__ void bsri_mma_free(uint32
     if (T::BYTES != 4) __syncwarp();
     if (T::BYTES == 4 || bsri_mma_thread<L>() % 32 == 0) bsri_mma_arrive(barrier);
 }
-/* The stages of a part, by one multiplying warp. (Not so for products where there is little to do: 4 to 7 % slower with both
-   layouts in one kernel, as few columns are by 3 to 9 %.) */
+/* The stages of a part, by one multiplying warp. */
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_stages(typename T::sum (&sum)[L::MI][L::NI][4], const bsri_dev_mma &m, uint32_t base,
                                                 uint32_t list, uint32_t part, int stages, uint32_t &turn) {
