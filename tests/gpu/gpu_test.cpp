@@ -841,6 +841,16 @@ static t_shape random_batch(t_shape batch) {
         if (bt_below(3) == 0) s.n[i] = 1;
     return s;
 }
+/* The first pattern with rows of very different lengths: some whole, some empty, the others short. */
+static void skew(const bsr_matrix *a, int64_t r, int64_t c) {
+    int64_t left = a->nnz, at = 0;
+    for (int64_t i = 0; i < r; i++) {
+        const int64_t must = left - (r - 1 - i) * c, some = bt_below(8) == 0 ? c : bt_below(3) ? bt_below(c / 8 + 2) : 0;
+        const int64_t n = some < must ? must : some < left ? some : left;
+        for (int64_t j = 0; j < n; j++) t_set_index(a->col_indices, a->index_dtype, at + j, j * c / n);
+        at += n, left -= n, t_set_index(a->crow_indices, a->index_dtype, i + 1, at);
+    }
+}
 /* Products of whole numbers at random: sizes, blocks, layouts, batches, patterns, epilogues, views, Inf and NaN. --random N:
    how many; --seed S: which. */
 TEST(random_products) {
@@ -853,25 +863,29 @@ TEST(random_products) {
         t_spec s;
         const bool nice = bt_below(3) > 0, trans = bt_below(3) == 0, odd_ones = bt_below(6) == 0;
         const bool tall = bt_below(8) == 0; /* many rows, few columns */
+        const bool large = !tall && bt_below(30) == 0, single = tall || large; /* as many tiles as a GPU has room for */
         int type = all[bt_below(6)];
         while (!gm_compiled(type)) type = all[bt_below(6)];
         const int wide = bt_below(4) || type == BSR_F64 ? (int)type : (int)BSR_F32;
         const int out = type == BSR_I8 ? of_bytes[bt_below(6)] : wide, less = out == BSR_F64 || bt_below(2) ? out : (int)BSR_F32;
         const int other = t_is_float(out) ? less : (int)BSR_I32;
-        const t_shape batch = t_batch((int)(tall || bt_below(2) ? 0 : bt_range(1, 2)), bt_range(1, 3), bt_range(1, 2), 0, 0);
+        const t_shape batch = t_batch((int)(single || bt_below(2) ? 0 : bt_range(1, 2)), bt_range(1, 3), bt_range(1, 2), 0, 0);
         const int64_t most = bt_below(3) ? 330 : 64, some = bt_below(2) ? 8 * bt_range(1, most / 8) : bt_range(1, most);
-        const int64_t n = tall ? bt_range(1, 64) : bt_below(20) ? some : 0;
+        const int64_t n = tall ? bt_range(1, 64) : large ? 8 * bt_range(16, 128) : bt_below(20) ? some : 0;
         memset(&s, 0, sizeof s);
         s.dtype = type, s.kind = FILL_INTEGER, s.index_dtype = bt_below(4) ? BSR_I32 : BSR_I64, s.batch = random_batch(batch);
         s.block_rows = s.block_cols = blocks[bt_below(4)];
         if (bt_below(8) == 0) s.block_rows = bt_range(1, 40), s.block_cols = bt_range(1, 40);
         s.r = bt_range(bt_below(20) != 0, 600 / s.block_rows + 2), s.c = bt_range(bt_below(20) != 0, 500 / s.block_cols + 2);
         if (tall) s.block_rows = s.block_cols = bt_below(2) ? 64 : 128, s.r = bt_range(40, 130), s.c = bt_range(1, 6);
+        if (large) s.block_rows = s.block_cols = blocks[bt_below(4)], s.r = s.c = bt_range(1000, 3000) / s.block_rows;
         s.nnz = s.r * s.c * (bt_below(6) == 0 ? 100 : bt_below(6) == 0 ? 0 : bt_range(2, 90)) / 100;
         s.unsorted = bt_below(4) == 0, s.duplicates = bt_below(6) == 0, s.ragged = s.batch.dims && bt_below(2);
         s.layout = bt_below(2) ? PACKED : (nice ? (int)BLOCKS_COL : (int)bt_below(BLOCKS_LAYOUTS));
         s.shared_pattern = s.ragged ? 0 : (unsigned)bt_below(4), s.shared_values = (unsigned)bt_below(4);
+        if (large) s.nnz = s.nnz / 5 + 1;
         bsr_matrix a = t_matrix(&s);
+        if (!s.ragged && t_items(&s.batch) && bt_below(4) == 0) skew(&a, s.r, s.c);
         if (trans && bt_below(4)) t_attach_transposed(&a);
         if (bt_below(3) == 0) t_attach_schedule(&a, 1 << bt_below(4), trans);
         bsr_dense b = t_random(type, trans ? a.rows : a.cols, n, random_layout(nice), random_batch(batch), (unsigned)bt_below(4),
