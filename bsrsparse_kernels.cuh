@@ -3523,8 +3523,9 @@ static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_produc
    slices in a stage, STAGE bytes, STAGES slots, fetch(...) a slice, dense_bytes/block_bytes(...) what that brings, multiply(...)
    a stage. */
 enum { BSRI_WGMMA_WINDOW = 16, BSRI_WGMMA_BUILDERS = 2, BSRI_WGMMA_PICKS = 4, BSRI_WGMMA_TEAMS = 5, BSRI_WGMMA_SLOTS = 8 };
-/* epilogues: alpha; a row of bias, too, and relu or nothing; all that bsri_wgmma_finish takes; others */
-enum { BSRI_WGMMA_PLAIN, BSRI_WGMMA_BIAS, BSRI_WGMMA_LINES, BSRI_WGMMA_ANY };
+/* epilogues: alpha; a row of bias or none, too, and relu or nothing; the same and another activation; alpha and beta times input;
+   all that bsri_wgmma_finish takes; others */
+enum { BSRI_WGMMA_PLAIN, BSRI_WGMMA_BIAS, BSRI_WGMMA_SMOOTH, BSRI_WGMMA_INPUT, BSRI_WGMMA_LINES, BSRI_WGMMA_ANY };
 enum { BSRI_WGMMA_ALL = 1 << 20 }; /* as a number of rounds */
 /* The CTAs that start last: where those of the kernel before this one ended last. What others do meanwhile costs them time: they
    have less to do (4096^3, .9, blocks of 128: 32.0 -> 30.4 us). */
@@ -4219,7 +4220,7 @@ __device__ __forceinline__ void bsri_wgmma_piece(X (&x)[16], const S (&sum)[N], 
    belongs to this lane's two rows. */
 template <class L> struct bsri_wgmma_terms {
     typedef bsri_wgmma_box<L> box;
-    float left[2], rise[2], bias[L::TN / 64][2]; /* bias: BSRI_WGMMA_BIAS's */
+    float left[2], rise[2], bias[L::TN / 64][2]; /* bias: of BSRI_WGMMA_BIAS and SMOOTH */
     int32_t row, col, cols;
 
     /* Asks for all that the first 128 columns need: the tensor cores are still busy then. */
@@ -4249,25 +4250,31 @@ template <class L> struct bsri_wgmma_terms {
         const int n = threadIdx.x % 32 * 8;
         if (n < cols) asm volatile("prefetch.global.L1 [%0];" ::"l"(bsri_dev_at(o.data, o.dtype, col + n)));
     }
-    /* BSRI_WGMMA_BIAS's: the lanes have a pair each of eight times eight columns; from here, as later nothing covers its time. */
-    template <class T> __device__ __forceinline__ void share(const bsri_dev_operand &o, bool f32) {
+    /* Of BSRI_WGMMA_BIAS and SMOOTH: the lanes have a pair each of eight times eight columns; from here, as later nothing covers
+       its time. Without bias -0, which changes nothing. */
+    template <class T> __device__ __forceinline__ void share(const bsri_dev_operand &o, int terms) {
         const int c = threadIdx.x % 32 * 2;
+        const bool f32 = terms & BSRI_TERM_BIAS_F32, some = terms & BSRI_TERM_BIAS;
 #pragma unroll
         for (int k = 0; k < L::TN / 64; k++) {
             const char *const at = bsri_dev_at(o.data, f32 ? BSR_F32 : T::DTYPE, col + k * 64 + c);
-            float2 v = make_float2(0, 0);
-            if (k * 64 + c < cols && f32) v = *(const float2 *)at;
-            else if (k * 64 + c < cols) v.x = __uint_as_float(*(const uint32_t *)at);
+            float2 v = make_float2(-0.0f, -0.0f);
+            if (some && k * 64 + c < cols && f32) v = *(const float2 *)at;
+            else if (some && k * 64 + c < cols) v.x = __uint_as_float(*(const uint32_t *)at);
             bias[k][0] = v.x, bias[k][1] = v.y;
-            if (!f32) bsri_dev_unpack(bias[k], __float_as_uint(v.x), T::DTYPE);
+            if (some && !f32) bsri_dev_unpack(bias[k], __float_as_uint(v.x), T::DTYPE);
         }
     }
     /* 16 x 32 sums from column n on, plus bias. */
     __device__ __forceinline__ void shared(float (&x)[16], int n) const {
+        float mine[2] = {bias[0][0], bias[0][1]};
+#pragma unroll
+        for (int k = 1; k < L::TN / 64; k++)
+            if (n / 64 == k) mine[0] = bias[k][0], mine[1] = bias[k][1];
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             const int from = (n / 8 + j) % 8 * 4 + threadIdx.x % 4;
-            const float y[2] = {__shfl_sync(~0u, bias[n / 64][0], from), __shfl_sync(~0u, bias[n / 64][1], from)};
+            const float y[2] = {__shfl_sync(~0u, mine[0], from), __shfl_sync(~0u, mine[1], from)};
 #pragma unroll
             for (int i = 0; i < 4; i++) x[4 * j + i] = __fadd_rn(x[4 * j + i], y[i % 2]);
         }
@@ -4320,7 +4327,24 @@ template <class L> struct bsri_wgmma_terms {
         }
     }
 };
-/* Left, right and input of 16 x 32 sums; place: of input, where out will be staged. */
+/* Adds beta times input to 16 x 32 sums; place: of input, where out will be staged. */
+template <class T, class L>
+__device__ __forceinline__ void bsri_wgmma_input(float (&x)[16], float beta, uint32_t place, bool by_rows, int n) {
+#pragma unroll
+    for (int i = 0; i < 16; i += 8) {
+        const uint32_t at = bsri_wgmma_box<L>::further(place, by_rows, n % 64 + 2 * i);
+        uint32_t q[4];
+        if (by_rows) bsri_mma_load(q, at);
+        else bsri_mma_load_t(q, at);
+#pragma unroll
+        for (int j = 0; j < 8; j += 2) {
+            float v[2];
+            bsri_dev_unpack(v, q[j / 2], T::DTYPE);
+            x[i + j] = __fmaf_rn(beta, v[0], x[i + j]), x[i + j + 1] = __fmaf_rn(beta, v[1], x[i + j + 1]);
+        }
+    }
+}
+/* Left, right and input of 16 x 32 sums; place: as above. */
 template <class T, class L>
 __device__ __forceinline__ void bsri_wgmma_scale(const bsri_dev_wgmma &m, const bsri_dev_finisher &f,
                                                  const bsri_wgmma_terms<L> &t, float (&x)[16], uint32_t place, int n) {
@@ -4338,26 +4362,11 @@ __device__ __forceinline__ void bsri_wgmma_scale(const bsri_dev_wgmma &m, const 
     }
     if (!(m.terms & BSRI_TERM_INPUT)) return;
     const float beta = f.beta;
-    if (m.direct) {
-        t.pairs(f.operand[2], n, [&](int i, float2 *from) {
-            const float2 y = *from;
-            x[2 * i] = __fmaf_rn(beta, y.x, x[2 * i]), x[2 * i + 1] = __fmaf_rn(beta, y.y, x[2 * i + 1]);
-        });
-        return;
-    }
-#pragma unroll
-    for (int i = 0; i < 16; i += 8) {
-        const uint32_t at = bsri_wgmma_box<L>::further(place, m.vector == 1, n % 64 + 2 * i);
-        uint32_t q[4];
-        if (m.vector == 1) bsri_mma_load(q, at);
-        else bsri_mma_load_t(q, at);
-#pragma unroll
-        for (int j = 0; j < 8; j += 2) {
-            float v[2];
-            bsri_dev_unpack(v, q[j / 2], T::DTYPE);
-            x[i + j] = __fmaf_rn(beta, v[0], x[i + j]), x[i + j + 1] = __fmaf_rn(beta, v[1], x[i + j + 1]);
-        }
-    }
+    if (!m.direct) return bsri_wgmma_input<T, L>(x, beta, place, m.vector == 1, n);
+    t.pairs(f.operand[2], n, [&](int i, float2 *from) {
+        const float2 y = *from;
+        x[2 * i] = __fmaf_rn(beta, y.x, x[2 * i]), x[2 * i + 1] = __fmaf_rn(beta, y.y, x[2 * i + 1]);
+    });
 }
 /* All but alpha of an epilogue of 16 x 32 sums, in the order of bsri_dev_finisher::eight. bias: as fetched. */
 template <class T, class L>
@@ -4375,36 +4384,41 @@ __device__ __forceinline__ void bsri_wgmma_fuse(const bsri_dev_wgmma &m, const b
     }
     bsri_dev_activate(x, m.terms / BSRI_TERM_ACTIVATION);
 }
-/* 16 rows of this warp, through shared memory and the copy engine, a box after the other. KIND: BSRI_WGMMA_PLAIN, BIAS or LINES,
-   which alone takes integers. T: of out. The last one's loop is not unrolled, with a dozen jumps a round: it takes 9000 clocks a
-   tile of 128 x 256, the others 2500. */
+/* 16 rows of this warp, through shared memory and the copy engine, a box after the other. KIND: BSRI_WGMMA_PLAIN to LINES; LINES
+   alone takes integers. T: of out. Jumps and code that has to come cost as much as arithmetic: at 4096^3, .8, blocks of 64,
+   LINES, a loop with a dozen jumps a round, takes 8 us longer than PLAIN, without a jump, to do the same; GELU eight times over,
+   32 KB, took 75 us near the loop that multiplies and 81 far from it. A box a round is best for what is longer than BIAS. */
 template <int KIND, class T, class L, class S>
 __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const bsri_dev_finisher &f,
                                                   const bsri_wgmma_terms<L> &t, uint32_t spare, S (&sum)[L::TN / 2]) {
     typedef bsri_wgmma_box<L> box;
     constexpr bool FUSED = KIND == BSRI_WGMMA_LINES;
-    const bool by_rows = m.vector == 1, direct = FUSED && m.direct, input = FUSED && !direct && m.terms & BSRI_TERM_INPUT;
+    constexpr int ROUNDS = FUSED ? 1 : KIND >= BSRI_WGMMA_SMOOTH ? 2 : L::TN / 32; /* side by side */
+    const bool by_rows = m.vector == 1, direct = FUSED && m.direct;
+    const bool input = KIND == BSRI_WGMMA_INPUT || (FUSED && !direct && m.terms & BSRI_TERM_INPUT);
     const uint32_t bytes = box::bytes(by_rows), start = box::first(spare, by_rows);
     const bool leads = box::leads(by_rows);
     const float alpha = FUSED ? f.alpha : (float)(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
     const int32_t c0 = m.single ? 0 : __shfl_sync(~0u, f.c0, 0), c1 = m.single ? 0 : __shfl_sync(~0u, f.c1, 0);
     uint32_t place = box::place(start, by_rows);
     asm volatile("" : "+r"(place)); /* kept */
-#pragma unroll(FUSED ? 1 : L::TN / 32)
+#pragma unroll(ROUNDS)
     for (int n = 0; n < L::TN; n += 32) {
         const uint32_t at = n / 64 % 2 * bytes;
         float x[16];
         uint32_t bias[8];
         if (FUSED && m.terms & BSRI_TERM_BIAS) t.fetch(bias, f.operand[3], m.terms & BSRI_TERM_BIAS_F32, n);
-        if constexpr (FUSED) {
+        if constexpr (ROUNDS < L::TN / 32) {
             bsri_wgmma_piece<0, L::TN / 32>(x, sum, n, alpha);
         } else {
 #pragma unroll
             for (int i = 0; i < 16; i++) x[i] = alpha * sum[n / 2 + i];
-            if (KIND == BSRI_WGMMA_BIAS) {
-                t.shared(x, n);
-                if (m.terms & BSR_ACT_RELU * BSRI_TERM_ACTIVATION) bsri_dev_activation<BSR_ACT_RELU>(x);
-            }
+        }
+        if constexpr (!FUSED) {
+            if (KIND == BSRI_WGMMA_BIAS || KIND == BSRI_WGMMA_SMOOTH) t.shared(x, n);
+            if (KIND == BSRI_WGMMA_SMOOTH) bsri_dev_activate(x, m.terms / BSRI_TERM_ACTIVATION);
+            else if (KIND == BSRI_WGMMA_BIAS && m.terms & BSR_ACT_RELU * BSRI_TERM_ACTIVATION)
+                bsri_dev_activation<BSR_ACT_RELU>(x);
         }
         if (n % 64 == 0 && !direct) { /* input is there, or the box's last store has been read */
             if (input) bsri_mma_landed<0>();
@@ -4412,6 +4426,7 @@ __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const
             box::sync(by_rows);
         }
         if (FUSED) bsri_wgmma_fuse<T, L>(m, f, t, x, bias, place + at, n);
+        if (KIND == BSRI_WGMMA_INPUT) bsri_wgmma_input<T, L>(x, f.beta, place + at, by_rows, n);
         if (direct) {
             t.pairs(f.operand[4], n, [&](int i, float2 *to) { *to = make_float2(x[2 * i], x[2 * i + 1]); });
             continue;
@@ -4588,20 +4603,23 @@ __device__ __forceinline__ void bsri_wgmma_end(const bsri_dev_wgmma &m, const bs
     if (L::source::spoiled(sum, terms.cols)) {
         if constexpr (L::OWN)
             if (tile.line >= 0) bsri_wgmma_again<T>(m.p, tile.item, tile.line, terms.row, tile.col, L::TN);
-    } else if (!L::OWN && m.fused == BSRI_WGMMA_ANY) {
-        if constexpr (!L::OWN) bsri_wgmma_finish_any<T, L>(m, f, terms, (float *)spare, sum);
     } else if constexpr (T::BYTES == 1) {
-        if (m.fused == BSRI_WGMMA_LINES && m.p.out.dtype == BSR_F16)
+        if (m.fused == BSRI_WGMMA_ANY) bsri_wgmma_finish_any<T, L>(m, f, terms, (float *)spare, sum);
+        else if (m.fused == BSRI_WGMMA_LINES && m.p.out.dtype == BSR_F16)
             bsri_wgmma_finish<BSRI_WGMMA_LINES, bsri_mma_f16, L>(m, f, terms, at, sum);
         else if (m.fused == BSRI_WGMMA_LINES) bsri_wgmma_finish<BSRI_WGMMA_LINES, bsri_mma_bf16, L>(m, f, terms, at, sum);
         else if (m.vector == 1) bsri_wgmma_store<true, L>(m, f, terms, at, sum);
         else bsri_wgmma_store<false, L>(m, f, terms, at, sum);
-    } else if (m.fused == BSRI_WGMMA_PLAIN) {
-        bsri_wgmma_finish<BSRI_WGMMA_PLAIN, T, L>(m, f, terms, at, sum);
-    } else if (!L::OWN && m.fused == BSRI_WGMMA_BIAS) {
-        if constexpr (!L::OWN) bsri_wgmma_finish<BSRI_WGMMA_BIAS, T, L>(m, f, terms, at, sum);
-    } else {
-        bsri_wgmma_finish<BSRI_WGMMA_LINES, T, L>(m, f, terms, at, sum);
+    } else if constexpr (L::OWN) {
+        if (m.fused == BSRI_WGMMA_LINES) bsri_wgmma_finish<BSRI_WGMMA_LINES, T, L>(m, f, terms, at, sum);
+        else bsri_wgmma_finish<BSRI_WGMMA_PLAIN, T, L>(m, f, terms, at, sum);
+    } else { /* what is last here the compiler puts nearest to the loop that multiplies */
+        if (m.fused == BSRI_WGMMA_ANY) bsri_wgmma_finish_any<T, L>(m, f, terms, (float *)spare, sum);
+        else if (m.fused == BSRI_WGMMA_LINES) bsri_wgmma_finish<BSRI_WGMMA_LINES, T, L>(m, f, terms, at, sum);
+        else if (m.fused == BSRI_WGMMA_INPUT) bsri_wgmma_finish<BSRI_WGMMA_INPUT, T, L>(m, f, terms, at, sum);
+        else if (m.fused == BSRI_WGMMA_SMOOTH) bsri_wgmma_finish<BSRI_WGMMA_SMOOTH, T, L>(m, f, terms, at, sum);
+        else if (m.fused == BSRI_WGMMA_BIAS) bsri_wgmma_finish<BSRI_WGMMA_BIAS, T, L>(m, f, terms, at, sum);
+        else bsri_wgmma_finish<BSRI_WGMMA_PLAIN, T, L>(m, f, terms, at, sum);
     }
 }
 
@@ -4713,11 +4731,11 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
             terms.row = (__shfl_sync(~0u, done.line, 0) << m.block_bits) + (now.strip & ((1 << m.block_bits) - 1));
             terms.cols = (int)bsri_min(L::TN, m.p.width - terms.col);
         }
-        if (flags != BSRI_WGMMA_QUIT && m.fused == BSRI_WGMMA_LINES)
+        if (flags != BSRI_WGMMA_QUIT && (m.fused == BSRI_WGMMA_INPUT || m.fused == BSRI_WGMMA_LINES))
             terms.begin(m, finisher, at.base + L::STAGES * L::STAGE + now.warp * 4096);
         if constexpr (T::BYTES == 2 && !L::OWN) {
-            if (flags != BSRI_WGMMA_QUIT && m.fused == BSRI_WGMMA_BIAS)
-                terms.template share<T>(finisher.operand[3], m.terms & BSRI_TERM_BIAS_F32);
+            if (flags != BSRI_WGMMA_QUIT && (m.fused == BSRI_WGMMA_BIAS || m.fused == BSRI_WGMMA_SMOOTH))
+                terms.template share<T>(finisher.operand[3], m.terms);
         }
         bsri_wgmma_wait<0>();
 #pragma unroll
@@ -4986,14 +5004,14 @@ __global__ void __launch_bounds__(384, 1) bsri_product_wgmma(const __grid_consta
     bsri_tma_barriers_made();
     __syncthreads();
     if ((int)gridDim.x >= m.span && blockIdx.x >= gridDim.x / m.span * m.span) return; /* too few CTAs are left for a team */
-    if (threadIdx.x < 128) {
+    if (threadIdx.x >= 128) {
+        bsri_registers_more<208>();
+        bsri_wgmma_multiply<T, L>(m, s, bsri_shared);
+    } else {
         bsri_registers_fewer<88>(); /* 88 + 2 x 208 = 3 x 168: what the CTA has at its start */
         if (threadIdx.x < 32) bsri_wgmma_issue<L>(m, s, bsri_shared);
         else if (threadIdx.x < 96) bsri_wgmma_build<L>(m, s, threadIdx.x / 32 - 1);
         else bsri_wgmma_plan<L::GROUP>(m, s);
-    } else {
-        bsri_registers_more<208>();
-        bsri_wgmma_multiply<T, L>(m, s, bsri_shared);
     }
 #endif
 }
@@ -5105,9 +5123,10 @@ static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector, int direct
     *terms |= (p->left.data ? BSRI_TERM_LEFT : 0) | (beta ? BSRI_TERM_INPUT : 0) | (rise ? BSRI_TERM_RISE : 0);
     if (right->data) *terms |= BSRI_TERM_RIGHT | (right->dtype == BSR_F32 ? BSRI_TERM_RIGHT_F32 : 0);
     if (bias->data && !rise) *terms |= BSRI_TERM_BIAS | (bias->dtype == BSR_F32 ? BSRI_TERM_BIAS_F32 : 0);
-    if (!vector || p->a.dtype == BSR_I8 || p->br < 64 || p->activation > BSR_ACT_RELU) return BSRI_WGMMA_LINES;
+    if (!vector || p->a.dtype == BSR_I8 || p->br < 64) return BSRI_WGMMA_LINES;
+    if (*terms == BSRI_TERM_INPUT) return BSRI_WGMMA_INPUT;
     others = *terms % BSRI_TERM_ACTIVATION & ~(BSRI_TERM_BIAS | BSRI_TERM_BIAS_F32);
-    return !others && *terms & BSRI_TERM_BIAS ? BSRI_WGMMA_BIAS : BSRI_WGMMA_LINES;
+    return others ? BSRI_WGMMA_LINES : p->activation > BSR_ACT_RELU ? BSRI_WGMMA_SMOOTH : BSRI_WGMMA_BIAS;
 }
 /* Tiles beside each other that a team of CTAs takes: fewer teams are dealt to sooner. */
 static int32_t bsri_wgmma_span(int64_t tiles) {
