@@ -3008,6 +3008,20 @@ __device__ __forceinline__ void bsri_wgmma_put(uint32_t to, uint32_t x) {
 __device__ __forceinline__ void bsri_wgmma_put(uint32_t to, uint32_t x, uint32_t y) {
     asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(to), "r"(x), "r"(y) : "memory");
 }
+/* As bsri_mma_load and bsri_mma_load_t, or nothing. */
+__device__ __forceinline__ void bsri_wgmma_load_if(uint32_t (&r)[4], uint32_t at, uint32_t yes) {
+    asm volatile("{ .reg .pred p; setp.ne.u32 p, %5, 0; @p ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4]; }"
+                 : "+r"(r[0]), "+r"(r[1]), "+r"(r[2]), "+r"(r[3])
+                 : "r"(at), "r"(yes)
+                 : "memory");
+}
+__device__ __forceinline__ void bsri_wgmma_load_t_if(uint32_t (&r)[4], uint32_t at, uint32_t yes) {
+    asm volatile("{ .reg .pred p; setp.ne.u32 p, %5, 0; "
+                 "@p ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4]; }"
+                 : "+r"(r[0]), "+r"(r[1]), "+r"(r[2]), "+r"(r[3])
+                 : "r"(at), "r"(yes)
+                 : "memory");
+}
 /* One lane of a whole warp, in a way that the compiler knows it is one: around a copy it puts no loop over lanes then. */
 __device__ __forceinline__ bool bsri_elect(void) {
     uint32_t yes;
@@ -3904,10 +3918,10 @@ template <class L> __device__ __forceinline__ void bsri_wgmma_stages(bsri_wgmma_
 #pragma unroll
         for (int half = 0; half < 2; half++)
 #pragma unroll
-            for (int e = 0, at = 0; e < L::ITEMS; e++) {
+            for (int e = 0; e < L::ITEMS; e++) {
                 const uint32_t rows = i * L::ITEMS + e < slices * L::JOIN ? part.rows[i * L::ITEMS + e] : 0;
                 const uint32_t r = rows >> half * (L::GROUP / 2) & ((1u << L::GROUP / 2) - 1);
-                work[half] |= r ? L::item(r, e) << at : 0, at += r ? 7 : 0;
+                work[half] |= r ? L::item(r) << e : 0;
             }
         part.work[i] = make_uint2(work[0], work[1]);
     }
@@ -4641,14 +4655,18 @@ __device__ __forceinline__ uint32_t bsri_wgmma_slices(const bsri_dev_wgmma &m, b
                                                       const bsri_wgmma_rows &own, typename T::sum (&sum)[L::TN / 2]) {
     const auto release = [&]() { at.release(); };
     typename L::source source; /* not kept over the epilogue, which needs the registers */
-    uint32_t flags = 0;
+    uint32_t flags = 0, mine = bsri_mma_address(&s.stage[0].work[own.half]);
     bool begun = true;
+    asm volatile("" : "+r"(mine)); /* kept */
     source.begin(m, s, at.base + L::STAGES * L::STAGE + 8 * 4096);
 #pragma unroll 1
     while (!flags) {
         const bsri_wgmma_stage<L::GROUP> &stage = s.stage[at.slot];
         bsri_mma_wait(at.full + 8 * at.slot, at.phase);
-        const uint32_t word = stage.work[own.half], work = word & ((1u << BSRI_WGMMA_FLAGS) - 1);
+        /* the same in all lanes, as the compiler sees: else it waits after every product */
+        const uint32_t word = L::OWN ? __shfl_sync(~0u, bsri_mma_read32(mine + at.slot * (uint32_t)sizeof stage), 0)
+                                     : stage.work[own.half];
+        const uint32_t work = word & ((1u << BSRI_WGMMA_FLAGS) - 1);
         flags = word >> BSRI_WGMMA_FLAGS;
         if (flags) {
             if (flags & BSRI_WGMMA_FIRST) source.start(m, stage, begun), begun = false;
@@ -4668,6 +4686,7 @@ __device__ __forceinline__ uint32_t bsri_wgmma_slices(const bsri_dev_wgmma &m, b
         }
         if (++at.slot == L::STAGES) at.slot = 0, at.phase ^= 1;
     }
+    if (L::OWN) bsri_wgmma_wait<0>(); /* the registers that it reads come free: else the epilogue spills */
     return flags;
 }
 /* The first slab of the dense operand comes as far as the L2 while the kernel before this one still runs on other
@@ -4705,8 +4724,7 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
         for (int i = 0; i < L::TN / 2; i++) sum[i] = 0;
         if (idle) {
         } else if constexpr (L::OWN) { /* asked for each block it takes 5 %; with a third loop the epilogue spills */
-            if constexpr (L::ONE_LOOP) flags = bsri_wgmma_slices<T, L, 2, 0>(m, s, at, own, sum);
-            else if (!m.listed) flags = bsri_wgmma_slices<T, L, 0, 0>(m, s, at, own, sum);
+            if (!m.listed) flags = bsri_wgmma_slices<T, L, 0, 0>(m, s, at, own, sum);
             else flags = bsri_wgmma_slices<T, L, 1, 0>(m, s, at, own, sum);
         } else if constexpr (T::BYTES == 1) {
             flags = bsri_wgmma_slices<T, L, 0, 0>(m, s, at, own, sum);
@@ -4821,8 +4839,9 @@ template <class T, int TN_, int LINE = 128> struct bsri_wgmma_wide {
 template <class T, int B_, int TB> struct bsri_wgmma_narrow {
     static constexpr int TN = 256, B = B_, GROUP = 128 / B, JOIN = B == 16 && !TB ? 2 : 1, SLICE = JOIN * B, EACH = 64 / SLICE,
                          ITEMS = EACH * JOIN, DENSE = TN * SLICE * 2, STAGE = EACH * DENSE;
-    static constexpr uint32_t STAGES = 4, STRIP = 32 * B, PAIR = B == 16 ? 2 : 1, RING = 4096, AHEAD = RING / STRIP / PAIR;
-    static constexpr bool OWN = true, ONE_LOOP = B == 32 && T::DTYPE == BSR_F16; /* f16: two loops spill 8 bytes */
+    static constexpr uint32_t STAGES = 4, STRIP = 32 * B, RING = 4096, CHUNK = B == 16 ? 4 : 1, /* blocks asked for at a time */
+                              CHUNKS = RING / STRIP / CHUNK;
+    static constexpr bool OWN = true;
 #ifdef BSRI_WGMMA_CODE
     /* What all slices of a part have in common: the same in all lanes, as the compiler sees. */
     struct fetch {
@@ -4842,16 +4861,17 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
                 for (int i = 0; i < boxes; i++) bsri_tma_load(to + i * (B * 128), &m.b_map, barrier, col + i * 64, k, b0, b1);
         }
     };
-    /* What a warpgroup must know of a slice, 7 bits: the slice (2 bits), which warps have a block (4 bits), 1. A stage has up to
-       four. */
-    static __device__ __forceinline__ uint32_t item(uint32_t rows, uint32_t slice) {
-        return 64 | (B == 16 ? rows : (rows & 1) * 3 | (rows >> 1) * 12) << 2 | slice;
+    /* What a warpgroup must know of a slice, one of up to four of a stage: bit 4 n: its warp n has a block, 16: one has. */
+    static __device__ __forceinline__ uint32_t item(uint32_t rows) {
+        const uint32_t warps = B == 16 ? rows : (rows & 1) * 3 | (rows >> 1) * 12;
+        return 65536 | ((warps | warps << 3 | warps << 6 | warps << 9) & 0x1111);
     }
     struct source { /* of one tile, worked out at its begin */
         uint32_t to, from, zero; /* shared memory: where this lane's 16 bytes of a block go, its fragment is, zeros are */
-        uint32_t flip, shift;    /* from a fragment of a strip of 32 products to the second; of this warp's bit in a word */
-        uint32_t used;           /* bytes of the ring, modulo its size */
-        const char *next[PAIR];  /* this lane's 16 bytes of the next blocks */
+        uint32_t flip, shift;    /* from a fragment of a strip of 32 products to the second; of this warp's bits in a word */
+        uint32_t used;           /* blocks of the item that were multiplied */
+        uint32_t x[4][4];        /* fragments, which wgmma may still read */
+        const char *next;        /* this lane's 16 bytes of the next block */
         const char *values;      /* of block 0; where blocks have no list, of the row's first */
         const void *position;    /* the list, or NULL: they are counted */
         int32_t left, asked, now, then; /* blocks not asked for; of the list: how many were, this lane's of 32, of the next */
@@ -4866,24 +4886,25 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
                 to = mine + bsri_mma_swizzle<2 * B>(lane / (B / 8), lane % (B / 8));
                 from = mine + bsri_mma_swizzle<2 * B>(lane % 16, lane / 16);
             }
-            zero = bsri_mma_address(&s.zero), flip = m.a_trans ? 512 : 32, shift = 2 + thread / 32 % 4, used = 0;
-            values = next[0] = next[PAIR - 1] = NULL, position = NULL, left = asked = now = then = 0;
+            zero = bsri_mma_address(&s.zero), flip = m.a_trans ? 512 : 32, shift = thread / 32 % 4 * 4, used = 0;
+#pragma unroll
+            for (int i = 0; i < 16; i++) asm("" : "=r"(x[i / 4][i % 4])); /* anything */
+            values = next = NULL, position = NULL, left = asked = now = then = 0;
             asm volatile("" : "+r"(to), "+r"(from), "+r"(zero), "+r"(flip), "+r"(shift)); /* kept: not made again each step */
         }
         /* Number of the block that comes `ahead` after the last one asked for. */
         __device__ __forceinline__ int32_t list(const bsri_dev_wgmma &m, int32_t ahead) const {
             return ahead >= left ? 0 : position ? bsri_dev_index(position, m.rows.dt, asked + ahead) : asked + ahead;
         }
-        __device__ __forceinline__ void listed(const bsri_dev_wgmma &m) {
-            const uint32_t i = (uint32_t)asked % 32;
-            next[0] = values + (uint64_t)(uint32_t)__shfl_sync(~0u, now, i) * m.a_step;
-            if (PAIR == 2)
-                next[PAIR - 1] = values + (uint64_t)(uint32_t)__shfl_sync(~0u, i < 31 ? now : then, i + 1) * m.a_step;
+        /* This lane's 16 bytes of one of the next blocks, whose numbers are at hand. */
+        __device__ __forceinline__ const char *listed(const bsri_dev_wgmma &m, uint32_t k) const {
+            const uint32_t i = (uint32_t)asked % 32 + k; /* whole chunks are asked for */
+            return values + (uint64_t)(uint32_t)__shfl_sync(~0u, now, i) * m.a_step;
         }
         /* The first stage of an item: its blocks, from the first on. ahead: the first are on their way already. */
         __device__ __forceinline__ void start(const bsri_dev_wgmma &m, const bsri_wgmma_stage<GROUP> &stage, bool ahead) {
             const int thread = bsri_dev_thread(), lane = thread % 32, strip = thread / 32 - 4, g = strip * 16 / B;
-            const int32_t row = strip * 16 % B, skip = ahead ? AHEAD * PAIR : 0;
+            const int32_t row = strip * 16 % B, skip = ahead ? CHUNKS * CHUNK : 0;
             int64_t at = stage.at[g];
             left = stage.end[g] - stage.at[g], position = stage.position, asked = 0;
             values = stage.values + (m.a_trans ? lane / 2 * m.a_line + lane % 2 * 16 + row * 2
@@ -4892,78 +4913,81 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
                 if (m.p.kind != BSRI_LIST_ROWS) position = bsri_dev_at(position, m.rows.dt, at);
                 else position = NULL, values += at * m.a_step;
                 now = list(m, lane), then = list(m, 32 + lane), asked = skip;
-                listed(m);
             } else {
-                next[0] = values + (at + skip) * m.a_step, next[PAIR - 1] = next[0] + (PAIR - 1) * m.a_step;
+                next = values + (at + skip) * m.a_step;
             }
-            left -= skip;
+            left -= skip, used = 0;
 #pragma unroll 1
-            for (int i = ahead ? (int)AHEAD : 0; i < (int)AHEAD; i++) ask(m, PAIR, m.listed);
+            for (uint32_t i = ahead ? CHUNKS : 0; i < CHUNKS; i++) ask(m, i, m.listed);
         }
-        /* n more blocks into the ring, as one group of copies. named: m.listed, which a loop knows. */
-        __device__ __forceinline__ void ask(const bsri_dev_wgmma &m, uint32_t n, int named) {
-            const int some = min((int)n, left);
+        /* A chunk of blocks into its place in the ring, as one group of copies. named: m.listed, which a loop knows. */
+        __device__ __forceinline__ void ask(const bsri_dev_wgmma &m, uint32_t place, int named) {
+            const uint32_t at = to + place * (CHUNK * STRIP);
 #pragma unroll
-            for (uint32_t k = 0; k < PAIR; k++) {
-                const uint32_t at = to + (used + k * STRIP) % RING;
-                bsri_mma_copy_if(at, next[k], some > (int)k);
-                if (B == 32) bsri_mma_copy_if(at + 512, next[k] + m.a_half, some > (int)k);
+            for (uint32_t k = 0; k < CHUNK; k++) {
+                const char *const block = named ? listed(m, k) : next + k * (uint64_t)m.a_step;
+                bsri_mma_copy_if(at + k * STRIP, block, left > (int)k);
+                if (B == 32) bsri_mma_copy_if(at + k * STRIP + 512, block + m.a_half, left > (int)k);
             }
             bsri_mma_commit();
-            left -= n, used = (used + n * STRIP) % RING;
+            left -= CHUNK;
             if (named) {
-                asked += n;
-                if ((uint32_t)asked % 32 < n) now = then, then = list(m, 32 - (uint32_t)asked % 32 + threadIdx.x % 32);
-                listed(m);
+                asked += CHUNK;
+                if ((uint32_t)asked % 32 == 0) now = then, then = list(m, 32 + bsri_dev_thread() % 32);
             } else {
-                next[0] += (uint64_t)n * m.a_step;
-                if (PAIR == 2) next[PAIR - 1] = next[0] + m.a_step;
+                next += CHUNK * (uint64_t)m.a_step;
             }
         }
-        /* A turn is two products of 16, which the tensor cores do in 512 clocks for both warpgroups: all that can be is ready
-           before the wait. */
+        /* A stage is up to four products of 16. A wgmma with rows in registers holds its warp up until the one before has ended,
+           and other instructions share the registers' ports with it: 135 in place of 190 a stage take 10 % less time. Two sets of
+           fragments in turn, and the next stage's barrier and list asked for early, gained nothing. */
         template <int LISTED, int, class F>
         __device__ __forceinline__ void multiply(const bsri_dev_wgmma &m, float (&sum)[TN / 2], uint32_t at, uint32_t work, int,
                                                  const F &release) {
-            const int turned = LISTED && m.a_trans, named = LISTED == 2 ? m.listed : LISTED;
+            const int turned = LISTED && m.a_trans;
             const uint64_t dense = TB ? bsri_wgmma_matrix<128>(at, SLICE * 128) : bsri_wgmma_matrix<2 * SLICE>(at, 0);
-#pragma unroll 1
-            for (; work; work >>= 7 * PAIR) {
-                const uint32_t have0 = work >> shift & 1, have1 = B == 16 ? work >> (shift + 7) & 1 : 0;
-                uint32_t at0 = have0 ? from + used : zero, at1 = have0 ? (from + used) ^ flip : zero, n = have0 + have1;
-                uint32_t d0 = (uint32_t)dense + piece(work & 3), d1 = d0 + (TB ? 2048 / 16 : 2), x0[4], x1[4];
-                if (B == 16) {
-                    at1 = have1 ? from + (used + have0 * STRIP) % RING : zero;
-                    d1 = (uint32_t)dense + piece(work >> 7 & 3);
-                }
-                asm volatile("" : "+r"(at0), "+r"(at1), "+r"(n), "+r"(d0), "+r"(d1));
-                bsri_mma_landed<AHEAD - 1>();
-                bsri_wgmma_wait<0>();
+            const uint32_t have = work >> shift, before = used;
+            uint32_t place[ITEMS], other[ITEMS];
 #pragma unroll
-                for (int i = 0; i < TN / 2; i++) asm volatile("" : "+f"(sum[i]));
-                __syncwarp();
-                fragment(turned, x0, at0);
-                if (B == 32 || work & 64 << 7) { /* a group in each branch: else the compiler waits after every product */
-                    fragment(turned, x1, at1);
-                    bsri_wgmma_fence();
-                    bsri_wgmma<T, TN, 0, TB>::rs(sum, x0, dense >> 32 << 32 | d0);
-                    bsri_wgmma<T, TN, 0, TB>::rs(sum, x1, dense >> 32 << 32 | d1);
-                    bsri_wgmma_commit();
-                } else {
-                    bsri_wgmma_fence();
-                    bsri_wgmma<T, TN, 0, TB>::rs(sum, x0, dense >> 32 << 32 | d0);
-                    bsri_wgmma_commit();
-                }
-                release();
-                __syncwarp(); /* all lanes have loaded their fragments: what comes next goes where those were */
-                ask(m, n, named);
+            for (int e = 0; e < ITEMS; e++) {
+                const uint32_t mine = have >> e & 1;
+                place[e] = mine ? from + used * STRIP % RING : zero;
+                if (B == 32) other[e] = mine ? place[e] ^ flip : zero;
+                used += mine;
             }
+            if constexpr (CHUNK == 1) bsri_mma_landed<CHUNKS - ITEMS>();
+            else if (used != before && (before ^ used - 1) & CHUNK) bsri_mma_landed<0>(); /* some of those asked for last */
+            else bsri_mma_landed<1>();
+            bsri_wgmma_wait<0>();
+#pragma unroll
+            for (int i = 0; i < TN / 2; i++) asm volatile("" : "+f"(sum[i]));
+#pragma unroll
+            for (int i = 0; i < 16; i++) asm volatile("" : "+r"(x[i / 4][i % 4])); /* read until now: nothing else goes there */
+            __syncwarp();
+#pragma unroll
+            for (int e = 0; e < ITEMS; e++) {
+                fragment(turned, x[e * (4 / ITEMS)], place[e], work & 65536 << e);
+                if (B == 32) fragment(turned, x[e * 2 + 1], other[e], work & 65536 << e);
+            }
+#pragma unroll
+            for (int e = 0; e < ITEMS; e++) {
+                const uint64_t d = dense >> 32 << 32 | ((uint32_t)dense + piece(e));
+                if (!(work & 65536 << e)) continue;
+                bsri_wgmma_fence(); /* a group each: else the compiler waits after every product */
+                bsri_wgmma<T, TN, 0, TB>::rs(sum, x[e * (4 / ITEMS)], d);
+                if (B == 32) bsri_wgmma<T, TN, 0, TB>::rs(sum, x[e * 2 + 1], d + (TB ? 2048 / 16 : 2));
+                bsri_wgmma_commit();
+            }
+            release();
+            __syncwarp(); /* all lanes have loaded their fragments: what comes next goes where those were */
+#pragma unroll 1
+            for (uint32_t c = before / CHUNK; c != used / CHUNK; c++) ask(m, c % CHUNKS, LISTED);
         }
         /* From a stage's dense operand to piece n of a block's products, as descriptors count. */
         static __device__ __forceinline__ uint32_t piece(uint32_t n) { return n / JOIN * (DENSE / 16) + n % JOIN * 2; }
-        static __device__ __forceinline__ void fragment(int turned, uint32_t (&x)[4], uint32_t at) {
-            if (turned) bsri_mma_load_t(x, at);
-            else bsri_mma_load(x, at);
+        static __device__ __forceinline__ void fragment(int turned, uint32_t (&x)[4], uint32_t at, uint32_t yes) {
+            if (turned) bsri_wgmma_load_t_if(x, at, yes);
+            else bsri_wgmma_load_if(x, at, yes);
         }
         /* Zeros times Inf or NaN leave NaN where a row has no block. */
         static __device__ __forceinline__ bool spoiled(const float (&sum)[TN / 2], int cols) {
