@@ -1,6 +1,6 @@
 /* gpu_random.cpp: every operation at random, in each tier that takes it (plain products: random_products of gpu_test.cpp).
-   Sampled products, softmax and attention against the float64 reference; what is exact (products of whole numbers, conversions,
-   views, findings of bsr_validate) against the CPU, bit for bit. --random N: how many; --seed S: which. */
+   Epilogues, sampled products, softmax and attention against the float64 reference; what is exact (products of whole numbers,
+   conversions, views, findings of bsr_validate) against the CPU, bit for bit. --random N: how many; --seed S: which. */
 #define GM_NO_REDIRECT
 #include "mirror.h"
 #include "../ref64.h"
@@ -75,6 +75,42 @@ static void same_bytes(const char *what, const void *got, const void *want) {
 /* against the reference                                                                          */
 /* ---------------------------------------------------------------------------------------------- */
 
+/* Products with all that an epilogue has (random_products of gpu_test.cpp: exact ones, without the smooth activations). */
+static void random_epilogue(int turn) {
+    static const int of_bytes[] = {BSR_I32, BSR_I8, BSR_F32, BSR_BF16, BSR_F16};
+    static const int acts[] = {BSR_ACT_NONE,      BSR_ACT_RELU, BSR_ACT_GELU,          BSR_ACT_GELU_TANH,
+                               BSR_ACT_GELU_TANH, BSR_ACT_SILU, BSR_EPILOGUE_tf_shift, BSR_EPILOGUE_tf_square};
+    const int type = a_type(turn), wide = bt_below(4) || type == BSR_F64 ? type : (int)BSR_F32;
+    const int out_type = type == BSR_I8 ? of_bytes[bt_below(5)] : wide, whole = !t_is_float(out_type);
+    const int other = whole ? (int)BSR_I32 : out_type == BSR_F64 || bt_below(2) ? out_type : (int)BSR_F32;
+    const int64_t n = easy ? 8 * bt_range(1, 36) : bt_range(1, 200);
+    const uint32_t op = bt_below(3) ? 0 : BSR_TRANS_A;
+    const unsigned has = (unsigned)bt_below(16), bias_row = (unsigned)bt_below(2);
+    t_spec s = some_spec(type, FILL_SIGNED, 200);
+    bsr_epilogue f = BSR_ZERO;
+    s.batch = bt_below(3) ? NO_BATCH : s.batch, s.ragged = s.ragged && s.batch.dims;
+    bsr_matrix a = t_matrix(&s);
+    if (op && bt_below(4)) t_attach_transposed(&a);
+    const int64_t rows = op ? a.cols : a.rows;
+    bsr_dense b = t_random(type, op ? a.rows : a.cols, n, some_layout(), s.batch, 0, FILL_SIGNED);
+    bsr_dense out = t_output(out_type, rows, n, some_layout(), s.batch);
+    bsr_dense input = t_random(out_type, bt_below(4) ? rows : 1, n, some_layout(), narrowed(s.batch), 0, FILL_SIGNED);
+    bsr_dense left = t_random(other, rows, 1, ROW, narrowed(s.batch), 0, FILL_SIGNED);
+    bsr_dense right = t_random(other, 1, n, ROW, NO_BATCH, 0, FILL_SIGNED);
+    bsr_dense bias = t_random(other, bias_row ? 1 : rows, bias_row ? n : 1, ROW, NO_BATCH, 0, FILL_SIGNED);
+    const double alpha = whole ? (double)bt_range(-2, 2) : bt_below(3) ? 1 : bt_uniform() - 0.5;
+    const double beta = !(has & 1) ? 0 : whole ? 2 : bt_below(2) ? 1 : bt_uniform();
+    f.bias = bt_below(2) ? &bias : nullptr, f.left_alpha = has & 4 ? &left : nullptr, f.right_alpha = has & 8 ? &right : nullptr;
+    f.activation = whole ? BSR_ACT_NONE : acts[bt_below(type == BSR_F64 || type == BSR_I8 ? 6 : 8)];
+    describe(&s, op ? ", A^T" : "");
+    bt_describe("to %s, %d columns, activation %d, epilogue %u, alpha %g, beta %g, bias of %s %d%s", bsr_dtype_name(out_type),
+                (int)n, f.activation, has, alpha, beta, bsr_dtype_name(other), f.bias != nullptr,
+                bias_row ? " a column" : " a row");
+    ref_result want = ref_dense_addmm(beta, &input, alpha, op, &a, &b, &f, out_type, 0);
+    each_tier(
+        out.data, [&](const bsr_exec *e) { return gm_dense_addmm(cpu(), beta, &input, alpha, op, &a, &b, &f, &out, e); },
+        [&] { REF_COMPARE(&out, &want, REF_MAY_BE_ZERO); });
+}
 static void random_sampled(int turn) {
     static const int of_bytes[] = {BSR_I32, BSR_I32, BSR_I8, BSR_F32, BSR_BF16};
     const int type = a_type(turn), wide = bt_below(4) || type == BSR_F64 ? type : (int)BSR_F32;
@@ -435,20 +471,15 @@ static void random_layout_mask(int turn) {
 static const struct {
     const char *name;
     void (*run)(int turn);
-} kinds[] = {{"sampled", random_sampled},
-             {"softmax", random_softmax},
-             {"softmax_backward", random_softmax_backward},
-             {"attention", plain_attention},
-             {"matmul", random_matmul},
-             {"scatter", random_scatter},
-             {"conversion", random_conversion},
-             {"to_dense", random_to_dense},
-             {"views", random_views},
-             {"layout_mask", random_layout_mask},
-             {"attention", attention_with_options},
+} kinds[] = {{"epilogue", random_epilogue},       {"sampled", random_sampled},
+             {"softmax", random_softmax},         {"softmax_backward", random_softmax_backward},
+             {"attention", plain_attention},      {"matmul", random_matmul},
+             {"scatter", random_scatter},         {"conversion", random_conversion},
+             {"to_dense", random_to_dense},       {"views", random_views},
+             {"layout_mask", random_layout_mask}, {"attention", attention_with_options},
              {"conversion", random_conversion}};
 TEST(random_operations) {
-    const int many = (int)BT_COUNT(kinds), turns = (gm.every > 1 ? gm.random / 2 : gm.random) / 5;
+    const int many = (int)BT_COUNT(kinds), turns = ((gm.every > 1 ? gm.random / 2 : gm.random) + 4) / 5;
     for (int turn = 0; turn < turns; turn++)
         for (int k = 0; k < many; k++) {
             bt_case("%s %d of seed %d", kinds[k].name, turn * many + k, gm.seed);

@@ -20,7 +20,7 @@
      --kernels N   of the calls whose plans name the same kernel only the 1st, 2nd, 4th, 8th and so on go to the device, N at
                    most (for compute-sanitizer); of an operation whose plans name none a call, and the more calls in between the
                    longer none has launched a new kernel. Small ones only. Says which kernels were launched
-     --random N    so many random products (gpu_test) and about half as many other operations (gpu_random); 200.
+     --random N    so many random products (gpu_test), and N / 5 random calls of each operation (gpu_random); 200.
      --seed S      others
      --apart       each buffer is an allocation of its own, exactly as long as needed (for compute-sanitizer)
      --odd         buffers start at the addresses that they have on the host modulo 64; without it one case in four has
