@@ -9,7 +9,7 @@ static const bsr_context *cpu(void) { return t_context(BSR_ISA_DEFAULT); }
 static const int floats[] = {BSR_BF16, BSR_F16, BSR_F32, BSR_F64}, all[] = {BSR_BF16, BSR_F16, BSR_F32, BSR_F64, BSR_I8};
 /* One of n types, of those that a reduced build holds. */
 static int type_of(const int *types, int64_t n, int64_t turn) {
-    while (!gm_compiled(types[turn % n])) turn++;
+    for (int64_t i = 0; i < n && !gm_compiled(types[turn % n]); i++) turn++;
     return types[turn % n];
 }
 static int a_float(int64_t turn) { return type_of(floats, 4, turn); }
