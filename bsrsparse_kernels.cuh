@@ -3473,7 +3473,7 @@ static bsri_estimate bsri_few_estimate(const bsr_context *ctx, const bsri_dev_pr
     e.tile_cols = p->width <= 8 ? 8 : p->width <= 16 ? 16 : p->width <= 32 ? 32 : 64;
     /* strips of 64 rows read half as much of b and issue half as often; but there must be enough of them */
     e.tile_rows = p->tiles * (p->br / 64) * 4 >= ctx->sm_count * 3 ? 64 : 32;
-    if (e.tile_rows == 32) e.tile_cols = bsri_min(e.tile_cols, 32);
+    if (e.tile_rows == 32) e.tile_cols = (int32_t)bsri_min(e.tile_cols, 32);
     strips = p->tiles * (p->br / e.tile_rows) * (p->width > e.tile_cols ? 2 : 1), slot = e.tile_rows * 128 + e.tile_cols * 128;
     /* blocks of a strip that its warps have under way, so that all CTAs are there at once; two for each warp, which need not be
        more than two thirds of a mean row's (14336 x 4096, .9: five warps 5.9 us, eight with one each 7.5, 112 CTAs 6.8) */
@@ -3518,7 +3518,7 @@ static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_produc
     /* Whole ones: the rest is not worth a branch. Nothing where blocks land before the launch before has ended (vouched for), nor
        where it takes longer than that launch (14336 x 4096 x 8, .9 4.9 us, without 5.9; .8 8.3 and 8.7; but 4096 x 14336 x 8, .8
        10.7 and 8.3, 28672 x 8192 x 8, .9 19.5 and 15.0). */
-    if (!m->constant && bytes <= bsri_min(24 << 20, m->strips * (110ll << 10)) && p->a_block == p->br * p->bc)
+    if (!m->constant && bytes <= bsri_min(24 << 20, m->strips * (110ll << 10)) && p->a_block == p->br * p->bc && p->a_rs == p->bc)
         m->pieces = (uint32_t)bsri_min(c.grid, bytes / m->ahead);
     m->col_lines = (uint32_t)bsri_min(p->a.nnz * index / 128, 1 << 20);
     m->ptr_lines = (uint32_t)bsri_min(p->tiles * index / 128, 1 << 20);
@@ -5247,6 +5247,7 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     m->dense = p->br < 64 ? c.tile_cols : (int32_t)bsri_min(c.tile_cols, p->width);
     m->b_rows = f->dense == 1, m->a_trans = f->values == 2, m->listed = m->a_trans || p->kind != BSRI_LIST_ROWS;
     m->a_line = 2 * (m->a_trans ? p->a_cs : p->a_rs);
+    if (p->br < 64 && (2 * p->a_block > UINT32_MAX || 16 * m->a_line > UINT32_MAX)) return bsri_no(BSR_WHY_VALUES);
     m->a_step = (uint32_t)(2 * p->a_block), m->a_half = (uint32_t)((m->a_trans ? 16 : 8) * m->a_line);
     c.kernel = i8 ? 380 + (p->br == 128)
                   : (p->a.dtype == BSR_F16 ? 310 : 300) + (p->br < 64 ? 20 + (p->br == 16) * 2 + !m->b_rows : c.tile_cols == 128);
