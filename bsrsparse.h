@@ -99,7 +99,7 @@
      What the host can't see, the contents of index arrays, is not checked by operations: call bsr_validate on what you don't
      trust. Conversions leave the count in crow_indices' last entry and m->nnz at the capacity; they want the workspace that a
      query (bsr_exec.query) names. BSR_EXEC_CHECK_POINTERS asks the driver whether each pointer but user_data is to device
-     memory.
+     memory (a bsr_layout's lists are the host's).
      On Hopper products, sampled products, softmax and attention start before the kernel before them in the stream ends, and
      wait for it before they use what they read. With BSR_EXEC_CONSTANT_MATRIX products with few columns do not wait to read
      the sparse operand (see there), products with little to do not to read its crow_indices and col_indices.
@@ -1014,7 +1014,8 @@ typedef enum bsr_layout_kind {
 } bsr_layout_kind;
 
 /* Which blocks an attention layout keeps, in blocks, for `heads` heads of blocks x blocks. bsr_layout_default() fills
-   in upstream's defaults. The number before each field is its index in BSR_ITEM_LAYOUT_FIELD. */
+   in upstream's defaults. The number before each field is its index in BSR_ITEM_LAYOUT_FIELD. Its three lists are parameters
+   as its numbers are: they lie in host memory on every backend. */
 typedef struct bsr_layout {
     int32_t kind;                          /*  0: bsr_layout_kind */
     int32_t unidirectional;                /*  1: 0 or 1; on whole blocks: the diagonal block stays full */
@@ -2067,8 +2068,6 @@ static bsr_status bsri_check_matrix_sizes(const bsri_call *c, const bsr_matrix *
     return BSR_OK;
 }
 
-/* A matrix operand without the contents of its index arrays. role: READ values and indices, WRITE values (indices are
-   read), PATTERN (values untouched). */
 /* Attached views: whole, but of a schedule, whose header may lie on a device, what any has. */
 static bsr_status bsri_check_view_spans(const bsri_call *c, bsri_spans *set, const bsr_matrix *m, int operand) {
     bsri_view v, turned;
@@ -2083,6 +2082,8 @@ static bsr_status bsri_check_view_spans(const bsri_call *c, bsri_spans *set, con
         return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
     return set ? bsri_span_read(c, set, operand, m->schedule, bsri_min(v.bytes, turned.bytes)) : BSR_OK;
 }
+/* A matrix operand without the contents of its index arrays. role: READ values and indices, WRITE values (indices are
+   read), PATTERN (values untouched). */
 static bsr_status bsri_check_matrix_same(const bsri_call *c, bsri_spans *set, const bsr_matrix *m, int operand, uint32_t accepted,
                                          int role, int same) {
     int64_t size[3], stride[3], element;
