@@ -174,8 +174,9 @@ def main():
         print(f"    {{{text}}}, /* {name} */ // {mine.sum()} times, off by {e[near].std():.3f}")
     half = np.random.default_rng(0).permutation(len(times.shapes)) % 4
     found = {}
+    begin = np.array([FIRST if (times.kind == k).sum() > 50 else row for k, row in enumerate(have)]) # knows none of the shapes
     for h in range(4):
-        found.update({i: v for i, v in lost(times, fit(times, half != h, x)).items() if half[i] == h})
+        found.update({i: v for i, v in lost(times, fit(times, half != h, begin)).items() if half[i] == h})
     report("fitted, each quarter by the others", times, found)
     if others:
         report("others", others, lost(others, x))
