@@ -4,6 +4,16 @@
 #define BSRSPARSE_TUNE_TABLE_H
 /* BEGIN GENERATED */
 #define BSRI_TUNE_FORMAT 1
-#define BSRI_TUNE_ROWS 0
-/* END GENERATED, check sum 2166136261 */
+#define BSRI_TUNE_ROWS 1
+static const bsr_tune_gpu bsri_tune_gpus[] = { /* name, architecture, multiprocessors, made with */
+    {"NVIDIA H200", 90, 132,
+     "driver for CUDA 13.0, toolkit 13.0, 2026-11-22, bsrsparse 0.1.0",
+     "sha256 36ade5126aa2ac02cc5cb38de5824bd8e51cc32cc70820264f16dd0aa11f82b0"},
+};
+static const bsr_tune_row bsri_tune_rows[] = {
+    /* gpu, op, dtype, out, block rows, block cols, beta, alpha, m, k, n, density: */
+    /* kernel, tile rows, tile cols, split, stages, order, gain */
+    {0,1,2,2,32,32,0,1,1024,4096,8192,5,2,32,64,1,0,0,6},
+};
+/* END GENERATED, check sum 622207059 */
 #endif
