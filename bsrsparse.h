@@ -135,7 +135,7 @@
      BSRSPARSE_NO_PRODUCT, _SAMPLED, _ROWS, _ATTENTION; BSRSPARSE_ONLY_(the same names)
      BSRSPARSE_NO_F16, _BF16, _F32, _F64, _I8; BSRSPARSE_ONLY_(the same names)
                                        leave operations or operand types out: the functions stay and return
-                                       BSR_UNSUPPORTED with BSR_ITEM_NOT_COMPILED
+                                       BSR_UNSUPPORTED with BSR_ITEM_NOT_COMPILED or BSR_ITEM_DTYPE_NOT_COMPILED
      BSRSPARSE_NO_TUNE_TABLE           does not look for tune_table.h
      BSRSPARSE_TUNE_TABLE              "file.h" to use in its place
 
@@ -315,7 +315,7 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_THREADS, BSR_BAD_ARGUMENT, "the thread count <value> is negative or above 4096")                       \
     X(BSR_ITEM_RESERVED, BSR_BAD_ARGUMENT, "a reserved field or unknown flag is set: <value>")                        \
     X(BSR_ITEM_FLAGS_CONFLICT, BSR_BAD_ARGUMENT, "two flags exclude each other: <value>")                             \
-    X(BSR_ITEM_NOT_COMPILED, BSR_UNSUPPORTED, "this build leaves the operation or data type out: <value>")            \
+    X(BSR_ITEM_NOT_COMPILED, BSR_UNSUPPORTED, "this build leaves <op> out")                                           \
     X(BSR_ITEM_NOT_IMPLEMENTED, BSR_UNSUPPORTED, "this version does not implement the operation yet")                 \
     X(BSR_ITEM_NO_MEMORY, BSR_OUT_OF_MEMORY, "the allocator returned null for <value> bytes")                         \
     X(BSR_ITEM_WORKSPACE, BSR_WORKSPACE_TOO_SMALL, "the workspace must have <value> bytes and 64-byte alignment")     \
@@ -403,7 +403,8 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_TUNE_CLIMB, BSR_BAD_ARGUMENT, "field <index> of the climb can't be <value>")                           \
     X(BSR_ITEM_TUNE_FAILED, BSR_BAD_PLAN, "neither the initial nor the reference parameters can be had")              \
     X(BSR_ITEM_TUNE_WRONG, BSR_BAD_PLAN, "a plan gives another result than the plainest tier")                        \
-    X(BSR_ITEM_TUNE_DEFAULTS, BSR_OK, "an operation runs on untuned parameters")
+    X(BSR_ITEM_TUNE_DEFAULTS, BSR_OK, "an operation runs on untuned parameters")                                      \
+    X(BSR_ITEM_DTYPE_NOT_COMPILED, BSR_UNSUPPORTED, "this build leaves operands in <dtype> out")
 
 typedef enum bsr_item {
 #define BSRI_X(name, status, text) name,
@@ -1278,6 +1279,7 @@ extern "C" {
 #define BSRI_WARNED 64
 struct bsr_context {
     int32_t backend, isa, threads, device;
+    int32_t widest; /* bsr_isa that the machine has, found once: CPUID takes 5 us in a virtual machine */
     int32_t sm_count, cc_major, cc_minor, smem_optin; /* CUDA */
     int32_t tier;                                     /* CUDA: the fastest that device and loaded code have */
     void *tensor_map;                                 /* CUDA: the driver's encoder; null below compute capability 9 */
@@ -2323,7 +2325,8 @@ BSRI_UNUSED static bsr_status bsri_check_repeated(const bsri_call *c, bsri_spans
 /* >>plans: what will run, queries, workspace, scratch                                            */
 /* ---------------------------------------------------------------------------------------------- */
 
-static int bsri_isa_available(int isa); /* vectors section */
+/* CPU: may a plan ask for this instruction set? Whoever has one has the narrower ones. */
+static int bsri_isa_runs(const bsr_context *ctx, int isa) { return isa >= BSR_ISA_PORTABLE && isa <= ctx->widest; }
 
 static bsr_plan bsri_plan_default(const bsri_call *c) {
     bsr_plan p;
@@ -2354,7 +2357,7 @@ static bsr_status bsri_plan_settle(const bsri_call *c, bsr_plan *p, int *stop) {
     *stop = 0;
     BSRI_TRY(bsri_plan_begin(c));
     if (asked) {
-        if (asked->kernel && !bsri_on_cuda(c) && bsri_isa_available(asked->kernel)) p->kernel = asked->kernel;
+        if (asked->kernel && !bsri_on_cuda(c) && bsri_isa_runs(c->ctx, asked->kernel)) p->kernel = asked->kernel;
         BSRI_TRY(bsri_plan_field(c, 3, asked->kernel, p->kernel));
         BSRI_TRY(bsri_plan_field(c, 4, asked->tile_rows, p->tile_rows));
         BSRI_TRY(bsri_plan_field(c, 5, asked->tile_cols, p->tile_cols));
@@ -2399,7 +2402,7 @@ static int bsri_tune_row_for(const bsri_call *c, const bsr_tune_row *key, bsr_tu
 static void bsri_tune_cpu(const bsri_call *c, const bsr_tune_row *key, bsr_plan *plan) {
     bsr_tune_row row;
     const int match = bsri_tune_row_for(c, key, &row);
-    if (!match || (c->exec->plan && !bsri_plan_open(c->exec->plan)) || !bsri_isa_available(row.kernel)) return;
+    if (!match || (c->exec->plan && !bsri_plan_open(c->exec->plan)) || !bsri_isa_runs(c->ctx, row.kernel)) return;
     plan->kernel = row.kernel, plan->source = BSR_PLAN_TABLE, plan->match = match;
 }
 /* One plan for two products of one call: fields in which they differ stay open. */
@@ -2571,9 +2574,9 @@ static const uint32_t bsri_compiled_dtypes = BSRI_HAS_F16 * BSRI_BIT(BSR_F16) | 
 static bsr_status bsri_check_compiled(const bsri_call *c, int has_operation, int dtype) {
     if (!has_operation) return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
     if (dtype > 0 && dtype < 32 && (BSRI_BIT(dtype) & (BSRI_FLOATS | BSRI_BIT(BSR_I8)) & ~bsri_compiled_dtypes))
-        return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, dtype);
+        return bsri_fail(c, BSR_ITEM_DTYPE_NOT_COMPILED, BSR_ARG_NONE, -1, dtype);
     if (!BSRI_HAS_F64 && bsri_on_cuda(c) && (c->flags & BSR_EXEC_ACCUMULATE_F64)) /* the kernels for f64 form these sums */
-        return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_EXEC, -1, BSR_F64);
+        return bsri_fail(c, BSR_ITEM_DTYPE_NOT_COMPILED, BSR_ARG_EXEC, -1, BSR_F64);
     return BSR_OK;
 }
 
@@ -2582,8 +2585,7 @@ static bsr_status bsri_check_compiled(const bsri_call *c, int has_operation, int
 /* ---------------------------------------------------------------------------------------------- */
 
 /* `compute` is the type that sums are formed in: BSR_F32, BSR_F64 or BSR_I32. */
-static int bsri_isa_available(int isa); /* by this build and machine; BSR_ISA_PORTABLE always is */
-static int bsri_isa_detect(void);       /* the widest available */
+static int bsri_isa_detect(void); /* the widest instruction set that build and machine have; at least BSR_ISA_PORTABLE */
 
 /* n elements of dtype, `stride` elements apart, to a contiguous row of `compute`, and back (rounded to nearest even;
    i32 wraps when stored as i8 or i32). BSR_BOOL loads as 0 or 1. Floats may go to and from any float compute type. */
@@ -8461,7 +8463,7 @@ static bsr_status bsri_chosen(const bsri_call *c, const bsri_asking *a, const bs
         BSRI_TRY(bsri_plan_begin(c));
         return bsri_fail(c, BSR_ITEM_PLAN_FIELD, BSR_ARG_EXEC, a->s.field, asked[a->s.field]);
     }
-    if (!b->kernel) return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, a->s.refused[1]);
+    if (!b->kernel) return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
     plan->kernel = b->tier, plan->instance = b->kernel, plan->reason = b->reason, plan->source = a->source;
     plan->tile_rows = b->tile_rows, plan->tile_cols = b->tile_cols, plan->split = b->split, plan->stages = b->stages;
     plan->order = b->order, plan->workspace_bytes = b->workspace;
@@ -9923,7 +9925,7 @@ static bsr_status bsri_check_desc(const bsr_context_desc *d, bsr_error *error) {
     if (d->backend == BSR_BACKEND_CUDA) return bsri_create_fail(d, error, BSR_ITEM_BACKEND_MISSING, 0);
 #endif
     if (d->threads < 0 || d->threads > 4096) return bsri_create_fail(d, error, BSR_ITEM_THREADS, d->threads);
-    if (d->isa < BSR_ISA_DEFAULT || d->isa > BSR_ISA_AVX512 || (d->isa && !bsri_isa_available(d->isa)))
+    if (d->isa < BSR_ISA_DEFAULT || d->isa > BSR_ISA_AVX512 || d->isa > bsri_isa_detect())
         return bsri_create_fail(d, error, BSR_ITEM_ISA_MISSING, d->isa);
     return BSR_OK;
 }
@@ -9938,7 +9940,8 @@ BSR_API bsr_status bsr_create(const bsr_context_desc *desc, bsr_context **out, b
     *out = NULL;
     BSRI_TRY(bsri_check_desc(d, error));
     memset(&made, 0, sizeof made);
-    made.backend = BSR_BACKEND_CPU, made.isa = d->isa ? d->isa : bsri_isa_detect(), made.threads = d->threads, made.device = -1;
+    made.backend = BSR_BACKEND_CPU, made.widest = bsri_isa_detect(), made.isa = d->isa ? d->isa : made.widest;
+    made.threads = d->threads, made.device = -1;
     made.allocator = d->allocator, made.logger = d->logger, made.table = d->table;
     memcpy(made.gpu.name, "cpu", 4);
     made.parallel_for = d->parallel_for, made.parallel_user = d->parallel_user;

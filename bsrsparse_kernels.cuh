@@ -123,8 +123,7 @@ __device__ __forceinline__ void bsri_dev_store(void *base, int dtype, int64_t i,
 /* >>device-lists: what an output tile multiplies                                                 */
 /* ---------------------------------------------------------------------------------------------- */
 
-typedef bsri_item bsri_dev_item;
-__device__ __forceinline__ bsri_dev_item bsri_dev_matrix_item(const bsri_batch *b, int64_t item, const bsr_matrix *m) {
+__device__ __forceinline__ bsri_item bsri_dev_matrix_item(const bsri_batch *b, int64_t item, const bsr_matrix *m) {
     const bsri_arrays w = bsri_matrix_walk(b, item, m);
     return {bsri_dev_at(m->crow_indices, m->index_dtype, w.crow), bsri_dev_at(m->col_indices, m->index_dtype, w.col),
             bsri_dev_at(m->values, m->dtype, w.values), w.pattern};
@@ -137,7 +136,7 @@ struct bsri_dev_list {
     int64_t at, end, extra;
 
     __device__ void begin_matrix(const bsri_dev_product &p, int64_t item, int64_t tile) {
-        const bsri_dev_item it = bsri_dev_matrix_item(&p.whole, item, &p.a);
+        const bsri_item it = bsri_dev_matrix_item(&p.whole, item, &p.a);
         const int dt = p.a.index_dtype, ragged = (p.a.flags & BSR_MATRIX_RAGGED) != 0;
         crow = it.crow, col = it.col, a = it.values, extra = 0;
         b = bsri_dev_at(p.b.data, p.b.dtype, bsri_dense_offset(&p.whole, item, &p.b));
@@ -675,7 +674,7 @@ template <class A, class F, int TM_, int TN_, int RM_, int RN_> struct bsri_simt
 __device__ __forceinline__ int64_t bsri_dev_order(const bsri_dev_product &p, int64_t item, int64_t n) {
     const int64_t *header = (const int64_t *)p.a.schedule;
     if (!header || p.kind > BSRI_LIST_SCAN || (header[6] != 0) != (p.trans != 0) || header[4] != 1) return n;
-    const bsri_dev_item it = bsri_dev_matrix_item(&p.whole, bsri_reduce_item(&p.whole, &p.out_batch, item, 0), &p.a);
+    const bsri_item it = bsri_dev_matrix_item(&p.whole, bsri_reduce_item(&p.whole, &p.out_batch, item, 0), &p.a);
     const int32_t *order = (const int32_t *)((const char *)p.a.schedule + BSRI_VIEW_HEADER);
     return order[it.pattern * p.tiles + n];
 }
@@ -757,7 +756,7 @@ __device__ __forceinline__ int64_t bsri_dev_row_of(const void *crow, int dt, int
 template <class G, class Tile>
 static __device__ void bsri_simt_finish_block(const bsri_dev_sampled &p, const typename Tile::shared &s, int64_t item, int64_t at,
                                               int64_t row, int64_t col, int rows, int cols) {
-    const bsri_dev_item o = bsri_dev_matrix_item(&p.out_batch, item, &p.out);
+    const bsri_item o = bsri_dev_matrix_item(&p.out_batch, item, &p.out);
     const char *input = p.has_input ? bsri_dev_matrix_item(&p.out_batch, item, &p.input).values : NULL;
     for (int i = threadIdx.x; i < rows * Tile::TN; i += Tile::THREADS) {
         const int64_t m = row + i / Tile::TN, n = col + i % Tile::TN;
@@ -780,7 +779,7 @@ __global__ void __launch_bounds__(256, sizeof(A) == 8 ? 1 : 2) bsri_sampled_simt
         const int64_t col = work % p.panels * Tile::TN, row = work / p.panels % p.subs * Tile::TM;
         const int64_t at = work / p.panels / p.subs % p.out.nnz, item = work / p.panels / p.subs / p.out.nnz;
         const int64_t rows = bsri_min(Tile::TM, br - row), cols = bsri_min(Tile::TN, bc - col);
-        const bsri_dev_item o = bsri_dev_matrix_item(&p.out_batch, item, &p.out);
+        const bsri_item o = bsri_dev_matrix_item(&p.out_batch, item, &p.out);
         A sum[Tile::RM][Tile::RN] = {};
         /* a ragged item owns a part of the blocks only */
         if (at < bsri_index(o.crow, dt, 0) || at >= bsri_index(o.crow, dt, rows_in)) continue;
@@ -1070,7 +1069,7 @@ struct bsri_mma_rows {
     int dt;
 };
 __device__ __forceinline__ bsri_mma_rows bsri_mma_rows_of(const bsri_dev_product &p, int64_t item, int64_t *pattern = NULL) {
-    const bsri_dev_item it = bsri_dev_matrix_item(&p.whole, item, &p.a);
+    const bsri_item it = bsri_dev_matrix_item(&p.whole, item, &p.a);
     bsri_mma_rows r;
     if (pattern) *pattern = it.pattern;
     r.dt = p.a.index_dtype, r.values = it.values, r.position = NULL;
@@ -1094,7 +1093,7 @@ __device__ __forceinline__ int64_t bsri_mma_line(const bsri_dev_product &p, int6
     const int64_t *header = (const int64_t *)p.a.schedule;
     if (n >= lines) return -1;
     if (!header || (header[6] != 0) != (p.trans != 0)) return n;
-    const bsri_dev_item it = bsri_dev_matrix_item(&p.whole, bsri_reduce_item(&p.whole, &p.out_batch, item, 0), &p.a);
+    const bsri_item it = bsri_dev_matrix_item(&p.whole, bsri_reduce_item(&p.whole, &p.out_batch, item, 0), &p.a);
     return ((const int32_t *)((const char *)p.a.schedule + BSRI_VIEW_HEADER))[it.pattern * lines + n];
 }
 
@@ -1849,7 +1848,7 @@ typedef struct bsri_dev_mma_sampled {
     int64_t tiles;          /* of an item, at most: nnz / blocks + block rows */
     int64_t a_line, b_line; /* bytes between lines of mat1 and mat2 as stored */
     int64_t a_step, b_step; /* bytes of a step of KS products */
-    int32_t blocks, m_warps, n_warps, steps, stages, stage_bytes, vector, a_trans, b_rows, reserved;
+    int32_t blocks, m_warps, n_warps, steps, stages, stage_bytes, vector, a_trans, b_rows;
 } bsri_dev_mma_sampled;
 
 /* A warp owns MW x 64 sums; its columns' part of mat2 is a tile of its own. */
@@ -1874,7 +1873,7 @@ struct bsri_mma_sampled_shared {
 };
 /* Which row and blocks tile `tile` of an item has: rows get nnz / blocks + 1 tiles at most, found by bisection. */
 __device__ __forceinline__ void bsri_mma_sampled_place(const bsri_dev_mma_sampled &m, bsri_mma_sampled_shared &s,
-                                                       const bsri_dev_item &o, int64_t tile) {
+                                                       const bsri_item &o, int64_t tile) {
     const int64_t rows = bsri_block_rows(&m.p.out);
     const int dt = m.p.out.index_dtype;
     const int64_t zero = bsri_index(o.crow, dt, 0);
@@ -1946,7 +1945,7 @@ __global__ void __launch_bounds__(256, 2) bsri_sampled_mma(const __grid_constant
     const uint32_t base = bsri_mma_address(bsri_shared);
     for (int64_t work = blockIdx.x; work < p.items * m.tiles; work += gridDim.x) {
         const int64_t item = work / m.tiles;
-        const bsri_dev_item o = bsri_dev_matrix_item(&p.out_batch, item, &p.out);
+        const bsri_item o = bsri_dev_matrix_item(&p.out_batch, item, &p.out);
         typename T::sum sum[L::MI][L::NI][4] = {};
         __syncthreads();
         if (threadIdx.x == 0) {
@@ -2814,6 +2813,10 @@ static void bsri_skinny_single(const bsri_dev_product *p, int64_t grid, bsri_dev
 static int bsri_skinny_rows(const bsri_dev_product *p) { /* b is not read along its columns */
     return !(p->b.row_stride == 1 && (p->b.col_stride % 8 == 0 || p->width == 1) && bsri_dense_aligned(&p->b, 8));
 }
+static int bsri_skinny_kernel(const bsri_dev_product *p, int tile_rows, int tile_cols) {
+    const int shape = (tile_rows == 32) * 4 + bsri_mma_log2(tile_cols) - 3;
+    return (p->a.dtype == BSR_BF16 ? 150 : 170) + shape * 2 + bsri_skinny_rows(p);
+}
 static bsri_estimate bsri_skinny_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
                                           const bsr_plan *) {
     const int dt = p->a.dtype, ni = p->width <= 8 ? 0 : p->width <= 16 ? 1 : p->width <= 32 ? 2 : 3, held = ni < 2 ? 32 : 16;
@@ -2823,7 +2826,7 @@ static bsri_estimate bsri_skinny_estimate(const bsr_context *ctx, const bsri_dev
     double each, room; /* tiles of the busiest multiprocessor; those that it holds */
     int64_t grid;
     if (ctx->tier < 2) return bsri_estimate_none(BSR_WHY_GPU);
-    if (p->width > (bsri_skinny_rows(p) ? 32 : 64)) return bsri_estimate_none(BSR_WHY_WIDE); /* 64 by rows: no such kernel */
+    if (p->width > 64) return bsri_estimate_none(BSR_WHY_WIDE);
     if (p->kind > BSRI_LIST_TRANSPOSED) return bsri_estimate_none(BSR_WHY_LIST_KIND);
     if (compute != BSR_F32 || p->b.dtype != dt || (dt != BSR_BF16 && dt != BSR_F16)) return bsri_estimate_none(BSR_WHY_DTYPE);
     if (p->br % 16 || p->bc % 16 || (p->bc & (p->bc - 1)) || p->bc > 1024) return bsri_estimate_none(BSR_WHY_BLOCK);
@@ -2833,6 +2836,7 @@ static bsri_estimate bsri_skinny_estimate(const bsr_context *ctx, const bsri_dev
     /* 32 rows at a time halve what is read of b; with 16 or 64 columns they leave too few registers */
     e.tile_rows = ni % 2 || p->br % 32 || p->items * p->tiles * (p->br / 32) < 2 * ctx->sm_count ? 16 : 32;
     e.tile_cols = 8 << ni, grid = p->items * p->tiles * (p->br / e.tile_rows);
+    if (!bsri_kernel(bsri_skinny_kernel(p, e.tile_rows, e.tile_cols))) return bsri_estimate_none(BSR_WHY_WIDE); /* 64 by rows */
     /* no more warps than the SMs hold at once, or than a mean row has units */
     e.split = ni ? 8 : 16;
     while (e.split > 2 && (grid * e.split > ctx->sm_count * held || blocks * p->bc <= e.split / 2 * 32)) e.split /= 2;
@@ -2845,11 +2849,10 @@ static bsri_estimate bsri_skinny_estimate(const bsr_context *ctx, const bsri_dev
 }
 static bsri_choice bsri_skinny_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *, const bsr_plan *,
                                       const bsri_estimate *e, bsri_dev_skinny *m) {
-    const int ni = bsri_mma_log2(e->tile_cols) - 3;
-    bsri_choice c = bsri_yes(p->a.dtype == BSR_BF16 ? 150 : 170, 2, BSR_WHY_SKINNY);
+    bsri_choice c = bsri_yes(bsri_skinny_kernel(p, e->tile_rows, e->tile_cols), 2, BSR_WHY_SKINNY);
     memset(m, 0, offsetof(bsri_dev_skinny, p));
     m->p = *p, m->subs = (int32_t)(p->br / e->tile_rows), m->bits = bsri_mma_log2(p->bc), m->tiles = p->tiles;
-    c.kernel += ((e->tile_rows == 32) * 4 + ni) * 2 + bsri_skinny_rows(p), c.tile_rows = e->tile_rows, c.tile_cols = e->tile_cols;
+    c.tile_rows = e->tile_rows, c.tile_cols = e->tile_cols;
     c.grid = m->work = p->items * p->tiles * m->subs;
     c.threads = e->split * 32, c.shared = e->split * c.tile_rows * (c.tile_cols + 1) * 4;
     c.early = ctx->tier >= 3; /* the loaded code waits */
@@ -5323,7 +5326,7 @@ __device__ __forceinline__ int64_t bsri_dev_bias_at(const bsr_dense *d, int64_t 
 
 /* p.warps warps of a CTA own 2^p.side rows at a time, p.run times; rows of all items are numbered through. */
 struct bsri_dev_row {
-    bsri_dev_item x, dy, out;
+    bsri_item x, dy, out;
     int64_t item, row, inner, first, count; /* count: stored elements */
     int lane, beside;                       /* of the threads that share the row; which of the warp's rows it is */
     bool valid;
@@ -5568,10 +5571,10 @@ template <class T> struct bsri_softmax_packed {
         return block * p.block + ((uint32_t)j - block * (uint32_t)p.chunks) * N;
     }
     __device__ __forceinline__ bool has(int i) const { return r.lane + i * p.lanes < n; }
-    static __device__ __forceinline__ uint4 fetch(const bsri_dev_item &it, uint32_t at) {
+    static __device__ __forceinline__ uint4 fetch(const bsri_item &it, uint32_t at) {
         return *(const uint4 *)(it.values + (size_t)at * sizeof(T));
     }
-    static __device__ __forceinline__ void read(float (&v)[N], const bsri_dev_item &it, uint32_t at) {
+    static __device__ __forceinline__ void read(float (&v)[N], const bsri_item &it, uint32_t at) {
         piece::load(v, fetch(it, at));
     }
     __device__ __forceinline__ void write(float (&v)[N], float factor, uint32_t at) const {
@@ -5838,7 +5841,7 @@ __device__ __forceinline__ uint4 bsri_dev_philox(uint64_t seed, int64_t group, i
 
 /* One query tile: operands of its batch item, place of its rows. */
 struct bsri_dev_query {
-    bsri_dev_item mask;
+    bsri_item mask;
     const char *q, *k, *v, *relative, *padding;
     int64_t item, batch, head, br, inner, row, panel; /* first row in the block row, of all */
     int rows;
@@ -6964,7 +6967,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_fetch(const bsri_dev_wgmma_sa
     for (bool more = !m.batched || x < end; more; more = m.batched && x < end) {
         if (m.batched) {
             item = x / m.area;
-            const bsri_dev_item o = bsri_dev_matrix_item(&m.p.out_batch, item, &m.p.out);
+            const bsri_item o = bsri_dev_matrix_item(&m.p.out_batch, item, &m.p.out);
             r.ptr = o.crow, r.col = o.col, x = item * m.area;
             const int64_t from = bsri_wgmma_sampled_from(m, blockIdx.x) - x;
             place = bsri_wgmma_sampled_begin(m, r.ptr, bsri_max(from, 0), bsri_min(end - x, m.area));
@@ -6998,11 +7001,11 @@ template <class V, int W> __device__ __forceinline__ void bsri_wgmma_quad(V (&v)
     }
 }
 /* Eight neighbours of a row of stored block `at`, with any epilogue. */
-__device__ __forceinline__ void bsri_wgmma_sampled_put(const bsri_dev_wgmma_sampled &m, const bsri_dev_item &o, int64_t item,
+__device__ __forceinline__ void bsri_wgmma_sampled_put(const bsri_dev_wgmma_sampled &m, const bsri_item &o, int64_t item,
                                                        float (&v)[8], int64_t at, int row, int col) {
     const bsri_dev_sampled &p = m.p;
     const int64_t to = at * p.o_strides[0] + row * p.o_strides[1] + col * p.o_strides[2];
-    const bsri_dev_item in = p.has_input ? bsri_dev_matrix_item(&p.out_batch, item, &p.input) : o;
+    const bsri_item in = p.has_input ? bsri_dev_matrix_item(&p.out_batch, item, &p.input) : o;
     const int64_t from = at * p.i_strides[0] + row * p.i_strides[1] + col * p.i_strides[2];
 #pragma unroll
     for (int i = 0; i < 8; i++) {
@@ -7013,7 +7016,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_put(const bsri_dev_wgmma_samp
 }
 /* A warpgroup's sums to the stored blocks among blocks side by side [entry, entry + mine). */
 __device__ __forceinline__ void bsri_wgmma_sampled_finish(const bsri_dev_wgmma_sampled &m, const bsri_wgmma_sampled_tile &tile,
-                                                          const bsri_dev_item &o, float (&d)[128], int row, int entry,
+                                                          const bsri_item &o, float (&d)[128], int row, int entry,
                                                           int mine) {
     const int block = 1 << m.bits, cols = mine << m.bits;
 #pragma unroll 1
@@ -7038,7 +7041,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_finish(const bsri_dev_wgmma_s
 /* The same in the plain case: alpha only, pieces of 16 bytes of the operands' type. */
 template <class T>
 __device__ __forceinline__ void bsri_wgmma_sampled_store(const bsri_dev_wgmma_sampled &m, const bsri_wgmma_sampled_tile &tile,
-                                                         const bsri_dev_item &o, const float (&d)[128], int row, int entry,
+                                                         const bsri_item &o, const float (&d)[128], int row, int entry,
                                                          int mine) {
     const int block = 1 << m.bits, first = threadIdx.x % 4 * 8, cols = mine << m.bits;
     const float alpha = (float)m.p.alpha;
@@ -7137,7 +7140,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_tiles(const bsri_dev_wgmma_sa
         else if (cols > 64) bsri_wgmma_sampled_multiply<T, 128>(m, s, ring, a, b, sum);
         else if (cols) bsri_wgmma_sampled_multiply<T, 64>(m, s, ring, a, b, sum);
         else bsri_wgmma_sampled_pass(m, s, ring);
-        const bsri_dev_item o = bsri_dev_matrix_item(&m.p.out_batch, tile.item, &m.p.out);
+        const bsri_item o = bsri_dev_matrix_item(&m.p.out_batch, tile.item, &m.p.out);
         if (m.plain) bsri_wgmma_sampled_store<T>(m, tile, o, sum, line, entry, mine);
         else bsri_wgmma_sampled_finish(m, tile, o, sum, line, entry, mine);
         bsri_mma_arrive(bsri_mma_address(&s.tile_empty[tiles.slot])); /* each thread has read */
@@ -7225,46 +7228,51 @@ static int bsri_wgmma_sampled_wide(int b, double density) {
     for (; blocks < 128 / b * (64 / b); blocks *= 2) absent *= absent;
     return (1.0 - absent) * (1.0 + 128 / 256.0) / 2 < narrow;
 }
+/* How items are cut into tiles, and what these count; names as in bsri_dev_wgmma_sampled. */
+typedef struct bsri_wgmma_sampled_shape {
+    int wide, group, shift, entries, groups, slope, panel, toll;
+    int64_t area;
+} bsri_wgmma_sampled_shape;
 /* What a group counts: as many entries as n blocks in random places are expected to fill, (1 - (1 - present)^together) of all,
    as a straight line through the mean; and a toll of so many, for rows of mat1 that are fetched and tiles that are ended. */
-static void bsri_wgmma_sampled_work(bsri_dev_wgmma_sampled *m, int b) {
-    const int together = m->group << m->shift; /* blocks of an entry */
-    const double all = (double)bsri_ceil_div(bsri_block_cols(&m->p.out), 1 << m->shift);
-    const double present = (double)m->blocks / ((double)m->groups * together * all);
-    double absent = 1.0, rest, toll = m->wide ? 0.5 : b == 64 ? 0.8 : 1.5;
+static void bsri_wgmma_sampled_work(bsri_wgmma_sampled_shape *s, const bsr_matrix *out, int b) {
+    const int together = s->group << s->shift; /* blocks of an entry */
+    const double all = (double)bsri_ceil_div(bsri_block_cols(out), 1 << s->shift);
+    const double present = (double)out->nnz / ((double)s->groups * together * all);
+    double absent = 1.0, rest, toll = s->wide ? 0.5 : b == 64 ? 0.8 : 1.5;
     int i;
     for (i = 1; i < together; i++) absent *= present < 1.0 ? 1.0 - present : 0.0;
-    m->slope = (int)(BSRI_WSAMPLED_UNIT * absent + 0.5), m->toll = (int)(BSRI_WSAMPLED_UNIT * toll);
+    s->slope = (int)(BSRI_WSAMPLED_UNIT * absent + 0.5), s->toll = (int)(BSRI_WSAMPLED_UNIT * toll);
     rest = 1.0 - absent * (1.0 - present) - absent * together * present;
-    m->panel = m->toll + (int)(BSRI_WSAMPLED_UNIT * all * (rest > 0.0 ? rest : 0.0));
-    if (together > 1 && !m->slope) m->panel = (int)bsri_max(m->panel, m->toll + 1);
+    s->panel = s->toll + (int)(BSRI_WSAMPLED_UNIT * all * (rest > 0.0 ? rest : 0.0));
+    if (together > 1 && !s->slope) s->panel = (int)bsri_max(s->panel, s->toll + 1);
 }
-/* How items are cut into tiles, and what tiles count. */
-static void bsri_wgmma_sampled_cut(const bsri_dev_sampled *p, const bsri_sampled_facts *f, bsri_dev_wgmma_sampled *m) {
+static bsri_wgmma_sampled_shape bsri_wgmma_sampled_shape_of(const bsri_dev_sampled *p, const bsri_sampled_facts *f) {
     const int b = f->block;
-    m->p = *p, m->wide = bsri_wgmma_sampled_wide(b, f->density), m->bits = bsri_mma_log2(b);
-    m->group = b < 128 ? (m->wide ? 128 : 64) / b : 1;
-    m->rows = (int)bsri_block_rows(&p->out), m->groups = (int)bsri_ceil_div(m->rows, m->group), m->blocks = (int)p->out.nnz;
-    m->shift = m->wide && b < 64 ? bsri_mma_log2(64 / b) : 0, m->entries = (m->wide ? 256 : 512) / b >> m->shift;
-    bsri_wgmma_sampled_work(m, b);
-    m->area = p->out.nnz * m->slope + (int64_t)m->groups * m->panel, m->total = m->area * p->items;
-    m->steps = (int)bsri_ceil_div(p->mat1.cols, BSRI_WSAMPLED_DEPTH);
+    bsri_wgmma_sampled_shape s;
+    s.wide = bsri_wgmma_sampled_wide(b, f->density), s.group = b < 128 ? (s.wide ? 128 : 64) / b : 1;
+    s.shift = s.wide && b < 64 ? bsri_mma_log2(64 / b) : 0, s.entries = (s.wide ? 256 : 512) / b >> s.shift;
+    s.groups = (int)bsri_ceil_div(bsri_block_rows(&p->out), s.group);
+    bsri_wgmma_sampled_work(&s, &p->out, b);
+    s.area = p->out.nnz * s.slope + (int64_t)s.groups * s.panel;
+    return s;
 }
 static bsri_estimate bsri_wgmma_estimate_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, const bsri_sampled_facts *f,
                                                  int compute, const bsr_plan *) {
     const int64_t steps = bsri_ceil_div(p->mat1.cols, BSRI_WSAMPLED_DEPTH), rows = bsri_block_rows(&p->out);
     bsri_estimate e = bsri_estimate_none(bsri_sampled_refuses(ctx, p, f, compute, 3));
-    bsri_dev_wgmma_sampled m;
+    bsri_wgmma_sampled_shape s;
     double tiles, cols; /* of a CTA, of a tile */
     if (!e.why && ((p->out.flags & BSR_MATRIX_RAGGED) || p->out.nnz > INT32_MAX / 4 || rows > INT32_MAX / 8 ||
                    p->reduce > INT32_MAX / bsri_max(1, steps)))
         e.why = BSR_WHY_SIZE;
     if (e.why) return e;
-    bsri_wgmma_sampled_cut(p, f, &m), e.split = 1;
-    tiles = (double)m.total / BSRI_WSAMPLED_UNIT / ctx->sm_count / m.entries, cols = m.entries * (double)(f->block << m.shift);
+    s = bsri_wgmma_sampled_shape_of(p, f), e.split = 1;
+    tiles = (double)(s.area * p->items) / BSRI_WSAMPLED_UNIT / ctx->sm_count / s.entries;
+    cols = s.entries * (double)(f->block << s.shift);
     if (tiles < 1.0) cols = tiles * cols > f->block ? tiles * cols : f->block;
     bsri_estimate_sampled(&e, BSRI_COSTS_SAMPLED_WGMMA_16 + bsri_mma_log2(bsri_min(f->block, 64)) - 4,
-                          tiles > 1.0 ? tiles : 1.0, 1.0, m.group * (double)f->block, cols, (double)p->reduce * (double)steps,
+                          tiles > 1.0 ? tiles : 1.0, 1.0, s.group * (double)f->block, cols, (double)p->reduce * (double)steps,
                           (f->left == 2) + (f->right == 1), (double)bsri_block_cols(&p->out) / 100.0);
     return e;
 }
@@ -7272,8 +7280,13 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
                                              const bsr_plan *, const bsri_estimate *, bsri_dev_wgmma_sampled *m) {
     const int dt = p->mat1.dtype, b = f->block;
     const int64_t *o = p->o_strides;
+    const bsri_wgmma_sampled_shape s = bsri_wgmma_sampled_shape_of(p, f);
     bsri_choice c = bsri_yes(dt == BSR_F16 ? 360 : 350, 3, b < 64 ? BSR_WHY_GROUP : BSR_WHY_NEIGHBOURS);
-    memset(m, 0, sizeof *m), bsri_wgmma_sampled_cut(p, f, m);
+    memset(m, 0, offsetof(bsri_dev_wgmma_sampled, p));
+    m->p = *p, m->bits = bsri_mma_log2(b), m->rows = (int)bsri_block_rows(&p->out), m->blocks = (int)p->out.nnz;
+    m->wide = s.wide, m->group = s.group, m->shift = s.shift, m->entries = s.entries, m->groups = s.groups, m->slope = s.slope;
+    m->panel = s.panel, m->toll = s.toll, m->area = s.area, m->total = s.area * p->items;
+    m->steps = (int)bsri_ceil_div(p->mat1.cols, BSRI_WSAMPLED_DEPTH);
     m->crow = p->out.crow_indices, m->col = p->out.col_indices, m->dt = p->out.index_dtype;
     m->a_across = f->left == 2, m->b_across = f->right == 1, m->batched = p->whole.count > 1;
     m->whole = m->entries == 2 && !m->batched && m->rows <= BSRI_WSAMPLED_ROWS;
@@ -7747,7 +7760,7 @@ __device__ __forceinline__ void bsri_flash_hold(const float (&sum)[2]) {
    forbidden probability of 0. Rare, so it may be slow. */
 __device__ __forceinline__ void bsri_flash_again(const bsri_dev_attention &p, int64_t item, int64_t out_at, int row, float base,
                                                  float factor) {
-    const bsri_dev_item it = bsri_dev_matrix_item(&p.batch, item, &p.mask);
+    const bsri_item it = bsri_dev_matrix_item(&p.batch, item, &p.mask);
     const int64_t head = item % p.heads, br = row / p.mask.block_rows, end = bsri_index(it.crow, p.mask.index_dtype, br + 1);
     const int64_t q = bsri_dense_offset(&p.batch, item, &p.q) + row * p.q.row_stride;
     const int64_t k = bsri_dense_offset(&p.batch, item - head + head / p.k_group, &p.k);
@@ -8110,7 +8123,7 @@ __device__ __forceinline__ bsri_dev_run bsri_dev_run_of(const bsri_dev_sort &s, 
     bsri_dev_run r;
     r.first = 0, r.end = s.n, r.crow = r.col = nullptr;
     if (s.m.crow_indices) {
-        const bsri_dev_item it = bsri_dev_matrix_item(&s.patterns, i, &s.m);
+        const bsri_item it = bsri_dev_matrix_item(&s.patterns, i, &s.m);
         r.crow = it.crow, r.col = it.col;
         r.first = bsri_max(0, bsri_min(s.n, bsri_index(it.crow, s.m.index_dtype, 0)));
         r.end = bsri_max(r.first, bsri_min(s.n, bsri_index(it.crow, s.m.index_dtype, bsri_block_rows(&s.m))));
@@ -8343,7 +8356,7 @@ __device__ __forceinline__ bsri_dev_line bsri_dev_line_of(const bsri_dev_lines &
     if (l.start) {
         start = bsri_dev_at(l.start, dt, pattern * (l.count + 1)), x.list = bsri_dev_at(l.list, dt, pattern * l.each);
     } else {
-        const bsri_dev_item it = bsri_dev_matrix_item(&l.patterns, pattern, &l.m);
+        const bsri_item it = bsri_dev_matrix_item(&l.patterns, pattern, &l.m);
         start = it.crow, x.list = it.col;
     }
     x.at = bsri_index(start, dt, line), x.end = bsri_index(start, dt, line + 1);
@@ -8685,7 +8698,7 @@ static __global__ void BSRI_BOUNDS(256) bsri_expand_panel(const __grid_constant_
         const int64_t top = r * br + sub * x.height, left = c0 * bc;
         const int height = (int)bsri_min(x.height, bsri_min(br - sub * x.height, x.out.rows - top));
         const int width = (int)bsri_min(bsri_min(x.panel, x.cols - c0) * bc, x.out.cols - left);
-        const bsri_dev_item it = bsri_dev_matrix_item(&x.batch, item, &x.m);
+        const bsri_item it = bsri_dev_matrix_item(&x.batch, item, &x.m);
         const int64_t begin = bsri_index(it.crow, dt, r), end = bsri_index(it.crow, dt, r + 1);
         char *const out = bsri_dev_at(
             x.out.data, to, bsri_dense_offset(&x.batch, item, &x.out) + top * x.out.row_stride + left * x.out.col_stride);
@@ -8815,7 +8828,7 @@ __device__ __forceinline__ bsri_dev_kept bsri_dev_kept_of(const bsri_dev_build &
     k.bits = b.bits + item * b.item_words + r * b.row_words, k.from = k.origin = b.row_words ? 0 : r * b.cols,
     k.end = k.from + b.cols, k.flip = b.complement ? ~0u : 0, k.col = nullptr;
     if (b.sparse.crow_indices) {
-        const bsri_dev_item it = bsri_dev_matrix_item(&b.batch, item, &b.sparse);
+        const bsri_item it = bsri_dev_matrix_item(&b.batch, item, &b.sparse);
         k.col = it.col, k.from = bsri_index(it.crow, b.sparse.index_dtype, r),
         k.end = bsri_index(it.crow, b.sparse.index_dtype, r + 1);
     }
@@ -8894,7 +8907,7 @@ __device__ __forceinline__ int64_t bsri_divide(int64_t a, int64_t b, double per)
 }
 /* Values of the stored blocks [begin, end) of an item out of a dense matrix: 1024 pieces from the work-th thousand on. */
 template <class E>
-__device__ __forceinline__ void bsri_build_pieces(const bsri_dev_build &b, const bsri_dev_item &to, int64_t item, int64_t work,
+__device__ __forceinline__ void bsri_build_pieces(const bsri_dev_build &b, const bsri_item &to, int64_t item, int64_t work,
                                                   int64_t begin, int64_t end) {
     typedef bsri_dev_elements<E> piece;
     const bsr_dense &d = b.dense;
@@ -8921,7 +8934,7 @@ static __global__ void BSRI_BOUNDS(256) bsri_build_values(const __grid_constant_
     for (;; piece += gridDim.x) {
         while (piece >= item_work && item < b.batch.count) piece -= item_work, item++;
         if (item >= b.batch.count) break;
-        const bsri_dev_item to = bsri_dev_matrix_item(&b.batch, item, &b.to);
+        const bsri_item to = bsri_dev_matrix_item(&b.batch, item, &b.to);
         const int64_t begin = bsri_index(to.crow, dt, 0), end = bsri_min(b.capacity, bsri_index(to.crow, dt, b.rows));
         switch (b.pieces ? bsri_dev_size(b.to.dtype) : 0) {
             case 1: bsri_build_pieces<uint8_t>(b, to, item, piece, begin, end); continue;
@@ -8944,7 +8957,7 @@ static __global__ void BSRI_BOUNDS(256) bsri_build_values(const __grid_constant_
                                   bsri_dense_offset(&b.batch, item, &d) + row * d.row_stride + col * d.col_stride);
                 else bsri_dev_clear(to.values, b.to.dtype, dst);
             } else {
-                const bsri_dev_item s = bsri_dev_matrix_item(&b.batch, item, &b.sparse);
+                const bsri_item s = bsri_dev_matrix_item(&b.batch, item, &b.sparse);
                 int64_t low = bsri_index(s.crow, b.sparse.index_dtype, r),
                         high = bsri_index(s.crow, b.sparse.index_dtype, r + 1) - 1;
                 while (low < high) { /* the source's columns ascend */
@@ -8987,7 +9000,7 @@ static __device__ bsri_dev_finding bsri_dev_check_structure(const bsri_dev_valid
     const int64_t nnz = v.m.nnz, rows = v.rows, ragged = v.m.flags & BSR_MATRIX_RAGGED;
     const int dt = v.m.index_dtype;
     const bsri_dev_finding fine = {0, 0, 0};
-    const bsri_dev_item it = bsri_dev_matrix_item(&v.patterns, bsri_min(i, v.patterns.count - 1), &v.m);
+    const bsri_item it = bsri_dev_matrix_item(&v.patterns, bsri_min(i, v.patterns.count - 1), &v.m);
     const int64_t last = bsri_index(it.crow, dt, rows);
     if (i == v.patterns.count) return last != nnz ? bsri_dev_found(BSR_ITEM_CROW_LAST, i - 1, last) : fine;
     if (local == 0) {
@@ -9011,7 +9024,7 @@ static __device__ bsri_dev_finding bsri_dev_check_structure(const bsri_dev_valid
 static __device__ bsri_dev_finding bsri_dev_check_transposed(const bsri_dev_validate &v, int64_t i, int64_t local) {
     const int dt = v.m.index_dtype;
     const bsri_dev_finding fine = {0, 0, 0};
-    const bsri_dev_item it = bsri_dev_matrix_item(&v.patterns, i, &v.m);
+    const bsri_item it = bsri_dev_matrix_item(&v.patterns, i, &v.m);
     const char *view = (const char *)v.m.transposed_index;
     const int64_t shift = v.m.flags & BSR_MATRIX_RAGGED ? 0 : i * v.m.nnz, base = i * (v.cols + 1);
     const void *ccol = bsri_dev_at(view + v.index.at[0], dt, base), *row = bsri_dev_at(view + v.index.at[1], dt, shift);
@@ -9264,7 +9277,7 @@ static __global__ void __launch_bounds__(128, 4) bsri_prune_norms(const __grid_c
             width = bsri_min(bc, d.cols - col);
             p = bsri_dev_at(d.data, dtype, bsri_dense_offset(&b.batch, item, &d) + row * rs + col * cs);
         } else {
-            const bsri_dev_item it = bsri_dev_matrix_item(&b.batch, item, &b.sparse);
+            const bsri_item it = bsri_dev_matrix_item(&b.batch, item, &b.sparse);
             const int dt = b.sparse.index_dtype;
             if (i < bsri_index(it.crow, dt, 0) || i >= bsri_index(it.crow, dt, b.rows))
                 continue; /* of a ragged source its own only */
@@ -9285,7 +9298,7 @@ static __global__ void __launch_bounds__(1024, 1) bsri_prune_select(const __grid
     for (int64_t item = blockIdx.x; item < b.batch.count; item += gridDim.x) {
         int64_t from = 0, n = b.candidates, equal = 0;
         if (b.sparse.crow_indices) {
-            const bsri_dev_item it = bsri_dev_matrix_item(&b.batch, item, &b.sparse);
+            const bsri_item it = bsri_dev_matrix_item(&b.batch, item, &b.sparse);
             from = bsri_index(it.crow, b.sparse.index_dtype, 0),
             n = bsri_min(n, bsri_index(it.crow, b.sparse.index_dtype, b.rows)) - from;
         }

@@ -65,6 +65,7 @@ static void same_bytes(const char *what, const void *got, const void *want) {
     if (!got && !want) return;
     size_t i = 0;
     bt.checks++;
+    if (a->bytes != b->bytes) return bt_fail(__FILE__, __LINE__, "%s: %zu bytes, not %zu", what, a->bytes, b->bytes);
     while (i < a->bytes && a->data[i] == b->data[i]) i++;
     if (i < a->bytes)
         bt_fail(__FILE__, __LINE__, "%s, tier %d: byte %zu of %zu is %d, not %d", what, gm.tier, i, a->bytes, a->data[i],
