@@ -7491,7 +7491,8 @@ static bsr_status bsri_check_epilogue(const bsri_call *c, bsri_spans *set, const
     if (e->left_alpha) BSRI_TRY(bsri_check_repeated(c, set, e->left_alpha, BSR_ARG_LEFT_ALPHA, accepted, out->rows, 1, batch));
     if (e->right_alpha) BSRI_TRY(bsri_check_repeated(c, set, e->right_alpha, BSR_ARG_RIGHT_ALPHA, accepted, 1, out->cols, batch));
     if (e->bias) BSRI_TRY(bsri_check_repeated(c, set, e->bias, BSR_ARG_BIAS, accepted, out->rows, out->cols, batch));
-    return BSR_OK;
+    BSRI_TRY(bsri_span_read(c, set, BSR_ARG_OPTIONS, e->alpha_ptr, 8)); /* a GPU reads them while it writes */
+    return bsri_span_read(c, set, BSR_ARG_OPTIONS, e->beta_ptr, 8);
 }
 
 /* Batch of the problem: the broadcast of a and b. out has exactly that; a reduction's out may have less. */

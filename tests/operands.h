@@ -176,16 +176,18 @@ TF void t_set(const bsr_dense *d, int64_t item, int64_t i, int64_t j, double v) 
     t_store(d->data, d->dtype, t_dense_at(d, item, i, j), v);
 }
 
-enum { ROW, COL, ROW_PADDED, COL_PADDED, STRIDED, INTERLEAVED, LAYOUTS };
+/* WIDE: a piece of something larger, in aligned lines. */
+enum { ROW, COL, ROW_WIDE, COL_WIDE, ROW_PADDED, COL_PADDED, STRIDED, INTERLEAVED, LAYOUTS };
 /* A dense operand in memory of its own, all poison. repeat: bit i gives batch dimension i the stride 0. */
 TF bsr_dense t_dense(int dtype, int64_t rows, int64_t cols, int layout, t_shape batch, unsigned repeat) {
     bsr_dense d;
     int64_t extent, last, gap, total;
-    int i, empty = rows == 0 || cols == 0;
+    int i, empty = rows == 0 || cols == 0, by_rows = layout == ROW || layout == ROW_WIDE || layout == ROW_PADDED;
     memset(&d, 0, sizeof d);
     d.dtype = dtype, d.rows = rows, d.cols = cols, d.batch_dims = batch.dims;
     gap = layout == ROW_PADDED || layout == COL_PADDED ? 3 : 0;
-    if (layout == ROW || layout == ROW_PADDED || layout == INTERLEAVED) d.row_stride = cols + gap, d.col_stride = 1;
+    if (layout == ROW_WIDE || layout == COL_WIDE) gap = 64 + (64 - (by_rows ? cols : rows) % 64) % 64;
+    if (by_rows || layout == INTERLEAVED) d.row_stride = cols + gap, d.col_stride = 1;
     else d.row_stride = 1, d.col_stride = rows + gap;
     if (layout == STRIDED) d.col_stride = 2, d.row_stride = 2 * cols + 5;
     extent = empty ? 0 : (rows - 1) * d.row_stride + (cols - 1) * d.col_stride + 1;
@@ -257,7 +259,7 @@ TF int t_all_poison(const void *data) {
 /* BSR matrices                                                                                   */
 /* ---------------------------------------------------------------------------------------------- */
 
-enum { PACKED, PACKED_EXPLICIT, BLOCKS_COL, BLOCKS_GAPS, BLOCKS_INNER, BLOCKS_LAYOUTS };
+enum { PACKED, PACKED_EXPLICIT, BLOCKS_COL, BLOCKS_WIDE, BLOCKS_COL_WIDE, BLOCKS_GAPS, BLOCKS_INNER, BLOCKS_LAYOUTS };
 typedef struct t_spec {                   /* of a random matrix; zero: defaults */
     int dtype, index_dtype, layout, kind; /* index_dtype 0: i32 */
     int64_t block_rows, block_cols, r, c; /* block size, blocks down and across */
@@ -323,6 +325,11 @@ TF void t_make_values(bsr_matrix *m, int dtype, int layout, unsigned shared) {
     one = br * bc * m->nnz;
     if (layout == PACKED_EXPLICIT) m->value_strides[0] = br * bc, m->value_strides[1] = bc, m->value_strides[2] = 1;
     if (layout == BLOCKS_COL) m->value_strides[0] = br * bc, m->value_strides[1] = 1, m->value_strides[2] = br;
+    if (layout == BLOCKS_WIDE || layout == BLOCKS_COL_WIDE) { /* in aligned lines, with room between these and between blocks */
+        const int64_t line = (layout == BLOCKS_WIDE ? bc : br) + 64;
+        m->value_strides[0] = (layout == BLOCKS_WIDE ? br : bc) * line + 64, one = m->nnz * m->value_strides[0];
+        m->value_strides[1] = layout == BLOCKS_WIDE ? line : 1, m->value_strides[2] = layout == BLOCKS_WIDE ? 1 : line;
+    }
     if (layout == BLOCKS_GAPS) {
         m->value_strides[2] = 2, m->value_strides[1] = 2 * bc + 1, m->value_strides[0] = br * (2 * bc + 1) + 3;
         one = m->nnz * m->value_strides[0];

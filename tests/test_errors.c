@@ -871,6 +871,14 @@ TEST(overlaps) {
     f.a.transposed_index = NULL, f.a.schedule = shared + 2;
     CHECK_INT(run(&f, DSD, &e), BSR_OVERLAP), CHECK_INT(t_error.value, BSR_ARG_A);
     CHECK(t_all_poison(shared));
+    bt_case("scalars");
+    for (int i = 0; i < 2; i++) {
+        f = fixture_new(ADDMM), fixture_point(&f), e = t_exec(0);
+        shared = (float *)bt_alloc(4096, 64), bt_mark_output(shared), f.c.data = shared;
+        *(i ? &f.epilogue.beta_ptr : &f.epilogue.alpha_ptr) = (double *)(void *)shared;
+        CHECK_INT(run(&f, ADDMM, &e), BSR_OVERLAP), CHECK_INT(t_error.operand, BSR_ARG_OUT);
+        CHECK_INT(t_error.value, BSR_ARG_OPTIONS), CHECK(t_all_poison(shared));
+    }
     bt_case("lists of products");
     f = fixture_new(SCATTER), fixture_point(&f), e = t_exec(0);
     shared = (float *)bt_alloc(4096, 64), bt_mark_output(shared), f.c.data = shared;

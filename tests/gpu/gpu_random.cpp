@@ -20,8 +20,8 @@ static int64_t one_of(int64_t a, int64_t b, int64_t c, int64_t d) {
 }
 /* Two thirds of the calls are such as fast kernels take. */
 static bool easy;
-static int some_layout(void) { return (int)bt_below(easy ? 2 : (int)LAYOUTS); }
-static int some_blocks(void) { return easy ? (int)PACKED : (int)bt_below(BLOCKS_LAYOUTS); }
+static int some_layout(void) { return (int)bt_below(easy ? 4 : (int)LAYOUTS); }
+static int some_blocks(void) { return easy && bt_below(4) ? (int)PACKED : (int)bt_below(easy ? 5 : (int)BLOCKS_LAYOUTS); }
 static int64_t some_block(void) { return easy ? one_of(16, 32, 64, 128) : bt_range(1, 40); }
 static t_shape some_batch(void) { return t_batch((int)(bt_below(2) ? 0 : bt_range(1, 2)), bt_range(1, 3), bt_range(1, 2), 0, 0); }
 /* As `batch`, with a dimension of 1 here and there. */
