@@ -23,7 +23,9 @@ static bool easy;
 static int some_layout(void) { return (int)bt_below(easy ? 4 : (int)LAYOUTS); }
 static int some_blocks(void) { return easy && bt_below(4) ? (int)PACKED : (int)bt_below(easy ? 5 : (int)BLOCKS_LAYOUTS); }
 static int64_t some_block(void) { return easy ? one_of(16, 32, 64, 128) : bt_range(1, 40); }
-static t_shape some_batch(void) { return t_batch((int)(bt_below(2) ? 0 : bt_range(1, 2)), bt_range(1, 3), bt_range(1, 2), 0, 0); }
+static t_shape some_batch(void) {
+    return t_batch((int)(bt_below(2) ? 0 : bt_range(1, bt_below(3) ? 2 : 4)), bt_range(1, 3), bt_range(1, 2), 2, 2);
+}
 /* As `batch`, with a dimension of 1 here and there. */
 static t_shape narrowed(t_shape batch) {
     for (int i = 0; i < batch.dims; i++)
@@ -97,8 +99,8 @@ static void random_epilogue(int turn) {
     bsr_dense out = t_output(out_type, rows, n, some_layout(), s.batch);
     bsr_dense input = t_random(out_type, bt_below(4) ? rows : 1, n, some_layout(), narrowed(s.batch), 0, FILL_SIGNED);
     bsr_dense left = t_random(other, rows, 1, ROW, narrowed(s.batch), 0, FILL_SIGNED);
-    bsr_dense right = t_random(other, 1, n, ROW, NO_BATCH, 0, FILL_SIGNED);
-    bsr_dense bias = t_random(other, bias_row ? 1 : rows, bias_row ? n : 1, ROW, NO_BATCH, 0, FILL_SIGNED);
+    bsr_dense right = t_random(other, 1, n, ROW, narrowed(s.batch), 0, FILL_SIGNED);
+    bsr_dense bias = t_random(other, bias_row ? 1 : rows, bias_row ? n : 1, ROW, narrowed(s.batch), 0, FILL_SIGNED);
     const double alpha = whole ? (double)bt_range(-2, 2) : bt_below(3) ? 1 : bt_uniform() - 0.5;
     const double beta = !(has & 1) ? 0 : whole ? 2 : bt_below(2) ? 1 : bt_uniform();
     f.bias = bt_below(2) ? &bias : nullptr, f.left_alpha = has & 4 ? &left : nullptr, f.right_alpha = has & 8 ? &right : nullptr;

@@ -894,7 +894,8 @@ TEST(random_products) {
         const int wide = bt_below(4) || type == BSR_F64 ? (int)type : (int)BSR_F32;
         const int out = type == BSR_I8 ? of_bytes[bt_below(6)] : wide, less = out == BSR_F64 || bt_below(2) ? out : (int)BSR_F32;
         const int other = t_is_float(out) ? less : (int)BSR_I32;
-        const t_shape batch = t_batch((int)(single || bt_below(2) ? 0 : bt_range(1, 2)), bt_range(1, 3), bt_range(1, 2), 0, 0);
+        const t_shape batch =
+            t_batch((int)(single || bt_below(2) ? 0 : bt_range(1, bt_below(3) ? 2 : 4)), bt_range(1, 3), bt_range(1, 2), 2, 2);
         const int64_t most = bt_below(3) ? 330 : 64, some = bt_below(2) ? 8 * bt_range(1, most / 8) : bt_range(1, most);
         const int64_t n = tall ? bt_range(1, 64) : large ? 8 * bt_range(16, 128) : bt_below(20) ? some : 0;
         memset(&s, 0, sizeof s);
@@ -1065,6 +1066,50 @@ TEST(edges) {
         }
     }
 }
+/* The same of sampled products: rows of several tiles, columns in any order and repeated, tiles that do not go into the grid. */
+static void run_sampled_edge(const edge &x, int type, int form, int *ran) { /* bits: mat1, mat2 by columns, input, to f32 */
+    const int out = form & 8 ? (int)BSR_F32 : type;
+    bsr_matrix c = matrix_of(out, x.block, x.across, x.rows), z = t_matrix_output(&c, out, PACKED);
+    bsr_dense m1 = t_random(type, c.rows, x.n, form & 1 ? COL : ROW, NO_BATCH, 0, FILL_INTEGER);
+    bsr_dense m2 = t_random(type, x.n, c.cols, form & 2 ? COL : ROW, NO_BATCH, 0, FILL_INTEGER);
+    const double beta = form & 4 ? 2 : 0;
+    gm_call g("bsr_sampled_addmm", gm.ctx, nullptr);
+    bsr_exec e = BSR_ZERO;
+    auto dc = g.map(&c);
+    auto d1 = g.map(&m1), d2 = g.map(&m2);
+    auto dz = g.map(&z, true);
+    g.upload();
+    CHECK_INT(bsr_sampled_addmm(cpu(), beta, &c, 3, &m1, &m2, &z, NULL), BSR_OK);
+    for (int grid : {0, 40, 3}) {
+        e.max_grid[0] = grid;
+        each_plan(g, z.values, out, e, ran,
+                  [&](const bsr_exec *e) { return bsr_sampled_addmm(gm.ctx, beta, dc, 3, d1, d2, dz, e); });
+    }
+}
+TEST(sampled_edges) {
+    std::vector<edge> list;
+    for (int64_t b : {16, 32, 64, 128}) {
+        std::vector<int64_t> turned = numbers(32, 64), twice = numbers(0, 64);
+        turned.insert(turned.end(), twice.begin(), twice.begin() + 32), twice[32] = 31;
+        const columns_of_rows disorder = {turned, numbers(0, 64), numbers(63, -1, -1), twice, {}, {5, 5, 5}};
+        const auto sparse = [](int64_t i) { return numbers(i % 4, 60, 3 + i % 5); };
+        list.push_back({"disorder", b, 64, 64, disorder, 0, false, false});
+        list.push_back(
+            {"long rows", b, 2000 / b, 96, rows_of(3, [&](int64_t i) { return numbers(i, 2000 / b); }), 0, false, false});
+        list.push_back({"long rows of few", b, 9000 / b, 64, rows_of(3, [&](int64_t i) { return numbers(i, 9000 / b, 9); }), 0,
+                        false, false});
+        list.push_back({"many tiles", b, 60, 32, rows_of(1280 / b, sparse), 0, false, false});
+    }
+    for (int type : {BSR_BF16, BSR_F16})
+        for (auto &x : list)
+            for (int form : {0, 1, 2, 3, 4, 7, 8, 14}) {
+                int ran[4] = {0};
+                if (!gm_compiled(type) || (type == BSR_F16 && form > 3)) continue;
+                bt_case("%s: %s, blocks of %d, form %d", bsr_dtype_name(type), x.name, (int)x.block, form);
+                if (reduced()) bt_skip("left out by --every");
+                else run_sampled_edge(x, type, form, ran);
+            }
+}
 /* Views that few have, each operand in turn: lines that overlap or are all the same, bases that are aligned less or not at all,
    items a line apart, nothing stored. */
 TEST(odd_views) {
@@ -1118,6 +1163,61 @@ TEST(odd_views) {
                     exact_product(&a, &b, &c, room.data, 0, false, ran);
                     CHECK(ran[0] > 0);
                 }
+}
+/* A matrix as a conversion on the device leaves it: nnz is what its arrays have room for, crow_indices end before that. What
+   stands behind is no index and no number. */
+static bsr_matrix matrix_with_room(int type, int64_t block, bsr_matrix *real) {
+    bsr_matrix a =
+        matrix_of(type, block, 10, rows_of(9, [](int64_t i) { return i < 7 ? numbers(i % 3, 10, 2) : numbers(0, 7); }));
+    *real = a, real->nnz = t_crow(&a, 0, 7);
+    for (int64_t i = 7; i <= 9; i++) t_set_index(a.crow_indices, BSR_I32, i, real->nnz);
+    for (int64_t i = real->nnz; i < a.nnz; i++) t_set_index(a.col_indices, BSR_I32, i, -1);
+    const size_t used = (size_t)(real->nnz * block * block) * bsr_dtype_size(type);
+    memset((char *)a.values + used, 0xff, bt_find(a.values)->bytes - used);
+    return a;
+}
+TEST(room_to_spare) {
+    const uint64_t most = 1 << 20;
+    void *view = nullptr, *workspace = nullptr;
+    gm_cuda("in cudaMalloc", cudaMalloc(&workspace, most)), gm_cuda("in cudaMalloc", cudaMalloc(&view, most));
+    for (int type : {BSR_BF16, BSR_F32})
+        for (int64_t block : {16, 32, 64, 128})
+            for (int form = 0; form < 7 && gm_compiled(type); form++) { /* products, of A^T, another */
+                const int trans = form % 2, n = form < 2 ? 8 : form < 4 ? 64 : 136, out = type;
+                int ran[4] = {0};
+                bsr_matrix real;
+                bsr_exec e = BSR_ZERO;
+                uint64_t bytes = 0;
+                bt_case("%s, blocks of %d, form %d", bsr_dtype_name(type), (int)block, form);
+                bsr_matrix a = matrix_with_room(type, block, &real), z = t_matrix_output(&a, out, PACKED), few = z;
+                few.nnz = real.nnz;
+                bsr_dense x = t_random(type, a.rows, 64, ROW, NO_BATCH, 0, FILL_INTEGER),
+                          y = t_random(type, 64, a.cols, COL, NO_BATCH, 0, FILL_INTEGER);
+                bsr_dense b = t_random(type, trans ? a.rows : a.cols, n, ROW, NO_BATCH, 0, FILL_INTEGER),
+                          c = t_output(out, trans ? a.cols : a.rows, n, ROW, NO_BATCH);
+                gm_call g("", gm.ctx, nullptr);
+                if (form == 6) {
+                    auto dx = g.map(&x), dy = g.map(&y);
+                    auto dz = g.map(&z, true);
+                    g.upload();
+                    CHECK_INT(bsr_sampled_addmm(cpu(), 0, NULL, 1, &x, &y, &few, NULL), BSR_OK);
+                    each_plan(g, z.values, out, e, ran,
+                              [&](const bsr_exec *e) { return bsr_sampled_addmm(gm.ctx, 0, NULL, 1, dx, dy, dz, e); });
+                    continue;
+                }
+                auto da = g.map_target(&a, false, false);
+                auto db = g.map(&b), dc = g.map(&c, true);
+                const uint32_t op = trans ? BSR_TRANS_A : 0;
+                g.upload();
+                CHECK_INT(bsr_dense_mm(cpu(), op, &real, &b, &c, NULL), BSR_OK);
+                if (trans) {
+                    e.workspace = workspace, e.workspace_bytes = most, e.stream = gm.stream;
+                    CHECK_INT(bsr_transposed_index_size(gm.ctx, da, &bytes, NULL), BSR_OK), CHECK(bytes <= most);
+                    CHECK_INT(bsr_build_transposed_index(gm.ctx, da, view, bytes, &e), BSR_OK), da->transposed_index = view;
+                }
+                each_plan(g, c.data, out, e, ran, [&](const bsr_exec *e) { return bsr_dense_mm(gm.ctx, op, da, db, dc, e); });
+            }
+    cudaFree(workspace), cudaFree(view);
 }
 /* Whole epilogues one by one, with more columns than a tile has: whole numbers; GELU of what is far above 0. */
 TEST(epilogues) {
@@ -1226,13 +1326,15 @@ TEST(chains) {
     for (int type : {BSR_BF16, BSR_F16, BSR_F32})
         for (int64_t block : {16, 32, 64})
             for (int64_t n : {8, 64, 512}) {
-                t_spec s;
                 if (!gm_compiled(type)) continue;
                 bt_case("%s, blocks of %d, %d columns", bsr_dtype_name(type), (int)block, (int)n);
-                memset(&s, 0, sizeof s);
-                s.dtype = type, s.block_rows = s.block_cols = block, s.index_dtype = BSR_I32;
-                s.r = s.c = size / block, s.nnz = s.r * s.c / 5;
-                bsr_matrix a = t_matrix(&s), z = t_matrix_output(&a, type, PACKED), y = t_matrix_output(&a, type, PACKED);
+                const auto row = [&](int64_t i) {
+                    return i % 7 == 3 ? std::vector<int64_t>() : numbers(bt_below(5), size / block, 5);
+                };
+                bsr_matrix a =
+                    matrix_of(type, block, size / block, rows_of(size / block, row)); /* some have nothing to wait for */
+                t_fill_values(&a, FILL_SIGNED);
+                bsr_matrix z = t_matrix_output(&a, type, PACKED), y = t_matrix_output(&a, type, PACKED);
                 bsr_dense b = t_random(type, size, n, ROW, NO_BATCH, 0, FILL_SIGNED), out[6];
                 gm_call g("bsr_dense_mm", gm.ctx, nullptr);
                 auto da = g.map(&a), dz = g.map(&z, true), dy = g.map(&y, true);
@@ -1542,6 +1644,8 @@ int main(int argc, char **argv) {
         {"random_products", random_products},
         {"edges", edges},
         {"odd_views", odd_views},
+        {"room_to_spare", room_to_spare},
+        {"sampled_edges", sampled_edges},
         {"epilogues", epilogues},
         {"absent_blocks_again", absent_blocks_again},
         {"chains", chains},
