@@ -2776,7 +2776,8 @@ static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_
     if (why) return e;
     if (p->a.dtype != BSR_BF16 && p->a.dtype != BSR_F16) return bsri_estimate_none(BSR_WHY_DTYPE);
     tiles = bsri_mma_tiles(p, (int)p->br, rows, 64);
-    if (tiles >= INT32_MAX / 4 || (p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a)) * p->br >= INT32_MAX)
+    if (bsri_max(tiles, p->a.nnz) >= INT32_MAX / 8 ||
+        (p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a)) * p->br >= INT32_MAX)
         return bsri_estimate_none(BSR_WHY_SIZE);
     for (i = 1; i <= 4; i *= 2) {
         bsri_tiling t = bsri_tiling_of(f, rows, 64, rows, i);
@@ -2839,7 +2840,8 @@ static bsri_estimate bsri_skinny_estimate(const bsr_context *ctx, const bsri_dev
     if (compute != BSR_F32 || p->b.dtype != dt || (dt != BSR_BF16 && dt != BSR_F16)) return bsri_estimate_none(BSR_WHY_DTYPE);
     if (p->br % 16 || p->bc % 16 || (p->bc & (p->bc - 1)) || p->bc > 1024) return bsri_estimate_none(BSR_WHY_BLOCK);
     if (f->values != 1) return bsri_estimate_none(BSR_WHY_VALUES);
-    if (bsri_max(p->reduce, bsri_max(bsri_block_cols(&p->a), bsri_block_rows(&p->a))) >= INT32_MAX)
+    if (bsri_max(p->reduce, bsri_max(bsri_block_cols(&p->a), bsri_block_rows(&p->a))) >= INT32_MAX ||
+        p->a.nnz >= INT32_MAX / 2 / p->bc) /* a row's products are counted; columns may be repeated */
         return bsri_estimate_none(BSR_WHY_SIZE);
     /* 32 rows at a time halve what is read of b; with 16 or 64 columns they leave too few registers */
     e.tile_rows = ni % 2 || p->br % 32 || p->items * p->tiles * (p->br / 32) < 2 * ctx->sm_count ? 16 : 32;

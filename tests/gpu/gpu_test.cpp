@@ -571,6 +571,36 @@ TEST(queries) { /* a plan that a query gave is accepted as it is */
         job_end(&j);
     }
 }
+static int attribute(cudaDeviceAttr which) {
+    int value = 0;
+    gm_cuda("asking", cudaDeviceGetAttribute(&value, which, 0));
+    return value;
+}
+/* Of the device, the number before the point: which tiers it has. */
+static int architecture(void) { return attribute(cudaDevAttrComputeCapabilityMajor); }
+/* What a kernel's counters do not hold is refused, as a plan that names its tier shows: nothing is read. */
+TEST(counters) {
+    static const struct {
+        int64_t rows, cols, br, bc, nnz, n;
+        int refused;
+    } sizes[] = {{16, 1024, 16, 1024, INT64_C(1) << 19, 8, 0},
+                 {16, 1024, 16, 1024, INT64_C(1) << 21, 8, 1},
+                 {4096, 4096, 64, 64, INT64_C(1) << 20, 512, 0},
+                 {16, INT64_C(1) << 36, 16, 16, 100, 512, 1}};
+    void *p = nullptr;
+    if (!gm_compiled(BSR_BF16) || architecture() < 8) return;
+    gm_cuda("in cudaMalloc", cudaMalloc(&p, 256));
+    for (auto &x : sizes) {
+        bsr_plan found, plan = BSR_ZERO;
+        bsr_exec e = BSR_ZERO;
+        bt_case("%.0f columns, %.0f blocks of %d x %d", (double)x.cols, (double)x.nnz, (int)x.br, (int)x.bc);
+        bsr_matrix a = bsr_matrix_make(x.rows, x.cols, x.br, x.bc, x.nnz, p, p, BSR_I64, p, BSR_BF16);
+        bsr_dense b = bsr_dense_row_major(p, BSR_BF16, x.cols, x.n), c = bsr_dense_row_major(p, BSR_BF16, x.rows, x.n);
+        plan.kernel = 2, e.plan = &plan, e.query = &found, e.flags = BSR_EXEC_SKIP_CHECKS; /* they overlap */
+        CHECK_INT(bsr_dense_mm(gm.ctx, 0, &a, &b, &c, &e), x.refused ? BSR_BAD_PLAN : BSR_OK);
+    }
+    cudaFree(p);
+}
 /* A stream whose capture was spoilt refuses every launch: the status says so, nothing stays behind in the runtime. */
 TEST(failing_launch) {
     for (int kind = 0; kind < JOBS; kind++) {
@@ -790,13 +820,6 @@ template <class F> static void each_plan(const gm_call &g, const void *out, int 
                         tile.split, tile.stages, (int)at, t_load(got.data(), dtype, at), t_load(block->data, dtype, at));
         }
 }
-static int attribute(cudaDeviceAttr which) {
-    int value = 0;
-    gm_cuda("asking", cudaDeviceGetAttribute(&value, which, 0));
-    return value;
-}
-/* Of the device, the number before the point: which tiers it has. */
-static int architecture(void) { return attribute(cudaDevAttrComputeCapabilityMajor); }
 static bsr_exec exec_of(uint32_t flags) {
     bsr_exec e = BSR_ZERO;
     e.flags = flags;
@@ -1638,6 +1661,7 @@ int main(int argc, char **argv) {
         {"no_allocation", no_allocation},
         {"threads", threads},
         {"failing_launch", failing_launch},
+        {"counters", counters},
         {"host_pointers", host_pointers},
         {"absent_blocks", absent_blocks},
         {"instances", instances},
