@@ -939,7 +939,7 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
    and nnz counted, so that a first call tells what a second one needs. values null alone: the pattern only.
    On the CPU scratch comes from bsr_exec.workspace where there is one large enough, else from the context's allocator.
    On CUDA it is bsr_exec.workspace, as large as a query says; m->nnz stays the capacity, crow's last entry tells the count, and
-   blocks past the capacity are not written.
+   blocks past the capacity are not written. There operations and views take such a matrix as it is (bsr_validate does not).
    Success detaches the views (transposed_index and schedule become null): they were of the old pattern. */
 
 /* Checks the invariants in a fixed order and reports the first that fails, with its place: the struct itself, index
