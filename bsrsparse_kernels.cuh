@@ -5222,10 +5222,10 @@ static void bsri_wgmma_balance(bsri_dev_wgmma *m, int64_t groups) {
     const double units = (double)m->items * m->slabs * (double)groups;
     double absent = 1, mean, tall;
     int i;
-    m->turn = m->p.br < 64 ? 320 / (int32_t)m->p.br : 3; /* of a tile of nothing: 3 us */
-    /* Full rows take longer than their columns do (blocks of 16 at .8: a tile of 256 columns with 2,000 blocks 82 us, one of 190
-       with 370 takes 26): lengths by a power law 132 -> 119 us, at .9 97 -> 80, where a twelfth stood here. */
-    m->each = m->p.br < 64 ? 0.5f : 0;
+    /* By time stamps: a tile of nothing takes 2.1 us (narrow ones 2.5), a stage of 64 products .54 (128 rows: .63). Of narrow
+       ones full rows take longer than their columns do (16 at .8: 256 columns with 2,000 blocks 82 us, 190 with 370 26). */
+    m->turn = m->p.br < 64 ? 8 + 384 / (int32_t)m->p.br : 4;
+    m->each = m->p.br == 16 ? 0.35f : m->p.br == 32 ? 0.5f : 0;
     for (i = 0; i < m->group; i++) absent *= present < 1 ? 1 - present : 0;
     mean = inner * (1 - absent) * m->parts + inner * present * m->group * m->each + m->turn;
     tall = (some > 1.5 ? some : 1.5) * (double)groups * mean / m->teams;
