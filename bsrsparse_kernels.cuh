@@ -545,6 +545,13 @@ static bsri_choice bsri_yes(int kernel, int tier, int reason) {
     memset(&c, 0, sizeof c), c.kernel = kernel, c.tier = tier, c.reason = reason, c.split = c.stages = 1;
     return c;
 }
+/* A launch that is there all at once is to spread evenly: as many places on a multiprocessor as each gets, no more, by asking for
+   shared memory. Where there are more, CTAs that start while the kernel before ends crowd where it has gone (256 x 256 x 4096,
+   blocks of 64: 4.0 us, now 3.6). */
+static void bsri_spread_evenly(const bsr_context *ctx, bsri_choice *c) {
+    const int64_t each = bsri_ceil_div(c->grid, ctx->sm_count), room = (ctx->smem_optin + 1024) / each - 3072;
+    if (room > c->shared) c->shared = (int32_t)(room / 128 * 128);
+}
 static const void *bsri_kernel(int number); /* of the kernel table; null: left out of this build */
 
 /* The choosers are asked in turn, products' in the order of their estimated times, others' by tier, the fastest first; the first
@@ -2391,7 +2398,7 @@ template <class T, class L> __global__ void __launch_bounds__(128, 3) bsri_produ
       (bsri_product_mma<bsri_mma_i8, bsri_mma_tile<bsri_mma_i8, 32, KS, E, 128, 2, 1>>), BSRI_MMA_SHARED)                   \
     X(n + 1, "mma product 32-row columns " name,                                                                            \
       (bsri_product_mma<bsri_mma_i8, bsri_mma_tile<bsri_mma_i8, 32, KS, E, 128, 2, 0>>), BSRI_MMA_SHARED)
-#define BSRI_SHORT_SHARED (80 * 1024)
+#define BSRI_SHORT_SHARED (226 * 1024)
 #define BSRI_KERNELS_SHORT(X, n, T, name)                                                                          \
     X(n + 0, "mma product short 32-row rows " name, (bsri_product_short<T, bsri_mma_short_tile<T, 32, true>>),     \
       BSRI_SHORT_SHARED)                                                                                           \
@@ -2537,7 +2544,8 @@ enum {
     BSRI_COSTS_SKINNY_32,
     BSRI_COSTS_FEW_32,
     BSRI_COSTS_FEW_64,
-    BSRI_COSTS_FEW_WGMMA,
+    BSRI_COSTS_FEW_WGMMA_64,
+    BSRI_COSTS_FEW_WGMMA_128,
     BSRI_COSTS_NARROW_16,
     BSRI_COSTS_NARROW_32,
     BSRI_COSTS_WIDE_64,
@@ -2560,12 +2568,13 @@ static const bsri_costs bsri_costs_of[] = {
     {3330, 2820, 100, 5130, 154, 34.5, 0.0504, 180, 200},     /* i8 64 */
     {79.3, 2520, 1710, 500, 4.45, 43.3, 3.7, 278, 68},        /* short 16 */
     {1.81, 2500, 1900, 501, 11.3, 68.4, 0.982, 576, 65.7},    /* short 32 */
-    {78.9, 2140, 1380, 501, 59.6, 30.8, 1.22, 512, 66.8},     /* short 64 */
+    {2.3, 2500, 2140, 503, 73.5, 32.1, 0.607, 284, 64.8},     /* short 64 */
     {1440, 58.4, 3800, 91800, 31.7, 13.1, 3.18, 397, 2720},   /* skinny 16 */
     {1090, 36.5, 4410, 148000, 50.2, 4.19, 4.19, 577, 243},   /* skinny 32 */
     {25.8, 1160, 762, 20600, 112, 38.7, 0.246, 300, 1290},    /* few 32 */
     {697, 4.58, 433, 35300, 177, 0.474, 0.044, 527, 86.4},    /* few 64 */
-    {2200, 134, 193, 306, 52.3, 207, 0.302, 249, 62.9},       /* few wgmma */
+    {82.3, 1120, 333, 8720, 220, 38.2, 0.00335, 126, 576},    /* few wgmma 64 */
+    {33.3, 1030, 1030, 7310, 117, 73.8, 0.00324, 116, 533},   /* few wgmma 128 */
     {5610, 5280, 982, 550, 99, 5.81, 1.41, 43, 91.5},         /* narrow 16 */
     {3580, 4100, 892, 540, 93.7, 21.1, 0.291, 50.3, 188},     /* narrow 32 */
     {1130, 3150, 1200, 597, 79.3, 57, 0.000511, 227, 121},    /* wide 64 */
@@ -2810,6 +2819,7 @@ static bsri_choice bsri_short_choose(const bsr_context *ctx, const bsri_dev_prod
     m->split = c.split = e->split, c.grid = bsri_ceil_div(m->total, 4 / c.split);
     c.stages = 3, c.threads = 128, c.shared = 4 * c.stages * (s.mw == 16 ? 2 : 1) * (s.mw + 64) * s.ks * 2;
     c.early = ctx->tier >= 3; /* the loaded code waits */
+    bsri_spread_evenly(ctx, &c);
     return c;
 }
 /* What a product with one item and one reduction needs without looking at batches; and what the L2 is asked for. */
@@ -3214,9 +3224,10 @@ __device__ __forceinline__ void bsri_tensor_item(const bsri_tensor_batch &b, int
    rows of b at two instructions, and is multiplied by mma.sync. The warps of a CTA take the blocks of one such strip in turn and
    add up in their order. Where a warp has too few registers for the sums (64 x 64), four warps take a block together, by wgmma
    (14336 x 4096 x 64, .9: 7.5 us, strips of 32 rows by warps of their own 9.4); of strips of 32 rows two CTAs have 32 columns
-   each (4096 x 14336 x 64, .9: 8.8 us, 9.5 by one). A launch starts while the one before it runs, and brings values to the L2 by
-   addresses that need no index; where the caller vouches for the matrix (BSR_EXEC_CONSTANT_MATRIX) blocks land before that one
-   has ended. */
+   each (4096 x 14336 x 64, .9: 8.8 us, 9.5 by one). Such tiles, and those of 64 x 128, also take products of any width whose
+   tiles are hardly more than there are places for (1024^3, blocks of 64, .5: 6.3 us, 8.7 by tiles of 128 rows). A launch
+   starts while the one before it runs, and brings values to the L2 by addresses that need no index; where the caller vouches
+   for the matrix (BSR_EXEC_CONSTANT_MATRIX) blocks land before that one has ended. */
 typedef struct bsri_dev_few {
     CUtensorMap a_map, b_map;
     const char *ptr, *col, *values;
@@ -3225,11 +3236,12 @@ typedef struct bsri_dev_few {
     uint32_t ahead, pieces;             /* bytes of values that a CTA brings to the L2; how many CTAs do */
     uint32_t col_lines, ptr_lines;      /* of 128 bytes of index arrays, that they ask for */
     int32_t dt, strips, sub_bits;       /* of indices; strips of all, log2 of those of a block row */
-    int32_t side_bits;                  /* log2 of the CTAs that have a strip's columns */
+    int32_t sides;                      /* CTAs that have a strip's columns */
     int32_t share, slots;               /* warps, or groups of them; blocks of each at a time */
     int32_t half_bits, bc, width;       /* log2 of a block's pieces of 64 products; its products; columns */
     int32_t columns, fold, twist;       /* products run along b; log2 of its rows in 128 bytes, of a swizzled row's pieces - 1 */
-    int32_t pairs, constant;            /* out takes them: 1 of columns, 2 of rows, else 0; a may be read at once */
+    int32_t pairs, constant;            /* out takes them: 1 of columns, 2 of rows, else 0 (where warps take a block together:
+                                           eight of them, either way); a may be read at once */
     bsri_dev_product p;
 } bsri_dev_few;
 
@@ -3237,6 +3249,7 @@ template <class T, int MI, int NI> struct bsri_few {
     static constexpr int ROWS = MI * 16, COLS = NI * 8, A_BYTES = ROWS * 128, SLOT = A_BYTES + NI * 1024;
     static constexpr int UNIT = MI * NI > 16 ? 4 : 1, OWN = MI / UNIT; /* warps that take a block together; 16 rows: of each */
     static constexpr int SLOTS = UNIT > 1 ? 3 : 2, WARPS = 8;          /* at most */
+    static constexpr int TILE = (ROWS + 8) * COLS;                     /* sums of such warps, with room between lines */
 #ifdef BSRI_WGMMA_CODE
     /* Of one slot: a block, behind it its rows of b. */
     static __device__ __forceinline__ void multiply(float (&sum)[OWN][NI][4], uint32_t slot, const bsri_dev_few &m) {
@@ -3251,8 +3264,8 @@ template <class T, int MI, int NI> struct bsri_few {
         bsri_wgmma_fence();
 #pragma unroll
         for (int k = 0; k < 4; k++)
-            bsri_wgmma<T, 64, 0, TB>::ss(sum, bsri_wgmma_matrix<128>(slot + k * 32, 0),
-                                         bsri_wgmma_matrix<128>(slot + A_BYTES + k * STEP, 1024));
+            bsri_wgmma<T, COLS, 0, TB>::ss(sum, bsri_wgmma_matrix<128>(slot + k * 32, 0),
+                                           bsri_wgmma_matrix<128>(slot + A_BYTES + k * STEP, 8192));
         bsri_wgmma_commit(), bsri_wgmma_wait<0>();
 #pragma unroll
         for (int i = 0; i < NI * 4; i++) bsri_wgmma_done(sum[i]);
@@ -3307,9 +3320,12 @@ template <class T, int MI, int NI> struct bsri_few {
         };
         auto dense = [&](int piece, int slot, int turn) {
             const int k = __shfl_sync(~0u, line, turn) * m.bc + (piece & ((1 << m.half_bits) - 1)) * 64;
-            if (piece < pieces && first && bsri_elect())
+            if (piece < pieces && first && bsri_elect()) {
                 bsri_tma_load(ring + slot * SLOT + A_BYTES, &m.b_map, barriers + slot * 8, m.columns ? k : side,
                               m.columns ? side : k >> m.fold);
+                if (COLS > 64 && !m.columns) /* a box is no wider than 128 bytes */
+                    bsri_tma_load(ring + slot * SLOT + A_BYTES + 8192, &m.b_map, barriers + slot * 8, side + 64, k);
+            }
         };
         /* In the order of use: the copy engine takes one after another (4096 x 14336 x 8 5.2 us where all blocks came first,
            now 5.0); only where blocks come before the wait, their rows of b can't. */
@@ -3346,7 +3362,7 @@ template <class T, int MI, int NI> struct bsri_few {
 #pragma unroll
         for (int k = 0; k < 4; k++) v[k] = 0;
 #pragma unroll
-        for (int w = 0; w < WARPS / UNIT; w++) { /* without branches, so that all are read at once */
+        for (int w = 0; w < WARPS; w++) { /* without branches, so that all are read at once */
             const float4 x = w < m.share ? part[w * MI * NI * 32] : make_float4(0, 0, 0, 0);
             v[0] += x.x, v[1] += x.y, v[2] += x.z, v[3] += x.w;
         }
@@ -3368,7 +3384,7 @@ template <class T, int MI, int NI> struct bsri_few {
         __syncthreads();
         if (m.pairs) {
 #pragma unroll 1
-            for (int i = warp; i < MI * NI; i += m.share * UNIT) {
+            for (int i = warp; i < MI * NI; i += m.share) {
                 char *to = at + i / NI * 2 * down + i % NI * right;
                 uint32_t x, y;
                 join(v, m, shared, i);
@@ -3380,6 +3396,48 @@ template <class T, int MI, int NI> struct bsri_few {
         }
         others(m, strip, side, shared);
     }
+    /* Of warps that take a block together: lines of out, that is rows, or columns where those are contiguous, through shared
+       memory, eight elements a thread. */
+    static __device__ __forceinline__ void finish_lines(const bsri_dev_few &m, const float (&sum)[OWN][NI][4], int strip,
+                                                        int side, char *shared) {
+        __shared__ bsri_dev_finisher finisher;
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, rows = m.out_row != 1, pitch = (rows ? COLS : ROWS) + 8;
+        const int row = warp % UNIT * 16 + lane / 4, col = lane % 4 * 2, pieces = rows ? NI : ROWS / 8;
+        const int step = rows ? blockDim.x / NI : blockDim.x / (ROWS / 8), piece = threadIdx.x % pieces * 8;
+        float *const to = (float *)shared + warp / UNIT * TILE + (rows ? row * pitch + col : col * pitch + row);
+        int line = rows ? threadIdx.x / NI : threadIdx.x / (ROWS / 8);
+        const float4 *from = (const float4 *)((float *)shared + line * pitch + piece);
+        __syncthreads(); /* nobody reads blocks there any more */
+        if (!m.pairs && threadIdx.x < 5) finisher.begin(m.p, 0, threadIdx.x);
+#pragma unroll
+        for (int n = 0; n < NI; n++) {
+            const float(&x)[4] = sum[0][n];
+            float *const at = to + n * 8 * (rows ? 1 : pitch);
+            if (rows) *(float2 *)at = make_float2(x[0], x[1]), *(float2 *)(at + 8 * pitch) = make_float2(x[2], x[3]);
+            else at[0] = x[0], at[pitch] = x[1], at[8] = x[2], at[pitch + 8] = x[3];
+        }
+        __syncthreads();
+        const int64_t y = (int64_t)strip * ROWS;
+        const int width = (int)bsri_min(COLS, m.width - side), lines = rows ? ROWS : width, inside = rows ? width - piece : 8;
+        if (inside <= 0) return;
+        char *at = m.out + 2 * (y * m.out_row + side * m.out_col + line * (rows ? m.out_row : m.out_col) + piece);
+        const int64_t jump = 2 * step * (rows ? m.out_row : m.out_col);
+#pragma unroll 2
+        for (; line < lines; line += step, at += jump, from += step * pitch / 4) {
+            float4 v = from[0], w = from[1];
+            for (int k = 1; k < m.share; k++) {
+                const float4 a = from[k * (TILE / 4)], b = from[k * (TILE / 4) + 1];
+                v.x += a.x, v.y += a.y, v.z += a.z, v.w += a.w, w.x += b.x, w.y += b.y, w.z += b.z, w.w += b.w;
+            }
+            if (m.pairs) {
+                *(uint4 *)at = make_uint4(T::pack(v.x, v.y), T::pack(v.z, v.w), T::pack(w.x, w.y), T::pack(w.z, w.w));
+            } else {
+                ((float4 *)from)[0] = v, ((float4 *)from)[1] = w;
+                finisher.eight(m.p, (float *)from, 1, y + (rows ? line : piece), side + (rows ? piece : line), rows,
+                               bsri_min(8, inside));
+            }
+        }
+    }
     /* Eight elements a thread; the sums stand behind what is joined. */
     static __device__ __forceinline__ void others(const bsri_dev_few &m, int strip, int side, char *shared) {
         __shared__ bsri_dev_finisher finisher;
@@ -3387,7 +3445,7 @@ template <class T, int MI, int NI> struct bsri_few {
         const int lane = threadIdx.x % 32, along = m.out_row != 1;
         if (threadIdx.x < 5) finisher.begin(m.p, 0, threadIdx.x);
 #pragma unroll 1
-        for (int i = threadIdx.x / 32; i < MI * NI; i += m.share * UNIT) {
+        for (int i = threadIdx.x / 32; i < MI * NI; i += m.share) {
             float *to = tile + (i / NI * 16 + lane / 4) * COLS + i % NI * 8 + lane % 4 * 2;
             join(v, m, shared, i);
             *(float2 *)to = make_float2(v[0], v[1]), *(float2 *)(to + 8 * COLS) = make_float2(v[2], v[3]);
@@ -3404,7 +3462,7 @@ template <class T, int MI, int NI> struct bsri_few {
 #endif
 };
 template <class T, int MI, int NI>
-__global__ void __launch_bounds__(32 * bsri_few<T, MI, NI>::WARPS, NI > 2 ? 2 : 3)
+__global__ void __launch_bounds__(32 * bsri_few<T, MI, NI>::WARPS, NI == 4 || NI == 16 ? 2 : 3)
     bsri_product_few(const __grid_constant__ bsri_dev_few m) {
 #ifdef BSRI_WGMMA_CODE
     typedef bsri_few<T, MI, NI> few;
@@ -3431,12 +3489,13 @@ __global__ void __launch_bounds__(32 * bsri_few<T, MI, NI>::WARPS, NI > 2 ? 2 : 
     bsri_dev_touched(seen);
     if (!m.constant) bsri_dev_wait_for_last();
     for (int work = (int)cta;;) {
-        const int strip = work >> m.side_bits, side = (work & ((1 << m.side_bits) - 1)) * few::COLS;
+        const int strip = (int)((uint32_t)work / (uint32_t)m.sides), side = (work - strip * m.sides) * few::COLS;
         float sum[few::OWN][NI][4] = {};
         few::walk(sum, m, strip, side, bsri_mma_address(bsri_shared) + unit * m.slots * few::SLOT, own, slot, parity);
-        few::finish(m, sum, strip, side, bsri_shared);
+        if constexpr (few::UNIT > 1) few::finish_lines(m, sum, strip, side, bsri_shared);
+        else few::finish(m, sum, strip, side, bsri_shared);
         work += (int)gridDim.x;
-        if (work >= m.strips << m.side_bits) break; /* more than one only where the caller caps the grid */
+        if (work >= m.strips * m.sides) break; /* more than one only where the caller caps the grid */
         bsri_fence_async();
         __syncthreads();
     }
@@ -3444,7 +3503,7 @@ __global__ void __launch_bounds__(32 * bsri_few<T, MI, NI>::WARPS, NI > 2 ? 2 : 
 }
 
 /* number, name, kernel, dynamic shared memory at most */
-#define BSRI_FEW_SHARED (110 * 1024) /* two CTAs beside each other */
+#define BSRI_FEW_SHARED (226 * 1024) /* what bsri_spread_evenly asks for at most */
 #define BSRI_KERNELS_FEW(X, n, T, name)                                                       \
     X(n + 0, "few columns 32x8 " name, (bsri_product_few<T, 2, 1>), BSRI_FEW_SHARED)          \
     X(n + 1, "few columns 32x16 " name, (bsri_product_few<T, 2, 2>), BSRI_FEW_SHARED)         \
@@ -3452,7 +3511,8 @@ __global__ void __launch_bounds__(32 * bsri_few<T, MI, NI>::WARPS, NI > 2 ? 2 : 
     X(n + 4, "few columns 64x8 " name, (bsri_product_few<T, 4, 1>), BSRI_FEW_SHARED)          \
     X(n + 5, "few columns 64x16 " name, (bsri_product_few<T, 4, 2>), BSRI_FEW_SHARED)         \
     X(n + 6, "few columns 64x32 " name, (bsri_product_few<T, 4, 4>), BSRI_FEW_SHARED)         \
-    X(n + 7, "few columns 64x64 " name, (bsri_product_few<T, 4, 8>), BSRI_FEW_SHARED)
+    X(n + 7, "few columns 64x64 " name, (bsri_product_few<T, 4, 8>), BSRI_FEW_SHARED)         \
+    X(n + 8, "few columns 64x128 " name, (bsri_product_few<T, 4, 16>), BSRI_FEW_SHARED)
 
 /* The maps of values and of b; 0: the copy engine can't have an operand. */
 static int bsri_few_maps(const bsr_context *ctx, bsri_dev_few *m, int rows, int cols) {
@@ -3462,7 +3522,8 @@ static int bsri_few_maps(const bsr_context *ctx, bsri_dev_few *m, int rows, int 
                                m->columns ? p->width : p->b.rows >> m->fold};
     const int64_t b_step[1] = {p->width == 1 && m->columns ? bsri_ceil_div(p->b.rows, 8) * 16
                                                            : 2 * (m->columns ? p->b.col_stride : p->b.row_stride << m->fold)};
-    const int32_t a_box[3] = {64, rows, 1}, b_box[2] = {m->columns ? 64 : cols << m->fold, m->columns ? cols : 64 >> m->fold};
+    const int32_t a_box[3] = {64, rows, 1}, b_box[2] = {m->columns ? 64 : (int32_t)bsri_min(64, cols << m->fold),
+                                                        m->columns ? cols : 64 >> m->fold};
     return bsri_tensor_map(ctx, &m->a_map, p->a.dtype, p->a.values, 3, a_size, a_step, a_box, 128) &&
            bsri_tensor_map(ctx, &m->b_map, p->b.dtype, p->b.data, 2, b_size, b_step, b_box, m->twist ? 16 * m->twist + 16 : 0);
 }
@@ -3470,16 +3531,52 @@ static int bsri_few_maps(const bsr_context *ctx, bsri_dev_few *m, int rows, int 
 static int bsri_few_layout(const bsri_dev_product *p, const bsri_facts *f) {
     return p->width == 1 && p->b.row_stride == 1 ? 2 : f->dense;
 }
+/* Blocks that each of `share` groups of four warps has under way: no more than it gets, and only two where all tiles are there at
+   once then. places: tiles of a multiprocessor at once; `each` is what it gets. */
+static int bsri_few_slots(const bsri_dev_product *p, int cols, int share, double each, int *places) {
+    const int slot = (64 + cols) * 128, tile = (64 + 8) * cols * 4, limit = (cols > 64 ? 4 : 6) / share; /* by registers */
+    const int most = (int)bsri_min(3, bsri_ceil_div(bsri_block_cols(&p->a) * (p->bc / 64), share));
+    int room[4] = {0}, slots;
+    for (slots = 1; slots <= most; slots++)
+        room[slots] = (int)bsri_min(limit, (227 << 10) / (share * bsri_max(slots * slot, tile) + 2048));
+    slots = most == 3 && each > room[3] && each <= room[2] ? 2 : most;
+    *places = room[slots];
+    return slots;
+}
+/* most: warps, or groups of four, that may share a strip. */
+static void bsri_few_take(bsri_estimate *e, const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int rows,
+                          int cols, int most) {
+    const int groups = cols >= 64, kind = cols > 64    ? BSRI_COSTS_FEW_WGMMA_128
+                                          : groups     ? BSRI_COSTS_FEW_WGMMA_64
+                                          : rows == 32 ? BSRI_COSTS_FEW_32
+                                                       : BSRI_COSTS_FEW_64;
+    const int64_t strips = p->tiles * (p->br / rows) * bsri_ceil_div(p->width, cols), slot = (rows + cols) * 128;
+    const double each = (double)strips / ctx->sm_count; /* of a multiprocessor */
+    double full; /* of the places for them */
+    bsri_tiling t;
+    int64_t room;
+    int places;
+    if (!groups) {
+        /* blocks of a strip that its warps have under way, so that all CTAs are there at once; two for each warp, which need not
+           be more than two thirds of a mean row's (14336 x 4096, .9: five warps 5.9 us, eight with one each 7.5, 112 CTAs 6.8) */
+        room = bsri_min(110 * 1024, 220 * 1024 / bsri_min(4, bsri_ceil_div(strips, ctx->sm_count))) / slot;
+        most = (int)bsri_max(1, bsri_min(p->a.nnz * p->bc / (p->tiles * 86) + 1, bsri_min(most, room / 2)));
+        full = 2.0 * each * (double)(most * slot) / (220.0 * 1024);
+    } else bsri_few_slots(p, cols, most, each, &places), full = each / places;
+    t = bsri_tiling_of(f, rows, cols, 64, most), t.along = bsri_few_layout(p, f) == 1, t.longer = 0.0;
+    t.lines = t.along && p->width > 8 && p->b.row_stride % 16 ? 1.6 : 1.0; /* rows that are no whole sectors */
+    t.fused = ((bsri_mma_plain(p) ? 0.0 : 1.0) + (groups ? (most - 1) / 8.0 : 0.0)) * rows * cols / 1024.0;
+    t.waves = groups ? ceil(full) : sqrt(1.0 + full * full);
+    t.beside = each / t.waves; /* tiles are taken as multiprocessors get free */
+    bsri_estimate_take(e, p, f, kind, &t);
+}
 static bsri_estimate bsri_few_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
-                                       const bsr_plan *) {
+                                       const bsr_plan *asked) {
     const int dt = p->a.dtype, layout = bsri_few_layout(p, f), blocks = (int)bsri_min(p->a.nnz, INT32_MAX);
     bsri_estimate e = bsri_estimate_none(0);
-    bsri_tiling t;
-    double each, full; /* strips of a multiprocessor; of the places that it has */
-    int64_t strips, slot, room;
-    int kind;
+    const int most = asked->split || p->a.nnz * p->bc > p->tiles * 160 ? 2 : 1; /* groups: each is to get a block and a quarter */
+    int rows, cols, split;
     if (ctx->tier < 3 || !ctx->tensor_map) return bsri_estimate_none(BSR_WHY_GPU);
-    if (p->width > 64) return bsri_estimate_none(BSR_WHY_WIDE);
     if (p->kind != BSRI_LIST_ROWS || p->items != 1 || p->reduce != 1) return bsri_estimate_none(BSR_WHY_LIST_KIND);
     if (compute != BSR_F32 || p->b.dtype != dt || (dt != BSR_BF16 && dt != BSR_F16)) return bsri_estimate_none(BSR_WHY_DTYPE);
     if (p->br != p->bc || (p->br != 64 && p->br != 128)) return bsri_estimate_none(BSR_WHY_BLOCK);
@@ -3487,50 +3584,49 @@ static bsri_estimate bsri_few_estimate(const bsr_context *ctx, const bsri_dev_pr
     if (!layout) return bsri_estimate_none(BSR_WHY_DENSE);
     if (p->alpha_ptr || p->alpha == 0.0) return bsri_estimate_none(BSR_WHY_EPILOGUE);
     if (bsri_max(p->a.nnz * 2, bsri_max(p->b.rows, p->tiles * p->br)) >= INT32_MAX / 2) return bsri_estimate_none(BSR_WHY_SIZE);
-    e.tile_cols = p->width <= 8 ? 8 : p->width <= 16 ? 16 : p->width <= 32 ? 32 : 64;
     /* strips of 64 rows read half as much of b and issue half as often; but there must be enough of them */
-    e.tile_rows = p->tiles * (p->br / 64) * 4 >= ctx->sm_count * 3 ? 64 : 32;
-    if (e.tile_rows == 32) e.tile_cols = (int32_t)bsri_min(e.tile_cols, 32);
-    strips = p->tiles * (p->br / e.tile_rows) * (p->width > e.tile_cols ? 2 : 1), slot = e.tile_rows * 128 + e.tile_cols * 128;
-    /* blocks of a strip that its warps have under way, so that all CTAs are there at once; two for each warp, which need not be
-       more than two thirds of a mean row's (14336 x 4096, .9: five warps 5.9 us, eight with one each 7.5, 112 CTAs 6.8) */
-    room = bsri_min(BSRI_FEW_SHARED, 220 * 1024 / bsri_min(4, bsri_ceil_div(strips, ctx->sm_count))) / slot;
-    kind = e.tile_rows == 32 ? BSRI_COSTS_FEW_32 : e.tile_cols == 64 ? BSRI_COSTS_FEW_WGMMA : BSRI_COSTS_FEW_64;
-    e.split = kind == BSRI_COSTS_FEW_WGMMA ? 2 : 8; /* groups of warps, or warps */
-    e.split = (int32_t)bsri_max(1, bsri_min(p->a.nnz * p->bc / (p->tiles * 86) + 1, bsri_min(e.split, room / 2)));
-    t = bsri_tiling_of(f, e.tile_rows, e.tile_cols, 64, e.split), t.along = layout == 1, t.longer = 0.0;
-    t.lines = layout == 1 && p->width > 8 && p->b.row_stride % 16 ? 1.6 : 1.0; /* rows that are no whole sectors */
-    t.fused = bsri_mma_plain(p) ? 0.0 : e.tile_rows * e.tile_cols / 1024.0;
-    each = (double)strips / ctx->sm_count, full = each / (110.0 * 1024 / (double)(e.split * slot));
-    t.waves = sqrt(1.0 + full * full), t.beside = each / t.waves; /* tiles are taken as multiprocessors get free */
-    bsri_estimate_take(&e, p, f, kind, &t);
+    rows = p->width > 64 || p->tiles * (p->br / 64) * 4 >= ctx->sm_count * 3 ? 64 : 32;
+    cols = p->width <= 8 ? 8 : p->width <= 16 ? 16 : p->width <= 32 || rows == 32 ? 32 : 64;
+    if (p->tiles * (p->br / rows) * bsri_ceil_div(p->width, cols) >= INT32_MAX / 2) return bsri_estimate_none(BSR_WHY_SIZE);
+    if (cols < 64) bsri_few_take(&e, ctx, p, f, rows, cols, 8);
+    for (; cols >= 64 && cols <= (p->width > 64 ? 128 : 64); cols *= 2)
+        for (split = 1; split <= most; split++)
+            if ((!asked->tile_cols || asked->tile_cols == cols) && (!asked->split || asked->split == split))
+                bsri_few_take(&e, ctx, p, f, rows, cols, split);
+    if (!e.tile_rows) return bsri_estimate_none(BSR_WHY_PLAN);
     if (p->constant) e.ns -= 1100.0; /* blocks are there when the kernel before it ends */
     return e;
 }
 static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *,
                                    const bsri_estimate *e, bsri_dev_few *m) {
-    const int rows = e->tile_rows, cols = e->tile_cols, slot = (rows + cols) * 128, by_groups = rows + cols == 128;
+    const int rows = e->tile_rows, cols = e->tile_cols, slot = (rows + cols) * 128, by_groups = rows + cols >= 128;
     const int64_t bytes = p->a.nnz * p->a_block * 2, index = (int64_t)bsr_dtype_size(p->a.index_dtype);
     bsri_choice c = bsri_yes(p->a.dtype == BSR_BF16 ? 390 : 410, 3, BSR_WHY_SKINNY);
+    int places;
     bsri_mma_rows of;
     memset(m, 0, offsetof(bsri_dev_few, p)), bsri_mma_single(p, &of);
     m->p = *p, m->ptr = (const char *)of.ptr, m->col = (const char *)of.col, m->values = of.values, m->dt = of.dt;
     m->columns = bsri_few_layout(p, f) == 2, m->out = (char *)p->out.data;
     m->out_row = p->out.row_stride, m->out_col = p->out.col_stride;
     m->width = (int32_t)p->width, m->bc = (int32_t)p->bc, m->half_bits = p->bc == 128, m->constant = p->constant;
-    if (bsri_mma_plain(p) && p->out.dtype == p->a.dtype && (uintptr_t)m->out % 4 == 0) {
+    if (by_groups) {
+        if (f->vector && bsri_mma_plain(p) && (m->out_row == 1 || p->width % 8 == 0)) m->pairs = m->out_row == 1 ? 2 : 1;
+    } else if (bsri_mma_plain(p) && p->out.dtype == p->a.dtype && (uintptr_t)m->out % 4 == 0) {
         if (p->out.row_stride == 1 && (p->width == 1 || p->out.col_stride % 2 == 0)) m->pairs = 2;
         else if (p->out.col_stride == 1 && p->out.row_stride % 2 == 0 && p->width % 2 == 0) m->pairs = 1;
     }
     /* the copy engine takes as long for a row of 16 bytes as for one of 128: rows that stand side by side go together */
-    if (!m->columns && p->width == cols && p->b.row_stride == cols) m->fold = 6 - bsri_mma_log2(cols);
-    m->twist = m->columns || m->fold ? 7 : cols / 8 - 1;
+    if (!m->columns && p->width == cols && cols < 64 && p->b.row_stride == cols) m->fold = 6 - bsri_mma_log2(cols);
+    m->twist = m->columns || m->fold || cols > 64 ? 7 : cols / 8 - 1;
     m->sub_bits = bsri_mma_log2(p->br / rows), m->strips = (int32_t)(p->tiles << m->sub_bits);
-    m->side_bits = p->width > cols;
-    m->share = e->split, m->slots = by_groups ? 3 : 2;
+    m->sides = (int32_t)bsri_ceil_div(p->width, cols), m->share = e->split, m->slots = 2;
+    if (by_groups) m->slots = bsri_few_slots(p, cols, m->share, (double)m->strips * m->sides / ctx->sm_count, &places);
     c.kernel += (rows == 64) * 4 + bsri_mma_log2(cols) - 3, c.tile_rows = rows, c.tile_cols = cols;
-    c.stages = m->slots, c.threads = m->share * (by_groups ? 128 : 32), c.early = 1, c.grid = (int64_t)m->strips << m->side_bits;
-    c.shared = (int32_t)bsri_max(m->share * m->slots * slot, (m->share + !m->pairs) * rows * cols * 4);
+    if (by_groups) c.split = m->share;
+    c.stages = m->slots, c.threads = m->share * (by_groups ? 128 : 32), c.early = 1, c.grid = (int64_t)m->strips * m->sides;
+    c.shared = (int32_t)bsri_max(m->share * m->slots * slot,
+                                 (by_groups ? m->share * (rows + 8) : (m->share + !m->pairs) * rows) * cols * 4);
+    if (by_groups) bsri_spread_evenly(ctx, &c);
     m->ahead = (uint32_t)bsri_min(bsri_ceil_div(bytes, c.grid * 16) * 16, 1 << 20);
     /* Whole ones: the rest is not worth a branch. Nothing where blocks land before the launch before has ended (vouched for), nor
        where it takes longer than that launch (14336 x 4096 x 8, .9 4.9 us, without 5.9; .8 8.3 and 8.7; but 4096 x 14336 x 8, .8
