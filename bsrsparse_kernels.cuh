@@ -3078,6 +3078,9 @@ template <int N> __device__ __forceinline__ void bsri_wgmma_wait(void) {
 /* After a wait: the compiler reads this sum no earlier. */
 __device__ __forceinline__ void bsri_wgmma_done(float &sum) { asm volatile("" : "+f"(sum)::"memory"); }
 __device__ __forceinline__ void bsri_wgmma_done(int32_t &sum) { asm volatile("" : "+r"(sum)::"memory"); }
+/* Any value, without an instruction: the first product is not added to it. */
+__device__ __forceinline__ void bsri_wgmma_unset(float &sum) { asm volatile("" : "=f"(sum)); }
+__device__ __forceinline__ void bsri_wgmma_unset(int32_t &sum) { asm volatile("" : "=r"(sum)); }
 /* A matrix in shared memory as wgmma reads it. line: bytes of a swizzled row, 128, 64 or 32; eight such rows stand `eight` bytes
    from the next eight, `far` is the distance of atoms along the other direction where there are several (operands stored along
    M or N wider than one row). A step of 16 products: + 32 bytes where products run along rows, + 16 rows where they do not. */
@@ -4811,6 +4814,8 @@ __device__ __forceinline__ uint32_t bsri_wgmma_slices(const bsri_dev_wgmma &m, b
             at.held = at.empty + 8 * at.slot;
         } else { /* nothing may stay held while others run on: the slots go round */
             bsri_wgmma_wait<0>();
+            if constexpr (!L::OWN)
+                if (flags) source.finish(sum);
             release();
             bsri_mma_arrive(at.empty + 8 * at.slot);
         }
@@ -4851,7 +4856,10 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
         asm volatile("" : "+r"(at.first)); /* kept: asked again it costs every step */
         if (at.first && idle) tile.item = tile.col = 0, tile.line = -1;
 #pragma unroll
-        for (int i = 0; i < L::TN / 2; i++) sum[i] = 0;
+        for (int i = 0; i < L::TN / 2; i++) {
+            if (L::OWN) sum[i] = 0;
+            else bsri_wgmma_unset(sum[i]);
+        }
         if (idle) {
         } else if constexpr (L::OWN) { /* asked for each block it takes 5 %; with a third loop the epilogue spills */
             if (!m.listed) flags = bsri_wgmma_slices<T, L, 0, 0>(m, s, at, own, sum);
@@ -4941,8 +4949,16 @@ template <class T, int TN_, int LINE = 128> struct bsri_wgmma_wide {
         }
     };
     struct source {
-        __device__ __forceinline__ void begin(const bsri_dev_wgmma &, bsri_wgmma_list<GROUP> &, uint32_t) {}
+        int keep; /* 0: sums are not set yet. To set them first took 3 to 5 % of products with short rows */
+
+        __device__ __forceinline__ void begin(const bsri_dev_wgmma &, bsri_wgmma_list<GROUP> &, uint32_t) { keep = 0; }
         __device__ __forceinline__ void start(const bsri_dev_wgmma &, const bsri_wgmma_stage<GROUP> &, bool) {}
+        /* With the last stage, where it has no product: nor may one before have had any. */
+        __device__ __forceinline__ void finish(typename T::sum (&sum)[TN / 2]) const {
+            if (keep) return;
+#pragma unroll
+            for (int i = 0; i < TN / 2; i++) sum[i] = 0;
+        }
         template <int TA, int TB, class F>
         __device__ __forceinline__ void multiply(const bsri_dev_wgmma &, typename T::sum (&sum)[TN / 2], uint32_t at, uint32_t,
                                                  int half, const F &release) {
@@ -4951,8 +4967,10 @@ template <class T, int TN_, int LINE = 128> struct bsri_wgmma_wide {
             bsri_wgmma_fence();
 #pragma unroll
             for (int k = 0; k < LINE / 32; k++)
-                bsri_wgmma<T, TN, TA, TB>::ss(sum, a + k * (TA ? 2048 / 16 : 32 / 16), b + k * (TB ? 2048 / 16 : 32 / 16));
+                bsri_wgmma<T, TN, TA, TB>::ss(sum, a + k * (TA ? 2048 / 16 : 32 / 16), b + k * (TB ? 2048 / 16 : 32 / 16),
+                                              k ? 1 : keep);
             bsri_wgmma_commit();
+            keep = 1;
             bsri_wgmma_wait<1>();
             release();
         }
