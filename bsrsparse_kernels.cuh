@@ -3653,9 +3653,17 @@ static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_produc
    slices in a stage, STAGE bytes, STAGES slots, fetch(...) a slice, dense_bytes/block_bytes(...) what that brings, multiply(...)
    a stage. */
 enum { BSRI_WGMMA_WINDOW = 16, BSRI_WGMMA_BUILDERS = 2, BSRI_WGMMA_PICKS = 4, BSRI_WGMMA_TEAMS = 5, BSRI_WGMMA_SLOTS = 8 };
-/* epilogues: alpha; a row of bias or none, too, and relu or nothing; the same and another activation; alpha and beta times input;
-   all that bsri_wgmma_finish takes; others */
-enum { BSRI_WGMMA_PLAIN, BSRI_WGMMA_BIAS, BSRI_WGMMA_SMOOTH, BSRI_WGMMA_INPUT, BSRI_WGMMA_LINES, BSRI_WGMMA_ANY };
+/* epilogues: none, alpha is 1 by value; alpha; a row of bias or none, too, and relu or nothing; the same and another activation;
+   alpha and beta times input; all that bsri_wgmma_finish takes; others */
+enum {
+    BSRI_WGMMA_BARE,
+    BSRI_WGMMA_PLAIN,
+    BSRI_WGMMA_BIAS,
+    BSRI_WGMMA_SMOOTH,
+    BSRI_WGMMA_INPUT,
+    BSRI_WGMMA_LINES,
+    BSRI_WGMMA_ANY
+};
 enum { BSRI_WGMMA_ALL = 1 << 20 }; /* as a number of rounds */
 /* The CTAs that start last: where those of the kernel before this one ended last. What others do meanwhile costs them time: they
    have less to do (4096^3, .9, blocks of 128: 32.0 -> 30.4 us). */
@@ -3681,7 +3689,7 @@ typedef struct bsri_dev_wgmma {
     int32_t group, parts; /* block rows of a tile, slices of a block */
     int32_t a_trans, b_rows; /* blocks are stored transposed; the dense operand is row-major */
     uint32_t a_step, a_half; /* bytes: between blocks; to the second 16 lines or columns of a strip of 32 products */
-    int32_t vector, fused; /* out is stored by the copy engine: 1 row-major, 2 column-major; BSRI_WGMMA_PLAIN, ... */
+    int32_t vector, fused; /* out is stored by the copy engine: 1 row-major, 2 column-major; BSRI_WGMMA_BARE, ... */
     int32_t direct;        /* vector 0: rows of f32 in pairs are stored as registers hold them */
     int32_t terms;         /* BSRI_TERM_...: of parameters, so that branches are known to be the same in all lanes */
     float share, each;     /* 1 / blocks of a full row; stages that a block takes, beside the dense operand's */
@@ -4529,7 +4537,7 @@ __device__ __forceinline__ void bsri_wgmma_fuse(const bsri_dev_wgmma &m, const b
     }
     bsri_dev_activate(x, m.terms / BSRI_TERM_ACTIVATION);
 }
-/* 16 rows of this warp, through shared memory and the copy engine, a box after the other. KIND: BSRI_WGMMA_PLAIN to LINES; LINES
+/* 16 rows of this warp, through shared memory and the copy engine, a box after the other. KIND: BSRI_WGMMA_BARE to LINES; LINES
    alone takes integers. T: of out. Jumps and code that has to come cost as much as arithmetic: at 4096^3, .8, blocks of 64,
    LINES, a loop with a dozen jumps a round, takes 8 us longer than PLAIN, without a jump, to do the same; GELU eight times over,
    32 KB, took 75 us near the loop that multiplies and 81 far from it. A box a round is best for what is longer than BIAS. */
@@ -4562,7 +4570,7 @@ __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const
             bsri_wgmma_piece<0, L::TN / 32>(x, sum, n, alpha);
         } else {
 #pragma unroll
-            for (int i = 0; i < 16; i++) x[i] = alpha * sum[n / 2 + i];
+            for (int i = 0; i < 16; i++) x[i] = KIND == BSRI_WGMMA_BARE ? (float)sum[n / 2 + i] : alpha * sum[n / 2 + i];
         }
         if constexpr (!FUSED) {
             if (KIND == BSRI_WGMMA_BIAS || KIND == BSRI_WGMMA_SMOOTH) t.shared(x, n);
@@ -4766,7 +4774,8 @@ __device__ __forceinline__ void bsri_wgmma_end(const bsri_dev_wgmma &m, const bs
         else if (m.fused == BSRI_WGMMA_INPUT) bsri_wgmma_finish<BSRI_WGMMA_INPUT, T, L>(m, f, terms, at, sum);
         else if (m.fused == BSRI_WGMMA_SMOOTH) bsri_wgmma_finish<BSRI_WGMMA_SMOOTH, T, L>(m, f, terms, at, sum);
         else if (m.fused == BSRI_WGMMA_BIAS) bsri_wgmma_finish<BSRI_WGMMA_BIAS, T, L>(m, f, terms, at, sum);
-        else bsri_wgmma_finish<BSRI_WGMMA_PLAIN, T, L>(m, f, terms, at, sum);
+        else if (m.fused == BSRI_WGMMA_PLAIN) bsri_wgmma_finish<BSRI_WGMMA_PLAIN, T, L>(m, f, terms, at, sum);
+        else bsri_wgmma_finish<BSRI_WGMMA_BARE, T, L>(m, f, terms, at, sum);
     }
 }
 
@@ -4879,7 +4888,7 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
         const bsri_wgmma_tile &done = s.tile[now.warp];
         bsri_dev_finisher &finisher = s.finisher[now.half];
         /* what is plain and of one item needs nothing of the finisher, whose cold code took 2 to 4 % of a product */
-        if (flags != BSRI_WGMMA_QUIT && !(m.single && m.fused == BSRI_WGMMA_PLAIN))
+        if (flags != BSRI_WGMMA_QUIT && !(m.single && m.fused <= BSRI_WGMMA_PLAIN))
             bsri_wgmma_item(m, finisher, now.half, done.item);
         bsri_wgmma_terms<L> terms;
         terms.row = 0, terms.col = __shfl_sync(~0u, done.col, 0), terms.cols = 0; /* a warp without a row stores nothing */
@@ -5288,7 +5297,7 @@ static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector, int direct
     int others;
     *terms = p->activation * BSRI_TERM_ACTIVATION;
     if (!vector && !direct) return BSRI_WGMMA_ANY;
-    if (vector && bsri_mma_vector(p)) return BSRI_WGMMA_PLAIN;
+    if (vector && bsri_mma_vector(p)) return !p->alpha_ptr && p->alpha == 1.0 ? BSRI_WGMMA_BARE : BSRI_WGMMA_PLAIN;
     if (p->out.dtype == BSR_I32) return BSRI_WGMMA_ANY;
     if (p->activation >= BSR_USER_FUNCTION_BASE) return BSRI_WGMMA_ANY;
     if (beta && (p->beta_ptr || in->dtype != p->out.dtype || in->rows != p->out.rows || in->cols != p->out.cols ||
