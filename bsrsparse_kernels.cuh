@@ -3688,7 +3688,7 @@ typedef struct bsri_dev_wgmma {
     int32_t tiles, span;  /* of out's columns; those of a slab: as many CTAs work side by side */
     int32_t group, parts; /* block rows of a tile, slices of a block */
     int32_t a_trans, b_rows; /* blocks are stored transposed; the dense operand is row-major */
-    uint32_t a_step, a_half; /* bytes: between blocks; to the second 16 lines or columns of a strip of 32 products */
+    uint32_t a_step, a_half; /* bytes: between blocks; between a lane's pieces of a listed block of 16, of a block of 32 */
     int32_t vector, fused; /* out is stored by the copy engine: 1 row-major, 2 column-major; BSRI_WGMMA_BARE, ... */
     int32_t direct;        /* vector 0: rows of f32 in pairs are stored as registers hold them */
     int32_t terms;         /* BSRI_TERM_...: of parameters, so that branches are known to be the same in all lanes */
@@ -4870,9 +4870,10 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
             else bsri_wgmma_unset(sum[i]);
         }
         if (idle) {
-        } else if constexpr (L::OWN) { /* asked for each block it takes 5 %; with a third loop the epilogue spills */
+        } else if constexpr (L::OWN) { /* asked for each block it takes 5 % and more */
             if (!m.listed) flags = bsri_wgmma_slices<T, L, 0, 0>(m, s, at, own, sum);
-            else flags = bsri_wgmma_slices<T, L, 1, 0>(m, s, at, own, sum);
+            else if (m.a_trans) flags = bsri_wgmma_slices<T, L, 1, 0>(m, s, at, own, sum);
+            else flags = bsri_wgmma_slices<T, L, 2, 0>(m, s, at, own, sum);
         } else if constexpr (T::BYTES == 1) {
             flags = bsri_wgmma_slices<T, L, 0, 0>(m, s, at, own, sum);
         } else if (__builtin_expect(!m.a_trans, 1)) { /* the most common one first: code that stands near is there sooner */
@@ -5038,13 +5039,11 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
         __device__ __forceinline__ void begin(const bsri_dev_wgmma &m, bsri_wgmma_list<GROUP> &s, uint32_t ring) {
             const uint32_t thread = bsri_dev_thread(), lane = thread % 32, low = lane % 8, i = lane / 8;
             const uint32_t mine = ring + (thread / 32 - 4) * RING;
-            if (m.a_trans) { /* 32 bytes of each of B lines of values, else 16 lines of 2 B bytes */
-                to = mine + bsri_mma_swizzle<32>(lane / 2, lane % 2);
-                from = mine + bsri_mma_swizzle<32>(low + (i >> 1) * 8, i & 1);
-            } else {
-                to = mine + bsri_mma_swizzle<2 * B>(lane / (B / 8), lane % (B / 8));
-                from = mine + bsri_mma_swizzle<2 * B>(lane % 16, lane / 16);
-            }
+            if (B == 16 && m.listed) to = mine + lane / 8 * STRIP + bsri_mma_swizzle<32>(lane % 8 / 2, lane % 2);
+            else if (m.a_trans) to = mine + bsri_mma_swizzle<32>(lane / 2, lane % 2); /* 32 bytes of each of B lines of values */
+            else to = mine + bsri_mma_swizzle<2 * B>(lane / (B / 8), lane % (B / 8)); /* 16 lines of 2 B bytes */
+            if (m.a_trans) from = mine + bsri_mma_swizzle<32>(low + (i >> 1) * 8, i & 1);
+            else from = mine + bsri_mma_swizzle<2 * B>(lane % 16, lane / 16);
             zero = bsri_mma_address(&s.zero), flip = m.a_trans ? 512 : 32, shift = thread / 32 % 4 * 4, used = 0;
 #pragma unroll
             for (int i = 0; i < 16; i++) asm("" : "=r"(x[i / 4][i % 4])); /* anything */
@@ -5055,19 +5054,15 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
         __device__ __forceinline__ int32_t list(const bsri_dev_wgmma &m, int32_t ahead) const {
             return ahead >= left ? 0 : position ? bsri_dev_index(position, m.rows.dt, asked + ahead) : asked + ahead;
         }
-        /* This lane's 16 bytes of one of the next blocks, whose numbers are at hand. */
-        __device__ __forceinline__ const char *listed(const bsri_dev_wgmma &m, uint32_t k) const {
-            const uint32_t i = (uint32_t)asked % 32 + k; /* whole chunks are asked for */
-            return values + (uint64_t)(uint32_t)__shfl_sync(~0u, now, i) * m.a_step;
-        }
         /* The first stage of an item: its blocks, from the first on. ahead: the first are on their way already. */
         __device__ __forceinline__ void start(const bsri_dev_wgmma &m, const bsri_wgmma_stage<GROUP> &stage, bool ahead) {
             const int thread = bsri_dev_thread(), lane = thread % 32, strip = thread / 32 - 4, g = strip * 16 / B;
             const int32_t row = strip * 16 % B, skip = ahead ? CHUNKS * CHUNK : 0;
+            const int32_t piece = m.listed ? lane % (32 / CHUNK) : lane; /* of a block, as in ask() */
             int64_t at = stage.at[g];
             left = stage.end[g] - stage.at[g], position = stage.position, asked = 0;
-            values = stage.values + (m.a_trans ? lane / 2 * m.a_line + lane % 2 * 16 + row * 2
-                                               : (row + lane / (B / 8)) * m.a_line + lane % (B / 8) * 16);
+            values = stage.values + (m.a_trans ? piece / 2 * m.a_line + piece % 2 * 16 + row * 2
+                                               : (row + piece / (B / 8)) * m.a_line + piece % (B / 8) * 16);
             if (m.listed) { /* the same in all lanes, as the compiler sees */
                 if (m.p.kind != BSRI_LIST_ROWS) position = bsri_dev_at(position, m.rows.dt, at);
                 else position = NULL, values += at * m.a_step;
@@ -5079,19 +5074,22 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
 #pragma unroll 1
             for (uint32_t i = ahead ? CHUNKS : 0; i < CHUNKS; i++) ask(m, i, m.listed);
         }
-        /* A chunk of blocks into its place in the ring, as one group of copies. named: m.listed, which a loop knows. */
+        /* A chunk of blocks into its place in the ring, as one group of copies. named: m.listed, which a loop knows: then eight
+           lanes bring a block of 16, 128 bytes at a time, as each lane has one address to work out, not four. */
         __device__ __forceinline__ void ask(const bsri_dev_wgmma &m, uint32_t place, int named) {
-            const uint32_t at = to + place * (CHUNK * STRIP);
+            const uint32_t at = to + place * (CHUNK * STRIP), mine = bsri_dev_thread() % 32 * CHUNK / 32;
+            const char *const block =
+                named ? values + (uint64_t)(uint32_t)__shfl_sync(~0u, now, (uint32_t)asked % 32 + mine) * m.a_step : next;
 #pragma unroll
-            for (uint32_t k = 0; k < CHUNK; k++) {
-                const char *const block = named ? listed(m, k) : next + k * (uint64_t)m.a_step;
-                bsri_mma_copy_if(at + k * STRIP, block, left > (int)k);
-                if (B == 32) bsri_mma_copy_if(at + k * STRIP + 512, block + m.a_half, left > (int)k);
+            for (uint32_t k = 0; k < B * CHUNK / 16; k++) {
+                if (B == 32) bsri_mma_copy_if(at + k * 512, block + k * (uint64_t)m.a_half, left > 0);
+                else if (named) bsri_mma_copy_if((at ^ k % 2 * 16) + k * 128, block + k * (uint64_t)m.a_half, left > (int)mine);
+                else bsri_mma_copy_if(at + k * STRIP, block + k * (uint64_t)m.a_step, left > (int)k);
             }
             bsri_mma_commit();
             left -= CHUNK;
             if (named) {
-                asked += CHUNK;
+                asked += CHUNK; /* whole chunks are asked for */
                 if ((uint32_t)asked % 32 == 0) now = then, then = list(m, 32 + bsri_dev_thread() % 32);
             } else {
                 next += CHUNK * (uint64_t)m.a_step;
@@ -5103,7 +5101,7 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
         template <int LISTED, int, class F>
         __device__ __forceinline__ void multiply(const bsri_dev_wgmma &m, float (&sum)[TN / 2], uint32_t at, uint32_t work, int,
                                                  const F &release) {
-            const int turned = LISTED && m.a_trans;
+            constexpr int turned = LISTED == 1;
             const uint64_t dense = TB ? bsri_wgmma_matrix<128>(at, SLICE * 128) : (uint64_t)m.high << 32 | (at & 0x3ffff) >> 4;
             const uint32_t have = work >> shift, before = used;
             uint32_t place[ITEMS], other[ITEMS];
@@ -5430,7 +5428,7 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     m->b_rows = f->dense == 1, m->a_trans = f->values == 2, m->listed = m->a_trans || p->kind != BSRI_LIST_ROWS;
     m->a_line = 2 * (m->a_trans ? p->a_cs : p->a_rs);
     if (p->br < 64 && (2 * p->a_block > UINT32_MAX || 16 * m->a_line > UINT32_MAX)) return bsri_no(BSR_WHY_VALUES);
-    m->a_step = (uint32_t)(2 * p->a_block), m->a_half = (uint32_t)((m->a_trans ? 16 : 8) * m->a_line);
+    m->a_step = (uint32_t)(2 * p->a_block), m->a_half = (uint32_t)((p->br == 16 ? 4 : m->a_trans ? 16 : 8) * m->a_line);
     c.kernel = i8 ? 380 + (p->br == 128)
                   : (p->a.dtype == BSR_F16 ? 310 : 300) + (p->br < 64 ? 20 + (p->br == 16) * 2 + !m->b_rows : c.tile_cols == 128);
     c.stages = i8 && p->br == 64 ? 8 : c.tile_cols == 128 ? 6 : p->br == 16 ? 5 : 4, c.threads = 384,
