@@ -2566,10 +2566,10 @@ static const bsri_costs bsri_costs_of[] = {
     {2510, 3430, 100, 2210, 309, 18.9, 0.0115, 377, 348},     /* tf32 32 */
     {3670, 3280, 100, 4210, 129, 29.8, 0.05, 58.3, 123},      /* i8 32 */
     {3330, 2820, 100, 5130, 154, 34.5, 0.0504, 180, 200},     /* i8 64 */
-    {79.3, 2520, 1710, 500, 4.45, 43.3, 3.7, 278, 68},        /* short 16 */
-    {1.81, 2500, 1900, 501, 11.3, 68.4, 0.982, 576, 65.7},    /* short 32 */
+    {36.8, 2480, 1170, 500, 19.2, 42.4, 3.08, 177, 65.4},     /* short 16 */
+    {0.282, 2850, 1400, 502, 7.73, 102, 0.544, 373, 64.5},    /* short 32 */
     {2.3, 2500, 2140, 503, 73.5, 32.1, 0.607, 284, 64.8},     /* short 64 */
-    {1440, 58.4, 3800, 91800, 31.7, 13.1, 3.18, 397, 2720},   /* skinny 16 */
+    {1910, 58.9, 2140, 89000, 21.6, 78.8, 1.97, 394, 890},    /* skinny 16 */
     {1090, 36.5, 4410, 148000, 50.2, 4.19, 4.19, 577, 243},   /* skinny 32 */
     {25.8, 1160, 762, 20600, 112, 38.7, 0.246, 300, 1290},    /* few 32 */
     {697, 4.58, 433, 35300, 177, 0.474, 0.044, 527, 86.4},    /* few 64 */
@@ -2796,7 +2796,8 @@ static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_
         bsri_tiling t = bsri_tiling_of(f, rows, 64, rows, i);
         const double all = (double)bsri_ceil_div(tiles, 4 / i) / ctx->sm_count; /* CTAs of four warps, three at once */
         if (asked->split && asked->split != i) continue;
-        bsri_tiling_spread(&t, (ceil(all) + all) / 2, 3.0, 0.3 * all + 0.5);
+        /* what is there at once is spread evenly */
+        bsri_tiling_spread(&t, all > 3.0 ? (ceil(all) + all) / 2 : ceil(all), 3.0, 0.3 * all + 0.5);
         t.beside *= 4 / i, t.longer = 2.0, t.lines = f->crooked && p->width > 8 ? 1.6 : 1.0;
         bsri_estimate_take(&e, p, f, kind, &t);
     }
