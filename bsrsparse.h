@@ -101,8 +101,8 @@
      query (bsr_exec.query) names. BSR_EXEC_CHECK_POINTERS asks the driver whether each pointer but user_data is to device
      memory (a bsr_layout's lists are the host's).
      On Hopper products, sampled products, softmax and attention start before the kernel before them in the stream ends, and
-     wait for it before they use what they read. With BSR_EXEC_CONSTANT_MATRIX products with few columns do not wait to read
-     the sparse operand (see there), products with little to do not to read its crow_indices and col_indices.
+     wait for it before they use what they read. With BSR_EXEC_CONSTANT_MATRIX products with few columns or little to do
+     do not wait to read the sparse operand (see there), at blocks of 16 and 32 its crow_indices and col_indices.
      Tiers: simt takes any dtype, block size and stride; mma uses tensor cores (sm_80 and up) where sizes and alignment allow,
      and true f32 products by FFMA on the same pipeline (tensor cores only under BSR_EXEC_TF32 and _TF32X3).
      bsr_plan.kernel forces one (1 simt, 2 mma, 3 wgmma) and is refused where it does not fit; so do tile, split, stages and
@@ -593,7 +593,7 @@ typedef enum bsr_plan_source {
     X(BSR_WHY_WIDE, 12, "too many columns")                                      \
     X(BSR_WHY_INNER, 13, "the inner size is no multiple of its steps")           \
     X(BSR_WHY_SHARED, 14, "too little shared memory")                            \
-    X(BSR_WHY_SKINNY, 15, "few columns: bound by the values' bytes")             \
+    X(BSR_WHY_SKINNY, 15, "few columns or little to do: small tiles")             \
     X(BSR_WHY_GROUP, 16, "block rows share a tile")                              \
     X(BSR_WHY_ONE_ROW, 17, "a block row is a tile")                              \
     X(BSR_WHY_NEIGHBOURS, 18, "neighbouring blocks share a tile")                \

@@ -3598,7 +3598,8 @@ static bsri_estimate bsri_few_estimate(const bsr_context *ctx, const bsri_dev_pr
             if ((!asked->tile_cols || asked->tile_cols == cols) && (!asked->split || asked->split == split))
                 bsri_few_take(&e, ctx, p, f, rows, cols, split);
     if (!e.tile_rows) return bsri_estimate_none(BSR_WHY_PLAN);
-    if (p->constant) e.ns -= 1100.0; /* blocks are there when the kernel before it ends */
+    /* blocks are there when the kernel before it ends; measured with as many columns */
+    if (p->constant && p->width <= 64) e.ns -= 1100.0;
     return e;
 }
 static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *,
@@ -3651,8 +3652,7 @@ static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_produc
    warpgroups multiply, 64 rows each. A list is a bit set for each block row of the tile, so that it is small and a block's place
    among its row's is a count of bits.
    L says how a stage is filled and multiplied: TN columns, GROUP block rows at most, SLICE products along a slice, EACH
-   slices in a stage, STAGE bytes, STAGES slots, fetch(...) a slice, dense_bytes/block_bytes(...) what that brings, multiply(...)
-   a stage. */
+   slices in a stage, STAGE bytes, STAGES slots, BOXES for out a warp, fetch(...) a slice, multiply(...) a stage. */
 enum { BSRI_WGMMA_WINDOW = 16, BSRI_WGMMA_BUILDERS = 2, BSRI_WGMMA_PICKS = 4, BSRI_WGMMA_TEAMS = 5, BSRI_WGMMA_SLOTS = 8 };
 /* epilogues: none, alpha is 1 by value; alpha; a row of bias or none, too, and relu or nothing; the same and another activation;
    alpha and beta times input; all that bsri_wgmma_finish takes; others */
@@ -3720,7 +3720,7 @@ typedef struct bsri_dev_wgmma {
 } bsri_dev_wgmma;
 
 /* Which blocks a window of columns has in each row: a part of a tile's list. With more than two rows a stage holds slices of the
-   dense operand alone, as many as half the rows: the builder says which, and what each warpgroup does with them. */
+   dense operand alone: the builder says which, and what each warpgroup does with them. */
 template <int GROUP> struct bsri_wgmma_part {
     static constexpr int COLUMNS = GROUP > 2 ? BSRI_WGMMA_WINDOW * 32 : 4;
     uint2 work[COLUMNS * 2 / GROUP];
@@ -4300,7 +4300,7 @@ __device__ __forceinline__ void bsri_wgmma_issue(const bsri_dev_wgmma &m, bsri_w
 
 /* --- the epilogue --- */
 
-/* A box is 64 columns of out on their way through shared memory; two take turns. By rows it has 16 rows of 128 bytes, a warp's
+/* A box is 64 columns of out on their way through shared memory; BOXES take turns. By rows it has 16 rows of 128 bytes, a warp's
    own. By columns it has the 64 rows of a warpgroup, 128 bytes of a column, where they stand together in out (a block of 32:
    64 bytes, two warps): a warp's 16 are pieces of 32 bytes, with which a product of 4096^3 by columns took 5 % longer than one
    by rows. */
@@ -4757,6 +4757,7 @@ __device__ __forceinline__ void bsri_wgmma_end(const bsri_dev_wgmma &m, const bs
     char *const spare = shared + L::STAGES * L::STAGE + own.warp * L::SPARE;
     const uint32_t at = bsri_mma_address(spare);
     if (bsri_wgmma_box<L>::any(m.vector == 1 || m.direct, L::source::spoiled(sum, terms.cols))) {
+        bsri_mma_landed<0>(); /* of an input: the next tile's comes to the same place */
         if constexpr (L::OWN)
             if (tile.line >= 0) bsri_wgmma_again<T>(m.p, tile.item, tile.line, terms.row, tile.col, L::TN);
     } else if constexpr (T::BYTES == 1) {
@@ -4994,7 +4995,7 @@ template <class T, int TN_, int LINE = 128> struct bsri_wgmma_wide {
    multiplying warp fetches its own blocks through a ring of its own, and has zeros where its row has no block; a stage holds
    slices of the dense operand only. A warpgroup multiplies where one of its rows has a block. TB: as above, but with an
    instance each: with both loops in one kernel its epilogue spills. Where the dense operand is stored along the products, a
-   slice is 64 or 128 bytes of them, up to JOIN columns of blocks: the L2 takes as many requests, of 32 bytes or of 64. */
+   slice is 64 or 128 bytes of them, up to JOIN columns of blocks: of requests the L2 takes as many, short or long. */
 template <class T, int B_, int TB> struct bsri_wgmma_narrow {
     static constexpr int TN = 256, B = B_, GROUP = 128 / B, ITEMS = 64 / B, JOIN = TB ? 1 : ITEMS, SLICE = TB ? B : 32,
                          EACH = 64 / SLICE, DENSE = TN * SLICE * 2, STAGE = EACH * DENSE;
@@ -5445,7 +5446,7 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     if (m->grid + BSRI_WGMMA_LATE <= ctx->sm_count) m->late = 0; /* the next kernel finds room at once */
     /* They take the same blocks, for tiles beside each other: 1 to 3 % less (8192^3, .8, blocks of 64: 402 -> 390 us). Clusters
        start a little later: not where tiles have little to do (4096^3, .95, blocks of 64: 26.8 -> 27.2). */
-    c.pairs = m->span % 2 == 0 && m->mean >= 12;
+    c.pairs = m->span % 2 == 0 && m->mean >= 12 && c.grid <= ctx->sm_count;
     bsri_wgmma_look_ahead(m);
     if (!bsri_wgmma_maps(ctx, m)) return bsri_no(BSR_WHY_DENSE);
     m->direct = !m->vector && bsri_wgmma_direct(&p->out);
