@@ -794,8 +794,8 @@ static int64_t first_other(const void *a, const void *b, size_t bytes, int dtype
 template <class F> static void each_plan(const gm_call &g, const void *out, int dtype, bsr_exec e, int *ran, F call) {
     static const struct {
         int cols, split, stages;
-    } tiles[] = {{0, 0, 0},   {8, 0, 0},  {16, 0, 0}, {32, 0, 0}, {64, 0, 0}, {128, 0, 0},
-                 {256, 0, 0}, {64, 0, 1}, {64, 1, 3}, {64, 2, 3}, {64, 4, 3}, {64, 2, 0}, {128, 1, 0}, {128, 2, 0}};
+    } tiles[] = {{0, 0, 0},  {8, 0, 0},  {16, 0, 0}, {32, 0, 0}, {64, 0, 0}, {128, 0, 0}, {256, 0, 0},
+                 {64, 0, 1}, {64, 1, 3}, {64, 2, 3}, {64, 4, 3}, {64, 2, 0}, {128, 1, 0}, {128, 2, 0}};
     const bt_block *block = bt_find(out);
     const gm_region *to = nullptr;
     std::vector<char> got(block->bytes);
@@ -1047,6 +1047,12 @@ static void run_edge(const edge &x, int type, int layout, bool trans, int *ran) 
     bsr_dense c = t_output(out, (int64_t)x.rows.size() * x.block, x.n, layout, NO_BATCH);
     exact_product(&a, &b, &c, c.data, op, x.grids, ran);
 }
+/* Of a whole test: each tier that the device has ran something. */
+static void check_ran(const int (&ran)[4]) {
+    const int major = architecture();
+    if (reduced()) return;
+    CHECK(ran[0] > 0 && ran[1] > 0), CHECK(major < 8 || ran[2] > 0), CHECK(major != 9 || ran[3] > 0);
+}
 TEST(product_edges) {
     std::vector<edge> list;
     for (int64_t b : {16, 32, 64, 128}) {
@@ -1091,6 +1097,7 @@ TEST(product_edges) {
                 else run_edge(x, type, layout, trans, ran);
             }
         }
+        check_ran(ran);
     }
 }
 /* The same of sampled products: rows of several tiles, columns in any order and repeated, tiles that do not go into the grid. */
@@ -1127,15 +1134,17 @@ TEST(sampled_edges) {
                         false, false});
         list.push_back({"many tiles", b, 60, 32, rows_of(1280 / b, sparse), 0, false, false});
     }
-    for (int type : {BSR_BF16, BSR_F16})
+    for (int type : {BSR_BF16, BSR_F16}) {
+        int ran[4] = {0};
         for (auto &x : list)
             for (int form : {0, 1, 2, 3, 4, 7, 8, 14}) {
-                int ran[4] = {0};
                 if (!gm_compiled(type) || (type == BSR_F16 && form > 3)) continue;
                 bt_case("%s: %s, blocks of %d, form %d", bsr_dtype_name(type), x.name, (int)x.block, form);
                 if (reduced()) bt_skip("left out by --every");
                 else run_sampled_edge(x, type, form, ran);
             }
+        if (gm_compiled(type)) check_ran(ran);
+    }
 }
 /* Views that few have, each operand in turn: lines that overlap or are all the same, bases that are aligned less or not at all,
    items a line apart, nothing stored. */
