@@ -828,6 +828,14 @@ static bsr_exec exec_of(uint32_t flags) {
     e.flags = flags;
     return e;
 }
+/* Square blocks of whole numbers. */
+static t_spec spec_of(int type, int64_t block, int64_t r, int64_t c, int64_t nnz) {
+    t_spec s;
+    memset(&s, 0, sizeof s);
+    s.dtype = type, s.kind = FILL_INTEGER, s.index_dtype = BSR_I32, s.block_rows = s.block_cols = block;
+    s.r = r, s.c = c, s.nnz = nnz;
+    return s;
+}
 TEST(instances) {
     static const uint32_t flags[] = {0, BSR_EXEC_TF32, BSR_EXEC_TF32X3};
     static const int64_t blocks[] = {16, 32, 64, 128}, widths[] = {272, 264, 8, 16, 32, 64};
@@ -841,13 +849,10 @@ TEST(instances) {
                 const int trans = form & 1, layout = form & 2 ? COL : ROW, width = form / 4, many = width == 6;
                 const int64_t n = !many ? widths[width % 6] : block == 64 ? 8 << (form & 3) : form & 1 ? 8 : 32;
                 const int out = type == BSR_I8 ? BSR_I32 : type;
-                t_spec s;
                 if (width > 6 || (many && block != 32 && !(halves && block == 64))) continue; /* 64: strips of few columns */
                 bt_case("%s, blocks of %d, %d columns, form %d", bsr_dtype_name(type), (int)block, (int)n, form);
-                memset(&s, 0, sizeof s);
-                s.dtype = type, s.block_rows = s.block_cols = block, s.index_dtype = BSR_I32, s.kind = FILL_INTEGER;
-                s.r = !many ? 256 / block + 1 : block == 64 ? strips : 272, s.c = many ? 2 : 4;
-                s.nnz = s.r * s.c / 2;
+                const int64_t r = !many ? 256 / block + 1 : block == 64 ? strips : 272, c_blocks = many ? 2 : 4;
+                const t_spec s = spec_of(type, block, r, c_blocks, r * c_blocks / 2);
                 bsr_matrix a = t_matrix(&s);
                 const uint32_t op = trans && !many ? BSR_TRANS_A : 0;
                 if (op) t_attach_transposed(&a);
@@ -1005,12 +1010,15 @@ static columns_of_rows rows_of(int64_t count, const std::function<std::vector<in
     for (int64_t i = 0; i < count; i++) rows.push_back(row(i));
     return rows;
 }
+/* 64 columns: the second half first; in order; backwards; one twice. */
+static columns_of_rows rows_in_disorder() {
+    std::vector<int64_t> turned = numbers(32, 64), twice = numbers(0, 64);
+    turned.insert(turned.end(), twice.begin(), twice.begin() + 32), twice[32] = 31;
+    return {turned, numbers(0, 64), numbers(63, -1, -1), twice};
+}
 static bsr_matrix matrix_of(int type, int64_t block, int64_t across, const columns_of_rows &rows) {
-    t_spec s;
+    t_spec s = spec_of(type, block, (int64_t)rows.size(), across, 0);
     int64_t at = 0, line = 0;
-    memset(&s, 0, sizeof s);
-    s.dtype = type, s.kind = FILL_INTEGER, s.index_dtype = BSR_I32, s.block_rows = s.block_cols = block;
-    s.r = (int64_t)rows.size(), s.c = across;
     for (auto &row : rows) s.nnz += (int64_t)row.size();
     bsr_matrix a = t_matrix(&s);
     for (auto &row : rows) {
@@ -1056,9 +1064,6 @@ static void check_ran(const int (&ran)[4]) {
 TEST(product_edges) {
     std::vector<edge> list;
     for (int64_t b : {16, 32, 64, 128}) {
-        std::vector<int64_t> turned = numbers(32, 64), twice = numbers(0, 64);
-        turned.insert(turned.end(), twice.begin(), twice.begin() + 32), twice[32] = 31;
-        const columns_of_rows disorder = {turned, numbers(0, 64), numbers(63, -1, -1), twice};
         const int64_t across = b < 64 ? 1100 : 600;
         const auto windows = [&](int64_t i) {
             std::vector<int64_t> some;
@@ -1067,7 +1072,7 @@ TEST(product_edges) {
             return some;
         };
         const auto all = [](int64_t n) { return [=](int64_t i) { return numbers(i, n); }; };
-        list.push_back({"disorder after 32 columns", b, 64, 72, disorder, 0, false, false});
+        list.push_back({"disorder after 32 columns", b, 64, 72, rows_in_disorder(), 0, false, false});
         list.push_back({"long rows", b, b < 64 ? 150 : 17000 / b, 8, rows_of(2, all(b < 64 ? 150 : 17000 / b)), 0, true, false});
         for (int64_t n : {64, 200})
             if (b >= 64) list.push_back({"long rows, some columns", b, 110, n, rows_of(2, all(110)), 0, n == 64, false});
@@ -1123,9 +1128,8 @@ static void run_sampled_edge(const edge &x, int type, int form, int *ran) { /* b
 TEST(sampled_edges) {
     std::vector<edge> list;
     for (int64_t b : {16, 32, 64, 128}) {
-        std::vector<int64_t> turned = numbers(32, 64), twice = numbers(0, 64);
-        turned.insert(turned.end(), twice.begin(), twice.begin() + 32), twice[32] = 31;
-        const columns_of_rows disorder = {turned, numbers(0, 64), numbers(63, -1, -1), twice, {}, {5, 5, 5}};
+        columns_of_rows disorder = rows_in_disorder();
+        disorder.push_back({}), disorder.push_back({5, 5, 5});
         const auto sparse = [](int64_t i) { return numbers(i % 4, 60, 3 + i % 5); };
         list.push_back({"disorder", b, 64, 64, disorder, 0, false, false});
         list.push_back(
@@ -1162,7 +1166,6 @@ TEST(odd_views) {
                               step = type == BSR_I8 ? 16 : 8;
                     const int64_t far = kind == FURTHER ? step : 1, cols = kind == NO_COLUMNS ? 0 : n;
                     int ran[4] = {0};
-                    t_spec s;
                     if (!gm_compiled(type) || (type != BSR_BF16 && n == 64)) continue;
                     bt_case("%s: %s, blocks of %d, %d columns, layout %d", bsr_dtype_name(type), names[kind], (int)block, (int)n,
                             layout);
@@ -1170,9 +1173,7 @@ TEST(odd_views) {
                         bt_skip("left out by --every");
                         continue;
                     }
-                    memset(&s, 0, sizeof s);
-                    s.dtype = type, s.kind = FILL_INTEGER, s.index_dtype = BSR_I32, s.block_rows = s.block_cols = block;
-                    s.r = 5, s.c = 6, s.nnz = kind == NOTHING ? 0 : 17;
+                    const t_spec s = spec_of(type, block, 5, 6, kind == NOTHING ? 0 : 17);
                     bsr_matrix a = t_matrix(&s);
                     bsr_dense all = t_random(type, 1, 3 * (a.cols + 1) * (n + 1), ROW, NO_BATCH, 0, FILL_INTEGER), b = all;
                     bsr_dense values = t_random(type, 1, (s.nnz + 1) * (block + 1) * block, ROW, NO_BATCH, 0, FILL_INTEGER);
@@ -1294,14 +1295,13 @@ TEST(room_to_spare) {
 TEST(epilogues) {
     enum { INPUT = 1, LEFT = 2, RIGHT = 4, BIAS = 8, RELU = 16, SMOOTH = 32 };
     static const unsigned parts[] = {0, INPUT, LEFT, RIGHT, BIAS, RELU, BIAS | RELU, BIAS | SMOOTH, INPUT | BIAS | SMOOTH, 31};
-    for (int type : {BSR_BF16, BSR_F16})
+    for (int type : {BSR_BF16, BSR_F16}) {
+        int ran[4] = {0};
         for (int64_t block : {16, 32, 64, 128})
             for (int form = 0; form < 16; form++) /* bits: by columns, bias along a column, f32 beside, to f32 */
                 for (unsigned has : parts) {
                     const int layout = form & 1 ? COL_WIDE : ROW_WIDE, other = form & 4 ? (int)BSR_F32 : type;
                     const int out = form & 8 ? (int)BSR_F32 : type;
-                    int ran[4] = {0};
-                    t_spec s;
                     bsr_epilogue f = BSR_ZERO;
                     bsr_exec e = BSR_ZERO;
                     if (!gm_compiled(type) || (type == BSR_F16 && block % 64)) continue;
@@ -1310,9 +1310,7 @@ TEST(epilogues) {
                         bt_skip("left out by --every");
                         continue;
                     }
-                    memset(&s, 0, sizeof s);
-                    s.dtype = type, s.kind = FILL_INTEGER, s.index_dtype = BSR_I32, s.block_rows = s.block_cols = block;
-                    s.r = 192 / block + 1, s.c = 2, s.nnz = s.r + 1;
+                    const t_spec s = spec_of(type, block, 192 / block + 1, 2, 192 / block + 2);
                     bsr_matrix a = t_matrix(&s);
                     bsr_dense b = t_random(type, a.cols, 264, form & 1 ? COL : ROW, NO_BATCH, 0, FILL_INTEGER);
                     bsr_dense c = t_output(out, a.rows, 264, layout, NO_BATCH);
@@ -1336,6 +1334,8 @@ TEST(epilogues) {
                     each_plan(g, c.data, out, e, ran,
                               [&](const bsr_exec *e) { return bsr_dense_addmm(gm.ctx, beta, di, 3, 0, da, db, df, dc, e); });
                 }
+        if (gm_compiled(type)) check_ran(ran);
+    }
 }
 /* As absent_blocks: what is added up again from a row's own blocks. An Inf in one column; alpha behind a pointer, sums of items.
  */
@@ -1345,13 +1345,11 @@ TEST(absent_blocks_again) {
             for (int column : {0, 199})
                 for (int layout : {ROW, COL}) {
                     int ran[4] = {0};
-                    t_spec s;
                     bsr_exec e = BSR_ZERO;
                     if (!gm_compiled(type)) continue;
                     bt_case("%s, blocks of %d, column %d, layout %d", bsr_dtype_name(type), (int)block, column, layout);
-                    memset(&s, 0, sizeof s);
-                    s.dtype = type, s.kind = FILL_INTEGER, s.index_dtype = BSR_I32, s.block_rows = s.block_cols = block;
-                    s.r = 9, s.c = 10, s.nnz = 40, s.batch = t_batch(1, 3, 0, 0, 0);
+                    t_spec s = spec_of(type, block, 9, 10, 40);
+                    s.batch = t_batch(1, 3, 0, 0, 0);
                     bsr_matrix many = t_matrix(&s);
                     t_attach_transposed(&many);
                     s.batch = NO_BATCH;
