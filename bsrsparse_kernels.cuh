@@ -4968,6 +4968,7 @@ template <class T, int TN_, int LINE = 128> struct bsri_wgmma_wide {
         /* With the last stage, where it has no product: nor may one before have had any. */
         __device__ __forceinline__ void finish(typename T::sum (&sum)[TN / 2]) const {
             if (keep) return;
+            asm volatile("" ::: "memory"); /* a jump: else every stage without a product takes 128 selections */
 #pragma unroll
             for (int i = 0; i < TN / 2; i++) sum[i] = 0;
         }
