@@ -7303,6 +7303,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_tiles(const bsri_dev_wgmma_sa
                                                          uint32_t base) {
     const int group = threadIdx.x / 128 - 1; /* warpgroup 0 fetches */
     bsri_wgmma_ring ring = {0, 0, 0, 0}, tiles = {0, 0, 2, 0};
+    base &= 0x3ffff; /* for descriptors: in a cluster an address holds the CTA's rank, too */
     for (;; tiles.next()) {
         const bsri_wgmma_sampled_tile &tile = s.tile[tiles.slot];
         bsri_mma_wait(bsri_mma_address(&s.tile_full[tiles.slot]), tiles.phase());
@@ -7483,6 +7484,7 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
     c.stages = BSRI_WSAMPLED_RING / ((c.tile_rows + c.tile_cols) * BSRI_WSAMPLED_DEPTH * 2);
     c.grid = bsri_min(ctx->sm_count, 2 * p->items * p->out.nnz); /* where blocks are few, tolls must not make one CTA take two */
     m->grid = (int)c.grid, m->each = m->total / bsri_max(1, c.grid), c.early = 1;
+    c.pairs = 1; /* those of a row share mat1's: 8192 x 4096 x 8192, .8, blocks of 128, 224 -> 218 us, smaller ones 0 to 1 % */
     return c.shared + 10 * 1024 > ctx->smem_optin ? bsri_no(BSR_WHY_SHARED) : c;
 }
 
