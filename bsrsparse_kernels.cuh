@@ -2974,6 +2974,13 @@ static bsri_choice bsri_mma_choose_sampled(const bsr_context *ctx, const bsri_de
 #define BSRI_WGMMA_CODE /* kernels of this tier are empty elsewhere: the host never launches them there */
 #endif
 
+/* What a descriptor says of a matrix in shared memory beside its address. line: bytes of a swizzled row, 128, 64 or 32; eight
+   such rows follow each other, `far` is the distance of atoms along the other direction where there are several (operands stored
+   along M or N wider than one row). A step of 16 products: + 32 bytes where products run along rows, + 16 rows where they do
+   not. */
+static __host__ __device__ __forceinline__ constexpr uint64_t bsri_wgmma_kind(int line, uint32_t far) {
+    return (uint64_t)(far >> 4) << 16 | (uint64_t)(8 * line >> 4) << 32 | (uint64_t)(line == 128 ? 1 : line == 64 ? 2 : 3) << 62;
+}
 #ifdef BSRI_WGMMA_CODE
 /* The barrier counts this thread, and waits for so many bytes of tensor loads. */
 __device__ __forceinline__ void bsri_tma_expect(uint32_t barrier, uint32_t bytes) {
@@ -3082,15 +3089,9 @@ __device__ __forceinline__ void bsri_wgmma_done(int32_t &sum) { asm volatile("" 
 /* Any value, without an instruction: the first product is not added to it. */
 __device__ __forceinline__ void bsri_wgmma_unset(float &sum) { asm volatile("" : "=f"(sum)); }
 __device__ __forceinline__ void bsri_wgmma_unset(int32_t &sum) { asm volatile("" : "=r"(sum)); }
-/* A matrix in shared memory as wgmma reads it. line: bytes of a swizzled row, 128, 64 or 32; eight such rows stand `eight` bytes
-   from the next eight, `far` is the distance of atoms along the other direction where there are several (operands stored along
-   M or N wider than one row). A step of 16 products: + 32 bytes where products run along rows, + 16 rows where they do not. */
-template <int LINE> __device__ __forceinline__ uint64_t bsri_wgmma_matrix(uint32_t at, uint32_t far, uint32_t eight = 8 * LINE) {
-    return (uint64_t)((at & 0x3ffff) >> 4) | (uint64_t)(far >> 4) << 16 | (uint64_t)(eight >> 4) << 32 |
-           (uint64_t)(LINE == 128  ? 1
-                      : LINE == 64 ? 2
-                                   : 3)
-               << 62;
+/* A matrix in shared memory as wgmma reads it, from `at` on: in a cluster that holds the CTA's rank, too. */
+template <int LINE> __device__ __forceinline__ uint64_t bsri_wgmma_matrix(uint32_t at, uint32_t far) {
+    return bsri_wgmma_kind(LINE, far) | (at & 0x3ffff) >> 4;
 }
 
 #define BSRI_WGMMA_TEN(t) "%" #t "0, %" #t "1, %" #t "2, %" #t "3, %" #t "4, %" #t "5, %" #t "6, %" #t "7, %" #t "8, %" #t "9, "
@@ -5398,7 +5399,14 @@ static void bsri_wgmma_lines(bsri_dev_wgmma *m) {
     wide = 1 - absent * absent < 1.07 * (1 - absent);
     m->join = wide ? 2 * pair : pair, m->second = wide ? 4 : 1024;
     m->first = m->join == 4 ? 0x11111111 : m->join == 2 ? 0x55555555 : ~0u;
-    m->high = wide ? 1u << 30 | 64 : 2u << 30 | 32; /* as bsri_wgmma_matrix() has it */
+    m->high = (uint32_t)(bsri_wgmma_kind(wide ? 128 : 64, 0) >> 32);
+}
+/* Slots of an instance's ring: the same in both types of 2 bytes. */
+static int32_t bsri_wgmma_stages_of(int64_t block, int cols, int i8) {
+    if (block == 16) return bsri_wgmma_narrow<bsri_mma_bf16, 16, 1>::STAGES;
+    if (block == 32) return bsri_wgmma_narrow<bsri_mma_bf16, 32, 1>::STAGES;
+    if (cols == 128) return bsri_wgmma_wide<bsri_mma_bf16, 128>::STAGES;
+    return i8 && block == 64 ? bsri_wgmma_wide<bsri_mma_i8, 256, 64>::STAGES : bsri_wgmma_wide<bsri_mma_bf16, 256>::STAGES;
 }
 /* Which instance runs a product in this tier. */
 static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *,
@@ -5434,7 +5442,7 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     m->a_step = (uint32_t)(2 * p->a_block), m->a_half = (uint32_t)((p->br == 16 ? 4 : m->a_trans ? 16 : 8) * m->a_line);
     c.kernel = i8 ? 380 + (p->br == 128)
                   : (p->a.dtype == BSR_F16 ? 310 : 300) + (p->br < 64 ? 20 + (p->br == 16) * 2 + !m->b_rows : c.tile_cols == 128);
-    c.stages = i8 && p->br == 64 ? 8 : c.tile_cols == 128 ? 6 : p->br == 16 ? 5 : 4, c.threads = 384,
+    c.stages = bsri_wgmma_stages_of(p->br, c.tile_cols, i8), c.threads = 384;
     c.shared = p->br < 64 ? BSRI_WGMMA_NARROW_SHARED : BSRI_WGMMA_SHARED;
     tiles = m->tiles = (int32_t)bsri_ceil_div(p->width, c.tile_cols);
     m->span = bsri_wgmma_span(tiles);
@@ -7375,10 +7383,6 @@ __global__ void __launch_bounds__(384, 1) bsri_sampled_wgmma(const __grid_consta
     BSRI_WHEN(BSRI_HAS_BF16, X(350, "wgmma sampled bf16", (bsri_sampled_wgmma<bsri_mma_bf16>), BSRI_WSAMPLED_RING))              \
     BSRI_WHEN(BSRI_HAS_F16, X(360, "wgmma sampled f16", (bsri_sampled_wgmma<bsri_mma_f16>), BSRI_WSAMPLED_RING)))
 
-/* What a descriptor says of an operand beside its address: as bsri_wgmma_matrix(). */
-static uint64_t bsri_wgmma_kind(int line, uint32_t far) {
-    return (uint64_t)(far >> 4) << 16 | (uint64_t)(8 * line >> 4) << 32 | (uint64_t)(line == 128 ? 1 : line == 64 ? 2 : 3) << 62;
-}
 /* The map of one operand, `others` x `inner` or the other way round in memory: `along` is 1 where its lines are products. */
 static int bsri_wgmma_sampled_map(const bsr_context *ctx, CUtensorMap *map, bsri_tensor_batch *batch, const bsr_dense *d,
                                   int64_t others, int64_t inner, int along, int wide) {
