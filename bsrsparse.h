@@ -339,7 +339,7 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_INNER_MISMATCH, BSR_BAD_SHAPE, "the inner size is <value>, which does not fit the other operand")      \
     X(BSR_ITEM_MODE, BSR_BAD_SHAPE, "exactly one of a, b, c must be sparse; <value> are")                             \
     X(BSR_ITEM_OPERAND_KIND, BSR_BAD_ARGUMENT, "an operand must be either dense or sparse")                           \
-    X(BSR_ITEM_BATCH_DIMS, BSR_BAD_BATCH, "batch_dims is <value>, not 0 to 4")                                        \
+    X(BSR_ITEM_BATCH_DIMS, BSR_BAD_BATCH, "batch_dims can't be <value> here")                                         \
     X(BSR_ITEM_BATCH_SIZE, BSR_BAD_BATCH, "batch dimension <index> is <value>, which does not broadcast")             \
     X(BSR_ITEM_BATCH_EXTRA, BSR_BAD_BATCH, "the operand has batch dimensions that the output lacks: <value>")         \
     X(BSR_ITEM_HEADS, BSR_BAD_BATCH, "<value> query heads are no multiple of the key/value heads")                    \

@@ -373,7 +373,8 @@ static double median_time(const job *j, const bsr_matrix *A, int *runs) {
     progress("");
     return fmax(t[*runs / 2], 1e-9);
 }
-/* The same matrix with every block stored, 64 x 64: what a dense product through this library costs. */
+/* The same matrix with every block stored, 64 x 64: what a dense product through this library costs. 0: too large, below 0: so
+   small that padding or the call itself would be compared. */
 static double dense_time(job *j) {
     const bsr_matrix *A = &j->A;
     bsr_error error;
@@ -385,6 +386,7 @@ static double dense_time(job *j) {
     double t;
     int runs;
     if ((double)A->rows * (double)A->cols > 1.5e8) return 0; /* more than 600 MB, twice */
+    if ((double)blocks * (DENSE_BLOCK * DENSE_BLOCK) > 1.25 * (double)A->rows * (double)A->cols) return -1;
     progress("the dense product, for comparison");
     exec.error = &error;
     dense = (float *)allocate(A->rows * A->cols, sizeof *dense);
@@ -400,7 +402,7 @@ static double dense_time(job *j) {
     t = median_time(j, &full, &runs);
     release(j->b), release(j->c), release(dense), matrix_free(&full);
     j->b = b, j->c = c;
-    return t;
+    return t < 20e-6 ? -1 : t;
 }
 
 /* Blocks, prunes, multiplies, checks, times, prints. Returns 1 where the product is right. */
@@ -438,6 +440,7 @@ static int report(job *j, int64_t block_rows, int64_t block_cols, double prune, 
     printf("  rate        %.1f GFLOP/s on stored elements\n", products / t / 1e9);
     if (dense > 0)
         printf("  speed-up    %.1f over the dense product: %.3f ms with every block stored, 64 x 64\n", dense / t, 1e3 * dense);
+    else if (dense < 0) printf("  speed-up    unknown: so small a matrix has no dense product to compare with\n");
     else printf("  speed-up    unknown: the dense matrix would take %.0f MB\n", 4e-6 * (double)j->A.rows * (double)j->A.cols);
     if (svg && j->A.rows && j->A.cols) draw_svg(j, svg);
     release(j->b), release(j->c), matrix_free(&j->A), entries_free(&j->e);

@@ -10,13 +10,18 @@ static bsr_context *ctx;
 static bsr_error error;
 static bsr_exec run;
 static int wrong;
-static double space[8][16]; /* zeros in every type */
+static double space[8][16];             /* zeros in every type */
+static int there[2][32], absent[2][32]; /* operations, types: one of their calls worked, one named them as left out */
 
-/* 1: worked, 0: left out; anything else counts as wrong */
-static int works(const char *what, bsr_status status, int supported) {
+/* 1: worked, 0: left out; anything else counts as wrong. What is left out is named: the operation or, of one that is there, the
+   operands' type. */
+static int works(const char *what, bsr_status status, int supported, int op, int dtype) {
     const int item = error.item;
     int left_out = status == BSR_UNSUPPORTED && error.status == BSR_UNSUPPORTED &&
-                   (item == BSR_ITEM_NOT_COMPILED || item == BSR_ITEM_DTYPE_NOT_COMPILED);
+                   ((item == BSR_ITEM_NOT_COMPILED && error.value == op) ||
+                    (item == BSR_ITEM_DTYPE_NOT_COMPILED && dtype && error.value == dtype));
+    if (status == BSR_OK) there[0][op] = there[1][dtype] = 1;
+    else if (left_out) absent[item == BSR_ITEM_DTYPE_NOT_COMPILED][error.value] = 1;
     if ((status != BSR_OK && !left_out) || (supported >= 0 && supported != (status == BSR_OK))) {
         printf("%s: status %s, item %s, bsr_supports says %d\n", what, bsr_status_name((int)status), bsr_item_name(error.item),
                supported);
@@ -34,34 +39,37 @@ static bsr_dense dense(int dtype, int at) { return bsr_dense_row_major(space[at]
 static int product(int dtype) {
     bsr_matrix a = matrix(dtype, 0);
     bsr_dense b = dense(dtype, 1), c = dense(dtype, 2);
-    return works("dense_mm", bsr_dense_mm(ctx, 0, &a, &b, &c, &run), bsr_supports(ctx, BSR_OP_DENSE_ADDMM, dtype, dtype, 2, 2));
+    return works("dense_mm", bsr_dense_mm(ctx, 0, &a, &b, &c, &run), bsr_supports(ctx, BSR_OP_DENSE_ADDMM, dtype, dtype, 2, 2),
+                 BSR_OP_DENSE_ADDMM, dtype);
 }
 static int sampled(int dtype) {
     bsr_matrix c = matrix(dtype, 0);
     bsr_dense a = dense(dtype, 1), b = dense(dtype, 2);
     return works("sampled_addmm", bsr_sampled_addmm(ctx, 0, NULL, 1, &a, &b, &c, &run),
-                 bsr_supports(ctx, BSR_OP_SAMPLED_ADDMM, dtype, dtype, 2, 2));
+                 bsr_supports(ctx, BSR_OP_SAMPLED_ADDMM, dtype, dtype, 2, 2), BSR_OP_SAMPLED_ADDMM, dtype);
 }
 static int rows(int dtype) {
     bsr_matrix x = matrix(dtype, 0), y = matrix(dtype, 1);
-    return works("softmax", bsr_softmax(ctx, 1, &x, NULL, &y, &run), bsr_supports(ctx, BSR_OP_SOFTMAX, dtype, dtype, 2, 2));
+    return works("softmax", bsr_softmax(ctx, 1, &x, NULL, &y, &run), bsr_supports(ctx, BSR_OP_SOFTMAX, dtype, dtype, 2, 2),
+                 BSR_OP_SOFTMAX, dtype);
 }
 static int attention(int dtype) {
     bsr_matrix m = matrix(dtype, 0);
     bsr_dense q = dense(dtype, 1), k = dense(dtype, 2), v = dense(dtype, 3), o = dense(dtype, 4);
     return works("attention", bsr_attention(ctx, 0, &q, &k, &v, &m, NULL, &o, NULL, &run),
-                 bsr_supports(ctx, BSR_OP_ATTENTION, dtype, dtype, 2, 2));
+                 bsr_supports(ctx, BSR_OP_ATTENTION, dtype, dtype, 2, 2), BSR_OP_ATTENTION, dtype);
 }
 static int layouts(void) {
     bsr_layout l = bsr_layout_default(BSR_LAYOUT_DENSE, 1, 2);
     uint8_t mask[4];
-    return works("layout_mask", bsr_layout_mask(ctx, &l, mask, &run), -1);
+    return works("layout_mask", bsr_layout_mask(ctx, &l, mask, &run), -1, BSR_OP_LAYOUT, 0);
 }
 static int parse(void) {
     static const char smtx[] = "1, 1, 0\n0 0\n\n", mtx[] = "%%MatrixMarket matrix coordinate real general\n1 1 0\n";
     bsr_file_info info;
-    int a = works("parse_smtx", bsr_parse_smtx(smtx, sizeof smtx - 1, &info, NULL, NULL, 0, &error), -1);
-    int b = works("parse_matrix_market", bsr_parse_matrix_market(mtx, sizeof mtx - 1, &info, NULL, NULL, NULL, 0, &error), -1);
+    int a = works("parse_smtx", bsr_parse_smtx(smtx, sizeof smtx - 1, &info, NULL, NULL, 0, &error), -1, BSR_OP_PARSE, 0);
+    int b = works("parse_matrix_market", bsr_parse_matrix_market(mtx, sizeof mtx - 1, &info, NULL, NULL, NULL, 0, &error), -1,
+                  BSR_OP_PARSE, 0);
     if (a != b) wrong = 1;
     return a;
 }
@@ -92,6 +100,9 @@ int main(int argc, char **argv) {
     if (info.threads > 1) strcat(have, " threads");
     if (*bsr_item_string(BSR_ITEM_OVERLAP)) strcat(have, " text");
     bsr_destroy(ctx);
+    for (i = 0; i < 64; i++)
+        if (there[i / 32][i % 32] && absent[i / 32][i % 32])
+            printf("%s %d works and is left out\n", i < 32 ? "operation" : "type", i % 32), wrong = 1;
     printf("this build has:%s\n", have);
     if (argc > 1 && strcmp(have + 1, argv[1])) printf("but expected:   %s\n", argv[1]), wrong = 1;
     return wrong;

@@ -73,6 +73,7 @@ static const char *const job_names[] = {"dense_addmm",
                                         "prune",
                                         "transposed_index",
                                         "schedule"};
+const char *gm_kernel(int i, int *number); /* library.cu */
 static const bsr_context *cpu(void) { return t_context(BSR_ISA_DEFAULT); }
 
 static bsr_matrix empty_like(const bsr_matrix *like, int64_t capacity) {
@@ -513,7 +514,6 @@ TEST(contexts) {
     bsr_context *ctx = nullptr;
     bsr_error error;
     bsr_info info;
-    int count = 0;
     bt_case("the device's numbers");
     CHECK_INT(bsr_query_info(gm.ctx, &info), BSR_OK);
     CHECK_INT(info.backend, BSR_BACKEND_CUDA), CHECK_STR(info.backend_name, "cuda");
@@ -529,18 +529,73 @@ TEST(contexts) {
         CHECK(ctx == nullptr && error.item == BSR_ITEM_DEVICE_MISSING && error.cuda_error != 0);
         CHECK_INT(cudaGetLastError(), cudaSuccess);
     }
-    bt_case("the wrong device");
-    cudaGetDeviceCount(&count);
-    if (count < 2) bt_skip("there is one device only");
-    else {
-        job j = job_new(ADDMM, BSR_F32, 16, 64, 0);
-        cudaSetDevice(1);
-        CHECK_INT(job_run(&j, gm.ctx, gm.stream, &error), BSR_WRONG_DEVICE), CHECK_INT(error.item, BSR_ITEM_CUDA_DEVICE),
-            CHECK_INT(error.value, 1);
-        cudaSetDevice(0);
-        CHECK(job_ready(&j, gm.ctx, gm.stream));
-        job_end(&j);
+}
+/* A context for each of two devices. They give the same bits, at the same time, too, each from a thread of its own. Where the
+   other device is current, or the stream is the other's, the call is refused, and nothing is written or stays behind. */
+static void on_two_devices(bsr_context *const (&ctx)[2], const cudaStream_t (&stream)[2], job (&j)[2], int kind) {
+    std::vector<std::thread> both;
+    bsr_error error;
+    int failures[2] = {0};
+    bool ready = true;
+    for (int i = 0; i < 2; i++) cudaSetDevice(i), ready = job_ready(&j[i], ctx[i], stream[i]) && ready;
+    if (!ready) return;
+    const std::string want = job_bits(&j[0], stream[0]);
+    CHECK(job_bits(&j[1], stream[1]) == want);
+    for (int i = 0; i < 2; i++) {
+        cudaSetDevice(i), job_reset(&j[i], stream[i], 0);
+        const std::string poison = job_bits(&j[i], stream[i]);
+        if (kind != SCATTER) { /* whose job clears the accumulators */
+            cudaSetDevice(1 - i);
+            CHECK_INT(job_run(&j[i], ctx[i], stream[i], &error), BSR_WRONG_DEVICE);
+            CHECK(error.item == BSR_ITEM_CUDA_DEVICE && error.value == 1 - i);
+            cudaSetDevice(i);
+            CHECK_INT(job_run(&j[i], ctx[i], stream[1 - i], &error), BSR_CUDA_ERROR), CHECK_INT(cudaGetLastError(), cudaSuccess);
+            gm_cuda("after the refusal", cudaStreamSynchronize(stream[1 - i]));
+            CHECK(job_bits(&j[i], stream[i]) == poison);
+        }
     }
+    for (int i = 0; i < 2; i++)
+        both.emplace_back([&, i] {
+            cudaSetDevice(i);
+            for (int k = 0; k < 50; k++) failures[i] += job_run(&j[i], ctx[i], stream[i]) != BSR_OK;
+            failures[i] += cudaStreamSynchronize(stream[i]) != cudaSuccess;
+        });
+    for (auto &t : both) t.join();
+    for (int i = 0; i < 2; i++) cudaSetDevice(i), CHECK_INT(failures[i], 0), CHECK(job_bits(&j[i], stream[i]) == want);
+}
+TEST(two_devices) {
+    bsr_context *ctx[2] = {nullptr, nullptr};
+    cudaStream_t stream[2];
+    int count = 0, current = -1;
+    cudaGetDeviceCount(&count);
+    if (count < 2) {
+        bt_skip("there is one device only");
+        return;
+    }
+    bt_case("contexts");
+    for (int i = 0; i < 2; i++) {
+        bsr_context_desc d = BSR_ZERO;
+        bsr_info info;
+        d.backend = BSR_BACKEND_CUDA, d.device = i + 1;
+        CHECK_INT(bsr_create(&d, &ctx[i], NULL), BSR_OK), CHECK_INT(bsr_query_info(ctx[i], &info), BSR_OK);
+        CHECK_INT(info.device, i);
+        gm_cuda("asking", cudaGetDevice(&current)), CHECK_INT(current, 0);
+        cudaSetDevice(i), stream[i] = new_stream(), cudaSetDevice(0);
+    }
+    for (int kind = 0; kind < JOBS; kind++)
+        for (int tier = 0; tier <= 3; tier++)
+            for (int type : {BSR_F32, BSR_BF16}) {
+                job j[2];
+                if ((tier && kind >= SOFTMAX) || !gm_compiled(type)) continue;
+                bt_case("%s, %s, tier %d", job_names[kind], bsr_dtype_name(type), tier);
+                const uint64_t seed = bt.random;
+                for (int i = 0; i < 2; i++) cudaSetDevice(i), bt.random = seed, j[i] = job_new(kind, type, 64, 256, tier);
+                on_two_devices(ctx, stream, j, kind);
+                for (int i = 0; i < 2; i++) cudaSetDevice(i), job_end(&j[i]);
+                cudaSetDevice(0);
+            }
+    for (int i = 0; i < 2; i++) cudaSetDevice(i), cudaStreamDestroy(stream[i]), bsr_destroy(ctx[i]);
+    cudaSetDevice(0);
 }
 TEST(queries) { /* a plan that a query gave is accepted as it is */
     for (int kind = 0; kind < JOBS; kind++) {
@@ -836,7 +891,25 @@ static t_spec spec_of(int type, int64_t block, int64_t r, int64_t c, int64_t nnz
     s.r = r, s.c = c, s.nnz = nnz;
     return s;
 }
+/* So compute-sanitizer meets each kernel, whatever is drawn elsewhere: those of products in `instances`, others in
+ * `every_kernel`.
+ */
+struct noting {
+    long *const before = gm_launches;
+    noting() { gm_launches = gm.launches; }
+    ~noting() { gm_launches = before; }
+};
+static void check_launched(bool products) {
+    int number;
+    for (int i = 0; const char *name = gm_kernel(i, &number); i++) {
+        const bool product = strstr(name, "product") || strstr(name, "sampled") || strstr(name, "few columns");
+        if (product != products) continue;
+        bt_case("kernel %d, %s", number, name);
+        CHECK(gm.launches[number] > 0 || architecture() != 9);
+    }
+}
 TEST(instances) {
+    const noting launches;
     static const uint32_t flags[] = {0, BSR_EXEC_TF32, BSR_EXEC_TF32X3};
     static const int64_t blocks[] = {16, 32, 64, 128}, widths[] = {272, 264, 8, 16, 32, 64};
     const int major = architecture(), strips = attribute(cudaDevAttrMultiProcessorCount) * 3 / 4 + 2;
@@ -885,6 +958,109 @@ TEST(instances) {
         if ((halves || type == BSR_I8) && major == 9) CHECK(ran[0][3] > 0);
         if (halves && major == 9) CHECK(ran[1][3] > 0);
     }
+    check_launched(true);
+}
+
+/* A type that a reduced build holds. */
+static int any_type(void) {
+    for (int type : types)
+        if (gm_compiled(type)) return type;
+    return BSR_F32;
+}
+/* Attention by a tier, with and without options, and by heads of 64 and 128. */
+static void each_attention(int type, int tier, int64_t block) {
+    for (int form = 0; form < 4; form++) {
+        const int64_t d = form & 1 ? 128 : 64;
+        const t_spec s = spec_of(type, block, 2, 2, 3);
+        bsr_attention_options o = BSR_ZERO;
+        bsr_exec e = t_exec(0);
+        o.dropout_p = form & 2 ? 0.1 : 0.0;
+        bt_case("attention, %s, tier %d, blocks of %d, form %d", bsr_dtype_name(type), tier, (int)block, form);
+        bsr_matrix mask = t_matrix(&s);
+        bsr_dense q = t_random(type, mask.rows, d, ROW, NO_BATCH, 0, FILL_SIGNED),
+                  k = t_random(type, mask.cols, d, ROW, NO_BATCH, 0, FILL_SIGNED),
+                  v = t_random(type, mask.cols, d, ROW, NO_BATCH, 0, FILL_SIGNED),
+                  out = t_output(type, mask.rows, d, ROW, NO_BATCH);
+        gm.tier = tier;
+        (void)RUN_OK(gm_attention(cpu(), 0, &q, &k, &v, &mask, &o, &out, nullptr, &e));
+        gm.tier = 0;
+    }
+}
+/* Views of patterns that fit into few words, into more, into none; with 32 and 64 bits; what bsr_validate finds there, and in a
+   matrix that has a column too many. */
+static void each_view(int64_t across, int index_dtype) {
+    t_spec s = spec_of(any_type(), 1, 12, across, 100);
+    bsr_exec e = t_exec(0);
+    uint64_t bytes[2] = {0, 0};
+    s.index_dtype = index_dtype;
+    bt_case("views, %d columns, %s", (int)across, bsr_dtype_name(index_dtype));
+    bsr_matrix m = t_matrix(&s);
+    if (!RUN_OK(bsr_transposed_index_size(cpu(), &m, &bytes[0], &e)) ||
+        !RUN_OK(bsr_schedule_size(cpu(), &m, 2, 0, &bytes[1], &e)))
+        return;
+    void *view[2] = {bt_alloc((size_t)bytes[0], 64), bt_alloc((size_t)bytes[1], 64)};
+    bt_mark_output(view[0]), bt_mark_output(view[1]);
+    if (!RUN_OK(gm_build_transposed_index(cpu(), &m, view[0], bytes[0], &e)) ||
+        !RUN_OK(gm_build_schedule(cpu(), &m, 2, 0, view[1], bytes[1], &e)))
+        return;
+    m.transposed_index = view[0], m.schedule = view[1];
+    (void)RUN_OK(gm_validate(cpu(), &m, &e));
+    t_set_index(m.col_indices, index_dtype, 99, across);
+    CHECK_INT(gm_validate(cpu(), &m, &e), BSR_BAD_STRUCTURE);
+}
+/* Lists of each format; all layouts; a matrix without rows. */
+static void each_list(void) {
+    t_spec s = spec_of(any_type(), 4, 6, 6, 20);
+    bsr_exec e = t_exec(0);
+    for (int format = 1; format <= 3; format++) {
+        bsr_scatter_indices x = BSR_ZERO;
+        bt_case("lists of format %d", format);
+        bsr_matrix a = t_matrix(&s);
+        x.format = format, x.split_n = 2;
+        if (!RUN_OK(bsr_build_scatter_indices(cpu(), &a, 16, &x, &e))) continue;
+        const int64_t count[4] = {x.c_count, x.r_count, x.p_count, x.q_count};
+        int64_t **const array[4] = {&x.c_indices, &x.r_offsets, &x.p_indices, &x.q_indices};
+        for (int k = 0; k < 4; k++)
+            if (count[k]) *array[k] = (int64_t *)bt_alloc((size_t)count[k] * 8, 8), bt_mark_output(*array[k]);
+        (void)RUN_OK(gm_build_scatter_indices(cpu(), &a, 16, &x, &e));
+    }
+    for (int kind : {BSR_LAYOUT_FIXED, BSR_LAYOUT_BIGBIRD}) {
+        bsr_layout l = bsr_layout_default(kind, 2, 12);
+        uint8_t *mask = (uint8_t *)bt_alloc(2 * 12 * 12, 1);
+        bt_case("layout %d", kind), bt_mark_output(mask);
+        (void)RUN_OK(gm_layout_mask(cpu(), &l, mask, &e));
+    }
+    bt_case("no rows");
+    bsr_dense none = t_random(s.dtype, 0, 8, ROW, NO_BATCH, 0, FILL_INTEGER);
+    s.r = 0, s.nnz = 0;
+    bsr_matrix m = t_matrix(&s);
+    m.rows = 0, m.cols = 8;
+    (void)RUN_OK(gm_from_dense(cpu(), &none, &m, &e));
+}
+/* Every other kernel by calls that no draw decides. */
+TEST(every_kernel) {
+    const noting launches;
+    const int kernels = gm.kernels;
+    gm.kernels = 0;
+    for (int kind = SOFTMAX; kind < JOBS; kind++)
+        for (int type : types)
+            for (int64_t block : {16, 5}) {
+                if (!gm_compiled(type) || !takes(kind, type) || kind == ATTENTION) continue;
+                if (kind >= TO_DENSE && (type != any_type() || block != 16)) continue;
+                bt_case("%s, %s, blocks of %d", job_names[kind], bsr_dtype_name(type), (int)block);
+                job j = job_new(kind, type, block, 64, 0);
+                (void)job_ready(&j, gm.ctx, gm.stream), job_end(&j);
+            }
+    for (int type : types)
+        if (gm_compiled(type) && type != BSR_I8) {
+            each_attention(type, 1, 16);
+            for (int tier = 1; tier <= 3; tier++) each_attention(type, tier, 64);
+            each_attention(type, 3, 128);
+        }
+    for (int index : {BSR_I32, BSR_I64})
+        for (int64_t across : {20, 600, 3000}) each_view(across, index);
+    each_list();
+    gm.kernels = kernels, check_launched(false);
 }
 
 /* What is random of a random product: half the time the layouts that tensor cores take. */
@@ -1056,10 +1232,10 @@ static void run_edge(const edge &x, int type, int layout, bool trans, int *ran) 
     exact_product(&a, &b, &c, c.data, op, x.grids, ran);
 }
 /* Of a whole test: each tier that the device has ran something. */
-static void check_ran(const int (&ran)[4]) {
+static void check_ran(const int (&ran)[4], int type) {
     const int major = architecture();
-    if (reduced()) return;
-    CHECK(ran[0] > 0 && ran[1] > 0), CHECK(major < 8 || ran[2] > 0), CHECK(major != 9 || ran[3] > 0);
+    if (reduced() || !gm_compiled(type)) return;
+    CHECK(ran[0] > 0 && ran[1] > 0), CHECK(major < 8 || ran[2] > 0), CHECK(major != 9 || type == BSR_F32 || ran[3] > 0);
 }
 TEST(product_edges) {
     std::vector<edge> list;
@@ -1102,7 +1278,7 @@ TEST(product_edges) {
                 else run_edge(x, type, layout, trans, ran);
             }
         }
-        check_ran(ran);
+        check_ran(ran, type);
     }
 }
 /* The same of sampled products: rows of several tiles, columns in any order and repeated, tiles that do not go into the grid. */
@@ -1147,7 +1323,7 @@ TEST(sampled_edges) {
                 if (reduced()) bt_skip("left out by --every");
                 else run_sampled_edge(x, type, form, ran);
             }
-        if (gm_compiled(type)) check_ran(ran);
+        check_ran(ran, type);
     }
 }
 /* Views that few have, each operand in turn: lines that overlap or are all the same, bases that are aligned less or not at all,
@@ -1217,11 +1393,11 @@ TEST(room_to_spare) {
     const uint64_t most = 1 << 20;
     void *view = nullptr, *workspace = nullptr;
     gm_cuda("in cudaMalloc", cudaMalloc(&workspace, most)), gm_cuda("in cudaMalloc", cudaMalloc(&view, most));
-    for (int type : {BSR_BF16, BSR_F32})
+    for (int type : {BSR_BF16, BSR_F32}) {
+        int ran[4] = {0};
         for (int64_t block : {16, 32, 64, 128})
             for (int form = 0; form < 7 && gm_compiled(type); form++) { /* products, of A^T, another */
                 const int trans = form % 2, n = form < 2 ? 8 : form < 4 ? 64 : 136, out = type;
-                int ran[4] = {0};
                 bsr_matrix real;
                 bsr_exec e = BSR_ZERO;
                 uint64_t bytes = 0;
@@ -1254,6 +1430,8 @@ TEST(room_to_spare) {
                 }
                 each_plan(g, c.data, out, e, ran, [&](const bsr_exec *e) { return bsr_dense_mm(gm.ctx, op, da, db, dc, e); });
             }
+        check_ran(ran, type);
+    }
     /* the same bits as without: softmax, both dense forms, attention, a schedule, the largest blocks */
     for (int type : {BSR_BF16, BSR_F32})
         for (int64_t block : {16, 64})
@@ -1334,7 +1512,7 @@ TEST(epilogues) {
                     each_plan(g, c.data, out, e, ran,
                               [&](const bsr_exec *e) { return bsr_dense_addmm(gm.ctx, beta, di, 3, 0, da, db, df, dc, e); });
                 }
-        if (gm_compiled(type)) check_ran(ran);
+        check_ran(ran, type);
     }
 }
 /* As absent_blocks: what is added up again from a row's own blocks. An Inf in one column; alpha behind a pointer, sums of items.
@@ -1702,6 +1880,7 @@ TEST(big_sampled_and_softmax) {
 int main(int argc, char **argv) {
     static const bt_test tests[] = {
         {"contexts", contexts},
+        {"two_devices", two_devices},
         {"queries", queries},
         {"capture", capture},
         {"no_allocation", no_allocation},
@@ -1711,6 +1890,7 @@ int main(int argc, char **argv) {
         {"host_pointers", host_pointers},
         {"absent_blocks", absent_blocks},
         {"instances", instances},
+        {"every_kernel", every_kernel},
         {"random_products", random_products},
         {"product_edges", product_edges},
         {"odd_views", odd_views},

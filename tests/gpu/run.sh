@@ -45,6 +45,7 @@ else
         check="$check $B/gpu_tests"
         [ "$tool" = racecheck ] && few=1 || few=$calls # three of each took three times as long
         part "$tool of gpu_test, instances" 120 "$check gpu_test --every 1000 --kernels $few instances"
+        part "$tool of gpu_test, every_kernel" 120 "$check gpu_test --every 1000 --kernels $few every_kernel"
         for p in $PROGRAMS; do
             case $p in
                 gpu_errors | gpu_test) continue ;;
