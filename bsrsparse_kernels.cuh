@@ -1830,7 +1830,7 @@ __device__ __forceinline__ void bsri_mma_multiply(const bsri_dev_mma &m, bsri_mm
                 if constexpr (L::PLAIN && T::BYTES == 2) bsri_mma_epilogue_plain<T, L>(m, last, (uint16_t *)tile, sum);
                 else bsri_mma_epilogue<T, L>(m, last, (typename T::sum *)tile, sum);
             }
-            bsri_mma_free<T, L>(bsri_mma_address(&s.part_empty[turn >> 6 & 1]));
+            bsri_mma_arrive(bsri_mma_address(&s.part_empty[turn >> 6 & 1])); /* each lane, see bsri_mma_free: all read */
         }
     }
 }
@@ -1842,10 +1842,10 @@ template <class T, class L> __global__ void __launch_bounds__(384, 1) bsri_produ
     __shared__ bsri_mma_list s;
     const bsri_dev_product &p = m.p;
     const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha;
-    const int readers = (int)(blockDim.x - BSRI_FETCHERS) / (T::BYTES == 4 ? 1 : 32);
+    const int readers = (int)blockDim.x - BSRI_FETCHERS;
     if ((int)threadIdx.x < m.stages) {
         bsri_mma_barrier(bsri_mma_address(&s.full[threadIdx.x]), 32);
-        bsri_mma_barrier(bsri_mma_address(&s.empty[threadIdx.x]), readers);
+        bsri_mma_barrier(bsri_mma_address(&s.empty[threadIdx.x]), T::BYTES == 4 ? readers : readers / 32);
     }
     if (threadIdx.x < 2) {
         bsri_mma_barrier(bsri_mma_address(&s.part_full[threadIdx.x]), BSRI_FETCHERS);
