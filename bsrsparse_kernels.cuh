@@ -3025,9 +3025,22 @@ __device__ __forceinline__ void bsri_tma_store(const CUtensorMap *map, uint32_t 
                  "r"(c0), "r"(c1), "r"(c2)
                  : "memory");
 }
-__device__ __forceinline__ void bsri_tma_store(const CUtensorMap *map, uint32_t from, int c0, int c1, int c2, int c3) {
-    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map), "r"(from),
-                 "r"(c0), "r"(c1), "r"(c2), "r"(c3)
+/* What the L2 does with what is stored: it leaves first, or as other lines do. */
+__device__ __forceinline__ uint64_t bsri_l2_first(void) {
+    uint64_t policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
+    return policy;
+}
+__device__ __forceinline__ uint64_t bsri_l2_normal(void) {
+    uint64_t policy;
+    asm("createpolicy.fractional.L2::evict_normal.b64 %0;" : "=l"(policy));
+    return policy;
+}
+__device__ __forceinline__ void bsri_tma_store(const CUtensorMap *map, uint32_t from, int c0, int c1, int c2, int c3,
+                                               uint64_t policy) {
+    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group.L2::cache_hint [%0, {%2, %3, %4, %5}], [%1], %6;"
+                 :
+                 : "l"(map), "r"(from), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "l"(policy)
                  : "memory");
 }
 __device__ __forceinline__ void bsri_tma_commit(void) { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
@@ -3706,6 +3719,8 @@ typedef struct bsri_dev_wgmma {
     int32_t either;             /* block rows or columns, which are fewer: so many lines a schedule of any direction has */
     int32_t group_bits, tile_cols;
     int32_t silent; /* alpha is 0 and by value: nothing is read */
+    int32_t constant; /* index arrays may be read before the kernel before this one has ended */
+    int32_t leaves;   /* out leaves the L2 before other lines */
     int32_t ahead_lines, ahead_bytes; /* of the dense operand, which tiles of the first slab read; 0: not ahead */
     int32_t dense;  /* columns of a slice of the dense operand that one box brings */
     /* Blocks of 16 and 32, the dense operand along the products: columns of blocks in a slice; where slices begin, as bits; as
@@ -3952,7 +3967,7 @@ __device__ __forceinline__ uint32_t bsri_wgmma_deal(const bsri_dev_wgmma &m, bsr
 template <int GROUP> __device__ __forceinline__ void bsri_wgmma_plan(const bsri_dev_wgmma &m, bsri_wgmma_list<GROUP> &s) {
     bsri_wgmma_order o;
     o.begin(m);
-    bsri_dev_wait_for_last();
+    if (!m.constant) bsri_dev_wait_for_last();
     o.schedule(m, -1);
     uint32_t picks = 0;
     if (o.units > o.teams) picks = bsri_wgmma_deal(m, s, o);
@@ -4150,7 +4165,7 @@ __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_w
             } while (more);
         }
         if (cold) {
-            bsri_dev_wait_for_last();
+            if (!m.constant) bsri_dev_wait_for_last();
             if (!L::OWN) ends.ask(m, !builder); /* 4096^3, .95, blocks of 128: 24.0 -> 23.7 us; else registers spill */
             early = order.schedule(m, place), known = order.starts(m);
             nothing = p.alpha_ptr ? *p.alpha_ptr == 0.0 : m.silent, cold = false;
@@ -4553,6 +4568,7 @@ __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const
     const bool input = KIND == BSRI_WGMMA_INPUT || (FUSED && !direct && m.terms & BSRI_TERM_INPUT);
     const uint32_t bytes = box::bytes(by_rows), start = box::first(spare, by_rows);
     const bool leads = box::leads(by_rows);
+    const uint64_t policy = m.leaves ? bsri_l2_first() : bsri_l2_normal();
     const float alpha = FUSED ? f.alpha : (float)(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
     const int32_t c0 = m.single ? 0 : __shfl_sync(~0u, f.c0, 0), c1 = m.single ? 0 : __shfl_sync(~0u, f.c1, 0);
     const auto next = [&](int col, uint32_t to) { /* input for the box at `to` is asked for */
@@ -4600,7 +4616,7 @@ __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const
         box::sync(by_rows);
         const int32_t c = t.col + n - 32, x0 = by_rows ? c : t.row, x1 = by_rows ? t.row : c; /* here: the same in all lanes */
         if (leads) {
-            if (n - 32 < t.cols) bsri_tma_store(&m.out_map, start + at, x0, x1, c0, c1);
+            if (n - 32 < t.cols) bsri_tma_store(&m.out_map, start + at, x0, x1, c0, c1, policy);
             bsri_tma_commit();
         }
         if (L::BOXES == 1 && input && n + 32 < L::TN) next(n + 32, 0);
@@ -4649,6 +4665,7 @@ __device__ __forceinline__ void bsri_wgmma_store(const bsri_dev_wgmma &m, const 
                                                  const bsri_wgmma_terms<L> &t, uint32_t spare, int32_t (&sum)[L::TN / 2]) {
     const uint32_t lane = threadIdx.x % 32, r = lane / 4, q = lane % 4, odd = (ROWS ? r : q) & 1;
     const uint32_t alpha = bsri_dev_scalar<uint32_t>::of(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
+    const uint64_t policy = m.leaves ? bsri_l2_first() : bsri_l2_normal();
     const int32_t c0 = m.single ? 0 : __shfl_sync(~0u, f.c0, 0), c1 = m.single ? 0 : __shfl_sync(~0u, f.c1, 0);
     uint32_t at[4]; /* rows: of 8 columns; columns: of both halves of both columns */
     if (alpha != 1) {
@@ -4680,7 +4697,7 @@ __device__ __forceinline__ void bsri_wgmma_store(const bsri_dev_wgmma &m, const 
         __syncwarp();
         if (lane == 0) {
             const int32_t c = t.col + n * 32;
-            if (n * 32 < t.cols) bsri_tma_store(&m.out_map, spare + to, ROWS ? c : t.row, ROWS ? t.row : c, c0, c1);
+            if (n * 32 < t.cols) bsri_tma_store(&m.out_map, spare + to, ROWS ? c : t.row, ROWS ? t.row : c, c0, c1, policy);
             bsri_tma_commit();
         }
     }
@@ -5420,6 +5437,12 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     m->p = *p, m->single = bsri_mma_single(p, &m->rows), m->schedule = p->a.schedule, m->trans = p->trans;
     m->items = (int32_t)p->items, m->lines = (int32_t)p->tiles;
     m->silent = !p->alpha_ptr && p->alpha == 0.0;
+    /* Written once, more than the L2 holds and than the dense operand: it leaves first (16384 x 1024 x 4096, .9, blocks of 128,
+       54.2 -> 52.0 us, 3072 x 768 x 50432, .8, of 64, 129.9 -> 127.1). Smaller ones stay for who reads them next. */
+    m->leaves = p->out.rows >= p->b.rows &&
+                (double)p->items * (double)p->out.rows * (double)p->width * (double)bsr_dtype_size(p->out.dtype) > 50e6;
+    /* 4096^3, .95, blocks of 128 / 64 / 32 / 16, no schedule: 24.4 / 27.5 / 42.3 / 62.5 -> 23.8 / 26.7 / 41.2 / 61.8 us */
+    m->constant = p->constant && !p->a.schedule && p->kind == BSRI_LIST_ROWS && !p->alpha_ptr;
     m->group = (int32_t)bsri_max(1, c.tile_rows / p->br), m->group_bits = bsri_mma_log2(m->group), m->tile_cols = c.tile_cols;
     m->parts = (int32_t)bsri_max(1, p->br * (int64_t)bsr_dtype_size(p->a.dtype) / 128);
     m->block_bits = bsri_mma_log2(p->br);
