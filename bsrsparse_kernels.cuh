@@ -2507,6 +2507,7 @@ typedef struct bsri_traits {
     double waves, tile, fused;   /* tiles, of 32768 numbers each, and how much of an epilogue's time a tile takes */
     double slices, piece, along; /* slices of b that are fetched, of 8 KB each; b lies the slower way */
     double own, area;            /* slices that a warp multiplies, of 16384 sums */
+    double crooked, busy;        /* rows of b are no whole lines; the part of all multiprocessors that fetch at once */
 } bsri_traits;
 /* What a kernel is expected to take, and by which tile; why: it can't run the product at all. A kernel has a pair of functions:
    one estimates, the other makes its parameters by that; bsri_products has all pairs. */
@@ -2550,6 +2551,8 @@ enum {
     BSRI_COSTS_NARROW_32,
     BSRI_COSTS_WIDE_64,
     BSRI_COSTS_WIDE_128,
+    BSRI_COSTS_WIDE_I8_64,
+    BSRI_COSTS_WIDE_I8_128,
     BSRI_COSTS_SAMPLED_MMA_16,
     BSRI_COSTS_SAMPLED_MMA_32,
     BSRI_COSTS_SAMPLED_MMA_64,
@@ -2558,27 +2561,29 @@ enum {
     BSRI_COSTS_SAMPLED_WGMMA_64
 };
 static const bsri_costs bsri_costs_of[] = {
-    {3110, 4690, 562, 500, 81.7, 37.8, 1.21, 39.8, 315},      /* mma 16 */
-    {4800, 3970, 336, 1.89, 9.7, 177, 5.56e-05, 76.7, 290},   /* mma 32 */
-    {2280, 4150, 100, 2670, 246, 29.7, 0.17, 81.2, 1440},     /* f32 16 */
-    {1850, 5160, 100, 1220, 963, 1.38, 16, 184, 1610},        /* f32 32 */
-    {2770, 3360, 100, 3750, 119, 59.4, 0.0113, 49.2, 562},    /* tf32 16 */
-    {2510, 3430, 100, 2210, 309, 18.9, 0.0115, 377, 348},     /* tf32 32 */
-    {3670, 3280, 100, 4210, 129, 29.8, 0.05, 58.3, 123},      /* i8 32 */
-    {3330, 2820, 100, 5130, 154, 34.5, 0.0504, 180, 200},     /* i8 64 */
-    {36.8, 2480, 1170, 500, 19.2, 42.4, 3.08, 177, 65.4},     /* short 16 */
-    {0.282, 2850, 1400, 502, 7.73, 102, 0.544, 373, 64.5},    /* short 32 */
-    {2.3, 2500, 2140, 503, 73.5, 32.1, 0.607, 284, 64.8},     /* short 64 */
-    {1910, 58.9, 2140, 89000, 21.6, 78.8, 1.97, 394, 890},    /* skinny 16 */
+    {6470, 2940, 291, 731, 77.7, 47.3, 1, 82.4, 295},         /* mma 16 */
+    {5110, 3730, 173, 0.595, 80.7, 117, 3.86e-05, 99.3, 335}, /* mma 32 */
+    {1190, 5260, 13.4, 4890, 354, 1.13, 26.5, 83.8, 1160},    /* f32 16 */
+    {1690, 57.1, 1020, 2200, 915, 0.408, 84.9, 947, 1490},    /* f32 32 */
+    {3310, 3610, 438, 2130, 166, 52, 0.00239, 56.2, 419},     /* tf32 16 */
+    {2140, 3880, 899, 1020, 368, 20.5, 0.00829, 71, 766},     /* tf32 32 */
+    {3320, 3300, 100, 2440, 139, 12.5, 0.048, 51.3, 206},     /* i8 32 */
+    {5180, 1750, 100, 4150, 173, 3.09, 0.0453, 99, 347},      /* i8 64 */
+    {1.64, 2890, 1230, 114, 12.5, 32.9, 3.46, 229, 66.7},     /* short 16 */
+    {3.73, 2590, 4680, 258, 42.3, 29.5, 1.64, 383, 64.8},     /* short 32 */
+    {3.04, 1960, 2400, 2490, 44, 47.4, 0.968, 360, 66},       /* short 64 */
+    {1760, 58.9, 1980, 125000, 27.2, 0.503, 58.4, 123, 1760}, /* skinny 16 */
     {1090, 36.5, 4410, 148000, 50.2, 4.19, 4.19, 577, 243},   /* skinny 32 */
-    {25.8, 1160, 762, 20600, 112, 38.7, 0.246, 300, 1290},    /* few 32 */
-    {697, 4.58, 433, 35300, 177, 0.474, 0.044, 527, 86.4},    /* few 64 */
-    {82.3, 1120, 333, 8720, 220, 38.2, 0.00335, 126, 576},    /* few wgmma 64 */
-    {33.3, 1030, 1030, 7310, 117, 73.8, 0.00324, 116, 533},   /* few wgmma 128 */
-    {5610, 5280, 982, 550, 99, 5.81, 1.41, 43, 91.5},         /* narrow 16 */
-    {3580, 4100, 892, 540, 93.7, 21.1, 0.291, 50.3, 188},     /* narrow 32 */
-    {1130, 3150, 1200, 597, 79.3, 57, 0.000511, 227, 121},    /* wide 64 */
-    {1340, 2120, 711, 1740, 39.3, 44.5, 0.00132, 0.496, 300}, /* wide 128 */
+    {10, 1360, 988, 17700, 84.5, 0.396, 0.249, 166, 2880},    /* few 32 */
+    {697, 4.58, 600, 35300, 177, 0.474, 0.044, 527, 86.4},    /* few 64 */
+    {180, 170, 1040, 5700, 149, 46.7, 0.0731, 175, 838},      /* few wgmma 64 */
+    {246, 1260, 1400, 2760, 74.9, 71.6, 0.421, 134, 746},     /* few wgmma 128 */
+    {6010, 3120, 2050, 509, 104, 9.1, 0.598, 44.4, 93.4},     /* narrow 16 */
+    {5270, 4130, 4120, 555, 118, 31.4, 0.172, 43.8, 91.3},    /* narrow 32 */
+    {3540, 2500, 326, 370, 11, 62.3, 0.00017, 373, 46.7},     /* wide 64 */
+    {3020, 3120, 206, 524, 32.8, 16.9, 0.000843, 0.901, 267}, /* wide 128 */
+    {9.66, 3630, 1200, 1230, 335, 6.02, 0.0454, 103, 53.1},   /* wide i8 64 */
+    {823, 3130, 711, 2320, 325, 81.2, 0.0515, 52.9, 55.8},    /* wide i8 128 */
     {318, 5090, 100, 505, 34.4, 101, 1.39, 652, 64},          /* sampled mma 16 */
     {89.9, 7630, 100, 513, 69, 211, 0.041, 484, 68.5},        /* sampled mma 32 */
     {42.6, 7550, 100, 526, 112, 206, 0.0498, 47.4, 524},      /* sampled mma 64 */
@@ -2586,6 +2591,8 @@ static const bsri_costs bsri_costs_of[] = {
     {6380, 19.7, 23.6, 3090, 16.7, 204, 0.146, 36.7, 165},    /* sampled wgmma 32 */
     {4130, 27.8, 49.6, 3690, 1.07, 186, 0.00204, 1.04, 248},  /* sampled wgmma 64 */
 };
+/* So much more there is to fetch from rows of b that are no whole lines; what fetching takes of that where all do so at once. */
+static const double bsri_costs_crooked = 0.45, bsri_costs_alone = 0.4;
 /* Blocks that an item stores: nnz counts those of all patterns only where they differ in number. */
 static double bsri_mean_blocks(const bsr_matrix *a) {
     return (double)a->nnz / (double)(a->flags & BSR_MATRIX_RAGGED ? bsri_max(1, bsri_pattern_count(a)) : 1);
@@ -2595,6 +2602,13 @@ static double bsri_longest(double all, double chance, double bits) {
     const double mean = all * chance, deviations = bits > 0.0 ? 0.71 * bits / (1.0 + 0.083 * bits) : 0.0;
     const double most = mean + deviations * sqrt(mean * (1.0 - chance));
     return most > all ? all : most < 1.0 && mean > 0.0 ? 1.0 : most;
+}
+/* The chance that none of n blocks is stored, each of which is with this one. */
+static double bsri_none_of(double present, int64_t n) {
+    double none = 1.0, absent = present < 1.0 ? 1.0 - present : 0.0;
+    for (; n > 0; n /= 2, absent *= absent)
+        if (n % 2) none *= absent;
+    return none;
 }
 /* Stored blocks of those that could be. */
 static double bsri_density(const bsr_matrix *a) {
@@ -2607,23 +2621,23 @@ static bsri_facts bsri_facts_of(const bsri_dev_product *p) {
     f.density = bsri_density(&p->a);
     f.inner = (double)p->reduce * (double)(p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a));
     f.lists = log2(1.0 + (double)p->items * (double)p->tiles), f.most = bsri_longest(f.inner, f.density, f.lists);
-    f.crooked = f.dense == 1 && p->b.row_stride * (int64_t)bsr_dtype_size(p->b.dtype) % 128;
+    f.crooked = f.dense == 1 && p->width > 8 && p->b.row_stride * (int64_t)bsr_dtype_size(p->b.dtype) % 128;
     f.far = 1.0 - (30 << 20) / ((double)p->b.rows * (double)p->width * (double)bsr_dtype_size(p->b.dtype));
     if (!(f.far > 0.0)) f.far = 0.0;
     return f;
 }
-/* How a kernel cuts a product: a tile, products of a slice; how many tiles one after another the busiest multiprocessor gets,
-   and at once; warps that share a row's slices, 0: many rows make a tile; whether the dense operand lies the slower way; how
-   much of an epilogue's time a tile takes; how many times what the longest list has beyond a mean one is waited for; by how
-   much more there is to fetch because rows of b are no whole lines. */
+/* How a kernel cuts a product: a tile, products of a slice; warps that share a row's slices, 0: many rows make a tile; whether
+   the dense operand lies the slower way; how many tiles one after another the busiest multiprocessor gets, and at once, and what
+   part of all multiprocessors has any; how much of an epilogue's time a tile takes; how many times its sums are stored; how many
+   times what the longest list has beyond a mean one is waited for; columns that are fetched. */
 typedef struct bsri_tiling {
     int rows, cols, slice, split, along;
-    double waves, beside, fused, longer, lines;
+    double waves, beside, busy, fused, stored, longer, fetched;
 } bsri_tiling;
 static bsri_tiling bsri_tiling_of(const bsri_facts *f, int rows, int cols, int slice, int split) {
     bsri_tiling t;
-    t.rows = rows, t.cols = cols, t.slice = slice, t.split = split, t.along = f->dense == 2;
-    t.waves = t.beside = 1.0, t.fused = !f->vector, t.longer = 1.0, t.lines = f->crooked ? 1.4 : 1.0;
+    t.rows = rows, t.cols = cols, t.fetched = cols, t.slice = slice, t.split = split, t.along = f->dense == 2;
+    t.waves = t.beside = t.busy = t.stored = t.longer = 1.0, t.fused = !f->vector;
     return t;
 }
 /* So many at once; no more than one until all places are taken. */
@@ -2633,19 +2647,20 @@ static void bsri_tiling_spread(bsri_tiling *t, double tiles, double room, double
 /* Blocks are taken to be anywhere. */
 static bsri_traits bsri_traits_of(const bsri_dev_product *p, const bsri_facts *f, const bsri_tiling *t) {
     const double cut = (double)p->bc / t->slice, own = f->most + (t->waves - 1.0) * f->inner * f->density;
-    double absent = 1.0 - f->density, any, most, bits = f->lists;
+    const int64_t group = bsri_max(1, t->rows / p->br); /* block rows of a tile */
+    const double some = 1.0 - bsri_none_of(f->density, group), any = f->inner * some;
+    const double most = bsri_longest(f->inner, some, f->lists - bsri_mma_log2(group));
     bsri_traits x;
-    int64_t rows;
-    for (rows = p->br; rows < t->rows; rows *= 2) absent *= absent, bits -= 1.0;
-    any = f->inner * (1.0 - absent), most = bsri_longest(f->inner, 1.0 - absent, bits);
-    x.waves = t->waves, x.tile = t->rows * t->cols / 32768.0, x.fused = t->fused;
-    x.slices = cut * t->lines * (t->waves * t->beside * any + t->longer * (most - any));
-    x.piece = (double)t->slice * t->cols * (double)bsr_dtype_size(p->b.dtype) / 8192 * (1.0 + f->far), x.along = t->along;
+    x.waves = t->waves, x.tile = t->beside * t->stored * t->rows * t->cols / 32768.0, x.fused = t->fused;
+    x.slices = cut * (t->waves * t->beside * any + t->longer * (most - any));
+    x.crooked = f->crooked, x.busy = t->busy < 1.0 ? t->busy : 1.0;
+    x.piece = (double)t->slice * t->fetched * (double)bsr_dtype_size(p->b.dtype) / 8192 * (1.0 + f->far), x.along = t->along;
     x.own = cut * own / (t->split ? t->split : 1), x.area = (double)t->cols * (t->rows > 64 ? t->rows : 64) / 16384;
     return x;
 }
 static double bsri_traits_ns(const bsri_costs *c, const bsri_traits *x) {
-    const double fetch = x->slices * (c->fetch + c->bytes * x->piece * (1.0 + c->along * x->along));
+    const double lines = 1.0 + bsri_costs_crooked * x->crooked, busy = bsri_costs_alone + (1.0 - bsri_costs_alone) * x->busy;
+    const double fetch = x->slices * lines * (c->fetch + c->bytes * busy * x->piece * (1.0 + c->along * x->along));
     const double multiply = x->own * (c->step + c->area * x->area);
     return c->start + x->waves * (c->tile + c->store * x->tile + c->fused * x->fused) +
            sqrt(fetch * fetch + multiply * multiply);
@@ -2684,13 +2699,15 @@ static bsri_estimate bsri_mma_estimate(const bsr_context *ctx, const bsri_dev_pr
                      : p->precision           ? BSRI_COSTS_TF32_16
                                               : BSRI_COSTS_F32_16;
     bsri_estimate e = bsri_estimate_none(why);
+    double each;
     int rows, cols;
     if (why) return e;
     for (cols = 128; cols <= (wide ? 256 : 128); cols *= 2)
         for (rows = cols == 256 ? wide : 128; rows >= bsri_max(32, p->br); rows /= 2) {
             bsri_tiling t = bsri_tiling_of(f, rows, cols, (int)bsri_min(p->br, i8 ? 64 : 32), 0);
             if ((asked->tile_rows && asked->tile_rows != rows) || (asked->tile_cols && asked->tile_cols != cols)) continue;
-            t.waves = (double)bsri_ceil_div(bsri_mma_tiles(p, (int)p->br, rows, cols), ctx->sm_count);
+            each = (double)bsri_mma_tiles(p, (int)p->br, rows, cols) / ctx->sm_count;
+            t.waves = ceil(each), t.busy = each / t.waves;
             bsri_estimate_take(&e, p, f, kind + (p->br >= (i8 ? 64 : 32)), &t);
         }
     if (!e.tile_rows) e.tile_rows = 128, e.tile_cols = 128; /* nothing that is asked for */
@@ -2747,15 +2764,16 @@ static void bsri_mma_strides(const bsri_dev_product *p, const bsri_mma_shape *s,
 }
 static bsri_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *asked,
                                    const bsri_estimate *e, bsri_dev_mma *m) {
-    const int dt = p->a.dtype, b = (int)p->br;
+    const int dt = p->a.dtype, b = (int)p->br, ranks = dt == BSR_F32 || (dt == BSR_I8 && b > 32);
     bsri_choice c = bsri_yes(0, 2, BSR_WHY_GROUP);
     bsri_mma_shape s;
     memset(m, 0, offsetof(bsri_dev_mma, p));
     m->p = *p, m->vector = f->vector, c.tile_rows = e->tile_rows, c.tile_cols = e->tile_cols;
     if (!bsri_mma_fit(ctx, p, asked, b, f->dense, &s, &c, m)) return bsri_no(BSR_WHY_SHARED);
     c.kernel = s.kernel;
-    /* ranking rows by length takes 4 %: where a CTA has one tile it is for nothing */
-    c.order = dt == BSR_F32 && bsri_mma_tiles(p, b, c.tile_rows, c.tile_cols) > ctx->sm_count ? 2 : 1;
+    /* ranking rows by length takes 4 %: where a CTA has one tile it is for nothing (i8, 4096 x 2048 x 640, blocks of 128, .6,
+       A^T: 34.6 -> 25.9 us; blocks of 32 gain nothing) */
+    c.order = ranks && bsri_mma_tiles(p, b, c.tile_rows, c.tile_cols) > ctx->sm_count ? 2 : 1;
     if (asked->order == 1 || asked->order == 2) c.order = asked->order;
     m->order = c.order - 1;
     m->group = c.tile_rows / b, m->block_bits = bsri_mma_log2(b / s.mw);
@@ -2794,11 +2812,11 @@ static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_
         return bsri_estimate_none(BSR_WHY_SIZE);
     for (i = 1; i <= 4; i *= 2) {
         bsri_tiling t = bsri_tiling_of(f, rows, 64, rows, i);
-        const double all = (double)bsri_ceil_div(tiles, 4 / i) / ctx->sm_count; /* CTAs of four warps, three at once */
+        const double all = (double)bsri_ceil_div(tiles, 4 / i) / ctx->sm_count, room = 3.0; /* CTAs of four warps; at once */
         if (asked->split && asked->split != i) continue;
         /* what is there at once is spread evenly */
-        bsri_tiling_spread(&t, all > 3.0 ? (ceil(all) + all) / 2 : ceil(all), 3.0, 0.3 * all + 0.5);
-        t.beside *= 4 / i, t.longer = 2.0, t.lines = f->crooked && p->width > 8 ? 1.6 : 1.0;
+        bsri_tiling_spread(&t, all > room ? (ceil(all) + all) / 2 : ceil(all), room, 0.9 + 0.75 * all / room);
+        t.busy = all / (t.waves * t.beside), t.beside *= 4 / i, t.longer = 2.0;
         bsri_estimate_take(&e, p, f, kind, &t);
     }
     if (!e.split) e.tile_rows = rows, e.tile_cols = 64, e.split = 1;
@@ -2865,10 +2883,11 @@ static bsri_estimate bsri_skinny_estimate(const bsr_context *ctx, const bsri_dev
     /* no more warps than the SMs hold at once, or than a mean row has units */
     e.split = ni ? 8 : 16;
     while (e.split > 2 && (grid * e.split > ctx->sm_count * held || blocks * p->bc <= e.split / 2 * 32)) e.split /= 2;
-    t = bsri_tiling_of(f, e.tile_rows, e.tile_cols, 32, e.split), t.along = bsri_skinny_rows(p), t.longer = 0.0, t.lines = 1.0;
+    t = bsri_tiling_of(f, e.tile_rows, e.tile_cols, 32, e.split), t.along = bsri_skinny_rows(p), t.longer = 0.0;
     t.fused = bsri_mma_plain(p) ? 0.0 : e.tile_rows * e.tile_cols / 1024.0;
     each = (double)grid / ctx->sm_count, each = each <= 6.0 ? ceil(each) : each + 0.5, room = (double)held / e.split;
     bsri_tiling_spread(&t, each, room, each / room);
+    t.busy = (double)grid / ctx->sm_count;
     bsri_estimate_take(&e, p, f, e.tile_rows == 16 ? BSRI_COSTS_SKINNY_16 : BSRI_COSTS_SKINNY_32, &t);
     return e;
 }
@@ -2917,6 +2936,7 @@ static void bsri_estimate_sampled(bsri_estimate *e, int kind, double waves, doub
     bsri_traits *x = &e->traits;
     x->waves = waves, x->tile = rows * cols / 32768, x->fused = lists, x->along = across;
     x->slices = waves * beside * steps, x->piece = (rows + cols) / 128, x->own = waves * steps, x->area = rows * cols / 16384;
+    x->busy = 1.0;
     e->kind = kind, e->ns = bsri_traits_ns(&bsri_costs_of[kind], x);
 }
 /* Warps below and beside each other, each with 32 (of blocks of 16 with 16) rows and 64 columns. */
@@ -3582,17 +3602,16 @@ static void bsri_few_take(bsri_estimate *e, const bsr_context *ctx, const bsri_d
         full = 2.0 * each * (double)(most * slot) / (220.0 * 1024);
     } else bsri_few_slots(p, cols, most, each, &places), full = each / places;
     t = bsri_tiling_of(f, rows, cols, 64, most), t.along = bsri_few_layout(p, f) == 1, t.longer = 0.0;
-    t.lines = t.along && p->width > 8 && p->b.row_stride % 16 ? 1.6 : 1.0; /* rows that are no whole sectors */
-    t.fused = ((bsri_mma_plain(p) ? 0.0 : 1.0) + (groups ? (most - 1) / 8.0 : 0.0)) * rows * cols / 1024.0;
+    t.fused = !bsri_mma_plain(p), t.stored = groups ? most : 1.0;
     t.waves = groups ? ceil(full) : sqrt(1.0 + full * full);
-    t.beside = each / t.waves; /* tiles are taken as multiprocessors get free */
+    t.beside = t.busy = each / t.waves; /* tiles are taken as multiprocessors get free */
     bsri_estimate_take(e, p, f, kind, &t);
 }
 static bsri_estimate bsri_few_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
                                        const bsr_plan *asked) {
     const int dt = p->a.dtype, layout = bsri_few_layout(p, f), blocks = (int)bsri_min(p->a.nnz, INT32_MAX);
     bsri_estimate e = bsri_estimate_none(0);
-    const int most = asked->split || p->a.nnz * p->bc > p->tiles * 160 ? 2 : 1; /* groups: each is to get a block and a quarter */
+    const int most = asked->split || p->a.nnz * p->bc > p->tiles * 64 ? 2 : 1; /* groups: there is something to share */
     int rows, cols, split;
     if (ctx->tier < 3 || !ctx->tensor_map) return bsri_estimate_none(BSR_WHY_GPU);
     if (p->kind != BSRI_LIST_ROWS || p->items != 1 || p->reduce != 1) return bsri_estimate_none(BSR_WHY_LIST_KIND);
@@ -5342,21 +5361,23 @@ static void bsri_wgmma_take(bsri_estimate *e, const bsr_context *ctx, const bsri
                             int64_t groups, int cols) {
     const int64_t tiles = bsri_ceil_div(p->width, cols), span = bsri_wgmma_span(tiles);
     const int64_t units = p->items * groups * bsri_ceil_div(tiles, span), teams = bsri_max(1, ctx->sm_count / span);
-    bsri_tiling t = bsri_tiling_of(f, 128, cols, (int)bsri_min(p->br, 64), 0);
+    const int i8 = p->a.dtype == BSR_I8, kind = i8 ? BSRI_COSTS_WIDE_I8_64 - 6 : BSRI_COSTS_NARROW_16 - 4;
+    bsri_tiling t = bsri_tiling_of(f, 128, cols, (int)bsri_min(p->br, i8 ? 128 : 64), 0);
     if (units > teams) t.waves = pow((double)bsri_ceil_div(units, teams), 0.95); /* a tile starts while the one before ends */
-    if (p->width <= 64) t.lines = 1.0; /* boxes are no wider */
-    bsri_estimate_take(e, p, f, BSRI_COSTS_NARROW_16 + bsri_mma_log2(p->br) - 4, &t);
+    t.busy = (double)(units * span) / ctx->sm_count / t.waves;
+    if (p->br >= 64) t.fetched = (double)bsri_min(cols, p->width);
+    bsri_estimate_take(e, p, f, kind + bsri_mma_log2(p->br), &t);
 }
 static bsri_estimate bsri_wgmma_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
                                          const bsr_plan *asked) {
     const int64_t groups = bsri_ceil_div(p->tiles * p->br, 128); /* a schedule by eights may round up to four times as many */
     const int why = bsri_wgmma_refuses(ctx, p, f, compute, p->items * groups * bsri_ceil_div(p->width, 128));
+    const int one = p->br < 64 || p->a.dtype == BSR_I8; /* tile, of 256 columns */
     bsri_estimate e = bsri_estimate_none(why);
     e.tile_rows = 128, e.tile_cols = 256;
     if (why) return e;
-    if (p->a.dtype == BSR_I8) e.ns = 0.0; /* always ahead */
-    else if (p->br < 64 || asked->tile_cols != 128) bsri_wgmma_take(&e, ctx, p, f, groups, 256);
-    if (p->a.dtype != BSR_I8 && p->br >= 64 && asked->tile_cols != 256) bsri_wgmma_take(&e, ctx, p, f, groups, 128);
+    if (one || asked->tile_cols != 128) bsri_wgmma_take(&e, ctx, p, f, groups, 256);
+    if (!one && asked->tile_cols != 256) bsri_wgmma_take(&e, ctx, p, f, groups, 128);
     return e;
 }
 /* Of blocks, how many are stored. */
@@ -5370,14 +5391,12 @@ static void bsri_wgmma_balance(bsri_dev_wgmma *m, int64_t groups) {
     const double inner = 1.0 / m->share, some = 0.05 * m->slabs * m->items, present = bsri_wgmma_present(m);
     const int64_t clocks = m->tile_cols * bsri_min(64, m->p.br) / 16; /* of a stage */
     const double units = (double)m->items * m->slabs * (double)groups;
-    double absent = 1, mean, tall;
-    int i;
+    double mean, tall;
     /* By time stamps: a tile of nothing takes 2.1 us (narrow ones 2.5), a stage of 64 products .54 (128 rows: .63). Of narrow
        ones full rows take longer than their columns do (16 at .8: 256 columns with 2,000 blocks 82 us, 190 with 370 26). */
     m->turn = m->p.br < 64 ? 8 + 384 / (int32_t)m->p.br : 4;
     m->each = m->p.br == 16 ? 0.35f : m->p.br == 32 ? 0.5f : 0;
-    for (i = 0; i < m->group; i++) absent *= present < 1 ? 1 - present : 0;
-    mean = inner * (1 - absent) * m->parts + inner * present * m->group * m->each + m->turn;
+    mean = inner * (1 - bsri_none_of(present, m->group)) * m->parts + inner * present * m->group * m->each + m->turn;
     tall = (some > 1.5 ? some : 1.5) * (double)groups * mean / m->teams;
     m->tall = tall < 1e9 ? (int32_t)tall : 1000000000;
     m->late = (int32_t)bsri_max(1, 1024 / clocks), m->mean = (int32_t)mean;
@@ -5410,10 +5429,8 @@ static void bsri_wgmma_look_ahead(bsri_dev_wgmma *m) {
 static void bsri_wgmma_lines(bsri_dev_wgmma *m) {
     const double present = bsri_wgmma_present(m);
     const int32_t pair = 32 / (int32_t)m->p.br; /* columns of blocks in 64 bytes */
-    double absent = 1;
-    int i, wide;
-    for (i = 0; i < pair * m->group; i++) absent *= present < 1 ? 1 - present : 0;
-    wide = 1 - absent * absent < 1.07 * (1 - absent);
+    const double absent = bsri_none_of(present, pair * m->group);
+    const int wide = 1 - absent * absent < 1.07 * (1 - absent);
     m->join = wide ? 2 * pair : pair, m->second = wide ? 4 : 1024;
     m->first = m->join == 4 ? 0x11111111 : m->join == 2 ? 0x55555555 : ~0u;
     m->high = (uint32_t)(bsri_wgmma_kind(wide ? 128 : 64, 0) >> 32);
@@ -7432,13 +7449,9 @@ static int bsri_wgmma_sampled_maps(const bsr_context *ctx, const bsri_dev_sample
    narrow ones are single blocks: less is fetched for nothing, but in shorter lines (from L2 on an H200: 9.2 TB/s in lines of 64
    bytes, 5.1 in lines of 32), and wide tiles are slowed by power, not by L2: the factors. */
 static int bsri_wgmma_sampled_wide(int b, double density) {
-    double absent = 1.0 - density, narrow;
-    int blocks = 1; /* of a union, in all its rows */
-    if (b >= 64) return b == 128;
-    for (; blocks < 64 / b; blocks *= 2) absent *= absent;
-    narrow = (1.0 - absent) * (1.0 + 64 / 512.0) * (b == 32 ? 1.05 : 1.6);
-    for (; blocks < 128 / b * (64 / b); blocks *= 2) absent *= absent;
-    return (1.0 - absent) * (1.0 + 128 / 256.0) / 2 < narrow;
+    const double narrow = (1.0 - bsri_none_of(density, 64 / b)) * (1.0 + 64 / 512.0) * (b == 32 ? 1.05 : 1.6);
+    const double wide = (1.0 - bsri_none_of(density, 128 / b * (64 / b))) * (1.0 + 128 / 256.0) / 2;
+    return b >= 64 ? b == 128 : wide < narrow;
 }
 /* How items are cut into tiles, and what these count; names as in bsri_dev_wgmma_sampled. */
 typedef struct bsri_wgmma_sampled_shape {
@@ -7450,13 +7463,11 @@ typedef struct bsri_wgmma_sampled_shape {
 static void bsri_wgmma_sampled_work(bsri_wgmma_sampled_shape *s, const bsr_matrix *out, int b) {
     const int together = s->group << s->shift; /* blocks of an entry */
     const double all = (double)bsri_ceil_div(bsri_block_cols(out), 1 << s->shift);
-    const double present = (double)out->nnz / ((double)s->groups * together * all);
-    double absent = 1.0, rest, toll = s->wide ? 0.5 : b == 64 ? 0.8 : 1.5;
-    int i;
-    for (i = 1; i < together; i++) absent *= present < 1.0 ? 1.0 - present : 0.0;
+    const double present = (double)out->nnz / ((double)s->groups * together * all), toll = s->wide ? 0.5 : b == 64 ? 0.8 : 1.5;
+    const double absent = bsri_none_of(present, together - 1), rest = 1.0 - absent * (1.0 - present + together * present);
+    const double panel = BSRI_WSAMPLED_UNIT * all * rest;
     s->slope = (int)(BSRI_WSAMPLED_UNIT * absent + 0.5), s->toll = (int)(BSRI_WSAMPLED_UNIT * toll);
-    rest = 1.0 - absent * (1.0 - present) - absent * together * present;
-    s->panel = s->toll + (int)(BSRI_WSAMPLED_UNIT * all * (rest > 0.0 ? rest : 0.0));
+    s->panel = s->toll + (int)(panel > 1e9 ? 1e9 : panel > 0.0 ? panel : 0.0);
     if (together > 1 && !s->slope) s->panel = (int)bsri_max(s->panel, s->toll + 1);
 }
 static bsri_wgmma_sampled_shape bsri_wgmma_sampled_shape_of(const bsri_dev_sampled *p, const bsri_sampled_facts *f) {

@@ -30,20 +30,32 @@ def table():
     return [name for _, name in rows], np.array([[float(x) for x in values.split(",")] for values, _ in rows])
 
 
+def shared(name):
+    """A constant of all kinds: set by hand."""
+    return float(re.search(rf"bsri_costs_{name} = ([0-9.]*)", open(HEADER).read())[1])
+
+
+CROOKED, ALONE = shared("crooked"), shared("alone")
+
+
 def estimate(c, t):
     """bsri_traits_ns(), of many plans: rows of t are their bsri_traits."""
     start, tile, fused, store, fetch, size, along, step, area = c
-    waves, tiles, epilogue, slices, piece, other, own, sums = t.T
-    fetched, multiplied = slices * (fetch + size * piece * (1 + along * other)), own * (step + area * sums)
+    waves, tiles, epilogue, slices, piece, other, own, sums, crooked, busy = t.T
+    size = size * piece * (ALONE + (1 - ALONE) * busy) * (1 + along * other)
+    fetched, multiplied = slices * (1 + CROOKED * crooked) * (fetch + size), own * (step + area * sums)
     return start + waves * (tile + store * tiles + fused * epilogue) + np.hypot(fetched, multiplied)
 
 
 def runs(shape, plan):
     """Whether the library takes such rows of tiles, in such an order, by itself."""
+    if plan.kernel >= 390 and plan.split == 2 and shape.k * (1 - shape.s) <= 64:
+        return False
     if not 200 <= plan.kernel < 230 and not 260 <= plan.kernel < 300:
         return True
     tiles = -(-shape.m // plan.rows) * -(-shape.n // plan.cols)
-    return plan.order == (2 if shape.dtype.startswith("f32") and tiles > 132 else 1)
+    ranked = shape.dtype.startswith("f32") or (shape.dtype.startswith("i8") and shape.b > 32)
+    return plan.order == (2 if ranked and tiles > 132 else 1)
 
 
 class Times:
@@ -54,7 +66,7 @@ class Times:
                 f = line.strip().split(",")
                 shape = Shape(f[0], *map(int, f[1:5]), float(f[5]), int(f[6]))
                 us, chosen, ns, kind = float(f[13]), int(f[14]), float(f[15]), int(f[16])
-                plan = Plan(us, *map(int, f[7:13]), chosen, ns, kind, [float(x) for x in f[17:25]])
+                plan = Plan(us, *map(int, f[7:13]), chosen, ns, kind, [float(x) for x in f[17:27]])
                 shapes.setdefault((path, shape), []).append(plan)
         self.shapes = [shape for _, shape in shapes]
         self.best = np.array([min(p.us for p in plans) for plans in shapes.values()])
@@ -92,7 +104,8 @@ def fit(times, use, first):
         mine = use & (times.kind == k)
         x[k] = fit_kind(first[k], times.traits[mine], times.us[mine], times.weight[mine])
     of, kind, traits = times.of[use], times.kind[use], times.traits[use]
-    us, weight, cost = times.us[use], times.weight[use], np.log(times.over[use])
+    us, weight, cost = times.us[use], times.weight[use], np.log(np.minimum(times.over[use], 2))
+    cost += 4 * cost ** 2  # what is far from the fastest counts for more than its loss
     count, apart, begin = len(times.shapes), 0.05, x.copy()
     parts = [(i, np.where(kind == k)[0]) for i, k in enumerate(kinds)]
 

@@ -239,8 +239,8 @@ static void print_line(const shape &x, const plan &y, float us, int chosen) {
     const bsri_traits &t = y.e.traits;
     printf("%s,%d,%d,%d,%d,%g,%d,%d,%d,%d,%d,%d,%d,%.3f,%d", kind, (int)x.m, (int)x.k, (int)x.n, (int)x.b, x.s, x.ways,
            y.p.kernel, y.p.instance, y.p.tile_rows, y.p.tile_cols, y.p.split, y.p.order, us, chosen);
-    printf(",%.1f,%d,%.6g,%.6g,%.6g,%.6g,%.6g,%.6g,%.6g,%.6g\n", y.e.ns, y.e.ns > 0 ? y.e.kind : -1, t.waves, t.tile, t.fused,
-           t.slices, t.piece, t.along, t.own, t.area);
+    printf(",%.1f,%d,%.6g,%.6g,%.6g,%.6g,%.6g,%.6g,%.6g,%.6g,%g,%g\n", y.e.ns, y.e.kind, t.waves, t.tile, t.fused, t.slices,
+           t.piece, t.along, t.own, t.area, t.crooked, t.busy);
 }
 static void time_shape(const shape &x, int dtype) {
     problem p(x, dtype);
