@@ -547,10 +547,12 @@ static bsri_choice bsri_yes(int kernel, int tier, int reason) {
 }
 /* A launch that is there all at once is to spread evenly: as many places on a multiprocessor as each gets, no more, by asking for
    shared memory. Where there are more, CTAs that start while the kernel before ends crowd where it has gone (256 x 256 x 4096,
-   blocks of 64: 4.0 us, now 3.6). */
+   blocks of 64: 4.0 us, then 3.6). By as little as keeps one more out: what is left is the L1's, and loads of values that are
+   not in the L2 want it (14336 x 4096 x 64, .9: 7.6 us by all there is, 7.2). Up to eight places there is room beside it for 2 KB
+   of a kernel's own; with more the difference is small. */
 static void bsri_spread_evenly(const bsr_context *ctx, bsri_choice *c) {
-    const int64_t each = bsri_ceil_div(c->grid, ctx->sm_count), room = (ctx->smem_optin + 1024) / each - 3072;
-    if (room > c->shared) c->shared = (int32_t)(room / 128 * 128);
+    const int64_t each = bsri_ceil_div(c->grid, ctx->sm_count), most = (ctx->smem_optin + 1024) / (each + 1) - 1024;
+    if (each <= 8 && c->shared <= most) c->shared = (int32_t)((most / 128 + 1) * 128);
 }
 static const void *bsri_kernel(int number); /* of the kernel table; null: left out of this build */
 
@@ -3442,7 +3444,9 @@ template <class T, int MI, int NI> struct bsri_few {
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, rows = m.out_row != 1, pitch = (rows ? COLS : ROWS) + 8;
         const int row = warp % UNIT * 16 + lane / 4, col = lane % 4 * 2, pieces = rows ? NI : ROWS / 8;
         const int step = rows ? blockDim.x / NI : blockDim.x / (ROWS / 8), piece = threadIdx.x % pieces * 8;
-        float *const to = (float *)shared + warp / UNIT * TILE + (rows ? row * pitch + col : col * pitch + row);
+        const int odd = piece >> 5 & 1; /* halves of eight change places in every second 32: no bank twice (.2 us less) */
+        const int at_first = rows ? row * pitch + col : col * pitch + (row ^ (row >> 3 & 4));
+        float *const to = (float *)shared + warp / UNIT * TILE + at_first;
         int line = rows ? threadIdx.x / NI : threadIdx.x / (ROWS / 8);
         const float4 *from = (const float4 *)((float *)shared + line * pitch + piece);
         __syncthreads(); /* nobody reads blocks there any more */
@@ -3450,7 +3454,7 @@ template <class T, int MI, int NI> struct bsri_few {
 #pragma unroll
         for (int n = 0; n < NI; n++) {
             const float(&x)[4] = sum[0][n];
-            float *const at = to + n * 8 * (rows ? 1 : pitch);
+            float *const at = to + n * 8 * (rows ? 1 : pitch) + (rows && n & 4 ? 4 - col / 4 * 8 : 0);
             if (rows) *(float2 *)at = make_float2(x[0], x[1]), *(float2 *)(at + 8 * pitch) = make_float2(x[2], x[3]);
             else at[0] = x[0], at[pitch] = x[1], at[8] = x[2], at[pitch + 8] = x[3];
         }
@@ -3462,9 +3466,9 @@ template <class T, int MI, int NI> struct bsri_few {
         const int64_t jump = 2 * step * (rows ? m.out_row : m.out_col);
 #pragma unroll 2
         for (; line < lines; line += step, at += jump, from += step * pitch / 4) {
-            float4 v = from[0], w = from[1];
-            for (int k = 1; k < m.share; k++) {
-                const float4 a = from[k * (TILE / 4)], b = from[k * (TILE / 4) + 1];
+            float4 v = from[odd], w = from[1 - odd];
+            if (m.share > 1) { /* no more than two */
+                const float4 a = from[TILE / 4 + odd], b = from[TILE / 4 + 1 - odd];
                 v.x += a.x, v.y += a.y, v.z += a.z, v.w += a.w, w.x += b.x, w.y += b.y, w.z += b.z, w.w += b.w;
             }
             if (m.pairs) {
@@ -3664,7 +3668,7 @@ static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_produc
     c.stages = m->slots, c.threads = m->share * (by_groups ? 128 : 32), c.early = 1, c.grid = (int64_t)m->strips * m->sides;
     c.shared = (int32_t)bsri_max(m->share * m->slots * slot,
                                  (by_groups ? m->share * (rows + 8) : (m->share + !m->pairs) * rows) * cols * 4);
-    if (by_groups) bsri_spread_evenly(ctx, &c);
+    bsri_spread_evenly(ctx, &c);
     m->ahead = (uint32_t)bsri_min(bsri_ceil_div(bytes, c.grid * 16) * 16, 1 << 20);
     /* Whole ones: the rest is not worth a branch. Nothing where blocks land before the launch before has ended (vouched for), nor
        where it takes longer than that launch (14336 x 4096 x 8, .9 4.9 us, without 5.9; .8 8.3 and 8.7; but 4096 x 14336 x 8, .8
