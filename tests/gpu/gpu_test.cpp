@@ -1571,9 +1571,10 @@ TEST(chains) {
     cudaStream_t stream = new_stream();
     const int size = reduced() ? 512 : 2048;
     for (int type : {BSR_BF16, BSR_F16, BSR_F32})
-        for (int64_t block : {16, 32, 64})
-            for (int64_t n : {8, 64, 512}) {
-                if (!gm_compiled(type)) continue;
+        for (int64_t block : {16, 32, 64, 128})
+            for (int64_t n : {8, 64, 512, 520}) { /* 520: by tiles of 256 columns, which only larger products would have */
+                const bool wide = n == 520;
+                if (!gm_compiled(type) || (wide && (type == BSR_F32 || architecture() != 9))) continue;
                 bt_case("%s, blocks of %d, %d columns", bsr_dtype_name(type), (int)block, (int)n);
                 const auto row = [&](int64_t i) {
                     return i % 7 == 3 ? std::vector<int64_t>() : numbers(bt_below(5), size / block, 5);
@@ -1590,22 +1591,25 @@ TEST(chains) {
                 g.upload();
                 int bad = 0;
                 auto calls = [&](bool wait) {
-                    bsr_exec e = BSR_ZERO, constant;
-                    e.stream = stream, constant = e, constant.flags = BSR_EXEC_CONSTANT_MATRIX;
+                    bsr_exec e = BSR_ZERO, product, constant;
+                    bsr_plan plan = BSR_ZERO;
+                    plan.kernel = 3, plan.tile_cols = 256;
+                    e.stream = stream, product = e, product.plan = wide ? &plan : nullptr;
+                    constant = product, constant.flags = BSR_EXEC_CONSTANT_MATRIX;
                     auto done = [&](bsr_status status) {
                         bad += status != BSR_OK;
                         if (wait) gm_cuda("in a chain", cudaStreamSynchronize(stream));
                     };
                     poison(g, stream);
-                    done(bsr_dense_mm(gm.ctx, 0, da, db, o[0], &e));
+                    done(bsr_dense_mm(gm.ctx, 0, da, db, o[0], &product));
                     done(bsr_dense_addmm(gm.ctx, 0, o[0], 1, 0.01, da, o[0], NULL, o[1], &constant));
                     done(bsr_dense_addmm(gm.ctx, 0, NULL, 0, 0.01, da, o[1], NULL, o[0], &constant)); /* over what was read */
                     bsr_dense across = bsr_dense_transposed(*o[1]);
                     done(bsr_sampled_addmm(gm.ctx, 0, NULL, 1e-4, o[0], &across, dz, &e));
                     done(bsr_softmax(gm.ctx, 1, dz, NULL, dy, &e));
-                    done(bsr_dense_mm(gm.ctx, 0, dy, o[1], o[2], &e)); /* values of just now */
+                    done(bsr_dense_mm(gm.ctx, 0, dy, o[1], o[2], &product)); /* values of just now */
                     done(bsr_sampled_addmm(gm.ctx, 0, NULL, 1e-4, o[2], &across, dz, &e));
-                    done(bsr_dense_mm(gm.ctx, 0, dz, o[2], o[3], &e));
+                    done(bsr_dense_mm(gm.ctx, 0, dz, o[2], o[3], &product));
                     if (n <= 64) done(bsr_attention(gm.ctx, 0, o[2], o[1], o[3], dz, NULL, o[4], NULL, &e));
                     done(bsr_dense_mm(gm.ctx, 0, da, o[n <= 64 ? 4 : 3], o[5], &constant));
                 };
