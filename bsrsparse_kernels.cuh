@@ -2563,29 +2563,29 @@ enum {
     BSRI_COSTS_SAMPLED_WGMMA_64
 };
 static const bsri_costs bsri_costs_of[] = {
-    {6470, 2940, 291, 731, 77.7, 47.3, 1, 82.4, 295},         /* mma 16 */
-    {5110, 3730, 173, 0.595, 80.7, 117, 3.86e-05, 99.3, 335}, /* mma 32 */
-    {1190, 5260, 13.4, 4890, 354, 1.13, 26.5, 83.8, 1160},    /* f32 16 */
-    {1690, 57.1, 1020, 2200, 915, 0.408, 84.9, 947, 1490},    /* f32 32 */
-    {3310, 3610, 438, 2130, 166, 52, 0.00239, 56.2, 419},     /* tf32 16 */
-    {2140, 3880, 899, 1020, 368, 20.5, 0.00829, 71, 766},     /* tf32 32 */
-    {3320, 3300, 100, 2440, 139, 12.5, 0.048, 51.3, 206},     /* i8 32 */
-    {5180, 1750, 100, 4150, 173, 3.09, 0.0453, 99, 347},      /* i8 64 */
-    {1.64, 2890, 1230, 114, 12.5, 32.9, 3.46, 229, 66.7},     /* short 16 */
-    {3.73, 2590, 4680, 258, 42.3, 29.5, 1.64, 383, 64.8},     /* short 32 */
-    {3.04, 1960, 2400, 2490, 44, 47.4, 0.968, 360, 66},       /* short 64 */
-    {1760, 58.9, 1980, 125000, 27.2, 0.503, 58.4, 123, 1760}, /* skinny 16 */
+    {6270, 2940, 292, 754, 80.1, 47, 1, 82.1, 294},           /* mma 16 */
+    {5090, 3710, 173, 0.464, 80.6, 116, 3.39e-05, 102, 334},  /* mma 32 */
+    {1290, 5190, 10, 4970, 351, 0.815, 38.1, 91.7, 1150},     /* f32 16 */
+    {1820, 39.2, 1020, 2410, 904, 0.321, 110, 954, 1490},     /* f32 32 */
+    {3370, 3560, 437, 2100, 164, 55, 0.00184, 57.7, 417},     /* tf32 16 */
+    {2260, 3840, 905, 1020, 365, 20.9, 0.00758, 79.4, 751},   /* tf32 32 */
+    {3300, 3320, 100, 2370, 140, 12.5, 0.048, 52.3, 207},     /* i8 32 */
+    {5200, 1770, 100, 4040, 178, 2.36, 0.0448, 107, 338},     /* i8 64 */
+    {0.918, 2870, 1300, 114, 13.8, 28.3, 3.99, 226, 66.7},    /* short 16 */
+    {2.3, 2610, 4670, 297, 41.8, 30.5, 1.54, 381, 64.9},      /* short 32 */
+    {1.66, 1950, 2410, 2190, 47.9, 43.2, 0.917, 375, 66.5},   /* short 64 */
+    {1770, 58.9, 2000, 124000, 27.1, 0.356, 89.6, 124, 1740}, /* skinny 16 */
     {1090, 36.5, 4410, 148000, 50.2, 4.19, 4.19, 577, 243},   /* skinny 32 */
-    {10, 1360, 988, 17700, 84.5, 0.396, 0.249, 166, 2880},    /* few 32 */
+    {8.15, 1350, 980, 16800, 83.3, 0.277, 0.254, 172, 2970},  /* few 32 */
     {697, 4.58, 600, 35300, 177, 0.474, 0.044, 527, 86.4},    /* few 64 */
-    {180, 170, 1040, 5700, 149, 46.7, 0.0731, 175, 838},      /* few wgmma 64 */
-    {246, 1260, 1400, 2760, 74.9, 71.6, 0.421, 134, 746},     /* few wgmma 128 */
-    {6010, 3120, 2050, 509, 104, 9.1, 0.598, 44.4, 93.4},     /* narrow 16 */
-    {5270, 4130, 4120, 555, 118, 31.4, 0.172, 43.8, 91.3},    /* narrow 32 */
-    {3540, 2500, 326, 370, 11, 62.3, 0.00017, 373, 46.7},     /* wide 64 */
-    {3020, 3120, 206, 524, 32.8, 16.9, 0.000843, 0.901, 267}, /* wide 128 */
-    {9.66, 3630, 1200, 1230, 335, 6.02, 0.0454, 103, 53.1},   /* wide i8 64 */
-    {823, 3130, 711, 2320, 325, 81.2, 0.0515, 52.9, 55.8},    /* wide i8 128 */
+    {143, 132, 1070, 5470, 50.3, 148, 0.0171, 177, 838},      /* few wgmma 64 */
+    {187, 1330, 1330, 2650, 226, 25, 0.062, 127, 637},        /* few wgmma 128 */
+    {4850, 4070, 2090, 519, 101, 13.5, 0.496, 45.4, 93.4},    /* narrow 16 */
+    {4370, 5000, 4910, 573, 99, 40.3, 0.159, 44, 93},         /* narrow 32 */
+    {2690, 3040, 354, 415, 22.7, 52.2, 0.000129, 384, 59.1},  /* wide 64 */
+    {1920, 3690, 245, 634, 40.7, 17.6, 0.000816, 8.33, 278},  /* wide 128 */
+    {4.67, 3610, 1200, 1220, 337, 13, 0.047, 98.1, 50.6},     /* wide i8 64 */
+    {176, 3560, 711, 2540, 330, 83, 0.0516, 51, 51.8},        /* wide i8 128 */
     {318, 5090, 100, 505, 34.4, 101, 1.39, 652, 64},          /* sampled mma 16 */
     {89.9, 7630, 100, 513, 69, 211, 0.041, 484, 68.5},        /* sampled mma 32 */
     {42.6, 7550, 100, 526, 112, 206, 0.0498, 47.4, 524},      /* sampled mma 64 */
@@ -3608,7 +3608,8 @@ static void bsri_few_take(bsri_estimate *e, const bsr_context *ctx, const bsri_d
     t = bsri_tiling_of(f, rows, cols, 64, most), t.along = bsri_few_layout(p, f) == 1, t.longer = 0.0;
     t.fused = !bsri_mma_plain(p), t.stored = groups ? most : 1.0;
     t.waves = groups ? ceil(full) : sqrt(1.0 + full * full);
-    t.beside = t.busy = each / t.waves; /* tiles are taken as multiprocessors get free */
+    /* tiles are taken as multiprocessors get free; groups' are many: between the mean and the busiest one's */
+    t.busy = each / t.waves, t.beside = (groups ? (each + ceil(each)) / 2 : each) / t.waves;
     bsri_estimate_take(e, p, f, kind, &t);
 }
 static bsri_estimate bsri_few_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
@@ -5367,7 +5368,7 @@ static void bsri_wgmma_take(bsri_estimate *e, const bsr_context *ctx, const bsri
     const int64_t units = p->items * groups * bsri_ceil_div(tiles, span), teams = bsri_max(1, ctx->sm_count / span);
     const int i8 = p->a.dtype == BSR_I8, kind = i8 ? BSRI_COSTS_WIDE_I8_64 - 6 : BSRI_COSTS_NARROW_16 - 4;
     bsri_tiling t = bsri_tiling_of(f, 128, cols, (int)bsri_min(p->br, i8 ? 128 : 64), 0);
-    if (units > teams) t.waves = pow((double)bsri_ceil_div(units, teams), 0.95); /* a tile starts while the one before ends */
+    if (units > teams) t.waves = pow((double)bsri_ceil_div(units, teams), 0.9); /* a tile starts while the one before ends */
     t.busy = (double)(units * span) / ctx->sm_count / t.waves;
     if (p->br >= 64) t.fetched = (double)bsri_min(cols, p->width);
     bsri_estimate_take(e, p, f, kind + bsri_mma_log2(p->br), &t);
