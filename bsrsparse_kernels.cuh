@@ -3859,13 +3859,20 @@ struct bsri_wgmma_order {
     __device__ __forceinline__ int32_t line(int64_t pattern, int32_t n) const {
         return n >= lines ? -1 : order ? order[pattern * lines + n] : n;
     }
-    /* In stages; without lengths the union of rows with n blocks altogether is guessed as if columns were random. */
+    /* In stages; without lengths the union of rows with n blocks altogether is guessed as if columns were random. All rows are
+       asked for at once: one after another they took 5,000 clocks (blocks of 16 twice that), for which second tiles waited. */
+    template <int GROUP>
     __device__ __forceinline__ uint32_t cost(const bsri_dev_wgmma &m, const bsri_mma_rows &r, int64_t pattern, int group) const {
         float absent = 1, blocks = 0;
-        for (int g = 0; g < m.group && !(lengths && m.each == 0); g++) {
-            const int32_t n = line(pattern, group * m.group + g);
-            const float have = n < 0 ? 0 : (float)(bsri_dev_index(r.ptr, r.dt, n + 1) - bsri_dev_index(r.ptr, r.dt, n));
-            absent *= 1.0f - have * m.share, blocks += have;
+        if (!(lengths && m.each == 0)) {
+            int32_t n[GROUP], have[GROUP];
+#pragma unroll
+            for (int g = 0; g < GROUP; g++) n[g] = g < m.group ? line(pattern, group * m.group + g) : -1;
+#pragma unroll
+            for (int g = 0; g < GROUP; g++)
+                have[g] = n[g] < 0 ? 0 : bsri_dev_index(r.ptr, r.dt, n[g] + 1) - bsri_dev_index(r.ptr, r.dt, n[g]);
+#pragma unroll
+            for (int g = 0; g < GROUP; g++) absent *= 1.0f - (float)have[g] * m.share, blocks += (float)have[g];
         }
         const float columns = lengths ? (float)lengths[pattern * groups + group] : fmaxf(0.0f, (1.0f - absent) / m.share);
         return (uint32_t)fminf(1e5f, columns * m.parts + blocks * m.each) + m.turn;
@@ -3910,21 +3917,21 @@ __device__ __forceinline__ uint32_t bsri_wgmma_deal(const bsri_dev_wgmma &m, bsr
                                                     const bsri_wgmma_order &o) {
     const int lane = threadIdx.x % 32;
     const bool same = m.single && o.groups <= 32; /* each group's length is known to one lane */
-    const uint32_t lengths = same && lane < o.groups ? o.cost(m, m.rows, 0, lane) : 0;
+    const uint32_t lengths = same && lane < o.groups ? o.template cost<GROUP>(m, m.rows, 0, lane) : 0;
     const auto length = [&](int unit) { /* of each lane's; 0: there is none */
         const bsri_wgmma_spot at = o.place(m, min(unit, o.units - 1));
         uint32_t n = __shfl_sync(~0u, lengths, at.group & 31);
         if (!same) {
             bsri_wgmma_item from;
             from.find(m, at.item, 0);
-            n = o.cost(m, from.rows, from.pattern, at.group);
+            n = o.template cost<GROUP>(m, from.rows, from.pattern, at.group);
         }
         return unit < o.units ? n : 0;
     };
     /* Is any tall? Without an order all lengths would have to be read, which takes longer than it gains where tiles are short. */
     const bool brief = m.tail < BSRI_WGMMA_ALL;
     const bool known = same || (m.single && o.lengths);
-    const uint32_t longest = same ? __reduce_max_sync(~0u, lengths) : known ? o.cost(m, m.rows, 0, 0) : 0;
+    const uint32_t longest = same ? __reduce_max_sync(~0u, lengths) : known ? o.template cost<GROUP>(m, m.rows, 0, 0) : 0;
     int tall = known ? longest > (uint32_t)m.tall : !brief;
     /* The second round of short ones goes backwards, longest to shortest; not where a round is several slabs. */
     const uint32_t limit = tall ? m.tall : ~0u;
@@ -4811,6 +4818,7 @@ __device__ __forceinline__ void bsri_wgmma_end(const bsri_dev_wgmma &m, const bs
         else bsri_wgmma_store<false, L>(m, f, terms, at, sum);
     } else if constexpr (L::OWN) {
         if (m.fused == BSRI_WGMMA_LINES) bsri_wgmma_finish<BSRI_WGMMA_LINES, T, L>(m, f, terms, at, sum);
+        else if (m.fused == BSRI_WGMMA_BARE) bsri_wgmma_finish<BSRI_WGMMA_BARE, T, L>(m, f, terms, at, sum);
         else bsri_wgmma_finish<BSRI_WGMMA_PLAIN, T, L>(m, f, terms, at, sum);
     } else { /* what is last here the compiler puts nearest to the loop that multiplies */
         if (m.fused == BSRI_WGMMA_ANY) bsri_wgmma_finish_any<T, L>(m, f, terms, (float *)spare, sum);
@@ -5196,14 +5204,15 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
         }
         /* Zeros times Inf or NaN leave NaN where a row has no block. */
         static __device__ __forceinline__ bool spoiled(const float (&sum)[TN / 2], int cols) {
-            float bad = 0.0f;
+            float bad[4] = {}; /* four at a time: one after another they wait for each other */
 #pragma unroll
             for (int n = 0; n < TN; n += 64)
                 if (n < cols) { /* what stands beyond the last column was never fetched */
 #pragma unroll
-                    for (int i = n / 2; i < n / 2 + 32; i++) bad = fmaf(sum[i], 0.0f, bad);
+                    for (int i = n / 2; i < n / 2 + 32; i++) bad[i % 4] = fmaf(sum[i], 0.0f, bad[i % 4]);
                 }
-            return __any_sync(~0u, bad != bad);
+            const float any = (bad[0] + bad[1]) + (bad[2] + bad[3]);
+            return __any_sync(~0u, any != any);
         }
     };
 #endif
@@ -5407,10 +5416,14 @@ static void bsri_wgmma_balance(bsri_dev_wgmma *m, int64_t groups) {
     m->late = (int32_t)bsri_max(1, 1024 / clocks), m->mean = (int32_t)mean;
     /* Dealing a round takes 250 clocks a team, and is to be done while the others run. Four rounds: 4096 x 1024 x 16384, .9,
        blocks of 64 / 128 57 / 56 us (eight: 60 / 65), 2048 x 2048 x 16384, .95 40 (45); with two of them patterns that have
-       all blocks in an eighth of the rows take 5 % longer. */
+       all blocks in an eighth of the rows take 5 % longer. Lengths of more than 32 groups are read while it deals, which
+       is too late for second tiles where tiles are short: two rounds are not dealt there (8192 x 2048 x 2048, .95, blocks
+       of 32: they waited up to 17,000 clocks; 34 -> 31 us). */
     m->tail = BSRI_WGMMA_ALL;
     if (mean * (double)clocks < 420.0 * m->teams)
         m->tail = (int32_t)bsri_min(4, (int64_t)(units / m->teams * mean * (double)clocks / (250.0 * m->teams)));
+    else if (groups > 32 && mean * (double)clocks < 1000.0 * m->teams)
+        m->tail = (int32_t)bsri_max(1, (int64_t)units / m->teams - 2);
 }
 /* Where few blocks are stored (measured: a gain at a density of .05, none at .2), but of most block columns, and the dense
    operand and out fill most of an L2 of 50 MB. No more than 16 MB (8 at 4096^3): what comes too early is gone again. */
