@@ -75,6 +75,12 @@ __device__ __forceinline__ char *bsri_dev_at(const void *base, int dtype, int64_
 __device__ __forceinline__ int32_t bsri_dev_index(const void *array, int index_dtype, int64_t i) {
     return *(const int32_t *)((const char *)array + (i << (index_dtype == BSR_I64 ? 3 : 2)));
 }
+/* The same to x, where yes: an instruction that waits for no other one's x. */
+__device__ __forceinline__ void bsri_dev_index_if(uint32_t &x, const void *array, int index_dtype, int64_t i, bool yes) {
+    asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p ld.global.b32 %0, [%1]; }"
+                 : "+r"(x)
+                 : "l"((const char *)array + (i << (index_dtype == BSR_I64 ? 3 : 2))), "r"((uint32_t)yes));
+}
 /* One element of what a product reads as F: with float or double any float type, else (uint32_t: integers modulo 2^32) i8 or
    i32. Fewer types are less code, which stands in a kernel many times. */
 template <class F> __device__ __forceinline__ F bsri_dev_number(const void *base, int dtype, int64_t i) {
@@ -4010,17 +4016,18 @@ template <int GROUP> __device__ __forceinline__ void bsri_wgmma_plan(const bsri_
 /* The next part of the union of rows whose entries [at, end) are left; row g is lane g's. It begins with a multiple of JOIN.
    Columns in another order, or repeated: one at a time, always the smallest head. */
 template <int GROUP, int JOIN>
-__device__ __forceinline__ void bsri_wgmma_union(bsri_wgmma_part<GROUP> &part, const bsri_mma_rows &r, int64_t &at, int64_t end) {
+__device__ __forceinline__ void bsri_wgmma_union(bsri_wgmma_part<GROUP> &part, const bsri_mma_rows &r, int32_t &at, int32_t end) {
     const int lane = threadIdx.x % 32;
-    int64_t next = at;
-    uint32_t c[GROUP], irregular = 0, n = 0, head = 0x7fffffffu, first = 0x7fffffffu;
+    int32_t next = at;
+    uint32_t c[GROUP], irregular = 0, n = 0, head = 0x7fffffffu, first = 0x7fffffffu, longer = 0;
 #pragma unroll
     for (int g = 0; g < GROUP; g++) {
-        const int64_t from = __shfl_sync(~0u, at, g) + lane, last = __shfl_sync(~0u, end, g);
-        c[g] = from < last ? (uint32_t)bsri_dev_index(r.col, r.dt, from) : 0x7fffffffu;
+        const int32_t from = __shfl_sync(~0u, at, g) + lane, last = __shfl_sync(~0u, end, g);
+        c[g] = 0x7fffffffu;
+        bsri_dev_index_if(c[g], r.col, r.dt, from, from < last);
     }
     for (int i = lane; i < GROUP * BSRI_WGMMA_WINDOW; i += 32) (&part.bits[0][0])[i] = 0;
-    if (lane < GROUP) part.at[lane] = (int32_t)at;
+    if (lane < GROUP) part.at[lane] = at;
     __syncwarp();
 #pragma unroll
     for (int g = 0; g < GROUP; g++) {
@@ -4029,28 +4036,29 @@ __device__ __forceinline__ void bsri_wgmma_union(bsri_wgmma_part<GROUP> &part, c
         if (lane == g) head = h;
     }
     first &= ~(JOIN - 1u);
-    uint32_t inside[GROUP]; /* how many of 32 columns are in the window: most rows end there */
 #pragma unroll
     for (int g = 0; g < GROUP; g++) {
         const uint32_t left = __shfl_up_sync(~0u, c[g], 1);
         const bool in = c[g] != 0x7fffffffu && c[g] - first < 32 * BSRI_WGMMA_WINDOW;
         irregular |= c[g] != 0x7fffffffu && lane && c[g] <= left;
         if (in) atomicOr(&part.bits[g][(c[g] - first) / 32], 1u << (c[g] - first) % 32);
-        inside[g] = __popc(__ballot_sync(~0u, in));
-        if (lane == g) next += inside[g];
+        const int inside = __popc(__ballot_sync(~0u, in)); /* of 32 columns those in the window: most rows end there */
+        longer |= (inside == 32) << g;
+        if (lane == g) next += inside;
     }
-#pragma unroll
-    for (int g = 0; g < GROUP; g++) {
-        const int64_t last = __shfl_sync(~0u, end, g);
-        int64_t from = __shfl_sync(~0u, next, g);
-        while (inside[g] == 32) {
-            const uint32_t before = __shfl_sync(~0u, c[g], 31);
-            c[g] = from + lane < last ? (uint32_t)bsri_dev_index(r.col, r.dt, from + lane) : 0x7fffffffu;
-            const uint32_t left = __shfl_up_sync(~0u, c[g], 1);
-            const bool in = c[g] != 0x7fffffffu && c[g] - first < 32 * BSRI_WGMMA_WINDOW;
-            irregular |= c[g] != 0x7fffffffu && c[g] <= (lane ? left : before);
-            if (in) atomicOr(&part.bits[g][(c[g] - first) / 32], 1u << (c[g] - first) % 32);
-            inside[g] = __popc(__ballot_sync(~0u, in)), from += inside[g];
+#pragma unroll 1
+    for (; longer; longer &= longer - 1) { /* not unrolled: code that is skipped has to come, too */
+        const int g = __ffs((int)longer) - 1;
+        const int32_t last = __shfl_sync(~0u, end, g);
+        int32_t from = __shfl_sync(~0u, next, g);
+        uint32_t before = (uint32_t)bsri_dev_index(r.col, r.dt, from - 1);
+        for (int inside = 32; inside == 32; from += inside) {
+            const uint32_t now = from + lane < last ? (uint32_t)bsri_dev_index(r.col, r.dt, from + lane) : 0x7fffffffu;
+            const uint32_t left = __shfl_up_sync(~0u, now, 1);
+            const bool in = now != 0x7fffffffu && now - first < 32 * BSRI_WGMMA_WINDOW;
+            irregular |= now != 0x7fffffffu && now <= (lane ? left : before);
+            if (in) atomicOr(&part.bits[g][(now - first) / 32], 1u << (now - first) % 32);
+            inside = __popc(__ballot_sync(~0u, in)), before = __shfl_sync(~0u, now, 31);
         }
         if (lane == g) next = from;
     }
@@ -4160,14 +4168,15 @@ __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_w
         const bool late = m.late && blockIdx.x + BSRI_WGMMA_LATE >= gridDim.x;
         for (int64_t reduce = 0; reduce < (cold ? !late : p.reduce); reduce++) {
             int32_t line = -1;
-            int64_t at = 0, end = 0;
+            int32_t at = 0, end = 0;
             bool more, fresh = true;
             from.find(m, to.item, reduce);
             if (told) line = early;
             else if (!cold && lane < m.group) line = order.line(from.pattern, to.group * m.group + lane);
             if (ends.told) at = ends.of(line), end = ends.of(line + 1), ends.told = false;
             else if (line >= 0 && !nothing)
-                at = bsri_index(from.rows.ptr, from.rows.dt, line), end = bsri_index(from.rows.ptr, from.rows.dt, line + 1);
+                at = bsri_dev_index(from.rows.ptr, from.rows.dt, line),
+                end = bsri_dev_index(from.rows.ptr, from.rows.dt, line + 1);
             if (line < 0 || nothing) at = end = 0;
             do {
                 bsri_wgmma_part<L::GROUP> &part = s.part[builder][parts % 2];
@@ -4175,7 +4184,7 @@ __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_w
                 bsri_wgmma_union<L::GROUP, L::JOIN>(part, from.rows, at, end);
                 if constexpr (L::OWN) bsri_wgmma_stages<L>(m, part);
                 more = __any_sync(~0u, at < end);
-                if (lane < L::GROUP) part.row[lane] = line, part.end[lane] = (int32_t)end;
+                if (lane < L::GROUP) part.row[lane] = line, part.end[lane] = end;
                 if (lane == 0) {
                     part.item = to.item, part.position = from.rows.position, part.values = from.rows.values,
                     part.last = !more && reduce + 1 == p.reduce ? BSRI_WGMMA_LAST : 0;
