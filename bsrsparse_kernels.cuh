@@ -3043,16 +3043,6 @@ __device__ __forceinline__ void bsri_tma_load(uint32_t to, const CUtensorMap *ma
                  "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
                  : "memory");
 }
-__device__ __forceinline__ void bsri_tma_store(const CUtensorMap *map, uint32_t from, int c0, int c1) {
-    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map), "r"(from),
-                 "r"(c0), "r"(c1)
-                 : "memory");
-}
-__device__ __forceinline__ void bsri_tma_store(const CUtensorMap *map, uint32_t from, int c0, int c1, int c2) {
-    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map), "r"(from),
-                 "r"(c0), "r"(c1), "r"(c2)
-                 : "memory");
-}
 /* What the L2 does with what is stored: it leaves first, or as other lines do. */
 __device__ __forceinline__ uint64_t bsri_l2_first(void) {
     uint64_t policy;
@@ -7336,16 +7326,19 @@ __device__ __forceinline__ void bsri_wgmma_sampled_sum(const bsri_dev_wgmma_samp
     const uint32_t full = bsri_mma_address(s.full), empty = bsri_mma_address(s.empty);
     const uint32_t a_step = (TA ? 2048 : 32) >> 4, b_step = (uint32_t)(TB ? m.b_kind >> 32 & 0x3fff : 1) * 2; /* of 16 bytes */
     float(&d)[N / 2] = (float(&)[N / 2]) sum;
+    if (!steps) {
 #pragma unroll
-    for (int i = 0; i < N / 2; i++) d[i] = 0.0f;
+        for (int i = 0; i < N / 2; i++) d[i] = 0.0f;
+    }
 #pragma unroll 1
-    for (int i = 0; i < steps; i++, ring.next()) {
+    for (int i = 0; i < steps; i++, ring.next()) { /* the first product is not added to what is there */
         const uint32_t at = ring.slot * ring.bytes;
         const uint64_t x = m.a_kind | (a + at) >> 4, y = m.b_kind | (b + at) >> 4;
         bsri_mma_wait(full + 8 * ring.slot, ring.phase());
         bsri_wgmma_fence();
 #pragma unroll
-        for (int k = 0; k < BSRI_WSAMPLED_DEPTH / 16; k++) bsri_wgmma<T, N, TA, TB>::ss(d, x + k * a_step, y + k * b_step);
+        for (int k = 0; k < BSRI_WSAMPLED_DEPTH / 16; k++)
+            bsri_wgmma<T, N, TA, TB>::ss(d, x + k * a_step, y + k * b_step, k ? 1 : i);
         bsri_wgmma_commit();
         bsri_wgmma_wait<0>(); /* the other warpgroup fills the gap */
         if (threadIdx.x % 32 == 0) bsri_mma_arrive(empty + 8 * ring.slot);
