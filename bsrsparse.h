@@ -594,7 +594,7 @@ typedef enum bsr_plan_source {
     X(BSR_WHY_WIDE, 12, "too many columns")                                      \
     X(BSR_WHY_INNER, 13, "the inner size is no multiple of its steps")           \
     X(BSR_WHY_SHARED, 14, "too little shared memory")                            \
-    X(BSR_WHY_SKINNY, 15, "few columns or little to do: small tiles")             \
+    X(BSR_WHY_SKINNY, 15, "few columns or little to do: small tiles")            \
     X(BSR_WHY_GROUP, 16, "block rows share a tile")                              \
     X(BSR_WHY_ONE_ROW, 17, "a block row is a tile")                              \
     X(BSR_WHY_NEIGHBOURS, 18, "neighbouring blocks share a tile")                \

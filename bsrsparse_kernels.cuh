@@ -556,6 +556,7 @@ static bsri_choice bsri_yes(int kernel, int tier, int reason) {
    blocks of 64: 4.0 us, then 3.6). By as little as keeps one more out: what is left is the L1's, and loads of values that are
    not in the L2 want it (14336 x 4096 x 64, .9: 7.6 us by all there is, 7.2). Up to eight places there is room beside it for 2 KB
    of a kernel's own; with more the difference is small. */
+#define BSRI_SPREAD_SHARED (226 * 1024) /* what kernels may ask for that are spread so */
 static void bsri_spread_evenly(const bsr_context *ctx, bsri_choice *c) {
     const int64_t each = bsri_ceil_div(c->grid, ctx->sm_count), most = (ctx->smem_optin + 1024) / (each + 1) - 1024;
     if (each <= 8 && c->shared <= most) c->shared = (int32_t)((most / 128 + 1) * 128);
@@ -2406,16 +2407,15 @@ template <class T, class L> __global__ void __launch_bounds__(128, 3) bsri_produ
       (bsri_product_mma<bsri_mma_i8, bsri_mma_tile<bsri_mma_i8, 32, KS, E, 128, 2, 1>>), BSRI_MMA_SHARED)                   \
     X(n + 1, "mma product 32-row columns " name,                                                                            \
       (bsri_product_mma<bsri_mma_i8, bsri_mma_tile<bsri_mma_i8, 32, KS, E, 128, 2, 0>>), BSRI_MMA_SHARED)
-#define BSRI_SHORT_SHARED (226 * 1024)
 #define BSRI_KERNELS_SHORT(X, n, T, name)                                                                          \
     X(n + 0, "mma product short 32-row rows " name, (bsri_product_short<T, bsri_mma_short_tile<T, 32, true>>),     \
-      BSRI_SHORT_SHARED)                                                                                           \
+      BSRI_SPREAD_SHARED)                                                                                           \
     X(n + 1, "mma product short 32-row columns " name, (bsri_product_short<T, bsri_mma_short_tile<T, 32, false>>), \
-      BSRI_SHORT_SHARED)                                                                                           \
+      BSRI_SPREAD_SHARED)                                                                                           \
     X(n + 2, "mma product short 16-row rows " name, (bsri_product_short<T, bsri_mma_short_tile<T, 16, true>>),     \
-      BSRI_SHORT_SHARED)                                                                                           \
+      BSRI_SPREAD_SHARED)                                                                                           \
     X(n + 3, "mma product short 16-row columns " name, (bsri_product_short<T, bsri_mma_short_tile<T, 16, false>>), \
-      BSRI_SHORT_SHARED)
+      BSRI_SPREAD_SHARED)
 #define BSRI_SAMPLED_SHARED (100 * 1024)
 #define BSRI_KERNELS_MMA_SAMPLED(X, n, T, name)                                                                               \
     X(n + 0, "mma sampled 32-row " name, (bsri_sampled_mma<T, bsri_mma_sampled_tile<T, 32>>), BSRI_SAMPLED_SHARED) \
@@ -3281,11 +3281,15 @@ typedef struct bsri_dev_few {
     bsri_dev_product p;
 } bsri_dev_few;
 
+/* Bytes of 64 products of a strip, a block with its rows of b; of the sums of a group of warps, with room between lines. */
+constexpr int bsri_few_slot(int rows, int cols) { return (rows + cols) * 128; }
+constexpr int bsri_few_sums(int rows, int cols) { return (rows + 8) * cols * 4; }
+
 template <class T, int MI, int NI> struct bsri_few {
-    static constexpr int ROWS = MI * 16, COLS = NI * 8, A_BYTES = ROWS * 128, SLOT = A_BYTES + NI * 1024;
+    static constexpr int ROWS = MI * 16, COLS = NI * 8, A_BYTES = ROWS * 128, SLOT = bsri_few_slot(ROWS, COLS);
     static constexpr int UNIT = MI * NI > 16 ? 4 : 1, OWN = MI / UNIT; /* warps that take a block together; 16 rows: of each */
     static constexpr int SLOTS = UNIT > 1 ? 3 : 2, WARPS = 8;          /* at most */
-    static constexpr int TILE = (ROWS + 8) * COLS;                     /* sums of such warps, with room between lines */
+    static constexpr int TILE = bsri_few_sums(ROWS, COLS) / 4;         /* numbers */
 #ifdef BSRI_WGMMA_CODE
     /* Of one slot: a block, behind it its rows of b. */
     static __device__ __forceinline__ void multiply(float (&sum)[OWN][NI][4], uint32_t slot, const bsri_dev_few &m) {
@@ -3506,6 +3510,7 @@ __global__ void __launch_bounds__(32 * bsri_few<T, MI, NI>::WARPS, NI == 4 || NI
     typedef bsri_few<T, MI, NI> few;
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ uint64_t barriers[few::WARPS * few::SLOTS];
+    static_assert(sizeof barriers + sizeof(bsri_dev_finisher) <= 1024, "with what a CTA has anyway, 2 KB");
     const int unit = threadIdx.x / (32 * few::UNIT);
     const uint32_t cta = blockIdx.x, thread = threadIdx.x, own = bsri_mma_address(barriers + unit * few::SLOTS);
     uint32_t parity = 0;
@@ -3541,16 +3546,15 @@ __global__ void __launch_bounds__(32 * bsri_few<T, MI, NI>::WARPS, NI == 4 || NI
 }
 
 /* number, name, kernel, dynamic shared memory at most */
-#define BSRI_FEW_SHARED (226 * 1024) /* what bsri_spread_evenly asks for at most */
 #define BSRI_KERNELS_FEW(X, n, T, name)                                                       \
-    X(n + 0, "few columns 32x8 " name, (bsri_product_few<T, 2, 1>), BSRI_FEW_SHARED)          \
-    X(n + 1, "few columns 32x16 " name, (bsri_product_few<T, 2, 2>), BSRI_FEW_SHARED)         \
-    X(n + 2, "few columns 32x32 " name, (bsri_product_few<T, 2, 4>), BSRI_FEW_SHARED)         \
-    X(n + 4, "few columns 64x8 " name, (bsri_product_few<T, 4, 1>), BSRI_FEW_SHARED)          \
-    X(n + 5, "few columns 64x16 " name, (bsri_product_few<T, 4, 2>), BSRI_FEW_SHARED)         \
-    X(n + 6, "few columns 64x32 " name, (bsri_product_few<T, 4, 4>), BSRI_FEW_SHARED)         \
-    X(n + 7, "few columns 64x64 " name, (bsri_product_few<T, 4, 8>), BSRI_FEW_SHARED)         \
-    X(n + 8, "few columns 64x128 " name, (bsri_product_few<T, 4, 16>), BSRI_FEW_SHARED)
+    X(n + 0, "few columns 32x8 " name, (bsri_product_few<T, 2, 1>), BSRI_SPREAD_SHARED)       \
+    X(n + 1, "few columns 32x16 " name, (bsri_product_few<T, 2, 2>), BSRI_SPREAD_SHARED)      \
+    X(n + 2, "few columns 32x32 " name, (bsri_product_few<T, 2, 4>), BSRI_SPREAD_SHARED)      \
+    X(n + 4, "few columns 64x8 " name, (bsri_product_few<T, 4, 1>), BSRI_SPREAD_SHARED)       \
+    X(n + 5, "few columns 64x16 " name, (bsri_product_few<T, 4, 2>), BSRI_SPREAD_SHARED)      \
+    X(n + 6, "few columns 64x32 " name, (bsri_product_few<T, 4, 4>), BSRI_SPREAD_SHARED)      \
+    X(n + 7, "few columns 64x64 " name, (bsri_product_few<T, 4, 8>), BSRI_SPREAD_SHARED)      \
+    X(n + 8, "few columns 64x128 " name, (bsri_product_few<T, 4, 16>), BSRI_SPREAD_SHARED)
 
 /* The maps of values and of b; 0: the copy engine can't have an operand. */
 static int bsri_few_maps(const bsr_context *ctx, bsri_dev_few *m, int rows, int cols) {
@@ -3569,43 +3573,48 @@ static int bsri_few_maps(const bsr_context *ctx, bsri_dev_few *m, int rows, int 
 static int bsri_few_layout(const bsri_dev_product *p, const bsri_facts *f) {
     return p->width == 1 && p->b.row_stride == 1 ? 2 : f->dense;
 }
-/* Blocks that each of `share` groups of four warps has under way: no more than it gets, and only two where all tiles are there at
-   once then. places: tiles of a multiprocessor at once; `each` is what it gets. */
-static int bsri_few_slots(const bsri_dev_product *p, int cols, int share, double each, int *places) {
-    const int slot = (64 + cols) * 128, tile = (64 + 8) * cols * 4, limit = (cols > 64 ? 4 : 6) / share; /* by registers */
-    const int most = (int)bsri_min(3, bsri_ceil_div(bsri_block_cols(&p->a) * (p->bc / 64), share));
-    int room[4] = {0}, slots;
-    for (slots = 1; slots <= most; slots++)
-        room[slots] = (int)bsri_min(limit, (227 << 10) / (share * bsri_max(slots * slot, tile) + 2048));
-    slots = most == 3 && each > room[3] && each <= room[2] ? 2 : most;
-    *places = room[slots];
-    return slots;
+/* What shares a tile's blocks, in shared memory. */
+typedef struct bsri_few_shape {
+    int32_t share, slots; /* warps, or groups of four; blocks that each has under way */
+    int64_t tiles;
+    double each, full; /* tiles of a multiprocessor; of the places that it has for them */
+} bsri_few_shape;
+/* most: warps or groups that there may be. */
+static bsri_few_shape bsri_few_shape_of(const bsr_context *ctx, const bsri_dev_product *p, int rows, int cols, int most) {
+    const int slot = bsri_few_slot(rows, cols), limit = (cols > 64 ? 4 : 6) / most; /* of groups, by registers */
+    bsri_few_shape s;
+    s.share = most, s.tiles = p->tiles * (p->br / rows) * bsri_ceil_div(p->width, cols), s.each = (double)s.tiles / ctx->sm_count;
+    if (cols >= 64) { /* no more blocks than a group gets, and only two where all tiles are there at once then */
+        int places[4] = {0};
+        const int least = (int)bsri_min(3, bsri_ceil_div(bsri_block_cols(&p->a) * (p->bc / 64), most));
+        for (int i = 1; i <= least; i++) /* 2048: what a CTA has besides */
+            places[i] = (int)bsri_min(limit, ctx->smem_optin / (most * bsri_max(i * slot, bsri_few_sums(64, cols)) + 2048));
+        s.slots = least == 3 && s.each > places[3] && s.each <= places[2] ? 2 : least;
+        s.full = s.each / places[s.slots];
+    } else {
+        /* All tiles are there at once, two blocks for each warp. One tile a multiprocessor has eight warps (8192 x 4096 x 8, .9:
+           3.7 us, five 4.1); others want no more than two thirds of a mean row's blocks (14336 x 4096 x 8, .9: five 4.8, four
+           and six 5.0), but four (.95: three 3.9, four 3.5). Strips of 64 rows have four where blocks land before the launch
+           before has ended (14336 x 4096 x 8, .9: 4.1, five 4.3). */
+        const int64_t own = bsri_ceil_div(s.tiles, ctx->sm_count), mean = p->a.nnz * p->bc / (p->tiles * 86) + 1;
+        const int64_t want = p->constant && rows == 64 ? 4 : own == 1 ? 8 : bsri_max(4, mean);
+        s.slots = 2, s.share = (int32_t)bsri_max(1, bsri_min(bsri_min(most, want), (220 << 10) / (bsri_min(4, own) * slot * 2)));
+        s.full = s.each * (double)bsri_min(110 << 10, 2 * s.share * slot) / (220 << 10);
+    }
+    return s;
 }
-/* most: warps, or groups of four, that may share a strip. */
 static void bsri_few_take(bsri_estimate *e, const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int rows,
                           int cols, int most) {
     const int groups = cols >= 64, kind = cols > 64    ? BSRI_COSTS_FEW_WGMMA_128
                                           : groups     ? BSRI_COSTS_FEW_WGMMA_64
                                           : rows == 32 ? BSRI_COSTS_FEW_32
                                                        : BSRI_COSTS_FEW_64;
-    const int64_t strips = p->tiles * (p->br / rows) * bsri_ceil_div(p->width, cols), slot = (rows + cols) * 128;
-    const double each = (double)strips / ctx->sm_count; /* of a multiprocessor */
-    double full; /* of the places for them */
-    bsri_tiling t;
-    int64_t room;
-    int places;
-    if (!groups) {
-        /* blocks of a strip that its warps have under way, so that all CTAs are there at once; two for each warp, which need not
-           be more than two thirds of a mean row's (14336 x 4096, .9: five warps 5.9 us, eight with one each 7.5, 112 CTAs 6.8) */
-        room = bsri_min(110 * 1024, 220 * 1024 / bsri_min(4, bsri_ceil_div(strips, ctx->sm_count))) / slot;
-        most = (int)bsri_max(1, bsri_min(p->a.nnz * p->bc / (p->tiles * 86) + 1, bsri_min(most, room / 2)));
-        full = 2.0 * each * (double)(most * slot) / (220.0 * 1024);
-    } else bsri_few_slots(p, cols, most, each, &places), full = each / places;
-    t = bsri_tiling_of(f, rows, cols, 64, most), t.along = bsri_few_layout(p, f) == 1, t.longer = 0.0;
-    t.fused = !bsri_mma_plain(p), t.stored = groups ? most : 1.0;
-    t.waves = groups ? ceil(full) : sqrt(1.0 + full * full);
+    const bsri_few_shape s = bsri_few_shape_of(ctx, p, rows, cols, most);
+    bsri_tiling t = bsri_tiling_of(f, rows, cols, 64, s.share);
+    t.along = bsri_few_layout(p, f) == 1, t.longer = 0.0, t.fused = !bsri_mma_plain(p), t.stored = groups ? s.share : 1.0;
+    t.waves = groups ? ceil(s.full) : sqrt(1.0 + s.full * s.full);
     /* tiles are taken as multiprocessors get free; groups' are many: between the mean and the busiest one's */
-    t.busy = each / t.waves, t.beside = (groups ? (each + ceil(each)) / 2 : each) / t.waves;
+    t.busy = s.each / t.waves, t.beside = (groups ? (s.each + ceil(s.each)) / 2 : s.each) / t.waves;
     bsri_estimate_take(e, p, f, kind, &t);
 }
 static bsri_estimate bsri_few_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
@@ -3632,16 +3641,16 @@ static bsri_estimate bsri_few_estimate(const bsr_context *ctx, const bsri_dev_pr
             if ((!asked->tile_cols || asked->tile_cols == cols) && (!asked->split || asked->split == split))
                 bsri_few_take(&e, ctx, p, f, rows, cols, split);
     if (!e.tile_rows) return bsri_estimate_none(BSR_WHY_PLAN);
-    /* blocks are there when the kernel before it ends; measured with as many columns */
-    if (p->constant && p->width <= 64) e.ns -= 1100.0;
+    /* blocks are there when the kernel before it ends: .5 to 1.1 us less, with more columns .3 to 1.4, where others gain .4 */
+    if (p->constant) e.ns -= p->width <= 64 ? 1100.0 : 300.0;
     return e;
 }
 static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *,
                                    const bsri_estimate *e, bsri_dev_few *m) {
-    const int rows = e->tile_rows, cols = e->tile_cols, slot = (rows + cols) * 128, by_groups = rows + cols >= 128;
+    const int rows = e->tile_rows, cols = e->tile_cols, by_groups = cols >= 64;
+    const bsri_few_shape s = bsri_few_shape_of(ctx, p, rows, cols, e->split);
     const int64_t bytes = p->a.nnz * p->a_block * 2, index = (int64_t)bsr_dtype_size(p->a.index_dtype);
     bsri_choice c = bsri_yes(p->a.dtype == BSR_BF16 ? 390 : 410, 3, BSR_WHY_SKINNY);
-    int places;
     bsri_mma_rows of;
     memset(m, 0, offsetof(bsri_dev_few, p)), bsri_mma_single(p, &of);
     m->p = *p, m->ptr = (const char *)of.ptr, m->col = (const char *)of.col, m->values = of.values, m->dt = of.dt;
@@ -3658,13 +3667,12 @@ static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_produc
     if (!m->columns && p->width == cols && cols < 64 && p->b.row_stride == cols) m->fold = 6 - bsri_mma_log2(cols);
     m->twist = m->columns || m->fold || cols > 64 ? 7 : cols / 8 - 1;
     m->sub_bits = bsri_mma_log2(p->br / rows), m->strips = (int32_t)(p->tiles << m->sub_bits);
-    m->sides = (int32_t)bsri_ceil_div(p->width, cols), m->share = e->split, m->slots = 2;
-    if (by_groups) m->slots = bsri_few_slots(p, cols, m->share, (double)m->strips * m->sides / ctx->sm_count, &places);
+    m->sides = (int32_t)bsri_ceil_div(p->width, cols), m->share = s.share, m->slots = s.slots;
     c.kernel += (rows == 64) * 4 + bsri_mma_log2(cols) - 3, c.tile_rows = rows, c.tile_cols = cols;
     if (by_groups) c.split = m->share;
-    c.stages = m->slots, c.threads = m->share * (by_groups ? 128 : 32), c.early = 1, c.grid = (int64_t)m->strips * m->sides;
-    c.shared = (int32_t)bsri_max(m->share * m->slots * slot,
-                                 (by_groups ? m->share * (rows + 8) : (m->share + !m->pairs) * rows) * cols * 4);
+    c.stages = m->slots, c.threads = m->share * (by_groups ? 128 : 32), c.early = 1, c.grid = s.tiles;
+    c.shared = (int32_t)bsri_max(m->share * m->slots * bsri_few_slot(rows, cols),
+                                 by_groups ? m->share * bsri_few_sums(rows, cols) : (m->share + !m->pairs) * rows * cols * 4);
     bsri_spread_evenly(ctx, &c);
     m->ahead = (uint32_t)bsri_min(bsri_ceil_div(bytes, c.grid * 16) * 16, 1 << 20);
     /* Whole ones: the rest is not worth a branch. Nothing where blocks land before the launch before has ended (vouched for), nor
