@@ -1888,16 +1888,14 @@ static int bsri_span_self_overlap(const bsri_span *s) {
     return -1;
 }
 
-/* Two spans with overlapping address ranges are still disjoint when both repeat with one outer stride and keep to
-   different columns of it (two halves of one row-major buffer). */
-static int bsri_span_interleaved(const bsri_span *a, const bsri_span *b) {
-    int64_t pitch, width_a = a->element, width_b = b->element, shift;
-    int i;
-    if (!a->dims || !b->dims) return 0;
-    pitch = a->stride[a->dims - 1];
-    if (pitch <= 0 || b->stride[b->dims - 1] != pitch) return 0;
-    for (i = 0; i < a->dims - 1; i++) width_a += (a->size[i] - 1) * a->stride[i];
-    for (i = 0; i < b->dims - 1; i++) width_b += (b->size[i] - 1) * b->stride[i];
+/* Does b keep to what a, which repeats with its outermost stride, leaves free in each repetition? b repeats with the same stride
+   (two halves of one row-major buffer), or is no longer than that (a number beside the rows). */
+static int bsri_span_between(const bsri_span *a, const bsri_span *b) {
+    const int i = a->dims - 1, j = b->dims - 1;
+    int64_t pitch, width_a, width_b = b->bytes, shift;
+    if (i < 0 || a->stride[i] <= 0) return 0;
+    pitch = a->stride[i], width_a = a->bytes - (a->size[i] - 1) * pitch;
+    if (j >= 0 && b->stride[j] == pitch) width_b -= (b->size[j] - 1) * pitch;
     shift = b->data >= a->data ? (int64_t)(b->data - a->data) % pitch : (pitch - (int64_t)(a->data - b->data) % pitch) % pitch;
     return width_a <= pitch && width_b <= pitch && shift >= width_a && shift + width_b <= pitch;
 }
@@ -1905,7 +1903,7 @@ static int bsri_spans_overlap(const bsri_span *a, const bsri_span *b) {
     uintptr_t a0 = (uintptr_t)a->data, b0 = (uintptr_t)b->data;
     if (!a->bytes || !b->bytes) return 0;
     if (a0 + (uintptr_t)a->bytes <= b0 || b0 + (uintptr_t)b->bytes <= a0) return 0;
-    return !bsri_span_interleaved(a, b);
+    return !bsri_span_between(a, b) && !bsri_span_between(b, a);
 }
 static int bsri_spans_equal(const bsri_span *a, const bsri_span *b) {
     int i;

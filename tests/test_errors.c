@@ -879,6 +879,14 @@ TEST(overlaps) {
         CHECK_INT(run(&f, ADDMM, &e), BSR_OVERLAP), CHECK_INT(t_error.operand, BSR_ARG_OUT);
         CHECK_INT(t_error.value, BSR_ARG_OPTIONS), CHECK(t_all_poison(shared));
     }
+    bt_case("a scalar between rows");
+    for (int i = 0; i < 2; i++) { /* rows of 20 bytes, 32 apart: one at 24 is in none, one at 16 is */
+        double *scalar;
+        f = fixture_new(ADDMM), fixture_point(&f), e = t_exec(0);
+        shared = (float *)bt_alloc(4096, 64), bt_mark_output(shared), f.c.data = shared, f.c.row_stride = 8;
+        scalar = (double *)(void *)(shared + (i ? 4 : 38)), *scalar = 1, f.epilogue.alpha_ptr = scalar;
+        CHECK_INT(run(&f, ADDMM, &e), i ? BSR_OVERLAP : BSR_OK), CHECK(*scalar == 1);
+    }
     bt_case("lists of products");
     f = fixture_new(SCATTER), fixture_point(&f), e = t_exec(0);
     shared = (float *)bt_alloc(4096, 64), bt_mark_output(shared), f.c.data = shared;
