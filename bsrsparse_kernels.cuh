@@ -854,6 +854,10 @@ __device__ __forceinline__ void bsri_dev_wait_for_last(void) {
 __device__ __forceinline__ void bsri_mma_copy(uint32_t to, const void *from) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
+/* The same through the L1, for what warps of a CTA ask for at about the same time. */
+__device__ __forceinline__ void bsri_mma_copy_shared(uint32_t to, const void *from) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+}
 /* 16 bytes, of which the first `bytes` are read and the rest become zero. */
 __device__ __forceinline__ void bsri_mma_copy(uint32_t to, const void *from, int bytes) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
@@ -1222,6 +1226,7 @@ typedef struct bsri_dev_mma {
     int32_t order, single;   /* of tiles: 0 slab by slab, 1 group by group; one item, one reduction */
     /* tiles of a block row: of all items, rows of one; warps of a tile; alpha and out, where nothing else is to be done */
     int32_t total, lines, split, constant; /* constant: index arrays may be read at once */
+    int32_t near;                          /* warps of a CTA bring the same values */
     float alpha;
     int32_t b_rows; /* the dense operand is row-major, else column-major */
     char *out;
@@ -1310,9 +1315,13 @@ template <class T, class L> struct bsri_mma_fetcher {
             }
         }
     }
-    __device__ __forceinline__ void slice(uint32_t to, const char *at, int64_t jump) const {
+    __device__ __forceinline__ void slice(uint32_t to, const char *at, int64_t jump, bool near = false) const {
 #pragma unroll
-        for (int i = 0; i < L::A_BYTES / 512; i++) bsri_mma_copy(to + i * 512 + (i & 1 ? a_to ^ a_flip : a_to), at + i * jump);
+        for (int i = 0; i < L::A_BYTES / 512; i++) {
+            const uint32_t place = to + i * 512 + (i & 1 ? a_to ^ a_flip : a_to);
+            if (near) bsri_mma_copy_shared(place, at + i * jump);
+            else bsri_mma_copy(place, at + i * jump);
+        }
     }
     /* block: bytes from block 0 to the one of row `lane` of the group. */
     __device__ __forceinline__ void sparse(const bsri_dev_mma &m, uint32_t to, uint32_t mask, int64_t block, int64_t step) const {
@@ -2243,10 +2252,15 @@ __global__ void __launch_bounds__(NI == 1 ? 512 : 256, NI == 2 ? 4 : 2)
 /* A tile is MW rows of one block row and 64 columns. `split` warps of a CTA share it: they take the row's steps of E slices in
    turn, each by a pipeline of its own that waits for nobody, and add up in their order. Such products are a chain of latencies
    (launch, parameters, row pointers, columns, operands, sums): no list is made, no barrier is met before the end, what memory
-   does not tell is worked out before it may be read, and parameters that most calls need stand side by side. */
+   does not tell is worked out before it may be read, and parameters that most calls need stand side by side. Warps of a CTA
+   that have tiles side by side ask for the same values at about the same time: through the L1 (512 x 512 x 4096, .5, blocks of
+   16: 12.4 to 11.6 us). Blocks of 16 have room for four CTAs a multiprocessor with two slots (256 x 256 x 8192, .5: 8.3 us, three
+   with three 10.0). */
 template <class T, int MW, bool B_ROWS> struct bsri_mma_short_tile : bsri_mma_tile<T, MW, MW, MW == 16 ? 2 : 1, 64, 1, B_ROWS> {
     typedef bsri_mma_tile<T, MW, MW, MW == 16 ? 2 : 1, 64, 1, B_ROWS> base;
-    static constexpr int SLOTS = 3, SLICE = base::A_BYTES + base::B_BYTES, SLOT = base::E * SLICE, WARP = SLOTS * SLOT;
+    static constexpr int SLOTS = MW == 16 ? 2 : 3, CTAS = MW == 16 ? 4 : 3; /* CTAS: of a multiprocessor at once */
+    static constexpr int SLICE = base::A_BYTES + base::B_BYTES, SLOT = base::E * SLICE, WARP = SLOTS * SLOT;
+    static_assert(base::MI * 4096 + BSRI_MMA_PASS * 4 <= WARP, "sums to be added up, and what is stored, take the slots");
 };
 #ifdef BSRI_MMA_CODE
 /* This warp's steps of a block row, the turn-th of every `split`. */
@@ -2280,7 +2294,7 @@ __device__ __forceinline__ void bsri_mma_short_walk(float (&sum)[L::MI][L::NI][4
                 const int64_t ae = __shfl_sync(~0u, a, which + e);
                 const int32_t be = __shfl_sync(~0u, b, which + e);
                 if (at + e >= slices) break;
-                f.slice(to + e * L::SLICE, f.values + ae, m.a_jump);
+                f.slice(to + e * L::SLICE, f.values + ae, m.a_jump, m.near);
                 f.dense(m, to + e * L::SLICE + L::A_BYTES, be, r.b);
             }
             if ((to += L::SLOT) == f.base + L::WARP) to = f.base;
@@ -2349,7 +2363,10 @@ __device__ __forceinline__ void bsri_mma_short_tiles(const bsri_dev_mma &m, bsri
     bsri_mma_fetcher<T, L> f;
     f.begin(shared + warp * L::WARP, m.a_trans);
     for (uint32_t work = blockIdx.x * teams + team; work < (uint32_t)m.total; work += gridDim.x * teams) {
-        const uint32_t tile = work / (uint32_t)m.slabs, slab = work - tile * (uint32_t)m.slabs, row = tile >> m.block_bits;
+        const uint32_t slabs = (uint32_t)m.slabs, group = work / teams, below = m.order ? 0 : group / (uint32_t)m.group;
+        const uint32_t tile = m.order ? work / slabs : group - below * m.group, row = tile >> m.block_bits;
+        const uint32_t slab = m.order ? work - tile * slabs : below * teams + team;
+        if (slab >= slabs) continue; /* teams of a CTA stand side by side there */
         const uint32_t item = SIMPLE ? 0 : row / (uint32_t)m.lines, line = row - item * m.lines;
         const int part = (int)(tile - (row << m.block_bits));
         float sum[L::MI][L::NI][4] = {};
@@ -2371,7 +2388,8 @@ __device__ __forceinline__ void bsri_mma_short_tiles(const bsri_dev_mma &m, bsri
     }
 }
 #endif
-template <class T, class L> __global__ void __launch_bounds__(128, 3) bsri_product_short(const __grid_constant__ bsri_dev_mma m) {
+template <class T, class L>
+__global__ void __launch_bounds__(128, L::CTAS) bsri_product_short(const __grid_constant__ bsri_dev_mma m) {
 #ifdef BSRI_MMA_CODE
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ bsri_dev_finisher finisher[4];
@@ -2820,7 +2838,8 @@ static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_
         return bsri_estimate_none(BSR_WHY_SIZE);
     for (i = 1; i <= 4; i *= 2) {
         bsri_tiling t = bsri_tiling_of(f, rows, 64, rows, i);
-        const double all = (double)bsri_ceil_div(tiles, 4 / i) / ctx->sm_count, room = 3.0; /* CTAs of four warps; at once */
+        const double all = (double)bsri_ceil_div(tiles, 4 / i) / ctx->sm_count; /* CTAs of four warps */
+        const double room = rows == 16 ? 4.0 : 3.0;                             /* at once */
         if (asked->split && asked->split != i) continue;
         /* what is there at once is spread evenly */
         bsri_tiling_spread(&t, all > room ? (ceil(all) + all) / 2 : ceil(all), room, 0.9 + 0.75 * all / room);
@@ -2833,6 +2852,7 @@ static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_
 static bsri_choice bsri_short_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *,
                                      const bsri_estimate *e, bsri_dev_mma *m) {
     bsri_choice c = bsri_yes(p->a.dtype == BSR_F16 ? 254 : 250, 2, BSR_WHY_SHORT);
+    int64_t teams;
     bsri_mma_shape s;
     memset(m, 0, offsetof(bsri_dev_mma, p));
     m->p = *p, m->single = bsri_mma_single(p, &m->rows), m->vector = f->vector, m->lines = (int32_t)p->tiles;
@@ -2842,9 +2862,15 @@ static bsri_choice bsri_short_choose(const bsr_context *ctx, const bsri_dev_prod
     bsri_mma_strides(p, &s, 64, f->values, f->dense, m);
     m->block_bits = bsri_mma_log2(p->br / s.mw);
     c.kernel += (s.mw == 16 ? 2 : 0) + (f->dense == 2), c.tile_rows = s.mw, c.tile_cols = 64;
-    m->total = (int32_t)bsri_mma_tiles(p, (int)p->br, s.mw, 64);
-    m->split = c.split = e->split, c.grid = bsri_ceil_div(m->total, 4 / c.split);
-    c.stages = 3, c.threads = 128, c.shared = 4 * c.stages * (s.mw == 16 ? 2 : 1) * (s.mw + 64) * s.ks * 2;
+    m->total = (int32_t)bsri_mma_tiles(p, (int)p->br, s.mw, 64), m->group = (int32_t)(m->total / m->slabs);
+    m->split = c.split = e->split, teams = 4 / c.split;
+    /* Row by row, except where b is more than the L2 keeps: then all rows of some slabs, which are read once (768 x 3072 x 50432,
+       .95, blocks of 32: 87 us, else 110; but 256 x 256 x 32768, .5: 19.7, row by row 18.1). */
+    m->order = m->group < 32 || p->b.rows * p->width * p->items * 2 <= 24 << 20;
+    m->near = m->order && teams == 4; /* else 2 to 6 % slower */
+    if (!m->order) m->total = (int32_t)(m->group * bsri_ceil_div(m->slabs, teams) * teams);
+    c.grid = bsri_ceil_div(m->total, teams);
+    c.stages = s.mw == 16 ? 2 : 3, c.threads = 128, c.shared = 4 * c.stages * (s.mw == 16 ? 2 : 1) * (s.mw + 64) * s.ks * 2;
     c.early = ctx->tier >= 3; /* the loaded code waits */
     bsri_spread_evenly(ctx, &c);
     return c;
