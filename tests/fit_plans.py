@@ -49,7 +49,7 @@ def estimate(c, t):
 
 def runs(shape, plan):
     """Whether the library takes such rows of tiles, in such an order, by itself."""
-    if plan.kernel >= 390 and plan.split == 2 and shape.k * (1 - shape.s) <= 64:
+    if plan.kernel >= 390 and plan.split == 2 and shape.k * (1 - shape.s) <= 32:
         return False
     if not 200 <= plan.kernel < 230 and not 260 <= plan.kernel < 300:
         return True
@@ -99,7 +99,7 @@ def fit(times, use, first):
     taken by chance, those of low estimates more likely (4 % less: e times)."""
     x = np.array(first)
     use = use[times.of]
-    kinds = [k for k in range(len(x)) if (use & (times.kind == k)).sum() > 25]
+    kinds = [k for k in range(len(x)) if (use & (times.kind == k)).sum() > 15]
     for k in kinds:
         mine = use & (times.kind == k)
         x[k] = fit_kind(first[k], times.traits[mine], times.us[mine], times.weight[mine])
