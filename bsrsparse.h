@@ -94,8 +94,9 @@
    CUDA
      A context with BSR_BACKEND_CUDA takes the same calls with operands in device memory and runs them on bsr_exec.stream.
      bsr_create looks the device up and loads every kernel; after it no operation allocates, synchronises, copies between host
-     and device or changes the current device (a wrong one is BSR_WRONG_DEVICE), so every operation can be captured in a
-     graph. bsr_validate is the exception: it reads its finding back, and refuses while the stream is captured.
+     and device or changes the current device (a wrong one is BSR_WRONG_DEVICE; so is another device's stream, from CUDA 12.8
+     on and unless it is captured), so every operation can be captured in a graph. bsr_validate is the exception: it reads its
+     finding back, and refuses while the stream is captured.
      What the host can't see, the contents of index arrays, is not checked by operations: call bsr_validate on what you don't
      trust. Conversions leave the count in crow_indices' last entry and m->nnz at the capacity; they want the workspace that a
      query (bsr_exec.query) names. BSR_EXEC_CHECK_POINTERS asks the driver whether each pointer but user_data is to device
@@ -205,7 +206,7 @@ extern "C" {
     X(BSR_WORKSPACE_TOO_SMALL, 14, "the workspace is smaller than the plan asks for")                           \
     X(BSR_CAPACITY, 15, "an output array is too small for the result")                                          \
     X(BSR_BAD_PLAN, 16, "the plan does not fit the call")                                                       \
-    X(BSR_WRONG_DEVICE, 17, "the current CUDA device is not the context's")                                     \
+    X(BSR_WRONG_DEVICE, 17, "the current CUDA device, or the stream's, is not the context's")                   \
     X(BSR_CUDA_ERROR, 18, "a CUDA call failed")                                                                 \
     X(BSR_CAPTURING, 19, "not possible while the stream is captured")                                           \
     X(BSR_PARSE_ERROR, 20, "a file's text is malformed")
@@ -405,7 +406,8 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_TUNE_FAILED, BSR_BAD_PLAN, "neither the initial nor the reference parameters can be had")              \
     X(BSR_ITEM_TUNE_WRONG, BSR_BAD_PLAN, "a plan gives another result than the plainest tier")                        \
     X(BSR_ITEM_TUNE_DEFAULTS, BSR_OK, "an operation runs on untuned parameters")                                      \
-    X(BSR_ITEM_DTYPE_NOT_COMPILED, BSR_UNSUPPORTED, "this build leaves operands in <dtype> out")
+    X(BSR_ITEM_DTYPE_NOT_COMPILED, BSR_UNSUPPORTED, "this build leaves operands in <dtype> out")                      \
+    X(BSR_ITEM_CUDA_STREAM, BSR_WRONG_DEVICE, "the stream is of device <value>")
 
 typedef enum bsr_item {
 #define BSRI_X(name, status, text) name,
@@ -1283,6 +1285,7 @@ struct bsr_context {
     int32_t widest; /* bsr_isa that the machine has, found once: CPUID takes 5 us in a virtual machine */
     int32_t sm_count, cc_major, cc_minor, smem_optin; /* CUDA */
     int32_t tier;                                     /* CUDA: the fastest that device and loaded code have */
+    int32_t driver;                                   /* CUDA: its version */
     void *tensor_map;                                 /* CUDA: the driver's encoder; null below compute capability 9 */
     bsr_allocator allocator;
     bsr_logger logger;
@@ -8378,12 +8381,30 @@ static bsr_status bsri_cuda_status(const bsri_call *c, cudaError_t e) {
     bsri_record_cuda(c->flags & BSR_EXEC_NO_LOG ? NULL : c->ctx, c->exec->error, BSR_ITEM_CUDA, BSR_ARG_NONE, -1, 0, (int)e);
     return BSR_CUDA_ERROR;
 }
+#if CUDART_VERSION >= 12080
+/* A stream of another device: else kernels would run there, and fault. Handles up to 2 name default streams, the current
+   device's. To ask would spoil a capture. */
+static bsr_status bsri_cuda_stream(const bsri_call *c) {
+    const cudaStream_t stream = c->exec->stream;
+    enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    int device = c->ctx->device;
+    if (c->ctx->driver < 12080 || (uintptr_t)stream <= 2) return BSR_OK;
+    BSRI_TRY(bsri_cuda_status(c, cudaStreamIsCapturing(stream, &capture)));
+    if (capture != cudaStreamCaptureStatusNone) return BSR_OK;
+    BSRI_TRY(bsri_cuda_status(c, cudaStreamGetDevice(stream, &device)));
+    return device == c->ctx->device ? BSR_OK : bsri_fail(c, BSR_ITEM_CUDA_STREAM, BSR_ARG_EXEC, -1, device);
+}
+#endif
 /* Operations never change the current device: a wrong one is the caller's to set. */
 static bsr_status bsri_cuda_device(const bsri_call *c) {
     int device = -1;
     BSRI_TRY(bsri_cuda_status(c, cudaGetDevice(&device)));
     if (device != c->ctx->device) return bsri_fail(c, BSR_ITEM_CUDA_DEVICE, BSR_ARG_CONTEXT, -1, device);
+#if CUDART_VERSION >= 12080
+    return bsri_cuda_stream(c);
+#else
     return BSR_OK;
+#endif
 }
 static bsri_queue bsri_cuda_queue(const bsri_call *c) {
     bsri_queue q;
@@ -8611,6 +8632,7 @@ static cudaError_t bsri_cuda_open(bsr_context *ctx, int device_plus_one) {
     if (e == cudaSuccess) e = cudaDeviceGetAttribute(&made.cc_major, cudaDevAttrComputeCapabilityMajor, made.device);
     if (e == cudaSuccess) e = cudaDeviceGetAttribute(&made.cc_minor, cudaDevAttrComputeCapabilityMinor, made.device);
     if (e == cudaSuccess) e = cudaDeviceGetAttribute(&made.smem_optin, cudaDevAttrMaxSharedMemoryPerBlockOptin, made.device);
+    if (e == cudaSuccess) e = cudaDriverGetVersion(&made.driver);
     if (e == cudaSuccess) e = bsri_cuda_encoder(&made);
     if (e == cudaSuccess) e = cudaGetDeviceProperties(&properties, made.device);
     if (e == cudaSuccess) bsri_cuda_name(&made, properties.name);

@@ -13,7 +13,7 @@ static int kernel_count;
 
 void si_restart(void) {
     si.calls = si.fail_at = si.after_failure = si.forbidden = si.launches = si.maps = si.maps_refused = 0;
-    si.fail_code = si.last_error = si.capturing = si.refuse_maps = 0;
+    si.fail_code = si.last_error = si.capturing = si.elsewhere = si.refuse_maps = 0;
     si.failed = si.forbidden_name = si.map_wrong = NULL;
 }
 int si_kernel_count(void) { return kernel_count; }
@@ -162,6 +162,12 @@ cudaError_t cudaGetDeviceCount(int *count) {
 cudaError_t cudaGetDevice(int *device) {
     ENTER(SI_QUERY);
     *device = si.current;
+    return cudaSuccess;
+}
+cudaError_t cudaStreamGetDevice(cudaStream_t stream, int *device) {
+    ENTER(SI_QUERY);
+    (void)stream;
+    *device = si.elsewhere ? !si.current : si.current;
     return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device) {

@@ -39,6 +39,7 @@ typedef struct si_state {
     si_device device[2]; /* set by the test */
     int devices, current;
     int capturing;       /* what cudaStreamIsCapturing tells */
+    int elsewhere;       /* streams are the other device's */
     long calls, fail_at; /* the fail_at-th call from now fails with fail_code; 0: none */
     int fail_code, last_error;
     const char *failed; /* name of the call that was made to fail */

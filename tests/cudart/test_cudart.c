@@ -909,6 +909,11 @@ TEST(wrong_device) {
             CHECK_INT(e.value, 0);
             CHECK_INT(si.launches, 0);
             CHECK_INT(si.current, 0);
+            si_restart();
+            si.current = si.elsewhere = 1, ex.stream = (bsr_stream)(uintptr_t)64;
+            s = make(&operations[o], ctx, seed, 0, &ex);
+            CHECK_INT(s, BSR_WRONG_DEVICE), CHECK_INT(e.item, BSR_ITEM_CUDA_STREAM), CHECK_INT(e.value, 0);
+            CHECK_INT(si.launches, 0);
         }
     }
     bsr_destroy(ctx);
