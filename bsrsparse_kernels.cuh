@@ -2866,8 +2866,9 @@ static bsri_choice bsri_short_choose(const bsr_context *ctx, const bsri_dev_prod
     m->split = c.split = e->split, teams = 4 / c.split;
     /* Row by row, except where b is more than the L2 keeps: then all rows of some slabs, which are read once (768 x 3072 x 50432,
        .95, blocks of 32: 87 us, else 110; but 256 x 256 x 32768, .5: 19.7, row by row 18.1). */
-    m->order = m->group < 32 || p->b.rows * p->width * p->items * 2 <= 24 << 20;
-    m->near = m->order && teams == 4; /* else 2 to 6 % slower */
+    m->order = m->group <= 16 || p->b.rows * p->width * p->items * 2 <= 24 << 20;
+    /* blocks of 32: 5 % faster with few rows, up to 5 % slower with many (1024 x 1024 x 2048, .5: 15.0 and 15.8) */
+    m->near = m->order && teams == 4 && (p->br == 16 || (p->br == 32 && p->tiles <= 24));
     if (!m->order) m->total = (int32_t)(m->group * bsri_ceil_div(m->slabs, teams) * teams);
     c.grid = bsri_ceil_div(m->total, teams);
     c.stages = s.mw == 16 ? 2 : 3, c.threads = 128, c.shared = 4 * c.stages * (s.mw == 16 ? 2 : 1) * (s.mw + 64) * s.ks * 2;
