@@ -75,12 +75,6 @@ __device__ __forceinline__ char *bsri_dev_at(const void *base, int dtype, int64_
 __device__ __forceinline__ int32_t bsri_dev_index(const void *array, int index_dtype, int64_t i) {
     return *(const int32_t *)((const char *)array + (i << (index_dtype == BSR_I64 ? 3 : 2)));
 }
-/* The same to x, where yes: an instruction that waits for no other one's x. */
-__device__ __forceinline__ void bsri_dev_index_if(uint32_t &x, const void *array, int index_dtype, int64_t i, bool yes) {
-    asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p ld.global.b32 %0, [%1]; }"
-                 : "+r"(x)
-                 : "l"((const char *)array + (i << (index_dtype == BSR_I64 ? 3 : 2))), "r"((uint32_t)yes));
-}
 /* One element of what a product reads as F: with float or double any float type, else (uint32_t: integers modulo 2^32) i8 or
    i32. Fewer types are less code, which stands in a kernel many times. */
 template <class F> __device__ __forceinline__ F bsri_dev_number(const void *base, int dtype, int64_t i) {
@@ -3904,10 +3898,15 @@ struct bsri_wgmma_order {
 #pragma unroll
             for (int g = 0; g < GROUP; g++) n[g] = g < m.group ? line(pattern, group * m.group + g) : -1;
 #pragma unroll
-            for (int g = 0; g < GROUP; g++)
-                have[g] = n[g] < 0 ? 0 : bsri_dev_index(r.ptr, r.dt, n[g] + 1) - bsri_dev_index(r.ptr, r.dt, n[g]);
+            for (int g = 0; g < GROUP; g++) {
+                const int32_t some = max(n[g], 0);
+                have[g] = bsri_dev_index(r.ptr, r.dt, some + 1) - bsri_dev_index(r.ptr, r.dt, some);
+            }
 #pragma unroll
-            for (int g = 0; g < GROUP; g++) absent *= 1.0f - (float)have[g] * m.share, blocks += (float)have[g];
+            for (int g = 0; g < GROUP; g++) {
+                const float stored = n[g] < 0 ? 0 : (float)have[g];
+                absent *= 1.0f - stored * m.share, blocks += stored;
+            }
         }
         const float columns = lengths ? (float)lengths[pattern * groups + group] : fmaxf(0.0f, (1.0f - absent) / m.share);
         return (uint32_t)fminf(1e5f, columns * m.parts + blocks * m.each) + m.turn;
@@ -4048,13 +4047,19 @@ template <int GROUP, int JOIN>
 __device__ __forceinline__ void bsri_wgmma_union(bsri_wgmma_part<GROUP> &part, const bsri_mma_rows &r, int32_t &at, int32_t end) {
     const int lane = threadIdx.x % 32;
     int32_t next = at;
-    uint32_t c[GROUP], irregular = 0, n = 0, head = 0x7fffffffu, first = 0x7fffffffu, longer = 0;
+    uint32_t c[GROUP], irregular = 0, n = 0, head = 0x7fffffffu, first = 0x7fffffffu, longer = 0, mine = 0;
+    const int32_t some = __reduce_max_sync(~0u, at < end ? at : -1);
+    if (some >= 0) { /* every lane loads, some in vain: loads on a condition wait for one another (eight took 2,900 clocks) */
 #pragma unroll
-    for (int g = 0; g < GROUP; g++) {
-        const int32_t from = __shfl_sync(~0u, at, g) + lane, last = __shfl_sync(~0u, end, g);
-        c[g] = 0x7fffffffu;
-        bsri_dev_index_if(c[g], r.col, r.dt, from, from < last);
+        for (int g = 0; g < GROUP; g++) {
+            const int32_t from = __shfl_sync(~0u, at, g) + lane, last = __shfl_sync(~0u, end, g);
+            mine |= (from < last) << g;
+            c[g] = (uint32_t)bsri_dev_index(r.col, r.dt, from < last ? from : some);
+        }
     }
+#pragma unroll
+    for (int g = 0; g < GROUP; g++)
+        if (!(mine >> g & 1)) c[g] = 0x7fffffffu;
     for (int i = lane; i < GROUP * BSRI_WGMMA_WINDOW; i += 32) (&part.bits[0][0])[i] = 0;
     if (lane < GROUP) part.at[lane] = at;
     __syncwarp();
