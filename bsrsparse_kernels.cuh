@@ -3889,7 +3889,7 @@ struct bsri_wgmma_order {
         return n >= lines ? -1 : order ? order[pattern * lines + n] : n;
     }
     /* In stages; without lengths the union of rows with n blocks altogether is guessed as if columns were random. All rows are
-       asked for at once: one after another they took 5,000 clocks (blocks of 16 twice that), for which second tiles waited. */
+       asked for at once: second tiles wait for it. */
     template <int GROUP>
     __device__ __forceinline__ uint32_t cost(const bsri_dev_wgmma &m, const bsri_mma_rows &r, int64_t pattern, int group) const {
         float absent = 1, blocks = 0;
