@@ -7,8 +7,8 @@
      build/time_plans --estimate < TIMES.csv     (writes the lines with what is estimated now; wants no GPU)
 
    +sampled: sampled products instead, [M,K,N,...] of a result of M x N; ways 1: mat1's columns are contiguous, 2: mat2's.
-   ways: 1: the dense operand's columns are contiguous, 2: the result's, 4: the matrix is transposed, 8: ReLU; +any draws them,
-   and few columns in every third shape, +few in all of them.
+   ways: 1: the dense operand's columns are contiguous, 2: the result's, 4: the matrix is transposed, 8: ReLU, 16: an input is
+   added; +any draws all but the last, and few columns in every third shape, +few in all of them.
    Random-normal operands, calls back to back in CUDA graphs, plans in turn; the median of the rounds. Results are compared with
    each other. */
 struct bsri_estimate;
@@ -90,7 +90,7 @@ struct plan {
     cudaGraphExec_t run;
     std::vector<float> us;
 };
-enum { COLUMNS = 1, OUT_COLUMNS = 2, TRANSPOSED = 4, RELU = 8 };
+enum { COLUMNS = 1, OUT_COLUMNS = 2, TRANSPOSED = 4, RELU = 8, INPUT = 16 };
 static shape random_sampled(double most) {
     static const int64_t mn[] = {256, 512, 768, 1024, 1536, 2048, 3072, 4096, 5120, 8192, 14336},
                          k[] = {32, 64, 96, 128, 160, 192, 256, 320, 384, 512, 768, 1024, 2048, 4096};
@@ -140,6 +140,7 @@ struct problem {
     int dtype, result, trans, sampled;
     bsr_matrix a;   /* the sparse operand, or the result */
     bsr_dense b, c; /* the dense operand and the result, or both operands */
+    bsr_dense input;
     bsr_epilogue epilogue;
     bsr_exec ex;
 
@@ -154,15 +155,17 @@ struct problem {
     int64_t nnz() const { return bsr_kept_blocks(rows() / x.b * (cols() / x.b), x.s); }
     int64_t written() const { return sampled ? nnz() * x.b * x.b : x.m * x.n; } /* elements */
     /* Values, dense operands, the result of a product. */
-    void operands(void *values, void *first, void *second) {
+    void operands(void *values, void *first, void *second, void *added) {
         a = bsr_matrix_make(rows(), cols(), x.b, x.b, nnz(), NULL, NULL, BSR_I32, values, dtype);
         b = sampled ? dense(first, dtype, x.m, x.k, x.ways & COLUMNS) : dense(first, dtype, x.k, x.n, x.ways & COLUMNS);
         c = dense(second, sampled ? dtype : result, sampled ? x.k : x.m, x.n, x.ways & OUT_COLUMNS);
+        input = c, input.data = added;
     }
     void *out() const { return sampled ? a.values : c.data; }
     bsr_status call(const bsr_context *ctx) const {
         if (sampled) return bsr_sampled_addmm(ctx, 0, NULL, 1, &b, &c, &a, &ex);
-        return bsr_dense_addmm(ctx, 0, NULL, 1, trans ? BSR_TRANS_A : 0, &a, &b, &epilogue, &c, &ex);
+        return bsr_dense_addmm(ctx, x.ways & INPUT ? 0.5 : 0, x.ways & INPUT ? &input : NULL, 1, trans ? BSR_TRANS_A : 0, &a, &b,
+                               &epilogue, &c, &ex);
     }
 };
 /* A random pattern's index arrays. */
@@ -251,7 +254,8 @@ static void time_shape(const shape &x, int dtype) {
     bsr_plan chosen = BSR_ZERO;
     void *const to = take(&others, bytes), *const values = p.sampled ? to : take(&inputs, (size_t)(p.nnz() * x.b * x.b) * size);
     void *const b = take(&inputs, (size_t)((p.sampled ? x.m : x.n) * x.k) * size), *first = NULL;
-    p.operands(values, b, p.sampled ? take(&inputs, (size_t)(x.k * x.n) * size) : to);
+    p.operands(values, b, p.sampled ? take(&inputs, (size_t)(x.k * x.n) * size) : to,
+               x.ways & INPUT ? take(&inputs, bytes) : NULL);
     index_arrays(p);
     p.ex.query = &chosen;
     if (p.call(gpu) != BSR_OK) {
@@ -310,7 +314,7 @@ static int estimate_lines(void) {
             continue;
         flags = always | (strstr(name, "+tf32") ? BSR_EXEC_TF32 : 0);
         problem p(x, dtype_of(name));
-        p.operands(data + (INT64_C(1) << 39), data, data + (INT64_C(1) << 38));
+        p.operands(data + (INT64_C(1) << 39), data, data + (INT64_C(1) << 38), data + (INT64_C(1) << 37));
         p.a.crow_indices = p.a.col_indices = data;
         if (p.trans) p.a.transposed_index = data;
         p.ex.query = &own;
