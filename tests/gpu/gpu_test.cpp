@@ -1262,6 +1262,10 @@ TEST(product_edges) {
         for (int64_t r = 127; r <= 129 && b >= 64; r++) /* rows whose ends are in registers */
             list.push_back({"128 block rows", b, 1, 72, rows_of(r, [](int64_t) { return numbers(0, 1); }), 0, false, false});
         list.push_back({"a schedule that pads", b, 6, 1536, rows_of(5, all(6)), 8, true, false});
+        if (b < 64) { /* row by row, or all rows of some columns */
+            const auto thin = [=](int64_t i) { return numbers(i % 7, 1024 / b, 13); };
+            list.push_back({"a dense operand beyond the L2", b, 1024 / b, 12296, rows_of(40, thin), 0, false, false});
+        }
     }
     for (int schedule : {0, 1, 2}) { /* many short units, and few long ones of very different lengths */
         const auto brief = [](int64_t i) { return i % 3 ? numbers(i % 2, i % 2 + 1) : numbers(0, 2); };
