@@ -440,7 +440,7 @@ static int report(job *j, int64_t block_rows, int64_t block_cols, double prune, 
     printf("  rate        %.1f GFLOP/s on stored elements\n", products / t / 1e9);
     if (dense > 0)
         printf("  speed-up    %.1f over the dense product: %.3f ms with every block stored, 64 x 64\n", dense / t, 1e3 * dense);
-    else if (dense < 0) printf("  speed-up    unknown: so small a matrix has no dense product to compare with\n");
+    else if (dense < 0) printf("  speed-up    unknown: so small or narrow a matrix has no dense product to compare with\n");
     else printf("  speed-up    unknown: the dense matrix would take %.0f MB\n", 4e-6 * (double)j->A.rows * (double)j->A.cols);
     if (svg && j->A.rows && j->A.cols) draw_svg(j, svg);
     release(j->b), release(j->c), matrix_free(&j->A), entries_free(&j->e);

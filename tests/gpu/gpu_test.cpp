@@ -1197,6 +1197,12 @@ static columns_of_rows rows_in_disorder() {
     turned.insert(turned.end(), twice.begin(), twice.begin() + 32), twice[32] = 31;
     return {turned, numbers(0, 64), numbers(63, -1, -1), twice};
 }
+/* 96 columns, of which the 65th does not follow the 64th: one twice; back to the first. */
+static columns_of_rows later_disorder() {
+    std::vector<int64_t> twice = numbers(0, 96), turned = numbers(32, 96), start = numbers(0, 32);
+    twice[64] = 63, turned.insert(turned.end(), start.begin(), start.end());
+    return {twice, turned, numbers(0, 96), turned, twice};
+}
 static bsr_matrix matrix_of(int type, int64_t block, int64_t across, const columns_of_rows &rows) {
     t_spec s = spec_of(type, block, (int64_t)rows.size(), across, 0);
     int64_t at = 0, line = 0;
@@ -1254,6 +1260,7 @@ TEST(product_edges) {
         };
         const auto all = [](int64_t n) { return [=](int64_t i) { return numbers(i, n); }; };
         list.push_back({"disorder after 32 columns", b, 64, 72, rows_in_disorder(), 0, false, false});
+        list.push_back({"disorder after 64 columns", b, 96, 72, later_disorder(), 0, false, false});
         list.push_back({"long rows", b, b < 64 ? 150 : 17000 / b, 8, rows_of(2, all(b < 64 ? 150 : 17000 / b)), 0, true, false});
         for (int64_t n : {64, 200})
             if (b >= 64) list.push_back({"long rows, some columns", b, 110, n, rows_of(2, all(110)), 0, n == 64, false});
@@ -1265,6 +1272,9 @@ TEST(product_edges) {
         if (b < 64) { /* row by row, or all rows of some columns */
             const auto thin = [=](int64_t i) { return numbers(i % 7, 1024 / b, 13); };
             list.push_back({"a dense operand beyond the L2", b, 1024 / b, 12296, rows_of(40, thin), 0, false, false});
+            const int64_t far = 196800 / b;
+            const auto apart = [=](int64_t i) { return numbers(i, far, far / 3); };
+            list.push_back({"a dense operand beyond the L2, few columns", b, far, 64, rows_of(40, apart), 0, false, true});
         }
     }
     for (int schedule : {0, 1, 2}) { /* many short units, and few long ones of very different lengths */
@@ -1385,6 +1395,43 @@ TEST(odd_views) {
                     exact_product(&a, &b, &c, room.data, 0, false, ran);
                     CHECK(ran[0] > 0);
                 }
+}
+/* alpha in the gap between out's rows, which no tier may write. */
+TEST(scalar_between_rows) {
+    for (int type : {BSR_BF16, BSR_F16, BSR_F32})
+        for (int64_t block : {16, 64})
+            for (int64_t n : {8, 72, 264}) {
+                const int64_t line = n + 8;
+                const double alpha = 3;
+                bsr_epilogue f = BSR_ZERO;
+                if (!gm_compiled(type)) continue;
+                bt_case("%s, blocks of %d, %d columns", bsr_dtype_name(type), (int)block, (int)n);
+                const t_spec s = spec_of(type, block, 5, 6, 17);
+                bsr_matrix a = t_matrix(&s);
+                bsr_dense b = t_random(type, a.cols, n, ROW, NO_BATCH, 0, FILL_INTEGER);
+                void *const room = bt_alloc((size_t)(a.rows * line) * bsr_dtype_size(type), 64);
+                bsr_dense c = bsr_dense_strided(room, type, a.rows, n, line, 1);
+                char *const at = (char *)room + (line + n) * (int64_t)bsr_dtype_size(type);
+                const bt_block *const whole = bt_find(room);
+                gm_call g("bsr_dense_addmm", gm.ctx, nullptr);
+                auto da = g.map(&a);
+                auto db = g.map(&b), dc = g.map(&c, true);
+                bt_mark_output(room), f.alpha_ptr = (const double *)(const void *)at, memcpy(at, &alpha, sizeof alpha);
+                auto df = g.map(&f);
+                std::vector<char> before(whole->data, whole->data + whole->bytes), want;
+                CHECK_INT(bsr_dense_addmm(cpu(), 0, NULL, 1, 0, &a, &b, &f, &c, NULL), BSR_OK);
+                want.assign(whole->data, whole->data + whole->bytes);
+                for (int tier = 0; tier <= 3; tier++) {
+                    bsr_plan plan = BSR_ZERO;
+                    bsr_exec e = BSR_ZERO;
+                    plan.kernel = tier, e.plan = tier ? &plan : nullptr, e.stream = gm.stream;
+                    memcpy(whole->data, before.data(), before.size()), g.upload();
+                    const bsr_status status = bsr_dense_addmm(gm.ctx, 0, NULL, 1, 0, da, db, df, dc, &e);
+                    if (status == BSR_BAD_PLAN && tier > 1) continue;
+                    CHECK_INT(status, BSR_OK), g.download();
+                    CHECK(!memcmp(whole->data, want.data(), want.size()));
+                }
+            }
 }
 /* A matrix as a conversion on the device leaves it: nnz is what its arrays have room for, crow_indices end before that. What
    stands behind is no index and no number. */
@@ -1907,6 +1954,7 @@ int main(int argc, char **argv) {
         {"random_products", random_products},
         {"product_edges", product_edges},
         {"odd_views", odd_views},
+        {"scalar_between_rows", scalar_between_rows},
         {"room_to_spare", room_to_spare},
         {"sampled_edges", sampled_edges},
         {"epilogues", epilogues},
