@@ -1225,6 +1225,9 @@ typedef struct bsri_dev_mma {
     int32_t b_rows; /* the dense operand is row-major, else column-major */
     char *out;
     int64_t out_row, out_col;
+    const char *input; /* of short products: added to all sums, lies as out does; or null */
+    int64_t input_row, input_col;
+    float beta;
     bsri_dev_product p; /* last: parameters are fetched by lines */
 } bsri_dev_mma;
 
@@ -1668,22 +1671,29 @@ __device__ __forceinline__ void bsri_mma_store_sums(const bsri_dev_mma &m, const
         }
     }
 }
-/* The plain case of an epilogue: alpha only, out of the operands' type, 16 bytes at a time. 16 x 64 sums go to `out`. */
-template <class T>
+/* The plain case of an epilogue: alpha only, out of the operands' type, 16 bytes at a time. 16 x 64 sums go to `out`. ADD: the
+   tile holds an input. */
+template <class T, bool ADD = false>
 __device__ __forceinline__ void bsri_mma_store(const bsri_dev_mma &m, uint16_t *tile, const float (*sum)[4], float alpha,
                                                uint16_t *out, int cols, int lane) {
     const int g = lane / 4, t = lane % 4;
     const bool by_rows = m.vector == 1;
     if (by_rows) { /* rows of 72, else columns of 24 */
 #pragma unroll
-        for (int ni = 0; ni < 8; ni++) {
-            *(uint32_t *)(tile + g * 72 + ni * 8 + t * 2) = T::pack(alpha * sum[ni][0], alpha * sum[ni][1]);
-            *(uint32_t *)(tile + (g + 8) * 72 + ni * 8 + t * 2) = T::pack(alpha * sum[ni][2], alpha * sum[ni][3]);
+        for (int i = 0; i < 16; i++) {
+            uint32_t *const at = (uint32_t *)(tile + (g + i % 2 * 8) * 72 + i / 2 * 8 + t * 2);
+            float v[2] = {alpha * sum[i / 2][i % 2 * 2], alpha * sum[i / 2][i % 2 * 2 + 1]}, x[2];
+            if (ADD) bsri_dev_unpack(x, *at, T::DTYPE), v[0] = fmaf(m.beta, x[0], v[0]), v[1] = fmaf(m.beta, x[1], v[1]);
+            *at = T::pack(v[0], v[1]);
         }
     } else {
 #pragma unroll
-        for (int i = 0; i < 32; i++)
-            tile[(i / 4 * 8 + t * 2 + i % 2) * 24 + g + i / 2 % 2 * 8] = (uint16_t)T::pack(alpha * sum[i / 4][i % 4], 0.0f);
+        for (int i = 0; i < 32; i++) {
+            uint16_t *const at = tile + (i / 4 * 8 + t * 2 + i % 2) * 24 + g + i / 2 % 2 * 8;
+            float v = alpha * sum[i / 4][i % 4], x[2];
+            if (ADD) bsri_dev_unpack(x, *at, T::DTYPE), v = fmaf(m.beta, x[0], v);
+            *at = (uint16_t)T::pack(v, 0.0f);
+        }
     }
     __syncwarp();
     const int r = by_rows ? lane / 8 : lane % 2 * 8, c = by_rows ? lane % 8 * 8 : lane / 2;
@@ -2254,7 +2264,8 @@ template <class T, int MW, bool B_ROWS> struct bsri_mma_short_tile : bsri_mma_ti
     typedef bsri_mma_tile<T, MW, MW, MW == 16 ? 2 : 1, 64, 1, B_ROWS> base;
     static constexpr int SLOTS = MW == 16 ? 2 : 3, CTAS = MW == 16 ? 4 : 3; /* CTAS: of a multiprocessor at once */
     static constexpr int SLICE = base::A_BYTES + base::B_BYTES, SLOT = base::E * SLICE, WARP = SLOTS * SLOT;
-    static_assert(base::MI * 4096 + BSRI_MMA_PASS * 4 <= WARP, "sums to be added up, and what is stored, take the slots");
+    static constexpr int STAGE = 3072; /* 16 x 64 elements of out, by rows or columns with room between */
+    static_assert(base::MI * 4096 + (MW == 16 ? BSRI_MMA_PASS * 4 : 2 * STAGE) <= WARP, "sums handed over, what is stored");
 };
 #ifdef BSRI_MMA_CODE
 /* This warp's steps of a block row, the turn-th of every `split`. */
@@ -2305,6 +2316,19 @@ __device__ __forceinline__ void bsri_mma_short_walk(float (&sum)[L::MI][L::NI][4
     if (m.constant) bsri_dev_wait_for_last(); /* nor is out, where the row is empty */
     __syncwarp();
 }
+/* An input of 16 x 64 elements on its way to where bsri_mma_store() has them, by rows of 72, else columns of 24. */
+__device__ __forceinline__ void bsri_mma_input(const bsri_dev_mma &m, uint32_t tile, const char *from, int cols, int lane) {
+    const bool by_rows = m.vector == 1;
+    const int r = by_rows ? lane / 8 : lane % 2 * 8, c = by_rows ? lane % 8 * 8 : lane / 2;
+    const int64_t step = by_rows ? 8 * m.input_row : 32 * m.input_col;
+    from += 2 * (r * m.input_row + c * m.input_col), tile += 2 * (by_rows ? r * 72 + c : c * 24 + r);
+#pragma unroll
+    for (int i = 0; i < 4; i++, from += step, tile += by_rows ? 8 * 72 : 32 * 24) {
+        const int bytes = by_rows ? max(0, min(16, 2 * (cols - c))) : c + i * 16 < cols ? 16 : 0;
+        bsri_mma_copy(tile, bytes ? from : m.input, bytes);
+    }
+    bsri_mma_commit();
+}
 /* The tile's warps add up in their order, 16 rows by each of the first of them, which writes those to out. f: what is to be done
    with the sums, or null: alpha is all. */
 template <class T, class L>
@@ -2314,6 +2338,13 @@ __device__ __forceinline__ void bsri_mma_short_finish(float (&sum)[L::MI][L::NI]
     const int cols = (int)bsri_min(64, m.width - col);
     float4 *const mine = (float4 *)(tiles + warp * L::WARP);
     float *const stage = (float *)(mine + L::MI * 256);
+    if (!f && m.input) { /* comes while sums are handed over */
+#pragma unroll
+        for (int mi = 0; mi < L::MI; mi++)
+            if (warp == mi % split)
+                bsri_mma_input(m, bsri_mma_address(stage) + mi * L::STAGE,
+                               m.input + 2 * ((row + mi * 16) * m.input_row + col * m.input_col), cols, lane);
+    }
 #pragma unroll
     for (int mi = 0; mi < L::MI; mi++)
         if (warp != mi % split) {
@@ -2333,7 +2364,11 @@ __device__ __forceinline__ void bsri_mma_short_finish(float (&sum)[L::MI][L::NI]
             for (int n = 0; n < 8; n++, from += 32)
                 sum[mi][n][0] += from->x, sum[mi][n][1] += from->y, sum[mi][n][2] += from->z, sum[mi][n][3] += from->w;
         }
-        if (!f || m.vector) {
+        if (!f && m.input) {
+            bsri_mma_landed<0>(), __syncwarp();
+            bsri_mma_store<T, true>(m, (uint16_t *)stage + mi * (L::STAGE / 2), sum[mi], m.alpha,
+                                    (uint16_t *)m.out + (row + mi * 16) * m.out_row + col * m.out_col, cols, lane);
+        } else if (!f || m.vector) {
             char *const out = f ? (char *)f->operand[4].data : m.out;
             const int64_t at = (row + mi * 16) * m.out_row + col * m.out_col;
             bsri_mma_store<T>(m, (uint16_t *)stage, sum[mi], f ? f->alpha : m.alpha, (uint16_t *)out + at, cols, lane);
@@ -2491,6 +2526,14 @@ static int bsri_mma_vector(const bsri_dev_product *p) {
     if (p->has_input && (p->beta != 0.0 || p->beta_ptr)) return 0;
     if (p->out.dtype != (p->b.dtype == BSR_I8 ? BSR_I32 : p->b.dtype)) return 0;
     return bsri_mma_layout(&p->out);
+}
+/* An input that lies as out does is added, and that is all. */
+static int bsri_mma_adds(const bsri_dev_product *p) {
+    const bsr_dense *in = &p->input, *out = &p->out;
+    if (p->left.data || p->right.data || p->bias.data || p->activation) return 0;
+    if (out->dtype != p->b.dtype || in->dtype != out->dtype) return 0;
+    if (!p->has_input || p->beta == 0.0 || p->beta_ptr || in->rows != out->rows || in->cols != out->cols) return 0;
+    return bsri_mma_layout(out) && bsri_mma_layout(in) == bsri_mma_layout(out);
 }
 /* Nothing but the product itself is stored. */
 static int bsri_mma_plain(const bsri_dev_product *p) {
@@ -2834,6 +2877,7 @@ static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_
         bsri_tiling t = bsri_tiling_of(f, rows, 64, rows, i);
         const double all = (double)bsri_ceil_div(tiles, 4 / i) / ctx->sm_count; /* CTAs of four warps */
         const double room = rows == 16 ? 4.0 : 3.0;                             /* at once */
+        if (bsri_mma_adds(p) && p->items == 1 && p->reduce == 1) t.fused = 0.15; /* of what any epilogue takes */
         if (asked->split && asked->split != i) continue;
         /* what is there at once is spread evenly */
         bsri_tiling_spread(&t, all > room ? (ceil(all) + all) / 2 : ceil(all), room, 0.9 + 0.75 * all / room);
@@ -2852,6 +2896,10 @@ static bsri_choice bsri_short_choose(const bsr_context *ctx, const bsri_dev_prod
     m->p = *p, m->single = bsri_mma_single(p, &m->rows), m->vector = f->vector, m->lines = (int32_t)p->tiles;
     m->alpha = (float)p->alpha, m->constant = p->constant && p->kind == BSRI_LIST_ROWS;
     if (p->alpha_ptr || p->alpha == 0.0) m->single = 0; /* to be looked at */
+    if (m->single && bsri_mma_adds(p)) {
+        m->vector = bsri_mma_layout(&p->out), m->beta = (float)p->beta;
+        m->input = (const char *)p->input.data, m->input_row = p->input.row_stride, m->input_col = p->input.col_stride;
+    }
     s.mw = s.ks = p->br == 16 ? 16 : 32;
     bsri_mma_strides(p, &s, 64, f->values, f->dense, m);
     m->block_bits = bsri_mma_log2(p->br / s.mw);
