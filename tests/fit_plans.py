@@ -72,8 +72,7 @@ class Times:
         self.best = np.array([min(p.us for p in plans) for plans in shapes.values()])
         self.fastest = [min(plans) for plans in shapes.values()]
         self.now = [[p for p in plans if p.chosen] for plans in shapes.values()]
-        known = [(i, p) for i, plans in enumerate(shapes.values()) for p in plans
-                 if p.kind >= 0 and runs(self.shapes[i], p)]
+        known = [(i, p) for i, plans in enumerate(shapes.values()) for p in plans if runs(self.shapes[i], p)]
         self.plans = [p for _, p in known]
         self.of = np.array([i for i, _ in known])
         self.us = np.array([p.us for p in self.plans])
@@ -136,14 +135,13 @@ def fit(times, use, first):
 
 
 def lost(times, x):
-    """For each shape: by how much what these constants choose is slower than the fastest, and the plan. Where the library has a
-    plan that is always ahead (of bytes) there is nothing to choose."""
+    """For each shape: by how much what these constants choose is slower than the fastest, and the plan."""
     ns = np.array([estimate(np.exp(x[k]), t[None])[0] for k, t in zip(times.kind, times.traits)])
     pick = {}
     for j, i in enumerate(times.of):
         if i not in pick or ns[j] < ns[pick[i]]:
             pick[i] = j
-    return {i: (times.over[j] - 1, times.plans[j]) for i, j in pick.items() if all(p.kind >= 0 for p in times.now[i])}
+    return {i: (times.over[j] - 1, times.plans[j]) for i, j in pick.items()}
 
 
 def report(name, times, found):
