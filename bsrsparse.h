@@ -102,13 +102,13 @@
      query (bsr_exec.query) names. BSR_EXEC_CHECK_POINTERS asks the driver whether each pointer but user_data is to device
      memory (a bsr_layout's lists are the host's).
      On Hopper products, sampled products, softmax and attention start before the kernel before them in the stream ends, and
-     wait for it before they use what they read. With BSR_EXEC_CONSTANT_MATRIX products with few columns or little to do
-     do not wait to read the sparse operand (see there), at blocks of 16 and 32 its crow_indices and col_indices; nor do other
-     products of tier wgmma without a schedule to read these.
+     wait for it before they use what they read. With BSR_EXEC_CONSTANT_MATRIX products with few columns by tier wgmma do not
+     wait to read the sparse operand (see there); nor do other products of that tier (of A as it stands, without a schedule or
+     alpha_ptr) and short ones of tier mma to read its crow_indices and col_indices.
      Tiers: simt takes any dtype, block size and stride; mma uses tensor cores (sm_80 and up) where sizes and alignment allow,
      and true f32 products by FFMA on the same pipeline (tensor cores only under BSR_EXEC_TF32 and _TF32X3).
      bsr_plan.kernel forces one (1 simt, 2 mma, 3 wgmma) and is refused where it does not fit; so do tile, split, stages and
-     order. bsr_plan_string() says why a kernel was chosen. Same inputs, same plan, same GPU model: same bits.
+     order. bsr_plan_string() says why a kernel was chosen. Same inputs, flags and plan, same GPU model: same bits.
 
    TUNING (>>tune)
      A plan comes from the caller (bsr_exec.plan), else from a tuned table, else from the heuristic. Tables: the caller's own
