@@ -2877,7 +2877,7 @@ static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_
         bsri_tiling t = bsri_tiling_of(f, rows, 64, rows, i);
         const double all = (double)bsri_ceil_div(tiles, 4 / i) / ctx->sm_count; /* CTAs of four warps */
         const double room = rows == 16 ? 4.0 : 3.0;                             /* at once */
-        if (bsri_mma_adds(p) && p->items == 1 && p->reduce == 1) t.fused = 0.15; /* of what any epilogue takes */
+        if (bsri_mma_adds(p) && p->items == 1 && p->reduce == 1) t.fused = 0.05; /* of what any epilogue takes */
         if (asked->split && asked->split != i) continue;
         /* what is there at once is spread evenly */
         bsri_tiling_spread(&t, all > room ? (ceil(all) + all) / 2 : ceil(all), room, 0.9 + 0.75 * all / room);
@@ -3685,6 +3685,7 @@ static void bsri_few_take(bsri_estimate *e, const bsr_context *ctx, const bsri_d
     bsri_tiling t = bsri_tiling_of(f, rows, cols, 64, s.share);
     t.along = bsri_few_layout(p, f) == 1, t.longer = 0.0, t.stored = groups ? s.share : 1.0;
     t.fused = bsri_mma_plain(p) ? 0.0 : (double)bsri_max(1024, rows * cols) / 1024.0;
+    if (bsri_mma_adds(p)) t.fused *= cols > 64 ? 3.0 : 1.3; /* an input that is waited for, of what ReLU takes */
     t.waves = groups ? ceil(s.full) : sqrt(1.0 + s.full * s.full);
     /* tiles are taken as multiprocessors get free; groups' are many: between the mean and the busiest one's */
     t.busy = s.each / t.waves, t.beside = (groups ? (s.each + ceil(s.each)) / 2 : s.each) / t.waves;
@@ -5471,6 +5472,7 @@ static void bsri_wgmma_take(bsri_estimate *e, const bsr_context *ctx, const bsri
     if (units > teams) t.waves = pow((double)bsri_ceil_div(units, teams), 0.9); /* a tile starts while the one before ends */
     t.busy = (double)(units * span) / ctx->sm_count / t.waves;
     if (p->br >= 64) t.fetched = (double)bsri_min(cols, p->width);
+    if (bsri_mma_adds(p)) t.fused = 3.0; /* an input, of what ReLU takes */
     bsri_estimate_take(e, p, f, kind + bsri_mma_log2(p->br), &t);
 }
 static bsri_estimate bsri_wgmma_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
