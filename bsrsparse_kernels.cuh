@@ -3336,8 +3336,9 @@ __device__ __forceinline__ void bsri_tensor_item(const bsri_tensor_batch &b, int
 typedef struct bsri_dev_few {
     CUtensorMap a_map, b_map;
     const char *ptr, *col, *values;
+    const char *input;                  /* where the sums are scaled: added, or null */
     char *out;
-    int64_t out_row, out_col;           /* element strides */
+    int64_t out_row, out_col, in_line;  /* element strides; of input's rows, or columns where those are out's lines */
     uint32_t ahead, pieces;             /* bytes of values that a CTA brings to the L2; how many CTAs do */
     uint32_t col_lines, ptr_lines;      /* of 128 bytes of index arrays, that they ask for */
     int32_t dt, strips, sub_bits;       /* of indices; strips of all, log2 of those of a block row */
@@ -3347,6 +3348,8 @@ typedef struct bsri_dev_few {
     int32_t columns, fold, twist;       /* products run along b; log2 of its rows in 128 bytes, of a swizzled row's pieces - 1 */
     int32_t pairs, constant;            /* out takes them: 1 of columns, 2 of rows, else 0 (where warps take a block together:
                                            eight of them, either way); a may be read at once */
+    int32_t scaled;                     /* as pairs, but by alpha, and beta times an input is added: eights only */
+    float alpha, beta;
     bsri_dev_product p;
 } bsri_dev_few;
 
@@ -3359,6 +3362,7 @@ template <class T, int MI, int NI> struct bsri_few {
     static constexpr int UNIT = MI * NI > 16 ? 4 : 1, OWN = MI / UNIT; /* warps that take a block together; 16 rows: of each */
     static constexpr int SLOTS = UNIT > 1 ? 3 : 2, WARPS = 8;          /* at most */
     static constexpr int TILE = bsri_few_sums(ROWS, COLS) / 4;         /* numbers */
+    static constexpr int EACH = UNIT > 1 ? ROWS * NI / 128 : 1;        /* eights of out of a thread, at most */
 #ifdef BSRI_WGMMA_CODE
     /* Of one slot: a block, behind it its rows of b. */
     static __device__ __forceinline__ void multiply(float (&sum)[OWN][NI][4], uint32_t slot, const bsri_dev_few &m) {
@@ -3505,6 +3509,12 @@ template <class T, int MI, int NI> struct bsri_few {
         }
         others(m, strip, side, shared);
     }
+    /* As bsri_dev_finisher rounds. */
+    static __device__ __forceinline__ uint32_t scale(const bsri_dev_few &m, float x, float y, uint32_t added) {
+        float z[2];
+        bsri_dev_unpack(z, added, T::DTYPE);
+        return T::pack(__fmaf_rn(m.beta, z[0], __fmul_rn(m.alpha, x)), __fmaf_rn(m.beta, z[1], __fmul_rn(m.alpha, y)));
+    }
     /* Of warps that take a block together: lines of out, that is rows, or columns where those are contiguous, through shared
        memory, eight elements a thread (by pairs as above 1024^3, .9, takes 4.2 us, so 3.8; warps by themselves often have fewer
        than eight columns). */
@@ -3519,8 +3529,19 @@ template <class T, int MI, int NI> struct bsri_few {
         float *const to = (float *)shared + warp / UNIT * TILE + at_first;
         int line = rows ? threadIdx.x / NI : threadIdx.x / (ROWS / 8);
         const float4 *from = (const float4 *)((float *)shared + line * pitch + piece);
+        const int64_t y = (int64_t)strip * ROWS;
+        const int width = (int)bsri_min(COLS, m.width - side), lines = rows ? ROWS : width, inside = rows ? width - piece : 8;
+        uint4 added[EACH]; /* what a thread writes to, and nobody else, where input is out itself */
+        if (m.scaled) {
+            const char *add = m.input + 2 * (((rows ? y : side) + line) * m.in_line + (rows ? side : y) + piece);
+#pragma unroll
+            for (int i = 0; i < EACH; i++, add += 2 * step * m.in_line) {
+                added[i] = make_uint4(0, 0, 0, 0);
+                if (m.input && inside > 0 && line + i * step < lines) added[i] = *(const uint4 *)add;
+            }
+        }
         __syncthreads(); /* nobody reads blocks there any more */
-        if (!m.pairs && threadIdx.x < 5) finisher.begin(m.p, 0, threadIdx.x);
+        if (!m.pairs && !m.scaled && threadIdx.x < 5) finisher.begin(m.p, 0, threadIdx.x);
 #pragma unroll
         for (int n = 0; n < NI; n++) {
             const float(&x)[4] = sum[0][n];
@@ -3529,22 +3550,35 @@ template <class T, int MI, int NI> struct bsri_few {
             else at[0] = x[0], at[pitch] = x[1], at[8] = x[2], at[pitch + 8] = x[3];
         }
         __syncthreads();
-        const int64_t y = (int64_t)strip * ROWS;
-        const int width = (int)bsri_min(COLS, m.width - side), lines = rows ? ROWS : width, inside = rows ? width - piece : 8;
         if (inside <= 0) return;
         char *at = m.out + 2 * (y * m.out_row + side * m.out_col + line * (rows ? m.out_row : m.out_col) + piece);
         const int64_t jump = 2 * step * (rows ? m.out_row : m.out_col);
-#pragma unroll 2
-        for (; line < lines; line += step, at += jump, from += step * pitch / 4) {
-            float4 v = from[odd], w = from[1 - odd];
+        auto sums = [&](float4 &v, float4 &w) {
+            v = from[odd], w = from[1 - odd];
             if (m.share > 1) { /* no more than two */
                 const float4 a = from[TILE / 4 + odd], b = from[TILE / 4 + 1 - odd];
                 v.x += a.x, v.y += a.y, v.z += a.z, v.w += a.w, w.x += b.x, w.y += b.y, w.z += b.z, w.w += b.w;
             }
-            if (m.pairs) {
+        };
+        float4 v, w;
+        if (m.pairs) { /* loops of their own, this one first: in one, or behind the other, plain products took .1 us longer */
+#pragma unroll 2
+            for (; line < lines; line += step, at += jump, from += step * pitch / 4) {
+                sums(v, w);
                 *(uint4 *)at = make_uint4(T::pack(v.x, v.y), T::pack(v.z, v.w), T::pack(w.x, w.y), T::pack(w.z, w.w));
-            } else {
-                ((float4 *)from)[0] = v, ((float4 *)from)[1] = w;
+            }
+        } else if (m.scaled) {
+#pragma unroll
+            for (int i = 0; i < EACH; i++, line += step, at += jump, from += step * pitch / 4) {
+                if (line >= lines) break;
+                sums(v, w);
+                *(uint4 *)at = make_uint4(scale(m, v.x, v.y, added[i].x), scale(m, v.z, v.w, added[i].y),
+                                          scale(m, w.x, w.y, added[i].z), scale(m, w.z, w.w, added[i].w));
+            }
+        } else {
+#pragma unroll 1
+            for (; line < lines; line += step, from += step * pitch / 4) {
+                sums(v, w), ((float4 *)from)[0] = v, ((float4 *)from)[1] = w;
                 finisher.eight(m.p, (float *)from, 1, y + (rows ? line : piece), side + (rows ? piece : line), rows,
                                bsri_min(8, inside));
             }
@@ -3675,6 +3709,10 @@ static bsri_few_shape bsri_few_shape_of(const bsr_context *ctx, const bsri_dev_p
     }
     return s;
 }
+/* Eights of out are whole, and nothing but alpha and an input that lies as out does is there: groups store them at once. */
+static int bsri_few_eights(const bsri_dev_product *p, const bsri_facts *f) {
+    return (f->vector || bsri_mma_adds(p)) && (p->out.row_stride == 1 || p->width % 8 == 0);
+}
 static void bsri_few_take(bsri_estimate *e, const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int rows,
                           int cols, int most) {
     const int groups = cols >= 64, kind = cols > 64    ? BSRI_COSTS_FEW_WGMMA_128
@@ -3685,7 +3723,8 @@ static void bsri_few_take(bsri_estimate *e, const bsr_context *ctx, const bsri_d
     bsri_tiling t = bsri_tiling_of(f, rows, cols, 64, s.share);
     t.along = bsri_few_layout(p, f) == 1, t.longer = 0.0, t.stored = groups ? s.share : 1.0;
     t.fused = bsri_mma_plain(p) ? 0.0 : (double)bsri_max(1024, rows * cols) / 1024.0;
-    if (bsri_mma_adds(p)) t.fused *= cols > 64 ? 3.0 : 1.3; /* an input that is waited for, of what ReLU takes */
+    if (groups && bsri_few_eights(p, f)) t.fused *= 0.12; /* of what ReLU takes */
+    else if (bsri_mma_adds(p)) t.fused *= cols > 64 ? 3.0 : 1.3; /* an input that is waited for */
     t.waves = groups ? ceil(s.full) : sqrt(1.0 + s.full * s.full);
     /* tiles are taken as multiprocessors get free; groups' are many: between the mean and the busiest one's */
     t.busy = s.each / t.waves, t.beside = (groups ? (s.each + ceil(s.each)) / 2 : s.each) / t.waves;
@@ -3732,7 +3771,12 @@ static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_produc
     m->out_row = p->out.row_stride, m->out_col = p->out.col_stride;
     m->width = (int32_t)p->width, m->bc = (int32_t)p->bc, m->half_bits = p->bc == 128, m->constant = p->constant;
     if (by_groups) {
-        if (f->vector && bsri_mma_plain(p) && (m->out_row == 1 || p->width % 8 == 0)) m->pairs = m->out_row == 1 ? 2 : 1;
+        if (bsri_few_eights(p, f)) *(bsri_mma_plain(p) ? &m->pairs : &m->scaled) = m->out_row == 1 ? 2 : 1;
+        m->alpha = (float)p->alpha, m->beta = -0.0f; /* adds nothing, to any number */
+        if (bsri_mma_adds(p)) {
+            m->input = (const char *)p->input.data, m->beta = (float)p->beta;
+            m->in_line = m->out_row == 1 ? p->input.col_stride : p->input.row_stride;
+        }
     } else if (bsri_mma_plain(p) && p->out.dtype == p->a.dtype && (uintptr_t)m->out % 4 == 0) {
         if (p->out.row_stride == 1 && (p->width == 1 || p->out.col_stride % 2 == 0)) m->pairs = 2;
         else if (p->out.col_stride == 1 && p->out.row_stride % 2 == 0 && p->width % 2 == 0) m->pairs = 1;
