@@ -910,6 +910,18 @@ __device__ __forceinline__ int bsri_mma_read32(uint32_t at) {
     asm volatile("ld.shared.u32 %0, [%1];" : "=r"(r) : "r"(at) : "memory");
     return r;
 }
+/* In this place and order: neither later, where it is needed, nor from a cache that stores pass by. */
+__device__ __forceinline__ uint4 bsri_dev_load16(const char *from) {
+    uint4 x;
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+                 : "l"(from)
+                 : "memory");
+    return x;
+}
+__device__ __forceinline__ void bsri_mma_put16(uint32_t to, uint4 x) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w) : "memory");
+}
 __device__ __forceinline__ uint32_t bsri_mma_read16(uint32_t at) {
     uint32_t r;
     asm volatile("{ .reg .u16 h; ld.shared.u16 h, [%1]; cvt.u32.u16 %0, h; }" : "=r"(r) : "r"(at) : "memory");
@@ -4617,17 +4629,25 @@ template <class L> struct bsri_wgmma_terms {
             for (int i = 0; i < 4; i++) x[4 * j + i] = __fadd_rn(x[4 * j + i], y[i % 2]);
         }
     }
-    /* The part of input that 64 columns of out from n on cover, to where those are staged: four pieces of 16 bytes a lane. */
-    __device__ __forceinline__ void bring(const bsri_dev_operand &o, uint32_t at, bool by_rows, int n) const {
+    /* f(i, from) for the part of input that 64 columns of out from n on cover: four pieces of 16 bytes a lane. */
+    template <class F>
+    __device__ __forceinline__ void pieces(const bsri_dev_operand &o, bool by_rows, int n, const F &f) const {
         const int lane = threadIdx.x % 32, r = by_rows ? lane / 8 : lane % 2 * 8, c = n + (by_rows ? lane % 8 * 8 : lane / 2);
         const char *from = o.data + 2 * ((row + r) * o.rs + (col + c) * o.cs);
         const int64_t step = 2 * (by_rows ? 4 * o.rs : 16 * o.cs);
-        const uint32_t to = at + (by_rows ? r * 128 + ((lane % 8 ^ r) << 4)
-                                          : bsri_mma_swizzle<box::COLUMN>(lane / 2, box::warp() * 2 + lane % 2));
 #pragma unroll
         for (int i = 0; i < 4; i++, from += step)
-            if (c + (by_rows ? 0 : 16 * i) < cols)
-                bsri_mma_copy((to ^ (by_rows ? i % 2 * 64 : 0)) + i * (by_rows ? 512 : 16 * box::COLUMN), from);
+            if (c + (by_rows ? 0 : 16 * i) < cols) f(i, from);
+    }
+    /* Where piece i of a lane stands in a box: as out is staged. */
+    static __device__ __forceinline__ uint32_t spot(uint32_t at, bool by_rows, int i) {
+        const int lane = threadIdx.x % 32, r = lane / 8;
+        const uint32_t to = at + (by_rows ? r * 128 + ((lane % 8 ^ r) << 4)
+                                          : bsri_mma_swizzle<box::COLUMN>(lane / 2, box::warp() * 2 + lane % 2));
+        return (to ^ (by_rows ? i % 2 * 64 : 0)) + i * (by_rows ? 512 : 16 * box::COLUMN);
+    }
+    __device__ __forceinline__ void bring(const bsri_dev_operand &o, uint32_t at, bool by_rows, int n) const {
+        pieces(o, by_rows, n, [&](int i, const char *from) { bsri_mma_copy(spot(at, by_rows, i), from); });
         bsri_mma_commit();
     }
     /* Of a line those of this lane's columns from n on: y[2 j], y[2 j + 1] 8 j after the first; pairs where they are halves. */
@@ -4730,6 +4750,7 @@ __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const
                                                   const bsri_wgmma_terms<L> &t, uint32_t spare, S (&sum)[L::TN / 2]) {
     typedef bsri_wgmma_box<L> box;
     constexpr bool FUSED = KIND == BSRI_WGMMA_LINES;
+    constexpr bool HELD = KIND == BSRI_WGMMA_INPUT && !L::OWN && L::TN > L::BOXES * 64; /* narrow ones have no registers left */
     constexpr int ROUNDS = FUSED ? 1 : KIND >= BSRI_WGMMA_SMOOTH ? 2 : L::TN / 32; /* side by side */
     const bool by_rows = m.vector == 1, direct = FUSED && m.direct;
     const bool input = KIND == BSRI_WGMMA_INPUT || (FUSED && !direct && m.terms & BSRI_TERM_INPUT);
@@ -4738,16 +4759,22 @@ __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const
     const uint64_t policy = m.leaves ? bsri_l2_first() : bsri_l2_normal();
     const float alpha = FUSED ? f.alpha : (float)(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
     const int32_t c0 = m.single ? 0 : __shfl_sync(~0u, f.c0, 0), c1 = m.single ? 0 : __shfl_sync(~0u, f.c1, 0);
+    uint4 later[4] = {}; /* of input, a box that has no place yet: asked for when it has, it took a latency each */
+    const auto fetch = [&](int col) {
+        t.pieces(f.operand[2], by_rows, col, [&](int i, const char *from) { later[i] = bsri_dev_load16(from); });
+    };
     const auto next = [&](int col, uint32_t to) { /* input for the box at `to` is asked for */
         if (leads) bsri_tma_wait_read<0>();
         box::sync(by_rows);
         t.bring(f.operand[2], start + to, by_rows, col);
     };
+    if (HELD) fetch(L::BOXES * 64);
     uint32_t place = box::place(start, by_rows);
     asm volatile("" : "+r"(place)); /* kept */
 #pragma unroll(ROUNDS)
     for (int n = 0; n < L::TN; n += 32) {
         const uint32_t at = n / 64 % L::BOXES * bytes;
+        if (KIND == BSRI_WGMMA_INPUT && n && n % 64 == 0 && n >= t.cols) break; /* begin() waits for all stores */
         float x[16];
         uint32_t bias[8];
         if (FUSED && m.terms & BSRI_TERM_BIAS) t.fetch(bias, f.operand[3], m.terms & BSRI_TERM_BIAS_F32, n);
@@ -4765,8 +4792,14 @@ __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const
         }
         if (n % 64 == 0 && !direct) { /* input is there, or the box's last store has been read */
             if (input) bsri_mma_landed<0>();
-            else if (leads) bsri_tma_wait_read<L::BOXES - 1>();
+            if ((!input || HELD) && leads) bsri_tma_wait_read<L::BOXES - 1>();
             box::sync(by_rows);
+            if (HELD && n >= L::BOXES * 64) {
+#pragma unroll
+                for (int i = 0; i < 4; i++) bsri_mma_put16(t.spot(start + at, by_rows, i), later[i]);
+                if (n + 64 < L::TN) fetch(n + 64);
+                box::sync(by_rows);
+            }
         }
         if (FUSED) bsri_wgmma_fuse<T, L>(m, f, t, x, bias, place + at, n);
         if (KIND == BSRI_WGMMA_INPUT) bsri_wgmma_input<T, L>(x, f.beta, place + at, by_rows, n);
@@ -4776,7 +4809,7 @@ __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const
         }
         bsri_wgmma_stage_out<T, L>(place + at, x, by_rows, n % 64);
         if (n % 64 == 0) { /* two boxes: by now the other one's last store has been read */
-            if (L::BOXES == 2 && input && n && n + 64 < L::TN) next(n + 64, at ^ bytes);
+            if (L::BOXES == 2 && input && !HELD && n && n + 64 < L::TN) next(n + 64, at ^ bytes);
             continue;
         }
         bsri_fence_async();
@@ -4954,6 +4987,7 @@ __device__ __forceinline__ void bsri_wgmma_end(const bsri_dev_wgmma &m, const bs
         else bsri_wgmma_store<false, L>(m, f, terms, at, sum);
     } else if constexpr (L::OWN) {
         if (m.fused == BSRI_WGMMA_LINES) bsri_wgmma_finish<BSRI_WGMMA_LINES, T, L>(m, f, terms, at, sum);
+        else if (m.fused == BSRI_WGMMA_INPUT) bsri_wgmma_finish<BSRI_WGMMA_INPUT, T, L>(m, f, terms, at, sum);
         else if (m.fused == BSRI_WGMMA_BARE) bsri_wgmma_finish<BSRI_WGMMA_BARE, T, L>(m, f, terms, at, sum);
         else bsri_wgmma_finish<BSRI_WGMMA_PLAIN, T, L>(m, f, terms, at, sum);
     } else { /* what is last here the compiler puts nearest to the loop that multiplies */
@@ -5042,7 +5076,8 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
                                    source.start(m, s.stage[at.slot], false);
     };
     bsri_wgmma_ahead(m);
-    bsri_dev_wait_for_last();
+    /* With an input the tile that is not there takes longest: it passes while the kernel before this one ends. */
+    if (L::OWN || m.fused != BSRI_WGMMA_INPUT || m.p.alpha_ptr) bsri_dev_wait_for_last();
     ahead();
     for (;; idle = 0) { /* first a tile that is not there: while nothing has arrived, the code of the epilogue does */
         const bsri_wgmma_rows own;
@@ -5099,6 +5134,7 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
         at.slot = done.slot, at.phase = done.phase;
         ahead();
         bsri_wgmma_end<T, L>(m, s, terms, shared, sum);
+        if (!L::OWN) bsri_dev_wait_for_last(); /* after the tile that is not there */
         const bsri_wgmma_rows same;
         at.slot = s.tile[same.warp].slot, at.phase = s.tile[same.warp].phase;
         __syncwarp();
@@ -5497,8 +5533,9 @@ static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector, int direct
     *terms |= (p->left.data ? BSRI_TERM_LEFT : 0) | (beta ? BSRI_TERM_INPUT : 0) | (rise ? BSRI_TERM_RISE : 0);
     if (right->data) *terms |= BSRI_TERM_RIGHT | (right->dtype == BSR_F32 ? BSRI_TERM_RIGHT_F32 : 0);
     if (bias->data && !rise) *terms |= BSRI_TERM_BIAS | (bias->dtype == BSR_F32 ? BSRI_TERM_BIAS_F32 : 0);
-    if (!vector || p->a.dtype == BSR_I8 || p->br < 64) return BSRI_WGMMA_LINES;
-    if (*terms == BSRI_TERM_INPUT) return BSRI_WGMMA_INPUT;
+    if (!vector || p->a.dtype == BSR_I8) return BSRI_WGMMA_LINES;
+    if (*terms == BSRI_TERM_INPUT && p->br != 16) return BSRI_WGMMA_INPUT;
+    if (p->br < 64) return BSRI_WGMMA_LINES;
     others = *terms % BSRI_TERM_ACTIVATION & ~(BSRI_TERM_BIAS | BSRI_TERM_BIAS_F32);
     return others ? BSRI_WGMMA_LINES : p->activation > BSR_ACT_RELU ? BSRI_WGMMA_SMOOTH : BSRI_WGMMA_BIAS;
 }
