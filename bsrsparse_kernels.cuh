@@ -8949,9 +8949,9 @@ static __global__ void BSRI_BOUNDS(1024) bsri_group_lists(const __grid_constant_
         if (words && l.small) continue; /* the other kernel's */
         for (int64_t i = t; i < l.others && !words; i += 1024) stamp[i] = -1;
         if (t < remaining) left[0][t] = order[t];
+        if (t == 0) length = 0; /* a barrier before anyone adds to it, here and below */
         __syncthreads();
         for (int64_t g = 0; g < l.groups; g++) {
-            if (t == 0) length = 0;
             for (int k = 0; k < group; k++) {
                 uint32_t best = remaining ? 0 : ~0u;
                 for (int i = t / 32; i < remaining && k; i += 32) {
@@ -9007,7 +9007,7 @@ static __global__ void BSRI_BOUNDS(1024) bsri_group_lists(const __grid_constant_
                 else remaining--;
                 __syncthreads();
             }
-            if (t == 0) unions[g] = length, l.key[pattern * l.groups + g] = (uint64_t)length;
+            if (t == 0) unions[g] = length, l.key[pattern * l.groups + g] = (uint64_t)length, length = 0;
             __syncthreads();
         }
     }
