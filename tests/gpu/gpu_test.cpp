@@ -1658,8 +1658,8 @@ TEST(chains) {
                     };
                     poison(g, stream);
                     done(bsr_dense_mm(gm.ctx, 0, da, db, o[0], &product));
-                    done(bsr_dense_addmm(gm.ctx, 0, o[0], 1, 0.01, da, o[0], NULL, o[1], &constant));
-                    done(bsr_dense_addmm(gm.ctx, 0, NULL, 0, 0.01, da, o[1], NULL, o[0], &constant)); /* over what was read */
+                    done(bsr_dense_addmm(gm.ctx, 0, NULL, 0.1, 0, da, o[0], NULL, o[1], &constant));
+                    done(bsr_dense_addmm(gm.ctx, 0, NULL, 0.1, 0, da, o[1], NULL, o[0], &constant)); /* over what was read */
                     bsr_dense across = bsr_dense_transposed(*o[1]);
                     done(bsr_sampled_addmm(gm.ctx, 0, NULL, 1e-4, o[0], &across, dz, &e));
                     done(bsr_softmax(gm.ctx, 1, dz, NULL, dy, &e));
@@ -1668,6 +1668,10 @@ TEST(chains) {
                     done(bsr_dense_mm(gm.ctx, 0, dz, o[2], o[3], &product));
                     if (n <= 64) done(bsr_attention(gm.ctx, 0, o[2], o[1], o[3], dz, NULL, o[4], NULL, &e));
                     done(bsr_dense_mm(gm.ctx, 0, da, o[n <= 64 ? 4 : 3], o[5], &constant));
+                    for (int i = 0; i < 3; i++) { /* an input of just now, in place */
+                        done(bsr_dense_addmm(gm.ctx, 0.5, o[5], 0.1, 0, da, o[0], NULL, o[5], i == 1 ? &constant : &product));
+                        done(bsr_dense_addmm(gm.ctx, 0.5, o[0], 0.1, 0, da, o[5], NULL, o[0], &product));
+                    }
                 };
                 calls(true);
                 const auto want = written_bits(g, stream);
