@@ -1803,8 +1803,8 @@ __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const b
 }
 /* Address of a member in shared memory. */
 #define BSRI_MMA_IN(type, at, member) ((at) + (uint32_t)offsetof(type, member))
-/* A warp has read. racecheck sees no order between lanes: of f32 each says so (same speed); of others, where 32 arrivals of a warp
-   cost up to 15 %, one does, and the tool reports slots that are used twice. */
+/* A warp has read. racecheck sees no order between lanes: of f32 each says so (same speed); of others, where 32 arrivals of a
+   warp cost up to 15 %, one does, and the tool reports slots that are used twice. */
 template <class T, class L> __device__ __forceinline__ void bsri_mma_free(uint32_t barrier) {
     if (T::BYTES != 4) __syncwarp();
     if (T::BYTES == 4 || bsri_mma_thread<L>() % 32 == 0) bsri_mma_arrive(barrier);
