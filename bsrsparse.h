@@ -8381,10 +8381,10 @@ static bsr_status bsri_cuda_status(const bsri_call *c, cudaError_t e) {
     bsri_record_cuda(c->flags & BSR_EXEC_NO_LOG ? NULL : c->ctx, c->exec->error, BSR_ITEM_CUDA, BSR_ARG_NONE, -1, 0, (int)e);
     return BSR_CUDA_ERROR;
 }
-#if CUDART_VERSION >= 12080
 /* A stream of another device: else kernels would run there, and fault. Handles up to 2 name default streams, the current
    device's. To ask would spoil a capture. */
 static bsr_status bsri_cuda_stream(const bsri_call *c) {
+#if CUDART_VERSION >= 12080
     const cudaStream_t stream = c->exec->stream;
     enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
     int device = c->ctx->device;
@@ -8393,18 +8393,17 @@ static bsr_status bsri_cuda_stream(const bsri_call *c) {
     if (capture != cudaStreamCaptureStatusNone) return BSR_OK;
     BSRI_TRY(bsri_cuda_status(c, cudaStreamGetDevice(stream, &device)));
     return device == c->ctx->device ? BSR_OK : bsri_fail(c, BSR_ITEM_CUDA_STREAM, BSR_ARG_EXEC, -1, device);
-}
+#else
+    (void)c;
+    return BSR_OK;
 #endif
+}
 /* Operations never change the current device: a wrong one is the caller's to set. */
 static bsr_status bsri_cuda_device(const bsri_call *c) {
     int device = -1;
     BSRI_TRY(bsri_cuda_status(c, cudaGetDevice(&device)));
     if (device != c->ctx->device) return bsri_fail(c, BSR_ITEM_CUDA_DEVICE, BSR_ARG_CONTEXT, -1, device);
-#if CUDART_VERSION >= 12080
     return bsri_cuda_stream(c);
-#else
-    return BSR_OK;
-#endif
 }
 static bsri_queue bsri_cuda_queue(const bsri_call *c) {
     bsri_queue q;

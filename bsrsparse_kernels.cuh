@@ -2533,24 +2533,27 @@ static int bsri_mma_layout(const bsr_dense *d) {
     if (d->row_stride == 1 && (d->col_stride % unit == 0 || d->cols == 1)) return 2;
     return 0;
 }
+/* An input is read: behind a pointer beta may be any number. */
+static int bsri_has_beta(const bsri_dev_product *p) { return p->has_input && (p->beta != 0.0 || p->beta_ptr); }
+/* Sums are scaled, and an input is added, at most. */
+static int bsri_mma_linear(const bsri_dev_product *p) {
+    return !p->left.data && !p->right.data && !p->bias.data && !p->activation;
+}
 static int bsri_mma_vector(const bsri_dev_product *p) {
-    if (p->left.data || p->right.data || p->bias.data || p->activation) return 0;
-    if (p->has_input && (p->beta != 0.0 || p->beta_ptr)) return 0;
+    if (!bsri_mma_linear(p) || bsri_has_beta(p)) return 0;
     if (p->out.dtype != (p->b.dtype == BSR_I8 ? BSR_I32 : p->b.dtype)) return 0;
     return bsri_mma_layout(&p->out);
 }
 /* An input that lies as out does is added, and that is all. */
 static int bsri_mma_adds(const bsri_dev_product *p) {
     const bsr_dense *in = &p->input, *out = &p->out;
-    if (p->left.data || p->right.data || p->bias.data || p->activation) return 0;
-    if (out->dtype != p->b.dtype || in->dtype != out->dtype) return 0;
-    if (!p->has_input || p->beta == 0.0 || p->beta_ptr || in->rows != out->rows || in->cols != out->cols) return 0;
+    if (!bsri_mma_linear(p) || out->dtype != p->b.dtype || in->dtype != out->dtype) return 0;
+    if (!bsri_has_beta(p) || p->beta_ptr || in->rows != out->rows || in->cols != out->cols) return 0;
     return bsri_mma_layout(out) && bsri_mma_layout(in) == bsri_mma_layout(out);
 }
 /* Nothing but the product itself is stored. */
 static int bsri_mma_plain(const bsri_dev_product *p) {
-    return p->alpha == 1.0 && !p->alpha_ptr && !p->left.data && !p->right.data && !p->bias.data && !p->activation &&
-           !(p->has_input && (p->beta != 0.0 || p->beta_ptr));
+    return p->alpha == 1.0 && !p->alpha_ptr && bsri_mma_linear(p) && !bsri_has_beta(p);
 }
 /* 1: op(A)'s blocks are stored row-major, 2: column-major, in pieces of 16 bytes; 0: neither. */
 static int bsri_mma_values(const bsri_dev_product *p) {
@@ -2870,6 +2873,9 @@ static int bsri_mma_single(const bsri_dev_product *p, bsri_mma_rows *r) {
     else r->ptr = p->a.crow_indices, r->col = p->a.col_indices;
     return 1;
 }
+/* What the host asks of an instance's ring is the same in all of a block size. */
+typedef bsri_mma_short_tile<bsri_mma_bf16, 16, true> bsri_short_16;
+typedef bsri_mma_short_tile<bsri_mma_bf16, 32, true> bsri_short_32;
 /* Where there is little to do: tiles of a block row, or of 32 rows of one, and 64 columns; split: the best number of warps that
    share one, or what a plan asks for. */
 static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
@@ -2888,7 +2894,7 @@ static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_
     for (i = 1; i <= 4; i *= 2) {
         bsri_tiling t = bsri_tiling_of(f, rows, 64, rows, i);
         const double all = (double)bsri_ceil_div(tiles, 4 / i) / ctx->sm_count; /* CTAs of four warps */
-        const double room = rows == 16 ? 4.0 : 3.0;                             /* at once */
+        const double room = rows == 16 ? bsri_short_16::CTAS : bsri_short_32::CTAS; /* at once */
         if (bsri_mma_adds(p) && p->items == 1 && p->reduce == 1) t.fused = 0.05; /* of what any epilogue takes */
         if (asked->split && asked->split != i) continue;
         /* what is there at once is spread evenly */
@@ -2925,7 +2931,8 @@ static bsri_choice bsri_short_choose(const bsr_context *ctx, const bsri_dev_prod
     m->near = m->order && teams == 4 && (p->br == 16 || (p->br == 32 && p->tiles <= 24));
     if (!m->order) m->total = (int32_t)(m->group * bsri_ceil_div(m->slabs, teams) * teams);
     c.grid = bsri_ceil_div(m->total, teams);
-    c.stages = s.mw == 16 ? 2 : 3, c.threads = 128, c.shared = 4 * c.stages * (s.mw == 16 ? 2 : 1) * (s.mw + 64) * s.ks * 2;
+    c.stages = s.mw == 16 ? bsri_short_16::SLOTS : bsri_short_32::SLOTS, c.threads = 128;
+    c.shared = 4 * (s.mw == 16 ? bsri_short_16::WARP : bsri_short_32::WARP);
     c.early = ctx->tier >= 3; /* the loaded code waits */
     bsri_spread_evenly(ctx, &c);
     return c;
@@ -3125,14 +3132,10 @@ __device__ __forceinline__ void bsri_tma_load(uint32_t to, const CUtensorMap *ma
                  : "memory");
 }
 /* What the L2 does with what is stored: it leaves first, or as other lines do. */
-__device__ __forceinline__ uint64_t bsri_l2_first(void) {
+__device__ __forceinline__ uint64_t bsri_l2_policy(bool leaves) {
     uint64_t policy;
-    asm("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
-    return policy;
-}
-__device__ __forceinline__ uint64_t bsri_l2_normal(void) {
-    uint64_t policy;
-    asm("createpolicy.fractional.L2::evict_normal.b64 %0;" : "=l"(policy));
+    if (leaves) asm("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
+    else asm("createpolicy.fractional.L2::evict_normal.b64 %0;" : "=l"(policy));
     return policy;
 }
 __device__ __forceinline__ void bsri_tma_store(const CUtensorMap *map, uint32_t from, int c0, int c1, int c2, int c3,
@@ -3702,10 +3705,10 @@ static bsri_few_shape bsri_few_shape_of(const bsr_context *ctx, const bsri_dev_p
     s.share = most, s.tiles = p->tiles * (p->br / rows) * bsri_ceil_div(p->width, cols), s.each = (double)s.tiles / ctx->sm_count;
     if (cols >= 64) { /* no more blocks than a group gets, and only two where all tiles are there at once then */
         int places[4] = {0};
-        const int least = (int)bsri_min(3, bsri_ceil_div(bsri_block_cols(&p->a) * (p->bc / 64), most));
-        for (int i = 1; i <= least; i++) /* 2048: what a CTA has besides */
+        const int deep = (int)bsri_min(3, bsri_ceil_div(bsri_block_cols(&p->a) * (p->bc / 64), most));
+        for (int i = 1; i <= deep; i++) /* 2048: what a CTA has besides */
             places[i] = (int)bsri_min(limit, ctx->smem_optin / (most * bsri_max(i * slot, bsri_few_sums(64, cols)) + 2048));
-        s.slots = least == 3 && s.each > places[3] && s.each <= places[2] ? 2 : least;
+        s.slots = deep == 3 && s.each > places[3] && s.each <= places[2] ? 2 : deep;
         s.full = s.each / places[s.slots];
     } else {
         /* All tiles are there at once, two blocks for each warp. One tile a multiprocessor has eight warps (8192 x 4096 x 8, .9:
@@ -4756,7 +4759,7 @@ __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const
     const bool input = KIND == BSRI_WGMMA_INPUT || (FUSED && !direct && m.terms & BSRI_TERM_INPUT);
     const uint32_t bytes = box::bytes(by_rows), start = box::first(spare, by_rows);
     const bool leads = box::leads(by_rows);
-    const uint64_t policy = m.leaves ? bsri_l2_first() : bsri_l2_normal();
+    const uint64_t policy = bsri_l2_policy(m.leaves);
     const float alpha = FUSED ? f.alpha : (float)(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
     const int32_t c0 = m.single ? 0 : __shfl_sync(~0u, f.c0, 0), c1 = m.single ? 0 : __shfl_sync(~0u, f.c1, 0);
     uint4 later[4] = {}; /* of input, a box that has no place yet: asked for when it has, it took a latency each */
@@ -4865,7 +4868,7 @@ __device__ __forceinline__ void bsri_wgmma_store(const bsri_dev_wgmma &m, const 
                                                  const bsri_wgmma_terms<L> &t, uint32_t spare, int32_t (&sum)[L::TN / 2]) {
     const uint32_t lane = threadIdx.x % 32, r = lane / 4, q = lane % 4, odd = (ROWS ? r : q) & 1;
     const uint32_t alpha = bsri_dev_scalar<uint32_t>::of(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
-    const uint64_t policy = m.leaves ? bsri_l2_first() : bsri_l2_normal();
+    const uint64_t policy = bsri_l2_policy(m.leaves);
     const int32_t c0 = m.single ? 0 : __shfl_sync(~0u, f.c0, 0), c1 = m.single ? 0 : __shfl_sync(~0u, f.c1, 0);
     uint32_t at[4]; /* rows: of 8 columns; columns: of both halves of both columns */
     if (alpha != 1) {
@@ -5516,7 +5519,7 @@ static int bsri_wgmma_direct(const bsr_dense *d) {
 }
 static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector, int direct, int32_t *terms) {
     const bsr_dense *in = &p->input, *right = &p->right, *bias = &p->bias;
-    const int beta = p->has_input && (p->beta != 0.0 || p->beta_ptr), rise = bias->data && bias->cols == 1;
+    const int beta = bsri_has_beta(p), rise = bias->data && bias->cols == 1;
     const int type = p->a.dtype != BSR_I8 ? p->a.dtype : p->out.dtype == BSR_F16 ? BSR_F16 : BSR_BF16; /* of the code that runs */
     int others;
     *terms = p->activation * BSRI_TERM_ACTIVATION;
