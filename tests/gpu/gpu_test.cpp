@@ -1109,11 +1109,16 @@ TEST(random_products) {
         const t_shape batch =
             t_batch((int)(single || bt_below(2) ? 0 : bt_range(1, bt_below(3) ? 2 : 4)), bt_range(1, 3), bt_range(1, 2), 2, 2);
         const int64_t most = bt_below(3) ? 330 : 64, some = bt_below(2) ? 8 * bt_range(1, most / 8) : bt_range(1, most);
-        const int64_t n = tall ? bt_range(1, 64) : large ? 8 * bt_range(16, 128) : bt_below(20) ? some : 0;
+        const int64_t around = 64 * bt_range(1, 5) + bt_range(-1, 1) * (bt_below(2) ? 1 : 8), any = bt_below(20) ? some : 0;
+        const int64_t n = tall          ? bt_range(1, 64)
+                          : large       ? 8 * bt_range(16, 128)
+                          : bt_below(4) ? any
+                                        : around; /* of tiles' ends */
         memset(&s, 0, sizeof s);
         s.dtype = type, s.kind = FILL_INTEGER, s.index_dtype = bt_below(4) ? BSR_I32 : BSR_I64, s.batch = random_batch(batch);
         s.block_rows = s.block_cols = blocks[bt_below(4)];
         if (bt_below(8) == 0) s.block_rows = bt_range(1, 40), s.block_cols = bt_range(1, 40);
+        if (bt_below(10) == 0) s.block_cols = blocks[bt_below(4)];
         s.r = bt_range(bt_below(20) != 0, 600 / s.block_rows + 2), s.c = bt_range(bt_below(20) != 0, 500 / s.block_cols + 2);
         if (tall) s.block_rows = s.block_cols = bt_below(2) ? 64 : 128, s.r = bt_range(40, 130), s.c = bt_range(1, 6);
         if (large) s.block_rows = s.block_cols = blocks[bt_below(4)], s.r = s.c = bt_range(1000, 3000) / s.block_rows;
@@ -1126,6 +1131,11 @@ TEST(random_products) {
         if (!s.ragged && t_items(&s.batch) && bt_below(4) == 0) skew(&a, s.r, s.c);
         if (trans && bt_below(4)) t_attach_transposed(&a);
         if (bt_below(3) == 0) t_attach_schedule(&a, 1 << bt_below(4), trans);
+        if (a.schedule && bt_below(3) == 0) { /* of another pattern: as long as that is all, it changes no result */
+            bsr_matrix was = t_matrix(&s);
+            was.nnz == a.nnz ? t_attach_schedule(&was, 1 << bt_below(4), trans) : (void)0;
+            if (was.schedule) a.schedule = was.schedule;
+        }
         bsr_dense b = t_random(type, trans ? a.rows : a.cols, n, random_layout(nice), random_batch(batch), (unsigned)bt_below(4),
                                FILL_INTEGER);
         const t_shape whole = t_join(t_matrix_batch(&a), t_dense_batch(&b));
@@ -1143,6 +1153,10 @@ TEST(random_products) {
         const double alpha = bt_below(3) ? 1 : (double)bt_range(-2, 2), beta = has & 1 ? (double)bt_range(-1, 2) : 0;
         f.left_alpha = has & 2 ? &left : nullptr, f.right_alpha = has & 4 ? &right : nullptr, f.bias = has & 8 ? &bias : nullptr;
         f.activation = has & 16 && t_is_float(out) ? BSR_ACT_RELU : BSR_ACT_NONE;
+        double *const scalars = (double *)bt_alloc(16, 8);
+        scalars[0] = (double)bt_range(-2, 2), scalars[1] = (double)bt_range(-1, 2);
+        if (bt_below(8) == 0) f.alpha_ptr = scalars;
+        if (has & 1 && bt_below(4) == 0) f.beta_ptr = scalars + 1;
         gm_call g("bsr_dense_addmm", gm.ctx, nullptr);
         auto da = g.map(&a);
         auto db = g.map(&b), dc = g.map(&c, true), di = has & 1 ? g.map(&input) : nullptr;
@@ -1152,10 +1166,11 @@ TEST(random_products) {
         CHECK_INT(bsr_dense_addmm(cpu(), beta, has & 1 ? &input : nullptr, alpha, op, &a, &b, &f, &c, NULL), BSR_OK);
         if (bt_below(4) == 0) e.flags |= BSR_EXEC_CONSTANT_MATRIX;
         if (bt_below(6) == 0) e.max_grid[0] = (int)bt_range(1, bt_below(2) ? 3 : 40);
-        bt_describe("%s to %s, %d x %d blocks of %d x %d, %d columns, epilogue %u, alpha %g, beta %g, flags %u, grid %d%s%s%s%s",
-                    bsr_dtype_name(type), bsr_dtype_name(out), (int)s.r, (int)s.c, (int)s.block_rows, (int)s.block_cols, (int)n,
-                    has, alpha, beta, e.flags, e.max_grid[0], trans ? ", A^T" : "", s.duplicates ? ", duplicates" : "",
-                    s.ragged ? ", ragged" : "", odd_ones ? ", Inf and NaN" : "");
+        bt_describe(
+            "%s to %s, %d x %d blocks of %d x %d, %d columns, epilogue %u, alpha %g, beta %g, flags %u, grid %d%s%s%s%s%s",
+            bsr_dtype_name(type), bsr_dtype_name(out), (int)s.r, (int)s.c, (int)s.block_rows, (int)s.block_cols, (int)n, has,
+            alpha, beta, e.flags, e.max_grid[0], trans ? ", A^T" : "", s.duplicates ? ", duplicates" : "",
+            s.ragged ? ", ragged" : "", odd_ones ? ", Inf and NaN" : "", f.alpha_ptr ? ", alpha in memory" : "");
         each_plan(g, c.data, out, e, ran,
                   [&](const bsr_exec *e) { return bsr_dense_addmm(gm.ctx, beta, di, alpha, op, da, db, df, dc, e); });
     }
@@ -1697,6 +1712,124 @@ TEST(chains) {
     cudaStreamDestroy(stream);
 }
 
+/* Index arrays and values that the work just before writes, with and without a product in between that starts before that has
+   ended: what was there until then is another pattern. */
+TEST(patterns_of_just_now) {
+    const uint64_t most = 1 << 20;
+    const int64_t size = 1024;
+    static const int plans[][2] = {{0, 0}, {1, 0}, {2, 64}, {2, 0}, {3, 64}, {3, 128}, {3, 256}}; /* kernel, columns */
+    cudaStream_t stream = new_stream();
+    void *workspace = nullptr;
+    gm_cuda("in cudaMalloc", cudaMalloc(&workspace, most));
+    for (int type : {BSR_BF16, BSR_F32})
+        for (int64_t block : {16, 32, 64, 128})
+            for (int64_t n : {8, 64, 520}) {
+                if (!gm_compiled(type)) continue;
+                bt_case("%s, blocks of %d, %d columns", bsr_dtype_name(type), (int)block, (int)n);
+                const int64_t lines = size / block;
+                bsr_dense b = t_random(type, size, n, ROW, NO_BATCH, 0, FILL_INTEGER), source[2], out[2], beside;
+                for (int k = 0; k < 2; k++) {
+                    const auto row = [&](int64_t i) {
+                        return i % 5 == k ? std::vector<int64_t>() : numbers(bt_below(4), lines, 2 + k);
+                    };
+                    bsr_matrix pattern = matrix_of(type, block, lines, rows_of(lines, row));
+                    source[k] = t_output(type, size, size, ROW, NO_BATCH), out[k] = t_output(type, size, n, ROW, NO_BATCH);
+                    CHECK_INT(bsr_to_dense(cpu(), &pattern, &source[k], NULL), BSR_OK);
+                }
+                const t_spec few = spec_of(type, block, 4, lines, lines);
+                bsr_matrix small = t_matrix(&few), like = small, made;
+                like.rows = size, made = empty_like(&like, lines * lines);
+                beside = t_output(type, small.rows, n, ROW, NO_BATCH);
+                gm_call g("", gm.ctx, nullptr);
+                auto target = g.map_target(&made, true, true);
+                auto dsmall = g.map(&small);
+                auto db = g.map(&b), ds = g.map(&source[0]), dt = g.map(&source[1]), d0 = g.map(&out[0], true),
+                     d1 = g.map(&out[1], true), dbeside = g.map(&beside, true);
+                const bsr_matrix empty = *target;
+                g.upload();
+                for (auto &x : plans) {
+                    bsr_plan plan = BSR_ZERO;
+                    bsr_exec e = BSR_ZERO, product = e;
+                    int refused = 0, bad = 0;
+                    plan.kernel = x[0], plan.tile_cols = x[1];
+                    e.stream = product.stream = stream, e.workspace = workspace, e.workspace_bytes = most;
+                    product.plan = x[0] ? &plan : nullptr;
+                    auto calls = [&](bool wait) {
+                        const auto done = [&](bsr_status status) {
+                            refused += status == BSR_BAD_PLAN, bad += status != BSR_OK && status != BSR_BAD_PLAN;
+                            if (wait) gm_cuda("in a chain", cudaStreamSynchronize(stream));
+                        };
+                        poison(g, stream);
+                        for (int i = 0; i < 6; i++) {
+                            *target = empty;
+                            done(bsr_from_dense(gm.ctx, i & 1 ? dt : ds, target, &e));
+                            if (i % 3) done(bsr_dense_mm(gm.ctx, 0, dsmall, db, dbeside, &e));
+                            done(bsr_dense_mm(gm.ctx, 0, target, db, i & 1 ? d1 : d0, &product));
+                        }
+                    };
+                    calls(true);
+                    if (refused) continue;
+                    const auto want = written_bits(g, stream);
+                    g.download();
+                    for (int k = 0; k < 2 && !x[0]; k++) { /* right, too */
+                        bsr_dense w = t_output(type, size, n, ROW, NO_BATCH);
+                        bsr_matrix m = empty_like(&like, lines * lines);
+                        CHECK_INT(bsr_from_dense(cpu(), &source[k], &m, NULL), BSR_OK);
+                        CHECK_INT(bsr_dense_mm(cpu(), 0, &m, &b, &w, NULL), BSR_OK);
+                        CHECK_INT(first_other(out[k].data, w.data, (size_t)(size * n) * bsr_dtype_size(type), type), -1);
+                    }
+                    int other = 0;
+                    for (int i = 0; i < (reduced() ? 2 : 10); i++) calls(false), other += written_bits(g, stream) != want;
+                    CHECK_INT(bad, 0), CHECK_INT(other, 0);
+                }
+            }
+    cudaFree(workspace), cudaStreamDestroy(stream);
+}
+/* Few columns: how many warps add up a strip follows BSR_EXEC_CONSTANT_MATRIX, so that its bits may be others than without. Each
+   repeats its own, whatever ran before, and is near the CPU's. */
+TEST(constant_matrix) {
+    const int64_t strips = attribute(cudaDevAttrMultiProcessorCount) * 3 / 4 + 2;
+    for (int type : {BSR_BF16, BSR_F16})
+        for (int64_t n : {8, 16, 32, 64})
+            for (int64_t across : {6, 30})
+                for (int layout : {ROW, COL}) {
+                    if (!gm_compiled(type) || (type == BSR_F16 && n % 56 != 8)) continue; /* 8 and 64 */
+                    bt_case("%s, %d columns, %d across, layout %d", bsr_dtype_name(type), (int)n, (int)across, layout);
+                    t_spec s = spec_of(type, 64, strips, across, strips * across / 3);
+                    s.kind = FILL_SIGNED;
+                    bsr_matrix a = t_matrix(&s);
+                    bsr_dense b = t_random(type, a.cols, n, layout, NO_BATCH, 0, FILL_SIGNED),
+                              c = t_output(type, a.rows, n, layout, NO_BATCH), w = t_output(type, a.rows, n, layout, NO_BATCH);
+                    bsr_dense before = t_output(type, a.rows, n, layout, NO_BATCH);
+                    gm_call g("bsr_dense_mm", gm.ctx, nullptr), h("bsr_dense_mm", gm.ctx, nullptr);
+                    auto da = g.map(&a);
+                    auto db = g.map(&b), dc = g.map(&c, true), dbefore = h.map(&before, true);
+                    g.upload(), h.upload();
+                    CHECK_INT(bsr_dense_mm(cpu(), 0, &a, &b, &w, NULL), BSR_OK);
+                    for (uint32_t flags : {0u, (uint32_t)BSR_EXEC_CONSTANT_MATRIX}) {
+                        bsr_exec e = exec_of(flags);
+                        std::string want;
+                        int64_t bad = 0, other = 0;
+                        e.stream = gm.stream;
+                        for (int i = 0; i < 12; i++) {
+                            poison(g, gm.stream);
+                            for (int k = 0; k < i % 3; k++) CHECK_INT(bsr_dense_mm(gm.ctx, 0, da, db, dbefore, &e), BSR_OK);
+                            CHECK_INT(bsr_dense_mm(gm.ctx, 0, da, db, dc, &e), BSR_OK);
+                            const std::string bits = written_bits(g, gm.stream);
+                            if (!i) want = bits;
+                            else other += bits != want;
+                        }
+                        g.download();
+                        for (int64_t i = 0; i < c.rows; i++)
+                            for (int64_t j = 0; j < n; j++) {
+                                const double x = t_get(&w, 0, i, j);
+                                bad += !(fabs(t_get(&c, 0, i, j) - x) <= 0.02 * (1 + fabs(x)));
+                            }
+                        CHECK_INT(other, 0), CHECK_INT(bad, 0);
+                    }
+                }
+}
+
 /* ---------------------------------------------------------------------------------------------- */
 /* many rows, columns, items                                                                      */
 /* ---------------------------------------------------------------------------------------------- */
@@ -1964,6 +2097,8 @@ int main(int argc, char **argv) {
         {"epilogues", epilogues},
         {"absent_blocks_again", absent_blocks_again},
         {"chains", chains},
+        {"patterns_of_just_now", patterns_of_just_now},
+        {"constant_matrix", constant_matrix},
         {"wide_grids", wide_grids},
         {"same_bits", same_bits},
         {"big_values", big_values},
