@@ -95,8 +95,8 @@
      A context with BSR_BACKEND_CUDA takes the same calls with operands in device memory and runs them on bsr_exec.stream.
      bsr_create looks the device up and loads every kernel; after it no operation allocates, synchronises, copies between host
      and device or changes the current device (a wrong one is BSR_WRONG_DEVICE; so is another device's stream, from CUDA 12.8
-     on and unless it is captured), so every operation can be captured in a graph. bsr_validate is the exception: it reads its
-     finding back, and refuses while the stream is captured.
+     on, unless it is captured or checks are left out), so every operation can be captured in a graph. bsr_validate is the
+     exception: it reads its finding back, and refuses while the stream is captured.
      What the host can't see, the contents of index arrays, is not checked by operations: call bsr_validate on what you don't
      trust. Conversions leave the count in crow_indices' last entry and m->nnz at the capacity; they want the workspace that a
      query (bsr_exec.query) names. BSR_EXEC_CHECK_POINTERS asks the driver whether each pointer but user_data is to device
@@ -1285,7 +1285,7 @@ struct bsr_context {
     int32_t widest; /* bsr_isa that the machine has, found once: CPUID takes 5 us in a virtual machine */
     int32_t sm_count, cc_major, cc_minor, smem_optin; /* CUDA */
     int32_t tier;                                     /* CUDA: the fastest that device and loaded code have */
-    int32_t driver;                                   /* CUDA: its version */
+    int32_t driver, devices;                          /* CUDA: its version; how many there are */
     void *tensor_map;                                 /* CUDA: the driver's encoder; null below compute capability 9 */
     bsr_allocator allocator;
     bsr_logger logger;
@@ -1498,6 +1498,7 @@ static int bsri_on_cuda(const bsri_call *c) { return c->ctx->backend == BSR_BACK
     do {                                  \
         if (bsri_on_cuda(c)) return call; \
     } while (0)
+static bsr_status bsri_cuda_device(const bsri_call *c); /* >>cuda */
 /* Operations that the CUDA backend has. */
 static int bsri_cuda_has(int op) {
     return op == BSR_OP_DENSE_ADDMM || op == BSR_OP_SCATTER_MM || op == BSR_OP_MATMUL || op == BSR_OP_MATMUL_BACKWARD ||
@@ -2377,7 +2378,9 @@ static bsr_status bsri_plan_settle(const bsri_call *c, bsr_plan *p, int *stop) {
     if (p->workspace_bytes &&
         (!c->exec->workspace || c->exec->workspace_bytes < p->workspace_bytes || (uintptr_t)c->exec->workspace % 64))
         return bsri_fail(c, BSR_ITEM_WORKSPACE, BSR_ARG_EXEC, -1, (int64_t)p->workspace_bytes);
-    return p->workspace_bytes ? bsri_check_memory(c, c->exec->workspace, BSR_ARG_EXEC) : BSR_OK;
+    if (p->workspace_bytes) BSRI_TRY(bsri_check_memory(c, c->exec->workspace, BSR_ARG_EXEC));
+    BSRI_CUDA_RETURN(c, bsri_cuda_device(c));
+    return BSR_OK;
 }
 /* beta's and alpha's class in tuned tables. */
 BSRI_UNUSED static int bsri_scalar_class(double x, const double *ptr) { return ptr ? 2 : x == 0 ? 0 : x == 1 ? 1 : 2; }
@@ -7347,12 +7350,13 @@ static int64_t bsri_ratio(int32_t a, int32_t b) {
     const int64_t x = a > 0 ? a : 1, y = b > 0 ? b : 1;
     return x > y ? x * 16 / y : y * 16 / x;
 }
-/* The best row for a key whose fields up to k are exact, n as it is or near. */
-static int bsri_tune_best(const bsr_tune_table *t, const bsr_tune_row *key, int near_n, bsr_tune_row *found) {
+/* The best row for a key whose fields up to k are exact, n as it is or near. *rows: whether there are any. */
+static int bsri_tune_best(const bsr_tune_table *t, const bsr_tune_row *key, int near_n, bsr_tune_row *found, int *rows) {
     int32_t at = bsri_tuned_find(t, key, BSRI_ROW_N);
     int64_t best = INT64_MAX;
     int match = 0;
     for (; at < t->row_count && !bsri_tuned_compare(&t->rows[at], key, BSRI_ROW_N); at++) {
+        *rows = 1;
         const bsr_tune_row *r = &t->rows[at];
         const int64_t by_n = bsri_ratio(r->n, key->n), by_density = bsri_ratio(r->density, key->density);
         if ((!near_n && r->n != key->n) || by_n > 64 || by_density > 32) continue;
@@ -7365,15 +7369,15 @@ static int bsri_tune_best(const bsr_tune_table *t, const bsr_tune_row *key, int 
 /* Rows of one GPU, whose number is in key->gpu. */
 static int bsri_tune_of_gpu(const bsr_tune_table *t, const bsr_tune_row *key, bsr_tune_row *found) {
     const int half = key->dtype == BSR_F16 || key->dtype == BSR_BF16, twin = key->dtype == BSR_F16 ? BSR_BF16 : BSR_F16;
-    int near_n, v, match;
-    for (near_n = 0; near_n < 2; near_n++)
+    int near_n, v, match, rows = 0;
+    for (near_n = 0; near_n <= rows; near_n++) /* most calls have no row at all */
         for (v = 0; v < 4; v++) { /* as it is; out as the operands; the other half type, likewise */
             bsr_tune_row k = *key;
             if ((v & 2) && !half) continue;
             if (v & 2) k.out_dtype = k.out_dtype == k.dtype ? twin : k.out_dtype, k.dtype = twin;
             if ((v & 1) && k.out_dtype == k.dtype) continue;
             if (v & 1) k.out_dtype = k.dtype;
-            match = bsri_tune_best(t, &k, near_n, found);
+            match = bsri_tune_best(t, &k, near_n, found, &rows);
             if (match) return match | (v ? BSR_TUNE_DTYPE : 0);
         }
     return 0;
@@ -7428,6 +7432,11 @@ static bsr_status bsri_cuda_sampled(const bsri_call *c, const bsri_sampled *job,
 /* Choosing a kernel and launching it are one function, so that what is chosen is what runs. A call that consists of several
    products plans them all first, settles one plan for all, then runs them. */
 enum { BSRI_PLAN_AND_RUN, BSRI_PLAN_ONLY, BSRI_RUN_ONLY };
+/* Between choosing and running. *stop: nothing is to run. */
+static bsr_status bsri_settle(const bsri_call *c, bsr_plan *plan, int step, int *stop) {
+    *stop = step == BSRI_PLAN_ONLY;
+    return step == BSRI_PLAN_AND_RUN ? bsri_plan_settle(c, plan, stop) : BSR_OK;
+}
 
 /* One sparse x dense -> dense problem as a public function states it: what to call each operand in errors, too. */
 typedef struct bsri_product_call {
@@ -7571,11 +7580,8 @@ static bsr_status bsri_product_start(const bsri_call *c, const bsri_product_call
     if (step != BSRI_RUN_ONLY) *plan = bsri_product_plan(c, p);
     BSRI_CUDA_RETURN(c, bsri_cuda_product(c, &job, &key, plan, step));
     if (step != BSRI_RUN_ONLY) bsri_tune_cpu(c, &key, plan);
-    if (step == BSRI_PLAN_ONLY) return BSR_OK;
-    if (step == BSRI_PLAN_AND_RUN) {
-        BSRI_TRY(bsri_plan_settle(c, plan, &stop));
-        if (stop) return BSR_OK;
-    }
+    BSRI_TRY(bsri_settle(c, plan, step, &stop));
+    if (stop) return BSR_OK;
     job.isa = plan->kernel;
     bsri_product_run(c->ctx, &job);
     return BSR_OK;
@@ -7794,11 +7800,8 @@ static bsr_status bsri_scatter_start(const bsri_call *c, const bsr_dense *blocks
     if (step != BSRI_RUN_ONLY) *plan = bsri_plan_default(c);
     if (others->cols && blocks->cols) BSRI_CUDA_RETURN(c, bsri_cuda_product(c, &job, &key, plan, step));
     if (step != BSRI_RUN_ONLY) bsri_tune_cpu(c, &key, plan);
-    if (step == BSRI_PLAN_ONLY) return BSR_OK;
-    if (step == BSRI_PLAN_AND_RUN) {
-        BSRI_TRY(bsri_plan_settle(c, plan, &stop));
-        if (stop) return BSR_OK;
-    }
+    BSRI_TRY(bsri_settle(c, plan, step, &stop));
+    if (stop) return BSR_OK;
     job.isa = plan->kernel;
     if (others->cols && blocks->cols) bsri_product_run(c->ctx, &job);
     return BSR_OK;
@@ -7967,11 +7970,8 @@ static bsr_status bsri_sampled_start(const bsri_call *c, const bsri_sampled_call
     key.beta = bsri_scalar_class(p->beta, NULL), key.alpha = bsri_scalar_class(p->alpha, NULL);
     BSRI_CUDA_RETURN(c, bsri_cuda_sampled(c, &job, &key, plan, step));
     if (step != BSRI_RUN_ONLY) bsri_tune_cpu(c, &key, plan);
-    if (step == BSRI_PLAN_ONLY) return BSR_OK;
-    if (step == BSRI_PLAN_AND_RUN) {
-        BSRI_TRY(bsri_plan_settle(c, plan, &stop));
-        if (stop) return BSR_OK;
-    }
+    BSRI_TRY(bsri_settle(c, plan, step, &stop));
+    if (stop) return BSR_OK;
     job.isa = plan->kernel;
     bsri_sampled_run(c->ctx, &job);
     return BSR_OK;
@@ -8398,12 +8398,13 @@ static bsr_status bsri_cuda_stream(const bsri_call *c) {
     return BSR_OK;
 #endif
 }
-/* Operations never change the current device: a wrong one is the caller's to set. */
+/* Operations never change the current device: a wrong one is the caller's to set. Asked once a call, where there are others. */
 static bsr_status bsri_cuda_device(const bsri_call *c) {
     int device = -1;
+    if (c->ctx->devices == 1) return BSR_OK;
     BSRI_TRY(bsri_cuda_status(c, cudaGetDevice(&device)));
     if (device != c->ctx->device) return bsri_fail(c, BSR_ITEM_CUDA_DEVICE, BSR_ARG_CONTEXT, -1, device);
-    return bsri_cuda_stream(c);
+    return bsri_checking(c) ? bsri_cuda_stream(c) : BSR_OK;
 }
 static bsri_queue bsri_cuda_queue(const bsri_call *c) {
     bsri_queue q;
@@ -8503,38 +8504,28 @@ static void bsri_chosen_nothing(const bsri_call *c, bsr_plan *plan) {
     if (asked->stages > 0) plan->stages = asked->stages;
     if (asked->order > 0) plan->order = asked->order;
 }
-/* Between choosing and launching. *stop: nothing is to run. */
-static bsr_status bsri_cuda_settle(const bsri_call *c, bsr_plan *plan, int step, int *stop) {
-    *stop = step == BSRI_PLAN_ONLY;
-    if (step == BSRI_PLAN_AND_RUN) BSRI_TRY(bsri_plan_settle(c, plan, stop));
-    return *stop ? BSR_OK : bsri_cuda_device(c);
-}
-static bsr_dense bsri_dense_or_null(const bsr_dense *d) {
-    bsr_dense none;
-    if (d) return *d;
-    memset(&none, 0, sizeof none);
-    return none;
+static void bsri_dense_set(bsr_dense *to, const bsr_dense *d) { /* absent: stays zero */
+    if (d) *to = *d;
 }
 
 /* The problem as the kernels see it. */
 static void bsri_cuda_describe(const bsri_product *job, bsri_dev_product *p) {
-    bsri_product plain = *job; /* without its schedule, whose header lies in device memory: the kernels read it */
-    bsr_matrix a;
+    bsri_product plain = *job;
     bsri_engine e;
     memset(p, 0, sizeof *p);
     memset(&e, 0, sizeof e);
-    if (job->a) a = *job->a, a.schedule = NULL, plain.a = &a;
+    if (job->a) p->a = *job->a, p->a.schedule = NULL, plain.a = &p->a; /* its header lies in device memory: the kernels read it */
     e.job = &plain;
     e.out_batch = bsri_batch_of(job->out->batch_dims, job->out->batch), e.items = e.out_batch.count;
     if (job->scatter) bsri_engine_scatter(&e);
     else bsri_engine_matrix(&e);
-    if (job->a) p->a = *job->a;
-    p->b = *job->b, p->out = *job->out, p->input = bsri_dense_or_null(job->input), p->blocks = bsri_dense_or_null(job->blocks);
+    if (job->a) p->a.schedule = job->a->schedule;
+    p->b = *job->b, p->out = *job->out, bsri_dense_set(&p->input, job->input), bsri_dense_set(&p->blocks, job->blocks);
     if (job->scatter) p->scatter = *job->scatter;
     if (job->epilogue) {
         const bsr_epilogue *ep = job->epilogue;
-        p->left = bsri_dense_or_null(ep->left_alpha), p->right = bsri_dense_or_null(ep->right_alpha);
-        p->bias = bsri_dense_or_null(ep->bias);
+        bsri_dense_set(&p->left, ep->left_alpha), bsri_dense_set(&p->right, ep->right_alpha);
+        bsri_dense_set(&p->bias, ep->bias);
         p->alpha_ptr = ep->alpha_ptr, p->beta_ptr = ep->beta_ptr, p->user_data = ep->user_data, p->activation = ep->activation;
     }
     p->alpha = job->alpha, p->beta = job->beta, p->has_input = job->input != NULL, p->trans = job->trans;
@@ -8562,7 +8553,7 @@ static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *job,
         while (bsri_ask_again(&a));
         if (step != BSRI_RUN_ONLY) BSRI_TRY(bsri_chosen(c, &a, key, plan));
     }
-    BSRI_TRY(bsri_cuda_settle(c, plan, step, &stop));
+    BSRI_TRY(bsri_settle(c, plan, step, &stop));
     return stop || empty ? BSR_OK : bsri_cuda_status(c, bsri_launch_choice(&a.s.best, &m, bsri_cuda_queue(c)));
 }
 
@@ -8587,7 +8578,7 @@ static bsr_status bsri_cuda_sampled(const bsri_call *c, const bsri_sampled *job,
         while (bsri_ask_again(&a));
         if (step != BSRI_RUN_ONLY) BSRI_TRY(bsri_chosen(c, &a, key, plan));
     }
-    BSRI_TRY(bsri_cuda_settle(c, plan, step, &stop));
+    BSRI_TRY(bsri_settle(c, plan, step, &stop));
     return stop || empty ? BSR_OK : bsri_cuda_status(c, bsri_launch_choice(&a.s.best, &m, bsri_cuda_queue(c)));
 }
 
@@ -8619,9 +8610,9 @@ static void bsri_cuda_name(bsr_context *ctx, const char *name) {
 static cudaError_t bsri_cuda_open(bsr_context *ctx, int device_plus_one) {
     struct cudaDeviceProp properties;
     bsr_context made = *ctx;
-    int before = -1, count = 0;
-    cudaError_t e = cudaGetDeviceCount(&count);
-    if (e == cudaSuccess && !count) e = cudaErrorNoDevice;
+    int before = -1;
+    cudaError_t e = cudaGetDeviceCount(&made.devices);
+    if (e == cudaSuccess && !made.devices) e = cudaErrorNoDevice;
     if (e == cudaSuccess) e = cudaGetDevice(&before);
     if (e == cudaSuccess && device_plus_one < 0) e = cudaErrorInvalidDevice;
     made.device = device_plus_one > 0 ? device_plus_one - 1 : before;
@@ -8698,16 +8689,16 @@ static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job,
     memset(&p, 0, sizeof p);
     if (!x->nnz || !x->rows || !job->batch.count) {
         bsri_chosen_nothing(c, plan);
-        return bsri_cuda_settle(c, plan, BSRI_PLAN_AND_RUN, &stop);
+        return bsri_plan_settle(c, plan, &stop);
     }
     p.x = *x, p.out = *job->out, p.backward = job->dy != NULL, p.batch = job->batch, p.scale = job->scale;
     if (job->dy) p.dy = *job->dy, bsri_value_strides(job->dy, p.ds);
     bsri_value_strides(x, p.xs), bsri_value_strides(job->out, p.os);
     p.rows = job->batch.count * x->rows;
     if (o) {
-        p.bias[0] = bsri_dense_or_null(o->relative_bias), p.mode[0] = BSR_MASK_ADD;
-        p.bias[1] = bsri_dense_or_null(o->key_padding_mask), p.mode[1] = o->key_padding_mode;
-        p.bias[2] = bsri_dense_or_null(o->attn_mask), p.mode[2] = o->attn_mode;
+        bsri_dense_set(&p.bias[0], o->relative_bias), p.mode[0] = BSR_MASK_ADD;
+        bsri_dense_set(&p.bias[1], o->key_padding_mask), p.mode[1] = o->key_padding_mode;
+        bsri_dense_set(&p.bias[2], o->attn_mask), p.mode[2] = o->attn_mode;
         for (i = 0; i < 3; i++) p.biased |= p.bias[i].data != NULL;
     }
     /* the fast path: whole 16-byte pieces of packed values; its division must be exact for every piece of a row */
@@ -8732,7 +8723,7 @@ static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job,
     do bsri_choose_softmax(c->ctx, &p, job->compute, fast, &ask.s);
     while (bsri_ask_again(&ask));
     BSRI_TRY(bsri_chosen(c, &ask, key, plan));
-    BSRI_TRY(bsri_cuda_settle(c, plan, BSRI_PLAN_AND_RUN, &stop));
+    BSRI_TRY(bsri_plan_settle(c, plan, &stop));
     return stop ? BSR_OK : bsri_cuda_status(c, bsri_launch_choice(&ask.s.best, &p, bsri_cuda_queue(c)));
 }
 
@@ -8743,8 +8734,8 @@ static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *
     bsri_asking a;
     int stop;
     memset(&p, 0, sizeof p);
-    p.mask = *job->mask, p.q = *job->q, p.k = *job->k, p.v = *job->v, p.out = *job->out, p.lse = bsri_dense_or_null(job->lse);
-    p.relative = bsri_dense_or_null(o->relative_bias), p.padding = bsri_dense_or_null(o->key_padding_mask);
+    p.mask = *job->mask, p.q = *job->q, p.k = *job->k, p.v = *job->v, p.out = *job->out, bsri_dense_set(&p.lse, job->lse);
+    bsri_dense_set(&p.relative, o->relative_bias), bsri_dense_set(&p.padding, o->key_padding_mask);
     p.batch = job->batch, p.heads = job->heads, p.k_group = job->k_group, p.v_group = job->v_group;
     p.causal_offset = job->causal_offset, p.items = job->batch.count, p.block_rows = bsri_block_rows(job->mask),
     p.scale = job->scale, p.keep_scale = job->keep_scale;
@@ -8755,13 +8746,13 @@ static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *
     p.modifies = bsri_attention_modifies(job);
     if (!p.items || !p.q.rows || (!p.v.cols && !p.lse.data)) {
         bsri_chosen_nothing(c, plan);
-        return bsri_cuda_settle(c, plan, BSRI_PLAN_AND_RUN, &stop);
+        return bsri_plan_settle(c, plan, &stop);
     }
     bsri_ask(c, key, &a);
     do bsri_choose_attention(c->ctx, &p, job->compute, &a.s, &m);
     while (bsri_ask_again(&a));
     BSRI_TRY(bsri_chosen(c, &a, key, plan));
-    BSRI_TRY(bsri_cuda_settle(c, plan, BSRI_PLAN_AND_RUN, &stop));
+    BSRI_TRY(bsri_plan_settle(c, plan, &stop));
     return stop ? BSR_OK : bsri_cuda_status(c, bsri_launch_choice(&a.s.best, &m, bsri_cuda_queue(c)));
 }
 #endif /* BSRI_CUDA */
@@ -8777,8 +8768,7 @@ static bsr_status bsri_cuda_plan(const bsri_call *c, const bsri_cuts *cuts, int 
     bsr_plan p = bsri_plan_default(c);
     if (cuts->overflow) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_NONE, -1, 0);
     p.workspace_bytes = (uint64_t)cuts->bytes;
-    BSRI_TRY(bsri_plan_settle(c, &p, stop));
-    return *stop ? BSR_OK : bsri_cuda_device(c);
+    return bsri_plan_settle(c, &p, stop);
 }
 static void *bsri_cuda_at(const bsri_call *c, int64_t at) { return (char *)c->exec->workspace + at; }
 

@@ -2726,8 +2726,8 @@ static void bsri_tiling_spread(bsri_tiling *t, double tiles, double room, double
 static bsri_traits bsri_traits_of(const bsri_dev_product *p, const bsri_facts *f, const bsri_tiling *t) {
     const double cut = (double)p->bc / t->slice, own = f->most + (t->waves - 1.0) * f->inner * f->density;
     const int64_t group = bsri_max(1, t->rows / p->br); /* block rows of a tile */
-    const double some = 1.0 - bsri_none_of(f->density, group), any = f->inner * some;
-    const double most = bsri_longest(f->inner, some, f->lists - bsri_mma_log2(group));
+    const double some = group > 1 ? 1.0 - bsri_none_of(f->density, group) : f->density, any = f->inner * some;
+    const double most = group > 1 ? bsri_longest(f->inner, some, f->lists - bsri_mma_log2(group)) : f->most;
     bsri_traits x;
     x.waves = t->waves, x.tile = t->beside * t->stored * t->rows * t->cols / 32768.0, x.fused = t->fused;
     x.slices = cut * (t->waves * t->beside * any + t->longer * (most - any));

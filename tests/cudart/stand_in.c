@@ -14,7 +14,7 @@ static int kernel_count;
 void si_restart(void) {
     si.calls = si.fail_at = si.after_failure = si.forbidden = si.launches = si.maps = si.maps_refused = 0;
     si.fail_code = si.last_error = si.capturing = si.elsewhere = si.refuse_maps = 0;
-    si.failed = si.forbidden_name = si.map_wrong = NULL;
+    si.failed = si.forbidden_name = si.map_wrong = NULL, si.driver = 13000;
 }
 int si_kernel_count(void) { return kernel_count; }
 const si_kernel *si_kernel_at(int i) { return &kernels[i]; }
@@ -283,7 +283,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function
 }
 cudaError_t cudaDriverGetVersion(int *version) {
     ENTER(SI_QUERY);
-    *version = 13000;
+    *version = si.driver;
     return cudaSuccess;
 }
 cudaError_t cudaRuntimeGetVersion(int *version) {

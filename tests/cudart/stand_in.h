@@ -40,6 +40,7 @@ typedef struct si_state {
     int devices, current;
     int capturing;       /* what cudaStreamIsCapturing tells */
     int elsewhere;       /* streams are the other device's */
+    int driver;          /* its version */
     long calls, fail_at; /* the fail_at-th call from now fails with fail_code; 0: none */
     int fail_code, last_error;
     const char *failed; /* name of the call that was made to fail */
