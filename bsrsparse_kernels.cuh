@@ -3359,6 +3359,8 @@ typedef struct bsri_dev_few {
     uint32_t col_lines, ptr_lines;      /* of 128 bytes of index arrays, that they ask for */
     int32_t dt, strips, sub_bits;       /* of indices; strips of all, log2 of those of a block row */
     int32_t sides;                      /* CTAs that have a strip's columns */
+    int32_t beside, late;               /* of groups: log2 of strips whose tiles stand beside each other, then further columns;
+                                           the next launch may start once all blocks are asked for, not at once */
     int32_t share, slots;               /* warps, or groups of them; blocks of each at a time */
     int32_t half_bits, bc, width;       /* log2 of a block's pieces of 64 products; its products; columns */
     int32_t columns, fold, twist;       /* products run along b; log2 of its rows in 128 bytes, of a swizzled row's pieces - 1 */
@@ -3378,7 +3380,6 @@ template <class T, int MI, int NI> struct bsri_few {
     static constexpr int UNIT = MI * NI > 16 ? 4 : 1, OWN = MI / UNIT; /* warps that take a block together; 16 rows: of each */
     static constexpr int SLOTS = UNIT > 1 ? 3 : 2, WARPS = 8;          /* at most */
     static constexpr int TILE = bsri_few_sums(ROWS, COLS) / 4;         /* numbers */
-    static constexpr int EACH = UNIT > 1 ? ROWS * NI / 128 : 1;        /* eights of out of a thread, at most */
 #ifdef BSRI_WGMMA_CODE
     /* Of one slot: a block, behind it its rows of b. */
     static __device__ __forceinline__ void multiply(float (&sum)[OWN][NI][4], uint32_t slot, const bsri_dev_few &m) {
@@ -3481,7 +3482,7 @@ template <class T, int MI, int NI> struct bsri_few {
                 values(next, slot);
                 if (turn % 32 == 0) line = lines(next);
                 dense(next, slot, turn);
-            }
+            } else if (UNIT > 1) bsri_dev_let_next_start();
             if (++slot == m.slots) slot = 0, parity ^= 1;
         }
     }
@@ -3525,17 +3526,91 @@ template <class T, int MI, int NI> struct bsri_few {
         }
         others(m, strip, side, shared);
     }
-    /* As bsri_dev_finisher rounds. */
-    static __device__ __forceinline__ uint32_t scale(const bsri_dev_few &m, float x, float y, uint32_t added) {
-        float z[2];
-        bsri_dev_unpack(z, added, T::DTYPE);
-        return T::pack(__fmaf_rn(m.beta, z[0], __fmul_rn(m.alpha, x)), __fmaf_rn(m.beta, z[1], __fmul_rn(m.alpha, y)));
+    /* Word i of lane j of four becomes word j of lane i. */
+    static __device__ __forceinline__ void turn(uint32_t (&w)[4]) {
+#pragma unroll
+        for (int step = 1; step <= 2; step *= 2) {
+            const int odd = threadIdx.x & step;
+            const uint32_t a = __shfl_xor_sync(~0u, odd ? w[0] : w[step], step);
+            const uint32_t b = __shfl_xor_sync(~0u, odd ? w[3 - step] : w[3], step);
+            w[0] = odd ? a : w[0], w[step] = odd ? w[step] : a, w[3 - step] = odd ? b : w[3 - step], w[3] = odd ? w[3] : b;
+        }
     }
-    /* Of warps that take a block together: lines of out, that is rows, or columns where those are contiguous, through shared
-       memory, eight elements a thread (by pairs as above 1024^3, .9, takes 4.2 us, so 3.8; warps by themselves often have fewer
-       than eight columns). */
-    static __device__ __forceinline__ void finish_lines(const bsri_dev_few &m, const float (&sum)[OWN][NI][4], int strip,
-                                                        int side, char *shared) {
+    /* Of warps that take a block together: eights of out from the registers (through shared memory, as in any(), 512 x 512 x
+       8192, .5, takes 10.2 us, so 9.1; 256 x 256 x 16384 6.8 and 5.6). BY_ROWS: those of a row, else of a column. */
+    template <bool BY_ROWS>
+    static __device__ __forceinline__ void eights(const bsri_dev_few &m, float (&sum)[OWN][NI][4], int strip, int side) {
+        const int lane = threadIdx.x % 32, four = lane % 4, own = threadIdx.x / 32 % UNIT * 16;
+        const int64_t row = (int64_t)strip * ROWS + own + (BY_ROWS ? lane / 4 : four % 2 * 8);
+        const int col = side + (BY_ROWS ? four * 8 : four / 2 * 8 + lane / 4);
+        auto right = [](int i) { return BY_ROWS ? i / 2 * 32 : i * 16; }; /* columns from the lane's first eight to its i-th */
+        auto offset = [&](int i, int64_t line) { return 2 * (BY_ROWS ? i % 2 * 8 * line + right(i) : right(i) * line); };
+        auto pair = [&](int i, int j) -> float * { /* the sums that are word j of it before words take turns */
+            return &sum[0][BY_ROWS ? i / 2 * 4 + j : i * 2 + j / 2][(BY_ROWS ? i : j) % 2 * 2];
+        };
+        if (m.scaled) { /* as bsri_dev_finisher rounds; what a thread adds is what it writes to, where input is out itself */
+            const char *from = m.input + 2 * (BY_ROWS ? row * m.in_line + col : col * m.in_line + row);
+            uint4 added[NI / 2];
+#pragma unroll
+            for (int i = 0; i < NI / 2; i++) {
+                added[i] = make_uint4(0, 0, 0, 0);
+                if (m.input && col + right(i) < m.width) added[i] = *(const uint4 *)(from + offset(i, m.in_line));
+            }
+#pragma unroll
+            for (int i = 0; i < NI / 2; i++) {
+                uint32_t w[4] = {added[i].x, added[i].y, added[i].z, added[i].w};
+                turn(w);
+#pragma unroll
+                for (int j = 0; j < 4; j++) {
+                    float z[2], *const x = pair(i, j);
+                    bsri_dev_unpack(z, BY_ROWS ? w[j] : bsri_mma_transpose(w[j]), T::DTYPE);
+                    x[0] = __fmaf_rn(m.beta, z[0], __fmul_rn(m.alpha, x[0]));
+                    x[1] = __fmaf_rn(m.beta, z[1], __fmul_rn(m.alpha, x[1]));
+                }
+            }
+        }
+        char *const to = m.out + 2 * (row * m.out_row + col * m.out_col);
+        const int64_t line = BY_ROWS ? m.out_row : m.out_col;
+#pragma unroll
+        for (int i = 0; i < NI / 2; i++) {
+            uint32_t w[4];
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                w[j] = T::pack(pair(i, j)[0], pair(i, j)[1]);
+                if (!BY_ROWS) w[j] = bsri_mma_transpose(w[j]);
+            }
+            turn(w);
+            if (col + right(i) < m.width) *(uint4 *)(to + offset(i, line)) = make_uint4(w[0], w[1], w[2], w[3]);
+        }
+    }
+    static __device__ __forceinline__ void finish_groups(const bsri_dev_few &m, float (&sum)[OWN][NI][4], int strip, int side,
+                                                         char *shared) {
+        if (!m.pairs && !m.scaled) {
+            any(m, sum, strip, side, shared);
+            return;
+        }
+        if (m.share > 1) { /* no more than two: the second hands its sums to the first */
+            float4 *const at = (float4 *)shared + threadIdx.x % (32 * UNIT);
+            __syncthreads(); /* nobody reads blocks there any more */
+#pragma unroll
+            for (int n = 0; n < NI; n++) {
+                const float(&x)[4] = sum[0][n];
+                if (threadIdx.x >= 32 * UNIT) at[n * 32 * UNIT] = make_float4(x[0], x[1], x[2], x[3]);
+            }
+            __syncthreads();
+            if (threadIdx.x >= 32 * UNIT) return;
+#pragma unroll
+            for (int n = 0; n < NI; n++) {
+                const float4 x = at[n * 32 * UNIT];
+                sum[0][n][0] += x.x, sum[0][n][1] += x.y, sum[0][n][2] += x.z, sum[0][n][3] += x.w;
+            }
+        }
+        if (m.out_row != 1) eights<true>(m, sum, strip, side);
+        else eights<false>(m, sum, strip, side);
+    }
+    /* With any epilogue: lines of out, that is rows, or columns where those are contiguous, through shared memory. */
+    static __device__ __forceinline__ void any(const bsri_dev_few &m, const float (&sum)[OWN][NI][4], int strip, int side,
+                                               char *shared) {
         __shared__ bsri_dev_finisher finisher;
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, rows = m.out_row != 1, pitch = (rows ? COLS : ROWS) + 8;
         const int row = warp % UNIT * 16 + lane / 4, col = lane % 4 * 2, pieces = rows ? NI : ROWS / 8;
@@ -3544,20 +3619,11 @@ template <class T, int MI, int NI> struct bsri_few {
         const int at_first = rows ? row * pitch + col : col * pitch + (row ^ (row >> 3 & 4));
         float *const to = (float *)shared + warp / UNIT * TILE + at_first;
         int line = rows ? threadIdx.x / NI : threadIdx.x / (ROWS / 8);
-        const float4 *from = (const float4 *)((float *)shared + line * pitch + piece);
+        float4 *from = (float4 *)((float *)shared + line * pitch + piece);
         const int64_t y = (int64_t)strip * ROWS;
         const int width = (int)bsri_min(COLS, m.width - side), lines = rows ? ROWS : width, inside = rows ? width - piece : 8;
-        uint4 added[EACH]; /* what a thread writes to, and nobody else, where input is out itself */
-        if (m.scaled) {
-            const char *add = m.input + 2 * (((rows ? y : side) + line) * m.in_line + (rows ? side : y) + piece);
-#pragma unroll
-            for (int i = 0; i < EACH; i++, add += 2 * step * m.in_line) {
-                added[i] = make_uint4(0, 0, 0, 0);
-                if (m.input && inside > 0 && line + i * step < lines) added[i] = *(const uint4 *)add;
-            }
-        }
         __syncthreads(); /* nobody reads blocks there any more */
-        if (!m.pairs && !m.scaled && threadIdx.x < 5) finisher.begin(m.p, 0, threadIdx.x);
+        if (threadIdx.x < 5) finisher.begin(m.p, 0, threadIdx.x);
 #pragma unroll
         for (int n = 0; n < NI; n++) {
             const float(&x)[4] = sum[0][n];
@@ -3567,37 +3633,16 @@ template <class T, int MI, int NI> struct bsri_few {
         }
         __syncthreads();
         if (inside <= 0) return;
-        char *at = m.out + 2 * (y * m.out_row + side * m.out_col + line * (rows ? m.out_row : m.out_col) + piece);
-        const int64_t jump = 2 * step * (rows ? m.out_row : m.out_col);
-        auto sums = [&](float4 &v, float4 &w) {
-            v = from[odd], w = from[1 - odd];
+#pragma unroll 1
+        for (; line < lines; line += step, from += step * pitch / 4) {
+            float4 v = from[odd], w = from[1 - odd];
             if (m.share > 1) { /* no more than two */
                 const float4 a = from[TILE / 4 + odd], b = from[TILE / 4 + 1 - odd];
                 v.x += a.x, v.y += a.y, v.z += a.z, v.w += a.w, w.x += b.x, w.y += b.y, w.z += b.z, w.w += b.w;
             }
-        };
-        float4 v, w;
-        if (m.pairs) { /* loops of their own, this one first: in one, or behind the other, plain products took .1 us longer */
-#pragma unroll 2
-            for (; line < lines; line += step, at += jump, from += step * pitch / 4) {
-                sums(v, w);
-                *(uint4 *)at = make_uint4(T::pack(v.x, v.y), T::pack(v.z, v.w), T::pack(w.x, w.y), T::pack(w.z, w.w));
-            }
-        } else if (m.scaled) {
-#pragma unroll
-            for (int i = 0; i < EACH; i++, line += step, at += jump, from += step * pitch / 4) {
-                if (line >= lines) break;
-                sums(v, w);
-                *(uint4 *)at = make_uint4(scale(m, v.x, v.y, added[i].x), scale(m, v.z, v.w, added[i].y),
-                                          scale(m, w.x, w.y, added[i].z), scale(m, w.z, w.w, added[i].w));
-            }
-        } else {
-#pragma unroll 1
-            for (; line < lines; line += step, from += step * pitch / 4) {
-                sums(v, w), ((float4 *)from)[0] = v, ((float4 *)from)[1] = w;
-                finisher.eight(m.p, (float *)from, 1, y + (rows ? line : piece), side + (rows ? piece : line), rows,
-                               bsri_min(8, inside));
-            }
+            from[0] = v, from[1] = w;
+            finisher.eight(m.p, (float *)from, 1, y + (rows ? line : piece), side + (rows ? piece : line), rows,
+                           bsri_min(8, inside));
         }
     }
     /* Eight elements a thread; the sums stand behind what is joined. */
@@ -3635,7 +3680,7 @@ __global__ void __launch_bounds__(32 * bsri_few<T, MI, NI>::WARPS, NI == 4 || NI
     const uint32_t cta = blockIdx.x, thread = threadIdx.x, own = bsri_mma_address(barriers + unit * few::SLOTS);
     uint32_t parity = 0;
     int slot = 0;
-    bsri_dev_let_next_start();
+    if (few::UNIT == 1 || !m.late) bsri_dev_let_next_start();
     int seen = 0;
     for (uint32_t at = thread * 128; cta < m.pieces && at < m.ahead; at += blockDim.x * 128)
         seen |= bsri_dev_touch(m.values + (int64_t)cta * m.ahead + at);
@@ -3652,10 +3697,12 @@ __global__ void __launch_bounds__(32 * bsri_few<T, MI, NI>::WARPS, NI == 4 || NI
     bsri_dev_touched(seen);
     if (!m.constant) bsri_dev_wait_for_last();
     for (int work = (int)cta;;) {
-        const int strip = (int)((uint32_t)work / (uint32_t)m.sides), side = (work - strip * m.sides) * few::COLS;
+        const int beside = few::UNIT > 1 ? m.beside : 0, set = work >> beside;
+        const int sets = (int)((uint32_t)set / (uint32_t)m.sides), side = (set - sets * m.sides) * few::COLS;
+        const int strip = sets << beside | (work & ((1 << beside) - 1));
         float sum[few::OWN][NI][4] = {};
         few::walk(sum, m, strip, side, bsri_mma_address(bsri_shared) + unit * m.slots * few::SLOT, own, slot, parity);
-        if constexpr (few::UNIT > 1) few::finish_lines(m, sum, strip, side, bsri_shared);
+        if constexpr (few::UNIT > 1) few::finish_groups(m, sum, strip, side, bsri_shared);
         else few::finish(m, sum, strip, side, bsri_shared);
         work += (int)gridDim.x;
         if (work >= m.strips * m.sides) break; /* more than one only where the caller caps the grid */
@@ -3803,6 +3850,16 @@ static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_produc
     m->twist = m->columns || m->fold || cols > 64 ? 7 : cols / 8 - 1;
     m->sub_bits = bsri_mma_log2(p->br / rows), m->strips = (int32_t)(p->tiles << m->sub_bits);
     m->sides = (int32_t)bsri_ceil_div(p->width, cols), m->share = s.share, m->slots = s.slots;
+    if (by_groups) {
+        const int64_t stored = p->a.nnz * (p->bc / 64) / m->share;
+        /* What starts while a launch that fills the GPU runs crowds where that has gone, several tiles of a long row together
+           (512 x 512 x 8192, .5: 9.2 us, late 8.0, four strips beside each other 7.4; 5120 x 13824 x 256, .8: 34, 27). At once
+           where values come from memory, or blocks land, before the wait (14336 x 4096 x 256, .9, new values each time: 13.0,
+           late 15.1), but for long rows. Strips beside each other want the same rows of b where many blocks are stored (2048 x
+           8192 x 2048, .9: 21.8 us, with four 22.4). */
+        m->late = stored > 8 * p->tiles || (bytes < 8 << 20 && !m->constant);
+        if (m->share == 1 && p->a.nnz * 5 >= p->tiles * bsri_block_cols(&p->a)) m->beside = m->strips % 4 ? 0 : 2;
+    }
     c.kernel += (rows == 64) * 4 + bsri_mma_log2(cols) - 3, c.tile_rows = rows, c.tile_cols = cols;
     if (by_groups) c.split = m->share;
     c.stages = m->slots, c.threads = m->share * (by_groups ? 128 : 32), c.early = 1, c.grid = s.tiles;
