@@ -2571,13 +2571,21 @@ static int bsri_mma_log2(int64_t n) {
 static int64_t bsri_mma_tiles(const bsri_dev_product *p, int b, int rows, int cols) {
     return p->items * bsri_ceil_div(p->tiles * b, rows) * bsri_ceil_div(p->width, cols);
 }
+/* Items that are not the same. */
+static int64_t bsri_dense_items(const bsr_dense *d) {
+    int64_t items = 1;
+    for (int i = 0; i < d->batch_dims; i++) items *= d->batch_stride[i] ? d->batch[i] : 1;
+    return items;
+}
 /* What estimates and choosers ask of a product, found out once. */
 typedef struct bsri_facts {
     int values, dense, vector; /* bsri_mma_values(), bsri_mma_layout() of b, bsri_mma_vector() */
     int crooked;               /* rows of b are no whole lines of 128 bytes */
     double density, inner;     /* bsri_density() of a; blocks of a full row, of all reductions */
     double lists, most;        /* log2 of the number of block rows; blocks of the longest */
-    double far;                /* of b, what the L2 has no room for */
+    double far;                /* of what is read of b, what the L2 has no room for */
+    double memory, read;       /* nanoseconds to read and write everything once, which no kernel has for nothing; of it b's */
+    double spilt;              /* of it the values', what the L2 has no room for */
 } bsri_facts;
 /* What is known of a plan's time, for bsri_costs: what the busiest multiprocessor does one after another. tests/time_plans.cu
    prints it, tests/fit_plans.py fits constants to it. */
@@ -2586,6 +2594,7 @@ typedef struct bsri_traits {
     double slices, piece, along; /* slices of b that are fetched, of 8 KB each; b lies the slower way */
     double own, area;            /* slices that a warp multiplies, of 16384 sums */
     double crooked, busy;        /* rows of b are no whole lines; the part of all multiprocessors that fetch at once */
+    double memory;               /* bsri_facts', at least */
 } bsri_traits;
 /* What a kernel is expected to take, and by which tile; why: it can't run the product at all. A kernel has a pair of functions:
    one estimates, the other makes its parameters by that; bsri_products has all pairs. */
@@ -2639,29 +2648,29 @@ enum {
     BSRI_COSTS_SAMPLED_WGMMA_64
 };
 static const bsri_costs bsri_costs_of[] = {
-    {6570, 4280, 424, 955, 84, 61, 1.34, 20.1, 270},          /* mma 16 */
-    {5630, 3600, 216, 0.3, 76.2, 126, 2.51e-05, 112, 308},    /* mma 32 */
-    {1350, 5100, 29.6, 5480, 337, 0.46, 82.2, 108, 1150},     /* f32 16 */
-    {1810, 1110, 648, 2780, 1110, 0.0504, 26.3, 529, 1640},   /* f32 32 */
-    {3460, 3390, 432, 1980, 158, 64.1, 0.00125, 62.1, 424},   /* tf32 16 */
-    {2380, 3590, 934, 1050, 358, 22.3, 0.00646, 100, 737},    /* tf32 32 */
-    {2980, 3530, 100, 2440, 161, 6.61, 0.0467, 30.9, 204},    /* i8 32 */
-    {5480, 1660, 100, 3870, 200, 3.36, 0.0455, 119, 309},     /* i8 64 */
-    {1.15, 3500, 1580, 10.2, 20.3, 15.5, 6.32, 237, 67.3},    /* short 16 */
-    {0.6, 2660, 4560, 447, 40.5, 29, 1.03, 385, 65.2},        /* short 32 */
-    {2.91, 2120, 5400, 1720, 48.3, 35.5, 0.667, 390, 66.9},   /* short 64 */
-    {2150, 59.5, 5420, 81100, 26.9, 0.141, 200, 84, 2240},    /* skinny 16 */
+    {5190, 4500, 2390, 1430, 81, 22.1, 0.837, 9.19, 349},     /* mma 16 */
+    {5400, 3610, 1270, 0.232, 91.1, 116, 2.08e-05, 110, 316}, /* mma 32 */
+    {1620, 4790, 265, 5670, 339, 0.26, 188, 119, 1110},       /* f32 16 */
+    {2010, 911, 688, 2360, 1070, 0.039, 22.7, 424, 1860},     /* f32 32 */
+    {3560, 3180, 482, 1220, 170, 68.2, 0.00111, 66.1, 465},   /* tf32 16 */
+    {2630, 3760, 935, 652, 360, 16.7, 0.00617, 133, 699},     /* tf32 32 */
+    {2860, 3690, 100, 1090, 174, 2.3, 0.0447, 27.4, 211},     /* i8 32 */
+    {5230, 1960, 100, 2780, 172, 3.92, 0.0458, 109, 378},     /* i8 64 */
+    {0.716, 3100, 3680, 71.9, 22.2, 7.15, 14.3, 225, 67.1},   /* short 16 */
+    {0.277, 2780, 4150, 321, 51.3, 15.4, 1.67, 373, 65.2},    /* short 32 */
+    {0.699, 1920, 2780, 2080, 54.5, 22.8, 1.26, 399, 67.1},   /* short 64 */
+    {2290, 59.7, 4490, 67400, 23.3, 0.0855, 266, 99.5, 2390}, /* skinny 16 */
     {1090, 36.5, 4410, 148000, 50.2, 4.19, 4.19, 577, 243},   /* skinny 32 */
-    {1370, 385, 745, 4450, 73.6, 0.159, 0.248, 140, 4020},    /* few 32 */
+    {1020, 724, 804, 3560, 41.7, 3.5, 14.6, 126, 4110},       /* few 32 */
     {1230, 4.65, 700, 3510, 68.2, 0.394, 0.0435, 744, 33.9},  /* few 64 */
-    {117, 174, 439, 4680, 46.8, 150, 0.00412, 179, 837},      /* few wgmma 64 */
-    {265, 1200, 240, 2360, 249, 21.9, 0.0413, 126, 614},      /* few wgmma 128 */
-    {5110, 5450, 1060, 548, 63.5, 45.9, 1.92, 39.5, 78.3},    /* narrow 16 */
-    {4590, 4200, 2830, 585, 167, 18.1, 0.123, 44.7, 74},      /* narrow 32 */
-    {3690, 2830, 982, 304, 70.8, 40.5, 0.000101, 333, 78.2},  /* wide 64 */
-    {2660, 3530, 893, 355, 45.8, 13.3, 0.000701, 2.84, 285},  /* wide 128 */
-    {1.67, 3610, 1200, 1220, 341, 25.1, 0.0484, 70.2, 36.2},  /* wide i8 64 */
-    {100, 3530, 711, 2530, 435, 54.7, 0.0506, 25, 17.6},      /* wide i8 128 */
+    {47.2, 67.7, 524, 4590, 107, 101, 0.00409, 166, 760},     /* few wgmma 64 */
+    {412, 717, 309, 2240, 222, 37.5, 0.109, 129, 598},        /* few wgmma 128 */
+    {3530, 6600, 3400, 562, 76.3, 30.7, 1.06, 39, 72.6},      /* narrow 16 */
+    {4750, 3310, 3480, 580, 112, 36.9, 0.0485, 46.6, 97.3},   /* narrow 32 */
+    {1970, 3380, 1820, 338, 45.9, 49.1, 9.08e-05, 380, 74.2}, /* wide 64 */
+    {2050, 3410, 1190, 485, 14.5, 13.7, 0.00113, 3.18, 278},  /* wide 128 */
+    {1.54, 2810, 1200, 1110, 361, 28.5, 0.0487, 80.9, 42.4},  /* wide i8 64 */
+    {1000, 2770, 711, 2110, 455, 54.4, 0.0506, 22.5, 15.2},   /* wide i8 128 */
     {28.7, 4950, 100, 505, 36.3, 115, 1.15, 892, 64.4},       /* sampled mma 16 */
     {89.9, 7630, 100, 513, 69, 211, 0.041, 484, 68.5},        /* sampled mma 32 */
     {42.6, 7550, 100, 526, 112, 206, 0.0498, 47.4, 524},      /* sampled mma 64 */
@@ -2671,6 +2680,8 @@ static const bsri_costs bsri_costs_of[] = {
 };
 /* So much more there is to fetch from rows of b that are no whole lines; what fetching takes of that where all do so at once. */
 static const double bsri_costs_crooked = 0.45, bsri_costs_alone = 0.4;
+/* A byte of memory: 4.8 TB/s. */
+static const double bsri_costs_memory = 1.0 / 4800;
 /* Blocks that an item stores: nnz counts those of all patterns only where they differ in number. */
 static double bsri_mean_blocks(const bsr_matrix *a) {
     return (double)a->nnz / (double)(a->flags & BSR_MATRIX_RAGGED ? bsri_max(1, bsri_pattern_count(a)) : 1);
@@ -2693,6 +2704,16 @@ static double bsri_density(const bsr_matrix *a) {
     const double blocks = (double)bsri_block_rows(a) * (double)bsri_block_cols(a), stored = bsri_mean_blocks(a);
     return stored < blocks ? stored / blocks : 1.0;
 }
+static void bsri_facts_memory(const bsri_dev_product *p, bsri_facts *f) {
+    const double bytes = (1.0 - bsri_none_of(f->density, p->tiles)) * (double)p->b.rows * (double)p->width *
+                         (double)bsr_dtype_size(p->b.dtype);
+    const double values = bsri_mean_blocks(&p->a) * (double)(p->br * p->bc) * (double)bsr_dtype_size(p->a.dtype);
+    const double out = (double)p->out.rows * (double)p->width * (double)bsr_dtype_size(p->out.dtype);
+    f->far = bytes > 30 << 20 ? 1.0 - (30 << 20) / bytes : 0.0;
+    f->read = bsri_costs_memory * bytes * (double)bsri_dense_items(&p->b);
+    f->spilt = bsri_costs_memory * (values > 50 << 20 ? values - (50 << 20) : 0.0);
+    f->memory = f->read + bsri_costs_memory * (double)p->items * (values + out * (1 + bsri_has_beta(p)));
+}
 static bsri_facts bsri_facts_of(const bsri_dev_product *p) {
     bsri_facts f;
     f.values = bsri_mma_values(p), f.dense = bsri_mma_layout(&p->b), f.vector = bsri_mma_vector(p);
@@ -2700,22 +2721,22 @@ static bsri_facts bsri_facts_of(const bsri_dev_product *p) {
     f.inner = (double)p->reduce * (double)(p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a));
     f.lists = log2(1.0 + (double)p->items * (double)p->tiles), f.most = bsri_longest(f.inner, f.density, f.lists);
     f.crooked = f.dense == 1 && p->width > 8 && p->b.row_stride * (int64_t)bsr_dtype_size(p->b.dtype) % 128;
-    f.far = 1.0 - (30 << 20) / ((double)p->b.rows * (double)p->width * (double)bsr_dtype_size(p->b.dtype));
-    if (!(f.far > 0.0)) f.far = 0.0;
+    bsri_facts_memory(p, &f);
     return f;
 }
 /* How a kernel cuts a product: a tile, products of a slice; warps that share a row's slices, 0: many rows make a tile; whether
    the dense operand lies the slower way; how many tiles one after another the busiest multiprocessor gets, and at once, and what
    part of all multiprocessors has any; how much of an epilogue's time a tile takes; how many times its sums are stored; how many
-   times what the longest list has beyond a mean one is waited for; columns that are fetched. */
+   times what the longest list has beyond a mean one is waited for; columns that are fetched, how much longer that takes from
+   beyond the L2, and what memory takes more. */
 typedef struct bsri_tiling {
     int rows, cols, slice, split, along;
-    double waves, beside, busy, fused, stored, longer, fetched;
+    double waves, beside, busy, fused, stored, longer, fetched, far, memory;
 } bsri_tiling;
 static bsri_tiling bsri_tiling_of(const bsri_facts *f, int rows, int cols, int slice, int split) {
     bsri_tiling t;
     t.rows = rows, t.cols = cols, t.fetched = cols, t.slice = slice, t.split = split, t.along = f->dense == 2;
-    t.waves = t.beside = t.busy = t.stored = t.longer = 1.0, t.fused = !f->vector;
+    t.waves = t.beside = t.busy = t.stored = t.longer = t.far = 1.0, t.memory = 0.0, t.fused = !f->vector;
     return t;
 }
 /* So many at once; no more than one until all places are taken. */
@@ -2732,16 +2753,19 @@ static bsri_traits bsri_traits_of(const bsri_dev_product *p, const bsri_facts *f
     x.waves = t->waves, x.tile = t->beside * t->stored * t->rows * t->cols / 32768.0, x.fused = t->fused;
     x.slices = cut * (t->waves * t->beside * any + t->longer * (most - any));
     x.crooked = f->crooked, x.busy = t->busy < 1.0 ? t->busy : 1.0;
-    x.piece = (double)t->slice * t->fetched * (double)bsr_dtype_size(p->b.dtype) / 8192 * (1.0 + f->far), x.along = t->along;
+    x.piece = (double)t->slice * t->fetched * (double)bsr_dtype_size(p->b.dtype) / 8192 * (1.0 + t->far * f->far);
+    x.along = t->along;
     x.own = cut * own / (t->split ? t->split : 1), x.area = (double)t->cols * (t->rows > 64 ? t->rows : 64) / 16384;
+    x.memory = f->memory + t->memory;
     return x;
 }
 static double bsri_traits_ns(const bsri_costs *c, const bsri_traits *x) {
     const double lines = 1.0 + bsri_costs_crooked * x->crooked, busy = bsri_costs_alone + (1.0 - bsri_costs_alone) * x->busy;
     const double fetch = x->slices * lines * (c->fetch + c->bytes * busy * x->piece * (1.0 + c->along * x->along));
     const double multiply = x->own * (c->step + c->area * x->area);
-    return c->start + x->waves * (c->tile + c->store * x->tile + c->fused * x->fused) +
-           sqrt(fetch * fetch + multiply * multiply);
+    const double ns = c->start + x->waves * (c->tile + c->store * x->tile + c->fused * x->fused) +
+                      sqrt(fetch * fetch + multiply * multiply);
+    return sqrt(ns * ns + x->memory * x->memory);
 }
 /* Takes a tile where it is faster than the one before. */
 static void bsri_estimate_take(bsri_estimate *e, const bsri_dev_product *p, const bsri_facts *f, int kind,
@@ -2895,7 +2919,8 @@ static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_
         bsri_tiling t = bsri_tiling_of(f, rows, 64, rows, i);
         const double all = (double)bsri_ceil_div(tiles, 4 / i) / ctx->sm_count; /* CTAs of four warps */
         const double room = rows == 16 ? bsri_short_16::CTAS : bsri_short_32::CTAS; /* at once */
-        if (bsri_mma_adds(p) && p->items == 1 && p->reduce == 1) t.fused = 0.05; /* of what any epilogue takes */
+        if (bsri_mma_adds(p) && p->items == 1 && p->reduce == 1) /* of what any epilogue takes */
+            t.fused = bsri_mma_layout(&p->out) == 1 ? 0.12 : 0.3;
         if (asked->split && asked->split != i) continue;
         /* what is there at once is spread evenly */
         bsri_tiling_spread(&t, all > room ? (ceil(all) + all) / 2 : ceil(all), room, 0.9 + 0.75 * all / room);
@@ -5614,10 +5639,14 @@ static void bsri_wgmma_take(bsri_estimate *e, const bsr_context *ctx, const bsri
     const int64_t units = p->items * groups * bsri_ceil_div(tiles, span), teams = bsri_max(1, ctx->sm_count / span);
     const int i8 = p->a.dtype == BSR_I8, kind = i8 ? BSRI_COSTS_WIDE_I8_64 - 6 : BSRI_COSTS_NARROW_16 - 4;
     bsri_tiling t = bsri_tiling_of(f, 128, cols, (int)bsri_min(p->br, i8 ? 128 : 64), 0);
-    if (units > teams) t.waves = pow((double)bsri_ceil_div(units, teams), 0.9); /* a tile starts while the one before ends */
+    if (units > teams) t.waves = pow((double)bsri_ceil_div(units, teams), 0.85); /* a tile starts while the one before ends */
     t.busy = (double)(units * span) / ctx->sm_count / t.waves;
     if (p->br >= 64) t.fetched = (double)bsri_min(cols, p->width);
-    if (bsri_mma_adds(p)) t.fused = 3.0; /* an input, of what ReLU takes */
+    if (p->br >= 64 || t.along) t.far = 0.5;
+    /* in pieces of 64 bytes (768 x 6144 x 12288, .9, blocks of 32: 97 us, 78 by tiles of 32 x 64); values are waited for (11008 x
+       14336 x 128, .5: 227 and 120) */
+    if (p->br < 64) t.memory = 4.0 * f->spilt + t.along * f->read;
+    if (bsri_mma_adds(p)) t.fused = p->br == 32 ? 1.2 : bsri_mma_layout(&p->out) == 1 ? 1.7 : 2.3; /* of what ReLU takes */
     bsri_estimate_take(e, p, f, kind + bsri_mma_log2(p->br), &t);
 }
 static bsri_estimate bsri_wgmma_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,

@@ -41,10 +41,10 @@ CROOKED, ALONE = shared("crooked"), shared("alone")
 def estimate(c, t):
     """bsri_traits_ns(), of many plans: rows of t are their bsri_traits."""
     start, tile, fused, store, fetch, size, along, step, area = c
-    waves, tiles, epilogue, slices, piece, other, own, sums, crooked, busy = t.T
+    waves, tiles, epilogue, slices, piece, other, own, sums, crooked, busy, memory = t.T
     size = size * piece * (ALONE + (1 - ALONE) * busy) * (1 + along * other)
     fetched, multiplied = slices * (1 + CROOKED * crooked) * (fetch + size), own * (step + area * sums)
-    return start + waves * (tile + store * tiles + fused * epilogue) + np.hypot(fetched, multiplied)
+    return np.hypot(start + waves * (tile + store * tiles + fused * epilogue) + np.hypot(fetched, multiplied), memory)
 
 
 def runs(shape, plan):
@@ -66,7 +66,7 @@ class Times:
                 f = line.strip().split(",")
                 shape = Shape(f[0], *map(int, f[1:5]), float(f[5]), int(f[6]))
                 us, chosen, ns, kind = float(f[13]), int(f[14]), float(f[15]), int(f[16])
-                plan = Plan(us, *map(int, f[7:13]), chosen, ns, kind, [float(x) for x in f[17:27]])
+                plan = Plan(us, *map(int, f[7:13]), chosen, ns, kind, [float(x) for x in f[17:28]])
                 shapes.setdefault((path, shape), []).append(plan)
         self.shapes = [shape for _, shape in shapes]
         self.best = np.array([min(p.us for p in plans) for plans in shapes.values()])
