@@ -1892,16 +1892,24 @@ static int bsri_span_self_overlap(const bsri_span *s) {
     return -1;
 }
 
-/* Does b keep to what a, which repeats with its outermost stride, leaves free in each repetition? b repeats with the same stride
-   (two halves of one row-major buffer), or is no longer than that (a number beside the rows). */
+/* Bytes from the first to the end of the last of what a span repeats every `pitch` bytes. */
+static int64_t bsri_span_within(const bsri_span *s, int64_t pitch) {
+    int64_t bytes = s->bytes;
+    int i;
+    for (i = 0; i < s->dims; i++)
+        if (s->stride[i] % pitch == 0) bytes -= (s->size[i] - 1) * s->stride[i];
+    return bytes;
+}
+/* Does b keep to what a leaves free in each repetition of one of its dimensions, rows or items? So do two halves of one row-major
+   buffer, and a number beside the rows. */
 static int bsri_span_between(const bsri_span *a, const bsri_span *b) {
-    const int i = a->dims - 1, j = b->dims - 1;
-    int64_t pitch, width_a, width_b = b->bytes, shift;
-    if (i < 0 || a->stride[i] <= 0) return 0;
-    pitch = a->stride[i], width_a = a->bytes - (a->size[i] - 1) * pitch;
-    if (j >= 0 && b->stride[j] == pitch) width_b -= (b->size[j] - 1) * pitch;
-    shift = b->data >= a->data ? (int64_t)(b->data - a->data) % pitch : (pitch - (int64_t)(a->data - b->data) % pitch) % pitch;
-    return width_a <= pitch && width_b <= pitch && shift >= width_a && shift + width_b <= pitch;
+    int i;
+    for (i = 0; i < a->dims; i++) {
+        const int64_t pitch = a->stride[i], far_off = pitch > 0 ? (int64_t)(b->data - a->data) % pitch : 0;
+        const int64_t shift = far_off < 0 ? far_off + pitch : far_off; /* from a's start to b's, in a repetition */
+        if (pitch > 0 && shift >= bsri_span_within(a, pitch) && shift + bsri_span_within(b, pitch) <= pitch) return 1;
+    }
+    return 0;
 }
 static int bsri_spans_overlap(const bsri_span *a, const bsri_span *b) {
     uintptr_t a0 = (uintptr_t)a->data, b0 = (uintptr_t)b->data;

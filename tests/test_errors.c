@@ -880,12 +880,28 @@ TEST(overlaps) {
         CHECK_INT(t_error.value, BSR_ARG_OPTIONS), CHECK(t_all_poison(shared));
     }
     bt_case("a scalar between rows");
-    for (int i = 0; i < 2; i++) { /* rows of 20 bytes, 32 apart: one at 24 is in none, one at 16 is */
-        double *scalar;
-        f = fixture_new(ADDMM), fixture_point(&f), e = t_exec(0);
-        shared = (float *)bt_alloc(4096, 64), bt_mark_output(shared), f.c.data = shared, f.c.row_stride = 8;
-        scalar = (double *)(void *)(shared + (i ? 4 : 38)), *scalar = 1, f.epilogue.alpha_ptr = scalar;
-        CHECK_INT(run(&f, ADDMM, &e), i ? BSR_OVERLAP : BSR_OK), CHECK(*scalar == 1);
+    {
+        static const struct { /* rows of 20 bytes, 32 apart, of two items, and where the scalar lies, both in fours of bytes */
+            int64_t apart, at;
+            int taken; /* 60 is no multiple of 8: told apart from items only */
+        } places[] = {{0, 38, 1},  {0, 4, 0},   {64, 38, 1}, {64, 36, 0},  {64, 46, 1}, {64, 102, 1}, {64, 100, 0},
+                      {60, 38, 0}, {60, 46, 1}, {60, 60, 0}, {60, 106, 1}, {8, 6, 1},   {8, 30, 1},   {8, 28, 0}};
+        for (size_t i = 0; i < BT_COUNT(places); i++) {
+            double *scalar;
+            int s;
+            f = fixture_new(ADDMM), fixture_point(&f), e = t_exec(0);
+            shared = (float *)bt_alloc(4096, 64), bt_mark_output(shared), f.c.data = shared, f.c.row_stride = 8;
+            if (places[i].apart) {
+                f.b.batch_dims = f.c.batch_dims = 1, f.b.batch[0] = f.c.batch[0] = 2, f.b.batch_stride[0] = 0;
+                f.c.batch_stride[0] = places[i].apart;
+                if (places[i].apart == 8) f.c.row_stride = 16; /* items between the rows of each other */
+            }
+            scalar = (double *)(void *)(shared + places[i].at), *scalar = 1, f.epilogue.alpha_ptr = scalar;
+            s = run(&f, ADDMM, &e);
+            if (s != (places[i].taken ? BSR_OK : BSR_OVERLAP))
+                bt_fail(__FILE__, __LINE__, "place %d: %s", (int)i, bsr_status_name(s));
+            CHECK(*scalar == 1);
+        }
     }
     bt_case("lists of products");
     f = fixture_new(SCATTER), fixture_point(&f), e = t_exec(0);
