@@ -934,7 +934,8 @@ TEST(instances) {
                 const int out = type == BSR_I8 ? BSR_I32 : type;
                 if (width > 6 || (many && block != 32 && !(halves && block == 64))) continue; /* 64: strips of few columns */
                 bt_case("%s, blocks of %d, %d columns, form %d", bsr_dtype_name(type), (int)block, (int)n, form);
-                const int64_t r = !many ? 256 / block + 1 : block == 64 ? strips : 272, c_blocks = many ? 2 : 4;
+                const int64_t r = !many ? 256 / block + 1 : block == 64 ? strips : 272;
+                const int64_t c_blocks = many ? 2 : width || block > 16 ? 4 : 64; /* 64: slots of mma's rings are used again */
                 const t_spec s = spec_of(type, block, r, c_blocks, r * c_blocks / 2);
                 bsr_matrix a = t_matrix(&s);
                 const uint32_t op = trans && !many ? BSR_TRANS_A : 0;
@@ -1717,8 +1718,8 @@ TEST(chains) {
     cudaStreamDestroy(stream);
 }
 
-/* Index arrays and values that the work just before writes, with and without a product in between that starts before that has
-   ended: what was there until then is another pattern. */
+/* Index arrays and values that the work just before writes, with and without a product in between that starts early: what was
+   there until then is another pattern. (Conversions let no kernel start before they have ended: this would see it if one did.) */
 TEST(patterns_of_just_now) {
     const uint64_t most = 1 << 20;
     const int64_t size = 1024;
@@ -2079,6 +2080,55 @@ TEST(big_sampled_and_softmax) {
     } else bt_skip("left out by --every");
 }
 
+/* An output of 2.15e9 elements by each tier and tile that takes it. Of each row's block the first column holds numbers. */
+TEST(big_outputs) {
+    static const int plans[][2] = {{1, 0}, {2, 0}, {2, 64}, {3, 64}, {3, 128}, {3, 256}}; /* kernel, columns */
+    const int64_t rows = 65664, n = 32776, block = 64, lines = rows / block;
+    size_t free_bytes = 0, total;
+    cudaMemGetInfo(&free_bytes, &total);
+    if (reduced() || !gm_compiled(BSR_BF16) || free_bytes < size_t(6) << 30) {
+        bt_skip(reduced() ? "left out by --every" : "the device has too little free memory, or no such kernels");
+        return;
+    }
+    std::vector<int32_t> crow((size_t)lines + 1), col((size_t)lines);
+    std::vector<uint16_t> values((size_t)(rows * block)), dense((size_t)(2 * block * n));
+    const auto left = [](int64_t i) { return (double)(1 + i % 3 + i / 64 % 5); };
+    const auto right = [](int64_t half, int64_t j) { return (double)((j * 7 + half * 3 + j / 1000) % 15 - 7); };
+    const auto on_device = [](const void *from, size_t bytes) {
+        void *p = nullptr;
+        gm_cuda("in cudaMalloc", cudaMalloc(&p, bytes));
+        gm_cuda("filling", from ? cudaMemcpy(p, from, bytes, cudaMemcpyHostToDevice) : cudaSuccess);
+        return p;
+    };
+    for (int64_t i = 0; i <= lines; i++) crow[(size_t)i] = (int32_t)i;
+    for (int64_t i = 0; i < lines; i++) col[(size_t)i] = (int32_t)(i % 2);
+    for (int64_t i = 0; i < rows; i++) t_store(values.data(), BSR_BF16, i * block, left(i));
+    for (int64_t i = 0; i < 2 * n; i++) t_store(dense.data(), BSR_BF16, i / n * block * n + i % n, right(i / n, i % n));
+    void *at[] = {on_device(crow.data(), crow.size() * 4), on_device(col.data(), col.size() * 4),
+                  on_device(values.data(), values.size() * 2), on_device(dense.data(), dense.size() * 2),
+                  on_device(nullptr, (size_t)(rows * n) * 2)};
+    const bsr_matrix a = bsr_matrix_make(rows, 2 * block, block, block, lines, at[0], at[1], BSR_I32, at[2], BSR_BF16);
+    const bsr_dense b = bsr_dense_row_major(at[3], BSR_BF16, 2 * block, n), c = bsr_dense_row_major(at[4], BSR_BF16, rows, n);
+    for (auto &x : plans) {
+        bsr_plan plan = BSR_ZERO;
+        bsr_exec e = BSR_ZERO;
+        int64_t bad = 0;
+        bt_case("tier %d, %d columns", x[0], x[1]);
+        plan.kernel = x[0], plan.tile_cols = x[1], e.plan = &plan, e.stream = gm.stream;
+        gm_cuda("poisoning", cudaMemsetAsync(at[4], BT_POISON, (size_t)(rows * n) * 2, gm.stream));
+        const bsr_status status = bsr_dense_mm(gm.ctx, 0, &a, &b, &c, &e);
+        gm_cuda("after the run", cudaStreamSynchronize(gm.stream));
+        if (status == BSR_BAD_PLAN) bt_skip("the forced tier does not take these calls");
+        else CHECK_INT(status, BSR_OK);
+        for (int64_t i = 0; i < rows && status == BSR_OK; i += i < rows - 130 ? 499 : 1) {
+            const std::vector<double> got = fetch(at[4], BSR_BF16, i * n, n);
+            for (int64_t j = 0; j < n; j++) bad += got[(size_t)j] != left(i) * right(i / block % 2, j);
+        }
+        CHECK_INT(bad, 0);
+    }
+    for (void *p : at) cudaFree(p);
+}
+
 int main(int argc, char **argv) {
     static const bt_test tests[] = {
         {"contexts", contexts},
@@ -2108,6 +2158,7 @@ int main(int argc, char **argv) {
         {"same_bits", same_bits},
         {"big_values", big_values},
         {"big_sampled_and_softmax", big_sampled_and_softmax},
+        {"big_outputs", big_outputs},
     };
     static char apart[] = "--apart"; /* jobs keep their buffers */
     static char *list[64];
