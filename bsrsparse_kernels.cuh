@@ -4006,6 +4006,7 @@ struct bsri_wgmma_tile { /* of one multiplying warp, in shared memory while its 
 template <int GROUP> struct bsri_wgmma_list {
     uint64_t full[BSRI_WGMMA_SLOTS], empty[BSRI_WGMMA_SLOTS], part_full[BSRI_WGMMA_BUILDERS][2],
         part_empty[BSRI_WGMMA_BUILDERS][2], pick_full[BSRI_WGMMA_PICKS], pick_empty[BSRI_WGMMA_PICKS];
+    uint64_t known[BSRI_WGMMA_SLOTS]; /* narrow ones: what a stage is, before its slices are there */
     int32_t pick[BSRI_WGMMA_PICKS]; /* units, -1: no more */
     uint4 zero;                     /* for warps that have no block */
     bsri_dev_finisher finisher[2];
@@ -4476,6 +4477,7 @@ template <class L> struct bsri_wgmma_fetcher {
         if (bsri_elect()) {
             tell(stage, part, flags);
             stage.work[0] = stage.work[1] = flags << BSRI_WGMMA_FLAGS;
+            if (L::OWN) bsri_mma_arrive(bsri_mma_address(&s.known[slot]));
             bsri_mma_arrive(full + 8 * slot);
         }
         step();
@@ -4500,6 +4502,7 @@ template <class L> struct bsri_wgmma_fetcher {
                 const uint32_t barrier = full + 8 * slot, to = base + slot * L::STAGE;
                 if (flags) tell(stage, part, flags);
                 stage.work[0] = work.x | flags << BSRI_WGMMA_FLAGS, stage.work[1] = work.y | flags << BSRI_WGMMA_FLAGS;
+                bsri_mma_arrive(bsri_mma_address(&s.known[slot]));
                 bsri_tma_expect(barrier, min(count - i, each) * fetch.bytes);
 #pragma unroll
                 for (int e = 0; e < L::EACH; e++)
@@ -5149,10 +5152,11 @@ template <class T, class L>
 __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s, char *shared) {
     bsri_wgmma_turn at = {bsri_mma_address(shared), bsri_mma_address(s.full), bsri_mma_address(s.empty), 0, 0, 0, 0};
     uint32_t idle = L::OWN ? 0 : BSRI_WGMMA_LAST;
-    const auto ahead = [&]() { /* the next tile's first blocks are asked for: they come during the epilogue */
+    /* The next tile's first blocks are asked for: they come during the epilogue. Before its slices are there: 2 to 3 % less. */
+    const auto ahead = [&]() {
                                typename L::source source;
                                if (!L::OWN) return;
-                               bsri_mma_wait(at.full + 8 * at.slot, at.phase);
+                               bsri_mma_wait(bsri_mma_address(&s.known[at.slot]), at.phase);
                                source.begin(m, s, at.base + L::STAGES * L::STAGE + 8 * L::SPARE);
                                if (s.stage[at.slot].work[0] >> BSRI_WGMMA_FLAGS & BSRI_WGMMA_FIRST)
                                    source.start(m, s.stage[at.slot], false);
@@ -5481,6 +5485,7 @@ __global__ void __launch_bounds__(384, 1) bsri_product_wgmma(const __grid_consta
     if (threadIdx.x == 0) bsri_tma_prefetch(&m.a_map), bsri_tma_prefetch(&m.b_map);
     if (threadIdx.x < L::STAGES) {
         bsri_mma_barrier(bsri_mma_address(&s.full[threadIdx.x]), 1);
+        if (L::OWN) bsri_mma_barrier(bsri_mma_address(&s.known[threadIdx.x]), 1);
         bsri_mma_barrier(bsri_mma_address(&s.empty[threadIdx.x]), 256); /* each lane that reads arrives: it costs nothing */
     }
     if (threadIdx.x < BSRI_WGMMA_PICKS) {
