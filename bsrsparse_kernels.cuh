@@ -2265,42 +2265,51 @@ __global__ void __launch_bounds__(NI == 1 ? 512 : 256, NI == 2 ? 4 : 2)
    (launch, parameters, row pointers, columns, operands, sums): no list is made, no barrier is met before the end, what memory
    does not tell is worked out before it may be read, and parameters that most calls need stand side by side. Warps of a CTA
    that have tiles side by side ask for the same values at about the same time: through the L1 (512 x 512 x 4096, .5, blocks of
-   16: 12.4 to 11.6 us). Blocks of 16 have room for four CTAs a multiprocessor with two slots (256 x 256 x 8192, .5: 8.3 us, three
-   with three 10.0). */
-template <class T, int MW, bool B_ROWS> struct bsri_mma_short_tile : bsri_mma_tile<T, MW, MW, MW == 16 ? 2 : 1, 64, 1, B_ROWS> {
+   16: 12.4 to 11.6 us). With two slots there is room for four CTAs a multiprocessor (CTAS; 256 x 256 x 8192, .5, blocks of 16:
+   8.3 us, three with three 10.0; 256 x 256 x 32768, blocks of 32: 15.0 and 17.9); blocks of 32 then have registers for SIMPLE
+   products only, and where three are all that come, three are up to 7 % faster. The next kernel may start once a CTA's sums are
+   made: started at once, its CTAs crowd where this one's few have left room (256 x 256 x 16384, .5: 9.7 us, so 8.8). */
+template <class T, int MW, bool B_ROWS, int CTAS_>
+struct bsri_mma_short_tile : bsri_mma_tile<T, MW, MW, MW == 16 ? 2 : 1, 64, 1, B_ROWS> {
     typedef bsri_mma_tile<T, MW, MW, MW == 16 ? 2 : 1, 64, 1, B_ROWS> base;
-    static constexpr int SLOTS = MW == 16 ? 2 : 3, CTAS = MW == 16 ? 4 : 3; /* CTAS: of a multiprocessor at once */
+    static constexpr int CTAS = CTAS_, SLOTS = CTAS == 4 ? 2 : 3;
+    static constexpr bool SIMPLE = MW == 32 && CTAS == 4; /* nothing but what bsri_short_simple() allows */
     static constexpr int SLICE = base::A_BYTES + base::B_BYTES, SLOT = base::E * SLICE, WARP = SLOTS * SLOT;
-    static constexpr int STAGE = 3072; /* 16 x 64 elements of out, by rows or columns with room between */
-    static_assert(base::MI * 4096 + (MW == 16 ? BSRI_MMA_PASS * 4 : 2 * STAGE) <= WARP, "sums handed over, what is stored");
+    static_assert(base::MI * 4096 + (SIMPLE ? 0 : BSRI_MMA_PASS * 4) <= WARP, "sums handed over, what any epilogue takes");
 };
 #ifdef BSRI_MMA_CODE
 /* This warp's steps of a block row, the turn-th of every `split`. */
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_short_walk(float (&sum)[L::MI][L::NI][4], const bsri_dev_mma &m, const bsri_mma_rows &r,
-                                                    const bsri_mma_fetcher<T, L> &f, int64_t line, int turn) {
+                                                    bsri_mma_fetcher<T, L> f, int64_t line, int turn) {
     typedef bsri_mma_worker<T, L> worker;
-    const int lane = threadIdx.x % 32, subs = (1 << m.sub_bits) - 1, stride = m.split * L::E, ahead = L::SLOTS - 1;
-    const uint32_t ab = worker::a_base(m.a_trans), bb = worker::b_base(0);
-    uint32_t to = f.base, from = f.base; /* slots */
-    int64_t a = 0;                       /* lane l: where slice l of the warp's next 32 lies */
+    const int subs = (1 << m.sub_bits) - 1, stride = m.split * L::E;
+    int lane = threadIdx.x % 32, lead = (L::SLOTS - 1) * stride, which = 0; /* lead: what is fetched is so far ahead */
+    uint32_t ab = worker::a_base(m.a_trans), bb = worker::b_base(0), to = f.base, end = f.base + L::WARP;
+    int64_t a = 0; /* lane l: where slice l of the warp's next 32 lies */
     int32_t b = 0;
+    if (L::CTAS == 4) { /* kept: made again they cost every step (10 % with blocks of 32); three have registers for more */
+        asm volatile("" : "+r"(ab), "+r"(bb), "+r"(to), "+r"(end), "+r"(lane), "+r"(lead));
+        asm volatile("" : "+r"(f.a_to), "+r"(f.b_to), "+r"(f.left), "+l"(f.values), "+l"(f.b));
+    }
+    uint32_t from = to; /* slots */
     if (!m.constant) bsri_dev_wait_for_last();
     const int64_t first = bsri_index(r.ptr, r.dt, line);
     const int slices = (int)(bsri_index(r.ptr, r.dt, line + 1) - first) << m.sub_bits;
 #pragma unroll 1
-    for (int i = -ahead, at = turn * L::E; at - ahead * stride < slices; i++, at += stride) { /* at: what is fetched now */
-        if (i >= 0) bsri_mma_landed<L::SLOTS - 2>();
-        __syncwarp(); /* step i is there for all lanes, and the one before it is used up */
+    for (int now = turn * L::E - lead; now < slices; now += stride) {
+        const int at = now + lead; /* what is fetched now */
+        if (now >= 0) bsri_mma_landed<L::SLOTS - 2>();
+        __syncwarp(); /* this step is there for all lanes, and the one before it is used up */
         if (at < slices) {
-            const int which = (i + ahead) * L::E % 32, mine = at + lane / L::E * stride + lane % L::E;
+            const int mine = at + lane / L::E * stride + lane % L::E;
             if (which == 0 && mine < slices) {
                 const int64_t entry = first + (mine >> m.sub_bits),
                               block = r.position ? bsri_index(r.position, r.dt, entry) : entry;
                 b = (int32_t)((bsri_index(r.col, r.dt, entry) << m.sub_bits) + (mine & subs)) * L::KS;
                 a = block * m.a_block + (mine & subs) * m.a_step;
             }
-            if (m.constant && i == -ahead) bsri_dev_wait_for_last(); /* the dense operand is not */
+            if (m.constant && now == turn * L::E - lead) bsri_dev_wait_for_last(); /* the dense operand is not */
 #pragma unroll
             for (int e = 0; e < L::E; e++) {
                 const int64_t ae = __shfl_sync(~0u, a, which + e);
@@ -2309,16 +2318,17 @@ __device__ __forceinline__ void bsri_mma_short_walk(float (&sum)[L::MI][L::NI][4
                 f.slice(to + e * L::SLICE, f.values + ae, m.a_jump, m.near);
                 f.dense(m, to + e * L::SLICE + L::A_BYTES, be, r.b);
             }
-            if ((to += L::SLOT) == f.base + L::WARP) to = f.base;
+            which = (which + L::E) & 31;
+            if ((to += L::SLOT) == end) to = end - L::WARP;
         }
         bsri_mma_commit();
-        if (i < 0) continue;
+        if (now < 0) continue;
 #pragma unroll
         for (int e = 0; e < L::E; e++) {
             const uint32_t slice = from + e * L::SLICE;
-            if (at - ahead * stride + e < slices) worker::multiply(sum, slice, slice + L::A_BYTES, m.a_trans, ab, bb);
+            if (now + e < slices) worker::multiply(sum, slice, slice + L::A_BYTES, m.a_trans, ab, bb);
         }
-        if ((from += L::SLOT) == f.base + L::WARP) from = f.base;
+        if ((from += L::SLOT) == end) from = end - L::WARP;
     }
     if (m.constant) bsri_dev_wait_for_last(); /* nor is out, where the row is empty */
     __syncwarp();
@@ -2343,13 +2353,12 @@ __device__ __forceinline__ void bsri_mma_short_finish(float (&sum)[L::MI][L::NI]
                                                       const bsri_dev_finisher *f, char *tiles, int64_t row, int64_t col) {
     const int lane = threadIdx.x % 32, split = m.split, team = threadIdx.x / 32 / split, warp = threadIdx.x / 32 % split;
     const int cols = (int)bsri_min(64, m.width - col);
-    float4 *const mine = (float4 *)(tiles + warp * L::WARP);
-    float *const stage = (float *)(mine + L::MI * 256);
+    float4 *const mine = (float4 *)(tiles + warp * L::WARP); /* what it stores itself goes through where it hands nothing over */
     if (!f && m.input) { /* comes while sums are handed over */
 #pragma unroll
         for (int mi = 0; mi < L::MI; mi++)
             if (warp == mi % split)
-                bsri_mma_input(m, bsri_mma_address(stage) + mi * L::STAGE,
+                bsri_mma_input(m, bsri_mma_address(mine + mi * 256),
                                m.input + 2 * ((row + mi * 16) * m.input_row + col * m.input_col), cols, lane);
     }
 #pragma unroll
@@ -2362,6 +2371,7 @@ __device__ __forceinline__ void bsri_mma_short_finish(float (&sum)[L::MI][L::NI]
     bsri_named_sync(1 + team, split * 32);
 #pragma unroll
     for (int mi = 0; mi < L::MI; mi++) {
+        uint16_t *const stage = (uint16_t *)(mine + mi * 256);
         if (warp != mi % split) continue;
 #pragma unroll 1
         for (int w = 0; w < split; w++) {
@@ -2373,19 +2383,20 @@ __device__ __forceinline__ void bsri_mma_short_finish(float (&sum)[L::MI][L::NI]
         }
         if (!f && m.input) {
             bsri_mma_landed<0>(), __syncwarp();
-            bsri_mma_store<T, true>(m, (uint16_t *)stage + mi * (L::STAGE / 2), sum[mi], m.alpha,
+            bsri_mma_store<T, true>(m, stage, sum[mi], m.alpha,
                                     (uint16_t *)m.out + (row + mi * 16) * m.out_row + col * m.out_col, cols, lane);
         } else if (!f || m.vector) {
             char *const out = f ? (char *)f->operand[4].data : m.out;
             const int64_t at = (row + mi * 16) * m.out_row + col * m.out_col;
-            bsri_mma_store<T>(m, (uint16_t *)stage, sum[mi], f ? f->alpha : m.alpha, (uint16_t *)out + at, cols, lane);
+            bsri_mma_store<T>(m, stage, sum[mi], f ? f->alpha : m.alpha, (uint16_t *)out + at, cols, lane);
         } else {
+            float *const pass = (float *)(mine + L::MI * 256);
 #pragma unroll
             for (int e = 0; e < 32; e += 2)
-                *(float2 *)(stage + bsri_mma_worker<T, L>::place(e, m.a_trans)) =
+                *(float2 *)(pass + bsri_mma_worker<T, L>::place(e, m.a_trans)) =
                     make_float2(sum[mi][e / 4][e % 4], sum[mi][e / 4][e % 4 + 1]);
             __syncwarp();
-            bsri_mma_finish(m, *f, stage, row + mi * 16, col, cols);
+            bsri_mma_finish(m, *f, pass, row + mi * 16, col, cols);
             __syncwarp();
         }
     }
@@ -2418,6 +2429,7 @@ __device__ __forceinline__ void bsri_mma_short_tiles(const bsri_dev_mma &m, bsri
             f.values += part * m.a_part;
             bsri_mma_short_walk<T, L>(sum, m, r, f, line, warp % split);
         }
+        bsri_dev_let_next_start();
         bsri_mma_short_finish<T, L>(sum, m, SIMPLE ? NULL : &finisher, shared + team * split * L::WARP,
                                     (int64_t)tile * L::MW - (int64_t)item * m.lines * p.br, (int64_t)slab * 64);
         bsri_named_sync(1 + team, split * 32);
@@ -2429,8 +2441,7 @@ __global__ void __launch_bounds__(128, L::CTAS) bsri_product_short(const __grid_
 #ifdef BSRI_MMA_CODE
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ bsri_dev_finisher finisher[4];
-    bsri_dev_let_next_start();
-    if (m.single && m.vector) {
+    if (L::SIMPLE || (m.single && m.vector)) {
         asm volatile("" ::"l"(m.out), "l"(m.out_row), "f"(m.alpha)); /* on their way before memory may be read */
         bsri_mma_short_tiles<T, L, true>(m, finisher[0], bsri_shared);
     } else {
@@ -2461,15 +2472,15 @@ __global__ void __launch_bounds__(128, L::CTAS) bsri_product_short(const __grid_
       (bsri_product_mma<bsri_mma_i8, bsri_mma_tile<bsri_mma_i8, 32, KS, E, 128, 2, 1>>), BSRI_MMA_SHARED)                   \
     X(n + 1, "mma product 32-row columns " name,                                                                            \
       (bsri_product_mma<bsri_mma_i8, bsri_mma_tile<bsri_mma_i8, 32, KS, E, 128, 2, 0>>), BSRI_MMA_SHARED)
-#define BSRI_KERNELS_SHORT(X, n, T, name)                                                                          \
-    X(n + 0, "mma product short 32-row rows " name, (bsri_product_short<T, bsri_mma_short_tile<T, 32, true>>),     \
+#define BSRI_KERNELS_SHORT_2(X, n, T, MW, CTAS, name)                                                              \
+    X(n + 0, "mma product short rows " name, (bsri_product_short<T, bsri_mma_short_tile<T, MW, true, CTAS>>),     \
       BSRI_SPREAD_SHARED)                                                                                           \
-    X(n + 1, "mma product short 32-row columns " name, (bsri_product_short<T, bsri_mma_short_tile<T, 32, false>>), \
-      BSRI_SPREAD_SHARED)                                                                                           \
-    X(n + 2, "mma product short 16-row rows " name, (bsri_product_short<T, bsri_mma_short_tile<T, 16, true>>),     \
-      BSRI_SPREAD_SHARED)                                                                                           \
-    X(n + 3, "mma product short 16-row columns " name, (bsri_product_short<T, bsri_mma_short_tile<T, 16, false>>), \
+    X(n + 1, "mma product short columns " name, (bsri_product_short<T, bsri_mma_short_tile<T, MW, false, CTAS>>), \
       BSRI_SPREAD_SHARED)
+#define BSRI_KERNELS_SHORT(X, n, T, name)                    \
+    BSRI_KERNELS_SHORT_2(X, n + 0, T, 32, 3, "32-row " name) \
+    BSRI_KERNELS_SHORT_2(X, n + 2, T, 16, 4, "16-row " name) \
+    BSRI_KERNELS_SHORT_2(X, n + 4, T, 32, 4, "32-row simple " name)
 #define BSRI_SAMPLED_SHARED (100 * 1024)
 #define BSRI_KERNELS_MMA_SAMPLED(X, n, T, name)                                                                               \
     X(n + 0, "mma sampled 32-row " name, (bsri_sampled_mma<T, bsri_mma_sampled_tile<T, 32>>), BSRI_SAMPLED_SHARED) \
@@ -2495,7 +2506,7 @@ __global__ void __launch_bounds__(128, L::CTAS) bsri_product_short(const __grid_
     BSRI_WHEN(BSRI_HAS_F16,                                                              \
     BSRI_KERNELS_MMA_256(X, 210, bsri_mma_f16, "f16")                                    \
     BSRI_KERNELS_MMA_128(X, 213, bsri_mma_f16, "f16")                                    \
-    BSRI_KERNELS_SHORT(X, 254, bsri_mma_f16, "f16")                                      \
+    BSRI_KERNELS_SHORT(X, 280, bsri_mma_f16, "f16")                                      \
     BSRI_KERNELS_SKINNY(X, 170, bsri_mma_f16, "f16"))                                    \
     BSRI_WHEN(BSRI_HAS_F32,                                                              \
     BSRI_KERNELS_F32(X, 260, 256, 4, 2, 1, "rows 256 f32")                               \
@@ -2892,9 +2903,17 @@ static int bsri_mma_single(const bsri_dev_product *p, bsri_mma_rows *r) {
     else r->ptr = p->a.crow_indices, r->col = p->a.col_indices;
     return 1;
 }
-/* What the host asks of an instance's ring is the same in all of a block size. */
-typedef bsri_mma_short_tile<bsri_mma_bf16, 16, true> bsri_short_16;
-typedef bsri_mma_short_tile<bsri_mma_bf16, 32, true> bsri_short_32;
+/* Nothing but alpha, and an input that lies as out does: what short products have a way of their own for. */
+static int bsri_short_simple(const bsri_dev_product *p, const bsri_facts *f) {
+    return p->items == 1 && p->reduce == 1 && !p->alpha_ptr && p->alpha != 0.0 && (f->vector || bsri_mma_adds(p));
+}
+/* How many CTAs are there at once on a multiprocessor that has `all` to do. */
+static int bsri_short_room(const bsri_dev_product *p, const bsri_facts *f, double all) {
+    return p->br == 16 || (all > 3.0 && bsri_short_simple(p, f)) ? 4 : 3;
+}
+/* What the host asks of an instance's ring is the same in all of its shape. */
+typedef bsri_mma_short_tile<bsri_mma_bf16, 16, true, 4> bsri_short_16;
+typedef bsri_mma_short_tile<bsri_mma_bf16, 32, true, 3> bsri_short_32;
 /* Where there is little to do: tiles of a block row, or of 32 rows of one, and 64 columns; split: the best number of warps that
    share one, or what a plan asks for. */
 static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
@@ -2913,9 +2932,8 @@ static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_
     for (i = 1; i <= 4; i *= 2) {
         bsri_tiling t = bsri_tiling_of(f, rows, 64, rows, i);
         const double all = (double)bsri_ceil_div(tiles, 4 / i) / ctx->sm_count; /* CTAs of four warps */
-        const double room = rows == 16 ? bsri_short_16::CTAS : bsri_short_32::CTAS; /* at once */
-        if (bsri_mma_adds(p) && p->items == 1 && p->reduce == 1) /* of what any epilogue takes */
-            t.fused = bsri_mma_layout(&p->out) == 1 ? 0.12 : 0.3;
+        const double room = bsri_short_room(p, f, all);
+        if (!f->vector && bsri_short_simple(p, f)) t.fused = bsri_mma_layout(&p->out) == 1 ? 0.12 : 0.3; /* of any epilogue's */
         if (asked->split && asked->split != i) continue;
         /* what is there at once is spread evenly */
         bsri_tiling_spread(&t, all > room ? (ceil(all) + all) / 2 : ceil(all), room, 0.9 + 0.75 * all / room);
@@ -2927,9 +2945,10 @@ static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_
 }
 static bsri_choice bsri_short_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *,
                                      const bsri_estimate *e, bsri_dev_mma *m) {
-    bsri_choice c = bsri_yes(p->a.dtype == BSR_F16 ? 254 : 250, 2, BSR_WHY_SHORT);
+    bsri_choice c = bsri_yes(p->a.dtype == BSR_F16 ? 280 : 250, 2, BSR_WHY_SHORT);
     int64_t teams;
     bsri_mma_shape s;
+    int four;
     memset(m, 0, offsetof(bsri_dev_mma, p));
     m->p = *p, m->single = bsri_mma_single(p, &m->rows), m->vector = f->vector, m->lines = (int32_t)p->tiles;
     m->alpha = (float)p->alpha, m->constant = p->constant && p->kind == BSRI_LIST_ROWS;
@@ -2941,18 +2960,20 @@ static bsri_choice bsri_short_choose(const bsr_context *ctx, const bsri_dev_prod
     s.mw = s.ks = p->br == 16 ? 16 : 32;
     bsri_mma_strides(p, &s, 64, f->values, f->dense, m);
     m->block_bits = bsri_mma_log2(p->br / s.mw);
-    c.kernel += (s.mw == 16 ? 2 : 0) + (f->dense == 2), c.tile_rows = s.mw, c.tile_cols = 64;
+    c.tile_rows = s.mw, c.tile_cols = 64;
     m->total = (int32_t)bsri_mma_tiles(p, (int)p->br, s.mw, 64), m->group = (int32_t)(m->total / m->slabs);
     m->split = c.split = e->split, teams = 4 / c.split;
     /* Row by row, except where b is more than the L2 keeps: then all rows of some slabs, which are read once (768 x 3072 x 50432,
        .95, blocks of 32: 87 us, else 110; but 256 x 256 x 32768, .5: 19.7, row by row 18.1). */
     m->order = m->group <= 16 || p->b.rows * p->width * p->items * 2 <= 24 << 20;
-    /* blocks of 32: 5 % faster with few rows, up to 5 % slower with many (1024 x 1024 x 2048, .5: 15.0 and 15.8) */
-    m->near = m->order && teams == 4 && (p->br == 16 || (p->br == 32 && p->tiles <= 24));
     if (!m->order) m->total = (int32_t)(m->group * bsri_ceil_div(m->slabs, teams) * teams);
-    c.grid = bsri_ceil_div(m->total, teams);
-    c.stages = s.mw == 16 ? bsri_short_16::SLOTS : bsri_short_32::SLOTS, c.threads = 128;
-    c.shared = 4 * (s.mw == 16 ? bsri_short_16::WARP : bsri_short_32::WARP);
+    c.grid = bsri_ceil_div(m->total, teams), four = bsri_short_room(p, f, (double)c.grid / ctx->sm_count) == 4;
+    c.kernel += (s.mw == 16 ? 2 : four ? 4 : 0) + (f->dense == 2);
+    /* Blocks of 32: 5 % faster with few rows (four at once 12 %), up to 5 % slower with many (1024 x 1024 x 2048, .5: 15.0 and
+       15.8; four at once 2 %: 2048 x 2048 x 4096, .95, by columns). */
+    m->near = m->order && teams == 4 && (p->br == 16 || (p->br == 32 && p->tiles <= (four ? 56 : 24)));
+    c.stages = four ? bsri_short_16::SLOTS : bsri_short_32::SLOTS, c.threads = 128;
+    c.shared = 4 * c.stages * (s.mw == 16 ? bsri_short_16::SLOT : bsri_short_32::SLOT);
     c.early = ctx->tier >= 3; /* the loaded code waits */
     bsri_spread_evenly(ctx, &c);
     return c;
