@@ -1563,7 +1563,8 @@ static void bsri_parallel(const bsr_context *ctx, int64_t tasks, void (*body)(vo
 
 /* Non-negative 63-bit arithmetic: 0 when the result does not fit. */
 static int bsri_mul(int64_t a, int64_t b, int64_t *out) {
-    if (a < 0 || b < 0 || (a > 0 && b > INT64_MAX / a)) return 0;
+    if (a < 0 || b < 0) return 0;
+    if ((a | b) >> 31 && a > 0 && b > INT64_MAX / a) return 0; /* hardly ever is there anything to divide */
     *out = a * b;
     return 1;
 }
