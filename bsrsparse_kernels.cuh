@@ -2592,6 +2592,7 @@ typedef struct bsri_facts {
     double far;                /* of what is read of b, what the L2 has no room for */
     double memory, read;       /* nanoseconds to read and write everything once, which no kernel has for nothing; of it b's */
     double spilt;              /* of it the values', what the L2 has no room for */
+    double limit;              /* what a kernel takes that is known: others have to be below */
 } bsri_facts;
 /* What is known of a plan's time, for bsri_costs: what the busiest multiprocessor does one after another. tests/time_plans.cu
    prints it, tests/fit_plans.py fits constants to it. */
@@ -2613,6 +2614,11 @@ typedef struct bsri_estimate {
 static bsri_estimate bsri_estimate_none(int why) {
     bsri_estimate e;
     memset(&e, 0, sizeof e), e.why = why, e.ns = INFINITY;
+    return e;
+}
+static bsri_estimate bsri_estimate_below(const bsri_facts *f, int why) {
+    bsri_estimate e = bsri_estimate_none(why);
+    e.ns = f->limit;
     return e;
 }
 /* What that takes, in nanoseconds on an H200, by kernels that run alike: a launch; a tile, what an epilogue adds, storing its
@@ -2728,6 +2734,7 @@ static bsri_facts bsri_facts_of(const bsri_dev_product *p) {
     f.lists = log2(1.0 + (double)p->items * (double)p->tiles), f.most = bsri_longest(f.inner, f.density, f.lists);
     f.crooked = f.dense == 1 && p->width > 8 && p->b.row_stride * (int64_t)bsr_dtype_size(p->b.dtype) % 128;
     bsri_facts_memory(p, &f);
+    f.limit = INFINITY;
     return f;
 }
 /* How a kernel cuts a product: a tile, products of a slice; warps that share a row's slices, 0: many rows make a tile; whether
@@ -2773,11 +2780,14 @@ static double bsri_traits_ns(const bsri_costs *c, const bsri_traits *x) {
                       sqrt(fetch * fetch + multiply * multiply);
     return sqrt(ns * ns + x->memory * x->memory);
 }
-/* Takes a tile where it is faster than the one before. */
+/* Takes a tile where it is faster than the one before. Where its start alone is not, nothing else is worked out. */
 static void bsri_estimate_take(bsri_estimate *e, const bsri_dev_product *p, const bsri_facts *f, int kind,
                                const bsri_tiling *t) {
-    const bsri_traits x = bsri_traits_of(p, f, t);
-    const double ns = bsri_traits_ns(&bsri_costs_of[kind], &x);
+    const bsri_costs *c = &bsri_costs_of[kind];
+    bsri_traits x;
+    double ns;
+    if (!(c->start + t->waves * c->tile < e->ns)) return;
+    x = bsri_traits_of(p, f, t), ns = bsri_traits_ns(c, &x);
     if (!(ns < e->ns)) return;
     e->ns = ns, e->kind = kind, e->traits = x, e->tile_rows = t->rows, e->tile_cols = t->cols, e->split = t->split;
 }
@@ -2806,7 +2816,7 @@ static bsri_estimate bsri_mma_estimate(const bsr_context *ctx, const bsri_dev_pr
                      : p->a.dtype != BSR_F32 ? BSRI_COSTS_MMA_16
                      : p->precision           ? BSRI_COSTS_TF32_16
                                               : BSRI_COSTS_F32_16;
-    bsri_estimate e = bsri_estimate_none(why);
+    bsri_estimate e = bsri_estimate_below(f, why);
     double each;
     int rows, cols;
     if (why) return e;
@@ -2920,7 +2930,7 @@ static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_
                                          const bsr_plan *asked) {
     const int rows = (int)bsri_min(p->br, 32), why = bsri_mma_refuses(ctx, p, compute, f);
     const int kind = BSRI_COSTS_SHORT_16 + bsri_mma_log2(bsri_min(p->br, 64)) - 4;
-    bsri_estimate e = bsri_estimate_none(why);
+    bsri_estimate e = bsri_estimate_below(f, why);
     int64_t tiles;
     int32_t i;
     if (why) return e;
@@ -3000,7 +3010,7 @@ static bsri_estimate bsri_skinny_estimate(const bsr_context *ctx, const bsri_dev
                                           const bsr_plan *) {
     const int dt = p->a.dtype, ni = p->width <= 8 ? 0 : p->width <= 16 ? 1 : p->width <= 32 ? 2 : 3, held = ni < 2 ? 32 : 16;
     const int64_t blocks = (int64_t)(bsri_mean_blocks(&p->a) / (double)bsri_max(1, p->tiles)); /* of a row, on average */
-    bsri_estimate e = bsri_estimate_none(0);
+    bsri_estimate e = bsri_estimate_below(f, 0);
     bsri_tiling t;
     double each, room; /* tiles of the busiest multiprocessor; those that it holds */
     int64_t grid;
@@ -3838,7 +3848,7 @@ static void bsri_few_take(bsri_estimate *e, const bsr_context *ctx, const bsri_d
 static bsri_estimate bsri_few_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
                                        const bsr_plan *asked) {
     const int dt = p->a.dtype, layout = bsri_few_layout(p, f), blocks = (int)bsri_min(p->a.nnz, INT32_MAX);
-    bsri_estimate e = bsri_estimate_none(0);
+    bsri_estimate e = bsri_estimate_below(f, 0);
     const int most = asked->split || p->a.nnz * p->bc > p->tiles * 32 ? 2 : 1; /* groups: there is something to share */
     int rows, cols, split;
     if (ctx->tier < 3 || !ctx->tensor_map) return bsri_estimate_none(BSR_WHY_GPU);
@@ -5675,7 +5685,7 @@ static bsri_estimate bsri_wgmma_estimate(const bsr_context *ctx, const bsri_dev_
     const int64_t groups = bsri_ceil_div(p->tiles * p->br, 128); /* a schedule by eights may round up to four times as many */
     const int why = bsri_wgmma_refuses(ctx, p, f, compute, p->items * groups * bsri_ceil_div(p->width, 128));
     const int one = p->br < 64 || p->a.dtype == BSR_I8; /* tile, of 256 columns */
-    bsri_estimate e = bsri_estimate_none(why);
+    bsri_estimate e = bsri_estimate_below(f, why);
     e.tile_rows = 128, e.tile_cols = 256;
     if (why) return e;
     if (one || asked->tile_cols != 128) bsri_wgmma_take(&e, ctx, p, f, groups, 256);
@@ -10227,15 +10237,17 @@ template <class P, class F, class M> struct bsri_candidate {
 #define BSRI_WATCH_ESTIMATE(e) ((void)0) /* tests/time_plans.cu looks at what was offered last */
 #endif
 /* Offers them in the order of their estimated times, until one runs what is asked for. Of a tier that takes nothing the last
-   refusal is shown: of an offer, else of the last estimate in the list. */
+   refusal is shown: of an offer, else of the last estimate in the list. *limit is where estimates find the least before them: a
+   kernel that is not below it has no tile until what was below it could not run (a sixth of the host time of 256^3). */
 template <class P, class F, class M, int N>
 static void bsri_choose_estimated(const bsri_candidate<P, F, M> (&of)[N], const bsr_context *ctx, const P *p, const F *f,
-                                  int compute, bsri_chooser *s, M *m) {
+                                  int compute, bsri_chooser *s, M *m, double *limit) {
     bsri_estimate e[N];
     int best, i;
     for (i = 0; i < N; i++) {
         e[i] = bsri_wants(s, of[i].tier) ? of[i].estimate(ctx, p, f, compute, s->asked) : bsri_estimate_none(BSR_WHY_PLAN);
         if (e[i].why) s->refused[of[i].tier] = e[i].why;
+        else if (e[i].ns < *limit) *limit = e[i].ns;
     }
     for (;;) {
         for (best = -1, i = 0; i < N; i++)
@@ -10244,12 +10256,14 @@ static void bsri_choose_estimated(const bsri_candidate<P, F, M> (&of)[N], const 
         bsri_offer(s, of[best].tier, of[best].choose(ctx, p, f, s->asked, &e[best], m));
         BSRI_WATCH_ESTIMATE(&e[best]);
         if (s->best.kernel) break;
-        e[best].why = BSR_WHY_PLAN;
+        e[best].why = BSR_WHY_PLAN, *limit = INFINITY;
+        for (i = 0; i < N; i++)
+            if (!e[i].why) e[i] = of[i].estimate(ctx, p, f, compute, s->asked);
     }
     for (i = 0; i < N; i++)
         if (!e[i].why) s->refused[of[i].tier] = BSR_WHY_SLOWER;
 }
-/* Every kernel but the one that takes anything. */
+/* Every kernel but the one that takes anything. Few columns' first: what they take is told from more than their tiles. */
 static const bsri_candidate<bsri_dev_product, bsri_facts, bsri_product_params> bsri_products[] = {
     BSRI_CANDIDATE(3, product, bsri_facts, bsri_few_estimate, bsri_few_choose, few),
     BSRI_CANDIDATE(3, product, bsri_facts, bsri_wgmma_estimate, bsri_wgmma_choose, wgmma),
@@ -10259,8 +10273,8 @@ static const bsri_candidate<bsri_dev_product, bsri_facts, bsri_product_params> b
 static void bsri_choose_product(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsri_chooser *s,
                                 bsri_product_params *m) {
     if (p->kind < BSRI_LIST_SCATTER) {
-        const bsri_facts f = bsri_facts_of(p);
-        bsri_choose_estimated(bsri_products, ctx, p, &f, compute, s, m);
+        bsri_facts f = bsri_facts_of(p);
+        bsri_choose_estimated(bsri_products, ctx, p, &f, compute, s, m, &f.limit);
     } else s->refused[2] = s->refused[3] = BSR_WHY_LIST_KIND; /* a list of the caller's: there need not be a matrix */
     if (bsri_wants(s, 1)) bsri_offer(s, 1, bsri_simt_choose(ctx, p, compute, s->asked, &m->simt));
 }
@@ -10275,7 +10289,8 @@ static const bsri_candidate<bsri_dev_sampled, bsri_sampled_facts, bsri_sampled_p
 static void bsri_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, int compute, bsri_chooser *s,
                                 bsri_sampled_params *m) {
     const bsri_sampled_facts f = bsri_sampled_facts_of(p);
-    bsri_choose_estimated(bsri_sampled_products, ctx, p, &f, compute, s, m);
+    double least = INFINITY; /* two that are simple */
+    bsri_choose_estimated(bsri_sampled_products, ctx, p, &f, compute, s, m, &least);
     if (bsri_wants(s, 1)) bsri_offer(s, 1, bsri_simt_choose_sampled(ctx, p, compute, s->asked, &m->simt));
 }
 typedef union bsri_attention_params {
