@@ -998,11 +998,11 @@ BSR_API bsr_status bsr_build_transposed_index(const bsr_context *ctx, const bsr_
                                               const bsr_exec *exec);
 
 /* The schedule: block rows in groups of `group` that share columns (1: no grouping), longest union first (a last group
-   that is not full stays last). One buffer: a
-   header of eight int64 {magic, nnz, block rows, patterns, group, groups, transposed, 0}, then two int32 arrays: order
-   [patterns][groups * group] (-1 pads the last group) and union length [patterns][groups]; each starts at a multiple of
-   64 bytes. With
-   transposed != 0 it orders the block columns, for A^T. Attach it: m.schedule = buffer. */
+   that is not full stays last). One buffer: a header of eight int64 {magic, nnz, block rows, patterns, group, groups,
+   transposed, tall: groups of the first pattern, but for the last, that are more than 1 longer than three times the
+   average}, then two int32 arrays: order [patterns][groups * group] (-1 pads the last group) and union length
+   [patterns][groups]; each starts at a multiple of 64 bytes. With transposed != 0 it orders the block columns, for A^T.
+   Attach it: m.schedule = buffer. */
 BSR_API bsr_status bsr_schedule_size(const bsr_context *ctx, const bsr_matrix *m, int group, int transposed, uint64_t *bytes,
                                      const bsr_exec *exec);
 BSR_API bsr_status bsr_build_schedule(const bsr_context *ctx, const bsr_matrix *m, int group, int transposed, void *buffer,
@@ -6157,6 +6157,15 @@ static void bsri_schedule_one(bsri_lines *l, int group, const bsri_view *v, int6
         lengths[i] = (int32_t)l->length_of_union[g];
     }
 }
+/* How many unions of the first pattern are longer than three times the average and 1, which random ones hardly are. They stand
+   in front: the last is not asked for, which if not full is out of order, and if full is the shortest. */
+static int64_t bsri_schedule_tall(const void *buffer, const bsri_view *v) {
+    const int32_t *lengths = (const int32_t *)(const void *)((const char *)buffer + v->at[1]);
+    int64_t i, sum = 0, count = 0;
+    for (i = 0; i < v->groups && v->patterns; i++) sum += lengths[i];
+    for (i = 0; i + 1 < v->groups && v->patterns; i++) count += (lengths[i] - INT64_C(1)) * v->groups > 3 * sum;
+    return count;
+}
 
 static bsr_status bsri_schedule_place(const bsri_call *c, const bsr_matrix *m, int group, int transposed, bsri_view *v) {
     int64_t most = bsri_max(bsri_block_rows(m), bsri_block_cols(m));
@@ -6208,6 +6217,7 @@ BSR_API bsr_status bsr_build_schedule(const bsr_context *ctx, const bsr_matrix *
                           (int32_t *)(void *)((char *)buffer + job.view.at[0]) + i * job.view.groups * group,
                           (int32_t *)(void *)((char *)buffer + job.view.at[1]) + i * job.view.groups);
     }
+    header[7] = bsri_schedule_tall(buffer, &job.view);
     bsri_scratch_end(&c, &scratch);
     return BSR_OK;
 }
@@ -6274,6 +6284,8 @@ static bsr_status bsri_validate_schedule(const bsri_call *c, bsri_view_job *job)
         bsri_lines_load(&lines, &job->one, &it, (int)header[6]);
         status = bsri_validate_schedule_one(c, &lines, &job->view, (int)header[4], i, header);
     }
+    if (status == BSR_OK && header[7] != bsri_schedule_tall(header, &job->view))
+        status = bsri_fail(c, BSR_ITEM_VIEW_HEADER, BSR_ARG_MATRIX, 15, header[7]);
     bsri_scratch_end(c, &scratch);
     return status;
 }
@@ -8214,6 +8226,7 @@ typedef struct bsri_dev_rank {
     const int32_t *member, *length;
     int32_t *order, *lengths; /* lengths null: only the order */
     int64_t group;
+    int64_t *tall; /* as bsri_schedule_tall */
 } bsri_dev_rank;
 
 typedef struct bsri_dev_expand {
@@ -8268,7 +8281,7 @@ typedef struct bsri_dev_validate {
     bsri_view index, schedule;
     const void *start, *list; /* unions: the lines of one pattern */
     int64_t pattern;
-    uint64_t *record; /* the first failure as stage and place; then item, index, value */
+    uint64_t *record; /* the first failure as stage and place; then item, index, value; tall groups */
     uint32_t *seen;   /* [patterns][lines + 1] */
     int64_t rows, cols, span, fixed, parts, group, lines, work;
     int32_t stage, transposed;
@@ -8972,13 +8985,16 @@ static bsr_status bsri_cuda_schedule(const bsri_call *c, const bsr_matrix *m, in
         r.length = l->distinct;
     }
     r.order = (int32_t *)((char *)buffer + v->at[0]), r.lengths = (int32_t *)((char *)buffer + v->at[1]);
-    return bsri_cuda_rank(c, &r);
+    BSRI_TRY(bsri_cuda_rank(c, &r));
+    r.tall = (int64_t *)buffer + 7;
+    BSRI_CUDA_RUN(c, bsri_rank_tall, r, patterns.count > 0, 1024);
+    return BSR_OK;
 }
 
 /* The one operation that waits for the device: its answer is the host's. */
-static bsr_status bsri_cuda_validate_wait(const bsri_call *c, const bsri_dev_validate *v, int64_t found[4]) {
+static bsr_status bsri_cuda_validate_wait(const bsri_call *c, const bsri_dev_validate *v, int64_t found[5]) {
     BSRI_CUDA_RUN(c, bsri_validate_describe, *v, 1, 1);
-    BSRI_TRY(bsri_cuda_status(c, cudaMemcpyAsync(found, v->record, 32, cudaMemcpyDeviceToHost, c->exec->stream)));
+    BSRI_TRY(bsri_cuda_status(c, cudaMemcpyAsync(found, v->record, 40, cudaMemcpyDeviceToHost, c->exec->stream)));
     return bsri_cuda_status(c, cudaStreamSynchronize(c->exec->stream));
 }
 static bsr_status bsri_cuda_validate_stage(const bsri_call *c, bsri_dev_validate *v, int stage, int64_t patterns, int64_t each) {
@@ -8996,10 +9012,11 @@ static int bsri_cuda_header(const int64_t *have, const int64_t *want, int n) {
 }
 static bsr_status bsri_cuda_validate_views(const bsri_call *c, bsri_dev_validate *v, bsri_cuda_lines *q, const int64_t *seen_at) {
     const bsr_matrix *m = &v->m;
-    int64_t have[16], want[6], found[4], patterns = v->patterns.count, late = -1;
+    int64_t have[16], want[6], found[5], patterns = v->patterns.count, late = -1;
     const int64_t *t = have, *s = have + 8;
+    bsri_dev_rank r;
     int bad;
-    memset(have, 0, sizeof have);
+    memset(have, 0, sizeof have), memset(&r, 0, sizeof r);
     if (m->transposed_index)
         BSRI_TRY(bsri_cuda_status(c, cudaMemcpyAsync(have, m->transposed_index, 64, cudaMemcpyDeviceToHost, c->exec->stream)));
     if (m->schedule)
@@ -9047,9 +9064,13 @@ static bsr_status bsri_cuda_validate_views(const bsri_call *c, bsri_dev_validate
             }
             BSRI_CUDA_RUN(c, bsri_validate_unions, *v, bsri_ceil_div(v->schedule.groups, 8), 256);
         }
+        r.n = v->schedule.groups, r.lengths = (int32_t *)((char *)m->schedule + v->schedule.at[1]);
+        r.tall = (int64_t *)v->record + 4;
+        BSRI_CUDA_RUN(c, bsri_rank_tall, r, patterns > 0, 1024);
     }
     BSRI_TRY(bsri_cuda_validate_wait(c, v, found));
     if (found[1]) return bsri_fail(c, (int)found[1], BSR_ARG_MATRIX, found[2], found[3]);
+    if (m->schedule && late < 0 && s[7] != found[4]) late = 15;
     return late < 0 ? BSR_OK : bsri_fail(c, BSR_ITEM_VIEW_HEADER, BSR_ARG_MATRIX, late, late < 8 ? s[late] : s[late - 8]);
 }
 static bsr_status bsri_cuda_validate(const bsri_call *c, const bsr_matrix *m) {
@@ -9058,7 +9079,7 @@ static bsr_status bsri_cuda_validate(const bsri_call *c, const bsr_matrix *m) {
     bsri_cuda_lines q;
     bsri_dev_validate v;
     bsri_view place;
-    int64_t none = -1, found[4], at = bsri_cut(&cuts, 64, 1), seen_at = 0, lines;
+    int64_t none = -1, found[5], at = bsri_cut(&cuts, 64, 1), seen_at = 0, lines;
     int stop;
     memset(&v, 0, sizeof v);
     v.patterns = bsri_patterns(m, &v.m), v.rows = bsri_block_rows(m), v.cols = bsri_block_cols(m);

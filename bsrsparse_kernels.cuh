@@ -4050,19 +4050,21 @@ template <int GROUP> struct bsri_wgmma_list {
 /* --- who computes what --- */
 
 /* Units (span tiles beside each other) are numbered slab by slab, which the L2 likes best, but first come the first groups of
-   the first slabs: with a schedule the longest. Each team of CTAs starts with its own number. A unit goes to the team that has
-   the least to do so far, first those that would otherwise come when all is nearly done, and longest first where a schedule or
-   a sort of 32 at a time says so. Every CTA computes the same distribution: none shares memory with another. Against the ideal
-   1 to 5 % more (calculated); lengths by a power law 5 to 8 %, 68 % where the groups of a slab all come before those of the next;
-   with the longest of all slabs first throughout, random patterns took 4 % longer at 4096^3 and 20 at 8192^3. Dealing takes 210
-   clocks a unit, which bound products of many short tiles (3072 x 768 x 50432: 170 us, now 130): there units go round the
-   teams, all but the last; long ones are better dealt, as teams then stay near each other (8192^3, a power law: 420 us, going
-   round 470). */
+   the first slabs: with a schedule the longest; of all slabs, where it says that some are long: as many as it says and as there
+   are teams (8192 x 2048 x 2048, .9, blocks of 64, all in an eighth of the rows: 40 us, now 26). Each team of CTAs starts with
+   its own number. A unit goes to the team that has the least to do so far, first those that would otherwise come when all is
+   nearly done, and longest first where a schedule or a sort of 32 at a time says so. Every CTA computes the same distribution:
+   none shares memory with another. Against the ideal 1 to 5 % more (calculated); lengths by a power law 5 to 8 %, 68 % where
+   the groups of a slab all come before those of the next; with the longest of all slabs first throughout, random patterns took
+   4 % longer at 4096^3 and 20 at 8192^3. Dealing takes 210 clocks a unit, which bound products of many short tiles (3072 x 768
+   x 50432: 170 us, now 130): there units go round the teams, all but the last; long ones are better dealt, as teams then stay
+   near each other (8192^3, a power law: 420 us, going round 470). */
 struct bsri_wgmma_spot {
     int32_t item, slab, group; /* of out; of columns; of block rows */
 };
 struct bsri_wgmma_order {
-    int32_t span, slabs, groups, units, teams, heads, mine, side, lines; /* mine: this CTA's team, side: its number there */
+    int32_t span, slabs, groups, units, teams, mine, side, lines; /* mine: this CTA's team, side: its number there */
+    int32_t first;                                                /* slabs with heads, heads of each << 16: registers are few */
     const int32_t *order, *lengths; /* of the schedule, where one is attached for this direction; lengths: for groups like ours */
 
     /* What needs no memory: it may be done before the kernel before this one has ended. */
@@ -4074,10 +4076,11 @@ struct bsri_wgmma_order {
             inverse = span == 1 ? 1 << 16 : m.inverse;
         }
         groups = (lines + m.group - 1) >> m.group_bits, units = m.items * slabs * groups;
-        heads = min(m.items * slabs, teams >> 3);
+        first = min(m.items * slabs, teams >> 3) | 1 << 16;
         mine = blockIdx.x * inverse >> 16, side = blockIdx.x - mine * span;
     }
-    /* early: number of an entry of the order, read as if the schedule were for this direction. Returns it if it is, else -1. */
+    /* early: number of an entry of the order, read as if the schedule were for this direction and changed nothing. Returns it if
+       so, else -1. */
     __device__ __forceinline__ int32_t schedule(const bsri_dev_wgmma &m, int32_t early) {
         const int64_t *header = (const int64_t *)m.schedule;
         const int32_t *list = (const int32_t *)((const char *)header + BSRI_VIEW_HEADER);
@@ -4088,14 +4091,18 @@ struct bsri_wgmma_order {
         const int32_t each = (int32_t)header[4];
         lines = each * (int32_t)header[5], order = list;
         if (each == m.group) lengths = order + (m.patterns * lines + 15) / 16 * 16;
-        groups = (lines + m.group - 1) >> m.group_bits, units = m.items * slabs * groups;
-        return line;
+        const int32_t before = groups, heads = first, all = m.items * slabs;
+        groups = (lines + m.group - 1) >> m.group_bits, units = all * groups;
+        const int32_t tall = (int32_t)min(max(header[7], (int64_t)0), (int64_t)groups);
+        if (lengths && tall > 0 && all <= teams) first = all | min(tall, teams / all) << 16;
+        return groups == before && first == heads ? line : -1;
     }
     __device__ __forceinline__ bsri_wgmma_spot place(const bsri_dev_wgmma &m, int unit) const {
-        const int after = unit - heads, some = after < heads * (groups - 1); /* of slabs whose first is a head */
-        const int each = groups - some, rest = some ? after : after - heads * (groups - 1), q = rest < each ? 0 : rest / each;
-        const int slab = after < 0 ? unit : some ? q : heads + q, item = m.single ? 0 : slab / slabs;
-        return {item, slab - item * slabs, after < 0 ? 0 : rest - q * each + some};
+        const int heads = first & 65535, deep = first >> 16, left = groups - deep, after = unit - heads * deep;
+        const int some = after < heads * left; /* of slabs that have heads */
+        const int each = after < 0 ? deep : some ? left : groups, rest = after < 0 ? unit : some ? after : after - heads * left;
+        const int q = rest < each ? 0 : rest / each, slab = q + (some ? 0 : heads), item = m.single ? 0 : slab / slabs;
+        return {item, slab - item * slabs, rest - q * each + (some && after >= 0 ? deep : 0)};
     }
     /* This CTA's tile of a unit, counted in columns of out; the last slab may have fewer than CTAs of a team. */
     __device__ __forceinline__ int tile(const bsri_wgmma_spot &at) const { return at.slab * span + side; }
@@ -4107,24 +4114,28 @@ struct bsri_wgmma_order {
     __device__ __forceinline__ int32_t line(int64_t pattern, int32_t n) const {
         return n >= lines ? -1 : order ? order[pattern * lines + n] : n;
     }
-    /* In stages; without lengths the union of rows with n blocks altogether is guessed as if columns were random. All rows are
-       asked for at once: second tiles wait for it. */
+    /* In stages; without lengths the union of rows with n blocks altogether is guessed as if columns were random. Up to four rows
+       are asked for at once: second tiles wait for it, but eight want more registers than dealing leaves. */
     template <int GROUP>
     __device__ __forceinline__ uint32_t cost(const bsri_dev_wgmma &m, const bsri_mma_rows &r, int64_t pattern, int group) const {
+        constexpr int ROWS = GROUP < 4 ? GROUP : 4;
         float absent = 1, blocks = 0;
         if (!(lengths && m.each == 0)) {
-            int32_t n[GROUP], have[GROUP];
+#pragma unroll 1
+            for (int from = 0; from < GROUP; from += ROWS) {
+                int32_t n[ROWS], have[ROWS];
 #pragma unroll
-            for (int g = 0; g < GROUP; g++) n[g] = g < m.group ? line(pattern, group * m.group + g) : -1;
+                for (int g = 0; g < ROWS; g++) n[g] = from + g < m.group ? line(pattern, group * m.group + from + g) : -1;
 #pragma unroll
-            for (int g = 0; g < GROUP; g++) {
-                const int32_t some = max(n[g], 0);
-                have[g] = bsri_dev_index(r.ptr, r.dt, some + 1) - bsri_dev_index(r.ptr, r.dt, some);
-            }
+                for (int g = 0; g < ROWS; g++) {
+                    const int32_t some = max(n[g], 0);
+                    have[g] = bsri_dev_index(r.ptr, r.dt, some + 1) - bsri_dev_index(r.ptr, r.dt, some);
+                }
 #pragma unroll
-            for (int g = 0; g < GROUP; g++) {
-                const float stored = n[g] < 0 ? 0 : (float)have[g];
-                absent *= 1.0f - stored * m.share, blocks += stored;
+                for (int g = 0; g < ROWS; g++) {
+                    const float stored = n[g] < 0 ? 0 : (float)have[g];
+                    absent *= 1.0f - stored * m.share, blocks += stored;
+                }
             }
         }
         const float columns = lengths ? (float)lengths[pattern * groups + group] : fmaxf(0.0f, (1.0f - absent) / m.share);
@@ -4405,7 +4416,6 @@ __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_w
     order.begin(m);
     /* The first unit is known without being told; its lines, too, unless the schedule pads or there are several patterns. */
     const int32_t place = builder || lane >= m.group || !m.single ? -1 : order.place(m, order.mine).group * m.group + lane;
-    const int32_t groups = order.groups;
     for (uint32_t n = builder;;) { /* first a list of nothing: its code is fetched while the kernel before this one still runs */
         int unit = order.mine;
         if (!cold && n >= known) {
@@ -4462,8 +4472,7 @@ __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_w
             if (!L::OWN) ends.ask(m, !builder); /* 4096^3, .95, blocks of 128: 24.0 -> 23.7 us; else registers spill */
             early = order.schedule(m, place), known = order.starts(m);
             nothing = p.alpha_ptr ? *p.alpha_ptr == 0.0 : m.silent, cold = false;
-            if (!known || groups != order.groups) early = -1;
-            if (!known) ends.told = false;
+            if (!known) early = -1, ends.told = false;
         } else {
             n += BSRI_WGMMA_BUILDERS;
         }
@@ -8975,6 +8984,20 @@ static __global__ void __launch_bounds__(256) bsri_rank_lines(const __grid_const
         }
     }
 }
+static __global__ void __launch_bounds__(1024) bsri_rank_tall(const __grid_constant__ bsri_dev_rank r) {
+    __shared__ unsigned long long sum, count;
+    int64_t all = 0;
+    int tall = 0;
+    if (threadIdx.x == 0) sum = count = 0;
+    __syncthreads();
+    for (int64_t i = threadIdx.x; i < r.n; i += 1024) all += r.lengths[i];
+    atomicAdd(&sum, (unsigned long long)all);
+    __syncthreads();
+    for (int64_t i = threadIdx.x; i + 1 < r.n; i += 1024) tall += (r.lengths[i] - (int64_t)1) * r.n > 3 * (int64_t)sum;
+    atomicAdd(&count, (unsigned long long)tall);
+    __syncthreads();
+    if (threadIdx.x == 0) *r.tall = (int64_t)count;
+}
 
 __device__ __forceinline__ uint32_t bsri_dev_warp_min(uint32_t v) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -10148,6 +10171,7 @@ static __global__ void bsri_scatter_last(const __grid_constant__ bsri_dev_scatte
     X(608, "sort starts i64", bsri_sort_starts<int64_t>, 0)                                                                      \
     X(610, "lines measure", bsri_lines_measure, 0)                                                                               \
     X(611, "lines rank", bsri_rank_lines, 0)                                                                                     \
+    X(615, "lines that are tall", bsri_rank_tall, 0)                                                                             \
     X(612, "group bit sets 8", bsri_group_bits<8>, 0)                                                                            \
     X(614, "group bit sets 32", bsri_group_bits<32>, 0)                                                                          \
     X(613, "group lists", bsri_group_lists, 0)                                                                                   \

@@ -569,24 +569,29 @@ TEST(transposed_index) {
     }
 }
 TEST(schedule) {
-    int k;
+    int k, some = 0;
     for (k = 0; k < 160; k++) {
         t_spec s;
         bsr_matrix m;
-        const int64_t *head;
+        bsr_exec e;
+        int64_t *head;
         const int32_t *order, *length;
-        int64_t lines, groups, patterns = 1, i, g, j, columns;
+        int64_t lines, groups, patterns = 1, i, g, j, columns, all, tall;
         int d, group = 1 << (k % 4), trans = k / 4 % 2;
         bt_case("%d: groups of %d%s", k, group, trans ? ", transposed" : "");
         s = spec_of(BSR_F32, 2, 3, bt_range(1, 20), bt_range(1, 20), bt_range(0, 60)),
         s.batch = t_batch((int)bt_below(2), 3, 0, 0, 0), s.ragged = k & 1;
+        if (k % 5 == 4) s.batch = t_batch(0, 0, 0, 0, 0), s.ragged = 0, s.nnz = s.c;
         m = t_matrix(&s);
+        for (i = 0; k % 5 == 4 && i < s.c; i++) t_set_index(m.col_indices, m.index_dtype, i, i); /* all in the first row */
+        for (i = 0; k % 5 == 4 && i < s.r; i++) t_set_index(m.crow_indices, m.index_dtype, i + 1, s.c);
         t_attach_schedule(&m, group, trans);
         if (!m.schedule) continue;
         check_valid(&m);
+        e = t_exec(0);
         lines = trans ? s.c : s.r, groups = (lines + group - 1) / group;
         for (d = 0; d < m.batch_dims; d++) patterns *= m.batch[d];
-        head = (const int64_t *)m.schedule;
+        head = (int64_t *)m.schedule;
         CHECK_INT(head[1], m.nnz), CHECK_INT(head[2], lines), CHECK_INT(head[3], patterns), CHECK_INT(head[4], group),
             CHECK_INT(head[5], groups), CHECK_INT(head[6], trans);
         order = (const int32_t *)(const void *)((const char *)m.schedule + 64);
@@ -620,7 +625,14 @@ TEST(schedule) {
             }
             for (j = 0; j < lines; j++) CHECK(seen[j]);
         }
+        for (g = 0, all = 0; g < groups && patterns; g++) all += length[g];
+        for (g = 0, tall = 0; g < groups - 1 && patterns; g++) tall += (length[g] - 1) * groups > 3 * all;
+        CHECK_INT(head[7], tall), some += tall > 0;
+        head[7] = k % 3 ? tall + 1 : -1;
+        CHECK_INT(bsr_validate(t_any_context(), &m, &e), BSR_BAD_STRUCTURE);
+        CHECK(t_error.item == BSR_ITEM_VIEW_HEADER && t_error.index == 15 && t_error.value == head[7]);
     }
+    CHECK(some > 5);
 }
 TEST(view_sizes) { /* a buffer one byte short is refused, with the size that it must have */
     t_spec s = spec_of(BSR_F32, 2, 2, 5, 6, 11);
