@@ -3397,7 +3397,7 @@ __device__ __forceinline__ void bsri_tensor_item(const bsri_tensor_batch &b, int
    add up in their order. Where a warp has too few registers for the sums (64 x 64), four warps take a block together, by wgmma
    (14336 x 4096 x 64, .9: 7.5 us, strips of 32 rows by warps of their own 9.4); of strips of 32 rows two CTAs have 32 columns
    each (4096 x 14336 x 64, .9: 8.8 us, 9.5 by one). Such tiles, and those of 64 x 128, also take products of any width whose
-   tiles are hardly more than there are places for (1024^3, blocks of 64, .5: 6.3 us, 8.7 by tiles of 128 rows). A launch
+   tiles are hardly more than there are places for (1024^3, blocks of 64, .5: 5.7 us, 8.7 by tiles of 128 rows). A launch
    starts while the one before it runs, and brings values to the L2 by addresses that need no index; where the caller vouches
    for the matrix (BSR_EXEC_CONSTANT_MATRIX) blocks land before that one has ended. */
 typedef struct bsri_dev_few {
@@ -3417,7 +3417,7 @@ typedef struct bsri_dev_few {
     int32_t columns, fold, twist;       /* products run along b; log2 of its rows in 128 bytes, of a swizzled row's pieces - 1 */
     int32_t pairs, constant;            /* out takes them: 1 of columns, 2 of rows, else 0 (where warps take a block together:
                                            eight of them, either way); a may be read at once */
-    int32_t scaled;                     /* as pairs, but by alpha, and beta times an input is added: eights only */
+    int32_t scaled;                     /* pairs, by alpha, and beta times an input is added */
     float alpha, beta;
     bsri_dev_product p;
 } bsri_dev_few;
@@ -3567,15 +3567,30 @@ template <class T, int MI, int NI> struct bsri_few {
 #pragma unroll 1
             for (int i = warp; i < MI * NI; i += m.share) {
                 char *to = at + i / NI * 2 * down + i % NI * right;
-                uint32_t x, y;
+                const int inside = side + i % NI * 8 + col < m.width;
+                uint32_t x = 0, y = 0;
+                if (m.input && inside) { /* what a thread adds is what it writes to, where input is out itself */
+                    const int64_t y0 = (int64_t)strip * ROWS + i / NI * 16 + row, x0 = side + i % NI * 8 + col;
+                    const char *from = m.input + 2 * (rows ? x0 * m.in_line + y0 : y0 * m.in_line + x0);
+                    x = *(const uint32_t *)from, y = *(const uint32_t *)(from + (rows ? 16 : 16 * m.in_line));
+                }
                 join(v, m, shared, i);
+                if (m.scaled)
+                    scale(m, v, rows ? bsri_mma_transpose(x) : x), scale(m, v + 2, rows ? bsri_mma_transpose(y) : y);
                 x = T::pack(v[0], v[1]), y = T::pack(v[2], v[3]);
                 if (rows) x = bsri_mma_transpose(x), y = bsri_mma_transpose(y);
-                if (side + i % NI * 8 + col < m.width) *(uint32_t *)to = x, *(uint32_t *)(to + down) = y;
+                if (inside) *(uint32_t *)to = x, *(uint32_t *)(to + down) = y;
             }
             return;
         }
         others(m, strip, side, shared);
+    }
+    /* Two sums, and what is added to them, as bsri_dev_finisher rounds. */
+    static __device__ __forceinline__ void scale(const bsri_dev_few &m, float *x, uint32_t added) {
+        float z[2];
+        bsri_dev_unpack(z, added, T::DTYPE);
+#pragma unroll
+        for (int k = 0; k < 2; k++) x[k] = __fmaf_rn(m.beta, z[k], __fmul_rn(m.alpha, x[k]));
     }
     /* Word i of lane j of four becomes word j of lane i. */
     static __device__ __forceinline__ void turn(uint32_t (&w)[4]) {
@@ -3599,25 +3614,23 @@ template <class T, int MI, int NI> struct bsri_few {
         auto pair = [&](int i, int j) -> float * { /* the sums that are word j of it before words take turns */
             return &sum[0][BY_ROWS ? i / 2 * 4 + j : i * 2 + j / 2][(BY_ROWS ? i : j) % 2 * 2];
         };
-        if (m.scaled) { /* as bsri_dev_finisher rounds; what a thread adds is what it writes to, where input is out itself */
+        if (m.scaled && !m.input) {
+#pragma unroll
+            for (int i = 0; i < NI * 4; i++) sum[0][i / 4][i % 4] = __fmul_rn(m.alpha, sum[0][i / 4][i % 4]);
+        } else if (m.scaled) { /* what a thread adds is what it writes to, where input is out itself */
             const char *from = m.input + 2 * (BY_ROWS ? row * m.in_line + col : col * m.in_line + row);
             uint4 added[NI / 2];
 #pragma unroll
             for (int i = 0; i < NI / 2; i++) {
                 added[i] = make_uint4(0, 0, 0, 0);
-                if (m.input && col + right(i) < m.width) added[i] = *(const uint4 *)(from + offset(i, m.in_line));
+                if (col + right(i) < m.width) added[i] = *(const uint4 *)(from + offset(i, m.in_line));
             }
 #pragma unroll
             for (int i = 0; i < NI / 2; i++) {
                 uint32_t w[4] = {added[i].x, added[i].y, added[i].z, added[i].w};
                 turn(w);
 #pragma unroll
-                for (int j = 0; j < 4; j++) {
-                    float z[2], *const x = pair(i, j);
-                    bsri_dev_unpack(z, BY_ROWS ? w[j] : bsri_mma_transpose(w[j]), T::DTYPE);
-                    x[0] = __fmaf_rn(m.beta, z[0], __fmul_rn(m.alpha, x[0]));
-                    x[1] = __fmaf_rn(m.beta, z[1], __fmul_rn(m.alpha, x[1]));
-                }
+                for (int j = 0; j < 4; j++) scale(m, pair(i, j), BY_ROWS ? w[j] : bsri_mma_transpose(w[j]));
             }
         }
         char *const to = m.out + 2 * (row * m.out_row + col * m.out_col);
@@ -3636,7 +3649,7 @@ template <class T, int MI, int NI> struct bsri_few {
     }
     static __device__ __forceinline__ void finish_groups(const bsri_dev_few &m, float (&sum)[OWN][NI][4], int strip, int side,
                                                          char *shared) {
-        if (!m.pairs && !m.scaled) {
+        if (!m.pairs) {
             any(m, sum, strip, side, shared);
             return;
         }
@@ -3803,12 +3816,13 @@ static bsri_few_shape bsri_few_shape_of(const bsr_context *ctx, const bsri_dev_p
     const int slot = bsri_few_slot(rows, cols), limit = (cols > 64 ? 4 : 6) / most; /* of groups, by registers */
     bsri_few_shape s;
     s.share = most, s.tiles = p->tiles * (p->br / rows) * bsri_ceil_div(p->width, cols), s.each = (double)s.tiles / ctx->sm_count;
-    if (cols >= 64) { /* no more blocks than a group gets, and only two where all tiles are there at once then */
+    if (cols >= 64) { /* no more blocks than a group gets, and only two where more tiles are there at once then (3072 x 768 x
+                         4096, .9: 11.8 us, 13.7 with three; where all are there either way three are 1 or 2 % faster) */
         int places[4] = {0};
         const int deep = (int)bsri_min(3, bsri_ceil_div(bsri_block_cols(&p->a) * (p->bc / 64), most));
         for (int i = 1; i <= deep; i++) /* 2048: what a CTA has besides */
             places[i] = (int)bsri_min(limit, ctx->smem_optin / (most * bsri_max(i * slot, bsri_few_sums(64, cols)) + 2048));
-        s.slots = deep == 3 && s.each > places[3] && s.each <= places[2] ? 2 : deep;
+        s.slots = deep == 3 && s.each > places[3] ? 2 : deep;
         s.full = s.each / places[s.slots];
     } else {
         /* All tiles are there at once, two blocks for each warp. One tile a multiprocessor has eight warps (8192 x 4096 x 8, .9:
@@ -3824,9 +3838,15 @@ static bsri_few_shape bsri_few_shape_of(const bsr_context *ctx, const bsri_dev_p
     }
     return s;
 }
-/* Eights of out are whole, and nothing but alpha and an input that lies as out does is there: groups store them at once. */
-static int bsri_few_eights(const bsri_dev_product *p, const bsri_facts *f) {
-    return (f->vector || bsri_mma_adds(p)) && (p->out.row_stride == 1 || p->width % 8 == 0);
+/* Where nothing but alpha and an input that lies as out does is there, and out takes eights (of groups) or pairs of elements,
+   they are stored at once: 2 where they are of columns, else 1. */
+static int bsri_few_stored(const bsri_dev_product *p, const bsri_facts *f, int groups) {
+    const int adds = bsri_mma_adds(p), columns = p->out.row_stride == 1;
+    if (groups) return (f->vector || adds) && (columns || p->width % 8 == 0) ? 1 + columns : 0;
+    if ((!adds && (!bsri_mma_linear(p) || bsri_has_beta(p))) || p->out.dtype != p->a.dtype) return 0;
+    if ((uintptr_t)p->out.data % 4) return 0;
+    if (columns) return p->width == 1 || p->out.col_stride % 2 == 0 ? 2 : 0;
+    return p->out.col_stride == 1 && p->out.row_stride % 2 == 0 && p->width % 2 == 0;
 }
 static void bsri_few_take(bsri_estimate *e, const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int rows,
                           int cols, int most) {
@@ -3838,7 +3858,7 @@ static void bsri_few_take(bsri_estimate *e, const bsr_context *ctx, const bsri_d
     bsri_tiling t = bsri_tiling_of(f, rows, cols, 64, s.share);
     t.along = bsri_few_layout(p, f) == 1, t.longer = 0.0, t.stored = groups ? s.share : 1.0;
     t.fused = bsri_mma_plain(p) ? 0.0 : (double)bsri_max(1024, rows * cols) / 1024.0;
-    if (groups && bsri_few_eights(p, f)) t.fused *= 0.12; /* of what ReLU takes */
+    if (bsri_few_stored(p, f, groups)) t.fused *= 0.12; /* of what ReLU takes */
     else if (bsri_mma_adds(p)) t.fused *= cols > 64 ? 3.0 : 1.3; /* an input that is waited for */
     t.waves = groups ? ceil(s.full) : sqrt(1.0 + s.full * s.full);
     /* tiles are taken as multiprocessors get free; groups' are many: between the mean and the busiest one's */
@@ -3885,16 +3905,11 @@ static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_produc
     m->columns = bsri_few_layout(p, f) == 2, m->out = (char *)p->out.data;
     m->out_row = p->out.row_stride, m->out_col = p->out.col_stride;
     m->width = (int32_t)p->width, m->bc = (int32_t)p->bc, m->half_bits = p->bc == 128, m->constant = p->constant;
-    if (by_groups) {
-        if (bsri_few_eights(p, f)) *(bsri_mma_plain(p) ? &m->pairs : &m->scaled) = m->out_row == 1 ? 2 : 1;
-        m->alpha = (float)p->alpha, m->beta = -0.0f; /* adds nothing, to any number */
-        if (bsri_mma_adds(p)) {
-            m->input = (const char *)p->input.data, m->beta = (float)p->beta;
-            m->in_line = m->out_row == 1 ? p->input.col_stride : p->input.row_stride;
-        }
-    } else if (bsri_mma_plain(p) && p->out.dtype == p->a.dtype && (uintptr_t)m->out % 4 == 0) {
-        if (p->out.row_stride == 1 && (p->width == 1 || p->out.col_stride % 2 == 0)) m->pairs = 2;
-        else if (p->out.col_stride == 1 && p->out.row_stride % 2 == 0 && p->width % 2 == 0) m->pairs = 1;
+    m->pairs = bsri_few_stored(p, f, by_groups), m->scaled = m->pairs && !bsri_mma_plain(p);
+    m->alpha = (float)p->alpha, m->beta = -0.0f; /* adds nothing, to any number */
+    if (m->pairs && bsri_mma_adds(p)) {
+        m->input = (const char *)p->input.data, m->beta = (float)p->beta;
+        m->in_line = m->out_row == 1 ? p->input.col_stride : p->input.row_stride;
     }
     /* the copy engine takes as long for a row of 16 bytes as for one of 128: rows that stand side by side go together */
     if (!m->columns && p->width == cols && cols < 64 && p->b.row_stride == cols) m->fold = 6 - bsri_mma_log2(cols);
