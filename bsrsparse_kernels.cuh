@@ -2997,8 +2997,10 @@ static bsri_choice bsri_short_choose(const bsr_context *ctx, const bsri_dev_prod
     m->total = (int32_t)bsri_mma_tiles(p, (int)p->br, s.mw, 64), m->group = (int32_t)(m->total / m->slabs);
     m->split = c.split = e->split, teams = 4 / c.split;
     /* Row by row, except where b is more than the L2 keeps: then all rows of some slabs, which are read once (768 x 3072 x 50432,
-       .95, blocks of 32: 87 us, else 110; but 256 x 256 x 32768, .5: 19.7, row by row 18.1). */
-    m->order = m->group <= 16 || p->b.rows * p->width * p->items * 2 <= 24 << 20;
+       .95, blocks of 32: 87 us, else 110; 384 x 1600 x 50432, .9, with an input, by columns 68 and 97; but few rows with b of
+       34 MB, 512 x 8192 x 2048, .9: 14.1, row by row 13.5). One that all items share counts for each: row by row 1 to 4 %
+       slower (512 x 1024 x 2048, .9, 16 items: 41.9 and 40.6). */
+    m->order = p->b.rows * p->width * p->items * 2 <= (m->group <= 16 ? 48 << 20 : 24 << 20);
     if (!m->order) m->total = (int32_t)(m->group * bsri_ceil_div(m->slabs, teams) * teams);
     c.grid = bsri_ceil_div(m->total, teams), four = bsri_short_room(p, f, (double)c.grid / ctx->sm_count) == 4;
     c.kernel += (s.mw == 16 ? 2 : four ? 4 : 0) + (f->dense == 2);
