@@ -856,7 +856,7 @@ template <class F> static void each_plan(const gm_call &g, const void *out, int 
     static const struct {
         int cols, split, stages;
     } tiles[] = {{0, 0, 0},  {8, 0, 0},  {16, 0, 0}, {32, 0, 0}, {64, 0, 0}, {128, 0, 0}, {256, 0, 0},
-                 {64, 0, 1}, {64, 1, 3}, {64, 2, 3}, {64, 4, 3}, {64, 2, 0}, {128, 1, 0}, {128, 2, 0}};
+                 {64, 0, 1}, {64, 1, 3}, {64, 2, 3}, {64, 4, 3}, {64, 2, 0}, {64, 4, 0},  {128, 1, 0}, {128, 2, 0}};
     const bt_block *block = bt_find(out);
     const gm_region *to = nullptr;
     std::vector<char> got(block->bytes);
@@ -934,7 +934,7 @@ TEST(instances) {
                 const int out = type == BSR_I8 ? BSR_I32 : type;
                 if (width > 6 || (many && block != 32 && !(halves && block == 64))) continue; /* 64: strips of few columns */
                 bt_case("%s, blocks of %d, %d columns, form %d", bsr_dtype_name(type), (int)block, (int)n, form);
-                const int64_t r = !many ? 256 / block + 1 : block == 64 ? strips : 272;
+                const int64_t r = !many ? 256 / block + 1 : block == 64 ? strips : 4 * strips; /* 3 a multiprocessor, and more */
                 const int64_t c_blocks = many ? 2 : width || block > 16 ? 4 : 64; /* 64: slots of mma's rings are used again */
                 const t_spec s = spec_of(type, block, r, c_blocks, r * c_blocks / 2);
                 bsr_matrix a = t_matrix(&s);
