@@ -1562,51 +1562,54 @@ TEST(room_to_spare) {
             }
     cudaFree(workspace), cudaFree(view);
 }
-/* Whole epilogues one by one, with more columns than a tile has: whole numbers; GELU of what is far above 0. */
+/* Whole epilogues one by one, with more columns than a tile has, and with few: whole numbers; GELU of what is far above 0. */
 TEST(epilogues) {
     enum { INPUT = 1, LEFT = 2, RIGHT = 4, BIAS = 8, RELU = 16, SMOOTH = 32 };
     static const unsigned parts[] = {0, INPUT, LEFT, RIGHT, BIAS, RELU, BIAS | RELU, BIAS | SMOOTH, INPUT | BIAS | SMOOTH, 31};
     const int64_t many = attribute(cudaDevAttrMultiProcessorCount) * 6 / 5 + 1; /* short products: four CTAs each, by two warps */
+    const auto run = [&](int type, int64_t block, int64_t n, int form, unsigned has, int *ran) {
+        const int layout = form & 1 ? COL_WIDE : ROW_WIDE, other = form & 4 ? (int)BSR_F32 : type;
+        const int out = form & 8 ? (int)BSR_F32 : type;
+        bsr_epilogue f = BSR_ZERO;
+        bsr_exec e = BSR_ZERO;
+        bt_case("%s, blocks of %d, %d columns, form %d, epilogue %u", bsr_dtype_name(type), (int)block, (int)n, form, has);
+        if (reduced()) {
+            bt_skip("left out by --every");
+            return;
+        }
+        const int64_t r = (block == 32 && form < 2) || n == 8 ? many : 192 / block + 1;
+        const t_spec s = spec_of(type, block, r, 2, r + 1);
+        bsr_matrix a = t_matrix(&s);
+        bsr_dense b = t_random(type, a.cols, n, form & 1 ? COL : ROW, NO_BATCH, 0, FILL_INTEGER);
+        bsr_dense c = t_output(out, a.rows, n, layout, NO_BATCH);
+        bsr_dense input = t_random(out, has & INPUT ? a.rows : 1, n, layout, NO_BATCH, 0, FILL_INTEGER);
+        bsr_dense left = t_random(other, a.rows, 1, ROW, NO_BATCH, 0, FILL_INTEGER),
+                  right = t_random(other, 1, n, ROW, NO_BATCH, 0, FILL_INTEGER),
+                  bias = t_random(other, form & 2 ? a.rows : 1, form & 2 ? 1 : n, ROW, NO_BATCH, 0, FILL_INTEGER);
+        for (int64_t i = 0; i < bias.rows; i++)
+            for (int64_t j = 0; j < bias.cols; j++)
+                if (has & SMOOTH) t_set(&bias, 0, i, j, (double)(8192 + 64 * (i + j)));
+        f.left_alpha = has & LEFT ? &left : nullptr, f.right_alpha = has & RIGHT ? &right : nullptr;
+        f.bias = has & BIAS ? &bias : nullptr;
+        f.activation = has & SMOOTH ? BSR_ACT_GELU : has & RELU ? BSR_ACT_RELU : BSR_ACT_NONE;
+        const double beta = has & INPUT ? 2 : 0;
+        gm_call g("bsr_dense_addmm", gm.ctx, nullptr);
+        auto da = g.map(&a);
+        auto db = g.map(&b), dc = g.map(&c, true), di = has & INPUT ? g.map(&input) : nullptr;
+        auto df = g.map(&f);
+        g.upload();
+        CHECK_INT(bsr_dense_addmm(cpu(), beta, has & INPUT ? &input : NULL, 3, 0, &a, &b, &f, &c, NULL), BSR_OK);
+        each_plan(g, c.data, out, e, ran,
+                  [&](const bsr_exec *e) { return bsr_dense_addmm(gm.ctx, beta, di, 3, 0, da, db, df, dc, e); });
+    };
     for (int type : {BSR_BF16, BSR_F16}) {
         int ran[4] = {0};
         for (int64_t block : {16, 32, 64, 128})
             for (int form = 0; form < 16; form++) /* bits: by columns, bias along a column, f32 beside, to f32 */
-                for (unsigned has : parts) {
-                    const int layout = form & 1 ? COL_WIDE : ROW_WIDE, other = form & 4 ? (int)BSR_F32 : type;
-                    const int out = form & 8 ? (int)BSR_F32 : type;
-                    bsr_epilogue f = BSR_ZERO;
-                    bsr_exec e = BSR_ZERO;
-                    if (!gm_compiled(type) || (type == BSR_F16 && block % 64)) continue;
-                    bt_case("%s, blocks of %d, form %d, epilogue %u", bsr_dtype_name(type), (int)block, form, has);
-                    if (reduced()) {
-                        bt_skip("left out by --every");
-                        continue;
-                    }
-                    const int64_t r = block == 32 && form < 2 ? many : 192 / block + 1;
-                    const t_spec s = spec_of(type, block, r, 2, r + 1);
-                    bsr_matrix a = t_matrix(&s);
-                    bsr_dense b = t_random(type, a.cols, 264, form & 1 ? COL : ROW, NO_BATCH, 0, FILL_INTEGER);
-                    bsr_dense c = t_output(out, a.rows, 264, layout, NO_BATCH);
-                    bsr_dense input = t_random(out, has & INPUT ? a.rows : 1, 264, layout, NO_BATCH, 0, FILL_INTEGER);
-                    bsr_dense left = t_random(other, a.rows, 1, ROW, NO_BATCH, 0, FILL_INTEGER),
-                              right = t_random(other, 1, 264, ROW, NO_BATCH, 0, FILL_INTEGER),
-                              bias = t_random(other, form & 2 ? a.rows : 1, form & 2 ? 1 : 264, ROW, NO_BATCH, 0, FILL_INTEGER);
-                    for (int64_t i = 0; i < bias.rows; i++)
-                        for (int64_t j = 0; j < bias.cols; j++)
-                            if (has & SMOOTH) t_set(&bias, 0, i, j, (double)(8192 + 64 * (i + j)));
-                    f.left_alpha = has & LEFT ? &left : nullptr, f.right_alpha = has & RIGHT ? &right : nullptr;
-                    f.bias = has & BIAS ? &bias : nullptr;
-                    f.activation = has & SMOOTH ? BSR_ACT_GELU : has & RELU ? BSR_ACT_RELU : BSR_ACT_NONE;
-                    const double beta = has & INPUT ? 2 : 0;
-                    gm_call g("bsr_dense_addmm", gm.ctx, nullptr);
-                    auto da = g.map(&a);
-                    auto db = g.map(&b), dc = g.map(&c, true), di = has & INPUT ? g.map(&input) : nullptr;
-                    auto df = g.map(&f);
-                    g.upload();
-                    CHECK_INT(bsr_dense_addmm(cpu(), beta, has & INPUT ? &input : NULL, 3, 0, &a, &b, &f, &c, NULL), BSR_OK);
-                    each_plan(g, c.data, out, e, ran,
-                              [&](const bsr_exec *e) { return bsr_dense_addmm(gm.ctx, beta, di, 3, 0, da, db, df, dc, e); });
-                }
+                for (unsigned has : parts)
+                    for (int64_t n : {264, 8, 40}) /* few columns: strips of 64 rows, of 32 */
+                        if (gm_compiled(type) && (type != BSR_F16 || block % 64 == 0) && (n == 264 || (block >= 64 && form < 2)))
+                            run(type, block, n, form, has, ran);
         check_ran(ran, type);
     }
 }
