@@ -1312,6 +1312,7 @@ TEST(product_edges) {
             const int64_t far = 196800 / b;
             const auto apart = [=](int64_t i) { return numbers(i, far, far / 3); };
             list.push_back({"a dense operand beyond the L2, few columns", b, far, 64, rows_of(40, apart), 0, false, true});
+            list.push_back({"a dense operand beyond the L2, few rows", b, 2 * far, 64, rows_of(3, apart), 0, false, true});
         }
     }
     for (int schedule : {0, 1, 2}) { /* many short units, and few long ones of very different lengths */
