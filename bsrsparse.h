@@ -103,8 +103,8 @@
      memory (a bsr_layout's lists are the host's).
      On Hopper products, sampled products, softmax and attention start before the kernel before them in the stream ends, and
      wait for it before they use what they read. With BSR_EXEC_CONSTANT_MATRIX products with few columns by tier wgmma do not
-     wait to read the sparse operand (see there); nor do other products of that tier (of A as it stands, without a schedule or
-     alpha_ptr) and short ones of tier mma to read its crow_indices and col_indices.
+     wait to read the sparse operand (see there); nor do other products of that tier (without alpha_ptr) to read its indices and
+     views, and short ones of tier mma (of A as it stands) its crow_indices and col_indices.
      Tiers: simt takes any dtype, block size and stride; mma uses tensor cores (sm_80 and up) where sizes and alignment allow,
      and true f32 products by FFMA on the same pipeline (tensor cores only under BSR_EXEC_TF32 and _TF32X3).
      bsr_plan.kernel forces one (1 simt, 2 mma, 3 wgmma) and is refused where it does not fit; so do tile, split, stages and
@@ -648,9 +648,9 @@ typedef struct bsr_plan {
 #define BSR_EXEC_NO_TABLE        (1u << 5) /* tuned tables are not looked at: the heuristic decides */
 #define BSR_EXEC_NO_LOG          (1u << 6) /* nothing is logged: status and record only */
 #define BSR_EXEC_CONSTANT_MATRIX (1u << 7) /* weights: no work that was given to the GPU before the call and may still run, in
-                                              this stream or another, writes the sparse operand's values, crow_indices or
-                                              col_indices (in a graph: at every replay). CUDA may then read them before the
-                                              work before the call has ended; all else waits as ever */
+                                              this stream or another, writes the sparse operand's values, crow_indices,
+                                              col_indices or attached views (in a graph: at every replay). CUDA may then
+                                              read them before the work before the call has ended; all else waits as ever */
 
 /* All zero, or a null pointer, is the default. */
 typedef struct bsr_exec {

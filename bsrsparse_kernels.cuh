@@ -5823,8 +5823,6 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
        54.2 -> 52.0 us, 3072 x 768 x 50432, .8, of 64, 129.9 -> 127.1). Smaller ones stay for who reads them next. */
     m->leaves = p->out.rows >= p->b.rows &&
                 (double)p->items * (double)p->out.rows * (double)p->width * (double)bsr_dtype_size(p->out.dtype) > 50e6;
-    /* 4096^3, .95, blocks of 128 / 64 / 32 / 16, no schedule: 24.4 / 27.5 / 42.3 / 62.5 -> 23.8 / 26.7 / 41.2 / 61.8 us */
-    m->constant = p->constant && !p->a.schedule && p->kind == BSRI_LIST_ROWS && !p->alpha_ptr;
     m->group = (int32_t)bsri_max(1, c.tile_rows / p->br), m->group_bits = bsri_mma_log2(m->group), m->tile_cols = c.tile_cols;
     m->parts = (int32_t)bsri_max(1, p->br * (int64_t)bsr_dtype_size(p->a.dtype) / 128);
     m->block_bits = bsri_mma_log2(p->br);
@@ -5856,6 +5854,9 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     if (m->teams < 1) m->teams = 1;
     c.grid = m->grid = m->teams * m->span, c.early = 1;
     bsri_wgmma_balance(m, groups);
+    /* 4096^3, .95, blocks of 128 / 64 / 32 / 16, no schedule: 24.4 / 27.5 / 42.3 / 62.5 -> 23.8 / 26.7 / 41.2 / 61.8 us; with
+       one, .8: 46.6 / 56.5 / 87.7 / 128.5 -> 45.8 / 56.4 / 86.5 / 126.8, not where tiles are short (128, .95: 23.4 -> 24.4). */
+    m->constant = p->constant && !p->alpha_ptr && (!p->a.schedule || m->tail == BSRI_WGMMA_ALL);
     if (p->br < 64 && !m->b_rows) bsri_wgmma_lines(m);
     if (m->grid + BSRI_WGMMA_LATE <= ctx->sm_count) m->late = 0; /* the next kernel finds room at once */
     /* They take the same blocks, for tiles beside each other: 1 to 3 % less (8192^3, .8, blocks of 64: 402 -> 390 us). Clusters

@@ -1681,10 +1681,11 @@ TEST(chains) {
                 bsr_matrix a =
                     matrix_of(type, block, size / block, rows_of(size / block, row)); /* some have nothing to wait for */
                 t_fill_values(&a, FILL_SIGNED);
-                bsr_matrix z = t_matrix_output(&a, type, PACKED), y = t_matrix_output(&a, type, PACKED);
+                bsr_matrix z = t_matrix_output(&a, type, PACKED), y = t_matrix_output(&a, type, PACKED), views = a;
+                t_attach_transposed(&views), t_attach_schedule(&views, (int)(128 / block), 0);
                 bsr_dense b = t_random(type, size, n, ROW, NO_BATCH, 0, FILL_SIGNED), out[6];
                 gm_call g("bsr_dense_mm", gm.ctx, nullptr);
-                auto da = g.map(&a), dz = g.map(&z, true), dy = g.map(&y, true);
+                auto da = g.map(&a), dv = g.map(&views), dz = g.map(&z, true), dy = g.map(&y, true);
                 const bsr_dense *db = g.map(&b), *o[6];
                 for (int i = 0; i < 6; i++) out[i] = t_output(type, size, n, ROW, NO_BATCH), o[i] = g.map(&out[i], true);
                 g.upload();
@@ -1715,6 +1716,8 @@ TEST(chains) {
                         done(bsr_dense_addmm(gm.ctx, 0.5, o[5], 0.1, 0, da, o[0], NULL, o[5], i == 1 ? &constant : &product));
                         done(bsr_dense_addmm(gm.ctx, 0.5, o[0], 0.1, 0, da, o[5], NULL, o[0], &product));
                     }
+                    done(bsr_dense_addmm(gm.ctx, 0, NULL, 0.1, 0, dv, o[0], NULL, o[5], &constant)); /* by views */
+                    done(bsr_dense_addmm(gm.ctx, 0, NULL, 0.1, BSR_TRANS_A, dv, o[5], NULL, o[0], &constant));
                 };
                 calls(true);
                 const auto want = written_bits(g, stream);
