@@ -5708,14 +5708,18 @@ static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector, int direct
     others = *terms % BSRI_TERM_ACTIVATION & ~(BSRI_TERM_BIAS | BSRI_TERM_BIAS_F32);
     return others ? BSRI_WGMMA_LINES : p->activation > BSR_ACT_RELU ? BSRI_WGMMA_SMOOTH : BSRI_WGMMA_BIAS;
 }
-/* Tiles beside each other that a team of CTAs takes: fewer teams are dealt to sooner. */
-static int32_t bsri_wgmma_span(int64_t tiles) {
-    if (tiles % 4 == 0 || tiles > 32) return 4;
+/* Tiles beside each other that a team of CTAs takes: fewer teams are dealt to sooner. Two, not four, where blocks of 64 are in
+   few rows and the dense operand is thrice what the L2 holds: less of it is under way at a time, and more teams share what is
+   left at the end (768 x 3072 x 50432, .9 / .95, 88.6 / 63.2 -> 85.0 / 57.7 us, 1600 x 6400 x 20000, .9, 124 -> 111; blocks of
+   128 4 % longer, 2048 x 4096 x 16384, .95, 134 MB, 54 -> 57). */
+static int32_t bsri_wgmma_span(const bsri_dev_product *p, int64_t groups, int64_t tiles) {
+    const double dense = (double)p->b.rows * (double)p->width * (double)bsr_dtype_size(p->b.dtype);
+    if (tiles % 4 == 0 || tiles > 32) return p->br == 64 && p->a.dtype != BSR_I8 && groups <= 16 && dense > 150e6 ? 2 : 4;
     return tiles % 3 == 0 ? 3 : tiles % 5 == 0 ? 5 : tiles % 2 == 0 ? 2 : tiles % 7 == 0 ? 7 : 1;
 }
 static void bsri_wgmma_take(bsri_estimate *e, const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f,
                             int64_t groups, int cols) {
-    const int64_t tiles = bsri_ceil_div(p->width, cols), span = bsri_wgmma_span(tiles);
+    const int64_t tiles = bsri_ceil_div(p->width, cols), span = bsri_wgmma_span(p, groups, tiles);
     const int64_t units = p->items * groups * bsri_ceil_div(tiles, span), teams = bsri_max(1, ctx->sm_count / span);
     const int i8 = p->a.dtype == BSR_I8, kind = i8 ? BSRI_COSTS_WIDE_I8_64 - 6 : BSRI_COSTS_NARROW_16 - 4;
     bsri_tiling t = bsri_tiling_of(f, 128, cols, (int)bsri_min(p->br, i8 ? 128 : 64), 0);
@@ -5848,7 +5852,7 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     c.stages = bsri_wgmma_stages_of(p->br, c.tile_cols, i8), c.threads = 384;
     c.shared = p->br < 64 ? BSRI_WGMMA_NARROW_SHARED : BSRI_WGMMA_SHARED;
     tiles = m->tiles = (int32_t)bsri_ceil_div(p->width, c.tile_cols);
-    m->span = bsri_wgmma_span(tiles);
+    m->span = bsri_wgmma_span(p, groups, tiles);
     m->slabs = (int32_t)((tiles + m->span - 1) / m->span), m->inverse = (65536 + m->span - 1) / m->span;
     m->teams = (int32_t)bsri_min(bsri_min(ctx->sm_count, 32 * BSRI_WGMMA_TEAMS) / m->span, p->items * m->slabs * groups);
     if (m->teams < 1) m->teams = 1;
