@@ -855,8 +855,8 @@ static int64_t first_other(const void *a, const void *b, size_t bytes, int dtype
 template <class F> static void each_plan(const gm_call &g, const void *out, int dtype, bsr_exec e, int *ran, F call) {
     static const struct {
         int cols, split, stages;
-    } tiles[] = {{0, 0, 0},  {8, 0, 0},  {16, 0, 0}, {32, 0, 0}, {64, 0, 0}, {128, 0, 0}, {256, 0, 0},
-                 {64, 0, 1}, {64, 1, 3}, {64, 2, 3}, {64, 4, 3}, {64, 2, 0}, {64, 4, 0},  {128, 1, 0}, {128, 2, 0}};
+    } tiles[] = {{0, 0, 0},  {8, 0, 0},  {16, 0, 0}, {32, 0, 0}, {64, 0, 0}, {128, 0, 0}, {256, 0, 0}, {64, 0, 1},
+                 {64, 1, 3}, {64, 2, 3}, {64, 4, 3}, {64, 2, 0}, {64, 4, 0}, {128, 1, 0}, {128, 2, 0}};
     const bt_block *block = bt_find(out);
     const gm_region *to = nullptr;
     std::vector<char> got(block->bytes);
