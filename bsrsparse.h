@@ -1839,6 +1839,34 @@ static int bsri_schedule_layout(const bsr_matrix *m, int group, int transposed, 
     if (!bsri_mul(v->patterns, v->groups, &lengths) || !bsri_mul(lengths, group, &order)) return 0;
     return bsri_view_place(v, 0, order, 4) && bsri_view_place(v, 1, lengths, 4);
 }
+/* Their headers, of eight words. */
+static void bsri_transposed_header(const bsr_matrix *m, int64_t *h) {
+    memset(h, 0, BSRI_VIEW_HEADER);
+    h[0] = BSRI_TRANSPOSED_MAGIC, h[1] = m->nnz, h[2] = bsri_block_rows(m), h[3] = bsri_block_cols(m);
+    h[4] = bsri_pattern_count(m), h[5] = m->index_dtype;
+}
+static void bsri_schedule_header(const bsr_matrix *m, int64_t group, int transposed, int64_t *h) {
+    memset(h, 0, BSRI_VIEW_HEADER);
+    h[0] = BSRI_SCHEDULE_MAGIC, h[1] = m->nnz, h[2] = transposed ? bsri_block_cols(m) : bsri_block_rows(m);
+    h[3] = bsri_pattern_count(m), h[4] = group, h[5] = bsri_ceil_div(h[2], group), h[6] = transposed != 0;
+}
+/* The first word that is not as it must be, or -1. Of a schedule's group any is right that there can be. */
+static int bsri_transposed_differs(const bsr_matrix *m, const int64_t *have) {
+    int64_t want[8];
+    int i;
+    bsri_transposed_header(m, want);
+    for (i = 0; i < 6 && have[i] == want[i]; i++) {
+    }
+    return i < 6 ? i : -1;
+}
+static int bsri_schedule_differs(const bsr_matrix *m, const int64_t *have) {
+    int64_t want[8];
+    int i;
+    bsri_schedule_header(m, 1, have[6] != 0, want);
+    for (i = 0; i < 4 && have[i] == want[i]; i++) {
+    }
+    return i < 4 || have[4] < 1 || have[4] > 8 ? i : -1;
+}
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>checks: what every operand must fulfil                                                       */
@@ -2185,12 +2213,9 @@ static int64_t bsri_find_repeat(int64_t (*number)(const void *arg, int64_t i), c
 /* A transposed index: its header is the matrix's, its numbers stay inside the arrays. bsr_validate looks further. */
 static bsr_status bsri_check_transposed_index(const bsri_call *c, const bsr_matrix *m, int operand) {
     const int64_t *have = (const int64_t *)m->transposed_index;
-    int64_t want[6], i, k, cols = bsri_block_cols(m), entries, before;
+    int64_t i = bsri_transposed_differs(m, have), k, rows = bsri_block_rows(m), cols = bsri_block_cols(m), entries, before;
     bsri_view v;
-    want[0] = BSRI_TRANSPOSED_MAGIC, want[1] = m->nnz, want[2] = bsri_block_rows(m), want[3] = cols;
-    want[4] = bsri_pattern_count(m), want[5] = m->index_dtype;
-    for (i = 0; i < 6; i++)
-        if (have[i] != want[i]) return bsri_fail(c, BSR_ITEM_VIEW_HEADER, operand, i, have[i]);
+    if (i >= 0) return bsri_fail(c, BSR_ITEM_VIEW_HEADER, operand, i, have[i]);
     if (!bsri_transposed_layout(m, &v)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
     for (i = 0; i < v.patterns; i++) {
         for (before = 0, k = 0; k <= cols; k++) {
@@ -2203,7 +2228,7 @@ static bsr_status bsri_check_transposed_index(const bsri_call *c, const bsr_matr
     for (k = 0; k < entries; k++) {
         int64_t row = bsri_index((const char *)m->transposed_index + v.at[1], m->index_dtype, k);
         int64_t at = bsri_index((const char *)m->transposed_index + v.at[2], m->index_dtype, k);
-        if (row < 0 || row >= want[2]) return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, operand, k, row);
+        if (row < 0 || row >= rows) return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, operand, k, row);
         if (at < 0 || at >= m->nnz) return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, operand, k, at);
     }
     return BSR_OK;
@@ -2216,13 +2241,9 @@ static int64_t bsri_schedule_line(const void *arg, int64_t i) { /* the padding c
 /* A schedule: header, and every line exactly once, as a line left out would be left unwritten. */
 static bsr_status bsri_check_schedule(const bsri_call *c, const bsr_matrix *m, int operand) {
     const int64_t *have = (const int64_t *)m->schedule;
-    int64_t want[4], i, k, n, lines;
+    int64_t i = bsri_schedule_differs(m, have), k, n, lines;
     bsri_view v;
-    want[0] = BSRI_SCHEDULE_MAGIC, want[1] = m->nnz, want[2] = have[6] ? bsri_block_cols(m) : bsri_block_rows(m);
-    want[3] = bsri_pattern_count(m);
-    for (i = 0; i < 4; i++)
-        if (have[i] != want[i]) return bsri_fail(c, BSR_ITEM_VIEW_HEADER, operand, i, have[i]);
-    if (have[4] < 1 || have[4] > 8) return bsri_fail(c, BSR_ITEM_VIEW_HEADER, operand, 4, have[4]);
+    if (i >= 0) return bsri_fail(c, BSR_ITEM_VIEW_HEADER, operand, i, have[i]);
     if (!bsri_schedule_layout(m, (int)have[4], have[6] != 0, &v)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
     for (i = 0, n = v.groups * have[4]; i < v.patterns; i++) {
         const int32_t *order = (const int32_t *)(const void *)((const char *)m->schedule + v.at[0]) + i * n;
@@ -4003,7 +4024,7 @@ typedef struct bsri_sampler {
     int64_t items, reduce;     /* as in bsri_engine; an item of a pattern-only broadcast has its own values */
     int64_t subs, sub_rows, panels, group; /* cuts of a block; or blocks of one row side by side in a panel */
     int64_t chunk, chunks;     /* block rows per task; tasks per item */
-    bsri_batch out_batch, input_batch;
+    bsri_batch out_batch;
 } bsri_sampler;
 
 /* The panel of mat2 above `blocks` stored blocks (columns from `col` of each), kc rows from k on: read in place where it is
@@ -6051,7 +6072,6 @@ BSR_API bsr_status bsr_build_transposed_index(const bsr_context *ctx, const bsr_
     bsri_call c;
     bsri_view_job job;
     bsri_spans set;
-    int64_t *header = (int64_t *)buffer;
     int stop;
     set.count = 0;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_TRANSPOSED_INDEX, exec));
@@ -6062,8 +6082,7 @@ BSR_API bsr_status bsr_build_transposed_index(const bsr_context *ctx, const bsr_
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     memset(buffer, 0, (size_t)job.view.bytes);
-    header[0] = BSRI_TRANSPOSED_MAGIC, header[1] = m->nnz, header[2] = bsri_block_rows(m), header[3] = bsri_block_cols(m);
-    header[4] = job.view.patterns, header[5] = m->index_dtype;
+    bsri_transposed_header(m, (int64_t *)buffer);
     job.patterns = bsri_patterns(m, &job.one), job.buffer = buffer;
     bsri_parallel(ctx, job.patterns.count, bsri_transposed_one, &job);
     return BSR_OK;
@@ -6207,8 +6226,7 @@ BSR_API bsr_status bsr_build_schedule(const bsr_context *ctx, const bsr_matrix *
     if (stop) return BSR_OK;
     BSRI_TRY(bsri_lines_make(&c, m, transposed, &job.view, group, &lines, &scratch));
     memset(buffer, 0, (size_t)job.view.bytes);
-    header[0] = BSRI_SCHEDULE_MAGIC, header[1] = m->nnz, header[2] = job.view.lines, header[3] = job.view.patterns;
-    header[4] = group, header[5] = job.view.groups, header[6] = transposed != 0;
+    bsri_schedule_header(m, group, transposed, header);
     job.patterns = bsri_patterns(m, &job.one);
     for (i = 0; i < job.patterns.count; i++) {
         bsri_item it = bsri_matrix_item(&job.patterns, i, &job.one);
@@ -7538,7 +7556,7 @@ static bsr_status bsri_product_batch(const bsri_call *c, const bsri_product_call
 
 static bsr_status bsri_check_product(const bsri_call *c, const bsri_product_call *p, bsri_spans *set) {
     const int64_t m = p->trans ? p->a->cols : p->a->rows, k = p->trans ? p->a->rows : p->a->cols;
-    const int has_input = p->input && (p->beta != 0 || (p->epilogue && p->epilogue->beta_ptr));
+    const int beta = p->beta != 0 || (p->epilogue && p->epilogue->beta_ptr);
     const uint32_t input_types = BSRI_INTS & BSRI_BIT(p->out->dtype) ? BSRI_INTS : BSRI_FLOATS;
     bsri_batch batch;
     if (p->b->rows != k) return bsri_fail(c, BSR_ITEM_INNER_MISMATCH, p->id_b, -1, p->b->rows);
@@ -7546,9 +7564,8 @@ static bsr_status bsri_check_product(const bsri_call *c, const bsri_product_call
     if (p->out->cols != p->b->cols) return bsri_fail(c, BSR_ITEM_COLS_MISMATCH, p->id_out, -1, p->out->cols);
     BSRI_TRY(bsri_check_pair_dtypes(c, p->a->dtype, p->b->dtype, p->id_b, p->out->dtype, p->id_out));
     BSRI_TRY(bsri_product_batch(c, p, &batch));
-    if (!p->input && (p->beta != 0 || (p->epilogue && p->epilogue->beta_ptr)))
-        return bsri_fail(c, BSR_ITEM_BETA_INPUT, BSR_ARG_INPUT, -1, 0);
-    if (has_input) BSRI_TRY(bsri_check_repeated(c, set, p->input, BSR_ARG_INPUT, input_types, m, p->out->cols, &batch));
+    if (beta && !p->input) return bsri_fail(c, BSR_ITEM_BETA_INPUT, BSR_ARG_INPUT, -1, 0);
+    if (beta) BSRI_TRY(bsri_check_repeated(c, set, p->input, BSR_ARG_INPUT, input_types, m, p->out->cols, &batch));
     BSRI_TRY(bsri_check_epilogue(c, set, p->epilogue, p->out, bsri_compute_dtype(c, p->a->dtype), &batch));
     BSRI_TRY(bsri_check_dense_same(c, set, p->out, p->id_out, BSRI_FLOATS | BSRI_INTS, BSRI_WRITE, BSR_ARG_INPUT));
     return bsri_check_structure(c, p->a, p->id_a, 0);
@@ -8217,7 +8234,6 @@ typedef struct bsri_dev_lines {
     uint64_t *key;                                       /* [patterns][count]: longest first */
     int32_t *distinct, *order, *member, *unions, *stamp; /* [patterns][...] */
     uint32_t *bits, *repeats;
-    int32_t *out_order, *out_lengths;
 } bsri_dev_lines;
 
 typedef struct bsri_dev_rank {
@@ -8889,14 +8905,11 @@ static bsr_status bsri_cuda_transposed_index(const bsri_call *c, const bsr_matri
     bsr_matrix one;
     bsri_batch patterns = bsri_patterns(m, &one);
     bsri_dev_fill f;
-    int64_t head[8] = {0};
     int stop;
     bsri_cuda_transpose_plan(&q, &cuts, m);
     BSRI_TRY(bsri_cuda_plan(c, &cuts, &stop));
     if (stop) return BSR_OK;
-    head[0] = BSRI_TRANSPOSED_MAGIC, head[1] = m->nnz, head[2] = bsri_block_rows(m), head[3] = bsri_block_cols(m);
-    head[4] = v->patterns, head[5] = m->index_dtype;
-    memset(&f, 0, sizeof f), memcpy(f.head, head, sizeof head);
+    memset(&f, 0, sizeof f), bsri_transposed_header(m, f.head);
     f.data = (int64_t *)buffer, f.words = v->bytes / 8, f.heads = 8;
     if (patterns.count == 1) { /* the most common case is worth not writing twice */
         const bsri_item it = bsri_matrix_item(&patterns, 0, &one);
@@ -8962,14 +8975,13 @@ static bsr_status bsri_cuda_schedule(const bsri_call *c, const bsr_matrix *m, in
     bsri_dev_rank r;
     bsr_matrix one;
     bsri_batch patterns = bsri_patterns(m, &one);
-    int64_t head[8] = {0};
+    int64_t head[8];
     unsigned threads = (unsigned)bsri_max(1, bsri_ceil_div(bsri_min(v->lines, BSRI_GROUP_LINES), 32)) * 32;
     int stop;
     bsri_cuda_lines_plan(&q, &cuts, m, transposed, v, group);
     BSRI_TRY(bsri_cuda_plan(c, &cuts, &stop));
     if (stop) return BSR_OK;
-    head[0] = BSRI_SCHEDULE_MAGIC, head[1] = m->nnz, head[2] = v->lines, head[3] = v->patterns;
-    head[4] = group, head[5] = v->groups, head[6] = transposed != 0;
+    bsri_schedule_header(m, group, transposed, head);
     BSRI_TRY(bsri_cuda_zero(c, buffer, v->bytes, head, 8, bsri_cuda_at(c, q.at[2]), q.repeats_bytes));
     BSRI_TRY(bsri_cuda_lines_load(c, &q, &one, &patterns, transposed));
     BSRI_CUDA_RUN(c, bsri_lines_measure, *l, bsri_ceil_div(patterns.count * l->count, 8), 256);
@@ -9003,44 +9015,59 @@ static bsr_status bsri_cuda_validate_stage(const bsri_call *c, bsri_dev_validate
     BSRI_CUDA_RUN(c, bsri_validate_stage, *v, v->work, 256);
     return BSR_OK;
 }
-/* Header words against what they must be: -1, or the first that is not. */
-static int bsri_cuda_header(const int64_t *have, const int64_t *want, int n) {
+/* Both headers, eight words each: of the transposed index, of the schedule. */
+static bsr_status bsri_cuda_headers(const bsri_call *c, const bsr_matrix *m, int64_t *have) {
+    const void *const view[2] = {m->transposed_index, m->schedule};
     int i;
-    for (i = 0; i < n; i++)
-        if (have[i] != want[i]) return i;
-    return -1;
+    memset(have, 0, 2 * BSRI_VIEW_HEADER);
+    for (i = 0; i < 2; i++)
+        if (view[i])
+            BSRI_TRY(bsri_cuda_status(c, cudaMemcpyAsync(have + 8 * i, view[i], BSRI_VIEW_HEADER, cudaMemcpyDeviceToHost,
+                                                         c->exec->stream)));
+    return bsri_cuda_status(c, cudaStreamSynchronize(c->exec->stream));
 }
-static bsr_status bsri_cuda_validate_views(const bsri_call *c, bsri_dev_validate *v, bsri_cuda_lines *q, const int64_t *seen_at) {
+/* What a schedule says of unions, and how many are tall; s: its header. */
+static bsr_status bsri_cuda_validate_unions(const bsri_call *c, bsri_dev_validate *v, bsri_cuda_lines *q, const int64_t *s) {
     const bsr_matrix *m = &v->m;
-    int64_t have[16], want[6], found[5], patterns = v->patterns.count, late = -1;
-    const int64_t *t = have, *s = have + 8;
     bsri_dev_rank r;
-    int bad;
-    memset(have, 0, sizeof have), memset(&r, 0, sizeof r);
-    if (m->transposed_index)
-        BSRI_TRY(bsri_cuda_status(c, cudaMemcpyAsync(have, m->transposed_index, 64, cudaMemcpyDeviceToHost, c->exec->stream)));
-    if (m->schedule)
-        BSRI_TRY(bsri_cuda_status(c, cudaMemcpyAsync(have + 8, m->schedule, 64, cudaMemcpyDeviceToHost, c->exec->stream)));
-    BSRI_TRY(bsri_cuda_status(c, cudaStreamSynchronize(c->exec->stream)));
+    BSRI_TRY(bsri_cuda_validate_stage(c, v, BSRI_STAGE_UNIONS, v->patterns.count, v->schedule.groups * v->group));
+    if (s[6]) BSRI_TRY(bsri_cuda_lines_load(c, q, m, &v->patterns, 1));
+    for (v->pattern = 0; v->pattern < v->patterns.count; v->pattern++) {
+        const bsri_item it = bsri_matrix_item(&v->patterns, v->pattern, m);
+        v->start = it.crow, v->list = it.col;
+        if (s[6]) {
+            v->start = bsri_at(q->l.start, m->index_dtype, v->pattern * (v->lines + 1));
+            v->list = bsri_at(q->l.list, m->index_dtype, m->flags & BSR_MATRIX_RAGGED ? 0 : v->pattern * m->nnz);
+        }
+        BSRI_CUDA_RUN(c, bsri_validate_unions, *v, bsri_ceil_div(v->schedule.groups, 8), 256);
+    }
+    memset(&r, 0, sizeof r);
+    r.n = v->schedule.groups, r.lengths = (int32_t *)((char *)m->schedule + v->schedule.at[1]);
+    r.tall = (int64_t *)v->record + 4;
+    BSRI_CUDA_RUN(c, bsri_rank_tall, r, v->patterns.count > 0, 1024);
+    return BSR_OK;
+}
+/* In the order in which the CPU looks; late: what is wrong with the schedule's header, where all before it is to be looked at. */
+static bsr_status bsri_cuda_validate_views(const bsri_call *c, bsri_dev_validate *v, bsri_cuda_lines *q, int64_t seen_at) {
+    const bsr_matrix *m = &v->m;
+    int64_t have[16], found[5], patterns = v->patterns.count;
+    const int64_t *t = have, *s = have + 8;
+    int bad, late = -1;
+    BSRI_TRY(bsri_cuda_headers(c, m, have));
     if (m->transposed_index) {
-        want[0] = BSRI_TRANSPOSED_MAGIC, want[1] = m->nnz, want[2] = v->rows, want[3] = v->cols;
-        want[4] = bsri_pattern_count(m), want[5] = m->index_dtype;
-        bad = bsri_cuda_header(t, want, 6);
+        bad = bsri_transposed_differs(m, t);
         if (bad >= 0) return bsri_fail(c, BSR_ITEM_VIEW_HEADER, BSR_ARG_MATRIX, bad, t[bad]);
         if (!bsri_transposed_layout(m, &v->index)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
         BSRI_TRY(bsri_cuda_validate_stage(c, v, BSRI_STAGE_CCOL, patterns, v->cols + 1));
         BSRI_TRY(bsri_cuda_validate_stage(c, v, BSRI_STAGE_ENTRIES, 1, v->index.entries * v->index.patterns));
     }
     if (m->schedule) {
-        want[0] = BSRI_SCHEDULE_MAGIC, want[1] = m->nnz, want[2] = s[6] ? v->cols : v->rows, want[3] = bsri_pattern_count(m);
-        bad = bsri_cuda_header(s, want, 4);
-        if (bad < 0 && (s[4] < 1 || s[4] > 8)) bad = 4;
-        if (bad >= 0) late = bad;
-        else if (!bsri_schedule_layout(m, (int)s[4], s[6] != 0, &v->schedule))
+        late = bsri_schedule_differs(m, s);
+        if (late < 0 && !bsri_schedule_layout(m, (int)s[4], s[6] != 0, &v->schedule))
             return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
     }
     if (m->schedule && late < 0) {
-        v->group = s[4], v->lines = v->schedule.lines, v->seen = (uint32_t *)bsri_cuda_at(c, *seen_at);
+        v->group = s[4], v->lines = v->schedule.lines, v->seen = (uint32_t *)bsri_cuda_at(c, seen_at);
         BSRI_TRY(bsri_cuda_zero(c, v->seen, (patterns * (v->lines + 1) + 1) / 2 * 8, NULL, 0, NULL, 0));
         BSRI_TRY(bsri_cuda_validate_stage(c, v, BSRI_STAGE_MARK, patterns, v->schedule.groups * v->group));
         BSRI_TRY(bsri_cuda_validate_stage(c, v, BSRI_STAGE_ORDER, patterns, v->schedule.groups * v->group));
@@ -9052,22 +9079,7 @@ static bsr_status bsri_cuda_validate_views(const bsri_call *c, bsri_dev_validate
         else if (s[6] != 0 && s[6] != 1) late = 14;
         else if (s[5] != v->schedule.groups) late = 13;
     }
-    if (m->schedule && late < 0) {
-        BSRI_TRY(bsri_cuda_validate_stage(c, v, BSRI_STAGE_UNIONS, patterns, v->schedule.groups * v->group));
-        if (s[6]) BSRI_TRY(bsri_cuda_lines_load(c, q, m, &v->patterns, 1));
-        for (v->pattern = 0; v->pattern < patterns; v->pattern++) {
-            const bsri_item it = bsri_matrix_item(&v->patterns, v->pattern, m);
-            v->start = it.crow, v->list = it.col;
-            if (s[6]) {
-                v->start = bsri_at(q->l.start, m->index_dtype, v->pattern * (v->lines + 1));
-                v->list = bsri_at(q->l.list, m->index_dtype, m->flags & BSR_MATRIX_RAGGED ? 0 : v->pattern * m->nnz);
-            }
-            BSRI_CUDA_RUN(c, bsri_validate_unions, *v, bsri_ceil_div(v->schedule.groups, 8), 256);
-        }
-        r.n = v->schedule.groups, r.lengths = (int32_t *)((char *)m->schedule + v->schedule.at[1]);
-        r.tall = (int64_t *)v->record + 4;
-        BSRI_CUDA_RUN(c, bsri_rank_tall, r, patterns > 0, 1024);
-    }
+    if (m->schedule && late < 0) BSRI_TRY(bsri_cuda_validate_unions(c, v, q, s));
     BSRI_TRY(bsri_cuda_validate_wait(c, v, found));
     if (found[1]) return bsri_fail(c, (int)found[1], BSR_ARG_MATRIX, found[2], found[3]);
     if (m->schedule && late < 0 && s[7] != found[4]) late = 15;
@@ -9100,7 +9112,7 @@ static bsr_status bsri_cuda_validate(const bsri_call *c, const bsr_matrix *m) {
                                       v.rows + 2 + m->nnz));
     BSRI_TRY(bsri_cuda_validate_wait(c, &v, found));
     if (found[1]) return bsri_fail(c, (int)found[1], BSR_ARG_MATRIX, found[2], found[3]);
-    return m->transposed_index || m->schedule ? bsri_cuda_validate_views(c, &v, &q, &seen_at) : BSR_OK;
+    return m->transposed_index || m->schedule ? bsri_cuda_validate_views(c, &v, &q, seen_at) : BSR_OK;
 }
 
 /* 1: rows of a dense matrix, 2: its columns consist of whole aligned pieces, in each block too; 0: neither. A piece is 16 bytes,
