@@ -3946,9 +3946,9 @@ static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_produc
         /* What starts while a launch that fills the GPU runs crowds where that has gone, several tiles of a long row together
            (512 x 512 x 8192, .5: 9.2 us, late 8.0, four strips beside each other 7.4; 5120 x 13824 x 256, .8: 34, 27). At once
            where values come from memory, or blocks land, before the wait (14336 x 4096 x 256, .9, new values each time: 13.0,
-           late 15.1), but for long rows. Strips beside each other want the same rows of b where many blocks are stored (2048 x
-           8192 x 2048, .9: 21.8 us, with four 22.4). */
-        m->late = stored > 8 * p->tiles || (bytes < 8 << 20 && !m->constant);
+           late 15.1), but for long rows where a multiprocessor has more than one tile. Strips beside each other want the
+           same rows of b where many blocks are stored (2048 x 8192 x 2048, .9: 21.8 us, with four 22.4). */
+        m->late = (stored > 8 * p->tiles && s.each > 1) || (bytes < 8 << 20 && !m->constant);
         if (m->share == 1 && p->a.nnz * 5 >= p->tiles * bsri_block_cols(&p->a)) m->beside = m->strips % 4 ? 0 : 2;
     }
     c.kernel += (rows == 64) * 4 + bsri_mma_log2(cols) - 3, c.tile_rows = rows, c.tile_cols = cols;
