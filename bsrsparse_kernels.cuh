@@ -3455,23 +3455,31 @@ template <class T, int MI, int NI> struct bsri_few {
     static constexpr int ROWS = MI * 16, COLS = NI * 8, A_BYTES = ROWS * 128, SLOT = bsri_few_slot(ROWS, COLS);
     static constexpr int UNIT = MI * NI > 16 ? 4 : 1, OWN = MI / UNIT; /* warps that take a block together; 16 rows: of each */
     static constexpr int SLOTS = UNIT > 1 ? 3 : 2, WARPS = 8;          /* at most */
+    static constexpr bool ACROSS = NI == 8; /* contiguous columns: as rows of out's transpose */
     static constexpr int TILE = bsri_few_sums(ROWS, COLS) / 4;         /* numbers */
 #ifdef BSRI_WGMMA_CODE
     /* Of one slot: a block, behind it its rows of b. */
     static __device__ __forceinline__ void multiply(float (&sum)[OWN][NI][4], uint32_t slot, const bsri_dev_few &m) {
         if constexpr (UNIT == 1) by_warp(sum, slot, m);
         else {
-            if (m.columns) by_group<32, 0>(*(float(*)[NI * 4])sum, slot);
-            else by_group<2048, 1>(*(float(*)[NI * 4])sum, slot);
+            float(&all)[NI * 4] = *(float(*)[NI * 4])sum;
+            if (ACROSS && m.out_row == 1 && m.columns) by_group<32, 0, ACROSS>(all, slot);
+            else if (ACROSS && m.out_row == 1) by_group<2048, 1, ACROSS>(all, slot);
+            else if (m.columns) by_group<32, 0, false>(all, slot);
+            else by_group<2048, 1, false>(all, slot);
         }
     }
     /* STEP: bytes of b from 16 products to the next; TB: they run across its rows. */
-    template <int STEP, int TB> static __device__ __forceinline__ void by_group(float (&sum)[NI * 4], uint32_t slot) {
+    template <int STEP, int TB, bool SWAPPED>
+    static __device__ __forceinline__ void by_group(float (&sum)[NI * 4], uint32_t slot) {
         bsri_wgmma_fence();
 #pragma unroll
-        for (int k = 0; k < 4; k++)
-            bsri_wgmma<T, COLS, 0, TB>::ss(sum, bsri_wgmma_matrix<128>(slot + k * 32, 0),
-                                           bsri_wgmma_matrix<128>(slot + A_BYTES + k * STEP, 8192));
+        for (int k = 0; k < 4; k++) {
+            const uint64_t a = bsri_wgmma_matrix<128>(slot + k * 32, 0);
+            const uint64_t b = bsri_wgmma_matrix<128>(slot + A_BYTES + k * STEP, 8192);
+            if constexpr (SWAPPED) bsri_wgmma<T, COLS, TB, 0>::ss(sum, b, a);
+            else bsri_wgmma<T, COLS, 0, TB>::ss(sum, a, b);
+        }
         bsri_wgmma_commit(), bsri_wgmma_wait<0>();
 #pragma unroll
         for (int i = 0; i < NI * 4; i++) bsri_wgmma_done(sum[i]);
@@ -3628,48 +3636,52 @@ template <class T, int MI, int NI> struct bsri_few {
         }
     }
     /* Of warps that take a block together: eights of out from the registers (through shared memory, as in any(), 512 x 512 x
-       8192, .5, takes 10.2 us, so 9.1; 256 x 256 x 16384 6.8 and 5.6). BY_ROWS: those of a row, else of a column. */
-    template <bool BY_ROWS>
+       8192, .5, takes 10.2 us, so 9.1; 256 x 256 x 16384 6.8 and 5.6). Lines are rows, or columns where those are contiguous;
+       ALONG: sums stand along them, as where the transpose is computed (by columns 1024^3, .9, 3.7 us, so 3.3; with tiles of 64 x
+       128, in two halves, ptxas finds too few registers to let products overlap). */
+    template <bool ALONG>
     static __device__ __forceinline__ void eights(const bsri_dev_few &m, float (&sum)[OWN][NI][4], int strip, int side) {
-        const int lane = threadIdx.x % 32, four = lane % 4, own = threadIdx.x / 32 % UNIT * 16;
-        const int64_t row = (int64_t)strip * ROWS + own + (BY_ROWS ? lane / 4 : four % 2 * 8);
-        const int col = side + (BY_ROWS ? four * 8 : four / 2 * 8 + lane / 4);
-        auto right = [](int i) { return BY_ROWS ? i / 2 * 32 : i * 16; }; /* columns from the lane's first eight to its i-th */
-        auto offset = [&](int i, int64_t line) { return 2 * (BY_ROWS ? i % 2 * 8 * line + right(i) : right(i) * line); };
+        const int lane = threadIdx.x % 32, four = lane % 4, own = threadIdx.x / 32 % UNIT * 16, columns = m.out_row == 1;
+        const int64_t y = (int64_t)strip * ROWS, step = columns ? m.out_col : m.out_row;
+        const int64_t line = (columns ? side : y) + (ALONG ? own + lane / 4 : four / 2 * 8 + lane / 4);
+        const int64_t first = (columns ? y : side) + (ALONG ? four * 8 : own + four % 2 * 8);
+        /* from the lane's first eight to its i-th: lines, elements */
+        auto down = [](int i) { return ALONG ? i % 2 * 8 : i * 16; };
+        auto right = [](int i) { return ALONG ? i / 2 * 32 : 0; };
+        auto inside = [&](int i) { return (columns ? line + down(i) : first + right(i)) < m.width; };
         auto pair = [&](int i, int j) -> float * { /* the sums that are word j of it before words take turns */
-            return &sum[0][BY_ROWS ? i / 2 * 4 + j : i * 2 + j / 2][(BY_ROWS ? i : j) % 2 * 2];
+            return &sum[0][ALONG ? i / 2 * 4 + j : i * 2 + j / 2][(ALONG ? i : j) % 2 * 2];
         };
         if (m.scaled && !m.input) {
 #pragma unroll
             for (int i = 0; i < NI * 4; i++) sum[0][i / 4][i % 4] = __fmul_rn(m.alpha, sum[0][i / 4][i % 4]);
         } else if (m.scaled) { /* what a thread adds is what it writes to, where input is out itself */
-            const char *from = m.input + 2 * (BY_ROWS ? row * m.in_line + col : col * m.in_line + row);
+            const char *from = m.input + 2 * (line * m.in_line + first);
             uint4 added[NI / 2];
 #pragma unroll
             for (int i = 0; i < NI / 2; i++) {
                 added[i] = make_uint4(0, 0, 0, 0);
-                if (col + right(i) < m.width) added[i] = *(const uint4 *)(from + offset(i, m.in_line));
+                if (inside(i)) added[i] = *(const uint4 *)(from + 2 * (down(i) * m.in_line + right(i)));
             }
 #pragma unroll
             for (int i = 0; i < NI / 2; i++) {
                 uint32_t w[4] = {added[i].x, added[i].y, added[i].z, added[i].w};
                 turn(w);
 #pragma unroll
-                for (int j = 0; j < 4; j++) scale(m, pair(i, j), BY_ROWS ? w[j] : bsri_mma_transpose(w[j]));
+                for (int j = 0; j < 4; j++) scale(m, pair(i, j), ALONG ? w[j] : bsri_mma_transpose(w[j]));
             }
         }
-        char *const to = m.out + 2 * (row * m.out_row + col * m.out_col);
-        const int64_t line = BY_ROWS ? m.out_row : m.out_col;
+        char *const to = m.out + 2 * (line * step + first);
 #pragma unroll
         for (int i = 0; i < NI / 2; i++) {
             uint32_t w[4];
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 w[j] = T::pack(pair(i, j)[0], pair(i, j)[1]);
-                if (!BY_ROWS) w[j] = bsri_mma_transpose(w[j]);
+                if (!ALONG) w[j] = bsri_mma_transpose(w[j]);
             }
             turn(w);
-            if (col + right(i) < m.width) *(uint4 *)(to + offset(i, line)) = make_uint4(w[0], w[1], w[2], w[3]);
+            if (inside(i)) *(uint4 *)(to + 2 * (down(i) * step + right(i))) = make_uint4(w[0], w[1], w[2], w[3]);
         }
     }
     static __device__ __forceinline__ void finish_groups(const bsri_dev_few &m, float (&sum)[OWN][NI][4], int strip, int side,
@@ -3694,7 +3706,7 @@ template <class T, int MI, int NI> struct bsri_few {
                 sum[0][n][0] += x.x, sum[0][n][1] += x.y, sum[0][n][2] += x.z, sum[0][n][3] += x.w;
             }
         }
-        if (m.out_row != 1) eights<true>(m, sum, strip, side);
+        if (ACROSS || m.out_row != 1) eights<true>(m, sum, strip, side);
         else eights<false>(m, sum, strip, side);
     }
     /* With any epilogue: lines of out, that is rows, or columns where those are contiguous, through shared memory. */
@@ -3705,7 +3717,8 @@ template <class T, int MI, int NI> struct bsri_few {
         const int row = warp % UNIT * 16 + lane / 4, col = lane % 4 * 2, pieces = rows ? NI : ROWS / 8;
         const int step = rows ? blockDim.x / NI : blockDim.x / (ROWS / 8), piece = threadIdx.x % pieces * 8;
         const int odd = piece >> 5 & 1; /* halves of eight change places in every second 32: no bank twice (.2 us less) */
-        const int at_first = rows ? row * pitch + col : col * pitch + (row ^ (row >> 3 & 4));
+        const bool along = ACROSS || rows;
+        const int at_first = along ? row * pitch + col : col * pitch + (row ^ (row >> 3 & 4));
         float *const to = (float *)shared + warp / UNIT * TILE + at_first;
         int line = rows ? threadIdx.x / NI : threadIdx.x / (ROWS / 8);
         float4 *from = (float4 *)((float *)shared + line * pitch + piece);
@@ -3716,8 +3729,8 @@ template <class T, int MI, int NI> struct bsri_few {
 #pragma unroll
         for (int n = 0; n < NI; n++) {
             const float(&x)[4] = sum[0][n];
-            float *const at = to + n * 8 * (rows ? 1 : pitch) + (rows && n & 4 ? 4 - col / 4 * 8 : 0);
-            if (rows) *(float2 *)at = make_float2(x[0], x[1]), *(float2 *)(at + 8 * pitch) = make_float2(x[2], x[3]);
+            float *const at = to + n * 8 * (along ? 1 : pitch) + (along && n & 4 ? 4 - col / 4 * 8 : 0);
+            if (along) *(float2 *)at = make_float2(x[0], x[1]), *(float2 *)(at + 8 * pitch) = make_float2(x[2], x[3]);
             else at[0] = x[0], at[pitch] = x[1], at[8] = x[2], at[pitch + 8] = x[3];
         }
         __syncthreads();
