@@ -2683,29 +2683,29 @@ enum {
     BSRI_COSTS_SAMPLED_WGMMA_64
 };
 static const bsri_costs bsri_costs_of[] = {
-    {5190, 4500, 2390, 1430, 81, 22.1, 0.837, 9.19, 349},     /* mma 16 */
-    {5400, 3610, 1270, 0.232, 91.1, 116, 2.08e-05, 110, 316}, /* mma 32 */
-    {1620, 4790, 265, 5670, 339, 0.26, 188, 119, 1110},       /* f32 16 */
-    {2010, 911, 688, 2360, 1070, 0.039, 22.7, 424, 1860},     /* f32 32 */
-    {3560, 3180, 482, 1220, 170, 68.2, 0.00111, 66.1, 465},   /* tf32 16 */
-    {2630, 3760, 935, 652, 360, 16.7, 0.00617, 133, 699},     /* tf32 32 */
-    {2860, 3690, 100, 1090, 174, 2.3, 0.0447, 27.4, 211},     /* i8 32 */
-    {5230, 1960, 100, 2780, 172, 3.92, 0.0458, 109, 378},     /* i8 64 */
-    {0.716, 3100, 3680, 71.9, 22.2, 7.15, 14.3, 225, 67.1},   /* short 16 */
-    {0.277, 2780, 4150, 321, 51.3, 15.4, 1.67, 373, 65.2},    /* short 32 */
-    {0.699, 1920, 2780, 2080, 54.5, 22.8, 1.26, 399, 67.1},   /* short 64 */
-    {2290, 59.7, 4490, 67400, 23.3, 0.0855, 266, 99.5, 2390}, /* skinny 16 */
-    {1090, 36.5, 4410, 148000, 50.2, 4.19, 4.19, 577, 243},   /* skinny 32 */
-    {1020, 724, 804, 3560, 41.7, 3.5, 14.6, 126, 4110},       /* few 32 */
-    {1230, 4.65, 700, 3510, 68.2, 0.394, 0.0435, 744, 33.9},  /* few 64 */
-    {47.2, 67.7, 524, 4590, 107, 101, 0.00409, 166, 760},     /* few wgmma 64 */
-    {412, 717, 309, 2240, 222, 37.5, 0.109, 129, 598},        /* few wgmma 128 */
-    {3530, 6600, 3400, 562, 76.3, 30.7, 1.06, 39, 72.6},      /* narrow 16 */
-    {4750, 3310, 3480, 580, 112, 36.9, 0.0485, 46.6, 97.3},   /* narrow 32 */
-    {1970, 3380, 1820, 338, 45.9, 49.1, 9.08e-05, 380, 74.2}, /* wide 64 */
-    {2050, 3410, 1190, 485, 14.5, 13.7, 0.00113, 3.18, 278},  /* wide 128 */
-    {1.54, 2810, 1200, 1110, 361, 28.5, 0.0487, 80.9, 42.4},  /* wide i8 64 */
-    {1000, 2770, 711, 2110, 455, 54.4, 0.0506, 22.5, 15.2},   /* wide i8 128 */
+    {5220, 3040, 2710, 2810, 104, 12.4, 1.24, 23.4, 331},     /* mma 16 */
+    {4300, 4320, 995, 0.129, 136, 86.3, 1.24e-05, 9.76, 436}, /* mma 32 */
+    {1920, 4330, 334, 5650, 337, 0.126, 414, 154, 1070},      /* f32 16 */
+    {2430, 625, 681, 2970, 1050, 0.0276, 18.8, 495, 1750},    /* f32 32 */
+    {3840, 3210, 484, 1180, 154, 71, 0.000899, 68.3, 446},    /* tf32 16 */
+    {3030, 3520, 937, 613, 352, 16.3, 0.00569, 160, 655},     /* tf32 32 */
+    {3510, 3430, 100, 1000, 171, 0.911, 0.043, 29.4, 206},    /* i8 32 */
+    {5670, 1900, 100, 2540, 171, 5, 0.0463, 122, 329},        /* i8 64 */
+    {0.315, 3020, 2180, 3.36, 20.6, 5.92, 17.5, 207, 67.1},   /* short 16 */
+    {0.16, 2570, 3560, 120, 53.4, 22.7, 0.718, 378, 65.4},    /* short 32 */
+    {0.285, 2160, 3270, 952, 66.6, 8.78, 1.38, 345, 66.9},    /* short 64 */
+    {2440, 60.1, 5470, 11800, 25.9, 0.131, 1150, 171, 2410},  /* skinny 16 */
+    {275, 31.2, 4450, 27900, 31.7, 0.698, 1.42, 803, 33.3},   /* skinny 32 */
+    {1830, 25, 832, 2840, 32.3, 68.1, 0.543, 151, 3590},      /* few 32 */
+    {1960, 3.96, 471, 8740, 0.668, 18.1, 19, 419, 14.1},      /* few 64 */
+    {59.9, 132, 441, 3700, 102, 70.6, 0.00086, 173, 784},     /* few wgmma 64 */
+    {301, 1270, 336, 1180, 182, 38.5, 0.00192, 125, 519},     /* few wgmma 128 */
+    {5140, 5490, 2720, 563, 95.3, 18.3, 1.45, 25.5, 34.5},    /* narrow 16 */
+    {335, 4820, 3590, 618, 132, 37.3, 0.158, 51, 144},        /* narrow 32 */
+    {263, 3630, 1320, 1090, 229, 18.4, 9.33e-05, 77, 180},    /* wide 64 */
+    {653, 3580, 1660, 664, 21.5, 18.1, 0.00054, 0.377, 303},  /* wide 128 */
+    {1.26, 3300, 1200, 1140, 338, 33.2, 0.0491, 85.2, 45.5},  /* wide i8 64 */
+    {1010, 2850, 711, 2150, 446, 56.5, 0.0507, 18.5, 11.8},   /* wide i8 128 */
     {28.7, 4950, 100, 505, 36.3, 115, 1.15, 892, 64.4},       /* sampled mma 16 */
     {89.9, 7630, 100, 513, 69, 211, 0.041, 484, 68.5},        /* sampled mma 32 */
     {42.6, 7550, 100, 526, 112, 206, 0.0498, 47.4, 524},      /* sampled mma 64 */
@@ -2967,6 +2967,7 @@ static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_
         const double all = (double)bsri_ceil_div(tiles, 4 / i) / ctx->sm_count; /* CTAs of four warps */
         const double room = bsri_short_room(p, f, all);
         if (!f->vector && bsri_short_simple(p, f)) t.fused = bsri_mma_layout(&p->out) == 1 ? 0.12 : 0.3; /* of any epilogue's */
+        t.fused *= i == 1 ? 1.3 : i == 2 ? 1.0 : 0.8; /* tiles of a CTA */
         if (asked->split && asked->split != i) continue;
         /* what is there at once is spread evenly */
         bsri_tiling_spread(&t, all > room ? (ceil(all) + all) / 2 : ceil(all), room, 0.9 + 0.75 * all / room);
@@ -3895,9 +3896,11 @@ static void bsri_few_take(bsri_estimate *e, const bsr_context *ctx, const bsri_d
     const bsri_few_shape s = bsri_few_shape_of(ctx, p, rows, cols, most);
     bsri_tiling t = bsri_tiling_of(f, rows, cols, 64, s.share);
     t.along = bsri_few_layout(p, f) == 1, t.longer = 0.0, t.stored = groups ? s.share : 1.0;
-    t.fused = bsri_mma_plain(p) ? 0.0 : (double)bsri_max(1024, rows * cols) / 1024.0;
-    if (bsri_few_stored(p, f, groups)) t.fused *= 0.12; /* of what ReLU takes */
-    else if (bsri_mma_adds(p)) t.fused *= cols > 64 ? 3.0 : 1.3; /* an input that is waited for */
+    /* of what ReLU takes: what is stored at once, an input that is waited for; columns of out */
+    t.fused = bsri_mma_plain(p) ? 0.0 : bsri_few_stored(p, f, groups) ? (groups ? 0.25 : 0.12) : 1.0;
+    if (t.fused == 1.0 && bsri_mma_adds(p)) t.fused = cols > 64 ? 3.0 : 1.3;
+    if (groups && p->out.row_stride == 1) t.fused += 0.25;
+    t.fused *= (double)bsri_max(1024, rows * cols) / 1024.0;
     t.waves = groups ? ceil(s.full) : sqrt(1.0 + s.full * s.full);
     /* tiles are taken as multiprocessors get free; groups' are many: between the mean and the busiest one's */
     t.busy = s.each / t.waves, t.beside = (groups ? (s.each + ceil(s.each)) / 2 : s.each) / t.waves;
@@ -5736,14 +5739,16 @@ static void bsri_wgmma_take(bsri_estimate *e, const bsr_context *ctx, const bsri
     const int64_t units = p->items * groups * bsri_ceil_div(tiles, span), teams = bsri_max(1, ctx->sm_count / span);
     const int i8 = p->a.dtype == BSR_I8, kind = i8 ? BSRI_COSTS_WIDE_I8_64 - 6 : BSRI_COSTS_NARROW_16 - 4;
     bsri_tiling t = bsri_tiling_of(f, 128, cols, (int)bsri_min(p->br, i8 ? 128 : 64), 0);
-    if (units > teams) t.waves = pow((double)bsri_ceil_div(units, teams), 0.85); /* a tile starts while the one before ends */
+    /* a tile starts while the one before ends, and what is not there doesn't slow the others down */
+    if (units > teams) t.waves = pow(0.7 * (double)bsri_ceil_div(units, teams) + 0.3 * (double)units / (double)teams, 0.87);
     t.busy = (double)(units * span) / ctx->sm_count / t.waves;
     if (p->br >= 64) t.fetched = (double)bsri_min(cols, p->width);
     if (p->br >= 64 || t.along) t.far = 0.5;
     /* in pieces of 64 bytes (768 x 6144 x 12288, .9, blocks of 32: 97 us, 78 by tiles of 32 x 64); values are waited for (11008 x
        14336 x 128, .5: 227 and 120) */
     if (p->br < 64) t.memory = 4.0 * f->spilt + t.along * f->read;
-    if (bsri_mma_adds(p)) t.fused = p->br == 32 ? 1.2 : bsri_mma_layout(&p->out) == 1 ? 1.7 : 2.3; /* of what ReLU takes */
+    if (bsri_mma_adds(p)) t.fused = p->br == 32 ? 1.2 : bsri_mma_layout(&p->out) == 1 ? 1.7 : 3.0; /* of what ReLU takes */
+    t.fused *= cols / 256.0;
     bsri_estimate_take(e, p, f, kind + bsri_mma_log2(p->br), &t);
 }
 static bsri_estimate bsri_wgmma_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
