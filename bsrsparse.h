@@ -6307,7 +6307,8 @@ static bsr_status bsri_validate_schedule(const bsri_call *c, bsri_view_job *job)
     bsri_scratch_end(c, &scratch);
     return status;
 }
-/* Checking is all that it does: BSR_EXEC_SKIP_CHECKS changes nothing. Validating a schedule takes scratch. */
+/* Checking is all that it does: BSR_EXEC_SKIP_CHECKS leaves out only whose device's stream it is. Validating a schedule takes
+   scratch. */
 BSR_API bsr_status bsr_validate(const bsr_context *ctx, const bsr_matrix *m, const bsr_exec *exec) {
     bsri_call c;
     bsri_view_job job;

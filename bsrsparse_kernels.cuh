@@ -2424,8 +2424,8 @@ __device__ __forceinline__ void bsri_mma_short_finish(float (&sum)[L::MI][L::NI]
         }
     }
 }
-/* All of this warp's tiles. SIMPLE: one item, one reduction, nothing but alpha, which the host knows: what most calls need then
-   stands side by side in the code and in the parameters. */
+/* All of this warp's tiles. SIMPLE: one item, one reduction, alpha and at most an input that lies as out does,
+   which the host knows: what most calls need then stands side by side in the code and in the parameters. */
 template <class T, class L, bool SIMPLE>
 __device__ __forceinline__ void bsri_mma_short_tiles(const bsri_dev_mma &m, bsri_dev_finisher &finisher, char *shared) {
     const bsri_dev_product &p = m.p;
@@ -3441,8 +3441,8 @@ typedef struct bsri_dev_few {
     int32_t share, slots;               /* warps, or groups of them; blocks of each at a time */
     int32_t half_bits, bc, width;       /* log2 of a block's pieces of 64 products; its products; columns */
     int32_t columns, fold, twist;       /* products run along b; log2 of its rows in 128 bytes, of a swizzled row's pieces - 1 */
-    int32_t pairs, constant;            /* out takes them: 1 of columns, 2 of rows, else 0 (where warps take a block together:
-                                           eight of them, either way); a may be read at once */
+    int32_t pairs, constant;            /* out takes them: 1 along rows, 2 along columns, else 0 (where warps take a block
+                                           together: eights, either way); a may be read at once */
     int32_t scaled;                     /* pairs, by alpha, and beta times an input is added */
     float alpha, beta;
     bsri_dev_product p;
@@ -3878,7 +3878,7 @@ static bsri_few_shape bsri_few_shape_of(const bsr_context *ctx, const bsri_dev_p
     return s;
 }
 /* Where nothing but alpha and an input that lies as out does is there, and out takes eights (of groups) or pairs of elements,
-   they are stored at once: 2 where they are of columns, else 1. */
+   they are stored at once: 2 where they lie along columns, 1 along rows. */
 static int bsri_few_stored(const bsri_dev_product *p, const bsri_facts *f, int groups) {
     const int adds = bsri_mma_adds(p), columns = p->out.row_stride == 1;
     if (groups) return (f->vector || adds) && (columns || p->width % 8 == 0) ? 1 + columns : 0;
@@ -4470,7 +4470,8 @@ __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_w
     bsri_wgmma_ends ends;
     ends.told = false;
     order.begin(m);
-    /* The first unit is known without being told; its lines, too, unless the schedule pads or there are several patterns. */
+    /* The first unit is known without being told; its lines, too, unless the schedule pads or says
+       that groups are tall, or there are several patterns. */
     const int32_t place = builder || lane >= m.group || !m.single ? -1 : order.place(m, order.mine).group * m.group + lane;
     for (uint32_t n = builder;;) { /* first a list of nothing: its code is fetched while the kernel before this one still runs */
         int unit = order.mine;

@@ -4,17 +4,16 @@
 #define BSRSPARSE_TUNE_TABLE_H
 /* BEGIN GENERATED */
 #define BSRI_TUNE_FORMAT 1
-#define BSRI_TUNE_ROWS 2
+#define BSRI_TUNE_ROWS 1
 static const bsr_tune_gpu bsri_tune_gpus[] = { /* name, architecture, multiprocessors, made with */
     {"NVIDIA H200", 90, 132,
      "driver for CUDA 13.0, toolkit 13.0, 2026-11-22, bsrsparse 0.1.0",
-     "sha256 6dcc2ef573240ef471ea005d9aafbdd118cdc665add7531c49c461474e094ce2"},
+     "sha256 eca5512857722f5170bc2c554dc27ea6370e8d9b44c104e180b27b32bdc708ea"},
 };
 static const bsr_tune_row bsri_tune_rows[] = {
     /* gpu, op, dtype, out, block rows, block cols, beta, alpha, m, k, n, density: */
     /* kernel, tile rows, tile cols, split, stages, order, gain */
-    {0,1,2,2,32,32,0,1,4096,4096,512,5,2,32,64,2,0,0,13},
-    {0,1,2,2,128,128,0,1,4096,4096,512,20,3,128,128,1,6,0,14},
+    {0,1,2,2,128,128,0,1,1024,4096,8192,5,3,128,256,1,0,0,6},
 };
-/* END GENERATED, check sum 3480869543 */
+/* END GENERATED, check sum 3494619645 */
 #endif
