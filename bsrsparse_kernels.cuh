@@ -5751,8 +5751,9 @@ static void bsri_wgmma_take(bsri_estimate *e, const bsr_context *ctx, const bsri
     if (bsri_mma_adds(p)) t.fused = p->br == 32 ? 1.2 : bsri_mma_layout(&p->out) == 1 ? 1.7 : 3.0; /* of what ReLU takes */
     t.fused *= cols / 256.0;
     /* With and without one, us: 4096^3, .95, blocks of 128 / 64 23.4 / 25.5 and 26.5 / 27.5, 8192 x 2048 x 2048, .95, of 128 21.0
-       and 23.7. Costs are of products without. */
-    if (p->a.schedule) t.told = 0.9;
+       and 23.7. Costs are of products without. It is for dealing, so not where each team has one unit. Whether it is for this
+       direction only the device knows. */
+    if (p->a.schedule && units > teams) t.told = 0.9;
     bsri_estimate_take(e, p, f, kind + bsri_mma_log2(p->br), &t);
 }
 static bsri_estimate bsri_wgmma_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
