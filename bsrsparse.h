@@ -1850,22 +1850,24 @@ static void bsri_schedule_header(const bsr_matrix *m, int64_t group, int transpo
     h[0] = BSRI_SCHEDULE_MAGIC, h[1] = m->nnz, h[2] = transposed ? bsri_block_cols(m) : bsri_block_rows(m);
     h[3] = bsri_pattern_count(m), h[4] = group, h[5] = bsri_ceil_div(h[2], group), h[6] = transposed != 0;
 }
-/* The first word that is not as it must be, or -1. Of a schedule's group any is right that there can be. */
+/* The first of n words that is not as it must be, or -1. Of a schedule's group any is right that there can be. */
+static int bsri_header_differs(const int64_t *have, const int64_t *want, int n) {
+    int i;
+    for (i = 0; i < n; i++)
+        if (have[i] != want[i]) return i;
+    return -1;
+}
 static int bsri_transposed_differs(const bsr_matrix *m, const int64_t *have) {
     int64_t want[8];
-    int i;
     bsri_transposed_header(m, want);
-    for (i = 0; i < 6 && have[i] == want[i]; i++) {
-    }
-    return i < 6 ? i : -1;
+    return bsri_header_differs(have, want, 6);
 }
 static int bsri_schedule_differs(const bsr_matrix *m, const int64_t *have) {
     int64_t want[8];
-    int i;
+    int first;
     bsri_schedule_header(m, 1, have[6] != 0, want);
-    for (i = 0; i < 4 && have[i] == want[i]; i++) {
-    }
-    return i < 4 || have[4] < 1 || have[4] > 8 ? i : -1;
+    first = bsri_header_differs(have, want, 4);
+    return first < 0 && (have[4] < 1 || have[4] > 8) ? 4 : first;
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -6176,13 +6178,17 @@ static void bsri_schedule_one(bsri_lines *l, int group, const bsri_view *v, int6
         lengths[i] = (int32_t)l->length_of_union[g];
     }
 }
-/* How many unions of the first pattern are longer than three times the average and 1, which random ones hardly are. They stand
-   in front: the last is not asked for, which if not full is out of order, and if full is the shortest. */
+/* A union that is more than 1 longer than three times the average, which random ones hardly are; sum: of all groups' lengths. */
+BSRI_UNUSED BSRI_HD static int bsri_is_tall(int64_t length, int64_t groups, int64_t sum) {
+    return (length - 1) * groups > 3 * sum;
+}
+/* How many unions of the first pattern are. They stand in front: the last is not asked for, which if not full is out of order,
+   and if full is the shortest. */
 static int64_t bsri_schedule_tall(const void *buffer, const bsri_view *v) {
     const int32_t *lengths = (const int32_t *)(const void *)((const char *)buffer + v->at[1]);
     int64_t i, sum = 0, count = 0;
     for (i = 0; i < v->groups && v->patterns; i++) sum += lengths[i];
-    for (i = 0; i + 1 < v->groups && v->patterns; i++) count += (lengths[i] - INT64_C(1)) * v->groups > 3 * sum;
+    for (i = 0; i + 1 < v->groups && v->patterns; i++) count += bsri_is_tall(lengths[i], v->groups, sum);
     return count;
 }
 

@@ -2609,6 +2609,7 @@ static int64_t bsri_dense_items(const bsr_dense *d) {
 /* What estimates and choosers ask of a product, found out once. */
 typedef struct bsri_facts {
     int values, dense, vector; /* bsri_mma_values(), bsri_mma_layout() of b, bsri_mma_vector() */
+    int adds;                  /* bsri_mma_adds() */
     int crooked;               /* rows of b are no whole lines of 128 bytes */
     double density, inner;     /* bsri_density() of a; blocks of a full row, of all reductions */
     double lists, most;        /* log2 of the number of block rows; blocks of the longest */
@@ -2739,9 +2740,12 @@ static double bsri_density(const bsr_matrix *a) {
     const double blocks = (double)bsri_block_rows(a) * (double)bsri_block_cols(a), stored = bsri_mean_blocks(a);
     return stored < blocks ? stored / blocks : 1.0;
 }
+/* Bytes of an item's dense operand. */
+static double bsri_dense_bytes(const bsri_dev_product *p) {
+    return (double)p->b.rows * (double)p->width * (double)bsr_dtype_size(p->b.dtype);
+}
 static void bsri_facts_memory(const bsri_dev_product *p, bsri_facts *f) {
-    const double bytes = (1.0 - bsri_none_of(f->density, p->tiles)) * (double)p->b.rows * (double)p->width *
-                         (double)bsr_dtype_size(p->b.dtype);
+    const double bytes = (1.0 - bsri_none_of(f->density, p->tiles)) * bsri_dense_bytes(p);
     const double values = bsri_mean_blocks(&p->a) * (double)(p->br * p->bc) * (double)bsr_dtype_size(p->a.dtype);
     const double out = (double)p->out.rows * (double)p->width * (double)bsr_dtype_size(p->out.dtype);
     f->far = bytes > 30 << 20 ? 1.0 - (30 << 20) / bytes : 0.0;
@@ -2752,6 +2756,7 @@ static void bsri_facts_memory(const bsri_dev_product *p, bsri_facts *f) {
 static bsri_facts bsri_facts_of(const bsri_dev_product *p) {
     bsri_facts f;
     f.values = bsri_mma_values(p), f.dense = bsri_mma_layout(&p->b), f.vector = bsri_mma_vector(p);
+    f.adds = bsri_mma_adds(p);
     f.density = bsri_density(&p->a);
     f.inner = (double)p->reduce * (double)(p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a));
     f.lists = log2(1.0 + (double)p->items * (double)p->tiles), f.most = bsri_longest(f.inner, f.density, f.lists);
@@ -2938,11 +2943,11 @@ static int bsri_mma_single(const bsri_dev_product *p, bsri_mma_rows *r) {
 }
 /* Nothing but alpha, and an input that lies as out does: what short products have a way of their own for. */
 static int bsri_short_simple(const bsri_dev_product *p, const bsri_facts *f) {
-    return p->items == 1 && p->reduce == 1 && !p->alpha_ptr && p->alpha != 0.0 && (f->vector || bsri_mma_adds(p));
+    return p->items == 1 && p->reduce == 1 && !p->alpha_ptr && p->alpha != 0.0 && (f->vector || f->adds);
 }
 /* How many CTAs are there at once on a multiprocessor that has `all` to do. */
-static int bsri_short_room(const bsri_dev_product *p, const bsri_facts *f, double all) {
-    return p->br == 16 || (all > 3.0 && bsri_short_simple(p, f)) ? 4 : 3;
+static int bsri_short_room(const bsri_dev_product *p, int simple, double all) {
+    return p->br == 16 || (all > 3.0 && simple) ? 4 : 3;
 }
 /* What the host asks of an instance's ring is the same in all of its shape. */
 typedef bsri_mma_short_tile<bsri_mma_bf16, 16, true, 4> bsri_short_16;
@@ -2953,6 +2958,7 @@ static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_
                                          const bsr_plan *asked) {
     const int rows = (int)bsri_min(p->br, 32), why = bsri_mma_refuses(ctx, p, compute, f);
     const int kind = BSRI_COSTS_SHORT_16 + bsri_mma_log2(bsri_min(p->br, 64)) - 4;
+    const int simple = bsri_short_simple(p, f);
     bsri_estimate e = bsri_estimate_below(f, why);
     int64_t tiles;
     int32_t i;
@@ -2965,8 +2971,8 @@ static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_
     for (i = 1; i <= 4; i *= 2) {
         bsri_tiling t = bsri_tiling_of(f, rows, 64, rows, i);
         const double all = (double)bsri_ceil_div(tiles, 4 / i) / ctx->sm_count; /* CTAs of four warps */
-        const double room = bsri_short_room(p, f, all);
-        if (!f->vector && bsri_short_simple(p, f)) t.fused = bsri_mma_layout(&p->out) == 1 ? 0.12 : 0.3; /* of any epilogue's */
+        const double room = bsri_short_room(p, simple, all);
+        if (!f->vector && simple) t.fused = bsri_mma_layout(&p->out) == 1 ? 0.12 : 0.3; /* of any epilogue's */
         t.fused *= i == 1 ? 1.3 : i == 2 ? 1.0 : 0.8; /* tiles of a CTA */
         if (asked->split && asked->split != i) continue;
         /* what is there at once is spread evenly */
@@ -2980,14 +2986,14 @@ static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_
 static bsri_choice bsri_short_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *,
                                      const bsri_estimate *e, bsri_dev_mma *m) {
     bsri_choice c = bsri_yes(p->a.dtype == BSR_F16 ? 280 : 250, 2, BSR_WHY_SHORT);
+    const int simple = bsri_short_simple(p, f);
     int64_t teams;
     bsri_mma_shape s;
     int four;
     memset(m, 0, offsetof(bsri_dev_mma, p));
-    m->p = *p, m->single = bsri_mma_single(p, &m->rows), m->vector = f->vector, m->lines = (int32_t)p->tiles;
+    m->p = *p, bsri_mma_single(p, &m->rows), m->single = simple, m->vector = f->vector, m->lines = (int32_t)p->tiles;
     m->alpha = (float)p->alpha, m->constant = p->constant && p->kind == BSRI_LIST_ROWS;
-    if (p->alpha_ptr || p->alpha == 0.0) m->single = 0; /* to be looked at */
-    if (m->single && bsri_mma_adds(p)) {
+    if (simple && f->adds) {
         m->vector = bsri_mma_layout(&p->out), m->beta = (float)p->beta;
         m->input = (const char *)p->input.data, m->input_row = p->input.row_stride, m->input_col = p->input.col_stride;
     }
@@ -3001,9 +3007,9 @@ static bsri_choice bsri_short_choose(const bsr_context *ctx, const bsri_dev_prod
        .95, blocks of 32: 87 us, else 110; 384 x 1600 x 50432, .9, with an input, by columns 68 and 97; but few rows with b of
        34 MB, 512 x 8192 x 2048, .9: 14.1, row by row 13.5). One that all items share counts for each: row by row 1 to 4 %
        slower (512 x 1024 x 2048, .9, 16 items: 41.9 and 40.6). */
-    m->order = p->b.rows * p->width * p->items * 2 <= (m->group <= 16 ? 48 << 20 : 24 << 20);
+    m->order = bsri_dense_bytes(p) * (double)p->items <= (m->group <= 16 ? 48 << 20 : 24 << 20);
     if (!m->order) m->total = (int32_t)(m->group * bsri_ceil_div(m->slabs, teams) * teams);
-    c.grid = bsri_ceil_div(m->total, teams), four = bsri_short_room(p, f, (double)c.grid / ctx->sm_count) == 4;
+    c.grid = bsri_ceil_div(m->total, teams), four = bsri_short_room(p, simple, (double)c.grid / ctx->sm_count) == 4;
     c.kernel += (s.mw == 16 ? 2 : four ? 4 : 0) + (f->dense == 2);
     /* Blocks of 32: 5 % faster with few rows (four at once 12 %), up to 5 % slower with many (1024 x 1024 x 2048, .5: 15.0 and
        15.8; four at once 2 %: 2048 x 2048 x 4096, .95, by columns). */
@@ -3880,9 +3886,9 @@ static bsri_few_shape bsri_few_shape_of(const bsr_context *ctx, const bsri_dev_p
 /* Where nothing but alpha and an input that lies as out does is there, and out takes eights (of groups) or pairs of elements,
    they are stored at once: 2 where they lie along columns, 1 along rows. */
 static int bsri_few_stored(const bsri_dev_product *p, const bsri_facts *f, int groups) {
-    const int adds = bsri_mma_adds(p), columns = p->out.row_stride == 1;
-    if (groups) return (f->vector || adds) && (columns || p->width % 8 == 0) ? 1 + columns : 0;
-    if ((!adds && (!bsri_mma_linear(p) || bsri_has_beta(p))) || p->out.dtype != p->a.dtype) return 0;
+    const int columns = p->out.row_stride == 1;
+    if (groups) return (f->vector || f->adds) && (columns || p->width % 8 == 0) ? 1 + columns : 0;
+    if ((!f->adds && (!bsri_mma_linear(p) || bsri_has_beta(p))) || p->out.dtype != p->a.dtype) return 0;
     if ((uintptr_t)p->out.data % 4) return 0;
     if (columns) return p->width == 1 || p->out.col_stride % 2 == 0 ? 2 : 0;
     return p->out.col_stride == 1 && p->out.row_stride % 2 == 0 && p->width % 2 == 0;
@@ -3897,8 +3903,9 @@ static void bsri_few_take(bsri_estimate *e, const bsr_context *ctx, const bsri_d
     bsri_tiling t = bsri_tiling_of(f, rows, cols, 64, s.share);
     t.along = bsri_few_layout(p, f) == 1, t.longer = 0.0, t.stored = groups ? s.share : 1.0;
     /* of what ReLU takes: what is stored at once, an input that is waited for; columns of out */
-    t.fused = bsri_mma_plain(p) ? 0.0 : bsri_few_stored(p, f, groups) ? (groups ? 0.25 : 0.12) : 1.0;
-    if (t.fused == 1.0 && bsri_mma_adds(p)) t.fused = cols > 64 ? 3.0 : 1.3;
+    if (bsri_mma_plain(p)) t.fused = 0.0;
+    else if (bsri_few_stored(p, f, groups)) t.fused = groups ? 0.25 : 0.12;
+    else t.fused = !f->adds ? 1.0 : cols > 64 ? 3.0 : 1.3;
     if (groups && p->out.row_stride == 1) t.fused += 0.25;
     t.fused *= (double)bsri_max(1024, rows * cols) / 1024.0;
     t.waves = groups ? ceil(s.full) : sqrt(1.0 + s.full * s.full);
@@ -3948,7 +3955,7 @@ static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_produc
     m->width = (int32_t)p->width, m->bc = (int32_t)p->bc, m->half_bits = p->bc == 128, m->constant = p->constant;
     m->pairs = bsri_few_stored(p, f, by_groups), m->scaled = m->pairs && !bsri_mma_plain(p);
     m->alpha = (float)p->alpha, m->beta = -0.0f; /* adds nothing, to any number */
-    if (m->pairs && bsri_mma_adds(p)) {
+    if (m->pairs && f->adds) {
         m->input = (const char *)p->input.data, m->beta = (float)p->beta;
         m->in_line = m->out_row == 1 ? p->input.col_stride : p->input.row_stride;
     }
@@ -5730,8 +5737,8 @@ static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector, int direct
    left at the end (768 x 3072 x 50432, .9 / .95, 88.6 / 63.2 -> 85.0 / 57.7 us, 1600 x 6400 x 20000, .9, 124 -> 111; blocks of
    128 4 % longer, 2048 x 4096 x 16384, .95, 134 MB, 54 -> 57). */
 static int32_t bsri_wgmma_span(const bsri_dev_product *p, int64_t groups, int64_t tiles) {
-    const double dense = (double)p->b.rows * (double)p->width * (double)bsr_dtype_size(p->b.dtype);
-    if (tiles % 4 == 0 || tiles > 32) return p->br == 64 && p->a.dtype != BSR_I8 && groups <= 16 && dense > 150e6 ? 2 : 4;
+    const int halved = p->br == 64 && p->a.dtype != BSR_I8 && groups <= 16 && bsri_dense_bytes(p) > 150e6;
+    if (tiles % 4 == 0 || tiles > 32) return halved ? 2 : 4;
     return tiles % 3 == 0 ? 3 : tiles % 5 == 0 ? 5 : tiles % 2 == 0 ? 2 : tiles % 7 == 0 ? 7 : 1;
 }
 static void bsri_wgmma_take(bsri_estimate *e, const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f,
@@ -5748,7 +5755,7 @@ static void bsri_wgmma_take(bsri_estimate *e, const bsr_context *ctx, const bsri
     /* in pieces of 64 bytes (768 x 6144 x 12288, .9, blocks of 32: 97 us, 78 by tiles of 32 x 64); values are waited for (11008 x
        14336 x 128, .5: 227 and 120) */
     if (p->br < 64) t.memory = 4.0 * f->spilt + t.along * f->read;
-    if (bsri_mma_adds(p)) t.fused = p->br == 32 ? 1.2 : bsri_mma_layout(&p->out) == 1 ? 1.7 : 3.0; /* of what ReLU takes */
+    if (f->adds) t.fused = p->br == 32 ? 1.2 : bsri_mma_layout(&p->out) == 1 ? 1.7 : 3.0; /* of what ReLU takes */
     t.fused *= cols / 256.0;
     /* With and without one, us: 4096^3, .95, blocks of 128 / 64 23.4 / 25.5 and 26.5 / 27.5, 8192 x 2048 x 2048, .95, of 128 21.0
        and 23.7. Costs are of products without. It is for dealing, so not where each team has one unit. Whether it is for this
@@ -5806,7 +5813,7 @@ static void bsri_wgmma_look_ahead(bsri_dev_wgmma *m) {
     const int64_t size = (int64_t)bsr_dtype_size(p->b.dtype), cols = bsri_min((int64_t)m->span * m->tile_cols, p->width);
     const double inner = 1.0 / m->share;
     m->b_line = size * (m->b_rows ? p->b.row_stride : p->b.col_stride);
-    if (!m->single || m->silent || size * p->b.rows * p->width < 16 << 20) return;
+    if (!m->single || m->silent || bsri_dense_bytes(p) < 16 << 20) return;
     if ((double)p->a.nnz < inner || 10.0 * (double)p->a.nnz > 1.05 * inner * m->lines) return;
     m->ahead_lines = (int32_t)(m->b_rows ? p->b.rows : cols);
     m->ahead_bytes = (int32_t)(size * (m->b_rows ? cols : p->b.rows) / 16 * 16);
@@ -9061,7 +9068,7 @@ static __global__ void __launch_bounds__(1024) bsri_rank_tall(const __grid_const
     for (int64_t i = threadIdx.x; i < r.n; i += 1024) all += r.lengths[i];
     atomicAdd(&sum, (unsigned long long)all);
     __syncthreads();
-    for (int64_t i = threadIdx.x; i + 1 < r.n; i += 1024) tall += (r.lengths[i] - (int64_t)1) * r.n > 3 * (int64_t)sum;
+    for (int64_t i = threadIdx.x; i + 1 < r.n; i += 1024) tall += bsri_is_tall(r.lengths[i], r.n, (int64_t)sum);
     atomicAdd(&count, (unsigned long long)tall);
     __syncthreads();
     if (threadIdx.x == 0) *r.tall = (int64_t)count;

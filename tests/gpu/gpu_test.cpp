@@ -1967,16 +1967,24 @@ static bool big_new(big *g, int dtype) {
     return true;
 }
 static void big_end(big *g) { cudaFree(g->crow), cudaFree(g->col), cudaFree(g->values); }
+/* Room on the device, and what lies there. */
+static void *device_room(size_t bytes) {
+    void *p = nullptr;
+    gm_cuda("in cudaMalloc", cudaMalloc(&p, bytes));
+    return p;
+}
+static void *device_copy(const void *from, size_t bytes) {
+    void *const p = device_room(bytes);
+    gm_cuda("filling", cudaMemcpy(p, from, bytes, cudaMemcpyHostToDevice));
+    gm_cuda("filling", cudaDeviceSynchronize()); /* the end of the copy may be under way, and the stream does not wait for it */
+    return p;
+}
 /* A device array of n equal numbers. */
 static void *device_fill(int dtype, int64_t n, double v) {
     size_t size = bsr_dtype_size(dtype);
     std::vector<char> host((size_t)n * size);
-    void *p = nullptr;
     for (int64_t i = 0; i < n; i++) t_store(host.data(), dtype, i, v);
-    gm_cuda("in cudaMalloc", cudaMalloc(&p, host.size()));
-    cudaMemcpy(p, host.data(), host.size(), cudaMemcpyHostToDevice);
-    gm_cuda("filling", cudaDeviceSynchronize()); /* the end of the copy may be under way, and the stream does not wait for it */
-    return p;
+    return device_copy(host.data(), host.size());
 }
 static std::vector<double> fetch(const void *p, int dtype, int64_t from, int64_t n) {
     size_t size = bsr_dtype_size(dtype);
@@ -2084,13 +2092,8 @@ TEST(big_sampled_and_softmax) {
         const int64_t rows = 70000, n = 32768;
         std::vector<int32_t> crow((size_t)rows / 10 + 1), col((size_t)rows / 10, 0);
         for (size_t i = 0; i < crow.size(); i++) crow[i] = (int32_t)i;
-        void *dcrow = nullptr, *dcol = nullptr, *values = device_fill(BSR_I8, rows * 4, 1), *b = device_fill(BSR_I8, 4 * n, 3),
-             *c = nullptr;
-        gm_cuda("in cudaMalloc", cudaMalloc(&dcrow, crow.size() * 4)),
-            gm_cuda("in cudaMalloc", cudaMalloc(&dcol, col.size() * 4));
-        gm_cuda("in cudaMalloc", cudaMalloc(&c, (size_t)(rows * n)));
-        cudaMemcpy(dcrow, crow.data(), crow.size() * 4, cudaMemcpyHostToDevice),
-            cudaMemcpy(dcol, col.data(), col.size() * 4, cudaMemcpyHostToDevice);
+        void *dcrow = device_copy(crow.data(), crow.size() * 4), *dcol = device_copy(col.data(), col.size() * 4),
+             *values = device_fill(BSR_I8, rows * 4, 1), *b = device_fill(BSR_I8, 4 * n, 3), *c = device_room((size_t)(rows * n));
         cudaMemset(c, 0x55, (size_t)(rows * n));
         bsr_matrix a = bsr_matrix_make(rows, 4, 10, 4, rows / 10, dcrow, dcol, BSR_I32, values, BSR_I8);
         bsr_dense db = bsr_dense_row_major(b, BSR_I8, 4, n), dc = bsr_dense_row_major(c, BSR_I8, rows, n);
@@ -2119,19 +2122,13 @@ TEST(big_outputs) {
     std::vector<uint16_t> values((size_t)(rows * block)), dense((size_t)(2 * block * n));
     const auto left = [](int64_t i) { return (double)(1 + i % 3 + i / 64 % 5); };
     const auto right = [](int64_t half, int64_t j) { return (double)((j * 7 + half * 3 + j / 1000) % 15 - 7); };
-    const auto on_device = [](const void *from, size_t bytes) {
-        void *p = nullptr;
-        gm_cuda("in cudaMalloc", cudaMalloc(&p, bytes));
-        gm_cuda("filling", from ? cudaMemcpy(p, from, bytes, cudaMemcpyHostToDevice) : cudaSuccess);
-        return p;
-    };
     for (int64_t i = 0; i <= lines; i++) crow[(size_t)i] = (int32_t)i;
     for (int64_t i = 0; i < lines; i++) col[(size_t)i] = (int32_t)(i % 2);
     for (int64_t i = 0; i < rows; i++) t_store(values.data(), BSR_BF16, i * block, left(i));
     for (int64_t i = 0; i < 2 * n; i++) t_store(dense.data(), BSR_BF16, i / n * block * n + i % n, right(i / n, i % n));
-    void *at[] = {on_device(crow.data(), crow.size() * 4), on_device(col.data(), col.size() * 4),
-                  on_device(values.data(), values.size() * 2), on_device(dense.data(), dense.size() * 2),
-                  on_device(nullptr, (size_t)(rows * n) * 2)};
+    void *at[] = {device_copy(crow.data(), crow.size() * 4), device_copy(col.data(), col.size() * 4),
+                  device_copy(values.data(), values.size() * 2), device_copy(dense.data(), dense.size() * 2),
+                  device_room((size_t)(rows * n) * 2)};
     const bsr_matrix a = bsr_matrix_make(rows, 2 * block, block, block, lines, at[0], at[1], BSR_I32, at[2], BSR_BF16);
     const bsr_dense b = bsr_dense_row_major(at[3], BSR_BF16, 2 * block, n), c = bsr_dense_row_major(at[4], BSR_BF16, rows, n);
     for (auto &x : plans) {
