@@ -1229,7 +1229,7 @@ typedef struct bsri_dev_mma {
     int32_t stages, stage_bytes, b_at;                       /* slots, bytes of one, where its dense slices start */
     int32_t m_warps, block_bits;                             /* m-warps of the CTA; log2 of those that share a block row */
     int32_t a_trans, vector; /* values are stored transposed; epilogue: 1 rows, 2 columns of out by 16 bytes, 0 one by one */
-    int32_t order, single;   /* of tiles: 0 slab by slab, 1 group by group; one item, one reduction */
+    int32_t order, single;   /* of tiles: 0 slab by slab, 1 group by group; what bsri_short_simple() says */
     /* tiles of a block row: of all items, rows of one; warps of a tile; alpha and out, where nothing else is to be done */
     int32_t total, lines, split, constant; /* constant: index arrays may be read at once */
     int32_t near;                          /* warps of a CTA bring the same values */
