@@ -4238,6 +4238,28 @@ template <int GROUP> __device__ __forceinline__ void bsri_wgmma_pick(bsri_wgmma_
     if (threadIdx.x % 32 == 0) s.pick[slot] = unit, bsri_mma_arrive(bsri_mma_address(&s.pick_full[slot]));
     __syncwarp();
 }
+/* A window's units, longest first, dealt at once, where none of up to 64 teams would get two of them one after another: the
+   longest to the team that has least to do, and so on. Loads lose their places. Returns the lane of this team's unit, 32: none,
+   or -1: nothing is done. One after another they take 210 clocks each: second tiles waited for 5,000. */
+__device__ __forceinline__ int bsri_wgmma_match(uint32_t (&load)[BSRI_WGMMA_TEAMS], uint32_t keys, int count, int teams,
+                                                int mine) {
+    const uint32_t lane = bsri_dev_thread() % 32, more = (int)lane < count ? keys >> 5 << 8 : 0;
+    if (count > teams || teams > 64) return -1;
+    const uint32_t few = ~bsri_wgmma_sorted(~load[0]), many = bsri_wgmma_sorted(load[1]); /* from the least on; from the most */
+    uint32_t least = min(few, many); /* the 32 least: they rise, then fall */
+    load[1] = max(few, many);
+#pragma unroll 1
+    for (int step = 16; step; step /= 2) {
+        const uint32_t other = __shfl_xor_sync(~0u, least, step);
+        least = (lane & step) ? max(least, other) : min(least, other);
+    }
+    load[0] = least;
+    const uint32_t busiest = __shfl_sync(~0u, least, count - 1);
+    if (__any_sync(~0u, more && least + more <= busiest)) return -1;
+    load[0] += more;
+    const uint32_t at = __ballot_sync(~0u, more && (int)(least & 255) == mine);
+    return at ? __ffs((int)at) - 1 : 32;
+}
 /* The warp that knows the tiles; how many it has told. load: of teams lane, lane + 32, ...: stages so far, team. */
 template <int GROUP>
 __device__ __forceinline__ uint32_t bsri_wgmma_deal(const bsri_dev_wgmma &m, bsri_wgmma_list<GROUP> &s,
@@ -4261,7 +4283,7 @@ __device__ __forceinline__ uint32_t bsri_wgmma_deal(const bsri_dev_wgmma &m, bsr
     const uint32_t longest = same ? __reduce_max_sync(~0u, lengths) : known ? o.template cost<GROUP>(m, m.rows, 0, 0) : 0;
     int tall = known ? longest > (uint32_t)m.tall : !brief;
     /* The second round of short ones goes backwards, longest to shortest; not where a round is several slabs. */
-    const uint32_t limit = tall ? m.tall : ~0u;
+    uint32_t limit = tall ? m.tall : ~0u;
     const int back = brief && o.order && (!tall || o.groups * 4 >= o.teams * 3);
     const int step = o.teams * 3 / 8 | 1, whole = o.units / o.teams;
     const int rounds = m.tail ? max(1 + back, whole - m.tail) : whole + 1;
@@ -4270,6 +4292,7 @@ __device__ __forceinline__ uint32_t bsri_wgmma_deal(const bsri_dev_wgmma &m, bsr
         return r * o.teams + (n < o.teams ? n : n - o.teams);
     };
     constexpr int TEAMS = BSRI_WGMMA_TEAMS;
+    constexpr bool AT_ONCE = GROUP == 4; /* blocks of 32: with those of 128 and 16 it takes 2 to 3 % longer */
     uint32_t load[TEAMS], picks = 0;
     const auto take = [&](int unit) {
         if (unit < o.units && o.tile(o.place(m, unit)) < m.tiles) bsri_wgmma_pick(s, picks++, unit);
@@ -4283,7 +4306,8 @@ __device__ __forceinline__ uint32_t bsri_wgmma_deal(const bsri_dev_wgmma &m, bsr
 #pragma unroll 1
     for (int r = 0, turn = 0, first = 0; r < rounds;) { /* 32 teams at a time */
         const int team = first + lane;
-        if (r && !first) take(unit_of(r, turn, o.mine));
+        if (AT_ONCE && !first && r + 1 < rounds) take(unit_of(r + 1, (turn + step) % o.teams, o.mine)); /* before lengths come */
+        if (!AT_ONCE && r && !first) take(unit_of(r, turn, o.mine));
         const uint32_t more = length(unit_of(r, turn, min(team, o.teams - 1))) << 8;
 #pragma unroll
         for (int j = 0; j < TEAMS; j++) load[j] += first == j * 32 && team < o.teams ? more : 0;
@@ -4292,6 +4316,7 @@ __device__ __forceinline__ uint32_t bsri_wgmma_deal(const bsri_dev_wgmma &m, bsr
     /* First what is tall, then the others; where lengths differ much, of the last two slabs the longer ones, so that what is left
        at the end is short: power-law rows at 4096^3, .8, blocks of 128, 48.5 -> 47.0 us; random ones would take 3 % longer. */
     const int start = rounds * o.teams;
+    if (AT_ONCE && o.units - start <= 32) tall = 0, limit = ~0u; /* they are sorted anyway */
     const int last = longest > 3u * m.mean && !brief ? max(start, o.units - 2 * o.groups) : o.units;
 #pragma unroll 1
     for (int first = start, pass = !tall;; first += 32) { /* tall, all but the last's short ones, these */
@@ -4305,7 +4330,12 @@ __device__ __forceinline__ uint32_t bsri_wgmma_deal(const bsri_dev_wgmma &m, bsr
         const int count = __popc(__ballot_sync(~0u, more));
         if (!count) continue;
         const uint32_t keys = bsri_wgmma_sorted(more << 5 | (more ? 31 - lane : 0));
-        uint32_t key = __shfl_sync(~0u, keys, 0);
+        const int found = AT_ONCE ? bsri_wgmma_match(load, keys, count, o.teams, o.mine) : -1;
+        uint32_t key = __shfl_sync(~0u, keys, max(found, 0) & 31);
+        if (found >= 0) {
+            if (found < 32) take(first + 31 - (int)(key & 31));
+            continue;
+        }
 #pragma unroll 1
         for (int i = 0; i < count; i++) { /* every CTA does this for every unit */
             const uint32_t next = __shfl_sync(~0u, keys, i + 1 & 31);
