@@ -1232,6 +1232,7 @@ typedef struct bsri_dev_mma {
     int32_t order, single;   /* of tiles: 0 slab by slab, 1 group by group; what bsri_short_simple() says */
     /* tiles of a block row: of all items, rows of one; warps of a tile; alpha and out, where nothing else is to be done */
     int32_t total, lines, split, constant; /* constant: index arrays may be read at once */
+    uint32_t split_bits, by, by_inverse;   /* log2 of split; what tiles are numbered by, and (2^32 - 1) / by */
     int32_t near;                          /* warps of a CTA bring the same values */
     float alpha;
     int32_t b_rows; /* the dense operand is row-major, else column-major */
@@ -2294,8 +2295,8 @@ __device__ __forceinline__ void bsri_mma_short_walk(float (&sum)[L::MI][L::NI][4
     }
     uint32_t from = to; /* slots */
     if (!m.constant) bsri_dev_wait_for_last();
-    const int64_t first = bsri_index(r.ptr, r.dt, line);
-    const int slices = (int)(bsri_index(r.ptr, r.dt, line + 1) - first) << m.sub_bits;
+    const int32_t first = bsri_dev_index(r.ptr, r.dt, line); /* all are below 2^28 */
+    const int slices = (bsri_dev_index(r.ptr, r.dt, line + 1) - first) << m.sub_bits;
 #pragma unroll 1
     for (int now = turn * L::E - lead; now < slices; now += stride) {
         const int at = now + lead; /* what is fetched now */
@@ -2304,9 +2305,9 @@ __device__ __forceinline__ void bsri_mma_short_walk(float (&sum)[L::MI][L::NI][4
         if (at < slices) {
             const int mine = at + lane / L::E * stride + lane % L::E;
             if (which == 0 && mine < slices) {
-                const int64_t entry = first + (mine >> m.sub_bits),
-                              block = r.position ? bsri_index(r.position, r.dt, entry) : entry;
-                b = (int32_t)((bsri_index(r.col, r.dt, entry) << m.sub_bits) + (mine & subs)) * L::KS;
+                const int32_t entry = first + (mine >> m.sub_bits),
+                              block = r.position ? bsri_dev_index(r.position, r.dt, entry) : entry;
+                b = ((bsri_dev_index(r.col, r.dt, entry) << m.sub_bits) + (mine & subs)) * L::KS;
                 a = block * m.a_block + (mine & subs) * m.a_step;
             }
             if (m.constant && now == turn * L::E - lead) bsri_dev_wait_for_last(); /* the dense operand is not */
@@ -2364,14 +2365,46 @@ __device__ __forceinline__ void bsri_mma_short_columns(const bsri_dev_mma &m, ui
         if (c + i < cols) *(uint4 *)(out + r + (c + i) * m.out_col) = *(const uint4 *)(tile + (c + i) * 40 + r);
     __syncwarp();
 }
+/* By rows, where a warp has all of a tile: in 170 instructions, by bsri_mma_store() 450, of 1,200 for a tile that multiplies
+   two or three blocks (3072 x 768 x 4096, .9, blocks of 32: with tiles' numbers by multiplication 16.0 us, else 19.0). */
+template <class T, class L>
+__device__ __forceinline__ void bsri_mma_short_rows(const bsri_dev_mma &m, uint16_t *tile, float (&sum)[L::MI][L::NI][4],
+                                                    uint16_t *out, int lane) {
+    if (m.alpha != 1.0f) {
+#pragma unroll
+        for (int i = 0; i < L::MI * 32; i++) sum[i / 32][i / 4 % 8][i % 4] *= m.alpha;
+    }
+    uint32_t *const to = (uint32_t *)(tile + lane / 4 * 72 + lane % 4 * 2); /* rows of 72 */
+#pragma unroll
+    for (int i = 0; i < L::MI * 16; i++)
+        to[(i / 16 * 2 + i % 2) * 288 + i / 2 % 8 * 4] =
+            T::pack(sum[i / 16][i / 2 % 8][i % 2 * 2], sum[i / 16][i / 2 % 8][i % 2 * 2 + 1]);
+    __syncwarp();
+    const int64_t step = 4 * m.out_row;
+    tile += lane / 8 * 72 + lane % 8 * 8, out += lane / 8 * m.out_row + lane % 8 * 8;
+#pragma unroll
+    for (int i = 0; i < L::MI * 4; i++, out += step) *(uint4 *)out = *(const uint4 *)(tile + i * 288);
+    __syncwarp();
+}
 /* The tile's warps add up in their order, 16 rows by each of the first of them, which writes those to out. f: what is to be done
    with the sums, or null: alpha is all. */
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_short_finish(float (&sum)[L::MI][L::NI][4], const bsri_dev_mma &m,
                                                       const bsri_dev_finisher *f, char *tiles, int64_t row, int64_t col) {
-    const int lane = threadIdx.x % 32, split = m.split, team = threadIdx.x / 32 / split, warp = threadIdx.x / 32 % split;
-    const int cols = (int)bsri_min(64, m.width - col);
+    const int lane = threadIdx.x % 32, split = m.split, team = threadIdx.x / 32 >> m.split_bits,
+              warp = threadIdx.x / 32 & (split - 1), cols = (int)bsri_min(64, m.width - col);
     float4 *const mine = (float4 *)(tiles + warp * L::WARP); /* what it stores itself goes through where it hands nothing over */
+    if (!f && !m.input && split == 1) {
+        uint16_t *const out = (uint16_t *)m.out + row * m.out_row + col * m.out_col;
+        if (m.vector == 1 && cols == 64) {
+            bsri_mma_short_rows<T, L>(m, (uint16_t *)mine, sum, out, lane);
+            return;
+        }
+        if (L::MI == 2 && m.vector == 2) {
+            bsri_mma_short_columns<T>(m, (uint16_t *)mine, sum[0], out, cols, lane);
+            return;
+        }
+    }
     if (!f && m.input) { /* comes while sums are handed over */
 #pragma unroll
         for (int mi = 0; mi < L::MI; mi++)
@@ -2386,11 +2419,6 @@ __device__ __forceinline__ void bsri_mma_short_finish(float (&sum)[L::MI][L::NI]
             for (int n = 0; n < 8; n++)
                 mine[(mi * 8 + n) * 32 + lane] = make_float4(sum[mi][n][0], sum[mi][n][1], sum[mi][n][2], sum[mi][n][3]);
         }
-    if (L::MI == 2 && !f && m.vector == 2 && !m.input && split == 1) {
-        uint16_t *const out = (uint16_t *)m.out + row * m.out_row + col * m.out_col;
-        bsri_mma_short_columns<T>(m, (uint16_t *)mine, sum[0], out, cols, lane);
-        return;
-    }
     bsri_named_sync(1 + team, split * 32);
 #pragma unroll
     for (int mi = 0; mi < L::MI; mi++) {
@@ -2424,19 +2452,24 @@ __device__ __forceinline__ void bsri_mma_short_finish(float (&sum)[L::MI][L::NI]
         }
     }
 }
+/* Tile number n by `by`, of which the inverse, rounded down, makes a quotient too small by one at most. */
+__device__ __forceinline__ uint32_t bsri_mma_short_divide(const bsri_dev_mma &m, uint32_t n) {
+    const uint32_t q = __umulhi(n, m.by_inverse);
+    return q + (n - q * m.by >= m.by);
+}
 /* All of this warp's tiles. SIMPLE: one item, one reduction, alpha and at most an input that lies as out does,
    which the host knows: what most calls need then stands side by side in the code and in the parameters. */
 template <class T, class L, bool SIMPLE>
 __device__ __forceinline__ void bsri_mma_short_tiles(const bsri_dev_mma &m, bsri_dev_finisher &finisher, char *shared) {
     const bsri_dev_product &p = m.p;
-    const int warp = threadIdx.x / 32, split = m.split, team = warp / split, teams = 4 / split;
+    const uint32_t warp = threadIdx.x / 32, split = 1u << m.split_bits, team = warp >> m.split_bits, teams = 4 >> m.split_bits;
     bsri_mma_fetcher<T, L> f;
     f.begin(shared + warp * L::WARP, m.a_trans);
     for (uint32_t work = blockIdx.x * teams + team; work < (uint32_t)m.total; work += gridDim.x * teams) {
-        const uint32_t slabs = (uint32_t)m.slabs, group = work / teams, below = m.order ? 0 : group / (uint32_t)m.group;
-        const uint32_t tile = m.order ? work / slabs : group - below * m.group, row = tile >> m.block_bits;
-        const uint32_t slab = m.order ? work - tile * slabs : below * teams + team;
-        if (slab >= slabs) continue; /* teams of a CTA stand side by side there */
+        const uint32_t number = m.order ? work : work >> (2 - m.split_bits), whole = bsri_mma_short_divide(m, number);
+        const uint32_t rest = number - whole * m.by, tile = m.order ? whole : rest, row = tile >> m.block_bits;
+        const uint32_t slab = m.order ? rest : whole * teams + team;
+        if (slab >= (uint32_t)m.slabs) continue; /* teams of a CTA stand side by side there */
         const uint32_t item = SIMPLE ? 0 : row / (uint32_t)m.lines, line = row - item * m.lines;
         const int part = (int)(tile - (row << m.block_bits));
         float sum[L::MI][L::NI][4] = {};
@@ -2444,13 +2477,13 @@ __device__ __forceinline__ void bsri_mma_short_tiles(const bsri_dev_mma &m, bsri
         if (!SIMPLE) {
             bsri_dev_wait_for_last();
             reduce = (p.alpha_ptr ? *p.alpha_ptr : p.alpha) == 0.0 ? 0 : p.reduce;
-            if (threadIdx.x % (split * 32) < 5) finisher.begin(p, item, (int)threadIdx.x % 32);
+            if ((threadIdx.x & (split * 32 - 1)) < 5) finisher.begin(p, item, (int)threadIdx.x % 32);
         }
         for (int64_t i = 0; i < reduce; i++) {
             const bsri_mma_rows r = SIMPLE ? m.rows : bsri_mma_rows_of(p, bsri_reduce_item(&p.whole, &p.out_batch, item, i));
             f.tile(m, r, slab);
             f.values += part * m.a_part;
-            bsri_mma_short_walk<T, L>(sum, m, r, f, line, warp % split);
+            bsri_mma_short_walk<T, L>(sum, m, r, f, line, (int)(warp & (split - 1)));
         }
         bsri_dev_let_next_start();
         bsri_mma_short_finish<T, L>(sum, m, SIMPLE ? NULL : &finisher, shared + team * split * L::WARP,
@@ -2468,7 +2501,7 @@ __global__ void __launch_bounds__(128, L::CTAS) bsri_product_short(const __grid_
         asm volatile("" ::"l"(m.out), "l"(m.out_row), "f"(m.alpha)); /* on their way before memory may be read */
         bsri_mma_short_tiles<T, L, true>(m, finisher[0], bsri_shared);
     } else {
-        bsri_mma_short_tiles<T, L, false>(m, finisher[threadIdx.x / 32 / m.split], bsri_shared);
+        bsri_mma_short_tiles<T, L, false>(m, finisher[threadIdx.x / 32 >> m.split_bits], bsri_shared);
     }
 #endif
 }
@@ -3002,13 +3035,14 @@ static bsri_choice bsri_short_choose(const bsr_context *ctx, const bsri_dev_prod
     m->block_bits = bsri_mma_log2(p->br / s.mw);
     c.tile_rows = s.mw, c.tile_cols = 64;
     m->total = (int32_t)bsri_mma_tiles(p, (int)p->br, s.mw, 64), m->group = (int32_t)(m->total / m->slabs);
-    m->split = c.split = e->split, teams = 4 / c.split;
+    m->split = c.split = e->split, teams = 4 / c.split, m->split_bits = bsri_mma_log2(c.split);
     /* Row by row, except where b is more than the L2 keeps: then all rows of some slabs, which are read once (768 x 3072 x 50432,
        .95, blocks of 32: 87 us, else 110; 384 x 1600 x 50432, .9, with an input, by columns 68 and 97; but few rows with b of
        34 MB, 512 x 8192 x 2048, .9: 14.1, row by row 13.5). One that all items share counts for each: row by row 1 to 4 %
        slower (512 x 1024 x 2048, .9, 16 items: 41.9 and 40.6). */
     m->order = bsri_dense_bytes(p) * (double)p->items <= (m->group <= 16 ? 48 << 20 : 24 << 20);
     if (!m->order) m->total = (int32_t)(m->group * bsri_ceil_div(m->slabs, teams) * teams);
+    m->by = (uint32_t)bsri_max(1, m->order ? m->slabs : m->group), m->by_inverse = ~0u / m->by;
     c.grid = bsri_ceil_div(m->total, teams), four = bsri_short_room(p, simple, (double)c.grid / ctx->sm_count) == 4;
     c.kernel += (s.mw == 16 ? 2 : four ? 4 : 0) + (f->dense == 2);
     /* Blocks of 32: 5 % faster with few rows (four at once 12 %), up to 5 % slower with many (1024 x 1024 x 2048, .5: 15.0 and
