@@ -69,6 +69,8 @@
      bsr_error err;  bsr_exec ex = BSR_ZERO;  ex.error = &err;
      if (bsr_dense_mm(ctx, 0, &a, &b, &y, &ex) != BSR_OK) { char s[200]; bsr_error_string(&err, s, sizeof s); ... }
      bsr_destroy(ctx);
+     Where nvcc compiled the implementation and a GPU is there, that is a CUDA context: every array lies in device memory then,
+     the product runs on ex.stream, and the call returns before it is done. b has a.cols rows, y has a.rows.
 
    HOW CALLS BEHAVE
      Order: defaults, checks, plan, work. Every check comes before the first write, so a call that returns anything but
@@ -78,7 +80,11 @@
      bsr_exec.query: check, write the plan, return without running: what would run and how much workspace it needs.
      bsr_plan_string() prints it. A plan can be handed back in bsr_exec.plan, in whole or in part.
      Sizes and offsets are 64-bit; a size computation that would overflow is an error.
-     An output may not overlap an input, except that out may be the epilogue's input (y may be x, dx may be dy) exactly.
+     An output may not overlap an input, except that out may be the epilogue's input (y may be x, dx may be dy or y) exactly.
+     Any operation may return NULL_POINTER (a required argument or an operand's array), BAD_ARGUMENT (an unknown flag, a
+     reserved field), BAD_DTYPE, BAD_SHAPE, BAD_STRIDE, BAD_BATCH, MISALIGNED (below the element's alignment), OVERLAP,
+     OVERFLOW, BAD_STRUCTURE (index arrays and attached views, on the CPU), UNSUPPORTED (left out of this build), BAD_PLAN,
+     WORKSPACE_TOO_SMALL, on CUDA WRONG_DEVICE and CUDA_ERROR. "Errors" in a comment says what there is besides, or why.
 
    THREADS
      A context never changes after bsr_create: any number of threads may call with one context at once. An operation on the
@@ -89,7 +95,8 @@
 
    MEMORY
      Operations allocate nothing and need no workspace; they use up to 192 KB of stack per thread. The context is one
-     allocation. Conversions (>>matrices) take scratch from bsr_exec.workspace, or else from the context's allocator.
+     allocation. Conversions, views and bsr_validate (>>matrices) take scratch from bsr_exec.workspace, or else, on the CPU,
+     from the context's allocator.
 
    CUDA
      A context with BSR_BACKEND_CUDA takes the same calls with operands in device memory and runs them on bsr_exec.stream.
@@ -97,10 +104,11 @@
      and device or changes the current device (a wrong one is BSR_WRONG_DEVICE; so is another device's stream, from CUDA 12.8
      on, unless it is captured or checks are left out), so every operation can be captured in a graph. bsr_validate is the
      exception: it reads its finding back, and refuses while the stream is captured.
-     What the host can't see, the contents of index arrays, is not checked by operations: call bsr_validate on what you don't
-     trust. Conversions leave the count in crow_indices' last entry and m->nnz at the capacity; they want the workspace that a
-     query (bsr_exec.query) names. BSR_EXEC_CHECK_POINTERS asks the driver whether each pointer but user_data is to device
-     memory (a bsr_layout's lists are the host's).
+     What the host can't see, the contents of index arrays and views, is not checked by operations: call bsr_validate on what
+     you don't trust. Conversions leave the count in crow_indices' last entry and m->nnz at the capacity; they, the builders of
+     views and of scatter indices and bsr_validate want the workspace that a query (bsr_exec.query) names, in device memory.
+     BSR_EXEC_CHECK_POINTERS asks the driver whether each pointer but user_data is to device memory (a bsr_layout's lists are
+     the host's).
      On Hopper products, sampled products, softmax and attention start before the kernel before them in the stream ends, and
      wait for it before they use what they read. With BSR_EXEC_CONSTANT_MATRIX products with few columns by tier wgmma do not
      wait to read the sparse operand (see there); nor do other products of that tier (without alpha_ptr) to read its indices and
@@ -506,8 +514,8 @@ typedef struct bsr_info {
    *out is null then. */
 BSR_API bsr_status bsr_create(const bsr_context_desc *desc, bsr_context **out, bsr_error *error);
 BSR_API void bsr_destroy(bsr_context *ctx); /* null is fine */
-BSR_API bsr_status bsr_query_info(const bsr_context *ctx, bsr_info *out);
-/* 1 where this context runs the operation with these operand and output types and this block size, else 0. */
+BSR_API bsr_status bsr_query_info(const bsr_context *ctx, bsr_info *out); /* Errors: NULL_POINTER */
+/* 1 where this context runs the operation (bsr_op) with these operand and output types and this block size, else 0. */
 BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtype, int64_t block_rows,
                          int64_t block_cols);
 
@@ -641,10 +649,11 @@ typedef struct bsr_plan {
 
 #define BSR_EXEC_SKIP_CHECKS     (1u << 0) /* the caller vouches for everything, index contents included */
 #define BSR_EXEC_CHECK_POINTERS  (1u << 1) /* CUDA: also ask the driver what kind of memory each pointer is */
-#define BSR_EXEC_ACCUMULATE_F64  (1u << 2) /* f32, f16, bf16: sums in f64 */
+#define BSR_EXEC_ACCUMULATE_F64  (1u << 2) /* f32, f16, bf16: sums in f64; not together with BSR_EXEC_TF32 */
 #define BSR_EXEC_TF32            (1u << 3) /* f32 products may round operands to TF32: 2^-10 |a b| more a product; CUDA, mma.
                                               It is leave, no wish: the CPU and the simt tier go on in f32, and so below */
-#define BSR_EXEC_TF32X3          (1u << 4) /* f32 products as three TF32 products: 2^-20 |a b| more, NaN from Inf; CUDA, mma */
+#define BSR_EXEC_TF32X3          (1u << 4) /* f32 products as three TF32 products: 2^-20 |a b| more, NaN from Inf; CUDA, mma;
+                                              not together with BSR_EXEC_TF32 */
 #define BSR_EXEC_NO_TABLE        (1u << 5) /* tuned tables are not looked at: the heuristic decides */
 #define BSR_EXEC_NO_LOG          (1u << 6) /* nothing is logged: status and record only */
 #define BSR_EXEC_CONSTANT_MATRIX (1u << 7) /* weights: no work that was given to the GPU before the call and may still run, in
@@ -768,6 +777,9 @@ typedef struct bsr_epilogue {
    float type with a float out; i8 or i32 with an integer out, whose arithmetic is modulo 2^32.
    Accumulates f16, bf16, f32 in f32, f64 in f64, i8 in i32. Error of a float element before the epilogue:
    at most (k + 2) u (|A||B|), k products in the row, u = 2^-24 or 2^-53; then one rounding to out's type.
+   Errors: BAD_SHAPE (b's rows are not K; out not M x N), NULL_POINTER (beta not 0 without input), BAD_ARGUMENT (unknown
+   activation; alpha or beta no whole number of 32 bits where out is an integer), UNSUPPORTED (an activation of an integer out,
+   a user function in f64).
    After torch.sparse._triton_ops.bsr_dense_addmm and _int_bsr_dense_addmm. */
 BSR_API bsr_status bsr_dense_addmm(const bsr_context *ctx, double beta, const bsr_dense *input, double alpha, uint32_t trans,
                                    const bsr_matrix *a, const bsr_dense *b, const bsr_epilogue *epilogue,
@@ -805,7 +817,9 @@ typedef struct bsr_scatter_indices {
    blocks: one batch dimension P of Ms x Ks. SCATTER_MM: others is a batch of Ks x Ns tiles (up to 4 batch dimensions,
    counted row-major), accumulators one of Ms x Ns. Strided formats: others (*B, K, N), accumulators (*B, M, N).
    dtypes and accumulation as bsr_dense_addmm, accumulators' being out. The sum of a tile is formed first, in the
-   accumulating type, then added to the accumulator and rounded once. */
+   accumulating type, then added to the accumulator and rounded once.
+   Errors: BAD_SHAPE (tile sizes, counts, split_n), BAD_STRUCTURE (on the CPU: an index out of range, an output tile named
+   twice), BAD_ARGUMENT (unknown format). After _triton_ops.scatter_mm. */
 BSR_API bsr_status bsr_scatter_mm(const bsr_context *ctx, const bsr_dense *blocks, const bsr_dense *others,
                                   const bsr_scatter_indices *indices, const bsr_dense *accumulators, const bsr_exec *exec);
 
@@ -817,7 +831,8 @@ BSR_API bsr_status bsr_scatter_mm(const bsr_context *ctx, const bsr_dense *block
 BSR_API bsr_status bsr_build_scatter_indices(const bsr_context *ctx, const bsr_matrix *a, int64_t n, bsr_scatter_indices *indices,
                                              const bsr_exec *exec);
 
-/* out = A B by way of such indices, which must have been built from a. A 2-D; b (*B, K, N). After bsr_scatter_mm. */
+/* out = A B by way of such indices, which must have been built from a. A 2-D; b (*B, K, N). dtypes, accumulation, error bound
+   as bsr_dense_addmm, errors as bsr_scatter_mm. After _triton_ops.bsr_scatter_mm. */
 BSR_API bsr_status bsr_dense_scatter_mm(const bsr_context *ctx, const bsr_matrix *a, const bsr_dense *b,
                                         const bsr_scatter_indices *indices, const bsr_dense *out, const bsr_exec *exec);
 
@@ -830,13 +845,17 @@ BSR_API bsr_operand bsr_operand_sparse(const bsr_matrix *m);
 
 /* op(C) = op(A) op(B), op by BSR_TRANS_A, _B, _C. Which operand is sparse is the mode: c: SDD (the product at c's
    stored blocks), a: DSD, b: DDS. Blocks of any size; layouts per head as batched matrices, BSR_MATRIX_RAGGED where
-   heads differ. dtypes and accumulation as bsr_dense_addmm. After DeepSpeed's MatMul and stk's ops. */
+   heads differ. dtypes, accumulation, error bound as bsr_dense_addmm. Errors: BAD_SHAPE (sizes; not exactly one of the three
+   is sparse), BAD_ARGUMENT (an operand with both members or none). After DeepSpeed's MatMul and stk's ops (MegaBlocks, Gale
+   et al. 2022). */
 BSR_API bsr_status bsr_matmul(const bsr_context *ctx, uint32_t trans, bsr_operand a, bsr_operand b, bsr_operand c,
                               const bsr_exec *exec);
 
-/* The gradients of bsr_matmul: from dc (dense, or sparse in SDD) to da and db, of which either may have both members
-   null. A gradient has the form of its operand: where that is sparse, it is formed at the stored blocks only. A batch
-   dimension in which the operand was broadcast is summed over. In a, b and dc both values and patterns are read. */
+/* The gradients of bsr_matmul, op(da) = op(dc) op(b)^T and op(db) = op(a)^T op(dc), from dc (dense, or sparse in SDD) to da
+   and db, of which either may have both members null. dtypes, accumulation, error bound as bsr_matmul. A gradient has the
+   form of its operand: where that is sparse, it is formed at the stored blocks only. A batch dimension in which the operand
+   was broadcast is summed over. In a, b and dc both values and patterns are read. Errors: as bsr_matmul; BAD_ARGUMENT also
+   where one of a gradient and its operand is dense and the other sparse. */
 BSR_API bsr_status bsr_matmul_backward(const bsr_context *ctx, uint32_t trans, bsr_operand a, bsr_operand b, bsr_operand dc,
                                        bsr_operand da, bsr_operand db, const bsr_exec *exec);
 
@@ -847,7 +866,9 @@ BSR_API bsr_status bsr_matmul_backward(const bsr_context *ctx, uint32_t trans, b
 /* out = beta*input + alpha (mat1 mat2) at the stored blocks of out. mat1 [M x K], any K; mat2 [K x N]; input has
    out's pattern (contents compared on the CPU) and may be out, or null with beta 0; a BSR_BOOL or pattern-only
    input needs beta 0. alpha == 0 or K == 0: mat1, mat2 are never read. beta == 0: input's values are never read.
-   dtypes, accumulation, error bound as bsr_dense_addmm. After _triton_ops.sampled_addmm. */
+   dtypes, accumulation, error bound as bsr_dense_addmm. Errors: BAD_SHAPE (sizes; input's block size or nnz is not out's),
+   NULL_POINTER (beta not 0 without input), BAD_ARGUMENT (beta not 0 with a BSR_BOOL or pattern-only input; alpha, beta as in
+   bsr_dense_addmm), BAD_STRUCTURE (on the CPU: input's pattern is not out's). After _triton_ops.sampled_addmm. */
 BSR_API bsr_status bsr_sampled_addmm(const bsr_context *ctx, double beta, const bsr_matrix *input, double alpha,
                                      const bsr_dense *mat1, const bsr_dense *mat2, const bsr_matrix *out, const bsr_exec *exec);
 
@@ -875,12 +896,16 @@ typedef struct bsr_softmax_options { /* every member may be null; sizes of 1 and
    dtypes: f16, bf16, f32 (in f32), f64 (in f64); y of x's type or f32; masks any float, BSR_BOOL, i8.
    Error per element: relative (8 + |s - max| + n/8) u at most (s: the scaled and biased score, n elements in the row; the
    portable instruction set: n u for n/8 u), + underflow, and one rounding.
+   Errors: BAD_ARGUMENT (scale not finite, unknown mask mode), BAD_DTYPE (a BSR_BOOL mask that is added), BAD_SHAPE or
+   BAD_STRUCTURE (y's pattern is not x's; contents on the CPU).
    After _triton_ops.bsr_softmax and DeepSpeed's Softmax. */
 BSR_API bsr_status bsr_softmax(const bsr_context *ctx, double scale, const bsr_matrix *x, const bsr_softmax_options *options,
                                const bsr_matrix *y, const bsr_exec *exec);
 
-/* dx = y (dy - sum over the row of y dy) scale. y is the forward result, dy of its type; dx may be dy or y exactly, of any of
-   f16, bf16, f32 (f64 with f64). */
+/* dx = scale y (dy - sum over the row of y dy), at the stored elements. y is the forward result, dy of its pattern and type; dx
+   may be dy or y exactly, of any of f16, bf16, f32 (f64 with f64); sums in f32 (f64). Error per element: at most
+   |scale y| ((n + 2) u sum |y dy| + 4 u (|dy| + |sum y dy|)), n elements in the row, and one rounding. Errors: as bsr_softmax.
+   After DeepSpeed's Softmax. */
 BSR_API bsr_status bsr_softmax_backward(const bsr_context *ctx, double scale, const bsr_matrix *y, const bsr_matrix *dy,
                                         const bsr_matrix *dx, const bsr_exec *exec);
 
@@ -918,7 +943,14 @@ typedef struct bsr_attention_options { /* all zero: defaults */
    < p 2^32. batch and head as in bsr_position.
    dtypes: q = k = v in {f16, bf16, f32} (in f32) or f64 (in f64, without a score function, which computes in f32); out the
    same or f32. On tensor cores (bsr_plan.kernel 2 and 3) probabilities are rounded to q's type before they meet v.
-   After FlexAttention, and _triton_ops._scaled_dot_product_attention (whose masks count by pattern alone). */
+   Error of an element of out, without user functions: at most (2.5 e + (16 + 4 log2(n + 1) + n) u) (P|V|), n keys attended,
+   e the largest error of a score s: (D + 2) u |scale| (|q||k|), 2 u |s|, 2 u (|t| + |s|) for each term t added to it, and
+   2 u |s - max|; where probabilities are rounded, 2^-11 (f16) or 2^-8 (bf16) times (P|V|) more, in f16 also 2^-25 sum |v|;
+   then one rounding.
+   Errors: BAD_BATCH (query heads no multiple of the key heads), BAD_ARGUMENT (scale not finite, dropout_p outside [0, 1], both
+   mask flags, unknown function), UNSUPPORTED (a score function in f64).
+   One pass as in FlashAttention (Dao et al. 2022), Philox by Salmon et al. (2011). After FlexAttention, and
+   _triton_ops._scaled_dot_product_attention (whose masks count by pattern alone). */
 BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v,
                                  const bsr_matrix *mask, const bsr_attention_options *options, const bsr_dense *out,
                                  const bsr_dense *lse, const bsr_exec *exec);
@@ -943,38 +975,45 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
    On the CPU scratch comes from bsr_exec.workspace where there is one large enough, else from the context's allocator.
    On CUDA it is bsr_exec.workspace, as large as a query says; m->nnz stays the capacity, crow's last entry tells the count, and
    blocks past the capacity are not written. There operations and views take such a matrix as it is (bsr_validate does not).
-   Success detaches the views (transposed_index and schedule become null): they were of the old pattern. */
+   Success detaches the views (transposed_index and schedule become null): they were of the old pattern.
+   dtypes: f16, bf16, f32, f64 to any of these, rounded once; i8 and i32 to themselves.
+   Errors of all of them: BAD_SHAPE (rows or cols are not the source's, rounded up), on the CPU CAPACITY (error.value: blocks
+   that there are), OVERFLOW (they are too many for index_dtype), BAD_STRUCTURE (batch items store different numbers without
+   BSR_MATRIX_RAGGED) and OUT_OF_MEMORY. */
 
 /* Checks the invariants in a fixed order and reports the first that fails, with its place: the struct itself, index
    dtype, crow[0], crow[last], non-decreasing and not longer than a row, columns in range, ascending and distinct;
-   then the attached views (a schedule's check takes scratch). Never reads outside the arrays whatever they hold. */
+   then the attached views. Takes scratch as conversions do. Never reads outside the arrays whatever they hold.
+   Errors: BAD_STRUCTURE, on CUDA CAPTURING (it waits for the stream). The invariants are torch.sparse_bsr_tensor's. */
 BSR_API bsr_status bsr_validate(const bsr_context *ctx, const bsr_matrix *m, const bsr_exec *exec);
 
 /* out = the dense form, zeros where no block is stored, duplicates added. out rows x cols, or fewer by less than a block
-   (the padding is dropped). */
+   (the padding is dropped); it may have batch dimensions that m lacks. dtypes as conversions. As PyTorch's to_dense. */
 BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, const bsr_dense *out, const bsr_exec *exec);
 
-/* Keeps the blocks that hold any non-zero element (NaN counts). Batched: every item must store the same number unless
-   m has BSR_MATRIX_RAGGED. */
+/* Keeps the blocks that hold any non-zero element (NaN counts). source [rows x cols] broadcasts to m's batch. As PyTorch's
+   to_sparse_bsr, but sizes are padded. */
 BSR_API bsr_status bsr_from_dense(const bsr_context *ctx, const bsr_dense *source, bsr_matrix *m, const bsr_exec *exec);
 
-/* From CSR: crow [rows+1], col [nnz] and values [nnz] (null: ones), all entries kept (zeros too), duplicates added. */
+/* From CSR: crow [rows+1], col [nnz] and values [nnz] (null: ones), all entries kept (zeros too), duplicates added. Errors:
+   BAD_STRUCTURE (on the CPU: crow decreases, col out of range), BAD_BATCH (m has batch dimensions). As SciPy's tobsr. */
 BSR_API bsr_status bsr_from_csr(const bsr_context *ctx, int64_t rows, int64_t cols, int64_t nnz, const void *crow,
                                 const void *col, int index_dtype, const void *values, int dtype, bsr_matrix *m,
                                 const bsr_exec *exec);
 
-/* From COO, entries in any order; otherwise as from CSR. Both sum duplicates in f64 and round once; no batches. */
+/* From COO: row, col and values [nnz], in any order; otherwise as from CSR. Both sum duplicates in f64 and round once. */
 BSR_API bsr_status bsr_from_coo(const bsr_context *ctx, int64_t rows, int64_t cols, int64_t nnz, const void *row, const void *col,
                                 int index_dtype, const void *values, int dtype, bsr_matrix *m, const bsr_exec *exec);
 
 /* From a mask of blocks, one byte each, [batch...][rows/block_rows][cols/block_cols]: writes the pattern; m->values is
-   left alone. m->batch_dims and batch say how many masks there are. */
+   left alone. rows, cols, block sizes and batch are m's, and must be set. DeepSpeed's layouts are such masks. */
 BSR_API bsr_status bsr_from_block_mask(const bsr_context *ctx, const uint8_t *mask, bsr_matrix *m, const bsr_exec *exec);
 
-/* Number of blocks that a sparsity leaves: round((1 - sparsity) total); -1 for arguments out of range. */
+/* Number of blocks that a sparsity leaves: round((1 - sparsity) total), halves up; -1 for arguments out of range. */
 BSR_API int64_t bsr_kept_blocks(int64_t total_blocks, double sparsity);
 
-/* A uniformly random pattern with exactly bsr_kept_blocks(...) blocks per item; the same for the same seed anywhere. */
+/* A uniformly random pattern with exactly bsr_kept_blocks(...) blocks per item; the same for the same seed anywhere.
+   m->rows and cols must be set; m->values is left alone. Errors: BAD_ARGUMENT (sparsity outside [0, 1]). */
 BSR_API bsr_status bsr_random_pattern(const bsr_context *ctx, uint64_t seed, double sparsity, bsr_matrix *m,
                                       const bsr_exec *exec);
 
@@ -982,7 +1021,9 @@ typedef enum bsr_norm { BSR_NORM_L2 = 0, BSR_NORM_L1 = 1, BSR_NORM_MAX = 2, BSR_
 
 /* Keeps exactly bsr_kept_blocks(all blocks, sparsity) blocks per item, those with the largest norm (ties: the first; NaN
    counts as the largest). source: dense (broadcasts to m's batch), or a BSR matrix of the same block size with ascending
-   columns (fewer stored than to be kept: all of them are kept). */
+   columns (fewer stored than to be kept: all of them are kept). Norms of a block's elements x: sqrt(sum x^2), sum |x|, max |x|.
+   Errors: BAD_ARGUMENT (sparsity outside [0, 1], unknown norm, source dense and sparse or neither), BAD_SHAPE (block size).
+   Magnitude pruning by blocks, as in Narang et al. (2017). */
 BSR_API bsr_status bsr_prune(const bsr_context *ctx, bsr_operand source, double sparsity, int norm, bsr_matrix *m,
                              const bsr_exec *exec);
 
@@ -992,7 +1033,9 @@ BSR_API bsr_status bsr_prune(const bsr_context *ctx, bsr_operand source, double 
    [patterns][nnz], position in values [patterns][nnz]; each starts at a multiple of 64 bytes. One pattern per batch
    item, but one for all items of a dimension whose crow and col strides are 0. A ragged matrix: ccol holds absolute
    positions into row [nnz] and position [nnz], which the items share.
-   Attach it: m.transposed_index = buffer. It is stale when the pattern changes; values may change freely. */
+   Attach it: m.transposed_index = buffer. It is stale when the pattern changes; values may change freely. The first
+   function writes the buffer's size; the second takes scratch as conversions do (on CUDA the workspace that a query names).
+   Errors: CAPACITY (bytes are too few), MISALIGNED. After MegaBlocks' transpose indices (Gale et al. 2022). */
 BSR_API bsr_status bsr_transposed_index_size(const bsr_context *ctx, const bsr_matrix *m, uint64_t *bytes, const bsr_exec *exec);
 BSR_API bsr_status bsr_build_transposed_index(const bsr_context *ctx, const bsr_matrix *m, void *buffer, uint64_t bytes,
                                               const bsr_exec *exec);
@@ -1002,7 +1045,9 @@ BSR_API bsr_status bsr_build_transposed_index(const bsr_context *ctx, const bsr_
    transposed, tall: groups of the first pattern, but for the last, that are more than 1 longer than three times the
    average}, then two int32 arrays: order [patterns][groups * group] (-1 pads the last group) and union length
    [patterns][groups]; each starts at a multiple of 64 bytes. With transposed != 0 it orders the block columns, for A^T.
-   Attach it: m.schedule = buffer. */
+   group: 1, 2, 4 or 8; Hopper's tiles of 128 rows want 128 / block rows in f16, bf16 and i8.
+   Attach it: m.schedule = buffer. It is stale when the pattern changes, and serves products of one direction, A or A^T. Size,
+   scratch and errors as for the transposed index; BAD_ARGUMENT (group). Longest first as in Sputnik (Gale et al. 2020). */
 BSR_API bsr_status bsr_schedule_size(const bsr_context *ctx, const bsr_matrix *m, int group, int transposed, uint64_t *bytes,
                                      const bsr_exec *exec);
 BSR_API bsr_status bsr_build_schedule(const bsr_context *ctx, const bsr_matrix *m, int group, int transposed, void *buffer,
@@ -1040,7 +1085,9 @@ typedef struct bsr_layout {
 } bsr_layout;
 
 BSR_API bsr_layout bsr_layout_default(int kind, int64_t heads, int64_t blocks);
-/* Writes mask [heads][blocks][blocks], one byte each, 0 or 1; bsr_from_block_mask() makes the matrix. */
+/* Writes mask [heads][blocks][blocks], one byte each, 0 or 1; bsr_from_block_mask() makes the matrix. Errors: BAD_ARGUMENT
+   (LAYOUT_KIND, LAYOUT_FIELD: index is the field's number). After DeepSpeed's sparsity_config.py: fixed and variable are of
+   Sparse Transformers (Child et al. 2019), BigBird of Zaheer et al. (2020), Longformer of Beltagy et al. (2020). */
 BSR_API bsr_status bsr_layout_mask(const bsr_context *ctx, const bsr_layout *layout, uint8_t *mask, const bsr_exec *exec);
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -1056,11 +1103,12 @@ typedef struct bsr_file_info {
 
 /* Matrix Market text (coordinate or array; real, integer or pattern; general, symmetric, skew-symmetric) to COO with
    0-based indices, diagonal entries once. row, col, values all null: only *info. values null alone: indices only; pattern
-   files give 1.0. capacity: entries that the arrays hold. Malformed text: BSR_PARSE_ERROR, error.index = line number. */
+   files give 1.0. capacity: entries that the arrays hold. Errors: NULL_POINTER, PARSE_ERROR (error.index: the line), CAPACITY,
+   UNSUPPORTED (BSRSPARSE_NO_IO). The format is NIST's. */
 BSR_API bsr_status bsr_parse_matrix_market(const char *text, size_t bytes, bsr_file_info *info, int64_t *row, int64_t *col,
                                            double *values, int64_t capacity, bsr_error *error);
 /* DLMC .smtx text (line 1 "rows, cols, nnz", line 2 row offsets, line 3 columns) to CSR; crow [rows+1], col [nnz]; both
-   null: only *info. */
+   null: only *info. Errors as above. The format is that of the Deep Learning Matrix Collection (Gale et al. 2020). */
 BSR_API bsr_status bsr_parse_smtx(const char *text, size_t bytes, bsr_file_info *info, int64_t *crow, int64_t *col,
                                   int64_t capacity, bsr_error *error);
 
