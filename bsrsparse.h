@@ -537,6 +537,7 @@ typedef struct bsr_dense {
     int64_t batch[BSR_MAX_BATCH_DIMS], batch_stride[BSR_MAX_BATCH_DIMS];
 } bsr_dense;
 
+/* Packed, without batch dimensions: element (i, j) at data[i*cols + j]; at data[i + j*rows]. */
 BSR_API bsr_dense bsr_dense_row_major(void *data, int dtype, int64_t rows, int64_t cols);
 BSR_API bsr_dense bsr_dense_col_major(void *data, int dtype, int64_t rows, int64_t cols);
 BSR_API bsr_dense bsr_dense_strided(void *data, int dtype, int64_t rows, int64_t cols, int64_t row_stride, int64_t col_stride);
@@ -569,6 +570,7 @@ typedef struct bsr_matrix {
     const void *schedule;         /* bsr_build_schedule(), or null */
 } bsr_matrix;
 
+/* rows x cols elements, values packed; no batch dimensions, no views. The arrays stay the caller's. */
 BSR_API bsr_matrix bsr_matrix_make(int64_t rows, int64_t cols, int64_t block_rows, int64_t block_cols, int64_t nnz,
                                    void *crow_indices, void *col_indices, int index_dtype, void *values, int dtype);
 /* The same matrix with one more batch dimension outside: n items, strides in elements of each array. */
@@ -663,7 +665,7 @@ typedef struct bsr_plan {
 
 /* All zero, or a null pointer, is the default. */
 typedef struct bsr_exec {
-    bsr_stream stream;
+    bsr_stream stream; /* CUDA: where the call runs; null: the default stream */
     void *workspace; /* 64-byte aligned, in the backend's memory */
     uint64_t workspace_bytes;
     const bsr_plan *plan; /* null: planned here */
