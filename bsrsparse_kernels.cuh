@@ -2270,13 +2270,14 @@ __global__ void __launch_bounds__(NI == 1 ? 512 : 256, NI == 2 ? 4 : 2)
    8.3 us, three with three 10.0; 256 x 256 x 32768, blocks of 32: 15.0 and 17.9); blocks of 32 then have registers for SIMPLE
    products only, and where three are all that come, three are up to 7 % faster. The next kernel may start once a CTA's sums are
    made: started at once, its CTAs crowd where this one's few have left room (256 x 256 x 16384, .5: 9.7 us, so 8.8). */
-template <class T, int MW, bool B_ROWS, int CTAS_>
-struct bsri_mma_short_tile : bsri_mma_tile<T, MW, MW, MW == 16 ? 2 : 1, 64, 1, B_ROWS> {
-    typedef bsri_mma_tile<T, MW, MW, MW == 16 ? 2 : 1, 64, 1, B_ROWS> base;
-    static constexpr int CTAS = CTAS_, SLOTS = CTAS == 4 ? 2 : 3;
-    static constexpr bool SIMPLE = MW == 32 && CTAS == 4; /* nothing but what bsri_short_simple() allows */
+template <class T, int MW, bool B_ROWS, int CTAS_, int COLS = 64>
+struct bsri_mma_short_tile : bsri_mma_tile<T, MW, MW, MW * COLS == 1024 ? 2 : 1, COLS, 1, B_ROWS> {
+    typedef bsri_mma_tile<T, MW, MW, MW * COLS == 1024 ? 2 : 1, COLS, 1, B_ROWS> base;
+    static constexpr int CTAS = CTAS_, SLOTS = CTAS == 4 && COLS == 64 ? 2 : 3;
+    static constexpr int ACROSS = COLS / 64, PARTS = MW * COLS / 1024; /* of 16 x 64 sums: side by side, in all */
+    static constexpr bool SIMPLE = PARTS == 2 && CTAS == 4; /* nothing but what bsri_short_simple() allows */
     static constexpr int SLICE = base::A_BYTES + base::B_BYTES, SLOT = base::E * SLICE, WARP = SLOTS * SLOT;
-    static_assert(base::MI * 4096 + (SIMPLE ? 0 : BSRI_MMA_PASS * 4) <= WARP, "sums handed over, what any epilogue takes");
+    static_assert(PARTS * 4096 + (SIMPLE ? 0 : BSRI_MMA_PASS * 4) <= WARP, "sums handed over, what any epilogue takes");
 };
 #ifdef BSRI_MMA_CODE
 /* This warp's steps of a block row, the turn-th of every `split`. */
@@ -2291,7 +2292,9 @@ __device__ __forceinline__ void bsri_mma_short_walk(float (&sum)[L::MI][L::NI][4
     int32_t b = 0;
     if (L::CTAS == 4) { /* kept: made again they cost every step (10 % with blocks of 32); three have registers for more */
         asm volatile("" : "+r"(ab), "+r"(bb), "+r"(to), "+r"(end), "+r"(lane), "+r"(lead));
-        asm volatile("" : "+r"(f.a_to), "+r"(f.b_to), "+r"(f.left), "+l"(f.values), "+l"(f.b));
+        int whole = f.whole;
+        asm volatile("" : "+r"(f.a_to), "+r"(f.b_to), "+r"(f.left), "+l"(f.values), "+l"(f.b), "+r"(whole));
+        f.whole = whole;
     }
     uint32_t from = to; /* slots */
     if (!m.constant) bsri_dev_wait_for_last();
@@ -2304,13 +2307,15 @@ __device__ __forceinline__ void bsri_mma_short_walk(float (&sum)[L::MI][L::NI][4
         __syncwarp(); /* this step is there for all lanes, and the one before it is used up */
         if (at < slices) {
             const int mine = at + lane / L::E * stride + lane % L::E;
-            if (which == 0 && mine < slices) {
-                const int32_t entry = first + (mine >> m.sub_bits),
-                              block = r.position ? bsri_dev_index(r.position, r.dt, entry) : entry;
-                b = ((bsri_dev_index(r.col, r.dt, entry) << m.sub_bits) + (mine & subs)) * L::KS;
-                a = block * m.a_block + (mine & subs) * m.a_step;
+            if (which == 0) {
+                if (mine < slices) {
+                    const int32_t entry = first + (mine >> m.sub_bits),
+                                  block = r.position ? bsri_dev_index(r.position, r.dt, entry) : entry;
+                    b = ((bsri_dev_index(r.col, r.dt, entry) << m.sub_bits) + (mine & subs)) * L::KS;
+                    a = block * m.a_block + (mine & subs) * m.a_step;
+                }
+                if (m.constant) bsri_dev_wait_for_last(); /* the dense operand is not */
             }
-            if (m.constant && now == turn * L::E - lead) bsri_dev_wait_for_last(); /* the dense operand is not */
 #pragma unroll
             for (int e = 0; e < L::E; e++) {
                 const int64_t ae = __shfl_sync(~0u, a, which + e);
@@ -2370,20 +2375,22 @@ __device__ __forceinline__ void bsri_mma_short_columns(const bsri_dev_mma &m, ui
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_short_rows(const bsri_dev_mma &m, uint16_t *tile, float (&sum)[L::MI][L::NI][4],
                                                     uint16_t *out, int lane) {
+    constexpr int LINE = L::BN + 8, LANES = L::BN / 8, ROWS = 32 / LANES; /* no bank is met twice; rows at once */
     if (m.alpha != 1.0f) {
 #pragma unroll
-        for (int i = 0; i < L::MI * 32; i++) sum[i / 32][i / 4 % 8][i % 4] *= m.alpha;
+        for (int i = 0; i < L::PARTS * 32; i++) sum[i / 4 / L::NI][i / 4 % L::NI][i % 4] *= m.alpha;
     }
-    uint32_t *const to = (uint32_t *)(tile + lane / 4 * 72 + lane % 4 * 2); /* rows of 72 */
+    uint32_t *const to = (uint32_t *)(tile + lane / 4 * LINE + lane % 4 * 2);
 #pragma unroll
-    for (int i = 0; i < L::MI * 16; i++)
-        to[(i / 16 * 2 + i % 2) * 288 + i / 2 % 8 * 4] =
-            T::pack(sum[i / 16][i / 2 % 8][i % 2 * 2], sum[i / 16][i / 2 % 8][i % 2 * 2 + 1]);
+    for (int i = 0; i < L::PARTS * 16; i++) {
+        const float *const x = &sum[i / 2 / L::NI][i / 2 % L::NI][i % 2 * 2];
+        to[(i / 2 / L::NI * 16 + i % 2 * 8) * LINE / 2 + i / 2 % L::NI * 4] = T::pack(x[0], x[1]);
+    }
     __syncwarp();
-    const int64_t step = 4 * m.out_row;
-    tile += lane / 8 * 72 + lane % 8 * 8, out += lane / 8 * m.out_row + lane % 8 * 8;
+    const int64_t step = ROWS * m.out_row;
+    tile += lane / LANES * LINE + lane % LANES * 8, out += lane / LANES * m.out_row + lane % LANES * 8;
 #pragma unroll
-    for (int i = 0; i < L::MI * 4; i++, out += step) *(uint4 *)out = *(const uint4 *)(tile + i * 288);
+    for (int i = 0; i < L::MW; i += ROWS, out += step) *(uint4 *)out = *(const uint4 *)(tile + i * LINE);
     __syncwarp();
 }
 /* The tile's warps add up in their order, 16 rows by each of the first of them, which writes those to out. f: what is to be done
@@ -2392,11 +2399,14 @@ template <class T, class L>
 __device__ __forceinline__ void bsri_mma_short_finish(float (&sum)[L::MI][L::NI][4], const bsri_dev_mma &m,
                                                       const bsri_dev_finisher *f, char *tiles, int64_t row, int64_t col) {
     const int lane = threadIdx.x % 32, split = m.split, team = threadIdx.x / 32 >> m.split_bits,
-              warp = threadIdx.x / 32 & (split - 1), cols = (int)bsri_min(64, m.width - col);
+              warp = threadIdx.x / 32 & (split - 1), cols = (int)bsri_min(L::BN, m.width - col);
+    auto part = [&](int i) { return &sum[i / L::ACROSS][i % L::ACROSS * 8]; }; /* 16 x 64 sums, and where they stand */
+    auto down = [](int i) { return i / L::ACROSS * 16; };
+    auto right = [](int i) { return i % L::ACROSS * 64; };
     float4 *const mine = (float4 *)(tiles + warp * L::WARP); /* what it stores itself goes through where it hands nothing over */
     if (!f && !m.input && split == 1) {
         uint16_t *const out = (uint16_t *)m.out + row * m.out_row + col * m.out_col;
-        if (m.vector == 1 && cols == 64) {
+        if (m.vector == 1 && cols == L::BN) {
             bsri_mma_short_rows<T, L>(m, (uint16_t *)mine, sum, out, lane);
             return;
         }
@@ -2407,47 +2417,52 @@ __device__ __forceinline__ void bsri_mma_short_finish(float (&sum)[L::MI][L::NI]
     }
     if (!f && m.input) { /* comes while sums are handed over */
 #pragma unroll
-        for (int mi = 0; mi < L::MI; mi++)
-            if (warp == mi % split)
-                bsri_mma_input(m, bsri_mma_address(mine + mi * 256),
-                               m.input + 2 * ((row + mi * 16) * m.input_row + col * m.input_col), cols, lane);
+        for (int i = 0; i < L::PARTS; i++)
+            if (warp == i % split)
+                bsri_mma_input(m, bsri_mma_address(mine + i * 256),
+                               m.input + 2 * ((row + down(i)) * m.input_row + (col + right(i)) * m.input_col), cols - right(i),
+                               lane);
     }
 #pragma unroll
-    for (int mi = 0; mi < L::MI; mi++)
-        if (warp != mi % split) {
+    for (int i = 0; i < L::PARTS; i++)
+        if (warp != i % split) {
 #pragma unroll
-            for (int n = 0; n < 8; n++)
-                mine[(mi * 8 + n) * 32 + lane] = make_float4(sum[mi][n][0], sum[mi][n][1], sum[mi][n][2], sum[mi][n][3]);
+            for (int n = 0; n < 8; n++) {
+                const float *const x = part(i)[n];
+                mine[(i * 8 + n) * 32 + lane] = make_float4(x[0], x[1], x[2], x[3]);
+            }
         }
     bsri_named_sync(1 + team, split * 32);
 #pragma unroll
-    for (int mi = 0; mi < L::MI; mi++) {
-        uint16_t *const stage = (uint16_t *)(mine + mi * 256);
-        if (warp != mi % split) continue;
+    for (int i = 0; i < L::PARTS; i++) {
+        uint16_t *const stage = (uint16_t *)(mine + i * 256);
+        float(*const own)[4] = part(i);
+        if (warp != i % split || cols <= right(i)) continue;
 #pragma unroll 1
         for (int w = 0; w < split; w++) {
-            const float4 *from = (const float4 *)(tiles + w * L::WARP) + mi * 256 + lane;
+            const float4 *from = (const float4 *)(tiles + w * L::WARP) + i * 256 + lane;
             if (w == warp) continue;
 #pragma unroll
             for (int n = 0; n < 8; n++, from += 32)
-                sum[mi][n][0] += from->x, sum[mi][n][1] += from->y, sum[mi][n][2] += from->z, sum[mi][n][3] += from->w;
+                own[n][0] += from->x, own[n][1] += from->y, own[n][2] += from->z, own[n][3] += from->w;
         }
         if (!f && m.input) {
             bsri_mma_landed<0>(), __syncwarp();
-            bsri_mma_store<T, true>(m, stage, sum[mi], m.alpha,
-                                    (uint16_t *)m.out + (row + mi * 16) * m.out_row + col * m.out_col, cols, lane);
+            bsri_mma_store<T, true>(m, stage, own, m.alpha,
+                                    (uint16_t *)m.out + (row + down(i)) * m.out_row + (col + right(i)) * m.out_col,
+                                    cols - right(i), lane);
         } else if (!f || m.vector) {
             char *const out = f ? (char *)f->operand[4].data : m.out;
-            const int64_t at = (row + mi * 16) * m.out_row + col * m.out_col;
-            bsri_mma_store<T>(m, stage, sum[mi], f ? f->alpha : m.alpha, (uint16_t *)out + at, cols, lane);
+            const int64_t at = (row + down(i)) * m.out_row + (col + right(i)) * m.out_col;
+            bsri_mma_store<T>(m, stage, own, f ? f->alpha : m.alpha, (uint16_t *)out + at, cols - right(i), lane);
         } else {
-            float *const pass = (float *)(mine + L::MI * 256);
+            float *const pass = (float *)(mine + L::PARTS * 256);
 #pragma unroll
             for (int e = 0; e < 32; e += 2)
                 *(float2 *)(pass + bsri_mma_worker<T, L>::place(e, m.a_trans)) =
-                    make_float2(sum[mi][e / 4][e % 4], sum[mi][e / 4][e % 4 + 1]);
+                    make_float2(own[e / 4][e % 4], own[e / 4][e % 4 + 1]);
             __syncwarp();
-            bsri_mma_finish(m, *f, pass, row + mi * 16, col, cols);
+            bsri_mma_finish(m, *f, pass, row + down(i), col + right(i), cols - right(i));
             __syncwarp();
         }
     }
@@ -2487,7 +2502,7 @@ __device__ __forceinline__ void bsri_mma_short_tiles(const bsri_dev_mma &m, bsri
         }
         bsri_dev_let_next_start();
         bsri_mma_short_finish<T, L>(sum, m, SIMPLE ? NULL : &finisher, shared + team * split * L::WARP,
-                                    (int64_t)tile * L::MW - (int64_t)item * m.lines * p.br, (int64_t)slab * 64);
+                                    (int64_t)tile * L::MW - (int64_t)item * m.lines * p.br, (int64_t)slab * L::BN);
         bsri_named_sync(1 + team, split * 32);
     }
 }
@@ -2536,7 +2551,9 @@ __global__ void __launch_bounds__(128, L::CTAS) bsri_product_short(const __grid_
 #define BSRI_KERNELS_SHORT(X, n, T, name)                    \
     BSRI_KERNELS_SHORT_2(X, n + 0, T, 32, 3, "32-row " name) \
     BSRI_KERNELS_SHORT_2(X, n + 2, T, 16, 4, "16-row " name) \
-    BSRI_KERNELS_SHORT_2(X, n + 4, T, 32, 4, "32-row simple " name)
+    BSRI_KERNELS_SHORT_2(X, n + 4, T, 32, 4, "32-row simple " name) \
+    X(n + 6, "mma product short rows 16-row 128 " name, (bsri_product_short<T, bsri_mma_short_tile<T, 16, true, 4, 128>>), \
+      BSRI_SPREAD_SHARED)
 #define BSRI_SAMPLED_SHARED (100 * 1024)
 #define BSRI_KERNELS_MMA_SAMPLED(X, n, T, name)                                                                               \
     X(n + 0, "mma sampled 32-row " name, (bsri_sampled_mma<T, bsri_mma_sampled_tile<T, 32>>), BSRI_SAMPLED_SHARED) \
@@ -2982,9 +2999,18 @@ static int bsri_short_simple(const bsri_dev_product *p, const bsri_facts *f) {
 static int bsri_short_room(const bsri_dev_product *p, int simple, double all) {
     return p->br == 16 || (all > 3.0 && simple) ? 4 : 3;
 }
+/* Columns of a tile: 128 with blocks of 16 by rows where that leaves more than a wave of tiles (8192 x 2048 x 2048, .95: 31.8 us,
+   by 64 columns 39.9; 256 x 256 x 16384, .5: 10.8 and 12.9, x 4096: 6.0 and 5.6). */
+static int bsri_short_cols(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *asked,
+                           int split) {
+    if (p->br != 16 || f->dense != 1 || split != 1 || !bsri_short_simple(p, f)) return 64;
+    if (asked->tile_cols) return asked->tile_cols == 128 ? 128 : 64;
+    return bsri_mma_tiles(p, 16, 16, 128) >= (int64_t)10 * ctx->sm_count ? 128 : 64;
+}
 /* What the host asks of an instance's ring is the same in all of its shape. */
 typedef bsri_mma_short_tile<bsri_mma_bf16, 16, true, 4> bsri_short_16;
 typedef bsri_mma_short_tile<bsri_mma_bf16, 32, true, 3> bsri_short_32;
+typedef bsri_mma_short_tile<bsri_mma_bf16, 16, true, 4, 128> bsri_short_wide;
 /* Where there is little to do: tiles of a block row, or of 32 rows of one, and 64 columns; split: the best number of warps that
    share one, or what a plan asks for. */
 static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
@@ -3005,6 +3031,7 @@ static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_
         bsri_tiling t = bsri_tiling_of(f, rows, 64, rows, i);
         const double all = (double)bsri_ceil_div(tiles, 4 / i) / ctx->sm_count; /* CTAs of four warps */
         const double room = bsri_short_room(p, simple, all);
+        if (bsri_short_cols(ctx, p, f, asked, i) == 128) t.told = 0.85; /* it takes so much of what 64 columns take */
         if (!f->vector && simple) t.fused = bsri_mma_layout(&p->out) == 1 ? 0.12 : 0.3; /* of any epilogue's */
         t.fused *= i == 1 ? 1.3 : i == 2 ? 1.0 : 0.8; /* tiles of a CTA */
         if (asked->split && asked->split != i) continue;
@@ -3016,10 +3043,10 @@ static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_
     if (!e.split) e.tile_rows = rows, e.tile_cols = 64, e.split = 1;
     return e;
 }
-static bsri_choice bsri_short_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *,
-                                     const bsri_estimate *e, bsri_dev_mma *m) {
+static bsri_choice bsri_short_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f,
+                                     const bsr_plan *asked, const bsri_estimate *e, bsri_dev_mma *m) {
     bsri_choice c = bsri_yes(p->a.dtype == BSR_F16 ? 280 : 250, 2, BSR_WHY_SHORT);
-    const int simple = bsri_short_simple(p, f);
+    const int simple = bsri_short_simple(p, f), wide = bsri_short_cols(ctx, p, f, asked, e->split) == 128;
     int64_t teams;
     bsri_mma_shape s;
     int four;
@@ -3031,10 +3058,10 @@ static bsri_choice bsri_short_choose(const bsr_context *ctx, const bsri_dev_prod
         m->input = (const char *)p->input.data, m->input_row = p->input.row_stride, m->input_col = p->input.col_stride;
     }
     s.mw = s.ks = p->br == 16 ? 16 : 32;
-    bsri_mma_strides(p, &s, 64, f->values, f->dense, m);
+    c.tile_rows = s.mw, c.tile_cols = wide ? 128 : 64;
+    bsri_mma_strides(p, &s, c.tile_cols, f->values, f->dense, m);
     m->block_bits = bsri_mma_log2(p->br / s.mw);
-    c.tile_rows = s.mw, c.tile_cols = 64;
-    m->total = (int32_t)bsri_mma_tiles(p, (int)p->br, s.mw, 64), m->group = (int32_t)(m->total / m->slabs);
+    m->total = (int32_t)bsri_mma_tiles(p, (int)p->br, s.mw, c.tile_cols), m->group = (int32_t)(m->total / m->slabs);
     m->split = c.split = e->split, teams = 4 / c.split, m->split_bits = bsri_mma_log2(c.split);
     /* Row by row, except where b is more than the L2 keeps: then all rows of some slabs, which are read once (768 x 3072 x 50432,
        .95, blocks of 32: 87 us, else 110; 384 x 1600 x 50432, .9, with an input, by columns 68 and 97; but few rows with b of
@@ -3044,12 +3071,12 @@ static bsri_choice bsri_short_choose(const bsr_context *ctx, const bsri_dev_prod
     if (!m->order) m->total = (int32_t)(m->group * bsri_ceil_div(m->slabs, teams) * teams);
     m->by = (uint32_t)bsri_max(1, m->order ? m->slabs : m->group), m->by_inverse = ~0u / m->by;
     c.grid = bsri_ceil_div(m->total, teams), four = bsri_short_room(p, simple, (double)c.grid / ctx->sm_count) == 4;
-    c.kernel += (s.mw == 16 ? 2 : four ? 4 : 0) + (f->dense == 2);
+    c.kernel += (wide ? 6 : s.mw == 16 ? 2 : four ? 4 : 0) + (f->dense == 2);
     /* Blocks of 32: 5 % faster with few rows (four at once 12 %), up to 5 % slower with many (1024 x 1024 x 2048, .5: 15.0 and
        15.8; four at once 2 %: 2048 x 2048 x 4096, .95, by columns). */
     m->near = m->order && teams == 4 && (p->br == 16 || (p->br == 32 && p->tiles <= (four ? 56 : 24)));
-    c.stages = four ? bsri_short_16::SLOTS : bsri_short_32::SLOTS, c.threads = 128;
-    c.shared = 4 * c.stages * (s.mw == 16 ? bsri_short_16::SLOT : bsri_short_32::SLOT);
+    c.stages = wide ? bsri_short_wide::SLOTS : four ? bsri_short_16::SLOTS : bsri_short_32::SLOTS, c.threads = 128;
+    c.shared = 4 * c.stages * (wide ? bsri_short_wide::SLOT : s.mw == 16 ? bsri_short_16::SLOT : bsri_short_32::SLOT);
     c.early = ctx->tier >= 3; /* the loaded code waits */
     bsri_spread_evenly(ctx, &c);
     return c;

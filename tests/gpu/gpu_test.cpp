@@ -854,9 +854,10 @@ static int64_t first_other(const void *a, const void *b, size_t bytes, int dtype
    out: what the CPU made; ran: calls, by tier (0: the library's choice). */
 template <class F> static void each_plan(const gm_call &g, const void *out, int dtype, bsr_exec e, int *ran, F call) {
     static const struct {
-        int cols, split, stages;
+        int cols, split, stages, rows = 0;
     } tiles[] = {{0, 0, 0},  {8, 0, 0},  {16, 0, 0}, {32, 0, 0}, {64, 0, 0}, {128, 0, 0}, {256, 0, 0}, {64, 0, 1},
-                 {64, 1, 3}, {64, 2, 3}, {64, 4, 3}, {64, 2, 0}, {64, 4, 0}, {128, 1, 0}, {128, 2, 0}};
+                 {64, 1, 3}, {64, 2, 3}, {64, 4, 3}, {64, 2, 0}, {64, 4, 0}, {128, 1, 0}, {128, 2, 0},
+                 {128, 0, 0, 16}, {128, 0, 0, 128}};
     const bt_block *block = bt_find(out);
     const gm_region *to = nullptr;
     std::vector<char> got(block->bytes);
@@ -866,7 +867,8 @@ template <class F> static void each_plan(const gm_call &g, const void *out, int 
         for (auto &tile : tiles) {
             bsr_plan plan = BSR_ZERO;
             if (!tier && &tile != tiles) continue;
-            plan.kernel = tier, plan.tile_cols = tile.cols, plan.split = tile.split, plan.stages = tile.stages;
+            plan.kernel = tier, plan.tile_rows = tile.rows, plan.tile_cols = tile.cols;
+            plan.split = tile.split, plan.stages = tile.stages;
             e.plan = tier ? &plan : nullptr, e.stream = gm.stream;
             if (left_out(e, call)) {
                 ran[tier]++;
