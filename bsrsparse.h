@@ -2078,6 +2078,14 @@ static bsr_status bsri_check_batch(const bsri_call *c, int32_t dims, const int64
     return BSR_OK;
 }
 
+/* What a dense operand is, without its numbers. */
+static bsr_status bsri_check_dense_sizes(const bsri_call *c, const bsr_dense *d, int operand, uint32_t accepted) {
+    if (!d) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, operand, -1, 0);
+    BSRI_TRY(bsri_check_dtype(c, d->dtype, accepted, operand));
+    if (d->rows < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, operand, 0, d->rows);
+    if (d->cols < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, operand, 1, d->cols);
+    return bsri_check_batch(c, d->batch_dims, d->batch, operand);
+}
 /* A dense operand: pointer, dtype, sizes, strides, extent, data, alignment; an output's elements distinct. The span is
    kept in set; an output is first compared with the spans there (it may equal operand `same`). */
 static bsr_status bsri_check_dense_same(const bsri_call *c, bsri_spans *set, const bsr_dense *d, int operand, uint32_t accepted,
@@ -2085,11 +2093,7 @@ static bsr_status bsri_check_dense_same(const bsri_call *c, bsri_spans *set, con
     int64_t size[BSRI_MAX_DIMS], stride[BSRI_MAX_DIMS];
     bsri_span s;
     int i, bad;
-    if (!d) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, operand, -1, 0);
-    BSRI_TRY(bsri_check_dtype(c, d->dtype, accepted, operand));
-    if (d->rows < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, operand, 0, d->rows);
-    if (d->cols < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, operand, 1, d->cols);
-    BSRI_TRY(bsri_check_batch(c, d->batch_dims, d->batch, operand));
+    BSRI_TRY(bsri_check_dense_sizes(c, d, operand, accepted));
     size[0] = d->rows, size[1] = d->cols, stride[0] = d->row_stride, stride[1] = d->col_stride;
     for (i = 0; i < d->batch_dims; i++) size[2 + i] = d->batch[i], stride[2 + i] = d->batch_stride[i];
     for (i = 0; i < 2 + d->batch_dims; i++)
@@ -8179,18 +8183,25 @@ static bsr_status bsri_check_written(const bsri_call *c, const bsri_spans *set) 
     return BSR_OK;
 }
 
-/* A gradient has the form of its operand, pattern included, and the operand's batch dimensions. */
-static bsr_status bsri_check_gradient_form(const bsri_call *c, bsr_operand x, bsr_operand dx, int id) {
+/* A gradient dx has the form of its operand x, pattern included, and x's batch dimensions. x's numbers are not read for it,
+   so nothing else looks at x where it is the only gradient: x has the other operand's type. */
+static bsr_status bsri_check_gradient_form(const bsri_call *c, bsr_operand x, int id_x, int dtype, bsr_operand dx, int id) {
     const int32_t have = dx.sparse ? dx.sparse->batch_dims : dx.dense->batch_dims;
     const int32_t want = x.sparse ? x.sparse->batch_dims : x.dense->batch_dims;
     const int64_t *have_size = dx.sparse ? dx.sparse->batch : dx.dense->batch;
     const int64_t *want_size = x.sparse ? x.sparse->batch : x.dense->batch;
     bsri_batch batch = bsri_batch_none();
     if ((x.sparse != NULL) != (dx.sparse != NULL)) return bsri_fail(c, BSR_ITEM_OPERAND_KIND, id, -1, dx.dense != NULL);
-    BSRI_TRY(x.sparse ? bsri_check_matrix(c, NULL, x.sparse, id, 0, BSRI_PATTERN) : bsri_check_batch(c, want, want_size, id));
-    BSRI_TRY(bsri_join(c, &batch, want, want_size, id));
+    BSRI_TRY(x.sparse ? bsri_check_matrix(c, NULL, x.sparse, id_x, 0, BSRI_PATTERN)
+                      : bsri_check_dense_sizes(c, x.dense, id_x, BSRI_OPERAND_DTYPES));
+    BSRI_TRY(bsri_check_dtype(c, bsri_operand_dtype(x), BSRI_OPERAND_DTYPES, id_x));
+    if (bsri_operand_dtype(x) != dtype) return bsri_fail(c, BSR_ITEM_DTYPE_MISMATCH, id_x, -1, bsri_operand_dtype(x));
+    BSRI_TRY(bsri_join(c, &batch, want, want_size, id_x));
     BSRI_TRY(bsri_check_batch_out(c, &batch, have, have_size, id));
-    return x.sparse ? bsri_check_same_pattern(c, x.sparse, dx.sparse, id) : BSR_OK;
+    if (x.sparse) return bsri_check_same_pattern(c, x.sparse, dx.sparse, id);
+    if (x.dense->rows != dx.dense->rows) return bsri_fail(c, BSR_ITEM_ROWS_MISMATCH, id_x, -1, x.dense->rows);
+    if (x.dense->cols != dx.dense->cols) return bsri_fail(c, BSR_ITEM_COLS_MISMATCH, id_x, -1, x.dense->cols);
+    return BSR_OK;
 }
 
 /* A dense dc has the batch that the forward result had. (A sparse one, as SDD's result, may have patterns of its own.) */
@@ -8218,8 +8229,9 @@ BSR_API bsr_status bsr_matmul_backward(const bsr_context *ctx, uint32_t trans, b
     bsri_spans set;
     bsri_call c;
     bsr_plan plan, plan_b;
-    int stop;
+    int stop, check;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_MATMUL_BACKWARD, exec));
+    check = bsri_checking(&c);
     if (trans & ~BSRI_TRANS_ALL) return bsri_fail(&c, BSR_ITEM_RESERVED, BSR_ARG_NONE, -1, (int64_t)trans);
     BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_PRODUCT && BSRI_HAS_SAMPLED, bsri_operand_dtype(dc)));
     BSRI_TRY(bsri_check_operand(&c, a, BSR_ARG_A));
@@ -8232,19 +8244,19 @@ BSR_API bsr_status bsr_matmul_backward(const bsr_context *ctx, uint32_t trans, b
     if (want_a) {
         const uint32_t flags = (tc ? BSR_TRANS_A : 0) | (tb ? 0 : BSR_TRANS_B) | (ta ? BSR_TRANS_C : 0);
         BSRI_TRY(bsri_matmul_map(&c, &for_a, flags, dc, b, da));
-        if (bsri_checking(&c)) BSRI_TRY(bsri_matmul_check(&c, &for_a, &set));
-        if (bsri_checking(&c)) BSRI_TRY(bsri_check_gradient_form(&c, a, da, BSR_ARG_DA));
+        if (check) BSRI_TRY(bsri_matmul_check(&c, &for_a, &set));
+        if (check) BSRI_TRY(bsri_check_gradient_form(&c, a, BSR_ARG_A, bsri_operand_dtype(b), da, BSR_ARG_DA));
         BSRI_TRY(bsri_matmul_start(&c, &for_a, &plan, BSRI_PLAN_ONLY));
     }
     if (want_b) {
         const uint32_t flags = (ta ? 0 : BSR_TRANS_A) | (tc ? BSR_TRANS_B : 0) | (tb ? BSR_TRANS_C : 0);
         BSRI_TRY(bsri_matmul_map(&c, &for_b, flags, a, dc, db));
-        if (bsri_checking(&c)) BSRI_TRY(bsri_matmul_check(&c, &for_b, &set));
-        if (bsri_checking(&c)) BSRI_TRY(bsri_check_gradient_form(&c, b, db, BSR_ARG_DB));
+        if (check) BSRI_TRY(bsri_matmul_check(&c, &for_b, &set));
+        if (check) BSRI_TRY(bsri_check_gradient_form(&c, b, BSR_ARG_B, bsri_operand_dtype(a), db, BSR_ARG_DB));
         BSRI_TRY(bsri_matmul_start(&c, &for_b, &plan_b, BSRI_PLAN_ONLY));
     }
-    if (bsri_checking(&c)) BSRI_TRY(bsri_check_written(&c, &set));
-    if (bsri_checking(&c) && dc.dense) BSRI_TRY(bsri_check_gradient_batch(&c, a, b, dc.dense));
+    if (check) BSRI_TRY(bsri_check_written(&c, &set));
+    if (check && dc.dense) BSRI_TRY(bsri_check_gradient_batch(&c, a, b, dc.dense));
     plan = !want_b ? plan : !want_a ? plan_b : bsri_plan_both(&plan, &plan_b); /* one plan speaks for both products */
     if (want_a && want_b && c.exec->query && c.exec->key) memset(c.exec->key, 0, sizeof *c.exec->key); /* no key does */
     BSRI_TRY(bsri_plan_settle(&c, &plan, &stop));

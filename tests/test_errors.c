@@ -55,7 +55,7 @@ typedef struct fixture { /* operands that fit each other: a 6 x 12 in 2 x 3 bloc
     bsr_layout layout;
     double alpha, beta, scale, sparsity;
     int64_t rows, cols, nnz, n;
-    int index_dtype, dtype, norm, group;
+    int index_dtype, dtype, norm, group, no_db;
     uint32_t trans;
     void *first, *second, *values, *buffer;
     uint64_t bytes;
@@ -164,7 +164,8 @@ static bsr_status run(fixture *f, int call, const bsr_exec *e) {
             return bsr_matmul(f->ctx, f->trans, bsr_operand_dense(f->pb), bsr_operand_sparse(f->pa), bsr_operand_dense(f->pc), e);
         case BACKWARD:
             return bsr_matmul_backward(f->ctx, f->trans, bsr_operand_sparse(f->pa), bsr_operand_dense(f->pb),
-                                       bsr_operand_dense(f->pc), bsr_operand_sparse(f->pt), bsr_operand_dense(&f->db), e);
+                                       bsr_operand_dense(f->pc), bsr_operand_sparse(f->pt),
+                                       bsr_operand_dense(f->no_db ? NULL : &f->db), e);
         case SAMPLED: return bsr_sampled_addmm(f->ctx, f->beta, f->pp, f->alpha, f->px, f->py, f->pt, e);
         case SOFTMAX: return bsr_softmax(f->ctx, f->scale, f->pa, &f->softmax, f->pt, e);
         case SOFTMAX_BACKWARD: return bsr_softmax_backward(f->ctx, f->scale, f->pa, f->pp, f->pt, e);
@@ -371,6 +372,24 @@ TEST(bad_products) {
     BAD(BACKWARD, BSR_ITEM_DTYPE_MISMATCH, ANY, ANY, ANY, f->c.dtype = BSR_F16);
     BAD(BACKWARD, BSR_ITEM_OVERLAP, ANY, ANY, ANY, f->db.data = f->t.values; f->db.rows = 12);
 }
+TEST(bad_gradients) { /* of an operand that only the other gradient would read, by its own name */
+#define BAD_DB(item, index, value, change) BAD(BACKWARD, item, BSR_ARG_B, index, value, f->pt = NULL; change)
+#define BAD_DA(item, index, value, change) BAD(BACKWARD, item, BSR_ARG_A, index, value, f->no_db = 1; change)
+    BAD(BACKWARD, BSR_ITEM_NONE, ANY, ANY, ANY, f->pt = NULL);
+    BAD(BACKWARD, BSR_ITEM_NONE, ANY, ANY, ANY, f->no_db = 1);
+    BAD_DB(BSR_ITEM_ROWS_MISMATCH, -1, 13, f->b.rows = 13);
+    BAD_DB(BSR_ITEM_COLS_MISMATCH, -1, 4, f->b.cols = 4);
+    BAD_DB(BSR_ITEM_SIZE_NEGATIVE, 1, -4, f->b.cols = -4);
+    BAD_DB(BSR_ITEM_DTYPE_UNKNOWN, -1, 77, f->b.dtype = 77);
+    BAD_DB(BSR_ITEM_DTYPE_MISMATCH, -1, BSR_F16, f->b.dtype = BSR_F16);
+    BAD_DB(BSR_ITEM_BATCH_DIMS, -1, 7, f->b.batch_dims = 7);
+    BAD_DA(BSR_ITEM_CROW_NULL, -1, 0, f->a.crow_indices = NULL);
+    BAD_DA(BSR_ITEM_COL_NULL, -1, 0, f->a.col_indices = NULL);
+    BAD_DA(BSR_ITEM_DTYPE_UNKNOWN, -1, 77, f->a.dtype = 77);
+    BAD_DA(BSR_ITEM_DTYPE_MISMATCH, -1, BSR_F16, f->a.dtype = BSR_F16);
+    BAD_DA(BSR_ITEM_INDEX_DTYPE, -1, BSR_F32, f->a.index_dtype = BSR_F32);
+    BAD_DA(BSR_ITEM_BATCH_DIMS, -1, 7, f->a.batch_dims = 7);
+}
 TEST(matmul_operands) {
     fixture f;
     bsr_exec e = t_exec(0);
@@ -563,6 +582,43 @@ TEST(bad_conversions) {
     BAD(TRANSPOSED, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MATRIX, -1, 0, f->pa = NULL);
     BAD(SCHEDULE, BSR_ITEM_GROUP_SIZE, BSR_ARG_OPTIONS, -1, 16, f->group = 16);
     BAD(LAYOUT, BSR_ITEM_LAYOUT_KIND, BSR_ARG_OPTIONS, -1, 0, f->layout.kind = 0);
+}
+
+/* Each pointer of a call null, and one byte further than its elements may stand: it runs or says so, having written nothing. */
+TEST(any_pointer) {
+#define AT(x) offsetof(fixture, x)
+    static const size_t handed[] = {AT(ctx), AT(pa), AT(pp), AT(pt), AT(pm), AT(pb), AT(pc), AT(px), AT(py), AT(pz), AT(pinput),
+                                    AT(pout), AT(mask), AT(indices.c_indices), AT(indices.r_offsets),
+                                    AT(indices.p_indices), AT(indices.q_indices)};
+    static const size_t data[] = {AT(a.crow_indices), AT(a.col_indices), AT(a.values), AT(s.crow_indices), AT(s.col_indices),
+                                  AT(s.values), AT(t.crow_indices), AT(t.col_indices), AT(t.values), AT(m.crow_indices),
+                                  AT(m.col_indices), AT(m.values), AT(b.data), AT(c.data), AT(input.data), AT(left.data),
+                                  AT(right.data), AT(bias.data), AT(x.data), AT(y.data), AT(z.data), AT(out.data), AT(lse.data),
+                                  AT(rel.data), AT(key.data), AT(blocks.data), AT(db.data), AT(source.data),
+                                  AT(first), AT(second), AT(values), AT(buffer)};
+    size_t k, pointers = BT_COUNT(handed) + BT_COUNT(data);
+    int call, off;
+    for (call = 0; call < CALLS; call++)
+        for (off = 0; off < 2; off++) {
+            bt_case("%s, pointers %s", call_names[call], off ? "a byte further" : "null");
+            for (k = off ? BT_COUNT(handed) : 0; k < pointers; k++) {
+                const size_t at = k < BT_COUNT(handed) ? handed[k] : data[k - BT_COUNT(handed)];
+                bsr_exec e = t_exec(0);
+                bsr_status status;
+                fixture f;
+                void *p;
+                f = fixture_new(call), fixture_point(&f), fit_call(&f, call);
+                memcpy(&p, (char *)&f + at, sizeof p), p = !p || !off ? NULL : (char *)p + 1;
+                memcpy((char *)&f + at, &p, sizeof p);
+                status = run(&f, call, &e);
+                if (status != BSR_OK && status != (off ? BSR_MISALIGNED : BSR_NULL_POINTER) &&
+                    t_error.item != BSR_ITEM_OPERAND_KIND && t_error.item != BSR_ITEM_BETA_BOOL)
+                    bt_fail(__FILE__, __LINE__, "pointer %d: %s", (int)k, bsr_item_name(t_error.item));
+                if (status != BSR_OK) CHECK_INT(t_error.status, status), CHECK(t_error.operand > 0), check_poison(&f, call);
+                bt.checks++, bt_free_all();
+            }
+        }
+#undef AT
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -1277,6 +1333,7 @@ int main(int argc, char **argv) {
         {"valid_calls", valid_calls},
         {"every_call", every_call},
         {"bad_products", bad_products},
+        {"bad_gradients", bad_gradients},
         {"matmul_operands", matmul_operands},
         {"bad_integers", bad_integers},
         {"bad_scatter", bad_scatter},
@@ -1286,6 +1343,7 @@ int main(int argc, char **argv) {
         {"bad_conversions", bad_conversions},
         {"structure_mutators", structure_mutators},
         {"any_number_anywhere", any_number_anywhere},
+        {"any_pointer", any_pointer},
         {"overlaps", overlaps},
         {"allocation_failures", allocation_failures},
         {"workspace_replaces_allocator", workspace_replaces_allocator},
