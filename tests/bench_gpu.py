@@ -1,8 +1,8 @@
-"""bsrsparse beside PyTorch on one GPU, the same tensors in the same process: product, sampled product, softmax, attention, skinny
-product, other types, break-even with the dense product, structured patterns beside random ones, views, host time, layers of
-networks, a part of PyTorch's own tuning grid. Peers: torch.sparse._triton_ops
-with default and searched parameters, torch.matmul, F.scaled_dot_product_attention, flex_attention. Times are medians of
-CUDA-graph replays, random-normal data, exact block counts; errors are relative Frobenius norms against float64 on sampled rows.
+"""bsrsparse beside PyTorch on one GPU, the same tensors in the same process: product (also once the GPU's clock has fallen),
+sampled product, softmax, attention, skinny product, other types, break-even with the dense product, structured patterns beside
+random ones, views, host time, layers of networks, a part of PyTorch's own tuning grid. Peers: torch.sparse._triton_ops with default
+and searched parameters, torch.matmul, F.scaled_dot_product_attention, flex_attention. Times are medians of CUDA-graph replays,
+random-normal data, exact block counts; errors are relative Frobenius norms against float64 on sampled rows.
 One line per peer; ratio = peer's time / ours; geometric means last.
 Writes tests/results/<gpu>_bench.csv (its first line hashes the sources) and <gpu>_triton.json, the best parameters of Triton's
 search: a later run with --search 1 measures only those, with --search 2 it searches again."""
@@ -21,7 +21,7 @@ import warnings
 warnings.filterwarnings("ignore")
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
-SECTIONS = "copy product sampled softmax attention skinny dtypes breakeven patterns views host layers grid".split()
+SECTIONS = "copy product sustained sampled softmax attention skinny dtypes breakeven patterns views host layers grid".split()
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--lib", default=os.path.join(ROOT, "build/gpu/libbsrsparse.so"))
 parser.add_argument("--sections", default=",".join(SECTIONS), help="of " + ",".join(SECTIONS))
@@ -151,6 +151,19 @@ def timed(f, target=4.0, repeats=7):
     times = sorted(event_ms(graph.replay, 1) / calls for _ in range(repeats))
     del graph
     return times[repeats // 2]
+
+
+def warmed(f, warm_ms=250, ms=60):
+    """Milliseconds of f() once the GPU has run nothing else for warm_ms: where it is bound by power, its clock has fallen."""
+    f(), f()
+    torch.cuda.synchronize()
+    calls = max(1, round(4 / event_ms(f, 3)))  # a graph of 4 ms
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(calls):
+            f()
+    event_ms(graph.replay, max(1, round(warm_ms / 4)))
+    return event_ms(graph.replay, max(1, round(ms / 4))) / calls
 
 
 def error(got, want):
@@ -371,6 +384,22 @@ def section_product(lib):
     for b, columns in [(b, c) for b in blocks_wanted for c in (False, True)]:
         for s in sparsities_wanted:
             attempt(f"product b{b} s{s}", lambda: product(lib, 4096, 4096, 4096, b, s, bf16, columns))
+
+
+def section_sustained(lib):
+    """The product and cuBLAS's dense one in turn, each after a quarter of a second of its own."""
+    for n, b, s in [(n, b, s) for n in (4096, 8192) for b in blocks_wanted for s in sparsities_wanted]:
+        def case():
+            bsr, d, o = make_bsr(n, n, b, s, bf16), random((n, n), bf16), empty((n, n), bf16)
+            dense, m = bsr.to_dense(), bridge.matrix(bsr)
+            keep, dd, od = prepared(lib, m, b), bridge.dense(d), bridge.dense(o)
+            peer = warmed(lambda: torch.matmul(dense, d, out=o))
+            want, picked = dense[:128].double() @ d.double(), o[:128].clone()
+            o.fill_(77)
+            ours = warmed(lambda: lib.addmm(m, dd, od, exec=lib.exec(0)))
+            add("sustained", f"{n}x{n}x{n}", (ours, error(o[:128], want)), {"dense matmul": (peer, error(picked, want))},
+                2 * bsr.values().numel() * n / 1e9, dtype="bfloat16", block=b, sparsity=s, layout="row")
+        attempt(f"sustained {n} b{b} s{s}", case)
 
 
 LAYERS = (  # M, K, N, block, sparsity: BERT-large, ViT-B, ViT-H, Llama-3.1-8B, Qwen2.5-7B, Llama-3.2-1B, large, short and wide
