@@ -6749,48 +6749,6 @@ static bsri_choice bsri_simt_choose_attention(const bsr_context *, const bsri_de
 /* >>mma-attention: f16 and bf16 on tensor cores, scores and output in registers                  */
 /* ---------------------------------------------------------------------------------------------- */
 
-template <class T> struct bsri_attention_type;
-template <> struct bsri_attention_type<__half> {
-    static constexpr int DTYPE = BSR_F16;
-    static constexpr uint32_t EXPONENT = 0x7c00;
-    static __device__ __forceinline__ void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-        asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-    }
-    static __device__ __forceinline__ float number(uint32_t bits) { return __half2float(__ushort_as_half((unsigned short)bits)); }
-};
-template <> struct bsri_attention_type<__nv_bfloat16> {
-    static constexpr int DTYPE = BSR_BF16;
-    static constexpr uint32_t EXPONENT = 0x7f80;
-    static __device__ __forceinline__ void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-        asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-    }
-    static __device__ __forceinline__ float number(uint32_t bits) { return __uint_as_float(bits << 16); }
-};
-__device__ __forceinline__ void bsri_ldmatrix(uint32_t (&r)[4], uint32_t at) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(at)
-                 : "memory");
-}
-__device__ __forceinline__ void bsri_ldmatrix_trans(uint32_t (&r)[4], uint32_t at) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(at)
-                 : "memory");
-}
-/* 16 bytes to shared memory; without `some`, zeros, and nothing is read. */
-__device__ __forceinline__ void bsri_copy16(uint32_t to, const void *from, bool some) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(some ? 16 : 0) : "memory");
-}
-__device__ __forceinline__ void bsri_copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int LEFT> __device__ __forceinline__ void bsri_copy_wait() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
-}
-
 /* to = from where a == b; opaque to the compiler, which would turn a chain of these into an array in local memory. */
 __device__ __forceinline__ void bsri_dev_pick(uint32_t &to, uint32_t from, int a, int b) {
     asm volatile("{.reg .pred p; setp.eq.s32 p, %2, %3; selp.b32 %0, %1, %0, p;}" : "+r"(to) : "r"(from), "r"(a), "r"(b));
@@ -6970,359 +6928,402 @@ __device__ __forceinline__ void bsri_dev_modify_column(const bsri_dev_attention 
     for (int r = 0; r < BSRI_COLUMN; r++) stage[r * ld] = open >> r & 1 ? x[r] : none;
 }
 
-/* CTAs of 1 to 4 warps; a warp owns MT tiles of 16 query rows. FULL: everything between product and softmax, by way of shared
-   memory so that its code stands here once; otherwise only causality, with scale > 0. */
-template <class T, int HD, int MT, bool FULL>
-__global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_constant__ bsri_dev_attention p) {
-#if __CUDA_ARCH__ >= 800
-    typedef bsri_attention_type<T> mma;
-    constexpr int CH = HD / 8, KS = HD / 16, NT = BSRI_KEYS / 8, LD = BSRI_KEYS + 4;
-    constexpr bool HOLD_Q = MT * HD <= 128;
-    extern __shared__ __align__(256) uint4 bsri_attention_memory[];
-    __shared__ bsri_dev_query t; /* not in registers: they are scarce */
-    __shared__ int64_t work;
-    __shared__ int state; /* of this piece of work: nothing to do, something, there is no more */
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, quad = lane / 4, pair = lane % 4 * 2;
-    const int query_rows = (int)blockDim.x / 2 * MT;
-    const uint32_t sq = (uint32_t)__cvta_generic_to_shared(bsri_attention_memory), sk = sq + query_rows * HD * 2,
-                   sv = sk + BSRI_KEYS * HD * 2;
-    float *stage = (float *)((char *)bsri_attention_memory + (query_rows + 2 * BSRI_KEYS) * HD * 2) + warp * 16 * LD;
-    const float unit = FULL ? BSRI_DEV_LOG2E : p.unit; /* from scores to powers of two */
-    const int64_t total = p.items * p.tiles * p.block_rows;
-    const int keys = (int)p.k.rows;
-    if (threadIdx.x == 0) work = blockIdx.x;
-    for (;;) {
-        if (threadIdx.x == 0) state = work >= total ? 2 : t.begin(p, work), work += gridDim.x;
-        __syncthreads();
-        if (state == 2) break;
-        if (!state) {
-            __syncthreads();
-            continue;
-        }
-        bsri_dev_units units;
-        int cur, cur_block, next = 0, next_block = 0;
-        float out[MT][HD / 8][4] = {}, top[MT][2], sum[MT][2] = {};
-        /* keys that this lane's first row may attend to; the next rows, one more each */
-        const int open =
-            p.flags & BSR_ATTENTION_CAUSAL
-                ? (int)bsri_max(-0x3fffffff, bsri_min(0x7f000000, t.row + warp * 16 * MT + quad + 1 + p.causal_offset))
-                : 0x7f000000;
-        uint32_t q[HOLD_Q ? MT : 1][HOLD_Q ? KS : 1][4];
-#pragma unroll
-        for (int i = 0; i < MT * 2; i++) top[i / 2][i % 2] = -bsri_dev_inf<float>();
-        /* Keys or values of a tile: a warp copies whole units, four rows at a time, 128 bytes of each; swizzled so that eight
-           rows of a column lie in all banks. */
-        const auto load = [&](uint32_t to, const char *from, int64_t stride, int width, int held) {
-            const int r = lane / 8, ch = lane % 8;
-            for (int u = warp; u < BSRI_KEYS / 16; u += (int)blockDim.x / 32) {
-                const int key = __shfl_sync(~0u, held, u) + r;
-                const char *row = from + (key * stride + ch * 8) * 2;
-                const uint32_t at = to + (u * 16 + r) * HD * 2 + (ch ^ r) * 16;
-#pragma unroll
-                for (int g = 0; g < 4; g++, row += stride * 8) {
-                    const int room = key + g * 4 < keys ? width - ch * 8 : 0;
-#pragma unroll
-                    for (int c = 0; c < CH / 8; c++)
-                        bsri_copy16((at ^ g % 2 * 64) + g * 4 * HD * 2 + c * 128, row + c * 128, c * 64 < room);
-                }
-            }
-        };
-        units.begin();
-        bool more = units.next(p, t, cur, cur_block);
-        if (more) {
-#pragma unroll 1
-            for (int i = threadIdx.x; i < query_rows * CH; i += blockDim.x) {
-                const int r = i / CH, ch = i % CH;
-                const bool some = r < t.rows && ch * 8 < p.q.cols;
-                bsri_copy16(sq + (r * CH + (ch ^ (r & 7))) * 16, some ? t.q + ((t.row + r) * p.q.row_stride + ch * 8) * 2 : t.q,
-                            some);
-            }
-            load(sk, t.k, p.k.row_stride, (int)p.k.cols, cur);
-            bsri_copy_commit();
-        }
-        bool fresh = true;
-        while (more) {
-            float s[MT][NT][4] = {};
-            bsri_copy_wait<0>();
-            __syncthreads(); /* keys are there; nobody reads the values before these any more */
-            load(sv, t.v, p.v.row_stride, (int)p.v.cols, cur);
-            bsri_copy_commit();
-            /* places of a warp's fragments: piece c is at (place ^ c * 16). Not hoisted piece by piece, for want of registers. */
-            uint32_t q_at = sq + (warp * 16 * MT + lane % 16) * HD * 2 + ((lane / 16) ^ (lane & 7)) * 16;
-            uint32_t k_at = sk + (lane / 16 * 8 + (lane & 7)) * HD * 2 + ((lane / 8 % 2) ^ (lane & 7)) * 16;
-            uint32_t v_at = sv + lane % 16 * HD * 2 + ((lane / 16) ^ (lane & 7)) * 16;
-            bsri_dev_opaque(q_at), bsri_dev_opaque(k_at), bsri_dev_opaque(v_at);
-            if (HOLD_Q && fresh) {
-                fresh = false;
-#pragma unroll
-                for (int i = 0; i < (HOLD_Q ? MT : 0); i++)
-#pragma unroll
-                    for (int k = 0; k < KS; k++) bsri_ldmatrix(q[i][k], (q_at ^ k * 32) + i * 16 * HD * 2);
-            }
-            uint32_t b[2][4];
-            bsri_ldmatrix(b[0], k_at);
-#pragma unroll
-            for (int k = 0; k < KS; k++) {
-                uint32_t a[MT][4];
-#pragma unroll
-                for (int i = 0; i < MT; i++) {
-                    if (HOLD_Q) {
-#pragma unroll
-                        for (int e = 0; e < 4; e++) a[i][e] = q[HOLD_Q ? i : 0][HOLD_Q ? k : 0][e];
-                    } else {
-                        bsri_ldmatrix(a[i], (q_at ^ k * 32) + i * 16 * HD * 2);
-                    }
-                }
-#pragma unroll
-                for (int n = 0; n < NT / 2; n++) {
-                    const int after = k * (NT / 2) + n + 1; /* the next fragment is fetched before this one is used */
-                    if (after < KS * NT / 2)
-                        bsri_ldmatrix(b[after % 2], (k_at ^ after / (NT / 2) * 32) + after % (NT / 2) * 16 * HD * 2);
-#pragma unroll
-                    for (int i = 0; i < MT; i++)
-                        mma::multiply(s[i][2 * n], a[i], b[1 - after % 2][0], b[1 - after % 2][1]),
-                            mma::multiply(s[i][2 * n + 1], a[i], b[1 - after % 2][2], b[1 - after % 2][3]);
-                }
-            }
-            more = units.next(p, t, next, next_block);
-            __syncthreads(); /* nobody reads the keys any more */
-            if (more) load(sk, t.k, p.k.row_stride, (int)p.k.cols, next);
-            bsri_copy_commit();
+#ifdef BSRI_MMA_CODE
+/* A warp's MT tiles of 16 query rows. FULL: everything between product and softmax, by way of shared memory so that its code
+   stands here once; otherwise only causality, with scale > 0. */
+template <class T, int HD, int MT, bool FULL> struct bsri_attention_warp {
+    static constexpr int CH = HD / 8, KS = HD / 16, NT = BSRI_KEYS / 8, LD = BSRI_KEYS + 4;
+    static constexpr bool HOLD_Q = MT * HD <= 128;
+    static constexpr uint32_t EXPONENT = T::DTYPE == BSR_F16 ? 0x7c00 : 0x7f80; /* all ones: no finite number */
+    typedef float scores[MT][NT][4];
+    typedef uint32_t parts[MT][NT / 2][4]; /* probabilities as an operand */
 
-            uint32_t forbidden[MT] = {}; /* one bit a score */
-            bool shield = false;         /* may a score be forbidden where there is a value? */
-            if (FULL) {
+    const bsri_dev_attention &p;
+    const bsri_dev_query &t;
+    uint4 *const memory;
+    const int lane, warp, quad, pair, query_rows, keys;
+    const uint32_t sq, sk, sv; /* queries, keys, values in shared memory */
+    float *const stage;
+    const float unit; /* from scores to powers of two */
+    int open;         /* keys that this lane's first row may attend to; the next rows, one more each */
+    float out[MT][HD / 8][4], top[MT][2], sum[MT][2];
+    uint32_t q[HOLD_Q ? MT : 1][HOLD_Q ? KS : 1][4];
+
+    __device__ __forceinline__ bsri_attention_warp(const bsri_dev_attention &p, const bsri_dev_query &t, uint4 *memory)
+        : p(p), t(t), memory(memory), lane(threadIdx.x % 32), warp(threadIdx.x / 32), quad(lane / 4), pair(lane % 4 * 2),
+          query_rows((int)blockDim.x / 2 * MT), keys((int)p.k.rows), sq(bsri_mma_address(memory)), sk(sq + query_rows * HD * 2),
+          sv(sk + BSRI_KEYS * HD * 2),
+          stage((float *)((char *)memory + (query_rows + 2 * BSRI_KEYS) * HD * 2) + warp * 16 * LD),
+          unit(FULL ? BSRI_DEV_LOG2E : p.unit) {}
+    __device__ __forceinline__ void begin() {
+        open = p.flags & BSR_ATTENTION_CAUSAL
+                   ? (int)bsri_max(-0x3fffffff, bsri_min(0x7f000000, t.row + warp * 16 * MT + quad + 1 + p.causal_offset))
+                   : 0x7f000000;
+#pragma unroll
+        for (int i = 0; i < MT; i++) {
+            top[i][0] = top[i][1] = -bsri_dev_inf<float>(), sum[i][0] = sum[i][1] = 0;
+#pragma unroll
+            for (int d = 0; d < HD / 8 * 4; d++) out[i][d / 4][d % 4] = 0;
+        }
+    }
+    __device__ __forceinline__ void load_queries() const {
+#pragma unroll 1
+        for (int i = threadIdx.x; i < query_rows * CH; i += blockDim.x) {
+            const int r = i / CH, ch = i % CH;
+            const bool some = r < t.rows && ch * 8 < p.q.cols;
+            bsri_mma_copy(sq + (r * CH + (ch ^ (r & 7))) * 16, some ? t.q + ((t.row + r) * p.q.row_stride + ch * 8) * 2 : t.q,
+                          some ? 16 : 0);
+        }
+    }
+    /* Keys or values of a tile: a warp copies whole units, four rows at a time, 128 bytes of each; swizzled so that eight
+       rows of a column lie in all banks. */
+    __device__ __forceinline__ void load(uint32_t to, const char *from, int64_t stride, int width, int held) const {
+        const int r = lane / 8, ch = lane % 8;
+        for (int u = warp; u < BSRI_KEYS / 16; u += (int)blockDim.x / 32) {
+            const int key = __shfl_sync(~0u, held, u) + r;
+            const char *row = from + (key * stride + ch * 8) * 2;
+            const uint32_t at = to + (u * 16 + r) * HD * 2 + (ch ^ r) * 16;
+#pragma unroll
+            for (int g = 0; g < 4; g++, row += stride * 8) {
+                const int room = key + g * 4 < keys ? width - ch * 8 : 0;
+#pragma unroll
+                for (int c = 0; c < CH / 8; c++)
+                    bsri_mma_copy((at ^ g % 2 * 64) + g * 4 * HD * 2 + c * 128, row + c * 128, c * 64 < room ? 16 : 0);
+            }
+        }
+    }
+    __device__ __forceinline__ void load_keys(int held) const { load(sk, t.k, p.k.row_stride, (int)p.k.cols, held); }
+    __device__ __forceinline__ void load_values(int held) const { load(sv, t.v, p.v.row_stride, (int)p.v.cols, held); }
+    /* Queries times keys. q_at, k_at: places of a warp's fragments: piece c is at (place ^ c * 16). Not hoisted piece by piece,
+       for want of registers. The next fragment is fetched before this one is used. */
+    __device__ __forceinline__ void form(scores &s, uint32_t (&b)[2][4], uint32_t q_at, uint32_t k_at, bool fresh) {
+        if (HOLD_Q && fresh) {
+#pragma unroll
+            for (int i = 0; i < (HOLD_Q ? MT : 0); i++)
+#pragma unroll
+                for (int k = 0; k < KS; k++) bsri_mma_load(q[i][k], (q_at ^ k * 32) + i * 16 * HD * 2);
+        }
+        bsri_mma_load(b[0], k_at);
+#pragma unroll
+        for (int k = 0; k < KS; k++) {
+            uint32_t a[MT][4];
+#pragma unroll
+            for (int i = 0; i < MT; i++) {
+                if (HOLD_Q) {
+#pragma unroll
+                    for (int e = 0; e < 4; e++) a[i][e] = q[HOLD_Q ? i : 0][HOLD_Q ? k : 0][e];
+                } else {
+                    bsri_mma_load(a[i], (q_at ^ k * 32) + i * 16 * HD * 2);
+                }
+            }
+#pragma unroll
+            for (int n = 0; n < NT / 2; n++) {
+                const int after = k * (NT / 2) + n + 1;
+                if (after < KS * NT / 2)
+                    bsri_mma_load(b[after % 2], (k_at ^ after / (NT / 2) * 32) + after % (NT / 2) * 16 * HD * 2);
+#pragma unroll
+                for (int i = 0; i < MT; i++)
+                    T::mma(s[i][2 * n], a[i], b[1 - after % 2][0], b[1 - after % 2][1]),
+                        T::mma(s[i][2 * n + 1], a[i], b[1 - after % 2][2], b[1 - after % 2][3]);
+            }
+        }
+    }
+    /* 16 rows of scores to shared memory, and back. */
+    __device__ __forceinline__ void put(const float (&s)[NT][4]) const {
+#pragma unroll
+        for (int n = 0; n < NT; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e += 2)
+                *(float2 *)&stage[(quad + e * 4) * LD + n * 8 + pair] = make_float2(s[n][e], s[n][e + 1]);
+        __syncwarp();
+    }
+    __device__ __forceinline__ void get(float (&s)[NT][4]) const {
+        __syncwarp();
+#pragma unroll
+        for (int n = 0; n < NT; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) s[n][e] = stage[(quad + e / 2 * 8) * LD + n * 8 + pair + e % 2];
+        __syncwarp();
+    }
+    /* What stands between product and softmax; whether a score may be forbidden where there is a value. cur, block: units. */
+    __device__ __forceinline__ bool modify(scores &s, uint32_t (&forbidden)[MT], int cur, int block) const {
+        bool shield = false;
+        if (FULL) {
+#pragma unroll
+            for (int i = 0; i < MT; i++)
+#pragma unroll
+                for (int n = 0; n < NT * 4; n++) s[i][n / 4][n % 4] *= (float)p.scale;
+        }
+        if (FULL && p.modifies) {
+#pragma unroll
+            for (int i = 0; i < MT; i++) {
+                put(s[i]);
+                for (int h = 0; h < BSRI_KEYS / 32; h++) {
+                    const int n = h * 32 + lane, key = __shfl_sync(~0u, cur, n / 16) + n % 16;
+                    const int64_t at = t.first + __shfl_sync(~0u, block, n / 16);
+#pragma unroll 1
+                    for (int r = 0; r < 16; r += BSRI_COLUMN)
+                        bsri_dev_modify_column(p, t, stage + r * LD + n, LD, (warp * MT + i) * 16 + r, key, key < keys, at);
+                }
+                get(s[i]);
+#pragma unroll
+                for (int n = 0; n < NT * 4; n++)
+                    if (s[i][n / 4][n % 4] == -bsri_dev_inf<float>()) forbidden[i] |= 1u << n;
+                shield |= __any_sync(~0u, forbidden[i] != 0);
+            }
+        } else if (__any_sync(~0u, cur + 15 >= min(keys, open - quad))) {
+            shield = (p.flags & BSR_ATTENTION_CAUSAL) != 0;
+#pragma unroll
+            for (int n = 0; n < NT; n++) {
+                const int key = __shfl_sync(~0u, cur, n / 2) + n % 2 * 8 + pair;
 #pragma unroll
                 for (int i = 0; i < MT; i++)
 #pragma unroll
-                    for (int n = 0; n < NT; n++)
-#pragma unroll
-                        for (int e = 0; e < 4; e++) s[i][n][e] *= (float)p.scale;
-            }
-            if (FULL && p.modifies) {
-#pragma unroll
-                for (int i = 0; i < MT; i++) {
-#pragma unroll
-                    for (int n = 0; n < NT; n++)
-#pragma unroll
-                        for (int e = 0; e < 4; e += 2)
-                            *(float2 *)&stage[(quad + e * 4) * LD + n * 8 + pair] = make_float2(s[i][n][e], s[i][n][e + 1]);
-                    __syncwarp();
-                    for (int h = 0; h < BSRI_KEYS / 32; h++) {
-                        const int n = h * 32 + lane, key = __shfl_sync(~0u, cur, n / 16) + n % 16;
-                        const int64_t at = t.first + __shfl_sync(~0u, cur_block, n / 16);
-#pragma unroll 1
-                        for (int r = 0; r < 16; r += BSRI_COLUMN)
-                            bsri_dev_modify_column(p, t, stage + r * LD + n, LD, (warp * MT + i) * 16 + r, key, key < keys, at);
+                    for (int e = 0; e < 4; e++) {
+                        if (key + e % 2 >= min(keys, open + i * 16 + e / 2 * 8)) s[i][n][e] = -bsri_dev_inf<float>();
+                        if (s[i][n][e] == -bsri_dev_inf<float>()) forbidden[i] |= 1u << (n * 4 + e);
                     }
-                    __syncwarp();
+            }
+        }
+        return shield;
+    }
+    /* Online softmax: scores become probabilities. A maximum that has hardly grown stays the reference. */
+    __device__ __forceinline__ void fold(scores &s) {
+        bool grown = false;
+        float high[MT][2];
 #pragma unroll
-                    for (int n = 0; n < NT; n++)
+        for (int i = 0; i < MT; i++)
 #pragma unroll
-                        for (int e = 0; e < 4; e++) {
-                            s[i][n][e] = stage[(quad + e / 2 * 8) * LD + n * 8 + pair + e % 2];
-                            if (s[i][n][e] == -bsri_dev_inf<float>()) forbidden[i] |= 1u << (n * 4 + e);
-                        }
-                    __syncwarp();
-                    shield |= __any_sync(~0u, forbidden[i] != 0);
+            for (int h = 0; h < 2; h++) {
+                float m = bsri_dev_max(s[i][0][2 * h], s[i][0][2 * h + 1]);
+#pragma unroll
+                for (int n = 1; n < NT; n++) m = bsri_dev_max(m, bsri_dev_max(s[i][n][2 * h], s[i][n][2 * h + 1]));
+                high[i][h] = m, grown |= !(m * unit <= fmaf(top[i][h], unit, BSRI_LAZY));
+            }
+        if (__any_sync(~0u, grown)) {
+#pragma unroll
+            for (int i = 0; i < MT; i++)
+#pragma unroll
+                for (int h = 0; h < 2; h++) {
+                    float m = bsri_dev_max(high[i][h], top[i][h]);
+                    m = bsri_dev_max(m, __shfl_xor_sync(~0u, m, 1)), m = bsri_dev_max(m, __shfl_xor_sync(~0u, m, 2));
+                    const float factor = m == top[i][h] ? 1.0f : bsri_dev_exp2((top[i][h] - m) * unit);
+                    top[i][h] = m, sum[i][h] *= factor;
+#pragma unroll
+                    for (int d = 0; d < HD / 8; d++) out[i][d][2 * h] *= factor, out[i][d][2 * h + 1] *= factor;
                 }
-            } else if (__any_sync(~0u, cur + 15 >= min(keys, open - quad))) {
-                shield = (p.flags & BSR_ATTENTION_CAUSAL) != 0;
+        }
+#pragma unroll
+        for (int i = 0; i < MT; i++)
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                const float base = top[i][h] == -bsri_dev_inf<float>() ? 0.0f : top[i][h] * unit;
 #pragma unroll
                 for (int n = 0; n < NT; n++) {
-                    const int key = __shfl_sync(~0u, cur, n / 2) + n % 2 * 8 + pair;
-#pragma unroll
-                    for (int i = 0; i < MT; i++)
-#pragma unroll
-                        for (int e = 0; e < 4; e++) {
-                            if (key + e % 2 >= min(keys, open + i * 16 + e / 2 * 8)) s[i][n][e] = -bsri_dev_inf<float>();
-                            if (s[i][n][e] == -bsri_dev_inf<float>()) forbidden[i] |= 1u << (n * 4 + e);
-                        }
+                    s[i][n][2 * h] = bsri_dev_exp2(fmaf(s[i][n][2 * h], unit, -base));
+                    s[i][n][2 * h + 1] = bsri_dev_exp2(fmaf(s[i][n][2 * h + 1], unit, -base));
+                    sum[i][h] += s[i][n][2 * h] + s[i][n][2 * h + 1];
                 }
             }
-
-            /* online softmax; a maximum that has hardly grown stays the reference */
-            bool grown = false;
-            float high[MT][2];
+    }
+    __device__ __forceinline__ void drop(scores &s, int cur) const {
 #pragma unroll
-            for (int i = 0; i < MT; i++)
+        for (int i = 0; i < MT; i++) {
+            put(s[i]);
+            for (int r = lane / 16; r < 16; r += 2) { /* four columns at a time */
+                const int n = lane % 16 * 4, key = __shfl_sync(~0u, cur, n / 16) + n % 16;
+                const uint4 word = bsri_dev_philox(p.seed, key / 4, t.row + warp * 16 * MT + i * 16 + r, t.head, t.batch);
+                float4 &x = *(float4 *)&stage[r * LD + n];
+                x.x = word.x <= p.drop_last ? 0 : x.x, x.y = word.y <= p.drop_last ? 0 : x.y;
+                x.z = word.z <= p.drop_last ? 0 : x.z, x.w = word.w <= p.drop_last ? 0 : x.w;
+            }
+            get(s[i]);
+        }
+    }
+    /* Waits until values are there. 0 times what is not finite would be NaN: where scores may be forbidden, such values are taken
+       out; whether there were any. */
+    __device__ __forceinline__ bool take_out(bool shield) const {
+        bool odd = false;
+        if (!FULL && !(p.flags & BSR_ATTENTION_CAUSAL)) {
+            __syncthreads();
+        } else if (__syncthreads_or(shield)) {
+            for (int i = threadIdx.x; i < BSRI_KEYS * CH * 4; i += blockDim.x) {
+                uint32_t *v = (uint32_t *)memory + (query_rows + BSRI_KEYS) * HD / 2 + i;
+                const bool low = (*v & EXPONENT) == EXPONENT, high = (*v >> 16 & EXPONENT) == EXPONENT;
+                if (low || high) *v &= (low ? 0 : 0xffffu) | (high ? 0 : 0xffff0000u), odd = true;
+            }
+            odd = __syncthreads_or(odd);
+        }
+        return odd;
+    }
+    /* Adds probabilities times values. */
+    __device__ __forceinline__ void add(const parts &a, uint32_t (&b)[2][4], uint32_t v_at) {
+        bsri_mma_load_t(b[0], v_at);
 #pragma unroll
-                for (int h = 0; h < 2; h++) {
-                    float m = bsri_dev_max(s[i][0][2 * h], s[i][0][2 * h + 1]);
+        for (int k = 0; k < NT / 2; k++)
 #pragma unroll
-                    for (int n = 1; n < NT; n++) m = bsri_dev_max(m, bsri_dev_max(s[i][n][2 * h], s[i][n][2 * h + 1]));
-                    high[i][h] = m, grown |= !(m * unit <= fmaf(top[i][h], unit, BSRI_LAZY));
-                }
-            if (__any_sync(~0u, grown)) {
+            for (int d = 0; d < HD / 16; d++) {
+                const int after = k * (HD / 16) + d + 1;
+                uint32_t(&v)[4] = b[1 - after % 2];
+                if (after < NT / 2 * HD / 16)
+                    bsri_mma_load_t(b[after % 2], (v_at ^ after % (HD / 16) * 32) + after / (HD / 16) * 16 * HD * 2);
 #pragma unroll
                 for (int i = 0; i < MT; i++)
-#pragma unroll
-                    for (int h = 0; h < 2; h++) {
-                        float m = bsri_dev_max(high[i][h], top[i][h]);
-                        m = bsri_dev_max(m, __shfl_xor_sync(~0u, m, 1)), m = bsri_dev_max(m, __shfl_xor_sync(~0u, m, 2));
-                        const float factor = m == top[i][h] ? 1.0f : bsri_dev_exp2((top[i][h] - m) * unit);
-                        top[i][h] = m, sum[i][h] *= factor;
-#pragma unroll
-                        for (int d = 0; d < HD / 8; d++) out[i][d][2 * h] *= factor, out[i][d][2 * h + 1] *= factor;
-                    }
+                    T::mma(out[i][2 * d], a[i][k], v[0], v[1]), T::mma(out[i][2 * d + 1], a[i][k], v[2], v[3]);
             }
+    }
+    static __device__ __forceinline__ float number(uint32_t bits) {
+        float x[2];
+        bsri_dev_unpack(x, bits, T::DTYPE);
+        return x[0];
+    }
+    /* Values that were taken out, one by one where they are allowed. */
+    __device__ __forceinline__ void add_odd(const parts &a, const uint32_t (&forbidden)[MT], int cur) {
+        for (int n = 0; n < BSRI_KEYS; n++) {
+            const int source = (lane & ~3) | (n % 8 / 2), key = __shfl_sync(~0u, cur, n / 16) + n % 16;
+            if (key >= keys) continue;
+            const char *row = t.v + (key * p.v.row_stride + pair) * 2;
+            float x[MT][2];
+            uint32_t no[MT];
 #pragma unroll
-            for (int i = 0; i < MT; i++)
+            for (int i = 0; i < MT; i++) {
+                uint32_t w[2] = {0, 0};
 #pragma unroll
-                for (int h = 0; h < 2; h++) {
-                    const float base = top[i][h] == -bsri_dev_inf<float>() ? 0.0f : top[i][h] * unit;
+                for (int k = 0; k < NT; k++)
+                    bsri_dev_pick(w[0], a[i][k / 2][k % 2 * 2], n / 8, k),
+                        bsri_dev_pick(w[1], a[i][k / 2][k % 2 * 2 + 1], n / 8, k);
+                no[i] = __shfl_sync(~0u, forbidden[i], source) >> (n / 8 * 4 + n % 2);
 #pragma unroll
-                    for (int n = 0; n < NT; n++) {
-                        s[i][n][2 * h] = bsri_dev_exp2(fmaf(s[i][n][2 * h], unit, -base));
-                        s[i][n][2 * h + 1] = bsri_dev_exp2(fmaf(s[i][n][2 * h + 1], unit, -base));
-                        sum[i][h] += s[i][n][2 * h] + s[i][n][2 * h + 1];
-                    }
-                }
-            if (FULL && p.drops) {
+                for (int h = 0; h < 2; h++) x[i][h] = number(__shfl_sync(~0u, w[h], source) >> (n % 2 * 16) & 0xffffu);
+            }
+#pragma unroll 1
+            for (int d = 0; d < HD / 8; d++) { /* rolled: out goes round once */
+                const uint32_t v = d * 8 < p.v.cols ? *(const uint32_t *)(row + d * 16) : 0;
+                const bool low = (v & EXPONENT) == EXPONENT, high = (v >> 16 & EXPONENT) == EXPONENT;
 #pragma unroll
                 for (int i = 0; i < MT; i++) {
 #pragma unroll
-                    for (int n = 0; n < NT; n++)
-#pragma unroll
-                        for (int e = 0; e < 4; e += 2)
-                            *(float2 *)&stage[(quad + e * 4) * LD + n * 8 + pair] = make_float2(s[i][n][e], s[i][n][e + 1]);
-                    __syncwarp();
-                    for (int r = lane / 16; r < 16; r += 2) { /* four columns at a time */
-                        const int n = lane % 16 * 4, key = __shfl_sync(~0u, cur, n / 16) + n % 16;
-                        const uint4 word = bsri_dev_philox(p.seed, key / 4, t.row + warp * 16 * MT + i * 16 + r, t.head, t.batch);
-                        float4 &x = *(float4 *)&stage[r * LD + n];
-                        x.x = word.x <= p.drop_last ? 0 : x.x, x.y = word.y <= p.drop_last ? 0 : x.y;
-                        x.z = word.z <= p.drop_last ? 0 : x.z, x.w = word.w <= p.drop_last ? 0 : x.w;
+                    for (int h = 0; h < 2; h++) {
+                        if (no[i] >> (2 * h) & 1) continue;
+                        if (low) out[i][0][2 * h] += x[i][h] * number(v & 0xffffu);
+                        if (high) out[i][0][2 * h + 1] += x[i][h] * number(v >> 16);
                     }
-                    __syncwarp();
-#pragma unroll
-                    for (int n = 0; n < NT; n++)
-#pragma unroll
-                        for (int e = 0; e < 4; e++) s[i][n][e] = stage[(quad + e / 2 * 8) * LD + n * 8 + pair + e % 2];
-                    __syncwarp();
+                    bsri_dev_turn(out[i]);
                 }
             }
-
-            /* output += probabilities x values */
-            uint32_t a[MT][NT / 2][4];
-#pragma unroll
-            for (int i = 0; i < MT; i++)
-#pragma unroll
-                for (int n = 0; n < NT; n++)
-                    a[i][n / 2][n % 2 * 2] = bsri_dev_pack(s[i][n][0], s[i][n][1], mma::DTYPE),
-                                        a[i][n / 2][n % 2 * 2 + 1] = bsri_dev_pack(s[i][n][2], s[i][n][3], mma::DTYPE);
-            bsri_copy_wait<1>();
-            bool odd = false;
-            if (!FULL && !(p.flags & BSR_ATTENTION_CAUSAL)) {
-                __syncthreads();                   /* values are there */
-            } else if (__syncthreads_or(shield)) { /* 0 times what is not finite would be NaN: such values are taken out */
-                for (int i = threadIdx.x; i < BSRI_KEYS * CH * 4; i += blockDim.x) {
-                    uint32_t *v = (uint32_t *)bsri_attention_memory + (query_rows + BSRI_KEYS) * HD / 2 + i;
-                    const bool low = (*v & mma::EXPONENT) == mma::EXPONENT, high = (*v >> 16 & mma::EXPONENT) == mma::EXPONENT;
-                    if (low || high) *v &= (low ? 0 : 0xffffu) | (high ? 0 : 0xffff0000u), odd = true;
-                }
-                odd = __syncthreads_or(odd);
-            }
-            bsri_ldmatrix_trans(b[0], v_at);
-#pragma unroll
-            for (int k = 0; k < NT / 2; k++)
-#pragma unroll
-                for (int d = 0; d < HD / 16; d++) {
-                    const int after = k * (HD / 16) + d + 1;
-                    uint32_t(&v)[4] = b[1 - after % 2];
-                    if (after < NT / 2 * HD / 16)
-                        bsri_ldmatrix_trans(b[after % 2], (v_at ^ after % (HD / 16) * 32) + after / (HD / 16) * 16 * HD * 2);
-#pragma unroll
-                    for (int i = 0; i < MT; i++)
-                        mma::multiply(out[i][2 * d], a[i][k], v[0], v[1]), mma::multiply(out[i][2 * d + 1], a[i][k], v[2], v[3]);
-                }
-            if (odd) { /* and added one by one where they are allowed */
-                for (int n = 0; n < BSRI_KEYS; n++) {
-                    const int source = (lane & ~3) | (n % 8 / 2), key = __shfl_sync(~0u, cur, n / 16) + n % 16;
-                    if (key >= keys) continue;
-                    const char *row = t.v + (key * p.v.row_stride + pair) * 2;
-                    float x[MT][2];
-                    uint32_t no[MT];
-#pragma unroll
-                    for (int i = 0; i < MT; i++) {
-                        uint32_t w[2] = {0, 0};
-#pragma unroll
-                        for (int k = 0; k < NT; k++)
-                            bsri_dev_pick(w[0], a[i][k / 2][k % 2 * 2], n / 8, k),
-                                bsri_dev_pick(w[1], a[i][k / 2][k % 2 * 2 + 1], n / 8, k);
-                        no[i] = __shfl_sync(~0u, forbidden[i], source) >> (n / 8 * 4 + n % 2);
-#pragma unroll
-                        for (int h = 0; h < 2; h++)
-                            x[i][h] = mma::number(__shfl_sync(~0u, w[h], source) >> (n % 2 * 16) & 0xffffu);
-                    }
-#pragma unroll 1
-                    for (int d = 0; d < HD / 8; d++) { /* rolled: out goes round once */
-                        const uint32_t v = d * 8 < p.v.cols ? *(const uint32_t *)(row + d * 16) : 0;
-                        const bool low = (v & mma::EXPONENT) == mma::EXPONENT, high = (v >> 16 & mma::EXPONENT) == mma::EXPONENT;
-#pragma unroll
-                        for (int i = 0; i < MT; i++) {
-#pragma unroll
-                            for (int h = 0; h < 2; h++) {
-                                if (no[i] >> (2 * h) & 1) continue;
-                                if (low) out[i][0][2 * h] += x[i][h] * mma::number(v & 0xffffu);
-                                if (high) out[i][0][2 * h + 1] += x[i][h] * mma::number(v >> 16);
-                            }
-                            bsri_dev_turn(out[i]);
-                        }
-                    }
-                }
-            }
-            cur = next, cur_block = next_block;
         }
-
-        const int64_t first = bsri_dense_offset(&p.batch, t.item, &p.out) + pair * p.out.col_stride;
-        const auto row = [&](int i, int h) { return warp * 16 * MT + i * 16 + h * 8 + quad; };
-        float own_top = 0, own_sum = 0; /* of row (own / 2, own % 2) of the four lanes' rows */
+    }
+    /* One tile of keys: cur, block: its units, next, next_block: those after it, which are asked for; false: there are none. */
+    __device__ __forceinline__ bool keys_of(bsri_dev_units &units, int cur, int block, int &next, int &next_block, bool fresh) {
+        scores s = {};
+        uint32_t b[2][4], forbidden[MT] = {}; /* forbidden: one bit a score */
+        bsri_mma_landed<0>();
+        __syncthreads(); /* keys are there; nobody reads the values before these any more */
+        load_values(cur);
+        bsri_mma_commit();
+        uint32_t q_at = sq + (warp * 16 * MT + lane % 16) * HD * 2 + ((lane / 16) ^ (lane & 7)) * 16;
+        uint32_t k_at = sk + (lane / 16 * 8 + (lane & 7)) * HD * 2 + ((lane / 8 % 2) ^ (lane & 7)) * 16;
+        uint32_t v_at = sv + lane % 16 * HD * 2 + ((lane / 16) ^ (lane & 7)) * 16;
+        bsri_dev_opaque(q_at), bsri_dev_opaque(k_at), bsri_dev_opaque(v_at);
+        form(s, b, q_at, k_at, fresh);
+        const bool more = units.next(p, t, next, next_block);
+        __syncthreads(); /* nobody reads the keys any more */
+        if (more) load_keys(next);
+        bsri_mma_commit();
+        const bool shield = modify(s, forbidden, cur, block);
+        fold(s);
+        if (FULL && p.drops) drop(s, cur);
+        parts a;
+#pragma unroll
+        for (int i = 0; i < MT; i++)
+#pragma unroll
+            for (int n = 0; n < NT * 2; n++) a[i][n / 4][n % 4] = T::pack(s[i][n / 2][n % 2 * 2], s[i][n / 2][n % 2 * 2 + 1]);
+        bsri_mma_landed<1>();
+        const bool odd = take_out(shield);
+        add(a, b, v_at);
+        if (odd) add_odd(a, forbidden, cur);
+        return more;
+    }
+    __device__ __forceinline__ int row(int i, int h) const { return warp * 16 * MT + i * 16 + h * 8 + quad; }
+    /* Sums become rows of out; stores their log-sum-exp: lane l of four that of row (l / 2, l % 2) of theirs. */
+    __device__ __forceinline__ void divide() {
+        float own_top = 0, own_sum = 0;
         const int own = lane % 4, own_row = row(own / 2, own % 2);
 #pragma unroll
         for (int i = 0; i < MT; i++)
 #pragma unroll
             for (int h = 0; h < 2; h++) {
                 const float m = top[i][h];
-                float total_sum = sum[i][h];
-                total_sum += __shfl_xor_sync(~0u, total_sum, 1), total_sum += __shfl_xor_sync(~0u, total_sum, 2);
+                float total = sum[i][h];
+                total += __shfl_xor_sync(~0u, total, 1), total += __shfl_xor_sync(~0u, total, 2);
                 const bool some = m > -bsri_dev_inf<float>() && m < bsri_dev_inf<float>();
-                const float factor = some ? (float)p.keep_scale / total_sum : bsri_dev_nan<float>();
+                const float factor = some ? (float)p.keep_scale / total : bsri_dev_nan<float>();
 #pragma unroll
                 for (int d = 0; d < HD / 8; d++)
 #pragma unroll
                     for (int e = 2 * h; e < 2 * h + 2; e++) out[i][d][e] = !some && m < 0 ? 0.0f : out[i][d][e] * factor;
-                if (own == i * 2 + h) own_top = m, own_sum = total_sum;
+                if (own == i * 2 + h) own_top = m, own_sum = total;
             }
         if (p.lse.data && own < 2 * MT && own_row < t.rows)
             t.store_lse(p, own_row,
                         fabsf(own_top) < bsri_dev_inf<float>() ? (double)own_top * (FULL ? 1.0 : p.scale) + (double)logf(own_sum)
                                                                 : (double)own_top);
+    }
+    __device__ __forceinline__ void store() {
+        const int64_t first = bsri_dense_offset(&p.batch, t.item, &p.out) + pair * p.out.col_stride;
         if (p.pairs && p.out.dtype != BSR_F32) {
 #pragma unroll
             for (int i = 0; i < MT; i++)
 #pragma unroll
                 for (int h = 0; h < 2; h++) {
                     if (row(i, h) >= t.rows) continue;
-                    T *const to = (T *)p.out.data + first + (t.row + row(i, h)) * p.out.row_stride;
+                    uint16_t *const to = (uint16_t *)p.out.data + first + (t.row + row(i, h)) * p.out.row_stride;
 #pragma unroll
                     for (int d = 0; d < HD / 8; d++)
-                        if (d * 8 < p.v.cols)
-                            *(uint32_t *)(to + d * 8) = bsri_dev_pack(out[i][d][2 * h], out[i][d][2 * h + 1], mma::DTYPE);
+                        if (d * 8 < p.v.cols) *(uint32_t *)(to + d * 8) = T::pack(out[i][d][2 * h], out[i][d][2 * h + 1]);
                 }
-        } else {
+            return;
+        }
 #pragma unroll 1
-            for (int d = 0; d * 8 < p.v.cols; d++) { /* rolled: what comes next is moved to the front */
+        for (int d = 0; d * 8 < p.v.cols; d++) { /* rolled: what comes next is moved to the front */
 #pragma unroll
-                for (int i = 0; i < MT; i++)
+            for (int i = 0; i < MT; i++)
 #pragma unroll
-                    for (int h = 0; h < 2; h++)
-                        if (row(i, h) < t.rows)
-                            bsri_attention_store(p, first + (t.row + row(i, h)) * p.out.row_stride + d * 8 * p.out.col_stride,
-                                                 out[i][0][2 * h], out[i][0][2 * h + 1], mma::DTYPE);
+                for (int h = 0; h < 2; h++)
+                    if (row(i, h) < t.rows)
+                        bsri_attention_store(p, first + (t.row + row(i, h)) * p.out.row_stride + d * 8 * p.out.col_stride,
+                                             out[i][0][2 * h], out[i][0][2 * h + 1], T::DTYPE);
 #pragma unroll
-                for (int i = 0; i < MT; i++) bsri_dev_turn(out[i]);
-            }
+            for (int i = 0; i < MT; i++) bsri_dev_turn(out[i]);
+        }
+    }
+};
+#endif
+/* CTAs of 1 to 4 warps. */
+template <class T, int HD, int MT, bool FULL>
+__global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_constant__ bsri_dev_attention p) {
+#ifdef BSRI_MMA_CODE
+    extern __shared__ __align__(256) uint4 bsri_attention_memory[];
+    __shared__ bsri_dev_query t; /* not in registers: they are scarce */
+    __shared__ int64_t work;
+    __shared__ int state; /* of this piece of work: nothing to do, something, there is no more */
+    bsri_attention_warp<T, HD, MT, FULL> tile(p, t, bsri_attention_memory);
+    const int64_t total = p.items * p.tiles * p.block_rows;
+    if (threadIdx.x == 0) work = blockIdx.x;
+    for (;;) {
+        if (threadIdx.x == 0) state = work >= total ? 2 : t.begin(p, work), work += gridDim.x;
+        __syncthreads();
+        if (state == 2) break;
+        if (state) {
+            bsri_dev_units units;
+            int cur, block, next = 0, next_block = 0;
+            tile.begin();
+            units.begin();
+            bool more = units.next(p, t, cur, block);
+            if (more) tile.load_queries(), tile.load_keys(cur), bsri_mma_commit();
+            for (bool fresh = true; more; fresh = false, cur = next, block = next_block)
+                more = tile.keys_of(units, cur, block, next, next_block, fresh);
+            tile.divide(), tile.store();
         }
         __syncthreads();
     }
@@ -10321,8 +10322,8 @@ static __global__ void bsri_scatter_last(const __grid_constant__ bsri_dev_scatte
                                                  (bsri_attention_simt<float, bsri_simt_tile<float, float, 64, 64, 4, 4>>), 0)) \
                   BSRI_WHEN(BSRI_HAS_F64, X(422, "simt attention 32x32 f64",                                                   \
                                             (bsri_attention_simt<double, bsri_simt_tile<double, double, 32, 32, 2, 2>>), 0))   \
-                      BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_ATTENTION(X, 430, __half, "f16"))                                   \
-                          BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_ATTENTION(X, 440, __nv_bfloat16, "bf16"))                      \
+                      BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_ATTENTION(X, 430, bsri_mma_f16, "f16"))                             \
+                          BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_ATTENTION(X, 440, bsri_mma_bf16, "bf16"))                        \
                               BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_FLASH(X, 370, bsri_mma_f16, "f16"))                         \
                                   BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_FLASH(X, 375, bsri_mma_bf16, "bf16")))
 #define BSRI_KERNELS_MATRICES(X)                                                                                                 \
