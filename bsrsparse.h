@@ -9933,15 +9933,19 @@ static bsr_status bsri_tuner_run(bsri_tuner *t) {
     r->stored = 1;
     return BSR_OK;
 }
+static bsr_status bsri_tune_null(bsr_error *error, int item, int operand) {
+    bsri_record(NULL, error, item, operand, -1, 0);
+    return BSR_NULL_POINTER;
+}
 BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, bsr_tune_result *result, bsr_error *error) {
     bsri_tuner t;
     bsr_status status;
     bsri_clear_error(error);
-    if (!ctx || !desc || !result || !desc->call) return bsri_tune_fail(error, BSR_ITEM_ARGUMENT_NULL, -1, 0);
-    if (!desc->now && ((ctx->backend == BSR_BACKEND_CPU && !desc->target) || desc->time_limit > 0))
-        return bsri_tune_fail(error, BSR_ITEM_ARGUMENT_NULL, -1, 0);
-    if (desc->output_count < 0 || (desc->output_count && !desc->outputs))
-        return bsri_tune_fail(error, BSR_ITEM_ARGUMENT_NULL, -1, 0);
+    if (!ctx) return bsri_tune_null(error, BSR_ITEM_CONTEXT_NULL, BSR_ARG_CONTEXT);
+    if (!result) return bsri_tune_null(error, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT);
+    if (!desc || !desc->call || desc->output_count < 0 || (desc->output_count && !desc->outputs) ||
+        (!desc->now && ((ctx->backend == BSR_BACKEND_CPU && !desc->target) || desc->time_limit > 0)))
+        return bsri_tune_null(error, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OPTIONS);
     memset(result, 0, sizeof *result), memset(&t, 0, sizeof t);
     t.ctx = ctx, t.desc = desc, t.result = result, t.start = bsri_tuner_now(&t);
     status = bsri_tuner_run(&t);

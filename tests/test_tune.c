@@ -633,6 +633,10 @@ TEST(tuner_with_failures) { /* every plan's call failing in turn; a call that ne
     /* arguments */
     d.now = NULL;
     CHECK_INT(bsr_tune(j.ctx, &d, &r, &error), BSR_NULL_POINTER); /* the CPU wants a clock */
+    CHECK_INT(error.operand, BSR_ARG_OPTIONS);
+    CHECK_INT(bsr_tune(NULL, &d, &r, &error), BSR_NULL_POINTER), CHECK_INT(error.operand, BSR_ARG_CONTEXT);
+    CHECK_INT(bsr_tune(j.ctx, NULL, &r, &error), BSR_NULL_POINTER), CHECK_INT(error.operand, BSR_ARG_OPTIONS);
+    CHECK_INT(bsr_tune(j.ctx, &d, NULL, &error), BSR_NULL_POINTER), CHECK_INT(error.operand, BSR_ARG_OUT);
     d.target = job_target, d.call = NULL;
     CHECK_INT(bsr_tune(j.ctx, &d, &r, &error), BSR_NULL_POINTER);
     d.call = job_call, o.dtype = 99;
