@@ -2088,6 +2088,15 @@ __device__ __forceinline__ uint32_t bsri_mma_transpose(uint32_t x) {
     return r;
 }
 #if __CUDA_ARCH__ >= 900
+__device__ __forceinline__ void bsri_stmatrix(uint32_t to, uint32_t r0, uint32_t r1, uint32_t r2, uint32_t r3) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(r0), "r"(r1), "r"(r2), "r"(r3)
+                 : "memory");
+}
+__device__ __forceinline__ void bsri_stmatrix_t(uint32_t to, uint32_t r0, uint32_t r1, uint32_t r2, uint32_t r3) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(r0), "r"(r1), "r"(r2),
+                 "r"(r3)
+                 : "memory");
+}
 /* Brings 128 bytes at `at` to the L2, whatever is there, before the wait: bsri_dev_touched() with what it returns goes on when
    they are there. A chain of kernels that only read 11.7 MB each, not in the L2, takes 4.0 us each, 4.2 with prefetches of any
    kind before the wait, 3.4 with such loads. They have to trickle, a load of each thread at a time, so that the kernel before
@@ -2352,45 +2361,62 @@ __device__ __forceinline__ void bsri_mma_input(const bsri_dev_mma &m, uint32_t t
     }
     bsri_mma_commit();
 }
-/* By columns, where a warp has all 32 rows of a tile: in pieces of 64 bytes, as of requests the L2 takes as many, short or long
-   (3072 x 768 x 4096, .9: 18.6 us, by bsri_mma_store() 22.5). */
-template <class T>
-__device__ __forceinline__ void bsri_mma_short_columns(const bsri_dev_mma &m, uint16_t *tile, const float (*sum)[4],
-                                                       uint16_t *out, int cols, int lane) {
-    const int c = lane / 8 + (lane & 4), r = lane % 4 * 8; /* columns of 40; no bank is met twice */
+/* Four parts of 8 x 8 sums, as out's numbers, to lines of LINE; part i to i % 2 * next + i / 2 * far. TURNED: transposed. */
+template <int LINE, bool TURNED>
+__device__ __forceinline__ void bsri_mma_put(uint16_t *tile, int next, int far, uint32_t x0, uint32_t x1, uint32_t x2,
+                                             uint32_t x3) {
+    const int lane = threadIdx.x % 32;
+#if __CUDA_ARCH__ >= 900
+    const uint32_t to = bsri_mma_address(tile + lane % 8 * LINE + lane / 8 % 2 * next + lane / 16 * far);
+    if (TURNED) bsri_stmatrix_t(to, x0, x1, x2, x3);
+    else bsri_stmatrix(to, x0, x1, x2, x3);
+#else
+    const uint32_t x[4] = {x0, x1, x2, x3};
+    tile += lane / 4 * LINE + lane % 4 * 2;
 #pragma unroll
-    for (int i = 0; i < 32; i++) {
-        const float *const x = &sum[i / 2][i % 2 * 2];
-        *(uint32_t *)(tile + (i / 2 % 8 * 8 + lane / 4) * 40 + i / 16 * 16 + i % 2 * 8 + lane % 4 * 2) =
-            bsri_mma_transpose(T::pack(m.alpha * x[0], m.alpha * x[1]));
-    }
-    __syncwarp();
-#pragma unroll
-    for (int i = 0; i < 64; i += 8)
-        if (c + i < cols) *(uint4 *)(out + r + (c + i) * m.out_col) = *(const uint4 *)(tile + (c + i) * 40 + r);
-    __syncwarp();
+    for (int i = 0; i < 4; i++)
+        *(uint32_t *)(tile + i % 2 * next + i / 2 * far) = TURNED ? bsri_mma_transpose(x[i]) : x[i];
+#endif
 }
-/* By rows, where a warp has all of a tile: in 170 instructions, by bsri_mma_store() 450, of 1,200 for a tile that multiplies
-   two or three blocks (3072 x 768 x 4096, .9, blocks of 32: with tiles' numbers by multiplication 16.0 us, else 19.0). */
+/* A tile that a warp has to itself: all of it at once, in 100 instructions where bsri_mma_store() takes 450, of 1,200 for a tile
+   that multiplies two or three blocks (3072 x 768 x 4096, .9, blocks of 32: with tiles' numbers by multiplication 16.0 us, else
+   19.0; by columns 17.2, 18.2 with words turned one by one). In pieces of 128 bytes and more by rows, of 32 and 64 by
+   columns, as of requests the L2 takes as many, short or long. No bank is met twice. */
 template <class T, class L>
-__device__ __forceinline__ void bsri_mma_short_rows(const bsri_dev_mma &m, uint16_t *tile, float (&sum)[L::MI][L::NI][4],
-                                                    uint16_t *out, int lane) {
-    constexpr int LINE = L::BN + 8, LANES = L::BN / 8, ROWS = 32 / LANES; /* no bank is met twice; rows at once */
+__device__ __forceinline__ void bsri_mma_short_store(const bsri_dev_mma &m, uint16_t *tile, float (&sum)[L::MI][L::NI][4],
+                                                     uint16_t *out, int cols, int lane) {
+    constexpr int ROW = L::BN + 8, COL = L::MW + 8, ALONG = L::BN / 8, DOWN = L::MW / 8; /* lines; their pieces */
+    auto word = [&](int mi, int n, int second) { return T::pack(sum[mi][n][second * 2], sum[mi][n][second * 2 + 1]); };
     if (m.alpha != 1.0f) {
 #pragma unroll
         for (int i = 0; i < L::PARTS * 32; i++) sum[i / 4 / L::NI][i / 4 % L::NI][i % 4] *= m.alpha;
     }
-    uint32_t *const to = (uint32_t *)(tile + lane / 4 * LINE + lane % 4 * 2);
+    if (m.vector == 1) {
 #pragma unroll
-    for (int i = 0; i < L::PARTS * 16; i++) {
-        const float *const x = &sum[i / 2 / L::NI][i / 2 % L::NI][i % 2 * 2];
-        to[(i / 2 / L::NI * 16 + i % 2 * 8) * LINE / 2 + i / 2 % L::NI * 4] = T::pack(x[0], x[1]);
+        for (int i = 0; i < L::PARTS * 8; i += 2) {
+            const int mi = i / L::NI, n = i % L::NI;
+            bsri_mma_put<ROW, false>(tile + mi * 16 * ROW + n * 8, 8 * ROW, 8, word(mi, n, 0), word(mi, n, 1), word(mi, n + 1, 0),
+                                     word(mi, n + 1, 1));
+        }
+        __syncwarp();
+        const int64_t step = 32 / ALONG * m.out_row;
+        tile += lane / ALONG * ROW + lane % ALONG * 8, out += lane / ALONG * m.out_row + lane % ALONG * 8;
+#pragma unroll
+        for (int r = 0; r < L::MW; r += 32 / ALONG, out += step) *(uint4 *)out = *(const uint4 *)(tile + r * ROW);
+    } else {
+#pragma unroll
+        for (int n = 0; n < L::NI; n += 3 - L::MI) {
+            const int mi = L::MI - 1, next = n + 2 - L::MI;
+            bsri_mma_put<COL, true>(tile + n * 8 * COL, 8, L::MI == 2 ? 16 : 8 * COL, word(0, n, 0), word(0, n, 1),
+                                    word(mi, next, 0), word(mi, next, 1));
+        }
+        __syncwarp();
+        const int c = L::MI == 2 ? lane / 8 + (lane & 4) : lane / 2 % 4 * 2 + lane / 8 % 2 + lane / 16 * 8, r = lane % DOWN * 8;
+        tile += c * COL + r, out += r + c * m.out_col;
+#pragma unroll
+        for (int i = 0; i < L::BN; i += 32 / DOWN)
+            if (c + i < cols) *(uint4 *)(out + i * m.out_col) = *(const uint4 *)(tile + i * COL);
     }
-    __syncwarp();
-    const int64_t step = ROWS * m.out_row;
-    tile += lane / LANES * LINE + lane % LANES * 8, out += lane / LANES * m.out_row + lane % LANES * 8;
-#pragma unroll
-    for (int i = 0; i < L::MW; i += ROWS, out += step) *(uint4 *)out = *(const uint4 *)(tile + i * LINE);
     __syncwarp();
 }
 /* The tile's warps add up in their order, 16 rows by each of the first of them, which writes those to out. f: what is to be done
@@ -2404,16 +2430,9 @@ __device__ __forceinline__ void bsri_mma_short_finish(float (&sum)[L::MI][L::NI]
     auto down = [](int i) { return i / L::ACROSS * 16; };
     auto right = [](int i) { return i % L::ACROSS * 64; };
     float4 *const mine = (float4 *)(tiles + warp * L::WARP); /* what it stores itself goes through where it hands nothing over */
-    if (!f && !m.input && split == 1) {
-        uint16_t *const out = (uint16_t *)m.out + row * m.out_row + col * m.out_col;
-        if (m.vector == 1 && cols == L::BN) {
-            bsri_mma_short_rows<T, L>(m, (uint16_t *)mine, sum, out, lane);
-            return;
-        }
-        if (L::MI == 2 && m.vector == 2) {
-            bsri_mma_short_columns<T>(m, (uint16_t *)mine, sum[0], out, cols, lane);
-            return;
-        }
+    if (!f && !m.input && split == 1 && (m.vector == 2 || cols == L::BN)) {
+        bsri_mma_short_store<T, L>(m, (uint16_t *)mine, sum, (uint16_t *)m.out + row * m.out_row + col * m.out_col, cols, lane);
+        return;
     }
     if (!f && m.input) { /* comes while sums are handed over */
 #pragma unroll
@@ -2999,13 +3018,13 @@ static int bsri_short_simple(const bsri_dev_product *p, const bsri_facts *f) {
 static int bsri_short_room(const bsri_dev_product *p, int simple, double all) {
     return p->br == 16 || (all > 3.0 && simple) ? 4 : 3;
 }
-/* Columns of a tile: 128 with blocks of 16 by rows where that leaves more than a wave of tiles (8192 x 2048 x 2048, .95: 31.8 us,
-   by 64 columns 39.9; 256 x 256 x 16384, .5: 10.8 and 12.9, x 4096: 6.0 and 5.6). */
+/* Columns of a tile: 128 with blocks of 16 by rows where tiles of 64 are more than a wave (8192 x 2048 x 2048, .95: 31.2 us,
+   by 64 columns 39.9; 1024 x 1024 x 2560, .5: 21.9 and 28.8, x 2048: 19.6 and 19.1). */
 static int bsri_short_cols(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *asked,
                            int split) {
     if (p->br != 16 || f->dense != 1 || split != 1 || !bsri_short_simple(p, f)) return 64;
     if (asked->tile_cols) return asked->tile_cols == 128 ? 128 : 64;
-    return bsri_mma_tiles(p, 16, 16, 128) >= (int64_t)10 * ctx->sm_count ? 128 : 64;
+    return bsri_mma_tiles(p, 16, 16, 128) > (int64_t)8 * ctx->sm_count ? 128 : 64;
 }
 /* What the host asks of an instance's ring is the same in all of its shape. */
 typedef bsri_mma_short_tile<bsri_mma_bf16, 16, true, 4> bsri_short_16;
@@ -3327,15 +3346,6 @@ template <int N> __device__ __forceinline__ void bsri_registers_more(void) {
 }
 template <int N> __device__ __forceinline__ void bsri_registers_fewer(void) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
-}
-__device__ __forceinline__ void bsri_stmatrix(uint32_t to, uint32_t r0, uint32_t r1, uint32_t r2, uint32_t r3) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(r0), "r"(r1), "r"(r2), "r"(r3)
-                 : "memory");
-}
-__device__ __forceinline__ void bsri_stmatrix_t(uint32_t to, uint32_t r0, uint32_t r1, uint32_t r2, uint32_t r3) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(r0), "r"(r1), "r"(r2),
-                 "r"(r3)
-                 : "memory");
 }
 __device__ __forceinline__ void bsri_wgmma_fence(void) { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void bsri_wgmma_commit(void) { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
