@@ -109,10 +109,10 @@
      views and of scatter indices and bsr_validate want the workspace that a query (bsr_exec.query) names, in device memory.
      BSR_EXEC_CHECK_POINTERS asks the driver whether each pointer but user_data is to device memory (a bsr_layout's lists are
      the host's).
-     On Hopper products, sampled products, softmax and attention start before the kernel before them in the stream ends, and
-     wait for it before they use what they read. With BSR_EXEC_CONSTANT_MATRIX products with few columns by tier wgmma do not
-     wait to read the sparse operand (see there); nor do other products of that tier (without alpha_ptr) to read its indices and
-     views, and short ones of tier mma (of A as it stands) its crow_indices and col_indices.
+     On Hopper products, sampled products, softmax, attention and what builds views start before the kernel before them in the
+     stream ends, and wait for it before they use what they read. With BSR_EXEC_CONSTANT_MATRIX products with few columns by
+     tier wgmma do not wait to read the sparse operand (see there); nor do other products of that tier (without alpha_ptr) to
+     read its indices and views, and short ones of tier mma (of A as it stands) its crow_indices and col_indices.
      Tiers: simt takes any dtype, block size and stride; mma uses tensor cores (sm_80 and up) where sizes and alignment allow,
      and true f32 products by FFMA on the same pipeline (tensor cores only under BSR_EXEC_TF32 and _TF32X3).
      bsr_plan.kernel forces one (1 simt, 2 mma, 3 wgmma) and is refused where it does not fit; so do tile, split, stages and
@@ -8880,8 +8880,11 @@ static bsr_status bsri_cuda_plan(const bsri_call *c, const bsri_cuts *cuts, int 
 static void *bsri_cuda_at(const bsri_call *c, int64_t at) { return (char *)c->exec->workspace + at; }
 
 /* Launches with as many threads as there is work; nothing for no work. */
-#define BSRI_CUDA_RUN(c, kernel, p, work, threads) \
-    BSRI_TRY((work) > 0 ? bsri_cuda_status(c, bsri_launch(kernel, p, work, threads, bsri_cuda_queue(c))) : BSR_OK)
+#define BSRI_CUDA_LAUNCH(c, kernel, p, work, threads, early) \
+    BSRI_TRY((work) > 0 ? bsri_cuda_status(c, bsri_launch(kernel, p, work, threads, bsri_cuda_queue(c), early)) : BSR_OK)
+#define BSRI_CUDA_RUN(c, kernel, p, work, threads) BSRI_CUDA_LAUNCH(c, kernel, p, work, threads, 0)
+/* The same for kernels that wait themselves for the one before them, where the loaded code does. */
+#define BSRI_CUDA_NEXT(c, kernel, p, work, threads) BSRI_CUDA_LAUNCH(c, kernel, p, work, threads, (c)->ctx->tier >= 3)
 
 static bsr_status bsri_cuda_zero(const bsri_call *c, void *data, int64_t bytes, const int64_t *head, int64_t heads, void *more,
                                  int64_t more_bytes) {
@@ -8889,7 +8892,7 @@ static bsr_status bsri_cuda_zero(const bsri_call *c, void *data, int64_t bytes, 
     memset(&f, 0, sizeof f);
     f.data = (int64_t *)data, f.words = bytes / 8, f.more = (int64_t *)more, f.more_words = more_bytes / 8, f.heads = heads;
     if (heads) memcpy(f.head, head, (size_t)heads * 8);
-    BSRI_CUDA_RUN(c, bsri_fill_words, f, bsri_ceil_div(f.words + f.more_words, 256), 256);
+    BSRI_CUDA_NEXT(c, bsri_fill_words, f, bsri_ceil_div(f.words + f.more_words, 256), 256);
     return BSR_OK;
 }
 
@@ -8942,13 +8945,13 @@ static bsr_status bsri_cuda_sort_run(const bsri_call *c, bsri_cuda_sort *q, cons
         s->position_out = position ? (last ? position : bsri_cuda_at(c, q->at[BSRI_SORT_POSITION])) : NULL;
         s->shift = (int32_t)(pass * q->bits);
         if (q->dtype == BSR_I64) {
-            BSRI_CUDA_RUN(c, bsri_sort_count<int64_t>, *s, s->slots, 256);
-            BSRI_CUDA_RUN(c, bsri_sort_scan<int64_t>, *s, bsri_ceil_div(runs * s->digits, 8), 256);
-            BSRI_CUDA_RUN(c, bsri_sort_scatter<int64_t>, *s, s->slots, 256);
+            BSRI_CUDA_NEXT(c, bsri_sort_count<int64_t>, *s, s->slots, 256);
+            BSRI_CUDA_NEXT(c, bsri_sort_scan<int64_t>, *s, bsri_ceil_div(runs * s->digits, 8), 256);
+            BSRI_CUDA_NEXT(c, bsri_sort_scatter<int64_t>, *s, s->slots, 256);
         } else {
-            BSRI_CUDA_RUN(c, bsri_sort_count<int32_t>, *s, s->slots, 256);
-            BSRI_CUDA_RUN(c, bsri_sort_scan<int32_t>, *s, bsri_ceil_div(runs * s->digits, 8), 256);
-            BSRI_CUDA_RUN(c, bsri_sort_scatter<int32_t>, *s, s->slots, 256);
+            BSRI_CUDA_NEXT(c, bsri_sort_count<int32_t>, *s, s->slots, 256);
+            BSRI_CUDA_NEXT(c, bsri_sort_scan<int32_t>, *s, bsri_ceil_div(runs * s->digits, 8), 256);
+            BSRI_CUDA_NEXT(c, bsri_sort_scatter<int32_t>, *s, s->slots, 256);
         }
         s->key = s->key_out, s->row = s->row_out, s->position = s->position_out;
     }
@@ -8959,8 +8962,8 @@ static bsr_status bsri_cuda_transpose(const bsri_call *c, bsri_cuda_sort *q, con
                                       void *ccol, void *row, void *position) {
     BSRI_TRY(bsri_cuda_sort_run(c, q, m, patterns, NULL, row, position));
     q->s.ccol = ccol, q->s.cols = bsri_block_cols(m);
-    if (q->dtype == BSR_I64) BSRI_CUDA_RUN(c, bsri_sort_starts<int64_t>, q->s, q->s.slots, 256);
-    else BSRI_CUDA_RUN(c, bsri_sort_starts<int32_t>, q->s, q->s.slots, 256);
+    if (q->dtype == BSR_I64) BSRI_CUDA_NEXT(c, bsri_sort_starts<int64_t>, q->s, q->s.slots, 256);
+    else BSRI_CUDA_NEXT(c, bsri_sort_starts<int32_t>, q->s, q->s.slots, 256);
     return BSR_OK;
 }
 static void bsri_cuda_transpose_plan(bsri_cuda_sort *q, bsri_cuts *cuts, const bsr_matrix *m) {
@@ -8985,14 +8988,14 @@ static bsr_status bsri_cuda_transposed_index(const bsri_call *c, const bsr_matri
         f.spare[0] = v->at[1] / 8, f.spare[1] = v->at[2] / 8, f.spare_dtype = m->index_dtype;
         f.spare_count = bsri_at(it.crow, m->index_dtype, bsri_block_rows(m));
     }
-    BSRI_CUDA_RUN(c, bsri_fill_words, f, bsri_ceil_div(f.words, 1024), 256);
+    BSRI_CUDA_NEXT(c, bsri_fill_words, f, bsri_ceil_div(f.words, 1024), 256);
     return bsri_cuda_transpose(c, &q, &one, &patterns, (char *)buffer + v->at[0], (char *)buffer + v->at[1],
                                (char *)buffer + v->at[2]);
 }
 
 /* Order by rank: compares all pairs, which is soonest done for as many lines as patterns have. */
 static bsr_status bsri_cuda_rank(const bsri_call *c, const bsri_dev_rank *r) {
-    BSRI_CUDA_RUN(c, bsri_rank_lines, *r, bsri_ceil_div(r->patterns * bsri_ceil_div(r->n, 4), 8), 256);
+    BSRI_CUDA_NEXT(c, bsri_rank_lines, *r, r->patterns * bsri_ceil_div(r->n, 32), 256);
     return BSR_OK;
 }
 typedef struct bsri_cuda_lines {
@@ -9053,7 +9056,7 @@ static bsr_status bsri_cuda_schedule(const bsri_call *c, const bsr_matrix *m, in
     bsri_schedule_header(m, group, transposed, head);
     BSRI_TRY(bsri_cuda_zero(c, buffer, v->bytes, head, 8, bsri_cuda_at(c, q.at[2]), q.repeats_bytes));
     BSRI_TRY(bsri_cuda_lines_load(c, &q, &one, &patterns, transposed));
-    BSRI_CUDA_RUN(c, bsri_lines_measure, *l, bsri_ceil_div(patterns.count * l->count, 8), 256);
+    BSRI_CUDA_NEXT(c, bsri_lines_measure, *l, bsri_ceil_div(patterns.count * l->count, 8), 256);
     memset(&r, 0, sizeof r);
     r.key = l->key, r.patterns = patterns.count, r.n = r.full = l->count, r.group = 1, r.order = l->order;
     if (group > 1) {
@@ -9068,7 +9071,7 @@ static bsr_status bsri_cuda_schedule(const bsri_call *c, const bsr_matrix *m, in
     r.order = (int32_t *)((char *)buffer + v->at[0]), r.lengths = (int32_t *)((char *)buffer + v->at[1]);
     BSRI_TRY(bsri_cuda_rank(c, &r));
     r.tall = (int64_t *)buffer + 7;
-    BSRI_CUDA_RUN(c, bsri_rank_tall, r, patterns.count > 0, 1024);
+    BSRI_CUDA_NEXT(c, bsri_rank_tall, r, patterns.count > 0, 1024);
     return BSR_OK;
 }
 
@@ -9113,7 +9116,7 @@ static bsr_status bsri_cuda_validate_unions(const bsri_call *c, bsri_dev_validat
     memset(&r, 0, sizeof r);
     r.n = v->schedule.groups, r.lengths = (int32_t *)((char *)m->schedule + v->schedule.at[1]);
     r.tall = (int64_t *)v->record + 4;
-    BSRI_CUDA_RUN(c, bsri_rank_tall, r, v->patterns.count > 0, 1024);
+    BSRI_CUDA_NEXT(c, bsri_rank_tall, r, v->patterns.count > 0, 1024);
     return BSR_OK;
 }
 /* In the order in which the CPU looks; late: what is wrong with the schedule's header, where all before it is to be looked at. */
@@ -9397,7 +9400,7 @@ static bsr_status bsri_cuda_scatter_indices(const bsri_call *c, const bsri_scatt
     l.m = *b->a, l.patterns = bsri_batch_none(), l.count = b->rows, l.limit = bsri_min(b->a->nnz, bsri_block_cols(b->a));
     l.key = (uint64_t *)bsri_cuda_at(c, at[0]);
     r.key = l.key, r.patterns = 1, r.n = r.full = b->rows, r.group = 1, r.order = (int32_t *)bsri_cuda_at(c, at[1]);
-    BSRI_CUDA_RUN(c, bsri_lines_measure, l, bsri_ceil_div(b->rows, 8), 256);
+    BSRI_CUDA_NEXT(c, bsri_lines_measure, l, bsri_ceil_div(b->rows, 8), 256);
     BSRI_TRY(bsri_cuda_rank(c, &r));
     if (b->format == BSR_SCATTER_STRIDED && b->rows) BSRI_CUDA_RUN(c, bsri_scatter_starts, d, 1, 1024);
     BSRI_CUDA_RUN(c, bsri_scatter_fill_rows, d, bsri_ceil_div(b->rows * b->split, 8), 256);

@@ -4,16 +4,11 @@
 /* What the library launches is noted while gm_launches is set: also by conversions, whose plans name no kernel. */
 long *gm_launches; /* by number in the kernel table */
 static void gm_note_launch(const void *kernel);
-static cudaError_t gm_launch(const void *kernel, dim3 grid, dim3 threads, void **args, size_t shared, cudaStream_t stream) {
-    if (gm_launches) gm_note_launch(kernel);
-    return cudaLaunchKernel(kernel, grid, threads, args, shared, stream);
-}
-static cudaError_t gm_launch_config(const cudaLaunchConfig_t *config, const void *kernel, void **args) {
+static cudaError_t gm_launch(const cudaLaunchConfig_t *config, const void *kernel, void **args) {
     if (gm_launches) gm_note_launch(kernel);
     return cudaLaunchKernelExC(config, kernel, args);
 }
-#define cudaLaunchKernel gm_launch
-#define cudaLaunchKernelExC gm_launch_config
+#define cudaLaunchKernelExC gm_launch
 #define BSRSPARSE_USER_FUNCTIONS "tests/test_functions.h"
 #define BSRSPARSE_IMPLEMENTATION
 #include "bsrsparse.h"
