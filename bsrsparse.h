@@ -8808,10 +8808,11 @@ static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job,
         bsri_dense_set(&p.bias[2], o->attn_mask), p.mode[2] = o->attn_mode;
         for (i = 0; i < 3; i++) p.biased |= p.bias[i].data != NULL;
     }
-    /* the fast path: whole 16-byte pieces of packed values; its division must be exact for every piece of a row */
+    /* the fast path: whole 16-byte pieces of packed values, stored in their type or f32; its division must be exact for every
+       piece of a row */
     bytes = x->block_cols * es, p.chunks = (int32_t)(bytes / 16);
     fast = job->compute == BSR_F32 && !p.biased && bytes % 16 == 0 && bsri_cuda_packed(x, 16) && bsri_cuda_packed(job->out, 16) &&
-           (!job->dy || bsri_cuda_packed(job->dy, 16));
+           (!job->dy || bsri_cuda_packed(job->dy, 16)) && (job->out->dtype == x->dtype || job->out->dtype == BSR_F32);
     if (fast) {
         const uint64_t chunks = (uint64_t)p.chunks, whole = UINT64_C(1) << 32, divide = (whole + chunks - 1) / chunks;
         p.divide = (uint32_t)(divide % whole), p.block = (uint32_t)(x->block_rows * x->block_cols);

@@ -330,12 +330,33 @@ TEST(backward) {
         s.layout = (int)bt_below(BLOCKS_LAYOUTS), s.kind = FILL_POSITIVE;
         y = t_matrix(&s), dy = y, t_make_values(&dy, dtypes[t], (int)bt_below(BLOCKS_LAYOUTS), 0),
         t_fill_values(&dy, FILL_SIGNED);
-        out = bt_below(3) || dtypes[t] == BSR_F64 ? dtypes[t] : BSR_F32;
+        out = dtypes[t] == BSR_F64 || bt_below(2) ? dtypes[t] : dtypes[(2 + bt_below(3)) % 4];
         dx = t_matrix_output(&y, out, (int)bt_below(BLOCKS_LAYOUTS)), scale = t_draw(FILL_SIGNED, BSR_F64);
         want = ref_softmax_backward(scale, &y, &dy);
         if (RUN_OK(bsr_softmax_backward(t_any_context(), scale, &y, &dy, &dx, &e)))
             REF_COMPARE_MATRIX(&dx, &want, y.nnz ? 0 : REF_MAY_BE_ZERO);
     }
+}
+/* Gradients of every type from results of every type: packed values in pieces of 16 bytes, and in place where sizes are equal. */
+TEST(backward_types) {
+    static const int types[] = {BSR_F32, BSR_F16, BSR_BF16};
+    int t, out, packed;
+    for (t = 0; t < 3; t++)
+        for (out = 0; out < 3; out++)
+            for (packed = 0; packed < 2; packed++) {
+                t_spec s = spec_of(types[t], 16, 16, 3, 40, 90);
+                bsr_matrix y, dy, dx;
+                bsr_exec e = t_exec(0);
+                ref_result want;
+                bt_case("%s to %s, %d", bsr_dtype_name(types[t]), bsr_dtype_name(types[out]), packed);
+                s.kind = FILL_POSITIVE, s.layout = packed ? PACKED : BLOCKS_COL;
+                y = t_matrix(&s), dy = y, t_make_values(&dy, types[t], s.layout, 0), t_fill_values(&dy, FILL_SIGNED);
+                dx = t_matrix_output(&y, types[out], s.layout), want = ref_softmax_backward(0.5, &y, &dy);
+                if (RUN_OK(bsr_softmax_backward(t_any_context(), 0.5, &y, &dy, &dx, &e))) REF_COMPARE_MATRIX(&dx, &want, 0);
+                if (bsr_dtype_size(types[out]) != bsr_dtype_size(types[t])) continue;
+                dx = dy, dx.dtype = types[out], bt_mark_output(dy.values);
+                if (RUN_OK(bsr_softmax_backward(t_any_context(), 0.5, &y, &dy, &dx, &e))) REF_COMPARE_MATRIX(&dx, &want, 0);
+            }
 }
 /* The backward is the derivative of the forward. */
 TEST(backward_finite) {
@@ -379,6 +400,7 @@ int main(int argc, char **argv) {
         {"edges", edges},
         {"metamorphic", metamorphic},
         {"backward", backward},
+        {"backward_types", backward_types},
         {"backward_finite", backward_finite},
     };
     int failed = bt_main(argc, argv, tests, BT_COUNT(tests));

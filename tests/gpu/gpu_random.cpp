@@ -162,7 +162,7 @@ static void random_softmax_backward(int turn) {
     describe(&s, "");
     bsr_matrix y = t_matrix(&s), dy = y;
     t_make_values(&dy, type, some_blocks(), 0), t_fill_values(&dy, FILL_SIGNED);
-    bsr_matrix dx = t_matrix_output(&y, bt_below(3) || type == BSR_F64 ? type : (int)BSR_F32, some_blocks());
+    bsr_matrix dx = t_matrix_output(&y, type == BSR_F64 || bt_below(2) ? type : floats[bt_below(3)], some_blocks());
     const double scale = t_draw(FILL_SIGNED, BSR_F64);
     bsr_exec e = t_exec(0);
     ref_result want = ref_softmax_backward(scale, &y, &dy);
