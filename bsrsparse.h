@@ -1889,6 +1889,15 @@ static int bsri_schedule_layout(const bsr_matrix *m, int group, int transposed, 
     if (!bsri_mul(v->patterns, v->groups, &lengths) || !bsri_mul(lengths, group, &order)) return 0;
     return bsri_view_place(v, 0, order, 4) && bsri_view_place(v, 1, lengths, 4);
 }
+/* What every schedule has, of rows or columns: groups of 8 have the fewest lengths, of 1 no padding. */
+static int bsri_schedule_least(const bsr_matrix *m, bsri_view *v) {
+    const int64_t lines = bsri_min(bsri_block_rows(m), bsri_block_cols(m));
+    int64_t order, lengths;
+    memset(v, 0, sizeof *v);
+    v->patterns = bsri_pattern_count(m), v->bytes = BSRI_VIEW_HEADER;
+    if (!bsri_mul(v->patterns, lines, &order) || !bsri_mul(v->patterns, bsri_ceil_div(lines, 8), &lengths)) return 0;
+    return bsri_view_place(v, 0, order, 4) && bsri_view_place(v, 1, lengths, 4);
+}
 /* Their headers, of eight words. */
 static void bsri_transposed_header(const bsr_matrix *m, int64_t *h) {
     memset(h, 0, BSRI_VIEW_HEADER);
@@ -2168,7 +2177,7 @@ static bsr_status bsri_check_matrix_sizes(const bsri_call *c, const bsr_matrix *
 
 /* Attached views: whole, but of a schedule, whose header may lie on a device, what any has. */
 static bsr_status bsri_check_view_spans(const bsri_call *c, bsri_spans *set, const bsr_matrix *m, int operand) {
-    bsri_view v, turned;
+    bsri_view v;
     if (m->transposed_index) {
         BSRI_TRY(bsri_check_pointer(c, m->transposed_index, 8, operand));
         if (!bsri_transposed_layout(m, &v)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
@@ -2176,9 +2185,8 @@ static bsr_status bsri_check_view_spans(const bsri_call *c, bsri_spans *set, con
     }
     if (!m->schedule) return BSR_OK;
     BSRI_TRY(bsri_check_pointer(c, m->schedule, 8, operand));
-    if (!bsri_schedule_layout(m, 1, 0, &v) || !bsri_schedule_layout(m, 1, 1, &turned))
-        return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
-    return set ? bsri_span_read(c, set, operand, m->schedule, bsri_min(v.bytes, turned.bytes)) : BSR_OK;
+    if (!bsri_schedule_least(m, &v)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
+    return set ? bsri_span_read(c, set, operand, m->schedule, v.bytes) : BSR_OK;
 }
 /* A matrix operand without the contents of its index arrays. role: READ values and indices, WRITE values (indices are
    read), PATTERN (values untouched). */

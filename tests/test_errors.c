@@ -927,6 +927,20 @@ TEST(overlaps) {
     f.a.transposed_index = NULL, f.a.schedule = shared + 2;
     CHECK_INT(run(&f, DSD, &e), BSR_OVERLAP), CHECK_INT(t_error.value, BSR_ARG_A);
     CHECK(t_all_poison(shared));
+    bt_case("an output right behind a schedule");
+    for (int group = 1; group <= 8; group *= 2) { /* of 40 lines, which have fewer lengths the larger the group */
+        t_spec s;
+        uint64_t bytes = 0;
+        memset(&s, 0, sizeof s), s.dtype = BSR_F32, s.block_rows = s.block_cols = 1, s.r = s.c = 40, s.nnz = 90;
+        f = fixture_new(DSD), fixture_point(&f), e = t_exec(0);
+        f.a = t_matrix(&s), f.b = dense_in(40, 5), shared = (float *)bt_alloc(4096, 64), bt_mark_output(shared);
+        RUN_OK(bsr_schedule_size(f.ctx, &f.a, group, 0, &bytes, &e));
+        RUN_OK(bsr_build_schedule(f.ctx, &f.a, group, 0, shared, bytes, &e));
+        f.a.schedule = shared, f.c = bsr_dense_row_major(shared + bytes / 4, BSR_F32, 40, 5);
+        CHECK_INT(run(&f, DSD, &e), BSR_OK);
+        f.c.data = shared + 64 / 4 + 40 - 1;
+        CHECK_INT(run(&f, DSD, &e), BSR_OVERLAP), CHECK_INT(t_error.value, BSR_ARG_A);
+    }
     bt_case("scalars");
     for (int i = 0; i < 2; i++) {
         f = fixture_new(ADDMM), fixture_point(&f), e = t_exec(0);
