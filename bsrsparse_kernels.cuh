@@ -1491,6 +1491,11 @@ __device__ __forceinline__ void bsri_mma_fetch(const bsri_dev_mma &m, bsri_mma_l
 #else
 #define BSRI_MMA_NARROW BSRI_MMA_TIGHT
 #endif
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1000
+#define BSRI_MMA_HOPPER 1
+#else
+#define BSRI_MMA_HOPPER 0
+#endif
 /* threadIdx.x; of tiles that leave no registers, asked for again where it is needed: kept, it and what comes of it would take
    the sums' (1 to 8 % faster on an H200; tiles with 128 or 64 columns are as much slower so). */
 template <class L> __device__ __forceinline__ int bsri_mma_thread(void) {
@@ -2291,6 +2296,9 @@ struct bsri_mma_short_tile : bsri_mma_tile<T, MW, MW, MW * COLS == 1024 ? 2 : 1,
     static constexpr int CTAS = CTAS_, SLOTS = CTAS == 4 && COLS == 64 ? 2 : 3;
     static constexpr int ACROSS = COLS / 64, PARTS = MW * COLS / 1024; /* of 16 x 64 sums: side by side, in all */
     static constexpr bool SIMPLE = PARTS == 2 && CTAS == 4; /* nothing but what bsri_short_simple() allows */
+    /* Parts are stored as whole tiles are, and those by parts (256 x 256 x 512, .5, blocks of 32: 2.85 to 2.63 us; with two ways
+       4 bytes spill, on sm_80 16 by this one); blocks of 16 gain and lose 3 %. */
+    static constexpr bool BY_PARTS = MW == 32 && !SIMPLE && BSRI_MMA_HOPPER;
     static constexpr int SLICE = base::A_BYTES + base::B_BYTES, SLOT = base::E * SLICE, WARP = SLOTS * SLOT;
     static_assert(PARTS * 4096 + (SIMPLE ? 0 : BSRI_MMA_PASS * 4) <= WARP, "sums handed over, what any epilogue takes");
 };
@@ -2388,19 +2396,19 @@ __device__ __forceinline__ void bsri_mma_put(uint16_t *tile, int next, int far, 
    that multiplies two or three blocks (3072 x 768 x 4096, .9, blocks of 32: with tiles' numbers by multiplication 16.0 us, else
    19.0; by columns 17.2, 18.2 with words turned one by one). In pieces of 128 bytes and more by rows, of 32 and 64 by
    columns, as of requests the L2 takes as many, short or long. No bank is met twice. */
-template <class T, class L>
-__device__ __forceinline__ void bsri_mma_short_store(const bsri_dev_mma &m, uint16_t *tile, float (&sum)[L::MI][L::NI][4],
+template <class T, int MI, int NI>
+__device__ __forceinline__ void bsri_mma_short_store(const bsri_dev_mma &m, uint16_t *tile, float (*sum)[NI][4],
                                                      uint16_t *out, int cols, int lane) {
-    constexpr int ROW = L::BN + 8, COL = L::MW + 8, ALONG = L::BN / 8, DOWN = L::MW / 8; /* lines; their pieces */
+    constexpr int ROW = NI * 8 + 8, COL = MI * 16 + 8, ALONG = NI, DOWN = MI * 2; /* lines; their pieces */
     auto word = [&](int mi, int n, int second) { return T::pack(sum[mi][n][second * 2], sum[mi][n][second * 2 + 1]); };
     if (m.alpha != 1.0f) {
 #pragma unroll
-        for (int i = 0; i < L::PARTS * 32; i++) sum[i / 4 / L::NI][i / 4 % L::NI][i % 4] *= m.alpha;
+        for (int i = 0; i < MI * NI * 4; i++) sum[i / 4 / NI][i / 4 % NI][i % 4] *= m.alpha;
     }
     if (m.vector == 1) {
 #pragma unroll
-        for (int i = 0; i < L::PARTS * 8; i += 2) {
-            const int mi = i / L::NI, n = i % L::NI;
+        for (int i = 0; i < MI * NI; i += 2) {
+            const int mi = i / NI, n = i % NI;
             bsri_mma_put<ROW, false>(tile + mi * 16 * ROW + n * 8, 8 * ROW, 8, word(mi, n, 0), word(mi, n, 1), word(mi, n + 1, 0),
                                      word(mi, n + 1, 1));
         }
@@ -2408,19 +2416,19 @@ __device__ __forceinline__ void bsri_mma_short_store(const bsri_dev_mma &m, uint
         const int64_t step = 32 / ALONG * m.out_row;
         tile += lane / ALONG * ROW + lane % ALONG * 8, out += lane / ALONG * m.out_row + lane % ALONG * 8;
 #pragma unroll
-        for (int r = 0; r < L::MW; r += 32 / ALONG, out += step) *(uint4 *)out = *(const uint4 *)(tile + r * ROW);
+        for (int r = 0; r < MI * 16; r += 32 / ALONG, out += step) *(uint4 *)out = *(const uint4 *)(tile + r * ROW);
     } else {
 #pragma unroll
-        for (int n = 0; n < L::NI; n += 3 - L::MI) {
-            const int mi = L::MI - 1, next = n + 2 - L::MI;
-            bsri_mma_put<COL, true>(tile + n * 8 * COL, 8, L::MI == 2 ? 16 : 8 * COL, word(0, n, 0), word(0, n, 1),
+        for (int n = 0; n < NI; n += 3 - MI) {
+            const int mi = MI - 1, next = n + 2 - MI;
+            bsri_mma_put<COL, true>(tile + n * 8 * COL, 8, MI == 2 ? 16 : 8 * COL, word(0, n, 0), word(0, n, 1),
                                     word(mi, next, 0), word(mi, next, 1));
         }
         __syncwarp();
-        const int c = L::MI == 2 ? lane / 8 + (lane & 4) : lane / 2 % 4 * 2 + lane / 8 % 2 + lane / 16 * 8, r = lane % DOWN * 8;
+        const int c = MI == 2 ? lane / 8 + (lane & 4) : lane / 2 % 4 * 2 + lane / 8 % 2 + lane / 16 * 8, r = lane % DOWN * 8;
         tile += c * COL + r, out += r + c * m.out_col;
 #pragma unroll
-        for (int i = 0; i < L::BN; i += 32 / DOWN)
+        for (int i = 0; i < NI * 8; i += 32 / DOWN)
             if (c + i < cols) *(uint4 *)(out + i * m.out_col) = *(const uint4 *)(tile + i * COL);
     }
     __syncwarp();
@@ -2435,9 +2443,10 @@ __device__ __forceinline__ void bsri_mma_short_finish(float (&sum)[L::MI][L::NI]
     auto part = [&](int i) { return &sum[i / L::ACROSS][i % L::ACROSS * 8]; }; /* 16 x 64 sums, and where they stand */
     auto down = [](int i) { return i / L::ACROSS * 16; };
     auto right = [](int i) { return i % L::ACROSS * 64; };
+    uint16_t *const to = (uint16_t *)m.out + row * m.out_row + col * m.out_col; /* where !f */
     float4 *const mine = (float4 *)(tiles + warp * L::WARP); /* what it stores itself goes through where it hands nothing over */
-    if (!f && !m.input && split == 1 && (m.vector == 2 || cols == L::BN)) {
-        bsri_mma_short_store<T, L>(m, (uint16_t *)mine, sum, (uint16_t *)m.out + row * m.out_row + col * m.out_col, cols, lane);
+    if (!f && !m.input && split == 1 && (m.vector == 2 || cols == L::BN) && !L::BY_PARTS) {
+        bsri_mma_short_store<T, L::MI, L::NI>(m, (uint16_t *)mine, sum, to, cols, lane);
         return;
     }
     if (!f && m.input) { /* comes while sums are handed over */
@@ -2471,11 +2480,13 @@ __device__ __forceinline__ void bsri_mma_short_finish(float (&sum)[L::MI][L::NI]
             for (int n = 0; n < 8; n++, from += 32)
                 own[n][0] += from->x, own[n][1] += from->y, own[n][2] += from->z, own[n][3] += from->w;
         }
-        if (!f && m.input) {
+        if (L::BY_PARTS && !f && !m.input && (m.vector == 2 || cols - right(i) >= 64)) {
+            bsri_mma_short_store<T, 1, 8>(m, stage, (float(*)[8][4])own, to + down(i) * m.out_row + right(i) * m.out_col,
+                                          cols - right(i), lane);
+        } else if (!f && m.input) {
             bsri_mma_landed<0>(), __syncwarp();
-            bsri_mma_store<T, true>(m, stage, own, m.alpha,
-                                    (uint16_t *)m.out + (row + down(i)) * m.out_row + (col + right(i)) * m.out_col,
-                                    cols - right(i), lane);
+            bsri_mma_store<T, true>(m, stage, own, m.alpha, to + down(i) * m.out_row + right(i) * m.out_col, cols - right(i),
+                                    lane);
         } else if (!f || m.vector) {
             char *const out = f ? (char *)f->operand[4].data : m.out;
             const int64_t at = (row + down(i)) * m.out_row + (col + right(i)) * m.out_col;
@@ -3024,13 +3035,13 @@ static int bsri_short_simple(const bsri_dev_product *p, const bsri_facts *f) {
 static int bsri_short_room(const bsri_dev_product *p, int simple, double all) {
     return p->br == 16 || (all > 3.0 && simple) ? 4 : 3;
 }
-/* Columns of a tile: 128 with blocks of 16 by rows where tiles of 64 are more than a wave (8192 x 2048 x 2048, .95: 31.2 us,
-   by 64 columns 39.9; 1024 x 1024 x 2560, .5: 21.9 and 28.8, x 2048: 19.6 and 19.1). */
+/* Columns of a tile: 128 with blocks of 16 by rows where tiles of 64 are about a wave (8192 x 2048 x 2048, .95: 31.2 us,
+   by 64 columns 39.9; 256 x 256 x 8192, .5: 6.8 and 7.2, x 4096: 6.0 and 5.6). */
 static int bsri_short_cols(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *asked,
                            int split) {
     if (p->br != 16 || f->dense != 1 || split != 1 || !bsri_short_simple(p, f)) return 64;
     if (asked->tile_cols) return asked->tile_cols == 128 ? 128 : 64;
-    return bsri_mma_tiles(p, 16, 16, 128) > (int64_t)8 * ctx->sm_count ? 128 : 64;
+    return bsri_mma_tiles(p, 16, 16, 128) > (int64_t)7 * ctx->sm_count ? 128 : 64;
 }
 /* What the host asks of an instance's ring is the same in all of its shape. */
 typedef bsri_mma_short_tile<bsri_mma_bf16, 16, true, 4> bsri_short_16;
