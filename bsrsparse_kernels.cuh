@@ -2696,6 +2696,7 @@ static int64_t bsri_dense_items(const bsr_dense *d) {
 typedef struct bsri_facts {
     int values, dense, vector; /* bsri_mma_values(), bsri_mma_layout() of b, bsri_mma_vector() */
     int adds;                  /* bsri_mma_adds() */
+    int ordered;               /* there is a schedule; only the device knows whether it is for this direction */
     int crooked;               /* rows of b are no whole lines of 128 bytes */
     double density, inner;     /* bsri_density() of a; blocks of a full row, of all reductions */
     double lists, most;        /* log2 of the number of block rows; blocks of the longest */
@@ -2750,6 +2751,7 @@ enum {
     BSRI_COSTS_SHORT_16,
     BSRI_COSTS_SHORT_32,
     BSRI_COSTS_SHORT_64,
+    BSRI_COSTS_SHORT_WIDE,
     BSRI_COSTS_SKINNY_16,
     BSRI_COSTS_SKINNY_32,
     BSRI_COSTS_FEW_32,
@@ -2770,35 +2772,36 @@ enum {
     BSRI_COSTS_SAMPLED_WGMMA_64
 };
 static const bsri_costs bsri_costs_of[] = {
-    {5220, 3040, 2710, 2810, 104, 12.4, 1.24, 23.4, 331},     /* mma 16 */
-    {4300, 4320, 995, 0.129, 136, 86.3, 1.24e-05, 9.76, 436}, /* mma 32 */
-    {1920, 4330, 334, 5650, 337, 0.126, 414, 154, 1070},      /* f32 16 */
-    {2430, 625, 681, 2970, 1050, 0.0276, 18.8, 495, 1750},    /* f32 32 */
-    {3840, 3210, 484, 1180, 154, 71, 0.000899, 68.3, 446},    /* tf32 16 */
-    {3030, 3520, 937, 613, 352, 16.3, 0.00569, 160, 655},     /* tf32 32 */
-    {3510, 3430, 100, 1000, 171, 0.911, 0.043, 29.4, 206},    /* i8 32 */
-    {5670, 1900, 100, 2540, 171, 5, 0.0463, 122, 329},        /* i8 64 */
-    {0.315, 3020, 2180, 3.36, 20.6, 5.92, 17.5, 207, 67.1},   /* short 16 */
-    {0.16, 2570, 3560, 120, 53.4, 22.7, 0.718, 378, 65.4},    /* short 32 */
-    {0.285, 2160, 3270, 952, 66.6, 8.78, 1.38, 345, 66.9},    /* short 64 */
-    {2440, 60.1, 5470, 11800, 25.9, 0.131, 1150, 171, 2410},  /* skinny 16 */
-    {275, 31.2, 4450, 27900, 31.7, 0.698, 1.42, 803, 33.3},   /* skinny 32 */
-    {1830, 25, 832, 2840, 32.3, 68.1, 0.543, 151, 3590},      /* few 32 */
-    {1960, 3.96, 471, 8740, 0.668, 18.1, 19, 419, 14.1},      /* few 64 */
-    {59.9, 132, 441, 3700, 102, 70.6, 0.00086, 173, 784},     /* few wgmma 64 */
-    {301, 1270, 336, 1180, 182, 38.5, 0.00192, 125, 519},     /* few wgmma 128 */
-    {5140, 5490, 2720, 563, 95.3, 18.3, 1.45, 25.5, 34.5},    /* narrow 16 */
-    {335, 4820, 3590, 618, 132, 37.3, 0.158, 51, 144},        /* narrow 32 */
-    {263, 3630, 1320, 1090, 229, 18.4, 9.33e-05, 77, 180},    /* wide 64 */
-    {653, 3580, 1660, 664, 21.5, 18.1, 0.00054, 0.377, 303},  /* wide 128 */
-    {1.26, 3300, 1200, 1140, 338, 33.2, 0.0491, 85.2, 45.5},  /* wide i8 64 */
-    {1010, 2850, 711, 2150, 446, 56.5, 0.0507, 18.5, 11.8},   /* wide i8 128 */
-    {28.7, 4950, 100, 505, 36.3, 115, 1.15, 892, 64.4},       /* sampled mma 16 */
-    {89.9, 7630, 100, 513, 69, 211, 0.041, 484, 68.5},        /* sampled mma 32 */
-    {42.6, 7550, 100, 526, 112, 206, 0.0498, 47.4, 524},      /* sampled mma 64 */
-    {6510, 3.93, 224, 3000, 1.65, 37.8, 0.0125, 189, 329},    /* sampled wgmma 16 */
-    {6250, 2.72, 18.6, 2090, 1.58, 224, 0.0144, 76.3, 277},   /* sampled wgmma 32 */
-    {4160, 4.32, 184, 4650, 0.638, 119, 0.285, 0.997, 31.7},  /* sampled wgmma 64 */
+    {4770, 3450, 1510, 694, 114, 32.6, 2.01, 42.4, 229},       /* mma 16 */
+    {5370, 4270, 678, 0.0749, 115, 81.6, 7.78e-06, 33.7, 337}, /* mma 32 */
+    {3060, 4230, 632, 31, 345, 10.6, 2.54, 398, 1030},         /* f32 16 */
+    {2110, 5630, 785, 221, 662, 0.0795, 747, 403, 2110},       /* f32 32 */
+    {4710, 3140, 555, 1270, 104, 88.2, 0.000681, 80.7, 434},   /* tf32 16 */
+    {4000, 2950, 704, 1040, 286, 26, 0.0056, 242, 593},        /* tf32 32 */
+    {5010, 2660, 100, 1090, 159, 0.44, 0.0418, 38.4, 200},     /* i8 32 */
+    {5420, 2020, 100, 1970, 190, 40.6, 0.0511, 193, 175},      /* i8 64 */
+    {0.338, 2570, 1400, 0.921, 19.4, 16.2, 6.15, 197, 66.7},   /* short 16 */
+    {0.128, 1880, 3150, 2040, 33.9, 45.8, 0.659, 213, 63.1},   /* short 32 */
+    {0.134, 1970, 2730, 520, 66.4, 0.231, 156, 307, 66.3},     /* short 64 */
+    {397, 1560, 4730, 1.63, 40.2, 6.14, 17.5, 251, 68.9},      /* short 128 */
+    {2250, 60, 5070, 15600, 42.3, 0.0671, 1450, 151, 1340},    /* skinny 16 */
+    {231, 30.5, 4620, 30700, 29.5, 0.168, 0.708, 723, 5.97},   /* skinny 32 */
+    {2000, 6.75, 825, 2800, 38.5, 63.1, 0.865, 225, 2910},     /* few 32 */
+    {2070, 2.92, 453, 8430, 0.153, 11.4, 31, 509, 7.73},       /* few 64 */
+    {132, 924, 322, 1980, 113, 25.1, 0.741, 156, 697},         /* few wgmma 64 */
+    {881, 733, 322, 1610, 248, 11.4, 0.000545, 99.2, 392},     /* few wgmma 128 */
+    {3140, 4890, 2410, 556, 85.1, 37.9, 1.91, 29.2, 95.8},     /* narrow 16 */
+    {279, 7100, 2890, 632, 88.2, 54.1, 0.12, 45.4, 103},       /* narrow 32 */
+    {1900, 2710, 687, 1350, 145, 40.3, 9.27e-05, 207, 122},    /* wide 64 */
+    {2030, 2480, 1130, 1540, 91.8, 46.9, 0.0164, 3.15, 236},   /* wide 128 */
+    {1.71, 4250, 1200, 1220, 298, 38.6, 0.0495, 107, 59.1},    /* wide i8 64 */
+    {879, 3040, 711, 2250, 445, 55.6, 0.0507, 14.7, 8.82},     /* wide i8 128 */
+    {9.44, 5310, 100, 505, 35.8, 105, 1.11, 803, 64},          /* sampled mma 16 */
+    {4.58, 8930, 100, 514, 61.8, 194, 0.0735, 571, 68.8},      /* sampled mma 32 */
+    {2940, 3960, 100, 506, 139, 248, 0.00628, 48, 623},        /* sampled mma 64 */
+    {6690, 1.69, 187, 3400, 1.69, 16.4, 0.0103, 221, 275},     /* sampled wgmma 16 */
+    {6380, 0.907, 49.6, 2280, 0.513, 225, 0.0123, 68.5, 261},  /* sampled wgmma 32 */
+    {4260, 1.56, 381, 4270, 0.357, 112, 0.238, 0.729, 223},    /* sampled wgmma 64 */
 };
 /* So much more there is to fetch from rows of b that are no whole lines; what fetching takes of that where all do so at once. */
 static const double bsri_costs_crooked = 0.45, bsri_costs_alone = 0.4;
@@ -2842,7 +2845,7 @@ static void bsri_facts_memory(const bsri_dev_product *p, bsri_facts *f) {
 static bsri_facts bsri_facts_of(const bsri_dev_product *p) {
     bsri_facts f;
     f.values = bsri_mma_values(p), f.dense = bsri_mma_layout(&p->b), f.vector = bsri_mma_vector(p);
-    f.adds = bsri_mma_adds(p);
+    f.adds = bsri_mma_adds(p), f.ordered = p->a.schedule != NULL;
     f.density = bsri_density(&p->a);
     f.inner = (double)p->reduce * (double)(p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a));
     f.lists = log2(1.0 + (double)p->items * (double)p->tiles), f.most = bsri_longest(f.inner, f.density, f.lists);
@@ -2854,35 +2857,46 @@ static bsri_facts bsri_facts_of(const bsri_dev_product *p) {
 /* How a kernel cuts a product: a tile, products of a slice; warps that share a row's slices, 0: many rows make a tile; whether
    the dense operand lies the slower way; how many tiles one after another the busiest multiprocessor gets, and at once, and what
    part of all multiprocessors has any; how much of an epilogue's time a tile takes; how many times its sums are stored; how many
-   times what the longest list has beyond a mean one is waited for; columns that are fetched, how much longer that takes from
-   beyond the L2, and what memory takes more; what is left of it all where a schedule says who computes what. */
+   times what the longest list has beyond a mean one is waited for, and multiplied; whether a schedule's groups are read; columns
+   that are fetched, how much longer that takes from beyond the L2, and what memory takes more. */
 typedef struct bsri_tiling {
     int rows, cols, slice, split, along;
-    double waves, beside, busy, fused, stored, longer, fetched, far, memory, told;
+    double waves, beside, busy, fused, stored, longer, tail, fetched, far, memory;
+    int paired;
 } bsri_tiling;
 static bsri_tiling bsri_tiling_of(const bsri_facts *f, int rows, int cols, int slice, int split) {
     bsri_tiling t;
     t.rows = rows, t.cols = cols, t.fetched = cols, t.slice = slice, t.split = split, t.along = f->dense == 2;
-    t.waves = t.beside = t.busy = t.stored = t.longer = t.far = t.told = 1.0, t.memory = 0.0, t.fused = !f->vector;
+    t.waves = t.beside = t.busy = t.stored = t.longer = t.tail = t.far = 1.0, t.memory = 0.0, t.fused = !f->vector;
+    t.paired = 0;
     return t;
 }
 /* So many at once; no more than one until all places are taken. */
 static void bsri_tiling_spread(bsri_tiling *t, double tiles, double room, double waves) {
     t->waves = tiles > room ? waves : 1.0, t->beside = tiles / t->waves;
 }
+/* What is left of a group's columns where a schedule puts rows together that share some; n: log2 of the number of groups. Fitted
+   to unions of random patterns, to .05. */
+static double bsri_paired(const bsri_facts *f, int64_t group, double n) {
+    const double absent = 1.0 - f->density, saved = 0.23 * n * absent * absent * sqrt((double)(group - 1) / f->inner);
+    return 1.0 - (saved < 0.7 ? saved : 0.7);
+}
 /* Blocks are taken to be anywhere. */
 static bsri_traits bsri_traits_of(const bsri_dev_product *p, const bsri_facts *f, const bsri_tiling *t) {
-    const double cut = (double)p->bc / t->slice, own = f->most + (t->waves - 1.0) * f->inner * f->density;
+    const double cut = (double)p->bc / t->slice, mean = f->inner * f->density;
+    const double own = t->tail * (f->most - mean) + t->waves * mean;
     const int64_t group = bsri_max(1, t->rows / p->br); /* block rows of a tile */
-    const double some = group > 1 ? 1.0 - bsri_none_of(f->density, group) : f->density, any = f->inner * some;
-    const double most = group > 1 ? bsri_longest(f->inner, some, f->lists - bsri_mma_log2(group)) : f->most;
+    const double bits = f->lists - bsri_mma_log2(group), paired = t->paired && group > 1 ? bsri_paired(f, group, bits) : 1.0;
+    const double some = paired * (group > 1 ? 1.0 - bsri_none_of(f->density, group) : f->density), any = f->inner * some;
+    const double most = group > 1 ? bsri_longest(f->inner, some, bits) : f->most;
     bsri_traits x;
     x.waves = t->waves, x.tile = t->beside * t->stored * t->rows * t->cols / 32768.0, x.fused = t->fused;
     x.slices = cut * (t->waves * t->beside * any + t->longer * (most - any));
     x.crooked = f->crooked, x.busy = t->busy < 1.0 ? t->busy : 1.0;
     x.piece = (double)t->slice * t->fetched * (double)bsr_dtype_size(p->b.dtype) / 8192 * (1.0 + t->far * f->far);
     x.along = t->along;
-    x.own = cut * own / (t->split ? t->split : 1), x.area = (double)t->cols * (t->rows > 64 ? t->rows : 64) / 16384;
+    x.own = cut * own / (t->split ? t->split : 1), x.area = (double)t->cols * t->rows / 16384;
+    if (t->rows < 64 && (p->a.dtype != BSR_F32 || p->precision)) x.area = (double)t->cols / 256; /* not bound by multiplying */
     x.memory = f->memory + t->memory;
     return x;
 }
@@ -2900,8 +2914,8 @@ static void bsri_estimate_take(bsri_estimate *e, const bsri_dev_product *p, cons
     const bsri_costs *c = &bsri_costs_of[kind];
     bsri_traits x;
     double ns;
-    if (!(t->told * (c->start + t->waves * c->tile) < e->ns)) return;
-    x = bsri_traits_of(p, f, t), ns = t->told * bsri_traits_ns(c, &x);
+    if (!(c->start + t->waves * c->tile < e->ns)) return;
+    x = bsri_traits_of(p, f, t), ns = bsri_traits_ns(c, &x);
     if (!(ns < e->ns)) return;
     e->ns = ns, e->kind = kind, e->traits = x, e->tile_rows = t->rows, e->tile_cols = t->cols, e->split = t->split;
 }
@@ -2939,7 +2953,8 @@ static bsri_estimate bsri_mma_estimate(const bsr_context *ctx, const bsri_dev_pr
             bsri_tiling t = bsri_tiling_of(f, rows, cols, (int)bsri_min(p->br, i8 ? 64 : 32), 0);
             if ((asked->tile_rows && asked->tile_rows != rows) || (asked->tile_cols && asked->tile_cols != cols)) continue;
             each = (double)bsri_mma_tiles(p, (int)p->br, rows, cols) / ctx->sm_count;
-            t.waves = ceil(each), t.busy = each / t.waves;
+            t.waves = ceil(each), t.busy = each / t.waves, t.paired = f->ordered;
+            if (p->a.dtype == BSR_F32 && each > 1.0) t.longer = t.tail = 0.7; /* long ones come first */
             bsri_estimate_take(&e, p, f, kind + (p->br >= (i8 ? 64 : 32)), &t);
         }
     if (!e.tile_rows) e.tile_rows = 128, e.tile_cols = 128; /* nothing that is asked for */
@@ -3035,54 +3050,58 @@ static int bsri_short_simple(const bsri_dev_product *p, const bsri_facts *f) {
 static int bsri_short_room(const bsri_dev_product *p, int simple, double all) {
     return p->br == 16 || (all > 3.0 && simple) ? 4 : 3;
 }
-/* Columns of a tile: 128 with blocks of 16 by rows where tiles of 64 are about a wave (8192 x 2048 x 2048, .95: 31.2 us,
-   by 64 columns 39.9; 256 x 256 x 8192, .5: 6.8 and 7.2, x 4096: 6.0 and 5.6). */
-static int bsri_short_cols(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *asked,
-                           int split) {
-    if (p->br != 16 || f->dense != 1 || split != 1 || !bsri_short_simple(p, f)) return 64;
-    if (asked->tile_cols) return asked->tile_cols == 128 ? 128 : 64;
-    return bsri_mma_tiles(p, 16, 16, 128) > (int64_t)7 * ctx->sm_count ? 128 : 64;
+/* Blocks of 16 by rows have tiles of 128 columns, too (8192 x 2048 x 2048, .95: 31.2 us, by 64 columns 39.9; 256 x 256 x 8192,
+   .5: 6.8 and 7.2, x 4096: 6.0 and 5.6). */
+static int bsri_short_most(const bsri_dev_product *p, const bsri_facts *f, int simple, int split) {
+    return p->br == 16 && f->dense == 1 && split == 1 && simple ? 128 : 64;
 }
 /* What the host asks of an instance's ring is the same in all of its shape. */
 typedef bsri_mma_short_tile<bsri_mma_bf16, 16, true, 4> bsri_short_16;
 typedef bsri_mma_short_tile<bsri_mma_bf16, 32, true, 3> bsri_short_32;
 typedef bsri_mma_short_tile<bsri_mma_bf16, 16, true, 4, 128> bsri_short_wide;
-/* Where there is little to do: tiles of a block row, or of 32 rows of one, and 64 columns; split: the best number of warps that
-   share one, or what a plan asks for. */
+static void bsri_short_take(bsri_estimate *e, const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int rows,
+                            int cols, int split) {
+    const int kind = cols > 64 ? BSRI_COSTS_SHORT_WIDE : BSRI_COSTS_SHORT_16 + bsri_mma_log2(bsri_min(p->br, 64)) - 4;
+    const int simple = bsri_short_simple(p, f);
+    bsri_tiling t = bsri_tiling_of(f, rows, cols, rows, split);
+    const double all = (double)bsri_ceil_div(bsri_mma_tiles(p, (int)p->br, rows, cols), 4 / split) / ctx->sm_count;
+    const double room = bsri_short_room(p, simple, all); /* for CTAs of four warps, of which there are `all` */
+    if (!f->vector && simple) t.fused = bsri_mma_layout(&p->out) == 1 ? 0.12 : 0.3; /* of any epilogue's */
+    else if (f->vector == 2) t.fused = 0.1;
+    t.fused *= split == 1 ? 1.3 : split == 2 ? 1.0 : 0.8; /* tiles of a CTA */
+    t.stored = split == 1 ? 1.0 : split == 2 ? 1.5 : 2.0; /* sums of the warps that share one */
+    if (t.along) t.far = split == 1 ? 1.0 : split == 2 ? 0.5 : 0.0; /* those read lines that hold several blocks' rows together */
+    /* what is there at once is spread evenly */
+    bsri_tiling_spread(&t, all > room ? (ceil(all) + all) / 2 : ceil(all), room, 0.9 + 0.75 * all / room);
+    t.busy = all / (t.waves * t.beside), t.beside *= 4 / split, t.longer = 2.0;
+    bsri_estimate_take(e, p, f, kind, &t);
+}
+/* Where there is little to do: tiles of a block row, or of 32 rows of one, and 64 columns, or 128; split: the best number of
+   warps that share one, or what a plan asks for. */
 static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
                                          const bsr_plan *asked) {
     const int rows = (int)bsri_min(p->br, 32), why = bsri_mma_refuses(ctx, p, compute, f);
-    const int kind = BSRI_COSTS_SHORT_16 + bsri_mma_log2(bsri_min(p->br, 64)) - 4;
     const int simple = bsri_short_simple(p, f);
     bsri_estimate e = bsri_estimate_below(f, why);
     int64_t tiles;
-    int32_t i;
+    int cols, most, i;
     if (why) return e;
     if (p->a.dtype != BSR_BF16 && p->a.dtype != BSR_F16) return bsri_estimate_none(BSR_WHY_DTYPE);
     tiles = bsri_mma_tiles(p, (int)p->br, rows, 64);
     if (bsri_max(tiles, p->a.nnz) >= INT32_MAX / 8 ||
         (p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a)) * p->br >= INT32_MAX)
         return bsri_estimate_none(BSR_WHY_SIZE);
-    for (i = 1; i <= 4; i *= 2) {
-        bsri_tiling t = bsri_tiling_of(f, rows, 64, rows, i);
-        const double all = (double)bsri_ceil_div(tiles, 4 / i) / ctx->sm_count; /* CTAs of four warps */
-        const double room = bsri_short_room(p, simple, all);
-        if (bsri_short_cols(ctx, p, f, asked, i) == 128) t.told = 0.85; /* it takes so much of what 64 columns take */
-        if (!f->vector && simple) t.fused = bsri_mma_layout(&p->out) == 1 ? 0.12 : 0.3; /* of any epilogue's */
-        t.fused *= i == 1 ? 1.3 : i == 2 ? 1.0 : 0.8; /* tiles of a CTA */
-        if (asked->split && asked->split != i) continue;
-        /* what is there at once is spread evenly */
-        bsri_tiling_spread(&t, all > room ? (ceil(all) + all) / 2 : ceil(all), room, 0.9 + 0.75 * all / room);
-        t.busy = all / (t.waves * t.beside), t.beside *= 4 / i, t.longer = 2.0;
-        bsri_estimate_take(&e, p, f, kind, &t);
-    }
+    for (i = 1; i <= 4; i *= 2)
+        for (cols = 64, most = bsri_short_most(p, f, simple, i); cols <= most; cols *= 2)
+            if ((!asked->split || asked->split == i) && (most == 64 || !asked->tile_cols || asked->tile_cols == cols))
+                bsri_short_take(&e, ctx, p, f, rows, cols, i);
     if (!e.split) e.tile_rows = rows, e.tile_cols = 64, e.split = 1;
     return e;
 }
 static bsri_choice bsri_short_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f,
-                                     const bsr_plan *asked, const bsri_estimate *e, bsri_dev_mma *m) {
+                                     const bsr_plan *, const bsri_estimate *e, bsri_dev_mma *m) {
     bsri_choice c = bsri_yes(p->a.dtype == BSR_F16 ? 280 : 250, 2, BSR_WHY_SHORT);
-    const int simple = bsri_short_simple(p, f), wide = bsri_short_cols(ctx, p, f, asked, e->split) == 128;
+    const int simple = bsri_short_simple(p, f), wide = e->tile_cols == 128;
     int64_t teams;
     bsri_mma_shape s;
     int four;
@@ -3997,9 +4016,11 @@ static void bsri_few_take(bsri_estimate *e, const bsr_context *ctx, const bsri_d
     else t.fused = !f->adds ? 1.0 : cols > 64 ? 3.0 : 1.3;
     if (groups && p->out.row_stride == 1) t.fused += 0.25;
     t.fused *= (double)bsri_max(1024, rows * cols) / 1024.0;
-    t.waves = groups ? ceil(s.full) : sqrt(1.0 + s.full * s.full);
+    if (!groups) t.waves = sqrt(1.0 + s.full * s.full);
+    else t.waves = cols > 64 || s.share > 1 ? ceil(s.full) : s.each > 4.0 ? s.each / 4.0 : 1.0; /* six at once are as slow */
     /* tiles are taken as multiprocessors get free; groups' are many: between the mean and the busiest one's */
     t.busy = s.each / t.waves, t.beside = (groups ? (s.each + ceil(s.each)) / 2 : s.each) / t.waves;
+    if (cols == 64 && t.beside > 1.0) t.fused *= 0.7 + 0.3 * t.beside; /* they are stored by one multiprocessor */
     bsri_estimate_take(e, p, f, kind, &t);
 }
 static bsri_estimate bsri_few_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
@@ -5888,10 +5909,10 @@ static void bsri_wgmma_take(bsri_estimate *e, const bsr_context *ctx, const bsri
     if (p->br < 64) t.memory = 4.0 * f->spilt + t.along * f->read;
     if (f->adds) t.fused = p->br == 32 ? 1.2 : bsri_mma_layout(&p->out) == 1 ? 1.7 : 3.0; /* of what ReLU takes */
     t.fused *= cols / 256.0;
-    /* With and without one, us: 4096^3, .95, blocks of 128 / 64 23.4 / 25.5 and 26.5 / 27.5, 8192 x 2048 x 2048, .95, of 128 21.0
-       and 23.7. Costs are of products without. It is for dealing, so not where each team has one unit. Whether it is for this
-       direction only the device knows. */
-    if (p->a.schedule && units > teams) t.told = 0.9;
+    /* A schedule saves 4 to 8 % in the mean, at most 28 (blocks of 16 / 32 / 64 / 128: 7, 6, 6, 4; mma.sync by 16 6; short
+       products and few columns nothing): rows are paired, and long ones come first, which narrow tiles gain nothing by. */
+    t.paired = f->ordered;
+    if (f->ordered && units > teams && p->br >= 64) t.longer = t.tail = 0.6;
     bsri_estimate_take(e, p, f, kind + bsri_mma_log2(p->br), &t);
 }
 static bsri_estimate bsri_wgmma_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,

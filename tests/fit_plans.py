@@ -105,7 +105,7 @@ def fit(times, use, first):
     of, kind, traits = times.of[use], times.kind[use], times.traits[use]
     us, weight, cost = times.us[use], times.weight[use], np.log(np.minimum(times.over[use], 2))
     cost += 4 * cost ** 2  # what is far from the fastest counts for more than its loss
-    count, apart, begin = len(times.shapes), 0.05, x.copy()
+    count, apart, begin = len(times.shapes), 0.02, x.copy()
     parts = [(i, np.where(kind == k)[0]) for i, k in enumerate(kinds)]
 
     def loss(flat):

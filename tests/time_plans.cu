@@ -8,7 +8,7 @@
 
    +sampled: sampled products instead, [M,K,N,...] of a result of M x N; ways 1: mat1's columns are contiguous, 2: mat2's.
    ways: 1: the dense operand's columns are contiguous, 2: the result's, 4: the matrix is transposed, 8: ReLU, 16: an input is
-   added; +any draws all but the last, and few columns in every third shape, +few in all of them.
+   added, 32: a schedule is attached; +any draws the first four, and few columns in every third shape, +few in all of them.
    Random-normal operands, calls back to back in CUDA graphs, plans in turn; the median of the rounds, of plans 1.6 times as
    slow as the fastest one of them. Results are compared with each other. */
 struct bsri_estimate;
@@ -90,7 +90,7 @@ struct plan {
     cudaGraphExec_t run;
     std::vector<float> us;
 };
-enum { COLUMNS = 1, OUT_COLUMNS = 2, TRANSPOSED = 4, RELU = 8, INPUT = 16 };
+enum { COLUMNS = 1, OUT_COLUMNS = 2, TRANSPOSED = 4, RELU = 8, INPUT = 16, SCHEDULE = 32 };
 static shape random_sampled(double most) {
     static const int64_t mn[] = {256, 512, 768, 1024, 1536, 2048, 3072, 4096, 5120, 8192, 14336},
                          k[] = {32, 64, 96, 128, 160, 192, 256, 320, 384, 512, 768, 1024, 2048, 4096};
@@ -168,20 +168,30 @@ struct problem {
                                &epilogue, &c, &ex);
     }
 };
-/* A random pattern's index arrays. */
+/* A view that is built here, copied. */
+template <class F> static const void *view_of(uint64_t bytes, F build) {
+    std::vector<char> made(bytes + 64);
+    char *at = made.data() + (64 - (uintptr_t)made.data() % 64) % 64;
+    must(build(at));
+    return on_gpu(at, bytes);
+}
+/* A random pattern's index arrays, and views of them. */
 static void index_arrays(problem &p) {
     std::vector<int32_t> crow((size_t)(p.rows() / p.x.b) + 1), col((size_t)p.nnz() + 1);
-    std::vector<char> view;
+    const void *index = NULL, *schedule = NULL;
+    const int group = (int)std::max<int64_t>(1, 128 / p.x.b); /* block rows that share a tile */
     uint64_t bytes = 0;
     p.a.crow_indices = crow.data(), p.a.col_indices = col.data();
     must(bsr_random_pattern(cpu, state, p.x.s, &p.a, NULL));
     if (p.trans) {
         must(bsr_transposed_index_size(cpu, &p.a, &bytes, NULL));
-        view.resize(bytes + 64);
-        char *at = view.data() + (64 - (uintptr_t)view.data() % 64) % 64;
-        must(bsr_build_transposed_index(cpu, &p.a, at, bytes, NULL));
-        p.a.transposed_index = on_gpu(at, bytes);
+        index = view_of(bytes, [&](void *at) { return bsr_build_transposed_index(cpu, &p.a, at, bytes, NULL); });
     }
+    if (p.x.ways & SCHEDULE) {
+        must(bsr_schedule_size(cpu, &p.a, group, p.trans, &bytes, NULL));
+        schedule = view_of(bytes, [&](void *at) { return bsr_build_schedule(cpu, &p.a, group, p.trans, at, bytes, NULL); });
+    }
+    p.a.transposed_index = index, p.a.schedule = schedule;
     p.a.crow_indices = on_gpu(crow.data(), crow.size() * 4), p.a.col_indices = on_gpu(col.data(), col.size() * 4);
 }
 static float elapsed(cudaGraphExec_t run, int calls) {
@@ -323,6 +333,7 @@ static int estimate_lines(void) {
         p.operands(data + (INT64_C(1) << 39), data, data + (INT64_C(1) << 38), data + (INT64_C(1) << 37));
         p.a.crow_indices = p.a.col_indices = data;
         if (p.trans) p.a.transposed_index = data;
+        if (x.ways & SCHEDULE) p.a.schedule = data;
         p.ex.query = &own;
         if (p.call(&h200) != BSR_OK) {
             fprintf(stderr, "refused: %s", line);

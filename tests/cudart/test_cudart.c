@@ -1175,7 +1175,7 @@ TEST(plans_are_the_fastest) {
     static const planned cases[] = {
         {BSR_BF16, 3072, 2560, 1536, 16, 50, 1, 3, 128, 256}, {BSR_BF16, 2560, 512, 16384, 16, 70, 0, 3, 128, 256},
         {BSR_BF16, 8192, 1536, 8192, 16, 70, 0, 3, 128, 256}, {BSR_BF16, 6144, 8192, 3072, 32, 80, 0, 3, 128, 256},
-        {BSR_BF16, 6144, 8192, 6144, 32, 90, 0, 3, 128, 256}, {BSR_BF16, 3072, 384, 4096, 32, 60, 0, 3, 128, 256},
+        {BSR_BF16, 6144, 8192, 6144, 32, 90, 0, 3, 128, 256}, {BSR_BF16, 3072, 384, 4096, 32, 60, 0, 2, 32, 64},
         {BSR_BF16, 1536, 1536, 1024, 16, 70, 0, 2, 16, 64},   {BSR_BF16, 11008, 2560, 512, 16, 95, 0, 2, 16, 128},
         {BSR_BF16, 2048, 2048, 512, 32, 50, 0, 2, 32, 64},    {BSR_BF16, 1024, 11008, 1024, 32, 90, 0, 2, 32, 64},
         {BSR_BF16, 640, 1024, 96, 128, 80, 0, 3, 64, 64},     {BSR_BF16, 256, 256, 4096, 64, 50, 0, 3, 64, 64},
@@ -1204,14 +1204,14 @@ TEST(plans_are_the_fastest) {
 }
 
 /* A schedule makes large tiles faster, which decides where another kernel is about as fast without one. On an H200, us, by tiles
-   of 128 x 256 with a schedule and by what is chosen without: 22.9 and 28.0, 25.5 and 26.2, 22.3 and 22.5, 37 and 44, 48 and
-   52. */
+   of 128 x 256 with a schedule and by what is chosen without: 22.9 and 28.0, 25.5 and 26.2, 22.3 and 22.5. Blocks of 16 and 32
+   have short tiles, which are faster even so: 31.7 and 37.7, 46.2 and 47.5. */
 TEST(schedules_decide) {
     static const planned cases[] = {{BSR_BF16, 4096, 4096, 4096, 128, 95, 0, 3, 128, 256},
                                     {BSR_BF16, 4096, 4096, 4096, 64, 95, 0, 3, 128, 256},
                                     {BSR_BF16, 8192, 2048, 2048, 128, 90, 0, 3, 128, 256},
                                     {BSR_BF16, 8192, 2048, 2048, 16, 95, 0, 2, 16, 128},
-                                    {BSR_BF16, 4096, 1024, 8192, 32, 90, 0, 3, 128, 256}};
+                                    {BSR_BF16, 4096, 1024, 8192, 32, 90, 0, 2, 32, 64}};
     bsr_error e;
     bsr_context *ctx = create_on_hopper(&e);
     size_t i;
