@@ -1491,11 +1491,6 @@ __device__ __forceinline__ void bsri_mma_fetch(const bsri_dev_mma &m, bsri_mma_l
 #else
 #define BSRI_MMA_NARROW BSRI_MMA_TIGHT
 #endif
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1000
-#define BSRI_MMA_HOPPER 1
-#else
-#define BSRI_MMA_HOPPER 0
-#endif
 /* threadIdx.x; of tiles that leave no registers, asked for again where it is needed: kept, it and what comes of it would take
    the sums' (1 to 8 % faster on an H200; tiles with 128 or 64 columns are as much slower so). */
 template <class L> __device__ __forceinline__ int bsri_mma_thread(void) {
@@ -2281,6 +2276,11 @@ __global__ void __launch_bounds__(NI == 1 ? 512 : 256, NI == 2 ? 4 : 2)
 /* >>mma-short: sparse x dense where there is little to do                                        */
 /* ---------------------------------------------------------------------------------------------- */
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1000
+#define BSRI_MMA_HOPPER 1
+#else
+#define BSRI_MMA_HOPPER 0
+#endif
 /* A tile is MW rows of one block row and 64 columns. `split` warps of a CTA share it: they take the row's steps of E slices in
    turn, each by a pipeline of its own that waits for nobody, and add up in their order. Such products are a chain of latencies
    (launch, parameters, row pointers, columns, operands, sums): no list is made, no barrier is met before the end, what memory
