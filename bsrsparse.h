@@ -639,7 +639,7 @@ typedef struct bsr_plan {
     int32_t kernel;   /* CPU: bsr_isa; CUDA: tier, 1 simt, 2 mma, 3 wgmma, 0 as it comes */
     int32_t tile_rows, tile_cols; /* output tile */
     int32_t split;    /* parts of one row's sum, added in a fixed order; 1: none */
-    int32_t stages;   /* CUDA: pipeline depth */
+    int32_t stages;   /* CUDA: pipeline depth, at most */
     int32_t order;    /* grouping of tiles */
     uint32_t flags;   /* BSR_PLAN_* */
     uint64_t workspace_bytes; /* what bsr_exec.workspace must hold; 0 on the default path */

@@ -876,6 +876,9 @@ __device__ __forceinline__ void bsri_mma_copied(uint32_t barrier) {
 __device__ __forceinline__ void bsri_named_sync(int number, int threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
+__device__ __forceinline__ void bsri_named_arrive(int number, int threads) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
 __device__ __forceinline__ bool bsri_named_any(int number, int threads, bool yes) {
     int any;
     asm volatile("{ .reg .pred P, Q; setp.ne.s32 P, %3, 0; barrier.cta.red.or.pred Q, %1, %2, P; selp.s32 %0, 1, 0, Q; }"
@@ -1235,12 +1238,12 @@ typedef struct bsri_dev_mma {
     int32_t stages, stage_bytes, b_at;                       /* slots, bytes of one, where its dense slices start */
     int32_t m_warps, block_bits;                             /* m-warps of the CTA; log2 of those that share a block row */
     int32_t a_trans, vector; /* values are stored transposed; epilogue: 1 rows, 2 columns of out by 16 bytes, 0 one by one */
-    int32_t order, single;   /* of tiles: 0 slab by slab, 1 group by group; what bsri_short_simple() says */
-    /* tiles of a block row: of all items, rows of one; warps of a tile; alpha and out, where nothing else is to be done */
-    int32_t total, lines, split, constant; /* constant: index arrays may be read at once */
+    int32_t order, simple;   /* of tiles: 0 slab by slab, 1 group by group; what bsri_short_simple() says */
+    /* Of short products. Tiles of all items, block rows of one; warps of a tile; index arrays may be read at once. */
+    int32_t total, lines, split, constant;
     uint32_t split_bits, by, by_inverse;   /* log2 of split; what tiles are numbered by, and (2^32 - 1) / by */
     int32_t near;                          /* warps of a CTA bring the same values */
-    float alpha;
+    float alpha; /* where nothing else is to be done; so is out */
     int32_t b_rows; /* the dense operand is row-major, else column-major */
     char *out;
     int64_t out_row, out_col;
@@ -1276,6 +1279,23 @@ template <int LINE> __device__ __forceinline__ uint32_t bsri_mma_swizzle(uint32_
 }
 
 #ifdef BSRI_MMA_CODE
+/* 16 x 64 elements by pieces of eight along a row, else along a column: a lane has four, the first at row r, column c. */
+struct bsri_mma_pieces {
+    bool by_rows;
+    int r, c;
+    __device__ __forceinline__ bsri_mma_pieces(bool by_rows, int lane)
+        : by_rows(by_rows), r(by_rows ? lane / 8 : lane % 2 * 8), c(by_rows ? lane % 8 * 8 : lane / 2) {}
+    __device__ __forceinline__ int row(int i) const { return r + (by_rows ? i * 4 : 0); }
+    __device__ __forceinline__ int col(int i) const { return c + (by_rows ? 0 : i * 16); }
+    /* From one to the next, by the distances of rows and columns. */
+    __device__ __forceinline__ int64_t step(int64_t rs, int64_t cs) const { return by_rows ? 4 * rs : 16 * cs; }
+    /* Elements that are there, of so many columns. */
+    __device__ __forceinline__ int inside(int i, int cols) const {
+        return by_rows ? max(0, min(8, cols - c)) : col(i) < cols ? 8 : 0;
+    }
+    /* Where bsri_mma_store() stages them: rows of 72 elements, else columns of 24. */
+    __device__ __forceinline__ int staged(int i) const { return by_rows ? row(i) * 72 + c : col(i) * 24 + r; }
+};
 /* --- fetching --- */
 template <class T, class L> struct bsri_mma_fetcher {
     uint32_t base, full, empty, a_to,
@@ -1691,7 +1711,7 @@ __device__ __forceinline__ void bsri_mma_store_sums(const bsri_dev_mma &m, const
     }
 }
 /* The plain case of an epilogue: alpha only, out of the operands' type, 16 bytes at a time. 16 x 64 sums go to `out`. ADD: the
-   tile holds an input. */
+   tile holds an input. By pieces as bsri_mma_pieces has them, worked out here: with that 128 sums spill on sm_100 and sm_120. */
 template <class T, bool ADD = false>
 __device__ __forceinline__ void bsri_mma_store(const bsri_dev_mma &m, uint16_t *tile, const float (*sum)[4], float alpha,
                                                uint16_t *out, int cols, int lane) {
@@ -1734,13 +1754,11 @@ template <class A>
 __device__ __forceinline__ void bsri_mma_finish(const bsri_dev_mma &m, const bsri_dev_finisher &f, A *tile, int64_t row,
                                                 int64_t col, int cols) {
     const bool by_rows = m.p.out.col_stride == 1;
+    const bsri_mma_pieces own(by_rows, threadIdx.x % 32);
 #pragma unroll 1
-    for (int i = threadIdx.x % 32; i < 128; i += 32) {
-        const int r = by_rows ? i / 8 : i % 2 * 8, c = by_rows ? i % 8 * 8 : i / 2,
-                  n = by_rows    ? min(8, cols - c)
-                      : c < cols ? 8
-                                 : 0;
-        if (n > 0) f.eight(m.p, tile + r * BSRI_MMA_PAD + c, by_rows ? 1 : BSRI_MMA_PAD, row + r, col + c, by_rows, n);
+    for (int i = 0; i < 4; i++) {
+        const int r = own.row(i), c = own.col(i), n = own.inside(i, cols);
+        if (n) f.eight(m.p, tile + r * BSRI_MMA_PAD + c, by_rows ? 1 : BSRI_MMA_PAD, row + r, col + c, by_rows, n);
     }
 }
 /* Tiles with 128 sums of 2 bytes: plain only, and nothing kept that can be made again, not even from pass to pass. */
@@ -1919,12 +1937,11 @@ __device__ __forceinline__ void bsri_mma_commit(void) { asm volatile("cp.async.c
 template <int PENDING> __device__ __forceinline__ void bsri_mma_landed(void) {
     asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 }
-/* Where line `n` of the CTA's columns starts in mat2. */
 struct bsri_mma_sampled_shared {
-    int64_t column[256];
-    int64_t first, row, end, a, b;
-    char *out;         /* values of the item */
-    const char *input; /* of its input; or null */
+    int64_t column[256];           /* where line n of the CTA's columns starts in mat2 */
+    int64_t first, row, end, a, b; /* stored blocks [first, end) of block row `row`; bytes to its lines of mat1, to mat2 */
+    char *out;                     /* values of the item */
+    const char *input;             /* of its input; or null */
 };
 /* Which row and blocks tile `tile` of an item has: rows get nnz / blocks + 1 tiles at most, found by bisection. */
 __device__ __forceinline__ void bsri_mma_sampled_place(const bsri_dev_mma_sampled &m, bsri_mma_sampled_shared &s,
@@ -2083,7 +2100,6 @@ typedef struct bsri_dev_skinny {
     int32_t bits, width, subs;              /* log2 of a block's products; columns; cuts of a block row */
     int32_t pairs;                          /* rows of b can be read by two elements */
     int32_t single, plain, out_dtype;       /* one item, one reduction; and nothing but the product is stored, as out_dtype */
-    int32_t reserved;
     bsri_dev_product p;
 } bsri_dev_skinny;
 
@@ -2362,16 +2378,15 @@ __device__ __forceinline__ void bsri_mma_short_walk(float (&sum)[L::MI][L::NI][4
     if (m.constant) bsri_dev_wait_for_last(); /* nor is out, where the row is empty */
     __syncwarp();
 }
-/* An input of 16 x 64 elements on its way to where bsri_mma_store() has them, by rows of 72, else columns of 24. */
+/* An input of 16 x 64 elements on its way to where bsri_mma_store() has them. */
 __device__ __forceinline__ void bsri_mma_input(const bsri_dev_mma &m, uint32_t tile, const char *from, int cols, int lane) {
-    const bool by_rows = m.vector == 1;
-    const int r = by_rows ? lane / 8 : lane % 2 * 8, c = by_rows ? lane % 8 * 8 : lane / 2;
-    const int64_t step = by_rows ? 8 * m.input_row : 32 * m.input_col;
-    from += 2 * (r * m.input_row + c * m.input_col), tile += 2 * (by_rows ? r * 72 + c : c * 24 + r);
+    const bsri_mma_pieces own(m.vector == 1, lane);
+    const int64_t step = 2 * own.step(m.input_row, m.input_col);
+    from += 2 * (own.r * m.input_row + own.c * m.input_col);
 #pragma unroll
-    for (int i = 0; i < 4; i++, from += step, tile += by_rows ? 8 * 72 : 32 * 24) {
-        const int bytes = by_rows ? max(0, min(16, 2 * (cols - c))) : c + i * 16 < cols ? 16 : 0;
-        bsri_mma_copy(tile, bytes ? from : m.input, bytes);
+    for (int i = 0; i < 4; i++, from += step) {
+        const int bytes = 2 * own.inside(i, cols);
+        bsri_mma_copy(tile + 2 * own.staged(i), bytes ? from : m.input, bytes);
     }
     bsri_mma_commit();
 }
@@ -2508,8 +2523,8 @@ __device__ __forceinline__ uint32_t bsri_mma_short_divide(const bsri_dev_mma &m,
     const uint32_t q = __umulhi(n, m.by_inverse);
     return q + (n - q * m.by >= m.by);
 }
-/* All of this warp's tiles. SIMPLE: one item, one reduction, alpha and at most an input that lies as out does,
-   which the host knows: what most calls need then stands side by side in the code and in the parameters. */
+/* All of this warp's tiles. SIMPLE: what bsri_short_simple() allows: what most calls need then stands side by side in the code
+   and in the parameters. */
 template <class T, class L, bool SIMPLE>
 __device__ __forceinline__ void bsri_mma_short_tiles(const bsri_dev_mma &m, bsri_dev_finisher &finisher, char *shared) {
     const bsri_dev_product &p = m.p;
@@ -2548,7 +2563,7 @@ __global__ void __launch_bounds__(128, L::CTAS) bsri_product_short(const __grid_
 #ifdef BSRI_MMA_CODE
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ bsri_dev_finisher finisher[4];
-    if (L::SIMPLE || (m.single && m.vector)) {
+    if (L::SIMPLE || (m.simple && m.vector)) { /* simple alone says as much, but with it sm_80 spills 4 bytes */
         asm volatile("" ::"l"(m.out), "l"(m.out_row), "f"(m.alpha)); /* on their way before memory may be read */
         bsri_mma_short_tiles<T, L, true>(m, finisher[0], bsri_shared);
     } else {
@@ -3042,7 +3057,8 @@ static int bsri_mma_single(const bsri_dev_product *p, bsri_mma_rows *r) {
     else r->ptr = p->a.crow_indices, r->col = p->a.col_indices;
     return 1;
 }
-/* Nothing but alpha, and an input that lies as out does: what short products have a way of their own for. */
+/* One item, one reduction, nothing but alpha and an input that lies as out does: what short products have a way of their own
+   for, which stores by 16 bytes. */
 static int bsri_short_simple(const bsri_dev_product *p, const bsri_facts *f) {
     return p->items == 1 && p->reduce == 1 && !p->alpha_ptr && p->alpha != 0.0 && (f->vector || f->adds);
 }
@@ -3058,6 +3074,7 @@ static int bsri_short_most(const bsri_dev_product *p, const bsri_facts *f, int s
 /* What the host asks of an instance's ring is the same in all of its shape. */
 typedef bsri_mma_short_tile<bsri_mma_bf16, 16, true, 4> bsri_short_16;
 typedef bsri_mma_short_tile<bsri_mma_bf16, 32, true, 3> bsri_short_32;
+typedef bsri_mma_short_tile<bsri_mma_bf16, 32, true, 4> bsri_short_four;
 typedef bsri_mma_short_tile<bsri_mma_bf16, 16, true, 4, 128> bsri_short_wide;
 static void bsri_short_take(bsri_estimate *e, const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int rows,
                             int cols, int split) {
@@ -3101,14 +3118,15 @@ static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_
 static bsri_choice bsri_short_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f,
                                      const bsr_plan *, const bsri_estimate *e, bsri_dev_mma *m) {
     bsri_choice c = bsri_yes(p->a.dtype == BSR_F16 ? 280 : 250, 2, BSR_WHY_SHORT);
-    const int simple = bsri_short_simple(p, f), wide = e->tile_cols == 128;
+    static const int32_t rings[] = {bsri_short_32::WARP, bsri_short_16::WARP, bsri_short_four::WARP, bsri_short_wide::WARP};
+    const int wide = e->tile_cols == 128;
     int64_t teams;
     bsri_mma_shape s;
-    int four;
+    int four, instance;
     memset(m, 0, offsetof(bsri_dev_mma, p));
-    m->p = *p, bsri_mma_single(p, &m->rows), m->single = simple, m->vector = f->vector, m->lines = (int32_t)p->tiles;
-    m->alpha = (float)p->alpha, m->constant = p->constant && p->kind == BSRI_LIST_ROWS;
-    if (simple && f->adds) {
+    m->p = *p, bsri_mma_single(p, &m->rows), m->simple = bsri_short_simple(p, f), m->vector = f->vector;
+    m->lines = (int32_t)p->tiles, m->alpha = (float)p->alpha, m->constant = p->constant && p->kind == BSRI_LIST_ROWS;
+    if (m->simple && f->adds) {
         m->vector = bsri_mma_layout(&p->out), m->beta = (float)p->beta;
         m->input = (const char *)p->input.data, m->input_row = p->input.row_stride, m->input_col = p->input.col_stride;
     }
@@ -3125,13 +3143,14 @@ static bsri_choice bsri_short_choose(const bsr_context *ctx, const bsri_dev_prod
     m->order = bsri_dense_bytes(p) * (double)p->items <= (m->group <= 16 ? 48 << 20 : 24 << 20);
     if (!m->order) m->total = (int32_t)(m->group * bsri_ceil_div(m->slabs, teams) * teams);
     m->by = (uint32_t)bsri_max(1, m->order ? m->slabs : m->group), m->by_inverse = ~0u / m->by;
-    c.grid = bsri_ceil_div(m->total, teams), four = bsri_short_room(p, simple, (double)c.grid / ctx->sm_count) == 4;
-    c.kernel += (wide ? 6 : s.mw == 16 ? 2 : four ? 4 : 0) + (f->dense == 2);
+    c.grid = bsri_ceil_div(m->total, teams), four = bsri_short_room(p, m->simple, (double)c.grid / ctx->sm_count) == 4;
+    instance = wide ? 3 : s.mw == 16 ? 1 : four ? 2 : 0, c.kernel += instance * 2 + (f->dense == 2);
     /* Blocks of 32: 5 % faster with few rows (four at once 12 %), up to 5 % slower with many (1024 x 1024 x 2048, .5: 15.0 and
        15.8; four at once 2 %: 2048 x 2048 x 4096, .95, by columns). */
     m->near = m->order && teams == 4 && (p->br == 16 || (p->br == 32 && p->tiles <= (four ? 56 : 24)));
-    c.stages = wide ? bsri_short_wide::SLOTS : four ? bsri_short_16::SLOTS : bsri_short_32::SLOTS, c.threads = 128;
-    c.shared = 4 * c.stages * (wide ? bsri_short_wide::SLOT : s.mw == 16 ? bsri_short_16::SLOT : bsri_short_32::SLOT);
+    /* at most: a plan is to serve other epilogues, too */
+    c.stages = wide ? bsri_short_wide::SLOTS : s.mw == 16 ? bsri_short_16::SLOTS : bsri_short_32::SLOTS;
+    c.threads = 128, c.shared = 4 * rings[instance];
     c.early = ctx->tier >= 3; /* the loaded code waits */
     bsri_spread_evenly(ctx, &c);
     return c;
@@ -3391,12 +3410,18 @@ template <int N> __device__ __forceinline__ void bsri_wgmma_wait(void) {
 /* After a wait: the compiler reads this sum no earlier. */
 __device__ __forceinline__ void bsri_wgmma_done(float &sum) { asm volatile("" : "+f"(sum)::"memory"); }
 __device__ __forceinline__ void bsri_wgmma_done(int32_t &sum) { asm volatile("" : "+r"(sum)::"memory"); }
+template <class S, int N> __device__ __forceinline__ void bsri_wgmma_done(S (&sum)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; i++) bsri_wgmma_done(sum[i]);
+}
 /* Any value, without an instruction: the first product is not added to it. */
 __device__ __forceinline__ void bsri_wgmma_unset(float &sum) { asm volatile("" : "=f"(sum)); }
 __device__ __forceinline__ void bsri_wgmma_unset(int32_t &sum) { asm volatile("" : "=r"(sum)); }
-/* A matrix in shared memory as wgmma reads it, from `at` on: in a cluster that holds the CTA's rank, too. */
+/* An address in shared memory as descriptors want it: in a cluster it holds the CTA's rank, too. */
+__device__ __forceinline__ uint32_t bsri_wgmma_at(uint32_t at) { return at & 0x3ffff; }
+/* A matrix in shared memory as wgmma reads it, from `at` on. */
 template <int LINE> __device__ __forceinline__ uint64_t bsri_wgmma_matrix(uint32_t at, uint32_t far) {
-    return bsri_wgmma_kind(LINE, far) | (at & 0x3ffff) >> 4;
+    return bsri_wgmma_kind(LINE, far) | bsri_wgmma_at(at) >> 4;
 }
 
 #define BSRI_WGMMA_TEN(t) "%" #t "0, %" #t "1, %" #t "2, %" #t "3, %" #t "4, %" #t "5, %" #t "6, %" #t "7, %" #t "8, %" #t "9, "
@@ -3596,8 +3621,7 @@ template <class T, int MI, int NI> struct bsri_few {
             else bsri_wgmma<T, COLS, 0, TB>::ss(sum, a, b);
         }
         bsri_wgmma_commit(), bsri_wgmma_wait<0>();
-#pragma unroll
-        for (int i = 0; i < NI * 4; i++) bsri_wgmma_done(sum[i]);
+        bsri_wgmma_done(sum);
     }
     static __device__ __forceinline__ void by_warp(float (&sum)[OWN][NI][4], uint32_t slot, const bsri_dev_few &m) {
         const int lane = threadIdx.x % 32, columns = m.columns;
@@ -4110,7 +4134,7 @@ static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_produc
    warpgroups multiply, 64 rows each. A list is a bit set for each block row of the tile, so that it is small and a block's place
    among its row's is a count of bits.
    L says how a stage is filled and multiplied: TN columns, GROUP block rows at most, SLICE products along a slice, EACH
-   slices in a stage, STAGE bytes, STAGES slots, BOXES for out a warp, fetch(...) a slice, multiply(...) a stage. */
+   slices in a stage, STAGE bytes, STAGES slots, BOXES for out a warp; fetch asks for a slice, source multiplies a stage. */
 enum { BSRI_WGMMA_WINDOW = 16, BSRI_WGMMA_BUILDERS = 2, BSRI_WGMMA_PICKS = 4, BSRI_WGMMA_TEAMS = 5, BSRI_WGMMA_SLOTS = 8 };
 /* epilogues: none, alpha is 1 by value; alpha; a row of bias or none, too, and relu or nothing; the same and another activation;
    alpha and beta times input; all that bsri_wgmma_finish takes; others */
@@ -4127,7 +4151,7 @@ enum { BSRI_WGMMA_ALL = 1 << 20 }; /* as a number of rounds */
 /* The CTAs that start last: where those of the kernel before this one ended last. What others do meanwhile costs them time: they
    have less to do (4096^3, .9, blocks of 128: 32.0 -> 30.4 us). */
 enum { BSRI_WGMMA_LATE = 16 };
-enum { /* what such a one has; RISE: bias along a column; RIGHT_F32, BIAS_F32: not in 16 bits; times the activation */
+enum { /* what an epilogue has; RISE: bias along a column; RIGHT_F32, BIAS_F32: not in 16 bits; times the activation */
     BSRI_TERM_LEFT = 1,
     BSRI_TERM_RIGHT = 2,
     BSRI_TERM_INPUT = 4,
@@ -4172,7 +4196,7 @@ typedef struct bsri_dev_wgmma {
     int32_t join;
     uint32_t first, second, high;
     int32_t listed; /* a row's blocks do not stand one after another, or are stored transposed */
-    int64_t a_line;   /* bytes between lines of values as stored; a_trans: blocks are stored transposed */
+    int64_t a_line;   /* bytes between lines of values as stored */
     int64_t b_line;   /* of the dense operand's */
     int64_t patterns; /* of the matrix's batch */
     bsri_tensor_batch a_batch, b_batch, o_batch;
@@ -4772,7 +4796,6 @@ template <class L> struct bsri_wgmma_fetcher {
         const int lane = threadIdx.x % 32;
         const uint32_t before = (1u << lane) - 1;
         const int32_t first = part.first, last = part.last;
-        const uint32_t each = L::bytes(m, part.col, 0);
         const void *const position = part.position;
         const typename L::fetch fetch(m, part);
         int32_t left = part.count, at0 = part.at[0], at1 = part.at[1];
@@ -4789,7 +4812,7 @@ template <class L> struct bsri_wgmma_fetcher {
                 const uint32_t have0 = bits0 >> from & 1, have1 = bits1 >> from & 1;
                 const int32_t block0 = __shfl_sync(~0u, mine0, from), block1 = __shfl_sync(~0u, mine1, from);
                 const int32_t k = (first + w * 32 + from) << m.block_bits;
-                const uint32_t total = each + (one ? 0 : (have0 + have1) * L::BLOCK);
+                const uint32_t total = fetch.bytes + (one ? 0 : (have0 + have1) * L::BLOCK);
                 left--;
                 for (uint32_t i = 0; i < parts; i++) {
                     bsri_mma_wait(empty + 8 * slot, phase ^ 1);
@@ -4802,7 +4825,7 @@ template <class L> struct bsri_wgmma_fetcher {
                         if (flags) tell(stage, part, last);
                         bsri_tma_expect(barrier, total);
                     }
-                    if (++slot == L::STAGES) slot = 0, phase ^= 1;
+                    step();
                 }
             }
             at0 += __popc(bits0), at1 += __popc(bits1);
@@ -4970,12 +4993,12 @@ template <class L> struct bsri_wgmma_terms {
     /* f(i, from) for the part of input that 64 columns of out from n on cover: four pieces of 16 bytes a lane. */
     template <class F>
     __device__ __forceinline__ void pieces(const bsri_dev_operand &o, bool by_rows, int n, const F &f) const {
-        const int lane = threadIdx.x % 32, r = by_rows ? lane / 8 : lane % 2 * 8, c = n + (by_rows ? lane % 8 * 8 : lane / 2);
-        const char *from = o.data + 2 * ((row + r) * o.rs + (col + c) * o.cs);
-        const int64_t step = 2 * (by_rows ? 4 * o.rs : 16 * o.cs);
+        const bsri_mma_pieces own(by_rows, threadIdx.x % 32);
+        const char *from = o.data + 2 * ((row + own.r) * o.rs + (col + n + own.c) * o.cs);
+        const int64_t step = 2 * own.step(o.rs, o.cs);
 #pragma unroll
         for (int i = 0; i < 4; i++, from += step)
-            if (c + (by_rows ? 0 : 16 * i) < cols) f(i, from);
+            if (n + own.col(i) < cols) f(i, from);
     }
     /* Where piece i of a lane stands in a box: as out is staged. */
     static __device__ __forceinline__ uint32_t spot(uint32_t at, bool by_rows, int i) {
@@ -5466,8 +5489,7 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
                 terms.template share<T>(finisher.operand[3], m.terms);
         }
         bsri_wgmma_wait<0>();
-#pragma unroll
-        for (int i = 0; i < L::TN / 2; i++) bsri_wgmma_done(sum[i]);
+        bsri_wgmma_done(sum);
         at.release();
         if (flags == BSRI_WGMMA_QUIT) break;
         at.slot = done.slot, at.phase = done.phase;
@@ -5492,16 +5514,14 @@ template <class T, int TN_, int LINE = 128> struct bsri_wgmma_wide {
     static constexpr bool OWN = false; /* the multiplying warps fetch their own blocks */
     static constexpr uint32_t STAGES = 196608 / STAGE, BOXES = 2, SPARE = BOXES * 2048; /* a warp's, to store */
 #ifdef BSRI_WGMMA_CODE
-    static __device__ __forceinline__ uint32_t bytes(const bsri_dev_wgmma &m, int32_t col, uint32_t rows) {
-        const int32_t boxes = (int32_t)bsri_min(m.tile_cols / 64, (m.p.width - col + 63) / 64);
-        return (m.b_rows && !m.whole ? boxes * 8192 : m.dense * LINE) + (m.block_bits == 7 ? 2 * BLOCK : __popc(rows) * BLOCK);
-    }
     /* What all stages of a part have in common, in registers. */
     struct fetch {
         int32_t col, a0, a1, b0, b1, boxes; /* boxes: of 64 columns; 0: all in one copy, -1: and along the products */
+        uint32_t bytes;                     /* of a stage; of blocks of 64 without those */
         __device__ __forceinline__ fetch(const bsri_dev_wgmma &m, const bsri_wgmma_part<GROUP> &part)
             : col(part.col), a0(part.a0), a1(part.a1), b0(part.b0), b1(part.b1) {
             boxes = m.whole ? 0 : m.b_rows ? (int32_t)bsri_min(m.tile_cols / 64, (m.p.width - part.col + 63) / 64) : -1;
+            bytes = (boxes > 0 ? boxes * 8192 : m.dense * LINE) + (m.block_bits == 7 ? 2 * BLOCK : 0);
         }
         /* By one lane: from several it costs more than 32 ns an instruction. */
         __device__ __forceinline__ void stage(const bsri_dev_wgmma &m, uint32_t to, uint32_t barrier, int32_t k, int i,
@@ -5666,7 +5686,7 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
         __device__ __forceinline__ void multiply(const bsri_dev_wgmma &m, float (&sum)[TN / 2], uint32_t at, uint32_t work, int,
                                                  const F &release) {
             constexpr int turned = LISTED == 1;
-            const uint64_t dense = TB ? bsri_wgmma_matrix<128>(at, SLICE * 128) : (uint64_t)m.high << 32 | (at & 0x3ffff) >> 4;
+            const uint64_t dense = TB ? bsri_wgmma_matrix<128>(at, SLICE * 128) : (uint64_t)m.high << 32 | bsri_wgmma_at(at) >> 4;
             const uint32_t have = work >> shift, before = used;
             uint32_t place[ITEMS], other[ITEMS];
 #pragma unroll
@@ -7907,7 +7927,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_tiles(const bsri_dev_wgmma_sa
                                                          uint32_t base) {
     const int group = threadIdx.x / 128 - 1; /* warpgroup 0 fetches */
     bsri_wgmma_ring ring = {0, 0, 0, 0}, tiles = {0, 0, 2, 0};
-    base &= 0x3ffff; /* for descriptors: in a cluster an address holds the CTA's rank, too */
+    base = bsri_wgmma_at(base); /* what is added to it stays within */
     for (;; tiles.next()) {
         const bsri_wgmma_sampled_tile &tile = s.tile[tiles.slot];
         bsri_mma_wait(bsri_mma_address(&s.tile_full[tiles.slot]), tiles.phase());
@@ -8471,12 +8491,6 @@ __device__ __forceinline__ void bsri_flash_produce(const bsri_dev_flash &m, bsri
 
 /* ---- multiplying: two warpgroups ---- */
 
-/* Keeps reads of sums behind the wait for the products that make them. */
-template <int N> __device__ __forceinline__ void bsri_flash_settle(float (&x)[N]) {
-#pragma unroll
-    for (int i = 0; i < N; i++) asm volatile("" : "+f"(x[i])::"memory");
-}
-
 /* Forbids scores beyond limit[] of the thread's two rows, and of pieces that its block row does not store. */
 template <class S>
 __device__ __forceinline__ void bsri_flash_forbid(float (&s)[S::KEYS / 2], const bsri_dev_flash &m,
@@ -8656,8 +8670,8 @@ __device__ __forceinline__ void bsri_flash_consume(const bsri_dev_flash &m, bsri
     bsri_flash_ring<2> q = {0, 0}, next = {0, 0};
     auto turn = [&](bool begin) { /* sharing a stream: the other warpgroup's products go first, or next */
                                   if (S::WARPGROUPS == 1) return;
-                                  if (begin) asm volatile("bar.sync %0, 256;" ::"r"(2 + group) : "memory");
-                                  else asm volatile("bar.arrive %0, 256;" ::"r"(3 - group) : "memory");
+                                  if (begin) bsri_named_sync(2 + group, 256);
+                                  else bsri_named_arrive(3 - group, 256);
     };
     if (group == 1) turn(false);
     float out[S::HD / 2], s[S::KEYS / 2], top[2], sum[2], factor[2];
@@ -8683,7 +8697,7 @@ __device__ __forceinline__ void bsri_flash_consume(const bsri_dev_flash &m, bsri
     };
     auto added = [&] {
         bsri_wgmma_wait<0>();
-        bsri_flash_settle(out);
+        bsri_wgmma_done(out);
         bsri_flash_arrive(c.empty, ring.at);
         ring.next();
     };
@@ -8714,7 +8728,7 @@ __device__ __forceinline__ void bsri_flash_consume(const bsri_dev_flash &m, bsri
         const int limit[2] = {bsri_flash_limit(p, t.row + r), bsri_flash_limit(p, t.row + r + 8)};
         bool shield = false;
         auto forbid = [&] {
-            bsri_flash_settle(s);
+            bsri_wgmma_done(s);
             if (flags & BSRI_FLASH_MASKED) bsri_flash_forbid<S>(s, m, c.note[slot], block_row, limit), shield = true;
             bsri_flash_arrive(c.empty, slot);
         };

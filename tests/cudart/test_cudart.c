@@ -1203,6 +1203,47 @@ TEST(plans_are_the_fastest) {
     bsr_destroy(ctx);
 }
 
+/* A plan of a short product runs that product with any other epilogue as well, with the same tile. The last one would
+   have tiles of 128 columns with alpha alone. */
+TEST(plans_serve_other_epilogues) {
+    static const int cases[][5] = {{8192, 2048, 2048, 32, 95}, {256, 256, 32768, 32, 50}, {3072, 768, 4096, 64, 90},
+                                   {256, 256, 512, 32, 50},    {512, 512, 1024, 16, 80},  {8192, 2048, 2048, 16, 95}};
+    bsr_error e;
+    bsr_context *ctx = create_on_hopper(&e);
+    size_t i;
+    int j, first;
+    for (i = 0; i < BT_COUNT(cases); i++) {
+        const int *x = cases[i], last = i + 1 == BT_COUNT(cases);
+        const int64_t blocks = (int64_t)(x[0] / x[3]) * (x[1] / x[3]) * (100 - x[4]) / 100;
+        bsr_plan asked = BSR_ZERO, of[4];
+        bsr_exec ex = BSR_ZERO;
+        bsr_epilogue f[4] = {BSR_ZERO, BSR_ZERO, BSR_ZERO, BSR_ZERO};
+        bsr_matrix a;
+        bsr_dense b, c, bias, input;
+        void *p[7];
+        bt_case("%d x %d x %d, blocks of %d, %d %%", x[0], x[1], x[2], x[3], x[4]);
+        arena.used = 0, ex.error = &e, ex.flags = BSR_EXEC_NO_TABLE, watch.exec = &ex;
+        for (j = 0; j < 7; j++) p[j] = aligned(INT64_C(1) << 28, BSR_I8);
+        a = bsr_matrix_make(x[0], x[1], x[3], x[3], blocks, p[0], p[1], BSR_I32, p[2], BSR_BF16);
+        b = bsr_dense_row_major(p[3], BSR_BF16, x[1], x[2]), c = bsr_dense_row_major(p[4], BSR_BF16, x[0], x[2]);
+        bias = bsr_dense_row_major(p[5], BSR_BF16, 1, x[2]), input = bsr_dense_row_major(p[6], BSR_BF16, x[0], x[2]);
+        f[1].bias = f[2].bias = &bias, f[2].activation = BSR_ACT_GELU; /* alpha; bias; bias and GELU; an input */
+        for (first = 0; first < 4; first++) {
+            asked.kernel = 2, asked.tile_rows = x[3] == 16 ? 16 : 32, asked.split = 1, ex.plan = &asked, ex.query = &of[first];
+            if (last) asked.tile_cols = 64;
+            CHECK_INT(bsr_dense_addmm(ctx, first == 3, first == 3 ? &input : NULL, 2, 0, &a, &b, &f[first], &c, &ex), BSR_OK);
+            CHECK_INT(of[first].reason, BSR_WHY_SHORT);
+        }
+        ex.query = NULL;
+        for (first = 0; first < 4; first++)
+            for (j = 0; j < 4; j++) {
+                ex.plan = &of[first];
+                CHECK_INT(bsr_dense_addmm(ctx, j == 3, j == 3 ? &input : NULL, 2, 0, &a, &b, &f[j], &c, &ex), BSR_OK);
+            }
+    }
+    bsr_destroy(ctx);
+}
+
 /* A schedule makes large tiles faster, which decides where another kernel is about as fast without one. On an H200, us, by tiles
    of 128 x 256 with a schedule and by what is chosen without: 22.9 and 28.0, 25.5 and 26.2, 22.3 and 22.5. Blocks of 16 and 32
    have short tiles, which are faster even so: 31.7 and 37.7, 46.2 and 47.5. */
@@ -1292,6 +1333,7 @@ static const bt_test tests[] = {
     {"plans_bind", plans_bind},
     {"plans_say_why", plans_say_why},
     {"plans_are_the_fastest", plans_are_the_fastest},
+    {"plans_serve_other_epilogues", plans_serve_other_epilogues},
     {"schedules_decide", schedules_decide},
     {"tuned_rows", tuned_rows},
 };
