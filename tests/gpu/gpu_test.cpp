@@ -1583,9 +1583,11 @@ TEST(epilogues) {
         const int64_t r = (block == 32 && form < 2) || n == 8 ? many : 192 / block + 1;
         const t_spec s = spec_of(type, block, r, 2, r + 1);
         bsr_matrix a = t_matrix(&s);
-        bsr_dense b = t_random(type, a.cols, n, form & 1 ? COL : ROW, NO_BATCH, 0, FILL_INTEGER);
+        /* with f32 beside the dense operand lies the other way than out; an input's lines are as far apart as out's, or closer */
+        bsr_dense b = t_random(type, a.cols, n, (form ^ form >> 2) & 1 ? COL : ROW, NO_BATCH, 0, FILL_INTEGER);
         bsr_dense c = t_output(out, a.rows, n, layout, NO_BATCH);
-        bsr_dense input = t_random(out, has & INPUT ? a.rows : 1, n, layout, NO_BATCH, 0, FILL_INTEGER);
+        const int close = (form >> 1 ^ n >> 5) & 1 ? form & 1 ? COL : ROW : layout;
+        bsr_dense input = t_random(out, has & INPUT ? a.rows : 1, n, close, NO_BATCH, 0, FILL_INTEGER);
         bsr_dense left = t_random(other, a.rows, 1, ROW, NO_BATCH, 0, FILL_INTEGER),
                   right = t_random(other, 1, n, ROW, NO_BATCH, 0, FILL_INTEGER),
                   bias = t_random(other, form & 2 ? a.rows : 1, form & 2 ? 1 : n, ROW, NO_BATCH, 0, FILL_INTEGER);
