@@ -2297,7 +2297,7 @@ __global__ void __launch_bounds__(NI == 1 ? 512 : 256, NI == 2 ? 4 : 2)
 #else
 #define BSRI_MMA_HOPPER 0
 #endif
-/* A tile is MW rows of one block row and 64 columns. `split` warps of a CTA share it: they take the row's steps of E slices in
+/* A tile is MW rows of one block row and COLS columns. `split` warps of a CTA share it: they take the row's steps of E slices in
    turn, each by a pipeline of its own that waits for nobody, and add up in their order. Such products are a chain of latencies
    (launch, parameters, row pointers, columns, operands, sums): no list is made, no barrier is met before the end, what memory
    does not tell is worked out before it may be read, and parameters that most calls need stand side by side. Warps of a CTA
