@@ -946,6 +946,7 @@ __device__ __forceinline__ void bsri_mma_load_t(uint32_t (&r)[4], uint32_t at) {
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                  : "r"(at));
 }
+#endif
 #define BSRI_MMA_16(shape, types)                                                                                      \
     asm("mma.sync.aligned." shape ".row.col." types " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                                               \
@@ -981,6 +982,15 @@ struct bsri_mma_i8 {
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
     }
 };
+struct bsri_mma_tf32 {
+    typedef float sum;
+    static constexpr int BYTES = 4;
+    static __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+        BSRI_MMA_16("m16n8k8", "f32.tf32.tf32.f32");
+    }
+};
+struct bsri_mma_tf32x3 : bsri_mma_tf32 {};
+#ifdef BSRI_MMA_CODE
 /* f32 operands rounded to TF32, to nearest: the instruction itself would cut the low bits off. */
 __device__ __forceinline__ uint32_t bsri_mma_round(float x) {
     uint32_t r;
@@ -991,14 +1001,6 @@ __device__ __forceinline__ uint32_t bsri_mma_round(float x) {
 #endif
     return r;
 }
-struct bsri_mma_tf32 {
-    typedef float sum;
-    static constexpr int BYTES = 4;
-    static __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-        BSRI_MMA_16("m16n8k8", "f32.tf32.tf32.f32");
-    }
-};
-struct bsri_mma_tf32x3 : bsri_mma_tf32 {};
 /* An operand in registers as PARTS numbers whose sum it is, and a step of the product. */
 template <class T> struct bsri_mma_parts {
     static constexpr int PARTS = 1;
@@ -1057,24 +1059,6 @@ __device__ __forceinline__ uint32_t bsri_mma_load_word(uint32_t at) {
 __device__ __forceinline__ void bsri_mma_load(float (&r)[4], uint32_t at) {
     asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(r[0]), "=f"(r[1]), "=f"(r[2]), "=f"(r[3]) : "r"(at));
 }
-#else
-struct bsri_mma_bf16 {
-    typedef float sum;
-    static constexpr int BYTES = 2, DTYPE = BSR_BF16;
-};
-struct bsri_mma_f16 {
-    typedef float sum;
-    static constexpr int BYTES = 2, DTYPE = BSR_F16;
-};
-struct bsri_mma_i8 {
-    typedef int32_t sum;
-    static constexpr int BYTES = 1;
-};
-struct bsri_mma_tf32 {
-    typedef float sum;
-    static constexpr int BYTES = 4;
-};
-struct bsri_mma_tf32x3 : bsri_mma_tf32 {};
 #endif
 struct bsri_mma_f32 { /* true f32, no tensor cores: the same tiles and pipeline, multiplied by FFMA */
     typedef float sum;
@@ -6709,108 +6693,131 @@ template <> __device__ __forceinline__ bool bsri_dev_forbidden<float>(float p) {
 template <> __device__ __forceinline__ bool bsri_dev_forbidden<double>(double p) { return __double_as_longlong(p) == INT64_MIN; }
 
 /* A query tile of TM rows and TN columns of v: panels of v's columns form the scores anew. */
-template <class F, class Tile>
-__global__ void __launch_bounds__(256, 1) bsri_attention_simt(const __grid_constant__ bsri_dev_attention p) {
-    constexpr int TM = Tile::TM, TN = Tile::TN, KC = Tile::KC;
-    __shared__ typename Tile::shared s;
-    __shared__ F score[TM][TN + 1], top[TM], sum[TM], factor[TM];
-    const int tid = threadIdx.x, tx = tid % Tile::TX, ty = tid / Tile::TX;
-    const int64_t total = p.items * p.panels * p.tiles * p.block_rows, bc = p.mask.block_cols;
-    for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
-        bsri_dev_query t;
-        if (!t.begin(p, work)) continue;
-        const int64_t d0 = t.panel * TN, depth = bsri_min(TN, p.v.cols - d0);
-        F out[Tile::RM][Tile::RN] = {};
-        if (tid < TM) top[tid] = -bsri_dev_inf<F>(), sum[tid] = 0;
-        for (int64_t at = t.first; at < t.end; at++) {
-            const int64_t col0 = bsri_index(t.mask.col, p.mask.index_dtype, at) * bc;
-            for (int64_t in = 0; in < bsri_min(bc, t.limit - col0); in += TN) {
-                const int64_t col = col0 + in;
-                const int width = (int)bsri_min(TN, bsri_min(bc, t.limit - col0) - in);
-                F product[Tile::RM][Tile::RN] = {};
-                Tile::multiply(s, product, t.q, p.q.dtype, t.row * p.q.row_stride, p.q.row_stride, p.q.col_stride, t.rows, t.k,
-                               col * p.k.row_stride, p.k.col_stride, p.k.row_stride, width, p.q.cols);
-#pragma unroll
-                for (int i = 0; i < Tile::RM; i++)
-#pragma unroll
-                    for (int j = 0; j < Tile::RN; j++) score[ty * Tile::RM + i][tx + j * Tile::TX] = product[i][j] * (F)p.scale;
-                __syncthreads();
-                for (int i = tid; i < t.rows * TN; i += 256) {
-                    const int m = i / TN, n = i % TN;
-                    F &x = score[m][n];
-                    if (n >= width) x = -bsri_dev_inf<F>();
-                    else x = t.modify(p, x, m, col + n, at * p.ms[0] + (t.inner + m) * p.ms[1] + (in + n) * p.ms[2]);
-                }
-                __syncthreads();
-                for (int m = tid / 32; m < t.rows; m += 8) {
-                    F max = top[m], part = 0;
-                    for (int n = tid % 32; n < TN; n += 32) max = bsri_dev_max(max, score[m][n]);
-                    for (int d = 16; d; d /= 2) max = bsri_dev_max(max, __shfl_xor_sync(~0u, max, d));
-                    for (int n = tid % 32; n < TN; n += 32) {
-                        const F x = score[m][n];
-                        F e = x == -bsri_dev_inf<F>() ? F(-0.0) : bsri_dev_exp(x - max);
-                        part += e;
-                        if (p.drops && n < width && !bsri_dev_forbidden(e) && t.drop(p, m, col + n)) e = 0;
-                        score[m][n] = e;
-                    }
-                    for (int d = 16; d; d /= 2) part += __shfl_xor_sync(~0u, part, d);
-                    if (tid % 32 == 0) {
-                        factor[m] = max == top[m] ? F(1) : bsri_dev_exp(top[m] - max);
-                        sum[m] = sum[m] * factor[m] + part, top[m] = max;
-                    }
-                    __syncwarp();
-                }
-                __syncthreads();
-#pragma unroll
-                for (int i = 0; i < Tile::RM; i++)
-#pragma unroll
-                    for (int j = 0; j < Tile::RN; j++)
-                        if (ty * Tile::RM + i < t.rows) out[i][j] *= factor[ty * Tile::RM + i];
-                for (int k0 = 0; k0 < width; k0 += KC) {
-                    const int kc = width - k0 < KC ? width - k0 : KC;
-                    for (int i = tid; i < TN * KC; i += 256) {
-                        const int n = p.v.col_stride == 1 ? i % TN : i / KC, k = p.v.col_stride == 1 ? i / TN : i % KC;
-                        s.b[k][n] =
-                            n < depth && k < kc
-                                ? bsri_dev_number<F>(t.v, p.v.dtype, (col + k0 + k) * p.v.row_stride + (d0 + n) * p.v.col_stride)
-                                : F(0);
-                    }
-                    __syncthreads();
-                    for (int k = 0; k < kc; k++) {
-#pragma unroll
-                        for (int i = 0; i < Tile::RM; i++) {
-                            const F x = score[ty * Tile::RM + i][k0 + k];
-                            if (bsri_dev_forbidden(x) || ty * Tile::RM + i >= t.rows) continue; /* whatever v holds */
-#pragma unroll
-                            for (int j = 0; j < Tile::RN; j++) out[i][j] += x * s.b[k][tx + j * Tile::TX];
-                        }
-                    }
-                    __syncthreads();
-                }
-            }
-        }
-        __syncthreads();
+template <class F, class Tile> struct bsri_attention_simt_tile {
+    static constexpr int TM = Tile::TM, TN = Tile::TN, KC = Tile::KC;
+    typedef F sums[Tile::RM][Tile::RN];
+    typename Tile::shared s;
+    F score[TM][TN + 1], top[TM], sum[TM], factor[TM];
+
+    __device__ __forceinline__ void lay(const sums &x, F scale) {
+        const int tx = threadIdx.x % Tile::TX, ty = threadIdx.x / Tile::TX;
 #pragma unroll
         for (int i = 0; i < Tile::RM; i++)
 #pragma unroll
-            for (int j = 0; j < Tile::RN; j++) score[ty * Tile::RM + i][tx + j * Tile::TX] = out[i][j];
+            for (int j = 0; j < Tile::RN; j++) score[ty * Tile::RM + i][tx + j * Tile::TX] = x[i][j] * scale;
         __syncthreads();
-        for (int i = tid; i < t.rows * TN; i += 256) {
+    }
+    /* What stands between product and softmax; scores beyond `width` are forbidden. value: of the mask's, of the first score. */
+    __device__ __forceinline__ void modify(const bsri_dev_attention &p, const bsri_dev_query &t, int64_t col, int width,
+                                           int64_t value) {
+        for (int i = threadIdx.x; i < t.rows * TN; i += 256) {
+            const int m = i / TN, n = i % TN;
+            F &x = score[m][n];
+            if (n >= width) x = -bsri_dev_inf<F>();
+            else x = t.modify(p, x, m, col + n, value + m * p.ms[1] + n * p.ms[2]);
+        }
+        __syncthreads();
+    }
+    /* Scores become probabilities, relative to the highest so far; factor: what is there is to be multiplied by. A warp a row. */
+    __device__ __forceinline__ void fold(const bsri_dev_attention &p, const bsri_dev_query &t, int64_t col, int width) {
+        const int lane = threadIdx.x % 32;
+        for (int m = threadIdx.x / 32; m < t.rows; m += 8) {
+            F max = top[m], part = 0;
+            for (int n = lane; n < TN; n += 32) max = bsri_dev_max(max, score[m][n]);
+            for (int d = 16; d; d /= 2) max = bsri_dev_max(max, __shfl_xor_sync(~0u, max, d));
+            for (int n = lane; n < TN; n += 32) {
+                const F x = score[m][n];
+                F e = x == -bsri_dev_inf<F>() ? F(-0.0) : bsri_dev_exp(x - max);
+                part += e;
+                if (p.drops && n < width && !bsri_dev_forbidden(e) && t.drop(p, m, col + n)) e = 0;
+                score[m][n] = e;
+            }
+            for (int d = 16; d; d /= 2) part += __shfl_xor_sync(~0u, part, d);
+            if (lane == 0) {
+                factor[m] = max == top[m] ? F(1) : bsri_dev_exp(top[m] - max);
+                sum[m] = sum[m] * factor[m] + part, top[m] = max;
+            }
+            __syncwarp();
+        }
+        __syncthreads();
+    }
+    /* Adds probabilities times `width` rows of v from row `col` on, columns [d0, d0 + depth). */
+    __device__ __forceinline__ void add(const bsri_dev_attention &p, const bsri_dev_query &t, sums &out, int64_t col, int width,
+                                        int64_t d0, int64_t depth) {
+        const int tx = threadIdx.x % Tile::TX, ty = threadIdx.x / Tile::TX;
+#pragma unroll
+        for (int i = 0; i < Tile::RM; i++)
+#pragma unroll
+            for (int j = 0; j < Tile::RN; j++)
+                if (ty * Tile::RM + i < t.rows) out[i][j] *= factor[ty * Tile::RM + i];
+        for (int k0 = 0; k0 < width; k0 += KC) {
+            const int kc = width - k0 < KC ? width - k0 : KC;
+            for (int i = threadIdx.x; i < TN * KC; i += 256) {
+                const int n = p.v.col_stride == 1 ? i % TN : i / KC, k = p.v.col_stride == 1 ? i / TN : i % KC;
+                const int64_t at = (col + k0 + k) * p.v.row_stride + (d0 + n) * p.v.col_stride;
+                s.b[k][n] = n < depth && k < kc ? bsri_dev_number<F>(t.v, p.v.dtype, at) : F(0);
+            }
+            __syncthreads();
+            for (int k = 0; k < kc; k++) {
+#pragma unroll
+                for (int i = 0; i < Tile::RM; i++) {
+                    const F x = score[ty * Tile::RM + i][k0 + k];
+                    if (bsri_dev_forbidden(x) || ty * Tile::RM + i >= t.rows) continue; /* whatever v holds */
+#pragma unroll
+                    for (int j = 0; j < Tile::RN; j++) out[i][j] += x * s.b[k][tx + j * Tile::TX];
+                }
+            }
+            __syncthreads();
+        }
+    }
+    /* What lay() put there, divided, and the log-sum-exp. */
+    __device__ __forceinline__ void store(const bsri_dev_attention &p, const bsri_dev_query &t, int64_t d0,
+                                          int64_t depth) const {
+        const int64_t first = bsri_dense_offset(&p.batch, t.item, &p.out) + t.row * p.out.row_stride + d0 * p.out.col_stride;
+        const int own = threadIdx.x;
+        for (int i = own; i < t.rows * TN; i += 256) {
             const int m = i / TN, n = i % TN;
             if (n >= depth) continue;
             const F x = score[m][n], max = top[m];
             const F y =
                 max < bsri_dev_inf<F>() ? (max > -bsri_dev_inf<F>() ? x * ((F)p.keep_scale / sum[m]) : F(0)) : bsri_dev_nan<F>();
-            bsri_dev_store(
-                p.out.data, p.out.dtype,
-                bsri_dense_offset(&p.batch, t.item, &p.out) + (t.row + m) * p.out.row_stride + (d0 + n) * p.out.col_stride, y);
+            bsri_dev_store(p.out.data, p.out.dtype, first + m * p.out.row_stride + n * p.out.col_stride, y);
         }
-        if (p.lse.data && t.panel == 0 && tid < t.rows) {
-            const F max = top[tid];
+        if (p.lse.data && t.panel == 0 && own < t.rows) {
+            const F max = top[own];
             const bool some = max > -bsri_dev_inf<F>() && max < bsri_dev_inf<F>();
-            t.store_lse(p, tid, some ? (double)max + log((double)sum[tid]) : (double)max);
+            t.store_lse(p, own, some ? (double)max + log((double)sum[own]) : (double)max);
         }
         __syncthreads();
+    }
+};
+/* Two CTAs of small tiles a multiprocessor: by one blocks of 16 take up to 1.7 times as long. */
+template <class F, class Tile>
+__global__ void __launch_bounds__(256, Tile::TM == 16 ? 2 : 1)
+    bsri_attention_simt(const __grid_constant__ bsri_dev_attention p) {
+    __shared__ bsri_attention_simt_tile<F, Tile> tile;
+    const int64_t total = p.items * p.panels * p.tiles * p.block_rows, bc = p.mask.block_cols;
+    for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
+        bsri_dev_query t;
+        if (!t.begin(p, work)) continue;
+        const int64_t d0 = t.panel * Tile::TN, depth = bsri_min(Tile::TN, p.v.cols - d0);
+        F out[Tile::RM][Tile::RN] = {};
+        if (threadIdx.x < Tile::TM) tile.top[threadIdx.x] = -bsri_dev_inf<F>(), tile.sum[threadIdx.x] = 0;
+        for (int64_t at = t.first; at < t.end; at++) {
+            const int64_t first = bsri_index(t.mask.col, p.mask.index_dtype, at) * bc, end = bsri_min(bc, t.limit - first);
+            for (int64_t in = 0; in < end; in += Tile::TN) {
+                const int64_t col = first + in;
+                const int width = (int)bsri_min(Tile::TN, end - in);
+                F product[Tile::RM][Tile::RN] = {};
+                Tile::multiply(tile.s, product, t.q, p.q.dtype, t.row * p.q.row_stride, p.q.row_stride, p.q.col_stride, t.rows,
+                               t.k, col * p.k.row_stride, p.k.col_stride, p.k.row_stride, width, p.q.cols);
+                tile.lay(product, (F)p.scale);
+                tile.modify(p, t, col, width, at * p.ms[0] + t.inner * p.ms[1] + in * p.ms[2]);
+                tile.fold(p, t, col, width), tile.add(p, t, out, col, width, d0, depth);
+            }
+        }
+        __syncthreads();
+        tile.lay(out, F(1)), tile.store(p, t, d0, depth);
     }
 }
 /* Takes everything. */
