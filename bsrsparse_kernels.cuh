@@ -7812,25 +7812,29 @@ template <class V, int W> __device__ __forceinline__ void bsri_wgmma_quad(V (&v)
         else v[i + 2 * W] = got;
     }
 }
-/* Eight neighbours of a row of stored block `at`, with any epilogue. */
-__device__ __forceinline__ void bsri_wgmma_sampled_put(const bsri_dev_wgmma_sampled &m, const bsri_item &o, int64_t item,
-                                                       float (&v)[8], int64_t at, int row, int col) {
-    const bsri_dev_sampled &p = m.p;
-    const int64_t to = at * p.o_strides[0] + row * p.o_strides[1] + col * p.o_strides[2];
-    const bsri_item in = p.has_input ? bsri_dev_matrix_item(&p.out_batch, item, &p.input) : o;
+/* Values of an item of the input, or null. */
+__device__ __forceinline__ const char *bsri_sampled_input(const bsri_dev_sampled &p, int64_t item) {
+    return p.has_input ? bsri_dev_matrix_item(&p.out_batch, item, &p.input).values : NULL;
+}
+/* Eight neighbours of a row of stored block `at`: plus input; to any type. */
+__device__ __forceinline__ void bsri_sampled_add(const bsri_dev_sampled &p, const char *input, float (&v)[8], int64_t at, int row,
+                                                 int col) {
     const int64_t from = at * p.i_strides[0] + row * p.i_strides[1] + col * p.i_strides[2];
+    if (!input) return;
 #pragma unroll
-    for (int i = 0; i < 8; i++) {
-        v[i] *= (float)p.alpha;
-        if (p.has_input) v[i] += (float)p.beta * bsri_dev_number<float>(in.values, p.input.dtype, from + i * p.i_strides[2]);
-        bsri_dev_store(o.values, p.out.dtype, to + i * p.o_strides[2], v[i]);
-    }
+    for (int i = 0; i < 8; i++)
+        v[i] += (float)p.beta * bsri_dev_number<float>(input, p.input.dtype, from + i * p.i_strides[2]);
+}
+__device__ __forceinline__ void bsri_sampled_put(const bsri_dev_sampled &p, char *out, const float (&v)[8], int64_t to) {
+#pragma unroll
+    for (int i = 0; i < 8; i++) bsri_dev_store(out, p.out.dtype, to + i * p.o_strides[2], v[i]);
 }
 /* A warpgroup's sums to the stored blocks among blocks side by side [entry, entry + mine). */
 __device__ __forceinline__ void bsri_wgmma_sampled_finish(const bsri_dev_wgmma_sampled &m, const bsri_wgmma_sampled_tile &tile,
                                                           const bsri_item &o, float (&d)[128], int row, int entry,
                                                           int mine) {
     const int block = 1 << m.bits, cols = mine << m.bits;
+    const char *const input = bsri_sampled_input(m.p, tile.item);
 #pragma unroll 1
     for (int c = 0; c < cols; c += 32) {
         const int n = c + threadIdx.x % 4 * 8;
@@ -7840,11 +7844,14 @@ __device__ __forceinline__ void bsri_wgmma_sampled_finish(const bsri_dev_wgmma_s
             const uint32_t have = tile.have[line];
             float v[8];
 #pragma unroll
-            for (int i = 0; i < 8; i++) v[i] = h ? d[i / 2 * 4 + 2 + i % 2] : d[i / 2 * 4 + i % 2];
+            for (int i = 0; i < 8; i++) v[i] = (float)m.p.alpha * (h ? d[i / 2 * 4 + 2 + i % 2] : d[i / 2 * 4 + i % 2]);
             bsri_wgmma_quad<float, 2>(v);
-            if (n < cols && (have >> e & 1))
-                bsri_wgmma_sampled_put(m, o, tile.item, v, tile.at[line] + __popc(have & ((1u << e) - 1)),
-                                       (row + 8 * h) & (block - 1), n & (block - 1));
+            if (n < cols && (have >> e & 1)) {
+                const int64_t at = tile.at[line] + __popc(have & ((1u << e) - 1));
+                const int y = (row + 8 * h) & (block - 1), x = n & (block - 1);
+                bsri_sampled_add(m.p, input, v, at, y, x);
+                bsri_sampled_put(m.p, o.values, v, at * m.p.o_strides[0] + y * m.p.o_strides[1] + x * m.p.o_strides[2]);
+            }
         }
 #pragma unroll
         for (int i = 0; i + 16 < 128; i++) d[i] = d[i + 16]; /* the next 32 columns come to the front */
