@@ -126,11 +126,11 @@ def fit(times, use, first):
         chance /= whole[of]
         np.add.at(mean, of, chance * cost)
         off = (e - np.log(us * 1e3)) / 0.1
-        value = 30 * mean.sum() / count + 0.3 * (weight * (np.sqrt(1 + off ** 2) - 1)).mean() + 2e-4 * ((y - begin) ** 2).sum()
-        by = -30 * chance * (cost - mean[of]) / apart / count + 3 * weight * off / np.sqrt(1 + off ** 2) / len(e)
+        value = 30 * mean.sum() / count + 0.1 * (weight * (np.sqrt(1 + off ** 2) - 1)).mean() + 2e-4 * ((y - begin) ** 2).sum()
+        by = -30 * chance * (cost - mean[of]) / apart / count + weight * off / np.sqrt(1 + off ** 2) / len(e)
         return value, (np.array([by[at] @ slope[at] for _, at in parts]) + 4e-4 * (y - begin)[kinds]).ravel()
 
-    x[kinds] = minimize(loss, x[kinds].ravel(), jac=True, method="L-BFGS-B", options=dict(maxiter=80)).x.reshape(len(kinds), -1)
+    x[kinds] = minimize(loss, x[kinds].ravel(), jac=True, method="L-BFGS-B", options=dict(maxiter=250)).x.reshape(len(kinds), -1)
     return x
 
 
