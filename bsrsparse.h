@@ -109,10 +109,10 @@
      views and of scatter indices and bsr_validate want the workspace that a query (bsr_exec.query) names, in device memory.
      BSR_EXEC_CHECK_POINTERS asks the driver whether each pointer but user_data is to device memory (a bsr_layout's lists are
      the host's).
-     On Hopper products, sampled products, softmax, attention and what builds views start before the kernel before them in the
-     stream ends, and wait for it before they use what they read. With BSR_EXEC_CONSTANT_MATRIX products with few columns by
-     tier wgmma do not wait to read the sparse operand (see there); nor do other products of that tier (without alpha_ptr) to
-     read its indices and views, and short ones of tier mma (of A as it stands) its crow_indices and col_indices.
+     On Hopper most kernels start before the kernel before them in the stream ends, and wait for it before they use what they
+     read. With BSR_EXEC_CONSTANT_MATRIX products with few columns by tier wgmma do not wait to read the sparse operand (see
+     there); nor do other products of that tier (without alpha_ptr) to read its indices and views, and short ones of tier mma
+     (of A as it stands) its crow_indices and col_indices.
      Tiers: simt takes any dtype, block size and stride; mma uses tensor cores (sm_80 and up) where sizes and alignment allow,
      and true f32 products by FFMA on the same pipeline (tensor cores only under BSR_EXEC_TF32 and _TF32X3).
      bsr_plan.kernel forces one (1 simt, 2 mma, 3 wgmma) and is refused where it does not fit; so do tile, split, stages and

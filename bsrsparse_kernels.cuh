@@ -1213,7 +1213,7 @@ __device__ __forceinline__ bool bsri_mma_union(S &s, P &part, const bsri_mma_row
 /* ---------------------------------------------------------------------------------------------- */
 
 typedef struct bsri_dev_mma {
-    bsri_mma_rows rows; /* of the only item and reduction, where single is set */
+    bsri_mma_rows rows; /* of the only item and reduction, where there is one */
     int64_t slabs; /* tiles of an item: slabs of columns; groups of rows run fastest, so that a slab stays in the L2 */
     /* bytes: between lines of values as stored, slices and blocks of them, m-warps, copies of one thread; between lines of b,
        copies of one thread */
@@ -1267,8 +1267,8 @@ template <int LINE> __device__ __forceinline__ uint32_t bsri_mma_swizzle(uint32_
 struct bsri_mma_pieces {
     bool by_rows;
     int r, c;
-    __device__ __forceinline__ bsri_mma_pieces(bool by_rows, int lane)
-        : by_rows(by_rows), r(by_rows ? lane / 8 : lane % 2 * 8), c(by_rows ? lane % 8 * 8 : lane / 2) {}
+    __device__ __forceinline__ bsri_mma_pieces(bool along_rows, int lane)
+        : by_rows(along_rows), r(by_rows ? lane / 8 : lane % 2 * 8), c(by_rows ? lane % 8 * 8 : lane / 2) {}
     __device__ __forceinline__ int row(int i) const { return r + (by_rows ? i * 4 : 0); }
     __device__ __forceinline__ int col(int i) const { return c + (by_rows ? 0 : i * 16); }
     /* From one to the next, by the distances of rows and columns. */
@@ -2287,9 +2287,10 @@ __global__ void __launch_bounds__(NI == 1 ? 512 : 256, NI == 2 ? 4 : 2)
    does not tell is worked out before it may be read, and parameters that most calls need stand side by side. Warps of a CTA
    that have tiles side by side ask for the same values at about the same time: through the L1 (512 x 512 x 4096, .5, blocks of
    16: 12.4 to 11.6 us). With two slots there is room for four CTAs a multiprocessor (CTAS; 256 x 256 x 8192, .5, blocks of 16:
-   8.3 us, three with three 10.0; 256 x 256 x 32768, blocks of 32: 15.0 and 17.9); blocks of 32 then have registers for SIMPLE
-   products only, and where three are all that come, three are up to 7 % faster. The next kernel may start once a CTA's sums are
-   made: started at once, its CTAs crowd where this one's few have left room (256 x 256 x 16384, .5: 9.7 us, so 8.8). */
+   8.3 us, three with three 10.0; 256 x 256 x 32768, blocks of 32: 15.0 and 17.9); blocks of 32, and tiles of
+   16 x 128, then have registers for SIMPLE products only, and where three are all that come, three are up to 7 % faster. The
+   next kernel may start once a CTA's sums are made: started at once, its CTAs crowd where this one's few have left room
+   (256 x 256 x 16384, .5: 9.7 us, so 8.8). */
 template <class T, int MW, bool B_ROWS, int CTAS_, int COLS = 64>
 struct bsri_mma_short_tile : bsri_mma_tile<T, MW, MW, MW * COLS == 1024 ? 2 : 1, COLS, 1, B_ROWS> {
     typedef bsri_mma_tile<T, MW, MW, MW * COLS == 1024 ? 2 : 1, COLS, 1, B_ROWS> base;
@@ -2433,7 +2434,7 @@ __device__ __forceinline__ void bsri_mma_short_store(const bsri_dev_mma &m, uint
     __syncwarp();
 }
 /* The tile's warps add up in their order, 16 rows by each of the first of them, which writes those to out. f: what is to be done
-   with the sums, or null: alpha is all. */
+   with the sums, or null: alpha and an input that lies as out does are all. */
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_short_finish(float (&sum)[L::MI][L::NI][4], const bsri_dev_mma &m,
                                                       const bsri_dev_finisher *f, char *tiles, int64_t row, int64_t col) {
@@ -2874,11 +2875,11 @@ static bsri_tiling bsri_tiling_of(const bsri_facts *f, int rows, int cols, int s
 static void bsri_tiling_spread(bsri_tiling *t, double tiles, double room, double waves) {
     t->waves = tiles > room ? waves : 1.0, t->beside = tiles / t->waves;
 }
-/* What is left of a group's columns where a schedule puts rows together that share some; n: log2 of the number of groups. Fitted
-   to unions of random patterns, to .05. */
+/* What is left of a group's columns where a schedule puts rows together that share some; n: log2 of the number of groups, less
+   than 0 where rows don't fill one. Fitted to unions of random patterns, to .05. */
 static double bsri_paired(const bsri_facts *f, int64_t group, double n) {
     const double absent = 1.0 - f->density, saved = 0.23 * n * absent * absent * sqrt((double)(group - 1) / f->inner);
-    return 1.0 - (saved < 0.7 ? saved : 0.7);
+    return n > 0.0 ? 1.0 - (saved < 0.7 ? saved : 0.7) : 1.0;
 }
 /* Blocks are taken to be anywhere. */
 static bsri_traits bsri_traits_of(const bsri_dev_product *p, const bsri_facts *f, const bsri_tiling *t) {
@@ -3095,7 +3096,7 @@ static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_
         return bsri_estimate_none(BSR_WHY_SIZE);
     for (i = 1; i <= 4; i *= 2)
         for (cols = 64, most = bsri_short_most(p, f, simple, i); cols <= most; cols *= 2)
-            if ((!asked->split || asked->split == i) && (most == 64 || !asked->tile_cols || asked->tile_cols == cols))
+            if ((!asked->split || asked->split == i) && (!asked->tile_cols || asked->tile_cols == cols))
                 bsri_short_take(&e, ctx, p, f, rows, cols, i);
     if (!e.split) e.tile_rows = rows, e.tile_cols = 64, e.split = 1;
     return e;
@@ -3133,7 +3134,7 @@ static bsri_choice bsri_short_choose(const bsr_context *ctx, const bsri_dev_prod
     /* Blocks of 32: 5 % faster with few rows (four at once 12 %), up to 5 % slower with many (1024 x 1024 x 2048, .5: 15.0 and
        15.8; four at once 2 %: 2048 x 2048 x 4096, .95, by columns). */
     m->near = m->order && teams == 4 && (p->br == 16 || (p->br == 32 && p->tiles <= (four ? 56 : 24)));
-    /* at most: a plan is to serve other epilogues, too */
+    /* At most: a plan is to serve other epilogues, too (but not one of 128 columns, as there is no such kernel for them). */
     c.stages = wide ? bsri_short_wide::SLOTS : s.mw == 16 ? bsri_short_16::SLOTS : bsri_short_32::SLOTS;
     c.threads = 128, c.shared = 4 * rings[instance];
     c.early = ctx->tier >= 3; /* the loaded code waits */
@@ -7038,8 +7039,8 @@ template <class T, int HD, int MT, bool FULL> struct bsri_attention_warp {
     float out[MT][HD / 8][4], top[MT][2], sum[MT][2];
     uint32_t q[HOLD_Q ? MT : 1][HOLD_Q ? KS : 1][4];
 
-    __device__ __forceinline__ bsri_attention_warp(const bsri_dev_attention &p, const bsri_dev_query &t, uint4 *memory)
-        : p(p), t(t), memory(memory), lane(threadIdx.x % 32), warp(threadIdx.x / 32), quad(lane / 4), pair(lane % 4 * 2),
+    __device__ __forceinline__ bsri_attention_warp(const bsri_dev_attention &params, const bsri_dev_query &query, uint4 *shared)
+        : p(params), t(query), memory(shared), lane(threadIdx.x % 32), warp(threadIdx.x / 32), quad(lane / 4), pair(lane % 4 * 2),
           query_rows((int)blockDim.x / 2 * MT), keys((int)p.k.rows), sq(bsri_mma_address(memory)), sk(sq + query_rows * HD * 2),
           sv(sk + BSRI_KEYS * HD * 2),
           stage((float *)((char *)memory + (query_rows + 2 * BSRI_KEYS) * HD * 2) + warp * 16 * LD),

@@ -8,12 +8,12 @@
 static const bsr_tune_gpu bsri_tune_gpus[] = { /* name, architecture, multiprocessors, made with */
     {"NVIDIA H200", 90, 132,
      "driver for CUDA 13.0, toolkit 13.0, 2026-11-22, bsrsparse 0.1.0",
-     "sha256 eca5512857722f5170bc2c554dc27ea6370e8d9b44c104e180b27b32bdc708ea"},
+     "sha256 567df6164597368b1a5d7bd6bac64aaf2233aef1b57fc8c4142737083fc7dfa4"},
 };
 static const bsr_tune_row bsri_tune_rows[] = {
     /* gpu, op, dtype, out, block rows, block cols, beta, alpha, m, k, n, density: */
     /* kernel, tile rows, tile cols, split, stages, order, gain */
-    {0,1,2,2,128,128,0,1,1024,4096,8192,5,3,128,256,1,0,0,6},
+    {0,1,2,2,128,128,0,1,1024,4096,8192,5,3,128,256,1,4,0,7},
 };
-/* END GENERATED, check sum 3494619645 */
+/* END GENERATED, check sum 1016244176 */
 #endif
