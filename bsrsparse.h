@@ -111,7 +111,7 @@
      the host's).
      On Hopper most kernels start before the kernel before them in the stream ends, and wait for it before they use what they
      read. With BSR_EXEC_CONSTANT_MATRIX products with few columns by tier wgmma do not wait to read the sparse operand (see
-     there); nor do other products of that tier (without alpha_ptr) to read its indices and views, and short ones of tier mma
+     there); nor do most others of that tier (without alpha_ptr) to read its indices and views, and short ones of tier mma
      (of A as it stands) its crow_indices and col_indices.
      Tiers: simt takes any dtype, block size and stride; mma uses tensor cores (sm_80 and up) where sizes and alignment allow,
      and true f32 products by FFMA on the same pipeline (tensor cores only under BSR_EXEC_TF32 and _TF32X3).
@@ -856,8 +856,9 @@ BSR_API bsr_status bsr_matmul(const bsr_context *ctx, uint32_t trans, bsr_operan
 /* The gradients of bsr_matmul, op(da) = op(dc) op(b)^T and op(db) = op(a)^T op(dc), from dc (dense, or sparse in SDD) to da
    and db, of which either may have both members null. dtypes, accumulation, error bound as bsr_matmul. A gradient has the
    form of its operand: where that is sparse, it is formed at the stored blocks only. A batch dimension in which the operand
-   was broadcast is summed over. In a, b and dc both values and patterns are read. Errors: as bsr_matmul; BAD_ARGUMENT also
-   where one of a gradient and its operand is dense and the other sparse. */
+   was broadcast is summed over. In a, b and dc both values and patterns are read, but for one gradient alone only the pattern
+   of its own operand, which has the others' type all the same. Errors: as bsr_matmul; BAD_ARGUMENT also where one of a gradient
+   and its operand is dense and the other sparse. */
 BSR_API bsr_status bsr_matmul_backward(const bsr_context *ctx, uint32_t trans, bsr_operand a, bsr_operand b, bsr_operand dc,
                                        bsr_operand da, bsr_operand db, const bsr_exec *exec);
 
@@ -8192,15 +8193,16 @@ static bsr_status bsri_check_written(const bsri_call *c, const bsri_spans *set) 
 }
 
 /* A gradient dx has the form of its operand x, pattern included, and x's batch dimensions. x's numbers are not read for it,
-   so nothing else looks at x where it is the only gradient: x has the other operand's type. */
-static bsr_status bsri_check_gradient_form(const bsri_call *c, bsr_operand x, int id_x, int dtype, bsr_operand dx, int id) {
+   so nothing else looks at x where it is the only gradient: x has the other operand's type, and its pattern is read. */
+static bsr_status bsri_check_gradient_form(const bsri_call *c, bsri_spans *set, bsr_operand x, int id_x, int dtype,
+                                           bsr_operand dx, int id) {
     const int32_t have = dx.sparse ? dx.sparse->batch_dims : dx.dense->batch_dims;
     const int32_t want = x.sparse ? x.sparse->batch_dims : x.dense->batch_dims;
     const int64_t *have_size = dx.sparse ? dx.sparse->batch : dx.dense->batch;
     const int64_t *want_size = x.sparse ? x.sparse->batch : x.dense->batch;
     bsri_batch batch = bsri_batch_none();
     if ((x.sparse != NULL) != (dx.sparse != NULL)) return bsri_fail(c, BSR_ITEM_OPERAND_KIND, id, -1, dx.dense != NULL);
-    BSRI_TRY(x.sparse ? bsri_check_matrix(c, NULL, x.sparse, id_x, 0, BSRI_PATTERN)
+    BSRI_TRY(x.sparse ? bsri_check_matrix(c, set, x.sparse, id_x, 0, BSRI_PATTERN)
                       : bsri_check_dense_sizes(c, x.dense, id_x, BSRI_OPERAND_DTYPES));
     BSRI_TRY(bsri_check_dtype(c, bsri_operand_dtype(x), BSRI_OPERAND_DTYPES, id_x));
     if (bsri_operand_dtype(x) != dtype) return bsri_fail(c, BSR_ITEM_DTYPE_MISMATCH, id_x, -1, bsri_operand_dtype(x));
@@ -8253,14 +8255,14 @@ BSR_API bsr_status bsr_matmul_backward(const bsr_context *ctx, uint32_t trans, b
         const uint32_t flags = (tc ? BSR_TRANS_A : 0) | (tb ? 0 : BSR_TRANS_B) | (ta ? BSR_TRANS_C : 0);
         BSRI_TRY(bsri_matmul_map(&c, &for_a, flags, dc, b, da));
         if (check) BSRI_TRY(bsri_matmul_check(&c, &for_a, &set));
-        if (check) BSRI_TRY(bsri_check_gradient_form(&c, a, BSR_ARG_A, bsri_operand_dtype(b), da, BSR_ARG_DA));
+        if (check) BSRI_TRY(bsri_check_gradient_form(&c, &set, a, BSR_ARG_A, bsri_operand_dtype(b), da, BSR_ARG_DA));
         BSRI_TRY(bsri_matmul_start(&c, &for_a, &plan, BSRI_PLAN_ONLY));
     }
     if (want_b) {
         const uint32_t flags = (ta ? 0 : BSR_TRANS_A) | (tc ? BSR_TRANS_B : 0) | (tb ? BSR_TRANS_C : 0);
         BSRI_TRY(bsri_matmul_map(&c, &for_b, flags, a, dc, db));
         if (check) BSRI_TRY(bsri_matmul_check(&c, &for_b, &set));
-        if (check) BSRI_TRY(bsri_check_gradient_form(&c, b, BSR_ARG_B, bsri_operand_dtype(a), db, BSR_ARG_DB));
+        if (check) BSRI_TRY(bsri_check_gradient_form(&c, &set, b, BSR_ARG_B, bsri_operand_dtype(a), db, BSR_ARG_DB));
         BSRI_TRY(bsri_matmul_start(&c, &for_b, &plan_b, BSRI_PLAN_ONLY));
     }
     if (check) BSRI_TRY(bsri_check_written(&c, &set));

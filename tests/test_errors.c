@@ -372,6 +372,11 @@ TEST(bad_products) {
     BAD(BACKWARD, BSR_ITEM_DTYPE_MISMATCH, ANY, ANY, ANY, f->c.dtype = BSR_F16);
     BAD(BACKWARD, BSR_ITEM_OVERLAP, ANY, ANY, ANY, f->db.data = f->t.values; f->db.rows = 12);
 }
+static void own_pattern(fixture *f) { /* da's index arrays are copies of a's */
+    const size_t index = bsr_dtype_size(f->a.index_dtype);
+    f->t.crow_indices = memcpy(bt_alloc(4 * index, index), f->a.crow_indices, 4 * index);
+    f->t.col_indices = memcpy(bt_alloc(7 * index, index), f->a.col_indices, 7 * index);
+}
 TEST(bad_gradients) { /* of an operand that only the other gradient would read, by its own name */
 #define BAD_DB(item, index, value, change) BAD(BACKWARD, item, BSR_ARG_B, index, value, f->pt = NULL; change)
 #define BAD_DA(item, index, value, change) BAD(BACKWARD, item, BSR_ARG_A, index, value, f->no_db = 1; change)
@@ -383,6 +388,8 @@ TEST(bad_gradients) { /* of an operand that only the other gradient would read, 
     BAD_DB(BSR_ITEM_DTYPE_UNKNOWN, -1, 77, f->b.dtype = 77);
     BAD_DB(BSR_ITEM_DTYPE_MISMATCH, -1, BSR_F16, f->b.dtype = BSR_F16);
     BAD_DB(BSR_ITEM_BATCH_DIMS, -1, 7, f->b.batch_dims = 7);
+    BAD(BACKWARD, BSR_ITEM_NONE, ANY, ANY, ANY, f->no_db = 1; own_pattern(f));
+    BAD(BACKWARD, BSR_ITEM_OVERLAP, ANY, -1, ANY, f->no_db = 1; own_pattern(f); f->t.values = (void *)f->a.crow_indices);
     BAD_DA(BSR_ITEM_CROW_NULL, -1, 0, f->a.crow_indices = NULL);
     BAD_DA(BSR_ITEM_COL_NULL, -1, 0, f->a.col_indices = NULL);
     BAD_DA(BSR_ITEM_DTYPE_UNKNOWN, -1, 77, f->a.dtype = 77);

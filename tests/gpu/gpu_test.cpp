@@ -857,7 +857,7 @@ template <class F> static void each_plan(const gm_call &g, const void *out, int 
         int cols, split, stages, rows = 0;
     } tiles[] = {{0, 0, 0},  {8, 0, 0},  {16, 0, 0}, {32, 0, 0}, {64, 0, 0}, {128, 0, 0}, {256, 0, 0}, {64, 0, 1},
                  {64, 1, 3}, {64, 2, 3}, {64, 4, 3}, {64, 2, 0}, {64, 4, 0}, {128, 1, 0}, {128, 2, 0},
-                 {128, 0, 0, 16}, {128, 0, 0, 128}};
+                 {128, 1, 0, 16}, {128, 0, 0, 128}};
     const bt_block *block = bt_find(out);
     const gm_region *to = nullptr;
     std::vector<char> got(block->bytes);
