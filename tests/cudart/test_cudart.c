@@ -1245,12 +1245,13 @@ TEST(plans_serve_other_epilogues) {
 }
 
 /* A schedule makes large tiles faster, which decides where another kernel is about as fast without one. On an H200, us, by tiles
-   of 128 x 256 with a schedule and by what is chosen without: 22.9 and 28.0, 25.5 and 26.2, 22.3 and 22.5. Blocks of 16 and 32
-   have short tiles, which are faster even so: 31.7 and 37.7, 46.2 and 47.5. */
+   of 128 x 256 with a schedule and by what is chosen without: 22.9 and 28.0, 25.5 and 26.2, 22.3 and 22.5; blocks of 16 55
+   and 60. The last two have short tiles, which are faster even so: 31.7, large ones 37.7, and 46.2, 47.5. */
 TEST(schedules_decide) {
     static const planned cases[] = {{BSR_BF16, 4096, 4096, 4096, 128, 95, 0, 3, 128, 256},
                                     {BSR_BF16, 4096, 4096, 4096, 64, 95, 0, 3, 128, 256},
                                     {BSR_BF16, 8192, 2048, 2048, 128, 90, 0, 3, 128, 256},
+                                    {BSR_BF16, 4096, 4096, 4096, 16, 95, 0, 3, 128, 256},
                                     {BSR_BF16, 8192, 2048, 2048, 16, 95, 0, 2, 16, 128},
                                     {BSR_BF16, 4096, 1024, 8192, 32, 90, 0, 2, 32, 64}};
     static const planned few = {BSR_BF16, 96, 4096, 65536, 16, 30, 0, 3, 128, 256}; /* rows that fill no group */
