@@ -7151,9 +7151,12 @@ static int32_t bsri_gpu_find(const bsr_tune_table *t, const bsr_tune_gpu *g) {
     }
     return i;
 }
-static bsr_status bsri_tune_fail(bsr_error *error, int item, int64_t index, int64_t value) {
-    bsri_record(NULL, error, item, BSR_ARG_TABLE, index, value);
+static bsr_status bsri_tune_fail_at(bsr_error *error, int item, int operand, int64_t index, int64_t value) {
+    bsri_record(NULL, error, item, operand, index, value);
     return bsri_items[item].status;
+}
+static bsr_status bsri_tune_fail(bsr_error *error, int item, int64_t index, int64_t value) {
+    return bsri_tune_fail_at(error, item, BSR_ARG_TABLE, index, value);
 }
 static int bsri_table_valid(const bsr_tune_table *t) {
     return t && t->gpu_count >= 0 && t->row_count >= 0 && (t->gpus || !t->gpu_count) && (t->rows || !t->row_count);
@@ -8202,9 +8205,10 @@ static bsr_status bsri_check_gradient_form(const bsri_call *c, bsri_spans *set, 
     const int64_t *want_size = x.sparse ? x.sparse->batch : x.dense->batch;
     bsri_batch batch = bsri_batch_none();
     if ((x.sparse != NULL) != (dx.sparse != NULL)) return bsri_fail(c, BSR_ITEM_OPERAND_KIND, id, -1, dx.dense != NULL);
-    BSRI_TRY(x.sparse ? bsri_check_matrix(c, set, x.sparse, id_x, 0, BSRI_PATTERN)
-                      : bsri_check_dense_sizes(c, x.dense, id_x, BSRI_OPERAND_DTYPES));
-    BSRI_TRY(bsri_check_dtype(c, bsri_operand_dtype(x), BSRI_OPERAND_DTYPES, id_x));
+    if (x.sparse) {
+        BSRI_TRY(bsri_check_matrix(c, set, x.sparse, id_x, 0, BSRI_PATTERN));
+        BSRI_TRY(bsri_check_dtype(c, x.sparse->dtype, BSRI_OPERAND_DTYPES, id_x));
+    } else BSRI_TRY(bsri_check_dense_sizes(c, x.dense, id_x, BSRI_OPERAND_DTYPES));
     if (bsri_operand_dtype(x) != dtype) return bsri_fail(c, BSR_ITEM_DTYPE_MISMATCH, id_x, -1, bsri_operand_dtype(x));
     BSRI_TRY(bsri_join(c, &batch, want, want_size, id_x));
     BSRI_TRY(bsri_check_batch_out(c, &batch, have, have_size, id));
@@ -9947,19 +9951,15 @@ static bsr_status bsri_tuner_run(bsri_tuner *t) {
     r->stored = 1;
     return BSR_OK;
 }
-static bsr_status bsri_tune_null(bsr_error *error, int item, int operand) {
-    bsri_record(NULL, error, item, operand, -1, 0);
-    return BSR_NULL_POINTER;
-}
 BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, bsr_tune_result *result, bsr_error *error) {
     bsri_tuner t;
     bsr_status status;
     bsri_clear_error(error);
-    if (!ctx) return bsri_tune_null(error, BSR_ITEM_CONTEXT_NULL, BSR_ARG_CONTEXT);
-    if (!result) return bsri_tune_null(error, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT);
+    if (!ctx) return bsri_tune_fail_at(error, BSR_ITEM_CONTEXT_NULL, BSR_ARG_CONTEXT, -1, 0);
+    if (!result) return bsri_tune_fail_at(error, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
     if (!desc || !desc->call || desc->output_count < 0 || (desc->output_count && !desc->outputs) ||
         (!desc->now && ((ctx->backend == BSR_BACKEND_CPU && !desc->target) || desc->time_limit > 0)))
-        return bsri_tune_null(error, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OPTIONS);
+        return bsri_tune_fail_at(error, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OPTIONS, -1, 0);
     memset(result, 0, sizeof *result), memset(&t, 0, sizeof t);
     t.ctx = ctx, t.desc = desc, t.result = result, t.start = bsri_tuner_now(&t);
     status = bsri_tuner_run(&t);

@@ -601,30 +601,31 @@ static unsigned bsri_grid(int64_t work, const bsri_queue &queue) {
     return (unsigned)bsri_max(1, bsri_min(work, queue.max_grid > 0 ? queue.max_grid : INT64_C(1) << 30));
 }
 
-/* A kernel that is always the same one; early: it waits itself for the kernel before it, and may start before that ends. */
-template <class P>
-static cudaError_t bsri_launch(void (*kernel)(const P), const P &p, int64_t work, unsigned threads, bsri_queue stream,
-                               int early) {
-    void *args[1] = {(void *)&p};
-    cudaLaunchAttribute how = {};
-    cudaLaunchConfig_t config = {};
-    how.id = cudaLaunchAttributeProgrammaticStreamSerialization, how.val.programmaticStreamSerializationAllowed = 1;
-    config.gridDim = dim3(bsri_grid(work, stream)), config.blockDim = dim3(threads), config.stream = stream;
-    config.attrs = &how, config.numAttrs = early != 0;
-    return cudaLaunchKernelExC(&config, (const void *)kernel, args);
-}
-/* What a chooser chose, with the parameters that it made. */
-static cudaError_t bsri_launch_choice(const bsri_choice *c, void *parameters, bsri_queue stream) {
+/* early: the kernel waits itself for the one before it, and may start before that ends. pairs: CTAs stand by twos near each
+   other, where their number is even: of what they ask for at once the L2 reads less. */
+static cudaError_t bsri_launch_function(const void *function, void *parameters, int64_t work, unsigned threads, int64_t shared,
+                                        bsri_queue stream, int early, int pairs) {
     void *args[1] = {parameters};
     cudaLaunchAttribute how[2] = {};
     cudaLaunchConfig_t config = {};
     how[0].id = cudaLaunchAttributeProgrammaticStreamSerialization, how[0].val.programmaticStreamSerializationAllowed = 1;
-    how[1].id = cudaLaunchAttributeClusterDimension; /* near each other: of what they ask for at once the L2 reads less */
+    how[1].id = cudaLaunchAttributeClusterDimension;
     how[1].val.clusterDim.x = 2, how[1].val.clusterDim.y = how[1].val.clusterDim.z = 1;
-    config.gridDim = dim3(bsri_grid(c->grid, stream)), config.blockDim = dim3((unsigned)c->threads);
-    config.dynamicSmemBytes = (size_t)c->shared, config.stream = stream, config.attrs = how + !c->early;
-    config.numAttrs = (c->early != 0) + (c->pairs && config.gridDim.x % 2 == 0);
-    return cudaLaunchKernelExC(&config, bsri_kernel(c->kernel), args);
+    config.gridDim = dim3(bsri_grid(work, stream)), config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = (size_t)shared, config.stream = stream, config.attrs = how + !early;
+    config.numAttrs = (early != 0) + (pairs && config.gridDim.x % 2 == 0);
+    return cudaLaunchKernelExC(&config, function, args);
+}
+/* A kernel that is always the same one. */
+template <class P>
+static cudaError_t bsri_launch(void (*kernel)(const P), const P &p, int64_t work, unsigned threads, bsri_queue stream,
+                               int early) {
+    return bsri_launch_function((const void *)kernel, (void *)&p, work, threads, 0, stream, early, 0);
+}
+/* What a chooser chose, with the parameters that it made. */
+static cudaError_t bsri_launch_choice(const bsri_choice *c, void *parameters, bsri_queue stream) {
+    return bsri_launch_function(bsri_kernel(c->kernel), parameters, c->grid, (unsigned)c->threads, c->shared, stream, c->early,
+                                c->pairs);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -1222,7 +1223,7 @@ typedef struct bsri_dev_mma {
     int32_t stages, stage_bytes, b_at;                       /* slots, bytes of one, where its dense slices start */
     int32_t m_warps, block_bits;                             /* m-warps of the CTA; log2 of those that share a block row */
     int32_t a_trans, vector; /* values are stored transposed; epilogue: 1 rows, 2 columns of out by 16 bytes, 0 one by one */
-    int32_t order, simple;   /* of tiles: 0 slab by slab, 1 group by group; what bsri_short_simple() says */
+    int32_t order, simple;   /* of tiles: 0 slab by slab, 1 group by group; as in bsri_facts */
     /* Of short products. Tiles of all items, block rows of one; warps of a tile; index arrays may be read at once. */
     int32_t total, lines, split, constant;
     uint32_t split_bits, by, by_inverse;   /* log2 of split; what tiles are numbered by, and (2^32 - 1) / by */
@@ -2296,7 +2297,7 @@ struct bsri_mma_short_tile : bsri_mma_tile<T, MW, MW, MW * COLS == 1024 ? 2 : 1,
     typedef bsri_mma_tile<T, MW, MW, MW * COLS == 1024 ? 2 : 1, COLS, 1, B_ROWS> base;
     static constexpr int CTAS = CTAS_, SLOTS = CTAS == 4 && COLS == 64 ? 2 : 3;
     static constexpr int ACROSS = COLS / 64, PARTS = MW * COLS / 1024; /* of 16 x 64 sums: side by side, in all */
-    static constexpr bool SIMPLE = PARTS == 2 && CTAS == 4; /* nothing but what bsri_short_simple() allows */
+    static constexpr bool SIMPLE = PARTS == 2 && CTAS == 4; /* only what is simple, as in bsri_facts */
     /* Parts are stored as whole tiles are, and those by parts (256 x 256 x 512, .5, blocks of 32: 2.85 to 2.63 us; with two ways
        4 bytes spill, on sm_80 16 by this one); blocks of 16 gain and lose 3 %. */
     static constexpr bool BY_PARTS = MW == 32 && !SIMPLE && BSRI_MMA_HOPPER;
@@ -2508,7 +2509,7 @@ __device__ __forceinline__ uint32_t bsri_mma_short_divide(const bsri_dev_mma &m,
     const uint32_t q = __umulhi(n, m.by_inverse);
     return q + (n - q * m.by >= m.by);
 }
-/* All of this warp's tiles. SIMPLE: what bsri_short_simple() allows: what most calls need then stands side by side in the code
+/* All of this warp's tiles. SIMPLE: as bsri_facts says: what most calls need then stands side by side in the code
    and in the parameters. */
 template <class T, class L, bool SIMPLE>
 __device__ __forceinline__ void bsri_mma_short_tiles(const bsri_dev_mma &m, bsri_dev_finisher &finisher, char *shared) {
@@ -2696,6 +2697,8 @@ static int64_t bsri_dense_items(const bsr_dense *d) {
 typedef struct bsri_facts {
     int values, dense, vector; /* bsri_mma_values(), bsri_mma_layout() of b, bsri_mma_vector() */
     int adds;                  /* bsri_mma_adds() */
+    int simple; /* one item, one reduction, nothing but alpha and an input that lies as out does: what short products have a way
+                   of their own for, which stores by 16 bytes */
     int ordered;               /* there is a schedule; only the device knows whether it is for this direction */
     int crooked;               /* rows of b are no whole lines of 128 bytes */
     double density, inner;     /* bsri_density() of a; blocks of a full row, of all reductions */
@@ -2846,6 +2849,7 @@ static bsri_facts bsri_facts_of(const bsri_dev_product *p) {
     bsri_facts f;
     f.values = bsri_mma_values(p), f.dense = bsri_mma_layout(&p->b), f.vector = bsri_mma_vector(p);
     f.adds = bsri_mma_adds(p), f.ordered = p->a.schedule != NULL;
+    f.simple = p->items == 1 && p->reduce == 1 && !p->alpha_ptr && p->alpha != 0.0 && (f.vector || f.adds);
     f.density = bsri_density(&p->a);
     f.inner = (double)p->reduce * (double)(p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a));
     f.lists = log2(1.0 + (double)p->items * (double)p->tiles), f.most = bsri_longest(f.inner, f.density, f.lists);
@@ -3042,19 +3046,14 @@ static int bsri_mma_single(const bsri_dev_product *p, bsri_mma_rows *r) {
     else r->ptr = p->a.crow_indices, r->col = p->a.col_indices;
     return 1;
 }
-/* One item, one reduction, nothing but alpha and an input that lies as out does: what short products have a way of their own
-   for, which stores by 16 bytes. */
-static int bsri_short_simple(const bsri_dev_product *p, const bsri_facts *f) {
-    return p->items == 1 && p->reduce == 1 && !p->alpha_ptr && p->alpha != 0.0 && (f->vector || f->adds);
-}
 /* How many CTAs are there at once on a multiprocessor that has `all` to do. */
-static int bsri_short_room(const bsri_dev_product *p, int simple, double all) {
-    return p->br == 16 || (all > 3.0 && simple) ? 4 : 3;
+static int bsri_short_room(const bsri_dev_product *p, const bsri_facts *f, double all) {
+    return p->br == 16 || (all > 3.0 && f->simple) ? 4 : 3;
 }
 /* Blocks of 16 by rows have tiles of 128 columns, too (8192 x 2048 x 2048, .95: 31.2 us, by 64 columns 39.9; 256 x 256 x 8192,
    .5: 6.8 and 7.2, x 4096: 6.0 and 5.6). */
-static int bsri_short_most(const bsri_dev_product *p, const bsri_facts *f, int simple, int split) {
-    return p->br == 16 && f->dense == 1 && split == 1 && simple ? 128 : 64;
+static int bsri_short_most(const bsri_dev_product *p, const bsri_facts *f, int split) {
+    return p->br == 16 && f->dense == 1 && split == 1 && f->simple ? 128 : 64;
 }
 /* What the host asks of an instance's ring is the same in all of its shape. */
 typedef bsri_mma_short_tile<bsri_mma_bf16, 16, true, 4> bsri_short_16;
@@ -3064,11 +3063,10 @@ typedef bsri_mma_short_tile<bsri_mma_bf16, 16, true, 4, 128> bsri_short_wide;
 static void bsri_short_take(bsri_estimate *e, const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int rows,
                             int cols, int split) {
     const int kind = cols > 64 ? BSRI_COSTS_SHORT_WIDE : BSRI_COSTS_SHORT_16 + bsri_mma_log2(bsri_min(p->br, 64)) - 4;
-    const int simple = bsri_short_simple(p, f);
     bsri_tiling t = bsri_tiling_of(f, rows, cols, rows, split);
     const double all = (double)bsri_ceil_div(bsri_mma_tiles(p, (int)p->br, rows, cols), 4 / split) / ctx->sm_count;
-    const double room = bsri_short_room(p, simple, all); /* for CTAs of four warps, of which there are `all` */
-    if (!f->vector && simple) t.fused = bsri_mma_layout(&p->out) == 1 ? 0.12 : 0.3; /* of any epilogue's */
+    const double room = bsri_short_room(p, f, all); /* for CTAs of four warps, of which there are `all` */
+    if (!f->vector && f->simple) t.fused = bsri_mma_layout(&p->out) == 1 ? 0.12 : 0.3; /* of any epilogue's */
     else if (f->vector == 2) t.fused = 0.1;
     t.fused *= split == 1 ? 1.3 : split == 2 ? 1.0 : 0.8; /* tiles of a CTA */
     t.stored = split == 1 ? 1.0 : split == 2 ? 1.5 : 2.0; /* sums of the warps that share one, which wait for each other */
@@ -3084,7 +3082,6 @@ static void bsri_short_take(bsri_estimate *e, const bsr_context *ctx, const bsri
 static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
                                          const bsr_plan *asked) {
     const int rows = (int)bsri_min(p->br, 32), why = bsri_mma_refuses(ctx, p, compute, f);
-    const int simple = bsri_short_simple(p, f);
     bsri_estimate e = bsri_estimate_below(f, why);
     int64_t tiles;
     int cols, most, i;
@@ -3095,7 +3092,7 @@ static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_
         (p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a)) * p->br >= INT32_MAX)
         return bsri_estimate_none(BSR_WHY_SIZE);
     for (i = 1; i <= 4; i *= 2)
-        for (cols = 64, most = bsri_short_most(p, f, simple, i); cols <= most; cols *= 2)
+        for (cols = 64, most = bsri_short_most(p, f, i); cols <= most; cols *= 2)
             if ((!asked->split || asked->split == i) && (!asked->tile_cols || asked->tile_cols == cols))
                 bsri_short_take(&e, ctx, p, f, rows, cols, i);
     if (!e.split) e.tile_rows = rows, e.tile_cols = 64, e.split = 1;
@@ -3110,7 +3107,7 @@ static bsri_choice bsri_short_choose(const bsr_context *ctx, const bsri_dev_prod
     bsri_mma_shape s;
     int four, instance;
     memset(m, 0, offsetof(bsri_dev_mma, p));
-    m->p = *p, bsri_mma_single(p, &m->rows), m->simple = bsri_short_simple(p, f), m->vector = f->vector;
+    m->p = *p, bsri_mma_single(p, &m->rows), m->simple = f->simple, m->vector = f->vector;
     m->lines = (int32_t)p->tiles, m->alpha = (float)p->alpha, m->constant = p->constant && p->kind == BSRI_LIST_ROWS;
     if (m->simple && f->adds) {
         m->vector = bsri_mma_layout(&p->out), m->beta = (float)p->beta;
@@ -3129,7 +3126,7 @@ static bsri_choice bsri_short_choose(const bsr_context *ctx, const bsri_dev_prod
     m->order = bsri_dense_bytes(p) * (double)p->items <= (m->group <= 16 ? 48 << 20 : 24 << 20);
     if (!m->order) m->total = (int32_t)(m->group * bsri_ceil_div(m->slabs, teams) * teams);
     m->by = (uint32_t)bsri_max(1, m->order ? m->slabs : m->group), m->by_inverse = ~0u / m->by;
-    c.grid = bsri_ceil_div(m->total, teams), four = bsri_short_room(p, m->simple, (double)c.grid / ctx->sm_count) == 4;
+    c.grid = bsri_ceil_div(m->total, teams), four = bsri_short_room(p, f, (double)c.grid / ctx->sm_count) == 4;
     instance = wide ? 3 : s.mw == 16 ? 1 : four ? 2 : 0, c.kernel += instance * 2 + (f->dense == 2);
     /* Blocks of 32: 5 % faster with few rows (four at once 12 %), up to 5 % slower with many (1024 x 1024 x 2048, .5: 15.0 and
        15.8; four at once 2 %: 2048 x 2048 x 4096, .95, by columns). */

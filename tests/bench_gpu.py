@@ -133,6 +133,14 @@ def event_ms(f, calls):
     return a.elapsed_time(b) / calls
 
 
+def captured(f, calls):
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(calls):
+            f()
+    return graph
+
+
 def timed(f, target=4.0, repeats=7):
     """Median milliseconds of f() from replays of a graph that holds some `target` milliseconds of calls."""
     f(), f()
@@ -140,10 +148,7 @@ def timed(f, target=4.0, repeats=7):
     once = min(event_ms(f, 1), event_ms(f, 2))
     calls = int(min(200, max(1, target / max(once, 1e-3))))
     try:
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            for _ in range(calls):
-                f()
+        graph = captured(f, calls)
     except Exception:
         torch.cuda.synchronize()
         return sorted(event_ms(f, calls) for _ in range(repeats))[repeats // 2]  # can't be captured: events
@@ -158,10 +163,7 @@ def warmed(f, warm_ms=250, ms=60):
     f(), f()
     torch.cuda.synchronize()
     calls = max(1, round(4 / event_ms(f, 3)))  # a graph of 4 ms
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(calls):
-            f()
+    graph = captured(f, calls)
     event_ms(graph.replay, max(1, round(warm_ms / 4)))
     return event_ms(graph.replay, max(1, round(ms / 4))) / calls
 
@@ -341,10 +343,10 @@ def prepared(lib, m, b):
     return [lib.schedule(m, group)] if group and lib.supports("schedule") else []
 
 
-def ours_alone(lib, bsr, b, d, o, exec_flags=0):
+def ours_alone(lib, bsr, b, d, o, exec_flags=0, clock=timed):
     m, dd, od = bridge.matrix(bsr), bridge.dense(d), bridge.dense(o)
     keep = prepared(lib, m, b)  # as long as it is timed
-    return timed(lambda: lib.addmm(m, dd, od, exec=lib.exec(exec_flags)))
+    return clock(lambda: lib.addmm(m, dd, od, exec=lib.exec(exec_flags)))
 
 
 def product(lib, M, K, N, b, s, dtype, columns, out_dtype=None, exec_flags=0, note="", section="product", triton=True,
@@ -392,12 +394,11 @@ def section_sustained(lib):
     for n, b, s in cases:  # the first: what cuBLAS does without zeros, which take less power
         def case():
             bsr, d, o = make_bsr(n, n, b, s, bf16), random((n, n), bf16), empty((n, n), bf16)
-            dense, m = bsr.to_dense(), bridge.matrix(bsr)
-            keep, dd, od = prepared(lib, m, b), bridge.dense(d), bridge.dense(o)
+            dense = bsr.to_dense()
             peer = warmed(lambda: torch.matmul(dense, d, out=o))
             want, picked = dense[:128].double() @ d.double(), o[:128].clone()
             o.fill_(77)
-            ours = warmed(lambda: lib.addmm(m, dd, od, exec=lib.exec(0)))
+            ours = ours_alone(lib, bsr, b, d, o, clock=warmed)
             add("sustained", f"{n}x{n}x{n}", (ours, error(o[:128], want)), {"dense matmul": (peer, error(picked, want))},
                 2 * bsr.values().numel() * n / 1e9, dtype="bfloat16", block=b, sparsity=s, layout="row")
         attempt(f"sustained {n} b{b} s{s}", case)
