@@ -9071,6 +9071,40 @@ __device__ __forceinline__ void bsri_dev_scatter_staged(I *out, const I *staged,
     }
     __syncthreads();
 }
+/* Places of a warp's 256 entries of a tile, own + 32 j, among its own of the same digit, and how many it has of each. Ends with a
+   barrier. */
+template <class I>
+__device__ __forceinline__ void bsri_dev_scatter_rank(const bsri_dev_sort &s, const I (&key)[8], int own, int n,
+                                                      uint32_t (&count)[8][256], uint16_t *places) {
+    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, mine = threadIdx.x;
+    for (int w = 0; w < 8; w++) count[w][mine] = 0;
+    __syncthreads();
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+        const int digit = bsri_dev_digit(s, key[j]), valid = own + j * 32 < n;
+        const unsigned same = bsri_dev_peers<8>(digit) & __ballot_sync(~0u, valid), lower = same & ((1u << lane) - 1);
+        places[own + j * 32] = (uint16_t)(count[warp][digit] + (uint32_t)__popc(lower));
+        __syncwarp();
+        if (valid && !lower) count[warp][digit] += (uint32_t)__popc(same);
+        __syncwarp();
+    }
+    __syncthreads();
+}
+/* Counts become what stands before in the tile; where this thread's digit ends there. Ends with a barrier. */
+template <class I>
+__device__ __forceinline__ uint32_t bsri_dev_scatter_join(uint32_t (&count)[8][256], I *base, I *part) {
+    const int mine = threadIdx.x;
+    uint32_t sum = 0, whole;
+    for (int w = 0; w < 8; w++) sum += count[w][mine];
+    uint32_t before = bsri_dev_block_before(sum, (uint32_t *)part, &whole);
+    base[mine] -= (I)before; /* so that base + place in the tile is the place in the run */
+    for (int w = 0; w < 8; w++) {
+        const uint32_t here = count[w][mine];
+        count[w][mine] = before, before += here;
+    }
+    __syncthreads();
+    return before;
+}
 /* Each warp ranks 256 entries of a tile of 2048 by themselves; sums over the warps then make the ranks the tile's. Sorted
    inside the tile first, entries leave in runs. */
 template <class I>
@@ -9097,27 +9131,8 @@ __global__ void __launch_bounds__(256, sizeof(I) == 4 ? 4 : 2) bsri_sort_scatter
             I key[8];
 #pragma unroll
             for (int j = 0; j < 8; j++) key[j] = own + j * 32 < n ? keys[tile + own + j * 32] : I(0);
-            for (int w = 0; w < 8; w++) count[w][mine] = 0;
-            __syncthreads();
-#pragma unroll
-            for (int j = 0; j < 8; j++) {
-                const int digit = bsri_dev_digit(s, key[j]), valid = own + j * 32 < n;
-                const unsigned same = bsri_dev_peers<8>(digit) & __ballot_sync(~0u, valid), lower = same & ((1u << lane) - 1);
-                places[own + j * 32] = (uint16_t)(count[warp][digit] + (uint32_t)__popc(lower));
-                __syncwarp();
-                if (valid && !lower) count[warp][digit] += (uint32_t)__popc(same);
-                __syncwarp();
-            }
-            __syncthreads();
-            uint32_t sum = 0, whole;
-            for (int w = 0; w < 8; w++) sum += count[w][mine];
-            uint32_t before = bsri_dev_block_before(sum, (uint32_t *)part, &whole);
-            base[mine] -= (I)before; /* so that base + place in the tile is the place in the run */
-            for (int w = 0; w < 8; w++) {
-                const uint32_t here = count[w][mine];
-                count[w][mine] = before, before += here;
-            }
-            __syncthreads();
+            bsri_dev_scatter_rank(s, key, own, n, count, places);
+            const uint32_t last = bsri_dev_scatter_join(count, base, part);
 #pragma unroll
             for (int j = 0; j < 8; j++) {
                 const int digit = bsri_dev_digit(s, key[j]);
@@ -9147,7 +9162,7 @@ __global__ void __launch_bounds__(256, sizeof(I) == 4 ? 4 : 2) bsri_sort_scatter
                 bsri_dev_scatter_staged<I>((I *)s.row_out + r.shift, staged, digits, base, n, s.n);
             }
             __syncthreads();
-            base[mine] += (I)before; /* before is by now the digit's end in the tile */
+            base[mine] += (I)last;
             __syncthreads();
         }
         __syncthreads();
