@@ -5309,6 +5309,27 @@ __device__ __noinline__ void bsri_wgmma_again(const bsri_dev_product &p, int64_t
         }
     }
 }
+/* What an epilogue wants before the last products are done: where its strip of 16 rows is, and what is added there is asked for.
+   spare: what warps have beside the slots. */
+template <class T, class L>
+__device__ __forceinline__ void bsri_wgmma_prepare(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s,
+                                                   const bsri_wgmma_rows &now, const bsri_wgmma_tile &done, bool quit,
+                                                   uint32_t spare, bsri_wgmma_terms<L> &terms) {
+    bsri_dev_finisher &finisher = s.finisher[now.half];
+    /* what is plain and of one item needs nothing of the finisher, whose cold code took 2 to 4 % of a product */
+    if (!quit && !(m.single && m.fused <= BSRI_WGMMA_PLAIN)) bsri_wgmma_item(m, finisher, now.half, done.item);
+    terms.row = 0, terms.col = __shfl_sync(~0u, done.col, 0), terms.cols = 0; /* a warp without a row stores nothing */
+    if (done.line >= 0) {
+        terms.row = (__shfl_sync(~0u, done.line, 0) << m.block_bits) + (now.strip & ((1 << m.block_bits) - 1));
+        terms.cols = (int)bsri_min(L::TN, m.p.width - terms.col);
+    }
+    if (!quit && (m.fused == BSRI_WGMMA_INPUT || m.fused == BSRI_WGMMA_LINES))
+        terms.begin(m, finisher, spare + now.warp * L::SPARE);
+    if constexpr (T::BYTES == 2 && !L::OWN) {
+        if (!quit && (m.fused == BSRI_WGMMA_BIAS || m.fused == BSRI_WGMMA_SMOOTH))
+            terms.template share<T>(finisher.operand[3], m.terms);
+    }
+}
 template <class T, class L>
 __device__ __forceinline__ void bsri_wgmma_end(const bsri_dev_wgmma &m, const bsri_wgmma_list<L::GROUP> &s,
                                                const bsri_wgmma_terms<L> &terms, char *shared,
@@ -5407,23 +5428,41 @@ __device__ __forceinline__ void bsri_wgmma_ahead(const bsri_dev_wgmma &m) {
     for (int i = (int)(threadIdx.x - 128 + 128 * blockIdx.x); i < m.ahead_lines; i += 128 * gridDim.x)
         bsri_dev_prefetch(m.rows.b + i * m.b_line, (uint32_t)m.ahead_bytes);
 }
+/* The stages of one tile by how its operands lie; the flags of the last one. */
+template <class T, class L>
+__device__ __forceinline__ uint32_t bsri_wgmma_sums(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s, bsri_wgmma_turn &at,
+                                                    const bsri_wgmma_rows &own, typename T::sum (&sum)[L::TN / 2]) {
+    if constexpr (L::OWN) { /* asked for each block it takes 5 % and more */
+        if (!m.listed) return bsri_wgmma_slices<T, L, 0, 0>(m, s, at, own, sum);
+        if (m.a_trans) return bsri_wgmma_slices<T, L, 1, 0>(m, s, at, own, sum);
+        return bsri_wgmma_slices<T, L, 2, 0>(m, s, at, own, sum);
+    } else if constexpr (T::BYTES == 1) {
+        return bsri_wgmma_slices<T, L, 0, 0>(m, s, at, own, sum);
+    } else if (__builtin_expect(!m.a_trans, 1)) { /* the most common one first: code that stands near is there sooner */
+        if (__builtin_expect(m.b_rows, 1)) return bsri_wgmma_slices<T, L, 0, 1>(m, s, at, own, sum);
+        return bsri_wgmma_slices<T, L, 0, 0>(m, s, at, own, sum);
+    } else {
+        if (m.b_rows) return bsri_wgmma_slices<T, L, 1, 1>(m, s, at, own, sum);
+        return bsri_wgmma_slices<T, L, 1, 0>(m, s, at, own, sum);
+    }
+}
+/* The next tile's first blocks are asked for: they come during the epilogue. Before its slices are there: 2 to 3 % less. */
+template <class L>
+__device__ __forceinline__ void bsri_wgmma_ask(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s, const bsri_wgmma_turn &at) {
+    typename L::source source;
+    if (!L::OWN) return;
+    bsri_mma_wait(bsri_mma_address(&s.known[at.slot]), at.phase);
+    source.begin(m, s, at.base + L::STAGES * L::STAGE + 8 * L::SPARE);
+    if (s.stage[at.slot].work[0] >> BSRI_WGMMA_FLAGS & BSRI_WGMMA_FIRST) source.start(m, s.stage[at.slot], false);
+}
 template <class T, class L>
 __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s, char *shared) {
     bsri_wgmma_turn at = {bsri_mma_address(shared), bsri_mma_address(s.full), bsri_mma_address(s.empty), 0, 0, 0, 0};
     uint32_t idle = L::OWN ? 0 : BSRI_WGMMA_LAST;
-    /* The next tile's first blocks are asked for: they come during the epilogue. Before its slices are there: 2 to 3 % less. */
-    const auto ahead = [&]() {
-                               typename L::source source;
-                               if (!L::OWN) return;
-                               bsri_mma_wait(bsri_mma_address(&s.known[at.slot]), at.phase);
-                               source.begin(m, s, at.base + L::STAGES * L::STAGE + 8 * L::SPARE);
-                               if (s.stage[at.slot].work[0] >> BSRI_WGMMA_FLAGS & BSRI_WGMMA_FIRST)
-                                   source.start(m, s.stage[at.slot], false);
-    };
     bsri_wgmma_ahead(m);
     /* With an input the tile that is not there takes longest: it passes while the kernel before this one ends. */
     if (L::OWN || m.fused != BSRI_WGMMA_INPUT || m.p.alpha_ptr) bsri_dev_wait_for_last();
-    ahead();
+    bsri_wgmma_ask<L>(m, s, at);
     for (;; idle = 0) { /* first a tile that is not there: while nothing has arrived, the code of the epilogue does */
         const bsri_wgmma_rows own;
         typename T::sum sum[L::TN / 2];
@@ -5437,46 +5476,19 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
             if (L::OWN) sum[i] = 0;
             else bsri_wgmma_unset(sum[i]);
         }
-        if (idle) {
-        } else if constexpr (L::OWN) { /* asked for each block it takes 5 % and more */
-            if (!m.listed) flags = bsri_wgmma_slices<T, L, 0, 0>(m, s, at, own, sum);
-            else if (m.a_trans) flags = bsri_wgmma_slices<T, L, 1, 0>(m, s, at, own, sum);
-            else flags = bsri_wgmma_slices<T, L, 2, 0>(m, s, at, own, sum);
-        } else if constexpr (T::BYTES == 1) {
-            flags = bsri_wgmma_slices<T, L, 0, 0>(m, s, at, own, sum);
-        } else if (__builtin_expect(!m.a_trans, 1)) { /* the most common one first: code that stands near is there sooner */
-            if (__builtin_expect(m.b_rows, 1)) flags = bsri_wgmma_slices<T, L, 0, 1>(m, s, at, own, sum);
-            else flags = bsri_wgmma_slices<T, L, 0, 0>(m, s, at, own, sum);
-        } else {
-            if (m.b_rows) flags = bsri_wgmma_slices<T, L, 1, 1>(m, s, at, own, sum);
-            else flags = bsri_wgmma_slices<T, L, 1, 0>(m, s, at, own, sum);
-        }
+        if (!idle) flags = bsri_wgmma_sums<T, L>(m, s, at, own, sum);
         if (at.first) tile.slot = at.slot, tile.phase = at.phase;
         __syncwarp(); /* tile is known to all lanes */
         const bsri_wgmma_rows now;
         const bsri_wgmma_tile &done = s.tile[now.warp];
-        bsri_dev_finisher &finisher = s.finisher[now.half];
-        /* what is plain and of one item needs nothing of the finisher, whose cold code took 2 to 4 % of a product */
-        if (flags != BSRI_WGMMA_QUIT && !(m.single && m.fused <= BSRI_WGMMA_PLAIN))
-            bsri_wgmma_item(m, finisher, now.half, done.item);
         bsri_wgmma_terms<L> terms;
-        terms.row = 0, terms.col = __shfl_sync(~0u, done.col, 0), terms.cols = 0; /* a warp without a row stores nothing */
-        if (done.line >= 0) {
-            terms.row = (__shfl_sync(~0u, done.line, 0) << m.block_bits) + (now.strip & ((1 << m.block_bits) - 1));
-            terms.cols = (int)bsri_min(L::TN, m.p.width - terms.col);
-        }
-        if (flags != BSRI_WGMMA_QUIT && (m.fused == BSRI_WGMMA_INPUT || m.fused == BSRI_WGMMA_LINES))
-            terms.begin(m, finisher, at.base + L::STAGES * L::STAGE + now.warp * L::SPARE);
-        if constexpr (T::BYTES == 2 && !L::OWN) {
-            if (flags != BSRI_WGMMA_QUIT && (m.fused == BSRI_WGMMA_BIAS || m.fused == BSRI_WGMMA_SMOOTH))
-                terms.template share<T>(finisher.operand[3], m.terms);
-        }
+        bsri_wgmma_prepare<T, L>(m, s, now, done, flags == BSRI_WGMMA_QUIT, at.base + L::STAGES * L::STAGE, terms);
         bsri_wgmma_wait<0>();
         bsri_wgmma_done(sum);
         at.release();
         if (flags == BSRI_WGMMA_QUIT) break;
         at.slot = done.slot, at.phase = done.phase;
-        ahead();
+        bsri_wgmma_ask<L>(m, s, at);
         bsri_wgmma_end<T, L>(m, s, terms, shared, sum);
         if (!L::OWN) bsri_dev_wait_for_last(); /* after the tile that is not there */
         const bsri_wgmma_rows same;
