@@ -940,12 +940,14 @@ __device__ __forceinline__ uint32_t bsri_mma_read16(uint32_t at) {
 __device__ __forceinline__ void bsri_mma_load(uint32_t (&r)[4], uint32_t at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(at));
+                 : "r"(at)
+                 : "memory");
 }
 __device__ __forceinline__ void bsri_mma_load_t(uint32_t (&r)[4], uint32_t at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(at));
+                 : "r"(at)
+                 : "memory");
 }
 #endif
 #define BSRI_MMA_16(shape, types)                                                                                      \
@@ -1054,11 +1056,14 @@ __device__ __forceinline__ void bsri_mma_load_bytes(uint32_t (&r)[4], uint32_t a
 }
 __device__ __forceinline__ uint32_t bsri_mma_load_word(uint32_t at) {
     uint32_t r;
-    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(r) : "r"(at));
+    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(r) : "r"(at) : "memory");
     return r;
 }
 __device__ __forceinline__ void bsri_mma_load(float (&r)[4], uint32_t at) {
-    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(r[0]), "=f"(r[1]), "=f"(r[2]), "=f"(r[3]) : "r"(at));
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(r[0]), "=f"(r[1]), "=f"(r[2]), "=f"(r[3])
+                 : "r"(at)
+                 : "memory");
 }
 #endif
 struct bsri_mma_f32 { /* true f32, no tensor cores: the same tiles and pipeline, multiplied by FFMA */
