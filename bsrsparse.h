@@ -2096,13 +2096,23 @@ static bsr_status bsri_check_dense_sizes(const bsri_call *c, const bsr_dense *d,
     if (d->cols < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, operand, 1, d->cols);
     return bsri_check_batch(c, d->batch_dims, d->batch, operand);
 }
-/* A dense operand: pointer, dtype, sizes, strides, extent, data, alignment; an output's elements distinct. The span is
-   kept in set; an output is first compared with the spans there (it may equal operand `same`). */
+/* An operand's span, kept in set. An output's elements are distinct, and it is first compared with the spans there (it may equal
+   operand `same`). */
+static bsr_status bsri_check_span(const bsri_call *c, bsri_spans *set, bsri_span *s, int role, int same) {
+    if (role == BSRI_WRITE) {
+        const int bad = bsri_span_self_overlap(s);
+        s->written = 1;
+        if (bad >= 0) return bsri_fail(c, BSR_ITEM_STRIDE_OUTPUT, s->operand, bad, s->stride[bad] / s->element);
+        if (set) BSRI_TRY(bsri_check_overlap(c, set, s, same));
+    }
+    return set ? bsri_span_keep(c, set, s) : BSR_OK;
+}
+/* A dense operand: pointer, dtype, sizes, strides, extent, data, alignment; its span. */
 static bsr_status bsri_check_dense_same(const bsri_call *c, bsri_spans *set, const bsr_dense *d, int operand, uint32_t accepted,
                                         int role, int same) {
     int64_t size[BSRI_MAX_DIMS], stride[BSRI_MAX_DIMS];
     bsri_span s;
-    int i, bad;
+    int i;
     BSRI_TRY(bsri_check_dense_sizes(c, d, operand, accepted));
     size[0] = d->rows, size[1] = d->cols, stride[0] = d->row_stride, stride[1] = d->col_stride;
     for (i = 0; i < d->batch_dims; i++) size[2 + i] = d->batch[i], stride[2 + i] = d->batch_stride[i];
@@ -2112,13 +2122,7 @@ static bsr_status bsri_check_dense_same(const bsri_call *c, bsri_spans *set, con
         return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
     if (s.bytes && !d->data) return bsri_fail(c, BSR_ITEM_DATA_NULL, operand, -1, 0);
     if (s.bytes) BSRI_TRY(bsri_check_pointer(c, d->data, s.element, operand));
-    if (role == BSRI_WRITE) {
-        s.written = 1;
-        bad = bsri_span_self_overlap(&s);
-        if (bad >= 0) return bsri_fail(c, BSR_ITEM_STRIDE_OUTPUT, operand, bad, s.stride[bad] / s.element);
-        if (set) BSRI_TRY(bsri_check_overlap(c, set, &s, same));
-    }
-    return set ? bsri_span_keep(c, set, &s) : BSR_OK;
+    return bsri_check_span(c, set, &s, role, same);
 }
 static bsr_status bsri_check_dense(const bsri_call *c, bsri_spans *set, const bsr_dense *d, int operand, uint32_t accepted,
                                    int role) {
@@ -2131,7 +2135,7 @@ static bsr_status bsri_check_array(const bsri_call *c, bsri_spans *set, const bs
                                    const int64_t *inner_stride, int role, int same) {
     int64_t size[BSRI_MAX_DIMS], stride[BSRI_MAX_DIMS];
     bsri_span s;
-    int i, bad;
+    int i;
     for (i = 0; i < n; i++) size[i] = inner_size[i], stride[i] = inner_stride[i];
     for (i = 0; i < m->batch_dims; i++) {
         if (batch_stride[i] < 0) return bsri_fail(c, BSR_ITEM_STRIDE_NEGATIVE, operand, 2 + i, batch_stride[i]);
@@ -2145,15 +2149,14 @@ static bsr_status bsri_check_array(const bsri_call *c, bsri_spans *set, const bs
         return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
     if (s.bytes && data) BSRI_TRY(bsri_check_pointer(c, data, element, operand));
     if (!data) return BSR_OK;
-    if (role == BSRI_WRITE) {
-        s.written = 1;
-        bad = bsri_span_self_overlap(&s);
-        if (bad >= 0) return bsri_fail(c, BSR_ITEM_STRIDE_OUTPUT, operand, bad, s.stride[bad] / s.element);
-        if (set) BSRI_TRY(bsri_check_overlap(c, set, &s, same));
-    }
-    return set ? bsri_span_keep(c, set, &s) : BSR_OK;
+    return bsri_check_span(c, set, &s, role, same);
 }
 
+static bsr_status bsri_check_block(const bsri_call *c, const bsr_matrix *m, int operand) {
+    if (m->block_rows < 1 || m->block_rows > (1 << 20)) return bsri_fail(c, BSR_ITEM_BLOCK_SIZE, operand, 0, m->block_rows);
+    if (m->block_cols < 1 || m->block_cols > (1 << 20)) return bsri_fail(c, BSR_ITEM_BLOCK_SIZE, operand, 1, m->block_cols);
+    return BSR_OK;
+}
 /* Sizes and types of a matrix, without its arrays. */
 static bsr_status bsri_check_matrix_sizes(const bsri_call *c, const bsr_matrix *m, int operand) {
     int64_t limit, blocks;
@@ -2163,8 +2166,7 @@ static bsr_status bsri_check_matrix_sizes(const bsri_call *c, const bsr_matrix *
     if (m->flags & ~BSR_MATRIX_RAGGED) return bsri_fail(c, BSR_ITEM_RESERVED, operand, -1, (int64_t)m->flags);
     if (m->rows < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, operand, 0, m->rows);
     if (m->cols < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, operand, 1, m->cols);
-    if (m->block_rows < 1 || m->block_rows > (1 << 20)) return bsri_fail(c, BSR_ITEM_BLOCK_SIZE, operand, 0, m->block_rows);
-    if (m->block_cols < 1 || m->block_cols > (1 << 20)) return bsri_fail(c, BSR_ITEM_BLOCK_SIZE, operand, 1, m->block_cols);
+    BSRI_TRY(bsri_check_block(c, m, operand));
     if (m->rows % m->block_rows) return bsri_fail(c, BSR_ITEM_BLOCK_DIVIDES, operand, 0, m->rows);
     if (m->cols % m->block_cols) return bsri_fail(c, BSR_ITEM_BLOCK_DIVIDES, operand, 1, m->cols);
     if (m->nnz < 0) return bsri_fail(c, BSR_ITEM_NNZ_NEGATIVE, operand, -1, m->nnz);
@@ -2504,6 +2506,11 @@ static void bsri_tune_cpu(const bsri_call *c, const bsr_tune_row *key, bsr_plan 
     const int match = bsri_tune_row_for(c, key, &row);
     if (!match || (c->exec->plan && !bsri_plan_open(c->exec->plan)) || !bsri_isa_runs(c->ctx, row.kernel)) return;
     plan->kernel = row.kernel, plan->source = BSR_PLAN_TABLE, plan->match = match;
+}
+/* The type that sums are formed in, for operands of this dtype. */
+static int bsri_compute_dtype(const bsri_call *c, int dtype) {
+    if (dtype == BSR_I8) return BSR_I32;
+    return dtype == BSR_F64 || (c->flags & BSR_EXEC_ACCUMULATE_F64) ? BSR_F64 : BSR_F32;
 }
 /* One plan for two products of one call: fields in which they differ stay open. */
 static bsr_plan bsri_plan_both(const bsr_plan *a, const bsr_plan *b) {
@@ -4501,7 +4508,7 @@ static bsr_status bsri_softmax_run(const bsri_call *c, bsri_softmax *j) {
     const bsr_tune_row key = bsri_tune_key(c->op, j->x->dtype, j->out->dtype, j->x, j->x->rows, 0, j->x->cols);
     bsr_plan p = bsri_plan_default(c);
     int stop;
-    j->compute = j->x->dtype == BSR_F64 || (c->flags & BSR_EXEC_ACCUMULATE_F64) ? BSR_F64 : BSR_F32;
+    j->compute = bsri_compute_dtype(c, j->x->dtype);
     j->batch = bsri_batch_of(j->x->batch_dims, j->x->batch);
     j->group = bsri_ceil_div(32, j->x->block_rows);
     j->groups = bsri_ceil_div(bsri_block_rows(j->x), j->group);
@@ -4535,13 +4542,16 @@ static bsr_status bsri_softmax_check_out(const bsri_call *c, bsri_spans *set, co
     return BSR_OK;
 }
 
+static bsr_status bsri_check_scale(const bsri_call *c, double scale) {
+    return fabs(scale) < (double)INFINITY ? BSR_OK : bsri_fail(c, BSR_ITEM_SCALE, BSR_ARG_NONE, -1, 0);
+}
 static bsr_status bsri_softmax_check(const bsri_call *c, double scale, const bsr_matrix *x, const bsr_softmax_options *o,
                                      const bsr_matrix *y) {
     bsri_spans set;
     bsri_batch b;
     set.count = 0;
     BSRI_TRY(bsri_check_matrix(c, &set, x, BSR_ARG_X, BSRI_FLOATS, BSRI_READ));
-    if (!(fabs(scale) < (double)INFINITY)) return bsri_fail(c, BSR_ITEM_SCALE, BSR_ARG_NONE, -1, 0);
+    BSRI_TRY(bsri_check_scale(c, scale));
     b = bsri_batch_of(x->batch_dims, x->batch);
     if (o) {
         BSRI_TRY(bsri_check_bias(c, &set, &b, o->relative_bias, x->rows, x->cols, BSR_MASK_ADD, BSR_ARG_REL_BIAS));
@@ -4562,7 +4572,7 @@ static bsr_status bsri_softmax_backward_check(const bsri_call *c, double scale, 
     bsri_batch b;
     set.count = 0;
     BSRI_TRY(bsri_check_matrix(c, &set, y, BSR_ARG_Y, BSRI_FLOATS, BSRI_READ));
-    if (!(fabs(scale) < (double)INFINITY)) return bsri_fail(c, BSR_ITEM_SCALE, BSR_ARG_NONE, -1, 0);
+    BSRI_TRY(bsri_check_scale(c, scale));
     b = bsri_batch_of(y->batch_dims, y->batch);
     BSRI_TRY(bsri_check_matrix(c, &set, dy, BSR_ARG_DY, BSRI_FLOATS, BSRI_READ));
     if (dy->dtype != y->dtype) return bsri_fail(c, BSR_ITEM_DTYPE_MISMATCH, BSR_ARG_DY, -1, dy->dtype);
@@ -5102,7 +5112,7 @@ static bsr_status bsri_attention_check(const bsri_call *c, double scale, bsri_at
     bsri_spans set;
     set.count = 0;
     BSRI_TRY(bsri_attention_check_options(c, o));
-    if (!(fabs(scale) < (double)INFINITY)) return bsri_fail(c, BSR_ITEM_SCALE, BSR_ARG_NONE, -1, 0);
+    BSRI_TRY(bsri_check_scale(c, scale));
     BSRI_TRY(bsri_attention_check_inputs(c, &set, j->q, j->k, j->v, j->mask, o->flags));
     BSRI_TRY(bsri_attention_batch(c, j));
     BSRI_TRY(bsri_check_bias(c, &set, &j->batch, o->relative_bias, j->q->rows, j->k->rows, BSR_MASK_ADD, BSR_ARG_REL_BIAS));
@@ -5129,7 +5139,7 @@ static void bsri_attention_prepare(const bsri_call *c, double scale, bsri_attent
     j->allow = o->mask_function ? bsri_user_masks[o->mask_function - BSR_USER_FUNCTION_BASE] : NULL;
     j->modifies = o->flags || o->key_padding_mask || o->relative_bias || j->score || j->allow;
     bsri_value_strides(j->mask, j->mask_strides);
-    j->compute = j->q->dtype == BSR_F64 || (c->flags & BSR_EXEC_ACCUMULATE_F64) ? BSR_F64 : BSR_F32;
+    j->compute = bsri_compute_dtype(c, j->q->dtype);
     j->tile = j->compute == BSR_F64 ? BSRI_TILE_F64 : BSRI_TILE_F32;
     j->tile_rows = bsri_min(j->mask->block_rows, j->tile);
     j->tiles = bsri_ceil_div(j->mask->block_rows, j->tile_rows);
@@ -5373,10 +5383,7 @@ static bsr_status bsri_build_begin(const bsri_call *c, bsri_build *b, const bsr_
     memset(b, 0, sizeof *b);
     if (!m) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MATRIX, -1, 0);
     b->to = *m;
-    if (m->block_rows < 1 || m->block_rows > (1 << 20))
-        return bsri_fail(c, BSR_ITEM_BLOCK_SIZE, BSR_ARG_MATRIX, 0, m->block_rows);
-    if (m->block_cols < 1 || m->block_cols > (1 << 20))
-        return bsri_fail(c, BSR_ITEM_BLOCK_SIZE, BSR_ARG_MATRIX, 1, m->block_cols);
+    BSRI_TRY(bsri_check_block(c, m, BSR_ARG_MATRIX));
     if (rows >= 0 && cols >= 0) { /* a negative size of the source fails in its own check */
         if (!bsri_mul(bsri_ceil_div(rows, m->block_rows), m->block_rows, &rows) ||
             !bsri_mul(bsri_ceil_div(cols, m->block_cols), m->block_cols, &cols))
@@ -5524,8 +5531,8 @@ static void bsri_build_write(void *arg, int64_t i) {
     bsri_item to = bsri_matrix_item(&b->batch, i / b->rows, &b->to);
     b->row(b, i / b->rows, i % b->rows, &to, b->first[i]);
 }
-/* Counts, checks what only the counts can tell, then writes: the last step of every conversion. */
-static bsr_status bsri_build_finish(const bsri_call *c, bsri_build *b, bsr_matrix *m) {
+/* Counts, checks what only the counts can tell, then writes. */
+static bsr_status bsri_build_output(const bsri_call *c, bsri_build *b, bsr_matrix *m) {
     int64_t capacity = b->to.nnz, limit = b->to.index_dtype == BSR_I32 ? INT32_MAX : INT64_MAX - 1;
     int64_t item, r, n, total = 0, size = 0, largest = 0;
     int ragged = (b->to.flags & BSR_MATRIX_RAGGED) != 0;
@@ -5554,6 +5561,12 @@ static bsr_status bsri_build_finish(const bsri_call *c, bsri_build *b, bsr_matri
     *m = b->to;
     return BSR_OK;
 }
+/* The last step of every conversion, with which its scratch ends. */
+static bsr_status bsri_build_finish(const bsri_call *c, bsri_build *b, bsr_matrix *m, bsri_scratch *scratch) {
+    const bsr_status status = bsri_build_output(c, b, m);
+    bsri_scratch_end(c, scratch);
+    return status;
+}
 /* Scratch of a builder whose candidates are kept by bits; norms: how many of them, or 0. */
 static bsr_status bsri_build_bits(const bsri_call *c, bsri_build *b, int64_t norms, bsri_scratch *scratch) {
     bsri_cuts cuts = {0, 0};
@@ -5571,6 +5584,13 @@ static bsr_status bsri_build_all_blocks(const bsri_call *c, bsri_build *b) {
     b->row_words = bsri_ceil_div(b->cols, 64), b->row = bsri_row_of_bits;
     if (!bsri_mul(b->rows, b->row_words, &b->item_words)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
     return BSR_OK;
+}
+
+/* Both, with the target's batch and without norms. */
+static bsr_status bsri_build_blocks(const bsri_call *c, bsri_build *b, const bsr_matrix *m, bsri_scratch *scratch) {
+    b->batch = bsri_batch_of(m->batch_dims, m->batch);
+    BSRI_TRY(bsri_build_all_blocks(c, b));
+    return bsri_build_bits(c, b, 0, scratch);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -5702,7 +5722,6 @@ static bsr_status bsri_build_from_entries(const bsri_call *c, bsri_build *b, bsr
                                           bsr_matrix *m) {
     bsri_cuts cuts = {0, 0};
     bsri_scratch scratch;
-    bsr_status status;
     int64_t at[6], keys[4], most, unit, *order[2], *start, r, p, *rows, *to;
     const int64_t *from = NULL;
     int pass;
@@ -5733,9 +5752,7 @@ static bsr_status bsri_build_from_entries(const bsri_call *c, bsri_build *b, bsr
     for (r = 0; r < b->rows; r++) start[r + 1] += start[r];
     e->order = from, e->start = start;
     b->entries = e, b->row = bsri_row_of_entries;
-    status = bsri_build_finish(c, b, m);
-    bsri_scratch_end(c, &scratch);
-    return status;
+    return bsri_build_finish(c, b, m, &scratch);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -5755,7 +5772,6 @@ BSR_API bsr_status bsr_from_dense(const bsr_context *ctx, const bsr_dense *sourc
     bsri_call c;
     bsri_build b;
     bsri_scratch scratch;
-    bsr_status status;
     int stop;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_FROM_DENSE, exec));
     if (!source) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_SOURCE, -1, 0);
@@ -5765,13 +5781,9 @@ BSR_API bsr_status bsr_from_dense(const bsr_context *ctx, const bsr_dense *sourc
     BSRI_CUDA_RETURN(&c, bsri_cuda_from_dense(&c, &b, m));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
-    b.batch = bsri_batch_of(m->batch_dims, m->batch);
-    BSRI_TRY(bsri_build_all_blocks(&c, &b));
-    BSRI_TRY(bsri_build_bits(&c, &b, 0, &scratch));
+    BSRI_TRY(bsri_build_blocks(&c, &b, m, &scratch));
     bsri_for_each(ctx, b.batch.count * b.rows, bsri_bits_from_dense, &b);
-    status = bsri_build_finish(&c, &b, m);
-    bsri_scratch_end(&c, &scratch);
-    return status;
+    return bsri_build_finish(&c, &b, m, &scratch);
 }
 
 /* A source of single elements as the 1 x 1 block matrix that CSR is. */
@@ -5791,6 +5803,13 @@ static bsri_entries bsri_entries_of(const bsr_matrix *s, const void *row) {
     e.values = (const char *)s->values, e.dtype = s->dtype;
     return e;
 }
+/* The target of the entries of s, whose spans are in set. */
+static bsr_status bsri_build_entries_check(const bsri_call *c, bsri_build *b, const bsr_matrix *s, bsri_spans *set) {
+    const bsr_matrix *m = &b->to;
+    BSRI_TRY(bsri_build_check(c, b, set));
+    if (m->batch_dims) return bsri_fail(c, BSR_ITEM_BATCH_DIMS, BSR_ARG_MATRIX, -1, m->batch_dims);
+    return s->values && b->with_values ? bsri_check_convertible(c, s->dtype, m->dtype, BSR_ARG_MATRIX) : BSR_OK;
+}
 BSR_API bsr_status bsr_from_csr(const bsr_context *ctx, int64_t rows, int64_t cols, int64_t nnz, const void *crow,
                                 const void *col, int index_dtype, const void *values, int dtype, bsr_matrix *m,
                                 const bsr_exec *exec) {
@@ -5806,9 +5825,7 @@ BSR_API bsr_status bsr_from_csr(const bsr_context *ctx, int64_t rows, int64_t co
         BSRI_TRY(bsri_check_matrix(&c, &set, &s, BSR_ARG_SOURCE, BSRI_FLOATS | BSRI_INTS, values ? BSRI_READ : BSRI_PATTERN));
     BSRI_TRY(bsri_build_begin(&c, &b, m, rows, cols, 1));
     if (bsri_checking(&c)) {
-        BSRI_TRY(bsri_build_check(&c, &b, &set));
-        if (m->batch_dims) return bsri_fail(&c, BSR_ITEM_BATCH_DIMS, BSR_ARG_MATRIX, -1, m->batch_dims);
-        if (values && b.with_values) BSRI_TRY(bsri_check_convertible(&c, dtype, m->dtype, BSR_ARG_MATRIX));
+        BSRI_TRY(bsri_build_entries_check(&c, &b, &s, &set));
         BSRI_TRY(bsri_check_structure(&c, &s, BSR_ARG_SOURCE, 0));
     }
     BSRI_CUDA_RETURN(&c, bsri_cuda_from_entries(&c, &b, &s, NULL, m));
@@ -5848,11 +5865,7 @@ BSR_API bsr_status bsr_from_coo(const bsr_context *ctx, int64_t rows, int64_t co
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_FROM_COO, exec));
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_coo(&c, &set, &s, row));
     BSRI_TRY(bsri_build_begin(&c, &b, m, rows, cols, 1));
-    if (bsri_checking(&c)) {
-        BSRI_TRY(bsri_build_check(&c, &b, &set));
-        if (m->batch_dims) return bsri_fail(&c, BSR_ITEM_BATCH_DIMS, BSR_ARG_MATRIX, -1, m->batch_dims);
-        if (values && b.with_values) BSRI_TRY(bsri_check_convertible(&c, dtype, m->dtype, BSR_ARG_MATRIX));
-    }
+    if (bsri_checking(&c)) BSRI_TRY(bsri_build_entries_check(&c, &b, &s, &set));
     BSRI_CUDA_RETURN(&c, bsri_cuda_from_entries(&c, &b, &s, row, m));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     return stop ? BSR_OK : bsri_build_from_entries(&c, &b, &e, NULL, m);
@@ -5862,7 +5875,6 @@ BSR_API bsr_status bsr_from_block_mask(const bsr_context *ctx, const uint8_t *ma
     bsri_call c;
     bsri_build b;
     bsri_scratch scratch;
-    bsr_status status;
     bsr_dense view;
     int stop;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_FROM_BLOCK_MASK, exec));
@@ -5883,13 +5895,9 @@ BSR_API bsr_status bsr_from_block_mask(const bsr_context *ctx, const uint8_t *ma
     BSRI_CUDA_RETURN(&c, bsri_cuda_from_mask(&c, &b, m));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
-    b.batch = bsri_batch_of(m->batch_dims, m->batch);
-    BSRI_TRY(bsri_build_all_blocks(&c, &b));
-    BSRI_TRY(bsri_build_bits(&c, &b, 0, &scratch));
+    BSRI_TRY(bsri_build_blocks(&c, &b, m, &scratch));
     bsri_for_each(ctx, b.batch.count * b.rows, bsri_bits_from_mask, &b);
-    status = bsri_build_finish(&c, &b, m);
-    bsri_scratch_end(&c, &scratch);
-    return status;
+    return bsri_build_finish(&c, &b, m, &scratch);
 }
 
 BSR_API int64_t bsr_kept_blocks(int64_t total_blocks, double sparsity) {
@@ -5913,7 +5921,6 @@ BSR_API bsr_status bsr_random_pattern(const bsr_context *ctx, uint64_t seed, dou
     bsri_build b;
     bsri_scratch scratch;
     bsri_spans set;
-    bsr_status status;
     int64_t total, kept, item;
     int stop;
     set.count = 0;
@@ -5924,13 +5931,9 @@ BSR_API bsr_status bsr_random_pattern(const bsr_context *ctx, uint64_t seed, dou
     BSRI_CUDA_RETURN(&c, bsri_cuda_random(&c, &b, seed, kept, m));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
-    b.batch = bsri_batch_of(m->batch_dims, m->batch);
-    BSRI_TRY(bsri_build_all_blocks(&c, &b));
-    BSRI_TRY(bsri_build_bits(&c, &b, 0, &scratch));
+    BSRI_TRY(bsri_build_blocks(&c, &b, m, &scratch));
     for (item = 0; item < b.batch.count; item++) bsri_bits_random(&b, item, seed, kept, total);
-    status = bsri_build_finish(&c, &b, m);
-    bsri_scratch_end(&c, &scratch);
-    return status;
+    return bsri_build_finish(&c, &b, m, &scratch);
 }
 
 /* The checks of a pruned sparse source: fits, same block size, ascending columns (they are the result's). */
@@ -5947,7 +5950,6 @@ static bsr_status bsri_prune_check_sparse(const bsri_call *c, bsri_build *b, con
 }
 static bsr_status bsri_prune_run(const bsri_call *c, bsri_build *b, int64_t total, int64_t kept, bsr_matrix *m) {
     bsri_scratch scratch;
-    bsr_status status;
     int64_t n = total;
     b->batch = bsri_batch_of(m->batch_dims, m->batch);
     if (b->sparse) n = b->sparse->nnz, b->item_words = bsri_ceil_div(n, 64), b->row = bsri_row_of_stored;
@@ -5962,9 +5964,7 @@ static bsr_status bsri_prune_run(const bsri_call *c, bsri_build *b, int64_t tota
         bsri_for_each(c->ctx, n, bsri_norm_one, b);
         bsri_bits_largest(b, n, bsri_min(kept, n));
     }
-    status = bsri_build_finish(c, b, m);
-    bsri_scratch_end(c, &scratch);
-    return status;
+    return bsri_build_finish(c, b, m, &scratch);
 }
 BSR_API bsr_status bsr_prune(const bsr_context *ctx, bsr_operand source, double sparsity, int norm, bsr_matrix *m,
                              const bsr_exec *exec) {
@@ -6486,13 +6486,16 @@ static bsr_status bsri_scatter_run(const bsri_call *c, const bsri_scatter_build 
     bsri_scratch_end(c, &scratch);
     return BSR_OK;
 }
+static bsr_status bsri_check_format(const bsri_call *c, const bsr_scatter_indices *x) {
+    if (x->format < BSR_SCATTER_MM || x->format > BSR_SCATTER_STRIDED_COMPRESSED)
+        return bsri_fail(c, BSR_ITEM_FORMAT, BSR_ARG_INDICES, -1, x->format);
+    return x->reserved ? bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_INDICES, -1, x->reserved) : BSR_OK;
+}
 static bsr_status bsri_scatter_check(const bsri_call *c, bsri_spans *set, const bsr_matrix *a, int64_t n,
                                      const bsr_scatter_indices *x) {
     int64_t split = x->split_n ? x->split_n : 1;
     int i;
-    if (x->format < BSR_SCATTER_MM || x->format > BSR_SCATTER_STRIDED_COMPRESSED)
-        return bsri_fail(c, BSR_ITEM_FORMAT, BSR_ARG_INDICES, -1, x->format);
-    if (x->reserved) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_INDICES, -1, x->reserved);
+    BSRI_TRY(bsri_check_format(c, x));
     BSRI_TRY(bsri_check_matrix(c, set, a, BSR_ARG_A, BSRI_ANY, BSRI_PATTERN));
     for (i = 0; i < a->batch_dims; i++)
         if (a->batch[i] != 1) return bsri_fail(c, BSR_ITEM_BATCH_EXTRA, BSR_ARG_A, i, a->batch[i]);
@@ -7550,6 +7553,11 @@ static bsr_status bsri_settle(const bsri_call *c, bsr_plan *plan, int step, int 
     return step == BSRI_PLAN_AND_RUN ? bsri_plan_settle(c, plan, stop) : BSR_OK;
 }
 
+static bsr_status bsri_settle_cpu(const bsri_call *c, const bsr_tune_row *key, bsr_plan *plan, int step, int *stop) {
+    if (step != BSRI_RUN_ONLY) bsri_tune_cpu(c, key, plan);
+    return bsri_settle(c, plan, step, stop);
+}
+
 /* One sparse x dense -> dense problem as a public function states it: what to call each operand in errors, too. */
 typedef struct bsri_product_call {
     double alpha, beta;
@@ -7559,12 +7567,6 @@ typedef struct bsri_product_call {
     int32_t trans, id_a, id_b, id_out;
     int32_t reduce; /* out may lack batch dimensions of the operands: they are summed over */
 } bsri_product_call;
-
-/* The type that sums are formed in, for operands of this dtype. */
-static int bsri_compute_dtype(const bsri_call *c, int dtype) {
-    if (dtype == BSR_I8) return BSR_I32;
-    return dtype == BSR_F64 || (c->flags & BSR_EXEC_ACCUMULATE_F64) ? BSR_F64 : BSR_F32;
-}
 
 /* May operands of this dtype give a result of that one? */
 static int bsri_result_dtype(int dtype, int out) {
@@ -7690,8 +7692,7 @@ static bsr_status bsri_product_start(const bsri_call *c, const bsri_product_call
     job.alpha = p->alpha, job.beta = p->beta, job.compute = bsri_compute_dtype(c, p->a->dtype), job.batch = batch;
     if (step != BSRI_RUN_ONLY) *plan = bsri_product_plan(c, p);
     BSRI_CUDA_RETURN(c, bsri_cuda_product(c, &job, &key, plan, step));
-    if (step != BSRI_RUN_ONLY) bsri_tune_cpu(c, &key, plan);
-    BSRI_TRY(bsri_settle(c, plan, step, &stop));
+    BSRI_TRY(bsri_settle_cpu(c, &key, plan, step, &stop));
     if (stop) return BSR_OK;
     job.isa = plan->kernel;
     bsri_product_run(c->ctx, &job);
@@ -7850,11 +7851,9 @@ static bsr_status bsri_check_scatter_spans(const bsri_call *c, bsri_spans *set, 
         if (count[i] > 0) BSRI_TRY(bsri_span_read(c, set, BSR_ARG_INDICES, array[i], 8 * bsri_min(count[i], most)));
     return BSR_OK;
 }
-static bsr_status bsri_check_format(const bsri_call *c, const bsr_scatter_indices *x) {
+static bsr_status bsri_check_indices(const bsri_call *c, const bsr_scatter_indices *x) {
     if (!x) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_INDICES, -1, 0);
-    if (x->format < BSR_SCATTER_MM || x->format > BSR_SCATTER_STRIDED_COMPRESSED)
-        return bsri_fail(c, BSR_ITEM_FORMAT, BSR_ARG_INDICES, -1, x->format);
-    if (x->reserved) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_INDICES, -1, x->reserved);
+    BSRI_TRY(bsri_check_format(c, x));
     if (x->split_n < 0) return bsri_fail(c, BSR_ITEM_SPLIT_N, BSR_ARG_INDICES, -1, x->split_n);
     return BSR_OK;
 }
@@ -7890,7 +7889,7 @@ static bsr_status bsri_check_scatter(const bsri_call *c, const bsr_dense *blocks
     set.count = 0;
     BSRI_TRY(bsri_check_dense(c, &set, blocks, BSR_ARG_BLOCKS, BSRI_OPERAND_DTYPES, BSRI_READ));
     BSRI_TRY(bsri_check_dense(c, &set, others, BSR_ARG_OTHERS, BSRI_OPERAND_DTYPES, BSRI_READ));
-    BSRI_TRY(bsri_check_format(c, x));
+    BSRI_TRY(bsri_check_indices(c, x));
     BSRI_TRY(bsri_check_dense(c, &set, acc, BSR_ARG_ACCUMULATORS, BSRI_FLOATS | BSRI_INTS, BSRI_WRITE));
     BSRI_TRY(bsri_check_pair_dtypes(c, blocks->dtype, others->dtype, BSR_ARG_OTHERS, acc->dtype, BSR_ARG_ACCUMULATORS));
     BSRI_TRY(bsri_scatter_shapes(c, blocks, others, x, acc, &s));
@@ -7910,8 +7909,7 @@ static bsr_status bsri_scatter_start(const bsri_call *c, const bsr_dense *blocks
     job.batch = bsri_batch_of(others->batch_dims, others->batch);
     if (step != BSRI_RUN_ONLY) *plan = bsri_plan_default(c);
     if (others->cols && blocks->cols) BSRI_CUDA_RETURN(c, bsri_cuda_product(c, &job, &key, plan, step));
-    if (step != BSRI_RUN_ONLY) bsri_tune_cpu(c, &key, plan);
-    BSRI_TRY(bsri_settle(c, plan, step, &stop));
+    BSRI_TRY(bsri_settle_cpu(c, &key, plan, step, &stop));
     if (stop) return BSR_OK;
     job.isa = plan->kernel;
     if (others->cols && blocks->cols) bsri_product_run(c->ctx, &job);
@@ -7964,7 +7962,7 @@ static bsr_status bsri_check_dense_scatter(const bsri_call *c, const bsr_matrix 
     BSRI_TRY(bsri_check_product_operands(c, &p, &set));
     if (a->batch_dims) return bsri_fail(c, BSR_ITEM_BATCH_DIMS, BSR_ARG_A, -1, a->batch_dims);
     BSRI_TRY(bsri_check_product(c, &p, &set));
-    BSRI_TRY(bsri_check_format(c, x));
+    BSRI_TRY(bsri_check_indices(c, x));
     if (b->cols % split_n) return bsri_fail(c, BSR_ITEM_SPLIT_N, BSR_ARG_INDICES, -1, split_n);
     memset(&s, 0, sizeof s);
     s.blocks = a->nnz, s.ms = a->block_rows, s.ks = a->block_cols, s.ns = b->cols / split_n;
@@ -8080,8 +8078,7 @@ static bsr_status bsri_sampled_start(const bsri_call *c, const bsri_sampled_call
     }
     key.beta = bsri_scalar_class(p->beta, NULL), key.alpha = bsri_scalar_class(p->alpha, NULL);
     BSRI_CUDA_RETURN(c, bsri_cuda_sampled(c, &job, &key, plan, step));
-    if (step != BSRI_RUN_ONLY) bsri_tune_cpu(c, &key, plan);
-    BSRI_TRY(bsri_settle(c, plan, step, &stop));
+    BSRI_TRY(bsri_settle_cpu(c, &key, plan, step, &stop));
     if (stop) return BSR_OK;
     job.isa = plan->kernel;
     bsri_sampled_run(c->ctx, &job);
