@@ -8688,111 +8688,132 @@ __device__ __forceinline__ void bsri_flash_store(const bsri_dev_attention &p, co
     }
 }
 
-template <class S>
-__device__ __forceinline__ void bsri_flash_consume(const bsri_dev_flash &m, bsri_flash_stream<S> &c, uint32_t memory, int group) {
+/* A warpgroup that multiplies: where it is in its stream's rings, its query tile. Scores s, probabilities a and sums stay apart:
+   beside arrays these would be memory until loops are unrolled, and the code another. */
+template <class S> struct bsri_flash_consumer {
     typedef bsri_wgmma<typename S::type, S::KEYS> scores;
     typedef bsri_wgmma<typename S::type, S::HD, 0, 1> values;
-    const bsri_dev_attention &p = m.p;
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-    const int first = (S::WARPGROUPS == 2 ? group * 64 : 0) + warp * 16, r = first + lane / 4; /* in the tile */
-    const uint32_t slots = memory + 2 * S::QUERY, queries = memory + (S::WARPGROUPS == 2 ? group * 64 * 128 : 0);
+    const bsri_dev_flash &m;
+    bsri_flash_stream<S> &c;
+    const int group, first, r; /* first rows of this warp and this thread in a tile */
+    const uint32_t slots, queries;
     bsri_flash_ring<S::SLOTS> ring = {0, 0};
     bsri_flash_ring<2> q = {0, 0}, next = {0, 0};
-    auto turn = [&](bool begin) { /* sharing a stream: the other warpgroup's products go first, or next */
-                                  if (S::WARPGROUPS == 1) return;
-                                  if (begin) bsri_named_sync(2 + group, 256);
-                                  else bsri_named_arrive(3 - group, 256);
-    };
-    if (group == 1) turn(false);
-    float out[S::HD / 2], s[S::KEYS / 2], top[2], sum[2], factor[2];
-    uint32_t a[S::KEYS / 16][4], slot = 0;
-    bsri_flash_place t = {0, 0, 0, 0}, before;
-    int flags = BSRI_FLASH_EMPTY;
-    auto form = [&] { /* scores of the keys in `slot` */
-                      const uint64_t x = bsri_wgmma_matrix<128>(queries + q.at * S::QUERY, 0);
-                      const uint64_t y = bsri_wgmma_matrix<128>(slots + slot * S::SLOT, 0);
-                      bsri_wgmma_fence();
+    bsri_flash_place t = {0, 0, 0, 0};
+    int flags = BSRI_FLASH_EMPTY; /* of the key tile in `slot` */
+    uint32_t slot = 0;
+    bool shield; /* a score of the tile was forbidden */
+
+    __device__ __forceinline__ bsri_flash_consumer(const bsri_dev_flash &m_, bsri_flash_stream<S> &c_, uint32_t memory, int of)
+        : m(m_), c(c_), group(of), first((S::WARPGROUPS == 2 ? group * 64 : 0) + threadIdx.x / 32 % 4 * 16),
+          r(first + threadIdx.x % 32 / 4), slots(memory + 2 * S::QUERY),
+          queries(memory + (S::WARPGROUPS == 2 ? group * 64 * 128 : 0)) {}
+    /* Sharing a stream: the other warpgroup's products go first, or next. */
+    __device__ __forceinline__ void turn(bool begin) const {
+        if (S::WARPGROUPS == 1) return;
+        if (begin) bsri_named_sync(2 + group, 256);
+        else bsri_named_arrive(3 - group, 256);
+    }
+    /* Scores of the keys in `slot`. */
+    __device__ __forceinline__ void form(float (&s)[S::KEYS / 2]) const {
+        const uint64_t x = bsri_wgmma_matrix<128>(queries + q.at * S::QUERY, 0);
+        const uint64_t y = bsri_wgmma_matrix<128>(slots + slot * S::SLOT, 0);
+        bsri_wgmma_fence();
 #pragma unroll
-                      for (int i = 0; i < S::HD / 16; i++)
-                          scores::ss(s, x + i / 4 * S::ROWS * 8 + i % 4 * 2, y + i / 4 * S::KEYS * 8 + i % 4 * 2, i > 0);
-                      bsri_wgmma_commit();
-    };
-    auto add = [&] { /* probabilities times the values in the ring's next slot */
-                     const uint64_t y = bsri_wgmma_matrix<128>(slots + ring.at * S::SLOT, S::KEYS * 128);
-                     bsri_flash_wait(c.full, ring.at, ring.parity);
-                     bsri_wgmma_fence();
+        for (int i = 0; i < S::HD / 16; i++)
+            scores::ss(s, x + i / 4 * S::ROWS * 8 + i % 4 * 2, y + i / 4 * S::KEYS * 8 + i % 4 * 2, i > 0);
+        bsri_wgmma_commit();
+    }
+    /* Probabilities times the values in the ring's next slot. */
+    __device__ __forceinline__ void add(float (&out)[S::HD / 2], const uint32_t (&a)[S::KEYS / 16][4]) const {
+        const uint64_t y = bsri_wgmma_matrix<128>(slots + ring.at * S::SLOT, S::KEYS * 128);
+        bsri_flash_wait(c.full, ring.at, ring.parity);
+        bsri_wgmma_fence();
 #pragma unroll
-                     for (int i = 0; i < S::KEYS / 16; i++) values::rs(out, a[i], y + i * 128);
-                     bsri_wgmma_commit();
-    };
-    auto added = [&] {
+        for (int i = 0; i < S::KEYS / 16; i++) values::rs(out, a[i], y + i * 128);
+        bsri_wgmma_commit();
+    }
+    __device__ __forceinline__ void added(float (&out)[S::HD / 2]) {
         bsri_wgmma_wait<0>();
         bsri_wgmma_done(out);
         bsri_flash_arrive(c.empty, ring.at);
         ring.next();
-    };
-    auto pack = [&] {
+    }
+    /* The next key tile, the first of its query tile or a later one. */
+    __device__ __forceinline__ void open(void) {
+        bsri_flash_wait(c.full, ring.at, ring.parity);
+        slot = ring.at, flags = c.note[slot].flags;
+        ring.next();
+    }
+    /* The next query tile: its first scores are being formed when this returns. */
+    __device__ __forceinline__ void begin(float (&s)[S::KEYS / 2]) {
+        open();
+        const bsri_flash_plan &plan = c.plan[next.at];
+        t.item = plan.item, t.out = plan.out, t.lse = plan.lse, t.row = plan.row;
+        if (!(flags & BSRI_FLASH_EXIT)) bsri_flash_arrive(c.plan_empty, next.at), next.next();
+        if (!(flags & (BSRI_FLASH_EXIT | BSRI_FLASH_EMPTY))) bsri_flash_wait(c.q_full, q.at, q.parity);
+        turn(true), form(s), turn(false); /* also where there are none: scores that nobody reads */
+    }
+    /* The scores are there: what is forbidden goes, their keys' slot is free. */
+    __device__ __forceinline__ void forbid(float (&s)[S::KEYS / 2], int block_row, const int (&limit)[2]) {
+        bsri_wgmma_done(s);
+        if (flags & BSRI_FLASH_MASKED) bsri_flash_forbid<S>(s, m, c.note[slot], block_row, limit), shield = true;
+        bsri_flash_arrive(c.empty, slot);
+    }
+    static __device__ __forceinline__ void pack(uint32_t (&a)[S::KEYS / 16][4], const float (&s)[S::KEYS / 2]) {
 #pragma unroll
         for (int i = 0; i < S::KEYS / 8; i++)
             a[i / 2][i % 2 * 2] = S::type::pack(s[4 * i], s[4 * i + 1]),
                              a[i / 2][i % 2 * 2 + 1] = S::type::pack(s[4 * i + 2], s[4 * i + 3]);
-    };
-    auto open = [&] { /* the next key tile, the first of its query tile or a later one */
-                      bsri_flash_wait(c.full, ring.at, ring.parity);
-                      slot = ring.at, flags = c.note[slot].flags;
-                      ring.next();
-    };
-    auto begin = [&] { /* the next query tile: its first scores are being formed when this returns */
-                       open();
-                       const bsri_flash_plan &plan = c.plan[next.at];
-                       t.item = plan.item, t.out = plan.out, t.lse = plan.lse, t.row = plan.row;
-                       if (!(flags & BSRI_FLASH_EXIT)) bsri_flash_arrive(c.plan_empty, next.at), next.next();
-                       if (!(flags & (BSRI_FLASH_EXIT | BSRI_FLASH_EMPTY))) bsri_flash_wait(c.q_full, q.at, q.parity);
-                       turn(true), form(), turn(false); /* also where there are none: scores that nobody reads */
-    };
-    begin();
-#pragma unroll 1
-    while (!(flags & BSRI_FLASH_EXIT)) {
-        const int rows = (int)p.mask.block_rows;
-        const int block_row = S::WARPGROUPS == 2 ? 0 : (t.row + first) / rows - t.row / rows;
-        const int limit[2] = {bsri_flash_limit(p, t.row + r), bsri_flash_limit(p, t.row + r + 8)};
-        bool shield = false;
-        auto forbid = [&] {
-            bsri_wgmma_done(s);
-            if (flags & BSRI_FLASH_MASKED) bsri_flash_forbid<S>(s, m, c.note[slot], block_row, limit), shield = true;
-            bsri_flash_arrive(c.empty, slot);
-        };
+    }
+    /* A query tile, whose first scores are being formed: its sums. */
+    __device__ __forceinline__ void tile(float (&s)[S::KEYS / 2], float (&out)[S::HD / 2], float (&top)[2], float (&sum)[2]) {
+        const int rows = (int)m.p.mask.block_rows, block_row = S::WARPGROUPS == 2 ? 0 : (t.row + first) / rows - t.row / rows;
+        const int limit[2] = {bsri_flash_limit(m.p, t.row + r), bsri_flash_limit(m.p, t.row + r + 8)};
+        float factor[2];
+        uint32_t a[S::KEYS / 16][4];
+        shield = false;
         top[0] = top[1] = -bsri_dev_inf<float>(), sum[0] = sum[1] = 0;
 #pragma unroll
         for (int i = 0; i < S::HD / 2; i++) out[i] = 0;
         bsri_wgmma_wait<0>();
-        forbid();
-        if (!(flags & BSRI_FLASH_EMPTY)) {
-            bsri_flash_fold(s, top, sum, factor, p.unit);
-            pack();
+        forbid(s, block_row, limit);
+        if (flags & BSRI_FLASH_EMPTY) return;
+        bsri_flash_fold(s, top, sum, factor, m.p.unit);
+        pack(a, s);
 #pragma unroll 1
-            while (!(flags & BSRI_FLASH_LAST)) {
-                open();
-                turn(true), form(), add(), turn(false);
-                bsri_wgmma_wait<1>();
-                forbid();
-                const bool grown = bsri_flash_fold(s, top, sum, factor, p.unit);
-                bsri_flash_hold(sum);
-                added();
-                if (grown) {
+        while (!(flags & BSRI_FLASH_LAST)) {
+            open();
+            turn(true), form(s), add(out, a), turn(false);
+            bsri_wgmma_wait<1>();
+            forbid(s, block_row, limit);
+            const bool grown = bsri_flash_fold(s, top, sum, factor, m.p.unit);
+            bsri_flash_hold(sum);
+            added(out);
+            if (grown) {
 #pragma unroll
-                    for (int i = 0; i < S::HD / 2; i++) out[i] *= factor[i / 2 % 2];
-                }
-                pack();
+                for (int i = 0; i < S::HD / 2; i++) out[i] *= factor[i / 2 % 2];
             }
-            bsri_flash_arrive(c.q_empty, q.at);
-            q.next();
-            add();
-            added();
+            pack(a, s);
         }
-        before = t;
-        begin();
-        bsri_flash_store<S>(p, before, r, out, top, sum, shield);
+        bsri_flash_arrive(c.q_empty, q.at);
+        q.next();
+        add(out, a);
+        added(out);
+    }
+};
+template <class S>
+__device__ __forceinline__ void bsri_flash_consume(const bsri_dev_flash &m, bsri_flash_stream<S> &c, uint32_t memory, int group) {
+    bsri_flash_consumer<S> w(m, c, memory, group);
+    float out[S::HD / 2], s[S::KEYS / 2], top[2], sum[2];
+    if (group == 1) w.turn(false);
+    w.begin(s);
+#pragma unroll 1
+    while (!(w.flags & BSRI_FLASH_EXIT)) {
+        w.tile(s, out, top, sum);
+        const bsri_flash_place done = w.t;
+        w.begin(s);
+        bsri_flash_store<S>(m.p, done, w.r, out, top, sum, w.shield);
     }
     bsri_wgmma_wait<0>();
 }
