@@ -8329,69 +8329,84 @@ __device__ __forceinline__ int bsri_flash_length_of(const bsri_flash_control<S> 
     const int bin = BSRI_FLASH_BINS - 1 - 2 * owner, left = rank - __shfl_sync(~0u, before, owner);
     return left < (int)c.count[bin] ? bin : bin - 1;
 }
+/* What streams lane, lane + 32, ... have more to do than the least at the last turn: below 63 + 128, as who has 63 more takes no
+   tile; 255: no stream. Four a register. */
+template <class S> struct bsri_flash_loads {
+    static constexpr int EACH = (BSRI_FLASH_GRID * S::STREAMS + 31) / 32;
+    uint32_t four[(EACH + 3) / 4];
+
+    __device__ __forceinline__ uint32_t of(int j) const { return four[j / 4] >> j % 4 * 8 & 255; }
+    /* Of the first round, whose tiles are taken as they come. dealt: there are others. */
+    __device__ __forceinline__ void begin(const bsri_dev_flash &m, bsri_flash_control<S> &c, int streams, bool dealt) {
+        const int lane = threadIdx.x % 32;
+#pragma unroll
+        for (int j = 0; j < (EACH + 3) / 4; j++) four[j] = ~0u;
+        if (S::STREAMS == 1 && dealt) {
+#pragma unroll 1
+            for (int i = lane; i < streams; i += 32) c.length[i] = (uint8_t)bsri_flash_cost(bsri_flash_length<S>(m, i));
+#pragma unroll
+            for (int j = 0; j < EACH; j++)
+                if (j * 32 + lane < streams) four[j / 4] ^= (255u - c.length[j * 32 + lane]) << j % 4 * 8;
+        }
+    }
+    /* All have as much again. */
+    __device__ __forceinline__ void level(void) {
+#pragma unroll
+        for (int j = 0; j < EACH; j++) four[j / 4] -= of(j) == 255 ? 0 : of(j) << j % 4 * 8;
+    }
+    /* A turn: the tiles of a window from rank `done` on go to all streams that have little more to do than the least. Returns
+       what stream `mine` takes, n: nothing; taking: how many take; back: the last first. */
+    __device__ __forceinline__ int turn(const bsri_flash_control<S> &c, int done, int n, int before, uint32_t mean, int mine,
+                                        int &taking, bool back) {
+        const uint32_t next = bsri_flash_cost(bsri_flash_length_of<S>(c, done, before)), below = (1u << threadIdx.x % 32) - 1;
+        uint32_t least = of(0), limit;
+        int some = 0, own = n;
+#pragma unroll
+        for (int j = 1; j < EACH; j++) least = min(least, of(j));
+        least = __reduce_min_sync(~0u, least), limit = least + min(next, mean) / 2;
+        taking = 0;
+#pragma unroll
+        for (int j = 0; j < EACH; j++) taking += __popc(__ballot_sync(~0u, of(j) < limit));
+#pragma unroll
+        for (int j = 0; j < EACH; j++) {
+            const uint32_t was = of(j), who = __ballot_sync(~0u, was < limit);
+            const int place = some + __popc(who & below), rank = done + (back ? taking - 1 - place : place);
+            const bool takes = was < limit && rank < n;
+            const int length = bsri_flash_length_of<S>(c, min(max(rank, 0), n - 1), before);
+            const uint32_t more = was == 255 ? 0 : (takes ? bsri_flash_cost(length) : 0) - least;
+            four[j / 4] += more << j % 4 * 8;
+            const int got = __shfl_sync(~0u, takes ? rank : n, mine % 32);
+            if (j == mine / 32) own = got;
+            some += __popc(who);
+        }
+        return own;
+    }
+};
 /* The first round is taken as it comes: sorting would have to be waited for. Where a window's longest tile is more than 2.5 times
    the mean, all streams that have little more to do than the one with the least take the next tiles, longest first, forwards and
    backwards in turn; every CTA keeps all streams' loads (B2 H16 S4096 D128, BigBird, blocks of 128: 234 us, now 142). Others are
    dealt back and forth, which is sooner done, and so are always those of two streams a CTA (random, D 64, blocks of 64: 119 us,
-   by loads 151).
-   load: of streams lane, lane + 32, ..., what they have more to do than the least at the last turn: below 63 + 128, as who has 63
-   more takes no tile; 255: no stream. Four a register. */
+   by loads 151). */
 template <class S> __device__ __forceinline__ void bsri_flash_deal(const bsri_dev_flash &m, bsri_flash_control<S> &c) {
-    constexpr int EACH = (BSRI_FLASH_GRID * S::STREAMS + 31) / 32;
     const bsri_dev_attention &p = m.p;
     const int streams = (int)gridDim.x * S::STREAMS, mine = (int)blockIdx.x * S::STREAMS, window = streams * BSRI_FLASH_ROUNDS;
     const int lane = threadIdx.x % 32, bin = BSRI_FLASH_BINS - 1 - 2 * lane;
     const int64_t total = p.items * p.tiles;
     bsri_flash_turns turns = {0};
-    uint32_t loads[(EACH + 3) / 4];
+    bsri_flash_loads<S> loads;
     bool back = true;
 #pragma unroll 1
     for (int s = 0; s < S::STREAMS && mine + s < total; s++) bsri_flash_plan_tile<S>(m, c, turns, s, mine + s);
-#pragma unroll
-    for (int j = 0; j < (EACH + 3) / 4; j++) loads[j] = ~0u;
-    if (S::STREAMS == 1 && total > streams) {
-#pragma unroll 1
-        for (int i = lane; i < streams; i += 32) c.length[i] = (uint8_t)bsri_flash_cost(bsri_flash_length<S>(m, i));
-#pragma unroll
-        for (int j = 0; j < EACH; j++)
-            if (j * 32 + lane < streams) loads[j / 4] ^= (255u - c.length[j * 32 + lane]) << j % 4 * 8;
-    }
-    const auto load = [&](int j) { return loads[j / 4] >> j % 4 * 8 & 255; };
+    loads.begin(m, c, streams, total > streams);
     for (int64_t base = streams; base < total; base += window) {
         const int n = (int)bsri_min(window, total - base), before = bsri_flash_sort<S>(m, c, base, n);
         const uint32_t all = c.count[bin] * bsri_flash_cost(bin) + c.count[bin - 1] * bsri_flash_cost(bin - 1);
         const uint32_t mean = __reduce_add_sync(~0u, all) / n;
         const bool even = S::STREAMS == 2 || 2 * bsri_flash_cost(bsri_flash_length_of<S>(c, 0, before)) <= 5 * mean;
-        if (even) { /* all have as much again */
-#pragma unroll
-            for (int j = 0; j < EACH; j++) loads[j / 4] -= load(j) == 255 ? 0 : load(j) << j % 4 * 8;
-        }
+        if (even) loads.level();
         for (int done = 0, round = 0, taking = streams; done < n; done += taking, round++) {
             int own = done + (round % 2 ? streams - 1 - mine : mine); /* the tile of the CTA's first stream */
-            if (!even) {
-                const uint32_t next = bsri_flash_cost(bsri_flash_length_of<S>(c, done, before));
-                uint32_t least = load(0), limit;
-                int some = 0;
-#pragma unroll
-                for (int j = 1; j < EACH; j++) least = min(least, load(j));
-                least = __reduce_min_sync(~0u, least), limit = least + min(next, mean) / 2;
-                taking = 0;
-#pragma unroll
-                for (int j = 0; j < EACH; j++) taking += __popc(__ballot_sync(~0u, load(j) < limit));
-#pragma unroll
-                for (int j = 0; j < EACH; j++) {
-                    const uint32_t was = load(j), who = __ballot_sync(~0u, was < limit);
-                    const int place = some + __popc(who & ((1u << lane) - 1)), rank = done + (back ? taking - 1 - place : place);
-                    const bool takes = was < limit && rank < n;
-                    const int length = bsri_flash_length_of<S>(c, min(max(rank, 0), n - 1), before);
-                    const uint32_t more = was == 255 ? 0 : (takes ? bsri_flash_cost(length) : 0) - least;
-                    loads[j / 4] += more << j % 4 * 8;
-                    const int got = __shfl_sync(~0u, takes ? rank : n, mine % 32);
-                    if (j == mine / 32) own = got;
-                    some += __popc(who);
-                }
-                back = !back;
-            }
+            if (!even) own = loads.turn(c, done, n, before, mean, mine, taking, back), back = !back;
 #pragma unroll 1
             for (int s = 0; s < S::STREAMS; s++, own += round % 2 ? -1 : 1)
                 if (own < n) bsri_flash_plan_tile<S>(m, c, turns, s, base + bsri_flash_ranked<S>(c, own, n, before));
