@@ -415,7 +415,8 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_TUNE_WRONG, BSR_BAD_PLAN, "a plan gives another result than the plainest tier")                        \
     X(BSR_ITEM_TUNE_DEFAULTS, BSR_OK, "an operation runs on untuned parameters")                                      \
     X(BSR_ITEM_DTYPE_NOT_COMPILED, BSR_UNSUPPORTED, "this build leaves operands in <dtype> out")                      \
-    X(BSR_ITEM_CUDA_STREAM, BSR_WRONG_DEVICE, "the stream is of device <value>")
+    X(BSR_ITEM_CUDA_STREAM, BSR_WRONG_DEVICE, "the stream is of device <value>")                                      \
+    X(BSR_ITEM_TUNE_DESC, BSR_BAD_ARGUMENT, "field <index> of the tuner's description can't be <value>")
 
 typedef enum bsr_item {
 #define BSRI_X(name, status, text) name,
@@ -1266,8 +1267,9 @@ typedef struct bsr_tune_result {
 /* Searches the plan that runs a call fastest, from the table's row or the heuristic's, and stores it where it gains. Results of
    every plan are compared with those of the plainest tier; a wrong one is never taken. Outputs are as before when it returns.
    It allocates, waits and copies: not for a stream that is captured. On the CPU backend the instruction set is all there is to
-   choose. Errors: NULL_POINTER (call, result, now), the call's own status where it fails without a plan, OUT_OF_MEMORY,
-   CUDA_ERROR, CAPACITY (the row does not fit the table; the result is there). */
+   choose. Errors: NULL_POINTER (call, result, outputs, now), BAD_ARGUMENT (TUNE_DESC: a count, flags or max_step that there can't
+   be, reserved fields; fields count from 0), BAD_DTYPE (of an output), the call's own status where it fails without a plan,
+   OUT_OF_MEMORY, CUDA_ERROR, CAPACITY (the row does not fit the table; the result is there). */
 BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, bsr_tune_result *result, bsr_error *error);
 
 #ifdef __cplusplus
@@ -7162,7 +7164,8 @@ static bsr_status bsri_tune_fail(bsr_error *error, int item, int64_t index, int6
     return bsri_tune_fail_at(error, item, BSR_ARG_TABLE, index, value);
 }
 static int bsri_table_valid(const bsr_tune_table *t) {
-    return t && t->gpu_count >= 0 && t->row_count >= 0 && (t->gpus || !t->gpu_count) && (t->rows || !t->row_count);
+    if (!t || t->gpu_count < 0 || t->row_count < 0) return 0;
+    return (t->gpus || (!t->gpu_count && t->gpu_capacity <= 0)) && (t->rows || (!t->row_count && t->row_capacity <= 0));
 }
 
 /* The one place that changes a table: the row is legal, there is room. */
@@ -9625,6 +9628,8 @@ typedef struct bsri_tuner {
 #endif
 } bsri_tuner;
 
+/* In the tuner's buffers outputs start at multiples of 8, as their elements are read there. */
+static uint64_t bsri_tuner_room(const bsr_tune_output *o) { return o->bytes + (0 - o->bytes) % 8; }
 static int bsri_tuner_cuda(const bsri_tuner *t) { return t->ctx->backend == BSR_BACKEND_CUDA; }
 static bsr_status bsri_tuner_fail(bsri_tuner *t, int item, int64_t value) {
     bsri_record(t->ctx, &t->error, item, BSR_ARG_NONE, -1, value);
@@ -9649,12 +9654,12 @@ static bsr_status bsri_tuner_copy(bsri_tuner *t, char *buffer, int back) {
             BSRI_TRY(bsri_tuner_status(t, cudaMemcpyAsync(back ? o->data : buffer, back ? buffer : o->data, (size_t)o->bytes,
                                                           back ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost, s)));
             BSRI_TRY(bsri_tuner_status(t, cudaStreamSynchronize(s)));
-            buffer += o->bytes;
+            buffer += bsri_tuner_room(o);
             continue;
         }
 #endif
-        memcpy(back ? o->data : buffer, back ? buffer : (char *)o->data, (size_t)o->bytes);
-        buffer += o->bytes;
+        if (o->bytes) memcpy(back ? o->data : buffer, back ? buffer : (char *)o->data, (size_t)o->bytes);
+        buffer += bsri_tuner_room(o);
     }
     return BSR_OK;
 }
@@ -9707,7 +9712,7 @@ static int bsri_tuner_right(const bsri_tuner *t) {
                 if (!(fabs(g - w) <= slack * (fabs(w) + largest)) && g != w && !(g != g && w != w)) return 0;
             }
         }
-        got += o->bytes, want += o->bytes;
+        got += bsri_tuner_room(o), want += bsri_tuner_room(o);
     }
     return 1;
 }
@@ -9846,16 +9851,18 @@ static bsr_status bsri_tuner_begin(bsri_tuner *t) {
         if (!t->desc->outputs[i].data && t->desc->outputs[i].bytes) return bsri_tuner_fail(t, BSR_ITEM_ARGUMENT_NULL, 0);
         if (!bsr_dtype_size(t->desc->outputs[i].dtype))
             return bsri_tuner_fail(t, BSR_ITEM_DTYPE_UNKNOWN, t->desc->outputs[i].dtype);
-        t->bytes += t->desc->outputs[i].bytes;
+        if (t->desc->outputs[i].bytes > SIZE_MAX / 64 * 8 - t->bytes) /* four of all are to fit */
+            return bsri_tuner_fail(t, BSR_ITEM_NO_MEMORY, INT64_MAX);
+        t->bytes += bsri_tuner_room(&t->desc->outputs[i]);
     }
 #ifdef BSRI_CUDA
     for (i = 0; i < 2 && bsri_tuner_cuda(t) && !t->desc->target; i++)
         BSRI_TRY(bsri_tuner_status(t, cudaEventCreate(&t->event[i])));
 #endif
     if (!t->bytes) return BSR_OK;
-    if (t->bytes > SIZE_MAX / 8) return bsri_tuner_fail(t, BSR_ITEM_NO_MEMORY, (int64_t)t->bytes);
     t->before = (char *)bsri_alloc(t->ctx, (size_t)t->bytes * 4);
     if (!t->before) return bsri_tuner_fail(t, BSR_ITEM_NO_MEMORY, (int64_t)t->bytes * 4);
+    memset(t->before, 0, (size_t)t->bytes * 4); /* what stands between outputs is compared as well */
     t->want = t->before + t->bytes, t->got = t->want + t->bytes, t->good = t->got + t->bytes;
     BSRI_TRY(bsri_tuner_copy(t, t->before, 0));
     if (bsri_tuner_call(t, &plain, NULL, NULL, BSRI_TUNE_FLAGS) != BSR_OK)
@@ -9948,15 +9955,28 @@ static bsr_status bsri_tuner_run(bsri_tuner *t) {
     r->stored = 1;
     return BSR_OK;
 }
+/* Numbers of the description that can't be; bsr_error.index counts its fields. */
+static bsr_status bsri_tune_check_desc(const bsr_tune_desc *d, bsr_error *error) {
+    int64_t field = -1, value = 0;
+    int32_t i;
+    if (d->output_count < 0) field = 4, value = d->output_count;
+    else if (d->flags & ~(BSR_TUNE_STORE_ALWAYS | BSR_TUNE_TRUSTED)) field = 5, value = (int64_t)d->flags;
+    else if (d->max_step < 0 || d->max_step > 4) field = 12, value = d->max_step;
+    else if (d->reserved) field = 13, value = d->reserved;
+    for (i = 0; i < d->output_count && field < 0; i++)
+        if (d->outputs[i].reserved) field = 3, value = d->outputs[i].reserved;
+    return field < 0 ? BSR_OK : bsri_tune_fail_at(error, BSR_ITEM_TUNE_DESC, BSR_ARG_OPTIONS, field, value);
+}
 BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, bsr_tune_result *result, bsr_error *error) {
     bsri_tuner t;
     bsr_status status;
     bsri_clear_error(error);
     if (!ctx) return bsri_tune_fail_at(error, BSR_ITEM_CONTEXT_NULL, BSR_ARG_CONTEXT, -1, 0);
     if (!result) return bsri_tune_fail_at(error, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
-    if (!desc || !desc->call || desc->output_count < 0 || (desc->output_count && !desc->outputs) ||
+    if (!desc || !desc->call || (desc->output_count > 0 && !desc->outputs) ||
         (!desc->now && ((ctx->backend == BSR_BACKEND_CPU && !desc->target) || desc->time_limit > 0)))
         return bsri_tune_fail_at(error, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_OPTIONS, -1, 0);
+    BSRI_TRY(bsri_tune_check_desc(desc, error));
     memset(result, 0, sizeof *result), memset(&t, 0, sizeof t);
     t.ctx = ctx, t.desc = desc, t.result = result, t.start = bsri_tuner_now(&t);
     status = bsri_tuner_run(&t);

@@ -108,6 +108,12 @@ TEST(update) {
     CHECK_INT(bsr_tune_update(&x->t, &g, &r, &e), BSR_BAD_ARGUMENT); /* not terminated */
     CHECK_INT(bsr_tune_update(&x->t, NULL, &r, &e), BSR_NULL_POINTER),
         CHECK_INT(bsr_tune_update(NULL, &g, &r, &e), BSR_NULL_POINTER);
+    for (i = 0; i < 2; i++) { /* room without an array */
+        before = x->t, before.gpu_count = before.row_count = 0;
+        if (i) before.gpus = NULL;
+        else before.rows = NULL;
+        CHECK_INT(bsr_tune_update(&before, hopper(), &r, &e), BSR_NULL_POINTER);
+    }
     bt_case("room");
     for (i = 0; i < 4; i++) {
         r.n = 2048 << i;
@@ -645,6 +651,55 @@ TEST(tuner_with_failures) { /* every plan's call failing in turn; a call that ne
     CHECK_INT(bsr_tune(j.ctx, &d, &r, &error), BSR_BAD_SHAPE), CHECK_INT(error.item, BSR_ITEM_BLOCK_DIVIDES);
     free(x);
 }
+TEST(tuner_arguments) { /* numbers that can't be, by their field; nothing is called then */
+    static const struct {
+        int field, value, status;
+    } bad[] = {{3, 8, BSR_BAD_ARGUMENT},   {4, -1, BSR_BAD_ARGUMENT}, {5, 4, BSR_BAD_ARGUMENT}, {12, -1, BSR_BAD_ARGUMENT},
+               {12, 5, BSR_BAD_ARGUMENT}, {13, 7, BSR_BAD_ARGUMENT}, {12, 4, BSR_OK}};
+    size_t i;
+    for (i = 0; i < BT_COUNT(bad); i++) {
+        job j = (bt_case("field %d is %d", bad[i].field, bad[i].value), job_of(t_context(1), BSR_F32));
+        bsr_tune_output o;
+        bsr_tune_desc d = desc_of(&j, &o, NULL);
+        bsr_tune_result r;
+        bsr_error e;
+        if (bad[i].field == 3) o.reserved = bad[i].value;
+        if (bad[i].field == 4) d.output_count = bad[i].value;
+        if (bad[i].field == 5) d.flags = (uint32_t)bad[i].value;
+        if (bad[i].field == 12) d.max_step = bad[i].value;
+        if (bad[i].field == 13) d.reserved = bad[i].value;
+        CHECK_INT(bsr_tune(j.ctx, &d, &r, &e), bad[i].status);
+        if (bad[i].status == BSR_OK) continue;
+        CHECK_INT(e.item, BSR_ITEM_TUNE_DESC), CHECK_INT(e.operand, BSR_ARG_OPTIONS), CHECK_INT(j.calls, 0);
+        CHECK_INT(e.index, bad[i].field), CHECK_INT(e.value, bad[i].value);
+    }
+    bt_case("outputs that are immense together");
+    {
+        job j = job_of(t_context(1), BSR_F32);
+        bsr_tune_output o[2];
+        bsr_tune_desc d = desc_of(&j, o, NULL);
+        bsr_tune_result r;
+        bsr_error e;
+        o[1] = o[0], o[0].bytes = o[1].bytes = UINT64_C(1) << 63, d.output_count = 2;
+        CHECK_INT(bsr_tune(j.ctx, &d, &r, &e), BSR_OUT_OF_MEMORY), CHECK_INT(e.item, BSR_ITEM_NO_MEMORY), CHECK_INT(j.calls, 0);
+    }
+}
+TEST(tuner_of_odd_outputs) { /* one of three bytes before one of floats: all are compared, and put back */
+    int isa;
+    for (isa = 0; isa <= 3; isa++) {
+        job j = (bt_case("isa %d is wrong", isa), job_of(t_context(1), BSR_F32));
+        bsr_tune_output o[3];
+        bsr_tune_desc d = desc_of(&j, &o[1], NULL);
+        bsr_tune_result r;
+        bsr_error e;
+        char *bytes = (char *)bt_alloc(3, 1);
+        memcpy(bytes, "abc", 3), bt_mark_output(bytes);
+        o[0].data = bytes, o[0].bytes = 3, o[0].dtype = BSR_I8, o[0].reserved = 0, o[2] = o[0], o[2].data = NULL, o[2].bytes = 0;
+        d.outputs = o, d.output_count = 3, j.spoil = isa == 1 ? 0 : isa;
+        CHECK_INT(bsr_tune(j.ctx, &d, &r, &e), BSR_OK);
+        CHECK_INT(r.wrong, isa >= 2 && has_isa(isa)), CHECK(!memcmp(bytes, "abc", 3)), CHECK(t_all_poison(j.out.data));
+    }
+}
 TEST(operations_have_keys) { /* every operation that is looked up says its key; the others say that they have none */
     bsr_tune_row key;
     bsr_plan plan;
@@ -759,6 +814,8 @@ int main(int argc, char **argv) {
         {"upstream_tune", upstream_tune},
         {"tuner_rejects_and_restores", tuner_rejects_and_restores},
         {"tuner_with_failures", tuner_with_failures},
+        {"tuner_arguments", tuner_arguments},
+        {"tuner_of_odd_outputs", tuner_of_odd_outputs},
         {"operations_have_keys", operations_have_keys},
         {"threads", threads},
         {"built_in", built_in},
