@@ -74,7 +74,7 @@
 
    HOW CALLS BEHAVE
      Order: defaults, checks, plan, work. Every check comes before the first write, so a call that returns anything but
-     BSR_OK has written nothing but its error record. bsr_error says which check (item), on which argument (operand), where
+     BSR_OK has written nothing but its error record (a query bsr_exec.key). bsr_error says which check (item), on which argument (operand), where
      (index) and what was found (value); bsr_error_string() makes a sentence of it. BSR_EXEC_SKIP_CHECKS leaves the checks
      out for callers who vouch for everything; on the CPU they include the contents of the index arrays, one pass over them.
      bsr_exec.query: check, write the plan, return without running: what would run and how much workspace it needs.
@@ -305,7 +305,8 @@ typedef enum bsr_operand_id {
 
 /* Every check has one item: name, status that it returns, sentence. bsr_error.index and .value are what the
    sentence's <index> and <value> stand for (<dtype>, <operand>, <op>: value, by its name); -1 and 0 where it
-   names none. Tests match items, not text. */
+   names none. Sizes, block sizes and strides are numbered: 0 rows, 1 columns, from 2 on batch dimensions; strides of a matrix's
+   stored blocks 6 (from one to the next), 7 rows, 8 columns. Tests match items, not text. */
 #define BSR_ITEM_LIST(X)                                                                                              \
     X(BSR_ITEM_NONE, BSR_OK, "no error")                                                                              \
     X(BSR_ITEM_CONTEXT_NULL, BSR_NULL_POINTER, "the context is null")                                                 \
@@ -631,8 +632,10 @@ typedef enum bsr_why {
 } bsr_why;
 
 /* What will run: a plain value. Zero fields of a plan that comes with a call are filled in; the others are
-   taken or refused (BSR_BAD_PLAN, and bsr_error.index counts the field from 0), never ignored. source,
-   workspace_bytes and what follows it are results only. A plan that a query gave runs the same kernel again. */
+   taken or refused (BSR_BAD_PLAN, and bsr_error.index counts the field from 0), never ignored: a kernel runs with the numbers
+   that a query of it names, stages among them, and none other. source, workspace_bytes and what follows it are results only. A
+   plan that a query gave runs the same kernel again, with another epilogue, too; but tiles of 16 x 128 by mma (where there is
+   little to do) take alpha and an input alone: with more than that their plan is refused for its tile_cols. */
 typedef struct bsr_plan {
     int32_t op;       /* bsr_op */
     int32_t backend;  /* bsr_backend */
@@ -640,7 +643,7 @@ typedef struct bsr_plan {
     int32_t kernel;   /* CPU: bsr_isa; CUDA: tier, 1 simt, 2 mma, 3 wgmma, 0 as it comes */
     int32_t tile_rows, tile_cols; /* output tile */
     int32_t split;    /* parts of one row's sum, added in a fixed order; 1: none */
-    int32_t stages;   /* CUDA: pipeline depth, at most */
+    int32_t stages;   /* CUDA: pipeline depth; some epilogues use less of it */
     int32_t order;    /* grouping of tiles */
     uint32_t flags;   /* BSR_PLAN_* */
     uint64_t workspace_bytes; /* what bsr_exec.workspace must hold; 0 on the default path */
@@ -907,9 +910,9 @@ BSR_API bsr_status bsr_softmax(const bsr_context *ctx, double scale, const bsr_m
                                const bsr_matrix *y, const bsr_exec *exec);
 
 /* dx = scale y (dy - sum over the row of y dy), at the stored elements. y is the forward result, dy of its pattern and type; dx
-   may be dy or y exactly, of any of f16, bf16, f32 (f64 with f64); sums in f32 (f64). Error per element: at most
-   |scale y| ((n + 2) u sum |y dy| + 4 u (|dy| + |sum y dy|)), n elements in the row, and one rounding. Errors: as bsr_softmax.
-   After DeepSpeed's Softmax. */
+   may be dy or y exactly (or both, which may be one), of any of f16, bf16, f32 (f64 with f64); sums in f32 (f64). Error per
+   element: at most |scale y| ((n + 2) u sum |y dy| + 4 u (|dy| + |sum y dy|)), n elements in the row, and one rounding. Errors:
+   as bsr_softmax. After DeepSpeed's Softmax. */
 BSR_API bsr_status bsr_softmax_backward(const bsr_context *ctx, double scale, const bsr_matrix *y, const bsr_matrix *dy,
                                         const bsr_matrix *dx, const bsr_exec *exec);
 
@@ -1355,6 +1358,7 @@ typedef struct bsri_call {
     const bsr_exec *exec; /* never null */
     int32_t op;
     uint32_t flags; /* exec->flags */
+    uint64_t turned; /* bit i: the checks see operand i transposed */
 } bsri_call;
 
 #define BSRI_TRY(expression)                       \
@@ -1516,6 +1520,12 @@ static void bsri_record(const bsr_context *ctx, bsr_error *error, int item, int 
 
 /* Fills in the caller's record, logs, and returns the item's status: `return bsri_fail(c, item, ...)`. */
 static bsr_status bsri_fail(const bsri_call *c, int item, int operand, int64_t index, int64_t value) {
+    if (c->turned >> operand & 1) { /* the record speaks of the operand as it was given */
+        const int strides = item == BSR_ITEM_STRIDE_NEGATIVE || item == BSR_ITEM_STRIDE_OUTPUT;
+        if ((strides || item == BSR_ITEM_SIZE_NEGATIVE) && index >= 0 && index < 2) index = 1 - index;
+        if (item == BSR_ITEM_ROWS_MISMATCH) item = BSR_ITEM_COLS_MISMATCH;
+        else if (item == BSR_ITEM_COLS_MISMATCH) item = BSR_ITEM_ROWS_MISMATCH;
+    }
     bsri_record(c->flags & BSR_EXEC_NO_LOG ? NULL : c->ctx, c->exec->error, item, operand, index, value);
     return bsri_items[item].status;
 }
@@ -1570,7 +1580,7 @@ static bsr_status bsri_begin(bsri_call *c, const bsr_context *ctx, int op, const
     static const bsr_exec none = BSR_ZERO;
     const uint32_t known = BSR_EXEC_SKIP_CHECKS | BSR_EXEC_CHECK_POINTERS | BSR_EXEC_ACCUMULATE_F64 | BSR_EXEC_TF32 |
                            BSR_EXEC_TF32X3 | BSR_EXEC_NO_TABLE | BSR_EXEC_NO_LOG | BSR_EXEC_CONSTANT_MATRIX;
-    c->ctx = ctx, c->exec = exec ? exec : &none, c->op = op, c->flags = c->exec->flags;
+    c->ctx = ctx, c->exec = exec ? exec : &none, c->op = op, c->flags = c->exec->flags, c->turned = 0;
     if (c->exec->error) {
         memset(c->exec->error, 0, sizeof *c->exec->error);
         c->exec->error->index = -1;
@@ -1815,12 +1825,12 @@ typedef struct bsri_item {
 BSRI_HD static int bsri_own_pattern(const bsr_matrix *m, int i) {
     return m->batch[i] > 1 && (m->crow_batch_stride[i] != 0 || m->col_batch_stride[i] != 0);
 }
-static int64_t bsri_pattern_count(const bsr_matrix *m) {
+static int64_t bsri_pattern_count(const bsr_matrix *m) { /* at most INT64_MAX: no view has room for so many */
     int64_t n = 1;
     int i;
     for (i = 0; i < m->batch_dims; i++) {
         if (m->batch[i] == 0) return 0;
-        if (bsri_own_pattern(m, i)) n *= m->batch[i];
+        if (bsri_own_pattern(m, i) && !bsri_mul(n, m->batch[i], &n)) n = INT64_MAX;
     }
     return n;
 }
@@ -1947,6 +1957,7 @@ typedef struct bsri_span {
     int64_t element;
     int64_t given[5]; /* rank, then size and stride of rows and columns as given */
     int64_t given_size[BSRI_MAX_DIMS], given_stride[BSRI_MAX_DIMS]; /* as size and stride, in the order given */
+    int place[BSRI_MAX_DIMS];                                       /* of size and stride: which of the given ones */
     int dims, operand, written;
 } bsri_span;
 
@@ -1966,8 +1977,9 @@ static int bsri_span_make(bsri_span *s, int operand, const void *data, int64_t e
         if (!bsri_mul(size[i] - 1, bytes, &part) || !bsri_add(last, part, &last)) return 0;
         if (size[i] == 1) continue;
         s->given_size[s->dims] = size[i], s->given_stride[s->dims] = bytes;
-        for (j = s->dims++; j > 0 && s->stride[j - 1] > bytes; j--) s->stride[j] = s->stride[j - 1], s->size[j] = s->size[j - 1];
-        s->stride[j] = bytes, s->size[j] = size[i];
+        for (j = s->dims++; j > 0 && s->stride[j - 1] > bytes; j--)
+            s->stride[j] = s->stride[j - 1], s->size[j] = s->size[j - 1], s->place[j] = s->place[j - 1];
+        s->stride[j] = bytes, s->size[j] = size[i], s->place[j] = i;
     }
     if (!bsri_mul(count, element, &part) || !bsri_add(last, element, &s->bytes)) return 0;
     /* the end must be an address too */
@@ -2030,7 +2042,7 @@ static bsr_status bsri_span_keep(const bsri_call *c, bsri_spans *set, const bsri
     const uintptr_t w = (uintptr_t)c->exec->workspace, at = (uintptr_t)s->data;
     BSRSPARSE_ASSERT(set->count < BSRI_COUNT(set->span));
     if (set->count < (int)BSRI_COUNT(set->span)) set->span[set->count++] = *s;
-    if (w && s->bytes && at < w + (uintptr_t)c->exec->workspace_bytes && w < at + (uintptr_t)s->bytes)
+    if (w && s->bytes && (at < w ? w - at < (uintptr_t)s->bytes : at - w < c->exec->workspace_bytes)) /* any size: no sums */
         return bsri_fail(c, BSR_ITEM_OVERLAP, s->operand, -1, BSR_ARG_EXEC);
     return BSR_OK;
 }
@@ -2046,16 +2058,29 @@ static bsr_status bsri_span_read(const bsri_call *c, bsri_spans *set, int operan
             return bsri_fail(c, BSR_ITEM_OVERLAP, set->span[i].operand, -1, operand);
     return bsri_span_keep(c, set, &s);
 }
-/* An output s: no overlap with what the set holds, except that it may equal operand `same` exactly. */
-static bsr_status bsri_check_overlap(const bsri_call *c, const bsri_spans *set, const bsri_span *s, int same) {
+/* An output s: no overlap with what the set holds, except that it may equal an operand of `same` exactly. */
+#define BSRI_MAY_BE(operand) (UINT64_C(1) << (operand))
+static bsr_status bsri_check_overlap(const bsri_call *c, const bsri_spans *set, const bsri_span *s, uint64_t same) {
     int i;
     for (i = 0; i < set->count; i++) {
         const bsri_span *other = &set->span[i];
         if (!bsri_spans_overlap(s, other)) continue;
-        if (same != BSR_ARG_NONE && other->operand == same && bsri_spans_equal(s, other)) continue;
+        if ((same & BSRI_MAY_BE(other->operand)) && bsri_spans_equal(s, other)) continue;
         return bsri_fail(c, BSR_ITEM_OVERLAP, s->operand, -1, other->operand);
     }
     return BSR_OK;
+}
+/* The last of an operand's checks: an output's elements are distinct and overlap nothing in set; it is kept there. inside: how
+   many of its dimensions are a stored block's number, rows and columns, or an index array's; 0: it is dense. */
+static bsr_status bsri_check_span(const bsri_call *c, bsri_spans *set, bsri_span *s, int inside, int role, uint64_t same) {
+    const int bad = role == BSRI_WRITE ? bsri_span_self_overlap(s) : -1;
+    s->written = role == BSRI_WRITE;
+    if (bad >= 0) { /* strides as they are numbered in BSR_ITEM_LIST */
+        const int at = s->place[bad], number = !inside ? at : at < inside ? 6 + at : 2 + at - inside;
+        return bsri_fail(c, BSR_ITEM_STRIDE_OUTPUT, s->operand, number, s->stride[bad] / s->element);
+    }
+    if (s->written && set) BSRI_TRY(bsri_check_overlap(c, set, s, same));
+    return set ? bsri_span_keep(c, set, s) : BSR_OK;
 }
 
 /* BSR_EXEC_CHECK_POINTERS: what kind of memory is it? Asked of the driver only under that flag, as it costs microseconds. */
@@ -2098,20 +2123,10 @@ static bsr_status bsri_check_dense_sizes(const bsri_call *c, const bsr_dense *d,
     if (d->cols < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, operand, 1, d->cols);
     return bsri_check_batch(c, d->batch_dims, d->batch, operand);
 }
-/* An operand's span, kept in set. An output's elements are distinct, and it is first compared with the spans there (it may equal
-   operand `same`). */
-static bsr_status bsri_check_span(const bsri_call *c, bsri_spans *set, bsri_span *s, int role, int same) {
-    if (role == BSRI_WRITE) {
-        const int bad = bsri_span_self_overlap(s);
-        s->written = 1;
-        if (bad >= 0) return bsri_fail(c, BSR_ITEM_STRIDE_OUTPUT, s->operand, bad, s->stride[bad] / s->element);
-        if (set) BSRI_TRY(bsri_check_overlap(c, set, s, same));
-    }
-    return set ? bsri_span_keep(c, set, s) : BSR_OK;
-}
-/* A dense operand: pointer, dtype, sizes, strides, extent, data, alignment; its span. */
+/* A dense operand: pointer, dtype, sizes, strides, extent, data, alignment; an output's elements distinct. The span is
+   kept in set; an output is first compared with the spans there (it may equal an operand of `same`). */
 static bsr_status bsri_check_dense_same(const bsri_call *c, bsri_spans *set, const bsr_dense *d, int operand, uint32_t accepted,
-                                        int role, int same) {
+                                        int role, uint64_t same) {
     int64_t size[BSRI_MAX_DIMS], stride[BSRI_MAX_DIMS];
     bsri_span s;
     int i;
@@ -2124,17 +2139,17 @@ static bsr_status bsri_check_dense_same(const bsri_call *c, bsri_spans *set, con
         return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
     if (s.bytes && !d->data) return bsri_fail(c, BSR_ITEM_DATA_NULL, operand, -1, 0);
     if (s.bytes) BSRI_TRY(bsri_check_pointer(c, d->data, s.element, operand));
-    return bsri_check_span(c, set, &s, role, same);
+    return bsri_check_span(c, set, &s, 0, role, same);
 }
 static bsr_status bsri_check_dense(const bsri_call *c, bsri_spans *set, const bsr_dense *d, int operand, uint32_t accepted,
                                    int role) {
-    return bsri_check_dense_same(c, set, d, operand, accepted, role, BSR_ARG_NONE);
+    return bsri_check_dense_same(c, set, d, operand, accepted, role, 0);
 }
 
 /* One of a matrix's three arrays: batch strides, extent, alignment, kept for the overlap checks. */
 static bsr_status bsri_check_array(const bsri_call *c, bsri_spans *set, const bsr_matrix *m, int operand, const void *data,
                                    int64_t element, const int64_t *batch_stride, int n, const int64_t *inner_size,
-                                   const int64_t *inner_stride, int role, int same) {
+                                   const int64_t *inner_stride, int role, uint64_t same) {
     int64_t size[BSRI_MAX_DIMS], stride[BSRI_MAX_DIMS];
     bsri_span s;
     int i;
@@ -2151,7 +2166,7 @@ static bsr_status bsri_check_array(const bsri_call *c, bsri_spans *set, const bs
         return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
     if (s.bytes && data) BSRI_TRY(bsri_check_pointer(c, data, element, operand));
     if (!data) return BSR_OK;
-    return bsri_check_span(c, set, &s, role, same);
+    return bsri_check_span(c, set, &s, n, role, same);
 }
 
 static bsr_status bsri_check_block(const bsri_call *c, const bsr_matrix *m, int operand) {
@@ -2196,13 +2211,13 @@ static bsr_status bsri_check_view_spans(const bsri_call *c, bsri_spans *set, con
 /* A matrix operand without the contents of its index arrays. role: READ values and indices, WRITE values (indices are
    read), PATTERN (values untouched). */
 static bsr_status bsri_check_matrix_same(const bsri_call *c, bsri_spans *set, const bsr_matrix *m, int operand, uint32_t accepted,
-                                         int role, int same) {
+                                         int role, uint64_t same) {
     int64_t size[3], stride[3], element;
     int i;
     BSRI_TRY(bsri_check_matrix_sizes(c, m, operand));
     if (role != BSRI_PATTERN) BSRI_TRY(bsri_check_dtype(c, m->dtype, accepted, operand));
     for (i = 0; i < m->batch_dims && (m->flags & BSR_MATRIX_RAGGED); i++)
-        if (m->batch[i] > 1 && m->crow_batch_stride[i] && (m->col_batch_stride[i] || m->values_batch_stride[i]))
+        if (m->batch[i] > 1 && (m->col_batch_stride[i] || (m->crow_batch_stride[i] && m->values_batch_stride[i])))
             return bsri_fail(c, BSR_ITEM_STRIDE_PATTERN, operand, i, m->col_batch_stride[i]);
     if (!m->crow_indices) return bsri_fail(c, BSR_ITEM_CROW_NULL, operand, -1, 0);
     if (!m->col_indices && m->nnz) return bsri_fail(c, BSR_ITEM_COL_NULL, operand, -1, 0);
@@ -2223,7 +2238,7 @@ static bsr_status bsri_check_matrix_same(const bsri_call *c, bsri_spans *set, co
 }
 static bsr_status bsri_check_matrix(const bsri_call *c, bsri_spans *set, const bsr_matrix *m, int operand, uint32_t accepted,
                                     int role) {
-    return bsri_check_matrix_same(c, set, m, operand, accepted, role, BSR_ARG_NONE);
+    return bsri_check_matrix_same(c, set, m, operand, accepted, role, 0);
 }
 
 /* crow of one pattern: starts at `first`, never decreases, ends at nnz at most; strict: rows no longer than block_cols. */
@@ -2396,7 +2411,9 @@ static bsr_status bsri_check_batch_out(const bsri_call *c, const bsri_batch *b, 
     int i, n = dims > b->dims ? dims : b->dims;
     for (i = 1; i <= n; i++) {
         int64_t have = i <= dims ? size[dims - i] : 1, want = i <= b->dims ? b->size[b->dims - i] : 1;
-        if (have != want) return bsri_fail(c, BSR_ITEM_BATCH_SIZE, operand, i <= dims ? dims - i : -1, have);
+        if (have == want) continue;
+        return i > dims ? bsri_fail(c, BSR_ITEM_BATCH_DIMS, operand, -1, dims)
+                        : bsri_fail(c, BSR_ITEM_BATCH_SIZE, operand, dims - i, have);
     }
     return BSR_OK;
 }
@@ -2432,6 +2449,7 @@ static int bsri_isa_runs(const bsr_context *ctx, int isa) { return isa >= BSR_IS
 
 static bsr_plan bsri_plan_default(const bsri_call *c) {
     bsr_plan p;
+    if (c->exec->query && c->exec->key) memset(c->exec->key, 0, sizeof *c->exec->key); /* it has none until one is found */
     memset(&p, 0, sizeof p);
     p.op = c->op, p.backend = c->ctx->backend, p.source = BSR_PLAN_HEURISTIC, p.kernel = bsri_on_cuda(c) ? 1 : c->ctx->isa;
     p.tile_rows = p.tile_cols = 1, p.split = 1, p.stages = 1;
@@ -2496,8 +2514,8 @@ BSRI_UNUSED static bsr_tune_row bsri_tune_key(int op, int dtype, int out_dtype, 
         items *= s->crow_batch_stride[i] ? (double)s->batch[i] : 1.0;
     r.op = op, r.dtype = dtype, r.out_dtype = out_dtype, r.block_rows = (int32_t)s->block_rows;
     r.block_cols = (int32_t)s->block_cols, r.m = (int32_t)m, r.k = (int32_t)k, r.n = (int32_t)n;
-    r.density = blocks * items > 0 ? (int32_t)(100.0 * (double)s->nnz / (blocks * items) + 0.5) : 0;
-    if (r.density > 100) r.density = 100;
+    items *= blocks; /* more are stored than there are where some are for a second time */
+    r.density = items <= 0 ? 0 : (double)s->nnz >= items ? 100 : (int32_t)(100.0 * (double)s->nnz / items + 0.5);
     return r;
 }
 /* The row for a call, if a table has one: the caller's table, then the built-in one. Writes the key where it is asked for. */
@@ -2560,7 +2578,7 @@ BSR_API int bsr_plan_string(const bsr_plan *plan, char *text, size_t size) {
     if (plan->order) bsri_put(&t, ", order "), bsri_put_int(&t, plan->order);
     if (plan->reason) bsri_put(&t, ": "), bsri_put(&t, bsri_why_text(plan->reason));
     if (plan->refused) {
-        bsri_put(&t, "; not "), bsri_put(&t, bsri_tier_name(plan->kernel + 1)), bsri_put(&t, ": ");
+        bsri_put(&t, "; not "), bsri_put(&t, bsri_tier_name(plan->kernel < 3 ? plan->kernel + 1 : 0)), bsri_put(&t, ": ");
         bsri_put(&t, bsri_why_text(plan->refused));
     }
     if (plan->flags & BSR_PLAN_SLOW_TRANSPOSE) bsri_put(&t, ", slow: no transposed index, all blocks are scanned for every row");
@@ -4524,24 +4542,13 @@ static bsr_status bsri_softmax_run(const bsri_call *c, bsri_softmax *j) {
     return BSR_OK;
 }
 
-/* The output: type, x's pattern and batch; it may be `same` exactly, element for element. */
+/* The output: type, x's pattern and batch; it may be an operand of `same` exactly. */
 static bsr_status bsri_softmax_check_out(const bsri_call *c, bsri_spans *set, const bsr_matrix *x, const bsr_matrix *out,
-                                         int operand, const bsr_matrix *same, int same_id) {
+                                         int operand, uint64_t same) {
     bsri_batch b = bsri_batch_of(x->batch_dims, x->batch);
-    int64_t s[3], t[3], size[3];
-    int i, moved = 0;
-    BSRI_TRY(bsri_check_matrix_same(c, set, out, operand, BSRI_FLOATS, BSRI_WRITE, same_id));
+    BSRI_TRY(bsri_check_matrix_same(c, set, out, operand, BSRI_FLOATS, BSRI_WRITE, same));
     BSRI_TRY(bsri_check_batch_out(c, &b, out->batch_dims, out->batch, operand));
-    BSRI_TRY(bsri_check_same_pattern(c, x, out, operand));
-    if (same && same->values == out->values) { /* the same memory in another order is no exact match */
-        size[0] = x->nnz, size[1] = x->block_rows, size[2] = x->block_cols;
-        bsri_value_strides(same, s), bsri_value_strides(out, t);
-        for (i = 0; i < 3; i++) moved |= size[i] > 1 && s[i] != t[i];
-        for (i = 0; i < b.dims && same->batch_dims == out->batch_dims; i++)
-            moved |= b.size[i] > 1 && same->values_batch_stride[i] != out->values_batch_stride[i];
-        if (moved && b.count && x->nnz) return bsri_fail(c, BSR_ITEM_OVERLAP, operand, -1, same_id);
-    }
-    return BSR_OK;
+    return bsri_check_same_pattern(c, x, out, operand);
 }
 
 static bsr_status bsri_check_scale(const bsri_call *c, double scale) {
@@ -4560,7 +4567,7 @@ static bsr_status bsri_softmax_check(const bsri_call *c, double scale, const bsr
         BSRI_TRY(bsri_check_bias(c, &set, &b, o->key_padding_mask, 1, x->cols, o->key_padding_mode, BSR_ARG_KEY_PADDING));
         BSRI_TRY(bsri_check_bias(c, &set, &b, o->attn_mask, x->rows, x->cols, o->attn_mode, BSR_ARG_ATTN_MASK));
     }
-    BSRI_TRY(bsri_softmax_check_out(c, &set, x, y, BSR_ARG_Y, x, BSR_ARG_X));
+    BSRI_TRY(bsri_softmax_check_out(c, &set, x, y, BSR_ARG_Y, BSRI_MAY_BE(BSR_ARG_X)));
     if (y->dtype != x->dtype && (y->dtype != BSR_F32 || x->dtype == BSR_F64))
         return bsri_fail(c, BSR_ITEM_DTYPE_OUT, BSR_ARG_Y, -1, y->dtype);
     return bsri_check_structure(c, x, BSR_ARG_X, 0);
@@ -4569,7 +4576,6 @@ static bsr_status bsri_softmax_check(const bsri_call *c, double scale, const bsr
 /* dy has y's type; dx any of f16, bf16, f32 (x's type, whatever y's was), or f64 for f64. */
 static bsr_status bsri_softmax_backward_check(const bsri_call *c, double scale, const bsr_matrix *y, const bsr_matrix *dy,
                                               const bsr_matrix *dx) {
-    int onto_y;
     bsri_spans set;
     bsri_batch b;
     set.count = 0;
@@ -4580,8 +4586,7 @@ static bsr_status bsri_softmax_backward_check(const bsri_call *c, double scale, 
     if (dy->dtype != y->dtype) return bsri_fail(c, BSR_ITEM_DTYPE_MISMATCH, BSR_ARG_DY, -1, dy->dtype);
     BSRI_TRY(bsri_check_batch_out(c, &b, dy->batch_dims, dy->batch, BSR_ARG_DY));
     BSRI_TRY(bsri_check_same_pattern(c, y, dy, BSR_ARG_DY));
-    onto_y = dx && dx->values != dy->values;
-    BSRI_TRY(bsri_softmax_check_out(c, &set, y, dx, BSR_ARG_DX, onto_y ? y : dy, onto_y ? BSR_ARG_Y : BSR_ARG_DY));
+    BSRI_TRY(bsri_softmax_check_out(c, &set, y, dx, BSR_ARG_DX, BSRI_MAY_BE(BSR_ARG_Y) | BSRI_MAY_BE(BSR_ARG_DY)));
     if ((dx->dtype == BSR_F64) != (y->dtype == BSR_F64)) return bsri_fail(c, BSR_ITEM_DTYPE_OUT, BSR_ARG_DX, -1, dx->dtype);
     return bsri_check_structure(c, y, BSR_ARG_Y, 0);
 }
@@ -6045,6 +6050,7 @@ BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, con
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     job.m = m, job.out = out, job.batch = bsri_batch_of(out->batch_dims, out->batch), job.rows = bsri_block_rows(m);
+    if (!out->cols) return BSR_OK; /* else there is memory for all items, and their rows can be counted */
     bsri_for_each(ctx, job.batch.count * job.rows, bsri_expand_row, &job);
     return BSR_OK;
 }
@@ -6118,7 +6124,7 @@ static bsr_status bsri_check_view_buffer(const bsri_call *c, bsri_spans *set, vo
     if (bytes < (uint64_t)need) return bsri_fail(c, BSR_ITEM_BUFFER_SIZE, BSR_ARG_BUFFER, -1, need);
     if (!bsri_span_make(&s, BSR_ARG_BUFFER, buffer, 1, 1, &need, &one))
         return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_BUFFER, -1, 0);
-    BSRI_TRY(bsri_check_overlap(c, set, &s, BSR_ARG_NONE));
+    BSRI_TRY(bsri_check_overlap(c, set, &s, 0));
     return bsri_span_keep(c, set, &s);
 }
 
@@ -6443,7 +6449,7 @@ static bsr_status bsri_scatter_check_arrays(const bsri_call *c, const bsri_scatt
         BSRI_TRY(bsri_check_pointer(c, b->array[i], 8, BSR_ARG_INDICES));
         if (!bsri_span_make(&s, BSR_ARG_INDICES, b->array[i], 8, 1, &b->need[i], &one))
             return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_INDICES, i, 0);
-        BSRI_TRY(bsri_check_overlap(c, set, &s, BSR_ARG_NONE));
+        BSRI_TRY(bsri_check_overlap(c, set, &s, 0));
         BSRI_TRY(bsri_span_keep(c, set, &s));
     }
     return BSR_OK;
@@ -6628,7 +6634,7 @@ static bsr_status bsri_layout_check_mask(const bsri_call *c, const bsr_layout *l
     if (bytes) BSRI_TRY(bsri_check_pointer(c, mask, 1, BSR_ARG_MASK));
     if (!bsri_span_make(&s, BSR_ARG_MASK, mask, 1, 1, &bytes, &one))
         return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MASK, -1, bytes);
-    BSRI_TRY(bsri_check_overlap(c, &set, &s, BSR_ARG_NONE));
+    BSRI_TRY(bsri_check_overlap(c, &set, &s, 0));
     return bsri_span_keep(c, &set, &s);
 }
 
@@ -7645,7 +7651,7 @@ static bsr_status bsri_check_product(const bsri_call *c, const bsri_product_call
     if (beta && !p->input) return bsri_fail(c, BSR_ITEM_BETA_INPUT, BSR_ARG_INPUT, -1, 0);
     if (beta) BSRI_TRY(bsri_check_repeated(c, set, p->input, BSR_ARG_INPUT, input_types, m, p->out->cols, &batch));
     BSRI_TRY(bsri_check_epilogue(c, set, p->epilogue, p->out, bsri_compute_dtype(c, p->a->dtype), &batch));
-    BSRI_TRY(bsri_check_dense_same(c, set, p->out, p->id_out, BSRI_FLOATS | BSRI_INTS, BSRI_WRITE, BSR_ARG_INPUT));
+    BSRI_TRY(bsri_check_dense_same(c, set, p->out, p->id_out, BSRI_FLOATS | BSRI_INTS, BSRI_WRITE, BSRI_MAY_BE(BSR_ARG_INPUT)));
     return bsri_check_structure(c, p->a, p->id_a, 0);
 }
 
@@ -8055,7 +8061,7 @@ static bsr_status bsri_check_sampled(const bsri_call *c, const bsri_sampled_call
     if (p->input) BSRI_TRY(bsri_check_batch(c, p->input->batch_dims, p->input->batch, BSR_ARG_INPUT));
     if (p->input) BSRI_TRY(bsri_join(c, &batch, p->input->batch_dims, p->input->batch, BSR_ARG_INPUT));
     BSRI_TRY(bsri_check_sampled_input(c, p, set));
-    BSRI_TRY(bsri_check_matrix_same(c, set, p->out, p->id_out, BSRI_FLOATS | BSRI_INTS, BSRI_WRITE, BSR_ARG_INPUT));
+    BSRI_TRY(bsri_check_matrix_same(c, set, p->out, p->id_out, BSRI_FLOATS | BSRI_INTS, BSRI_WRITE, BSRI_MAY_BE(BSR_ARG_INPUT)));
     BSRI_TRY(bsri_join(c, &batch, p->out->batch_dims, p->out->batch, p->id_out)); /* patterns of its own are allowed */
     if (!p->reduce) BSRI_TRY(bsri_check_batch_out(c, &batch, p->out->batch_dims, p->out->batch, p->id_out));
     BSRI_TRY(bsri_check_structure(c, p->out, p->id_out, 0));
@@ -8119,13 +8125,17 @@ typedef struct bsri_matmul_call {
     bsri_product_call product;
     bsri_sampled_call sampled;
     int32_t is_sampled, id_a, id_b, id_c, reduce;
+    uint64_t turned; /* for bsri_call */
 } bsri_matmul_call;
 
 static bsr_status bsri_check_operand(const bsri_call *c, bsr_operand o, int id) {
     if ((o.dense != NULL) == (o.sparse != NULL)) return bsri_fail(c, BSR_ITEM_OPERAND_KIND, id, -1, o.dense != NULL);
     return BSR_OK;
 }
-static bsr_dense bsri_maybe_transposed(const bsr_dense *d, int transposed) { return transposed ? bsr_dense_transposed(*d) : *d; }
+static bsr_dense bsri_maybe_transposed(bsri_matmul_call *m, const bsr_dense *d, int id, int transposed) {
+    if (transposed) m->turned |= BSRI_MAY_BE(id);
+    return transposed ? bsr_dense_transposed(*d) : *d;
+}
 
 /* Which engine, with which views. DDS is the transposed problem: op(C)^T = op(B)^T op(A)^T. */
 static bsr_status bsri_matmul_map(const bsri_call *c, bsri_matmul_call *m, uint32_t trans, bsr_operand a, bsr_operand b,
@@ -8138,10 +8148,11 @@ static bsr_status bsri_matmul_map(const bsri_call *c, bsri_matmul_call *m, uint3
     BSRI_TRY(bsri_check_operand(c, out, m->id_c));
     if (sparse != 1) return bsri_fail(c, BSR_ITEM_MODE, BSR_ARG_NONE, -1, sparse);
     memset(p, 0, sizeof *p), memset(&m->sampled, 0, sizeof m->sampled);
-    m->is_sampled = out.sparse != NULL;
+    m->is_sampled = out.sparse != NULL, m->turned = 0;
     if (m->is_sampled) { /* SDD; with TRANS_C the stored matrix is op(B)^T op(A)^T */
-        m->one = tc ? bsri_maybe_transposed(b.dense, !tb) : bsri_maybe_transposed(a.dense, ta);
-        m->two = tc ? bsri_maybe_transposed(a.dense, !ta) : bsri_maybe_transposed(b.dense, tb);
+        const bsr_dense one = bsri_maybe_transposed(m, a.dense, m->id_a, ta != tc);
+        const bsr_dense two = bsri_maybe_transposed(m, b.dense, m->id_b, tb != tc);
+        m->one = tc ? two : one, m->two = tc ? one : two;
         m->sampled.alpha = 1.0, m->sampled.mat1 = &m->one, m->sampled.mat2 = &m->two, m->sampled.out = out.sparse;
         m->sampled.id_1 = tc ? m->id_b : m->id_a, m->sampled.id_2 = tc ? m->id_a : m->id_b, m->sampled.id_out = m->id_c;
         m->sampled.reduce = m->reduce;
@@ -8150,20 +8161,22 @@ static bsr_status bsri_matmul_map(const bsri_call *c, bsri_matmul_call *m, uint3
     p->alpha = 1.0, p->id_out = m->id_c, p->reduce = m->reduce, p->b = &m->one, p->out = &m->result;
     if (a.sparse) { /* DSD */
         p->a = a.sparse, p->trans = ta, p->id_a = m->id_a, p->id_b = m->id_b;
-        m->one = bsri_maybe_transposed(b.dense, tb), m->result = bsri_maybe_transposed(out.dense, tc);
+        m->one = bsri_maybe_transposed(m, b.dense, m->id_b, tb), m->result = bsri_maybe_transposed(m, out.dense, m->id_c, tc);
     } else { /* DDS */
         p->a = b.sparse, p->trans = !tb, p->id_a = m->id_b, p->id_b = m->id_a;
-        m->one = bsri_maybe_transposed(a.dense, !ta), m->result = bsri_maybe_transposed(out.dense, !tc);
+        m->one = bsri_maybe_transposed(m, a.dense, m->id_a, !ta), m->result = bsri_maybe_transposed(m, out.dense, m->id_c, !tc);
     }
     return BSR_OK;
 }
-static bsr_status bsri_matmul_check(const bsri_call *c, const bsri_matmul_call *m, bsri_spans *set) {
+static bsr_status bsri_matmul_check(const bsri_call *call, const bsri_matmul_call *m, bsri_spans *set) {
+    bsri_call c = *call;
+    c.turned = m->turned;
     if (m->is_sampled) {
-        BSRI_TRY(bsri_check_sampled_operands(c, &m->sampled, set));
-        return bsri_check_sampled(c, &m->sampled, set);
+        BSRI_TRY(bsri_check_sampled_operands(&c, &m->sampled, set));
+        return bsri_check_sampled(&c, &m->sampled, set);
     }
-    BSRI_TRY(bsri_check_product_operands(c, &m->product, set));
-    return bsri_check_product(c, &m->product, set);
+    BSRI_TRY(bsri_check_product_operands(&c, &m->product, set));
+    return bsri_check_product(&c, &m->product, set);
 }
 static bsr_status bsri_matmul_start(const bsri_call *c, const bsri_matmul_call *m, bsr_plan *plan, int step) {
     return m->is_sampled ? bsri_sampled_start(c, &m->sampled, plan, step) : bsri_product_start(c, &m->product, plan, step);

@@ -260,6 +260,7 @@ TEST(every_call) {
     int call;
     for (call = 0; call < CALLS; call++) {
         static bsr_plan plan;
+        bsr_tune_row key;
         bsr_exec e;
         fixture g;
         BAD(call, BSR_ITEM_CONTEXT_NULL, BSR_ARG_CONTEXT, -1, 0, f->ctx = NULL);
@@ -284,9 +285,10 @@ TEST(every_call) {
         memset(&plan, 0, sizeof plan), plan.stages = 7;
         CHECK_INT(run(&g, call, &e), BSR_BAD_PLAN), CHECK_INT(t_error.index, 7);
         check_poison(&g, call);
-        e = t_exec(0), e.query = &plan, memset(&plan, 0x33, sizeof plan);
+        e = t_exec(0), e.query = &plan, memset(&plan, 0x33, sizeof plan), e.key = &key, memset(&key, 0x33, sizeof key);
         CHECK_INT(run(&g, call, &e), BSR_OK), CHECK(plan.op > 0 && plan.op <= BSR_OP_CREATE),
             CHECK_INT(plan.backend, BSR_BACKEND_CPU);
+        CHECK_INT(key.op != 0, call == ADDMM || (call >= SDD && call <= ATTENTION && call != BACKWARD));
         CHECK_INT(plan.workspace_bytes, 0);
         check_poison(&g, call);
     }
@@ -324,8 +326,11 @@ TEST(bad_products) {
     BAD(ADDMM, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_RIGHT_ALPHA, -1, 2, f->right.rows = 2; f->right.cols = 1; f->right.row_stride = 1);
     BAD(ADDMM, BSR_ITEM_COLS_MISMATCH, BSR_ARG_BIAS, -1, 3, f->bias.cols = 3);
     BAD(ADDMM, BSR_ITEM_STRIDE_NEGATIVE, BSR_ARG_B, 0, -5, f->b.row_stride = -5);
-    BAD(ADDMM, BSR_ITEM_STRIDE_OUTPUT, BSR_ARG_OUT, ANY, 0, f->c.row_stride = 0);
-    BAD(ADDMM, BSR_ITEM_STRIDE_OUTPUT, BSR_ARG_OUT, ANY, ANY, f->c.row_stride = 3);
+    BAD(ADDMM, BSR_ITEM_STRIDE_OUTPUT, BSR_ARG_OUT, 0, 0, f->c.row_stride = 0);
+    BAD(ADDMM, BSR_ITEM_STRIDE_OUTPUT, BSR_ARG_OUT, 0, 3, f->c.row_stride = 3);
+    BAD(ADDMM, BSR_ITEM_STRIDE_OUTPUT, BSR_ARG_OUT, 1, 0, f->c.col_stride = 0);
+    BAD(ADDMM, BSR_ITEM_STRIDE_OUTPUT, BSR_ARG_OUT, 3, 7, f->b.batch_dims = f->c.batch_dims = 2; f->b.batch[0] = 1;
+        f->c.batch[0] = 1; f->b.batch[1] = f->c.batch[1] = 2; f->c.batch_stride[0] = 0; f->c.batch_stride[1] = 7);
     BAD(ADDMM, BSR_ITEM_STRIDE_NEGATIVE, BSR_ARG_A, 7, -2, f->a.value_strides[0] = 6; f->a.value_strides[1] = -2;
         f->a.value_strides[2] = 1);
     BAD(ADDMM, BSR_ITEM_DATA_NULL, BSR_ARG_B, -1, 0, f->b.data = NULL);
@@ -334,6 +339,8 @@ TEST(bad_products) {
     BAD(ADDMM, BSR_ITEM_CROW_NULL, BSR_ARG_A, -1, 0, f->a.crow_indices = NULL);
     BAD(ADDMM, BSR_ITEM_COL_NULL, BSR_ARG_A, -1, 0, f->a.col_indices = NULL);
     BAD(ADDMM, BSR_ITEM_VALUES_NULL, BSR_ARG_A, -1, 0, f->a.values = NULL);
+    BAD(ADDMM, BSR_ITEM_STRIDE_PATTERN, BSR_ARG_A, 0, 7, f->a.flags = BSR_MATRIX_RAGGED; f->a.batch_dims = 1; f->a.batch[0] = 2;
+        f->a.col_batch_stride[0] = 7); /* one crow_indices for both items, which have columns of their own */
     BAD(ADDMM, BSR_ITEM_ALIGNMENT, BSR_ARG_B, -1, 4, f->b.data = (char *)f->b.data + 1; f->b.rows = 12);
     BAD(ADDMM, BSR_ITEM_ALIGNMENT, BSR_ARG_A, -1, 4, f->a.values = (char *)f->a.values + 2);
     BAD(ADDMM, BSR_ITEM_ALIGNMENT, BSR_ARG_A, -1, 4, f->a.crow_indices = (char *)f->a.crow_indices + 2);
@@ -343,7 +350,9 @@ TEST(bad_products) {
     BAD(ADDMM, BSR_ITEM_BATCH_DIMS, BSR_ARG_A, -1, -1, f->a.batch_dims = -1);
     BAD(ADDMM, BSR_ITEM_BATCH_SIZE, BSR_ARG_B, 0, 3, f->b.batch_dims = 1; f->b.batch[0] = 3; f->a.batch_dims = 1;
         f->a.batch[0] = 2);
-    BAD(ADDMM, BSR_ITEM_BATCH_SIZE, BSR_ARG_OUT, ANY, ANY, f->b.batch_dims = 1; f->b.batch[0] = 3);
+    BAD(ADDMM, BSR_ITEM_BATCH_DIMS, BSR_ARG_OUT, -1, 0, f->b.batch_dims = 1; f->b.batch[0] = 3);
+    BAD(ADDMM, BSR_ITEM_BATCH_SIZE, BSR_ARG_OUT, 0, 2, f->b.batch_dims = 1; f->b.batch[0] = 3; f->c.batch_dims = 1;
+        f->c.batch[0] = 2; f->c.batch_stride[0] = 30; f->b.rows = f->a.cols = 0; f->a.nnz = 0);
     BAD(ADDMM, BSR_ITEM_BATCH_EXTRA, BSR_ARG_INPUT, 0, 2, f->input.batch_dims = 1; f->input.batch[0] = 2);
     BAD(ADDMM, BSR_ITEM_BATCH_EXTRA, BSR_ARG_BIAS, 0, 4, f->bias.batch_dims = 1; f->bias.batch[0] = 4);
     BAD(ADDMM, BSR_ITEM_SIZE_NEGATIVE, BSR_ARG_B, 2, -1, f->b.batch_dims = 1; f->b.batch[0] = -1);
@@ -365,6 +374,20 @@ TEST(bad_products) {
     BAD(DSD, BSR_ITEM_OPERAND_KIND, BSR_ARG_C, -1, 0, f->pc = NULL);
     BAD(DDS, BSR_ITEM_INNER_MISMATCH, BSR_ARG_A, -1, 5, f->b.cols = 5);
     BAD(DDS, BSR_ITEM_DTYPE_MISMATCH, BSR_ARG_A, -1, BSR_BF16, f->b.dtype = BSR_BF16);
+    /* rows are the operand's own, also where it is looked at the other way round */
+    BAD(DDS, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_C, -1, 4, f->c.rows = 4);
+    BAD(DDS, BSR_ITEM_COLS_MISMATCH, BSR_ARG_C, -1, 11, f->c.cols = 11);
+    BAD(DDS, BSR_ITEM_SIZE_NEGATIVE, BSR_ARG_A, 0, -5, f->b.rows = -5);
+    BAD(DDS, BSR_ITEM_SIZE_NEGATIVE, BSR_ARG_A, 2, -3, f->b.batch_dims = 1; f->b.batch[0] = -3);
+    BAD(DDS, BSR_ITEM_STRIDE_NEGATIVE, BSR_ARG_A, 1, -1, f->b.col_stride = -1);
+    BAD(DDS, BSR_ITEM_STRIDE_OUTPUT, BSR_ARG_C, 0, 3, f->c.row_stride = 3);
+    BAD(DSD, BSR_ITEM_COLS_MISMATCH, BSR_ARG_C, -1, 4, f->trans = BSR_TRANS_C; f->c = bsr_dense_transposed(f->c); f->c.cols = 4);
+    BAD(DSD, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_C, -1, 4, f->trans = BSR_TRANS_C; f->c = bsr_dense_transposed(f->c); f->c.rows = 4);
+    BAD(SDD, BSR_ITEM_COLS_MISMATCH, BSR_ARG_A, -1, 5, f->trans = BSR_TRANS_A; f->x = bsr_dense_transposed(f->x); f->x.cols = 5);
+    BAD(SDD, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_B, -1, 11, f->trans = BSR_TRANS_B; f->y = bsr_dense_transposed(f->y);
+        f->y.rows = 11);
+    BAD(BACKWARD, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_DB, -1, 4, f->trans = BSR_TRANS_B; f->b = bsr_dense_transposed(f->b);
+        f->db = bsr_dense_transposed(f->db); f->db.rows = 4);
     BAD(SDD, BSR_ITEM_INNER_MISMATCH, BSR_ARG_B, -1, 5, f->y.rows = 5);
     BAD(SDD, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_A, -1, 5, f->x.rows = 5);
     BAD(SDD, BSR_ITEM_COLS_MISMATCH, BSR_ARG_B, -1, 11, f->y.cols = 11);
@@ -498,9 +521,12 @@ TEST(bad_sampled) {
     });
     BAD(SAMPLED, BSR_ITEM_OVERLAP, BSR_ARG_OUT, -1, BSR_ARG_MAT1, f->x.data = f->t.values);
     BAD(SAMPLED, BSR_ITEM_OVERLAP, BSR_ARG_OUT, -1, ANY, f->t.values = f->t.col_indices; f->t.value_strides[0] = 0);
-    BAD(SAMPLED, BSR_ITEM_BATCH_SIZE, ANY, ANY, ANY, f->x.batch_dims = 1; f->x.batch[0] = 2);
-    BAD(SAMPLED, BSR_ITEM_STRIDE_OUTPUT, BSR_ARG_OUT, ANY, ANY, f->t.value_strides[0] = 5; f->t.value_strides[1] = 3;
+    BAD(SAMPLED, BSR_ITEM_BATCH_DIMS, BSR_ARG_OUT, -1, 0, f->x.batch_dims = 1; f->x.batch[0] = 2);
+    BAD(SAMPLED, BSR_ITEM_STRIDE_OUTPUT, BSR_ARG_OUT, 6, 5, f->t.value_strides[0] = 5; f->t.value_strides[1] = 3;
         f->t.value_strides[2] = 1);
+    BAD(SAMPLED, BSR_ITEM_STRIDE_OUTPUT, BSR_ARG_OUT, 8, 0, f->t.value_strides[0] = 6; f->t.value_strides[1] = 3);
+    BAD(SAMPLED, BSR_ITEM_STRIDE_OUTPUT, BSR_ARG_OUT, 2, 5, f->x.batch_dims = f->t.batch_dims = f->s.batch_dims = 1;
+        f->x.batch[0] = f->t.batch[0] = f->s.batch[0] = 2; f->t.values_batch_stride[0] = 5);
 }
 TEST(bad_rows) {
     BAD(SOFTMAX, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_X, -1, 0, f->pa = NULL);
@@ -993,6 +1019,8 @@ TEST(overlaps) {
     f = fixture_new(DSD), fixture_point(&f), e = t_exec(0);
     e.workspace = f.c.data, e.workspace_bytes = 4;
     CHECK_INT(run(&f, DSD, &e), BSR_OVERLAP), CHECK_INT(t_error.operand, BSR_ARG_C);
+    e.workspace = (char *)f.c.data - 64, e.workspace_bytes = UINT64_MAX; /* whose end is no address */
+    CHECK_INT(run(&f, DSD, &e), BSR_OVERLAP);
     bt_case("softmax in place, and shifted");
     f = fixture_new(SOFTMAX), fixture_point(&f), e = t_exec(0);
     f.t = f.a, bt_mark_output(f.a.values);
@@ -1310,6 +1338,32 @@ TEST(constructors) {
           m.values_batch_stride[0] == 42);
 }
 
+/* Sizes that only a product of them makes too large, in calls that read no array of such a length. */
+TEST(immense) {
+    const bsr_context *ctx = t_context(0);
+    int32_t crow[2] = {0, 0}, col[1] = {0};
+    float number[1] = {0};
+    uint64_t bytes = 77;
+    bsr_tune_row key;
+    bsr_plan plan;
+    bsr_exec e = t_exec(0);
+    bsr_matrix m = bsr_matrix_make(1, 1, 1, 1, 1, crow, col, BSR_I32, number, BSR_F32);
+    bsr_dense b = bsr_dense_row_major(number, BSR_F32, 1, 1), none;
+    bt_case("patterns of a view");
+    m = bsr_matrix_batched(bsr_matrix_batched(m, INT64_C(1) << 40, 2, 1, 0), INT64_C(1) << 40, 2, 1, 0);
+    CHECK_INT(bsr_transposed_index_size(ctx, &m, &bytes, &e), BSR_OVERFLOW), CHECK_INT(t_error.item, BSR_ITEM_SIZE_OVERFLOW);
+    CHECK_INT(bsr_schedule_size(ctx, &m, 2, 0, &bytes, &e), BSR_OVERFLOW), CHECK_INT(t_error.item, BSR_ITEM_SIZE_OVERFLOW);
+    CHECK_INT(bytes, 77);
+    bt_case("items of a dense form without columns");
+    none = bsr_dense_batched(bsr_dense_row_major(number, BSR_F32, 4, 0), INT64_MAX, 0);
+    m = bsr_matrix_make(4, 0, 1, 1, 0, bt_alloc(20, 4), NULL, BSR_I32, NULL, BSR_F32), memset(m.crow_indices, 0, 20);
+    CHECK_INT(bsr_to_dense(ctx, &m, &none, &e), BSR_OK);
+    bt_case("density of a block stored 2^40 times");
+    m = bsr_matrix_make(1, 1, 1, 1, INT64_C(1) << 40, crow, col, BSR_I64, number, BSR_F32);
+    e = t_exec(BSR_EXEC_SKIP_CHECKS), e.query = &plan, e.key = &key;
+    CHECK_INT(bsr_dense_mm(ctx, 0, &m, &b, &b, &e), BSR_OK), CHECK_INT(key.density, 100);
+}
+
 /* Empty inner sizes, sums over no items, and an alias that permutes batch dimensions. */
 TEST(empty_and_permuted) {
     static char room[4096 + 64];
@@ -1373,6 +1427,7 @@ int main(int argc, char **argv) {
         {"supports", supports},
         {"supports_is_true", supports_is_true},
         {"constructors", constructors},
+        {"immense", immense},
         {"empty_and_permuted", empty_and_permuted},
     };
     int failed = bt_main(argc, argv, tests, BT_COUNT(tests));

@@ -337,25 +337,29 @@ TEST(backward) {
             REF_COMPARE_MATRIX(&dx, &want, y.nnz ? 0 : REF_MAY_BE_ZERO);
     }
 }
-/* Gradients of every type from results of every type: packed values in pieces of 16 bytes, and in place where sizes are equal. */
+/* Gradients of every type from results of every type: packed values in pieces of 16 bytes, and where sizes are equal in place of
+   the gradient, of the result, and of one that is both. */
 TEST(backward_types) {
     static const int types[] = {BSR_F32, BSR_F16, BSR_BF16};
-    int t, out, packed;
+    int t, out, packed, place;
     for (t = 0; t < 3; t++)
         for (out = 0; out < 3; out++)
             for (packed = 0; packed < 2; packed++) {
-                t_spec s = spec_of(types[t], 16, 16, 3, 40, 90);
-                bsr_matrix y, dy, dx;
-                bsr_exec e = t_exec(0);
-                ref_result want;
-                bt_case("%s to %s, %d", bsr_dtype_name(types[t]), bsr_dtype_name(types[out]), packed);
-                s.kind = FILL_POSITIVE, s.layout = packed ? PACKED : BLOCKS_COL;
-                y = t_matrix(&s), dy = y, t_make_values(&dy, types[t], s.layout, 0), t_fill_values(&dy, FILL_SIGNED);
-                dx = t_matrix_output(&y, types[out], s.layout), want = ref_softmax_backward(0.5, &y, &dy);
-                if (RUN_OK(bsr_softmax_backward(t_any_context(), 0.5, &y, &dy, &dx, &e))) REF_COMPARE_MATRIX(&dx, &want, 0);
-                if (bsr_dtype_size(types[out]) != bsr_dtype_size(types[t])) continue;
-                dx = dy, dx.dtype = types[out], bt_mark_output(dy.values);
-                if (RUN_OK(bsr_softmax_backward(t_any_context(), 0.5, &y, &dy, &dx, &e))) REF_COMPARE_MATRIX(&dx, &want, 0);
+                const int same = bsr_dtype_size(types[out]) == bsr_dtype_size(types[t]);
+                for (place = 0; place < (same ? 4 : 1); place++) { /* rows longer than a chunk */
+                    t_spec s = spec_of(types[t], 16, 16, 3, 80, 230);
+                    bsr_matrix y, dy, dx;
+                    bsr_exec e = t_exec(0);
+                    ref_result want;
+                    bt_case("%s to %s, %d, in place %d", bsr_dtype_name(types[t]), bsr_dtype_name(types[out]), packed, place);
+                    s.kind = FILL_POSITIVE, s.layout = packed ? PACKED : BLOCKS_COL;
+                    y = t_matrix(&s), dy = y;
+                    if (place < 3) t_make_values(&dy, types[t], s.layout, 0), t_fill_values(&dy, FILL_SIGNED);
+                    want = ref_softmax_backward(0.5, &y, &dy), dx = place == 1 ? dy : y;
+                    if (!place) dx = t_matrix_output(&y, types[out], s.layout);
+                    dx.dtype = types[out], bt_mark_output(dx.values);
+                    if (RUN_OK(bsr_softmax_backward(t_any_context(), 0.5, &y, &dy, &dx, &e))) REF_COMPARE_MATRIX(&dx, &want, 0);
+                }
             }
 }
 /* The backward is the derivative of the forward. */
