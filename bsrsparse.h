@@ -74,9 +74,10 @@
 
    HOW CALLS BEHAVE
      Order: defaults, checks, plan, work. Every check comes before the first write, so a call that returns anything but
-     BSR_OK has written nothing but its error record (a query bsr_exec.key). bsr_error says which check (item), on which argument (operand), where
-     (index) and what was found (value); bsr_error_string() makes a sentence of it. BSR_EXEC_SKIP_CHECKS leaves the checks
-     out for callers who vouch for everything; on the CPU they include the contents of the index arrays, one pass over them.
+     BSR_OK has written nothing but its error record (a query bsr_exec.key). bsr_error says which check (item), on which
+     argument (operand), where (index) and what was found (value); bsr_error_string() makes a sentence of it.
+     BSR_EXEC_SKIP_CHECKS leaves the checks out for callers who vouch for everything; on the CPU they include the contents of
+     the index arrays, one pass over them.
      bsr_exec.query: check, write the plan, return without running: what would run and how much workspace it needs.
      bsr_plan_string() prints it. A plan can be handed back in bsr_exec.plan, in whole or in part.
      Sizes and offsets are 64-bit; a size computation that would overflow is an error.
@@ -8653,7 +8654,8 @@ static void bsri_cuda_describe(const bsri_product *job, bsri_dev_product *p) {
     e.out_batch = bsri_batch_of(job->out->batch_dims, job->out->batch), e.items = e.out_batch.count;
     if (job->scatter) bsri_engine_scatter(&e);
     else bsri_engine_matrix(&e);
-    if (job->a) p->a.schedule = job->a->schedule;
+    p->reduce = e.kind == BSRI_LIST_SCATTER ? 1 : bsri_reduce_count(&job->batch, &e.out_batch);
+    if (job->a && p->reduce) p->a.schedule = job->a->schedule; /* a sum over no items: no pattern to look an order up in */
     p->b = *job->b, p->out = *job->out, bsri_dense_set(&p->input, job->input), bsri_dense_set(&p->blocks, job->blocks);
     if (job->scatter) p->scatter = *job->scatter;
     if (job->epilogue) {
@@ -8666,7 +8668,6 @@ static void bsri_cuda_describe(const bsri_product *job, bsri_dev_product *p) {
     p->whole = job->batch, p->out_batch = e.out_batch, p->b_batch = e.b_batch, p->index = e.index, p->schedule = e.schedule;
     p->br = e.br, p->bc = e.bc, p->a_block = e.a_block, p->a_rs = e.a_rs, p->a_cs = e.a_cs, p->tiles = e.tiles;
     p->width = e.width, p->items = e.items, p->kind = e.kind;
-    p->reduce = e.kind == BSRI_LIST_SCATTER ? 1 : bsri_reduce_count(&job->batch, &e.out_batch);
 }
 
 static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *job, const bsr_tune_row *key, bsr_plan *plan,

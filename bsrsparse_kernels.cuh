@@ -10676,10 +10676,10 @@ static const bsri_candidate<bsri_dev_product, bsri_facts, bsri_product_params> b
     BSRI_CANDIDATE(2, product, bsri_facts, bsri_mma_estimate, bsri_mma_choose, mma)};
 static void bsri_choose_product(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsri_chooser *s,
                                 bsri_product_params *m) {
-    if (p->kind < BSRI_LIST_SCATTER) {
+    if (p->kind < BSRI_LIST_SCATTER && p->reduce) {
         bsri_facts f = bsri_facts_of(p);
         bsri_choose_estimated(bsri_products, ctx, p, &f, compute, s, m, &f.limit);
-    } else s->refused[2] = s->refused[3] = BSR_WHY_LIST_KIND; /* a list of the caller's: there need not be a matrix */
+    } else s->refused[2] = s->refused[3] = BSR_WHY_LIST_KIND; /* the caller's: there need not be a matrix; or of no item: zeros */
     if (bsri_wants(s, 1)) bsri_offer(s, 1, bsri_simt_choose(ctx, p, compute, s->asked, &m->simt));
 }
 typedef union bsri_sampled_params {

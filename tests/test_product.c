@@ -1182,6 +1182,22 @@ TEST(matmul_types) {
             run_matmul(v, (unsigned)(k & 3), pairs[k].out);
         }
 }
+/* One operand has a batch of no items: the other's gradient is a sum over none, zeros; no pattern has an order. */
+TEST(matmul_of_no_items) {
+    static const int types[] = {BSR_BF16, BSR_F32, BSR_F64};
+    static const int64_t shape[] = {128, 256, 64};
+    int mode, side, t, k;
+    for (mode = 0; mode < 3; mode++)
+        for (side = 0; side < 2; side++)
+            for (t = 0; t < 3; t++) {
+                value v[3];
+                bt_case("mode %d, %s has none, %s", mode, side ? "b" : "a", bsr_dtype_name(types[t]));
+                matmul_operands(v, mode, 0, 0, 0, types[t], shape, 64, t_batch(1, side, 0, 0, 0), t_batch(1, !side, 0, 0, 0), 0);
+                for (k = 0; k < 3; k++)
+                    if (v[k].is_sparse) t_attach_schedule(&v[k].sparse, 1, t & 1), t_attach_transposed(&v[k].sparse);
+                run_matmul_backward(v, 0);
+            }
+}
 /* Finite differences: the backward is the derivative of the forward (f64, central differences on a linear function). */
 TEST(matmul_backward_finite) {
     static const int64_t shape[] = {8, 12, 4};
@@ -1253,6 +1269,7 @@ int main(int argc, char **argv) {
         {"matmul_modes", matmul_modes},
         {"matmul_upstream_shapes", matmul_upstream_shapes},
         {"matmul_types", matmul_types},
+        {"matmul_of_no_items", matmul_of_no_items},
         {"matmul_backward_finite", matmul_backward_finite},
     };
     int failed = bt_main(argc, argv, tests, BT_COUNT(tests));
