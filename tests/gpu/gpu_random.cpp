@@ -153,6 +153,7 @@ static void random_softmax(int turn) {
     const double scale = t_draw(FILL_WIDE, BSR_F64) / 16;
     bsr_exec e = t_exec(0);
     ref_result want = ref_softmax(scale, &x, options, 0);
+    if (bt_below(5) == 0) y = x, bt_mark_output(x.values); /* in place */
     if (RUN_OK(gm_softmax(cpu(), scale, &x, options, &y, &e))) REF_COMPARE_MATRIX(&y, &want, REF_MAY_BE_ZERO);
 }
 static void random_softmax_backward(int turn) {
@@ -164,8 +165,11 @@ static void random_softmax_backward(int turn) {
     t_make_values(&dy, type, some_blocks(), 0), t_fill_values(&dy, FILL_SIGNED);
     bsr_matrix dx = t_matrix_output(&y, type == BSR_F64 || bt_below(2) ? type : floats[bt_below(3)], some_blocks());
     const double scale = t_draw(FILL_SIGNED, BSR_F64);
+    const int64_t place = bt_below(8); /* in that of dy, of y, of one that is both */
     bsr_exec e = t_exec(0);
+    if (place == 2) dy = y;
     ref_result want = ref_softmax_backward(scale, &y, &dy);
+    if (place < 3) dx = place ? y : dy, bt_mark_output(dx.values);
     if (RUN_OK(gm_softmax_backward(cpu(), scale, &y, &dy, &dx, &e))) REF_COMPARE_MATRIX(&dx, &want, REF_MAY_BE_ZERO);
 }
 /* Heads that share keys and values, masks of fewer items, every option, or none (plain: what the fastest kernels take). */
@@ -227,6 +231,7 @@ static void random_matmul(int turn) {
     const int type = a_type(turn), out = type == BSR_I8 ? BSR_I32 : type, mode = (int)bt_below(3), back = type != BSR_I8;
     const unsigned trans = (unsigned)bt_below(8);
     t_spec s = some_spec(type, FILL_INTEGER, 120);
+    if (s.batch.dims && bt_below(8) == 0) s.batch.n[bt_below(s.batch.dims)] = 0; /* gradients of what is narrowed: 0 */
     const int64_t m = s.r * s.block_rows, n = s.c * s.block_cols, more = easy ? 8 * bt_range(1, 20) : bt_range(1, 90);
     describe(&s, mode == 0 ? ", SDD" : mode == 1 ? ", DSD" : ", DDS");
     /* the sparse one is m x n as stored; op() of each gives its sizes in the product */
@@ -246,6 +251,7 @@ static void random_matmul(int turn) {
     bsr_operand o[3], host[3];
     s.dtype = which == 2 ? out : type, sparse[0] = t_matrix(&s);
     if (bt_below(2)) t_attach_transposed(&sparse[0]);
+    if (bt_below(3) == 0) t_attach_schedule(&sparse[0], 1 << bt_below(4), (int)bt_below(2));
     for (int i = 0; i < 3; i++) {
         const int64_t r = size[i][turned[i]], c = size[i][!turned[i]];
         o[i] = host[i] = bsr_operand_sparse(&sparse[0]);
