@@ -636,7 +636,7 @@ typedef enum bsr_why {
    taken or refused (BSR_BAD_PLAN, and bsr_error.index counts the field from 0), never ignored: a kernel runs with the numbers
    that a query of it names, stages among them, and none other. source, workspace_bytes and what follows it are results only. A
    plan that a query gave runs the same kernel again, with another epilogue, too; but tiles of 16 x 128 by mma (where there is
-   little to do) take alpha and an input alone: with more than that their plan is refused for its tile_cols. */
+   little to do) take alpha and an input alone: with more than that their plan is refused. */
 typedef struct bsr_plan {
     int32_t op;       /* bsr_op */
     int32_t backend;  /* bsr_backend */
