@@ -1244,6 +1244,36 @@ TEST(plans_serve_other_epilogues) {
     bsr_destroy(ctx);
 }
 
+/* A gradient over a batch of no items is zeros by tier simt: the others write a tile when its last list is done, and have none. */
+TEST(sums_of_no_items) {
+    const bsr_operand none = {NULL, NULL};
+    bsr_error e;
+    bsr_context *ctx = create_on_hopper(&e);
+    int items, j;
+    for (items = 0; items < 2; items++) {
+        bsr_plan plan, asked = BSR_ZERO;
+        bsr_exec ex = BSR_ZERO;
+        bsr_matrix a;
+        bsr_dense b, dc, db;
+        void *p[7];
+        bt_case("%d items", items);
+        arena.used = 0, ex.error = &e, ex.flags = BSR_EXEC_NO_TABLE, watch.exec = &ex;
+        for (j = 0; j < 7; j++) p[j] = aligned(INT64_C(1) << 22, BSR_I8);
+        a = bsr_matrix_make(1024, 1024, 64, 64, 128, p[0], p[1], BSR_I32, p[2], BSR_BF16), a.schedule = p[6];
+        a = bsr_matrix_batched(a, items, 17, 128, 128 * 64 * 64);
+        b = bsr_dense_row_major(p[3], BSR_BF16, 1024, 256), db = bsr_dense_row_major(p[5], BSR_BF16, 1024, 256);
+        dc = bsr_dense_batched(bsr_dense_row_major(p[4], BSR_BF16, 1024, 256), items, 1024 * 256);
+        for (j = 0; j < 3; j++) { /* what runs; tier mma; the call itself */
+            asked.kernel = j == 1 ? 2 : 0, ex.plan = &asked, ex.query = j < 2 ? &plan : NULL;
+            CHECK_INT(bsr_matmul_backward(ctx, BSR_TRANS_A, bsr_operand_sparse(&a), bsr_operand_dense(&b), bsr_operand_dense(&dc),
+                                          none, bsr_operand_dense(&db), &ex),
+                      j == 1 && !items ? BSR_BAD_PLAN : BSR_OK);
+            if (j == 0) CHECK(items ? plan.kernel > 1 : plan.kernel == 1);
+        }
+    }
+    bsr_destroy(ctx);
+}
+
 /* A schedule makes large tiles faster, which decides where another kernel is about as fast without one. On an H200, us, by tiles
    of 128 x 256 with a schedule and by what is chosen without: 22.9 and 28.0, 25.5 and 26.2, 22.3 and 22.5; blocks of 16 55
    and 60. The last two have short tiles, which are faster even so: 31.7, large ones 37.7, and 46.2, 47.5. */
@@ -1337,6 +1367,7 @@ static const bt_test tests[] = {
     {"plans_say_why", plans_say_why},
     {"plans_are_the_fastest", plans_are_the_fastest},
     {"plans_serve_other_epilogues", plans_serve_other_epilogues},
+    {"sums_of_no_items", sums_of_no_items},
     {"schedules_decide", schedules_decide},
     {"tuned_rows", tuned_rows},
 };
