@@ -1244,7 +1244,7 @@ TEST(plans_serve_other_epilogues) {
     bsr_destroy(ctx);
 }
 
-/* A gradient over a batch of no items is zeros by tier simt: the others write a tile when its last list is done, and have none. */
+/* A gradient over a batch of no items is zeros by tier simt: the others write a tile after its last list, and have none. */
 TEST(sums_of_no_items) {
     const bsr_operand none = {NULL, NULL};
     bsr_error e;
