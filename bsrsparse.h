@@ -8639,6 +8639,27 @@ static void bsri_chosen_nothing(const bsri_call *c, bsr_plan *plan) {
     if (asked->stages > 0) plan->stages = asked->stages;
     if (asked->order > 0) plan->order = asked->order;
 }
+/* A call with nothing to do. */
+static bsr_status bsri_cuda_nothing(const bsri_call *c, bsr_plan *plan, int step) {
+    int stop;
+    if (step != BSRI_RUN_ONLY) bsri_chosen_nothing(c, plan);
+    return bsri_settle(c, plan, step, &stop);
+}
+/* Any other: choose(chooser) makes the parameters *m of what it offers. */
+extern "C++" {
+template <class F>
+static bsr_status bsri_cuda_choose(const bsri_call *c, const bsr_tune_row *key, bsr_plan *plan, int step, void *m,
+                                   const F &choose) {
+    bsri_asking a;
+    int stop;
+    bsri_ask(c, key, &a);
+    do choose(&a.s);
+    while (bsri_ask_again(&a));
+    if (step != BSRI_RUN_ONLY) BSRI_TRY(bsri_chosen(c, &a, key, plan));
+    BSRI_TRY(bsri_settle(c, plan, step, &stop));
+    return stop ? BSR_OK : bsri_cuda_status(c, bsri_launch_choice(&a.s.best, m, bsri_cuda_queue(c)));
+}
+}
 static void bsri_dense_set(bsr_dense *to, const bsr_dense *d) { /* absent: stays zero */
     if (d) *to = *d;
 }
@@ -8674,47 +8695,27 @@ static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *job,
                                     int step) {
     bsri_dev_product p;
     bsri_product_params m;
-    bsri_asking a;
-    int empty, stop;
     bsri_cuda_describe(job, &p);
     p.constant = (c->flags & BSR_EXEC_CONSTANT_MATRIX) != 0;
     if (p.b.dtype == BSR_F32) p.precision = c->exec->flags & BSR_EXEC_TF32 ? 1 : c->exec->flags & BSR_EXEC_TF32X3 ? 2 : 0;
-    empty = !p.tiles || !p.width || !p.items || !p.br;
-    if (empty) {
-        if (step != BSRI_RUN_ONLY) bsri_chosen_nothing(c, plan);
-    } else {
-        bsri_ask(c, key, &a);
-        do bsri_choose_product(c->ctx, &p, job->compute, &a.s, &m);
-        while (bsri_ask_again(&a));
-        if (step != BSRI_RUN_ONLY) BSRI_TRY(bsri_chosen(c, &a, key, plan));
-    }
-    BSRI_TRY(bsri_settle(c, plan, step, &stop));
-    return stop || empty ? BSR_OK : bsri_cuda_status(c, bsri_launch_choice(&a.s.best, &m, bsri_cuda_queue(c)));
+    if (!p.tiles || !p.width || !p.items || !p.br) return bsri_cuda_nothing(c, plan, step);
+    return bsri_cuda_choose(c, key, plan, step, &m,
+                            [&](bsri_chooser *s) { bsri_choose_product(c->ctx, &p, job->compute, s, &m); });
 }
 
 static bsr_status bsri_cuda_sampled(const bsri_call *c, const bsri_sampled *job, const bsr_tune_row *key, bsr_plan *plan,
                                     int step) {
     bsri_dev_sampled p;
     bsri_sampled_params m;
-    bsri_asking a;
-    int empty, stop;
     memset(&p, 0, sizeof p);
     p.out = *job->out, p.mat1 = *job->mat1, p.mat2 = *job->mat2, p.alpha = job->alpha, p.beta = job->beta;
     if (job->input && job->beta != 0) p.input = *job->input, p.has_input = 1, bsri_value_strides(job->input, p.i_strides);
     bsri_value_strides(job->out, p.o_strides);
     p.whole = job->batch, p.out_batch = bsri_batch_of(job->out->batch_dims, job->out->batch);
     p.items = p.out_batch.count, p.reduce = bsri_reduce_count(&p.whole, &p.out_batch);
-    empty = !p.items || !job->out->nnz;
-    if (empty) {
-        if (step != BSRI_RUN_ONLY) bsri_chosen_nothing(c, plan);
-    } else {
-        bsri_ask(c, key, &a);
-        do bsri_choose_sampled(c->ctx, &p, job->compute, &a.s, &m);
-        while (bsri_ask_again(&a));
-        if (step != BSRI_RUN_ONLY) BSRI_TRY(bsri_chosen(c, &a, key, plan));
-    }
-    BSRI_TRY(bsri_settle(c, plan, step, &stop));
-    return stop || empty ? BSR_OK : bsri_cuda_status(c, bsri_launch_choice(&a.s.best, &m, bsri_cuda_queue(c)));
+    if (!p.items || !job->out->nnz) return bsri_cuda_nothing(c, plan, step);
+    return bsri_cuda_choose(c, key, plan, step, &m,
+                            [&](bsri_chooser *s) { bsri_choose_sampled(c->ctx, &p, job->compute, s, &m); });
 }
 
 /* Tensor maps are made by the driver; looked up, so that a program needs no -lcuda. */
@@ -8819,13 +8820,9 @@ static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job,
     const int64_t es = (int64_t)bsr_dtype_size(x->dtype), rows = bsri_block_rows(x);
     int64_t bytes, items, mean;
     bsri_dev_softmax p;
-    bsri_asking ask;
-    int fast, i, stop;
+    int fast, i;
     memset(&p, 0, sizeof p);
-    if (!x->nnz || !x->rows || !job->batch.count) {
-        bsri_chosen_nothing(c, plan);
-        return bsri_plan_settle(c, plan, &stop);
-    }
+    if (!x->nnz || !x->rows || !job->batch.count) return bsri_cuda_nothing(c, plan, BSRI_PLAN_AND_RUN);
     p.x = *x, p.out = *job->out, p.backward = job->dy != NULL, p.batch = job->batch, p.scale = job->scale;
     if (job->dy) p.dy = *job->dy, bsri_value_strides(job->dy, p.ds);
     bsri_value_strides(x, p.xs), bsri_value_strides(job->out, p.os);
@@ -8855,20 +8852,14 @@ static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job,
         }
     p.lanes = p.warps * (32 >> p.side);
     p.work = bsri_ceil_div(p.rows, (int64_t)((p.warps == 8 ? 8 : 4) / p.warps << p.side) * p.run);
-    bsri_ask(c, key, &ask);
-    do bsri_choose_softmax(c->ctx, &p, job->compute, fast, &ask.s);
-    while (bsri_ask_again(&ask));
-    BSRI_TRY(bsri_chosen(c, &ask, key, plan));
-    BSRI_TRY(bsri_plan_settle(c, plan, &stop));
-    return stop ? BSR_OK : bsri_cuda_status(c, bsri_launch_choice(&ask.s.best, &p, bsri_cuda_queue(c)));
+    return bsri_cuda_choose(c, key, plan, BSRI_PLAN_AND_RUN, &p,
+                            [&](bsri_chooser *s) { bsri_choose_softmax(c->ctx, &p, job->compute, fast, s); });
 }
 
 static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *job, const bsr_tune_row *key, bsr_plan *plan) {
     const bsr_attention_options *o = job->options;
     bsri_dev_attention p;
     bsri_attention_params m;
-    bsri_asking a;
-    int stop;
     memset(&p, 0, sizeof p);
     p.mask = *job->mask, p.q = *job->q, p.k = *job->k, p.v = *job->v, p.out = *job->out, bsri_dense_set(&p.lse, job->lse);
     bsri_dense_set(&p.relative, o->relative_bias), bsri_dense_set(&p.padding, o->key_padding_mask);
@@ -8880,16 +8871,9 @@ static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *
     p.score_function = o->score_function, p.mask_function = o->mask_function;
     p.drops = job->drop_below > 0, p.drop_last = p.drops ? (uint32_t)((uint64_t)ceil(job->drop_below) - 1) : 0;
     p.modifies = bsri_attention_modifies(job);
-    if (!p.items || !p.q.rows || (!p.v.cols && !p.lse.data)) {
-        bsri_chosen_nothing(c, plan);
-        return bsri_plan_settle(c, plan, &stop);
-    }
-    bsri_ask(c, key, &a);
-    do bsri_choose_attention(c->ctx, &p, job->compute, &a.s, &m);
-    while (bsri_ask_again(&a));
-    BSRI_TRY(bsri_chosen(c, &a, key, plan));
-    BSRI_TRY(bsri_plan_settle(c, plan, &stop));
-    return stop ? BSR_OK : bsri_cuda_status(c, bsri_launch_choice(&a.s.best, &m, bsri_cuda_queue(c)));
+    if (!p.items || !p.q.rows || (!p.v.cols && !p.lse.data)) return bsri_cuda_nothing(c, plan, BSRI_PLAN_AND_RUN);
+    return bsri_cuda_choose(c, key, plan, BSRI_PLAN_AND_RUN, &m,
+                            [&](bsri_chooser *s) { bsri_choose_attention(c->ctx, &p, job->compute, s, &m); });
 }
 #endif /* BSRI_CUDA */
 

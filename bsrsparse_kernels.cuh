@@ -2637,6 +2637,7 @@ __global__ void __launch_bounds__(128, L::CTAS) bsri_product_short(const __grid_
     BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_MMA_SAMPLED(X, 230, bsri_mma_bf16, "bf16"))    \
     BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_MMA_SAMPLED(X, 240, bsri_mma_f16, "f16")))
 
+static int bsri_is_half(int dtype) { return dtype == BSR_BF16 || dtype == BSR_F16; }
 /* The base and all strides of a batch keep `unit` elements together. */
 static int bsri_aligned(const void *data, int dtype, int32_t dims, const int64_t *size, const int64_t *stride, int64_t unit) {
     int ok = (uintptr_t)data % ((uintptr_t)unit * bsr_dtype_size(dtype)) == 0, i;
@@ -2938,7 +2939,7 @@ static int bsri_mma_refuses(const bsr_context *ctx, const bsri_dev_product *p, i
     const int dt = p->a.dtype, i8 = dt == BSR_I8, b = p->br <= 128 ? (int)p->br : 0;
     if (ctx->tier < 2) return BSR_WHY_GPU;
     if (p->kind > BSRI_LIST_TRANSPOSED) return BSR_WHY_LIST_KIND;
-    if (p->b.dtype != dt || (i8 ? compute != BSR_I32 : (dt != BSR_BF16 && dt != BSR_F16 && dt != BSR_F32) || compute != BSR_F32))
+    if (p->b.dtype != dt || (i8 ? compute != BSR_I32 : (!bsri_is_half(dt) && dt != BSR_F32) || compute != BSR_F32))
         return BSR_WHY_DTYPE;
     if (p->br != p->bc || (b != 16 && b != 32 && b != 64 && b != 128) || (i8 && b < 32)) return BSR_WHY_BLOCK;
     if (!f->values) return BSR_WHY_VALUES;
@@ -3091,7 +3092,7 @@ static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_
     int64_t tiles;
     int cols, most, i;
     if (why) return e;
-    if (p->a.dtype != BSR_BF16 && p->a.dtype != BSR_F16) return bsri_estimate_none(BSR_WHY_DTYPE);
+    if (!bsri_is_half(p->a.dtype)) return bsri_estimate_none(BSR_WHY_DTYPE);
     tiles = bsri_mma_tiles(p, (int)p->br, rows, 64);
     if (bsri_max(tiles, p->a.nnz) >= INT32_MAX / 8 ||
         (p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a)) * p->br >= INT32_MAX)
@@ -3172,7 +3173,7 @@ static bsri_estimate bsri_skinny_estimate(const bsr_context *ctx, const bsri_dev
     if (ctx->tier < 2) return bsri_estimate_none(BSR_WHY_GPU);
     if (p->width > 64) return bsri_estimate_none(BSR_WHY_WIDE);
     if (p->kind > BSRI_LIST_TRANSPOSED) return bsri_estimate_none(BSR_WHY_LIST_KIND);
-    if (compute != BSR_F32 || p->b.dtype != dt || (dt != BSR_BF16 && dt != BSR_F16)) return bsri_estimate_none(BSR_WHY_DTYPE);
+    if (compute != BSR_F32 || p->b.dtype != dt || !bsri_is_half(dt)) return bsri_estimate_none(BSR_WHY_DTYPE);
     if (p->br % 16 || p->bc % 16 || (p->bc & (p->bc - 1)) || p->bc > 1024) return bsri_estimate_none(BSR_WHY_BLOCK);
     if (f->values != 1) return bsri_estimate_none(BSR_WHY_VALUES);
     if (bsri_max(p->reduce, bsri_max(bsri_block_cols(&p->a), bsri_block_rows(&p->a))) >= INT32_MAX ||
@@ -3227,9 +3228,16 @@ static int bsri_sampled_refuses(const bsr_context *ctx, const bsri_dev_sampled *
                                 int tier) {
     const int dt = p->mat1.dtype;
     if (ctx->tier < tier) return BSR_WHY_GPU;
-    if (compute != BSR_F32 || (dt != BSR_BF16 && dt != BSR_F16) || p->mat2.dtype != dt) return BSR_WHY_DTYPE;
+    if (compute != BSR_F32 || !bsri_is_half(dt) || p->mat2.dtype != dt) return BSR_WHY_DTYPE;
     if (!f->block) return BSR_WHY_BLOCK;
     return f->left && f->right ? 0 : BSR_WHY_DENSE;
+}
+/* Eight neighbours of a block's row are stored together, in the operands' type. */
+static int bsri_sampled_vector(const bsri_dev_sampled *p) {
+    const bsr_matrix *out = &p->out;
+    const int64_t *o = p->o_strides;
+    return out->dtype == p->mat1.dtype && o[2] == 1 && o[1] % 8 == 0 && o[0] % 8 == 0 &&
+           bsri_aligned(out->values, out->dtype, out->batch_dims, out->batch, out->values_batch_stride, 8);
 }
 /* So many tiles one after another and beside each other, each of so many sums and slices, which are of both operands here; no
    epilogue is fused, but lists are made. */
@@ -3270,7 +3278,6 @@ static bsri_choice bsri_mma_choose_sampled(const bsr_context *ctx, const bsri_de
                                            const bsr_plan *, const bsri_estimate *, bsri_dev_mma_sampled *m) {
     const int dt = p->mat1.dtype, b = f->block, left = f->left, right = f->right, wide = b >= 64;
     const bsri_mma_sampled_shape s = bsri_mma_sampled_shape_of(b);
-    const int64_t *o = p->o_strides;
     bsri_choice c = bsri_yes((dt == BSR_F16 ? 240 : 230) + (b == 16), 2, BSR_WHY_NEIGHBOURS);
     memset(m, 0, sizeof *m);
     m->p = *p, m->m_warps = s.m_warps, m->n_warps = s.n_warps, m->blocks = s.blocks;
@@ -3279,8 +3286,7 @@ static bsri_choice bsri_mma_choose_sampled(const bsr_context *ctx, const bsri_de
     m->b_rows = right == 1, m->a_trans = left == 2, m->a_line = 2 * (left == 1 ? p->mat1.row_stride : p->mat1.col_stride);
     m->b_line = 2 * (right == 1 ? p->mat2.row_stride : p->mat2.col_stride);
     m->a_step = left == 1 ? 64 : 32 * m->a_line, m->b_step = right == 1 ? 32 * m->b_line : 64;
-    m->vector = p->out.dtype == dt && o[2] == 1 && o[1] % 8 == 0 && o[0] % 8 == 0 &&
-                bsri_aligned(p->out.values, p->out.dtype, p->out.batch_dims, p->out.batch, p->out.values_batch_stride, 8);
+    m->vector = bsri_sampled_vector(p);
     m->tiles = p->out.nnz / m->blocks + bsri_block_rows(&p->out);
     c.tile_rows = b, c.tile_cols = m->n_warps * 64, c.stages = m->stages, c.threads = 32 * m->m_warps * m->n_warps,
     c.shared = (int)bsri_max(m->stages * m->stage_bytes, c.threads / 32 * BSRI_MMA_PASS * 4);
@@ -4043,7 +4049,7 @@ static bsri_estimate bsri_few_estimate(const bsr_context *ctx, const bsri_dev_pr
     int rows, cols, split;
     if (ctx->tier < 3 || !ctx->tensor_map) return bsri_estimate_none(BSR_WHY_GPU);
     if (p->kind != BSRI_LIST_ROWS || p->items != 1 || p->reduce != 1) return bsri_estimate_none(BSR_WHY_LIST_KIND);
-    if (compute != BSR_F32 || p->b.dtype != dt || (dt != BSR_BF16 && dt != BSR_F16)) return bsri_estimate_none(BSR_WHY_DTYPE);
+    if (compute != BSR_F32 || p->b.dtype != dt || !bsri_is_half(dt)) return bsri_estimate_none(BSR_WHY_DTYPE);
     if (p->br != p->bc || (p->br != 64 && p->br != 128)) return bsri_estimate_none(BSR_WHY_BLOCK);
     if (f->values != 1 || blocks < 1) return bsri_estimate_none(BSR_WHY_VALUES);
     if (!layout) return bsri_estimate_none(BSR_WHY_DENSE);
@@ -5860,7 +5866,7 @@ static int bsri_wgmma_refuses(const bsr_context *ctx, const bsri_dev_product *p,
     if (ctx->tier < 3 || !ctx->tensor_map) return BSR_WHY_GPU;
     if (ctx->smem_optin < BSRI_WGMMA_SHARED + 3072) return BSR_WHY_SHARED;
     if (p->kind > BSRI_LIST_TRANSPOSED) return BSR_WHY_LIST_KIND;
-    if ((dt != BSR_BF16 && dt != BSR_F16 && !i8) || p->b.dtype != dt || compute != (i8 ? BSR_I32 : BSR_F32)) return BSR_WHY_DTYPE;
+    if ((!bsri_is_half(dt) && !i8) || p->b.dtype != dt || compute != (i8 ? BSR_I32 : BSR_F32)) return BSR_WHY_DTYPE;
     if (p->br != p->bc || (p->br != 64 && p->br != 128 && (i8 || (p->br != 16 && p->br != 32)))) return BSR_WHY_BLOCK;
     if (!f->values) return BSR_WHY_VALUES;
     if (!f->dense) return BSR_WHY_DENSE;
@@ -7453,7 +7459,7 @@ static bsri_choice bsri_mma_choose_attention(const bsr_context *ctx, const bsri_
     const int warps = rows > 32 * mt ? 4 : rows > 16 * mt ? 2 : 1;
     bsri_choice c = bsri_yes((dt == BSR_F16 ? 430 : 440) + (plain ? 0 : 2) + !small, 2, plain ? BSR_WHY_PLAIN : BSR_WHY_OPTIONS);
     if (ctx->tier < 2) return bsri_no(BSR_WHY_GPU);
-    if (compute != BSR_F32 || (dt != BSR_F16 && dt != BSR_BF16)) return bsri_no(BSR_WHY_DTYPE);
+    if (compute != BSR_F32 || !bsri_is_half(dt)) return bsri_no(BSR_WHY_DTYPE);
     if (p->mask.block_cols % 16 || rows < 8) return bsri_no(BSR_WHY_BLOCK);
     if (p->k.rows > 0x7f000000 || p->mask.nnz > 0x7f000000 / (p->mask.block_cols / 16)) return bsri_no(BSR_WHY_SIZE);
     if (!bsri_mma_rows_fit(&p->q) || !bsri_mma_rows_fit(&p->k) || !bsri_mma_rows_fit(&p->v)) return bsri_no(BSR_WHY_DENSE);
@@ -8112,7 +8118,6 @@ static bsri_estimate bsri_wgmma_estimate_sampled(const bsr_context *ctx, const b
 static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, const bsri_sampled_facts *f,
                                              const bsr_plan *, const bsri_estimate *, bsri_dev_wgmma_sampled *m) {
     const int dt = p->mat1.dtype, b = f->block;
-    const int64_t *o = p->o_strides;
     const bsri_wgmma_sampled_shape s = bsri_wgmma_sampled_shape_of(p, f);
     bsri_choice c = bsri_yes(dt == BSR_F16 ? 360 : 350, 3, b < 64 ? BSR_WHY_GROUP : BSR_WHY_NEIGHBOURS);
     memset(m, 0, offsetof(bsri_dev_wgmma_sampled, p));
@@ -8125,8 +8130,7 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
     m->whole = m->entries == 2 && !m->batched && m->rows <= BSRI_WSAMPLED_ROWS;
     m->parts = (int)bsri_ceil_div(bsri_ceil_div(bsri_block_cols(&p->out), 1 << m->shift), BSRI_UNION);
     m->reduce = p->alpha != 0.0 ? (int)p->reduce : 0;
-    m->plain = !p->has_input && p->out.dtype == dt && o[2] == 1 && o[1] % 8 == 0 && o[0] % 8 == 0 &&
-               bsri_aligned(p->out.values, p->out.dtype, p->out.batch_dims, p->out.batch, p->out.values_batch_stride, 8);
+    m->plain = !p->has_input && bsri_sampled_vector(p);
     if (!bsri_wgmma_sampled_maps(ctx, p, m, b << m->shift)) return bsri_no(BSR_WHY_DENSE);
     c.tile_rows = m->group * b, c.tile_cols = m->wide ? 256 : 512, c.threads = 384, c.shared = BSRI_WSAMPLED_RING;
     c.stages = BSRI_WSAMPLED_RING / ((c.tile_rows + c.tile_cols) * BSRI_WSAMPLED_DEPTH * 2);
@@ -8903,7 +8907,7 @@ static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsr
     bsri_choice c =
         bsri_yes((dt == BSR_F16 ? 370 : 375) + (small ? 0 : 2) + !shared, 3, shared ? BSR_WHY_ONE_ROW : BSR_WHY_GROUP);
     if (ctx->tier < 3 || !ctx->tensor_map) return bsri_no(BSR_WHY_GPU);
-    if (compute != BSR_F32 || (dt != BSR_F16 && dt != BSR_BF16)) return bsri_no(BSR_WHY_DTYPE);
+    if (compute != BSR_F32 || !bsri_is_half(dt)) return bsri_no(BSR_WHY_DTYPE);
     if (p->modifies || p->drops || !(p->scale > 1e-30 && p->scale < 1e30)) return bsri_no(BSR_WHY_MODIFIED);
     m->piece = bsri_flash_piece(p->mask.block_cols, keys);
     if (p->mask.block_rows % 16 || !m->piece) return bsri_no(BSR_WHY_BLOCK);
