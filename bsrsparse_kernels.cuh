@@ -8465,27 +8465,53 @@ struct bsri_flash_walk {
     }
 };
 
+/* Where a stream's fetching warp is in its rings; what a lane fetches of each slot: 64 elements of a piece of keys. */
+template <class S> struct bsri_flash_fetcher {
+    const bsri_dev_flash &m;
+    bsri_flash_stream<S> &c;
+    const uint32_t memory;
+    const int lane = threadIdx.x % 32, piece = lane / S::ATOMS, atom = lane % S::ATOMS, pieces = S::KEYS / m.piece;
+    const uint32_t to = memory + 2 * S::QUERY + (uint32_t)(atom * S::KEYS + piece * m.piece) * 128; /* in the first slot */
+    bsri_flash_ring<S::SLOTS> ring = {0, 1};
+    bsri_flash_ring<2> q = {0, 1};
+
+    __device__ __forceinline__ bsri_flash_fetcher(const bsri_dev_flash &m_, bsri_flash_stream<S> &c_, uint32_t memory_)
+        : m(m_), c(c_), memory(memory_) {}
+    __device__ __forceinline__ void wait(void) const { bsri_flash_wait(c.empty, ring.at, ring.parity); }
+    /* A slot that is a flag and nothing else. */
+    __device__ __forceinline__ void tell(int flag) {
+        wait();
+        if (lane == 0) c.note[ring.at].flags = flag;
+        bsri_flash_arrive(c.full, ring.at);
+        ring.next();
+    }
+    __device__ __forceinline__ void query(int row, int c0, int c1) {
+        bsri_flash_wait(c.q_empty, q.at, q.parity);
+        if (lane == 0) bsri_tma_expect(bsri_mma_address(&c.q_full[q.at]), S::QUERY);
+        __syncwarp();
+        if (lane < S::ATOMS)
+            bsri_tma_load(memory + q.at * S::QUERY + lane * S::ROWS * 128, &m.map[0], bsri_mma_address(&c.q_full[q.at]),
+                          lane * 64, row, c0, c1);
+        q.next();
+    }
+    /* Keys or values into a slot that is free. */
+    __device__ __forceinline__ void fetch(const CUtensorMap *map, int key, int c0, int c1) {
+        const uint32_t full = bsri_mma_address(&c.full[ring.at]);
+        if (lane == 0) bsri_tma_expect(full, S::SLOT);
+        else bsri_mma_arrive(full);
+        __syncwarp();
+        if (piece < pieces) bsri_tma_load(to + ring.at * S::SLOT, map, full, atom * 64, key, c0, c1);
+        ring.next();
+    }
+};
 template <class S>
 __device__ __forceinline__ void bsri_flash_produce(const bsri_dev_flash &m, bsri_flash_stream<S> &c, uint32_t memory) {
-    const int lane = threadIdx.x % 32, piece = lane / S::ATOMS, atom = lane % S::ATOMS, pieces = S::KEYS / m.piece;
+    bsri_flash_fetcher<S> f(m, c, memory);
     const uint32_t all = (S::WARPGROUPS == 2 || m.lane_bits == 5 ? 0x11111111u
                           : m.lane_bits == 4                     ? 0x33333333u
                                                                  : 0xffffffffu) >>
-                         (32 - 4 * pieces);
-    const uint32_t to = memory + 2 * S::QUERY + (uint32_t)(atom * S::KEYS + piece * m.piece) * 128;
-    bsri_flash_ring<S::SLOTS> ring = {0, 1};
-    bsri_flash_ring<2> q = {0, 1}, next = {0, 0};
-    auto fetch = [&](const CUtensorMap *map, int key, int c0, int c1) { /* a slot of keys or values */
-                                                                        const uint32_t full = bsri_mma_address(&c.full[ring.at]);
-                                                                        if (lane == 0) bsri_tma_expect(full, S::SLOT);
-                                                                        else bsri_mma_arrive(full);
-                                                                        __syncwarp();
-                                                                        if (piece < pieces)
-                                                                            bsri_tma_load(to + ring.at * S::SLOT, map, full,
-                                                                                          atom * 64, key, c0, c1);
-                                                                        ring.next();
-    };
-    for (;;) {
+                         (32 - 4 * f.pieces);
+    for (bsri_flash_ring<2> next = {0, 0};;) {
         bsri_flash_wait(c.plan_full, next.at, next.parity);
         const bsri_flash_plan &plan = c.plan[next.at];
         bsri_flash_walk walk;
@@ -8499,44 +8525,33 @@ __device__ __forceinline__ void bsri_flash_produce(const bsri_dev_flash &m, bsri
         bsri_flash_arrive(c.plan_empty, next.at);
         next.next();
         if (!more) {
-            bsri_flash_wait(c.empty, ring.at, ring.parity);
-            if (lane == 0) c.note[ring.at].flags = BSRI_FLASH_EMPTY;
-            bsri_flash_arrive(c.full, ring.at);
-            ring.next();
+            f.tell(BSRI_FLASH_EMPTY);
             continue;
         }
-        bsri_flash_wait(c.q_empty, q.at, q.parity);
-        if (lane == 0) bsri_tma_expect(bsri_mma_address(&c.q_full[q.at]), S::QUERY);
-        __syncwarp();
-        if (lane < S::ATOMS)
-            bsri_tma_load(memory + q.at * S::QUERY + lane * S::ROWS * 128, &m.map[0], bsri_mma_address(&c.q_full[q.at]),
-                          lane * 64, row, q0, q1);
-        q.next();
+        f.query(row, q0, q1);
         for (bool first = true; more; first = false) {
             int count = 0, mine = (int)m.p.k.rows; /* pieces that are not there: zeros */
             uint32_t rows = 0;
             bool masked = false;
             do {
-                if (count == piece) mine = key;
+                if (count == f.piece) mine = key;
                 rows |= stored << 4 * count, masked |= key + m.piece > low, count++;
                 more = walk.next(m, key, stored);
-            } while (more && count < pieces);
-            bsri_flash_wait(c.empty, ring.at, ring.parity);
-            bsri_flash_note<S> &note = c.note[ring.at];
-            if (piece < pieces && atom == 0) note.key[piece] = mine;
-            if (lane == 0) {
+            } while (more && count < f.pieces);
+            f.wait();
+            bsri_flash_note<S> &note = c.note[f.ring.at];
+            if (f.piece < f.pieces && f.atom == 0) note.key[f.piece] = mine;
+            if (f.lane == 0) {
                 note.rows = rows;
                 note.flags = (more ? 0 : BSRI_FLASH_LAST) | (masked || rows != all ? BSRI_FLASH_MASKED : 0);
             }
-            fetch(&m.map[1], mine, k0, k1);
-            if (!first) bsri_flash_wait(c.empty, ring.at, ring.parity), fetch(&m.map[2], before, v0, v1);
+            f.fetch(&m.map[1], mine, k0, k1);
+            if (!first) f.wait(), f.fetch(&m.map[2], before, v0, v1);
             before = mine;
         }
-        bsri_flash_wait(c.empty, ring.at, ring.parity), fetch(&m.map[2], before, v0, v1);
+        f.wait(), f.fetch(&m.map[2], before, v0, v1);
     }
-    bsri_flash_wait(c.empty, ring.at, ring.parity);
-    if (lane == 0) c.note[ring.at].flags = BSRI_FLASH_EXIT;
-    bsri_flash_arrive(c.full, ring.at);
+    f.tell(BSRI_FLASH_EXIT);
 }
 
 /* ---- multiplying: two warpgroups ---- */
