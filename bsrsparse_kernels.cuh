@@ -1995,6 +1995,45 @@ __device__ __forceinline__ void bsri_mma_sampled_walk(typename T::sum (&sum)[L::
         if (++from == m.stages) from = 0;
     }
 }
+/* A warp's sums to the stored blocks, by way of its `tile`. */
+template <class T, class L>
+__device__ __forceinline__ void bsri_mma_sampled_store(const bsri_dev_mma_sampled &m, const bsri_mma_sampled_shared &s,
+                                                       float *tile, const typename T::sum (&sum)[L::MI][L::NI][4], int m_warp,
+                                                       int n_warp, int lane, int block) {
+    const bsri_dev_sampled &p = m.p;
+#pragma unroll
+    for (int mi = 0; mi < L::MI; mi++) {
+#pragma unroll
+        for (int ni = 0; ni < 8; ni++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                tile[(lane / 4 + i / 2 * 8) * BSRI_MMA_PAD + ni * 8 + lane % 4 * 2 + i % 2] = (float)p.alpha * sum[mi][ni][i];
+        __syncwarp();
+        for (int t = lane; t < 128; t += 32) {
+            const int r = t / 8, c = t % 8 * 8, n = n_warp * 64 + c, row = m_warp * L::MW + mi * 16 + r;
+            const int64_t at = s.first + n / block;
+            if (at >= s.end) continue;
+            const int64_t out = at * p.o_strides[0] + row * p.o_strides[1] + n % block * p.o_strides[2];
+            float v[8];
+#pragma unroll
+            for (int i = 0; i < 8; i++) v[i] = tile[r * BSRI_MMA_PAD + c + i];
+            if (s.input) {
+                const int64_t from = at * p.i_strides[0] + row * p.i_strides[1] + n % block * p.i_strides[2];
+#pragma unroll
+                for (int i = 0; i < 8; i++)
+                    v[i] += (float)p.beta * bsri_dev_number<float>(s.input, p.input.dtype, from + i * p.i_strides[2]);
+            }
+            if (m.vector) {
+                *(uint4 *)((uint16_t *)s.out + out) =
+                    make_uint4(T::pack(v[0], v[1]), T::pack(v[2], v[3]), T::pack(v[4], v[5]), T::pack(v[6], v[7]));
+            } else {
+#pragma unroll
+                for (int i = 0; i < 8; i++) bsri_dev_store(s.out, p.out.dtype, out + i * p.o_strides[2], v[i]);
+            }
+        }
+        __syncwarp();
+    }
+}
 #endif
 template <class T, class L>
 __global__ void __launch_bounds__(256, 2) bsri_sampled_mma(const __grid_constant__ bsri_dev_mma_sampled m) {
@@ -2032,39 +2071,7 @@ __global__ void __launch_bounds__(256, 2) bsri_sampled_mma(const __grid_constant
             else bsri_mma_sampled_walk<T, L>(sum, m, s, base);
         }
         __syncthreads();
-        float *tile = (float *)bsri_shared + warp * BSRI_MMA_PASS;
-#pragma unroll
-        for (int mi = 0; mi < L::MI; mi++) {
-#pragma unroll
-            for (int ni = 0; ni < 8; ni++)
-#pragma unroll
-                for (int i = 0; i < 4; i++)
-                    tile[(lane / 4 + i / 2 * 8) * BSRI_MMA_PAD + ni * 8 + lane % 4 * 2 + i % 2] = (float)p.alpha * sum[mi][ni][i];
-            __syncwarp();
-            for (int t = lane; t < 128; t += 32) {
-                const int r = t / 8, c = t % 8 * 8, n = n_warp * 64 + c, row = m_warp * L::MW + mi * 16 + r;
-                const int64_t at = s.first + n / block;
-                if (at >= s.end) continue;
-                const int64_t out = at * p.o_strides[0] + row * p.o_strides[1] + n % block * p.o_strides[2];
-                float v[8];
-#pragma unroll
-                for (int i = 0; i < 8; i++) v[i] = tile[r * BSRI_MMA_PAD + c + i];
-                if (s.input) {
-                    const int64_t from = at * p.i_strides[0] + row * p.i_strides[1] + n % block * p.i_strides[2];
-#pragma unroll
-                    for (int i = 0; i < 8; i++)
-                        v[i] += (float)p.beta * bsri_dev_number<float>(s.input, p.input.dtype, from + i * p.i_strides[2]);
-                }
-                if (m.vector) {
-                    *(uint4 *)((uint16_t *)s.out + out) =
-                        make_uint4(T::pack(v[0], v[1]), T::pack(v[2], v[3]), T::pack(v[4], v[5]), T::pack(v[6], v[7]));
-                } else {
-#pragma unroll
-                    for (int i = 0; i < 8; i++) bsri_dev_store(s.out, p.out.dtype, out + i * p.o_strides[2], v[i]);
-                }
-            }
-            __syncwarp();
-        }
+        bsri_mma_sampled_store<T, L>(m, s, (float *)bsri_shared + warp * BSRI_MMA_PASS, sum, m_warp, n_warp, lane, block);
     }
 #endif
 }
