@@ -5976,31 +5976,40 @@ static double bsri_wgmma_present(const bsri_dev_wgmma *m) {
     const double blocks = m->lines * (double)(m->p.a.flags & BSR_MATRIX_RAGGED ? m->patterns : 1) / m->share;
     return blocks > 0 ? (double)m->p.a.nnz / blocks : 0;
 }
+/* So many rounds of short tiles are dealt as are known in time; uneven: one may be far longer than others. A unit takes 210 to
+   230 clocks where little else runs, some 360 beside tiles (calculated), and tiles waited for it: with up to four rounds always
+   8192 x 2048 x 4096, .95, blocks of 64 36.8 us, now 32.0, 2048 x 512 x 8192, .9, by columns 22.9 and 15.6, 6144 x 1536 x 4096,
+   .9, of 128 30.6 and 26.3. If none is in time, none where tiles are alike, else one (4096 x 1024 x 4096, .9, all in an eighth
+   of the rows: 19.3 us, with none 21.9). Of many rounds more are dealt: with two of 15 such rows take 14 % longer. More than 64
+   teams are of two CTAs, bound by memory (1600 x 6400 x 20000, .9: 114 us, with two rounds 121), and of i8 nothing was
+   measured: four. */
+static void bsri_wgmma_hurry(bsri_dev_wgmma *m, double rounds, double tile, int uneven) {
+    const int64_t in_time = (int64_t)((rounds - 2.5) * tile / (360.0 * m->teams));
+    m->tail = (int32_t)bsri_min(4, (int64_t)(rounds * tile / (250.0 * m->teams)));
+    if (m->teams > 64 || m->p.a.dtype == BSR_I8) return;
+    m->tail = (int32_t)bsri_max(uneven, bsri_min(m->tail, bsri_min(rounds < 12 ? 2 : 4, in_time)));
+}
 /* How units are dealt, as if columns were random. One is tall where, started with the last slab, it would still run when all else
    is done: what a team has of a slab, half as much again, or a twentieth of what it has altogether. */
 static void bsri_wgmma_balance(bsri_dev_wgmma *m, int64_t groups) {
     const double inner = 1.0 / m->share, some = 0.05 * m->slabs * m->items, present = bsri_wgmma_present(m);
     const int64_t clocks = m->tile_cols * bsri_min(64, m->p.br) / 16; /* of a stage */
     const double units = (double)m->items * m->slabs * (double)groups;
-    double mean, tall;
+    double mean, tall, tile, longest; /* tile: its clocks */
     /* By time stamps: a tile of nothing takes 2.1 us (narrow ones 2.5), a stage of 64 products .54 (128 rows: .63). Of narrow
        ones full rows take longer than their columns do (16 at .8: 256 columns with 2,000 blocks 82 us, 190 with 370 26). */
     m->turn = m->p.br < 64 ? 8 + 384 / (int32_t)m->p.br : 4;
     m->each = m->p.br == 16 ? 0.35f : m->p.br == 32 ? 0.5f : 0;
     mean = inner * (1 - bsri_none_of(present, m->group)) * m->parts + inner * present * m->group * m->each + m->turn;
+    tile = mean * (double)clocks, longest = inner * m->parts + m->turn;
     tall = (some > 1.5 ? some : 1.5) * (double)groups * mean / m->teams;
     m->tall = tall < 1e9 ? (int32_t)tall : 1000000000;
     m->late = (int32_t)bsri_max(1, 1024 / clocks), m->mean = (int32_t)mean;
-    /* Dealing a round takes 250 clocks a team, and is to be done while the others run. Four rounds: 4096 x 1024 x 16384, .9,
-       blocks of 64 / 128 57 / 56 us (eight: 60 / 65), 2048 x 2048 x 16384, .95 40 (45); with two of them patterns that have
-       all blocks in an eighth of the rows take 5 % longer. Lengths of more than 32 groups are read while it deals, which
-       is too late for second tiles where tiles are short: two rounds are not dealt there (8192 x 2048 x 2048, .95, blocks
-       of 32: they waited up to 17,000 clocks; 34 -> 31 us). */
+    /* Lengths of more than 32 groups are read while it deals, which is too late for second tiles where tiles are short: two
+       rounds are not dealt there (8192 x 2048 x 2048, .95, blocks of 32: they waited up to 17,000 clocks; 34 -> 31 us). */
     m->tail = BSRI_WGMMA_ALL;
-    if (mean * (double)clocks < 420.0 * m->teams)
-        m->tail = (int32_t)bsri_min(4, (int64_t)(units / m->teams * mean * (double)clocks / (250.0 * m->teams)));
-    else if (groups > 32 && mean * (double)clocks < 1000.0 * m->teams)
-        m->tail = (int32_t)bsri_max(1, (int64_t)units / m->teams - 2);
+    if (tile < 420.0 * m->teams) bsri_wgmma_hurry(m, units / m->teams, tile, longest > 2.55 * mean);
+    else if (groups > 32 && tile < 1000.0 * m->teams) m->tail = (int32_t)bsri_max(1, (int64_t)units / m->teams - 2);
 }
 /* Where few blocks are stored (measured: a gain at a density of .05, none at .2), but of most block columns, and the dense
    operand and out fill most of an L2 of 50 MB. No more than 16 MB (8 at 4096^3): what comes too early is gone again. */
