@@ -6057,7 +6057,7 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     int64_t tiles;
     c.tile_rows = e->tile_rows, c.tile_cols = e->tile_cols;
     memset(m, 0, offsetof(bsri_dev_wgmma, p));
-    m->p = *p, m->single = bsri_mma_single(p, &m->rows), m->schedule = p->a.schedule, m->trans = p->trans;
+    m->p = *p, m->single = bsri_mma_single(p, &m->rows), m->trans = p->trans;
     m->items = (int32_t)p->items, m->lines = (int32_t)p->tiles;
     m->silent = !p->alpha_ptr && p->alpha == 0.0;
     /* Written once, more than the L2 holds and than the dense operand: it leaves first (16384 x 1024 x 4096, .9, blocks of 128,
@@ -6076,6 +6076,7 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     if (m->vector == 1 && p->width * (int64_t)bsr_dtype_size(p->out.dtype) % 16) m->vector = 0;
     if (!bsri_tensor_batch_of(p->out.batch_dims, p->out.batch, p->out.batch_stride, &m->o_batch)) m->vector = 0;
     m->patterns = bsri_pattern_count(&p->a);
+    m->schedule = p->reduce == 1 || m->patterns == 1 ? p->a.schedule : NULL; /* a tile's rows are the same in all that it sums */
     m->share = 1.0f / (float)bsri_max(1, p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a));
     m->whole = f->dense == 1 && p->width % 64 == 0;
     /* no box beyond the last column: 14336 x 4096 x 64 took longer than 14336 x 4096 x 128 */

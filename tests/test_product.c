@@ -1198,6 +1198,26 @@ TEST(matmul_of_no_items) {
                 run_matmul_backward(v, 0);
             }
 }
+/* Gradients that are sums over items whose patterns and schedules differ: what orders rows is one item's, what is added all's. */
+TEST(matmul_sums_with_schedules) {
+    int mode, block, fills, turned;
+    for (mode = 0; mode < 3; mode++)
+        for (block = 16; block <= 128; block *= 2)
+            for (fills = 0; fills < 2; fills++) /* groups fill a tile of 128 rows, or are one row each */
+                for (turned = 0; turned < 2; turned++) {
+                    const int64_t shape[] = {mode == 2 ? 64 : 256, mode == 0 ? 64 : mode == 1 ? 128 : 256, mode == 1 ? 64 : 128};
+                    const t_shape own = t_batch(1, 2, 0, 0, 0), none = NO_BATCH;
+                    value v[3];
+                    int k;
+                    bt_case("mode %d, blocks of %d, groups of %d, %d", mode, block, fills ? 128 / block : 1, turned);
+                    matmul_operands(v, mode, 0, 0, 0, BSR_BF16, shape, block, mode == 2 ? none : own, mode == 2 ? own : none,
+                                    fills);
+                    for (k = 0; k < 3; k++)
+                        if (v[k].is_sparse)
+                            t_attach_schedule(&v[k].sparse, fills ? 128 / block : 1, turned), t_attach_transposed(&v[k].sparse);
+                    run_matmul_backward(v, 0);
+                }
+}
 /* Finite differences: the backward is the derivative of the forward (f64, central differences on a linear function). */
 TEST(matmul_backward_finite) {
     static const int64_t shape[] = {8, 12, 4};
@@ -1270,6 +1290,7 @@ int main(int argc, char **argv) {
         {"matmul_upstream_shapes", matmul_upstream_shapes},
         {"matmul_types", matmul_types},
         {"matmul_of_no_items", matmul_of_no_items},
+        {"matmul_sums_with_schedules", matmul_sums_with_schedules},
         {"matmul_backward_finite", matmul_backward_finite},
     };
     int failed = bt_main(argc, argv, tests, BT_COUNT(tests));
