@@ -1322,6 +1322,8 @@ TEST(product_edges) {
         const auto uneven = [](int64_t i) { return i % 10 ? numbers(i, i + 1) : numbers(0, 60); };
         list.push_back({"short units", 64, 2, 72, rows_of(600, brief), schedule, false, true});
         list.push_back({"uneven units", 64, 60, 264, rows_of(60, uneven), schedule, false, true});
+        if (schedule != 1) /* teams of three CTAs: none is dealt, all go round */
+            list.push_back({"short units of three tiles", 64, 2, 520, rows_of(256, brief), schedule, false, false});
     }
     for (int type : {BSR_BF16, BSR_F16, BSR_I8}) {
         int ran[4] = {0};
