@@ -1054,8 +1054,9 @@ BSR_API bsr_status bsr_build_transposed_index(const bsr_context *ctx, const bsr_
    average}, then two int32 arrays: order [patterns][groups * group] (-1 pads the last group) and union length
    [patterns][groups]; each starts at a multiple of 64 bytes. With transposed != 0 it orders the block columns, for A^T.
    group: 1, 2, 4 or 8; Hopper's tiles of 128 rows want 128 / block rows in f16, bf16 and i8.
-   Attach it: m.schedule = buffer. It is stale when the pattern changes, and serves products of one direction, A or A^T. Size,
-   scratch and errors as for the transposed index; BAD_ARGUMENT (group). Longest first as in Sputnik (Gale et al. 2020). */
+   Attach it: m.schedule = buffer. It is stale when the pattern changes, and serves products of one direction, A or A^T. (Tier
+   wgmma goes without it in gradients that are sums over items whose patterns differ.) Size, scratch and errors as for the
+   transposed index; BAD_ARGUMENT (group). Longest first as in Sputnik (Gale et al. 2020). */
 BSR_API bsr_status bsr_schedule_size(const bsr_context *ctx, const bsr_matrix *m, int group, int transposed, uint64_t *bytes,
                                      const bsr_exec *exec);
 BSR_API bsr_status bsr_build_schedule(const bsr_context *ctx, const bsr_matrix *m, int group, int transposed, void *buffer,
