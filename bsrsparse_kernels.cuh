@@ -10758,7 +10758,8 @@ static void bsri_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *
                                 bsri_sampled_params *m) {
     const bsri_sampled_facts f = bsri_sampled_facts_of(p);
     double least = INFINITY; /* two that are simple */
-    bsri_choose_estimated(bsri_sampled_products, ctx, p, &f, compute, s, m, &least);
+    if (p->reduce) bsri_choose_estimated(bsri_sampled_products, ctx, p, &f, compute, s, m, &least);
+    else s->refused[2] = s->refused[3] = BSR_WHY_LIST_KIND; /* sums of no item: zeros */
     if (bsri_wants(s, 1)) bsri_offer(s, 1, bsri_simt_choose_sampled(ctx, p, compute, s->asked, &m->simt));
 }
 typedef union bsri_attention_params {
