@@ -2876,19 +2876,18 @@ static bsri_facts bsri_facts_of(const bsri_dev_product *p) {
 /* How a kernel cuts a product: a tile, products of a slice; warps that share a row's slices, 0: many rows make a tile; whether
    the dense operand lies the slower way; how many tiles one after another the busiest multiprocessor gets, and at once, and what
    part of all multiprocessors has any; how much of an epilogue's time a tile takes; how many times its sums are stored; how many
-   times what the longest list has beyond a mean one is waited for, and multiplied; whether a schedule's groups are read; columns
+   times what the longest list has beyond a mean one is waited for, and multiplied; by how much a schedule pairs; columns
    that are fetched, how much longer that takes from beyond the L2, and what memory takes more; of tiles one after another, how
    many have what a tile takes beside its slices to themselves; how much longer slices at out's right edge take to multiply. */
 typedef struct bsri_tiling {
     int rows, cols, slice, split, along;
-    double waves, beside, busy, fused, stored, longer, tail, fetched, far, memory, apart, edge;
-    int paired;
+    double waves, beside, busy, fused, stored, longer, tail, fetched, far, memory, apart, edge, paired;
 } bsri_tiling;
 static bsri_tiling bsri_tiling_of(const bsri_facts *f, int rows, int cols, int slice, int split) {
     bsri_tiling t;
     t.rows = rows, t.cols = cols, t.fetched = cols, t.slice = slice, t.split = split, t.along = f->dense == 2;
     t.waves = t.beside = t.busy = t.stored = t.longer = t.tail = t.far = t.apart = t.edge = 1.0, t.memory = 0.0;
-    t.fused = !f->vector, t.paired = 0;
+    t.fused = !f->vector, t.paired = 0.0;
     return t;
 }
 /* So many at once; no more than one until all places are taken. */
@@ -2896,17 +2895,17 @@ static void bsri_tiling_spread(bsri_tiling *t, double tiles, double room, double
     t->waves = tiles > room ? waves : 1.0, t->beside = tiles / t->waves;
 }
 /* What is left of a group's columns where a schedule puts rows together that share some; n: log2 of the number of groups, less
-   than 0 where rows don't fill one. Fitted to unions of 394 random patterns, to 5 %. */
-static double bsri_paired(const bsri_facts *f, int64_t group, double n) {
+   than 0 where rows don't fill one. By .33 unions of 394 random patterns to 5 %. */
+static double bsri_paired(const bsri_facts *f, int64_t group, double n, double by) {
     const double absent = 1.0 - f->density;
-    return n > 0.0 ? exp(-0.33 * n * absent * absent * sqrt((double)(group - 1) / f->inner)) : 1.0;
+    return n > 0.0 ? exp(-by * n * absent * absent * sqrt((double)(group - 1) / f->inner)) : 1.0;
 }
 /* Blocks are taken to be anywhere. */
 static bsri_traits bsri_traits_of(const bsri_dev_product *p, const bsri_facts *f, const bsri_tiling *t) {
     const double cut = (double)p->bc / t->slice, mean = f->inner * f->density;
     const double own = t->tail * (f->most - mean) + t->waves * mean;
     const int64_t group = bsri_max(1, t->rows / p->br); /* block rows of a tile */
-    const double bits = f->lists - bsri_mma_log2(group), paired = t->paired && group > 1 ? bsri_paired(f, group, bits) : 1.0;
+    const double bits = f->lists - bsri_mma_log2(group), paired = group > 1 ? bsri_paired(f, group, bits, t->paired) : 1.0;
     const double some = paired * (group > 1 ? 1.0 - bsri_none_of(f->density, group) : f->density), any = f->inner * some;
     const double most = group > 1 ? bsri_longest(f->inner, some, bits) : f->most;
     bsri_traits x;
@@ -2973,7 +2972,8 @@ static bsri_estimate bsri_mma_estimate(const bsr_context *ctx, const bsri_dev_pr
             bsri_tiling t = bsri_tiling_of(f, rows, cols, (int)bsri_min(p->br, i8 ? 64 : 32), 0);
             if ((asked->tile_rows && asked->tile_rows != rows) || (asked->tile_cols && asked->tile_cols != cols)) continue;
             each = (double)bsri_mma_tiles(p, (int)p->br, rows, cols) / ctx->sm_count;
-            t.waves = ceil(each), t.busy = each / t.waves, t.paired = f->ordered;
+            t.waves = ceil(each), t.busy = each / t.waves;
+            t.paired = !f->ordered ? 0.0 : p->a.dtype == BSR_F32 ? 0.25 : 0.33; /* what f32's constants are fitted with */
             if (p->a.dtype == BSR_F32 && each > 1.0) t.longer = t.tail = 0.7; /* long ones come first */
             bsri_estimate_take(&e, p, f, kind + (p->br >= (i8 ? 64 : 32)), &t);
         }
@@ -5957,7 +5957,7 @@ static void bsri_wgmma_take(bsri_estimate *e, const bsr_context *ctx, const bsri
     t.fused *= cols / 256.0;
     /* A schedule saves 4 to 8 % in the mean, at most 28 (blocks of 16 / 32 / 64 / 128: 7, 6, 6, 4; mma.sync by 16 6; short
        products and few columns nothing): rows are paired, and long ones come first, which narrow tiles gain nothing by. */
-    t.paired = f->ordered;
+    t.paired = f->ordered ? 0.33 : 0.0;
     if (f->ordered && units > teams && p->br >= 64) t.longer = t.tail = 0.6;
     bsri_estimate_take(e, p, f, kind + bsri_mma_log2(p->br), &t);
 }
