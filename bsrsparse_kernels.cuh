@@ -4192,6 +4192,7 @@ typedef struct bsri_dev_wgmma {
     int32_t grid, teams, slabs; /* CTAs, teams of span; of columns: where the caller allows the whole grid */
     int32_t turn, tall;         /* in stages: what a tile takes beside its own; a unit that must not come late */
     int32_t tail;               /* rounds that are not dealt round the teams */
+    int32_t windows;            /* blocks of 64 and 128, in the order of a schedule: 32 units are dealt at once */
     int32_t late, mean;         /* in stages: what CTAs that start last miss; a unit */
     int32_t inverse;            /* 2^16 / span, rounded up */
     int32_t either;             /* block rows or columns, which are fewer: so many lines a schedule of any direction has */
@@ -4436,7 +4437,8 @@ __device__ __forceinline__ uint32_t bsri_wgmma_deal(const bsri_dev_wgmma &m, bsr
         return r * o.teams + (n < o.teams ? n : n - o.teams);
     };
     constexpr int TEAMS = BSRI_WGMMA_TEAMS;
-    constexpr bool AT_ONCE = GROUP == 4; /* blocks of 32: with those of 128 and 16 it takes 2 to 3 % longer */
+    /* 32 units: always with blocks of 32; with those of 16, with wider ones where tiles are long, it takes 2 to 3 % longer */
+    const bool at_once = GROUP == 4 || (GROUP == 2 && m.windows && o.order);
     uint32_t load[TEAMS], picks = 0;
     const auto take = [&](int unit) {
         if (unit < o.units && o.tile(o.place(m, unit)) < m.tiles) bsri_wgmma_pick(s, picks++, unit);
@@ -4450,8 +4452,8 @@ __device__ __forceinline__ uint32_t bsri_wgmma_deal(const bsri_dev_wgmma &m, bsr
 #pragma unroll 1
     for (int r = 0, turn = 0, first = 0; r < rounds;) { /* 32 teams at a time */
         const int team = first + lane;
-        if (AT_ONCE && !first && r + 1 < rounds) take(unit_of(r + 1, (turn + step) % o.teams, o.mine)); /* before lengths come */
-        if (!AT_ONCE && r && !first) take(unit_of(r, turn, o.mine));
+        if (at_once && !first && r + 1 < rounds) take(unit_of(r + 1, (turn + step) % o.teams, o.mine)); /* before lengths come */
+        if (!at_once && r && !first) take(unit_of(r, turn, o.mine));
         const uint32_t more = length(unit_of(r, turn, min(team, o.teams - 1))) << 8;
 #pragma unroll
         for (int j = 0; j < TEAMS; j++) load[j] += first == j * 32 && team < o.teams ? more : 0;
@@ -4460,7 +4462,7 @@ __device__ __forceinline__ uint32_t bsri_wgmma_deal(const bsri_dev_wgmma &m, bsr
     /* First what is tall, then the others; where lengths differ much, of the last two slabs the longer ones, so that what is left
        at the end is short: power-law rows at 4096^3, .8, blocks of 128, 48.5 -> 47.0 us; random ones would take 3 % longer. */
     const int start = rounds * o.teams;
-    if (AT_ONCE && o.units - start <= 32) tall = 0, limit = ~0u; /* they are sorted anyway */
+    if (at_once && o.units - start <= 32) tall = 0, limit = ~0u; /* they are sorted anyway */
     const int last = longest > 3u * m.mean && !brief ? max(start, o.units - 2 * o.groups) : o.units;
 #pragma unroll 1
     for (int first = start, pass = !tall;; first += 32) { /* tall, all but the last's short ones, these */
@@ -4474,7 +4476,7 @@ __device__ __forceinline__ uint32_t bsri_wgmma_deal(const bsri_dev_wgmma &m, bsr
         const int count = __popc(__ballot_sync(~0u, more));
         if (!count) continue;
         const uint32_t keys = bsri_wgmma_sorted(more << 5 | (more ? 31 - lane : 0));
-        const int found = AT_ONCE ? bsri_wgmma_match(load, keys, count, o.teams, o.mine) : -1;
+        const int found = at_once ? bsri_wgmma_match(load, keys, count, o.teams, o.mine) : -1;
         uint32_t key = __shfl_sync(~0u, keys, max(found, 0) & 31);
         if (found >= 0) {
             if (found < 32) take(first + 31 - (int)(key & 31));
@@ -5990,6 +5992,7 @@ static void bsri_wgmma_hurry(bsri_dev_wgmma *m, double rounds, double tile, int 
     m->tail = (int32_t)bsri_min(4, (int64_t)(rounds * tile / (250.0 * m->teams)));
     if (m->teams > 64 || m->p.a.dtype == BSR_I8) return;
     m->tail = (int32_t)bsri_max(uneven, bsri_min(m->tail, bsri_min(rounds < 12 ? 2 : 4, in_time)));
+    m->windows = m->p.a.schedule != NULL; /* 8192 x 2048 x 2048, .95, blocks of 64: 20.2 -> 18.4 us, by columns 20.5 -> 18.5 */
 }
 /* How units are dealt, as if columns were random. One is tall where, started with the last slab, it would still run when all else
    is done: what a team has of a slab, half as much again, or a twentieth of what it has altogether. */
