@@ -1192,7 +1192,7 @@ TEST(matmul_of_no_items) {
             for (t = 0; t < 3; t++) {
                 value v[3];
                 bt_case("mode %d, %s has none, %s", mode, side ? "b" : "a", bsr_dtype_name(types[t]));
-                matmul_operands(v, mode, 0, 0, 0, types[t], shape, 64, t_batch(1, side, 0, 0, 0), t_batch(1, !side, 0, 0, 0), 0);
+                matmul_operands(v, mode, 0, 0, 0, types[t], shape, 64, t_batch(2, side, 2, 0, 0), t_batch(2, !side, 2, 0, 0), 0);
                 for (k = 0; k < 3; k++)
                     if (v[k].is_sparse) t_attach_schedule(&v[k].sparse, 1, t & 1), t_attach_transposed(&v[k].sparse);
                 run_matmul_backward(v, 0);
