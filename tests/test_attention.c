@@ -125,7 +125,7 @@ TEST(combined) {
         attention c;
         t_spec s;
         bsr_dense rel, kp;
-        t_shape bq, bkv, bm;
+        t_shape bq, bkv, bv, bm;
         int t = k % 4, i, dims, user;
         int64_t br, bc, r, cols, lq, lk, heads, group, kinds;
         bt_case("%d", k);
@@ -139,6 +139,8 @@ TEST(combined) {
         if (dims) bkv.n[dims - 1] = bt_below(2) ? heads / group : heads;
         for (i = 0; i < dims - 1; i++)
             if (bt_below(4) == 0) bkv.n[i] = 1;
+        bv = bkv;
+        if (dims) bv.n[dims - 1] = bt_below(2) ? heads / group : heads;
         bm = bq;
         for (i = 0; i < dims; i++)
             if (bt_below(2)) bm.n[i] = 1;
@@ -154,6 +156,7 @@ TEST(combined) {
         if (kinds == 1) s.kind = FILL_BOOL;
         c = attention_new(&s, dtypes[t], lq, lk, bt_range(1, 40), bt_range(1, 40), bq, bkv,
                           dtypes[t] == BSR_F64 || bt_below(2) ? dtypes[t] : BSR_F32);
+        c.v = t_random(dtypes[t], lk, c.v.cols, (int)bt_below(LAYOUTS), bv, 0, s.kind);
         if (s.kind == FILL_BOOL) t_fill(&c.q, FILL_SIGNED), t_fill(&c.k, FILL_SIGNED), t_fill(&c.v, FILL_SIGNED);
         c.o.flags = kinds == 1 ? BSR_ATTENTION_MASK_BOOLEAN : kinds == 2 ? BSR_ATTENTION_MASK_ADDITIVE : 0;
         if (bt_below(2)) c.o.flags |= BSR_ATTENTION_CAUSAL, c.o.causal_offset = bt_range(-4, 4) + (bt_below(2) ? lk - lq : 0);
@@ -186,6 +189,7 @@ TEST(sizes) {
             c = attention_new(&s, dtypes[t], r * blocks[b][0], cols * blocks[b][1], widths[w], widths[(w + 3) % 8],
                               t_batch(1, 2, 0, 0, 0), t_batch(1, 1, 0, 0, 0), dtypes[t]);
             if (b & 1) c.o.flags = BSR_ATTENTION_CAUSAL, c.o.causal_offset = 3;
+            if (b & 2) c.o.flags |= BSR_ATTENTION_MASK_ADDITIVE; /* of blocks that are cut, too */
             c.flags = REF_MAY_BE_ZERO;
             run_attention(&c);
         }
@@ -365,15 +369,17 @@ TEST(edges) {
             run_attention(&c);
         }
 }
-/* NaN and Inf at keys and values that a mask forbids do not count, element by element inside stored blocks. */
+/* NaN and Inf at keys and values that a mask forbids do not count, element by element inside stored blocks. Form 5: what is
+   forbidden to some rows only, with more columns of values than a tile holds, of which some are finite. */
 TEST(forbidden_nan) {
     int t, form, isa;
     for (t = 0; t < 4; t++)
-        for (form = 0; form < 5; form++)
+        for (form = 0; form < 6; form++)
             for (isa = 1; isa <= 3; isa++) {
                 attention c;
                 t_spec s;
                 bsr_dense kp;
+                const int64_t dv = form == 5 ? 140 : 20;
                 int64_t i, j, d;
                 bt_case("%s, form %d, isa %d", bsr_dtype_name(dtypes[t]), form, isa);
                 if (!t_context(isa)) {
@@ -381,12 +387,16 @@ TEST(forbidden_nan) {
                     continue;
                 }
                 s = spec_of(dtypes[t], 8, 8, 3, 11, 33), s.kind = FILL_SIGNED;
-                c = attention_new(&s, dtypes[t], 24, 88, 9, 20, NO_BATCH, NO_BATCH, dtypes[t]);
+                c = attention_new(&s, dtypes[t], 24, 88, 9, dv, NO_BATCH, NO_BATCH, dtypes[t]);
                 c.ctx = t_context(isa), kp = t_random(BSR_BOOL, 1, 88, ROW, NO_BATCH, 0, FILL_BOOL);
                 for (j = 0; j < 88; j++) {
-                    int hidden = form < 2 ? j > 40 : form == 2 ? j % 5 == 2 : t_get(&kp, 0, 0, j) == 0;
+                    int hidden = form < 2    ? j > 40
+                                 : form == 5 ? j > 20
+                                 : form == 2 ? j % 5 == 2
+                                             : t_get(&kp, 0, 0, j) == 0;
                     if (form == 4) t_set(&kp, 0, 0, j, !hidden);
-                    for (d = 0; d < 20 && hidden; d++) t_set(&c.v, 0, j, d, d % 2 ? (double)NAN : -(double)INFINITY);
+                    for (d = 0; d < dv && hidden; d++)
+                        if (form < 5 || d % 3) t_set(&c.v, 0, j, d, d % 2 ? (double)NAN : -(double)INFINITY);
                     for (d = 0; d < 9 && hidden && form < 3; d++) t_set(&c.k, 0, j, d, d % 2 ? (double)NAN : (double)INFINITY);
                     for (i = 0; i < 24 && form == 2; i++) { /* the mask's values: 0 where hidden */
                         int64_t p;
@@ -395,47 +405,102 @@ TEST(forbidden_nan) {
                                 t_store(c.mask.values, c.mask.dtype, t_value_at(&c.mask, 0, p, i % 8, j % 8), !hidden);
                     }
                 }
-                if (form < 2) c.o.flags = BSR_ATTENTION_CAUSAL, c.o.causal_offset = 40 - 23;
+                if (form < 2 || form == 5) c.o.flags = BSR_ATTENTION_CAUSAL, c.o.causal_offset = 40 - 23;
                 if (form == 1) c.o.dropout_p = 0.25;
                 if (form == 2) c.o.flags = BSR_ATTENTION_MASK_BOOLEAN;
-                if (form > 2) c.o.key_padding_mask = &kp, c.o.key_padding_mode = BSR_MASK_MUL;
+                if (form == 3 || form == 4) c.o.key_padding_mask = &kp, c.o.key_padding_mode = BSR_MASK_MUL;
                 run_attention(&c);
             }
 }
+/* What forbids, as in test_rows.c: zeros of either sign, not the least number of a type; -inf that is added, also to NaN. Scores
+   are 0, so that out is the mean of the values that are left. */
+TEST(mask_corners) {
+    static const double least[] = {1e-300, 0x1p-149, 0x1p-24};
+    static const int types[] = {BSR_F64, BSR_F32, BSR_F16};
+    int t, form, isa;
+    for (t = 0; t < 4; t++)
+        for (form = 0; form < 8; form++) /* a mask or padding of three types; padding, or the mask, that adds */
+            for (isa = 1; isa <= 3; isa++) {
+                const int adds = form > 5, mask = form % 2;
+                attention c;
+                t_spec s;
+                bsr_dense kp;
+                int64_t i, j, d, p;
+                bsr_exec e = t_exec(0);
+                bt_case("%s, form %d, isa %d", bsr_dtype_name(dtypes[t]), form, isa);
+                if (!t_context(isa)) {
+                    bt_skip("this instruction set is not in this build or machine");
+                    continue;
+                }
+                s = spec_of(adds ? BSR_F32 : types[form / 2], 16, 16, 2, 3, 6);
+                c = attention_new(&s, dtypes[t], 32, 48, 8, 8, NO_BATCH, NO_BATCH, dtypes[t]), c.ctx = t_context(isa);
+                kp = t_dense(s.dtype, 1, 48, ROW, NO_BATCH, 0);
+                for (j = 0; j < 48; j++) {
+                    const int no = j % 4 == 1, some = j % 4 == 2;
+                    const double v = adds ? no ? -(double)INFINITY : 0 : no ? -0.0 : some ? least[form / 2] : 1.0;
+                    t_set(&kp, 0, 0, j, v);
+                    for (p = 0; p < c.mask.nnz; p++)
+                        for (i = 0; i < 16 && t_col(&c.mask, 0, p) == j / 16; i++)
+                            t_store(c.mask.values, c.mask.dtype, t_value_at(&c.mask, 0, p, i, j % 16), v);
+                    for (d = 0; d < 8; d++) t_set(&c.k, 0, j, d, no ? (double)NAN : 1.0), t_set(&c.v, 0, j, d, (double)j);
+                }
+                for (i = 0; i < 32; i++)
+                    for (d = 0; d < 8; d++) t_set(&c.q, 0, i, d, 0);
+                if (mask) c.o.flags = adds ? BSR_ATTENTION_MASK_ADDITIVE : BSR_ATTENTION_MASK_BOOLEAN;
+                else c.o.key_padding_mask = &kp, c.o.key_padding_mode = adds ? BSR_MASK_ADD : BSR_MASK_MUL;
+                if (!RUN_OK(bsr_attention(c.ctx, 0, &c.q, &c.k, &c.v, &c.mask, &c.o, &c.out, NULL, &e))) continue;
+                for (i = 0; i < 32; i++)
+                    for (d = 0; d < 8; d++) CHECK_NEAR(t_get(&c.out, 0, i, d), 71.0 / 3, 0.1);
+            }
+}
+/* Heads side by side in a row, as linear layers leave them. */
+static bsr_dense heads_beside(int dtype, int64_t rows, int64_t d, t_shape b) {
+    bsr_dense all = t_random(dtype, rows, b.n[1] * d, ROW, t_batch(1, b.n[0], 0, 0, 0), 0, FILL_SIGNED);
+    bsr_dense x = bsr_dense_strided(all.data, dtype, rows, d, b.n[1] * d, 1);
+    x.batch_dims = 2, x.batch[0] = b.n[0], x.batch[1] = b.n[1];
+    x.batch_stride[0] = rows * b.n[1] * d, x.batch_stride[1] = d;
+    return x;
+}
 /* What tensor cores take: aligned rows, blocks of whole units of 16, sizes around tiles of 64 and 128 rows and keys. In every
-   second case some keys and values that are never attended are not numbers. */
+   second case some keys and values that are never attended are not numbers. Where causality ends a key before a unit does, a
+   tile that needs no mask is hardly told from one that does. */
 TEST(tiles) {
     static const int64_t blocks[][2] = {{16, 16},   {32, 32},  {48, 32},  {64, 64}, {128, 64},
                                         {128, 128}, {64, 128}, {256, 48}, {32, 16}};
     int k;
     for (k = 0; k < 72; k++) {
         const int64_t *b = blocks[k % 9];
-        const int type = k / 9 % 2 ? BSR_F16 : BSR_BF16, wide = k / 18 % 2, heads = 1 + k / 36 % 2;
+        const int type = k / 9 % 2 ? BSR_F16 : BSR_BF16, wide = k / 18 % 2, heads = k / 36 % 2 ? k % 2 ? 4 : 2 : 1;
         const int64_t r = bt_range(1, 300 / b[0] + 1), cols = bt_range(1, 300 / b[1] + 1);
         const int64_t lq = r * b[0] - bt_below(b[0]), lk = cols * b[1] - bt_below(b[1]);
         const int64_t d = 8 * bt_range(wide ? 9 : 1, wide ? 16 : 8), dv = 8 * bt_range(1, wide ? 16 : 8);
-        const t_shape bq = t_batch(2, 2, heads, 0, 0), bkv = t_batch(2, 2, bt_below(2) ? heads : 1, 0, 0);
+        const int64_t items = heads == 4 ? 1 : 2, own_k = heads >> bt_below(3), own_v = heads >> bt_below(3);
+        const t_shape bq = t_batch(2, items, heads, 0, 0), bk = t_batch(2, items, own_k ? own_k : 1, 0, 0);
+        const t_shape bv = t_batch(2, items, own_v ? own_v : 1, 0, 0);
         int64_t item, i, j, p;
         attention c;
         t_spec s;
         bt_case("%d: %lldx%lld, %s, D %lld, %lld", k, (long long)b[0], (long long)b[1], bsr_dtype_name(type), (long long)d,
                 (long long)dv);
         s = spec_of(BSR_BOOL, b[0], b[1], r, cols, bt_range(0, r * cols)), s.pattern_only = 1;
-        if (bt_below(2)) s.batch = t_batch(2, bt_below(2) ? 2 : 1, bt_below(2) ? heads : 1, 0, 0);
+        if (bt_below(2)) s.batch = t_batch(2, bt_below(2) ? items : 1, bt_below(2) ? heads : 1, 0, 0);
         s.unsorted = bt_below(4) == 0;
-        c = attention_new(&s, type, lq, lk, d, dv, bq, bkv, bt_below(2) ? BSR_F32 : type);
-        c.q = t_random(type, lq, d, ROW, bq, 0, FILL_SIGNED), c.k = t_random(type, lk, d, ROW, bkv, 0, FILL_SIGNED);
-        c.v = t_random(type, lk, dv, ROW, bkv, 0, FILL_SIGNED);
+        c = attention_new(&s, type, lq, lk, d, dv, bq, bk, bt_below(2) ? BSR_F32 : type);
+        c.q = t_random(type, lq, d, ROW, bq, 0, FILL_SIGNED), c.k = t_random(type, lk, d, ROW, bk, 0, FILL_SIGNED);
+        c.v = t_random(type, lk, dv, ROW, bv, 0, FILL_SIGNED);
+        if (k % 4 == 0) c.q = heads_beside(type, lq, d, bq), c.k = heads_beside(type, lk, d, bk);
+        if (k % 4 == 0) c.v = heads_beside(type, lk, dv, bv);
         if (k % 3 == 0) c.o.flags = BSR_ATTENTION_CAUSAL, c.o.causal_offset = bt_range(-40, 40) + (bt_below(2) ? lk - lq : 0);
+        if (k % 6 == 0) c.o.causal_offset = 16 * bt_range(0, 4) - 2;
         c.has_lse = bt_below(4) != 0, c.flags = REF_MAY_BE_ZERO;
-        for (item = 0; item < t_items(&bkv) && k % 2; item++) /* columns that no row of any item may attend to, and late ones */
+        for (item = 0; item < t_items(&bq) && k % 2; item++) /* columns that no row of any item may attend to, and late ones */
             for (j = 0; j < lk; j++) {
                 int seen = c.o.flags ? j <= lq - 1 + c.o.causal_offset : 0;
                 for (i = 0; i < t_items(&s.batch) && !c.o.flags; i++)
                     for (p = 0; p < t_crow(&c.mask, i, r); p++) seen |= t_col(&c.mask, i, p) == j / b[1];
                 if (seen && !(c.o.flags && j > lq / 2 + c.o.causal_offset)) continue;
-                for (i = 0; i < dv; i++) t_set(&c.v, item, j, i, i % 2 ? (double)NAN : (double)INFINITY);
-                for (i = 0; i < d && !seen; i++) t_set(&c.k, item, j, i, (double)NAN);
+                for (i = 0; i < dv && item < t_items(&bv); i++) t_set(&c.v, item, j, i, i % 2 ? (double)NAN : (double)INFINITY);
+                for (i = 0; i < d && item < t_items(&bk) && !seen; i++) t_set(&c.k, item, j, i, (double)NAN);
             }
         run_attention(&c);
     }
@@ -475,6 +540,7 @@ int main(int argc, char **argv) {
         {"composition", composition},
         {"edges", edges},
         {"forbidden_nan", forbidden_nan},
+        {"mask_corners", mask_corners},
         {"tiles", tiles},
         {"mask_pattern_only", mask_pattern_only},
         {"backward_not_implemented", backward_not_implemented},

@@ -387,7 +387,8 @@ TEST(random_pattern) {
             bsr_matrix m, again, other;
             bsr_exec e = t_exec(0);
             bt_case("sparsity %g, %d", sparsities[s], k);
-            r = bt_range(k == 0 ? 0 : 1, 40), c = bt_range(1, 100), batch = t_batch((int)bt_below(2), 3, 0, 0, 0),
+            r = bt_range(k == 0 ? 0 : 1, 40), batch = t_batch((int)bt_below(2), 3, 0, 0, 0);
+            c = k == 1 ? 64 : k == 2 ? 128 : bt_range(1, 100); /* whole words, too */
             kept = bsr_kept_blocks(r * c, sparsities[s]);
             m = target(BSR_F32, BSR_I32, r, 4, 4, kept, batch, 0), m.rows = r * 4, m.cols = c * 4, m.values = NULL;
             again = target(BSR_F32, BSR_I64, r, 4, 4, kept, batch, 0), again.rows = r * 4, again.cols = c * 4,
@@ -507,6 +508,23 @@ TEST(prune_ties) { /* equal norms: the first blocks stay */
     m = target(BSR_F32, BSR_I32, 2, 2, 2, 1, NO_BATCH, 0);
     RUN_OK(bsr_prune(t_context(0), bsr_operand_dense(&d), 0.75, BSR_NORM_MAX, &m, &e));
     CHECK_INT(m.nnz, 1), CHECK_INT(t_crow(&m, 0, 1), 0), CHECK_INT(t_col(&m, 0, 0), 1);
+}
+/* Sums of squares that f64 does not hold: the larger norm stays, not the first of infinities or zeros. */
+TEST(prune_extremes) {
+    static const double sizes[] = {1e200, 1e-200, 1e155, 3e-160};
+    int k;
+    for (k = 0; k < 4; k++) {
+        bsr_dense d;
+        bsr_matrix m;
+        bsr_exec e = t_exec(0);
+        int64_t i, j;
+        bt_case("%g", sizes[k]);
+        d = t_dense(BSR_F64, 2, 6, ROW, NO_BATCH, 0), m = target(BSR_F64, BSR_I32, 1, 2, 2, 1, NO_BATCH, 0);
+        for (i = 0; i < 2; i++)
+            for (j = 0; j < 6; j++) t_set(&d, 0, i, j, sizes[k] * (double)(j / 2 == 1 ? 3 : 1 + j / 2));
+        RUN_OK(bsr_prune(t_context(0), bsr_operand_dense(&d), 2.0 / 3, BSR_NORM_L2, &m, &e));
+        CHECK_INT(m.nnz, 1), CHECK_INT(t_col(&m, 0, 0), 1);
+    }
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -840,6 +858,8 @@ TEST(matrix_market_good) {
         {"%%MatrixMarket matrix coordinate real skew-symmetric\n3 3 1\n3 1 4\n", 3, 3, 1, 2, 1, 2, "2 0 4 0 2 -4"},
         {"%%matrixmarket MATRIX Coordinate Real General\n2 2 0\n", 2, 2, 0, 0, 1, 0, ""},
         {"%%MatrixMarket matrix array real general\n2 2\n1\n2\n3\n4\n", 2, 2, 4, 4, 1, 0, "0 0 1 1 0 2 0 1 3 1 1 4"},
+        {"%%MatrixMarket matrix array real skew-symmetric\n3 3\n1\n2\n3\n", 3, 3, 3, 6, 1, 2,
+         "1 0 1 0 1 -1 2 0 2 0 2 -2 2 1 3 1 2 -3"},
         {"%%MatrixMarket matrix array integer symmetric\n2 2\n1\n2\n4\n", 2, 2, 3, 4, 1, 1, "0 0 1 1 0 2 0 1 2 1 1 4"},
         {"%%MatrixMarket matrix coordinate real general\n0 0 0\n", 0, 0, 0, 0, 1, 0, ""},
         {"%%MatrixMarket matrix coordinate real general\n  2\t2  1 \n\t 1 2 \t 1e-3\t\n\n  \n", 2, 2, 1, 1, 1, 0, "0 1 0.001"},
@@ -1150,6 +1170,7 @@ int main(int argc, char **argv) {
         {"random_uniform", random_uniform},
         {"prune", prune},
         {"prune_ties", prune_ties},
+        {"prune_extremes", prune_extremes},
         {"transposed_index", transposed_index},
         {"schedule", schedule},
         {"view_sizes", view_sizes},

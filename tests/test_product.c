@@ -713,6 +713,18 @@ TEST(nan_rules) {
             output_for(&c, type, ROW);
             run_addmm(&c);
 
+            bt_case("beta 0 does not read input, blocks of 16 and a bias: %s %d", bsr_dtype_name(type), trans);
+            c = addmm_new(), c.trans = trans ? BSR_TRANS_A : 0;
+            random_operands(&c, type, 16, 16, 3, 4, 72, 9, FILL_SIGNED);
+            t_make_values(&c.a, type, PACKED, 0), t_fill_values(&c.a, FILL_SIGNED);
+            if (trans) t_attach_transposed(&c.a);
+            c.b = t_random(type, trans ? 48 : 64, 72, ROW, NO_BATCH, 0, FILL_SIGNED);
+            input = t_dense(type, trans ? 64 : 48, 72, ROW, NO_BATCH, 0);
+            bias = t_random(type, 1, 72, ROW, NO_BATCH, 0, FILL_SIGNED), memset(&e, 0, sizeof e), e.bias = &bias;
+            c.input = &input, c.beta = 0, c.epilogue = &e;
+            output_for(&c, type, ROW);
+            run_addmm(&c);
+
             bt_case("NaN and Inf opposite to absent blocks do not count: %s %d", bsr_dtype_name(type), trans);
             c = addmm_new(), c.trans = trans ? BSR_TRANS_A : 0;
             random_operands(&c, type, 3, 4, 4, 5, 9, 5, FILL_SIGNED);
@@ -751,6 +763,22 @@ TEST(nan_rules) {
             input = t_random(type, trans ? 20 : 12, 1, ROW, NO_BATCH, 0, FILL_SIGNED);
             c.input = &input, c.beta = -1;
             output_for(&c, type, STRIDED);
+            run_addmm(&c);
+        }
+}
+
+/* Values that stand in several places: rows, columns, blocks that are all the same, one number for all. */
+TEST(repeated_values) {
+    static const int64_t strides[][3] = {{0, 1, 0}, {0, 0, 1}, {1, 0, 0}, {0, 5, 1}, {20, 1, 0}, {5, 0, 1}};
+    int k, t;
+    for (k = 0; k < (int)BT_COUNT(strides); k++)
+        for (t = 0; t < 5; t++) {
+            addmm c;
+            bt_case("strides %d, %s", k, bsr_dtype_name(dtypes[t]));
+            c = addmm_new(), c.trans = t % 2 ? BSR_TRANS_A : 0;
+            random_operands(&c, dtypes[t], 4, 5, 3, 4, 9, 7, FILL_SIGNED);
+            memcpy(c.a.value_strides, strides[k], sizeof c.a.value_strides);
+            output_for(&c, dtypes[t] == BSR_I8 ? BSR_I32 : dtypes[t], ROW);
             run_addmm(&c);
         }
 }
@@ -1280,6 +1308,7 @@ int main(int argc, char **argv) {
         {"epilogues", epilogues},
         {"activation_edges", activation_edges},
         {"nan_rules", nan_rules},
+        {"repeated_values", repeated_values},
         {"in_place", in_place},
         {"metamorphic", metamorphic},
         {"plans", plans},

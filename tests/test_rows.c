@@ -293,6 +293,50 @@ TEST(edges) {
         }
 }
 
+/* What forbids, in its own type and whatever else there is: a zero of either sign does, the least number of a type does not; an
+   addition of -inf does, also to NaN; what a multiplied mask forbids no NaN that is added brings back. Scores are 0. */
+TEST(mask_corners) {
+    static const double least[] = {1e-300, 0x1p-149, 0x1p-24};
+    static const int types[] = {BSR_F64, BSR_F32, BSR_F16};
+    int t, form, isa;
+    for (t = 0; t < 4; t++)
+        for (form = 0; form < 5; form++)
+            for (isa = 1; isa <= 3; isa++) {
+                t_spec s;
+                bsr_matrix x, y;
+                bsr_dense kp, rel;
+                bsr_softmax_options o;
+                bsr_exec e = t_exec(0);
+                int64_t p, i, j;
+                bt_case("%s, form %d, isa %d", bsr_dtype_name(dtypes[t]), form, isa);
+                if (!t_context(isa)) {
+                    bt_skip("this instruction set is not in this build or machine");
+                    continue;
+                }
+                s = spec_of(dtypes[t], 4, 8, 2, 20, 40), x = t_matrix(&s), y = t_matrix_output(&x, dtypes[t], PACKED);
+                kp = t_dense(form < 3 ? types[form] : BSR_BOOL, 1, x.cols, ROW, NO_BATCH, 0);
+                rel = t_dense(dtypes[t], x.rows, x.cols, ROW, NO_BATCH, 0), memset(&o, 0, sizeof o);
+                for (j = 0; j < x.cols; j++) {
+                    const int no = j % 4 == 1, some = j % 4 == 2;
+                    t_set(&kp, 0, 0, j, no ? -0.0 : some && form < 3 ? least[form] : 1.0);
+                    for (i = 0; i < x.rows; i++) t_set(&rel, 0, i, j, !no ? 0 : form == 3 ? -(double)INFINITY : (double)NAN);
+                }
+                for (p = 0; p < x.nnz; p++)
+                    for (i = 0; i < 4; i++)
+                        for (j = 0; j < 8; j++)
+                            t_store(x.values, x.dtype, t_value_at(&x, 0, p, i, j), j % 4 == 1 && form < 4 ? (double)NAN : 0);
+                o.key_padding_mode = BSR_MASK_MUL;
+                if (form != 3) o.key_padding_mask = &kp;
+                if (form == 3) o.relative_bias = &rel;
+                if (form == 4) o.attn_mask = &rel;
+                if (!RUN_OK(bsr_softmax(t_context(isa), 1, &x, &o, &y, &e))) continue;
+                for (p = 0; p < y.nnz; p++)
+                    for (i = 0; i < 4; i++)
+                        for (j = 0; j < 8; j++)
+                            CHECK_NEAR(t_load(y.values, y.dtype, t_value_at(&y, 0, p, i, j)), j % 4 == 1 ? 0 : 1.0 / 120, 1e-4);
+            }
+}
+
 /* Shifting a row by a constant changes nothing; rows add up to 1. */
 TEST(metamorphic) {
     int k;
@@ -402,6 +446,7 @@ int main(int argc, char **argv) {
         {"documented_bound", documented_bound},
         {"options", options},
         {"edges", edges},
+        {"mask_corners", mask_corners},
         {"metamorphic", metamorphic},
         {"backward", backward},
         {"backward_types", backward_types},

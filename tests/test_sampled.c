@@ -145,6 +145,28 @@ TEST(batches) {
     }
 }
 
+/* What tensor cores take, with several items: of one pattern, of patterns of their own, ragged. */
+TEST(batches_of_tiles) {
+    static const int types[] = {BSR_BF16, BSR_F16};
+    static const int64_t blocks[] = {16, 32, 64, 128};
+    int k;
+    for (k = 0; k < 48; k++) {
+        const int type = types[k % 2];
+        const int64_t b = blocks[k / 2 % 4];
+        const int large = b > 32;
+        const int64_t inner = large ? 32 : 32 * bt_range(1, 2);
+        const t_shape batch = t_batch(large ? 1 : 1 + k / 8 % 2, 3, 2, 0, 0);
+        sampled c;
+        t_spec s = spec_of(type, b, b, 2, bt_range(2, 4), large ? 2 : 4);
+        bt_case("%d: %s, blocks of %d", k, bsr_dtype_name(type), (int)b);
+        s.batch = batch, s.ragged = k / 16 == 0, s.shared_pattern = k / 16 == 1;
+        c = sampled_new(&s, inner, type, batch);
+        c.mat1 = t_random(type, c.out.rows, inner, bt_below(2) ? COL : ROW, batch, 0, FILL_SIGNED);
+        c.mat2 = t_random(type, inner, c.out.cols, bt_below(2) ? COL : ROW, batch, 0, FILL_SIGNED);
+        c.beta = (double)bt_below(2), c.flags = REF_MAY_BE_ZERO;
+        run_sampled(&c);
+    }
+}
 TEST(exact_integers) {
     int k, isa;
     for (k = 0; k < 60; k++)
@@ -230,6 +252,7 @@ int main(int argc, char **argv) {
         {"sizes", sizes},
         {"types", types},
         {"batches", batches},
+        {"batches_of_tiles", batches_of_tiles},
         {"exact_integers", exact_integers},
         {"nan_rules", nan_rules},
         {"duplicates", duplicates},
