@@ -44,6 +44,14 @@ static t_spec some_spec(int type, int kind, int64_t size) {
     s.shared_pattern = s.ragged ? 0 : (unsigned)bt_below(4);
     return s;
 }
+/* Many block rows, or many block columns: more than threads, words or lists of a kernel have in one round. */
+static bool longer;
+static void lengthen(t_spec *s, int turn) {
+    if (!longer) return;
+    s->block_rows = bt_range(1, 3), s->block_cols = bt_below(2) ? 4 : s->block_rows;
+    s->r = turn & 1 ? bt_range(5000, 6000) : bt_range(1, 4), s->c = turn & 1 ? bt_range(1, 4) : bt_range(2500, 3000);
+    s->nnz = s->r * s->c * bt_range(20, 100) / 100;
+}
 static void describe(const t_spec *s, const char *more) {
     bt_describe("%s, %d x %d blocks of %d x %d, %d stored, batch %d x %d of %d%s%s", bsr_dtype_name(s->dtype), (int)s->r,
                 (int)s->c, (int)s->block_rows, (int)s->block_cols, (int)s->nnz, (int)s->batch.n[0], (int)s->batch.n[1],
@@ -104,6 +112,8 @@ static void random_epilogue(int turn) {
     const double alpha = whole ? (double)bt_range(-2, 2) : bt_below(3) ? 1 : bt_uniform() - 0.5;
     const double beta = !(has & 1) ? 0 : whole ? 2 : bt_below(2) ? 1 : bt_uniform();
     f.bias = bt_below(2) ? &bias : nullptr, f.left_alpha = has & 4 ? &left : nullptr, f.right_alpha = has & 8 ? &right : nullptr;
+    float *const step = (float *)bt_alloc(4, 4);
+    *step = 0.5f, f.user_data = bt_below(2) ? step : nullptr;
     f.activation = whole ? BSR_ACT_NONE : acts[bt_below(type == BSR_F64 || type == BSR_I8 ? 6 : 8)];
     describe(&s, op ? ", A^T" : "");
     bt_describe("to %s, %d columns, activation %d, epilogue %u, alpha %g, beta %g, bias of %s %d%s", bsr_dtype_name(out_type),
@@ -182,8 +192,9 @@ static void random_attention(int turn, bool plain) {
     memset(&o, 0, sizeof o);
     if (!s.r) s.r = 1;
     if (!s.c) s.c = 1;
-    t_shape bq = s.batch, bkv = bq;
-    if (bq.dims) bq.n[bq.dims - 1] *= group, bkv = bq, bkv.n[bq.dims - 1] /= bt_below(2) ? group : 1;
+    t_shape bq = s.batch, bk = bq, bv = bq;
+    if (bq.dims) bq.n[bq.dims - 1] *= group, bk = bv = bq;
+    if (bq.dims) bk.n[bq.dims - 1] /= bt_below(2) ? group : 1, bv.n[bq.dims - 1] /= bt_below(2) ? group : 1;
     s.batch = narrowed(bq), s.nnz = s.r * s.c * bt_range(10, 100) / 100;
     const int64_t lq = s.r * s.block_rows - (easy ? 0 : bt_below(s.block_rows)),
                   lk = s.c * s.block_cols - (easy ? 0 : bt_below(s.block_cols)),
@@ -193,8 +204,8 @@ static void random_attention(int turn, bool plain) {
     describe(&s, "");
     bsr_matrix mask = t_matrix(&s);
     bsr_dense q = t_random(type, lq, d, easy ? ROW : some_layout(), bq, 0, FILL_SIGNED);
-    bsr_dense k = t_random(type, lk, d, easy ? ROW : some_layout(), bkv, 0, FILL_SIGNED);
-    bsr_dense v = t_random(type, lk, dv, easy ? ROW : some_layout(), bkv, 0, FILL_SIGNED);
+    bsr_dense k = t_random(type, lk, d, easy ? ROW : some_layout(), bk, 0, FILL_SIGNED);
+    bsr_dense v = t_random(type, lk, dv, easy ? ROW : some_layout(), bv, 0, FILL_SIGNED);
     bsr_dense out = t_output(out_type, lq, dv, easy ? ROW : some_layout(), bq);
     bsr_dense lse = t_output(type == BSR_F64 ? BSR_F64 : BSR_F32, lq, 1, some_layout(), bq);
     o.flags = kinds == 1 ? BSR_ATTENTION_MASK_BOOLEAN : kinds == 2 ? BSR_ATTENTION_MASK_ADDITIVE : 0;
@@ -305,6 +316,7 @@ static void random_scatter(int turn) {
     const int64_t split = bt_range(1, 3), n = split * (easy ? 8 * bt_range(1, 12) : bt_range(1, 40));
     bsr_scatter_indices x[2];
     bsr_exec e = t_exec(0);
+    lengthen(&s, turn / 3);
     s.batch = NO_BATCH, s.ragged = 0, describe(&s, ""), memset(x, 0, sizeof x);
     bsr_matrix a = t_matrix(&s);
     for (int i = 0; i < 2; i++) {
@@ -319,7 +331,7 @@ static void random_scatter(int turn) {
         return;
     same_bytes("c_indices", x[0].c_indices, x[1].c_indices), same_bytes("r_offsets", x[0].r_offsets, x[1].r_offsets);
     same_bytes("p_indices", x[0].p_indices, x[1].p_indices), same_bytes("q_indices", x[0].q_indices, x[1].q_indices);
-    bsr_dense b = t_random(type, a.cols, n, some_layout(), some_batch(), 0, FILL_INTEGER);
+    bsr_dense b = t_random(type, a.cols, n, some_layout(), longer ? NO_BATCH : some_batch(), 0, FILL_INTEGER);
     const int layout = some_layout();
     bsr_dense got = t_output(out, a.rows, n, layout, t_dense_batch(&b)),
               want = t_output(out, a.rows, n, layout, t_dense_batch(&b));
@@ -351,17 +363,18 @@ static bsr_matrix target(const t_spec *s, int type, int layout) {
 }
 static void random_conversion(int turn) {
     const int kind = turn % 6, type = a_type(bt_below(5)), other = t_is_float(type) && bt_below(2) ? a_float(bt_below(4)) : type;
-    t_spec s = some_spec(type, bt_below(2) ? FILL_INTEGER : FILL_SIGNED, 150);
+    t_spec s = some_spec(type, longer || bt_below(2) ? FILL_INTEGER : FILL_SIGNED, 150);
     static const char *const names[] = {", from_dense", ", from_block_mask", ", random_pattern",
                                         ", prune",      ", from_csr",        ", from_coo"};
     const bool entries = kind >= 4, dense = kind == 0 || kind == 3, equal = kind == 2 || kind == 3;
+    lengthen(&s, turn / 6);
     if (!s.c) s.c = 1;
-    if (entries) s.batch = NO_BATCH;
+    if (entries || longer) s.batch = NO_BATCH;
     if (entries || equal) s.ragged = 0;
     else s.ragged = s.batch.dims != 0;
     describe(&s, names[kind]);
     const int64_t rows = s.r * s.block_rows, cols = s.c * s.block_cols, blocks = t_items(&s.batch) * s.r * s.c;
-    const int64_t nnz = rows ? bt_range(0, 600) : 0, layout = some_blocks();
+    const int64_t nnz = rows ? bt_range(0, longer ? 20000 : 600) : 0, layout = some_blocks();
     bsr_dense d = t_random(type, dense ? rows : 1, dense ? cols : 1, some_layout(), dense ? s.batch : NO_BATCH, 0, s.kind);
     for (int64_t i = 0; kind == 0 && i < t_dense_items(&d) * s.r * s.c; i++) /* blocks of zeros */
         for (int64_t j = 0, zero = bt_below(2); j < s.block_rows * s.block_cols && zero; j++)
@@ -403,6 +416,8 @@ static void random_to_dense(int turn) {
     const int type = a_type(turn), other = t_is_float(type) && bt_below(2) ? a_float(bt_below(4)) : type, layout = some_layout();
     t_spec s = some_spec(type, FILL_SIGNED, 200);
     bsr_exec e = t_exec(0);
+    lengthen(&s, turn);
+    if (longer) s.batch = NO_BATCH, s.ragged = 0;
     s.shared_values = (unsigned)bt_below(4), describe(&s, "");
     bsr_matrix m = t_matrix(&s);
     bsr_dense got = t_output(other, m.rows, m.cols, layout, s.batch), want = t_output(other, m.rows, m.cols, layout, s.batch);
@@ -413,13 +428,16 @@ static void random_to_dense(int turn) {
  * wrong. */
 static void random_views(int turn) {
     t_spec s = some_spec(BSR_F32, FILL_SIGNED, 100);
-    const int group = 1 << turn % 4, wide = turn % 8 < 4, trans = wide ? 0 : (int)bt_below(2);
+    s.duplicates = bt_below(4) == 0;
+    const int group = 1 << turn % 4, wide = turn % 8 < 4, trans = longer ? turn / 4 % 2 : wide ? 0 : (int)bt_below(2);
     bsr_exec e = t_exec(0);
     bsr_error found[2];
     void *view[2][2];
     uint64_t bytes[2] = {0, 0};
     if (wide || easy) s.r = bt_range(1, 250), s.c = wide ? bt_range(257, 1100) : bt_range(1, 200);
     if (wide || easy) s.block_rows = s.block_cols = 1, s.nnz = bt_range(0, bt_below(4) ? 300 : s.r * s.c);
+    lengthen(&s, turn / 8);
+    if (longer) s.block_rows = s.block_cols = 1, s.batch = NO_BATCH, s.ragged = 0, s.c = s.c < 40 ? 40 : s.c;
     describe(&s, trans ? ", schedule of A^T" : "");
     bsr_matrix m = t_matrix(&s);
     if (!RUN_OK(bsr_transposed_index_size(cpu(), &m, &bytes[0], &e)) ||
@@ -496,9 +514,48 @@ TEST(random_operations) {
             kinds[k].run(turn);
         }
 }
+/* Conversions, views and lists of long lines; a transposed index of more entries than there are chunks of 2048 for. */
+TEST(long_lines) {
+    static const struct {
+        const char *name;
+        void (*run)(int turn);
+        int turns;
+    } list[] = {{"conversion", random_conversion, 12},
+                {"to_dense", random_to_dense, 6},
+                {"views", random_views, 16},
+                {"scatter", random_scatter, 6}};
+    longer = true, easy = false;
+    for (auto &x : list)
+        for (int turn = 0; turn < 2 * x.turns; turn++) {
+            gm.grid = turn < x.turns ? 0 : 3;
+            bt_case("%s %d", x.name, turn);
+            if (gm.every > 1) bt_skip("left out by --every");
+            else x.run(turn % x.turns);
+        }
+    longer = false, gm.grid = 0;
+    for (int type : {BSR_I32, BSR_I64}) {
+        t_spec s;
+        bsr_exec e = t_exec(0);
+        uint64_t bytes = 0;
+        void *view[2];
+        bt_case("2.3 million entries, %s", bsr_dtype_name(type));
+        if (gm.every > 1) {
+            bt_skip("left out by --every");
+            continue;
+        }
+        memset(&s, 0, sizeof s), s.dtype = BSR_F32, s.index_dtype = type, s.block_rows = s.block_cols = 1, s.pattern_only = 1;
+        s.r = 1150, s.c = 2000, s.nnz = s.r * s.c;
+        bsr_matrix m = t_matrix(&s);
+        if (!RUN_OK(bsr_transposed_index_size(cpu(), &m, &bytes, &e))) continue;
+        for (auto &v : view) v = bt_alloc((size_t)bytes, 64), bt_mark_output(v);
+        if (RUN_OK(bsr_build_transposed_index(cpu(), &m, view[1], bytes, &e)) &&
+            RUN_OK(gm_build_transposed_index(cpu(), &m, view[0], bytes, &e)))
+            same_bytes("transposed index", view[0], view[1]);
+    }
+}
 
 int main(int argc, char **argv) {
-    static const bt_test tests[] = {{"random_operations", random_operations}};
+    static const bt_test tests[] = {{"random_operations", random_operations}, {"long_lines", long_lines}};
     const int failed = gm_direct(argc, argv, tests, BT_COUNT(tests));
     t_contexts_end();
     return failed;

@@ -1569,8 +1569,9 @@ TEST(room_to_spare) {
 }
 /* Whole epilogues one by one, with more columns than a tile has, and with few: whole numbers; GELU of what is far above 0. */
 TEST(epilogues) {
-    enum { INPUT = 1, LEFT = 2, RIGHT = 4, BIAS = 8, RELU = 16, SMOOTH = 32 };
-    static const unsigned parts[] = {0, INPUT, LEFT, RIGHT, BIAS, RELU, BIAS | RELU, BIAS | SMOOTH, INPUT | BIAS | SMOOTH, 31};
+    enum { INPUT = 1, LEFT = 2, RIGHT = 4, BIAS = 8, RELU = 16, SMOOTH = 32, USER = 64 };
+    static const unsigned parts[] = {0,           INPUT,         LEFT,                  RIGHT, BIAS, RELU,
+                                     BIAS | RELU, BIAS | SMOOTH, INPUT | BIAS | SMOOTH, USER,  31};
     const int64_t many = attribute(cudaDevAttrMultiProcessorCount) * 6 / 5 + 1; /* short products: four CTAs each, by two warps */
     const auto run = [&](int type, int64_t block, int64_t n, int form, unsigned has, int *ran) {
         const int layout = form & 1 ? COL_WIDE : ROW_WIDE, other = form & 4 ? (int)BSR_F32 : type;
@@ -1598,7 +1599,12 @@ TEST(epilogues) {
                 if (has & SMOOTH) t_set(&bias, 0, i, j, (double)(8192 + 64 * (i + j)));
         f.left_alpha = has & LEFT ? &left : nullptr, f.right_alpha = has & RIGHT ? &right : nullptr;
         f.bias = has & BIAS ? &bias : nullptr;
-        f.activation = has & SMOOTH ? BSR_ACT_GELU : has & RELU ? BSR_ACT_RELU : BSR_ACT_NONE;
+        float *const step = (float *)bt_alloc(4, 4); /* of the user's function, by the row */
+        *step = 0.5f, f.user_data = has & USER ? step : nullptr;
+        f.activation = has & SMOOTH  ? (int)BSR_ACT_GELU
+                       : has & RELU ? (int)BSR_ACT_RELU
+                       : has & USER ? (int)BSR_EPILOGUE_tf_shift
+                                    : (int)BSR_ACT_NONE;
         const double beta = has & INPUT ? 2 : 0;
         gm_call g("bsr_dense_addmm", gm.ctx, nullptr);
         auto da = g.map(&a);
@@ -1935,6 +1941,113 @@ TEST(wide_grids) {
     }
 }
 
+/* Numbers that are further from those wanted than `bound`, relative to 1 and more. */
+static int64_t far_off(const void *got, const void *want, int dtype, double bound) {
+    const int64_t n = (int64_t)(bt_find(want)->bytes / bsr_dtype_size(dtype));
+    int64_t bad = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double x = t_load(got, dtype, i), y = t_load(want, dtype, i);
+        bad += !(x == y || fabs(x - y) <= bound * (1 + fabs(y))) && (x == x || y == y);
+    }
+    return bad;
+}
+/* Softmax of more rows than there are places for: warps work on one after another, the next on its way. Rows of a few blocks, a
+   few of many: those that leave room for two, for one, for none. A negative scale, with which the wrong maximum overflows. */
+TEST(many_rows) {
+    static const struct {
+        int64_t block, across, rows; /* rows: block rows for each 132 multiprocessors */
+        int type, mean;
+    } shapes[] = {
+        {32, 14, 1376, BSR_BF16, 3}, {16, 14, 2720, BSR_F32, 3}, {64, 48, 88, BSR_BF16, 13}, {64, 90, 44, BSR_BF16, 25}};
+    const int64_t sms = attribute(cudaDevAttrMultiProcessorCount);
+    for (auto &x : shapes) {
+        const int type = x.type;
+        if (!gm_compiled(type)) continue;
+        bt_case("%s, %d columns of blocks of %d", bsr_dtype_name(type), (int)x.across, (int)x.block);
+        if (reduced()) {
+            bt_skip("left out by --every");
+            continue;
+        }
+        const auto row = [&](int64_t i) { return numbers(0, bt_range(0, i % 5 == 2 ? x.across : 2 * x.mean - 1)); };
+        bsr_matrix a = matrix_of(type, x.block, x.across, rows_of(x.rows * sms / 132 + 1, row));
+        t_fill_values(&a, FILL_SIGNED);
+        bsr_matrix y = t_matrix_output(&a, type, PACKED), w = t_matrix_output(&a, type, PACKED),
+                   dx = t_matrix_output(&a, type, PACKED), dw = t_matrix_output(&a, type, PACKED);
+        gm_call g("", gm.ctx, nullptr);
+        auto da = g.map(&a), dy = g.map(&y, true), ddx = g.map(&dx, true);
+        g.upload();
+        CHECK_INT(bsr_softmax(cpu(), -200, &a, NULL, &w, NULL), BSR_OK);
+        CHECK_INT(bsr_softmax_backward(cpu(), 0.5, &a, &a, &dw, NULL), BSR_OK);
+        for (int grid : {0, 7}) {
+            bsr_exec e = BSR_ZERO;
+            e.stream = gm.stream, e.max_grid[0] = grid;
+            poison(g, gm.stream);
+            CHECK_INT(bsr_softmax(gm.ctx, -200, da, NULL, dy, &e), BSR_OK);
+            CHECK_INT(bsr_softmax_backward(gm.ctx, 0.5, da, da, ddx, &e), BSR_OK);
+            g.download();
+            CHECK_INT(far_off(y.values, w.values, type, type == BSR_F32 ? 1e-4 : 0.02), 0);
+            CHECK_INT(far_off(dx.values, dw.values, type, type == BSR_F32 ? 1e-4 : 0.02), 0);
+        }
+    }
+}
+/* Attention with more query tiles than there are places for, by all of the grid and by a few CTAs: dealt in several rounds, of
+   about the same length and of very different ones. Rows of more blocks than a warp holds; keys and values of fewer heads. */
+TEST(many_tiles) {
+    const int64_t sms = attribute(cudaDevAttrMultiProcessorCount), heads = 4;
+    for (int64_t block : {128, 64, 32, 16})
+        for (int form = 0; form < 4; form++) { /* bits: lengths differ, causal */
+            const int type = BSR_BF16, uneven = form & 1;
+            if (!gm_compiled(type)) continue;
+            bt_case("blocks of %d rows, form %d", (int)block, form);
+            if (reduced()) {
+                bt_skip("left out by --every");
+                continue;
+            }
+            const int64_t tiles = sms * (block == 128 ? 6 : 11) / heads, lines = (tiles * (block == 128 ? 128 : 64)) / block;
+            const auto row = [&](int64_t i) {
+                const int64_t n = i * block / 64 % 37 == 5 ? 40 : uneven ? bt_range(0, 2) : bt_range(3, 5), at = bt_below(41 - n);
+                return numbers(at, at + n);
+            };
+            t_spec s = spec_of(type, 16, lines, 40, 0);
+            const columns_of_rows rows = rows_of(lines, row);
+            for (auto &r : rows) s.nnz += (int64_t)r.size();
+            s.block_rows = block, s.pattern_only = 1;
+            bsr_matrix mask = t_matrix(&s);
+            for (int64_t i = 0, at = 0; i < lines; i++) {
+                for (int64_t column : rows[(size_t)i]) t_set_index(mask.col_indices, BSR_I32, at++, column);
+                t_set_index(mask.crow_indices, BSR_I32, i + 1, at);
+            }
+            const t_shape bq = t_batch(1, heads, 0, 0, 0), bk = t_batch(1, heads / 2, 0, 0, 0), bv = t_batch(1, 1, 0, 0, 0);
+            const int64_t n = lines * block - 5;
+            bsr_dense q = t_random(type, n, 8, ROW, bq, 0, FILL_SIGNED), k = t_random(type, 640, 8, ROW, bk, 0, FILL_SIGNED),
+                      v = t_random(type, 640, 8, ROW, form & 2 ? bq : bv, 0, FILL_SIGNED);
+            bsr_dense out = t_output(type, n, 8, ROW, bq), lse = t_output(BSR_F32, n, 1, ROW, bq),
+                      want = t_output(type, n, 8, ROW, bq), norm = t_output(BSR_F32, n, 1, ROW, bq);
+            bsr_attention_options o = BSR_ZERO;
+            if (form & 2) o.flags = BSR_ATTENTION_CAUSAL, o.causal_offset = 300 - n / 2;
+            gm_call g("", gm.ctx, nullptr);
+            auto dm = g.map(&mask);
+            auto dq = g.map(&q), dk = g.map(&k), dv = g.map(&v), d_out = g.map(&out, true), dl = g.map(&lse, true);
+            auto d_options = g.map(&o);
+            g.upload();
+            CHECK_INT(bsr_attention(cpu(), 3, &q, &k, &v, &mask, &o, &want, &norm, NULL), BSR_OK);
+            for (int tier = 1; tier <= 3; tier++)
+                for (int grid : {0, 40, 3}) {
+                    bsr_exec e = BSR_ZERO;
+                    bsr_plan plan = BSR_ZERO;
+                    if (grid && tier < 3) continue;
+                    plan.kernel = tier, e.plan = &plan, e.stream = gm.stream, e.max_grid[0] = grid;
+                    poison(g, gm.stream);
+                    const bsr_status status = bsr_attention(gm.ctx, 3, dq, dk, dv, dm, d_options, d_out, dl, &e);
+                    if (status == BSR_BAD_PLAN && architecture() != 9) continue;
+                    CHECK_INT(status, BSR_OK);
+                    g.download();
+                    CHECK_INT(far_off(out.data, want.data, type, 0.02), 0);
+                    CHECK_INT(far_off(lse.data, norm.data, BSR_F32, 1e-4), 0);
+                }
+        }
+}
+
 /* ---------------------------------------------------------------------------------------------- */
 /* beyond 2^31 elements: numbers whose sums are known                                             */
 /* ---------------------------------------------------------------------------------------------- */
@@ -2183,6 +2296,8 @@ int main(int argc, char **argv) {
         {"patterns_of_just_now", patterns_of_just_now},
         {"constant_matrix", constant_matrix},
         {"wide_grids", wide_grids},
+        {"many_rows", many_rows},
+        {"many_tiles", many_tiles},
         {"same_bits", same_bits},
         {"big_values", big_values},
         {"big_sampled_and_softmax", big_sampled_and_softmax},

@@ -66,7 +66,7 @@ struct gm_state {
     bsr_context *ctx;
     cudaStream_t stream;
     char *arena, *stage, *workspace;
-    int tier, every, kernels, apart, odd, direct, random, seed;
+    int tier, grid, every, kernels, apart, odd, direct, random, seed; /* grid: a cap of it, 0: drawn here and there */
     long planned[GM_KERNELS], launches[GM_KERNELS]; /* by number in the kernel table: calls whose plan named it, launches */
     struct {
         long calls, next, barren; /* calls so far, the next for the device; how many of those found no new kernel */
@@ -457,6 +457,9 @@ struct gm_call {
         if (forced && !plan.kernel) plan.kernel = gm.tier;
         e.plan = e.plan || forced ? &plan : nullptr;
         e.error = &found, e.stream = gm.stream, e.workspace = place(e.workspace, 0, true, false, true);
+        if (!e.max_grid[0]) e.max_grid[0] = gm.grid;
+        if (!e.max_grid[0] && bt.seed % 4 == 1) /* few CTAs, which go round: operands are small, and no CTA would otherwise */
+            e.max_grid[0] = (int)(1 + bt.seed / 256 % (bt.seed / 128 % 2 ? 4 : 40));
         if (gm.kernels && (wanted != BSR_OK || !chosen(e, device))) {
             gm.left_out++;
             return host(ctx, exec);
