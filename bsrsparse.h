@@ -306,8 +306,9 @@ typedef enum bsr_operand_id {
 
 /* Every check has one item: name, status that it returns, sentence. bsr_error.index and .value are what the
    sentence's <index> and <value> stand for (<dtype>, <operand>, <op>: value, by its name); -1 and 0 where it
-   names none. Sizes, block sizes and strides are numbered: 0 rows, 1 columns, from 2 on batch dimensions; strides of a matrix's
-   stored blocks 6 (from one to the next), 7 rows, 8 columns. Tests match items, not text. */
+   names none. Sizes, block sizes and strides are numbered: 0 rows, 1 columns, from 2 on batch dimensions (from 0
+   where the sentence says batch dimension); strides of a matrix's stored blocks 6 (from one to the next), 7 rows, 8 columns.
+   Tests match items, not text. */
 #define BSR_ITEM_LIST(X)                                                                                              \
     X(BSR_ITEM_NONE, BSR_OK, "no error")                                                                              \
     X(BSR_ITEM_CONTEXT_NULL, BSR_NULL_POINTER, "the context is null")                                                 \
@@ -589,7 +590,7 @@ typedef enum bsr_plan_source {
 } bsr_plan_source;
 
 #define BSR_PLAN_SLOW_TRANSPOSE (1u << 0) /* op(A) = A^T without a transposed index: scans all blocks per row */
-#define BSR_PLAN_USES_SCHEDULE  (1u << 1) /* the attached schedule orders the work */
+#define BSR_PLAN_USES_SCHEDULE  (1u << 1) /* a schedule is attached that may order the work; see bsr_schedule_size */
 #define BSR_PLAN_PACKS_B        (1u << 2) /* the dense operand is not f32/f64 row-major: tiles are converted first */
 
 /* Why a kernel runs, or why a faster tier does not: name, value, text. */
@@ -633,10 +634,10 @@ typedef enum bsr_why {
 } bsr_why;
 
 /* What will run: a plain value. Zero fields of a plan that comes with a call are filled in; the others are
-   taken or refused (BSR_BAD_PLAN, and bsr_error.index counts the field from 0), never ignored: a kernel runs with the numbers
-   that a query of it names, stages among them, and none other. source, workspace_bytes and what follows it are results only. A
-   plan that a query gave runs the same kernel again, with another epilogue, too; but tiles of 16 x 128 by mma (where there is
-   little to do) take alpha and an input alone: with more than that their plan is refused. */
+   taken or refused (BSR_BAD_PLAN, and bsr_error.index counts the field from 0), never ignored. source, workspace_bytes and what
+   follows it are results only. A plan that a query gave runs the same kernel again for a call that differs in data alone. With
+   another epilogue or type of out it may be refused: some kernels take alpha and an input alone (tiles of 16 x 128, of 256
+   columns by mma), or numbers by value, or no user function. */
 typedef struct bsr_plan {
     int32_t op;       /* bsr_op */
     int32_t backend;  /* bsr_backend */
@@ -1055,8 +1056,9 @@ BSR_API bsr_status bsr_build_transposed_index(const bsr_context *ctx, const bsr_
    [patterns][groups]; each starts at a multiple of 64 bytes. With transposed != 0 it orders the block columns, for A^T.
    group: 1, 2, 4 or 8; Hopper's tiles of 128 rows want 128 / block rows in f16, bf16 and i8.
    Attach it: m.schedule = buffer. It is stale when the pattern changes, and serves products of one direction, A or A^T. (Tier
-   wgmma goes without it in gradients that are sums over items whose patterns differ.) Size, scratch and errors as for the
-   transposed index; BAD_ARGUMENT (group). Longest first as in Sputnik (Gale et al. 2020). */
+   wgmma goes without it in gradients that are sums over items, where a matrix has several patterns; so does a sum of no
+   items.) Size, scratch and errors as for the transposed index; BAD_ARGUMENT (group). Longest first as in Sputnik (Gale et
+   al. 2020). */
 BSR_API bsr_status bsr_schedule_size(const bsr_context *ctx, const bsr_matrix *m, int group, int transposed, uint64_t *bytes,
                                      const bsr_exec *exec);
 BSR_API bsr_status bsr_build_schedule(const bsr_context *ctx, const bsr_matrix *m, int group, int transposed, void *buffer,

@@ -2898,7 +2898,7 @@ static void bsri_tiling_spread(bsri_tiling *t, double tiles, double room, double
    than 0 where rows don't fill one. By .33 unions of 394 random patterns to 5 %. */
 static double bsri_paired(const bsri_facts *f, int64_t group, double n, double by) {
     const double absent = 1.0 - f->density;
-    return n > 0.0 ? exp(-by * n * absent * absent * sqrt((double)(group - 1) / f->inner)) : 1.0;
+    return n > 0.0 && f->inner > 0.0 ? exp(-by * n * absent * absent * sqrt((double)(group - 1) / f->inner)) : 1.0;
 }
 /* Blocks are taken to be anywhere. */
 static bsri_traits bsri_traits_of(const bsri_dev_product *p, const bsri_facts *f, const bsri_tiling *t) {
@@ -5987,15 +5987,15 @@ static double bsri_wgmma_present(const bsri_dev_wgmma *m) {
    230 clocks where little else runs, some 360 beside tiles (calculated), and tiles waited for it: with up to four rounds always
    8192 x 2048 x 4096, .95, blocks of 64 36.8 us, now 32.0, 2048 x 512 x 8192, .9, by columns 22.9 and 15.6, 6144 x 1536 x 4096,
    .9, of 128 30.6 and 26.3. If none is in time, none where tiles are alike, else one (4096 x 1024 x 4096, .9, all in an eighth
-   of the rows: 19.3 us, with none 21.9). Of many rounds more are dealt: with two of 15 such rows take 14 % longer. More than 64
-   teams are of two CTAs, bound by memory (1600 x 6400 x 20000, .9: 114 us, with two rounds 121), and of i8 nothing was
-   measured: four. */
+   of the rows: 19.3 us, with none 21.9). Of many rounds more are dealt: with two of 15 such rows take 14 % longer. Four where
+   teams are more than 64, of one or two CTAs (1600 x 6400 x 20000, .9, bound by memory: 114 us, with two rounds 121), and for
+   i8, of which nothing was measured. */
 static void bsri_wgmma_hurry(bsri_dev_wgmma *m, double rounds, double tile, int uneven) {
     const int64_t in_time = (int64_t)((rounds - 2.5) * tile / (360.0 * m->teams));
     m->tail = (int32_t)bsri_min(4, (int64_t)(rounds * tile / (250.0 * m->teams)));
     if (m->teams > 64 || m->p.a.dtype == BSR_I8) return;
     m->tail = (int32_t)bsri_max(uneven, bsri_min(m->tail, bsri_min(rounds < 12 ? 2 : 4, in_time)));
-    m->windows = m->p.a.schedule != NULL; /* 8192 x 2048 x 2048, .95, blocks of 64: 20.2 -> 18.4 us, by columns 20.5 -> 18.5 */
+    m->windows = m->schedule != NULL; /* 8192 x 2048 x 2048, .95, blocks of 64: 20.2 -> 18.4 us, by columns 20.5 -> 18.5 */
 }
 /* How units are dealt, as if columns were random. One is tall where, started with the last slab, it would still run when all else
    is done: what a team has of a slab, half as much again, or a twentieth of what it has altogether. */
