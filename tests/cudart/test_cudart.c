@@ -1198,7 +1198,7 @@ TEST(plans_are_the_fastest) {
         {BSR_BF16, 4096, 1600, 8192, 64, 70, 0, 3, 128, 256}, {BSR_BF16, 11008, 7168, 384, 128, 80, 0, 3, 128, 128},
         {BSR_BF16, 8192, 768, 192, 16, 95, 0, 2, 16, 64},     {BSR_BF16, 4096, 1024, 320, 16, 95, 0, 2, 16, 64},
         {BSR_BF16, 768, 384, 24, 16, 95, 0, 2, 16, 64},       {BSR_BF16, 2560, 11008, 8, 32, 30, 0, 2, 16, 8},
-        {BSR_BF16, 1280, 14336, 2048, 16, 90, 0, 2, 16, 128}};
+        {BSR_BF16, 1280, 14336, 2048, 16, 90, 0, 2, 16, 128}, {BSR_BF16, 3072, 768, 50432, 32, 95, 0, 2, 32, 64}};
     static const planned two = {BSR_BF16, 256, 256, 2048, 32, 50, 0, 2, 32, 64}; /* 3.2 us, by four warps a row 3.4 */
     size_t i;
     bsr_error e;
@@ -1259,12 +1259,13 @@ TEST(sums_of_no_items) {
     for (items = 0; items < 2; items++) {
         bsr_plan plan, asked = BSR_ZERO;
         bsr_exec ex = BSR_ZERO;
-        bsr_matrix a;
-        bsr_dense b, dc, db;
-        void *p[7];
+        bsr_matrix a, da;
+        bsr_dense b, dc, db, rows;
+        void *p[8];
         bt_case("%d items", items);
         arena.used = 0, ex.error = &e, ex.flags = BSR_EXEC_NO_TABLE, watch.exec = &ex;
-        for (j = 0; j < 7; j++) p[j] = aligned(INT64_C(1) << 22, BSR_I8);
+        for (j = 0; j < 8; j++) p[j] = aligned(INT64_C(1) << 22, BSR_I8);
+        da = bsr_matrix_make(1024, 1024, 64, 64, 128, p[0], p[1], BSR_I32, p[7], BSR_BF16);
         a = bsr_matrix_make(1024, 1024, 64, 64, 128, p[0], p[1], BSR_I32, p[2], BSR_BF16), a.schedule = p[6];
         a = bsr_matrix_batched(a, items, 17, 128, 128 * 64 * 64);
         b = bsr_dense_row_major(p[3], BSR_BF16, 1024, 256), db = bsr_dense_row_major(p[5], BSR_BF16, 1024, 256);
@@ -1274,6 +1275,15 @@ TEST(sums_of_no_items) {
             CHECK_INT(bsr_matmul_backward(ctx, BSR_TRANS_A, bsr_operand_sparse(&a), bsr_operand_dense(&b), bsr_operand_dense(&dc),
                                           none, bsr_operand_dense(&db), &ex),
                       j == 1 && !items ? BSR_BAD_PLAN : BSR_OK);
+            if (j == 0) CHECK(items ? plan.kernel > 1 : plan.kernel == 1);
+        }
+        /* the gradient at stored blocks, summed likewise */
+        a = da, a.values = p[2], rows = bsr_dense_batched(b, items, 1024 * 256);
+        for (j = 0; j < 4; j++) { /* what runs; tiers mma, wgmma; the call itself */
+            asked.kernel = j < 3 && j ? j + 1 : 0, ex.query = j < 3 ? &plan : NULL;
+            CHECK_INT(bsr_matmul_backward(ctx, BSR_TRANS_A, bsr_operand_sparse(&a), bsr_operand_dense(&rows),
+                                          bsr_operand_dense(&dc), bsr_operand_sparse(&da), none, &ex),
+                      j && j < 3 && !items ? BSR_BAD_PLAN : BSR_OK);
             if (j == 0) CHECK(items ? plan.kernel > 1 : plan.kernel == 1);
         }
     }

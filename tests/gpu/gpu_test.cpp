@@ -4,6 +4,7 @@
 #include "mirror.h"
 #include "../operands.h"
 
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <string>
@@ -1947,7 +1948,8 @@ static int64_t far_off(const void *got, const void *want, int dtype, double boun
     int64_t bad = 0;
     for (int64_t i = 0; i < n; i++) {
         const double x = t_load(got, dtype, i), y = t_load(want, dtype, i);
-        bad += !(x == y || fabs(x - y) <= bound * (1 + fabs(y))) && (x == x || y == y);
+        const bool near = x == y || (std::isfinite(y) && fabs(x - y) <= bound * (1 + fabs(y)));
+        bad += !near && (x == x || y == y);
     }
     return bad;
 }
@@ -2039,7 +2041,7 @@ TEST(many_tiles) {
                     plan.kernel = tier, e.plan = &plan, e.stream = gm.stream, e.max_grid[0] = grid;
                     poison(g, gm.stream);
                     const bsr_status status = bsr_attention(gm.ctx, 3, dq, dk, dv, dm, d_options, d_out, dl, &e);
-                    if (status == BSR_BAD_PLAN && architecture() != 9) continue;
+                    if (status == BSR_BAD_PLAN && tier == 3 && architecture() != 9) continue;
                     CHECK_INT(status, BSR_OK);
                     g.download();
                     CHECK_INT(far_off(out.data, want.data, type, 0.02), 0);
