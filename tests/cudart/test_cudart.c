@@ -1255,38 +1255,31 @@ TEST(sums_of_no_items) {
     const bsr_operand none = {NULL, NULL};
     bsr_error e;
     bsr_context *ctx = create_on_hopper(&e);
-    int items, j;
-    for (items = 0; items < 2; items++) {
-        bsr_plan plan, asked = BSR_ZERO;
-        bsr_exec ex = BSR_ZERO;
-        bsr_matrix a, da;
-        bsr_dense b, dc, db, rows;
-        void *p[8];
-        bt_case("%d items", items);
-        arena.used = 0, ex.error = &e, ex.flags = BSR_EXEC_NO_TABLE, watch.exec = &ex;
-        for (j = 0; j < 8; j++) p[j] = aligned(INT64_C(1) << 22, BSR_I8);
-        da = bsr_matrix_make(1024, 1024, 64, 64, 128, p[0], p[1], BSR_I32, p[7], BSR_BF16);
-        a = bsr_matrix_make(1024, 1024, 64, 64, 128, p[0], p[1], BSR_I32, p[2], BSR_BF16), a.schedule = p[6];
-        a = bsr_matrix_batched(a, items, 17, 128, 128 * 64 * 64);
-        b = bsr_dense_row_major(p[3], BSR_BF16, 1024, 256), db = bsr_dense_row_major(p[5], BSR_BF16, 1024, 256);
-        dc = bsr_dense_batched(bsr_dense_row_major(p[4], BSR_BF16, 1024, 256), items, 1024 * 256);
-        for (j = 0; j < 3; j++) { /* what runs; tier mma; the call itself */
-            asked.kernel = j == 1 ? 2 : 0, ex.plan = &asked, ex.query = j < 2 ? &plan : NULL;
-            CHECK_INT(bsr_matmul_backward(ctx, BSR_TRANS_A, bsr_operand_sparse(&a), bsr_operand_dense(&b), bsr_operand_dense(&dc),
-                                          none, bsr_operand_dense(&db), &ex),
-                      j == 1 && !items ? BSR_BAD_PLAN : BSR_OK);
-            if (j == 0) CHECK(items ? plan.kernel > 1 : plan.kernel == 1);
+    int items, stored, j;
+    for (items = 0; items < 2; items++)
+        for (stored = 0; stored < 2; stored++) { /* b's gradient; a's, at its stored blocks */
+            bsr_plan plan, asked = BSR_ZERO;
+            bsr_exec ex = BSR_ZERO;
+            bsr_matrix a, da;
+            bsr_dense b, dc, db;
+            void *p[8];
+            bt_case("%d items%s", items, stored ? ", at stored blocks" : "");
+            arena.used = 0, ex.error = &e, ex.flags = BSR_EXEC_NO_TABLE, ex.plan = &asked, watch.exec = &ex;
+            for (j = 0; j < 8; j++) p[j] = aligned(INT64_C(1) << 22, BSR_I8);
+            a = da = bsr_matrix_make(1024, 1024, 64, 64, 128, p[0], p[1], BSR_I32, p[2], BSR_BF16), da.values = p[7];
+            b = bsr_dense_row_major(p[3], BSR_BF16, 1024, 256), db = bsr_dense_row_major(p[5], BSR_BF16, 1024, 256);
+            dc = bsr_dense_batched(bsr_dense_row_major(p[4], BSR_BF16, 1024, 256), items, 1024 * 256);
+            if (stored) b = bsr_dense_batched(b, items, 1024 * 256);
+            else a.schedule = p[6], a = bsr_matrix_batched(a, items, 17, 128, 128 * 64 * 64);
+            for (j = 0; j < 4; j++) { /* what runs; tiers mma, wgmma; the call itself */
+                asked.kernel = j % 3 ? j + 1 : 0, ex.query = j < 3 ? &plan : NULL;
+                CHECK_INT(bsr_matmul_backward(ctx, BSR_TRANS_A, bsr_operand_sparse(&a), bsr_operand_dense(&b),
+                                              bsr_operand_dense(&dc), stored ? bsr_operand_sparse(&da) : none,
+                                              stored ? none : bsr_operand_dense(&db), &ex),
+                          j % 3 && !items ? BSR_BAD_PLAN : BSR_OK);
+                if (j == 0) CHECK(items ? plan.kernel > 1 : plan.kernel == 1);
+            }
         }
-        /* the gradient at stored blocks, summed likewise */
-        a = da, a.values = p[2], rows = bsr_dense_batched(b, items, 1024 * 256);
-        for (j = 0; j < 4; j++) { /* what runs; tiers mma, wgmma; the call itself */
-            asked.kernel = j < 3 && j ? j + 1 : 0, ex.query = j < 3 ? &plan : NULL;
-            CHECK_INT(bsr_matmul_backward(ctx, BSR_TRANS_A, bsr_operand_sparse(&a), bsr_operand_dense(&rows),
-                                          bsr_operand_dense(&dc), bsr_operand_sparse(&da), none, &ex),
-                      j && j < 3 && !items ? BSR_BAD_PLAN : BSR_OK);
-            if (j == 0) CHECK(items ? plan.kernel > 1 : plan.kernel == 1);
-        }
-    }
     bsr_destroy(ctx);
 }
 
