@@ -96,8 +96,12 @@
 
    MEMORY
      Operations allocate nothing and need no workspace; they use up to 192 KB of stack per thread. The context is one
-     allocation. Conversions, views and bsr_validate (>>matrices) take scratch from bsr_exec.workspace, or else, on the CPU,
-     from the context's allocator.
+     allocation (some 130 KB on the CPU). Conversions, views and bsr_validate (>>matrices) take scratch from
+     bsr_exec.workspace, or else, on the CPU, from the context's allocator.
+     On the CPU a schedule and the outputs of bsr_scatter_mm are checked for repeats: in any order in one pass per 2^20 lines or
+     output tiles, by the context's own bits (2^16 while another call has them). Products and bsr_scatter_mm take one pass in all
+     where bsr_exec.workspace has a bit for each of them, in whole words of 8 bytes. What it holds after a call is undefined, also
+     after one that failed, but not after a query.
 
    CUDA
      A context with BSR_BACKEND_CUDA takes the same calls with operands in device memory and runs them on bsr_exec.stream.
@@ -1353,7 +1357,9 @@ struct bsr_context {
     void *parallel_user;
     const bsr_tune_table *table;
     bsr_tune_gpu gpu;
-    uint32_t warned[BSRI_WARNED]; /* what has been warned of once; the only thing that changes */
+    uint64_t *bits;               /* CPU: scratch of checks, behind the context, for the call that sets bits_lent */
+    uint32_t bits_lent;
+    uint32_t warned[BSRI_WARNED]; /* what has been warned of once; this and the bits are all that changes */
 };
 
 /* What one call carries through its checks. */
@@ -1363,6 +1369,8 @@ typedef struct bsri_call {
     int32_t op;
     uint32_t flags; /* exec->flags */
     uint64_t turned; /* bit i: the checks see operand i transposed */
+    int32_t may_write_workspace; /* checks may: no operand of the call lies in it */
+    int32_t reserved;
 } bsri_call;
 
 #define BSRI_TRY(expression)                       \
@@ -1577,6 +1585,12 @@ static int bsri_cuda_has(int op) {
 static int bsri_cuda_has(int op) { return (void)op, 0; }
 #endif
 
+/* The call as its last check sees it: every operand was held against the workspace. A query writes nothing there. */
+static bsri_call bsri_last_check(const bsri_call *c) {
+    bsri_call last = *c;
+    last.may_write_workspace = c->exec->workspace && !c->exec->query;
+    return last;
+}
 static int bsri_checking(const bsri_call *c) { return !(c->flags & BSR_EXEC_SKIP_CHECKS); }
 
 /* First step of every operation: clears the error record, checks context and exec. */
@@ -1585,6 +1599,7 @@ static bsr_status bsri_begin(bsri_call *c, const bsr_context *ctx, int op, const
     const uint32_t known = BSR_EXEC_SKIP_CHECKS | BSR_EXEC_CHECK_POINTERS | BSR_EXEC_ACCUMULATE_F64 | BSR_EXEC_TF32 |
                            BSR_EXEC_TF32X3 | BSR_EXEC_NO_TABLE | BSR_EXEC_NO_LOG | BSR_EXEC_CONSTANT_MATRIX;
     c->ctx = ctx, c->exec = exec ? exec : &none, c->op = op, c->flags = c->exec->flags, c->turned = 0;
+    c->may_write_workspace = 0, c->reserved = 0;
     if (c->exec->error) {
         memset(c->exec->error, 0, sizeof *c->exec->error);
         c->exec->error->index = -1;
@@ -2276,26 +2291,94 @@ static bsr_status bsri_check_cols(const bsri_call *c, const bsr_matrix *m, const
     }
     return BSR_OK;
 }
-/* An i whose number occurred before, or -1; number(arg, i) is not negative. Where they do not ascend, a bitmap on the stack looks
-   at one window of numbers after another, so that nothing is allocated: the first i of the lowest window that has one. */
-static int64_t bsri_find_repeat(int64_t (*number)(const void *arg, int64_t i), const void *arg, int64_t n) {
-    const int64_t window = 65536;
-    uint64_t seen[65536 / 64];
-    int64_t start = 0, next, before = -1, i;
-    for (i = 0; i < n && (next = number(arg, i)) > before; i++) before = next;
-    if (i >= n) return -1;
-    for (;; start = next) {
-        memset(seen, 0, sizeof seen);
-        for (next = -1, i = 0; i < n; i++) {
-            int64_t t = number(arg, i) - start;
-            uint64_t bit = UINT64_C(1) << (t & 63);
-            if (t >= window && (next < 0 || t + start < next)) next = t + start;
-            if (t < 0 || t >= window) continue;
-            if (seen[t / 64] & bit) return i;
-            seen[t / 64] |= bit;
+/* Looks for repeats among numbers in any order without allocating: a bitmap goes over one window of them after another. Its bits are
+   the call's workspace where that holds them all, else the context's, which serve one call at a time, else few on the stack. */
+#define BSRI_REPEAT_PIECES 128
+typedef struct bsri_repeats {
+    int64_t (*number)(const void *arg, int64_t i); /* negative: does not count */
+    const void *arg;
+    int64_t n, each;                                          /* numbers; of them in a piece */
+    int64_t low[BSRI_REPEAT_PIECES], high[BSRI_REPEAT_PIECES]; /* of each piece, which is passed over where neither is in a window */
+    uint64_t *seen;
+    int64_t window; /* bits of seen */
+} bsri_repeats;
+
+/* The pieces' bounds. Returns whether all numbers ascend, and none is there twice. */
+static int bsri_repeats_survey(bsri_repeats *r, int64_t *first, int64_t *last) {
+    int64_t i, piece, before = -1;
+    int ascend = 1;
+    r->each = bsri_ceil_div(r->n, BSRI_REPEAT_PIECES), *first = INT64_MAX, *last = -1;
+    for (piece = 0, i = 0; piece < BSRI_REPEAT_PIECES; piece++) {
+        const int64_t end = r->n - i < r->each ? r->n : i + r->each;
+        int64_t low = INT64_MAX, high = -1;
+        for (; i < end; i++) {
+            const int64_t now = r->number(r->arg, i);
+            if (now < 0) continue;
+            ascend &= now > before, before = now, low = bsri_min(low, now), high = bsri_max(high, now);
         }
-        if (next < 0) return -1;
+        r->low[piece] = low, r->high[piece] = high, *first = bsri_min(*first, low), *last = bsri_max(*last, high);
     }
+    return ascend;
+}
+/* The first i below `end` whose number lies in the window from `start` and occurred before, or end; *next: the lowest number behind
+   the window. */
+static int64_t bsri_repeats_within(bsri_repeats *r, int64_t start, int64_t last, int64_t end, int64_t *next) {
+    const int64_t bits = bsri_min(r->window, last - start + 1);
+    int64_t i, piece;
+    memset(r->seen, 0, (size_t)((bits + 63) / 64 * 8)), *next = INT64_MAX;
+    for (piece = 0; piece < BSRI_REPEAT_PIECES && piece * r->each < end; piece++) {
+        if (r->high[piece] < start) continue;
+        if (r->low[piece] - start >= bits) {
+            *next = bsri_min(*next, r->low[piece]);
+            continue;
+        }
+        for (i = piece * r->each; i < bsri_min(end, (piece + 1) * r->each); i++) {
+            const int64_t now = r->number(r->arg, i), at = now - start;
+            if (now < start) continue;
+            if (at >= bits) {
+                *next = bsri_min(*next, now);
+                continue;
+            }
+            if (r->seen[at / 64] >> (at % 64) & 1u) return i;
+            r->seen[at / 64] |= UINT64_C(1) << (at % 64);
+        }
+    }
+    return end;
+}
+
+/* The context's bits, or null where another call has them. */
+#define BSRI_CONTEXT_BITS (INT64_C(1) << 20)
+static uint64_t *bsri_bits_borrow(const bsr_context *ctx) {
+#if defined(__GNUC__) || defined(__clang__)
+    uint32_t *lent = &((bsr_context *)(uintptr_t)ctx)->bits_lent;
+    if (ctx->bits && !__atomic_exchange_n(lent, 1, __ATOMIC_ACQUIRE)) return ctx->bits;
+#else
+    (void)ctx;
+#endif
+    return NULL;
+}
+static void bsri_bits_return(const bsr_context *ctx) {
+#if defined(__GNUC__) || defined(__clang__)
+    __atomic_store_n(&((bsr_context *)(uintptr_t)ctx)->bits_lent, 0, __ATOMIC_RELEASE);
+#else
+    (void)ctx;
+#endif
+}
+/* The first i whose number occurred before, or -1: the same whatever bits there are. */
+static int64_t bsri_find_repeat(const bsri_call *c, int64_t (*number)(const void *arg, int64_t i), const void *arg, int64_t n) {
+    uint64_t own[65536 / 64], *borrowed = NULL;
+    int64_t first, last, end = n, start, next;
+    bsri_repeats r;
+    r.number = number, r.arg = arg, r.n = n, r.seen = own, r.window = 65536;
+    if (bsri_repeats_survey(&r, &first, &last)) return -1;
+    if (last - first >= r.window && c->may_write_workspace && (uintptr_t)c->exec->workspace % 8 == 0 &&
+        (uint64_t)(last - first) / 64 < c->exec->workspace_bytes / 8)
+        r.seen = (uint64_t *)c->exec->workspace, r.window = last - first + 1;
+    else if (last - first >= r.window && (borrowed = bsri_bits_borrow(c->ctx)) != NULL)
+        r.seen = borrowed, r.window = BSRI_CONTEXT_BITS;
+    for (start = first; start <= last; start = next) end = bsri_repeats_within(&r, start, last, end, &next);
+    if (borrowed) bsri_bits_return(c->ctx);
+    return end < n ? end : -1;
 }
 
 /* A transposed index: its header is the matrix's, its numbers stay inside the arrays. bsr_validate looks further. */
@@ -2322,10 +2405,7 @@ static bsr_status bsri_check_transposed_index(const bsri_call *c, const bsr_matr
     return BSR_OK;
 }
 
-static int64_t bsri_schedule_line(const void *arg, int64_t i) { /* the padding counts as lines past the end, all different */
-    const int32_t *order = (const int32_t *)arg;
-    return order[i] >= 0 ? order[i] : (INT64_C(1) << 32) + i;
-}
+static int64_t bsri_schedule_line(const void *arg, int64_t i) { return ((const int32_t *)arg)[i]; } /* -1: padding */
 /* A schedule: header, and every line exactly once, as a line left out would be left unwritten. */
 static bsr_status bsri_check_schedule(const bsri_call *c, const bsr_matrix *m, int operand) {
     const int64_t *have = (const int64_t *)m->schedule;
@@ -2339,7 +2419,7 @@ static bsr_status bsri_check_schedule(const bsri_call *c, const bsr_matrix *m, i
             if (order[k] < -1 || order[k] >= v.lines) return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, operand, k, order[k]);
             lines += order[k] >= 0;
         }
-        k = bsri_find_repeat(bsri_schedule_line, order, n);
+        k = bsri_find_repeat(c, bsri_schedule_line, order, n);
         if (k >= 0) return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, operand, k, order[k]);
         if (lines != v.lines) return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, operand, n, lines);
     }
@@ -7647,6 +7727,7 @@ static bsr_status bsri_check_product(const bsri_call *c, const bsri_product_call
     const int beta = p->beta != 0 || (p->epilogue && p->epilogue->beta_ptr);
     const uint32_t input_types = BSRI_INTS & BSRI_BIT(p->out->dtype) ? BSRI_INTS : BSRI_FLOATS;
     bsri_batch batch;
+    bsri_call last;
     if (p->b->rows != k) return bsri_fail(c, BSR_ITEM_INNER_MISMATCH, p->id_b, -1, p->b->rows);
     if (p->out->rows != m) return bsri_fail(c, BSR_ITEM_ROWS_MISMATCH, p->id_out, -1, p->out->rows);
     if (p->out->cols != p->b->cols) return bsri_fail(c, BSR_ITEM_COLS_MISMATCH, p->id_out, -1, p->out->cols);
@@ -7656,7 +7737,9 @@ static bsr_status bsri_check_product(const bsri_call *c, const bsri_product_call
     if (beta) BSRI_TRY(bsri_check_repeated(c, set, p->input, BSR_ARG_INPUT, input_types, m, p->out->cols, &batch));
     BSRI_TRY(bsri_check_epilogue(c, set, p->epilogue, p->out, bsri_compute_dtype(c, p->a->dtype), &batch));
     BSRI_TRY(bsri_check_dense_same(c, set, p->out, p->id_out, BSRI_FLOATS | BSRI_INTS, BSRI_WRITE, BSRI_MAY_BE(BSR_ARG_INPUT)));
-    return bsri_check_structure(c, p->a, p->id_a, 0);
+    if (c->op != BSR_OP_DENSE_ADDMM && c->op != BSR_OP_MATMUL) return bsri_check_structure(c, p->a, p->id_a, 0); /* more follow */
+    last = bsri_last_check(c);
+    return bsri_check_structure(&last, p->a, p->id_a, 0);
 }
 
 /* Everything that is looked at one operand at a time, before they are compared. */
@@ -7788,23 +7871,25 @@ static int bsri_tile_inside(int64_t o, int64_t n, int64_t tile_rows, int64_t til
 
 typedef struct bsri_tile_numbers {
     const int64_t *offsets;
-    int64_t n, ms, ns;
+    int64_t n, ms, ns, across; /* across: tiles beside each other */
 } bsri_tile_numbers;
 static int64_t bsri_tile_number(const void *arg, int64_t i) {
     const bsri_tile_numbers *t = (const bsri_tile_numbers *)arg;
-    return t->offsets[i] / t->n / t->ms * (t->n / t->ns) + t->offsets[i] % t->n / t->ns;
+    const int64_t row = bsri_divide(t->offsets[i], t->n), col = t->offsets[i] - row * t->n;
+    return bsri_divide(row, t->ms) * t->across + bsri_divide(col, t->ns);
 }
 /* Output tiles run in parallel: each lies inside the accumulators, on a tile boundary, and none is named twice. */
 static bsr_status bsri_check_outputs(const bsri_call *c, const bsr_scatter_indices *x, const bsri_scatter_shape *s) {
+    const bsri_call last = bsri_last_check(c);
     bsri_tile_numbers t;
     int64_t i;
-    t.offsets = x->r_offsets, t.n = s->n, t.ms = s->ms, t.ns = s->ns;
+    t.offsets = x->r_offsets, t.n = s->n, t.ms = s->ms, t.ns = s->ns, t.across = s->n / s->ns;
     for (i = 0; i < x->r_count; i++) {
         int64_t o = x->r_offsets[i];
         if (!bsri_tile_inside(o, s->n, s->ms, s->ns, s->m) || o / s->n % s->ms || o % s->n % s->ns)
             return bsri_fail(c, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, i, o);
     }
-    i = bsri_find_repeat(bsri_tile_number, &t, x->r_count);
+    i = bsri_find_repeat(&last, bsri_tile_number, &t, x->r_count);
     if (i >= 0) return bsri_fail(c, BSR_ITEM_INDICES_DUPLICATE, BSR_ARG_INDICES, i, x->r_offsets[i]);
     return BSR_OK;
 }
@@ -10093,6 +10178,7 @@ BSR_API bsr_status bsr_create(const bsr_context_desc *desc, bsr_context **out, b
     const bsr_context_desc *d = desc ? desc : &defaults;
     bsr_context made;
     bsr_context *ctx;
+    size_t bytes = sizeof made;
     if (error) memset(error, 0, sizeof *error), error->index = -1;
     if (!out) return bsri_create_fail(d, error, BSR_ITEM_OUTPUT_NULL, 0);
     *out = NULL;
@@ -10115,9 +10201,11 @@ BSR_API bsr_status bsr_create(const bsr_context_desc *desc, bsr_context **out, b
             return bsri_create_fail_cuda(d, error, BSR_ITEM_DEVICE_MISSING, 0, (int)e);
     }
 #endif
-    ctx = (bsr_context *)bsri_alloc(&made, sizeof *ctx);
-    if (!ctx) return bsri_create_fail(d, error, BSR_ITEM_NO_MEMORY, (int64_t)sizeof *ctx);
+    if (made.backend == BSR_BACKEND_CPU) bytes += (size_t)(BSRI_CONTEXT_BITS / 8);
+    ctx = (bsr_context *)bsri_alloc(&made, bytes);
+    if (!ctx) return bsri_create_fail(d, error, BSR_ITEM_NO_MEMORY, (int64_t)bytes);
     *ctx = made;
+    if (made.backend == BSR_BACKEND_CPU) ctx->bits = (uint64_t *)(ctx + 1);
     *out = ctx;
     return BSR_OK;
 }
