@@ -82,6 +82,10 @@
      bsr_plan_string() prints it. A plan can be handed back in bsr_exec.plan, in whole or in part.
      Sizes and offsets are 64-bit; a size computation that would overflow is an error.
      An output may not overlap an input, except that out may be the epilogue's input (y may be x, dx may be dy or y) exactly.
+     Whether two views share a byte is decided exactly, so operands may lie between each other's rows, columns and items; the few
+     whose strides are too many or too irregular for that are refused (OVERLAP_UNDECIDED). The elements of an output must be
+     distinct in a simple way: sorted, each stride reaches past all that the shorter ones reach. Others are refused
+     (STRIDE_OUTPUT), also where they interleave without meeting.
      Any operation may return NULL_POINTER (a required argument or an operand's array), BAD_ARGUMENT (an unknown flag, a
      reserved field), BAD_DTYPE, BAD_SHAPE, BAD_STRIDE, BAD_BATCH, MISALIGNED (below the element's alignment), OVERLAP,
      OVERFLOW, BAD_STRUCTURE (index arrays and attached views, on the CPU), UNSUPPORTED (left out of this build), BAD_PLAN,
@@ -423,7 +427,9 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_TUNE_DEFAULTS, BSR_OK, "an operation runs on untuned parameters")                                      \
     X(BSR_ITEM_DTYPE_NOT_COMPILED, BSR_UNSUPPORTED, "this build leaves operands in <dtype> out")                      \
     X(BSR_ITEM_CUDA_STREAM, BSR_WRONG_DEVICE, "the stream is of device <value>")                                      \
-    X(BSR_ITEM_TUNE_DESC, BSR_BAD_ARGUMENT, "field <index> of the tuner's description can't be <value>")
+    X(BSR_ITEM_TUNE_DESC, BSR_BAD_ARGUMENT, "field <index> of the tuner's description can't be <value>")              \
+    X(BSR_ITEM_OVERLAP_UNDECIDED, BSR_OVERLAP, "the output may overlap operand <operand>: undecided, as their strides are too " \
+      "irregular, or span more than 63 bits")
 
 typedef enum bsr_item {
 #define BSRI_X(name, status, text) name,
@@ -2016,30 +2022,120 @@ static int bsri_span_self_overlap(const bsri_span *s) {
     return -1;
 }
 
-/* Bytes from the first to the end of the last of what a span repeats every `pitch` bytes. */
-static int64_t bsri_span_within(const bsri_span *s, int64_t pitch) {
-    int64_t bytes = s->bytes;
-    int i;
-    for (i = 0; i < s->dims; i++)
-        if (s->stride[i] % pitch == 0) bytes -= (s->size[i] - 1) * s->stride[i];
-    return bytes;
+/* Do two spans share a byte? A byte's place is a sum of strides times counters, and so is, with one span's counters turned round,
+   the difference of two places. What is asked is whether whole numbers 0 <= z[i] < size[i] and 0 <= rest <= slack fulfil
+   z[0] stride[0] + z[1] stride[1] + ... + rest = total. */
+typedef struct bsri_terms {
+    int64_t stride[2 * BSRI_MAX_DIMS], size[2 * BSRI_MAX_DIMS];
+    int64_t common[2 * BSRI_MAX_DIMS], reach[2 * BSRI_MAX_DIMS]; /* of all terms from here on: greatest divisor, largest sum */
+    int64_t slack;
+    int n, steps; /* steps: that may still be taken */
+} bsri_terms;
+#define BSRI_TERM_STEPS 65536
+
+/* The least k up to `most` for which k a mod m lies in [low, high], or -1; a < m, 0 < low <= high < m, most * a fits. Where no
+   multiple of a lies there, k a has gone y times round m, and y is the answer to the same question modulo a. */
+static int64_t bsri_first_multiple(int64_t a, int64_t m, int64_t low, int64_t high, int64_t most) {
+    int64_t past, y;
+    if (a > m - a) past = low, a = m - a, low = m - high, high = m - past; /* the other way round */
+    if (!a) return -1;
+    past = low % a;
+    if (!past || a - past <= high - low) return bsri_ceil_div(low, a) <= most ? bsri_ceil_div(low, a) : -1;
+    if (low > most * a) return -1;
+    y = bsri_first_multiple((a - m % a) % a, a, past, high % a, (most * a - low) / m);
+    return y < 0 ? -1 : bsri_ceil_div(low + m * y, a);
 }
-/* Does b keep to what a leaves free in each repetition of one of its dimensions, rows or items? So do two halves of one row-major
-   buffer, and a number beside the rows. */
-static int bsri_span_between(const bsri_span *a, const bsri_span *b) {
-    int i;
-    for (i = 0; i < a->dims; i++) {
-        const int64_t pitch = a->stride[i], far_off = pitch > 0 ? (int64_t)(b->data - a->data) % pitch : 0;
-        const int64_t shift = far_off < 0 ? far_off + pitch : far_off; /* from a's start to b's, in a repetition */
-        if (pitch > 0 && shift >= bsri_span_within(a, pitch) && shift + bsri_span_within(b, pitch) <= pitch) return 1;
+static void bsri_terms_drop(bsri_terms *t, int i) { t->n--, t->stride[i] = t->stride[t->n], t->size[i] = t->size[t->n]; }
+/* Terms that fill each other's gaps become one, which most views of one buffer are left with. */
+static void bsri_terms_merge(bsri_terms *t) {
+    int i, j;
+    for (i = 0; i < t->n; i++)
+        if (t->stride[i] <= t->slack + 1) t->slack += (t->size[i] - 1) * t->stride[i], bsri_terms_drop(t, i), i = -1;
+    for (i = 0; i < t->n; i++)
+        for (j = 0; j < t->n; j++) {
+            const int64_t k = t->stride[j] / t->stride[i];
+            if (i == j || k * t->stride[i] != t->stride[j] || k > t->size[i]) continue;
+            t->size[i] += k * (t->size[j] - 1), bsri_terms_drop(t, j), i = j = -1;
+            break;
+        }
+}
+static int64_t bsri_common_divisor(int64_t a, int64_t b) { /* 0 divides by everything */
+    while (b) {
+        const int64_t rest = a % b;
+        a = b, b = rest;
+    }
+    return a;
+}
+/* First what leaves the fewest numbers to try; of the last two, which are decided without trying, the longer stride. */
+static void bsri_terms_order(bsri_terms *t) {
+    int64_t sum = t->slack, stride, size;
+    int i, p, best;
+    for (i = 0; i < t->n; i++) sum += (t->size[i] - 1) * t->stride[i];
+    for (p = 0; p < t->n; p++) {
+        int64_t least = INT64_MAX;
+        for (best = i = p; i < t->n; i++) {
+            const int64_t own = (t->size[i] - 1) * t->stride[i], tries = bsri_min(t->size[i] - 1, (sum - own) / t->stride[i]);
+            if (p + 2 == t->n ? t->stride[i] > t->stride[best] : tries < least) best = i, least = tries;
+        }
+        stride = t->stride[best], size = t->size[best], t->stride[best] = t->stride[p], t->size[best] = t->size[p];
+        t->stride[p] = stride, t->size[p] = size, t->reach[p] = sum, sum -= (size - 1) * stride;
+    }
+    for (p = t->n - 1; p >= 0; p--) t->common[p] = bsri_common_divisor(t->stride[p], p + 1 < t->n ? t->common[p + 1] : 0);
+}
+/* 1: a solution by the terms from p on, 0: none, -1: not known after all steps. */
+static int bsri_terms_solve(bsri_terms *t, int p, int64_t total) {
+    int64_t stride, rest, common, z, last;
+    if (p == t->n) return total <= t->slack;
+    stride = t->stride[p], rest = p + 1 < t->n ? t->reach[p + 1] : t->slack;
+    z = total > rest ? bsri_ceil_div(total - rest, stride) : 0, last = bsri_min(t->size[p] - 1, total / stride);
+    if (p + 1 == t->n) return z <= last;
+    for (common = t->common[p + 1]; z <= last; z++) { /* what is left must be slack away from a multiple of the divisor */
+        const int64_t over = (total - z * stride) % common;
+        const int64_t k = over <= t->slack ? 0 : bsri_first_multiple(stride % common, common, over - t->slack, over, last - z);
+        int found;
+        if (k < 0) return 0;
+        z += k;
+        if (t->steps-- <= 0) return -1;
+        found = bsri_terms_solve(t, p + 1, total - z * stride);
+        if (found) return found;
     }
     return 0;
 }
+static void bsri_terms_add(bsri_terms *t, const bsri_span *s) {
+    int i;
+    for (i = 0; i < s->dims; i++)
+        if (s->stride[i] > 0) t->stride[t->n] = s->stride[i], t->size[t->n] = s->size[i], t->n++;
+}
+/* Leaves out numbers that are too large for the total; then all counters run the other way. Returns the total that they have to
+   make then, or a negative number where they can't. */
+static int64_t bsri_terms_turn(bsri_terms *t, int64_t total) {
+    int64_t sum = t->slack;
+    int i;
+    for (i = 0; i < t->n; i++) {
+        t->size[i] = bsri_min(t->size[i], total / t->stride[i] + 1), sum += (t->size[i] - 1) * t->stride[i];
+        if (t->size[i] == 1) bsri_terms_drop(t, i--);
+    }
+    return sum - total;
+}
+/* 0, or the item that says why not: they do overlap, or it takes more than 64 bits or the steps that there are to decide. */
 static int bsri_spans_overlap(const bsri_span *a, const bsri_span *b) {
     uintptr_t a0 = (uintptr_t)a->data, b0 = (uintptr_t)b->data;
+    bsri_terms t;
+    int64_t total;
+    int found;
     if (!a->bytes || !b->bytes) return 0;
     if (a0 + (uintptr_t)a->bytes <= b0 || b0 + (uintptr_t)b->bytes <= a0) return 0;
-    return !bsri_span_between(a, b) && !bsri_span_between(b, a);
+    if (a->bytes > INT64_MAX - b->bytes) return BSR_ITEM_OVERLAP_UNDECIDED;
+    total = (b0 > a0 ? (int64_t)(b0 - a0) : -(int64_t)(a0 - b0)) + b->bytes - 1;
+    t.n = 0, t.slack = a->element + b->element - 2, t.steps = BSRI_TERM_STEPS;
+    bsri_terms_add(&t, a);
+    bsri_terms_add(&t, b);
+    for (found = 0; found < 2 && total >= 0; found++) total = bsri_terms_turn(&t, total);
+    if (total < 0) return 0;
+    bsri_terms_merge(&t);
+    bsri_terms_order(&t);
+    found = bsri_terms_solve(&t, 0, total);
+    return found < 0 ? BSR_ITEM_OVERLAP_UNDECIDED : found ? BSR_ITEM_OVERLAP : 0;
 }
 static int bsri_spans_equal(const bsri_span *a, const bsri_span *b) {
     int i;
@@ -2072,9 +2168,10 @@ static bsr_status bsri_span_read(const bsri_call *c, bsri_spans *set, int operan
     int i;
     if (!data || bytes <= 0) return BSR_OK;
     if (!bsri_span_make(&s, operand, data, 1, 1, &bytes, &one)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, bytes);
-    for (i = 0; i < set->count; i++)
-        if (set->span[i].written && bsri_spans_overlap(&set->span[i], &s))
-            return bsri_fail(c, BSR_ITEM_OVERLAP, set->span[i].operand, -1, operand);
+    for (i = 0; i < set->count; i++) {
+        const int item = set->span[i].written ? bsri_spans_overlap(&set->span[i], &s) : 0;
+        if (item) return bsri_fail(c, item, set->span[i].operand, -1, operand);
+    }
     return bsri_span_keep(c, set, &s);
 }
 /* An output s: no overlap with what the set holds, except that it may equal an operand of `same` exactly. */
@@ -2083,9 +2180,9 @@ static bsr_status bsri_check_overlap(const bsri_call *c, const bsri_spans *set, 
     int i;
     for (i = 0; i < set->count; i++) {
         const bsri_span *other = &set->span[i];
-        if (!bsri_spans_overlap(s, other)) continue;
-        if ((same & BSRI_MAY_BE(other->operand)) && bsri_spans_equal(s, other)) continue;
-        return bsri_fail(c, BSR_ITEM_OVERLAP, s->operand, -1, other->operand);
+        const int equal = (same & BSRI_MAY_BE(other->operand)) && bsri_spans_equal(s, other);
+        const int item = equal ? 0 : bsri_spans_overlap(s, other);
+        if (item) return bsri_fail(c, item, s->operand, -1, other->operand);
     }
     return BSR_OK;
 }
@@ -2291,14 +2388,15 @@ static bsr_status bsri_check_cols(const bsri_call *c, const bsr_matrix *m, const
     }
     return BSR_OK;
 }
-/* Looks for repeats among numbers in any order without allocating: a bitmap goes over one window of them after another. Its bits are
-   the call's workspace where that holds them all, else the context's, which serve one call at a time, else few on the stack. */
+/* Looks for repeats among numbers in any order without allocating: a bitmap goes over one window of them after another. Its bits
+   are the call's workspace where that holds them all, else the context's, which serve one call at a time, else few on the
+   stack. Pieces of the list without a number in the window are passed over. */
 #define BSRI_REPEAT_PIECES 128
 typedef struct bsri_repeats {
     int64_t (*number)(const void *arg, int64_t i); /* negative: does not count */
     const void *arg;
     int64_t n, each;                                          /* numbers; of them in a piece */
-    int64_t low[BSRI_REPEAT_PIECES], high[BSRI_REPEAT_PIECES]; /* of each piece, which is passed over where neither is in a window */
+    int64_t low[BSRI_REPEAT_PIECES], high[BSRI_REPEAT_PIECES]; /* of each piece */
     uint64_t *seen;
     int64_t window; /* bits of seen */
 } bsri_repeats;
@@ -2320,8 +2418,8 @@ static int bsri_repeats_survey(bsri_repeats *r, int64_t *first, int64_t *last) {
     }
     return ascend;
 }
-/* The first i below `end` whose number lies in the window from `start` and occurred before, or end; *next: the lowest number behind
-   the window. */
+/* The first i below `end` whose number lies in the window from `start` and occurred before, or end; *next: the lowest number
+   behind the window. */
 static int64_t bsri_repeats_within(bsri_repeats *r, int64_t start, int64_t last, int64_t end, int64_t *next) {
     const int64_t bits = bsri_min(r->window, last - start + 1);
     int64_t i, piece;
@@ -8291,9 +8389,10 @@ BSR_API bsr_status bsr_matmul(const bsr_context *ctx, uint32_t trans, bsr_operan
 static bsr_status bsri_check_written(const bsri_call *c, const bsri_spans *set) {
     int i, j;
     for (i = 0; i < set->count; i++)
-        for (j = 0; j < set->count && set->span[i].written; j++)
-            if (i != j && bsri_spans_overlap(&set->span[i], &set->span[j]))
-                return bsri_fail(c, BSR_ITEM_OVERLAP, set->span[i].operand, -1, set->span[j].operand);
+        for (j = 0; j < set->count && set->span[i].written; j++) {
+            const int item = i != j ? bsri_spans_overlap(&set->span[i], &set->span[j]) : 0;
+            if (item) return bsri_fail(c, item, set->span[i].operand, -1, set->span[j].operand);
+        }
     return BSR_OK;
 }
 

@@ -9,6 +9,10 @@
 #include "bsrsparse.h"
 #include "bsr_test.h"
 
+#ifndef OVERLAP_TIMES
+#define OVERLAP_TIMES 1 /* 100: as many pairs as that */
+#endif
+
 static bsr_context *context(void) {
     bsr_context_desc d = BSR_ZERO;
     bsr_context *ctx;
@@ -178,6 +182,104 @@ TEST(schedules_in_any_order) {
     bsr_destroy(ctx);
 }
 
+/* ---------------------------------------------------------------------------------------------- */
+/* overlap                                                                                        */
+/* ---------------------------------------------------------------------------------------------- */
+
+static unsigned char arena[1 << 16];
+/* Marks a span's bytes, or finds whether one of them is marked. `where` is the first byte's place. */
+static int span_bytes(const bsri_span *s, int64_t where, int mark) {
+    int64_t count[BSRI_MAX_DIMS] = {0}, at, k;
+    int d, found = 0;
+    if (!s->bytes) return 0;
+    for (;;) {
+        for (at = where, d = 0; d < s->dims; d++) at += count[d] * s->stride[d];
+        for (k = 0; k < s->element; k++) found |= arena[at + k], arena[at + k] |= (unsigned char)mark;
+        for (d = 0; d < s->dims && ++count[d] == s->size[d]; d++) count[d] = 0;
+        if (d == s->dims) return found;
+    }
+}
+static int brute_overlap(const bsri_span *a, const bsri_span *b) {
+    const int64_t low = a->data < b->data ? 0 : b->data - a->data;
+    int found;
+    memset(arena, 0, sizeof arena);
+    (void)span_bytes(a, -low, 1);
+    found = span_bytes(b, b->data - a->data - low, 0);
+    return found;
+}
+/* A view of up to `most` dimensions, of limit bytes at most. free_strides: any; else as sizes and gaps give them. */
+static int random_span(bsri_span *s, const char *base, int most, int free_strides, int64_t limit) {
+    const int n = (int)bt_range(0, most);
+    const int64_t element = (int64_t)1 << bt_below(4);
+    int64_t size[BSRI_MAX_DIMS], stride[BSRI_MAX_DIMS], step = 1 + bt_below(3) * bt_below(2), t;
+    int i, j;
+    for (i = 0; i < n; i++) {
+        size[i] = bt_below(9) ? bt_range(1, n > 3 ? 4 : n > 2 ? 8 : 24) : bt_range(1, 2);
+        stride[i] = free_strides && bt_below(3) ? bt_below(n > 2 ? 40 : 120) : step;
+        step = stride[i] * size[i] + bt_below(2) * bt_below(9);
+    }
+    for (i = n - 1; i > 0; i--) { /* in any order */
+        j = (int)bt_below(i + 1);
+        t = size[i], size[i] = size[j], size[j] = t, t = stride[i], stride[i] = stride[j], stride[j] = t;
+    }
+    return bsri_span_make(s, 0, base, element, n, size, stride) && s->bytes <= limit;
+}
+/* The same places with everything f times as far apart, in elements f times as large. */
+static bsri_span scaled(const bsri_span *s, int64_t f, const char *base, const char *at) {
+    bsri_span t = *s;
+    int i;
+    for (i = 0; i < t.dims; i++) t.stride[i] *= f;
+    t.element *= f, t.bytes *= f, t.data = (const char *)((uintptr_t)base + (uintptr_t)((at - base) * f));
+    return t;
+}
+static long overlap_pairs(int most, long pairs, long *disjoint, long *undecided) {
+    const char *base = (const char *)(UINTPTR_MAX / 4);
+    const int64_t f = sizeof base == 8 ? INT64_C(1000000007) : 1009;
+    long i = 0, wrong = 0;
+    *disjoint = *undecided = 0;
+    while (i < pairs) {
+        bsri_span a, b;
+        int want, got, far_off, back;
+        if (!random_span(&a, base, most, bt_below(2) == 0, 20000) || bsri_span_self_overlap(&a) >= 0 || !a.bytes) continue;
+        if (!random_span(&b, base + bt_range(-200, a.bytes), most, bt_below(2) == 0, 20000) || !b.bytes) continue;
+        want = brute_overlap(&a, &b), got = bsri_spans_overlap(&a, &b), back = bsri_spans_overlap(&b, &a);
+        {
+            const bsri_span fa = scaled(&a, f, base, a.data), fb = scaled(&b, f, base, b.data);
+            far_off = bsri_spans_overlap(&fa, &fb);
+        }
+        *disjoint += !want, *undecided += got == BSR_ITEM_OVERLAP_UNDECIDED, i++;
+        if (got != BSR_ITEM_OVERLAP_UNDECIDED) wrong += (got != 0) != want;
+        if (got != BSR_ITEM_OVERLAP_UNDECIDED && back != BSR_ITEM_OVERLAP_UNDECIDED) wrong += got != back;
+        if (got != BSR_ITEM_OVERLAP_UNDECIDED) wrong += got != far_off;
+    }
+    return wrong;
+}
+TEST(overlap_is_exact) {
+    static const struct {
+        int dims;
+        long pairs;
+    } set[] = {{1, 20000}, {2, 60000}, {3, 20000}, {4, 10000}, {6, 10000}};
+    size_t i;
+    for (i = 0; i < BT_COUNT(set); i++) {
+        long disjoint, undecided;
+        bt_case("up to %d dimensions", set[i].dims);
+        CHECK_INT(overlap_pairs(set[i].dims, set[i].pairs * OVERLAP_TIMES, &disjoint, &undecided), 0);
+        bt_describe("%ld disjoint, %ld undecided", disjoint, undecided);
+        CHECK(disjoint > set[i].pairs / 20);
+        CHECK_INT(undecided, 0);
+    }
+    bt_case("more steps than there are");
+    {
+        const int64_t a_size[] = {2740, 1301}, a_stride[] = {96300, 36}, b_size[] = {1509, 746}, b_stride[] = {64208, 24};
+        const char *base = (const char *)(UINTPTR_MAX / 4);
+        bsri_span a, b;
+        CHECK(bsri_span_make(&a, 0, base, 4, 2, a_size, a_stride));
+        CHECK(bsri_span_make(&b, 0, base + 572682496, 4, 2, b_size, b_stride));
+        CHECK_INT(bsri_spans_overlap(&a, &b), BSR_ITEM_OVERLAP_UNDECIDED);
+    }
+}
+
 static const bt_test tests[] = {{"repeats_are_found_in_few_walks", repeats_are_found_in_few_walks},
-                                {"schedules_in_any_order", schedules_in_any_order}};
+                                {"schedules_in_any_order", schedules_in_any_order},
+                                {"overlap_is_exact", overlap_is_exact}};
 int main(int argc, char **argv) { return bt_main(argc, argv, tests, BT_COUNT(tests)); }

@@ -986,9 +986,9 @@ TEST(overlaps) {
     {
         static const struct { /* rows of 20 bytes, 32 apart, of two items, and where the scalar lies, both in fours of bytes */
             int64_t apart, at;
-            int taken; /* 60 is no multiple of 8: told apart from items only */
+            int taken;
         } places[] = {{0, 38, 1},  {0, 4, 0},   {64, 38, 1}, {64, 36, 0},  {64, 46, 1}, {64, 102, 1}, {64, 100, 0},
-                      {60, 38, 0}, {60, 46, 1}, {60, 60, 0}, {60, 106, 1}, {8, 6, 1},   {8, 30, 1},   {8, 28, 0}};
+                      {60, 38, 1}, {60, 46, 1}, {60, 60, 0}, {60, 106, 1}, {8, 6, 1},   {8, 30, 1},   {8, 28, 0}};
         for (size_t i = 0; i < BT_COUNT(places); i++) {
             double *scalar;
             int s;
@@ -1006,6 +1006,25 @@ TEST(overlaps) {
             CHECK(*scalar == 1);
         }
     }
+    bt_case("columns between columns");
+    for (int i = 0; i < 4; i++) { /* b's columns are 0, 2, ... of rows of 12, out's begin at i */
+        f = fixture_new(DSD), fixture_point(&f), e = t_exec(0);
+        shared = (float *)bt_alloc(4096, 4), bt_mark_output(shared), memset(shared, 0, 4096);
+        f.b.data = shared, f.b.row_stride = 12, f.b.col_stride = 2;
+        f.c.data = shared + i, f.c.row_stride = 12, f.c.col_stride = 2;
+        CHECK_INT(run(&f, DSD, &e), i % 2 ? BSR_OK : BSR_OVERLAP);
+        f.c.row_stride = 36; /* row 1 of out begins where row 3 of b does */
+        CHECK_INT(run(&f, DSD, &e), i % 2 ? BSR_OK : BSR_OVERLAP);
+    }
+    bt_case("what takes more than 63 bits");
+    f = fixture_new(DSD), fixture_point(&f), e = t_exec(0);
+    f.b.data = f.c.data, f.b.row_stride = INT64_MAX / 4 / f.b.rows, f.c.row_stride = INT64_MAX / 4 / f.c.rows;
+    CHECK_INT(run(&f, DSD, &e), BSR_OVERLAP), CHECK_INT(t_error.item, BSR_ITEM_OVERLAP_UNDECIDED);
+    CHECK_INT(t_error.operand, BSR_ARG_C), CHECK_INT(t_error.value, BSR_ARG_B);
+    bt_case("an output whose elements interleave");
+    f = fixture_new(DSD), fixture_point(&f), e = t_exec(0);
+    f.c.row_stride = 7, f.c.col_stride = 3;
+    CHECK_INT(run(&f, DSD, &e), BSR_BAD_STRIDE), CHECK_INT(t_error.item, BSR_ITEM_STRIDE_OUTPUT);
     bt_case("lists of products");
     f = fixture_new(SCATTER), fixture_point(&f), e = t_exec(0);
     shared = (float *)bt_alloc(4096, 64), bt_mark_output(shared), f.c.data = shared;
