@@ -75,13 +75,17 @@
    HOW CALLS BEHAVE
      Order: defaults, checks, plan, work. Every check comes before the first write, so a call that returns anything but
      BSR_OK has written nothing but its error record (a query bsr_exec.key). bsr_error says which check (item), on which
-     argument (operand), where (index) and what was found (value); bsr_error_string() makes a sentence of it.
+     argument (operand), where (index), what was found (value) and what was wanted; bsr_error_string() makes a sentence of it.
      BSR_EXEC_SKIP_CHECKS leaves the checks out for callers who vouch for everything; on the CPU they include the contents of
      the index arrays, one pass over them.
      bsr_exec.query: check, write the plan, return without running: what would run and how much workspace it needs.
      bsr_plan_string() prints it. A plan can be handed back in bsr_exec.plan, in whole or in part.
      Sizes and offsets are 64-bit; a size computation that would overflow is an error.
      An output may not overlap an input, except that out may be the epilogue's input (y may be x, dx may be dy or y) exactly.
+     Whether two views share a byte is decided exactly, so operands may lie between each other's rows, columns and items; the few
+     whose strides are too many or too irregular for that are refused (OVERLAP_UNDECIDED). The elements of an output must be
+     distinct in a simple way: sorted, each stride reaches past all that the shorter ones reach. Others are refused
+     (STRIDE_OUTPUT), also where they interleave without meeting.
      Any operation may return NULL_POINTER (a required argument or an operand's array), BAD_ARGUMENT (an unknown flag, a
      reserved field), BAD_DTYPE, BAD_SHAPE, BAD_STRIDE, BAD_BATCH, MISALIGNED (below the element's alignment), OVERLAP,
      OVERFLOW, BAD_STRUCTURE (index arrays and attached views, on the CPU), UNSUPPORTED (left out of this build), BAD_PLAN,
@@ -96,8 +100,12 @@
 
    MEMORY
      Operations allocate nothing and need no workspace; they use up to 192 KB of stack per thread. The context is one
-     allocation. Conversions, views and bsr_validate (>>matrices) take scratch from bsr_exec.workspace, or else, on the CPU,
-     from the context's allocator.
+     allocation (some 130 KB on the CPU). Conversions, views and bsr_validate (>>matrices) take scratch from
+     bsr_exec.workspace, or else, on the CPU, from the context's allocator.
+     On the CPU a schedule and the outputs of bsr_scatter_mm are checked for repeats: in any order in one pass per 2^20 lines or
+     output tiles, by the context's own bits (2^16 while another call has them). Products and bsr_scatter_mm take one pass in all
+     where bsr_exec.workspace has a bit for each of them, in whole words of 8 bytes. What it holds after a call is undefined, also
+     after one that failed, but not after a query.
 
    CUDA
      A context with BSR_BACKEND_CUDA takes the same calls with operands in device memory and runs them on bsr_exec.stream.
@@ -174,6 +182,13 @@
 #define BSRI_UNUSED
 #endif
 
+/* Argument n is a pointer that is kept, not followed: memory without a value yet (an output's) may be handed over as const. */
+#if defined(__GNUC__) && __GNUC__ >= 11 && !defined(__clang__) && !defined(__CUDACC__)
+#define BSRI_KEEPS(n) __attribute__((access(none, n)))
+#else
+#define BSRI_KEEPS(n)
+#endif
+
 #ifndef BSR_API
 #ifdef BSRSPARSE_STATIC
 #define BSR_API BSRI_UNUSED static
@@ -188,6 +203,10 @@
 #else
 #define BSR_ZERO {0}
 #endif
+
+/* Flags are enumerators, which bindings and debuggers see. Macros of the same names make them unsigned, as the fields are
+   that take them, and let #ifdef ask for one. */
+#define BSRI_FLAG(name) (name | 0u)
 
 #ifdef __cplusplus
 extern "C" {
@@ -306,9 +325,9 @@ typedef enum bsr_operand_id {
 
 /* Every check has one item: name, status that it returns, sentence. bsr_error.index and .value are what the
    sentence's <index> and <value> stand for (<dtype>, <operand>, <op>: value, by its name); -1 and 0 where it
-   names none. Sizes, block sizes and strides are numbered: 0 rows, 1 columns, from 2 on batch dimensions (from 0
-   where the sentence says batch dimension); strides of a matrix's stored blocks 6 (from one to the next), 7 rows, 8 columns.
-   Tests match items, not text. */
+   names none; <wanted> and the like stand for bsr_error.wanted. Sizes, block sizes and strides are numbered: 0 rows, 1 columns,
+   from 2 on batch dimensions (from 0 where the sentence says batch dimension); strides of a matrix's stored blocks 6 (from one
+   to the next), 7 rows, 8 columns. Tests match items, not text. */
 #define BSR_ITEM_LIST(X)                                                                                              \
     X(BSR_ITEM_NONE, BSR_OK, "no error")                                                                              \
     X(BSR_ITEM_CONTEXT_NULL, BSR_NULL_POINTER, "the context is null")                                                 \
@@ -334,30 +353,32 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_WORKSPACE, BSR_WORKSPACE_TOO_SMALL, "the workspace must have <value> bytes and 64-byte alignment")     \
     X(BSR_ITEM_BUFFER_SIZE, BSR_CAPACITY, "the buffer must have <value> bytes")                                       \
     X(BSR_ITEM_CAPACITY, BSR_CAPACITY, "the arrays must hold <value> blocks")                                         \
-    X(BSR_ITEM_PLAN_OP, BSR_BAD_PLAN, "the plan was made for <op>")                                                   \
+    X(BSR_ITEM_PLAN_OP, BSR_BAD_PLAN, "the plan was made for <op>, not for <wanted_op>")                              \
     X(BSR_ITEM_PLAN_FIELD, BSR_BAD_PLAN, "field <index> of the plan can't be <value> here")                           \
     X(BSR_ITEM_DTYPE_UNKNOWN, BSR_BAD_DTYPE, "unknown dtype <value>")                                                 \
-    X(BSR_ITEM_DTYPE_NOT_ACCEPTED, BSR_BAD_DTYPE, "dtype <dtype> is not accepted for this operand")                   \
-    X(BSR_ITEM_DTYPE_MISMATCH, BSR_BAD_DTYPE, "dtype <dtype> differs from the other operand's")                       \
-    X(BSR_ITEM_DTYPE_OUT, BSR_BAD_DTYPE, "output dtype <dtype> does not go with the operands'")                       \
+    X(BSR_ITEM_DTYPE_NOT_ACCEPTED, BSR_BAD_DTYPE, "dtype <dtype> is not accepted for this operand, which takes <wanted_dtypes>") \
+    X(BSR_ITEM_DTYPE_MISMATCH, BSR_BAD_DTYPE, "dtype <dtype> differs from the other operand's, <wanted_dtype>")       \
+    X(BSR_ITEM_DTYPE_OUT, BSR_BAD_DTYPE, "output dtype <dtype> does not go with the operands': <wanted_dtypes> would") \
     X(BSR_ITEM_INDEX_DTYPE, BSR_BAD_DTYPE, "index dtype <dtype> is neither i32 nor i64")                              \
     X(BSR_ITEM_SIZE_NEGATIVE, BSR_BAD_SHAPE, "size <index> is negative: <value>")                                     \
     X(BSR_ITEM_BLOCK_SIZE, BSR_BAD_SHAPE, "block size <value> is below 1 or above 2^20")                              \
-    X(BSR_ITEM_BLOCK_DIVIDES, BSR_BAD_SHAPE, "size <value> is no multiple of the block size")                         \
-    X(BSR_ITEM_BLOCK_MISMATCH, BSR_BAD_SHAPE, "the block size <value> differs from the other matrix's")               \
+    X(BSR_ITEM_BLOCK_DIVIDES, BSR_BAD_SHAPE, "size <value> is no multiple of the block size <wanted>")                \
+    X(BSR_ITEM_BLOCK_MISMATCH, BSR_BAD_SHAPE, "the block size is <value>, not <wanted> as the other matrix's")        \
     X(BSR_ITEM_NNZ_NEGATIVE, BSR_BAD_SHAPE, "nnz is negative: <value>")                                               \
-    X(BSR_ITEM_NNZ_MISMATCH, BSR_BAD_SHAPE, "nnz <value> differs from the other matrix's")                            \
-    X(BSR_ITEM_ROWS_MISMATCH, BSR_BAD_SHAPE, "the number of rows is <value>, which does not fit")                     \
-    X(BSR_ITEM_COLS_MISMATCH, BSR_BAD_SHAPE, "the number of columns is <value>, which does not fit")                  \
-    X(BSR_ITEM_INNER_MISMATCH, BSR_BAD_SHAPE, "the inner size is <value>, which does not fit the other operand")      \
+    X(BSR_ITEM_NNZ_MISMATCH, BSR_BAD_SHAPE, "nnz is <value>, not <wanted> as the other matrix's")                     \
+    X(BSR_ITEM_ROWS_MISMATCH, BSR_BAD_SHAPE, "the number of rows is <value>, not <wanted>")                           \
+    X(BSR_ITEM_COLS_MISMATCH, BSR_BAD_SHAPE, "the number of columns is <value>, not <wanted>")                        \
+    X(BSR_ITEM_INNER_MISMATCH, BSR_BAD_SHAPE, "the inner size is <value>, not <wanted> as the other operand's")       \
     X(BSR_ITEM_MODE, BSR_BAD_SHAPE, "exactly one of a, b, c must be sparse; <value> are")                             \
     X(BSR_ITEM_OPERAND_KIND, BSR_BAD_ARGUMENT, "an operand must be either dense or sparse")                           \
-    X(BSR_ITEM_BATCH_DIMS, BSR_BAD_BATCH, "batch_dims can't be <value> here")                                         \
-    X(BSR_ITEM_BATCH_SIZE, BSR_BAD_BATCH, "batch dimension <index> is <value>, which does not broadcast")             \
-    X(BSR_ITEM_BATCH_EXTRA, BSR_BAD_BATCH, "the operand has batch dimensions that the output lacks: <value>")         \
-    X(BSR_ITEM_HEADS, BSR_BAD_BATCH, "<value> query heads are no multiple of the key/value heads")                    \
+    X(BSR_ITEM_BATCH_DIMS, BSR_BAD_BATCH, "batch_dims is <value>, not <wanted>")                                      \
+    X(BSR_ITEM_BATCH_SIZE, BSR_BAD_BATCH, "batch dimension <index> is <value>, not <wanted>")                         \
+    X(BSR_ITEM_BATCH_EXTRA, BSR_BAD_BATCH, "the operand has batch dimension <index> of <value>, which the " \
+      "output lacks: not <wanted>") \
+    X(BSR_ITEM_HEADS, BSR_BAD_BATCH, "<value> query heads are no multiple of the <wanted> key/value heads")           \
     X(BSR_ITEM_STRIDE_NEGATIVE, BSR_BAD_STRIDE, "stride <index> is negative: <value>")                                \
-    X(BSR_ITEM_STRIDE_OUTPUT, BSR_BAD_STRIDE, "an output's elements share memory through stride <index>: <value>")    \
+    X(BSR_ITEM_STRIDE_OUTPUT, BSR_BAD_STRIDE, "an output's elements share memory through stride <index>: <value>, " \
+      "not at least <wanted>") \
     X(BSR_ITEM_STRIDE_PATTERN, BSR_BAD_STRIDE, "ragged dimension <index> needs col and values strides of 0")\
     X(BSR_ITEM_ALIGNMENT, BSR_MISALIGNED, "the pointer is not aligned to <value> bytes")                              \
     X(BSR_ITEM_OVERLAP, BSR_OVERLAP, "the output overlaps operand <operand>")                                         \
@@ -374,7 +395,8 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_VIEW_CONTENT, BSR_BAD_STRUCTURE, "an attached view is inconsistent at entry <index>: <value>")         \
     X(BSR_ITEM_VIEW_REQUIRED, BSR_BAD_ARGUMENT, "the operation needs an attached view")                               \
     X(BSR_ITEM_ROW_RANGE, BSR_BAD_STRUCTURE, "row index [<index>] is <value>, out of range")                          \
-    X(BSR_ITEM_UNEQUAL_NNZ, BSR_BAD_STRUCTURE, "batch item <index> has <value> blocks, unlike the first: use BSR_MATRIX_RAGGED")\
+    X(BSR_ITEM_UNEQUAL_NNZ, BSR_BAD_STRUCTURE, "batch item <index> has <value> blocks, not <wanted> as the first: " \
+      "use BSR_MATRIX_RAGGED") \
     X(BSR_ITEM_ALPHA_INTEGER, BSR_BAD_ARGUMENT, "alpha and beta must be whole numbers within 32 bits for an integer output")\
     X(BSR_ITEM_BETA_INPUT, BSR_NULL_POINTER, "beta is not zero but input is null")                                    \
     X(BSR_ITEM_BETA_BOOL, BSR_BAD_ARGUMENT, "beta must be zero for a boolean or pattern-only input")                  \
@@ -387,15 +409,15 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_SPARSITY, BSR_BAD_ARGUMENT, "the sparsity is not in [0, 1]")                                           \
     X(BSR_ITEM_NORM, BSR_BAD_ARGUMENT, "unknown norm <value>")                                                        \
     X(BSR_ITEM_FORMAT, BSR_BAD_ARGUMENT, "unknown index format <value>")                                              \
-    X(BSR_ITEM_SPLIT_N, BSR_BAD_SHAPE, "split_n <value> does not divide the number of columns")                       \
-    X(BSR_ITEM_INDICES_COUNT, BSR_BAD_SHAPE, "a count or size of the scatter indices does not fit: <value>")          \
+    X(BSR_ITEM_SPLIT_N, BSR_BAD_SHAPE, "split_n <value> does not divide the number of columns, <wanted>")             \
+    X(BSR_ITEM_INDICES_COUNT, BSR_BAD_SHAPE, "a count of the scatter indices is <value>, not <wanted>")               \
     X(BSR_ITEM_INDICES_RANGE, BSR_BAD_STRUCTURE, "scatter index [<index>] is <value>, out of range")                  \
     X(BSR_ITEM_INDICES_DUPLICATE, BSR_BAD_STRUCTURE, "accumulator <value> is named twice (entry <index>)")            \
     X(BSR_ITEM_GROUP_SIZE, BSR_BAD_ARGUMENT, "the schedule's group size <value> is not 1, 2, 4 or 8")                 \
     X(BSR_ITEM_LAYOUT_KIND, BSR_BAD_ARGUMENT, "unknown layout <value>")                                               \
     X(BSR_ITEM_LAYOUT_FIELD, BSR_BAD_ARGUMENT, "layout field <index> can't be <value> (see bsr_layout)")              \
     X(BSR_ITEM_CUDA, BSR_CUDA_ERROR, "a CUDA call failed")                                                            \
-    X(BSR_ITEM_CUDA_DEVICE, BSR_WRONG_DEVICE, "the current device is <value>")                                        \
+    X(BSR_ITEM_CUDA_DEVICE, BSR_WRONG_DEVICE, "the current device is <value>, not <wanted>")                          \
     X(BSR_ITEM_CUDA_POINTER, BSR_BAD_ARGUMENT, "the pointer is not to device memory (memory type <value>)")           \
     X(BSR_ITEM_CUDA_CAPTURING, BSR_CAPTURING, "the stream is being captured")                                         \
     X(BSR_ITEM_PARSE_HEADER, BSR_PARSE_ERROR, "line <index>: the header is not one that this reader knows")           \
@@ -418,8 +440,10 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_TUNE_WRONG, BSR_BAD_PLAN, "a plan gives another result than the plainest tier")                        \
     X(BSR_ITEM_TUNE_DEFAULTS, BSR_OK, "an operation runs on untuned parameters")                                      \
     X(BSR_ITEM_DTYPE_NOT_COMPILED, BSR_UNSUPPORTED, "this build leaves operands in <dtype> out")                      \
-    X(BSR_ITEM_CUDA_STREAM, BSR_WRONG_DEVICE, "the stream is of device <value>")                                      \
-    X(BSR_ITEM_TUNE_DESC, BSR_BAD_ARGUMENT, "field <index> of the tuner's description can't be <value>")
+    X(BSR_ITEM_CUDA_STREAM, BSR_WRONG_DEVICE, "the stream is of device <value>, not <wanted>")                        \
+    X(BSR_ITEM_TUNE_DESC, BSR_BAD_ARGUMENT, "field <index> of the tuner's description can't be <value>")              \
+    X(BSR_ITEM_OVERLAP_UNDECIDED, BSR_OVERLAP, "the output may overlap operand <operand>: undecided, as their strides are too " \
+      "irregular, or span more than 63 bits")
 
 typedef enum bsr_item {
 #define BSRI_X(name, status, text) name,
@@ -437,6 +461,8 @@ typedef struct bsr_error {
     int32_t cuda_error; /* cudaError_t, or 0 */
     int64_t index;      /* where: entry, dimension, row, line; -1 if the item names none */
     int64_t value;      /* the value found there */
+    int64_t wanted;     /* what was wanted there, or the nearest bound; a set of dtypes as a bit for each, 1 << BSR_F32; -1 if the
+                           item does not name it */
 } bsr_error;
 
 BSR_API int bsr_version(void);                                /* BSR_VERSION of the implementation */
@@ -527,7 +553,7 @@ BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtyp
 /* >>operands: dense views, BSR matrices                                                          */
 /* ---------------------------------------------------------------------------------------------- */
 
-#define BSR_MAX_BATCH_DIMS 4
+enum { BSR_MAX_BATCH_DIMS = 4 };
 
 /* A view of batch[0] x ... x rows x cols elements. Strides count elements, are not negative, and 0 repeats
    (never in an output). Element (i, j) of batch item (b0, b1, ...) stands at
@@ -541,15 +567,21 @@ typedef struct bsr_dense {
     int64_t batch[BSR_MAX_BATCH_DIMS], batch_stride[BSR_MAX_BATCH_DIMS];
 } bsr_dense;
 
-/* Packed, without batch dimensions: element (i, j) at data[i*cols + j]; at data[i + j*rows]. */
-BSR_API bsr_dense bsr_dense_row_major(void *data, int dtype, int64_t rows, int64_t cols);
-BSR_API bsr_dense bsr_dense_col_major(void *data, int dtype, int64_t rows, int64_t cols);
-BSR_API bsr_dense bsr_dense_strided(void *data, int dtype, int64_t rows, int64_t cols, int64_t row_stride, int64_t col_stride);
+/* Packed, without batch dimensions: element (i, j) at data[i*cols + j]; at data[i + j*rows]. data is only wrapped: const inputs
+   are fine, an output's memory must not be const. */
+BSR_API bsr_dense bsr_dense_row_major(const void *data, int dtype, int64_t rows, int64_t cols) BSRI_KEEPS(1);
+BSR_API bsr_dense bsr_dense_col_major(const void *data, int dtype, int64_t rows, int64_t cols) BSRI_KEEPS(1);
+BSR_API bsr_dense bsr_dense_strided(const void *data, int dtype, int64_t rows, int64_t cols, int64_t row_stride,
+                                    int64_t col_stride) BSRI_KEEPS(1);
 BSR_API bsr_dense bsr_dense_transposed(bsr_dense d); /* swaps rows and cols and their strides; moves nothing */
 /* The same view with one more batch dimension, outside the ones that it has: size n, stride elements apart. */
 BSR_API bsr_dense bsr_dense_batched(bsr_dense d, int64_t n, int64_t stride);
 
-#define BSR_MATRIX_RAGGED (1u << 0) /* batch items may store different numbers of blocks; see bsr_matrix */
+typedef enum bsr_matrix_flag {
+    BSR_MATRIX_RAGGED = 1 << 0, /* batch items may store different numbers of blocks; see bsr_matrix */
+    BSR_MATRIX_FLAG_FORCE_32 = 0x7fffffff
+} bsr_matrix_flag;
+#define BSR_MATRIX_RAGGED BSRI_FLAG(BSR_MATRIX_RAGGED)
 
 /* A block-sparse matrix: crow_indices [rows/block_rows + 1], col_indices [nnz], values
    [nnz][block_rows][block_cols], as torch.sparse_bsr_tensor and SciPy's bsr_matrix have them. Any block size
@@ -574,9 +606,11 @@ typedef struct bsr_matrix {
     const void *schedule;         /* bsr_build_schedule(), or null */
 } bsr_matrix;
 
-/* rows x cols elements, values packed; no batch dimensions, no views. The arrays stay the caller's. */
+/* rows x cols elements, values packed; no batch dimensions, no views. The arrays stay the caller's, and may be const as
+   data may above. */
 BSR_API bsr_matrix bsr_matrix_make(int64_t rows, int64_t cols, int64_t block_rows, int64_t block_cols, int64_t nnz,
-                                   void *crow_indices, void *col_indices, int index_dtype, void *values, int dtype);
+                                   const void *crow_indices, const void *col_indices, int index_dtype, const void *values,
+                                   int dtype) BSRI_KEEPS(6) BSRI_KEEPS(7) BSRI_KEEPS(9);
 /* The same matrix with one more batch dimension outside: n items, strides in elements of each array. */
 BSR_API bsr_matrix bsr_matrix_batched(bsr_matrix m, int64_t n, int64_t crow_stride, int64_t col_stride,
                                       int64_t values_stride);
@@ -589,9 +623,15 @@ typedef enum bsr_plan_source {
     BSR_PLAN_HEURISTIC = 1, BSR_PLAN_TABLE = 2, BSR_PLAN_CALLER = 3, BSR_PLAN_SOURCE_FORCE_32 = 0x7fffffff
 } bsr_plan_source;
 
-#define BSR_PLAN_SLOW_TRANSPOSE (1u << 0) /* op(A) = A^T without a transposed index: scans all blocks per row */
-#define BSR_PLAN_USES_SCHEDULE  (1u << 1) /* a schedule is attached that may order the work; see bsr_schedule_size */
-#define BSR_PLAN_PACKS_B        (1u << 2) /* the dense operand is not f32/f64 row-major: tiles are converted first */
+typedef enum bsr_plan_flag {
+    BSR_PLAN_SLOW_TRANSPOSE = 1 << 0, /* op(A) = A^T without a transposed index: scans all blocks per row */
+    BSR_PLAN_USES_SCHEDULE  = 1 << 1, /* a schedule is attached that may order the work; see bsr_schedule_size */
+    BSR_PLAN_PACKS_B        = 1 << 2, /* the dense operand is not f32/f64 row-major: tiles are converted first */
+    BSR_PLAN_FLAG_FORCE_32 = 0x7fffffff
+} bsr_plan_flag;
+#define BSR_PLAN_SLOW_TRANSPOSE BSRI_FLAG(BSR_PLAN_SLOW_TRANSPOSE)
+#define BSR_PLAN_USES_SCHEDULE  BSRI_FLAG(BSR_PLAN_USES_SCHEDULE)
+#define BSR_PLAN_PACKS_B        BSRI_FLAG(BSR_PLAN_PACKS_B)
 
 /* Why a kernel runs, or why a faster tier does not: name, value, text. */
 #define BSR_WHY_LIST(X)                                                          \
@@ -655,19 +695,30 @@ typedef struct bsr_plan {
     int32_t match;            /* with BSR_PLAN_TABLE: how the row was found, BSR_TUNE_* */
 } bsr_plan;
 
-#define BSR_EXEC_SKIP_CHECKS     (1u << 0) /* the caller vouches for everything, index contents included */
-#define BSR_EXEC_CHECK_POINTERS  (1u << 1) /* CUDA: also ask the driver what kind of memory each pointer is */
-#define BSR_EXEC_ACCUMULATE_F64  (1u << 2) /* f32, f16, bf16: sums in f64; not together with BSR_EXEC_TF32 */
-#define BSR_EXEC_TF32            (1u << 3) /* f32 products may round operands to TF32: 2^-10 |a b| more a product; CUDA, mma.
-                                              It is leave, no wish: the CPU and the simt tier go on in f32, and so below */
-#define BSR_EXEC_TF32X3          (1u << 4) /* f32 products as three TF32 products: 2^-20 |a b| more, NaN from Inf; CUDA, mma;
-                                              not together with BSR_EXEC_TF32 */
-#define BSR_EXEC_NO_TABLE        (1u << 5) /* tuned tables are not looked at: the heuristic decides */
-#define BSR_EXEC_NO_LOG          (1u << 6) /* nothing is logged: status and record only */
-#define BSR_EXEC_CONSTANT_MATRIX (1u << 7) /* weights: no work that was given to the GPU before the call and may still run, in
-                                              this stream or another, writes the sparse operand's values, crow_indices,
-                                              col_indices or attached views (in a graph: at every replay). CUDA may then
-                                              read them before the work before the call has ended; all else waits as ever */
+typedef enum bsr_exec_flag {
+    BSR_EXEC_SKIP_CHECKS     = 1 << 0, /* the caller vouches for everything, index contents included */
+    BSR_EXEC_CHECK_POINTERS  = 1 << 1, /* CUDA: also ask the driver what kind of memory each pointer is */
+    BSR_EXEC_ACCUMULATE_F64  = 1 << 2, /* f32, f16, bf16: sums in f64; not together with BSR_EXEC_TF32 */
+    BSR_EXEC_TF32            = 1 << 3, /* f32 products may round operands to TF32: 2^-10 |a b| more a product; CUDA, mma.
+                                          It is leave, no wish: the CPU and the simt tier go on in f32, and so below */
+    BSR_EXEC_TF32X3          = 1 << 4, /* f32 products as three TF32 products: 2^-20 |a b| more, NaN from Inf; CUDA, mma;
+                                          not together with BSR_EXEC_TF32 */
+    BSR_EXEC_NO_TABLE        = 1 << 5, /* tuned tables are not looked at: the heuristic decides */
+    BSR_EXEC_NO_LOG          = 1 << 6, /* nothing is logged: status and record only */
+    BSR_EXEC_CONSTANT_MATRIX = 1 << 7, /* weights: no work that was given to the GPU before the call and may still run, in
+                                          this stream or another, writes the sparse operand's values, crow_indices,
+                                          col_indices or attached views (in a graph: at every replay). CUDA may then
+                                          read them before the work before the call has ended; all else waits as ever */
+    BSR_EXEC_FLAG_FORCE_32 = 0x7fffffff
+} bsr_exec_flag;
+#define BSR_EXEC_SKIP_CHECKS     BSRI_FLAG(BSR_EXEC_SKIP_CHECKS)
+#define BSR_EXEC_CHECK_POINTERS  BSRI_FLAG(BSR_EXEC_CHECK_POINTERS)
+#define BSR_EXEC_ACCUMULATE_F64  BSRI_FLAG(BSR_EXEC_ACCUMULATE_F64)
+#define BSR_EXEC_TF32            BSRI_FLAG(BSR_EXEC_TF32)
+#define BSR_EXEC_TF32X3          BSRI_FLAG(BSR_EXEC_TF32X3)
+#define BSR_EXEC_NO_TABLE        BSRI_FLAG(BSR_EXEC_NO_TABLE)
+#define BSR_EXEC_NO_LOG          BSRI_FLAG(BSR_EXEC_NO_LOG)
+#define BSR_EXEC_CONSTANT_MATRIX BSRI_FLAG(BSR_EXEC_CONSTANT_MATRIX)
 
 /* All zero, or a null pointer, is the default. */
 typedef struct bsr_exec {
@@ -772,9 +823,15 @@ typedef struct bsr_epilogue {
 /* >>product: sparse x dense -> dense                                                             */
 /* ---------------------------------------------------------------------------------------------- */
 
-#define BSR_TRANS_A (1u << 0)
-#define BSR_TRANS_B (1u << 1) /* bsr_matmul only: dense operands are transposed by swapping strides */
-#define BSR_TRANS_C (1u << 2) /* bsr_matmul only: c holds the transposed product */
+typedef enum bsr_trans_flag {
+    BSR_TRANS_A = 1 << 0, /* the sparse or first operand is transposed */
+    BSR_TRANS_B = 1 << 1, /* bsr_matmul only: dense operands are transposed by swapping strides */
+    BSR_TRANS_C = 1 << 2, /* bsr_matmul only: c holds the transposed product */
+    BSR_TRANS_FLAG_FORCE_32 = 0x7fffffff
+} bsr_trans_flag;
+#define BSR_TRANS_A BSRI_FLAG(BSR_TRANS_A)
+#define BSR_TRANS_B BSRI_FLAG(BSR_TRANS_B)
+#define BSR_TRANS_C BSRI_FLAG(BSR_TRANS_C)
 
 /* out = act(beta*input + left (alpha op(A) B) right + bias).
    op(A) [M x K]: a, or its transpose with BSR_TRANS_A. b [K x N]; input broadcasts to out; out [M x N], its batch
@@ -922,9 +979,15 @@ BSR_API bsr_status bsr_softmax_backward(const bsr_context *ctx, double scale, co
 /* >>attention: softmax(scale Q K^T, stored blocks) V in one pass                                 */
 /* ---------------------------------------------------------------------------------------------- */
 
-#define BSR_ATTENTION_CAUSAL        (1u << 0) /* attend where col <= row + causal_offset */
-#define BSR_ATTENTION_MASK_BOOLEAN  (1u << 1) /* mask's stored values: 0 forbids, else allows */
-#define BSR_ATTENTION_MASK_ADDITIVE (1u << 2) /* mask's stored values are added to the scores */
+typedef enum bsr_attention_flag {
+    BSR_ATTENTION_CAUSAL        = 1 << 0, /* attend where col <= row + causal_offset */
+    BSR_ATTENTION_MASK_BOOLEAN  = 1 << 1, /* mask's stored values: 0 forbids, else allows */
+    BSR_ATTENTION_MASK_ADDITIVE = 1 << 2, /* mask's stored values are added to the scores */
+    BSR_ATTENTION_FLAG_FORCE_32 = 0x7fffffff
+} bsr_attention_flag;
+#define BSR_ATTENTION_CAUSAL        BSRI_FLAG(BSR_ATTENTION_CAUSAL)
+#define BSR_ATTENTION_MASK_BOOLEAN  BSRI_FLAG(BSR_ATTENTION_MASK_BOOLEAN)
+#define BSR_ATTENTION_MASK_ADDITIVE BSRI_FLAG(BSR_ATTENTION_MASK_ADDITIVE)
 
 typedef struct bsr_attention_options { /* all zero: defaults */
     uint32_t flags;          /* BSR_ATTENTION_* */
@@ -1136,7 +1199,7 @@ typedef struct bsr_tune_gpu {
     char sources[72]; /* hash of the sources that were measured */
 } bsr_tune_gpu;
 
-#define BSR_TUNE_ANY (-1) /* in a pattern for bsr_tune_query: whatever the rows hold */
+enum { BSR_TUNE_ANY = -1 }; /* in a pattern for bsr_tune_query: whatever the rows hold */
 
 /* What parameters are for (the key: gpu to density), and the parameters, as in bsr_plan; 0 leaves a field to the heuristic.
    A product is m x k times k x n, op(A)'s block size, beta's and alpha's class: 0, 1, or 2 for any other value or one in device
@@ -1188,7 +1251,7 @@ BSR_API bsr_status bsr_tune_import(bsr_tune_table *table, const char *text, size
 /* The same table as the text of a tune_table.h: at most size bytes, terminated; *length is what the whole has. Importing it
    into an empty table and exporting that gives the same bytes. text null: *length only. Errors: CAPACITY (TUNE_SIZE: above
    64 KB; BUFFER_SIZE: above size, nothing of use is written), NULL_POINTER. */
-#define BSR_TUNE_TEXT_MAX 65536
+enum { BSR_TUNE_TEXT_MAX = 65536 };
 BSR_API bsr_status bsr_tune_export(const bsr_tune_table *table, char *text, size_t size, size_t *length, bsr_error *error);
 /* Rows that agree with pattern wherever it is not BSR_TUNE_ANY (gpu to density count; the parameters do not): the first
    capacity of them into out, in order; returns how many there are. After upstream's get_meta: an exact key gives 0 or 1. */
@@ -1199,7 +1262,7 @@ BSR_API int bsr_tune_lookup(const bsr_tune_table *table, const bsr_tune_gpu *gpu
 
 /* Hill climbing over a few whole numbers. target: seconds of a point, or negative: it can't be had. step: what parameter i
    becomes d steps away (d not 0), or its value where there is no such step; values: the whole point that the step starts from. */
-#define BSR_CLIMB_MAX 8 /* parameters */
+enum { BSR_CLIMB_MAX = 8 }; /* parameters */
 typedef struct bsr_climb_point {
     int32_t values[BSR_CLIMB_MAX];
     double seconds;
@@ -1242,8 +1305,13 @@ typedef struct bsr_tune_progress {
     const bsr_plan *plan; /* evaluated last */
 } bsr_tune_progress;
 
-#define BSR_TUNE_STORE_ALWAYS (1u << 0) /* the row is stored also where it gains less than min_gain */
-#define BSR_TUNE_TRUSTED (1u << 1)      /* results are not compared */
+typedef enum bsr_tune_flag {
+    BSR_TUNE_STORE_ALWAYS = 1 << 0, /* the row is stored also where it gains less than min_gain */
+    BSR_TUNE_TRUSTED      = 1 << 1, /* results are not compared */
+    BSR_TUNE_FLAG_FORCE_32 = 0x7fffffff
+} bsr_tune_flag;
+#define BSR_TUNE_STORE_ALWAYS BSRI_FLAG(BSR_TUNE_STORE_ALWAYS)
+#define BSR_TUNE_TRUSTED      BSRI_FLAG(BSR_TUNE_TRUSTED)
 
 /* What is tuned and how. call: makes the call, with the exec that it is given and the operands that it knows; it may be any
    operation and must do the same every time. */
@@ -1353,7 +1421,9 @@ struct bsr_context {
     void *parallel_user;
     const bsr_tune_table *table;
     bsr_tune_gpu gpu;
-    uint32_t warned[BSRI_WARNED]; /* what has been warned of once; the only thing that changes */
+    uint64_t *bits;               /* CPU: scratch of checks, behind the context, for the call that sets bits_lent */
+    uint32_t bits_lent;
+    uint32_t warned[BSRI_WARNED]; /* what has been warned of once; this and the bits are all that changes */
 };
 
 /* What one call carries through its checks. */
@@ -1363,6 +1433,8 @@ typedef struct bsri_call {
     int32_t op;
     uint32_t flags; /* exec->flags */
     uint64_t turned; /* bit i: the checks see operand i transposed */
+    int32_t may_write_workspace; /* checks may: no operand of the call lies in it */
+    int32_t reserved;
 } bsri_call;
 
 #define BSRI_TRY(expression)                       \
@@ -1468,19 +1540,32 @@ static void bsri_put_int(bsri_text *t, int64_t value) {
     bsri_put(t, digits + n);
 }
 
-/* What stands at s in an item's sentence: a place for index or value. Returns its length, or 0 where there is none. */
+/* The names of a set's dtypes, or the one dtype: those left of `set` in bits. */
+static void bsri_put_dtypes(bsri_text *t, int64_t set) {
+    int dtype, some = 0;
+    for (dtype = 0; dtype < 63; dtype++)
+        if (set > 0 && set >> dtype & 1) bsri_put(t, some++ ? ", " : ""), bsri_put(t, bsr_dtype_name(dtype));
+    if (!some) bsri_put(t, "none");
+}
+/* What stands at s in an item's sentence: a place for index, value or what was wanted. Returns its length, or 0 where there is
+   none. */
 static size_t bsri_put_place(bsri_text *t, const char *s, const bsr_error *error) {
-    static const char *const places[] = {"<index>", "<value>", "<dtype>", "<operand>", "<op>"};
-    const int value = error->value == (int)error->value ? (int)error->value : -1;
-    const char *name = "?";
+    static const char *const places[] = {"<index>",  "<value>",        "<dtype>",         "<operand>",  "<op>",
+                                         "<wanted>", "<wanted_dtype>", "<wanted_dtypes>", "<wanted_op>"};
     size_t i = 0;
+    int64_t number;
+    const char *name = "?";
     while (i < BSRI_COUNT(places) && strncmp(s, places[i], strlen(places[i]))) i++;
     if (i == BSRI_COUNT(places)) return 0;
-    if (i == 2) name = bsr_dtype_name(value);
-    if (i == 3) name = bsr_operand_name(value);
-    if (i == 4) name = bsr_op_name(value);
-    if (*name != '?') bsri_put(t, name);
-    else bsri_put_int(t, i ? error->value : error->index);
+    number = i == 0 ? error->index : i < 5 ? error->value : error->wanted;
+    if (number == (int)number) {
+        if (i == 2 || i == 6) name = bsr_dtype_name((int)number);
+        if (i == 3) name = bsr_operand_name((int)number);
+        if (i == 4 || i == 8) name = bsr_op_name((int)number);
+    }
+    if (i == 7) bsri_put_dtypes(t, number);
+    else if (*name != '?') bsri_put(t, name);
+    else bsri_put_int(t, number);
     return strlen(places[i]);
 }
 BSR_API int bsr_error_string(const bsr_error *error, char *text, size_t size) {
@@ -1506,32 +1591,47 @@ BSR_API int bsr_error_string(const bsr_error *error, char *text, size_t size) {
     return (int)t.length;
 }
 
-static void bsri_record_cuda(const bsr_context *ctx, bsr_error *error, int item, int operand, int64_t index, int64_t value,
-                             int cuda_error) {
-    bsr_error e;
-    e.status = (int32_t)bsri_items[item].status, e.item = item, e.operand = operand, e.cuda_error = cuda_error;
-    e.index = index, e.value = value;
-    if (error) *error = e;
+/* Hands a record to the caller and the logger. */
+static void bsri_record_error(const bsr_context *ctx, bsr_error *error, const bsr_error *e) {
+    if (error) *error = *e;
     if (ctx && ctx->logger.func) {
         char line[320];
-        bsr_error_string(&e, line, sizeof line);
-        ctx->logger.func(BSR_LOG_ERROR, item, line, ctx->logger.user);
+        bsr_error_string(e, line, sizeof line);
+        ctx->logger.func(BSR_LOG_ERROR, e->item, line, ctx->logger.user);
     }
+}
+static bsr_error bsri_error(int item, int operand, int64_t index, int64_t value) {
+    bsr_error e;
+    e.status = (int32_t)bsri_items[item].status, e.item = item, e.operand = operand, e.cuda_error = 0;
+    e.index = index, e.value = value, e.wanted = -1;
+    return e;
+}
+static void bsri_record_cuda(const bsr_context *ctx, bsr_error *error, int item, int operand, int64_t index, int64_t value,
+                             int cuda_error) {
+    bsr_error e = bsri_error(item, operand, index, value);
+    e.cuda_error = cuda_error;
+    bsri_record_error(ctx, error, &e);
 }
 static void bsri_record(const bsr_context *ctx, bsr_error *error, int item, int operand, int64_t index, int64_t value) {
     bsri_record_cuda(ctx, error, item, operand, index, value, 0);
 }
 
-/* Fills in the caller's record, logs, and returns the item's status: `return bsri_fail(c, item, ...)`. */
-static bsr_status bsri_fail(const bsri_call *c, int item, int operand, int64_t index, int64_t value) {
+/* Fills in the caller's record, logs, and returns the item's status: `return bsri_fail(c, item, ...)`; with what was wanted
+   where value does not say it. */
+static bsr_status bsri_fail_wanted(const bsri_call *c, int item, int operand, int64_t index, int64_t value, int64_t wanted) {
+    bsr_error e;
     if (c->turned >> operand & 1) { /* the record speaks of the operand as it was given */
         const int strides = item == BSR_ITEM_STRIDE_NEGATIVE || item == BSR_ITEM_STRIDE_OUTPUT;
         if ((strides || item == BSR_ITEM_SIZE_NEGATIVE) && index >= 0 && index < 2) index = 1 - index;
         if (item == BSR_ITEM_ROWS_MISMATCH) item = BSR_ITEM_COLS_MISMATCH;
         else if (item == BSR_ITEM_COLS_MISMATCH) item = BSR_ITEM_ROWS_MISMATCH;
     }
-    bsri_record(c->flags & BSR_EXEC_NO_LOG ? NULL : c->ctx, c->exec->error, item, operand, index, value);
+    e = bsri_error(item, operand, index, value), e.wanted = wanted;
+    bsri_record_error(c->flags & BSR_EXEC_NO_LOG ? NULL : c->ctx, c->exec->error, &e);
     return bsri_items[item].status;
+}
+static bsr_status bsri_fail(const bsri_call *c, int item, int operand, int64_t index, int64_t value) {
+    return bsri_fail_wanted(c, item, operand, index, value, -1);
 }
 
 /* Whether a number comes for the first time in this context, among the first BSRI_WARNED different ones. */
@@ -1577,6 +1677,12 @@ static int bsri_cuda_has(int op) {
 static int bsri_cuda_has(int op) { return (void)op, 0; }
 #endif
 
+/* The call as its last check sees it: every operand was held against the workspace. A query writes nothing there. */
+static bsri_call bsri_last_check(const bsri_call *c) {
+    bsri_call last = *c;
+    last.may_write_workspace = c->exec->workspace && !c->exec->query;
+    return last;
+}
 static int bsri_checking(const bsri_call *c) { return !(c->flags & BSR_EXEC_SKIP_CHECKS); }
 
 /* First step of every operation: clears the error record, checks context and exec. */
@@ -1585,9 +1691,10 @@ static bsr_status bsri_begin(bsri_call *c, const bsr_context *ctx, int op, const
     const uint32_t known = BSR_EXEC_SKIP_CHECKS | BSR_EXEC_CHECK_POINTERS | BSR_EXEC_ACCUMULATE_F64 | BSR_EXEC_TF32 |
                            BSR_EXEC_TF32X3 | BSR_EXEC_NO_TABLE | BSR_EXEC_NO_LOG | BSR_EXEC_CONSTANT_MATRIX;
     c->ctx = ctx, c->exec = exec ? exec : &none, c->op = op, c->flags = c->exec->flags, c->turned = 0;
+    c->may_write_workspace = 0, c->reserved = 0;
     if (c->exec->error) {
         memset(c->exec->error, 0, sizeof *c->exec->error);
-        c->exec->error->index = -1;
+        c->exec->error->index = c->exec->error->wanted = -1;
     }
     if (!ctx) return bsri_fail(c, BSR_ITEM_CONTEXT_NULL, BSR_ARG_CONTEXT, -1, 0);
     if (c->flags & ~known) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_EXEC, 0, (int64_t)c->flags);
@@ -1646,6 +1753,11 @@ BSRI_UNUSED BSRI_HD static int64_t bsri_ceil_div(int64_t a, int64_t b) { return 
 /* a / b of non-negative numbers, in 32 bits where that is possible: on a GPU several times faster. */
 BSRI_UNUSED BSRI_HD static int64_t bsri_divide(int64_t a, int64_t b) {
     return ((uint64_t)a | (uint64_t)b) >> 32 ? a / b : (int64_t)((uint32_t)a / (uint32_t)b);
+}
+
+/* n >= 0 rounded up to whole blocks; INT64_MAX where that does not fit. */
+BSRI_UNUSED static int64_t bsri_whole_blocks(int64_t n, int64_t block) {
+    return n <= INT64_MAX - block ? bsri_ceil_div(n, block) * block : INT64_MAX;
 }
 
 /* The one place where a base pointer and an element index meet. */
@@ -1757,6 +1869,7 @@ BSRI_UNUSED static void bsri_store_i32(void *base, int dtype, int64_t i, int32_t
 #define BSRI_BIT(dtype) (1u << (dtype))
 #define BSRI_FLOATS (BSRI_BIT(BSR_F16) | BSRI_BIT(BSR_BF16) | BSRI_BIT(BSR_F32) | BSRI_BIT(BSR_F64))
 #define BSRI_INTS (BSRI_BIT(BSR_I8) | BSRI_BIT(BSR_I32))
+#define BSRI_SAME_OR_F32(dtype) (BSRI_BIT(dtype) | ((dtype) == BSR_F64 ? 0u : BSRI_BIT(BSR_F32)))
 #define BSRI_ANY (BSRI_FLOATS | BSRI_INTS | BSRI_BIT(BSR_I64) | BSRI_BIT(BSR_BOOL))
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -1792,7 +1905,7 @@ static int bsri_batch_join(bsri_batch *b, int32_t dims, const int64_t *size) {
     }
     b->count = 1;
     for (i = 0; i < b->dims; i++)
-        if (!bsri_mul(b->count, b->size[i], &b->count)) return i;
+        if (!bsri_mul(b->count, b->size[i], &b->count)) return i < b->dims - dims ? 0 : i - (b->dims - dims);
     return -1;
 }
 
@@ -1990,41 +2103,130 @@ static int bsri_span_make(bsri_span *s, int operand, const void *data, int64_t e
     return (uint64_t)s->bytes <= (uint64_t)(UINTPTR_MAX - (uintptr_t)data);
 }
 
-/* -1, or the (sorted) dimension through which two elements of an output share memory. */
-static int bsri_span_self_overlap(const bsri_span *s) {
-    int64_t reach = s->element;
+/* -1, or the (sorted) dimension through which two elements of an output share memory; *reach: bytes that its stride must pass. */
+static int bsri_span_self_overlap(const bsri_span *s, int64_t *reach) {
     int i;
-    for (i = 0; i < s->dims; i++) {
-        if (s->stride[i] < reach) return i;
-        reach += (s->size[i] - 1) * s->stride[i];
+    for (*reach = s->element, i = 0; i < s->dims; i++) {
+        if (s->stride[i] < *reach) return i;
+        *reach += (s->size[i] - 1) * s->stride[i];
     }
     return -1;
 }
 
-/* Bytes from the first to the end of the last of what a span repeats every `pitch` bytes. */
-static int64_t bsri_span_within(const bsri_span *s, int64_t pitch) {
-    int64_t bytes = s->bytes;
-    int i;
-    for (i = 0; i < s->dims; i++)
-        if (s->stride[i] % pitch == 0) bytes -= (s->size[i] - 1) * s->stride[i];
-    return bytes;
+/* Do two spans share a byte? A byte's place is a sum of strides times counters, and so is, with one span's counters turned round,
+   the difference of two places. What is asked is whether whole numbers 0 <= z[i] < size[i] and 0 <= rest <= slack fulfil
+   z[0] stride[0] + z[1] stride[1] + ... + rest = total. */
+typedef struct bsri_terms {
+    int64_t stride[2 * BSRI_MAX_DIMS], size[2 * BSRI_MAX_DIMS];
+    int64_t common[2 * BSRI_MAX_DIMS], reach[2 * BSRI_MAX_DIMS]; /* of all terms from here on: greatest divisor, largest sum */
+    int64_t slack;
+    int n, steps; /* steps: that may still be taken */
+} bsri_terms;
+#define BSRI_TERM_STEPS 65536
+
+/* The least k up to `most` for which k a mod m lies in [low, high], or -1; a < m, 0 < low <= high < m, most * a fits. Where no
+   multiple of a lies there, k a has gone y times round m, and y is the answer to the same question modulo a. */
+static int64_t bsri_first_multiple(int64_t a, int64_t m, int64_t low, int64_t high, int64_t most) {
+    int64_t past, y;
+    if (a > m - a) past = low, a = m - a, low = m - high, high = m - past; /* the other way round */
+    if (!a) return -1;
+    past = low % a;
+    if (!past || a - past <= high - low) return bsri_ceil_div(low, a) <= most ? bsri_ceil_div(low, a) : -1;
+    if (low > most * a) return -1;
+    y = bsri_first_multiple((a - m % a) % a, a, past, high % a, (most * a - low) / m);
+    return y < 0 ? -1 : bsri_ceil_div(low + m * y, a);
 }
-/* Does b keep to what a leaves free in each repetition of one of its dimensions, rows or items? So do two halves of one row-major
-   buffer, and a number beside the rows. */
-static int bsri_span_between(const bsri_span *a, const bsri_span *b) {
-    int i;
-    for (i = 0; i < a->dims; i++) {
-        const int64_t pitch = a->stride[i], far_off = pitch > 0 ? (int64_t)(b->data - a->data) % pitch : 0;
-        const int64_t shift = far_off < 0 ? far_off + pitch : far_off; /* from a's start to b's, in a repetition */
-        if (pitch > 0 && shift >= bsri_span_within(a, pitch) && shift + bsri_span_within(b, pitch) <= pitch) return 1;
+static void bsri_terms_drop(bsri_terms *t, int i) { t->n--, t->stride[i] = t->stride[t->n], t->size[i] = t->size[t->n]; }
+/* Terms that fill each other's gaps become one, which most views of one buffer are left with. */
+static void bsri_terms_merge(bsri_terms *t) {
+    int i, j;
+    for (i = 0; i < t->n; i++)
+        if (t->stride[i] <= t->slack + 1) t->slack += (t->size[i] - 1) * t->stride[i], bsri_terms_drop(t, i), i = -1;
+    for (i = 0; i < t->n; i++)
+        for (j = 0; j < t->n; j++) {
+            const int64_t k = t->stride[j] / t->stride[i];
+            if (i == j || k * t->stride[i] != t->stride[j] || k > t->size[i]) continue;
+            t->size[i] += k * (t->size[j] - 1), bsri_terms_drop(t, j), i = j = -1;
+            break;
+        }
+}
+static int64_t bsri_common_divisor(int64_t a, int64_t b) { /* 0 divides by everything */
+    while (b) {
+        const int64_t rest = a % b;
+        a = b, b = rest;
+    }
+    return a;
+}
+/* First what leaves the fewest numbers to try; of the last two, which are decided without trying, the longer stride. */
+static void bsri_terms_order(bsri_terms *t) {
+    int64_t sum = t->slack, stride, size;
+    int i, p, best;
+    for (i = 0; i < t->n; i++) sum += (t->size[i] - 1) * t->stride[i];
+    for (p = 0; p < t->n; p++) {
+        int64_t least = INT64_MAX;
+        for (best = i = p; i < t->n; i++) {
+            const int64_t own = (t->size[i] - 1) * t->stride[i], tries = bsri_min(t->size[i] - 1, (sum - own) / t->stride[i]);
+            if (p + 2 == t->n ? t->stride[i] > t->stride[best] : tries < least) best = i, least = tries;
+        }
+        stride = t->stride[best], size = t->size[best], t->stride[best] = t->stride[p], t->size[best] = t->size[p];
+        t->stride[p] = stride, t->size[p] = size, t->reach[p] = sum, sum -= (size - 1) * stride;
+    }
+    for (p = t->n - 1; p >= 0; p--) t->common[p] = bsri_common_divisor(t->stride[p], p + 1 < t->n ? t->common[p + 1] : 0);
+}
+/* 1: a solution by the terms from p on, 0: none, -1: not known after all steps. */
+static int bsri_terms_solve(bsri_terms *t, int p, int64_t total) {
+    int64_t stride, rest, common, z, last;
+    if (p == t->n) return total <= t->slack;
+    stride = t->stride[p], rest = p + 1 < t->n ? t->reach[p + 1] : t->slack;
+    z = total > rest ? bsri_ceil_div(total - rest, stride) : 0, last = bsri_min(t->size[p] - 1, total / stride);
+    if (p + 1 == t->n) return z <= last;
+    for (common = t->common[p + 1]; z <= last; z++) { /* what is left must be slack away from a multiple of the divisor */
+        const int64_t over = (total - z * stride) % common;
+        const int64_t k = over <= t->slack ? 0 : bsri_first_multiple(stride % common, common, over - t->slack, over, last - z);
+        int found;
+        if (k < 0) return 0;
+        z += k;
+        if (t->steps-- <= 0) return -1;
+        found = bsri_terms_solve(t, p + 1, total - z * stride);
+        if (found) return found;
     }
     return 0;
 }
+static void bsri_terms_add(bsri_terms *t, const bsri_span *s) {
+    int i;
+    for (i = 0; i < s->dims; i++)
+        if (s->stride[i] > 0) t->stride[t->n] = s->stride[i], t->size[t->n] = s->size[i], t->n++;
+}
+/* Leaves out numbers that are too large for the total; then all counters run the other way. Returns the total that they have to
+   make then, or a negative number where they can't. */
+static int64_t bsri_terms_turn(bsri_terms *t, int64_t total) {
+    int64_t sum = t->slack;
+    int i;
+    for (i = 0; i < t->n; i++) {
+        t->size[i] = bsri_min(t->size[i], total / t->stride[i] + 1), sum += (t->size[i] - 1) * t->stride[i];
+        if (t->size[i] == 1) bsri_terms_drop(t, i--);
+    }
+    return sum - total;
+}
+/* 0, or the item that says why not: they do overlap, or it takes more than 64 bits or the steps that there are to decide. */
 static int bsri_spans_overlap(const bsri_span *a, const bsri_span *b) {
     uintptr_t a0 = (uintptr_t)a->data, b0 = (uintptr_t)b->data;
+    bsri_terms t;
+    int64_t total;
+    int found;
     if (!a->bytes || !b->bytes) return 0;
     if (a0 + (uintptr_t)a->bytes <= b0 || b0 + (uintptr_t)b->bytes <= a0) return 0;
-    return !bsri_span_between(a, b) && !bsri_span_between(b, a);
+    if (a->bytes > INT64_MAX - b->bytes) return BSR_ITEM_OVERLAP_UNDECIDED;
+    total = (b0 > a0 ? (int64_t)(b0 - a0) : -(int64_t)(a0 - b0)) + b->bytes - 1;
+    t.n = 0, t.slack = a->element + b->element - 2, t.steps = BSRI_TERM_STEPS;
+    bsri_terms_add(&t, a);
+    bsri_terms_add(&t, b);
+    for (found = 0; found < 2 && total >= 0; found++) total = bsri_terms_turn(&t, total);
+    if (total < 0) return 0;
+    bsri_terms_merge(&t);
+    bsri_terms_order(&t);
+    found = bsri_terms_solve(&t, 0, total);
+    return found < 0 ? BSR_ITEM_OVERLAP_UNDECIDED : found ? BSR_ITEM_OVERLAP : 0;
 }
 static int bsri_spans_equal(const bsri_span *a, const bsri_span *b) {
     int i;
@@ -2057,9 +2259,10 @@ static bsr_status bsri_span_read(const bsri_call *c, bsri_spans *set, int operan
     int i;
     if (!data || bytes <= 0) return BSR_OK;
     if (!bsri_span_make(&s, operand, data, 1, 1, &bytes, &one)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, bytes);
-    for (i = 0; i < set->count; i++)
-        if (set->span[i].written && bsri_spans_overlap(&set->span[i], &s))
-            return bsri_fail(c, BSR_ITEM_OVERLAP, set->span[i].operand, -1, operand);
+    for (i = 0; i < set->count; i++) {
+        const int item = set->span[i].written ? bsri_spans_overlap(&set->span[i], &s) : 0;
+        if (item) return bsri_fail(c, item, set->span[i].operand, -1, operand);
+    }
     return bsri_span_keep(c, set, &s);
 }
 /* An output s: no overlap with what the set holds, except that it may equal an operand of `same` exactly. */
@@ -2068,20 +2271,22 @@ static bsr_status bsri_check_overlap(const bsri_call *c, const bsri_spans *set, 
     int i;
     for (i = 0; i < set->count; i++) {
         const bsri_span *other = &set->span[i];
-        if (!bsri_spans_overlap(s, other)) continue;
-        if ((same & BSRI_MAY_BE(other->operand)) && bsri_spans_equal(s, other)) continue;
-        return bsri_fail(c, BSR_ITEM_OVERLAP, s->operand, -1, other->operand);
+        const int equal = (same & BSRI_MAY_BE(other->operand)) && bsri_spans_equal(s, other);
+        const int item = equal ? 0 : bsri_spans_overlap(s, other);
+        if (item) return bsri_fail(c, item, s->operand, -1, other->operand);
     }
     return BSR_OK;
 }
 /* The last of an operand's checks: an output's elements are distinct and overlap nothing in set; it is kept there. inside: how
    many of its dimensions are a stored block's number, rows and columns, or an index array's; 0: it is dense. */
 static bsr_status bsri_check_span(const bsri_call *c, bsri_spans *set, bsri_span *s, int inside, int role, uint64_t same) {
-    const int bad = role == BSRI_WRITE ? bsri_span_self_overlap(s) : -1;
+    int64_t reach;
+    const int bad = role == BSRI_WRITE ? bsri_span_self_overlap(s, &reach) : -1;
     s->written = role == BSRI_WRITE;
     if (bad >= 0) { /* strides as they are numbered in BSR_ITEM_LIST */
         const int at = s->place[bad], number = !inside ? at : at < inside ? 6 + at : 2 + at - inside;
-        return bsri_fail(c, BSR_ITEM_STRIDE_OUTPUT, s->operand, number, s->stride[bad] / s->element);
+        return bsri_fail_wanted(c, BSR_ITEM_STRIDE_OUTPUT, s->operand, number, s->stride[bad] / s->element,
+                                bsri_ceil_div(reach, s->element));
     }
     if (s->written && set) BSRI_TRY(bsri_check_overlap(c, set, s, same));
     return set ? bsri_span_keep(c, set, s) : BSR_OK;
@@ -2108,12 +2313,13 @@ static bsr_status bsri_check_pointer(const bsri_call *c, const void *p, int64_t 
 }
 static bsr_status bsri_check_dtype(const bsri_call *c, int dtype, uint32_t accepted, int operand) {
     if (!bsr_dtype_size(dtype)) return bsri_fail(c, BSR_ITEM_DTYPE_UNKNOWN, operand, -1, dtype);
-    if (!(accepted & BSRI_BIT(dtype))) return bsri_fail(c, BSR_ITEM_DTYPE_NOT_ACCEPTED, operand, -1, dtype);
+    if (!(accepted & BSRI_BIT(dtype))) return bsri_fail_wanted(c, BSR_ITEM_DTYPE_NOT_ACCEPTED, operand, -1, dtype, accepted);
     return BSR_OK;
 }
 static bsr_status bsri_check_batch(const bsri_call *c, int32_t dims, const int64_t *size, int operand) {
     int i;
-    if (dims < 0 || dims > BSR_MAX_BATCH_DIMS) return bsri_fail(c, BSR_ITEM_BATCH_DIMS, operand, -1, dims);
+    if (dims < 0 || dims > BSR_MAX_BATCH_DIMS)
+        return bsri_fail_wanted(c, BSR_ITEM_BATCH_DIMS, operand, -1, dims, dims < 0 ? 0 : BSR_MAX_BATCH_DIMS);
     for (i = 0; i < dims; i++)
         if (size[i] < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, operand, 2 + i, size[i]);
     return BSR_OK;
@@ -2188,8 +2394,8 @@ static bsr_status bsri_check_matrix_sizes(const bsri_call *c, const bsr_matrix *
     if (m->rows < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, operand, 0, m->rows);
     if (m->cols < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, operand, 1, m->cols);
     BSRI_TRY(bsri_check_block(c, m, operand));
-    if (m->rows % m->block_rows) return bsri_fail(c, BSR_ITEM_BLOCK_DIVIDES, operand, 0, m->rows);
-    if (m->cols % m->block_cols) return bsri_fail(c, BSR_ITEM_BLOCK_DIVIDES, operand, 1, m->cols);
+    if (m->rows % m->block_rows) return bsri_fail_wanted(c, BSR_ITEM_BLOCK_DIVIDES, operand, 0, m->rows, m->block_rows);
+    if (m->cols % m->block_cols) return bsri_fail_wanted(c, BSR_ITEM_BLOCK_DIVIDES, operand, 1, m->cols, m->block_cols);
     if (m->nnz < 0) return bsri_fail(c, BSR_ITEM_NNZ_NEGATIVE, operand, -1, m->nnz);
     BSRI_TRY(bsri_check_batch(c, m->batch_dims, m->batch, operand));
     limit = m->index_dtype == BSR_I32 ? INT32_MAX : INT64_MAX - 1;
@@ -2276,26 +2482,95 @@ static bsr_status bsri_check_cols(const bsri_call *c, const bsr_matrix *m, const
     }
     return BSR_OK;
 }
-/* An i whose number occurred before, or -1; number(arg, i) is not negative. Where they do not ascend, a bitmap on the stack looks
-   at one window of numbers after another, so that nothing is allocated: the first i of the lowest window that has one. */
-static int64_t bsri_find_repeat(int64_t (*number)(const void *arg, int64_t i), const void *arg, int64_t n) {
-    const int64_t window = 65536;
-    uint64_t seen[65536 / 64];
-    int64_t start = 0, next, before = -1, i;
-    for (i = 0; i < n && (next = number(arg, i)) > before; i++) before = next;
-    if (i >= n) return -1;
-    for (;; start = next) {
-        memset(seen, 0, sizeof seen);
-        for (next = -1, i = 0; i < n; i++) {
-            int64_t t = number(arg, i) - start;
-            uint64_t bit = UINT64_C(1) << (t & 63);
-            if (t >= window && (next < 0 || t + start < next)) next = t + start;
-            if (t < 0 || t >= window) continue;
-            if (seen[t / 64] & bit) return i;
-            seen[t / 64] |= bit;
+/* Looks for repeats among numbers in any order without allocating: a bitmap goes over one window of them after another. Its bits
+   are the call's workspace where that holds them all, else the context's, which serve one call at a time, else few on the
+   stack. Pieces of the list without a number in the window are passed over. */
+#define BSRI_REPEAT_PIECES 128
+typedef struct bsri_repeats {
+    int64_t (*number)(const void *arg, int64_t i); /* negative: does not count */
+    const void *arg;
+    int64_t n, each;                                          /* numbers; of them in a piece */
+    int64_t low[BSRI_REPEAT_PIECES], high[BSRI_REPEAT_PIECES]; /* of each piece */
+    uint64_t *seen;
+    int64_t window; /* bits of seen */
+} bsri_repeats;
+
+/* The pieces' bounds. Returns whether all numbers ascend, and none is there twice. */
+static int bsri_repeats_survey(bsri_repeats *r, int64_t *first, int64_t *last) {
+    int64_t i, piece, before = -1;
+    int ascend = 1;
+    r->each = bsri_ceil_div(r->n, BSRI_REPEAT_PIECES), *first = INT64_MAX, *last = -1;
+    for (piece = 0, i = 0; piece < BSRI_REPEAT_PIECES; piece++) {
+        const int64_t end = r->n - i < r->each ? r->n : i + r->each;
+        int64_t low = INT64_MAX, high = -1;
+        for (; i < end; i++) {
+            const int64_t now = r->number(r->arg, i);
+            if (now < 0) continue;
+            ascend &= now > before, before = now, low = bsri_min(low, now), high = bsri_max(high, now);
         }
-        if (next < 0) return -1;
+        r->low[piece] = low, r->high[piece] = high, *first = bsri_min(*first, low), *last = bsri_max(*last, high);
     }
+    return ascend;
+}
+/* The first i below `end` whose number lies in the window from `start` and occurred before, or end; *next: the lowest number
+   behind the window. */
+static int64_t bsri_repeats_within(bsri_repeats *r, int64_t start, int64_t last, int64_t end, int64_t *next) {
+    const int64_t bits = bsri_min(r->window, last - start + 1);
+    int64_t i, piece;
+    memset(r->seen, 0, (size_t)((bits + 63) / 64 * 8)), *next = INT64_MAX;
+    for (piece = 0; piece < BSRI_REPEAT_PIECES && piece * r->each < end; piece++) {
+        if (r->high[piece] < start) continue;
+        if (r->low[piece] - start >= bits) {
+            *next = bsri_min(*next, r->low[piece]);
+            continue;
+        }
+        for (i = piece * r->each; i < bsri_min(end, (piece + 1) * r->each); i++) {
+            const int64_t now = r->number(r->arg, i), at = now - start;
+            if (now < start) continue;
+            if (at >= bits) {
+                *next = bsri_min(*next, now);
+                continue;
+            }
+            if (r->seen[at / 64] >> (at % 64) & 1u) return i;
+            r->seen[at / 64] |= UINT64_C(1) << (at % 64);
+        }
+    }
+    return end;
+}
+
+/* The context's bits, or null where another call has them. */
+#define BSRI_CONTEXT_BITS (INT64_C(1) << 20)
+static uint64_t *bsri_bits_borrow(const bsr_context *ctx) {
+#if defined(__GNUC__) || defined(__clang__)
+    uint32_t *lent = &((bsr_context *)(uintptr_t)ctx)->bits_lent;
+    if (ctx->bits && !__atomic_exchange_n(lent, 1, __ATOMIC_ACQUIRE)) return ctx->bits;
+#else
+    (void)ctx;
+#endif
+    return NULL;
+}
+static void bsri_bits_return(const bsr_context *ctx) {
+#if defined(__GNUC__) || defined(__clang__)
+    __atomic_store_n(&((bsr_context *)(uintptr_t)ctx)->bits_lent, 0, __ATOMIC_RELEASE);
+#else
+    (void)ctx;
+#endif
+}
+/* The first i whose number occurred before, or -1: the same whatever bits there are. */
+static int64_t bsri_find_repeat(const bsri_call *c, int64_t (*number)(const void *arg, int64_t i), const void *arg, int64_t n) {
+    uint64_t own[65536 / 64], *borrowed = NULL;
+    int64_t first, last, end = n, start, next;
+    bsri_repeats r;
+    r.number = number, r.arg = arg, r.n = n, r.seen = own, r.window = 65536;
+    if (bsri_repeats_survey(&r, &first, &last)) return -1;
+    if (last - first >= r.window && c->may_write_workspace && (uintptr_t)c->exec->workspace % 8 == 0 &&
+        (uint64_t)(last - first) / 64 < c->exec->workspace_bytes / 8)
+        r.seen = (uint64_t *)c->exec->workspace, r.window = last - first + 1;
+    else if (last - first >= r.window && (borrowed = bsri_bits_borrow(c->ctx)) != NULL)
+        r.seen = borrowed, r.window = BSRI_CONTEXT_BITS;
+    for (start = first; start <= last; start = next) end = bsri_repeats_within(&r, start, last, end, &next);
+    if (borrowed) bsri_bits_return(c->ctx);
+    return end < n ? end : -1;
 }
 
 /* A transposed index: its header is the matrix's, its numbers stay inside the arrays. bsr_validate looks further. */
@@ -2322,10 +2597,7 @@ static bsr_status bsri_check_transposed_index(const bsri_call *c, const bsr_matr
     return BSR_OK;
 }
 
-static int64_t bsri_schedule_line(const void *arg, int64_t i) { /* the padding counts as lines past the end, all different */
-    const int32_t *order = (const int32_t *)arg;
-    return order[i] >= 0 ? order[i] : (INT64_C(1) << 32) + i;
-}
+static int64_t bsri_schedule_line(const void *arg, int64_t i) { return ((const int32_t *)arg)[i]; } /* -1: padding */
 /* A schedule: header, and every line exactly once, as a line left out would be left unwritten. */
 static bsr_status bsri_check_schedule(const bsri_call *c, const bsr_matrix *m, int operand) {
     const int64_t *have = (const int64_t *)m->schedule;
@@ -2339,7 +2611,7 @@ static bsr_status bsri_check_schedule(const bsri_call *c, const bsr_matrix *m, i
             if (order[k] < -1 || order[k] >= v.lines) return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, operand, k, order[k]);
             lines += order[k] >= 0;
         }
-        k = bsri_find_repeat(bsri_schedule_line, order, n);
+        k = bsri_find_repeat(c, bsri_schedule_line, order, n);
         if (k >= 0) return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, operand, k, order[k]);
         if (lines != v.lines) return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, operand, n, lines);
     }
@@ -2372,13 +2644,21 @@ static bsr_status bsri_check_structure(const bsri_call *c, const bsr_matrix *m, 
 
 /* m must have ref's sizes. Compared before any array is read, so that a size that is off is reported, not followed. */
 static bsr_status bsri_check_same_sizes(const bsri_call *c, const bsr_matrix *ref, const bsr_matrix *m, int operand) {
-    if (m->rows != ref->rows) return bsri_fail(c, BSR_ITEM_ROWS_MISMATCH, operand, -1, m->rows);
-    if (m->cols != ref->cols) return bsri_fail(c, BSR_ITEM_COLS_MISMATCH, operand, -1, m->cols);
-    if (m->block_rows != ref->block_rows) return bsri_fail(c, BSR_ITEM_BLOCK_MISMATCH, operand, 0, m->block_rows);
-    if (m->block_cols != ref->block_cols) return bsri_fail(c, BSR_ITEM_BLOCK_MISMATCH, operand, 1, m->block_cols);
-    if (m->nnz != ref->nnz) return bsri_fail(c, BSR_ITEM_NNZ_MISMATCH, operand, -1, m->nnz);
+    if (m->rows != ref->rows) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, operand, -1, m->rows, ref->rows);
+    if (m->cols != ref->cols) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, operand, -1, m->cols, ref->cols);
+    if (m->block_rows != ref->block_rows)
+        return bsri_fail_wanted(c, BSR_ITEM_BLOCK_MISMATCH, operand, 0, m->block_rows, ref->block_rows);
+    if (m->block_cols != ref->block_cols)
+        return bsri_fail_wanted(c, BSR_ITEM_BLOCK_MISMATCH, operand, 1, m->block_cols, ref->block_cols);
+    if (m->nnz != ref->nnz) return bsri_fail_wanted(c, BSR_ITEM_NNZ_MISMATCH, operand, -1, m->nnz, ref->nnz);
     if ((m->flags ^ ref->flags) & BSR_MATRIX_RAGGED) return bsri_fail(c, BSR_ITEM_FLAGS_CONFLICT, operand, -1, (int64_t)m->flags);
     return BSR_OK;
+}
+/* Dimension `bad` of an operand did not join b, which it met with another size, or as one item too many to count. */
+static bsr_status bsri_fail_batch(const bsri_call *c, const bsri_batch *b, int bad, int32_t dims, const int64_t *size,
+                                  int operand) {
+    const int64_t met = b->size[b->dims - dims + bad];
+    return bsri_fail_wanted(c, BSR_ITEM_BATCH_SIZE, operand, bad, size[bad], met == size[bad] ? 1 : met);
 }
 /* m must have ref's sizes, and its pattern entry by entry (CPU backend). Arrays that both share are not compared. Reads
    the arrays by position only, so the contents need not have been checked. */
@@ -2389,7 +2669,7 @@ BSRI_UNUSED static bsr_status bsri_check_same_pattern(const bsri_call *c, const 
     BSRI_TRY(bsri_check_same_sizes(c, ref, m, operand));
     if (bsri_batch_join(&batch, ref->batch_dims, ref->batch) >= 0) return BSR_OK; /* reported by the batch checks */
     i = bsri_batch_join(&batch, m->batch_dims, m->batch);
-    if (i >= 0) return bsri_fail(c, BSR_ITEM_BATCH_SIZE, operand, i, m->batch[i]);
+    if (i >= 0) return bsri_fail_batch(c, &batch, (int)i, m->batch_dims, m->batch, operand);
     n = bsri_pattern_count(ref) <= 1 && bsri_pattern_count(m) <= 1 ? bsri_min(batch.count, 1) : batch.count;
     for (i = 0; i < n && !bsri_on_cuda(c); i++) {
         const int shared = ref->index_dtype == m->index_dtype; /* one array read as two types is two patterns */
@@ -2406,9 +2686,8 @@ BSRI_UNUSED static bsr_status bsri_check_same_pattern(const bsri_call *c, const 
 
 /* Joins an operand's batch into b. */
 static bsr_status bsri_join(const bsri_call *c, bsri_batch *b, int32_t dims, const int64_t *size, int operand) {
-    int bad = bsri_batch_join(b, dims, size);
-    if (bad >= 0) return bsri_fail(c, BSR_ITEM_BATCH_SIZE, operand, bad, size[bad]);
-    return BSR_OK;
+    const int bad = bsri_batch_join(b, dims, size);
+    return bad < 0 ? BSR_OK : bsri_fail_batch(c, b, bad, dims, size, operand);
 }
 /* An output's batch must be exactly b (absent leading dimensions count as 1). */
 static bsr_status bsri_check_batch_out(const bsri_call *c, const bsri_batch *b, int32_t dims, const int64_t *size, int operand) {
@@ -2416,8 +2695,8 @@ static bsr_status bsri_check_batch_out(const bsri_call *c, const bsri_batch *b, 
     for (i = 1; i <= n; i++) {
         int64_t have = i <= dims ? size[dims - i] : 1, want = i <= b->dims ? b->size[b->dims - i] : 1;
         if (have == want) continue;
-        return i > dims ? bsri_fail(c, BSR_ITEM_BATCH_DIMS, operand, -1, dims)
-                        : bsri_fail(c, BSR_ITEM_BATCH_SIZE, operand, dims - i, have);
+        return i > dims ? bsri_fail_wanted(c, BSR_ITEM_BATCH_DIMS, operand, -1, dims, b->dims)
+                        : bsri_fail_wanted(c, BSR_ITEM_BATCH_SIZE, operand, dims - i, have, want);
     }
     return BSR_OK;
 }
@@ -2427,9 +2706,9 @@ static bsr_status bsri_check_batch_fits(const bsri_call *c, const bsri_batch *b,
     for (i = 1; i <= dims; i++) {
         int64_t have = size[dims - i];
         if (i > b->dims) {
-            if (have != 1) return bsri_fail(c, BSR_ITEM_BATCH_EXTRA, operand, dims - i, have);
+            if (have != 1) return bsri_fail_wanted(c, BSR_ITEM_BATCH_EXTRA, operand, dims - i, have, 1);
         } else if (have != 1 && have != b->size[b->dims - i]) {
-            return bsri_fail(c, BSR_ITEM_BATCH_SIZE, operand, dims - i, have);
+            return bsri_fail_wanted(c, BSR_ITEM_BATCH_SIZE, operand, dims - i, have, b->size[b->dims - i]);
         }
     }
     return BSR_OK;
@@ -2439,8 +2718,8 @@ static bsr_status bsri_check_batch_fits(const bsri_call *c, const bsri_batch *b,
 BSRI_UNUSED static bsr_status bsri_check_repeated(const bsri_call *c, bsri_spans *set, const bsr_dense *d, int id,
                                                   uint32_t accepted, int64_t rows, int64_t cols, const bsri_batch *batch) {
     BSRI_TRY(bsri_check_dense(c, set, d, id, accepted, BSRI_READ));
-    if (d->rows != rows && d->rows != 1) return bsri_fail(c, BSR_ITEM_ROWS_MISMATCH, id, -1, d->rows);
-    if (d->cols != cols && d->cols != 1) return bsri_fail(c, BSR_ITEM_COLS_MISMATCH, id, -1, d->cols);
+    if (d->rows != rows && d->rows != 1) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, id, -1, d->rows, rows);
+    if (d->cols != cols && d->cols != 1) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, id, -1, d->cols, cols);
     return bsri_check_batch_fits(c, batch, d->batch_dims, d->batch, id);
 }
 
@@ -2467,7 +2746,8 @@ static bsr_status bsri_plan_field(const bsri_call *c, int field, int64_t asked, 
 /* Is the caller's plan one for this operation and backend at all? */
 static bsr_status bsri_plan_begin(const bsri_call *c) {
     const bsr_plan *asked = c->exec->plan;
-    if (asked && asked->op && asked->op != c->op) return bsri_fail(c, BSR_ITEM_PLAN_OP, BSR_ARG_EXEC, -1, asked->op);
+    if (asked && asked->op && asked->op != c->op)
+        return bsri_fail_wanted(c, BSR_ITEM_PLAN_OP, BSR_ARG_EXEC, -1, asked->op, c->op);
     return asked ? bsri_plan_field(c, 1, asked->backend, c->ctx->backend) : BSR_OK;
 }
 /* Does a plan leave everything to choose open? */
@@ -4573,7 +4853,7 @@ static bsr_status bsri_softmax_check(const bsri_call *c, double scale, const bsr
     }
     BSRI_TRY(bsri_softmax_check_out(c, &set, x, y, BSR_ARG_Y, BSRI_MAY_BE(BSR_ARG_X)));
     if (y->dtype != x->dtype && (y->dtype != BSR_F32 || x->dtype == BSR_F64))
-        return bsri_fail(c, BSR_ITEM_DTYPE_OUT, BSR_ARG_Y, -1, y->dtype);
+        return bsri_fail_wanted(c, BSR_ITEM_DTYPE_OUT, BSR_ARG_Y, -1, y->dtype, BSRI_SAME_OR_F32(x->dtype));
     return bsri_check_structure(c, x, BSR_ARG_X, 0);
 }
 
@@ -4587,11 +4867,13 @@ static bsr_status bsri_softmax_backward_check(const bsri_call *c, double scale, 
     BSRI_TRY(bsri_check_scale(c, scale));
     b = bsri_batch_of(y->batch_dims, y->batch);
     BSRI_TRY(bsri_check_matrix(c, &set, dy, BSR_ARG_DY, BSRI_FLOATS, BSRI_READ));
-    if (dy->dtype != y->dtype) return bsri_fail(c, BSR_ITEM_DTYPE_MISMATCH, BSR_ARG_DY, -1, dy->dtype);
+    if (dy->dtype != y->dtype) return bsri_fail_wanted(c, BSR_ITEM_DTYPE_MISMATCH, BSR_ARG_DY, -1, dy->dtype, y->dtype);
     BSRI_TRY(bsri_check_batch_out(c, &b, dy->batch_dims, dy->batch, BSR_ARG_DY));
     BSRI_TRY(bsri_check_same_pattern(c, y, dy, BSR_ARG_DY));
     BSRI_TRY(bsri_softmax_check_out(c, &set, y, dx, BSR_ARG_DX, BSRI_MAY_BE(BSR_ARG_Y) | BSRI_MAY_BE(BSR_ARG_DY)));
-    if ((dx->dtype == BSR_F64) != (y->dtype == BSR_F64)) return bsri_fail(c, BSR_ITEM_DTYPE_OUT, BSR_ARG_DX, -1, dx->dtype);
+    if ((dx->dtype == BSR_F64) != (y->dtype == BSR_F64))
+        return bsri_fail_wanted(c, BSR_ITEM_DTYPE_OUT, BSR_ARG_DX, -1, dx->dtype,
+                                y->dtype == BSR_F64 ? BSRI_BIT(BSR_F64) : BSRI_FLOATS & ~BSRI_BIT(BSR_F64));
     return bsri_check_structure(c, y, BSR_ARG_Y, 0);
 }
 
@@ -5057,7 +5339,7 @@ static bsr_status bsri_attention_join(const bsri_call *c, bsri_batch *b, const b
     *group = 1;
     for (i = 0; i < d->batch_dims; i++) size[i] = d->batch[i];
     if (i && heads > 1 && size[i - 1] != 1 && size[i - 1] != heads) {
-        if (size[i - 1] == 0 || heads % size[i - 1]) return bsri_fail(c, BSR_ITEM_HEADS, operand, -1, heads);
+        if (size[i - 1] == 0 || heads % size[i - 1]) return bsri_fail_wanted(c, BSR_ITEM_HEADS, operand, -1, heads, size[i - 1]);
         *group = heads / size[i - 1], size[i - 1] = heads;
     }
     return bsri_join(c, b, d->batch_dims, size, operand);
@@ -5082,18 +5364,18 @@ static bsr_status bsri_attention_check_inputs(const bsri_call *c, bsri_spans *se
                                               const bsr_dense *v, const bsr_matrix *mask, uint32_t flags) {
     const int values = (flags & (BSR_ATTENTION_MASK_BOOLEAN | BSR_ATTENTION_MASK_ADDITIVE)) != 0;
     const uint32_t accepted = flags & BSR_ATTENTION_MASK_ADDITIVE ? BSRI_MASKS & ~BSRI_BIT(BSR_BOOL) : BSRI_ANY;
+    int64_t rows, cols;
     BSRI_TRY(bsri_check_dense(c, set, q, BSR_ARG_Q, BSRI_FLOATS, BSRI_READ));
     BSRI_TRY(bsri_check_dense(c, set, k, BSR_ARG_K, BSRI_FLOATS, BSRI_READ));
     BSRI_TRY(bsri_check_dense(c, set, v, BSR_ARG_V, BSRI_FLOATS, BSRI_READ));
-    if (k->dtype != q->dtype) return bsri_fail(c, BSR_ITEM_DTYPE_MISMATCH, BSR_ARG_K, -1, k->dtype);
-    if (v->dtype != q->dtype) return bsri_fail(c, BSR_ITEM_DTYPE_MISMATCH, BSR_ARG_V, -1, v->dtype);
-    if (k->cols != q->cols) return bsri_fail(c, BSR_ITEM_INNER_MISMATCH, BSR_ARG_K, -1, k->cols);
-    if (v->rows != k->rows) return bsri_fail(c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_V, -1, v->rows);
+    if (k->dtype != q->dtype) return bsri_fail_wanted(c, BSR_ITEM_DTYPE_MISMATCH, BSR_ARG_K, -1, k->dtype, q->dtype);
+    if (v->dtype != q->dtype) return bsri_fail_wanted(c, BSR_ITEM_DTYPE_MISMATCH, BSR_ARG_V, -1, v->dtype, q->dtype);
+    if (k->cols != q->cols) return bsri_fail_wanted(c, BSR_ITEM_INNER_MISMATCH, BSR_ARG_K, -1, k->cols, q->cols);
+    if (v->rows != k->rows) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_V, -1, v->rows, k->rows);
     BSRI_TRY(bsri_check_matrix(c, set, mask, BSR_ARG_MASK, accepted, values ? BSRI_READ : BSRI_PATTERN));
-    if (bsri_block_rows(mask) != bsri_ceil_div(q->rows, mask->block_rows))
-        return bsri_fail(c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_MASK, -1, mask->rows);
-    if (bsri_block_cols(mask) != bsri_ceil_div(k->rows, mask->block_cols))
-        return bsri_fail(c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_MASK, -1, mask->cols);
+    rows = bsri_whole_blocks(q->rows, mask->block_rows), cols = bsri_whole_blocks(k->rows, mask->block_cols);
+    if (mask->rows != rows) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_MASK, -1, mask->rows, rows);
+    if (mask->cols != cols) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_MASK, -1, mask->cols, cols);
     return bsri_check_structure(c, mask, BSR_ARG_MASK, 0);
 }
 
@@ -5101,8 +5383,8 @@ static bsr_status bsri_attention_check_inputs(const bsri_call *c, bsri_spans *se
 static bsr_status bsri_attention_check_output(const bsri_call *c, bsri_spans *set, const bsri_batch *b, const bsr_dense *d,
                                               int64_t rows, int64_t cols, int operand, uint32_t accepted) {
     BSRI_TRY(bsri_check_dense(c, set, d, operand, accepted, BSRI_WRITE));
-    if (d->rows != rows) return bsri_fail(c, BSR_ITEM_ROWS_MISMATCH, operand, -1, d->rows);
-    if (d->cols != cols) return bsri_fail(c, BSR_ITEM_COLS_MISMATCH, operand, -1, d->cols);
+    if (d->rows != rows) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, operand, -1, d->rows, rows);
+    if (d->cols != cols) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, operand, -1, d->cols, cols);
     return bsri_check_batch_out(c, b, d->batch_dims, d->batch, operand);
 }
 
@@ -5130,7 +5412,7 @@ static bsr_status bsri_attention_check(const bsri_call *c, double scale, bsri_at
     BSRI_TRY(bsri_check_bias(c, &set, &j->batch, o->key_padding_mask, 1, j->k->rows, o->key_padding_mode, BSR_ARG_KEY_PADDING));
     BSRI_TRY(bsri_attention_check_output(c, &set, &j->batch, j->out, j->q->rows, j->v->cols, BSR_ARG_OUT, BSRI_FLOATS));
     if (j->out->dtype != dtype && (j->out->dtype != BSR_F32 || dtype == BSR_F64))
-        return bsri_fail(c, BSR_ITEM_DTYPE_OUT, BSR_ARG_OUT, -1, j->out->dtype);
+        return bsri_fail_wanted(c, BSR_ITEM_DTYPE_OUT, BSR_ARG_OUT, -1, j->out->dtype, BSRI_SAME_OR_F32(dtype));
     if (o->score_function && (dtype == BSR_F64 || (c->flags & BSR_EXEC_ACCUMULATE_F64))) /* as in epilogues: it computes in f32 */
         return bsri_fail(c, BSR_ITEM_ACTIVATION_DTYPE, BSR_ARG_OPTIONS, -1, o->score_function);
     if (!j->lse) return BSR_OK;
@@ -5399,8 +5681,8 @@ static bsr_status bsri_build_begin(const bsri_call *c, bsri_build *b, const bsr_
         if (!bsri_mul(bsri_ceil_div(rows, m->block_rows), m->block_rows, &rows) ||
             !bsri_mul(bsri_ceil_div(cols, m->block_cols), m->block_cols, &cols))
             return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
-        if (m->rows && m->rows != rows) return bsri_fail(c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_MATRIX, -1, m->rows);
-        if (m->cols && m->cols != cols) return bsri_fail(c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_MATRIX, -1, m->cols);
+        if (m->rows && m->rows != rows) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_MATRIX, -1, m->rows, rows);
+        if (m->cols && m->cols != cols) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_MATRIX, -1, m->cols, cols);
         b->to.rows = rows, b->to.cols = cols;
     }
     b->count_only = !m->col_indices && (!values || !m->values);
@@ -5428,7 +5710,7 @@ static bsr_status bsri_build_check(const bsri_call *c, bsri_build *b, bsri_spans
     element = (int64_t)bsr_dtype_size(m->index_dtype), stride[0] = 1, size[0] = b->rows + 1;
     for (i = 0; i < m->batch_dims; i++) /* one crow per item, ragged or not */
         if (b->batch.count && m->batch[i] > 1 && !m->crow_batch_stride[i])
-            return bsri_fail(c, BSR_ITEM_STRIDE_OUTPUT, BSR_ARG_MATRIX, 2 + i, 0);
+            return bsri_fail_wanted(c, BSR_ITEM_STRIDE_OUTPUT, BSR_ARG_MATRIX, 2 + i, 0, b->rows + 1);
     BSRI_TRY(bsri_check_array(c, set, m, BSR_ARG_MATRIX, m->crow_indices, element, m->crow_batch_stride, 1, size, stride,
                               BSRI_WRITE, 0));
     size[0] = m->nnz;
@@ -5445,7 +5727,9 @@ static bsr_status bsri_build_check(const bsri_call *c, bsri_build *b, bsri_spans
 /* Values go among the float types; integers keep theirs. */
 static bsr_status bsri_check_convertible(const bsri_call *c, int from, int to, int operand) {
     uint32_t pair = BSRI_BIT(from) | BSRI_BIT(to);
-    if (from != to && (pair & ~BSRI_FLOATS)) return bsri_fail(c, BSR_ITEM_DTYPE_OUT, operand, -1, to);
+    if (from != to && (pair & ~BSRI_FLOATS))
+        return bsri_fail_wanted(c, BSR_ITEM_DTYPE_OUT, operand, -1, to,
+                                BSRI_FLOATS & BSRI_BIT(from) ? BSRI_FLOATS : BSRI_BIT(from));
     return BSR_OK;
 }
 
@@ -5551,7 +5835,7 @@ static bsr_status bsri_build_output(const bsri_call *c, bsri_build *b, bsr_matri
     for (item = 0; item < b->batch.count; item++) {
         for (r = 0, n = 0; r < b->rows; r++) n += b->first[item * b->rows + r];
         if (item == 0) size = n;
-        if (n != size && !ragged) return bsri_fail(c, BSR_ITEM_UNEQUAL_NNZ, BSR_ARG_MATRIX, item, n);
+        if (n != size && !ragged) return bsri_fail_wanted(c, BSR_ITEM_UNEQUAL_NNZ, BSR_ARG_MATRIX, item, n, size);
         total += n, largest = ragged ? total : n;
     }
     if (largest > limit) return bsri_fail(c, BSR_ITEM_INDEX_RANGE, BSR_ARG_MATRIX, -1, largest);
@@ -5818,7 +6102,7 @@ static bsri_entries bsri_entries_of(const bsr_matrix *s, const void *row) {
 static bsr_status bsri_build_entries_check(const bsri_call *c, bsri_build *b, const bsr_matrix *s, bsri_spans *set) {
     const bsr_matrix *m = &b->to;
     BSRI_TRY(bsri_build_check(c, b, set));
-    if (m->batch_dims) return bsri_fail(c, BSR_ITEM_BATCH_DIMS, BSR_ARG_MATRIX, -1, m->batch_dims);
+    if (m->batch_dims) return bsri_fail_wanted(c, BSR_ITEM_BATCH_DIMS, BSR_ARG_MATRIX, -1, m->batch_dims, 0);
     return s->values && b->with_values ? bsri_check_convertible(c, s->dtype, m->dtype, BSR_ARG_MATRIX) : BSR_OK;
 }
 BSR_API bsr_status bsr_from_csr(const bsr_context *ctx, int64_t rows, int64_t cols, int64_t nnz, const void *crow,
@@ -5952,8 +6236,10 @@ static bsr_status bsri_prune_check_sparse(const bsri_call *c, bsri_build *b, con
     bsri_spans set;
     set.count = 0;
     BSRI_TRY(bsri_check_matrix(c, &set, s, BSR_ARG_SOURCE, BSRI_FLOATS | BSRI_INTS, BSRI_READ));
-    if (s->block_rows != b->to.block_rows) return bsri_fail(c, BSR_ITEM_BLOCK_MISMATCH, BSR_ARG_MATRIX, 0, b->to.block_rows);
-    if (s->block_cols != b->to.block_cols) return bsri_fail(c, BSR_ITEM_BLOCK_MISMATCH, BSR_ARG_MATRIX, 1, b->to.block_cols);
+    if (s->block_rows != b->to.block_rows)
+        return bsri_fail_wanted(c, BSR_ITEM_BLOCK_MISMATCH, BSR_ARG_MATRIX, 0, b->to.block_rows, s->block_rows);
+    if (s->block_cols != b->to.block_cols)
+        return bsri_fail_wanted(c, BSR_ITEM_BLOCK_MISMATCH, BSR_ARG_MATRIX, 1, b->to.block_cols, s->block_cols);
     BSRI_TRY(bsri_build_check(c, b, &set));
     if (b->with_values) BSRI_TRY(bsri_check_convertible(c, s->dtype, b->to.dtype, BSR_ARG_MATRIX));
     BSRI_TRY(bsri_check_batch_fits(c, &b->batch, s->batch_dims, s->batch, BSR_ARG_SOURCE));
@@ -6043,9 +6329,9 @@ BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, con
         BSRI_TRY(bsri_check_dense(&c, &set, out, BSR_ARG_OUT, BSRI_FLOATS | BSRI_INTS, BSRI_WRITE));
         BSRI_TRY(bsri_check_convertible(&c, m->dtype, out->dtype, BSR_ARG_OUT));
         if (bsri_ceil_div(out->rows, m->block_rows) != bsri_block_rows(m))
-            return bsri_fail(&c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_OUT, -1, out->rows);
+            return bsri_fail_wanted(&c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_OUT, -1, out->rows, m->rows);
         if (bsri_ceil_div(out->cols, m->block_cols) != bsri_block_cols(m))
-            return bsri_fail(&c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_OUT, -1, out->cols);
+            return bsri_fail_wanted(&c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_OUT, -1, out->cols, m->cols);
         BSRI_TRY(bsri_join(&c, &job.batch, out->batch_dims, out->batch, BSR_ARG_OUT));
         BSRI_TRY(bsri_check_batch_fits(&c, &job.batch, m->batch_dims, m->batch, BSR_ARG_MATRIX));
         BSRI_TRY(bsri_check_structure(&c, m, BSR_ARG_MATRIX, 0));
@@ -6510,9 +6796,9 @@ static bsr_status bsri_scatter_check(const bsri_call *c, bsri_spans *set, const 
     BSRI_TRY(bsri_check_format(c, x));
     BSRI_TRY(bsri_check_matrix(c, set, a, BSR_ARG_A, BSRI_ANY, BSRI_PATTERN));
     for (i = 0; i < a->batch_dims; i++)
-        if (a->batch[i] != 1) return bsri_fail(c, BSR_ITEM_BATCH_EXTRA, BSR_ARG_A, i, a->batch[i]);
+        if (a->batch[i] != 1) return bsri_fail_wanted(c, BSR_ITEM_BATCH_EXTRA, BSR_ARG_A, i, a->batch[i], 1);
     if (n < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, BSR_ARG_B, 1, n);
-    if (split < 0 || n % split) return bsri_fail(c, BSR_ITEM_SPLIT_N, BSR_ARG_INDICES, -1, split);
+    if (split < 0 || n % split) return bsri_fail_wanted(c, BSR_ITEM_SPLIT_N, BSR_ARG_INDICES, -1, split, n);
     return bsri_check_structure(c, a, BSR_ARG_A, 0);
 }
 BSR_API bsr_status bsr_build_scatter_indices(const bsr_context *ctx, const bsr_matrix *a, int64_t n, bsr_scatter_indices *indices,
@@ -6767,7 +7053,7 @@ BSR_API bsr_status bsr_layout_mask(const bsr_context *ctx, const bsr_layout *lay
 BSRI_UNUSED static void bsri_clear_error(bsr_error *error) {
     if (!error) return;
     memset(error, 0, sizeof *error);
-    error->index = -1;
+    error->index = error->wanted = -1;
 }
 
 #ifndef BSRSPARSE_NO_IO
@@ -7592,11 +7878,17 @@ static int bsri_result_dtype(int dtype, int out) {
         default: return 0;
     }
 }
+static uint32_t bsri_result_dtypes(int dtype) {
+    uint32_t set = 0;
+    int out;
+    for (out = 1; out < 32; out++) set |= bsri_result_dtype(dtype, out) ? BSRI_BIT(out) : 0u;
+    return set;
+}
 #define BSRI_OPERAND_DTYPES (BSRI_FLOATS | BSRI_BIT(BSR_I8))
 
 static bsr_status bsri_check_pair_dtypes(const bsri_call *c, int a, int b, int id_b, int out, int id_out) {
-    if (b != a) return bsri_fail(c, BSR_ITEM_DTYPE_MISMATCH, id_b, -1, b);
-    if (!bsri_result_dtype(a, out)) return bsri_fail(c, BSR_ITEM_DTYPE_OUT, id_out, -1, out);
+    if (b != a) return bsri_fail_wanted(c, BSR_ITEM_DTYPE_MISMATCH, id_b, -1, b, a);
+    if (!bsri_result_dtype(a, out)) return bsri_fail_wanted(c, BSR_ITEM_DTYPE_OUT, id_out, -1, out, bsri_result_dtypes(a));
     return BSR_OK;
 }
 
@@ -7647,16 +7939,19 @@ static bsr_status bsri_check_product(const bsri_call *c, const bsri_product_call
     const int beta = p->beta != 0 || (p->epilogue && p->epilogue->beta_ptr);
     const uint32_t input_types = BSRI_INTS & BSRI_BIT(p->out->dtype) ? BSRI_INTS : BSRI_FLOATS;
     bsri_batch batch;
-    if (p->b->rows != k) return bsri_fail(c, BSR_ITEM_INNER_MISMATCH, p->id_b, -1, p->b->rows);
-    if (p->out->rows != m) return bsri_fail(c, BSR_ITEM_ROWS_MISMATCH, p->id_out, -1, p->out->rows);
-    if (p->out->cols != p->b->cols) return bsri_fail(c, BSR_ITEM_COLS_MISMATCH, p->id_out, -1, p->out->cols);
+    bsri_call last;
+    if (p->b->rows != k) return bsri_fail_wanted(c, BSR_ITEM_INNER_MISMATCH, p->id_b, -1, p->b->rows, k);
+    if (p->out->rows != m) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, p->id_out, -1, p->out->rows, m);
+    if (p->out->cols != p->b->cols) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, p->id_out, -1, p->out->cols, p->b->cols);
     BSRI_TRY(bsri_check_pair_dtypes(c, p->a->dtype, p->b->dtype, p->id_b, p->out->dtype, p->id_out));
     BSRI_TRY(bsri_product_batch(c, p, &batch));
     if (beta && !p->input) return bsri_fail(c, BSR_ITEM_BETA_INPUT, BSR_ARG_INPUT, -1, 0);
     if (beta) BSRI_TRY(bsri_check_repeated(c, set, p->input, BSR_ARG_INPUT, input_types, m, p->out->cols, &batch));
     BSRI_TRY(bsri_check_epilogue(c, set, p->epilogue, p->out, bsri_compute_dtype(c, p->a->dtype), &batch));
     BSRI_TRY(bsri_check_dense_same(c, set, p->out, p->id_out, BSRI_FLOATS | BSRI_INTS, BSRI_WRITE, BSRI_MAY_BE(BSR_ARG_INPUT)));
-    return bsri_check_structure(c, p->a, p->id_a, 0);
+    if (c->op != BSR_OP_DENSE_ADDMM && c->op != BSR_OP_MATMUL) return bsri_check_structure(c, p->a, p->id_a, 0); /* more follow */
+    last = bsri_last_check(c);
+    return bsri_check_structure(&last, p->a, p->id_a, 0);
 }
 
 /* Everything that is looked at one operand at a time, before they are compared. */
@@ -7765,7 +8060,7 @@ typedef struct bsri_scatter_shape {
 } bsri_scatter_shape;
 
 static bsr_status bsri_check_index_array(const bsri_call *c, const int64_t *array, int64_t count) {
-    if (count < 0) return bsri_fail(c, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, count);
+    if (count < 0) return bsri_fail_wanted(c, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, count, 0);
     if (count && !array) return bsri_fail(c, BSR_ITEM_INDEX_ARRAY_NULL, BSR_ARG_INDICES, -1, 0);
     return count ? bsri_check_pointer(c, array, 8, BSR_ARG_INDICES) : BSR_OK;
 }
@@ -7788,23 +8083,25 @@ static int bsri_tile_inside(int64_t o, int64_t n, int64_t tile_rows, int64_t til
 
 typedef struct bsri_tile_numbers {
     const int64_t *offsets;
-    int64_t n, ms, ns;
+    int64_t n, ms, ns, across; /* across: tiles beside each other */
 } bsri_tile_numbers;
 static int64_t bsri_tile_number(const void *arg, int64_t i) {
     const bsri_tile_numbers *t = (const bsri_tile_numbers *)arg;
-    return t->offsets[i] / t->n / t->ms * (t->n / t->ns) + t->offsets[i] % t->n / t->ns;
+    const int64_t row = bsri_divide(t->offsets[i], t->n), col = t->offsets[i] - row * t->n;
+    return bsri_divide(row, t->ms) * t->across + bsri_divide(col, t->ns);
 }
 /* Output tiles run in parallel: each lies inside the accumulators, on a tile boundary, and none is named twice. */
 static bsr_status bsri_check_outputs(const bsri_call *c, const bsr_scatter_indices *x, const bsri_scatter_shape *s) {
+    const bsri_call last = bsri_last_check(c);
     bsri_tile_numbers t;
     int64_t i;
-    t.offsets = x->r_offsets, t.n = s->n, t.ms = s->ms, t.ns = s->ns;
+    t.offsets = x->r_offsets, t.n = s->n, t.ms = s->ms, t.ns = s->ns, t.across = s->n / s->ns;
     for (i = 0; i < x->r_count; i++) {
         int64_t o = x->r_offsets[i];
         if (!bsri_tile_inside(o, s->n, s->ms, s->ns, s->m) || o / s->n % s->ms || o % s->n % s->ns)
             return bsri_fail(c, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, i, o);
     }
-    i = bsri_find_repeat(bsri_tile_number, &t, x->r_count);
+    i = bsri_find_repeat(&last, bsri_tile_number, &t, x->r_count);
     if (i >= 0) return bsri_fail(c, BSR_ITEM_INDICES_DUPLICATE, BSR_ARG_INDICES, i, x->r_offsets[i]);
     return BSR_OK;
 }
@@ -7820,11 +8117,11 @@ static bsr_status bsri_check_sources(const bsri_call *c, const bsr_scatter_indic
 static bsr_status bsri_check_compressed(const bsri_call *c, const bsr_scatter_indices *x, const bsri_scatter_shape *s,
                                         int64_t split_n) {
     int64_t rows = x->c_count - 1, nnz = rows >= 0 ? x->c_indices[rows] : 0, need, i;
-    if (rows < 0) return bsri_fail(c, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, x->c_count);
+    if (rows < 0) return bsri_fail_wanted(c, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, x->c_count, 1);
     BSRI_TRY(bsri_check_offsets(c, x->c_indices, x->c_count, s->blocks));
     if (x->c_indices[0] != 0) return bsri_fail(c, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, 0, x->c_indices[0]);
-    if (!bsri_mul(split_n, nnz, &need) || need > x->q_count)
-        return bsri_fail(c, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, x->q_count);
+    if (!bsri_mul(split_n, nnz, &need)) need = INT64_MAX;
+    if (need > x->q_count) return bsri_fail_wanted(c, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, x->q_count, need);
     for (i = 0; i < x->r_count; i++)
         if (x->r_offsets[i] / s->n / s->ms >= rows)
             return bsri_fail(c, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, i, x->r_offsets[i]);
@@ -7846,8 +8143,10 @@ static bsr_status bsri_check_scatter_indices(const bsri_call *c, const bsr_scatt
     }
     if (x->format == BSR_SCATTER_STRIDED_COMPRESSED) return contents ? bsri_check_compressed(c, x, s, split_n) : BSR_OK;
     BSRI_TRY(bsri_check_index_array(c, x->p_indices, x->p_count));
-    if (x->c_count != outputs + 1) return bsri_fail(c, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, x->c_count);
-    if (x->p_count != x->q_count) return bsri_fail(c, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, x->q_count);
+    if (x->c_count != outputs + 1)
+        return bsri_fail_wanted(c, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, x->c_count, outputs + 1);
+    if (x->p_count != x->q_count)
+        return bsri_fail_wanted(c, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, x->q_count, x->p_count);
     if (!contents) return BSR_OK;
     BSRI_TRY(bsri_check_offsets(c, x->c_indices, x->c_count, x->p_count));
     BSRI_TRY(bsri_check_range(c, x->p_indices, x->p_count, s->blocks));
@@ -7864,10 +8163,10 @@ static bsr_status bsri_check_scatter_spans(const bsri_call *c, bsri_spans *set, 
         if (count[i] > 0) BSRI_TRY(bsri_span_read(c, set, BSR_ARG_INDICES, array[i], 8 * bsri_min(count[i], most)));
     return BSR_OK;
 }
-static bsr_status bsri_check_indices(const bsri_call *c, const bsr_scatter_indices *x) {
+static bsr_status bsri_check_indices(const bsri_call *c, const bsr_scatter_indices *x, int64_t cols) {
     if (!x) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_INDICES, -1, 0);
     BSRI_TRY(bsri_check_format(c, x));
-    if (x->split_n < 0) return bsri_fail(c, BSR_ITEM_SPLIT_N, BSR_ARG_INDICES, -1, x->split_n);
+    if (x->split_n < 0) return bsri_fail_wanted(c, BSR_ITEM_SPLIT_N, BSR_ARG_INDICES, -1, x->split_n, cols);
     return BSR_OK;
 }
 
@@ -7877,21 +8176,22 @@ static bsr_status bsri_scatter_shapes(const bsri_call *c, const bsr_dense *block
     const int64_t split_n = x->split_n ? x->split_n : 1;
     bsri_batch batch = bsri_batch_of(others->batch_dims, others->batch);
     memset(s, 0, sizeof *s);
-    if (blocks->batch_dims > 1) return bsri_fail(c, BSR_ITEM_BATCH_DIMS, BSR_ARG_BLOCKS, -1, blocks->batch_dims);
+    if (blocks->batch_dims > 1) return bsri_fail_wanted(c, BSR_ITEM_BATCH_DIMS, BSR_ARG_BLOCKS, -1, blocks->batch_dims, 1);
     s->blocks = blocks->batch_dims ? blocks->batch[0] : 1, s->ms = blocks->rows, s->ks = blocks->cols;
     if (x->format == BSR_SCATTER_MM) {
         s->ns = others->cols, s->sources = batch.count, s->tiles = bsri_batch_of(acc->batch_dims, acc->batch).count;
-        if (others->rows != s->ks) return bsri_fail(c, BSR_ITEM_INNER_MISMATCH, BSR_ARG_OTHERS, -1, others->rows);
-        if (acc->rows != s->ms) return bsri_fail(c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_ACCUMULATORS, -1, acc->rows);
-        if (acc->cols != s->ns) return bsri_fail(c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_ACCUMULATORS, -1, acc->cols);
+        if (others->rows != s->ks) return bsri_fail_wanted(c, BSR_ITEM_INNER_MISMATCH, BSR_ARG_OTHERS, -1, others->rows, s->ks);
+        if (acc->rows != s->ms) return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_ACCUMULATORS, -1, acc->rows, s->ms);
+        if (acc->cols != s->ns) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_ACCUMULATORS, -1, acc->cols, s->ns);
         return BSR_OK;
     }
     s->m = acc->rows, s->k = others->rows, s->n = others->cols;
-    if (acc->cols != s->n) return bsri_fail(c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_ACCUMULATORS, -1, acc->cols);
-    if (s->n % split_n) return bsri_fail(c, BSR_ITEM_SPLIT_N, BSR_ARG_INDICES, -1, split_n);
+    if (acc->cols != s->n) return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_ACCUMULATORS, -1, acc->cols, s->n);
+    if (s->n % split_n) return bsri_fail_wanted(c, BSR_ITEM_SPLIT_N, BSR_ARG_INDICES, -1, split_n, s->n);
     s->ns = s->n / split_n;
-    if (s->ms < 1 || s->m % s->ms) return bsri_fail(c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_ACCUMULATORS, -1, s->m);
-    if (s->ks < 1 || s->k % s->ks) return bsri_fail(c, BSR_ITEM_INNER_MISMATCH, BSR_ARG_OTHERS, -1, s->k);
+    if (s->ms < 1 || s->m % s->ms)
+        return bsri_fail_wanted(c, BSR_ITEM_BLOCK_DIVIDES, BSR_ARG_ACCUMULATORS, 0, s->m, s->ms);
+    if (s->ks < 1 || s->k % s->ks) return bsri_fail_wanted(c, BSR_ITEM_BLOCK_DIVIDES, BSR_ARG_OTHERS, 0, s->k, s->ks);
     return bsri_check_batch_out(c, &batch, acc->batch_dims, acc->batch, BSR_ARG_ACCUMULATORS);
 }
 
@@ -7902,7 +8202,7 @@ static bsr_status bsri_check_scatter(const bsri_call *c, const bsr_dense *blocks
     set.count = 0;
     BSRI_TRY(bsri_check_dense(c, &set, blocks, BSR_ARG_BLOCKS, BSRI_OPERAND_DTYPES, BSRI_READ));
     BSRI_TRY(bsri_check_dense(c, &set, others, BSR_ARG_OTHERS, BSRI_OPERAND_DTYPES, BSRI_READ));
-    BSRI_TRY(bsri_check_indices(c, x));
+    BSRI_TRY(bsri_check_indices(c, x, others->cols));
     BSRI_TRY(bsri_check_dense(c, &set, acc, BSR_ARG_ACCUMULATORS, BSRI_FLOATS | BSRI_INTS, BSRI_WRITE));
     BSRI_TRY(bsri_check_pair_dtypes(c, blocks->dtype, others->dtype, BSR_ARG_OTHERS, acc->dtype, BSR_ARG_ACCUMULATORS));
     BSRI_TRY(bsri_scatter_shapes(c, blocks, others, x, acc, &s));
@@ -7973,10 +8273,10 @@ static bsr_status bsri_check_dense_scatter(const bsri_call *c, const bsr_matrix 
     p.a = a, p.b = b, p.out = out, p.alpha = 1.0, p.id_a = BSR_ARG_A, p.id_b = BSR_ARG_B, p.id_out = BSR_ARG_OUT;
     set.count = 0;
     BSRI_TRY(bsri_check_product_operands(c, &p, &set));
-    if (a->batch_dims) return bsri_fail(c, BSR_ITEM_BATCH_DIMS, BSR_ARG_A, -1, a->batch_dims);
+    if (a->batch_dims) return bsri_fail_wanted(c, BSR_ITEM_BATCH_DIMS, BSR_ARG_A, -1, a->batch_dims, 0);
     BSRI_TRY(bsri_check_product(c, &p, &set));
-    BSRI_TRY(bsri_check_indices(c, x));
-    if (b->cols % split_n) return bsri_fail(c, BSR_ITEM_SPLIT_N, BSR_ARG_INDICES, -1, split_n);
+    BSRI_TRY(bsri_check_indices(c, x, b->cols));
+    if (b->cols % split_n) return bsri_fail_wanted(c, BSR_ITEM_SPLIT_N, BSR_ARG_INDICES, -1, split_n, b->cols);
     memset(&s, 0, sizeof s);
     s.blocks = a->nnz, s.ms = a->block_rows, s.ks = a->block_cols, s.ns = b->cols / split_n;
     s.m = a->rows, s.k = a->cols, s.n = b->cols;
@@ -8054,9 +8354,12 @@ static bsr_status bsri_check_sampled_input(const bsri_call *c, const bsri_sample
 
 static bsr_status bsri_check_sampled(const bsri_call *c, const bsri_sampled_call *p, bsri_spans *set) {
     bsri_batch batch = bsri_batch_none();
-    if (p->mat1->rows != p->out->rows) return bsri_fail(c, BSR_ITEM_ROWS_MISMATCH, p->id_1, -1, p->mat1->rows);
-    if (p->mat2->cols != p->out->cols) return bsri_fail(c, BSR_ITEM_COLS_MISMATCH, p->id_2, -1, p->mat2->cols);
-    if (p->mat2->rows != p->mat1->cols) return bsri_fail(c, BSR_ITEM_INNER_MISMATCH, p->id_2, -1, p->mat2->rows);
+    if (p->mat1->rows != p->out->rows)
+        return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, p->id_1, -1, p->mat1->rows, p->out->rows);
+    if (p->mat2->cols != p->out->cols)
+        return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, p->id_2, -1, p->mat2->cols, p->out->cols);
+    if (p->mat2->rows != p->mat1->cols)
+        return bsri_fail_wanted(c, BSR_ITEM_INNER_MISMATCH, p->id_2, -1, p->mat2->rows, p->mat1->cols);
     BSRI_TRY(bsri_check_pair_dtypes(c, p->mat1->dtype, p->mat2->dtype, p->id_2, p->out->dtype, p->id_out));
     BSRI_TRY(bsri_check_whole(c, p->out->dtype, p->alpha, p->beta));
     BSRI_TRY(bsri_join(c, &batch, p->mat1->batch_dims, p->mat1->batch, p->id_1));
@@ -8206,9 +8509,10 @@ BSR_API bsr_status bsr_matmul(const bsr_context *ctx, uint32_t trans, bsr_operan
 static bsr_status bsri_check_written(const bsri_call *c, const bsri_spans *set) {
     int i, j;
     for (i = 0; i < set->count; i++)
-        for (j = 0; j < set->count && set->span[i].written; j++)
-            if (i != j && bsri_spans_overlap(&set->span[i], &set->span[j]))
-                return bsri_fail(c, BSR_ITEM_OVERLAP, set->span[i].operand, -1, set->span[j].operand);
+        for (j = 0; j < set->count && set->span[i].written; j++) {
+            const int item = i != j ? bsri_spans_overlap(&set->span[i], &set->span[j]) : 0;
+            if (item) return bsri_fail(c, item, set->span[i].operand, -1, set->span[j].operand);
+        }
     return BSR_OK;
 }
 
@@ -8226,12 +8530,15 @@ static bsr_status bsri_check_gradient_form(const bsri_call *c, bsri_spans *set, 
         BSRI_TRY(bsri_check_matrix(c, set, x.sparse, id_x, 0, BSRI_PATTERN));
         BSRI_TRY(bsri_check_dtype(c, x.sparse->dtype, BSRI_OPERAND_DTYPES, id_x));
     } else BSRI_TRY(bsri_check_dense_sizes(c, x.dense, id_x, BSRI_OPERAND_DTYPES));
-    if (bsri_operand_dtype(x) != dtype) return bsri_fail(c, BSR_ITEM_DTYPE_MISMATCH, id_x, -1, bsri_operand_dtype(x));
+    if (bsri_operand_dtype(x) != dtype)
+        return bsri_fail_wanted(c, BSR_ITEM_DTYPE_MISMATCH, id_x, -1, bsri_operand_dtype(x), dtype);
     BSRI_TRY(bsri_join(c, &batch, want, want_size, id_x));
     BSRI_TRY(bsri_check_batch_out(c, &batch, have, have_size, id));
     if (x.sparse) return bsri_check_same_pattern(c, x.sparse, dx.sparse, id);
-    if (x.dense->rows != dx.dense->rows) return bsri_fail(c, BSR_ITEM_ROWS_MISMATCH, id_x, -1, x.dense->rows);
-    if (x.dense->cols != dx.dense->cols) return bsri_fail(c, BSR_ITEM_COLS_MISMATCH, id_x, -1, x.dense->cols);
+    if (x.dense->rows != dx.dense->rows)
+        return bsri_fail_wanted(c, BSR_ITEM_ROWS_MISMATCH, id_x, -1, x.dense->rows, dx.dense->rows);
+    if (x.dense->cols != dx.dense->cols)
+        return bsri_fail_wanted(c, BSR_ITEM_COLS_MISMATCH, id_x, -1, x.dense->cols, dx.dense->cols);
     return BSR_OK;
 }
 
@@ -8530,7 +8837,8 @@ static bsr_status bsri_cuda_stream(const bsri_call *c) {
     BSRI_TRY(bsri_cuda_status(c, cudaStreamIsCapturing(stream, &capture)));
     if (capture != cudaStreamCaptureStatusNone) return BSR_OK;
     BSRI_TRY(bsri_cuda_status(c, cudaStreamGetDevice(stream, &device)));
-    return device == c->ctx->device ? BSR_OK : bsri_fail(c, BSR_ITEM_CUDA_STREAM, BSR_ARG_EXEC, -1, device);
+    return device == c->ctx->device ? BSR_OK : bsri_fail_wanted(c, BSR_ITEM_CUDA_STREAM, BSR_ARG_EXEC, -1, device,
+                                                                c->ctx->device);
 #else
     (void)c;
     return BSR_OK;
@@ -8541,7 +8849,7 @@ static bsr_status bsri_cuda_device(const bsri_call *c) {
     int device = -1;
     if (c->ctx->devices == 1) return BSR_OK;
     BSRI_TRY(bsri_cuda_status(c, cudaGetDevice(&device)));
-    if (device != c->ctx->device) return bsri_fail(c, BSR_ITEM_CUDA_DEVICE, BSR_ARG_CONTEXT, -1, device);
+    if (device != c->ctx->device) return bsri_fail_wanted(c, BSR_ITEM_CUDA_DEVICE, BSR_ARG_CONTEXT, -1, device, c->ctx->device);
     return bsri_checking(c) ? bsri_cuda_stream(c) : BSR_OK;
 }
 static bsri_queue bsri_cuda_queue(const bsri_call *c) {
@@ -9990,16 +10298,21 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 /* >>constructors: views and matrices by value                                                    */
 /* ---------------------------------------------------------------------------------------------- */
 
-BSR_API bsr_dense bsr_dense_strided(void *data, int dtype, int64_t rows, int64_t cols, int64_t row_stride, int64_t col_stride) {
+/* Inputs may be const; one struct serves inputs and outputs, and only what a call names as an output is written through it. */
+static void *bsri_wrapped(const void *data) { return (void *)(uintptr_t)data; }
+
+BSR_API bsr_dense bsr_dense_strided(const void *data, int dtype, int64_t rows, int64_t cols, int64_t row_stride,
+                                    int64_t col_stride) {
     bsr_dense d;
     memset(&d, 0, sizeof d);
-    d.data = data, d.dtype = dtype, d.rows = rows, d.cols = cols, d.row_stride = row_stride, d.col_stride = col_stride;
+    d.data = bsri_wrapped(data), d.dtype = dtype, d.rows = rows, d.cols = cols, d.row_stride = row_stride;
+    d.col_stride = col_stride;
     return d;
 }
-BSR_API bsr_dense bsr_dense_row_major(void *data, int dtype, int64_t rows, int64_t cols) {
+BSR_API bsr_dense bsr_dense_row_major(const void *data, int dtype, int64_t rows, int64_t cols) {
     return bsr_dense_strided(data, dtype, rows, cols, cols, 1);
 }
-BSR_API bsr_dense bsr_dense_col_major(void *data, int dtype, int64_t rows, int64_t cols) {
+BSR_API bsr_dense bsr_dense_col_major(const void *data, int dtype, int64_t rows, int64_t cols) {
     return bsr_dense_strided(data, dtype, rows, cols, 1, rows);
 }
 BSR_API bsr_dense bsr_dense_transposed(bsr_dense d) {
@@ -10025,11 +10338,13 @@ BSR_API bsr_dense bsr_dense_batched(bsr_dense d, int64_t n, int64_t stride) {
     return d;
 }
 BSR_API bsr_matrix bsr_matrix_make(int64_t rows, int64_t cols, int64_t block_rows, int64_t block_cols, int64_t nnz,
-                                   void *crow_indices, void *col_indices, int index_dtype, void *values, int dtype) {
+                                   const void *crow_indices, const void *col_indices, int index_dtype, const void *values,
+                                   int dtype) {
     bsr_matrix m;
     memset(&m, 0, sizeof m);
     m.rows = rows, m.cols = cols, m.block_rows = block_rows, m.block_cols = block_cols, m.nnz = nnz;
-    m.crow_indices = crow_indices, m.col_indices = col_indices, m.index_dtype = index_dtype, m.values = values, m.dtype = dtype;
+    m.crow_indices = bsri_wrapped(crow_indices), m.col_indices = bsri_wrapped(col_indices), m.index_dtype = index_dtype;
+    m.values = bsri_wrapped(values), m.dtype = dtype;
     return m;
 }
 BSR_API bsr_matrix bsr_matrix_batched(bsr_matrix m, int64_t n, int64_t crow_stride, int64_t col_stride, int64_t values_stride) {
@@ -10093,7 +10408,8 @@ BSR_API bsr_status bsr_create(const bsr_context_desc *desc, bsr_context **out, b
     const bsr_context_desc *d = desc ? desc : &defaults;
     bsr_context made;
     bsr_context *ctx;
-    if (error) memset(error, 0, sizeof *error), error->index = -1;
+    size_t bytes = sizeof made;
+    if (error) memset(error, 0, sizeof *error), error->index = error->wanted = -1;
     if (!out) return bsri_create_fail(d, error, BSR_ITEM_OUTPUT_NULL, 0);
     *out = NULL;
     BSRI_TRY(bsri_check_desc(d, error));
@@ -10115,9 +10431,11 @@ BSR_API bsr_status bsr_create(const bsr_context_desc *desc, bsr_context **out, b
             return bsri_create_fail_cuda(d, error, BSR_ITEM_DEVICE_MISSING, 0, (int)e);
     }
 #endif
-    ctx = (bsr_context *)bsri_alloc(&made, sizeof *ctx);
-    if (!ctx) return bsri_create_fail(d, error, BSR_ITEM_NO_MEMORY, (int64_t)sizeof *ctx);
+    if (made.backend == BSR_BACKEND_CPU) bytes += (size_t)(BSRI_CONTEXT_BITS / 8);
+    ctx = (bsr_context *)bsri_alloc(&made, bytes);
+    if (!ctx) return bsri_create_fail(d, error, BSR_ITEM_NO_MEMORY, (int64_t)bytes);
     *ctx = made;
+    if (made.backend == BSR_BACKEND_CPU) ctx->bits = (uint64_t *)(ctx + 1);
     *out = ctx;
     return BSR_OK;
 }

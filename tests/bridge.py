@@ -30,7 +30,7 @@ Matrix = struct("bsr_matrix", (ptr, "crow_indices col_indices values"), (i32, "d
                 (i64 * 4, "batch crow_batch_stride col_batch_stride values_batch_stride"), (ptr, "transposed_index schedule"))
 Plan = struct("bsr_plan", (i32, "op backend source kernel tile_rows tile_cols split stages order"), (u32, "flags"),
               (u64, "workspace_bytes"), (i32, "instance reason refused match"))
-Error = struct("bsr_error", (i32, "status item operand cuda_error"), (i64, "index value"))
+Error = struct("bsr_error", (i32, "status item operand cuda_error"), (i64, "index value wanted"))
 Exec = struct("bsr_exec", (ptr, "stream workspace"), (u64, "workspace_bytes"), (C.POINTER(Plan), "plan query"),
               (C.POINTER(Error), "error"), (u32, "flags"), (i32, "reserved"), (i32 * 3, "max_grid"), (i32, "reserved2"),
               (ptr, "table key"))

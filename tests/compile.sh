@@ -34,6 +34,11 @@ for c in gcc clang; do
     done
     with $c "$c c99 -O2" "$c -std=c99 -O2 $flags $STRICT_C -I. -c $src/implementation.c -o \$out/a.o"
     with $c "$c gnu17 -O3 -march=native" "$c -std=gnu17 -O3 -march=native $flags $STRICT_C -I. -c $src/implementation.c -o \$out/a.o"
+    more="-Wsign-conversion -Wswitch-enum -Wcast-qual"
+    with $c "$c flags" "$c -std=c99 $flags $STRICT_C $more -O2 -I. -c $src/flags.c -o \$out/a.o"
+    for std in c++11 c++20; do
+        with $cxx "$cxx $std flags" "$cxx -x c++ -std=$std $flags $more -Wold-style-cast -Wenum-compare -O2 -I. -c $src/flags.c -o \$out/a.o"
+    done
     for std in c++11 c++14 c++17 c++20; do
         with $cxx "$cxx $std" "$cxx -x c++ -std=$std -O0 $flags -I. $src/switches.c -o \$out/a -lm
 \$out/a | grep -q '$all'"

@@ -214,6 +214,13 @@ static void check_poison(const fixture *f, int call) {
     for (i = 0; i < f->outputs && call != SCATTER; i++)
         if (!t_all_poison(f->written[i])) bt_fail(__FILE__, __LINE__, "output %d was written before the check failed", i);
 }
+/* A record names what was wanted where its sentence does, and that is not what was found. */
+static int says_what_was_wanted(const bsr_error *e) {
+    const char *text = bsr_item_string(e->item);
+    if (strstr(text, "<wanted_dtypes>")) return e->wanted > 0 && !(e->wanted >> e->value & 1);
+    return strstr(text, "<wanted") ? e->wanted >= 0 && e->wanted != e->value : e->wanted == -1;
+}
+static int64_t expected_wanted = ANY;
 static void expect(fixture *f, int call, int line, int item, int operand, int64_t index, int64_t value) {
     bsr_exec e = t_exec(0);
     bsr_error error;
@@ -224,6 +231,8 @@ static void expect(fixture *f, int call, int line, int item, int operand, int64_
     bt_after_call();
     bt.checks++;
     bsr_error_string(&error, text, sizeof text);
+    if (!says_what_was_wanted(&error) || (expected_wanted != ANY && error.wanted != expected_wanted))
+        bt_fail(__FILE__, line, "%s: wanted %lld, expected %lld", text, (long long)error.wanted, (long long)expected_wanted);
     if (status != item_status(item) || error.item != item || error.status != (int32_t)status ||
         (operand != ANY && error.operand != operand) || (index != ANY && error.index != index) ||
         (value != ANY && error.value != value))
@@ -241,6 +250,13 @@ static void expect(fixture *f, int call, int line, int item, int operand, int64_
         f_ = fixture_new(call), fixture_point(f), fit_call(f, call); \
         change;                                                      \
         expect(f, call, __LINE__, item, operand, index, value);      \
+    } while (0)
+
+#define WANTED(call, item, operand, value, wanted, change)   \
+    do {                                                     \
+        expected_wanted = wanted;                            \
+        BAD(call, item, operand, ANY, value, change);        \
+        expected_wanted = ANY;                               \
     } while (0)
 
 TEST(valid_calls) { /* the fixtures themselves are fine, with and without checks */
@@ -293,6 +309,65 @@ TEST(every_call) {
         check_poison(&g, call);
     }
 }
+#define SET(dtype) (INT64_C(1) << (dtype))
+#define FLOATS (SET(BSR_F16) | SET(BSR_BF16) | SET(BSR_F32) | SET(BSR_F64))
+TEST(what_was_wanted) {
+    WANTED(ADDMM, BSR_ITEM_DTYPE_NOT_ACCEPTED, BSR_ARG_A, BSR_I32, FLOATS | SET(BSR_I8), f->a.dtype = BSR_I32);
+    WANTED(ADDMM, BSR_ITEM_DTYPE_NOT_ACCEPTED, BSR_ARG_BIAS, BSR_I8, FLOATS, f->bias.dtype = BSR_I8);
+    WANTED(ADDMM, BSR_ITEM_DTYPE_MISMATCH, BSR_ARG_B, BSR_BF16, BSR_F32, f->b.dtype = BSR_BF16);
+    WANTED(ADDMM, BSR_ITEM_DTYPE_OUT, BSR_ARG_OUT, BSR_F64, FLOATS & ~SET(BSR_F64), f->c.dtype = BSR_F64);
+    WANTED(ADDMM, BSR_ITEM_BLOCK_DIVIDES, BSR_ARG_A, 7, 2, f->a.rows = 7);
+    WANTED(ADDMM, BSR_ITEM_BLOCK_DIVIDES, BSR_ARG_A, 13, 3, f->a.cols = 13);
+    WANTED(ADDMM, BSR_ITEM_INNER_MISMATCH, BSR_ARG_B, 11, 12, f->b.rows = 11);
+    WANTED(ADDMM, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_OUT, 5, 6, f->c.rows = 5);
+    WANTED(ADDMM, BSR_ITEM_COLS_MISMATCH, BSR_ARG_OUT, 4, 5, f->c.cols = 4);
+    WANTED(ADDMM, BSR_ITEM_INNER_MISMATCH, BSR_ARG_B, 12, 6, f->trans = BSR_TRANS_A);
+    WANTED(ADDMM, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_INPUT, 3, 6, f->input.rows = 3);
+    WANTED(ADDMM, BSR_ITEM_COLS_MISMATCH, BSR_ARG_BIAS, 3, 5, f->bias.cols = 3);
+    WANTED(ADDMM, BSR_ITEM_STRIDE_OUTPUT, BSR_ARG_OUT, 3, 5, f->c.row_stride = 3);
+    WANTED(ADDMM, BSR_ITEM_STRIDE_OUTPUT, BSR_ARG_OUT, 0, 1, f->c.col_stride = 0);
+    WANTED(ADDMM, BSR_ITEM_BATCH_DIMS, BSR_ARG_B, 5, 4, f->b.batch_dims = 5);
+    WANTED(ADDMM, BSR_ITEM_BATCH_DIMS, BSR_ARG_A, -1, 0, f->a.batch_dims = -1);
+    WANTED(ADDMM, BSR_ITEM_BATCH_DIMS, BSR_ARG_OUT, 0, 1, f->b.batch_dims = 1; f->b.batch[0] = 3);
+    WANTED(ADDMM, BSR_ITEM_BATCH_SIZE, BSR_ARG_B, 3, 2, f->b.batch_dims = f->a.batch_dims = 1; f->b.batch[0] = 3;
+           f->a.batch[0] = 2);
+    WANTED(ADDMM, BSR_ITEM_BATCH_SIZE, BSR_ARG_B, 3, 2, f->b.batch_dims = 1; f->b.batch[0] = 3; f->a.batch_dims = 3;
+           f->a.batch[0] = f->a.batch[1] = 4; f->a.batch[2] = 2);
+    WANTED(ADDMM, BSR_ITEM_BATCH_SIZE, BSR_ARG_OUT, 2, 3, f->b.batch_dims = f->c.batch_dims = 1; f->b.batch[0] = 3;
+           f->c.batch[0] = 2);
+    WANTED(ADDMM, BSR_ITEM_BATCH_EXTRA, BSR_ARG_INPUT, 2, 1, f->input.batch_dims = 1; f->input.batch[0] = 2);
+    WANTED(ADDMM, BSR_ITEM_BATCH_SIZE, BSR_ARG_B, INT64_C(1) << 40, 1, f->b.batch_dims = f->a.batch_dims = 2;
+           f->a.batch[0] = INT64_C(1) << 40; f->a.batch[1] = f->b.batch[0] = 1; f->b.batch[1] = INT64_C(1) << 40);
+    WANTED(DDS, BSR_ITEM_INNER_MISMATCH, BSR_ARG_A, 5, 6, f->b.cols = 5);
+    WANTED(DSD, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_C, 4, 5, f->trans = BSR_TRANS_C; f->c = bsr_dense_transposed(f->c);
+           f->c.rows = 4);
+    WANTED(SDD, BSR_ITEM_INNER_MISMATCH, BSR_ARG_B, 5, 7, f->y.rows = 5);
+    WANTED(BACKWARD, BSR_ITEM_BATCH_DIMS, BSR_ARG_B, 7, 4, f->b.batch_dims = 7);
+    WANTED(SCATTER, BSR_ITEM_SPLIT_N, BSR_ARG_INDICES, 2, 5, f->indices.split_n = 2);
+    WANTED(SCATTER, BSR_ITEM_SPLIT_N, BSR_ARG_INDICES, -1, 5, f->indices.split_n = -1);
+    WANTED(SCATTER, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, 2, 3, f->indices.c_count = 2);
+    WANTED(SCATTER, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, 2, 3, f->indices.q_count = 2);
+    WANTED(SCATTER, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -2, 0, f->indices.q_count = -2);
+    WANTED(SCATTER, BSR_ITEM_BLOCK_DIVIDES, BSR_ARG_ACCUMULATORS, 5, 2, f->c.rows = 5);
+    WANTED(SCATTER, BSR_ITEM_BLOCK_DIVIDES, BSR_ARG_OTHERS, 11, 3, f->b.rows = 11);
+    WANTED(SCATTER, BSR_ITEM_COLS_MISMATCH, BSR_ARG_ACCUMULATORS, 4, 5, f->c.cols = 4);
+    WANTED(SCATTER, BSR_ITEM_BATCH_DIMS, BSR_ARG_BLOCKS, 2, 1, f->blocks.batch_dims = 2; f->blocks.batch[1] = 1);
+    WANTED(INDICES, BSR_ITEM_SPLIT_N, BSR_ARG_INDICES, 3, 5, f->indices.split_n = 3);
+    WANTED(SAMPLED, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_MAT1, 4, 6, f->x.rows = 4);
+    WANTED(SAMPLED, BSR_ITEM_COLS_MISMATCH, BSR_ARG_MAT2, 9, 12, f->y.cols = 9);
+    WANTED(SOFTMAX, BSR_ITEM_DTYPE_OUT, BSR_ARG_Y, BSR_BF16, SET(BSR_F32), f->t.dtype = BSR_BF16);
+    WANTED(SOFTMAX, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_REL_BIAS, 5, 6, f->rel.rows = 5);
+    WANTED(ATTENTION, BSR_ITEM_INNER_MISMATCH, BSR_ARG_K, 6, 7, f->y.cols = 6);
+    WANTED(ATTENTION, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_V, 11, 12, f->z.rows = 11);
+    WANTED(ATTENTION, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_MASK, 6, 8, f->x.rows = 7);
+    WANTED(ATTENTION, BSR_ITEM_COLS_MISMATCH, BSR_ARG_MASK, 12, 15, f->y.rows = f->z.rows = 13);
+    WANTED(ATTENTION, BSR_ITEM_DTYPE_NOT_ACCEPTED, BSR_ARG_Q, BSR_I8, FLOATS, f->x.dtype = BSR_I8);
+    WANTED(TO_DENSE, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_OUT, 4, 6, f->out.rows = 4);
+    WANTED(FROM_DENSE, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_MATRIX, 8, 6, f->m.rows = 8);
+    WANTED(FROM_CSR, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_MATRIX, 6, 2, f->rows = 2);
+    WANTED(PRUNE_SPARSE, BSR_ITEM_BLOCK_MISMATCH, BSR_ARG_MATRIX, 3, 2, f->m.block_rows = 3);
+}
+
 TEST(bad_products) {
     BAD(ADDMM, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_A, -1, 0, f->pa = NULL);
     BAD(ADDMM, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_B, -1, 0, f->pb = NULL);
@@ -483,8 +558,8 @@ TEST(bad_scatter) {
     BAD(SCATTER, BSR_ITEM_INDICES_DUPLICATE, BSR_ARG_INDICES, 1, ANY, f->ri[1] = 0);
     BAD(SCATTER, BSR_ITEM_DTYPE_MISMATCH, BSR_ARG_OTHERS, -1, BSR_BF16, f->b.dtype = BSR_BF16);
     BAD(SCATTER, BSR_ITEM_COLS_MISMATCH, BSR_ARG_ACCUMULATORS, -1, 4, f->c.cols = 4);
-    BAD(SCATTER, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_ACCUMULATORS, -1, 5, f->c.rows = 5);
-    BAD(SCATTER, BSR_ITEM_INNER_MISMATCH, BSR_ARG_OTHERS, -1, 11, f->b.rows = 11);
+    BAD(SCATTER, BSR_ITEM_BLOCK_DIVIDES, BSR_ARG_ACCUMULATORS, 0, 5, f->c.rows = 5);
+    BAD(SCATTER, BSR_ITEM_BLOCK_DIVIDES, BSR_ARG_OTHERS, 0, 11, f->b.rows = 11);
     BAD(SCATTER, BSR_ITEM_BATCH_DIMS, BSR_ARG_BLOCKS, -1, 2, f->blocks.batch_dims = 2; f->blocks.batch[1] = 1);
     BAD(SCATTER, BSR_ITEM_OVERLAP, BSR_ARG_ACCUMULATORS, -1, BSR_ARG_OTHERS, f->b.data = f->c.data; f->b.row_stride = 0);
     BAD(DENSE_SCATTER, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, 1, 7, f->pi[1] = 7);
@@ -986,9 +1061,9 @@ TEST(overlaps) {
     {
         static const struct { /* rows of 20 bytes, 32 apart, of two items, and where the scalar lies, both in fours of bytes */
             int64_t apart, at;
-            int taken; /* 60 is no multiple of 8: told apart from items only */
+            int taken;
         } places[] = {{0, 38, 1},  {0, 4, 0},   {64, 38, 1}, {64, 36, 0},  {64, 46, 1}, {64, 102, 1}, {64, 100, 0},
-                      {60, 38, 0}, {60, 46, 1}, {60, 60, 0}, {60, 106, 1}, {8, 6, 1},   {8, 30, 1},   {8, 28, 0}};
+                      {60, 38, 1}, {60, 46, 1}, {60, 60, 0}, {60, 106, 1}, {8, 6, 1},   {8, 30, 1},   {8, 28, 0}};
         for (size_t i = 0; i < BT_COUNT(places); i++) {
             double *scalar;
             int s;
@@ -1006,6 +1081,25 @@ TEST(overlaps) {
             CHECK(*scalar == 1);
         }
     }
+    bt_case("columns between columns");
+    for (int i = 0; i < 4; i++) { /* b's columns are 0, 2, ... of rows of 12, out's begin at i */
+        f = fixture_new(DSD), fixture_point(&f), e = t_exec(0);
+        shared = (float *)bt_alloc(4096, 4), bt_mark_output(shared), memset(shared, 0, 4096);
+        f.b.data = shared, f.b.row_stride = 12, f.b.col_stride = 2;
+        f.c.data = shared + i, f.c.row_stride = 12, f.c.col_stride = 2;
+        CHECK_INT(run(&f, DSD, &e), i % 2 ? BSR_OK : BSR_OVERLAP);
+        f.c.row_stride = 36; /* row 1 of out begins where row 3 of b does */
+        CHECK_INT(run(&f, DSD, &e), i % 2 ? BSR_OK : BSR_OVERLAP);
+    }
+    bt_case("what takes more than 63 bits");
+    f = fixture_new(DSD), fixture_point(&f), e = t_exec(0);
+    f.b.data = f.c.data, f.b.row_stride = INT64_MAX / 4 / f.b.rows, f.c.row_stride = INT64_MAX / 4 / f.c.rows;
+    CHECK_INT(run(&f, DSD, &e), BSR_OVERLAP), CHECK_INT(t_error.item, BSR_ITEM_OVERLAP_UNDECIDED);
+    CHECK_INT(t_error.operand, BSR_ARG_C), CHECK_INT(t_error.value, BSR_ARG_B);
+    bt_case("an output whose elements interleave");
+    f = fixture_new(DSD), fixture_point(&f), e = t_exec(0);
+    f.c.row_stride = 7, f.c.col_stride = 3;
+    CHECK_INT(run(&f, DSD, &e), BSR_BAD_STRIDE), CHECK_INT(t_error.item, BSR_ITEM_STRIDE_OUTPUT);
     bt_case("lists of products");
     f = fixture_new(SCATTER), fixture_point(&f), e = t_exec(0);
     shared = (float *)bt_alloc(4096, 64), bt_mark_output(shared), f.c.data = shared;
@@ -1182,7 +1276,7 @@ TEST(contexts) {
             CHECK_INT(logged.level, BSR_LOG_ERROR);
         bsr_error_string(&t_error, text, sizeof text);
         CHECK_STR(logged.text, text);
-        CHECK_STR(text, "BSR_BAD_SHAPE: b: the inner size is 11, which does not fit the other operand");
+        CHECK_STR(text, "BSR_BAD_SHAPE: b: the inner size is 11, not 12 as the other operand's");
     }
     bsr_destroy(ctx);
 }
@@ -1231,14 +1325,28 @@ TEST(names) {
     bsr_error_string(&error, full, sizeof full);
     CHECK_STR(full, "BSR_OVERLAP: out: the output overlaps operand b");
     error.status = BSR_BAD_DTYPE, error.item = BSR_ITEM_DTYPE_MISMATCH, error.operand = BSR_ARG_B, error.value = BSR_F16;
+    error.wanted = BSR_F32;
     bsr_error_string(&error, full, sizeof full);
-    CHECK_STR(full, "BSR_BAD_DTYPE: b: dtype f16 differs from the other operand's");
+    CHECK_STR(full, "BSR_BAD_DTYPE: b: dtype f16 differs from the other operand's, f32");
+    error.item = BSR_ITEM_DTYPE_NOT_ACCEPTED, error.value = BSR_I64, error.wanted = SET(BSR_F64) | SET(BSR_I8) | SET(BSR_F16);
+    bsr_error_string(&error, full, sizeof full);
+    CHECK_STR(full, "BSR_BAD_DTYPE: b: dtype i64 is not accepted for this operand, which takes f16, f64, i8");
+    for (i = 0; i < 4; i++) { /* sets that nothing writes */
+        static const int64_t sets[] = {0, -1, INT64_MIN, INT64_MAX};
+        error.wanted = sets[i], bsr_error_string(&error, full, sizeof full);
+        CHECK(strlen(full) < sizeof full - 1);
+    }
+    error.status = BSR_BAD_SHAPE, error.item = BSR_ITEM_INNER_MISMATCH, error.value = 41469, error.wanted = 41472;
+    bsr_error_string(&error, full, sizeof full);
+    CHECK_STR(full, "BSR_BAD_SHAPE: b: the inner size is 41469, not 41472 as the other operand's");
+    error.status = BSR_BAD_DTYPE;
     error.item = BSR_ITEM_INDEX_DTYPE, error.operand = BSR_ARG_A, error.value = INT64_C(1) << 40;
     bsr_error_string(&error, full, sizeof full); /* what has no name keeps its number */
     CHECK_STR(full, "BSR_BAD_DTYPE: a: index dtype 1099511627776 is neither i32 nor i64");
     error.status = BSR_BAD_PLAN, error.item = BSR_ITEM_PLAN_OP, error.operand = BSR_ARG_EXEC, error.value = BSR_OP_SOFTMAX;
+    error.wanted = BSR_OP_ATTENTION;
     bsr_error_string(&error, full, sizeof full);
-    CHECK_STR(full, "BSR_BAD_PLAN: exec: the plan was made for softmax");
+    CHECK_STR(full, "BSR_BAD_PLAN: exec: the plan was made for softmax, not for attention");
     error.status = BSR_NO_BACKEND, error.item = BSR_ITEM_DEVICE_MISSING, error.cuda_error = 209;
     CHECK(bsr_error_string(&error, full, sizeof full) < (int)sizeof full && strstr(full, "(CUDA error 209)"));
     error.item = 99999, error.status = -5, error.operand = -1;
@@ -1413,6 +1521,7 @@ int main(int argc, char **argv) {
         {"structure_mutators", structure_mutators},
         {"any_number_anywhere", any_number_anywhere},
         {"any_pointer", any_pointer},
+        {"what_was_wanted", what_was_wanted},
         {"overlaps", overlaps},
         {"allocation_failures", allocation_failures},
         {"workspace_replaces_allocator", workspace_replaces_allocator},

@@ -470,7 +470,7 @@ struct gm_call {
         upload();
         if (wanted != BSR_OK) e.query = &ignored; /* what the CPU refuses is never launched */
         status = gm_guard(name, [&] { return device(gm.ctx, &e); });
-        if (status == BSR_OK && said.item == BSR_ITEM_OVERLAP) { /* a made-up size that reaches another buffer only on the host */
+        if (status == BSR_OK && said.status == BSR_OVERLAP) { /* a made-up size that reaches another buffer only on the host */
             gm.contents++;
             return host(ctx, exec);
         }
@@ -513,7 +513,7 @@ struct gm_call {
         if (exec && exec->query && status == BSR_OK) exec->query->backend = other_backend(exec->query->backend);
         if (wanted == BSR_OK && (status == BSR_CAPACITY || status == BSR_BAD_STRUCTURE))
             said = found, wanted = status; /* found while building */
-        if (said.item != BSR_ITEM_OVERLAP && found.item != BSR_ITEM_OVERLAP && checked &&
+        if (said.status != BSR_OVERLAP && found.status != BSR_OVERLAP && checked &&
             (status != wanted || found.item != said.item || found.operand != said.operand || found.index != said.index ||
              found.value != said.value)) {
             char here[320], there[320];
