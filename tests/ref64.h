@@ -431,8 +431,9 @@ TF ref_result ref_softmax_gradient(double scale, const ref_array *y, const ref_a
             double n = 0;
             for (j = y->cols - 1; j >= 0; j--)
                 if (*ref_at(count, b, i, j) != 0) {
-                    ref_real d = *ref_at(&g, b, i, j), e = error ? *ref_at(error, b, i, j) : 0;
-                    dot += *ref_at(y, b, i, j) * d, mag += fabsl(*ref_at(y, b, i, j) * d) + e * fabsl(d), off += e * fabsl(d), n += 1;
+                    const ref_real d = *ref_at(&g, b, i, j), e = error ? *ref_at(error, b, i, j) : 0;
+                    dot += *ref_at(y, b, i, j) * d, mag += fabsl(*ref_at(y, b, i, j) * d) + e * fabsl(d);
+                    off += e * fabsl(d), n += 1;
                 }
             for (j = 0; j < y->cols; j++) {
                 double p = *ref_at(y, b, i, j), d = *ref_at(&g, b, i, j), e = error ? *ref_at(error, b, i, j) : 0;
