@@ -1,13 +1,14 @@
 # Benchmarks on a GPU beside PyTorch and cuSPARSE; included by the Makefile. GPU_ARCH and gpu_target are those of tests/gpu.mk.
 #   gpu-bench    bench_gpu.py (without PyTorch: bench_gpu), then bench_cusparse; records in tests/results/
-#   gpu-parity   PyTorch's own test matrix against this library
-# BENCH_ARGS goes to bench_gpu.py: --sections product,skinny --seconds 60 and so on (--help).
+#   gpu-parity   PyTorch's and DeepSpeed's own tests against this library
+#   parity       the same on the CPU, which takes hours: PARITY_ARGS="--part 0/100" takes a share of the cases
+# BENCH_ARGS goes to bench_gpu.py: --sections product,skinny --seconds 60 and so on, PARITY_ARGS to parity.py (--help).
 
 NVCC ?= nvcc
 BENCH_B := build/gpu
 bench_nvcc = @echo "  nvcc  $@"; mkdir -p $(@D); $(NVCC) -std=c++17 -O2 -I. $(call gpu_target,$(or $(GPU_ARCH),90a))
 
-.PHONY: gpu-bench gpu-bench-alone gpu-parity bench_cusparse
+.PHONY: gpu-bench gpu-bench-alone gpu-parity parity bench_cusparse
 $(BENCH_B)/libbsrsparse.so: tests/bench_gpu.cu $(HEADERS)
 	$(bench_nvcc) -shared -Xcompiler -fPIC $< -o $@
 $(BENCH_B)/bench_gpu: tests/bench_gpu.cu $(HEADERS)
@@ -28,3 +29,11 @@ gpu-bench-alone: $(BENCH_B)/bench_gpu
 
 gpu-parity: $(BENCH_B)/libbsrsparse.so
 	@$(PYTHON) tests/parity.py $(PARITY_ARGS)
+
+# The CPU backend as a library, for parity.py.
+$(B)/plain/libbsrsparse.so: tests/bench_gpu.cu $(HEADERS)
+	@echo "  cc    $@"; mkdir -p $(@D); $(CC) -x c -std=gnu99 -Wall -Wextra -I. $(CFLAGS) $(OPENMP) -fPIC -shared $< -o $@ -lm
+parity:
+	@if $(PYTHON) -c "import torch" 2>/dev/null; then $(MAKE) $(B)/plain/libbsrsparse.so && \
+	    $(PYTHON) tests/parity.py --backend cpu --lib $(B)/plain/libbsrsparse.so $(PARITY_ARGS); \
+	else echo "skip parity: PyTorch is absent"; echo "0 passed, 0 failed, 1 skipped"; fi

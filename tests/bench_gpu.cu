@@ -1,12 +1,20 @@
-/* bench_gpu.cu: the library for bench_gpu.py and parity.py (nvcc -shared), and with BENCH_MAIN a benchmark of its own, for
-   machines without PyTorch: bsrsparse beside the device's copy rate, as CSV lines. Random-normal data, CUDA-graph timing. */
+/* bench_gpu.cu: the library for bench_gpu.py and parity.py (nvcc -shared; any C compiler for the CPU backend alone), and with
+   BENCH_MAIN a benchmark of its own, for machines without PyTorch: bsrsparse beside the device's copy rate, as CSV lines.
+   Random-normal data, CUDA-graph timing. */
 #define BSRSPARSE_IMPLEMENTATION
 #include "bsrsparse.h"
 
+#include <stddef.h>
 #include <time.h>
 
+#ifdef __cplusplus
+#define BENCH_API extern "C"
+#else
+#define BENCH_API
+#endif
+
 /* What a binding must agree with: "name size" pairs, ended by null. */
-extern "C" const char *bench_struct(int i, int64_t *size) {
+BENCH_API const char *bench_struct(int i, int64_t *size) {
     static const struct {
         const char *name;
         int64_t size;
@@ -38,8 +46,8 @@ static double bench_seconds(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 /* Microseconds of host time that one call takes; not synchronised. Negative: a call failed. */
-extern "C" double bench_host_us(const bsr_context *ctx, const bsr_matrix *a, const bsr_dense *b, const bsr_dense *out,
-                                const bsr_exec *exec, int calls) {
+BENCH_API double bench_host_us(const bsr_context *ctx, const bsr_matrix *a, const bsr_dense *b, const bsr_dense *out,
+                               const bsr_exec *exec, int calls) {
     const double start = bench_seconds();
     for (int i = 0; i < calls; i++)
         if (bsr_dense_addmm(ctx, 0.0, NULL, 1.0, 0, a, b, NULL, out, exec) != BSR_OK) return -1.0;

@@ -1,5 +1,6 @@
-"""bsrsparse from Python: ctypes mirrors of its structs, views of torch tensors, one method per operation. For the benchmark and
-the parity test; nothing is copied, a tensor must outlive the call's work on the stream."""
+"""bsrsparse from Python: ctypes mirrors of its structs, views of torch tensors, one method per operation, on the GPU or (backend
+"cpu") on the CPU. For the benchmark and the parity test; nothing is copied, a tensor must outlive the call's work on the
+stream."""
 import ctypes as C
 import os
 
@@ -15,6 +16,7 @@ OPS = ("dense_addmm scatter_mm matmul matmul_backward sampled_addmm softmax soft
        "validate to_dense from_dense from_csr from_coo from_block_mask random_pattern prune transposed_index schedule layout "
        "scatter_indices parse create").split()
 TRANS_A, TRANS_B, TRANS_C = 1, 2, 4
+RAGGED = 1
 SKIP_CHECKS, CHECK_POINTERS, ACCUMULATE_F64, TF32, TF32X3, CONSTANT_MATRIX = 1, 2, 4, 8, 16, 128
 CAUSAL, MASK_BOOLEAN, MASK_ADDITIVE = 1, 2, 4
 
@@ -85,15 +87,21 @@ def matrix(t):
     return matrix_of(t.crow_indices(), t.col_indices(), t.values(), t.shape[-2], t.shape[-1])
 
 
+def operand(x):
+    """A view of either kind, or None, as bsr_matmul takes it."""
+    return Operand(C.pointer(x) if isinstance(x, Dense) else None, C.pointer(x) if isinstance(x, Matrix) else None)
+
+
 class Library:
-    def __init__(self, path, kernel=0):
+    def __init__(self, path, kernel=0, backend="cuda"):
         self.lib = lib = C.CDLL(os.path.abspath(path))
         self.check_structs()
         self.error, self.ctx, desc = Error(), ptr(), Desc()
         self.plan = Plan(kernel=kernel) if kernel else None
-        desc.backend = 2
-        torch.cuda.init()
-        torch.zeros(1, device="cuda")
+        self.device, desc.backend = backend, {"cpu": 1, "cuda": 2}[backend]
+        if backend == "cuda":
+            torch.cuda.init()
+            torch.zeros(1, device="cuda")
         status = lib.bsr_create(C.byref(desc), C.byref(self.ctx), C.byref(self.error))
         if status:
             raise BsrError(status, self.error, self.text())
@@ -105,7 +113,10 @@ class Library:
         lib.bsr_softmax_backward.argtypes = [ptr, f64, m, m, m, e]
         lib.bsr_attention.argtypes = [ptr, f64, d, d, d, m, C.POINTER(Attention), d, d, e]
         lib.bsr_scatter_mm.argtypes = [ptr, d, d, C.POINTER(Scatter), d, e]
+        lib.bsr_build_scatter_indices.argtypes = [ptr, m, i64, C.POINTER(Scatter), e]
+        lib.bsr_dense_scatter_mm.argtypes = [ptr, m, d, C.POINTER(Scatter), d, e]
         lib.bsr_matmul.argtypes = [ptr, u32, o, o, o, e]
+        lib.bsr_matmul_backward.argtypes = [ptr, u32, o, o, o, o, o, e]
         lib.bsr_build_transposed_index.argtypes = [ptr, m, ptr, u64, e]
         lib.bsr_transposed_index_size.argtypes = [ptr, m, C.POINTER(u64), e]
         lib.bsr_build_schedule.argtypes = [ptr, m, C.c_int, C.c_int, ptr, u64, e]
@@ -141,7 +152,9 @@ class Library:
         return bool(self.lib.bsr_supports(self.ctx, OPS.index(op) + 1, DTYPE[dtype], DTYPE[out or dtype], block, block))
 
     def exec(self, flags=0, max_grid=None, stream=None):
-        e = Exec(stream=torch.cuda.current_stream().cuda_stream if stream is None else stream, flags=flags)
+        if stream is None:
+            stream = torch.cuda.current_stream().cuda_stream if self.device == "cuda" else 0
+        e = Exec(stream=stream, flags=flags)
         e.error = C.pointer(self.error)
         if self.plan is not None:
             e.plan = C.pointer(self.plan)
@@ -153,21 +166,20 @@ class Library:
         e = exec or self.exec()
         status = function(self.ctx, *args, e)
         if status == STATUS.index("WORKSPACE_TOO_SMALL") and self.error.value > 0:
-            self.workspace = torch.empty(self.error.value + 64, dtype=torch.uint8, device="cuda")
+            self.workspace = torch.empty(self.error.value + 64, dtype=torch.uint8, device=self.device)
             e.workspace, e.workspace_bytes = (self.workspace.data_ptr() + 63) // 64 * 64, self.error.value
             status = function(self.ctx, *args, e)
             e.workspace, e.workspace_bytes = None, 0  # the next call may need a larger one
         if status:
             raise BsrError(status, self.error, self.text())
 
-    def addmm(self, a, b, out, input=None, beta=0.0, alpha=1.0, left=None, right=None, trans=0, exec=None):
+    def addmm(self, a, b, out, input=None, beta=0.0, alpha=1.0, left=None, right=None, bias=None, trans=0, exec=None):
         epilogue = None
-        if left is not None or right is not None:
+        if left is not None or right is not None or bias is not None:
             epilogue = Epilogue()
-            if left is not None:
-                epilogue.left_alpha = C.pointer(left)
-            if right is not None:
-                epilogue.right_alpha = C.pointer(right)
+            for name, d in (("left_alpha", left), ("right_alpha", right), ("bias", bias)):
+                if d is not None:
+                    setattr(epilogue, name, C.pointer(d))
         self.call(self.lib.bsr_dense_addmm, beta, input, alpha, trans, a, b, epilogue, out, exec=exec)
 
     def sampled(self, x, y, out, input=None, beta=0.0, alpha=1.0, exec=None):
@@ -185,10 +197,31 @@ class Library:
     def scatter(self, blocks, others, indices, accumulators, exec=None):
         self.call(self.lib.bsr_scatter_mm, blocks, others, indices, accumulators, exec=exec)
 
+    def scatter_indices(self, a, n, format_, split):
+        """The indices of a's product with n columns, built by the library; their arrays are kept with them."""
+        x = Scatter(format=format_, split_n=split)
+        self.call(self.lib.bsr_build_scatter_indices, a, n, C.byref(x))
+        x.keep = []
+        for short, name in (("c", "c_indices"), ("r", "r_offsets"), ("p", "p_indices"), ("q", "q_indices")):
+            count = getattr(x, short + "_count")
+            x.keep.append(torch.full((count,), -1, dtype=torch.int64, device=self.device))
+            setattr(x, name, x.keep[-1].data_ptr() if count else None)
+        self.call(self.lib.bsr_build_scatter_indices, a, n, C.byref(x))
+        return x
+
+    def dense_scatter(self, a, b, indices, out, exec=None):
+        self.call(self.lib.bsr_dense_scatter_mm, a, b, indices, out, exec=exec)
+
+    def matmul(self, a, b, c, trans=0, exec=None):
+        self.call(self.lib.bsr_matmul, trans, operand(a), operand(b), operand(c), exec=exec)
+
+    def matmul_backward(self, a, b, dc, da, db, trans=0, exec=None):
+        self.call(self.lib.bsr_matmul_backward, trans, *map(operand, (a, b, dc, da, db)), exec=exec)
+
     def _view(self, size, build, m, *args):
         bytes_ = u64()
         self.call(size, m, *args, C.byref(bytes_))
-        buffer = torch.empty(bytes_.value + 64, dtype=torch.uint8, device="cuda")
+        buffer = torch.empty(bytes_.value + 64, dtype=torch.uint8, device=self.device)
         self.call(build, m, *args, (buffer.data_ptr() + 63) // 64 * 64, bytes_.value)
         return buffer
 

@@ -31,7 +31,7 @@ static void run_attention(const attention *c) {
     if (!RUN_OK(bsr_attention(c->ctx, c->scale, &c->q, &c->k, &c->v, &c->mask, &c->o, &c->out, c->has_lse ? &c->lse : NULL, &e)))
         return;
     REF_COMPARE(&c->out, &want, c->flags);
-    if (c->has_lse) REF_COMPARE(&c->lse, &lse, REF_MAY_BE_ZERO);
+    if (c->has_lse) REF_COMPARE(&c->lse, &lse, 0);
 }
 /* q, k, v, mask of pattern s, out and lse; lq and lk may stop short of the mask's last block. */
 static attention attention_new(const t_spec *s, int dtype, int64_t lq, int64_t lk, int64_t d, int64_t dv, t_shape bq, t_shape bkv,
@@ -68,7 +68,7 @@ TEST(upstream_attention) {
                         s.nnz = (s.r * s.c + 1) * 2 / 3, s.kind = FILL_POSITIVE, s.batch = t_batch(mask_batch, 2, 2, 0, 0);
                         c = attention_new(&s, t, sizes[m], sizes[n], sizes[k], sizes[k], t_batch(batch, 2, 2, 0, 0),
                                           t_batch(batch, 2, 2, 0, 0), t);
-                        c.scale = bt_below(2) ? 0 : 1.0 / 16, c.flags = REF_MAY_BE_ZERO;
+                        c.scale = bt_below(2) ? 0 : 1.0 / 16, c.flags = sizes[n] ? 0 : REF_ALL_ZERO;
                         run_attention(&c);
                     }
 }
@@ -108,7 +108,7 @@ TEST(each_option) {
                 if (option == 9) c.o.score_function = BSR_SCORE_tf_alibi, c.o.user_data = &slope;
                 if (option == 10) c.o.score_function = BSR_SCORE_tf_softcap;
                 if (option == 11) c.o.mask_function = BSR_MASK_tf_stripes;
-                if (option == 12) c.o.mask_function = BSR_MASK_tf_nothing, c.flags = REF_MAY_BE_ZERO;
+                if (option == 12) c.o.mask_function = BSR_MASK_tf_nothing, c.flags = REF_ALL_ZERO;
                 rel = t_random(dtypes[t], lq, lk, STRIDED, t_batch(1, 4, 0, 0, 0), 0, FILL_SIGNED),
                 kp = t_random(BSR_BOOL, 1, lk, ROW, t_batch(2, 2, 1, 0, 0), 0, FILL_BOOL);
                 if (option == 13) c.o.relative_bias = &rel;
@@ -190,7 +190,6 @@ TEST(sizes) {
                               t_batch(1, 2, 0, 0, 0), t_batch(1, 1, 0, 0, 0), dtypes[t]);
             if (b & 1) c.o.flags = BSR_ATTENTION_CAUSAL, c.o.causal_offset = 3;
             if (b & 2) c.o.flags |= BSR_ATTENTION_MASK_ADDITIVE; /* of blocks that are cut, too */
-            c.flags = REF_MAY_BE_ZERO;
             run_attention(&c);
         }
 }
@@ -322,12 +321,12 @@ TEST(edges) {
             bt_case("no block at all: %s, isa %d", bsr_dtype_name(dtypes[t]), isa);
             s = spec_of(BSR_F32, 4, 4, 3, 3, 0);
             c = attention_new(&s, dtypes[t], 12, 12, 5, 6, NO_BATCH, NO_BATCH, dtypes[t]);
-            c.ctx = ctx, c.flags = REF_MAY_BE_ZERO;
+            c.ctx = ctx, c.flags = REF_ALL_ZERO;
             run_attention(&c);
             for (j = 0; j < 12; j++) CHECK(t_get(&c.lse, 0, j, 0) == -(double)INFINITY);
             bt_case("causal hides whole rows: %s, isa %d", bsr_dtype_name(dtypes[t]), isa);
             s.nnz = 7, c = attention_new(&s, dtypes[t], 12, 12, 5, 6, NO_BATCH, NO_BATCH, dtypes[t]);
-            c.ctx = ctx, c.o.flags = BSR_ATTENTION_CAUSAL, c.o.causal_offset = -5, c.flags = REF_MAY_BE_ZERO;
+            c.ctx = ctx, c.o.flags = BSR_ATTENTION_CAUSAL, c.o.causal_offset = -5;
             run_attention(&c);
             c.o.causal_offset = INT64_MAX;
             {
@@ -351,7 +350,7 @@ TEST(edges) {
             run_attention(&c);
             bt_case("what is never attended is never read: %s, isa %d", bsr_dtype_name(dtypes[t]), isa);
             s.nnz = 4, c = attention_new(&s, dtypes[t], 12, 12, 5, 6, NO_BATCH, NO_BATCH, dtypes[t]);
-            c.ctx = ctx, c.flags = REF_MAY_BE_ZERO;
+            c.ctx = ctx;
             for (j = 0; j < 12; j++) {
                 int64_t p, seen = 0, i;
                 for (p = 0; p < c.mask.nnz; p++) seen |= t_col(&c.mask, 0, p) == j / 4;
@@ -359,13 +358,12 @@ TEST(edges) {
             }
             run_attention(&c);
             bt_case("Dv = 0, Lq = 0, Lk = 0: %s, isa %d", bsr_dtype_name(dtypes[t]), isa);
-            c = attention_new(&s, dtypes[t], 12, 12, 5, 0, NO_BATCH, NO_BATCH, dtypes[t]), c.ctx = ctx, c.flags = REF_MAY_BE_ZERO;
+            c = attention_new(&s, dtypes[t], 12, 12, 5, 0, NO_BATCH, NO_BATCH, dtypes[t]), c.ctx = ctx;
             run_attention(&c);
-            s.r = 0, s.nnz = 0, c = attention_new(&s, dtypes[t], 0, 12, 5, 6, NO_BATCH, NO_BATCH, dtypes[t]), c.ctx = ctx,
-            c.flags = REF_MAY_BE_ZERO;
+            s.r = 0, s.nnz = 0, c = attention_new(&s, dtypes[t], 0, 12, 5, 6, NO_BATCH, NO_BATCH, dtypes[t]), c.ctx = ctx;
             run_attention(&c);
             s.r = 3, s.c = 0, c = attention_new(&s, dtypes[t], 12, 0, 5, 6, NO_BATCH, NO_BATCH, dtypes[t]), c.ctx = ctx,
-            c.flags = REF_MAY_BE_ZERO;
+            c.flags = REF_ALL_ZERO;
             run_attention(&c);
         }
 }

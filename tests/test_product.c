@@ -90,7 +90,8 @@ TEST(upstream_triton_kernel) {
                             memset(&e, 0, sizeof e);
                             if (sides & 1) e.left_alpha = &left;
                             if (sides & 2) e.right_alpha = &right;
-                            c.beta = beta, c.alpha = alpha, c.input = &input, c.epilogue = &e, c.flags = REF_MAY_BE_ZERO;
+                            c.beta = beta, c.alpha = alpha, c.input = &input, c.epilogue = &e;
+                            if (!beta && (!alpha || !c.a.nnz)) c.flags = REF_ALL_ZERO;
                             output_for(&c, wide ? BSR_I32 : type, ROW);
                             run_addmm(&c);
                         }
@@ -144,7 +145,8 @@ TEST(upstream_dense_bmm) {
                         c.b = t_random(type, sizes[k], sizes[n], (int)bt_below(2), batches[y], 0, FILL_POSITIVE);
                         output_for(&c, type, (int)bt_below(2));
                         want = ref_dense_addmm(0, NULL, 1, 0, &c.a, &c.b, NULL, type, 0);
-                        if (RUN_OK(bsr_dense_mm(c.ctx, 0, &c.a, &c.b, &c.out, &e))) REF_COMPARE(&c.out, &want, REF_MAY_BE_ZERO);
+                        if (RUN_OK(bsr_dense_mm(c.ctx, 0, &c.a, &c.b, &c.out, &e)))
+                            REF_COMPARE(&c.out, &want, c.a.nnz ? 0 : REF_ALL_ZERO);
                     }
 }
 /* the same test's `orthogonal` inputs: [A 0] [0; D] is exactly zero */
@@ -164,7 +166,7 @@ TEST(upstream_orthogonal) {
                 for (i = 0; i < c.a.block_rows && t_col(&c.a, 0, p) >= 2; i++)
                     for (j = 0; j < c.a.block_cols; j++) t_store(c.a.values, c.a.dtype, t_value_at(&c.a, 0, p, i, j), 0);
             output_for(&c, dtypes[t] == BSR_I8 ? BSR_I32 : dtypes[t], ROW);
-            c.flags = REF_MAY_BE_ZERO;
+            c.flags = REF_ALL_ZERO;
             run_addmm(&c);
             for (i = 0; i < c.out.rows; i++)
                 for (j = 0; j < 20; j++) CHECK(t_get(&c.out, 0, i, j) == 0);
@@ -223,7 +225,7 @@ TEST(sizes) {
                     if (trans && bt_below(2)) t_attach_transposed(&c.a);
                     if (bt_below(2)) t_attach_schedule(&c.a, 1 << bt_below(4), trans);
                     output_for(&c, dtypes[t] == BSR_I8 && bt_below(2) ? BSR_I32 : dtypes[t], (int)bt_below(LAYOUTS));
-                    c.flags = c.a.nnz < 3 ? REF_MAY_BE_ZERO : 0;
+                    c.flags = !c.a.nnz ? REF_ALL_ZERO : c.a.nnz < 3 ? REF_MAY_BE_ZERO : 0; /* blocks of 1 x 1 in i8 */
                     isa = t == 0 && n % 2; /* f32: all instruction sets */
                     run_addmm(&c);
                     for (; isa && isa <= 3; isa++)
@@ -468,7 +470,8 @@ TEST(batches) {
         right = t_random(c.out.dtype, 1, c.out.cols, ROW, bs, 0, FILL_SIGNED);
         if (bt_below(2)) e.left_alpha = &left;
         if (bt_below(2)) e.right_alpha = &right;
-        c.epilogue = &e, c.input = &input, c.beta = (double)bt_below(2), c.flags = REF_MAY_BE_ZERO;
+        c.epilogue = &e, c.input = &input, c.beta = (double)bt_below(2);
+        if (c.beta == 0 && !c.a.nnz) c.flags = REF_ALL_ZERO;
         run_addmm(&c);
     }
 }
@@ -753,7 +756,7 @@ TEST(nan_rules) {
             e.bias = &bias, e.activation = BSR_ACT_RELU, c.epilogue = &e, c.input = &input, c.beta = 1;
             output_for(&c, type, ROW);
             run_addmm(&c);
-            c.beta = 0, c.input = NULL, e.bias = NULL, c.flags = REF_MAY_BE_ZERO;
+            c.beta = 0, c.input = NULL, e.bias = NULL, c.flags = REF_ALL_ZERO;
             output_for(&c, type, ROW);
             run_addmm(&c);
 
@@ -1021,7 +1024,7 @@ TEST(upstream_bsr_scatter_mm) {
                             if (!RUN_OK(bsr_build_scatter_indices(t_context(0), &a, n, &x, &e))) break;
                             out = t_output(types[t], a.rows, n, (int)bt_below(LAYOUTS), t_dense_batch(&b));
                             if (RUN_OK(bsr_dense_scatter_mm(t_any_context(), &a, &b, &x, &out, &e)))
-                                REF_COMPARE(&out, &want, a.nnz ? 0 : REF_MAY_BE_ZERO);
+                                REF_COMPARE(&out, &want, a.nnz ? 0 : REF_ALL_ZERO);
                         }
                     }
 }
@@ -1111,9 +1114,12 @@ static value output_like(const value *x, int dtype) {
     else o.dense = t_output(dtype, x->dense.rows, x->dense.cols, (int)bt_below(LAYOUTS), t_dense_batch(&x->dense));
     return o;
 }
-static void compare_value(const char *what, const value *x, const ref_result *want) {
-    if (x->is_sparse) ref_compare_matrix(__FILE__, __LINE__, what, &x->sparse, want, REF_MAY_BE_ZERO);
-    else ref_compare(__FILE__, __LINE__, what, &x->dense, want, REF_MAY_BE_ZERO);
+/* x, got from a and b. */
+static void compare_value(const char *what, const value *x, const ref_result *want, const value *a, const value *b) {
+    t_shape items = t_join(a->v.batch, b->v.batch);
+    int nothing = (a->is_sparse && !a->sparse.nnz) || (b->is_sparse && !b->sparse.nnz) || !t_items(&items);
+    if (x->is_sparse) ref_compare_matrix(__FILE__, __LINE__, what, &x->sparse, want, nothing ? REF_ALL_ZERO : 0);
+    else ref_compare(__FILE__, __LINE__, what, &x->dense, want, nothing ? REF_ALL_ZERO : 0);
 }
 /* mode 0 SDD, 1 DSD, 2 DDS: builds a, b, c (c of the shape of the product as stored). */
 static void matmul_operands(value v[3], int mode, int ta, int tb, int tc, int dtype, const int64_t mkn[3], int64_t block,
@@ -1133,7 +1139,7 @@ static void run_matmul(const value v[3], unsigned trans, int out_dtype) {
     ref_result want = ref_matmul(&v[0], (trans & BSR_TRANS_A) != 0, &v[1], (trans & BSR_TRANS_B) != 0, (trans & BSR_TRANS_C) != 0,
                                  v[2].v.batch, ref_compute(dtype), out_dtype);
     if (RUN_OK(bsr_matmul(t_any_context(), trans, operand_of(&v[0]), operand_of(&v[1]), operand_of(&c), &e)))
-        compare_value("c", &c, &want);
+        compare_value("c", &c, &want, &v[0], &v[1]);
 }
 /* da and db, together and each alone; v[2] is dc. */
 static void run_matmul_backward(const value v[3], unsigned trans) {
@@ -1148,8 +1154,8 @@ static void run_matmul_backward(const value v[3], unsigned trans) {
         bsr_operand none = {NULL, NULL};
         int ok = RUN_OK(bsr_matmul_backward(t_any_context(), trans, operand_of(&v[0]), operand_of(&v[1]), operand_of(&v[2]),
                                             form & 1 ? operand_of(&da) : none, form & 2 ? operand_of(&db) : none, &e));
-        if (ok && form & 1) compare_value("da", &da, &want_a);
-        if (ok && form & 2) compare_value("db", &db, &want_b);
+        if (ok && form & 1) compare_value("da", &da, &want_a, &v[2], &v[1]);
+        if (ok && form & 2) compare_value("db", &db, &want_b, &v[0], &v[2]);
     }
 }
 
@@ -1177,21 +1183,31 @@ TEST(matmul_modes) {
                     run_matmul_backward(v, (unsigned)trans);
                 }
 }
-/* upstream.md 6.2's own shape (Z = 1 here) and stk's modes at a smaller size */
-TEST(matmul_upstream_shapes) {
-    static const int64_t deepspeed[] = {128, 192, 256}, stk[][3] = {{128, 128, 128}, {256, 128, 128}, {128, 256, 128}};
-    static const int64_t blocks[] = {16, 32, 64};
+/* upstream.md 6.2, test_matmul: its shape, three items, its types, blocks and transposes (all of them, for blocks of 16); and
+   stk's modes at a smaller size. What decides the mode is transposed, too. */
+TEST(matmul_deepspeed) {
+    static const int64_t mkn[] = {128, 192, 256}, blocks[] = {16, 16, 32, 64};
+    int mode, k, trans;
+    for (mode = 0; mode < 3; mode++)
+        for (k = 0; k < 4; k++)
+            for (trans = 0; trans < (k == 1 ? 4 : 1); trans++) {
+                const int type = k == 0 ? BSR_F32 : BSR_F16;
+                const t_shape batch = t_batch(2, 3, k ? 1 : 2, 0, 0); /* items, heads */
+                value v[3];
+                bt_case("mode %d, block %lld, %s, trans %d", mode, (long long)blocks[k], bsr_dtype_name(type), trans);
+                matmul_operands(v, mode, trans & 1, trans >> 1, 0, type, mkn, blocks[k], batch, batch, 1);
+                run_matmul(v, (unsigned)trans, type);
+                run_matmul_backward(v, (unsigned)trans);
+            }
+}
+TEST(matmul_stk) {
+    static const int64_t shapes[][3] = {{128, 128, 128}, {256, 128, 128}, {128, 256, 128}};
     int mode, k;
     for (mode = 0; mode < 3; mode++)
         for (k = 0; k < 3; k++) {
             value v[3];
-            bt_case("DeepSpeed, mode %d, block %lld", mode, (long long)blocks[k]);
-            matmul_operands(v, mode, 0, 0, 0, k ? BSR_F16 : BSR_F32, deepspeed, blocks[k], t_batch(2, 1, 2, 0, 0),
-                            t_batch(2, 1, 2, 0, 0), 1);
-            run_matmul(v, 0, k ? BSR_F16 : BSR_F32);
-            run_matmul_backward(v, 0);
-            bt_case("stk, mode %d, shape %d", mode, k);
-            matmul_operands(v, mode, k & 1, k / 2, 0, BSR_BF16, stk[k], 128, no_batch, no_batch, 0);
+            bt_case("mode %d, shape %d", mode, k);
+            matmul_operands(v, mode, k & 1, k / 2, 0, BSR_BF16, shapes[k], 128, no_batch, no_batch, 0);
             run_matmul(v, (unsigned)((k & 1) | (k / 2) << 1), BSR_BF16);
         }
 }
@@ -1316,7 +1332,8 @@ int main(int argc, char **argv) {
         {"upstream_bsr_scatter_mm", upstream_bsr_scatter_mm},
         {"scatter_indices_by_hand", scatter_indices_by_hand},
         {"matmul_modes", matmul_modes},
-        {"matmul_upstream_shapes", matmul_upstream_shapes},
+        {"matmul_deepspeed", matmul_deepspeed},
+        {"matmul_stk", matmul_stk},
         {"matmul_types", matmul_types},
         {"matmul_of_no_items", matmul_of_no_items},
         {"matmul_sums_with_schedules", matmul_sums_with_schedules},

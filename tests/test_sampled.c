@@ -63,7 +63,8 @@ TEST(upstream_sampled_addmm) {
                             s.shared_pattern = (unsigned)bt_below(4);
                             c = sampled_new(&s, inner[k], s.dtype, bx);
                             c.mat2 = t_random(s.dtype, inner[k], c.out.cols, (int)bt_below(LAYOUTS), by, 0, FILL_POSITIVE);
-                            c.alpha = ab & 1 ? 2 : 0, c.beta = ab & 2 ? 2 : 0, c.flags = REF_MAY_BE_ZERO;
+                            c.alpha = ab & 1 ? 2 : 0, c.beta = ab & 2 ? 2 : 0;
+                            if (!(ab & 2) && (!(ab & 1) || !inner[k])) c.flags = REF_ALL_ZERO;
                             run_sampled(&c);
                         }
 }
@@ -86,7 +87,7 @@ TEST(sizes) {
                 s.nnz = bt_range(1, s.r * s.c), s.layout = (int)bt_below(BLOCKS_LAYOUTS), s.unsorted = bt_below(3) == 0;
                 c = sampled_new(&s, inner[k], dtypes[t] == BSR_I8 && bt_below(2) ? BSR_I32 : dtypes[t], NO_BATCH);
                 c.beta = (double)bt_range(-1, 2), c.alpha = (double)bt_range(1, 3);
-                if (c.beta == 0 && inner[k] == 0) c.flags = REF_MAY_BE_ZERO;
+                if (c.beta == 0 && inner[k] == 0) c.flags = REF_ALL_ZERO;
                 run_sampled(&c);
                 for (isa = 1; isa <= 3 && dtypes[t] == BSR_F32 && k % 2; isa++)
                     if (t_context(isa)) c.ctx = t_context(isa), run_sampled(&c);
@@ -140,7 +141,8 @@ TEST(batches) {
         s.layout = (int)bt_below(BLOCKS_LAYOUTS);
         c = sampled_new(&s, bt_range(0, 20), type == BSR_I8 ? BSR_I32 : type, one);
         c.mat2 = t_random(type, c.mat1.cols, c.out.cols, (int)bt_below(LAYOUTS), two, (unsigned)bt_below(16), FILL_SIGNED);
-        c.beta = (double)bt_below(2), c.flags = REF_MAY_BE_ZERO;
+        c.beta = (double)bt_below(2);
+        if (c.beta == 0 && !c.mat1.cols) c.flags = REF_ALL_ZERO;
         run_sampled(&c);
     }
 }
@@ -163,7 +165,7 @@ TEST(batches_of_tiles) {
         c = sampled_new(&s, inner, type, batch);
         c.mat1 = t_random(type, c.out.rows, inner, bt_below(2) ? COL : ROW, batch, 0, FILL_SIGNED);
         c.mat2 = t_random(type, inner, c.out.cols, bt_below(2) ? COL : ROW, batch, 0, FILL_SIGNED);
-        c.beta = (double)bt_below(2), c.flags = REF_MAY_BE_ZERO;
+        c.beta = (double)bt_below(2);
         run_sampled(&c);
     }
 }
@@ -221,7 +223,7 @@ TEST(nan_rules) {
         c = sampled_new(&s, 0, type, NO_BATCH), c.beta = 1;
         run_sampled(&c);
         bt_case("no blocks: %s", bsr_dtype_name(type));
-        s.nnz = 0, c = sampled_new(&s, 5, type, NO_BATCH), c.beta = 1, c.flags = REF_MAY_BE_ZERO;
+        s.nnz = 0, c = sampled_new(&s, 5, type, NO_BATCH), c.beta = 1;
         run_sampled(&c);
         bt_case("out is input: %s", bsr_dtype_name(type));
         s.nnz = 9, s.layout = t, c = sampled_new(&s, 13, type, NO_BATCH);
