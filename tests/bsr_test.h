@@ -8,7 +8,8 @@
        static const bt_test tests[] = {{"adds", adds}};
        int main(int argc, char **argv) { return bt_main(argc, argv, tests, BT_COUNT(tests)); }
 
-   Arguments: parts of test names (none: all); -v lists the cases; -l lists the tests. */
+   Arguments: parts of test names (none: all); -v lists the cases; -l lists the tests; -s N takes a share of the cases, one
+   in N, the same ones each time: the others are set up, but RUN_OK leaves their calls out, and they are not counted. */
 #ifndef BSR_TEST_H
 #define BSR_TEST_H
 
@@ -60,16 +61,16 @@ static struct bt_state {
     const char *test;
     char text[320];
     uint64_t seed, random;
-    int open, implicit, bad, skipped_case, verbose, shown;
+    int open, implicit, bad, skipped_case, verbose, shown, sample, unwanted; /* unwanted: the open case is not of the sample */
     long checks, passed, failed, skipped;
     const char *reason[BT_REASONS];
     long reason_count[BT_REASONS];
     bt_block *blocks;
 } bt;
 
-/* 0: nobody wants what this case finds (tests/gpu/mirror.h, of whose cases only a share runs); it needs no references. */
+/* 0: nobody wants what this case finds (-s, and tests/gpu/mirror.h, of whose cases only a share runs); it needs no references. */
 #ifndef BT_WANTED
-#define BT_WANTED 1
+#define BT_WANTED (!bt.unwanted)
 #endif
 
 BT_PRINTF(3, 4) TF void bt_fail(const char *file, int line, const char *format, ...) {
@@ -209,13 +210,14 @@ TF void bt_close(void) {
     if (!bt.checks && !bt.skipped_case && !bt.implicit) bt_fail(__FILE__, __LINE__, "the case checked nothing");
     bt_free_all();
     if (bt.bad) bt.failed++;
-    else if (bt.checks && !bt.skipped_case) bt.passed++;
+    else if (bt.checks && !bt.skipped_case && !bt.unwanted) bt.passed++;
     bt.open = 0;
 }
 TF void bt_open(int implicit) {
     bt.seed = bt_hash_bytes(bt_hash_bytes(14695981039346656037u, bt.test, strlen(bt.test)), bt.text, strlen(bt.text));
     bt.random = bt.seed;
     bt.open = 1, bt.implicit = implicit, bt.bad = 0, bt.checks = 0, bt.skipped_case = 0;
+    bt.unwanted = bt.sample > 1 && !implicit && bt.seed / 4 % (uint64_t)bt.sample != 0;
     if (bt.verbose && !implicit) printf("     %s [%s]\n", bt.test, bt.text), fflush(stdout);
 }
 /* Ends the case before, starts a new one: its text says what is special about it. */
@@ -240,6 +242,7 @@ BT_PRINTF(1, 2) TF void bt_describe(const char *format, ...) {
 /* Counts a case that can't run here, with the reason (a literal). */
 TF void bt_skip(const char *reason) {
     int i;
+    if (bt.unwanted) return;
     bt.skipped_case = 1, bt.skipped++;
     for (i = 0; i < BT_REASONS; i++) {
         if (!bt.reason[i]) bt.reason[i] = reason;
@@ -279,12 +282,16 @@ TF int bt_run(const char *file, int argc, char **argv, const bt_test *tests, siz
         else if (!strcmp(argv[i], "-l")) {
             for (t = 0; t < count; t++) printf("%s\n", tests[t].name);
             return 0;
-        } else filters++;
+        } else if (!strcmp(argv[i], "-s") && i + 1 < argc) bt.sample = atoi(argv[++i]);
+        else filters++;
     }
     for (t = 0; t < count; t++) {
         int wanted = !filters;
         long failed = bt.failed;
-        for (i = 1; i < argc; i++) wanted |= argv[i][0] != '-' && strstr(tests[t].name, argv[i]) != NULL;
+        for (i = 1; i < argc; i++) {
+            if (!strcmp(argv[i], "-s")) i++;
+            else wanted |= argv[i][0] != '-' && strstr(tests[t].name, argv[i]) != NULL;
+        }
         if (!wanted) continue;
         bt.test = tests[t].name, bt.text[0] = 0, bt.shown = 0;
         bt_open(1);
