@@ -263,7 +263,7 @@ TF bsr_dense t_output(int dtype, int64_t rows, int64_t cols, int layout, t_shape
     return d;
 }
 /* The bytes of d's buffer that belong to no element must still be poison. */
-TF void t_check_gaps(const bsr_dense *d) {
+BT_MAY_READ_POISON TF void t_check_gaps(const bsr_dense *d) {
     bt_block *block = bt_find(d->data);
     size_t element = bsr_dtype_size(d->dtype), i;
     int64_t b, r, c, n = t_dense_items(d);
@@ -280,7 +280,7 @@ TF void t_check_gaps(const bsr_dense *d) {
     if (i < block->bytes) bt_fail(__FILE__, __LINE__, "byte %zu of an output belongs to no element but was written", i);
     free(used);
 }
-TF int t_all_poison(const void *data) {
+BT_MAY_READ_POISON TF int t_all_poison(const void *data) {
     bt_block *b = bt_find(data);
     size_t i;
     for (i = 0; b && i < b->bytes; i++)
@@ -433,7 +433,7 @@ TF bsr_matrix t_matrix_output(const bsr_matrix *m, int dtype, int layout) {
     bt_mark_output(o.values);
     return o;
 }
-TF void t_check_value_gaps(const bsr_matrix *m) {
+BT_MAY_READ_POISON TF void t_check_value_gaps(const bsr_matrix *m) {
     bt_block *block = bt_find(m->values);
     size_t element = bsr_dtype_size(m->dtype), at;
     int64_t b, p, i, j, n = t_matrix_items(m);

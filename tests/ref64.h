@@ -385,6 +385,7 @@ TF ref_result ref_softmax(double scale, const bsr_matrix *x, const bsr_softmax_o
                 r2 = ref_mask_term(&kp, o ? o->key_padding_mode : 0, &whole, b, i, j);
                 r3 = ref_mask_term(&am, o ? o->attn_mode : 0, &whole, b, i, j);
                 s = scale * *ref_at(&v, b, i, j) + r1 + r2 + r3;
+                if (r1 == -(double)INFINITY || r2 == -(double)INFINITY || r3 == -(double)INFINITY) s = -(double)INFINITY;
                 *ref_at(&r.want, b, i, j) = s;
                 if (s != s) nan = 1;
                 if (s > top) top = s;
