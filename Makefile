@@ -41,7 +41,7 @@ BLAS = $(eval BLAS := $(call probe,$(hash)include <cblas.h>,,-lopenblas))$(BLAS)
 SAN_FLAGS = -O1 -g $(SANITIZE) -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 compile = @echo "  cc    $@"; mkdir -p $(@D); $(CC) -std=c99 -Wall -Wextra -I. -Itests
 
-.PHONY: all run tune test test-programs bench fuzz examples check install clean help
+.PHONY: all run tune test test-programs mutants bench fuzz examples check install clean help
 all: examples
 
 help:
@@ -49,7 +49,8 @@ help:
 	@echo "make tune           searches the fastest plans on this machine (ARGS=\"--help\"), writes build/tune_table.h"
 	@echo "make test           everything: tests, sanitizers, compile matrix, examples, fuzz targets, static checks"
 	@echo "make bench          speed against OpenBLAS and SciPy, where they are installed"
-	@echo "make fuzz           libFuzzer for SECONDS=60 per target, with clang"
+	@echo "make fuzz           libFuzzer for SECONDS=60 per target, with clang; random calls against NumPy for as long"
+	@echo "make mutants        edits of the sources that tests must notice: SAMPLE=60 of tests/mutants.txt, ALL=1; GPU=1, CUDA=1"
 	@echo "make examples       builds the examples into $(B)/plain"
 	@echo "make check          contents list, anchors, symbols, README"
 	@echo "make install        headers and pkg-config file to PREFIX=$(PREFIX), below DESTDIR"
@@ -88,6 +89,8 @@ $(B)/san/library.o: tests/compile/implementation.c tests/test_functions.h $(HEAD
 
 $(B)/plain/%: tests/%.c $(B)/plain/library.o $(TEST_HEADERS)
 	$(compile) $(CFLAGS) $(OPENMP) -DBSRI_IMPLEMENTED $< $(@D)/library.o -o $@ -lm
+$(B)/plain/%.so: tests/%.c $(HEADERS)
+	$(compile) -O1 -shared -fPIC $< -o $@ -lm
 $(B)/plain/%: tests/fuzz/%.c $(B)/plain/library.o $(TEST_HEADERS)
 	$(compile) $(CFLAGS) $(OPENMP) -DBSRI_IMPLEMENTED -DFUZZ_MAIN $< $(@D)/library.o -o $@ -lm
 $(B)/san/%: tests/%.c $(B)/san/library.o $(TEST_HEADERS)
@@ -108,14 +111,21 @@ examples: $(addprefix $(B)/plain/,$(EXAMPLES))
 SAN_EXAMPLES := $(filter-out user_functions,$(EXAMPLES))
 PLAIN = $(addprefix $(B)/plain/,$(TESTS) $(EXAMPLES) $(if $(SANITIZE),,$(FUZZERS)))
 SANITIZED = $(if $(SANITIZE),$(addprefix $(B)/san/,$(TESTS) $(FUZZERS) $(SAN_EXAMPLES)))
-test-programs: $(PLAIN) $(SANITIZED) $(if $(TSAN),$(B)/tsan/test_threads)
+test-programs: $(PLAIN) $(SANITIZED) $(if $(TSAN),$(B)/tsan/test_threads) $(B)/plain/numpy_calls.so
 
 # A program that does not compile counts as failed in tests/run.sh, so the build goes on after an error.
 test:
 	@echo "building the test programs"
 	@$(MAKE) -k -j$(JOBS) test-programs || true
 	@CC="$(CC)" B="$(B)" JOBS="$(JOBS)" DATA="$(DATA)" OPENMP="$(OPENMP)" SANITIZE="$(SANITIZE)" TSAN="$(TSAN)" \
-	 TESTS="$(TESTS)" FUZZERS="$(FUZZERS)" EXAMPLES="$(EXAMPLES)" SAN_EXAMPLES="$(SAN_EXAMPLES)" sh tests/run.sh
+	 TESTS="$(TESTS)" FUZZERS="$(FUZZERS)" EXAMPLES="$(EXAMPLES)" SAN_EXAMPLES="$(SAN_EXAMPLES)" PYTHON="$(PYTHON)" \
+	 sh tests/run.sh
+
+# Edits of the sources, each of which a test must notice; see tests/mutants.py.
+SAMPLE ?= 60
+mutants:
+	@CC="$(CC)" NVCC="$(NVCC)" $(PYTHON) tests/mutants.py --jobs $(JOBS) --sample $(SAMPLE) $(if $(ALL),--all) $(if $(CUDA),--cuda) \
+	    $(if $(GPU),--gpu) $(NAMES)
 
 check:
 	@CC="$(CC)" B="$(B)" sh tests/check.sh
@@ -131,12 +141,15 @@ build/fuzz/%: tests/fuzz/%.c build/fuzz/library.o $(TEST_HEADERS)
 	@$(FUZZ_CC) $(FUZZ_FLAGS) -fsanitize=fuzzer -DBSRI_IMPLEMENTED $< build/fuzz/library.o -o $@ -lm
 
 # What an input breaks is left in build/fuzz/TARGET-crash-...; build/fuzz/TARGET FILE repeats it.
-fuzz: $(addprefix build/fuzz/,$(FUZZERS))
+# What is worth keeping: `build/fuzz/TARGET -merge=1 tests/fuzz/corpus/TARGET build/fuzz/found/TARGET`.
+fuzz: $(addprefix build/fuzz/,$(FUZZERS)) $(B)/plain/numpy_calls.so
 	@bad=0; for f in $(FUZZERS); do \
 	    mkdir -p build/fuzz/found/$$f; echo "$$f: $(SECONDS) s"; \
 	    build/fuzz/$$f -max_total_time=$(SECONDS) -verbosity=0 -print_funcs=0 -artifact_prefix=build/fuzz/$$f- \
-	        build/fuzz/found/$$f || bad=$$((bad + 1)); \
-	done; echo "$$(($(words $(FUZZERS)) - bad)) passed, $$bad failed, 0 skipped"; [ $$bad -eq 0 ]
+	        build/fuzz/found/$$f $$(ls -d tests/fuzz/corpus/$$f 2> /dev/null) || bad=$$((bad + 1)); \
+	done; echo "against NumPy: $(SECONDS) s"; \
+	$(PYTHON) tests/numpy_differ.py $(B)/plain/numpy_calls.so --seconds $(SECONDS) --seed $$(date +%s) || bad=$$((bad + 1)); \
+	echo "$$(($(words $(FUZZERS)) + 1 - bad)) passed, $$bad failed, 0 skipped"; [ $$bad -eq 0 ]
 
 # ---- speed ----
 

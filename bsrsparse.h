@@ -6963,7 +6963,7 @@ static void bsri_layout_windows(const bsr_layout *l, uint8_t *mask) {
 static void bsri_layout_globals(const bsr_layout *l, uint8_t *mask, int from_row, int rows) {
     int64_t n = l->blocks, i, count = l->global_block_indices ? l->num_global_indices : 1;
     for (i = 0; i < count; i++) {
-        int64_t at = l->global_block_indices ? l->global_block_indices[i] : 0, end = n;
+        int64_t at = l->global_block_indices ? l->global_block_indices[i] : 0, end;
         if (at >= n) continue; /* beyond this sequence */
         if (!l->global_block_end_indices) end = at + 1;
         else end = bsri_min(l->global_block_end_indices[i], n);
@@ -7097,8 +7097,8 @@ static int bsri_read_word(bsri_reader *t, const char *word) {
     bsri_reader was = *t;
     if (!bsri_read_token(t)) return 0;
     for (; *word; word++, t->p++) {
-        char ch = t->p < t->end ? *t->p : 0;
-        if (ch >= 'A' && ch <= 'Z') ch = (char)(ch - 'A' + 'a');
+        int ch = t->p < t->end ? *t->p : 0;
+        if (ch >= 'A' && ch <= 'Z') ch += 'a' - 'A';
         if (ch != *word) break;
     }
     if (!*word && bsri_read_at_break(t)) return 1;
@@ -9884,8 +9884,8 @@ static double bsri_climb_slope(const bsr_climb *c, int32_t i, int32_t x) {
 /* Three digits, or one behind the point. */
 static void bsri_put_real(bsri_text *t, int fixed, double x) {
     char line[400];
-    if (fixed) snprintf(line, sizeof line, "%.1f", x);
-    else snprintf(line, sizeof line, "%.3g", x);
+    if (fixed) (void)snprintf(line, sizeof line, "%.1f", x);
+    else (void)snprintf(line, sizeof line, "%.3g", x);
     bsri_put(t, line);
 }
 BSR_API int bsr_climb_string(const bsr_climb *c, char *text, size_t size) {

@@ -8,7 +8,8 @@
        static const bt_test tests[] = {{"adds", adds}};
        int main(int argc, char **argv) { return bt_main(argc, argv, tests, BT_COUNT(tests)); }
 
-   Arguments: parts of test names (none: all); -v lists the cases; -l lists the tests. */
+   Arguments: parts of test names (none: all); -v lists the cases; -l lists the tests; -s N takes a share of the cases, one
+   in N, the same ones each time: the others are set up, but RUN_OK leaves their calls out, and they are not counted. */
 #ifndef BSR_TEST_H
 #define BSR_TEST_H
 
@@ -29,6 +30,19 @@
 #if __has_feature(address_sanitizer)
 #define BT_ASAN
 #endif
+#endif
+/* Under the memory sanitizer poison is what nobody has written: whoever depends on it is told. Guards and gaps are looked at
+   by functions that it leaves alone. */
+#if defined(__has_feature)
+#if __has_feature(memory_sanitizer)
+#include <sanitizer/msan_interface.h>
+#define BT_UNWRITTEN(p, bytes) __msan_poison(p, bytes)
+#define BT_MAY_READ_POISON __attribute__((no_sanitize("memory")))
+#endif
+#endif
+#ifndef BT_UNWRITTEN
+#define BT_UNWRITTEN(p, bytes) ((void)0)
+#define BT_MAY_READ_POISON
 #endif
 #if defined(__GNUC__) || defined(__clang__)
 #define BT_PRINTF(a, b) __attribute__((format(printf, a, b)))
@@ -60,16 +74,16 @@ static struct bt_state {
     const char *test;
     char text[320];
     uint64_t seed, random;
-    int open, implicit, bad, skipped_case, verbose, shown;
+    int open, implicit, bad, skipped_case, verbose, shown, sample, unwanted; /* unwanted: the open case is not of the sample */
     long checks, passed, failed, skipped;
     const char *reason[BT_REASONS];
     long reason_count[BT_REASONS];
     bt_block *blocks;
 } bt;
 
-/* 0: nobody wants what this case finds (tests/gpu/mirror.h, of whose cases only a share runs); it needs no references. */
+/* 0: nobody wants what this case finds (-s, and tests/gpu/mirror.h, of whose cases only a share runs); it needs no references. */
 #ifndef BT_WANTED
-#define BT_WANTED 1
+#define BT_WANTED (!bt.unwanted)
 #endif
 
 BT_PRINTF(3, 4) TF void bt_fail(const char *file, int line, const char *format, ...) {
@@ -87,18 +101,22 @@ BT_PRINTF(3, 4) TF void bt_fail(const char *file, int line, const char *format, 
 
 TF void bt_check(const char *file, int line, const char *text, int holds) {
     bt.checks++;
+    if (bt.unwanted) return;
     if (!holds) bt_fail(file, line, "expected %s", text);
 }
 TF void bt_check_int(const char *file, int line, const char *text, long long got, long long want) {
     bt.checks++;
+    if (bt.unwanted) return;
     if (got != want) bt_fail(file, line, "%s is %lld, expected %lld", text, got, want);
 }
 TF void bt_check_str(const char *file, int line, const char *got, const char *want) {
     bt.checks++;
+    if (bt.unwanted) return;
     if (!got || strcmp(got, want)) bt_fail(file, line, "\"%s\", expected \"%s\"", got ? got : "(null)", want);
 }
 TF void bt_check_near(const char *file, int line, const char *text, double got, double want, double bound) {
     bt.checks++;
+    if (bt.unwanted) return;
     if (!(fabs(got - want) <= bound)) bt_fail(file, line, "%s is %.17g, expected %.17g +- %.3g", text, got, want, bound);
 }
 #define CHECK(condition) bt_check(__FILE__, __LINE__, #condition, (condition) != 0)
@@ -121,7 +139,7 @@ TF uint64_t bt_random(void) {
 TF int64_t bt_below(int64_t n) { return n > 0 ? (int64_t)(bt_random() % (uint64_t)n) : 0; }
 TF int64_t bt_range(int64_t lo, int64_t hi) { return lo + bt_below(hi - lo + 1); } /* both ends included */
 TF double bt_uniform(void) { return (double)(bt_random() >> 11) * 0x1p-53; }
-TF uint64_t bt_hash_bytes(uint64_t h, const void *data, size_t n) {
+BT_MAY_READ_POISON TF uint64_t bt_hash_bytes(uint64_t h, const void *data, size_t n) {
     const unsigned char *p = (const unsigned char *)data;
     size_t i;
     for (i = 0; i < n; i++) h = (h ^ p[i]) * UINT64_C(0x100000001b3);
@@ -155,6 +173,7 @@ TF void *bt_alloc(size_t bytes, size_t align) {
     b->output = 0, b->hash = 0;
     memset(b->base, BT_GUARD, total);
     memset(b->data, BT_POISON, bytes);
+    if (!bt.unwanted) BT_UNWRITTEN(b->data, bytes);
     b->next = bt.blocks, bt.blocks = b;
     return b->data;
 }
@@ -209,13 +228,14 @@ TF void bt_close(void) {
     if (!bt.checks && !bt.skipped_case && !bt.implicit) bt_fail(__FILE__, __LINE__, "the case checked nothing");
     bt_free_all();
     if (bt.bad) bt.failed++;
-    else if (bt.checks && !bt.skipped_case) bt.passed++;
+    else if (bt.checks && !bt.skipped_case && !bt.unwanted) bt.passed++;
     bt.open = 0;
 }
 TF void bt_open(int implicit) {
     bt.seed = bt_hash_bytes(bt_hash_bytes(14695981039346656037u, bt.test, strlen(bt.test)), bt.text, strlen(bt.text));
     bt.random = bt.seed;
     bt.open = 1, bt.implicit = implicit, bt.bad = 0, bt.checks = 0, bt.skipped_case = 0;
+    bt.unwanted = bt.sample > 1 && !implicit && bt.seed / 4 % (uint64_t)bt.sample != 0;
     if (bt.verbose && !implicit) printf("     %s [%s]\n", bt.test, bt.text), fflush(stdout);
 }
 /* Ends the case before, starts a new one: its text says what is special about it. */
@@ -240,6 +260,7 @@ BT_PRINTF(1, 2) TF void bt_describe(const char *format, ...) {
 /* Counts a case that can't run here, with the reason (a literal). */
 TF void bt_skip(const char *reason) {
     int i;
+    if (bt.unwanted) return;
     bt.skipped_case = 1, bt.skipped++;
     for (i = 0; i < BT_REASONS; i++) {
         if (!bt.reason[i]) bt.reason[i] = reason;
@@ -279,12 +300,16 @@ TF int bt_run(const char *file, int argc, char **argv, const bt_test *tests, siz
         else if (!strcmp(argv[i], "-l")) {
             for (t = 0; t < count; t++) printf("%s\n", tests[t].name);
             return 0;
-        } else filters++;
+        } else if (!strcmp(argv[i], "-s") && i + 1 < argc) bt.sample = atoi(argv[++i]);
+        else filters++;
     }
     for (t = 0; t < count; t++) {
         int wanted = !filters;
         long failed = bt.failed;
-        for (i = 1; i < argc; i++) wanted |= argv[i][0] != '-' && strstr(tests[t].name, argv[i]) != NULL;
+        for (i = 1; i < argc; i++) {
+            if (!strcmp(argv[i], "-s")) i++;
+            else wanted |= argv[i][0] != '-' && strstr(tests[t].name, argv[i]) != NULL;
+        }
         if (!wanted) continue;
         bt.test = tests[t].name, bt.text[0] = 0, bt.shown = 0;
         bt_open(1);

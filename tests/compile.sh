@@ -61,11 +61,12 @@ for c in aarch64-linux-gnu-gcc aarch64-linux-gnu-g++; do
     [ $c = aarch64-linux-gnu-g++ ] && lang="-x c++ -std=c++11"
     with $c "$c" "$c $lang -O1 $STRICT_aarch64 -I. -c $src/implementation.c -o \$out/a.o"
 done
-with aarch64-linux-gnu-gcc "aarch64 under qemu" "command -v qemu-aarch64 >/dev/null 2>&1 || { echo 'qemu-aarch64 is absent'; exit 77; }
+qemu=$(command -v qemu-aarch64 || echo qemu-aarch64-static)
+with aarch64-linux-gnu-gcc "aarch64 under qemu" "command -v $qemu >/dev/null 2>&1 || { echo 'qemu-aarch64 is absent'; exit 77; }
 aarch64-linux-gnu-gcc -std=c99 -O2 -I. $src/switches.c -o \$out/a -static -lm
-qemu-aarch64 \$out/a | grep -q '$all text'
+$qemu \$out/a | grep -q '$all text'
 aarch64-linux-gnu-gcc -std=c99 -O2 -I. examples/attention.c -o \$out/b -static -lm
-qemu-aarch64 \$out/b | tail -n 1 | grep -qx ok"
+$qemu \$out/b | tail -n 1 | grep -qx ok"
 few="-DBSRSPARSE_ONLY_ROWS -DBSRSPARSE_ONLY_F64" # whole, the kernels take a minute; tests/test_cudart.sh compiles them all
 with nvcc "nvcc -DBSRSPARSE_NO_CUDA" "nvcc -x cu -std=c++17 -O1 -DBSRSPARSE_NO_CUDA $STRICT_nvcc -I. $src/switches.c -o \$out/a
 \$out/a | grep -q '$all'"

@@ -45,7 +45,7 @@ TF double ref_seen(const ref_array *a, const t_shape *whole, int64_t item, int64
 TF ref_array ref_dense(const bsr_dense *d) {
     ref_array a = ref_new(t_dense_batch(d), d->rows, d->cols);
     int64_t b, i, j;
-    for (b = 0; b < a.items; b++)
+    for (b = 0; b < a.items && !bt.unwanted; b++)
         for (j = 0; j < d->cols; j++)
             for (i = 0; i < d->rows; i++) *ref_at(&a, b, i, j) = t_get(d, b, i, j);
     return a;
@@ -55,7 +55,7 @@ TF ref_array ref_matrix(const bsr_matrix *m, ref_array *count) {
     ref_array a = ref_new(t_matrix_batch(m), m->rows, m->cols);
     int64_t b, r, p, i, j;
     if (count) *count = ref_new(t_matrix_batch(m), m->rows, m->cols);
-    for (b = 0; b < a.items; b++)
+    for (b = 0; b < a.items && !bt.unwanted; b++)
         for (r = 0; r < m->rows / m->block_rows; r++)
             for (p = t_crow(m, b, r); p < t_crow(m, b, r + 1); p++)
                 for (i = 0; i < m->block_rows; i++)
@@ -192,7 +192,7 @@ TF ref_result ref_finish(const ref_sum *sum, const ref_finish_args *f) {
     if (e && e->right_alpha) right = ref_dense(e->right_alpha);
     if (e && e->bias) bias = ref_dense(e->bias);
     r.want = ref_new(sum->s.batch, sum->s.rows, sum->s.cols), r.bound = ref_new(sum->s.batch, sum->s.rows, sum->s.cols);
-    for (b = 0; b < r.want.items; b++)
+    for (b = 0; b < r.want.items && !bt.unwanted; b++)
         for (i = 0; i < r.want.rows; i++)
             for (j = 0; j < r.want.cols; j++) {
                 const t_shape *whole = &sum->s.batch;
@@ -383,7 +383,7 @@ TF ref_result ref_softmax(double scale, const bsr_matrix *x, const bsr_softmax_o
     if (o && o->key_padding_mask) kp = ref_dense(o->key_padding_mask);
     if (o && o->attn_mask) am = ref_dense(o->attn_mask);
     r.want = ref_new(whole, x->rows, x->cols), r.bound = ref_new(whole, x->rows, x->cols);
-    for (b = 0; b < v.items; b++)
+    for (b = 0; b < v.items && !bt.unwanted; b++)
         for (i = 0; i < x->rows; i++) {
             double top = -(double)INFINITY, spread = 0, n = 0, relative;
             int nan = 0;
@@ -395,6 +395,7 @@ TF ref_result ref_softmax(double scale, const bsr_matrix *x, const bsr_softmax_o
                 r2 = ref_mask_term(&kp, o ? o->key_padding_mode : 0, &whole, b, i, j);
                 r3 = ref_mask_term(&am, o ? o->attn_mode : 0, &whole, b, i, j);
                 s = scale * *ref_at(&v, b, i, j) + r1 + r2 + r3;
+                if (r1 == -(double)INFINITY || r2 == -(double)INFINITY || r3 == -(double)INFINITY) s = -(double)INFINITY;
                 *ref_at(&r.want, b, i, j) = s;
                 if (s != s) nan = 1;
                 if (s > top) top = s;
@@ -425,7 +426,7 @@ TF ref_result ref_softmax_gradient(double scale, const ref_array *y, const ref_a
     double u = dy->dtype == BSR_F64 ? REF_U64 : 0x1p-24;
     int64_t b, i, j;
     r.want = ref_new(y->batch, y->rows, y->cols), r.bound = ref_new(y->batch, y->rows, y->cols);
-    for (b = 0; b < y->items; b++)
+    for (b = 0; b < y->items && !bt.unwanted; b++)
         for (i = 0; i < y->rows; i++) {
             ref_real dot = 0, mag = 0, off = 0;
             double n = 0;

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Runs everything that `make test` has built, and the test scripts; sums up. Each part ends with a line
 # "N passed, N failed, N skipped"; a part that lacks it, or is not there, is one failure.
-# Called by make with CC, B (build folder), JOBS, DATA, OPENMP, SANITIZE, TSAN, TESTS, FUZZERS, EXAMPLES, SAN_EXAMPLES set.
+# Called by make with CC, B (build folder), JOBS, DATA, OPENMP, SANITIZE, TSAN, TESTS, FUZZERS, EXAMPLES, SAN_EXAMPLES and
+# PYTHON set.
 set -u
 out=$B/test
 rm -rf "$out" && mkdir -p "$out"
@@ -39,6 +40,7 @@ echo "compile matrix"
 part "compile matrix" sh tests/compile.sh
 part "static checks" sh tests/check.sh
 [ ! -f tests/test_cudart.sh ] || part "CUDA without a GPU" sh tests/test_cudart.sh
+part "other tools and machines" sh tests/methods.sh
 run_parts 1
 echo "programs"
 for t in $TESTS; do part "$t" "$B/plain/$t"; done
@@ -54,7 +56,10 @@ fi
 if [ -n "${TSAN:-}" ]; then part "test_threads, threads sanitized" "$B/tsan/test_threads"
 else part "thread sanitizer" "echo '0 passed, 0 failed, 1 skipped: $CC has none here'"; fi
 part "PyTorch's tests, a sample" "make parity PARITY_ARGS='--part 0/400'"
-for f in $FUZZERS; do part "$f" "$B/$flavour/$f"; done
+for f in $FUZZERS; do part "$f" "$B/$flavour/$f $(ls -d tests/fuzz/corpus/$f/* 2> /dev/null | tr '\n' ' ')"; done
+if command -v "$PYTHON" > /dev/null 2>&1; then
+    part "against NumPy" "$PYTHON tests/numpy_differ.py $B/plain/numpy_calls.so --cases 3000"
+else part "against NumPy" "echo '0 passed, 0 failed, 1 skipped: $PYTHON is absent'"; fi
 ASAN_OPTIONS=${ASAN_OPTIONS:-allocator_may_return_null=1}
 export ASAN_OPTIONS
 run_parts "$JOBS"

@@ -5,7 +5,7 @@
 #include "operands.h"
 
 #include <pthread.h>
-#if defined(__x86_64__) || defined(__i386__)
+#if defined(__SSE__)
 #include <xmmintrin.h>
 #define HAVE_MXCSR
 #endif

@@ -1,5 +1,6 @@
 /* fuzz.h: what the fuzz targets share. Built with clang -fsanitize=fuzzer,address,undefined a target is a libFuzzer program;
-   with -DFUZZ_MAIN it runs its small built-in corpus, and bytes changed in it, as an ordinary test. */
+   with -DFUZZ_MAIN it runs the files that it is given (tests/fuzz/corpus), its small built-in corpus, and bytes changed in it, as
+   an ordinary test. */
 #ifndef BSR_FUZZ_H
 #define BSR_FUZZ_H
 
@@ -53,16 +54,33 @@ static inline void fuzz_free(void) {
 }
 
 #ifdef FUZZ_MAIN
+/* Runs every file that the command line names: the corpus. Returns how many there were. */
+static inline long fuzz_files(int argc, char **argv) {
+    int i;
+    for (i = 1; i < argc; i++) {
+        uint8_t *bytes = (uint8_t *)malloc(1 << 16), *exact;
+        FILE *f = fopen(argv[i], "rb");
+        size_t n = f && bytes ? fread(bytes, 1, 1 << 16, f) : 0;
+        FUZZ_REQUIRE(f && bytes);
+        fclose(f);
+        exact = (uint8_t *)malloc(n ? n : 1); /* so that a byte past the end is seen */
+        if (!exact) abort();
+        memcpy(exact, bytes, n);
+        LLVMFuzzerTestOneInput(exact, n);
+        free(exact), free(bytes);
+    }
+    return argc - 1;
+}
 typedef struct fuzz_seed {
     const char *bytes;
     size_t size;
 } fuzz_seed;
 #define FUZZ_SEED(literal) \
     { literal, sizeof(literal) - 1 }
-/* Each seed, each seed cut short, and `changes` variants with a few bytes changed. */
-static inline int fuzz_main(const fuzz_seed *seeds, size_t count, int changes) {
+/* The files, each seed, each seed cut short, and `changes` variants with a few bytes changed. */
+static inline int fuzz_main(int argc, char **argv, const fuzz_seed *seeds, size_t count, int changes) {
     uint64_t state = 88172645463325252u;
-    long runs = 0;
+    long runs = fuzz_files(argc, argv);
     size_t s, cut;
     int k;
     for (s = 0; s < count; s++) {

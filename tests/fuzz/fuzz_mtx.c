@@ -30,7 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 }
 
 #ifdef FUZZ_MAIN
-int main(void) {
+int main(int argc, char **argv) {
     static const fuzz_seed seeds[] = {
         FUZZ_SEED("%%MatrixMarket matrix coordinate real general\n% c\n3 3 3\n1 1 1.5\n2 3 -2e1\n3 1 7\n"),
         FUZZ_SEED("%%MatrixMarket matrix coordinate pattern symmetric\n3 3 2\n1 1\n3 2\n"),
@@ -40,6 +40,6 @@ int main(void) {
         FUZZ_SEED("%%MatrixMarket matrix coordinate real general\n9223372036854775807 9223372036854775807 9223372036854775807\n1 "
                   "1 1\n"),
     };
-    return fuzz_main(seeds, sizeof seeds / sizeof seeds[0], 3000);
+    return fuzz_main(argc, argv, seeds, sizeof seeds / sizeof seeds[0], 3000);
 }
 #endif

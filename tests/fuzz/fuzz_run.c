@@ -228,10 +228,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 }
 
 #ifdef FUZZ_MAIN
-int main(void) {
+int main(int argc, char **argv) {
     uint64_t k;
-    for (k = 0; k < 200000; k++) fuzz_random_run(k, (size_t)(k % 400));
-    printf("%ld passed, 0 failed, 0 skipped\n", (long)k); /* a failure aborts */
+    long runs = fuzz_files(argc, argv);
+    for (k = 0; k < 200000; k++, runs++) fuzz_random_run(k, (size_t)(k % 400));
+    printf("%ld passed, 0 failed, 0 skipped\n", runs); /* a failure aborts */
     return 0;
 }
 #endif

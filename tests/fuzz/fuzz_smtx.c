@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 }
 
 #ifdef FUZZ_MAIN
-int main(void) {
+int main(int argc, char **argv) {
     static const fuzz_seed seeds[] = {
         FUZZ_SEED("3, 4, 5\n0 2 2 5\n0 3 1 2 3\n"),
         FUZZ_SEED("2,2,0\n0 0 0\n\n"),
@@ -36,6 +36,6 @@ int main(void) {
         FUZZ_SEED("0, 0, 0\n0\n"),
         FUZZ_SEED("9223372036854775807, 4, 5\n0 2 2 5\n0 3 1 2 3\n"),
     };
-    return fuzz_main(seeds, sizeof seeds / sizeof seeds[0], 3000);
+    return fuzz_main(argc, argv, seeds, sizeof seeds / sizeof seeds[0], 3000);
 }
 #endif

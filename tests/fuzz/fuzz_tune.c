@@ -45,7 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 #define HEAD "/* BEGIN GENERATED */\n#define BSRI_TUNE_FORMAT 1\n#define BSRI_TUNE_ROWS "
 #define GPU "static const bsr_tune_gpu bsri_tune_gpus[] = { /* */\n{\"a\", 90, 132, \"b\", \"c\"},\n};\n"
 #define LIST "static const bsr_tune_row bsri_tune_rows[] = {\n"
-int main(void) {
+int main(int argc, char **argv) {
     static const fuzz_seed seeds[] = {
         FUZZ_SEED(HEAD "0\n/* END GENERATED */\n"),
         FUZZ_SEED(HEAD "1\n" GPU LIST "{0,1,1,1,16,16,0,1,64,64,64,10,2,64,128,1,0,0,7},\n};\n/* END GENERATED */\n"),
@@ -53,6 +53,6 @@ int main(void) {
                   "{0,1,1,1,16,16,0,1,64,64,65,10,2,64,128,1,0,0,-7},\n};\n/* END GENERATED */\n#endif\n"),
         FUZZ_SEED(HEAD "-1\n" GPU LIST "};\n/* END GENERATED, check sum 99 */\n"),
     };
-    return fuzz_main(seeds, sizeof seeds / sizeof seeds[0], 3000);
+    return fuzz_main(argc, argv, seeds, sizeof seeds / sizeof seeds[0], 3000);
 }
 #endif
