@@ -996,8 +996,9 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
    Errors: BAD_STRUCTURE, on CUDA CAPTURING (it waits for the stream). The invariants are torch.sparse_bsr_tensor's. */
 BSR_API bsr_status bsr_validate(const bsr_context *ctx, const bsr_matrix *m, const bsr_exec *exec);
 
-/* out = the dense form, zeros where no block is stored, duplicates added. out rows x cols, or fewer by less than a block
-   (the padding is dropped); it may have batch dimensions that m lacks. dtypes as conversions. As PyTorch's to_dense. */
+/* out = the dense form, zeros where no block is stored, duplicates summed in f64 in their order and rounded once (integers:
+   modulo 2^32). out rows x cols, or fewer by less than a block (the padding is dropped); it may have batch dimensions that m
+   lacks. dtypes as conversions. As PyTorch's to_dense. */
 BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, const bsr_dense *out, const bsr_exec *exec);
 
 /* Keeps the blocks that hold any non-zero element (NaN counts). source [rows x cols] broadcasts to m's batch. As PyTorch's
@@ -1276,7 +1277,8 @@ typedef struct bsr_tune_result {
    It allocates, waits and copies: not for a stream that is captured. On the CPU backend the instruction set is all there is to
    choose. Errors: NULL_POINTER (call, result, outputs, now), BAD_ARGUMENT (TUNE_DESC: a count, flags or max_step that there can't
    be, reserved fields; fields count from 0), BAD_DTYPE (of an output), the call's own status where it fails without a plan,
-   OUT_OF_MEMORY, CUDA_ERROR, CAPACITY (the row does not fit the table; the result is there). */
+   BAD_PLAN (TUNE_FAILED: it runs with none of its plans), OUT_OF_MEMORY, CUDA_ERROR, CAPACITY (the row does not fit the table;
+   the result is there). */
 BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, bsr_tune_result *result, bsr_error *error);
 
 #ifdef __cplusplus
@@ -3482,7 +3484,8 @@ typedef struct bsri_walk {
 #define BSRI_KERNEL_WIDTHS_4(S, ISA) BSRI_KERNEL_WIDTHS_2(S, ISA) BSRI_KERNELS_OF(S, ISA, 4)
 #define BSRI_KERNEL_WIDTHS_8(S, ISA) BSRI_KERNEL_WIDTHS_4(S, ISA)                                              \
     BSRI_DEFINE_KERNEL(S, ISA, 1, 8) BSRI_DEFINE_KERNEL(S, ISA, 2, 8) BSRI_DEFINE_KERNEL(S, ISA, 3, 8)           \
-    BSRI_A_##ISA static void bsri_rows_##S##_8(const bsri_walk *w, int64_t rows, int64_t b_at, BSRI_T_##S *c) {  \
+    BSRI_A_##ISA static void bsri_rows_##S##_8(bsri_walk *w, int64_t rows, int64_t b_at, BSRI_T_##S *c) {        \
+        w->line = 0; /* one group of rows: the first vector of each row of b */                                  \
         if (rows == 1) bsri_kernel_##S##_1x8(w, w->a_at, b_at, c);                                               \
         else if (rows == 2) bsri_kernel_##S##_2x8(w, w->a_at, b_at, c);                                          \
         else bsri_kernel_##S##_3x8(w, w->a_at, b_at, c);                                                         \
@@ -3718,7 +3721,7 @@ static void bsri_work_begin(bsri_work *w, int64_t rows, int64_t cols, int64_t in
 static void bsri_work_flush(bsri_work *w) {
     bsri_walk *k = &w->walk;
     if (k->count == 0 && k->add) return;
-    if (k->count == 0) k->am = k->a_at = k->b_at = 0; /* no product: zeros are stored, nothing has said where a and b are */
+    if (k->count == 0) k->am = k->ak = k->ldb = k->a_at = k->b_at = 0; /* no product: zeros are stored, no a and b were named */
     bsri_tile_walk(w->isa, w->compute, k, w->rows, w->cols, w->c_tile);
     k->count = 0, k->add = 1;
 }
@@ -5286,17 +5289,6 @@ static void bsri_copy_row(char *dst, int to, int64_t ds, const char *src, int fr
     else
         for (i = 0; i < n; i++) bsri_move_element(bsri_at(dst, to, i * ds), bsri_at(src, to, i * ss), size);
 }
-static void bsri_add_row(char *dst, int to, int64_t ds, const char *src, int from, int64_t ss, int64_t n) {
-    int64_t i;
-    for (i = 0; i < n; i++) {
-        if (BSRI_BIT(to) & BSRI_FLOATS) {
-            bsri_store_f64(dst, to, i * ds, bsri_load_f64(dst, to, i * ds) + bsri_load_f64(src, from, i * ss));
-        } else {
-            uint32_t sum = (uint32_t)bsri_load_i32(dst, to, i * ds) + (uint32_t)bsri_load_i32(src, from, i * ss);
-            bsri_store_i32(dst, to, i * ds, (int32_t)sum);
-        }
-    }
-}
 static void bsri_zero_row(char *dst, int dtype, int64_t stride, int64_t n) {
     static const char zero[8] = {0};
     size_t size = bsr_dtype_size(dtype);
@@ -6006,28 +5998,65 @@ typedef struct bsri_expand {
     bsri_batch batch;
     int64_t rows;
 } bsri_expand;
+typedef struct bsri_line { /* the blocks of one block row */
+    const bsr_matrix *m;
+    bsri_item it;
+    int64_t begin, end, stride[3];
+} bsri_line;
+static int64_t bsri_line_column(const void *arg, int64_t i) {
+    const bsri_line *l = (const bsri_line *)arg;
+    return bsri_index(l->it.col, l->m->index_dtype, l->begin + i);
+}
+#define BSRI_SUMS 2048 /* columns whose sums are held at once */
+/* Row k of a line in columns [from, from + n) of d, where elements that stand there more than once are written: summed in f64
+   in the order of the blocks and rounded once, integers modulo 2^32. dst is the row's element in column `from`. */
+static void bsri_expand_sums(const bsri_line *l, int64_t k, const bsr_dense *d, char *dst, int64_t from, int64_t n) {
+    const int floats = (BSRI_BIT(d->dtype) & BSRI_FLOATS) != 0, dtype = l->m->dtype;
+    double sum[BSRI_SUMS];
+    uint32_t whole[BSRI_SUMS];
+    uint8_t count[BSRI_SUMS];
+    int64_t p, j, first, last;
+    memset(count, 0, (size_t)n);
+    for (p = l->begin; p < l->end; p++) {
+        const int64_t left = bsri_line_column(l, p - l->begin) * l->m->block_cols - from, at = p * l->stride[0] + k * l->stride[1];
+        first = bsri_max(0, left), last = bsri_min(n, left + l->m->block_cols);
+        for (j = first; j < last; j++) {
+            const int64_t value = at + (j - left) * l->stride[2];
+            if (floats) sum[j] = count[j] ? sum[j] + bsri_load_f64(l->it.values, dtype, value) : bsri_load_f64(l->it.values, dtype, value);
+            else whole[j] = (count[j] ? whole[j] : 0) + (uint32_t)bsri_load_i32(l->it.values, dtype, value);
+            count[j] = (uint8_t)(count[j] ? 2 : 1);
+        }
+    }
+    for (j = 0; j < n; j++) {
+        if (count[j] < 2) continue; /* copied as it is */
+        if (floats) bsri_store_f64(dst, d->dtype, j * d->col_stride, sum[j]);
+        else bsri_store_i32(dst, d->dtype, j * d->col_stride, (int32_t)whole[j]);
+    }
+}
 static void bsri_expand_row(void *arg, int64_t i) { /* one block row of one item */
     const bsri_expand *job = (const bsri_expand *)arg;
     const bsr_matrix *m = job->m;
     const bsr_dense *d = job->out;
-    int64_t item = i / job->rows, r = i % job->rows, p, k, before = -1, col, stride[3], top = r * m->block_rows;
-    int64_t rows = bsri_min(m->block_rows, d->rows - top), offset = bsri_dense_offset(&job->batch, item, d) + top * d->row_stride;
-    int64_t begin, end, ordered = 1;
-    bsri_item it = bsri_matrix_item(&job->batch, item, m);
-    bsri_value_strides(m, stride);
-    begin = bsri_index(it.crow, m->index_dtype, r), end = bsri_index(it.crow, m->index_dtype, r + 1);
-    for (p = begin; p < end; p++) col = bsri_index(it.col, m->index_dtype, p), ordered &= col > before, before = col;
+    const int64_t item = i / job->rows, r = i % job->rows, top = r * m->block_rows, rows = bsri_min(m->block_rows, d->rows - top);
+    const int64_t offset = bsri_dense_offset(&job->batch, item, d);
+    int64_t p, k, col;
+    int repeats;
+    bsri_line l;
+    l.m = m, l.it = bsri_matrix_item(&job->batch, item, m);
+    bsri_value_strides(m, l.stride);
+    l.begin = bsri_index(l.it.crow, m->index_dtype, r), l.end = bsri_index(l.it.crow, m->index_dtype, r + 1);
+    repeats = bsri_find_repeat(bsri_line_column, &l, l.end - l.begin) >= 0;
     for (k = 0; k < rows; k++) {
-        char *dst = bsri_at(d->data, d->dtype, offset + k * d->row_stride);
+        char *dst = bsri_at(d->data, d->dtype, offset + (top + k) * d->row_stride);
         bsri_zero_row(dst, d->dtype, d->col_stride, d->cols);
-        for (p = begin; p < end; p++) {
-            const char *src = bsri_at(it.values, m->dtype, p * stride[0] + k * stride[1]);
-            col = bsri_index(it.col, m->index_dtype, p) * m->block_cols;
-            /* out of order there may be duplicates: each addition is rounded to out's type */
-            (ordered ? bsri_copy_row : bsri_add_row)(bsri_at(d->data, d->dtype, offset + k * d->row_stride + col * d->col_stride),
-                                                     d->dtype, d->col_stride, src, m->dtype, stride[2],
-                                                     bsri_min(m->block_cols, d->cols - col));
+        for (p = l.begin; p < l.end; p++) {
+            col = bsri_line_column(&l, p - l.begin) * m->block_cols;
+            bsri_copy_row(bsri_at(dst, d->dtype, col * d->col_stride), d->dtype, d->col_stride,
+                          bsri_at(l.it.values, m->dtype, p * l.stride[0] + k * l.stride[1]), m->dtype, l.stride[2],
+                          bsri_min(m->block_cols, d->cols - col));
         }
+        for (col = 0; repeats && col < d->cols; col += BSRI_SUMS)
+            bsri_expand_sums(&l, k, d, bsri_at(dst, d->dtype, col * d->col_stride), col, bsri_min(BSRI_SUMS, d->cols - col));
     }
 }
 BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, const bsr_dense *out, const bsr_exec *exec) {
