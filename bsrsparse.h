@@ -375,6 +375,7 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_BATCH_SIZE, BSR_BAD_BATCH, "batch dimension <index> is <value>, not <wanted>")                         \
     X(BSR_ITEM_BATCH_EXTRA, BSR_BAD_BATCH, "the operand has batch dimension <index> of <value>, which the " \
       "output lacks: not <wanted>") \
+    X(BSR_ITEM_BATCH_SUM, BSR_BAD_BATCH, "a gradient over <value> batch items: 2^31 - 1 are the most")               \
     X(BSR_ITEM_HEADS, BSR_BAD_BATCH, "<value> query heads are no multiple of the <wanted> key/value heads")           \
     X(BSR_ITEM_STRIDE_NEGATIVE, BSR_BAD_STRIDE, "stride <index> is negative: <value>")                                \
     X(BSR_ITEM_STRIDE_OUTPUT, BSR_BAD_STRIDE, "an output's elements share memory through stride <index>: <value>, " \
@@ -921,7 +922,7 @@ BSR_API bsr_status bsr_matmul(const bsr_context *ctx, uint32_t trans, bsr_operan
    form of its operand: where that is sparse, it is formed at the stored blocks only. A batch dimension in which the operand
    was broadcast is summed over. In a, b and dc both values and patterns are read, but for one gradient alone only the pattern
    of its own operand, which has the others' type all the same. Errors: as bsr_matmul; BAD_ARGUMENT also where one of a gradient
-   and its operand is dense and the other sparse. */
+   and its operand is dense and the other sparse; BAD_BATCH (BATCH_SUM) over more than 2^31 - 1 items. */
 BSR_API bsr_status bsr_matmul_backward(const bsr_context *ctx, uint32_t trans, bsr_operand a, bsr_operand b, bsr_operand dc,
                                        bsr_operand da, bsr_operand db, const bsr_exec *exec);
 
@@ -1059,8 +1060,9 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
    Errors: BAD_STRUCTURE, on CUDA CAPTURING (it waits for the stream). The invariants are torch.sparse_bsr_tensor's. */
 BSR_API bsr_status bsr_validate(const bsr_context *ctx, const bsr_matrix *m, const bsr_exec *exec);
 
-/* out = the dense form, zeros where no block is stored, duplicates added. out rows x cols, or fewer by less than a block
-   (the padding is dropped); it may have batch dimensions that m lacks. dtypes as conversions. As PyTorch's to_dense. */
+/* out = the dense form, zeros where no block is stored, duplicates summed in f64 in their order and rounded once (integers:
+   modulo 2^32). out rows x cols, or fewer by less than a block (the padding is dropped); it may have batch dimensions that m
+   lacks. dtypes as conversions. As PyTorch's to_dense. */
 BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, const bsr_dense *out, const bsr_exec *exec);
 
 /* Keeps the blocks that hold any non-zero element (NaN counts). source [rows x cols] broadcasts to m's batch. As PyTorch's
@@ -1103,7 +1105,7 @@ BSR_API bsr_status bsr_prune(const bsr_context *ctx, bsr_operand source, double 
    is one buffer in the backend's memory (64-byte aligned): a header of eight int64 {magic, nnz, block rows, block
    columns, patterns, index dtype, 0, 0}, then three arrays in index_dtype: ccol [patterns][block columns + 1], row
    [patterns][nnz], position in values [patterns][nnz]; each starts at a multiple of 64 bytes. One pattern per batch
-   item, but one for all items of a dimension whose crow and col strides are 0. A ragged matrix: ccol holds absolute
+   item, but one for all items of a dimension whose crow and col strides (without blocks: crow strides) are 0. A ragged matrix: ccol holds absolute
    positions into row [nnz] and position [nnz], which the items share.
    Attach it: m.transposed_index = buffer. It is stale when the pattern changes; values may change freely. The first
    function writes the buffer's size; the second takes scratch as conversions do (on CUDA the workspace that a query names).
@@ -1344,7 +1346,8 @@ typedef struct bsr_tune_result {
    It allocates, waits and copies: not for a stream that is captured. On the CPU backend the instruction set is all there is to
    choose. Errors: NULL_POINTER (call, result, outputs, now), BAD_ARGUMENT (TUNE_DESC: a count, flags or max_step that there can't
    be, reserved fields; fields count from 0), BAD_DTYPE (of an output), the call's own status where it fails without a plan,
-   OUT_OF_MEMORY, CUDA_ERROR, CAPACITY (the row does not fit the table; the result is there). */
+   BAD_PLAN (TUNE_FAILED: it runs with none of its plans), OUT_OF_MEMORY, CUDA_ERROR, CAPACITY (the row does not fit the table;
+   the result is there). */
 BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, bsr_tune_result *result, bsr_error *error);
 
 #ifdef __cplusplus
@@ -1760,6 +1763,10 @@ BSRI_UNUSED static int64_t bsri_whole_blocks(int64_t n, int64_t block) {
     return n <= INT64_MAX - block ? bsri_ceil_div(n, block) * block : INT64_MAX;
 }
 
+/* at + i * stride. It wraps: strides that no element needs may be anything, and are multiplied all the same. */
+BSRI_HD static int64_t bsri_step(int64_t at, int64_t i, int64_t stride) {
+    return (int64_t)((uint64_t)at + (uint64_t)i * (uint64_t)stride);
+}
 /* The one place where a base pointer and an element index meet. */
 static char *bsri_at(const void *base, int dtype, int64_t element) {
     return (char *)((uintptr_t)base + (uintptr_t)element * bsr_dtype_size(dtype)); /* integers: base may be null */
@@ -1903,7 +1910,8 @@ static int bsri_batch_join(bsri_batch *b, int32_t dims, const int64_t *size) {
         if (*mine == 1) *mine = size[i];
         else if (size[i] != 1 && size[i] != *mine) return i;
     }
-    b->count = 1;
+    for (b->count = 1, i = 0; i < b->dims; i++)
+        if (!b->size[i]) b->count = 0; /* no items, however large the other sizes are */
     for (i = 0; i < b->dims; i++)
         if (!bsri_mul(b->count, b->size[i], &b->count)) return i < b->dims - dims ? 0 : i - (b->dims - dims);
     return -1;
@@ -1917,13 +1925,24 @@ BSRI_HD static int64_t bsri_batch_offset(const bsri_batch *b, int64_t item, int3
     BSRI_ROLLED
     for (; i >= 0 && d >= 0; i--, d--) {
         const int64_t outer = d ? bsri_divide(item, b->size[d]) : 0; /* most batches have one dimension */
-        if (size[i] != 1) offset += (item - outer * b->size[d]) * stride[i];
+        if (size[i] != 1) offset = bsri_step(offset, item - outer * b->size[d], stride[i]);
         item = outer;
     }
     return offset;
 }
 BSRI_HD static int64_t bsri_dense_offset(const bsri_batch *b, int64_t item, const bsr_dense *d) {
     return bsri_batch_offset(b, item, d->batch_dims, d->batch, d->batch_stride);
+}
+/* The same view with plain strides where no element needs them (a size of 1, or nothing at all), so that they can be counted with. */
+static bsr_dense bsri_dense_used(const bsr_dense *given) {
+    bsr_dense d = *given;
+    int i, empty = !d.rows || !d.cols;
+    for (i = 0; i < d.batch_dims; i++) empty |= !d.batch[i];
+    for (i = 0; i < d.batch_dims; i++)
+        if (empty || d.batch[i] == 1) d.batch_stride[i] = 0;
+    if (empty || d.rows == 1) d.row_stride = 0;
+    if (empty || d.cols == 1) d.col_stride = 1;
+    return d;
 }
 BSRI_UNUSED static bsri_batch bsri_batch_of(int32_t dims, const int64_t *size) {
     bsri_batch b = bsri_batch_none();
@@ -1938,9 +1957,9 @@ typedef struct bsri_item {
     int64_t pattern; /* which pattern of the attached views */
 } bsri_item;
 
-/* Is dimension i of m's batch one in which items have patterns of their own? */
+/* Is dimension i of m's batch one in which items have patterns of their own? Then there is memory for each of them. */
 BSRI_HD static int bsri_own_pattern(const bsr_matrix *m, int i) {
-    return m->batch[i] > 1 && (m->crow_batch_stride[i] != 0 || m->col_batch_stride[i] != 0);
+    return m->batch[i] > 1 && (m->crow_batch_stride[i] != 0 || (m->nnz != 0 && m->col_batch_stride[i] != 0));
 }
 static int64_t bsri_pattern_count(const bsr_matrix *m) { /* at most INT64_MAX: no view has room for so many */
     int64_t n = 1;
@@ -1963,7 +1982,8 @@ BSRI_HD static bsri_arrays bsri_matrix_walk(const bsri_batch *b, int64_t item, c
     BSRI_ROLLED
     for (; i >= 0 && d >= 0; i--, d--) {
         const int64_t outer = d ? bsri_divide(item, b->size[d]) : 0, at = m->batch[i] != 1 ? item - outer * b->size[d] : 0;
-        w.crow += at * m->crow_batch_stride[i], w.col += at * m->col_batch_stride[i], w.values += at * m->values_batch_stride[i];
+        w.crow = bsri_step(w.crow, at, m->crow_batch_stride[i]), w.col = bsri_step(w.col, at, m->col_batch_stride[i]);
+        w.values = bsri_step(w.values, at, m->values_batch_stride[i]);
         if (bsri_own_pattern(m, i)) w.pattern += at * patterns, patterns *= m->batch[i];
         item = outer;
     }
@@ -1983,6 +2003,14 @@ BSRI_HD static int64_t bsri_block_cols(const bsr_matrix *m) { return m->cols / m
 static void bsri_value_strides(const bsr_matrix *m, int64_t s[3]) {
     s[0] = m->value_strides[0], s[1] = m->value_strides[1], s[2] = m->value_strides[2];
     if (!s[0] && !s[1] && !s[2]) s[0] = m->block_rows * m->block_cols, s[1] = m->block_cols, s[2] = 1;
+}
+
+/* The same, plain where no element needs them. */
+static void bsri_value_steps(const bsr_matrix *m, int64_t s[3]) {
+    bsri_value_strides(m, s);
+    if (m->nnz < 2) s[0] = 0;
+    if (!m->nnz || m->block_rows == 1) s[1] = m->block_cols;
+    if (!m->nnz || m->block_cols == 1) s[2] = 1;
 }
 
 /* Layouts of the two views: one function each serves size query, builder and users. Offsets in bytes. */
@@ -2556,17 +2584,17 @@ static void bsri_bits_return(const bsr_context *ctx) {
     (void)ctx;
 #endif
 }
-/* The first i whose number occurred before, or -1: the same whatever bits there are. */
+/* The first i whose number occurred before, or -1: the same whatever bits there are. c null: the stack's alone. */
 static int64_t bsri_find_repeat(const bsri_call *c, int64_t (*number)(const void *arg, int64_t i), const void *arg, int64_t n) {
     uint64_t own[65536 / 64], *borrowed = NULL;
     int64_t first, last, end = n, start, next;
     bsri_repeats r;
     r.number = number, r.arg = arg, r.n = n, r.seen = own, r.window = 65536;
     if (bsri_repeats_survey(&r, &first, &last)) return -1;
-    if (last - first >= r.window && c->may_write_workspace && (uintptr_t)c->exec->workspace % 8 == 0 &&
+    if (c && last - first >= r.window && c->may_write_workspace && (uintptr_t)c->exec->workspace % 8 == 0 &&
         (uint64_t)(last - first) / 64 < c->exec->workspace_bytes / 8)
         r.seen = (uint64_t *)c->exec->workspace, r.window = last - first + 1;
-    else if (last - first >= r.window && (borrowed = bsri_bits_borrow(c->ctx)) != NULL)
+    else if (c && last - first >= r.window && (borrowed = bsri_bits_borrow(c->ctx)) != NULL)
         r.seen = borrowed, r.window = BSRI_CONTEXT_BITS;
     for (start = first; start <= last; start = next) end = bsri_repeats_within(&r, start, last, end, &next);
     if (borrowed) bsri_bits_return(c->ctx);
@@ -2665,13 +2693,18 @@ static bsr_status bsri_fail_batch(const bsri_call *c, const bsri_batch *b, int b
 BSRI_UNUSED static bsr_status bsri_check_same_pattern(const bsri_call *c, const bsr_matrix *ref, const bsr_matrix *m,
                                                       int operand) {
     bsri_batch batch = bsri_batch_none();
-    int64_t i, k, n, rows = bsri_block_rows(ref) + 1;
+    int64_t i, k, rows = bsri_block_rows(ref) + 1;
+    int d;
     BSRI_TRY(bsri_check_same_sizes(c, ref, m, operand));
     if (bsri_batch_join(&batch, ref->batch_dims, ref->batch) >= 0) return BSR_OK; /* reported by the batch checks */
     i = bsri_batch_join(&batch, m->batch_dims, m->batch);
     if (i >= 0) return bsri_fail_batch(c, &batch, (int)i, m->batch_dims, m->batch, operand);
-    n = bsri_pattern_count(ref) <= 1 && bsri_pattern_count(m) <= 1 ? bsri_min(batch.count, 1) : batch.count;
-    for (i = 0; i < n && !bsri_on_cuda(c); i++) {
+    for (d = 0; d < batch.dims; d++) { /* one item of each dimension in which neither has patterns of its own */
+        const int x = d + ref->batch_dims - batch.dims, y = d + m->batch_dims - batch.dims;
+        if (batch.size[d] > 1 && !(x >= 0 && bsri_own_pattern(ref, x)) && !(y >= 0 && bsri_own_pattern(m, y))) batch.size[d] = 1;
+    }
+    batch = bsri_batch_of(batch.dims, batch.size);
+    for (i = 0; i < batch.count && !bsri_on_cuda(c); i++) {
         const int shared = ref->index_dtype == m->index_dtype; /* one array read as two types is two patterns */
         bsri_item a = bsri_matrix_item(&batch, i, ref), b = bsri_matrix_item(&batch, i, m);
         for (k = 0; k < rows && !(shared && a.crow == b.crow); k++)
@@ -2699,6 +2732,13 @@ static bsr_status bsri_check_batch_out(const bsri_call *c, const bsri_batch *b, 
                         : bsri_fail_wanted(c, BSR_ITEM_BATCH_SIZE, operand, dims - i, have, want);
     }
     return BSR_OK;
+}
+static int64_t bsri_reduce_count(const bsri_batch *whole, const bsri_batch *out);
+/* A gradient's output: its items are sums over those of b, each of which is gone through, also where nothing is stored for it. */
+static bsr_status bsri_check_batch_sum(const bsri_call *c, const bsri_batch *b, int32_t dims, const int64_t *size, int operand) {
+    const bsri_batch out = bsri_batch_of(dims, size);
+    const int64_t n = bsri_reduce_count(b, &out);
+    return n > INT32_MAX ? bsri_fail(c, BSR_ITEM_BATCH_SUM, operand, -1, n) : BSR_OK;
 }
 /* An operand that must broadcast to b without making it larger. */
 static bsr_status bsri_check_batch_fits(const bsri_call *c, const bsri_batch *b, int32_t dims, const int64_t *size, int operand) {
@@ -3051,8 +3091,9 @@ extern "C" {
 #define BSRI_T_v0d double
 #define BSRI_T_v0i uint32_t
 #define BSRI_A_v0
-/* 16-byte vectors, which gcc and clang map to what the target has; not where scalars have excess precision (x87) */
-#if defined(__GNUC__) && (!defined(__FLT_EVAL_METHOD__) || (__FLT_EVAL_METHOD__ != 2 && __FLT_EVAL_METHOD__ != -1))
+/* 16-byte vectors, which gcc and clang map to what the target has; only where a float stays one (0; 16: _Float16 does, too): with
+   excess precision (x87, s390x by the letter of C99) scalars are wider than the lanes that they meet */
+#if defined(__GNUC__) && (!defined(__FLT_EVAL_METHOD__) || __FLT_EVAL_METHOD__ == 0 || __FLT_EVAL_METHOD__ == 16)
 typedef float bsri_v0f __attribute__((vector_size(16)));
 typedef double bsri_v0d __attribute__((vector_size(16)));
 typedef uint32_t bsri_v0i __attribute__((vector_size(16)));
@@ -3655,6 +3696,7 @@ static void bsri_tile_pack(int isa, int compute, void *dst, int64_t ld, const vo
 }
 static void bsri_row_store(int isa, int compute, void *dst, int dtype, int64_t stride, const void *src, int64_t n) {
     int64_t i;
+    if (n <= 0) return; /* dst may be null then */
     if (stride == 1 && dtype == compute) {
         memcpy(dst, src, (size_t)n * bsr_dtype_size(dtype));
     } else if (compute == BSR_F32) {
@@ -3762,7 +3804,8 @@ typedef struct bsri_walk {
 #define BSRI_KERNEL_WIDTHS_4(S, ISA) BSRI_KERNEL_WIDTHS_2(S, ISA) BSRI_KERNELS_OF(S, ISA, 4)
 #define BSRI_KERNEL_WIDTHS_8(S, ISA) BSRI_KERNEL_WIDTHS_4(S, ISA)                                              \
     BSRI_DEFINE_KERNEL(S, ISA, 1, 8) BSRI_DEFINE_KERNEL(S, ISA, 2, 8) BSRI_DEFINE_KERNEL(S, ISA, 3, 8)           \
-    BSRI_A_##ISA static void bsri_rows_##S##_8(const bsri_walk *w, int64_t rows, int64_t b_at, BSRI_T_##S *c) {  \
+    BSRI_A_##ISA static void bsri_rows_##S##_8(bsri_walk *w, int64_t rows, int64_t b_at, BSRI_T_##S *c) {        \
+        w->line = 0; /* one group of rows: the first vector of each row of b */                                  \
         if (rows == 1) bsri_kernel_##S##_1x8(w, w->a_at, b_at, c);                                               \
         else if (rows == 2) bsri_kernel_##S##_2x8(w, w->a_at, b_at, c);                                          \
         else bsri_kernel_##S##_3x8(w, w->a_at, b_at, c);                                                         \
@@ -3998,7 +4041,7 @@ static void bsri_work_begin(bsri_work *w, int64_t rows, int64_t cols, int64_t in
 static void bsri_work_flush(bsri_work *w) {
     bsri_walk *k = &w->walk;
     if (k->count == 0 && k->add) return;
-    if (k->count == 0) k->am = k->a_at = k->b_at = 0; /* no product: zeros are stored, nothing has said where a and b are */
+    if (k->count == 0) k->am = k->ak = k->ldb = k->a_at = k->b_at = 0; /* no product: zeros are stored, no a and b were named */
     bsri_tile_walk(w->isa, w->compute, k, w->rows, w->cols, w->c_tile);
     k->count = 0, k->add = 1;
 }
@@ -4123,7 +4166,7 @@ typedef struct bsri_engine {
     const bsri_product *job;
     int isa, kind, type;
     int64_t br, bc;                    /* rows and products of an op(A) block */
-    int64_t a_block, a_rs, a_cs;       /* element strides of op(A)'s blocks */
+    int64_t a_block, a_rs, a_cs, b_rs; /* element strides of op(A)'s blocks, of b's rows */
     int64_t tiles, width;              /* output tiles per item, their columns */
     int64_t items, reduce;             /* output items; problem items that are summed into each */
     int64_t panel, panels;             /* a tile is cut into panels of columns */
@@ -4157,9 +4200,9 @@ BSRI_HD static int64_t bsri_reduce_item(const bsri_batch *whole, const bsri_batc
     return item;
 }
 static int64_t bsri_reduce_count(const bsri_batch *whole, const bsri_batch *out) {
-    int64_t n = 1;
+    int64_t n = whole->count ? 1 : 0; /* else the product of some sizes may not fit */
     int d = whole->dims - 1, i = out->dims - 1;
-    for (; d >= 0; d--, i--)
+    for (; n && d >= 0; d--, i--)
         if (whole->size[d] != (i >= 0 ? out->size[i] : 1)) n *= whole->size[d];
     return n;
 }
@@ -4194,7 +4237,7 @@ static void bsri_cursor_scatter(const bsri_engine *e, bsri_cursor *c, int64_t ti
 /* Up to BSRI_LIST entries more; returns how many. */
 static int bsri_cursor_next(const bsri_engine *e, bsri_cursor *c, int64_t tile, bsri_entry *list) {
     const bsri_product *job = e->job;
-    const int64_t step = e->bc * job->b->row_stride, limit = bsri_min(BSRI_LIST, c->end - c->at);
+    const int64_t step = e->bc * e->b_rs, limit = bsri_min(BSRI_LIST, c->end - c->at);
     const int dt = job->a ? job->a->index_dtype : BSR_I64;
     int n = 0;
     if (e->kind == BSRI_LIST_SCAN) {
@@ -4225,7 +4268,7 @@ static int bsri_cursor_next(const bsri_engine *e, bsri_cursor *c, int64_t tile, 
             case BSRI_LIST_STRIDED: list[n].a = s->p_indices[c->at] * e->a_block, q = s->q_indices[c->at]; break;
             default: list[n].a = c->at * e->a_block, q = s->q_indices[c->extra + c->at]; break;
         }
-        list[n].b = q / job->b->cols * job->b->row_stride + q % job->b->cols * job->b->col_stride;
+        list[n].b = q / job->b->cols * e->b_rs + q % job->b->cols * job->b->col_stride;
     }
     return n;
 }
@@ -4277,7 +4320,7 @@ static void bsri_product_tile(const bsri_engine *e, bsri_work *w, int64_t item, 
     int64_t r;
     int n;
     bsri_work_begin(w, bsri_min(e->sub_rows, e->br - row), bsri_min(w->panel, e->width - col), e->bc);
-    for (r = 0; r < e->reduce && job->alpha != 0.0; r++) {
+    for (r = 0; r < e->reduce; r++) {
         const int64_t whole = e->kind == BSRI_LIST_SCATTER ? 0 : bsri_reduce_item(&job->batch, &e->out_batch, item, r);
         int64_t b_at = col * job->b->col_stride;
         bsri_cursor c;
@@ -4312,7 +4355,7 @@ static void bsri_product_task(void *arg, int64_t task) {
     bsri_work w;
     w.isa = e->isa, w.compute = job->compute, w.panel = e->panel;
     bsri_side_set(&w.a, w.compute, job->a ? job->a->dtype : job->blocks->dtype, e->a_rs, e->a_cs);
-    bsri_side_set(&w.b, w.compute, job->b->dtype, job->b->row_stride, job->b->col_stride);
+    bsri_side_set(&w.b, w.compute, job->b->dtype, e->b_rs, job->b->col_stride);
     if (job->b->cols == 1) w.b.cs = 1;
     w.b.direct = w.b.direct && w.b.cs == 1;
     for (n = chunk * e->chunk; n < end; n++) {
@@ -4350,6 +4393,13 @@ static void bsri_engine_scatter(bsri_engine *e) {
         e->kind = job->scatter->format == BSR_SCATTER_STRIDED ? BSRI_LIST_STRIDED : BSRI_LIST_COMPRESSED;
     }
 }
+/* Are there products at all? Otherwise a's values and b are not read, and their strides may be anything. */
+static int bsri_product_any(const bsri_engine *e) {
+    const bsri_product *job = e->job;
+    if (job->alpha == 0.0) return 0;
+    if (job->a) return job->a->nnz > 0;
+    return job->scatter->q_count > 0 && (!job->blocks->batch_dims || job->blocks->batch[0] > 0);
+}
 static void bsri_product_run(const bsr_context *ctx, const bsri_product *job) {
     bsri_engine e;
     int64_t work;
@@ -4360,9 +4410,12 @@ static void bsri_product_run(const bsr_context *ctx, const bsri_product *job) {
     e.items = e.out_batch.count;
     if (job->scatter) bsri_engine_scatter(&e);
     else bsri_engine_matrix(&e);
-    e.reduce = e.kind == BSRI_LIST_SCATTER ? 1 : bsri_reduce_count(&job->batch, &e.out_batch);
+    e.reduce = !bsri_product_any(&e) ? 0 : e.kind == BSRI_LIST_SCATTER ? 1 : bsri_reduce_count(&job->batch, &e.out_batch);
     if (!e.tiles || !e.width || !e.items || !e.br) return;
-    if (!e.reduce) memset(&e.schedule, 0, sizeof e.schedule); /* a sum over no items: no pattern to look an order up in */
+    if (e.br == 1) e.a_rs = e.bc; /* what a stride of a size of 1 says is nothing */
+    if (e.bc == 1) e.a_cs = 1;
+    e.b_rs = job->b->rows > 1 ? job->b->row_stride : 0;
+    if (!e.reduce) memset(&e.schedule, 0, sizeof e.schedule); /* nothing to sum: no pattern to look an order up in */
     e.panel = bsri_tile_cols(job->compute);
     /* few rows: twice as wide, since fetching a pair costs as much as walking it (3 x 3 and N = 2048: 25 to 46 GF/s a core) */
     if (e.br <= 3 && e.bc <= 16) e.panel *= 2;
@@ -4394,6 +4447,7 @@ static void bsri_sampled_run(const bsr_context *ctx, const bsri_sampled *job);
 
 typedef struct bsri_sampler {
     const bsri_sampled *job;
+    bsr_dense mat1, mat2; /* the job's, with the strides that are used */
     int isa, type;
     int64_t br, bc, rows;      /* block size, block rows */
     int64_t o_strides[3], i_strides[3];
@@ -4407,7 +4461,7 @@ typedef struct bsri_sampler {
    one piece of contiguous rows, else packed side by side. */
 static const void *bsri_sampled_b(const bsri_sampler *s, bsri_work *w, const bsri_item *it, const char *mat2, int64_t k,
                                   int64_t kc, int64_t first, int64_t blocks, int64_t col) {
-    const bsr_dense *m = s->job->mat2;
+    const bsr_dense *m = &s->mat2;
     const int dt = s->job->out->index_dtype;
     const int64_t ld = w->panel, width = w->cols / blocks;
     int64_t g, r, rows, run, at;
@@ -4458,9 +4512,9 @@ static void bsri_sampled_finish(const bsri_sampler *s, bsri_work *w, const bsri_
 static void bsri_sampled_tile(const bsri_sampler *s, bsri_work *w, int64_t item, const bsri_item *out, int64_t line, int64_t p,
                               int64_t blocks, int64_t row, int64_t col) {
     const bsri_sampled *job = s->job;
-    const bsr_dense *m1 = job->mat1, *m2 = job->mat2;
+    const bsr_dense *m1 = &s->mat1, *m2 = &s->mat2;
     int64_t r, k, kc;
-    for (r = 0; r < s->reduce && job->alpha != 0.0; r++) {
+    for (r = 0; r < s->reduce; r++) {
         const int64_t whole = bsri_reduce_item(&job->batch, &s->out_batch, item, r);
         const int64_t first = bsri_dense_offset(&job->batch, whole, m1) + (line * s->br + row) * m1->row_stride;
         const char *mat1 = bsri_at(m1->data, m1->dtype, first);
@@ -4504,8 +4558,8 @@ static void bsri_sampled_task(void *arg, int64_t task) {
     bsri_work w;
     w.isa = s->isa, w.compute = job->compute, w.panel = bsri_tile_cols(job->compute);
     w.depth = BSRI_DEPTH_BYTES / (int64_t)bsr_dtype_size(w.compute);
-    bsri_side_set(&w.a, w.compute, job->mat1->dtype, job->mat1->row_stride, job->mat1->col_stride);
-    bsri_side_set(&w.b, w.compute, job->mat2->dtype, job->mat2->row_stride, job->mat2->col_stride);
+    bsri_side_set(&w.a, w.compute, s->mat1.dtype, s->mat1.row_stride, s->mat1.col_stride);
+    bsri_side_set(&w.b, w.compute, s->mat2.dtype, s->mat2.row_stride, s->mat2.col_stride);
     w.b.direct = w.b.direct && w.b.cs == 1;
     for (line = chunk * s->chunk; line < end; line++) bsri_sampled_row(s, &w, item, line, sub);
 }
@@ -4516,10 +4570,11 @@ static void bsri_sampled_run(const bsr_context *ctx, const bsri_sampled *job) {
     memset(&s, 0, sizeof s);
     s.job = job, s.isa = job->isa ? job->isa : ctx->isa, s.type = bsri_finish_type(job->compute, job->out->dtype);
     s.br = job->out->block_rows, s.bc = job->out->block_cols, s.rows = bsri_block_rows(job->out);
-    bsri_value_strides(job->out, s.o_strides);
-    if (job->input) bsri_value_strides(job->input, s.i_strides);
-    s.out_batch = bsri_batch_of(job->out->batch_dims, job->out->batch);
-    s.items = s.out_batch.count, s.reduce = bsri_reduce_count(&job->batch, &s.out_batch);
+    s.mat1 = bsri_dense_used(job->mat1), s.mat2 = bsri_dense_used(job->mat2);
+    bsri_value_steps(job->out, s.o_strides);
+    if (job->input) bsri_value_steps(job->input, s.i_strides);
+    s.out_batch = bsri_batch_of(job->out->batch_dims, job->out->batch), s.items = s.out_batch.count;
+    s.reduce = job->alpha != 0.0 && job->mat1->cols ? bsri_reduce_count(&job->batch, &s.out_batch) : 0;
     s.subs = bsri_ceil_div(s.br, BSRI_TILE_ROWS), s.sub_rows = bsri_ceil_div(s.br, s.subs);
     s.panels = bsri_ceil_div(s.bc, panel), s.group = s.panels > 1 ? 1 : panel / s.bc;
     if (!s.rows || !s.items || !job->out->nnz) return;
@@ -4684,7 +4739,7 @@ static void bsri_stored_move(const bsri_softmax *j, const bsr_matrix *m, const b
                              int64_t n, void *buffer, int store) {
     int64_t s[3], w, bc = m->block_cols, step;
     int chained; /* neighbouring blocks continue each other */
-    bsri_value_strides(m, s);
+    bsri_value_steps(m, s);
     step = bc == 1 ? s[0] : s[2], chained = bc == 1 || s[0] == bc * s[2];
     for (; n > 0; n -= w, e += w, buffer = bsri_row_at(j->compute, buffer, w)) {
         char *at = bsri_at(it->values, m->dtype, (r->first + e / bc) * s[0] + r->inner * s[1] + e % bc * s[2]);
@@ -5456,6 +5511,7 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
     bsri_attention j;
     bsri_call c;
     bsr_plan p;
+    bsr_dense used[5];
     int64_t tasks;
     int stop;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_ATTENTION, exec));
@@ -5475,6 +5531,10 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
     if (stop) return BSR_OK;
     j.isa = p.kernel;
     if (!q->rows || (!v->cols && !lse)) return BSR_OK;
+    used[0] = bsri_dense_used(q), used[1] = bsri_dense_used(k), used[2] = bsri_dense_used(v), used[3] = bsri_dense_used(out);
+    j.q = &used[0], j.k = &used[1], j.v = &used[2], j.out = &used[3];
+    if (lse) used[4] = bsri_dense_used(lse), j.lse = &used[4];
+    bsri_value_steps(mask, j.mask_strides);
     if (!bsri_mul(j.batch.count, j.groups, &tasks)) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, 0);
     bsri_parallel(ctx, tasks, bsri_attention_task, &j);
     return BSR_OK;
@@ -5567,17 +5627,6 @@ static void bsri_copy_row(char *dst, int to, int64_t ds, const char *src, int fr
     else if (ds == 1 && ss == 1) memcpy(dst, src, (size_t)n * size);
     else
         for (i = 0; i < n; i++) bsri_move_element(bsri_at(dst, to, i * ds), bsri_at(src, to, i * ss), size);
-}
-static void bsri_add_row(char *dst, int to, int64_t ds, const char *src, int from, int64_t ss, int64_t n) {
-    int64_t i;
-    for (i = 0; i < n; i++) {
-        if (BSRI_BIT(to) & BSRI_FLOATS) {
-            bsri_store_f64(dst, to, i * ds, bsri_load_f64(dst, to, i * ds) + bsri_load_f64(src, from, i * ss));
-        } else {
-            uint32_t sum = (uint32_t)bsri_load_i32(dst, to, i * ds) + (uint32_t)bsri_load_i32(src, from, i * ss);
-            bsri_store_i32(dst, to, i * ds, (int32_t)sum);
-        }
-    }
 }
 static void bsri_zero_row(char *dst, int dtype, int64_t stride, int64_t n) {
     static const char zero[8] = {0};
@@ -5771,7 +5820,7 @@ static int64_t bsri_row_of_stored(const bsri_build *b, int64_t item, int64_t r, 
     bsri_item it = bsri_matrix_item(&b->batch, item, s);
     const uint64_t *bits = b->bits + item * b->item_words;
     int64_t stride[3], n = 0, p = bsri_index(it.crow, s->index_dtype, r), end = bsri_index(it.crow, s->index_dtype, r + 1);
-    bsri_value_strides(s, stride);
+    bsri_value_steps(s, stride);
     for (; p < end; p++) {
         if (!bsri_bit_get(bits, p)) continue;
         if (to)
@@ -5961,7 +6010,7 @@ static void bsri_norm_one(void *arg, int64_t i) { /* of candidate i of item b->i
     } else {
         const bsr_matrix *s = b->sparse;
         int64_t stride[3];
-        bsri_value_strides(s, stride);
+        bsri_value_steps(s, stride);
         b->norm[i] = bsri_block_norm(bsri_at(bsri_matrix_item(&b->batch, b->item, s).values, s->dtype, (b->from + i) * stride[0]),
                                      s->dtype, br, bc, stride[1], stride[2], b->norm_kind);
     }
@@ -6067,6 +6116,7 @@ BSR_API bsr_status bsr_from_dense(const bsr_context *ctx, const bsr_dense *sourc
     bsri_call c;
     bsri_build b;
     bsri_scratch scratch;
+    bsr_dense used;
     int stop;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_FROM_DENSE, exec));
     if (!source) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_SOURCE, -1, 0);
@@ -6074,6 +6124,7 @@ BSR_API bsr_status bsr_from_dense(const bsr_context *ctx, const bsr_dense *sourc
     if (bsri_checking(&c)) BSRI_TRY(bsri_build_dense_check(&c, &b, source, b.with_values ? BSRI_FLOATS | BSRI_INTS : BSRI_ANY));
     b.dense = source;
     BSRI_CUDA_RETURN(&c, bsri_cuda_from_dense(&c, &b, m));
+    used = bsri_dense_used(source), b.dense = &used;
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     BSRI_TRY(bsri_build_blocks(&c, &b, m, &scratch));
@@ -6269,6 +6320,7 @@ BSR_API bsr_status bsr_prune(const bsr_context *ctx, bsr_operand source, double 
     const bsr_matrix *s = source.sparse;
     bsri_call c;
     bsri_build b;
+    bsr_dense used;
     int64_t total, kept;
     int stop;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_PRUNE, exec));
@@ -6282,6 +6334,7 @@ BSR_API bsr_status bsr_prune(const bsr_context *ctx, bsr_operand source, double 
     }
     BSRI_TRY(bsri_kept(&c, &b, sparsity, &total, &kept));
     BSRI_CUDA_RETURN(&c, bsri_cuda_prune(&c, &b, kept, m));
+    if (d) used = bsri_dense_used(d), b.dense = &used;
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     return stop ? BSR_OK : bsri_prune_run(&c, &b, total, kept, m);
 }
@@ -6292,33 +6345,71 @@ typedef struct bsri_expand {
     bsri_batch batch;
     int64_t rows;
 } bsri_expand;
+typedef struct bsri_line { /* the blocks of one block row */
+    const bsr_matrix *m;
+    bsri_item it;
+    int64_t begin, end, stride[3];
+} bsri_line;
+static int64_t bsri_line_column(const void *arg, int64_t i) {
+    const bsri_line *l = (const bsri_line *)arg;
+    return bsri_index(l->it.col, l->m->index_dtype, l->begin + i);
+}
+#define BSRI_SUMS 2048 /* columns whose sums are held at once */
+/* Row k of a line in columns [from, from + n) of d, where elements that stand there more than once are written: summed in f64
+   in the order of the blocks and rounded once, integers modulo 2^32. dst is the row's element in column `from`. */
+static void bsri_expand_sums(const bsri_line *l, int64_t k, const bsr_dense *d, char *dst, int64_t from, int64_t n) {
+    const int floats = (BSRI_BIT(d->dtype) & BSRI_FLOATS) != 0, dtype = l->m->dtype;
+    double sum[BSRI_SUMS];
+    uint32_t whole[BSRI_SUMS];
+    uint8_t count[BSRI_SUMS];
+    int64_t p, j, first, last;
+    memset(count, 0, (size_t)n);
+    for (p = l->begin; p < l->end; p++) {
+        const int64_t left = bsri_line_column(l, p - l->begin) * l->m->block_cols - from, at = p * l->stride[0] + k * l->stride[1];
+        first = bsri_max(0, left), last = bsri_min(n, left + l->m->block_cols);
+        for (j = first; j < last; j++) {
+            const int64_t value = at + (j - left) * l->stride[2];
+            if (floats) sum[j] = count[j] ? sum[j] + bsri_load_f64(l->it.values, dtype, value) : bsri_load_f64(l->it.values, dtype, value);
+            else whole[j] = (count[j] ? whole[j] : 0) + (uint32_t)bsri_load_i32(l->it.values, dtype, value);
+            count[j] = (uint8_t)(count[j] ? 2 : 1);
+        }
+    }
+    for (j = 0; j < n; j++) {
+        if (count[j] < 2) continue; /* copied as it is */
+        if (floats) bsri_store_f64(dst, d->dtype, j * d->col_stride, sum[j]);
+        else bsri_store_i32(dst, d->dtype, j * d->col_stride, (int32_t)whole[j]);
+    }
+}
 static void bsri_expand_row(void *arg, int64_t i) { /* one block row of one item */
     const bsri_expand *job = (const bsri_expand *)arg;
     const bsr_matrix *m = job->m;
     const bsr_dense *d = job->out;
-    int64_t item = i / job->rows, r = i % job->rows, p, k, before = -1, col, stride[3], top = r * m->block_rows;
-    int64_t rows = bsri_min(m->block_rows, d->rows - top), offset = bsri_dense_offset(&job->batch, item, d) + top * d->row_stride;
-    int64_t begin, end, ordered = 1;
-    bsri_item it = bsri_matrix_item(&job->batch, item, m);
-    bsri_value_strides(m, stride);
-    begin = bsri_index(it.crow, m->index_dtype, r), end = bsri_index(it.crow, m->index_dtype, r + 1);
-    for (p = begin; p < end; p++) col = bsri_index(it.col, m->index_dtype, p), ordered &= col > before, before = col;
+    const int64_t item = i / job->rows, r = i % job->rows, top = r * m->block_rows, rows = bsri_min(m->block_rows, d->rows - top);
+    const int64_t offset = bsri_dense_offset(&job->batch, item, d);
+    int64_t p, k, col;
+    int repeats;
+    bsri_line l;
+    l.m = m, l.it = bsri_matrix_item(&job->batch, item, m);
+    bsri_value_steps(m, l.stride);
+    l.begin = bsri_index(l.it.crow, m->index_dtype, r), l.end = bsri_index(l.it.crow, m->index_dtype, r + 1);
+    repeats = bsri_find_repeat(NULL, bsri_line_column, &l, l.end - l.begin) >= 0;
     for (k = 0; k < rows; k++) {
-        char *dst = bsri_at(d->data, d->dtype, offset + k * d->row_stride);
+        char *dst = bsri_at(d->data, d->dtype, offset + (top + k) * d->row_stride);
         bsri_zero_row(dst, d->dtype, d->col_stride, d->cols);
-        for (p = begin; p < end; p++) {
-            const char *src = bsri_at(it.values, m->dtype, p * stride[0] + k * stride[1]);
-            col = bsri_index(it.col, m->index_dtype, p) * m->block_cols;
-            /* out of order there may be duplicates: each addition is rounded to out's type */
-            (ordered ? bsri_copy_row : bsri_add_row)(bsri_at(d->data, d->dtype, offset + k * d->row_stride + col * d->col_stride),
-                                                     d->dtype, d->col_stride, src, m->dtype, stride[2],
-                                                     bsri_min(m->block_cols, d->cols - col));
+        for (p = l.begin; p < l.end; p++) {
+            col = bsri_line_column(&l, p - l.begin) * m->block_cols;
+            bsri_copy_row(bsri_at(dst, d->dtype, col * d->col_stride), d->dtype, d->col_stride,
+                          bsri_at(l.it.values, m->dtype, p * l.stride[0] + k * l.stride[1]), m->dtype, l.stride[2],
+                          bsri_min(m->block_cols, d->cols - col));
         }
+        for (col = 0; repeats && col < d->cols; col += BSRI_SUMS)
+            bsri_expand_sums(&l, k, d, bsri_at(dst, d->dtype, col * d->col_stride), col, bsri_min(BSRI_SUMS, d->cols - col));
     }
 }
 BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, const bsr_dense *out, const bsr_exec *exec) {
     bsri_call c;
     bsri_expand job;
+    bsr_dense used;
     int stop;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_TO_DENSE, exec));
     job.batch = bsri_batch_none();
@@ -6339,7 +6430,8 @@ BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, con
     BSRI_CUDA_RETURN(&c, bsri_cuda_to_dense(&c, m, out));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
-    job.m = m, job.out = out, job.batch = bsri_batch_of(out->batch_dims, out->batch), job.rows = bsri_block_rows(m);
+    used = bsri_dense_used(out);
+    job.m = m, job.out = &used, job.batch = bsri_batch_of(out->batch_dims, out->batch), job.rows = bsri_block_rows(m);
     if (!out->cols) return BSR_OK; /* else there is memory for all items, and their rows can be counted */
     bsri_for_each(ctx, job.batch.count * job.rows, bsri_expand_row, &job);
     return BSR_OK;
@@ -6764,6 +6856,7 @@ static void bsri_scatter_fill(const bsri_scatter_build *b, const int64_t *order)
         }
     for (r = 0; r < b->rows && !strided; r++) {
         if (b->format == BSR_SCATTER_STRIDED_COMPRESSED) b->array[BSRI_C][out = r] = bsri_scatter_crow(b, r);
+        if (!tiles && bsri_scatter_crow(b, r) == bsri_scatter_crow(b, r + 1)) continue; /* without columns there may be 2^62 tiles */
         for (t = 0; t < b->split; t++) {
             if (tiles) b->array[BSRI_C][out++] = g;
             g = bsri_scatter_row(b, r, t, tiles ? b->split : step, tiles ? 1 : width, g);
@@ -7930,7 +8023,10 @@ static bsr_status bsri_product_batch(const bsri_call *c, const bsri_product_call
     *batch = bsri_batch_none();
     BSRI_TRY(bsri_join(c, batch, p->a->batch_dims, p->a->batch, p->id_a));
     BSRI_TRY(bsri_join(c, batch, p->b->batch_dims, p->b->batch, p->id_b));
-    if (p->reduce) return bsri_check_batch_fits(c, batch, p->out->batch_dims, p->out->batch, p->id_out);
+    if (p->reduce) {
+        BSRI_TRY(bsri_check_batch_fits(c, batch, p->out->batch_dims, p->out->batch, p->id_out));
+        return bsri_check_batch_sum(c, batch, p->out->batch_dims, p->out->batch, p->id_out);
+    }
     return bsri_check_batch_out(c, batch, p->out->batch_dims, p->out->batch, p->id_out);
 }
 
@@ -8280,7 +8376,8 @@ static bsr_status bsri_check_dense_scatter(const bsri_call *c, const bsr_matrix 
     memset(&s, 0, sizeof s);
     s.blocks = a->nnz, s.ms = a->block_rows, s.ks = a->block_cols, s.ns = b->cols / split_n;
     s.m = a->rows, s.k = a->cols, s.n = b->cols;
-    s.tiles = bsri_block_rows(a) * split_n, s.sources = bsri_block_cols(a) * split_n;
+    if (!bsri_mul(bsri_block_rows(a), split_n, &s.tiles)) s.tiles = INT64_MAX - 1; /* without columns; no list is as long */
+    if (!bsri_mul(bsri_block_cols(a), split_n, &s.sources)) s.sources = INT64_MAX;
     BSRI_TRY(bsri_check_scatter_spans(c, &set, x));
     return bsri_check_scatter_indices(c, x, &s);
 }
@@ -8371,6 +8468,7 @@ static bsr_status bsri_check_sampled(const bsri_call *c, const bsri_sampled_call
     BSRI_TRY(bsri_check_matrix_same(c, set, p->out, p->id_out, BSRI_FLOATS | BSRI_INTS, BSRI_WRITE, BSRI_MAY_BE(BSR_ARG_INPUT)));
     BSRI_TRY(bsri_join(c, &batch, p->out->batch_dims, p->out->batch, p->id_out)); /* patterns of its own are allowed */
     if (!p->reduce) BSRI_TRY(bsri_check_batch_out(c, &batch, p->out->batch_dims, p->out->batch, p->id_out));
+    else BSRI_TRY(bsri_check_batch_sum(c, &batch, p->out->batch_dims, p->out->batch, p->id_out));
     BSRI_TRY(bsri_check_structure(c, p->out, p->id_out, 0));
     return p->input ? bsri_check_same_pattern(c, p->out, p->input, BSR_ARG_INPUT) : BSR_OK;
 }

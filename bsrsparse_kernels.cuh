@@ -9642,11 +9642,6 @@ __device__ __forceinline__ void bsri_dev_clear(void *dst, int dtype, int64_t at)
         default: ((uint64_t *)dst)[at] = 0; break;
     }
 }
-__device__ __forceinline__ void bsri_dev_add(void *dst, int to, int64_t at, const void *src, int from, int64_t i) {
-    if (to == BSR_I8 || to == BSR_I32)
-        bsri_dev_store(dst, to, at, bsri_dev_load<uint32_t>(dst, to, at) + bsri_dev_load<uint32_t>(src, from, i));
-    else bsri_dev_store_f64(dst, to, at, bsri_dev_load<double>(dst, to, at) + bsri_dev_load<double>(src, from, i));
-}
 
 /* Anything but zero of either sign; NaN counts. */
 __device__ __forceinline__ bool bsri_dev_nonzero(const void *base, int dtype, int64_t i) {
@@ -9702,6 +9697,26 @@ __device__ __forceinline__ void bsri_expand_pieces(const bsri_dev_expand &x, con
         *(piece *)((E *)out + down * x.out.row_stride + along * x.out.col_stride) = v;
     }
 }
+/* An element at which the blocks [begin, end) of column `col` may stand more than once: summed in f64 in their order and rounded
+   once, integers modulo 2^32, as bsri_expand_sums() does; a single one moves as it is. */
+static __device__ __forceinline__ void bsri_expand_sum(const bsri_dev_expand &x, const bsri_item &it, int64_t begin, int64_t end,
+                                                       int64_t col, int64_t inside, char *out, int64_t at) {
+    const int from = x.m.dtype, to = x.out.dtype;
+    const bool integer = to == BSR_I8 || to == BSR_I32;
+    int64_t first = -1, count = 0;
+    uint32_t whole = 0;
+    double sum = 0;
+    for (int64_t q = begin; q < end; q++) {
+        if (bsri_index(it.col, x.m.index_dtype, q) != col) continue;
+        const int64_t value = q * x.stride[0] + inside;
+        if (integer) whole += bsri_dev_load<uint32_t>(it.values, from, value);
+        else sum = count ? sum + bsri_dev_load<double>(it.values, from, value) : bsri_dev_load<double>(it.values, from, value);
+        if (!count++) first = value;
+    }
+    if (count == 1) bsri_dev_move(out, to, at, it.values, from, first);
+    else if (integer) bsri_dev_store(out, to, at, whole);
+    else bsri_dev_store_f64(out, to, at, sum);
+}
 /* A block works on some rows of a block row and a panel of block columns: first which block stands where, then element by
    element. */
 static __global__ void BSRI_BOUNDS(256) bsri_expand_panel(const __grid_constant__ bsri_dev_expand x) {
@@ -9748,14 +9763,9 @@ static __global__ void BSRI_BOUNDS(256) bsri_expand_panel(const __grid_constant_
             const int c = along / (int)bc;
             const int64_t p = place[c], at = down * x.out.row_stride + along * x.out.col_stride;
             const int64_t inside = (sub * x.height + down) * x.stride[1] + (along - c * (int)bc) * x.stride[2];
-            if (p >= 0 && !disorder) {
-                bsri_dev_move(out, to, at, it.values, from, p * x.stride[0] + inside);
-                continue;
-            }
-            bsri_dev_clear(out, to, at);
-            if (p < 0) continue;
-            for (int64_t q = begin; q < end; q++) /* there may be duplicates: each addition is rounded to out's type */
-                if (bsri_index(it.col, dt, q) == c0 + c) bsri_dev_add(out, to, at, it.values, from, q * x.stride[0] + inside);
+            if (p < 0) bsri_dev_clear(out, to, at);
+            else if (!disorder) bsri_dev_move(out, to, at, it.values, from, p * x.stride[0] + inside);
+            else bsri_expand_sum(x, it, begin, end, c0 + c, inside, out, at);
         }
         __syncthreads();
     }

@@ -102,6 +102,60 @@ TEST(to_dense) {
     }
 }
 
+/* Blocks that stand many times in one place, in any order, of every pair of types, in long rows, too: what is stored is the sum in
+   f64 in the order of the blocks, rounded once. A place with one block holds its very bits, also where the row is in disorder. */
+static void expand_many(int from, int to, int64_t br, int64_t bc, int64_t c, int64_t each, int layout) {
+    const int64_t rows = 3 * br, cols = c * bc, nnz = 3 * each;
+    int32_t *crow = (int32_t *)bt_alloc(4 * 4, 4), *col = (int32_t *)bt_alloc((size_t)nnz * 4, 4);
+    bsr_matrix m = bsr_matrix_make(rows, cols, br, bc, nnz, crow, col, BSR_I32, NULL, from);
+    bsr_dense out = t_output(to, rows - bt_below(br), cols - bt_below(bc), layout, NO_BATCH);
+    bsr_exec e = t_exec(0);
+    int64_t p, i, j;
+    int close = 0;
+    for (i = 0; i < 4; i++) crow[i] = (int32_t)(i * each);
+    for (p = 0; p < nnz; p++) col[p] = (int32_t)(p % 3 ? bt_below(c) : p / 3 % 2 ? c - 1 : c / 2);
+    t_make_values(&m, from, (int)bt_below(BLOCKS_LAYOUTS), 0), t_fill_values(&m, FILL_WIDE);
+    for (p = 0; p < nnz; p++) /* a half of a unit in the last place of 1, that rounding at each step would lose */
+        for (i = 0; i < br && t_is_float(from); i++)
+            for (j = 0; j < bc; j++) {
+                const int64_t at = t_value_at(&m, 0, p, i, j);
+                if (col[p] == c / 2) t_store(m.values, from, at, p % each ? t_half_ulp(to, 1.0) : 1.0);
+                if (col[p] == 0 && bt_below(4) == 0) t_store(m.values, from, at, -0.0);
+            }
+    if (!RUN_OK(bsr_to_dense(t_any_context(), &m, &out, &e))) return;
+    for (i = 0; i < out.rows; i++)
+        for (j = 0; j < out.cols; j++) {
+            const double got = t_get(&out, 0, i, j);
+            double sum = 0, want;
+            int count = 0;
+            for (p = crow[i / br]; p < crow[i / br + 1]; p++) {
+                const double v = t_load(m.values, from, t_value_at(&m, 0, p, i % br, j % bc));
+                if (col[p] == j / bc) sum = count++ ? sum + v : v;
+            }
+            want = sum;
+            if (t_is_float(to)) want = t_rounded(to, sum);
+            else if (to == BSR_I8) want = (double)(int8_t)(uint8_t)(int64_t)sum;
+            else want = (double)(int32_t)(uint32_t)(int64_t)sum;
+            CHECK(got == want && !signbit(got) == !signbit(want));
+            close |= count > 2;
+        }
+    CHECK(close), t_check_gaps(&out);
+}
+TEST(to_dense_of_duplicates) {
+    int from, to, k;
+    for (from = 0; from < 6; from++)
+        for (to = 0; to < 6; to++) {
+            if (from != to && (from > 3 || to > 3)) continue;
+            for (k = 0; k < 6; k++) {
+                static const int64_t width[] = {1, 3, 16, 700, 2048, 2049};
+                bt_case("%s to %s, blocks of %d columns", bsr_dtype_name(all_dtypes[from]), bsr_dtype_name(all_dtypes[to]),
+                        (int)width[k]);
+                expand_many(all_dtypes[from], all_dtypes[to], bt_range(1, 3), width[k], k ? bt_range(2, 7) : 5000, bt_range(24, 40),
+                            (int)bt_below(LAYOUTS));
+            }
+        }
+}
+
 /* A random dense matrix with whole blocks of zeros. */
 static bsr_dense blocky(int dtype, int64_t rows, int64_t cols, int64_t br, int64_t bc, t_shape batch, int even) {
     bsr_dense d = t_random(dtype, rows, cols, (int)bt_below(LAYOUTS), batch, 0, FILL_SIGNED);
@@ -1159,6 +1213,7 @@ TEST(validate_accepts) {
 int main(int argc, char **argv) {
     static const bt_test tests[] = {
         {"to_dense", to_dense},
+        {"to_dense_of_duplicates", to_dense_of_duplicates},
         {"from_dense", from_dense},
         {"upstream_round_trip", upstream_round_trip},
         {"from_csr_and_coo", from_csr_and_coo},

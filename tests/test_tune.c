@@ -492,7 +492,7 @@ static bsr_status job_call(const bsr_exec *e, void *user) {
     bsr_status s;
     const int kernel = e->plan ? e->plan->kernel : 0;
     if (!e->query) j->calls++;
-    if (j->fail && j->fail == kernel && !e->query) return BSR_CUDA_ERROR;
+    if ((j->fail && j->fail == kernel && !e->query) || (j->fail < 0 && kernel && !e->query)) return BSR_CUDA_ERROR;
     s = bsr_dense_addmm(j->ctx, j->beta, j->beta != 0 ? &j->out : NULL, 1, 0, &j->a, &j->b, NULL, &j->out, e);
     if (s == BSR_OK && !e->query && j->spoil && j->spoil == kernel) t_set(&j->out, 0, 0, 0, 1e6);
     if (s == BSR_OK && !e->query && j->odd) memcpy(j->odd, j->spoil == -kernel ? "axc" : "abc", 3);
@@ -618,10 +618,20 @@ TEST(tuner_with_failures) { /* every plan's call failing in turn; a call that ne
     job j = job_of(t_context(1), BSR_F32);
     bsr_tune_row other = row_of(BSR_F32, BSR_F32, 1, 1, 1, 16, 1);
     for (fail = 1; fail <= 3; fail++) {
+        const int left = (fail != 1) + (fail != 2 && has_isa(2)) + (fail != 3 && has_isa(3)); /* plans that work */
         j.fail = fail, d = desc_of(&j, &o, x);
-        CHECK_INT(bsr_tune(j.ctx, &d, &r, &error), BSR_OK), CHECK(r.row.kernel != fail), CHECK_INT(r.failed, has_isa(fail));
+        CHECK_INT(bsr_tune(j.ctx, &d, &r, &error), left ? BSR_OK : BSR_BAD_PLAN);
+        if (left) CHECK(r.row.kernel != fail && r.row.kernel > 0), CHECK_INT(r.failed, has_isa(fail));
+        else CHECK_INT(error.item, BSR_ITEM_TUNE_FAILED), CHECK_INT(r.stored, 0), CHECK_INT(x->t.row_count, 0);
         CHECK(t_all_poison(j.out.data));
     }
+    for (fail = 1; fail <= 3; fail++) { /* the one instruction set that a context has fails: no plan works */
+        if (!has_isa(fail)) continue;
+        j.ctx = t_context(fail), j.fail = -1, d = desc_of(&j, &o, x), x->t.row_count = 0;
+        CHECK_INT(bsr_tune(j.ctx, &d, &r, &error), BSR_BAD_PLAN), CHECK_INT(error.item, BSR_ITEM_TUNE_FAILED);
+        CHECK_INT(r.stored, 0), CHECK_INT(x->t.row_count, 0), CHECK(t_all_poison(j.out.data));
+    }
+    j.ctx = t_context(1);
     /* full */
     j.fail = 0, x->t.row_count = 0, x->t.gpu_count = 0, bsr_tune_update(&x->t, hopper(), &other, &error);
     d.flags = BSR_TUNE_STORE_ALWAYS;
