@@ -56,6 +56,7 @@
      cuda-rows-types    softmax and attention as their kernels see them
      cuda               the host side of the CUDA backend
      cuda-rows          softmax and attention on the CUDA backend, host side
+     cuda-indices       index arrays looked at in the stream, before an operation
      cuda-matrices      the matrix operations on the CUDA backend
      tuner              the climb, measuring, verifying
      constructors       views and matrices by value
@@ -419,7 +420,9 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_TUNE_DEFAULTS, BSR_OK, "an operation runs on untuned parameters")                                      \
     X(BSR_ITEM_DTYPE_NOT_COMPILED, BSR_UNSUPPORTED, "this build leaves operands in <dtype> out")                      \
     X(BSR_ITEM_CUDA_STREAM, BSR_WRONG_DEVICE, "the stream is of device <value>")                                      \
-    X(BSR_ITEM_TUNE_DESC, BSR_BAD_ARGUMENT, "field <index> of the tuner's description can't be <value>")
+    X(BSR_ITEM_TUNE_DESC, BSR_BAD_ARGUMENT, "field <index> of the tuner's description can't be <value>")              \
+    X(BSR_ITEM_DEVICE_STATUS, BSR_BAD_ARGUMENT, "checked indices need device_status, a word for what is found")       \
+    X(BSR_ITEM_STATUS_WORD, BSR_BAD_ARGUMENT, "no word of bsr_exec.device_status: <value>")
 
 typedef enum bsr_item {
 #define BSRI_X(name, status, text) name,
@@ -436,8 +439,9 @@ typedef struct bsr_error {
     int32_t operand;    /* bsr_operand_id: of which argument */
     int32_t cuda_error; /* cudaError_t, or 0 */
     int64_t index;      /* where: entry, dimension, row, line; -1 if the item names none */
-    int64_t value;      /* the value found there */
+    int64_t value;      /* the value found there; BSR_VALUE_UNKNOWN from bsr_device_status() */
 } bsr_error;
+#define BSR_VALUE_UNKNOWN INT64_MIN /* "?" in a sentence */
 
 BSR_API int bsr_version(void);                                /* BSR_VERSION of the implementation */
 BSR_API const char *bsr_status_name(int status);              /* "BSR_OVERLAP"; never null */
@@ -451,6 +455,9 @@ BSR_API size_t bsr_dtype_size(int dtype);                     /* bytes per eleme
 /* Writes one line, "BSR_OVERLAP: out: the output overlaps operand b" and the like, always terminated, never
    more than size bytes. Returns the length that the whole line has, as snprintf does. */
 BSR_API int bsr_error_string(const bsr_error *error, char *text, size_t size);
+/* What BSR_EXEC_CHECK_INDICES has left in bsr_exec.device_status, from a copy in host memory: writes the record (error may be
+   null) and returns its status, BSR_OK for 0. Errors: BAD_ARGUMENT (no such word). */
+BSR_API bsr_status bsr_device_status(uint64_t word, bsr_error *error);
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>context: allocator, logger, threads, backend                                                 */
@@ -668,6 +675,9 @@ typedef struct bsr_plan {
                                               this stream or another, writes the sparse operand's values, crow_indices,
                                               col_indices or attached views (in a graph: at every replay). CUDA may then
                                               read them before the work before the call has ended; all else waits as ever */
+#define BSR_EXEC_CHECK_INDICES   (1u << 8) /* the contents of index arrays are looked at where the call runs, before it writes
+                                              anything, with the finding in device_status; not with BSR_EXEC_SKIP_CHECKS. See
+                                              CHECKED INDICES above */
 
 /* All zero, or a null pointer, is the default. */
 typedef struct bsr_exec {
@@ -683,6 +693,8 @@ typedef struct bsr_exec {
     int32_t reserved2;
     const bsr_tune_table *table; /* in place of the context's; null: that one */
     bsr_tune_row *key;           /* not null, with query: the call's key in tuned tables; op 0 where it has none */
+    uint64_t *device_status;     /* with BSR_EXEC_CHECK_INDICES: one word in the backend's memory, apart from all operands and
+                                    the workspace; see bsr_device_status(). Else left alone */
 } bsr_exec;
 
 /* One line on what a plan runs and why; terminated; returns the length as snprintf does. */
@@ -1356,6 +1368,32 @@ struct bsr_context {
     uint32_t warned[BSRI_WARNED]; /* what has been warned of once; the only thing that changes */
 };
 
+/* How an index list is to be read: sizes of tiles and of the spaces that its numbers point into. */
+typedef struct bsri_scatter_shape {
+    int64_t blocks;         /* P */
+    int64_t ms, ks, ns;     /* tile sizes */
+    int64_t m, k, n;        /* strided formats: sizes of one batch item */
+    int64_t tiles, sources; /* SCATTER_MM: accumulator and operand tiles */
+} bsri_scatter_shape;
+
+enum { BSRI_SUBJECT_MATRIX, BSRI_SUBJECT_PAIR, BSRI_SUBJECT_ENTRIES, BSRI_SUBJECT_LISTS };
+#ifdef BSRI_CUDA
+/* Index arrays that kernels look at before the operation (BSR_EXEC_CHECK_INDICES): noted where the CPU looks at their contents,
+   looked at where the plan is settled. */
+typedef struct bsri_subject {
+    const bsr_matrix *m;
+    const void *other; /* a pair's second matrix, the rows of entries, scatter indices */
+    int32_t kind, operand;
+    int32_t ascend, exact; /* columns must ascend; crow must end at nnz, not before it */
+} bsri_subject;
+#define BSRI_SUBJECTS 8
+typedef struct bsri_watch {
+    int32_t count, done; /* done: the kernels are launched, and those that follow are stopped by what they find */
+    bsri_subject subject[BSRI_SUBJECTS];
+    bsri_scatter_shape shape;
+} bsri_watch;
+#endif
+
 /* What one call carries through its checks. */
 typedef struct bsri_call {
     const bsr_context *ctx;
@@ -1363,6 +1401,9 @@ typedef struct bsri_call {
     int32_t op;
     uint32_t flags; /* exec->flags */
     uint64_t turned; /* bit i: the checks see operand i transposed */
+#ifdef BSRI_CUDA
+    bsri_watch *watch, noted; /* watch: where copies of this note, too */
+#endif
 } bsri_call;
 
 #define BSRI_TRY(expression)                       \
@@ -1480,6 +1521,7 @@ static size_t bsri_put_place(bsri_text *t, const char *s, const bsr_error *error
     if (i == 3) name = bsr_operand_name(value);
     if (i == 4) name = bsr_op_name(value);
     if (*name != '?') bsri_put(t, name);
+    else if (i && error->value == BSR_VALUE_UNKNOWN) bsri_put(t, name);
     else bsri_put_int(t, i ? error->value : error->index);
     return strlen(places[i]);
 }
@@ -1522,6 +1564,32 @@ static void bsri_record(const bsr_context *ctx, bsr_error *error, int item, int 
     bsri_record_cuda(ctx, error, item, operand, index, value, 0);
 }
 
+/* A finding as bsr_exec.device_status has it: the complement of operand << 58 | item << 50 | index, so that 0 is none and the
+   first of several is the greatest. An index of -1 is all ones, as is what 50 bits don't hold. */
+#define BSRI_WORD_INDEX ((UINT64_C(1) << 50) - 1)
+BSRI_UNUSED BSRI_HD static uint64_t bsri_status_word(int operand, int item, int64_t index) {
+    const uint64_t at = (uint64_t)index < BSRI_WORD_INDEX ? (uint64_t)index : BSRI_WORD_INDEX;
+    return ~((uint64_t)operand << 58 | (uint64_t)item << 50 | at);
+}
+BSR_API bsr_status bsr_device_status(uint64_t word, bsr_error *error) {
+    const uint64_t finding = ~word, at = finding & BSRI_WORD_INDEX;
+    const int operand = (int)(finding >> 58), item = (int)(finding >> 50 & 255);
+    const int known = item < BSR_ITEM_COUNT && *bsr_operand_name(operand) != '?';
+    if (error) memset(error, 0, sizeof *error), error->index = -1;
+    if (!word) return BSR_OK;
+    if (!known || (bsri_items[item].status != BSR_BAD_STRUCTURE && bsri_items[item].status != BSR_BAD_SHAPE)) {
+        bsri_record(NULL, error, BSR_ITEM_STATUS_WORD, BSR_ARG_NONE, -1, (int64_t)word);
+        return BSR_BAD_ARGUMENT;
+    }
+    bsri_record(NULL, error, item, operand, at == BSRI_WORD_INDEX ? -1 : (int64_t)at, BSR_VALUE_UNKNOWN);
+    return bsri_items[item].status;
+}
+
+/* On the CPU the checks are over before the work begins: the word says the same as the record. */
+static void bsri_host_word(const bsri_call *c, uint64_t word) {
+    if (!(c->flags & BSR_EXEC_CHECK_INDICES) || c->exec->query || c->ctx->backend == BSR_BACKEND_CUDA) return;
+    *c->exec->device_status = word;
+}
 /* Fills in the caller's record, logs, and returns the item's status: `return bsri_fail(c, item, ...)`. */
 static bsr_status bsri_fail(const bsri_call *c, int item, int operand, int64_t index, int64_t value) {
     if (c->turned >> operand & 1) { /* the record speaks of the operand as it was given */
@@ -1531,6 +1599,7 @@ static bsr_status bsri_fail(const bsri_call *c, int item, int operand, int64_t i
         else if (item == BSR_ITEM_COLS_MISMATCH) item = BSR_ITEM_ROWS_MISMATCH;
     }
     bsri_record(c->flags & BSR_EXEC_NO_LOG ? NULL : c->ctx, c->exec->error, item, operand, index, value);
+    if (bsri_items[item].status == BSR_BAD_STRUCTURE) bsri_host_word(c, bsri_status_word(operand, item, index));
     return bsri_items[item].status;
 }
 
@@ -1566,6 +1635,8 @@ static int bsri_on_cuda(const bsri_call *c) { return c->ctx->backend == BSR_BACK
         if (bsri_on_cuda(c)) return call; \
     } while (0)
 static bsr_status bsri_cuda_device(const bsri_call *c); /* >>cuda */
+static bsr_status bsri_cuda_indices_bytes(const bsri_call *c, int64_t *bytes); /* >>cuda-indices */
+static bsr_status bsri_cuda_indices(const bsri_call *c);
 /* Operations that the CUDA backend has. */
 static int bsri_cuda_has(int op) {
     return op == BSR_OP_DENSE_ADDMM || op == BSR_OP_SCATTER_MM || op == BSR_OP_MATMUL || op == BSR_OP_MATMUL_BACKWARD ||
@@ -1579,12 +1650,24 @@ static int bsri_cuda_has(int op) { return (void)op, 0; }
 
 static int bsri_checking(const bsri_call *c) { return !(c->flags & BSR_EXEC_SKIP_CHECKS); }
 
+/* BSR_EXEC_CHECK_INDICES: flags that it excludes, and its word. */
+static bsr_status bsri_begin_status(const bsri_call *c) {
+    if (c->flags & BSR_EXEC_SKIP_CHECKS) return bsri_fail(c, BSR_ITEM_FLAGS_CONFLICT, BSR_ARG_EXEC, -1, (int64_t)c->flags);
+    if (!c->exec->device_status) return bsri_fail(c, BSR_ITEM_DEVICE_STATUS, BSR_ARG_EXEC, -1, 0);
+    if ((uintptr_t)c->exec->device_status % 8) return bsri_fail(c, BSR_ITEM_ALIGNMENT, BSR_ARG_EXEC, -1, 8);
+    return BSR_OK;
+}
+
 /* First step of every operation: clears the error record, checks context and exec. */
 static bsr_status bsri_begin(bsri_call *c, const bsr_context *ctx, int op, const bsr_exec *exec) {
     static const bsr_exec none = BSR_ZERO;
     const uint32_t known = BSR_EXEC_SKIP_CHECKS | BSR_EXEC_CHECK_POINTERS | BSR_EXEC_ACCUMULATE_F64 | BSR_EXEC_TF32 |
-                           BSR_EXEC_TF32X3 | BSR_EXEC_NO_TABLE | BSR_EXEC_NO_LOG | BSR_EXEC_CONSTANT_MATRIX;
+                           BSR_EXEC_TF32X3 | BSR_EXEC_NO_TABLE | BSR_EXEC_NO_LOG | BSR_EXEC_CONSTANT_MATRIX |
+                           BSR_EXEC_CHECK_INDICES;
     c->ctx = ctx, c->exec = exec ? exec : &none, c->op = op, c->flags = c->exec->flags, c->turned = 0;
+#ifdef BSRI_CUDA
+    c->watch = &c->noted, c->noted.count = c->noted.done = 0;
+#endif
     if (c->exec->error) {
         memset(c->exec->error, 0, sizeof *c->exec->error);
         c->exec->error->index = -1;
@@ -1594,6 +1677,7 @@ static bsr_status bsri_begin(bsri_call *c, const bsr_context *ctx, int op, const
     if (c->exec->reserved || c->exec->reserved2) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_EXEC, 1, 1);
     if ((c->flags & BSR_EXEC_TF32) && (c->flags & (BSR_EXEC_TF32X3 | BSR_EXEC_ACCUMULATE_F64)))
         return bsri_fail(c, BSR_ITEM_FLAGS_CONFLICT, BSR_ARG_EXEC, -1, (int64_t)c->flags);
+    if (c->flags & BSR_EXEC_CHECK_INDICES) BSRI_TRY(bsri_begin_status(c));
     if (bsri_on_cuda(c) && !bsri_cuda_has(op)) return bsri_fail(c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_NONE, -1, op);
     return BSR_OK;
 }
@@ -2349,14 +2433,32 @@ static bsr_status bsri_check_views(const bsri_call *c, const bsr_matrix *m, int 
     if (m->transposed_index) BSRI_TRY(bsri_check_transposed_index(c, m, operand));
     return m->schedule ? bsri_check_schedule(c, m, operand) : BSR_OK;
 }
-/* The contents of the index arrays (CPU backend): whatever they hold, nothing outside the arrays is read. strict: what
-   bsr_validate wants; otherwise what products need. */
+/* On CUDA: notes what kernels are to look at. Whatever is noted must live as long as the call. */
+static bsr_status bsri_note(const bsri_call *c, int kind, const bsr_matrix *m, const void *other, int operand, int ascend) {
+#ifdef BSRI_CUDA
+    bsri_watch *w = c->watch;
+    bsri_subject s;
+    int i;
+    if (!(c->flags & BSR_EXEC_CHECK_INDICES)) return BSR_OK;
+    s.m = m, s.other = other, s.kind = kind, s.operand = operand, s.ascend = ascend;
+    s.exact = c->op == BSR_OP_VALIDATE || c->op == BSR_OP_FROM_CSR;
+    for (i = 0; i < w->count; i++)
+        if (w->subject[i].m == m && w->subject[i].other == other && w->subject[i].operand == operand) return BSR_OK;
+    BSRSPARSE_ASSERT(w->count < BSRI_SUBJECTS);
+    w->subject[w->count++] = s;
+#else
+    (void)c, (void)kind, (void)m, (void)other, (void)operand, (void)ascend;
+#endif
+    return BSR_OK;
+}
+/* The contents of the index arrays: whatever they hold, nothing outside the arrays is read. strict: what bsr_validate wants;
+   otherwise what products need. */
 static bsr_status bsri_check_structure(const bsri_call *c, const bsr_matrix *m, int operand, int strict) {
     bsri_batch patterns = bsri_batch_none();
     int64_t i, last = 0;
     int d, ragged = (m->flags & BSR_MATRIX_RAGGED) != 0;
     bsr_matrix one = *m; /* the same matrix, batched over its own patterns only */
-    if (bsri_on_cuda(c)) return BSR_OK;
+    if (bsri_on_cuda(c)) return bsri_note(c, BSRI_SUBJECT_MATRIX, m, NULL, operand, strict);
     for (d = 0; d < m->batch_dims; d++)
         if (m->batch[d] && !bsri_own_pattern(m, d)) one.batch[d] = 1;
     bsri_batch_join(&patterns, one.batch_dims, one.batch);
@@ -2380,7 +2482,7 @@ static bsr_status bsri_check_same_sizes(const bsri_call *c, const bsr_matrix *re
     if ((m->flags ^ ref->flags) & BSR_MATRIX_RAGGED) return bsri_fail(c, BSR_ITEM_FLAGS_CONFLICT, operand, -1, (int64_t)m->flags);
     return BSR_OK;
 }
-/* m must have ref's sizes, and its pattern entry by entry (CPU backend). Arrays that both share are not compared. Reads
+/* m must have ref's sizes, and its pattern entry by entry. Arrays that both share are not compared. Reads
    the arrays by position only, so the contents need not have been checked. */
 BSRI_UNUSED static bsr_status bsri_check_same_pattern(const bsri_call *c, const bsr_matrix *ref, const bsr_matrix *m,
                                                       int operand) {
@@ -2390,8 +2492,9 @@ BSRI_UNUSED static bsr_status bsri_check_same_pattern(const bsri_call *c, const 
     if (bsri_batch_join(&batch, ref->batch_dims, ref->batch) >= 0) return BSR_OK; /* reported by the batch checks */
     i = bsri_batch_join(&batch, m->batch_dims, m->batch);
     if (i >= 0) return bsri_fail(c, BSR_ITEM_BATCH_SIZE, operand, i, m->batch[i]);
+    if (bsri_on_cuda(c)) return bsri_note(c, BSRI_SUBJECT_PAIR, ref, m, operand, 0);
     n = bsri_pattern_count(ref) <= 1 && bsri_pattern_count(m) <= 1 ? bsri_min(batch.count, 1) : batch.count;
-    for (i = 0; i < n && !bsri_on_cuda(c); i++) {
+    for (i = 0; i < n; i++) {
         const int shared = ref->index_dtype == m->index_dtype; /* one array read as two types is two patterns */
         bsri_item a = bsri_matrix_item(&batch, i, ref), b = bsri_matrix_item(&batch, i, m);
         for (k = 0; k < rows && !(shared && a.crow == b.crow); k++)
@@ -2474,6 +2577,26 @@ static bsr_status bsri_plan_begin(const bsri_call *c) {
 static int bsri_plan_open(const bsr_plan *p) {
     return !p->kernel && !p->tile_rows && !p->tile_cols && !p->split && !p->stages && !p->order;
 }
+/* Kernels that look at index arrays: are they to run, for this call and not for an earlier step of it? */
+BSRI_UNUSED static int bsri_indices_asked(const bsri_call *c) {
+#ifdef BSRI_CUDA
+    return bsri_on_cuda(c) && (c->flags & BSR_EXEC_CHECK_INDICES) && !c->watch->done;
+#else
+    return (void)c, 0;
+#endif
+}
+/* The workspace that they want; what comes after them may have all of it. */
+static bsr_status bsri_indices_plan(const bsri_call *c, bsr_plan *p) {
+#ifdef BSRI_CUDA
+    int64_t bytes = 0;
+    if (!bsri_indices_asked(c)) return BSR_OK;
+    BSRI_TRY(bsri_cuda_indices_bytes(c, &bytes));
+    if ((uint64_t)bytes > p->workspace_bytes) p->workspace_bytes = (uint64_t)bytes;
+#else
+    (void)c, (void)p;
+#endif
+    return BSR_OK;
+}
 /* Holds what will run, *p, against the caller's partial plan, checks the workspace, answers a query. *stop: a query, nothing is
    to run. What the caller asks is taken into account where *p is chosen: here anything that differs is refused. */
 static bsr_status bsri_plan_settle(const bsri_call *c, bsr_plan *p, int *stop) {
@@ -2491,6 +2614,7 @@ static bsr_status bsri_plan_settle(const bsri_call *c, bsr_plan *p, int *stop) {
         BSRI_TRY(bsri_plan_field(c, 9, (int64_t)asked->flags, (int64_t)p->flags));
         if (!bsri_plan_open(asked)) p->source = BSR_PLAN_CALLER;
     }
+    BSRI_TRY(bsri_indices_plan(c, p));
     if (c->exec->query) {
         *c->exec->query = *p;
         *stop = 1;
@@ -2500,7 +2624,17 @@ static bsr_status bsri_plan_settle(const bsri_call *c, bsr_plan *p, int *stop) {
         (!c->exec->workspace || c->exec->workspace_bytes < p->workspace_bytes || (uintptr_t)c->exec->workspace % 64))
         return bsri_fail(c, BSR_ITEM_WORKSPACE, BSR_ARG_EXEC, -1, (int64_t)p->workspace_bytes);
     if (p->workspace_bytes) BSRI_TRY(bsri_check_memory(c, c->exec->workspace, BSR_ARG_EXEC));
-    BSRI_CUDA_RETURN(c, bsri_cuda_device(c));
+    if (c->flags & BSR_EXEC_CHECK_INDICES) {
+        const uintptr_t word = (uintptr_t)c->exec->device_status, from = (uintptr_t)c->exec->workspace;
+        if (from && word + 8 > from && word - from < c->exec->workspace_bytes)
+            return bsri_fail(c, BSR_ITEM_OVERLAP, BSR_ARG_EXEC, -1, BSR_ARG_EXEC);
+        BSRI_TRY(bsri_check_memory(c, c->exec->device_status, BSR_ARG_EXEC));
+    }
+    bsri_host_word(c, 0);
+#ifdef BSRI_CUDA
+    if (bsri_on_cuda(c)) BSRI_TRY(bsri_cuda_device(c));
+    if (bsri_indices_asked(c)) return bsri_cuda_indices(c);
+#endif
     return BSR_OK;
 }
 /* beta's and alpha's class in tuned tables. */
@@ -5856,7 +5990,8 @@ static bsr_status bsri_check_coo(const bsri_call *c, bsri_spans *set, const bsr_
     for (i = 0; i < 3; i++)
         BSRI_TRY(bsri_check_array(c, set, s, BSR_ARG_SOURCE, array[i], (int64_t)bsr_dtype_size(i < 2 ? s->index_dtype : s->dtype),
                                   s->crow_batch_stride, 1, &s->nnz, &one, BSRI_READ, 0));
-    for (i = 0; i < s->nnz && !bsri_on_cuda(c); i++) {
+    if (bsri_on_cuda(c)) return bsri_note(c, BSRI_SUBJECT_ENTRIES, s, row, BSR_ARG_SOURCE, 0);
+    for (i = 0; i < s->nnz; i++) {
         at = bsri_index(row, s->index_dtype, i);
         if (at < 0 || at >= s->rows) return bsri_fail(c, BSR_ITEM_ROW_RANGE, BSR_ARG_SOURCE, i, at);
         at = bsri_index(s->col_indices, s->index_dtype, i);
@@ -6113,12 +6248,11 @@ static void bsri_transposed_one(void *arg, int64_t i) {
 }
 
 /* What both views ask of their matrix (its old views are about to be replaced) and buffer; the latter only to build. */
-static bsr_status bsri_check_view_source(const bsri_call *c, bsri_spans *set, const bsr_matrix *m) {
-    bsr_matrix bare;
+static bsr_status bsri_check_view_source(const bsri_call *c, bsri_spans *set, const bsr_matrix *m, bsr_matrix *bare) {
     if (!m) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MATRIX, -1, 0);
-    bare = *m, bare.transposed_index = bare.schedule = NULL;
-    BSRI_TRY(bsri_check_matrix(c, set, &bare, BSR_ARG_MATRIX, BSRI_ANY, BSRI_PATTERN));
-    return bsri_check_structure(c, &bare, BSR_ARG_MATRIX, 0);
+    *bare = *m, bare->transposed_index = bare->schedule = NULL;
+    BSRI_TRY(bsri_check_matrix(c, set, bare, BSR_ARG_MATRIX, BSRI_ANY, BSRI_PATTERN));
+    return bsri_check_structure(c, bare, BSR_ARG_MATRIX, 0);
 }
 static bsr_status bsri_check_view_buffer(const bsri_call *c, bsri_spans *set, void *buffer, uint64_t bytes, int64_t need) {
     const int64_t one = 1;
@@ -6137,6 +6271,7 @@ BSR_API bsr_status bsr_transposed_index_size(const bsr_context *ctx, const bsr_m
     bsri_view view;
     int stop;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_TRANSPOSED_INDEX, exec));
+    c.flags &= ~BSR_EXEC_CHECK_INDICES; /* no index is read */
     if (!bytes) return bsri_fail(&c, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_matrix_sizes(&c, m, BSR_ARG_MATRIX));
     if (!bsri_transposed_layout(m, &view)) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
@@ -6152,7 +6287,7 @@ BSR_API bsr_status bsr_build_transposed_index(const bsr_context *ctx, const bsr_
     int stop;
     set.count = 0;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_TRANSPOSED_INDEX, exec));
-    if (bsri_checking(&c)) BSRI_TRY(bsri_check_view_source(&c, &set, m));
+    if (bsri_checking(&c)) BSRI_TRY(bsri_check_view_source(&c, &set, m, &job.one));
     if (!bsri_transposed_layout(m, &job.view)) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_view_buffer(&c, &set, buffer, bytes, job.view.bytes));
     BSRI_CUDA_RETURN(&c, bsri_cuda_transposed_index(&c, m, &job.view, buffer));
@@ -6281,6 +6416,7 @@ BSR_API bsr_status bsr_schedule_size(const bsr_context *ctx, const bsr_matrix *m
     bsri_view view;
     int stop;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SCHEDULE, exec));
+    c.flags &= ~BSR_EXEC_CHECK_INDICES; /* no index is read */
     if (!bytes) return bsri_fail(&c, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_matrix_sizes(&c, m, BSR_ARG_MATRIX));
     BSRI_TRY(bsri_schedule_place(&c, m, group, transposed, &view));
@@ -6299,7 +6435,7 @@ BSR_API bsr_status bsr_build_schedule(const bsr_context *ctx, const bsr_matrix *
     int stop;
     set.count = 0;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SCHEDULE, exec));
-    if (bsri_checking(&c)) BSRI_TRY(bsri_check_view_source(&c, &set, m));
+    if (bsri_checking(&c)) BSRI_TRY(bsri_check_view_source(&c, &set, m, &job.one));
     BSRI_TRY(bsri_schedule_place(&c, m, group, transposed, &job.view));
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_view_buffer(&c, &set, buffer, bytes, job.view.bytes));
     BSRI_CUDA_RETURN(&c, bsri_cuda_schedule(&c, m, group, transposed, &job.view, buffer));
@@ -6398,6 +6534,10 @@ BSR_API bsr_status bsr_validate(const bsr_context *ctx, const bsr_matrix *m, con
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_VALIDATE, exec));
     if (!m) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MATRIX, -1, 0);
     BSRI_TRY(bsri_check_matrix(&c, NULL, m, BSR_ARG_MATRIX, BSRI_ANY, m->values ? BSRI_READ : BSRI_PATTERN));
+    if (bsri_on_cuda(&c) && (c.flags & BSR_EXEC_CHECK_INDICES)) { /* in the stream, without waiting for it */
+        BSRI_TRY(bsri_check_structure(&c, m, BSR_ARG_MATRIX, 1));
+        return bsri_plan_simple(&c, &stop);
+    }
     BSRI_CUDA_RETURN(&c, bsri_cuda_validate(&c, m));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
@@ -7756,14 +7896,6 @@ BSR_API bsr_status bsr_dense_mm(const bsr_context *ctx, uint32_t trans, const bs
 /* >>scatter-calls: products listed by the caller                                                 */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* How an index list is to be read: sizes of tiles and of the spaces that its numbers point into. */
-typedef struct bsri_scatter_shape {
-    int64_t blocks;         /* P */
-    int64_t ms, ks, ns;     /* tile sizes */
-    int64_t m, k, n;        /* strided formats: sizes of one batch item */
-    int64_t tiles, sources; /* SCATTER_MM: accumulator and operand tiles */
-} bsri_scatter_shape;
-
 static bsr_status bsri_check_index_array(const bsri_call *c, const int64_t *array, int64_t count) {
     if (count < 0) return bsri_fail(c, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, count);
     if (count && !array) return bsri_fail(c, BSR_ITEM_INDEX_ARRAY_NULL, BSR_ARG_INDICES, -1, 0);
@@ -7831,6 +7963,14 @@ static bsr_status bsri_check_compressed(const bsri_call *c, const bsr_scatter_in
     return BSR_OK;
 }
 
+static bsr_status bsri_note_lists(const bsri_call *c, const bsr_scatter_indices *x, const bsri_scatter_shape *s) {
+#ifdef BSRI_CUDA
+    c->watch->shape = *s; /* a call has one */
+#else
+    (void)s;
+#endif
+    return bsri_note(c, BSRI_SUBJECT_LISTS, NULL, x, BSR_ARG_INDICES, 0);
+}
 /* The lists themselves: counts, ranges, no output twice. */
 static bsr_status bsri_check_scatter_indices(const bsri_call *c, const bsr_scatter_indices *x, const bsri_scatter_shape *s) {
     const int64_t split_n = x->split_n ? x->split_n : 1;
@@ -7840,6 +7980,7 @@ static bsr_status bsri_check_scatter_indices(const bsri_call *c, const bsr_scatt
     BSRI_TRY(bsri_check_index_array(c, x->q_indices, x->q_count));
     if (x->format != BSR_SCATTER_MM) BSRI_TRY(bsri_check_index_array(c, x->r_offsets, x->r_count));
     if (x->format != BSR_SCATTER_MM && s->n == 0) return BSR_OK; /* no column, nothing that an offset could name */
+    if (!contents) BSRI_TRY(bsri_note_lists(c, x, s));
     if (x->format != BSR_SCATTER_MM && contents) {
         BSRI_TRY(bsri_check_outputs(c, x, s));
         BSRI_TRY(bsri_check_sources(c, x, s));
@@ -8403,6 +8544,22 @@ typedef struct bsri_dev_validate {
     int32_t stage, transposed;
 } bsri_dev_validate;
 
+/* Index arrays that BSR_EXEC_CHECK_INDICES has looked at before an operation: bsri_subject as its kernels see it. */
+typedef struct bsri_dev_indices {
+    bsr_matrix m, other;
+    bsri_batch patterns; /* of both, for a pair */
+    bsr_scatter_indices lists;
+    bsri_scatter_shape shape;
+    const void *row; /* of entries */
+    bsri_view index;
+    int64_t head[8];              /* that the transposed index must have */
+    uint64_t *word;               /* bsr_exec.device_status */
+    uint32_t *once, *again;       /* bits of lines or tiles: named; named again */
+    int64_t words;                /* of either, for a pattern */
+    int64_t rows, cols, parts, work;
+    int32_t operand, ascend, exact, reserved;
+} bsri_dev_indices;
+
 typedef struct bsri_dev_scatter_build {
     bsr_matrix a;
     const int32_t *order;
@@ -8547,6 +8704,7 @@ static bsr_status bsri_cuda_device(const bsri_call *c) {
 static bsri_queue bsri_cuda_queue(const bsri_call *c) {
     bsri_queue q;
     q.stream = c->exec->stream, q.max_grid = c->exec->max_grid[0], q.workspace = c->exec->workspace;
+    q.gate = c->watch->done ? c->exec->device_status : NULL;
     return q;
 }
 
@@ -8882,18 +9040,8 @@ static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *
 
 #ifdef BSRI_CUDA
 /* ---------------------------------------------------------------------------------------------- */
-/* >>cuda-matrices: the matrix operations on the CUDA backend                                     */
+/* >>cuda-indices: index arrays looked at in the stream, before an operation                      */
 /* ---------------------------------------------------------------------------------------------- */
-
-/* Scratch is the call's workspace, cut as on the CPU; the plan says how much. What a conversion finds stays on the device:
-   nnz keeps the capacity that the caller set, crow tells the true count, and what does not fit is not written. */
-static bsr_status bsri_cuda_plan(const bsri_call *c, const bsri_cuts *cuts, int *stop) {
-    bsr_plan p = bsri_plan_default(c);
-    if (cuts->overflow) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_NONE, -1, 0);
-    p.workspace_bytes = (uint64_t)cuts->bytes;
-    return bsri_plan_settle(c, &p, stop);
-}
-static void *bsri_cuda_at(const bsri_call *c, int64_t at) { return (char *)c->exec->workspace + at; }
 
 /* Launches with as many threads as there is work; nothing for no work. */
 #define BSRI_CUDA_LAUNCH(c, kernel, p, work, threads, early) \
@@ -8911,6 +9059,120 @@ static bsr_status bsri_cuda_zero(const bsri_call *c, void *data, int64_t bytes, 
     BSRI_CUDA_NEXT(c, bsri_fill_words, f, bsri_ceil_div(f.words + f.more_words, 256), 256);
     return BSR_OK;
 }
+
+/* How many patterns a subject has, and words of bits for each that tell what is named twice: 0 where nothing may be. */
+static int64_t bsri_subject_words(const bsri_call *c, const bsri_subject *s, int64_t *patterns) {
+    const bsri_scatter_shape *shape = &c->watch->shape;
+    *patterns = 1;
+    if (s->kind == BSRI_SUBJECT_LISTS) {
+        if (((const bsr_scatter_indices *)s->other)->format == BSR_SCATTER_MM) return 0;
+        return bsri_ceil_div(shape->m / shape->ms * (shape->n / shape->ns), 32);
+    }
+    if (s->kind != BSRI_SUBJECT_MATRIX || !s->m->schedule) return 0;
+    *patterns = bsri_pattern_count(s->m); /* which way it orders stands on the device: room for either */
+    return bsri_ceil_div(bsri_max(bsri_block_rows(s->m), bsri_block_cols(s->m)), 32);
+}
+/* Bytes of all bits; the named and the named again of each subject stand one behind the other. */
+static bsr_status bsri_cuda_indices_bytes(const bsri_call *c, int64_t *bytes) {
+    int64_t patterns, words;
+    int i;
+    for (i = 0, *bytes = 0; i < c->watch->count; i++) {
+        words = bsri_subject_words(c, &c->watch->subject[i], &patterns);
+        if (!bsri_mul(words, 8, &words) || !bsri_mul(patterns, words, &words) || !bsri_add(*bytes, words, bytes))
+            return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, c->watch->subject[i].operand, -1, 0);
+    }
+    return BSR_OK;
+}
+/* The parts that a pattern is cut into: some entries for each thread, until there are enough CTAs. */
+static void bsri_indices_parts(bsri_dev_indices *x, int64_t entries) {
+    const int64_t most = bsri_max(1, 2048 / bsri_max(1, x->patterns.count));
+    x->parts = bsri_max(1, bsri_min(bsri_ceil_div(entries, 2048), most)), x->work = x->patterns.count * x->parts;
+}
+static bsr_status bsri_cuda_indices_matrix(const bsri_call *c, const bsri_subject *s, bsri_dev_indices *x) {
+    x->patterns = bsri_patterns(s->m, &x->m);
+    if (s->m->transposed_index) {
+        if (!bsri_transposed_layout(s->m, &x->index)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, s->operand, -1, 0);
+        bsri_transposed_header(s->m, x->head);
+    }
+    bsri_indices_parts(x, bsri_max(s->m->nnz, bsri_max(x->rows, x->cols)));
+    BSRI_CUDA_NEXT(c, bsri_look_at_matrix, *x, x->work, 256);
+    if (x->words) BSRI_CUDA_NEXT(c, bsri_look_again_at_schedule, *x, x->work, 256);
+    return BSR_OK;
+}
+/* One array read as two types is two patterns. */
+static int bsri_same_arrays(const bsr_matrix *a, const bsr_matrix *b) {
+    int i;
+    if (a->crow_indices != b->crow_indices || a->col_indices != b->col_indices || a->index_dtype != b->index_dtype ||
+        a->batch_dims != b->batch_dims)
+        return 0;
+    for (i = 0; i < a->batch_dims; i++)
+        if (a->batch[i] != b->batch[i] || a->crow_batch_stride[i] != b->crow_batch_stride[i] ||
+            a->col_batch_stride[i] != b->col_batch_stride[i])
+            return 0;
+    return 1;
+}
+static bsr_status bsri_cuda_indices_pair(const bsri_call *c, const bsri_subject *s, bsri_dev_indices *x) {
+    const bsr_matrix *other = (const bsr_matrix *)s->other;
+    if (bsri_same_arrays(s->m, other)) return BSR_OK;
+    x->patterns = bsri_patterns(s->m, &x->m), bsri_patterns(other, &x->other);
+    bsri_batch_join(&x->patterns, x->other.batch_dims, x->other.batch);
+    bsri_indices_parts(x, bsri_max(s->m->nnz, x->rows));
+    BSRI_CUDA_NEXT(c, bsri_look_at_pair, *x, x->work, 256);
+    return BSR_OK;
+}
+static bsr_status bsri_cuda_indices_lists(const bsri_call *c, const bsri_subject *s, bsri_dev_indices *x) {
+    const bsr_scatter_indices *l = &x->lists;
+    x->lists = *(const bsr_scatter_indices *)s->other, x->shape = c->watch->shape;
+    bsri_indices_parts(x, bsri_max(bsri_max(l->c_count, l->r_count), bsri_max(l->p_count, l->q_count)));
+    BSRI_CUDA_NEXT(c, bsri_look_at_lists, *x, x->work, 256);
+    if (x->words) BSRI_CUDA_NEXT(c, bsri_look_again_at_lists, *x, x->work, 256);
+    return BSR_OK;
+}
+static bsr_status bsri_cuda_subject(const bsri_call *c, const bsri_subject *s, char *bits) {
+    bsri_dev_indices x;
+    int64_t patterns;
+    memset(&x, 0, sizeof x);
+    x.word = c->exec->device_status, x.operand = s->operand, x.ascend = s->ascend, x.exact = s->exact;
+    x.words = bsri_subject_words(c, s, &patterns), x.patterns = bsri_batch_none();
+    x.once = (uint32_t *)(void *)bits, x.again = x.once + x.words * patterns;
+    if (s->m) x.m = *s->m, x.rows = bsri_block_rows(s->m), x.cols = bsri_block_cols(s->m);
+    if (s->kind == BSRI_SUBJECT_MATRIX) return bsri_cuda_indices_matrix(c, s, &x);
+    if (s->kind == BSRI_SUBJECT_PAIR) return bsri_cuda_indices_pair(c, s, &x);
+    if (s->kind == BSRI_SUBJECT_LISTS) return bsri_cuda_indices_lists(c, s, &x);
+    x.row = s->other, bsri_indices_parts(&x, s->m->nnz);
+    BSRI_CUDA_NEXT(c, bsri_look_at_entries, x, x.work, 256);
+    return BSR_OK;
+}
+/* The word is set, then one or two kernels look at each subject. All that the call launches after them is stopped by the word. */
+static bsr_status bsri_cuda_indices(const bsri_call *c) {
+    char *bits = (char *)c->exec->workspace;
+    int64_t bytes, patterns, none = 0;
+    int i;
+    BSRI_TRY(bsri_cuda_indices_bytes(c, &bytes));
+    BSRI_TRY(bsri_cuda_zero(c, c->exec->device_status, 8, &none, 1, bytes ? bits : NULL, bytes));
+    for (i = 0; i < c->watch->count; i++) {
+        BSRI_TRY(bsri_cuda_subject(c, &c->watch->subject[i], bits));
+        bits += 8 * bsri_subject_words(c, &c->watch->subject[i], &patterns) * patterns;
+    }
+    c->watch->done = 1;
+    return BSR_OK;
+}
+#endif /* BSRI_CUDA */
+
+#ifdef BSRI_CUDA
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-matrices: the matrix operations on the CUDA backend                                     */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Scratch is the call's workspace, cut as on the CPU; the plan says how much. What a conversion finds stays on the device:
+   nnz keeps the capacity that the caller set, crow tells the true count, and what does not fit is not written. */
+static bsr_status bsri_cuda_plan(const bsri_call *c, const bsri_cuts *cuts, int *stop) {
+    bsr_plan p = bsri_plan_default(c);
+    if (cuts->overflow) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_NONE, -1, 0);
+    p.workspace_bytes = (uint64_t)cuts->bytes;
+    return bsri_plan_settle(c, &p, stop);
+}
+static void *bsri_cuda_at(const bsri_call *c, int64_t at) { return (char *)c->exec->workspace + at; }
 
 /* Digits of a sort whose keys are below `limit`, and its scratch; runs as in bsri_dev_sort. */
 typedef struct bsri_cuda_sort {
