@@ -422,7 +422,9 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_CUDA_STREAM, BSR_WRONG_DEVICE, "the stream is of device <value>")                                      \
     X(BSR_ITEM_TUNE_DESC, BSR_BAD_ARGUMENT, "field <index> of the tuner's description can't be <value>")              \
     X(BSR_ITEM_DEVICE_STATUS, BSR_BAD_ARGUMENT, "checked indices need device_status, a word for what is found")       \
-    X(BSR_ITEM_STATUS_WORD, BSR_BAD_ARGUMENT, "no word of bsr_exec.device_status: <value>")
+    X(BSR_ITEM_STATUS_WORD, BSR_BAD_ARGUMENT, "no word of bsr_exec.device_status: <value>")                           \
+    X(BSR_ITEM_VIEW_REPEATS, BSR_BAD_STRUCTURE, "the attached schedule names line <index> twice")                     \
+    X(BSR_ITEM_INDICES_REPEAT, BSR_BAD_STRUCTURE, "output tile <index> is named twice")
 
 typedef enum bsr_item {
 #define BSRI_X(name, status, text) name,
@@ -6661,7 +6663,7 @@ BSR_API bsr_status bsr_build_scatter_indices(const bsr_context *ctx, const bsr_m
     bsri_scatter_build b;
     bsri_spans set;
     bsr_scatter_indices *x = indices;
-    int stop, count_only;
+    int stop = 0, count_only;
     set.count = 0;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SCATTER_INDICES, exec));
     BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_PRODUCT, 0));
@@ -8554,9 +8556,9 @@ typedef struct bsri_dev_indices {
     bsri_view index;
     int64_t head[8];              /* that the transposed index must have */
     uint64_t *word;               /* bsr_exec.device_status */
-    uint32_t *once, *again;       /* bits of lines or tiles: named; named again */
-    int64_t words;                /* of either, for a pattern */
-    int64_t rows, cols, parts, work;
+    uint32_t *named;              /* bits of lines or tiles */
+    int64_t words;                /* of them, for a pattern */
+    int64_t rows, cols, roles, parts, work;
     int32_t operand, ascend, exact, reserved;
 } bsri_dev_indices;
 
@@ -8704,7 +8706,7 @@ static bsr_status bsri_cuda_device(const bsri_call *c) {
 static bsri_queue bsri_cuda_queue(const bsri_call *c) {
     bsri_queue q;
     q.stream = c->exec->stream, q.max_grid = c->exec->max_grid[0], q.workspace = c->exec->workspace;
-    q.gate = c->watch->done ? c->exec->device_status : NULL;
+    q.gate.word = c->watch->done ? c->exec->device_status : NULL;
     return q;
 }
 
@@ -9072,21 +9074,23 @@ static int64_t bsri_subject_words(const bsri_call *c, const bsri_subject *s, int
     *patterns = bsri_pattern_count(s->m); /* which way it orders stands on the device: room for either */
     return bsri_ceil_div(bsri_max(bsri_block_rows(s->m), bsri_block_cols(s->m)), 32);
 }
-/* Bytes of all bits; the named and the named again of each subject stand one behind the other. */
+/* Bytes of all bits, of one subject behind the other's. */
 static bsr_status bsri_cuda_indices_bytes(const bsri_call *c, int64_t *bytes) {
     int64_t patterns, words;
     int i;
     for (i = 0, *bytes = 0; i < c->watch->count; i++) {
         words = bsri_subject_words(c, &c->watch->subject[i], &patterns);
-        if (!bsri_mul(words, 8, &words) || !bsri_mul(patterns, words, &words) || !bsri_add(*bytes, words, bytes))
+        if (!bsri_mul(words, 4, &words) || !bsri_mul(patterns, words, &words) || !bsri_add(*bytes, words, bytes) ||
+            *bytes > INT64_MAX - 8)
             return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, c->watch->subject[i].operand, -1, 0);
     }
+    *bytes = (*bytes + 7) / 8 * 8; /* they are cleared by eights */
     return BSR_OK;
 }
 /* The parts that a pattern is cut into: some entries for each thread, until there are enough CTAs. */
 static void bsri_indices_parts(bsri_dev_indices *x, int64_t entries) {
     const int64_t most = bsri_max(1, 2048 / bsri_max(1, x->patterns.count));
-    x->parts = bsri_max(1, bsri_min(bsri_ceil_div(entries, 2048), most)), x->work = x->patterns.count * x->parts;
+    x->parts = bsri_max(1, bsri_min(bsri_ceil_div(entries, 2048), most)), x->work = x->patterns.count * x->parts * x->roles;
 }
 static bsr_status bsri_cuda_indices_matrix(const bsri_call *c, const bsri_subject *s, bsri_dev_indices *x) {
     x->patterns = bsri_patterns(s->m, &x->m);
@@ -9094,9 +9098,9 @@ static bsr_status bsri_cuda_indices_matrix(const bsri_call *c, const bsri_subjec
         if (!bsri_transposed_layout(s->m, &x->index)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, s->operand, -1, 0);
         bsri_transposed_header(s->m, x->head);
     }
+    x->roles = 1 + (s->m->transposed_index != NULL) + (s->m->schedule != NULL);
     bsri_indices_parts(x, bsri_max(s->m->nnz, bsri_max(x->rows, x->cols)));
     BSRI_CUDA_NEXT(c, bsri_look_at_matrix, *x, x->work, 256);
-    if (x->words) BSRI_CUDA_NEXT(c, bsri_look_again_at_schedule, *x, x->work, 256);
     return BSR_OK;
 }
 /* One array read as two types is two patterns. */
@@ -9125,7 +9129,6 @@ static bsr_status bsri_cuda_indices_lists(const bsri_call *c, const bsri_subject
     x->lists = *(const bsr_scatter_indices *)s->other, x->shape = c->watch->shape;
     bsri_indices_parts(x, bsri_max(bsri_max(l->c_count, l->r_count), bsri_max(l->p_count, l->q_count)));
     BSRI_CUDA_NEXT(c, bsri_look_at_lists, *x, x->work, 256);
-    if (x->words) BSRI_CUDA_NEXT(c, bsri_look_again_at_lists, *x, x->work, 256);
     return BSR_OK;
 }
 static bsr_status bsri_cuda_subject(const bsri_call *c, const bsri_subject *s, char *bits) {
@@ -9133,8 +9136,8 @@ static bsr_status bsri_cuda_subject(const bsri_call *c, const bsri_subject *s, c
     int64_t patterns;
     memset(&x, 0, sizeof x);
     x.word = c->exec->device_status, x.operand = s->operand, x.ascend = s->ascend, x.exact = s->exact;
-    x.words = bsri_subject_words(c, s, &patterns), x.patterns = bsri_batch_none();
-    x.once = (uint32_t *)(void *)bits, x.again = x.once + x.words * patterns;
+    x.words = bsri_subject_words(c, s, &patterns), x.named = (uint32_t *)(void *)bits;
+    x.patterns = bsri_batch_none(), x.roles = 1;
     if (s->m) x.m = *s->m, x.rows = bsri_block_rows(s->m), x.cols = bsri_block_cols(s->m);
     if (s->kind == BSRI_SUBJECT_MATRIX) return bsri_cuda_indices_matrix(c, s, &x);
     if (s->kind == BSRI_SUBJECT_PAIR) return bsri_cuda_indices_pair(c, s, &x);
@@ -9143,7 +9146,7 @@ static bsr_status bsri_cuda_subject(const bsri_call *c, const bsri_subject *s, c
     BSRI_CUDA_NEXT(c, bsri_look_at_entries, x, x.work, 256);
     return BSR_OK;
 }
-/* The word is set, then one or two kernels look at each subject. All that the call launches after them is stopped by the word. */
+/* The word is set, then a kernel looks at each subject. All that the call launches after them is stopped by the word. */
 static bsr_status bsri_cuda_indices(const bsri_call *c) {
     char *bits = (char *)c->exec->workspace;
     int64_t bytes, patterns, none = 0;
@@ -9152,7 +9155,7 @@ static bsr_status bsri_cuda_indices(const bsri_call *c) {
     BSRI_TRY(bsri_cuda_zero(c, c->exec->device_status, 8, &none, 1, bytes ? bits : NULL, bytes));
     for (i = 0; i < c->watch->count; i++) {
         BSRI_TRY(bsri_cuda_subject(c, &c->watch->subject[i], bits));
-        bits += 8 * bsri_subject_words(c, &c->watch->subject[i], &patterns) * patterns;
+        bits += 4 * bsri_subject_words(c, &c->watch->subject[i], &patterns) * patterns;
     }
     c->watch->done = 1;
     return BSR_OK;

@@ -61,9 +61,12 @@ namespace {
 /* Under BSR_EXEC_CHECK_INDICES every kernel of an operation is given the word that the check before it has left (null without the
    flag), and ends where that is not 0, before anything else. Such launches begin when the check has ended, never early. So all
    kernels, the multi-launch ones too, are stopped in one way; without the flag it is a test of a parameter. */
-typedef const uint64_t *bsri_gate;
-#define BSRI_ENTER(gate) \
-    if (gate && *gate) return
+struct alignas(64) bsri_gate { /* the first parameter: what each kernel reads first of constant memory stands before it */
+    const uint64_t *word;
+};
+#define BSRI_GATE const __grid_constant__ bsri_gate gate
+#define BSRI_ENTER \
+    if (gate.word && *gate.word) return
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>device-numbers: element types in registers                                                   */
@@ -614,22 +617,22 @@ static unsigned bsri_grid(int64_t work, const bsri_queue &queue) {
    other, where their number is even: of what they ask for at once the L2 reads less. */
 static cudaError_t bsri_launch_function(const void *function, void *parameters, int64_t work, unsigned threads, int64_t shared,
                                         bsri_queue stream, int early, int pairs) {
-    void *args[2] = {parameters, &stream.gate};
+    void *args[2] = {&stream.gate, parameters};
     cudaLaunchAttribute how[2] = {};
     cudaLaunchConfig_t config = {};
     how[0].id = cudaLaunchAttributeProgrammaticStreamSerialization, how[0].val.programmaticStreamSerializationAllowed = 1;
     how[1].id = cudaLaunchAttributeClusterDimension;
     how[1].val.clusterDim.x = 2, how[1].val.clusterDim.y = how[1].val.clusterDim.z = 1;
     config.gridDim = dim3(bsri_grid(work, stream)), config.blockDim = dim3(threads);
-    early = early && !stream.gate; /* not before the check has ended */
+    early = early && !stream.gate.word; /* not before the check has ended */
     config.dynamicSmemBytes = (size_t)shared, config.stream = stream, config.attrs = how + !early;
     config.numAttrs = (early != 0) + (pairs && config.gridDim.x % 2 == 0);
     return cudaLaunchKernelExC(&config, function, args);
 }
 /* A kernel that is always the same one. */
 template <class P>
-static cudaError_t bsri_launch(void (*kernel)(const P, bsri_gate), const P &p, int64_t work, unsigned threads, bsri_queue stream,
-                               int early) {
+static cudaError_t bsri_launch(void (*kernel)(const bsri_gate, const P), const P &p, int64_t work, unsigned threads,
+                               bsri_queue stream, int early) {
     return bsri_launch_function((const void *)kernel, (void *)&p, work, threads, 0, stream, early, 0);
 }
 /* What a chooser chose, with the parameters that it made. */
@@ -722,8 +725,8 @@ static __device__ void bsri_simt_finish(const bsri_dev_product &p, const typenam
 }
 template <class A, class F, class Tile>
 __global__ void __launch_bounds__(256, sizeof(A) == 8 ? 1 : 2)
-    bsri_product_simt(const __grid_constant__ bsri_dev_product p, bsri_gate gate) {
-    BSRI_ENTER(gate);
+    bsri_product_simt(BSRI_GATE, const __grid_constant__ bsri_dev_product p) {
+    BSRI_ENTER;
     __shared__ typename Tile::shared s;
     const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha, beta = p.beta_ptr ? *p.beta_ptr : p.beta;
     const int64_t total = p.items * p.panels * p.tiles * p.subs;
@@ -804,8 +807,8 @@ static __device__ void bsri_simt_finish_block(const bsri_dev_sampled &p, const t
 }
 template <class A, class F, class Tile>
 __global__ void __launch_bounds__(256, sizeof(A) == 8 ? 1 : 2)
-    bsri_sampled_simt(const __grid_constant__ bsri_dev_sampled p, bsri_gate gate) {
-    BSRI_ENTER(gate);
+    bsri_sampled_simt(BSRI_GATE, const __grid_constant__ bsri_dev_sampled p) {
+    BSRI_ENTER;
     __shared__ typename Tile::shared s;
     const int64_t br = p.out.block_rows, bc = p.out.block_cols, rows_in = bsri_block_rows(&p.out);
     const int64_t total = p.items * p.out.nnz * p.subs * p.panels;
@@ -1896,8 +1899,8 @@ __device__ __forceinline__ void bsri_mma_multiply(const bsri_dev_mma &m, bsri_mm
 #endif
 
 template <class T, class L> __global__ void __launch_bounds__(384, 1)
-    bsri_product_mma(const __grid_constant__ bsri_dev_mma m, bsri_gate gate) {
-    BSRI_ENTER(gate);
+    bsri_product_mma(BSRI_GATE, const __grid_constant__ bsri_dev_mma m) {
+    BSRI_ENTER;
 #ifdef BSRI_MMA_CODE
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ bsri_mma_list s;
@@ -2054,8 +2057,8 @@ __device__ __forceinline__ void bsri_mma_sampled_store(const bsri_dev_mma_sample
 }
 #endif
 template <class T, class L>
-__global__ void __launch_bounds__(256, 2) bsri_sampled_mma(const __grid_constant__ bsri_dev_mma_sampled m, bsri_gate gate) {
-    BSRI_ENTER(gate);
+__global__ void __launch_bounds__(256, 2) bsri_sampled_mma(BSRI_GATE, const __grid_constant__ bsri_dev_mma_sampled m) {
+    BSRI_ENTER;
 #ifdef BSRI_MMA_CODE
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ bsri_mma_sampled_shared s;
@@ -2281,8 +2284,8 @@ template <class T, int MI, int NI, bool B_ROWS> struct bsri_skinny {
 };
 template <class T, int MI, int NI, bool B_ROWS>
 __global__ void __launch_bounds__(NI == 1 ? 512 : 256, NI == 2 ? 4 : 2)
-    bsri_product_skinny(const __grid_constant__ bsri_dev_skinny m, bsri_gate gate) {
-    BSRI_ENTER(gate);
+    bsri_product_skinny(BSRI_GATE, const __grid_constant__ bsri_dev_skinny m) {
+    BSRI_ENTER;
 #ifdef BSRI_MMA_CODE
     typedef bsri_skinny<T, MI, NI, B_ROWS> skinny;
     bsri_skinny_begin(m);
@@ -2577,8 +2580,8 @@ __device__ __forceinline__ void bsri_mma_short_tiles(const bsri_dev_mma &m, bsri
 }
 #endif
 template <class T, class L>
-__global__ void __launch_bounds__(128, L::CTAS) bsri_product_short(const __grid_constant__ bsri_dev_mma m, bsri_gate gate) {
-    BSRI_ENTER(gate);
+__global__ void __launch_bounds__(128, L::CTAS) bsri_product_short(BSRI_GATE, const __grid_constant__ bsri_dev_mma m) {
+    BSRI_ENTER;
 #ifdef BSRI_MMA_CODE
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ bsri_dev_finisher finisher[4];
@@ -3943,8 +3946,8 @@ template <class T, int MI, int NI> struct bsri_few {
 };
 template <class T, int MI, int NI>
 __global__ void __launch_bounds__(32 * bsri_few<T, MI, NI>::WARPS, NI == 4 || NI == 16 ? 2 : 3)
-    bsri_product_few(const __grid_constant__ bsri_dev_few m, bsri_gate gate) {
-    BSRI_ENTER(gate);
+    bsri_product_few(BSRI_GATE, const __grid_constant__ bsri_dev_few m) {
+    BSRI_ENTER;
 #ifdef BSRI_WGMMA_CODE
     typedef bsri_few<T, MI, NI> few;
     extern __shared__ __align__(1024) char bsri_shared[];
@@ -5797,8 +5800,8 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
 };
 
 template <class T, class L>
-__global__ void __launch_bounds__(384, 1) bsri_product_wgmma(const __grid_constant__ bsri_dev_wgmma m, bsri_gate gate) {
-    BSRI_ENTER(gate);
+__global__ void __launch_bounds__(384, 1) bsri_product_wgmma(BSRI_GATE, const __grid_constant__ bsri_dev_wgmma m) {
+    BSRI_ENTER;
 #ifdef BSRI_WGMMA_CODE
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ bsri_wgmma_list<L::GROUP> s;
@@ -6304,8 +6307,8 @@ template <class F> struct bsri_softmax_any {
     }
 };
 template <class F> __global__ void __launch_bounds__(256, 2)
-    bsri_softmax_simt(const __grid_constant__ bsri_dev_softmax p, bsri_gate gate) {
-    BSRI_ENTER(gate);
+    bsri_softmax_simt(BSRI_GATE, const __grid_constant__ bsri_dev_softmax p) {
+    BSRI_ENTER;
     for (int64_t work = blockIdx.x; work < p.work; work += gridDim.x) {
         const bsri_dev_row r(p, work);
         bsri_softmax_any<F> one = {p, r, {nullptr, nullptr, nullptr}};
@@ -6631,8 +6634,8 @@ template <class T> struct bsri_softmax_packed {
 #endif
 template <class T, bool BACKWARD>
 __global__ void __launch_bounds__(256, BACKWARD ? 2 : BSRI_SOFTMAX_CTAS)
-    bsri_softmax_fast(const __grid_constant__ bsri_dev_softmax p, bsri_gate gate) {
-    BSRI_ENTER(gate);
+    bsri_softmax_fast(BSRI_GATE, const __grid_constant__ bsri_dev_softmax p) {
+    BSRI_ENTER;
 #if __CUDA_ARCH__ >= 900
     bsri_dev_let_next_start(), bsri_dev_wait_for_last();
 #endif
@@ -6877,8 +6880,8 @@ template <class F, class Tile> struct bsri_attention_simt_tile {
 /* Two CTAs of small tiles a multiprocessor: by one blocks of 16 take up to 1.7 times as long. */
 template <class F, class Tile>
 __global__ void __launch_bounds__(256, Tile::TM == 16 ? 2 : 1)
-    bsri_attention_simt(const __grid_constant__ bsri_dev_attention p, bsri_gate gate) {
-    BSRI_ENTER(gate);
+    bsri_attention_simt(BSRI_GATE, const __grid_constant__ bsri_dev_attention p) {
+    BSRI_ENTER;
     __shared__ bsri_attention_simt_tile<F, Tile> tile;
     const int64_t total = p.items * p.panels * p.tiles * p.block_rows, bc = p.mask.block_cols;
     for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
@@ -7473,8 +7476,8 @@ template <class T, int HD, int MT, bool FULL> struct bsri_attention_warp {
 #endif
 /* CTAs of 1 to 4 warps. */
 template <class T, int HD, int MT, bool FULL>
-__global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_constant__ bsri_dev_attention p, bsri_gate gate) {
-    BSRI_ENTER(gate);
+__global__ void __launch_bounds__(128, 2) bsri_attention_mma(BSRI_GATE, const __grid_constant__ bsri_dev_attention p) {
+    BSRI_ENTER;
 #ifdef BSRI_MMA_CODE
     extern __shared__ __align__(256) uint4 bsri_attention_memory[];
     __shared__ bsri_dev_query t; /* not in registers: they are scarce */
@@ -8056,8 +8059,8 @@ __device__ __forceinline__ void bsri_wgmma_sampled_tiles(const bsri_dev_wgmma_sa
 }
 #endif
 template <class T>
-__global__ void __launch_bounds__(384, 1) bsri_sampled_wgmma(const __grid_constant__ bsri_dev_wgmma_sampled m, bsri_gate gate) {
-    BSRI_ENTER(gate);
+__global__ void __launch_bounds__(384, 1) bsri_sampled_wgmma(BSRI_GATE, const __grid_constant__ bsri_dev_wgmma_sampled m) {
+    BSRI_ENTER;
 #ifdef BSRI_WGMMA_CODE
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ bsri_wgmma_sampled_shared s;
@@ -8918,8 +8921,8 @@ __device__ __forceinline__ void bsri_flash_consume(const bsri_dev_flash &m, bsri
 #endif
 
 template <class S> __global__ void __launch_bounds__(384, 1)
-    bsri_attention_wgmma(const __grid_constant__ bsri_dev_flash m, bsri_gate gate) {
-    BSRI_ENTER(gate);
+    bsri_attention_wgmma(BSRI_GATE, const __grid_constant__ bsri_dev_flash m) {
+    BSRI_ENTER;
 #ifdef BSRI_WGMMA_CODE
     extern __shared__ __align__(1024) char bsri_flash_memory[];
     static_assert(sizeof(bsri_flash_control<S>) <= S::CONTROL, "too little shared memory");
@@ -9024,8 +9027,8 @@ static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsr
 /* >>device-sort: filling, stable radix sort of runs of keys                                      */
 /* ---------------------------------------------------------------------------------------------- */
 
-static __global__ void __launch_bounds__(256) bsri_fill_words(const __grid_constant__ bsri_dev_fill f, bsri_gate gate) {
-    BSRI_ENTER(gate);
+static __global__ void __launch_bounds__(256) bsri_fill_words(BSRI_GATE, const __grid_constant__ bsri_dev_fill f) {
+    BSRI_ENTER;
     bsri_dev_let_next_start(), bsri_dev_wait_for_last();
     const int64_t total = f.words + f.more_words, step = (int64_t)gridDim.x * 256;
     const int64_t spare =
@@ -9107,9 +9110,8 @@ __device__ __forceinline__ int bsri_dev_digit(const bsri_dev_sort &s, int64_t ke
     return (int)((uint64_t)key >> s.shift) & ((int)s.digits - 1);
 }
 
-template <class I> __global__ void __launch_bounds__(256)
-    bsri_sort_count(const __grid_constant__ bsri_dev_sort s, bsri_gate gate) {
-    BSRI_ENTER(gate);
+template <class I> __global__ void __launch_bounds__(256) bsri_sort_count(BSRI_GATE, const __grid_constant__ bsri_dev_sort s) {
+    BSRI_ENTER;
     __shared__ uint32_t count[256];
     bsri_dev_let_next_start(), bsri_dev_wait_for_last();
     for (int64_t slot = blockIdx.x; slot < s.slots; slot += gridDim.x) {
@@ -9129,9 +9131,8 @@ template <class I> __global__ void __launch_bounds__(256)
     }
 }
 /* A warp per run and digit: counts become what stands before, inside the digit. */
-template <class I> __global__ void __launch_bounds__(256)
-    bsri_sort_scan(const __grid_constant__ bsri_dev_sort s, bsri_gate gate) {
-    BSRI_ENTER(gate);
+template <class I> __global__ void __launch_bounds__(256) bsri_sort_scan(BSRI_GATE, const __grid_constant__ bsri_dev_sort s) {
+    BSRI_ENTER;
     bsri_dev_let_next_start(), bsri_dev_wait_for_last();
     const int lane = threadIdx.x & 31;
     const int64_t total = s.patterns.count * s.digits, step = (int64_t)gridDim.x * 8;
@@ -9252,8 +9253,8 @@ __device__ __forceinline__ uint32_t bsri_dev_scatter_join(uint32_t (&count)[8][2
    inside the tile first, entries leave in runs. */
 template <class I>
 __global__ void __launch_bounds__(256, sizeof(I) == 4 ? 4 : 2)
-    bsri_sort_scatter(const __grid_constant__ bsri_dev_sort s, bsri_gate gate) {
-    BSRI_ENTER(gate);
+    bsri_sort_scatter(BSRI_GATE, const __grid_constant__ bsri_dev_sort s) {
+    BSRI_ENTER;
     __shared__ uint32_t count[8][256];
     __shared__ I base[256], part[33], staged[2048];
     __shared__ uint8_t digits[2048];
@@ -9314,9 +9315,8 @@ __global__ void __launch_bounds__(256, sizeof(I) == 4 ? 4 : 2)
     }
 }
 /* Where each column starts among the sorted keys: each entry writes the columns after its predecessor's up to its own. */
-template <class I> __global__ void __launch_bounds__(256)
-    bsri_sort_starts(const __grid_constant__ bsri_dev_sort s, bsri_gate gate) {
-    BSRI_ENTER(gate);
+template <class I> __global__ void __launch_bounds__(256) bsri_sort_starts(BSRI_GATE, const __grid_constant__ bsri_dev_sort s) {
+    BSRI_ENTER;
     bsri_dev_wait_for_last();
     const int lane = threadIdx.x & 31;
     for (int64_t slot = blockIdx.x; slot < s.slots; slot += gridDim.x) {
@@ -9395,8 +9395,8 @@ __device__ __forceinline__ int64_t bsri_dev_distinct(const bsri_dev_line &x, int
     return __shfl_sync(~0u, distinct, 31);
 }
 /* A warp per line: its key, how many different entries it has, and its bit set. */
-static __global__ void BSRI_BOUNDS(256) bsri_lines_measure(const __grid_constant__ bsri_dev_lines l, bsri_gate gate) {
-    BSRI_ENTER(gate);
+static __global__ void BSRI_BOUNDS(256) bsri_lines_measure(BSRI_GATE, const __grid_constant__ bsri_dev_lines l) {
+    BSRI_ENTER;
     bsri_dev_wait_for_last(); /* the next one's CTAs would crowd where there is room: 26 us instead of 15 for 4096 lines */
     const int lane = threadIdx.x & 31, dt = l.m.index_dtype;
     const int64_t total = l.patterns.count * l.count, step = (int64_t)gridDim.x * 8;
@@ -9421,8 +9421,8 @@ static __global__ void BSRI_BOUNDS(256) bsri_lines_measure(const __grid_constant
 
 /* A warp per four lines: how many come before a line is its place. Keys are fetched by the CTA in tiles: one by one all CTAs
    would ask the same part of the L2 at once (4096 lines: 17 us). */
-static __global__ void __launch_bounds__(256) bsri_rank_lines(const __grid_constant__ bsri_dev_rank r, bsri_gate gate) {
-    BSRI_ENTER(gate);
+static __global__ void __launch_bounds__(256) bsri_rank_lines(BSRI_GATE, const __grid_constant__ bsri_dev_rank r) {
+    BSRI_ENTER;
     __shared__ uint64_t tile[2048];
     const int lane = threadIdx.x & 31, n = (int)r.n, full = (int)r.full;
     const int64_t parts = (r.n + 31) / 32, total = r.patterns * parts;
@@ -9464,8 +9464,8 @@ static __global__ void __launch_bounds__(256) bsri_rank_lines(const __grid_const
         }
     }
 }
-static __global__ void __launch_bounds__(1024) bsri_rank_tall(const __grid_constant__ bsri_dev_rank r, bsri_gate gate) {
-    BSRI_ENTER(gate);
+static __global__ void __launch_bounds__(1024) bsri_rank_tall(BSRI_GATE, const __grid_constant__ bsri_dev_rank r) {
+    BSRI_ENTER;
     __shared__ int64_t part[33];
     int64_t all = 0, tall = 0, sum;
     bsri_dev_wait_for_last();
@@ -9496,8 +9496,8 @@ __device__ __forceinline__ uint32_t bsri_dev_block_min(uint32_t v, uint32_t *par
 /* Greedy grouping of up to 256 lines without repeats, as bsri_lines_group: thread t holds the t-th line of the order as WORDS
    words of bits, so that a step is a few instructions, one barrier for the choice and one for the union. */
 template <int WORDS> __global__ void __launch_bounds__(256, 1)
-    bsri_group_bits(const __grid_constant__ bsri_dev_lines l, bsri_gate gate) {
-    BSRI_ENTER(gate);
+    bsri_group_bits(BSRI_GATE, const __grid_constant__ bsri_dev_lines l) {
+    BSRI_ENTER;
     __shared__ __align__(16) uint32_t joined[WORDS];
     __shared__ uint32_t part[2][32];
     const int t = threadIdx.x, lane = t & 31, warp = t / 32, count = (int)l.count, words = (int)l.words, group = (int)l.group,
@@ -9597,8 +9597,8 @@ __device__ __forceinline__ int bsri_group_join(const bsri_dev_lines &l, int64_t 
 /* The same for any lines: a warp per line left. Where there are bit sets their union stands in shared memory; else stamps of
    the current union in device memory. */
 #define BSRI_GROUP_WORDS 8192
-static __global__ void BSRI_BOUNDS(1024) bsri_group_lists(const __grid_constant__ bsri_dev_lines l, bsri_gate gate) {
-    BSRI_ENTER(gate);
+static __global__ void BSRI_BOUNDS(1024) bsri_group_lists(BSRI_GATE, const __grid_constant__ bsri_dev_lines l) {
+    BSRI_ENTER;
     __shared__ int32_t left[2][257];
     __shared__ uint32_t losses[256];
     __shared__ uint32_t joined[BSRI_GROUP_WORDS], part[2][32];
@@ -9748,8 +9748,8 @@ __device__ __forceinline__ void bsri_expand_pieces(const bsri_dev_expand &x, con
 }
 /* A block works on some rows of a block row and a panel of block columns: first which block stands where, then element by
    element. */
-static __global__ void BSRI_BOUNDS(256) bsri_expand_panel(const __grid_constant__ bsri_dev_expand x, bsri_gate gate) {
-    BSRI_ENTER(gate);
+static __global__ void BSRI_BOUNDS(256) bsri_expand_panel(BSRI_GATE, const __grid_constant__ bsri_dev_expand x) {
+    BSRI_ENTER;
     __shared__ int64_t place[BSRI_EXPAND_PANEL];
     const int64_t br = x.m.block_rows, bc = x.m.block_cols;
     const int dt = x.m.index_dtype, to = x.out.dtype, from = x.m.dtype;
@@ -9823,8 +9823,8 @@ __device__ __forceinline__ void bsri_bits_pieces(const bsri_dev_build &b, uint32
     }
 }
 /* Which blocks of a panel of some rows of a block row hold something: as a bit each, added to what other rows found. */
-static __global__ void BSRI_BOUNDS(256) bsri_bits_dense(const __grid_constant__ bsri_dev_build b, bsri_gate gate) {
-    BSRI_ENTER(gate);
+static __global__ void BSRI_BOUNDS(256) bsri_bits_dense(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+    BSRI_ENTER;
     __shared__ uint32_t held[BSRI_EXPAND_PANEL];
     const int64_t br = b.to.block_rows, bc = b.to.block_cols, subs = bsri_ceil_div(br, b.height);
     const int64_t work_end = b.batch.count * b.rows * b.panels * subs;
@@ -9862,8 +9862,8 @@ static __global__ void BSRI_BOUNDS(256) bsri_bits_dense(const __grid_constant__ 
     }
 }
 /* The bits of a block mask, a warp per word. */
-static __global__ void __launch_bounds__(256) bsri_bits_mask(const __grid_constant__ bsri_dev_build b, bsri_gate gate) {
-    BSRI_ENTER(gate);
+static __global__ void __launch_bounds__(256) bsri_bits_mask(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+    BSRI_ENTER;
     const int lane = threadIdx.x & 31;
     const int64_t total = b.batch.count * b.item_words, step = (int64_t)gridDim.x * 8;
     for (int64_t work = blockIdx.x * (int64_t)8 + threadIdx.x / 32; work < total; work += step) {
@@ -9897,8 +9897,8 @@ __device__ __forceinline__ bsri_dev_kept bsri_dev_kept_of(const bsri_dev_build &
     }
     return k;
 }
-static __global__ void __launch_bounds__(256) bsri_build_counts(const __grid_constant__ bsri_dev_build b, bsri_gate gate) {
-    BSRI_ENTER(gate);
+static __global__ void __launch_bounds__(256) bsri_build_counts(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+    BSRI_ENTER;
     const int lane = threadIdx.x & 31;
     const int64_t total = b.batch.count * b.rows, step = (int64_t)gridDim.x * 8;
     for (int64_t work = blockIdx.x * (int64_t)8 + threadIdx.x / 32; work < total; work += step) {
@@ -9910,8 +9910,8 @@ static __global__ void __launch_bounds__(256) bsri_build_counts(const __grid_con
     }
 }
 /* Counts to positions, and crow: a block per item; of ragged items one block runs through all. */
-static __global__ void __launch_bounds__(1024) bsri_build_crow(const __grid_constant__ bsri_dev_build b, bsri_gate gate) {
-    BSRI_ENTER(gate);
+static __global__ void __launch_bounds__(1024) bsri_build_crow(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+    BSRI_ENTER;
     __shared__ int64_t part[33];
     const int64_t parts = b.ragged ? 1 : b.batch.count, each = b.ragged ? b.batch.count * b.rows : b.rows;
     const int dt = b.to.index_dtype;
@@ -9938,13 +9938,13 @@ static __global__ void __launch_bounds__(1024) bsri_build_crow(const __grid_cons
     }
 }
 /* Without block rows crow still has its last entry. */
-static __global__ void __launch_bounds__(256) bsri_build_no_rows(const __grid_constant__ bsri_dev_build b, bsri_gate gate) {
-    BSRI_ENTER(gate);
+static __global__ void __launch_bounds__(256) bsri_build_no_rows(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+    BSRI_ENTER;
     for (int64_t item = blockIdx.x * (int64_t)256 + threadIdx.x; item < b.batch.count; item += (int64_t)gridDim.x * 256)
         bsri_set_index((void *)bsri_dev_matrix_item(&b.batch, item, &b.to).crow, b.to.index_dtype, 0, 0);
 }
-static __global__ void BSRI_BOUNDS(256) bsri_build_cols(const __grid_constant__ bsri_dev_build b, bsri_gate gate) {
-    BSRI_ENTER(gate);
+static __global__ void BSRI_BOUNDS(256) bsri_build_cols(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+    BSRI_ENTER;
     const int lane = threadIdx.x & 31, dt = b.to.index_dtype;
     const int64_t total = b.batch.count * b.rows, step = (int64_t)gridDim.x * 8;
     for (int64_t work = blockIdx.x * (int64_t)8 + threadIdx.x / 32; work < total; work += step) {
@@ -9992,8 +9992,8 @@ __device__ __forceinline__ void bsri_build_pieces(const bsri_dev_build &b, const
     }
 }
 /* Values of the stored blocks, 1024 elements a block, out of the source. */
-static __global__ void BSRI_BOUNDS(256) bsri_build_values(const __grid_constant__ bsri_dev_build b, bsri_gate gate) {
-    BSRI_ENTER(gate);
+static __global__ void BSRI_BOUNDS(256) bsri_build_values(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+    BSRI_ENTER;
     const int64_t br = b.to.block_rows, bc = b.to.block_cols, area = br * bc;
     const int64_t each = b.pieces ? bsri_min(8, 16 / bsri_dev_size(b.to.dtype)) : 1; /* elements of a piece */
     const int64_t item_work = bsri_ceil_div(b.capacity * area, 1024 * each);
@@ -10167,8 +10167,8 @@ __device__ __forceinline__ bool bsri_dev_stands_in(const void *list, int dt, int
 }
 /* A stage, `parts` blocks per pattern. After a failure in an earlier stage nothing is looked at. */
 static __global__ void __launch_bounds__(256, 2)
-    bsri_validate_stage(const __grid_constant__ bsri_dev_validate v, bsri_gate gate) {
-    BSRI_ENTER(gate);
+    bsri_validate_stage(BSRI_GATE, const __grid_constant__ bsri_dev_validate v) {
+    BSRI_ENTER;
     const int stage = v.stage, dt = v.m.index_dtype;
     const int64_t n = v.schedule.groups * v.group, step = v.parts * 256;
     if ((int)(*v.record >> 58) < stage) return;
@@ -10220,8 +10220,8 @@ static __global__ void __launch_bounds__(256, 2)
 }
 /* One pattern's unions, a warp per group: of each member the entries that no earlier one has; lists ascend without repeats by
    now. */
-static __global__ void __launch_bounds__(256) bsri_validate_unions(const __grid_constant__ bsri_dev_validate v, bsri_gate gate) {
-    BSRI_ENTER(gate);
+static __global__ void __launch_bounds__(256) bsri_validate_unions(BSRI_GATE, const __grid_constant__ bsri_dev_validate v) {
+    BSRI_ENTER;
     const int lane = threadIdx.x & 31, dt = v.m.index_dtype, group = (int)v.group;
     const int32_t *lengths = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[1]) + v.pattern * v.schedule.groups;
     if ((int)(*v.record >> 58) < BSRI_STAGE_UNIONS) return;
@@ -10245,8 +10245,8 @@ static __global__ void __launch_bounds__(256) bsri_validate_unions(const __grid_
     }
 }
 /* What the first failure was. */
-static __global__ void bsri_validate_describe(const __grid_constant__ bsri_dev_validate v, bsri_gate gate) {
-    BSRI_ENTER(gate);
+static __global__ void bsri_validate_describe(BSRI_GATE, const __grid_constant__ bsri_dev_validate v) {
+    BSRI_ENTER;
     const uint64_t first = *v.record, place = first & (((uint64_t)1 << 58) - 1);
     bsri_dev_finding f = {0, -1, 0};
     if (first != ~(uint64_t)0) {
@@ -10332,11 +10332,13 @@ template <class I>
 static __device__ void bsri_dev_look_at_transposed(const bsri_dev_indices &x, const bsri_dev_pattern<I> &p,
                                                    const bsri_dev_share &all) {
     const int64_t *have = (const int64_t *)x.m.transposed_index, lines = p.i * (p.cols + 1);
-    for (int w = 0; w < 6; w++)
-        if (have[w] != x.head[w]) {
-            if (all.thread == 0) bsri_dev_tell(x, BSR_ITEM_VIEW_HEADER, w);
-            return;
-        }
+    int wrong = -1;
+#pragma unroll
+    for (int w = 5; w >= 0; w--) wrong = have[w] != x.head[w] ? w : wrong; /* all at once */
+    if (wrong >= 0) {
+        if (all.thread == 0) bsri_dev_tell(x, BSR_ITEM_VIEW_HEADER, wrong);
+        return;
+    }
     const I *ccol = (const I *)((const char *)have + x.index.at[0]) + lines;
     const I *row = (const I *)((const char *)have + x.index.at[1]) + p.shift;
     const I *position = (const I *)((const char *)have + x.index.at[2]) + p.shift;
@@ -10379,14 +10381,11 @@ struct bsri_dev_schedule {
         lengths = order + (x.patterns.count * groups * group + 15) / 16 * 16 + i * groups, order += i * groups * group;
     }
 };
-/* Marks a line or tile; one that comes again is marked for it. */
-__device__ __forceinline__ void bsri_dev_name(const bsri_dev_indices &x, int64_t pattern, int64_t line) {
-    const int64_t at = pattern * x.words + line / 32;
+/* Marks a line or tile; of what comes again the number is told, as which of its entries comes first is chance. */
+__device__ __forceinline__ void bsri_dev_name(const bsri_dev_indices &x, int64_t pattern, int64_t line, int item,
+                                              int64_t number) {
     const uint32_t bit = 1u << line % 32;
-    if (atomicOr(&x.once[at], bit) & bit) atomicOr(&x.again[at], bit);
-}
-__device__ __forceinline__ bool bsri_dev_named_again(const bsri_dev_indices &x, int64_t pattern, int64_t line) {
-    return x.again[pattern * x.words + line / 32] >> line % 32 & 1;
+    if (atomicOr(&x.named[pattern * x.words + line / 32], bit) & bit) bsri_dev_tell(x, item, number);
 }
 /* Every line once, -1 where there are no lines left. */
 static __device__ void bsri_dev_look_at_schedule(const bsri_dev_indices &x, int64_t i, const bsri_dev_share &all) {
@@ -10398,18 +10397,24 @@ static __device__ void bsri_dev_look_at_schedule(const bsri_dev_indices &x, int6
     const int64_t n = s.groups * s.group;
     all.each<int32_t>(s.order, n, [&](int64_t k, int64_t line, int64_t) {
         if (line < -1 || line >= s.lines || (line < 0) != (k >= s.lines)) bsri_dev_tell(x, BSR_ITEM_VIEW_CONTENT, i * n + k);
-        else if (line >= 0) bsri_dev_name(x, i, line);
+        else if (line >= 0) bsri_dev_name(x, i, line, BSR_ITEM_VIEW_REPEATS, i * s.lines + line);
     });
     all.each<int32_t>(s.lengths, s.groups, [&](int64_t k, int64_t length, int64_t) {
         if (length < 0 || length > s.others) bsri_dev_tell(x, BSR_ITEM_VIEW_CONTENT, i * s.groups + k);
     });
 }
+/* Row pointers and columns, transposed index, schedule: each by CTAs of its own, so that none waits for another. */
 template <class I>
-static __device__ void bsri_dev_look_at_pattern(const bsri_dev_indices &x, int64_t i, const bsri_dev_share &all) {
+static __device__ void bsri_dev_look_at_pattern(const bsri_dev_indices &x, int64_t at, const bsri_dev_share &all) {
+    const int64_t i = at / x.roles;
+    const int role = (int)(at % x.roles);
+    if (role && (role == 2 || !x.m.transposed_index)) {
+        bsri_dev_look_at_schedule(x, i, all);
+        return;
+    }
     const bsri_dev_pattern<I> p(x, i);
-    bsri_dev_look_at_crow(x, p, all), bsri_dev_look_at_cols(x, p, all);
-    if (x.m.transposed_index) bsri_dev_look_at_transposed(x, p, all);
-    if (x.m.schedule) bsri_dev_look_at_schedule(x, i, all);
+    if (role) bsri_dev_look_at_transposed(x, p, all);
+    else bsri_dev_look_at_crow(x, p, all), bsri_dev_look_at_cols(x, p, all);
 }
 /* Both patterns are looked at by themselves elsewhere: here only whether they are the same. */
 template <class I> static __device__ void bsri_dev_look_at_both(const bsri_dev_indices &x, int64_t i, const bsri_dev_share &all) {
@@ -10464,7 +10469,7 @@ static __device__ void bsri_dev_look_at_lists(const bsri_dev_indices &x, const b
     all.each<int64_t>(l.r_offsets, l.r_count, [&](int64_t k, int64_t now, int64_t) {
         const int64_t tile = bsri_dev_tile_of(s, now);
         if (tile < 0 || (compressed && now / s.n / s.ms >= rows)) bsri_dev_tell(x, BSR_ITEM_INDICES_RANGE, k);
-        else bsri_dev_name(x, 0, tile);
+        else bsri_dev_name(x, 0, tile, BSR_ITEM_INDICES_REPEAT, tile);
     });
 }
 
@@ -10476,41 +10481,21 @@ static __device__ void bsri_dev_look_at_lists(const bsri_dev_indices &x, const b
         look;                                                                                       \
     }
 #define BSRI_LOOK_BY_TYPE(look, ...) (x.m.index_dtype == BSR_I64 ? look<int64_t>(__VA_ARGS__) : look<int32_t>(__VA_ARGS__))
-static __global__ void BSRI_BOUNDS(256) bsri_look_at_matrix(const __grid_constant__ bsri_dev_indices x, bsri_gate gate) {
-    BSRI_ENTER(gate);
+static __global__ void BSRI_BOUNDS(256) bsri_look_at_matrix(BSRI_GATE, const __grid_constant__ bsri_dev_indices x) {
+    BSRI_ENTER;
     BSRI_LOOK(BSRI_LOOK_BY_TYPE(bsri_dev_look_at_pattern, x, work / x.parts, all), x)
 }
-static __global__ void BSRI_BOUNDS(256) bsri_look_at_pair(const __grid_constant__ bsri_dev_indices x, bsri_gate gate) {
-    BSRI_ENTER(gate);
+static __global__ void BSRI_BOUNDS(256) bsri_look_at_pair(BSRI_GATE, const __grid_constant__ bsri_dev_indices x) {
+    BSRI_ENTER;
     BSRI_LOOK(BSRI_LOOK_BY_TYPE(bsri_dev_look_at_both, x, work / x.parts, all), x)
 }
-static __global__ void BSRI_BOUNDS(256) bsri_look_at_entries(const __grid_constant__ bsri_dev_indices x, bsri_gate gate) {
-    BSRI_ENTER(gate);
+static __global__ void BSRI_BOUNDS(256) bsri_look_at_entries(BSRI_GATE, const __grid_constant__ bsri_dev_indices x) {
+    BSRI_ENTER;
     BSRI_LOOK(BSRI_LOOK_BY_TYPE(bsri_dev_look_at_places, x, all), x)
 }
-static __global__ void BSRI_BOUNDS(256) bsri_look_at_lists(const __grid_constant__ bsri_dev_indices x, bsri_gate gate) {
-    BSRI_ENTER(gate);
+static __global__ void BSRI_BOUNDS(256) bsri_look_at_lists(BSRI_GATE, const __grid_constant__ bsri_dev_indices x) {
+    BSRI_ENTER;
     BSRI_LOOK(bsri_dev_look_at_lists(x, all), x)
-}
-/* Once everything is named: the first that names what is named again. */
-static __device__ void bsri_dev_look_again(const bsri_dev_indices &x, int64_t i, const bsri_dev_share &all) {
-    const bsri_dev_schedule s(x, i);
-    if (s.wrong >= 0) return;
-    const int64_t n = s.groups * s.group;
-    all.each<int32_t>(s.order, n, [&](int64_t k, int64_t line, int64_t) {
-        if (line >= 0 && line < s.lines && bsri_dev_named_again(x, i, line)) bsri_dev_tell(x, BSR_ITEM_VIEW_CONTENT, i * n + k);
-    });
-}
-static __global__ void BSRI_BOUNDS(256) bsri_look_again_at_schedule(const __grid_constant__ bsri_dev_indices x, bsri_gate gate) {
-    BSRI_ENTER(gate);
-    BSRI_LOOK(bsri_dev_look_again(x, work / x.parts, all), x)
-}
-static __global__ void BSRI_BOUNDS(256) bsri_look_again_at_lists(const __grid_constant__ bsri_dev_indices x, bsri_gate gate) {
-    BSRI_ENTER(gate);
-    BSRI_LOOK(all.each<int64_t>(x.lists.r_offsets, x.lists.r_count, [&](int64_t k, int64_t now, int64_t) {
-        const int64_t tile = bsri_dev_tile_of(x.shape, now);
-        if (tile >= 0 && bsri_dev_named_again(x, 0, tile)) bsri_dev_tell(x, BSR_ITEM_INDICES_DUPLICATE, k);
-    }), x)
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -10519,8 +10504,8 @@ static __global__ void BSRI_BOUNDS(256) bsri_look_again_at_lists(const __grid_co
 
 /* The draws of one item as bsri_rng_below makes them one after another: of 1024 raw numbers at a time each is taken or
    rejected by how many were taken before it, which is found by repeating until nothing changes. */
-static __global__ void __launch_bounds__(1024) bsri_random_draw(const __grid_constant__ bsri_dev_build b, bsri_gate gate) {
-    BSRI_ENTER(gate);
+static __global__ void __launch_bounds__(1024) bsri_random_draw(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+    BSRI_ENTER;
     __shared__ int part[33];
     const int64_t n = b.candidates, first = n - b.draws;
     for (int64_t item = blockIdx.x; item < b.batch.count; item += gridDim.x) {
@@ -10544,16 +10529,16 @@ static __global__ void __launch_bounds__(1024) bsri_random_draw(const __grid_con
     }
 }
 /* Who drew each candidate first: draws - i, so that zero means nobody. */
-static __global__ void __launch_bounds__(256) bsri_random_mark(const __grid_constant__ bsri_dev_build b, bsri_gate gate) {
-    BSRI_ENTER(gate);
+static __global__ void __launch_bounds__(256) bsri_random_mark(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+    BSRI_ENTER;
     const int64_t total = b.batch.count * b.draws, step = (int64_t)gridDim.x * 256;
     for (int64_t work = blockIdx.x * (int64_t)256 + threadIdx.x; work < total; work += step)
         atomicMax(&b.seen[work / b.draws * b.candidates + b.drawn[work]], (uint32_t)(b.draws - work % b.draws));
 }
 /* Draw i inserts what it drew or, where that stands in the set already, its own number j: it does when an earlier draw was
    the same, or when it is the number of an earlier draw that inserted its own, which is asked of that draw in turn. */
-static __global__ void __launch_bounds__(256) bsri_random_set(const __grid_constant__ bsri_dev_build b, bsri_gate gate) {
-    BSRI_ENTER(gate);
+static __global__ void __launch_bounds__(256) bsri_random_set(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+    BSRI_ENTER;
     const int64_t total = b.batch.count * b.draws, step = (int64_t)gridDim.x * 256, first = b.candidates - b.draws;
     for (int64_t work = blockIdx.x * (int64_t)256 + threadIdx.x; work < total; work += step) {
         const int64_t item = work / b.draws, i = work % b.draws, *drawn = b.drawn + item * b.draws;
@@ -10597,8 +10582,8 @@ __device__ __forceinline__ double bsri_dev_block_norm(const char *p, int dtype, 
     return top * sqrt(sum);
 }
 /* A thread per candidate, since sums go in the CPU's order. */
-static __global__ void __launch_bounds__(128, 4) bsri_prune_norms(const __grid_constant__ bsri_dev_build b, bsri_gate gate) {
-    BSRI_ENTER(gate);
+static __global__ void __launch_bounds__(128, 4) bsri_prune_norms(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+    BSRI_ENTER;
     const int64_t br = b.to.block_rows, bc = b.to.block_cols, step = (int64_t)gridDim.x * 128;
     int64_t item = 0, i = blockIdx.x * (int64_t)128 + threadIdx.x;
     for (;; i += step) {
@@ -10627,8 +10612,8 @@ __device__ __forceinline__ uint64_t bsri_dev_norm_key(double x) {
     return x == x ? (uint64_t)__double_as_longlong(x) : ~(uint64_t)0;
 }
 /* A block per item: radix selection of the k-th key, then the bits of the larger ones and of the first that equal it. */
-static __global__ void __launch_bounds__(1024, 1) bsri_prune_select(const __grid_constant__ bsri_dev_build b, bsri_gate gate) {
-    BSRI_ENTER(gate);
+static __global__ void __launch_bounds__(1024, 1) bsri_prune_select(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+    BSRI_ENTER;
     __shared__ unsigned long long count[256];
     __shared__ int64_t shared_rest;
     __shared__ uint64_t shared_key;
@@ -10723,8 +10708,8 @@ static __device__ bool bsri_dev_layout_rule(const bsri_dev_layout &j, int64_t he
     if (bigbird && (c < l.num_global_blocks || r < l.num_global_blocks)) return true;
     return c >= r - w && c <= r + w && (!l.unidirectional || c <= r);
 }
-static __global__ void __launch_bounds__(256) bsri_layout_rules(const __grid_constant__ bsri_dev_layout j, bsri_gate gate) {
-    BSRI_ENTER(gate);
+static __global__ void __launch_bounds__(256) bsri_layout_rules(BSRI_GATE, const __grid_constant__ bsri_dev_layout j) {
+    BSRI_ENTER;
     const int64_t n = j.layout.blocks, step = (int64_t)gridDim.x * 256;
     for (int64_t work = blockIdx.x * (int64_t)256 + threadIdx.x; work < j.bytes; work += step) {
         const int64_t head = j.layout.different_layout_per_head ? work / j.area : 0, at = work % j.area;
@@ -10733,8 +10718,8 @@ static __global__ void __launch_bounds__(256) bsri_layout_rules(const __grid_con
     }
 }
 /* The random blocks of a head, one thread: every draw depends on those before. */
-static __global__ void __launch_bounds__(32) bsri_layout_draw(const __grid_constant__ bsri_dev_layout j, bsri_gate gate) {
-    BSRI_ENTER(gate);
+static __global__ void __launch_bounds__(32) bsri_layout_draw(BSRI_GATE, const __grid_constant__ bsri_dev_layout j) {
+    BSRI_ENTER;
     const bsr_layout &l = j.layout;
     const int64_t n = l.blocks;
     for (int64_t head = blockIdx.x * (int64_t)32 + threadIdx.x; head < l.heads; head += (int64_t)gridDim.x * 32) {
@@ -10755,8 +10740,8 @@ static __global__ void __launch_bounds__(32) bsri_layout_draw(const __grid_const
 /* ---------------------------------------------------------------------------------------------- */
 
 /* The place of each entry in the order of blocks, then of elements inside a block; what lies outside is held inside. */
-static __global__ void __launch_bounds__(256) bsri_entries_keys(const __grid_constant__ bsri_dev_entries e, bsri_gate gate) {
-    BSRI_ENTER(gate);
+static __global__ void __launch_bounds__(256) bsri_entries_keys(BSRI_GATE, const __grid_constant__ bsri_dev_entries e) {
+    BSRI_ENTER;
     const int64_t br = e.to.block_rows, bc = e.to.block_cols, step = (int64_t)gridDim.x * 256;
     for (int64_t i = blockIdx.x * (int64_t)256 + threadIdx.x; i < e.nnz; i += step) {
         int64_t row = e.row ? bsri_index(e.row, e.index_dtype, i) : bsri_dev_row_of(e.crow, e.index_dtype, e.source_rows, i);
@@ -10767,8 +10752,8 @@ static __global__ void __launch_bounds__(256) bsri_entries_keys(const __grid_con
 }
 /* Blocks that begin in each chunk of 4096 sorted entries; then, with the sums before each chunk, the block of every entry. */
 template <bool WRITE> __global__ void __launch_bounds__(1024)
-    bsri_entries_blocks(const __grid_constant__ bsri_dev_entries e, bsri_gate gate) {
-    BSRI_ENTER(gate);
+    bsri_entries_blocks(BSRI_GATE, const __grid_constant__ bsri_dev_entries e) {
+    BSRI_ENTER;
     __shared__ int part[33];
     const int64_t area = e.to.block_rows * e.to.block_cols;
     for (int64_t chunk = blockIdx.x; chunk < e.chunks; chunk += gridDim.x) {
@@ -10797,8 +10782,8 @@ template <bool WRITE> __global__ void __launch_bounds__(1024)
     }
 }
 /* One block: sums to sums before; the last entry is the whole. */
-static __global__ void __launch_bounds__(1024) bsri_scan_sums(const __grid_constant__ bsri_dev_entries e, bsri_gate gate) {
-    BSRI_ENTER(gate);
+static __global__ void __launch_bounds__(1024) bsri_scan_sums(BSRI_GATE, const __grid_constant__ bsri_dev_entries e) {
+    BSRI_ENTER;
     __shared__ int64_t part[33];
     int64_t sum = 0, all;
     for (int64_t i0 = 0; i0 < e.chunks; i0 += 1024) {
@@ -10808,8 +10793,8 @@ static __global__ void __launch_bounds__(1024) bsri_scan_sums(const __grid_const
     }
     if (threadIdx.x == 0) e.sums[e.chunks] = sum;
 }
-static __global__ void __launch_bounds__(256) bsri_entries_crow(const __grid_constant__ bsri_dev_entries e, bsri_gate gate) {
-    BSRI_ENTER(gate);
+static __global__ void __launch_bounds__(256) bsri_entries_crow(BSRI_GATE, const __grid_constant__ bsri_dev_entries e) {
+    BSRI_ENTER;
     const int64_t area = e.to.block_rows * e.to.block_cols, step = (int64_t)gridDim.x * 256;
     for (int64_t r = blockIdx.x * (int64_t)256 + threadIdx.x; r <= e.rows; r += step) {
         int64_t low = 0, high = e.nnz;
@@ -10822,15 +10807,15 @@ static __global__ void __launch_bounds__(256) bsri_entries_crow(const __grid_con
         bsri_set_index((void *)e.to.crow_indices, e.to.index_dtype, r, low < e.nnz ? e.rank[low] : e.sums[e.chunks]);
     }
 }
-static __global__ void __launch_bounds__(256) bsri_entries_clear(const __grid_constant__ bsri_dev_entries e, bsri_gate gate) {
-    BSRI_ENTER(gate);
+static __global__ void __launch_bounds__(256) bsri_entries_clear(BSRI_GATE, const __grid_constant__ bsri_dev_entries e) {
+    BSRI_ENTER;
     const int64_t bc = e.to.block_cols, area = e.to.block_rows * bc, total = bsri_min(e.capacity, e.sums[e.chunks]) * area;
     for (int64_t i = blockIdx.x * (int64_t)256 + threadIdx.x; i < total; i += (int64_t)gridDim.x * 256)
         bsri_dev_clear(e.to.values, e.to.dtype, i / area * e.stride[0] + i % area / bc * e.stride[1] + i % bc * e.stride[2]);
 }
 /* The first of equal places adds them up in the order in which they came. */
-static __global__ void __launch_bounds__(256) bsri_entries_values(const __grid_constant__ bsri_dev_entries e, bsri_gate gate) {
-    BSRI_ENTER(gate);
+static __global__ void __launch_bounds__(256) bsri_entries_values(BSRI_GATE, const __grid_constant__ bsri_dev_entries e) {
+    BSRI_ENTER;
     const int64_t bc = e.to.block_cols, area = e.to.block_rows * bc, step = (int64_t)gridDim.x * 256;
     const int dt = e.to.dtype;
     for (int64_t i = blockIdx.x * (int64_t)256 + threadIdx.x; i < e.nnz; i += step) {
@@ -10856,8 +10841,8 @@ __device__ __forceinline__ int64_t bsri_dev_scatter_crow(const bsri_dev_scatter_
 }
 /* One block: products before each of the ordered rows. */
 static __global__ void __launch_bounds__(1024)
-    bsri_scatter_starts(const __grid_constant__ bsri_dev_scatter_build b, bsri_gate gate) {
-    BSRI_ENTER(gate);
+    bsri_scatter_starts(BSRI_GATE, const __grid_constant__ bsri_dev_scatter_build b) {
+    BSRI_ENTER;
     __shared__ int64_t part[33];
     int64_t sum = 0, all;
     for (int64_t i0 = 0; i0 < b.rows; i0 += 1024) {
@@ -10870,8 +10855,8 @@ static __global__ void __launch_bounds__(1024)
 }
 /* A warp per row and column tile; rows in the order found, which says where their outputs stand. */
 static __global__ void __launch_bounds__(256)
-    bsri_scatter_fill_rows(const __grid_constant__ bsri_dev_scatter_build b, bsri_gate gate) {
-    BSRI_ENTER(gate);
+    bsri_scatter_fill_rows(BSRI_GATE, const __grid_constant__ bsri_dev_scatter_build b) {
+    BSRI_ENTER;
     const int lane = threadIdx.x & 31, strided = b.format == BSR_SCATTER_STRIDED, tiles = b.format == BSR_SCATTER_MM;
     const int64_t width = b.n / b.split, step = (int64_t)gridDim.x * 8, total = b.rows * b.split;
     const int64_t stride = tiles ? b.split : b.a.block_cols * b.n, shift = tiles ? 1 : width;
@@ -10890,8 +10875,8 @@ static __global__ void __launch_bounds__(256)
         }
     }
 }
-static __global__ void bsri_scatter_last(const __grid_constant__ bsri_dev_scatter_build b, bsri_gate gate) {
-    BSRI_ENTER(gate);
+static __global__ void bsri_scatter_last(BSRI_GATE, const __grid_constant__ bsri_dev_scatter_build b) {
+    BSRI_ENTER;
     const int64_t end = bsri_dev_scatter_crow(b, b.rows);
     int64_t last = b.format == BSR_SCATTER_STRIDED_COMPRESSED ? end : b.split * end;
     if (b.format == BSR_SCATTER_STRIDED && !b.n) last = 0;
@@ -10976,8 +10961,6 @@ static __global__ void bsri_scatter_last(const __grid_constant__ bsri_dev_scatte
     X(634, "look at two patterns", bsri_look_at_pair, 0)                                                                         \
     X(635, "look at entries", bsri_look_at_entries, 0)                                                                           \
     X(636, "look at scatter lists", bsri_look_at_lists, 0)                                                                       \
-    X(637, "look again at a schedule", bsri_look_again_at_schedule, 0)                                                           \
-    X(638, "look again at scatter lists", bsri_look_again_at_lists, 0)                                                           \
     X(640, "random draw", bsri_random_draw, 0)                                                                                   \
     X(641, "random mark", bsri_random_mark, 0)                                                                                   \
     X(642, "random set", bsri_random_set, 0)                                                                                     \

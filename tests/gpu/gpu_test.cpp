@@ -495,7 +495,8 @@ struct spoiled {
     const index_array &a;
     int64_t at, was, now;
     spoiled(const index_array &array) : a(array) {
-        const int64_t size = (int64_t)bsr_dtype_size(a.dtype), odd[] = {-1, -7, INT32_MIN, INT32_MAX, 1 << 30, INT64_MIN, INT64_MAX};
+        const int64_t size = (int64_t)bsr_dtype_size(a.dtype);
+        const int64_t odd[] = {-1, -7, INT32_MIN, INT32_MAX, 1 << 30, INT64_MIN, INT64_MAX};
         now = odd[bt_below(a.dtype == BSR_I64 ? 7 : 5)], was = 0, at = bt_below((int64_t)a.bytes / size);
         copy(&was, cudaMemcpyDeviceToHost), copy(&now, cudaMemcpyHostToDevice);
     }
@@ -614,7 +615,8 @@ TEST(checked_views_and_batches) {
         bsr_error error;
         t_spec spec;
         void *workspace = nullptr;
-        bt_case("%s", form == 0 ? "as it is" : form == 1 ? "another's transposed index" : form == 2 ? "another's schedule" : "columns");
+        static const char *const names[] = {"as it is", "another's transposed index", "another's schedule", "columns"};
+        bt_case("%s", names[form]);
         memset(&spec, 0, sizeof spec);
         spec.dtype = BSR_F32, spec.block_rows = spec.block_cols = 16, spec.r = 20, spec.c = 30, spec.nnz = 200;
         spec.index_dtype = BSR_I64;
@@ -623,7 +625,7 @@ TEST(checked_views_and_batches) {
         spec.nnz = 201;
         bsr_matrix other = t_matrix(&spec);
         t_attach_transposed(&b), t_attach_schedule(&other, 2, 0);
-        if (form == 1) a.transposed_index = b.transposed_index; /* the same sizes, so the same header: its contents give it away */
+        if (form == 1) a.transposed_index = b.transposed_index; /* the same header: its contents give it away */
         if (form == 2) a.schedule = other.schedule;
         if (form == 3) ((int64_t *)a.col_indices)[7] = ((int64_t *)a.col_indices)[6];
         gm_call g("validate", nullptr, nullptr);

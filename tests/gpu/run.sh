@@ -58,7 +58,8 @@ else
                 part "$tool of $p, tier $t" 120 "$check $p --apart --every $every --kernels $calls --tier $t"
             done
         done
-        part "$tool of gpu_test" 120 "$check gpu_test --every 1000 --kernels $calls queries absent_blocks hostile_row_pointers checked"
+        part "$tool of gpu_test" 120 "$check gpu_test --every 1000 --kernels $calls queries absent_blocks"
+        part "$tool of gpu_test, indices" 120 "$check gpu_test --every 1000 hostile_row_pointers checked"
     done
 fi
 run_parts() {
