@@ -56,6 +56,7 @@
      cuda-rows-types    softmax and attention as their kernels see them
      cuda               the host side of the CUDA backend
      cuda-rows          softmax and attention on the CUDA backend, host side
+     cuda-indices       index arrays looked at in the stream, before an operation
      cuda-matrices      the matrix operations on the CUDA backend
      tuner              the climb, measuring, verifying
      constructors       views and matrices by value
@@ -444,7 +445,11 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_CUDA_STREAM, BSR_WRONG_DEVICE, "the stream is of device <value>, not <wanted>")                        \
     X(BSR_ITEM_TUNE_DESC, BSR_BAD_ARGUMENT, "field <index> of the tuner's description can't be <value>")              \
     X(BSR_ITEM_OVERLAP_UNDECIDED, BSR_OVERLAP, "the output may overlap operand <operand>: undecided, as their strides are too " \
-      "irregular, or span more than 63 bits")
+      "irregular, or span more than 63 bits") \
+    X(BSR_ITEM_DEVICE_STATUS, BSR_BAD_ARGUMENT, "checked indices need device_status, a word for what is found")       \
+    X(BSR_ITEM_STATUS_WORD, BSR_BAD_ARGUMENT, "no word of bsr_exec.device_status: <value>")                           \
+    X(BSR_ITEM_VIEW_REPEATS, BSR_BAD_STRUCTURE, "the attached schedule names line <index> twice")                     \
+    X(BSR_ITEM_INDICES_REPEAT, BSR_BAD_STRUCTURE, "output tile <index> is named twice")
 
 typedef enum bsr_item {
 #define BSRI_X(name, status, text) name,
@@ -461,10 +466,11 @@ typedef struct bsr_error {
     int32_t operand;    /* bsr_operand_id: of which argument */
     int32_t cuda_error; /* cudaError_t, or 0 */
     int64_t index;      /* where: entry, dimension, row, line; -1 if the item names none */
-    int64_t value;      /* the value found there */
+    int64_t value;      /* the value found there; BSR_VALUE_UNKNOWN from bsr_device_status() */
     int64_t wanted;     /* what was wanted there, or the nearest bound; a set of dtypes as a bit for each, 1 << BSR_F32; -1 if the
                            item does not name it */
 } bsr_error;
+#define BSR_VALUE_UNKNOWN INT64_MIN /* "?" in a sentence */
 
 BSR_API int bsr_version(void);                                /* BSR_VERSION of the implementation */
 BSR_API const char *bsr_status_name(int status);              /* "BSR_OVERLAP"; never null */
@@ -478,6 +484,9 @@ BSR_API size_t bsr_dtype_size(int dtype);                     /* bytes per eleme
 /* Writes one line, "BSR_OVERLAP: out: the output overlaps operand b" and the like, always terminated, never
    more than size bytes. Returns the length that the whole line has, as snprintf does. */
 BSR_API int bsr_error_string(const bsr_error *error, char *text, size_t size);
+/* What BSR_EXEC_CHECK_INDICES has left in bsr_exec.device_status, from a copy in host memory: writes the record (error may be
+   null) and returns its status, BSR_OK for 0. Errors: BAD_ARGUMENT (no such word). */
+BSR_API bsr_status bsr_device_status(uint64_t word, bsr_error *error);
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>context: allocator, logger, threads, backend                                                 */
@@ -710,6 +719,9 @@ typedef enum bsr_exec_flag {
                                           this stream or another, writes the sparse operand's values, crow_indices,
                                           col_indices or attached views (in a graph: at every replay). CUDA may then
                                           read them before the work before the call has ended; all else waits as ever */
+    BSR_EXEC_CHECK_INDICES   = 1 << 8, /* the contents of index arrays are looked at where the call runs, before it writes
+                                          anything, with the finding in device_status; not with BSR_EXEC_SKIP_CHECKS. See
+                                          CHECKED INDICES above */
     BSR_EXEC_FLAG_FORCE_32 = 0x7fffffff
 } bsr_exec_flag;
 #define BSR_EXEC_SKIP_CHECKS     BSRI_FLAG(BSR_EXEC_SKIP_CHECKS)
@@ -720,6 +732,7 @@ typedef enum bsr_exec_flag {
 #define BSR_EXEC_NO_TABLE        BSRI_FLAG(BSR_EXEC_NO_TABLE)
 #define BSR_EXEC_NO_LOG          BSRI_FLAG(BSR_EXEC_NO_LOG)
 #define BSR_EXEC_CONSTANT_MATRIX BSRI_FLAG(BSR_EXEC_CONSTANT_MATRIX)
+#define BSR_EXEC_CHECK_INDICES   BSRI_FLAG(BSR_EXEC_CHECK_INDICES)
 
 /* All zero, or a null pointer, is the default. */
 typedef struct bsr_exec {
@@ -735,6 +748,8 @@ typedef struct bsr_exec {
     int32_t reserved2;
     const bsr_tune_table *table; /* in place of the context's; null: that one */
     bsr_tune_row *key;           /* not null, with query: the call's key in tuned tables; op 0 where it has none */
+    uint64_t *device_status;     /* with BSR_EXEC_CHECK_INDICES: one word in the backend's memory, apart from all operands and
+                                    the workspace; see bsr_device_status(). Else left alone */
 } bsr_exec;
 
 /* One line on what a plan runs and why; terminated; returns the length as snprintf does. */
@@ -1429,6 +1444,32 @@ struct bsr_context {
     uint32_t warned[BSRI_WARNED]; /* what has been warned of once; this and the bits are all that changes */
 };
 
+/* How an index list is to be read: sizes of tiles and of the spaces that its numbers point into. */
+typedef struct bsri_scatter_shape {
+    int64_t blocks;         /* P */
+    int64_t ms, ks, ns;     /* tile sizes */
+    int64_t m, k, n;        /* strided formats: sizes of one batch item */
+    int64_t tiles, sources; /* SCATTER_MM: accumulator and operand tiles */
+} bsri_scatter_shape;
+
+enum { BSRI_SUBJECT_MATRIX, BSRI_SUBJECT_PAIR, BSRI_SUBJECT_ENTRIES, BSRI_SUBJECT_LISTS };
+#ifdef BSRI_CUDA
+/* Index arrays that kernels look at before the operation (BSR_EXEC_CHECK_INDICES): noted where the CPU looks at their contents,
+   looked at where the plan is settled. */
+typedef struct bsri_subject {
+    const bsr_matrix *m;
+    const void *other; /* a pair's second matrix, the rows of entries, scatter indices */
+    int32_t kind, operand;
+    int32_t ascend, exact; /* columns must ascend; crow must end at nnz, not before it */
+} bsri_subject;
+#define BSRI_SUBJECTS 8
+typedef struct bsri_watch {
+    int32_t count, done; /* done: the kernels are launched, and those that follow are stopped by what they find */
+    bsri_subject subject[BSRI_SUBJECTS];
+    bsri_scatter_shape shape;
+} bsri_watch;
+#endif
+
 /* What one call carries through its checks. */
 typedef struct bsri_call {
     const bsr_context *ctx;
@@ -1438,6 +1479,9 @@ typedef struct bsri_call {
     uint64_t turned; /* bit i: the checks see operand i transposed */
     int32_t may_write_workspace; /* checks may: no operand of the call lies in it */
     int32_t reserved;
+#ifdef BSRI_CUDA
+    bsri_watch *watch, noted; /* watch: where copies of this note, too */
+#endif
 } bsri_call;
 
 #define BSRI_TRY(expression)                       \
@@ -1568,6 +1612,7 @@ static size_t bsri_put_place(bsri_text *t, const char *s, const bsr_error *error
     }
     if (i == 7) bsri_put_dtypes(t, number);
     else if (*name != '?') bsri_put(t, name);
+    else if (i && i < 5 && number == BSR_VALUE_UNKNOWN) bsri_put(t, name);
     else bsri_put_int(t, number);
     return strlen(places[i]);
 }
@@ -1619,6 +1664,32 @@ static void bsri_record(const bsr_context *ctx, bsr_error *error, int item, int 
     bsri_record_cuda(ctx, error, item, operand, index, value, 0);
 }
 
+/* A finding as bsr_exec.device_status has it: the complement of operand << 58 | item << 50 | index, so that 0 is none and the
+   first of several is the greatest. An index of -1 is all ones, as is what 50 bits don't hold. */
+#define BSRI_WORD_INDEX ((UINT64_C(1) << 50) - 1)
+BSRI_UNUSED BSRI_HD static uint64_t bsri_status_word(int operand, int item, int64_t index) {
+    const uint64_t at = (uint64_t)index < BSRI_WORD_INDEX ? (uint64_t)index : BSRI_WORD_INDEX;
+    return ~((uint64_t)operand << 58 | (uint64_t)item << 50 | at);
+}
+BSR_API bsr_status bsr_device_status(uint64_t word, bsr_error *error) {
+    const uint64_t finding = ~word, at = finding & BSRI_WORD_INDEX;
+    const int operand = (int)(finding >> 58), item = (int)(finding >> 50 & 255);
+    const int known = item < BSR_ITEM_COUNT && *bsr_operand_name(operand) != '?';
+    if (error) memset(error, 0, sizeof *error), error->index = -1;
+    if (!word) return BSR_OK;
+    if (!known || (bsri_items[item].status != BSR_BAD_STRUCTURE && bsri_items[item].status != BSR_BAD_SHAPE)) {
+        bsri_record(NULL, error, BSR_ITEM_STATUS_WORD, BSR_ARG_NONE, -1, (int64_t)word);
+        return BSR_BAD_ARGUMENT;
+    }
+    bsri_record(NULL, error, item, operand, at == BSRI_WORD_INDEX ? -1 : (int64_t)at, BSR_VALUE_UNKNOWN);
+    return bsri_items[item].status;
+}
+
+/* On the CPU the checks are over before the work begins: the word says the same as the record. */
+static void bsri_host_word(const bsri_call *c, uint64_t word) {
+    if (!(c->flags & BSR_EXEC_CHECK_INDICES) || c->exec->query || c->ctx->backend == BSR_BACKEND_CUDA) return;
+    *c->exec->device_status = word;
+}
 /* Fills in the caller's record, logs, and returns the item's status: `return bsri_fail(c, item, ...)`; with what was wanted
    where value does not say it. */
 static bsr_status bsri_fail_wanted(const bsri_call *c, int item, int operand, int64_t index, int64_t value, int64_t wanted) {
@@ -1631,6 +1702,7 @@ static bsr_status bsri_fail_wanted(const bsri_call *c, int item, int operand, in
     }
     e = bsri_error(item, operand, index, value), e.wanted = wanted;
     bsri_record_error(c->flags & BSR_EXEC_NO_LOG ? NULL : c->ctx, c->exec->error, &e);
+    if (bsri_items[item].status == BSR_BAD_STRUCTURE) bsri_host_word(c, bsri_status_word(operand, item, index));
     return bsri_items[item].status;
 }
 static bsr_status bsri_fail(const bsri_call *c, int item, int operand, int64_t index, int64_t value) {
@@ -1669,6 +1741,8 @@ static int bsri_on_cuda(const bsri_call *c) { return c->ctx->backend == BSR_BACK
         if (bsri_on_cuda(c)) return call; \
     } while (0)
 static bsr_status bsri_cuda_device(const bsri_call *c); /* >>cuda */
+static bsr_status bsri_cuda_indices_bytes(const bsri_call *c, int64_t *bytes); /* >>cuda-indices */
+static bsr_status bsri_cuda_indices(const bsri_call *c);
 /* Operations that the CUDA backend has. */
 static int bsri_cuda_has(int op) {
     return op == BSR_OP_DENSE_ADDMM || op == BSR_OP_SCATTER_MM || op == BSR_OP_MATMUL || op == BSR_OP_MATMUL_BACKWARD ||
@@ -1688,13 +1762,25 @@ static bsri_call bsri_last_check(const bsri_call *c) {
 }
 static int bsri_checking(const bsri_call *c) { return !(c->flags & BSR_EXEC_SKIP_CHECKS); }
 
+/* BSR_EXEC_CHECK_INDICES: flags that it excludes, and its word. */
+static bsr_status bsri_begin_status(const bsri_call *c) {
+    if (c->flags & BSR_EXEC_SKIP_CHECKS) return bsri_fail(c, BSR_ITEM_FLAGS_CONFLICT, BSR_ARG_EXEC, -1, (int64_t)c->flags);
+    if (!c->exec->device_status) return bsri_fail(c, BSR_ITEM_DEVICE_STATUS, BSR_ARG_EXEC, -1, 0);
+    if ((uintptr_t)c->exec->device_status % 8) return bsri_fail(c, BSR_ITEM_ALIGNMENT, BSR_ARG_EXEC, -1, 8);
+    return BSR_OK;
+}
+
 /* First step of every operation: clears the error record, checks context and exec. */
 static bsr_status bsri_begin(bsri_call *c, const bsr_context *ctx, int op, const bsr_exec *exec) {
     static const bsr_exec none = BSR_ZERO;
     const uint32_t known = BSR_EXEC_SKIP_CHECKS | BSR_EXEC_CHECK_POINTERS | BSR_EXEC_ACCUMULATE_F64 | BSR_EXEC_TF32 |
-                           BSR_EXEC_TF32X3 | BSR_EXEC_NO_TABLE | BSR_EXEC_NO_LOG | BSR_EXEC_CONSTANT_MATRIX;
+                           BSR_EXEC_TF32X3 | BSR_EXEC_NO_TABLE | BSR_EXEC_NO_LOG | BSR_EXEC_CONSTANT_MATRIX |
+                           BSR_EXEC_CHECK_INDICES;
     c->ctx = ctx, c->exec = exec ? exec : &none, c->op = op, c->flags = c->exec->flags, c->turned = 0;
     c->may_write_workspace = 0, c->reserved = 0;
+#ifdef BSRI_CUDA
+    c->watch = &c->noted, c->noted.count = c->noted.done = 0;
+#endif
     if (c->exec->error) {
         memset(c->exec->error, 0, sizeof *c->exec->error);
         c->exec->error->index = c->exec->error->wanted = -1;
@@ -1704,6 +1790,7 @@ static bsr_status bsri_begin(bsri_call *c, const bsr_context *ctx, int op, const
     if (c->exec->reserved || c->exec->reserved2) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_EXEC, 1, 1);
     if ((c->flags & BSR_EXEC_TF32) && (c->flags & (BSR_EXEC_TF32X3 | BSR_EXEC_ACCUMULATE_F64)))
         return bsri_fail(c, BSR_ITEM_FLAGS_CONFLICT, BSR_ARG_EXEC, -1, (int64_t)c->flags);
+    if (c->flags & BSR_EXEC_CHECK_INDICES) BSRI_TRY(bsri_begin_status(c));
     if (bsri_on_cuda(c) && !bsri_cuda_has(op)) return bsri_fail(c, BSR_ITEM_NOT_IMPLEMENTED, BSR_ARG_NONE, -1, op);
     return BSR_OK;
 }
@@ -2649,14 +2736,32 @@ static bsr_status bsri_check_views(const bsri_call *c, const bsr_matrix *m, int 
     if (m->transposed_index) BSRI_TRY(bsri_check_transposed_index(c, m, operand));
     return m->schedule ? bsri_check_schedule(c, m, operand) : BSR_OK;
 }
-/* The contents of the index arrays (CPU backend): whatever they hold, nothing outside the arrays is read. strict: what
-   bsr_validate wants; otherwise what products need. */
+/* On CUDA: notes what kernels are to look at. Whatever is noted must live as long as the call. */
+static bsr_status bsri_note(const bsri_call *c, int kind, const bsr_matrix *m, const void *other, int operand, int ascend) {
+#ifdef BSRI_CUDA
+    bsri_watch *w = c->watch;
+    bsri_subject s;
+    int i;
+    if (!(c->flags & BSR_EXEC_CHECK_INDICES)) return BSR_OK;
+    s.m = m, s.other = other, s.kind = kind, s.operand = operand, s.ascend = ascend;
+    s.exact = c->op == BSR_OP_VALIDATE || c->op == BSR_OP_FROM_CSR;
+    for (i = 0; i < w->count; i++)
+        if (w->subject[i].m == m && w->subject[i].other == other && w->subject[i].operand == operand) return BSR_OK;
+    BSRSPARSE_ASSERT(w->count < BSRI_SUBJECTS);
+    w->subject[w->count++] = s;
+#else
+    (void)c, (void)kind, (void)m, (void)other, (void)operand, (void)ascend;
+#endif
+    return BSR_OK;
+}
+/* The contents of the index arrays: whatever they hold, nothing outside the arrays is read. strict: what bsr_validate wants;
+   otherwise what products need. */
 static bsr_status bsri_check_structure(const bsri_call *c, const bsr_matrix *m, int operand, int strict) {
     bsri_batch patterns = bsri_batch_none();
     int64_t i, last = 0;
     int d, ragged = (m->flags & BSR_MATRIX_RAGGED) != 0;
     bsr_matrix one = *m; /* the same matrix, batched over its own patterns only */
-    if (bsri_on_cuda(c)) return BSR_OK;
+    if (bsri_on_cuda(c)) return bsri_note(c, BSRI_SUBJECT_MATRIX, m, NULL, operand, strict);
     for (d = 0; d < m->batch_dims; d++)
         if (m->batch[d] && !bsri_own_pattern(m, d)) one.batch[d] = 1;
     bsri_batch_join(&patterns, one.batch_dims, one.batch);
@@ -2688,7 +2793,7 @@ static bsr_status bsri_fail_batch(const bsri_call *c, const bsri_batch *b, int b
     const int64_t met = b->size[b->dims - dims + bad];
     return bsri_fail_wanted(c, BSR_ITEM_BATCH_SIZE, operand, bad, size[bad], met == size[bad] ? 1 : met);
 }
-/* m must have ref's sizes, and its pattern entry by entry (CPU backend). Arrays that both share are not compared. Reads
+/* m must have ref's sizes, and its pattern entry by entry. Arrays that both share are not compared. Reads
    the arrays by position only, so the contents need not have been checked. */
 BSRI_UNUSED static bsr_status bsri_check_same_pattern(const bsri_call *c, const bsr_matrix *ref, const bsr_matrix *m,
                                                       int operand) {
@@ -2699,12 +2804,13 @@ BSRI_UNUSED static bsr_status bsri_check_same_pattern(const bsri_call *c, const 
     if (bsri_batch_join(&batch, ref->batch_dims, ref->batch) >= 0) return BSR_OK; /* reported by the batch checks */
     i = bsri_batch_join(&batch, m->batch_dims, m->batch);
     if (i >= 0) return bsri_fail_batch(c, &batch, (int)i, m->batch_dims, m->batch, operand);
+    if (bsri_on_cuda(c)) return bsri_note(c, BSRI_SUBJECT_PAIR, ref, m, operand, 0);
     for (d = 0; d < batch.dims; d++) { /* one item of each dimension in which neither has patterns of its own */
         const int x = d + ref->batch_dims - batch.dims, y = d + m->batch_dims - batch.dims;
         if (batch.size[d] > 1 && !(x >= 0 && bsri_own_pattern(ref, x)) && !(y >= 0 && bsri_own_pattern(m, y))) batch.size[d] = 1;
     }
     batch = bsri_batch_of(batch.dims, batch.size);
-    for (i = 0; i < batch.count && !bsri_on_cuda(c); i++) {
+    for (i = 0; i < batch.count; i++) {
         const int shared = ref->index_dtype == m->index_dtype; /* one array read as two types is two patterns */
         bsri_item a = bsri_matrix_item(&batch, i, ref), b = bsri_matrix_item(&batch, i, m);
         for (k = 0; k < rows && !(shared && a.crow == b.crow); k++)
@@ -2794,6 +2900,26 @@ static bsr_status bsri_plan_begin(const bsri_call *c) {
 static int bsri_plan_open(const bsr_plan *p) {
     return !p->kernel && !p->tile_rows && !p->tile_cols && !p->split && !p->stages && !p->order;
 }
+/* Kernels that look at index arrays: are they to run, for this call and not for an earlier step of it? */
+BSRI_UNUSED static int bsri_indices_asked(const bsri_call *c) {
+#ifdef BSRI_CUDA
+    return bsri_on_cuda(c) && (c->flags & BSR_EXEC_CHECK_INDICES) && !c->watch->done;
+#else
+    return (void)c, 0;
+#endif
+}
+/* The workspace that they want; what comes after them may have all of it. */
+static bsr_status bsri_indices_plan(const bsri_call *c, bsr_plan *p) {
+#ifdef BSRI_CUDA
+    int64_t bytes = 0;
+    if (!bsri_indices_asked(c)) return BSR_OK;
+    BSRI_TRY(bsri_cuda_indices_bytes(c, &bytes));
+    if ((uint64_t)bytes > p->workspace_bytes) p->workspace_bytes = (uint64_t)bytes;
+#else
+    (void)c, (void)p;
+#endif
+    return BSR_OK;
+}
 /* Holds what will run, *p, against the caller's partial plan, checks the workspace, answers a query. *stop: a query, nothing is
    to run. What the caller asks is taken into account where *p is chosen: here anything that differs is refused. */
 static bsr_status bsri_plan_settle(const bsri_call *c, bsr_plan *p, int *stop) {
@@ -2811,6 +2937,7 @@ static bsr_status bsri_plan_settle(const bsri_call *c, bsr_plan *p, int *stop) {
         BSRI_TRY(bsri_plan_field(c, 9, (int64_t)asked->flags, (int64_t)p->flags));
         if (!bsri_plan_open(asked)) p->source = BSR_PLAN_CALLER;
     }
+    BSRI_TRY(bsri_indices_plan(c, p));
     if (c->exec->query) {
         *c->exec->query = *p;
         *stop = 1;
@@ -2820,7 +2947,17 @@ static bsr_status bsri_plan_settle(const bsri_call *c, bsr_plan *p, int *stop) {
         (!c->exec->workspace || c->exec->workspace_bytes < p->workspace_bytes || (uintptr_t)c->exec->workspace % 64))
         return bsri_fail(c, BSR_ITEM_WORKSPACE, BSR_ARG_EXEC, -1, (int64_t)p->workspace_bytes);
     if (p->workspace_bytes) BSRI_TRY(bsri_check_memory(c, c->exec->workspace, BSR_ARG_EXEC));
-    BSRI_CUDA_RETURN(c, bsri_cuda_device(c));
+    if (c->flags & BSR_EXEC_CHECK_INDICES) {
+        const uintptr_t word = (uintptr_t)c->exec->device_status, from = (uintptr_t)c->exec->workspace;
+        if (from && word + 8 > from && word - from < c->exec->workspace_bytes)
+            return bsri_fail(c, BSR_ITEM_OVERLAP, BSR_ARG_EXEC, -1, BSR_ARG_EXEC);
+        BSRI_TRY(bsri_check_memory(c, c->exec->device_status, BSR_ARG_EXEC));
+    }
+    bsri_host_word(c, 0);
+#ifdef BSRI_CUDA
+    if (bsri_on_cuda(c)) BSRI_TRY(bsri_cuda_device(c));
+    if (bsri_indices_asked(c)) return bsri_cuda_indices(c);
+#endif
     return BSR_OK;
 }
 /* beta's and alpha's class in tuned tables. */
@@ -6191,7 +6328,8 @@ static bsr_status bsri_check_coo(const bsri_call *c, bsri_spans *set, const bsr_
     for (i = 0; i < 3; i++)
         BSRI_TRY(bsri_check_array(c, set, s, BSR_ARG_SOURCE, array[i], (int64_t)bsr_dtype_size(i < 2 ? s->index_dtype : s->dtype),
                                   s->crow_batch_stride, 1, &s->nnz, &one, BSRI_READ, 0));
-    for (i = 0; i < s->nnz && !bsri_on_cuda(c); i++) {
+    if (bsri_on_cuda(c)) return bsri_note(c, BSRI_SUBJECT_ENTRIES, s, row, BSR_ARG_SOURCE, 0);
+    for (i = 0; i < s->nnz; i++) {
         at = bsri_index(row, s->index_dtype, i);
         if (at < 0 || at >= s->rows) return bsri_fail(c, BSR_ITEM_ROW_RANGE, BSR_ARG_SOURCE, i, at);
         at = bsri_index(s->col_indices, s->index_dtype, i);
@@ -6491,12 +6629,11 @@ static void bsri_transposed_one(void *arg, int64_t i) {
 }
 
 /* What both views ask of their matrix (its old views are about to be replaced) and buffer; the latter only to build. */
-static bsr_status bsri_check_view_source(const bsri_call *c, bsri_spans *set, const bsr_matrix *m) {
-    bsr_matrix bare;
+static bsr_status bsri_check_view_source(const bsri_call *c, bsri_spans *set, const bsr_matrix *m, bsr_matrix *bare) {
     if (!m) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MATRIX, -1, 0);
-    bare = *m, bare.transposed_index = bare.schedule = NULL;
-    BSRI_TRY(bsri_check_matrix(c, set, &bare, BSR_ARG_MATRIX, BSRI_ANY, BSRI_PATTERN));
-    return bsri_check_structure(c, &bare, BSR_ARG_MATRIX, 0);
+    *bare = *m, bare->transposed_index = bare->schedule = NULL;
+    BSRI_TRY(bsri_check_matrix(c, set, bare, BSR_ARG_MATRIX, BSRI_ANY, BSRI_PATTERN));
+    return bsri_check_structure(c, bare, BSR_ARG_MATRIX, 0);
 }
 static bsr_status bsri_check_view_buffer(const bsri_call *c, bsri_spans *set, void *buffer, uint64_t bytes, int64_t need) {
     const int64_t one = 1;
@@ -6515,6 +6652,7 @@ BSR_API bsr_status bsr_transposed_index_size(const bsr_context *ctx, const bsr_m
     bsri_view view;
     int stop;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_TRANSPOSED_INDEX, exec));
+    c.flags &= ~BSR_EXEC_CHECK_INDICES; /* no index is read */
     if (!bytes) return bsri_fail(&c, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_matrix_sizes(&c, m, BSR_ARG_MATRIX));
     if (!bsri_transposed_layout(m, &view)) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
@@ -6530,7 +6668,7 @@ BSR_API bsr_status bsr_build_transposed_index(const bsr_context *ctx, const bsr_
     int stop;
     set.count = 0;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_TRANSPOSED_INDEX, exec));
-    if (bsri_checking(&c)) BSRI_TRY(bsri_check_view_source(&c, &set, m));
+    if (bsri_checking(&c)) BSRI_TRY(bsri_check_view_source(&c, &set, m, &job.one));
     if (!bsri_transposed_layout(m, &job.view)) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_view_buffer(&c, &set, buffer, bytes, job.view.bytes));
     BSRI_CUDA_RETURN(&c, bsri_cuda_transposed_index(&c, m, &job.view, buffer));
@@ -6659,6 +6797,7 @@ BSR_API bsr_status bsr_schedule_size(const bsr_context *ctx, const bsr_matrix *m
     bsri_view view;
     int stop;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SCHEDULE, exec));
+    c.flags &= ~BSR_EXEC_CHECK_INDICES; /* no index is read */
     if (!bytes) return bsri_fail(&c, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_matrix_sizes(&c, m, BSR_ARG_MATRIX));
     BSRI_TRY(bsri_schedule_place(&c, m, group, transposed, &view));
@@ -6677,7 +6816,7 @@ BSR_API bsr_status bsr_build_schedule(const bsr_context *ctx, const bsr_matrix *
     int stop;
     set.count = 0;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SCHEDULE, exec));
-    if (bsri_checking(&c)) BSRI_TRY(bsri_check_view_source(&c, &set, m));
+    if (bsri_checking(&c)) BSRI_TRY(bsri_check_view_source(&c, &set, m, &job.one));
     BSRI_TRY(bsri_schedule_place(&c, m, group, transposed, &job.view));
     if (bsri_checking(&c)) BSRI_TRY(bsri_check_view_buffer(&c, &set, buffer, bytes, job.view.bytes));
     BSRI_CUDA_RETURN(&c, bsri_cuda_schedule(&c, m, group, transposed, &job.view, buffer));
@@ -6776,6 +6915,10 @@ BSR_API bsr_status bsr_validate(const bsr_context *ctx, const bsr_matrix *m, con
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_VALIDATE, exec));
     if (!m) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MATRIX, -1, 0);
     BSRI_TRY(bsri_check_matrix(&c, NULL, m, BSR_ARG_MATRIX, BSRI_ANY, m->values ? BSRI_READ : BSRI_PATTERN));
+    if (bsri_on_cuda(&c) && (c.flags & BSR_EXEC_CHECK_INDICES)) { /* in the stream, without waiting for it */
+        BSRI_TRY(bsri_check_structure(&c, m, BSR_ARG_MATRIX, 1));
+        return bsri_plan_simple(&c, &stop);
+    }
     BSRI_CUDA_RETURN(&c, bsri_cuda_validate(&c, m));
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
@@ -6900,7 +7043,7 @@ BSR_API bsr_status bsr_build_scatter_indices(const bsr_context *ctx, const bsr_m
     bsri_scatter_build b;
     bsri_spans set;
     bsr_scatter_indices *x = indices;
-    int stop, count_only;
+    int stop = 0, count_only;
     set.count = 0;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_SCATTER_INDICES, exec));
     BSRI_TRY(bsri_check_compiled(&c, BSRI_HAS_PRODUCT, 0));
@@ -8147,14 +8290,6 @@ BSR_API bsr_status bsr_dense_mm(const bsr_context *ctx, uint32_t trans, const bs
 /* >>scatter-calls: products listed by the caller                                                 */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* How an index list is to be read: sizes of tiles and of the spaces that its numbers point into. */
-typedef struct bsri_scatter_shape {
-    int64_t blocks;         /* P */
-    int64_t ms, ks, ns;     /* tile sizes */
-    int64_t m, k, n;        /* strided formats: sizes of one batch item */
-    int64_t tiles, sources; /* SCATTER_MM: accumulator and operand tiles */
-} bsri_scatter_shape;
-
 static bsr_status bsri_check_index_array(const bsri_call *c, const int64_t *array, int64_t count) {
     if (count < 0) return bsri_fail_wanted(c, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, count, 0);
     if (count && !array) return bsri_fail(c, BSR_ITEM_INDEX_ARRAY_NULL, BSR_ARG_INDICES, -1, 0);
@@ -8224,6 +8359,14 @@ static bsr_status bsri_check_compressed(const bsri_call *c, const bsr_scatter_in
     return BSR_OK;
 }
 
+static bsr_status bsri_note_lists(const bsri_call *c, const bsr_scatter_indices *x, const bsri_scatter_shape *s) {
+#ifdef BSRI_CUDA
+    c->watch->shape = *s; /* a call has one */
+#else
+    (void)s;
+#endif
+    return bsri_note(c, BSRI_SUBJECT_LISTS, NULL, x, BSR_ARG_INDICES, 0);
+}
 /* The lists themselves: counts, ranges, no output twice. */
 static bsr_status bsri_check_scatter_indices(const bsri_call *c, const bsr_scatter_indices *x, const bsri_scatter_shape *s) {
     const int64_t split_n = x->split_n ? x->split_n : 1;
@@ -8233,6 +8376,7 @@ static bsr_status bsri_check_scatter_indices(const bsri_call *c, const bsr_scatt
     BSRI_TRY(bsri_check_index_array(c, x->q_indices, x->q_count));
     if (x->format != BSR_SCATTER_MM) BSRI_TRY(bsri_check_index_array(c, x->r_offsets, x->r_count));
     if (x->format != BSR_SCATTER_MM && s->n == 0) return BSR_OK; /* no column, nothing that an offset could name */
+    if (!contents) BSRI_TRY(bsri_note_lists(c, x, s));
     if (x->format != BSR_SCATTER_MM && contents) {
         BSRI_TRY(bsri_check_outputs(c, x, s));
         BSRI_TRY(bsri_check_sources(c, x, s));
@@ -8808,6 +8952,22 @@ typedef struct bsri_dev_validate {
     int32_t stage, transposed;
 } bsri_dev_validate;
 
+/* Index arrays that BSR_EXEC_CHECK_INDICES has looked at before an operation: bsri_subject as its kernels see it. */
+typedef struct bsri_dev_indices {
+    bsr_matrix m, other;
+    bsri_batch patterns; /* of both, for a pair */
+    bsr_scatter_indices lists;
+    bsri_scatter_shape shape;
+    const void *row; /* of entries */
+    bsri_view index;
+    int64_t head[8];              /* that the transposed index must have */
+    uint64_t *word;               /* bsr_exec.device_status */
+    uint32_t *named;              /* bits of lines or tiles */
+    int64_t words;                /* of them, for a pattern */
+    int64_t rows, cols, roles, parts, work;
+    int32_t operand, ascend, exact, reserved;
+} bsri_dev_indices;
+
 typedef struct bsri_dev_scatter_build {
     bsr_matrix a;
     const int32_t *order;
@@ -8953,6 +9113,7 @@ static bsr_status bsri_cuda_device(const bsri_call *c) {
 static bsri_queue bsri_cuda_queue(const bsri_call *c) {
     bsri_queue q;
     q.stream = c->exec->stream, q.max_grid = c->exec->max_grid[0], q.workspace = c->exec->workspace;
+    q.gate.word = c->watch->done ? c->exec->device_status : NULL;
     return q;
 }
 
@@ -9288,18 +9449,8 @@ static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *
 
 #ifdef BSRI_CUDA
 /* ---------------------------------------------------------------------------------------------- */
-/* >>cuda-matrices: the matrix operations on the CUDA backend                                     */
+/* >>cuda-indices: index arrays looked at in the stream, before an operation                      */
 /* ---------------------------------------------------------------------------------------------- */
-
-/* Scratch is the call's workspace, cut as on the CPU; the plan says how much. What a conversion finds stays on the device:
-   nnz keeps the capacity that the caller set, crow tells the true count, and what does not fit is not written. */
-static bsr_status bsri_cuda_plan(const bsri_call *c, const bsri_cuts *cuts, int *stop) {
-    bsr_plan p = bsri_plan_default(c);
-    if (cuts->overflow) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_NONE, -1, 0);
-    p.workspace_bytes = (uint64_t)cuts->bytes;
-    return bsri_plan_settle(c, &p, stop);
-}
-static void *bsri_cuda_at(const bsri_call *c, int64_t at) { return (char *)c->exec->workspace + at; }
 
 /* Launches with as many threads as there is work; nothing for no work. */
 #define BSRI_CUDA_LAUNCH(c, kernel, p, work, threads, early) \
@@ -9317,6 +9468,121 @@ static bsr_status bsri_cuda_zero(const bsri_call *c, void *data, int64_t bytes, 
     BSRI_CUDA_NEXT(c, bsri_fill_words, f, bsri_ceil_div(f.words + f.more_words, 256), 256);
     return BSR_OK;
 }
+
+/* How many patterns a subject has, and words of bits for each that tell what is named twice: 0 where nothing may be. */
+static int64_t bsri_subject_words(const bsri_call *c, const bsri_subject *s, int64_t *patterns) {
+    const bsri_scatter_shape *shape = &c->watch->shape;
+    *patterns = 1;
+    if (s->kind == BSRI_SUBJECT_LISTS) {
+        if (((const bsr_scatter_indices *)s->other)->format == BSR_SCATTER_MM) return 0;
+        return bsri_ceil_div(shape->m / shape->ms * (shape->n / shape->ns), 32);
+    }
+    if (s->kind != BSRI_SUBJECT_MATRIX || !s->m->schedule) return 0;
+    *patterns = bsri_pattern_count(s->m); /* which way it orders stands on the device: room for either */
+    return bsri_ceil_div(bsri_max(bsri_block_rows(s->m), bsri_block_cols(s->m)), 32);
+}
+/* Bytes of all bits, of one subject behind the other's. */
+static bsr_status bsri_cuda_indices_bytes(const bsri_call *c, int64_t *bytes) {
+    int64_t patterns, words;
+    int i;
+    for (i = 0, *bytes = 0; i < c->watch->count; i++) {
+        words = bsri_subject_words(c, &c->watch->subject[i], &patterns);
+        if (!bsri_mul(words, 4, &words) || !bsri_mul(patterns, words, &words) || !bsri_add(*bytes, words, bytes) ||
+            *bytes > INT64_MAX - 8)
+            return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, c->watch->subject[i].operand, -1, 0);
+    }
+    *bytes = (*bytes + 7) / 8 * 8; /* they are cleared by eights */
+    return BSR_OK;
+}
+/* The parts that a pattern is cut into: some entries for each thread, until there are enough CTAs. */
+static void bsri_indices_parts(bsri_dev_indices *x, int64_t entries) {
+    const int64_t most = bsri_max(1, 2048 / bsri_max(1, x->patterns.count));
+    x->parts = bsri_max(1, bsri_min(bsri_ceil_div(entries, 2048), most)), x->work = x->patterns.count * x->parts * x->roles;
+}
+static bsr_status bsri_cuda_indices_matrix(const bsri_call *c, const bsri_subject *s, bsri_dev_indices *x) {
+    x->patterns = bsri_patterns(s->m, &x->m);
+    if (s->m->transposed_index) {
+        if (!bsri_transposed_layout(s->m, &x->index)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, s->operand, -1, 0);
+        bsri_transposed_header(s->m, x->head);
+    }
+    x->roles = 1 + (s->m->transposed_index != NULL) + (s->m->schedule != NULL);
+    bsri_indices_parts(x, bsri_max(s->m->nnz, bsri_max(x->rows, x->cols)));
+    BSRI_CUDA_NEXT(c, bsri_look_at_matrix, *x, x->work, 256);
+    return BSR_OK;
+}
+/* One array read as two types is two patterns. */
+static int bsri_same_arrays(const bsr_matrix *a, const bsr_matrix *b) {
+    int i;
+    if (a->crow_indices != b->crow_indices || a->col_indices != b->col_indices || a->index_dtype != b->index_dtype ||
+        a->batch_dims != b->batch_dims)
+        return 0;
+    for (i = 0; i < a->batch_dims; i++)
+        if (a->batch[i] != b->batch[i] || a->crow_batch_stride[i] != b->crow_batch_stride[i] ||
+            a->col_batch_stride[i] != b->col_batch_stride[i])
+            return 0;
+    return 1;
+}
+static bsr_status bsri_cuda_indices_pair(const bsri_call *c, const bsri_subject *s, bsri_dev_indices *x) {
+    const bsr_matrix *other = (const bsr_matrix *)s->other;
+    if (bsri_same_arrays(s->m, other)) return BSR_OK;
+    x->patterns = bsri_patterns(s->m, &x->m), bsri_patterns(other, &x->other);
+    bsri_batch_join(&x->patterns, x->other.batch_dims, x->other.batch);
+    bsri_indices_parts(x, bsri_max(s->m->nnz, x->rows));
+    BSRI_CUDA_NEXT(c, bsri_look_at_pair, *x, x->work, 256);
+    return BSR_OK;
+}
+static bsr_status bsri_cuda_indices_lists(const bsri_call *c, const bsri_subject *s, bsri_dev_indices *x) {
+    const bsr_scatter_indices *l = &x->lists;
+    x->lists = *(const bsr_scatter_indices *)s->other, x->shape = c->watch->shape;
+    bsri_indices_parts(x, bsri_max(bsri_max(l->c_count, l->r_count), bsri_max(l->p_count, l->q_count)));
+    BSRI_CUDA_NEXT(c, bsri_look_at_lists, *x, x->work, 256);
+    return BSR_OK;
+}
+static bsr_status bsri_cuda_subject(const bsri_call *c, const bsri_subject *s, char *bits) {
+    bsri_dev_indices x;
+    int64_t patterns;
+    memset(&x, 0, sizeof x);
+    x.word = c->exec->device_status, x.operand = s->operand, x.ascend = s->ascend, x.exact = s->exact;
+    x.words = bsri_subject_words(c, s, &patterns), x.named = (uint32_t *)(void *)bits;
+    x.patterns = bsri_batch_none(), x.roles = 1;
+    if (s->m) x.m = *s->m, x.rows = bsri_block_rows(s->m), x.cols = bsri_block_cols(s->m);
+    if (s->kind == BSRI_SUBJECT_MATRIX) return bsri_cuda_indices_matrix(c, s, &x);
+    if (s->kind == BSRI_SUBJECT_PAIR) return bsri_cuda_indices_pair(c, s, &x);
+    if (s->kind == BSRI_SUBJECT_LISTS) return bsri_cuda_indices_lists(c, s, &x);
+    x.row = s->other, bsri_indices_parts(&x, s->m->nnz);
+    BSRI_CUDA_NEXT(c, bsri_look_at_entries, x, x.work, 256);
+    return BSR_OK;
+}
+/* The word is set, then a kernel looks at each subject. All that the call launches after them is stopped by the word. */
+static bsr_status bsri_cuda_indices(const bsri_call *c) {
+    char *bits = (char *)c->exec->workspace;
+    int64_t bytes, patterns, none = 0;
+    int i;
+    BSRI_TRY(bsri_cuda_indices_bytes(c, &bytes));
+    BSRI_TRY(bsri_cuda_zero(c, c->exec->device_status, 8, &none, 1, bytes ? bits : NULL, bytes));
+    for (i = 0; i < c->watch->count; i++) {
+        BSRI_TRY(bsri_cuda_subject(c, &c->watch->subject[i], bits));
+        bits += 4 * bsri_subject_words(c, &c->watch->subject[i], &patterns) * patterns;
+    }
+    c->watch->done = 1;
+    return BSR_OK;
+}
+#endif /* BSRI_CUDA */
+
+#ifdef BSRI_CUDA
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-matrices: the matrix operations on the CUDA backend                                     */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Scratch is the call's workspace, cut as on the CPU; the plan says how much. What a conversion finds stays on the device:
+   nnz keeps the capacity that the caller set, crow tells the true count, and what does not fit is not written. */
+static bsr_status bsri_cuda_plan(const bsri_call *c, const bsri_cuts *cuts, int *stop) {
+    bsr_plan p = bsri_plan_default(c);
+    if (cuts->overflow) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_NONE, -1, 0);
+    p.workspace_bytes = (uint64_t)cuts->bytes;
+    return bsri_plan_settle(c, &p, stop);
+}
+static void *bsri_cuda_at(const bsri_call *c, int64_t at) { return (char *)c->exec->workspace + at; }
 
 /* Digits of a sort whose keys are below `limit`, and its scratch; runs as in bsri_dev_sort. */
 typedef struct bsri_cuda_sort {

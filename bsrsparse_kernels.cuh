@@ -29,6 +29,7 @@
      device-lines       lengths, order and grouping of lines
      device-convert     dense forms, and building a matrix
      device-validate    the first failing check in the fixed order
+     device-indices     index arrays that are looked at before an operation
      device-draw        random patterns and layouts, pruning
      device-entries     from CSR and COO; scatter indices
      kernel-table       every instance: number, name, function, dynamic shared memory */
@@ -56,6 +57,16 @@ namespace {
 #else
 #define BSRI_BOUNDS(threads) __launch_bounds__(threads)
 #endif
+
+/* Under BSR_EXEC_CHECK_INDICES every kernel of an operation is given the word that the check before it has left (null without the
+   flag), and ends where that is not 0, before anything else. Such launches begin when the check has ended, never early. So all
+   kernels, the multi-launch ones too, are stopped in one way; without the flag it is a test of a parameter. */
+struct alignas(64) bsri_gate { /* the first parameter: what each kernel reads first of constant memory stands before it */
+    const uint64_t *word;
+};
+#define BSRI_GATE const __grid_constant__ bsri_gate gate
+#define BSRI_ENTER \
+    if (gate.word && *gate.word) return
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>device-numbers: element types in registers                                                   */
@@ -589,11 +600,12 @@ static void bsri_offer(bsri_chooser *s, int tier, bsri_choice c) {
     if (c.kernel && field >= 0 && s->field == 3) s->field = field;
 }
 
-/* Where a launch goes: the call's stream, its cap of the grid (0: none), its workspace. */
+/* Where a launch goes: the call's stream, its cap of the grid (0: none), its workspace; what may stop it. */
 struct bsri_queue {
     bsr_stream stream;
     int32_t max_grid;
     void *workspace;
+    bsri_gate gate;
     operator bsr_stream() const { return stream; }
 };
 /* 1-D grid, decoded in the kernel: sizes beyond a grid's limits, or the caller's, loop. */
@@ -605,21 +617,22 @@ static unsigned bsri_grid(int64_t work, const bsri_queue &queue) {
    other, where their number is even: of what they ask for at once the L2 reads less. */
 static cudaError_t bsri_launch_function(const void *function, void *parameters, int64_t work, unsigned threads, int64_t shared,
                                         bsri_queue stream, int early, int pairs) {
-    void *args[1] = {parameters};
+    void *args[2] = {&stream.gate, parameters};
     cudaLaunchAttribute how[2] = {};
     cudaLaunchConfig_t config = {};
     how[0].id = cudaLaunchAttributeProgrammaticStreamSerialization, how[0].val.programmaticStreamSerializationAllowed = 1;
     how[1].id = cudaLaunchAttributeClusterDimension;
     how[1].val.clusterDim.x = 2, how[1].val.clusterDim.y = how[1].val.clusterDim.z = 1;
     config.gridDim = dim3(bsri_grid(work, stream)), config.blockDim = dim3(threads);
+    early = early && !stream.gate.word; /* not before the check has ended */
     config.dynamicSmemBytes = (size_t)shared, config.stream = stream, config.attrs = how + !early;
     config.numAttrs = (early != 0) + (pairs && config.gridDim.x % 2 == 0);
     return cudaLaunchKernelExC(&config, function, args);
 }
 /* A kernel that is always the same one. */
 template <class P>
-static cudaError_t bsri_launch(void (*kernel)(const P), const P &p, int64_t work, unsigned threads, bsri_queue stream,
-                               int early) {
+static cudaError_t bsri_launch(void (*kernel)(const bsri_gate, const P), const P &p, int64_t work, unsigned threads,
+                               bsri_queue stream, int early) {
     return bsri_launch_function((const void *)kernel, (void *)&p, work, threads, 0, stream, early, 0);
 }
 /* What a chooser chose, with the parameters that it made. */
@@ -711,7 +724,9 @@ static __device__ void bsri_simt_finish(const bsri_dev_product &p, const typenam
     }
 }
 template <class A, class F, class Tile>
-__global__ void __launch_bounds__(256, sizeof(A) == 8 ? 1 : 2) bsri_product_simt(const __grid_constant__ bsri_dev_product p) {
+__global__ void __launch_bounds__(256, sizeof(A) == 8 ? 1 : 2)
+    bsri_product_simt(BSRI_GATE, const __grid_constant__ bsri_dev_product p) {
+    BSRI_ENTER;
     __shared__ typename Tile::shared s;
     const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha, beta = p.beta_ptr ? *p.beta_ptr : p.beta;
     const int64_t total = p.items * p.panels * p.tiles * p.subs;
@@ -791,7 +806,9 @@ static __device__ void bsri_simt_finish_block(const bsri_dev_sampled &p, const t
     }
 }
 template <class A, class F, class Tile>
-__global__ void __launch_bounds__(256, sizeof(A) == 8 ? 1 : 2) bsri_sampled_simt(const __grid_constant__ bsri_dev_sampled p) {
+__global__ void __launch_bounds__(256, sizeof(A) == 8 ? 1 : 2)
+    bsri_sampled_simt(BSRI_GATE, const __grid_constant__ bsri_dev_sampled p) {
+    BSRI_ENTER;
     __shared__ typename Tile::shared s;
     const int64_t br = p.out.block_rows, bc = p.out.block_cols, rows_in = bsri_block_rows(&p.out);
     const int64_t total = p.items * p.out.nnz * p.subs * p.panels;
@@ -1881,7 +1898,9 @@ __device__ __forceinline__ void bsri_mma_multiply(const bsri_dev_mma &m, bsri_mm
 }
 #endif
 
-template <class T, class L> __global__ void __launch_bounds__(384, 1) bsri_product_mma(const __grid_constant__ bsri_dev_mma m) {
+template <class T, class L> __global__ void __launch_bounds__(384, 1)
+    bsri_product_mma(BSRI_GATE, const __grid_constant__ bsri_dev_mma m) {
+    BSRI_ENTER;
 #ifdef BSRI_MMA_CODE
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ bsri_mma_list s;
@@ -2038,7 +2057,8 @@ __device__ __forceinline__ void bsri_mma_sampled_store(const bsri_dev_mma_sample
 }
 #endif
 template <class T, class L>
-__global__ void __launch_bounds__(256, 2) bsri_sampled_mma(const __grid_constant__ bsri_dev_mma_sampled m) {
+__global__ void __launch_bounds__(256, 2) bsri_sampled_mma(BSRI_GATE, const __grid_constant__ bsri_dev_mma_sampled m) {
+    BSRI_ENTER;
 #ifdef BSRI_MMA_CODE
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ bsri_mma_sampled_shared s;
@@ -2264,7 +2284,8 @@ template <class T, int MI, int NI, bool B_ROWS> struct bsri_skinny {
 };
 template <class T, int MI, int NI, bool B_ROWS>
 __global__ void __launch_bounds__(NI == 1 ? 512 : 256, NI == 2 ? 4 : 2)
-    bsri_product_skinny(const __grid_constant__ bsri_dev_skinny m) {
+    bsri_product_skinny(BSRI_GATE, const __grid_constant__ bsri_dev_skinny m) {
+    BSRI_ENTER;
 #ifdef BSRI_MMA_CODE
     typedef bsri_skinny<T, MI, NI, B_ROWS> skinny;
     bsri_skinny_begin(m);
@@ -2559,7 +2580,8 @@ __device__ __forceinline__ void bsri_mma_short_tiles(const bsri_dev_mma &m, bsri
 }
 #endif
 template <class T, class L>
-__global__ void __launch_bounds__(128, L::CTAS) bsri_product_short(const __grid_constant__ bsri_dev_mma m) {
+__global__ void __launch_bounds__(128, L::CTAS) bsri_product_short(BSRI_GATE, const __grid_constant__ bsri_dev_mma m) {
+    BSRI_ENTER;
 #ifdef BSRI_MMA_CODE
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ bsri_dev_finisher finisher[4];
@@ -3924,7 +3946,8 @@ template <class T, int MI, int NI> struct bsri_few {
 };
 template <class T, int MI, int NI>
 __global__ void __launch_bounds__(32 * bsri_few<T, MI, NI>::WARPS, NI == 4 || NI == 16 ? 2 : 3)
-    bsri_product_few(const __grid_constant__ bsri_dev_few m) {
+    bsri_product_few(BSRI_GATE, const __grid_constant__ bsri_dev_few m) {
+    BSRI_ENTER;
 #ifdef BSRI_WGMMA_CODE
     typedef bsri_few<T, MI, NI> few;
     extern __shared__ __align__(1024) char bsri_shared[];
@@ -5777,7 +5800,8 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
 };
 
 template <class T, class L>
-__global__ void __launch_bounds__(384, 1) bsri_product_wgmma(const __grid_constant__ bsri_dev_wgmma m) {
+__global__ void __launch_bounds__(384, 1) bsri_product_wgmma(BSRI_GATE, const __grid_constant__ bsri_dev_wgmma m) {
+    BSRI_ENTER;
 #ifdef BSRI_WGMMA_CODE
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ bsri_wgmma_list<L::GROUP> s;
@@ -6282,7 +6306,9 @@ template <class F> struct bsri_softmax_any {
         }
     }
 };
-template <class F> __global__ void __launch_bounds__(256, 2) bsri_softmax_simt(const __grid_constant__ bsri_dev_softmax p) {
+template <class F> __global__ void __launch_bounds__(256, 2)
+    bsri_softmax_simt(BSRI_GATE, const __grid_constant__ bsri_dev_softmax p) {
+    BSRI_ENTER;
     for (int64_t work = blockIdx.x; work < p.work; work += gridDim.x) {
         const bsri_dev_row r(p, work);
         bsri_softmax_any<F> one = {p, r, {nullptr, nullptr, nullptr}};
@@ -6608,7 +6634,8 @@ template <class T> struct bsri_softmax_packed {
 #endif
 template <class T, bool BACKWARD>
 __global__ void __launch_bounds__(256, BACKWARD ? 2 : BSRI_SOFTMAX_CTAS)
-    bsri_softmax_fast(const __grid_constant__ bsri_dev_softmax p) {
+    bsri_softmax_fast(BSRI_GATE, const __grid_constant__ bsri_dev_softmax p) {
+    BSRI_ENTER;
 #if __CUDA_ARCH__ >= 900
     bsri_dev_let_next_start(), bsri_dev_wait_for_last();
 #endif
@@ -6853,7 +6880,8 @@ template <class F, class Tile> struct bsri_attention_simt_tile {
 /* Two CTAs of small tiles a multiprocessor: by one blocks of 16 take up to 1.7 times as long. */
 template <class F, class Tile>
 __global__ void __launch_bounds__(256, Tile::TM == 16 ? 2 : 1)
-    bsri_attention_simt(const __grid_constant__ bsri_dev_attention p) {
+    bsri_attention_simt(BSRI_GATE, const __grid_constant__ bsri_dev_attention p) {
+    BSRI_ENTER;
     __shared__ bsri_attention_simt_tile<F, Tile> tile;
     const int64_t total = p.items * p.panels * p.tiles * p.block_rows, bc = p.mask.block_cols;
     for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
@@ -7448,7 +7476,8 @@ template <class T, int HD, int MT, bool FULL> struct bsri_attention_warp {
 #endif
 /* CTAs of 1 to 4 warps. */
 template <class T, int HD, int MT, bool FULL>
-__global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_constant__ bsri_dev_attention p) {
+__global__ void __launch_bounds__(128, 2) bsri_attention_mma(BSRI_GATE, const __grid_constant__ bsri_dev_attention p) {
+    BSRI_ENTER;
 #ifdef BSRI_MMA_CODE
     extern __shared__ __align__(256) uint4 bsri_attention_memory[];
     __shared__ bsri_dev_query t; /* not in registers: they are scarce */
@@ -8030,7 +8059,8 @@ __device__ __forceinline__ void bsri_wgmma_sampled_tiles(const bsri_dev_wgmma_sa
 }
 #endif
 template <class T>
-__global__ void __launch_bounds__(384, 1) bsri_sampled_wgmma(const __grid_constant__ bsri_dev_wgmma_sampled m) {
+__global__ void __launch_bounds__(384, 1) bsri_sampled_wgmma(BSRI_GATE, const __grid_constant__ bsri_dev_wgmma_sampled m) {
+    BSRI_ENTER;
 #ifdef BSRI_WGMMA_CODE
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ bsri_wgmma_sampled_shared s;
@@ -8890,7 +8920,9 @@ __device__ __forceinline__ void bsri_flash_consume(const bsri_dev_flash &m, bsri
 }
 #endif
 
-template <class S> __global__ void __launch_bounds__(384, 1) bsri_attention_wgmma(const __grid_constant__ bsri_dev_flash m) {
+template <class S> __global__ void __launch_bounds__(384, 1)
+    bsri_attention_wgmma(BSRI_GATE, const __grid_constant__ bsri_dev_flash m) {
+    BSRI_ENTER;
 #ifdef BSRI_WGMMA_CODE
     extern __shared__ __align__(1024) char bsri_flash_memory[];
     static_assert(sizeof(bsri_flash_control<S>) <= S::CONTROL, "too little shared memory");
@@ -8995,7 +9027,8 @@ static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsr
 /* >>device-sort: filling, stable radix sort of runs of keys                                      */
 /* ---------------------------------------------------------------------------------------------- */
 
-static __global__ void __launch_bounds__(256) bsri_fill_words(const __grid_constant__ bsri_dev_fill f) {
+static __global__ void __launch_bounds__(256) bsri_fill_words(BSRI_GATE, const __grid_constant__ bsri_dev_fill f) {
+    BSRI_ENTER;
     bsri_dev_let_next_start(), bsri_dev_wait_for_last();
     const int64_t total = f.words + f.more_words, step = (int64_t)gridDim.x * 256;
     const int64_t spare =
@@ -9077,7 +9110,8 @@ __device__ __forceinline__ int bsri_dev_digit(const bsri_dev_sort &s, int64_t ke
     return (int)((uint64_t)key >> s.shift) & ((int)s.digits - 1);
 }
 
-template <class I> __global__ void __launch_bounds__(256) bsri_sort_count(const __grid_constant__ bsri_dev_sort s) {
+template <class I> __global__ void __launch_bounds__(256) bsri_sort_count(BSRI_GATE, const __grid_constant__ bsri_dev_sort s) {
+    BSRI_ENTER;
     __shared__ uint32_t count[256];
     bsri_dev_let_next_start(), bsri_dev_wait_for_last();
     for (int64_t slot = blockIdx.x; slot < s.slots; slot += gridDim.x) {
@@ -9097,7 +9131,8 @@ template <class I> __global__ void __launch_bounds__(256) bsri_sort_count(const 
     }
 }
 /* A warp per run and digit: counts become what stands before, inside the digit. */
-template <class I> __global__ void __launch_bounds__(256) bsri_sort_scan(const __grid_constant__ bsri_dev_sort s) {
+template <class I> __global__ void __launch_bounds__(256) bsri_sort_scan(BSRI_GATE, const __grid_constant__ bsri_dev_sort s) {
+    BSRI_ENTER;
     bsri_dev_let_next_start(), bsri_dev_wait_for_last();
     const int lane = threadIdx.x & 31;
     const int64_t total = s.patterns.count * s.digits, step = (int64_t)gridDim.x * 8;
@@ -9217,7 +9252,9 @@ __device__ __forceinline__ uint32_t bsri_dev_scatter_join(uint32_t (&count)[8][2
 /* Each warp ranks 256 entries of a tile of 2048 by themselves; sums over the warps then make the ranks the tile's. Sorted
    inside the tile first, entries leave in runs. */
 template <class I>
-__global__ void __launch_bounds__(256, sizeof(I) == 4 ? 4 : 2) bsri_sort_scatter(const __grid_constant__ bsri_dev_sort s) {
+__global__ void __launch_bounds__(256, sizeof(I) == 4 ? 4 : 2)
+    bsri_sort_scatter(BSRI_GATE, const __grid_constant__ bsri_dev_sort s) {
+    BSRI_ENTER;
     __shared__ uint32_t count[8][256];
     __shared__ I base[256], part[33], staged[2048];
     __shared__ uint8_t digits[2048];
@@ -9278,7 +9315,8 @@ __global__ void __launch_bounds__(256, sizeof(I) == 4 ? 4 : 2) bsri_sort_scatter
     }
 }
 /* Where each column starts among the sorted keys: each entry writes the columns after its predecessor's up to its own. */
-template <class I> __global__ void __launch_bounds__(256) bsri_sort_starts(const __grid_constant__ bsri_dev_sort s) {
+template <class I> __global__ void __launch_bounds__(256) bsri_sort_starts(BSRI_GATE, const __grid_constant__ bsri_dev_sort s) {
+    BSRI_ENTER;
     bsri_dev_wait_for_last();
     const int lane = threadIdx.x & 31;
     for (int64_t slot = blockIdx.x; slot < s.slots; slot += gridDim.x) {
@@ -9357,7 +9395,8 @@ __device__ __forceinline__ int64_t bsri_dev_distinct(const bsri_dev_line &x, int
     return __shfl_sync(~0u, distinct, 31);
 }
 /* A warp per line: its key, how many different entries it has, and its bit set. */
-static __global__ void BSRI_BOUNDS(256) bsri_lines_measure(const __grid_constant__ bsri_dev_lines l) {
+static __global__ void BSRI_BOUNDS(256) bsri_lines_measure(BSRI_GATE, const __grid_constant__ bsri_dev_lines l) {
+    BSRI_ENTER;
     bsri_dev_wait_for_last(); /* the next one's CTAs would crowd where there is room: 26 us instead of 15 for 4096 lines */
     const int lane = threadIdx.x & 31, dt = l.m.index_dtype;
     const int64_t total = l.patterns.count * l.count, step = (int64_t)gridDim.x * 8;
@@ -9382,7 +9421,8 @@ static __global__ void BSRI_BOUNDS(256) bsri_lines_measure(const __grid_constant
 
 /* A warp per four lines: how many come before a line is its place. Keys are fetched by the CTA in tiles: one by one all CTAs
    would ask the same part of the L2 at once (4096 lines: 17 us). */
-static __global__ void __launch_bounds__(256) bsri_rank_lines(const __grid_constant__ bsri_dev_rank r) {
+static __global__ void __launch_bounds__(256) bsri_rank_lines(BSRI_GATE, const __grid_constant__ bsri_dev_rank r) {
+    BSRI_ENTER;
     __shared__ uint64_t tile[2048];
     const int lane = threadIdx.x & 31, n = (int)r.n, full = (int)r.full;
     const int64_t parts = (r.n + 31) / 32, total = r.patterns * parts;
@@ -9424,7 +9464,8 @@ static __global__ void __launch_bounds__(256) bsri_rank_lines(const __grid_const
         }
     }
 }
-static __global__ void __launch_bounds__(1024) bsri_rank_tall(const __grid_constant__ bsri_dev_rank r) {
+static __global__ void __launch_bounds__(1024) bsri_rank_tall(BSRI_GATE, const __grid_constant__ bsri_dev_rank r) {
+    BSRI_ENTER;
     __shared__ int64_t part[33];
     int64_t all = 0, tall = 0, sum;
     bsri_dev_wait_for_last();
@@ -9454,7 +9495,9 @@ __device__ __forceinline__ uint32_t bsri_dev_block_min(uint32_t v, uint32_t *par
 #define BSRI_GROUP_LINES 256
 /* Greedy grouping of up to 256 lines without repeats, as bsri_lines_group: thread t holds the t-th line of the order as WORDS
    words of bits, so that a step is a few instructions, one barrier for the choice and one for the union. */
-template <int WORDS> __global__ void __launch_bounds__(256, 1) bsri_group_bits(const __grid_constant__ bsri_dev_lines l) {
+template <int WORDS> __global__ void __launch_bounds__(256, 1)
+    bsri_group_bits(BSRI_GATE, const __grid_constant__ bsri_dev_lines l) {
+    BSRI_ENTER;
     __shared__ __align__(16) uint32_t joined[WORDS];
     __shared__ uint32_t part[2][32];
     const int t = threadIdx.x, lane = t & 31, warp = t / 32, count = (int)l.count, words = (int)l.words, group = (int)l.group,
@@ -9554,7 +9597,8 @@ __device__ __forceinline__ int bsri_group_join(const bsri_dev_lines &l, int64_t 
 /* The same for any lines: a warp per line left. Where there are bit sets their union stands in shared memory; else stamps of
    the current union in device memory. */
 #define BSRI_GROUP_WORDS 8192
-static __global__ void BSRI_BOUNDS(1024) bsri_group_lists(const __grid_constant__ bsri_dev_lines l) {
+static __global__ void BSRI_BOUNDS(1024) bsri_group_lists(BSRI_GATE, const __grid_constant__ bsri_dev_lines l) {
+    BSRI_ENTER;
     __shared__ int32_t left[2][257];
     __shared__ uint32_t losses[256];
     __shared__ uint32_t joined[BSRI_GROUP_WORDS], part[2][32];
@@ -9719,7 +9763,8 @@ static __device__ __forceinline__ void bsri_expand_sum(const bsri_dev_expand &x,
 }
 /* A block works on some rows of a block row and a panel of block columns: first which block stands where, then element by
    element. */
-static __global__ void BSRI_BOUNDS(256) bsri_expand_panel(const __grid_constant__ bsri_dev_expand x) {
+static __global__ void BSRI_BOUNDS(256) bsri_expand_panel(BSRI_GATE, const __grid_constant__ bsri_dev_expand x) {
+    BSRI_ENTER;
     __shared__ int64_t place[BSRI_EXPAND_PANEL];
     const int64_t br = x.m.block_rows, bc = x.m.block_cols;
     const int dt = x.m.index_dtype, to = x.out.dtype, from = x.m.dtype;
@@ -9788,7 +9833,8 @@ __device__ __forceinline__ void bsri_bits_pieces(const bsri_dev_build &b, uint32
     }
 }
 /* Which blocks of a panel of some rows of a block row hold something: as a bit each, added to what other rows found. */
-static __global__ void BSRI_BOUNDS(256) bsri_bits_dense(const __grid_constant__ bsri_dev_build b) {
+static __global__ void BSRI_BOUNDS(256) bsri_bits_dense(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+    BSRI_ENTER;
     __shared__ uint32_t held[BSRI_EXPAND_PANEL];
     const int64_t br = b.to.block_rows, bc = b.to.block_cols, subs = bsri_ceil_div(br, b.height);
     const int64_t work_end = b.batch.count * b.rows * b.panels * subs;
@@ -9826,7 +9872,8 @@ static __global__ void BSRI_BOUNDS(256) bsri_bits_dense(const __grid_constant__ 
     }
 }
 /* The bits of a block mask, a warp per word. */
-static __global__ void __launch_bounds__(256) bsri_bits_mask(const __grid_constant__ bsri_dev_build b) {
+static __global__ void __launch_bounds__(256) bsri_bits_mask(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+    BSRI_ENTER;
     const int lane = threadIdx.x & 31;
     const int64_t total = b.batch.count * b.item_words, step = (int64_t)gridDim.x * 8;
     for (int64_t work = blockIdx.x * (int64_t)8 + threadIdx.x / 32; work < total; work += step) {
@@ -9860,7 +9907,8 @@ __device__ __forceinline__ bsri_dev_kept bsri_dev_kept_of(const bsri_dev_build &
     }
     return k;
 }
-static __global__ void __launch_bounds__(256) bsri_build_counts(const __grid_constant__ bsri_dev_build b) {
+static __global__ void __launch_bounds__(256) bsri_build_counts(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+    BSRI_ENTER;
     const int lane = threadIdx.x & 31;
     const int64_t total = b.batch.count * b.rows, step = (int64_t)gridDim.x * 8;
     for (int64_t work = blockIdx.x * (int64_t)8 + threadIdx.x / 32; work < total; work += step) {
@@ -9872,7 +9920,8 @@ static __global__ void __launch_bounds__(256) bsri_build_counts(const __grid_con
     }
 }
 /* Counts to positions, and crow: a block per item; of ragged items one block runs through all. */
-static __global__ void __launch_bounds__(1024) bsri_build_crow(const __grid_constant__ bsri_dev_build b) {
+static __global__ void __launch_bounds__(1024) bsri_build_crow(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+    BSRI_ENTER;
     __shared__ int64_t part[33];
     const int64_t parts = b.ragged ? 1 : b.batch.count, each = b.ragged ? b.batch.count * b.rows : b.rows;
     const int dt = b.to.index_dtype;
@@ -9899,11 +9948,13 @@ static __global__ void __launch_bounds__(1024) bsri_build_crow(const __grid_cons
     }
 }
 /* Without block rows crow still has its last entry. */
-static __global__ void __launch_bounds__(256) bsri_build_no_rows(const __grid_constant__ bsri_dev_build b) {
+static __global__ void __launch_bounds__(256) bsri_build_no_rows(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+    BSRI_ENTER;
     for (int64_t item = blockIdx.x * (int64_t)256 + threadIdx.x; item < b.batch.count; item += (int64_t)gridDim.x * 256)
         bsri_set_index((void *)bsri_dev_matrix_item(&b.batch, item, &b.to).crow, b.to.index_dtype, 0, 0);
 }
-static __global__ void BSRI_BOUNDS(256) bsri_build_cols(const __grid_constant__ bsri_dev_build b) {
+static __global__ void BSRI_BOUNDS(256) bsri_build_cols(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+    BSRI_ENTER;
     const int lane = threadIdx.x & 31, dt = b.to.index_dtype;
     const int64_t total = b.batch.count * b.rows, step = (int64_t)gridDim.x * 8;
     for (int64_t work = blockIdx.x * (int64_t)8 + threadIdx.x / 32; work < total; work += step) {
@@ -9951,7 +10002,8 @@ __device__ __forceinline__ void bsri_build_pieces(const bsri_dev_build &b, const
     }
 }
 /* Values of the stored blocks, 1024 elements a block, out of the source. */
-static __global__ void BSRI_BOUNDS(256) bsri_build_values(const __grid_constant__ bsri_dev_build b) {
+static __global__ void BSRI_BOUNDS(256) bsri_build_values(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+    BSRI_ENTER;
     const int64_t br = b.to.block_rows, bc = b.to.block_cols, area = br * bc;
     const int64_t each = b.pieces ? bsri_min(8, 16 / bsri_dev_size(b.to.dtype)) : 1; /* elements of a piece */
     const int64_t item_work = bsri_ceil_div(b.capacity * area, 1024 * each);
@@ -10010,6 +10062,8 @@ __device__ __forceinline__ bsri_dev_finding bsri_dev_found(int64_t item, int64_t
     f.item = item, f.index = index, f.value = value;
     return f;
 }
+/* b - a, whatever they are: modulo 2^64. */
+__device__ __forceinline__ int64_t bsri_dev_between(int64_t a, int64_t b) { return (int64_t)((uint64_t)b - (uint64_t)a); }
 /* A check's place is pattern * span + local; the first in the CPU's order is the least. */
 __device__ __forceinline__ int64_t bsri_dev_span(const bsri_dev_validate &v, int stage) {
     const int64_t n = v.schedule.groups * v.group;
@@ -10038,13 +10092,14 @@ static __device__ bsri_dev_finding bsri_dev_check_structure(const bsri_dev_valid
     if (local <= rows) {
         const int64_t r = local - 1, before = bsri_index(it.crow, dt, r), now = bsri_index(it.crow, dt, r + 1);
         if (now > nnz && r + 1 == rows && now >= before) return fine; /* the last entry's fault */
-        if (now < before || now > nnz) return bsri_dev_found(BSR_ITEM_CROW_DECREASES, r, now < 0 ? now : now - before);
-        return now - before > v.cols ? bsri_dev_found(BSR_ITEM_CROW_LONG, r, now - before) : fine;
+        const int64_t blocks = bsri_dev_between(before, now);
+        if (now < before || now > nnz) return bsri_dev_found(BSR_ITEM_CROW_DECREASES, r, now < 0 ? now : blocks);
+        return (uint64_t)blocks > (uint64_t)v.cols ? bsri_dev_found(BSR_ITEM_CROW_LONG, r, blocks) : fine;
     }
     if (local == rows + 1) return last > nnz || (!ragged && last != nnz) ? bsri_dev_found(BSR_ITEM_CROW_LAST, i, last) : fine;
     const int64_t p = local - rows - 2, at = bsri_index(it.col, dt, p);
     if (at < 0 || at >= v.cols) return bsri_dev_found(BSR_ITEM_COL_RANGE, p, at);
-    if (p <= bsri_index(it.crow, dt, 0) || at > bsri_index(it.col, dt, p - 1)) return fine;
+    if (p == 0 || p <= bsri_index(it.crow, dt, 0) || at > bsri_index(it.col, dt, p - 1)) return fine;
     return bsri_index(it.crow, dt, bsri_dev_row_of(it.crow, dt, rows, p)) != p ? bsri_dev_found(BSR_ITEM_COL_ORDER, p, at) : fine;
 }
 static __device__ bsri_dev_finding bsri_dev_check_transposed(const bsri_dev_validate &v, int64_t i, int64_t local) {
@@ -10121,7 +10176,9 @@ __device__ __forceinline__ bool bsri_dev_stands_in(const void *list, int dt, int
     return low < end && bsri_index(list, dt, low) == at;
 }
 /* A stage, `parts` blocks per pattern. After a failure in an earlier stage nothing is looked at. */
-static __global__ void __launch_bounds__(256, 2) bsri_validate_stage(const __grid_constant__ bsri_dev_validate v) {
+static __global__ void __launch_bounds__(256, 2)
+    bsri_validate_stage(BSRI_GATE, const __grid_constant__ bsri_dev_validate v) {
+    BSRI_ENTER;
     const int stage = v.stage, dt = v.m.index_dtype;
     const int64_t n = v.schedule.groups * v.group, step = v.parts * 256;
     if ((int)(*v.record >> 58) < stage) return;
@@ -10136,7 +10193,8 @@ static __global__ void __launch_bounds__(256, 2) bsri_validate_stage(const __gri
                 start = bsri_dev_at((const char *)v.m.transposed_index + v.index.at[0], dt, i * (v.cols + 1)), lines = v.cols,
                 fixed = v.cols + 1;
             if (start && lines)
-                from = bsri_max(0, bsri_index(start, dt, 0)), to = bsri_min(v.m.nnz, bsri_index(start, dt, lines));
+                from = bsri_max(0, bsri_min(v.m.nnz, bsri_index(start, dt, 0))),
+                to = bsri_min(v.m.nnz, bsri_index(start, dt, lines));
         } else if (stage == BSRI_STAGE_MARK) {
             const int32_t *order = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[0]) + i * n;
             uint32_t *seen = v.seen + i * (v.lines + 1);
@@ -10172,7 +10230,8 @@ static __global__ void __launch_bounds__(256, 2) bsri_validate_stage(const __gri
 }
 /* One pattern's unions, a warp per group: of each member the entries that no earlier one has; lists ascend without repeats by
    now. */
-static __global__ void __launch_bounds__(256) bsri_validate_unions(const __grid_constant__ bsri_dev_validate v) {
+static __global__ void __launch_bounds__(256) bsri_validate_unions(BSRI_GATE, const __grid_constant__ bsri_dev_validate v) {
+    BSRI_ENTER;
     const int lane = threadIdx.x & 31, dt = v.m.index_dtype, group = (int)v.group;
     const int32_t *lengths = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[1]) + v.pattern * v.schedule.groups;
     if ((int)(*v.record >> 58) < BSRI_STAGE_UNIONS) return;
@@ -10196,7 +10255,8 @@ static __global__ void __launch_bounds__(256) bsri_validate_unions(const __grid_
     }
 }
 /* What the first failure was. */
-static __global__ void bsri_validate_describe(const __grid_constant__ bsri_dev_validate v) {
+static __global__ void bsri_validate_describe(BSRI_GATE, const __grid_constant__ bsri_dev_validate v) {
+    BSRI_ENTER;
     const uint64_t first = *v.record, place = first & (((uint64_t)1 << 58) - 1);
     bsri_dev_finding f = {0, -1, 0};
     if (first != ~(uint64_t)0) {
@@ -10207,12 +10267,255 @@ static __global__ void bsri_validate_describe(const __grid_constant__ bsri_dev_v
 }
 
 /* ---------------------------------------------------------------------------------------------- */
+/* >>device-indices: index arrays that are looked at before an operation                          */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* The first finding is the greatest word. Asked first: where much is wrong, few are still to be told. */
+__device__ __forceinline__ void bsri_dev_tell(const bsri_dev_indices &x, int item, int64_t index) {
+    const uint64_t word = bsri_status_word(x.operand, item, index);
+    if (word > *(const volatile uint64_t *)x.word) atomicMax((unsigned long long *)x.word, (unsigned long long)word);
+}
+/* see(i, entry, the entry before it) for all n entries of an array; a thread of `threads`. What stands on 16 bytes is read so. */
+template <class I> struct alignas(16) bsri_dev_piece {
+    I entry[16 / sizeof(I)];
+};
+struct bsri_dev_share {
+    int64_t thread, threads;
+    template <class I, class F> __device__ __forceinline__ void each(const void *array, int64_t n, const F &see) const {
+        constexpr int EACH = 16 / sizeof(I);
+        const I *a = (const I *)array;
+        const int64_t left = (int64_t)((0 - (uintptr_t)a) % 16 / sizeof(I)), lead = bsri_max(0, bsri_min(n, left));
+        const int64_t pieces = bsri_max(0, n - lead) / EACH, odd = bsri_max(0, n) - pieces * EACH;
+        for (int64_t i = thread; i < odd; i += threads) { /* before and behind the pieces */
+            const int64_t k = i < lead ? i : i + pieces * EACH;
+            see(k, (int64_t)a[k], k ? (int64_t)a[k - 1] : 0);
+        }
+        for (int64_t i = thread; i < pieces; i += threads) {
+            const int64_t k = lead + i * EACH;
+            const bsri_dev_piece<I> p = *(const bsri_dev_piece<I> *)(a + k);
+            int64_t before = k ? (int64_t)a[k - 1] : 0;
+#pragma unroll
+            for (int j = 0; j < EACH; j++) see(k + j, (int64_t)p.entry[j], before), before = (int64_t)p.entry[j];
+        }
+    }
+};
+/* One pattern as its row pointers have it, held inside the arrays. */
+template <class I> struct bsri_dev_pattern {
+    const I *crow, *col;
+    int64_t i, shift, rows, cols, begin, end; /* shift: entries of the patterns before it */
+    __device__ __forceinline__ bsri_dev_pattern(const bsri_dev_indices &x, int64_t pattern) {
+        const bsri_item it = bsri_dev_matrix_item(&x.patterns, pattern, &x.m);
+        const bool ragged = x.m.flags & BSR_MATRIX_RAGGED;
+        crow = (const I *)it.crow, col = (const I *)it.col, i = pattern, rows = x.rows, cols = x.cols;
+        shift = ragged ? 0 : i * x.m.nnz, begin = ragged ? bsri_max(0, bsri_min(x.m.nnz, crow[0])) : 0;
+        end = bsri_max(begin, bsri_min(x.m.nnz, crow[rows]));
+    }
+};
+
+template <class I>
+static __device__ void bsri_dev_look_at_crow(const bsri_dev_indices &x, const bsri_dev_pattern<I> &p, const bsri_dev_share &all) {
+    const int64_t nnz = x.m.nnz, rows = p.rows, ragged = x.m.flags & BSR_MATRIX_RAGGED;
+    const bool must_be_all = x.exact && (!ragged || p.i + 1 == x.patterns.count);
+    int64_t first = 0;
+    if (ragged && p.i) first = ((const I *)bsri_dev_matrix_item(&x.patterns, p.i - 1, &x.m).crow)[rows];
+    all.each<I>(p.crow, rows + 1, [&](int64_t k, int64_t now, int64_t before) {
+        if (k == 0 && now != first) bsri_dev_tell(x, BSR_ITEM_CROW_FIRST, p.i);
+        if (k == rows && (now > nnz || (must_be_all && now != nnz))) bsri_dev_tell(x, BSR_ITEM_CROW_LAST, p.i);
+        if (k == 0) return;
+        if (now < before || (now > nnz && k < rows)) bsri_dev_tell(x, BSR_ITEM_CROW_DECREASES, p.i * rows + k - 1);
+        else if (x.ascend && now <= nnz && (uint64_t)bsri_dev_between(before, now) > (uint64_t)p.cols)
+            bsri_dev_tell(x, BSR_ITEM_CROW_LONG, p.i * rows + k - 1);
+    });
+}
+template <class I>
+static __device__ void bsri_dev_look_at_cols(const bsri_dev_indices &x, const bsri_dev_pattern<I> &p, const bsri_dev_share &all) {
+    all.each<I>(p.col + p.begin, p.end - p.begin, [&](int64_t k, int64_t now, int64_t before) {
+        const int64_t at = p.begin + k;
+        if (now < 0 || now >= p.cols) bsri_dev_tell(x, BSR_ITEM_COL_RANGE, p.shift + at);
+        else if (x.ascend && k && now <= before && p.crow[bsri_dev_row_of(p.crow, x.m.index_dtype, p.rows, at)] != at)
+            bsri_dev_tell(x, BSR_ITEM_COL_ORDER, p.shift + at);
+    });
+}
+/* Its header is this matrix's, and in each column stand the positions of its blocks in ascending order, each with its row: so
+   each position stands there once. Only with the right header is it known to be as long as is read. */
+template <class I>
+static __device__ void bsri_dev_look_at_transposed(const bsri_dev_indices &x, const bsri_dev_pattern<I> &p,
+                                                   const bsri_dev_share &all) {
+    const int64_t *have = (const int64_t *)x.m.transposed_index, lines = p.i * (p.cols + 1);
+    int wrong = -1;
+#pragma unroll
+    for (int w = 5; w >= 0; w--) wrong = have[w] != x.head[w] ? w : wrong; /* all at once */
+    if (wrong >= 0) {
+        if (all.thread == 0) bsri_dev_tell(x, BSR_ITEM_VIEW_HEADER, wrong);
+        return;
+    }
+    const I *ccol = (const I *)((const char *)have + x.index.at[0]) + lines;
+    const I *row = (const I *)((const char *)have + x.index.at[1]) + p.shift;
+    const I *position = (const I *)((const char *)have + x.index.at[2]) + p.shift;
+    const int64_t first = p.crow[0], last = p.crow[p.rows];
+    all.each<I>(ccol, p.cols + 1, [&](int64_t k, int64_t now, int64_t before) {
+        if ((k ? now < before || now > last : now != first) || (k == p.cols && now != last))
+            bsri_dev_tell(x, BSR_ITEM_VIEW_CONTENT, lines + k);
+    });
+    all.each<I>(position + p.begin, p.end - p.begin, [&](int64_t k, int64_t at, int64_t before) {
+        const int64_t e = p.begin + k, r = row[e];
+        bool fine = r >= 0 && r < p.rows && at >= p.begin && at < p.end;
+        if (fine) {
+            const int64_t c = p.col[at];
+            fine = p.crow[r] <= at && at < p.crow[r + 1];
+            if (c >= 0 && c < p.cols) /* else that is the finding */
+                fine = fine && ccol[c] <= e && e < ccol[c + 1] && (!k || e == ccol[c] || before < at);
+        }
+        if (!fine) bsri_dev_tell(x, BSR_ITEM_VIEW_CONTENT, p.shift + e);
+    });
+}
+/* A schedule as its header has it, if that can be this matrix's; else which word is wrong. */
+struct bsri_dev_schedule {
+    int64_t lines, others, groups, group;
+    const int32_t *order, *lengths; /* of pattern i */
+    int wrong;
+    __device__ __forceinline__ bsri_dev_schedule(const bsri_dev_indices &x, int64_t i) {
+        const int64_t *have = (const int64_t *)x.m.schedule;
+        const bool columns = have[6] != 0;
+        lines = columns ? x.cols : x.rows, others = columns ? x.rows : x.cols, group = have[4], groups = have[5], wrong = -1;
+        if (have[7] < 0 || have[7] > groups) wrong = 7;
+        if (have[6] != 0 && have[6] != 1) wrong = 6;
+        if (group != 1 && group != 2 && group != 4 && group != 8) wrong = 4;
+        else if (groups != bsri_ceil_div(lines, group)) wrong = 5;
+        if (have[3] != x.patterns.count) wrong = 3;
+        if (have[2] != lines) wrong = 2;
+        if (have[1] != x.m.nnz) wrong = 1;
+        if (have[0] != BSRI_SCHEDULE_MAGIC) wrong = 0;
+        if (wrong >= 0) return;
+        order = (const int32_t *)((const char *)have + BSRI_VIEW_HEADER);
+        lengths = order + (x.patterns.count * groups * group + 15) / 16 * 16 + i * groups, order += i * groups * group;
+    }
+};
+/* Marks a line or tile; of what comes again the number is told, as which of its entries comes first is chance. */
+__device__ __forceinline__ void bsri_dev_name(const bsri_dev_indices &x, int64_t pattern, int64_t line, int item,
+                                              int64_t number) {
+    const uint32_t bit = 1u << line % 32;
+    if (atomicOr(&x.named[pattern * x.words + line / 32], bit) & bit) bsri_dev_tell(x, item, number);
+}
+/* Every line once, -1 where there are no lines left. */
+static __device__ void bsri_dev_look_at_schedule(const bsri_dev_indices &x, int64_t i, const bsri_dev_share &all) {
+    const bsri_dev_schedule s(x, i);
+    if (s.wrong >= 0) {
+        if (all.thread == 0) bsri_dev_tell(x, BSR_ITEM_VIEW_HEADER, s.wrong);
+        return;
+    }
+    const int64_t n = s.groups * s.group;
+    all.each<int32_t>(s.order, n, [&](int64_t k, int64_t line, int64_t) {
+        if (line < -1 || line >= s.lines || (line < 0) != (k >= s.lines)) bsri_dev_tell(x, BSR_ITEM_VIEW_CONTENT, i * n + k);
+        else if (line >= 0) bsri_dev_name(x, i, line, BSR_ITEM_VIEW_REPEATS, i * s.lines + line);
+    });
+    all.each<int32_t>(s.lengths, s.groups, [&](int64_t k, int64_t length, int64_t) {
+        if (length < 0 || length > s.others) bsri_dev_tell(x, BSR_ITEM_VIEW_CONTENT, i * s.groups + k);
+    });
+}
+/* Row pointers and columns, transposed index, schedule: each by CTAs of its own, so that none waits for another. */
+template <class I>
+static __device__ void bsri_dev_look_at_pattern(const bsri_dev_indices &x, int64_t at, const bsri_dev_share &all) {
+    const int64_t i = at / x.roles;
+    const int role = (int)(at % x.roles);
+    if (role && (role == 2 || !x.m.transposed_index)) {
+        bsri_dev_look_at_schedule(x, i, all);
+        return;
+    }
+    const bsri_dev_pattern<I> p(x, i);
+    if (role) bsri_dev_look_at_transposed(x, p, all);
+    else bsri_dev_look_at_crow(x, p, all), bsri_dev_look_at_cols(x, p, all);
+}
+/* Both patterns are looked at by themselves elsewhere: here only whether they are the same. */
+template <class I> static __device__ void bsri_dev_look_at_both(const bsri_dev_indices &x, int64_t i, const bsri_dev_share &all) {
+    const bsri_dev_pattern<I> p(x, i);
+    const bsri_item other = bsri_dev_matrix_item(&x.patterns, i, &x.other);
+    const int dt = x.other.index_dtype;
+    all.each<I>(p.crow, p.rows + 1, [&](int64_t k, int64_t now, int64_t) {
+        if (now != bsri_index(other.crow, dt, k)) bsri_dev_tell(x, BSR_ITEM_PATTERN_MISMATCH, i * (p.rows + 1) + k);
+    });
+    all.each<I>(p.col + p.begin, p.end - p.begin, [&](int64_t k, int64_t now, int64_t) {
+        if (now != bsri_index(other.col, dt, p.begin + k)) bsri_dev_tell(x, BSR_ITEM_PATTERN_MISMATCH, p.shift + p.begin + k);
+    });
+}
+template <class I> static __device__ void bsri_dev_look_at_places(const bsri_dev_indices &x, const bsri_dev_share &all) {
+    all.each<I>(x.row, x.m.nnz, [&](int64_t k, int64_t now, int64_t) {
+        if (now < 0 || now >= x.m.rows) bsri_dev_tell(x, BSR_ITEM_ROW_RANGE, k);
+    });
+    all.each<I>(x.m.col_indices, x.m.nnz, [&](int64_t k, int64_t now, int64_t) {
+        if (now < 0 || now >= x.m.cols) bsri_dev_tell(x, BSR_ITEM_COL_RANGE, k);
+    });
+}
+
+/* Does the tile of rows x ns that starts at a flat offset lie inside m rows of n columns? */
+__device__ __forceinline__ bool bsri_dev_tile_inside(const bsri_scatter_shape &s, int64_t offset, int64_t rows, int64_t m) {
+    return offset >= 0 && offset / s.n <= m - rows && offset % s.n <= s.n - s.ns;
+}
+/* Is it an output tile's, and which one? -1: it is not. */
+__device__ __forceinline__ int64_t bsri_dev_tile_of(const bsri_scatter_shape &s, int64_t offset) {
+    if (!bsri_dev_tile_inside(s, offset, s.ms, s.m) || offset / s.n % s.ms || offset % s.n % s.ns) return -1;
+    return offset / s.n / s.ms * (s.n / s.ns) + offset % s.n / s.ns;
+}
+/* The lists of bsr_scatter_mm: offsets never decrease and end inside, all else is in range, and no output comes twice. */
+static __device__ void bsri_dev_look_at_lists(const bsri_dev_indices &x, const bsri_dev_share &all) {
+    const bsr_scatter_indices &l = x.lists;
+    const bsri_scatter_shape &s = x.shape;
+    const bool tiles = l.format == BSR_SCATTER_MM, compressed = l.format == BSR_SCATTER_STRIDED_COMPRESSED;
+    const int64_t most = compressed ? s.blocks : l.p_count, rows = l.c_count - 1, split = bsri_max(1, l.split_n);
+    all.each<int64_t>(l.c_indices, l.c_count, [&](int64_t k, int64_t now, int64_t before) {
+        if (now < before || now > most || (compressed && k == 0 && now)) bsri_dev_tell(x, BSR_ITEM_INDICES_RANGE, k);
+        if (compressed && k == rows && now >= 0 && now > l.q_count / split) bsri_dev_tell(x, BSR_ITEM_INDICES_COUNT, -1);
+    });
+    if (compressed && rows < 0 && all.thread == 0) bsri_dev_tell(x, BSR_ITEM_INDICES_COUNT, -1);
+    all.each<int64_t>(l.q_indices, l.q_count, [&](int64_t k, int64_t now, int64_t) {
+        const bool fine = tiles ? now >= 0 && now < s.sources : bsri_dev_tile_inside(s, now, s.ks, s.k);
+        if (!fine) bsri_dev_tell(x, BSR_ITEM_INDICES_RANGE, k);
+    });
+    if (!compressed)
+        all.each<int64_t>(l.p_indices, l.p_count, [&](int64_t k, int64_t now, int64_t) {
+            if (now < 0 || now >= s.blocks) bsri_dev_tell(x, BSR_ITEM_INDICES_RANGE, k);
+        });
+    if (tiles) return;
+    all.each<int64_t>(l.r_offsets, l.r_count, [&](int64_t k, int64_t now, int64_t) {
+        const int64_t tile = bsri_dev_tile_of(s, now);
+        if (tile < 0 || (compressed && now / s.n / s.ms >= rows)) bsri_dev_tell(x, BSR_ITEM_INDICES_RANGE, k);
+        else bsri_dev_name(x, 0, tile, BSR_ITEM_INDICES_REPEAT, tile);
+    });
+}
+
+/* A CTA's share of the patterns: `parts` CTAs to each. */
+#define BSRI_LOOK(look, x)                                                                          \
+    bsri_dev_let_next_start(), bsri_dev_wait_for_last();                                            \
+    for (int64_t work = blockIdx.x; work < x.work; work += gridDim.x) {                             \
+        const bsri_dev_share all = {work % x.parts * 256 + threadIdx.x, x.parts * 256};             \
+        look;                                                                                       \
+    }
+#define BSRI_LOOK_BY_TYPE(look, ...) (x.m.index_dtype == BSR_I64 ? look<int64_t>(__VA_ARGS__) : look<int32_t>(__VA_ARGS__))
+static __global__ void BSRI_BOUNDS(256) bsri_look_at_matrix(BSRI_GATE, const __grid_constant__ bsri_dev_indices x) {
+    BSRI_ENTER;
+    BSRI_LOOK(BSRI_LOOK_BY_TYPE(bsri_dev_look_at_pattern, x, work / x.parts, all), x)
+}
+static __global__ void BSRI_BOUNDS(256) bsri_look_at_pair(BSRI_GATE, const __grid_constant__ bsri_dev_indices x) {
+    BSRI_ENTER;
+    BSRI_LOOK(BSRI_LOOK_BY_TYPE(bsri_dev_look_at_both, x, work / x.parts, all), x)
+}
+static __global__ void BSRI_BOUNDS(256) bsri_look_at_entries(BSRI_GATE, const __grid_constant__ bsri_dev_indices x) {
+    BSRI_ENTER;
+    BSRI_LOOK(BSRI_LOOK_BY_TYPE(bsri_dev_look_at_places, x, all), x)
+}
+static __global__ void BSRI_BOUNDS(256) bsri_look_at_lists(BSRI_GATE, const __grid_constant__ bsri_dev_indices x) {
+    BSRI_ENTER;
+    BSRI_LOOK(bsri_dev_look_at_lists(x, all), x)
+}
+
+/* ---------------------------------------------------------------------------------------------- */
 /* >>device-draw: random patterns and layouts, pruning                                            */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* The draws of one item as bsri_rng_below makes them one after another: of 1024 raw numbers at a time each is taken or
    rejected by how many were taken before it, which is found by repeating until nothing changes. */
-static __global__ void __launch_bounds__(1024) bsri_random_draw(const __grid_constant__ bsri_dev_build b) {
+static __global__ void __launch_bounds__(1024) bsri_random_draw(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+    BSRI_ENTER;
     __shared__ int part[33];
     const int64_t n = b.candidates, first = n - b.draws;
     for (int64_t item = blockIdx.x; item < b.batch.count; item += gridDim.x) {
@@ -10236,14 +10539,16 @@ static __global__ void __launch_bounds__(1024) bsri_random_draw(const __grid_con
     }
 }
 /* Who drew each candidate first: draws - i, so that zero means nobody. */
-static __global__ void __launch_bounds__(256) bsri_random_mark(const __grid_constant__ bsri_dev_build b) {
+static __global__ void __launch_bounds__(256) bsri_random_mark(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+    BSRI_ENTER;
     const int64_t total = b.batch.count * b.draws, step = (int64_t)gridDim.x * 256;
     for (int64_t work = blockIdx.x * (int64_t)256 + threadIdx.x; work < total; work += step)
         atomicMax(&b.seen[work / b.draws * b.candidates + b.drawn[work]], (uint32_t)(b.draws - work % b.draws));
 }
 /* Draw i inserts what it drew or, where that stands in the set already, its own number j: it does when an earlier draw was
    the same, or when it is the number of an earlier draw that inserted its own, which is asked of that draw in turn. */
-static __global__ void __launch_bounds__(256) bsri_random_set(const __grid_constant__ bsri_dev_build b) {
+static __global__ void __launch_bounds__(256) bsri_random_set(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+    BSRI_ENTER;
     const int64_t total = b.batch.count * b.draws, step = (int64_t)gridDim.x * 256, first = b.candidates - b.draws;
     for (int64_t work = blockIdx.x * (int64_t)256 + threadIdx.x; work < total; work += step) {
         const int64_t item = work / b.draws, i = work % b.draws, *drawn = b.drawn + item * b.draws;
@@ -10287,7 +10592,8 @@ __device__ __forceinline__ double bsri_dev_block_norm(const char *p, int dtype, 
     return top * sqrt(sum);
 }
 /* A thread per candidate, since sums go in the CPU's order. */
-static __global__ void __launch_bounds__(128, 4) bsri_prune_norms(const __grid_constant__ bsri_dev_build b) {
+static __global__ void __launch_bounds__(128, 4) bsri_prune_norms(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+    BSRI_ENTER;
     const int64_t br = b.to.block_rows, bc = b.to.block_cols, step = (int64_t)gridDim.x * 128;
     int64_t item = 0, i = blockIdx.x * (int64_t)128 + threadIdx.x;
     for (;; i += step) {
@@ -10316,7 +10622,8 @@ __device__ __forceinline__ uint64_t bsri_dev_norm_key(double x) {
     return x == x ? (uint64_t)__double_as_longlong(x) : ~(uint64_t)0;
 }
 /* A block per item: radix selection of the k-th key, then the bits of the larger ones and of the first that equal it. */
-static __global__ void __launch_bounds__(1024, 1) bsri_prune_select(const __grid_constant__ bsri_dev_build b) {
+static __global__ void __launch_bounds__(1024, 1) bsri_prune_select(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+    BSRI_ENTER;
     __shared__ unsigned long long count[256];
     __shared__ int64_t shared_rest;
     __shared__ uint64_t shared_key;
@@ -10411,7 +10718,8 @@ static __device__ bool bsri_dev_layout_rule(const bsri_dev_layout &j, int64_t he
     if (bigbird && (c < l.num_global_blocks || r < l.num_global_blocks)) return true;
     return c >= r - w && c <= r + w && (!l.unidirectional || c <= r);
 }
-static __global__ void __launch_bounds__(256) bsri_layout_rules(const __grid_constant__ bsri_dev_layout j) {
+static __global__ void __launch_bounds__(256) bsri_layout_rules(BSRI_GATE, const __grid_constant__ bsri_dev_layout j) {
+    BSRI_ENTER;
     const int64_t n = j.layout.blocks, step = (int64_t)gridDim.x * 256;
     for (int64_t work = blockIdx.x * (int64_t)256 + threadIdx.x; work < j.bytes; work += step) {
         const int64_t head = j.layout.different_layout_per_head ? work / j.area : 0, at = work % j.area;
@@ -10420,7 +10728,8 @@ static __global__ void __launch_bounds__(256) bsri_layout_rules(const __grid_con
     }
 }
 /* The random blocks of a head, one thread: every draw depends on those before. */
-static __global__ void __launch_bounds__(32) bsri_layout_draw(const __grid_constant__ bsri_dev_layout j) {
+static __global__ void __launch_bounds__(32) bsri_layout_draw(BSRI_GATE, const __grid_constant__ bsri_dev_layout j) {
+    BSRI_ENTER;
     const bsr_layout &l = j.layout;
     const int64_t n = l.blocks;
     for (int64_t head = blockIdx.x * (int64_t)32 + threadIdx.x; head < l.heads; head += (int64_t)gridDim.x * 32) {
@@ -10441,7 +10750,8 @@ static __global__ void __launch_bounds__(32) bsri_layout_draw(const __grid_const
 /* ---------------------------------------------------------------------------------------------- */
 
 /* The place of each entry in the order of blocks, then of elements inside a block; what lies outside is held inside. */
-static __global__ void __launch_bounds__(256) bsri_entries_keys(const __grid_constant__ bsri_dev_entries e) {
+static __global__ void __launch_bounds__(256) bsri_entries_keys(BSRI_GATE, const __grid_constant__ bsri_dev_entries e) {
+    BSRI_ENTER;
     const int64_t br = e.to.block_rows, bc = e.to.block_cols, step = (int64_t)gridDim.x * 256;
     for (int64_t i = blockIdx.x * (int64_t)256 + threadIdx.x; i < e.nnz; i += step) {
         int64_t row = e.row ? bsri_index(e.row, e.index_dtype, i) : bsri_dev_row_of(e.crow, e.index_dtype, e.source_rows, i);
@@ -10451,7 +10761,9 @@ static __global__ void __launch_bounds__(256) bsri_entries_keys(const __grid_con
     }
 }
 /* Blocks that begin in each chunk of 4096 sorted entries; then, with the sums before each chunk, the block of every entry. */
-template <bool WRITE> __global__ void __launch_bounds__(1024) bsri_entries_blocks(const __grid_constant__ bsri_dev_entries e) {
+template <bool WRITE> __global__ void __launch_bounds__(1024)
+    bsri_entries_blocks(BSRI_GATE, const __grid_constant__ bsri_dev_entries e) {
+    BSRI_ENTER;
     __shared__ int part[33];
     const int64_t area = e.to.block_rows * e.to.block_cols;
     for (int64_t chunk = blockIdx.x; chunk < e.chunks; chunk += gridDim.x) {
@@ -10480,7 +10792,8 @@ template <bool WRITE> __global__ void __launch_bounds__(1024) bsri_entries_block
     }
 }
 /* One block: sums to sums before; the last entry is the whole. */
-static __global__ void __launch_bounds__(1024) bsri_scan_sums(const __grid_constant__ bsri_dev_entries e) {
+static __global__ void __launch_bounds__(1024) bsri_scan_sums(BSRI_GATE, const __grid_constant__ bsri_dev_entries e) {
+    BSRI_ENTER;
     __shared__ int64_t part[33];
     int64_t sum = 0, all;
     for (int64_t i0 = 0; i0 < e.chunks; i0 += 1024) {
@@ -10490,7 +10803,8 @@ static __global__ void __launch_bounds__(1024) bsri_scan_sums(const __grid_const
     }
     if (threadIdx.x == 0) e.sums[e.chunks] = sum;
 }
-static __global__ void __launch_bounds__(256) bsri_entries_crow(const __grid_constant__ bsri_dev_entries e) {
+static __global__ void __launch_bounds__(256) bsri_entries_crow(BSRI_GATE, const __grid_constant__ bsri_dev_entries e) {
+    BSRI_ENTER;
     const int64_t area = e.to.block_rows * e.to.block_cols, step = (int64_t)gridDim.x * 256;
     for (int64_t r = blockIdx.x * (int64_t)256 + threadIdx.x; r <= e.rows; r += step) {
         int64_t low = 0, high = e.nnz;
@@ -10503,13 +10817,15 @@ static __global__ void __launch_bounds__(256) bsri_entries_crow(const __grid_con
         bsri_set_index((void *)e.to.crow_indices, e.to.index_dtype, r, low < e.nnz ? e.rank[low] : e.sums[e.chunks]);
     }
 }
-static __global__ void __launch_bounds__(256) bsri_entries_clear(const __grid_constant__ bsri_dev_entries e) {
+static __global__ void __launch_bounds__(256) bsri_entries_clear(BSRI_GATE, const __grid_constant__ bsri_dev_entries e) {
+    BSRI_ENTER;
     const int64_t bc = e.to.block_cols, area = e.to.block_rows * bc, total = bsri_min(e.capacity, e.sums[e.chunks]) * area;
     for (int64_t i = blockIdx.x * (int64_t)256 + threadIdx.x; i < total; i += (int64_t)gridDim.x * 256)
         bsri_dev_clear(e.to.values, e.to.dtype, i / area * e.stride[0] + i % area / bc * e.stride[1] + i % bc * e.stride[2]);
 }
 /* The first of equal places adds them up in the order in which they came. */
-static __global__ void __launch_bounds__(256) bsri_entries_values(const __grid_constant__ bsri_dev_entries e) {
+static __global__ void __launch_bounds__(256) bsri_entries_values(BSRI_GATE, const __grid_constant__ bsri_dev_entries e) {
+    BSRI_ENTER;
     const int64_t bc = e.to.block_cols, area = e.to.block_rows * bc, step = (int64_t)gridDim.x * 256;
     const int dt = e.to.dtype;
     for (int64_t i = blockIdx.x * (int64_t)256 + threadIdx.x; i < e.nnz; i += step) {
@@ -10534,7 +10850,9 @@ __device__ __forceinline__ int64_t bsri_dev_scatter_crow(const bsri_dev_scatter_
     return bsri_max(0, bsri_min(b.a.nnz, bsri_index(b.a.crow_indices, b.a.index_dtype, r)));
 }
 /* One block: products before each of the ordered rows. */
-static __global__ void __launch_bounds__(1024) bsri_scatter_starts(const __grid_constant__ bsri_dev_scatter_build b) {
+static __global__ void __launch_bounds__(1024)
+    bsri_scatter_starts(BSRI_GATE, const __grid_constant__ bsri_dev_scatter_build b) {
+    BSRI_ENTER;
     __shared__ int64_t part[33];
     int64_t sum = 0, all;
     for (int64_t i0 = 0; i0 < b.rows; i0 += 1024) {
@@ -10546,7 +10864,9 @@ static __global__ void __launch_bounds__(1024) bsri_scatter_starts(const __grid_
     }
 }
 /* A warp per row and column tile; rows in the order found, which says where their outputs stand. */
-static __global__ void __launch_bounds__(256) bsri_scatter_fill_rows(const __grid_constant__ bsri_dev_scatter_build b) {
+static __global__ void __launch_bounds__(256)
+    bsri_scatter_fill_rows(BSRI_GATE, const __grid_constant__ bsri_dev_scatter_build b) {
+    BSRI_ENTER;
     const int lane = threadIdx.x & 31, strided = b.format == BSR_SCATTER_STRIDED, tiles = b.format == BSR_SCATTER_MM;
     const int64_t width = b.n / b.split, step = (int64_t)gridDim.x * 8, total = b.rows * b.split;
     const int64_t stride = tiles ? b.split : b.a.block_cols * b.n, shift = tiles ? 1 : width;
@@ -10565,7 +10885,8 @@ static __global__ void __launch_bounds__(256) bsri_scatter_fill_rows(const __gri
         }
     }
 }
-static __global__ void bsri_scatter_last(const __grid_constant__ bsri_dev_scatter_build b) {
+static __global__ void bsri_scatter_last(BSRI_GATE, const __grid_constant__ bsri_dev_scatter_build b) {
+    BSRI_ENTER;
     const int64_t end = bsri_dev_scatter_crow(b, b.rows);
     int64_t last = b.format == BSR_SCATTER_STRIDED_COMPRESSED ? end : b.split * end;
     if (b.format == BSR_SCATTER_STRIDED && !b.n) last = 0;
@@ -10646,6 +10967,10 @@ static __global__ void bsri_scatter_last(const __grid_constant__ bsri_dev_scatte
     X(630, "validate stage", bsri_validate_stage, 0)                                                                             \
     X(631, "validate unions", bsri_validate_unions, 0)                                                                           \
     X(632, "validate describe", bsri_validate_describe, 0)                                                                       \
+    X(633, "look at a matrix's indices", bsri_look_at_matrix, 0)                                                                 \
+    X(634, "look at two patterns", bsri_look_at_pair, 0)                                                                         \
+    X(635, "look at entries", bsri_look_at_entries, 0)                                                                           \
+    X(636, "look at scatter lists", bsri_look_at_lists, 0)                                                                       \
     X(640, "random draw", bsri_random_draw, 0)                                                                                   \
     X(641, "random mark", bsri_random_mark, 0)                                                                                   \
     X(642, "random set", bsri_random_set, 0)                                                                                     \

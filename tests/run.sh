@@ -41,6 +41,7 @@ part "compile matrix" sh tests/compile.sh
 part "static checks" sh tests/check.sh
 [ ! -f tests/test_cudart.sh ] || part "CUDA without a GPU" sh tests/test_cudart.sh
 part "other tools and machines" sh tests/methods.sh
+part "device checks on the host" sh tests/test_device.sh
 run_parts 1
 echo "programs"
 for t in $TESTS; do part "$t" "$B/plain/$t"; done

@@ -116,12 +116,12 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void 
 
 /* ---- launches ---- */
 
-static cudaError_t launch(const void *function, dim3 grid, dim3 block, size_t shared, const void *stream,
-                          const unsigned *cluster) {
+static cudaError_t launch(const void *function, dim3 grid, dim3 block, void **args, size_t shared, const void *stream,
+                          const unsigned *cluster, int early) {
     si_kernel *k = find(function);
     si_launch l;
     memset(&l, 0, sizeof l);
-    l.kernel = k, l.stream = stream, l.dynamic_shared = shared;
+    l.kernel = k, l.stream = stream, l.dynamic_shared = shared, l.early = early, l.first = (const void *const *)args[0];
     l.grid[0] = grid.x, l.grid[1] = grid.y, l.grid[2] = grid.z;
     l.cluster[0] = cluster[0], l.cluster[1] = cluster[1], l.cluster[2] = cluster[2];
     l.block[0] = block.x, l.block[1] = block.y, l.block[2] = block.z;
@@ -134,17 +134,20 @@ static const unsigned one[3] = {1, 1, 1};
 cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **args, size_t shared, cudaStream_t stream) {
     ENTER(SI_LAUNCH);
     if (!args) return refuse(cudaErrorInvalidValue);
-    return launch(function, grid, block, shared, stream, one);
+    return launch(function, grid, block, args, shared, stream, one, 0);
 }
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *function, void **args) {
     unsigned cluster[3] = {1, 1, 1}, i;
+    int early = 0;
     ENTER(SI_LAUNCH);
     if (!args || config->numAttrs > 4) return refuse(cudaErrorInvalidValue);
     for (i = 0; i < config->numAttrs; i++)
         if (config->attrs[i].id == cudaLaunchAttributeClusterDimension)
             cluster[0] = config->attrs[i].val.clusterDim.x, cluster[1] = config->attrs[i].val.clusterDim.y,
             cluster[2] = config->attrs[i].val.clusterDim.z;
-    return launch(function, config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream, cluster);
+        else if (config->attrs[i].id == cudaLaunchAttributeProgrammaticStreamSerialization)
+            early = config->attrs[i].val.programmaticStreamSerializationAllowed;
+    return launch(function, config->gridDim, config->blockDim, args, config->dynamicSmemBytes, config->stream, cluster, early);
 }
 cudaError_t cudaMemsetAsync(void *data, int value, size_t bytes, cudaStream_t stream) {
     (void)value, (void)bytes, (void)stream;

@@ -25,6 +25,8 @@ typedef struct si_launch {
     size_t dynamic_shared, dynamic_limit; /* limit: as cudaFuncSetAttribute left it */
     const void *stream;
     int loaded; /* before this launch */
+    int early;  /* may start before the kernel before it has ended */
+    const void *const *first; /* its first parameter */
 } si_launch;
 
 typedef struct si_device { /* what cudaDeviceGetAttribute tells */

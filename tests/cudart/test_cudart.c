@@ -509,6 +509,7 @@ static struct {
     char wrong[200];
     long checked, tiers[4]; /* launches; of the tiers, that of other kernels first */
     int last_tier;          /* that the device and the loaded code have */
+    int gated, looks, worked; /* this call: launches so far; of kernels that look at indices; of others after them */
 } watch;
 static void use_devices(const si_device *first, const si_device *second) {
     si_restart();
@@ -541,6 +542,17 @@ static bsr_context *create_on_hopper(bsr_error *error) {
 static int tier_of(const si_kernel *k) {
     if (strstr(k->name, "wgmma") || strstr(k->name, "product_few")) return 3;
     return strstr(k->name, "_mma") || strstr(k->name, "skinny") ? 2 : strstr(k->name, "simt") ? 1 : 0;
+}
+/* With BSR_EXEC_CHECK_INDICES: the word is set, then kernels look at indices, then come the operation's, which the word stops and
+   which wait for it. Without it nothing stops any. */
+static void on_gated_launch(const si_launch *l) {
+    const int checks = (watch.exec->flags & BSR_EXEC_CHECK_INDICES) != 0, looks = strstr(l->kernel->name, "look_at") != NULL;
+    const void *want = checks && watch.gated && !looks ? watch.exec->device_status : NULL;
+    if (*l->first != want) WRONG("stopped by %p, not %p: %s", *l->first, want, l->kernel->name);
+    if (want && l->early) WRONG("starts before the check has ended: %s", l->kernel->name);
+    if (looks && (!checks || watch.worked)) WRONG("looks at indices now: %s", l->kernel->name);
+    if (checks && !watch.gated && !strstr(l->kernel->name, "fill_words")) WRONG("the word is not set before %s", l->kernel->name);
+    watch.gated = 1, watch.looks += looks, watch.worked += want != NULL;
 }
 static void on_launch(const si_launch *l) {
     static const long grid_limit[3] = {2147483647L, 65535, 65535}, block_limit[3] = {1024, 1024, 64};
@@ -575,6 +587,7 @@ static void on_launch(const si_launch *l) {
     if (shared > watch.device->shared_optin) WRONG("shared memory %lu on %s: %s", shared, watch.device->name, l->kernel->name);
     if (!l->loaded) WRONG("bsr_create did not load %s", l->kernel->name);
     if (l->stream != watch.exec->stream) WRONG("not the stream of the call: %s", l->kernel->name);
+    on_gated_launch(l);
 }
 
 /* One call made from a seed; what it does in the runtime is in si and watch. */
@@ -582,7 +595,7 @@ static int make(const operation *o, const bsr_context *ctx, uint64_t seed, int i
     const uint64_t before = bt.random;
     int status;
     bt.random = seed, arena.used = 0, huge = is_huge, tidy = (int)bt_below(2);
-    watch.exec = exec, watch.wrong[0] = 0;
+    watch.exec = exec, watch.wrong[0] = 0, watch.gated = watch.looks = watch.worked = 0;
     si.operation = 1, si.may_wait = o->may_wait;
     status = sigsetjmp(on_fault, 1);
     if (!status) status = (int)o->call(ctx, exec);
@@ -614,12 +627,16 @@ static int good(const operation *o, int s) {
     /* the stand-in's device memory reads as zeros: no valid structure, no equal counts */
     return s == BSR_OK || s == TOO_LARGE || (o->may_wait && (s == BSR_BAD_STRUCTURE || s == BSR_CAPACITY));
 }
+static void check_indices(bsr_exec *e) {
+    e->flags |= BSR_EXEC_CHECK_INDICES, e->device_status = (uint64_t *)(void *)(arena.base + arena.size - 64);
+}
 static bsr_exec draw_exec(bsr_error *error) {
     bsr_exec e = BSR_ZERO;
     e.stream = (bsr_stream)(uintptr_t)(bt_below(3) * 64), e.error = error;
     if (!bt_below(8)) e.flags |= BSR_EXEC_SKIP_CHECKS;
     if (!bt_below(8)) e.flags |= BSR_EXEC_CHECK_POINTERS;
     if (!bt_below(8)) e.flags |= (uint32_t)PICK(BSR_EXEC_TF32, BSR_EXEC_TF32X3, BSR_EXEC_ACCUMULATE_F64);
+    if (!(e.flags & BSR_EXEC_SKIP_CHECKS) && !bt_below(6)) check_indices(&e);
     return e;
 }
 static void say(const operation *o, uint64_t seed, const bsr_error *e, int s) {
@@ -979,6 +996,58 @@ TEST(captured_stream) {
 }
 
 /* on_launch() compares each launch with the cap. */
+/* The same call without and with the flag: what is launched besides, and that nothing waits, not even bsr_validate. */
+TEST(checked_indices) {
+    /* kernels that look at indices, at least: of operations that read none, none */
+    static const struct {
+        int op, looks;
+    } least[] = {{BSR_OP_DENSE_ADDMM, 1}, {BSR_OP_MATMUL, 1}, {BSR_OP_MATMUL_BACKWARD, 1}, {BSR_OP_SAMPLED_ADDMM, 1},
+                 {BSR_OP_SOFTMAX, 1}, {BSR_OP_SOFTMAX_BACKWARD, 1}, {BSR_OP_ATTENTION, 1}, {BSR_OP_VALIDATE, 1},
+                 {BSR_OP_TO_DENSE, 1}, {BSR_OP_FROM_CSR, 1}, {BSR_OP_FROM_COO, 0}, {BSR_OP_SCATTER_MM, 1},
+                 {BSR_OP_TRANSPOSED_INDEX, 1}, {BSR_OP_SCHEDULE, 1}, {BSR_OP_SCATTER_INDICES, 1}};
+    bsr_error error;
+    bsr_context *ctx = create_on_hopper(&error);
+    size_t i, k;
+    int turn;
+    for (i = 0; i < BT_COUNT(operations); i++) {
+        const operation *o = &operations[i];
+        int want = -1, done = 0;
+        bt_case("%s", o->name);
+        if (absent(o, ctx)) continue;
+        for (k = 0; k < BT_COUNT(least); k++)
+            if (least[k].op == o->op) want = least[k].looks;
+        for (turn = 0; turn < 60; turn++) {
+            const uint64_t seed = bt_random();
+            bsr_exec plain = BSR_ZERO, checked;
+            operation quiet = *o;
+            long before, bare;
+            int s;
+            plain.error = &error;
+            before = si.launches, s = make_with_workspace(o, ctx, seed, 0, &plain), bare = si.launches - before;
+            if (s != BSR_OK && o->op != BSR_OP_VALIDATE) continue;
+            if (watch.wrong[0]) bt_fail(__FILE__, __LINE__, "%s: %s", o->name, watch.wrong);
+            checked = plain, check_indices(&checked), quiet.may_wait = 0;
+            si.capturing = turn & 1, si.forbidden = 0;
+            before = si.launches, s = make_with_workspace(&quiet, ctx, seed, 0, &checked);
+            si.capturing = 0;
+            if (s != BSR_OK) say(o, seed, &error, s);
+            if (watch.wrong[0]) bt_fail(__FILE__, __LINE__, "%s: %s", o->name, watch.wrong);
+            CHECK_INT(si.forbidden, 0);
+            CHECK(checked.workspace_bytes >= plain.workspace_bytes || o->op == BSR_OP_VALIDATE);
+            CHECK(watch.gated), CHECK(watch.looks >= want), CHECK(watch.looks <= 5);
+            if (want < 0) CHECK_INT(watch.looks, 0);
+            if (o->op != BSR_OP_VALIDATE) CHECK(watch.worked <= bare), done += watch.worked > 0;
+            checked.device_status = NULL; /* refused, and nothing launched */
+            before = si.launches, s = make(o, ctx, seed, 0, &checked);
+            CHECK_INT(s, BSR_BAD_ARGUMENT), CHECK_INT(error.item, BSR_ITEM_DEVICE_STATUS), CHECK_INT(si.launches, before);
+            check_indices(&checked), checked.flags |= BSR_EXEC_SKIP_CHECKS;
+            s = make(o, ctx, seed, 0, &checked);
+            CHECK_INT(s, BSR_BAD_ARGUMENT), CHECK_INT(error.item, BSR_ITEM_FLAGS_CONFLICT), CHECK_INT(si.launches, before);
+        }
+        if (o->op != BSR_OP_VALIDATE) CHECK(done > 0);
+    }
+    bsr_destroy(ctx);
+}
 TEST(max_grid) {
     int s;
     bsr_error e;
@@ -1371,6 +1440,7 @@ static const bt_test tests[] = {
     {"every_call_failing_in_turn", every_call_failing_in_turn},
     {"wrong_device", wrong_device},
     {"captured_stream", captured_stream},
+    {"checked_indices", checked_indices},
     {"max_grid", max_grid},
     {"host_pointers", host_pointers},
     {"plans_bind", plans_bind},

@@ -88,6 +88,9 @@ static bsr_matrix empty_like(const bsr_matrix *like, int64_t capacity) {
     m.values = bt_alloc((size_t)(capacity * m.block_rows * m.block_cols) * bsr_dtype_size(m.dtype), bsr_dtype_size(m.dtype));
     return m;
 }
+/* What job_new() makes of a besides: its index type, views (1: transposed index, 2: a schedule by pairs, 4: of its columns). */
+static int job_index = BSR_I32, job_views = 0;
+static bool clear_accumulators = true;
 /* Operands of every kind of call: a of about `size` rows in square blocks. */
 static job job_new(int kind, int dtype, int64_t block, int64_t size, int tier) {
     t_spec s;
@@ -100,8 +103,10 @@ static job job_new(int kind, int dtype, int64_t block, int64_t size, int tier) {
     job j = {g, nullptr, tier, nullptr, 0, raw, target};
     memset(&s, 0, sizeof s);
     s.dtype = dtype, s.block_rows = s.block_cols = block, s.r = lines, s.c = lines + 1, s.nnz = lines * (lines + 1) / 3 + 1,
-    s.index_dtype = BSR_I32;
+    s.index_dtype = job_index;
     a = t_matrix(&s);
+    if (job_views & 1) t_attach_transposed(&a);
+    if (job_views & 6) t_attach_schedule(&a, 2, (job_views & 4) != 0);
     bsr_dense b = t_random(dtype, kind == ADDMM_T || kind == ADDMM_T_SCAN ? a.rows : a.cols, n, ROW, NO_BATCH, 0, FILL_SIGNED);
     bsr_dense c = t_output(out, kind == ADDMM_T || kind == ADDMM_T_SCAN ? a.cols : a.rows, n, ROW, NO_BATCH);
     bsr_dense x = t_random(dtype, a.rows, 64, ROW, NO_BATCH, 0, FILL_SIGNED),
@@ -143,7 +148,7 @@ static job job_new(int kind, int dtype, int64_t block, int64_t size, int tier) {
                 /* it adds to the accumulators, so that they are cleared before each run */
                 size_t bytes = (size_t)(c.rows * n) * bsr_dtype_size(out);
                 j.device = [=](const bsr_context *c, const bsr_exec *e) {
-                    cudaMemsetAsync(dc->data, 0, bytes, (cudaStream_t)e->stream);
+                    if (clear_accumulators) cudaMemsetAsync(dc->data, 0, bytes, (cudaStream_t)e->stream);
                     return bsr_scatter_mm(c, dbl, db, di, dc, e);
                 };
                 break;
@@ -296,13 +301,15 @@ static void job_end(job *j) {
     delete j->mirror;
     if (j->workspace) cudaFree(j->workspace);
 }
-static bsr_status job_run(job *j, const bsr_context *ctx, cudaStream_t stream, bsr_error *error = nullptr) {
+static bsr_status job_run(job *j, const bsr_context *ctx, cudaStream_t stream, bsr_error *error = nullptr,
+                          uint64_t *word = nullptr) {
     bsr_exec e = BSR_ZERO;
     bsr_plan plan;
     bsr_error mine;
     memset(&plan, 0, sizeof plan), plan.kernel = j->tier;
     e.stream = stream, e.plan = j->tier ? &plan : nullptr, e.error = error ? error : &mine, e.workspace = j->workspace,
     e.workspace_bytes = j->workspace_bytes;
+    if (word) e.flags = BSR_EXEC_CHECK_INDICES, e.device_status = word;
     return gm_guard(j->mirror->name, [&] { return j->device(ctx, &e); });
 }
 /* Runs it once, with a workspace where it wants one; false and a counted skip where the device lacks it. */
@@ -443,6 +450,239 @@ TEST(capture) {
                 job_end(&j);
             }
     cudaStreamDestroy(s), cudaStreamDestroy(beside);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* checked indices                                                                                */
+/* ---------------------------------------------------------------------------------------------- */
+
+namespace {
+struct index_array {
+    char *dev;
+    size_t bytes;
+    int dtype; /* of its entries */
+    enum { CROW, COL, VIEW, LIST, RAW } what;
+};
+} /* namespace */
+/* The index arrays that the call reads. */
+static std::vector<index_array> index_arrays(const job &j) {
+    const gm_call &g = *j.mirror;
+    std::vector<index_array> all;
+    const auto add = [&](const void *p, int dtype, decltype(index_array::what) what) {
+        for (int i = 0; p && i < g.regions; i++)
+            if (g.region[i].dev == (const char *)p && !g.region[i].written && g.region[i].bytes)
+                all.push_back({g.region[i].dev, g.region[i].bytes, dtype, what});
+    };
+    for (int i = 0; i < g.matrices; i++) {
+        const bsr_matrix &m = g.matrix[i];
+        add(m.crow_indices, m.index_dtype, index_array::CROW), add(m.col_indices, m.index_dtype, index_array::COL);
+        add(m.transposed_index, BSR_I32, index_array::VIEW), add(m.schedule, BSR_I32, index_array::VIEW);
+    }
+    for (const int64_t *p : {g.indices.c_indices, g.indices.r_offsets, g.indices.p_indices, g.indices.q_indices})
+        add(p, BSR_I64, index_array::LIST);
+    for (size_t i = 0; i < j.raw->size() && j.raw->size() == 2; i++) add(j.raw->at(i), BSR_I32, index_array::RAW);
+    return all;
+}
+static uint64_t read_word(const uint64_t *word, cudaStream_t s) {
+    uint64_t w = 0;
+    gm_cuda("reading the word", cudaMemcpyAsync(&w, word, 8, cudaMemcpyDeviceToHost, s));
+    gm_cuda("after a checked call", cudaStreamSynchronize(s));
+    return w;
+}
+/* One entry of an index array made anything; put back as it goes. */
+namespace {
+struct spoiled {
+    const index_array &a;
+    int64_t at, was, now;
+    spoiled(const index_array &array) : a(array) {
+        const int64_t size = (int64_t)bsr_dtype_size(a.dtype);
+        const int64_t odd[] = {-1, -7, INT32_MIN, INT32_MAX, 1 << 30, INT64_MIN, INT64_MAX};
+        now = odd[bt_below(a.dtype == BSR_I64 ? 7 : 5)], was = 0, at = bt_below((int64_t)a.bytes / size);
+        copy(&was, cudaMemcpyDeviceToHost), copy(&now, cudaMemcpyHostToDevice);
+    }
+    void copy(int64_t *value, cudaMemcpyKind kind) const {
+        const size_t size = bsr_dtype_size(a.dtype); /* the low bytes come first */
+        char *there = a.dev + (size_t)at * size;
+        const bool in = kind == cudaMemcpyHostToDevice;
+        gm_cuda("spoiling an index", cudaMemcpy(in ? (void *)there : value, in ? (const void *)value : there, size, kind));
+    }
+    ~spoiled() { copy(&was, cudaMemcpyHostToDevice); }
+};
+} /* namespace */
+/* Did the finding name what was spoiled? */
+static void check_finding(const spoiled &x, uint64_t word) {
+    bsr_error error;
+    CHECK(bsr_device_status(word, &error) == BSR_BAD_STRUCTURE || error.item == BSR_ITEM_INDICES_COUNT);
+    const int item = error.item;
+    switch (x.a.what) {
+        case index_array::CROW: CHECK(item >= BSR_ITEM_CROW_FIRST && item <= BSR_ITEM_CROW_DECREASES); break;
+        case index_array::COL: CHECK(item == BSR_ITEM_COL_RANGE && error.index == x.at); break;
+        case index_array::VIEW: CHECK(item == BSR_ITEM_VIEW_HEADER || item == BSR_ITEM_VIEW_CONTENT); break;
+        case index_array::LIST: CHECK(item >= BSR_ITEM_INDICES_COUNT && item <= BSR_ITEM_INDICES_DUPLICATE); break;
+        default: CHECK(item >= BSR_ITEM_CROW_FIRST && item <= BSR_ITEM_ROW_RANGE);
+    }
+    char text[320];
+    bsr_error_string(&error, text, sizeof text);
+    if (bt.bad) printf("     array %d, entry %lld made %lld: %s\n", (int)x.a.what, (long long)x.at, (long long)x.now, text);
+}
+static void clear_all(const job &j, cudaStream_t s) { /* as it must be left where nothing is written */
+    poison(*j.mirror, s);
+    gm_cuda("poisoning", cudaStreamSynchronize(s));
+}
+/* A call with each of its index arrays spoiled in turn, `times` times: nothing is written and the word says where; as it is:
+   the bits of a call without the flag. graph: all by replay. */
+static void check_job(job *j, cudaStream_t s, uint64_t *word, int times, cudaGraphExec_t graph, const std::string &want) {
+    const std::vector<index_array> arrays = index_arrays(*j);
+    const auto run = [&](bool good) {
+        clear_all(*j, s), clear_accumulators = good;
+        if (graph) CHECK_INT(cudaGraphLaunch(graph, s), cudaSuccess);
+        else CHECK_INT(job_run(j, gm.ctx, s, nullptr, word), BSR_OK);
+        clear_accumulators = true;
+        return read_word(word, s);
+    };
+    clear_all(*j, s);
+    const std::string untouched = job_bits(j, s);
+    for (int i = 0; i < times * (int)arrays.size(); i++) {
+        const spoiled x(arrays[(size_t)i % arrays.size()]);
+        const uint64_t found = run(false);
+        if (!found) { /* what stands between two arrays of a view, or an entry that says the same as before */
+            CHECK(x.a.what == index_array::VIEW || x.was == x.now);
+            CHECK(job_bits(j, s) == want);
+            continue;
+        }
+        const std::string left = job_bits(j, s);
+        CHECK(left == untouched);
+        check_finding(x, found);
+    }
+    CHECK_INT(run(true), 0);
+    CHECK(job_bits(j, s) == want);
+}
+/* A workspace for the flag, too. */
+static bool job_ready_checked(job *j, cudaStream_t s, uint64_t *word) {
+    bsr_error error;
+    if (!job_ready(j, gm.ctx, s)) return false;
+    if (job_run(j, gm.ctx, s, &error, word) == BSR_WORKSPACE_TOO_SMALL) {
+        cudaFree(j->workspace), j->workspace_bytes = (uint64_t)error.value;
+        gm_cuda("in cudaMalloc", cudaMalloc((void **)&j->workspace, j->workspace_bytes));
+    }
+    CHECK_INT(job_run(j, gm.ctx, s, &error, word), BSR_OK);
+    return true;
+}
+TEST(checked_indices) {
+    cudaStream_t s = new_stream();
+    uint64_t *word = nullptr;
+    gm_cuda("in cudaMalloc", cudaMalloc((void **)&word, 8));
+    const int times = reduced() ? 1 : 5;
+    for (int kind = 0; kind < JOBS; kind++)
+        for (int tier = 0; tier < 4; tier++)
+            for (int form = 0; form < (reduced() ? 3 : 6); form++) {
+                const int type = types[form % 5], block = form % 3 == 0 ? 16 : form % 3 == 1 ? 64 : 5;
+                if ((tier && kind > ATTENTION) || !takes(kind, type)) continue;
+                job_index = form & 1 ? BSR_I64 : BSR_I32;
+                job_views = form == 2 ? 0 : kind == ADDMM || kind == DSD ? 2 : kind == ADDMM_T_SCAN ? 4 : kind < SOFTMAX ? 5 : 3;
+                if (kind == TRANSPOSED || kind == SCHEDULE) job_views = 0;
+                if (kind == ADDMM_T_SCAN) job_views &= ~1;
+                bt_case("%s, %s, blocks of %d, tier %d, views %d", job_names[kind], bsr_dtype_name(type), block, tier, job_views);
+                job j = job_new(kind, type, block, block == 5 ? 100 : 512, tier);
+                if (job_ready_checked(&j, s, word)) {
+                    cudaGraph_t graph = nullptr;
+                    cudaGraphExec_t replay = nullptr;
+                    clear_all(j, s);
+                    CHECK_INT(job_run(&j, gm.ctx, s), BSR_OK);
+                    const std::string want = job_bits(&j, s);
+                    check_job(&j, s, word, times, nullptr, want);
+                    clear_accumulators = kind != SCATTER; /* else it is cleared in the graph, too */
+                    gm_cuda("starting a capture", cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
+                    CHECK_INT(job_run(&j, gm.ctx, s, nullptr, word), BSR_OK);
+                    clear_accumulators = true;
+                    gm_cuda("ending a capture", cudaStreamEndCapture(s, &graph));
+                    gm_cuda("making a graph", cudaGraphInstantiate(&replay, graph, 0));
+                    if (kind != SCATTER) check_job(&j, s, word, 1, replay, want);
+                    cudaGraphExecDestroy(replay), cudaGraphDestroy(graph);
+                }
+                job_end(&j);
+            }
+    job_index = BSR_I32, job_views = 0;
+    cudaFree(word), cudaStreamDestroy(s);
+}
+/* Views of another matrix, a ragged batch, bsr_validate in a capture. */
+TEST(checked_views_and_batches) {
+    cudaStream_t s = new_stream();
+    uint64_t *word = nullptr;
+    gm_cuda("in cudaMalloc", cudaMalloc((void **)&word, 8));
+    for (int form = 0; form < 4; form++) {
+        bsr_exec e = BSR_ZERO;
+        bsr_error error;
+        t_spec spec;
+        void *workspace = nullptr;
+        static const char *const names[] = {"as it is", "another's transposed index", "another's schedule", "columns"};
+        bt_case("%s", names[form]);
+        memset(&spec, 0, sizeof spec);
+        spec.dtype = BSR_F32, spec.block_rows = spec.block_cols = 16, spec.r = 20, spec.c = 30, spec.nnz = 200;
+        spec.index_dtype = BSR_I64;
+        bsr_matrix a = t_matrix(&spec), b = t_matrix(&spec);
+        t_attach_transposed(&a), t_attach_schedule(&a, 2, 0);
+        spec.nnz = 201;
+        bsr_matrix other = t_matrix(&spec);
+        t_attach_transposed(&b), t_attach_schedule(&other, 2, 0);
+        if (form == 1) a.transposed_index = b.transposed_index; /* the same header: its contents give it away */
+        if (form == 2) a.schedule = other.schedule;
+        if (form == 3) ((int64_t *)a.col_indices)[7] = ((int64_t *)a.col_indices)[6];
+        gm_call g("validate", nullptr, nullptr);
+        const bsr_matrix *da = g.map(&a);
+        g.upload();
+        e.stream = s, e.flags = BSR_EXEC_CHECK_INDICES, e.device_status = word, e.error = &error;
+        if (bsr_validate(gm.ctx, da, &e) == BSR_WORKSPACE_TOO_SMALL) {
+            e.workspace_bytes = (uint64_t)error.value;
+            gm_cuda("in cudaMalloc", cudaMalloc(&workspace, e.workspace_bytes)), e.workspace = workspace;
+        }
+        cudaGraph_t graph = nullptr;
+        cudaGraphExec_t replay = nullptr;
+        gm_cuda("starting a capture", cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
+        CHECK_INT(bsr_validate(gm.ctx, da, &e), BSR_OK);
+        gm_cuda("ending a capture", cudaStreamEndCapture(s, &graph));
+        gm_cuda("making a graph", cudaGraphInstantiate(&replay, graph, 0));
+        CHECK_INT(cudaGraphLaunch(replay, s), cudaSuccess);
+        bsr_device_status(read_word(word, s), &error);
+        CHECK_INT(error.item, form == 0   ? BSR_ITEM_NONE
+                              : form == 1 ? BSR_ITEM_VIEW_CONTENT
+                              : form == 2 ? BSR_ITEM_VIEW_HEADER
+                              : error.item == BSR_ITEM_COL_ORDER ? BSR_ITEM_COL_ORDER
+                                                                 : BSR_ITEM_VIEW_CONTENT);
+        CHECK_INT(error.operand, form ? BSR_ARG_MATRIX : BSR_ARG_NONE);
+        cudaGraphExecDestroy(replay), cudaGraphDestroy(graph), cudaFree(workspace);
+    }
+    cudaFree(word), cudaStreamDestroy(s);
+}
+/* bsr_validate takes anything and reads nothing else: under memcheck this is a test of that. */
+TEST(hostile_row_pointers) {
+    for (int i = 0; i < 40; i++) {
+        t_spec spec;
+        bsr_error error, device;
+        bsr_exec e = BSR_ZERO;
+        bt_case("%d", i);
+        memset(&spec, 0, sizeof spec);
+        spec.dtype = BSR_F32, spec.block_rows = spec.block_cols = 1, spec.r = 1 + bt_below(30), spec.c = 1 + bt_below(30);
+        spec.nnz = 1 + bt_below(spec.r * spec.c), spec.index_dtype = i & 1 ? BSR_I64 : BSR_I32;
+        bsr_matrix a = t_matrix(&spec);
+        const int64_t odd[] = {-5, -1, INT32_MIN, INT32_MAX, INT64_MIN, INT64_MAX, a.nnz + 1};
+        for (int64_t k = bt_range(1, 3); k; k--) {
+            const int64_t at = bt_below(3) ? bt_below(spec.r + 1) : 0, v = odd[bt_below(7)];
+            if (i & 1) ((int64_t *)a.crow_indices)[at] = v;
+            else ((int32_t *)a.crow_indices)[at] = (int32_t)v;
+        }
+        gm_call g("validate", nullptr, nullptr);
+        const bsr_matrix *da = g.map(&a);
+        g.upload();
+        void *workspace = nullptr;
+        gm_cuda("in cudaMalloc", cudaMalloc(&workspace, 4096));
+        e.error = &error;
+        const int want = bsr_validate(cpu(), &a, &e);
+        e.error = &device, e.workspace = workspace, e.workspace_bytes = 4096;
+        CHECK_INT(bsr_validate(gm.ctx, da, &e), want);
+        CHECK_INT(device.item, error.item), CHECK_INT(device.index, error.index), CHECK_INT(device.value, error.value);
+        cudaFree(workspace);
+    }
 }
 
 TEST(no_allocation) { /* the device's free memory stays as it is; host time is printed */
@@ -2278,6 +2518,9 @@ int main(int argc, char **argv) {
         {"two_devices", two_devices},
         {"queries", queries},
         {"capture", capture},
+        {"checked_indices", checked_indices},
+        {"checked_views_and_batches", checked_views_and_batches},
+        {"hostile_row_pointers", hostile_row_pointers},
         {"no_allocation", no_allocation},
         {"threads", threads},
         {"failing_launch", failing_launch},

@@ -59,6 +59,7 @@ else
             done
         done
         part "$tool of gpu_test" 120 "$check gpu_test --every 1000 --kernels $calls queries absent_blocks"
+        part "$tool of gpu_test, indices" 120 "$check gpu_test --every 1000 --kernels $calls hostile_row_pointers checked"
     done
 fi
 run_parts() {

@@ -1,0 +1,36 @@
+#!/bin/sh
+# The kernels that look at index arrays, on the host under sanitizers: no GPU and no nvcc is needed. Cuts their sections and
+# structs out of the sources, as they stand; see tests/device/emulate.h. Environment: CXX, W (folder).
+set -u
+w=${W:-build/device}
+mkdir -p "$w"
+if command -v "${CXX:-c++}" > /dev/null 2>&1; then cxx=${CXX:-c++}; else cxx=g++; fi
+if ! command -v "$cxx" > /dev/null 2>&1; then
+    echo "0 passed, 0 failed, 1 skipped: no C++ compiler"
+    exit 0
+fi
+section() { # FILE NAME: from its anchor to the next
+    awk -v name=">>$2:" 'index($0, "/* >>") == 1 { on = $2 == name } on' "$1" | sed '$d'
+}
+{
+    section bsrsparse.h cuda-matrices-types | sed '/^#endif/d; /^#ifdef/d'
+    sed -n '/^__device__ __forceinline__ int64_t bsri_dev_row_of(const void/,/^}/p' bsrsparse_kernels.cuh
+    section bsrsparse_kernels.cuh device-validate
+    section bsrsparse_kernels.cuh device-indices
+} > "$w/device.inc"
+san=
+for s in -fsanitize=address,undefined -fsanitize=address; do
+    echo 'int main(void) { return 0; }' > "$w/probe.cpp"
+    if "$cxx" $s "$w/probe.cpp" -o "$w/probe" 2> /dev/null && "$w/probe"; then
+        san="$s -fno-sanitize-recover=all"
+        break
+    fi
+done
+if ! "$cxx" -std=c++17 -O1 -g $san -Wall -Wextra -Wno-unused-function -Wno-unknown-pragmas \
+    -DBSRSPARSE_NO_SIMD -DBSRSPARSE_ONLY_PRODUCT -DBSRSPARSE_ONLY_F32 -I. -Itests -I"$w" \
+    tests/device/device_checks.cpp -o "$w/device_checks" -lm 2> "$w/log"; then
+    head -n 30 "$w/log"
+    echo "0 passed, 1 failed, 0 skipped"
+    exit 1
+fi
+"$w/device_checks" "$@"
