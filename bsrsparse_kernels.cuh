@@ -60,7 +60,8 @@ namespace {
 
 /* Under BSR_EXEC_CHECK_INDICES every kernel of an operation is given the word that the check before it has left (null without the
    flag), and ends where that is not 0, before anything else. Such launches begin when the check has ended, never early. So all
-   kernels, the multi-launch ones too, are stopped in one way; without the flag it is a test of a parameter. */
+   kernels, the multi-launch ones too, are stopped in one way; without the flag it is a test of a parameter, where that delays
+   nobody: behind the word that lets the next kernel start. */
 struct alignas(64) bsri_gate { /* the first parameter: what each kernel reads first of constant memory stands before it */
     const uint64_t *word;
 };
@@ -2163,7 +2164,6 @@ __device__ __forceinline__ void bsri_dev_prefetch(const void *from) {
 __device__ __forceinline__ void bsri_skinny_begin(const bsri_dev_skinny &m) {
 #if __CUDA_ARCH__ >= 900
     constexpr int PIECE = 4096, LINE = 128;
-    bsri_dev_let_next_start();
     if (m.stream) {
         int64_t begin = blockIdx.x * m.ahead, end = bsri_min(begin + m.ahead, m.stream);
         for (int64_t at = begin + threadIdx.x * PIECE; at < end; at += blockDim.x * PIECE)
@@ -2285,6 +2285,7 @@ template <class T, int MI, int NI, bool B_ROWS> struct bsri_skinny {
 template <class T, int MI, int NI, bool B_ROWS>
 __global__ void __launch_bounds__(NI == 1 ? 512 : 256, NI == 2 ? 4 : 2)
     bsri_product_skinny(BSRI_GATE, const __grid_constant__ bsri_dev_skinny m) {
+    bsri_dev_let_next_start();
     BSRI_ENTER;
 #ifdef BSRI_MMA_CODE
     typedef bsri_skinny<T, MI, NI, B_ROWS> skinny;
@@ -3947,7 +3948,6 @@ template <class T, int MI, int NI> struct bsri_few {
 template <class T, int MI, int NI>
 __global__ void __launch_bounds__(32 * bsri_few<T, MI, NI>::WARPS, NI == 4 || NI == 16 ? 2 : 3)
     bsri_product_few(BSRI_GATE, const __grid_constant__ bsri_dev_few m) {
-    BSRI_ENTER;
 #ifdef BSRI_WGMMA_CODE
     typedef bsri_few<T, MI, NI> few;
     extern __shared__ __align__(1024) char bsri_shared[];
@@ -3958,6 +3958,7 @@ __global__ void __launch_bounds__(32 * bsri_few<T, MI, NI>::WARPS, NI == 4 || NI
     uint32_t parity = 0;
     int slot = 0;
     if (few::UNIT == 1 || !m.late) bsri_dev_let_next_start();
+    BSRI_ENTER;
     int seen = 0;
     for (uint32_t at = thread * 128; cta < m.pieces && at < m.ahead; at += blockDim.x * 128)
         seen |= bsri_dev_touch(m.values + (int64_t)cta * m.ahead + at);
@@ -5801,11 +5802,11 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
 
 template <class T, class L>
 __global__ void __launch_bounds__(384, 1) bsri_product_wgmma(BSRI_GATE, const __grid_constant__ bsri_dev_wgmma m) {
-    BSRI_ENTER;
 #ifdef BSRI_WGMMA_CODE
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ bsri_wgmma_list<L::GROUP> s;
     bsri_dev_let_next_start();
+    BSRI_ENTER;
     if (threadIdx.x == 0) bsri_tma_prefetch(&m.a_map), bsri_tma_prefetch(&m.b_map);
     if (threadIdx.x < L::STAGES) {
         bsri_mma_barrier(bsri_mma_address(&s.full[threadIdx.x]), 1);
@@ -6635,10 +6636,10 @@ template <class T> struct bsri_softmax_packed {
 template <class T, bool BACKWARD>
 __global__ void __launch_bounds__(256, BACKWARD ? 2 : BSRI_SOFTMAX_CTAS)
     bsri_softmax_fast(BSRI_GATE, const __grid_constant__ bsri_dev_softmax p) {
-    BSRI_ENTER;
 #if __CUDA_ARCH__ >= 900
     bsri_dev_let_next_start(), bsri_dev_wait_for_last();
 #endif
+    BSRI_ENTER;
     for (int64_t work = blockIdx.x; work < p.work; work += gridDim.x) {
         bsri_dev_row r(p, work);
         bsri_softmax_packed<T> one(p, r);
@@ -8060,13 +8061,13 @@ __device__ __forceinline__ void bsri_wgmma_sampled_tiles(const bsri_dev_wgmma_sa
 #endif
 template <class T>
 __global__ void __launch_bounds__(384, 1) bsri_sampled_wgmma(BSRI_GATE, const __grid_constant__ bsri_dev_wgmma_sampled m) {
-    BSRI_ENTER;
 #ifdef BSRI_WGMMA_CODE
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ bsri_wgmma_sampled_shared s;
     const uint32_t base = bsri_mma_address(bsri_shared);
     bsri_wgmma_sampled_place place = {};
     bsri_dev_let_next_start();
+    BSRI_ENTER;
     if (threadIdx.x < BSRI_FETCHERS) { /* looks where it begins, while others make the barriers */
         bsri_dev_wait_for_last();
         if (!m.batched)
@@ -8922,13 +8923,13 @@ __device__ __forceinline__ void bsri_flash_consume(const bsri_dev_flash &m, bsri
 
 template <class S> __global__ void __launch_bounds__(384, 1)
     bsri_attention_wgmma(BSRI_GATE, const __grid_constant__ bsri_dev_flash m) {
-    BSRI_ENTER;
 #ifdef BSRI_WGMMA_CODE
     extern __shared__ __align__(1024) char bsri_flash_memory[];
     static_assert(sizeof(bsri_flash_control<S>) <= S::CONTROL, "too little shared memory");
     bsri_flash_control<S> &c = *(bsri_flash_control<S> *)(bsri_flash_memory + S::STREAMS * S::STREAM);
     const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, readers = 128 * S::WARPGROUPS;
     bsri_dev_let_next_start();
+    BSRI_ENTER;
     if (threadIdx.x < S::STREAMS) {
         bsri_flash_stream<S> &x = c.stream[threadIdx.x];
         for (int i = 0; i < S::SLOTS; i++)
@@ -9028,8 +9029,8 @@ static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsr
 /* ---------------------------------------------------------------------------------------------- */
 
 static __global__ void __launch_bounds__(256) bsri_fill_words(BSRI_GATE, const __grid_constant__ bsri_dev_fill f) {
-    BSRI_ENTER;
     bsri_dev_let_next_start(), bsri_dev_wait_for_last();
+    BSRI_ENTER;
     const int64_t total = f.words + f.more_words, step = (int64_t)gridDim.x * 256;
     const int64_t spare =
         f.spare_count ? bsri_max(0, bsri_index(f.spare_count, f.spare_dtype, 0)) * bsri_dev_size(f.spare_dtype) / 8 : 0;
@@ -9111,9 +9112,9 @@ __device__ __forceinline__ int bsri_dev_digit(const bsri_dev_sort &s, int64_t ke
 }
 
 template <class I> __global__ void __launch_bounds__(256) bsri_sort_count(BSRI_GATE, const __grid_constant__ bsri_dev_sort s) {
-    BSRI_ENTER;
     __shared__ uint32_t count[256];
     bsri_dev_let_next_start(), bsri_dev_wait_for_last();
+    BSRI_ENTER;
     for (int64_t slot = blockIdx.x; slot < s.slots; slot += gridDim.x) {
         int64_t k, run;
         const bsri_dev_run r = bsri_dev_slot(s, slot, &k, &run);
@@ -9132,8 +9133,8 @@ template <class I> __global__ void __launch_bounds__(256) bsri_sort_count(BSRI_G
 }
 /* A warp per run and digit: counts become what stands before, inside the digit. */
 template <class I> __global__ void __launch_bounds__(256) bsri_sort_scan(BSRI_GATE, const __grid_constant__ bsri_dev_sort s) {
-    BSRI_ENTER;
     bsri_dev_let_next_start(), bsri_dev_wait_for_last();
+    BSRI_ENTER;
     const int lane = threadIdx.x & 31;
     const int64_t total = s.patterns.count * s.digits, step = (int64_t)gridDim.x * 8;
     for (int64_t work = blockIdx.x * (int64_t)8 + threadIdx.x / 32; work < total; work += step) {
@@ -9254,7 +9255,6 @@ __device__ __forceinline__ uint32_t bsri_dev_scatter_join(uint32_t (&count)[8][2
 template <class I>
 __global__ void __launch_bounds__(256, sizeof(I) == 4 ? 4 : 2)
     bsri_sort_scatter(BSRI_GATE, const __grid_constant__ bsri_dev_sort s) {
-    BSRI_ENTER;
     __shared__ uint32_t count[8][256];
     __shared__ I base[256], part[33], staged[2048];
     __shared__ uint8_t digits[2048];
@@ -9262,6 +9262,7 @@ __global__ void __launch_bounds__(256, sizeof(I) == 4 ? 4 : 2)
                                          the chunks of a million entries take two rounds: 22 us instead of 16 */
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, mine = threadIdx.x;
     bsri_dev_let_next_start(), bsri_dev_wait_for_last();
+    BSRI_ENTER;
     for (int64_t slot = blockIdx.x; slot < s.slots; slot += gridDim.x) {
         int64_t k, run;
         I all;
@@ -9422,11 +9423,11 @@ static __global__ void BSRI_BOUNDS(256) bsri_lines_measure(BSRI_GATE, const __gr
 /* A warp per four lines: how many come before a line is its place. Keys are fetched by the CTA in tiles: one by one all CTAs
    would ask the same part of the L2 at once (4096 lines: 17 us). */
 static __global__ void __launch_bounds__(256) bsri_rank_lines(BSRI_GATE, const __grid_constant__ bsri_dev_rank r) {
-    BSRI_ENTER;
     __shared__ uint64_t tile[2048];
     const int lane = threadIdx.x & 31, n = (int)r.n, full = (int)r.full;
     const int64_t parts = (r.n + 31) / 32, total = r.patterns * parts;
     bsri_dev_let_next_start(), bsri_dev_wait_for_last();
+    BSRI_ENTER;
     for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
         const int64_t pattern = work / parts;
         const uint64_t *key = r.key + pattern * r.n;
