@@ -39,6 +39,7 @@ echo "compile matrix"
 part "compile matrix" sh tests/compile.sh
 part "static checks" sh tests/check.sh
 [ ! -f tests/test_cudart.sh ] || part "CUDA without a GPU" sh tests/test_cudart.sh
+[ ! -f tests/same_code.sh ] || part "the same code and choices" sh tests/same_code.sh # of what the part before it compiled
 run_parts 1
 echo "programs"
 for t in $TESTS; do part "$t" "$B/plain/$t"; done
