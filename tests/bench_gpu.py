@@ -4,11 +4,10 @@ random ones, views, host time, layers of networks, a part of PyTorch's own tunin
 and searched parameters, torch.matmul, F.scaled_dot_product_attention, flex_attention. Times are medians of CUDA-graph replays,
 random-normal data, exact block counts; errors are relative Frobenius norms against float64 on sampled rows.
 One line per peer; ratio = peer's time / ours; geometric means last.
-Writes tests/results/<gpu>_bench.csv (its first line hashes the sources) and <gpu>_triton.json, the best parameters of Triton's
+Writes tests/results/<gpu>_bench.csv (its first line: tests/record.sh) and <gpu>_triton.json, the best parameters of Triton's
 search: a later run with --search 1 measures only those, with --search 2 it searches again."""
 import argparse
 import csv
-import hashlib
 import json
 import math
 import os
@@ -704,12 +703,9 @@ def section_copy(lib):
 
 # ---- the whole ----
 
-def sources():
-    digest = hashlib.sha256()
-    for name in ("bsrsparse.h", "bsrsparse_kernels.cuh", "tune_table.h"):
-        with open(os.path.join(ROOT, name), "rb") as f:
-            digest.update(f.read())
-    return digest.hexdigest()
+def belongs_to():
+    """Which sources and code a record is of."""
+    return subprocess.run(["sh", "tests/record.sh"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def gpu_name():
@@ -758,7 +754,7 @@ def report(gpu, versions):
     os.makedirs(args.out, exist_ok=True)
     path = os.path.join(args.out, gpu_name() + "_bench.csv")
     with open(path, "w", newline="") as f:
-        f.write(f"# sources: {sources()}\n# {versions}; copy {rates['copy']:.2f} TB/s\n")
+        f.write(f"# {belongs_to()}\n# {versions}; copy {rates['copy']:.2f} TB/s\n")
         w = csv.DictWriter(f, FIELDS, restval="")
         w.writeheader()
         w.writerows(table)

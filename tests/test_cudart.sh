@@ -1,7 +1,8 @@
 #!/bin/sh
 # The CUDA backend without a GPU: compiles every kernel for sm_80 and sm_90a, writes registers and memory per kernel to
 # build/kernels.txt, lets no register spill, and runs the host path against a stand-in of the CUDA runtime (tests/cudart).
-# Without nvcc: one skip. Environment: NVCC, CC, CXX.
+# Without nvcc: one skip. Environment: NVCC, CC, CXX. --build: no more than the objects, the list and the program, for
+# tests/same_code.sh; nothing where they are there.
 set -u
 . tests/cases.sh
 nvcc=${NVCC:-nvcc}
@@ -19,23 +20,28 @@ list=build/kernels.txt
 strict='--Werror all-warnings -Xcompiler -Wall,-Wextra,-Wconversion,-Wshadow,-Werror'
 
 # Both architectures at once; only the second gets a host object. What is there from the same sources is kept.
-sum=$(cat bsrsparse.h bsrsparse_kernels.cuh tune_table.h tests/compile/implementation.c tests/test_cudart.sh | cksum)
+library=tests/cudart/library.cu
+sum=$(cat bsrsparse.h bsrsparse_kernels.cuh tune_table.h $library tests/test_cudart.sh | cksum)
 sum=$sum$("$nvcc" --version)
 began=$(date +%s)
 compile() { # name of the architecture, options
     arch=$1
     shift
     "$nvcc" -std=c++17 -I. -Xptxas -v $strict -gencode "arch=compute_${arch#sm_},code=$arch" "$@" \
-        -x cu tests/compile/implementation.c > "$w/$arch.log" 2>&1
+        $library > "$w/$arch.log" 2>&1
     echo $? > "$w/$arch.rc"
     echo $(($(date +%s) - began)) > "$w/$arch.time"
 }
 if ! [ "$(cat "$w/sum" 2>/dev/null)" = "$sum" ]; then
-    rm -f "$w/sum" "$w/library.o" "$w/test_cudart"
+    rm -rf "$w/sum" "$w/library.o" "$w/test_cudart" "$w/keep" "$w"/*.cubin
+    mkdir "$w/keep"
     compile sm_80 -cubin -o "$w/sm_80.cubin" &
-    compile sm_90a -O1 -c -o "$w/library.o"
+    compile sm_90a -O1 -c -o "$w/library.o" --keep --keep-dir "$w/keep" # for the cubin alone
+    mv "$w/keep/library.cubin" "$w/sm_90a.cubin" && rm -rf "$w/keep"
     wait
     echo "$sum" > "$w/sum"
+elif [ "${1:-}" = --build ] && [ -z "$(find tests/cudart tests/*.h -newer "$w/test_cudart" 2>&1)" ]; then
+    exit 0
 fi
 
 # ptxas' report: one line for each kernel, the mangled name last but one.
@@ -88,6 +94,7 @@ ${CXX:-c++} $w/test_cudart.o $w/library.o $w/stand_in.o -o $w/test_cudart -lm"
 case_ "the stand-in has all that the library calls" "$program"
 cases_end > "$w/static.log"
 sed '$d' "$w/static.log"
+[ "${1:-}" != --build ] || exit 0
 
 # The program's own closing line is added to the script's.
 if [ -x "$w/test_cudart" ] && [ "$(cat "$w/sm_90a.rc")" = 0 ]; then

@@ -3,7 +3,7 @@
 
      nvcc -O2 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -I. -DBSRSPARSE_ONLY_PRODUCT -DBSRSPARSE_ONLY_BF16 \
          tests/time_plans.cu -o build/time_plans
-     build/time_plans SEED COUNT [bf16|f16|f32|i8[+relu|+tf32|+any|+few|+sampled]] [M,K,N,block,sparsity[,ways] ...]
+     build/time_plans SEED COUNT [bf16|f16|f32|i8[+relu|+tf32|+tf32x3|+any|+few|+sampled]] [M,K,N,block,sparsity[,ways] ...]
      build/time_plans --estimate < TIMES.csv     (writes the lines with what is estimated now; wants no GPU)
 
    +sampled: sampled products instead, [M,K,N,...] of a result of M x N; ways 1: mat1's columns are contiguous, 2: mat2's.
@@ -17,6 +17,8 @@ static void watch(const bsri_estimate *e);
 #define BSRSPARSE_IMPLEMENTATION
 #include "bsrsparse.h"
 
+#include "plan_cases.h"
+
 #include <algorithm>
 #include <stdio.h>
 #include <vector>
@@ -28,9 +30,7 @@ static struct arena {
     char *data;
     size_t size, used;
 } inputs = {NULL, (size_t)2 << 30, 0}, others = {NULL, (size_t)2 << 30, 0};
-static uint64_t state;
 static unsigned *wrong; /* elements of results */
-static uint32_t flags = BSR_EXEC_NO_TABLE | BSR_EXEC_NO_LOG;
 static int refused;
 static unsigned seen; /* of them, so far */
 static const char *kind = "bf16"; /* of products: a type, and what comes with it */
@@ -42,10 +42,6 @@ static void check(cudaError_t e) {
     if (e == cudaSuccess) return;
     fprintf(stderr, "CUDA: %s\n", cudaGetErrorString(e));
     exit(1);
-}
-static uint64_t draw(uint64_t below) {
-    state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (state >> 33) % below;
 }
 static __global__ void fill(void *data, int dtype, int64_t n) {
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) {
@@ -79,49 +75,12 @@ static __global__ void compare(const void *x, const void *y, int dtype, int64_t 
     }
 }
 
-struct shape {
-    int64_t m, k, n, b;
-    double s;
-    int ways;
-};
 struct plan {
     bsr_plan p;
     bsri_estimate e;
     cudaGraphExec_t run;
     std::vector<float> us;
 };
-enum { COLUMNS = 1, OUT_COLUMNS = 2, TRANSPOSED = 4, RELU = 8, INPUT = 16, SCHEDULE = 32 };
-static shape random_sampled(double most) {
-    static const int64_t mn[] = {256, 512, 768, 1024, 1536, 2048, 3072, 4096, 5120, 8192, 14336},
-                         k[] = {32, 64, 96, 128, 160, 192, 256, 320, 384, 512, 768, 1024, 2048, 4096};
-    static const double s[] = {0, .3, .5, .6, .7, .8, .85, .9, .95, .98};
-    for (;;) {
-        const shape x = {mn[draw(11)], k[draw(14)], mn[draw(11)], 16 << draw(4), s[draw(10)],
-                         (draw(5) == 0) * COLUMNS | (draw(3) == 0) * OUT_COLUMNS};
-        const double flop = 2.0 * (double)(x.m * x.k) * (double)x.n * (1 - x.s);
-        if (flop <= most && bsr_kept_blocks(x.m / x.b * (x.n / x.b), x.s)) return x;
-    }
-}
-static shape random_shape(double most, int any) {
-    static const int64_t mk[] = {256,  384,  512,  640,  768,  1024, 1280,  1536, 2048,
-                                 2560, 3072, 4096, 5120, 6144, 8192, 11008, 14336};
-    static const int64_t n[] = {64,   96,   128,  192,  256,  320,  384,  512,  640,   768,   1000,  1024,
-                                1536, 2048, 2560, 3000, 3072, 4096, 6144, 8192, 12288, 16384, 32768, 65536};
-    static const double s[] = {0, .3, .5, .6, .7, .8, .85, .9, .95, .98};
-    static const int64_t b[] = {16, 16, 16, 32, 32, 32, 64, 64, 128, 128}, few[] = {1, 2, 4, 8, 8, 16, 16, 24, 32, 32, 48, 64};
-    for (;;) {
-        shape x = {mk[draw(17)], mk[draw(17)], n[draw(24)], b[draw(10)], s[draw(10)], draw(5) == 0};
-        if (any) {
-            if (draw(4) == 0) x.ways |= RELU;
-            if (any == 2 || draw(3) == 0) x.n = few[draw(12)];
-            else x.ways |= (draw(5) == 0) * OUT_COLUMNS | (draw(6) == 0) * TRANSPOSED;
-            if (x.n < 8) x.ways |= COLUMNS;
-        }
-        const double flop = 2.0 * (double)(x.m * x.k) * (double)x.n * (1 - x.s);
-        if (flop > most || (double)x.m * (double)x.n > 4e8 || (double)x.k * (double)x.n > 4e8) continue;
-        return x;
-    }
-}
 /* A copy of so many bytes. */
 static void *on_gpu(const void *from, size_t bytes) {
     void *to = take(&others, bytes);
@@ -131,42 +90,14 @@ static void *on_gpu(const void *from, size_t bytes) {
 static void must(bsr_status status) {
     if (status != BSR_OK) fprintf(stderr, "%s\n", bsr_status_name(status)), exit(1);
 }
-static bsr_dense dense(void *data, int dtype, int64_t rows, int64_t cols, int by_columns) {
-    return (by_columns ? bsr_dense_col_major : bsr_dense_row_major)(data, dtype, rows, cols);
-}
-/* A product or a sampled product. */
-struct problem {
-    shape x;
-    int dtype, result, trans, sampled;
-    bsr_matrix a;   /* the sparse operand, or the result */
-    bsr_dense b, c; /* the dense operand and the result, or both operands */
-    bsr_dense input;
-    bsr_epilogue epilogue;
+/* A product or a sampled product, and how it is called. */
+struct problem : plan_problem {
     bsr_exec ex;
-
-    problem(const shape &x_, int dtype_) : x(x_), dtype(dtype_), epilogue(BSR_ZERO), ex(BSR_ZERO) {
-        sampled = strstr(kind, "+sampled") != NULL, trans = !sampled && x.ways & TRANSPOSED;
-        result = dtype == BSR_I8 ? BSR_I32 : dtype;
-        if (x.ways & RELU) epilogue.activation = BSR_ACT_RELU;
-        ex.stream = stream, ex.flags = flags;
-    }
-    int64_t rows() const { return trans ? x.k : x.m; }
-    int64_t cols() const { return sampled ? x.n : trans ? x.m : x.k; }
-    int64_t nnz() const { return bsr_kept_blocks(rows() / x.b * (cols() / x.b), x.s); }
-    int64_t written() const { return sampled ? nnz() * x.b * x.b : x.m * x.n; } /* elements */
-    /* Values, dense operands, the result of a product. */
-    void operands(void *values, void *first, void *second, void *added) {
-        a = bsr_matrix_make(rows(), cols(), x.b, x.b, nnz(), NULL, NULL, BSR_I32, values, dtype);
-        b = sampled ? dense(first, dtype, x.m, x.k, x.ways & COLUMNS) : dense(first, dtype, x.k, x.n, x.ways & COLUMNS);
-        c = dense(second, sampled ? dtype : result, sampled ? x.k : x.m, x.n, x.ways & OUT_COLUMNS);
-        input = c, input.data = added;
+    explicit problem(const plan_shape &shape) : plan_problem(plan_problem_of(kind, shape)), ex(BSR_ZERO) {
+        ex.stream = stream, ex.flags = plan_flags(kind);
     }
     void *out() const { return sampled ? a.values : c.data; }
-    bsr_status call(const bsr_context *ctx) const {
-        if (sampled) return bsr_sampled_addmm(ctx, 0, NULL, 1, &b, &c, &a, &ex);
-        return bsr_dense_addmm(ctx, x.ways & INPUT ? 0.5 : 0, x.ways & INPUT ? &input : NULL, 1, trans ? BSR_TRANS_A : 0, &a, &b,
-                               &epilogue, &c, &ex);
-    }
+    bsr_status call(const bsr_context *ctx) const { return plan_call(ctx, this, &ex); }
 };
 /* A view that is built here, copied. */
 template <class F> static const void *view_of(uint64_t bytes, F build) {
@@ -177,17 +108,17 @@ template <class F> static const void *view_of(uint64_t bytes, F build) {
 }
 /* A random pattern's index arrays, and views of them. */
 static void index_arrays(problem &p) {
-    std::vector<int32_t> crow((size_t)(p.rows() / p.x.b) + 1), col((size_t)p.nnz() + 1);
+    std::vector<int32_t> crow((size_t)(p.rows / p.x.b) + 1), col((size_t)p.nnz + 1);
     const void *index = NULL, *schedule = NULL;
     const int group = (int)std::max<int64_t>(1, 128 / p.x.b); /* block rows that share a tile */
     uint64_t bytes = 0;
     p.a.crow_indices = crow.data(), p.a.col_indices = col.data();
-    must(bsr_random_pattern(cpu, state, p.x.s, &p.a, NULL));
+    must(bsr_random_pattern(cpu, plan_state, p.x.s, &p.a, NULL));
     if (p.trans) {
         must(bsr_transposed_index_size(cpu, &p.a, &bytes, NULL));
         index = view_of(bytes, [&](void *at) { return bsr_build_transposed_index(cpu, &p.a, at, bytes, NULL); });
     }
-    if (p.x.ways & SCHEDULE) {
+    if (p.x.ways & PLAN_SCHEDULE) {
         must(bsr_schedule_size(cpu, &p.a, group, p.trans, &bytes, NULL));
         schedule = view_of(bytes, [&](void *at) { return bsr_build_schedule(cpu, &p.a, group, p.trans, at, bytes, NULL); });
     }
@@ -216,56 +147,38 @@ template <class F> static cudaGraphExec_t graph_of(F call, int calls) {
     return run;
 }
 
-static bool same(const bsr_plan &x, const bsr_plan &y) {
-    return x.instance == y.instance && x.tile_rows == y.tile_rows && x.tile_cols == y.tile_cols && x.split == y.split &&
-           x.order == y.order;
-}
 /* All plans that differ. */
 static std::vector<plan> plans_of(problem &x) {
-    static const int rows[] = {0, 16, 32, 64, 128}, cols[] = {0, 8, 16, 32, 64, 128, 256},
-                     ways[][3] = {{0, 0, 0}, {1, 0, 0}, {2, 0, 0}, {4, 0, 0}, {1, 1, 0},
-                                  {1, 2, 0}, {1, 0, 1}, {1, 0, 2}, {1, 0, 3}}; /* split, order, stages */
     std::vector<plan> plans;
     bsr_plan asked, got = BSR_ZERO;
-    for (int tier = 2; tier <= 3; tier++)
-        for (int r : rows)
-            for (int c : cols)
-                for (const int(&way)[3] : ways) {
-                    bool known = false;
-                    memset(&asked, 0, sizeof asked);
-                    asked.kernel = tier, asked.tile_rows = r, asked.tile_cols = c, asked.split = way[0], asked.order = way[1];
-                    asked.stages = way[2];
-                    x.ex.plan = &asked, x.ex.query = &got;
-                    if (x.call(gpu) != BSR_OK) continue;
-                    for (plan &o : plans) known |= same(o.p, got);
-                    if (!known) plans.push_back({got, offered, NULL, {}});
-                }
+    for (int i = 0; i < PLAN_ASKED; i++) {
+        bool known = false;
+        asked = plan_asked(i), x.ex.plan = &asked, x.ex.query = &got;
+        if (x.call(gpu) != BSR_OK) continue;
+        for (plan &o : plans) known |= plan_same(&o.p, &got) != 0;
+        if (!known) plans.push_back({got, offered, NULL, {}});
+    }
     x.ex.query = NULL;
     return plans;
 }
-static int dtype_of(const char *name) {
-    for (int i = BSR_F16; i <= BSR_I8; i++)
-        if (!strncmp(name, bsr_dtype_name(i), strlen(bsr_dtype_name(i)))) return i;
-    return BSR_BF16;
-}
-static void print_line(const shape &x, const plan &y, float us, int chosen) {
+static void print_line(const plan_shape &x, const plan &y, float us, int chosen) {
     const bsri_traits &t = y.e.traits;
     printf("%s,%d,%d,%d,%d,%g,%d,%d,%d,%d,%d,%d,%d,%.3f,%d", kind, (int)x.m, (int)x.k, (int)x.n, (int)x.b, x.s, x.ways,
            y.p.kernel, y.p.instance, y.p.tile_rows, y.p.tile_cols, y.p.split, y.p.order, us, chosen);
     printf(",%.1f,%d,%.6g,%.6g,%.6g,%.6g,%.6g,%.6g,%.6g,%.6g,%g,%g,%.6g\n", y.e.ns, y.e.kind, t.waves, t.tile, t.fused, t.slices,
            t.piece, t.along, t.own, t.area, t.crooked, t.busy, t.memory);
 }
-static void time_shape(const shape &x, int dtype) {
-    problem p(x, dtype);
-    const size_t size = bsr_dtype_size(dtype), bytes = (size_t)p.written() * bsr_dtype_size(p.result);
-    const double flop = 2.0 * (double)p.nnz() * (double)(x.b * x.b) * (double)(p.sampled ? x.k : x.n);
-    const double rate = dtype == BSR_F32 ? 3e13 : 2e14;
+static void time_shape(const plan_shape &x) {
+    problem p(x);
+    const size_t size = bsr_dtype_size(p.dtype), bytes = (size_t)p.written * bsr_dtype_size(p.result);
+    const double flop = 2.0 * (double)p.nnz * (double)(x.b * x.b) * (double)(p.sampled ? x.k : x.n);
+    const double rate = p.dtype == BSR_F32 ? 3e13 : 2e14;
     const int calls = (int)std::max(2.0, std::min(24.0, 200e-6 / (flop / rate + 5e-6)));
     bsr_plan chosen = BSR_ZERO;
-    void *const to = take(&others, bytes), *const values = p.sampled ? to : take(&inputs, (size_t)(p.nnz() * x.b * x.b) * size);
+    void *const to = take(&others, bytes), *const values = p.sampled ? to : take(&inputs, (size_t)(p.nnz * x.b * x.b) * size);
     void *const b = take(&inputs, (size_t)((p.sampled ? x.m : x.n) * x.k) * size), *first = NULL;
-    p.operands(values, b, p.sampled ? take(&inputs, (size_t)(x.k * x.n) * size) : to,
-               x.ways & INPUT ? take(&inputs, bytes) : NULL);
+    plan_operands(&p, values, b, p.sampled ? take(&inputs, (size_t)(x.k * x.n) * size) : to,
+                  x.ways & PLAN_INPUT ? take(&inputs, bytes) : NULL);
     index_arrays(p);
     p.ex.query = &chosen;
     if (p.call(gpu) != BSR_OK) {
@@ -280,7 +193,7 @@ static void time_shape(const shape &x, int dtype) {
         check(cudaMemsetAsync(p.out(), 255, bytes, stream));
         if (p.call(gpu) != BSR_OK) fprintf(stderr, "refused\n"), exit(1);
         if (first && &y == &plans[0]) check(cudaMemcpyAsync(first, p.out(), bytes, cudaMemcpyDeviceToDevice, stream));
-        if (first) compare<<<1024, 256, 0, stream>>>(p.out(), first, p.result, p.written(), wrong);
+        if (first) compare<<<1024, 256, 0, stream>>>(p.out(), first, p.result, p.written, wrong);
         y.run = graph_of([&] { return p.call(gpu); }, calls);
     }
     for (int round = 0; round < 6; round++) {
@@ -297,7 +210,7 @@ static void time_shape(const shape &x, int dtype) {
     for (plan &y : plans) {
         if (y.run) check(cudaGraphExecDestroy(y.run));
         std::sort(y.us.begin(), y.us.end());
-        print_line(x, y, y.us[y.us.size() / 2], same(y.p, chosen));
+        print_line(x, y, y.us[y.us.size() / 2], plan_same(&y.p, &chosen));
     }
     fflush(stdout);
     inputs.used = others.used = 0;
@@ -314,26 +227,24 @@ static CUresult no_map(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, c
 }
 /* The lines of an older run with the estimates of this build, as on an H200; nothing is launched or read. */
 static int estimate_lines(void) {
-    const uint32_t always = flags;
     char line[600], name[32];
     char *const data = (char *)(uintptr_t)(INT64_C(1) << 40);
     bsr_context h200 = *cpu;
     h200.backend = BSR_BACKEND_CUDA, h200.sm_count = 132, h200.cc_major = 9, h200.cc_minor = 0, h200.smem_optin = 232448;
     h200.tier = 3, h200.tensor_map = (void *)no_map, kind = name;
     while (fgets(line, sizeof line, stdin)) {
-        shape x;
+        plan_shape x;
         bsr_plan got = BSR_ZERO, asked = BSR_ZERO, own = BSR_ZERO;
         float us;
         int chosen, instance;
         if (sscanf(line, "%31[^,],%ld,%ld,%ld,%ld,%lf,%d,%d,%d,%d,%d,%d,%d,%f,%d", name, &x.m, &x.k, &x.n, &x.b, &x.s, &x.ways,
                    &asked.kernel, &instance, &asked.tile_rows, &asked.tile_cols, &asked.split, &asked.order, &us, &chosen) != 15)
             continue;
-        flags = always | (strstr(name, "+tf32") ? BSR_EXEC_TF32 : 0);
-        problem p(x, dtype_of(name));
-        p.operands(data + (INT64_C(1) << 39), data, data + (INT64_C(1) << 38), data + (INT64_C(1) << 37));
+        problem p(x);
+        plan_operands(&p, data + (INT64_C(1) << 39), data, data + (INT64_C(1) << 38), data + (INT64_C(1) << 37));
         p.a.crow_indices = p.a.col_indices = data;
         if (p.trans) p.a.transposed_index = data;
-        if (x.ways & SCHEDULE) p.a.schedule = data;
+        if (x.ways & PLAN_SCHEDULE) p.a.schedule = data;
         p.ex.query = &own;
         if (p.call(&h200) != BSR_OK) {
             fprintf(stderr, "refused: %s", line);
@@ -343,7 +254,7 @@ static int estimate_lines(void) {
         /* a family has ten numbers; within it they move when instances are joined */
         if (p.call(&h200) == BSR_OK && got.instance / 10 == instance / 10 && got.tile_rows == asked.tile_rows &&
             got.tile_cols == asked.tile_cols)
-            print_line(x, {got, offered, NULL, {}}, us, same(got, own));
+            print_line(x, {got, offered, NULL, {}}, us, plan_same(&got, &own));
         else fprintf(stderr, "runs no more: %s", line);
     }
     return 0;
@@ -353,10 +264,8 @@ int main(int argc, char **argv) {
     bsr_context_desc d = BSR_ZERO;
     bsr_context *made[2];
     const int seed = argc > 1 ? atoi(argv[1]) : 1, count = argc > 2 ? atoi(argv[2]) : 0;
-    const int dtype = dtype_of(argc > 3 ? kind = argv[3] : kind);
+    const int dtype = plan_dtype(argc > 3 ? kind = argv[3] : kind);
     int i;
-    const int ways = (strstr(kind, "+relu") ? RELU : 0) | (dtype == BSR_I8 ? COLUMNS : 0);
-    if (strstr(kind, "+tf32")) flags |= BSR_EXEC_TF32;
     d.backend = BSR_BACKEND_CPU;
     must(bsr_create(&d, &made[0], NULL));
     cpu = made[0];
@@ -373,22 +282,14 @@ int main(int argc, char **argv) {
     check(cudaDeviceSynchronize());
     for (i = 4; i < argc; i++) {
         long long m, k, n, b;
-        shape x;
+        plan_shape x;
         double s;
-        int drawn = ways;
+        int drawn = plan_ways(kind);
         if (sscanf(argv[i], "%lld,%lld,%lld,%lld,%lf,%d", &m, &k, &n, &b, &s, &drawn) < 5) return 1;
-        x.m = m, x.k = k, x.n = n, x.b = b, x.s = s, x.ways = drawn, state = 1;
-        time_shape(x, dtype);
+        x.m = m, x.k = k, x.n = n, x.b = b, x.s = s, x.ways = drawn, plan_state = 1;
+        time_shape(x);
     }
-    for (i = 0; i < count; i++) {
-        shape x;
-        state = (uint64_t)seed * 1000003 + (uint64_t)i, draw(2), draw(2);
-        const double most = dtype == BSR_F32 ? 8e9 : 8e10;
-        x = strstr(kind, "+sampled") ? random_sampled(most)
-                                     : random_shape(most, strstr(kind, "+few") ? 2 : strstr(kind, "+any") != NULL);
-        x.ways |= ways;
-        time_shape(x, dtype);
-    }
+    for (i = 0; i < count; i++) time_shape(plan_random(kind, seed, i));
     check(cudaDeviceSynchronize());
     if (refused) fprintf(stderr, "%d shapes refused\n", refused);
     return *wrong || refused;

@@ -1,7 +1,8 @@
 /* test_cudart.c: the CUDA host path without a GPU. Random legal calls of every operation that the CUDA backend has run against
    a recording stand-in of the runtime (stand_in.h), with operands in memory that can't be read or written: launches stay
    within the device's limits, no operation loads, allocates, waits or changes the device, and every CUDA call that fails gives
-   its status and leaves nothing behind. Usage: test_cudart build/kernels.txt sm_90a [-v] [names of tests] */
+   its status and leaves nothing behind. Usage: test_cudart build/kernels.txt sm_90a [-v] [names of tests]
+   (--plans: see plans.h) */
 #define _GNU_SOURCE /* mmap, sigsetjmp */
 #include "bsrsparse.h"
 
@@ -604,13 +605,14 @@ static int make(const operation *o, const bsr_context *ctx, uint64_t seed, int i
     return status;
 }
 /* The same with the workspace that its plan, or its refusal, asks for. */
+static bsr_plan last_plan;
 static int make_with_workspace(const operation *o, const bsr_context *ctx, uint64_t seed, int is_huge, bsr_exec *exec) {
     bsr_plan plan = BSR_ZERO;
     const long calls = si.launches;
     int status;
     exec->query = &plan;
     status = make(o, ctx, seed, is_huge, exec);
-    exec->query = NULL;
+    exec->query = NULL, last_plan = plan;
     if (status != BSR_OK) return status;
     if (si.launches != calls && o->op != BSR_OP_TRANSPOSED_INDEX && o->op != BSR_OP_SCHEDULE) WRONG("a query launches");
     if (watch.wrong[0]) return BSR_OK;
@@ -1452,6 +1454,8 @@ static const bt_test tests[] = {
     {"tuned_rows", tuned_rows},
 };
 
+#include "plans.h"
+
 int main(int argc, char **argv) {
     struct sigaction action;
     if (argc < 3 || !arena_make()) return 2;
@@ -1461,5 +1465,6 @@ int main(int argc, char **argv) {
     sigaction(SIGBUS, &action, NULL);
     si.on_launch = on_launch, si.is_device = is_device;
     listed = si_read_kernels(argv[1], argv[2]);
+    if (argc > 3 && !strcmp(argv[3], "--plans")) return print_plans();
     return bt_main(argc - 2, argv + 2, tests, BT_COUNT(tests));
 }

@@ -3,7 +3,7 @@
 #   run.sh test       everything, each tier forced in turn (TIERS); record in tests/results/<gpu>_test.txt
 #   run.sh sanitize   the tools of compute-sanitizer over CALLS calls of every kernel; a kernel that no call launched under a tool
 #                     fails (on a GPU that has all tiers); record in tests/results/<gpu>_sanitize.txt
-# The first line of a record says which sources it is of; the last line sums up. JOBS: programs at a time.
+# The first line of a record says which sources and code it is of (tests/record.sh); the last line sums up. JOBS: programs at a time.
 set -u
 mode=$1
 gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1 | tr ' /' '__')
@@ -91,7 +91,7 @@ if [ "$mode" = test ]; then # alone: it fills the memory and prints times
 fi
 record=tests/results/${gpu}_$mode.txt
 {
-    echo "# sources: $(cat bsrsparse.h bsrsparse_kernels.cuh tune_table.h | sha256sum | cut -d ' ' -f 1)"
+    echo "# $(sh tests/record.sh)"
     cat "$out"/*.text
     if [ "$mode" = sanitize ]; then
         all_tiers=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | grep -c '^9[.]0')
