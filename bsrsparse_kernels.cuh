@@ -42,6 +42,11 @@
 namespace {
 #endif
 
+/* A tensor map as the driver encodes it: CUtensorMap, which wants 64 bytes in CUDA 12 and 128 in 13. */
+typedef struct alignas(128) bsri_tma_map {
+    uint64_t opaque[16];
+} bsri_tma_map;
+
 /* BSRI_WHEN(has, text): the text where `has` is 1, nothing where it is 0. What BSRSPARSE_NO_x and BSRSPARSE_ONLY_x leave out is
    neither in the kernel table nor named by a function that launches, so that it is never instantiated. */
 #define BSRI_WHEN(has, ...) BSRI_WHEN_OF(has, __VA_ARGS__)
@@ -632,10 +637,18 @@ static cudaError_t bsri_launch_choice(const bsri_choice *c, void *parameters, bs
 /* >>simt-tile: the product of two tiles in shared memory                                         */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* 256 threads own TM x TN sums, RM x RN each: rows ty*RM + i, columns tx + j*(TN/RN), so that stores of a row are coalesced. */
-template <class A, class F, int TM_, int TN_, int RM_, int RN_> struct bsri_simt_tile {
-    static constexpr int TM = TM_, TN = TN_, RM = RM_, RN = RN_, KC = 16, THREADS = 256, TX = TN / RN;
-    static_assert((TM / RM) * (TN / RN) == THREADS, "each thread owns RM x RN sums");
+/* 256 threads own ROWS x COLS sums, RM x RN each: rows ty*RM + i, columns tx + j*(COLS/RN), so that stores of a row are
+   coalesced. A: what is multiplied and added up; F: what sums are finished in. */
+template <class A, class F, int ROWS_, int COLS_, int RM_, int RN_> struct bsri_simt_tile {
+    typedef A number;
+    typedef F real;
+    static constexpr int ROWS = ROWS_, COLS = COLS_, RM = RM_, RN = RN_, THREADS = 256, STAGES = 1, SHARED = 0, LAYOUT = 2;
+    static_assert((ROWS / RM) * (COLS / RN) == THREADS, "each thread owns RM x RN sums");
+};
+template <class L> struct bsri_simt {
+    typedef typename L::number A;
+    typedef typename L::real F;
+    static constexpr int TM = L::ROWS, TN = L::COLS, RM = L::RM, RN = L::RN, KC = 16, THREADS = L::THREADS, TX = TN / RN;
     union shared {
         struct {
             A a[KC][TM + 1], b[KC][TN + 1]; /* + 1: both fill orders stay free of bank conflicts */
@@ -710,8 +723,12 @@ static __device__ void bsri_simt_finish(const bsri_dev_product &p, const typenam
         if (n < cols) finish(Tile::template at<G>(s, m, n), row + m, col + n);
     }
 }
-template <class A, class F, class Tile>
-__global__ void __launch_bounds__(256, sizeof(A) == 8 ? 1 : 2) bsri_product_simt(const __grid_constant__ bsri_dev_product p) {
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, sizeof(typename L::number) == 8 ? 1 : 2)
+    bsri_product_simt(const __grid_constant__ bsri_dev_product p) {
+    typedef bsri_simt<L> Tile;
+    typedef typename L::number A;
+    typedef typename L::real F;
     __shared__ typename Tile::shared s;
     const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha, beta = p.beta_ptr ? *p.beta_ptr : p.beta;
     const int64_t total = p.items * p.panels * p.tiles * p.subs;
@@ -790,8 +807,12 @@ static __device__ void bsri_simt_finish_block(const bsri_dev_sampled &p, const t
         bsri_dev_store(o.values, p.out.dtype, at * p.o_strides[0] + m * p.o_strides[1] + n * p.o_strides[2], v);
     }
 }
-template <class A, class F, class Tile>
-__global__ void __launch_bounds__(256, sizeof(A) == 8 ? 1 : 2) bsri_sampled_simt(const __grid_constant__ bsri_dev_sampled p) {
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, sizeof(typename L::number) == 8 ? 1 : 2)
+    bsri_sampled_simt(const __grid_constant__ bsri_dev_sampled p) {
+    typedef bsri_simt<L> Tile;
+    typedef typename L::number A;
+    typedef typename L::real F;
     __shared__ typename Tile::shared s;
     const int64_t br = p.out.block_rows, bc = p.out.block_cols, rows_in = bsri_block_rows(&p.out);
     const int64_t total = p.items * p.out.nnz * p.subs * p.panels;
@@ -954,45 +975,73 @@ __device__ __forceinline__ void bsri_mma_load_t(uint32_t (&r)[4], uint32_t at) {
     asm("mma.sync.aligned." shape ".row.col." types " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                                               \
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
+/* Operands as tensor cores read them, and what is added up in. DTYPE: as stored; PRECISION: bsri_dev_product's. */
 struct bsri_mma_bf16 {
     typedef float sum;
-    static constexpr int BYTES = 2, DTYPE = BSR_BF16;
-    static __device__ __forceinline__ uint32_t pack(float x, float y) {
-        const __nv_bfloat162 h = __floats2bfloat162_rn(x, y);
-        return *(const uint32_t *)&h;
-    }
-    static __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-        BSRI_MMA_16("m16n8k16", "f32.bf16.bf16.f32");
-    }
+    static constexpr int BYTES = 2, DTYPE = BSR_BF16, PRECISION = 0;
 };
 struct bsri_mma_f16 {
     typedef float sum;
-    static constexpr int BYTES = 2, DTYPE = BSR_F16;
-    static __device__ __forceinline__ uint32_t pack(float x, float y) {
-        const __half2 h = __floats2half2_rn(x, y);
-        return *(const uint32_t *)&h;
-    }
-    static __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-        BSRI_MMA_16("m16n8k16", "f32.f16.f16.f32");
-    }
+    static constexpr int BYTES = 2, DTYPE = BSR_F16, PRECISION = 0;
 };
 struct bsri_mma_i8 {
     typedef int32_t sum;
-    static constexpr int BYTES = 1;
-    static __device__ __forceinline__ void mma(int32_t (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-        asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-            : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-    }
+    static constexpr int BYTES = 1, DTYPE = BSR_I8, PRECISION = 0;
+};
+struct bsri_mma_f32 { /* true f32, no tensor cores: the same tiles and pipeline, multiplied by FFMA */
+    typedef float sum;
+    static constexpr int BYTES = 4, DTYPE = BSR_F32, PRECISION = 0;
 };
 struct bsri_mma_tf32 {
     typedef float sum;
-    static constexpr int BYTES = 4;
-    static __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-        BSRI_MMA_16("m16n8k8", "f32.tf32.tf32.f32");
-    }
+    static constexpr int BYTES = 4, DTYPE = BSR_F32, PRECISION = 1;
 };
-struct bsri_mma_tf32x3 : bsri_mma_tf32 {};
+struct bsri_mma_tf32x3 {
+    typedef float sum;
+    static constexpr int BYTES = 4, DTYPE = BSR_F32, PRECISION = 2;
+};
+
+/* An element in memory. */
+template <class T> struct bsri_stored {
+    typedef float number;
+};
+template <> struct bsri_stored<bsri_mma_bf16> {
+    typedef __nv_bfloat16 number;
+};
+template <> struct bsri_stored<bsri_mma_f16> {
+    typedef __half number;
+};
+/* Two sums as a pair of elements of type T. */
+template <class T> __device__ __forceinline__ uint32_t bsri_pack(float x, float y);
+template <> __device__ __forceinline__ uint32_t bsri_pack<bsri_mma_bf16>(float x, float y) {
+    const __nv_bfloat162 h = __floats2bfloat162_rn(x, y);
+    return *(const uint32_t *)&h;
+}
+template <> __device__ __forceinline__ uint32_t bsri_pack<bsri_mma_f16>(float x, float y) {
+    const __half2 h = __floats2half2_rn(x, y);
+    return *(const uint32_t *)&h;
+}
+/* c += a b by one mma.sync. */
+template <class T>
+__device__ __forceinline__ void bsri_mma(typename T::sum (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
+template <>
+__device__ __forceinline__ void bsri_mma<bsri_mma_bf16>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    BSRI_MMA_16("m16n8k16", "f32.bf16.bf16.f32");
+}
+template <>
+__device__ __forceinline__ void bsri_mma<bsri_mma_f16>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    BSRI_MMA_16("m16n8k16", "f32.f16.f16.f32");
+}
+template <>
+__device__ __forceinline__ void bsri_mma<bsri_mma_i8>(int32_t (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+template <>
+__device__ __forceinline__ void bsri_mma<bsri_mma_tf32>(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    BSRI_MMA_16("m16n8k8", "f32.tf32.tf32.f32");
+}
 #ifdef BSRI_MMA_CODE
 /* f32 operands rounded to TF32, to nearest: the instruction itself would cut the low bits off. */
 __device__ __forceinline__ uint32_t bsri_mma_round(float x) {
@@ -1010,7 +1059,7 @@ template <class T> struct bsri_mma_parts {
     static __device__ __forceinline__ void split(uint32_t (&)[1][4]) {}
     static __device__ __forceinline__ void mma(typename T::sum (&c)[4], const uint32_t (&a)[1][4], const uint32_t (&b)[1][4],
                                                int side) {
-        T::mma(c, a[0], b[0][2 * side], b[0][2 * side + 1]);
+        bsri_mma<T>(c, a[0], b[0][2 * side], b[0][2 * side + 1]);
     }
 };
 template <> struct bsri_mma_parts<bsri_mma_tf32> {
@@ -1020,7 +1069,7 @@ template <> struct bsri_mma_parts<bsri_mma_tf32> {
         for (int i = 0; i < 4; i++) r[0][i] = bsri_mma_round(__uint_as_float(r[0][i]));
     }
     static __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[1][4], const uint32_t (&b)[1][4], int side) {
-        bsri_mma_tf32::mma(c, a[0], b[0][2 * side], b[0][2 * side + 1]);
+        bsri_mma<bsri_mma_tf32>(c, a[0], b[0][2 * side], b[0][2 * side + 1]);
     }
 };
 /* What is left of a number after rounding is rounded too: 22 bits. The smallest of the four products is left out. Tensor cores
@@ -1036,9 +1085,9 @@ template <> struct bsri_mma_parts<bsri_mma_tf32x3> {
     }
     static __device__ __forceinline__ void mma(float (&c)[4], const uint32_t (&a)[2][4], const uint32_t (&b)[2][4], int side) {
         float part[4] = {};
-        bsri_mma_tf32::mma(part, a[1], b[0][2 * side], b[0][2 * side + 1]);
-        bsri_mma_tf32::mma(part, a[0], b[1][2 * side], b[1][2 * side + 1]);
-        bsri_mma_tf32::mma(part, a[0], b[0][2 * side], b[0][2 * side + 1]);
+        bsri_mma<bsri_mma_tf32>(part, a[1], b[0][2 * side], b[0][2 * side + 1]);
+        bsri_mma<bsri_mma_tf32>(part, a[0], b[1][2 * side], b[1][2 * side + 1]);
+        bsri_mma<bsri_mma_tf32>(part, a[0], b[0][2 * side], b[0][2 * side + 1]);
 #pragma unroll
         for (int i = 0; i < 4; i++) c[i] += part[i];
     }
@@ -1066,10 +1115,6 @@ __device__ __forceinline__ void bsri_mma_load(float (&r)[4], uint32_t at) {
                  : "memory");
 }
 #endif
-struct bsri_mma_f32 { /* true f32, no tensor cores: the same tiles and pipeline, multiplied by FFMA */
-    typedef float sum;
-    static constexpr int BYTES = 4;
-};
 /* How the pieces of line k of a row-major dense slice are exchanged: for ldmatrix, or for words of 8 columns in each of four
    lines; 16 bytes a lane along a line need nothing. */
 template <class T> __device__ __forceinline__ uint32_t bsri_mma_twist(uint32_t k) { return T::BYTES == 4 ? (k & 3) << 1 : k & 7; }
@@ -1250,8 +1295,11 @@ typedef struct bsri_dev_mma {
    (f32 and i8 lost 1 to 3 % by that, short products up to 12 %). Everything lies in shared memory as in device memory, 16-byte
    pieces exchanged so that ldmatrix meets no bank twice. BN 256 leaves registers for the plain epilogue only, 128 for any. */
 template <class T, int MW_, int KS_, int E_, int BN_, int NW_ = MW_ == 32 ? 2 : 1, int LAYOUT_ = 2> struct bsri_mma_tile {
+    typedef T type;
     typedef bsri_mma_tile<T, MW_, KS_, E_, BN_, NW_, LAYOUT_ != 0> by_rows;
     typedef bsri_mma_tile<T, MW_, KS_, E_, BN_, NW_, LAYOUT_ == 1> by_columns;
+    static constexpr int ROWS = 0, COLS = BN_, STAGES = 0, THREADS = 384; /* at most; rows of a tile and stages: as many as fit */
+    static constexpr int SHARED = 216 * 1024;
     static constexpr int MW = MW_, KS = KS_, E = E_, BN = BN_, NW = NW_, WN = BN / NW, MI = MW / 16, NI = WN / 8;
     static constexpr int LAYOUT = LAYOUT_;
     static constexpr bool B_ROWS = LAYOUT == 1, PLAIN = MI * NI == 32; /* PLAIN: 128 sums a lane */
@@ -1714,7 +1762,7 @@ __device__ __forceinline__ void bsri_mma_store(const bsri_dev_mma &m, uint16_t *
             uint32_t *const at = (uint32_t *)(tile + (g + i % 2 * 8) * 72 + i / 2 * 8 + t * 2);
             float v[2] = {alpha * sum[i / 2][i % 2 * 2], alpha * sum[i / 2][i % 2 * 2 + 1]}, x[2];
             if (ADD) bsri_dev_unpack(x, *at, T::DTYPE), v[0] = fmaf(m.beta, x[0], v[0]), v[1] = fmaf(m.beta, x[1], v[1]);
-            *at = T::pack(v[0], v[1]);
+            *at = bsri_pack<T>(v[0], v[1]);
         }
     } else {
 #pragma unroll
@@ -1722,7 +1770,7 @@ __device__ __forceinline__ void bsri_mma_store(const bsri_dev_mma &m, uint16_t *
             uint16_t *const at = tile + (i / 4 * 8 + t * 2 + i % 2) * 24 + g + i / 2 % 2 * 8;
             float v = alpha * sum[i / 4][i % 4], x[2];
             if (ADD) bsri_dev_unpack(x, *at, T::DTYPE), v = fmaf(m.beta, x[0], v);
-            *at = (uint16_t)T::pack(v, 0.0f);
+            *at = (uint16_t)bsri_pack<T>(v, 0.0f);
         }
     }
     __syncwarp();
@@ -1881,8 +1929,10 @@ __device__ __forceinline__ void bsri_mma_multiply(const bsri_dev_mma &m, bsri_mm
 }
 #endif
 
-template <class T, class L> __global__ void __launch_bounds__(384, 1) bsri_product_mma(const __grid_constant__ bsri_dev_mma m) {
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, 1) bsri_product_mma(const __grid_constant__ bsri_dev_mma m) {
 #ifdef BSRI_MMA_CODE
+    typedef typename L::type T;
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ bsri_mma_list s;
     const bsri_dev_product &p = m.p;
@@ -1917,7 +1967,9 @@ typedef struct bsri_dev_mma_sampled {
 
 /* A warp owns MW x 64 sums; its columns' part of mat2 is a tile of its own. */
 template <class T, int MW_, bool B_ROWS_ = false> struct bsri_mma_sampled_tile {
+    typedef T type;
     typedef bsri_mma_sampled_tile<T, MW_, true> by_rows;
+    static constexpr int ROWS = 0, COLS = 0, STAGES = 0, THREADS = 256, SHARED = 100 * 1024, LAYOUT = 2; /* at most */
     static constexpr int MW = MW_, KS = 64 / T::BYTES, BN = 64, WN = 64, NW = 1, MI = MW / 16, NI = 8;
     static constexpr bool B_ROWS = B_ROWS_, PLAIN = false;
     static constexpr int LINE = 64, A_BYTES = MW * LINE, B_BYTES = BN * LINE, STEPS = 2;
@@ -2027,7 +2079,8 @@ __device__ __forceinline__ void bsri_mma_sampled_store(const bsri_dev_mma_sample
             }
             if (m.vector) {
                 *(uint4 *)((uint16_t *)s.out + out) =
-                    make_uint4(T::pack(v[0], v[1]), T::pack(v[2], v[3]), T::pack(v[4], v[5]), T::pack(v[6], v[7]));
+                    make_uint4(bsri_pack<T>(v[0], v[1]), bsri_pack<T>(v[2], v[3]), bsri_pack<T>(v[4], v[5]),
+                               bsri_pack<T>(v[6], v[7]));
             } else {
 #pragma unroll
                 for (int i = 0; i < 8; i++) bsri_dev_store(s.out, p.out.dtype, out + i * p.o_strides[2], v[i]);
@@ -2037,9 +2090,10 @@ __device__ __forceinline__ void bsri_mma_sampled_store(const bsri_dev_mma_sample
     }
 }
 #endif
-template <class T, class L>
-__global__ void __launch_bounds__(256, 2) bsri_sampled_mma(const __grid_constant__ bsri_dev_mma_sampled m) {
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, 2) bsri_sampled_mma(const __grid_constant__ bsri_dev_mma_sampled m) {
 #ifdef BSRI_MMA_CODE
+    typedef typename L::type T;
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ bsri_mma_sampled_shared s;
     const bsri_dev_sampled &p = m.p;
@@ -2183,8 +2237,16 @@ template <> struct bsri_skinny_dense<true> { /* any strides: lane (r, t) reads p
     }
 };
 #endif
-template <class T, int MI, int NI, bool B_ROWS> struct bsri_skinny {
-    static constexpr int ROWS = MI * 16, COLS = NI * 8;
+template <class T, int MI_, int NI_, bool B_ROWS_> struct bsri_skinny_tile {
+    typedef T type;
+    static constexpr int MI = MI_, NI = NI_, ROWS = MI * 16, COLS = NI * 8, STAGES = 1, THREADS = NI == 1 ? 512 : 256;
+    static constexpr int SHARED = 48 * 1024, CTAS = NI == 2 ? 4 : 2, LAYOUT = B_ROWS_; /* threads, shared memory: at most */
+    static constexpr bool B_ROWS = B_ROWS_;
+};
+template <class L> struct bsri_skinny {
+    typedef typename L::type T;
+    static constexpr int MI = L::MI, NI = L::NI, ROWS = L::ROWS, COLS = L::COLS;
+    static constexpr bool B_ROWS = L::B_ROWS;
 #ifdef BSRI_MMA_CODE
     typedef bsri_skinny_dense<B_ROWS> dense;
     const bsri_dev_skinny &m;
@@ -2216,7 +2278,7 @@ template <class T, int MI, int NI, bool B_ROWS> struct bsri_skinny {
             for (int j = 0; j < MI; j++) {
                 const uint4 &p = x[2 * j], &q = x[2 * j + 1];
                 const uint32_t a0[4] = {p.x, q.x, p.y, q.y}, a1[4] = {p.z, q.z, p.w, q.w};
-                T::mma(sum[j][n], a0, d.x, d.y), T::mma(sum[j][n], a1, d.z, d.w);
+                bsri_mma<T>(sum[j][n], a0, d.x, d.y), bsri_mma<T>(sum[j][n], a1, d.z, d.w);
             }
         }
     }
@@ -2262,11 +2324,11 @@ template <class T, int MI, int NI, bool B_ROWS> struct bsri_skinny {
     }
 #endif
 };
-template <class T, int MI, int NI, bool B_ROWS>
-__global__ void __launch_bounds__(NI == 1 ? 512 : 256, NI == 2 ? 4 : 2)
-    bsri_product_skinny(const __grid_constant__ bsri_dev_skinny m) {
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_product_skinny(const __grid_constant__ bsri_dev_skinny m) {
 #ifdef BSRI_MMA_CODE
-    typedef bsri_skinny<T, MI, NI, B_ROWS> skinny;
+    typedef bsri_skinny<L> skinny;
+    constexpr int MI = L::MI, NI = L::NI;
     bsri_skinny_begin(m);
     __shared__ bsri_mma_rows other;
     int reduce = 1;
@@ -2309,16 +2371,17 @@ __global__ void __launch_bounds__(NI == 1 ? 512 : 256, NI == 2 ? 4 : 2)
 template <class T, int MW, bool B_ROWS, int CTAS_, int COLS = 64>
 struct bsri_mma_short_tile : bsri_mma_tile<T, MW, MW, MW * COLS == 1024 ? 2 : 1, COLS, 1, B_ROWS> {
     typedef bsri_mma_tile<T, MW, MW, MW * COLS == 1024 ? 2 : 1, COLS, 1, B_ROWS> base;
-    static constexpr int CTAS = CTAS_, SLOTS = CTAS == 4 && COLS == 64 ? 2 : 3;
+    static constexpr int ROWS = MW, CTAS = CTAS_, SLOTS = CTAS == 4 && COLS == 64 ? 2 : 3;
+    static constexpr int STAGES = SLOTS, THREADS = 128, SHARED = BSRI_SPREAD_SHARED; /* at most */
     static constexpr int ACROSS = COLS / 64, PARTS = MW * COLS / 1024; /* of 16 x 64 sums: side by side, in all */
     static constexpr bool SIMPLE = PARTS == 2 && CTAS == 4; /* only what is simple, as in bsri_facts */
-    /* Parts are stored as whole tiles are, and those by parts (256 x 256 x 512, .5, blocks of 32: 2.85 to 2.63 us; with two ways
-       4 bytes spill, on sm_80 16 by this one); blocks of 16 gain and lose 3 %. */
-    static constexpr bool BY_PARTS = MW == 32 && !SIMPLE && BSRI_MMA_HOPPER;
     static constexpr int SLICE = base::A_BYTES + base::B_BYTES, SLOT = base::E * SLICE, WARP = SLOTS * SLOT;
     static_assert(PARTS * 4096 + (SIMPLE ? 0 : BSRI_MMA_PASS * 4) <= WARP, "sums handed over, what any epilogue takes");
 };
 #ifdef BSRI_MMA_CODE
+/* Parts are stored as whole tiles are, and those by parts (256 x 256 x 512, .5, blocks of 32: 2.85 to 2.63 us; with two ways
+   4 bytes spill, on sm_80 16 by this one); blocks of 16 gain and lose 3 %. */
+template <class L> constexpr bool bsri_mma_short_parts = L::MW == 32 && !L::SIMPLE && BSRI_MMA_HOPPER;
 /* This warp's steps of a block row, the turn-th of every `split`. */
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_short_walk(float (&sum)[L::MI][L::NI][4], const bsri_dev_mma &m, const bsri_mma_rows &r,
@@ -2415,7 +2478,7 @@ template <class T, int MI, int NI>
 __device__ __forceinline__ void bsri_mma_short_store(const bsri_dev_mma &m, uint16_t *tile, float (*sum)[NI][4],
                                                      uint16_t *out, int cols, int lane) {
     constexpr int ROW = NI * 8 + 8, COL = MI * 16 + 8, ALONG = NI, DOWN = MI * 2; /* lines; their pieces */
-    auto word = [&](int mi, int n, int second) { return T::pack(sum[mi][n][second * 2], sum[mi][n][second * 2 + 1]); };
+    auto word = [&](int mi, int n, int second) { return bsri_pack<T>(sum[mi][n][second * 2], sum[mi][n][second * 2 + 1]); };
     if (m.alpha != 1.0f) {
 #pragma unroll
         for (int i = 0; i < MI * NI * 4; i++) sum[i / 4 / NI][i / 4 % NI][i % 4] *= m.alpha;
@@ -2460,7 +2523,7 @@ __device__ __forceinline__ void bsri_mma_short_finish(float (&sum)[L::MI][L::NI]
     auto right = [](int i) { return i % L::ACROSS * 64; };
     uint16_t *const to = (uint16_t *)m.out + row * m.out_row + col * m.out_col; /* where !f */
     float4 *const mine = (float4 *)(tiles + warp * L::WARP); /* what it stores itself goes through where it hands nothing over */
-    if (!f && !m.input && split == 1 && (m.vector == 2 || cols == L::BN) && !L::BY_PARTS) {
+    if (!f && !m.input && split == 1 && (m.vector == 2 || cols == L::BN) && !bsri_mma_short_parts<L>) {
         bsri_mma_short_store<T, L::MI, L::NI>(m, (uint16_t *)mine, sum, to, cols, lane);
         return;
     }
@@ -2495,7 +2558,7 @@ __device__ __forceinline__ void bsri_mma_short_finish(float (&sum)[L::MI][L::NI]
             for (int n = 0; n < 8; n++, from += 32)
                 own[n][0] += from->x, own[n][1] += from->y, own[n][2] += from->z, own[n][3] += from->w;
         }
-        if (L::BY_PARTS && !f && !m.input && (m.vector == 2 || cols - right(i) >= 64)) {
+        if (bsri_mma_short_parts<L> && !f && !m.input && (m.vector == 2 || cols - right(i) >= 64)) {
             bsri_mma_short_store<T, 1, 8>(m, stage, (float(*)[8][4])own, to + down(i) * m.out_row + right(i) * m.out_col,
                                           cols - right(i), lane);
         } else if (!f && m.input) {
@@ -2558,9 +2621,10 @@ __device__ __forceinline__ void bsri_mma_short_tiles(const bsri_dev_mma &m, bsri
     }
 }
 #endif
-template <class T, class L>
-__global__ void __launch_bounds__(128, L::CTAS) bsri_product_short(const __grid_constant__ bsri_dev_mma m) {
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_product_short(const __grid_constant__ bsri_dev_mma m) {
 #ifdef BSRI_MMA_CODE
+    typedef typename L::type T;
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ bsri_dev_finisher finisher[4];
     if (L::SIMPLE || (m.simple && m.vector)) { /* simple alone says as much, but with it sm_80 spills 4 bytes */
@@ -2575,49 +2639,50 @@ __global__ void __launch_bounds__(128, L::CTAS) bsri_product_short(const __grid_
 /* number, name, kernel, dynamic shared memory at most */
 #define BSRI_MMA_SHARED (216 * 1024)
 #define BSRI_KERNELS_MMA_128(X, n, T, name)                                                                                 \
-    X(n + 0, "mma product 32-row 128 " name, (bsri_product_mma<T, bsri_mma_tile<T, 32, 32, 1, 128>>), BSRI_MMA_SHARED)      \
-    X(n + 1, "mma product 16-row 128 " name, (bsri_product_mma<T, bsri_mma_tile<T, 16, 16, 2, 128>>), BSRI_MMA_SHARED)
+    X(n + 0, "mma product 32-row 128 " name, (bsri_product_mma<bsri_mma_tile<T, 32, 32, 1, 128>>), BSRI_MMA_SHARED)      \
+    X(n + 1, "mma product 16-row 128 " name, (bsri_product_mma<bsri_mma_tile<T, 16, 16, 2, 128>>), BSRI_MMA_SHARED)
 /* 32 rows and both layouts: 48 bytes spilled on sm_100 */
 #define BSRI_KERNELS_MMA_256(X, n, T, name)                                                                                 \
-    X(n + 0, "mma product 32-row rows 256 " name, (bsri_product_mma<T, bsri_mma_tile<T, 32, 32, 1, 256, 2, 1>>),            \
+    X(n + 0, "mma product 32-row rows 256 " name, (bsri_product_mma<bsri_mma_tile<T, 32, 32, 1, 256, 2, 1>>),            \
       BSRI_MMA_SHARED)                                                                                                      \
-    X(n + 1, "mma product 32-row columns 256 " name, (bsri_product_mma<T, bsri_mma_tile<T, 32, 32, 1, 256, 2, 0>>),         \
+    X(n + 1, "mma product 32-row columns 256 " name, (bsri_product_mma<bsri_mma_tile<T, 32, 32, 1, 256, 2, 0>>),         \
       BSRI_MMA_SHARED)                                                                                                      \
-    X(n + 2, "mma product 16-row 256 " name, (bsri_product_mma<T, bsri_mma_tile<T, 16, 16, 2, 256>>), BSRI_MMA_SHARED)
+    X(n + 2, "mma product 16-row 256 " name, (bsri_product_mma<bsri_mma_tile<T, 16, 16, 2, 256>>), BSRI_MMA_SHARED)
 #define BSRI_KERNELS_F32(X, n, BN, N32, N16, ROWS, name)                                                                    \
     X(n + 0, "mma product 32-row " name,                                                                                    \
-      (bsri_product_mma<bsri_mma_f32, bsri_mma_tile<bsri_mma_f32, 32, 32, 1, BN, N32, ROWS>>), BSRI_MMA_SHARED)             \
+      (bsri_product_mma<bsri_mma_tile<bsri_mma_f32, 32, 32, 1, BN, N32, ROWS>>), BSRI_MMA_SHARED)             \
     X(n + 1, "mma product 16-row " name,                                                                                    \
-      (bsri_product_mma<bsri_mma_f32, bsri_mma_tile<bsri_mma_f32, 16, 16, 2, BN, N16, ROWS>>), BSRI_MMA_SHARED)
+      (bsri_product_mma<bsri_mma_tile<bsri_mma_f32, 16, 16, 2, BN, N16, ROWS>>), BSRI_MMA_SHARED)
 #define BSRI_KERNELS_I8(X, n, KS, E, name)                                                                                  \
     X(n + 0, "mma product 32-row rows " name,                                                                               \
-      (bsri_product_mma<bsri_mma_i8, bsri_mma_tile<bsri_mma_i8, 32, KS, E, 128, 2, 1>>), BSRI_MMA_SHARED)                   \
+      (bsri_product_mma<bsri_mma_tile<bsri_mma_i8, 32, KS, E, 128, 2, 1>>), BSRI_MMA_SHARED)                   \
     X(n + 1, "mma product 32-row columns " name,                                                                            \
-      (bsri_product_mma<bsri_mma_i8, bsri_mma_tile<bsri_mma_i8, 32, KS, E, 128, 2, 0>>), BSRI_MMA_SHARED)
+      (bsri_product_mma<bsri_mma_tile<bsri_mma_i8, 32, KS, E, 128, 2, 0>>), BSRI_MMA_SHARED)
 #define BSRI_KERNELS_SHORT_2(X, n, T, MW, CTAS, name)                                                              \
-    X(n + 0, "mma product short rows " name, (bsri_product_short<T, bsri_mma_short_tile<T, MW, true, CTAS>>),     \
+    X(n + 0, "mma product short rows " name, (bsri_product_short<bsri_mma_short_tile<T, MW, true, CTAS>>),     \
       BSRI_SPREAD_SHARED)                                                                                           \
-    X(n + 1, "mma product short columns " name, (bsri_product_short<T, bsri_mma_short_tile<T, MW, false, CTAS>>), \
+    X(n + 1, "mma product short columns " name, (bsri_product_short<bsri_mma_short_tile<T, MW, false, CTAS>>), \
       BSRI_SPREAD_SHARED)
 #define BSRI_KERNELS_SHORT(X, n, T, name)                    \
     BSRI_KERNELS_SHORT_2(X, n + 0, T, 32, 3, "32-row " name) \
     BSRI_KERNELS_SHORT_2(X, n + 2, T, 16, 4, "16-row " name) \
     BSRI_KERNELS_SHORT_2(X, n + 4, T, 32, 4, "32-row simple " name) \
-    X(n + 6, "mma product short rows 16-row 128 " name, (bsri_product_short<T, bsri_mma_short_tile<T, 16, true, 4, 128>>), \
+    X(n + 6, "mma product short rows 16-row 128 " name, (bsri_product_short<bsri_mma_short_tile<T, 16, true, 4, 128>>), \
       BSRI_SPREAD_SHARED)
 #define BSRI_SAMPLED_SHARED (100 * 1024)
 #define BSRI_KERNELS_MMA_SAMPLED(X, n, T, name)                                                                               \
-    X(n + 0, "mma sampled 32-row " name, (bsri_sampled_mma<T, bsri_mma_sampled_tile<T, 32>>), BSRI_SAMPLED_SHARED) \
-    X(n + 1, "mma sampled 16-row " name, (bsri_sampled_mma<T, bsri_mma_sampled_tile<T, 16>>), BSRI_SAMPLED_SHARED)
+    X(n + 0, "mma sampled 32-row " name, (bsri_sampled_mma<bsri_mma_sampled_tile<T, 32>>), BSRI_SAMPLED_SHARED) \
+    X(n + 1, "mma sampled 16-row " name, (bsri_sampled_mma<bsri_mma_sampled_tile<T, 16>>), BSRI_SAMPLED_SHARED)
 #define BSRI_SKINNY_SHARED (48 * 1024)
 #define BSRI_KERNELS_SKINNY_2(X, n, T, M, N, name) \
-    X(n + 0, "mma product skinny columns " name, (bsri_product_skinny<T, M, N, false>), BSRI_SKINNY_SHARED) \
-    X(n + 1, "mma product skinny rows " name, (bsri_product_skinny<T, M, N, true>), BSRI_SKINNY_SHARED)
+    X(n + 0, "mma product skinny columns " name, (bsri_product_skinny<bsri_skinny_tile<T, M, N, false>>), BSRI_SKINNY_SHARED) \
+    X(n + 1, "mma product skinny rows " name, (bsri_product_skinny<bsri_skinny_tile<T, M, N, true>>), BSRI_SKINNY_SHARED)
 #define BSRI_KERNELS_SKINNY(X, n, T, name) \
     BSRI_KERNELS_SKINNY_2(X, n + 0, T, 1, 1, "16x8 " name) \
     BSRI_KERNELS_SKINNY_2(X, n + 2, T, 1, 2, "16x16 " name) \
     BSRI_KERNELS_SKINNY_2(X, n + 4, T, 1, 4, "16x32 " name) \
-    X(n + 6, "mma product skinny columns 16x64 " name, (bsri_product_skinny<T, 1, 8, false>), BSRI_SKINNY_SHARED) \
+    X(n + 6, "mma product skinny columns 16x64 " name, \
+      (bsri_product_skinny<bsri_skinny_tile<T, 1, 8, false>>), BSRI_SKINNY_SHARED) \
     BSRI_KERNELS_SKINNY_2(X, n + 8, T, 2, 1, "32x8 " name) \
     BSRI_KERNELS_SKINNY_2(X, n + 12, T, 2, 4, "32x32 " name)
 #define BSRI_KERNELS_MMA(X)                                                              \
@@ -3337,26 +3402,26 @@ __device__ __forceinline__ void bsri_tma_expect(uint32_t barrier, uint32_t bytes
 __device__ __forceinline__ void bsri_tma_barriers_made(void) {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
-__device__ __forceinline__ void bsri_tma_prefetch(const CUtensorMap *map) {
+__device__ __forceinline__ void bsri_tma_prefetch(const bsri_tma_map *map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 #define BSRI_TMA_LOAD "shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, "
-__device__ __forceinline__ void bsri_tma_load(uint32_t to, const CUtensorMap *map, uint32_t barrier, int c0, int c1) {
+__device__ __forceinline__ void bsri_tma_load(uint32_t to, const bsri_tma_map *map, uint32_t barrier, int c0, int c1) {
     asm volatile("cp.async.bulk.tensor.2d." BSRI_TMA_LOAD "{%3, %4}], [%2];" ::"r"(to), "l"(map), "r"(barrier), "r"(c0), "r"(c1)
                  : "memory");
 }
-__device__ __forceinline__ void bsri_tma_load(uint32_t to, const CUtensorMap *map, uint32_t barrier, int c0, int c1, int c2) {
+__device__ __forceinline__ void bsri_tma_load(uint32_t to, const bsri_tma_map *map, uint32_t barrier, int c0, int c1, int c2) {
     asm volatile("cp.async.bulk.tensor.3d." BSRI_TMA_LOAD "{%3, %4, %5}], [%2];" ::"r"(to), "l"(map), "r"(barrier), "r"(c0),
                  "r"(c1), "r"(c2)
                  : "memory");
 }
-__device__ __forceinline__ void bsri_tma_load(uint32_t to, const CUtensorMap *map, uint32_t barrier, int c0, int c1, int c2,
+__device__ __forceinline__ void bsri_tma_load(uint32_t to, const bsri_tma_map *map, uint32_t barrier, int c0, int c1, int c2,
                                               int c3) {
     asm volatile("cp.async.bulk.tensor.4d." BSRI_TMA_LOAD "{%3, %4, %5, %6}], [%2];" ::"r"(to), "l"(map), "r"(barrier), "r"(c0),
                  "r"(c1), "r"(c2), "r"(c3)
                  : "memory");
 }
-__device__ __forceinline__ void bsri_tma_load(uint32_t to, const CUtensorMap *map, uint32_t barrier, int c0, int c1, int c2,
+__device__ __forceinline__ void bsri_tma_load(uint32_t to, const bsri_tma_map *map, uint32_t barrier, int c0, int c1, int c2,
                                               int c3, int c4) {
     asm volatile("cp.async.bulk.tensor.5d." BSRI_TMA_LOAD "{%3, %4, %5, %6, %7}], [%2];" ::"r"(to), "l"(map), "r"(barrier),
                  "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
@@ -3369,7 +3434,7 @@ __device__ __forceinline__ uint64_t bsri_l2_policy(bool leaves) {
     else asm("createpolicy.fractional.L2::evict_normal.b64 %0;" : "=l"(policy));
     return policy;
 }
-__device__ __forceinline__ void bsri_tma_store(const CUtensorMap *map, uint32_t from, int c0, int c1, int c2, int c3,
+__device__ __forceinline__ void bsri_tma_store(const bsri_tma_map *map, uint32_t from, int c0, int c1, int c2, int c3,
                                                uint64_t policy) {
     asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group.L2::cache_hint [%0, {%2, %3, %4, %5}], [%1], %6;"
                  :
@@ -3501,7 +3566,7 @@ BSRI_WGMMA_SHAPE(256, bsri_mma_i8, int32_t, "+r", "k32.s32.s8.s8", "%128", "%129
    bytes of a row (0: none). pairs: with a row of 128 bytes the L2 brings the 128 beside it, which may be for nothing (attention,
    few columns with blocks of 64 and 128: level, within .6 %; few with blocks of 32: 1 to 3 % faster with them).
    0 where the device or the encoder can't have it: the product is another tier's. */
-static int bsri_tensor_map(const bsr_context *ctx, CUtensorMap *map, int dtype, const void *base, int rank,
+static int bsri_tensor_map(const bsr_context *ctx, bsri_tma_map *map, int dtype, const void *base, int rank,
                                        const int64_t *size, const int64_t *stride, const int32_t *box, int swizzle, int pairs) {
     typedef CUresult (*bsri_encode)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
                                     const cuuint64_t *, const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave,
@@ -3527,8 +3592,8 @@ static int bsri_tensor_map(const bsr_context *ctx, CUtensorMap *map, int dtype, 
         dim[i] = (cuuint64_t)size[i], part[i] = (cuuint32_t)box[i], one[i] = 1;
         if (i) step[i - 1] = (cuuint64_t)stride[i - 1];
     }
-    return ((bsri_encode)ctx->tensor_map)(map, type, (cuuint32_t)rank, (void *)(uintptr_t)base, dim, step, part, one,
-                                          CU_TENSOR_MAP_INTERLEAVE_NONE, line, ahead,
+    return ((bsri_encode)ctx->tensor_map)((CUtensorMap *)map, type, (cuuint32_t)rank, (void *)(uintptr_t)base, dim, step, part,
+                                          one, CU_TENSOR_MAP_INTERLEAVE_NONE, line, ahead,
                                           CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 /* A batch as the last two dimensions of a tensor map. An item's coordinates come from its offset in elements. */
@@ -3579,7 +3644,7 @@ __device__ __forceinline__ void bsri_tensor_item(const bsri_tensor_batch &b, int
    starts while the one before it runs, and brings values to the L2 by addresses that need no index; where the caller vouches
    for the matrix (BSR_EXEC_CONSTANT_MATRIX) blocks land before that one has ended. */
 typedef struct bsri_dev_few {
-    CUtensorMap a_map, b_map;
+    bsri_tma_map a_map, b_map;
     const char *ptr, *col, *values;
     const char *input;                  /* where the sums are scaled: added, or null */
     char *out;
@@ -3604,12 +3669,21 @@ typedef struct bsri_dev_few {
 constexpr int bsri_few_slot(int rows, int cols) { return (rows + cols) * 128; }
 constexpr int bsri_few_sums(int rows, int cols) { return (rows + 8) * cols * 4; }
 
-template <class T, int MI, int NI> struct bsri_few {
-    static constexpr int ROWS = MI * 16, COLS = NI * 8, A_BYTES = ROWS * 128, SLOT = bsri_few_slot(ROWS, COLS);
+template <class T, int MI_, int NI_> struct bsri_few_tile {
+    typedef T type;
+    static constexpr int MI = MI_, NI = NI_, ROWS = MI * 16, COLS = NI * 8, A_BYTES = ROWS * 128;
+    static constexpr int SLOT = bsri_few_slot(ROWS, COLS);
     static constexpr int UNIT = MI * NI > 16 ? 4 : 1, OWN = MI / UNIT; /* warps that take a block together; 16 rows: of each */
-    static constexpr int SLOTS = UNIT > 1 ? 3 : 2, WARPS = 8;          /* at most */
+    static constexpr int SLOTS = UNIT > 1 ? 3 : 2, WARPS = 8, CTAS = NI == 4 || NI == 16 ? 2 : 3; /* at most */
+    static constexpr int STAGES = SLOTS, THREADS = 32 * WARPS, SHARED = BSRI_SPREAD_SHARED, LAYOUT = 2;
     static constexpr bool ACROSS = NI == 8; /* contiguous columns: as rows of out's transpose */
-    static constexpr int TILE = bsri_few_sums(ROWS, COLS) / 4;         /* numbers */
+    static constexpr int TILE = bsri_few_sums(ROWS, COLS) / 4; /* numbers */
+};
+template <class L> struct bsri_few {
+    typedef typename L::type T;
+    static constexpr int MI = L::MI, NI = L::NI, ROWS = L::ROWS, COLS = L::COLS, A_BYTES = L::A_BYTES, SLOT = L::SLOT;
+    static constexpr int UNIT = L::UNIT, OWN = L::OWN, SLOTS = L::SLOTS, WARPS = L::WARPS, TILE = L::TILE;
+    static constexpr bool ACROSS = L::ACROSS;
 #ifdef BSRI_WGMMA_CODE
     /* Of one slot: a block, behind it its rows of b. */
     static __device__ __forceinline__ void multiply(float (&sum)[OWN][NI][4], uint32_t slot, const bsri_dev_few &m) {
@@ -3660,7 +3734,7 @@ template <class T, int MI, int NI> struct bsri_few {
 #pragma unroll
                 for (int n = 0; n < NI; n++) {
                     const int i = NI == 1 ? k % 2 * 2 : n % 2 * 2;
-                    T::mma(sum[j][n], x, y[n / 2][i], y[n / 2][i + 1]);
+                    bsri_mma<T>(sum[j][n], x, y[n / 2][i], y[n / 2][i + 1]);
                 }
             }
         }
@@ -3762,7 +3836,7 @@ template <class T, int MI, int NI> struct bsri_few {
                 join(v, m, shared, i);
                 if (m.scaled)
                     scale(m, v, rows ? bsri_mma_transpose(x) : x), scale(m, v + 2, rows ? bsri_mma_transpose(y) : y);
-                x = T::pack(v[0], v[1]), y = T::pack(v[2], v[3]);
+                x = bsri_pack<T>(v[0], v[1]), y = bsri_pack<T>(v[2], v[3]);
                 if (rows) x = bsri_mma_transpose(x), y = bsri_mma_transpose(y);
                 if (inside) *(uint32_t *)to = x, *(uint32_t *)(to + down) = y;
             }
@@ -3829,7 +3903,7 @@ template <class T, int MI, int NI> struct bsri_few {
             uint32_t w[4];
 #pragma unroll
             for (int j = 0; j < 4; j++) {
-                w[j] = T::pack(pair(i, j)[0], pair(i, j)[1]);
+                w[j] = bsri_pack<T>(pair(i, j)[0], pair(i, j)[1]);
                 if (!ALONG) w[j] = bsri_mma_transpose(w[j]);
             }
             turn(w);
@@ -3922,11 +3996,11 @@ template <class T, int MI, int NI> struct bsri_few {
     }
 #endif
 };
-template <class T, int MI, int NI>
-__global__ void __launch_bounds__(32 * bsri_few<T, MI, NI>::WARPS, NI == 4 || NI == 16 ? 2 : 3)
-    bsri_product_few(const __grid_constant__ bsri_dev_few m) {
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_product_few(const __grid_constant__ bsri_dev_few m) {
 #ifdef BSRI_WGMMA_CODE
-    typedef bsri_few<T, MI, NI> few;
+    typedef bsri_few<L> few;
+    constexpr int NI = L::NI;
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ uint64_t barriers[few::WARPS * few::SLOTS];
     static_assert(sizeof barriers + sizeof(bsri_dev_finisher) <= 1024, "with what a CTA has anyway, 2 KB");
@@ -3968,14 +4042,14 @@ __global__ void __launch_bounds__(32 * bsri_few<T, MI, NI>::WARPS, NI == 4 || NI
 
 /* number, name, kernel, dynamic shared memory at most */
 #define BSRI_KERNELS_FEW(X, n, T, name)                                                       \
-    X(n + 0, "few columns 32x8 " name, (bsri_product_few<T, 2, 1>), BSRI_SPREAD_SHARED)       \
-    X(n + 1, "few columns 32x16 " name, (bsri_product_few<T, 2, 2>), BSRI_SPREAD_SHARED)      \
-    X(n + 2, "few columns 32x32 " name, (bsri_product_few<T, 2, 4>), BSRI_SPREAD_SHARED)      \
-    X(n + 4, "few columns 64x8 " name, (bsri_product_few<T, 4, 1>), BSRI_SPREAD_SHARED)       \
-    X(n + 5, "few columns 64x16 " name, (bsri_product_few<T, 4, 2>), BSRI_SPREAD_SHARED)      \
-    X(n + 6, "few columns 64x32 " name, (bsri_product_few<T, 4, 4>), BSRI_SPREAD_SHARED)      \
-    X(n + 7, "few columns 64x64 " name, (bsri_product_few<T, 4, 8>), BSRI_SPREAD_SHARED)      \
-    X(n + 8, "few columns 64x128 " name, (bsri_product_few<T, 4, 16>), BSRI_SPREAD_SHARED)
+    X(n + 0, "few columns 32x8 " name, (bsri_product_few<bsri_few_tile<T, 2, 1>>), BSRI_SPREAD_SHARED)       \
+    X(n + 1, "few columns 32x16 " name, (bsri_product_few<bsri_few_tile<T, 2, 2>>), BSRI_SPREAD_SHARED)      \
+    X(n + 2, "few columns 32x32 " name, (bsri_product_few<bsri_few_tile<T, 2, 4>>), BSRI_SPREAD_SHARED)      \
+    X(n + 4, "few columns 64x8 " name, (bsri_product_few<bsri_few_tile<T, 4, 1>>), BSRI_SPREAD_SHARED)       \
+    X(n + 5, "few columns 64x16 " name, (bsri_product_few<bsri_few_tile<T, 4, 2>>), BSRI_SPREAD_SHARED)      \
+    X(n + 6, "few columns 64x32 " name, (bsri_product_few<bsri_few_tile<T, 4, 4>>), BSRI_SPREAD_SHARED)      \
+    X(n + 7, "few columns 64x64 " name, (bsri_product_few<bsri_few_tile<T, 4, 8>>), BSRI_SPREAD_SHARED)      \
+    X(n + 8, "few columns 64x128 " name, (bsri_product_few<bsri_few_tile<T, 4, 16>>), BSRI_SPREAD_SHARED)
 
 /* The maps of values and of b; 0: the copy engine can't have an operand. */
 static int bsri_few_maps(const bsr_context *ctx, bsri_dev_few *m, int rows, int cols) {
@@ -4176,7 +4250,7 @@ enum { /* what an epilogue has; RISE: bias along a column; RIGHT_F32, BIAS_F32: 
 };
 enum { BSRI_WGMMA_LAST = 1, BSRI_WGMMA_QUIT = 2, BSRI_WGMMA_FIRST = 4, BSRI_WGMMA_FLAGS = 28 };
 typedef struct bsri_dev_wgmma {
-    CUtensorMap a_map, b_map, out_map;
+    bsri_tma_map a_map, b_map, out_map;
     /* What the first tile needs stands together: a line of parameters that nobody has read yet takes its time. */
     bsri_mma_rows rows;   /* of the only item and reduction */
     const void *schedule; /* where it is for this direction (its header says so) */
@@ -4216,6 +4290,9 @@ typedef struct bsri_dev_wgmma {
     bsri_tensor_batch a_batch, b_batch, o_batch;
     bsri_dev_product p;
 } bsri_dev_wgmma;
+
+/* The code for a tile: fetch asks for a slice, source multiplies a stage. */
+template <class L> struct bsri_wgmma_code;
 
 /* Which blocks a window of columns has in each row: a part of a tile's list. With more than two rows a stage holds slices of the
    dense operand alone: the builder says which, and what each warpgroup does with them. */
@@ -4616,7 +4693,7 @@ __device__ __forceinline__ void bsri_wgmma_stages(const bsri_dev_wgmma &m, bsri_
             for (int e = 0; e < L::ITEMS; e++) {
                 const uint32_t rows = i * L::ITEMS + e < slices * join ? part.rows[i * L::ITEMS + e] : 0;
                 const uint32_t r = rows >> half * (L::GROUP / 2) & ((1u << L::GROUP / 2) - 1);
-                work[half] |= r ? L::item(r) << e : 0;
+                work[half] |= r ? bsri_wgmma_code<L>::item(r) << e : 0;
             }
         part.work[i] = make_uint2(work[0], work[1]);
     }
@@ -4779,7 +4856,7 @@ template <class L> struct bsri_wgmma_fetcher {
                                         const bsri_wgmma_part<L::GROUP> &part) {
         const int32_t first = part.first, last = part.last, count = part.count;
         const int each = L::JOIN > 1 && m.join == L::JOIN ? 1 : L::EACH; /* slices of a stage */
-        const typename L::fetch fetch(m, part);
+        const typename bsri_wgmma_code<L>::fetch fetch(m, part);
         uint32_t flags = part.flags & BSRI_WGMMA_FIRST;
         asm volatile("" : "+r"(base), "+r"(full), "+r"(empty)); /* kept: made again they cost every stage */
         for (int i = 0, n = 0; i < count; i += each, n++) {
@@ -4812,7 +4889,7 @@ template <class L> struct bsri_wgmma_fetcher {
         const uint32_t before = (1u << lane) - 1;
         const int32_t first = part.first, last = part.last;
         const void *const position = part.position;
-        const typename L::fetch fetch(m, part);
+        const typename bsri_wgmma_code<L>::fetch fetch(m, part);
         int32_t left = part.count, at0 = part.at[0], at1 = part.at[1];
         uint32_t parts = m.parts, one = m.block_bits == 7;
         /* kept: read again they cost every stage */
@@ -4914,8 +4991,8 @@ __device__ __forceinline__ void bsri_wgmma_stage_out(uint32_t place, const float
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         const uint32_t to = bsri_wgmma_box<L>::further(place, by_rows, n + i * 16);
-        const uint32_t q[4] = {T::pack(x[8 * i], x[8 * i + 1]), T::pack(x[8 * i + 2], x[8 * i + 3]),
-                               T::pack(x[8 * i + 4], x[8 * i + 5]), T::pack(x[8 * i + 6], x[8 * i + 7])};
+        const uint32_t q[4] = {bsri_pack<T>(x[8 * i], x[8 * i + 1]), bsri_pack<T>(x[8 * i + 2], x[8 * i + 3]),
+                               bsri_pack<T>(x[8 * i + 4], x[8 * i + 5]), bsri_pack<T>(x[8 * i + 6], x[8 * i + 7])};
         if (by_rows) bsri_stmatrix(to, q[0], q[1], q[2], q[3]);
         else bsri_stmatrix_t(to, q[0], q[1], q[2], q[3]);
     }
@@ -5326,7 +5403,7 @@ __device__ __noinline__ void bsri_wgmma_again(const bsri_dev_product &p, int64_t
                     for (int n = 0; n < 4; n++) {
                         const uint16_t *b = (const uint16_t *)list.b + b_at + k0 * p.b.row_stride +
                                             bsri_min(c0 + n * 8 + lane / 4, p.width - 1) * p.b.col_stride;
-                        T::mma(x[n], v, b[0] | (uint32_t)b[p.b.row_stride] << 16,
+                        bsri_mma<T>(x[n], v, b[0] | (uint32_t)b[p.b.row_stride] << 16,
                                b[down] | (uint32_t)b[down + p.b.row_stride] << 16);
                     }
                 }
@@ -5371,7 +5448,7 @@ __device__ __forceinline__ void bsri_wgmma_end(const bsri_dev_wgmma &m, const bs
     const bsri_dev_finisher &f = s.finisher[own.half];
     char *const spare = shared + L::STAGES * L::STAGE + own.warp * L::SPARE;
     const uint32_t at = bsri_mma_address(spare);
-    if (bsri_wgmma_box<L>::any(m.vector == 1 || m.direct, L::source::spoiled(sum, terms.cols))) {
+    if (bsri_wgmma_box<L>::any(m.vector == 1 || m.direct, bsri_wgmma_code<L>::source::spoiled(sum, terms.cols))) {
         bsri_mma_landed<0>(); /* of an input: the next tile's comes to the same place */
         if constexpr (L::OWN)
             if (tile.line >= 0) bsri_wgmma_again<T>(m.p, tile.item, tile.line, terms.row, tile.col, L::TN);
@@ -5415,7 +5492,7 @@ template <class T, class L, int TA, int TB>
 __device__ __forceinline__ uint32_t bsri_wgmma_slices(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s, bsri_wgmma_turn &at,
                                                       const bsri_wgmma_rows &own, typename T::sum (&sum)[L::TN / 2]) {
     const auto release = [&]() { at.release(); };
-    typename L::source source; /* not kept over the epilogue, which needs the registers */
+    typename bsri_wgmma_code<L>::source source; /* not kept over the epilogue, which needs the registers */
     uint32_t flags = 0, mine = bsri_mma_address(&s.stage[0].work[own.half]);
     bool begun = true;
     asm volatile("" : "+r"(mine)); /* kept */
@@ -5481,7 +5558,7 @@ __device__ __forceinline__ uint32_t bsri_wgmma_sums(const bsri_dev_wgmma &m, bsr
 /* The next tile's first blocks are asked for: they come during the epilogue. Before its slices are there: 2 to 3 % less. */
 template <class L>
 __device__ __forceinline__ void bsri_wgmma_ask(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s, const bsri_wgmma_turn &at) {
-    typename L::source source;
+    typename bsri_wgmma_code<L>::source source;
     if (!L::OWN) return;
     bsri_mma_wait(bsri_mma_address(&s.known[at.slot]), at.phase);
     source.begin(m, s, at.base + L::STAGES * L::STAGE + 8 * L::SPARE);
@@ -5535,11 +5612,17 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
 /* Blocks of 64 and 128: a stage is a slice of a block of each warpgroup's row, all in shared memory, LINE bytes of products a
    row. TA: blocks are stored transposed; TB: the dense operand is row-major; both for types of 2 bytes only. Only wgmma wants to
    know these at compile time: the loop around it is there for each, all else once. */
-template <class T, int TN_, int LINE = 128> struct bsri_wgmma_wide {
-    static constexpr int TN = TN_, GROUP = 2, JOIN = 1, SLICE = LINE / T::BYTES, EACH = 1, BLOCK = 64 * LINE, DENSE = TN * LINE,
-                         STAGE = 2 * BLOCK + DENSE; /* BLOCK: 64 rows of a slice */
+template <class T, int TN_, int LINE_ = 128> struct bsri_wgmma_wide {
+    typedef T type;
+    static constexpr int TN = TN_, LINE = LINE_, GROUP = 2, JOIN = 1, SLICE = LINE / T::BYTES, EACH = 1, BLOCK = 64 * LINE,
+                         DENSE = TN * LINE, STAGE = 2 * BLOCK + DENSE; /* BLOCK: 64 rows of a slice */
     static constexpr bool OWN = false; /* the multiplying warps fetch their own blocks */
     static constexpr uint32_t STAGES = 196608 / STAGE, BOXES = 2, SPARE = BOXES * 2048; /* a warp's, to store */
+    static constexpr int ROWS = 128, COLS = TN, THREADS = 384, SHARED = 224 * 1024, LAYOUT = 2; /* stages, 4 KB a consumer warp */
+};
+template <class T, int TN_, int LINE_> struct bsri_wgmma_code<bsri_wgmma_wide<T, TN_, LINE_>> {
+    typedef bsri_wgmma_wide<T, TN_, LINE_> L;
+    static constexpr int TN = TN_, LINE = LINE_, GROUP = L::GROUP, SLICE = L::SLICE, BLOCK = L::BLOCK;
 #ifdef BSRI_WGMMA_CODE
     /* What all stages of a part have in common, in registers. */
     struct fetch {
@@ -5605,14 +5688,23 @@ template <class T, int TN_, int LINE = 128> struct bsri_wgmma_wide {
    slices of the dense operand only. A warpgroup multiplies where one of its rows has a block. TB: as above, but with an
    instance each: with both loops in one kernel its epilogue spills. Where the dense operand is stored along the products, a
    slice is 64 or 128 bytes of them, up to JOIN columns of blocks: of requests the L2 takes as many, short or long. */
-template <class T, int B_, int TB> struct bsri_wgmma_narrow {
-    static constexpr int TN = 256, B = B_, GROUP = 128 / B, ITEMS = 64 / B, JOIN = TB ? 1 : ITEMS, SLICE = TB ? B : 32,
+template <class T, int B_, int TB_> struct bsri_wgmma_narrow {
+    typedef T type;
+    static constexpr int TN = 256, B = B_, TB = TB_, GROUP = 128 / B, ITEMS = 64 / B, JOIN = TB ? 1 : ITEMS, SLICE = TB ? B : 32,
                          EACH = 64 / SLICE, DENSE = TN * SLICE * 2, STAGE = EACH * DENSE;
     /* 4096^3, blocks of 16: with a fifth slot in place of a second box 1 to 3 % faster; blocks of 32 are not */
     static constexpr uint32_t STAGES = B == 16 ? 5 : 4, BOXES = B == 16 ? 1 : 2, SPARE = BOXES * 2048;
     static constexpr uint32_t STRIP = 32 * B, RING = 4096, CHUNK = B == 16 ? 4 : 1, /* blocks asked for at a time */
                               CHUNKS = RING / STRIP / CHUNK;
     static constexpr bool OWN = true;
+    /* stages, for each consumer warp 2 or 4 KB to store and 4 KB of blocks */
+    static constexpr int ROWS = 128, COLS = TN, THREADS = 384, SHARED = 208 * 1024, LAYOUT = TB;
+};
+template <class T, int B_, int TB_> struct bsri_wgmma_code<bsri_wgmma_narrow<T, B_, TB_>> {
+    typedef bsri_wgmma_narrow<T, B_, TB_> L;
+    static constexpr int TN = L::TN, B = B_, TB = TB_, GROUP = L::GROUP, ITEMS = L::ITEMS, JOIN = L::JOIN, SLICE = L::SLICE;
+    static constexpr int EACH = L::EACH, DENSE = L::DENSE, STAGE = L::STAGE;
+    static constexpr uint32_t STRIP = L::STRIP, RING = L::RING, CHUNK = L::CHUNK, CHUNKS = L::CHUNKS;
 #ifdef BSRI_WGMMA_CODE
     /* What all slices of a part have in common: the same in all lanes, as the compiler sees. */
     struct fetch {
@@ -5776,9 +5868,10 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
 #endif
 };
 
-template <class T, class L>
-__global__ void __launch_bounds__(384, 1) bsri_product_wgmma(const __grid_constant__ bsri_dev_wgmma m) {
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, 1) bsri_product_wgmma(const __grid_constant__ bsri_dev_wgmma m) {
 #ifdef BSRI_WGMMA_CODE
+    typedef typename L::type T;
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ bsri_wgmma_list<L::GROUP> s;
     bsri_dev_let_next_start();
@@ -5815,13 +5908,13 @@ __global__ void __launch_bounds__(384, 1) bsri_product_wgmma(const __grid_consta
 
 /* number, name, kernel, dynamic shared memory: slots and 4 KB for each multiplying warp */
 #define BSRI_WGMMA_SHARED (224 * 1024)
-#define BSRI_WGMMA_WIDE(T, N) (bsri_product_wgmma<T, bsri_wgmma_wide<T, N>>)
+#define BSRI_WGMMA_WIDE(T, N) (bsri_product_wgmma<bsri_wgmma_wide<T, N>>)
 #define BSRI_KERNELS_WGMMA_WIDE(X, n, T, name)                                             \
     X(n + 0, "wgmma product 256 " name, BSRI_WGMMA_WIDE(T, 256), BSRI_WGMMA_SHARED)        \
     X(n + 1, "wgmma product 128 " name, BSRI_WGMMA_WIDE(T, 128), BSRI_WGMMA_SHARED)
 /* A slice of 64 or 128 products, where both operands are stored along them. */
 #define BSRI_KERNELS_WGMMA_I8(X)                                                                                        \
-    X(380, "wgmma product 256 columns 64 i8", (bsri_product_wgmma<bsri_mma_i8, bsri_wgmma_wide<bsri_mma_i8, 256, 64>>), \
+    X(380, "wgmma product 256 columns 64 i8", (bsri_product_wgmma<bsri_wgmma_wide<bsri_mma_i8, 256, 64>>), \
       BSRI_WGMMA_SHARED)                                                                                                \
     X(381, "wgmma product 256 columns 128 i8", BSRI_WGMMA_WIDE(bsri_mma_i8, 256), BSRI_WGMMA_SHARED)
 /* slots, for each multiplying warp 2 or 4 KB to store and 4 KB of blocks */
@@ -5829,7 +5922,7 @@ __global__ void __launch_bounds__(384, 1) bsri_product_wgmma(const __grid_consta
 static_assert(sizeof(bsri_wgmma_list<2>) <= 3072 && sizeof(bsri_wgmma_list<4>) <= 227 * 1024 - BSRI_WGMMA_NARROW_SHARED &&
                   sizeof(bsri_wgmma_list<8>) <= 227 * 1024 - BSRI_WGMMA_NARROW_SHARED,
               "lists stand beside the slots");
-#define BSRI_WGMMA_NARROW(T, B, TB) (bsri_product_wgmma<T, bsri_wgmma_narrow<T, B, TB>>)
+#define BSRI_WGMMA_NARROW(T, B, TB) (bsri_product_wgmma<bsri_wgmma_narrow<T, B, TB>>)
 #define BSRI_KERNELS_WGMMA_NARROW(X, n, T, name)                                                          \
     X(n + 0, "wgmma product 32-row rows " name, BSRI_WGMMA_NARROW(T, 32, 1), BSRI_WGMMA_NARROW_SHARED)    \
     X(n + 1, "wgmma product 32-row columns " name, BSRI_WGMMA_NARROW(T, 32, 0), BSRI_WGMMA_NARROW_SHARED) \
@@ -6282,7 +6375,16 @@ template <class F> struct bsri_softmax_any {
         }
     }
 };
-template <class F> __global__ void __launch_bounds__(256, 2) bsri_softmax_simt(const __grid_constant__ bsri_dev_softmax p) {
+/* Rows of any kind, in F; packed ones of type T, by pieces of 16 bytes. */
+template <class F, bool BACKWARD_ = false, class T = void> struct bsri_softmax_tile {
+    typedef F real;
+    typedef T type;
+    static constexpr bool BACKWARD = BACKWARD_;
+    static constexpr int ROWS = 0, COLS = 1, STAGES = 1, THREADS = 256, SHARED = 0, LAYOUT = 2;
+};
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, 2) bsri_softmax_simt(const __grid_constant__ bsri_dev_softmax p) {
+    typedef typename L::real F;
     for (int64_t work = blockIdx.x; work < p.work; work += gridDim.x) {
         const bsri_dev_row r(p, work);
         bsri_softmax_any<F> one = {p, r, {nullptr, nullptr, nullptr}};
@@ -6606,9 +6708,11 @@ template <class T> struct bsri_softmax_packed {
 #else
 #define BSRI_SOFTMAX_CTAS 5
 #endif
-template <class T, bool BACKWARD>
-__global__ void __launch_bounds__(256, BACKWARD ? 2 : BSRI_SOFTMAX_CTAS)
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, L::BACKWARD ? 2 : BSRI_SOFTMAX_CTAS)
     bsri_softmax_fast(const __grid_constant__ bsri_dev_softmax p) {
+    typedef typename bsri_stored<typename L::type>::number T;
+    constexpr bool BACKWARD = L::BACKWARD;
 #if __CUDA_ARCH__ >= 900
     bsri_dev_let_next_start(), bsri_dev_wait_for_last();
 #endif
@@ -6851,9 +6955,11 @@ template <class F, class Tile> struct bsri_attention_simt_tile {
     }
 };
 /* Two CTAs of small tiles a multiprocessor: by one blocks of 16 take up to 1.7 times as long. */
-template <class F, class Tile>
-__global__ void __launch_bounds__(256, Tile::TM == 16 ? 2 : 1)
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, L::ROWS == 16 ? 2 : 1)
     bsri_attention_simt(const __grid_constant__ bsri_dev_attention p) {
+    typedef bsri_simt<L> Tile;
+    typedef typename L::number F;
     __shared__ bsri_attention_simt_tile<F, Tile> tile;
     const int64_t total = p.items * p.panels * p.tiles * p.block_rows, bc = p.mask.block_cols;
     for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
@@ -7170,8 +7276,8 @@ template <class T, int HD, int MT, bool FULL> struct bsri_attention_warp {
                     bsri_mma_load(b[after % 2], (k_at ^ after / (NT / 2) * 32) + after % (NT / 2) * 16 * HD * 2);
 #pragma unroll
                 for (int i = 0; i < MT; i++)
-                    T::mma(s[i][2 * n], a[i], b[1 - after % 2][0], b[1 - after % 2][1]),
-                        T::mma(s[i][2 * n + 1], a[i], b[1 - after % 2][2], b[1 - after % 2][3]);
+                    bsri_mma<T>(s[i][2 * n], a[i], b[1 - after % 2][0], b[1 - after % 2][1]),
+                        bsri_mma<T>(s[i][2 * n + 1], a[i], b[1 - after % 2][2], b[1 - after % 2][3]);
             }
         }
     }
@@ -7316,7 +7422,7 @@ template <class T, int HD, int MT, bool FULL> struct bsri_attention_warp {
                     bsri_mma_load_t(b[after % 2], (v_at ^ after % (HD / 16) * 32) + after / (HD / 16) * 16 * HD * 2);
 #pragma unroll
                 for (int i = 0; i < MT; i++)
-                    T::mma(out[i][2 * d], a[i][k], v[0], v[1]), T::mma(out[i][2 * d + 1], a[i][k], v[2], v[3]);
+                    bsri_mma<T>(out[i][2 * d], a[i][k], v[0], v[1]), bsri_mma<T>(out[i][2 * d + 1], a[i][k], v[2], v[3]);
             }
     }
     static __device__ __forceinline__ float number(uint32_t bits) {
@@ -7384,7 +7490,8 @@ template <class T, int HD, int MT, bool FULL> struct bsri_attention_warp {
 #pragma unroll
         for (int i = 0; i < MT; i++)
 #pragma unroll
-            for (int n = 0; n < NT * 2; n++) a[i][n / 4][n % 4] = T::pack(s[i][n / 2][n % 2 * 2], s[i][n / 2][n % 2 * 2 + 1]);
+            for (int n = 0; n < NT * 2; n++)
+                a[i][n / 4][n % 4] = bsri_pack<T>(s[i][n / 2][n % 2 * 2], s[i][n / 2][n % 2 * 2 + 1]);
         bsri_mma_landed<1>();
         const bool odd = take_out(shield);
         add(a, b, v_at);
@@ -7427,7 +7534,7 @@ template <class T, int HD, int MT, bool FULL> struct bsri_attention_warp {
                     uint16_t *const to = (uint16_t *)p.out.data + first + row(i, h) * p.out.row_stride;
 #pragma unroll
                     for (int d = 0; d < HD / 8; d++)
-                        if (d * 8 < p.v.cols) *(uint32_t *)(to + d * 8) = T::pack(out[i][d][2 * h], out[i][d][2 * h + 1]);
+                        if (d * 8 < p.v.cols) *(uint32_t *)(to + d * 8) = bsri_pack<T>(out[i][d][2 * h], out[i][d][2 * h + 1]);
                 }
             return;
         }
@@ -7446,10 +7553,20 @@ template <class T, int HD, int MT, bool FULL> struct bsri_attention_warp {
     }
 };
 #endif
-/* CTAs of 1 to 4 warps. */
-template <class T, int HD, int MT, bool FULL>
-__global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_constant__ bsri_dev_attention p) {
+/* CTAs of 1 to 4 warps, 16 MT query rows each; heads of HD columns at most. FULL: as of bsri_attention_warp. */
+template <class T, int HD_, int MT_, bool FULL_> struct bsri_attention_mma_tile {
+    typedef T type;
+    static constexpr int HD = HD_, MT = MT_, ROWS = 64 * MT, COLS = BSRI_KEYS; /* rows, threads, shared memory: at most */
+    static constexpr int STAGES = 2, THREADS = 128, LAYOUT = 2;
+    static constexpr bool FULL = FULL_;
+    static constexpr int SHARED = (ROWS + 2 * COLS) * HD * 2 + (FULL ? 4 * 16 * (COLS + 4) * 4 : 0);
+};
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, 2) bsri_attention_mma(const __grid_constant__ bsri_dev_attention p) {
 #ifdef BSRI_MMA_CODE
+    typedef typename L::type T;
+    constexpr int HD = L::HD, MT = L::MT;
+    constexpr bool FULL = L::FULL;
     extern __shared__ __align__(256) uint4 bsri_attention_memory[];
     __shared__ bsri_dev_query t; /* not in registers: they are scarce */
     __shared__ int64_t work;
@@ -7521,6 +7638,10 @@ static bsri_choice bsri_mma_choose_attention(const bsr_context *ctx, const bsri_
    blocks only, and whole ones share out as well, nobody cuts one. */
 enum { BSRI_WSAMPLED_DEPTH = 64, BSRI_WSAMPLED_GROUP = 8, BSRI_WSAMPLED_RING = 221184, BSRI_WSAMPLED_ROWS = 512 };
 enum { BSRI_WSAMPLED_UNIT = 16, BSRI_WSAMPLED_LISTER = 3 }; /* work of an entry; the warp that writes tiles down */
+template <class T> struct bsri_wsampled_tile {
+    typedef T type;
+    static constexpr int ROWS = 0, COLS = 0, STAGES = 0, THREADS = 384, SHARED = BSRI_WSAMPLED_RING, LAYOUT = 2;
+};
 /* What every CTA wants first stands first: each line of the parameters is a miss. */
 typedef struct bsri_dev_wgmma_sampled {
     const void *crow, *col;        /* of the first item */
@@ -7535,7 +7656,7 @@ typedef struct bsri_dev_wgmma_sampled {
     int32_t a_across, b_across;             /* products do not run along the lines of mat1, mat2 as stored */
     int32_t a_boxes, b_boxes, a_box, b_box; /* loads of a stage and of one entry, their bytes */
     uint64_t a_kind, b_kind;                /* operands' descriptors but for the address */
-    CUtensorMap mat1, mat2;
+    bsri_tma_map mat1, mat2;
     bsri_tensor_batch batch1, batch2;
     bsri_dev_sampled p;
 } bsri_dev_wgmma_sampled;
@@ -7939,7 +8060,8 @@ __device__ __forceinline__ void bsri_wgmma_sampled_store(const bsri_dev_wgmma_sa
         for (int h = 0; h < 2; h++) {
             uint32_t v[4];
 #pragma unroll
-            for (int i = 0; i < 4; i++) v[i] = T::pack(alpha * d[c / 2 + i * 4 + 2 * h], alpha * d[c / 2 + i * 4 + 2 * h + 1]);
+            for (int i = 0; i < 4; i++)
+                v[i] = bsri_pack<T>(alpha * d[c / 2 + i * 4 + 2 * h], alpha * d[c / 2 + i * 4 + 2 * h + 1]);
             bsri_wgmma_quad<uint32_t, 1>(v);
             if (n < cols && (have[h] >> e & 1))
                 *(uint4 *)(out[h] + __popc(have[h] & ((1u << e) - 1)) * m.p.o_strides[0] + (n & (block - 1))) =
@@ -8029,9 +8151,10 @@ __device__ __forceinline__ void bsri_wgmma_sampled_tiles(const bsri_dev_wgmma_sa
     }
 }
 #endif
-template <class T>
-__global__ void __launch_bounds__(384, 1) bsri_sampled_wgmma(const __grid_constant__ bsri_dev_wgmma_sampled m) {
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, 1) bsri_sampled_wgmma(const __grid_constant__ bsri_dev_wgmma_sampled m) {
 #ifdef BSRI_WGMMA_CODE
+    typedef typename L::type T;
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ bsri_wgmma_sampled_shared s;
     const uint32_t base = bsri_mma_address(bsri_shared);
@@ -8069,11 +8192,12 @@ __global__ void __launch_bounds__(384, 1) bsri_sampled_wgmma(const __grid_consta
 /* number, name, kernel, dynamic shared memory at most */
 #define BSRI_KERNELS_WGMMA_SAMPLED(X)                                                                                            \
     BSRI_WHEN(BSRI_HAS_SAMPLED,                                                                                                  \
-    BSRI_WHEN(BSRI_HAS_BF16, X(350, "wgmma sampled bf16", (bsri_sampled_wgmma<bsri_mma_bf16>), BSRI_WSAMPLED_RING))              \
-    BSRI_WHEN(BSRI_HAS_F16, X(360, "wgmma sampled f16", (bsri_sampled_wgmma<bsri_mma_f16>), BSRI_WSAMPLED_RING)))
+    BSRI_WHEN(BSRI_HAS_BF16, X(350, "wgmma sampled bf16", \
+      (bsri_sampled_wgmma<bsri_wsampled_tile<bsri_mma_bf16>>), BSRI_WSAMPLED_RING)) \
+    BSRI_WHEN(BSRI_HAS_F16, X(360, "wgmma sampled f16", (bsri_sampled_wgmma<bsri_wsampled_tile<bsri_mma_f16>>), BSRI_WSAMPLED_RING)))
 
 /* The map of one operand, `others` x `inner` or the other way round in memory: `along` is 1 where its lines are products. */
-static int bsri_wgmma_sampled_map(const bsr_context *ctx, CUtensorMap *map, bsri_tensor_batch *batch, const bsr_dense *d,
+static int bsri_wgmma_sampled_map(const bsr_context *ctx, bsri_tma_map *map, bsri_tensor_batch *batch, const bsr_dense *d,
                                   int64_t others, int64_t inner, int along, int wide, int pairs) {
     const int64_t unit = (int64_t)bsr_dtype_size(d->dtype), line = d->col_stride == 1 ? d->row_stride : d->col_stride;
     const int64_t size[2] = {along ? inner : others, along ? others : inner};
@@ -8204,7 +8328,7 @@ typedef struct bsri_dev_flash {
     int32_t piece, piece_bits;  /* keys of one load, all of one stored block; log2 of its columns of 8 scores */
     int32_t lane_bits, length_bits; /* log2 of the lanes that read one block row's columns; tiles' lengths count 2^bits blocks */
     int64_t step[BSRI_FLASH_OPERANDS][2]; /* elements from one batch, and from one head, to the next */
-    CUtensorMap map[3];
+    bsri_tma_map map[3];
 } bsri_dev_flash;
 
 /* Tiles are sorted longest first in windows of four per stream, and dealt so that streams get as much as each other while tiles
@@ -8212,13 +8336,14 @@ typedef struct bsri_dev_flash {
    windows of 4, 2, 1 per stream 170, 174, 213 us and 161, 176, 228 us. */
 enum { BSRI_FLASH_ROUNDS = 4, BSRI_FLASH_GRID = 132, BSRI_FLASH_BINS = 64 };
 
-template <class T, int HEAD, bool SHARED> struct bsri_flash {
+template <class T, int HEAD, bool ONE_STREAM> struct bsri_flash {
     typedef T type;
-    static constexpr int HD = HEAD, WARPGROUPS = SHARED ? 2 : 1, STREAMS = 3 - WARPGROUPS, ATOMS = HD / 64;
-    static constexpr int ROWS = 64 * WARPGROUPS, KEYS = SHARED || HD == 64 ? 128 : 64, PIECES = KEYS / 16;
+    static constexpr int HD = HEAD, WARPGROUPS = ONE_STREAM ? 2 : 1, STREAMS = 3 - WARPGROUPS, ATOMS = HD / 64;
+    static constexpr int ROWS = 64 * WARPGROUPS, KEYS = ONE_STREAM || HD == 64 ? 128 : 64, PIECES = KEYS / 16;
     static constexpr int QUERY = ROWS * HD * 2, SLOT = KEYS * HD * 2;
     static constexpr int FIT = ((224 << 10) / STREAMS - 2 * QUERY) / SLOT, SLOTS = FIT < 8 ? FIT : 8;
     static constexpr int CONTROL = 3072, STREAM = 2 * QUERY + SLOTS * SLOT, BYTES = STREAMS * STREAM + CONTROL;
+    static constexpr int COLS = KEYS, STAGES = SLOTS, THREADS = 384, SHARED = BYTES, LAYOUT = 2;
 };
 
 #ifdef BSRI_WGMMA_CODE
@@ -8531,7 +8656,7 @@ template <class S> struct bsri_flash_fetcher {
         q.next();
     }
     /* Keys or values into a slot that is free. */
-    __device__ __forceinline__ void fetch(const CUtensorMap *map, int key, int c0, int c1) {
+    __device__ __forceinline__ void fetch(const bsri_tma_map *map, int key, int c0, int c1) {
         const uint32_t full = bsri_mma_address(&c.full[ring.at]);
         if (lane == 0) bsri_tma_expect(full, S::SLOT);
         else bsri_mma_arrive(full);
@@ -8708,7 +8833,7 @@ __device__ __forceinline__ bool bsri_flash_store_row(const bsri_dev_attention &p
         uint16_t *const to = (uint16_t *)p.out.data + at + pair;
 #pragma unroll
         for (int i = 0; i < S::HD / 8; i++)
-            if (i * 8 < p.v.cols) *(uint32_t *)(to + i * 8) = S::type::pack(x[2 * i], x[2 * i + 1]);
+            if (i * 8 < p.v.cols) *(uint32_t *)(to + i * 8) = bsri_pack<typename S::type>(x[2 * i], x[2 * i + 1]);
     } else {
 #pragma unroll 1
         for (int i = 0; i * 8 < p.v.cols; i++) { /* rolled: what comes next is moved to the front */
@@ -8834,8 +8959,8 @@ template <class S> struct bsri_flash_consumer {
     static __device__ __forceinline__ void pack(uint32_t (&a)[S::KEYS / 16][4], const float (&s)[S::KEYS / 2]) {
 #pragma unroll
         for (int i = 0; i < S::KEYS / 8; i++)
-            a[i / 2][i % 2 * 2] = S::type::pack(s[4 * i], s[4 * i + 1]),
-                             a[i / 2][i % 2 * 2 + 1] = S::type::pack(s[4 * i + 2], s[4 * i + 3]);
+            a[i / 2][i % 2 * 2] = bsri_pack<typename S::type>(s[4 * i], s[4 * i + 1]),
+                             a[i / 2][i % 2 * 2 + 1] = bsri_pack<typename S::type>(s[4 * i + 2], s[4 * i + 3]);
     }
     /* A query tile, whose first scores are being formed: its sums. */
     __device__ __forceinline__ void tile(float (&s)[S::KEYS / 2], float (&out)[S::HD / 2], float (&top)[2], float (&sum)[2]) {
@@ -8890,7 +9015,8 @@ __device__ __forceinline__ void bsri_flash_consume(const bsri_dev_flash &m, bsri
 }
 #endif
 
-template <class S> __global__ void __launch_bounds__(384, 1) bsri_attention_wgmma(const __grid_constant__ bsri_dev_flash m) {
+template <class S>
+__global__ void __launch_bounds__(S::THREADS, 1) bsri_attention_wgmma(const __grid_constant__ bsri_dev_flash m) {
 #ifdef BSRI_WGMMA_CODE
     extern __shared__ __align__(1024) char bsri_flash_memory[];
     static_assert(sizeof(bsri_flash_control<S>) <= S::CONTROL, "too little shared memory");
@@ -8930,7 +9056,7 @@ static int bsri_flash_piece(int64_t block_cols, int keys) {
     while (piece >= 16 && block_cols % piece) piece /= 2;
     return piece >= 16 ? piece : 0;
 }
-static int bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, bsri_tensor_batch *b, CUtensorMap *map) {
+static int bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, bsri_tensor_batch *b, bsri_tma_map *map) {
     int64_t size[4], stride[3];
     int32_t box[4] = {64, 0, 1, 1};
     if (!bsri_tensor_batch_of(d->batch_dims, d->batch, d->batch_stride, b)) return 0;
@@ -10568,17 +10694,20 @@ static __global__ void bsri_scatter_last(const __grid_constant__ bsri_dev_scatte
 
 #define BSRI_KERNELS_SIMT(X, n, A, F, name)                                                                      \
     BSRI_WHEN(BSRI_HAS_PRODUCT,                                                                                  \
-    X(n + 0, "simt product 4x256 " name, (bsri_product_simt<A, F, bsri_simt_tile<A, F, 4, 256, 1, 4>>), 0)       \
-    X(n + 1, "simt product 16x128 " name, (bsri_product_simt<A, F, bsri_simt_tile<A, F, 16, 128, 2, 4>>), 0)     \
-    X(n + 2, "simt product 64x64 " name, (bsri_product_simt<A, F, bsri_simt_tile<A, F, 64, 64, 4, 4>>), 0))      \
+    X(n + 0, "simt product 4x256 " name, (bsri_product_simt<bsri_simt_tile<A, F, 4, 256, 1, 4>>), 0)       \
+    X(n + 1, "simt product 16x128 " name, (bsri_product_simt<bsri_simt_tile<A, F, 16, 128, 2, 4>>), 0)     \
+    X(n + 2, "simt product 64x64 " name, (bsri_product_simt<bsri_simt_tile<A, F, 64, 64, 4, 4>>), 0))      \
     BSRI_WHEN(BSRI_HAS_SAMPLED,                                                                                  \
-    X(n + 3, "simt sampled 16x16 " name, (bsri_sampled_simt<A, F, bsri_simt_tile<A, F, 16, 16, 1, 1>>), 0)       \
-    X(n + 4, "simt sampled 64x64 " name, (bsri_sampled_simt<A, F, bsri_simt_tile<A, F, 64, 64, 4, 4>>), 0))
+    X(n + 3, "simt sampled 16x16 " name, (bsri_sampled_simt<bsri_simt_tile<A, F, 16, 16, 1, 1>>), 0)       \
+    X(n + 4, "simt sampled 64x64 " name, (bsri_sampled_simt<bsri_simt_tile<A, F, 64, 64, 4, 4>>), 0))
 #define BSRI_KERNELS_ATTENTION(X, n, T, name)                                                                                    \
-    X(n + 0, "mma attention 64 " name, (bsri_attention_mma<T, 64, 2, false>), BSRI_ATTENTION_BYTES(64, 2, 0)) \
-    X(n + 1, "mma attention 128 " name, (bsri_attention_mma<T, 128, 2, false>), BSRI_ATTENTION_BYTES(128, 2, 0)) \
-    X(n + 2, "mma attention 64 with options " name, (bsri_attention_mma<T, 64, 1, true>), BSRI_ATTENTION_BYTES(64, 1, 1)) \
-    X(n + 3, "mma attention 128 with options " name, (bsri_attention_mma<T, 128, 1, true>), BSRI_ATTENTION_BYTES(128, 1, 1))
+    X(n + 0, "mma attention 64 " name, \
+      (bsri_attention_mma<bsri_attention_mma_tile<T, 64, 2, false>>), BSRI_ATTENTION_BYTES(64, 2, 0)) \
+    X(n + 1, "mma attention 128 " name, \
+      (bsri_attention_mma<bsri_attention_mma_tile<T, 128, 2, false>>), BSRI_ATTENTION_BYTES(128, 2, 0)) \
+    X(n + 2, "mma attention 64 with options " name, \
+      (bsri_attention_mma<bsri_attention_mma_tile<T, 64, 1, true>>), BSRI_ATTENTION_BYTES(64, 1, 1)) \
+    X(n + 3, "mma attention 128 with options " name, (bsri_attention_mma<bsri_attention_mma_tile<T, 128, 1, true>>), BSRI_ATTENTION_BYTES(128, 1, 1))
 #define BSRI_KERNELS_FLASH(X, n, T, name)                                                                                     \
     X(n + 0, "wgmma attention 64 shared " name, (bsri_attention_wgmma<bsri_flash<T, 64, true>>),                              \
       (bsri_flash<T, 64, true>::BYTES))                                                                                       \
@@ -10588,23 +10717,29 @@ static __global__ void bsri_scatter_last(const __grid_constant__ bsri_dev_scatte
     X(n + 3, "wgmma attention 128 " name, (bsri_attention_wgmma<bsri_flash<T, 128, false>>), (bsri_flash<T, 128, false>::BYTES))
 #define BSRI_KERNELS_ROWS(X)                                                                                                   \
     BSRI_WHEN(BSRI_HAS_ROWS,                                                                                                   \
-              BSRI_WHEN(BSRI_HAS_SUMS_F32, X(400, "simt softmax f32", (bsri_softmax_simt<float>), 0))                          \
-                  BSRI_WHEN(BSRI_HAS_F64, X(401, "simt softmax f64", (bsri_softmax_simt<double>), 0))                          \
-                      BSRI_WHEN(BSRI_HAS_F16, X(402, "packed softmax f16", (bsri_softmax_fast<__half, false>), 0)              \
-                                                  X(405, "packed softmax backward f16", (bsri_softmax_fast<__half, true>), 0)) \
+              BSRI_WHEN(BSRI_HAS_SUMS_F32, X(400, "simt softmax f32", (bsri_softmax_simt<bsri_softmax_tile<float>>), 0)) \
+                  BSRI_WHEN(BSRI_HAS_F64, X(401, "simt softmax f64", (bsri_softmax_simt<bsri_softmax_tile<double>>), 0)) \
+                      BSRI_WHEN(BSRI_HAS_F16, X(402, "packed softmax f16", \
+                        (bsri_softmax_fast<bsri_softmax_tile<float, false, bsri_mma_f16>>), 0) \
+                                                  X(405, "packed softmax backward f16", \
+                                                    (bsri_softmax_fast<bsri_softmax_tile<float, true, bsri_mma_f16>>), 0)) \
                           BSRI_WHEN(BSRI_HAS_BF16,                                                                             \
-                                    X(403, "packed softmax bf16", (bsri_softmax_fast<__nv_bfloat16, false>), 0)                \
-                                        X(406, "packed softmax backward bf16", (bsri_softmax_fast<__nv_bfloat16, true>), 0))   \
+                                    X(403, "packed softmax bf16", \
+                                      (bsri_softmax_fast<bsri_softmax_tile<float, false, bsri_mma_bf16>>), 0) \
+                                        X(406, "packed softmax backward bf16", \
+                                          (bsri_softmax_fast<bsri_softmax_tile<float, true, bsri_mma_bf16>>), 0)) \
                               BSRI_WHEN(BSRI_HAS_F32,                                                                          \
-                                        X(404, "packed softmax f32", (bsri_softmax_fast<float, false>), 0)                     \
-                                            X(407, "packed softmax backward f32", (bsri_softmax_fast<float, true>), 0)))       \
+                                        X(404, "packed softmax f32", \
+                                          (bsri_softmax_fast<bsri_softmax_tile<float, false, bsri_mma_f32>>), 0) \
+                                            X(407, "packed softmax backward f32", \
+                                              (bsri_softmax_fast<bsri_softmax_tile<float, true, bsri_mma_f32>>), 0))) \
     BSRI_WHEN(BSRI_HAS_ATTENTION,                                                                                              \
               BSRI_WHEN(BSRI_HAS_SUMS_F32, X(420, "simt attention 16x16 f32",                                                  \
-                                             (bsri_attention_simt<float, bsri_simt_tile<float, float, 16, 16, 1, 1>>), 0)      \
+                                             (bsri_attention_simt<bsri_simt_tile<float, float, 16, 16, 1, 1>>), 0)      \
                                                X(421, "simt attention 64x64 f32",                                              \
-                                                 (bsri_attention_simt<float, bsri_simt_tile<float, float, 64, 64, 4, 4>>), 0)) \
+                                                 (bsri_attention_simt<bsri_simt_tile<float, float, 64, 64, 4, 4>>), 0)) \
                   BSRI_WHEN(BSRI_HAS_F64, X(422, "simt attention 32x32 f64",                                                   \
-                                            (bsri_attention_simt<double, bsri_simt_tile<double, double, 32, 32, 2, 2>>), 0))   \
+                                            (bsri_attention_simt<bsri_simt_tile<double, double, 32, 32, 2, 2>>), 0))   \
                       BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_ATTENTION(X, 430, bsri_mma_f16, "f16"))                             \
                           BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_ATTENTION(X, 440, bsri_mma_bf16, "bf16"))                        \
                               BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_FLASH(X, 370, bsri_mma_f16, "f16"))                         \
