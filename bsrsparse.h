@@ -52,9 +52,18 @@
      scatter-calls      products listed by the caller
      sampled-calls      checks and public function
      matmul-calls       SDD, DSD, DDS and their gradients as products and sampled products
-     cuda-matrices-types what the kernels of the matrix operations are given
-     cuda-rows-types    softmax and attention as their kernels see them
-     cuda               the host side of the CUDA backend
+     cuda-types         what kernels of products, sampled products, softmax and attention are given
+     cuda-tiles         what kernels are made of: sizes, stages, threads, shared memory
+     cuda-choices       what a launch looks like, who may choose it
+     cuda-facts         what choosers ask of operands and products
+     cuda-estimates     what kernels are expected to take
+     cuda-plan-mma      products by simt and mma: choice, estimates, parameters
+     cuda-plan-wgmma    products by tensor loads and wgmma: estimates, choice, parameters
+     cuda-plan-sampled  sampled products: estimates, choice, parameters
+     cuda-plan-rows     softmax and attention: choice, parameters
+     cuda-plan          a call as the kernels see it, and who is asked in which order
+     cuda-matrix-types  what the kernels of the matrix operations are given
+     cuda-launch        the host side of the CUDA backend
      cuda-rows          softmax and attention on the CUDA backend, host side
      cuda-indices       index arrays looked at in the stream, before an operation
      cuda-matrices      the matrix operations on the CUDA backend
@@ -1370,7 +1379,6 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 #endif
 #endif /* BSRSPARSE_H */
 
-
 /* ============================================================================================== */
 #if defined(BSRSPARSE_IMPLEMENTATION) && !defined(BSRI_IMPLEMENTED)
 #define BSRI_IMPLEMENTED
@@ -1401,6 +1409,7 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 
 #if defined(__CUDACC__) && !defined(BSRSPARSE_NO_CUDA)
 #define BSRI_CUDA
+#define BSRI_CHOOSERS
 #include <cuda_runtime.h>
 #define BSRI_HD __host__ __device__
 #else
@@ -3198,7 +3207,6 @@ static void bsri_tile_pack(int isa, int compute, void *dst, int64_t ld, const vo
 static void bsri_tile_mm(int isa, int compute, int64_t m, int64_t n, int64_t k, const void *a, int64_t am, int64_t ak,
                          const void *b, int64_t ldb, void *c, int64_t ldc, int add);
 
-
 #if defined(__GNUC__) && defined(__x86_64__) && !defined(BSRSPARSE_NO_SIMD) && !defined(_WIN32)
 #define BSRI_X86 1
 #ifdef __cplusplus
@@ -4005,7 +4013,6 @@ typedef struct bsri_product {
 } bsri_product;
 static void bsri_product_run(const bsr_context *ctx, const bsri_product *job);
 
-
 #if defined(__GNUC__)
 #define BSRI_ALIGN64 __attribute__((aligned(64)))
 #else
@@ -4720,7 +4727,6 @@ static void bsri_sampled_run(const bsr_context *ctx, const bsri_sampled *job) {
     s.chunks = bsri_ceil_div(s.rows, s.chunk);
     bsri_parallel(ctx, s.items * s.chunks * s.subs, bsri_sampled_task, &s);
 }
-
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>scores: what rows and attention share: biases and masks of one row                           */
@@ -8844,9 +8850,2128 @@ BSR_API bsr_status bsr_matmul_backward(const bsr_context *ctx, uint32_t trans, b
     return stop || !want_b ? BSR_OK : bsri_matmul_start(&c, &for_b, &plan, BSRI_RUN_ONLY);
 }
 
-#ifdef BSRI_CUDA
+#ifdef BSRI_CHOOSERS /* BSRI_CUDA, or a C++ program that tests the choosers alone */
+} /* extern "C": tiles and kernels are templates */
+
 /* ---------------------------------------------------------------------------------------------- */
-/* >>cuda-matrices-types: what the kernels of the matrix operations are given                     */
+/* >>cuda-types: what kernels of products, sampled products, softmax and attention are given      */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A tensor map as the driver encodes it: CUtensorMap, which wants 64 bytes in CUDA 12 and 128 in 13. */
+typedef struct alignas(128) bsri_tma_map {
+    uint64_t opaque[16];
+} bsri_tma_map;
+
+/* A batch as the last two dimensions of a tensor map. An item's coordinates come from its offset in elements. */
+typedef struct bsri_tensor_batch {
+    int64_t size[2], stride[2]; /* in elements, ascending; stride 0: no such dimension */
+} bsri_tensor_batch;
+/* 0: more dimensions than that, or items that overlap. */
+static int bsri_tensor_batch_of(int32_t dims, const int64_t *size, const int64_t *stride, bsri_tensor_batch *b) {
+    int64_t n[4], s[4], swap;
+    int i, j, count = 0;
+    b->size[0] = b->size[1] = 1, b->stride[0] = b->stride[1] = 0;
+    for (i = 0; i < dims; i++) {
+        if (size[i] <= 1 || !stride[i]) continue;
+        if (stride[i] < 0) return 0;
+        n[count] = size[i], s[count++] = stride[i];
+    }
+    for (i = 1; i < count; i++)
+        for (j = i; j > 0 && s[j] < s[j - 1]; j--)
+            swap = s[j], s[j] = s[j - 1], s[j - 1] = swap, swap = n[j], n[j] = n[j - 1], n[j - 1] = swap;
+    for (i = 0, j = -1; i < count; i++) {
+        if (j >= 0 && s[i] == b->stride[j] * b->size[j]) {
+            b->size[j] *= n[i];
+            continue;
+        }
+        if (j == 1 || (j >= 0 && s[i] <= b->stride[j] * (b->size[j] - 1))) return 0;
+        j++, b->size[j] = n[i], b->stride[j] = s[i];
+    }
+    return 1;
+}
+
+/* A product as a kernel sees it: everything by value, element strides resolved. */
+typedef struct bsri_dev_product {
+    bsr_matrix a;
+    bsr_dense b, out, input, left, right, bias, blocks; /* data null: absent */
+    bsr_scatter_indices scatter;
+    const double *alpha_ptr, *beta_ptr;
+    const void *user_data;
+    double alpha, beta;
+    bsri_batch whole, out_batch, b_batch;
+    bsri_view index, schedule;   /* bytes 0: absent */
+    int64_t br, bc;              /* rows and products of an op(A) block */
+    int64_t a_block, a_rs, a_cs; /* element strides of op(A)'s blocks */
+    int64_t tiles, width;        /* output tiles per item, their columns */
+    int64_t items, reduce;
+    int64_t panels, subs, sub_rows;
+    int32_t kind, activation, trans, has_input;
+    int32_t precision; /* of f32 products: 0 f32, 1 TF32, 2 three times TF32 */
+    int32_t constant;  /* nothing under way writes a */
+} bsri_dev_product;
+
+typedef struct bsri_dev_sampled {
+    bsr_matrix out, input;
+    bsr_dense mat1, mat2;
+    double alpha, beta;
+    bsri_batch whole, out_batch;
+    int64_t o_strides[3], i_strides[3];
+    int64_t items, reduce, panels, subs; /* cuts of a block */
+    int32_t has_input, reserved;
+} bsri_dev_sampled;
+
+/* A CTA computes `group` block rows together, so that the dense operand is fetched once for all of them. Four warps make parts of
+   the union of their columns and fetch what it names; the others multiply. An entry says which of the rows have a block there. */
+enum { BSRI_UNION = 512, BSRI_GROUP = 16, BSRI_FETCHERS = 128 };
+
+/* What the index arrays of one problem item look like from op(A). */
+struct bsri_mma_rows {
+    const void *ptr, *col, *position; /* position: null where entries are numbered like the blocks */
+    const char *values, *b;
+    int dt;
+};
+
+enum { BSRI_MMA_PAD = 68, BSRI_MMA_PASS = 16 * BSRI_MMA_PAD + 64 }; /* the epilogue goes by 16 x 64 sums, rows padded */
+
+typedef struct bsri_dev_mma {
+    bsri_mma_rows rows; /* of the only item and reduction, where there is one */
+    int64_t slabs; /* tiles of an item: slabs of columns; groups of rows run fastest, so that a slab stays in the L2 */
+    /* bytes: between lines of values as stored, slices and blocks of them, m-warps, copies of one thread; between lines of b,
+       copies of one thread */
+    int64_t a_line, a_step, a_block, a_part, a_jump, b_line, b_jump, width;
+    int32_t group, sub_bits;                                 /* block rows of a tile; log2 of the slices of a block */
+    int32_t stages, stage_bytes, b_at;                       /* slots, bytes of one, where its dense slices start */
+    int32_t m_warps, block_bits;                             /* m-warps of the CTA; log2 of those that share a block row */
+    int32_t a_trans, vector; /* values are stored transposed; epilogue: 1 rows, 2 columns of out by 16 bytes, 0 one by one */
+    int32_t order, simple;   /* of tiles: 0 slab by slab, 1 group by group; as in bsri_facts */
+    /* Of short products. Tiles of all items, block rows of one; warps of a tile; index arrays may be read at once. */
+    int32_t total, lines, split, constant;
+    uint32_t split_bits, by, by_inverse;   /* log2 of split (made from each other 4 to 16 bytes spill); what tiles are numbered
+                                              by, and (2^32 - 1) / by */
+    int32_t near;                          /* warps of a CTA bring the same values */
+    float alpha; /* where nothing else is to be done; so is out */
+    int32_t b_rows; /* the dense operand is row-major, else column-major */
+    char *out;
+    int64_t out_row, out_col;
+    const char *input; /* of short products: added to all sums, lies as out does; or null */
+    int64_t input_row, input_col;
+    float beta;
+    bsri_dev_product p; /* last: parameters are fetched by lines */
+} bsri_dev_mma;
+
+/* A CTA computes up to `blocks` neighbours of one block row: all lines of mat1's block row against their columns of mat2. */
+typedef struct bsri_dev_mma_sampled {
+    bsri_dev_sampled p;
+    int64_t tiles;          /* of an item, at most: nnz / blocks + block rows */
+    int64_t a_line, b_line; /* bytes between lines of mat1 and mat2 as stored */
+    int64_t a_step, b_step; /* bytes of a step of KS products */
+    int32_t blocks, m_warps, n_warps, steps, stages, stage_bytes, vector, a_trans, b_rows;
+} bsri_dev_mma_sampled;
+
+/* A CTA computes MI x 16 rows of a block row and all columns, NI x 8 of them; its warps share the products and add up in order.
+   Such a product takes microseconds, most of them a chain of latencies: launch, parameters, row pointers, values, dense rows,
+   sums. So a launch may start while the one before it still runs, its CTAs ask the L2 for the values before they know the index
+   arrays, and what a product without batches needs comes first in the parameters, which are fetched by lines. (H200: reading
+   11.7 MB of values and nothing else takes 4.0 to 4.6 us in a chain of launches, this 6.3 to 6.6 us with up to 8 columns. More
+   units in flight a warp, in registers or in shared memory, were slower: registers spill, or fewer warps have room.) */
+typedef struct bsri_dev_skinny {
+    bsri_mma_rows rows; /* of the only item and reduction */
+    char *out;
+    int64_t a_line, a_block;                /* bytes: from row to row of a block, from block to block */
+    int64_t b_row, b_col, out_row, out_col; /* element strides */
+    int64_t work, tiles;                    /* pieces of work; block rows of an item */
+    int64_t ahead, stream;                  /* bytes of values that each CTA asks the L2 for; of all of them */
+    int64_t col_ahead, col_stream;          /* the same of column indices */
+    int32_t bits, width, subs;              /* log2 of a block's products; columns; cuts of a block row */
+    int32_t pairs;                          /* rows of b can be read by two elements */
+    int32_t single, plain, out_dtype;       /* one item, one reduction; and nothing but the product is stored, as out_dtype */
+    bsri_dev_product p;
+} bsri_dev_skinny;
+
+/* Products bound by the values' bytes take microseconds, most of them a chain of latencies, and each instruction of a kernel that
+   runs so shortly costs several times what it does elsewhere: its code and its parameters are fetched as it goes. So the copy
+   engine works out the addresses: a warp has blocks of its own (MI x 16 rows, 64 products), each lands in shared memory with its
+   rows of b at two instructions, and is multiplied by mma.sync. The warps of a CTA take the blocks of one such strip in turn and
+   add up in their order. Where a warp has too few registers for the sums (64 x 64), four warps take a block together, by wgmma
+   (14336 x 4096 x 64, .9: 7.5 us, strips of 32 rows by warps of their own 9.4); of strips of 32 rows two CTAs have 32 columns
+   each (4096 x 14336 x 64, .9: 8.8 us, 9.5 by one). Such tiles, and those of 64 x 128, also take products of any width whose
+   tiles are hardly more than there are places for (1024^3, blocks of 64, .5: 5.7 us, 8.7 by tiles of 128 rows). A launch
+   starts while the one before it runs, and brings values to the L2 by addresses that need no index; where the caller vouches
+   for the matrix (BSR_EXEC_CONSTANT_MATRIX) blocks land before that one has ended. */
+typedef struct bsri_dev_few {
+    bsri_tma_map a_map, b_map;
+    const char *ptr, *col, *values;
+    const char *input;                  /* where the sums are scaled: added, or null */
+    char *out;
+    int64_t out_row, out_col, in_line;  /* element strides; of input's rows, or columns where those are out's lines */
+    uint32_t ahead, pieces;             /* bytes of values that a CTA brings to the L2; how many CTAs do */
+    uint32_t col_lines, ptr_lines;      /* of 128 bytes of index arrays, that they ask for */
+    int32_t dt, strips, sub_bits;       /* of indices; strips of all, log2 of those of a block row */
+    int32_t sides;                      /* CTAs that have a strip's columns */
+    int32_t beside, late;               /* of groups: log2 of strips whose tiles stand beside each other, then further columns;
+                                           the next launch may start once all blocks are asked for, not at once */
+    int32_t share, slots;               /* warps, or groups of them; blocks of each at a time */
+    int32_t half_bits, bc, width;       /* log2 of a block's pieces of 64 products; its products; columns */
+    int32_t columns, fold, twist;       /* products run along b; log2 of its rows in 128 bytes, of a swizzled row's pieces - 1 */
+    int32_t pairs, constant;            /* out takes them: 1 along rows, 2 along columns, else 0 (where warps take a block
+                                           together: eights, either way); a may be read at once */
+    int32_t scaled;                     /* pairs, by alpha, and beta times an input is added */
+    float alpha, beta;
+    bsri_dev_product p;
+} bsri_dev_few;
+
+/* A CTA stays and computes tiles of 128 rows by L::TN columns one after another. Its first warpgroup fetches: one warp issues
+   what the copy engine brings, two make the lists of it, each for every second tile, and one says which tiles those are. Two
+   warpgroups multiply, 64 rows each. A list is a bit set for each block row of the tile, so that it is small and a block's place
+   among its row's is a count of bits.
+   L says how a stage is filled and multiplied: TN columns, GROUP block rows at most, SLICE products along a slice, EACH
+   slices in a stage, STAGE bytes, STAGES slots, BOXES for out a warp; fetch asks for a slice, source multiplies a stage. */
+enum { BSRI_WGMMA_WINDOW = 16, BSRI_WGMMA_BUILDERS = 2, BSRI_WGMMA_PICKS = 4, BSRI_WGMMA_TEAMS = 5, BSRI_WGMMA_SLOTS = 8 };
+
+/* epilogues: none, alpha is 1 by value; alpha; a row of bias or none, too, and relu or nothing; the same and another activation;
+   alpha and beta times input; all that bsri_wgmma_finish takes; others */
+enum {
+    BSRI_WGMMA_BARE,
+    BSRI_WGMMA_PLAIN,
+    BSRI_WGMMA_BIAS,
+    BSRI_WGMMA_SMOOTH,
+    BSRI_WGMMA_INPUT,
+    BSRI_WGMMA_LINES,
+    BSRI_WGMMA_ANY
+};
+
+enum { BSRI_WGMMA_ALL = 1 << 20 }; /* as a number of rounds */
+
+/* The CTAs that start last: where those of the kernel before this one ended last. What others do meanwhile costs them time: they
+   have less to do (4096^3, .9, blocks of 128: 32.0 -> 30.4 us). */
+enum { BSRI_WGMMA_LATE = 16 };
+
+enum { /* what an epilogue has; RISE: bias along a column; RIGHT_F32, BIAS_F32: not in 16 bits; times the activation */
+    BSRI_TERM_LEFT = 1,
+    BSRI_TERM_RIGHT = 2,
+    BSRI_TERM_INPUT = 4,
+    BSRI_TERM_RISE = 8,
+    BSRI_TERM_BIAS = 16,
+    BSRI_TERM_RIGHT_F32 = 32,
+    BSRI_TERM_BIAS_F32 = 64,
+    BSRI_TERM_ACTIVATION = 128
+};
+
+enum { BSRI_WGMMA_LAST = 1, BSRI_WGMMA_QUIT = 2, BSRI_WGMMA_FIRST = 4, BSRI_WGMMA_FLAGS = 28 };
+
+typedef struct bsri_dev_wgmma {
+    bsri_tma_map a_map, b_map, out_map;
+    /* What the first tile needs stands together: a line of parameters that nobody has read yet takes its time. */
+    bsri_mma_rows rows;   /* of the only item and reduction */
+    const void *schedule; /* where it is for this direction (its header says so) */
+    int32_t single, trans;
+    int32_t tiles, span;  /* of out's columns; those of a slab: as many CTAs work side by side */
+    int32_t group, parts; /* block rows of a tile, slices of a block */
+    int32_t a_trans, b_rows; /* blocks are stored transposed; the dense operand is row-major */
+    uint32_t a_step, a_half; /* bytes: between blocks; between a lane's pieces of a listed block of 16, of a block of 32 */
+    int32_t vector, fused; /* out is stored by the copy engine: 1 row-major, 2 column-major; BSRI_WGMMA_BARE, ... */
+    int32_t direct;        /* vector 0: rows of f32 in pairs are stored as registers hold them */
+    int32_t terms;         /* BSRI_TERM_...: of parameters, so that branches are known to be the same in all lanes */
+    float share, each;     /* 1 / blocks of a full row; stages that a block takes, beside the dense operand's */
+    int32_t whole;         /* out has whole pieces of 64 columns: the dense operand's are a dimension of its map */
+    int32_t block_bits;    /* log2 of the rows of a block */
+    int32_t items, lines;  /* of out; block rows of one */
+    int32_t grid, teams, slabs; /* CTAs, teams of span; of columns: where the caller allows the whole grid */
+    int32_t turn, tall;         /* in stages: what a tile takes beside its own; a unit that must not come late */
+    int32_t tail;               /* rounds that are not dealt round the teams */
+    int32_t windows;            /* blocks of 64 and 128, in the order of a schedule: 32 units are dealt at once */
+    int32_t late, mean;         /* in stages: what CTAs that start last miss; a unit */
+    int32_t inverse;            /* 2^16 / span, rounded up */
+    int32_t either;             /* block rows or columns, which are fewer: so many lines a schedule of any direction has */
+    int32_t group_bits, tile_cols;
+    int32_t silent; /* alpha is 0 and by value: nothing is read */
+    int32_t constant; /* index arrays may be read before the kernel before this one has ended */
+    int32_t leaves;   /* out leaves the L2 before other lines */
+    int32_t ahead_lines, ahead_bytes; /* of the dense operand, which tiles of the first slab read; 0: not ahead */
+    int32_t dense;  /* columns of a slice of the dense operand that one box brings */
+    /* Blocks of 16 and 32, the dense operand along the products: columns of blocks in a slice; where slices begin, as bits; as
+       descriptors count, from a stage's first 32 products to the others, and what they say beside the address. */
+    int32_t join;
+    uint32_t first, second, high;
+    int32_t listed; /* a row's blocks do not stand one after another, or are stored transposed */
+    int64_t a_line;   /* bytes between lines of values as stored */
+    int64_t b_line;   /* of the dense operand's */
+    int64_t patterns; /* of the matrix's batch */
+    bsri_tensor_batch a_batch, b_batch, o_batch;
+    bsri_dev_product p;
+} bsri_dev_wgmma;
+
+/* A tile is 64 or 128 rows of mat1, one group of block rows, times up to 512 or 256 gathered columns of mat2: the union of the
+   columns that the group stores, in entries of one block, or of 64 columns where most of them are stored. Blocks that a union
+   adds are computed and not stored. Every CTA takes an equal part of the work, group by group: a group counts as many entries as
+   its stored blocks let expect, were the pattern random, and a toll for its start; inside a group its entries are shared out by
+   number. So rows may be of any length, and nothing has to be known of the pattern beforehand. Where tiles are as wide as two
+   blocks only, and whole ones share out as well, nobody cuts one. */
+enum { BSRI_WSAMPLED_DEPTH = 64, BSRI_WSAMPLED_GROUP = 8, BSRI_WSAMPLED_RING = 221184, BSRI_WSAMPLED_ROWS = 512 };
+
+enum { BSRI_WSAMPLED_UNIT = 16, BSRI_WSAMPLED_LISTER = 3 }; /* work of an entry; the warp that writes tiles down */
+
+/* What every CTA wants first stands first: each line of the parameters is a miss. */
+typedef struct bsri_dev_wgmma_sampled {
+    const void *crow, *col;        /* of the first item */
+    int64_t total, area, each;     /* work of all, of an item, of a CTA in a grid of so many */
+    int32_t grid, blocks;          /* stored blocks of an item */
+    int32_t slope, panel, toll;    /* work of a group: for each stored block; as a whole; before its first entry */
+    int32_t dt, rows, groups, group, bits; /* block rows; in a tile; log2 of the block size */
+    int32_t whole, batched, parts; /* tiles may be dealt whole; there are several items; parts of a union at most */
+    int32_t entries, shift;        /* entries of a tile at most; log2 of the blocks side by side in one */
+    int32_t wide;                  /* 1: warpgroups share the rows, not the columns */
+    int32_t reduce, steps, plain;
+    int32_t a_across, b_across;             /* products do not run along the lines of mat1, mat2 as stored */
+    int32_t a_boxes, b_boxes, a_box, b_box; /* loads of a stage and of one entry, their bytes */
+    uint64_t a_kind, b_kind;                /* operands' descriptors but for the address */
+    bsri_tma_map mat1, mat2;
+    bsri_tensor_batch batch1, batch2;
+    bsri_dev_sampled p;
+} bsri_dev_wgmma_sampled;
+
+/* What a descriptor says of a matrix in shared memory beside its address. line: bytes of a swizzled row, 128, 64 or 32; eight
+   such rows follow each other, `far` is the distance of atoms along the other direction where there are several (operands stored
+   along M or N wider than one row). A step of 16 products: + 32 bytes where products run along rows, + 16 rows where they do
+   not. */
+BSRI_HD static constexpr uint64_t bsri_wgmma_kind(int line, uint32_t far) {
+    return (uint64_t)(far >> 4) << 16 | (uint64_t)(8 * line >> 4) << 32 | (uint64_t)(line == 128 ? 1 : line == 64 ? 2 : 3) << 62;
+}
+
+#define BSRI_ROW_HELD 8 /* pieces of a row that a thread holds */
+
+/* Everything by value, element strides resolved. */
+typedef struct bsri_dev_softmax {
+    bsr_matrix x, dy, out; /* backward: x is the forward result, dy its gradient */
+    bsr_dense bias[3];     /* data null: absent */
+    bsri_batch batch;
+    int64_t xs[3], ds[3], os[3]; /* element strides of values: block, row, column */
+    int64_t rows;                /* of all items */
+    double scale;
+    uint32_t divide, block; /* fast path: 2^32 / chunks rounded up (0 for 1); elements of a block */
+    int32_t mode[3];        /* bsr_mask_mode of each bias */
+    int32_t biased, backward;
+    int32_t warps;      /* that share a row */
+    int32_t side, near; /* fast path, as powers of two: rows side by side in a warp, neighbouring lanes of one row */
+    int32_t chunks;     /* fast path: 16-byte pieces of a block's row */
+    int32_t run;        /* fast path: as many times, rows one after the other by the same warps */
+    int32_t lanes;      /* that share a row */
+    int64_t work;       /* CTAs' worth of rows */
+} bsri_dev_softmax;
+
+typedef struct bsri_dev_attention {
+    bsr_matrix mask;
+    bsr_dense q, k, v, out, lse, relative, padding; /* data null: absent */
+    bsri_batch batch;
+    int64_t heads, k_group, v_group;          /* query heads; how many share one of k's, of v's */
+    int64_t causal_offset, ms[3];             /* element strides of the mask's values */
+    int64_t items, block_rows, tiles, panels; /* query tiles of a block row; panels of v's columns */
+    int64_t tile_rows;                        /* query rows of a tile */
+    double scale, keep_scale;
+    uint64_t seed;
+    const void *user_data;
+    uint32_t flags, drop_last; /* dropout: words up to drop_last are dropped */
+    int32_t drops, padding_mode, score_function, mask_function;
+    int32_t modifies; /* is there anything but causality between product and softmax? */
+    int32_t pairs;    /* may two neighbours of out be stored together? */
+    float unit;       /* scale log2(e) */
+    int32_t reserved;
+} bsri_dev_attention;
+
+/* Pieces that a thread has room for in shared memory: two rows of mean length and a quarter more, or a longer one. */
+#define BSRI_SOFTMAX_ROOM_90 10
+
+#define BSRI_DEV_LOG2E 1.4426950408889634f
+
+#define BSRI_KEYS 64           /* of a key tile: four units of 16, each inside one stored block */
+
+/* A CTA stays and takes query tiles from a list. Two warpgroups of 64 query rows multiply; one warp per stream fetches keys and
+   values through a ring of slots, one more warp plans the tiles. Where block rows have 128 rows or a multiple, both warpgroups
+   share one stream; else each has its own, over the union of the columns of the block rows that its 64 rows touch (at most
+   four), and what is not stored for a warp's 16 rows is forbidden in registers. The order of the slots is K0, K1, V0, K2, V1,
+   ..., that of their use: the scores of a key tile are formed while the values of the one before are added up. */
+enum { BSRI_FLASH_LAST = 1, BSRI_FLASH_MASKED = 2, BSRI_FLASH_EMPTY = 4, BSRI_FLASH_EXIT = 8 };
+
+enum {
+    BSRI_FLASH_Q,
+    BSRI_FLASH_K,
+    BSRI_FLASH_V,
+    BSRI_FLASH_OUT,
+    BSRI_FLASH_LSE,
+    BSRI_FLASH_CROW,
+    BSRI_FLASH_COL,
+    BSRI_FLASH_OPERANDS
+};
+
+/* Tiles are sorted longest first in windows of four per stream, and dealt so that streams get as much as each other while tiles
+   at work at the same time stay near each other and share keys in L2. Random patterns, B2 H16 S4096 and B1 H16 S8192, D 128:
+   windows of 4, 2, 1 per stream 170, 174, 213 us and 161, 176, 228 us. */
+enum { BSRI_FLASH_ROUNDS = 4, BSRI_FLASH_GRID = 132, BSRI_FLASH_BINS = 64 };
+
+typedef struct bsri_dev_flash {
+    bsri_dev_attention p;
+    bsri_tensor_batch batch[3]; /* of q, k, v */
+    int32_t piece, piece_bits;  /* keys of one load, all of one stored block; log2 of its columns of 8 scores */
+    int32_t lane_bits, length_bits; /* log2 of the lanes that read one block row's columns; tiles' lengths count 2^bits blocks */
+    int64_t step[BSRI_FLASH_OPERANDS][2]; /* elements from one batch, and from one head, to the next */
+    bsri_tma_map map[3];
+} bsri_dev_flash;
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-tiles: what kernels are made of: sizes, stages, threads, shared memory                  */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Operands as tensor cores read them, and what is added up in. DTYPE: as stored; PRECISION: bsri_dev_product's. */
+struct bsri_mma_bf16 {
+    typedef float sum;
+    static constexpr int BYTES = 2, DTYPE = BSR_BF16, PRECISION = 0;
+};
+struct bsri_mma_f16 {
+    typedef float sum;
+    static constexpr int BYTES = 2, DTYPE = BSR_F16, PRECISION = 0;
+};
+struct bsri_mma_i8 {
+    typedef int32_t sum;
+    static constexpr int BYTES = 1, DTYPE = BSR_I8, PRECISION = 0;
+};
+struct bsri_mma_f32 { /* true f32, no tensor cores: the same tiles and pipeline, multiplied by FFMA */
+    typedef float sum;
+    static constexpr int BYTES = 4, DTYPE = BSR_F32, PRECISION = 0;
+};
+struct bsri_mma_tf32 {
+    typedef float sum;
+    static constexpr int BYTES = 4, DTYPE = BSR_F32, PRECISION = 1;
+};
+struct bsri_mma_tf32x3 {
+    typedef float sum;
+    static constexpr int BYTES = 4, DTYPE = BSR_F32, PRECISION = 2;
+};
+
+/* A launch that is there all at once is to spread evenly: as many places on a multiprocessor as each gets, no more, by asking for
+   shared memory. Where there are more, CTAs that start while the kernel before ends crowd where it has gone (256 x 256 x 4096,
+   blocks of 64: 4.0 us, then 3.6). By as little as keeps one more out: what is left is the L1's, and loads of values that are
+   not in the L2 want it (14336 x 4096 x 64, .9: 7.6 us by all there is, 7.2). Up to eight places there is room beside it for 2 KB
+   of a kernel's own; with more the difference is small. */
+#define BSRI_SPREAD_SHARED (226 * 1024) /* what kernels may ask for that are spread so */
+/* number, name, kernel, dynamic shared memory at most */
+#define BSRI_MMA_SHARED (216 * 1024)
+#define BSRI_SAMPLED_SHARED (100 * 1024)
+#define BSRI_SKINNY_SHARED (48 * 1024)
+/* number, name, kernel, dynamic shared memory: slots and 4 KB for each multiplying warp */
+#define BSRI_WGMMA_SHARED (224 * 1024)
+/* slots, for each multiplying warp 2 or 4 KB to store and 4 KB of blocks */
+#define BSRI_WGMMA_NARROW_SHARED (208 * 1024)
+
+/* 256 threads own ROWS x COLS sums, RM x RN each: rows ty*RM + i, columns tx + j*(COLS/RN), so that stores of a row are
+   coalesced. A: what is multiplied and added up; F: what sums are finished in. */
+template <class A, class F, int ROWS_, int COLS_, int RM_, int RN_> struct bsri_simt_tile {
+    typedef A number;
+    typedef F real;
+    static constexpr int ROWS = ROWS_, COLS = COLS_, RM = RM_, RN = RN_, THREADS = 256, STAGES = 1, SHARED = 0, LAYOUT = 2;
+    static_assert((ROWS / RM) * (COLS / RN) == THREADS, "each thread owns RM x RN sums");
+};
+
+/* A warp owns MW rows and WN columns of out; a slice is KS of a block's products; a stage is E slices. The m-warps of a CTA
+   stand one above the other, each with its own part of the values, MW x KS or as stored KS x MW. LAYOUT: the dense operand
+   is column-major (0), row-major (1), or either (2): then a kernel holds the loops for both, and what stands around them once
+   (f32 and i8 lost 1 to 3 % by that, short products up to 12 %). Everything lies in shared memory as in device memory, 16-byte
+   pieces exchanged so that ldmatrix meets no bank twice. BN 256 leaves registers for the plain epilogue only, 128 for any. */
+template <class T, int MW_, int KS_, int E_, int BN_, int NW_ = MW_ == 32 ? 2 : 1, int LAYOUT_ = 2> struct bsri_mma_tile {
+    typedef T type;
+    typedef bsri_mma_tile<T, MW_, KS_, E_, BN_, NW_, LAYOUT_ != 0> by_rows;
+    typedef bsri_mma_tile<T, MW_, KS_, E_, BN_, NW_, LAYOUT_ == 1> by_columns;
+    static constexpr int ROWS = 0, COLS = BN_, STAGES = 0, THREADS = 384; /* at most; rows of a tile and stages: as many as fit */
+    static constexpr int SHARED = 216 * 1024;
+    static constexpr int MW = MW_, KS = KS_, E = E_, BN = BN_, NW = NW_, WN = BN / NW, MI = MW / 16, NI = WN / 8;
+    static constexpr int LAYOUT = LAYOUT_;
+    static constexpr bool B_ROWS = LAYOUT == 1, PLAIN = MI * NI == 32; /* PLAIN: 128 sums a lane */
+    static constexpr int LINE = KS * T::BYTES; /* bytes of a row of KS */
+    static constexpr int A_BYTES = MW * LINE, B_BYTES = BN * LINE;
+    static constexpr int STEPS = LINE / 32; /* ldmatrix tiles along KS */
+};
+
+/* A tile is MW rows of one block row and COLS columns. `split` warps of a CTA share it: they take the row's steps of E slices in
+   turn, each by a pipeline of its own that waits for nobody, and add up in their order. Such products are a chain of latencies
+   (launch, parameters, row pointers, columns, operands, sums): no list is made, no barrier is met before the end, what memory
+   does not tell is worked out before it may be read, and parameters that most calls need stand side by side. Warps of a CTA
+   that have tiles side by side ask for the same values at about the same time: through the L1 (512 x 512 x 4096, .5, blocks of
+   16: 12.4 to 11.6 us). With two slots there is room for four CTAs a multiprocessor (CTAS; 256 x 256 x 8192, .5, blocks of 16:
+   8.3 us, three with three 10.0; 256 x 256 x 32768, blocks of 32: 15.0 and 17.9); blocks of 32, and tiles of
+   16 x 128, then have registers for SIMPLE products only, and where three are all that come, three are up to 7 % faster. The
+   next kernel may start once a CTA's sums are made: started at once, its CTAs crowd where this one's few have left room
+   (256 x 256 x 16384, .5: 9.7 us, so 8.8). */
+template <class T, int MW, bool B_ROWS, int CTAS_, int COLS = 64>
+struct bsri_mma_short_tile : bsri_mma_tile<T, MW, MW, MW * COLS == 1024 ? 2 : 1, COLS, 1, B_ROWS> {
+    typedef bsri_mma_tile<T, MW, MW, MW * COLS == 1024 ? 2 : 1, COLS, 1, B_ROWS> base;
+    static constexpr int ROWS = MW, CTAS = CTAS_, SLOTS = CTAS == 4 && COLS == 64 ? 2 : 3;
+    static constexpr int STAGES = SLOTS, THREADS = 128, SHARED = BSRI_SPREAD_SHARED; /* at most */
+    static constexpr int ACROSS = COLS / 64, PARTS = MW * COLS / 1024; /* of 16 x 64 sums: side by side, in all */
+    static constexpr bool SIMPLE = PARTS == 2 && CTAS == 4; /* only what is simple, as in bsri_facts */
+    static constexpr int SLICE = base::A_BYTES + base::B_BYTES, SLOT = base::E * SLICE, WARP = SLOTS * SLOT;
+    static_assert(PARTS * 4096 + (SIMPLE ? 0 : BSRI_MMA_PASS * 4) <= WARP, "sums handed over, what any epilogue takes");
+};
+
+template <class T, int MI_, int NI_, bool B_ROWS_> struct bsri_skinny_tile {
+    typedef T type;
+    static constexpr int MI = MI_, NI = NI_, ROWS = MI * 16, COLS = NI * 8, STAGES = 1, THREADS = NI == 1 ? 512 : 256;
+    static constexpr int SHARED = 48 * 1024, CTAS = NI == 2 ? 4 : 2, LAYOUT = B_ROWS_; /* threads, shared memory: at most */
+    static constexpr bool B_ROWS = B_ROWS_;
+};
+
+/* Bytes of 64 products of a strip, a block with its rows of b; of the sums of a group of warps, with room between lines. */
+constexpr int bsri_few_slot(int rows, int cols) { return (rows + cols) * 128; }
+constexpr int bsri_few_sums(int rows, int cols) { return (rows + 8) * cols * 4; }
+
+template <class T, int MI_, int NI_> struct bsri_few_tile {
+    typedef T type;
+    static constexpr int MI = MI_, NI = NI_, ROWS = MI * 16, COLS = NI * 8, A_BYTES = ROWS * 128;
+    static constexpr int SLOT = bsri_few_slot(ROWS, COLS);
+    static constexpr int UNIT = MI * NI > 16 ? 4 : 1, OWN = MI / UNIT; /* warps that take a block together; 16 rows: of each */
+    static constexpr int SLOTS = UNIT > 1 ? 3 : 2, WARPS = 8, CTAS = NI == 4 || NI == 16 ? 2 : 3; /* at most */
+    static constexpr int STAGES = SLOTS, THREADS = 32 * WARPS, SHARED = BSRI_SPREAD_SHARED, LAYOUT = 2;
+    static constexpr bool ACROSS = NI == 8; /* contiguous columns: as rows of out's transpose */
+    static constexpr int TILE = bsri_few_sums(ROWS, COLS) / 4; /* numbers */
+};
+
+/* Blocks of 64 and 128: a stage is a slice of a block of each warpgroup's row, all in shared memory, LINE bytes of products a
+   row. TA: blocks are stored transposed; TB: the dense operand is row-major; both for types of 2 bytes only. Only wgmma wants to
+   know these at compile time: the loop around it is there for each, all else once. */
+template <class T, int TN_, int LINE_ = 128> struct bsri_wgmma_wide {
+    typedef T type;
+    static constexpr int TN = TN_, LINE = LINE_, GROUP = 2, JOIN = 1, SLICE = LINE / T::BYTES, EACH = 1, BLOCK = 64 * LINE,
+                         DENSE = TN * LINE, STAGE = 2 * BLOCK + DENSE; /* BLOCK: 64 rows of a slice */
+    static constexpr bool OWN = false; /* the multiplying warps fetch their own blocks */
+    static constexpr uint32_t STAGES = 196608 / STAGE, BOXES = 2, SPARE = BOXES * 2048; /* a warp's, to store */
+    static constexpr int ROWS = 128, COLS = TN, THREADS = 384, SHARED = 224 * 1024, LAYOUT = 2; /* stages, 4 KB a consumer warp */
+};
+
+/* Blocks of 16 and 32: a warp's strip of 16 rows lies within one block row, and is what wgmma takes from registers. So every
+   multiplying warp fetches its own blocks through a ring of its own, and has zeros where its row has no block; a stage holds
+   slices of the dense operand only. A warpgroup multiplies where one of its rows has a block. TB: as above, but with an
+   instance each: with both loops in one kernel its epilogue spills. Where the dense operand is stored along the products, a
+   slice is 64 or 128 bytes of them, up to JOIN columns of blocks: of requests the L2 takes as many, short or long. */
+template <class T, int B_, int TB_> struct bsri_wgmma_narrow {
+    typedef T type;
+    static constexpr int TN = 256, B = B_, TB = TB_, GROUP = 128 / B, ITEMS = 64 / B, JOIN = TB ? 1 : ITEMS, SLICE = TB ? B : 32,
+                         EACH = 64 / SLICE, DENSE = TN * SLICE * 2, STAGE = EACH * DENSE;
+    /* 4096^3, blocks of 16: with a fifth slot in place of a second box 1 to 3 % faster; blocks of 32 are not */
+    static constexpr uint32_t STAGES = B == 16 ? 5 : 4, BOXES = B == 16 ? 1 : 2, SPARE = BOXES * 2048;
+    static constexpr uint32_t STRIP = 32 * B, RING = 4096, CHUNK = B == 16 ? 4 : 1, /* blocks asked for at a time */
+                              CHUNKS = RING / STRIP / CHUNK;
+    static constexpr bool OWN = true;
+    /* stages, for each consumer warp 2 or 4 KB to store and 4 KB of blocks */
+    static constexpr int ROWS = 128, COLS = TN, THREADS = 384, SHARED = 208 * 1024, LAYOUT = TB;
+};
+
+/* A warp owns MW x 64 sums; its columns' part of mat2 is a tile of its own. */
+template <class T, int MW_, bool B_ROWS_ = false> struct bsri_mma_sampled_tile {
+    typedef T type;
+    typedef bsri_mma_sampled_tile<T, MW_, true> by_rows;
+    static constexpr int ROWS = 0, COLS = 0, STAGES = 0, THREADS = 256, SHARED = 100 * 1024, LAYOUT = 2; /* at most */
+    static constexpr int MW = MW_, KS = 64 / T::BYTES, BN = 64, WN = 64, NW = 1, MI = MW / 16, NI = 8;
+    static constexpr bool B_ROWS = B_ROWS_, PLAIN = false;
+    static constexpr int LINE = 64, A_BYTES = MW * LINE, B_BYTES = BN * LINE, STEPS = 2;
+};
+
+template <class T> struct bsri_wsampled_tile {
+    typedef T type;
+    static constexpr int ROWS = 0, COLS = 0, STAGES = 0, THREADS = 384, SHARED = BSRI_WSAMPLED_RING, LAYOUT = 2;
+};
+
+/* Rows of any kind, in F; packed ones of type T, by pieces of 16 bytes. */
+template <class F, bool BACKWARD_ = false, class T = void> struct bsri_softmax_tile {
+    typedef F real;
+    typedef T type;
+    static constexpr bool BACKWARD = BACKWARD_;
+    static constexpr int ROWS = 0, COLS = 1, STAGES = 1, THREADS = 256, SHARED = 0, LAYOUT = 2;
+};
+
+/* CTAs of 1 to 4 warps, 16 MT query rows each; heads of HD columns at most. FULL: as of bsri_attention_warp. */
+template <class T, int HD_, int MT_, bool FULL_> struct bsri_attention_mma_tile {
+    typedef T type;
+    static constexpr int HD = HD_, MT = MT_, ROWS = 64 * MT, COLS = BSRI_KEYS; /* rows, threads, shared memory: at most */
+    static constexpr int STAGES = 2, THREADS = 128, LAYOUT = 2;
+    static constexpr bool FULL = FULL_;
+    static constexpr int SHARED = (ROWS + 2 * COLS) * HD * 2 + (FULL ? 4 * 16 * (COLS + 4) * 4 : 0);
+};
+
+template <class T, int HEAD, bool ONE_STREAM> struct bsri_flash {
+    typedef T type;
+    static constexpr int HD = HEAD, WARPGROUPS = ONE_STREAM ? 2 : 1, STREAMS = 3 - WARPGROUPS, ATOMS = HD / 64;
+    static constexpr int ROWS = 64 * WARPGROUPS, KEYS = ONE_STREAM || HD == 64 ? 128 : 64, PIECES = KEYS / 16;
+    static constexpr int QUERY = ROWS * HD * 2, SLOT = KEYS * HD * 2;
+    static constexpr int FIT = ((224 << 10) / STREAMS - 2 * QUERY) / SLOT, SLOTS = FIT < 8 ? FIT : 8;
+    static constexpr int CONTROL = 3072, STREAM = 2 * QUERY + SLOTS * SLOT, BYTES = STREAMS * STREAM + CONTROL;
+    static constexpr int COLS = KEYS, STAGES = SLOTS, THREADS = 384, SHARED = BYTES, LAYOUT = 2;
+};
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-choices: what a launch looks like, who may choose it                                    */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* What a chooser finds for one call: a pure function of the call's description and of the plan that is asked for. kernel 0: its
+   tier does not take the call, and reason says why. A chooser follows the plan's fields where it can; bsri_offer() drops what
+   differs from them, so that nothing runs that was not asked for. */
+typedef struct bsri_choice {
+    int32_t kernel, tier;                                /* number in the kernel table; bsr_plan.kernel */
+    int32_t tile_rows, tile_cols, split, stages, order; /* as in bsr_plan */
+    int32_t threads, shared, reason;                     /* dynamic bytes of shared memory; bsr_why */
+    int32_t early;                                       /* waits itself for the kernel before it: may start before that ends */
+    int32_t pairs;                                       /* CTAs 2n and 2n + 1 read much in common at the same time */
+    int64_t grid;
+    uint64_t workspace; /* bytes; no more than the plan that is asked for offers in workspace_bytes */
+} bsri_choice;
+
+static bsri_choice bsri_no(int reason) {
+    bsri_choice c;
+    memset(&c, 0, sizeof c), c.reason = reason;
+    return c;
+}
+
+static bsri_choice bsri_yes(int kernel, int tier, int reason) {
+    bsri_choice c;
+    memset(&c, 0, sizeof c), c.kernel = kernel, c.tier = tier, c.reason = reason, c.split = c.stages = 1;
+    return c;
+}
+
+static void bsri_spread_evenly(const bsr_context *ctx, bsri_choice *c) {
+    const int64_t each = bsri_ceil_div(c->grid, ctx->sm_count), most = (ctx->smem_optin + 1024) / (each + 1) - 1024;
+    if (each <= 8 && c->shared <= most) c->shared = (int32_t)((most / 128 + 1) * 128);
+}
+
+/* What the kernels' file has: the function of an instance, null where it is left out of this build; tensor maps, whose boxes are
+   a tile's layout, 0 where the copy engine can't have an operand. */
+static const void *bsri_kernel(int number);
+static int bsri_few_maps(const bsr_context *ctx, bsri_dev_few *m, int rows, int cols);
+static int bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m);
+static int bsri_wgmma_sampled_maps(const bsr_context *ctx, const bsri_dev_sampled *p, bsri_dev_wgmma_sampled *m, int entry);
+static int bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, bsri_tensor_batch *b, bsri_tma_map *map);
+
+/* The choosers are asked in turn, products' in the order of their estimated times, others' by tier, the fastest first; the first
+   whose choice runs the plan that is asked for wins. */
+typedef struct bsri_chooser {
+    const bsr_plan *asked;
+    bsri_choice best;   /* kernel 0: none so far */
+    int32_t refused[5]; /* by tier: why not */
+    int32_t field;      /* of the plan: what kept the first candidate from running */
+} bsri_chooser;
+
+static bsri_chooser bsri_chooser_for(const bsr_plan *asked) {
+    bsri_chooser s;
+    memset(&s, 0, sizeof s), s.asked = asked, s.field = 3;
+    return s;
+}
+
+static int bsri_wants(const bsri_chooser *s, int tier) {
+    return !s->best.kernel && (!s->asked->kernel || s->asked->kernel == tier);
+}
+
+/* Number of the first field of the plan that is asked for otherwise, or -1. */
+static int bsri_choice_differs(const bsri_choice *c, const bsr_plan *asked) {
+    if (asked->tile_rows && asked->tile_rows != c->tile_rows) return 4;
+    if (asked->tile_cols && asked->tile_cols != c->tile_cols) return 5;
+    if (asked->split && asked->split != c->split) return 6;
+    if (asked->stages && asked->stages != c->stages) return 7;
+    return asked->order && asked->order != c->order ? 8 : -1;
+}
+
+static void bsri_offer(bsri_chooser *s, int tier, bsri_choice c) {
+    const int field = bsri_choice_differs(&c, s->asked);
+    if (c.kernel && !bsri_kernel(c.kernel)) c = bsri_no(BSR_WHY_CUT);
+    if (c.kernel && field < 0) s->best = c;
+    else s->refused[tier] = c.kernel ? BSR_WHY_PLAN : c.reason;
+    if (c.kernel && field >= 0 && s->field == 3) s->field = field;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-facts: what choosers ask of operands and products                                       */
+/* ---------------------------------------------------------------------------------------------- */
+
+static int bsri_is_half(int dtype) { return dtype == BSR_BF16 || dtype == BSR_F16; }
+
+/* The base and all strides of a batch keep `unit` elements together. */
+static int bsri_aligned(const void *data, int dtype, int32_t dims, const int64_t *size, const int64_t *stride, int64_t unit) {
+    int ok = (uintptr_t)data % ((uintptr_t)unit * bsr_dtype_size(dtype)) == 0, i;
+    for (i = 0; i < dims; i++) ok = ok && (size[i] == 1 || stride[i] % unit == 0);
+    return ok;
+}
+
+static int bsri_dense_aligned(const bsr_dense *d, int64_t unit) {
+    return bsri_aligned(d->data, d->dtype, d->batch_dims, d->batch, d->batch_stride, unit);
+}
+
+/* 1: rows are contiguous, 2: columns are, with pieces of 16 bytes; 0: neither. */
+static int bsri_mma_layout(const bsr_dense *d) {
+    const int64_t unit = 16 / (int64_t)bsr_dtype_size(d->dtype);
+    if (!bsri_dense_aligned(d, unit)) return 0;
+    if (d->col_stride == 1 && (d->row_stride % unit == 0 || d->rows == 1)) return 1;
+    if (d->row_stride == 1 && (d->col_stride % unit == 0 || d->cols == 1)) return 2;
+    return 0;
+}
+
+/* An input is read: behind a pointer beta may be any number. */
+static int bsri_has_beta(const bsri_dev_product *p) { return p->has_input && (p->beta != 0.0 || p->beta_ptr); }
+
+/* Sums are scaled, and an input is added, at most. */
+static int bsri_mma_linear(const bsri_dev_product *p) {
+    return !p->left.data && !p->right.data && !p->bias.data && !p->activation;
+}
+
+static int bsri_mma_vector(const bsri_dev_product *p) {
+    if (!bsri_mma_linear(p) || bsri_has_beta(p)) return 0;
+    if (p->out.dtype != (p->b.dtype == BSR_I8 ? BSR_I32 : p->b.dtype)) return 0;
+    return bsri_mma_layout(&p->out);
+}
+
+/* An input that lies as out does is added, and that is all. */
+static int bsri_mma_adds(const bsri_dev_product *p) {
+    const bsr_dense *in = &p->input, *out = &p->out;
+    if (!bsri_mma_linear(p) || out->dtype != p->b.dtype || in->dtype != out->dtype) return 0;
+    if (!bsri_has_beta(p) || p->beta_ptr || in->rows != out->rows || in->cols != out->cols) return 0;
+    return bsri_mma_layout(out) && bsri_mma_layout(in) == bsri_mma_layout(out);
+}
+
+/* Nothing but the product itself is stored. */
+static int bsri_mma_plain(const bsri_dev_product *p) {
+    return p->alpha == 1.0 && !p->alpha_ptr && bsri_mma_linear(p) && !bsri_has_beta(p);
+}
+
+/* 1: op(A)'s blocks are stored row-major, 2: column-major, in pieces of 16 bytes; 0: neither. */
+static int bsri_mma_values(const bsri_dev_product *p) {
+    const int64_t unit = 16 / (int64_t)bsr_dtype_size(p->a.dtype);
+    if (!bsri_aligned(p->a.values, p->a.dtype, p->a.batch_dims, p->a.batch, p->a.values_batch_stride, unit)) return 0;
+    if (p->a_block % unit) return 0;
+    if (p->a_cs == 1 && p->a_rs % unit == 0) return 1;
+    return p->a_rs == 1 && p->a_cs % unit == 0 ? 2 : 0;
+}
+
+static int bsri_mma_log2(int64_t n) {
+    int bits = 0;
+    while (n > 1) n >>= 1, bits++;
+    return bits;
+}
+
+static int64_t bsri_mma_tiles(const bsri_dev_product *p, int b, int rows, int cols) {
+    return p->items * bsri_ceil_div(p->tiles * b, rows) * bsri_ceil_div(p->width, cols);
+}
+
+/* Items that are not the same. */
+static int64_t bsri_dense_items(const bsr_dense *d) {
+    int64_t items = 1;
+    for (int i = 0; i < d->batch_dims; i++) items *= d->batch_stride[i] ? d->batch[i] : 1;
+    return items;
+}
+/* Whether there is one item and one reduction, and its index arrays then: kernels need not look at batches. */
+static int bsri_mma_single(const bsri_dev_product *p, bsri_mma_rows *r) {
+    const char *view = (const char *)p->a.transposed_index;
+    memset(r, 0, sizeof *r), r->dt = p->a.index_dtype;
+    if (p->items != 1 || p->reduce != 1) return 0;
+    r->values = (const char *)p->a.values, r->b = (const char *)p->b.data;
+    if (p->kind == BSRI_LIST_TRANSPOSED)
+        r->ptr = view + p->index.at[0], r->col = view + p->index.at[1], r->position = view + p->index.at[2];
+    else r->ptr = p->a.crow_indices, r->col = p->a.col_indices;
+    return 1;
+}
+/* Blocks that an item stores: nnz counts those of all patterns only where they differ in number. */
+static double bsri_mean_blocks(const bsr_matrix *a) {
+    return (double)a->nnz / (double)(a->flags & BSR_MATRIX_RAGGED ? bsri_max(1, bsri_pattern_count(a)) : 1);
+}
+/* The longest of 2^bits lists, each of which has any of `all` blocks with the same chance. */
+static double bsri_longest(double all, double chance, double bits) {
+    const double mean = all * chance, deviations = bits > 0.0 ? 0.71 * bits / (1.0 + 0.083 * bits) : 0.0;
+    const double most = mean + deviations * sqrt(mean * (1.0 - chance));
+    return most > all ? all : most < 1.0 && mean > 0.0 ? 1.0 : most;
+}
+/* The chance that none of n blocks is stored, each of which is with this one. */
+static double bsri_none_of(double present, int64_t n) {
+    double none = 1.0, absent = present < 1.0 ? 1.0 - present : 0.0;
+    for (; n > 0; n /= 2, absent *= absent)
+        if (n % 2) none *= absent;
+    return none;
+}
+/* Stored blocks of those that could be. */
+static double bsri_density(const bsr_matrix *a) {
+    const double blocks = (double)bsri_block_rows(a) * (double)bsri_block_cols(a), stored = bsri_mean_blocks(a);
+    return stored < blocks ? stored / blocks : 1.0;
+}
+/* Bytes of an item's dense operand. */
+static double bsri_dense_bytes(const bsri_dev_product *p) {
+    return (double)p->b.rows * (double)p->width * (double)bsr_dtype_size(p->b.dtype);
+}
+
+/* What estimates and choosers ask of a product, found out once. */
+typedef struct bsri_facts {
+    int values, dense, vector; /* bsri_mma_values(), bsri_mma_layout() of b, bsri_mma_vector() */
+    int adds;                  /* bsri_mma_adds() */
+    int simple; /* one item, one reduction, nothing but alpha and an input that lies as out does: what short products have a way
+                   of their own for, which stores by 16 bytes */
+    int ordered;               /* there is a schedule; only the device knows whether it is for this direction */
+    int crooked;               /* rows of b are no whole lines of 128 bytes */
+    double density, inner;     /* bsri_density() of a; blocks of a full row, of all reductions */
+    double lists, most;        /* log2 of the number of block rows; blocks of the longest */
+    double far;                /* of what is read of b, what the L2 has no room for */
+    double memory, read;       /* nanoseconds to read and write everything once, which no kernel has for nothing; of it b's */
+    double spilt;              /* of it the values', what the L2 has no room for */
+    double limit;              /* what a kernel takes that is known: others have to be below */
+} bsri_facts;
+/* A byte of memory: 4.8 TB/s. */
+static const double bsri_costs_memory = 1.0 / 4800;
+static void bsri_facts_memory(const bsri_dev_product *p, bsri_facts *f) {
+    const double bytes = (1.0 - bsri_none_of(f->density, p->tiles)) * bsri_dense_bytes(p);
+    const double values = bsri_mean_blocks(&p->a) * (double)(p->br * p->bc) * (double)bsr_dtype_size(p->a.dtype);
+    const double out = (double)p->out.rows * (double)p->width * (double)bsr_dtype_size(p->out.dtype);
+    f->far = bytes > 30 << 20 ? 1.0 - (30 << 20) / bytes : 0.0;
+    f->read = bsri_costs_memory * bytes * (double)bsri_dense_items(&p->b);
+    f->spilt = bsri_costs_memory * (values > 50 << 20 ? values - (50 << 20) : 0.0);
+    f->memory = f->read + bsri_costs_memory * (double)p->items * (values + out * (1 + bsri_has_beta(p)));
+}
+static bsri_facts bsri_facts_of(const bsri_dev_product *p) {
+    bsri_facts f;
+    f.values = bsri_mma_values(p), f.dense = bsri_mma_layout(&p->b), f.vector = bsri_mma_vector(p);
+    f.adds = bsri_mma_adds(p), f.ordered = p->a.schedule != NULL;
+    f.simple = p->items == 1 && p->reduce == 1 && !p->alpha_ptr && p->alpha != 0.0 && (f.vector || f.adds);
+    f.density = bsri_density(&p->a);
+    f.inner = (double)p->reduce * (double)(p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a));
+    f.lists = log2(1.0 + (double)p->items * (double)p->tiles), f.most = bsri_longest(f.inner, f.density, f.lists);
+    f.crooked = f.dense == 1 && p->width > 8 && p->b.row_stride * (int64_t)bsr_dtype_size(p->b.dtype) % 128;
+    bsri_facts_memory(p, &f);
+    f.limit = INFINITY;
+    return f;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-estimates: what kernels are expected to take                                            */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* What is known of a plan's time, for bsri_costs: what the busiest multiprocessor does one after another. tests/time_plans.cu
+   prints it, tests/fit_plans.py fits constants to it. */
+typedef struct bsri_traits {
+    double waves, tile, fused;   /* tiles, of 32768 numbers each, and how much of an epilogue's time a tile takes */
+    double slices, piece, along; /* slices of b that are fetched, of 8 KB each; b lies the slower way */
+    double own, area;            /* slices that a warp multiplies, of 16384 sums */
+    double crooked, busy;        /* rows of b are no whole lines; the part of all multiprocessors that fetch at once */
+    double memory;               /* bsri_facts', at least */
+} bsri_traits;
+
+/* What a kernel is expected to take, and by which tile; why: it can't run the product at all. A kernel has a pair of functions:
+   one estimates, the other makes its parameters by that; bsri_products has all pairs. */
+typedef struct bsri_estimate {
+    double ns;
+    int32_t why, tile_rows, tile_cols, split; /* bsr_why; split: warps that share a row's blocks */
+    int32_t kind;                             /* BSRI_COSTS_ */
+    bsri_traits traits;
+} bsri_estimate;
+
+static bsri_estimate bsri_estimate_none(int why) {
+    bsri_estimate e;
+    memset(&e, 0, sizeof e), e.why = why, e.ns = INFINITY;
+    return e;
+}
+
+static bsri_estimate bsri_estimate_below(const bsri_facts *f, int why) {
+    bsri_estimate e = bsri_estimate_none(why);
+    e.ns = f->limit;
+    return e;
+}
+
+/* What that takes, in nanoseconds on an H200, by kernels that run alike: a launch; a tile, what an epilogue adds, storing its
+   numbers; each slice that is fetched, 8 KB of it, and by how much more that is where b lies the other way (by columns; where
+   columns are few by rows); each slice that a warp multiplies, and its sums. Fitted to the times of all tiles for random
+   shapes, mostly to 10 %. Only which of two is less counts, so that other GPUs are served as well. */
+typedef struct bsri_costs {
+    double start, tile, fused, store, fetch, bytes, along, step, area;
+} bsri_costs;
+
+enum {
+    BSRI_COSTS_MMA_16,
+    BSRI_COSTS_MMA_32,
+    BSRI_COSTS_F32_16,
+    BSRI_COSTS_F32_32,
+    BSRI_COSTS_TF32_16,
+    BSRI_COSTS_TF32_32,
+    BSRI_COSTS_I8_32,
+    BSRI_COSTS_I8_64,
+    BSRI_COSTS_SHORT_16,
+    BSRI_COSTS_SHORT_32,
+    BSRI_COSTS_SHORT_64,
+    BSRI_COSTS_SHORT_WIDE,
+    BSRI_COSTS_SKINNY_16,
+    BSRI_COSTS_SKINNY_32,
+    BSRI_COSTS_FEW_32,
+    BSRI_COSTS_FEW_64,
+    BSRI_COSTS_FEW_WGMMA_64,
+    BSRI_COSTS_FEW_WGMMA_128,
+    BSRI_COSTS_NARROW_16,
+    BSRI_COSTS_NARROW_32,
+    BSRI_COSTS_WIDE_64,
+    BSRI_COSTS_WIDE_128,
+    BSRI_COSTS_WIDE_I8_64,
+    BSRI_COSTS_WIDE_I8_128,
+    BSRI_COSTS_SAMPLED_MMA_16,
+    BSRI_COSTS_SAMPLED_MMA_32,
+    BSRI_COSTS_SAMPLED_MMA_64,
+    BSRI_COSTS_SAMPLED_WGMMA_16,
+    BSRI_COSTS_SAMPLED_WGMMA_32,
+    BSRI_COSTS_SAMPLED_WGMMA_64
+};
+
+static const bsri_costs bsri_costs_of[] = {
+    {4270, 4290, 2230, 849, 72.6, 56.3, 1.84, 19.7, 245},      /* mma 16 */
+    {5350, 4570, 748, 0.0644, 117, 75.2, 6.81e-06, 37.3, 324}, /* mma 32 */
+    {2990, 4250, 625, 21.2, 363, 13.8, 1.92, 384, 1020},       /* f32 16 */
+    {2260, 5920, 808, 221, 671, 0.0647, 964, 379, 2110},       /* f32 32 */
+    {4670, 3140, 555, 1270, 107, 89.3, 0.00063, 80.6, 428},    /* tf32 16 */
+    {3910, 3010, 706, 1040, 284, 26, 0.00557, 242, 600},       /* tf32 32 */
+    {4810, 2580, 100, 1090, 169, 0.374, 0.0415, 38.8, 195},    /* i8 32 */
+    {5310, 2020, 100, 1980, 194, 40.7, 0.0511, 194, 178},      /* i8 64 */
+    {476, 1350, 2850, 1620, 3.74, 94.4, 1.09, 161, 65.3},      /* short 16 */
+    {155, 1220, 3490, 1600, 12.1, 97.8, 0.203, 311, 64.4},     /* short 32 */
+    {934, 505, 3300, 1820, 21, 82.9, 0.196, 241, 65.1},        /* short 64 */
+    {244, 1430, 4250, 938, 22.5, 53.2, 17.5, 176, 63.7},       /* short 128 */
+    {1650, 59.4, 3970, 18000, 18.4, 96.3, 0.889, 374, 1230},   /* skinny 16 */
+    {227, 30.4, 4510, 31900, 30.3, 0.134, 0.645, 752, 4.55},   /* skinny 32 */
+    {1890, 5.33, 721, 2790, 44.1, 72.2, 0.864, 229, 3040},     /* few 32 */
+    {2060, 2.65, 452, 8380, 0.115, 10.4, 33.9, 520, 6.85},     /* few 64 */
+    {84.8, 472, 306, 2650, 117, 18.9, 0.803, 196, 904},        /* few wgmma 64 */
+    {722, 475, 310, 2220, 239, 8.46, 0.000385, 112, 536},      /* few wgmma 128 */
+    {458, 6700, 3910, 574, 56.8, 34.4, 3, 29.1, 110},          /* narrow 16 */
+    {1010, 6250, 3170, 616, 24.1, 68.3, 0.137, 46.9, 146},     /* narrow 32 */
+    {1570, 2970, 600, 1530, 123, 35.3, 9.23e-05, 264, 119},    /* wide 64 */
+    {1580, 2610, 1120, 1870, 106, 42.2, 0.0157, 3.14, 247},    /* wide 128 */
+    {1.94, 4160, 1200, 1210, 300, 40.1, 0.0496, 108, 59.6},    /* wide i8 64 */
+    {878, 3040, 711, 2250, 446, 55.6, 0.0507, 13.9, 8.22},     /* wide i8 128 */
+    {7.63, 5200, 100, 505, 35.8, 106, 1.12, 814, 63.9},        /* sampled mma 16 */
+    {3.26, 9230, 100, 514, 61.6, 191, 0.0731, 628, 69.1},      /* sampled mma 32 */
+    {2960, 3960, 100, 506, 134, 250, 0.00463, 48, 623},        /* sampled mma 64 */
+    {6610, 1.41, 185, 3440, 1.7, 14.4, 0.00998, 217, 274},     /* sampled wgmma 16 */
+    {6280, 0.733, 50.7, 2400, 0.414, 224, 0.0123, 68, 249},    /* sampled wgmma 32 */
+    {4260, 1.27, 381, 4270, 0.31, 112, 0.238, 0.666, 223},     /* sampled wgmma 64 */
+};
+
+/* So much more there is to fetch from rows of b that are no whole lines; what fetching takes of that where all do so at once. */
+static const double bsri_costs_crooked = 0.45, bsri_costs_alone = 0.4;
+
+/* How a kernel cuts a product: a tile, products of a slice; warps that share a row's slices, 0: many rows make a tile; whether
+   the dense operand lies the slower way; how many tiles one after another the busiest multiprocessor gets, and at once, and what
+   part of all multiprocessors has any; how much of an epilogue's time a tile takes; how many times its sums are stored; how many
+   times what the longest list has beyond a mean one is waited for, and multiplied; by how much a schedule pairs; columns
+   that are fetched, how much longer that takes from beyond the L2, and what memory takes more; of tiles one after another, how
+   many have what a tile takes beside its slices to themselves; how much longer slices at out's right edge take to multiply. */
+typedef struct bsri_tiling {
+    int rows, cols, slice, split, along;
+    double waves, beside, busy, fused, stored, longer, tail, fetched, far, memory, apart, edge, paired;
+} bsri_tiling;
+
+static bsri_tiling bsri_tiling_of(const bsri_facts *f, int rows, int cols, int slice, int split) {
+    bsri_tiling t;
+    t.rows = rows, t.cols = cols, t.fetched = cols, t.slice = slice, t.split = split, t.along = f->dense == 2;
+    t.waves = t.beside = t.busy = t.stored = t.longer = t.tail = t.far = t.apart = t.edge = 1.0, t.memory = 0.0;
+    t.fused = !f->vector, t.paired = 0.0;
+    return t;
+}
+
+/* So many at once; no more than one until all places are taken. */
+static void bsri_tiling_spread(bsri_tiling *t, double tiles, double room, double waves) {
+    t->waves = tiles > room ? waves : 1.0, t->beside = tiles / t->waves;
+}
+
+/* What is left of a group's columns where a schedule puts rows together that share some; n: log2 of the number of groups, less
+   than 0 where rows don't fill one. By .33 unions of 394 random patterns to 5 %. */
+static double bsri_paired(const bsri_facts *f, int64_t group, double n, double by) {
+    const double absent = 1.0 - f->density;
+    return n > 0.0 && f->inner > 0.0 ? exp(-by * n * absent * absent * sqrt((double)(group - 1) / f->inner)) : 1.0;
+}
+
+/* Blocks are taken to be anywhere. */
+static bsri_traits bsri_traits_of(const bsri_dev_product *p, const bsri_facts *f, const bsri_tiling *t) {
+    const double cut = (double)p->bc / t->slice, mean = f->inner * f->density;
+    const double own = t->tail * (f->most - mean) + t->waves * mean;
+    const int64_t group = bsri_max(1, t->rows / p->br); /* block rows of a tile */
+    const double bits = f->lists - bsri_mma_log2(group), paired = group > 1 ? bsri_paired(f, group, bits, t->paired) : 1.0;
+    const double some = paired * (group > 1 ? 1.0 - bsri_none_of(f->density, group) : f->density), any = f->inner * some;
+    const double most = group > 1 ? bsri_longest(f->inner, some, bits) : f->most;
+    bsri_traits x;
+    x.waves = t->waves * t->apart, x.tile = t->beside * t->stored * t->rows * t->cols / 32768.0, x.fused = t->fused;
+    x.slices = cut * (t->waves * t->beside * any + t->longer * (most - any));
+    x.crooked = f->crooked, x.busy = t->busy < 1.0 ? t->busy : 1.0;
+    x.piece = (double)t->slice * t->fetched * (double)bsr_dtype_size(p->b.dtype) / 8192 * (1.0 + t->far * f->far);
+    x.along = t->along;
+    x.own = t->edge * cut * own / (t->split ? t->split : 1), x.area = (double)t->cols * t->rows / 16384;
+    if (t->rows < 64 && (p->a.dtype != BSR_F32 || p->precision)) x.area = (double)t->cols / 256; /* not bound by multiplying */
+    x.memory = f->memory + t->memory;
+    return x;
+}
+
+static double bsri_traits_ns(const bsri_costs *c, const bsri_traits *x) {
+    const double lines = 1.0 + bsri_costs_crooked * x->crooked, busy = bsri_costs_alone + (1.0 - bsri_costs_alone) * x->busy;
+    const double fetch = x->slices * lines * (c->fetch + c->bytes * busy * x->piece * (1.0 + c->along * x->along));
+    const double multiply = x->own * (c->step + c->area * x->area);
+    const double ns = c->start + x->waves * (c->tile + c->store * x->tile + c->fused * x->fused) +
+                      sqrt(fetch * fetch + multiply * multiply);
+    return sqrt(ns * ns + x->memory * x->memory);
+}
+
+/* Takes a tile where it is faster than the one before. Where its start alone is not, nothing else is worked out. */
+static void bsri_estimate_take(bsri_estimate *e, const bsri_dev_product *p, const bsri_facts *f, int kind,
+                               const bsri_tiling *t) {
+    const bsri_costs *c = &bsri_costs_of[kind];
+    bsri_traits x;
+    double ns;
+    if (!(c->start + t->waves * t->apart * c->tile < e->ns)) return;
+    x = bsri_traits_of(p, f, t), ns = bsri_traits_ns(c, &x);
+    if (!(ns < e->ns)) return;
+    e->ns = ns, e->kind = kind, e->traits = x, e->tile_rows = t->rows, e->tile_cols = t->cols, e->split = t->split;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-plan-mma: products by simt and mma: choice, estimates, parameters                       */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Where the instances of a sum's type start in the kernel table. */
+static int bsri_simt_first(int compute) { return compute == BSR_F64 ? 110 : compute == BSR_F32 ? 100 : 120; }
+
+/* Few rows a block: wide tiles, so that threads are not idle. Takes everything. */
+static bsri_choice bsri_simt_choose(const bsr_context *, const bsri_dev_product *p, int compute, const bsr_plan *asked,
+                                    bsri_dev_product *m) {
+    static const int rows[3] = {4, 16, 64}, cols[3] = {256, 128, 64};
+    int size = p->br <= 4 ? 0 : p->br <= 16 ? 1 : 2, i;
+    for (i = 0; i < 3; i++)
+        if ((asked->tile_rows || asked->tile_cols) && (!asked->tile_rows || asked->tile_rows == rows[i]) &&
+            (!asked->tile_cols || asked->tile_cols == cols[i]))
+            size = i;
+    bsri_choice c = bsri_yes(bsri_simt_first(compute) + size, 1, BSR_WHY_ANY);
+    *m = *p, m->panels = bsri_ceil_div(p->width, cols[size]), m->subs = bsri_ceil_div(p->br, rows[size]);
+    c.tile_rows = rows[size], c.tile_cols = cols[size], c.threads = 256, c.grid = p->items * m->panels * p->tiles * m->subs;
+    return c;
+}
+
+/* Tiles of 256 columns have at most so many rows; 0: there are none. */
+static int bsri_mma_wide(const bsri_dev_product *p, const bsri_facts *f) {
+    if (p->a.dtype == BSR_F32) return !p->precision && p->br <= 32 ? 64 : 0; /* blocks of 64: never faster */
+    return p->a.dtype != BSR_I8 && f->vector ? 128 : 0;
+}
+
+/* Why the tier does not take a product, or 0. */
+static int bsri_mma_refuses(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsri_facts *f) {
+    const int dt = p->a.dtype, i8 = dt == BSR_I8, b = p->br <= 128 ? (int)p->br : 0;
+    if (ctx->tier < 2) return BSR_WHY_GPU;
+    if (p->kind > BSRI_LIST_TRANSPOSED) return BSR_WHY_LIST_KIND;
+    if (p->b.dtype != dt || (i8 ? compute != BSR_I32 : (!bsri_is_half(dt) && dt != BSR_F32) || compute != BSR_F32))
+        return BSR_WHY_DTYPE;
+    if (p->br != p->bc || (b != 16 && b != 32 && b != 64 && b != 128) || (i8 && b < 32)) return BSR_WHY_BLOCK;
+    if (!f->values) return BSR_WHY_VALUES;
+    if (!f->dense) return BSR_WHY_DENSE;
+    return bsri_max(bsri_block_cols(&p->a), bsri_block_rows(&p->a)) >= INT32_MAX ? BSR_WHY_SIZE : 0;
+}
+
+/* The tile that is estimated to be the fastest, of those that a plan leaves. */
+static bsri_estimate bsri_mma_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
+                                       const bsr_plan *asked) {
+    const int i8 = p->a.dtype == BSR_I8, wide = bsri_mma_wide(p, f), why = bsri_mma_refuses(ctx, p, compute, f);
+    const int kind = i8                       ? BSRI_COSTS_I8_32
+                     : p->a.dtype != BSR_F32 ? BSRI_COSTS_MMA_16
+                     : p->precision           ? BSRI_COSTS_TF32_16
+                                              : BSRI_COSTS_F32_16;
+    bsri_estimate e = bsri_estimate_below(f, why);
+    double each;
+    int rows, cols;
+    if (why) return e;
+    for (cols = 128; cols <= (wide ? 256 : 128); cols *= 2)
+        for (rows = cols == 256 ? wide : 128; rows >= bsri_max(32, p->br); rows /= 2) {
+            bsri_tiling t = bsri_tiling_of(f, rows, cols, (int)bsri_min(p->br, i8 ? 64 : 32), 0);
+            if ((asked->tile_rows && asked->tile_rows != rows) || (asked->tile_cols && asked->tile_cols != cols)) continue;
+            each = (double)bsri_mma_tiles(p, (int)p->br, rows, cols) / ctx->sm_count;
+            t.waves = ceil(each), t.busy = each / t.waves;
+            t.paired = !f->ordered ? 0.0 : p->a.dtype == BSR_F32 ? 0.25 : 0.33; /* what f32's constants are fitted with */
+            if (p->a.dtype == BSR_F32 && each > 1.0) t.longer = t.tail = 0.7; /* long ones come first */
+            bsri_estimate_take(&e, p, f, kind + (p->br >= (i8 ? 64 : 32)), &t);
+        }
+    if (!e.tile_rows) e.tile_rows = 128, e.tile_cols = 128; /* nothing that is asked for */
+    return e;
+}
+
+/* The instance for tiles of 256 or 128 columns: rows of a warp, products of a slice, slices of a stage, warps beside each other.
+ */
+typedef struct bsri_mma_shape {
+    int kernel, mw, ks, e, n_warps;
+} bsri_mma_shape;
+
+static bsri_mma_shape bsri_mma_shape_of(const bsri_dev_product *p, int b, int dense, int wide) {
+    const int dt = p->a.dtype, f32 = dt == BSR_F32 && !p->precision, columns = dense == 2;
+    bsri_mma_shape s;
+    s.mw = b == 16 ? 16 : 32, s.ks = s.mw, s.e = b == 16 ? 2 : 1, s.n_warps = b == 16 ? 1 : 2;
+    if (dt == BSR_I8) s.kernel = 220 + (b >= 64) * 2 + columns, s.ks = b >= 64 ? 64 : 32, s.e = b == 32 ? 2 : 1;
+    else if (f32) s.kernel = 260 + columns * 4 + !wide * 2 + (b == 16), s.n_warps *= 1 + wide; /* 8 warps of 64 sums a lane */
+    else if (p->precision) s.kernel = 268 + 2 * p->precision + (b == 16);
+    else s.kernel = (dt == BSR_F16 ? 210 : 200) + (!wide ? 3 + (b == 16) : b == 16 ? 2 : columns);
+    return s;
+}
+
+/* Slots of the pipeline: at least as many as warps that fetch, which take stages in turn and look at one slot's parity only.
+   Where shared memory is short the tile shrinks. Whether there are enough. */
+static int bsri_mma_fit(const bsr_context *ctx, const bsri_dev_product *p, const bsr_plan *asked, int b, int dense,
+                        bsri_mma_shape *s, bsri_choice *c, bsri_dev_mma *m) {
+    const int line = (int)bsr_dtype_size(p->a.dtype);
+    for (;;) {
+        *s = bsri_mma_shape_of(p, b, dense, c->tile_cols == 256);
+        const int a = s->e * c->tile_rows * s->ks * line, warps = c->tile_rows / s->mw * s->n_warps;
+        const int left = (int)bsri_min(BSRI_MMA_SHARED, ctx->smem_optin - 11 * 1024) - warps * BSRI_MMA_PASS * 4;
+        m->m_warps = c->tile_rows / s->mw, c->threads = BSRI_FETCHERS + 32 * warps;
+        m->b_at = a, m->stage_bytes = a + s->e * c->tile_cols * s->ks * line;
+        m->stages = (int)bsri_min(BSRI_GROUP, left / m->stage_bytes);
+        if (m->stages >= BSRI_FETCHERS / 32) break;
+        if (c->tile_cols == 256) c->tile_cols = 128;
+        else if (c->tile_rows > bsri_max(b, 32)) c->tile_rows /= 2;
+        else return 0;
+    }
+    if (asked->stages >= BSRI_FETCHERS / 32 && asked->stages < m->stages) m->stages = asked->stages;
+    c->stages = m->stages, c->shared = m->stages * m->stage_bytes + (c->threads - BSRI_FETCHERS) / 32 * BSRI_MMA_PASS * 4;
+    return 1;
+}
+
+static void bsri_mma_strides(const bsri_dev_product *p, const bsri_mma_shape *s, int cols, int values, int dense,
+                             bsri_dev_mma *m) {
+    const int64_t size = (int64_t)bsr_dtype_size(p->a.dtype);
+    const int line = s->ks * (int)size;
+    m->width = p->width, m->sub_bits = bsri_mma_log2(p->br / s->ks), m->a_trans = values == 2,
+    m->slabs = bsri_ceil_div(p->width, cols);
+    m->b_rows = dense == 1, m->a_line = (values == 2 ? p->a_cs : p->a_rs) * size, m->a_block = p->a_block * size;
+    m->a_jump = 512 / (values == 2 ? s->mw * (int)size : line) * m->a_line;
+    m->a_step = s->ks * (values == 2 ? m->a_line : size), m->a_part = s->mw * (values == 2 ? size : m->a_line);
+    m->out = (char *)p->out.data, m->out_row = p->out.row_stride, m->out_col = p->out.col_stride;
+    m->b_line = (dense == 1 ? p->b.row_stride : p->b.col_stride) * size;
+    m->b_jump = m->b_line * (dense == 1 ? bsri_max(1, 512 / (cols * size)) : 512 / line);
+}
+
+static bsri_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *asked,
+                                   const bsri_estimate *e, bsri_dev_mma *m) {
+    const int dt = p->a.dtype, b = (int)p->br, ranks = dt == BSR_F32 || (dt == BSR_I8 && b > 32);
+    bsri_choice c = bsri_yes(0, 2, BSR_WHY_GROUP);
+    bsri_mma_shape s;
+    memset(m, 0, offsetof(bsri_dev_mma, p));
+    m->p = *p, m->vector = f->vector, c.tile_rows = e->tile_rows, c.tile_cols = e->tile_cols;
+    if (!bsri_mma_fit(ctx, p, asked, b, f->dense, &s, &c, m)) return bsri_no(BSR_WHY_SHARED);
+    c.kernel = s.kernel;
+    /* ranking rows by length takes 4 %: where a CTA has one tile it is for nothing (i8, 4096 x 2048 x 640, blocks of 128, .6,
+       A^T: 34.6 -> 25.9 us; blocks of 32 gain nothing) */
+    c.order = ranks && bsri_mma_tiles(p, b, c.tile_rows, c.tile_cols) > ctx->sm_count ? 2 : 1;
+    if (asked->order == 1 || asked->order == 2) c.order = asked->order;
+    m->order = c.order - 1;
+    m->group = c.tile_rows / b, m->block_bits = bsri_mma_log2(b / s.mw);
+    if (m->group == 1) c.reason = BSR_WHY_ONE_ROW;
+    bsri_mma_strides(p, &s, c.tile_cols, f->values, f->dense, m);
+    c.grid = p->items * m->slabs * bsri_ceil_div(p->tiles, m->group);
+    if (c.grid > 0x3f000000) return bsri_no(BSR_WHY_SIZE); /* a schedule pads */
+    c.grid = bsri_min(ctx->sm_count, c.grid);
+    return c;
+}
+
+/* How many CTAs are there at once on a multiprocessor that has `all` to do. */
+static int bsri_short_room(const bsri_dev_product *p, const bsri_facts *f, double all) {
+    return p->br == 16 || (all > 3.0 && f->simple) ? 4 : 3;
+}
+
+/* Blocks of 16 by rows have tiles of 128 columns, too (8192 x 2048 x 2048, .95: 31.2 us, by 64 columns 39.9; 256 x 256 x 8192,
+   .5: 6.8 and 7.2, x 4096: 6.0 and 5.6). */
+static int bsri_short_most(const bsri_dev_product *p, const bsri_facts *f, int split) {
+    return p->br == 16 && f->dense == 1 && split == 1 && f->simple ? 128 : 64;
+}
+
+/* What the host asks of an instance's ring is the same in all of its shape. */
+typedef bsri_mma_short_tile<bsri_mma_bf16, 16, true, 4> bsri_short_16;
+
+typedef bsri_mma_short_tile<bsri_mma_bf16, 32, true, 3> bsri_short_32;
+
+typedef bsri_mma_short_tile<bsri_mma_bf16, 32, true, 4> bsri_short_four;
+
+typedef bsri_mma_short_tile<bsri_mma_bf16, 16, true, 4, 128> bsri_short_wide;
+
+static void bsri_short_take(bsri_estimate *e, const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int rows,
+                            int cols, int split) {
+    const int kind = cols > 64 ? BSRI_COSTS_SHORT_WIDE : BSRI_COSTS_SHORT_16 + bsri_mma_log2(bsri_min(p->br, 64)) - 4;
+    bsri_tiling t = bsri_tiling_of(f, rows, cols, rows, split);
+    const double all = (double)bsri_ceil_div(bsri_mma_tiles(p, (int)p->br, rows, cols), 4 / split) / ctx->sm_count;
+    const double room = bsri_short_room(p, f, all); /* for CTAs of four warps, of which there are `all` */
+    if (!f->vector && f->simple) t.fused = bsri_mma_layout(&p->out) == 1 ? 0.12 : 0.3; /* of any epilogue's */
+    else if (f->vector == 2) t.fused = 0.1;
+    t.fused *= split == 1 ? 1.3 : split == 2 ? 1.0 : 0.8; /* tiles of a CTA */
+    t.stored = split == 1 ? 1.0 : split == 2 ? 1.5 : 3.0; /* sums of the warps that share one, which wait for each other */
+    t.fused += split == 1 ? 0.0 : split == 2 ? 0.05 : 0.1;
+    t.far = 0.6; /* all rows read a slab together where b is large (m->order); 1: 70 MB are overestimated by 18 % */
+    if (t.along) t.far *= split == 1 ? 1.0 : split == 2 ? 0.5 : 0.0; /* those read a line's rows of several blocks together */
+    /* what is there at once is spread evenly */
+    bsri_tiling_spread(&t, all > room ? (ceil(all) + all) / 2 : ceil(all), room, 0.9 + 0.75 * all / room);
+    t.busy = all / (t.waves * t.beside), t.beside *= 4 / split, t.longer = 2.0;
+    /* Of many tiles one after another each takes less (3072 x 768 x 50432, .95, blocks of 32: 125 us, without this 168 by the
+       estimate, and large tiles, 157, were chosen; nine shapes with fewer tiles 6 to 24 % too high). */
+    if (p->br < 64 && t.waves > 8.0) t.apart = pow(t.waves / 8.0, -0.25);
+    /* Pieces of a slab that ends within a tile are asked for one by one, each looked at: 20 to 40 % more where a warp's slices
+       are all there is to do (256 x 4096 x 320, .95, blocks of 16: 10.8 us by 128 columns, 6.4 by 64). Tiles that run at the
+       same time wait for it. */
+    if (p->width % cols) t.edge = 1.0 + 0.85 * (t.waves > 1.0 ? 1.0 / (double)bsri_ceil_div(p->width, cols) : 1.0);
+    bsri_estimate_take(e, p, f, kind, &t);
+}
+
+/* Where there is little to do: tiles of a block row, or of 32 rows of one, and 64 columns, or 128; split: the best number of
+   warps that share one, or what a plan asks for. */
+static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
+                                         const bsr_plan *asked) {
+    const int rows = (int)bsri_min(p->br, 32), why = bsri_mma_refuses(ctx, p, compute, f);
+    bsri_estimate e = bsri_estimate_below(f, why);
+    int64_t tiles;
+    int cols, most, i;
+    if (why) return e;
+    if (!bsri_is_half(p->a.dtype)) return bsri_estimate_none(BSR_WHY_DTYPE);
+    tiles = bsri_mma_tiles(p, (int)p->br, rows, 64);
+    if (bsri_max(tiles, p->a.nnz) >= INT32_MAX / 8 ||
+        (p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a)) * p->br >= INT32_MAX)
+        return bsri_estimate_none(BSR_WHY_SIZE);
+    for (i = 1; i <= 4; i *= 2)
+        for (cols = 64, most = bsri_short_most(p, f, i); cols <= most; cols *= 2)
+            if ((!asked->split || asked->split == i) && (!asked->tile_cols || asked->tile_cols == cols))
+                bsri_short_take(&e, ctx, p, f, rows, cols, i);
+    if (!e.split) e.tile_rows = rows, e.tile_cols = 64, e.split = 1;
+    return e;
+}
+
+static bsri_choice bsri_short_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f,
+                                     const bsr_plan *, const bsri_estimate *e, bsri_dev_mma *m) {
+    bsri_choice c = bsri_yes(p->a.dtype == BSR_F16 ? 280 : 250, 2, BSR_WHY_SHORT);
+    static const int32_t rings[] = {bsri_short_32::WARP, bsri_short_16::WARP, bsri_short_four::WARP, bsri_short_wide::WARP};
+    const int wide = e->tile_cols == 128;
+    int64_t teams;
+    bsri_mma_shape s;
+    int four, instance;
+    memset(m, 0, offsetof(bsri_dev_mma, p));
+    m->p = *p, bsri_mma_single(p, &m->rows), m->simple = f->simple, m->vector = f->vector;
+    m->lines = (int32_t)p->tiles, m->alpha = (float)p->alpha, m->constant = p->constant && p->kind == BSRI_LIST_ROWS;
+    if (m->simple && f->adds) {
+        m->vector = bsri_mma_layout(&p->out), m->beta = (float)p->beta;
+        m->input = (const char *)p->input.data, m->input_row = p->input.row_stride, m->input_col = p->input.col_stride;
+    }
+    s.mw = s.ks = p->br == 16 ? 16 : 32;
+    c.tile_rows = s.mw, c.tile_cols = wide ? 128 : 64;
+    bsri_mma_strides(p, &s, c.tile_cols, f->values, f->dense, m);
+    m->block_bits = bsri_mma_log2(p->br / s.mw);
+    m->total = (int32_t)bsri_mma_tiles(p, (int)p->br, s.mw, c.tile_cols), m->group = (int32_t)(m->total / m->slabs);
+    m->split = c.split = e->split, teams = 4 / c.split, m->split_bits = bsri_mma_log2(c.split);
+    /* Row by row, except where b is more than the L2 keeps: then all rows of some slabs, which are read once (768 x 3072 x 50432,
+       .95, blocks of 32: 87 us, else 110; 384 x 1600 x 50432, .9, with an input, by columns 68 and 97; but few rows with b of
+       34 MB, 512 x 8192 x 2048, .9: 14.1, row by row 13.5). One that all items share counts for each: row by row 1 to 4 %
+       slower (512 x 1024 x 2048, .9, 16 items: 41.9 and 40.6). */
+    m->order = bsri_dense_bytes(p) * (double)p->items <= (m->group <= 16 ? 48 << 20 : 24 << 20);
+    if (!m->order) m->total = (int32_t)(m->group * bsri_ceil_div(m->slabs, teams) * teams);
+    m->by = (uint32_t)bsri_max(1, m->order ? m->slabs : m->group), m->by_inverse = ~0u / m->by;
+    c.grid = bsri_ceil_div(m->total, teams), four = bsri_short_room(p, f, (double)c.grid / ctx->sm_count) == 4;
+    instance = wide ? 3 : s.mw == 16 ? 1 : four ? 2 : 0, c.kernel += instance * 2 + (f->dense == 2);
+    /* Blocks of 32: 5 % faster with few rows (four at once 12 %), up to 5 % slower with many (1024 x 1024 x 2048, .5: 15.0 and
+       15.8; four at once 2 %: 2048 x 2048 x 4096, .95, by columns). */
+    m->near = m->order && teams == 4 && (p->br == 16 || (p->br == 32 && p->tiles <= (four ? 56 : 24)));
+    /* At most: a plan is to serve other epilogues, too (but not one of 128 columns, as there is no such kernel for them). */
+    c.stages = wide ? bsri_short_wide::SLOTS : s.mw == 16 ? bsri_short_16::SLOTS : bsri_short_32::SLOTS;
+    c.threads = 128, c.shared = 4 * rings[instance];
+    c.early = ctx->tier >= 3; /* the loaded code waits */
+    bsri_spread_evenly(ctx, &c);
+    return c;
+}
+
+/* What a product with one item and one reduction needs without looking at batches; and what the L2 is asked for. */
+static void bsri_skinny_single(const bsri_dev_product *p, int64_t grid, bsri_dev_skinny *m) {
+    m->single = bsri_mma_single(p, &m->rows);
+    if (!m->single) return;
+    m->out = (char *)p->out.data;
+    m->plain = bsri_mma_plain(p);
+    if (p->kind == BSRI_LIST_TRANSPOSED || p->a_block != p->br * p->bc) return;
+    m->stream = p->a.nnz * m->a_block, m->ahead = bsri_ceil_div(m->stream, grid * 16) * 16;
+    m->col_stream = p->a.nnz * (int64_t)bsr_dtype_size(p->a.index_dtype), m->col_ahead = bsri_ceil_div(m->col_stream, grid);
+}
+
+/* The same for products with few columns. */
+static int bsri_skinny_rows(const bsri_dev_product *p) { /* b is not read along its columns */
+    return !(p->b.row_stride == 1 && (p->b.col_stride % 8 == 0 || p->width == 1) && bsri_dense_aligned(&p->b, 8));
+}
+
+static int bsri_skinny_kernel(const bsri_dev_product *p, int tile_rows, int tile_cols) {
+    const int shape = (tile_rows == 32) * 4 + bsri_mma_log2(tile_cols) - 3;
+    return (p->a.dtype == BSR_BF16 ? 150 : 170) + shape * 2 + bsri_skinny_rows(p);
+}
+
+static bsri_estimate bsri_skinny_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
+                                          const bsr_plan *) {
+    const int dt = p->a.dtype, ni = p->width <= 8 ? 0 : p->width <= 16 ? 1 : p->width <= 32 ? 2 : 3, held = ni < 2 ? 32 : 16;
+    const int64_t blocks = (int64_t)(bsri_mean_blocks(&p->a) / (double)bsri_max(1, p->tiles)); /* of a row, on average */
+    bsri_estimate e = bsri_estimate_below(f, 0);
+    bsri_tiling t;
+    double each, room; /* tiles of the busiest multiprocessor; those that it holds */
+    int64_t grid;
+    if (ctx->tier < 2) return bsri_estimate_none(BSR_WHY_GPU);
+    if (p->width > 64) return bsri_estimate_none(BSR_WHY_WIDE);
+    if (p->kind > BSRI_LIST_TRANSPOSED) return bsri_estimate_none(BSR_WHY_LIST_KIND);
+    if (compute != BSR_F32 || p->b.dtype != dt || !bsri_is_half(dt)) return bsri_estimate_none(BSR_WHY_DTYPE);
+    if (p->br % 16 || p->bc % 16 || (p->bc & (p->bc - 1)) || p->bc > 1024) return bsri_estimate_none(BSR_WHY_BLOCK);
+    if (f->values != 1) return bsri_estimate_none(BSR_WHY_VALUES);
+    if (bsri_max(p->reduce, bsri_max(bsri_block_cols(&p->a), bsri_block_rows(&p->a))) >= INT32_MAX ||
+        p->a.nnz >= INT32_MAX / 2 / p->bc) /* a row's products are counted; columns may be repeated */
+        return bsri_estimate_none(BSR_WHY_SIZE);
+    /* 32 rows at a time halve what is read of b; with 16 or 64 columns they leave too few registers */
+    e.tile_rows = ni % 2 || p->br % 32 || p->items * p->tiles * (p->br / 32) < 2 * ctx->sm_count ? 16 : 32;
+    e.tile_cols = 8 << ni, grid = p->items * p->tiles * (p->br / e.tile_rows);
+    if (!bsri_kernel(bsri_skinny_kernel(p, e.tile_rows, e.tile_cols))) return bsri_estimate_none(BSR_WHY_WIDE); /* 64 by rows */
+    /* no more warps than the SMs hold at once, or than a mean row has units */
+    e.split = ni ? 8 : 16;
+    while (e.split > 2 && (grid * e.split > ctx->sm_count * held || blocks * p->bc <= e.split / 2 * 32)) e.split /= 2;
+    t = bsri_tiling_of(f, e.tile_rows, e.tile_cols, 32, e.split), t.along = bsri_skinny_rows(p), t.longer = 0.0;
+    t.fused = bsri_mma_plain(p) ? 0.0 : e.tile_rows * e.tile_cols / 1024.0;
+    if (e.tile_rows == 16) t.fused += e.tile_cols / 128.0; /* 256 x 512 x 64, .95, blocks of 16, by columns: 6.4 us, short 2.7 */
+    each = (double)grid / ctx->sm_count, each = each <= 6.0 ? ceil(each) : each + 0.5, room = (double)held / e.split;
+    bsri_tiling_spread(&t, each, room, each / room);
+    t.busy = (double)grid / ctx->sm_count;
+    bsri_estimate_take(&e, p, f, e.tile_rows == 16 ? BSRI_COSTS_SKINNY_16 : BSRI_COSTS_SKINNY_32, &t);
+    return e;
+}
+
+static bsri_choice bsri_skinny_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *, const bsr_plan *,
+                                      const bsri_estimate *e, bsri_dev_skinny *m) {
+    bsri_choice c = bsri_yes(bsri_skinny_kernel(p, e->tile_rows, e->tile_cols), 2, BSR_WHY_SKINNY);
+    memset(m, 0, offsetof(bsri_dev_skinny, p));
+    m->p = *p, m->subs = (int32_t)(p->br / e->tile_rows), m->bits = bsri_mma_log2(p->bc), m->tiles = p->tiles;
+    c.tile_rows = e->tile_rows, c.tile_cols = e->tile_cols;
+    c.grid = m->work = p->items * p->tiles * m->subs;
+    c.threads = e->split * 32, c.shared = e->split * c.tile_rows * (c.tile_cols + 1) * 4;
+    c.early = ctx->tier >= 3; /* the loaded code waits */
+    m->width = (int32_t)p->width, m->a_line = p->a_rs * 2, m->a_block = p->a_block * 2;
+    m->b_row = p->b.row_stride, m->b_col = p->b.col_stride, m->out_row = p->out.row_stride, m->out_col = p->out.col_stride;
+    m->out_dtype = p->out.dtype, m->pairs = p->b.col_stride == 1 && p->b.row_stride % 2 == 0 && p->width % 2 == 0;
+    m->pairs = m->pairs && bsri_dense_aligned(&p->b, 8);
+    bsri_skinny_single(p, c.grid, m);
+    return c;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-plan-wgmma: products by tensor loads and wgmma: estimates, choice, parameters           */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* 1: rows of b are contiguous, 2: columns; 0: the copy engine can't have it. */
+static int bsri_few_layout(const bsri_dev_product *p, const bsri_facts *f) {
+    return p->width == 1 && p->b.row_stride == 1 ? 2 : f->dense;
+}
+/* What shares a tile's blocks, in shared memory. */
+typedef struct bsri_few_shape {
+    int32_t share, slots; /* warps, or groups of four; blocks that each has under way */
+    int64_t tiles;
+    double each, full; /* tiles of a multiprocessor; of the places that it has for them */
+} bsri_few_shape;
+/* most: warps or groups that there may be. */
+static bsri_few_shape bsri_few_shape_of(const bsr_context *ctx, const bsri_dev_product *p, int rows, int cols, int most) {
+    const int slot = bsri_few_slot(rows, cols), limit = (cols > 64 ? 4 : 6) / most; /* of groups, by registers */
+    bsri_few_shape s;
+    s.share = most, s.tiles = p->tiles * (p->br / rows) * bsri_ceil_div(p->width, cols), s.each = (double)s.tiles / ctx->sm_count;
+    if (cols >= 64) { /* no more blocks than a group gets, and only two where more tiles are there at once then (3072 x 768 x
+                         4096, .9: 11.8 us, 13.7 with three; where all are there either way three are 1 or 2 % faster) */
+        int places[4] = {0};
+        const int deep = (int)bsri_min(3, bsri_ceil_div(bsri_block_cols(&p->a) * (p->bc / 64), most));
+        for (int i = 1; i <= deep; i++) /* 2048: what a CTA has besides */
+            places[i] = (int)bsri_min(limit, ctx->smem_optin / (most * bsri_max(i * slot, bsri_few_sums(64, cols)) + 2048));
+        s.slots = deep == 3 && s.each > places[3] ? 2 : deep;
+        s.full = s.each / places[s.slots];
+    } else {
+        /* All tiles are there at once, two blocks for each warp. One tile a multiprocessor has eight warps (8192 x 4096 x 8, .9:
+           3.7 us, five 4.1); others want no more than two thirds of a mean row's blocks (14336 x 4096 x 8, .9: five 4.8, four
+           and six 5.0), but four (.95: three 3.9, four 3.5). Strips of 64 rows have four where blocks land before the launch
+           before has ended (14336 x 4096 x 8, .9: 4.1, five 4.3). Where values are many, two tiles are there at once, with more
+           under way each (28672 x 8192, .9, 8 / 32 columns: 14.4 / 16.8 us, 15.4 / 18.5 by four). */
+        const int64_t own = bsri_ceil_div(s.tiles, ctx->sm_count), mean = p->a.nnz * p->bc / (p->tiles * 86) + 1;
+        const int64_t want = p->constant && rows == 64 ? 4 : own == 1 ? 8 : bsri_max(4, mean);
+        const int64_t beside = bsri_min(own, p->a.nnz * p->a_block * 2 > 24 << 20 ? 2 : 4);
+        s.slots = 2, s.share = (int32_t)bsri_max(1, bsri_min(bsri_min(most, want), (220 << 10) / (beside * slot * 2)));
+        s.full = s.each * (double)bsri_min((220 << 10) / bsri_max(2, bsri_min(4, own)), 2 * s.share * slot) / (220 << 10);
+    }
+    return s;
+}
+/* Where nothing but alpha and an input that lies as out does is there, and out takes eights (of groups) or pairs of elements,
+   they are stored at once: 2 where they lie along columns, 1 along rows. */
+static int bsri_few_stored(const bsri_dev_product *p, const bsri_facts *f, int groups) {
+    const int columns = p->out.row_stride == 1;
+    if (groups) return (f->vector || f->adds) && (columns || p->width % 8 == 0) ? 1 + columns : 0;
+    if ((!f->adds && (!bsri_mma_linear(p) || bsri_has_beta(p))) || p->out.dtype != p->a.dtype) return 0;
+    if ((uintptr_t)p->out.data % 4) return 0;
+    if (columns) return p->width == 1 || p->out.col_stride % 2 == 0 ? 2 : 0;
+    return p->out.col_stride == 1 && p->out.row_stride % 2 == 0 && p->width % 2 == 0;
+}
+static void bsri_few_take(bsri_estimate *e, const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int rows,
+                          int cols, int most) {
+    const int groups = cols >= 64, kind = cols > 64    ? BSRI_COSTS_FEW_WGMMA_128
+                                          : groups     ? BSRI_COSTS_FEW_WGMMA_64
+                                          : rows == 32 ? BSRI_COSTS_FEW_32
+                                                       : BSRI_COSTS_FEW_64;
+    const bsri_few_shape s = bsri_few_shape_of(ctx, p, rows, cols, most);
+    bsri_tiling t = bsri_tiling_of(f, rows, cols, 64, s.share);
+    t.along = bsri_few_layout(p, f) == 1, t.longer = 0.0, t.stored = groups ? s.share : 1.0;
+    /* of what ReLU takes: what is stored at once, an input that is waited for; columns of out */
+    if (bsri_mma_plain(p)) t.fused = 0.0;
+    else if (bsri_few_stored(p, f, groups)) t.fused = groups ? 0.25 : 0.12;
+    else t.fused = !f->adds ? 1.0 : cols > 64 ? 3.0 : 1.3;
+    if (groups && p->out.row_stride == 1) t.fused += 0.25;
+    t.fused *= (double)bsri_max(1024, rows * cols) / 1024.0;
+    if (!groups) t.waves = sqrt(1.0 + s.full * s.full);
+    else t.waves = cols > 64 || s.share > 1 ? ceil(s.full) : s.each > 4.0 ? s.each / 4.0 : 1.0; /* six at once are as slow */
+    /* tiles are taken as multiprocessors get free; groups' are many: between the mean and the busiest one's */
+    t.busy = s.each / t.waves, t.beside = (groups ? (s.each + ceil(s.each)) / 2 : s.each) / t.waves;
+    if (cols == 64 && t.beside > 1.0) t.fused *= 0.7 + 0.3 * t.beside; /* they are stored by one multiprocessor */
+    bsri_estimate_take(e, p, f, kind, &t);
+}
+static bsri_estimate bsri_few_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
+                                       const bsr_plan *asked) {
+    const int dt = p->a.dtype, layout = bsri_few_layout(p, f), blocks = (int)bsri_min(p->a.nnz, INT32_MAX);
+    bsri_estimate e = bsri_estimate_below(f, 0);
+    const int most = asked->split || p->a.nnz * p->bc > p->tiles * 32 ? 2 : 1; /* groups: there is something to share */
+    int rows, cols, split;
+    if (ctx->tier < 3 || !ctx->tensor_map) return bsri_estimate_none(BSR_WHY_GPU);
+    if (p->kind != BSRI_LIST_ROWS || p->items != 1 || p->reduce != 1) return bsri_estimate_none(BSR_WHY_LIST_KIND);
+    if (compute != BSR_F32 || p->b.dtype != dt || !bsri_is_half(dt)) return bsri_estimate_none(BSR_WHY_DTYPE);
+    if (p->br != p->bc || (p->br != 64 && p->br != 128)) return bsri_estimate_none(BSR_WHY_BLOCK);
+    if (f->values != 1 || blocks < 1) return bsri_estimate_none(BSR_WHY_VALUES);
+    if (!layout) return bsri_estimate_none(BSR_WHY_DENSE);
+    if (p->alpha_ptr || p->alpha == 0.0) return bsri_estimate_none(BSR_WHY_EPILOGUE);
+    if (bsri_max(p->a.nnz * 2, bsri_max(p->b.rows, p->tiles * p->br)) >= INT32_MAX / 2) return bsri_estimate_none(BSR_WHY_SIZE);
+    /* strips of 64 rows read half as much of b and issue half as often; but there must be enough of them */
+    rows = p->width > 64 || p->tiles * (p->br / 64) * 4 >= ctx->sm_count * 3 ? 64 : 32;
+    cols = p->width <= 8 ? 8 : p->width <= 16 ? 16 : p->width <= 32 || rows == 32 ? 32 : 64;
+    if (p->tiles * (p->br / rows) * bsri_ceil_div(p->width, cols) >= INT32_MAX / 2) return bsri_estimate_none(BSR_WHY_SIZE);
+    if (cols < 64) bsri_few_take(&e, ctx, p, f, rows, cols, 8);
+    for (; cols >= 64 && cols <= (p->width > 64 ? 128 : 64); cols *= 2)
+        for (split = 1; split <= most; split++)
+            if ((!asked->tile_cols || asked->tile_cols == cols) && (!asked->split || asked->split == split))
+                bsri_few_take(&e, ctx, p, f, rows, cols, split);
+    if (!e.tile_rows) return bsri_estimate_none(BSR_WHY_PLAN);
+    /* blocks are there when the kernel before it ends: .5 to 1.1 us less, with more columns .3 to 1.4, where others gain .4 */
+    if (p->constant) e.ns -= p->width <= 64 ? 1100.0 : 300.0;
+    return e;
+}
+static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *,
+                                   const bsri_estimate *e, bsri_dev_few *m) {
+    const int rows = e->tile_rows, cols = e->tile_cols, by_groups = cols >= 64;
+    const bsri_few_shape s = bsri_few_shape_of(ctx, p, rows, cols, e->split);
+    const int64_t bytes = p->a.nnz * p->a_block * 2, index = (int64_t)bsr_dtype_size(p->a.index_dtype);
+    bsri_choice c = bsri_yes(p->a.dtype == BSR_BF16 ? 390 : 410, 3, BSR_WHY_SKINNY);
+    bsri_mma_rows of;
+    memset(m, 0, offsetof(bsri_dev_few, p)), bsri_mma_single(p, &of);
+    m->p = *p, m->ptr = (const char *)of.ptr, m->col = (const char *)of.col, m->values = of.values, m->dt = of.dt;
+    m->columns = bsri_few_layout(p, f) == 2, m->out = (char *)p->out.data;
+    m->out_row = p->out.row_stride, m->out_col = p->out.col_stride;
+    m->width = (int32_t)p->width, m->bc = (int32_t)p->bc, m->half_bits = p->bc == 128, m->constant = p->constant;
+    m->pairs = bsri_few_stored(p, f, by_groups), m->scaled = m->pairs && !bsri_mma_plain(p);
+    m->alpha = (float)p->alpha, m->beta = -0.0f; /* adds nothing, to any number */
+    if (m->pairs && f->adds) {
+        m->input = (const char *)p->input.data, m->beta = (float)p->beta;
+        m->in_line = m->out_row == 1 ? p->input.col_stride : p->input.row_stride;
+    }
+    /* the copy engine takes as long for a row of 16 bytes as for one of 128: rows that stand side by side go together */
+    if (!m->columns && p->width == cols && cols < 64 && p->b.row_stride == cols) m->fold = 6 - bsri_mma_log2(cols);
+    m->twist = m->columns || m->fold || cols > 64 ? 7 : cols / 8 - 1;
+    m->sub_bits = bsri_mma_log2(p->br / rows), m->strips = (int32_t)(p->tiles << m->sub_bits);
+    m->sides = (int32_t)bsri_ceil_div(p->width, cols), m->share = s.share, m->slots = s.slots;
+    if (by_groups) {
+        const int64_t stored = p->a.nnz * (p->bc / 64) / m->share;
+        /* What starts while a launch that fills the GPU runs crowds where that has gone, several tiles of a long row together
+           (512 x 512 x 8192, .5: 9.2 us, late 8.0, four strips beside each other 7.4; 5120 x 13824 x 256, .8: 34, 27). At once
+           where values come from memory, or blocks land, before the wait (14336 x 4096 x 256, .9, new values each time: 13.0,
+           late 15.1), but for long rows where a multiprocessor has more than one tile. Strips beside each other want the
+           same rows of b where many blocks are stored (2048 x 8192 x 2048, .9: 21.8 us, with four 22.4). */
+        m->late = (stored > 8 * p->tiles && s.each > 1) || (bytes < 8 << 20 && !m->constant);
+        if (m->share == 1 && p->a.nnz * 5 >= p->tiles * bsri_block_cols(&p->a)) m->beside = m->strips % 4 ? 0 : 2;
+    }
+    c.kernel += (rows == 64) * 4 + bsri_mma_log2(cols) - 3, c.tile_rows = rows, c.tile_cols = cols;
+    if (by_groups) c.split = m->share;
+    c.stages = m->slots, c.threads = m->share * (by_groups ? 128 : 32), c.early = 1, c.grid = s.tiles;
+    c.shared = (int32_t)bsri_max(m->share * m->slots * bsri_few_slot(rows, cols),
+                                 by_groups ? m->share * bsri_few_sums(rows, cols) : (m->share + !m->pairs) * rows * cols * 4);
+    bsri_spread_evenly(ctx, &c);
+    m->ahead = (uint32_t)bsri_min(bsri_ceil_div(bytes, c.grid * 16) * 16, 1 << 20);
+    /* Whole ones: the rest is not worth a branch. Nothing where blocks land before the launch before has ended (vouched for), nor
+       where it takes longer than that launch (14336 x 4096 x 8, .9 4.9 us, without 5.9; .8 8.3 and 8.7; but 4096 x 14336 x 8, .8
+       10.7 and 8.3, 28672 x 8192 x 8, .9 19.5 and 15.0). */
+    if (!m->constant && bytes <= bsri_min(24 << 20, m->strips * (110ll << 10)) && p->a_block == p->br * p->bc && p->a_rs == p->bc)
+        m->pieces = (uint32_t)bsri_min(c.grid, bytes / m->ahead);
+    m->col_lines = (uint32_t)bsri_min(p->a.nnz * index / 128, 1 << 20);
+    m->ptr_lines = (uint32_t)bsri_min(p->tiles * index / 128, 1 << 20);
+    return bsri_few_maps(ctx, m, rows, cols) ? c : bsri_no(BSR_WHY_DENSE);
+}
+
+static int bsri_wgmma_refuses(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
+                              int64_t units) {
+    const int dt = p->a.dtype, i8 = dt == BSR_I8;
+    if (ctx->tier < 3 || !ctx->tensor_map) return BSR_WHY_GPU;
+    if (ctx->smem_optin < BSRI_WGMMA_SHARED + 3072) return BSR_WHY_SHARED;
+    if (p->kind > BSRI_LIST_TRANSPOSED) return BSR_WHY_LIST_KIND;
+    if ((!bsri_is_half(dt) && !i8) || p->b.dtype != dt || compute != (i8 ? BSR_I32 : BSR_F32)) return BSR_WHY_DTYPE;
+    if (p->br != p->bc || (p->br != 64 && p->br != 128 && (i8 || (p->br != 16 && p->br != 32)))) return BSR_WHY_BLOCK;
+    if (!f->values) return BSR_WHY_VALUES;
+    if (!f->dense) return BSR_WHY_DENSE;
+    if (i8 && (f->values != 1 || f->dense != 2)) return BSR_WHY_ALONG;
+    return bsri_max(bsri_max(p->a.nnz, units), bsri_max(p->b.rows, bsri_max(p->width, p->out.rows))) >= INT32_MAX / 4
+               ? BSR_WHY_SIZE
+               : 0;
+}
+/* Numbers along a row, in pairs that are aligned; halves of the operands' type only. */
+static int bsri_wgmma_pairs(const bsr_dense *d, int64_t width, int dtype) {
+    const int known = d->dtype == BSR_F32 || d->dtype == dtype;
+    return known && d->cols == width && d->col_stride == 1 && width % 2 == 0 && bsri_dense_aligned(d, 2);
+}
+static int bsri_wgmma_takes(const bsr_dense *d) { return d->dtype == BSR_F32 || d->dtype == BSR_F16 || d->dtype == BSR_BF16; }
+/* Rows of f32 in aligned pairs. */
+static int bsri_wgmma_direct(const bsr_dense *d) {
+    return d->dtype == BSR_F32 && d->col_stride == 1 && d->cols % 2 == 0 && d->row_stride % 2 == 0 && bsri_dense_aligned(d, 2);
+}
+static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector, int direct, int32_t *terms) {
+    const bsr_dense *in = &p->input, *right = &p->right, *bias = &p->bias;
+    const int beta = bsri_has_beta(p), rise = bias->data && bias->cols == 1;
+    const int type = p->a.dtype != BSR_I8 ? p->a.dtype : p->out.dtype == BSR_F16 ? BSR_F16 : BSR_BF16; /* of the code that runs */
+    int others;
+    *terms = p->activation * BSRI_TERM_ACTIVATION;
+    if (!vector && !direct) return BSRI_WGMMA_ANY;
+    if (vector && bsri_mma_vector(p)) return !p->alpha_ptr && p->alpha == 1.0 ? BSRI_WGMMA_BARE : BSRI_WGMMA_PLAIN;
+    if (p->out.dtype == BSR_I32) return BSRI_WGMMA_ANY;
+    if (p->activation >= BSR_USER_FUNCTION_BASE) return BSRI_WGMMA_ANY;
+    if (beta && (p->beta_ptr || in->dtype != p->out.dtype || in->rows != p->out.rows || in->cols != p->out.cols ||
+                 (direct ? !bsri_wgmma_direct(in) : bsri_mma_layout(in) != vector)))
+        return BSRI_WGMMA_ANY; /* behind a pointer beta may be 0: then input must not be read */
+    if ((p->left.data && !bsri_wgmma_takes(&p->left)) || (rise && !bsri_wgmma_takes(bias))) return BSRI_WGMMA_ANY;
+    if (right->data && !bsri_wgmma_pairs(right, p->width, type)) return BSRI_WGMMA_ANY;
+    if (bias->data && !rise && (bias->rows > 1 || !bsri_wgmma_pairs(bias, p->width, type))) return BSRI_WGMMA_ANY;
+    *terms |= (p->left.data ? BSRI_TERM_LEFT : 0) | (beta ? BSRI_TERM_INPUT : 0) | (rise ? BSRI_TERM_RISE : 0);
+    if (right->data) *terms |= BSRI_TERM_RIGHT | (right->dtype == BSR_F32 ? BSRI_TERM_RIGHT_F32 : 0);
+    if (bias->data && !rise) *terms |= BSRI_TERM_BIAS | (bias->dtype == BSR_F32 ? BSRI_TERM_BIAS_F32 : 0);
+    if (!vector || p->a.dtype == BSR_I8) return BSRI_WGMMA_LINES;
+    if (*terms == BSRI_TERM_INPUT && p->br != 16) return BSRI_WGMMA_INPUT;
+    if (p->br < 64) return BSRI_WGMMA_LINES;
+    others = *terms % BSRI_TERM_ACTIVATION & ~(BSRI_TERM_BIAS | BSRI_TERM_BIAS_F32);
+    return others ? BSRI_WGMMA_LINES : p->activation > BSR_ACT_RELU ? BSRI_WGMMA_SMOOTH : BSRI_WGMMA_BIAS;
+}
+/* Tiles beside each other that a team of CTAs takes: fewer teams are dealt to sooner. Two, not four, where blocks of 64 are in
+   few rows and the dense operand is thrice what the L2 holds: less of it is under way at a time, and more teams share what is
+   left at the end (768 x 3072 x 50432, .9 / .95, 88.6 / 63.2 -> 85.0 / 57.7 us, 1600 x 6400 x 20000, .9, 124 -> 111; blocks of
+   128 4 % longer, 2048 x 4096 x 16384, .95, 134 MB, 54 -> 57). */
+static int32_t bsri_wgmma_span(const bsri_dev_product *p, int64_t groups, int64_t tiles) {
+    const int halved = p->br == 64 && p->a.dtype != BSR_I8 && groups <= 16 && bsri_dense_bytes(p) > 150e6;
+    if (tiles % 4 == 0 || tiles > 32) return halved ? 2 : 4;
+    return tiles % 3 == 0 ? 3 : tiles % 5 == 0 ? 5 : tiles % 2 == 0 ? 2 : tiles % 7 == 0 ? 7 : 1;
+}
+static void bsri_wgmma_take(bsri_estimate *e, const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f,
+                            int64_t groups, int cols) {
+    const int64_t tiles = bsri_ceil_div(p->width, cols), span = bsri_wgmma_span(p, groups, tiles);
+    const int64_t units = p->items * groups * bsri_ceil_div(tiles, span), teams = bsri_max(1, ctx->sm_count / span);
+    const int i8 = p->a.dtype == BSR_I8, kind = i8 ? BSRI_COSTS_WIDE_I8_64 - 6 : BSRI_COSTS_NARROW_16 - 4;
+    bsri_tiling t = bsri_tiling_of(f, 128, cols, (int)bsri_min(p->br, i8 ? 128 : 64), 0);
+    /* A tile starts while the one before ends, and what is not there doesn't slow the others down. Narrow ones' slices come one
+       after another all the same (180 times of blocks of 32 are fitted to 4.4 %, by one exponent for all to 5.8: 4096^3, .95,
+       with a schedule was overestimated by 12 %, 512 x 512 x 8192, .5, underestimated by 6). */
+    if (units > teams) t.waves = 0.7 * (double)bsri_ceil_div(units, teams) + 0.3 * (double)units / (double)teams;
+    if (p->br < 64) t.apart = pow(t.waves, -0.25);
+    else t.waves = pow(t.waves, 0.87);
+    t.busy = (double)(units * span) / ctx->sm_count / t.waves;
+    if (p->br >= 64) t.fetched = (double)bsri_min(cols, p->width);
+    if (p->br >= 64 || t.along) t.far = 0.5;
+    /* in pieces of 64 bytes (768 x 6144 x 12288, .9, blocks of 32: 97 us, 78 by tiles of 32 x 64); values are waited for (11008 x
+       14336 x 128, .5: 227 and 120) */
+    if (p->br < 64) t.memory = 4.0 * f->spilt + t.along * f->read;
+    if (f->adds) t.fused = p->br == 32 ? 1.2 : bsri_mma_layout(&p->out) == 1 ? 1.7 : 3.0; /* of what ReLU takes */
+    t.fused *= cols / 256.0;
+    /* A schedule saves 4 to 8 % in the mean, at most 28 (blocks of 16 / 32 / 64 / 128: 7, 6, 6, 4; mma.sync by 16 6; short
+       products and few columns nothing): rows are paired, and long ones come first, which narrow tiles gain nothing by. */
+    t.paired = f->ordered ? 0.33 : 0.0;
+    if (f->ordered && units > teams && p->br >= 64) t.longer = t.tail = 0.6;
+    bsri_estimate_take(e, p, f, kind + bsri_mma_log2(p->br), &t);
+}
+static bsri_estimate bsri_wgmma_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
+                                         const bsr_plan *asked) {
+    const int64_t groups = bsri_ceil_div(p->tiles * p->br, 128); /* a schedule by eights may round up to four times as many */
+    const int why = bsri_wgmma_refuses(ctx, p, f, compute, p->items * groups * bsri_ceil_div(p->width, 128));
+    const int one = p->br < 64 || p->a.dtype == BSR_I8; /* tile, of 256 columns */
+    bsri_estimate e = bsri_estimate_below(f, why);
+    e.tile_rows = 128, e.tile_cols = 256;
+    if (why) return e;
+    if (one || asked->tile_cols != 128) bsri_wgmma_take(&e, ctx, p, f, groups, 256);
+    if (!one && asked->tile_cols != 256) bsri_wgmma_take(&e, ctx, p, f, groups, 128);
+    return e;
+}
+/* Of blocks, how many are stored. */
+static double bsri_wgmma_present(const bsri_dev_wgmma *m) {
+    const double blocks = m->lines * (double)(m->p.a.flags & BSR_MATRIX_RAGGED ? m->patterns : 1) / m->share;
+    return blocks > 0 ? (double)m->p.a.nnz / blocks : 0;
+}
+/* So many rounds of short tiles are dealt as are known in time; uneven: one may be far longer than others. A unit takes 210 to
+   230 clocks where little else runs, some 360 beside tiles (calculated), and tiles waited for it: with up to four rounds always
+   8192 x 2048 x 4096, .95, blocks of 64 36.8 us, now 32.0, 2048 x 512 x 8192, .9, by columns 22.9 and 15.6, 6144 x 1536 x 4096,
+   .9, of 128 30.6 and 26.3. If none is in time, none where tiles are alike, else one (4096 x 1024 x 4096, .9, all in an eighth
+   of the rows: 19.3 us, with none 21.9). Of many rounds more are dealt: with two of 15 such rows take 14 % longer. Four where
+   teams are more than 64, of one or two CTAs (1600 x 6400 x 20000, .9, bound by memory: 114 us, with two rounds 121), and for
+   i8, of which nothing was measured. */
+static void bsri_wgmma_hurry(bsri_dev_wgmma *m, double rounds, double tile, int uneven) {
+    const int64_t in_time = (int64_t)((rounds - 2.5) * tile / (360.0 * m->teams));
+    m->tail = (int32_t)bsri_min(4, (int64_t)(rounds * tile / (250.0 * m->teams)));
+    if (m->teams > 64 || m->p.a.dtype == BSR_I8) return;
+    m->tail = (int32_t)bsri_max(uneven, bsri_min(m->tail, bsri_min(rounds < 12 ? 2 : 4, in_time)));
+    m->windows = m->schedule != NULL; /* 8192 x 2048 x 2048, .95, blocks of 64: 20.2 -> 18.4 us, by columns 20.5 -> 18.5 */
+}
+/* How units are dealt, as if columns were random. One is tall where, started with the last slab, it would still run when all else
+   is done: what a team has of a slab, half as much again, or a twentieth of what it has altogether. */
+static void bsri_wgmma_balance(bsri_dev_wgmma *m, int64_t groups) {
+    const double inner = 1.0 / m->share, some = 0.05 * m->slabs * m->items, present = bsri_wgmma_present(m);
+    const int64_t clocks = m->tile_cols * bsri_min(64, m->p.br) / 16; /* of a stage */
+    const double units = (double)m->items * m->slabs * (double)groups;
+    double mean, tall, tile, longest; /* tile: its clocks */
+    /* By time stamps: a tile of nothing takes 2.1 us (narrow ones 2.5), a stage of 64 products .54 (128 rows: .63). Of narrow
+       ones full rows take longer than their columns do (16 at .8: 256 columns with 2,000 blocks 82 us, 190 with 370 26). */
+    m->turn = m->p.br < 64 ? 8 + 384 / (int32_t)m->p.br : 4;
+    m->each = m->p.br == 16 ? 0.35f : m->p.br == 32 ? 0.5f : 0;
+    mean = inner * (1 - bsri_none_of(present, m->group)) * m->parts + inner * present * m->group * m->each + m->turn;
+    tile = mean * (double)clocks, longest = inner * m->parts + m->turn;
+    tall = (some > 1.5 ? some : 1.5) * (double)groups * mean / m->teams;
+    m->tall = tall < 1e9 ? (int32_t)tall : 1000000000;
+    m->late = (int32_t)bsri_max(1, 1024 / clocks), m->mean = (int32_t)mean;
+    /* Lengths of more than 32 groups are read while it deals, which is too late for second tiles where tiles are short: two
+       rounds are not dealt there (8192 x 2048 x 2048, .95, blocks of 32: they waited up to 17,000 clocks; 34 -> 31 us). */
+    m->tail = BSRI_WGMMA_ALL;
+    if (tile < 420.0 * m->teams) bsri_wgmma_hurry(m, units / m->teams, tile, longest > 2.55 * mean);
+    else if (groups > 32 && tile < 1000.0 * m->teams) m->tail = (int32_t)bsri_max(1, (int64_t)units / m->teams - 2);
+}
+/* Where few blocks are stored (measured: a gain at a density of .05, none at .2), but of most block columns, and the dense
+   operand and out fill most of an L2 of 50 MB. No more than 16 MB (8 at 4096^3): what comes too early is gone again. */
+static void bsri_wgmma_look_ahead(bsri_dev_wgmma *m) {
+    const bsri_dev_product *p = &m->p;
+    const int64_t size = (int64_t)bsr_dtype_size(p->b.dtype), cols = bsri_min((int64_t)m->span * m->tile_cols, p->width);
+    const double inner = 1.0 / m->share;
+    m->b_line = size * (m->b_rows ? p->b.row_stride : p->b.col_stride);
+    if (!m->single || m->silent || bsri_dense_bytes(p) < 16 << 20) return;
+    if ((double)p->a.nnz < inner || 10.0 * (double)p->a.nnz > 1.05 * inner * m->lines) return;
+    m->ahead_lines = (int32_t)(m->b_rows ? p->b.rows : cols);
+    m->ahead_bytes = (int32_t)(size * (m->b_rows ? cols : p->b.rows) / 16 * 16);
+    if (m->ahead_bytes && (int64_t)m->ahead_lines * m->ahead_bytes > 16 << 20) {
+        if (m->b_rows) m->ahead_lines = (16 << 20) / m->ahead_bytes;
+        else m->ahead_bytes = (16 << 20) / m->ahead_lines / 16 * 16;
+    }
+    if (!m->ahead_bytes) m->ahead_lines = 0;
+}
+/* Blocks of 16 and 32, dense operand along the products: lines of 64 bytes, or of 128 where hardly any of those would be needed
+   for one half only (4096^3, blocks of 16, .8: 155 -> 148 us, .9: 120 -> 126). */
+static void bsri_wgmma_lines(bsri_dev_wgmma *m) {
+    const double present = bsri_wgmma_present(m);
+    const int32_t pair = 32 / (int32_t)m->p.br; /* columns of blocks in 64 bytes */
+    const double absent = bsri_none_of(present, pair * m->group);
+    const int wide = 1 - absent * absent < 1.07 * (1 - absent);
+    m->join = wide ? 2 * pair : pair, m->second = wide ? 4 : 1024;
+    m->first = m->join == 4 ? 0x11111111 : m->join == 2 ? 0x55555555 : ~0u;
+    m->high = (uint32_t)(bsri_wgmma_kind(wide ? 128 : 64, 0) >> 32);
+}
+/* Slots of an instance's ring: the same in both types of 2 bytes. */
+static int32_t bsri_wgmma_stages_of(int64_t block, int cols, int i8) {
+    if (block == 16) return bsri_wgmma_narrow<bsri_mma_bf16, 16, 1>::STAGES;
+    if (block == 32) return bsri_wgmma_narrow<bsri_mma_bf16, 32, 1>::STAGES;
+    if (cols == 128) return bsri_wgmma_wide<bsri_mma_bf16, 128>::STAGES;
+    return i8 && block == 64 ? bsri_wgmma_wide<bsri_mma_i8, 256, 64>::STAGES : bsri_wgmma_wide<bsri_mma_bf16, 256>::STAGES;
+}
+/* Which instance runs a product in this tier. */
+static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *,
+                                     const bsri_estimate *e, bsri_dev_wgmma *m) {
+    const int64_t groups = bsri_ceil_div(p->tiles * p->br, 128);
+    bsri_choice c = bsri_yes(0, 3, p->br == 128 ? BSR_WHY_ONE_ROW : BSR_WHY_GROUP);
+    const int i8 = p->a.dtype == BSR_I8;
+    int64_t tiles;
+    c.tile_rows = e->tile_rows, c.tile_cols = e->tile_cols;
+    memset(m, 0, offsetof(bsri_dev_wgmma, p));
+    m->p = *p, m->single = bsri_mma_single(p, &m->rows), m->trans = p->trans;
+    m->items = (int32_t)p->items, m->lines = (int32_t)p->tiles;
+    m->silent = !p->alpha_ptr && p->alpha == 0.0;
+    /* Written once, more than the L2 holds and than the dense operand: it leaves first (16384 x 1024 x 4096, .9, blocks of 128,
+       54.2 -> 52.0 us, 3072 x 768 x 50432, .8, of 64, 129.9 -> 127.1). Smaller ones stay for who reads them next. */
+    m->leaves = p->out.rows >= p->b.rows &&
+                (double)p->items * (double)p->out.rows * (double)p->width * (double)bsr_dtype_size(p->out.dtype) > 50e6;
+    m->group = (int32_t)bsri_max(1, c.tile_rows / p->br), m->group_bits = bsri_mma_log2(m->group), m->tile_cols = c.tile_cols;
+    m->parts = (int32_t)bsri_max(1, p->br * (int64_t)bsr_dtype_size(p->a.dtype) / 128);
+    m->block_bits = bsri_mma_log2(p->br);
+    m->either = (int32_t)bsri_min(bsri_block_rows(&p->a), bsri_block_cols(&p->a));
+    if (!bsri_tensor_batch_of(p->a.batch_dims, p->a.batch, p->a.values_batch_stride, &m->a_batch)) return bsri_no(BSR_WHY_VALUES);
+    if (!bsri_tensor_batch_of(p->b.batch_dims, p->b.batch, p->b.batch_stride, &m->b_batch)) return bsri_no(BSR_WHY_DENSE);
+    m->vector = i8 ? p->out.dtype == BSR_I32 || p->out.dtype == BSR_BF16 || p->out.dtype == BSR_F16 : p->out.dtype == p->b.dtype;
+    if (m->vector) m->vector = f->vector ? f->vector : bsri_mma_layout(&p->out);
+    /* it stores 16 bytes at a time: what lies between rows is not ours */
+    if (m->vector == 1 && p->width * (int64_t)bsr_dtype_size(p->out.dtype) % 16) m->vector = 0;
+    if (!bsri_tensor_batch_of(p->out.batch_dims, p->out.batch, p->out.batch_stride, &m->o_batch)) m->vector = 0;
+    m->patterns = bsri_pattern_count(&p->a);
+    m->schedule = p->reduce == 1 || m->patterns == 1 ? p->a.schedule : NULL; /* a tile's rows are the same in all that it sums */
+    m->share = 1.0f / (float)bsri_max(1, p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a));
+    m->whole = f->dense == 1 && p->width % 64 == 0;
+    /* no box beyond the last column: 14336 x 4096 x 64 took longer than 14336 x 4096 x 128 */
+    m->dense = p->br < 64 ? c.tile_cols : (int32_t)bsri_min(c.tile_cols, p->width);
+    m->b_rows = f->dense == 1, m->a_trans = f->values == 2, m->listed = m->a_trans || p->kind != BSRI_LIST_ROWS;
+    m->a_line = 2 * (m->a_trans ? p->a_cs : p->a_rs);
+    if (p->br < 64 && (2 * p->a_block > UINT32_MAX || 16 * m->a_line > UINT32_MAX)) return bsri_no(BSR_WHY_VALUES);
+    m->a_step = (uint32_t)(2 * p->a_block), m->a_half = (uint32_t)((p->br == 16 ? 4 : m->a_trans ? 16 : 8) * m->a_line);
+    c.kernel = i8 ? 380 + (p->br == 128)
+                  : (p->a.dtype == BSR_F16 ? 310 : 300) + (p->br < 64 ? 20 + (p->br == 16) * 2 + !m->b_rows : c.tile_cols == 128);
+    c.stages = bsri_wgmma_stages_of(p->br, c.tile_cols, i8), c.threads = 384;
+    c.shared = p->br < 64 ? BSRI_WGMMA_NARROW_SHARED : BSRI_WGMMA_SHARED;
+    tiles = m->tiles = (int32_t)bsri_ceil_div(p->width, c.tile_cols);
+    m->span = bsri_wgmma_span(p, groups, tiles);
+    m->slabs = (int32_t)((tiles + m->span - 1) / m->span), m->inverse = (65536 + m->span - 1) / m->span;
+    m->teams = (int32_t)bsri_min(bsri_min(ctx->sm_count, 32 * BSRI_WGMMA_TEAMS) / m->span, p->items * m->slabs * groups);
+    if (m->teams < 1) m->teams = 1;
+    c.grid = m->grid = m->teams * m->span, c.early = 1;
+    bsri_wgmma_balance(m, groups);
+    /* 4096^3, .95, blocks of 128 / 64 / 32 / 16, no schedule: 24.4 / 27.5 / 42.3 / 62.5 -> 23.8 / 26.7 / 41.2 / 61.8 us; with
+       one, .8: 46.6 / 56.5 / 87.7 / 128.5 -> 45.8 / 56.4 / 86.5 / 126.8, not where tiles are short (128, .95: 23.4 -> 24.4). */
+    m->constant = p->constant && !p->alpha_ptr && (!p->a.schedule || m->tail == BSRI_WGMMA_ALL);
+    if (p->br < 64 && !m->b_rows) bsri_wgmma_lines(m);
+    if (m->grid + BSRI_WGMMA_LATE <= ctx->sm_count) m->late = 0; /* the next kernel finds room at once */
+    /* They take the same blocks, for tiles beside each other: 1 to 3 % less (8192^3, .8, blocks of 64: 402 -> 390 us). Clusters
+       start a little later: not where tiles have little to do (4096^3, .95, blocks of 64: 26.8 -> 27.2). */
+    c.pairs = m->span % 2 == 0 && m->mean >= 12 && c.grid <= ctx->sm_count;
+    bsri_wgmma_look_ahead(m);
+    if (!bsri_wgmma_maps(ctx, m)) return bsri_no(BSR_WHY_DENSE);
+    m->direct = !m->vector && bsri_wgmma_direct(&p->out);
+    m->fused = bsri_wgmma_epilogue(p, m->vector, m->direct, &m->terms);
+    if (p->br < 64 && m->fused == BSRI_WGMMA_ANY) return bsri_no(BSR_WHY_EPILOGUE); /* beside the fetching of blocks */
+    return c;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-plan-sampled: sampled products: estimates, choice, parameters                           */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Takes everything. */
+static bsri_choice bsri_simt_choose_sampled(const bsr_context *, const bsri_dev_sampled *p, int compute, const bsr_plan *asked,
+                                            bsri_dev_sampled *m) {
+    const int small = asked->tile_rows ? asked->tile_rows == 16 : p->out.block_rows <= 16 && p->out.block_cols <= 16;
+    bsri_choice c = bsri_yes(bsri_simt_first(compute) + (small ? 3 : 4), 1, BSR_WHY_ANY);
+    c.tile_rows = c.tile_cols = small ? 16 : 64, c.threads = 256;
+    *m = *p, m->subs = bsri_ceil_div(p->out.block_rows, c.tile_rows), m->panels = bsri_ceil_div(p->out.block_cols, c.tile_cols);
+    c.grid = p->items * p->out.nnz * m->subs * m->panels;
+    return c;
+}
+
+/* The same for sampled products. */
+typedef struct bsri_sampled_facts {
+    int block, left, right; /* square blocks' size, 0: others; bsri_mma_layout() of mat1, mat2 */
+    double density;
+} bsri_sampled_facts;
+
+static bsri_sampled_facts bsri_sampled_facts_of(const bsri_dev_sampled *p) {
+    const int64_t b = p->out.block_rows;
+    bsri_sampled_facts f;
+    f.block = p->out.block_cols == b && (b == 16 || b == 32 || b == 64 || b == 128) ? (int)b : 0;
+    f.left = bsri_mma_layout(&p->mat1), f.right = bsri_mma_layout(&p->mat2), f.density = bsri_density(&p->out);
+    return f;
+}
+
+/* What both tiers refuse, or 0. */
+static int bsri_sampled_refuses(const bsr_context *ctx, const bsri_dev_sampled *p, const bsri_sampled_facts *f, int compute,
+                                int tier) {
+    const int dt = p->mat1.dtype;
+    if (ctx->tier < tier) return BSR_WHY_GPU;
+    if (compute != BSR_F32 || !bsri_is_half(dt) || p->mat2.dtype != dt) return BSR_WHY_DTYPE;
+    if (!f->block) return BSR_WHY_BLOCK;
+    return f->left && f->right ? 0 : BSR_WHY_DENSE;
+}
+
+/* Eight neighbours of a block's row are stored together, in the operands' type. */
+static int bsri_sampled_vector(const bsri_dev_sampled *p) {
+    const bsr_matrix *out = &p->out;
+    const int64_t *o = p->o_strides;
+    return out->dtype == p->mat1.dtype && o[2] == 1 && o[1] % 8 == 0 && o[0] % 8 == 0 &&
+           bsri_aligned(out->values, out->dtype, out->batch_dims, out->batch, out->values_batch_stride, 8);
+}
+
+/* So many tiles one after another and beside each other, each of so many sums and slices, which are of both operands here; no
+   epilogue is fused, but lists are made. */
+static void bsri_estimate_sampled(bsri_estimate *e, int kind, double waves, double beside, double rows, double cols,
+                                  double steps, int across, double lists) {
+    bsri_traits *x = &e->traits;
+    x->waves = waves, x->tile = rows * cols / 32768, x->fused = lists, x->along = across;
+    x->slices = waves * beside * steps, x->piece = (rows + cols) / 128, x->own = waves * steps, x->area = rows * cols / 16384;
+    x->busy = 1.0;
+    e->kind = kind, e->ns = bsri_traits_ns(&bsri_costs_of[kind], x);
+}
+
+/* Warps below and beside each other, each with 32 (of blocks of 16 with 16) rows and 64 columns. */
+typedef struct bsri_mma_sampled_shape {
+    int m_warps, n_warps, rows, blocks; /* rows of a tile, its blocks */
+} bsri_mma_sampled_shape;
+
+static bsri_mma_sampled_shape bsri_mma_sampled_shape_of(int b) {
+    bsri_mma_sampled_shape s;
+    s.m_warps = b == 128 ? 4 : b == 64 ? 2 : 1, s.n_warps = b == 128 ? 2 : 4;
+    s.rows = s.m_warps * (b == 16 ? 16 : 32), s.blocks = s.n_warps * 64 / b;
+    return s;
+}
+
+static bsri_estimate bsri_mma_estimate_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, const bsri_sampled_facts *f,
+                                               int compute, const bsr_plan *) {
+    const bsri_mma_sampled_shape s = bsri_mma_sampled_shape_of(f->block ? f->block : 16);
+    const double room = f->block < 64 ? 4.0 : 2.0, rows = (double)bsri_block_rows(&p->out);
+    bsri_estimate e = bsri_estimate_none(bsri_sampled_refuses(ctx, p, f, compute, 2));
+    double each;
+    if (!e.why && f->block == 16 && f->left != 1) e.why = BSR_WHY_DENSE;
+    if (!e.why && p->mat1.cols % 32) e.why = BSR_WHY_INNER;
+    if (e.why) return e;
+    each = (double)p->items * (bsri_mean_blocks(&p->out) / s.blocks + rows) / ctx->sm_count, e.split = 1;
+    bsri_estimate_sampled(&e, BSRI_COSTS_SAMPLED_MMA_16 + bsri_mma_log2(bsri_min(f->block, 64)) - 4,
+                          each > room ? each / room : 1.0, each > room ? room : each, s.rows, s.n_warps * 64,
+                          (double)p->reduce * (double)(p->mat1.cols / 32), (f->left == 2) + (f->right == 1), 0.0);
+    return e;
+}
+
+static bsri_choice bsri_mma_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, const bsri_sampled_facts *f,
+                                           const bsr_plan *, const bsri_estimate *, bsri_dev_mma_sampled *m) {
+    const int dt = p->mat1.dtype, b = f->block, left = f->left, right = f->right, wide = b >= 64;
+    const bsri_mma_sampled_shape s = bsri_mma_sampled_shape_of(b);
+    bsri_choice c = bsri_yes((dt == BSR_F16 ? 240 : 230) + (b == 16), 2, BSR_WHY_NEIGHBOURS);
+    memset(m, 0, sizeof *m);
+    m->p = *p, m->m_warps = s.m_warps, m->n_warps = s.n_warps, m->blocks = s.blocks;
+    m->stages = wide ? 5 : 3, m->stage_bytes = (s.rows + s.n_warps * 64) * 64,
+    m->steps = (int)(p->mat1.cols / 32);
+    m->b_rows = right == 1, m->a_trans = left == 2, m->a_line = 2 * (left == 1 ? p->mat1.row_stride : p->mat1.col_stride);
+    m->b_line = 2 * (right == 1 ? p->mat2.row_stride : p->mat2.col_stride);
+    m->a_step = left == 1 ? 64 : 32 * m->a_line, m->b_step = right == 1 ? 32 * m->b_line : 64;
+    m->vector = bsri_sampled_vector(p);
+    m->tiles = p->out.nnz / m->blocks + bsri_block_rows(&p->out);
+    c.tile_rows = b, c.tile_cols = m->n_warps * 64, c.stages = m->stages, c.threads = 32 * m->m_warps * m->n_warps,
+    c.shared = (int)bsri_max(m->stages * m->stage_bytes, c.threads / 32 * BSRI_MMA_PASS * 4);
+    c.grid = p->items * m->tiles;
+    return c.shared > ctx->smem_optin - 4096 ? bsri_no(BSR_WHY_SHARED) : c;
+}
+
+/* 128 x 256 or 64 x 512? What takes less time for a stored block, were the pattern random. Wide entries are 64 columns each;
+   narrow ones are single blocks: less is fetched for nothing, but in shorter lines (from L2 on an H200: 9.2 TB/s in lines of 64
+   bytes, 5.1 in lines of 32), and wide tiles are slowed by power, not by L2: the factors. */
+static int bsri_wgmma_sampled_wide(int b, double density) {
+    const double narrow = (1.0 - bsri_none_of(density, 64 / b)) * (1.0 + 64 / 512.0) * (b == 32 ? 1.05 : 1.6);
+    const double wide = (1.0 - bsri_none_of(density, 128 / b * (64 / b))) * (1.0 + 128 / 256.0) / 2;
+    return b >= 64 ? b == 128 : wide < narrow;
+}
+/* How items are cut into tiles, and what these count; names as in bsri_dev_wgmma_sampled. */
+typedef struct bsri_wgmma_sampled_shape {
+    int wide, group, shift, entries, groups, slope, panel, toll;
+    int64_t area;
+} bsri_wgmma_sampled_shape;
+/* What a group counts: as many entries as n blocks in random places are expected to fill, (1 - (1 - present)^together) of all,
+   as a straight line through the mean; and a toll of so many, for rows of mat1 that are fetched and tiles that are ended. */
+static void bsri_wgmma_sampled_work(bsri_wgmma_sampled_shape *s, const bsr_matrix *out, int b) {
+    const int together = s->group << s->shift; /* blocks of an entry */
+    const double all = (double)bsri_ceil_div(bsri_block_cols(out), 1 << s->shift);
+    const double present = (double)out->nnz / ((double)s->groups * together * all), toll = s->wide ? 0.5 : b == 64 ? 0.8 : 1.5;
+    const double absent = bsri_none_of(present, together - 1), rest = 1.0 - absent * (1.0 - present + together * present);
+    const double panel = BSRI_WSAMPLED_UNIT * all * rest;
+    s->slope = (int)(BSRI_WSAMPLED_UNIT * absent + 0.5), s->toll = (int)(BSRI_WSAMPLED_UNIT * toll);
+    s->panel = s->toll + (int)(panel > 1e9 ? 1e9 : panel > 0.0 ? panel : 0.0);
+    if (together > 1 && !s->slope) s->panel = (int)bsri_max(s->panel, s->toll + 1);
+}
+static bsri_wgmma_sampled_shape bsri_wgmma_sampled_shape_of(const bsri_dev_sampled *p, const bsri_sampled_facts *f) {
+    const int b = f->block;
+    bsri_wgmma_sampled_shape s;
+    s.wide = bsri_wgmma_sampled_wide(b, f->density), s.group = b < 128 ? (s.wide ? 128 : 64) / b : 1;
+    s.shift = s.wide && b < 64 ? bsri_mma_log2(64 / b) : 0, s.entries = (s.wide ? 256 : 512) / b >> s.shift;
+    s.groups = (int)bsri_ceil_div(bsri_block_rows(&p->out), s.group);
+    bsri_wgmma_sampled_work(&s, &p->out, b);
+    s.area = p->out.nnz * s.slope + (int64_t)s.groups * s.panel;
+    return s;
+}
+static bsri_estimate bsri_wgmma_estimate_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, const bsri_sampled_facts *f,
+                                                 int compute, const bsr_plan *) {
+    const int64_t steps = bsri_ceil_div(p->mat1.cols, BSRI_WSAMPLED_DEPTH), rows = bsri_block_rows(&p->out);
+    bsri_estimate e = bsri_estimate_none(bsri_sampled_refuses(ctx, p, f, compute, 3));
+    bsri_wgmma_sampled_shape s;
+    double tiles, cols; /* of a CTA, of a tile */
+    if (!e.why && ((p->out.flags & BSR_MATRIX_RAGGED) || p->out.nnz > INT32_MAX / 4 || rows > INT32_MAX / 8 ||
+                   p->reduce > INT32_MAX / bsri_max(1, steps)))
+        e.why = BSR_WHY_SIZE;
+    if (e.why) return e;
+    s = bsri_wgmma_sampled_shape_of(p, f), e.split = 1;
+    tiles = (double)(s.area * p->items) / BSRI_WSAMPLED_UNIT / ctx->sm_count / s.entries;
+    cols = s.entries * (double)(f->block << s.shift);
+    if (tiles < 1.0) cols = tiles * cols > f->block ? tiles * cols : f->block;
+    bsri_estimate_sampled(&e, BSRI_COSTS_SAMPLED_WGMMA_16 + bsri_mma_log2(bsri_min(f->block, 64)) - 4,
+                          tiles > 1.0 ? tiles : 1.0, 1.0, s.group * (double)f->block, cols, (double)p->reduce * (double)steps,
+                          (f->left == 2) + (f->right == 1), (double)bsri_block_cols(&p->out) / 100.0);
+    return e;
+}
+static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, const bsri_sampled_facts *f,
+                                             const bsr_plan *, const bsri_estimate *, bsri_dev_wgmma_sampled *m) {
+    const int dt = p->mat1.dtype, b = f->block;
+    const bsri_wgmma_sampled_shape s = bsri_wgmma_sampled_shape_of(p, f);
+    bsri_choice c = bsri_yes(dt == BSR_F16 ? 360 : 350, 3, b < 64 ? BSR_WHY_GROUP : BSR_WHY_NEIGHBOURS);
+    memset(m, 0, offsetof(bsri_dev_wgmma_sampled, p));
+    m->p = *p, m->bits = bsri_mma_log2(b), m->rows = (int)bsri_block_rows(&p->out), m->blocks = (int)p->out.nnz;
+    m->wide = s.wide, m->group = s.group, m->shift = s.shift, m->entries = s.entries, m->groups = s.groups, m->slope = s.slope;
+    m->panel = s.panel, m->toll = s.toll, m->area = s.area, m->total = s.area * p->items;
+    m->steps = (int)bsri_ceil_div(p->mat1.cols, BSRI_WSAMPLED_DEPTH);
+    m->crow = p->out.crow_indices, m->col = p->out.col_indices, m->dt = p->out.index_dtype;
+    m->a_across = f->left == 2, m->b_across = f->right == 1, m->batched = p->whole.count > 1;
+    m->whole = m->entries == 2 && !m->batched && m->rows <= BSRI_WSAMPLED_ROWS;
+    m->parts = (int)bsri_ceil_div(bsri_ceil_div(bsri_block_cols(&p->out), 1 << m->shift), BSRI_UNION);
+    m->reduce = p->alpha != 0.0 ? (int)p->reduce : 0;
+    m->plain = !p->has_input && bsri_sampled_vector(p);
+    if (!bsri_wgmma_sampled_maps(ctx, p, m, b << m->shift)) return bsri_no(BSR_WHY_DENSE);
+    c.tile_rows = m->group * b, c.tile_cols = m->wide ? 256 : 512, c.threads = 384, c.shared = BSRI_WSAMPLED_RING;
+    c.stages = BSRI_WSAMPLED_RING / ((c.tile_rows + c.tile_cols) * BSRI_WSAMPLED_DEPTH * 2);
+    c.grid = bsri_min(ctx->sm_count, 2 * p->items * p->out.nnz); /* where blocks are few, tolls must not make one CTA take two */
+    m->grid = (int)c.grid, m->each = m->total / bsri_max(1, c.grid), c.early = 1;
+    c.pairs = 1; /* those of a row share mat1's: 8192 x 4096 x 8192, .8, blocks of 128, 224 -> 218 us, smaller ones 0 to 1 % */
+    return c.shared + 10 * 1024 > ctx->smem_optin ? bsri_no(BSR_WHY_SHARED) : c;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-plan-rows: softmax and attention: choice, parameters                                    */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* fast: values are packed in whole pieces. */
+static bsri_choice bsri_simt_choose_softmax(const bsr_context *ctx, const bsri_dev_softmax *p, int compute, int fast) {
+    const int type = p->x.dtype == BSR_F16 ? 0 : p->x.dtype == BSR_BF16 ? 1 : 2;
+    bsri_choice c = bsri_yes(compute == BSR_F64 ? 401 : !fast ? 400 : 402 + type + (p->backward ? 3 : 0), 1,
+                             fast && compute != BSR_F64 ? BSR_WHY_PACKED : BSR_WHY_ANY);
+    c.threads = p->warps == 8 ? 256 : 128, c.tile_rows = c.threads / 32 / p->warps << p->side, c.tile_cols = 1;
+    c.grid = p->work;
+    if (!fast || compute == BSR_F64) return c;
+    c.early = ctx->tier >= 3; /* the loaded code waits; 0.2 to 0.8 us of 81 */
+    if (!p->backward) c.shared = c.threads * (c.early ? BSRI_SOFTMAX_ROOM_90 : BSRI_ROW_HELD) * 16;
+    return c;
+}
+
+/* Takes everything. */
+static bsri_choice bsri_simt_choose_attention(const bsr_context *, const bsri_dev_attention *p, int compute,
+                                              const bsr_plan *asked, bsri_dev_attention *m) {
+    const int small = asked->tile_cols ? asked->tile_cols == 16 : p->mask.block_rows <= 16 || p->mask.block_cols <= 16;
+    const int size = compute == BSR_F64 ? 32 : small ? 16 : 64;
+    bsri_choice c = bsri_yes(compute == BSR_F64 ? 422 : small ? 420 : 421, 1, BSR_WHY_ANY);
+    *m = *p, m->tile_rows = bsri_min(p->mask.block_rows, size), m->tiles = bsri_ceil_div(p->mask.block_rows, m->tile_rows);
+    m->panels = bsri_max(1, bsri_ceil_div(p->v.cols, size));
+    c.tile_rows = (int32_t)m->tile_rows, c.tile_cols = size, c.threads = 256;
+    c.grid = p->items * m->panels * m->tiles * p->block_rows;
+    return c;
+}
+
+/* Is an operand's every row a whole number of aligned 16-byte pieces? */
+static int bsri_mma_rows_fit(const bsr_dense *d) {
+    if (d->rows > 1 && d->row_stride % 8) return 0;
+    return d->col_stride == 1 && d->cols >= 8 && d->cols <= 128 && d->cols % 8 == 0 && bsri_dense_aligned(d, 8);
+}
+
+/* May two neighbours of out be stored together? */
+static int bsri_attention_pairs(const bsr_dense *out) {
+    return out->col_stride == 1 && out->row_stride % 2 == 0 && bsri_dense_aligned(out, 2);
+}
+static bsri_choice bsri_mma_choose_attention(const bsr_context *ctx, const bsri_dev_attention *p, int compute, const bsr_plan *,
+                                             bsri_dev_attention *m) {
+    const int dt = p->q.dtype, small = p->q.cols <= 64 && p->v.cols <= 64, hd = small ? 64 : 128;
+    const int64_t rows = p->mask.block_rows;
+    const int plain = !p->modifies && !p->drops && p->scale > 1e-30 && p->scale < 1e30 && rows > 16, mt = plain ? 2 : 1;
+    const int warps = rows > 32 * mt ? 4 : rows > 16 * mt ? 2 : 1;
+    bsri_choice c = bsri_yes((dt == BSR_F16 ? 430 : 440) + (plain ? 0 : 2) + !small, 2, plain ? BSR_WHY_PLAIN : BSR_WHY_OPTIONS);
+    if (ctx->tier < 2) return bsri_no(BSR_WHY_GPU);
+    if (compute != BSR_F32 || !bsri_is_half(dt)) return bsri_no(BSR_WHY_DTYPE);
+    if (p->mask.block_cols % 16 || rows < 8) return bsri_no(BSR_WHY_BLOCK);
+    if (p->k.rows > 0x7f000000 || p->mask.nnz > 0x7f000000 / (p->mask.block_cols / 16)) return bsri_no(BSR_WHY_SIZE);
+    if (!bsri_mma_rows_fit(&p->q) || !bsri_mma_rows_fit(&p->k) || !bsri_mma_rows_fit(&p->v)) return bsri_no(BSR_WHY_DENSE);
+    *m = *p, m->tile_rows = bsri_min(rows, 64 * mt), m->tiles = bsri_ceil_div(rows, m->tile_rows), m->panels = 1;
+    m->unit = (float)p->scale * BSRI_DEV_LOG2E;
+    m->pairs = bsri_attention_pairs(&p->out);
+    c.tile_rows = (int32_t)m->tile_rows, c.tile_cols = BSRI_KEYS, c.threads = warps * 32, c.stages = 2;
+    c.shared = (warps * 16 * mt + 2 * BSRI_KEYS) * hd * 2 + (plain ? 0 : warps * 16 * (BSRI_KEYS + 4) * 4);
+    c.grid = p->items * m->tiles * p->block_rows;
+    return c;
+}
+
+/* Keys of one load: a power of two that divides a block's columns, as many as a key tile has at most; 0: none of 16 or more. */
+static int bsri_flash_piece(int64_t block_cols, int keys) {
+    int piece = keys;
+    while (piece >= 16 && block_cols % piece) piece /= 2;
+    return piece >= 16 ? piece : 0;
+}
+/* Steps of an operand along batch and head, the whole batch's last two dimensions. */
+static void bsri_flash_step(int64_t (&step)[2], int dims, const int64_t *size, const int64_t *stride) {
+    int i;
+    for (i = 0; i < 2; i++) step[1 - i] = dims > i && size[dims - 1 - i] > 1 ? stride[dims - 1 - i] : 0;
+}
+static void bsri_flash_steps(bsri_dev_flash *m) {
+    const bsri_dev_attention *p = &m->p;
+    const bsr_dense *d[] = {&p->q, &p->k, &p->v, &p->out, &p->lse};
+    int i;
+    for (i = 0; i < 5; i++) bsri_flash_step(m->step[i], d[i]->batch_dims, d[i]->batch, d[i]->batch_stride);
+    bsri_flash_step(m->step[BSRI_FLASH_CROW], p->mask.batch_dims, p->mask.batch, p->mask.crow_batch_stride);
+    bsri_flash_step(m->step[BSRI_FLASH_COL], p->mask.batch_dims, p->mask.batch, p->mask.col_batch_stride);
+}
+static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsri_dev_attention *p, int compute, const bsr_plan *,
+                                               bsri_dev_flash *m) {
+    const int dt = p->q.dtype, small = p->q.cols <= 64 && p->v.cols <= 64, shared = p->mask.block_rows % 128 == 0;
+    const int keys = shared || small ? 128 : 64, rows = shared ? 128 : 64, streams = shared ? 1 : 2;
+    bsri_choice c =
+        bsri_yes((dt == BSR_F16 ? 370 : 375) + (small ? 0 : 2) + !shared, 3, shared ? BSR_WHY_ONE_ROW : BSR_WHY_GROUP);
+    if (ctx->tier < 3 || !ctx->tensor_map) return bsri_no(BSR_WHY_GPU);
+    if (compute != BSR_F32 || !bsri_is_half(dt)) return bsri_no(BSR_WHY_DTYPE);
+    if (p->modifies || p->drops || !(p->scale > 1e-30 && p->scale < 1e30)) return bsri_no(BSR_WHY_MODIFIED);
+    m->piece = bsri_flash_piece(p->mask.block_cols, keys);
+    if (p->mask.block_rows % 16 || !m->piece) return bsri_no(BSR_WHY_BLOCK);
+    if (p->batch.dims > 2) return bsri_no(BSR_WHY_BATCH);
+    if (p->q.rows > 0x7f000000 || p->mask.cols > 0x7f000000 || p->mask.nnz > 0x7f000000) return bsri_no(BSR_WHY_SIZE);
+    if (!bsri_mma_rows_fit(&p->q) || !bsri_mma_rows_fit(&p->k) || !bsri_mma_rows_fit(&p->v)) return bsri_no(BSR_WHY_DENSE);
+    m->p = *p, m->p.unit = (float)p->scale * BSRI_DEV_LOG2E, m->p.pairs = bsri_attention_pairs(&p->out);
+    for (m->piece_bits = 0; 8 << m->piece_bits < m->piece;) m->piece_bits++;
+    m->lane_bits = p->mask.block_rows % 64 == 0 ? 5 : p->mask.block_rows % 32 == 0 ? 4 : 3;
+    m->p.tile_rows = rows, m->p.tiles = bsri_ceil_div(p->q.rows, rows);
+    if (p->items * m->p.tiles > 0x7f000000) return bsri_no(BSR_WHY_SIZE);
+    c.tile_rows = rows, c.tile_cols = keys, c.threads = 384;
+    c.shared = small    ? shared ? bsri_flash<bsri_mma_bf16, 64, true>::BYTES : bsri_flash<bsri_mma_bf16, 64, false>::BYTES
+               : shared ? bsri_flash<bsri_mma_bf16, 128, true>::BYTES
+                        : bsri_flash<bsri_mma_bf16, 128, false>::BYTES;
+    c.stages = small    ? shared ? bsri_flash<bsri_mma_bf16, 64, true>::SLOTS : bsri_flash<bsri_mma_bf16, 64, false>::SLOTS
+               : shared ? bsri_flash<bsri_mma_bf16, 128, true>::SLOTS
+                        : bsri_flash<bsri_mma_bf16, 128, false>::SLOTS;
+    c.grid = bsri_min(bsri_min(ctx->sm_count, BSRI_FLASH_GRID), bsri_ceil_div(p->items * m->p.tiles, streams)), c.early = 1;
+    if (c.shared > ctx->smem_optin) return bsri_no(BSR_WHY_SHARED);
+    bsri_flash_steps(m);
+    for (m->length_bits = 0;
+         bsri_block_cols(&p->mask) * bsri_ceil_div(rows, p->mask.block_rows) >> m->length_bits >= BSRI_FLASH_BINS;)
+        m->length_bits++;
+    if (!bsri_flash_map(ctx, &p->q, rows, &m->batch[0], &m->map[0]) ||
+        !bsri_flash_map(ctx, &p->k, m->piece, &m->batch[1], &m->map[1]) ||
+        !bsri_flash_map(ctx, &p->v, m->piece, &m->batch[2], &m->map[2]))
+        return bsri_no(BSR_WHY_DENSE);
+    return c;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-plan: a call as the kernels see it, and who is asked in which order                     */
+/* ---------------------------------------------------------------------------------------------- */
+
+static void bsri_dense_set(bsr_dense *to, const bsr_dense *d) { /* absent: stays zero */
+    if (d) *to = *d;
+}
+
+/* The problem as the kernels see it. */
+static void bsri_cuda_describe(const bsri_product *job, bsri_dev_product *p) {
+    bsri_product plain = *job;
+    bsri_engine e;
+    memset(p, 0, sizeof *p);
+    memset(&e, 0, sizeof e);
+    if (job->a) p->a = *job->a, p->a.schedule = NULL, plain.a = &p->a; /* its header lies in device memory: the kernels read it */
+    e.job = &plain;
+    e.out_batch = bsri_batch_of(job->out->batch_dims, job->out->batch), e.items = e.out_batch.count;
+    if (job->scatter) bsri_engine_scatter(&e);
+    else bsri_engine_matrix(&e);
+    p->reduce = e.kind == BSRI_LIST_SCATTER ? 1 : bsri_reduce_count(&job->batch, &e.out_batch);
+    if (job->a && p->reduce) p->a.schedule = job->a->schedule; /* a sum over no items: no pattern to look an order up in */
+    p->b = *job->b, p->out = *job->out, bsri_dense_set(&p->input, job->input), bsri_dense_set(&p->blocks, job->blocks);
+    if (job->scatter) p->scatter = *job->scatter;
+    if (job->epilogue) {
+        const bsr_epilogue *ep = job->epilogue;
+        bsri_dense_set(&p->left, ep->left_alpha), bsri_dense_set(&p->right, ep->right_alpha);
+        bsri_dense_set(&p->bias, ep->bias);
+        p->alpha_ptr = ep->alpha_ptr, p->beta_ptr = ep->beta_ptr, p->user_data = ep->user_data, p->activation = ep->activation;
+    }
+    p->alpha = job->alpha, p->beta = job->beta, p->has_input = job->input != NULL, p->trans = job->trans;
+    p->whole = job->batch, p->out_batch = e.out_batch, p->b_batch = e.b_batch, p->index = e.index, p->schedule = e.schedule;
+    p->br = e.br, p->bc = e.bc, p->a_block = e.a_block, p->a_rs = e.a_rs, p->a_cs = e.a_cs, p->tiles = e.tiles;
+    p->width = e.width, p->items = e.items, p->kind = e.kind;
+}
+
+/* What the kernels of an engine are given, and who may choose one. */
+typedef union bsri_product_params {
+    bsri_dev_product simt;
+    bsri_dev_wgmma wgmma;
+    bsri_dev_mma mma;
+    bsri_dev_skinny skinny;
+    bsri_dev_few few;
+} bsri_product_params;
+/* A kernel that may be offered: its tier, what estimates it, what makes its parameters by that. */
+template <class P, class F, class M> struct bsri_candidate {
+    int tier;
+    bsri_estimate (*estimate)(const bsr_context *, const P *, const F *, int compute, const bsr_plan *asked);
+    bsri_choice (*choose)(const bsr_context *, const P *, const F *, const bsr_plan *asked, const bsri_estimate *, M *);
+};
+#define BSRI_CANDIDATE(tier, of, facts, estimate, choose, params)                                                         \
+    {tier, estimate,                                                                                                      \
+     [](const bsr_context *ctx, const bsri_dev_##of *p, const facts *f, const bsr_plan *asked, const bsri_estimate *e,    \
+        bsri_##of##_params *m) { return choose(ctx, p, f, asked, e, &m->params); }}
+#ifndef BSRI_WATCH_ESTIMATE
+#define BSRI_WATCH_ESTIMATE(e) ((void)0) /* tests/time_plans.cu looks at what was offered last */
+#endif
+/* Offers them in the order of their estimated times, until one runs what is asked for. Of a tier that takes nothing the last
+   refusal is shown: of an offer, else of the last estimate in the list. *limit is where estimates find the least before them: a
+   kernel that is not below it has no tile until what was below it could not run (a sixth of the host time of 256^3). */
+template <class P, class F, class M, int N>
+static void bsri_choose_estimated(const bsri_candidate<P, F, M> (&of)[N], const bsr_context *ctx, const P *p, const F *f,
+                                  int compute, bsri_chooser *s, M *m, double *limit) {
+    bsri_estimate e[N];
+    int best, i;
+    for (i = 0; i < N; i++) {
+        e[i] = bsri_wants(s, of[i].tier) ? of[i].estimate(ctx, p, f, compute, s->asked) : bsri_estimate_none(BSR_WHY_PLAN);
+        if (e[i].why) s->refused[of[i].tier] = e[i].why;
+        else if (e[i].ns < *limit) *limit = e[i].ns;
+    }
+    for (;;) {
+        for (best = -1, i = 0; i < N; i++)
+            if (!e[i].why && (best < 0 || e[i].ns < e[best].ns)) best = i;
+        if (best < 0) return;
+        bsri_offer(s, of[best].tier, of[best].choose(ctx, p, f, s->asked, &e[best], m));
+        BSRI_WATCH_ESTIMATE(&e[best]);
+        if (s->best.kernel) break;
+        e[best].why = BSR_WHY_PLAN, *limit = INFINITY;
+        for (i = 0; i < N; i++)
+            if (!e[i].why) e[i] = of[i].estimate(ctx, p, f, compute, s->asked);
+    }
+    for (i = 0; i < N; i++)
+        if (!e[i].why) s->refused[of[i].tier] = BSR_WHY_SLOWER;
+}
+/* Every kernel but the one that takes anything. Few columns' first: what they take is told from more than their tiles. */
+static const bsri_candidate<bsri_dev_product, bsri_facts, bsri_product_params> bsri_products[] = {
+    BSRI_CANDIDATE(3, product, bsri_facts, bsri_few_estimate, bsri_few_choose, few),
+    BSRI_CANDIDATE(3, product, bsri_facts, bsri_wgmma_estimate, bsri_wgmma_choose, wgmma),
+    BSRI_CANDIDATE(2, product, bsri_facts, bsri_skinny_estimate, bsri_skinny_choose, skinny),
+    BSRI_CANDIDATE(2, product, bsri_facts, bsri_short_estimate, bsri_short_choose, mma),
+    BSRI_CANDIDATE(2, product, bsri_facts, bsri_mma_estimate, bsri_mma_choose, mma)};
+static void bsri_choose_product(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsri_chooser *s,
+                                bsri_product_params *m) {
+    if (p->kind < BSRI_LIST_SCATTER && p->reduce) {
+        bsri_facts f = bsri_facts_of(p);
+        bsri_choose_estimated(bsri_products, ctx, p, &f, compute, s, m, &f.limit);
+    } else s->refused[2] = s->refused[3] = BSR_WHY_LIST_KIND; /* the caller's: there need not be a matrix; or of no item: zeros */
+    if (bsri_wants(s, 1)) bsri_offer(s, 1, bsri_simt_choose(ctx, p, compute, s->asked, &m->simt));
+}
+typedef union bsri_sampled_params {
+    bsri_dev_sampled simt;
+    bsri_dev_mma_sampled mma;
+    bsri_dev_wgmma_sampled wgmma;
+} bsri_sampled_params;
+static const bsri_candidate<bsri_dev_sampled, bsri_sampled_facts, bsri_sampled_params> bsri_sampled_products[] = {
+    BSRI_CANDIDATE(3, sampled, bsri_sampled_facts, bsri_wgmma_estimate_sampled, bsri_wgmma_choose_sampled, wgmma),
+    BSRI_CANDIDATE(2, sampled, bsri_sampled_facts, bsri_mma_estimate_sampled, bsri_mma_choose_sampled, mma)};
+static void bsri_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, int compute, bsri_chooser *s,
+                                bsri_sampled_params *m) {
+    const bsri_sampled_facts f = bsri_sampled_facts_of(p);
+    double least = INFINITY; /* two that are simple */
+    if (p->reduce) bsri_choose_estimated(bsri_sampled_products, ctx, p, &f, compute, s, m, &least);
+    else s->refused[2] = s->refused[3] = BSR_WHY_LIST_KIND; /* sums of no item: zeros */
+    if (bsri_wants(s, 1)) bsri_offer(s, 1, bsri_simt_choose_sampled(ctx, p, compute, s->asked, &m->simt));
+}
+typedef union bsri_attention_params {
+    bsri_dev_attention simt, mma;
+    bsri_dev_flash wgmma;
+} bsri_attention_params;
+static void bsri_choose_attention(const bsr_context *ctx, const bsri_dev_attention *p, int compute, bsri_chooser *s,
+                                  bsri_attention_params *m) {
+    if (bsri_wants(s, 3)) bsri_offer(s, 3, bsri_wgmma_choose_attention(ctx, p, compute, s->asked, &m->wgmma));
+    if (bsri_wants(s, 2)) bsri_offer(s, 2, bsri_mma_choose_attention(ctx, p, compute, s->asked, &m->mma));
+    if (bsri_wants(s, 1)) bsri_offer(s, 1, bsri_simt_choose_attention(ctx, p, compute, s->asked, &m->simt));
+}
+
+static void bsri_choose_softmax(const bsr_context *ctx, const bsri_dev_softmax *p, int compute, int fast, bsri_chooser *s) {
+    if (bsri_wants(s, 1)) bsri_offer(s, 1, bsri_simt_choose_softmax(ctx, p, compute, fast));
+}
+
+#ifdef BSRI_CUDA
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-matrix-types: what the kernels of the matrix operations are given                       */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* Zeros a region after at most eight words, and a second one. Two arrays in the first are spared as far as they are about to
@@ -8987,96 +11112,56 @@ typedef struct bsri_dev_layout {
     int64_t ranges, rest, rest_size; /* windows: from `rest` on they have rest_size */
     int32_t step, reserved;
 } bsri_dev_layout;
-#endif /* BSRI_CUDA */
 
-#ifdef BSRI_CUDA
-/* ---------------------------------------------------------------------------------------------- */
-/* >>cuda-rows-types: softmax and attention as their kernels see them                             */
-/* ---------------------------------------------------------------------------------------------- */
-
-#define BSRI_ROW_HELD 8 /* pieces of a row that a thread holds */
-
-/* Everything by value, element strides resolved. */
-typedef struct bsri_dev_softmax {
-    bsr_matrix x, dy, out; /* backward: x is the forward result, dy its gradient */
-    bsr_dense bias[3];     /* data null: absent */
-    bsri_batch batch;
-    int64_t xs[3], ds[3], os[3]; /* element strides of values: block, row, column */
-    int64_t rows;                /* of all items */
-    double scale;
-    uint32_t divide, block; /* fast path: 2^32 / chunks rounded up (0 for 1); elements of a block */
-    int32_t mode[3];        /* bsr_mask_mode of each bias */
-    int32_t biased, backward;
-    int32_t warps;      /* that share a row */
-    int32_t side, near; /* fast path, as powers of two: rows side by side in a warp, neighbouring lanes of one row */
-    int32_t chunks;     /* fast path: 16-byte pieces of a block's row */
-    int32_t run;        /* fast path: as many times, rows one after the other by the same warps */
-    int32_t lanes;      /* that share a row */
-    int64_t work;       /* CTAs' worth of rows */
-} bsri_dev_softmax;
-
-typedef struct bsri_dev_attention {
-    bsr_matrix mask;
-    bsr_dense q, k, v, out, lse, relative, padding; /* data null: absent */
-    bsri_batch batch;
-    int64_t heads, k_group, v_group;          /* query heads; how many share one of k's, of v's */
-    int64_t causal_offset, ms[3];             /* element strides of the mask's values */
-    int64_t items, block_rows, tiles, panels; /* query tiles of a block row; panels of v's columns */
-    int64_t tile_rows;                        /* query rows of a tile */
-    double scale, keep_scale;
-    uint64_t seed;
-    const void *user_data;
-    uint32_t flags, drop_last; /* dropout: words up to drop_last are dropped */
-    int32_t drops, padding_mode, score_function, mask_function;
-    int32_t modifies; /* is there anything but causality between product and softmax? */
-    int32_t pairs;    /* may two neighbours of out be stored together? */
-    float unit;       /* scale log2(e) */
-    int32_t reserved;
-} bsri_dev_attention;
-#endif /* BSRI_CUDA */
-
-#ifdef BSRI_CUDA
-/* ---------------------------------------------------------------------------------------------- */
-/* >>cuda: the host side of the CUDA backend                                                      */
-/* ---------------------------------------------------------------------------------------------- */
-
-/* A product as a kernel sees it: everything by value, element strides resolved. */
-typedef struct bsri_dev_product {
-    bsr_matrix a;
-    bsr_dense b, out, input, left, right, bias, blocks; /* data null: absent */
-    bsr_scatter_indices scatter;
-    const double *alpha_ptr, *beta_ptr;
-    const void *user_data;
-    double alpha, beta;
-    bsri_batch whole, out_batch, b_batch;
-    bsri_view index, schedule;   /* bytes 0: absent */
-    int64_t br, bc;              /* rows and products of an op(A) block */
-    int64_t a_block, a_rs, a_cs; /* element strides of op(A)'s blocks */
-    int64_t tiles, width;        /* output tiles per item, their columns */
-    int64_t items, reduce;
-    int64_t panels, subs, sub_rows;
-    int32_t kind, activation, trans, has_input;
-    int32_t precision; /* of f32 products: 0 f32, 1 TF32, 2 three times TF32 */
-    int32_t constant;  /* nothing under way writes a */
-} bsri_dev_product;
-
-typedef struct bsri_dev_sampled {
-    bsr_matrix out, input;
-    bsr_dense mat1, mat2;
-    double alpha, beta;
-    bsri_batch whole, out_batch;
-    int64_t o_strides[3], i_strides[3];
-    int64_t items, reduce, panels, subs; /* cuts of a block */
-    int32_t has_input, reserved;
-} bsri_dev_sampled;
-
-#ifdef __cplusplus
-} /* extern "C": the kernels are templates */
-#endif
 #include "bsrsparse_kernels.cuh"
-#ifdef __cplusplus
-extern "C" {
-#endif
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-launch: the host side of the CUDA backend                                               */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Where a launch goes: the call's stream, its cap of the grid (0: none), its workspace; what may stop it. */
+struct bsri_queue {
+    bsr_stream stream;
+    int32_t max_grid;
+    void *workspace;
+    bsri_gate gate;
+    operator bsr_stream() const { return stream; }
+};
+
+/* 1-D grid, decoded in the kernel: sizes beyond a grid's limits, or the caller's, loop. */
+static unsigned bsri_grid(int64_t work, const bsri_queue &queue) {
+    return (unsigned)bsri_max(1, bsri_min(work, queue.max_grid > 0 ? queue.max_grid : INT64_C(1) << 30));
+}
+
+/* early: the kernel waits itself for the one before it, and may start before that ends. pairs: CTAs stand by twos near each
+   other, where their number is even: of what they ask for at once the L2 reads less. */
+static cudaError_t bsri_launch_function(const void *function, void *parameters, int64_t work, unsigned threads, int64_t shared,
+                                        bsri_queue stream, int early, int pairs) {
+    void *args[2] = {&stream.gate, parameters};
+    cudaLaunchAttribute how[2] = {};
+    cudaLaunchConfig_t config = {};
+    how[0].id = cudaLaunchAttributeProgrammaticStreamSerialization, how[0].val.programmaticStreamSerializationAllowed = 1;
+    how[1].id = cudaLaunchAttributeClusterDimension;
+    how[1].val.clusterDim.x = 2, how[1].val.clusterDim.y = how[1].val.clusterDim.z = 1;
+    config.gridDim = dim3(bsri_grid(work, stream)), config.blockDim = dim3(threads);
+    early = early && !stream.gate.word; /* not before the check has ended */
+    config.dynamicSmemBytes = (size_t)shared, config.stream = stream, config.attrs = how + !early;
+    config.numAttrs = (early != 0) + (pairs && config.gridDim.x % 2 == 0);
+    return cudaLaunchKernelExC(&config, function, args);
+}
+
+/* A kernel that is always the same one. */
+template <class P>
+static cudaError_t bsri_launch(void (*kernel)(const bsri_gate, const P), const P &p, int64_t work, unsigned threads,
+                               bsri_queue stream, int early) {
+    return bsri_launch_function((const void *)kernel, (void *)&p, work, threads, 0, stream, early, 0);
+}
+
+/* What a chooser chose, with the parameters that it made. */
+static cudaError_t bsri_launch_choice(const bsri_choice *c, void *parameters, bsri_queue stream) {
+    return bsri_launch_function(bsri_kernel(c->kernel), parameters, c->grid, (unsigned)c->threads, c->shared, stream, c->early,
+                                c->pairs);
+}
 
 static bsr_status bsri_cuda_status(const bsri_call *c, cudaError_t e) {
     if (e == cudaSuccess) return BSR_OK;
@@ -9215,8 +11300,6 @@ static bsr_status bsri_cuda_nothing(const bsri_call *c, bsr_plan *plan, int step
     if (step != BSRI_RUN_ONLY) bsri_chosen_nothing(c, plan);
     return bsri_settle(c, plan, step, &stop);
 }
-/* Any other: choose(chooser) makes the parameters *m of what it offers. */
-extern "C++" {
 template <class F>
 static bsr_status bsri_cuda_choose(const bsri_call *c, const bsr_tune_row *key, bsr_plan *plan, int step, void *m,
                                    const F &choose) {
@@ -9228,37 +11311,6 @@ static bsr_status bsri_cuda_choose(const bsri_call *c, const bsr_tune_row *key, 
     if (step != BSRI_RUN_ONLY) BSRI_TRY(bsri_chosen(c, &a, key, plan));
     BSRI_TRY(bsri_settle(c, plan, step, &stop));
     return stop ? BSR_OK : bsri_cuda_status(c, bsri_launch_choice(&a.s.best, m, bsri_cuda_queue(c)));
-}
-}
-static void bsri_dense_set(bsr_dense *to, const bsr_dense *d) { /* absent: stays zero */
-    if (d) *to = *d;
-}
-
-/* The problem as the kernels see it. */
-static void bsri_cuda_describe(const bsri_product *job, bsri_dev_product *p) {
-    bsri_product plain = *job;
-    bsri_engine e;
-    memset(p, 0, sizeof *p);
-    memset(&e, 0, sizeof e);
-    if (job->a) p->a = *job->a, p->a.schedule = NULL, plain.a = &p->a; /* its header lies in device memory: the kernels read it */
-    e.job = &plain;
-    e.out_batch = bsri_batch_of(job->out->batch_dims, job->out->batch), e.items = e.out_batch.count;
-    if (job->scatter) bsri_engine_scatter(&e);
-    else bsri_engine_matrix(&e);
-    p->reduce = e.kind == BSRI_LIST_SCATTER ? 1 : bsri_reduce_count(&job->batch, &e.out_batch);
-    if (job->a && p->reduce) p->a.schedule = job->a->schedule; /* a sum over no items: no pattern to look an order up in */
-    p->b = *job->b, p->out = *job->out, bsri_dense_set(&p->input, job->input), bsri_dense_set(&p->blocks, job->blocks);
-    if (job->scatter) p->scatter = *job->scatter;
-    if (job->epilogue) {
-        const bsr_epilogue *ep = job->epilogue;
-        bsri_dense_set(&p->left, ep->left_alpha), bsri_dense_set(&p->right, ep->right_alpha);
-        bsri_dense_set(&p->bias, ep->bias);
-        p->alpha_ptr = ep->alpha_ptr, p->beta_ptr = ep->beta_ptr, p->user_data = ep->user_data, p->activation = ep->activation;
-    }
-    p->alpha = job->alpha, p->beta = job->beta, p->has_input = job->input != NULL, p->trans = job->trans;
-    p->whole = job->batch, p->out_batch = e.out_batch, p->b_batch = e.b_batch, p->index = e.index, p->schedule = e.schedule;
-    p->br = e.br, p->bc = e.bc, p->a_block = e.a_block, p->a_rs = e.a_rs, p->a_cs = e.a_cs, p->tiles = e.tiles;
-    p->width = e.width, p->items = e.items, p->kind = e.kind;
 }
 
 static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *job, const bsr_tune_row *key, bsr_plan *plan,
@@ -9345,9 +11397,7 @@ static cudaError_t bsri_cuda_open(bsr_context *ctx, int device_plus_one) {
     *ctx = made;
     return cudaSuccess;
 }
-#endif /* BSRI_CUDA */
 
-#ifdef BSRI_CUDA
 /* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-rows: softmax and attention on the CUDA backend, host side                              */
 /* ---------------------------------------------------------------------------------------------- */
@@ -9384,6 +11434,7 @@ static void bsri_cuda_softmax_teams(const bsri_call *c, int64_t pieces, bsri_dev
          p->run *= 2) {
     }
 }
+
 static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job, const bsr_tune_row *key, bsr_plan *plan) {
     const bsr_matrix *x = job->x;
     const bsr_softmax_options *o = job->options;
@@ -9445,9 +11496,7 @@ static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *
     return bsri_cuda_choose(c, key, plan, BSRI_PLAN_AND_RUN, &m,
                             [&](bsri_chooser *s) { bsri_choose_attention(c->ctx, &p, job->compute, s, &m); });
 }
-#endif /* BSRI_CUDA */
 
-#ifdef BSRI_CUDA
 /* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-indices: index arrays looked at in the stream, before an operation                      */
 /* ---------------------------------------------------------------------------------------------- */
@@ -10144,6 +12193,8 @@ static bsr_status bsri_cuda_layout(const bsri_call *c, const bsr_layout *l, uint
 }
 #endif
 #endif /* BSRI_CUDA */
+extern "C" {
+#endif /* BSRI_CHOOSERS */
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>tuner: the climb, measuring, verifying                                                       */
