@@ -525,7 +525,7 @@ typedef struct bsr_logger { /* called from the thread that makes the call; none:
 typedef void (*bsr_parallel_for)(void *user, int64_t tasks, void (*body)(void *arg, int64_t task), void *arg);
 
 typedef enum bsr_backend {
-    BSR_BACKEND_DEFAULT = 0, /* CUDA where this build has it and a device is there, else the CPU */
+    BSR_BACKEND_DEFAULT = 0, /* CUDA where this build has it and the machine a GPU, else the CPU */
     BSR_BACKEND_CPU = 1,
     BSR_BACKEND_CUDA = 2,
     BSR_BACKEND_FORCE_32 = 0x7fffffff
@@ -559,8 +559,9 @@ typedef struct bsr_info {
     const char *status_of_backends; /* for each backend and tier: run on hardware, compiled only, absent */
 } bsr_info;
 
-/* Makes a context. desc null: defaults. Errors: NULL_POINTER (out), BAD_ARGUMENT, NO_BACKEND, OUT_OF_MEMORY;
-   *out is null then. */
+/* Makes a context. desc null: defaults. Errors: NULL_POINTER (out), BAD_ARGUMENT, NO_BACKEND, OUT_OF_MEMORY; *out is null then.
+   BSR_BACKEND_DEFAULT takes the CPU only where there is no GPU at all (no device, no driver): one that can't be opened (an error
+   that an earlier call left, a desc.device that is not there, no kernels for it) is NO_BACKEND, as with BSR_BACKEND_CUDA. */
 BSR_API bsr_status bsr_create(const bsr_context_desc *desc, bsr_context **out, bsr_error *error);
 BSR_API void bsr_destroy(bsr_context *ctx); /* null is fine */
 BSR_API bsr_status bsr_query_info(const bsr_context *ctx, bsr_info *out); /* Errors: NULL_POINTER */
@@ -7363,16 +7364,20 @@ static int bsri_read_int(bsri_reader *t, int64_t low, int64_t high, int64_t *out
 }
 
 /* Exact decimal to binary: big integers of 32-bit words, least significant first. */
-#define BSRI_DIGITS 64 /* significant digits that count; the rest only as "a bit more" */
+/* Significant digits that count; what follows is only "a bit more". A number half way between two of f64 has 767 at most, so
+   that no further digit can move another number to its other side. */
+#define BSRI_DIGITS 770
+#define BSRI_BIG 208 /* words: all digits, and 80 + 10/3 of the 330 + 771 places that division takes off */
 typedef struct bsri_big {
-    uint32_t word[64];
+    uint32_t word[BSRI_BIG];
     int n;
 } bsri_big;
 static void bsri_big_mul_add(bsri_big *b, uint32_t factor, uint32_t add) {
     uint64_t carry = add;
     int i;
     for (i = 0; i < b->n; i++) carry += (uint64_t)b->word[i] * factor, b->word[i] = (uint32_t)carry, carry >>= 32;
-    if (carry && b->n < 64) b->word[b->n++] = (uint32_t)carry;
+    BSRSPARSE_ASSERT(!carry || b->n < BSRI_BIG);
+    if (carry && b->n < BSRI_BIG) b->word[b->n++] = (uint32_t)carry;
 }
 static uint32_t bsri_big_div(bsri_big *b, uint32_t by) { /* the remainder */
     uint64_t rest = 0;
@@ -7399,6 +7404,12 @@ static double bsri_big_round(const bsri_big *b, int shift, int sticky) {
     if (half && (sticky || (mantissa & 1u))) mantissa++;
     return ldexp((double)mantissa, (int)(bits - keep) - shift);
 }
+/* Is a quotient of doubles rounded once? x87 rounds it to more bits first. */
+#if !defined(__FLT_EVAL_METHOD__) || __FLT_EVAL_METHOD__ == 0 || __FLT_EVAL_METHOD__ == 1 || __FLT_EVAL_METHOD__ == 16
+#define BSRI_EXACT_DOUBLES 1
+#else
+#define BSRI_EXACT_DOUBLES 0
+#endif
 static double bsri_decimal(const char *digit, int count, int exponent) { /* 0.d1d2d3... x 10^exponent */
     static const double power[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
                                    1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
@@ -7407,12 +7418,16 @@ static double bsri_decimal(const char *digit, int count, int exponent) { /* 0.d1
     bsri_big b;
     if (!count || exponent < -330) return 0;
     if (exponent > 310) return (double)INFINITY;
-    if (count <= 15 && scale >= -22 && scale <= 22) { /* both factors are exact, so one rounding */
+    if (BSRI_EXACT_DOUBLES && count <= 15 && scale >= -22 && scale <= 22) { /* both factors are exact, so one rounding */
         for (i = 0; i < count; i++) small = small * 10 + (uint64_t)(digit[i] - '0');
         return scale < 0 ? (double)small / power[-scale] : (double)small * power[scale];
     }
     b.n = 0;
-    for (i = 0; i < count; i++) bsri_big_mul_add(&b, 10, (uint32_t)(digit[i] - '0'));
+    for (i = 0; i < count;) { /* nine at a time */
+        uint32_t part = 0, ten = 1;
+        for (; i < count && ten < 1000000000u; i++) part = part * 10 + (uint32_t)(digit[i] - '0'), ten *= 10;
+        bsri_big_mul_add(&b, ten, part);
+    }
     for (; scale > 0; scale -= i) i = scale < 9 ? scale : 9, bsri_big_mul_add(&b, (uint32_t)power[i], 0);
     if (scale < 0) { /* enough bits in front that the quotient has more than 64 */
         shift = 80 + (-scale * 10 + 2) / 3;
@@ -7456,8 +7471,8 @@ static int bsri_read_double(bsri_reader *t, double *out) {
         else if (!bsri_read_int(t, -INT64_MAX, INT64_MAX, &e)) return 0;
     }
     if (!any || !bsri_read_at_break(t)) return bsri_read_bad(t, BSR_ITEM_PARSE_NUMBER, 0);
-    e = bsri_max(-4000000, bsri_min(4000000, exponent)) + bsri_max(-4000000, bsri_min(4000000, e));
-    *out = bsri_decimal(digit, count, (int)e);
+    e = exponent + bsri_max(-(INT64_C(1) << 62), bsri_min(INT64_C(1) << 62, e)); /* exponent: no more than there are bytes */
+    *out = bsri_decimal(digit, count, (int)bsri_max(-4000, bsri_min(4000, e)));
     if (negative) *out = -*out;
     return 1;
 }
@@ -7512,6 +7527,7 @@ static int bsri_market_entries(bsri_reader *t, bsri_market *h, int64_t *row, int
         if (!h->array) {
             if (!bsri_read_int(t, 1, f->rows, &i) || !bsri_read_int(t, 1, f->cols, &j)) return 0;
             i--, j--;
+            if (f->symmetric == 2 && i == j) return bsri_read_bad(t, BSR_ITEM_PARSE_RANGE, j + 1); /* it is its own negative */
         }
         if (f->has_values && !bsri_read_double(t, &v)) return 0;
         if (!bsri_read_line_end(t)) return 0;
@@ -11363,14 +11379,21 @@ static void bsri_cuda_name(bsr_context *ctx, const char *name) {
         ctx->gpu.name[i] = name[i] < ' ' || name[i] > '~' || name[i] == '"' || name[i] == '\\' || name[i] == '?' ? '_' : name[i];
     ctx->gpu.arch = ctx->cc_major * 10 + ctx->cc_minor, ctx->gpu.units = ctx->sm_count;
 }
+/* Does what cudaGetDeviceCount() says mean that there is no GPU here: no device, or no driver (an old one has a version)? */
+static int bsri_cuda_absent(cudaError_t e) {
+    int driver = 0;
+    if (e == cudaErrorInsufficientDriver) return cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0;
+    return e == cudaErrorNoDevice || (int)e == 34; /* cudaErrorStubLibrary, which CUDA 11.0 has not yet */
+}
 /* Looks the device up and loads every kernel now, so that no operation does. On success *ctx is a CUDA context; on failure it is
-   left alone and no error stays behind in the runtime. */
-static cudaError_t bsri_cuda_open(bsr_context *ctx, int device_plus_one) {
+   left alone and no error stays behind in the runtime. *absent: there is no GPU here. */
+static cudaError_t bsri_cuda_open(bsr_context *ctx, int device_plus_one, int *absent) {
     struct cudaDeviceProp properties;
     bsr_context made = *ctx;
     int before = -1;
     cudaError_t e = cudaGetDeviceCount(&made.devices);
     if (e == cudaSuccess && !made.devices) e = cudaErrorNoDevice;
+    *absent = bsri_cuda_absent(e);
     if (e == cudaSuccess) e = cudaGetDevice(&before);
     if (e == cudaSuccess && device_plus_one < 0) e = cudaErrorInvalidDevice;
     made.device = device_plus_one > 0 ? device_plus_one - 1 : before;
@@ -12841,8 +12864,9 @@ BSR_API bsr_status bsr_create(const bsr_context_desc *desc, bsr_context **out, b
 #endif
 #ifdef BSRI_CUDA
     if (d->backend != BSR_BACKEND_CPU) {
-        const cudaError_t e = bsri_cuda_open(&made, d->device);
-        if (e != cudaSuccess && d->backend == BSR_BACKEND_CUDA)
+        int absent;
+        const cudaError_t e = bsri_cuda_open(&made, d->device, &absent);
+        if (e != cudaSuccess && !(absent && d->backend == BSR_BACKEND_DEFAULT))
             return bsri_create_fail_cuda(d, error, BSR_ITEM_DEVICE_MISSING, 0, (int)e);
     }
 #endif

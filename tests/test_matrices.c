@@ -963,6 +963,8 @@ typedef struct bad_text {
 } bad_text;
 TEST(matrix_market_bad) {
     static const bad_text files[] = {
+        {"%%MatrixMarket matrix coordinate real skew-symmetric\n3 3 2\n3 1 4\n2 2 0\n", BSR_ITEM_PARSE_RANGE, 4},
+        {"%%MatrixMarket matrix coordinate pattern skew-symmetric\n3 3 1\n1 1\n", BSR_ITEM_PARSE_RANGE, 3},
         {"", BSR_ITEM_PARSE_HEADER, 1},
         {"2 2 1\n1 1 1\n", BSR_ITEM_PARSE_HEADER, 1},
         {"%%MatrixMarket matrix coordinate real\n1 1 0\n", BSR_ITEM_PARSE_HEADER, 1},
@@ -1023,6 +1025,74 @@ TEST(matrix_market_bad) {
         CHECK_INT(bsr_parse_smtx(NULL, 5, &info, NULL, NULL, 0, &error), BSR_NULL_POINTER);
         CHECK_INT(bsr_parse_smtx("x", 1, NULL, NULL, NULL, 0, &error), BSR_NULL_POINTER);
     }
+}
+/* One number as the only entry of a file. */
+static double parsed(const char *number) {
+    static const char head[] = "%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 ";
+    const size_t n = sizeof head - 1 + strlen(number) + 1;
+    char *text = (char *)malloc(n);
+    int64_t row, col;
+    double value = NAN;
+    bsr_file_info info;
+    bsr_error error;
+    if (!text) abort();
+    memcpy(text, head, sizeof head - 1), memcpy(text + sizeof head - 1, number, n - sizeof head), text[n - 1] = '\n';
+    CHECK_INT(bsr_parse_matrix_market(text, n, &info, &row, &col, &value, 1, &error), BSR_OK);
+    free(text);
+    return value;
+}
+static uint64_t bits_of(double x) {
+    uint64_t u;
+    memcpy(&u, &x, 8);
+    return u;
+}
+/* digits d1.d2d3... x 10^exponent, written with leading zeros, or with all digits before the point; then `more` digits */
+static void write_number(char *to, const char *digits, int exponent, int more, char last) {
+    const int zeros = (int)bt_below(3) ? (int)bt_below(400) : 0, n = (int)strlen(digits), whole = !zeros && bt_below(2);
+    int i;
+    if (!whole) *to++ = '0', *to++ = '.', memset(to, '0', (size_t)zeros), to += zeros;
+    memcpy(to, digits, (size_t)n), to += n;
+    if (whole) *to++ = '.';
+    for (i = 0; i < more; i++) *to++ = last == '9' ? '9' : '0';
+    if (last) *to++ = last;
+    sprintf(to, "e%d", exponent + 1 + (whole ? -n : zeros));
+}
+/* Numbers half way between two neighbours, exactly, and by one digit far behind more or less: to nearest, ties to even, as strtod()
+   has it, for any number of digits. */
+TEST(decimals_near_halfway) {
+    static char digits[1300], text[8000];
+    int k, form;
+    if (LDBL_MANT_DIG < 64) {
+        bt_skip("long double holds no halfway number");
+        return;
+    }
+    for (k = 0; k < 700; k++) {
+        uint64_t u = bt_random() >> 1;
+        double low, high, want;
+        int n, exponent, more = (int)(bt_below(3) ? bt_below(60) : bt_below(3000));
+        char *e;
+        bt_case("%d", k);
+        if (k % 5 == 0) u &= UINT64_C(0x000fffffffffffff) >> bt_below(52);                      /* subnormal */
+        if (k % 5 == 1) u = (u & UINT64_C(0x000fffffffffffff)) | (UINT64_C(990) + u % 80) << 52; /* near 1 */
+        if (u >= UINT64_C(0x7fe0000000000000)) u -= UINT64_C(0x0020000000000000);
+        memcpy(&low, &u, 8), u++, memcpy(&high, &u, 8), u--;
+        snprintf(digits, sizeof digits, "%.1200Le", ((long double)low + (long double)high) / 2);
+        e = strchr(digits, 'e'), exponent = atoi(e + 1), *e = 0;
+        memmove(digits + 1, digits + 2, strlen(digits + 2) + 1); /* the point */
+        for (n = (int)strlen(digits); n > 1 && digits[n - 1] == '0';) digits[--n] = 0;
+        for (form = 0; form < 4; form++) { /* the number, a bit more, a bit less, the lower neighbour's side by many nines */
+            if (form == 2) digits[n - 1]--; /* the last digit is not 0 */
+            write_number(text, digits, exponent, form ? more : 0, form == 0 ? 0 : form == 1 ? '1' : form == 2 ? '5' : '9');
+            want = form == 0 ? (u & 1 ? high : low) : form == 1 ? high : low;
+            CHECK(bits_of(parsed(text)) == bits_of(want)), CHECK(bits_of(strtod(text, NULL)) == bits_of(want));
+        }
+    }
+    bt_case("long zeros and exponents");
+    memset(text, '0', sizeof text), text[1] = '.', strcpy(text + 7000, "125e6999");
+    CHECK(parsed(text) == 0.125 * 10);
+    memset(text, '0', 5000), text[0] = '1', strcpy(text + 5000, "e-5000"), CHECK(parsed(text) == 0.1);
+    CHECK(parsed("1e-9223372036854775807") == 0 && parsed("1e9223372036854775807") == (double)INFINITY);
+    CHECK(parsed("0e99999999999999999999") == 0);
 }
 TEST(smtx) {
     static const char good[] = "3, 4, 5\n0 2 2 5\n0 3 1 2 3\n";
@@ -1234,6 +1304,7 @@ int main(int argc, char **argv) {
         {"layout_errors", layout_errors},
         {"matrix_market_good", matrix_market_good},
         {"matrix_market_bad", matrix_market_bad},
+        {"decimals_near_halfway", decimals_near_halfway},
         {"smtx", smtx},
         {"parsers_cut_and_changed", parsers_cut_and_changed},
         {"numbers", numbers},

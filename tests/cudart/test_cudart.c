@@ -678,8 +678,7 @@ TEST(kernels_are_loaded_when_the_context_is_made) {
     CHECK_INT(live, 0);
 }
 
-/* create with every call failing in turn. CUDA asked for: no context, the error code, the device as before. Not asked for:
-   the CPU. */
+/* create with every call failing in turn: no context, the error code, the device as before. */
 static void fail_create(int backend, int ordinal) {
     int s;
     bsr_error e;
@@ -701,15 +700,9 @@ static void fail_create(int backend, int ordinal) {
         use_devices(hopper, hopper);
         si.fail_at = k, si.fail_code = (int)PICK(1, 2, 98, 209, 719);
         ctx = create(backend, ordinal, &s, &e);
-        if (backend == BSR_BACKEND_CUDA) {
-            CHECK_INT(s, BSR_NO_BACKEND);
-            CHECK_INT(e.cuda_error, si.fail_code);
-            CHECK(!ctx);
-        } else {
-            CHECK_INT(s, BSR_OK);
-            bsr_query_info(ctx, &info);
-            CHECK_INT(info.backend, BSR_BACKEND_CPU);
-        }
+        CHECK_INT(s, BSR_NO_BACKEND); /* the GPU is there: the default is no CPU context then */
+        CHECK_INT(e.cuda_error, si.fail_code);
+        CHECK(!ctx);
         if (si.failed && strcmp(si.failed, "cudaSetDevice")) CHECK_INT(si.current, 0);
         CHECK_INT(si.last_error, 0);
         bsr_destroy(ctx);
@@ -726,6 +719,34 @@ TEST(create_with_failing_calls) {
     bt_case("device 0"), fail_create(BSR_BACKEND_CUDA, 0);
     bt_case("another device"), fail_create(BSR_BACKEND_CUDA, 1);
     bt_case("the default backend"), fail_create(BSR_BACKEND_DEFAULT, -1);
+    bt_case("the default backend, another device"), fail_create(BSR_BACKEND_DEFAULT, 1);
+}
+/* What the first call says of the machine: only that there is no GPU, or no driver, makes the default the CPU. */
+TEST(default_without_a_gpu) {
+    static const struct {
+        int code, driver, cpu;
+    } first[] = {{100, 13000, 1}, {34, 0, 1}, {35, 0, 1}, {35, 11000, 0}, {3, 13000, 0}, {803, 13000, 0}, {719, 13000, 0}, {999, 0, 0}};
+    size_t i;
+    int k;
+    for (i = 0; i < BT_COUNT(first); i++)
+        for (k = 1; k <= 2; k++) { /* the same from a later call is a failure of a GPU that is there */
+            int s;
+            bsr_error e;
+            bsr_info info;
+            bsr_context *ctx;
+            bt_case("error %d from call %d, driver %d", first[i].code, k, first[i].driver);
+            use_devices(hopper, NULL);
+            si.fail_at = k, si.fail_code = first[i].code, si.driver = first[i].driver;
+            ctx = create(BSR_BACKEND_DEFAULT, -1, &s, &e);
+            CHECK_INT(s, first[i].cpu && k == 1 ? BSR_OK : BSR_NO_BACKEND), CHECK((s == BSR_OK) == (ctx != NULL));
+            if (ctx) bsr_query_info(ctx, &info), CHECK_INT(info.backend, BSR_BACKEND_CPU);
+            else CHECK_INT(e.item, BSR_ITEM_DEVICE_MISSING), CHECK_INT(e.cuda_error, first[i].code);
+            CHECK_INT(si.last_error, 0);
+            bsr_destroy(ctx);
+            use_devices(hopper, NULL);
+            si.fail_at = k, si.fail_code = first[i].code, si.driver = first[i].driver;
+            CHECK(!create(BSR_BACKEND_CUDA, -1, &s, &e)), CHECK_INT(s, BSR_NO_BACKEND), CHECK_INT(e.cuda_error, first[i].code);
+        }
 }
 TEST(create_without_a_usable_device) {
     const si_device old = {"sm_61", 6, 1, 20, 49152, 49152};
@@ -745,11 +766,11 @@ TEST(create_without_a_usable_device) {
         CHECK(e.cuda_error != 0);
         CHECK(!ctx);
         CHECK_INT(si.last_error, 0);
-        if (i >= 2) continue;
-        ctx = create(BSR_BACKEND_DEFAULT, -1, &s, &e);
-        CHECK_INT(s, BSR_OK);
-        CHECK_INT(bsr_query_info(ctx, &info), BSR_OK);
-        CHECK_INT(info.backend, BSR_BACKEND_CPU);
+        use_devices(device[i], NULL);
+        ctx = create(BSR_BACKEND_DEFAULT, ordinal[i], &s, &e);
+        CHECK_INT(s, i == 0 ? BSR_OK : BSR_NO_BACKEND);
+        if (i) CHECK_INT(e.item, BSR_ITEM_DEVICE_MISSING), CHECK(!ctx);
+        else CHECK_INT(bsr_query_info(ctx, &info), BSR_OK), CHECK_INT(info.backend, BSR_BACKEND_CPU);
         bsr_destroy(ctx);
     }
 }
@@ -1436,6 +1457,7 @@ TEST(tuned_rows) {
 static const bt_test tests[] = {
     {"kernels_are_loaded_when_the_context_is_made", kernels_are_loaded_when_the_context_is_made},
     {"create_with_failing_calls", create_with_failing_calls},
+    {"default_without_a_gpu", default_without_a_gpu},
     {"create_without_a_usable_device", create_without_a_usable_device},
     {"launches_of_random_calls", launches_of_random_calls},
     {"tiers", tiers},
