@@ -509,6 +509,26 @@ struct spoiled {
     ~spoiled() { copy(&was, cudaMemcpyHostToDevice); }
 };
 } /* namespace */
+/* Entries of a matrix's arrays and views on the device, by number: columns (twice), rows and positions of the transposed index
+   (twice the latter), the schedule's order. */
+namespace {
+struct index_entries {
+    char *base[6];
+    void set(const bsr_matrix &m, int64_t rows, int64_t positions) {
+        char *t = (char *)(uintptr_t)m.transposed_index;
+        base[0] = base[1] = (char *)m.col_indices, base[2] = t + rows, base[3] = base[4] = t + positions;
+        base[5] = (char *)(uintptr_t)m.schedule + 64;
+    }
+    static int64_t count(int what, int64_t nnz, int64_t rows) { return what == 5 ? rows : nnz; }
+    int64_t put(int what, int64_t i, int64_t now, int64_t size) const { /* returns what stood there */
+        int64_t was = 0;
+        if (what == 5) size = 4;
+        gm_cuda("reading an index", cudaMemcpy(&was, base[what] + i * size, (size_t)size, cudaMemcpyDeviceToHost));
+        gm_cuda("writing an index", cudaMemcpy(base[what] + i * size, &now, (size_t)size, cudaMemcpyHostToDevice));
+        return was;
+    }
+};
+} /* namespace */
 /* Did the finding name what was spoiled? */
 static void check_finding(const spoiled &x, uint64_t word) {
     bsr_error error;
@@ -653,6 +673,59 @@ TEST(checked_views_and_batches) {
         cudaGraphExecDestroy(replay), cudaGraphDestroy(graph), cudaFree(workspace);
     }
     cudaFree(word), cudaStreamDestroy(s);
+}
+/* Many CTAs look: the first of several findings is told, wherever they stand. */
+TEST(checked_million) {
+    cudaStream_t s = new_stream();
+    uint64_t *word = nullptr;
+    void *workspace = nullptr;
+    t_spec spec;
+    index_entries at;
+    gm_cuda("in cudaMalloc", cudaMalloc((void **)&word, 8)), gm_cuda("in cudaMalloc", cudaMalloc(&workspace, 1 << 20));
+    for (int wide = 0; wide < 2; wide++) {
+        bt_case("%s", wide ? "i64" : "i32");
+        memset(&spec, 0, sizeof spec);
+        spec.dtype = BSR_F32, spec.block_rows = spec.block_cols = 1, spec.r = reduced() ? 300 : 1501, spec.c = spec.r + 2;
+        spec.nnz = spec.r * spec.c / 2, spec.index_dtype = wide ? BSR_I64 : BSR_I32;
+        bsr_matrix a = t_matrix(&spec);
+        t_attach_transposed(&a), t_attach_schedule(&a, 1, 0);
+        const int64_t es = wide ? 8 : 4, nnz = a.nnz, ccol = (es * (spec.c + 1) + 63) / 64 * 64;
+        gm_call g("validate", nullptr, nullptr);
+        const bsr_matrix *m = g.map(&a);
+        g.upload();
+        at.set(*m, 64 + ccol, 64 + ccol + (es * nnz + 63) / 64 * 64);
+        for (int i = 0; i < 24; i++) {
+            bsr_exec e = BSR_ZERO;
+            bsr_error error;
+            const int what = i % 6;
+            int64_t first = INT64_MAX, was[3], where[3];
+            e.stream = s, e.flags = BSR_EXEC_CHECK_INDICES, e.device_status = word;
+            e.workspace = workspace, e.workspace_bytes = 1 << 20;
+            for (int k = 0; k < 3; k++) { /* three entries of one array */
+                where[k] = bt_below(at.count(what, nnz, spec.r)), first = where[k] < first ? where[k] : first;
+                was[k] = at.put(what, where[k], what == 0 || what > 3 ? -1 : INT32_MAX, es);
+            }
+            CHECK_INT(bsr_validate(gm.ctx, m, &e), BSR_OK);
+            bsr_device_status(read_word(word, s), &error);
+            CHECK_INT(error.item, what < 2 ? BSR_ITEM_COL_RANGE : BSR_ITEM_VIEW_CONTENT);
+            CHECK_INT(error.operand, BSR_ARG_MATRIX);
+            CHECK_INT(error.index, first);
+            for (int k = 2; k >= 0; k--) at.put(what, where[k], was[k], es);
+        }
+        bsr_exec e = BSR_ZERO;
+        bsr_error error;
+        e.stream = s, e.flags = BSR_EXEC_CHECK_INDICES, e.device_status = word;
+        e.workspace = workspace, e.workspace_bytes = 1 << 20;
+        CHECK_INT(bsr_validate(gm.ctx, m, &e), BSR_OK), CHECK_INT(read_word(word, s), 0);
+        const int64_t line = at.put(5, 3, 0, es), twice = at.put(5, 7, line, es); /* one line for another: it is named twice */
+        at.put(5, 3, line, es);
+        CHECK_INT(bsr_validate(gm.ctx, m, &e), BSR_OK);
+        bsr_device_status(read_word(word, s), &error);
+        CHECK_INT(error.item, BSR_ITEM_VIEW_REPEATS), CHECK_INT(error.index, line);
+        at.put(5, 7, twice, es);
+        CHECK_INT(bsr_validate(gm.ctx, m, &e), BSR_OK), CHECK_INT(read_word(word, s), 0);
+    }
+    cudaFree(workspace), cudaFree(word), cudaStreamDestroy(s);
 }
 /* bsr_validate takes anything and reads nothing else: under memcheck this is a test of that. */
 TEST(hostile_row_pointers) {
@@ -2520,6 +2593,7 @@ int main(int argc, char **argv) {
         {"capture", capture},
         {"checked_indices", checked_indices},
         {"checked_views_and_batches", checked_views_and_batches},
+        {"checked_million", checked_million},
         {"hostile_row_pointers", hostile_row_pointers},
         {"no_allocation", no_allocation},
         {"threads", threads},
