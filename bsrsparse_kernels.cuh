@@ -1528,10 +1528,10 @@ __device__ __forceinline__ void bsri_mma_fetch(const bsri_dev_mma &m, bsri_mma_l
 #else
 #define BSRI_MMA_FULL 0
 #endif
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1000
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 #define BSRI_MMA_NARROW 1
 #else
-#define BSRI_MMA_NARROW BSRI_MMA_TIGHT
+#define BSRI_MMA_NARROW 0
 #endif
 /* threadIdx.x; of tiles that leave no registers, asked for again where it is needed: kept, it and what comes of it would take
    the sums' (1 to 8 % faster on an H200; tiles with 128 or 64 columns are as much slower so). */
@@ -2188,8 +2188,15 @@ __device__ __forceinline__ void bsri_mma_short_tiles(const bsri_dev_mma &m, bsri
     }
 }
 #endif
+/* CTAs of a multiprocessor that must find registers. sm_86 and sm_89 have shared memory for one of those of which others take
+   three: registers for three would spill there. */
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 860 || __CUDA_ARCH__ == 890)
+#define BSRI_MMA_SHORT_CTAS(ctas) ((ctas) == 3 ? 1 : (ctas))
+#else
+#define BSRI_MMA_SHORT_CTAS(ctas) ctas
+#endif
 template <class L>
-__global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_product_short(BSRI_GATE, const __grid_constant__ bsri_dev_mma m) {
+__global__ void __launch_bounds__(L::THREADS, BSRI_MMA_SHORT_CTAS(L::CTAS)) bsri_product_short(BSRI_GATE, const __grid_constant__ bsri_dev_mma m) {
     BSRI_ENTER;
 #ifdef BSRI_MMA_CODE
     typedef typename L::type T;
