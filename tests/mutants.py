@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 
-LIST, WORK = "tests/mutants.txt", "build/mutants"
+LIST, WORK = "tests/mutants.txt", os.environ.get("WORK", "build/mutants")
 FLAGS = ["-std=c99", "-w", "-I.", "-Itests", '-DBSRSPARSE_USER_FUNCTIONS="tests/test_functions.h"']
 PORTABLE = ("errors", "matrices")  # programs to which instruction sets are all the same: half the compile time
 LIMIT = 300  # seconds that a test may take: a mutant that never ends is caught, too
@@ -31,7 +31,7 @@ class Mutant:
 
 
 def read_list(path):
-    """= FILE; then for each mutant '@ NAME PROGRAM:TEST' or '~ NAME why it changes no result', '- text', '+ text'."""
+    """As the head of the list says."""
     mutants, file, comment = [], None, re.compile(r"#|$")
     for number, line in enumerate(open(path), 1):
         line = line.rstrip("\n")
@@ -46,10 +46,10 @@ def read_list(path):
         elif mark == "~ ":
             name, reason = rest.split(" ", 1)
             mutants.append(Mutant(file, name, "", reason, number))
-        elif mark == "- " and mutants[-1].old is None:
-            mutants[-1].old = rest
-        elif mark == "+ " and mutants[-1].new is None:
-            mutants[-1].new = rest
+        elif mark == "- " and mutants[-1].new is None:
+            mutants[-1].old = rest if mutants[-1].old is None else mutants[-1].old + "\n" + rest
+        elif mark == "+ " and mutants[-1].old is not None:
+            mutants[-1].new = rest if mutants[-1].new is None else mutants[-1].new + "\n" + rest
         else:
             sys.exit(f"{path}:{number}: can't be read: {line}")
     return mutants
@@ -215,7 +215,7 @@ def main():
             for m, what in zip(chosen, pool.map(lambda m: outcome(kind, m), chosen)):
                 caught, missed = caught + (not what), missed + bool(what)
                 if what:
-                    print(f"FAIL {m.name} (line {m.line} of {LIST}): {what}\n     {m.old}\n     {m.new}", flush=True)
+                    print(f"FAIL {m.name} (line {m.line} of {LIST}): {what}\n- {m.old}\n+ {m.new}", flush=True)
     print(f"{time.time() - began:.0f} s")
     print(f"{caught} passed, {missed} failed, 0 skipped")
     return missed > 0 or not caught

@@ -347,11 +347,67 @@ TEST(items) {
             for (i = 0; i < 4 && which; i++) ((int32_t *)a.crow_indices)[i] = (int32_t)(2 * i); /* the same rows for all */
             for (i = 0; i < 18 && which; i++) ((int32_t *)a.col_indices)[i] = (int32_t)((i / 6 + i % 2 * (1 + i / 12)) % 4);
             if (which) a.crow_batch_stride[0] = 0;
-            if (with_index) t_attach_transposed(&a);
+            if (with_index) t_attach_transposed(&a), t_attach_schedule(&a, 2, 0); /* the schedule is A's, not A^T's */
             b = t_random(BSR_F32, 6, 5, ROW, NO_BATCH, 0, FILL_SIGNED), out = t_output(BSR_F32, 12, 5, ROW, s.batch);
             want = ref_dense_addmm(0, NULL, 1, BSR_TRANS_A, &a, &b, NULL, BSR_F32, 0);
             if (RUN_OK(bsr_dense_mm(t_any_context(), BSR_TRANS_A, &a, &b, &out, &e))) REF_COMPARE(&out, &want, 0);
         }
+}
+
+/* A gradient that is a sum over two batch dimensions. */
+TEST(sums) {
+    const t_shape batch = t_batch(2, 2, 3, 0, 0);
+    bsr_matrix a = (bt_case("two by three items"), small(BSR_F64, BSR_I32, 4, 5, 9)), da = t_matrix_output(&a, BSR_F64, PACKED);
+    bsr_dense b = t_random(BSR_F64, 15, 4, ROW, batch, 0, FILL_SIGNED), turned = bsr_dense_transposed(b);
+    bsr_dense dc = t_random(BSR_F64, 8, 4, ROW, batch, 0, FILL_SIGNED);
+    bsr_operand none;
+    ref_result want = ref_sampled(0, NULL, 1, &dc, &turned, batch, NO_BATCH, BSR_F64, 0);
+    bsr_exec e = t_exec(0);
+    memset(&none, 0, sizeof none);
+    if (RUN_OK(bsr_matmul_backward(t_any_context(), 0, bsr_operand_sparse(&a), bsr_operand_dense(&b), bsr_operand_dense(&dc),
+                                   bsr_operand_sparse(&da), none, &e)))
+        REF_COMPARE_MATRIX(&da, &want, 0);
+    bt_case("columns of b"), e = t_exec(0);
+    {
+        bsr_matrix batched;
+        bsr_dense db = t_output(BSR_F64, 15, 4, ROW, NO_BATCH);
+        ref_result grad;
+        a = small(BSR_F64, BSR_I32, 4, 5, 9), batched = bsr_matrix_batched(bsr_matrix_batched(a, 3, 0, 0, 0), 2, 0, 0, 0);
+        b = t_random(BSR_F64, 15, 4, ROW, NO_BATCH, 0, FILL_SIGNED), dc = t_random(BSR_F64, 8, 4, ROW, batch, 0, FILL_SIGNED);
+        grad = ref_dense_addmm(0, NULL, 1, BSR_TRANS_A, &batched, &dc, NULL, BSR_F64, 0);
+        CHECK_INT(bsr_matmul_backward(t_any_context(), 0, bsr_operand_sparse(&batched), bsr_operand_dense(&b),
+                                      bsr_operand_dense(&dc), none, bsr_operand_dense(&db), &e), BSR_OK);
+        {
+            int64_t i, item;
+            double off = 0;
+            for (i = 0; i < 60; i++) {
+                double sum = 0;
+                for (item = 0; item < 6; item++) sum += grad.want.v[item * 60 + i];
+                off = fmax(off, fabs(sum - t_get(&db, 0, i / 4, i % 4)));
+            }
+            CHECK_NEAR(off, 0, 1e-12);
+        }
+    }
+}
+/* Rows of more blocks than are listed at once, and a key's density, rounded. */
+TEST(lists) {
+    int type;
+    for (type = 0; type < 2; type++) {
+        t_spec s;
+        bsr_matrix a;
+        bsr_dense b, out;
+        ref_result want;
+        bsr_tune_row key;
+        bsr_plan plan;
+        bsr_exec e = (bt_case("%s", type ? "i64" : "i32"), t_exec(0));
+        memset(&s, 0, sizeof s), s.dtype = BSR_F32, s.index_dtype = type ? BSR_I64 : BSR_I32, s.block_rows = s.block_cols = 1;
+        s.r = 3, s.c = 300, s.nnz = 600 + type, a = t_matrix(&s);
+        b = t_random(BSR_F32, 300, 5, ROW, NO_BATCH, 0, FILL_SIGNED), out = t_output(BSR_F32, 3, 5, ROW, NO_BATCH);
+        want = ref_dense_addmm(0, NULL, 1, 0, &a, &b, NULL, BSR_F32, 0);
+        if (RUN_OK(bsr_dense_mm(t_any_context(), 0, &a, &b, &out, &e))) REF_COMPARE(&out, &want, 0);
+        e.query = &plan, e.key = &key;
+        CHECK_INT(bsr_dense_mm(t_context(0), 0, &a, &b, &out, &e), BSR_OK), CHECK_INT(key.density, 67);
+    }
 }
 
 int main(int argc, char **argv) {
@@ -359,6 +415,7 @@ int main(int argc, char **argv) {
         {"descriptors", descriptors}, {"index_contents", index_contents}, {"each_pattern", each_pattern}, {"views", views},
         {"repeats", repeats},         {"places", places},                 {"patterns", patterns},         {"scratch", scratch},
         {"conversions", conversions}, {"rows", rows},                     {"vectors", vectors},           {"items", items},
+        {"sums", sums},               {"lists", lists},
     };
     int failed = bt_main(argc, argv, tests, BT_COUNT(tests));
     t_contexts_end();
