@@ -2030,7 +2030,7 @@ BSRI_HD static int64_t bsri_batch_offset(const bsri_batch *b, int64_t item, int3
 BSRI_HD static int64_t bsri_dense_offset(const bsri_batch *b, int64_t item, const bsr_dense *d) {
     return bsri_batch_offset(b, item, d->batch_dims, d->batch, d->batch_stride);
 }
-/* The same view with plain strides where no element needs them (a size of 1, or nothing at all), so that they can be counted with. */
+/* The same view with plain strides where no element needs them (a size of 1, or nothing at all): so they can be counted with. */
 static bsr_dense bsri_dense_used(const bsr_dense *given) {
     bsr_dense d = *given;
     int i, empty = !d.rows || !d.cols;
@@ -6510,11 +6510,15 @@ static void bsri_expand_sums(const bsri_line *l, int64_t k, const bsr_dense *d, 
     int64_t p, j, first, last;
     memset(count, 0, (size_t)n);
     for (p = l->begin; p < l->end; p++) {
-        const int64_t left = bsri_line_column(l, p - l->begin) * l->m->block_cols - from, at = p * l->stride[0] + k * l->stride[1];
+        const int64_t left = bsri_line_column(l, p - l->begin) * l->m->block_cols - from;
+        const int64_t at = p * l->stride[0] + k * l->stride[1];
         first = bsri_max(0, left), last = bsri_min(n, left + l->m->block_cols);
         for (j = first; j < last; j++) {
             const int64_t value = at + (j - left) * l->stride[2];
-            if (floats) sum[j] = count[j] ? sum[j] + bsri_load_f64(l->it.values, dtype, value) : bsri_load_f64(l->it.values, dtype, value);
+            if (floats) {
+                const double x = bsri_load_f64(l->it.values, dtype, value);
+                sum[j] = count[j] ? sum[j] + x : x;
+            }
             else whole[j] = (count[j] ? whole[j] : 0) + (uint32_t)bsri_load_i32(l->it.values, dtype, value);
             count[j] = (uint8_t)(count[j] ? 2 : 1);
         }
@@ -7006,7 +7010,8 @@ static void bsri_scatter_fill(const bsri_scatter_build *b, const int64_t *order)
         }
     for (r = 0; r < b->rows && !strided; r++) {
         if (b->format == BSR_SCATTER_STRIDED_COMPRESSED) b->array[BSRI_C][out = r] = bsri_scatter_crow(b, r);
-        if (!tiles && bsri_scatter_crow(b, r) == bsri_scatter_crow(b, r + 1)) continue; /* without columns there may be 2^62 tiles */
+        /* without columns there may be 2^62 tiles */
+        if (!tiles && bsri_scatter_crow(b, r) == bsri_scatter_crow(b, r + 1)) continue;
         for (t = 0; t < b->split; t++) {
             if (tiles) b->array[BSRI_C][out++] = g;
             g = bsri_scatter_row(b, r, t, tiles ? b->split : step, tiles ? 1 : width, g);

@@ -2196,7 +2196,8 @@ __device__ __forceinline__ void bsri_mma_short_tiles(const bsri_dev_mma &m, bsri
 #define BSRI_MMA_SHORT_CTAS(ctas) ctas
 #endif
 template <class L>
-__global__ void __launch_bounds__(L::THREADS, BSRI_MMA_SHORT_CTAS(L::CTAS)) bsri_product_short(BSRI_GATE, const __grid_constant__ bsri_dev_mma m) {
+__global__ void __launch_bounds__(L::THREADS, BSRI_MMA_SHORT_CTAS(L::CTAS))
+    bsri_product_short(BSRI_GATE, const __grid_constant__ bsri_dev_mma m) {
     BSRI_ENTER;
 #ifdef BSRI_MMA_CODE
     typedef typename L::type T;
