@@ -1342,7 +1342,7 @@ extern "C" {
 #define BSRI_WARNED 64
 struct bsr_context {
     int32_t backend, isa, threads, device;
-    int32_t widest; /* bsr_isa that the machine has, found once: CPUID takes 5 us in a virtual machine */
+    int32_t widest; /* bsr_isa that the machine has, found once: CPUID is slow in a virtual machine */
     int32_t sm_count, cc_major, cc_minor, smem_optin; /* CUDA */
     int32_t tier;                                     /* CUDA: the fastest that device and loaded code have */
     int32_t driver, devices;                          /* CUDA: its version; how many there are */
@@ -8809,9 +8809,8 @@ static void bsri_cuda_softmax_teams(const bsri_call *c, int64_t pieces, bsri_dev
     for (p->warps = 1; p->warps < 8 && lanes > (INT64_C(32) >> p->side) * p->warps * BSRI_ROW_HELD; p->warps *= 2) {
     }
     while (p->near < 5 - p->side && p->chunks % (2 << p->near) == 0) p->near++;
-    /* where a row starts is found once for `run` of them, as long as 40 warps a multiprocessor have three turns; for two of them
-       nearly always (H200, four rows: 80 us; two, with six turns: 82; eight, with one and a half: 91. Less work, two rows: 23 us
-       with one and a half turns, one row: 26) */
+    /* where a row starts is found once for `run` of them, as long as 40 warps a multiprocessor have three turns; for two nearly
+       always (note N25) */
     for (p->run = 1; p->run < 8 && br % ((int64_t)p->run << (p->side + 1)) == 0 &&
                      (p->rows * p->warps) >> p->side >= (p->run == 1 ? 1 : 6 * p->run) * 40 * (int64_t)c->ctx->sm_count;
          p->run *= 2) {

@@ -33,6 +33,7 @@
      device-entries     from CSR and COO; scatter indices
      kernel-table       every instance: number, name, function, dynamic shared memory */
 
+/* "(note N7)" in a comment names a heading of tests/results/h200_notes.md: what was measured, and what was tried. */
 #include <cuda.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -289,7 +290,7 @@ template <class F> struct bsri_dev_writer {
     }
     __device__ __forceinline__ bsri_dev_writer(const bsri_dev_product &p_, double alpha_, double beta_, int64_t item_)
         : bsri_dev_writer(p_, alpha_, beta_) {
-        if (!item_) return; /* nearly always: few columns with an epilogue take 2 to 6 % less without the walks */
+        if (!item_) return; /* nearly always; saves the walks over batches (note N17) */
         item = item_, out = bsri_dense_offset(&p.out_batch, item, &p.out);
         if (has & LEFT) left = bsri_dense_offset(&p.out_batch, item, &p.left);
         if (has & RIGHT) right = bsri_dense_offset(&p.out_batch, item, &p.right);
@@ -545,11 +546,11 @@ static bsri_choice bsri_yes(int kernel, int tier, int reason) {
     memset(&c, 0, sizeof c), c.kernel = kernel, c.tier = tier, c.reason = reason, c.split = c.stages = 1;
     return c;
 }
-/* A launch that is there all at once is to spread evenly: as many places on a multiprocessor as each gets, no more, by asking for
-   shared memory. Where there are more, CTAs that start while the kernel before ends crowd where it has gone (256 x 256 x 4096,
-   blocks of 64: 4.0 us, then 3.6). By as little as keeps one more out: what is left is the L1's, and loads of values that are
-   not in the L2 want it (14336 x 4096 x 64, .9: 7.6 us by all there is, 7.2). Up to eight places there is room beside it for 2 KB
-   of a kernel's own; with more the difference is small. */
+/* A launch whose CTAs all run at once should spread evenly: each multiprocessor gets room for as many CTAs as its share, no more.
+   That is done by asking for more shared memory than is needed. With more room, CTAs that start early crowd on the
+   multiprocessors that the kernel before left first (note N14). No more is asked for than keeps one CTA more out: the rest is the
+   L1's, which loads of values need. Up to eight CTAs leave room for 2 KB of static shared memory each; with more the difference
+   is small. */
 #define BSRI_SPREAD_SHARED (226 * 1024) /* what kernels may ask for that are spread so */
 static void bsri_spread_evenly(const bsr_context *ctx, bsri_choice *c) {
     const int64_t each = bsri_ceil_div(c->grid, ctx->sm_count), most = (ctx->smem_optin + 1024) / (each + 1) - 1024;
@@ -1231,8 +1232,8 @@ typedef struct bsri_dev_mma {
     int32_t order, simple;   /* of tiles: 0 slab by slab, 1 group by group; as in bsri_facts */
     /* Of short products. Tiles of all items, block rows of one; warps of a tile; index arrays may be read at once. */
     int32_t total, lines, split, constant;
-    uint32_t split_bits, by, by_inverse;   /* log2 of split (made from each other 4 to 16 bytes spill); what tiles are numbered
-                                              by, and (2^32 - 1) / by */
+    uint32_t split_bits, by, by_inverse;   /* log2 of split (kept, as computing it spills registers); what tiles are numbered by,
+                                              and (2^32 - 1) / by */
     int32_t near;                          /* warps of a CTA bring the same values */
     float alpha; /* where nothing else is to be done; so is out */
     int32_t b_rows; /* the dense operand is row-major, else column-major */
@@ -1244,11 +1245,11 @@ typedef struct bsri_dev_mma {
     bsri_dev_product p; /* last: parameters are fetched by lines */
 } bsri_dev_mma;
 
-/* A warp owns MW rows and WN columns of out; a slice is KS of a block's products; a stage is E slices. The m-warps of a CTA
-   stand one above the other, each with its own part of the values, MW x KS or as stored KS x MW. LAYOUT: the dense operand
-   is column-major (0), row-major (1), or either (2): then a kernel holds the loops for both, and what stands around them once
-   (f32 and i8 lost 1 to 3 % by that, short products up to 12 %). Everything lies in shared memory as in device memory, 16-byte
-   pieces exchanged so that ldmatrix meets no bank twice. BN 256 leaves registers for the plain epilogue only, 128 for any. */
+/* A warp owns MW rows and WN columns of out; a slice is KS of a block's products; a stage is E slices. The m-warps of a CTA stand
+   one above the other, each with its own part of the values: MW x KS, or KS x MW where they are stored transposed. LAYOUT: the
+   dense operand is column-major (0), row-major (1), or either (2): then one kernel holds the loops for both and the code around
+   them once, which costs time for some types (note N21). Everything lies in shared memory as in device memory; 16-byte pieces are
+   swizzled so that ldmatrix has no bank conflicts. BN 256 leaves registers for the plain epilogue only, 128 for any. */
 template <class T, int MW_, int KS_, int E_, int BN_, int NW_ = MW_ == 32 ? 2 : 1, int LAYOUT_ = 2> struct bsri_mma_tile {
     typedef bsri_mma_tile<T, MW_, KS_, E_, BN_, NW_, LAYOUT_ != 0> by_rows;
     typedef bsri_mma_tile<T, MW_, KS_, E_, BN_, NW_, LAYOUT_ == 1> by_columns;
@@ -1405,9 +1406,9 @@ __device__ __forceinline__ void bsri_mma_fetch_part(const bsri_dev_mma &m, const
     f.begin(shared, m.a_trans), f.tile(m, r, slab), f.full = bsri_mma_address(s.full), f.empty = bsri_mma_address(s.empty);
     f.part(m, list, r, next, turn);
 }
-/* Groups of rows in order of their blocks, most first: each CTA finds the same order. Only for few groups, and not where a
-   schedule by groups like ours has done it already; one by others has its unions in order (f32, 4096^3 at .9, blocks of 64, a
-   schedule by pairs: 393 us, without one 345). Any batch item's order is right for all. */
+/* Sorts the groups of rows by their number of blocks, longest first; each CTA finds the same order. Only for few groups. Not
+   where the schedule has groups like ours, as it is sorted already; a schedule with other groups is not sorted by them
+   (note N21). The order of any batch item is right for all. */
 __device__ __forceinline__ bool bsri_mma_rank(const bsri_dev_mma &m, bsri_mma_list &s, int64_t lines, int64_t groups) {
     const int64_t *header = (const int64_t *)m.p.a.schedule;
     const bool view = header && (header[6] != 0) == (m.p.trans != 0);
@@ -1502,8 +1503,8 @@ __device__ __forceinline__ void bsri_mma_fetch(const bsri_dev_mma &m, bsri_mma_l
 #else
 #define BSRI_MMA_NARROW BSRI_MMA_TIGHT
 #endif
-/* threadIdx.x; of tiles that leave no registers, asked for again where it is needed: kept, it and what comes of it would take
-   the sums' (1 to 8 % faster on an H200; tiles with 128 or 64 columns are as much slower so). */
+/* threadIdx.x. Tiles that leave no registers read it again where it is needed: kept over the main loop, it and what is computed
+   from it would take registers from the sums (note N21). */
 template <class L> __device__ __forceinline__ int bsri_mma_thread(void) {
     if (!L::PLAIN && !BSRI_MMA_TIGHT) return (int)threadIdx.x;
     int thread;
@@ -1518,8 +1519,8 @@ template <class T, class L> struct bsri_mma_worker {
     static constexpr int PARTS = P::PARTS;
     /* what ldmatrix cannot turn: elements of 4 bytes are loaded one by one, those of 1 byte sorted after it */
     static constexpr bool WORDS = T::BYTES == 4, CHARS = T::BYTES == 1;
-    /* Two parts of everything leave no registers for a second step; nor do 256 columns here and there (on an H200 28 bytes were
-       spilled; rolled it takes 14 % longer, but the next tier takes nearly all of these products there). */
+    /* Two parts of everything leave no registers to unroll the steps; nor do tiles of 256 columns on some GPUs. The rolled loop
+       is slower, but on an H200 the next tier takes nearly all of these products (note N21). */
     static constexpr bool ROLLED = PARTS == 2 || (L::PLAIN && L::B_ROWS && BSRI_MMA_NARROW);
     static constexpr int TURNED = L::MW * T::BYTES; /* bytes of a line of values that are stored transposed */
 
@@ -1599,7 +1600,8 @@ template <class T, class L> struct bsri_mma_worker {
             }
 #pragma unroll
             for (int mi = 0; mi < L::MI; mi++) P::split(x[mi]);
-            /* one step ahead: no gain where lines are rows; few registers; with a single step the sums went to local memory */
+            /* load one step ahead: not by rows (no gain), not rolled (few registers), not with a single step (the sums would go
+               to local memory) */
             constexpr bool EARLY = !L::B_ROWS && !ROLLED && L::STEPS > 1;
             if (EARLY) dense(y[0][0], b, bb, kk, 0);
 #pragma unroll
@@ -1819,8 +1821,8 @@ __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const b
 }
 /* Address of a member in shared memory. */
 #define BSRI_MMA_IN(type, at, member) ((at) + (uint32_t)offsetof(type, member))
-/* The stages of a part, by one multiplying warp. Each lane gives a slot back: racecheck sees no order between a warp's lanes, and
-   reported slots that one gave back behind __syncwarp. As fast (4096^3, .5 to .95, all blocks: 3 % less to 1 % more). */
+/* The stages of a part, by one multiplying warp. Each lane arrives at `empty` for itself: racecheck sees no order between the
+   lanes of a warp, so it would report a slot that one lane gives back for all (note N20). */
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_stages(typename T::sum (&sum)[L::MI][L::NI][4], const bsri_dev_mma &m, uint32_t base,
                                                 uint32_t list, uint32_t part, int stages, uint32_t &turn) {
@@ -1881,6 +1883,38 @@ __device__ __forceinline__ void bsri_mma_multiply(const bsri_dev_mma &m, bsri_mm
 }
 #endif
 
+/* bsri_product_mma: a CTA stays and takes tiles of out one after another.
+
+   Threads: warps 0 to 3 fetch (128 threads). The others, up to 8 warps, multiply (`readers` threads): m_warps below each other
+   times L::NW beside each other, each MW x WN of out.
+
+   Shared memory:
+     dynamic:     `stages` slots of stage_bytes, in each of them
+       0          values: slice e of m-warp w at (e m_warps + w) A_BYTES, MW x KS, as stored KS x MW
+       b_at       dense operand: slice e at b_at + e B_BYTES, BN x KS, by rows KS x BN
+     behind them  4 BSRI_MMA_PASS bytes for each multiplying warp: 16 x 64 sums, rows of BSRI_MMA_PAD, and a finisher
+     static:      bsri_mma_list: two parts of the column list, and what making them needs
+
+   barrier        count    arrives                                              waits                   phase
+   full[slot]     32       lanes of the warp that fills it, by cp.async landed  multiplying threads     round of the ring
+   empty[slot]    readers  each multiplying thread: slot read                   the warp that fills it  round + 1
+   part_full[2]   128      each fetching thread: part of the list written       multiplying threads     round of the parts
+   part_empty[2]  readers  each multiplying thread: part used up                fetching threads        round + 1
+   bar.sync 1     128      fetching threads among themselves                    (bsri_mma_sync)
+   Rounds are taken modulo 2, from 0 on; "+ 1": the first wait passes at once.
+   Stage n of the CTA is filled by warp n % 4. There are at least four slots, so that no warp is a round ahead of another.
+
+   Sums: as mma.sync has them: sum[i][n][e] of lane l is row 16 i + l / 4 + 8 (e / 2), column 8 n + l % 4 * 2 + e % 2 of its
+   warp's part. ldmatrix reads operands from lines whose 16-byte pieces are swizzled: by bsri_mma_swizzle() where lines run
+   along the products, by bsri_mma_twist() where they are rows of the dense operand. f32, and operands that ldmatrix can't
+   transpose: see place().
+
+   Order: 1. Fetching warps make a part of the tile's column list: up to 512 columns, and which of the block rows have each.
+          2. They fill its stages: wait for empty, copy the blocks that exist and the dense slices; the copies arrive at full.
+          3. Multiplying warps take the part, wait for full stage by stage, multiply what their block row has, give the slot
+             back.
+          4. After a tile's last part each runs the epilogue through memory of its own; the others are at the next tile already.
+          5. A part whose `last` is 2 ends the multiplying warps. */
 template <class T, class L> __global__ void __launch_bounds__(384, 1) bsri_product_mma(const __grid_constant__ bsri_dev_mma m) {
 #ifdef BSRI_MMA_CODE
     extern __shared__ __align__(1024) char bsri_shared[];
@@ -1996,8 +2030,8 @@ __device__ __forceinline__ void bsri_mma_sampled_walk(typename T::sum (&sum)[L::
         if (++from == m.stages) from = 0;
     }
 }
-/* A warp's sums to the stored blocks, by way of its `tile`. With bsri_sampled_add() and bsri_sampled_put() for what they do these
-   products take 1.2 % longer in geometric mean, up to 4 %. */
+/* A warp's sums to the stored blocks, by way of its `tile`. The code of bsri_sampled_add() and bsri_sampled_put() stands here
+   again, as calls of them are slower (note N23). */
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_sampled_store(const bsri_dev_mma_sampled &m, const bsri_mma_sampled_shared &s,
                                                        float *tile, const typename T::sum (&sum)[L::MI][L::NI][4], int m_warp,
@@ -2084,10 +2118,8 @@ __global__ void __launch_bounds__(256, 2) bsri_sampled_mma(const __grid_constant
 
 /* A CTA computes MI x 16 rows of a block row and all columns, NI x 8 of them; its warps share the products and add up in order.
    Such a product takes microseconds, most of them a chain of latencies: launch, parameters, row pointers, values, dense rows,
-   sums. So a launch may start while the one before it still runs, its CTAs ask the L2 for the values before they know the index
-   arrays, and what a product without batches needs comes first in the parameters, which are fetched by lines. (H200: reading
-   11.7 MB of values and nothing else takes 4.0 to 4.6 us in a chain of launches, this 6.3 to 6.6 us with up to 8 columns. More
-   units in flight a warp, in registers or in shared memory, were slower: registers spill, or fewer warps have room.) */
+   sums. So a launch may start while the one before it still runs, and its CTAs ask the L2 for the values before they know the
+   index arrays. What a product without batches needs comes first in the parameters, as those are fetched by lines (note N17). */
 typedef struct bsri_dev_skinny {
     bsri_mma_rows rows; /* of the only item and reduction */
     char *out;
@@ -2118,10 +2150,9 @@ __device__ __forceinline__ void bsri_stmatrix_t(uint32_t to, uint32_t r0, uint32
                  "r"(r3)
                  : "memory");
 }
-/* Brings 128 bytes at `at` to the L2, whatever is there, before the wait: bsri_dev_touched() with what it returns goes on when
-   they are there. A chain of kernels that only read 11.7 MB each, not in the L2, takes 4.0 us each, 4.2 with prefetches of any
-   kind before the wait, 3.4 with such loads. They have to trickle, a load of each thread at a time, so that the kernel before
-   reads, too: 4096 x 14336 x 8, .9, by 256 threads 5.0 us, three loads of each at once 5.8. */
+/* Loads from `at` so that 128 bytes come to the L2, whatever they hold, before the wait. bsri_dev_touched() of the result waits
+   until they are there. Plain loads are faster here than prefetches of any kind. One load of each thread at a time, so that the
+   kernel before this one can still read, too (note N17). */
 __device__ __forceinline__ int32_t bsri_dev_touch(const void *at) {
     int32_t r;
     asm volatile("ld.relaxed.gpu.global.L2::128B.s32 %0, [%1];" : "=r"(r) : "l"(at) : "memory");
@@ -2298,22 +2329,20 @@ __global__ void __launch_bounds__(NI == 1 ? 512 : 256, NI == 2 ? 4 : 2)
 #endif
 /* A tile is MW rows of one block row and COLS columns. `split` warps of a CTA share it: they take the row's steps of E slices in
    turn, each by a pipeline of its own that waits for nobody, and add up in their order. Such products are a chain of latencies
-   (launch, parameters, row pointers, columns, operands, sums): no list is made, no barrier is met before the end, what memory
-   does not tell is worked out before it may be read, and parameters that most calls need stand side by side. Warps of a CTA
-   that have tiles side by side ask for the same values at about the same time: through the L1 (512 x 512 x 4096, .5, blocks of
-   16: 12.4 to 11.6 us). With two slots there is room for four CTAs a multiprocessor (CTAS; 256 x 256 x 8192, .5, blocks of 16:
-   8.3 us, three with three 10.0; 256 x 256 x 32768, blocks of 32: 15.0 and 17.9); blocks of 32, and tiles of
-   16 x 128, then have registers for SIMPLE products only, and where three are all that come, three are up to 7 % faster. The
-   next kernel may start once a CTA's sums are made: started at once, its CTAs crowd where this one's few have left room
-   (256 x 256 x 16384, .5: 9.7 us, so 8.8). */
+   (launch, parameters, row pointers, columns, operands, sums): no list is made, no barrier is met before the end, addresses are
+   computed before memory may be read, and parameters that most calls need stand side by side. Warps of a CTA with tiles side by
+   side ask for the same values at about the same time, so these go through the L1. Two slots a warp leave room for four CTAs a
+   multiprocessor (CTAS), three slots for three. With four CTAs, blocks of 32 and tiles of 16 x 128 have registers for SIMPLE
+   products only. The next kernel may start once a CTA's sums are made; earlier, its CTAs would crowd where this kernel's few left
+   room. The choices are measured (note N15). */
 template <class T, int MW, bool B_ROWS, int CTAS_, int COLS = 64>
 struct bsri_mma_short_tile : bsri_mma_tile<T, MW, MW, MW * COLS == 1024 ? 2 : 1, COLS, 1, B_ROWS> {
     typedef bsri_mma_tile<T, MW, MW, MW * COLS == 1024 ? 2 : 1, COLS, 1, B_ROWS> base;
     static constexpr int CTAS = CTAS_, SLOTS = CTAS == 4 && COLS == 64 ? 2 : 3;
     static constexpr int ACROSS = COLS / 64, PARTS = MW * COLS / 1024; /* of 16 x 64 sums: side by side, in all */
     static constexpr bool SIMPLE = PARTS == 2 && CTAS == 4; /* only what is simple, as in bsri_facts */
-    /* Parts are stored as whole tiles are, and those by parts (256 x 256 x 512, .5, blocks of 32: 2.85 to 2.63 us; with two ways
-       4 bytes spill, on sm_80 16 by this one); blocks of 16 gain and lose 3 %. */
+    /* Each part of a tile is stored by bsri_mma_short_store(), as whole tiles are; a kernel has one of the two ways, as both
+       spill registers. Where it pays: note N15. */
     static constexpr bool BY_PARTS = MW == 32 && !SIMPLE && BSRI_MMA_HOPPER;
     static constexpr int SLICE = base::A_BYTES + base::B_BYTES, SLOT = base::E * SLICE, WARP = SLOTS * SLOT;
     static_assert(PARTS * 4096 + (SIMPLE ? 0 : BSRI_MMA_PASS * 4) <= WARP, "sums handed over, what any epilogue takes");
@@ -2329,7 +2358,8 @@ __device__ __forceinline__ void bsri_mma_short_walk(float (&sum)[L::MI][L::NI][4
     uint32_t ab = worker::a_base(m.a_trans), bb = worker::b_base(0), to = f.base, end = f.base + L::WARP;
     int64_t a = 0; /* lane l: where slice l of the warp's next 32 lies */
     int32_t b = 0;
-    if (L::CTAS == 4) { /* kept: made again they cost every step (10 % with blocks of 32); three have registers for more */
+    if (L::CTAS == 4) { /* pinned in registers: without the asm nvcc recomputes them in every step (note N15); with three CTAs
+                           there are registers enough */
         asm volatile("" : "+r"(ab), "+r"(bb), "+r"(to), "+r"(end), "+r"(lane), "+r"(lead));
         int whole = f.whole;
         asm volatile("" : "+r"(f.a_to), "+r"(f.b_to), "+r"(f.left), "+l"(f.values), "+l"(f.b), "+r"(whole));
@@ -2375,7 +2405,7 @@ __device__ __forceinline__ void bsri_mma_short_walk(float (&sum)[L::MI][L::NI][4
         }
         if ((from += L::SLOT) == end) from = end - L::WARP;
     }
-    if (m.constant) bsri_dev_wait_for_last(); /* nor is out, where the row is empty */
+    if (m.constant) bsri_dev_wait_for_last(); /* nor may out be written before, where the row is empty */
     __syncwarp();
 }
 /* An input of 16 x 64 elements on its way to where bsri_mma_store() has them. */
@@ -2407,10 +2437,9 @@ __device__ __forceinline__ void bsri_mma_put(uint16_t *tile, int next, int far, 
         *(uint32_t *)(tile + i % 2 * next + i / 2 * far) = TURNED ? bsri_mma_transpose(x[i]) : x[i];
 #endif
 }
-/* A tile that a warp has to itself: all of it at once, in 100 instructions where bsri_mma_store() takes 450, of 1,200 for a tile
-   that multiplies two or three blocks (3072 x 768 x 4096, .9, blocks of 32: with tiles' numbers by multiplication 16.0 us, else
-   19.0; by columns 17.2, 18.2 with words turned one by one). In pieces of 128 bytes and more by rows, of 32 and 64 by
-   columns, as of requests the L2 takes as many, short or long. No bank is met twice. */
+/* A tile that a warp has to itself, stored all at once: far fewer instructions than bsri_mma_store() takes, which counts where a
+   tile multiplies two or three blocks only (note N15). It stores pieces of 128 bytes and more by rows, of 32 and 64 by columns:
+   the L2 takes as many requests a second, short or long. Shared memory has no bank conflicts. */
 template <class T, int MI, int NI>
 __device__ __forceinline__ void bsri_mma_short_store(const bsri_dev_mma &m, uint16_t *tile, float (*sum)[NI][4],
                                                      uint16_t *out, int cols, int lane) {
@@ -2558,6 +2587,32 @@ __device__ __forceinline__ void bsri_mma_short_tiles(const bsri_dev_mma &m, bsri
     }
 }
 #endif
+/* bsri_product_short: each warp has a pipeline of its own, and meets others only when its sums are made.
+
+   Threads: four warps. m.split of them (1, 2 or 4) are a team and share a tile of MW rows and COLS columns; a CTA has 4 / split
+   teams.
+
+   Shared memory:
+     dynamic:   4 x L::WARP bytes, a ring for each warp: SLOTS slots of E slices, a slice being
+       0        values, MW x MW (A_BYTES)
+       A_BYTES  dense operand, COLS x MW, by rows MW x COLS (B_BYTES)
+     then       the same bytes hold PARTS x 4096 bytes of sums (float4 number n * 32 + lane of a part) or of what is stored, and
+                behind them, for any epilogue, 4 BSRI_MMA_PASS bytes
+     static:    a finisher for each team
+
+   There is no mbarrier. A warp's copies are cp.async groups, one a step; SLOTS - 2 of them may be on their way when a step is
+   multiplied, and __syncwarp stands before a slot is written again. bar.sync 1 + team (32 split threads): when sums are handed
+   over (but where a warp alone stores a whole tile), and at a tile's end, before the rings are used again.
+
+   Sums: as mma.sync has them (see bsri_product_mma). Part i of a tile is 16 rows and 64 columns; warp i % split of the team
+   adds it up, in the order of the warps, and stores it.
+
+   Order: 1. Row pointers; then lane l finds out where slice l of the warp's next 32 slices is.
+          2. Step by step, SLOTS - 1 steps ahead, E slices are copied; values by way of the L1 where warps beside ask for the
+             same.
+          3. Warp w of a team multiplies steps w, w + split, ... of the row.
+          4. The next kernel may start. An input is asked for; sums are handed over; bar.sync.
+          5. Sums are added up, the epilogue runs, out is stored by pieces of 16 bytes; bar.sync. */
 template <class T, class L>
 __global__ void __launch_bounds__(128, L::CTAS) bsri_product_short(const __grid_constant__ bsri_dev_mma m) {
 #ifdef BSRI_MMA_CODE
@@ -2727,7 +2782,7 @@ typedef struct bsri_facts {
    prints it, tests/fit_plans.py fits constants to it. */
 typedef struct bsri_traits {
     double waves, tile, fused;   /* tiles, of 32768 numbers each, and how much of an epilogue's time a tile takes */
-    double slices, piece, along; /* slices of b that are fetched, of 8 KB each; b lies the slower way */
+    double slices, piece, along; /* slices of b that are fetched; the size of one, in 8 KB; b has the slower layout */
     double own, area;            /* slices that a warp multiplies, of 16384 sums */
     double crooked, busy;        /* rows of b are no whole lines; the part of all multiprocessors that fetch at once */
     double memory;               /* bsri_facts', at least */
@@ -2750,10 +2805,10 @@ static bsri_estimate bsri_estimate_below(const bsri_facts *f, int why) {
     e.ns = f->limit;
     return e;
 }
-/* What that takes, in nanoseconds on an H200, by kernels that run alike: a launch; a tile, what an epilogue adds, storing its
-   numbers; each slice that is fetched, 8 KB of it, and by how much more that is where b lies the other way (by columns; where
-   columns are few by rows); each slice that a warp multiplies, and its sums. Fitted to the times of all tiles for random
-   shapes, mostly to 10 %. Only which of two is less counts, so that other GPUs are served as well. */
+/* What each trait of a plan costs, in nanoseconds on an H200, a row for each kind of kernel: a launch; a tile, what an epilogue
+   adds to it, storing its sums; a slice that is fetched, 8 KB of it, and the extra part of that where b has the slower layout (by
+   columns; for products with few columns by rows); a slice that a warp multiplies, and its sums. Fitted to measured times
+   (note N18). Only which of two estimates is less counts, so that other GPUs are served as well. */
 typedef struct bsri_costs {
     double start, tile, fused, store, fetch, bytes, along, step, area;
 } bsri_costs;
@@ -2821,7 +2876,8 @@ static const bsri_costs bsri_costs_of[] = {
     {6280, 0.733, 50.7, 2400, 0.414, 224, 0.0123, 68, 249},    /* sampled wgmma 32 */
     {4260, 1.27, 381, 4270, 0.31, 112, 0.238, 0.666, 223},     /* sampled wgmma 64 */
 };
-/* So much more there is to fetch from rows of b that are no whole lines; what fetching takes of that where all do so at once. */
+/* Extra cost of fetching where b's rows are not whole lines of 128 bytes; the part of the cost of bytes that remains where few
+   multiprocessors fetch. */
 static const double bsri_costs_crooked = 0.45, bsri_costs_alone = 0.4;
 /* A byte of memory: 4.8 TB/s. */
 static const double bsri_costs_memory = 1.0 / 4800;
@@ -2894,8 +2950,8 @@ static bsri_tiling bsri_tiling_of(const bsri_facts *f, int rows, int cols, int s
 static void bsri_tiling_spread(bsri_tiling *t, double tiles, double room, double waves) {
     t->waves = tiles > room ? waves : 1.0, t->beside = tiles / t->waves;
 }
-/* What is left of a group's columns where a schedule puts rows together that share some; n: log2 of the number of groups, less
-   than 0 where rows don't fill one. By .33 unions of 394 random patterns to 5 %. */
+/* The part of a group's columns that is left where a schedule groups rows that share columns; n: log2 of the number of groups,
+   below 0 where rows don't fill one. by: .33 fits the unions of random patterns (note N18). */
 static double bsri_paired(const bsri_facts *f, int64_t group, double n, double by) {
     const double absent = 1.0 - f->density;
     return n > 0.0 && f->inner > 0.0 ? exp(-by * n * absent * absent * sqrt((double)(group - 1) / f->inner)) : 1.0;
@@ -2927,7 +2983,7 @@ static double bsri_traits_ns(const bsri_costs *c, const bsri_traits *x) {
                       sqrt(fetch * fetch + multiply * multiply);
     return sqrt(ns * ns + x->memory * x->memory);
 }
-/* Takes a tile where it is faster than the one before. Where its start alone is not, nothing else is worked out. */
+/* Takes a tile where its estimate is below the one so far. Where its start alone is not, nothing else is computed. */
 static void bsri_estimate_take(bsri_estimate *e, const bsri_dev_product *p, const bsri_facts *f, int kind,
                                const bsri_tiling *t) {
     const bsri_costs *c = &bsri_costs_of[kind];
@@ -3038,8 +3094,7 @@ static bsri_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_produc
     m->p = *p, m->vector = f->vector, c.tile_rows = e->tile_rows, c.tile_cols = e->tile_cols;
     if (!bsri_mma_fit(ctx, p, asked, b, f->dense, &s, &c, m)) return bsri_no(BSR_WHY_SHARED);
     c.kernel = s.kernel;
-    /* ranking rows by length takes 4 %: where a CTA has one tile it is for nothing (i8, 4096 x 2048 x 640, blocks of 128, .6,
-       A^T: 34.6 -> 25.9 us; blocks of 32 gain nothing) */
+    /* ranking rows by length costs time, and is for nothing where each CTA has one tile (note N21) */
     c.order = ranks && bsri_mma_tiles(p, b, c.tile_rows, c.tile_cols) > ctx->sm_count ? 2 : 1;
     if (asked->order == 1 || asked->order == 2) c.order = asked->order;
     m->order = c.order - 1;
@@ -3066,12 +3121,11 @@ static int bsri_mma_single(const bsri_dev_product *p, bsri_mma_rows *r) {
 static int bsri_short_room(const bsri_dev_product *p, const bsri_facts *f, double all) {
     return p->br == 16 || (all > 3.0 && f->simple) ? 4 : 3;
 }
-/* Blocks of 16 by rows have tiles of 128 columns, too (8192 x 2048 x 2048, .95: 31.2 us, by 64 columns 39.9; 256 x 256 x 8192,
-   .5: 6.8 and 7.2, x 4096: 6.0 and 5.6). */
+/* Columns of a tile at most: blocks of 16 by rows have tiles of 128, too, which are faster for large outputs (note N15). */
 static int bsri_short_most(const bsri_dev_product *p, const bsri_facts *f, int split) {
     return p->br == 16 && f->dense == 1 && split == 1 && f->simple ? 128 : 64;
 }
-/* What the host asks of an instance's ring is the same in all of its shape. */
+/* The host reads sizes of rings from these: f16, and the other layout of b, have the same. */
 typedef bsri_mma_short_tile<bsri_mma_bf16, 16, true, 4> bsri_short_16;
 typedef bsri_mma_short_tile<bsri_mma_bf16, 32, true, 3> bsri_short_32;
 typedef bsri_mma_short_tile<bsri_mma_bf16, 32, true, 4> bsri_short_four;
@@ -3087,17 +3141,15 @@ static void bsri_short_take(bsri_estimate *e, const bsr_context *ctx, const bsri
     t.fused *= split == 1 ? 1.3 : split == 2 ? 1.0 : 0.8; /* tiles of a CTA */
     t.stored = split == 1 ? 1.0 : split == 2 ? 1.5 : 3.0; /* sums of the warps that share one, which wait for each other */
     t.fused += split == 1 ? 0.0 : split == 2 ? 0.05 : 0.1;
-    t.far = 0.6; /* all rows read a slab together where b is large (m->order); 1: 70 MB are overestimated by 18 % */
+    t.far = 0.6; /* where b is large all rows read a slab together (m->order); 1 would overestimate (note N18) */
     if (t.along) t.far *= split == 1 ? 1.0 : split == 2 ? 0.5 : 0.0; /* those read a line's rows of several blocks together */
-    /* what is there at once is spread evenly */
+    /* CTAs that run at once are spread evenly over the multiprocessors (bsri_spread_evenly) */
     bsri_tiling_spread(&t, all > room ? (ceil(all) + all) / 2 : ceil(all), room, 0.9 + 0.75 * all / room);
     t.busy = all / (t.waves * t.beside), t.beside *= 4 / split, t.longer = 2.0;
-    /* Of many tiles one after another each takes less (3072 x 768 x 50432, .95, blocks of 32: 125 us, without this 168 by the
-       estimate, and large tiles, 157, were chosen; nine shapes with fewer tiles 6 to 24 % too high). */
+    /* Many tiles one after another take less each (note N18). */
     if (p->br < 64 && t.waves > 8.0) t.apart = pow(t.waves / 8.0, -0.25);
-    /* Pieces of a slab that ends within a tile are asked for one by one, each looked at: 20 to 40 % more where a warp's slices
-       are all there is to do (256 x 4096 x 320, .95, blocks of 16: 10.8 us by 128 columns, 6.4 by 64). Tiles that run at the
-       same time wait for it. */
+    /* A slab that ends within a tile is fetched piece by piece with a check each, which takes longer where a warp has little else
+       to do (note N18). Tiles that run at the same time wait for it. */
     if (p->width % cols) t.edge = 1.0 + 0.85 * (t.waves > 1.0 ? 1.0 / (double)bsri_ceil_div(p->width, cols) : 1.0);
     bsri_estimate_take(e, p, f, kind, &t);
 }
@@ -3143,17 +3195,14 @@ static bsri_choice bsri_short_choose(const bsr_context *ctx, const bsri_dev_prod
     m->block_bits = bsri_mma_log2(p->br / s.mw);
     m->total = (int32_t)bsri_mma_tiles(p, (int)p->br, s.mw, c.tile_cols), m->group = (int32_t)(m->total / m->slabs);
     m->split = c.split = e->split, teams = 4 / c.split, m->split_bits = bsri_mma_log2(c.split);
-    /* Row by row, except where b is more than the L2 keeps: then all rows of some slabs, which are read once (768 x 3072 x 50432,
-       .95, blocks of 32: 87 us, else 110; 384 x 1600 x 50432, .9, with an input, by columns 68 and 97; but few rows with b of
-       34 MB, 512 x 8192 x 2048, .9: 14.1, row by row 13.5). One that all items share counts for each: row by row 1 to 4 %
-       slower (512 x 1024 x 2048, .9, 16 items: 41.9 and 40.6). */
+    /* Row by row, except where b is larger than what the L2 keeps: then all rows of some slabs, so that each slab is read once.
+       The limit is higher for few rows. A b that all items share counts once for each item (note N15). */
     m->order = bsri_dense_bytes(p) * (double)p->items <= (m->group <= 16 ? 48 << 20 : 24 << 20);
     if (!m->order) m->total = (int32_t)(m->group * bsri_ceil_div(m->slabs, teams) * teams);
     m->by = (uint32_t)bsri_max(1, m->order ? m->slabs : m->group), m->by_inverse = ~0u / m->by;
     c.grid = bsri_ceil_div(m->total, teams), four = bsri_short_room(p, f, (double)c.grid / ctx->sm_count) == 4;
     instance = wide ? 3 : s.mw == 16 ? 1 : four ? 2 : 0, c.kernel += instance * 2 + (f->dense == 2);
-    /* Blocks of 32: 5 % faster with few rows (four at once 12 %), up to 5 % slower with many (1024 x 1024 x 2048, .5: 15.0 and
-       15.8; four at once 2 %: 2048 x 2048 x 4096, .95, by columns). */
+    /* Values go through the L1 where it pays: blocks of 16, and blocks of 32 with few rows (note N15). */
     m->near = m->order && teams == 4 && (p->br == 16 || (p->br == 32 && p->tiles <= (four ? 56 : 24)));
     /* At most: a plan is to serve other epilogues, too (but not one of 128 columns, as there is no such kernel for them). */
     c.stages = wide ? bsri_short_wide::SLOTS : s.mw == 16 ? bsri_short_16::SLOTS : bsri_short_32::SLOTS;
@@ -3201,12 +3250,12 @@ static bsri_estimate bsri_skinny_estimate(const bsr_context *ctx, const bsri_dev
     e.tile_rows = ni % 2 || p->br % 32 || p->items * p->tiles * (p->br / 32) < 2 * ctx->sm_count ? 16 : 32;
     e.tile_cols = 8 << ni, grid = p->items * p->tiles * (p->br / e.tile_rows);
     if (!bsri_kernel(bsri_skinny_kernel(p, e.tile_rows, e.tile_cols))) return bsri_estimate_none(BSR_WHY_WIDE); /* 64 by rows */
-    /* no more warps than the SMs hold at once, or than a mean row has units */
+    /* no more warps than the multiprocessors hold at once, and at least one unit of 32 products for each in a mean row */
     e.split = ni ? 8 : 16;
     while (e.split > 2 && (grid * e.split > ctx->sm_count * held || blocks * p->bc <= e.split / 2 * 32)) e.split /= 2;
     t = bsri_tiling_of(f, e.tile_rows, e.tile_cols, 32, e.split), t.along = bsri_skinny_rows(p), t.longer = 0.0;
     t.fused = bsri_mma_plain(p) ? 0.0 : e.tile_rows * e.tile_cols / 1024.0;
-    if (e.tile_rows == 16) t.fused += e.tile_cols / 128.0; /* 256 x 512 x 64, .95, blocks of 16, by columns: 6.4 us, short 2.7 */
+    if (e.tile_rows == 16) t.fused += e.tile_cols / 128.0; /* strips of 16 rows take longer to end (note N18) */
     each = (double)grid / ctx->sm_count, each = each <= 6.0 ? ceil(each) : each + 0.5, room = (double)held / e.split;
     bsri_tiling_spread(&t, each, room, each / room);
     t.busy = (double)grid / ctx->sm_count;
@@ -3498,9 +3547,8 @@ BSRI_WGMMA_SHAPE(256, bsri_mma_i8, int32_t, "+r", "k32.s32.s8.s8", "%128", "%129
 #endif
 
 /* A tensor map of `rank` dimensions, the first contiguous: sizes and box in elements, strides of the others in bytes, swizzle in
-   bytes of a row (0: none). pairs: with a row of 128 bytes the L2 brings the 128 beside it, which may be for nothing (attention,
-   few columns with blocks of 64 and 128: level, within .6 %; few with blocks of 32: 1 to 3 % faster with them).
-   0 where the device or the encoder can't have it: the product is another tier's. */
+   bytes of a row (0: none). pairs: with a row of 128 bytes the L2 also brings the 128 bytes beside it, which may be for nothing
+   (note N22). 0 where the device or the encoder can't have it: the product is another tier's. */
 static int bsri_tensor_map(const bsr_context *ctx, CUtensorMap *map, int dtype, const void *base, int rank,
                                        const int64_t *size, const int64_t *stride, const int32_t *box, int swizzle, int pairs) {
     typedef CUresult (*bsri_encode)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
@@ -3515,7 +3563,7 @@ static int bsri_tensor_map(const bsr_context *ctx, CUtensorMap *map, int dtype, 
                                     : swizzle == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
                                     : swizzle == 32 ? CU_TENSOR_MAP_SWIZZLE_32B
                                                     : CU_TENSOR_MAP_SWIZZLE_NONE;
-    const CUtensorMapL2promotion ahead = /* rows of 64 bytes: 9.2 TB/s from the L2 instead of 8.0 */
+    const CUtensorMapL2promotion ahead = /* also for rows of 64 bytes, which are faster so (note N22) */
         swizzle == 128 && pairs ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B : CU_TENSOR_MAP_L2_PROMOTION_L2_128B;
     cuuint64_t dim[5], step[4] = {0, 0, 0, 0};
     cuuint32_t part[5], one[5];
@@ -3568,16 +3616,15 @@ __device__ __forceinline__ void bsri_tensor_item(const bsri_tensor_batch &b, int
 /* >>wgmma-few: sparse x few columns by tensor loads                                              */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* Products bound by the values' bytes take microseconds, most of them a chain of latencies, and each instruction of a kernel that
-   runs so shortly costs several times what it does elsewhere: its code and its parameters are fetched as it goes. So the copy
-   engine works out the addresses: a warp has blocks of its own (MI x 16 rows, 64 products), each lands in shared memory with its
-   rows of b at two instructions, and is multiplied by mma.sync. The warps of a CTA take the blocks of one such strip in turn and
-   add up in their order. Where a warp has too few registers for the sums (64 x 64), four warps take a block together, by wgmma
-   (14336 x 4096 x 64, .9: 7.5 us, strips of 32 rows by warps of their own 9.4); of strips of 32 rows two CTAs have 32 columns
-   each (4096 x 14336 x 64, .9: 8.8 us, 9.5 by one). Such tiles, and those of 64 x 128, also take products of any width whose
-   tiles are hardly more than there are places for (1024^3, blocks of 64, .5: 5.7 us, 8.7 by tiles of 128 rows). A launch
-   starts while the one before it runs, and brings values to the L2 by addresses that need no index; where the caller vouches
-   for the matrix (BSR_EXEC_CONSTANT_MATRIX) blocks land before that one has ended. */
+/* Products bound by the values' bytes take microseconds, most of them a chain of latencies. In a kernel this short each
+   instruction costs several times what it does elsewhere, because code and parameters are fetched as it runs. So the copy engine
+   computes the addresses: a warp has blocks of its own (MI x 16 rows, 64 products). Each comes to shared memory with its rows of
+   b by two instructions and is multiplied by mma.sync. The warps of a CTA take the blocks of one such strip in turn and add up in
+   their order. Where a warp has too few registers for the sums (64 x 64), four warps take a block together, by wgmma; strips of
+   32 rows with more than 32 columns are shared by two CTAs. The tiles of 64 x 64 and 64 x 128 also take products of any width
+   that have hardly more tiles than there are places for. A launch starts while the one before it runs, and brings values to the
+   L2 by addresses that need no index. With BSR_EXEC_CONSTANT_MATRIX blocks come to shared memory before the one before has ended.
+   Figures: note N17. */
 typedef struct bsri_dev_few {
     CUtensorMap a_map, b_map;
     const char *ptr, *col, *values;
@@ -3693,8 +3740,8 @@ template <class T, int MI, int NI> struct bsri_few {
                     bsri_tma_load(ring + slot * SLOT + A_BYTES + 8192, &m.b_map, barriers + slot * 8, side + 64, k);
             }
         };
-        /* In the order of use: the copy engine takes one after another (4096 x 14336 x 8 5.2 us where all blocks came first,
-           now 5.0); only where blocks come before the wait, their rows of b can't. */
+        /* In the order of use, as the copy engine works one request after another (note N17). Only where blocks come before the
+           wait, their rows of b can't: those may still be written. */
 #pragma unroll 1
         for (int i = 0; i < m.slots; i++) {
             const int at = slot + i < m.slots ? slot + i : slot + i - m.slots;
@@ -3787,10 +3834,9 @@ template <class T, int MI, int NI> struct bsri_few {
             w[0] = odd ? a : w[0], w[step] = odd ? w[step] : a, w[3 - step] = odd ? b : w[3 - step], w[3] = odd ? w[3] : b;
         }
     }
-    /* Of warps that take a block together: eights of out from the registers (through shared memory, as in any(), 512 x 512 x
-       8192, .5, takes 10.2 us, so 9.1; 256 x 256 x 16384 6.8 and 5.6). Lines are rows, or columns where those are contiguous;
-       ALONG: sums stand along them, as where the transpose is computed (by columns 1024^3, .9, 3.7 us, so 3.3; with tiles of 64 x
-       128, in two halves, ptxas finds too few registers to let products overlap). */
+    /* Four warps' tiles: pieces of eight elements of out from the registers, without shared memory (note N14). Lines are rows of
+       out, or columns where those are contiguous. ALONG: a lane's sums stand along a line, as where the transpose of out is
+       computed. That is not done with tiles of 64 x 128: ptxas finds too few registers to let products overlap. */
     template <bool ALONG>
     static __device__ __forceinline__ void eights(const bsri_dev_few &m, float (&sum)[OWN][NI][4], int strip, int side) {
         const int lane = threadIdx.x % 32, four = lane % 4, own = threadIdx.x / 32 % UNIT * 16, columns = m.out_row == 1;
@@ -3868,7 +3914,8 @@ template <class T, int MI, int NI> struct bsri_few {
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, rows = m.out_row != 1, pitch = (rows ? COLS : ROWS) + 8;
         const int row = warp % UNIT * 16 + lane / 4, col = lane % 4 * 2, pieces = rows ? NI : ROWS / 8;
         const int step = rows ? blockDim.x / NI : blockDim.x / (ROWS / 8), piece = threadIdx.x % pieces * 8;
-        const int odd = piece >> 5 & 1; /* halves of eight change places in every second 32: no bank twice (.2 us less) */
+        const int odd = piece >> 5 & 1; /* halves of eight change places in every second 32 elements: no bank conflicts
+                                           (note N14) */
         const bool along = ACROSS || rows;
         const int at_first = along ? row * pitch + col : col * pitch + (row ^ (row >> 3 & 4));
         float *const to = (float *)shared + warp / UNIT * TILE + at_first;
@@ -3922,6 +3969,34 @@ template <class T, int MI, int NI> struct bsri_few {
     }
 #endif
 };
+/* bsri_product_few: units of warps, each of which fetches and multiplies blocks of its own.
+
+   Threads: m.share units of UNIT warps: up to eight of one warp, or up to two of four (a warpgroup: tiles of 64 x 64 and 64 x
+   128). Unit u takes pieces u, u + share, ... of a strip of ROWS rows of a block row; a piece is 64 products of a block.
+
+   Shared memory:
+     dynamic:   share x slots x SLOT bytes, a ring for each unit; a slot is
+       0        the block's piece: ROWS lines of 64 products, 128 bytes each, swizzled (A_BYTES)
+       A_BYTES  its rows of b, 64 x COLS: COLS lines along the products, or by rows, of 64 columns at most a box; swizzled as
+                m.twist says
+     then       the same bytes hold sums: each warp's as float4 number i * 32 + lane of its i-th 16 x 8; of groups the second's,
+                or lines of out of bsri_few_sums() bytes a group
+     static:    the barriers; a finisher for any epilogue
+
+   barrier               count  arrives                                                   waits               phase
+   barriers[unit][slot]  1      elected lane of the unit's first warp, expect_tx of SLOT  the unit's threads  round of its ring
+   There is no `empty`: after __syncwarp (a unit of one warp) or bar.sync 2 + unit (128 threads) all have read a slot, and the
+   unit itself fills it again. __syncthreads stands before sums are written where blocks were, and before they are read.
+
+   Sums: of a unit of one warp as mma.sync has them (see bsri_product_mma), of a group as wgmma has them (see
+   bsri_product_wgmma). ACROSS, with out by columns: the transpose of the tile is computed, so that a lane's sums stand along a
+   column.
+
+   Order: 1. Before the kernel before has ended: values to the L2, descriptors, barriers; the matrix's blocks if it is constant.
+          2. Row pointers; lane l has the block column of the unit's piece l of the next 32.
+          3. All slots are asked for; then piece by piece: wait, multiply, all have read, ask for the piece `slots` further on.
+          4. The next kernel may start: at once with units of one warp or without m.late, else when all blocks are asked for.
+          5. Sums are added up in the order of the units, finished and stored. */
 template <class T, int MI, int NI>
 __global__ void __launch_bounds__(32 * bsri_few<T, MI, NI>::WARPS, NI == 4 || NI == 16 ? 2 : 3)
     bsri_product_few(const __grid_constant__ bsri_dev_few m) {
@@ -4006,8 +4081,8 @@ static bsri_few_shape bsri_few_shape_of(const bsr_context *ctx, const bsri_dev_p
     const int slot = bsri_few_slot(rows, cols), limit = (cols > 64 ? 4 : 6) / most; /* of groups, by registers */
     bsri_few_shape s;
     s.share = most, s.tiles = p->tiles * (p->br / rows) * bsri_ceil_div(p->width, cols), s.each = (double)s.tiles / ctx->sm_count;
-    if (cols >= 64) { /* no more blocks than a group gets, and only two where more tiles are there at once then (3072 x 768 x
-                         4096, .9: 11.8 us, 13.7 with three; where all are there either way three are 1 or 2 % faster) */
+    if (cols >= 64) { /* slots: no more than a group has blocks, and two in place of three where more tiles then run at once
+                         (note N14) */
         int places[4] = {0};
         const int deep = (int)bsri_min(3, bsri_ceil_div(bsri_block_cols(&p->a) * (p->bc / 64), most));
         for (int i = 1; i <= deep; i++) /* 2048: what a CTA has besides */
@@ -4015,11 +4090,10 @@ static bsri_few_shape bsri_few_shape_of(const bsr_context *ctx, const bsri_dev_p
         s.slots = deep == 3 && s.each > places[3] ? 2 : deep;
         s.full = s.each / places[s.slots];
     } else {
-        /* All tiles are there at once, two blocks for each warp. One tile a multiprocessor has eight warps (8192 x 4096 x 8, .9:
-           3.7 us, five 4.1); others want no more than two thirds of a mean row's blocks (14336 x 4096 x 8, .9: five 4.8, four
-           and six 5.0), but four (.95: three 3.9, four 3.5). Strips of 64 rows have four where blocks land before the launch
-           before has ended (14336 x 4096 x 8, .9: 4.1, five 4.3). Where values are many, two tiles are there at once, with more
-           under way each (28672 x 8192, .9, 8 / 32 columns: 14.4 / 16.8 us, 15.4 / 18.5 by four). */
+        /* All tiles run at once, with two blocks on their way for each warp. One tile a multiprocessor has eight warps; else
+           there are no more warps than two thirds of a mean row's blocks, but four at least. Strips of 64 rows have four where
+           blocks come before the launch before has ended. Where there are many values, two tiles run at once, with more on its
+           way for each. All of it measured (note N17). */
         const int64_t own = bsri_ceil_div(s.tiles, ctx->sm_count), mean = p->a.nnz * p->bc / (p->tiles * 86) + 1;
         const int64_t want = p->constant && rows == 64 ? 4 : own == 1 ? 8 : bsri_max(4, mean);
         const int64_t beside = bsri_min(own, p->a.nnz * p->a_block * 2 > 24 << 20 ? 2 : 4);
@@ -4084,7 +4158,7 @@ static bsri_estimate bsri_few_estimate(const bsr_context *ctx, const bsri_dev_pr
             if ((!asked->tile_cols || asked->tile_cols == cols) && (!asked->split || asked->split == split))
                 bsri_few_take(&e, ctx, p, f, rows, cols, split);
     if (!e.tile_rows) return bsri_estimate_none(BSR_WHY_PLAN);
-    /* blocks are there when the kernel before it ends: .5 to 1.1 us less, with more columns .3 to 1.4, where others gain .4 */
+    /* what it saves that blocks are there when the kernel before ends, beyond what other kernels gain (note N19) */
     if (p->constant) e.ns -= p->width <= 64 ? 1100.0 : 300.0;
     return e;
 }
@@ -4113,11 +4187,10 @@ static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_produc
     m->sides = (int32_t)bsri_ceil_div(p->width, cols), m->share = s.share, m->slots = s.slots;
     if (by_groups) {
         const int64_t stored = p->a.nnz * (p->bc / 64) / m->share;
-        /* What starts while a launch that fills the GPU runs crowds where that has gone, several tiles of a long row together
-           (512 x 512 x 8192, .5: 9.2 us, late 8.0, four strips beside each other 7.4; 5120 x 13824 x 256, .8: 34, 27). At once
-           where values come from memory, or blocks land, before the wait (14336 x 4096 x 256, .9, new values each time: 13.0,
-           late 15.1), but for long rows where a multiprocessor has more than one tile. Strips beside each other want the
-           same rows of b where many blocks are stored (2048 x 8192 x 2048, .9: 21.8 us, with four 22.4). */
+        /* CTAs that start while a launch that fills the GPU runs crowd on the multiprocessors that it left first, several tiles
+           of a long row together. So the next launch may start once all blocks are asked for (late); but at once where values
+           come from memory, or blocks are fetched before the wait, except for long rows where a multiprocessor has more than one
+           tile. Strips beside each other want the same rows of b where many blocks are stored (beside). Figures: note N14. */
         m->late = (stored > 8 * p->tiles && s.each > 1) || (bytes < 8 << 20 && !m->constant);
         if (m->share == 1 && p->a.nnz * 5 >= p->tiles * bsri_block_cols(&p->a)) m->beside = m->strips % 4 ? 0 : 2;
     }
@@ -4128,9 +4201,8 @@ static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_produc
                                  by_groups ? m->share * bsri_few_sums(rows, cols) : (m->share + !m->pairs) * rows * cols * 4);
     bsri_spread_evenly(ctx, &c);
     m->ahead = (uint32_t)bsri_min(bsri_ceil_div(bytes, c.grid * 16) * 16, 1 << 20);
-    /* Whole ones: the rest is not worth a branch. Nothing where blocks land before the launch before has ended (vouched for), nor
-       where it takes longer than that launch (14336 x 4096 x 8, .9 4.9 us, without 5.9; .8 8.3 and 8.7; but 4096 x 14336 x 8, .8
-       10.7 and 8.3, 28672 x 8192 x 8, .9 19.5 and 15.0). */
+    /* CTAs that bring a whole piece to the L2: the rest is not worth a branch. None where blocks are fetched before the launch
+       before has ended (constant), nor where it would take longer than that launch (note N17). */
     if (!m->constant && bytes <= bsri_min(24 << 20, m->strips * (110ll << 10)) && p->a_block == p->br * p->bc && p->a_rs == p->bc)
         m->pieces = (uint32_t)bsri_min(c.grid, bytes / m->ahead);
     m->col_lines = (uint32_t)bsri_min(p->a.nnz * index / 128, 1 << 20);
@@ -4161,8 +4233,8 @@ enum {
     BSRI_WGMMA_ANY
 };
 enum { BSRI_WGMMA_ALL = 1 << 20 }; /* as a number of rounds */
-/* The CTAs that start last: where those of the kernel before this one ended last. What others do meanwhile costs them time: they
-   have less to do (4096^3, .9, blocks of 128: 32.0 -> 30.4 us). */
+/* The CTAs that start last stand where those of the kernel before ended last. They get less work, as the others have been at work
+   since (note N5). */
 enum { BSRI_WGMMA_LATE = 16 };
 enum { /* what an epilogue has; RISE: bias along a column; RIGHT_F32, BIAS_F32: not in 16 bits; times the activation */
     BSRI_TERM_LEFT = 1,
@@ -4260,16 +4332,13 @@ template <int GROUP> struct bsri_wgmma_list {
 #ifdef BSRI_WGMMA_CODE
 /* --- who computes what --- */
 
-/* Units (span tiles beside each other) are numbered slab by slab, which the L2 likes best, but first come the first groups of
-   the first slabs: with a schedule the longest; of all slabs, where it says that some are long: as many as it says and as there
-   are teams (8192 x 2048 x 2048, .9, blocks of 64, all in an eighth of the rows: 40 us, now 26). Each team of CTAs starts with
-   its own number. A unit goes to the team that has the least to do so far, first those that would otherwise come when all is
-   nearly done, and longest first where a schedule or a sort of 32 at a time says so. Every CTA computes the same distribution:
-   none shares memory with another. Against the ideal 1 to 5 % more (calculated); lengths by a power law 5 to 8 %, 68 % where
-   the groups of a slab all come before those of the next; with the longest of all slabs first throughout, random patterns took
-   4 % longer at 4096^3 and 20 at 8192^3. Dealing takes 210 clocks a unit, which bound products of many short tiles (3072 x 768
-   x 50432: 170 us, now 130): there units go round the teams, all but the last; long ones are better dealt, as teams then stay
-   near each other (8192^3, a power law: 420 us, going round 470). */
+/* Units (span tiles beside each other) are numbered slab by slab, as the L2 likes best. Before them come the first groups of the
+   first slabs; with a schedule these are the longest. Where the schedule says that some groups are tall, the tall groups of all
+   slabs come first, as many as there are teams at most. Each team of CTAs starts with the unit of its own number. A unit goes to
+   the team that has the least to do so far: first the units that would otherwise come when all is nearly done, and longest first
+   where a schedule or a sort of 32 at a time says so. Every CTA computes the same distribution; none shares memory with another.
+   Dealing a unit takes time, which bounds products of many short tiles: there units go round the teams, all but the last. Long
+   ones are better dealt, as teams then stay near each other. How near this comes to the ideal, and what it saves: note N5. */
 struct bsri_wgmma_spot {
     int32_t item, slab, group; /* of out; of columns; of block rows */
 };
@@ -4388,7 +4457,7 @@ template <int GROUP> __device__ __forceinline__ void bsri_wgmma_pick(bsri_wgmma_
 }
 /* A window's units, longest first, dealt at once, where none of up to 64 teams would get two of them one after another: the
    longest to the team that has least to do, and so on. Loads lose their places. Returns the lane of this team's unit, 32: none,
-   or -1: nothing is done. One after another they take 210 clocks each: second tiles waited for 5,000. */
+   or -1: nothing is done. It is much faster than one after another (note N5). */
 __device__ __forceinline__ int bsri_wgmma_match(uint32_t (&load)[BSRI_WGMMA_TEAMS], uint32_t keys, int count, int teams,
                                                 int mine) {
     const uint32_t lane = bsri_dev_thread() % 32, more = (int)lane < count ? keys >> 5 << 8 : 0;
@@ -4440,7 +4509,8 @@ __device__ __forceinline__ uint32_t bsri_wgmma_deal(const bsri_dev_wgmma &m, bsr
         return r * o.teams + (n < o.teams ? n : n - o.teams);
     };
     constexpr int TEAMS = BSRI_WGMMA_TEAMS;
-    /* 32 units: always with blocks of 32; with those of 16, with wider ones where tiles are long, it takes 2 to 3 % longer */
+    /* 32 units at once: always with blocks of 32; elsewhere it takes longer, but with a schedule and short tiles of wider blocks
+       (note N5) */
     const bool at_once = GROUP == 4 || (GROUP == 2 && m.windows && o.order);
     uint32_t load[TEAMS], picks = 0;
     const auto take = [&](int unit) {
@@ -4462,8 +4532,8 @@ __device__ __forceinline__ uint32_t bsri_wgmma_deal(const bsri_dev_wgmma &m, bsr
         for (int j = 0; j < TEAMS; j++) load[j] += first == j * 32 && team < o.teams ? more : 0;
         if ((first += 32) >= o.teams) first = 0, r++, turn = (turn + step) % o.teams;
     }
-    /* First what is tall, then the others; where lengths differ much, of the last two slabs the longer ones, so that what is left
-       at the end is short: power-law rows at 4096^3, .8, blocks of 128, 48.5 -> 47.0 us; random ones would take 3 % longer. */
+    /* First what is tall, then the others. Where lengths differ much, the longer units of the last two slabs come before the
+       shorter ones, so that what is left at the end is short; where they do not it would take longer (note N5). */
     const int start = rounds * o.teams;
     if (at_once && o.units - start <= 32) tall = 0, limit = ~0u; /* they are sorted anyway */
     const int last = longest > 3u * m.mean && !brief ? max(start, o.units - 2 * o.groups) : o.units;
@@ -4521,7 +4591,7 @@ __device__ __forceinline__ void bsri_wgmma_union(bsri_wgmma_part<GROUP> &part, c
     int32_t next = at;
     uint32_t c[GROUP], irregular = 0, n = 0, head = 0x7fffffffu, first = 0x7fffffffu, longer = 0, mine = 0;
     const int32_t some = __reduce_max_sync(~0u, at < end ? at : -1);
-    if (some >= 0) { /* every lane loads, some in vain: loads on a condition wait for one another (eight took 2,900 clocks) */
+    if (some >= 0) { /* every lane loads, some in vain: conditional loads would wait for one another (note N5) */
 #pragma unroll
         for (int g = 0; g < GROUP; g++) {
             const int32_t from = __shfl_sync(~0u, at, g) + lane, last = __shfl_sync(~0u, end, g);
@@ -4583,8 +4653,8 @@ __device__ __forceinline__ void bsri_wgmma_union(bsri_wgmma_part<GROUP> &part, c
     if (lane == 0) part.first = (int32_t)first, part.count = (int32_t)n;
     at = next;
 }
-/* The stages of a part where they hold slices of the dense operand only. By the builder, which has the time: the warp that issues
-   took 2000 clocks a stage to work this out, twice what it takes to multiply. */
+/* The stages of a part where they hold slices of the dense operand only. Made by the builder, which has the time: the warp that
+   issues would take longer for a stage than multiplying it does (note N8). */
 template <class L>
 __device__ __forceinline__ void bsri_wgmma_stages(const bsri_dev_wgmma &m, bsri_wgmma_part<L::GROUP> &part) {
     __syncwarp();
@@ -4712,7 +4782,8 @@ __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_w
         }
         if (cold) {
             if (!m.constant) bsri_dev_wait_for_last();
-            if (!L::OWN) ends.ask(m, !builder); /* 4096^3, .95, blocks of 128: 24.0 -> 23.7 us; else registers spill */
+            if (!L::OWN) ends.ask(m, !builder); /* saves a latency of the first tile (note N3); with narrow tiles registers would
+                                                   spill */
             early = order.schedule(m, place), known = order.starts(m);
             nothing = p.alpha_ptr ? *p.alpha_ptr == 0.0 : m.silent, cold = false;
             if (!known) early = -1, ends.told = false;
@@ -4753,8 +4824,8 @@ template <class L> struct bsri_wgmma_fetcher {
             stage.col = part.col, stage.item = part.item;
         }
     }
-    /* Until the slot is free. What was last told of it is looked at, too, though nobody else need have: synccheck reports phases
-       that nobody waited for. In one look with the other it costs up to 1 % with blocks of 16, a wait of its own 1 to 3. */
+    /* Waits until the slot is free. `known` is looked at too, though nobody else need have: synccheck reports phases that nobody
+       waited for. One loop for both costs less than a wait for each (note N8). */
     __device__ __forceinline__ void wait_free(bsri_wgmma_list<L::GROUP> &s) const {
         const uint32_t known = bsri_mma_address(&s.known[slot]), parity = phase ^ 1;
         if (!L::OWN) bsri_mma_wait(empty + 8 * slot, parity);
@@ -4804,8 +4875,8 @@ template <class L> struct bsri_wgmma_fetcher {
         }
         if (last && !count) nothing(s, part, last | flags);
     }
-    /* A part where stages hold blocks, too: lane i knows the blocks of column i of a word, lane 0 issues. What it issues is the
-       same in all lanes, as the compiler sees: else a loop over lanes stands around each copy, and a stage takes 980 cycles. */
+    /* A part where stages hold blocks, too: lane i knows the blocks of column i of a word, lane 0 issues. The compiler must see
+       that what is issued is the same in all lanes, else it puts a loop over lanes around each copy (note N2). */
     __device__ __forceinline__ void wide(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s,
                                          const bsri_wgmma_part<L::GROUP> &part) {
         const int lane = threadIdx.x % 32;
@@ -4872,9 +4943,8 @@ __device__ __forceinline__ void bsri_wgmma_issue(const bsri_dev_wgmma &m, bsri_w
 /* --- the epilogue --- */
 
 /* A box is 64 columns of out on their way through shared memory; BOXES take turns. By rows it has 16 rows of 128 bytes, a warp's
-   own. By columns it has the 64 rows of a warpgroup, 128 bytes of a column, where they stand together in out (a block of 32:
-   64 bytes, two warps): a warp's 16 are pieces of 32 bytes, with which a product of 4096^3 by columns took 5 % longer than one
-   by rows. */
+   own. By columns it has the 64 rows of a warpgroup, 128 bytes of a column, where they stand together in out (a block of 32: 64
+   bytes, two warps): a warp's 16 rows alone would be pieces of 32 bytes, which the L2 takes more slowly (note N22). */
 template <class L> struct bsri_wgmma_box {
     static constexpr int COLUMN = !L::OWN ? 128 : L::GROUP == 4 ? 64 : 32; /* bytes of a column */
     static __device__ __forceinline__ bool shared(bool by_rows) { return COLUMN > 32 && !by_rows; }
@@ -5118,9 +5188,8 @@ __device__ __forceinline__ void bsri_wgmma_fuse(const bsri_dev_wgmma &m, const b
     bsri_dev_activate(x, m.terms / BSRI_TERM_ACTIVATION);
 }
 /* 16 rows of this warp, through shared memory and the copy engine, a box after the other. KIND: BSRI_WGMMA_BARE to LINES; LINES
-   alone takes integers. T: of out. Jumps and code that has to come cost as much as arithmetic: at 4096^3, .8, blocks of 64,
-   LINES, a loop with a dozen jumps a round, takes 8 us longer than PLAIN, without a jump, to do the same; GELU eight times over,
-   32 KB, took 75 us near the loop that multiplies and 81 far from it. A box a round is best for what is longer than BIAS. */
+   alone takes integers. T: of out. Jumps, and code that must be fetched, cost as much as arithmetic, so each kind has code of its
+   own without branches, and what is longer than BIAS is a loop of one box a round (note N16). */
 template <int KIND, class T, class L, class S>
 __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const bsri_dev_finisher &f,
                                                   const bsri_wgmma_terms<L> &t, uint32_t spare, S (&sum)[L::TN / 2]) {
@@ -5135,7 +5204,7 @@ __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const
     const uint64_t policy = bsri_l2_policy(m.leaves);
     const float alpha = FUSED ? f.alpha : (float)(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
     const int32_t c0 = m.single ? 0 : __shfl_sync(~0u, f.c0, 0), c1 = m.single ? 0 : __shfl_sync(~0u, f.c1, 0);
-    uint4 later[4] = {}; /* of input, a box that has no place yet: asked for when it has, it took a latency each */
+    uint4 later[4] = {}; /* of input: a box that has no place yet. Asked for later, each would cost a latency */
     const auto fetch = [&](int col) {
         t.pieces(f.operand[2], by_rows, col, [&](int i, const char *from) { later[i] = bsri_dev_load16(from); });
     };
@@ -5233,9 +5302,8 @@ __device__ __forceinline__ void bsri_wgmma_finish_any(const bsri_dev_wgmma &m, c
 }
 
 /* 16 rows of integers with alpha only, 32 columns at a time, two buffers. Each lane has pairs of neighbouring columns; every
-   other row, or pair, exchanges what it stores first and second, so that no two lanes meet in a bank. What boxes have in common
-   is made once, coordinates are the same in all lanes as the compiler sees: a tile takes 4900 clocks, with 5 times as many
-   instructions it took 7500. */
+   other row, or pair, exchanges what it stores first and second, so that there are no bank conflicts. What boxes have in common
+   is computed once, and the compiler sees that coordinates are the same in all lanes: both save instructions (note N12). */
 template <bool ROWS, class L>
 __device__ __forceinline__ void bsri_wgmma_store(const bsri_dev_wgmma &m, const bsri_dev_finisher &f,
                                                  const bsri_wgmma_terms<L> &t, uint32_t spare, int32_t (&sum)[L::TN / 2]) {
@@ -5332,7 +5400,7 @@ __device__ __noinline__ void bsri_wgmma_again(const bsri_dev_product &p, int64_t
                 }
         }
 #pragma unroll 1
-        for (int i = 0; i < 16; i++) { /* one copy of the epilogue: sixteen took half of this kernel's compile time */
+        for (int i = 0; i < 16; i++) { /* one copy of the epilogue: sixteen would take half of this kernel's compile time */
             const int64_t c = c0 + i / 4 * 8 + k + i % 2;
             float v = 0.0f;
 #pragma unroll
@@ -5348,7 +5416,7 @@ __device__ __forceinline__ void bsri_wgmma_prepare(const bsri_dev_wgmma &m, bsri
                                                    const bsri_wgmma_rows &now, const bsri_wgmma_tile &done, bool quit,
                                                    uint32_t spare, bsri_wgmma_terms<L> &terms) {
     bsri_dev_finisher &finisher = s.finisher[now.half];
-    /* what is plain and of one item needs nothing of the finisher, whose cold code took 2 to 4 % of a product */
+    /* what is plain and of one item needs nothing of the finisher, whose code would have to be fetched (note N16) */
     if (!quit && !(m.single && m.fused <= BSRI_WGMMA_PLAIN)) bsri_wgmma_item(m, finisher, now.half, done.item);
     terms.row = 0, terms.col = __shfl_sync(~0u, done.col, 0), terms.cols = 0; /* a warp without a row stores nothing */
     if (done.line >= 0) {
@@ -5424,7 +5492,7 @@ __device__ __forceinline__ uint32_t bsri_wgmma_slices(const bsri_dev_wgmma &m, b
     while (!flags) {
         const bsri_wgmma_stage<L::GROUP> &stage = s.stage[at.slot];
         bsri_mma_wait(at.full + 8 * at.slot, at.phase);
-        /* the same in all lanes, as the compiler sees: else it waits after every product */
+        /* the shuffle tells the compiler that it is the same in all lanes: else it waits after every product */
         const uint32_t word = L::OWN ? __shfl_sync(~0u, bsri_mma_read32(mine + at.slot * (uint32_t)sizeof stage), 0)
                                      : stage.work[own.half];
         const uint32_t work = word & ((1u << BSRI_WGMMA_FLAGS) - 1);
@@ -5452,9 +5520,9 @@ __device__ __forceinline__ uint32_t bsri_wgmma_slices(const bsri_dev_wgmma &m, b
     if (L::OWN) bsri_wgmma_wait<0>(); /* the registers that it reads come free: else the epilogue spills */
     return flags;
 }
-/* The first slab of the dense operand comes as far as the L2 while the kernel before this one still runs on other
-   multiprocessors: at 4096^3 and .95 1 to 2 % less. Some CTAs ask for all of it: shared by all, those that start late among
-   them, half of that is lost. With the second slab as well it took longer than with none. */
+/* Brings the first slab of the dense operand to the L2 while the kernel before this one still runs on other multiprocessors. Some
+   CTAs ask for all of it: shared by all, those that start late would ask too late. The second slab is not brought: with it, it
+   took longer than with none (note N3). */
 __device__ __forceinline__ void bsri_wgmma_ahead(const bsri_dev_wgmma &m) {
     if (threadIdx.x >= 256) return;
     for (int i = (int)(threadIdx.x - 128 + 128 * blockIdx.x); i < m.ahead_lines; i += 128 * gridDim.x)
@@ -5464,7 +5532,7 @@ __device__ __forceinline__ void bsri_wgmma_ahead(const bsri_dev_wgmma &m) {
 template <class T, class L>
 __device__ __forceinline__ uint32_t bsri_wgmma_sums(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s, bsri_wgmma_turn &at,
                                                     const bsri_wgmma_rows &own, typename T::sum (&sum)[L::TN / 2]) {
-    if constexpr (L::OWN) { /* asked for each block it takes 5 % and more */
+    if constexpr (L::OWN) { /* decided here, not for each block (note N8) */
         if (!m.listed) return bsri_wgmma_slices<T, L, 0, 0>(m, s, at, own, sum);
         if (m.a_trans) return bsri_wgmma_slices<T, L, 1, 0>(m, s, at, own, sum);
         return bsri_wgmma_slices<T, L, 2, 0>(m, s, at, own, sum);
@@ -5478,7 +5546,7 @@ __device__ __forceinline__ uint32_t bsri_wgmma_sums(const bsri_dev_wgmma &m, bsr
         return bsri_wgmma_slices<T, L, 1, 0>(m, s, at, own, sum);
     }
 }
-/* The next tile's first blocks are asked for: they come during the epilogue. Before its slices are there: 2 to 3 % less. */
+/* Asks for the next tile's first blocks, so that they come during the epilogue, before its slices are there (note N8). */
 template <class L>
 __device__ __forceinline__ void bsri_wgmma_ask(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s, const bsri_wgmma_turn &at) {
     typename L::source source;
@@ -5492,10 +5560,11 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
     bsri_wgmma_turn at = {bsri_mma_address(shared), bsri_mma_address(s.full), bsri_mma_address(s.empty), 0, 0, 0, 0};
     uint32_t idle = L::OWN ? 0 : BSRI_WGMMA_LAST;
     bsri_wgmma_ahead(m);
-    /* With an input the tile that is not there takes longest: it passes while the kernel before this one ends. */
+    /* The dummy tile (below) takes longest with an input: it passes while the kernel before this one ends. */
     if (L::OWN || m.fused != BSRI_WGMMA_INPUT || m.p.alpha_ptr) bsri_dev_wait_for_last();
     bsri_wgmma_ask<L>(m, s, at);
-    for (;; idle = 0) { /* first a tile that is not there: while nothing has arrived, the code of the epilogue does */
+    for (;; idle = 0) { /* first a dummy tile, whose epilogue fetches its code into the instruction cache while the first loads
+                           are on their way */
         const bsri_wgmma_rows own;
         typename T::sum sum[L::TN / 2];
         uint32_t flags = idle;
@@ -5522,7 +5591,7 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
         at.slot = done.slot, at.phase = done.phase;
         bsri_wgmma_ask<L>(m, s, at);
         bsri_wgmma_end<T, L>(m, s, terms, shared, sum);
-        if (!L::OWN) bsri_dev_wait_for_last(); /* after the tile that is not there */
+        if (!L::OWN) bsri_dev_wait_for_last(); /* after the dummy tile */
         const bsri_wgmma_rows same;
         at.slot = s.tile[same.warp].slot, at.phase = s.tile[same.warp].phase;
         __syncwarp();
@@ -5550,7 +5619,7 @@ template <class T, int TN_, int LINE = 128> struct bsri_wgmma_wide {
             boxes = m.whole ? 0 : m.b_rows ? (int32_t)bsri_min(m.tile_cols / 64, (m.p.width - part.col + 63) / 64) : -1;
             bytes = (boxes > 0 ? boxes * 8192 : m.dense * LINE) + (m.block_bits == 7 ? 2 * BLOCK : 0);
         }
-        /* By one lane: from several it costs more than 32 ns an instruction. */
+        /* By one lane: from several lanes an instruction costs more (note N2). */
         __device__ __forceinline__ void stage(const bsri_dev_wgmma &m, uint32_t to, uint32_t barrier, int32_t k, int i,
                                               bool one, bool have0, bool have1, int32_t block0, int32_t block1) const {
             if (!boxes) bsri_tma_load(to + 2 * BLOCK, &m.b_map, barrier, 0, k, col / 64, b0, b1);
@@ -5569,7 +5638,7 @@ template <class T, int TN_, int LINE = 128> struct bsri_wgmma_wide {
         }
     };
     struct source {
-        int keep; /* 0: sums are not set yet. To set them first took 1 to 5 % */
+        int keep; /* 0: sums are not set yet; setting them first would cost time (note N2) */
 
         __device__ __forceinline__ void begin(const bsri_dev_wgmma &, bsri_wgmma_list<GROUP> &, uint32_t) { keep = 0; }
         __device__ __forceinline__ void start(const bsri_dev_wgmma &, const bsri_wgmma_stage<GROUP> &, bool) {}
@@ -5608,7 +5677,7 @@ template <class T, int TN_, int LINE = 128> struct bsri_wgmma_wide {
 template <class T, int B_, int TB> struct bsri_wgmma_narrow {
     static constexpr int TN = 256, B = B_, GROUP = 128 / B, ITEMS = 64 / B, JOIN = TB ? 1 : ITEMS, SLICE = TB ? B : 32,
                          EACH = 64 / SLICE, DENSE = TN * SLICE * 2, STAGE = EACH * DENSE;
-    /* 4096^3, blocks of 16: with a fifth slot in place of a second box 1 to 3 % faster; blocks of 32 are not */
+    /* blocks of 16: a fifth slot in place of a second box (note N8) */
     static constexpr uint32_t STAGES = B == 16 ? 5 : 4, BOXES = B == 16 ? 1 : 2, SPARE = BOXES * 2048;
     static constexpr uint32_t STRIP = 32 * B, RING = 4096, CHUNK = B == 16 ? 4 : 1, /* blocks asked for at a time */
                               CHUNKS = RING / STRIP / CHUNK;
@@ -5706,9 +5775,8 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
                 next += CHUNK * (uint64_t)m.a_step;
             }
         }
-        /* A stage is up to four products of 16. A wgmma with rows in registers holds its warp up until the one before has ended,
-           and other instructions share the registers' ports with it: 135 in place of 190 a stage take 10 % less time. Two sets of
-           fragments in turn, and the next stage's barrier and list asked for early, gained nothing. */
+        /* A stage is up to four products of 16. A wgmma with rows in registers holds its warp until the one before has ended, and
+           other instructions share the registers' ports with it: so few instructions a stage (note N8). */
         template <int LISTED, int, class F>
         __device__ __forceinline__ void multiply(const bsri_dev_wgmma &m, float (&sum)[TN / 2], uint32_t at, uint32_t work, int,
                                                  const F &release) {
@@ -5776,6 +5844,47 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
 #endif
 };
 
+/* bsri_product_wgmma: a CTA stays and takes tiles of 128 rows. L is bsri_wgmma_wide (blocks of 64, 128) or bsri_wgmma_narrow
+   (16, 32; L::OWN).
+
+   Threads: warpgroup 0 produces (88 registers): warp 0 issues tensor loads, warps 1 and 2 build lists, each for every second
+   tile, warp 3 deals tiles. Warpgroups 1 and 2 multiply (208 registers), 64 rows of a tile each.
+
+   Shared memory:
+     dynamic:     STAGES slots of STAGE bytes; a wide one is
+       0          64 rows of warpgroup 1's block, LINE bytes of products each (BLOCK)
+       BLOCK      the same of warpgroup 2's
+       2 BLOCK    dense operand: TN columns, LINE bytes of products each; by rows boxes of 64 columns
+                  a narrow one holds EACH slices of the dense operand (DENSE), no blocks
+     behind them  8 x SPARE: boxes of 64 columns of out, for each multiplying warp; narrow: 8 x RING, blocks of 16 or 32 that
+                  each multiplying warp copies for itself by cp.async
+     static:      bsri_wgmma_list
+
+   barrier           count  arrives                                               waits                         phase
+   full[slot]        1      elected lane of warp 0, expect_tx of what it loads    multiplying threads           round of the ring
+   empty[slot]       256    each multiplying thread: the stage's products done    warp 0                        round + 1
+   known[slot]       1      narrow: elected lane of warp 0, stage[slot] written   multiplying threads, warp 0   as full, as empty
+   part_full[b][2]   32     lanes of builder b: part of a list written            warp 0                        round of the parts
+   part_empty[b][2]  32     lanes of warp 0: part used up                         builder b                     round + 1
+   pick_full[4]      1      lane 0 of warp 3: number of a unit                    the builder whose turn it is  round of the picks
+   pick_empty[4]     32     lanes of that builder                                 warp 3                        round + 1
+   bar.sync 2, 3     128    a multiplying warpgroup: its finisher's item changes  and boxes by columns, wide
+   bar.sync 4 to 7   64     two multiplying warps                                 boxes by columns, B = 32
+   Phases as in bsri_product_mma. full expects, wide: the dense slice and BLOCK for each warpgroup whose row has the block;
+   narrow: the stage's slices; a stage without products is a plain arrival. stage[slot].work says which warpgroup (narrow: which
+   warps) has products there, and whether a tile ends. `known` is waited for with a tile's first stage only: its blocks are
+   asked for before its slices land.
+
+   Sums: as wgmma has them: sum[i] of lane l of a warpgroup's warp w is row 16 w + l / 4 + 8 (i / 2 % 2) of its 64, column 8 (i
+   / 4) + l % 4 * 2 + i % 2.
+
+   Order: 1. Warp 3 deals units to teams of CTAs and tells the builders this CTA's; a team's first unit is its own number.
+          2. A builder makes the tile's list part by part: for each block row a bit set of the columns where it has a block.
+          3. Warp 0 goes through the parts: wait for empty, write stage[slot], expect, load.
+          4. Multiplying warps: wait for full, issue the stage's wgmma, give back the slot of the stage before.
+          5. With a tile's last stage the epilogue: what it adds is asked for while products run; box by box sums go to shared
+             memory and out by tensor stores, while the next tile's stages land. Wide kernels begin with a dummy tile, for the
+             epilogue's code. */
 template <class T, class L>
 __global__ void __launch_bounds__(384, 1) bsri_product_wgmma(const __grid_constant__ bsri_dev_wgmma m) {
 #ifdef BSRI_WGMMA_CODE
@@ -5877,8 +5986,7 @@ static int bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m) {
     if (!p->a.nnz) return 1; /* nothing is fetched */
     if (p->br >= 64 && !bsri_tensor_map(ctx, &m->a_map, p->a.dtype, p->a.values, 5, a_size, a_step, a_box, trans ? 128 : line, 1))
         return 0;
-    /* What stands beside a slice is wanted only where a block of the tile says so: by pairs of lines 768 x 3072 x 50432, .9,
-       blocks of 64, takes 96.1 us instead of 90.3, 4096^3, .95, 128 / 64 24.6 / 27.6 instead of 23.9 / 26.6. */
+    /* pairs 0: the line beside a slice is needed only where the tile has a block there (note N22). */
     return bsri_tensor_map(ctx, &m->b_map, p->b.dtype, p->b.data, 4 + m->whole, b_size, b_step, b_box, rows ? 128 : along, 0);
 }
 static int bsri_wgmma_refuses(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
@@ -5932,9 +6040,8 @@ static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector, int direct
     return others ? BSRI_WGMMA_LINES : p->activation > BSR_ACT_RELU ? BSRI_WGMMA_SMOOTH : BSRI_WGMMA_BIAS;
 }
 /* Tiles beside each other that a team of CTAs takes: fewer teams are dealt to sooner. Two, not four, where blocks of 64 are in
-   few rows and the dense operand is thrice what the L2 holds: less of it is under way at a time, and more teams share what is
-   left at the end (768 x 3072 x 50432, .9 / .95, 88.6 / 63.2 -> 85.0 / 57.7 us, 1600 x 6400 x 20000, .9, 124 -> 111; blocks of
-   128 4 % longer, 2048 x 4096 x 16384, .95, 134 MB, 54 -> 57). */
+   few rows and the dense operand is thrice what the L2 holds: less of it is on its way at a time, and more teams share what is
+   left at the end (note N6). */
 static int32_t bsri_wgmma_span(const bsri_dev_product *p, int64_t groups, int64_t tiles) {
     const int halved = p->br == 64 && p->a.dtype != BSR_I8 && groups <= 16 && bsri_dense_bytes(p) > 150e6;
     if (tiles % 4 == 0 || tiles > 32) return halved ? 2 : 4;
@@ -5946,22 +6053,19 @@ static void bsri_wgmma_take(bsri_estimate *e, const bsr_context *ctx, const bsri
     const int64_t units = p->items * groups * bsri_ceil_div(tiles, span), teams = bsri_max(1, ctx->sm_count / span);
     const int i8 = p->a.dtype == BSR_I8, kind = i8 ? BSRI_COSTS_WIDE_I8_64 - 6 : BSRI_COSTS_NARROW_16 - 4;
     bsri_tiling t = bsri_tiling_of(f, 128, cols, (int)bsri_min(p->br, i8 ? 128 : 64), 0);
-    /* A tile starts while the one before ends, and what is not there doesn't slow the others down. Narrow ones' slices come one
-       after another all the same (180 times of blocks of 32 are fitted to 4.4 %, by one exponent for all to 5.8: 4096^3, .95,
-       with a schedule was overestimated by 12 %, 512 x 512 x 8192, .5, underestimated by 6). */
+    /* A tile starts while the one before ends, and places without a tile don't slow the others down. Narrow tiles' slices come
+       one after another all the same; exponents by fit (note N18). */
     if (units > teams) t.waves = 0.7 * (double)bsri_ceil_div(units, teams) + 0.3 * (double)units / (double)teams;
     if (p->br < 64) t.apart = pow(t.waves, -0.25);
     else t.waves = pow(t.waves, 0.87);
     t.busy = (double)(units * span) / ctx->sm_count / t.waves;
     if (p->br >= 64) t.fetched = (double)bsri_min(cols, p->width);
     if (p->br >= 64 || t.along) t.far = 0.5;
-    /* in pieces of 64 bytes (768 x 6144 x 12288, .9, blocks of 32: 97 us, 78 by tiles of 32 x 64); values are waited for (11008 x
-       14336 x 128, .5: 227 and 120) */
+    /* b comes in pieces of 64 bytes by columns; values that the L2 has no room for are waited for (note N18) */
     if (p->br < 64) t.memory = 4.0 * f->spilt + t.along * f->read;
     if (f->adds) t.fused = p->br == 32 ? 1.2 : bsri_mma_layout(&p->out) == 1 ? 1.7 : 3.0; /* of what ReLU takes */
     t.fused *= cols / 256.0;
-    /* A schedule saves 4 to 8 % in the mean, at most 28 (blocks of 16 / 32 / 64 / 128: 7, 6, 6, 4; mma.sync by 16 6; short
-       products and few columns nothing): rows are paired, and long ones come first, which narrow tiles gain nothing by. */
+    /* A schedule pairs rows, and puts long ones first, which narrow tiles gain nothing by (note N18). */
     t.paired = f->ordered ? 0.33 : 0.0;
     if (f->ordered && units > teams && p->br >= 64) t.longer = t.tail = 0.6;
     bsri_estimate_take(e, p, f, kind + bsri_mma_log2(p->br), &t);
@@ -5983,19 +6087,16 @@ static double bsri_wgmma_present(const bsri_dev_wgmma *m) {
     const double blocks = m->lines * (double)(m->p.a.flags & BSR_MATRIX_RAGGED ? m->patterns : 1) / m->share;
     return blocks > 0 ? (double)m->p.a.nnz / blocks : 0;
 }
-/* So many rounds of short tiles are dealt as are known in time; uneven: one may be far longer than others. A unit takes 210 to
-   230 clocks where little else runs, some 360 beside tiles (calculated), and tiles waited for it: with up to four rounds always
-   8192 x 2048 x 4096, .95, blocks of 64 36.8 us, now 32.0, 2048 x 512 x 8192, .9, by columns 22.9 and 15.6, 6144 x 1536 x 4096,
-   .9, of 128 30.6 and 26.3. If none is in time, none where tiles are alike, else one (4096 x 1024 x 4096, .9, all in an eighth
-   of the rows: 19.3 us, with none 21.9). Of many rounds more are dealt: with two of 15 such rows take 14 % longer. Four where
-   teams are more than 64, of one or two CTAs (1600 x 6400 x 20000, .9, bound by memory: 114 us, with two rounds 121), and for
-   i8, of which nothing was measured. */
+/* How many rounds of short tiles are dealt: as many as are known in time, for dealing a unit takes time and tiles waited for it.
+   uneven: one may be far longer than others. If none is in time: none where tiles are alike, else one. Of many rounds more are
+   dealt. Four where there are more than 64 teams, of one or two CTAs, and for i8, of which nothing was measured. Figures:
+   note N5. */
 static void bsri_wgmma_hurry(bsri_dev_wgmma *m, double rounds, double tile, int uneven) {
     const int64_t in_time = (int64_t)((rounds - 2.5) * tile / (360.0 * m->teams));
     m->tail = (int32_t)bsri_min(4, (int64_t)(rounds * tile / (250.0 * m->teams)));
     if (m->teams > 64 || m->p.a.dtype == BSR_I8) return;
     m->tail = (int32_t)bsri_max(uneven, bsri_min(m->tail, bsri_min(rounds < 12 ? 2 : 4, in_time)));
-    m->windows = m->schedule != NULL; /* 8192 x 2048 x 2048, .95, blocks of 64: 20.2 -> 18.4 us, by columns 20.5 -> 18.5 */
+    m->windows = m->schedule != NULL; /* note N5 */
 }
 /* How units are dealt, as if columns were random. One is tall where, started with the last slab, it would still run when all else
    is done: what a team has of a slab, half as much again, or a twentieth of what it has altogether. */
@@ -6004,8 +6105,8 @@ static void bsri_wgmma_balance(bsri_dev_wgmma *m, int64_t groups) {
     const int64_t clocks = m->tile_cols * bsri_min(64, m->p.br) / 16; /* of a stage */
     const double units = (double)m->items * m->slabs * (double)groups;
     double mean, tall, tile, longest; /* tile: its clocks */
-    /* By time stamps: a tile of nothing takes 2.1 us (narrow ones 2.5), a stage of 64 products .54 (128 rows: .63). Of narrow
-       ones full rows take longer than their columns do (16 at .8: 256 columns with 2,000 blocks 82 us, 190 with 370 26). */
+    /* In stages: what a tile takes beside its own, by time stamps; and what the blocks of a column add, as full rows of narrow
+       tiles take longer than their columns do (note N5). */
     m->turn = m->p.br < 64 ? 8 + 384 / (int32_t)m->p.br : 4;
     m->each = m->p.br == 16 ? 0.35f : m->p.br == 32 ? 0.5f : 0;
     mean = inner * (1 - bsri_none_of(present, m->group)) * m->parts + inner * present * m->group * m->each + m->turn;
@@ -6013,14 +6114,14 @@ static void bsri_wgmma_balance(bsri_dev_wgmma *m, int64_t groups) {
     tall = (some > 1.5 ? some : 1.5) * (double)groups * mean / m->teams;
     m->tall = tall < 1e9 ? (int32_t)tall : 1000000000;
     m->late = (int32_t)bsri_max(1, 1024 / clocks), m->mean = (int32_t)mean;
-    /* Lengths of more than 32 groups are read while it deals, which is too late for second tiles where tiles are short: two
-       rounds are not dealt there (8192 x 2048 x 2048, .95, blocks of 32: they waited up to 17,000 clocks; 34 -> 31 us). */
+    /* Lengths of more than 32 groups are read while it deals, too late for second tiles where tiles are short: two rounds are not
+       dealt there (note N5). */
     m->tail = BSRI_WGMMA_ALL;
     if (tile < 420.0 * m->teams) bsri_wgmma_hurry(m, units / m->teams, tile, longest > 2.55 * mean);
     else if (groups > 32 && tile < 1000.0 * m->teams) m->tail = (int32_t)bsri_max(1, (int64_t)units / m->teams - 2);
 }
-/* Where few blocks are stored (measured: a gain at a density of .05, none at .2), but of most block columns, and the dense
-   operand and out fill most of an L2 of 50 MB. No more than 16 MB (8 at 4096^3): what comes too early is gone again. */
+/* Brings the first slab ahead where few blocks are stored, but of most block columns, and the dense operand and out fill most of
+   an L2 of 50 MB. No more than 16 MB: what comes too early is gone again (note N3). */
 static void bsri_wgmma_look_ahead(bsri_dev_wgmma *m) {
     const bsri_dev_product *p = &m->p;
     const int64_t size = (int64_t)bsr_dtype_size(p->b.dtype), cols = bsri_min((int64_t)m->span * m->tile_cols, p->width);
@@ -6037,7 +6138,7 @@ static void bsri_wgmma_look_ahead(bsri_dev_wgmma *m) {
     if (!m->ahead_bytes) m->ahead_lines = 0;
 }
 /* Blocks of 16 and 32, dense operand along the products: lines of 64 bytes, or of 128 where hardly any of those would be needed
-   for one half only (4096^3, blocks of 16, .8: 155 -> 148 us, .9: 120 -> 126). */
+   for one half only (note N10). */
 static void bsri_wgmma_lines(bsri_dev_wgmma *m) {
     const double present = bsri_wgmma_present(m);
     const int32_t pair = 32 / (int32_t)m->p.br; /* columns of blocks in 64 bytes */
@@ -6047,7 +6148,7 @@ static void bsri_wgmma_lines(bsri_dev_wgmma *m) {
     m->first = m->join == 4 ? 0x11111111 : m->join == 2 ? 0x55555555 : ~0u;
     m->high = (uint32_t)(bsri_wgmma_kind(wide ? 128 : 64, 0) >> 32);
 }
-/* Slots of an instance's ring: the same in both types of 2 bytes. */
+/* Slots of an instance's ring; f16 and bf16 have the same, so bf16's are asked. */
 static int32_t bsri_wgmma_stages_of(int64_t block, int cols, int i8) {
     if (block == 16) return bsri_wgmma_narrow<bsri_mma_bf16, 16, 1>::STAGES;
     if (block == 32) return bsri_wgmma_narrow<bsri_mma_bf16, 32, 1>::STAGES;
@@ -6066,8 +6167,8 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     m->p = *p, m->single = bsri_mma_single(p, &m->rows), m->trans = p->trans;
     m->items = (int32_t)p->items, m->lines = (int32_t)p->tiles;
     m->silent = !p->alpha_ptr && p->alpha == 0.0;
-    /* Written once, more than the L2 holds and than the dense operand: it leaves first (16384 x 1024 x 4096, .9, blocks of 128,
-       54.2 -> 52.0 us, 3072 x 768 x 50432, .8, of 64, 129.9 -> 127.1). Smaller ones stay for who reads them next. */
+    /* Out leaves the L2 first where it is written once and is more than the L2 holds and than the dense operand. Smaller ones
+       stay for who reads them next (note N7). */
     m->leaves = p->out.rows >= p->b.rows &&
                 (double)p->items * (double)p->out.rows * (double)p->width * (double)bsr_dtype_size(p->out.dtype) > 50e6;
     m->group = (int32_t)bsri_max(1, c.tile_rows / p->br), m->group_bits = bsri_mma_log2(m->group), m->tile_cols = c.tile_cols;
@@ -6085,7 +6186,7 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     m->schedule = p->reduce == 1 || m->patterns == 1 ? p->a.schedule : NULL; /* a tile's rows are the same in all that it sums */
     m->share = 1.0f / (float)bsri_max(1, p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a));
     m->whole = f->dense == 1 && p->width % 64 == 0;
-    /* no box beyond the last column: 14336 x 4096 x 64 took longer than 14336 x 4096 x 128 */
+    /* no box beyond the last column: it would be fetched for nothing (note N6) */
     m->dense = p->br < 64 ? c.tile_cols : (int32_t)bsri_min(c.tile_cols, p->width);
     m->b_rows = f->dense == 1, m->a_trans = f->values == 2, m->listed = m->a_trans || p->kind != BSRI_LIST_ROWS;
     m->a_line = 2 * (m->a_trans ? p->a_cs : p->a_rs);
@@ -6102,13 +6203,12 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     if (m->teams < 1) m->teams = 1;
     c.grid = m->grid = m->teams * m->span, c.early = 1;
     bsri_wgmma_balance(m, groups);
-    /* 4096^3, .95, blocks of 128 / 64 / 32 / 16, no schedule: 24.4 / 27.5 / 42.3 / 62.5 -> 23.8 / 26.7 / 41.2 / 61.8 us; with
-       one, .8: 46.6 / 56.5 / 87.7 / 128.5 -> 45.8 / 56.4 / 86.5 / 126.8, not where tiles are short (128, .95: 23.4 -> 24.4). */
+    /* read ahead of the kernel before, not with a schedule where tiles are short (note N19) */
     m->constant = p->constant && !p->alpha_ptr && (!p->a.schedule || m->tail == BSRI_WGMMA_ALL);
     if (p->br < 64 && !m->b_rows) bsri_wgmma_lines(m);
     if (m->grid + BSRI_WGMMA_LATE <= ctx->sm_count) m->late = 0; /* the next kernel finds room at once */
-    /* They take the same blocks, for tiles beside each other: 1 to 3 % less (8192^3, .8, blocks of 64: 402 -> 390 us). Clusters
-       start a little later: not where tiles have little to do (4096^3, .95, blocks of 64: 26.8 -> 27.2). */
+    /* CTAs beside each other take the same blocks: in clusters of two the L2 reads less (note N2). Clusters start a little later:
+       not where tiles have little to do. */
     c.pairs = m->span % 2 == 0 && m->mean >= 12 && c.grid <= ctx->sm_count;
     bsri_wgmma_look_ahead(m);
     if (!bsri_wgmma_maps(ctx, m)) return bsri_no(BSR_WHY_DENSE);
@@ -6445,8 +6545,8 @@ template <class T> struct bsri_softmax_packed {
         const float a = max == m ? 1.0f : power(max - m), b = other_max == m ? 1.0f : power(other_max - m);
         sum = sum * a + other_sum * b, max = m;
     }
-    /* f(where a held piece is, its number) for all of the lane. Not unrolled: the code of eight at a time is fetched anew in each
-       row, 3 us of 80. */
+    /* f(where a held piece is, its number) for all of the lane. Not unrolled: code for eight at a time would be fetched anew in
+       each row (note N25). */
     template <class F> __device__ __forceinline__ void each(uint4 *held, const F &f) const {
 #pragma unroll 1
         for (int j = r.lane; j < n; j += p.lanes, held += 32) f(held, j);
@@ -6481,10 +6581,8 @@ template <class T> struct bsri_softmax_packed {
         each(held, [&](uint4 *to, int j) { bsri_dev_copy16(to, r.x.values + (size_t)at(j) * sizeof(T)); });
         bsri_dev_copies_end();
     }
-    /* p.run rows, of which all are as long, `step` bytes apart. The next one is on its way while one is worked on, where there is
-       room for two, else what a thread has used makes room for it. (H200, bf16, 16 x 4096 x 4096, a quarter full, blocks of 16 /
-       32 / 64: 79 / 79 / 77 us; never room for two 82 / 83 / 80; rows in registers, which leave room for 24 warps of 40, and none
-       ahead 96 / 96 / 90; CTAs that stay, 32 warps 107 / 107 / 103; exponentials kept and 16 warps 115 / 113 / 103.) */
+    /* p.run rows, all of the same length, `step` bytes apart. The next one is on its way while one is worked on, where there is
+       room for two; else it takes the room of what a thread has used. Other ways were slower (note N25). */
     __device__ __forceinline__ void forward(int64_t step, int64_t out_step) {
         extern __shared__ __align__(1024) char bsri_shared[];
         uint4 *held = (uint4 *)bsri_shared + threadIdx.x / 32 * (32 * ROOM) + threadIdx.x % 32;
@@ -6638,7 +6736,7 @@ static bsri_choice bsri_simt_choose_softmax(const bsr_context *ctx, const bsri_d
     c.threads = p->warps == 8 ? 256 : 128, c.tile_rows = c.threads / 32 / p->warps << p->side, c.tile_cols = 1;
     c.grid = p->work;
     if (!fast || compute == BSR_F64) return c;
-    c.early = ctx->tier >= 3; /* the loaded code waits; 0.2 to 0.8 us of 81 */
+    c.early = ctx->tier >= 3; /* the loaded code waits itself (note N25) */
     if (!p->backward) c.shared = c.threads * (c.early ? BSRI_SOFTMAX_ROOM_90 : BSRI_ROW_HELD) * 16;
     return c;
 }
@@ -6831,7 +6929,7 @@ template <class F, class Tile> struct bsri_attention_simt_tile {
     /* What lay() put there, divided, and the log-sum-exp. */
     __device__ __forceinline__ void store(const bsri_dev_attention &p, const bsri_dev_query &t, int64_t d0,
                                           int64_t depth) const {
-        /* as t.out, which kept until here takes registers: blocks of 16, 128 columns .6 % longer */
+        /* as t.out, computed again: kept until here it takes registers (note N24) */
         const int64_t first = bsri_dense_offset(&p.batch, t.item, &p.out) + t.row * p.out.row_stride + d0 * p.out.col_stride;
         const int own = threadIdx.x;
         for (int i = own; i < t.rows * TN; i += 256) {
@@ -7446,7 +7544,31 @@ template <class T, int HD, int MT, bool FULL> struct bsri_attention_warp {
     }
 };
 #endif
-/* CTAs of 1 to 4 warps. */
+/* bsri_attention_mma: a CTA takes query tiles in turn; all its warps fetch and multiply. FULL: with everything between product
+   and softmax.
+
+   Threads: 1, 2 or 4 warps, each with MT x 16 query rows of one block row.
+
+   Shared memory:
+     dynamic:     queries (16 MT lines for each warp), keys and values (BSRI_KEYS lines each) one after another, lines of HD
+                  elements; 16-byte piece c of line r stands at c ^ (r & 7)
+     behind them  FULL: 16 x (BSRI_KEYS + 4) floats for each warp, for scores on their way through bsri_dev_modify_column() and
+                  dropout
+     static:      the query tile, and the number of the next piece of work
+
+   There is no mbarrier: copies are cp.async groups, keys and values in turn, and __syncthreads stands three times in a key
+   tile: when keys have landed, after which nobody reads the values before them; when scores are formed, after which keys may be
+   overwritten; when values have landed, while the next keys may be on their way. Where scores may be forbidden the third also
+   asks whether a value must be taken out, and a fourth stands behind that.
+
+   Sums: as mma.sync has them (see bsri_product_mma): s[i][n][e] of 8 keys n, out[i][d][e] of 8 columns d. Packed to f16 or
+   bf16, s[2 k] and s[2 k + 1] are fragment k of the second product's first operand as they stand.
+
+   Order: 1. The first four units of 16 keys that some row may attend to; queries and these keys are asked for.
+          2. Values are asked for; scores by mma.sync; the next tile's keys are asked for.
+          3. Scores are modified or forbidden; online softmax: maxima, exponentials, sums; `out` is rescaled if maxima grew.
+          4. Probabilities times values.
+          5. After the last key tile `out` is divided by the sums and stored, with the log-sum-exp. */
 template <class T, int HD, int MT, bool FULL>
 __global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_constant__ bsri_dev_attention p) {
 #ifdef BSRI_MMA_CODE
@@ -7639,8 +7761,8 @@ __device__ __forceinline__ bool bsri_wgmma_sampled_deal(const bsri_dev_wgmma_sam
 __device__ __forceinline__ int bsri_wgmma_sampled_before(int count, int64_t at, int64_t work) {
     return at <= 0 ? 0 : at >= work ? count : min(count, (int)((float)count * __fdividef((float)at, (float)work)));
 }
-/* Loads a stage; lane n has box n of mat2, at this column. The loop over lanes that the compiler makes of it takes 40 clocks a
-   box; one lane that asked the others for their columns took 300. */
+/* Loads a stage; lane n has box n of mat2, at this column. The compiler makes a loop over lanes of it; one lane that asks the
+   others for their columns is far slower (note N23). */
 __device__ __forceinline__ void bsri_wgmma_sampled_load(const bsri_dev_wgmma_sampled &m, uint32_t to, uint32_t full, int k,
                                                         int row, const int32_t (&batch)[4], int col, int boxes) {
     const int lane = threadIdx.x % 32;
@@ -7754,7 +7876,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_fetch_run(const bsri_dev_wgmm
     }
 }
 /* The next part of a group's union, as bsri_mma_union(). Where columns ascend and fit one part, all index entries of the group,
-   [s.at[0], end), are read at once: row after row took 12,000 clocks for 8 rows of 128 blocks. */
+   [s.at[0], end), are read at once, which is faster than row after row (note N23). */
 __device__ __forceinline__ bool bsri_wgmma_sampled_union(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
                                                          const bsri_mma_rows &r, int end, bool begun) {
     if (m.parts == 1 && !begun) {
@@ -8029,6 +8151,36 @@ __device__ __forceinline__ void bsri_wgmma_sampled_tiles(const bsri_dev_wgmma_sa
     }
 }
 #endif
+/* bsri_sampled_wgmma: each CTA takes an equal part of the work, cut into tiles.
+
+   Threads: warpgroup 0 fetches (120 registers): its warps make the unions together, warps 0 to 2 load stages in turn, warp 3
+   writes down tiles. Warpgroups 1 and 2 multiply (192 registers); they share a tile's entries, with m.wide its 128 rows.
+
+   Shared memory:
+     dynamic:  BSRI_WSAMPLED_RING bytes, cut into up to 16 slots of equal size, multiples of 1 KB; small tiles have more slots,
+               and the ring is cut anew where their number changes. A slot is
+       0       mat2: count x b_boxes boxes of b_box bytes, 64 products deep; an entry has one, or one for each 64 columns
+       behind  mat1: 64 or 128 rows (a_boxes of a_box bytes). It stands behind, as wgmma may read up to 48 columns more
+     static:   bsri_wgmma_sampled_shared
+
+   barrier        count  arrives                                                waits                phase
+   full[slot]     1      lane 0 of the warp that loads, expect_tx of all boxes  multiplying threads  slot's passes
+   empty[slot]    8      lane 0 of each multiplying warp: products done         the warp that loads  passes + 1
+   tile_full[2]   32     lanes of warp 3: tile written                          multiplying threads  round of the two
+   tile_empty[2]  256    each multiplying thread: tile stored                   warp 3               round + 1
+   bar.sync 1     128    fetching threads among themselves                      (bsri_mma_sync)
+   Slots are not always as many, so a phase is how often this slot was passed, modulo 2 (ring.passed has a bit for each). Before
+   the ring is cut anew all fetching warps wait for `empty` of all slots.
+
+   Sums: as wgmma has them (see bsri_product_wgmma), of 64, 128, 192 or 256 columns. bsri_wgmma_quad() gives each lane eight
+   neighbours of a row to store.
+
+   Order: 1. The fetching warps find where the CTA's part begins: the group of block rows, and the entry there.
+          2. For each group they make the union of its columns; its entries are shared out to CTAs by number, and cut into
+             tiles.
+          3. Warp 3 tells of a tile: which rows store which entry. Stage n is loaded by warp n % 3.
+          4. Multiplying warps: wait for the tile, then for full stage by stage; wgmma; give the slot back.
+          5. They store the blocks that exist, and give the tile back. A tile of no entries ends them. */
 template <class T>
 __global__ void __launch_bounds__(384, 1) bsri_sampled_wgmma(const __grid_constant__ bsri_dev_wgmma_sampled m) {
 #ifdef BSRI_WGMMA_CODE
@@ -8091,16 +8243,15 @@ static int bsri_wgmma_sampled_maps(const bsr_context *ctx, const bsri_dev_sample
     m->b_boxes = entry / cols, m->b_box = cols * BSRI_WSAMPLED_DEPTH * 2;
     m->a_kind = bsri_wgmma_kind(along1 ? 2 * BSRI_WSAMPLED_DEPTH : 128, 0);
     m->b_kind = bsri_wgmma_kind(lines, along2 ? 0 : BSRI_WSAMPLED_DEPTH * lines);
-    /* Pairs of lines only where both operands' are products, where they are level (to .6 % less): 4096^3, blocks of 32, .8 / .9,
-       takes 133 / 77 us with them and 130 / 75 without by rows, 132 / 76 and 127 / 74 where mat1 is by columns. */
+    /* Pairs of lines only where both operands' lines run along the products: else they are slower (note N22). */
     return bsri_wgmma_sampled_map(ctx, &m->mat1, &m->batch1, &p->mat1, p->mat1.rows, p->mat1.cols, along1, rows,
                                   along1 && along2) &&
            bsri_wgmma_sampled_map(ctx, &m->mat2, &m->batch2, &p->mat2, p->mat2.cols, p->mat2.rows, along2, cols,
                                   along1 && along2);
 }
 /* 128 x 256 or 64 x 512? What takes less time for a stored block, were the pattern random. Wide entries are 64 columns each;
-   narrow ones are single blocks: less is fetched for nothing, but in shorter lines (from L2 on an H200: 9.2 TB/s in lines of 64
-   bytes, 5.1 in lines of 32), and wide tiles are slowed by power, not by L2: the factors. */
+   narrow ones are single blocks: less is fetched for nothing, but in shorter lines, which the L2 delivers more slowly; wide tiles
+   are slowed by power, not by the L2. Hence the factors (note N23). */
 static int bsri_wgmma_sampled_wide(int b, double density) {
     const double narrow = (1.0 - bsri_none_of(density, 64 / b)) * (1.0 + 64 / 512.0) * (b == 32 ? 1.05 : 1.6);
     const double wide = (1.0 - bsri_none_of(density, 128 / b * (64 / b))) * (1.0 + 128 / 256.0) / 2;
@@ -8173,7 +8324,7 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
     c.stages = BSRI_WSAMPLED_RING / ((c.tile_rows + c.tile_cols) * BSRI_WSAMPLED_DEPTH * 2);
     c.grid = bsri_min(ctx->sm_count, 2 * p->items * p->out.nnz); /* where blocks are few, tolls must not make one CTA take two */
     m->grid = (int)c.grid, m->each = m->total / bsri_max(1, c.grid), c.early = 1;
-    c.pairs = 1; /* those of a row share mat1's: 8192 x 4096 x 8192, .8, blocks of 128, 224 -> 218 us, smaller ones 0 to 1 % */
+    c.pairs = 1; /* CTAs of a row share mat1's lines (note N23) */
     return c.shared + 10 * 1024 > ctx->smem_optin ? bsri_no(BSR_WHY_SHARED) : c;
 }
 
@@ -8208,8 +8359,7 @@ typedef struct bsri_dev_flash {
 } bsri_dev_flash;
 
 /* Tiles are sorted longest first in windows of four per stream, and dealt so that streams get as much as each other while tiles
-   at work at the same time stay near each other and share keys in L2. Random patterns, B2 H16 S4096 and B1 H16 S8192, D 128:
-   windows of 4, 2, 1 per stream 170, 174, 213 us and 161, 176, 228 us. */
+   at work at the same time stay near each other and share keys in the L2 (note N24). */
 enum { BSRI_FLASH_ROUNDS = 4, BSRI_FLASH_GRID = 132, BSRI_FLASH_BINS = 64 };
 
 template <class T, int HEAD, bool SHARED> struct bsri_flash {
@@ -8425,9 +8575,8 @@ template <class S> struct bsri_flash_loads {
 };
 /* The first round is taken as it comes: sorting would have to be waited for. Where a window's longest tile is more than 2.5 times
    the mean, all streams that have little more to do than the one with the least take the next tiles, longest first, forwards and
-   backwards in turn; every CTA keeps all streams' loads (B2 H16 S4096 D128, BigBird, blocks of 128: 234 us, now 142). Others are
-   dealt back and forth, which is sooner done, and so are always those of two streams a CTA (random, D 64, blocks of 64: 119 us,
-   by loads 151). */
+   backwards in turn; every CTA keeps all streams' loads. Others are dealt back and forth, which is sooner done, and so are always
+   those of two streams a CTA (note N24). */
 template <class S> __device__ __forceinline__ void bsri_flash_deal(const bsri_dev_flash &m, bsri_flash_control<S> &c) {
     const bsri_dev_attention &p = m.p;
     const int streams = (int)gridDim.x * S::STREAMS, mine = (int)blockIdx.x * S::STREAMS, window = streams * BSRI_FLASH_ROUNDS;
@@ -8649,8 +8798,8 @@ __device__ __forceinline__ bool bsri_flash_fold(float (&s)[N], float (&top)[2], 
     }
     return grown;
 }
-/* ptxas moves exponentials behind the wait for products that they could overlap, unless something between depends on them:
-   never true. */
+/* ptxas moves exponentials behind the wait for the products that they could overlap, unless something between depends on them.
+   This does, and its condition is never true. */
 __device__ __forceinline__ void bsri_flash_hold(const float (&sum)[2]) {
     if (__any_sync(~0u, sum[0] + sum[1] < 0)) __threadfence();
 }
@@ -8890,6 +9039,38 @@ __device__ __forceinline__ void bsri_flash_consume(const bsri_dev_flash &m, bsri
 }
 #endif
 
+/* bsri_attention_wgmma: a CTA stays and takes query tiles. S::STREAMS is 1 where both multiplying warpgroups share a stream of
+   keys, else 2.
+
+   Threads: warpgroups 0 and 1 multiply (208 registers), 64 query rows each: the consumers of a stream, 256 or 128 threads. Of
+   warpgroup 2 (88 registers) warp i < STREAMS fetches for stream i, and warp 3 plans tiles for all.
+
+   Shared memory:
+     dynamic:     STREAM bytes for each stream
+       0          two query tiles of QUERY bytes: ROWS lines of HD elements, in atoms of 64 (128 bytes a line, swizzled)
+       2 QUERY    the ring: SLOTS slots of SLOT bytes, KEYS lines of keys or of values in the same form
+     behind them  bsri_flash_control (CONTROL bytes): barriers, plans, notes
+
+   barrier        count           arrives                                           waits                     phase
+   full[slot]     32              fetching warp; its lane 0 with expect_tx of SLOT  consumers                 round of the ring
+   empty[slot]    consumers       each: scores are formed, or values added          fetching warp             round + 1
+   q_full[2]      1               lane 0 of the fetching warp, expect_tx of QUERY   consumers                 round of the two
+   q_empty[2]     consumers       each: the tile's last scores are formed           fetching warp             round + 1
+   plan_full[2]   32              lanes of warp 3                                   fetching warp             round of the two
+   plan_empty[2]  consumers + 32  each, and lanes of the fetching warp: plan read   warp 3                    round + 1
+   bar 2, 3       256             STREAMS 1: sync on one, arrive at the other       warpgroup 0 on 2, 1 on 3
+   Phases as in bsri_product_mma. A slot that is a flag and nothing else gets 32 plain arrivals. Consumers read a plan when
+   their tile's first slot is full, which the fetching warp fills after plan_full. By bars 2 and 3 warpgroups take turns to
+   issue products.
+
+   Sums: as wgmma has them (see bsri_product_wgmma). Packed to f16 or bf16, the scores of 16 keys are a wgmma's operand in
+   registers.
+
+   Order: 1. Warp 3 deals query tiles to streams: the first round as they come, then windows sorted by length; it writes plans.
+          2. A fetching warp walks the union of the plan's block rows and loads K0, K1, V0, K2, V1, ..., with a note for each K.
+          3. Consumers issue the scores of key tile j + 1, then probabilities j times values j, and wait for the scores only.
+          4. While values are added: what is not stored or not allowed is forbidden, online softmax, probabilities j + 1.
+          5. A tile's first scores are formed before the tile before it is divided and stored. */
 template <class S> __global__ void __launch_bounds__(384, 1) bsri_attention_wgmma(const __grid_constant__ bsri_dev_flash m) {
 #ifdef BSRI_WGMMA_CODE
     extern __shared__ __align__(1024) char bsri_flash_memory[];
@@ -9221,8 +9402,7 @@ __global__ void __launch_bounds__(256, sizeof(I) == 4 ? 4 : 2) bsri_sort_scatter
     __shared__ uint32_t count[8][256];
     __shared__ I base[256], part[33], staged[2048];
     __shared__ uint8_t digits[2048];
-    __shared__ uint16_t places[2048]; /* each thread's own: held in registers they leave room for three CTAs instead of four, and
-                                         the chunks of a million entries take two rounds: 22 us instead of 16 */
+    __shared__ uint16_t places[2048]; /* each thread's own: in registers they would leave room for fewer CTAs (note N25) */
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, mine = threadIdx.x;
     bsri_dev_let_next_start(), bsri_dev_wait_for_last();
     for (int64_t slot = blockIdx.x; slot < s.slots; slot += gridDim.x) {
@@ -9358,7 +9538,7 @@ __device__ __forceinline__ int64_t bsri_dev_distinct(const bsri_dev_line &x, int
 }
 /* A warp per line: its key, how many different entries it has, and its bit set. */
 static __global__ void BSRI_BOUNDS(256) bsri_lines_measure(const __grid_constant__ bsri_dev_lines l) {
-    bsri_dev_wait_for_last(); /* the next one's CTAs would crowd where there is room: 26 us instead of 15 for 4096 lines */
+    bsri_dev_wait_for_last(); /* the next kernel's CTAs would crowd where there is room (note N25) */
     const int lane = threadIdx.x & 31, dt = l.m.index_dtype;
     const int64_t total = l.patterns.count * l.count, step = (int64_t)gridDim.x * 8;
     for (int64_t work = blockIdx.x * (int64_t)8 + threadIdx.x / 32; work < total; work += step) {
@@ -9380,8 +9560,8 @@ static __global__ void BSRI_BOUNDS(256) bsri_lines_measure(const __grid_constant
     }
 }
 
-/* A warp per four lines: how many come before a line is its place. Keys are fetched by the CTA in tiles: one by one all CTAs
-   would ask the same part of the L2 at once (4096 lines: 17 us). */
+/* A warp per four lines: how many lines come before a line is its place. The CTA fetches keys in tiles: one by one, all CTAs
+   would ask the same part of the L2 at once (note N25). */
 static __global__ void __launch_bounds__(256) bsri_rank_lines(const __grid_constant__ bsri_dev_rank r) {
     __shared__ uint64_t tile[2048];
     const int lane = threadIdx.x & 31, n = (int)r.n, full = (int)r.full;
@@ -9514,8 +9694,8 @@ template <int WORDS> __global__ void __launch_bounds__(256, 1) bsri_group_bits(c
     }
 }
 /* What a line, x, has that union g lacks: by a warp, the last lane has it. With bit sets, of so many words, the union's stands in
-   shared memory; without, stamps with unions' numbers in device memory. lane and dt, below t and dt, as the kernel has them: made
-   again here, five cases of six took .8 to 2.5 % longer, one 1.8 % less. */
+   shared memory; without, stamps with unions' numbers in device memory. lane and dt, below t and dt, are as the kernel has them:
+   computed again here they mostly cost time (note N25). */
 __device__ __forceinline__ int bsri_group_lacks(const bsri_dev_lines &l, const bsri_dev_line &x, int64_t pattern, int32_t line,
                                                 int words, const uint32_t *joined, const int32_t *stamp, int64_t g, int lane,
                                                 int dt) {
