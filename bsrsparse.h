@@ -3773,8 +3773,8 @@ static void bsri_work_add(bsri_work *w, const char *a, const char *b, const char
     }
 }
 
-/* One column and small blocks (a matrix times a vector): vectors across columns would hold one number, so plain sums
-   (1 x 1: 0.4 to 1.4, 3 x 3: 2.3 to 4.7 GF/s a core). */
+/* One column and small blocks (a matrix times a vector): vectors across columns would hold one number, so plain sums are faster
+   (tests/results/cpu.md). */
 #define BSRI_DEFINE_COLUMN(NAME, T)                                                                      \
     static void NAME(bsri_work *w, const char *pa, const char *pb, const bsri_entry *list, int n) {      \
         const T *a = (const T *)(const void *)pa, *b = (const T *)(const void *)pb, *x, *y;              \
@@ -4084,12 +4084,12 @@ static void bsri_product_run(const bsr_context *ctx, const bsri_product *job) {
     if (!e.tiles || !e.width || !e.items || !e.br) return;
     if (!e.reduce) memset(&e.schedule, 0, sizeof e.schedule); /* a sum over no items: no pattern to look an order up in */
     e.panel = bsri_tile_cols(job->compute);
-    /* few rows: twice as wide, since fetching a pair costs as much as walking it (3 x 3 and N = 2048: 25 to 46 GF/s a core) */
+    /* few rows: twice as wide, since fetching a pair costs as much as walking it (tests/results/cpu.md) */
     if (e.br <= 3 && e.bc <= 16) e.panel *= 2;
     e.panels = bsri_ceil_div(e.width, e.panel);
     e.subs = bsri_ceil_div(e.br, BSRI_TILE_ROWS), e.sub_rows = bsri_ceil_div(e.br, e.subs);
     e.places = e.schedule.bytes ? e.schedule.groups * e.group : e.tiles;
-    /* a task is some 2^19 products: 10 us */
+    /* a task is some 2^19 products: long beside handing it out */
     work = bsri_min(1 << 19, (job->a ? job->a->nnz : job->scatter->q_count) / e.tiles + 1);
     work *= e.sub_rows * bsri_min(e.bc, 1 << 12) * bsri_min(e.width, e.panel);
     e.chunk = bsri_max(1, (1 << 19) / work);
@@ -4140,8 +4140,8 @@ static const void *bsri_sampled_b(const bsri_sampler *s, bsri_work *w, const bsr
         }
     }
     w->walk.ldb = ld;
-    /* few rows at a time: a whole panel meets in few cache sets where row strides are powers of two (8 x 8, N = 1024: 28 to
-       41 GF/s a core) */
+    /* few rows at a time: a whole panel would meet in few cache sets where row strides are powers of two
+       (tests/results/cpu.md) */
     for (r = 0; r < kc; r += rows) {
         rows = m->col_stride == 1 ? bsri_min(8, kc - r) : kc;
         for (g = 0; g < blocks; g += run) {

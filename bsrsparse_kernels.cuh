@@ -62,7 +62,7 @@ namespace {
 /* >>device-numbers: element types in registers                                                   */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* log2 of an element's bytes, two bits for each dtype: comparisons would be much of many kernels' address code. */
+/* log2 of an element's bytes, from a table of two bits a dtype: comparisons would make many kernels' address code much longer. */
 __device__ __forceinline__ int bsri_dev_shift(int dtype) {
     constexpr uint32_t TWO = 1u << 2 * BSR_F16 | 1u << 2 * BSR_BF16, FOUR = 2u << 2 * BSR_F32 | 2u << 2 * BSR_I32,
                        EIGHT = 3u << 2 * BSR_F64 | 3u << 2 * BSR_I64;
@@ -76,8 +76,8 @@ __device__ __forceinline__ char *bsri_dev_at(const void *base, int dtype, int64_
 __device__ __forceinline__ int32_t bsri_dev_index(const void *array, int index_dtype, int64_t i) {
     return *(const int32_t *)((const char *)array + (i << (index_dtype == BSR_I64 ? 3 : 2)));
 }
-/* One element of what a product reads as F: with float or double any float type, else (uint32_t: integers modulo 2^32) i8 or
-   i32. Fewer types are less code, which stands in a kernel many times. */
+/* One element of a product's operand as F: where F is float or double, of any float type; where it is uint32_t (integers modulo
+   2^32), of i8 or i32. Fewer types are less code, and this code stands in a kernel many times. */
 template <class F> __device__ __forceinline__ F bsri_dev_number(const void *base, int dtype, int64_t i) {
     const char *at = bsri_dev_at(base, dtype, i);
     if constexpr (F(0.5f) == F(0)) return dtype == BSR_I8 ? (F) * (const int8_t *)at : (F) * (const int32_t *)at;
@@ -431,7 +431,7 @@ struct bsri_dev_finisher {
     bsri_dev_operand operand[5]; /* of an item: left, right, input, bias, out */
     int64_t item;
     float alpha, beta;
-    uint32_t has; /* one bit for each operand but out that may be there; made from parameters again it would take registers */
+    uint32_t has; /* one bit for each operand but out that may be there; kept, as computing it again would take registers */
     int32_t c0, c1; /* the wgmma tier's: of the item in out's tensor map */
 
     /* By five lanes, numbers k: an operand each, so that the code stands once. */
@@ -602,8 +602,8 @@ static unsigned bsri_grid(int64_t work, const bsri_queue &queue) {
     return (unsigned)bsri_max(1, bsri_min(work, queue.max_grid > 0 ? queue.max_grid : INT64_C(1) << 30));
 }
 
-/* early: the kernel waits itself for the one before it, and may start before that ends. pairs: CTAs stand by twos near each
-   other, where their number is even: of what they ask for at once the L2 reads less. */
+/* early: the kernel waits itself for the one before it, and may start before that ends. pairs: CTAs are launched in clusters of
+   two, where their number is even: what both ask for at once the L2 reads once. */
 static cudaError_t bsri_launch_function(const void *function, void *parameters, int64_t work, unsigned threads, int64_t shared,
                                         bsri_queue stream, int early, int pairs) {
     void *args[1] = {parameters};
@@ -921,7 +921,7 @@ __device__ __forceinline__ int bsri_mma_read32(uint32_t at) {
     asm volatile("ld.shared.u32 %0, [%1];" : "=r"(r) : "r"(at) : "memory");
     return r;
 }
-/* In this place and order: neither later, where it is needed, nor from a cache that stores pass by. */
+/* A load that stays where it stands: the compiler may not move it to where it is used, nor use a cache that stores bypass. */
 __device__ __forceinline__ uint4 bsri_dev_load16(const char *from) {
     uint4 x;
     asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -1044,7 +1044,7 @@ template <> struct bsri_mma_parts<bsri_mma_tf32x3> {
         for (int i = 0; i < 4; i++) c[i] += part[i];
     }
 };
-/* 32 lines of 16 bytes, lanes' addresses by bsri_mma_byte_line, turned: r[0] and r[1] are products lane % 4 * 4 + (0..3) of
+/* 32 lines of 16 bytes (lanes' addresses by bsri_mma_byte_line), transposed: r[0] and r[1] are products lane % 4 * 4 + (0..3) of
    column lane / 4 * 2, of lines 0..15 and 16..31; r[2] and r[3] of the column after it. */
 __device__ __forceinline__ uint32_t bsri_mma_byte_line(uint32_t lane) {
     return (lane >> 4) * 16 + (lane >> 3 & 1) * 2 + (lane >> 1 & 3) * 4 + (lane & 1);
@@ -1071,8 +1071,8 @@ struct bsri_mma_f32 { /* true f32, no tensor cores: the same tiles and pipeline,
     typedef float sum;
     static constexpr int BYTES = 4;
 };
-/* How the pieces of line k of a row-major dense slice are exchanged: for ldmatrix, or for words of 8 columns in each of four
-   lines; 16 bytes a lane along a line need nothing. */
+/* The swizzle of a row-major dense slice: what the numbers of the 16-byte pieces of line k are XORed with. For ldmatrix, or for
+   words of 8 columns in each of four lines; f32 by FFMA reads 16 bytes a lane along a line and needs none. */
 template <class T> __device__ __forceinline__ uint32_t bsri_mma_twist(uint32_t k) { return T::BYTES == 4 ? (k & 3) << 1 : k & 7; }
 template <> __device__ __forceinline__ uint32_t bsri_mma_twist<bsri_mma_f32>(uint32_t) { return 0; }
 template <> __device__ __forceinline__ uint32_t bsri_mma_twist<bsri_mma_i8>(uint32_t k) { return (k & 1) | (k >> 1 & 6); }
@@ -1081,8 +1081,9 @@ template <> __device__ __forceinline__ uint32_t bsri_mma_twist<bsri_mma_i8>(uint
 /* >>mma-union: which columns a group of block rows needs                                         */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* A CTA computes `group` block rows together, so that the dense operand is fetched once for all of them. Four warps make parts of
-   the union of their columns and fetch what it names; the others multiply. An entry says which of the rows have a block there. */
+/* A CTA computes `group` block rows together, so that the dense operand is fetched once for all of them. Four warps build the
+   list of columns that any of the rows has (their union) part by part, and fetch by it; the others multiply. An entry of the list
+   says which of the rows have a block in that column. */
 enum { BSRI_UNION = 512, BSRI_GROUP = 16, BSRI_FETCHERS = 128 };
 struct bsri_mma_part {
     typedef uint16_t bits;
@@ -1176,7 +1177,7 @@ template <class S, class P> __device__ __forceinline__ void bsri_mma_gather(S &s
         before += __popc(all);
     }
 }
-/* One by one, always the smallest head: any order, any repetition. By one warp. */
+/* A merge: always the smallest next column of all rows. Takes any order and any repetition. By one warp. */
 template <class S, class P>
 __device__ __forceinline__ void bsri_mma_merge(S &s, P &part, const bsri_mma_rows &r, int group, int shift) {
     const int lane = threadIdx.x;
@@ -1194,8 +1195,8 @@ __device__ __forceinline__ void bsri_mma_merge(S &s, P &part, const bsri_mma_row
     if (lane < group) s.at[lane] = at;
     if (lane == 0) part.count = n;
 }
-/* Entries may be 2^shift columns side by side: a row then has as many bits.
-   The next part of the union of the rows in s.at; by the fetching threads. Whether entries are left after it. */
+/* The next part of the union of the rows, from s.at on; by the fetching threads. Returns whether entries are left after it. An
+   entry may be 2^shift columns side by side: a row then has as many bits. */
 template <class S, class P>
 __device__ __forceinline__ bool bsri_mma_union(S &s, P &part, const bsri_mma_rows &r, int group, int shift = 0) {
     const int lane = threadIdx.x % 32;
@@ -1279,7 +1280,7 @@ struct bsri_mma_pieces {
         : by_rows(along_rows), r(by_rows ? lane / 8 : lane % 2 * 8), c(by_rows ? lane % 8 * 8 : lane / 2) {}
     __device__ __forceinline__ int row(int i) const { return r + (by_rows ? i * 4 : 0); }
     __device__ __forceinline__ int col(int i) const { return c + (by_rows ? 0 : i * 16); }
-    /* From one to the next, by the distances of rows and columns. */
+    /* From one piece to the next; rs, cs: strides of rows and columns. */
     __device__ __forceinline__ int64_t step(int64_t rs, int64_t cs) const { return by_rows ? 4 * rs : 16 * cs; }
     /* Elements that are there, of so many columns. */
     __device__ __forceinline__ int inside(int i, int cols) const {
@@ -1439,11 +1440,11 @@ __device__ __forceinline__ bool bsri_mma_rank(const bsri_dev_mma &m, bsri_mma_li
     return true;
 }
 /* The fetching warps: parts of the CTA's tiles one after another, ahead of the others. Order 1: all slabs of a group of rows, the
-   longest rows first, forth and back over the CTAs, so that all get about the same work. */
+   longest rows first, forwards and backwards over the CTAs in turn, so that all get about the same work. */
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_fetch(const bsri_dev_mma &m, bsri_mma_list &s, char *shared, bool nothing) {
     const bsri_dev_product &p = m.p;
-    const uint32_t size = (uint32_t)m.group; /* unsigned: half of it is no register */
+    const uint32_t size = (uint32_t)m.group; /* unsigned: widened to 64 bits, its upper half takes no register */
     const int64_t lines = bsri_mma_lines(p);
     const uint32_t groups = (uint32_t)((lines + size - 1) / size), slabs = (uint32_t)m.slabs,
                    total = (uint32_t)p.items * slabs * groups;
@@ -1487,7 +1488,7 @@ __device__ __forceinline__ void bsri_mma_fetch(const bsri_dev_mma &m, bsri_mma_l
 }
 
 /* --- multiplying --- */
-/* Whether ptxas runs out of registers with what goes well for sm_80 and sm_90. */
+/* 1 where ptxas runs out of registers with what fits for sm_80 and sm_90. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200
 #define BSRI_MMA_TIGHT 1
 #else
@@ -1583,7 +1584,8 @@ template <class T, class L> struct bsri_mma_worker {
     static __device__ __forceinline__ void multiply(typename T::sum (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans,
                                                     int n_warp) {
         uint32_t ab = a_base(a_trans), bb = b_base(n_warp);
-        asm volatile("" : "+r"(ab), "+r"(bb)); /* the addresses are made here: kept ready they would take the sums' registers */
+        asm volatile("" : "+r"(ab), "+r"(bb)); /* the asm has addresses computed here: kept ready, they would take registers from
+                                                  the sums */
         multiply(sum, a, b, a_trans, ab, bb);
     }
     static __device__ __forceinline__ void multiply(typename T::sum (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans,
@@ -1617,8 +1619,8 @@ template <class T, class L> struct bsri_mma_worker {
     }
 };
 /* f32 by FFMA: a lane owns 8 x 8 sums, lanes of a warp stand MW / 8 x NL; four products at a time from operands whose lines run
-   along the products, one at a time from others. Lane bits are dealt so that lanes i and i ^ 1 read the same dense pieces, i and
-   i ^ 2 the same values: 16 bytes a lane then take two turns of shared memory, not four. */
+   along the products, one at a time from others. Lanes i and i ^ 1 read the same dense pieces, i and i ^ 2 the same values: 16
+   bytes a lane then take two cycles of shared memory, not four. */
 template <class L> struct bsri_mma_worker<bsri_mma_f32, L> {
     static constexpr int ML = L::MW / 8, NL = 32 / ML;
 
@@ -1704,7 +1706,8 @@ __device__ __forceinline__ void bsri_mma_store_sums(const bsri_dev_mma &m, const
     }
 }
 /* The plain case of an epilogue: alpha only, out of the operands' type, 16 bytes at a time. 16 x 64 sums go to `out`. ADD: the
-   tile holds an input. By pieces as bsri_mma_pieces has them, worked out here: with that 128 sums spill on sm_100 and sm_120. */
+   tile holds an input. Pieces are those of bsri_mma_pieces, computed here, as with that struct 128 sums spill on sm_100 and
+   sm_120. */
 template <class T, bool ADD = false>
 __device__ __forceinline__ void bsri_mma_store(const bsri_dev_mma &m, uint16_t *tile, const float (*sum)[4], float alpha,
                                                uint16_t *out, int cols, int lane) {
@@ -1754,7 +1757,8 @@ __device__ __forceinline__ void bsri_mma_finish(const bsri_dev_mma &m, const bsr
         if (n) f.eight(m.p, tile + r * BSRI_MMA_PAD + c, by_rows ? 1 : BSRI_MMA_PAD, row + r, col + c, by_rows, n);
     }
 }
-/* Tiles with 128 sums of 2 bytes: plain only, and nothing kept that can be made again, not even from pass to pass. */
+/* The epilogue of tiles with 128 sums a lane, types of 2 bytes: the plain one only. Nothing is kept in registers that can be
+   computed again, not even from pass to pass. */
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_epilogue_plain(const bsri_dev_mma &m, const bsri_mma_part &part, uint16_t *tile,
                                                         const float (&sum)[L::MI][L::NI][4]) {
@@ -1788,7 +1792,8 @@ __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const b
                                                   const typename T::sum (&sum)[L::MI][L::NI][4]) {
     typedef typename bsri_mma_word<typename T::sum>::type word;
     int thread = bsri_mma_thread<L>();
-    asm volatile("" : "+r"(thread)); /* what follows from it is made here: kept from tile to tile it would take registers */
+    asm volatile("" : "+r"(thread)); /* the asm has what follows from it computed here: kept from tile to tile it would take
+                                        registers */
     const int lane = thread % 32, warp = (thread - BSRI_FETCHERS) / 32, m_warp = warp / L::NW;
     const int64_t line = part.row[m_warp >> m.block_bits], rs = m.p.out.row_stride, cs = m.p.out.col_stride;
     const int64_t row = line * m.p.br + (m_warp & ((1 << m.block_bits) - 1)) * L::MW,
@@ -1826,7 +1831,7 @@ __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const b
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_stages(typename T::sum (&sum)[L::MI][L::NI][4], const bsri_dev_mma &m, uint32_t base,
                                                 uint32_t list, uint32_t part, int stages, uint32_t &turn) {
-    constexpr int SIDE = L::PLAIN && BSRI_MMA_FULL ? 1 : L::E; /* slices whose code stands side by side */
+    constexpr int SIDE = L::PLAIN && BSRI_MMA_FULL ? 1 : L::E; /* slices that are unrolled */
     const int bits = m.sub_bits;
     const uint32_t full = BSRI_MMA_IN(bsri_mma_list, list, full);
     uint32_t word = 0; /* which of 32 entries have a block in this warp's row */
@@ -1843,7 +1848,8 @@ __device__ __forceinline__ void bsri_mma_stages(typename T::sum (&sum)[L::MI][L:
         const uint32_t have = word >> (entry & 31) & ((1u << L::E) - 1); /* E > 1: a slice is an entry */
         const uint32_t slot = turn & 31, at = base + slot * m.stage_bytes;
         bsri_mma_wait(full + 8 * slot,
-                      turn >> 5 & 1); /* also with nothing to do: no slot is given back twice before all have */
+                      turn >> 5 & 1); /* also with nothing to do: else a warp could give a slot back twice before the others have
+                                         once */
 #pragma unroll(SIDE)
         for (int e = 0; e < L::E; e++)
             if (have >> e & 1)
@@ -1860,7 +1866,7 @@ __device__ __forceinline__ void bsri_mma_multiply(const bsri_dev_mma &m, bsri_mm
     uint32_t turn = 0; /* in one register: the pipeline's slot (5 bits) and phase, parts so far modulo 4 (from bit 6 on) */
     for (;;) {
         uint32_t base = bsri_mma_address(shared), list = bsri_mma_address(&s);
-        /* kept until the epilogue: made again at each use, they would take the sums' registers */
+        /* pinned until the epilogue: computed again at each use, they would take registers from the sums */
         asm volatile("" : "+r"(base), "+r"(list));
         typename T::sum sum[L::MI][L::NI][4] = {};
         for (bool more = true; more; turn = (turn + 64) & 255) {
@@ -1877,7 +1883,8 @@ __device__ __forceinline__ void bsri_mma_multiply(const bsri_dev_mma &m, bsri_mm
                 if constexpr (L::PLAIN && T::BYTES == 2) bsri_mma_epilogue_plain<T, L>(m, last, (uint16_t *)tile, sum);
                 else bsri_mma_epilogue<T, L>(m, last, (typename T::sum *)tile, sum);
             }
-            bsri_mma_arrive(bsri_mma_address(&s.part_empty[turn >> 6 & 1])); /* each lane, as above: all read */
+            bsri_mma_arrive(bsri_mma_address(&s.part_empty[turn >> 6 & 1])); /* by each lane, as in bsri_mma_stages(): all have
+                                                                                read the part */
         }
     }
 }
@@ -2564,7 +2571,7 @@ __device__ __forceinline__ void bsri_mma_short_tiles(const bsri_dev_mma &m, bsri
         const uint32_t number = m.order ? work : work >> (2 - m.split_bits), whole = bsri_mma_short_divide(m, number);
         const uint32_t rest = number - whole * m.by, tile = m.order ? whole : rest, row = tile >> m.block_bits;
         const uint32_t slab = m.order ? rest : whole * teams + team;
-        if (slab >= (uint32_t)m.slabs) continue; /* teams of a CTA stand side by side there */
+        if (slab >= (uint32_t)m.slabs) continue; /* a CTA's teams have slabs side by side, the last of which may not be there */
         const uint32_t item = SIMPLE ? 0 : row / (uint32_t)m.lines, line = row - item * m.lines;
         const int part = (int)(tile - (row << m.block_bits));
         float sum[L::MI][L::NI][4] = {};
@@ -2618,8 +2625,8 @@ __global__ void __launch_bounds__(128, L::CTAS) bsri_product_short(const __grid_
 #ifdef BSRI_MMA_CODE
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ bsri_dev_finisher finisher[4];
-    if (L::SIMPLE || (m.simple && m.vector)) { /* simple alone says as much, but with it sm_80 spills 4 bytes */
-        asm volatile("" ::"l"(m.out), "l"(m.out_row), "f"(m.alpha)); /* on their way before memory may be read */
+    if (L::SIMPLE || (m.simple && m.vector)) { /* m.simple alone would do, but then sm_80 spills 4 bytes */
+        asm volatile("" ::"l"(m.out), "l"(m.out_row), "f"(m.alpha)); /* asks for these parameters before memory may be read */
         bsri_mma_short_tiles<T, L, true>(m, finisher[0], bsri_shared);
     } else {
         bsri_mma_short_tiles<T, L, false>(m, finisher[threadIdx.x / 32 >> m.split_bits], bsri_shared);
@@ -2767,16 +2774,16 @@ static int64_t bsri_dense_items(const bsr_dense *d) {
 typedef struct bsri_facts {
     int values, dense, vector; /* bsri_mma_values(), bsri_mma_layout() of b, bsri_mma_vector() */
     int adds;                  /* bsri_mma_adds() */
-    int simple; /* one item, one reduction, nothing but alpha and an input that lies as out does: what short products have a way
-                   of their own for, which stores by 16 bytes */
+    int simple; /* one item, one reduction, nothing but alpha and an input with out's layout: short products have a path of their
+                   own for these, which stores by 16 bytes */
     int ordered;               /* there is a schedule; only the device knows whether it is for this direction */
     int crooked;               /* rows of b are no whole lines of 128 bytes */
     double density, inner;     /* bsri_density() of a; blocks of a full row, of all reductions */
     double lists, most;        /* log2 of the number of block rows; blocks of the longest */
-    double far;                /* of what is read of b, what the L2 has no room for */
-    double memory, read;       /* nanoseconds to read and write everything once, which no kernel has for nothing; of it b's */
-    double spilt;              /* of it the values', what the L2 has no room for */
-    double limit;              /* what a kernel takes that is known: others have to be below */
+    double far;                /* the part of b that the L2 has no room for */
+    double memory, read;       /* nanoseconds to read and write everything once, a lower bound for any kernel; b's part of it */
+    double spilt;              /* nanoseconds for the part of the values that the L2 has no room for */
+    double limit;              /* the least estimate so far: others have to be below */
 } bsri_facts;
 /* What is known of a plan's time, for bsri_costs: what the busiest multiprocessor does one after another. tests/time_plans.cu
    prints it, tests/fit_plans.py fits constants to it. */
@@ -2787,8 +2794,8 @@ typedef struct bsri_traits {
     double crooked, busy;        /* rows of b are no whole lines; the part of all multiprocessors that fetch at once */
     double memory;               /* bsri_facts', at least */
 } bsri_traits;
-/* What a kernel is expected to take, and by which tile; why: it can't run the product at all. A kernel has a pair of functions:
-   one estimates, the other makes its parameters by that; bsri_products has all pairs. */
+/* What a kernel is expected to take, and with which tile. why: not 0 where it can't run the product at all. Each kernel has a
+   pair of functions: one estimates, the other makes its parameters from the estimate; bsri_products lists the pairs. */
 typedef struct bsri_estimate {
     double ns;
     int32_t why, tile_rows, tile_cols, split; /* bsr_why; split: warps that share a row's blocks */
@@ -2929,12 +2936,13 @@ static bsri_facts bsri_facts_of(const bsri_dev_product *p) {
     f.limit = INFINITY;
     return f;
 }
-/* How a kernel cuts a product: a tile, products of a slice; warps that share a row's slices, 0: many rows make a tile; whether
-   the dense operand lies the slower way; how many tiles one after another the busiest multiprocessor gets, and at once, and what
-   part of all multiprocessors has any; how much of an epilogue's time a tile takes; how many times its sums are stored; how many
-   times what the longest list has beyond a mean one is waited for, and multiplied; by how much a schedule pairs; columns
-   that are fetched, how much longer that takes from beyond the L2, and what memory takes more; of tiles one after another, how
-   many have what a tile takes beside its slices to themselves; how much longer slices at out's right edge take to multiply. */
+/* How a kernel cuts a product. rows, cols: of a tile; slice: products of one; split: warps that share a row's slices, 0: many
+   rows make a tile; along: the dense operand has the slower layout; waves, beside: tiles of the busiest multiprocessor one after
+   another, and at once; busy: the part of all multiprocessors that has any; fused: how much of an epilogue's time a tile takes;
+   stored: how many times its sums are stored; longer, tail: how many times what the longest list has beyond a mean one is waited
+   for, and multiplied; fetched: columns that are fetched; far: how much longer that takes from beyond the L2; memory: what memory
+   takes more; apart: of tiles one after another, how many have what a tile takes beside its slices to themselves; edge: how much
+   longer slices at out's right edge take to multiply; paired: by how much a schedule pairs. */
 typedef struct bsri_tiling {
     int rows, cols, slice, split, along;
     double waves, beside, busy, fused, stored, longer, tail, fetched, far, memory, apart, edge, paired;
@@ -2946,7 +2954,7 @@ static bsri_tiling bsri_tiling_of(const bsri_facts *f, int rows, int cols, int s
     t.fused = !f->vector, t.paired = 0.0;
     return t;
 }
-/* So many at once; no more than one until all places are taken. */
+/* Tiles fill `room` places before any comes after another: then `waves` of them do. */
 static void bsri_tiling_spread(bsri_tiling *t, double tiles, double room, double waves) {
     t->waves = tiles > room ? waves : 1.0, t->beside = tiles / t->waves;
 }
@@ -2956,7 +2964,7 @@ static double bsri_paired(const bsri_facts *f, int64_t group, double n, double b
     const double absent = 1.0 - f->density;
     return n > 0.0 && f->inner > 0.0 ? exp(-by * n * absent * absent * sqrt((double)(group - 1) / f->inner)) : 1.0;
 }
-/* Blocks are taken to be anywhere. */
+/* The traits of a plan, as if blocks stood at random places. */
 static bsri_traits bsri_traits_of(const bsri_dev_product *p, const bsri_facts *f, const bsri_tiling *t) {
     const double cut = (double)p->bc / t->slice, mean = f->inner * f->density;
     const double own = t->tail * (f->most - mean) + t->waves * mean;
@@ -3033,7 +3041,7 @@ static bsri_estimate bsri_mma_estimate(const bsr_context *ctx, const bsri_dev_pr
             if (p->a.dtype == BSR_F32 && each > 1.0) t.longer = t.tail = 0.7; /* long ones come first */
             bsri_estimate_take(&e, p, f, kind + (p->br >= (i8 ? 64 : 32)), &t);
         }
-    if (!e.tile_rows) e.tile_rows = 128, e.tile_cols = 128; /* nothing that is asked for */
+    if (!e.tile_rows) e.tile_rows = 128, e.tile_cols = 128; /* no tile is as the plan asks */
     return e;
 }
 /* The instance for tiles of 256 or 128 columns: rows of a warp, products of a slice, slices of a stage, warps beside each other.
@@ -3117,7 +3125,7 @@ static int bsri_mma_single(const bsri_dev_product *p, bsri_mma_rows *r) {
     else r->ptr = p->a.crow_indices, r->col = p->a.col_indices;
     return 1;
 }
-/* How many CTAs are there at once on a multiprocessor that has `all` to do. */
+/* How many CTAs run at once on a multiprocessor that gets `all`. */
 static int bsri_short_room(const bsri_dev_product *p, const bsri_facts *f, double all) {
     return p->br == 16 || (all > 3.0 && f->simple) ? 4 : 3;
 }
@@ -3307,8 +3315,8 @@ static int bsri_sampled_vector(const bsri_dev_sampled *p) {
     return out->dtype == p->mat1.dtype && o[2] == 1 && o[1] % 8 == 0 && o[0] % 8 == 0 &&
            bsri_aligned(out->values, out->dtype, out->batch_dims, out->batch, out->values_batch_stride, 8);
 }
-/* So many tiles one after another and beside each other, each of so many sums and slices, which are of both operands here; no
-   epilogue is fused, but lists are made. */
+/* The estimate of a sampled product: `waves` tiles one after another, `beside` at once, each rows x cols sums and `steps` slices
+   of both operands; across: how many operands have the slower layout; lists: what making lists takes, in place of an epilogue. */
 static void bsri_estimate_sampled(bsri_estimate *e, int kind, double waves, double beside, double rows, double cols,
                                   double steps, int across, double lists) {
     bsri_traits *x = &e->traits;
@@ -3411,7 +3419,7 @@ __device__ __forceinline__ void bsri_tma_load(uint32_t to, const CUtensorMap *ma
                  "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
                  : "memory");
 }
-/* What the L2 does with what is stored: it leaves first, or as other lines do. */
+/* The L2's policy for what is stored: evicted first, or as other lines are. */
 __device__ __forceinline__ uint64_t bsri_l2_policy(bool leaves) {
     uint64_t policy;
     if (leaves) asm("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
@@ -3452,7 +3460,7 @@ __device__ __forceinline__ void bsri_wgmma_load_t_if(uint32_t (&r)[4], uint32_t 
                  : "r"(at), "r"(yes)
                  : "memory");
 }
-/* One lane of a whole warp, in a way that the compiler knows it is one: around a copy it puts no loop over lanes then. */
+/* True in one lane of a whole warp, in a way that tells the compiler so: it puts no loop over lanes around a copy then. */
 __device__ __forceinline__ bool bsri_elect(void) {
     uint32_t yes;
     asm volatile("{ .reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0, 1, 0, p; }" : "=r"(yes));
@@ -4217,9 +4225,9 @@ static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_produc
 /* A CTA stays and computes tiles of 128 rows by L::TN columns one after another. Its first warpgroup fetches: one warp issues
    what the copy engine brings, two make the lists of it, each for every second tile, and one says which tiles those are. Two
    warpgroups multiply, 64 rows each. A list is a bit set for each block row of the tile, so that it is small and a block's place
-   among its row's is a count of bits.
-   L says how a stage is filled and multiplied: TN columns, GROUP block rows at most, SLICE products along a slice, EACH
-   slices in a stage, STAGE bytes, STAGES slots, BOXES for out a warp; fetch asks for a slice, source multiplies a stage. */
+   among its row's is a count of bits. Shared memory, barriers and the order of the work are described at bsri_product_wgmma(). L
+   says how a stage is filled and multiplied: TN columns, GROUP block rows at most, SLICE products along a slice, EACH slices in a
+   stage, STAGE bytes, STAGES slots, BOXES for out a warp; fetch asks for a slice, source multiplies a stage. */
 enum { BSRI_WGMMA_WINDOW = 16, BSRI_WGMMA_BUILDERS = 2, BSRI_WGMMA_PICKS = 4, BSRI_WGMMA_TEAMS = 5, BSRI_WGMMA_SLOTS = 8 };
 /* epilogues: none, alpha is 1 by value; alpha; a row of bias or none, too, and relu or nothing; the same and another activation;
    alpha and beta times input; all that bsri_wgmma_finish takes; others */
@@ -4249,11 +4257,11 @@ enum { /* what an epilogue has; RISE: bias along a column; RIGHT_F32, BIAS_F32: 
 enum { BSRI_WGMMA_LAST = 1, BSRI_WGMMA_QUIT = 2, BSRI_WGMMA_FIRST = 4, BSRI_WGMMA_FLAGS = 28 };
 typedef struct bsri_dev_wgmma {
     CUtensorMap a_map, b_map, out_map;
-    /* What the first tile needs stands together: a line of parameters that nobody has read yet takes its time. */
+    /* What the first tile needs comes first: parameters are fetched by lines, and each new line is a cache miss. */
     bsri_mma_rows rows;   /* of the only item and reduction */
     const void *schedule; /* where it is for this direction (its header says so) */
     int32_t single, trans;
-    int32_t tiles, span;  /* of out's columns; those of a slab: as many CTAs work side by side */
+    int32_t tiles, span;  /* tiles across out; of them those of a slab, which as many CTAs compute side by side */
     int32_t group, parts; /* block rows of a tile, slices of a block */
     int32_t a_trans, b_rows; /* blocks are stored transposed; the dense operand is row-major */
     uint32_t a_step, a_half; /* bytes: between blocks; between a lane's pieces of a listed block of 16, of a block of 32 */
@@ -4394,8 +4402,8 @@ struct bsri_wgmma_order {
     __device__ __forceinline__ int32_t line(int64_t pattern, int32_t n) const {
         return n >= lines ? -1 : order ? order[pattern * lines + n] : n;
     }
-    /* In stages; without lengths the union of rows with n blocks altogether is guessed as if columns were random. Up to four rows
-       are asked for at once: second tiles wait for it, but eight want more registers than dealing leaves. */
+    /* A unit's cost in stages. Without lengths the size of a union is estimated from the rows' blocks, as if columns were random.
+       Up to four rows are read at once, as second tiles wait for this; eight would want more registers than dealing leaves. */
     template <int GROUP>
     __device__ __forceinline__ uint32_t cost(const bsri_dev_wgmma &m, const bsri_mma_rows &r, int64_t pattern, int group) const {
         constexpr int ROWS = GROUP < 4 ? GROUP : 4;
@@ -4433,7 +4441,7 @@ struct bsri_wgmma_item {
         rows = bsri_mma_rows_of(m.p, item, &pattern);
     }
 };
-/* threadIdx.x, asked again: what comes from it is not kept from one tile to the next. */
+/* threadIdx.x, read again, so that nothing computed from it is kept in registers from one tile to the next. */
 __device__ __forceinline__ int bsri_dev_thread(void) {
     int x;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
@@ -4538,7 +4546,8 @@ __device__ __forceinline__ uint32_t bsri_wgmma_deal(const bsri_dev_wgmma &m, bsr
     if (at_once && o.units - start <= 32) tall = 0, limit = ~0u; /* they are sorted anyway */
     const int last = longest > 3u * m.mean && !brief ? max(start, o.units - 2 * o.groups) : o.units;
 #pragma unroll 1
-    for (int first = start, pass = !tall;; first += 32) { /* tall, all but the last's short ones, these */
+    for (int first = start, pass = !tall;; first += 32) { /* passes: tall units; the others, but for short ones of the last slabs;
+                                                             these */
         if (first >= o.units) {
             if (++pass > 2) break;
             first = pass == 1 ? start : last;
@@ -4623,7 +4632,7 @@ __device__ __forceinline__ void bsri_wgmma_union(bsri_wgmma_part<GROUP> &part, c
         if (lane == g) next += inside;
     }
 #pragma unroll 1
-    for (; longer; longer &= longer - 1) { /* not unrolled: code that is skipped has to come, too */
+    for (; longer; longer &= longer - 1) { /* not unrolled: code that is jumped over is fetched, too */
         const int g = __ffs((int)longer) - 1;
         const int32_t last = __shfl_sync(~0u, end, g);
         int32_t from = __shfl_sync(~0u, next, g);
@@ -4729,7 +4738,8 @@ __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_w
     /* The first unit is known without being told; its lines, too, unless the schedule pads or says
        that groups are tall, or there are several patterns. */
     const int32_t place = builder || lane >= m.group || !m.single ? -1 : order.place(m, order.mine).group * m.group + lane;
-    for (uint32_t n = builder;;) { /* first a list of nothing: its code is fetched while the kernel before this one still runs */
+    for (uint32_t n = builder;;) { /* first an empty list, so that the code is fetched while the kernel before this one still
+                                      runs */
         int unit = order.mine;
         if (!cold && n >= known) {
             const uint32_t pick = n - known, slot = pick % BSRI_WGMMA_PICKS;
@@ -4740,7 +4750,7 @@ __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_w
         if (unit < 0) break;
         const bsri_wgmma_spot to = order.place(m, unit);
         uint32_t told = n == 0 && early >= 0;
-        asm volatile("" : "+r"(told)); /* a number: predicates run out */
+        asm volatile("" : "+r"(told)); /* kept as a number, as predicate registers are too few */
         const bool late = m.late && blockIdx.x + BSRI_WGMMA_LATE >= gridDim.x;
         for (int64_t reduce = 0; reduce < (cold ? !late : p.reduce); reduce++) {
             int32_t line = -1;
@@ -4810,7 +4820,7 @@ template <class L> struct bsri_wgmma_fetcher {
     __device__ __forceinline__ void step(void) {
         if (++slot == L::STAGES) slot = 0, phase ^= 1;
     }
-    /* What the multiplying warps must know with the first stage of an item, and with a tile's last one. By who arrives. */
+    /* What the multiplying warps must know with an item's first stage, and with a tile's last one. By the lane that arrives. */
     static __device__ __forceinline__ void tell(bsri_wgmma_stage<L::GROUP> &stage, const bsri_wgmma_part<L::GROUP> &part,
                                                 uint32_t flags) {
         if (L::OWN && flags & BSRI_WGMMA_FIRST) {
@@ -4852,7 +4862,8 @@ template <class L> struct bsri_wgmma_fetcher {
         const int each = L::JOIN > 1 && m.join == L::JOIN ? 1 : L::EACH; /* slices of a stage */
         const typename L::fetch fetch(m, part);
         uint32_t flags = part.flags & BSRI_WGMMA_FIRST;
-        asm volatile("" : "+r"(base), "+r"(full), "+r"(empty)); /* kept: made again they cost every stage */
+        asm volatile("" : "+r"(base), "+r"(full), "+r"(empty)); /* pinned in registers: computed again they would cost every
+                                                                   stage */
         for (int i = 0, n = 0; i < count; i += each, n++) {
             bsri_wgmma_stage<L::GROUP> &stage = s.stage[slot];
             const uint2 work = part.work[n];
@@ -4886,7 +4897,7 @@ template <class L> struct bsri_wgmma_fetcher {
         const typename L::fetch fetch(m, part);
         int32_t left = part.count, at0 = part.at[0], at1 = part.at[1];
         uint32_t parts = m.parts, one = m.block_bits == 7;
-        /* kept: read again they cost every stage */
+        /* pinned in registers: read again they would cost every stage */
         asm volatile("" : "+r"(parts), "+r"(one), "+r"(base), "+r"(full), "+r"(empty));
         for (int w = 0; left; w++) {
             const uint32_t bits0 = part.bits[0][w], bits1 = part.bits[1][w];
@@ -4990,8 +5001,8 @@ __device__ __forceinline__ void bsri_wgmma_stage_out(uint32_t place, const float
         else bsri_stmatrix_t(to, q[0], q[1], q[2], q[3]);
     }
 }
-/* The sums of 16 x 32 from column n on, times alpha: number i of a lane stands in row lane / 4 + 8 (i / 2 % 2) and column
-   i / 4 * 8 + lane % 4 * 2 + i % 2. By branches, so that what follows stands once and the sums stay in registers. Integers that
+/* The sums of 16 x 32 from column n on, times alpha: number i of a lane stands in row lane / 4 + 8 (i / 2 % 2) and column i / 4 *
+   8 + lane % 4 * 2 + i % 2. Chosen by branches, so that the code after it stands once and sums stay in registers. Integers that
    stay integers are multiplied later. */
 __device__ __forceinline__ void bsri_wgmma_move(float &x, float sum, float alpha) {
     asm volatile("mul.rn.f32 %0, %1, %2;" : "=f"(x) : "f"(sum), "f"(alpha));
@@ -5012,14 +5023,14 @@ __device__ __forceinline__ void bsri_wgmma_piece(X (&x)[16], const S (&sum)[N], 
         else bsri_wgmma_piece<K, PIECES / 2>(x, sum, n, alpha);
     }
 }
-/* A tile as its epilogue sees it: of out first row and column, columns that are there; of left and of bias along a column what
-   belongs to this lane's two rows. */
+/* A tile as its epilogue sees it. row, col, cols: its first row and column in out, and columns that exist; left, rise: what of
+   left, and of bias along a column, belongs to this lane's two rows. */
 template <class L> struct bsri_wgmma_terms {
     typedef bsri_wgmma_box<L> box;
     float left[2], rise[2], bias[L::TN / 64][2]; /* bias: of BSRI_WGMMA_BIAS and SMOOTH */
     int32_t row, col, cols;
 
-    /* Asks for all that the first boxes need: the tensor cores are still busy then. */
+    /* Asks for all that the first boxes need, while the tensor cores are still busy. */
     __device__ __forceinline__ void begin(const bsri_dev_wgmma &m, const bsri_dev_finisher &f, uint32_t spare) {
         if (m.terms & BSRI_TERM_INPUT && !m.direct) {
             const bool by_rows = m.vector == 1;
@@ -5041,13 +5052,13 @@ template <class L> struct bsri_wgmma_terms {
         for (int h = 0; h < 2; h++)
             y[h] = o.dtype == BSR_F32 ? ((const float *)at)[h * step] : bsri_dev_half(at, o.dtype, h * step);
     }
-    /* A line from the tile's first column on, on its way to the nearest cache; from this lane's first column on. */
+    /* Prefetches a line of the tile's columns to the L1. */
     __device__ __forceinline__ void prefetch(const bsri_dev_operand &o) const {
         const int n = threadIdx.x % 32 * 8;
         if (n < cols) asm volatile("prefetch.global.L1 [%0];" ::"l"(bsri_dev_at(o.data, o.dtype, col + n)));
     }
-    /* Of BSRI_WGMMA_BIAS and SMOOTH: the lanes have a pair each of eight times eight columns; from here, as later nothing covers
-       its time. Without bias -0, which changes nothing. */
+    /* For BSRI_WGMMA_BIAS and SMOOTH: of every 64 columns of bias each lane loads a pair. Now, as later nothing would hide the
+       latency. Without bias -0, which changes nothing. */
     template <class T> __device__ __forceinline__ void share(const bsri_dev_operand &o, int terms) {
         const int c = threadIdx.x % 32 * 2;
         const bool f32 = terms & BSRI_TERM_BIAS_F32, some = terms & BSRI_TERM_BIAS;
@@ -5096,7 +5107,8 @@ template <class L> struct bsri_wgmma_terms {
         pieces(o, by_rows, n, [&](int i, const char *from) { bsri_mma_copy(spot(at, by_rows, i), from); });
         bsri_mma_commit();
     }
-    /* Of a line those of this lane's columns from n on: y[2 j], y[2 j + 1] 8 j after the first; pairs where they are halves. */
+    /* A line's elements of this lane's columns from n on: y[2 j] and y[2 j + 1] belong 8 j columns after the first; where they
+       have 16 bits, both are packed in y[2 j]. */
     __device__ __forceinline__ void fetch(uint32_t (&y)[8], const bsri_dev_operand &o, bool f32, int n) const {
         const int c = n + threadIdx.x % 4 * 2, rest = cols - c;
         if (f32) {
@@ -5346,7 +5358,7 @@ __device__ __forceinline__ void bsri_wgmma_store(const bsri_dev_wgmma &m, const 
         }
     }
 }
-/* A warpgroup's finisher has what belongs to an item: each has its own, the other may be at the next already. */
+/* Sets a warpgroup's finisher to an item. Each warpgroup has its own, as the other may be at the next item already. */
 __device__ __forceinline__ void bsri_wgmma_item(const bsri_dev_wgmma &m, bsri_dev_finisher &f, int half, int64_t item) {
     if (f.item == item) return;
     bsri_named_sync(2 + half, 128);
@@ -5357,8 +5369,8 @@ __device__ __forceinline__ void bsri_wgmma_item(const bsri_dev_wgmma &m, bsri_de
     }
     bsri_named_sync(1 + bsri_dev_thread() / 128, 128);
 }
-/* The 16 rows of a tile that are a multiplying warp's. Asked again where they are needed: what is kept from one tile to the next
-   takes registers that the epilogue lacks. */
+/* The 16 rows of a tile that belong to a multiplying warp. Computed again where they are needed: what is kept from one tile to
+   the next takes registers that the epilogue lacks. */
 struct bsri_wgmma_rows {
     int lane, warp, half, strip;
     __device__ __forceinline__ bsri_wgmma_rows() {
@@ -5367,8 +5379,9 @@ struct bsri_wgmma_rows {
         strip = warp * 16;
     }
 };
-/* A warp's strip of 16 rows once more, from the row's own blocks only: 16 x 32 sums at a time, any epilogue. Not inline: it needs
-   no sums, and what is kept over it would spill; one for all kernels of a type. */
+/* Computes a warp's strip of 16 rows again, from the row's own blocks only, where Inf or NaN beside them spoiled its sums: 16 x
+   32 sums at a time, any epilogue. Not inline: it needs no sums, and what is kept over it would spill. One copy for all kernels
+   of a type. */
 template <class T>
 __device__ __noinline__ void bsri_wgmma_again(const bsri_dev_product &p, int64_t item, int32_t line, int64_t row, int64_t col,
                                               int tile_cols) {
@@ -5440,7 +5453,7 @@ __device__ __forceinline__ void bsri_wgmma_end(const bsri_dev_wgmma &m, const bs
     char *const spare = shared + L::STAGES * L::STAGE + own.warp * L::SPARE;
     const uint32_t at = bsri_mma_address(spare);
     if (bsri_wgmma_box<L>::any(m.vector == 1 || m.direct, L::source::spoiled(sum, terms.cols))) {
-        bsri_mma_landed<0>(); /* of an input: the next tile's comes to the same place */
+        bsri_mma_landed<0>(); /* an input's copies: the next tile's go to the same place */
         if constexpr (L::OWN)
             if (tile.line >= 0) bsri_wgmma_again<T>(m.p, tile.item, tile.line, terms.row, tile.col, L::TN);
     } else if constexpr (T::BYTES == 1) {
@@ -5508,7 +5521,7 @@ __device__ __forceinline__ uint32_t bsri_wgmma_slices(const bsri_dev_wgmma &m, b
         if (work) { /* one group stays in flight, its slot is kept */
             source.template multiply<TA, TB>(m, sum, at.base + at.slot * L::STAGE, work, own.half, release);
             at.held = at.empty + 8 * at.slot;
-        } else { /* nothing may stay held while others run on: the slots go round */
+        } else { /* no slot may stay held here: the others run on, and the ring goes round */
             bsri_wgmma_wait<0>();
             if constexpr (!L::OWN)
                 if (flags) source.finish(sum);
@@ -5517,7 +5530,7 @@ __device__ __forceinline__ uint32_t bsri_wgmma_slices(const bsri_dev_wgmma &m, b
         }
         if (++at.slot == L::STAGES) at.slot = 0, at.phase ^= 1;
     }
-    if (L::OWN) bsri_wgmma_wait<0>(); /* the registers that it reads come free: else the epilogue spills */
+    if (L::OWN) bsri_wgmma_wait<0>(); /* frees the registers that wgmma reads: else the epilogue spills */
     return flags;
 }
 /* Brings the first slab of the dense operand to the L2 while the kernel before this one still runs on other multiprocessors. Some
@@ -5538,7 +5551,7 @@ __device__ __forceinline__ uint32_t bsri_wgmma_sums(const bsri_dev_wgmma &m, bsr
         return bsri_wgmma_slices<T, L, 2, 0>(m, s, at, own, sum);
     } else if constexpr (T::BYTES == 1) {
         return bsri_wgmma_slices<T, L, 0, 0>(m, s, at, own, sum);
-    } else if (__builtin_expect(!m.a_trans, 1)) { /* the most common one first: code that stands near is there sooner */
+    } else if (__builtin_expect(!m.a_trans, 1)) { /* the most common one first: code that stands near is fetched sooner */
         if (__builtin_expect(m.b_rows, 1)) return bsri_wgmma_slices<T, L, 0, 1>(m, s, at, own, sum);
         return bsri_wgmma_slices<T, L, 0, 0>(m, s, at, own, sum);
     } else {
@@ -5570,7 +5583,7 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
         uint32_t flags = idle;
         bsri_wgmma_tile &tile = s.tile[own.warp];
         at.first = own.lane == 0;
-        asm volatile("" : "+r"(at.first)); /* kept: asked again it costs every step */
+        asm volatile("" : "+r"(at.first)); /* pinned: computed again it would cost every step */
         if (at.first && idle) tile.item = tile.col = 0, tile.line = -1;
 #pragma unroll
         for (int i = 0; i < L::TN / 2; i++) {
@@ -5642,10 +5655,10 @@ template <class T, int TN_, int LINE = 128> struct bsri_wgmma_wide {
 
         __device__ __forceinline__ void begin(const bsri_dev_wgmma &, bsri_wgmma_list<GROUP> &, uint32_t) { keep = 0; }
         __device__ __forceinline__ void start(const bsri_dev_wgmma &, const bsri_wgmma_stage<GROUP> &, bool) {}
-        /* With the last stage, where it has no product: nor may one before have had any. */
+        /* Called with a tile's last stage, where that has no product: if none before had one either, the sums are zero. */
         __device__ __forceinline__ void finish(typename T::sum (&sum)[TN / 2]) const {
             if (keep) return;
-            asm volatile("" ::: "memory"); /* a jump: else every stage without a product takes 128 selections */
+            asm volatile("" ::: "memory"); /* forces a jump: else every stage without a product would run 128 selects */
 #pragma unroll
             for (int i = 0; i < TN / 2; i++) sum[i] = 0;
         }
@@ -5728,7 +5741,8 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
 #pragma unroll
             for (int i = 0; i < 16; i++) asm("" : "=r"(x[i / 4][i % 4])); /* anything */
             values = next = NULL, position = NULL, left = asked = now = then = 0;
-            asm volatile("" : "+r"(to), "+r"(from), "+r"(zero), "+r"(flip), "+r"(shift)); /* kept: not made again each step */
+            asm volatile("" : "+r"(to), "+r"(from), "+r"(zero), "+r"(flip), "+r"(shift)); /* pinned: not computed again in each
+                                                                                             step */
         }
         /* Number of the block that comes `ahead` after the last one asked for. */
         __device__ __forceinline__ int32_t list(const bsri_dev_wgmma &m, int32_t ahead) const {
@@ -5798,7 +5812,8 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
 #pragma unroll
             for (int i = 0; i < TN / 2; i++) asm volatile("" : "+f"(sum[i]));
 #pragma unroll
-            for (int i = 0; i < 16; i++) asm volatile("" : "+r"(x[i / 4][i % 4])); /* read until now: nothing else goes there */
+            for (int i = 0; i < 16; i++) asm volatile("" : "+r"(x[i / 4][i % 4])); /* wgmma read them until now: nothing else may
+                                                                                      be put there */
             __syncwarp();
 #pragma unroll
             for (int e = 0; e < ITEMS; e++) {
@@ -5828,7 +5843,7 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
             if (turned) bsri_wgmma_load_t_if(x, at, yes);
             else bsri_wgmma_load_if(x, at, yes);
         }
-        /* Zeros times Inf or NaN leave NaN where a row has no block. */
+        /* Whether sums are spoiled: where a row has no block zeros are multiplied, and zero times Inf or NaN is NaN. */
         static __device__ __forceinline__ bool spoiled(const float (&sum)[TN / 2], int cols) {
             float bad[4] = {}; /* four at a time: one after another they wait for each other */
 #pragma unroll
@@ -6948,7 +6963,7 @@ template <class F, class Tile> struct bsri_attention_simt_tile {
         __syncthreads();
     }
 };
-/* Two CTAs of small tiles a multiprocessor: by one blocks of 16 take up to 1.7 times as long. */
+/* Two CTAs of small tiles a multiprocessor: with one, blocks of 16 take much longer (note N24). */
 template <class F, class Tile>
 __global__ void __launch_bounds__(256, Tile::TM == 16 ? 2 : 1)
     bsri_attention_simt(const __grid_constant__ bsri_dev_attention p) {
@@ -8136,7 +8151,8 @@ __device__ __forceinline__ void bsri_wgmma_sampled_tiles(const bsri_dev_wgmma_sa
         if (!count) return;
         bsri_wgmma_sampled_cut_ring(ring, bsri_wgmma_sampled_bytes(m, count));
         const int cols = mine << m.bits, line = row + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
-        float sum[128]; /* the first cols / 2 are wanted; zeros in the others would be made behind each loop again */
+        float sum[128]; /* only the first cols / 2 are used; if the others were set to zero, they would be set again after each
+                           loop */
 #pragma unroll
         for (int i = 0; i < 128; i++) asm volatile("" : "=f"(sum[i]));
         if (cols > 192) bsri_wgmma_sampled_multiply<T, 256>(m, s, ring, a, b, sum);
@@ -8804,8 +8820,8 @@ __device__ __forceinline__ void bsri_flash_hold(const float (&sum)[2]) {
     if (__any_sync(~0u, sum[0] + sum[1] < 0)) __threadfence();
 }
 
-/* One row of out anew by a warp, product by product, without those that are forbidden: where a value that is not finite met a
-   forbidden probability of 0. Rare, so it may be slow. */
+/* Computes one row of out again, by a warp, without what is forbidden: for where a value that is not finite met a forbidden
+   probability of 0. Rare, so it may be slow. */
 __device__ __forceinline__ void bsri_flash_again(const bsri_dev_attention &p, int64_t item, int64_t out_at, int row, float base,
                                                  float factor) {
     const bsri_item it = bsri_dev_matrix_item(&p.batch, item, &p.mask);
@@ -8908,8 +8924,8 @@ __device__ __forceinline__ void bsri_flash_store(const bsri_dev_attention &p, co
     }
 }
 
-/* A warpgroup that multiplies: where it is in its stream's rings, its query tile. Scores s, probabilities a and sums stay apart:
-   beside arrays these would be memory until loops are unrolled, and the code another. */
+/* A warpgroup that multiplies: where it is in its stream's rings, its query tile. Scores, probabilities and sums are no members:
+   with arrays in it the struct would be memory until loops are unrolled, and the code would differ. */
 template <class S> struct bsri_flash_consumer {
     typedef bsri_wgmma<typename S::type, S::KEYS> scores;
     typedef bsri_wgmma<typename S::type, S::HD, 0, 1> values;
@@ -10833,8 +10849,9 @@ static __global__ void bsri_scatter_last(const __grid_constant__ bsri_dev_scatte
     X(660, "scatter starts", bsri_scatter_starts, 0)                                                                             \
     X(661, "scatter fill", bsri_scatter_fill_rows, 0)                                                                            \
     X(662, "scatter last", bsri_scatter_last, 0)
-/* Never launched: its static shared memory, in units of 1024 bytes, is the last tier in the code that was loaded. A GPU also runs
-   what was compiled for an older one, or for sm_90 without its own features, and there the kernels of later tiers are empty. */
+/* Never launched: its static shared memory, in units of 1024 bytes, tells the last tier in the code that was loaded. For a GPU
+   also runs what was compiled for an older one, or for sm_90 without its own features, and there the kernels of later tiers are
+   empty. */
 static __global__ void bsri_compiled_tier(int *at) {
 #if defined(BSRI_WGMMA_CODE)
     __shared__ int mark[3 * 256];
@@ -10892,7 +10909,7 @@ template <class P, class F, class M> struct bsri_candidate {
 #endif
 /* Offers them in the order of their estimated times, until one runs what is asked for. Of a tier that takes nothing the last
    refusal is shown: of an offer, else of the last estimate in the list. *limit is where estimates find the least before them: a
-   kernel that is not below it has no tile until what was below it could not run (a sixth of the host time of 256^3). */
+   kernel that is not below it has no tile until what was below it could not run, which saves host time (note N18). */
 template <class P, class F, class M, int N>
 static void bsri_choose_estimated(const bsri_candidate<P, F, M> (&of)[N], const bsr_context *ctx, const P *p, const F *f,
                                   int compute, bsri_chooser *s, M *m, double *limit) {
