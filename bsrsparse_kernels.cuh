@@ -2607,7 +2607,7 @@ __device__ __forceinline__ void bsri_mma_short_tiles(const bsri_dev_mma &m, bsri
                 behind them, for any epilogue, 4 BSRI_MMA_PASS bytes
      static:    a finisher for each team
 
-   There is no mbarrier. A warp's copies are cp.async groups, one a step; SLOTS - 2 of them may be on their way when a step is
+   There is no mbarrier. A warp's copies are cp.async groups, one a step; SLOTS - 1 of them may be on their way while a step is
    multiplied, and __syncwarp stands before a slot is written again. bar.sync 1 + team (32 split threads): when sums are handed
    over (but where a warp alone stores a whole tile), and at a tile's end, before the rings are used again.
 
