@@ -1438,7 +1438,7 @@ extern "C" {
 #define BSRI_WARNED 64
 struct bsr_context {
     int32_t backend, isa, threads, device;
-    int32_t widest; /* bsr_isa that the machine has, found once: CPUID takes 5 us in a virtual machine */
+    int32_t widest; /* bsr_isa that the machine has, found once: CPUID is slow in a virtual machine */
     int32_t sm_count, cc_major, cc_minor, smem_optin; /* CUDA */
     int32_t tier;                                     /* CUDA: the fastest that device and loaded code have */
     int32_t driver, devices;                          /* CUDA: its version; how many there are */
@@ -4241,8 +4241,8 @@ static void bsri_work_add(bsri_work *w, const char *a, const char *b, const char
     }
 }
 
-/* One column and small blocks (a matrix times a vector): vectors across columns would hold one number, so plain sums
-   (1 x 1: 0.4 to 1.4, 3 x 3: 2.3 to 4.7 GF/s a core). */
+/* One column and small blocks (a matrix times a vector): vectors across columns would hold one number, so plain sums are faster
+   (tests/results/cpu.md). */
 #define BSRI_DEFINE_COLUMN(NAME, T)                                                                      \
     static void NAME(bsri_work *w, const char *pa, const char *pb, const bsri_entry *list, int n) {      \
         const T *a = (const T *)(const void *)pa, *b = (const T *)(const void *)pb, *x, *y;              \
@@ -4562,12 +4562,12 @@ static void bsri_product_run(const bsr_context *ctx, const bsri_product *job) {
     e.b_rs = job->b->rows > 1 ? job->b->row_stride : 0;
     if (!e.reduce) memset(&e.schedule, 0, sizeof e.schedule); /* nothing to sum: no pattern to look an order up in */
     e.panel = bsri_tile_cols(job->compute);
-    /* few rows: twice as wide, since fetching a pair costs as much as walking it (3 x 3 and N = 2048: 25 to 46 GF/s a core) */
+    /* few rows: twice as wide, since fetching a pair costs as much as walking it (tests/results/cpu.md) */
     if (e.br <= 3 && e.bc <= 16) e.panel *= 2;
     e.panels = bsri_ceil_div(e.width, e.panel);
     e.subs = bsri_ceil_div(e.br, BSRI_TILE_ROWS), e.sub_rows = bsri_ceil_div(e.br, e.subs);
     e.places = e.schedule.bytes ? e.schedule.groups * e.group : e.tiles;
-    /* a task is some 2^19 products: 10 us */
+    /* a task is some 2^19 products: long beside handing it out */
     work = bsri_min(1 << 19, (job->a ? job->a->nnz : job->scatter->q_count) / e.tiles + 1);
     work *= e.sub_rows * bsri_min(e.bc, 1 << 12) * bsri_min(e.width, e.panel);
     e.chunk = bsri_max(1, (1 << 19) / work);
@@ -4619,8 +4619,8 @@ static const void *bsri_sampled_b(const bsri_sampler *s, bsri_work *w, const bsr
         }
     }
     w->walk.ldb = ld;
-    /* few rows at a time: a whole panel meets in few cache sets where row strides are powers of two (8 x 8, N = 1024: 28 to
-       41 GF/s a core) */
+    /* few rows at a time: a whole panel would meet in few cache sets where row strides are powers of two
+       (tests/results/cpu.md) */
     for (r = 0; r < kc; r += rows) {
         rows = m->col_stride == 1 ? bsri_min(8, kc - r) : kc;
         for (g = 0; g < blocks; g += run) {
@@ -8941,8 +8941,9 @@ typedef struct bsri_dev_sampled {
     int32_t has_input, reserved;
 } bsri_dev_sampled;
 
-/* A CTA computes `group` block rows together, so that the dense operand is fetched once for all of them. Four warps make parts of
-   the union of their columns and fetch what it names; the others multiply. An entry says which of the rows have a block there. */
+/* A CTA computes `group` block rows together, so that the dense operand is fetched once for all of them. Four warps build the
+   list of columns that any of the rows has (their union) part by part, and fetch by it; the others multiply. An entry of the list
+   says which of the rows have a block in that column. */
 enum { BSRI_UNION = 512, BSRI_GROUP = 16, BSRI_FETCHERS = 128 };
 
 /* What the index arrays of one problem item look like from op(A). */
@@ -8967,8 +8968,8 @@ typedef struct bsri_dev_mma {
     int32_t order, simple;   /* of tiles: 0 slab by slab, 1 group by group; as in bsri_facts */
     /* Of short products. Tiles of all items, block rows of one; warps of a tile; index arrays may be read at once. */
     int32_t total, lines, split, constant;
-    uint32_t split_bits, by, by_inverse;   /* log2 of split (made from each other 4 to 16 bytes spill); what tiles are numbered
-                                              by, and (2^32 - 1) / by */
+    uint32_t split_bits, by, by_inverse;   /* log2 of split (kept, as computing it spills registers); what tiles are numbered by,
+                                              and (2^32 - 1) / by */
     int32_t near;                          /* warps of a CTA bring the same values */
     float alpha; /* where nothing else is to be done; so is out */
     int32_t b_rows; /* the dense operand is row-major, else column-major */
@@ -8991,10 +8992,8 @@ typedef struct bsri_dev_mma_sampled {
 
 /* A CTA computes MI x 16 rows of a block row and all columns, NI x 8 of them; its warps share the products and add up in order.
    Such a product takes microseconds, most of them a chain of latencies: launch, parameters, row pointers, values, dense rows,
-   sums. So a launch may start while the one before it still runs, its CTAs ask the L2 for the values before they know the index
-   arrays, and what a product without batches needs comes first in the parameters, which are fetched by lines. (H200: reading
-   11.7 MB of values and nothing else takes 4.0 to 4.6 us in a chain of launches, this 6.3 to 6.6 us with up to 8 columns. More
-   units in flight a warp, in registers or in shared memory, were slower: registers spill, or fewer warps have room.) */
+   sums. So a launch may start while the one before it still runs, and its CTAs ask the L2 for the values before they know the
+   index arrays. What a product without batches needs comes first in the parameters, as those are fetched by lines (note N17). */
 typedef struct bsri_dev_skinny {
     bsri_mma_rows rows; /* of the only item and reduction */
     char *out;
@@ -9009,16 +9008,15 @@ typedef struct bsri_dev_skinny {
     bsri_dev_product p;
 } bsri_dev_skinny;
 
-/* Products bound by the values' bytes take microseconds, most of them a chain of latencies, and each instruction of a kernel that
-   runs so shortly costs several times what it does elsewhere: its code and its parameters are fetched as it goes. So the copy
-   engine works out the addresses: a warp has blocks of its own (MI x 16 rows, 64 products), each lands in shared memory with its
-   rows of b at two instructions, and is multiplied by mma.sync. The warps of a CTA take the blocks of one such strip in turn and
-   add up in their order. Where a warp has too few registers for the sums (64 x 64), four warps take a block together, by wgmma
-   (14336 x 4096 x 64, .9: 7.5 us, strips of 32 rows by warps of their own 9.4); of strips of 32 rows two CTAs have 32 columns
-   each (4096 x 14336 x 64, .9: 8.8 us, 9.5 by one). Such tiles, and those of 64 x 128, also take products of any width whose
-   tiles are hardly more than there are places for (1024^3, blocks of 64, .5: 5.7 us, 8.7 by tiles of 128 rows). A launch
-   starts while the one before it runs, and brings values to the L2 by addresses that need no index; where the caller vouches
-   for the matrix (BSR_EXEC_CONSTANT_MATRIX) blocks land before that one has ended. */
+/* Products bound by the values' bytes take microseconds, most of them a chain of latencies. In a kernel this short each
+   instruction costs several times what it does elsewhere, because code and parameters are fetched as it runs. So the copy engine
+   computes the addresses: a warp has blocks of its own (MI x 16 rows, 64 products). Each comes to shared memory with its rows of
+   b by two instructions and is multiplied by mma.sync. The warps of a CTA take the blocks of one such strip in turn and add up in
+   their order. Where a warp has too few registers for the sums (64 x 64), four warps take a block together, by wgmma; strips of
+   32 rows with more than 32 columns are shared by two CTAs. The tiles of 64 x 64 and 64 x 128 also take products of any width
+   that have hardly more tiles than there are places for. A launch starts while the one before it runs, and brings values to the
+   L2 by addresses that need no index. With BSR_EXEC_CONSTANT_MATRIX blocks come to shared memory before the one before has ended.
+   Figures: note N17. */
 typedef struct bsri_dev_few {
     bsri_tma_map a_map, b_map;
     const char *ptr, *col, *values;
@@ -9044,9 +9042,9 @@ typedef struct bsri_dev_few {
 /* A CTA stays and computes tiles of 128 rows by L::TN columns one after another. Its first warpgroup fetches: one warp issues
    what the copy engine brings, two make the lists of it, each for every second tile, and one says which tiles those are. Two
    warpgroups multiply, 64 rows each. A list is a bit set for each block row of the tile, so that it is small and a block's place
-   among its row's is a count of bits.
-   L says how a stage is filled and multiplied: TN columns, GROUP block rows at most, SLICE products along a slice, EACH
-   slices in a stage, STAGE bytes, STAGES slots, BOXES for out a warp; fetch asks for a slice, source multiplies a stage. */
+   among its row's is a count of bits. Shared memory, barriers and the order of the work are described at bsri_product_wgmma(). L
+   says how a stage is filled and multiplied: TN columns, GROUP block rows at most, SLICE products along a slice, EACH slices in a
+   stage, STAGE bytes, STAGES slots, BOXES for out a warp; fetch asks for a slice, source multiplies a stage. */
 enum { BSRI_WGMMA_WINDOW = 16, BSRI_WGMMA_BUILDERS = 2, BSRI_WGMMA_PICKS = 4, BSRI_WGMMA_TEAMS = 5, BSRI_WGMMA_SLOTS = 8 };
 
 /* epilogues: none, alpha is 1 by value; alpha; a row of bias or none, too, and relu or nothing; the same and another activation;
@@ -9063,8 +9061,8 @@ enum {
 
 enum { BSRI_WGMMA_ALL = 1 << 20 }; /* as a number of rounds */
 
-/* The CTAs that start last: where those of the kernel before this one ended last. What others do meanwhile costs them time: they
-   have less to do (4096^3, .9, blocks of 128: 32.0 -> 30.4 us). */
+/* The CTAs that start last stand where those of the kernel before ended last. They get less work, as the others have been at work
+   since (note N5). */
 enum { BSRI_WGMMA_LATE = 16 };
 
 enum { /* what an epilogue has; RISE: bias along a column; RIGHT_F32, BIAS_F32: not in 16 bits; times the activation */
@@ -9082,11 +9080,11 @@ enum { BSRI_WGMMA_LAST = 1, BSRI_WGMMA_QUIT = 2, BSRI_WGMMA_FIRST = 4, BSRI_WGMM
 
 typedef struct bsri_dev_wgmma {
     bsri_tma_map a_map, b_map, out_map;
-    /* What the first tile needs stands together: a line of parameters that nobody has read yet takes its time. */
+    /* What the first tile needs comes first: parameters are fetched by lines, and each new line is a cache miss. */
     bsri_mma_rows rows;   /* of the only item and reduction */
     const void *schedule; /* where it is for this direction (its header says so) */
     int32_t single, trans;
-    int32_t tiles, span;  /* of out's columns; those of a slab: as many CTAs work side by side */
+    int32_t tiles, span;  /* tiles across out; of them those of a slab, which as many CTAs compute side by side */
     int32_t group, parts; /* block rows of a tile, slices of a block */
     int32_t a_trans, b_rows; /* blocks are stored transposed; the dense operand is row-major */
     uint32_t a_step, a_half; /* bytes: between blocks; between a lane's pieces of a listed block of 16, of a block of 32 */
@@ -9225,8 +9223,7 @@ enum {
 };
 
 /* Tiles are sorted longest first in windows of four per stream, and dealt so that streams get as much as each other while tiles
-   at work at the same time stay near each other and share keys in L2. Random patterns, B2 H16 S4096 and B1 H16 S8192, D 128:
-   windows of 4, 2, 1 per stream 170, 174, 213 us and 161, 176, 228 us. */
+   at work at the same time stay near each other and share keys in the L2 (note N24). */
 enum { BSRI_FLASH_ROUNDS = 4, BSRI_FLASH_GRID = 132, BSRI_FLASH_BINS = 64 };
 
 typedef struct bsri_dev_flash {
@@ -9268,11 +9265,11 @@ struct bsri_mma_tf32x3 {
     static constexpr int BYTES = 4, DTYPE = BSR_F32, PRECISION = 2;
 };
 
-/* A launch that is there all at once is to spread evenly: as many places on a multiprocessor as each gets, no more, by asking for
-   shared memory. Where there are more, CTAs that start while the kernel before ends crowd where it has gone (256 x 256 x 4096,
-   blocks of 64: 4.0 us, then 3.6). By as little as keeps one more out: what is left is the L1's, and loads of values that are
-   not in the L2 want it (14336 x 4096 x 64, .9: 7.6 us by all there is, 7.2). Up to eight places there is room beside it for 2 KB
-   of a kernel's own; with more the difference is small. */
+/* A launch whose CTAs all run at once should spread evenly: each multiprocessor gets room for as many CTAs as its share, no more.
+   That is done by asking for more shared memory than is needed. With more room, CTAs that start early crowd on the
+   multiprocessors that the kernel before left first (note N14). No more is asked for than keeps one CTA more out: the rest is the
+   L1's, which loads of values need. Up to eight CTAs leave room for 2 KB of static shared memory each; with more the difference
+   is small. */
 #define BSRI_SPREAD_SHARED (226 * 1024) /* what kernels may ask for that are spread so */
 /* number, name, kernel, dynamic shared memory at most */
 #define BSRI_MMA_SHARED (216 * 1024)
@@ -9292,11 +9289,11 @@ template <class A, class F, int ROWS_, int COLS_, int RM_, int RN_> struct bsri_
     static_assert((ROWS / RM) * (COLS / RN) == THREADS, "each thread owns RM x RN sums");
 };
 
-/* A warp owns MW rows and WN columns of out; a slice is KS of a block's products; a stage is E slices. The m-warps of a CTA
-   stand one above the other, each with its own part of the values, MW x KS or as stored KS x MW. LAYOUT: the dense operand
-   is column-major (0), row-major (1), or either (2): then a kernel holds the loops for both, and what stands around them once
-   (f32 and i8 lost 1 to 3 % by that, short products up to 12 %). Everything lies in shared memory as in device memory, 16-byte
-   pieces exchanged so that ldmatrix meets no bank twice. BN 256 leaves registers for the plain epilogue only, 128 for any. */
+/* A warp owns MW rows and WN columns of out; a slice is KS of a block's products; a stage is E slices. The m-warps of a CTA stand
+   one above the other, each with its own part of the values: MW x KS, or KS x MW where they are stored transposed. LAYOUT: the
+   dense operand is column-major (0), row-major (1), or either (2): then one kernel holds the loops for both and the code around
+   them once, which costs time for some types (note N21). Everything lies in shared memory as in device memory; 16-byte pieces are
+   swizzled so that ldmatrix has no bank conflicts. BN 256 leaves registers for the plain epilogue only, 128 for any. */
 template <class T, int MW_, int KS_, int E_, int BN_, int NW_ = MW_ == 32 ? 2 : 1, int LAYOUT_ = 2> struct bsri_mma_tile {
     typedef T type;
     typedef bsri_mma_tile<T, MW_, KS_, E_, BN_, NW_, LAYOUT_ != 0> by_rows;
@@ -9313,14 +9310,12 @@ template <class T, int MW_, int KS_, int E_, int BN_, int NW_ = MW_ == 32 ? 2 : 
 
 /* A tile is MW rows of one block row and COLS columns. `split` warps of a CTA share it: they take the row's steps of E slices in
    turn, each by a pipeline of its own that waits for nobody, and add up in their order. Such products are a chain of latencies
-   (launch, parameters, row pointers, columns, operands, sums): no list is made, no barrier is met before the end, what memory
-   does not tell is worked out before it may be read, and parameters that most calls need stand side by side. Warps of a CTA
-   that have tiles side by side ask for the same values at about the same time: through the L1 (512 x 512 x 4096, .5, blocks of
-   16: 12.4 to 11.6 us). With two slots there is room for four CTAs a multiprocessor (CTAS; 256 x 256 x 8192, .5, blocks of 16:
-   8.3 us, three with three 10.0; 256 x 256 x 32768, blocks of 32: 15.0 and 17.9); blocks of 32, and tiles of
-   16 x 128, then have registers for SIMPLE products only, and where three are all that come, three are up to 7 % faster. The
-   next kernel may start once a CTA's sums are made: started at once, its CTAs crowd where this one's few have left room
-   (256 x 256 x 16384, .5: 9.7 us, so 8.8). */
+   (launch, parameters, row pointers, columns, operands, sums): no list is made, no barrier is met before the end, addresses are
+   computed before memory may be read, and parameters that most calls need stand side by side. Warps of a CTA with tiles side by
+   side ask for the same values at about the same time, so these go through the L1. Two slots a warp leave room for four CTAs a
+   multiprocessor (CTAS), three slots for three. With four CTAs, blocks of 32 and tiles of 16 x 128 have registers for SIMPLE
+   products only. The next kernel may start once a CTA's sums are made; earlier, its CTAs would crowd where this kernel's few left
+   room. The choices are measured (note N15). */
 template <class T, int MW, bool B_ROWS, int CTAS_, int COLS = 64>
 struct bsri_mma_short_tile : bsri_mma_tile<T, MW, MW, MW * COLS == 1024 ? 2 : 1, COLS, 1, B_ROWS> {
     typedef bsri_mma_tile<T, MW, MW, MW * COLS == 1024 ? 2 : 1, COLS, 1, B_ROWS> base;
@@ -9375,7 +9370,7 @@ template <class T, int B_, int TB_> struct bsri_wgmma_narrow {
     typedef T type;
     static constexpr int TN = 256, B = B_, TB = TB_, GROUP = 128 / B, ITEMS = 64 / B, JOIN = TB ? 1 : ITEMS, SLICE = TB ? B : 32,
                          EACH = 64 / SLICE, DENSE = TN * SLICE * 2, STAGE = EACH * DENSE;
-    /* 4096^3, blocks of 16: with a fifth slot in place of a second box 1 to 3 % faster; blocks of 32 are not */
+    /* blocks of 16: a fifth slot in place of a second box (note N8) */
     static constexpr uint32_t STAGES = B == 16 ? 5 : 4, BOXES = B == 16 ? 1 : 2, SPARE = BOXES * 2048;
     static constexpr uint32_t STRIP = 32 * B, RING = 4096, CHUNK = B == 16 ? 4 : 1, /* blocks asked for at a time */
                               CHUNKS = RING / STRIP / CHUNK;
@@ -9624,16 +9619,16 @@ static double bsri_dense_bytes(const bsri_dev_product *p) {
 typedef struct bsri_facts {
     int values, dense, vector; /* bsri_mma_values(), bsri_mma_layout() of b, bsri_mma_vector() */
     int adds;                  /* bsri_mma_adds() */
-    int simple; /* one item, one reduction, nothing but alpha and an input that lies as out does: what short products have a way
-                   of their own for, which stores by 16 bytes */
+    int simple; /* one item, one reduction, nothing but alpha and an input with out's layout: short products have a path of their
+                   own for these, which stores by 16 bytes */
     int ordered;               /* there is a schedule; only the device knows whether it is for this direction */
     int crooked;               /* rows of b are no whole lines of 128 bytes */
     double density, inner;     /* bsri_density() of a; blocks of a full row, of all reductions */
     double lists, most;        /* log2 of the number of block rows; blocks of the longest */
-    double far;                /* of what is read of b, what the L2 has no room for */
-    double memory, read;       /* nanoseconds to read and write everything once, which no kernel has for nothing; of it b's */
-    double spilt;              /* of it the values', what the L2 has no room for */
-    double limit;              /* what a kernel takes that is known: others have to be below */
+    double far;                /* the part of b that the L2 has no room for */
+    double memory, read;       /* nanoseconds to read and write everything once, a lower bound for any kernel; b's part of it */
+    double spilt;              /* nanoseconds for the part of the values that the L2 has no room for */
+    double limit;              /* the least estimate so far: others have to be below */
 } bsri_facts;
 /* A byte of memory: 4.8 TB/s. */
 static const double bsri_costs_memory = 1.0 / 4800;
@@ -9668,14 +9663,14 @@ static bsri_facts bsri_facts_of(const bsri_dev_product *p) {
    prints it, tests/fit_plans.py fits constants to it. */
 typedef struct bsri_traits {
     double waves, tile, fused;   /* tiles, of 32768 numbers each, and how much of an epilogue's time a tile takes */
-    double slices, piece, along; /* slices of b that are fetched, of 8 KB each; b lies the slower way */
+    double slices, piece, along; /* slices of b that are fetched; the size of one, in 8 KB; b has the slower layout */
     double own, area;            /* slices that a warp multiplies, of 16384 sums */
     double crooked, busy;        /* rows of b are no whole lines; the part of all multiprocessors that fetch at once */
     double memory;               /* bsri_facts', at least */
 } bsri_traits;
 
-/* What a kernel is expected to take, and by which tile; why: it can't run the product at all. A kernel has a pair of functions:
-   one estimates, the other makes its parameters by that; bsri_products has all pairs. */
+/* What a kernel is expected to take, and with which tile. why: not 0 where it can't run the product at all. Each kernel has a
+   pair of functions: one estimates, the other makes its parameters from the estimate; bsri_products lists the pairs. */
 typedef struct bsri_estimate {
     double ns;
     int32_t why, tile_rows, tile_cols, split; /* bsr_why; split: warps that share a row's blocks */
@@ -9695,10 +9690,10 @@ static bsri_estimate bsri_estimate_below(const bsri_facts *f, int why) {
     return e;
 }
 
-/* What that takes, in nanoseconds on an H200, by kernels that run alike: a launch; a tile, what an epilogue adds, storing its
-   numbers; each slice that is fetched, 8 KB of it, and by how much more that is where b lies the other way (by columns; where
-   columns are few by rows); each slice that a warp multiplies, and its sums. Fitted to the times of all tiles for random
-   shapes, mostly to 10 %. Only which of two is less counts, so that other GPUs are served as well. */
+/* What each trait of a plan costs, in nanoseconds on an H200, a row for each kind of kernel: a launch; a tile, what an epilogue
+   adds to it, storing its sums; a slice that is fetched, 8 KB of it, and the extra part of that where b has the slower layout (by
+   columns; for products with few columns by rows); a slice that a warp multiplies, and its sums. Fitted to measured times
+   (note N18). Only which of two estimates is less counts, so that other GPUs are served as well. */
 typedef struct bsri_costs {
     double start, tile, fused, store, fetch, bytes, along, step, area;
 } bsri_costs;
@@ -9769,15 +9764,17 @@ static const bsri_costs bsri_costs_of[] = {
     {4260, 1.27, 381, 4270, 0.31, 112, 0.238, 0.666, 223},     /* sampled wgmma 64 */
 };
 
-/* So much more there is to fetch from rows of b that are no whole lines; what fetching takes of that where all do so at once. */
+/* Extra cost of fetching where b's rows are not whole lines of 128 bytes; the part of the cost of bytes that remains where few
+   multiprocessors fetch. */
 static const double bsri_costs_crooked = 0.45, bsri_costs_alone = 0.4;
 
-/* How a kernel cuts a product: a tile, products of a slice; warps that share a row's slices, 0: many rows make a tile; whether
-   the dense operand lies the slower way; how many tiles one after another the busiest multiprocessor gets, and at once, and what
-   part of all multiprocessors has any; how much of an epilogue's time a tile takes; how many times its sums are stored; how many
-   times what the longest list has beyond a mean one is waited for, and multiplied; by how much a schedule pairs; columns
-   that are fetched, how much longer that takes from beyond the L2, and what memory takes more; of tiles one after another, how
-   many have what a tile takes beside its slices to themselves; how much longer slices at out's right edge take to multiply. */
+/* How a kernel cuts a product. rows, cols: of a tile; slice: products of one; split: warps that share a row's slices, 0: many
+   rows make a tile; along: the dense operand has the slower layout; waves, beside: tiles of the busiest multiprocessor one after
+   another, and at once; busy: the part of all multiprocessors that has any; fused: how much of an epilogue's time a tile takes;
+   stored: how many times its sums are stored; longer, tail: how many times what the longest list has beyond a mean one is waited
+   for, and multiplied; fetched: columns that are fetched; far: how much longer that takes from beyond the L2; memory: what memory
+   takes more; apart: of tiles one after another, how many have what a tile takes beside its slices to themselves; edge: how much
+   longer slices at out's right edge take to multiply; paired: by how much a schedule pairs. */
 typedef struct bsri_tiling {
     int rows, cols, slice, split, along;
     double waves, beside, busy, fused, stored, longer, tail, fetched, far, memory, apart, edge, paired;
@@ -9791,19 +9788,19 @@ static bsri_tiling bsri_tiling_of(const bsri_facts *f, int rows, int cols, int s
     return t;
 }
 
-/* So many at once; no more than one until all places are taken. */
+/* Tiles fill `room` places before any comes after another: then `waves` of them do. */
 static void bsri_tiling_spread(bsri_tiling *t, double tiles, double room, double waves) {
     t->waves = tiles > room ? waves : 1.0, t->beside = tiles / t->waves;
 }
 
-/* What is left of a group's columns where a schedule puts rows together that share some; n: log2 of the number of groups, less
-   than 0 where rows don't fill one. By .33 unions of 394 random patterns to 5 %. */
+/* The part of a group's columns that is left where a schedule groups rows that share columns; n: log2 of the number of groups,
+   below 0 where rows don't fill one. by: .33 fits the unions of random patterns (note N18). */
 static double bsri_paired(const bsri_facts *f, int64_t group, double n, double by) {
     const double absent = 1.0 - f->density;
     return n > 0.0 && f->inner > 0.0 ? exp(-by * n * absent * absent * sqrt((double)(group - 1) / f->inner)) : 1.0;
 }
 
-/* Blocks are taken to be anywhere. */
+/* The traits of a plan, as if blocks stood at random places. */
 static bsri_traits bsri_traits_of(const bsri_dev_product *p, const bsri_facts *f, const bsri_tiling *t) {
     const double cut = (double)p->bc / t->slice, mean = f->inner * f->density;
     const double own = t->tail * (f->most - mean) + t->waves * mean;
@@ -9832,7 +9829,7 @@ static double bsri_traits_ns(const bsri_costs *c, const bsri_traits *x) {
     return sqrt(ns * ns + x->memory * x->memory);
 }
 
-/* Takes a tile where it is faster than the one before. Where its start alone is not, nothing else is worked out. */
+/* Takes a tile where its estimate is below the one so far. Where its start alone is not, nothing else is computed. */
 static void bsri_estimate_take(bsri_estimate *e, const bsri_dev_product *p, const bsri_facts *f, int kind,
                                const bsri_tiling *t) {
     const bsri_costs *c = &bsri_costs_of[kind];
@@ -9907,7 +9904,7 @@ static bsri_estimate bsri_mma_estimate(const bsr_context *ctx, const bsri_dev_pr
             if (p->a.dtype == BSR_F32 && each > 1.0) t.longer = t.tail = 0.7; /* long ones come first */
             bsri_estimate_take(&e, p, f, kind + (p->br >= (i8 ? 64 : 32)), &t);
         }
-    if (!e.tile_rows) e.tile_rows = 128, e.tile_cols = 128; /* nothing that is asked for */
+    if (!e.tile_rows) e.tile_rows = 128, e.tile_cols = 128; /* no tile is as the plan asks */
     return e;
 }
 
@@ -9973,8 +9970,7 @@ static bsri_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_produc
     m->p = *p, m->vector = f->vector, c.tile_rows = e->tile_rows, c.tile_cols = e->tile_cols;
     if (!bsri_mma_fit(ctx, p, asked, b, f->dense, &s, &c, m)) return bsri_no(BSR_WHY_SHARED);
     c.kernel = s.kernel;
-    /* ranking rows by length takes 4 %: where a CTA has one tile it is for nothing (i8, 4096 x 2048 x 640, blocks of 128, .6,
-       A^T: 34.6 -> 25.9 us; blocks of 32 gain nothing) */
+    /* ranking rows by length costs time, and is for nothing where each CTA has one tile (note N21) */
     c.order = ranks && bsri_mma_tiles(p, b, c.tile_rows, c.tile_cols) > ctx->sm_count ? 2 : 1;
     if (asked->order == 1 || asked->order == 2) c.order = asked->order;
     m->order = c.order - 1;
@@ -9987,18 +9983,17 @@ static bsri_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_produc
     return c;
 }
 
-/* How many CTAs are there at once on a multiprocessor that has `all` to do. */
+/* How many CTAs run at once on a multiprocessor that gets `all`. */
 static int bsri_short_room(const bsri_dev_product *p, const bsri_facts *f, double all) {
     return p->br == 16 || (all > 3.0 && f->simple) ? 4 : 3;
 }
 
-/* Blocks of 16 by rows have tiles of 128 columns, too (8192 x 2048 x 2048, .95: 31.2 us, by 64 columns 39.9; 256 x 256 x 8192,
-   .5: 6.8 and 7.2, x 4096: 6.0 and 5.6). */
+/* Columns of a tile at most: blocks of 16 by rows have tiles of 128, too, which are faster for large outputs (note N15). */
 static int bsri_short_most(const bsri_dev_product *p, const bsri_facts *f, int split) {
     return p->br == 16 && f->dense == 1 && split == 1 && f->simple ? 128 : 64;
 }
 
-/* What the host asks of an instance's ring is the same in all of its shape. */
+/* The host reads sizes of rings from these: f16, and the other layout of b, have the same. */
 typedef bsri_mma_short_tile<bsri_mma_bf16, 16, true, 4> bsri_short_16;
 
 typedef bsri_mma_short_tile<bsri_mma_bf16, 32, true, 3> bsri_short_32;
@@ -10018,17 +10013,15 @@ static void bsri_short_take(bsri_estimate *e, const bsr_context *ctx, const bsri
     t.fused *= split == 1 ? 1.3 : split == 2 ? 1.0 : 0.8; /* tiles of a CTA */
     t.stored = split == 1 ? 1.0 : split == 2 ? 1.5 : 3.0; /* sums of the warps that share one, which wait for each other */
     t.fused += split == 1 ? 0.0 : split == 2 ? 0.05 : 0.1;
-    t.far = 0.6; /* all rows read a slab together where b is large (m->order); 1: 70 MB are overestimated by 18 % */
+    t.far = 0.6; /* where b is large all rows read a slab together (m->order); 1 would overestimate (note N18) */
     if (t.along) t.far *= split == 1 ? 1.0 : split == 2 ? 0.5 : 0.0; /* those read a line's rows of several blocks together */
-    /* what is there at once is spread evenly */
+    /* CTAs that run at once are spread evenly over the multiprocessors (bsri_spread_evenly) */
     bsri_tiling_spread(&t, all > room ? (ceil(all) + all) / 2 : ceil(all), room, 0.9 + 0.75 * all / room);
     t.busy = all / (t.waves * t.beside), t.beside *= 4 / split, t.longer = 2.0;
-    /* Of many tiles one after another each takes less (3072 x 768 x 50432, .95, blocks of 32: 125 us, without this 168 by the
-       estimate, and large tiles, 157, were chosen; nine shapes with fewer tiles 6 to 24 % too high). */
+    /* Many tiles one after another take less each (note N18). */
     if (p->br < 64 && t.waves > 8.0) t.apart = pow(t.waves / 8.0, -0.25);
-    /* Pieces of a slab that ends within a tile are asked for one by one, each looked at: 20 to 40 % more where a warp's slices
-       are all there is to do (256 x 4096 x 320, .95, blocks of 16: 10.8 us by 128 columns, 6.4 by 64). Tiles that run at the
-       same time wait for it. */
+    /* A slab that ends within a tile is fetched piece by piece with a check each, which takes longer where a warp has little else
+       to do (note N18). Tiles that run at the same time wait for it. */
     if (p->width % cols) t.edge = 1.0 + 0.85 * (t.waves > 1.0 ? 1.0 / (double)bsri_ceil_div(p->width, cols) : 1.0);
     bsri_estimate_take(e, p, f, kind, &t);
 }
@@ -10076,17 +10069,14 @@ static bsri_choice bsri_short_choose(const bsr_context *ctx, const bsri_dev_prod
     m->block_bits = bsri_mma_log2(p->br / s.mw);
     m->total = (int32_t)bsri_mma_tiles(p, (int)p->br, s.mw, c.tile_cols), m->group = (int32_t)(m->total / m->slabs);
     m->split = c.split = e->split, teams = 4 / c.split, m->split_bits = bsri_mma_log2(c.split);
-    /* Row by row, except where b is more than the L2 keeps: then all rows of some slabs, which are read once (768 x 3072 x 50432,
-       .95, blocks of 32: 87 us, else 110; 384 x 1600 x 50432, .9, with an input, by columns 68 and 97; but few rows with b of
-       34 MB, 512 x 8192 x 2048, .9: 14.1, row by row 13.5). One that all items share counts for each: row by row 1 to 4 %
-       slower (512 x 1024 x 2048, .9, 16 items: 41.9 and 40.6). */
+    /* Row by row, except where b is larger than what the L2 keeps: then all rows of some slabs, so that each slab is read once.
+       The limit is higher for few rows. A b that all items share counts once for each item (note N15). */
     m->order = bsri_dense_bytes(p) * (double)p->items <= (m->group <= 16 ? 48 << 20 : 24 << 20);
     if (!m->order) m->total = (int32_t)(m->group * bsri_ceil_div(m->slabs, teams) * teams);
     m->by = (uint32_t)bsri_max(1, m->order ? m->slabs : m->group), m->by_inverse = ~0u / m->by;
     c.grid = bsri_ceil_div(m->total, teams), four = bsri_short_room(p, f, (double)c.grid / ctx->sm_count) == 4;
     instance = wide ? 3 : s.mw == 16 ? 1 : four ? 2 : 0, c.kernel += instance * 2 + (f->dense == 2);
-    /* Blocks of 32: 5 % faster with few rows (four at once 12 %), up to 5 % slower with many (1024 x 1024 x 2048, .5: 15.0 and
-       15.8; four at once 2 %: 2048 x 2048 x 4096, .95, by columns). */
+    /* Values go through the L1 where it pays: blocks of 16, and blocks of 32 with few rows (note N15). */
     m->near = m->order && teams == 4 && (p->br == 16 || (p->br == 32 && p->tiles <= (four ? 56 : 24)));
     /* At most: a plan is to serve other epilogues, too (but not one of 128 columns, as there is no such kernel for them). */
     c.stages = wide ? bsri_short_wide::SLOTS : s.mw == 16 ? bsri_short_16::SLOTS : bsri_short_32::SLOTS;
@@ -10138,12 +10128,12 @@ static bsri_estimate bsri_skinny_estimate(const bsr_context *ctx, const bsri_dev
     e.tile_rows = ni % 2 || p->br % 32 || p->items * p->tiles * (p->br / 32) < 2 * ctx->sm_count ? 16 : 32;
     e.tile_cols = 8 << ni, grid = p->items * p->tiles * (p->br / e.tile_rows);
     if (!bsri_kernel(bsri_skinny_kernel(p, e.tile_rows, e.tile_cols))) return bsri_estimate_none(BSR_WHY_WIDE); /* 64 by rows */
-    /* no more warps than the SMs hold at once, or than a mean row has units */
+    /* no more warps than the multiprocessors hold at once, and at least one unit of 32 products for each in a mean row */
     e.split = ni ? 8 : 16;
     while (e.split > 2 && (grid * e.split > ctx->sm_count * held || blocks * p->bc <= e.split / 2 * 32)) e.split /= 2;
     t = bsri_tiling_of(f, e.tile_rows, e.tile_cols, 32, e.split), t.along = bsri_skinny_rows(p), t.longer = 0.0;
     t.fused = bsri_mma_plain(p) ? 0.0 : e.tile_rows * e.tile_cols / 1024.0;
-    if (e.tile_rows == 16) t.fused += e.tile_cols / 128.0; /* 256 x 512 x 64, .95, blocks of 16, by columns: 6.4 us, short 2.7 */
+    if (e.tile_rows == 16) t.fused += e.tile_cols / 128.0; /* strips of 16 rows take longer to end (note N18) */
     each = (double)grid / ctx->sm_count, each = each <= 6.0 ? ceil(each) : each + 0.5, room = (double)held / e.split;
     bsri_tiling_spread(&t, each, room, each / room);
     t.busy = (double)grid / ctx->sm_count;
@@ -10187,8 +10177,8 @@ static bsri_few_shape bsri_few_shape_of(const bsr_context *ctx, const bsri_dev_p
     const int slot = bsri_few_slot(rows, cols), limit = (cols > 64 ? 4 : 6) / most; /* of groups, by registers */
     bsri_few_shape s;
     s.share = most, s.tiles = p->tiles * (p->br / rows) * bsri_ceil_div(p->width, cols), s.each = (double)s.tiles / ctx->sm_count;
-    if (cols >= 64) { /* no more blocks than a group gets, and only two where more tiles are there at once then (3072 x 768 x
-                         4096, .9: 11.8 us, 13.7 with three; where all are there either way three are 1 or 2 % faster) */
+    if (cols >= 64) { /* slots: no more than a group has blocks, and two in place of three where more tiles then run at once
+                         (note N14) */
         int places[4] = {0};
         const int deep = (int)bsri_min(3, bsri_ceil_div(bsri_block_cols(&p->a) * (p->bc / 64), most));
         for (int i = 1; i <= deep; i++) /* 2048: what a CTA has besides */
@@ -10196,11 +10186,10 @@ static bsri_few_shape bsri_few_shape_of(const bsr_context *ctx, const bsri_dev_p
         s.slots = deep == 3 && s.each > places[3] ? 2 : deep;
         s.full = s.each / places[s.slots];
     } else {
-        /* All tiles are there at once, two blocks for each warp. One tile a multiprocessor has eight warps (8192 x 4096 x 8, .9:
-           3.7 us, five 4.1); others want no more than two thirds of a mean row's blocks (14336 x 4096 x 8, .9: five 4.8, four
-           and six 5.0), but four (.95: three 3.9, four 3.5). Strips of 64 rows have four where blocks land before the launch
-           before has ended (14336 x 4096 x 8, .9: 4.1, five 4.3). Where values are many, two tiles are there at once, with more
-           under way each (28672 x 8192, .9, 8 / 32 columns: 14.4 / 16.8 us, 15.4 / 18.5 by four). */
+        /* All tiles run at once, with two blocks on their way for each warp. One tile a multiprocessor has eight warps; else
+           there are no more warps than two thirds of a mean row's blocks, but four at least. Strips of 64 rows have four where
+           blocks come before the launch before has ended. Where there are many values, two tiles run at once, with more on its
+           way for each. All of it measured (note N17). */
         const int64_t own = bsri_ceil_div(s.tiles, ctx->sm_count), mean = p->a.nnz * p->bc / (p->tiles * 86) + 1;
         const int64_t want = p->constant && rows == 64 ? 4 : own == 1 ? 8 : bsri_max(4, mean);
         const int64_t beside = bsri_min(own, p->a.nnz * p->a_block * 2 > 24 << 20 ? 2 : 4);
@@ -10265,7 +10254,7 @@ static bsri_estimate bsri_few_estimate(const bsr_context *ctx, const bsri_dev_pr
             if ((!asked->tile_cols || asked->tile_cols == cols) && (!asked->split || asked->split == split))
                 bsri_few_take(&e, ctx, p, f, rows, cols, split);
     if (!e.tile_rows) return bsri_estimate_none(BSR_WHY_PLAN);
-    /* blocks are there when the kernel before it ends: .5 to 1.1 us less, with more columns .3 to 1.4, where others gain .4 */
+    /* what it saves that blocks are there when the kernel before ends, beyond what other kernels gain (note N19) */
     if (p->constant) e.ns -= p->width <= 64 ? 1100.0 : 300.0;
     return e;
 }
@@ -10294,11 +10283,10 @@ static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_produc
     m->sides = (int32_t)bsri_ceil_div(p->width, cols), m->share = s.share, m->slots = s.slots;
     if (by_groups) {
         const int64_t stored = p->a.nnz * (p->bc / 64) / m->share;
-        /* What starts while a launch that fills the GPU runs crowds where that has gone, several tiles of a long row together
-           (512 x 512 x 8192, .5: 9.2 us, late 8.0, four strips beside each other 7.4; 5120 x 13824 x 256, .8: 34, 27). At once
-           where values come from memory, or blocks land, before the wait (14336 x 4096 x 256, .9, new values each time: 13.0,
-           late 15.1), but for long rows where a multiprocessor has more than one tile. Strips beside each other want the
-           same rows of b where many blocks are stored (2048 x 8192 x 2048, .9: 21.8 us, with four 22.4). */
+        /* CTAs that start while a launch that fills the GPU runs crowd on the multiprocessors that it left first, several tiles
+           of a long row together. So the next launch may start once all blocks are asked for (late); but at once where values
+           come from memory, or blocks are fetched before the wait, except for long rows where a multiprocessor has more than one
+           tile. Strips beside each other want the same rows of b where many blocks are stored (beside). Figures: note N14. */
         m->late = (stored > 8 * p->tiles && s.each > 1) || (bytes < 8 << 20 && !m->constant);
         if (m->share == 1 && p->a.nnz * 5 >= p->tiles * bsri_block_cols(&p->a)) m->beside = m->strips % 4 ? 0 : 2;
     }
@@ -10309,9 +10297,8 @@ static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_produc
                                  by_groups ? m->share * bsri_few_sums(rows, cols) : (m->share + !m->pairs) * rows * cols * 4);
     bsri_spread_evenly(ctx, &c);
     m->ahead = (uint32_t)bsri_min(bsri_ceil_div(bytes, c.grid * 16) * 16, 1 << 20);
-    /* Whole ones: the rest is not worth a branch. Nothing where blocks land before the launch before has ended (vouched for), nor
-       where it takes longer than that launch (14336 x 4096 x 8, .9 4.9 us, without 5.9; .8 8.3 and 8.7; but 4096 x 14336 x 8, .8
-       10.7 and 8.3, 28672 x 8192 x 8, .9 19.5 and 15.0). */
+    /* CTAs that bring a whole piece to the L2: the rest is not worth a branch. None where blocks are fetched before the launch
+       before has ended (constant), nor where it would take longer than that launch (note N17). */
     if (!m->constant && bytes <= bsri_min(24 << 20, m->strips * (110ll << 10)) && p->a_block == p->br * p->bc && p->a_rs == p->bc)
         m->pieces = (uint32_t)bsri_min(c.grid, bytes / m->ahead);
     m->col_lines = (uint32_t)bsri_min(p->a.nnz * index / 128, 1 << 20);
@@ -10370,9 +10357,8 @@ static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector, int direct
     return others ? BSRI_WGMMA_LINES : p->activation > BSR_ACT_RELU ? BSRI_WGMMA_SMOOTH : BSRI_WGMMA_BIAS;
 }
 /* Tiles beside each other that a team of CTAs takes: fewer teams are dealt to sooner. Two, not four, where blocks of 64 are in
-   few rows and the dense operand is thrice what the L2 holds: less of it is under way at a time, and more teams share what is
-   left at the end (768 x 3072 x 50432, .9 / .95, 88.6 / 63.2 -> 85.0 / 57.7 us, 1600 x 6400 x 20000, .9, 124 -> 111; blocks of
-   128 4 % longer, 2048 x 4096 x 16384, .95, 134 MB, 54 -> 57). */
+   few rows and the dense operand is thrice what the L2 holds: less of it is on its way at a time, and more teams share what is
+   left at the end (note N6). */
 static int32_t bsri_wgmma_span(const bsri_dev_product *p, int64_t groups, int64_t tiles) {
     const int halved = p->br == 64 && p->a.dtype != BSR_I8 && groups <= 16 && bsri_dense_bytes(p) > 150e6;
     if (tiles % 4 == 0 || tiles > 32) return halved ? 2 : 4;
@@ -10384,22 +10370,19 @@ static void bsri_wgmma_take(bsri_estimate *e, const bsr_context *ctx, const bsri
     const int64_t units = p->items * groups * bsri_ceil_div(tiles, span), teams = bsri_max(1, ctx->sm_count / span);
     const int i8 = p->a.dtype == BSR_I8, kind = i8 ? BSRI_COSTS_WIDE_I8_64 - 6 : BSRI_COSTS_NARROW_16 - 4;
     bsri_tiling t = bsri_tiling_of(f, 128, cols, (int)bsri_min(p->br, i8 ? 128 : 64), 0);
-    /* A tile starts while the one before ends, and what is not there doesn't slow the others down. Narrow ones' slices come one
-       after another all the same (180 times of blocks of 32 are fitted to 4.4 %, by one exponent for all to 5.8: 4096^3, .95,
-       with a schedule was overestimated by 12 %, 512 x 512 x 8192, .5, underestimated by 6). */
+    /* A tile starts while the one before ends, and places without a tile don't slow the others down. Narrow tiles' slices come
+       one after another all the same; exponents by fit (note N18). */
     if (units > teams) t.waves = 0.7 * (double)bsri_ceil_div(units, teams) + 0.3 * (double)units / (double)teams;
     if (p->br < 64) t.apart = pow(t.waves, -0.25);
     else t.waves = pow(t.waves, 0.87);
     t.busy = (double)(units * span) / ctx->sm_count / t.waves;
     if (p->br >= 64) t.fetched = (double)bsri_min(cols, p->width);
     if (p->br >= 64 || t.along) t.far = 0.5;
-    /* in pieces of 64 bytes (768 x 6144 x 12288, .9, blocks of 32: 97 us, 78 by tiles of 32 x 64); values are waited for (11008 x
-       14336 x 128, .5: 227 and 120) */
+    /* b comes in pieces of 64 bytes by columns; values that the L2 has no room for are waited for (note N18) */
     if (p->br < 64) t.memory = 4.0 * f->spilt + t.along * f->read;
     if (f->adds) t.fused = p->br == 32 ? 1.2 : bsri_mma_layout(&p->out) == 1 ? 1.7 : 3.0; /* of what ReLU takes */
     t.fused *= cols / 256.0;
-    /* A schedule saves 4 to 8 % in the mean, at most 28 (blocks of 16 / 32 / 64 / 128: 7, 6, 6, 4; mma.sync by 16 6; short
-       products and few columns nothing): rows are paired, and long ones come first, which narrow tiles gain nothing by. */
+    /* A schedule pairs rows, and puts long ones first, which narrow tiles gain nothing by (note N18). */
     t.paired = f->ordered ? 0.33 : 0.0;
     if (f->ordered && units > teams && p->br >= 64) t.longer = t.tail = 0.6;
     bsri_estimate_take(e, p, f, kind + bsri_mma_log2(p->br), &t);
@@ -10421,19 +10404,16 @@ static double bsri_wgmma_present(const bsri_dev_wgmma *m) {
     const double blocks = m->lines * (double)(m->p.a.flags & BSR_MATRIX_RAGGED ? m->patterns : 1) / m->share;
     return blocks > 0 ? (double)m->p.a.nnz / blocks : 0;
 }
-/* So many rounds of short tiles are dealt as are known in time; uneven: one may be far longer than others. A unit takes 210 to
-   230 clocks where little else runs, some 360 beside tiles (calculated), and tiles waited for it: with up to four rounds always
-   8192 x 2048 x 4096, .95, blocks of 64 36.8 us, now 32.0, 2048 x 512 x 8192, .9, by columns 22.9 and 15.6, 6144 x 1536 x 4096,
-   .9, of 128 30.6 and 26.3. If none is in time, none where tiles are alike, else one (4096 x 1024 x 4096, .9, all in an eighth
-   of the rows: 19.3 us, with none 21.9). Of many rounds more are dealt: with two of 15 such rows take 14 % longer. Four where
-   teams are more than 64, of one or two CTAs (1600 x 6400 x 20000, .9, bound by memory: 114 us, with two rounds 121), and for
-   i8, of which nothing was measured. */
+/* How many rounds of short tiles are dealt: as many as are known in time, for dealing a unit takes time and tiles waited for it.
+   uneven: one may be far longer than others. If none is in time: none where tiles are alike, else one. Of many rounds more are
+   dealt. Four where there are more than 64 teams, of one or two CTAs, and for i8, of which nothing was measured. Figures:
+   note N5. */
 static void bsri_wgmma_hurry(bsri_dev_wgmma *m, double rounds, double tile, int uneven) {
     const int64_t in_time = (int64_t)((rounds - 2.5) * tile / (360.0 * m->teams));
     m->tail = (int32_t)bsri_min(4, (int64_t)(rounds * tile / (250.0 * m->teams)));
     if (m->teams > 64 || m->p.a.dtype == BSR_I8) return;
     m->tail = (int32_t)bsri_max(uneven, bsri_min(m->tail, bsri_min(rounds < 12 ? 2 : 4, in_time)));
-    m->windows = m->schedule != NULL; /* 8192 x 2048 x 2048, .95, blocks of 64: 20.2 -> 18.4 us, by columns 20.5 -> 18.5 */
+    m->windows = m->schedule != NULL; /* note N5 */
 }
 /* How units are dealt, as if columns were random. One is tall where, started with the last slab, it would still run when all else
    is done: what a team has of a slab, half as much again, or a twentieth of what it has altogether. */
@@ -10442,8 +10422,8 @@ static void bsri_wgmma_balance(bsri_dev_wgmma *m, int64_t groups) {
     const int64_t clocks = m->tile_cols * bsri_min(64, m->p.br) / 16; /* of a stage */
     const double units = (double)m->items * m->slabs * (double)groups;
     double mean, tall, tile, longest; /* tile: its clocks */
-    /* By time stamps: a tile of nothing takes 2.1 us (narrow ones 2.5), a stage of 64 products .54 (128 rows: .63). Of narrow
-       ones full rows take longer than their columns do (16 at .8: 256 columns with 2,000 blocks 82 us, 190 with 370 26). */
+    /* In stages: what a tile takes beside its own, by time stamps; and what the blocks of a column add, as full rows of narrow
+       tiles take longer than their columns do (note N5). */
     m->turn = m->p.br < 64 ? 8 + 384 / (int32_t)m->p.br : 4;
     m->each = m->p.br == 16 ? 0.35f : m->p.br == 32 ? 0.5f : 0;
     mean = inner * (1 - bsri_none_of(present, m->group)) * m->parts + inner * present * m->group * m->each + m->turn;
@@ -10451,14 +10431,14 @@ static void bsri_wgmma_balance(bsri_dev_wgmma *m, int64_t groups) {
     tall = (some > 1.5 ? some : 1.5) * (double)groups * mean / m->teams;
     m->tall = tall < 1e9 ? (int32_t)tall : 1000000000;
     m->late = (int32_t)bsri_max(1, 1024 / clocks), m->mean = (int32_t)mean;
-    /* Lengths of more than 32 groups are read while it deals, which is too late for second tiles where tiles are short: two
-       rounds are not dealt there (8192 x 2048 x 2048, .95, blocks of 32: they waited up to 17,000 clocks; 34 -> 31 us). */
+    /* Lengths of more than 32 groups are read while it deals, too late for second tiles where tiles are short: two rounds are not
+       dealt there (note N5). */
     m->tail = BSRI_WGMMA_ALL;
     if (tile < 420.0 * m->teams) bsri_wgmma_hurry(m, units / m->teams, tile, longest > 2.55 * mean);
     else if (groups > 32 && tile < 1000.0 * m->teams) m->tail = (int32_t)bsri_max(1, (int64_t)units / m->teams - 2);
 }
-/* Where few blocks are stored (measured: a gain at a density of .05, none at .2), but of most block columns, and the dense
-   operand and out fill most of an L2 of 50 MB. No more than 16 MB (8 at 4096^3): what comes too early is gone again. */
+/* Brings the first slab ahead where few blocks are stored, but of most block columns, and the dense operand and out fill most of
+   an L2 of 50 MB. No more than 16 MB: what comes too early is gone again (note N3). */
 static void bsri_wgmma_look_ahead(bsri_dev_wgmma *m) {
     const bsri_dev_product *p = &m->p;
     const int64_t size = (int64_t)bsr_dtype_size(p->b.dtype), cols = bsri_min((int64_t)m->span * m->tile_cols, p->width);
@@ -10475,7 +10455,7 @@ static void bsri_wgmma_look_ahead(bsri_dev_wgmma *m) {
     if (!m->ahead_bytes) m->ahead_lines = 0;
 }
 /* Blocks of 16 and 32, dense operand along the products: lines of 64 bytes, or of 128 where hardly any of those would be needed
-   for one half only (4096^3, blocks of 16, .8: 155 -> 148 us, .9: 120 -> 126). */
+   for one half only (note N10). */
 static void bsri_wgmma_lines(bsri_dev_wgmma *m) {
     const double present = bsri_wgmma_present(m);
     const int32_t pair = 32 / (int32_t)m->p.br; /* columns of blocks in 64 bytes */
@@ -10485,7 +10465,7 @@ static void bsri_wgmma_lines(bsri_dev_wgmma *m) {
     m->first = m->join == 4 ? 0x11111111 : m->join == 2 ? 0x55555555 : ~0u;
     m->high = (uint32_t)(bsri_wgmma_kind(wide ? 128 : 64, 0) >> 32);
 }
-/* Slots of an instance's ring: the same in both types of 2 bytes. */
+/* Slots of an instance's ring; f16 and bf16 have the same, so bf16's are asked. */
 static int32_t bsri_wgmma_stages_of(int64_t block, int cols, int i8) {
     if (block == 16) return bsri_wgmma_narrow<bsri_mma_bf16, 16, 1>::STAGES;
     if (block == 32) return bsri_wgmma_narrow<bsri_mma_bf16, 32, 1>::STAGES;
@@ -10504,8 +10484,8 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     m->p = *p, m->single = bsri_mma_single(p, &m->rows), m->trans = p->trans;
     m->items = (int32_t)p->items, m->lines = (int32_t)p->tiles;
     m->silent = !p->alpha_ptr && p->alpha == 0.0;
-    /* Written once, more than the L2 holds and than the dense operand: it leaves first (16384 x 1024 x 4096, .9, blocks of 128,
-       54.2 -> 52.0 us, 3072 x 768 x 50432, .8, of 64, 129.9 -> 127.1). Smaller ones stay for who reads them next. */
+    /* Out leaves the L2 first where it is written once and is more than the L2 holds and than the dense operand. Smaller ones
+       stay for who reads them next (note N7). */
     m->leaves = p->out.rows >= p->b.rows &&
                 (double)p->items * (double)p->out.rows * (double)p->width * (double)bsr_dtype_size(p->out.dtype) > 50e6;
     m->group = (int32_t)bsri_max(1, c.tile_rows / p->br), m->group_bits = bsri_mma_log2(m->group), m->tile_cols = c.tile_cols;
@@ -10523,7 +10503,7 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     m->schedule = p->reduce == 1 || m->patterns == 1 ? p->a.schedule : NULL; /* a tile's rows are the same in all that it sums */
     m->share = 1.0f / (float)bsri_max(1, p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a));
     m->whole = f->dense == 1 && p->width % 64 == 0;
-    /* no box beyond the last column: 14336 x 4096 x 64 took longer than 14336 x 4096 x 128 */
+    /* no box beyond the last column: it would be fetched for nothing (note N6) */
     m->dense = p->br < 64 ? c.tile_cols : (int32_t)bsri_min(c.tile_cols, p->width);
     m->b_rows = f->dense == 1, m->a_trans = f->values == 2, m->listed = m->a_trans || p->kind != BSRI_LIST_ROWS;
     m->a_line = 2 * (m->a_trans ? p->a_cs : p->a_rs);
@@ -10540,13 +10520,12 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     if (m->teams < 1) m->teams = 1;
     c.grid = m->grid = m->teams * m->span, c.early = 1;
     bsri_wgmma_balance(m, groups);
-    /* 4096^3, .95, blocks of 128 / 64 / 32 / 16, no schedule: 24.4 / 27.5 / 42.3 / 62.5 -> 23.8 / 26.7 / 41.2 / 61.8 us; with
-       one, .8: 46.6 / 56.5 / 87.7 / 128.5 -> 45.8 / 56.4 / 86.5 / 126.8, not where tiles are short (128, .95: 23.4 -> 24.4). */
+    /* read ahead of the kernel before, not with a schedule where tiles are short (note N19) */
     m->constant = p->constant && !p->alpha_ptr && (!p->a.schedule || m->tail == BSRI_WGMMA_ALL);
     if (p->br < 64 && !m->b_rows) bsri_wgmma_lines(m);
     if (m->grid + BSRI_WGMMA_LATE <= ctx->sm_count) m->late = 0; /* the next kernel finds room at once */
-    /* They take the same blocks, for tiles beside each other: 1 to 3 % less (8192^3, .8, blocks of 64: 402 -> 390 us). Clusters
-       start a little later: not where tiles have little to do (4096^3, .95, blocks of 64: 26.8 -> 27.2). */
+    /* CTAs beside each other take the same blocks: in clusters of two the L2 reads less (note N2). Clusters start a little later:
+       not where tiles have little to do. */
     c.pairs = m->span % 2 == 0 && m->mean >= 12 && c.grid <= ctx->sm_count;
     bsri_wgmma_look_ahead(m);
     if (!bsri_wgmma_maps(ctx, m)) return bsri_no(BSR_WHY_DENSE);
@@ -10603,8 +10582,8 @@ static int bsri_sampled_vector(const bsri_dev_sampled *p) {
            bsri_aligned(out->values, out->dtype, out->batch_dims, out->batch, out->values_batch_stride, 8);
 }
 
-/* So many tiles one after another and beside each other, each of so many sums and slices, which are of both operands here; no
-   epilogue is fused, but lists are made. */
+/* The estimate of a sampled product: `waves` tiles one after another, `beside` at once, each rows x cols sums and `steps` slices
+   of both operands; across: how many operands have the slower layout; lists: what making lists takes, in place of an epilogue. */
 static void bsri_estimate_sampled(bsri_estimate *e, int kind, double waves, double beside, double rows, double cols,
                                   double steps, int across, double lists) {
     bsri_traits *x = &e->traits;
@@ -10663,8 +10642,8 @@ static bsri_choice bsri_mma_choose_sampled(const bsr_context *ctx, const bsri_de
 }
 
 /* 128 x 256 or 64 x 512? What takes less time for a stored block, were the pattern random. Wide entries are 64 columns each;
-   narrow ones are single blocks: less is fetched for nothing, but in shorter lines (from L2 on an H200: 9.2 TB/s in lines of 64
-   bytes, 5.1 in lines of 32), and wide tiles are slowed by power, not by L2: the factors. */
+   narrow ones are single blocks: less is fetched for nothing, but in shorter lines, which the L2 delivers more slowly; wide tiles
+   are slowed by power, not by the L2. Hence the factors (note N23). */
 static int bsri_wgmma_sampled_wide(int b, double density) {
     const double narrow = (1.0 - bsri_none_of(density, 64 / b)) * (1.0 + 64 / 512.0) * (b == 32 ? 1.05 : 1.6);
     const double wide = (1.0 - bsri_none_of(density, 128 / b * (64 / b))) * (1.0 + 128 / 256.0) / 2;
@@ -10737,7 +10716,7 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
     c.stages = BSRI_WSAMPLED_RING / ((c.tile_rows + c.tile_cols) * BSRI_WSAMPLED_DEPTH * 2);
     c.grid = bsri_min(ctx->sm_count, 2 * p->items * p->out.nnz); /* where blocks are few, tolls must not make one CTA take two */
     m->grid = (int)c.grid, m->each = m->total / bsri_max(1, c.grid), c.early = 1;
-    c.pairs = 1; /* those of a row share mat1's: 8192 x 4096 x 8192, .8, blocks of 128, 224 -> 218 us, smaller ones 0 to 1 % */
+    c.pairs = 1; /* CTAs of a row share mat1's lines (note N23) */
     return c.shared + 10 * 1024 > ctx->smem_optin ? bsri_no(BSR_WHY_SHARED) : c;
 }
 
@@ -10753,7 +10732,7 @@ static bsri_choice bsri_simt_choose_softmax(const bsr_context *ctx, const bsri_d
     c.threads = p->warps == 8 ? 256 : 128, c.tile_rows = c.threads / 32 / p->warps << p->side, c.tile_cols = 1;
     c.grid = p->work;
     if (!fast || compute == BSR_F64) return c;
-    c.early = ctx->tier >= 3; /* the loaded code waits; 0.2 to 0.8 us of 81 */
+    c.early = ctx->tier >= 3; /* the loaded code waits itself (note N25) */
     if (!p->backward) c.shared = c.threads * (c.early ? BSRI_SOFTMAX_ROOM_90 : BSRI_ROW_HELD) * 16;
     return c;
 }
@@ -10918,7 +10897,7 @@ template <class P, class F, class M> struct bsri_candidate {
 #endif
 /* Offers them in the order of their estimated times, until one runs what is asked for. Of a tier that takes nothing the last
    refusal is shown: of an offer, else of the last estimate in the list. *limit is where estimates find the least before them: a
-   kernel that is not below it has no tile until what was below it could not run (a sixth of the host time of 256^3). */
+   kernel that is not below it has no tile until what was below it could not run, which saves host time (note N18). */
 template <class P, class F, class M, int N>
 static void bsri_choose_estimated(const bsri_candidate<P, F, M> (&of)[N], const bsr_context *ctx, const P *p, const F *f,
                                   int compute, bsri_chooser *s, M *m, double *limit) {
@@ -11154,8 +11133,8 @@ static unsigned bsri_grid(int64_t work, const bsri_queue &queue) {
     return (unsigned)bsri_max(1, bsri_min(work, queue.max_grid > 0 ? queue.max_grid : INT64_C(1) << 30));
 }
 
-/* early: the kernel waits itself for the one before it, and may start before that ends. pairs: CTAs stand by twos near each
-   other, where their number is even: of what they ask for at once the L2 reads less. */
+/* early: the kernel waits itself for the one before it, and may start before that ends. pairs: CTAs are launched in clusters of
+   two, where their number is even: what both ask for at once the L2 reads once. */
 static cudaError_t bsri_launch_function(const void *function, void *parameters, int64_t work, unsigned threads, int64_t shared,
                                         bsri_queue stream, int early, int pairs) {
     void *args[2] = {&stream.gate, parameters};
@@ -11454,9 +11433,8 @@ static void bsri_cuda_softmax_teams(const bsri_call *c, int64_t pieces, bsri_dev
     for (p->warps = 1; p->warps < 8 && lanes > (INT64_C(32) >> p->side) * p->warps * BSRI_ROW_HELD; p->warps *= 2) {
     }
     while (p->near < 5 - p->side && p->chunks % (2 << p->near) == 0) p->near++;
-    /* where a row starts is found once for `run` of them, as long as 40 warps a multiprocessor have three turns; for two of them
-       nearly always (H200, four rows: 80 us; two, with six turns: 82; eight, with one and a half: 91. Less work, two rows: 23 us
-       with one and a half turns, one row: 26) */
+    /* where a row starts is found once for `run` of them, as long as 40 warps a multiprocessor have three turns; for two nearly
+       always (note N25) */
     for (p->run = 1; p->run < 8 && br % ((int64_t)p->run << (p->side + 1)) == 0 &&
                      (p->rows * p->warps) >> p->side >= (p->run == 1 ? 1 : 6 * p->run) * 40 * (int64_t)c->ctx->sm_count;
          p->run *= 2) {

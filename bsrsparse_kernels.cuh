@@ -40,6 +40,7 @@
      device-entries     from CSR and COO; scatter indices
      kernel-table       every instance: number, name, function, dynamic shared memory */
 
+/* "(note N7)" in a comment names a heading of tests/results/h200_notes.md: what was measured, and what was tried. */
 #include <cuda.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -79,7 +80,7 @@ struct alignas(64) bsri_gate { /* the first parameter: what each kernel reads fi
 /* >>device-numbers: element types in registers                                                   */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* log2 of an element's bytes, two bits for each dtype: comparisons would be much of many kernels' address code. */
+/* log2 of an element's bytes, from a table of two bits a dtype: comparisons would make many kernels' address code much longer. */
 __device__ __forceinline__ int bsri_dev_shift(int dtype) {
     constexpr uint32_t TWO = 1u << 2 * BSR_F16 | 1u << 2 * BSR_BF16, FOUR = 2u << 2 * BSR_F32 | 2u << 2 * BSR_I32,
                        EIGHT = 3u << 2 * BSR_F64 | 3u << 2 * BSR_I64;
@@ -93,8 +94,8 @@ __device__ __forceinline__ char *bsri_dev_at(const void *base, int dtype, int64_
 __device__ __forceinline__ int32_t bsri_dev_index(const void *array, int index_dtype, int64_t i) {
     return *(const int32_t *)((const char *)array + (i << (index_dtype == BSR_I64 ? 3 : 2)));
 }
-/* One element of what a product reads as F: with float or double any float type, else (uint32_t: integers modulo 2^32) i8 or
-   i32. Fewer types are less code, which stands in a kernel many times. */
+/* One element of a product's operand as F: where F is float or double, of any float type; where it is uint32_t (integers modulo
+   2^32), of i8 or i32. Fewer types are less code, and this code stands in a kernel many times. */
 template <class F> __device__ __forceinline__ F bsri_dev_number(const void *base, int dtype, int64_t i) {
     const char *at = bsri_dev_at(base, dtype, i);
     if constexpr (F(0.5f) == F(0)) return dtype == BSR_I8 ? (F) * (const int8_t *)at : (F) * (const int32_t *)at;
@@ -227,7 +228,7 @@ __device__ __forceinline__ int bsri_mma_read32(uint32_t at) {
     asm volatile("ld.shared.u32 %0, [%1];" : "=r"(r) : "r"(at) : "memory");
     return r;
 }
-/* In this place and order: neither later, where it is needed, nor from a cache that stores pass by. */
+/* A load that stays where it stands: the compiler may not move it to where it is used, nor use a cache that stores bypass. */
 __device__ __forceinline__ uint4 bsri_dev_load16(const char *from) {
     uint4 x;
     asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -353,7 +354,7 @@ template <> struct bsri_mma_parts<bsri_mma_tf32x3> {
         for (int i = 0; i < 4; i++) c[i] += part[i];
     }
 };
-/* 32 lines of 16 bytes, lanes' addresses by bsri_mma_byte_line, turned: r[0] and r[1] are products lane % 4 * 4 + (0..3) of
+/* 32 lines of 16 bytes (lanes' addresses by bsri_mma_byte_line), transposed: r[0] and r[1] are products lane % 4 * 4 + (0..3) of
    column lane / 4 * 2, of lines 0..15 and 16..31; r[2] and r[3] of the column after it. */
 __device__ __forceinline__ uint32_t bsri_mma_byte_line(uint32_t lane) {
     return (lane >> 4) * 16 + (lane >> 3 & 1) * 2 + (lane >> 1 & 3) * 4 + (lane & 1);
@@ -395,10 +396,9 @@ __device__ __forceinline__ void bsri_stmatrix_t(uint32_t to, uint32_t r0, uint32
                  "r"(r3)
                  : "memory");
 }
-/* Brings 128 bytes at `at` to the L2, whatever is there, before the wait: bsri_dev_touched() with what it returns goes on when
-   they are there. A chain of kernels that only read 11.7 MB each, not in the L2, takes 4.0 us each, 4.2 with prefetches of any
-   kind before the wait, 3.4 with such loads. They have to trickle, a load of each thread at a time, so that the kernel before
-   reads, too: 4096 x 14336 x 8, .9, by 256 threads 5.0 us, three loads of each at once 5.8. */
+/* Loads from `at` so that 128 bytes come to the L2, whatever they hold, before the wait. bsri_dev_touched() of the result waits
+   until they are there. Plain loads are faster here than prefetches of any kind. One load of each thread at a time, so that the
+   kernel before this one can still read, too (note N17). */
 __device__ __forceinline__ int32_t bsri_dev_touch(const void *at) {
     int32_t r;
     asm volatile("ld.relaxed.gpu.global.L2::128B.s32 %0, [%1];" : "=r"(r) : "l"(at) : "memory");
@@ -416,8 +416,8 @@ __device__ __forceinline__ void bsri_dev_prefetch(const void *from) {
 }
 #endif
 #endif
-/* How the pieces of line k of a row-major dense slice are exchanged: for ldmatrix, or for words of 8 columns in each of four
-   lines; 16 bytes a lane along a line need nothing. */
+/* The swizzle of a row-major dense slice: what the numbers of the 16-byte pieces of line k are XORed with. For ldmatrix, or for
+   words of 8 columns in each of four lines; f32 by FFMA reads 16 bytes a lane along a line and needs none. */
 template <class T> __device__ __forceinline__ uint32_t bsri_mma_twist(uint32_t k) { return T::BYTES == 4 ? (k & 3) << 1 : k & 7; }
 template <> __device__ __forceinline__ uint32_t bsri_mma_twist<bsri_mma_f32>(uint32_t) { return 0; }
 template <> __device__ __forceinline__ uint32_t bsri_mma_twist<bsri_mma_i8>(uint32_t k) { return (k & 1) | (k >> 1 & 6); }
@@ -464,7 +464,7 @@ __device__ __forceinline__ void bsri_tma_load(uint32_t to, const bsri_tma_map *m
                  "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
                  : "memory");
 }
-/* What the L2 does with what is stored: it leaves first, or as other lines do. */
+/* The L2's policy for what is stored: evicted first, or as other lines are. */
 __device__ __forceinline__ uint64_t bsri_l2_policy(bool leaves) {
     uint64_t policy;
     if (leaves) asm("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
@@ -505,7 +505,7 @@ __device__ __forceinline__ void bsri_wgmma_load_t_if(uint32_t (&r)[4], uint32_t 
                  : "r"(at), "r"(yes)
                  : "memory");
 }
-/* One lane of a whole warp, in a way that the compiler knows it is one: around a copy it puts no loop over lanes then. */
+/* True in one lane of a whole warp, in a way that tells the compiler so: it puts no loop over lanes around a copy then. */
 __device__ __forceinline__ bool bsri_elect(void) {
     uint32_t yes;
     asm volatile("{ .reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0, 1, 0, p; }" : "=r"(yes));
@@ -600,9 +600,8 @@ BSRI_WGMMA_SHAPE(256, bsri_mma_i8, int32_t, "+r", "k32.s32.s8.s8", "%128", "%129
 #endif
 
 /* A tensor map of `rank` dimensions, the first contiguous: sizes and box in elements, strides of the others in bytes, swizzle in
-   bytes of a row (0: none). pairs: with a row of 128 bytes the L2 brings the 128 beside it, which may be for nothing (attention,
-   few columns with blocks of 64 and 128: level, within .6 %; few with blocks of 32: 1 to 3 % faster with them).
-   0 where the device or the encoder can't have it: the product is another tier's. */
+   bytes of a row (0: none). pairs: with a row of 128 bytes the L2 also brings the 128 bytes beside it, which may be for nothing
+   (note N22). 0 where the device or the encoder can't have it: the product is another tier's. */
 static int bsri_tensor_map(const bsr_context *ctx, bsri_tma_map *map, int dtype, const void *base, int rank,
                                        const int64_t *size, const int64_t *stride, const int32_t *box, int swizzle, int pairs) {
     typedef CUresult (*bsri_encode)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
@@ -617,7 +616,7 @@ static int bsri_tensor_map(const bsr_context *ctx, bsri_tma_map *map, int dtype,
                                     : swizzle == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
                                     : swizzle == 32 ? CU_TENSOR_MAP_SWIZZLE_32B
                                                     : CU_TENSOR_MAP_SWIZZLE_NONE;
-    const CUtensorMapL2promotion ahead = /* rows of 64 bytes: 9.2 TB/s from the L2 instead of 8.0 */
+    const CUtensorMapL2promotion ahead = /* also for rows of 64 bytes, which are faster so (note N22) */
         swizzle == 128 && pairs ? CU_TENSOR_MAP_L2_PROMOTION_L2_256B : CU_TENSOR_MAP_L2_PROMOTION_L2_128B;
     cuuint64_t dim[5], step[4] = {0, 0, 0, 0};
     cuuint32_t part[5], one[5];
@@ -809,7 +808,7 @@ template <class F> struct bsri_dev_writer {
     }
     __device__ __forceinline__ bsri_dev_writer(const bsri_dev_product &p_, double alpha_, double beta_, int64_t item_)
         : bsri_dev_writer(p_, alpha_, beta_) {
-        if (!item_) return; /* nearly always: few columns with an epilogue take 2 to 6 % less without the walks */
+        if (!item_) return; /* nearly always; saves the walks over batches (note N17) */
         item = item_, out = bsri_dense_offset(&p.out_batch, item, &p.out);
         if (has & LEFT) left = bsri_dense_offset(&p.out_batch, item, &p.left);
         if (has & RIGHT) right = bsri_dense_offset(&p.out_batch, item, &p.right);
@@ -950,7 +949,7 @@ struct bsri_dev_finisher {
     bsri_dev_operand operand[5]; /* of an item: left, right, input, bias, out */
     int64_t item;
     float alpha, beta;
-    uint32_t has; /* one bit for each operand but out that may be there; made from parameters again it would take registers */
+    uint32_t has; /* one bit for each operand but out that may be there; kept, as computing it again would take registers */
     int32_t c0, c1; /* the wgmma tier's: of the item in out's tensor map */
 
     /* By five lanes, numbers k: an operand each, so that the code stands once. */
@@ -1129,7 +1128,7 @@ template <class S, class P> __device__ __forceinline__ void bsri_mma_gather(S &s
         before += __popc(all);
     }
 }
-/* One by one, always the smallest head: any order, any repetition. By one warp. */
+/* A merge: always the smallest next column of all rows. Takes any order and any repetition. By one warp. */
 template <class S, class P>
 __device__ __forceinline__ void bsri_mma_merge(S &s, P &part, const bsri_mma_rows &r, int group, int shift) {
     const int lane = threadIdx.x;
@@ -1147,8 +1146,8 @@ __device__ __forceinline__ void bsri_mma_merge(S &s, P &part, const bsri_mma_row
     if (lane < group) s.at[lane] = at;
     if (lane == 0) part.count = n;
 }
-/* Entries may be 2^shift columns side by side: a row then has as many bits.
-   The next part of the union of the rows in s.at; by the fetching threads. Whether entries are left after it. */
+/* The next part of the union of the rows, from s.at on; by the fetching threads. Returns whether entries are left after it. An
+   entry may be 2^shift columns side by side: a row then has as many bits. */
 template <class S, class P>
 __device__ __forceinline__ bool bsri_mma_union(S &s, P &part, const bsri_mma_rows &r, int group, int shift = 0) {
     const int lane = threadIdx.x % 32;
@@ -1305,7 +1304,7 @@ struct bsri_mma_pieces {
         : by_rows(along_rows), r(by_rows ? lane / 8 : lane % 2 * 8), c(by_rows ? lane % 8 * 8 : lane / 2) {}
     __device__ __forceinline__ int row(int i) const { return r + (by_rows ? i * 4 : 0); }
     __device__ __forceinline__ int col(int i) const { return c + (by_rows ? 0 : i * 16); }
-    /* From one to the next, by the distances of rows and columns. */
+    /* From one piece to the next; rs, cs: strides of rows and columns. */
     __device__ __forceinline__ int64_t step(int64_t rs, int64_t cs) const { return by_rows ? 4 * rs : 16 * cs; }
     /* Elements that are there, of so many columns. */
     __device__ __forceinline__ int inside(int i, int cols) const {
@@ -1432,9 +1431,9 @@ __device__ __forceinline__ void bsri_mma_fetch_part(const bsri_dev_mma &m, const
     f.begin(shared, m.a_trans), f.tile(m, r, slab), f.full = bsri_mma_address(s.full), f.empty = bsri_mma_address(s.empty);
     f.part(m, list, r, next, turn);
 }
-/* Groups of rows in order of their blocks, most first: each CTA finds the same order. Only for few groups, and not where a
-   schedule by groups like ours has done it already; one by others has its unions in order (f32, 4096^3 at .9, blocks of 64, a
-   schedule by pairs: 393 us, without one 345). Any batch item's order is right for all. */
+/* Sorts the groups of rows by their number of blocks, longest first; each CTA finds the same order. Only for few groups. Not
+   where the schedule has groups like ours, as it is sorted already; a schedule with other groups is not sorted by them
+   (note N21). The order of any batch item is right for all. */
 __device__ __forceinline__ bool bsri_mma_rank(const bsri_dev_mma &m, bsri_mma_list &s, int64_t lines, int64_t groups) {
     const int64_t *header = (const int64_t *)m.p.a.schedule;
     const bool view = header && (header[6] != 0) == (m.p.trans != 0);
@@ -1465,11 +1464,11 @@ __device__ __forceinline__ bool bsri_mma_rank(const bsri_dev_mma &m, bsri_mma_li
     return true;
 }
 /* The fetching warps: parts of the CTA's tiles one after another, ahead of the others. Order 1: all slabs of a group of rows, the
-   longest rows first, forth and back over the CTAs, so that all get about the same work. */
+   longest rows first, forwards and backwards over the CTAs in turn, so that all get about the same work. */
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_fetch(const bsri_dev_mma &m, bsri_mma_list &s, char *shared, bool nothing) {
     const bsri_dev_product &p = m.p;
-    const uint32_t size = (uint32_t)m.group; /* unsigned: half of it is no register */
+    const uint32_t size = (uint32_t)m.group; /* unsigned: widened to 64 bits, its upper half takes no register */
     const int64_t lines = bsri_mma_lines(p);
     const uint32_t groups = (uint32_t)((lines + size - 1) / size), slabs = (uint32_t)m.slabs,
                    total = (uint32_t)p.items * slabs * groups;
@@ -1517,7 +1516,7 @@ __device__ __forceinline__ void bsri_mma_fetch(const bsri_dev_mma &m, bsri_mma_l
 /* ---------------------------------------------------------------------------------------------- */
 
 /* --- multiplying --- */
-/* Whether ptxas runs out of registers with what goes well for sm_80 and sm_90. */
+/* 1 where ptxas runs out of registers with what fits for sm_80 and sm_90. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200
 #define BSRI_MMA_TIGHT 1
 #else
@@ -1533,8 +1532,8 @@ __device__ __forceinline__ void bsri_mma_fetch(const bsri_dev_mma &m, bsri_mma_l
 #else
 #define BSRI_MMA_NARROW 0
 #endif
-/* threadIdx.x; of tiles that leave no registers, asked for again where it is needed: kept, it and what comes of it would take
-   the sums' (1 to 8 % faster on an H200; tiles with 128 or 64 columns are as much slower so). */
+/* threadIdx.x. Tiles that leave no registers read it again where it is needed: kept over the main loop, it and what is computed
+   from it would take registers from the sums (note N21). */
 template <class L> __device__ __forceinline__ int bsri_mma_thread(void) {
     if (!L::PLAIN && !BSRI_MMA_TIGHT) return (int)threadIdx.x;
     int thread;
@@ -1549,8 +1548,8 @@ template <class T, class L> struct bsri_mma_worker {
     static constexpr int PARTS = P::PARTS;
     /* what ldmatrix cannot turn: elements of 4 bytes are loaded one by one, those of 1 byte sorted after it */
     static constexpr bool WORDS = T::BYTES == 4, CHARS = T::BYTES == 1;
-    /* Two parts of everything leave no registers for a second step; nor do 256 columns here and there (on an H200 28 bytes were
-       spilled; rolled it takes 14 % longer, but the next tier takes nearly all of these products there). */
+    /* Two parts of everything leave no registers to unroll the steps; nor do tiles of 256 columns on some GPUs. The rolled loop
+       is slower, but on an H200 the next tier takes nearly all of these products (note N21). */
     static constexpr bool ROLLED = PARTS == 2 || (L::PLAIN && L::B_ROWS && BSRI_MMA_NARROW);
     static constexpr int TURNED = L::MW * T::BYTES; /* bytes of a line of values that are stored transposed */
 
@@ -1613,7 +1612,8 @@ template <class T, class L> struct bsri_mma_worker {
     static __device__ __forceinline__ void multiply(typename T::sum (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans,
                                                     int n_warp) {
         uint32_t ab = a_base(a_trans), bb = b_base(n_warp);
-        asm volatile("" : "+r"(ab), "+r"(bb)); /* the addresses are made here: kept ready they would take the sums' registers */
+        asm volatile("" : "+r"(ab), "+r"(bb)); /* the asm has addresses computed here: kept ready, they would take registers from
+                                                  the sums */
         multiply(sum, a, b, a_trans, ab, bb);
     }
     static __device__ __forceinline__ void multiply(typename T::sum (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans,
@@ -1630,7 +1630,8 @@ template <class T, class L> struct bsri_mma_worker {
             }
 #pragma unroll
             for (int mi = 0; mi < L::MI; mi++) P::split(x[mi]);
-            /* one step ahead: no gain where lines are rows; few registers; with a single step the sums went to local memory */
+            /* load one step ahead: not by rows (no gain), not rolled (few registers), not with a single step (the sums would go
+               to local memory) */
             constexpr bool EARLY = !L::B_ROWS && !ROLLED && L::STEPS > 1;
             if (EARLY) dense(y[0][0], b, bb, kk, 0);
 #pragma unroll
@@ -1646,8 +1647,8 @@ template <class T, class L> struct bsri_mma_worker {
     }
 };
 /* f32 by FFMA: a lane owns 8 x 8 sums, lanes of a warp stand MW / 8 x NL; four products at a time from operands whose lines run
-   along the products, one at a time from others. Lane bits are dealt so that lanes i and i ^ 1 read the same dense pieces, i and
-   i ^ 2 the same values: 16 bytes a lane then take two turns of shared memory, not four. */
+   along the products, one at a time from others. Lanes i and i ^ 1 read the same dense pieces, i and i ^ 2 the same values: 16
+   bytes a lane then take two cycles of shared memory, not four. */
 template <class L> struct bsri_mma_worker<bsri_mma_f32, L> {
     static constexpr int ML = L::MW / 8, NL = 32 / ML;
 
@@ -1733,7 +1734,8 @@ __device__ __forceinline__ void bsri_mma_store_sums(const bsri_dev_mma &m, const
     }
 }
 /* The plain case of an epilogue: alpha only, out of the operands' type, 16 bytes at a time. 16 x 64 sums go to `out`. ADD: the
-   tile holds an input. By pieces as bsri_mma_pieces has them, worked out here: with that 128 sums spill on sm_100 and sm_120. */
+   tile holds an input. Pieces are those of bsri_mma_pieces, computed here, as with that struct 128 sums spill on sm_100 and
+   sm_120. */
 template <class T, bool ADD = false>
 __device__ __forceinline__ void bsri_mma_store(const bsri_dev_mma &m, uint16_t *tile, const float (*sum)[4], float alpha,
                                                uint16_t *out, int cols, int lane) {
@@ -1783,7 +1785,8 @@ __device__ __forceinline__ void bsri_mma_finish(const bsri_dev_mma &m, const bsr
         if (n) f.eight(m.p, tile + r * BSRI_MMA_PAD + c, by_rows ? 1 : BSRI_MMA_PAD, row + r, col + c, by_rows, n);
     }
 }
-/* Tiles with 128 sums of 2 bytes: plain only, and nothing kept that can be made again, not even from pass to pass. */
+/* The epilogue of tiles with 128 sums a lane, types of 2 bytes: the plain one only. Nothing is kept in registers that can be
+   computed again, not even from pass to pass. */
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_epilogue_plain(const bsri_dev_mma &m, const bsri_mma_part &part, uint16_t *tile,
                                                         const float (&sum)[L::MI][L::NI][4]) {
@@ -1817,7 +1820,8 @@ __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const b
                                                   const typename T::sum (&sum)[L::MI][L::NI][4]) {
     typedef typename bsri_mma_word<typename T::sum>::type word;
     int thread = bsri_mma_thread<L>();
-    asm volatile("" : "+r"(thread)); /* what follows from it is made here: kept from tile to tile it would take registers */
+    asm volatile("" : "+r"(thread)); /* the asm has what follows from it computed here: kept from tile to tile it would take
+                                        registers */
     const int lane = thread % 32, warp = (thread - BSRI_FETCHERS) / 32, m_warp = warp / L::NW;
     const int64_t line = part.row[m_warp >> m.block_bits], rs = m.p.out.row_stride, cs = m.p.out.col_stride;
     const int64_t row = line * m.p.br + (m_warp & ((1 << m.block_bits) - 1)) * L::MW,
@@ -1850,12 +1854,12 @@ __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const b
 }
 /* Address of a member in shared memory. */
 #define BSRI_MMA_IN(type, at, member) ((at) + (uint32_t)offsetof(type, member))
-/* The stages of a part, by one multiplying warp. Each lane gives a slot back: racecheck sees no order between a warp's lanes, and
-   reported slots that one gave back behind __syncwarp. As fast (4096^3, .5 to .95, all blocks: 3 % less to 1 % more). */
+/* The stages of a part, by one multiplying warp. Each lane arrives at `empty` for itself: racecheck sees no order between the
+   lanes of a warp, so it would report a slot that one lane gives back for all (note N20). */
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_stages(typename T::sum (&sum)[L::MI][L::NI][4], const bsri_dev_mma &m, uint32_t base,
                                                 uint32_t list, uint32_t part, int stages, uint32_t &turn) {
-    constexpr int SIDE = L::PLAIN && BSRI_MMA_FULL ? 1 : L::E; /* slices whose code stands side by side */
+    constexpr int SIDE = L::PLAIN && BSRI_MMA_FULL ? 1 : L::E; /* slices that are unrolled */
     const int bits = m.sub_bits;
     const uint32_t full = BSRI_MMA_IN(bsri_mma_list, list, full);
     uint32_t word = 0; /* which of 32 entries have a block in this warp's row */
@@ -1872,7 +1876,8 @@ __device__ __forceinline__ void bsri_mma_stages(typename T::sum (&sum)[L::MI][L:
         const uint32_t have = word >> (entry & 31) & ((1u << L::E) - 1); /* E > 1: a slice is an entry */
         const uint32_t slot = turn & 31, at = base + slot * m.stage_bytes;
         bsri_mma_wait(full + 8 * slot,
-                      turn >> 5 & 1); /* also with nothing to do: no slot is given back twice before all have */
+                      turn >> 5 & 1); /* also with nothing to do: else a warp could give a slot back twice before the others have
+                                         once */
 #pragma unroll(SIDE)
         for (int e = 0; e < L::E; e++)
             if (have >> e & 1)
@@ -1889,7 +1894,7 @@ __device__ __forceinline__ void bsri_mma_multiply(const bsri_dev_mma &m, bsri_mm
     uint32_t turn = 0; /* in one register: the pipeline's slot (5 bits) and phase, parts so far modulo 4 (from bit 6 on) */
     for (;;) {
         uint32_t base = bsri_mma_address(shared), list = bsri_mma_address(&s);
-        /* kept until the epilogue: made again at each use, they would take the sums' registers */
+        /* pinned until the epilogue: computed again at each use, they would take registers from the sums */
         asm volatile("" : "+r"(base), "+r"(list));
         typename T::sum sum[L::MI][L::NI][4] = {};
         for (bool more = true; more; turn = (turn + 64) & 255) {
@@ -1906,12 +1911,45 @@ __device__ __forceinline__ void bsri_mma_multiply(const bsri_dev_mma &m, bsri_mm
                 if constexpr (L::PLAIN && T::BYTES == 2) bsri_mma_epilogue_plain<T, L>(m, last, (uint16_t *)tile, sum);
                 else bsri_mma_epilogue<T, L>(m, last, (typename T::sum *)tile, sum);
             }
-            bsri_mma_arrive(bsri_mma_address(&s.part_empty[turn >> 6 & 1])); /* each lane, as above: all read */
+            bsri_mma_arrive(bsri_mma_address(&s.part_empty[turn >> 6 & 1])); /* by each lane, as in bsri_mma_stages(): all have
+                                                                                read the part */
         }
     }
 }
 #endif
 
+/* bsri_product_mma: a CTA stays and takes tiles of out one after another.
+
+   Threads: warps 0 to 3 fetch (128 threads). The others, up to 8 warps, multiply (`readers` threads): m_warps below each other
+   times L::NW beside each other, each MW x WN of out.
+
+   Shared memory:
+     dynamic:     `stages` slots of stage_bytes, in each of them
+       0          values: slice e of m-warp w at (e m_warps + w) A_BYTES, MW x KS, as stored KS x MW
+       b_at       dense operand: slice e at b_at + e B_BYTES, BN x KS, by rows KS x BN
+     behind them  4 BSRI_MMA_PASS bytes for each multiplying warp: 16 x 64 sums, rows of BSRI_MMA_PAD, and a finisher
+     static:      bsri_mma_list: two parts of the column list, and what making them needs
+
+   barrier        count    arrives                                              waits                   phase
+   full[slot]     32       lanes of the warp that fills it, by cp.async landed  multiplying threads     round of the ring
+   empty[slot]    readers  each multiplying thread: slot read                   the warp that fills it  round + 1
+   part_full[2]   128      each fetching thread: part of the list written       multiplying threads     round of the parts
+   part_empty[2]  readers  each multiplying thread: part used up                fetching threads        round + 1
+   bar.sync 1     128      fetching threads among themselves                    (bsri_mma_sync)
+   Rounds are taken modulo 2, from 0 on; "+ 1": the first wait passes at once.
+   Stage n of the CTA is filled by warp n % 4. There are at least four slots, so that no warp is a round ahead of another.
+
+   Sums: as mma.sync has them: sum[i][n][e] of lane l is row 16 i + l / 4 + 8 (e / 2), column 8 n + l % 4 * 2 + e % 2 of its
+   warp's part. ldmatrix reads operands from lines whose 16-byte pieces are swizzled: by bsri_mma_swizzle() where lines run
+   along the products, by bsri_mma_twist() where they are rows of the dense operand. f32, and operands that ldmatrix can't
+   transpose: see place().
+
+   Order: 1. Fetching warps make a part of the tile's column list: up to 512 columns, and which of the block rows have each.
+          2. They fill its stages: wait for empty, copy the blocks that exist and the dense slices; the copies arrive at full.
+          3. Multiplying warps take the part, wait for full stage by stage, multiply what their block row has, give the slot
+             back.
+          4. After a tile's last part each runs the epilogue through memory of its own; the others are at the next tile already.
+          5. A part whose `last` is 2 ends the multiplying warps. */
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, 1) bsri_product_mma(BSRI_GATE, const __grid_constant__ bsri_dev_mma m) {
     BSRI_ENTER;
@@ -1946,8 +1984,8 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_product_mma(BSRI_GATE, con
 #define BSRI_MMA_HOPPER 0
 #endif
 #ifdef BSRI_MMA_CODE
-/* Parts are stored as whole tiles are, and those by parts (256 x 256 x 512, .5, blocks of 32: 2.85 to 2.63 us; with two ways
-   4 bytes spill, on sm_80 16 by this one); blocks of 16 gain and lose 3 %. */
+/* Each part of a tile is stored by bsri_mma_short_store(), as whole tiles are; a kernel has one of the two ways, as both spill
+   registers. Where it pays: note N15. */
 template <class L> constexpr bool bsri_mma_short_parts = L::MW == 32 && !L::SIMPLE && BSRI_MMA_HOPPER;
 /* This warp's steps of a block row, the turn-th of every `split`. */
 template <class T, class L>
@@ -1959,7 +1997,8 @@ __device__ __forceinline__ void bsri_mma_short_walk(float (&sum)[L::MI][L::NI][4
     uint32_t ab = worker::a_base(m.a_trans), bb = worker::b_base(0), to = f.base, end = f.base + L::WARP;
     int64_t a = 0; /* lane l: where slice l of the warp's next 32 lies */
     int32_t b = 0;
-    if (L::CTAS == 4) { /* kept: made again they cost every step (10 % with blocks of 32); three have registers for more */
+    if (L::CTAS == 4) { /* pinned in registers: without the asm nvcc recomputes them in every step (note N15); with three CTAs
+                           there are registers enough */
         asm volatile("" : "+r"(ab), "+r"(bb), "+r"(to), "+r"(end), "+r"(lane), "+r"(lead));
         int whole = f.whole;
         asm volatile("" : "+r"(f.a_to), "+r"(f.b_to), "+r"(f.left), "+l"(f.values), "+l"(f.b), "+r"(whole));
@@ -2005,7 +2044,7 @@ __device__ __forceinline__ void bsri_mma_short_walk(float (&sum)[L::MI][L::NI][4
         }
         if ((from += L::SLOT) == end) from = end - L::WARP;
     }
-    if (m.constant) bsri_dev_wait_for_last(); /* nor is out, where the row is empty */
+    if (m.constant) bsri_dev_wait_for_last(); /* nor may out be written before, where the row is empty */
     __syncwarp();
 }
 /* An input of 16 x 64 elements on its way to where bsri_mma_store() has them. */
@@ -2037,10 +2076,9 @@ __device__ __forceinline__ void bsri_mma_put(uint16_t *tile, int next, int far, 
         *(uint32_t *)(tile + i % 2 * next + i / 2 * far) = TURNED ? bsri_mma_transpose(x[i]) : x[i];
 #endif
 }
-/* A tile that a warp has to itself: all of it at once, in 100 instructions where bsri_mma_store() takes 450, of 1,200 for a tile
-   that multiplies two or three blocks (3072 x 768 x 4096, .9, blocks of 32: with tiles' numbers by multiplication 16.0 us, else
-   19.0; by columns 17.2, 18.2 with words turned one by one). In pieces of 128 bytes and more by rows, of 32 and 64 by
-   columns, as of requests the L2 takes as many, short or long. No bank is met twice. */
+/* A tile that a warp has to itself, stored all at once: far fewer instructions than bsri_mma_store() takes, which counts where a
+   tile multiplies two or three blocks only (note N15). It stores pieces of 128 bytes and more by rows, of 32 and 64 by columns:
+   the L2 takes as many requests a second, short or long. Shared memory has no bank conflicts. */
 template <class T, int MI, int NI>
 __device__ __forceinline__ void bsri_mma_short_store(const bsri_dev_mma &m, uint16_t *tile, float (*sum)[NI][4],
                                                      uint16_t *out, int cols, int lane) {
@@ -2165,7 +2203,7 @@ __device__ __forceinline__ void bsri_mma_short_tiles(const bsri_dev_mma &m, bsri
         const uint32_t number = m.order ? work : work >> (2 - m.split_bits), whole = bsri_mma_short_divide(m, number);
         const uint32_t rest = number - whole * m.by, tile = m.order ? whole : rest, row = tile >> m.block_bits;
         const uint32_t slab = m.order ? rest : whole * teams + team;
-        if (slab >= (uint32_t)m.slabs) continue; /* teams of a CTA stand side by side there */
+        if (slab >= (uint32_t)m.slabs) continue; /* a CTA's teams have slabs side by side, the last of which may not be there */
         const uint32_t item = SIMPLE ? 0 : row / (uint32_t)m.lines, line = row - item * m.lines;
         const int part = (int)(tile - (row << m.block_bits));
         float sum[L::MI][L::NI][4] = {};
@@ -2195,6 +2233,32 @@ __device__ __forceinline__ void bsri_mma_short_tiles(const bsri_dev_mma &m, bsri
 #else
 #define BSRI_MMA_SHORT_CTAS(ctas) ctas
 #endif
+/* bsri_product_short: each warp has a pipeline of its own, and meets others only when its sums are made.
+
+   Threads: four warps. m.split of them (1, 2 or 4) are a team and share a tile of MW rows and COLS columns; a CTA has 4 / split
+   teams.
+
+   Shared memory:
+     dynamic:   4 x L::WARP bytes, a ring for each warp: SLOTS slots of E slices, a slice being
+       0        values, MW x MW (A_BYTES)
+       A_BYTES  dense operand, COLS x MW, by rows MW x COLS (B_BYTES)
+     then       the same bytes hold PARTS x 4096 bytes of sums (float4 number n * 32 + lane of a part) or of what is stored, and
+                behind them, for any epilogue, 4 BSRI_MMA_PASS bytes
+     static:    a finisher for each team
+
+   There is no mbarrier. A warp's copies are cp.async groups, one a step; SLOTS - 1 of them may be on their way while a step is
+   multiplied, and __syncwarp stands before a slot is written again. bar.sync 1 + team (32 split threads): when sums are handed
+   over (but where a warp alone stores a whole tile), and at a tile's end, before the rings are used again.
+
+   Sums: as mma.sync has them (see bsri_product_mma). Part i of a tile is 16 rows and 64 columns; warp i % split of the team
+   adds it up, in the order of the warps, and stores it.
+
+   Order: 1. Row pointers; then lane l finds out where slice l of the warp's next 32 slices is.
+          2. Step by step, SLOTS - 1 steps ahead, E slices are copied; values by way of the L1 where warps beside ask for the
+             same.
+          3. Warp w of a team multiplies steps w, w + split, ... of the row.
+          4. The next kernel may start. An input is asked for; sums are handed over; bar.sync.
+          5. Sums are added up, the epilogue runs, out is stored by pieces of 16 bytes; bar.sync. */
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, BSRI_MMA_SHORT_CTAS(L::CTAS))
     bsri_product_short(BSRI_GATE, const __grid_constant__ bsri_dev_mma m) {
@@ -2203,8 +2267,8 @@ __global__ void __launch_bounds__(L::THREADS, BSRI_MMA_SHORT_CTAS(L::CTAS))
     typedef typename L::type T;
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ bsri_dev_finisher finisher[4];
-    if (L::SIMPLE || (m.simple && m.vector)) { /* simple alone says as much, but with it sm_80 spills 4 bytes */
-        asm volatile("" ::"l"(m.out), "l"(m.out_row), "f"(m.alpha)); /* on their way before memory may be read */
+    if (L::SIMPLE || (m.simple && m.vector)) { /* m.simple alone would do, but then sm_80 spills 4 bytes */
+        asm volatile("" ::"l"(m.out), "l"(m.out_row), "f"(m.alpha)); /* asks for these parameters before memory may be read */
         bsri_mma_short_tiles<T, L, true>(m, finisher[0], bsri_shared);
     } else {
         bsri_mma_short_tiles<T, L, false>(m, finisher[threadIdx.x / 32 >> m.split_bits], bsri_shared);
@@ -2461,8 +2525,8 @@ template <class L> struct bsri_few {
                     bsri_tma_load(ring + slot * SLOT + A_BYTES + 8192, &m.b_map, barriers + slot * 8, side + 64, k);
             }
         };
-        /* In the order of use: the copy engine takes one after another (4096 x 14336 x 8 5.2 us where all blocks came first,
-           now 5.0); only where blocks come before the wait, their rows of b can't. */
+        /* In the order of use, as the copy engine works one request after another (note N17). Only where blocks come before the
+           wait, their rows of b can't: those may still be written. */
 #pragma unroll 1
         for (int i = 0; i < m.slots; i++) {
             const int at = slot + i < m.slots ? slot + i : slot + i - m.slots;
@@ -2555,10 +2619,9 @@ template <class L> struct bsri_few {
             w[0] = odd ? a : w[0], w[step] = odd ? w[step] : a, w[3 - step] = odd ? b : w[3 - step], w[3] = odd ? w[3] : b;
         }
     }
-    /* Of warps that take a block together: eights of out from the registers (through shared memory, as in any(), 512 x 512 x
-       8192, .5, takes 10.2 us, so 9.1; 256 x 256 x 16384 6.8 and 5.6). Lines are rows, or columns where those are contiguous;
-       ALONG: sums stand along them, as where the transpose is computed (by columns 1024^3, .9, 3.7 us, so 3.3; with tiles of 64 x
-       128, in two halves, ptxas finds too few registers to let products overlap). */
+    /* Four warps' tiles: pieces of eight elements of out from the registers, without shared memory (note N14). Lines are rows of
+       out, or columns where those are contiguous. ALONG: a lane's sums stand along a line, as where the transpose of out is
+       computed. That is not done with tiles of 64 x 128: ptxas finds too few registers to let products overlap. */
     template <bool ALONG>
     static __device__ __forceinline__ void eights(const bsri_dev_few &m, float (&sum)[OWN][NI][4], int strip, int side) {
         const int lane = threadIdx.x % 32, four = lane % 4, own = threadIdx.x / 32 % UNIT * 16, columns = m.out_row == 1;
@@ -2636,7 +2699,8 @@ template <class L> struct bsri_few {
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, rows = m.out_row != 1, pitch = (rows ? COLS : ROWS) + 8;
         const int row = warp % UNIT * 16 + lane / 4, col = lane % 4 * 2, pieces = rows ? NI : ROWS / 8;
         const int step = rows ? blockDim.x / NI : blockDim.x / (ROWS / 8), piece = threadIdx.x % pieces * 8;
-        const int odd = piece >> 5 & 1; /* halves of eight change places in every second 32: no bank twice (.2 us less) */
+        const int odd = piece >> 5 & 1; /* halves of eight change places in every second 32 elements: no bank conflicts
+                                           (note N14) */
         const bool along = ACROSS || rows;
         const int at_first = along ? row * pitch + col : col * pitch + (row ^ (row >> 3 & 4));
         float *const to = (float *)shared + warp / UNIT * TILE + at_first;
@@ -2690,6 +2754,34 @@ template <class L> struct bsri_few {
     }
 #endif
 };
+/* bsri_product_few: units of warps, each of which fetches and multiplies blocks of its own.
+
+   Threads: m.share units of UNIT warps: up to eight of one warp, or up to two of four (a warpgroup: tiles of 64 x 64 and 64 x
+   128). Unit u takes pieces u, u + share, ... of a strip of ROWS rows of a block row; a piece is 64 products of a block.
+
+   Shared memory:
+     dynamic:   share x slots x SLOT bytes, a ring for each unit; a slot is
+       0        the block's piece: ROWS lines of 64 products, 128 bytes each, swizzled (A_BYTES)
+       A_BYTES  its rows of b, 64 x COLS: COLS lines along the products, or by rows, of 64 columns at most a box; swizzled as
+                m.twist says
+     then       the same bytes hold sums: each warp's as float4 number i * 32 + lane of its i-th 16 x 8; of groups the second's,
+                or lines of out of bsri_few_sums() bytes a group
+     static:    the barriers; a finisher for any epilogue
+
+   barrier               count  arrives                                                   waits               phase
+   barriers[unit][slot]  1      elected lane of the unit's first warp, expect_tx of SLOT  the unit's threads  round of its ring
+   There is no `empty`: after __syncwarp (a unit of one warp) or bar.sync 2 + unit (128 threads) all have read a slot, and the
+   unit itself fills it again. __syncthreads stands before sums are written where blocks were, and before they are read.
+
+   Sums: of a unit of one warp as mma.sync has them (see bsri_product_mma), of a group as wgmma has them (see
+   bsri_product_wgmma). ACROSS, with out by columns: the transpose of the tile is computed, so that a lane's sums stand along a
+   column.
+
+   Order: 1. Before the kernel before has ended: values to the L2, descriptors, barriers; the matrix's blocks if it is constant.
+          2. Row pointers; lane l has the block column of the unit's piece l of the next 32.
+          3. All slots are asked for; then piece by piece: wait, multiply, all have read, ask for the piece `slots` further on.
+          4. The next kernel may start: at once with units of one warp or without m.late, else when all blocks are asked for.
+          5. Sums are added up in the order of the units, finished and stored. */
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_product_few(BSRI_GATE, const __grid_constant__ bsri_dev_few m) {
 #ifdef BSRI_WGMMA_CODE
@@ -2800,16 +2892,13 @@ template <int GROUP> struct bsri_wgmma_list {
 #ifdef BSRI_WGMMA_CODE
 /* --- who computes what --- */
 
-/* Units (span tiles beside each other) are numbered slab by slab, which the L2 likes best, but first come the first groups of
-   the first slabs: with a schedule the longest; of all slabs, where it says that some are long: as many as it says and as there
-   are teams (8192 x 2048 x 2048, .9, blocks of 64, all in an eighth of the rows: 40 us, now 26). Each team of CTAs starts with
-   its own number. A unit goes to the team that has the least to do so far, first those that would otherwise come when all is
-   nearly done, and longest first where a schedule or a sort of 32 at a time says so. Every CTA computes the same distribution:
-   none shares memory with another. Against the ideal 1 to 5 % more (calculated); lengths by a power law 5 to 8 %, 68 % where
-   the groups of a slab all come before those of the next; with the longest of all slabs first throughout, random patterns took
-   4 % longer at 4096^3 and 20 at 8192^3. Dealing takes 210 clocks a unit, which bound products of many short tiles (3072 x 768
-   x 50432: 170 us, now 130): there units go round the teams, all but the last; long ones are better dealt, as teams then stay
-   near each other (8192^3, a power law: 420 us, going round 470). */
+/* Units (span tiles beside each other) are numbered slab by slab, as the L2 likes best. Before them come the first groups of the
+   first slabs; with a schedule these are the longest. Where the schedule says that some groups are tall, the tall groups of all
+   slabs come first, as many as there are teams at most. Each team of CTAs starts with the unit of its own number. A unit goes to
+   the team that has the least to do so far: first the units that would otherwise come when all is nearly done, and longest first
+   where a schedule or a sort of 32 at a time says so. Every CTA computes the same distribution; none shares memory with another.
+   Dealing a unit takes time, which bounds products of many short tiles: there units go round the teams, all but the last. Long
+   ones are better dealt, as teams then stay near each other. How near this comes to the ideal, and what it saves: note N5. */
 struct bsri_wgmma_spot {
     int32_t item, slab, group; /* of out; of columns; of block rows */
 };
@@ -2865,8 +2954,8 @@ struct bsri_wgmma_order {
     __device__ __forceinline__ int32_t line(int64_t pattern, int32_t n) const {
         return n >= lines ? -1 : order ? order[pattern * lines + n] : n;
     }
-    /* In stages; without lengths the union of rows with n blocks altogether is guessed as if columns were random. Up to four rows
-       are asked for at once: second tiles wait for it, but eight want more registers than dealing leaves. */
+    /* A unit's cost in stages. Without lengths the size of a union is estimated from the rows' blocks, as if columns were random.
+       Up to four rows are read at once, as second tiles wait for this; eight would want more registers than dealing leaves. */
     template <int GROUP>
     __device__ __forceinline__ uint32_t cost(const bsri_dev_wgmma &m, const bsri_mma_rows &r, int64_t pattern, int group) const {
         constexpr int ROWS = GROUP < 4 ? GROUP : 4;
@@ -2904,7 +2993,7 @@ struct bsri_wgmma_item {
         rows = bsri_mma_rows_of(m.p, item, &pattern);
     }
 };
-/* threadIdx.x, asked again: what comes from it is not kept from one tile to the next. */
+/* threadIdx.x, read again, so that nothing computed from it is kept in registers from one tile to the next. */
 __device__ __forceinline__ int bsri_dev_thread(void) {
     int x;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
@@ -2928,7 +3017,7 @@ template <int GROUP> __device__ __forceinline__ void bsri_wgmma_pick(bsri_wgmma_
 }
 /* A window's units, longest first, dealt at once, where none of up to 64 teams would get two of them one after another: the
    longest to the team that has least to do, and so on. Loads lose their places. Returns the lane of this team's unit, 32: none,
-   or -1: nothing is done. One after another they take 210 clocks each: second tiles waited for 5,000. */
+   or -1: nothing is done. It is much faster than one after another (note N5). */
 __device__ __forceinline__ int bsri_wgmma_match(uint32_t (&load)[BSRI_WGMMA_TEAMS], uint32_t keys, int count, int teams,
                                                 int mine) {
     const uint32_t lane = bsri_dev_thread() % 32, more = (int)lane < count ? keys >> 5 << 8 : 0;
@@ -2980,7 +3069,8 @@ __device__ __forceinline__ uint32_t bsri_wgmma_deal(const bsri_dev_wgmma &m, bsr
         return r * o.teams + (n < o.teams ? n : n - o.teams);
     };
     constexpr int TEAMS = BSRI_WGMMA_TEAMS;
-    /* 32 units: always with blocks of 32; with those of 16, with wider ones where tiles are long, it takes 2 to 3 % longer */
+    /* 32 units at once: always with blocks of 32; elsewhere it takes longer, but with a schedule and short tiles of wider blocks
+       (note N5) */
     const bool at_once = GROUP == 4 || (GROUP == 2 && m.windows && o.order);
     uint32_t load[TEAMS], picks = 0;
     const auto take = [&](int unit) {
@@ -3002,13 +3092,14 @@ __device__ __forceinline__ uint32_t bsri_wgmma_deal(const bsri_dev_wgmma &m, bsr
         for (int j = 0; j < TEAMS; j++) load[j] += first == j * 32 && team < o.teams ? more : 0;
         if ((first += 32) >= o.teams) first = 0, r++, turn = (turn + step) % o.teams;
     }
-    /* First what is tall, then the others; where lengths differ much, of the last two slabs the longer ones, so that what is left
-       at the end is short: power-law rows at 4096^3, .8, blocks of 128, 48.5 -> 47.0 us; random ones would take 3 % longer. */
+    /* First what is tall, then the others. Where lengths differ much, the longer units of the last two slabs come before the
+       shorter ones, so that what is left at the end is short; where they do not it would take longer (note N5). */
     const int start = rounds * o.teams;
     if (at_once && o.units - start <= 32) tall = 0, limit = ~0u; /* they are sorted anyway */
     const int last = longest > 3u * m.mean && !brief ? max(start, o.units - 2 * o.groups) : o.units;
 #pragma unroll 1
-    for (int first = start, pass = !tall;; first += 32) { /* tall, all but the last's short ones, these */
+    for (int first = start, pass = !tall;; first += 32) { /* passes: tall units; the others, but for short ones of the last slabs;
+                                                             these */
         if (first >= o.units) {
             if (++pass > 2) break;
             first = pass == 1 ? start : last;
@@ -3063,7 +3154,7 @@ __device__ __forceinline__ void bsri_wgmma_union(bsri_wgmma_part<GROUP> &part, c
     int32_t next = at;
     uint32_t c[GROUP], irregular = 0, n = 0, head = 0x7fffffffu, first = 0x7fffffffu, longer = 0, mine = 0;
     const int32_t some = __reduce_max_sync(~0u, at < end ? at : -1);
-    if (some >= 0) { /* every lane loads, some in vain: loads on a condition wait for one another (eight took 2,900 clocks) */
+    if (some >= 0) { /* every lane loads, some in vain: conditional loads would wait for one another (note N5) */
 #pragma unroll
         for (int g = 0; g < GROUP; g++) {
             const int32_t from = __shfl_sync(~0u, at, g) + lane, last = __shfl_sync(~0u, end, g);
@@ -3095,7 +3186,7 @@ __device__ __forceinline__ void bsri_wgmma_union(bsri_wgmma_part<GROUP> &part, c
         if (lane == g) next += inside;
     }
 #pragma unroll 1
-    for (; longer; longer &= longer - 1) { /* not unrolled: code that is skipped has to come, too */
+    for (; longer; longer &= longer - 1) { /* not unrolled: code that is jumped over is fetched, too */
         const int g = __ffs((int)longer) - 1;
         const int32_t last = __shfl_sync(~0u, end, g);
         int32_t from = __shfl_sync(~0u, next, g);
@@ -3125,8 +3216,8 @@ __device__ __forceinline__ void bsri_wgmma_union(bsri_wgmma_part<GROUP> &part, c
     if (lane == 0) part.first = (int32_t)first, part.count = (int32_t)n;
     at = next;
 }
-/* The stages of a part where they hold slices of the dense operand only. By the builder, which has the time: the warp that issues
-   took 2000 clocks a stage to work this out, twice what it takes to multiply. */
+/* The stages of a part where they hold slices of the dense operand only. Made by the builder, which has the time: the warp that
+   issues would take longer for a stage than multiplying it does (note N8). */
 template <class L>
 __device__ __forceinline__ void bsri_wgmma_stages(const bsri_dev_wgmma &m, bsri_wgmma_part<L::GROUP> &part) {
     __syncwarp();
@@ -3201,7 +3292,8 @@ __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_w
     /* The first unit is known without being told; its lines, too, unless the schedule pads or says
        that groups are tall, or there are several patterns. */
     const int32_t place = builder || lane >= m.group || !m.single ? -1 : order.place(m, order.mine).group * m.group + lane;
-    for (uint32_t n = builder;;) { /* first a list of nothing: its code is fetched while the kernel before this one still runs */
+    for (uint32_t n = builder;;) { /* first an empty list, so that the code is fetched while the kernel before this one still
+                                      runs */
         int unit = order.mine;
         if (!cold && n >= known) {
             const uint32_t pick = n - known, slot = pick % BSRI_WGMMA_PICKS;
@@ -3212,7 +3304,7 @@ __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_w
         if (unit < 0) break;
         const bsri_wgmma_spot to = order.place(m, unit);
         uint32_t told = n == 0 && early >= 0;
-        asm volatile("" : "+r"(told)); /* a number: predicates run out */
+        asm volatile("" : "+r"(told)); /* kept as a number, as predicate registers are too few */
         const bool late = m.late && blockIdx.x + BSRI_WGMMA_LATE >= gridDim.x;
         for (int64_t reduce = 0; reduce < (cold ? !late : p.reduce); reduce++) {
             int32_t line = -1;
@@ -3254,7 +3346,8 @@ __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_w
         }
         if (cold) {
             if (!m.constant) bsri_dev_wait_for_last();
-            if (!L::OWN) ends.ask(m, !builder); /* 4096^3, .95, blocks of 128: 24.0 -> 23.7 us; else registers spill */
+            if (!L::OWN) ends.ask(m, !builder); /* saves a latency of the first tile (note N3); with narrow tiles registers would
+                                                   spill */
             early = order.schedule(m, place), known = order.starts(m);
             nothing = p.alpha_ptr ? *p.alpha_ptr == 0.0 : m.silent, cold = false;
             if (!known) early = -1, ends.told = false;
@@ -3283,7 +3376,7 @@ template <class L> struct bsri_wgmma_fetcher {
     __device__ __forceinline__ void step(void) {
         if (++slot == L::STAGES) slot = 0, phase ^= 1;
     }
-    /* What the multiplying warps must know with the first stage of an item, and with a tile's last one. By who arrives. */
+    /* What the multiplying warps must know with an item's first stage, and with a tile's last one. By the lane that arrives. */
     static __device__ __forceinline__ void tell(bsri_wgmma_stage<L::GROUP> &stage, const bsri_wgmma_part<L::GROUP> &part,
                                                 uint32_t flags) {
         if (L::OWN && flags & BSRI_WGMMA_FIRST) {
@@ -3297,8 +3390,8 @@ template <class L> struct bsri_wgmma_fetcher {
             stage.col = part.col, stage.item = part.item;
         }
     }
-    /* Until the slot is free. What was last told of it is looked at, too, though nobody else need have: synccheck reports phases
-       that nobody waited for. In one look with the other it costs up to 1 % with blocks of 16, a wait of its own 1 to 3. */
+    /* Waits until the slot is free. `known` is looked at too, though nobody else need have: synccheck reports phases that nobody
+       waited for. One loop for both costs less than a wait for each (note N8). */
     __device__ __forceinline__ void wait_free(bsri_wgmma_list<L::GROUP> &s) const {
         const uint32_t known = bsri_mma_address(&s.known[slot]), parity = phase ^ 1;
         if (!L::OWN) bsri_mma_wait(empty + 8 * slot, parity);
@@ -3325,7 +3418,8 @@ template <class L> struct bsri_wgmma_fetcher {
         const int each = L::JOIN > 1 && m.join == L::JOIN ? 1 : L::EACH; /* slices of a stage */
         const typename bsri_wgmma_code<L>::fetch fetch(m, part);
         uint32_t flags = part.flags & BSRI_WGMMA_FIRST;
-        asm volatile("" : "+r"(base), "+r"(full), "+r"(empty)); /* kept: made again they cost every stage */
+        asm volatile("" : "+r"(base), "+r"(full), "+r"(empty)); /* pinned in registers: computed again they would cost every
+                                                                   stage */
         for (int i = 0, n = 0; i < count; i += each, n++) {
             bsri_wgmma_stage<L::GROUP> &stage = s.stage[slot];
             const uint2 work = part.work[n];
@@ -3348,8 +3442,8 @@ template <class L> struct bsri_wgmma_fetcher {
         }
         if (last && !count) nothing(s, part, last | flags);
     }
-    /* A part where stages hold blocks, too: lane i knows the blocks of column i of a word, lane 0 issues. What it issues is the
-       same in all lanes, as the compiler sees: else a loop over lanes stands around each copy, and a stage takes 980 cycles. */
+    /* A part where stages hold blocks, too: lane i knows the blocks of column i of a word, lane 0 issues. The compiler must see
+       that what is issued is the same in all lanes, else it puts a loop over lanes around each copy (note N2). */
     __device__ __forceinline__ void wide(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s,
                                          const bsri_wgmma_part<L::GROUP> &part) {
         const int lane = threadIdx.x % 32;
@@ -3359,7 +3453,7 @@ template <class L> struct bsri_wgmma_fetcher {
         const typename bsri_wgmma_code<L>::fetch fetch(m, part);
         int32_t left = part.count, at0 = part.at[0], at1 = part.at[1];
         uint32_t parts = m.parts, one = m.block_bits == 7;
-        /* kept: read again they cost every stage */
+        /* pinned in registers: read again they would cost every stage */
         asm volatile("" : "+r"(parts), "+r"(one), "+r"(base), "+r"(full), "+r"(empty));
         for (int w = 0; left; w++) {
             const uint32_t bits0 = part.bits[0][w], bits1 = part.bits[1][w];
@@ -3418,9 +3512,8 @@ __device__ __forceinline__ void bsri_wgmma_issue(const bsri_dev_wgmma &m, bsri_w
 /* ---------------------------------------------------------------------------------------------- */
 
 /* A box is 64 columns of out on their way through shared memory; BOXES take turns. By rows it has 16 rows of 128 bytes, a warp's
-   own. By columns it has the 64 rows of a warpgroup, 128 bytes of a column, where they stand together in out (a block of 32:
-   64 bytes, two warps): a warp's 16 are pieces of 32 bytes, with which a product of 4096^3 by columns took 5 % longer than one
-   by rows. */
+   own. By columns it has the 64 rows of a warpgroup, 128 bytes of a column, where they stand together in out (a block of 32: 64
+   bytes, two warps): a warp's 16 rows alone would be pieces of 32 bytes, which the L2 takes more slowly (note N22). */
 template <class L> struct bsri_wgmma_box {
     static constexpr int COLUMN = !L::OWN ? 128 : L::GROUP == 4 ? 64 : 32; /* bytes of a column */
     static __device__ __forceinline__ bool shared(bool by_rows) { return COLUMN > 32 && !by_rows; }
@@ -3466,8 +3559,8 @@ __device__ __forceinline__ void bsri_wgmma_stage_out(uint32_t place, const float
         else bsri_stmatrix_t(to, q[0], q[1], q[2], q[3]);
     }
 }
-/* The sums of 16 x 32 from column n on, times alpha: number i of a lane stands in row lane / 4 + 8 (i / 2 % 2) and column
-   i / 4 * 8 + lane % 4 * 2 + i % 2. By branches, so that what follows stands once and the sums stay in registers. Integers that
+/* The sums of 16 x 32 from column n on, times alpha: number i of a lane stands in row lane / 4 + 8 (i / 2 % 2) and column i / 4 *
+   8 + lane % 4 * 2 + i % 2. Chosen by branches, so that the code after it stands once and sums stay in registers. Integers that
    stay integers are multiplied later. */
 __device__ __forceinline__ void bsri_wgmma_move(float &x, float sum, float alpha) {
     asm volatile("mul.rn.f32 %0, %1, %2;" : "=f"(x) : "f"(sum), "f"(alpha));
@@ -3488,14 +3581,14 @@ __device__ __forceinline__ void bsri_wgmma_piece(X (&x)[16], const S (&sum)[N], 
         else bsri_wgmma_piece<K, PIECES / 2>(x, sum, n, alpha);
     }
 }
-/* A tile as its epilogue sees it: of out first row and column, columns that are there; of left and of bias along a column what
-   belongs to this lane's two rows. */
+/* A tile as its epilogue sees it. row, col, cols: its first row and column in out, and columns that exist; left, rise: what of
+   left, and of bias along a column, belongs to this lane's two rows. */
 template <class L> struct bsri_wgmma_terms {
     typedef bsri_wgmma_box<L> box;
     float left[2], rise[2], bias[L::TN / 64][2]; /* bias: of BSRI_WGMMA_BIAS and SMOOTH */
     int32_t row, col, cols;
 
-    /* Asks for all that the first boxes need: the tensor cores are still busy then. */
+    /* Asks for all that the first boxes need, while the tensor cores are still busy. */
     __device__ __forceinline__ void begin(const bsri_dev_wgmma &m, const bsri_dev_finisher &f, uint32_t spare) {
         if (m.terms & BSRI_TERM_INPUT && !m.direct) {
             const bool by_rows = m.vector == 1;
@@ -3517,13 +3610,13 @@ template <class L> struct bsri_wgmma_terms {
         for (int h = 0; h < 2; h++)
             y[h] = o.dtype == BSR_F32 ? ((const float *)at)[h * step] : bsri_dev_half(at, o.dtype, h * step);
     }
-    /* A line from the tile's first column on, on its way to the nearest cache; from this lane's first column on. */
+    /* Prefetches a line of the tile's columns to the L1. */
     __device__ __forceinline__ void prefetch(const bsri_dev_operand &o) const {
         const int n = threadIdx.x % 32 * 8;
         if (n < cols) asm volatile("prefetch.global.L1 [%0];" ::"l"(bsri_dev_at(o.data, o.dtype, col + n)));
     }
-    /* Of BSRI_WGMMA_BIAS and SMOOTH: the lanes have a pair each of eight times eight columns; from here, as later nothing covers
-       its time. Without bias -0, which changes nothing. */
+    /* For BSRI_WGMMA_BIAS and SMOOTH: of every 64 columns of bias each lane loads a pair. Now, as later nothing would hide the
+       latency. Without bias -0, which changes nothing. */
     template <class T> __device__ __forceinline__ void share(const bsri_dev_operand &o, int terms) {
         const int c = threadIdx.x % 32 * 2;
         const bool f32 = terms & BSRI_TERM_BIAS_F32, some = terms & BSRI_TERM_BIAS;
@@ -3572,7 +3665,8 @@ template <class L> struct bsri_wgmma_terms {
         pieces(o, by_rows, n, [&](int i, const char *from) { bsri_mma_copy(spot(at, by_rows, i), from); });
         bsri_mma_commit();
     }
-    /* Of a line those of this lane's columns from n on: y[2 j], y[2 j + 1] 8 j after the first; pairs where they are halves. */
+    /* A line's elements of this lane's columns from n on: y[2 j] and y[2 j + 1] belong 8 j columns after the first; where they
+       have 16 bits, both are packed in y[2 j]. */
     __device__ __forceinline__ void fetch(uint32_t (&y)[8], const bsri_dev_operand &o, bool f32, int n) const {
         const int c = n + threadIdx.x % 4 * 2, rest = cols - c;
         if (f32) {
@@ -3664,9 +3758,8 @@ __device__ __forceinline__ void bsri_wgmma_fuse(const bsri_dev_wgmma &m, const b
     bsri_dev_activate(x, m.terms / BSRI_TERM_ACTIVATION);
 }
 /* 16 rows of this warp, through shared memory and the copy engine, a box after the other. KIND: BSRI_WGMMA_BARE to LINES; LINES
-   alone takes integers. T: of out. Jumps and code that has to come cost as much as arithmetic: at 4096^3, .8, blocks of 64,
-   LINES, a loop with a dozen jumps a round, takes 8 us longer than PLAIN, without a jump, to do the same; GELU eight times over,
-   32 KB, took 75 us near the loop that multiplies and 81 far from it. A box a round is best for what is longer than BIAS. */
+   alone takes integers. T: of out. Jumps, and code that must be fetched, cost as much as arithmetic, so each kind has code of its
+   own without branches, and what is longer than BIAS is a loop of one box a round (note N16). */
 template <int KIND, class T, class L, class S>
 __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const bsri_dev_finisher &f,
                                                   const bsri_wgmma_terms<L> &t, uint32_t spare, S (&sum)[L::TN / 2]) {
@@ -3681,7 +3774,7 @@ __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const
     const uint64_t policy = bsri_l2_policy(m.leaves);
     const float alpha = FUSED ? f.alpha : (float)(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
     const int32_t c0 = m.single ? 0 : __shfl_sync(~0u, f.c0, 0), c1 = m.single ? 0 : __shfl_sync(~0u, f.c1, 0);
-    uint4 later[4] = {}; /* of input, a box that has no place yet: asked for when it has, it took a latency each */
+    uint4 later[4] = {}; /* of input: a box that has no place yet. Asked for later, each would cost a latency */
     const auto fetch = [&](int col) {
         t.pieces(f.operand[2], by_rows, col, [&](int i, const char *from) { later[i] = bsri_dev_load16(from); });
     };
@@ -3779,9 +3872,8 @@ __device__ __forceinline__ void bsri_wgmma_finish_any(const bsri_dev_wgmma &m, c
 }
 
 /* 16 rows of integers with alpha only, 32 columns at a time, two buffers. Each lane has pairs of neighbouring columns; every
-   other row, or pair, exchanges what it stores first and second, so that no two lanes meet in a bank. What boxes have in common
-   is made once, coordinates are the same in all lanes as the compiler sees: a tile takes 4900 clocks, with 5 times as many
-   instructions it took 7500. */
+   other row, or pair, exchanges what it stores first and second, so that there are no bank conflicts. What boxes have in common
+   is computed once, and the compiler sees that coordinates are the same in all lanes: both save instructions (note N12). */
 template <bool ROWS, class L>
 __device__ __forceinline__ void bsri_wgmma_store(const bsri_dev_wgmma &m, const bsri_dev_finisher &f,
                                                  const bsri_wgmma_terms<L> &t, uint32_t spare, int32_t (&sum)[L::TN / 2]) {
@@ -3824,7 +3916,7 @@ __device__ __forceinline__ void bsri_wgmma_store(const bsri_dev_wgmma &m, const 
         }
     }
 }
-/* A warpgroup's finisher has what belongs to an item: each has its own, the other may be at the next already. */
+/* Sets a warpgroup's finisher to an item. Each warpgroup has its own, as the other may be at the next item already. */
 __device__ __forceinline__ void bsri_wgmma_item(const bsri_dev_wgmma &m, bsri_dev_finisher &f, int half, int64_t item) {
     if (f.item == item) return;
     bsri_named_sync(2 + half, 128);
@@ -3835,8 +3927,8 @@ __device__ __forceinline__ void bsri_wgmma_item(const bsri_dev_wgmma &m, bsri_de
     }
     bsri_named_sync(1 + bsri_dev_thread() / 128, 128);
 }
-/* The 16 rows of a tile that are a multiplying warp's. Asked again where they are needed: what is kept from one tile to the next
-   takes registers that the epilogue lacks. */
+/* The 16 rows of a tile that belong to a multiplying warp. Computed again where they are needed: what is kept from one tile to
+   the next takes registers that the epilogue lacks. */
 struct bsri_wgmma_rows {
     int lane, warp, half, strip;
     __device__ __forceinline__ bsri_wgmma_rows() {
@@ -3845,8 +3937,9 @@ struct bsri_wgmma_rows {
         strip = warp * 16;
     }
 };
-/* A warp's strip of 16 rows once more, from the row's own blocks only: 16 x 32 sums at a time, any epilogue. Not inline: it needs
-   no sums, and what is kept over it would spill; one for all kernels of a type. */
+/* Computes a warp's strip of 16 rows again, from the row's own blocks only, where Inf or NaN beside them spoiled its sums: 16 x
+   32 sums at a time, any epilogue. Not inline: it needs no sums, and what is kept over it would spill. One copy for all kernels
+   of a type. */
 template <class T>
 __device__ __noinline__ void bsri_wgmma_again(const bsri_dev_product &p, int64_t item, int32_t line, int64_t row, int64_t col,
                                               int tile_cols) {
@@ -3878,7 +3971,7 @@ __device__ __noinline__ void bsri_wgmma_again(const bsri_dev_product &p, int64_t
                 }
         }
 #pragma unroll 1
-        for (int i = 0; i < 16; i++) { /* one copy of the epilogue: sixteen took half of this kernel's compile time */
+        for (int i = 0; i < 16; i++) { /* one copy of the epilogue: sixteen would take half of this kernel's compile time */
             const int64_t c = c0 + i / 4 * 8 + k + i % 2;
             float v = 0.0f;
 #pragma unroll
@@ -3894,7 +3987,7 @@ __device__ __forceinline__ void bsri_wgmma_prepare(const bsri_dev_wgmma &m, bsri
                                                    const bsri_wgmma_rows &now, const bsri_wgmma_tile &done, bool quit,
                                                    uint32_t spare, bsri_wgmma_terms<L> &terms) {
     bsri_dev_finisher &finisher = s.finisher[now.half];
-    /* what is plain and of one item needs nothing of the finisher, whose cold code took 2 to 4 % of a product */
+    /* what is plain and of one item needs nothing of the finisher, whose code would have to be fetched (note N16) */
     if (!quit && !(m.single && m.fused <= BSRI_WGMMA_PLAIN)) bsri_wgmma_item(m, finisher, now.half, done.item);
     terms.row = 0, terms.col = __shfl_sync(~0u, done.col, 0), terms.cols = 0; /* a warp without a row stores nothing */
     if (done.line >= 0) {
@@ -3918,7 +4011,7 @@ __device__ __forceinline__ void bsri_wgmma_end(const bsri_dev_wgmma &m, const bs
     char *const spare = shared + L::STAGES * L::STAGE + own.warp * L::SPARE;
     const uint32_t at = bsri_mma_address(spare);
     if (bsri_wgmma_box<L>::any(m.vector == 1 || m.direct, bsri_wgmma_code<L>::source::spoiled(sum, terms.cols))) {
-        bsri_mma_landed<0>(); /* of an input: the next tile's comes to the same place */
+        bsri_mma_landed<0>(); /* an input's copies: the next tile's go to the same place */
         if constexpr (L::OWN)
             if (tile.line >= 0) bsri_wgmma_again<T>(m.p, tile.item, tile.line, terms.row, tile.col, L::TN);
     } else if constexpr (T::BYTES == 1) {
@@ -3972,7 +4065,7 @@ __device__ __forceinline__ uint32_t bsri_wgmma_slices(const bsri_dev_wgmma &m, b
     while (!flags) {
         const bsri_wgmma_stage<L::GROUP> &stage = s.stage[at.slot];
         bsri_mma_wait(at.full + 8 * at.slot, at.phase);
-        /* the same in all lanes, as the compiler sees: else it waits after every product */
+        /* the shuffle tells the compiler that it is the same in all lanes: else it waits after every product */
         const uint32_t word = L::OWN ? __shfl_sync(~0u, bsri_mma_read32(mine + at.slot * (uint32_t)sizeof stage), 0)
                                      : stage.work[own.half];
         const uint32_t work = word & ((1u << BSRI_WGMMA_FLAGS) - 1);
@@ -3988,7 +4081,7 @@ __device__ __forceinline__ uint32_t bsri_wgmma_slices(const bsri_dev_wgmma &m, b
         if (work) { /* one group stays in flight, its slot is kept */
             source.template multiply<TA, TB>(m, sum, at.base + at.slot * L::STAGE, work, own.half, release);
             at.held = at.empty + 8 * at.slot;
-        } else { /* nothing may stay held while others run on: the slots go round */
+        } else { /* no slot may stay held here: the others run on, and the ring goes round */
             bsri_wgmma_wait<0>();
             if constexpr (!L::OWN)
                 if (flags) source.finish(sum);
@@ -3997,12 +4090,12 @@ __device__ __forceinline__ uint32_t bsri_wgmma_slices(const bsri_dev_wgmma &m, b
         }
         if (++at.slot == L::STAGES) at.slot = 0, at.phase ^= 1;
     }
-    if (L::OWN) bsri_wgmma_wait<0>(); /* the registers that it reads come free: else the epilogue spills */
+    if (L::OWN) bsri_wgmma_wait<0>(); /* frees the registers that wgmma reads: else the epilogue spills */
     return flags;
 }
-/* The first slab of the dense operand comes as far as the L2 while the kernel before this one still runs on other
-   multiprocessors: at 4096^3 and .95 1 to 2 % less. Some CTAs ask for all of it: shared by all, those that start late among
-   them, half of that is lost. With the second slab as well it took longer than with none. */
+/* Brings the first slab of the dense operand to the L2 while the kernel before this one still runs on other multiprocessors. Some
+   CTAs ask for all of it: shared by all, those that start late would ask too late. The second slab is not brought: with it, it
+   took longer than with none (note N3). */
 __device__ __forceinline__ void bsri_wgmma_ahead(const bsri_dev_wgmma &m) {
     if (threadIdx.x >= 256) return;
     for (int i = (int)(threadIdx.x - 128 + 128 * blockIdx.x); i < m.ahead_lines; i += 128 * gridDim.x)
@@ -4012,13 +4105,13 @@ __device__ __forceinline__ void bsri_wgmma_ahead(const bsri_dev_wgmma &m) {
 template <class T, class L>
 __device__ __forceinline__ uint32_t bsri_wgmma_sums(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s, bsri_wgmma_turn &at,
                                                     const bsri_wgmma_rows &own, typename T::sum (&sum)[L::TN / 2]) {
-    if constexpr (L::OWN) { /* asked for each block it takes 5 % and more */
+    if constexpr (L::OWN) { /* decided here, not for each block (note N8) */
         if (!m.listed) return bsri_wgmma_slices<T, L, 0, 0>(m, s, at, own, sum);
         if (m.a_trans) return bsri_wgmma_slices<T, L, 1, 0>(m, s, at, own, sum);
         return bsri_wgmma_slices<T, L, 2, 0>(m, s, at, own, sum);
     } else if constexpr (T::BYTES == 1) {
         return bsri_wgmma_slices<T, L, 0, 0>(m, s, at, own, sum);
-    } else if (__builtin_expect(!m.a_trans, 1)) { /* the most common one first: code that stands near is there sooner */
+    } else if (__builtin_expect(!m.a_trans, 1)) { /* the most common one first: code that stands near is fetched sooner */
         if (__builtin_expect(m.b_rows, 1)) return bsri_wgmma_slices<T, L, 0, 1>(m, s, at, own, sum);
         return bsri_wgmma_slices<T, L, 0, 0>(m, s, at, own, sum);
     } else {
@@ -4026,7 +4119,7 @@ __device__ __forceinline__ uint32_t bsri_wgmma_sums(const bsri_dev_wgmma &m, bsr
         return bsri_wgmma_slices<T, L, 1, 0>(m, s, at, own, sum);
     }
 }
-/* The next tile's first blocks are asked for: they come during the epilogue. Before its slices are there: 2 to 3 % less. */
+/* Asks for the next tile's first blocks, so that they come during the epilogue, before its slices are there (note N8). */
 template <class L>
 __device__ __forceinline__ void bsri_wgmma_ask(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s, const bsri_wgmma_turn &at) {
     typename bsri_wgmma_code<L>::source source;
@@ -4040,16 +4133,17 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
     bsri_wgmma_turn at = {bsri_mma_address(shared), bsri_mma_address(s.full), bsri_mma_address(s.empty), 0, 0, 0, 0};
     uint32_t idle = L::OWN ? 0 : BSRI_WGMMA_LAST;
     bsri_wgmma_ahead(m);
-    /* With an input the tile that is not there takes longest: it passes while the kernel before this one ends. */
+    /* The dummy tile (below) takes longest with an input: it passes while the kernel before this one ends. */
     if (L::OWN || m.fused != BSRI_WGMMA_INPUT || m.p.alpha_ptr) bsri_dev_wait_for_last();
     bsri_wgmma_ask<L>(m, s, at);
-    for (;; idle = 0) { /* first a tile that is not there: while nothing has arrived, the code of the epilogue does */
+    for (;; idle = 0) { /* first a dummy tile, whose epilogue fetches its code into the instruction cache while the first loads
+                           are on their way */
         const bsri_wgmma_rows own;
         typename T::sum sum[L::TN / 2];
         uint32_t flags = idle;
         bsri_wgmma_tile &tile = s.tile[own.warp];
         at.first = own.lane == 0;
-        asm volatile("" : "+r"(at.first)); /* kept: asked again it costs every step */
+        asm volatile("" : "+r"(at.first)); /* pinned: computed again it would cost every step */
         if (at.first && idle) tile.item = tile.col = 0, tile.line = -1;
 #pragma unroll
         for (int i = 0; i < L::TN / 2; i++) {
@@ -4070,7 +4164,7 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
         at.slot = done.slot, at.phase = done.phase;
         bsri_wgmma_ask<L>(m, s, at);
         bsri_wgmma_end<T, L>(m, s, terms, shared, sum);
-        if (!L::OWN) bsri_dev_wait_for_last(); /* after the tile that is not there */
+        if (!L::OWN) bsri_dev_wait_for_last(); /* after the dummy tile */
         const bsri_wgmma_rows same;
         at.slot = s.tile[same.warp].slot, at.phase = s.tile[same.warp].phase;
         __syncwarp();
@@ -4097,7 +4191,7 @@ template <class T, int TN_, int LINE_> struct bsri_wgmma_code<bsri_wgmma_wide<T,
             boxes = m.whole ? 0 : m.b_rows ? (int32_t)bsri_min(m.tile_cols / 64, (m.p.width - part.col + 63) / 64) : -1;
             bytes = (boxes > 0 ? boxes * 8192 : m.dense * LINE) + (m.block_bits == 7 ? 2 * BLOCK : 0);
         }
-        /* By one lane: from several it costs more than 32 ns an instruction. */
+        /* By one lane: from several lanes an instruction costs more (note N2). */
         __device__ __forceinline__ void stage(const bsri_dev_wgmma &m, uint32_t to, uint32_t barrier, int32_t k, int i,
                                               bool one, bool have0, bool have1, int32_t block0, int32_t block1) const {
             if (!boxes) bsri_tma_load(to + 2 * BLOCK, &m.b_map, barrier, 0, k, col / 64, b0, b1);
@@ -4116,14 +4210,14 @@ template <class T, int TN_, int LINE_> struct bsri_wgmma_code<bsri_wgmma_wide<T,
         }
     };
     struct source {
-        int keep; /* 0: sums are not set yet. To set them first took 1 to 5 % */
+        int keep; /* 0: sums are not set yet; setting them first would cost time (note N2) */
 
         __device__ __forceinline__ void begin(const bsri_dev_wgmma &, bsri_wgmma_list<GROUP> &, uint32_t) { keep = 0; }
         __device__ __forceinline__ void start(const bsri_dev_wgmma &, const bsri_wgmma_stage<GROUP> &, bool) {}
-        /* With the last stage, where it has no product: nor may one before have had any. */
+        /* Called with a tile's last stage, where that has no product: if none before had one either, the sums are zero. */
         __device__ __forceinline__ void finish(typename T::sum (&sum)[TN / 2]) const {
             if (keep) return;
-            asm volatile("" ::: "memory"); /* a jump: else every stage without a product takes 128 selections */
+            asm volatile("" ::: "memory"); /* forces a jump: else every stage without a product would run 128 selects */
 #pragma unroll
             for (int i = 0; i < TN / 2; i++) sum[i] = 0;
         }
@@ -4198,7 +4292,8 @@ template <class T, int B_, int TB_> struct bsri_wgmma_code<bsri_wgmma_narrow<T, 
 #pragma unroll
             for (int i = 0; i < 16; i++) asm("" : "=r"(x[i / 4][i % 4])); /* anything */
             values = next = NULL, position = NULL, left = asked = now = then = 0;
-            asm volatile("" : "+r"(to), "+r"(from), "+r"(zero), "+r"(flip), "+r"(shift)); /* kept: not made again each step */
+            asm volatile("" : "+r"(to), "+r"(from), "+r"(zero), "+r"(flip), "+r"(shift)); /* pinned: not computed again in each
+                                                                                             step */
         }
         /* Number of the block that comes `ahead` after the last one asked for. */
         __device__ __forceinline__ int32_t list(const bsri_dev_wgmma &m, int32_t ahead) const {
@@ -4245,9 +4340,8 @@ template <class T, int B_, int TB_> struct bsri_wgmma_code<bsri_wgmma_narrow<T, 
                 next += CHUNK * (uint64_t)m.a_step;
             }
         }
-        /* A stage is up to four products of 16. A wgmma with rows in registers holds its warp up until the one before has ended,
-           and other instructions share the registers' ports with it: 135 in place of 190 a stage take 10 % less time. Two sets of
-           fragments in turn, and the next stage's barrier and list asked for early, gained nothing. */
+        /* A stage is up to four products of 16. A wgmma with rows in registers holds its warp until the one before has ended, and
+           other instructions share the registers' ports with it: so few instructions a stage (note N8). */
         template <int LISTED, int, class F>
         __device__ __forceinline__ void multiply(const bsri_dev_wgmma &m, float (&sum)[TN / 2], uint32_t at, uint32_t work, int,
                                                  const F &release) {
@@ -4269,7 +4363,8 @@ template <class T, int B_, int TB_> struct bsri_wgmma_code<bsri_wgmma_narrow<T, 
 #pragma unroll
             for (int i = 0; i < TN / 2; i++) asm volatile("" : "+f"(sum[i]));
 #pragma unroll
-            for (int i = 0; i < 16; i++) asm volatile("" : "+r"(x[i / 4][i % 4])); /* read until now: nothing else goes there */
+            for (int i = 0; i < 16; i++) asm volatile("" : "+r"(x[i / 4][i % 4])); /* wgmma read them until now: nothing else may
+                                                                                      be put there */
             __syncwarp();
 #pragma unroll
             for (int e = 0; e < ITEMS; e++) {
@@ -4299,7 +4394,7 @@ template <class T, int B_, int TB_> struct bsri_wgmma_code<bsri_wgmma_narrow<T, 
             if (turned) bsri_wgmma_load_t_if(x, at, yes);
             else bsri_wgmma_load_if(x, at, yes);
         }
-        /* Zeros times Inf or NaN leave NaN where a row has no block. */
+        /* Whether sums are spoiled: where a row has no block zeros are multiplied, and zero times Inf or NaN is NaN. */
         static __device__ __forceinline__ bool spoiled(const float (&sum)[TN / 2], int cols) {
             float bad[4] = {}; /* four at a time: one after another they wait for each other */
 #pragma unroll
@@ -4315,6 +4410,47 @@ template <class T, int B_, int TB_> struct bsri_wgmma_code<bsri_wgmma_narrow<T, 
 #endif
 };
 
+/* bsri_product_wgmma: a CTA stays and takes tiles of 128 rows. L is bsri_wgmma_wide (blocks of 64, 128) or bsri_wgmma_narrow
+   (16, 32; L::OWN).
+
+   Threads: warpgroup 0 produces (88 registers): warp 0 issues tensor loads, warps 1 and 2 build lists, each for every second
+   tile, warp 3 deals tiles. Warpgroups 1 and 2 multiply (208 registers), 64 rows of a tile each.
+
+   Shared memory:
+     dynamic:     STAGES slots of STAGE bytes; a wide one is
+       0          64 rows of warpgroup 1's block, LINE bytes of products each (BLOCK)
+       BLOCK      the same of warpgroup 2's
+       2 BLOCK    dense operand: TN columns, LINE bytes of products each; by rows boxes of 64 columns
+                  a narrow one holds EACH slices of the dense operand (DENSE), no blocks
+     behind them  8 x SPARE: boxes of 64 columns of out, for each multiplying warp; narrow: 8 x RING, blocks of 16 or 32 that
+                  each multiplying warp copies for itself by cp.async
+     static:      bsri_wgmma_list
+
+   barrier           count  arrives                                               waits                         phase
+   full[slot]        1      elected lane of warp 0, expect_tx of what it loads    multiplying threads           round of the ring
+   empty[slot]       256    each multiplying thread: the stage's products done    warp 0                        round + 1
+   known[slot]       1      narrow: elected lane of warp 0, stage[slot] written   multiplying threads, warp 0   as full, as empty
+   part_full[b][2]   32     lanes of builder b: part of a list written            warp 0                        round of the parts
+   part_empty[b][2]  32     lanes of warp 0: part used up                         builder b                     round + 1
+   pick_full[4]      1      lane 0 of warp 3: number of a unit                    the builder whose turn it is  round of the picks
+   pick_empty[4]     32     lanes of that builder                                 warp 3                        round + 1
+   bar.sync 2, 3     128    a multiplying warpgroup: its finisher's item changes  and boxes by columns, wide
+   bar.sync 4 to 7   64     two multiplying warps                                 boxes by columns, B = 32
+   Phases as in bsri_product_mma. full expects, wide: the dense slice and BLOCK for each warpgroup whose row has the block;
+   narrow: the stage's slices; a stage without products is a plain arrival. stage[slot].work says which warpgroup (narrow: which
+   warps) has products there, and whether a tile ends. `known` is waited for with a tile's first stage only: its blocks are
+   asked for before its slices land.
+
+   Sums: as wgmma has them: sum[i] of lane l of a warpgroup's warp w is row 16 w + l / 4 + 8 (i / 2 % 2) of its 64, column 8 (i
+   / 4) + l % 4 * 2 + i % 2.
+
+   Order: 1. Warp 3 deals units to teams of CTAs and tells the builders this CTA's; a team's first unit is its own number.
+          2. A builder makes the tile's list part by part: for each block row a bit set of the columns where it has a block.
+          3. Warp 0 goes through the parts: wait for empty, write stage[slot], expect, load.
+          4. Multiplying warps: wait for full, issue the stage's wgmma, give back the slot of the stage before.
+          5. With a tile's last stage the epilogue: what it adds is asked for while products run; box by box sums go to shared
+             memory and out by tensor stores, while the next tile's stages land. Wide kernels begin with a dummy tile, for the
+             epilogue's code. */
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, 1) bsri_product_wgmma(BSRI_GATE, const __grid_constant__ bsri_dev_wgmma m) {
 #ifdef BSRI_WGMMA_CODE
@@ -4391,8 +4527,7 @@ static int bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m) {
     if (!p->a.nnz) return 1; /* nothing is fetched */
     if (p->br >= 64 && !bsri_tensor_map(ctx, &m->a_map, p->a.dtype, p->a.values, 5, a_size, a_step, a_box, trans ? 128 : line, 1))
         return 0;
-    /* What stands beside a slice is wanted only where a block of the tile says so: by pairs of lines 768 x 3072 x 50432, .9,
-       blocks of 64, takes 96.1 us instead of 90.3, 4096^3, .95, 128 / 64 24.6 / 27.6 instead of 23.9 / 26.6. */
+    /* pairs 0: the line beside a slice is needed only where the tile has a block there (note N22). */
     return bsri_tensor_map(ctx, &m->b_map, p->b.dtype, p->b.data, 4 + m->whole, b_size, b_step, b_box, rows ? 128 : along, 0);
 }
 
@@ -4535,8 +4670,8 @@ __device__ __forceinline__ void bsri_mma_sampled_walk(typename T::sum (&sum)[L::
         if (++from == m.stages) from = 0;
     }
 }
-/* A warp's sums to the stored blocks, by way of its `tile`. With bsri_sampled_add() and bsri_sampled_put() for what they do these
-   products take 1.2 % longer in geometric mean, up to 4 %. */
+/* A warp's sums to the stored blocks, by way of its `tile`. The code of bsri_sampled_add() and bsri_sampled_put() stands here
+   again, as calls of them are slower (note N23). */
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_sampled_store(const bsri_dev_mma_sampled &m, const bsri_mma_sampled_shared &s,
                                                        float *tile, const typename T::sum (&sum)[L::MI][L::NI][4], int m_warp,
@@ -4723,8 +4858,8 @@ __device__ __forceinline__ bool bsri_wgmma_sampled_deal(const bsri_dev_wgmma_sam
 __device__ __forceinline__ int bsri_wgmma_sampled_before(int count, int64_t at, int64_t work) {
     return at <= 0 ? 0 : at >= work ? count : min(count, (int)((float)count * __fdividef((float)at, (float)work)));
 }
-/* Loads a stage; lane n has box n of mat2, at this column. The loop over lanes that the compiler makes of it takes 40 clocks a
-   box; one lane that asked the others for their columns took 300. */
+/* Loads a stage; lane n has box n of mat2, at this column. The compiler makes a loop over lanes of it; one lane that asks the
+   others for their columns is far slower (note N23). */
 __device__ __forceinline__ void bsri_wgmma_sampled_load(const bsri_dev_wgmma_sampled &m, uint32_t to, uint32_t full, int k,
                                                         int row, const int32_t (&batch)[4], int col, int boxes) {
     const int lane = threadIdx.x % 32;
@@ -4838,7 +4973,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_fetch_run(const bsri_dev_wgmm
     }
 }
 /* The next part of a group's union, as bsri_mma_union(). Where columns ascend and fit one part, all index entries of the group,
-   [s.at[0], end), are read at once: row after row took 12,000 clocks for 8 rows of 128 blocks. */
+   [s.at[0], end), are read at once, which is faster than row after row (note N23). */
 __device__ __forceinline__ bool bsri_wgmma_sampled_union(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
                                                          const bsri_mma_rows &r, int end, bool begun) {
     if (m.parts == 1 && !begun) {
@@ -5099,7 +5234,8 @@ __device__ __forceinline__ void bsri_wgmma_sampled_tiles(const bsri_dev_wgmma_sa
         if (!count) return;
         bsri_wgmma_sampled_cut_ring(ring, bsri_wgmma_sampled_bytes(m, count));
         const int cols = mine << m.bits, line = row + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
-        float sum[128]; /* the first cols / 2 are wanted; zeros in the others would be made behind each loop again */
+        float sum[128]; /* only the first cols / 2 are used; if the others were set to zero, they would be set again after each
+                           loop */
 #pragma unroll
         for (int i = 0; i < 128; i++) asm volatile("" : "=f"(sum[i]));
         if (cols > 192) bsri_wgmma_sampled_multiply<T, 256>(m, s, ring, a, b, sum);
@@ -5114,6 +5250,36 @@ __device__ __forceinline__ void bsri_wgmma_sampled_tiles(const bsri_dev_wgmma_sa
     }
 }
 #endif
+/* bsri_sampled_wgmma: each CTA takes an equal part of the work, cut into tiles.
+
+   Threads: warpgroup 0 fetches (120 registers): its warps make the unions together, warps 0 to 2 load stages in turn, warp 3
+   writes down tiles. Warpgroups 1 and 2 multiply (192 registers); they share a tile's entries, with m.wide its 128 rows.
+
+   Shared memory:
+     dynamic:  BSRI_WSAMPLED_RING bytes, cut into up to 16 slots of equal size, multiples of 1 KB; small tiles have more slots,
+               and the ring is cut anew where their number changes. A slot is
+       0       mat2: count x b_boxes boxes of b_box bytes, 64 products deep; an entry has one, or one for each 64 columns
+       behind  mat1: 64 or 128 rows (a_boxes of a_box bytes). It stands behind, as wgmma may read up to 48 columns more
+     static:   bsri_wgmma_sampled_shared
+
+   barrier        count  arrives                                                waits                phase
+   full[slot]     1      lane 0 of the warp that loads, expect_tx of all boxes  multiplying threads  slot's passes
+   empty[slot]    8      lane 0 of each multiplying warp: products done         the warp that loads  passes + 1
+   tile_full[2]   32     lanes of warp 3: tile written                          multiplying threads  round of the two
+   tile_empty[2]  256    each multiplying thread: tile stored                   warp 3               round + 1
+   bar.sync 1     128    fetching threads among themselves                      (bsri_mma_sync)
+   Slots are not always as many, so a phase is how often this slot was passed, modulo 2 (ring.passed has a bit for each). Before
+   the ring is cut anew all fetching warps wait for `empty` of all slots.
+
+   Sums: as wgmma has them (see bsri_product_wgmma), of 64, 128, 192 or 256 columns. bsri_wgmma_quad() gives each lane eight
+   neighbours of a row to store.
+
+   Order: 1. The fetching warps find where the CTA's part begins: the group of block rows, and the entry there.
+          2. For each group they make the union of its columns; its entries are shared out to CTAs by number, and cut into
+             tiles.
+          3. Warp 3 tells of a tile: which rows store which entry. Stage n is loaded by warp n % 3.
+          4. Multiplying warps: wait for the tile, then for full stage by stage; wgmma; give the slot back.
+          5. They store the blocks that exist, and give the tile back. A tile of no entries ends them. */
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, 1) bsri_sampled_wgmma(BSRI_GATE, const __grid_constant__ bsri_dev_wgmma_sampled m) {
 #ifdef BSRI_WGMMA_CODE
@@ -5172,8 +5338,7 @@ static int bsri_wgmma_sampled_maps(const bsr_context *ctx, const bsri_dev_sample
     m->b_boxes = entry / cols, m->b_box = cols * BSRI_WSAMPLED_DEPTH * 2;
     m->a_kind = bsri_wgmma_kind(along1 ? 2 * BSRI_WSAMPLED_DEPTH : 128, 0);
     m->b_kind = bsri_wgmma_kind(lines, along2 ? 0 : BSRI_WSAMPLED_DEPTH * lines);
-    /* Pairs of lines only where both operands' are products, where they are level (to .6 % less): 4096^3, blocks of 32, .8 / .9,
-       takes 133 / 77 us with them and 130 / 75 without by rows, 132 / 76 and 127 / 74 where mat1 is by columns. */
+    /* Pairs of lines only where both operands' lines run along the products: else they are slower (note N22). */
     return bsri_wgmma_sampled_map(ctx, &m->mat1, &m->batch1, &p->mat1, p->mat1.rows, p->mat1.cols, along1, rows,
                                   along1 && along2) &&
            bsri_wgmma_sampled_map(ctx, &m->mat2, &m->batch2, &p->mat2, p->mat2.cols, p->mat2.rows, along2, cols,
@@ -5507,8 +5672,8 @@ template <class T> struct bsri_softmax_packed {
         const float a = max == m ? 1.0f : power(max - m), b = other_max == m ? 1.0f : power(other_max - m);
         sum = sum * a + other_sum * b, max = m;
     }
-    /* f(where a held piece is, its number) for all of the lane. Not unrolled: the code of eight at a time is fetched anew in each
-       row, 3 us of 80. */
+    /* f(where a held piece is, its number) for all of the lane. Not unrolled: code for eight at a time would be fetched anew in
+       each row (note N25). */
     template <class F> __device__ __forceinline__ void each(uint4 *held, const F &f) const {
 #pragma unroll 1
         for (int j = r.lane; j < n; j += p.lanes, held += 32) f(held, j);
@@ -5543,10 +5708,8 @@ template <class T> struct bsri_softmax_packed {
         each(held, [&](uint4 *to, int j) { bsri_dev_copy16(to, r.x.values + (size_t)at(j) * sizeof(T)); });
         bsri_dev_copies_end();
     }
-    /* p.run rows, of which all are as long, `step` bytes apart. The next one is on its way while one is worked on, where there is
-       room for two, else what a thread has used makes room for it. (H200, bf16, 16 x 4096 x 4096, a quarter full, blocks of 16 /
-       32 / 64: 79 / 79 / 77 us; never room for two 82 / 83 / 80; rows in registers, which leave room for 24 warps of 40, and none
-       ahead 96 / 96 / 90; CTAs that stay, 32 warps 107 / 107 / 103; exponentials kept and 16 warps 115 / 113 / 103.) */
+    /* p.run rows, all of the same length, `step` bytes apart. The next one is on its way while one is worked on, where there is
+       room for two; else it takes the room of what a thread has used. Other ways were slower (note N25). */
     __device__ __forceinline__ void forward(int64_t step, int64_t out_step) {
         extern __shared__ __align__(1024) char bsri_shared[];
         uint4 *held = (uint4 *)bsri_shared + threadIdx.x / 32 * (32 * ROOM) + threadIdx.x % 32;
@@ -5883,7 +6046,7 @@ template <class F, class Tile> struct bsri_attention_simt_tile {
     /* What lay() put there, divided, and the log-sum-exp. */
     __device__ __forceinline__ void store(const bsri_dev_attention &p, const bsri_dev_query &t, int64_t d0,
                                           int64_t depth) const {
-        /* as t.out, which kept until here takes registers: blocks of 16, 128 columns .6 % longer */
+        /* as t.out, computed again: kept until here it takes registers (note N24) */
         const int64_t first = bsri_dense_offset(&p.batch, t.item, &p.out) + t.row * p.out.row_stride + d0 * p.out.col_stride;
         const int own = threadIdx.x;
         for (int i = own; i < t.rows * TN; i += 256) {
@@ -5902,7 +6065,7 @@ template <class F, class Tile> struct bsri_attention_simt_tile {
         __syncthreads();
     }
 };
-/* Two CTAs of small tiles a multiprocessor: by one blocks of 16 take up to 1.7 times as long. */
+/* Two CTAs of small tiles a multiprocessor: with one, blocks of 16 take much longer (note N24). */
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, L::ROWS == 16 ? 2 : 1)
     bsri_attention_simt(BSRI_GATE, const __grid_constant__ bsri_dev_attention p) {
@@ -6489,6 +6652,31 @@ template <class T, int HD, int MT, bool FULL> struct bsri_attention_warp {
     }
 };
 #endif
+/* bsri_attention_mma: a CTA takes query tiles in turn; all its warps fetch and multiply. FULL: with everything between product
+   and softmax.
+
+   Threads: 1, 2 or 4 warps, each with MT x 16 query rows of one block row.
+
+   Shared memory:
+     dynamic:     queries (16 MT lines for each warp), keys and values (BSRI_KEYS lines each) one after another, lines of HD
+                  elements; 16-byte piece c of line r stands at c ^ (r & 7)
+     behind them  FULL: 16 x (BSRI_KEYS + 4) floats for each warp, for scores on their way through bsri_dev_modify_column() and
+                  dropout
+     static:      the query tile, and the number of the next piece of work
+
+   There is no mbarrier: copies are cp.async groups, keys and values in turn, and __syncthreads stands three times in a key
+   tile: when keys have landed, after which nobody reads the values before them; when scores are formed, after which keys may be
+   overwritten; when values have landed, while the next keys may be on their way. Where scores may be forbidden the third also
+   asks whether a value must be taken out, and a fourth stands behind that.
+
+   Sums: as mma.sync has them (see bsri_product_mma): s[i][n][e] of 8 keys n, out[i][d][e] of 8 columns d. Packed to f16 or
+   bf16, s[2 k] and s[2 k + 1] are fragment k of the second product's first operand as they stand.
+
+   Order: 1. The first four units of 16 keys that some row may attend to; queries and these keys are asked for.
+          2. Values are asked for; scores by mma.sync; the next tile's keys are asked for.
+          3. Scores are modified or forbidden; online softmax: maxima, exponentials, sums; `out` is rescaled if maxima grew.
+          4. Probabilities times values.
+          5. After the last key tile `out` is divided by the sums and stored, with the log-sum-exp. */
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, 2) bsri_attention_mma(BSRI_GATE, const __grid_constant__ bsri_dev_attention p) {
     BSRI_ENTER;
@@ -6731,9 +6919,8 @@ template <class S> struct bsri_flash_loads {
 };
 /* The first round is taken as it comes: sorting would have to be waited for. Where a window's longest tile is more than 2.5 times
    the mean, all streams that have little more to do than the one with the least take the next tiles, longest first, forwards and
-   backwards in turn; every CTA keeps all streams' loads (B2 H16 S4096 D128, BigBird, blocks of 128: 234 us, now 142). Others are
-   dealt back and forth, which is sooner done, and so are always those of two streams a CTA (random, D 64, blocks of 64: 119 us,
-   by loads 151). */
+   backwards in turn; every CTA keeps all streams' loads. Others are dealt back and forth, which is sooner done, and so are always
+   those of two streams a CTA (note N24). */
 template <class S> __device__ __forceinline__ void bsri_flash_deal(const bsri_dev_flash &m, bsri_flash_control<S> &c) {
     const bsri_dev_attention &p = m.p;
     const int streams = (int)gridDim.x * S::STREAMS, mine = (int)blockIdx.x * S::STREAMS, window = streams * BSRI_FLASH_ROUNDS;
@@ -6959,14 +7146,14 @@ __device__ __forceinline__ bool bsri_flash_fold(float (&s)[N], float (&top)[2], 
     }
     return grown;
 }
-/* ptxas moves exponentials behind the wait for products that they could overlap, unless something between depends on them:
-   never true. */
+/* ptxas moves exponentials behind the wait for the products that they could overlap, unless something between depends on them.
+   This does, and its condition is never true. */
 __device__ __forceinline__ void bsri_flash_hold(const float (&sum)[2]) {
     if (__any_sync(~0u, sum[0] + sum[1] < 0)) __threadfence();
 }
 
-/* One row of out anew by a warp, product by product, without those that are forbidden: where a value that is not finite met a
-   forbidden probability of 0. Rare, so it may be slow. */
+/* Computes one row of out again, by a warp, without what is forbidden: for where a value that is not finite met a forbidden
+   probability of 0. Rare, so it may be slow. */
 __device__ __forceinline__ void bsri_flash_again(const bsri_dev_attention &p, int64_t item, int64_t out_at, int row, float base,
                                                  float factor) {
     const bsri_item it = bsri_dev_matrix_item(&p.batch, item, &p.mask);
@@ -7069,8 +7256,8 @@ __device__ __forceinline__ void bsri_flash_store(const bsri_dev_attention &p, co
     }
 }
 
-/* A warpgroup that multiplies: where it is in its stream's rings, its query tile. Scores s, probabilities a and sums stay apart:
-   beside arrays these would be memory until loops are unrolled, and the code another. */
+/* A warpgroup that multiplies: where it is in its stream's rings, its query tile. Scores, probabilities and sums are no members:
+   with arrays in it the struct would be memory until loops are unrolled, and the code would differ. */
 template <class S> struct bsri_flash_consumer {
     typedef bsri_wgmma<typename S::type, S::KEYS> scores;
     typedef bsri_wgmma<typename S::type, S::HD, 0, 1> values;
@@ -7200,6 +7387,38 @@ __device__ __forceinline__ void bsri_flash_consume(const bsri_dev_flash &m, bsri
 }
 #endif
 
+/* bsri_attention_wgmma: a CTA stays and takes query tiles. S::STREAMS is 1 where both multiplying warpgroups share a stream of
+   keys, else 2.
+
+   Threads: warpgroups 0 and 1 multiply (208 registers), 64 query rows each: the consumers of a stream, 256 or 128 threads. Of
+   warpgroup 2 (88 registers) warp i < STREAMS fetches for stream i, and warp 3 plans tiles for all.
+
+   Shared memory:
+     dynamic:     STREAM bytes for each stream
+       0          two query tiles of QUERY bytes: ROWS lines of HD elements, in atoms of 64 (128 bytes a line, swizzled)
+       2 QUERY    the ring: SLOTS slots of SLOT bytes, KEYS lines of keys or of values in the same form
+     behind them  bsri_flash_control (CONTROL bytes): barriers, plans, notes
+
+   barrier        count           arrives                                           waits                     phase
+   full[slot]     32              fetching warp; its lane 0 with expect_tx of SLOT  consumers                 round of the ring
+   empty[slot]    consumers       each: scores are formed, or values added          fetching warp             round + 1
+   q_full[2]      1               lane 0 of the fetching warp, expect_tx of QUERY   consumers                 round of the two
+   q_empty[2]     consumers       each: the tile's last scores are formed           fetching warp             round + 1
+   plan_full[2]   32              lanes of warp 3                                   fetching warp             round of the two
+   plan_empty[2]  consumers + 32  each, and lanes of the fetching warp: plan read   warp 3                    round + 1
+   bar 2, 3       256             STREAMS 1: sync on one, arrive at the other       warpgroup 0 on 2, 1 on 3
+   Phases as in bsri_product_mma. A slot that is a flag and nothing else gets 32 plain arrivals. Consumers read a plan when
+   their tile's first slot is full, which the fetching warp fills after plan_full. By bars 2 and 3 warpgroups take turns to
+   issue products.
+
+   Sums: as wgmma has them (see bsri_product_wgmma). Packed to f16 or bf16, the scores of 16 keys are a wgmma's operand in
+   registers.
+
+   Order: 1. Warp 3 deals query tiles to streams: the first round as they come, then windows sorted by length; it writes plans.
+          2. A fetching warp walks the union of the plan's block rows and loads K0, K1, V0, K2, V1, ..., with a note for each K.
+          3. Consumers issue the scores of key tile j + 1, then probabilities j times values j, and wait for the scores only.
+          4. While values are added: what is not stored or not allowed is forbidden, online softmax, probabilities j + 1.
+          5. A tile's first scores are formed before the tile before it is divided and stored. */
 template <class S>
 __global__ void __launch_bounds__(S::THREADS, 1) bsri_attention_wgmma(BSRI_GATE, const __grid_constant__ bsri_dev_flash m) {
 #ifdef BSRI_WGMMA_CODE
@@ -7480,8 +7699,7 @@ __global__ void __launch_bounds__(256, sizeof(I) == 4 ? 4 : 2)
     __shared__ uint32_t count[8][256];
     __shared__ I base[256], part[33], staged[2048];
     __shared__ uint8_t digits[2048];
-    __shared__ uint16_t places[2048]; /* each thread's own: held in registers they leave room for three CTAs instead of four, and
-                                         the chunks of a million entries take two rounds: 22 us instead of 16 */
+    __shared__ uint16_t places[2048]; /* each thread's own: in registers they would leave room for fewer CTAs (note N25) */
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, mine = threadIdx.x;
     bsri_dev_let_next_start(), bsri_dev_wait_for_last();
     BSRI_ENTER;
@@ -7620,7 +7838,7 @@ __device__ __forceinline__ int64_t bsri_dev_distinct(const bsri_dev_line &x, int
 /* A warp per line: its key, how many different entries it has, and its bit set. */
 static __global__ void BSRI_BOUNDS(256) bsri_lines_measure(BSRI_GATE, const __grid_constant__ bsri_dev_lines l) {
     BSRI_ENTER;
-    bsri_dev_wait_for_last(); /* the next one's CTAs would crowd where there is room: 26 us instead of 15 for 4096 lines */
+    bsri_dev_wait_for_last(); /* the next kernel's CTAs would crowd where there is room (note N25) */
     const int lane = threadIdx.x & 31, dt = l.m.index_dtype;
     const int64_t total = l.patterns.count * l.count, step = (int64_t)gridDim.x * 8;
     for (int64_t work = blockIdx.x * (int64_t)8 + threadIdx.x / 32; work < total; work += step) {
@@ -7642,8 +7860,8 @@ static __global__ void BSRI_BOUNDS(256) bsri_lines_measure(BSRI_GATE, const __gr
     }
 }
 
-/* A warp per four lines: how many come before a line is its place. Keys are fetched by the CTA in tiles: one by one all CTAs
-   would ask the same part of the L2 at once (4096 lines: 17 us). */
+/* A warp per four lines: how many lines come before a line is its place. The CTA fetches keys in tiles: one by one, all CTAs
+   would ask the same part of the L2 at once (note N25). */
 static __global__ void __launch_bounds__(256) bsri_rank_lines(BSRI_GATE, const __grid_constant__ bsri_dev_rank r) {
     __shared__ uint64_t tile[2048];
     const int lane = threadIdx.x & 31, n = (int)r.n, full = (int)r.full;
@@ -7780,8 +7998,8 @@ template <int WORDS> __global__ void __launch_bounds__(256, 1)
     }
 }
 /* What a line, x, has that union g lacks: by a warp, the last lane has it. With bit sets, of so many words, the union's stands in
-   shared memory; without, stamps with unions' numbers in device memory. lane and dt, below t and dt, as the kernel has them: made
-   again here, five cases of six took .8 to 2.5 % longer, one 1.8 % less. */
+   shared memory; without, stamps with unions' numbers in device memory. lane and dt, below t and dt, are as the kernel has them:
+   computed again here they mostly cost time (note N25). */
 __device__ __forceinline__ int bsri_group_lacks(const bsri_dev_lines &l, const bsri_dev_line &x, int64_t pattern, int32_t line,
                                                 int words, const uint32_t *joined, const int32_t *stamp, int64_t g, int lane,
                                                 int dt) {
@@ -9336,8 +9554,9 @@ static __global__ void bsri_scatter_last(BSRI_GATE, const __grid_constant__ bsri
     X(660, "scatter starts", bsri_scatter_starts, 0)                                                                             \
     X(661, "scatter fill", bsri_scatter_fill_rows, 0)                                                                            \
     X(662, "scatter last", bsri_scatter_last, 0)
-/* Never launched: its static shared memory, in units of 1024 bytes, is the last tier in the code that was loaded. A GPU also runs
-   what was compiled for an older one, or for sm_90 without its own features, and there the kernels of later tiers are empty. */
+/* Never launched: its static shared memory, in units of 1024 bytes, tells the last tier in the code that was loaded. For a GPU
+   also runs what was compiled for an older one, or for sm_90 without its own features, and there the kernels of later tiers are
+   empty. */
 static __global__ void bsri_compiled_tier(int *at) {
 #if defined(BSRI_WGMMA_CODE)
     __shared__ int mark[3 * 256];

@@ -15,15 +15,11 @@ int main(void) {
     bsr_error error;
     bsr_exec exec = BSR_ZERO;
     char line[256];
-    int i;
 
     exec.error = &error;
-    if (bsr_create(NULL, &ctx, &error) || bsr_dense_mm(ctx, 0, &A, &B, &C, &exec)) {
-        bsr_error_string(&error, line, sizeof line);
-        fprintf(stderr, "%s\n", line);
-        return 1;
-    }
-    for (i = 0; i < 4; i++) printf("%4g %4g\n", (double)c[2 * i], (double)c[2 * i + 1]);
+    if (bsr_create(NULL, &ctx, &error) || bsr_dense_mm(ctx, 0, &A, &B, &C, &exec))
+        return bsr_error_string(&error, line, sizeof line), puts(line), 1;
+    for (int i = 0; i < 4; i++) printf("%4g %4g\n", (double)c[2 * i], (double)c[2 * i + 1]);
     bsr_destroy(ctx);
     return 0;
 }

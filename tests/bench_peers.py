@@ -38,7 +38,7 @@ def scipy_time(block, blocks, random):
 
 
 def table(rows, times_scipy):
-    """The README's table: one line per block size and sparsity, rates in GFLOP/s."""
+    """The table of tests/results/cpu.md: one line per block size and sparsity, rates in GFLOP/s."""
     lines = ["| block | sparsity | f32 | of sgemm's rate | faster than SciPy | Aᵀ | bf16 | f16 |", "|---|---|---|---|---|---|---|---|"]
     found = {(r["what"], int(r["block"]), float(r["sparsity"]), r["type"]): r for r in rows}
     for (what, block, s, kind), row in found.items():

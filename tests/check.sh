@@ -66,6 +66,9 @@ case_ "every intended difference is in the README" "[ \$(grep -c . $tmp/differen
 while read -r line; do grep -qF -- \"\$line\" $tmp/readme || echo \"\$line\"; done < $tmp/differences > $tmp/gone; cat $tmp/gone; ! [ -s $tmp/gone ]"
 case_ "every file that the README names is there" "grep -o '\`[a-z_]*/[a-z0-9_./]*\`' README.md | tr -d '\`' | grep -v '^build/' | sort -u > $tmp/files
 while read -r f; do ls \$f > /dev/null 2>&1 || echo \$f; done < $tmp/files > $tmp/nofiles; cat $tmp/nofiles; ! [ -s $tmp/nofiles ]"
+case_ "the README has at most 400 lines of 120 columns" "awk 'length(\$0) > 120 { print FILENAME \":\" FNR; bad = 1 } END { exit bad || NR > 400 }' README.md"
+case_ "every note that a comment names is there" "grep -ohE 'note N[0-9]+' bsrsparse.h bsrsparse_kernels.cuh | sort -u | sed 's/note //' > $tmp/notes; [ -s $tmp/notes ]
+while read -r n; do grep -q \"^## \$n \" tests/results/h200_notes.md || echo \$n; done < $tmp/notes > $tmp/nonotes; cat $tmp/nonotes; ! [ -s $tmp/nonotes ]"
 
 # ---- sources ----
 
