@@ -84,7 +84,8 @@
 
    HOW CALLS BEHAVE
      Order: defaults, checks, plan, work. Every check comes before the first write, so a call that returns anything but
-     BSR_OK has written nothing but its error record (a query bsr_exec.key). bsr_error says which check (item), on which
+     BSR_OK has written nothing but its error record (a query bsr_exec.key); only a conversion that finds in its work what no
+     check could see (CAPACITY, unequal items) may have written its workspace besides. bsr_error says which check (item), on which
      argument (operand), where (index), what was found (value) and what was wanted; bsr_error_string() makes a sentence of it.
      BSR_EXEC_SKIP_CHECKS leaves the checks out for callers who vouch for everything; on the CPU they include the contents of
      the index arrays, one pass over them.
@@ -1130,8 +1131,8 @@ BSR_API bsr_status bsr_prune(const bsr_context *ctx, bsr_operand source, double 
    is one buffer in the backend's memory (64-byte aligned): a header of eight int64 {magic, nnz, block rows, block
    columns, patterns, index dtype, 0, 0}, then three arrays in index_dtype: ccol [patterns][block columns + 1], row
    [patterns][nnz], position in values [patterns][nnz]; each starts at a multiple of 64 bytes. One pattern per batch
-   item, but one for all items of a dimension whose crow and col strides (without blocks: crow strides) are 0. A ragged matrix: ccol holds absolute
-   positions into row [nnz] and position [nnz], which the items share.
+   item, but one for all items of a dimension whose crow and col strides are 0 (without stored blocks: whose crow strides
+   are). A ragged matrix: ccol holds absolute positions into row [nnz] and position [nnz], which the items share.
    Attach it: m.transposed_index = buffer. It is stale when the pattern changes; values may change freely. The first
    function writes the buffer's size; the second takes scratch as conversions do (on CUDA the workspace that a query names).
    Errors: CAPACITY (bytes are too few), MISALIGNED. After MegaBlocks' transpose indices (Gale et al. 2022). */
@@ -2030,7 +2031,7 @@ BSRI_HD static int64_t bsri_batch_offset(const bsri_batch *b, int64_t item, int3
 BSRI_HD static int64_t bsri_dense_offset(const bsri_batch *b, int64_t item, const bsr_dense *d) {
     return bsri_batch_offset(b, item, d->batch_dims, d->batch, d->batch_stride);
 }
-/* The same view with plain strides where no element needs them (a size of 1, or nothing at all): so they can be counted with. */
+/* The same view with plain strides where no element needs them (a size of 1, or nothing at all), to be counted with. */
 static bsr_dense bsri_dense_used(const bsr_dense *given) {
     bsr_dense d = *given;
     int i, empty = !d.rows || !d.cols;
@@ -6515,10 +6516,8 @@ static void bsri_expand_sums(const bsri_line *l, int64_t k, const bsr_dense *d, 
         first = bsri_max(0, left), last = bsri_min(n, left + l->m->block_cols);
         for (j = first; j < last; j++) {
             const int64_t value = at + (j - left) * l->stride[2];
-            if (floats) {
-                const double x = bsri_load_f64(l->it.values, dtype, value);
-                sum[j] = count[j] ? sum[j] + x : x;
-            }
+            const double x = floats ? bsri_load_f64(l->it.values, dtype, value) : 0;
+            if (floats) sum[j] = count[j] ? sum[j] + x : x;
             else whole[j] = (count[j] ? whole[j] : 0) + (uint32_t)bsri_load_i32(l->it.values, dtype, value);
             count[j] = (uint8_t)(count[j] ? 2 : 1);
         }
@@ -7010,8 +7009,7 @@ static void bsri_scatter_fill(const bsri_scatter_build *b, const int64_t *order)
         }
     for (r = 0; r < b->rows && !strided; r++) {
         if (b->format == BSR_SCATTER_STRIDED_COMPRESSED) b->array[BSRI_C][out = r] = bsri_scatter_crow(b, r);
-        /* without columns there may be 2^62 tiles */
-        if (!tiles && bsri_scatter_crow(b, r) == bsri_scatter_crow(b, r + 1)) continue;
+        if (!tiles && bsri_scatter_crow(b, r) == bsri_scatter_crow(b, r + 1)) continue; /* of no columns: maybe 2^62 tiles */
         for (t = 0; t < b->split; t++) {
             if (tiles) b->array[BSRI_C][out++] = g;
             g = bsri_scatter_row(b, r, t, tiles ? b->split : step, tiles ? 1 : width, g);

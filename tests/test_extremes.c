@@ -6,13 +6,28 @@
 #include "operands.h"
 
 enum {
-    ADDMM, SCATTER, DENSE_SCATTER, SAMPLED, MATMUL, MATMUL_BACKWARD, SOFTMAX, SOFTMAX_BACKWARD, ATTENTION, TO_DENSE, FROM_DENSE,
-    PRUNE, BLOCK_MASK, RANDOM_PATTERN, ENTRIES, VIEWS, OPS
+    ADDMM,
+    SCATTER,
+    DENSE_SCATTER,
+    SAMPLED,
+    MATMUL,
+    MATMUL_BACKWARD,
+    SOFTMAX,
+    SOFTMAX_BACKWARD,
+    ATTENTION,
+    TO_DENSE,
+    FROM_DENSE,
+    PRUNE,
+    BLOCK_MASK,
+    RANDOM_PATTERN,
+    ENTRIES,
+    VIEWS,
+    OPS
 };
-static const char *const op_names[] = {"addmm",         "scatter_mm",       "dense_scatter_mm", "sampled_addmm",
-                                       "matmul",        "matmul_backward",  "softmax",          "softmax_backward",
-                                       "attention",     "to_dense",         "from_dense",       "prune",
-                                       "from_mask",     "random_pattern",   "from_entries",     "views"};
+static const char *const op_names[] = {"addmm",     "scatter_mm",      "dense_scatter_mm", "sampled_addmm",
+                                       "matmul",    "matmul_backward", "softmax",          "softmax_backward",
+                                       "attention", "to_dense",        "from_dense",       "prune",
+                                       "from_mask", "random_pattern",  "from_entries",     "views"};
 enum { DENSE = 6, MATRICES = 3 };
 typedef struct call {
     int op, mode, beta;     /* mode: format, which operand is sparse, source; beta: with an input */
@@ -20,8 +35,8 @@ typedef struct call {
     bsr_dense d[DENSE];     /* those that are in use have a dtype */
     bsr_matrix m[MATRICES]; /* so have these */
     bsr_scatter_indices list;
-    void *extra[2];         /* a mask of blocks; rows or columns of entries */
-    int64_t n;              /* columns; entries */
+    void *extra[2]; /* a mask of blocks; rows or columns of entries */
+    int64_t n;      /* columns; entries */
 } call;
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -40,8 +55,10 @@ static int prepare(call *c, const bsr_context *ctx) {
     if (c->op == DENSE_SCATTER) {
         bsr_exec e = t_exec(0);
         if (!RUN_OK(bsr_build_scatter_indices(ctx, &c->m[0], c->n, x, &e))) return 0;
-        x->c_indices = (int64_t *)bt_alloc((size_t)x->c_count * 8, 8), x->r_offsets = (int64_t *)bt_alloc((size_t)x->r_count * 8, 8);
-        x->p_indices = (int64_t *)bt_alloc((size_t)x->p_count * 8, 8), x->q_indices = (int64_t *)bt_alloc((size_t)x->q_count * 8, 8);
+        x->c_indices = (int64_t *)bt_alloc((size_t)x->c_count * 8, 8),
+        x->r_offsets = (int64_t *)bt_alloc((size_t)x->r_count * 8, 8);
+        x->p_indices = (int64_t *)bt_alloc((size_t)x->p_count * 8, 8),
+        x->q_indices = (int64_t *)bt_alloc((size_t)x->q_count * 8, 8);
         CHECK_INT(bsr_build_scatter_indices(ctx, &c->m[0], c->n, x, &e), BSR_OK);
     }
     return 1;
@@ -147,7 +164,8 @@ static void new_addmm(call *c, int type) {
     c->d[0] = input(type, c->trans ? a->rows : a->cols, n, y);
     c->d[1] = output(type == BSR_I8 ? BSR_I32 : type, c->trans ? a->cols : a->rows, n, t_join(x, y));
     for (i = 2; i < 6; i++) {
-        const int64_t rows = i == 4 || (i == 5 && bt_below(2)) ? 1 : c->d[1].rows, cols = i == 3 || (i == 5 && bt_below(2)) ? 1 : n;
+        const int64_t rows = i == 4 || (i == 5 && bt_below(2)) ? 1 : c->d[1].rows,
+                      cols = i == 3 || (i == 5 && bt_below(2)) ? 1 : n;
         if (i == 2 ? !c->beta : bt_below(2)) continue;
         c->d[i] = input(c->d[1].dtype, rows, cols, some_of(t_join(x, y)));
     }
@@ -172,9 +190,11 @@ static void new_dense_scatter(call *c, int type) {
     c->m[0] = matrix(type, some_size(), some_size(), some_block(), some_block(), NO_BATCH);
     c->n = some_size(), c->list.format = (int32_t)bt_range(1, 3);
     c->list.split_n = c->n == 0 || bt_below(2) ? bt_range(0, 1) : c->n;
-    if (!c->n && c->list.format == BSR_SCATTER_STRIDED) c->list.split_n = (INT64_C(1) << 62) / (c->m[0].nnz + c->m[0].rows + c->m[0].cols + 1);
+    if (!c->n && c->list.format == BSR_SCATTER_STRIDED)
+        c->list.split_n = (INT64_C(1) << 62) / (c->m[0].nnz + c->m[0].rows + c->m[0].cols + 1);
     if (c->list.format == BSR_SCATTER_MM) batch = NO_BATCH;
-    c->d[0] = input(type, c->m[0].cols, c->n, batch), c->d[1] = output(type == BSR_I8 ? BSR_I32 : type, c->m[0].rows, c->n, batch);
+    c->d[0] = input(type, c->m[0].cols, c->n, batch),
+    c->d[1] = output(type == BSR_I8 ? BSR_I32 : type, c->m[0].rows, c->n, batch);
 }
 static void new_sampled(call *c, int type) {
     const t_shape whole = some_batch();
@@ -202,7 +222,8 @@ static void new_matmul(call *c, int type) {
         const int64_t r = swap ? col : row, s = swap ? row : col;
         c->m[0] = matrix(type, size[r], size[s], block[r], block[s], c->mode == 0 ? x : c->mode == 1 ? y : z);
     }
-    for (i = 0; i < 3; i++) size[i] *= c->mode == 0 && i == 1 ? 1 : c->mode == 1 && i == 0 ? 1 : c->mode == 2 && i == 2 ? 1 : block[i];
+    for (i = 0; i < 3; i++)
+        size[i] *= c->mode == 0 && i == 1 ? 1 : c->mode == 1 && i == 0 ? 1 : c->mode == 2 && i == 2 ? 1 : block[i];
     if (c->mode != 0) c->d[0] = side(type, size[0], size[2], t[0], x, 0);
     if (c->mode != 1) c->d[1] = side(type, size[2], size[1], t[1], y, 0);
     if (c->mode != 2) c->d[2] = side(type, size[0], size[1], t[2], z, !back);
@@ -278,7 +299,9 @@ static void new_conversion(call *c, int type) {
     c->m[0].values = bt_alloc((size_t)(r * cols * br * bc) * 4, 4), bt_mark_output(c->m[0].values);
     c->extra[0] = bt_alloc((size_t)(c->mode ? c->n : r * br + 1) * 4, 4), c->extra[1] = bt_alloc((size_t)c->n * 4, 4);
     for (i = 0; i < (c->mode ? c->n : r * br + 1); i++)
-        ((int32_t *)c->extra[0])[i] = (int32_t)(c->mode ? bt_below(r * br) : i == r * br ? c->n : i * c->n / bt_range(r * br, r * br));
+        ((int32_t *)c->extra[0])[i] = (int32_t)(c->mode       ? bt_below(r * br)
+                                                : i == r * br ? c->n
+                                                              : i * c->n / bt_range(r * br, r * br));
     for (i = 0; i < c->n; i++) ((int32_t *)c->extra[1])[i] = (int32_t)bt_below(cols * bc);
 }
 static void new_call(call *c, int op) {
@@ -314,8 +337,15 @@ static void new_call(call *c, int op) {
 
 /* Up to `most`, mostly near powers of two and ends. */
 static int64_t extreme(int64_t most) {
-    static const int64_t list[] = {INT64_MAX, INT64_MAX - 1, INT64_C(1) << 62, (INT64_C(1) << 62) - 1, (INT64_C(1) << 61) + 1,
-                                   INT64_C(1) << 32, (INT64_C(1) << 31) - 1, 0, 1};
+    static const int64_t list[] = {INT64_MAX,
+                                   INT64_MAX - 1,
+                                   INT64_C(1) << 62,
+                                   (INT64_C(1) << 62) - 1,
+                                   (INT64_C(1) << 61) + 1,
+                                   INT64_C(1) << 32,
+                                   (INT64_C(1) << 31) - 1,
+                                   0,
+                                   1};
     const int64_t v = bt_below(3) ? list[bt_below(9)] : (int64_t)(bt_random() >> bt_range(1, 63));
     return v > most ? most - bt_below(2) : v;
 }
@@ -434,12 +464,15 @@ TEST(batches_beyond_counting) { /* what there is no memory for is not gone throu
             empty = input(types[t], 8, 0, NO_BATCH);
             memset(&o, 0, sizeof o);
             /* gradients over them: too many are refused, of dense and of stored operands, with blocks or without */
-            dc = input(types[t], 6, 5, NO_BATCH), b = input(types[t], 5, 8, NO_BATCH), da = t_output(types[t], 5, 8, ROW, NO_BATCH);
+            dc = input(types[t], 6, 5, NO_BATCH), b = input(types[t], 5, 8, NO_BATCH),
+            da = t_output(types[t], 5, 8, ROW, NO_BATCH);
             out = t_matrix_output(&m, types[t], PACKED), grad = bsr_matrix_batched(m, n, 0, 0, 0);
             CHECK_INT(bsr_matmul_backward(ctx, 0, bsr_operand_dense(&dc), bsr_operand_dense(&b), bsr_operand_sparse(&grad),
-                                          bsr_operand_sparse(NULL), bsr_operand_dense(&da), &e), BSR_BAD_BATCH);
+                                          bsr_operand_sparse(NULL), bsr_operand_dense(&da), &e),
+                      BSR_BAD_BATCH);
             CHECK_INT(t_error.item, BSR_ITEM_BATCH_SUM), CHECK_INT(t_error.value, n);
-            dc = many(input(types[t], 6, 5, NO_BATCH), n), b = many(input(types[t], 8, 5, NO_BATCH), n); /* dense ones are counted by elements, too */
+            dc = many(input(types[t], 6, 5, NO_BATCH), n),
+            b = many(input(types[t], 8, 5, NO_BATCH), n); /* dense ones are counted by elements, too */
             CHECK_INT(bsr_matmul_backward(ctx, 0, bsr_operand_sparse(&m), bsr_operand_dense(&b), bsr_operand_dense(&dc),
                                           bsr_operand_sparse(&out), bsr_operand_sparse(NULL), &e),
                       n >> 60 ? BSR_OVERFLOW : BSR_BAD_BATCH);
@@ -470,7 +503,8 @@ TEST(batches_beyond_counting) { /* what there is no memory for is not gone throu
             CHECK_INT(bsr_validate(ctx, &none, &e), BSR_OK);
             /* attention of values without columns */
             da = many(t_random(types[t], 6, 3, ROW, NO_BATCH, 0, FILL_SIGNED), n);
-            dc = many(t_random(types[t], 8, 3, ROW, NO_BATCH, 0, FILL_SIGNED), n), empty = many(input(types[t], 8, 0, NO_BATCH), n);
+            dc = many(t_random(types[t], 8, 3, ROW, NO_BATCH, 0, FILL_SIGNED), n),
+            empty = many(input(types[t], 8, 0, NO_BATCH), n);
             if (!(n >> 60)) CHECK_INT(bsr_attention(ctx, 1, &da, &dc, &empty, &m, NULL, &b, NULL, &e), BSR_OK);
         }
 }
@@ -510,7 +544,8 @@ TEST(sizes_beyond_counting) { /* of operands without elements, and lists of no c
     }
 }
 
-/* Prefetched addresses come of the call's own numbers, not of what stood on the stack: seen by sanitizers of pointers and memory. */
+/* Prefetched addresses come of the call's own numbers, not of what stood on the stack: seen by sanitizers of pointers and memory.
+ */
 static void __attribute__((noinline)) dirty(void) {
     volatile unsigned char a[200000];
     unsigned i;

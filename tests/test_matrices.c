@@ -102,8 +102,9 @@ TEST(to_dense) {
     }
 }
 
-/* Blocks that stand many times in one place, in any order, of every pair of types, in long rows, too: what is stored is the sum in
-   f64 in the order of the blocks, rounded once. A place with one block holds its very bits, also where the row is in disorder. */
+/* Blocks that stand many times in one place, in any order, of every pair of types, in long rows, too: what is stored is the sum
+   in f64 in the order of the blocks, rounded once. A place with one block holds its very bits, also where the row is out
+   of order. */
 static void expand_many(int from, int to, int64_t br, int64_t bc, int64_t c, int64_t each, int layout) {
     const int64_t rows = 3 * br, cols = c * bc, nnz = 3 * each;
     int32_t *crow = (int32_t *)bt_alloc(4 * 4, 4), *col = (int32_t *)bt_alloc((size_t)nnz * 4, 4);
@@ -150,8 +151,8 @@ TEST(to_dense_of_duplicates) {
                 static const int64_t width[] = {1, 3, 16, 700, 2048, 2049};
                 bt_case("%s to %s, blocks of %d columns", bsr_dtype_name(all_dtypes[from]), bsr_dtype_name(all_dtypes[to]),
                         (int)width[k]);
-                expand_many(all_dtypes[from], all_dtypes[to], bt_range(1, 3), width[k], k ? bt_range(2, 7) : 5000, bt_range(24, 40),
-                            (int)bt_below(LAYOUTS));
+                expand_many(all_dtypes[from], all_dtypes[to], bt_range(1, 3), width[k], k ? bt_range(2, 7) : 5000,
+                            bt_range(24, 40), (int)bt_below(LAYOUTS));
             }
         }
 }
@@ -1057,8 +1058,8 @@ static void write_number(char *to, const char *digits, int exponent, int more, c
     if (last) *to++ = last;
     sprintf(to, "e%d", exponent + 1 + (whole ? -n : zeros));
 }
-/* Numbers half way between two neighbours, exactly, and by one digit far behind more or less: to nearest, ties to even, as strtod()
-   has it, for any number of digits. */
+/* Numbers half way between two neighbours, exactly, and by one digit far behind more or less: to nearest, ties to even, as
+   strtod() has it, for any number of digits. */
 TEST(decimals_near_halfway) {
     static char digits[1300], text[8000];
     int k, form;

@@ -725,7 +725,8 @@ TEST(create_with_failing_calls) {
 TEST(default_without_a_gpu) {
     static const struct {
         int code, driver, cpu;
-    } first[] = {{100, 13000, 1}, {34, 0, 1}, {35, 0, 1}, {35, 11000, 0}, {3, 13000, 0}, {803, 13000, 0}, {719, 13000, 0}, {999, 0, 0}};
+    } first[] = {{100, 13000, 1}, {34, 0, 1}, {35, 0, 1}, {35, 11000, 0},
+                 {3, 13000, 0},   {803, 13000, 0}, {719, 13000, 0}, {999, 0, 0}};
     size_t i;
     int k;
     for (i = 0; i < BT_COUNT(first); i++)
