@@ -2270,8 +2270,8 @@ static void bsri_terms_merge(bsri_terms *t) {
         if (t->stride[i] <= t->slack + 1) t->slack += (t->size[i] - 1) * t->stride[i], bsri_terms_drop(t, i), i = -1;
     for (i = 0; i < t->n; i++)
         for (j = 0; j < t->n; j++) {
-            const int64_t k = t->stride[j] / t->stride[i];
-            if (i == j || k * t->stride[i] != t->stride[j] || k > t->size[i]) continue;
+            const int64_t k = i == j || t->stride[j] < t->stride[i] ? 0 : bsri_divide(t->stride[j], t->stride[i]);
+            if (!k || k * t->stride[i] != t->stride[j] || k > t->size[i]) continue;
             t->size[i] += k * (t->size[j] - 1), bsri_terms_drop(t, j), i = j = -1;
             break;
         }
@@ -2304,7 +2304,7 @@ static int bsri_terms_solve(bsri_terms *t, int p, int64_t total) {
     int64_t stride, rest, common, z, last;
     if (p == t->n) return total <= t->slack;
     stride = t->stride[p], rest = p + 1 < t->n ? t->reach[p + 1] : t->slack;
-    z = total > rest ? bsri_ceil_div(total - rest, stride) : 0, last = bsri_min(t->size[p] - 1, total / stride);
+    z = total > rest ? bsri_divide(total - rest - 1, stride) + 1 : 0, last = bsri_min(t->size[p] - 1, bsri_divide(total, stride));
     if (p + 1 == t->n) return z <= last;
     for (common = t->common[p + 1]; z <= last; z++) { /* what is left must be slack away from a multiple of the divisor */
         const int64_t over = (total - z * stride) % common;
@@ -2334,25 +2334,30 @@ static int64_t bsri_terms_turn(bsri_terms *t, int64_t total) {
     }
     return sum - total;
 }
-/* 0, or the item that says why not: they do overlap, or it takes more than 64 bits or the steps that there are to decide. */
-static int bsri_spans_overlap(const bsri_span *a, const bsri_span *b) {
-    uintptr_t a0 = (uintptr_t)a->data, b0 = (uintptr_t)b->data;
+/* As below, of spans that lie in each other's extent. */
+static int bsri_spans_meet(const bsri_span *a, const bsri_span *b) {
+    const uintptr_t a0 = (uintptr_t)a->data, b0 = (uintptr_t)b->data;
     bsri_terms t;
     int64_t total;
     int found;
-    if (!a->bytes || !b->bytes) return 0;
-    if (a0 + (uintptr_t)a->bytes <= b0 || b0 + (uintptr_t)b->bytes <= a0) return 0;
     if (a->bytes > INT64_MAX - b->bytes) return BSR_ITEM_OVERLAP_UNDECIDED;
     total = (b0 > a0 ? (int64_t)(b0 - a0) : -(int64_t)(a0 - b0)) + b->bytes - 1;
     t.n = 0, t.slack = a->element + b->element - 2, t.steps = BSRI_TERM_STEPS;
     bsri_terms_add(&t, a);
     bsri_terms_add(&t, b);
-    for (found = 0; found < 2 && total >= 0; found++) total = bsri_terms_turn(&t, total);
-    if (total < 0) return 0;
     bsri_terms_merge(&t);
-    bsri_terms_order(&t);
+    for (found = 0; found < 2 && t.n > 1 && total >= 0; found++) total = bsri_terms_turn(&t, total);
+    if (total < 0) return 0;
+    if (t.n > 1) bsri_terms_order(&t);
     found = bsri_terms_solve(&t, 0, total);
     return found < 0 ? BSR_ITEM_OVERLAP_UNDECIDED : found ? BSR_ITEM_OVERLAP : 0;
+}
+/* 0, or the item that says why not: they do overlap, or it takes more than 64 bits or the steps that there are to decide. */
+static int bsri_spans_overlap(const bsri_span *a, const bsri_span *b) {
+    const uintptr_t a0 = (uintptr_t)a->data, b0 = (uintptr_t)b->data;
+    if (!a->bytes || !b->bytes) return 0;
+    if (a0 + (uintptr_t)a->bytes <= b0 || b0 + (uintptr_t)b->bytes <= a0) return 0;
+    return bsri_spans_meet(a, b);
 }
 static int bsri_spans_equal(const bsri_span *a, const bsri_span *b) {
     int i;

@@ -226,6 +226,63 @@ TEST(shared_context) { /* eight threads, one context */
     }
 }
 
+/* A diagonal whose schedule has more lines, in disorder, than the bits on a stack: calls at once share the context's. */
+enum { DIAGONAL = 70001 };
+typedef struct scheduled {
+    const bsr_context *ctx;
+    bsr_matrix a;
+    bsr_dense b;
+    float *out;
+    int status[4];
+    pthread_t id;
+} scheduled;
+static void *scheduled_thread(void *user) {
+    scheduled *s = (scheduled *)user;
+    const bsr_dense out = bsr_dense_row_major(s->out, BSR_F32, DIAGONAL, 1);
+    int i;
+    for (i = 0; i < 4; i++) s->status[i] = bsr_dense_mm(s->ctx, 0, &s->a, &s->b, &out, NULL);
+    return NULL;
+}
+TEST(checks_at_once) {
+    scheduled s[4];
+    bsr_context *ctx;
+    int32_t *crow, *col, *order[2];
+    float *x;
+    uint64_t bytes = 0;
+    int i, k, started;
+    bt_case("schedules in disorder");
+    ctx = context_of(0, 1, NULL, NULL);
+    crow = (int32_t *)bt_alloc((DIAGONAL + 1) * 4, 4), col = (int32_t *)bt_alloc(DIAGONAL * 4, 4);
+    x = (float *)bt_alloc(DIAGONAL * 4, 4);
+    for (i = 0; i <= DIAGONAL; i++) crow[i] = i;
+    for (i = 0; i < DIAGONAL; i++) col[i] = i, x[i] = (float)(i % 251);
+    for (k = 0; k < 4; k++) {
+        s[k].ctx = ctx, s[k].b = bsr_dense_row_major(x, BSR_F32, DIAGONAL, 1);
+        s[k].a = bsr_matrix_make(DIAGONAL, DIAGONAL, 1, 1, DIAGONAL, crow, col, BSR_I32, x, BSR_F32);
+        s[k].out = (float *)bt_alloc(DIAGONAL * 4, 4);
+    }
+    for (k = 0; k < 2; k++) { /* in the second one line stands twice */
+        void *view;
+        CHECK_INT(bsr_schedule_size(ctx, &s[k].a, 1, 0, &bytes, NULL), BSR_OK);
+        view = bt_alloc((size_t)bytes, 64);
+        CHECK_INT(bsr_build_schedule(ctx, &s[k].a, 1, 0, view, bytes, NULL), BSR_OK);
+        order[k] = (int32_t *)(void *)((char *)view + 64), s[k].a.schedule = s[k + 2].a.schedule = view;
+        for (i = 0; i < DIAGONAL; i++) order[k][i] = (int32_t)((int64_t)i * 40009 % DIAGONAL);
+    }
+    order[1][DIAGONAL - 1] = order[1][5];
+    for (k = started = 0; k < 4; k++) started += pthread_create(&s[k].id, NULL, scheduled_thread, &s[k]) == 0;
+    CHECK_INT(started, 4);
+    for (k = 0; k < started; k++) pthread_join(s[k].id, NULL);
+    for (k = 0; k < started; k++)
+        for (i = 0; i < 4; i++) CHECK_INT(s[k].status[i], k % 2 ? BSR_BAD_STRUCTURE : BSR_OK);
+    for (k = 0; k < 4; k += 2) {
+        for (i = 0; i < DIAGONAL && s[k].out[i] == x[i] * x[i]; i++) {
+        }
+        CHECK_INT(i, DIAGONAL);
+    }
+    bsr_destroy(ctx);
+}
+
 TEST(float_environment) { /* control bits as found, even odd ones, and the result with subnormals as they are */
 #ifdef HAVE_MXCSR
     int isa, mode, which;
@@ -273,6 +330,7 @@ int main(int argc, char **argv) {
         {"same_bits", same_bits},
         {"openmp", openmp},
         {"shared_context", shared_context},
+        {"checks_at_once", checks_at_once},
         {"float_environment", float_environment},
     };
     int failed = bt_main(argc, argv, tests, BT_COUNT(tests));
