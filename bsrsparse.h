@@ -691,7 +691,7 @@ typedef struct bsr_exec {
     bsr_error *error;     /* null: status only */
     uint32_t flags;       /* BSR_EXEC_* */
     int32_t reserved;
-    int32_t max_grid[3];  /* CUDA: cap of the launch grid, x y z; 0 or less: the hardware's */
+    int32_t max_grid[3];  /* CUDA: cap of the launch grid, x y z; 0 or less: the hardware's (checked indices: z is 2) */
     int32_t reserved2;
     const bsr_tune_table *table; /* in place of the context's; null: that one */
     bsr_tune_row *key;           /* not null, with query: the call's key in tuned tables; op 0 where it has none */
@@ -8706,7 +8706,7 @@ static bsr_status bsri_cuda_device(const bsri_call *c) {
 static bsri_queue bsri_cuda_queue(const bsri_call *c) {
     bsri_queue q;
     q.stream = c->exec->stream, q.max_grid = c->exec->max_grid[0], q.workspace = c->exec->workspace;
-    q.gate.word = c->watch->done ? c->exec->device_status : NULL;
+    q.gate = c->watch->done ? c->exec->device_status : NULL;
     return q;
 }
 

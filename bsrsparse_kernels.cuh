@@ -58,16 +58,14 @@ namespace {
 #define BSRI_BOUNDS(threads) __launch_bounds__(threads)
 #endif
 
-/* Under BSR_EXEC_CHECK_INDICES every kernel of an operation is given the word that the check before it has left (null without the
-   flag), and ends where that is not 0, before anything else. Such launches begin when the check has ended, never early. So all
-   kernels, the multi-launch ones too, are stopped in one way; without the flag it is a test of a parameter, where that delays
-   nobody: behind the word that lets the next kernel start. */
-struct alignas(64) bsri_gate { /* the first parameter: what each kernel reads first of constant memory stands before it */
-    const uint64_t *word;
-};
-#define BSRI_GATE const __grid_constant__ bsri_gate gate
+/* Under BSR_EXEC_CHECK_INDICES every kernel of an operation is given the word that the check before it has left, and ends where
+   that is not 0, before it reads or writes anything; it begins when the check has ended, never early. That there is a word the
+   grid says: it has two layers, of which the second does nothing. Its size stands where each kernel looks first, in the constant
+   memory of its launch; to look at one more parameter first would delay small products, as constant memory comes by lines. */
+typedef const uint64_t *bsri_gate;
+#define BSRI_GATE , bsri_gate gate
 #define BSRI_ENTER \
-    if (gate.word && *gate.word) return
+    if (gridDim.z != 1 && (blockIdx.z || *gate)) return
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>device-numbers: element types in registers                                                   */
@@ -618,21 +616,22 @@ static unsigned bsri_grid(int64_t work, const bsri_queue &queue) {
    other, where their number is even: of what they ask for at once the L2 reads less. */
 static cudaError_t bsri_launch_function(const void *function, void *parameters, int64_t work, unsigned threads, int64_t shared,
                                         bsri_queue stream, int early, int pairs) {
-    void *args[2] = {&stream.gate, parameters};
+    void *args[2] = {parameters, &stream.gate};
     cudaLaunchAttribute how[2] = {};
     cudaLaunchConfig_t config = {};
     how[0].id = cudaLaunchAttributeProgrammaticStreamSerialization, how[0].val.programmaticStreamSerializationAllowed = 1;
     how[1].id = cudaLaunchAttributeClusterDimension;
     how[1].val.clusterDim.x = 2, how[1].val.clusterDim.y = how[1].val.clusterDim.z = 1;
     config.gridDim = dim3(bsri_grid(work, stream)), config.blockDim = dim3(threads);
-    early = early && !stream.gate.word; /* not before the check has ended */
+    if (stream.gate) /* see bsri_gate; of very many CTAs a second layer would take a while to do nothing */
+        early = 0, config.gridDim.z = 2, config.gridDim.x = (unsigned)bsri_min(config.gridDim.x, 4096);
     config.dynamicSmemBytes = (size_t)shared, config.stream = stream, config.attrs = how + !early;
     config.numAttrs = (early != 0) + (pairs && config.gridDim.x % 2 == 0);
     return cudaLaunchKernelExC(&config, function, args);
 }
 /* A kernel that is always the same one. */
 template <class P>
-static cudaError_t bsri_launch(void (*kernel)(const bsri_gate, const P), const P &p, int64_t work, unsigned threads,
+static cudaError_t bsri_launch(void (*kernel)(const P, bsri_gate), const P &p, int64_t work, unsigned threads,
                                bsri_queue stream, int early) {
     return bsri_launch_function((const void *)kernel, (void *)&p, work, threads, 0, stream, early, 0);
 }
@@ -726,7 +725,7 @@ static __device__ void bsri_simt_finish(const bsri_dev_product &p, const typenam
 }
 template <class A, class F, class Tile>
 __global__ void __launch_bounds__(256, sizeof(A) == 8 ? 1 : 2)
-    bsri_product_simt(BSRI_GATE, const __grid_constant__ bsri_dev_product p) {
+    bsri_product_simt(const __grid_constant__ bsri_dev_product p BSRI_GATE) {
     BSRI_ENTER;
     __shared__ typename Tile::shared s;
     const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha, beta = p.beta_ptr ? *p.beta_ptr : p.beta;
@@ -808,7 +807,7 @@ static __device__ void bsri_simt_finish_block(const bsri_dev_sampled &p, const t
 }
 template <class A, class F, class Tile>
 __global__ void __launch_bounds__(256, sizeof(A) == 8 ? 1 : 2)
-    bsri_sampled_simt(BSRI_GATE, const __grid_constant__ bsri_dev_sampled p) {
+    bsri_sampled_simt(const __grid_constant__ bsri_dev_sampled p BSRI_GATE) {
     BSRI_ENTER;
     __shared__ typename Tile::shared s;
     const int64_t br = p.out.block_rows, bc = p.out.block_cols, rows_in = bsri_block_rows(&p.out);
@@ -1900,7 +1899,7 @@ __device__ __forceinline__ void bsri_mma_multiply(const bsri_dev_mma &m, bsri_mm
 #endif
 
 template <class T, class L> __global__ void __launch_bounds__(384, 1)
-    bsri_product_mma(BSRI_GATE, const __grid_constant__ bsri_dev_mma m) {
+    bsri_product_mma(const __grid_constant__ bsri_dev_mma m BSRI_GATE) {
     BSRI_ENTER;
 #ifdef BSRI_MMA_CODE
     extern __shared__ __align__(1024) char bsri_shared[];
@@ -2058,7 +2057,7 @@ __device__ __forceinline__ void bsri_mma_sampled_store(const bsri_dev_mma_sample
 }
 #endif
 template <class T, class L>
-__global__ void __launch_bounds__(256, 2) bsri_sampled_mma(BSRI_GATE, const __grid_constant__ bsri_dev_mma_sampled m) {
+__global__ void __launch_bounds__(256, 2) bsri_sampled_mma(const __grid_constant__ bsri_dev_mma_sampled m BSRI_GATE) {
     BSRI_ENTER;
 #ifdef BSRI_MMA_CODE
     extern __shared__ __align__(1024) char bsri_shared[];
@@ -2284,7 +2283,7 @@ template <class T, int MI, int NI, bool B_ROWS> struct bsri_skinny {
 };
 template <class T, int MI, int NI, bool B_ROWS>
 __global__ void __launch_bounds__(NI == 1 ? 512 : 256, NI == 2 ? 4 : 2)
-    bsri_product_skinny(BSRI_GATE, const __grid_constant__ bsri_dev_skinny m) {
+    bsri_product_skinny(const __grid_constant__ bsri_dev_skinny m BSRI_GATE) {
     bsri_dev_let_next_start();
     BSRI_ENTER;
 #ifdef BSRI_MMA_CODE
@@ -2581,7 +2580,7 @@ __device__ __forceinline__ void bsri_mma_short_tiles(const bsri_dev_mma &m, bsri
 }
 #endif
 template <class T, class L>
-__global__ void __launch_bounds__(128, L::CTAS) bsri_product_short(BSRI_GATE, const __grid_constant__ bsri_dev_mma m) {
+__global__ void __launch_bounds__(128, L::CTAS) bsri_product_short(const __grid_constant__ bsri_dev_mma m BSRI_GATE) {
     BSRI_ENTER;
 #ifdef BSRI_MMA_CODE
     extern __shared__ __align__(1024) char bsri_shared[];
@@ -3947,7 +3946,7 @@ template <class T, int MI, int NI> struct bsri_few {
 };
 template <class T, int MI, int NI>
 __global__ void __launch_bounds__(32 * bsri_few<T, MI, NI>::WARPS, NI == 4 || NI == 16 ? 2 : 3)
-    bsri_product_few(BSRI_GATE, const __grid_constant__ bsri_dev_few m) {
+    bsri_product_few(const __grid_constant__ bsri_dev_few m BSRI_GATE) {
 #ifdef BSRI_WGMMA_CODE
     typedef bsri_few<T, MI, NI> few;
     extern __shared__ __align__(1024) char bsri_shared[];
@@ -5801,7 +5800,7 @@ template <class T, int B_, int TB> struct bsri_wgmma_narrow {
 };
 
 template <class T, class L>
-__global__ void __launch_bounds__(384, 1) bsri_product_wgmma(BSRI_GATE, const __grid_constant__ bsri_dev_wgmma m) {
+__global__ void __launch_bounds__(384, 1) bsri_product_wgmma(const __grid_constant__ bsri_dev_wgmma m BSRI_GATE) {
 #ifdef BSRI_WGMMA_CODE
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ bsri_wgmma_list<L::GROUP> s;
@@ -6308,7 +6307,7 @@ template <class F> struct bsri_softmax_any {
     }
 };
 template <class F> __global__ void __launch_bounds__(256, 2)
-    bsri_softmax_simt(BSRI_GATE, const __grid_constant__ bsri_dev_softmax p) {
+    bsri_softmax_simt(const __grid_constant__ bsri_dev_softmax p BSRI_GATE) {
     BSRI_ENTER;
     for (int64_t work = blockIdx.x; work < p.work; work += gridDim.x) {
         const bsri_dev_row r(p, work);
@@ -6635,7 +6634,7 @@ template <class T> struct bsri_softmax_packed {
 #endif
 template <class T, bool BACKWARD>
 __global__ void __launch_bounds__(256, BACKWARD ? 2 : BSRI_SOFTMAX_CTAS)
-    bsri_softmax_fast(BSRI_GATE, const __grid_constant__ bsri_dev_softmax p) {
+    bsri_softmax_fast(const __grid_constant__ bsri_dev_softmax p BSRI_GATE) {
 #if __CUDA_ARCH__ >= 900
     bsri_dev_let_next_start(), bsri_dev_wait_for_last();
 #endif
@@ -6881,7 +6880,7 @@ template <class F, class Tile> struct bsri_attention_simt_tile {
 /* Two CTAs of small tiles a multiprocessor: by one blocks of 16 take up to 1.7 times as long. */
 template <class F, class Tile>
 __global__ void __launch_bounds__(256, Tile::TM == 16 ? 2 : 1)
-    bsri_attention_simt(BSRI_GATE, const __grid_constant__ bsri_dev_attention p) {
+    bsri_attention_simt(const __grid_constant__ bsri_dev_attention p BSRI_GATE) {
     BSRI_ENTER;
     __shared__ bsri_attention_simt_tile<F, Tile> tile;
     const int64_t total = p.items * p.panels * p.tiles * p.block_rows, bc = p.mask.block_cols;
@@ -7477,7 +7476,7 @@ template <class T, int HD, int MT, bool FULL> struct bsri_attention_warp {
 #endif
 /* CTAs of 1 to 4 warps. */
 template <class T, int HD, int MT, bool FULL>
-__global__ void __launch_bounds__(128, 2) bsri_attention_mma(BSRI_GATE, const __grid_constant__ bsri_dev_attention p) {
+__global__ void __launch_bounds__(128, 2) bsri_attention_mma(const __grid_constant__ bsri_dev_attention p BSRI_GATE) {
     BSRI_ENTER;
 #ifdef BSRI_MMA_CODE
     extern __shared__ __align__(256) uint4 bsri_attention_memory[];
@@ -8060,7 +8059,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_tiles(const bsri_dev_wgmma_sa
 }
 #endif
 template <class T>
-__global__ void __launch_bounds__(384, 1) bsri_sampled_wgmma(BSRI_GATE, const __grid_constant__ bsri_dev_wgmma_sampled m) {
+__global__ void __launch_bounds__(384, 1) bsri_sampled_wgmma(const __grid_constant__ bsri_dev_wgmma_sampled m BSRI_GATE) {
 #ifdef BSRI_WGMMA_CODE
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ bsri_wgmma_sampled_shared s;
@@ -8922,7 +8921,7 @@ __device__ __forceinline__ void bsri_flash_consume(const bsri_dev_flash &m, bsri
 #endif
 
 template <class S> __global__ void __launch_bounds__(384, 1)
-    bsri_attention_wgmma(BSRI_GATE, const __grid_constant__ bsri_dev_flash m) {
+    bsri_attention_wgmma(const __grid_constant__ bsri_dev_flash m BSRI_GATE) {
 #ifdef BSRI_WGMMA_CODE
     extern __shared__ __align__(1024) char bsri_flash_memory[];
     static_assert(sizeof(bsri_flash_control<S>) <= S::CONTROL, "too little shared memory");
@@ -9028,7 +9027,7 @@ static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsr
 /* >>device-sort: filling, stable radix sort of runs of keys                                      */
 /* ---------------------------------------------------------------------------------------------- */
 
-static __global__ void __launch_bounds__(256) bsri_fill_words(BSRI_GATE, const __grid_constant__ bsri_dev_fill f) {
+static __global__ void __launch_bounds__(256) bsri_fill_words(const __grid_constant__ bsri_dev_fill f BSRI_GATE) {
     bsri_dev_let_next_start(), bsri_dev_wait_for_last();
     BSRI_ENTER;
     const int64_t total = f.words + f.more_words, step = (int64_t)gridDim.x * 256;
@@ -9111,7 +9110,7 @@ __device__ __forceinline__ int bsri_dev_digit(const bsri_dev_sort &s, int64_t ke
     return (int)((uint64_t)key >> s.shift) & ((int)s.digits - 1);
 }
 
-template <class I> __global__ void __launch_bounds__(256) bsri_sort_count(BSRI_GATE, const __grid_constant__ bsri_dev_sort s) {
+template <class I> __global__ void __launch_bounds__(256) bsri_sort_count(const __grid_constant__ bsri_dev_sort s BSRI_GATE) {
     __shared__ uint32_t count[256];
     bsri_dev_let_next_start(), bsri_dev_wait_for_last();
     BSRI_ENTER;
@@ -9132,7 +9131,7 @@ template <class I> __global__ void __launch_bounds__(256) bsri_sort_count(BSRI_G
     }
 }
 /* A warp per run and digit: counts become what stands before, inside the digit. */
-template <class I> __global__ void __launch_bounds__(256) bsri_sort_scan(BSRI_GATE, const __grid_constant__ bsri_dev_sort s) {
+template <class I> __global__ void __launch_bounds__(256) bsri_sort_scan(const __grid_constant__ bsri_dev_sort s BSRI_GATE) {
     bsri_dev_let_next_start(), bsri_dev_wait_for_last();
     BSRI_ENTER;
     const int lane = threadIdx.x & 31;
@@ -9254,7 +9253,7 @@ __device__ __forceinline__ uint32_t bsri_dev_scatter_join(uint32_t (&count)[8][2
    inside the tile first, entries leave in runs. */
 template <class I>
 __global__ void __launch_bounds__(256, sizeof(I) == 4 ? 4 : 2)
-    bsri_sort_scatter(BSRI_GATE, const __grid_constant__ bsri_dev_sort s) {
+    bsri_sort_scatter(const __grid_constant__ bsri_dev_sort s BSRI_GATE) {
     __shared__ uint32_t count[8][256];
     __shared__ I base[256], part[33], staged[2048];
     __shared__ uint8_t digits[2048];
@@ -9316,7 +9315,7 @@ __global__ void __launch_bounds__(256, sizeof(I) == 4 ? 4 : 2)
     }
 }
 /* Where each column starts among the sorted keys: each entry writes the columns after its predecessor's up to its own. */
-template <class I> __global__ void __launch_bounds__(256) bsri_sort_starts(BSRI_GATE, const __grid_constant__ bsri_dev_sort s) {
+template <class I> __global__ void __launch_bounds__(256) bsri_sort_starts(const __grid_constant__ bsri_dev_sort s BSRI_GATE) {
     BSRI_ENTER;
     bsri_dev_wait_for_last();
     const int lane = threadIdx.x & 31;
@@ -9396,7 +9395,7 @@ __device__ __forceinline__ int64_t bsri_dev_distinct(const bsri_dev_line &x, int
     return __shfl_sync(~0u, distinct, 31);
 }
 /* A warp per line: its key, how many different entries it has, and its bit set. */
-static __global__ void BSRI_BOUNDS(256) bsri_lines_measure(BSRI_GATE, const __grid_constant__ bsri_dev_lines l) {
+static __global__ void BSRI_BOUNDS(256) bsri_lines_measure(const __grid_constant__ bsri_dev_lines l BSRI_GATE) {
     BSRI_ENTER;
     bsri_dev_wait_for_last(); /* the next one's CTAs would crowd where there is room: 26 us instead of 15 for 4096 lines */
     const int lane = threadIdx.x & 31, dt = l.m.index_dtype;
@@ -9422,7 +9421,7 @@ static __global__ void BSRI_BOUNDS(256) bsri_lines_measure(BSRI_GATE, const __gr
 
 /* A warp per four lines: how many come before a line is its place. Keys are fetched by the CTA in tiles: one by one all CTAs
    would ask the same part of the L2 at once (4096 lines: 17 us). */
-static __global__ void __launch_bounds__(256) bsri_rank_lines(BSRI_GATE, const __grid_constant__ bsri_dev_rank r) {
+static __global__ void __launch_bounds__(256) bsri_rank_lines(const __grid_constant__ bsri_dev_rank r BSRI_GATE) {
     __shared__ uint64_t tile[2048];
     const int lane = threadIdx.x & 31, n = (int)r.n, full = (int)r.full;
     const int64_t parts = (r.n + 31) / 32, total = r.patterns * parts;
@@ -9465,7 +9464,7 @@ static __global__ void __launch_bounds__(256) bsri_rank_lines(BSRI_GATE, const _
         }
     }
 }
-static __global__ void __launch_bounds__(1024) bsri_rank_tall(BSRI_GATE, const __grid_constant__ bsri_dev_rank r) {
+static __global__ void __launch_bounds__(1024) bsri_rank_tall(const __grid_constant__ bsri_dev_rank r BSRI_GATE) {
     BSRI_ENTER;
     __shared__ int64_t part[33];
     int64_t all = 0, tall = 0, sum;
@@ -9497,7 +9496,7 @@ __device__ __forceinline__ uint32_t bsri_dev_block_min(uint32_t v, uint32_t *par
 /* Greedy grouping of up to 256 lines without repeats, as bsri_lines_group: thread t holds the t-th line of the order as WORDS
    words of bits, so that a step is a few instructions, one barrier for the choice and one for the union. */
 template <int WORDS> __global__ void __launch_bounds__(256, 1)
-    bsri_group_bits(BSRI_GATE, const __grid_constant__ bsri_dev_lines l) {
+    bsri_group_bits(const __grid_constant__ bsri_dev_lines l BSRI_GATE) {
     BSRI_ENTER;
     __shared__ __align__(16) uint32_t joined[WORDS];
     __shared__ uint32_t part[2][32];
@@ -9598,7 +9597,7 @@ __device__ __forceinline__ int bsri_group_join(const bsri_dev_lines &l, int64_t 
 /* The same for any lines: a warp per line left. Where there are bit sets their union stands in shared memory; else stamps of
    the current union in device memory. */
 #define BSRI_GROUP_WORDS 8192
-static __global__ void BSRI_BOUNDS(1024) bsri_group_lists(BSRI_GATE, const __grid_constant__ bsri_dev_lines l) {
+static __global__ void BSRI_BOUNDS(1024) bsri_group_lists(const __grid_constant__ bsri_dev_lines l BSRI_GATE) {
     BSRI_ENTER;
     __shared__ int32_t left[2][257];
     __shared__ uint32_t losses[256];
@@ -9749,7 +9748,7 @@ __device__ __forceinline__ void bsri_expand_pieces(const bsri_dev_expand &x, con
 }
 /* A block works on some rows of a block row and a panel of block columns: first which block stands where, then element by
    element. */
-static __global__ void BSRI_BOUNDS(256) bsri_expand_panel(BSRI_GATE, const __grid_constant__ bsri_dev_expand x) {
+static __global__ void BSRI_BOUNDS(256) bsri_expand_panel(const __grid_constant__ bsri_dev_expand x BSRI_GATE) {
     BSRI_ENTER;
     __shared__ int64_t place[BSRI_EXPAND_PANEL];
     const int64_t br = x.m.block_rows, bc = x.m.block_cols;
@@ -9824,7 +9823,7 @@ __device__ __forceinline__ void bsri_bits_pieces(const bsri_dev_build &b, uint32
     }
 }
 /* Which blocks of a panel of some rows of a block row hold something: as a bit each, added to what other rows found. */
-static __global__ void BSRI_BOUNDS(256) bsri_bits_dense(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+static __global__ void BSRI_BOUNDS(256) bsri_bits_dense(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
     __shared__ uint32_t held[BSRI_EXPAND_PANEL];
     const int64_t br = b.to.block_rows, bc = b.to.block_cols, subs = bsri_ceil_div(br, b.height);
@@ -9863,7 +9862,7 @@ static __global__ void BSRI_BOUNDS(256) bsri_bits_dense(BSRI_GATE, const __grid_
     }
 }
 /* The bits of a block mask, a warp per word. */
-static __global__ void __launch_bounds__(256) bsri_bits_mask(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+static __global__ void __launch_bounds__(256) bsri_bits_mask(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
     const int lane = threadIdx.x & 31;
     const int64_t total = b.batch.count * b.item_words, step = (int64_t)gridDim.x * 8;
@@ -9898,7 +9897,7 @@ __device__ __forceinline__ bsri_dev_kept bsri_dev_kept_of(const bsri_dev_build &
     }
     return k;
 }
-static __global__ void __launch_bounds__(256) bsri_build_counts(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+static __global__ void __launch_bounds__(256) bsri_build_counts(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
     const int lane = threadIdx.x & 31;
     const int64_t total = b.batch.count * b.rows, step = (int64_t)gridDim.x * 8;
@@ -9911,7 +9910,7 @@ static __global__ void __launch_bounds__(256) bsri_build_counts(BSRI_GATE, const
     }
 }
 /* Counts to positions, and crow: a block per item; of ragged items one block runs through all. */
-static __global__ void __launch_bounds__(1024) bsri_build_crow(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+static __global__ void __launch_bounds__(1024) bsri_build_crow(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
     __shared__ int64_t part[33];
     const int64_t parts = b.ragged ? 1 : b.batch.count, each = b.ragged ? b.batch.count * b.rows : b.rows;
@@ -9939,12 +9938,12 @@ static __global__ void __launch_bounds__(1024) bsri_build_crow(BSRI_GATE, const 
     }
 }
 /* Without block rows crow still has its last entry. */
-static __global__ void __launch_bounds__(256) bsri_build_no_rows(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+static __global__ void __launch_bounds__(256) bsri_build_no_rows(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
     for (int64_t item = blockIdx.x * (int64_t)256 + threadIdx.x; item < b.batch.count; item += (int64_t)gridDim.x * 256)
         bsri_set_index((void *)bsri_dev_matrix_item(&b.batch, item, &b.to).crow, b.to.index_dtype, 0, 0);
 }
-static __global__ void BSRI_BOUNDS(256) bsri_build_cols(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+static __global__ void BSRI_BOUNDS(256) bsri_build_cols(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
     const int lane = threadIdx.x & 31, dt = b.to.index_dtype;
     const int64_t total = b.batch.count * b.rows, step = (int64_t)gridDim.x * 8;
@@ -9993,7 +9992,7 @@ __device__ __forceinline__ void bsri_build_pieces(const bsri_dev_build &b, const
     }
 }
 /* Values of the stored blocks, 1024 elements a block, out of the source. */
-static __global__ void BSRI_BOUNDS(256) bsri_build_values(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+static __global__ void BSRI_BOUNDS(256) bsri_build_values(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
     const int64_t br = b.to.block_rows, bc = b.to.block_cols, area = br * bc;
     const int64_t each = b.pieces ? bsri_min(8, 16 / bsri_dev_size(b.to.dtype)) : 1; /* elements of a piece */
@@ -10168,7 +10167,7 @@ __device__ __forceinline__ bool bsri_dev_stands_in(const void *list, int dt, int
 }
 /* A stage, `parts` blocks per pattern. After a failure in an earlier stage nothing is looked at. */
 static __global__ void __launch_bounds__(256, 2)
-    bsri_validate_stage(BSRI_GATE, const __grid_constant__ bsri_dev_validate v) {
+    bsri_validate_stage(const __grid_constant__ bsri_dev_validate v BSRI_GATE) {
     BSRI_ENTER;
     const int stage = v.stage, dt = v.m.index_dtype;
     const int64_t n = v.schedule.groups * v.group, step = v.parts * 256;
@@ -10221,7 +10220,7 @@ static __global__ void __launch_bounds__(256, 2)
 }
 /* One pattern's unions, a warp per group: of each member the entries that no earlier one has; lists ascend without repeats by
    now. */
-static __global__ void __launch_bounds__(256) bsri_validate_unions(BSRI_GATE, const __grid_constant__ bsri_dev_validate v) {
+static __global__ void __launch_bounds__(256) bsri_validate_unions(const __grid_constant__ bsri_dev_validate v BSRI_GATE) {
     BSRI_ENTER;
     const int lane = threadIdx.x & 31, dt = v.m.index_dtype, group = (int)v.group;
     const int32_t *lengths = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[1]) + v.pattern * v.schedule.groups;
@@ -10246,7 +10245,7 @@ static __global__ void __launch_bounds__(256) bsri_validate_unions(BSRI_GATE, co
     }
 }
 /* What the first failure was. */
-static __global__ void bsri_validate_describe(BSRI_GATE, const __grid_constant__ bsri_dev_validate v) {
+static __global__ void bsri_validate_describe(const __grid_constant__ bsri_dev_validate v BSRI_GATE) {
     BSRI_ENTER;
     const uint64_t first = *v.record, place = first & (((uint64_t)1 << 58) - 1);
     bsri_dev_finding f = {0, -1, 0};
@@ -10482,19 +10481,19 @@ static __device__ void bsri_dev_look_at_lists(const bsri_dev_indices &x, const b
         look;                                                                                       \
     }
 #define BSRI_LOOK_BY_TYPE(look, ...) (x.m.index_dtype == BSR_I64 ? look<int64_t>(__VA_ARGS__) : look<int32_t>(__VA_ARGS__))
-static __global__ void BSRI_BOUNDS(256) bsri_look_at_matrix(BSRI_GATE, const __grid_constant__ bsri_dev_indices x) {
+static __global__ void BSRI_BOUNDS(256) bsri_look_at_matrix(const __grid_constant__ bsri_dev_indices x BSRI_GATE) {
     BSRI_ENTER;
     BSRI_LOOK(BSRI_LOOK_BY_TYPE(bsri_dev_look_at_pattern, x, work / x.parts, all), x)
 }
-static __global__ void BSRI_BOUNDS(256) bsri_look_at_pair(BSRI_GATE, const __grid_constant__ bsri_dev_indices x) {
+static __global__ void BSRI_BOUNDS(256) bsri_look_at_pair(const __grid_constant__ bsri_dev_indices x BSRI_GATE) {
     BSRI_ENTER;
     BSRI_LOOK(BSRI_LOOK_BY_TYPE(bsri_dev_look_at_both, x, work / x.parts, all), x)
 }
-static __global__ void BSRI_BOUNDS(256) bsri_look_at_entries(BSRI_GATE, const __grid_constant__ bsri_dev_indices x) {
+static __global__ void BSRI_BOUNDS(256) bsri_look_at_entries(const __grid_constant__ bsri_dev_indices x BSRI_GATE) {
     BSRI_ENTER;
     BSRI_LOOK(BSRI_LOOK_BY_TYPE(bsri_dev_look_at_places, x, all), x)
 }
-static __global__ void BSRI_BOUNDS(256) bsri_look_at_lists(BSRI_GATE, const __grid_constant__ bsri_dev_indices x) {
+static __global__ void BSRI_BOUNDS(256) bsri_look_at_lists(const __grid_constant__ bsri_dev_indices x BSRI_GATE) {
     BSRI_ENTER;
     BSRI_LOOK(bsri_dev_look_at_lists(x, all), x)
 }
@@ -10505,7 +10504,7 @@ static __global__ void BSRI_BOUNDS(256) bsri_look_at_lists(BSRI_GATE, const __gr
 
 /* The draws of one item as bsri_rng_below makes them one after another: of 1024 raw numbers at a time each is taken or
    rejected by how many were taken before it, which is found by repeating until nothing changes. */
-static __global__ void __launch_bounds__(1024) bsri_random_draw(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+static __global__ void __launch_bounds__(1024) bsri_random_draw(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
     __shared__ int part[33];
     const int64_t n = b.candidates, first = n - b.draws;
@@ -10530,7 +10529,7 @@ static __global__ void __launch_bounds__(1024) bsri_random_draw(BSRI_GATE, const
     }
 }
 /* Who drew each candidate first: draws - i, so that zero means nobody. */
-static __global__ void __launch_bounds__(256) bsri_random_mark(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+static __global__ void __launch_bounds__(256) bsri_random_mark(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
     const int64_t total = b.batch.count * b.draws, step = (int64_t)gridDim.x * 256;
     for (int64_t work = blockIdx.x * (int64_t)256 + threadIdx.x; work < total; work += step)
@@ -10538,7 +10537,7 @@ static __global__ void __launch_bounds__(256) bsri_random_mark(BSRI_GATE, const 
 }
 /* Draw i inserts what it drew or, where that stands in the set already, its own number j: it does when an earlier draw was
    the same, or when it is the number of an earlier draw that inserted its own, which is asked of that draw in turn. */
-static __global__ void __launch_bounds__(256) bsri_random_set(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+static __global__ void __launch_bounds__(256) bsri_random_set(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
     const int64_t total = b.batch.count * b.draws, step = (int64_t)gridDim.x * 256, first = b.candidates - b.draws;
     for (int64_t work = blockIdx.x * (int64_t)256 + threadIdx.x; work < total; work += step) {
@@ -10583,7 +10582,7 @@ __device__ __forceinline__ double bsri_dev_block_norm(const char *p, int dtype, 
     return top * sqrt(sum);
 }
 /* A thread per candidate, since sums go in the CPU's order. */
-static __global__ void __launch_bounds__(128, 4) bsri_prune_norms(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+static __global__ void __launch_bounds__(128, 4) bsri_prune_norms(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
     const int64_t br = b.to.block_rows, bc = b.to.block_cols, step = (int64_t)gridDim.x * 128;
     int64_t item = 0, i = blockIdx.x * (int64_t)128 + threadIdx.x;
@@ -10613,7 +10612,7 @@ __device__ __forceinline__ uint64_t bsri_dev_norm_key(double x) {
     return x == x ? (uint64_t)__double_as_longlong(x) : ~(uint64_t)0;
 }
 /* A block per item: radix selection of the k-th key, then the bits of the larger ones and of the first that equal it. */
-static __global__ void __launch_bounds__(1024, 1) bsri_prune_select(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+static __global__ void __launch_bounds__(1024, 1) bsri_prune_select(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
     __shared__ unsigned long long count[256];
     __shared__ int64_t shared_rest;
@@ -10709,7 +10708,7 @@ static __device__ bool bsri_dev_layout_rule(const bsri_dev_layout &j, int64_t he
     if (bigbird && (c < l.num_global_blocks || r < l.num_global_blocks)) return true;
     return c >= r - w && c <= r + w && (!l.unidirectional || c <= r);
 }
-static __global__ void __launch_bounds__(256) bsri_layout_rules(BSRI_GATE, const __grid_constant__ bsri_dev_layout j) {
+static __global__ void __launch_bounds__(256) bsri_layout_rules(const __grid_constant__ bsri_dev_layout j BSRI_GATE) {
     BSRI_ENTER;
     const int64_t n = j.layout.blocks, step = (int64_t)gridDim.x * 256;
     for (int64_t work = blockIdx.x * (int64_t)256 + threadIdx.x; work < j.bytes; work += step) {
@@ -10719,7 +10718,7 @@ static __global__ void __launch_bounds__(256) bsri_layout_rules(BSRI_GATE, const
     }
 }
 /* The random blocks of a head, one thread: every draw depends on those before. */
-static __global__ void __launch_bounds__(32) bsri_layout_draw(BSRI_GATE, const __grid_constant__ bsri_dev_layout j) {
+static __global__ void __launch_bounds__(32) bsri_layout_draw(const __grid_constant__ bsri_dev_layout j BSRI_GATE) {
     BSRI_ENTER;
     const bsr_layout &l = j.layout;
     const int64_t n = l.blocks;
@@ -10741,7 +10740,7 @@ static __global__ void __launch_bounds__(32) bsri_layout_draw(BSRI_GATE, const _
 /* ---------------------------------------------------------------------------------------------- */
 
 /* The place of each entry in the order of blocks, then of elements inside a block; what lies outside is held inside. */
-static __global__ void __launch_bounds__(256) bsri_entries_keys(BSRI_GATE, const __grid_constant__ bsri_dev_entries e) {
+static __global__ void __launch_bounds__(256) bsri_entries_keys(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
     BSRI_ENTER;
     const int64_t br = e.to.block_rows, bc = e.to.block_cols, step = (int64_t)gridDim.x * 256;
     for (int64_t i = blockIdx.x * (int64_t)256 + threadIdx.x; i < e.nnz; i += step) {
@@ -10753,7 +10752,7 @@ static __global__ void __launch_bounds__(256) bsri_entries_keys(BSRI_GATE, const
 }
 /* Blocks that begin in each chunk of 4096 sorted entries; then, with the sums before each chunk, the block of every entry. */
 template <bool WRITE> __global__ void __launch_bounds__(1024)
-    bsri_entries_blocks(BSRI_GATE, const __grid_constant__ bsri_dev_entries e) {
+    bsri_entries_blocks(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
     BSRI_ENTER;
     __shared__ int part[33];
     const int64_t area = e.to.block_rows * e.to.block_cols;
@@ -10783,7 +10782,7 @@ template <bool WRITE> __global__ void __launch_bounds__(1024)
     }
 }
 /* One block: sums to sums before; the last entry is the whole. */
-static __global__ void __launch_bounds__(1024) bsri_scan_sums(BSRI_GATE, const __grid_constant__ bsri_dev_entries e) {
+static __global__ void __launch_bounds__(1024) bsri_scan_sums(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
     BSRI_ENTER;
     __shared__ int64_t part[33];
     int64_t sum = 0, all;
@@ -10794,7 +10793,7 @@ static __global__ void __launch_bounds__(1024) bsri_scan_sums(BSRI_GATE, const _
     }
     if (threadIdx.x == 0) e.sums[e.chunks] = sum;
 }
-static __global__ void __launch_bounds__(256) bsri_entries_crow(BSRI_GATE, const __grid_constant__ bsri_dev_entries e) {
+static __global__ void __launch_bounds__(256) bsri_entries_crow(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
     BSRI_ENTER;
     const int64_t area = e.to.block_rows * e.to.block_cols, step = (int64_t)gridDim.x * 256;
     for (int64_t r = blockIdx.x * (int64_t)256 + threadIdx.x; r <= e.rows; r += step) {
@@ -10808,14 +10807,14 @@ static __global__ void __launch_bounds__(256) bsri_entries_crow(BSRI_GATE, const
         bsri_set_index((void *)e.to.crow_indices, e.to.index_dtype, r, low < e.nnz ? e.rank[low] : e.sums[e.chunks]);
     }
 }
-static __global__ void __launch_bounds__(256) bsri_entries_clear(BSRI_GATE, const __grid_constant__ bsri_dev_entries e) {
+static __global__ void __launch_bounds__(256) bsri_entries_clear(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
     BSRI_ENTER;
     const int64_t bc = e.to.block_cols, area = e.to.block_rows * bc, total = bsri_min(e.capacity, e.sums[e.chunks]) * area;
     for (int64_t i = blockIdx.x * (int64_t)256 + threadIdx.x; i < total; i += (int64_t)gridDim.x * 256)
         bsri_dev_clear(e.to.values, e.to.dtype, i / area * e.stride[0] + i % area / bc * e.stride[1] + i % bc * e.stride[2]);
 }
 /* The first of equal places adds them up in the order in which they came. */
-static __global__ void __launch_bounds__(256) bsri_entries_values(BSRI_GATE, const __grid_constant__ bsri_dev_entries e) {
+static __global__ void __launch_bounds__(256) bsri_entries_values(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
     BSRI_ENTER;
     const int64_t bc = e.to.block_cols, area = e.to.block_rows * bc, step = (int64_t)gridDim.x * 256;
     const int dt = e.to.dtype;
@@ -10842,7 +10841,7 @@ __device__ __forceinline__ int64_t bsri_dev_scatter_crow(const bsri_dev_scatter_
 }
 /* One block: products before each of the ordered rows. */
 static __global__ void __launch_bounds__(1024)
-    bsri_scatter_starts(BSRI_GATE, const __grid_constant__ bsri_dev_scatter_build b) {
+    bsri_scatter_starts(const __grid_constant__ bsri_dev_scatter_build b BSRI_GATE) {
     BSRI_ENTER;
     __shared__ int64_t part[33];
     int64_t sum = 0, all;
@@ -10856,7 +10855,7 @@ static __global__ void __launch_bounds__(1024)
 }
 /* A warp per row and column tile; rows in the order found, which says where their outputs stand. */
 static __global__ void __launch_bounds__(256)
-    bsri_scatter_fill_rows(BSRI_GATE, const __grid_constant__ bsri_dev_scatter_build b) {
+    bsri_scatter_fill_rows(const __grid_constant__ bsri_dev_scatter_build b BSRI_GATE) {
     BSRI_ENTER;
     const int lane = threadIdx.x & 31, strided = b.format == BSR_SCATTER_STRIDED, tiles = b.format == BSR_SCATTER_MM;
     const int64_t width = b.n / b.split, step = (int64_t)gridDim.x * 8, total = b.rows * b.split;
@@ -10876,7 +10875,7 @@ static __global__ void __launch_bounds__(256)
         }
     }
 }
-static __global__ void bsri_scatter_last(BSRI_GATE, const __grid_constant__ bsri_dev_scatter_build b) {
+static __global__ void bsri_scatter_last(const __grid_constant__ bsri_dev_scatter_build b BSRI_GATE) {
     BSRI_ENTER;
     const int64_t end = bsri_dev_scatter_crow(b, b.rows);
     int64_t last = b.format == BSR_SCATTER_STRIDED_COMPRESSED ? end : b.split * end;
