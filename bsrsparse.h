@@ -96,19 +96,20 @@
      The library does not touch the floating-point control word (FTZ, DAZ, rounding stay as the caller has them).
 
    MEMORY
-     Operations allocate nothing and need no workspace; they use up to 192 KB of stack per thread. The context is one
-     allocation. Conversions, views and bsr_validate (>>matrices) take scratch from bsr_exec.workspace, or else, on the CPU,
-     from the context's allocator.
+     Operations allocate nothing and need no workspace (but see CHECKED INDICES); they use up to 192 KB of stack per thread. The
+     context is one allocation. Conversions, views and bsr_validate (>>matrices) take scratch from bsr_exec.workspace, or else,
+     on the CPU, from the context's allocator.
 
    CUDA
      A context with BSR_BACKEND_CUDA takes the same calls with operands in device memory and runs them on bsr_exec.stream.
      bsr_create looks the device up and loads every kernel; after it no operation allocates, synchronises, copies between host
      and device or changes the current device (a wrong one is BSR_WRONG_DEVICE; so is another device's stream, from CUDA 12.8
      on, unless it is captured or checks are left out), so every operation can be captured in a graph. bsr_validate is the
-     exception: it reads its finding back, and refuses while the stream is captured.
-     What the host can't see, the contents of index arrays and views, is not checked by operations: call bsr_validate on what
-     you don't trust. Conversions leave the count in crow_indices' last entry and m->nnz at the capacity; they, the builders of
-     views and of scatter indices and bsr_validate want the workspace that a query (bsr_exec.query) names, in device memory.
+     exception: it reads its finding back, and refuses while the stream is captured (unless it leaves it there: CHECKED INDICES).
+     What the host can't see, the contents of index arrays and views, is not checked by operations unless they are asked to (see
+     CHECKED INDICES): what is out of range there is read, and can be written, outside the arrays.
+     Conversions leave the count in crow_indices' last entry and m->nnz at the capacity; they, the builders of views and of
+     scatter indices and bsr_validate want the workspace that a query (bsr_exec.query) names, in device memory.
      BSR_EXEC_CHECK_POINTERS asks the driver whether each pointer but user_data is to device memory (a bsr_layout's lists are
      the host's).
      On Hopper most kernels start before the kernel before them in the stream ends, and wait for it before they use what they
@@ -119,6 +120,25 @@
      and true f32 products by FFMA on the same pipeline (tensor cores only under BSR_EXEC_TF32 and _TF32X3).
      bsr_plan.kernel forces one (1 simt, 2 mma, 3 wgmma) and is refused where it does not fit; so do tile, split, stages and
      order. bsr_plan_string() says why a kernel was chosen. Same inputs, flags and plan, same GPU model: same bits.
+
+   CHECKED INDICES
+     On the CPU every call looks at the contents of its index arrays. On CUDA none does unless it is asked to: with a column or
+     row pointer out of range kernels read outside the operands; with a stale transposed index or schedule, or with r_offsets
+     of bsr_scatter_mm that are off, they also WRITE outside the output. BSR_EXEC_CHECK_INDICES asks: kernels look ahead of the
+     operation, where the call runs, also at each replay of a graph, and leave what they find in *bsr_exec.device_status. 0:
+     the operation runs. Else it writes nothing. Copy the word when you wait for the stream anyway; bsr_device_status() makes a
+     bsr_error of it. Each such call sets the word first.
+     They look at: crow_indices (start, end, never decreasing), col_indices (in range), whether matrices that must have one
+     pattern have it, rows and columns of COO, attached views (made for this matrix, going by the header; the transposed index
+     is that of this pattern; the schedule names every line once), scatter lists (in range, on tiles, no output twice). So does
+     bsr_validate, which then does not wait and may be captured, and wants ascending columns besides.
+     The word is the complement of operand << 58 | item << 50 | index (an index of all ones: -1), so the least finding by
+     operand, then item, then index is the one that is told, however threads come. An index counts on through the patterns
+     of a batch; what stood there is not told (BSR_VALUE_UNKNOWN).
+     It costs two launches, one more for each further matrix, and a pass over the arrays. The operation's kernels do not start
+     early then, and have grids of two layers. A schedule and r_offsets want a bit for each line or tile in the workspace: the
+     query says how much. A view's buffer must be as long as its header says. On the CPU the word is the host's and says what the
+     record says. With BSR_EXEC_SKIP_CHECKS or without a word the flag is refused.
 
    TUNING (>>tune)
      A plan comes from the caller (bsr_exec.plan), else from a tuned table, else from the heuristic. Tables: the caller's own
@@ -443,7 +463,7 @@ typedef struct bsr_error {
     int64_t index;      /* where: entry, dimension, row, line; -1 if the item names none */
     int64_t value;      /* the value found there; BSR_VALUE_UNKNOWN from bsr_device_status() */
 } bsr_error;
-#define BSR_VALUE_UNKNOWN INT64_MIN /* "?" in a sentence */
+#define BSR_VALUE_UNKNOWN INT64_C(-0x5555555555555555) /* "?" in a sentence */
 
 BSR_API int bsr_version(void);                                /* BSR_VERSION of the implementation */
 BSR_API const char *bsr_status_name(int status);              /* "BSR_OVERLAP"; never null */
@@ -1006,8 +1026,9 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
 
 /* Checks the invariants in a fixed order and reports the first that fails, with its place: the struct itself, index
    dtype, crow[0], crow[last], non-decreasing and not longer than a row, columns in range, ascending and distinct;
-   then the attached views. Takes scratch as conversions do. Never reads outside the arrays whatever they hold.
-   Errors: BAD_STRUCTURE, on CUDA CAPTURING (it waits for the stream). The invariants are torch.sparse_bsr_tensor's. */
+   then the attached views. Takes scratch as conversions do. Never reads outside the arrays whatever they hold (a view's buffer
+   is as long as its header says). On CUDA it waits for the stream, but with BSR_EXEC_CHECK_INDICES leaves the answer there.
+   Errors: BAD_STRUCTURE, on CUDA CAPTURING (where it would wait). The invariants are torch.sparse_bsr_tensor's. */
 BSR_API bsr_status bsr_validate(const bsr_context *ctx, const bsr_matrix *m, const bsr_exec *exec);
 
 /* out = the dense form, zeros where no block is stored, duplicates added. out rows x cols, or fewer by less than a block
