@@ -110,8 +110,8 @@
      The library does not touch the floating-point control word (FTZ, DAZ, rounding stay as the caller has them).
 
    MEMORY
-     Operations allocate nothing and need no workspace; they use up to 192 KB of stack per thread. The context is one
-     allocation (some 130 KB on the CPU). Conversions, views and bsr_validate (>>matrices) take scratch from
+     Operations allocate nothing and need no workspace (but see CHECKED INDICES); they use up to 192 KB of stack per thread. The
+     context is one allocation (some 130 KB on the CPU). Conversions, views and bsr_validate (>>matrices) take scratch from
      bsr_exec.workspace, or else, on the CPU, from the context's allocator.
      On the CPU a schedule and the outputs of bsr_scatter_mm are checked for repeats: in any order in one pass per 2^20 lines or
      output tiles, by the context's own bits (2^16 while another call has them). Products and bsr_scatter_mm take one pass in all
@@ -123,10 +123,11 @@
      bsr_create looks the device up and loads every kernel; after it no operation allocates, synchronises, copies between host
      and device or changes the current device (a wrong one is BSR_WRONG_DEVICE; so is another device's stream, from CUDA 12.8
      on, unless it is captured or checks are left out), so every operation can be captured in a graph. bsr_validate is the
-     exception: it reads its finding back, and refuses while the stream is captured.
-     What the host can't see, the contents of index arrays and views, is not checked by operations: call bsr_validate on what
-     you don't trust. Conversions leave the count in crow_indices' last entry and m->nnz at the capacity; they, the builders of
-     views and of scatter indices and bsr_validate want the workspace that a query (bsr_exec.query) names, in device memory.
+     exception: it reads its finding back, and refuses while the stream is captured (unless it leaves it there: CHECKED INDICES).
+     What the host can't see, the contents of index arrays and views, is not checked by operations unless they are asked to (see
+     CHECKED INDICES): what is out of range there is read, and can be written, outside the arrays.
+     Conversions leave the count in crow_indices' last entry and m->nnz at the capacity; they, the builders of views and of
+     scatter indices and bsr_validate want the workspace that a query (bsr_exec.query) names, in device memory.
      BSR_EXEC_CHECK_POINTERS asks the driver whether each pointer but user_data is to device memory (a bsr_layout's lists are
      the host's).
      On Hopper most kernels start before the kernel before them in the stream ends, and wait for it before they use what they
@@ -137,6 +138,25 @@
      and true f32 products by FFMA on the same pipeline (tensor cores only under BSR_EXEC_TF32 and _TF32X3).
      bsr_plan.kernel forces one (1 simt, 2 mma, 3 wgmma) and is refused where it does not fit; so do tile, split, stages and
      order. bsr_plan_string() says why a kernel was chosen. Same inputs, flags and plan, same GPU model: same bits.
+
+   CHECKED INDICES
+     On the CPU every call looks at the contents of its index arrays. On CUDA none does unless it is asked to: with a column or
+     row pointer out of range kernels read outside the operands; with a stale transposed index or schedule, or with r_offsets
+     of bsr_scatter_mm that are off, they also WRITE outside the output. BSR_EXEC_CHECK_INDICES asks: kernels look ahead of the
+     operation, where the call runs, also at each replay of a graph, and leave what they find in *bsr_exec.device_status. 0:
+     the operation runs. Else it writes nothing. Copy the word when you wait for the stream anyway; bsr_device_status() makes a
+     bsr_error of it. Each such call sets the word first.
+     They look at: crow_indices (start, end, never decreasing), col_indices (in range), whether matrices that must have one
+     pattern have it, rows and columns of COO, attached views (made for this matrix, going by the header; the transposed index
+     is that of this pattern; the schedule names every line once), scatter lists (in range, on tiles, no output twice). So does
+     bsr_validate, which then does not wait and may be captured, and wants ascending columns besides.
+     The word is the complement of operand << 58 | item << 50 | index (an index of all ones: -1), so the least finding by
+     operand, then item, then index is the one that is told, however threads come. An index counts on through the patterns
+     of a batch; what stood there is not told (BSR_VALUE_UNKNOWN).
+     It costs two launches, one more for each further matrix, and a pass over the arrays. The operation's kernels do not start
+     early then, and have grids of two layers. A schedule and r_offsets want a bit for each line or tile in the workspace: the
+     query says how much. A view's buffer must be as long as its header says. On the CPU the word is the host's and says what the
+     record says. With BSR_EXEC_SKIP_CHECKS or without a word the flag is refused.
 
    TUNING (>>tune)
      A plan comes from the caller (bsr_exec.plan), else from a tuned table, else from the heuristic. Tables: the caller's own
@@ -480,7 +500,7 @@ typedef struct bsr_error {
     int64_t wanted;     /* what was wanted there, or the nearest bound; a set of dtypes as a bit for each, 1 << BSR_F32; -1 if the
                            item does not name it */
 } bsr_error;
-#define BSR_VALUE_UNKNOWN INT64_MIN /* "?" in a sentence */
+#define BSR_VALUE_UNKNOWN INT64_C(-0x5555555555555555) /* "?" in a sentence */
 
 BSR_API int bsr_version(void);                                /* BSR_VERSION of the implementation */
 BSR_API const char *bsr_status_name(int status);              /* "BSR_OVERLAP"; never null */
@@ -755,7 +775,7 @@ typedef struct bsr_exec {
     bsr_error *error;     /* null: status only */
     uint32_t flags;       /* BSR_EXEC_* */
     int32_t reserved;
-    int32_t max_grid[3];  /* CUDA: cap of the launch grid, x y z; 0 or less: the hardware's */
+    int32_t max_grid[3];  /* CUDA: cap of the launch grid, x y z; 0 or less: the hardware's (checked indices: z is 2) */
     int32_t reserved2;
     const bsr_tune_table *table; /* in place of the context's; null: that one */
     bsr_tune_row *key;           /* not null, with query: the call's key in tuned tables; op 0 where it has none */
@@ -1082,8 +1102,9 @@ BSR_API bsr_status bsr_attention_backward(const bsr_context *ctx, double scale, 
 
 /* Checks the invariants in a fixed order and reports the first that fails, with its place: the struct itself, index
    dtype, crow[0], crow[last], non-decreasing and not longer than a row, columns in range, ascending and distinct;
-   then the attached views. Takes scratch as conversions do. Never reads outside the arrays whatever they hold.
-   Errors: BAD_STRUCTURE, on CUDA CAPTURING (it waits for the stream). The invariants are torch.sparse_bsr_tensor's. */
+   then the attached views. Takes scratch as conversions do. Never reads outside the arrays whatever they hold (a view's buffer
+   is as long as its header says). On CUDA it waits for the stream, but with BSR_EXEC_CHECK_INDICES leaves the answer there.
+   Errors: BAD_STRUCTURE, on CUDA CAPTURING (where it would wait). The invariants are torch.sparse_bsr_tensor's. */
 BSR_API bsr_status bsr_validate(const bsr_context *ctx, const bsr_matrix *m, const bsr_exec *exec);
 
 /* out = the dense form, zeros where no block is stored, duplicates summed in f64 in their order and rounded once (integers:
@@ -11140,14 +11161,15 @@ static unsigned bsri_grid(int64_t work, const bsri_queue &queue) {
    two, where their number is even: what both ask for at once the L2 reads once. */
 static cudaError_t bsri_launch_function(const void *function, void *parameters, int64_t work, unsigned threads, int64_t shared,
                                         bsri_queue stream, int early, int pairs) {
-    void *args[2] = {&stream.gate, parameters};
+    void *args[2] = {parameters, &stream.gate};
     cudaLaunchAttribute how[2] = {};
     cudaLaunchConfig_t config = {};
     how[0].id = cudaLaunchAttributeProgrammaticStreamSerialization, how[0].val.programmaticStreamSerializationAllowed = 1;
     how[1].id = cudaLaunchAttributeClusterDimension;
     how[1].val.clusterDim.x = 2, how[1].val.clusterDim.y = how[1].val.clusterDim.z = 1;
     config.gridDim = dim3(bsri_grid(work, stream)), config.blockDim = dim3(threads);
-    early = early && !stream.gate.word; /* not before the check has ended */
+    if (stream.gate) /* see bsri_gate; of very many CTAs a second layer would take a while to do nothing */
+        early = 0, config.gridDim.z = 2, config.gridDim.x = (unsigned)bsri_min(config.gridDim.x, 4096);
     config.dynamicSmemBytes = (size_t)shared, config.stream = stream, config.attrs = how + !early;
     config.numAttrs = (early != 0) + (pairs && config.gridDim.x % 2 == 0);
     return cudaLaunchKernelExC(&config, function, args);
@@ -11155,7 +11177,7 @@ static cudaError_t bsri_launch_function(const void *function, void *parameters, 
 
 /* A kernel that is always the same one. */
 template <class P>
-static cudaError_t bsri_launch(void (*kernel)(const bsri_gate, const P), const P &p, int64_t work, unsigned threads,
+static cudaError_t bsri_launch(void (*kernel)(const P, bsri_gate), const P &p, int64_t work, unsigned threads,
                                bsri_queue stream, int early) {
     return bsri_launch_function((const void *)kernel, (void *)&p, work, threads, 0, stream, early, 0);
 }
@@ -11201,7 +11223,7 @@ static bsr_status bsri_cuda_device(const bsri_call *c) {
 static bsri_queue bsri_cuda_queue(const bsri_call *c) {
     bsri_queue q;
     q.stream = c->exec->stream, q.max_grid = c->exec->max_grid[0], q.workspace = c->exec->workspace;
-    q.gate.word = c->watch->done ? c->exec->device_status : NULL;
+    q.gate = c->watch->done ? c->exec->device_status : NULL;
     return q;
 }
 

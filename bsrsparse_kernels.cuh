@@ -65,16 +65,14 @@ namespace {
 #define BSRI_BOUNDS(threads) __launch_bounds__(threads)
 #endif
 
-/* Under BSR_EXEC_CHECK_INDICES every kernel of an operation is given the word that the check before it has left (null without the
-   flag), and ends where that is not 0, before anything else. Such launches begin when the check has ended, never early. So all
-   kernels, the multi-launch ones too, are stopped in one way; without the flag it is a test of a parameter, where that delays
-   nobody: behind the word that lets the next kernel start. */
-struct alignas(64) bsri_gate { /* the first parameter: what each kernel reads first of constant memory stands before it */
-    const uint64_t *word;
-};
-#define BSRI_GATE const __grid_constant__ bsri_gate gate
+/* Under BSR_EXEC_CHECK_INDICES every kernel of an operation is given the word that the check before it has left, and ends where
+   that is not 0, before it reads or writes anything; it begins when the check has ended, never early. That there is a word the
+   grid says: it has two layers, of which the second does nothing. Its size stands where each kernel looks first, in the constant
+   memory of its launch; to look at one more parameter first would delay small products, as constant memory comes by lines. */
+typedef const uint64_t *bsri_gate;
+#define BSRI_GATE , bsri_gate gate
 #define BSRI_ENTER \
-    if (gate.word && *gate.word) return
+    if (gridDim.z != 1 && (blockIdx.z || *gate)) return
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>device-numbers: element types in registers                                                   */
@@ -1247,7 +1245,7 @@ static __device__ void bsri_simt_finish(const bsri_dev_product &p, const typenam
 }
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, sizeof(typename L::number) == 8 ? 1 : 2)
-    bsri_product_simt(BSRI_GATE, const __grid_constant__ bsri_dev_product p) {
+    bsri_product_simt(const __grid_constant__ bsri_dev_product p BSRI_GATE) {
     BSRI_ENTER;
     typedef bsri_simt<L> Tile;
     typedef typename L::number A;
@@ -1951,7 +1949,7 @@ __device__ __forceinline__ void bsri_mma_multiply(const bsri_dev_mma &m, bsri_mm
           4. After a tile's last part each runs the epilogue through memory of its own; the others are at the next tile already.
           5. A part whose `last` is 2 ends the multiplying warps. */
 template <class L>
-__global__ void __launch_bounds__(L::THREADS, 1) bsri_product_mma(BSRI_GATE, const __grid_constant__ bsri_dev_mma m) {
+__global__ void __launch_bounds__(L::THREADS, 1) bsri_product_mma(const __grid_constant__ bsri_dev_mma m BSRI_GATE) {
     BSRI_ENTER;
 #ifdef BSRI_MMA_CODE
     typedef typename L::type T;
@@ -2261,7 +2259,7 @@ __device__ __forceinline__ void bsri_mma_short_tiles(const bsri_dev_mma &m, bsri
           5. Sums are added up, the epilogue runs, out is stored by pieces of 16 bytes; bar.sync. */
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, BSRI_MMA_SHORT_CTAS(L::CTAS))
-    bsri_product_short(BSRI_GATE, const __grid_constant__ bsri_dev_mma m) {
+    bsri_product_short(const __grid_constant__ bsri_dev_mma m BSRI_GATE) {
     BSRI_ENTER;
 #ifdef BSRI_MMA_CODE
     typedef typename L::type T;
@@ -2407,7 +2405,7 @@ template <class L> struct bsri_skinny {
 #endif
 };
 template <class L>
-__global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_product_skinny(BSRI_GATE, const __grid_constant__ bsri_dev_skinny m) {
+__global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_product_skinny(const __grid_constant__ bsri_dev_skinny m BSRI_GATE) {
     bsri_dev_let_next_start();
     BSRI_ENTER;
 #ifdef BSRI_MMA_CODE
@@ -2783,7 +2781,7 @@ template <class L> struct bsri_few {
           4. The next kernel may start: at once with units of one warp or without m.late, else when all blocks are asked for.
           5. Sums are added up in the order of the units, finished and stored. */
 template <class L>
-__global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_product_few(BSRI_GATE, const __grid_constant__ bsri_dev_few m) {
+__global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_product_few(const __grid_constant__ bsri_dev_few m BSRI_GATE) {
 #ifdef BSRI_WGMMA_CODE
     typedef bsri_few<L> few;
     constexpr int NI = L::NI;
@@ -4452,7 +4450,7 @@ template <class T, int B_, int TB_> struct bsri_wgmma_code<bsri_wgmma_narrow<T, 
              memory and out by tensor stores, while the next tile's stages land. Wide kernels begin with a dummy tile, for the
              epilogue's code. */
 template <class L>
-__global__ void __launch_bounds__(L::THREADS, 1) bsri_product_wgmma(BSRI_GATE, const __grid_constant__ bsri_dev_wgmma m) {
+__global__ void __launch_bounds__(L::THREADS, 1) bsri_product_wgmma(const __grid_constant__ bsri_dev_wgmma m BSRI_GATE) {
 #ifdef BSRI_WGMMA_CODE
     typedef typename L::type T;
     extern __shared__ __align__(1024) char bsri_shared[];
@@ -4564,7 +4562,7 @@ static __device__ void bsri_simt_finish_block(const bsri_dev_sampled &p, const t
 }
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, sizeof(typename L::number) == 8 ? 1 : 2)
-    bsri_sampled_simt(BSRI_GATE, const __grid_constant__ bsri_dev_sampled p) {
+    bsri_sampled_simt(const __grid_constant__ bsri_dev_sampled p BSRI_GATE) {
     BSRI_ENTER;
     typedef bsri_simt<L> Tile;
     typedef typename L::number A;
@@ -4713,7 +4711,7 @@ __device__ __forceinline__ void bsri_mma_sampled_store(const bsri_dev_mma_sample
 }
 #endif
 template <class L>
-__global__ void __launch_bounds__(L::THREADS, 2) bsri_sampled_mma(BSRI_GATE, const __grid_constant__ bsri_dev_mma_sampled m) {
+__global__ void __launch_bounds__(L::THREADS, 2) bsri_sampled_mma(const __grid_constant__ bsri_dev_mma_sampled m BSRI_GATE) {
     BSRI_ENTER;
 #ifdef BSRI_MMA_CODE
     typedef typename L::type T;
@@ -5281,7 +5279,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_tiles(const bsri_dev_wgmma_sa
           4. Multiplying warps: wait for the tile, then for full stage by stage; wgmma; give the slot back.
           5. They store the blocks that exist, and give the tile back. A tile of no entries ends them. */
 template <class L>
-__global__ void __launch_bounds__(L::THREADS, 1) bsri_sampled_wgmma(BSRI_GATE, const __grid_constant__ bsri_dev_wgmma_sampled m) {
+__global__ void __launch_bounds__(L::THREADS, 1) bsri_sampled_wgmma(const __grid_constant__ bsri_dev_wgmma_sampled m BSRI_GATE) {
 #ifdef BSRI_WGMMA_CODE
     typedef typename L::type T;
     extern __shared__ __align__(1024) char bsri_shared[];
@@ -5509,7 +5507,7 @@ template <class F> struct bsri_softmax_any {
     }
 };
 template <class L>
-__global__ void __launch_bounds__(L::THREADS, 2) bsri_softmax_simt(BSRI_GATE, const __grid_constant__ bsri_dev_softmax p) {
+__global__ void __launch_bounds__(L::THREADS, 2) bsri_softmax_simt(const __grid_constant__ bsri_dev_softmax p BSRI_GATE) {
     BSRI_ENTER;
     typedef typename L::real F;
     for (int64_t work = blockIdx.x; work < p.work; work += gridDim.x) {
@@ -5833,7 +5831,7 @@ template <class T> struct bsri_softmax_packed {
 #endif
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, L::BACKWARD ? 2 : BSRI_SOFTMAX_CTAS)
-    bsri_softmax_fast(BSRI_GATE, const __grid_constant__ bsri_dev_softmax p) {
+    bsri_softmax_fast(const __grid_constant__ bsri_dev_softmax p BSRI_GATE) {
     typedef typename bsri_stored<typename L::type>::number T;
     constexpr bool BACKWARD = L::BACKWARD;
 #if __CUDA_ARCH__ >= 900
@@ -6068,7 +6066,7 @@ template <class F, class Tile> struct bsri_attention_simt_tile {
 /* Two CTAs of small tiles a multiprocessor: with one, blocks of 16 take much longer (note N24). */
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, L::ROWS == 16 ? 2 : 1)
-    bsri_attention_simt(BSRI_GATE, const __grid_constant__ bsri_dev_attention p) {
+    bsri_attention_simt(const __grid_constant__ bsri_dev_attention p BSRI_GATE) {
     BSRI_ENTER;
     typedef bsri_simt<L> Tile;
     typedef typename L::number F;
@@ -6678,7 +6676,7 @@ template <class T, int HD, int MT, bool FULL> struct bsri_attention_warp {
           4. Probabilities times values.
           5. After the last key tile `out` is divided by the sums and stored, with the log-sum-exp. */
 template <class L>
-__global__ void __launch_bounds__(L::THREADS, 2) bsri_attention_mma(BSRI_GATE, const __grid_constant__ bsri_dev_attention p) {
+__global__ void __launch_bounds__(L::THREADS, 2) bsri_attention_mma(const __grid_constant__ bsri_dev_attention p BSRI_GATE) {
     BSRI_ENTER;
 #ifdef BSRI_MMA_CODE
     typedef typename L::type T;
@@ -7420,7 +7418,7 @@ __device__ __forceinline__ void bsri_flash_consume(const bsri_dev_flash &m, bsri
           4. While values are added: what is not stored or not allowed is forbidden, online softmax, probabilities j + 1.
           5. A tile's first scores are formed before the tile before it is divided and stored. */
 template <class S>
-__global__ void __launch_bounds__(S::THREADS, 1) bsri_attention_wgmma(BSRI_GATE, const __grid_constant__ bsri_dev_flash m) {
+__global__ void __launch_bounds__(S::THREADS, 1) bsri_attention_wgmma(const __grid_constant__ bsri_dev_flash m BSRI_GATE) {
 #ifdef BSRI_WGMMA_CODE
     extern __shared__ __align__(1024) char bsri_flash_memory[];
     static_assert(sizeof(bsri_flash_control<S>) <= S::CONTROL, "too little shared memory");
@@ -7469,7 +7467,7 @@ static int bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, 
 /* >>device-sort: filling, stable radix sort of runs of keys                                      */
 /* ---------------------------------------------------------------------------------------------- */
 
-static __global__ void __launch_bounds__(256) bsri_fill_words(BSRI_GATE, const __grid_constant__ bsri_dev_fill f) {
+static __global__ void __launch_bounds__(256) bsri_fill_words(const __grid_constant__ bsri_dev_fill f BSRI_GATE) {
     bsri_dev_let_next_start(), bsri_dev_wait_for_last();
     BSRI_ENTER;
     const int64_t total = f.words + f.more_words, step = (int64_t)gridDim.x * 256;
@@ -7552,7 +7550,7 @@ __device__ __forceinline__ int bsri_dev_digit(const bsri_dev_sort &s, int64_t ke
     return (int)((uint64_t)key >> s.shift) & ((int)s.digits - 1);
 }
 
-template <class I> __global__ void __launch_bounds__(256) bsri_sort_count(BSRI_GATE, const __grid_constant__ bsri_dev_sort s) {
+template <class I> __global__ void __launch_bounds__(256) bsri_sort_count(const __grid_constant__ bsri_dev_sort s BSRI_GATE) {
     __shared__ uint32_t count[256];
     bsri_dev_let_next_start(), bsri_dev_wait_for_last();
     BSRI_ENTER;
@@ -7573,7 +7571,7 @@ template <class I> __global__ void __launch_bounds__(256) bsri_sort_count(BSRI_G
     }
 }
 /* A warp per run and digit: counts become what stands before, inside the digit. */
-template <class I> __global__ void __launch_bounds__(256) bsri_sort_scan(BSRI_GATE, const __grid_constant__ bsri_dev_sort s) {
+template <class I> __global__ void __launch_bounds__(256) bsri_sort_scan(const __grid_constant__ bsri_dev_sort s BSRI_GATE) {
     bsri_dev_let_next_start(), bsri_dev_wait_for_last();
     BSRI_ENTER;
     const int lane = threadIdx.x & 31;
@@ -7695,7 +7693,7 @@ __device__ __forceinline__ uint32_t bsri_dev_scatter_join(uint32_t (&count)[8][2
    inside the tile first, entries leave in runs. */
 template <class I>
 __global__ void __launch_bounds__(256, sizeof(I) == 4 ? 4 : 2)
-    bsri_sort_scatter(BSRI_GATE, const __grid_constant__ bsri_dev_sort s) {
+    bsri_sort_scatter(const __grid_constant__ bsri_dev_sort s BSRI_GATE) {
     __shared__ uint32_t count[8][256];
     __shared__ I base[256], part[33], staged[2048];
     __shared__ uint8_t digits[2048];
@@ -7756,7 +7754,7 @@ __global__ void __launch_bounds__(256, sizeof(I) == 4 ? 4 : 2)
     }
 }
 /* Where each column starts among the sorted keys: each entry writes the columns after its predecessor's up to its own. */
-template <class I> __global__ void __launch_bounds__(256) bsri_sort_starts(BSRI_GATE, const __grid_constant__ bsri_dev_sort s) {
+template <class I> __global__ void __launch_bounds__(256) bsri_sort_starts(const __grid_constant__ bsri_dev_sort s BSRI_GATE) {
     BSRI_ENTER;
     bsri_dev_wait_for_last();
     const int lane = threadIdx.x & 31;
@@ -7836,7 +7834,7 @@ __device__ __forceinline__ int64_t bsri_dev_distinct(const bsri_dev_line &x, int
     return __shfl_sync(~0u, distinct, 31);
 }
 /* A warp per line: its key, how many different entries it has, and its bit set. */
-static __global__ void BSRI_BOUNDS(256) bsri_lines_measure(BSRI_GATE, const __grid_constant__ bsri_dev_lines l) {
+static __global__ void BSRI_BOUNDS(256) bsri_lines_measure(const __grid_constant__ bsri_dev_lines l BSRI_GATE) {
     BSRI_ENTER;
     bsri_dev_wait_for_last(); /* the next kernel's CTAs would crowd where there is room (note N25) */
     const int lane = threadIdx.x & 31, dt = l.m.index_dtype;
@@ -7862,7 +7860,7 @@ static __global__ void BSRI_BOUNDS(256) bsri_lines_measure(BSRI_GATE, const __gr
 
 /* A warp per four lines: how many lines come before a line is its place. The CTA fetches keys in tiles: one by one, all CTAs
    would ask the same part of the L2 at once (note N25). */
-static __global__ void __launch_bounds__(256) bsri_rank_lines(BSRI_GATE, const __grid_constant__ bsri_dev_rank r) {
+static __global__ void __launch_bounds__(256) bsri_rank_lines(const __grid_constant__ bsri_dev_rank r BSRI_GATE) {
     __shared__ uint64_t tile[2048];
     const int lane = threadIdx.x & 31, n = (int)r.n, full = (int)r.full;
     const int64_t parts = (r.n + 31) / 32, total = r.patterns * parts;
@@ -7905,7 +7903,7 @@ static __global__ void __launch_bounds__(256) bsri_rank_lines(BSRI_GATE, const _
         }
     }
 }
-static __global__ void __launch_bounds__(1024) bsri_rank_tall(BSRI_GATE, const __grid_constant__ bsri_dev_rank r) {
+static __global__ void __launch_bounds__(1024) bsri_rank_tall(const __grid_constant__ bsri_dev_rank r BSRI_GATE) {
     BSRI_ENTER;
     __shared__ int64_t part[33];
     int64_t all = 0, tall = 0, sum;
@@ -7937,7 +7935,7 @@ __device__ __forceinline__ uint32_t bsri_dev_block_min(uint32_t v, uint32_t *par
 /* Greedy grouping of up to 256 lines without repeats, as bsri_lines_group: thread t holds the t-th line of the order as WORDS
    words of bits, so that a step is a few instructions, one barrier for the choice and one for the union. */
 template <int WORDS> __global__ void __launch_bounds__(256, 1)
-    bsri_group_bits(BSRI_GATE, const __grid_constant__ bsri_dev_lines l) {
+    bsri_group_bits(const __grid_constant__ bsri_dev_lines l BSRI_GATE) {
     BSRI_ENTER;
     __shared__ __align__(16) uint32_t joined[WORDS];
     __shared__ uint32_t part[2][32];
@@ -8038,7 +8036,7 @@ __device__ __forceinline__ int bsri_group_join(const bsri_dev_lines &l, int64_t 
 /* The same for any lines: a warp per line left. Where there are bit sets their union stands in shared memory; else stamps of
    the current union in device memory. */
 #define BSRI_GROUP_WORDS 8192
-static __global__ void BSRI_BOUNDS(1024) bsri_group_lists(BSRI_GATE, const __grid_constant__ bsri_dev_lines l) {
+static __global__ void BSRI_BOUNDS(1024) bsri_group_lists(const __grid_constant__ bsri_dev_lines l BSRI_GATE) {
     BSRI_ENTER;
     __shared__ int32_t left[2][257];
     __shared__ uint32_t losses[256];
@@ -8204,7 +8202,7 @@ static __device__ __forceinline__ void bsri_expand_sum(const bsri_dev_expand &x,
 }
 /* A block works on some rows of a block row and a panel of block columns: first which block stands where, then element by
    element. */
-static __global__ void BSRI_BOUNDS(256) bsri_expand_panel(BSRI_GATE, const __grid_constant__ bsri_dev_expand x) {
+static __global__ void BSRI_BOUNDS(256) bsri_expand_panel(const __grid_constant__ bsri_dev_expand x BSRI_GATE) {
     BSRI_ENTER;
     __shared__ int64_t place[BSRI_EXPAND_PANEL];
     const int64_t br = x.m.block_rows, bc = x.m.block_cols;
@@ -8274,7 +8272,7 @@ __device__ __forceinline__ void bsri_bits_pieces(const bsri_dev_build &b, uint32
     }
 }
 /* Which blocks of a panel of some rows of a block row hold something: as a bit each, added to what other rows found. */
-static __global__ void BSRI_BOUNDS(256) bsri_bits_dense(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+static __global__ void BSRI_BOUNDS(256) bsri_bits_dense(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
     __shared__ uint32_t held[BSRI_EXPAND_PANEL];
     const int64_t br = b.to.block_rows, bc = b.to.block_cols, subs = bsri_ceil_div(br, b.height);
@@ -8313,7 +8311,7 @@ static __global__ void BSRI_BOUNDS(256) bsri_bits_dense(BSRI_GATE, const __grid_
     }
 }
 /* The bits of a block mask, a warp per word. */
-static __global__ void __launch_bounds__(256) bsri_bits_mask(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+static __global__ void __launch_bounds__(256) bsri_bits_mask(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
     const int lane = threadIdx.x & 31;
     const int64_t total = b.batch.count * b.item_words, step = (int64_t)gridDim.x * 8;
@@ -8348,7 +8346,7 @@ __device__ __forceinline__ bsri_dev_kept bsri_dev_kept_of(const bsri_dev_build &
     }
     return k;
 }
-static __global__ void __launch_bounds__(256) bsri_build_counts(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+static __global__ void __launch_bounds__(256) bsri_build_counts(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
     const int lane = threadIdx.x & 31;
     const int64_t total = b.batch.count * b.rows, step = (int64_t)gridDim.x * 8;
@@ -8361,7 +8359,7 @@ static __global__ void __launch_bounds__(256) bsri_build_counts(BSRI_GATE, const
     }
 }
 /* Counts to positions, and crow: a block per item; of ragged items one block runs through all. */
-static __global__ void __launch_bounds__(1024) bsri_build_crow(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+static __global__ void __launch_bounds__(1024) bsri_build_crow(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
     __shared__ int64_t part[33];
     const int64_t parts = b.ragged ? 1 : b.batch.count, each = b.ragged ? b.batch.count * b.rows : b.rows;
@@ -8389,12 +8387,12 @@ static __global__ void __launch_bounds__(1024) bsri_build_crow(BSRI_GATE, const 
     }
 }
 /* Without block rows crow still has its last entry. */
-static __global__ void __launch_bounds__(256) bsri_build_no_rows(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+static __global__ void __launch_bounds__(256) bsri_build_no_rows(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
     for (int64_t item = blockIdx.x * (int64_t)256 + threadIdx.x; item < b.batch.count; item += (int64_t)gridDim.x * 256)
         bsri_set_index((void *)bsri_dev_matrix_item(&b.batch, item, &b.to).crow, b.to.index_dtype, 0, 0);
 }
-static __global__ void BSRI_BOUNDS(256) bsri_build_cols(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+static __global__ void BSRI_BOUNDS(256) bsri_build_cols(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
     const int lane = threadIdx.x & 31, dt = b.to.index_dtype;
     const int64_t total = b.batch.count * b.rows, step = (int64_t)gridDim.x * 8;
@@ -8443,7 +8441,7 @@ __device__ __forceinline__ void bsri_build_pieces(const bsri_dev_build &b, const
     }
 }
 /* Values of the stored blocks, 1024 elements a block, out of the source. */
-static __global__ void BSRI_BOUNDS(256) bsri_build_values(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+static __global__ void BSRI_BOUNDS(256) bsri_build_values(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
     const int64_t br = b.to.block_rows, bc = b.to.block_cols, area = br * bc;
     const int64_t each = b.pieces ? bsri_min(8, 16 / bsri_dev_size(b.to.dtype)) : 1; /* elements of a piece */
@@ -8618,7 +8616,7 @@ __device__ __forceinline__ bool bsri_dev_stands_in(const void *list, int dt, int
 }
 /* A stage, `parts` blocks per pattern. After a failure in an earlier stage nothing is looked at. */
 static __global__ void __launch_bounds__(256, 2)
-    bsri_validate_stage(BSRI_GATE, const __grid_constant__ bsri_dev_validate v) {
+    bsri_validate_stage(const __grid_constant__ bsri_dev_validate v BSRI_GATE) {
     BSRI_ENTER;
     const int stage = v.stage, dt = v.m.index_dtype;
     const int64_t n = v.schedule.groups * v.group, step = v.parts * 256;
@@ -8671,7 +8669,7 @@ static __global__ void __launch_bounds__(256, 2)
 }
 /* One pattern's unions, a warp per group: of each member the entries that no earlier one has; lists ascend without repeats by
    now. */
-static __global__ void __launch_bounds__(256) bsri_validate_unions(BSRI_GATE, const __grid_constant__ bsri_dev_validate v) {
+static __global__ void __launch_bounds__(256) bsri_validate_unions(const __grid_constant__ bsri_dev_validate v BSRI_GATE) {
     BSRI_ENTER;
     const int lane = threadIdx.x & 31, dt = v.m.index_dtype, group = (int)v.group;
     const int32_t *lengths = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[1]) + v.pattern * v.schedule.groups;
@@ -8696,7 +8694,7 @@ static __global__ void __launch_bounds__(256) bsri_validate_unions(BSRI_GATE, co
     }
 }
 /* What the first failure was. */
-static __global__ void bsri_validate_describe(BSRI_GATE, const __grid_constant__ bsri_dev_validate v) {
+static __global__ void bsri_validate_describe(const __grid_constant__ bsri_dev_validate v BSRI_GATE) {
     BSRI_ENTER;
     const uint64_t first = *v.record, place = first & (((uint64_t)1 << 58) - 1);
     bsri_dev_finding f = {0, -1, 0};
@@ -8932,19 +8930,19 @@ static __device__ void bsri_dev_look_at_lists(const bsri_dev_indices &x, const b
         look;                                                                                       \
     }
 #define BSRI_LOOK_BY_TYPE(look, ...) (x.m.index_dtype == BSR_I64 ? look<int64_t>(__VA_ARGS__) : look<int32_t>(__VA_ARGS__))
-static __global__ void BSRI_BOUNDS(256) bsri_look_at_matrix(BSRI_GATE, const __grid_constant__ bsri_dev_indices x) {
+static __global__ void BSRI_BOUNDS(256) bsri_look_at_matrix(const __grid_constant__ bsri_dev_indices x BSRI_GATE) {
     BSRI_ENTER;
     BSRI_LOOK(BSRI_LOOK_BY_TYPE(bsri_dev_look_at_pattern, x, work / x.parts, all), x)
 }
-static __global__ void BSRI_BOUNDS(256) bsri_look_at_pair(BSRI_GATE, const __grid_constant__ bsri_dev_indices x) {
+static __global__ void BSRI_BOUNDS(256) bsri_look_at_pair(const __grid_constant__ bsri_dev_indices x BSRI_GATE) {
     BSRI_ENTER;
     BSRI_LOOK(BSRI_LOOK_BY_TYPE(bsri_dev_look_at_both, x, work / x.parts, all), x)
 }
-static __global__ void BSRI_BOUNDS(256) bsri_look_at_entries(BSRI_GATE, const __grid_constant__ bsri_dev_indices x) {
+static __global__ void BSRI_BOUNDS(256) bsri_look_at_entries(const __grid_constant__ bsri_dev_indices x BSRI_GATE) {
     BSRI_ENTER;
     BSRI_LOOK(BSRI_LOOK_BY_TYPE(bsri_dev_look_at_places, x, all), x)
 }
-static __global__ void BSRI_BOUNDS(256) bsri_look_at_lists(BSRI_GATE, const __grid_constant__ bsri_dev_indices x) {
+static __global__ void BSRI_BOUNDS(256) bsri_look_at_lists(const __grid_constant__ bsri_dev_indices x BSRI_GATE) {
     BSRI_ENTER;
     BSRI_LOOK(bsri_dev_look_at_lists(x, all), x)
 }
@@ -8955,7 +8953,7 @@ static __global__ void BSRI_BOUNDS(256) bsri_look_at_lists(BSRI_GATE, const __gr
 
 /* The draws of one item as bsri_rng_below makes them one after another: of 1024 raw numbers at a time each is taken or
    rejected by how many were taken before it, which is found by repeating until nothing changes. */
-static __global__ void __launch_bounds__(1024) bsri_random_draw(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+static __global__ void __launch_bounds__(1024) bsri_random_draw(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
     __shared__ int part[33];
     const int64_t n = b.candidates, first = n - b.draws;
@@ -8980,7 +8978,7 @@ static __global__ void __launch_bounds__(1024) bsri_random_draw(BSRI_GATE, const
     }
 }
 /* Who drew each candidate first: draws - i, so that zero means nobody. */
-static __global__ void __launch_bounds__(256) bsri_random_mark(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+static __global__ void __launch_bounds__(256) bsri_random_mark(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
     const int64_t total = b.batch.count * b.draws, step = (int64_t)gridDim.x * 256;
     for (int64_t work = blockIdx.x * (int64_t)256 + threadIdx.x; work < total; work += step)
@@ -8988,7 +8986,7 @@ static __global__ void __launch_bounds__(256) bsri_random_mark(BSRI_GATE, const 
 }
 /* Draw i inserts what it drew or, where that stands in the set already, its own number j: it does when an earlier draw was
    the same, or when it is the number of an earlier draw that inserted its own, which is asked of that draw in turn. */
-static __global__ void __launch_bounds__(256) bsri_random_set(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+static __global__ void __launch_bounds__(256) bsri_random_set(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
     const int64_t total = b.batch.count * b.draws, step = (int64_t)gridDim.x * 256, first = b.candidates - b.draws;
     for (int64_t work = blockIdx.x * (int64_t)256 + threadIdx.x; work < total; work += step) {
@@ -9033,7 +9031,7 @@ __device__ __forceinline__ double bsri_dev_block_norm(const char *p, int dtype, 
     return top * sqrt(sum);
 }
 /* A thread per candidate, since sums go in the CPU's order. */
-static __global__ void __launch_bounds__(128, 4) bsri_prune_norms(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+static __global__ void __launch_bounds__(128, 4) bsri_prune_norms(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
     const int64_t br = b.to.block_rows, bc = b.to.block_cols, step = (int64_t)gridDim.x * 128;
     int64_t item = 0, i = blockIdx.x * (int64_t)128 + threadIdx.x;
@@ -9063,7 +9061,7 @@ __device__ __forceinline__ uint64_t bsri_dev_norm_key(double x) {
     return x == x ? (uint64_t)__double_as_longlong(x) : ~(uint64_t)0;
 }
 /* A block per item: radix selection of the k-th key, then the bits of the larger ones and of the first that equal it. */
-static __global__ void __launch_bounds__(1024, 1) bsri_prune_select(BSRI_GATE, const __grid_constant__ bsri_dev_build b) {
+static __global__ void __launch_bounds__(1024, 1) bsri_prune_select(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
     __shared__ unsigned long long count[256];
     __shared__ int64_t shared_rest;
@@ -9159,7 +9157,7 @@ static __device__ bool bsri_dev_layout_rule(const bsri_dev_layout &j, int64_t he
     if (bigbird && (c < l.num_global_blocks || r < l.num_global_blocks)) return true;
     return c >= r - w && c <= r + w && (!l.unidirectional || c <= r);
 }
-static __global__ void __launch_bounds__(256) bsri_layout_rules(BSRI_GATE, const __grid_constant__ bsri_dev_layout j) {
+static __global__ void __launch_bounds__(256) bsri_layout_rules(const __grid_constant__ bsri_dev_layout j BSRI_GATE) {
     BSRI_ENTER;
     const int64_t n = j.layout.blocks, step = (int64_t)gridDim.x * 256;
     for (int64_t work = blockIdx.x * (int64_t)256 + threadIdx.x; work < j.bytes; work += step) {
@@ -9169,7 +9167,7 @@ static __global__ void __launch_bounds__(256) bsri_layout_rules(BSRI_GATE, const
     }
 }
 /* The random blocks of a head, one thread: every draw depends on those before. */
-static __global__ void __launch_bounds__(32) bsri_layout_draw(BSRI_GATE, const __grid_constant__ bsri_dev_layout j) {
+static __global__ void __launch_bounds__(32) bsri_layout_draw(const __grid_constant__ bsri_dev_layout j BSRI_GATE) {
     BSRI_ENTER;
     const bsr_layout &l = j.layout;
     const int64_t n = l.blocks;
@@ -9191,7 +9189,7 @@ static __global__ void __launch_bounds__(32) bsri_layout_draw(BSRI_GATE, const _
 /* ---------------------------------------------------------------------------------------------- */
 
 /* The place of each entry in the order of blocks, then of elements inside a block; what lies outside is held inside. */
-static __global__ void __launch_bounds__(256) bsri_entries_keys(BSRI_GATE, const __grid_constant__ bsri_dev_entries e) {
+static __global__ void __launch_bounds__(256) bsri_entries_keys(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
     BSRI_ENTER;
     const int64_t br = e.to.block_rows, bc = e.to.block_cols, step = (int64_t)gridDim.x * 256;
     for (int64_t i = blockIdx.x * (int64_t)256 + threadIdx.x; i < e.nnz; i += step) {
@@ -9203,7 +9201,7 @@ static __global__ void __launch_bounds__(256) bsri_entries_keys(BSRI_GATE, const
 }
 /* Blocks that begin in each chunk of 4096 sorted entries; then, with the sums before each chunk, the block of every entry. */
 template <bool WRITE> __global__ void __launch_bounds__(1024)
-    bsri_entries_blocks(BSRI_GATE, const __grid_constant__ bsri_dev_entries e) {
+    bsri_entries_blocks(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
     BSRI_ENTER;
     __shared__ int part[33];
     const int64_t area = e.to.block_rows * e.to.block_cols;
@@ -9233,7 +9231,7 @@ template <bool WRITE> __global__ void __launch_bounds__(1024)
     }
 }
 /* One block: sums to sums before; the last entry is the whole. */
-static __global__ void __launch_bounds__(1024) bsri_scan_sums(BSRI_GATE, const __grid_constant__ bsri_dev_entries e) {
+static __global__ void __launch_bounds__(1024) bsri_scan_sums(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
     BSRI_ENTER;
     __shared__ int64_t part[33];
     int64_t sum = 0, all;
@@ -9244,7 +9242,7 @@ static __global__ void __launch_bounds__(1024) bsri_scan_sums(BSRI_GATE, const _
     }
     if (threadIdx.x == 0) e.sums[e.chunks] = sum;
 }
-static __global__ void __launch_bounds__(256) bsri_entries_crow(BSRI_GATE, const __grid_constant__ bsri_dev_entries e) {
+static __global__ void __launch_bounds__(256) bsri_entries_crow(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
     BSRI_ENTER;
     const int64_t area = e.to.block_rows * e.to.block_cols, step = (int64_t)gridDim.x * 256;
     for (int64_t r = blockIdx.x * (int64_t)256 + threadIdx.x; r <= e.rows; r += step) {
@@ -9258,14 +9256,14 @@ static __global__ void __launch_bounds__(256) bsri_entries_crow(BSRI_GATE, const
         bsri_set_index((void *)e.to.crow_indices, e.to.index_dtype, r, low < e.nnz ? e.rank[low] : e.sums[e.chunks]);
     }
 }
-static __global__ void __launch_bounds__(256) bsri_entries_clear(BSRI_GATE, const __grid_constant__ bsri_dev_entries e) {
+static __global__ void __launch_bounds__(256) bsri_entries_clear(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
     BSRI_ENTER;
     const int64_t bc = e.to.block_cols, area = e.to.block_rows * bc, total = bsri_min(e.capacity, e.sums[e.chunks]) * area;
     for (int64_t i = blockIdx.x * (int64_t)256 + threadIdx.x; i < total; i += (int64_t)gridDim.x * 256)
         bsri_dev_clear(e.to.values, e.to.dtype, i / area * e.stride[0] + i % area / bc * e.stride[1] + i % bc * e.stride[2]);
 }
 /* The first of equal places adds them up in the order in which they came. */
-static __global__ void __launch_bounds__(256) bsri_entries_values(BSRI_GATE, const __grid_constant__ bsri_dev_entries e) {
+static __global__ void __launch_bounds__(256) bsri_entries_values(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
     BSRI_ENTER;
     const int64_t bc = e.to.block_cols, area = e.to.block_rows * bc, step = (int64_t)gridDim.x * 256;
     const int dt = e.to.dtype;
@@ -9292,7 +9290,7 @@ __device__ __forceinline__ int64_t bsri_dev_scatter_crow(const bsri_dev_scatter_
 }
 /* One block: products before each of the ordered rows. */
 static __global__ void __launch_bounds__(1024)
-    bsri_scatter_starts(BSRI_GATE, const __grid_constant__ bsri_dev_scatter_build b) {
+    bsri_scatter_starts(const __grid_constant__ bsri_dev_scatter_build b BSRI_GATE) {
     BSRI_ENTER;
     __shared__ int64_t part[33];
     int64_t sum = 0, all;
@@ -9306,7 +9304,7 @@ static __global__ void __launch_bounds__(1024)
 }
 /* A warp per row and column tile; rows in the order found, which says where their outputs stand. */
 static __global__ void __launch_bounds__(256)
-    bsri_scatter_fill_rows(BSRI_GATE, const __grid_constant__ bsri_dev_scatter_build b) {
+    bsri_scatter_fill_rows(const __grid_constant__ bsri_dev_scatter_build b BSRI_GATE) {
     BSRI_ENTER;
     const int lane = threadIdx.x & 31, strided = b.format == BSR_SCATTER_STRIDED, tiles = b.format == BSR_SCATTER_MM;
     const int64_t width = b.n / b.split, step = (int64_t)gridDim.x * 8, total = b.rows * b.split;
@@ -9326,7 +9324,7 @@ static __global__ void __launch_bounds__(256)
         }
     }
 }
-static __global__ void bsri_scatter_last(BSRI_GATE, const __grid_constant__ bsri_dev_scatter_build b) {
+static __global__ void bsri_scatter_last(const __grid_constant__ bsri_dev_scatter_build b BSRI_GATE) {
     BSRI_ENTER;
     const int64_t end = bsri_dev_scatter_crow(b, b.rows);
     int64_t last = b.format == BSR_SCATTER_STRIDED_COMPRESSED ? end : b.split * end;
@@ -9449,7 +9447,8 @@ static __global__ void bsri_scatter_last(BSRI_GATE, const __grid_constant__ bsri
     BSRI_WHEN(BSRI_HAS_SAMPLED,                                                                                                  \
     BSRI_WHEN(BSRI_HAS_BF16, X(350, "wgmma sampled bf16", \
       (bsri_sampled_wgmma<bsri_wsampled_tile<bsri_mma_bf16>>), BSRI_WSAMPLED_RING)) \
-    BSRI_WHEN(BSRI_HAS_F16, X(360, "wgmma sampled f16", (bsri_sampled_wgmma<bsri_wsampled_tile<bsri_mma_f16>>), BSRI_WSAMPLED_RING)))
+    BSRI_WHEN(BSRI_HAS_F16, X(360, "wgmma sampled f16", (bsri_sampled_wgmma<bsri_wsampled_tile<bsri_mma_f16>>), \
+      BSRI_WSAMPLED_RING)))
 
 /* What bsri_load_kernels() allows the largest CTA of an instance. */
 #define BSRI_ATTENTION_BYTES(HD, MT, FULL) ((64 * MT + 2 * BSRI_KEYS) * HD * 2 + (FULL ? 4 * 16 * (BSRI_KEYS + 4) * 4 : 0))
@@ -9469,7 +9468,8 @@ static __global__ void bsri_scatter_last(BSRI_GATE, const __grid_constant__ bsri
       (bsri_attention_mma<bsri_attention_mma_tile<T, 128, 2, false>>), BSRI_ATTENTION_BYTES(128, 2, 0)) \
     X(n + 2, "mma attention 64 with options " name, \
       (bsri_attention_mma<bsri_attention_mma_tile<T, 64, 1, true>>), BSRI_ATTENTION_BYTES(64, 1, 1)) \
-    X(n + 3, "mma attention 128 with options " name, (bsri_attention_mma<bsri_attention_mma_tile<T, 128, 1, true>>), BSRI_ATTENTION_BYTES(128, 1, 1))
+    X(n + 3, "mma attention 128 with options " name, (bsri_attention_mma<bsri_attention_mma_tile<T, 128, 1, true>>), \
+      BSRI_ATTENTION_BYTES(128, 1, 1))
 #define BSRI_KERNELS_FLASH(X, n, T, name)                                                                                     \
     X(n + 0, "wgmma attention 64 shared " name, (bsri_attention_wgmma<bsri_flash<T, 64, true>>),                              \
       (bsri_flash<T, 64, true>::BYTES))                                                                                       \

@@ -1280,6 +1280,73 @@ TEST(contexts) {
     }
     bsr_destroy(ctx);
 }
+/* The word of BSR_EXEC_CHECK_INDICES, as the header describes it; on the CPU it says what the record says. */
+static uint64_t word_of(uint64_t operand, uint64_t item, uint64_t index) { return ~(operand << 58 | item << 50 | index); }
+TEST(device_status) {
+    const uint64_t most = (UINT64_C(1) << 50) - 1, untouched = 12345;
+    bsr_error error;
+    char text[320];
+    int item;
+    CHECK_INT(bsr_device_status(0, NULL), BSR_OK);
+    memset(&error, 0x55, sizeof error);
+    CHECK_INT(bsr_device_status(0, &error), BSR_OK);
+    CHECK(!error.status && !error.item && !error.operand && !error.cuda_error && error.index == -1 && !error.value);
+    CHECK_INT(BSR_ITEM_COUNT < 256, 1);
+    for (item = 0; item < 256; item++) { /* only what index arrays may have wrong is a word's */
+        const bsr_status s = bsr_device_status(word_of(BSR_ARG_A, (uint64_t)item, 7), &error);
+        CHECK(s == BSR_BAD_STRUCTURE || s == BSR_BAD_SHAPE || (s == BSR_BAD_ARGUMENT && error.item == BSR_ITEM_STATUS_WORD));
+        if (s != BSR_BAD_ARGUMENT)
+            CHECK(error.item == item && error.operand == BSR_ARG_A && error.index == 7 && error.status == (int)s);
+        CHECK_INT(bsr_device_status(word_of(BSR_ARG_A, (uint64_t)item, 7), NULL), s);
+    }
+    CHECK_INT(bsr_device_status(word_of(63, BSR_ITEM_COL_RANGE, 7), &error), BSR_BAD_ARGUMENT);
+    CHECK_INT(bsr_device_status(~UINT64_C(0), &error), BSR_BAD_ARGUMENT), CHECK_INT(error.item, BSR_ITEM_STATUS_WORD);
+    CHECK_INT(bsr_device_status(word_of(BSR_ARG_B, BSR_ITEM_COL_RANGE, most - 1), &error), BSR_BAD_STRUCTURE);
+    CHECK_INT(error.index, most - 1), CHECK_INT(error.value, BSR_VALUE_UNKNOWN);
+    CHECK_INT(bsr_device_status(word_of(BSR_ARG_B, BSR_ITEM_INDICES_COUNT, most), &error), BSR_BAD_SHAPE);
+    CHECK_INT(error.index, -1);
+    bsr_device_status(word_of(BSR_ARG_A, BSR_ITEM_COL_RANGE, 12), &error);
+    bsr_error_string(&error, text, sizeof text);
+    CHECK_STR(text, "BSR_BAD_STRUCTURE: a: col_indices[12] is ?, out of range");
+    { /* the CPU */
+        fixture f = fixture_new(ADDMM);
+        bsr_exec e = t_exec(0);
+        bsr_plan plan;
+        uint64_t words[9];
+        char *inside = (char *)words;
+        size_t bytes;
+        void *want;
+        fixture_point(&f);
+        bytes = bt_find(f.c.data)->bytes, want = bt_alloc(bytes, 8);
+        CHECK_INT(run(&f, ADDMM, &e), BSR_OK);
+        memcpy(want, f.c.data, bytes), memset(f.c.data, BT_POISON, bytes);
+        e.flags = BSR_EXEC_CHECK_INDICES;
+        CHECK_INT(run(&f, ADDMM, &e), BSR_BAD_ARGUMENT), CHECK_INT(t_error.item, BSR_ITEM_DEVICE_STATUS);
+        e.device_status = (uint64_t *)(void *)(inside + 4);
+        CHECK_INT(run(&f, ADDMM, &e), BSR_MISALIGNED), CHECK_INT(t_error.operand, BSR_ARG_EXEC);
+        e.device_status = &words[0], words[0] = untouched, e.flags |= BSR_EXEC_SKIP_CHECKS;
+        CHECK_INT(run(&f, ADDMM, &e), BSR_BAD_ARGUMENT), CHECK_INT(t_error.item, BSR_ITEM_FLAGS_CONFLICT);
+        e.flags = BSR_EXEC_CHECK_INDICES, e.workspace = words, e.workspace_bytes = 8;
+        CHECK_INT(run(&f, ADDMM, &e), BSR_OVERLAP), CHECK_INT(t_error.operand, BSR_ARG_EXEC);
+        e.workspace = NULL, e.workspace_bytes = 0, e.query = &plan;
+        CHECK_INT(run(&f, ADDMM, &e), BSR_OK), CHECK(words[0] == untouched); /* a query writes its plan alone */
+        e.query = NULL;
+        CHECK_INT(run(&f, ADDMM, &e), BSR_OK), CHECK(words[0] == 0), CHECK(!memcmp(f.c.data, want, bytes));
+        f.a.rows++;
+        words[0] = untouched;
+        CHECK(run(&f, ADDMM, &e) != BSR_OK), CHECK(words[0] == untouched); /* refused before any index was looked at */
+        f.a.rows--;
+        bsr_matrix bad = f.a;
+        bad.col_indices = bt_alloc((size_t)f.a.nnz * 8, 8);
+        memcpy(bad.col_indices, f.a.col_indices, (size_t)f.a.nnz * bsr_dtype_size(f.a.index_dtype));
+        memset((char *)bad.col_indices + 2 * bsr_dtype_size(f.a.index_dtype), 0xff, bsr_dtype_size(f.a.index_dtype));
+        CHECK_INT(bsr_validate(t_context(0), &bad, &e), BSR_BAD_STRUCTURE);
+        CHECK(words[0] == word_of(BSR_ARG_MATRIX, BSR_ITEM_COL_RANGE, 2));
+        CHECK_INT(bsr_device_status(words[0], &error), BSR_BAD_STRUCTURE);
+        CHECK(error.item == t_error.item && error.operand == t_error.operand && error.index == t_error.index);
+        CHECK_INT(bsr_validate(t_context(0), &f.a, &e), BSR_OK), CHECK(words[0] == 0);
+    }
+}
 TEST(names) {
     char text[64], full[320];
     bsr_error error;
@@ -1527,6 +1594,7 @@ int main(int argc, char **argv) {
         {"workspace_replaces_allocator", workspace_replaces_allocator},
         {"contexts", contexts},
         {"names", names},
+    {"device_status", device_status},
         {"supports", supports},
         {"supports_is_true", supports_is_true},
         {"constructors", constructors},

@@ -121,7 +121,7 @@ static cudaError_t launch(const void *function, dim3 grid, dim3 block, void **ar
     si_kernel *k = find(function);
     si_launch l;
     memset(&l, 0, sizeof l);
-    l.kernel = k, l.stream = stream, l.dynamic_shared = shared, l.early = early, l.first = (const void *const *)args[0];
+    l.kernel = k, l.stream = stream, l.dynamic_shared = shared, l.early = early, l.parameters = args;
     l.grid[0] = grid.x, l.grid[1] = grid.y, l.grid[2] = grid.z;
     l.cluster[0] = cluster[0], l.cluster[1] = cluster[1], l.cluster[2] = cluster[2];
     l.block[0] = block.x, l.block[1] = block.y, l.block[2] = block.z;

@@ -26,7 +26,7 @@ typedef struct si_launch {
     const void *stream;
     int loaded; /* before this launch */
     int early;  /* may start before the kernel before it has ended */
-    const void *const *first; /* its first parameter */
+    void *const *parameters;
 } si_launch;
 
 typedef struct si_device { /* what cudaDeviceGetAttribute tells */

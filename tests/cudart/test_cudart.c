@@ -549,7 +549,9 @@ static int tier_of(const si_kernel *k) {
 static void on_gated_launch(const si_launch *l) {
     const int checks = (watch.exec->flags & BSR_EXEC_CHECK_INDICES) != 0, looks = strstr(l->kernel->name, "look_at") != NULL;
     const void *want = checks && watch.gated && !looks ? watch.exec->device_status : NULL;
-    if (*l->first != want) WRONG("stopped by %p, not %p: %s", *l->first, want, l->kernel->name);
+    const void *word = *(const void *const *)l->parameters[1];
+    if (word != want) WRONG("stopped by %p, not %p: %s", word, want, l->kernel->name);
+    if (l->grid[2] != (want ? 2 : 1)) WRONG("a grid of %u layers: %s", l->grid[2], l->kernel->name);
     if (want && l->early) WRONG("starts before the check has ended: %s", l->kernel->name);
     if (looks && (!checks || watch.worked)) WRONG("looks at indices now: %s", l->kernel->name);
     if (checks && !watch.gated && !strstr(l->kernel->name, "fill_words")) WRONG("the word is not set before %s", l->kernel->name);
@@ -569,7 +571,8 @@ static void on_launch(const si_launch *l) {
     for (i = 0; i < 3; i++) {
         if (l->grid[i] < 1 || (long)l->grid[i] > grid_limit[i]) WRONG("grid[%d] is %u: %s", i, l->grid[i], l->kernel->name);
         if (l->block[i] < 1 || (long)l->block[i] > block_limit[i]) WRONG("block[%d] is %u: %s", i, l->block[i], l->kernel->name);
-        if (watch.exec->max_grid[i] > 0 && (long)l->grid[i] > watch.exec->max_grid[i])
+        if (watch.exec->max_grid[i] > 0 && (long)l->grid[i] > watch.exec->max_grid[i] &&
+            (i < 2 || !(watch.exec->flags & BSR_EXEC_CHECK_INDICES)))
             WRONG("grid[%d] is %u above max_grid %d: %s", i, l->grid[i], watch.exec->max_grid[i], l->kernel->name);
     }
     if (l->cluster[0] < 1 || l->cluster[1] < 1 || l->cluster[2] < 1 || l->cluster[0] * l->cluster[1] * l->cluster[2] > 8)

@@ -16,12 +16,9 @@
 #define __launch_bounds__(...)
 #define BSRI_BOUNDS(...)
 
-struct bsri_gate {
-    const uint64_t *word;
-};
-#define BSRI_GATE const bsri_gate gate
-#define BSRI_ENTER \
-    if (gate.word && *gate.word) return
+typedef const uint64_t *bsri_gate;
+#define BSRI_GATE , bsri_gate gate
+#define BSRI_ENTER (void)gate
 static struct {
     unsigned x;
 } threadIdx, blockIdx, gridDim;
@@ -51,14 +48,14 @@ static int bsri_dev_warp_sum(int x) { return x; } /* of kernels that are not run
 #include "device.inc"
 
 /* One launch: any grid, CTAs and threads in either order. */
-template <class P> static void launch(void (*kernel)(const bsri_gate, const P), const P &p, int64_t work, unsigned threads) {
+template <class P> static void launch(void (*kernel)(const P, bsri_gate), const P &p, int64_t work, unsigned threads) {
     const bool up = bt_below(2);
     if (work <= 0) return;
     gridDim.x = (unsigned)bt_range(1, bsri_min(work, 5));
     for (unsigned i = 0; i < gridDim.x * threads; i++) {
         const unsigned at = up ? i : gridDim.x * threads - 1 - i;
         blockIdx.x = at / threads, threadIdx.x = at % threads;
-        kernel({NULL}, p);
+        kernel(p, NULL);
     }
 }
 #endif /* BSR_EMULATE_H */
