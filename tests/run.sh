@@ -42,6 +42,7 @@ part "static checks" sh tests/check.sh
 [ ! -f tests/same_code.sh ] || part "the same code and choices" sh tests/same_code.sh # of what the part before it compiled
 run_parts 1
 echo "programs"
+[ ! -f tests/archs.sh ] || part "CUDA for one more architecture" sh tests/archs.sh # first: the longest
 for t in $TESTS; do part "$t" "$B/plain/$t"; done
 part "examples" sh tests/examples.sh "$B/plain" $EXAMPLES
 flavour=plain
