@@ -55,7 +55,7 @@ help:
 	@echo "make check          contents list, anchors, symbols, README"
 	@echo "make install        headers and pkg-config file to PREFIX=$(PREFIX), below DESTDIR"
 	@echo "make parity         PyTorch's tests against the CPU backend, a share of them: PARITY_ARGS=\"--part 0/100\""
-	@echo "make gpu-test, gpu-bench, gpu-parity, gpu-sanitize, archs: with nvcc; see tests/gpu.mk, tests/bench.mk"
+	@echo "make gpu-test, gpu-bench, gpu-parity, gpu-sanitize, archs, build-times: with nvcc; see tests/gpu.mk, tests/bench.mk"
 	@echo "make clean          removes build/"
 	@echo "CC=clang, CFLAGS=-O3, JOBS=8 and so on are taken as usual."
 

@@ -2,7 +2,8 @@
 #   gpu-build      all GPU test programs into build/gpu, for GPU_ARCH (default: the GPU that is there, else 90a)
 #   gpu-test       builds (GPU_BUILD=no: takes build/gpu as it is) and runs everything; record in tests/results/
 #   gpu-sanitize   compute-sanitizer over CALLS (3) calls of each kernel: TOOLS (memcheck racecheck initcheck synccheck)
-#   archs          compiles every kernel for every supported architecture, warnings are errors
+#   archs          compiles every kernel for every supported architecture: no warning, no spilled register (tests/archs.sh)
+#   build-times    how long builds take that the README names
 
 NVCC ?= nvcc
 gpu_cc = command -v $(NVCC) >/dev/null && nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d .
@@ -17,7 +18,7 @@ gpu_target = -gencode=arch=compute_$(1),code=sm_$(1)
 SPLIT = $(eval SPLIT := $(shell $(NVCC) --help 2>/dev/null | grep -q -- --split-compile && echo --split-compile=0))$(SPLIT)
 ARCHS := 75 80 86 89 90a 100 120
 
-.PHONY: gpu-build gpu-test gpu-sanitize archs
+.PHONY: gpu-build gpu-test gpu-sanitize archs build-times
 gpu-build: $(GPU_B)/gpu_tests $(GPU_B)/modules $(addprefix build/gpu/examples/,$(filter-out smallest tune,$(EXAMPLES)))
 
 # One object holds the library; the tests are plain C++ and make one program with it.
@@ -57,10 +58,7 @@ build/gpu/examples/%: examples/%.c $(wildcard examples/*.h) $(HEADERS)
 	@$(NVCC) -x cu -O2 -std=c++17 -I. $(ONLY_$*) $(call gpu_target,$(GPU_ARCH)) $(SPLIT) -Xcompiler -Wall,-Wextra \
 	    $< -o $@
 
-archs: $(addprefix build/gpu/archs/,$(addsuffix .o,$(ARCHS)))
-	@echo "$(words $^) passed, 0 failed, 0 skipped"
-build/gpu/archs/%.o: tests/compile/implementation.c tests/test_functions.h $(HEADERS)
-	@echo "  nvcc  sm_$*"; mkdir -p $(@D)
-	@$(NVCC) -x cu -std=c++17 -I. '-DBSRSPARSE_USER_FUNCTIONS="tests/test_functions.h"' $(STRICT_nvcc) -Xptxas -v \
-	    $(call gpu_target,$*) -c $< -o $@ 2> build/gpu/archs/$*.log || { grep -v "ptxas info" build/gpu/archs/$*.log; exit 1; }
-	@if grep -E "[1-9][0-9]* bytes spill" build/gpu/archs/$*.log; then echo "sm_$*: registers are spilled"; rm -f $@; exit 1; fi
+archs:
+	@JOBS="$(JOBS)" sh tests/archs.sh $(ARCHS)
+build-times:
+	@for x in "" BF16 F32 I8 F64; do for split in "" $(SPLIT); do GPU_ARCH="$(GPU_ARCH)" sh tests/build_times.sh "$$x" "$$split"; done; done

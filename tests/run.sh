@@ -45,6 +45,7 @@ part "other tools and machines" sh tests/methods.sh
 part "device checks on the host" sh tests/test_device.sh
 run_parts 1
 echo "programs"
+[ ! -f tests/archs.sh ] || part "CUDA for one more architecture" sh tests/archs.sh # first: the longest
 for t in $TESTS; do part "$t" "$B/plain/$t"; done
 part "examples" sh tests/examples.sh "$B/plain" $EXAMPLES
 flavour=plain
