@@ -257,11 +257,12 @@ TEST(conversions) {
             wrong += want != want ? wide[i] == wide[i] : !(wide[i] == want && signbit(wide[i]) == signbit(want));
         }
         CHECK_INT(wrong, 0);
-        for (k = 0; k < 5; k++) { /* halfway to the next, and as near as f64 comes on both sides; in f32 the steps are lost */
+        for (k = 0; k < 7; k++) { /* halfway to the next, as near to it as f64 comes, and near the next number of f32 */
             for (i = 0; i < 65536; i++) {
                 const double x = t_decode16((uint16_t)i, dtype), y = t_decode16((uint16_t)(i + 1), dtype);
                 const double half = x + (y - x) / 2, beside = k > 2 ? (y - x) * ldexp(1, -20 - 9 * k) : 0;
-                const double at = k == 0 ? half : nextafter(half, k == 1 ? y : x) + beside;
+                const double step = (y - x) * ldexp(k == 5 ? 0.75 : -0.75, d ? -16 : -13);
+                const double at = k == 0 ? half : k > 4 ? half + step : nextafter(half, k == 1 ? y : x) + beside;
                 wide[i] = x - x == 0 && y - y == 0 ? at : 1.0;
             }
             source = bsr_dense_row_major(wide, BSR_F64, 1, 65536), m.values = back, m.nnz = 1;
