@@ -53,7 +53,7 @@ else
 fi
 if [ -n "${TSAN:-}" ]; then part "test_threads, threads sanitized" "$B/tsan/test_threads"
 else part "thread sanitizer" "echo '0 passed, 0 failed, 1 skipped: $CC has none here'"; fi
-part "PyTorch's tests, a sample" "make parity PARITY_ARGS='--part 0/400'"
+part "PyTorch's tests, a sample" "make parity PARITY_ARGS='--part 0/800'"
 for f in $FUZZERS; do part "$f" "$B/$flavour/$f"; done
 ASAN_OPTIONS=${ASAN_OPTIONS:-allocator_may_return_null=1}
 export ASAN_OPTIONS
