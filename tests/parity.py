@@ -61,8 +61,7 @@ def triton_bsr_dense_bmm(test):
             call("addmm", a, d, out)
             close(out, want, zeros=orthogonal or not k)
             out = spoiled((len(grids),) + want.shape, dtype)
-            target = view(out[0])
-            call_grids("addmm", grids, out, (view(a), view(d), target), target, "data")
+            call_grids("addmm", grids, (a, d), out, view(out[0]), "data")
             same(out, "max_grid changes the result")
             close(out, want.expand(out.shape), zeros=orthogonal or not k)
         case(test, f"b{b} {index} {dtype} {b1} {b2} {m}x{k}x{n} {'orthogonal' if orthogonal else ''}", run,
@@ -146,8 +145,7 @@ def triton_sampled_addmm(test):
                 out = spoiled((len(grids),) + batch + (b, shape[-3], b), dtype).transpose(-3, -2)
             else:
                 out = spoiled((len(grids),) + shape, dtype)
-            target = view(sparse(p, out[0]))
-            call_grids("sampled", grids, out, (view(y), view(z), target), target, "values", input=given, beta=beta, alpha=alpha)
+            call_grids("sampled", grids, (y, z), out, view(sparse(p, out[0])), "values", input=given, beta=beta, alpha=alpha)
             same(out, "max_grid changes the result")
             close(out, want.expand(out.shape), zeros=not beta and (not alpha or not k))
         case(test, f"b{b} {dtype} {b0}{b1}{b2} {m}x{n}x{k} alpha {alpha} beta {beta} {'out given' if own else ''}", run,

@@ -298,14 +298,14 @@ def call(method, *operands, **more):
     getattr(lib, method)(*map(view, operands), **{k: view(v) for k, v in more.items()})
 
 
-def call_grids(method, grids, out, views, descriptor, step, **more):
-    """The same call into each item of out, with each grid. descriptor, one of views, is out's first item; its field step
-    moves."""
-    now.signature.append((method, sign(out), tuple(grids), tuple((k, sign(v)) for k, v in more.items())))
+def call_grids(method, grids, operands, out, target, field, **more):
+    """The same call into each item of out, with each grid. target views out's first item; its field moves on."""
+    now.signature.append((method, tuple(map(sign, operands)), sign(out), grids, tuple((k, sign(v)) for k, v in more.items())))
+    views, more = tuple(map(view, operands)) + (target,), {k: view(v) for k, v in more.items()}
     for grid in grids:
-        getattr(lib, method)(*views, exec=lib.exec(max_grid=grid), **{k: view(v) for k, v in more.items()})
+        getattr(lib, method)(*views, exec=lib.exec(max_grid=grid), **more)
         if out.numel():
-            setattr(descriptor, step, getattr(descriptor, step) + out.stride(0) * out.element_size())
+            setattr(target, field, getattr(target, field) + out.stride(0) * out.element_size())
 
 
 # ---- operands ----

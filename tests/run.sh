@@ -58,7 +58,7 @@ else
 fi
 if [ -n "${TSAN:-}" ]; then part "test_threads, threads sanitized" "$B/tsan/test_threads"
 else part "thread sanitizer" "echo '0 passed, 0 failed, 1 skipped: $CC has none here'"; fi
-part "PyTorch's tests, a sample" "make parity PARITY_ARGS='--part 0/400'"
+part "PyTorch's tests, a sample" "make parity PARITY_ARGS='--part 0/800'"
 for f in $FUZZERS; do part "$f" "$B/$flavour/$f $(ls -d tests/fuzz/corpus/$f/* 2> /dev/null | tr '\n' ' ')"; done
 if command -v "$PYTHON" > /dev/null 2>&1; then
     part "against NumPy" "$PYTHON tests/numpy_differ.py $B/plain/numpy_calls.so --cases 3000"
