@@ -9581,7 +9581,7 @@ static void bsri_estimate_take(bsri_estimate *e, const bsri_dev_product *p, cons
    schedule saves; APART: exponent by which tiles one after another get cheaper. */
 static constexpr double bsri_paired_by = 0.33;          /* by a schedule, of random patterns: unions of 394 to 5 % */
 static constexpr double bsri_paired_f32 = 0.25;         /* what f32's constants are fitted with */
-static constexpr double bsri_mma_sorted = 0.7;          /* of the longest row beyond a mean one: long ones come first */
+static constexpr double bsri_mma_long_first = 0.7;          /* of the longest row beyond a mean one: long ones come first */
 static constexpr double bsri_small_input_rows = 0.12;   /* FUSED: an input that lies as out does, out row-major */
 static constexpr double bsri_small_input_cols = 0.3;    /* FUSED: the same, column-major */
 static constexpr double bsri_small_out_cols = 0.1;      /* FUSED: out column-major and nothing else */
@@ -9617,7 +9617,7 @@ static constexpr double bsri_wgmma_spilt = 4.0;         /* values from memory, i
 static constexpr double bsri_wgmma_input_32 = 1.2;      /* FUSED: an input that lies as out does, blocks of 32 */
 static constexpr double bsri_wgmma_input_rows = 1.7;    /* FUSED: the same, others, row-major */
 static constexpr double bsri_wgmma_input_cols = 3.0;    /* FUSED: the same, column-major */
-static constexpr double bsri_wgmma_sorted = 0.6;        /* as bsri_mma_sorted */
+static constexpr double bsri_wgmma_long_first = 0.6;        /* as bsri_mma_long_first */
 /* Clocks and stages of the tile scheduler of wgmma products, by time stamps. */
 static constexpr double bsri_deal_clocks = 360.0;       /* to deal a unit, beside tiles (calculated) */
 static constexpr double bsri_deal_alone = 250.0;        /* the same where little else runs, and some */
@@ -9694,7 +9694,7 @@ static bsri_estimate bsri_mma_estimate(const bsr_context *ctx, const bsri_dev_pr
             each = (double)bsri_mma_tiles(p, (int)p->br, rows, cols) / ctx->sm_count;
             t.waves = ceil(each), t.busy = each / t.waves;
             t.paired = !f->ordered ? 0.0 : p->a.dtype == BSR_F32 ? bsri_paired_f32 : bsri_paired_by;
-            if (p->a.dtype == BSR_F32 && each > 1.0) t.longer = t.tail = bsri_mma_sorted;
+            if (p->a.dtype == BSR_F32 && each > 1.0) t.longer = t.tail = bsri_mma_long_first;
             bsri_estimate_take(&e, p, f, kind, &t);
         }
     if (!e.tile_rows) e.tile_rows = 128, e.tile_cols = 128; /* nothing that is asked for */
@@ -10176,7 +10176,7 @@ static void bsri_wgmma_take(bsri_estimate *e, const bsr_context *ctx, const bsri
     /* A schedule saves 4 to 8 % in the mean, at most 28 (blocks of 16 / 32 / 64 / 128: 7, 6, 6, 4; mma.sync by 16 6; short
        products and few columns nothing): rows are paired, and long ones come first, which narrow tiles gain nothing by. */
     t.paired = f->ordered ? bsri_paired_by : 0.0;
-    if (f->ordered && units > teams && p->br >= 64) t.longer = t.tail = bsri_wgmma_sorted;
+    if (f->ordered && units > teams && p->br >= 64) t.longer = t.tail = bsri_wgmma_long_first;
     bsri_estimate_take(e, p, f, kind, &t);
 }
 static bsri_estimate bsri_wgmma_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
