@@ -54,6 +54,7 @@
      matmul-calls       SDD, DSD, DDS and their gradients as products and sampled products
      cuda-types         what kernels of products, sampled products, softmax and attention are given
      cuda-tiles         what kernels are made of: sizes, stages, threads, shared memory
+     cuda-kernels       the kernel table: every instance, and how one is found
      cuda-choices       what a launch looks like, who may choose it
      cuda-facts         what choosers ask of operands and products
      cuda-estimates     what kernels are expected to take
@@ -9263,6 +9264,19 @@ typedef struct bsri_dev_flash {
 /* >>cuda-tiles: what kernels are made of: sizes, stages, threads, shared memory                  */
 /* ---------------------------------------------------------------------------------------------- */
 
+/* What a tile type says of its kernel, to the host and to the kernel alike; each has what it does not leave to this. Types of
+   operands as below; 0: the chooser decides, or it does not matter. */
+struct bsri_tile {
+    static constexpr int ROWS = 0, COLS = 0;                 /* of a tile of out */
+    static constexpr int STAGES = 1, THREADS = 0, SHARED = 0; /* of a CTA, at most; SHARED: dynamic bytes */
+    static constexpr int CTAS = 0;                           /* that a multiprocessor has room for */
+    static constexpr int LAYOUT = 2;                         /* the dense operand is column-major (0), row-major (1), either */
+    static constexpr int HEAD = 0;                           /* columns of a head, at most */
+    static constexpr int MW = 0, KS = 0, E = 0, NW = 0;      /* rows of a warp, products of a slice, slices of a stage, warps
+                                                                beside each other */
+    static constexpr int WARP = 0;                           /* bytes of a warp's own stages */
+};
+
 /* Operands as tensor cores read them, and what is added up in. DTYPE: as stored; PRECISION: bsri_dev_product's. */
 struct bsri_mma_bf16 {
     typedef float sum;
@@ -9295,21 +9309,13 @@ struct bsri_mma_tf32x3 {
    L1's, which loads of values need. Up to eight CTAs leave room for 2 KB of static shared memory each; with more the difference
    is small. */
 #define BSRI_SPREAD_SHARED (226 * 1024) /* what kernels may ask for that are spread so */
-/* number, name, kernel, dynamic shared memory at most */
-#define BSRI_MMA_SHARED (216 * 1024)
-#define BSRI_SAMPLED_SHARED (100 * 1024)
-#define BSRI_SKINNY_SHARED (48 * 1024)
-/* number, name, kernel, dynamic shared memory: slots and 4 KB for each multiplying warp */
-#define BSRI_WGMMA_SHARED (224 * 1024)
-/* slots, for each multiplying warp 2 or 4 KB to store and 4 KB of blocks */
-#define BSRI_WGMMA_NARROW_SHARED (208 * 1024)
 
 /* 256 threads own ROWS x COLS sums, RM x RN each: rows ty*RM + i, columns tx + j*(COLS/RN), so that stores of a row are
    coalesced. A: what is multiplied and added up; F: what sums are finished in. */
-template <class A, class F, int ROWS_, int COLS_, int RM_, int RN_> struct bsri_simt_tile {
+template <class A, class F, int ROWS_, int COLS_, int RM_, int RN_> struct bsri_simt_tile : bsri_tile {
     typedef A number;
     typedef F real;
-    static constexpr int ROWS = ROWS_, COLS = COLS_, RM = RM_, RN = RN_, THREADS = 256, STAGES = 1, SHARED = 0, LAYOUT = 2;
+    static constexpr int ROWS = ROWS_, COLS = COLS_, RM = RM_, RN = RN_, THREADS = 256;
     static_assert((ROWS / RM) * (COLS / RN) == THREADS, "each thread owns RM x RN sums");
 };
 
@@ -9318,12 +9324,12 @@ template <class A, class F, int ROWS_, int COLS_, int RM_, int RN_> struct bsri_
    dense operand is column-major (0), row-major (1), or either (2): then one kernel holds the loops for both and the code around
    them once, which costs time for some types (note N21). Everything lies in shared memory as in device memory; 16-byte pieces are
    swizzled so that ldmatrix has no bank conflicts. BN 256 leaves registers for the plain epilogue only, 128 for any. */
-template <class T, int MW_, int KS_, int E_, int BN_, int NW_ = MW_ == 32 ? 2 : 1, int LAYOUT_ = 2> struct bsri_mma_tile {
+template <class T, int MW_, int KS_, int E_, int BN_, int NW_ = MW_ == 32 ? 2 : 1, int LAYOUT_ = 2>
+struct bsri_mma_tile : bsri_tile {
     typedef T type;
     typedef bsri_mma_tile<T, MW_, KS_, E_, BN_, NW_, LAYOUT_ != 0> by_rows;
     typedef bsri_mma_tile<T, MW_, KS_, E_, BN_, NW_, LAYOUT_ == 1> by_columns;
-    static constexpr int ROWS = 0, COLS = BN_, STAGES = 0, THREADS = 384; /* at most; rows of a tile and stages: as many as fit */
-    static constexpr int SHARED = 216 * 1024;
+    static constexpr int COLS = BN_, STAGES = 0, THREADS = 384, SHARED = 216 * 1024; /* rows and stages: as many as fit */
     static constexpr int MW = MW_, KS = KS_, E = E_, BN = BN_, NW = NW_, WN = BN / NW, MI = MW / 16, NI = WN / 8;
     static constexpr int LAYOUT = LAYOUT_;
     static constexpr bool B_ROWS = LAYOUT == 1, PLAIN = MI * NI == 32; /* PLAIN: 128 sums a lane */
@@ -9344,17 +9350,17 @@ template <class T, int MW, bool B_ROWS, int CTAS_, int COLS = 64>
 struct bsri_mma_short_tile : bsri_mma_tile<T, MW, MW, MW * COLS == 1024 ? 2 : 1, COLS, 1, B_ROWS> {
     typedef bsri_mma_tile<T, MW, MW, MW * COLS == 1024 ? 2 : 1, COLS, 1, B_ROWS> base;
     static constexpr int ROWS = MW, CTAS = CTAS_, SLOTS = CTAS == 4 && COLS == 64 ? 2 : 3;
-    static constexpr int STAGES = SLOTS, THREADS = 128, SHARED = BSRI_SPREAD_SHARED; /* at most */
+    static constexpr int STAGES = SLOTS, THREADS = 128, SHARED = BSRI_SPREAD_SHARED;
     static constexpr int ACROSS = COLS / 64, PARTS = MW * COLS / 1024; /* of 16 x 64 sums: side by side, in all */
     static constexpr bool SIMPLE = PARTS == 2 && CTAS == 4; /* only what is simple, as in bsri_facts */
     static constexpr int SLICE = base::A_BYTES + base::B_BYTES, SLOT = base::E * SLICE, WARP = SLOTS * SLOT;
     static_assert(PARTS * 4096 + (SIMPLE ? 0 : BSRI_MMA_PASS * 4) <= WARP, "sums handed over, what any epilogue takes");
 };
 
-template <class T, int MI_, int NI_, bool B_ROWS_> struct bsri_skinny_tile {
+template <class T, int MI_, int NI_, bool B_ROWS_> struct bsri_skinny_tile : bsri_tile {
     typedef T type;
-    static constexpr int MI = MI_, NI = NI_, ROWS = MI * 16, COLS = NI * 8, STAGES = 1, THREADS = NI == 1 ? 512 : 256;
-    static constexpr int SHARED = 48 * 1024, CTAS = NI == 2 ? 4 : 2, LAYOUT = B_ROWS_; /* threads, shared memory: at most */
+    static constexpr int MI = MI_, NI = NI_, ROWS = MI * 16, COLS = NI * 8, THREADS = NI == 1 ? 512 : 256;
+    static constexpr int SHARED = 48 * 1024, CTAS = NI == 2 ? 4 : 2, LAYOUT = B_ROWS_;
     static constexpr bool B_ROWS = B_ROWS_;
 };
 
@@ -9362,13 +9368,13 @@ template <class T, int MI_, int NI_, bool B_ROWS_> struct bsri_skinny_tile {
 constexpr int bsri_few_slot(int rows, int cols) { return (rows + cols) * 128; }
 constexpr int bsri_few_sums(int rows, int cols) { return (rows + 8) * cols * 4; }
 
-template <class T, int MI_, int NI_> struct bsri_few_tile {
+template <class T, int MI_, int NI_> struct bsri_few_tile : bsri_tile {
     typedef T type;
     static constexpr int MI = MI_, NI = NI_, ROWS = MI * 16, COLS = NI * 8, A_BYTES = ROWS * 128;
     static constexpr int SLOT = bsri_few_slot(ROWS, COLS);
     static constexpr int UNIT = MI * NI > 16 ? 4 : 1, OWN = MI / UNIT; /* warps that take a block together; 16 rows: of each */
     static constexpr int SLOTS = UNIT > 1 ? 3 : 2, WARPS = 8, CTAS = NI == 4 || NI == 16 ? 2 : 3; /* at most */
-    static constexpr int STAGES = SLOTS, THREADS = 32 * WARPS, SHARED = BSRI_SPREAD_SHARED, LAYOUT = 2;
+    static constexpr int STAGES = SLOTS, THREADS = 32 * WARPS, SHARED = BSRI_SPREAD_SHARED;
     static constexpr bool ACROSS = NI == 8; /* contiguous columns: as rows of out's transpose */
     static constexpr int TILE = bsri_few_sums(ROWS, COLS) / 4; /* numbers */
 };
@@ -9376,13 +9382,13 @@ template <class T, int MI_, int NI_> struct bsri_few_tile {
 /* Blocks of 64 and 128: a stage is a slice of a block of each warpgroup's row, all in shared memory, LINE bytes of products a
    row. TA: blocks are stored transposed; TB: the dense operand is row-major; both for types of 2 bytes only. Only wgmma wants to
    know these at compile time: the loop around it is there for each, all else once. */
-template <class T, int TN_, int LINE_ = 128> struct bsri_wgmma_wide {
+template <class T, int TN_, int LINE_ = 128> struct bsri_wgmma_wide : bsri_tile {
     typedef T type;
     static constexpr int TN = TN_, LINE = LINE_, GROUP = 2, JOIN = 1, SLICE = LINE / T::BYTES, EACH = 1, BLOCK = 64 * LINE,
                          DENSE = TN * LINE, STAGE = 2 * BLOCK + DENSE; /* BLOCK: 64 rows of a slice */
     static constexpr bool OWN = false; /* the multiplying warps fetch their own blocks */
     static constexpr uint32_t STAGES = 196608 / STAGE, BOXES = 2, SPARE = BOXES * 2048; /* a warp's, to store */
-    static constexpr int ROWS = 128, COLS = TN, THREADS = 384, SHARED = 224 * 1024, LAYOUT = 2; /* stages, 4 KB a consumer warp */
+    static constexpr int ROWS = 128, COLS = TN, THREADS = 384, SHARED = 224 * 1024; /* stages, 4 KB a multiplying warp */
 };
 
 /* Blocks of 16 and 32: a warp's strip of 16 rows lies within one block row, and is what wgmma takes from registers. So every
@@ -9390,7 +9396,7 @@ template <class T, int TN_, int LINE_ = 128> struct bsri_wgmma_wide {
    slices of the dense operand only. A warpgroup multiplies where one of its rows has a block. TB: as above, but with an
    instance each: with both loops in one kernel its epilogue spills. Where the dense operand is stored along the products, a
    slice is 64 or 128 bytes of them, up to JOIN columns of blocks: of requests the L2 takes as many, short or long. */
-template <class T, int B_, int TB_> struct bsri_wgmma_narrow {
+template <class T, int B_, int TB_> struct bsri_wgmma_narrow : bsri_tile {
     typedef T type;
     static constexpr int TN = 256, B = B_, TB = TB_, GROUP = 128 / B, ITEMS = 64 / B, JOIN = TB ? 1 : ITEMS, SLICE = TB ? B : 32,
                          EACH = 64 / SLICE, DENSE = TN * SLICE * 2, STAGE = EACH * DENSE;
@@ -9399,56 +9405,358 @@ template <class T, int B_, int TB_> struct bsri_wgmma_narrow {
     static constexpr uint32_t STRIP = 32 * B, RING = 4096, CHUNK = B == 16 ? 4 : 1, /* blocks asked for at a time */
                               CHUNKS = RING / STRIP / CHUNK;
     static constexpr bool OWN = true;
-    /* stages, for each consumer warp 2 or 4 KB to store and 4 KB of blocks */
+    /* stages, for each multiplying warp 2 or 4 KB to store and 4 KB of blocks */
     static constexpr int ROWS = 128, COLS = TN, THREADS = 384, SHARED = 208 * 1024, LAYOUT = TB;
 };
 
 /* A warp owns MW x 64 sums; its columns' part of mat2 is a tile of its own. */
-template <class T, int MW_, bool B_ROWS_ = false> struct bsri_mma_sampled_tile {
+template <class T, int MW_, bool B_ROWS_ = false> struct bsri_mma_sampled_tile : bsri_tile {
     typedef T type;
     typedef bsri_mma_sampled_tile<T, MW_, true> by_rows;
-    static constexpr int ROWS = 0, COLS = 0, STAGES = 0, THREADS = 256, SHARED = 100 * 1024, LAYOUT = 2; /* at most */
+    static constexpr int THREADS = 256, SHARED = 100 * 1024;
     static constexpr int MW = MW_, KS = 64 / T::BYTES, BN = 64, WN = 64, NW = 1, MI = MW / 16, NI = 8;
     static constexpr bool B_ROWS = B_ROWS_, PLAIN = false;
     static constexpr int LINE = 64, A_BYTES = MW * LINE, B_BYTES = BN * LINE, STEPS = 2;
 };
 
-template <class T> struct bsri_wsampled_tile {
+template <class T> struct bsri_wsampled_tile : bsri_tile {
     typedef T type;
-    static constexpr int ROWS = 0, COLS = 0, STAGES = 0, THREADS = 384, SHARED = BSRI_WSAMPLED_RING, LAYOUT = 2;
+    static constexpr int THREADS = 384, SHARED = BSRI_WSAMPLED_RING;
 };
 
 /* Rows of any kind, in F; packed ones of type T, by pieces of 16 bytes. */
-template <class F, bool BACKWARD_ = false, class T = void> struct bsri_softmax_tile {
+template <class F, bool BACKWARD_ = false, class T = void> struct bsri_softmax_tile : bsri_tile {
     typedef F real;
     typedef T type;
     static constexpr bool BACKWARD = BACKWARD_;
-    static constexpr int ROWS = 0, COLS = 1, STAGES = 1, THREADS = 256, SHARED = 0, LAYOUT = 2;
+    static constexpr int COLS = 1, THREADS = 256;
 };
 
 /* CTAs of 1 to 4 warps, 16 MT query rows each; heads of HD columns at most. FULL: as of bsri_attention_warp. */
-template <class T, int HD_, int MT_, bool FULL_> struct bsri_attention_mma_tile {
+template <class T, int HD_, int MT_, bool FULL_> struct bsri_attention_mma_tile : bsri_tile {
     typedef T type;
-    static constexpr int HD = HD_, MT = MT_, ROWS = 64 * MT, COLS = BSRI_KEYS; /* rows, threads, shared memory: at most */
-    static constexpr int STAGES = 2, THREADS = 128, LAYOUT = 2;
+    static constexpr int HD = HD_, MT = MT_, HEAD = HD, ROWS = 64 * MT, COLS = BSRI_KEYS, STAGES = 2, THREADS = 128;
     static constexpr bool FULL = FULL_;
     static constexpr int SHARED = (ROWS + 2 * COLS) * HD * 2 + (FULL ? 4 * 16 * (COLS + 4) * 4 : 0);
 };
 
-template <class T, int HEAD, bool ONE_STREAM> struct bsri_flash {
+template <class T, int HD_, bool ONE_STREAM> struct bsri_flash : bsri_tile {
     typedef T type;
-    static constexpr int HD = HEAD, WARPGROUPS = ONE_STREAM ? 2 : 1, STREAMS = 3 - WARPGROUPS, ATOMS = HD / 64;
+    static constexpr int HD = HD_, HEAD = HD, WARPGROUPS = ONE_STREAM ? 2 : 1, STREAMS = 3 - WARPGROUPS, ATOMS = HD / 64;
     static constexpr int ROWS = 64 * WARPGROUPS, KEYS = ONE_STREAM || HD == 64 ? 128 : 64, PIECES = KEYS / 16;
     static constexpr int QUERY = ROWS * HD * 2, SLOT = KEYS * HD * 2;
     static constexpr int FIT = ((224 << 10) / STREAMS - 2 * QUERY) / SLOT, SLOTS = FIT < 8 ? FIT : 8;
     static constexpr int CONTROL = 3072, STREAM = 2 * QUERY + SLOTS * SLOT, BYTES = STREAMS * STREAM + CONTROL;
-    static constexpr int COLS = KEYS, STAGES = SLOTS, THREADS = 384, SHARED = BYTES, LAYOUT = 2;
+    static constexpr int COLS = KEYS, STAGES = SLOTS, THREADS = 384, SHARED = BYTES;
 };
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-kernels: the kernel table: every instance, and how one is found                         */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* BSRI_WHEN(has, text): the text where `has` is 1, nothing where it is 0. What BSRSPARSE_NO_x and BSRSPARSE_ONLY_x leave out is
+   neither in the kernel table nor named by a function that launches, so that it is never instantiated. */
+#define BSRI_WHEN(has, ...) BSRI_WHEN_OF(has, __VA_ARGS__)
+#define BSRI_WHEN_OF(has, ...) BSRI_WHEN_##has(__VA_ARGS__)
+#define BSRI_WHEN_0(...)
+#define BSRI_WHEN_1(...) __VA_ARGS__
+
+/* What an instance is for: of products, which kernel beside the tier's own. */
+enum {
+    BSRI_FOR_PRODUCT,
+    BSRI_FOR_SMALL,  /* products with little to do */
+    BSRI_FOR_NARROW, /* products with few columns */
+    BSRI_FOR_SAMPLED,
+    BSRI_FOR_SOFTMAX,
+    BSRI_FOR_PACKED, /* softmax over packed values, */
+    BSRI_FOR_PACKED_BACKWARD,
+    BSRI_FOR_ATTENTION
+};
+enum { /* kernels that run alike, one row of >>cuda-estimates for each size of block */
+    BSRI_COSTS_NONE, /* the only one of its tier */
+    BSRI_COSTS_MMA,
+    BSRI_COSTS_F32,
+    BSRI_COSTS_TF32,
+    BSRI_COSTS_I8,
+    BSRI_COSTS_SHORT,
+    BSRI_COSTS_SHORT_WIDE,
+    BSRI_COSTS_SKINNY,    /* by rows of a tile */
+    BSRI_COSTS_FEW,       /* the same */
+    BSRI_COSTS_FEW_WGMMA, /* by columns */
+    BSRI_COSTS_NARROW,
+    BSRI_COSTS_WIDE,
+    BSRI_COSTS_WIDE_I8,
+    BSRI_COSTS_SAMPLED_MMA,
+    BSRI_COSTS_SAMPLED_WGMMA
+};
+enum { BSRI_TIER_SIMT = 1, BSRI_TIER_MMA = 2, BSRI_TIER_WGMMA = 3, BSRI_TIERS = 4 }; /* bsr_plan.kernel */
+/* What an instance computes with: a type of operands; f32 ones rounded to TF32; the same three times over. */
+enum {
+    BSRI_TYPE_F16 = BSR_F16,
+    BSRI_TYPE_BF16 = BSR_BF16,
+    BSRI_TYPE_F32 = BSR_F32,
+    BSRI_TYPE_F64 = BSR_F64,
+    BSRI_TYPE_I8 = BSR_I8,
+    BSRI_TYPE_I32 = BSR_I32,
+    BSRI_TYPE_TF32 = 100,
+    BSRI_TYPE_TF32X3
+};
+
+/* X(name, number, for, tier, type, block, costs, kernel, tile type): number: bsr_plan.instance, never changed; type: of operands,
+   of simt kernels what is added up in; block: the smallest that it takes (largest instances come first where several do);
+   costs: of >>cuda-estimates. The function is kernel<tile type>. */
+#define BSRI_KERNELS_SIMT(X, n, D, A, F)                                                                                   \
+    BSRI_WHEN(BSRI_HAS_PRODUCT,                                                                                            \
+    X(PRODUCT_SIMT_4X256_##D, n + 0, PRODUCT, SIMT, D, 1, NONE, bsri_product_simt, bsri_simt_tile<A, F, 4, 256, 1, 4>)     \
+    X(PRODUCT_SIMT_16X128_##D, n + 1, PRODUCT, SIMT, D, 1, NONE, bsri_product_simt, bsri_simt_tile<A, F, 16, 128, 2, 4>)   \
+    X(PRODUCT_SIMT_64X64_##D, n + 2, PRODUCT, SIMT, D, 1, NONE, bsri_product_simt, bsri_simt_tile<A, F, 64, 64, 4, 4>))    \
+    BSRI_WHEN(BSRI_HAS_SAMPLED,                                                                                            \
+    X(SAMPLED_SIMT_16X16_##D, n + 3, SAMPLED, SIMT, D, 1, NONE, bsri_sampled_simt, bsri_simt_tile<A, F, 16, 16, 1, 1>)     \
+    X(SAMPLED_SIMT_64X64_##D, n + 4, SAMPLED, SIMT, D, 1, NONE, bsri_sampled_simt, bsri_simt_tile<A, F, 64, 64, 4, 4>))
+#define BSRI_KERNELS_MMA(X, name, n, D, block, costs, ...) \
+    X(PRODUCT_MMA_##name, n, PRODUCT, MMA, D, block, costs, bsri_product_mma, bsri_mma_tile<__VA_ARGS__>)
+#define BSRI_KERNELS_MMA_128(X, n, D, T, costs)                              \
+    BSRI_KERNELS_MMA(X, 32_128_##D, n + 0, D, 32, costs, T, 32, 32, 1, 128)  \
+    BSRI_KERNELS_MMA(X, 16_128_##D, n + 1, D, 16, costs, T, 16, 16, 2, 128)
+/* 32 rows and both layouts: 48 bytes spilled on sm_100 */
+#define BSRI_KERNELS_MMA_256(X, n, D, T)                                                \
+    BSRI_KERNELS_MMA(X, 32_256_ROWS_##D, n + 0, D, 32, MMA, T, 32, 32, 1, 256, 2, 1)    \
+    BSRI_KERNELS_MMA(X, 32_256_COLUMNS_##D, n + 1, D, 32, MMA, T, 32, 32, 1, 256, 2, 0) \
+    BSRI_KERNELS_MMA(X, 16_256_##D, n + 2, D, 16, MMA, T, 16, 16, 2, 256)
+#define BSRI_KERNELS_MMA_F32(X, n, name, BN, N32, N16, ROWS)                                               \
+    BSRI_KERNELS_MMA(X, 32_##name##_F32, n + 0, F32, 32, F32, bsri_mma_f32, 32, 32, 1, BN, N32, ROWS)      \
+    BSRI_KERNELS_MMA(X, 16_##name##_F32, n + 1, F32, 16, F32, bsri_mma_f32, 16, 16, 2, BN, N16, ROWS)
+#define BSRI_KERNELS_MMA_I8(X, n, block, KS, E)                                                           \
+    BSRI_KERNELS_MMA(X, block##_128_ROWS_I8, n + 0, I8, block, I8, bsri_mma_i8, 32, KS, E, 128, 2, 1)     \
+    BSRI_KERNELS_MMA(X, block##_128_COLUMNS_I8, n + 1, I8, block, I8, bsri_mma_i8, 32, KS, E, 128, 2, 0)
+#define BSRI_KERNELS_SMALL_OF(X, name, n, D, block, costs, ...) \
+    X(PRODUCT_SMALL_##name, n, SMALL, MMA, D, block, costs, bsri_product_short, bsri_mma_short_tile<__VA_ARGS__>)
+#define BSRI_KERNELS_SMALL(X, n, D, T)                                                   \
+    BSRI_KERNELS_SMALL_OF(X, 32_ROWS_##D, n + 0, D, 32, SHORT, T, 32, true, 3)           \
+    BSRI_KERNELS_SMALL_OF(X, 32_COLUMNS_##D, n + 1, D, 32, SHORT, T, 32, false, 3)       \
+    BSRI_KERNELS_SMALL_OF(X, 16_ROWS_##D, n + 2, D, 16, SHORT, T, 16, true, 4)           \
+    BSRI_KERNELS_SMALL_OF(X, 16_COLUMNS_##D, n + 3, D, 16, SHORT, T, 16, false, 4)       \
+    BSRI_KERNELS_SMALL_OF(X, 32_SIMPLE_ROWS_##D, n + 4, D, 32, SHORT, T, 32, true, 4)    \
+    BSRI_KERNELS_SMALL_OF(X, 32_SIMPLE_COLUMNS_##D, n + 5, D, 32, SHORT, T, 32, false, 4) \
+    BSRI_KERNELS_SMALL_OF(X, 16_128_ROWS_##D, n + 6, D, 16, SHORT_WIDE, T, 16, true, 4, 128)
+#define BSRI_KERNELS_SKINNY_OF(X, name, n, D, T, M, N, ROWS) \
+    X(PRODUCT_NARROW_MMA_##name##_##D, n, NARROW, MMA, D, 16, SKINNY, bsri_product_skinny, bsri_skinny_tile<T, M, N, ROWS>)
+#define BSRI_KERNELS_SKINNY(X, n, D, T)                                       \
+    BSRI_KERNELS_SKINNY_OF(X, 16X8_COLUMNS, n + 0, D, T, 1, 1, false)         \
+    BSRI_KERNELS_SKINNY_OF(X, 16X8_ROWS, n + 1, D, T, 1, 1, true)             \
+    BSRI_KERNELS_SKINNY_OF(X, 16X16_COLUMNS, n + 2, D, T, 1, 2, false)        \
+    BSRI_KERNELS_SKINNY_OF(X, 16X16_ROWS, n + 3, D, T, 1, 2, true)            \
+    BSRI_KERNELS_SKINNY_OF(X, 16X32_COLUMNS, n + 4, D, T, 1, 4, false)        \
+    BSRI_KERNELS_SKINNY_OF(X, 16X32_ROWS, n + 5, D, T, 1, 4, true)            \
+    BSRI_KERNELS_SKINNY_OF(X, 16X64_COLUMNS, n + 6, D, T, 1, 8, false)        \
+    BSRI_KERNELS_SKINNY_OF(X, 32X8_COLUMNS, n + 8, D, T, 2, 1, false)         \
+    BSRI_KERNELS_SKINNY_OF(X, 32X8_ROWS, n + 9, D, T, 2, 1, true)             \
+    BSRI_KERNELS_SKINNY_OF(X, 32X32_COLUMNS, n + 12, D, T, 2, 4, false)       \
+    BSRI_KERNELS_SKINNY_OF(X, 32X32_ROWS, n + 13, D, T, 2, 4, true)
+#define BSRI_KERNELS_FEW_OF(X, name, n, D, costs, T, M, N) \
+    X(PRODUCT_NARROW_TMA_##name##_##D, n, NARROW, WGMMA, D, 64, costs, bsri_product_few, bsri_few_tile<T, M, N>)
+#define BSRI_KERNELS_FEW(X, n, D, T)                          \
+    BSRI_KERNELS_FEW_OF(X, 32X8, n + 0, D, FEW, T, 2, 1)      \
+    BSRI_KERNELS_FEW_OF(X, 32X16, n + 1, D, FEW, T, 2, 2)     \
+    BSRI_KERNELS_FEW_OF(X, 32X32, n + 2, D, FEW, T, 2, 4)     \
+    BSRI_KERNELS_FEW_OF(X, 64X8, n + 4, D, FEW, T, 4, 1)      \
+    BSRI_KERNELS_FEW_OF(X, 64X16, n + 5, D, FEW, T, 4, 2)     \
+    BSRI_KERNELS_FEW_OF(X, 64X32, n + 6, D, FEW, T, 4, 4)     \
+    BSRI_KERNELS_FEW_OF(X, 64X64, n + 7, D, FEW_WGMMA, T, 4, 8) \
+    BSRI_KERNELS_FEW_OF(X, 64X128, n + 8, D, FEW_WGMMA, T, 4, 16)
+#define BSRI_KERNELS_WIDE(X, name, n, D, block, costs, ...) \
+    X(PRODUCT_WGMMA_##name##_##D, n, PRODUCT, WGMMA, D, block, costs, bsri_product_wgmma, bsri_wgmma_wide<__VA_ARGS__>)
+#define BSRI_KERNELS_NARROW(X, name, n, D, block, ...) \
+    X(PRODUCT_WGMMA_##name##_##D, n, PRODUCT, WGMMA, D, block, NARROW, bsri_product_wgmma, bsri_wgmma_narrow<__VA_ARGS__>)
+#define BSRI_KERNELS_WGMMA(X, n, D, T)                                \
+    BSRI_KERNELS_WIDE(X, 64_256, n + 0, D, 64, WIDE, T, 256)          \
+    BSRI_KERNELS_WIDE(X, 64_128, n + 1, D, 64, WIDE, T, 128)          \
+    BSRI_KERNELS_NARROW(X, 32_256_ROWS, n + 20, D, 32, T, 32, 1)      \
+    BSRI_KERNELS_NARROW(X, 32_256_COLUMNS, n + 21, D, 32, T, 32, 0)   \
+    BSRI_KERNELS_NARROW(X, 16_256_ROWS, n + 22, D, 16, T, 16, 1)      \
+    BSRI_KERNELS_NARROW(X, 16_256_COLUMNS, n + 23, D, 16, T, 16, 0)
+/* i8: a slice of 64 or 128 products, where both operands are stored along them. */
+#define BSRI_KERNELS_PRODUCT(X)                                                \
+    BSRI_WHEN(BSRI_HAS_BF16,                                                   \
+    BSRI_KERNELS_MMA_256(X, 200, BF16, bsri_mma_bf16)                          \
+    BSRI_KERNELS_MMA_128(X, 203, BF16, bsri_mma_bf16, MMA)                     \
+    BSRI_KERNELS_SMALL(X, 250, BF16, bsri_mma_bf16)                            \
+    BSRI_KERNELS_SKINNY(X, 150, BF16, bsri_mma_bf16)                           \
+    BSRI_KERNELS_FEW(X, 390, BF16, bsri_mma_bf16)                              \
+    BSRI_KERNELS_WGMMA(X, 300, BF16, bsri_mma_bf16))                           \
+    BSRI_WHEN(BSRI_HAS_F16,                                                    \
+    BSRI_KERNELS_MMA_256(X, 210, F16, bsri_mma_f16)                            \
+    BSRI_KERNELS_MMA_128(X, 213, F16, bsri_mma_f16, MMA)                       \
+    BSRI_KERNELS_SMALL(X, 280, F16, bsri_mma_f16)                              \
+    BSRI_KERNELS_SKINNY(X, 170, F16, bsri_mma_f16)                             \
+    BSRI_KERNELS_FEW(X, 410, F16, bsri_mma_f16)                                \
+    BSRI_KERNELS_WGMMA(X, 310, F16, bsri_mma_f16))                             \
+    BSRI_WHEN(BSRI_HAS_F32,                                                    \
+    BSRI_KERNELS_MMA_F32(X, 260, 256_ROWS, 256, 4, 2, 1)                       \
+    BSRI_KERNELS_MMA_F32(X, 262, 128_ROWS, 128, 2, 1, 1)                       \
+    BSRI_KERNELS_MMA_F32(X, 264, 256_COLUMNS, 256, 4, 2, 0)                    \
+    BSRI_KERNELS_MMA_F32(X, 266, 128_COLUMNS, 128, 2, 1, 0)                    \
+    BSRI_KERNELS_MMA_128(X, 270, TF32, bsri_mma_tf32, TF32)                    \
+    BSRI_KERNELS_MMA_128(X, 272, TF32X3, bsri_mma_tf32x3, TF32))               \
+    BSRI_WHEN(BSRI_HAS_I8,                                                     \
+    BSRI_KERNELS_MMA_I8(X, 220, 32, 32, 2)                                     \
+    BSRI_KERNELS_MMA_I8(X, 222, 64, 64, 1)                                     \
+    BSRI_KERNELS_WIDE(X, 64_256, 380, I8, 64, WIDE_I8, bsri_mma_i8, 256, 64)   \
+    BSRI_KERNELS_WIDE(X, 128_256, 381, I8, 128, WIDE_I8, bsri_mma_i8, 256))
+#define BSRI_KERNELS_SAMPLED(X, D, T, mma, wgmma)                                                                                \
+    X(SAMPLED_MMA_32_##D, mma + 0, SAMPLED, MMA, D, 32, SAMPLED_MMA, bsri_sampled_mma, bsri_mma_sampled_tile<T, 32>)             \
+    X(SAMPLED_MMA_16_##D, mma + 1, SAMPLED, MMA, D, 16, SAMPLED_MMA, bsri_sampled_mma, bsri_mma_sampled_tile<T, 16>)             \
+    X(SAMPLED_WGMMA_##D, wgmma, SAMPLED, WGMMA, D, 16, SAMPLED_WGMMA, bsri_sampled_wgmma, bsri_wsampled_tile<T>)
+#define BSRI_KERNELS_PACKED(X, D, T, n)                                                                                          \
+    X(SOFTMAX_PACKED_##D, n, PACKED, SIMT, D, 1, NONE, bsri_softmax_fast, bsri_softmax_tile<float, false, T>)                    \
+    X(SOFTMAX_PACKED_BACKWARD_##D, n + 3, PACKED_BACKWARD, SIMT, D, 1, NONE, bsri_softmax_fast, bsri_softmax_tile<float, true, T>)
+#define BSRI_KERNELS_SOFTMAX(X)                                                                                                  \
+    BSRI_WHEN(BSRI_HAS_SUMS_F32,                                                                                                 \
+    X(SOFTMAX_SIMT_F32, 400, SOFTMAX, SIMT, F32, 1, NONE, bsri_softmax_simt, bsri_softmax_tile<float>))                          \
+    BSRI_WHEN(BSRI_HAS_F64,                                                                                                      \
+    X(SOFTMAX_SIMT_F64, 401, SOFTMAX, SIMT, F64, 1, NONE, bsri_softmax_simt, bsri_softmax_tile<double>))                         \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_PACKED(X, F16, bsri_mma_f16, 402))                                                      \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_PACKED(X, BF16, bsri_mma_bf16, 403))                                                   \
+    BSRI_WHEN(BSRI_HAS_F32, BSRI_KERNELS_PACKED(X, F32, bsri_mma_f32, 404))
+#define BSRI_KERNELS_ATTENTION_SIMT(X, name, n, D, ...) \
+    X(ATTENTION_SIMT_##name##_##D, n, ATTENTION, SIMT, D, 1, NONE, bsri_attention_simt, bsri_simt_tile<__VA_ARGS__>)
+#define BSRI_KERNELS_ATTENTION_MMA(X, name, n, D, ...) \
+    X(ATTENTION_MMA_##name##_##D, n, ATTENTION, MMA, D, 16, NONE, bsri_attention_mma, bsri_attention_mma_tile<__VA_ARGS__>)
+#define BSRI_KERNELS_ATTENTION_WGMMA(X, name, n, D, ...) \
+    X(ATTENTION_WGMMA_##name##_##D, n, ATTENTION, WGMMA, D, 16, NONE, bsri_attention_wgmma, bsri_flash<__VA_ARGS__>)
+#define BSRI_KERNELS_ATTENTION_HALF(X, D, T, mma, wgmma)                       \
+    BSRI_KERNELS_ATTENTION_MMA(X, 64, mma + 0, D, T, 64, 2, false)             \
+    BSRI_KERNELS_ATTENTION_MMA(X, 128, mma + 1, D, T, 128, 2, false)           \
+    BSRI_KERNELS_ATTENTION_MMA(X, 64_OPTIONS, mma + 2, D, T, 64, 1, true)      \
+    BSRI_KERNELS_ATTENTION_MMA(X, 128_OPTIONS, mma + 3, D, T, 128, 1, true)    \
+    BSRI_KERNELS_ATTENTION_WGMMA(X, 64_SHARED, wgmma + 0, D, T, 64, true)      \
+    BSRI_KERNELS_ATTENTION_WGMMA(X, 64, wgmma + 1, D, T, 64, false)            \
+    BSRI_KERNELS_ATTENTION_WGMMA(X, 128_SHARED, wgmma + 2, D, T, 128, true)    \
+    BSRI_KERNELS_ATTENTION_WGMMA(X, 128, wgmma + 3, D, T, 128, false)
+#define BSRI_KERNELS_ATTENTION(X)                                                                         \
+    BSRI_WHEN(BSRI_HAS_SUMS_F32,                                                                          \
+    BSRI_KERNELS_ATTENTION_SIMT(X, 16X16, 420, F32, float, float, 16, 16, 1, 1)                           \
+    BSRI_KERNELS_ATTENTION_SIMT(X, 64X64, 421, F32, float, float, 64, 64, 4, 4))                          \
+    BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_ATTENTION_SIMT(X, 32X32, 422, F64, double, double, 32, 32, 2, 2)) \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_ATTENTION_HALF(X, F16, bsri_mma_f16, 430, 370))                  \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_ATTENTION_HALF(X, BF16, bsri_mma_bf16, 440, 375))
+#define BSRI_KERNELS(X)                                                                          \
+    BSRI_WHEN(BSRI_HAS_SUMS_F32, BSRI_KERNELS_SIMT(X, 100, F32, float, float))                   \
+    BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_SIMT(X, 110, F64, double, double))                      \
+    BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_SIMT(X, 120, I32, int32_t, uint32_t))                    \
+    BSRI_WHEN(BSRI_HAS_PRODUCT, BSRI_KERNELS_PRODUCT(X))                                         \
+    BSRI_WHEN(BSRI_HAS_SAMPLED,                                                                  \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_SAMPLED(X, BF16, bsri_mma_bf16, 230, 350))             \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_SAMPLED(X, F16, bsri_mma_f16, 240, 360)))               \
+    BSRI_WHEN(BSRI_HAS_ROWS, BSRI_KERNELS_SOFTMAX(X))                                            \
+    BSRI_WHEN(BSRI_HAS_ATTENTION, BSRI_KERNELS_ATTENTION(X))
+/* X(name, number, function): of the matrix operations, which call them by function; the first one is never launched. */
+#define BSRI_KERNELS_MATRICES(X)                             \
+    X(COMPILED_TIER, 1, bsri_compiled_tier)                  \
+    X(FILL, 600, bsri_fill_words)                            \
+    X(SORT_COUNT_I32, 601, bsri_sort_count<int32_t>)         \
+    X(SORT_SCAN_I32, 602, bsri_sort_scan<int32_t>)           \
+    X(SORT_SCATTER_I32, 603, bsri_sort_scatter<int32_t>)     \
+    X(SORT_STARTS_I32, 604, bsri_sort_starts<int32_t>)       \
+    X(SORT_COUNT_I64, 605, bsri_sort_count<int64_t>)         \
+    X(SORT_SCAN_I64, 606, bsri_sort_scan<int64_t>)           \
+    X(SORT_SCATTER_I64, 607, bsri_sort_scatter<int64_t>)     \
+    X(SORT_STARTS_I64, 608, bsri_sort_starts<int64_t>)       \
+    X(LINES_MEASURE, 610, bsri_lines_measure)                \
+    X(LINES_RANK, 611, bsri_rank_lines)                      \
+    X(LINES_THAT_ARE_TALL, 615, bsri_rank_tall)              \
+    X(GROUP_BIT_SETS_8, 612, bsri_group_bits<8>)             \
+    X(GROUP_BIT_SETS_32, 614, bsri_group_bits<32>)           \
+    X(GROUP_LISTS, 613, bsri_group_lists)                    \
+    X(TO_DENSE, 620, bsri_expand_panel)                      \
+    X(BITS_OF_A_DENSE_MATRIX, 621, bsri_bits_dense)          \
+    X(BITS_OF_A_MASK, 622, bsri_bits_mask)                   \
+    X(BUILD_COUNTS, 623, bsri_build_counts)                  \
+    X(BUILD_CROW, 624, bsri_build_crow)                      \
+    X(BUILD_CROW_WITHOUT_ROWS, 625, bsri_build_no_rows)      \
+    X(BUILD_COLUMNS, 626, bsri_build_cols)                   \
+    X(BUILD_VALUES, 627, bsri_build_values)                  \
+    X(VALIDATE_STAGE, 630, bsri_validate_stage)              \
+    X(VALIDATE_UNIONS, 631, bsri_validate_unions)            \
+    X(VALIDATE_DESCRIBE, 632, bsri_validate_describe)        \
+    X(RANDOM_DRAW, 640, bsri_random_draw)                    \
+    X(RANDOM_MARK, 641, bsri_random_mark)                    \
+    X(RANDOM_SET, 642, bsri_random_set)                      \
+    X(PRUNE_NORMS, 643, bsri_prune_norms)                    \
+    X(PRUNE_SELECT, 644, bsri_prune_select)                  \
+    X(LAYOUT_RULES, 645, bsri_layout_rules)                  \
+    X(LAYOUT_DRAW, 646, bsri_layout_draw)                    \
+    X(ENTRIES_KEYS, 650, bsri_entries_keys)                  \
+    X(ENTRIES_COUNT_BLOCKS, 651, bsri_entries_blocks<false>) \
+    X(ENTRIES_BLOCKS, 652, bsri_entries_blocks<true>)        \
+    X(SCAN_SUMS, 653, bsri_scan_sums)                        \
+    X(ENTRIES_CROW, 654, bsri_entries_crow)                  \
+    X(ENTRIES_CLEAR, 655, bsri_entries_clear)                \
+    X(ENTRIES_VALUES, 656, bsri_entries_values)              \
+    X(SCATTER_STARTS, 660, bsri_scatter_starts)              \
+    X(SCATTER_FILL, 661, bsri_scatter_fill_rows)             \
+    X(SCATTER_LAST, 662, bsri_scatter_last)
+enum {
+#define BSRI_X(name, number, ...) BSRI_KERNEL_##name = number,
+    BSRI_KERNELS(BSRI_X) BSRI_KERNELS_MATRICES(BSRI_X)
+#undef BSRI_X
+};
+
+/* A row of the table. */
+typedef struct bsri_instance {
+    int32_t number, of, tier, type, block, costs;                    /* BSRI_KERNEL_, BSRI_FOR_, BSRI_TIER_; BSRI_COSTS_ */
+    int32_t rows, cols, stages, threads, shared, ctas, layout, head; /* as bsri_tile; layout: 0 either, 1 rows, 2 columns */
+    int32_t warp_rows, slice, slices, warps, warp_bytes;             /* MW, KS, E, NW, WARP */
+} bsri_instance;
+template <class L>
+constexpr bsri_instance bsri_instance_of(int number, int of, int tier, int type, int block, int costs) {
+    return {number,      of,        tier,    type,  block,
+            costs,       L::ROWS,   L::COLS, (int32_t)L::STAGES,
+            L::THREADS,  L::SHARED, L::CTAS, L::LAYOUT == 2 ? 0 : 2 - L::LAYOUT,
+            L::HEAD,     L::MW,     L::KS,   L::E,
+            L::NW,       L::WARP};
+}
+static constexpr bsri_instance bsri_instances[] = {
+#define BSRI_X(name, number, of, tier, type, block, costs, kernel, ...) \
+    bsri_instance_of<__VA_ARGS__>(number, BSRI_FOR_##of, BSRI_TIER_##tier, BSRI_TYPE_##type, block, BSRI_COSTS_##costs),
+    BSRI_KERNELS(BSRI_X)
+#undef BSRI_X
+    {} /* none: a build may leave all out */
+};
+/* What is wanted of an instance; 0: anything. block: that of the matrix. */
+typedef struct bsri_wanted {
+    int32_t of, tier, type, block, rows, cols, layout, head, ctas;
+} bsri_wanted;
+static bsri_wanted bsri_want(int of, int tier, int type) {
+    bsri_wanted w;
+    memset(&w, 0, sizeof w), w.of = of, w.tier = tier, w.type = type;
+    return w;
+}
+/* The first instance that is all of this, of those for the largest blocks; null: there is none in this build. */
+static const bsri_instance *bsri_find(const bsri_wanted *w) {
+    const bsri_instance *best = NULL, *x = bsri_instances;
+    for (; x->number; x++) {
+        if (x->of != w->of || x->tier != w->tier || x->type != w->type) continue;
+        if ((w->block && x->block > w->block) || (w->rows && x->rows != w->rows) || (w->cols && x->cols != w->cols)) continue;
+        if ((x->layout && w->layout && x->layout != w->layout) || (w->head && x->head != w->head)) continue;
+        if ((w->ctas && x->ctas != w->ctas) || (best && x->block <= best->block)) continue;
+        best = x;
+    }
+    return best;
+}
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-choices: what a launch looks like, who may choose it                                    */
 /* ---------------------------------------------------------------------------------------------- */
 
+enum { /* fields of bsr_plan, as errors count them */
+    BSRI_FIELD_KERNEL = 3,
+    BSRI_FIELD_TILE_ROWS,
+    BSRI_FIELD_TILE_COLS,
+    BSRI_FIELD_SPLIT,
+    BSRI_FIELD_STAGES,
+    BSRI_FIELD_ORDER
+};
 /* What a chooser finds for one call: a pure function of the call's description and of the plan that is asked for. kernel 0: its
    tier does not take the call, and reason says why. A chooser follows the plan's fields where it can; bsri_offer() drops what
    differs from them, so that nothing runs that was not asked for. */
@@ -9468,9 +9776,12 @@ static bsri_choice bsri_no(int reason) {
     return c;
 }
 
-static bsri_choice bsri_yes(int kernel, int tier, int reason) {
-    bsri_choice c;
-    memset(&c, 0, sizeof c), c.kernel = kernel, c.tier = tier, c.reason = reason, c.split = c.stages = 1;
+/* x null: left out of this build. */
+static bsri_choice bsri_yes(const bsri_instance *x, int reason) {
+    bsri_choice c = bsri_no(x ? reason : BSR_WHY_CUT);
+    if (!x) return c;
+    c.kernel = x->number, c.tier = x->tier, c.split = 1, c.stages = x->stages, c.threads = x->threads, c.shared = x->shared;
+    c.tile_rows = x->rows, c.tile_cols = x->cols;
     return c;
 }
 
@@ -9479,9 +9790,7 @@ static void bsri_spread_evenly(const bsr_context *ctx, bsri_choice *c) {
     if (each <= 8 && c->shared <= most) c->shared = (int32_t)((most / 128 + 1) * 128);
 }
 
-/* What the kernels' file has: the function of an instance, null where it is left out of this build; tensor maps, whose boxes are
-   a tile's layout, 0 where the copy engine can't have an operand. */
-static const void *bsri_kernel(int number);
+/* What the kernels' file has: tensor maps, whose boxes are a tile's layout; 0 where the copy engine can't have an operand. */
 static int bsri_few_maps(const bsr_context *ctx, bsri_dev_few *m, int rows, int cols);
 static int bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m);
 static int bsri_wgmma_sampled_maps(const bsr_context *ctx, const bsri_dev_sampled *p, bsri_dev_wgmma_sampled *m, int entry);
@@ -9492,13 +9801,13 @@ static int bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, 
 typedef struct bsri_chooser {
     const bsr_plan *asked;
     bsri_choice best;   /* kernel 0: none so far */
-    int32_t refused[5]; /* by tier: why not */
-    int32_t field;      /* of the plan: what kept the first candidate from running */
+    int32_t refused[BSRI_TIERS + 1]; /* by tier: why not */
+    int32_t field;                   /* of the plan: what kept the first candidate from running */
 } bsri_chooser;
 
 static bsri_chooser bsri_chooser_for(const bsr_plan *asked) {
     bsri_chooser s;
-    memset(&s, 0, sizeof s), s.asked = asked, s.field = 3;
+    memset(&s, 0, sizeof s), s.asked = asked, s.field = BSRI_FIELD_KERNEL;
     return s;
 }
 
@@ -9508,19 +9817,18 @@ static int bsri_wants(const bsri_chooser *s, int tier) {
 
 /* Number of the first field of the plan that is asked for otherwise, or -1. */
 static int bsri_choice_differs(const bsri_choice *c, const bsr_plan *asked) {
-    if (asked->tile_rows && asked->tile_rows != c->tile_rows) return 4;
-    if (asked->tile_cols && asked->tile_cols != c->tile_cols) return 5;
-    if (asked->split && asked->split != c->split) return 6;
-    if (asked->stages && asked->stages != c->stages) return 7;
-    return asked->order && asked->order != c->order ? 8 : -1;
+    if (asked->tile_rows && asked->tile_rows != c->tile_rows) return BSRI_FIELD_TILE_ROWS;
+    if (asked->tile_cols && asked->tile_cols != c->tile_cols) return BSRI_FIELD_TILE_COLS;
+    if (asked->split && asked->split != c->split) return BSRI_FIELD_SPLIT;
+    if (asked->stages && asked->stages != c->stages) return BSRI_FIELD_STAGES;
+    return asked->order && asked->order != c->order ? BSRI_FIELD_ORDER : -1;
 }
 
 static void bsri_offer(bsri_chooser *s, int tier, bsri_choice c) {
     const int field = bsri_choice_differs(&c, s->asked);
-    if (c.kernel && !bsri_kernel(c.kernel)) c = bsri_no(BSR_WHY_CUT);
     if (c.kernel && field < 0) s->best = c;
     else s->refused[tier] = c.kernel ? BSR_WHY_PLAN : c.reason;
-    if (c.kernel && field >= 0 && s->field == 3) s->field = field;
+    if (c.kernel && field >= 0 && s->field == BSRI_FIELD_KERNEL) s->field = field;
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -9654,15 +9962,22 @@ typedef struct bsri_facts {
     double spilt;              /* nanoseconds for the part of the values that the L2 has no room for */
     double limit;              /* the least estimate so far: others have to be below */
 } bsri_facts;
-/* A byte of memory: 4.8 TB/s. */
-static const double bsri_costs_memory = 1.0 / 4800;
+/* The GPU that estimates are of; how many multiprocessors there are is the device's own. */
+typedef struct bsri_gpu_model {
+    double bytes_per_ns;           /* of memory */
+    int64_t l2, l2_dense;          /* bytes that the L2 keeps of values; of a dense operand, while all else passes through */
+    int64_t l2_slab, l2_slab_tall; /* of a dense operand that is walked row by row: few rows, more */
+    int64_t l2_ahead;              /* what is asked for ahead of time and still there when it is wanted */
+} bsri_gpu_model;
+static constexpr bsri_gpu_model bsri_h200 = {4800.0, 50 << 20, 30 << 20, 48 << 20, 24 << 20, 16 << 20};
+static const double bsri_costs_memory = 1.0 / bsri_h200.bytes_per_ns; /* nanoseconds of a byte */
 static void bsri_facts_memory(const bsri_dev_product *p, bsri_facts *f) {
     const double bytes = (1.0 - bsri_none_of(f->density, p->tiles)) * bsri_dense_bytes(p);
     const double values = bsri_mean_blocks(&p->a) * (double)(p->br * p->bc) * (double)bsr_dtype_size(p->a.dtype);
     const double out = (double)p->out.rows * (double)p->width * (double)bsr_dtype_size(p->out.dtype);
-    f->far = bytes > 30 << 20 ? 1.0 - (30 << 20) / bytes : 0.0;
+    f->far = bytes > (double)bsri_h200.l2_dense ? 1.0 - (double)bsri_h200.l2_dense / bytes : 0.0;
     f->read = bsri_costs_memory * bytes * (double)bsri_dense_items(&p->b);
-    f->spilt = bsri_costs_memory * (values > 50 << 20 ? values - (50 << 20) : 0.0);
+    f->spilt = bsri_costs_memory * (values > (double)bsri_h200.l2 ? values - (double)bsri_h200.l2 : 0.0);
     f->memory = f->read + bsri_costs_memory * (double)p->items * (values + out * (1 + bsri_has_beta(p)));
 }
 static bsri_facts bsri_facts_of(const bsri_dev_product *p) {
@@ -9698,7 +10013,7 @@ typedef struct bsri_traits {
 typedef struct bsri_estimate {
     double ns;
     int32_t why, tile_rows, tile_cols, split; /* bsr_why; split: warps that share a row's blocks */
-    int32_t kind;                             /* BSRI_COSTS_ */
+    int32_t kind;                             /* row of bsri_costs_of */
     bsri_traits traits;
 } bsri_estimate;
 
@@ -9714,84 +10029,71 @@ static bsri_estimate bsri_estimate_below(const bsri_facts *f, int why) {
     return e;
 }
 
-/* What each trait of a plan costs, in nanoseconds on an H200, a row for each kind of kernel: a launch; a tile, what an epilogue
-   adds to it, storing its sums; a slice that is fetched, 8 KB of it, and the extra part of that where b has the slower layout (by
-   columns; for products with few columns by rows); a slice that a warp multiplies, and its sums. Fitted to measured times
-   (note N18). Only which of two estimates is less counts, so that other GPUs are served as well. */
+/* What a plan is expected to take, in nanoseconds on an H200: x are its bsri_traits, c the costs of kernels that run alike,
+
+     start + waves (tile + store x.tile + fused x.fused) + hypot(fetch, multiply),
+     fetch    = slices (1 + CROOKED crooked) (c.fetch + c.bytes piece (ALONE + (1 - ALONE) busy) (1 + c.along x.along)),
+     multiply = own (step + c.area x.area),
+
+   and no less than memory takes, as hypot of both. start: a launch; tile, fused, store: a tile, what an epilogue adds, storing
+   its numbers; fetch, bytes, along: each slice that is fetched, 8 KB of it, and by how much more that is where b lies the other
+   way (by columns; where columns are few by rows); step, area: each slice that a warp multiplies, and its sums. Fitted to the
+   times of all tiles for random shapes, mostly to 10 %. Only which of two is less counts, so that other GPUs are served as well.
+   size: of blocks, or as the list of BSRI_COSTS_ says; a kind of plan has the row of its costs with the largest that is not above
+   its own. */
 typedef struct bsri_costs {
+    int32_t costs, size; /* BSRI_COSTS_ */
     double start, tile, fused, store, fetch, bytes, along, step, area;
 } bsri_costs;
-
-enum {
-    BSRI_COSTS_MMA_16,
-    BSRI_COSTS_MMA_32,
-    BSRI_COSTS_F32_16,
-    BSRI_COSTS_F32_32,
-    BSRI_COSTS_TF32_16,
-    BSRI_COSTS_TF32_32,
-    BSRI_COSTS_I8_32,
-    BSRI_COSTS_I8_64,
-    BSRI_COSTS_SHORT_16,
-    BSRI_COSTS_SHORT_32,
-    BSRI_COSTS_SHORT_64,
-    BSRI_COSTS_SHORT_WIDE,
-    BSRI_COSTS_SKINNY_16,
-    BSRI_COSTS_SKINNY_32,
-    BSRI_COSTS_FEW_32,
-    BSRI_COSTS_FEW_64,
-    BSRI_COSTS_FEW_WGMMA_64,
-    BSRI_COSTS_FEW_WGMMA_128,
-    BSRI_COSTS_NARROW_16,
-    BSRI_COSTS_NARROW_32,
-    BSRI_COSTS_WIDE_64,
-    BSRI_COSTS_WIDE_128,
-    BSRI_COSTS_WIDE_I8_64,
-    BSRI_COSTS_WIDE_I8_128,
-    BSRI_COSTS_SAMPLED_MMA_16,
-    BSRI_COSTS_SAMPLED_MMA_32,
-    BSRI_COSTS_SAMPLED_MMA_64,
-    BSRI_COSTS_SAMPLED_WGMMA_16,
-    BSRI_COSTS_SAMPLED_WGMMA_32,
-    BSRI_COSTS_SAMPLED_WGMMA_64
-};
-
-static const bsri_costs bsri_costs_of[] = {
-    {4270, 4290, 2230, 849, 72.6, 56.3, 1.84, 19.7, 245},      /* mma 16 */
-    {5350, 4570, 748, 0.0644, 117, 75.2, 6.81e-06, 37.3, 324}, /* mma 32 */
-    {2990, 4250, 625, 21.2, 363, 13.8, 1.92, 384, 1020},       /* f32 16 */
-    {2260, 5920, 808, 221, 671, 0.0647, 964, 379, 2110},       /* f32 32 */
-    {4670, 3140, 555, 1270, 107, 89.3, 0.00063, 80.6, 428},    /* tf32 16 */
-    {3910, 3010, 706, 1040, 284, 26, 0.00557, 242, 600},       /* tf32 32 */
-    {4810, 2580, 100, 1090, 169, 0.374, 0.0415, 38.8, 195},    /* i8 32 */
-    {5310, 2020, 100, 1980, 194, 40.7, 0.0511, 194, 178},      /* i8 64 */
-    {476, 1350, 2850, 1620, 3.74, 94.4, 1.09, 161, 65.3},      /* short 16 */
-    {155, 1220, 3490, 1600, 12.1, 97.8, 0.203, 311, 64.4},     /* short 32 */
-    {934, 505, 3300, 1820, 21, 82.9, 0.196, 241, 65.1},        /* short 64 */
-    {244, 1430, 4250, 938, 22.5, 53.2, 17.5, 176, 63.7},       /* short 128 */
-    {1650, 59.4, 3970, 18000, 18.4, 96.3, 0.889, 374, 1230},   /* skinny 16 */
-    {227, 30.4, 4510, 31900, 30.3, 0.134, 0.645, 752, 4.55},   /* skinny 32 */
-    {1890, 5.33, 721, 2790, 44.1, 72.2, 0.864, 229, 3040},     /* few 32 */
-    {2060, 2.65, 452, 8380, 0.115, 10.4, 33.9, 520, 6.85},     /* few 64 */
-    {84.8, 472, 306, 2650, 117, 18.9, 0.803, 196, 904},        /* few wgmma 64 */
-    {722, 475, 310, 2220, 239, 8.46, 0.000385, 112, 536},      /* few wgmma 128 */
-    {458, 6700, 3910, 574, 56.8, 34.4, 3, 29.1, 110},          /* narrow 16 */
-    {1010, 6250, 3170, 616, 24.1, 68.3, 0.137, 46.9, 146},     /* narrow 32 */
-    {1570, 2970, 600, 1530, 123, 35.3, 9.23e-05, 264, 119},    /* wide 64 */
-    {1580, 2610, 1120, 1870, 106, 42.2, 0.0157, 3.14, 247},    /* wide 128 */
-    {1.94, 4160, 1200, 1210, 300, 40.1, 0.0496, 108, 59.6},    /* wide i8 64 */
-    {878, 3040, 711, 2250, 446, 55.6, 0.0507, 13.9, 8.22},     /* wide i8 128 */
-    {7.63, 5200, 100, 505, 35.8, 106, 1.12, 814, 63.9},        /* sampled mma 16 */
-    {3.26, 9230, 100, 514, 61.6, 191, 0.0731, 628, 69.1},      /* sampled mma 32 */
-    {2960, 3960, 100, 506, 134, 250, 0.00463, 48, 623},        /* sampled mma 64 */
-    {6610, 1.41, 185, 3440, 1.7, 14.4, 0.00998, 217, 274},     /* sampled wgmma 16 */
-    {6280, 0.733, 50.7, 2400, 0.414, 224, 0.0123, 68, 249},    /* sampled wgmma 32 */
-    {4260, 1.27, 381, 4270, 0.31, 112, 0.238, 0.666, 223},     /* sampled wgmma 64 */
-};
-
-/* Extra cost of fetching where b's rows are not whole lines of 128 bytes; the part of the cost of bytes that remains where few
-   multiprocessors fetch. */
-static const double bsri_costs_crooked = 0.45, bsri_costs_alone = 0.4;
-
+/* tests/fit_plans.py reads and prints what stands from here */
+#define BSRI_COST_ROWS(X)                                                                                            \
+    /* costs        size     start     tile    fused    store    fetch    bytes    along     step     area */        \
+    X(MMA,            16,     4270,     4290,     2230,      849,     72.6,     56.3,     1.84,     19.7,       245) \
+    X(MMA,            32,     5350,     4570,      748,   0.0644,      117,     75.2, 6.81e-06,     37.3,       324) \
+    X(F32,            16,     2990,     4250,      625,     21.2,      363,     13.8,     1.92,      384,      1020) \
+    X(F32,            32,     2260,     5920,      808,      221,      671,   0.0647,      964,      379,      2110) \
+    X(TF32,           16,     4670,     3140,      555,     1270,      107,     89.3,  0.00063,     80.6,       428) \
+    X(TF32,           32,     3910,     3010,      706,     1040,      284,       26,  0.00557,      242,       600) \
+    X(I8,             32,     4810,     2580,      100,     1090,      169,    0.374,   0.0415,     38.8,       195) \
+    X(I8,             64,     5310,     2020,      100,     1980,      194,     40.7,   0.0511,      194,       178) \
+    X(SHORT,          16,      476,     1350,     2850,     1620,     3.74,     94.4,     1.09,      161,      65.3) \
+    X(SHORT,          32,      155,     1220,     3490,     1600,     12.1,     97.8,    0.203,      311,      64.4) \
+    X(SHORT,          64,      934,      505,     3300,     1820,       21,     82.9,    0.196,      241,      65.1) \
+    X(SHORT_WIDE,     16,      244,     1430,     4250,      938,     22.5,     53.2,     17.5,      176,      63.7) \
+    X(SKINNY,         16,     1650,     59.4,     3970,    18000,     18.4,     96.3,    0.889,      374,      1230) \
+    X(SKINNY,         32,      227,     30.4,     4510,    31900,     30.3,    0.134,    0.645,      752,      4.55) \
+    X(FEW,            32,     1890,     5.33,      721,     2790,     44.1,     72.2,    0.864,      229,      3040) \
+    X(FEW,            64,     2060,     2.65,      452,     8380,    0.115,     10.4,     33.9,      520,      6.85) \
+    X(FEW_WGMMA,      64,     84.8,      472,      306,     2650,      117,     18.9,    0.803,      196,       904) \
+    X(FEW_WGMMA,     128,      722,      475,      310,     2220,      239,     8.46, 0.000385,      112,       536) \
+    X(NARROW,         16,      458,     6700,     3910,      574,     56.8,     34.4,        3,     29.1,       110) \
+    X(NARROW,         32,     1010,     6250,     3170,      616,     24.1,     68.3,    0.137,     46.9,       146) \
+    X(WIDE,           64,     1570,     2970,      600,     1530,      123,     35.3, 9.23e-05,      264,       119) \
+    X(WIDE,          128,     1580,     2610,     1120,     1870,      106,     42.2,   0.0157,     3.14,       247) \
+    X(WIDE_I8,        64,     1.94,     4160,     1200,     1210,      300,     40.1,   0.0496,      108,      59.6) \
+    X(WIDE_I8,       128,      878,     3040,      711,     2250,      446,     55.6,   0.0507,     13.9,      8.22) \
+    X(SAMPLED_MMA,    16,     7.63,     5200,      100,      505,     35.8,      106,     1.12,      814,      63.9) \
+    X(SAMPLED_MMA,    32,     3.26,     9230,      100,      514,     61.6,      191,   0.0731,      628,      69.1) \
+    X(SAMPLED_MMA,    64,     2960,     3960,      100,      506,      134,      250,  0.00463,       48,       623) \
+    X(SAMPLED_WGMMA,  16,     6610,     1.41,      185,     3440,      1.7,     14.4,  0.00998,      217,       274) \
+    X(SAMPLED_WGMMA,  32,     6280,    0.733,     50.7,     2400,    0.414,      224,   0.0123,       68,       249) \
+    X(SAMPLED_WGMMA,  64,     4260,     1.27,      381,     4270,     0.31,      112,    0.238,    0.666,       223)
+static const double bsri_costs_crooked = 0.45; /* so much more there is to fetch from rows of b that are no whole lines */
+static const double bsri_costs_alone = 0.4;    /* what fetching takes of that where all do so at once */
+/* to here */
+static constexpr bsri_costs bsri_costs_of[] = {
+#define BSRI_X(costs, size, start, tile, fused, store, fetch, bytes, along, step, area) \
+    {BSRI_COSTS_##costs, size, start, tile, fused, store, fetch, bytes, along, step, area},
+    BSRI_COST_ROWS(BSRI_X)
+#undef BSRI_X
+    {}};
+/* Which row that is. */
+static int bsri_cost_kind(int costs, int64_t size) {
+    int kind = 0;
+    while (bsri_costs_of[kind].costs != costs) kind++;
+    while (bsri_costs_of[kind + 1].costs == costs && bsri_costs_of[kind + 1].size <= size) kind++;
+    return kind;
+}
 /* How a kernel cuts a product. rows, cols: of a tile; slice: products of one; split: warps that share a row's slices, 0: many
    rows make a tile; along: the dense operand has the slower layout; waves, beside: tiles of the busiest multiprocessor one after
    another, and at once; busy: the part of all multiprocessors that has any; fused: how much of an epilogue's time a tile takes;
@@ -9865,25 +10167,73 @@ static void bsri_estimate_take(bsri_estimate *e, const bsri_dev_product *p, cons
     e->ns = ns, e->kind = kind, e->traits = x, e->tile_rows = t->rows, e->tile_cols = t->cols, e->split = t->split;
 }
 
+/* Factors of the tiers' estimates, set by hand: FUSED: of what ReLU takes in an epilogue; PAIRED: how much of a group's columns a
+   schedule saves; APART: exponent by which tiles one after another get cheaper. */
+static constexpr double bsri_paired_by = 0.33;          /* by a schedule, of random patterns: unions of 394 to 5 % */
+static constexpr double bsri_paired_f32 = 0.25;         /* what f32's constants are fitted with */
+static constexpr double bsri_mma_long_first = 0.7;          /* of the longest row beyond a mean one: long ones come first */
+static constexpr double bsri_small_input_rows = 0.12;   /* FUSED: an input that lies as out does, out row-major */
+static constexpr double bsri_small_input_cols = 0.3;    /* FUSED: the same, column-major */
+static constexpr double bsri_small_out_cols = 0.1;      /* FUSED: out column-major and nothing else */
+static constexpr double bsri_small_far = 0.6;           /* all rows read a slab together: of what comes from beyond the L2 */
+static constexpr double bsri_small_waves = 0.9;         /* tiles that are there at once take this, and */
+static constexpr double bsri_small_crowd = 0.75;        /* this for each time that a multiprocessor is full */
+static constexpr double bsri_small_longer = 2.0;        /* the longest row's blocks are waited for one by one */
+static constexpr double bsri_small_many = 8.0;          /* from so many tiles one after another on each takes less: APART */
+static constexpr double bsri_small_edge = 0.85;         /* more for a tile that ends beyond the last column */
+static const struct bsri_small_factors {                /* by 1, 2 and 4 warps that share a tile */
+    double fused, stored; /* FUSED: tiles of a CTA; sums of the warps, which wait for each other */
+    double joined;        /* FUSED, more: adding them up */
+    double far;           /* b by columns: they read a line's rows of several blocks together */
+} bsri_small_by_split[] = {{1.3, 1.0, 0.0, 1.0}, {1.0, 1.5, 0.05, 0.5}, {0.8, 3.0, 0.1, 0.0}};
+static constexpr double bsri_skinny_places = 6.0;       /* tiles a multiprocessor: so far the busiest one's count */
+static constexpr double bsri_skinny_over = 0.5;         /* from there on the mean and so many more */
+static constexpr double bsri_skinny_fused = 1024.0;     /* FUSED: numbers of a tile that any epilogue counts as one */
+static constexpr double bsri_skinny_cols = 128.0;       /* FUSED: columns that one of 16 rows counts as one */
+static constexpr double bsri_few_stored_group = 0.25;   /* FUSED: what is stored at once, by groups */
+static constexpr double bsri_few_stored_warp = 0.12;    /* FUSED: the same by warps */
+static constexpr double bsri_few_input_wide = 3.0;      /* FUSED: an input that is waited for, of more than 64 columns */
+static constexpr double bsri_few_input = 1.3;           /* FUSED: the same, fewer */
+static constexpr double bsri_few_out_cols = 0.25;       /* FUSED, more: columns of out */
+static constexpr double bsri_few_places = 4.0;          /* tiles of a multiprocessor that run at once: six at once are as slow */
+static constexpr double bsri_few_one = 0.7, bsri_few_each = 0.3; /* FUSED: stored by one multiprocessor, for each beside it */
+static constexpr double bsri_few_constant = 1100.0;     /* ns less where blocks land before the launch before has ended */
+static constexpr double bsri_few_constant_wide = 300.0; /* the same with more than 64 columns */
+static constexpr double bsri_wgmma_busiest = 0.7, bsri_wgmma_mean = 0.3; /* of units a team: the busiest one's, the mean */
+static constexpr double bsri_wgmma_apart = -0.25;       /* APART: blocks of 16 and 32 */
+static constexpr double bsri_wgmma_waves = 0.87;        /* exponent of tiles one after another: blocks of 64 and 128 */
+static constexpr double bsri_wgmma_far = 0.5;           /* of what comes from beyond the L2: it is on its way long before */
+static constexpr double bsri_wgmma_spilt = 4.0;         /* values from memory, in pieces of 64 bytes */
+static constexpr double bsri_wgmma_input_32 = 1.2;      /* FUSED: an input that lies as out does, blocks of 32 */
+static constexpr double bsri_wgmma_input_rows = 1.7;    /* FUSED: the same, others, row-major */
+static constexpr double bsri_wgmma_input_cols = 3.0;    /* FUSED: the same, column-major */
+static constexpr double bsri_wgmma_long_first = 0.6;        /* as bsri_mma_long_first */
+/* Clocks and stages of the tile scheduler of wgmma products, by time stamps. */
+static constexpr double bsri_deal_clocks = 360.0;       /* to deal a unit, beside tiles (calculated) */
+static constexpr double bsri_deal_alone = 250.0;        /* the same where little else runs, and some */
+static constexpr double bsri_deal_late = 2.5;           /* rounds that are over before what is dealt is known */
+static constexpr double bsri_deal_hurry = 420.0;        /* tiles of fewer clocks for each team wait for dealing */
+static constexpr double bsri_deal_read = 1000.0;        /* the same where lengths are read while it deals */
+static constexpr double bsri_deal_uneven = 2.55;        /* times a mean unit: one that may be far longer */
+static constexpr double bsri_tall_share = 0.05;         /* a tall unit: of what a team has altogether, */
+static constexpr double bsri_tall_least = 1.5;          /* or so many times what it has of a slab, if that is more */
+
 /* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-plan-mma: products by simt and mma: choice, estimates, parameters                       */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* Where the instances of a sum's type start in the kernel table. */
-static int bsri_simt_first(int compute) { return compute == BSR_F64 ? 110 : compute == BSR_F32 ? 100 : 120; }
 
 /* Few rows a block: wide tiles, so that threads are not idle. Takes everything. */
 static bsri_choice bsri_simt_choose(const bsr_context *, const bsri_dev_product *p, int compute, const bsr_plan *asked,
                                     bsri_dev_product *m) {
-    static const int rows[3] = {4, 16, 64}, cols[3] = {256, 128, 64};
-    int size = p->br <= 4 ? 0 : p->br <= 16 ? 1 : 2, i;
-    for (i = 0; i < 3; i++)
-        if ((asked->tile_rows || asked->tile_cols) && (!asked->tile_rows || asked->tile_rows == rows[i]) &&
-            (!asked->tile_cols || asked->tile_cols == cols[i]))
-            size = i;
-    bsri_choice c = bsri_yes(bsri_simt_first(compute) + size, 1, BSR_WHY_ANY);
-    *m = *p, m->panels = bsri_ceil_div(p->width, cols[size]), m->subs = bsri_ceil_div(p->br, rows[size]);
-    c.tile_rows = rows[size], c.tile_cols = cols[size], c.threads = 256, c.grid = p->items * m->panels * p->tiles * m->subs;
+    bsri_wanted own = bsri_want(BSRI_FOR_PRODUCT, BSRI_TIER_SIMT, compute), as_asked = own;
+    const bsri_instance *x;
+    own.rows = p->br <= 4 ? 4 : p->br <= 16 ? 16 : 64, as_asked.rows = asked->tile_rows, as_asked.cols = asked->tile_cols;
+    x = asked->tile_rows || asked->tile_cols ? bsri_find(&as_asked) : NULL;
+    bsri_choice c = bsri_yes(x ? x : bsri_find(&own), BSR_WHY_ANY);
+    if (!c.kernel) return c;
+    *m = *p, m->panels = bsri_ceil_div(p->width, c.tile_cols), m->subs = bsri_ceil_div(p->br, c.tile_rows);
+    c.grid = p->items * m->panels * p->tiles * m->subs;
     return c;
 }
 
@@ -9896,7 +10246,7 @@ static int bsri_mma_wide(const bsri_dev_product *p, const bsri_facts *f) {
 /* Why the tier does not take a product, or 0. */
 static int bsri_mma_refuses(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsri_facts *f) {
     const int dt = p->a.dtype, i8 = dt == BSR_I8, b = p->br <= 128 ? (int)p->br : 0;
-    if (ctx->tier < 2) return BSR_WHY_GPU;
+    if (ctx->tier < BSRI_TIER_MMA) return BSR_WHY_GPU;
     if (p->kind > BSRI_LIST_TRANSPOSED) return BSR_WHY_LIST_KIND;
     if (p->b.dtype != dt || (i8 ? compute != BSR_I32 : (!bsri_is_half(dt) && dt != BSR_F32) || compute != BSR_F32))
         return BSR_WHY_DTYPE;
@@ -9906,60 +10256,53 @@ static int bsri_mma_refuses(const bsr_context *ctx, const bsri_dev_product *p, i
     return bsri_max(bsri_block_cols(&p->a), bsri_block_rows(&p->a)) >= INT32_MAX ? BSR_WHY_SIZE : 0;
 }
 
+/* What f32 operands are multiplied as. */
+static int bsri_type_of(const bsri_dev_product *p) {
+    return p->a.dtype != BSR_F32 || !p->precision ? p->a.dtype : p->precision == 1 ? BSRI_TYPE_TF32 : BSRI_TYPE_TF32X3;
+}
+/* Null: left out of this build. */
+static const bsri_instance *bsri_mma_instance(const bsri_dev_product *p, int dense, int cols) {
+    bsri_wanted w = bsri_want(BSRI_FOR_PRODUCT, BSRI_TIER_MMA, bsri_type_of(p));
+    w.block = (int32_t)p->br, w.cols = cols, w.layout = dense;
+    return bsri_find(&w);
+}
 /* The tile that is estimated to be the fastest, of those that a plan leaves. */
 static bsri_estimate bsri_mma_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
                                        const bsr_plan *asked) {
     const int i8 = p->a.dtype == BSR_I8, wide = bsri_mma_wide(p, f), why = bsri_mma_refuses(ctx, p, compute, f);
-    const int kind = i8                       ? BSRI_COSTS_I8_32
-                     : p->a.dtype != BSR_F32 ? BSRI_COSTS_MMA_16
-                     : p->precision           ? BSRI_COSTS_TF32_16
-                                              : BSRI_COSTS_F32_16;
+    const bsri_instance *x = why ? NULL : bsri_mma_instance(p, f->dense, 128);
     bsri_estimate e = bsri_estimate_below(f, why);
     double each;
-    int rows, cols;
+    int rows, cols, kind;
     if (why) return e;
+    if (!x) return bsri_estimate_none(BSR_WHY_CUT);
+    kind = bsri_cost_kind(x->costs, p->br);
     for (cols = 128; cols <= (wide ? 256 : 128); cols *= 2)
         for (rows = cols == 256 ? wide : 128; rows >= bsri_max(32, p->br); rows /= 2) {
             bsri_tiling t = bsri_tiling_of(f, rows, cols, (int)bsri_min(p->br, i8 ? 64 : 32), 0);
             if ((asked->tile_rows && asked->tile_rows != rows) || (asked->tile_cols && asked->tile_cols != cols)) continue;
             each = (double)bsri_mma_tiles(p, (int)p->br, rows, cols) / ctx->sm_count;
             t.waves = ceil(each), t.busy = each / t.waves;
-            t.paired = !f->ordered ? 0.0 : p->a.dtype == BSR_F32 ? 0.25 : 0.33; /* what f32's constants are fitted with */
-            if (p->a.dtype == BSR_F32 && each > 1.0) t.longer = t.tail = 0.7; /* long ones come first */
-            bsri_estimate_take(&e, p, f, kind + (p->br >= (i8 ? 64 : 32)), &t);
+            t.paired = !f->ordered ? 0.0 : p->a.dtype == BSR_F32 ? bsri_paired_f32 : bsri_paired_by;
+            if (p->a.dtype == BSR_F32 && each > 1.0) t.longer = t.tail = bsri_mma_long_first;
+            bsri_estimate_take(&e, p, f, kind, &t);
         }
     if (!e.tile_rows) e.tile_rows = 128, e.tile_cols = 128; /* no tile is as the plan asks */
     return e;
 }
 
-/* The instance for tiles of 256 or 128 columns: rows of a warp, products of a slice, slices of a stage, warps beside each other.
- */
-typedef struct bsri_mma_shape {
-    int kernel, mw, ks, e, n_warps;
-} bsri_mma_shape;
-
-static bsri_mma_shape bsri_mma_shape_of(const bsri_dev_product *p, int b, int dense, int wide) {
-    const int dt = p->a.dtype, f32 = dt == BSR_F32 && !p->precision, columns = dense == 2;
-    bsri_mma_shape s;
-    s.mw = b == 16 ? 16 : 32, s.ks = s.mw, s.e = b == 16 ? 2 : 1, s.n_warps = b == 16 ? 1 : 2;
-    if (dt == BSR_I8) s.kernel = 220 + (b >= 64) * 2 + columns, s.ks = b >= 64 ? 64 : 32, s.e = b == 32 ? 2 : 1;
-    else if (f32) s.kernel = 260 + columns * 4 + !wide * 2 + (b == 16), s.n_warps *= 1 + wide; /* 8 warps of 64 sums a lane */
-    else if (p->precision) s.kernel = 268 + 2 * p->precision + (b == 16);
-    else s.kernel = (dt == BSR_F16 ? 210 : 200) + (!wide ? 3 + (b == 16) : b == 16 ? 2 : columns);
-    return s;
-}
-
 /* Slots of the pipeline: at least as many as warps that fetch, which take stages in turn and look at one slot's parity only.
    Where shared memory is short the tile shrinks. Whether there are enough. */
 static int bsri_mma_fit(const bsr_context *ctx, const bsri_dev_product *p, const bsr_plan *asked, int b, int dense,
-                        bsri_mma_shape *s, bsri_choice *c, bsri_dev_mma *m) {
+                        const bsri_instance **x, bsri_choice *c, bsri_dev_mma *m) {
     const int line = (int)bsr_dtype_size(p->a.dtype);
     for (;;) {
-        *s = bsri_mma_shape_of(p, b, dense, c->tile_cols == 256);
-        const int a = s->e * c->tile_rows * s->ks * line, warps = c->tile_rows / s->mw * s->n_warps;
-        const int left = (int)bsri_min(BSRI_MMA_SHARED, ctx->smem_optin - 11 * 1024) - warps * BSRI_MMA_PASS * 4;
-        m->m_warps = c->tile_rows / s->mw, c->threads = BSRI_FETCHERS + 32 * warps;
-        m->b_at = a, m->stage_bytes = a + s->e * c->tile_cols * s->ks * line;
+        const bsri_instance *s = *x = bsri_mma_instance(p, dense, c->tile_cols);
+        if (!s) return 0;
+        const int a = s->slices * c->tile_rows * s->slice * line, warps = c->tile_rows / s->warp_rows * s->warps;
+        const int left = (int)bsri_min(s->shared, ctx->smem_optin - 11 * 1024) - warps * BSRI_MMA_PASS * 4;
+        m->m_warps = c->tile_rows / s->warp_rows, c->threads = BSRI_FETCHERS + 32 * warps;
+        m->b_at = a, m->stage_bytes = a + s->slices * c->tile_cols * s->slice * line;
         m->stages = (int)bsri_min(BSRI_GROUP, left / m->stage_bytes);
         if (m->stages >= BSRI_FETCHERS / 32) break;
         if (c->tile_cols == 256) c->tile_cols = 128;
@@ -9971,15 +10314,15 @@ static int bsri_mma_fit(const bsr_context *ctx, const bsri_dev_product *p, const
     return 1;
 }
 
-static void bsri_mma_strides(const bsri_dev_product *p, const bsri_mma_shape *s, int cols, int values, int dense,
+static void bsri_mma_strides(const bsri_dev_product *p, const bsri_instance *s, int cols, int values, int dense,
                              bsri_dev_mma *m) {
     const int64_t size = (int64_t)bsr_dtype_size(p->a.dtype);
-    const int line = s->ks * (int)size;
-    m->width = p->width, m->sub_bits = bsri_mma_log2(p->br / s->ks), m->a_trans = values == 2,
+    const int line = s->slice * (int)size;
+    m->width = p->width, m->sub_bits = bsri_mma_log2(p->br / s->slice), m->a_trans = values == 2,
     m->slabs = bsri_ceil_div(p->width, cols);
     m->b_rows = dense == 1, m->a_line = (values == 2 ? p->a_cs : p->a_rs) * size, m->a_block = p->a_block * size;
-    m->a_jump = 512 / (values == 2 ? s->mw * (int)size : line) * m->a_line;
-    m->a_step = s->ks * (values == 2 ? m->a_line : size), m->a_part = s->mw * (values == 2 ? size : m->a_line);
+    m->a_jump = 512 / (values == 2 ? s->warp_rows * (int)size : line) * m->a_line;
+    m->a_step = s->slice * (values == 2 ? m->a_line : size), m->a_part = s->warp_rows * (values == 2 ? size : m->a_line);
     m->out = (char *)p->out.data, m->out_row = p->out.row_stride, m->out_col = p->out.col_stride;
     m->b_line = (dense == 1 ? p->b.row_stride : p->b.col_stride) * size;
     m->b_jump = m->b_line * (dense == 1 ? bsri_max(1, 512 / (cols * size)) : 512 / line);
@@ -9988,19 +10331,20 @@ static void bsri_mma_strides(const bsri_dev_product *p, const bsri_mma_shape *s,
 static bsri_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *asked,
                                    const bsri_estimate *e, bsri_dev_mma *m) {
     const int dt = p->a.dtype, b = (int)p->br, ranks = dt == BSR_F32 || (dt == BSR_I8 && b > 32);
-    bsri_choice c = bsri_yes(0, 2, BSR_WHY_GROUP);
-    bsri_mma_shape s;
+    const bsri_instance *x = bsri_mma_instance(p, f->dense, e->tile_cols);
+    bsri_choice c = bsri_yes(x, BSR_WHY_GROUP);
+    if (!x) return c;
     memset(m, 0, offsetof(bsri_dev_mma, p));
     m->p = *p, m->vector = f->vector, c.tile_rows = e->tile_rows, c.tile_cols = e->tile_cols;
-    if (!bsri_mma_fit(ctx, p, asked, b, f->dense, &s, &c, m)) return bsri_no(BSR_WHY_SHARED);
-    c.kernel = s.kernel;
+    if (!bsri_mma_fit(ctx, p, asked, b, f->dense, &x, &c, m)) return bsri_no(BSR_WHY_SHARED);
+    c.kernel = x->number;
     /* ranking rows by length costs time, and is for nothing where each CTA has one tile (note N21) */
     c.order = ranks && bsri_mma_tiles(p, b, c.tile_rows, c.tile_cols) > ctx->sm_count ? 2 : 1;
     if (asked->order == 1 || asked->order == 2) c.order = asked->order;
     m->order = c.order - 1;
-    m->group = c.tile_rows / b, m->block_bits = bsri_mma_log2(b / s.mw);
+    m->group = c.tile_rows / b, m->block_bits = bsri_mma_log2(b / x->warp_rows);
     if (m->group == 1) c.reason = BSR_WHY_ONE_ROW;
-    bsri_mma_strides(p, &s, c.tile_cols, f->values, f->dense, m);
+    bsri_mma_strides(p, x, c.tile_cols, f->values, f->dense, m);
     c.grid = p->items * m->slabs * bsri_ceil_div(p->tiles, m->group);
     if (c.grid > 0x3f000000) return bsri_no(BSR_WHY_SIZE); /* a schedule pads */
     c.grid = bsri_min(ctx->sm_count, c.grid);
@@ -10017,36 +10361,32 @@ static int bsri_short_most(const bsri_dev_product *p, const bsri_facts *f, int s
     return p->br == 16 && f->dense == 1 && split == 1 && f->simple ? 128 : 64;
 }
 
-/* The host reads sizes of rings from these: f16, and the other layout of b, have the same. */
-typedef bsri_mma_short_tile<bsri_mma_bf16, 16, true, 4> bsri_short_16;
-
-typedef bsri_mma_short_tile<bsri_mma_bf16, 32, true, 3> bsri_short_32;
-
-typedef bsri_mma_short_tile<bsri_mma_bf16, 32, true, 4> bsri_short_four;
-
-typedef bsri_mma_short_tile<bsri_mma_bf16, 16, true, 4, 128> bsri_short_wide;
-
+/* ctas: on a multiprocessor, 0: any. */
+static const bsri_instance *bsri_short_instance(const bsri_dev_product *p, const bsri_facts *f, int cols, int ctas) {
+    bsri_wanted w = bsri_want(BSRI_FOR_SMALL, BSRI_TIER_MMA, p->a.dtype);
+    w.rows = p->br == 16 ? 16 : 32, w.cols = cols, w.layout = f->dense, w.ctas = ctas;
+    return bsri_find(&w);
+}
 static void bsri_short_take(bsri_estimate *e, const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int rows,
                             int cols, int split) {
-    const int kind = cols > 64 ? BSRI_COSTS_SHORT_WIDE : BSRI_COSTS_SHORT_16 + bsri_mma_log2(bsri_min(p->br, 64)) - 4;
+    const int kind = bsri_cost_kind(cols > 64 ? BSRI_COSTS_SHORT_WIDE : BSRI_COSTS_SHORT, p->br);
     bsri_tiling t = bsri_tiling_of(f, rows, cols, rows, split);
     const double all = (double)bsri_ceil_div(bsri_mma_tiles(p, (int)p->br, rows, cols), 4 / split) / ctx->sm_count;
     const double room = bsri_short_room(p, f, all); /* for CTAs of four warps, of which there are `all` */
-    if (!f->vector && f->simple) t.fused = bsri_mma_layout(&p->out) == 1 ? 0.12 : 0.3; /* of any epilogue's */
-    else if (f->vector == 2) t.fused = 0.1;
-    t.fused *= split == 1 ? 1.3 : split == 2 ? 1.0 : 0.8; /* tiles of a CTA */
-    t.stored = split == 1 ? 1.0 : split == 2 ? 1.5 : 3.0; /* sums of the warps that share one, which wait for each other */
-    t.fused += split == 1 ? 0.0 : split == 2 ? 0.05 : 0.1;
-    t.far = 0.6; /* where b is large all rows read a slab together (m->order); 1 would overestimate (note N18) */
-    if (t.along) t.far *= split == 1 ? 1.0 : split == 2 ? 0.5 : 0.0; /* those read a line's rows of several blocks together */
+    const bsri_small_factors *by = &bsri_small_by_split[bsri_mma_log2(split)];
+    if (!f->vector && f->simple) t.fused = bsri_mma_layout(&p->out) == 1 ? bsri_small_input_rows : bsri_small_input_cols;
+    else if (f->vector == 2) t.fused = bsri_small_out_cols;
+    t.fused = t.fused * by->fused + by->joined, t.stored = by->stored, t.far = bsri_small_far;
+    if (t.along) t.far *= by->far;
     /* CTAs that run at once are spread evenly over the multiprocessors (bsri_spread_evenly) */
-    bsri_tiling_spread(&t, all > room ? (ceil(all) + all) / 2 : ceil(all), room, 0.9 + 0.75 * all / room);
-    t.busy = all / (t.waves * t.beside), t.beside *= 4 / split, t.longer = 2.0;
+    bsri_tiling_spread(&t, all > room ? (ceil(all) + all) / 2 : ceil(all), room,
+                       bsri_small_waves + bsri_small_crowd * all / room);
+    t.busy = all / (t.waves * t.beside), t.beside *= 4 / split, t.longer = bsri_small_longer;
     /* Many tiles one after another take less each (note N18). */
-    if (p->br < 64 && t.waves > 8.0) t.apart = pow(t.waves / 8.0, -0.25);
+    if (p->br < 64 && t.waves > bsri_small_many) t.apart = pow(t.waves / bsri_small_many, -0.25);
     /* A slab that ends within a tile is fetched piece by piece with a check each, which takes longer where a warp has little else
        to do (note N18). Tiles that run at the same time wait for it. */
-    if (p->width % cols) t.edge = 1.0 + 0.85 * (t.waves > 1.0 ? 1.0 / (double)bsri_ceil_div(p->width, cols) : 1.0);
+    if (p->width % cols) t.edge = 1.0 + bsri_small_edge * (t.waves > 1.0 ? 1.0 / (double)bsri_ceil_div(p->width, cols) : 1.0);
     bsri_estimate_take(e, p, f, kind, &t);
 }
 
@@ -10074,12 +10414,11 @@ static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_
 
 static bsri_choice bsri_short_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f,
                                      const bsr_plan *, const bsri_estimate *e, bsri_dev_mma *m) {
-    bsri_choice c = bsri_yes(p->a.dtype == BSR_F16 ? 280 : 250, 2, BSR_WHY_SHORT);
-    static const int32_t rings[] = {bsri_short_32::WARP, bsri_short_16::WARP, bsri_short_four::WARP, bsri_short_wide::WARP};
-    const int wide = e->tile_cols == 128;
+    const bsri_instance *x = bsri_short_instance(p, f, e->tile_cols, 0);
+    bsri_choice c = bsri_yes(x, BSR_WHY_SHORT);
     int64_t teams;
-    bsri_mma_shape s;
-    int four, instance;
+    int four;
+    if (!x) return c;
     memset(m, 0, offsetof(bsri_dev_mma, p));
     m->p = *p, bsri_mma_single(p, &m->rows), m->simple = f->simple, m->vector = f->vector;
     m->lines = (int32_t)p->tiles, m->alpha = (float)p->alpha, m->constant = p->constant && p->kind == BSRI_LIST_ROWS;
@@ -10087,25 +10426,24 @@ static bsri_choice bsri_short_choose(const bsr_context *ctx, const bsri_dev_prod
         m->vector = bsri_mma_layout(&p->out), m->beta = (float)p->beta;
         m->input = (const char *)p->input.data, m->input_row = p->input.row_stride, m->input_col = p->input.col_stride;
     }
-    s.mw = s.ks = p->br == 16 ? 16 : 32;
-    c.tile_rows = s.mw, c.tile_cols = wide ? 128 : 64;
-    bsri_mma_strides(p, &s, c.tile_cols, f->values, f->dense, m);
-    m->block_bits = bsri_mma_log2(p->br / s.mw);
-    m->total = (int32_t)bsri_mma_tiles(p, (int)p->br, s.mw, c.tile_cols), m->group = (int32_t)(m->total / m->slabs);
+    bsri_mma_strides(p, x, c.tile_cols, f->values, f->dense, m);
+    m->block_bits = bsri_mma_log2(p->br / x->warp_rows);
+    m->total = (int32_t)bsri_mma_tiles(p, (int)p->br, c.tile_rows, c.tile_cols), m->group = (int32_t)(m->total / m->slabs);
     m->split = c.split = e->split, teams = 4 / c.split, m->split_bits = bsri_mma_log2(c.split);
     /* Row by row, except where b is larger than what the L2 keeps: then all rows of some slabs, so that each slab is read once.
        The limit is higher for few rows. A b that all items share counts once for each item (note N15). */
-    m->order = bsri_dense_bytes(p) * (double)p->items <= (m->group <= 16 ? 48 << 20 : 24 << 20);
+    m->order = bsri_dense_bytes(p) * (double)p->items <= (double)(m->group <= 16 ? bsri_h200.l2_slab : bsri_h200.l2_slab_tall);
     if (!m->order) m->total = (int32_t)(m->group * bsri_ceil_div(m->slabs, teams) * teams);
     m->by = (uint32_t)bsri_max(1, m->order ? m->slabs : m->group), m->by_inverse = ~0u / m->by;
     c.grid = bsri_ceil_div(m->total, teams), four = bsri_short_room(p, f, (double)c.grid / ctx->sm_count) == 4;
-    instance = wide ? 3 : s.mw == 16 ? 1 : four ? 2 : 0, c.kernel += instance * 2 + (f->dense == 2);
+    /* stages are those of the first one found: a plan is to serve other epilogues, too (but not one of 128 columns, as there is
+       no such kernel for them) */
+    x = bsri_short_instance(p, f, c.tile_cols, four ? 4 : 3);
+    if (!x) return bsri_no(BSR_WHY_CUT);
+    c.kernel = x->number, c.shared = x->threads / 32 * x->warp_bytes;
     /* Values go through the L1 where it pays: blocks of 16, and blocks of 32 with few rows (note N15). */
     m->near = m->order && teams == 4 && (p->br == 16 || (p->br == 32 && p->tiles <= (four ? 56 : 24)));
-    /* At most: a plan is to serve other epilogues, too (but not one of 128 columns, as there is no such kernel for them). */
-    c.stages = wide ? bsri_short_wide::SLOTS : s.mw == 16 ? bsri_short_16::SLOTS : bsri_short_32::SLOTS;
-    c.threads = 128, c.shared = 4 * rings[instance];
-    c.early = ctx->tier >= 3; /* the loaded code waits */
+    c.early = ctx->tier >= BSRI_TIER_WGMMA; /* the loaded code waits */
     bsri_spread_evenly(ctx, &c);
     return c;
 }
@@ -10126,11 +10464,11 @@ static int bsri_skinny_rows(const bsri_dev_product *p) { /* b is not read along 
     return !(p->b.row_stride == 1 && (p->b.col_stride % 8 == 0 || p->width == 1) && bsri_dense_aligned(&p->b, 8));
 }
 
-static int bsri_skinny_kernel(const bsri_dev_product *p, int tile_rows, int tile_cols) {
-    const int shape = (tile_rows == 32) * 4 + bsri_mma_log2(tile_cols) - 3;
-    return (p->a.dtype == BSR_BF16 ? 150 : 170) + shape * 2 + bsri_skinny_rows(p);
+static const bsri_instance *bsri_skinny_instance(const bsri_dev_product *p, int tile_rows, int tile_cols) {
+    bsri_wanted w = bsri_want(BSRI_FOR_NARROW, BSRI_TIER_MMA, p->a.dtype);
+    w.rows = tile_rows, w.cols = tile_cols, w.layout = bsri_skinny_rows(p) ? 1 : 2;
+    return bsri_find(&w);
 }
-
 static bsri_estimate bsri_skinny_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
                                           const bsr_plan *) {
     const int dt = p->a.dtype, ni = p->width <= 8 ? 0 : p->width <= 16 ? 1 : p->width <= 32 ? 2 : 3, held = ni < 2 ? 32 : 16;
@@ -10139,7 +10477,7 @@ static bsri_estimate bsri_skinny_estimate(const bsr_context *ctx, const bsri_dev
     bsri_tiling t;
     double each, room; /* tiles of the busiest multiprocessor; those that it holds */
     int64_t grid;
-    if (ctx->tier < 2) return bsri_estimate_none(BSR_WHY_GPU);
+    if (ctx->tier < BSRI_TIER_MMA) return bsri_estimate_none(BSR_WHY_GPU);
     if (p->width > 64) return bsri_estimate_none(BSR_WHY_WIDE);
     if (p->kind > BSRI_LIST_TRANSPOSED) return bsri_estimate_none(BSR_WHY_LIST_KIND);
     if (compute != BSR_F32 || p->b.dtype != dt || !bsri_is_half(dt)) return bsri_estimate_none(BSR_WHY_DTYPE);
@@ -10151,29 +10489,30 @@ static bsri_estimate bsri_skinny_estimate(const bsr_context *ctx, const bsri_dev
     /* 32 rows at a time halve what is read of b; with 16 or 64 columns they leave too few registers */
     e.tile_rows = ni % 2 || p->br % 32 || p->items * p->tiles * (p->br / 32) < 2 * ctx->sm_count ? 16 : 32;
     e.tile_cols = 8 << ni, grid = p->items * p->tiles * (p->br / e.tile_rows);
-    if (!bsri_kernel(bsri_skinny_kernel(p, e.tile_rows, e.tile_cols))) return bsri_estimate_none(BSR_WHY_WIDE); /* 64 by rows */
+    if (!bsri_skinny_instance(p, e.tile_rows, e.tile_cols)) return bsri_estimate_none(BSR_WHY_WIDE); /* 64 by rows */
     /* no more warps than the multiprocessors hold at once, and at least one unit of 32 products for each in a mean row */
     e.split = ni ? 8 : 16;
     while (e.split > 2 && (grid * e.split > ctx->sm_count * held || blocks * p->bc <= e.split / 2 * 32)) e.split /= 2;
     t = bsri_tiling_of(f, e.tile_rows, e.tile_cols, 32, e.split), t.along = bsri_skinny_rows(p), t.longer = 0.0;
-    t.fused = bsri_mma_plain(p) ? 0.0 : e.tile_rows * e.tile_cols / 1024.0;
-    if (e.tile_rows == 16) t.fused += e.tile_cols / 128.0; /* strips of 16 rows take longer to end (note N18) */
-    each = (double)grid / ctx->sm_count, each = each <= 6.0 ? ceil(each) : each + 0.5, room = (double)held / e.split;
+    t.fused = bsri_mma_plain(p) ? 0.0 : e.tile_rows * e.tile_cols / bsri_skinny_fused;
+    if (e.tile_rows == 16) t.fused += e.tile_cols / bsri_skinny_cols;
+    each = (double)grid / ctx->sm_count, room = (double)held / e.split;
+    each = each <= bsri_skinny_places ? ceil(each) : each + bsri_skinny_over;
     bsri_tiling_spread(&t, each, room, each / room);
     t.busy = (double)grid / ctx->sm_count;
-    bsri_estimate_take(&e, p, f, e.tile_rows == 16 ? BSRI_COSTS_SKINNY_16 : BSRI_COSTS_SKINNY_32, &t);
+    bsri_estimate_take(&e, p, f, bsri_cost_kind(BSRI_COSTS_SKINNY, e.tile_rows), &t);
     return e;
 }
 
 static bsri_choice bsri_skinny_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *, const bsr_plan *,
                                       const bsri_estimate *e, bsri_dev_skinny *m) {
-    bsri_choice c = bsri_yes(bsri_skinny_kernel(p, e->tile_rows, e->tile_cols), 2, BSR_WHY_SKINNY);
+    bsri_choice c = bsri_yes(bsri_skinny_instance(p, e->tile_rows, e->tile_cols), BSR_WHY_SKINNY);
+    if (!c.kernel) return c;
     memset(m, 0, offsetof(bsri_dev_skinny, p));
     m->p = *p, m->subs = (int32_t)(p->br / e->tile_rows), m->bits = bsri_mma_log2(p->bc), m->tiles = p->tiles;
-    c.tile_rows = e->tile_rows, c.tile_cols = e->tile_cols;
     c.grid = m->work = p->items * p->tiles * m->subs;
     c.threads = e->split * 32, c.shared = e->split * c.tile_rows * (c.tile_cols + 1) * 4;
-    c.early = ctx->tier >= 3; /* the loaded code waits */
+    c.early = ctx->tier >= BSRI_TIER_WGMMA; /* the loaded code waits */
     m->width = (int32_t)p->width, m->a_line = p->a_rs * 2, m->a_block = p->a_block * 2;
     m->b_row = p->b.row_stride, m->b_col = p->b.col_stride, m->out_row = p->out.row_stride, m->out_col = p->out.col_stride;
     m->out_dtype = p->out.dtype, m->pairs = p->b.col_stride == 1 && p->b.row_stride % 2 == 0 && p->width % 2 == 0;
@@ -10234,24 +10573,22 @@ static int bsri_few_stored(const bsri_dev_product *p, const bsri_facts *f, int g
 }
 static void bsri_few_take(bsri_estimate *e, const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int rows,
                           int cols, int most) {
-    const int groups = cols >= 64, kind = cols > 64    ? BSRI_COSTS_FEW_WGMMA_128
-                                          : groups     ? BSRI_COSTS_FEW_WGMMA_64
-                                          : rows == 32 ? BSRI_COSTS_FEW_32
-                                                       : BSRI_COSTS_FEW_64;
+    const int groups = cols >= 64;
+    const int kind = groups ? bsri_cost_kind(BSRI_COSTS_FEW_WGMMA, cols) : bsri_cost_kind(BSRI_COSTS_FEW, rows);
     const bsri_few_shape s = bsri_few_shape_of(ctx, p, rows, cols, most);
     bsri_tiling t = bsri_tiling_of(f, rows, cols, 64, s.share);
     t.along = bsri_few_layout(p, f) == 1, t.longer = 0.0, t.stored = groups ? s.share : 1.0;
     /* of what ReLU takes: what is stored at once, an input that is waited for; columns of out */
     if (bsri_mma_plain(p)) t.fused = 0.0;
-    else if (bsri_few_stored(p, f, groups)) t.fused = groups ? 0.25 : 0.12;
-    else t.fused = !f->adds ? 1.0 : cols > 64 ? 3.0 : 1.3;
-    if (groups && p->out.row_stride == 1) t.fused += 0.25;
+    else if (bsri_few_stored(p, f, groups)) t.fused = groups ? bsri_few_stored_group : bsri_few_stored_warp;
+    else t.fused = !f->adds ? 1.0 : cols > 64 ? bsri_few_input_wide : bsri_few_input;
+    if (groups && p->out.row_stride == 1) t.fused += bsri_few_out_cols;
     t.fused *= (double)bsri_max(1024, rows * cols) / 1024.0;
     if (!groups) t.waves = sqrt(1.0 + s.full * s.full);
-    else t.waves = cols > 64 || s.share > 1 ? ceil(s.full) : s.each > 4.0 ? s.each / 4.0 : 1.0; /* six at once are as slow */
+    else t.waves = cols > 64 || s.share > 1 ? ceil(s.full) : s.each > bsri_few_places ? s.each / bsri_few_places : 1.0;
     /* tiles are taken as multiprocessors get free; groups' are many: between the mean and the busiest one's */
     t.busy = s.each / t.waves, t.beside = (groups ? (s.each + ceil(s.each)) / 2 : s.each) / t.waves;
-    if (cols == 64 && t.beside > 1.0) t.fused *= 0.7 + 0.3 * t.beside; /* they are stored by one multiprocessor */
+    if (cols == 64 && t.beside > 1.0) t.fused *= bsri_few_one + bsri_few_each * t.beside;
     bsri_estimate_take(e, p, f, kind, &t);
 }
 static bsri_estimate bsri_few_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
@@ -10260,7 +10597,7 @@ static bsri_estimate bsri_few_estimate(const bsr_context *ctx, const bsri_dev_pr
     bsri_estimate e = bsri_estimate_below(f, 0);
     const int most = asked->split || p->a.nnz * p->bc > p->tiles * 32 ? 2 : 1; /* groups: there is something to share */
     int rows, cols, split;
-    if (ctx->tier < 3 || !ctx->tensor_map) return bsri_estimate_none(BSR_WHY_GPU);
+    if (ctx->tier < BSRI_TIER_WGMMA || !ctx->tensor_map) return bsri_estimate_none(BSR_WHY_GPU);
     if (p->kind != BSRI_LIST_ROWS || p->items != 1 || p->reduce != 1) return bsri_estimate_none(BSR_WHY_LIST_KIND);
     if (compute != BSR_F32 || p->b.dtype != dt || !bsri_is_half(dt)) return bsri_estimate_none(BSR_WHY_DTYPE);
     if (p->br != p->bc || (p->br != 64 && p->br != 128)) return bsri_estimate_none(BSR_WHY_BLOCK);
@@ -10279,7 +10616,7 @@ static bsri_estimate bsri_few_estimate(const bsr_context *ctx, const bsri_dev_pr
                 bsri_few_take(&e, ctx, p, f, rows, cols, split);
     if (!e.tile_rows) return bsri_estimate_none(BSR_WHY_PLAN);
     /* what it saves that blocks are there when the kernel before ends, beyond what other kernels gain (note N19) */
-    if (p->constant) e.ns -= p->width <= 64 ? 1100.0 : 300.0;
+    if (p->constant) e.ns -= p->width <= 64 ? bsri_few_constant : bsri_few_constant_wide;
     return e;
 }
 static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *,
@@ -10287,8 +10624,11 @@ static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_produc
     const int rows = e->tile_rows, cols = e->tile_cols, by_groups = cols >= 64;
     const bsri_few_shape s = bsri_few_shape_of(ctx, p, rows, cols, e->split);
     const int64_t bytes = p->a.nnz * p->a_block * 2, index = (int64_t)bsr_dtype_size(p->a.index_dtype);
-    bsri_choice c = bsri_yes(p->a.dtype == BSR_BF16 ? 390 : 410, 3, BSR_WHY_SKINNY);
+    bsri_wanted w = bsri_want(BSRI_FOR_NARROW, BSRI_TIER_WGMMA, p->a.dtype);
+    w.rows = rows, w.cols = cols;
+    bsri_choice c = bsri_yes(bsri_find(&w), BSR_WHY_SKINNY);
     bsri_mma_rows of;
+    if (!c.kernel) return c;
     memset(m, 0, offsetof(bsri_dev_few, p)), bsri_mma_single(p, &of);
     m->p = *p, m->ptr = (const char *)of.ptr, m->col = (const char *)of.col, m->values = of.values, m->dt = of.dt;
     m->columns = bsri_few_layout(p, f) == 2, m->out = (char *)p->out.data;
@@ -10314,7 +10654,6 @@ static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_produc
         m->late = (stored > 8 * p->tiles && s.each > 1) || (bytes < 8 << 20 && !m->constant);
         if (m->share == 1 && p->a.nnz * 5 >= p->tiles * bsri_block_cols(&p->a)) m->beside = m->strips % 4 ? 0 : 2;
     }
-    c.kernel += (rows == 64) * 4 + bsri_mma_log2(cols) - 3, c.tile_rows = rows, c.tile_cols = cols;
     if (by_groups) c.split = m->share;
     c.stages = m->slots, c.threads = m->share * (by_groups ? 128 : 32), c.early = 1, c.grid = s.tiles;
     c.shared = (int32_t)bsri_max(m->share * m->slots * bsri_few_slot(rows, cols),
@@ -10333,8 +10672,8 @@ static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_produc
 static int bsri_wgmma_refuses(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
                               int64_t units) {
     const int dt = p->a.dtype, i8 = dt == BSR_I8;
-    if (ctx->tier < 3 || !ctx->tensor_map) return BSR_WHY_GPU;
-    if (ctx->smem_optin < BSRI_WGMMA_SHARED + 3072) return BSR_WHY_SHARED;
+    if (ctx->tier < BSRI_TIER_WGMMA || !ctx->tensor_map) return BSR_WHY_GPU;
+    if (ctx->smem_optin < bsri_wgmma_wide<bsri_mma_bf16, 256>::SHARED + 3072) return BSR_WHY_SHARED;
     if (p->kind > BSRI_LIST_TRANSPOSED) return BSR_WHY_LIST_KIND;
     if ((!bsri_is_half(dt) && !i8) || p->b.dtype != dt || compute != (i8 ? BSR_I32 : BSR_F32)) return BSR_WHY_DTYPE;
     if (p->br != p->bc || (p->br != 64 && p->br != 128 && (i8 || (p->br != 16 && p->br != 32)))) return BSR_WHY_BLOCK;
@@ -10392,24 +10731,29 @@ static void bsri_wgmma_take(bsri_estimate *e, const bsr_context *ctx, const bsri
                             int64_t groups, int cols) {
     const int64_t tiles = bsri_ceil_div(p->width, cols), span = bsri_wgmma_span(p, groups, tiles);
     const int64_t units = p->items * groups * bsri_ceil_div(tiles, span), teams = bsri_max(1, ctx->sm_count / span);
-    const int i8 = p->a.dtype == BSR_I8, kind = i8 ? BSRI_COSTS_WIDE_I8_64 - 6 : BSRI_COSTS_NARROW_16 - 4;
+    const int i8 = p->a.dtype == BSR_I8;
+    const int kind = bsri_cost_kind(i8 ? BSRI_COSTS_WIDE_I8 : p->br < 64 ? BSRI_COSTS_NARROW : BSRI_COSTS_WIDE, p->br);
     bsri_tiling t = bsri_tiling_of(f, 128, cols, (int)bsri_min(p->br, i8 ? 128 : 64), 0);
     /* A tile starts while the one before ends, and places without a tile don't slow the others down. Narrow tiles' slices come
        one after another all the same; exponents by fit (note N18). */
-    if (units > teams) t.waves = 0.7 * (double)bsri_ceil_div(units, teams) + 0.3 * (double)units / (double)teams;
-    if (p->br < 64) t.apart = pow(t.waves, -0.25);
-    else t.waves = pow(t.waves, 0.87);
+    if (units > teams)
+        t.waves = bsri_wgmma_busiest * (double)bsri_ceil_div(units, teams) + bsri_wgmma_mean * (double)units / (double)teams;
+    if (p->br < 64) t.apart = pow(t.waves, bsri_wgmma_apart);
+    else t.waves = pow(t.waves, bsri_wgmma_waves);
     t.busy = (double)(units * span) / ctx->sm_count / t.waves;
     if (p->br >= 64) t.fetched = (double)bsri_min(cols, p->width);
-    if (p->br >= 64 || t.along) t.far = 0.5;
+    if (p->br >= 64 || t.along) t.far = bsri_wgmma_far;
     /* b comes in pieces of 64 bytes by columns; values that the L2 has no room for are waited for (note N18) */
-    if (p->br < 64) t.memory = 4.0 * f->spilt + t.along * f->read;
-    if (f->adds) t.fused = p->br == 32 ? 1.2 : bsri_mma_layout(&p->out) == 1 ? 1.7 : 3.0; /* of what ReLU takes */
+    if (p->br < 64) t.memory = bsri_wgmma_spilt * f->spilt + t.along * f->read;
+    if (f->adds)
+        t.fused = p->br == 32                     ? bsri_wgmma_input_32
+                  : bsri_mma_layout(&p->out) == 1 ? bsri_wgmma_input_rows
+                                                  : bsri_wgmma_input_cols;
     t.fused *= cols / 256.0;
     /* A schedule pairs rows, and puts long ones first, which narrow tiles gain nothing by (note N18). */
-    t.paired = f->ordered ? 0.33 : 0.0;
-    if (f->ordered && units > teams && p->br >= 64) t.longer = t.tail = 0.6;
-    bsri_estimate_take(e, p, f, kind + bsri_mma_log2(p->br), &t);
+    t.paired = f->ordered ? bsri_paired_by : 0.0;
+    if (f->ordered && units > teams && p->br >= 64) t.longer = t.tail = bsri_wgmma_long_first;
+    bsri_estimate_take(e, p, f, kind, &t);
 }
 static bsri_estimate bsri_wgmma_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
                                          const bsr_plan *asked) {
@@ -10433,8 +10777,8 @@ static double bsri_wgmma_present(const bsri_dev_wgmma *m) {
    dealt. Four where there are more than 64 teams, of one or two CTAs, and for i8, of which nothing was measured. Figures:
    note N5. */
 static void bsri_wgmma_hurry(bsri_dev_wgmma *m, double rounds, double tile, int uneven) {
-    const int64_t in_time = (int64_t)((rounds - 2.5) * tile / (360.0 * m->teams));
-    m->tail = (int32_t)bsri_min(4, (int64_t)(rounds * tile / (250.0 * m->teams)));
+    const int64_t in_time = (int64_t)((rounds - bsri_deal_late) * tile / (bsri_deal_clocks * m->teams));
+    m->tail = (int32_t)bsri_min(4, (int64_t)(rounds * tile / (bsri_deal_alone * m->teams)));
     if (m->teams > 64 || m->p.a.dtype == BSR_I8) return;
     m->tail = (int32_t)bsri_max(uneven, bsri_min(m->tail, bsri_min(rounds < 12 ? 2 : 4, in_time)));
     m->windows = m->schedule != NULL; /* note N5 */
@@ -10442,7 +10786,7 @@ static void bsri_wgmma_hurry(bsri_dev_wgmma *m, double rounds, double tile, int 
 /* How units are dealt, as if columns were random. One is tall where, started with the last slab, it would still run when all else
    is done: what a team has of a slab, half as much again, or a twentieth of what it has altogether. */
 static void bsri_wgmma_balance(bsri_dev_wgmma *m, int64_t groups) {
-    const double inner = 1.0 / m->share, some = 0.05 * m->slabs * m->items, present = bsri_wgmma_present(m);
+    const double inner = 1.0 / m->share, some = bsri_tall_share * m->slabs * m->items, present = bsri_wgmma_present(m);
     const int64_t clocks = m->tile_cols * bsri_min(64, m->p.br) / 16; /* of a stage */
     const double units = (double)m->items * m->slabs * (double)groups;
     double mean, tall, tile, longest; /* tile: its clocks */
@@ -10452,14 +10796,14 @@ static void bsri_wgmma_balance(bsri_dev_wgmma *m, int64_t groups) {
     m->each = m->p.br == 16 ? 0.35f : m->p.br == 32 ? 0.5f : 0;
     mean = inner * (1 - bsri_none_of(present, m->group)) * m->parts + inner * present * m->group * m->each + m->turn;
     tile = mean * (double)clocks, longest = inner * m->parts + m->turn;
-    tall = (some > 1.5 ? some : 1.5) * (double)groups * mean / m->teams;
+    tall = (some > bsri_tall_least ? some : bsri_tall_least) * (double)groups * mean / m->teams;
     m->tall = tall < 1e9 ? (int32_t)tall : 1000000000;
     m->late = (int32_t)bsri_max(1, 1024 / clocks), m->mean = (int32_t)mean;
     /* Lengths of more than 32 groups are read while it deals, too late for second tiles where tiles are short: two rounds are not
        dealt there (note N5). */
     m->tail = BSRI_WGMMA_ALL;
-    if (tile < 420.0 * m->teams) bsri_wgmma_hurry(m, units / m->teams, tile, longest > 2.55 * mean);
-    else if (groups > 32 && tile < 1000.0 * m->teams) m->tail = (int32_t)bsri_max(1, (int64_t)units / m->teams - 2);
+    if (tile < bsri_deal_hurry * m->teams) bsri_wgmma_hurry(m, units / m->teams, tile, longest > bsri_deal_uneven * mean);
+    else if (groups > 32 && tile < bsri_deal_read * m->teams) m->tail = (int32_t)bsri_max(1, (int64_t)units / m->teams - 2);
 }
 /* Brings the first slab ahead where few blocks are stored, but of most block columns, and the dense operand and out fill most of
    an L2 of 50 MB. No more than 16 MB: what comes too early is gone again (note N3). */
@@ -10468,13 +10812,13 @@ static void bsri_wgmma_look_ahead(bsri_dev_wgmma *m) {
     const int64_t size = (int64_t)bsr_dtype_size(p->b.dtype), cols = bsri_min((int64_t)m->span * m->tile_cols, p->width);
     const double inner = 1.0 / m->share;
     m->b_line = size * (m->b_rows ? p->b.row_stride : p->b.col_stride);
-    if (!m->single || m->silent || bsri_dense_bytes(p) < 16 << 20) return;
+    if (!m->single || m->silent || bsri_dense_bytes(p) < (double)bsri_h200.l2_ahead) return;
     if ((double)p->a.nnz < inner || 10.0 * (double)p->a.nnz > 1.05 * inner * m->lines) return;
     m->ahead_lines = (int32_t)(m->b_rows ? p->b.rows : cols);
     m->ahead_bytes = (int32_t)(size * (m->b_rows ? cols : p->b.rows) / 16 * 16);
-    if (m->ahead_bytes && (int64_t)m->ahead_lines * m->ahead_bytes > 16 << 20) {
-        if (m->b_rows) m->ahead_lines = (16 << 20) / m->ahead_bytes;
-        else m->ahead_bytes = (16 << 20) / m->ahead_lines / 16 * 16;
+    if (m->ahead_bytes && (int64_t)m->ahead_lines * m->ahead_bytes > bsri_h200.l2_ahead) {
+        if (m->b_rows) m->ahead_lines = (int32_t)(bsri_h200.l2_ahead / m->ahead_bytes);
+        else m->ahead_bytes = (int32_t)(bsri_h200.l2_ahead / m->ahead_lines / 16 * 16);
     }
     if (!m->ahead_bytes) m->ahead_lines = 0;
 }
@@ -10489,21 +10833,16 @@ static void bsri_wgmma_lines(bsri_dev_wgmma *m) {
     m->first = m->join == 4 ? 0x11111111 : m->join == 2 ? 0x55555555 : ~0u;
     m->high = (uint32_t)(bsri_wgmma_kind(wide ? 128 : 64, 0) >> 32);
 }
-/* Slots of an instance's ring; f16 and bf16 have the same, so bf16's are asked. */
-static int32_t bsri_wgmma_stages_of(int64_t block, int cols, int i8) {
-    if (block == 16) return bsri_wgmma_narrow<bsri_mma_bf16, 16, 1>::STAGES;
-    if (block == 32) return bsri_wgmma_narrow<bsri_mma_bf16, 32, 1>::STAGES;
-    if (cols == 128) return bsri_wgmma_wide<bsri_mma_bf16, 128>::STAGES;
-    return i8 && block == 64 ? bsri_wgmma_wide<bsri_mma_i8, 256, 64>::STAGES : bsri_wgmma_wide<bsri_mma_bf16, 256>::STAGES;
-}
 /* Which instance runs a product in this tier. */
 static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *,
                                      const bsri_estimate *e, bsri_dev_wgmma *m) {
     const int64_t groups = bsri_ceil_div(p->tiles * p->br, 128);
-    bsri_choice c = bsri_yes(0, 3, p->br == 128 ? BSR_WHY_ONE_ROW : BSR_WHY_GROUP);
+    bsri_wanted w = bsri_want(BSRI_FOR_PRODUCT, BSRI_TIER_WGMMA, p->a.dtype);
+    w.block = (int32_t)p->br, w.cols = e->tile_cols, w.layout = f->dense;
+    bsri_choice c = bsri_yes(bsri_find(&w), p->br == 128 ? BSR_WHY_ONE_ROW : BSR_WHY_GROUP);
     const int i8 = p->a.dtype == BSR_I8;
     int64_t tiles;
-    c.tile_rows = e->tile_rows, c.tile_cols = e->tile_cols;
+    if (!c.kernel) return c;
     memset(m, 0, offsetof(bsri_dev_wgmma, p));
     m->p = *p, m->single = bsri_mma_single(p, &m->rows), m->trans = p->trans;
     m->items = (int32_t)p->items, m->lines = (int32_t)p->tiles;
@@ -10533,10 +10872,6 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     m->a_line = 2 * (m->a_trans ? p->a_cs : p->a_rs);
     if (p->br < 64 && (2 * p->a_block > UINT32_MAX || 16 * m->a_line > UINT32_MAX)) return bsri_no(BSR_WHY_VALUES);
     m->a_step = (uint32_t)(2 * p->a_block), m->a_half = (uint32_t)((p->br == 16 ? 4 : m->a_trans ? 16 : 8) * m->a_line);
-    c.kernel = i8 ? 380 + (p->br == 128)
-                  : (p->a.dtype == BSR_F16 ? 310 : 300) + (p->br < 64 ? 20 + (p->br == 16) * 2 + !m->b_rows : c.tile_cols == 128);
-    c.stages = bsri_wgmma_stages_of(p->br, c.tile_cols, i8), c.threads = 384;
-    c.shared = p->br < 64 ? BSRI_WGMMA_NARROW_SHARED : BSRI_WGMMA_SHARED;
     tiles = m->tiles = (int32_t)bsri_ceil_div(p->width, c.tile_cols);
     m->span = bsri_wgmma_span(p, groups, tiles);
     m->slabs = (int32_t)((tiles + m->span - 1) / m->span), m->inverse = (65536 + m->span - 1) / m->span;
@@ -10567,8 +10902,10 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
 static bsri_choice bsri_simt_choose_sampled(const bsr_context *, const bsri_dev_sampled *p, int compute, const bsr_plan *asked,
                                             bsri_dev_sampled *m) {
     const int small = asked->tile_rows ? asked->tile_rows == 16 : p->out.block_rows <= 16 && p->out.block_cols <= 16;
-    bsri_choice c = bsri_yes(bsri_simt_first(compute) + (small ? 3 : 4), 1, BSR_WHY_ANY);
-    c.tile_rows = c.tile_cols = small ? 16 : 64, c.threads = 256;
+    bsri_wanted w = bsri_want(BSRI_FOR_SAMPLED, BSRI_TIER_SIMT, compute);
+    w.rows = small ? 16 : 64;
+    bsri_choice c = bsri_yes(bsri_find(&w), BSR_WHY_ANY);
+    if (!c.kernel) return c;
     *m = *p, m->subs = bsri_ceil_div(p->out.block_rows, c.tile_rows), m->panels = bsri_ceil_div(p->out.block_cols, c.tile_cols);
     c.grid = p->items * p->out.nnz * m->subs * m->panels;
     return c;
@@ -10633,13 +10970,13 @@ static bsri_estimate bsri_mma_estimate_sampled(const bsr_context *ctx, const bsr
                                                int compute, const bsr_plan *) {
     const bsri_mma_sampled_shape s = bsri_mma_sampled_shape_of(f->block ? f->block : 16);
     const double room = f->block < 64 ? 4.0 : 2.0, rows = (double)bsri_block_rows(&p->out);
-    bsri_estimate e = bsri_estimate_none(bsri_sampled_refuses(ctx, p, f, compute, 2));
+    bsri_estimate e = bsri_estimate_none(bsri_sampled_refuses(ctx, p, f, compute, BSRI_TIER_MMA));
     double each;
     if (!e.why && f->block == 16 && f->left != 1) e.why = BSR_WHY_DENSE;
     if (!e.why && p->mat1.cols % 32) e.why = BSR_WHY_INNER;
     if (e.why) return e;
     each = (double)p->items * (bsri_mean_blocks(&p->out) / s.blocks + rows) / ctx->sm_count, e.split = 1;
-    bsri_estimate_sampled(&e, BSRI_COSTS_SAMPLED_MMA_16 + bsri_mma_log2(bsri_min(f->block, 64)) - 4,
+    bsri_estimate_sampled(&e, bsri_cost_kind(BSRI_COSTS_SAMPLED_MMA, f->block),
                           each > room ? each / room : 1.0, each > room ? room : each, s.rows, s.n_warps * 64,
                           (double)p->reduce * (double)(p->mat1.cols / 32), (f->left == 2) + (f->right == 1), 0.0);
     return e;
@@ -10647,9 +10984,12 @@ static bsri_estimate bsri_mma_estimate_sampled(const bsr_context *ctx, const bsr
 
 static bsri_choice bsri_mma_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, const bsri_sampled_facts *f,
                                            const bsr_plan *, const bsri_estimate *, bsri_dev_mma_sampled *m) {
-    const int dt = p->mat1.dtype, b = f->block, left = f->left, right = f->right, wide = b >= 64;
+    const int b = f->block, left = f->left, right = f->right, wide = b >= 64;
     const bsri_mma_sampled_shape s = bsri_mma_sampled_shape_of(b);
-    bsri_choice c = bsri_yes((dt == BSR_F16 ? 240 : 230) + (b == 16), 2, BSR_WHY_NEIGHBOURS);
+    bsri_wanted w = bsri_want(BSRI_FOR_SAMPLED, BSRI_TIER_MMA, p->mat1.dtype);
+    w.block = b;
+    bsri_choice c = bsri_yes(bsri_find(&w), BSR_WHY_NEIGHBOURS);
+    if (!c.kernel) return c;
     memset(m, 0, sizeof *m);
     m->p = *p, m->m_warps = s.m_warps, m->n_warps = s.n_warps, m->blocks = s.blocks;
     m->stages = wide ? 5 : 3, m->stage_bytes = (s.rows + s.n_warps * 64) * 64,
@@ -10703,7 +11043,7 @@ static bsri_wgmma_sampled_shape bsri_wgmma_sampled_shape_of(const bsri_dev_sampl
 static bsri_estimate bsri_wgmma_estimate_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, const bsri_sampled_facts *f,
                                                  int compute, const bsr_plan *) {
     const int64_t steps = bsri_ceil_div(p->mat1.cols, BSRI_WSAMPLED_DEPTH), rows = bsri_block_rows(&p->out);
-    bsri_estimate e = bsri_estimate_none(bsri_sampled_refuses(ctx, p, f, compute, 3));
+    bsri_estimate e = bsri_estimate_none(bsri_sampled_refuses(ctx, p, f, compute, BSRI_TIER_WGMMA));
     bsri_wgmma_sampled_shape s;
     double tiles, cols; /* of a CTA, of a tile */
     if (!e.why && ((p->out.flags & BSR_MATRIX_RAGGED) || p->out.nnz > INT32_MAX / 4 || rows > INT32_MAX / 8 ||
@@ -10714,16 +11054,18 @@ static bsri_estimate bsri_wgmma_estimate_sampled(const bsr_context *ctx, const b
     tiles = (double)(s.area * p->items) / BSRI_WSAMPLED_UNIT / ctx->sm_count / s.entries;
     cols = s.entries * (double)(f->block << s.shift);
     if (tiles < 1.0) cols = tiles * cols > f->block ? tiles * cols : f->block;
-    bsri_estimate_sampled(&e, BSRI_COSTS_SAMPLED_WGMMA_16 + bsri_mma_log2(bsri_min(f->block, 64)) - 4,
+    bsri_estimate_sampled(&e, bsri_cost_kind(BSRI_COSTS_SAMPLED_WGMMA, f->block),
                           tiles > 1.0 ? tiles : 1.0, 1.0, s.group * (double)f->block, cols, (double)p->reduce * (double)steps,
                           (f->left == 2) + (f->right == 1), (double)bsri_block_cols(&p->out) / 100.0);
     return e;
 }
 static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, const bsri_sampled_facts *f,
                                              const bsr_plan *, const bsri_estimate *, bsri_dev_wgmma_sampled *m) {
-    const int dt = p->mat1.dtype, b = f->block;
+    const int b = f->block;
     const bsri_wgmma_sampled_shape s = bsri_wgmma_sampled_shape_of(p, f);
-    bsri_choice c = bsri_yes(dt == BSR_F16 ? 360 : 350, 3, b < 64 ? BSR_WHY_GROUP : BSR_WHY_NEIGHBOURS);
+    bsri_wanted w = bsri_want(BSRI_FOR_SAMPLED, BSRI_TIER_WGMMA, p->mat1.dtype);
+    bsri_choice c = bsri_yes(bsri_find(&w), b < 64 ? BSR_WHY_GROUP : BSR_WHY_NEIGHBOURS);
+    if (!c.kernel) return c;
     memset(m, 0, offsetof(bsri_dev_wgmma_sampled, p));
     m->p = *p, m->bits = bsri_mma_log2(b), m->rows = (int)bsri_block_rows(&p->out), m->blocks = (int)p->out.nnz;
     m->wide = s.wide, m->group = s.group, m->shift = s.shift, m->entries = s.entries, m->groups = s.groups, m->slope = s.slope;
@@ -10736,8 +11078,8 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
     m->reduce = p->alpha != 0.0 ? (int)p->reduce : 0;
     m->plain = !p->has_input && bsri_sampled_vector(p);
     if (!bsri_wgmma_sampled_maps(ctx, p, m, b << m->shift)) return bsri_no(BSR_WHY_DENSE);
-    c.tile_rows = m->group * b, c.tile_cols = m->wide ? 256 : 512, c.threads = 384, c.shared = BSRI_WSAMPLED_RING;
-    c.stages = BSRI_WSAMPLED_RING / ((c.tile_rows + c.tile_cols) * BSRI_WSAMPLED_DEPTH * 2);
+    c.tile_rows = m->group * b, c.tile_cols = m->wide ? 256 : 512;
+    c.stages = c.shared / ((c.tile_rows + c.tile_cols) * BSRI_WSAMPLED_DEPTH * 2);
     c.grid = bsri_min(ctx->sm_count, 2 * p->items * p->out.nnz); /* where blocks are few, tolls must not make one CTA take two */
     m->grid = (int)c.grid, m->each = m->total / bsri_max(1, c.grid), c.early = 1;
     c.pairs = 1; /* CTAs of a row share mat1's lines (note N23) */
@@ -10750,13 +11092,15 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
 
 /* fast: values are packed in whole pieces. */
 static bsri_choice bsri_simt_choose_softmax(const bsr_context *ctx, const bsri_dev_softmax *p, int compute, int fast) {
-    const int type = p->x.dtype == BSR_F16 ? 0 : p->x.dtype == BSR_BF16 ? 1 : 2;
-    bsri_choice c = bsri_yes(compute == BSR_F64 ? 401 : !fast ? 400 : 402 + type + (p->backward ? 3 : 0), 1,
-                             fast && compute != BSR_F64 ? BSR_WHY_PACKED : BSR_WHY_ANY);
-    c.threads = p->warps == 8 ? 256 : 128, c.tile_rows = c.threads / 32 / p->warps << p->side, c.tile_cols = 1;
+    const int packed = fast && compute != BSR_F64;
+    const bsri_wanted w = bsri_want(!packed ? BSRI_FOR_SOFTMAX : p->backward ? BSRI_FOR_PACKED_BACKWARD : BSRI_FOR_PACKED,
+                                    BSRI_TIER_SIMT, packed ? p->x.dtype : compute);
+    bsri_choice c = bsri_yes(bsri_find(&w), packed ? BSR_WHY_PACKED : BSR_WHY_ANY);
+    if (!c.kernel) return c;
+    c.threads = p->warps == 8 ? 256 : 128, c.tile_rows = c.threads / 32 / p->warps << p->side;
     c.grid = p->work;
-    if (!fast || compute == BSR_F64) return c;
-    c.early = ctx->tier >= 3; /* the loaded code waits itself (note N25) */
+    if (!packed) return c;
+    c.early = ctx->tier >= BSRI_TIER_WGMMA; /* the loaded code waits itself (note N25) */
     if (!p->backward) c.shared = c.threads * (c.early ? BSRI_SOFTMAX_ROOM_90 : BSRI_ROW_HELD) * 16;
     return c;
 }
@@ -10765,11 +11109,14 @@ static bsri_choice bsri_simt_choose_softmax(const bsr_context *ctx, const bsri_d
 static bsri_choice bsri_simt_choose_attention(const bsr_context *, const bsri_dev_attention *p, int compute,
                                               const bsr_plan *asked, bsri_dev_attention *m) {
     const int small = asked->tile_cols ? asked->tile_cols == 16 : p->mask.block_rows <= 16 || p->mask.block_cols <= 16;
-    const int size = compute == BSR_F64 ? 32 : small ? 16 : 64;
-    bsri_choice c = bsri_yes(compute == BSR_F64 ? 422 : small ? 420 : 421, 1, BSR_WHY_ANY);
+    bsri_wanted w = bsri_want(BSRI_FOR_ATTENTION, BSRI_TIER_SIMT, compute);
+    if (compute != BSR_F64) w.rows = small ? 16 : 64;
+    bsri_choice c = bsri_yes(bsri_find(&w), BSR_WHY_ANY);
+    const int size = c.tile_cols;
+    if (!c.kernel) return c;
     *m = *p, m->tile_rows = bsri_min(p->mask.block_rows, size), m->tiles = bsri_ceil_div(p->mask.block_rows, m->tile_rows);
     m->panels = bsri_max(1, bsri_ceil_div(p->v.cols, size));
-    c.tile_rows = (int32_t)m->tile_rows, c.tile_cols = size, c.threads = 256;
+    c.tile_rows = (int32_t)m->tile_rows;
     c.grid = p->items * m->panels * m->tiles * p->block_rows;
     return c;
 }
@@ -10786,20 +11133,23 @@ static int bsri_attention_pairs(const bsr_dense *out) {
 }
 static bsri_choice bsri_mma_choose_attention(const bsr_context *ctx, const bsri_dev_attention *p, int compute, const bsr_plan *,
                                              bsri_dev_attention *m) {
-    const int dt = p->q.dtype, small = p->q.cols <= 64 && p->v.cols <= 64, hd = small ? 64 : 128;
+    const int dt = p->q.dtype, hd = p->q.cols <= 64 && p->v.cols <= 64 ? 64 : 128;
     const int64_t rows = p->mask.block_rows;
     const int plain = !p->modifies && !p->drops && p->scale > 1e-30 && p->scale < 1e30 && rows > 16, mt = plain ? 2 : 1;
     const int warps = rows > 32 * mt ? 4 : rows > 16 * mt ? 2 : 1;
-    bsri_choice c = bsri_yes((dt == BSR_F16 ? 430 : 440) + (plain ? 0 : 2) + !small, 2, plain ? BSR_WHY_PLAIN : BSR_WHY_OPTIONS);
-    if (ctx->tier < 2) return bsri_no(BSR_WHY_GPU);
+    bsri_wanted w = bsri_want(BSRI_FOR_ATTENTION, BSRI_TIER_MMA, dt);
+    w.rows = 64 * mt, w.head = hd;
+    bsri_choice c = bsri_yes(bsri_find(&w), plain ? BSR_WHY_PLAIN : BSR_WHY_OPTIONS);
+    if (ctx->tier < BSRI_TIER_MMA) return bsri_no(BSR_WHY_GPU);
     if (compute != BSR_F32 || !bsri_is_half(dt)) return bsri_no(BSR_WHY_DTYPE);
     if (p->mask.block_cols % 16 || rows < 8) return bsri_no(BSR_WHY_BLOCK);
     if (p->k.rows > 0x7f000000 || p->mask.nnz > 0x7f000000 / (p->mask.block_cols / 16)) return bsri_no(BSR_WHY_SIZE);
     if (!bsri_mma_rows_fit(&p->q) || !bsri_mma_rows_fit(&p->k) || !bsri_mma_rows_fit(&p->v)) return bsri_no(BSR_WHY_DENSE);
+    if (!c.kernel) return c;
     *m = *p, m->tile_rows = bsri_min(rows, 64 * mt), m->tiles = bsri_ceil_div(rows, m->tile_rows), m->panels = 1;
     m->unit = (float)p->scale * BSRI_DEV_LOG2E;
     m->pairs = bsri_attention_pairs(&p->out);
-    c.tile_rows = (int32_t)m->tile_rows, c.tile_cols = BSRI_KEYS, c.threads = warps * 32, c.stages = 2;
+    c.tile_rows = (int32_t)m->tile_rows, c.threads = warps * 32;
     c.shared = (warps * 16 * mt + 2 * BSRI_KEYS) * hd * 2 + (plain ? 0 : warps * 16 * (BSRI_KEYS + 4) * 4);
     c.grid = p->items * m->tiles * p->block_rows;
     return c;
@@ -10827,12 +11177,14 @@ static void bsri_flash_steps(bsri_dev_flash *m) {
 static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsri_dev_attention *p, int compute, const bsr_plan *,
                                                bsri_dev_flash *m) {
     const int dt = p->q.dtype, small = p->q.cols <= 64 && p->v.cols <= 64, shared = p->mask.block_rows % 128 == 0;
-    const int keys = shared || small ? 128 : 64, rows = shared ? 128 : 64, streams = shared ? 1 : 2;
-    bsri_choice c =
-        bsri_yes((dt == BSR_F16 ? 370 : 375) + (small ? 0 : 2) + !shared, 3, shared ? BSR_WHY_ONE_ROW : BSR_WHY_GROUP);
-    if (ctx->tier < 3 || !ctx->tensor_map) return bsri_no(BSR_WHY_GPU);
+    bsri_wanted w = bsri_want(BSRI_FOR_ATTENTION, BSRI_TIER_WGMMA, dt);
+    w.rows = shared ? 128 : 64, w.head = small ? 64 : 128;
+    bsri_choice c = bsri_yes(bsri_find(&w), shared ? BSR_WHY_ONE_ROW : BSR_WHY_GROUP);
+    const int keys = c.tile_cols, rows = c.tile_rows, streams = shared ? 1 : 2;
+    if (ctx->tier < BSRI_TIER_WGMMA || !ctx->tensor_map) return bsri_no(BSR_WHY_GPU);
     if (compute != BSR_F32 || !bsri_is_half(dt)) return bsri_no(BSR_WHY_DTYPE);
     if (p->modifies || p->drops || !(p->scale > 1e-30 && p->scale < 1e30)) return bsri_no(BSR_WHY_MODIFIED);
+    if (!c.kernel) return c;
     m->piece = bsri_flash_piece(p->mask.block_cols, keys);
     if (p->mask.block_rows % 16 || !m->piece) return bsri_no(BSR_WHY_BLOCK);
     if (p->batch.dims > 2) return bsri_no(BSR_WHY_BATCH);
@@ -10843,13 +11195,6 @@ static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsr
     m->lane_bits = p->mask.block_rows % 64 == 0 ? 5 : p->mask.block_rows % 32 == 0 ? 4 : 3;
     m->p.tile_rows = rows, m->p.tiles = bsri_ceil_div(p->q.rows, rows);
     if (p->items * m->p.tiles > 0x7f000000) return bsri_no(BSR_WHY_SIZE);
-    c.tile_rows = rows, c.tile_cols = keys, c.threads = 384;
-    c.shared = small    ? shared ? bsri_flash<bsri_mma_bf16, 64, true>::BYTES : bsri_flash<bsri_mma_bf16, 64, false>::BYTES
-               : shared ? bsri_flash<bsri_mma_bf16, 128, true>::BYTES
-                        : bsri_flash<bsri_mma_bf16, 128, false>::BYTES;
-    c.stages = small    ? shared ? bsri_flash<bsri_mma_bf16, 64, true>::SLOTS : bsri_flash<bsri_mma_bf16, 64, false>::SLOTS
-               : shared ? bsri_flash<bsri_mma_bf16, 128, true>::SLOTS
-                        : bsri_flash<bsri_mma_bf16, 128, false>::SLOTS;
     c.grid = bsri_min(bsri_min(ctx->sm_count, BSRI_FLASH_GRID), bsri_ceil_div(p->items * m->p.tiles, streams)), c.early = 1;
     if (c.shared > ctx->smem_optin) return bsri_no(BSR_WHY_SHARED);
     bsri_flash_steps(m);
@@ -10948,18 +11293,19 @@ static void bsri_choose_estimated(const bsri_candidate<P, F, M> (&of)[N], const 
 }
 /* Every kernel but the one that takes anything. Few columns' first: what they take is told from more than their tiles. */
 static const bsri_candidate<bsri_dev_product, bsri_facts, bsri_product_params> bsri_products[] = {
-    BSRI_CANDIDATE(3, product, bsri_facts, bsri_few_estimate, bsri_few_choose, few),
-    BSRI_CANDIDATE(3, product, bsri_facts, bsri_wgmma_estimate, bsri_wgmma_choose, wgmma),
-    BSRI_CANDIDATE(2, product, bsri_facts, bsri_skinny_estimate, bsri_skinny_choose, skinny),
-    BSRI_CANDIDATE(2, product, bsri_facts, bsri_short_estimate, bsri_short_choose, mma),
-    BSRI_CANDIDATE(2, product, bsri_facts, bsri_mma_estimate, bsri_mma_choose, mma)};
+    BSRI_CANDIDATE(BSRI_TIER_WGMMA, product, bsri_facts, bsri_few_estimate, bsri_few_choose, few),
+    BSRI_CANDIDATE(BSRI_TIER_WGMMA, product, bsri_facts, bsri_wgmma_estimate, bsri_wgmma_choose, wgmma),
+    BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_skinny_estimate, bsri_skinny_choose, skinny),
+    BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_short_estimate, bsri_short_choose, mma),
+    BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_mma_estimate, bsri_mma_choose, mma)};
 static void bsri_choose_product(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsri_chooser *s,
                                 bsri_product_params *m) {
     if (p->kind < BSRI_LIST_SCATTER && p->reduce) {
         bsri_facts f = bsri_facts_of(p);
         bsri_choose_estimated(bsri_products, ctx, p, &f, compute, s, m, &f.limit);
-    } else s->refused[2] = s->refused[3] = BSR_WHY_LIST_KIND; /* the caller's: there need not be a matrix; or of no item: zeros */
-    if (bsri_wants(s, 1)) bsri_offer(s, 1, bsri_simt_choose(ctx, p, compute, s->asked, &m->simt));
+    } else /* the caller's: there need not be a matrix; or of no item: zeros */
+        s->refused[BSRI_TIER_MMA] = s->refused[BSRI_TIER_WGMMA] = BSR_WHY_LIST_KIND;
+    if (bsri_wants(s, BSRI_TIER_SIMT)) bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose(ctx, p, compute, s->asked, &m->simt));
 }
 typedef union bsri_sampled_params {
     bsri_dev_sampled simt;
@@ -10967,15 +11313,16 @@ typedef union bsri_sampled_params {
     bsri_dev_wgmma_sampled wgmma;
 } bsri_sampled_params;
 static const bsri_candidate<bsri_dev_sampled, bsri_sampled_facts, bsri_sampled_params> bsri_sampled_products[] = {
-    BSRI_CANDIDATE(3, sampled, bsri_sampled_facts, bsri_wgmma_estimate_sampled, bsri_wgmma_choose_sampled, wgmma),
-    BSRI_CANDIDATE(2, sampled, bsri_sampled_facts, bsri_mma_estimate_sampled, bsri_mma_choose_sampled, mma)};
+    BSRI_CANDIDATE(BSRI_TIER_WGMMA, sampled, bsri_sampled_facts, bsri_wgmma_estimate_sampled, bsri_wgmma_choose_sampled, wgmma),
+    BSRI_CANDIDATE(BSRI_TIER_MMA, sampled, bsri_sampled_facts, bsri_mma_estimate_sampled, bsri_mma_choose_sampled, mma)};
 static void bsri_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, int compute, bsri_chooser *s,
                                 bsri_sampled_params *m) {
     const bsri_sampled_facts f = bsri_sampled_facts_of(p);
     double least = INFINITY; /* two that are simple */
     if (p->reduce) bsri_choose_estimated(bsri_sampled_products, ctx, p, &f, compute, s, m, &least);
-    else s->refused[2] = s->refused[3] = BSR_WHY_LIST_KIND; /* sums of no item: zeros */
-    if (bsri_wants(s, 1)) bsri_offer(s, 1, bsri_simt_choose_sampled(ctx, p, compute, s->asked, &m->simt));
+    else s->refused[BSRI_TIER_MMA] = s->refused[BSRI_TIER_WGMMA] = BSR_WHY_LIST_KIND; /* sums of no item: zeros */
+    if (bsri_wants(s, BSRI_TIER_SIMT))
+        bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose_sampled(ctx, p, compute, s->asked, &m->simt));
 }
 typedef union bsri_attention_params {
     bsri_dev_attention simt, mma;
@@ -10983,13 +11330,16 @@ typedef union bsri_attention_params {
 } bsri_attention_params;
 static void bsri_choose_attention(const bsr_context *ctx, const bsri_dev_attention *p, int compute, bsri_chooser *s,
                                   bsri_attention_params *m) {
-    if (bsri_wants(s, 3)) bsri_offer(s, 3, bsri_wgmma_choose_attention(ctx, p, compute, s->asked, &m->wgmma));
-    if (bsri_wants(s, 2)) bsri_offer(s, 2, bsri_mma_choose_attention(ctx, p, compute, s->asked, &m->mma));
-    if (bsri_wants(s, 1)) bsri_offer(s, 1, bsri_simt_choose_attention(ctx, p, compute, s->asked, &m->simt));
+    if (bsri_wants(s, BSRI_TIER_WGMMA))
+        bsri_offer(s, BSRI_TIER_WGMMA, bsri_wgmma_choose_attention(ctx, p, compute, s->asked, &m->wgmma));
+    if (bsri_wants(s, BSRI_TIER_MMA))
+        bsri_offer(s, BSRI_TIER_MMA, bsri_mma_choose_attention(ctx, p, compute, s->asked, &m->mma));
+    if (bsri_wants(s, BSRI_TIER_SIMT))
+        bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose_attention(ctx, p, compute, s->asked, &m->simt));
 }
 
 static void bsri_choose_softmax(const bsr_context *ctx, const bsri_dev_softmax *p, int compute, int fast, bsri_chooser *s) {
-    if (bsri_wants(s, 1)) bsri_offer(s, 1, bsri_simt_choose_softmax(ctx, p, compute, fast));
+    if (bsri_wants(s, BSRI_TIER_SIMT)) bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose_softmax(ctx, p, compute, fast));
 }
 
 #ifdef BSRI_CUDA
@@ -11273,7 +11623,8 @@ static int bsri_tune_knows(const bsri_call *c) {
 /* Once for each operation: no table was made on such a GPU. Once for each key: a tier that is slow for operands of 8 or 16 bits.
    A table has rows only where they gain: a call without one of its own is nothing to warn of. */
 static void bsri_warn_defaults(const bsri_call *c, const bsr_tune_row *key, const bsr_plan *plan) {
-    const int slow = plan->kernel == 1 && plan->refused && plan->refused != BSR_WHY_DTYPE && bsr_dtype_size(key->dtype) < 4;
+    const int slow = plan->kernel == BSRI_TIER_SIMT && plan->refused && plan->refused != BSR_WHY_DTYPE &&
+                     bsr_dtype_size(key->dtype) < 4;
     char line[400];
     bsri_text t;
     if (!key->op || plan->source != BSR_PLAN_HEURISTIC || !bsri_warns(c) || (!slow && bsri_tune_knows(c))) return;
@@ -11293,11 +11644,10 @@ static void bsri_warn_defaults(const bsri_call *c, const bsr_tune_row *key, cons
 /* Writes what was chosen into *plan. */
 static bsr_status bsri_chosen(const bsri_call *c, const bsri_asking *a, const bsr_tune_row *key, bsr_plan *plan) {
     const bsri_choice *b = &a->s.best;
-    const int32_t asked[9] = {
-        0, 0, 0, a->plan.kernel, a->plan.tile_rows, a->plan.tile_cols, a->plan.split, a->plan.stages, a->plan.order};
+    const int32_t asked[] = {a->plan.kernel, a->plan.tile_rows, a->plan.tile_cols, a->plan.split, a->plan.stages, a->plan.order};
     if (!b->kernel && a->source == BSR_PLAN_CALLER) {
         BSRI_TRY(bsri_plan_begin(c));
-        return bsri_fail(c, BSR_ITEM_PLAN_FIELD, BSR_ARG_EXEC, a->s.field, asked[a->s.field]);
+        return bsri_fail(c, BSR_ITEM_PLAN_FIELD, BSR_ARG_EXEC, a->s.field, asked[a->s.field - BSRI_FIELD_KERNEL]);
     }
     if (!b->kernel) return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
     plan->kernel = b->tier, plan->instance = b->kernel, plan->reason = b->reason, plan->source = a->source;
@@ -11312,7 +11662,7 @@ static void bsri_chosen_nothing(const bsri_call *c, bsr_plan *plan) {
     const bsr_plan *asked = c->exec->plan;
     plan->tile_rows = plan->tile_cols = 1, plan->reason = BSR_WHY_EMPTY;
     if (!asked) return;
-    if (asked->kernel >= 1 && asked->kernel <= 3) plan->kernel = asked->kernel;
+    if (asked->kernel >= BSRI_TIER_SIMT && asked->kernel <= BSRI_TIER_WGMMA) plan->kernel = asked->kernel;
     if (asked->tile_rows > 0) plan->tile_rows = asked->tile_rows;
     if (asked->tile_cols > 0) plan->tile_cols = asked->tile_cols;
     if (asked->split > 0) plan->split = asked->split;
@@ -11537,7 +11887,8 @@ static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *
     BSRI_TRY((work) > 0 ? bsri_cuda_status(c, bsri_launch(kernel, p, work, threads, bsri_cuda_queue(c), early)) : BSR_OK)
 #define BSRI_CUDA_RUN(c, kernel, p, work, threads) BSRI_CUDA_LAUNCH(c, kernel, p, work, threads, 0)
 /* The same for kernels that wait themselves for the one before them, where the loaded code does. */
-#define BSRI_CUDA_NEXT(c, kernel, p, work, threads) BSRI_CUDA_LAUNCH(c, kernel, p, work, threads, (c)->ctx->tier >= 3)
+#define BSRI_CUDA_NEXT(c, kernel, p, work, threads) \
+    BSRI_CUDA_LAUNCH(c, kernel, p, work, threads, (c)->ctx->tier >= BSRI_TIER_WGMMA)
 
 static bsr_status bsri_cuda_zero(const bsri_call *c, void *data, int64_t bytes, const int64_t *head, int64_t heads, void *more,
                                  int64_t more_bytes) {

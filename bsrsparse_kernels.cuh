@@ -1,5 +1,5 @@
-/* bsrsparse_kernels.cuh: the CUDA kernels of bsrsparse, each with the one function that launches it. Included by
-   bsrsparse.h where nvcc compiles the implementation; grids' shapes, checks and plans are the header's.
+/* bsrsparse_kernels.cuh: the CUDA kernels of bsrsparse. Included by bsrsparse.h where nvcc compiles the implementation, between
+   planning (>>cuda-types to >>cuda-plan: what kernels are given, their tiles, the kernel table, which one runs) and launching.
 
    CONTENTS: every name is an anchor; search for ">>name:"
      device-numbers     element types in registers
@@ -38,7 +38,7 @@
      device-indices     index arrays that are looked at before an operation
      device-draw        random patterns and layouts, pruning
      device-entries     from CSR and COO; scatter indices
-     kernel-table       every instance: number, name, function, dynamic shared memory */
+     kernel-table       functions of instances; loading them */
 
 /* "(note N7)" in a comment names a heading of tests/results/h200_notes.md: what was measured, and what was tried. */
 #include <cuda.h>
@@ -49,13 +49,6 @@
 #ifdef BSRSPARSE_STATIC
 namespace {
 #endif
-
-/* BSRI_WHEN(has, text): the text where `has` is 1, nothing where it is 0. What BSRSPARSE_NO_x and BSRSPARSE_ONLY_x leave out is
-   neither in the kernel table nor named by a function that launches, so that it is never instantiated. */
-#define BSRI_WHEN(has, ...) BSRI_WHEN_OF(has, __VA_ARGS__)
-#define BSRI_WHEN_OF(has, ...) BSRI_WHEN_##has(__VA_ARGS__)
-#define BSRI_WHEN_0(...)
-#define BSRI_WHEN_1(...) __VA_ARGS__
 
 /* Kernels with some address arithmetic: ptxas spills some of it for the sake of more threads, unless one CTA is said to be
    enough; not for sm_90, where that would take 22 registers more. */
@@ -4488,8 +4481,9 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_product_wgmma(const __grid
 #endif
 }
 
-static_assert(sizeof(bsri_wgmma_list<2>) <= 3072 && sizeof(bsri_wgmma_list<4>) <= 227 * 1024 - BSRI_WGMMA_NARROW_SHARED &&
-                  sizeof(bsri_wgmma_list<8>) <= 227 * 1024 - BSRI_WGMMA_NARROW_SHARED,
+static_assert(sizeof(bsri_wgmma_list<2>) <= 227 * 1024 - bsri_wgmma_wide<bsri_mma_bf16, 256>::SHARED &&
+                  sizeof(bsri_wgmma_list<4>) <= 227 * 1024 - bsri_wgmma_narrow<bsri_mma_bf16, 32, 1>::SHARED &&
+                  sizeof(bsri_wgmma_list<8>) <= 227 * 1024 - bsri_wgmma_narrow<bsri_mma_bf16, 16, 1>::SHARED,
               "lists stand beside the slots");
 
 /* The maps of a choice; 0: the copy engine can't have an operand. */
@@ -9333,227 +9327,9 @@ static __global__ void bsri_scatter_last(const __grid_constant__ bsri_dev_scatte
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>kernel-table: every instance: number, name, function, dynamic shared memory                  */
+/* >>kernel-table: functions of instances; loading them                                                */
 /* ---------------------------------------------------------------------------------------------- */
 
-#define BSRI_KERNELS_MMA_128(X, n, T, name)                                                                                 \
-    X(n + 0, "mma product 32-row 128 " name, (bsri_product_mma<bsri_mma_tile<T, 32, 32, 1, 128>>), BSRI_MMA_SHARED)      \
-    X(n + 1, "mma product 16-row 128 " name, (bsri_product_mma<bsri_mma_tile<T, 16, 16, 2, 128>>), BSRI_MMA_SHARED)
-/* 32 rows and both layouts: 48 bytes spilled on sm_100 */
-#define BSRI_KERNELS_MMA_256(X, n, T, name)                                                                                 \
-    X(n + 0, "mma product 32-row rows 256 " name, (bsri_product_mma<bsri_mma_tile<T, 32, 32, 1, 256, 2, 1>>),            \
-      BSRI_MMA_SHARED)                                                                                                      \
-    X(n + 1, "mma product 32-row columns 256 " name, (bsri_product_mma<bsri_mma_tile<T, 32, 32, 1, 256, 2, 0>>),         \
-      BSRI_MMA_SHARED)                                                                                                      \
-    X(n + 2, "mma product 16-row 256 " name, (bsri_product_mma<bsri_mma_tile<T, 16, 16, 2, 256>>), BSRI_MMA_SHARED)
-#define BSRI_KERNELS_F32(X, n, BN, N32, N16, ROWS, name)                                                                    \
-    X(n + 0, "mma product 32-row " name,                                                                                    \
-      (bsri_product_mma<bsri_mma_tile<bsri_mma_f32, 32, 32, 1, BN, N32, ROWS>>), BSRI_MMA_SHARED)             \
-    X(n + 1, "mma product 16-row " name,                                                                                    \
-      (bsri_product_mma<bsri_mma_tile<bsri_mma_f32, 16, 16, 2, BN, N16, ROWS>>), BSRI_MMA_SHARED)
-#define BSRI_KERNELS_I8(X, n, KS, E, name)                                                                                  \
-    X(n + 0, "mma product 32-row rows " name,                                                                               \
-      (bsri_product_mma<bsri_mma_tile<bsri_mma_i8, 32, KS, E, 128, 2, 1>>), BSRI_MMA_SHARED)                   \
-    X(n + 1, "mma product 32-row columns " name,                                                                            \
-      (bsri_product_mma<bsri_mma_tile<bsri_mma_i8, 32, KS, E, 128, 2, 0>>), BSRI_MMA_SHARED)
-#define BSRI_KERNELS_SHORT_2(X, n, T, MW, CTAS, name)                                                              \
-    X(n + 0, "mma product short rows " name, (bsri_product_short<bsri_mma_short_tile<T, MW, true, CTAS>>),     \
-      BSRI_SPREAD_SHARED)                                                                                           \
-    X(n + 1, "mma product short columns " name, (bsri_product_short<bsri_mma_short_tile<T, MW, false, CTAS>>), \
-      BSRI_SPREAD_SHARED)
-#define BSRI_KERNELS_SHORT(X, n, T, name)                    \
-    BSRI_KERNELS_SHORT_2(X, n + 0, T, 32, 3, "32-row " name) \
-    BSRI_KERNELS_SHORT_2(X, n + 2, T, 16, 4, "16-row " name) \
-    BSRI_KERNELS_SHORT_2(X, n + 4, T, 32, 4, "32-row simple " name) \
-    X(n + 6, "mma product short rows 16-row 128 " name, (bsri_product_short<bsri_mma_short_tile<T, 16, true, 4, 128>>), \
-      BSRI_SPREAD_SHARED)
-#define BSRI_KERNELS_MMA_SAMPLED(X, n, T, name)                                                                               \
-    X(n + 0, "mma sampled 32-row " name, (bsri_sampled_mma<bsri_mma_sampled_tile<T, 32>>), BSRI_SAMPLED_SHARED) \
-    X(n + 1, "mma sampled 16-row " name, (bsri_sampled_mma<bsri_mma_sampled_tile<T, 16>>), BSRI_SAMPLED_SHARED)
-#define BSRI_KERNELS_SKINNY_2(X, n, T, M, N, name) \
-    X(n + 0, "mma product skinny columns " name, (bsri_product_skinny<bsri_skinny_tile<T, M, N, false>>), BSRI_SKINNY_SHARED) \
-    X(n + 1, "mma product skinny rows " name, (bsri_product_skinny<bsri_skinny_tile<T, M, N, true>>), BSRI_SKINNY_SHARED)
-#define BSRI_KERNELS_SKINNY(X, n, T, name) \
-    BSRI_KERNELS_SKINNY_2(X, n + 0, T, 1, 1, "16x8 " name) \
-    BSRI_KERNELS_SKINNY_2(X, n + 2, T, 1, 2, "16x16 " name) \
-    BSRI_KERNELS_SKINNY_2(X, n + 4, T, 1, 4, "16x32 " name) \
-    X(n + 6, "mma product skinny columns 16x64 " name, \
-      (bsri_product_skinny<bsri_skinny_tile<T, 1, 8, false>>), BSRI_SKINNY_SHARED) \
-    BSRI_KERNELS_SKINNY_2(X, n + 8, T, 2, 1, "32x8 " name) \
-    BSRI_KERNELS_SKINNY_2(X, n + 12, T, 2, 4, "32x32 " name)
-#define BSRI_KERNELS_MMA(X)                                                              \
-    BSRI_WHEN(BSRI_HAS_PRODUCT,                                                          \
-    BSRI_WHEN(BSRI_HAS_BF16,                                                             \
-    BSRI_KERNELS_MMA_256(X, 200, bsri_mma_bf16, "bf16")                                  \
-    BSRI_KERNELS_MMA_128(X, 203, bsri_mma_bf16, "bf16")                                  \
-    BSRI_KERNELS_SHORT(X, 250, bsri_mma_bf16, "bf16")                                    \
-    BSRI_KERNELS_SKINNY(X, 150, bsri_mma_bf16, "bf16"))                                  \
-    BSRI_WHEN(BSRI_HAS_F16,                                                              \
-    BSRI_KERNELS_MMA_256(X, 210, bsri_mma_f16, "f16")                                    \
-    BSRI_KERNELS_MMA_128(X, 213, bsri_mma_f16, "f16")                                    \
-    BSRI_KERNELS_SHORT(X, 280, bsri_mma_f16, "f16")                                      \
-    BSRI_KERNELS_SKINNY(X, 170, bsri_mma_f16, "f16"))                                    \
-    BSRI_WHEN(BSRI_HAS_F32,                                                              \
-    BSRI_KERNELS_F32(X, 260, 256, 4, 2, 1, "rows 256 f32")                               \
-    BSRI_KERNELS_F32(X, 262, 128, 2, 1, 1, "rows 128 f32")                               \
-    BSRI_KERNELS_F32(X, 264, 256, 4, 2, 0, "columns 256 f32")                            \
-    BSRI_KERNELS_F32(X, 266, 128, 2, 1, 0, "columns 128 f32")                            \
-    BSRI_KERNELS_MMA_128(X, 270, bsri_mma_tf32, "tf32")                                  \
-    BSRI_KERNELS_MMA_128(X, 272, bsri_mma_tf32x3, "tf32 x 3"))                           \
-    BSRI_WHEN(BSRI_HAS_I8,                                                               \
-    BSRI_KERNELS_I8(X, 220, 32, 2, "32 128 i8")                                          \
-    BSRI_KERNELS_I8(X, 222, 64, 1, "64 128 i8"))) \
-    BSRI_WHEN(BSRI_HAS_SAMPLED,                                                          \
-    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_MMA_SAMPLED(X, 230, bsri_mma_bf16, "bf16"))    \
-    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_MMA_SAMPLED(X, 240, bsri_mma_f16, "f16")))
-
-/* number, name, kernel, dynamic shared memory at most */
-#define BSRI_KERNELS_FEW(X, n, T, name)                                                       \
-    X(n + 0, "few columns 32x8 " name, (bsri_product_few<bsri_few_tile<T, 2, 1>>), BSRI_SPREAD_SHARED)       \
-    X(n + 1, "few columns 32x16 " name, (bsri_product_few<bsri_few_tile<T, 2, 2>>), BSRI_SPREAD_SHARED)      \
-    X(n + 2, "few columns 32x32 " name, (bsri_product_few<bsri_few_tile<T, 2, 4>>), BSRI_SPREAD_SHARED)      \
-    X(n + 4, "few columns 64x8 " name, (bsri_product_few<bsri_few_tile<T, 4, 1>>), BSRI_SPREAD_SHARED)       \
-    X(n + 5, "few columns 64x16 " name, (bsri_product_few<bsri_few_tile<T, 4, 2>>), BSRI_SPREAD_SHARED)      \
-    X(n + 6, "few columns 64x32 " name, (bsri_product_few<bsri_few_tile<T, 4, 4>>), BSRI_SPREAD_SHARED)      \
-    X(n + 7, "few columns 64x64 " name, (bsri_product_few<bsri_few_tile<T, 4, 8>>), BSRI_SPREAD_SHARED)      \
-    X(n + 8, "few columns 64x128 " name, (bsri_product_few<bsri_few_tile<T, 4, 16>>), BSRI_SPREAD_SHARED)
-
-#define BSRI_WGMMA_WIDE(T, N) (bsri_product_wgmma<bsri_wgmma_wide<T, N>>)
-#define BSRI_KERNELS_WGMMA_WIDE(X, n, T, name)                                             \
-    X(n + 0, "wgmma product 256 " name, BSRI_WGMMA_WIDE(T, 256), BSRI_WGMMA_SHARED)        \
-    X(n + 1, "wgmma product 128 " name, BSRI_WGMMA_WIDE(T, 128), BSRI_WGMMA_SHARED)
-/* A slice of 64 or 128 products, where both operands are stored along them. */
-#define BSRI_KERNELS_WGMMA_I8(X)                                                                                        \
-    X(380, "wgmma product 256 columns 64 i8", (bsri_product_wgmma<bsri_wgmma_wide<bsri_mma_i8, 256, 64>>), \
-      BSRI_WGMMA_SHARED)                                                                                                \
-    X(381, "wgmma product 256 columns 128 i8", BSRI_WGMMA_WIDE(bsri_mma_i8, 256), BSRI_WGMMA_SHARED)
-#define BSRI_WGMMA_NARROW(T, B, TB) (bsri_product_wgmma<bsri_wgmma_narrow<T, B, TB>>)
-#define BSRI_KERNELS_WGMMA_NARROW(X, n, T, name)                                                          \
-    X(n + 0, "wgmma product 32-row rows " name, BSRI_WGMMA_NARROW(T, 32, 1), BSRI_WGMMA_NARROW_SHARED)    \
-    X(n + 1, "wgmma product 32-row columns " name, BSRI_WGMMA_NARROW(T, 32, 0), BSRI_WGMMA_NARROW_SHARED) \
-    X(n + 2, "wgmma product 16-row rows " name, BSRI_WGMMA_NARROW(T, 16, 1), BSRI_WGMMA_NARROW_SHARED)    \
-    X(n + 3, "wgmma product 16-row columns " name, BSRI_WGMMA_NARROW(T, 16, 0), BSRI_WGMMA_NARROW_SHARED)
-#define BSRI_KERNELS_WGMMA(X)                                                                                              \
-    BSRI_WHEN(BSRI_HAS_PRODUCT, BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_FEW(X, 390, bsri_mma_bf16, "bf16")) \
-                                    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_FEW(X, 410, bsri_mma_f16, "f16"))) \
-    BSRI_WHEN(BSRI_HAS_PRODUCT, BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_WGMMA_WIDE(X, 300, bsri_mma_bf16, "bf16")               \
-                                                             BSRI_KERNELS_WGMMA_NARROW(X, 320, bsri_mma_bf16, "bf16"))     \
-                                    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_WGMMA_WIDE(X, 310, bsri_mma_f16, "f16")              \
-                                                                BSRI_KERNELS_WGMMA_NARROW(X, 330, bsri_mma_f16, "f16"))    \
-                                        BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_WGMMA_I8(X)))
-
-/* number, name, kernel, dynamic shared memory at most */
-#define BSRI_KERNELS_WGMMA_SAMPLED(X)                                                                                            \
-    BSRI_WHEN(BSRI_HAS_SAMPLED,                                                                                                  \
-    BSRI_WHEN(BSRI_HAS_BF16, X(350, "wgmma sampled bf16", \
-      (bsri_sampled_wgmma<bsri_wsampled_tile<bsri_mma_bf16>>), BSRI_WSAMPLED_RING)) \
-    BSRI_WHEN(BSRI_HAS_F16, X(360, "wgmma sampled f16", (bsri_sampled_wgmma<bsri_wsampled_tile<bsri_mma_f16>>), \
-      BSRI_WSAMPLED_RING)))
-
-/* What bsri_load_kernels() allows the largest CTA of an instance. */
-#define BSRI_ATTENTION_BYTES(HD, MT, FULL) ((64 * MT + 2 * BSRI_KEYS) * HD * 2 + (FULL ? 4 * 16 * (BSRI_KEYS + 4) * 4 : 0))
-
-#define BSRI_KERNELS_SIMT(X, n, A, F, name)                                                                      \
-    BSRI_WHEN(BSRI_HAS_PRODUCT,                                                                                  \
-    X(n + 0, "simt product 4x256 " name, (bsri_product_simt<bsri_simt_tile<A, F, 4, 256, 1, 4>>), 0)       \
-    X(n + 1, "simt product 16x128 " name, (bsri_product_simt<bsri_simt_tile<A, F, 16, 128, 2, 4>>), 0)     \
-    X(n + 2, "simt product 64x64 " name, (bsri_product_simt<bsri_simt_tile<A, F, 64, 64, 4, 4>>), 0))      \
-    BSRI_WHEN(BSRI_HAS_SAMPLED,                                                                                  \
-    X(n + 3, "simt sampled 16x16 " name, (bsri_sampled_simt<bsri_simt_tile<A, F, 16, 16, 1, 1>>), 0)       \
-    X(n + 4, "simt sampled 64x64 " name, (bsri_sampled_simt<bsri_simt_tile<A, F, 64, 64, 4, 4>>), 0))
-#define BSRI_KERNELS_ATTENTION(X, n, T, name)                                                                                    \
-    X(n + 0, "mma attention 64 " name, \
-      (bsri_attention_mma<bsri_attention_mma_tile<T, 64, 2, false>>), BSRI_ATTENTION_BYTES(64, 2, 0)) \
-    X(n + 1, "mma attention 128 " name, \
-      (bsri_attention_mma<bsri_attention_mma_tile<T, 128, 2, false>>), BSRI_ATTENTION_BYTES(128, 2, 0)) \
-    X(n + 2, "mma attention 64 with options " name, \
-      (bsri_attention_mma<bsri_attention_mma_tile<T, 64, 1, true>>), BSRI_ATTENTION_BYTES(64, 1, 1)) \
-    X(n + 3, "mma attention 128 with options " name, (bsri_attention_mma<bsri_attention_mma_tile<T, 128, 1, true>>), \
-      BSRI_ATTENTION_BYTES(128, 1, 1))
-#define BSRI_KERNELS_FLASH(X, n, T, name)                                                                                     \
-    X(n + 0, "wgmma attention 64 shared " name, (bsri_attention_wgmma<bsri_flash<T, 64, true>>),                              \
-      (bsri_flash<T, 64, true>::BYTES))                                                                                       \
-    X(n + 1, "wgmma attention 64 " name, (bsri_attention_wgmma<bsri_flash<T, 64, false>>), (bsri_flash<T, 64, false>::BYTES)) \
-    X(n + 2, "wgmma attention 128 shared " name, (bsri_attention_wgmma<bsri_flash<T, 128, true>>),                            \
-      (bsri_flash<T, 128, true>::BYTES))                                                                                      \
-    X(n + 3, "wgmma attention 128 " name, (bsri_attention_wgmma<bsri_flash<T, 128, false>>), (bsri_flash<T, 128, false>::BYTES))
-#define BSRI_KERNELS_ROWS(X)                                                                                                   \
-    BSRI_WHEN(BSRI_HAS_ROWS,                                                                                                   \
-              BSRI_WHEN(BSRI_HAS_SUMS_F32, X(400, "simt softmax f32", (bsri_softmax_simt<bsri_softmax_tile<float>>), 0)) \
-                  BSRI_WHEN(BSRI_HAS_F64, X(401, "simt softmax f64", (bsri_softmax_simt<bsri_softmax_tile<double>>), 0)) \
-                      BSRI_WHEN(BSRI_HAS_F16, X(402, "packed softmax f16", \
-                        (bsri_softmax_fast<bsri_softmax_tile<float, false, bsri_mma_f16>>), 0) \
-                                                  X(405, "packed softmax backward f16", \
-                                                    (bsri_softmax_fast<bsri_softmax_tile<float, true, bsri_mma_f16>>), 0)) \
-                          BSRI_WHEN(BSRI_HAS_BF16,                                                                             \
-                                    X(403, "packed softmax bf16", \
-                                      (bsri_softmax_fast<bsri_softmax_tile<float, false, bsri_mma_bf16>>), 0) \
-                                        X(406, "packed softmax backward bf16", \
-                                          (bsri_softmax_fast<bsri_softmax_tile<float, true, bsri_mma_bf16>>), 0)) \
-                              BSRI_WHEN(BSRI_HAS_F32,                                                                          \
-                                        X(404, "packed softmax f32", \
-                                          (bsri_softmax_fast<bsri_softmax_tile<float, false, bsri_mma_f32>>), 0) \
-                                            X(407, "packed softmax backward f32", \
-                                              (bsri_softmax_fast<bsri_softmax_tile<float, true, bsri_mma_f32>>), 0))) \
-    BSRI_WHEN(BSRI_HAS_ATTENTION,                                                                                              \
-              BSRI_WHEN(BSRI_HAS_SUMS_F32, X(420, "simt attention 16x16 f32",                                                  \
-                                             (bsri_attention_simt<bsri_simt_tile<float, float, 16, 16, 1, 1>>), 0)      \
-                                               X(421, "simt attention 64x64 f32",                                              \
-                                                 (bsri_attention_simt<bsri_simt_tile<float, float, 64, 64, 4, 4>>), 0)) \
-                  BSRI_WHEN(BSRI_HAS_F64, X(422, "simt attention 32x32 f64",                                                   \
-                                            (bsri_attention_simt<bsri_simt_tile<double, double, 32, 32, 2, 2>>), 0))   \
-                      BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_ATTENTION(X, 430, bsri_mma_f16, "f16"))                             \
-                          BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_ATTENTION(X, 440, bsri_mma_bf16, "bf16"))                        \
-                              BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_FLASH(X, 370, bsri_mma_f16, "f16"))                         \
-                                  BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_FLASH(X, 375, bsri_mma_bf16, "bf16")))
-#define BSRI_KERNELS_MATRICES(X)                                                                                                 \
-    X(600, "fill", bsri_fill_words, 0)                                                                                           \
-    X(601, "sort count i32", bsri_sort_count<int32_t>, 0)                                                                        \
-    X(602, "sort scan i32", bsri_sort_scan<int32_t>, 0)                                                                          \
-    X(603, "sort scatter i32", bsri_sort_scatter<int32_t>, 0)                                                                    \
-    X(604, "sort starts i32", bsri_sort_starts<int32_t>, 0)                                                                      \
-    X(605, "sort count i64", bsri_sort_count<int64_t>, 0)                                                                        \
-    X(606, "sort scan i64", bsri_sort_scan<int64_t>, 0)                                                                          \
-    X(607, "sort scatter i64", bsri_sort_scatter<int64_t>, 0)                                                                    \
-    X(608, "sort starts i64", bsri_sort_starts<int64_t>, 0)                                                                      \
-    X(610, "lines measure", bsri_lines_measure, 0)                                                                               \
-    X(611, "lines rank", bsri_rank_lines, 0)                                                                                     \
-    X(615, "lines that are tall", bsri_rank_tall, 0)                                                                             \
-    X(612, "group bit sets 8", bsri_group_bits<8>, 0)                                                                            \
-    X(614, "group bit sets 32", bsri_group_bits<32>, 0)                                                                          \
-    X(613, "group lists", bsri_group_lists, 0)                                                                                   \
-    X(620, "to dense", bsri_expand_panel, 0)                                                                                     \
-    X(621, "bits of a dense matrix", bsri_bits_dense, 0)                                                                         \
-    X(622, "bits of a mask", bsri_bits_mask, 0)                                                                                  \
-    X(623, "build counts", bsri_build_counts, 0)                                                                                 \
-    X(624, "build crow", bsri_build_crow, 0)                                                                                     \
-    X(625, "build crow without rows", bsri_build_no_rows, 0)                                                                     \
-    X(626, "build columns", bsri_build_cols, 0)                                                                                  \
-    X(627, "build values", bsri_build_values, 0)                                                                                 \
-    X(630, "validate stage", bsri_validate_stage, 0)                                                                             \
-    X(631, "validate unions", bsri_validate_unions, 0)                                                                           \
-    X(632, "validate describe", bsri_validate_describe, 0)                                                                       \
-    X(633, "look at a matrix's indices", bsri_look_at_matrix, 0)                                                                 \
-    X(634, "look at two patterns", bsri_look_at_pair, 0)                                                                         \
-    X(635, "look at entries", bsri_look_at_entries, 0)                                                                           \
-    X(636, "look at scatter lists", bsri_look_at_lists, 0)                                                                       \
-    X(640, "random draw", bsri_random_draw, 0)                                                                                   \
-    X(641, "random mark", bsri_random_mark, 0)                                                                                   \
-    X(642, "random set", bsri_random_set, 0)                                                                                     \
-    X(643, "prune norms", bsri_prune_norms, 0)                                                                                   \
-    X(644, "prune select", bsri_prune_select, 0)                                                                                 \
-    X(645, "layout rules", bsri_layout_rules, 0)                                                                                 \
-    X(646, "layout draw", bsri_layout_draw, 0)                                                                                   \
-    X(650, "entries keys", bsri_entries_keys, 0)                                                                                 \
-    X(651, "entries count blocks", bsri_entries_blocks<false>, 0)                                                                \
-    X(652, "entries blocks", bsri_entries_blocks<true>, 0)                                                                       \
-    X(653, "scan sums", bsri_scan_sums, 0)                                                                                       \
-    X(654, "entries crow", bsri_entries_crow, 0)                                                                                 \
-    X(655, "entries clear", bsri_entries_clear, 0)                                                                               \
-    X(656, "entries values", bsri_entries_values, 0)                                                                             \
-    X(660, "scatter starts", bsri_scatter_starts, 0)                                                                             \
-    X(661, "scatter fill", bsri_scatter_fill_rows, 0)                                                                            \
-    X(662, "scatter last", bsri_scatter_last, 0)
 /* Never launched: its static shared memory, in units of 1024 bytes, tells the last tier in the code that was loaded. For a GPU
    also runs what was compiled for an older one, or for sm_90 without its own features, and there the kernels of later tiers are
    empty. */
@@ -9570,21 +9346,11 @@ static __global__ void bsri_compiled_tier(int *at) {
     at[threadIdx.x] = mark[at[0]];
 }
 
-#define BSRI_KERNELS(X)                                                               \
-    BSRI_WHEN(BSRI_HAS_SUMS_F32, BSRI_KERNELS_SIMT(X, 100, float, float, "f32"))      \
-    BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_SIMT(X, 110, double, double, "f64"))         \
-    BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_SIMT(X, 120, int32_t, uint32_t, "i32"))       \
-    X(1, "compiled tier", bsri_compiled_tier, 0)                                      \
-    BSRI_KERNELS_MMA(X)                                                               \
-    BSRI_KERNELS_WGMMA(X)                                                             \
-    BSRI_KERNELS_WGMMA_SAMPLED(X)                                                     \
-    BSRI_KERNELS_ROWS(X)                                                              \
-    BSRI_KERNELS_MATRICES(X)
-
+/* The function of an instance. */
 static const void *bsri_kernel(int number) {
     switch (number) {
-#define BSRI_X(number, name, kernel, bytes) \
-    case number: return (const void *)kernel;
+#define BSRI_X(name, number, of, tier, type, block, costs, kernel, ...) \
+    case number: return (const void *)kernel<__VA_ARGS__>;
         BSRI_KERNELS(BSRI_X)
 #undef BSRI_X
         default: return NULL;
@@ -9595,19 +9361,24 @@ static const void *bsri_kernel(int number) {
    the fastest tier. */
 static cudaError_t bsri_load_kernels(bsr_context *ctx) {
     cudaFuncAttributes attributes;
-    int device = 0, most = 0;
+    int device = 0, most = 0, loaded;
     cudaError_t e = cudaGetDevice(&device);
     if (e == cudaSuccess) e = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-#define BSRI_X(number, name, kernel, bytes)                                                                              \
-    if (e == cudaSuccess) e = cudaFuncGetAttributes(&attributes, (const void *)kernel);                                  \
-    if (e == cudaSuccess && (bytes) > 48 * 1024)                                                                         \
-        e = cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,                          \
-                                 (int)bsri_min(bytes, most - (int)attributes.sharedSizeBytes));
-    BSRI_KERNELS(BSRI_X)
+#define BSRI_X(name, number, function) \
+    if (e == cudaSuccess) e = cudaFuncGetAttributes(&attributes, (const void *)function);
+    BSRI_KERNELS_MATRICES(BSRI_X)
 #undef BSRI_X
+    for (const bsri_instance *x = bsri_instances; x->number && e == cudaSuccess; x++) {
+        const void *const kernel = bsri_kernel(x->number);
+        e = cudaFuncGetAttributes(&attributes, kernel);
+        if (e == cudaSuccess && x->shared > 48 * 1024)
+            e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     (int)bsri_min(x->shared, most - (int)attributes.sharedSizeBytes));
+    }
     if (e == cudaSuccess) e = cudaFuncGetAttributes(&attributes, (const void *)bsri_compiled_tier);
-    ctx->tier = (int32_t)bsri_max(1, bsri_min(ctx->cc_major < 8 ? 1 : ctx->cc_major == 9 ? 3 : 2,
-                                              e == cudaSuccess ? (int)attributes.sharedSizeBytes / 1024 : 1));
+    most = ctx->cc_major < 8 ? BSRI_TIER_SIMT : ctx->cc_major == 9 ? BSRI_TIER_WGMMA : BSRI_TIER_MMA;
+    loaded = e == cudaSuccess ? (int)attributes.sharedSizeBytes / 1024 : BSRI_TIER_SIMT;
+    ctx->tier = (int32_t)bsri_max(BSRI_TIER_SIMT, bsri_min(most, loaded));
     return e;
 }
 

@@ -25,9 +25,9 @@ cut -d' ' -f1 $tmp/anchors | sort > $tmp/sorted; comm -23 $tmp/named $tmp/sorted
 case_ "no number twice in a list of names and numbers" "awk '/^#define BSR[A-Z_]*\\(X\\)/ { list = \$2 } match(\$0, /^ *X\\([A-Z0-9_]+, [0-9]+,/) {
 split(substr(\$0, RSTART, RLENGTH), part, \", *\"); n++; if (seen[list, part[2]]++) { print \$0; bad = 1 } } END { exit bad || !n }' bsrsparse.h"
 { # the kernel table with everything switched on, a number a line
-    awk '/^#define BSRI_(KERNELS|WHEN)/ { on = 1 } on { print; on = /\\$/ }' bsrsparse_kernels.cuh
-    grep -oE 'BSRI_HAS_[A-Z0-9_]+' bsrsparse_kernels.cuh | sort -u | sed 's/.*/#define & 1/'
-    printf '#define X(number, name, kernel, bytes) @ number;\nBSRI_KERNELS(X)\n'
+    awk '/^#define BSRI_(KERNELS|WHEN)/ { on = 1 } on { print; on = /\\$/ }' bsrsparse.h
+    grep -oE 'BSRI_HAS_[A-Z0-9_]+' bsrsparse.h | sort -u | sed 's/.*/#define & 1/'
+    printf '#define X(name, number, ...) @ number;\nBSRI_KERNELS(X) BSRI_KERNELS_MATRICES(X)\n'
 } | $cc -E -P -x c - 2> /dev/null | tr '@' '\n' | sed -n 's/^ *\([0-9 +]*\);.*/\1/p' |
     awk '{ n = 0; for (i = 1; i <= NF; i++) n += $i; print n }' | sort -n > "$tmp/kernels"
 case_ "no number twice in the kernel table" "uniq -d $tmp/kernels > $tmp/twice; cat $tmp/twice; ! [ -s $tmp/twice ] && [ \$(grep -c . $tmp/kernels) -gt 100 ]"

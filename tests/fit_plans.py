@@ -1,4 +1,4 @@
-"""Fits the constants of bsri_costs_of (bsrsparse_kernels.cuh) to times of tests/time_plans.cu, prints them as they stand there.
+"""Fits the constants of BSRI_COST_ROWS (bsrsparse.h) to times of tests/time_plans.cu, prints them as they stand there.
 
     fit_plans.py TIMES.csv ... [--check OTHER.csv ...]
 
@@ -10,24 +10,40 @@ import collections
 import math
 import os
 import re
+import subprocess
 import sys
 
 import numpy as np
 from scipy.optimize import least_squares, minimize
 
-HEADER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "bsrsparse_kernels.cuh")
-NAMES = "start tile fused store fetch bytes along step area".split()  # of bsri_costs
+HEADER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "bsrsparse.h")
+NAMES = "start tile fused store fetch bytes along step area".split()  # of BSRI_COST_ROWS
 FIRST = np.log([3000, 2500, 100, 500, 50, 30, 0.05, 40, 60])
 Plan = collections.namedtuple("Plan", "us tier kernel rows cols split order chosen ns kind traits")
 Shape = collections.namedtuple("Shape", "dtype m k n b s ways")  # ways: as of time_plans
 
 
 def table():
-    """The constants that the header has, and their kinds' names."""
+    """The constants that the header has, and their kinds: costs and size."""
     text = open(HEADER).read()
-    text = text[text.index("bsri_costs_of[] = {"):]
-    rows = re.findall(r"\{([^{}]*)\},\s*/\* (.*?) \*/", text[:text.index("\n};")])
-    return [name for _, name in rows], np.array([[float(x) for x in values.split(",")] for values, _ in rows])
+    text = text[text.index("#define BSRI_COST_ROWS(X)"):text.index("/* to here */")]
+    rows = re.findall(r"X\((\w+), +(\d+), +([^()]*)\)", text)
+    return [row[:2] for row in rows], np.array([[float(x) for x in values.split(",")] for _, _, values in rows])
+
+
+def instances():
+    """What each number in the kernel table is for, and its tier."""
+    text, lines, on = open(HEADER).read(), [], False
+    for line in text.split("\n"):
+        on = on or re.match("#define BSRI_(KERNELS|WHEN)", line)
+        if on:
+            lines.append(line)
+        on = on and line.endswith("\\")
+    lines += [f"#define {name} 1" for name in set(re.findall(r"BSRI_HAS_\w+", text))]
+    lines.append("#define X(name, number, of, tier, ...) @ number, of, tier;\nBSRI_KERNELS(X)")
+    made = subprocess.run(["cc", "-E", "-P", "-x", "c", "-"], input="\n".join(lines), capture_output=True, text=True, check=True)
+    rows = [row.split(",") for row in re.findall(r"@ ([^;]*);", made.stdout)]
+    return {sum(map(int, number.split("+"))): (of.strip(), tier.strip()) for number, of, tier in rows}
 
 
 def shared(name):
@@ -36,6 +52,7 @@ def shared(name):
 
 
 CROOKED, ALONE = shared("crooked"), shared("alone")
+INSTANCES = instances()
 
 
 def estimate(c, t):
@@ -49,9 +66,10 @@ def estimate(c, t):
 
 def runs(shape, plan):
     """Whether the library takes such rows of tiles, in such an order, by itself."""
-    if plan.kernel >= 390 and plan.split == 2 and shape.k * (1 - shape.s) <= 32:
+    kernel = INSTANCES[plan.kernel]
+    if kernel == ("NARROW", "WGMMA") and plan.split == 2 and shape.k * (1 - shape.s) <= 32:
         return False
-    if not 200 <= plan.kernel < 230 and not 260 <= plan.kernel < 300:
+    if kernel != ("PRODUCT", "MMA"):
         return True
     tiles = -(-shape.m // plan.rows) * -(-shape.n // plan.cols)
     ranked = shape.dtype.startswith("f32") or (shape.dtype.startswith("i8") and shape.b > 32)
@@ -181,8 +199,8 @@ def main():
         mine = times.kind == k
         e = np.log(estimate(np.exp(x[k]), times.traits[mine]) / times.us[mine] / 1e3) if mine.any() else np.zeros(1)
         near = times.weight[mine] > 0.4 if mine.any() else np.ones(1, bool)
-        text = ", ".join(f"{v:g}" for v in np.exp(x[k]))
-        print(f"    {{{text}}}, /* {name} */ // {mine.sum()} times, off by {e[near].std():.3f}")
+        text = " ".join(f"{f'{v:g}' + (',' if n < 8 else ''):>9}" for n, v in enumerate(np.exp(x[k])))
+        print(f"    X({name[0] + ',':<14} {name[1] + ',':>4} {text}) /* {mine.sum()} times, off by {e[near].std():.3f} */")
     half = np.random.default_rng(0).permutation(len(times.shapes)) % 4
     found = {}
     begin = np.array([FIRST if (times.kind == k).sum() > 50 else row for k, row in enumerate(have)]) # knows none of the shapes

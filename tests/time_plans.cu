@@ -1,4 +1,4 @@
-/* time_plans.cu: times every plan that a product can run by, over random shapes, as CSV: what bsri_costs_of was fitted to
+/* time_plans.cu: times every plan that a product can run by, over random shapes, as CSV: what BSRI_COST_ROWS was fitted to
    (tests/fit_plans.py), and is checked against with other seeds.
 
      nvcc -O2 -std=c++17 -gencode=arch=compute_90a,code=sm_90a -I. -DBSRSPARSE_ONLY_PRODUCT -DBSRSPARSE_ONLY_BF16 \

@@ -18,8 +18,11 @@ static const struct {
     const char *name;
     const void *kernel;
 } gm_table[] = {
-#define X(number, name, kernel, bytes) {number, name, (const void *)kernel},
+#define X(name, number, of, tier, type, block, costs, kernel, ...) {number, #name, (const void *)kernel<__VA_ARGS__>},
     BSRI_KERNELS(X)
+#undef X
+#define X(name, number, function) {number, #name, (const void *)function},
+    BSRI_KERNELS_MATRICES(X)
 #undef X
 };
 static const int gm_table_size = (int)(sizeof gm_table / sizeof *gm_table);
