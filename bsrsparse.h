@@ -9679,6 +9679,10 @@ enum {
     X(VALIDATE_STAGE, 630, bsri_validate_stage)              \
     X(VALIDATE_UNIONS, 631, bsri_validate_unions)            \
     X(VALIDATE_DESCRIBE, 632, bsri_validate_describe)        \
+    X(LOOK_AT_MATRIX, 633, bsri_look_at_matrix)              \
+    X(LOOK_AT_PAIR, 634, bsri_look_at_pair)                  \
+    X(LOOK_AT_ENTRIES, 635, bsri_look_at_entries)            \
+    X(LOOK_AT_LISTS, 636, bsri_look_at_lists)                \
     X(RANDOM_DRAW, 640, bsri_random_draw)                    \
     X(RANDOM_MARK, 641, bsri_random_mark)                    \
     X(RANDOM_SET, 642, bsri_random_set)                      \

@@ -9327,7 +9327,7 @@ static __global__ void bsri_scatter_last(const __grid_constant__ bsri_dev_scatte
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>kernel-table: functions of instances; loading them                                                */
+/* >>kernel-table: functions of instances; loading them                                          */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* Never launched: its static shared memory, in units of 1024 bytes, tells the last tier in the code that was loaded. For a GPU
