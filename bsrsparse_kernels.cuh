@@ -8924,11 +8924,11 @@ static __device__ void bsri_dev_look_at_lists(const bsri_dev_indices &x, const b
         look;                                                                                       \
     }
 #define BSRI_LOOK_BY_TYPE(look, ...) (x.m.index_dtype == BSR_I64 ? look<int64_t>(__VA_ARGS__) : look<int32_t>(__VA_ARGS__))
-static __global__ void BSRI_BOUNDS(256) bsri_look_at_matrix(const __grid_constant__ bsri_dev_indices x BSRI_GATE) {
+static __global__ void __launch_bounds__(256, 2) bsri_look_at_matrix(const __grid_constant__ bsri_dev_indices x BSRI_GATE) {
     BSRI_ENTER;
     BSRI_LOOK(BSRI_LOOK_BY_TYPE(bsri_dev_look_at_pattern, x, work / x.parts, all), x)
 }
-static __global__ void BSRI_BOUNDS(256) bsri_look_at_pair(const __grid_constant__ bsri_dev_indices x BSRI_GATE) {
+static __global__ void __launch_bounds__(256, 2) bsri_look_at_pair(const __grid_constant__ bsri_dev_indices x BSRI_GATE) {
     BSRI_ENTER;
     BSRI_LOOK(BSRI_LOOK_BY_TYPE(bsri_dev_look_at_both, x, work / x.parts, all), x)
 }
@@ -8936,7 +8936,7 @@ static __global__ void BSRI_BOUNDS(256) bsri_look_at_entries(const __grid_consta
     BSRI_ENTER;
     BSRI_LOOK(BSRI_LOOK_BY_TYPE(bsri_dev_look_at_places, x, all), x)
 }
-static __global__ void BSRI_BOUNDS(256) bsri_look_at_lists(const __grid_constant__ bsri_dev_indices x BSRI_GATE) {
+static __global__ void __launch_bounds__(256, 2) bsri_look_at_lists(const __grid_constant__ bsri_dev_indices x BSRI_GATE) {
     BSRI_ENTER;
     BSRI_LOOK(bsri_dev_look_at_lists(x, all), x)
 }

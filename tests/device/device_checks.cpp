@@ -2,6 +2,34 @@
    outside them is read, and what they find is what the CPU finds, or what a plain search finds. */
 #include "emulate.h"
 
+#include <map>
+
+/* Arrays of exactly so many bytes: the sanitizer sees what is read before or behind them. On 16 bytes or 8 beyond, as often. */
+static std::map<const void *, size_t> arrays;
+static void *exactly(size_t bytes, size_t align) {
+    const size_t shift = align < 16 && bt_below(2) ? 8 : 0;
+    void *room = NULL;
+    if (posix_memalign(&room, align < 16 ? 16 : align, bytes + shift)) abort();
+    char *p = (char *)room;
+    memset(p, BT_POISON, bytes + shift);
+#ifdef BT_ASAN
+    __asan_poison_memory_region(p, shift);
+#endif
+    arrays[p + shift] = bytes << 1 | (shift != 0);
+    return p + shift;
+}
+static size_t bytes_of(const void *p) { return arrays.at(p) >> 1; }
+static void free_arrays(void) {
+    for (const auto &a : arrays) {
+        char *p = (char *)(uintptr_t)a.first - (a.second & 1) * 8;
+#ifdef BT_ASAN
+        __asan_unpoison_memory_region(p, (a.second & 1) * 8);
+#endif
+        free(p);
+    }
+    arrays.clear();
+}
+
 /* ---------------------------------------------------------------------------------------------- */
 /* matrices                                                                                       */
 /* ---------------------------------------------------------------------------------------------- */
@@ -10,7 +38,6 @@ static bsr_context *ctx;
 enum { SINGLE, OWN, OWN_CROW, SHARED, RAGGED, TWO_DIMS, FORMS };
 static const char *const form_names[] = {"single", "patterns", "row pointers of their own", "shared", "ragged", "two dimensions"};
 
-static int64_t blocks_of(const bsr_matrix *m) { return bsri_block_rows(m) * bsri_block_cols(m); }
 static bsri_batch all_patterns(const bsr_matrix *m, bsr_matrix *one) { return bsri_patterns(m, one); }
 /* A random legal pattern of n blocks. */
 static void fill(const bsr_matrix *m, void *crow, void *col, int64_t first, int64_t n) {
@@ -45,8 +72,8 @@ static bsr_matrix draw(int form, int64_t most) {
     const bsri_batch patterns = all_patterns(&m, &one);
     const int64_t step = m.crow_batch_stride[form == TWO_DIMS && !m.crow_batch_stride[0]];
     const int64_t crows = (own_crow ? step * (n - 1) : 0) + rows + 1;
-    m.crow_indices = bt_alloc((size_t)(crows * es), (size_t)es);
-    m.col_indices = bt_alloc((size_t)((own_col || form == TWO_DIMS ? n * m.nnz : m.nnz) * es), (size_t)es);
+    m.crow_indices = exactly((size_t)(crows * es), (size_t)es);
+    m.col_indices = exactly((size_t)((own_col || form == TWO_DIMS ? n * m.nnz : m.nnz) * es), (size_t)es);
     one.crow_indices = m.crow_indices, one.col_indices = m.col_indices;
     for (int64_t i = 0, first = 0; i < patterns.count; i++) {
         const bsri_item it = bsri_matrix_item(&patterns, i, &one);
@@ -62,20 +89,20 @@ static int64_t hostile(const bsr_matrix *m) {
     return odd[bt_below((int64_t)BT_COUNT(odd))];
 }
 static void spoil(const bsr_matrix *m, void *array, int dtype, int64_t times) {
-    const int64_t n = (int64_t)(bt_find(array)->bytes / bsr_dtype_size(dtype));
+    const int64_t n = (int64_t)(bytes_of(array) / bsr_dtype_size(dtype));
     for (int64_t i = 0; n && i < times; i++) bsri_set_index(array, dtype, bt_below(n), hostile(m));
 }
 static void attach_transposed(bsr_matrix *m) {
     uint64_t bytes = 0;
     CHECK_INT(bsr_transposed_index_size(ctx, m, &bytes, NULL), BSR_OK);
-    void *buffer = bt_alloc((size_t)bytes, 64);
+    void *buffer = exactly((size_t)bytes, 64);
     CHECK_INT(bsr_build_transposed_index(ctx, m, buffer, bytes, NULL), BSR_OK);
     m->transposed_index = buffer;
 }
 static void attach_schedule(bsr_matrix *m, int group, int transposed) {
     uint64_t bytes = 0;
     CHECK_INT(bsr_schedule_size(ctx, m, group, transposed, &bytes, NULL), BSR_OK);
-    void *buffer = bt_alloc((size_t)bytes, 64);
+    void *buffer = exactly((size_t)bytes, 64);
     CHECK_INT(bsr_build_schedule(ctx, m, group, transposed, buffer, bytes, NULL), BSR_OK);
     m->schedule = buffer;
 }
@@ -112,7 +139,7 @@ TEST(validate_as_on_the_cpu) {
         const int form = (int)bt_below(FORMS), view = bt_below(3) == 0;
         bsr_error error;
         bsr_exec ex = BSR_ZERO;
-        if (i % 500 == 0) bt_case("from %d", i);
+        if (i % 500 == 0) free_arrays(), bt_case("from %d", i);
         bsr_matrix m = draw(form, 9);
         if (view && form != OWN_CROW) attach_transposed(&m);
         if (bt_below(8)) {
@@ -151,7 +178,7 @@ static uint64_t look(const bsr_matrix *m, int ascend, int exact) {
     if (m->schedule) {
         x.words = bsri_ceil_div(bsri_max(x.rows, x.cols), 32);
         const size_t bytes = (size_t)(x.words * x.patterns.count * 4);
-        x.named = (uint32_t *)bt_alloc(bytes, 4), memset(x.named, 0, bytes);
+        x.named = (uint32_t *)exactly(bytes, 4), memset(x.named, 0, bytes);
     }
     bsri_transposed_layout(m, &x.index), bsri_transposed_header(m, x.head);
     launch(bsri_look_at_matrix, x, x.work, 256);
@@ -194,7 +221,7 @@ TEST(matrices_as_by_a_plain_search) {
     long wrong = 0;
     for (int i = 0; i < 8000; i++) {
         const int ascend = (int)bt_below(2), exact = (int)bt_below(2);
-        if (i % 500 == 0) bt_case("from %d", i);
+        if (i % 500 == 0) free_arrays(), bt_case("from %d", i);
         bsr_matrix m = draw((int)bt_below(FORMS), 9);
         if (bt_below(5)) spoil(&m, bt_below(2) ? m.crow_indices : m.col_indices, m.index_dtype, bt_range(1, 3));
         else if (bt_below(2)) { /* room to spare, as conversions leave it */
@@ -212,25 +239,24 @@ TEST(matrices_as_by_a_plain_search) {
 }
 
 static bool transposed_is_right(const bsr_matrix *m) {
-    const bt_block *have = bt_find(m->transposed_index);
     bsr_matrix bare = *m;
     bare.transposed_index = bare.schedule = NULL;
     attach_transposed(&bare);
-    return have->bytes == bt_find(bare.transposed_index)->bytes && !memcmp(have->data, bare.transposed_index, have->bytes);
+    const size_t bytes = bytes_of(m->transposed_index);
+    return bytes == bytes_of(bare.transposed_index) && !memcmp(m->transposed_index, bare.transposed_index, bytes);
 }
 TEST(transposed_indices) {
     long wrong = 0;
     for (int i = 0; i < 3000; i++) {
         const int form = (int)bt_below(FORMS);
-        if (i % 500 == 0) bt_case("from %d", i);
+        if (i % 500 == 0) free_arrays(), bt_case("from %d", i);
         bsr_matrix m = draw(form, 9);
         if (form == OWN_CROW || m.nnz == 0) continue;
         attach_transposed(&m);
-        const bsri_view *none = NULL;
         bsri_view v;
-        (void)none, bsri_transposed_layout(&m, &v);
+        bsri_transposed_layout(&m, &v);
         char *data = (char *)(uintptr_t)m.transposed_index;
-        const int64_t header = bt_below(8) == 0 ? bt_below(6) : -1, es = (int64_t)bsr_dtype_size(m.index_dtype);
+        const int64_t header = bt_below(8) == 0 ? bt_below(6) : -1;
         const int64_t lines = v.patterns * (m.cols + 1), entries = m.flags & BSR_MATRIX_RAGGED ? m.nnz : m.nnz * v.patterns;
         if (header >= 0) ((int64_t *)(void *)data)[header] += bt_range(1, 3);
         for (int64_t k = bt_below(3); k && header < 0; k--) { /* one entry of any array, or two that change places */
@@ -240,7 +266,6 @@ TEST(transposed_indices) {
             if (bt_below(2)) bsri_set_index(at, m.index_dtype, a, bt_below(2) ? hostile(&m) : x + 1);
             else bsri_set_index(at, m.index_dtype, a, bsri_index(at, m.index_dtype, b)), bsri_set_index(at, m.index_dtype, b, x);
         }
-        (void)es;
         const uint64_t word = look(&m, 0, 1);
         bsr_error error;
         bsr_device_status(word, &error);
@@ -252,7 +277,7 @@ TEST(transposed_indices) {
 }
 TEST(transposed_indices_of_spoiled_patterns) { /* only that nothing outside is read, and that the pattern is to blame */
     for (int i = 0; i < 3000; i++) {
-        if (i % 500 == 0) bt_case("from %d", i);
+        if (i % 500 == 0) free_arrays(), bt_case("from %d", i);
         const int form = (int)bt_below(FORMS);
         bsr_matrix m = draw(form, 9);
         if (form == OWN_CROW) continue;
@@ -286,7 +311,7 @@ TEST(schedules) {
     long wrong = 0;
     for (int i = 0; i < 3000; i++) {
         const int group = 1 << bt_below(4), transposed = (int)bt_below(2);
-        if (i % 500 == 0) bt_case("from %d", i);
+        if (i % 500 == 0) free_arrays(), bt_case("from %d", i);
         bsr_matrix m = draw((int)bt_below(FORMS), 20);
         attach_schedule(&m, group, transposed);
         int64_t *head = (int64_t *)(uintptr_t)m.schedule, word = bt_below(8) == 0 && bsri_pattern_count(&m) ? bt_below(8) : -1;
@@ -315,13 +340,13 @@ TEST(schedules) {
 
 TEST(pairs) {
     for (int i = 0; i < 3000; i++) {
-        if (i % 500 == 0) bt_case("from %d", i);
+        if (i % 500 == 0) free_arrays(), bt_case("from %d", i);
         const bsr_matrix m = draw((int)bt_below(FORMS), 9);
-        const bt_block *crow = bt_find(m.crow_indices), *col = bt_find(m.col_indices);
+        const size_t crow = bytes_of(m.crow_indices), col = bytes_of(m.col_indices);
         bsr_matrix o = m;
         uint64_t word = 0;
-        o.crow_indices = bt_alloc(crow->bytes, 8), o.col_indices = bt_alloc(col->bytes, 8);
-        memcpy(o.crow_indices, crow->data, crow->bytes), memcpy(o.col_indices, col->data, col->bytes);
+        o.crow_indices = exactly(crow, 8), o.col_indices = exactly(col, 8);
+        memcpy(o.crow_indices, m.crow_indices, crow), memcpy(o.col_indices, m.col_indices, col);
         if (bt_below(3)) spoil(&m, bt_below(2) ? o.crow_indices : o.col_indices, m.index_dtype, 1);
         if (!bt_below(4)) spoil(&m, bt_below(2) ? m.crow_indices : m.col_indices, m.index_dtype, 1);
         bsri_dev_indices x = indices_of(&m, &word);
@@ -338,13 +363,13 @@ TEST(pairs) {
 }
 TEST(entries) {
     for (int i = 0; i < 3000; i++) {
-        if (i % 500 == 0) bt_case("from %d", i);
+        if (i % 500 == 0) free_arrays(), bt_case("from %d", i);
         const int dt = bt_below(2) ? BSR_I64 : BSR_I32;
         const int64_t n = bt_below(60);
         bsr_matrix m = bsr_matrix_make(bt_range(1, 9), bt_range(1, 9), 1, 1, n, NULL, NULL, dt, NULL, BSR_F32);
-        void *row = bt_alloc((size_t)n * bsr_dtype_size(dt), bsr_dtype_size(dt));
+        void *row = exactly((size_t)n * bsr_dtype_size(dt), bsr_dtype_size(dt));
         uint64_t word = 0;
-        m.col_indices = bt_alloc((size_t)n * bsr_dtype_size(dt), bsr_dtype_size(dt));
+        m.col_indices = exactly((size_t)n * bsr_dtype_size(dt), bsr_dtype_size(dt));
         for (int64_t k = 0; k < n; k++)
             bsri_set_index(row, dt, k, bt_below(m.rows)), bsri_set_index(m.col_indices, dt, k, bt_below(m.cols));
         if (bt_below(3)) spoil(&m, bt_below(2) ? row : m.col_indices, dt, bt_range(1, 2));
@@ -365,32 +390,32 @@ TEST(entries) {
 TEST(scatter_lists) {
     long wrong = 0;
     for (int i = 0; i < 6000; i++) {
-        if (i % 500 == 0) bt_case("from %d", i);
+        if (i % 500 == 0) free_arrays(), bt_case("from %d", i);
         const int64_t ms = bt_range(1, 4), ks = bt_range(1, 4), ns = bt_range(1, 4), split = bt_range(1, 3), r = bt_range(1, 6);
         const int64_t k = bt_range(1, 6), n = split * ns, nnz = bt_below(r * k) + 1;
-        bsr_matrix a = bsr_matrix_make(r * ms, k * ks, ms, ks, nnz, bt_alloc((size_t)(r + 1) * 4, 4),
-                                       bt_alloc((size_t)nnz * 4, 4), BSR_I32, NULL, BSR_F32);
+        bsr_matrix a = bsr_matrix_make(r * ms, k * ks, ms, ks, nnz, exactly((size_t)(r + 1) * 4, 4),
+                                       exactly((size_t)nnz * 4, 4), BSR_I32, NULL, BSR_F32);
         bsr_scatter_indices l = BSR_ZERO;
-        bsr_dense blocks = bsr_dense_row_major(bt_alloc((size_t)(nnz * ms * ks) * 4, 4), BSR_F32, ms, ks);
+        bsr_dense blocks = bsr_dense_row_major(exactly((size_t)(nnz * ms * ks) * 4, 4), BSR_F32, ms, ks);
         blocks = bsr_dense_batched(blocks, nnz, ms * ks);
         const bool tiles = (l.format = (int32_t)bt_range(BSR_SCATTER_MM, BSR_SCATTER_STRIDED_COMPRESSED)) == BSR_SCATTER_MM;
         const int64_t b_rows = tiles ? ks : k * ks, c_rows = tiles ? ms : r * ms, width = tiles ? ns : n;
-        bsr_dense b = bsr_dense_row_major(bt_alloc((size_t)(k * ks * n) * 4, 4), BSR_F32, b_rows, width);
-        bsr_dense c = bsr_dense_row_major(bt_alloc((size_t)(r * ms * n) * 4, 4), BSR_F32, c_rows, width);
+        bsr_dense b = bsr_dense_row_major(exactly((size_t)(k * ks * n) * 4, 4), BSR_F32, b_rows, width);
+        bsr_dense c = bsr_dense_row_major(exactly((size_t)(r * ms * n) * 4, 4), BSR_F32, c_rows, width);
         if (tiles) b = bsr_dense_batched(b, k * split, ks * ns), c = bsr_dense_batched(c, r * split, ms * ns);
         fill(&a, a.crow_indices, a.col_indices, 0, nnz);
         l.split_n = split;
         CHECK_INT(bsr_build_scatter_indices(ctx, &a, n, &l, NULL), BSR_OK);
-        int64_t *const array[4] = {l.c_indices = (int64_t *)bt_alloc((size_t)l.c_count * 8, 8),
-                                   l.r_offsets = (int64_t *)bt_alloc((size_t)l.r_count * 8, 8),
-                                   l.p_indices = (int64_t *)bt_alloc((size_t)l.p_count * 8, 8),
-                                   l.q_indices = (int64_t *)bt_alloc((size_t)l.q_count * 8, 8)};
+        int64_t *const array[4] = {l.c_indices = (int64_t *)exactly((size_t)l.c_count * 8, 8),
+                                   l.r_offsets = (int64_t *)exactly((size_t)l.r_count * 8, 8),
+                                   l.p_indices = (int64_t *)exactly((size_t)l.p_count * 8, 8),
+                                   l.q_indices = (int64_t *)exactly((size_t)l.q_count * 8, 8)};
         CHECK_INT(bsr_build_scatter_indices(ctx, &a, n, &l, NULL), BSR_OK);
         if (bt_below(4)) {
             const int64_t which = bt_below(4);
             if (bt_below(2)) spoil(&a, array[which], BSR_I64, bt_range(1, 2));
-            else if (bt_find(array[which])->bytes) { /* another entry's */
-                const int64_t count = (int64_t)bt_find(array[which])->bytes / 8;
+            else if (bytes_of(array[which])) { /* another entry's */
+                const int64_t count = (int64_t)bytes_of(array[which]) / 8;
                 array[which][bt_below(count)] = array[which][bt_below(count)];
             }
         }
@@ -408,7 +433,7 @@ TEST(scatter_lists) {
         x.roles = 1, x.lists = l, x.word = &word, x.operand = BSR_ARG_INDICES, x.parts = x.work = bt_range(1, 3);
         x.patterns = bsri_batch_none();
         x.words = tiles ? 0 : bsri_ceil_div(r * split, 32);
-        x.named = (uint32_t *)bt_alloc((size_t)x.words * 4, 4), memset(x.named, 0, (size_t)x.words * 4);
+        x.named = (uint32_t *)exactly((size_t)x.words * 4, 4), memset(x.named, 0, (size_t)x.words * 4);
         launch(bsri_look_at_lists, x, x.work, 256);
         bsr_error found;
         bsr_device_status(word, &found);
@@ -435,6 +460,6 @@ int main(int argc, char **argv) {
     d.backend = BSR_BACKEND_CPU, d.threads = 1;
     if (bsr_create(&d, &ctx, NULL) != BSR_OK) return 1;
     const int failed = bt_main(argc, argv, tests, BT_COUNT(tests));
-    bsr_destroy(ctx);
+    free_arrays(), bsr_destroy(ctx);
     return failed;
 }

@@ -9,6 +9,10 @@
 
 #include "bsr_test.h"
 
+#ifdef BT_ASAN
+#include <sanitizer/asan_interface.h>
+#endif
+
 #define __device__
 #define __global__
 #define __forceinline__ inline
