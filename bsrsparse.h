@@ -2019,7 +2019,7 @@ static bsri_batch bsri_batch_none(void) {
 
 /* Broadcasts one more operand into b. Returns -1, or the dimension (of the operand) that does not fit. */
 static int bsri_batch_join(bsri_batch *b, int32_t dims, const int64_t *size) {
-    int i;
+    int i, zero;
     if (dims > b->dims) { /* shift to make room outside */
         int grow = dims - b->dims;
         for (i = BSR_MAX_BATCH_DIMS - 1; i >= 0; i--) b->size[i] = i >= dims ? 0 : i >= grow ? b->size[i - grow] : 1;
@@ -2030,10 +2030,12 @@ static int bsri_batch_join(bsri_batch *b, int32_t dims, const int64_t *size) {
         if (*mine == 1) *mine = size[i];
         else if (size[i] != 1 && size[i] != *mine) return i;
     }
-    for (b->count = 1, i = 0; i < b->dims; i++)
-        if (!b->size[i]) b->count = 0; /* no items, however large the other sizes are */
-    for (i = 0; i < b->dims; i++)
-        if (!bsri_mul(b->count, b->size[i], &b->count)) return i < b->dims - dims ? 0 : i - (b->dims - dims);
+    for (b->count = 1, i = 0; i < b->dims; i++) {
+        if (bsri_mul(b->count, b->size[i], &b->count)) continue;
+        for (zero = i; zero < b->dims && b->size[zero]; zero++) {}
+        if (zero == b->dims) return i < b->dims - dims ? 0 : i - (b->dims - dims);
+        b->count = 0; /* no items, however large the other sizes are */
+    }
     return -1;
 }
 
