@@ -436,12 +436,30 @@ TEST(attention) {
     }
 }
 
+TEST(validated) { /* a union longer than it is; views that a conversion must detach; a tie of a decimal number */
+    product p = (bt_case("a union"), product_new(BSR_F32));
+    bsr_file_info info;
+    bsr_dense source;
+    int64_t row, col;
+    double value = 0;
+    static const char text[] = "%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 9007199254740995\n";
+    CHECK_INT(bsr_validate(t_context(0), &p.a, &p.e), BSR_OK), schedule_order(&p, 1)[16]++;
+    CHECK_INT(bsr_validate(t_context(0), &p.a, &p.e), BSR_BAD_STRUCTURE);
+    p = (bt_case("detached"), product_new(BSR_F32)), t_attach_transposed(&p.a), t_attach_schedule(&p.a, 2, 0);
+    source = t_dense(BSR_F32, 8, 15, ROW, NO_BATCH, 0), memset(source.data, 0, 8 * 15 * 4);
+    CHECK_INT(bsr_from_dense(t_context(0), &source, &p.a, &p.e), BSR_OK), CHECK(!p.a.transposed_index && !p.a.schedule);
+    bt_case("a tie");
+    CHECK_INT(bsr_parse_matrix_market(text, sizeof text - 1, &info, &row, &col, &value, 1, NULL), BSR_OK);
+    CHECK_NEAR(value, 9007199254740996.0, 0);
+}
+
 int main(int argc, char **argv) {
     static const bt_test tests[] = {
         {"descriptors", descriptors}, {"index_contents", index_contents}, {"each_pattern", each_pattern}, {"views", views},
         {"repeats", repeats},         {"places", places},                 {"patterns", patterns},         {"scratch", scratch},
         {"conversions", conversions}, {"rows", rows},                     {"vectors", vectors},           {"items", items},
         {"sums", sums},               {"lists", lists},                   {"attention", attention},
+        {"validated", validated},
     };
     int failed = bt_main(argc, argv, tests, BT_COUNT(tests));
     t_contexts_end();
