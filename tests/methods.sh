@@ -68,7 +68,7 @@ else absent="clang has no memory sanitizer here (Debian: apt install libclang-rt
 method memory-sanitizer 16 "" clang -O1 -g -fsanitize=memory -fno-omit-frame-pointer
 
 absent=
-method portable 4 "" "$cc" -O1 -DBSRSPARSE_NO_SIMD
+method portable 8 "" "$cc" -O1 -DBSRSPARSE_NO_SIMD
 
 i386=$(first qemu-i386 qemu-i386-static)
 if works "$cc" -m32; then absent= compiler="$cc -m32" runner=
@@ -82,7 +82,7 @@ method 32-bit 10 "$runner" $compiler -O1
 for machine in s390x aarch64; do
     emulator=$(first qemu-$machine qemu-$machine-static)
     absent=$(lacks "gcc-$machine-linux-gnu qemu-user-static" $machine-linux-gnu-gcc "$emulator")
-    method $machine 40 "$emulator" $machine-linux-gnu-gcc -static -O1
+    method $machine 100 "$emulator" $machine-linux-gnu-gcc -static -O1
 done
 
 # All at once, JOBS at a time; a program that was not built fails below.

