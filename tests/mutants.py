@@ -76,9 +76,10 @@ def run(command, **more):
 
 
 class Cpu:
-    """The CPU backend: the library is compiled anew, the test program only once."""
+    """The CPU backend: the library is compiled anew, the test program only once; a program that holds the library, too."""
     def __init__(self, mutants, jobs):
-        programs = sorted({m.program for m in mutants})
+        self.whole = {m.program for m in mutants if "#undef BSRI_IMPLEMENTED" in open(f"tests/test_{m.program}.c").read()}
+        programs = sorted({m.program for m in mutants} - self.whole)
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
             done = pool.map(lambda p: run([CC, *FLAGS, "-O1", "-DBSRI_IMPLEMENTED", "-c", f"tests/test_{p}.c", "-o",
                                            f"{WORK}/{p}.o"]), programs)
@@ -97,11 +98,15 @@ class Cpu:
         return run([CC, f"-I{folder}", *FLAGS, "-O0", *portable, "-c", "tests/compile/implementation.c", "-o", to])
 
     def build(self, folder, m):
+        arguments = m.filter.split(",") if m.filter else []
+        if m.program in self.whole:
+            made = run([CC, f"-I{folder}", *FLAGS, "-O1", f"tests/test_{m.program}.c", "-o", f"{folder}/program", "-lm", "-lpthread"])
+            return made, [f"{folder}/program", *arguments]
         library = self.same[m.program in PORTABLE] if m.old == m.new else f"{folder}/library.o"
         made = None if m.old == m.new else self.library(folder, m.program, library)
         if not made or not made.returncode:
             made = run([CC, f"{WORK}/{m.program}.o", library, "-o", f"{folder}/program", "-lm", "-lpthread"])
-        return made, [f"{folder}/program", *m.filter.split(",")] if m.filter else [f"{folder}/program"]
+        return made, [f"{folder}/program", *arguments]
 
 
 class Cudart:
