@@ -451,7 +451,8 @@ TEST(ranges) {
             double want[9] = {0};
             int j;
             for (p = t_crow(&m, 0, i / 2); p < t_crow(&m, 0, i / 2 + 1); p++)
-                for (j = 0; j < 3; j++) want[3 * t_col(&m, 0, p) + j] += ((const float *)m.values)[t_value_at(&m, 0, p, i % 2, j)];
+                for (j = 0; j < 3; j++)
+                    want[3 * t_col(&m, 0, p) + j] += ((const float *)m.values)[t_value_at(&m, 0, p, i % 2, j)];
             for (j = 0; j < 9; j++) wrong += !(t_get(&out, 0, i, j) == want[j]);
         }
         CHECK_INT(wrong, 0);
