@@ -540,8 +540,8 @@ static bsr_context *create_on_hopper(bsr_error *error) {
 
 static int tier_of(const si_kernel *k) {
     if (strstr(k->name, "softmax")) return strstr(k->name, "simt") != NULL; /* packed ones name their type: bsri_mma_f16 */
-    if (strstr(k->name, "wgmma") || strstr(k->name, "product_few")) return 3;
-    return strstr(k->name, "_mma") || strstr(k->name, "skinny") ? 2 : strstr(k->name, "simt") ? 1 : 0;
+    if (strstr(k->name, "wgmma") || strstr(k->name, "narrow_tma")) return 3;
+    return strstr(k->name, "_mma") ? 2 : strstr(k->name, "simt") ? 1 : 0;
 }
 static void on_launch(const si_launch *l) {
     static const long grid_limit[3] = {2147483647L, 65535, 65535}, block_limit[3] = {1024, 1024, 64};
