@@ -6188,23 +6188,36 @@ typedef struct bsri_lines {
     char *seen;
     void *ccol, *row; /* scratch for columns */
 } bsri_lines;
+enum { /* scratch of lines */
+    BSRI_LINES_STAMP,
+    BSRI_LINES_LENGTH,
+    BSRI_LINES_ORDER,
+    BSRI_LINES_NEXT,
+    BSRI_LINES_BUCKET,
+    BSRI_LINES_MEMBER,
+    BSRI_LINES_UNION,
+    BSRI_LINES_CCOL,
+    BSRI_LINES_ROW,
+    BSRI_LINES_PIECES
+};
 static bsr_status bsri_lines_make(const bsri_call *c, const bsr_matrix *m, int transposed, const bsri_view *v, int group,
                                   bsri_lines *l, bsri_scratch *scratch) {
     bsri_cuts cuts = {0, 0};
-    int64_t at[9], size = (int64_t)bsr_dtype_size(m->index_dtype), cols = bsri_block_cols(m);
+    int64_t at[BSRI_LINES_PIECES], size = (int64_t)bsr_dtype_size(m->index_dtype), cols = bsri_block_cols(m);
     memset(l, 0, sizeof *l);
     l->count = v->lines, l->others = transposed ? bsri_block_rows(m) : cols, l->dtype = m->index_dtype;
-    at[0] = bsri_cut(&cuts, l->others, 8), at[1] = bsri_cut(&cuts, l->count, 8);
-    at[2] = bsri_cut(&cuts, l->count, 8), at[3] = bsri_cut(&cuts, l->count, 8);
-    at[4] = bsri_cut(&cuts, l->others + 2, 8), at[5] = bsri_cut(&cuts, v->groups * group, 8);
-    at[6] = bsri_cut(&cuts, v->groups, 8);
-    at[7] = bsri_cut(&cuts, transposed ? cols + 1 : 0, size), at[8] = bsri_cut(&cuts, transposed ? m->nnz : 0, size);
+    at[BSRI_LINES_STAMP] = bsri_cut(&cuts, l->others, 8), at[BSRI_LINES_LENGTH] = bsri_cut(&cuts, l->count, 8);
+    at[BSRI_LINES_ORDER] = bsri_cut(&cuts, l->count, 8), at[BSRI_LINES_NEXT] = bsri_cut(&cuts, l->count, 8);
+    at[BSRI_LINES_BUCKET] = bsri_cut(&cuts, l->others + 2, 8), at[BSRI_LINES_MEMBER] = bsri_cut(&cuts, v->groups * group, 8);
+    at[BSRI_LINES_UNION] = bsri_cut(&cuts, v->groups, 8);
+    at[BSRI_LINES_CCOL] = bsri_cut(&cuts, transposed ? cols + 1 : 0, size),
+    at[BSRI_LINES_ROW] = bsri_cut(&cuts, transposed ? m->nnz : 0, size);
     BSRI_TRY(bsri_cuts_get(c, &cuts, scratch));
-    l->stamp = bsri_cut_i64(scratch, at[0]), l->length = bsri_cut_i64(scratch, at[1]);
-    l->order = bsri_cut_i64(scratch, at[2]), l->next = bsri_cut_i64(scratch, at[3]);
-    l->bucket = bsri_cut_i64(scratch, at[4]), l->member = bsri_cut_i64(scratch, at[5]);
-    l->length_of_union = bsri_cut_i64(scratch, at[6]);
-    l->ccol = (char *)scratch->data + at[7], l->row = (char *)scratch->data + at[8];
+    l->stamp = bsri_cut_i64(scratch, at[BSRI_LINES_STAMP]), l->length = bsri_cut_i64(scratch, at[BSRI_LINES_LENGTH]);
+    l->order = bsri_cut_i64(scratch, at[BSRI_LINES_ORDER]), l->next = bsri_cut_i64(scratch, at[BSRI_LINES_NEXT]);
+    l->bucket = bsri_cut_i64(scratch, at[BSRI_LINES_BUCKET]), l->member = bsri_cut_i64(scratch, at[BSRI_LINES_MEMBER]);
+    l->length_of_union = bsri_cut_i64(scratch, at[BSRI_LINES_UNION]);
+    l->ccol = (char *)scratch->data + at[BSRI_LINES_CCOL], l->row = (char *)scratch->data + at[BSRI_LINES_ROW];
     return BSR_OK;
 }
 /* Takes up one pattern. */
@@ -9862,7 +9875,7 @@ static bsri_choice bsri_small_choose(const bsr_context *ctx, const bsri_dev_prod
     bsri_mma_strides(p, x, c.tile_cols, f->values, f->dense, m);
     m->block_bits = bsri_mma_log2(p->br / x->warp_rows);
     m->total = (int32_t)bsri_mma_tiles(p, (int)p->br, c.tile_rows, c.tile_cols), m->group = (int32_t)(m->total / m->slabs);
-    m->split = c.split = e->split, teams = 4 / c.split, m->split_bits = bsri_mma_log2(c.split);
+    m->split = c.split = e->split, teams = 4 / c.split, m->split_bits = (uint32_t)bsri_mma_log2(c.split);
     /* Row by row, except where b is more than the L2 keeps: then all rows of some slabs, which are read once (768 x 3072 x 50432,
        .95, blocks of 32: 87 us, else 110; 384 x 1600 x 50432, .9, with an input, by columns 68 and 97; but few rows with b of
        34 MB, 512 x 8192 x 2048, .9: 14.1, row by row 13.5). One that all items share counts for each: row by row 1 to 4 %
@@ -10484,8 +10497,8 @@ static void bsri_wgmma_sampled_work(bsri_wgmma_sampled_shape *s, const bsr_matri
     const double all = (double)bsri_ceil_div(bsri_block_cols(out), 1 << s->shift);
     const double present = (double)out->nnz / ((double)s->groups * together * all), toll = s->wide ? 0.5 : b == 64 ? 0.8 : 1.5;
     const double absent = bsri_none_of(present, together - 1), rest = 1.0 - absent * (1.0 - present + together * present);
-    const double panel = BSRI_WSAMPLED_UNIT * all * rest;
-    s->slope = (int)(BSRI_WSAMPLED_UNIT * absent + 0.5), s->toll = (int)(BSRI_WSAMPLED_UNIT * toll);
+    const double panel = (int)BSRI_WSAMPLED_UNIT * all * rest;
+    s->slope = (int)((int)BSRI_WSAMPLED_UNIT * absent + 0.5), s->toll = (int)((int)BSRI_WSAMPLED_UNIT * toll);
     s->panel = s->toll + (int)(panel > 1e9 ? 1e9 : panel > 0.0 ? panel : 0.0);
     if (together > 1 && !s->slope) s->panel = (int)bsri_max(s->panel, s->toll + 1);
 }
@@ -10510,7 +10523,7 @@ static bsri_estimate bsri_wgmma_estimate_sampled(const bsr_context *ctx, const b
         e.why = BSR_WHY_SIZE;
     if (e.why) return e;
     s = bsri_wgmma_sampled_shape_of(p, f), e.split = 1;
-    tiles = (double)(s.area * p->items) / BSRI_WSAMPLED_UNIT / ctx->sm_count / s.entries;
+    tiles = (double)(s.area * p->items) / (int)BSRI_WSAMPLED_UNIT / ctx->sm_count / s.entries;
     cols = s.entries * (double)(f->block << s.shift);
     if (tiles < 1.0) cols = tiles * cols > f->block ? tiles * cols : f->block;
     bsri_estimate_sampled(&e, bsri_cost_kind(BSRI_COSTS_SAMPLED_WGMMA, f->block),
@@ -11444,10 +11457,23 @@ static bsr_status bsri_cuda_rank(const bsri_call *c, const bsri_dev_rank *r) {
     BSRI_CUDA_NEXT(c, bsri_rank_lines, *r, r->patterns * bsri_ceil_div(r->n, 32), 256);
     return BSR_OK;
 }
+enum { /* scratch of lines, as bsri_dev_lines names it */
+    BSRI_CUDA_LINES_KEY,
+    BSRI_CUDA_LINES_DISTINCT,
+    BSRI_CUDA_LINES_REPEATS,
+    BSRI_CUDA_LINES_ORDER,
+    BSRI_CUDA_LINES_MEMBER,
+    BSRI_CUDA_LINES_UNIONS,
+    BSRI_CUDA_LINES_STAMP,
+    BSRI_CUDA_LINES_BITS,
+    BSRI_CUDA_LINES_START,
+    BSRI_CUDA_LINES_LIST,
+    BSRI_CUDA_LINES_PIECES
+};
 typedef struct bsri_cuda_lines {
     bsri_dev_lines l;
     bsri_cuda_sort sort;
-    int64_t at[10], repeats_bytes;
+    int64_t at[BSRI_CUDA_LINES_PIECES], repeats_bytes;
 } bsri_cuda_lines;
 static void bsri_cuda_lines_plan(bsri_cuda_lines *q, bsri_cuts *cuts, const bsr_matrix *m, int transposed, const bsri_view *v,
                                  int group) {
@@ -11463,27 +11489,37 @@ static void bsri_cuda_lines_plan(bsri_cuda_lines *q, bsri_cuts *cuts, const bsr_
         l->words = bsri_ceil_div(l->others, 32);
     l->small = l->words && l->words <= 32 && l->count <= bsri_min(BSRI_GROUP_LINES, l->window);
     if (!bsri_mul(patterns, l->count, &lines) || !bsri_mul(patterns, l->groups, &groups)) cuts->overflow = 1, lines = groups = 0;
-    q->at[0] = bsri_cut(cuts, lines, 8), q->at[1] = bsri_cut(cuts, lines, 4), q->repeats_bytes = bsri_ceil_div(patterns, 2) * 8;
-    q->at[2] = bsri_cut(cuts, q->repeats_bytes, 1);
+    q->at[BSRI_CUDA_LINES_KEY] = bsri_cut(cuts, lines, 8), q->at[BSRI_CUDA_LINES_DISTINCT] = bsri_cut(cuts, lines, 4),
+    q->repeats_bytes = bsri_ceil_div(patterns, 2) * 8;
+    q->at[BSRI_CUDA_LINES_REPEATS] = bsri_cut(cuts, q->repeats_bytes, 1);
     if (group > 1) {
-        q->at[3] = bsri_cut(cuts, lines, 4), q->at[4] = bsri_cut(cuts, groups * group, 4), q->at[5] = bsri_cut(cuts, groups, 4);
-        q->at[6] = bsri_cut(cuts, patterns, 4 * l->others), q->at[7] = bsri_cut(cuts, lines, 4 * l->words);
+        q->at[BSRI_CUDA_LINES_ORDER] = bsri_cut(cuts, lines, 4),
+        q->at[BSRI_CUDA_LINES_MEMBER] = bsri_cut(cuts, groups * group, 4),
+        q->at[BSRI_CUDA_LINES_UNIONS] = bsri_cut(cuts, groups, 4);
+        q->at[BSRI_CUDA_LINES_STAMP] = bsri_cut(cuts, patterns, 4 * l->others),
+        q->at[BSRI_CUDA_LINES_BITS] = bsri_cut(cuts, lines, 4 * l->words);
     }
     if (!transposed) return;
-    q->at[8] = bsri_cut(cuts, lines + patterns, size), q->at[9] = bsri_cut(cuts, entries, size);
+    q->at[BSRI_CUDA_LINES_START] = bsri_cut(cuts, lines + patterns, size),
+    q->at[BSRI_CUDA_LINES_LIST] = bsri_cut(cuts, entries, size);
     bsri_cuda_transpose_plan(&q->sort, cuts, m);
 }
 static bsr_status bsri_cuda_lines_load(const bsri_call *c, bsri_cuda_lines *q, const bsr_matrix *m, const bsri_batch *patterns,
                                        int transposed) {
     bsri_dev_lines *l = &q->l;
     l->m = *m, l->patterns = *patterns;
-    l->key = (uint64_t *)bsri_cuda_at(c, q->at[0]), l->distinct = (int32_t *)bsri_cuda_at(c, q->at[1]);
-    l->repeats = (uint32_t *)bsri_cuda_at(c, q->at[2]), l->order = (int32_t *)bsri_cuda_at(c, q->at[3]);
-    l->member = (int32_t *)bsri_cuda_at(c, q->at[4]), l->unions = (int32_t *)bsri_cuda_at(c, q->at[5]);
-    l->stamp = (int32_t *)bsri_cuda_at(c, q->at[6]), l->bits = (uint32_t *)bsri_cuda_at(c, q->at[7]);
+    l->key = (uint64_t *)bsri_cuda_at(c, q->at[BSRI_CUDA_LINES_KEY]),
+    l->distinct = (int32_t *)bsri_cuda_at(c, q->at[BSRI_CUDA_LINES_DISTINCT]);
+    l->repeats = (uint32_t *)bsri_cuda_at(c, q->at[BSRI_CUDA_LINES_REPEATS]),
+    l->order = (int32_t *)bsri_cuda_at(c, q->at[BSRI_CUDA_LINES_ORDER]);
+    l->member = (int32_t *)bsri_cuda_at(c, q->at[BSRI_CUDA_LINES_MEMBER]),
+    l->unions = (int32_t *)bsri_cuda_at(c, q->at[BSRI_CUDA_LINES_UNIONS]);
+    l->stamp = (int32_t *)bsri_cuda_at(c, q->at[BSRI_CUDA_LINES_STAMP]),
+    l->bits = (uint32_t *)bsri_cuda_at(c, q->at[BSRI_CUDA_LINES_BITS]);
     if (!transposed) return BSR_OK;
-    l->start = bsri_cuda_at(c, q->at[8]), l->list = bsri_cuda_at(c, q->at[9]);
-    return bsri_cuda_transpose(c, &q->sort, m, patterns, bsri_cuda_at(c, q->at[8]), bsri_cuda_at(c, q->at[9]), NULL);
+    l->start = bsri_cuda_at(c, q->at[BSRI_CUDA_LINES_START]), l->list = bsri_cuda_at(c, q->at[BSRI_CUDA_LINES_LIST]);
+    return bsri_cuda_transpose(c, &q->sort, m, patterns, bsri_cuda_at(c, q->at[BSRI_CUDA_LINES_START]),
+                               bsri_cuda_at(c, q->at[BSRI_CUDA_LINES_LIST]), NULL);
 }
 static bsr_status bsri_cuda_schedule(const bsri_call *c, const bsr_matrix *m, int group, int transposed, const bsri_view *v,
                                      void *buffer) {
@@ -11500,7 +11536,7 @@ static bsr_status bsri_cuda_schedule(const bsri_call *c, const bsr_matrix *m, in
     BSRI_TRY(bsri_cuda_plan(c, &cuts, &stop));
     if (stop) return BSR_OK;
     bsri_schedule_header(m, group, transposed, head);
-    BSRI_TRY(bsri_cuda_zero(c, buffer, v->bytes, head, 8, bsri_cuda_at(c, q.at[2]), q.repeats_bytes));
+    BSRI_TRY(bsri_cuda_zero(c, buffer, v->bytes, head, 8, bsri_cuda_at(c, q.at[BSRI_CUDA_LINES_REPEATS]), q.repeats_bytes));
     BSRI_TRY(bsri_cuda_lines_load(c, &q, &one, &patterns, transposed));
     BSRI_CUDA_NEXT(c, bsri_lines_measure, *l, bsri_ceil_div(patterns.count * l->count, 8), 256);
     memset(&r, 0, sizeof r);

@@ -37,7 +37,19 @@
      device-validate    the first failing check in the fixed order
      device-draw        random patterns and layouts, pruning
      device-entries     from CSR and COO; scatter indices
-     kernel-table       functions of instances; loading them */
+     kernel-table       functions of instances; loading them
+
+   WORDS, where the field has none, or several
+     block row, group    rows of one row of blocks of op(A); block rows that share a tile
+     slice, stage        products of one step along the inner size; what one place in a ring holds: stage and phase
+     column list         columns of blocks that a group needs, the union of its rows'; a chunk: what is listed at a time
+     work tile, unit     what one CTA, what the CTAs of a group compute at a time; claimed by a tile scheduler
+     CTA group, panel    CTAs that take tiles beside each other, of the same blocks; the columns of out and b that it has
+     strip               16 or 32 rows that a warp has of a tile
+     ss, rs              wgmma with op(A) from shared memory (blocks of 64, 128), from registers (16, 32)
+     small, narrow       products with little to do; with few columns
+     row, long           a row of elements; a row or group with far more blocks than others
+     piece               16 bytes: what one instruction copies */
 
 #include <cuda.h>
 #include <cuda_bf16.h>
