@@ -11075,8 +11075,8 @@ static void bsri_wgmma_sampled_work(bsri_wgmma_sampled_shape *s, const bsr_matri
     const double all = (double)bsri_ceil_div(bsri_block_cols(out), 1 << s->shift);
     const double present = (double)out->nnz / ((double)s->groups * together * all), toll = s->wide ? 0.5 : b == 64 ? 0.8 : 1.5;
     const double absent = bsri_none_of(present, together - 1), rest = 1.0 - absent * (1.0 - present + together * present);
-    const double panel = BSRI_WSAMPLED_UNIT * all * rest;
-    s->slope = (int)(BSRI_WSAMPLED_UNIT * absent + 0.5), s->toll = (int)(BSRI_WSAMPLED_UNIT * toll);
+    const double panel = (int)BSRI_WSAMPLED_UNIT * all * rest;
+    s->slope = (int)((int)BSRI_WSAMPLED_UNIT * absent + 0.5), s->toll = (int)((int)BSRI_WSAMPLED_UNIT * toll);
     s->panel = s->toll + (int)(panel > 1e9 ? 1e9 : panel > 0.0 ? panel : 0.0);
     if (together > 1 && !s->slope) s->panel = (int)bsri_max(s->panel, s->toll + 1);
 }
@@ -11101,7 +11101,7 @@ static bsri_estimate bsri_wgmma_estimate_sampled(const bsr_context *ctx, const b
         e.why = BSR_WHY_SIZE;
     if (e.why) return e;
     s = bsri_wgmma_sampled_shape_of(p, f), e.split = 1;
-    tiles = (double)(s.area * p->items) / BSRI_WSAMPLED_UNIT / ctx->sm_count / s.entries;
+    tiles = (double)(s.area * p->items) / (int)BSRI_WSAMPLED_UNIT / ctx->sm_count / s.entries;
     cols = s.entries * (double)(f->block << s.shift);
     if (tiles < 1.0) cols = tiles * cols > f->block ? tiles * cols : f->block;
     bsri_estimate_sampled(&e, bsri_cost_kind(BSRI_COSTS_SAMPLED_WGMMA, f->block),
