@@ -10467,7 +10467,7 @@ static bsri_choice bsri_small_choose(const bsr_context *ctx, const bsri_dev_prod
     bsri_mma_strides(p, x, c.tile_cols, f->values, f->dense, m);
     m->block_bits = bsri_mma_log2(p->br / x->warp_rows);
     m->total = (int32_t)bsri_mma_tiles(p, (int)p->br, c.tile_rows, c.tile_cols), m->group = (int32_t)(m->total / m->slabs);
-    m->split = c.split = e->split, teams = 4 / c.split, m->split_bits = bsri_mma_log2(c.split);
+    m->split = c.split = e->split, teams = 4 / c.split, m->split_bits = (uint32_t)bsri_mma_log2(c.split);
     /* Row by row, except where b is larger than what the L2 keeps: then all rows of some slabs, so that each slab is read once.
        The limit is higher for few rows. A b that all items share counts once for each item (note N15). */
     m->order = bsri_dense_bytes(p) * (double)p->items <= (double)(m->group <= 16 ? bsri_h200.l2_slab : bsri_h200.l2_slab_tall);
