@@ -1246,8 +1246,8 @@ static void each_small_block(int type) {
             for (int form = 0; form < 8; form++) { /* bits: transposed, dense operands by columns, a gap between blocks */
                 const bool large = side[0] * side[1] > 1000;
                 if (large && (n > 36 || form > 1)) continue;
-                bt_case("%s, blocks of %d x %d, %d columns, form %d", bsr_dtype_name(type), (int)side[0], (int)side[1], (int)n,
-                        form);
+                bt_case("%s, blocks of %d x %d, %d columns, form %d", bsr_dtype_name(type), (int)side[0], (int)side[1],
+                        (int)n, form);
                 t_spec s = spec_of(type, side[0], large ? 9 : 41, large ? 5 : 37, large ? 20 : 300);
                 s.block_cols = side[1];
                 if (form & 4) s.layout = n % 2 ? BLOCKS_GAPS : BLOCKS_COL;
