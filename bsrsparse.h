@@ -59,6 +59,7 @@
      cuda-facts         what choosers ask of operands and products
      cuda-estimates     what kernels are expected to take
      cuda-plan-mma      products by simt and mma: choice, estimates, parameters
+     cuda-plan-tiny     products of blocks too small or too odd for tensor cores: lanes, parameters
      cuda-plan-wgmma    products by tensor loads and wgmma: estimates, choice, parameters
      cuda-plan-sampled  sampled products: estimates, choice, parameters
      cuda-plan-rows     softmax and attention: choice, parameters
@@ -705,6 +706,7 @@ typedef enum bsr_plan_flag {
     X(BSR_WHY_MODIFIED, 30, "options between product and softmax, or an extreme scale") \
     X(BSR_WHY_SLOWER, 34, "other tiles are estimated to be faster") \
     X(BSR_WHY_SHORT, 35, "little to do: warps share the blocks of a row") \
+    X(BSR_WHY_TINY, 36, "small or odd blocks: a lane multiplies what is its own") \
     X(BSR_WHY_EPILOGUE, 33, "too few registers for this epilogue") \
     X(BSR_WHY_SPLIT, 23, "rows are split: there are fewer tiles than multiprocessors")
 
@@ -9292,6 +9294,28 @@ typedef struct bsri_dev_flash {
     bsri_tma_map map[3];
 } bsri_dev_flash;
 
+/* A warp owns some neighbouring tiles (block rows of op(A)), some of their rows, and a panel of columns. It copies their stored
+   blocks, as they lie one after another, into its own part of shared memory, a chunk at a time, whole lines of memory at once;
+   then each lane multiplies what is its own. No barrier but the warp's: what hides a warp's waits is other warps.
+
+   Lanes are counted in four digits, from the fastest: columns, rows of a block, stored blocks of a tile, tiles. Sums of lanes
+   that differ in the third digit alone are added at the end, in a fixed order.
+
+   Few columns (`few`): a lane has one column. Many (`wide`): four, and every lane all rows of the warp's. */
+typedef struct bsri_dev_tiny {
+    bsri_dev_product of;
+    int64_t places;            /* of a panel: tiles by as many as a warp owns */
+    int32_t log_columns, log_rows, log_blocks, log_tiles; /* the digits: 5 in all */
+    int32_t each, rows;        /* rows of a lane, of a warp's part of a block */
+    int32_t chunk, inner;      /* stored blocks, and of each how many columns, that are in shared memory at once */
+    int32_t packed;            /* whole blocks, copied as they lie, one after another */
+    int32_t a_pieces, b_pieces; /* four columns of a block, four elements of b, are loaded at once */
+    int32_t block, row, along; /* elements in shared memory from a block to the next, from a row, from a column */
+    int32_t b_row, b_block;    /* elements of b from a row to the next, from a block to the next */
+    uint32_t by_block, by_row; /* 2^32 / elements of a block and of a row, up: quotients of numbers below 2^16 */
+    int32_t values_bytes, bytes; /* of a warp's part: of the values in it, of all */
+} bsri_dev_tiny;
+
 /* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-tiles: what kernels are made of: sizes, stages, threads, shared memory                  */
 /* ---------------------------------------------------------------------------------------------- */
@@ -9482,6 +9506,19 @@ template <class T, int HD_, bool ONE_STREAM> struct bsri_flash : bsri_tile {
     static constexpr int COLS = KEYS, STAGES = SLOTS, THREADS = 384, SHARED = BYTES;
 };
 
+/* What bsri_dev_tiny says: a lane has EACH rows; WIDE: four columns, side by side (PIECE 4) or apart (1), else one, and as many
+   columns of a block as PIECE at a time. */
+#define BSRI_TINY_SHARED (112 * 1024) /* two CTAs of a multiprocessor */
+#define BSRI_TINY_WARPS 8
+template <class T, class F, bool WIDE_, int EACH_, int PIECE_> struct bsri_tiny_tile : bsri_tile {
+    typedef T type;
+    typedef F real;
+    static constexpr bool WIDE = WIDE_;
+    static constexpr int EACH = EACH_, PIECE = PIECE_, ROWS = EACH_, COLS = PIECE_; /* of a lane, not of a tile of out */
+    static constexpr int THREADS = 32 * BSRI_TINY_WARPS, SHARED = BSRI_TINY_SHARED;
+    static constexpr int CTAS = WIDE && sizeof(F) == 8 && EACH > 1 ? 1 : 2;
+};
+
 /* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-kernels: the kernel table: every instance, and how one is found                         */
 /* ---------------------------------------------------------------------------------------------- */
@@ -9498,6 +9535,8 @@ enum {
     BSRI_FOR_PRODUCT,
     BSRI_FOR_SMALL,  /* products with little to do */
     BSRI_FOR_NARROW, /* products with few columns */
+    BSRI_FOR_TINY,   /* products of small and odd blocks: few columns, */
+    BSRI_FOR_TINY_WIDE, /* many */
     BSRI_FOR_SAMPLED,
     BSRI_FOR_SOFTMAX,
     BSRI_FOR_PACKED, /* softmax over packed values, */
@@ -9545,6 +9584,20 @@ enum {
     BSRI_WHEN(BSRI_HAS_SAMPLED,                                                                                            \
     X(SAMPLED_SIMT_16X16_##D, n + 3, SAMPLED, SIMT, D, 1, NONE, bsri_sampled_simt, bsri_simt_tile<A, F, 16, 16, 1, 1>)     \
     X(SAMPLED_SIMT_64X64_##D, n + 4, SAMPLED, SIMT, D, 1, NONE, bsri_sampled_simt, bsri_simt_tile<A, F, 64, 64, 4, 4>))
+/* rows and columns of a table's row: a lane's rows; columns of a block, or of b, that it takes at once. */
+#define BSRI_KERNELS_TINY_OF(X, name, n, D, of, ...) \
+    X(PRODUCT_##name##_##D, n, of, SIMT, D, 1, NONE, bsri_product_tiny, bsri_tiny_tile<__VA_ARGS__>)
+#define BSRI_KERNELS_TINY(X, n, D, T, F)                                              \
+    BSRI_KERNELS_TINY_OF(X, TINY_1X1, n + 0, D, TINY, T, F, false, 1, 1)              \
+    BSRI_KERNELS_TINY_OF(X, TINY_2X2, n + 1, D, TINY, T, F, false, 2, 2)              \
+    BSRI_KERNELS_TINY_OF(X, TINY_3X3, n + 2, D, TINY, T, F, false, 3, 3)              \
+    BSRI_KERNELS_TINY_OF(X, TINY_1X4, n + 3, D, TINY, T, F, false, 1, 4)              \
+    BSRI_KERNELS_TINY_OF(X, TINY_WIDE_1, n + 4, D, TINY_WIDE, T, F, true, 1, 4)       \
+    BSRI_KERNELS_TINY_OF(X, TINY_WIDE_1_APART, n + 5, D, TINY_WIDE, T, F, true, 1, 1) \
+    BSRI_KERNELS_TINY_OF(X, TINY_WIDE_4, n + 6, D, TINY_WIDE, T, F, true, 4, 4)       \
+    BSRI_KERNELS_TINY_OF(X, TINY_WIDE_4_APART, n + 7, D, TINY_WIDE, T, F, true, 4, 1) \
+    BSRI_KERNELS_TINY_OF(X, TINY_WIDE_8, n + 8, D, TINY_WIDE, T, F, true, 8, 4)       \
+    BSRI_KERNELS_TINY_OF(X, TINY_WIDE_8_APART, n + 9, D, TINY_WIDE, T, F, true, 8, 1)
 #define BSRI_KERNELS_MMA(X, name, n, D, block, costs, ...) \
     X(PRODUCT_MMA_##name, n, PRODUCT, MMA, D, block, costs, bsri_product_mma, bsri_mma_tile<__VA_ARGS__>)
 #define BSRI_KERNELS_MMA_128(X, n, D, T, costs)                              \
@@ -9610,6 +9663,11 @@ enum {
     BSRI_KERNELS_RS(X, 16_256_COLUMNS, n + 23, D, 16, T, 16, 0)
 /* i8: a slice of 64 or 128 products, where both operands are stored along them. */
 #define BSRI_KERNELS_PRODUCT(X)                                                \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_TINY(X, 500, F16, bsri_mma_f16, float))    \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_TINY(X, 510, BF16, bsri_mma_bf16, float)) \
+    BSRI_WHEN(BSRI_HAS_F32, BSRI_KERNELS_TINY(X, 520, F32, bsri_mma_f32, float))    \
+    BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_TINY(X, 530, F64, double, double))         \
+    BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_TINY(X, 540, I8, int8_t, uint32_t))         \
     BSRI_WHEN(BSRI_HAS_BF16,                                                   \
     BSRI_KERNELS_MMA_256(X, 200, BF16, bsri_mma_bf16)                          \
     BSRI_KERNELS_MMA_128(X, 203, BF16, bsri_mma_bf16, MMA)                     \
@@ -10560,6 +10618,122 @@ static bsri_choice bsri_narrow_mma_choose(const bsr_context *ctx, const bsri_dev
 }
 
 /* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-plan-tiny: products of blocks too small or too odd for tensor cores: lanes, parameters  */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* The least power of two that is not below n, its logarithm; at most `most`. */
+static int bsri_tiny_log(int64_t n, int most) {
+    int log = 0;
+    while (log < most && (int64_t)1 << log < n) log++;
+    return log;
+}
+/* May `many` elements side by side be loaded at once, from every item's first on? */
+static int bsri_tiny_aligned(const void *data, int64_t size, int64_t many, int dims, const int64_t *stride) {
+    int i;
+    if ((uintptr_t)data % (uintptr_t)(many * size)) return 0;
+    for (i = 0; i < dims; i++)
+        if (stride[i] % many) return 0;
+    return 1;
+}
+/* Why a product can't be taken, or 0. Rows of b are found by offsets of 32 bits. */
+static int bsri_tiny_refuses(const bsri_dev_product *p, int compute) {
+    const int dt = p->a.dtype;
+    int64_t reach;
+    if ((p->kind != BSRI_LIST_ROWS && p->kind != BSRI_LIST_TRANSPOSED) || !p->reduce) return BSR_WHY_LIST_KIND;
+    if (p->b.dtype != dt || compute != (dt == BSR_F64 ? BSR_F64 : dt == BSR_I8 ? BSR_I32 : BSR_F32)) return BSR_WHY_DTYPE;
+    if (!bsri_mul(bsri_max(p->b.rows, 1), p->b.row_stride, &reach) || reach > INT32_MAX / 2) return BSR_WHY_SIZE;
+    if (p->b.col_stride > INT32_MAX / 512 || bsri_max(p->br, p->bc) > 1 << 20) return BSR_WHY_SIZE;
+    return bsri_max(bsri_block_rows(&p->a), bsri_block_cols(&p->a)) > INT32_MAX ? BSR_WHY_SIZE : 0;
+}
+/* What of a block is in shared memory at once, of how many blocks; `room` bytes for values of `size` there, `sums` for sums. */
+static void bsri_tiny_cut(bsri_dev_tiny *m, int wide, int64_t size, int64_t room, int64_t sums) {
+    const bsri_dev_product *p = &m->of;
+    const int64_t whole = p->br * p->bc, across = p->a_rs == 1 && p->a_cs == p->br;
+    m->packed = !wide && p->subs == 1 && p->a_block == whole && whole * size <= room &&
+                ((p->a_rs == p->bc && p->a_cs == 1) || across);
+    m->inner = (int32_t)(m->packed ? p->bc : bsri_max(1, bsri_min(p->bc, room / (m->rows * size))));
+    m->row = wide ? 1 : m->packed ? (int32_t)p->a_rs : m->inner;
+    m->along = wide ? m->each : m->packed ? (int32_t)p->a_cs : 1;
+    m->block = wide ? m->each * m->inner : m->packed ? (int32_t)whole : m->rows * m->inner;
+    m->by_block = m->rows * m->inner == 1 ? 0 : (uint32_t)bsri_ceil_div(INT64_C(1) << 32, (int64_t)m->rows * m->inner);
+    m->by_row = m->inner == 1 ? 0 : (uint32_t)bsri_ceil_div(INT64_C(1) << 32, m->inner);
+    m->chunk = m->inner < p->bc ? 1 : (int32_t)bsri_max(1, bsri_min(1024, (room + 512) / (m->block * size + 4)));
+    room = bsri_max((int64_t)m->chunk * m->block * size + 16, sums); /* 16: as far from a multiple of 16 as in memory */
+    m->values_bytes = (int32_t)(bsri_ceil_div(room, 16) * 16), m->bytes = m->values_bytes + (m->chunk + 3) / 4 * 16;
+}
+/* Rows of a lane, lanes for rows: few columns. Blocks whose sides are multiples of 3 are taken by 3 x 3, others by rows. */
+static void bsri_tiny_rows(bsri_dev_tiny *m, bsri_wanted *w) {
+    const bsri_dev_product *p = &m->of;
+    w->of = BSRI_FOR_TINY, w->cols = p->br == 1 && p->bc == 1 ? 1 : p->br == 2 && p->bc == 2 ? 2 : p->br % 3 || p->bc % 3 ? 4 : 3;
+    m->each = w->rows = w->cols == 4 ? 1 : w->cols;
+    m->log_rows = bsri_tiny_log(bsri_ceil_div(p->br, m->each), 5 - m->log_columns);
+    m->rows = (int32_t)bsri_min(p->br, (int64_t)m->each << m->log_rows);
+}
+/* Many columns: a lane has four, side by side where b allows it. */
+static void bsri_tiny_columns(bsri_dev_tiny *m, bsri_wanted *w, int64_t size) {
+    const bsri_dev_product *p = &m->of;
+    const int64_t many = bsri_min(16, 4 * size) / size;
+    m->each = p->br == 1 ? 1 : p->br <= 4 ? 4 : 8, m->rows = (int32_t)bsri_min(m->each, p->br);
+    m->b_pieces = p->b.col_stride == 1 && p->b.row_stride % many == 0 && p->width % 4 == 0 &&
+                  bsri_tiny_aligned(p->b.data, size, many, p->b.batch_dims, p->b.batch_stride);
+    w->of = BSRI_FOR_TINY_WIDE, w->rows = m->each, w->cols = m->b_pieces ? 4 : 1;
+}
+/* As many tiles for a warp as a chunk of `room` bytes holds, as long as there is work for all multiprocessors. */
+static void bsri_tiny_tiles(const bsr_context *ctx, bsri_dev_tiny *m, int wide, int64_t size, int64_t room) {
+    const bsri_dev_product *p = &m->of;
+    const int64_t patterns = p->a.flags & BSR_MATRIX_RAGGED ? bsri_max(bsri_pattern_count(&p->a), 1) : 1;
+    const int64_t list = bsri_max(p->a.nnz / bsri_max(p->tiles, 1) / patterns, 1);
+    const int64_t fit = wide ? 1 : room / ((m->rows * p->bc * size + 4) * list);
+    const double warps = (double)p->tiles * (double)p->items * (double)p->subs;
+    m->log_tiles = 5 - m->log_columns - m->log_rows;
+    while (m->log_tiles > 0 &&
+           ((int64_t)1 << m->log_tiles > bsri_max(fit, 1) || warps / (1 << m->log_tiles) < ctx->sm_count * 8.0))
+        m->log_tiles--;
+    m->log_blocks = 5 - m->log_columns - m->log_rows - m->log_tiles;
+}
+/* Which operands are loaded by pieces of two or four elements: few columns. */
+static void bsri_tiny_pieces_of(bsri_dev_tiny *m, int piece, int64_t size) {
+    const bsri_dev_product *p = &m->of;
+    const int64_t many = bsri_min(16, piece * size) / size;
+    if (piece % 2 || p->bc % piece || m->inner % piece) return;
+    m->b_pieces = p->b.row_stride == 1 && p->b.col_stride % many == 0 &&
+                  bsri_tiny_aligned(p->b.data, size, many, p->b.batch_dims, p->b.batch_stride);
+    m->a_pieces = m->along == 1 && (!m->packed || p->kind == BSRI_LIST_TRANSPOSED ||
+                                    bsri_tiny_aligned(p->a.values, size, many, p->a.batch_dims, p->a.values_batch_stride));
+}
+/* Ahead of tiles that are far wider: one or two columns in f32 where there are rows enough for every warp. */
+static int bsri_tiny_ahead(const bsr_context *ctx, const bsri_dev_product *p) {
+    return p->a.dtype == BSR_F32 && p->width <= 2 && (double)p->tiles * (double)p->items >= ctx->sm_count * 8.0;
+}
+/* Takes lists by rows and by the transposed index, of any type and block size. */
+static bsri_choice bsri_tiny_choose(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsri_dev_tiny *m) {
+    const int64_t size = (int64_t)bsr_dtype_size(p->a.dtype), sum = p->a.dtype == BSR_F64 ? 8 : 4;
+    /* bytes of values that a warp holds: what is under way at once hides the memory's latency */
+    const int64_t most = bsri_min(BSRI_TINY_SHARED, ctx->smem_optin) / BSRI_TINY_WARPS - 1024;
+    const int64_t room = bsri_min(p->br * p->bc * size < 100 ? 12000 : 8192, most);
+    const int wide = p->width > 32, cols = wide ? 4 : 1, why = bsri_tiny_refuses(p, compute);
+    bsri_wanted w = bsri_want(BSRI_FOR_TINY, BSRI_TIER_SIMT, p->a.dtype);
+    bsri_choice c;
+    if (why) return bsri_no(why);
+    memset(m, 0, sizeof *m), m->of = *p;
+    m->b_row = (int32_t)p->b.row_stride, m->b_block = (int32_t)(p->bc * p->b.row_stride);
+    m->log_columns = bsri_tiny_log(bsri_ceil_div(p->width, cols), 5);
+    if (wide) bsri_tiny_columns(m, &w, size);
+    else bsri_tiny_rows(m, &w);
+    m->of.subs = bsri_ceil_div(p->br, m->rows);
+    bsri_tiny_tiles(ctx, m, wide, size, room);
+    bsri_tiny_cut(m, wide, wide ? sum : size, room, ((int64_t)m->rows << m->log_tiles) * (cols << m->log_columns) * sum);
+    if (!wide) bsri_tiny_pieces_of(m, w.cols, size);
+    m->of.panels = bsri_ceil_div(p->width, cols << m->log_columns);
+    m->places = bsri_ceil_div(p->tiles, (int64_t)1 << m->log_tiles);
+    if (BSRI_TINY_WARPS * (int64_t)m->bytes > bsri_min(BSRI_TINY_SHARED, ctx->smem_optin)) return bsri_no(BSR_WHY_SHARED);
+    c = bsri_yes(bsri_find(&w), BSR_WHY_TINY);
+    c.tile_rows = m->rows << m->log_tiles, c.tile_cols = cols << m->log_columns, c.shared = BSRI_TINY_WARPS * m->bytes;
+    c.grid = bsri_ceil_div(p->items * m->of.panels * m->of.subs * m->places, BSRI_TINY_WARPS);
+    return c;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-plan-wgmma: products by tensor loads and wgmma: estimates, choice, parameters           */
 /* ---------------------------------------------------------------------------------------------- */
 
@@ -11296,6 +11470,7 @@ static void bsri_cuda_describe(const bsri_product *job, bsri_dev_product *p) {
 /* What the kernels of an engine are given, and who may choose one. */
 typedef union bsri_product_params {
     bsri_dev_product simt;
+    bsri_dev_tiny tiny;
     bsri_dev_wgmma wgmma;
     bsri_dev_mma mma;
     bsri_dev_narrow_mma skinny;
@@ -11351,10 +11526,13 @@ static const bsri_candidate<bsri_dev_product, bsri_facts, bsri_product_params> b
 static void bsri_choose_product(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsri_chooser *s,
                                 bsri_product_params *m) {
     if (p->kind < BSRI_LIST_SCATTER && p->reduce) {
+        if (bsri_wants(s, BSRI_TIER_SIMT) && bsri_tiny_ahead(ctx, p))
+            bsri_offer(s, BSRI_TIER_SIMT, bsri_tiny_choose(ctx, p, compute, &m->tiny));
         bsri_facts f = bsri_facts_of(p);
         bsri_choose_estimated(bsri_products, ctx, p, &f, compute, s, m, &f.limit);
     } else /* the caller's: there need not be a matrix; or of no item: zeros */
         s->refused[BSRI_TIER_MMA] = s->refused[BSRI_TIER_WGMMA] = BSR_WHY_LIST_KIND;
+    if (bsri_wants(s, BSRI_TIER_SIMT)) bsri_offer(s, BSRI_TIER_SIMT, bsri_tiny_choose(ctx, p, compute, &m->tiny));
     if (bsri_wants(s, BSRI_TIER_SIMT)) bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose(ctx, p, compute, s->asked, &m->simt));
 }
 typedef union bsri_sampled_params {

@@ -9,6 +9,7 @@
      device-epilogue    from a sum to an element of out
      device-union       which columns a group of block rows needs
      product-simt       sparse x dense, any dtype, block size and stride; a tile in shared memory
+     product-tiny       sparse x dense where blocks are too small or too odd for tensor cores
      product-mma-load   sparse x dense by mma.sync: tiles, fetching
      product-mma        sparse x dense by mma.sync: multiplying, epilogue, kernel
      product-small      sparse x dense where there is little to do
@@ -269,6 +270,12 @@ __device__ __forceinline__ void bsri_mma_load_t(uint32_t (&r)[4], uint32_t at) {
 /* An element in memory. */
 template <class T> struct bsri_stored {
     typedef float number;
+};
+template <> struct bsri_stored<double> {
+    typedef double number;
+};
+template <> struct bsri_stored<int8_t> {
+    typedef int8_t number;
 };
 template <> struct bsri_stored<bsri_mma_bf16> {
     typedef __nv_bfloat16 number;
@@ -653,14 +660,14 @@ __device__ __forceinline__ bsri_item bsri_dev_matrix_item(const bsri_batch *b, i
 
 /* A cursor over (offset in a's values, offset in b) of one output tile; every thread walks the same list. */
 struct bsri_dev_list {
-    const void *crow, *col, *row, *position;
+    const void *crow, *col, *row, *position, *starts; /* starts: where each tile's entries start */
     const char *a, *b; /* bases of this item */
     int64_t at, end, extra;
 
     __device__ void begin_matrix(const bsri_dev_product &p, int64_t item, int64_t tile) {
         const bsri_item it = bsri_dev_matrix_item(&p.whole, item, &p.a);
         const int dt = p.a.index_dtype, ragged = (p.a.flags & BSR_MATRIX_RAGGED) != 0;
-        crow = it.crow, col = it.col, a = it.values, extra = 0;
+        crow = starts = it.crow, col = it.col, a = it.values, extra = 0;
         b = bsri_dev_at(p.b.data, p.b.dtype, bsri_dense_offset(&p.whole, item, &p.b));
         if (p.kind == BSRI_LIST_ROWS) {
             at = bsri_index(crow, dt, tile), end = bsri_index(crow, dt, tile + 1);
@@ -669,7 +676,7 @@ struct bsri_dev_list {
             const void *ccol = bsri_dev_at(view + p.index.at[0], dt, it.pattern * (bsri_block_cols(&p.a) + 1));
             const int64_t shift = ragged ? 0 : it.pattern * p.index.entries;
             row = bsri_dev_at(view + p.index.at[1], dt, shift), position = bsri_dev_at(view + p.index.at[2], dt, shift);
-            at = bsri_index(ccol, dt, tile), end = bsri_index(ccol, dt, tile + 1);
+            starts = ccol, at = bsri_index(ccol, dt, tile), end = bsri_index(ccol, dt, tile + 1);
         } else {
             at = bsri_index(crow, dt, 0), end = bsri_index(crow, dt, bsri_block_rows(&p.a));
         }
@@ -1289,6 +1296,293 @@ __global__ void __launch_bounds__(L::THREADS, sizeof(typename L::number) == 8 ? 
     }
 }
 
+/* ---------------------------------------------------------------------------------------------- */
+/* >>product-tiny: sparse x dense where blocks are too small or too odd for tensor cores          */
+/* ---------------------------------------------------------------------------------------------- */
+
+__device__ __forceinline__ float bsri_tiny_number(__half x, float) { return __half2float(x); }
+__device__ __forceinline__ float bsri_tiny_number(__nv_bfloat16 x, float) { return __bfloat162float(x); }
+__device__ __forceinline__ float bsri_tiny_number(float x, float) { return x; }
+__device__ __forceinline__ double bsri_tiny_number(double x, double) { return x; }
+__device__ __forceinline__ uint32_t bsri_tiny_number(int8_t x, uint32_t) { return (uint32_t)(int32_t)x; } /* modulo 2^32 */
+
+/* N elements side by side, aligned to their size or to 16 bytes: by one load, of four f64 by two. */
+template <class T, int N> struct alignas(N % 2 ? sizeof(T) : N * sizeof(T) > 16 ? 16 : N * sizeof(T)) bsri_tiny_pieces {
+    T x[N];
+};
+
+/* n / d, below 2^16 both; by is 2^32 / d, up, or 0 where that is not known or no number of 32 bits. */
+static __device__ __forceinline__ int bsri_tiny_quotient(int n, int d, uint32_t by) {
+    return by ? (int)__umulhi((uint32_t)n, by) : n / d;
+}
+/* Neighbouring bytes into shared memory, where they lie at the same distance from 16 bytes as in memory. */
+template <class T> static __device__ __forceinline__ void bsri_tiny_copy(char *to, const char *from, int bytes, int lane) {
+    const int start = (int)(-(intptr_t)from & 15), head = start < bytes ? start : bytes, whole = head + ((bytes - head) & ~15);
+    for (int i = lane * (int)sizeof(T); i < head; i += 32 * (int)sizeof(T)) *(T *)(to + i) = *(const T *)(from + i);
+    for (int i = head + lane * 16; i < whole; i += 512) {
+#ifdef BSRI_MMA_CODE
+        bsri_cp_async(bsri_smem_address(to + i), from + i);
+#else
+        *(uint4 *)(to + i) = *(const uint4 *)(from + i);
+#endif
+    }
+    for (int i = whole + lane * (int)sizeof(T); i < bytes; i += 32 * (int)sizeof(T)) *(T *)(to + i) = *(const T *)(from + i);
+}
+/* The part of a block that is in shared memory: rows [row0, row0 + rows), columns [k0, k0 + inner). */
+struct bsri_tiny_part {
+    int32_t row0, rows, k0, inner;
+};
+/* Brings n stored blocks from the list's place q0 on, as T or, for `wide`, as F with rows side by side; and where each one's rows
+   of b start. Returns where the first one's first element is. */
+template <class T, class F, bool WIDE>
+static __device__ __forceinline__ const char *bsri_tiny_stage(const bsri_dev_tiny &m, const bsri_dev_list &list,
+                                                               const bsri_tiny_part &w, char *values, int32_t *places,
+                                                               int64_t q0, int n, int lane) {
+    const bsri_dev_product &p = m.of;
+    const int dt = p.a.index_dtype;
+    const bool by_index = p.kind == BSRI_LIST_TRANSPOSED;
+    char *to = values;
+    __syncwarp(); /* all have read what was there */
+    if (w.k0 == 0)
+        for (int i = lane; i < n; i += 32) places[i] = bsri_dev_index(by_index ? list.row : list.col, dt, q0 + i) * m.b_block;
+    if (!WIDE && m.packed && !by_index) {
+        const char *from = list.a + q0 * m.block * (int64_t)sizeof(T);
+        to += (uintptr_t)from & 15;
+        bsri_tiny_copy<T>(to, from, n * m.block * (int)sizeof(T), lane);
+    } else {
+        const int all = w.rows * w.inner;
+        const bool usual = w.rows == m.rows && w.inner == m.inner; /* not the last part of a large block */
+        const bool across = p.a_rs == 1 && !WIDE && m.packed;      /* as they lie: columns of op(A) */
+        for (int i = lane; i < n * all; i += 32) {
+            const int k = bsri_tiny_quotient(i, all, usual ? m.by_block : 0), e = i - k * all;
+            const int line = bsri_tiny_quotient(e, across ? w.rows : w.inner, usual && !across ? m.by_row : 0);
+            const int rest = e - line * (across ? w.rows : w.inner), r = across ? rest : line, c = across ? line : rest;
+            const int64_t block = by_index ? bsri_index(list.position, dt, q0 + k) : q0 + k;
+            const T x = ((const T *)list.a)[block * p.a_block + (w.row0 + r) * p.a_rs + (w.k0 + c) * p.a_cs];
+            const int at = k * m.block + r * m.row + c * m.along;
+            if constexpr (WIDE) ((F *)to)[at] = bsri_tiny_number(x, F());
+            else ((T *)to)[at] = x;
+        }
+    }
+#ifdef BSRI_MMA_CODE
+    bsri_cp_async_commit(), bsri_cp_async_wait<0>();
+#endif
+    __syncwarp();
+    return to;
+}
+
+/* A lane's sums over its blocks [s, end) of a chunk, `step` apart, of one column and ROWS rows: PIECE columns of a block at a
+   time. */
+template <class L> struct bsri_tiny_few {
+    typedef typename bsri_stored<typename L::type>::number T;
+    typedef typename L::real F;
+    static constexpr int ROWS = L::EACH, PIECE = L::PIECE;
+    static constexpr int AT_ONCE = PIECE == 1 ? 8 : 4; /* blocks whose elements of b are asked for before any is needed */
+    static __device__ __forceinline__ void piece(T (&x)[PIECE], const T *from, int64_t step, int n, bool at_once) {
+        if (PIECE % 2 == 0 && at_once) {
+            typedef bsri_tiny_pieces<T, PIECE> pieces;
+            const pieces all = *(const pieces *)from;
+#pragma unroll
+            for (int c = 0; c < PIECE; c++) x[c] = all.x[c];
+        } else {
+#pragma unroll
+            for (int c = 0; c < PIECE; c++)
+                if (PIECE == 1 || c < n) x[c] = from[c * step];
+        }
+    }
+    static __device__ __forceinline__ void multiply(const bsri_dev_tiny &m, const bsri_tiny_part &w, const char *values,
+                                                    const int32_t *places, const char *base, int64_t col, int lr, int s, int end,
+                                                    F (&sum)[ROWS][1]) {
+        const int step = 1 << m.log_blocks;
+        const T *a = (const T *)values + lr * ROWS * m.row, *b = (const T *)base + col * m.of.b.col_stride + w.k0 * m.b_row;
+        if (col >= m.of.width) return;
+        for (; s < end; s += AT_ONCE * step) {
+            for (int k = 0; k < w.inner; k += PIECE) {
+                T x[AT_ONCE][PIECE];
+#pragma unroll
+                for (int u = 0; u < AT_ONCE; u++)
+                    if (s + u * step < end)
+                        piece(x[u], b + places[s + u * step] + k * m.b_row, m.b_row, w.inner - k, m.b_pieces != 0);
+#pragma unroll
+                for (int u = 0; u < AT_ONCE; u++) {
+                    if (s + u * step >= end) continue;
+                    const T *row = a + (s + u * step) * m.block + k * m.along;
+#pragma unroll
+                    for (int r = 0; r < ROWS; r++, row += m.row) {
+                        T y[PIECE];
+                        piece(y, row, m.along, w.inner - k, m.a_pieces != 0);
+#pragma unroll
+                        for (int c = 0; c < PIECE; c++)
+                            if (PIECE == 1 || c < w.inner - k)
+                                sum[r][0] += bsri_tiny_number(y[c], F()) * bsri_tiny_number(x[u][c], F());
+                    }
+                }
+            }
+        }
+    }
+};
+/* The same for four columns of each lane, side by side (b in pieces) or as many apart as lanes have columns. */
+template <class L> struct bsri_tiny_wide {
+    typedef typename bsri_stored<typename L::type>::number T;
+    typedef typename L::real F;
+    static constexpr int ROWS = L::EACH, AT_ONCE = ROWS > 1 ? 1 : sizeof(T) == 8 ? 2 : 4;
+    static constexpr bool PIECES = L::PIECE == 4;
+    static __device__ __forceinline__ void multiply(const bsri_dev_tiny &m, const bsri_tiny_part &w, const char *values,
+                                                    const int32_t *places, const char *base, int64_t col, int, int s, int end,
+                                                    F (&sum)[ROWS][4]) {
+        const int step = 1 << m.log_blocks, columns = 1 << m.log_columns;
+        const T *b = (const T *)base + col * m.of.b.col_stride + w.k0 * m.b_row;
+        const int32_t apart = (int32_t)(columns * m.of.b.col_stride);
+        int there = 0; /* columns that there are: what is not there is read at the first one's place, and not stored */
+        for (int j = 0; j < 4; j++) there += col + j * (PIECES ? 1 : columns) < m.of.width;
+        if (!there) return;
+        for (; s < end; s += AT_ONCE * step) {
+            const T *from[AT_ONCE];
+#pragma unroll
+            for (int u = 0; u < AT_ONCE; u++) from[u] = b + places[s + u * step < end ? s + u * step : s];
+            const F *a = (const F *)values + s * m.block;
+#pragma unroll 2
+            for (int c = 0; c < w.inner; c++, a += ROWS) {
+                T x[AT_ONCE][4];
+#pragma unroll
+                for (int u = 0; u < AT_ONCE; u++, from[u - 1] += m.b_row) {
+                    if (PIECES) {
+                        const bsri_tiny_pieces<T, 4> all = *(const bsri_tiny_pieces<T, 4> *)from[u];
+#pragma unroll
+                        for (int j = 0; j < 4; j++) x[u][j] = all.x[j];
+                    } else {
+#pragma unroll
+                        for (int j = 0; j < 4; j++) x[u][j] = from[u][j < there ? j * apart : 0];
+                    }
+                }
+#pragma unroll
+                for (int u = 0; u < AT_ONCE; u++) {
+                    if (s + u * step >= end) break;
+                    const F *y = a + u * step * m.block;
+#pragma unroll
+                    for (int r = 0; r < ROWS; r++)
+#pragma unroll
+                        for (int j = 0; j < 4; j++) sum[r][j] += y[r] * bsri_tiny_number(x[u][j], F());
+                }
+            }
+        }
+    }
+};
+
+/* Lanes that share rows and columns add what they have; then the warp's sums go to shared memory, row by row. */
+template <class F, int ROWS, int COLS>
+static __device__ __forceinline__ void bsri_tiny_gather(const bsri_dev_tiny &m, F (&sum)[ROWS][COLS], F *to, int lane,
+                                                         bool pieces) {
+    const int low = m.log_columns + m.log_rows, wide = COLS << m.log_columns, lc = lane & ((1 << m.log_columns) - 1);
+    const int lr = lane >> m.log_columns & ((1 << m.log_rows) - 1), lk = lane >> low & ((1 << m.log_blocks) - 1);
+    const int row = (lane >> (low + m.log_blocks)) * m.rows + lr * ROWS;
+    for (int step = 0; step < m.log_blocks; step++)
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+#pragma unroll
+            for (int j = 0; j < COLS; j++) sum[r][j] += __shfl_xor_sync(0xffffffffu, sum[r][j], 1 << (low + step));
+    __syncwarp();
+    if (lk == 0)
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+#pragma unroll
+            for (int j = 0; j < COLS; j++)
+                if (lr * ROWS + r < m.rows)
+                    to[(row + r) * wide + (pieces ? lc * COLS + j : lc + (j << m.log_columns))] = sum[r][j];
+    __syncwarp();
+}
+template <class G, class F> static __device__ __forceinline__ G bsri_tiny_as(F v) {
+    if constexpr (F(0.5f) == F(0) && G(0.5f) != G(0)) return (G)(int32_t)v;
+    else return (G)v;
+}
+/* Writes a warp's rows: from tile `tile` on, columns from col0 on. */
+template <class G, class F>
+static __device__ __forceinline__ void bsri_tiny_finish(const bsri_dev_tiny &m, const F *from, int log_wide, double alpha,
+                                                         double beta, int64_t item, int64_t tile, const bsri_tiny_part &w,
+                                                         int64_t col0, int lane) {
+    const bsri_dev_product &p = m.of;
+    const bsri_dev_writer<G> write(p, alpha, beta, item);
+    const int lines = (int)bsri_min((int64_t)1 << m.log_tiles, p.tiles - tile) * m.rows;
+    const bool by_rows = p.out.col_stride == 1;
+    for (int i = lane; i < lines << log_wide; i += 32) {
+        const int line = by_rows ? i >> log_wide : i % lines, n = by_rows ? i & ((1 << log_wide) - 1) : i / lines;
+        const int t = line / m.rows, r = line - t * m.rows;
+        if (r >= w.rows || col0 + n >= p.width) continue;
+        write(bsri_tiny_as<G>(from[(line << log_wide) + n]), (tile + t) * p.br + w.row0 + r, col0 + n);
+    }
+}
+
+template <class L, bool WIDE> struct bsri_tiny_lane {
+    typedef bsri_tiny_few<L> type;
+};
+template <class L> struct bsri_tiny_lane<L, true> {
+    typedef bsri_tiny_wide<L> type;
+};
+/* CTAs that must find registers: on other GPUs than these kernels were tuned on none is spilled for a second one. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
+#define BSRI_TINY_CTAS(ctas) ctas
+#else
+#define BSRI_TINY_CTAS(ctas) 1
+#endif
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, BSRI_TINY_CTAS(L::CTAS))
+    bsri_product_tiny(const __grid_constant__ bsri_dev_tiny m BSRI_GATE) {
+    BSRI_ENTER;
+    typedef typename bsri_stored<typename L::type>::number T;
+    typedef typename L::real F;
+    constexpr int ROWS = L::EACH, WIDTH = L::WIDE ? 4 : 1;
+    constexpr bool WIDE = L::WIDE;
+    extern __shared__ __align__(16) char bsri_tiny_shared[];
+    const bsri_dev_product &p = m.of;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, low = m.log_columns + m.log_rows;
+    const int lr = lane >> m.log_columns & ((1 << m.log_rows) - 1), lk = lane >> low & ((1 << m.log_blocks) - 1);
+    const int lt = lane >> (low + m.log_blocks), wide = WIDTH << m.log_columns;
+    const bool pieces = WIDE && m.b_pieces;
+    char *values = bsri_tiny_shared + warp * m.bytes;
+    int32_t *places = (int32_t *)(values + m.values_bytes);
+    const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha, beta = p.beta_ptr ? *p.beta_ptr : p.beta;
+    const int64_t total = p.items * p.panels * p.subs * m.places;
+    bsri_dev_list list;
+    int64_t known = -1; /* whose arrays the list is of */
+    const int64_t all_warps = (int64_t)gridDim.x * BSRI_TINY_WARPS;
+    for (int64_t work = (int64_t)blockIdx.x * BSRI_TINY_WARPS + warp; work < total; work += all_warps) {
+        int64_t place = work, sub = 0, panel = 0, item = 0;
+        if (total != m.places) {
+            const int64_t band = bsri_divide(work, m.places), slab = bsri_divide(band, p.subs);
+            place = work - band * m.places, sub = band - slab * p.subs;
+            item = bsri_divide(slab, p.panels), panel = slab - item * p.panels;
+        }
+        if (m.log_tiles == 0) place = bsri_dev_order(p, item, place);
+        const int64_t tile = place << m.log_tiles, last = bsri_min(tile + ((int64_t)1 << m.log_tiles), p.tiles);
+        const int64_t col0 = panel * wide, col = col0 + (lane & ((1 << m.log_columns) - 1)) * (pieces ? WIDTH : 1);
+        F sum[ROWS][WIDTH] = {};
+        bsri_tiny_part w;
+        w.row0 = (int)(sub * m.rows), w.rows = (int)bsri_min(m.rows, p.br - w.row0);
+        const int own_rows = lr * ROWS < w.rows ? lr : 0; /* a lane without rows goes along with the first */
+        for (int64_t r = 0; r < p.reduce && alpha != 0.0; r++) {
+            if (item != known || p.reduce > 1) list.begin_matrix(p, bsri_reduce_item(&p.whole, &p.out_batch, item, r), 0);
+            known = item;
+            const int64_t own = bsri_index(list.starts, p.a.index_dtype, bsri_min(tile + lt, last));
+            const int64_t own_end = bsri_index(list.starts, p.a.index_dtype, bsri_min(tile + lt + 1, last));
+            const int64_t end = __shfl_sync(0xffffffffu, own_end, 31);
+            for (int64_t q0 = __shfl_sync(0xffffffffu, own, 0); q0 < end; q0 += m.chunk) {
+                const int n = (int)bsri_min(m.chunk, end - q0);
+                for (w.k0 = 0; w.k0 < p.bc; w.k0 += m.inner) {
+                    w.inner = (int)bsri_min(m.inner, p.bc - w.k0);
+                    const char *a = bsri_tiny_stage<T, F, WIDE>(m, list, w, values, places, q0, n, lane);
+                    const int first = (int)bsri_max(own - q0, 0) + lk, behind = (int)bsri_min(own_end - q0, n);
+                    bsri_tiny_lane<L, WIDE>::type::multiply(m, w, a, places, list.b, col, own_rows, first, behind, sum);
+                }
+            }
+        }
+        bsri_tiny_gather<F, ROWS, WIDTH>(m, sum, (F *)values, lane, pieces);
+        const int log_wide = m.log_columns + (WIDE ? 2 : 0);
+        if (F(0.5f) == F(0) && p.out.dtype != BSR_I8 && p.out.dtype != BSR_I32)
+            bsri_tiny_finish<float>(m, (const F *)values, log_wide, alpha, beta, item, tile, w, col0, lane);
+        else bsri_tiny_finish<F>(m, (const F *)values, log_wide, alpha, beta, item, tile, w, col0, lane);
+        __syncwarp();
+    }
+}
 /* ---------------------------------------------------------------------------------------------- */
 /* >>product-mma-load: sparse x dense by mma.sync: tiles, fetching                                */
 /* ---------------------------------------------------------------------------------------------- */
