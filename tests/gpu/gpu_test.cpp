@@ -1234,8 +1234,8 @@ struct noting {
         }
     }
 };
-/* Small and odd blocks, few columns and many, either layout, by rows and by the transposed index, blocks by columns and with gaps, in each
-   way that the library has for them. */
+/* Small and odd blocks, few columns and many, either layout, by rows and by the transposed index, blocks by columns and with gaps,
+   in each way that the library has for them. */
 static void each_small_block(int type) {
     static const int64_t sides[][2] = {{1, 1}, {2, 2},  {3, 3},  {4, 4},  {6, 9},  {8, 8},
                                        {5, 7}, {1, 12}, {17, 2}, {40, 3}, {3, 700}};
