@@ -59,6 +59,7 @@
      cuda-facts         what choosers ask of operands and products
      cuda-estimates     what kernels are expected to take
      cuda-plan-mma      products by simt and mma: choice, estimates, parameters
+     cuda-plan-tiny     products of blocks too small or too odd for tensor cores: lanes, parameters
      cuda-plan-wgmma    products by tensor loads and wgmma: estimates, choice, parameters
      cuda-plan-sampled  sampled products: estimates, choice, parameters
      cuda-plan-rows     softmax and attention: choice, parameters
@@ -705,6 +706,7 @@ typedef enum bsr_plan_flag {
     X(BSR_WHY_MODIFIED, 30, "options between product and softmax, or an extreme scale") \
     X(BSR_WHY_SLOWER, 34, "other tiles are estimated to be faster") \
     X(BSR_WHY_SHORT, 35, "little to do: warps share the blocks of a row") \
+    X(BSR_WHY_TINY, 36, "small or odd blocks: a lane multiplies what is its own") \
     X(BSR_WHY_EPILOGUE, 33, "too few registers for this epilogue") \
     X(BSR_WHY_SPLIT, 23, "rows are split: there are fewer tiles than multiprocessors")
 
@@ -2139,6 +2141,13 @@ static void bsri_value_steps(const bsr_matrix *m, int64_t s[3]) {
 #define BSRI_VIEW_HEADER 64
 #define BSRI_TRANSPOSED_MAGIC INT64_C(0x0001545253425253) /* "SRBSRT", version 1 */
 #define BSRI_SCHEDULE_MAGIC INT64_C(0x0001535253425253)
+enum { /* words of a schedule's header */
+    BSRI_SCHEDULE_GROUP = 4,  /* lines of a group */
+    BSRI_SCHEDULE_GROUPS,     /* of a pattern */
+    BSRI_SCHEDULE_TRANSPOSED, /* it is for A^T */
+    BSRI_SCHEDULE_TALL,       /* groups at the front that are far longer than others */
+    BSRI_SCHEDULE_WORD        /* of errors, which count a schedule's words behind those of a transposed index */
+};
 typedef struct bsri_view {
     int64_t patterns, entries; /* entries of row and position, per pattern (ragged: for all together) */
     int64_t at[3];             /* transposed index: ccol, row, position; schedule: order, union length */
@@ -6729,23 +6738,36 @@ typedef struct bsri_lines {
     char *seen;
     void *ccol, *row; /* scratch for columns */
 } bsri_lines;
+enum { /* scratch of lines */
+    BSRI_LINES_STAMP,
+    BSRI_LINES_LENGTH,
+    BSRI_LINES_ORDER,
+    BSRI_LINES_NEXT,
+    BSRI_LINES_BUCKET,
+    BSRI_LINES_MEMBER,
+    BSRI_LINES_UNION,
+    BSRI_LINES_CCOL,
+    BSRI_LINES_ROW,
+    BSRI_LINES_PIECES
+};
 static bsr_status bsri_lines_make(const bsri_call *c, const bsr_matrix *m, int transposed, const bsri_view *v, int group,
                                   bsri_lines *l, bsri_scratch *scratch) {
     bsri_cuts cuts = {0, 0};
-    int64_t at[9], size = (int64_t)bsr_dtype_size(m->index_dtype), cols = bsri_block_cols(m);
+    int64_t at[BSRI_LINES_PIECES], size = (int64_t)bsr_dtype_size(m->index_dtype), cols = bsri_block_cols(m);
     memset(l, 0, sizeof *l);
     l->count = v->lines, l->others = transposed ? bsri_block_rows(m) : cols, l->dtype = m->index_dtype;
-    at[0] = bsri_cut(&cuts, l->others, 8), at[1] = bsri_cut(&cuts, l->count, 8);
-    at[2] = bsri_cut(&cuts, l->count, 8), at[3] = bsri_cut(&cuts, l->count, 8);
-    at[4] = bsri_cut(&cuts, l->others + 2, 8), at[5] = bsri_cut(&cuts, v->groups * group, 8);
-    at[6] = bsri_cut(&cuts, v->groups, 8);
-    at[7] = bsri_cut(&cuts, transposed ? cols + 1 : 0, size), at[8] = bsri_cut(&cuts, transposed ? m->nnz : 0, size);
+    at[BSRI_LINES_STAMP] = bsri_cut(&cuts, l->others, 8), at[BSRI_LINES_LENGTH] = bsri_cut(&cuts, l->count, 8);
+    at[BSRI_LINES_ORDER] = bsri_cut(&cuts, l->count, 8), at[BSRI_LINES_NEXT] = bsri_cut(&cuts, l->count, 8);
+    at[BSRI_LINES_BUCKET] = bsri_cut(&cuts, l->others + 2, 8), at[BSRI_LINES_MEMBER] = bsri_cut(&cuts, v->groups * group, 8);
+    at[BSRI_LINES_UNION] = bsri_cut(&cuts, v->groups, 8);
+    at[BSRI_LINES_CCOL] = bsri_cut(&cuts, transposed ? cols + 1 : 0, size),
+    at[BSRI_LINES_ROW] = bsri_cut(&cuts, transposed ? m->nnz : 0, size);
     BSRI_TRY(bsri_cuts_get(c, &cuts, scratch));
-    l->stamp = bsri_cut_i64(scratch, at[0]), l->length = bsri_cut_i64(scratch, at[1]);
-    l->order = bsri_cut_i64(scratch, at[2]), l->next = bsri_cut_i64(scratch, at[3]);
-    l->bucket = bsri_cut_i64(scratch, at[4]), l->member = bsri_cut_i64(scratch, at[5]);
-    l->length_of_union = bsri_cut_i64(scratch, at[6]);
-    l->ccol = (char *)scratch->data + at[7], l->row = (char *)scratch->data + at[8];
+    l->stamp = bsri_cut_i64(scratch, at[BSRI_LINES_STAMP]), l->length = bsri_cut_i64(scratch, at[BSRI_LINES_LENGTH]);
+    l->order = bsri_cut_i64(scratch, at[BSRI_LINES_ORDER]), l->next = bsri_cut_i64(scratch, at[BSRI_LINES_NEXT]);
+    l->bucket = bsri_cut_i64(scratch, at[BSRI_LINES_BUCKET]), l->member = bsri_cut_i64(scratch, at[BSRI_LINES_MEMBER]);
+    l->length_of_union = bsri_cut_i64(scratch, at[BSRI_LINES_UNION]);
+    l->ccol = (char *)scratch->data + at[BSRI_LINES_CCOL], l->row = (char *)scratch->data + at[BSRI_LINES_ROW];
     return BSR_OK;
 }
 /* Takes up one pattern. */
@@ -6872,7 +6894,7 @@ BSR_API bsr_status bsr_build_schedule(const bsr_context *ctx, const bsr_matrix *
                           (int32_t *)(void *)((char *)buffer + job.view.at[0]) + i * job.view.groups * group,
                           (int32_t *)(void *)((char *)buffer + job.view.at[1]) + i * job.view.groups);
     }
-    header[7] = bsri_schedule_tall(buffer, &job.view);
+    header[BSRI_SCHEDULE_TALL] = bsri_schedule_tall(buffer, &job.view);
     bsri_scratch_end(&c, &scratch);
     return BSR_OK;
 }
@@ -6928,19 +6950,28 @@ static bsr_status bsri_validate_schedule(const bsri_call *c, bsri_view_job *job)
     bsri_lines lines;
     bsri_scratch scratch;
     int64_t i;
-    if (header[4] != 1 && header[4] != 2 && header[4] != 4 && header[4] != 8)
-        return bsri_fail(c, BSR_ITEM_VIEW_HEADER, BSR_ARG_MATRIX, 12, header[4]);
-    if (header[6] != 0 && header[6] != 1) return bsri_fail(c, BSR_ITEM_VIEW_HEADER, BSR_ARG_MATRIX, 14, header[6]);
-    BSRI_TRY(bsri_schedule_place(c, &job->one, (int)header[4], (int)header[6], &job->view));
-    if (header[5] != job->view.groups) return bsri_fail(c, BSR_ITEM_VIEW_HEADER, BSR_ARG_MATRIX, 13, header[5]);
-    BSRI_TRY(bsri_lines_make(c, &job->one, (int)header[6], &job->view, (int)header[4], &lines, &scratch));
+    if (header[BSRI_SCHEDULE_GROUP] != 1 && header[BSRI_SCHEDULE_GROUP] != 2 && header[BSRI_SCHEDULE_GROUP] != 4 &&
+        header[BSRI_SCHEDULE_GROUP] != 8)
+        return bsri_fail(c, BSR_ITEM_VIEW_HEADER, BSR_ARG_MATRIX, BSRI_SCHEDULE_WORD + BSRI_SCHEDULE_GROUP,
+                         header[BSRI_SCHEDULE_GROUP]);
+    if (header[BSRI_SCHEDULE_TRANSPOSED] != 0 && header[BSRI_SCHEDULE_TRANSPOSED] != 1)
+        return bsri_fail(c, BSR_ITEM_VIEW_HEADER, BSR_ARG_MATRIX, BSRI_SCHEDULE_WORD + BSRI_SCHEDULE_TRANSPOSED,
+                         header[BSRI_SCHEDULE_TRANSPOSED]);
+    BSRI_TRY(
+        bsri_schedule_place(c, &job->one, (int)header[BSRI_SCHEDULE_GROUP], (int)header[BSRI_SCHEDULE_TRANSPOSED], &job->view));
+    if (header[BSRI_SCHEDULE_GROUPS] != job->view.groups)
+        return bsri_fail(c, BSR_ITEM_VIEW_HEADER, BSR_ARG_MATRIX, BSRI_SCHEDULE_WORD + BSRI_SCHEDULE_GROUPS,
+                         header[BSRI_SCHEDULE_GROUPS]);
+    BSRI_TRY(bsri_lines_make(c, &job->one, (int)header[BSRI_SCHEDULE_TRANSPOSED], &job->view, (int)header[BSRI_SCHEDULE_GROUP],
+                             &lines, &scratch));
     for (i = 0; i < job->patterns.count && status == BSR_OK; i++) {
         bsri_item it = bsri_matrix_item(&job->patterns, i, &job->one);
-        bsri_lines_load(&lines, &job->one, &it, (int)header[6]);
-        status = bsri_validate_schedule_one(c, &lines, &job->view, (int)header[4], i, header);
+        bsri_lines_load(&lines, &job->one, &it, (int)header[BSRI_SCHEDULE_TRANSPOSED]);
+        status = bsri_validate_schedule_one(c, &lines, &job->view, (int)header[BSRI_SCHEDULE_GROUP], i, header);
     }
-    if (status == BSR_OK && header[7] != bsri_schedule_tall(header, &job->view))
-        status = bsri_fail(c, BSR_ITEM_VIEW_HEADER, BSR_ARG_MATRIX, 15, header[7]);
+    if (status == BSR_OK && header[BSRI_SCHEDULE_TALL] != bsri_schedule_tall(header, &job->view))
+        status = bsri_fail(c, BSR_ITEM_VIEW_HEADER, BSR_ARG_MATRIX, BSRI_SCHEDULE_WORD + BSRI_SCHEDULE_TALL,
+                           header[BSRI_SCHEDULE_TALL]);
     bsri_scratch_end(c, &scratch);
     return status;
 }
@@ -8971,7 +9002,7 @@ typedef struct bsri_dev_sampled {
 /* A CTA computes `group` block rows together, so that the dense operand is fetched once for all of them. Four warps build the
    list of columns that any of the rows has (their union) part by part, and fetch by it; the others multiply. An entry of the list
    says which of the rows have a block in that column. */
-enum { BSRI_UNION = 512, BSRI_GROUP = 16, BSRI_FETCHERS = 128 };
+enum { BSRI_CHUNK = 512, BSRI_GROUP = 16, BSRI_PRODUCERS = 128 };
 
 /* What the index arrays of one problem item look like from op(A). */
 struct bsri_mma_rows {
@@ -9021,7 +9052,7 @@ typedef struct bsri_dev_mma_sampled {
    Such a product takes microseconds, most of them a chain of latencies: launch, parameters, row pointers, values, dense rows,
    sums. So a launch may start while the one before it still runs, and its CTAs ask the L2 for the values before they know the
    index arrays. What a product without batches needs comes first in the parameters, as those are fetched by lines (note N17). */
-typedef struct bsri_dev_skinny {
+typedef struct bsri_dev_narrow_mma {
     bsri_mma_rows rows; /* of the only item and reduction */
     char *out;
     int64_t a_line, a_block;                /* bytes: from row to row of a block, from block to block */
@@ -9030,10 +9061,10 @@ typedef struct bsri_dev_skinny {
     int64_t ahead, stream;                  /* bytes of values that each CTA asks the L2 for; of all of them */
     int64_t col_ahead, col_stream;          /* the same of column indices */
     int32_t bits, width, subs;              /* log2 of a block's products; columns; cuts of a block row */
-    int32_t pairs;                          /* rows of b can be read by two elements */
+    int32_t vec2;                          /* rows of b can be read by two elements */
     int32_t single, plain, out_dtype;       /* one item, one reduction; and nothing but the product is stored, as out_dtype */
     bsri_dev_product p;
-} bsri_dev_skinny;
+} bsri_dev_narrow_mma;
 
 /* Products bound by the values' bytes take microseconds, most of them a chain of latencies. In a kernel this short each
    instruction costs several times what it does elsewhere, because code and parameters are fetched as it runs. So the copy engine
@@ -9044,7 +9075,7 @@ typedef struct bsri_dev_skinny {
    that have hardly more tiles than there are places for. A launch starts while the one before it runs, and brings values to the
    L2 by addresses that need no index. With BSR_EXEC_CONSTANT_MATRIX blocks come to shared memory before the one before has ended.
    Figures: note N17. */
-typedef struct bsri_dev_few {
+typedef struct bsri_dev_narrow_tma {
     bsri_tma_map a_map, b_map;
     const char *ptr, *col, *values;
     const char *input;                  /* where the sums are scaled: added, or null */
@@ -9054,17 +9085,17 @@ typedef struct bsri_dev_few {
     uint32_t col_lines, ptr_lines;      /* of 128 bytes of index arrays, that they ask for */
     int32_t dt, strips, sub_bits;       /* of indices; strips of all, log2 of those of a block row */
     int32_t sides;                      /* CTAs that have a strip's columns */
-    int32_t beside, late;               /* of groups: log2 of strips whose tiles stand beside each other, then further columns;
-                                           the next launch may start once all blocks are asked for, not at once */
-    int32_t share, slots;               /* warps, or groups of them; blocks of each at a time */
+    int32_t beside, pdl_late;           /* of groups: log2 of strips whose tiles stand beside each other, then further columns;
+                                       the next launch may start once all blocks are asked for, not at once */
+    int32_t warps, stages;               /* warps, or groups of them; blocks of each at a time */
     int32_t half_bits, bc, width;       /* log2 of a block's pieces of 64 products; its products; columns */
-    int32_t columns, fold, twist;       /* products run along b; log2 of its rows in 128 bytes, of a swizzled row's pieces - 1 */
-    int32_t pairs, constant;            /* out takes them: 1 along rows, 2 along columns, else 0 (where warps take a block
+    int32_t columns, fold, swizzle;     /* products run along b; log2 of its rows in 128 bytes, of a swizzled row's pieces - 1 */
+    int32_t vec2, constant;            /* out takes them: 1 along rows, 2 along columns, else 0 (where warps take a block
                                            together: eights, either way); a may be read at once */
     int32_t scaled;                     /* pairs, by alpha, and beta times an input is added */
     float alpha, beta;
     bsri_dev_product p;
-} bsri_dev_few;
+} bsri_dev_narrow_tma;
 
 /* A CTA stays and computes tiles of 128 rows by L::TN columns one after another. Its first warpgroup fetches: one warp issues
    what the copy engine brings, two make the lists of it, each for every second tile, and one says which tiles those are. Two
@@ -9072,25 +9103,25 @@ typedef struct bsri_dev_few {
    among its row's is a count of bits. Shared memory, barriers and the order of the work are described at bsri_product_wgmma(). L
    says how a stage is filled and multiplied: TN columns, GROUP block rows at most, SLICE products along a slice, EACH slices in a
    stage, STAGE bytes, STAGES slots, BOXES for out a warp; fetch asks for a slice, source multiplies a stage. */
-enum { BSRI_WGMMA_WINDOW = 16, BSRI_WGMMA_BUILDERS = 2, BSRI_WGMMA_PICKS = 4, BSRI_WGMMA_TEAMS = 5, BSRI_WGMMA_SLOTS = 8 };
+enum { BSRI_WGMMA_WINDOW = 16, BSRI_WGMMA_LISTERS = 2, BSRI_WGMMA_CLAIMS = 4, BSRI_WGMMA_TEAMS = 5, BSRI_WGMMA_SLOTS = 8 };
 
 /* epilogues: none, alpha is 1 by value; alpha; a row of bias or none, too, and relu or nothing; the same and another activation;
-   alpha and beta times input; all that bsri_wgmma_finish takes; others */
+   alpha and beta times input; all that bsri_wgmma_epilogue_tile takes; others */
 enum {
-    BSRI_WGMMA_BARE,
-    BSRI_WGMMA_PLAIN,
-    BSRI_WGMMA_BIAS,
-    BSRI_WGMMA_SMOOTH,
-    BSRI_WGMMA_INPUT,
-    BSRI_WGMMA_LINES,
-    BSRI_WGMMA_ANY
+    BSRI_EPILOGUE_STORE,
+    BSRI_EPILOGUE_SCALE,
+    BSRI_EPILOGUE_BIAS,
+    BSRI_EPILOGUE_ACTIVATION,
+    BSRI_EPILOGUE_INPUT,
+    BSRI_EPILOGUE_ROWCOL,
+    BSRI_EPILOGUE_GENERIC
 };
 
 enum { BSRI_WGMMA_ALL = 1 << 20 }; /* as a number of rounds */
 
 /* The CTAs that start last stand where those of the kernel before ended last. They get less work, as the others have been at work
    since (note N5). */
-enum { BSRI_WGMMA_LATE = 16 };
+enum { BSRI_WGMMA_LATE_CTAS = 16 };
 
 enum { /* what an epilogue has; RISE: bias along a column; RIGHT_F32, BIAS_F32: not in 16 bits; times the activation */
     BSRI_TERM_LEFT = 1,
@@ -9111,34 +9142,35 @@ typedef struct bsri_dev_wgmma {
     bsri_mma_rows rows;   /* of the only item and reduction */
     const void *schedule; /* where it is for this direction (its header says so) */
     int32_t single, trans;
-    int32_t tiles, span;  /* tiles across out; of them those of a slab, which as many CTAs compute side by side */
+    int32_t tiles, group_ctas;  /* tiles across out; of them those of a slab, which as many CTAs compute side by side */
     int32_t group, parts; /* block rows of a tile, slices of a block */
     int32_t a_trans, b_rows; /* blocks are stored transposed; the dense operand is row-major */
     uint32_t a_step, a_half; /* bytes: between blocks; between a lane's pieces of a listed block of 16, of a block of 32 */
-    int32_t vector, fused; /* out is stored by the copy engine: 1 row-major, 2 column-major; BSRI_WGMMA_BARE, ... */
-    int32_t direct;        /* vector 0: rows of f32 in pairs are stored as registers hold them */
+    int32_t vector, epilogue; /* out is stored by the copy engine: 1 row-major, 2 column-major; BSRI_EPILOGUE_STORE, ... */
+    int32_t store_registers;        /* vector 0: rows of f32 in pairs are stored as registers hold them */
     int32_t terms;         /* BSRI_TERM_...: of parameters, so that branches are known to be the same in all lanes */
-    float share, each;     /* 1 / blocks of a full row; stages that a block takes, beside the dense operand's */
-    int32_t whole;         /* out has whole pieces of 64 columns: the dense operand's are a dimension of its map */
+    float inv_blocks_per_row,
+        stages_per_block;        /* 1 / blocks of a full row; stages that a block takes, beside the dense operand's */
+    int32_t full_panels;         /* out has whole pieces of 64 columns: the dense operand's are a dimension of its map */
     int32_t block_bits;    /* log2 of the rows of a block */
     int32_t items, lines;  /* of out; block rows of one */
-    int32_t grid, teams, slabs; /* CTAs, teams of span; of columns: where the caller allows the whole grid */
-    int32_t turn, tall;         /* in stages: what a tile takes beside its own; a unit that must not come late */
-    int32_t tail;               /* rounds that are not dealt round the teams */
-    int32_t windows;            /* blocks of 64 and 128, in the order of a schedule: 32 units are dealt at once */
-    int32_t late, mean;         /* in stages: what CTAs that start last miss; a unit */
-    int32_t inverse;            /* 2^16 / span, rounded up */
-    int32_t either;             /* block rows or columns, which are fewer: so many lines a schedule of any direction has */
+    int32_t grid, groups_of_ctas, panels; /* CTAs, teams of span; of columns: where the caller allows the whole grid */
+    int32_t fixed_stages, long_stages;         /* in stages: what a tile takes beside its own; a unit that must not come late */
+    int32_t static_rounds;               /* rounds that are not dealt round the teams */
+    int32_t by_windows;            /* blocks of 64 and 128, in the order of a schedule: 32 units are dealt at once */
+    int32_t late_stages, mean_stages;         /* in stages: what CTAs that start last miss; a unit */
+    int32_t inv_group;            /* 2^16 / span, rounded up */
+    int32_t min_dim_lines;             /* block rows or columns, which are fewer: so many lines a schedule of any direction has */
     int32_t group_bits, tile_cols;
-    int32_t silent; /* alpha is 0 and by value: nothing is read */
+    int32_t alpha_zero; /* alpha is 0 and by value: nothing is read */
     int32_t constant; /* index arrays may be read before the kernel before this one has ended */
-    int32_t leaves;   /* out leaves the L2 before other lines */
+    int32_t evict_first;   /* out leaves the L2 before other lines */
     int32_t ahead_lines, ahead_bytes; /* of the dense operand, which tiles of the first slab read; 0: not ahead */
     int32_t dense;  /* columns of a slice of the dense operand that one box brings */
     /* Blocks of 16 and 32, the dense operand along the products: columns of blocks in a slice; where slices begin, as bits; as
        descriptors count, from a stage's first 32 products to the others, and what they say beside the address. */
     int32_t join;
-    uint32_t first, second, high;
+    uint32_t desc_mask, desc_step, desc_hi;
     int32_t listed; /* a row's blocks do not stand one after another, or are stored transposed */
     int64_t a_line;   /* bytes between lines of values as stored */
     int64_t b_line;   /* of the dense operand's */
@@ -9180,7 +9212,7 @@ typedef struct bsri_dev_wgmma_sampled {
    such rows follow each other, `far` is the distance of atoms along the other direction where there are several (operands stored
    along M or N wider than one row). A step of 16 products: + 32 bytes where products run along rows, + 16 rows where they do
    not. */
-BSRI_HD static constexpr uint64_t bsri_wgmma_kind(int line, uint32_t far) {
+BSRI_HD static constexpr uint64_t bsri_wgmma_desc_bits(int line, uint32_t far) {
     return (uint64_t)(far >> 4) << 16 | (uint64_t)(8 * line >> 4) << 32 | (uint64_t)(line == 128 ? 1 : line == 64 ? 2 : 3) << 62;
 }
 
@@ -9219,7 +9251,7 @@ typedef struct bsri_dev_attention {
     uint32_t flags, drop_last; /* dropout: words up to drop_last are dropped */
     int32_t drops, padding_mode, score_function, mask_function;
     int32_t modifies; /* is there anything but causality between product and softmax? */
-    int32_t pairs;    /* may two neighbours of out be stored together? */
+    int32_t vec2;    /* may two neighbours of out be stored together? */
     float unit;       /* scale log2(e) */
     int32_t reserved;
 } bsri_dev_attention;
@@ -9251,7 +9283,7 @@ enum {
 
 /* Tiles are sorted longest first in windows of four per stream, and dealt so that streams get as much as each other while tiles
    at work at the same time stay near each other and share keys in the L2 (note N24). */
-enum { BSRI_FLASH_ROUNDS = 4, BSRI_FLASH_GRID = 132, BSRI_FLASH_BINS = 64 };
+enum { BSRI_FLASH_WINDOW = 4, BSRI_FLASH_GRID = 132, BSRI_FLASH_BINS = 64 };
 
 typedef struct bsri_dev_flash {
     bsri_dev_attention p;
@@ -9261,6 +9293,28 @@ typedef struct bsri_dev_flash {
     int64_t step[BSRI_FLASH_OPERANDS][2]; /* elements from one batch, and from one head, to the next */
     bsri_tma_map map[3];
 } bsri_dev_flash;
+
+/* A warp owns some neighbouring tiles (block rows of op(A)), some of their rows, and a panel of columns. It copies their stored
+   blocks, as they lie one after another, into its own part of shared memory, a chunk at a time, whole lines of memory at once;
+   then each lane multiplies what is its own. No barrier but the warp's: what hides a warp's waits is other warps.
+
+   Lanes are counted in four digits, from the fastest: columns, rows of a block, stored blocks of a tile, tiles. Sums of lanes
+   that differ in the third digit alone are added at the end, in a fixed order.
+
+   Few columns (`few`): a lane has one column. Many (`wide`): four, and every lane all rows of the warp's. */
+typedef struct bsri_dev_tiny {
+    bsri_dev_product of;
+    int64_t places;            /* of a panel: tiles by as many as a warp owns */
+    int32_t log_columns, log_rows, log_blocks, log_tiles; /* the digits: 5 in all */
+    int32_t each, rows;        /* rows of a lane, of a warp's part of a block */
+    int32_t chunk, inner;      /* stored blocks, and of each how many columns, that are in shared memory at once */
+    int32_t packed;            /* whole blocks, copied as they lie, one after another */
+    int32_t a_pieces, b_pieces; /* four columns of a block, four elements of b, are loaded at once */
+    int32_t block, row, along; /* elements in shared memory from a block to the next, from a row, from a column */
+    int32_t b_row, b_block;    /* elements of b from a row to the next, from a block to the next */
+    uint32_t by_block, by_row; /* 2^32 / elements of a block and of a row, up: quotients of numbers below 2^16 */
+    int32_t values_bytes, bytes; /* of a warp's part: of the values in it, of all */
+} bsri_dev_tiny;
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-tiles: what kernels are made of: sizes, stages, threads, shared memory                  */
@@ -9349,7 +9403,7 @@ struct bsri_mma_tile : bsri_tile {
    products only. The next kernel may start once a CTA's sums are made; earlier, its CTAs would crowd where this kernel's few left
    room. The choices are measured (note N15). */
 template <class T, int MW, bool B_ROWS, int CTAS_, int COLS = 64>
-struct bsri_mma_short_tile : bsri_mma_tile<T, MW, MW, MW * COLS == 1024 ? 2 : 1, COLS, 1, B_ROWS> {
+struct bsri_small_tile : bsri_mma_tile<T, MW, MW, MW * COLS == 1024 ? 2 : 1, COLS, 1, B_ROWS> {
     typedef bsri_mma_tile<T, MW, MW, MW * COLS == 1024 ? 2 : 1, COLS, 1, B_ROWS> base;
     static constexpr int ROWS = MW, CTAS = CTAS_, SLOTS = CTAS == 4 && COLS == 64 ? 2 : 3;
     static constexpr int STAGES = SLOTS, THREADS = 128, SHARED = BSRI_SPREAD_SHARED;
@@ -9359,7 +9413,7 @@ struct bsri_mma_short_tile : bsri_mma_tile<T, MW, MW, MW * COLS == 1024 ? 2 : 1,
     static_assert(PARTS * 4096 + (SIMPLE ? 0 : BSRI_MMA_PASS * 4) <= WARP, "sums handed over, what any epilogue takes");
 };
 
-template <class T, int MI_, int NI_, bool B_ROWS_> struct bsri_skinny_tile : bsri_tile {
+template <class T, int MI_, int NI_, bool B_ROWS_> struct bsri_narrow_mma_tile : bsri_tile {
     typedef T type;
     static constexpr int MI = MI_, NI = NI_, ROWS = MI * 16, COLS = NI * 8, THREADS = NI == 1 ? 512 : 256;
     static constexpr int SHARED = 48 * 1024, CTAS = NI == 2 ? 4 : 2, LAYOUT = B_ROWS_;
@@ -9367,24 +9421,24 @@ template <class T, int MI_, int NI_, bool B_ROWS_> struct bsri_skinny_tile : bsr
 };
 
 /* Bytes of 64 products of a strip, a block with its rows of b; of the sums of a group of warps, with room between lines. */
-constexpr int bsri_few_slot(int rows, int cols) { return (rows + cols) * 128; }
-constexpr int bsri_few_sums(int rows, int cols) { return (rows + 8) * cols * 4; }
+constexpr int bsri_narrow_tma_stage(int rows, int cols) { return (rows + cols) * 128; }
+constexpr int bsri_narrow_tma_sums(int rows, int cols) { return (rows + 8) * cols * 4; }
 
-template <class T, int MI_, int NI_> struct bsri_few_tile : bsri_tile {
+template <class T, int MI_, int NI_> struct bsri_narrow_tma_tile : bsri_tile {
     typedef T type;
     static constexpr int MI = MI_, NI = NI_, ROWS = MI * 16, COLS = NI * 8, A_BYTES = ROWS * 128;
-    static constexpr int SLOT = bsri_few_slot(ROWS, COLS);
+    static constexpr int SLOT = bsri_narrow_tma_stage(ROWS, COLS);
     static constexpr int UNIT = MI * NI > 16 ? 4 : 1, OWN = MI / UNIT; /* warps that take a block together; 16 rows: of each */
     static constexpr int SLOTS = UNIT > 1 ? 3 : 2, WARPS = 8, CTAS = NI == 4 || NI == 16 ? 2 : 3; /* at most */
     static constexpr int STAGES = SLOTS, THREADS = 32 * WARPS, SHARED = BSRI_SPREAD_SHARED;
     static constexpr bool ACROSS = NI == 8; /* contiguous columns: as rows of out's transpose */
-    static constexpr int TILE = bsri_few_sums(ROWS, COLS) / 4; /* numbers */
+    static constexpr int TILE = bsri_narrow_tma_sums(ROWS, COLS) / 4; /* numbers */
 };
 
 /* Blocks of 64 and 128: a stage is a slice of a block of each warpgroup's row, all in shared memory, LINE bytes of products a
    row. TA: blocks are stored transposed; TB: the dense operand is row-major; both for types of 2 bytes only. Only wgmma wants to
    know these at compile time: the loop around it is there for each, all else once. */
-template <class T, int TN_, int LINE_ = 128> struct bsri_wgmma_wide : bsri_tile {
+template <class T, int TN_, int LINE_ = 128> struct bsri_wgmma_ss : bsri_tile {
     typedef T type;
     static constexpr int TN = TN_, LINE = LINE_, GROUP = 2, JOIN = 1, SLICE = LINE / T::BYTES, EACH = 1, BLOCK = 64 * LINE,
                          DENSE = TN * LINE, STAGE = 2 * BLOCK + DENSE; /* BLOCK: 64 rows of a slice */
@@ -9398,7 +9452,7 @@ template <class T, int TN_, int LINE_ = 128> struct bsri_wgmma_wide : bsri_tile 
    slices of the dense operand only. A warpgroup multiplies where one of its rows has a block. TB: as above, but with an
    instance each: with both loops in one kernel its epilogue spills. Where the dense operand is stored along the products, a
    slice is 64 or 128 bytes of them, up to JOIN columns of blocks: of requests the L2 takes as many, short or long. */
-template <class T, int B_, int TB_> struct bsri_wgmma_narrow : bsri_tile {
+template <class T, int B_, int TB_> struct bsri_wgmma_rs : bsri_tile {
     typedef T type;
     static constexpr int TN = 256, B = B_, TB = TB_, GROUP = 128 / B, ITEMS = 64 / B, JOIN = TB ? 1 : ITEMS, SLICE = TB ? B : 32,
                          EACH = 64 / SLICE, DENSE = TN * SLICE * 2, STAGE = EACH * DENSE;
@@ -9421,7 +9475,7 @@ template <class T, int MW_, bool B_ROWS_ = false> struct bsri_mma_sampled_tile :
     static constexpr int LINE = 64, A_BYTES = MW * LINE, B_BYTES = BN * LINE, STEPS = 2;
 };
 
-template <class T> struct bsri_wsampled_tile : bsri_tile {
+template <class T> struct bsri_sampled_wgmma_tile : bsri_tile {
     typedef T type;
     static constexpr int THREADS = 384, SHARED = BSRI_WSAMPLED_RING;
 };
@@ -9452,6 +9506,19 @@ template <class T, int HD_, bool ONE_STREAM> struct bsri_flash : bsri_tile {
     static constexpr int COLS = KEYS, STAGES = SLOTS, THREADS = 384, SHARED = BYTES;
 };
 
+/* What bsri_dev_tiny says: a lane has EACH rows; WIDE: four columns, side by side (PIECE 4) or apart (1), else one, and as many
+   columns of a block as PIECE at a time. */
+#define BSRI_TINY_SHARED (112 * 1024) /* two CTAs of a multiprocessor */
+#define BSRI_TINY_WARPS 8
+template <class T, class F, bool WIDE_, int EACH_, int PIECE_> struct bsri_tiny_tile : bsri_tile {
+    typedef T type;
+    typedef F real;
+    static constexpr bool WIDE = WIDE_;
+    static constexpr int EACH = EACH_, PIECE = PIECE_, ROWS = EACH_, COLS = PIECE_; /* of a lane, not of a tile of out */
+    static constexpr int THREADS = 32 * BSRI_TINY_WARPS, SHARED = BSRI_TINY_SHARED;
+    static constexpr int CTAS = WIDE && sizeof(F) == 8 && EACH > 1 ? 1 : 2;
+};
+
 /* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-kernels: the kernel table: every instance, and how one is found                         */
 /* ---------------------------------------------------------------------------------------------- */
@@ -9468,6 +9535,8 @@ enum {
     BSRI_FOR_PRODUCT,
     BSRI_FOR_SMALL,  /* products with little to do */
     BSRI_FOR_NARROW, /* products with few columns */
+    BSRI_FOR_TINY,   /* products of small and odd blocks: few columns, */
+    BSRI_FOR_TINY_WIDE, /* many */
     BSRI_FOR_SAMPLED,
     BSRI_FOR_SOFTMAX,
     BSRI_FOR_PACKED, /* softmax over packed values, */
@@ -9480,14 +9549,14 @@ enum { /* kernels that run alike, one row of >>cuda-estimates for each size of b
     BSRI_COSTS_F32,
     BSRI_COSTS_TF32,
     BSRI_COSTS_I8,
-    BSRI_COSTS_SHORT,
-    BSRI_COSTS_SHORT_WIDE,
-    BSRI_COSTS_SKINNY,    /* by rows of a tile */
-    BSRI_COSTS_FEW,       /* the same */
-    BSRI_COSTS_FEW_WGMMA, /* by columns */
-    BSRI_COSTS_NARROW,
-    BSRI_COSTS_WIDE,
-    BSRI_COSTS_WIDE_I8,
+    BSRI_COSTS_SMALL,
+    BSRI_COSTS_SMALL_WIDE,
+    BSRI_COSTS_NARROW_MMA,    /* by rows of a tile */
+    BSRI_COSTS_NARROW_TMA,       /* the same */
+    BSRI_COSTS_NARROW_TMA_GROUP, /* by columns */
+    BSRI_COSTS_RS,
+    BSRI_COSTS_SS,
+    BSRI_COSTS_SS_I8,
     BSRI_COSTS_SAMPLED_MMA,
     BSRI_COSTS_SAMPLED_WGMMA
 };
@@ -9515,6 +9584,20 @@ enum {
     BSRI_WHEN(BSRI_HAS_SAMPLED,                                                                                            \
     X(SAMPLED_SIMT_16X16_##D, n + 3, SAMPLED, SIMT, D, 1, NONE, bsri_sampled_simt, bsri_simt_tile<A, F, 16, 16, 1, 1>)     \
     X(SAMPLED_SIMT_64X64_##D, n + 4, SAMPLED, SIMT, D, 1, NONE, bsri_sampled_simt, bsri_simt_tile<A, F, 64, 64, 4, 4>))
+/* rows and columns of a table's row: a lane's rows; columns of a block, or of b, that it takes at once. */
+#define BSRI_KERNELS_TINY_OF(X, name, n, D, of, ...) \
+    X(PRODUCT_##name##_##D, n, of, SIMT, D, 1, NONE, bsri_product_tiny, bsri_tiny_tile<__VA_ARGS__>)
+#define BSRI_KERNELS_TINY(X, n, D, T, F)                                              \
+    BSRI_KERNELS_TINY_OF(X, TINY_1X1, n + 0, D, TINY, T, F, false, 1, 1)              \
+    BSRI_KERNELS_TINY_OF(X, TINY_2X2, n + 1, D, TINY, T, F, false, 2, 2)              \
+    BSRI_KERNELS_TINY_OF(X, TINY_3X3, n + 2, D, TINY, T, F, false, 3, 3)              \
+    BSRI_KERNELS_TINY_OF(X, TINY_1X4, n + 3, D, TINY, T, F, false, 1, 4)              \
+    BSRI_KERNELS_TINY_OF(X, TINY_WIDE_1, n + 4, D, TINY_WIDE, T, F, true, 1, 4)       \
+    BSRI_KERNELS_TINY_OF(X, TINY_WIDE_1_APART, n + 5, D, TINY_WIDE, T, F, true, 1, 1) \
+    BSRI_KERNELS_TINY_OF(X, TINY_WIDE_4, n + 6, D, TINY_WIDE, T, F, true, 4, 4)       \
+    BSRI_KERNELS_TINY_OF(X, TINY_WIDE_4_APART, n + 7, D, TINY_WIDE, T, F, true, 4, 1) \
+    BSRI_KERNELS_TINY_OF(X, TINY_WIDE_8, n + 8, D, TINY_WIDE, T, F, true, 8, 4)       \
+    BSRI_KERNELS_TINY_OF(X, TINY_WIDE_8_APART, n + 9, D, TINY_WIDE, T, F, true, 8, 1)
 #define BSRI_KERNELS_MMA(X, name, n, D, block, costs, ...) \
     X(PRODUCT_MMA_##name, n, PRODUCT, MMA, D, block, costs, bsri_product_mma, bsri_mma_tile<__VA_ARGS__>)
 #define BSRI_KERNELS_MMA_128(X, n, D, T, costs)                              \
@@ -9532,66 +9615,72 @@ enum {
     BSRI_KERNELS_MMA(X, block##_128_ROWS_I8, n + 0, I8, block, I8, bsri_mma_i8, 32, KS, E, 128, 2, 1)     \
     BSRI_KERNELS_MMA(X, block##_128_COLUMNS_I8, n + 1, I8, block, I8, bsri_mma_i8, 32, KS, E, 128, 2, 0)
 #define BSRI_KERNELS_SMALL_OF(X, name, n, D, block, costs, ...) \
-    X(PRODUCT_SMALL_##name, n, SMALL, MMA, D, block, costs, bsri_product_short, bsri_mma_short_tile<__VA_ARGS__>)
+    X(PRODUCT_SMALL_##name, n, SMALL, MMA, D, block, costs, bsri_product_small, bsri_small_tile<__VA_ARGS__>)
 #define BSRI_KERNELS_SMALL(X, n, D, T)                                                   \
-    BSRI_KERNELS_SMALL_OF(X, 32_ROWS_##D, n + 0, D, 32, SHORT, T, 32, true, 3)           \
-    BSRI_KERNELS_SMALL_OF(X, 32_COLUMNS_##D, n + 1, D, 32, SHORT, T, 32, false, 3)       \
-    BSRI_KERNELS_SMALL_OF(X, 16_ROWS_##D, n + 2, D, 16, SHORT, T, 16, true, 4)           \
-    BSRI_KERNELS_SMALL_OF(X, 16_COLUMNS_##D, n + 3, D, 16, SHORT, T, 16, false, 4)       \
-    BSRI_KERNELS_SMALL_OF(X, 32_SIMPLE_ROWS_##D, n + 4, D, 32, SHORT, T, 32, true, 4)    \
-    BSRI_KERNELS_SMALL_OF(X, 32_SIMPLE_COLUMNS_##D, n + 5, D, 32, SHORT, T, 32, false, 4) \
-    BSRI_KERNELS_SMALL_OF(X, 16_128_ROWS_##D, n + 6, D, 16, SHORT_WIDE, T, 16, true, 4, 128)
-#define BSRI_KERNELS_SKINNY_OF(X, name, n, D, T, M, N, ROWS) \
-    X(PRODUCT_NARROW_MMA_##name##_##D, n, NARROW, MMA, D, 16, SKINNY, bsri_product_skinny, bsri_skinny_tile<T, M, N, ROWS>)
-#define BSRI_KERNELS_SKINNY(X, n, D, T)                                       \
-    BSRI_KERNELS_SKINNY_OF(X, 16X8_COLUMNS, n + 0, D, T, 1, 1, false)         \
-    BSRI_KERNELS_SKINNY_OF(X, 16X8_ROWS, n + 1, D, T, 1, 1, true)             \
-    BSRI_KERNELS_SKINNY_OF(X, 16X16_COLUMNS, n + 2, D, T, 1, 2, false)        \
-    BSRI_KERNELS_SKINNY_OF(X, 16X16_ROWS, n + 3, D, T, 1, 2, true)            \
-    BSRI_KERNELS_SKINNY_OF(X, 16X32_COLUMNS, n + 4, D, T, 1, 4, false)        \
-    BSRI_KERNELS_SKINNY_OF(X, 16X32_ROWS, n + 5, D, T, 1, 4, true)            \
-    BSRI_KERNELS_SKINNY_OF(X, 16X64_COLUMNS, n + 6, D, T, 1, 8, false)        \
-    BSRI_KERNELS_SKINNY_OF(X, 32X8_COLUMNS, n + 8, D, T, 2, 1, false)         \
-    BSRI_KERNELS_SKINNY_OF(X, 32X8_ROWS, n + 9, D, T, 2, 1, true)             \
-    BSRI_KERNELS_SKINNY_OF(X, 32X32_COLUMNS, n + 12, D, T, 2, 4, false)       \
-    BSRI_KERNELS_SKINNY_OF(X, 32X32_ROWS, n + 13, D, T, 2, 4, true)
-#define BSRI_KERNELS_FEW_OF(X, name, n, D, costs, T, M, N) \
-    X(PRODUCT_NARROW_TMA_##name##_##D, n, NARROW, WGMMA, D, 64, costs, bsri_product_few, bsri_few_tile<T, M, N>)
-#define BSRI_KERNELS_FEW(X, n, D, T)                          \
-    BSRI_KERNELS_FEW_OF(X, 32X8, n + 0, D, FEW, T, 2, 1)      \
-    BSRI_KERNELS_FEW_OF(X, 32X16, n + 1, D, FEW, T, 2, 2)     \
-    BSRI_KERNELS_FEW_OF(X, 32X32, n + 2, D, FEW, T, 2, 4)     \
-    BSRI_KERNELS_FEW_OF(X, 64X8, n + 4, D, FEW, T, 4, 1)      \
-    BSRI_KERNELS_FEW_OF(X, 64X16, n + 5, D, FEW, T, 4, 2)     \
-    BSRI_KERNELS_FEW_OF(X, 64X32, n + 6, D, FEW, T, 4, 4)     \
-    BSRI_KERNELS_FEW_OF(X, 64X64, n + 7, D, FEW_WGMMA, T, 4, 8) \
-    BSRI_KERNELS_FEW_OF(X, 64X128, n + 8, D, FEW_WGMMA, T, 4, 16)
-#define BSRI_KERNELS_WIDE(X, name, n, D, block, costs, ...) \
-    X(PRODUCT_WGMMA_##name##_##D, n, PRODUCT, WGMMA, D, block, costs, bsri_product_wgmma, bsri_wgmma_wide<__VA_ARGS__>)
-#define BSRI_KERNELS_NARROW(X, name, n, D, block, ...) \
-    X(PRODUCT_WGMMA_##name##_##D, n, PRODUCT, WGMMA, D, block, NARROW, bsri_product_wgmma, bsri_wgmma_narrow<__VA_ARGS__>)
+    BSRI_KERNELS_SMALL_OF(X, 32_ROWS_##D, n + 0, D, 32, SMALL, T, 32, true, 3)           \
+    BSRI_KERNELS_SMALL_OF(X, 32_COLUMNS_##D, n + 1, D, 32, SMALL, T, 32, false, 3)       \
+    BSRI_KERNELS_SMALL_OF(X, 16_ROWS_##D, n + 2, D, 16, SMALL, T, 16, true, 4)           \
+    BSRI_KERNELS_SMALL_OF(X, 16_COLUMNS_##D, n + 3, D, 16, SMALL, T, 16, false, 4)       \
+    BSRI_KERNELS_SMALL_OF(X, 32_SIMPLE_ROWS_##D, n + 4, D, 32, SMALL, T, 32, true, 4)    \
+    BSRI_KERNELS_SMALL_OF(X, 32_SIMPLE_COLUMNS_##D, n + 5, D, 32, SMALL, T, 32, false, 4) \
+    BSRI_KERNELS_SMALL_OF(X, 16_128_ROWS_##D, n + 6, D, 16, SMALL_WIDE, T, 16, true, 4, 128)
+#define BSRI_KERNELS_NARROW_MMA_OF(X, name, n, D, T, M, N, ROWS)                                   \
+    X(PRODUCT_NARROW_MMA_##name##_##D, n, NARROW, MMA, D, 16, NARROW_MMA, bsri_product_narrow_mma, \
+      bsri_narrow_mma_tile<T, M, N, ROWS>)
+#define BSRI_KERNELS_NARROW_MMA(X, n, D, T)                                       \
+    BSRI_KERNELS_NARROW_MMA_OF(X, 16X8_COLUMNS, n + 0, D, T, 1, 1, false)         \
+    BSRI_KERNELS_NARROW_MMA_OF(X, 16X8_ROWS, n + 1, D, T, 1, 1, true)             \
+    BSRI_KERNELS_NARROW_MMA_OF(X, 16X16_COLUMNS, n + 2, D, T, 1, 2, false)        \
+    BSRI_KERNELS_NARROW_MMA_OF(X, 16X16_ROWS, n + 3, D, T, 1, 2, true)            \
+    BSRI_KERNELS_NARROW_MMA_OF(X, 16X32_COLUMNS, n + 4, D, T, 1, 4, false)        \
+    BSRI_KERNELS_NARROW_MMA_OF(X, 16X32_ROWS, n + 5, D, T, 1, 4, true)            \
+    BSRI_KERNELS_NARROW_MMA_OF(X, 16X64_COLUMNS, n + 6, D, T, 1, 8, false)        \
+    BSRI_KERNELS_NARROW_MMA_OF(X, 32X8_COLUMNS, n + 8, D, T, 2, 1, false)         \
+    BSRI_KERNELS_NARROW_MMA_OF(X, 32X8_ROWS, n + 9, D, T, 2, 1, true)             \
+    BSRI_KERNELS_NARROW_MMA_OF(X, 32X32_COLUMNS, n + 12, D, T, 2, 4, false)       \
+    BSRI_KERNELS_NARROW_MMA_OF(X, 32X32_ROWS, n + 13, D, T, 2, 4, true)
+#define BSRI_KERNELS_NARROW_TMA_OF(X, name, n, D, costs, T, M, N) \
+    X(PRODUCT_NARROW_TMA_##name##_##D, n, NARROW, WGMMA, D, 64, costs, bsri_product_narrow_tma, bsri_narrow_tma_tile<T, M, N>)
+#define BSRI_KERNELS_NARROW_TMA(X, n, D, T)                          \
+    BSRI_KERNELS_NARROW_TMA_OF(X, 32X8, n + 0, D, NARROW_TMA, T, 2, 1)      \
+    BSRI_KERNELS_NARROW_TMA_OF(X, 32X16, n + 1, D, NARROW_TMA, T, 2, 2)     \
+    BSRI_KERNELS_NARROW_TMA_OF(X, 32X32, n + 2, D, NARROW_TMA, T, 2, 4)     \
+    BSRI_KERNELS_NARROW_TMA_OF(X, 64X8, n + 4, D, NARROW_TMA, T, 4, 1)      \
+    BSRI_KERNELS_NARROW_TMA_OF(X, 64X16, n + 5, D, NARROW_TMA, T, 4, 2)     \
+    BSRI_KERNELS_NARROW_TMA_OF(X, 64X32, n + 6, D, NARROW_TMA, T, 4, 4)     \
+    BSRI_KERNELS_NARROW_TMA_OF(X, 64X64, n + 7, D, NARROW_TMA_GROUP, T, 4, 8) \
+    BSRI_KERNELS_NARROW_TMA_OF(X, 64X128, n + 8, D, NARROW_TMA_GROUP, T, 4, 16)
+#define BSRI_KERNELS_SS(X, name, n, D, block, costs, ...) \
+    X(PRODUCT_WGMMA_##name##_##D, n, PRODUCT, WGMMA, D, block, costs, bsri_product_wgmma, bsri_wgmma_ss<__VA_ARGS__>)
+#define BSRI_KERNELS_RS(X, name, n, D, block, ...) \
+    X(PRODUCT_WGMMA_##name##_##D, n, PRODUCT, WGMMA, D, block, RS, bsri_product_wgmma, bsri_wgmma_rs<__VA_ARGS__>)
 #define BSRI_KERNELS_WGMMA(X, n, D, T)                                \
-    BSRI_KERNELS_WIDE(X, 64_256, n + 0, D, 64, WIDE, T, 256)          \
-    BSRI_KERNELS_WIDE(X, 64_128, n + 1, D, 64, WIDE, T, 128)          \
-    BSRI_KERNELS_NARROW(X, 32_256_ROWS, n + 20, D, 32, T, 32, 1)      \
-    BSRI_KERNELS_NARROW(X, 32_256_COLUMNS, n + 21, D, 32, T, 32, 0)   \
-    BSRI_KERNELS_NARROW(X, 16_256_ROWS, n + 22, D, 16, T, 16, 1)      \
-    BSRI_KERNELS_NARROW(X, 16_256_COLUMNS, n + 23, D, 16, T, 16, 0)
+    BSRI_KERNELS_SS(X, 64_256, n + 0, D, 64, SS, T, 256)          \
+    BSRI_KERNELS_SS(X, 64_128, n + 1, D, 64, SS, T, 128)          \
+    BSRI_KERNELS_RS(X, 32_256_ROWS, n + 20, D, 32, T, 32, 1)      \
+    BSRI_KERNELS_RS(X, 32_256_COLUMNS, n + 21, D, 32, T, 32, 0)   \
+    BSRI_KERNELS_RS(X, 16_256_ROWS, n + 22, D, 16, T, 16, 1)      \
+    BSRI_KERNELS_RS(X, 16_256_COLUMNS, n + 23, D, 16, T, 16, 0)
 /* i8: a slice of 64 or 128 products, where both operands are stored along them. */
 #define BSRI_KERNELS_PRODUCT(X)                                                \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_TINY(X, 500, F16, bsri_mma_f16, float))    \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_TINY(X, 510, BF16, bsri_mma_bf16, float)) \
+    BSRI_WHEN(BSRI_HAS_F32, BSRI_KERNELS_TINY(X, 520, F32, bsri_mma_f32, float))    \
+    BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_TINY(X, 530, F64, double, double))         \
+    BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_TINY(X, 540, I8, int8_t, uint32_t))         \
     BSRI_WHEN(BSRI_HAS_BF16,                                                   \
     BSRI_KERNELS_MMA_256(X, 200, BF16, bsri_mma_bf16)                          \
     BSRI_KERNELS_MMA_128(X, 203, BF16, bsri_mma_bf16, MMA)                     \
     BSRI_KERNELS_SMALL(X, 250, BF16, bsri_mma_bf16)                            \
-    BSRI_KERNELS_SKINNY(X, 150, BF16, bsri_mma_bf16)                           \
-    BSRI_KERNELS_FEW(X, 390, BF16, bsri_mma_bf16)                              \
+    BSRI_KERNELS_NARROW_MMA(X, 150, BF16, bsri_mma_bf16)                           \
+    BSRI_KERNELS_NARROW_TMA(X, 390, BF16, bsri_mma_bf16)                              \
     BSRI_KERNELS_WGMMA(X, 300, BF16, bsri_mma_bf16))                           \
     BSRI_WHEN(BSRI_HAS_F16,                                                    \
     BSRI_KERNELS_MMA_256(X, 210, F16, bsri_mma_f16)                            \
     BSRI_KERNELS_MMA_128(X, 213, F16, bsri_mma_f16, MMA)                       \
     BSRI_KERNELS_SMALL(X, 280, F16, bsri_mma_f16)                              \
-    BSRI_KERNELS_SKINNY(X, 170, F16, bsri_mma_f16)                             \
-    BSRI_KERNELS_FEW(X, 410, F16, bsri_mma_f16)                                \
+    BSRI_KERNELS_NARROW_MMA(X, 170, F16, bsri_mma_f16)                             \
+    BSRI_KERNELS_NARROW_TMA(X, 410, F16, bsri_mma_f16)                                \
     BSRI_KERNELS_WGMMA(X, 310, F16, bsri_mma_f16))                             \
     BSRI_WHEN(BSRI_HAS_F32,                                                    \
     BSRI_KERNELS_MMA_F32(X, 260, 256_ROWS, 256, 4, 2, 1)                       \
@@ -9603,12 +9692,12 @@ enum {
     BSRI_WHEN(BSRI_HAS_I8,                                                     \
     BSRI_KERNELS_MMA_I8(X, 220, 32, 32, 2)                                     \
     BSRI_KERNELS_MMA_I8(X, 222, 64, 64, 1)                                     \
-    BSRI_KERNELS_WIDE(X, 64_256, 380, I8, 64, WIDE_I8, bsri_mma_i8, 256, 64)   \
-    BSRI_KERNELS_WIDE(X, 128_256, 381, I8, 128, WIDE_I8, bsri_mma_i8, 256))
+    BSRI_KERNELS_SS(X, 64_256, 380, I8, 64, SS_I8, bsri_mma_i8, 256, 64)   \
+    BSRI_KERNELS_SS(X, 128_256, 381, I8, 128, SS_I8, bsri_mma_i8, 256))
 #define BSRI_KERNELS_SAMPLED(X, D, T, mma, wgmma)                                                                                \
     X(SAMPLED_MMA_32_##D, mma + 0, SAMPLED, MMA, D, 32, SAMPLED_MMA, bsri_sampled_mma, bsri_mma_sampled_tile<T, 32>)             \
     X(SAMPLED_MMA_16_##D, mma + 1, SAMPLED, MMA, D, 16, SAMPLED_MMA, bsri_sampled_mma, bsri_mma_sampled_tile<T, 16>)             \
-    X(SAMPLED_WGMMA_##D, wgmma, SAMPLED, WGMMA, D, 16, SAMPLED_WGMMA, bsri_sampled_wgmma, bsri_wsampled_tile<T>)
+    X(SAMPLED_WGMMA_##D, wgmma, SAMPLED, WGMMA, D, 16, SAMPLED_WGMMA, bsri_sampled_wgmma, bsri_sampled_wgmma_tile<T>)
 #define BSRI_KERNELS_PACKED(X, D, T, n)                                                                                          \
     X(SOFTMAX_PACKED_##D, n, PACKED, SIMT, D, 1, NONE, bsri_softmax_fast, bsri_softmax_tile<float, false, T>)                    \
     X(SOFTMAX_PACKED_BACKWARD_##D, n + 3, PACKED_BACKWARD, SIMT, D, 1, NONE, bsri_softmax_fast, bsri_softmax_tile<float, true, T>)
@@ -9770,8 +9859,8 @@ typedef struct bsri_choice {
     int32_t kernel, tier;                                /* number in the kernel table; bsr_plan.kernel */
     int32_t tile_rows, tile_cols, split, stages, order; /* as in bsr_plan */
     int32_t threads, shared, reason;                     /* dynamic bytes of shared memory; bsr_why */
-    int32_t early;                                       /* waits itself for the kernel before it: may start before that ends */
-    int32_t pairs;                                       /* CTAs 2n and 2n + 1 read much in common at the same time */
+    int32_t pdl;                                       /* waits itself for the kernel before it: may start before that ends */
+    int32_t cluster;                                       /* CTAs 2n and 2n + 1 read much in common at the same time */
     int64_t grid;
     uint64_t workspace; /* bytes; no more than the plan that is asked for offers in workspace_bytes */
 } bsri_choice;
@@ -9797,7 +9886,7 @@ static void bsri_spread_evenly(const bsr_context *ctx, bsri_choice *c) {
 }
 
 /* What the kernels' file has: tensor maps, whose boxes are a tile's layout; 0 where the copy engine can't have an operand. */
-static int bsri_few_maps(const bsr_context *ctx, bsri_dev_few *m, int rows, int cols);
+static int bsri_narrow_tma_maps(const bsr_context *ctx, bsri_dev_narrow_tma *m, int rows, int cols);
 static int bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m);
 static int bsri_wgmma_sampled_maps(const bsr_context *ctx, const bsri_dev_sampled *p, bsri_dev_wgmma_sampled *m, int entry);
 static int bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, bsri_tensor_batch *b, bsri_tma_map *map);
@@ -10062,22 +10151,22 @@ typedef struct bsri_costs {
     X(TF32,           32,     3910,     3010,      706,     1040,      284,       26,  0.00557,      242,       600) \
     X(I8,             32,     4810,     2580,      100,     1090,      169,    0.374,   0.0415,     38.8,       195) \
     X(I8,             64,     5310,     2020,      100,     1980,      194,     40.7,   0.0511,      194,       178) \
-    X(SHORT,          16,      476,     1350,     2850,     1620,     3.74,     94.4,     1.09,      161,      65.3) \
-    X(SHORT,          32,      155,     1220,     3490,     1600,     12.1,     97.8,    0.203,      311,      64.4) \
-    X(SHORT,          64,      934,      505,     3300,     1820,       21,     82.9,    0.196,      241,      65.1) \
-    X(SHORT_WIDE,     16,      244,     1430,     4250,      938,     22.5,     53.2,     17.5,      176,      63.7) \
-    X(SKINNY,         16,     1650,     59.4,     3970,    18000,     18.4,     96.3,    0.889,      374,      1230) \
-    X(SKINNY,         32,      227,     30.4,     4510,    31900,     30.3,    0.134,    0.645,      752,      4.55) \
-    X(FEW,            32,     1890,     5.33,      721,     2790,     44.1,     72.2,    0.864,      229,      3040) \
-    X(FEW,            64,     2060,     2.65,      452,     8380,    0.115,     10.4,     33.9,      520,      6.85) \
-    X(FEW_WGMMA,      64,     84.8,      472,      306,     2650,      117,     18.9,    0.803,      196,       904) \
-    X(FEW_WGMMA,     128,      722,      475,      310,     2220,      239,     8.46, 0.000385,      112,       536) \
-    X(NARROW,         16,      458,     6700,     3910,      574,     56.8,     34.4,        3,     29.1,       110) \
-    X(NARROW,         32,     1010,     6250,     3170,      616,     24.1,     68.3,    0.137,     46.9,       146) \
-    X(WIDE,           64,     1570,     2970,      600,     1530,      123,     35.3, 9.23e-05,      264,       119) \
-    X(WIDE,          128,     1580,     2610,     1120,     1870,      106,     42.2,   0.0157,     3.14,       247) \
-    X(WIDE_I8,        64,     1.94,     4160,     1200,     1210,      300,     40.1,   0.0496,      108,      59.6) \
-    X(WIDE_I8,       128,      878,     3040,      711,     2250,      446,     55.6,   0.0507,     13.9,      8.22) \
+    X(SMALL,          16,      476,     1350,     2850,     1620,     3.74,     94.4,     1.09,      161,      65.3) \
+    X(SMALL,          32,      155,     1220,     3490,     1600,     12.1,     97.8,    0.203,      311,      64.4) \
+    X(SMALL,          64,      934,      505,     3300,     1820,       21,     82.9,    0.196,      241,      65.1) \
+    X(SMALL_WIDE,     16,      244,     1430,     4250,      938,     22.5,     53.2,     17.5,      176,      63.7) \
+    X(NARROW_MMA,     16,     1650,     59.4,     3970,    18000,     18.4,     96.3,    0.889,      374,      1230) \
+    X(NARROW_MMA,     32,      227,     30.4,     4510,    31900,     30.3,    0.134,    0.645,      752,      4.55) \
+    X(NARROW_TMA,     32,     1890,     5.33,      721,     2790,     44.1,     72.2,    0.864,      229,      3040) \
+    X(NARROW_TMA,     64,     2060,     2.65,      452,     8380,    0.115,     10.4,     33.9,      520,      6.85) \
+    X(NARROW_TMA_GROUP, 64,     84.8,      472,      306,     2650,      117,     18.9,    0.803,      196,       904) \
+    X(NARROW_TMA_GROUP, 128,      722,      475,      310,     2220,      239,     8.46, 0.000385,      112,       536) \
+    X(RS,             16,      458,     6700,     3910,      574,     56.8,     34.4,        3,     29.1,       110) \
+    X(RS,             32,     1010,     6250,     3170,      616,     24.1,     68.3,    0.137,     46.9,       146) \
+    X(SS,             64,     1570,     2970,      600,     1530,      123,     35.3, 9.23e-05,      264,       119) \
+    X(SS,            128,     1580,     2610,     1120,     1870,      106,     42.2,   0.0157,     3.14,       247) \
+    X(SS_I8,          64,     1.94,     4160,     1200,     1210,      300,     40.1,   0.0496,      108,      59.6) \
+    X(SS_I8,         128,      878,     3040,      711,     2250,      446,     55.6,   0.0507,     13.9,      8.22) \
     X(SAMPLED_MMA,    16,     7.63,     5200,      100,      505,     35.8,      106,     1.12,      814,      63.9) \
     X(SAMPLED_MMA,    32,     3.26,     9230,      100,      514,     61.6,      191,   0.0731,      628,      69.1) \
     X(SAMPLED_MMA,    64,     2960,     3960,      100,      506,      134,      250,  0.00463,       48,       623) \
@@ -10192,19 +10281,20 @@ static const struct bsri_small_factors {                /* by 1, 2 and 4 warps t
     double joined;        /* FUSED, more: adding them up */
     double far;           /* b by columns: they read a line's rows of several blocks together */
 } bsri_small_by_split[] = {{1.3, 1.0, 0.0, 1.0}, {1.0, 1.5, 0.05, 0.5}, {0.8, 3.0, 0.1, 0.0}};
-static constexpr double bsri_skinny_places = 6.0;       /* tiles a multiprocessor: so far the busiest one's count */
-static constexpr double bsri_skinny_over = 0.5;         /* from there on the mean and so many more */
-static constexpr double bsri_skinny_fused = 1024.0;     /* FUSED: numbers of a tile that any epilogue counts as one */
-static constexpr double bsri_skinny_cols = 128.0;       /* FUSED: columns that one of 16 rows counts as one */
-static constexpr double bsri_few_stored_group = 0.25;   /* FUSED: what is stored at once, by groups */
-static constexpr double bsri_few_stored_warp = 0.12;    /* FUSED: the same by warps */
-static constexpr double bsri_few_input_wide = 3.0;      /* FUSED: an input that is waited for, of more than 64 columns */
-static constexpr double bsri_few_input = 1.3;           /* FUSED: the same, fewer */
-static constexpr double bsri_few_out_cols = 0.25;       /* FUSED, more: columns of out */
-static constexpr double bsri_few_places = 4.0;          /* tiles of a multiprocessor that run at once: six at once are as slow */
-static constexpr double bsri_few_one = 0.7, bsri_few_each = 0.3; /* FUSED: stored by one multiprocessor, for each beside it */
-static constexpr double bsri_few_constant = 1100.0;     /* ns less where blocks land before the launch before has ended */
-static constexpr double bsri_few_constant_wide = 300.0; /* the same with more than 64 columns */
+static constexpr double bsri_narrow_mma_places = 6.0;       /* tiles a multiprocessor: so far the busiest one's count */
+static constexpr double bsri_narrow_mma_over = 0.5;         /* from there on the mean and so many more */
+static constexpr double bsri_narrow_mma_fused = 1024.0;     /* FUSED: numbers of a tile that any epilogue counts as one */
+static constexpr double bsri_narrow_mma_cols = 128.0;       /* FUSED: columns that one of 16 rows counts as one */
+static constexpr double bsri_narrow_tma_stored_group = 0.25;   /* FUSED: what is stored at once, by groups */
+static constexpr double bsri_narrow_tma_stored_warp = 0.12;    /* FUSED: the same by warps */
+static constexpr double bsri_narrow_tma_input_wide = 3.0;      /* FUSED: an input that is waited for, of more than 64 columns */
+static constexpr double bsri_narrow_tma_input = 1.3;           /* FUSED: the same, fewer */
+static constexpr double bsri_narrow_tma_out_cols = 0.25;       /* FUSED, more: columns of out */
+static constexpr double bsri_narrow_tma_places = 4.0; /* tiles of a multiprocessor that run at once: six at once are as slow */
+static constexpr double bsri_narrow_tma_one = 0.7,
+                        bsri_narrow_tma_each = 0.3;            /* FUSED: stored by one multiprocessor, for each beside it */
+static constexpr double bsri_narrow_tma_constant = 1100.0;     /* ns less where blocks land before the launch before has ended */
+static constexpr double bsri_narrow_tma_constant_wide = 300.0; /* the same with more than 64 columns */
 static constexpr double bsri_wgmma_busiest = 0.7, bsri_wgmma_mean = 0.3; /* of units a team: the busiest one's, the mean */
 static constexpr double bsri_wgmma_apart = -0.25;       /* APART: blocks of 16 and 32 */
 static constexpr double bsri_wgmma_waves = 0.87;        /* exponent of tiles one after another: blocks of 64 and 128 */
@@ -10215,14 +10305,14 @@ static constexpr double bsri_wgmma_input_rows = 1.7;    /* FUSED: the same, othe
 static constexpr double bsri_wgmma_input_cols = 3.0;    /* FUSED: the same, column-major */
 static constexpr double bsri_wgmma_long_first = 0.6;        /* as bsri_mma_long_first */
 /* Clocks and stages of the tile scheduler of wgmma products, by time stamps. */
-static constexpr double bsri_deal_clocks = 360.0;       /* to deal a unit, beside tiles (calculated) */
-static constexpr double bsri_deal_alone = 250.0;        /* the same where little else runs, and some */
-static constexpr double bsri_deal_late = 2.5;           /* rounds that are over before what is dealt is known */
-static constexpr double bsri_deal_hurry = 420.0;        /* tiles of fewer clocks for each team wait for dealing */
-static constexpr double bsri_deal_read = 1000.0;        /* the same where lengths are read while it deals */
-static constexpr double bsri_deal_uneven = 2.55;        /* times a mean unit: one that may be far longer */
-static constexpr double bsri_tall_share = 0.05;         /* a tall unit: of what a team has altogether, */
-static constexpr double bsri_tall_least = 1.5;          /* or so many times what it has of a slab, if that is more */
+static constexpr double bsri_assign_clocks = 360.0;       /* to deal a unit, beside tiles (calculated) */
+static constexpr double bsri_assign_alone = 250.0;        /* the same where little else runs, and some */
+static constexpr double bsri_assign_late = 2.5;           /* rounds that are over before what is dealt is known */
+static constexpr double bsri_assign_hurry = 420.0;        /* tiles of fewer clocks for each team wait for dealing */
+static constexpr double bsri_assign_read = 1000.0;        /* the same where lengths are read while it deals */
+static constexpr double bsri_assign_uneven = 2.55;        /* times a mean unit: one that may be far longer */
+static constexpr double bsri_long_share = 0.05;         /* a tall unit: of what a team has altogether, */
+static constexpr double bsri_long_least = 1.5;          /* or so many times what it has of a slab, if that is more */
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-plan-mma: products by simt and mma: choice, estimates, parameters                       */
@@ -10307,16 +10397,16 @@ static int bsri_mma_fit(const bsr_context *ctx, const bsri_dev_product *p, const
         if (!s) return 0;
         const int a = s->slices * c->tile_rows * s->slice * line, warps = c->tile_rows / s->warp_rows * s->warps;
         const int left = (int)bsri_min(s->shared, ctx->smem_optin - 11 * 1024) - warps * BSRI_MMA_PASS * 4;
-        m->m_warps = c->tile_rows / s->warp_rows, c->threads = BSRI_FETCHERS + 32 * warps;
+        m->m_warps = c->tile_rows / s->warp_rows, c->threads = BSRI_PRODUCERS + 32 * warps;
         m->b_at = a, m->stage_bytes = a + s->slices * c->tile_cols * s->slice * line;
         m->stages = (int)bsri_min(BSRI_GROUP, left / m->stage_bytes);
-        if (m->stages >= BSRI_FETCHERS / 32) break;
+        if (m->stages >= BSRI_PRODUCERS / 32) break;
         if (c->tile_cols == 256) c->tile_cols = 128;
         else if (c->tile_rows > bsri_max(b, 32)) c->tile_rows /= 2;
         else return 0;
     }
-    if (asked->stages >= BSRI_FETCHERS / 32 && asked->stages < m->stages) m->stages = asked->stages;
-    c->stages = m->stages, c->shared = m->stages * m->stage_bytes + (c->threads - BSRI_FETCHERS) / 32 * BSRI_MMA_PASS * 4;
+    if (asked->stages >= BSRI_PRODUCERS / 32 && asked->stages < m->stages) m->stages = asked->stages;
+    c->stages = m->stages, c->shared = m->stages * m->stage_bytes + (c->threads - BSRI_PRODUCERS) / 32 * BSRI_MMA_PASS * 4;
     return 1;
 }
 
@@ -10358,27 +10448,27 @@ static bsri_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_produc
 }
 
 /* How many CTAs run at once on a multiprocessor that gets `all`. */
-static int bsri_short_room(const bsri_dev_product *p, const bsri_facts *f, double all) {
+static int bsri_small_room(const bsri_dev_product *p, const bsri_facts *f, double all) {
     return p->br == 16 || (all > 3.0 && f->simple) ? 4 : 3;
 }
 
 /* Columns of a tile at most: blocks of 16 by rows have tiles of 128, too, which are faster for large outputs (note N15). */
-static int bsri_short_most(const bsri_dev_product *p, const bsri_facts *f, int split) {
+static int bsri_small_most(const bsri_dev_product *p, const bsri_facts *f, int split) {
     return p->br == 16 && f->dense == 1 && split == 1 && f->simple ? 128 : 64;
 }
 
 /* ctas: on a multiprocessor, 0: any. */
-static const bsri_instance *bsri_short_instance(const bsri_dev_product *p, const bsri_facts *f, int cols, int ctas) {
+static const bsri_instance *bsri_small_instance(const bsri_dev_product *p, const bsri_facts *f, int cols, int ctas) {
     bsri_wanted w = bsri_want(BSRI_FOR_SMALL, BSRI_TIER_MMA, p->a.dtype);
     w.rows = p->br == 16 ? 16 : 32, w.cols = cols, w.layout = f->dense, w.ctas = ctas;
     return bsri_find(&w);
 }
-static void bsri_short_take(bsri_estimate *e, const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int rows,
+static void bsri_small_take(bsri_estimate *e, const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int rows,
                             int cols, int split) {
-    const int kind = bsri_cost_kind(cols > 64 ? BSRI_COSTS_SHORT_WIDE : BSRI_COSTS_SHORT, p->br);
+    const int kind = bsri_cost_kind(cols > 64 ? BSRI_COSTS_SMALL_WIDE : BSRI_COSTS_SMALL, p->br);
     bsri_tiling t = bsri_tiling_of(f, rows, cols, rows, split);
     const double all = (double)bsri_ceil_div(bsri_mma_tiles(p, (int)p->br, rows, cols), 4 / split) / ctx->sm_count;
-    const double room = bsri_short_room(p, f, all); /* for CTAs of four warps, of which there are `all` */
+    const double room = bsri_small_room(p, f, all); /* for CTAs of four warps, of which there are `all` */
     const bsri_small_factors *by = &bsri_small_by_split[bsri_mma_log2(split)];
     if (!f->vector && f->simple) t.fused = bsri_mma_layout(&p->out) == 1 ? bsri_small_input_rows : bsri_small_input_cols;
     else if (f->vector == 2) t.fused = bsri_small_out_cols;
@@ -10398,7 +10488,7 @@ static void bsri_short_take(bsri_estimate *e, const bsr_context *ctx, const bsri
 
 /* Where there is little to do: tiles of a block row, or of 32 rows of one, and 64 columns, or 128; split: the best number of
    warps that share one, or what a plan asks for. */
-static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
+static bsri_estimate bsri_small_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
                                          const bsr_plan *asked) {
     const int rows = (int)bsri_min(p->br, 32), why = bsri_mma_refuses(ctx, p, compute, f);
     bsri_estimate e = bsri_estimate_below(f, why);
@@ -10411,16 +10501,16 @@ static bsri_estimate bsri_short_estimate(const bsr_context *ctx, const bsri_dev_
         (p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a)) * p->br >= INT32_MAX)
         return bsri_estimate_none(BSR_WHY_SIZE);
     for (i = 1; i <= 4; i *= 2)
-        for (cols = 64, most = bsri_short_most(p, f, i); cols <= most; cols *= 2)
+        for (cols = 64, most = bsri_small_most(p, f, i); cols <= most; cols *= 2)
             if ((!asked->split || asked->split == i) && (!asked->tile_cols || asked->tile_cols == cols))
-                bsri_short_take(&e, ctx, p, f, rows, cols, i);
+                bsri_small_take(&e, ctx, p, f, rows, cols, i);
     if (!e.split) e.tile_rows = rows, e.tile_cols = 64, e.split = 1;
     return e;
 }
 
-static bsri_choice bsri_short_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f,
+static bsri_choice bsri_small_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f,
                                      const bsr_plan *, const bsri_estimate *e, bsri_dev_mma *m) {
-    const bsri_instance *x = bsri_short_instance(p, f, e->tile_cols, 0);
+    const bsri_instance *x = bsri_small_instance(p, f, e->tile_cols, 0);
     bsri_choice c = bsri_yes(x, BSR_WHY_SHORT);
     int64_t teams;
     int four;
@@ -10435,27 +10525,27 @@ static bsri_choice bsri_short_choose(const bsr_context *ctx, const bsri_dev_prod
     bsri_mma_strides(p, x, c.tile_cols, f->values, f->dense, m);
     m->block_bits = bsri_mma_log2(p->br / x->warp_rows);
     m->total = (int32_t)bsri_mma_tiles(p, (int)p->br, c.tile_rows, c.tile_cols), m->group = (int32_t)(m->total / m->slabs);
-    m->split = c.split = e->split, teams = 4 / c.split, m->split_bits = bsri_mma_log2(c.split);
+    m->split = c.split = e->split, teams = 4 / c.split, m->split_bits = (uint32_t)bsri_mma_log2(c.split);
     /* Row by row, except where b is larger than what the L2 keeps: then all rows of some slabs, so that each slab is read once.
        The limit is higher for few rows. A b that all items share counts once for each item (note N15). */
     m->order = bsri_dense_bytes(p) * (double)p->items <= (double)(m->group <= 16 ? bsri_h200.l2_slab : bsri_h200.l2_slab_tall);
     if (!m->order) m->total = (int32_t)(m->group * bsri_ceil_div(m->slabs, teams) * teams);
     m->by = (uint32_t)bsri_max(1, m->order ? m->slabs : m->group), m->by_inverse = ~0u / m->by;
-    c.grid = bsri_ceil_div(m->total, teams), four = bsri_short_room(p, f, (double)c.grid / ctx->sm_count) == 4;
+    c.grid = bsri_ceil_div(m->total, teams), four = bsri_small_room(p, f, (double)c.grid / ctx->sm_count) == 4;
     /* stages are those of the first one found: a plan is to serve other epilogues, too (but not one of 128 columns, as there is
        no such kernel for them) */
-    x = bsri_short_instance(p, f, c.tile_cols, four ? 4 : 3);
+    x = bsri_small_instance(p, f, c.tile_cols, four ? 4 : 3);
     if (!x) return bsri_no(BSR_WHY_CUT);
     c.kernel = x->number, c.shared = x->threads / 32 * x->warp_bytes;
     /* Values go through the L1 where it pays: blocks of 16, and blocks of 32 with few rows (note N15). */
     m->near = m->order && teams == 4 && (p->br == 16 || (p->br == 32 && p->tiles <= (four ? 56 : 24)));
-    c.early = ctx->tier >= BSRI_TIER_WGMMA; /* the loaded code waits */
+    c.pdl = ctx->tier >= BSRI_TIER_WGMMA; /* the loaded code waits */
     bsri_spread_evenly(ctx, &c);
     return c;
 }
 
 /* What a product with one item and one reduction needs without looking at batches; and what the L2 is asked for. */
-static void bsri_skinny_single(const bsri_dev_product *p, int64_t grid, bsri_dev_skinny *m) {
+static void bsri_narrow_mma_single(const bsri_dev_product *p, int64_t grid, bsri_dev_narrow_mma *m) {
     m->single = bsri_mma_single(p, &m->rows);
     if (!m->single) return;
     m->out = (char *)p->out.data;
@@ -10466,16 +10556,16 @@ static void bsri_skinny_single(const bsri_dev_product *p, int64_t grid, bsri_dev
 }
 
 /* The same for products with few columns. */
-static int bsri_skinny_rows(const bsri_dev_product *p) { /* b is not read along its columns */
+static int bsri_narrow_mma_rows(const bsri_dev_product *p) { /* b is not read along its columns */
     return !(p->b.row_stride == 1 && (p->b.col_stride % 8 == 0 || p->width == 1) && bsri_dense_aligned(&p->b, 8));
 }
 
-static const bsri_instance *bsri_skinny_instance(const bsri_dev_product *p, int tile_rows, int tile_cols) {
+static const bsri_instance *bsri_narrow_mma_instance(const bsri_dev_product *p, int tile_rows, int tile_cols) {
     bsri_wanted w = bsri_want(BSRI_FOR_NARROW, BSRI_TIER_MMA, p->a.dtype);
-    w.rows = tile_rows, w.cols = tile_cols, w.layout = bsri_skinny_rows(p) ? 1 : 2;
+    w.rows = tile_rows, w.cols = tile_cols, w.layout = bsri_narrow_mma_rows(p) ? 1 : 2;
     return bsri_find(&w);
 }
-static bsri_estimate bsri_skinny_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
+static bsri_estimate bsri_narrow_mma_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
                                           const bsr_plan *) {
     const int dt = p->a.dtype, ni = p->width <= 8 ? 0 : p->width <= 16 ? 1 : p->width <= 32 ? 2 : 3, held = ni < 2 ? 32 : 16;
     const int64_t blocks = (int64_t)(bsri_mean_blocks(&p->a) / (double)bsri_max(1, p->tiles)); /* of a row, on average */
@@ -10495,35 +10585,151 @@ static bsri_estimate bsri_skinny_estimate(const bsr_context *ctx, const bsri_dev
     /* 32 rows at a time halve what is read of b; with 16 or 64 columns they leave too few registers */
     e.tile_rows = ni % 2 || p->br % 32 || p->items * p->tiles * (p->br / 32) < 2 * ctx->sm_count ? 16 : 32;
     e.tile_cols = 8 << ni, grid = p->items * p->tiles * (p->br / e.tile_rows);
-    if (!bsri_skinny_instance(p, e.tile_rows, e.tile_cols)) return bsri_estimate_none(BSR_WHY_WIDE); /* 64 by rows */
+    if (!bsri_narrow_mma_instance(p, e.tile_rows, e.tile_cols)) return bsri_estimate_none(BSR_WHY_WIDE); /* 64 by rows */
     /* no more warps than the multiprocessors hold at once, and at least one unit of 32 products for each in a mean row */
     e.split = ni ? 8 : 16;
     while (e.split > 2 && (grid * e.split > ctx->sm_count * held || blocks * p->bc <= e.split / 2 * 32)) e.split /= 2;
-    t = bsri_tiling_of(f, e.tile_rows, e.tile_cols, 32, e.split), t.along = bsri_skinny_rows(p), t.longer = 0.0;
-    t.fused = bsri_mma_plain(p) ? 0.0 : e.tile_rows * e.tile_cols / bsri_skinny_fused;
-    if (e.tile_rows == 16) t.fused += e.tile_cols / bsri_skinny_cols;
+    t = bsri_tiling_of(f, e.tile_rows, e.tile_cols, 32, e.split), t.along = bsri_narrow_mma_rows(p), t.longer = 0.0;
+    t.fused = bsri_mma_plain(p) ? 0.0 : e.tile_rows * e.tile_cols / bsri_narrow_mma_fused;
+    if (e.tile_rows == 16) t.fused += e.tile_cols / bsri_narrow_mma_cols;
     each = (double)grid / ctx->sm_count, room = (double)held / e.split;
-    each = each <= bsri_skinny_places ? ceil(each) : each + bsri_skinny_over;
+    each = each <= bsri_narrow_mma_places ? ceil(each) : each + bsri_narrow_mma_over;
     bsri_tiling_spread(&t, each, room, each / room);
     t.busy = (double)grid / ctx->sm_count;
-    bsri_estimate_take(&e, p, f, bsri_cost_kind(BSRI_COSTS_SKINNY, e.tile_rows), &t);
+    bsri_estimate_take(&e, p, f, bsri_cost_kind(BSRI_COSTS_NARROW_MMA, e.tile_rows), &t);
     return e;
 }
 
-static bsri_choice bsri_skinny_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *, const bsr_plan *,
-                                      const bsri_estimate *e, bsri_dev_skinny *m) {
-    bsri_choice c = bsri_yes(bsri_skinny_instance(p, e->tile_rows, e->tile_cols), BSR_WHY_SKINNY);
+static bsri_choice bsri_narrow_mma_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *, const bsr_plan *,
+                                      const bsri_estimate *e, bsri_dev_narrow_mma *m) {
+    bsri_choice c = bsri_yes(bsri_narrow_mma_instance(p, e->tile_rows, e->tile_cols), BSR_WHY_SKINNY);
     if (!c.kernel) return c;
-    memset(m, 0, offsetof(bsri_dev_skinny, p));
+    memset(m, 0, offsetof(bsri_dev_narrow_mma, p));
     m->p = *p, m->subs = (int32_t)(p->br / e->tile_rows), m->bits = bsri_mma_log2(p->bc), m->tiles = p->tiles;
     c.grid = m->work = p->items * p->tiles * m->subs;
     c.threads = e->split * 32, c.shared = e->split * c.tile_rows * (c.tile_cols + 1) * 4;
-    c.early = ctx->tier >= BSRI_TIER_WGMMA; /* the loaded code waits */
+    c.pdl = ctx->tier >= BSRI_TIER_WGMMA; /* the loaded code waits */
     m->width = (int32_t)p->width, m->a_line = p->a_rs * 2, m->a_block = p->a_block * 2;
     m->b_row = p->b.row_stride, m->b_col = p->b.col_stride, m->out_row = p->out.row_stride, m->out_col = p->out.col_stride;
-    m->out_dtype = p->out.dtype, m->pairs = p->b.col_stride == 1 && p->b.row_stride % 2 == 0 && p->width % 2 == 0;
-    m->pairs = m->pairs && bsri_dense_aligned(&p->b, 8);
-    bsri_skinny_single(p, c.grid, m);
+    m->out_dtype = p->out.dtype, m->vec2 = p->b.col_stride == 1 && p->b.row_stride % 2 == 0 && p->width % 2 == 0;
+    m->vec2 = m->vec2 && bsri_dense_aligned(&p->b, 8);
+    bsri_narrow_mma_single(p, c.grid, m);
+    return c;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-plan-tiny: products of blocks too small or too odd for tensor cores: lanes, parameters  */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* The least power of two that is not below n, its logarithm; at most `most`. */
+static int bsri_tiny_log(int64_t n, int most) {
+    int log = 0;
+    while (log < most && (int64_t)1 << log < n) log++;
+    return log;
+}
+/* May `many` elements side by side be loaded at once, from every item's first on? */
+static int bsri_tiny_aligned(const void *data, int64_t size, int64_t many, int dims, const int64_t *stride) {
+    int i;
+    if ((uintptr_t)data % (uintptr_t)(many * size)) return 0;
+    for (i = 0; i < dims; i++)
+        if (stride[i] % many) return 0;
+    return 1;
+}
+/* Why a product can't be taken, or 0. Rows of b are found by offsets of 32 bits. */
+static int bsri_tiny_refuses(const bsri_dev_product *p, int compute) {
+    const int dt = p->a.dtype;
+    int64_t reach;
+    if ((p->kind != BSRI_LIST_ROWS && p->kind != BSRI_LIST_TRANSPOSED) || !p->reduce) return BSR_WHY_LIST_KIND;
+    if (p->b.dtype != dt || compute != (dt == BSR_F64 ? BSR_F64 : dt == BSR_I8 ? BSR_I32 : BSR_F32)) return BSR_WHY_DTYPE;
+    if (!bsri_mul(bsri_max(p->b.rows, 1), p->b.row_stride, &reach) || reach > INT32_MAX / 2) return BSR_WHY_SIZE;
+    if (p->b.col_stride > INT32_MAX / 512 || bsri_max(p->br, p->bc) > 1 << 20) return BSR_WHY_SIZE;
+    return bsri_max(bsri_block_rows(&p->a), bsri_block_cols(&p->a)) > INT32_MAX ? BSR_WHY_SIZE : 0;
+}
+/* What of a block is in shared memory at once, of how many blocks; `room` bytes for values of `size` there, `sums` for sums. */
+static void bsri_tiny_cut(bsri_dev_tiny *m, int wide, int64_t size, int64_t room, int64_t sums) {
+    const bsri_dev_product *p = &m->of;
+    const int64_t whole = p->br * p->bc, across = p->a_rs == 1 && p->a_cs == p->br;
+    m->packed = !wide && p->subs == 1 && p->a_block == whole && whole * size <= room &&
+                ((p->a_rs == p->bc && p->a_cs == 1) || across);
+    m->inner = (int32_t)(m->packed ? p->bc : bsri_max(1, bsri_min(p->bc, room / (m->rows * size))));
+    m->row = wide ? 1 : m->packed ? (int32_t)p->a_rs : m->inner;
+    m->along = wide ? m->each : m->packed ? (int32_t)p->a_cs : 1;
+    m->block = wide ? m->each * m->inner : m->packed ? (int32_t)whole : m->rows * m->inner;
+    m->by_block = m->rows * m->inner == 1 ? 0 : (uint32_t)bsri_ceil_div(INT64_C(1) << 32, (int64_t)m->rows * m->inner);
+    m->by_row = m->inner == 1 ? 0 : (uint32_t)bsri_ceil_div(INT64_C(1) << 32, m->inner);
+    m->chunk = m->inner < p->bc ? 1 : (int32_t)bsri_max(1, bsri_min(1024, (room + 512) / (m->block * size + 4)));
+    room = bsri_max((int64_t)m->chunk * m->block * size + 16, sums); /* 16: as far from a multiple of 16 as in memory */
+    m->values_bytes = (int32_t)(bsri_ceil_div(room, 16) * 16), m->bytes = m->values_bytes + (m->chunk + 3) / 4 * 16;
+}
+/* Rows of a lane, lanes for rows: few columns. Blocks whose sides are multiples of 3 are taken by 3 x 3, others by rows. */
+static void bsri_tiny_rows(bsri_dev_tiny *m, bsri_wanted *w) {
+    const bsri_dev_product *p = &m->of;
+    w->of = BSRI_FOR_TINY, w->cols = p->br == 1 && p->bc == 1 ? 1 : p->br == 2 && p->bc == 2 ? 2 : p->br % 3 || p->bc % 3 ? 4 : 3;
+    m->each = w->rows = w->cols == 4 ? 1 : w->cols;
+    m->log_rows = bsri_tiny_log(bsri_ceil_div(p->br, m->each), 5 - m->log_columns);
+    m->rows = (int32_t)bsri_min(p->br, (int64_t)m->each << m->log_rows);
+}
+/* Many columns: a lane has four, side by side where b allows it. */
+static void bsri_tiny_columns(bsri_dev_tiny *m, bsri_wanted *w, int64_t size) {
+    const bsri_dev_product *p = &m->of;
+    const int64_t many = bsri_min(16, 4 * size) / size;
+    m->each = p->br == 1 ? 1 : p->br <= 4 ? 4 : 8, m->rows = (int32_t)bsri_min(m->each, p->br);
+    m->b_pieces = p->b.col_stride == 1 && p->b.row_stride % many == 0 && p->width % 4 == 0 &&
+                  bsri_tiny_aligned(p->b.data, size, many, p->b.batch_dims, p->b.batch_stride);
+    w->of = BSRI_FOR_TINY_WIDE, w->rows = m->each, w->cols = m->b_pieces ? 4 : 1;
+}
+/* As many tiles for a warp as a chunk of `room` bytes holds, as long as there is work for all multiprocessors. */
+static void bsri_tiny_tiles(const bsr_context *ctx, bsri_dev_tiny *m, int wide, int64_t size, int64_t room) {
+    const bsri_dev_product *p = &m->of;
+    const int64_t patterns = p->a.flags & BSR_MATRIX_RAGGED ? bsri_max(bsri_pattern_count(&p->a), 1) : 1;
+    const int64_t list = bsri_max(p->a.nnz / bsri_max(p->tiles, 1) / patterns, 1);
+    const int64_t fit = wide ? 1 : room / ((m->rows * p->bc * size + 4) * list);
+    const double warps = (double)p->tiles * (double)p->items * (double)p->subs;
+    m->log_tiles = 5 - m->log_columns - m->log_rows;
+    while (m->log_tiles > 0 &&
+           ((int64_t)1 << m->log_tiles > bsri_max(fit, 1) || warps / (1 << m->log_tiles) < ctx->sm_count * 8.0))
+        m->log_tiles--;
+    m->log_blocks = 5 - m->log_columns - m->log_rows - m->log_tiles;
+}
+/* Which operands are loaded by pieces of two or four elements: few columns. */
+static void bsri_tiny_pieces_of(bsri_dev_tiny *m, int piece, int64_t size) {
+    const bsri_dev_product *p = &m->of;
+    const int64_t many = bsri_min(16, piece * size) / size;
+    if (piece % 2 || p->bc % piece || m->inner % piece) return;
+    m->b_pieces = p->b.row_stride == 1 && p->b.col_stride % many == 0 &&
+                  bsri_tiny_aligned(p->b.data, size, many, p->b.batch_dims, p->b.batch_stride);
+    m->a_pieces = m->along == 1 && (!m->packed || p->kind == BSRI_LIST_TRANSPOSED ||
+                                    bsri_tiny_aligned(p->a.values, size, many, p->a.batch_dims, p->a.values_batch_stride));
+}
+/* Ahead of tiles that are far wider: one or two columns in f32 where there are rows enough for every warp. */
+static int bsri_tiny_ahead(const bsr_context *ctx, const bsri_dev_product *p) {
+    return p->a.dtype == BSR_F32 && p->width <= 2 && (double)p->tiles * (double)p->items >= ctx->sm_count * 8.0;
+}
+/* Takes lists by rows and by the transposed index, of any type and block size. */
+static bsri_choice bsri_tiny_choose(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsri_dev_tiny *m) {
+    const int64_t size = (int64_t)bsr_dtype_size(p->a.dtype), sum = p->a.dtype == BSR_F64 ? 8 : 4;
+    /* bytes of values that a warp holds: what is under way at once hides the memory's latency */
+    const int64_t most = bsri_min(BSRI_TINY_SHARED, ctx->smem_optin) / BSRI_TINY_WARPS - 1024;
+    const int64_t room = bsri_min(p->br * p->bc * size < 100 ? 12000 : 8192, most);
+    const int wide = p->width > 32, cols = wide ? 4 : 1, why = bsri_tiny_refuses(p, compute);
+    bsri_wanted w = bsri_want(BSRI_FOR_TINY, BSRI_TIER_SIMT, p->a.dtype);
+    bsri_choice c;
+    if (why) return bsri_no(why);
+    memset(m, 0, sizeof *m), m->of = *p;
+    m->b_row = (int32_t)p->b.row_stride, m->b_block = (int32_t)(p->bc * p->b.row_stride);
+    m->log_columns = bsri_tiny_log(bsri_ceil_div(p->width, cols), 5);
+    if (wide) bsri_tiny_columns(m, &w, size);
+    else bsri_tiny_rows(m, &w);
+    m->of.subs = bsri_ceil_div(p->br, m->rows);
+    bsri_tiny_tiles(ctx, m, wide, size, room);
+    bsri_tiny_cut(m, wide, wide ? sum : size, room, ((int64_t)m->rows << m->log_tiles) * (cols << m->log_columns) * sum);
+    if (!wide) bsri_tiny_pieces_of(m, w.cols, size);
+    m->of.panels = bsri_ceil_div(p->width, cols << m->log_columns);
+    m->places = bsri_ceil_div(p->tiles, (int64_t)1 << m->log_tiles);
+    if (BSRI_TINY_WARPS * (int64_t)m->bytes > bsri_min(BSRI_TINY_SHARED, ctx->smem_optin)) return bsri_no(BSR_WHY_SHARED);
+    c = bsri_yes(bsri_find(&w), BSR_WHY_TINY);
+    c.tile_rows = m->rows << m->log_tiles, c.tile_cols = cols << m->log_columns, c.shared = BSRI_TINY_WARPS * m->bytes;
+    c.grid = bsri_ceil_div(p->items * m->of.panels * m->of.subs * m->places, BSRI_TINY_WARPS);
     return c;
 }
 
@@ -10532,26 +10738,28 @@ static bsri_choice bsri_skinny_choose(const bsr_context *ctx, const bsri_dev_pro
 /* ---------------------------------------------------------------------------------------------- */
 
 /* 1: rows of b are contiguous, 2: columns; 0: the copy engine can't have it. */
-static int bsri_few_layout(const bsri_dev_product *p, const bsri_facts *f) {
+static int bsri_narrow_tma_layout(const bsri_dev_product *p, const bsri_facts *f) {
     return p->width == 1 && p->b.row_stride == 1 ? 2 : f->dense;
 }
 /* What shares a tile's blocks, in shared memory. */
-typedef struct bsri_few_shape {
+typedef struct bsri_narrow_tma_shape {
     int32_t share, slots; /* warps, or groups of four; blocks that each has under way */
     int64_t tiles;
     double each, full; /* tiles of a multiprocessor; of the places that it has for them */
-} bsri_few_shape;
+} bsri_narrow_tma_shape;
 /* most: warps or groups that there may be. */
-static bsri_few_shape bsri_few_shape_of(const bsr_context *ctx, const bsri_dev_product *p, int rows, int cols, int most) {
-    const int slot = bsri_few_slot(rows, cols), limit = (cols > 64 ? 4 : 6) / most; /* of groups, by registers */
-    bsri_few_shape s;
+static bsri_narrow_tma_shape bsri_narrow_tma_shape_of(const bsr_context *ctx, const bsri_dev_product *p, int rows, int cols,
+                                                      int most) {
+    const int slot = bsri_narrow_tma_stage(rows, cols), limit = (cols > 64 ? 4 : 6) / most; /* of groups, by registers */
+    bsri_narrow_tma_shape s;
     s.share = most, s.tiles = p->tiles * (p->br / rows) * bsri_ceil_div(p->width, cols), s.each = (double)s.tiles / ctx->sm_count;
     if (cols >= 64) { /* slots: no more than a group has blocks, and two in place of three where more tiles then run at once
                          (note N14) */
         int places[4] = {0};
         const int deep = (int)bsri_min(3, bsri_ceil_div(bsri_block_cols(&p->a) * (p->bc / 64), most));
         for (int i = 1; i <= deep; i++) /* 2048: what a CTA has besides */
-            places[i] = (int)bsri_min(limit, ctx->smem_optin / (most * bsri_max(i * slot, bsri_few_sums(64, cols)) + 2048));
+            places[i] =
+                (int)bsri_min(limit, ctx->smem_optin / (most * bsri_max(i * slot, bsri_narrow_tma_sums(64, cols)) + 2048));
         s.slots = deep == 3 && s.each > places[3] ? 2 : deep;
         s.full = s.each / places[s.slots];
     } else {
@@ -10569,7 +10777,7 @@ static bsri_few_shape bsri_few_shape_of(const bsr_context *ctx, const bsri_dev_p
 }
 /* Where nothing but alpha and an input that lies as out does is there, and out takes eights (of groups) or pairs of elements,
    they are stored at once: 2 where they lie along columns, 1 along rows. */
-static int bsri_few_stored(const bsri_dev_product *p, const bsri_facts *f, int groups) {
+static int bsri_narrow_tma_stored(const bsri_dev_product *p, const bsri_facts *f, int groups) {
     const int columns = p->out.row_stride == 1;
     if (groups) return (f->vector || f->adds) && (columns || p->width % 8 == 0) ? 1 + columns : 0;
     if ((!f->adds && (!bsri_mma_linear(p) || bsri_has_beta(p))) || p->out.dtype != p->a.dtype) return 0;
@@ -10577,29 +10785,32 @@ static int bsri_few_stored(const bsri_dev_product *p, const bsri_facts *f, int g
     if (columns) return p->width == 1 || p->out.col_stride % 2 == 0 ? 2 : 0;
     return p->out.col_stride == 1 && p->out.row_stride % 2 == 0 && p->width % 2 == 0;
 }
-static void bsri_few_take(bsri_estimate *e, const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int rows,
-                          int cols, int most) {
+static void bsri_narrow_tma_take(bsri_estimate *e, const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f,
+                                 int rows, int cols, int most) {
     const int groups = cols >= 64;
-    const int kind = groups ? bsri_cost_kind(BSRI_COSTS_FEW_WGMMA, cols) : bsri_cost_kind(BSRI_COSTS_FEW, rows);
-    const bsri_few_shape s = bsri_few_shape_of(ctx, p, rows, cols, most);
+    const int kind = groups ? bsri_cost_kind(BSRI_COSTS_NARROW_TMA_GROUP, cols) : bsri_cost_kind(BSRI_COSTS_NARROW_TMA, rows);
+    const bsri_narrow_tma_shape s = bsri_narrow_tma_shape_of(ctx, p, rows, cols, most);
     bsri_tiling t = bsri_tiling_of(f, rows, cols, 64, s.share);
-    t.along = bsri_few_layout(p, f) == 1, t.longer = 0.0, t.stored = groups ? s.share : 1.0;
+    t.along = bsri_narrow_tma_layout(p, f) == 1, t.longer = 0.0, t.stored = groups ? s.share : 1.0;
     /* of what ReLU takes: what is stored at once, an input that is waited for; columns of out */
     if (bsri_mma_plain(p)) t.fused = 0.0;
-    else if (bsri_few_stored(p, f, groups)) t.fused = groups ? bsri_few_stored_group : bsri_few_stored_warp;
-    else t.fused = !f->adds ? 1.0 : cols > 64 ? bsri_few_input_wide : bsri_few_input;
-    if (groups && p->out.row_stride == 1) t.fused += bsri_few_out_cols;
+    else if (bsri_narrow_tma_stored(p, f, groups)) t.fused = groups ? bsri_narrow_tma_stored_group : bsri_narrow_tma_stored_warp;
+    else t.fused = !f->adds ? 1.0 : cols > 64 ? bsri_narrow_tma_input_wide : bsri_narrow_tma_input;
+    if (groups && p->out.row_stride == 1) t.fused += bsri_narrow_tma_out_cols;
     t.fused *= (double)bsri_max(1024, rows * cols) / 1024.0;
     if (!groups) t.waves = sqrt(1.0 + s.full * s.full);
-    else t.waves = cols > 64 || s.share > 1 ? ceil(s.full) : s.each > bsri_few_places ? s.each / bsri_few_places : 1.0;
+    else
+        t.waves = cols > 64 || s.share > 1          ? ceil(s.full)
+                  : s.each > bsri_narrow_tma_places ? s.each / bsri_narrow_tma_places
+                                                    : 1.0;
     /* tiles are taken as multiprocessors get free; groups' are many: between the mean and the busiest one's */
     t.busy = s.each / t.waves, t.beside = (groups ? (s.each + ceil(s.each)) / 2 : s.each) / t.waves;
-    if (cols == 64 && t.beside > 1.0) t.fused *= bsri_few_one + bsri_few_each * t.beside;
+    if (cols == 64 && t.beside > 1.0) t.fused *= bsri_narrow_tma_one + bsri_narrow_tma_each * t.beside;
     bsri_estimate_take(e, p, f, kind, &t);
 }
-static bsri_estimate bsri_few_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
+static bsri_estimate bsri_narrow_tma_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
                                        const bsr_plan *asked) {
-    const int dt = p->a.dtype, layout = bsri_few_layout(p, f), blocks = (int)bsri_min(p->a.nnz, INT32_MAX);
+    const int dt = p->a.dtype, layout = bsri_narrow_tma_layout(p, f), blocks = (int)bsri_min(p->a.nnz, INT32_MAX);
     bsri_estimate e = bsri_estimate_below(f, 0);
     const int most = asked->split || p->a.nnz * p->bc > p->tiles * 32 ? 2 : 1; /* groups: there is something to share */
     int rows, cols, split;
@@ -10615,55 +10826,56 @@ static bsri_estimate bsri_few_estimate(const bsr_context *ctx, const bsri_dev_pr
     rows = p->width > 64 || p->tiles * (p->br / 64) * 4 >= ctx->sm_count * 3 ? 64 : 32;
     cols = p->width <= 8 ? 8 : p->width <= 16 ? 16 : p->width <= 32 || rows == 32 ? 32 : 64;
     if (p->tiles * (p->br / rows) * bsri_ceil_div(p->width, cols) >= INT32_MAX / 2) return bsri_estimate_none(BSR_WHY_SIZE);
-    if (cols < 64) bsri_few_take(&e, ctx, p, f, rows, cols, 8);
+    if (cols < 64) bsri_narrow_tma_take(&e, ctx, p, f, rows, cols, 8);
     for (; cols >= 64 && cols <= (p->width > 64 ? 128 : 64); cols *= 2)
         for (split = 1; split <= most; split++)
             if ((!asked->tile_cols || asked->tile_cols == cols) && (!asked->split || asked->split == split))
-                bsri_few_take(&e, ctx, p, f, rows, cols, split);
+                bsri_narrow_tma_take(&e, ctx, p, f, rows, cols, split);
     if (!e.tile_rows) return bsri_estimate_none(BSR_WHY_PLAN);
     /* what it saves that blocks are there when the kernel before ends, beyond what other kernels gain (note N19) */
-    if (p->constant) e.ns -= p->width <= 64 ? bsri_few_constant : bsri_few_constant_wide;
+    if (p->constant) e.ns -= p->width <= 64 ? bsri_narrow_tma_constant : bsri_narrow_tma_constant_wide;
     return e;
 }
-static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *,
-                                   const bsri_estimate *e, bsri_dev_few *m) {
+static bsri_choice bsri_narrow_tma_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f,
+                                          const bsr_plan *, const bsri_estimate *e, bsri_dev_narrow_tma *m) {
     const int rows = e->tile_rows, cols = e->tile_cols, by_groups = cols >= 64;
-    const bsri_few_shape s = bsri_few_shape_of(ctx, p, rows, cols, e->split);
+    const bsri_narrow_tma_shape s = bsri_narrow_tma_shape_of(ctx, p, rows, cols, e->split);
     const int64_t bytes = p->a.nnz * p->a_block * 2, index = (int64_t)bsr_dtype_size(p->a.index_dtype);
     bsri_wanted w = bsri_want(BSRI_FOR_NARROW, BSRI_TIER_WGMMA, p->a.dtype);
     w.rows = rows, w.cols = cols;
     bsri_choice c = bsri_yes(bsri_find(&w), BSR_WHY_SKINNY);
     bsri_mma_rows of;
     if (!c.kernel) return c;
-    memset(m, 0, offsetof(bsri_dev_few, p)), bsri_mma_single(p, &of);
+    memset(m, 0, offsetof(bsri_dev_narrow_tma, p)), bsri_mma_single(p, &of);
     m->p = *p, m->ptr = (const char *)of.ptr, m->col = (const char *)of.col, m->values = of.values, m->dt = of.dt;
-    m->columns = bsri_few_layout(p, f) == 2, m->out = (char *)p->out.data;
+    m->columns = bsri_narrow_tma_layout(p, f) == 2, m->out = (char *)p->out.data;
     m->out_row = p->out.row_stride, m->out_col = p->out.col_stride;
     m->width = (int32_t)p->width, m->bc = (int32_t)p->bc, m->half_bits = p->bc == 128, m->constant = p->constant;
-    m->pairs = bsri_few_stored(p, f, by_groups), m->scaled = m->pairs && !bsri_mma_plain(p);
+    m->vec2 = bsri_narrow_tma_stored(p, f, by_groups), m->scaled = m->vec2 && !bsri_mma_plain(p);
     m->alpha = (float)p->alpha, m->beta = -0.0f; /* adds nothing, to any number */
-    if (m->pairs && f->adds) {
+    if (m->vec2 && f->adds) {
         m->input = (const char *)p->input.data, m->beta = (float)p->beta;
         m->in_line = m->out_row == 1 ? p->input.col_stride : p->input.row_stride;
     }
     /* the copy engine takes as long for a row of 16 bytes as for one of 128: rows that stand side by side go together */
     if (!m->columns && p->width == cols && cols < 64 && p->b.row_stride == cols) m->fold = 6 - bsri_mma_log2(cols);
-    m->twist = m->columns || m->fold || cols > 64 ? 7 : cols / 8 - 1;
+    m->swizzle = m->columns || m->fold || cols > 64 ? 7 : cols / 8 - 1;
     m->sub_bits = bsri_mma_log2(p->br / rows), m->strips = (int32_t)(p->tiles << m->sub_bits);
-    m->sides = (int32_t)bsri_ceil_div(p->width, cols), m->share = s.share, m->slots = s.slots;
+    m->sides = (int32_t)bsri_ceil_div(p->width, cols), m->warps = s.share, m->stages = s.slots;
     if (by_groups) {
-        const int64_t stored = p->a.nnz * (p->bc / 64) / m->share;
+        const int64_t stored = p->a.nnz * (p->bc / 64) / m->warps;
         /* CTAs that start while a launch that fills the GPU runs crowd on the multiprocessors that it left first, several tiles
            of a long row together. So the next launch may start once all blocks are asked for (late); but at once where values
            come from memory, or blocks are fetched before the wait, except for long rows where a multiprocessor has more than one
            tile. Strips beside each other want the same rows of b where many blocks are stored (beside). Figures: note N14. */
-        m->late = (stored > 8 * p->tiles && s.each > 1) || (bytes < 8 << 20 && !m->constant);
-        if (m->share == 1 && p->a.nnz * 5 >= p->tiles * bsri_block_cols(&p->a)) m->beside = m->strips % 4 ? 0 : 2;
+        m->pdl_late = (stored > 8 * p->tiles && s.each > 1) || (bytes < 8 << 20 && !m->constant);
+        if (m->warps == 1 && p->a.nnz * 5 >= p->tiles * bsri_block_cols(&p->a)) m->beside = m->strips % 4 ? 0 : 2;
     }
-    if (by_groups) c.split = m->share;
-    c.stages = m->slots, c.threads = m->share * (by_groups ? 128 : 32), c.early = 1, c.grid = s.tiles;
-    c.shared = (int32_t)bsri_max(m->share * m->slots * bsri_few_slot(rows, cols),
-                                 by_groups ? m->share * bsri_few_sums(rows, cols) : (m->share + !m->pairs) * rows * cols * 4);
+    if (by_groups) c.split = m->warps;
+    c.stages = m->stages, c.threads = m->warps * (by_groups ? 128 : 32), c.pdl = 1, c.grid = s.tiles;
+    c.shared =
+        (int32_t)bsri_max(m->warps * m->stages * bsri_narrow_tma_stage(rows, cols),
+                          by_groups ? m->warps * bsri_narrow_tma_sums(rows, cols) : (m->warps + !m->vec2) * rows * cols * 4);
     bsri_spread_evenly(ctx, &c);
     m->ahead = (uint32_t)bsri_min(bsri_ceil_div(bytes, c.grid * 16) * 16, 1 << 20);
     /* CTAs that bring a whole piece to the L2: the rest is not worth a branch. None where blocks are fetched before the launch
@@ -10672,14 +10884,14 @@ static bsri_choice bsri_few_choose(const bsr_context *ctx, const bsri_dev_produc
         m->pieces = (uint32_t)bsri_min(c.grid, bytes / m->ahead);
     m->col_lines = (uint32_t)bsri_min(p->a.nnz * index / 128, 1 << 20);
     m->ptr_lines = (uint32_t)bsri_min(p->tiles * index / 128, 1 << 20);
-    return bsri_few_maps(ctx, m, rows, cols) ? c : bsri_no(BSR_WHY_DENSE);
+    return bsri_narrow_tma_maps(ctx, m, rows, cols) ? c : bsri_no(BSR_WHY_DENSE);
 }
 
 static int bsri_wgmma_refuses(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
                               int64_t units) {
     const int dt = p->a.dtype, i8 = dt == BSR_I8;
     if (ctx->tier < BSRI_TIER_WGMMA || !ctx->tensor_map) return BSR_WHY_GPU;
-    if (ctx->smem_optin < bsri_wgmma_wide<bsri_mma_bf16, 256>::SHARED + 3072) return BSR_WHY_SHARED;
+    if (ctx->smem_optin < bsri_wgmma_ss<bsri_mma_bf16, 256>::SHARED + 3072) return BSR_WHY_SHARED;
     if (p->kind > BSRI_LIST_TRANSPOSED) return BSR_WHY_LIST_KIND;
     if ((!bsri_is_half(dt) && !i8) || p->b.dtype != dt || compute != (i8 ? BSR_I32 : BSR_F32)) return BSR_WHY_DTYPE;
     if (p->br != p->bc || (p->br != 64 && p->br != 128 && (i8 || (p->br != 16 && p->br != 32)))) return BSR_WHY_BLOCK;
@@ -10706,39 +10918,39 @@ static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector, int direct
     const int type = p->a.dtype != BSR_I8 ? p->a.dtype : p->out.dtype == BSR_F16 ? BSR_F16 : BSR_BF16; /* of the code that runs */
     int others;
     *terms = p->activation * BSRI_TERM_ACTIVATION;
-    if (!vector && !direct) return BSRI_WGMMA_ANY;
-    if (vector && bsri_mma_vector(p)) return !p->alpha_ptr && p->alpha == 1.0 ? BSRI_WGMMA_BARE : BSRI_WGMMA_PLAIN;
-    if (p->out.dtype == BSR_I32) return BSRI_WGMMA_ANY;
-    if (p->activation >= BSR_USER_FUNCTION_BASE) return BSRI_WGMMA_ANY;
+    if (!vector && !direct) return BSRI_EPILOGUE_GENERIC;
+    if (vector && bsri_mma_vector(p)) return !p->alpha_ptr && p->alpha == 1.0 ? BSRI_EPILOGUE_STORE : BSRI_EPILOGUE_SCALE;
+    if (p->out.dtype == BSR_I32) return BSRI_EPILOGUE_GENERIC;
+    if (p->activation >= BSR_USER_FUNCTION_BASE) return BSRI_EPILOGUE_GENERIC;
     if (beta && (p->beta_ptr || in->dtype != p->out.dtype || in->rows != p->out.rows || in->cols != p->out.cols ||
                  (direct ? !bsri_wgmma_direct(in) : bsri_mma_layout(in) != vector)))
-        return BSRI_WGMMA_ANY; /* behind a pointer beta may be 0: then input must not be read */
-    if ((p->left.data && !bsri_wgmma_takes(&p->left)) || (rise && !bsri_wgmma_takes(bias))) return BSRI_WGMMA_ANY;
-    if (right->data && !bsri_wgmma_pairs(right, p->width, type)) return BSRI_WGMMA_ANY;
-    if (bias->data && !rise && (bias->rows > 1 || !bsri_wgmma_pairs(bias, p->width, type))) return BSRI_WGMMA_ANY;
+        return BSRI_EPILOGUE_GENERIC; /* behind a pointer beta may be 0: then input must not be read */
+    if ((p->left.data && !bsri_wgmma_takes(&p->left)) || (rise && !bsri_wgmma_takes(bias))) return BSRI_EPILOGUE_GENERIC;
+    if (right->data && !bsri_wgmma_pairs(right, p->width, type)) return BSRI_EPILOGUE_GENERIC;
+    if (bias->data && !rise && (bias->rows > 1 || !bsri_wgmma_pairs(bias, p->width, type))) return BSRI_EPILOGUE_GENERIC;
     *terms |= (p->left.data ? BSRI_TERM_LEFT : 0) | (beta ? BSRI_TERM_INPUT : 0) | (rise ? BSRI_TERM_RISE : 0);
     if (right->data) *terms |= BSRI_TERM_RIGHT | (right->dtype == BSR_F32 ? BSRI_TERM_RIGHT_F32 : 0);
     if (bias->data && !rise) *terms |= BSRI_TERM_BIAS | (bias->dtype == BSR_F32 ? BSRI_TERM_BIAS_F32 : 0);
-    if (!vector || p->a.dtype == BSR_I8) return BSRI_WGMMA_LINES;
-    if (*terms == BSRI_TERM_INPUT && p->br != 16) return BSRI_WGMMA_INPUT;
-    if (p->br < 64) return BSRI_WGMMA_LINES;
+    if (!vector || p->a.dtype == BSR_I8) return BSRI_EPILOGUE_ROWCOL;
+    if (*terms == BSRI_TERM_INPUT && p->br != 16) return BSRI_EPILOGUE_INPUT;
+    if (p->br < 64) return BSRI_EPILOGUE_ROWCOL;
     others = *terms % BSRI_TERM_ACTIVATION & ~(BSRI_TERM_BIAS | BSRI_TERM_BIAS_F32);
-    return others ? BSRI_WGMMA_LINES : p->activation > BSR_ACT_RELU ? BSRI_WGMMA_SMOOTH : BSRI_WGMMA_BIAS;
+    return others ? BSRI_EPILOGUE_ROWCOL : p->activation > BSR_ACT_RELU ? BSRI_EPILOGUE_ACTIVATION : BSRI_EPILOGUE_BIAS;
 }
 /* Tiles beside each other that a team of CTAs takes: fewer teams are dealt to sooner. Two, not four, where blocks of 64 are in
    few rows and the dense operand is thrice what the L2 holds: less of it is on its way at a time, and more teams share what is
    left at the end (note N6). */
-static int32_t bsri_wgmma_span(const bsri_dev_product *p, int64_t groups, int64_t tiles) {
+static int32_t bsri_wgmma_group_ctas(const bsri_dev_product *p, int64_t groups, int64_t tiles) {
     const int halved = p->br == 64 && p->a.dtype != BSR_I8 && groups <= 16 && bsri_dense_bytes(p) > 150e6;
     if (tiles % 4 == 0 || tiles > 32) return halved ? 2 : 4;
     return tiles % 3 == 0 ? 3 : tiles % 5 == 0 ? 5 : tiles % 2 == 0 ? 2 : tiles % 7 == 0 ? 7 : 1;
 }
 static void bsri_wgmma_take(bsri_estimate *e, const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f,
                             int64_t groups, int cols) {
-    const int64_t tiles = bsri_ceil_div(p->width, cols), span = bsri_wgmma_span(p, groups, tiles);
+    const int64_t tiles = bsri_ceil_div(p->width, cols), span = bsri_wgmma_group_ctas(p, groups, tiles);
     const int64_t units = p->items * groups * bsri_ceil_div(tiles, span), teams = bsri_max(1, ctx->sm_count / span);
     const int i8 = p->a.dtype == BSR_I8;
-    const int kind = bsri_cost_kind(i8 ? BSRI_COSTS_WIDE_I8 : p->br < 64 ? BSRI_COSTS_NARROW : BSRI_COSTS_WIDE, p->br);
+    const int kind = bsri_cost_kind(i8 ? BSRI_COSTS_SS_I8 : p->br < 64 ? BSRI_COSTS_RS : BSRI_COSTS_SS, p->br);
     bsri_tiling t = bsri_tiling_of(f, 128, cols, (int)bsri_min(p->br, i8 ? 128 : 64), 0);
     /* A tile starts while the one before ends, and places without a tile don't slow the others down. Narrow tiles' slices come
        one after another all the same; exponents by fit (note N18). */
@@ -10775,50 +10987,54 @@ static bsri_estimate bsri_wgmma_estimate(const bsr_context *ctx, const bsri_dev_
 }
 /* Of blocks, how many are stored. */
 static double bsri_wgmma_present(const bsri_dev_wgmma *m) {
-    const double blocks = m->lines * (double)(m->p.a.flags & BSR_MATRIX_RAGGED ? m->patterns : 1) / m->share;
+    const double blocks = m->lines * (double)(m->p.a.flags & BSR_MATRIX_RAGGED ? m->patterns : 1) / m->inv_blocks_per_row;
     return blocks > 0 ? (double)m->p.a.nnz / blocks : 0;
 }
 /* How many rounds of short tiles are dealt: as many as are known in time, for dealing a unit takes time and tiles waited for it.
    uneven: one may be far longer than others. If none is in time: none where tiles are alike, else one. Of many rounds more are
    dealt. Four where there are more than 64 teams, of one or two CTAs, and for i8, of which nothing was measured. Figures:
    note N5. */
-static void bsri_wgmma_hurry(bsri_dev_wgmma *m, double rounds, double tile, int uneven) {
-    const int64_t in_time = (int64_t)((rounds - bsri_deal_late) * tile / (bsri_deal_clocks * m->teams));
-    m->tail = (int32_t)bsri_min(4, (int64_t)(rounds * tile / (bsri_deal_alone * m->teams)));
-    if (m->teams > 64 || m->p.a.dtype == BSR_I8) return;
-    m->tail = (int32_t)bsri_max(uneven, bsri_min(m->tail, bsri_min(rounds < 12 ? 2 : 4, in_time)));
-    m->windows = m->schedule != NULL; /* note N5 */
+static void bsri_wgmma_static_rounds(bsri_dev_wgmma *m, double rounds, double tile, int uneven) {
+    const int64_t in_time = (int64_t)((rounds - bsri_assign_late) * tile / (bsri_assign_clocks * m->groups_of_ctas));
+    m->static_rounds = (int32_t)bsri_min(4, (int64_t)(rounds * tile / (bsri_assign_alone * m->groups_of_ctas)));
+    if (m->groups_of_ctas > 64 || m->p.a.dtype == BSR_I8) return;
+    m->static_rounds = (int32_t)bsri_max(uneven, bsri_min(m->static_rounds, bsri_min(rounds < 12 ? 2 : 4, in_time)));
+    m->by_windows = m->schedule != NULL; /* note N5 */
 }
 /* How units are dealt, as if columns were random. One is tall where, started with the last slab, it would still run when all else
    is done: what a team has of a slab, half as much again, or a twentieth of what it has altogether. */
-static void bsri_wgmma_balance(bsri_dev_wgmma *m, int64_t groups) {
-    const double inner = 1.0 / m->share, some = bsri_tall_share * m->slabs * m->items, present = bsri_wgmma_present(m);
+static void bsri_wgmma_scheduler_of(bsri_dev_wgmma *m, int64_t groups) {
+    const double inner = 1.0 / m->inv_blocks_per_row, some = bsri_long_share * m->panels * m->items,
+                 present = bsri_wgmma_present(m);
     const int64_t clocks = m->tile_cols * bsri_min(64, m->p.br) / 16; /* of a stage */
-    const double units = (double)m->items * m->slabs * (double)groups;
+    const double units = (double)m->items * m->panels * (double)groups;
     double mean, tall, tile, longest; /* tile: its clocks */
     /* In stages: what a tile takes beside its own, by time stamps; and what the blocks of a column add, as full rows of narrow
        tiles take longer than their columns do (note N5). */
-    m->turn = m->p.br < 64 ? 8 + 384 / (int32_t)m->p.br : 4;
-    m->each = m->p.br == 16 ? 0.35f : m->p.br == 32 ? 0.5f : 0;
-    mean = inner * (1 - bsri_none_of(present, m->group)) * m->parts + inner * present * m->group * m->each + m->turn;
-    tile = mean * (double)clocks, longest = inner * m->parts + m->turn;
-    tall = (some > bsri_tall_least ? some : bsri_tall_least) * (double)groups * mean / m->teams;
-    m->tall = tall < 1e9 ? (int32_t)tall : 1000000000;
-    m->late = (int32_t)bsri_max(1, 1024 / clocks), m->mean = (int32_t)mean;
+    m->fixed_stages = m->p.br < 64 ? 8 + 384 / (int32_t)m->p.br : 4;
+    m->stages_per_block = m->p.br == 16 ? 0.35f : m->p.br == 32 ? 0.5f : 0;
+    mean = inner * (1 - bsri_none_of(present, m->group)) * m->parts + inner * present * m->group * m->stages_per_block +
+           m->fixed_stages;
+    tile = mean * (double)clocks, longest = inner * m->parts + m->fixed_stages;
+    tall = (some > bsri_long_least ? some : bsri_long_least) * (double)groups * mean / m->groups_of_ctas;
+    m->long_stages = tall < 1e9 ? (int32_t)tall : 1000000000;
+    m->late_stages = (int32_t)bsri_max(1, 1024 / clocks), m->mean_stages = (int32_t)mean;
     /* Lengths of more than 32 groups are read while it deals, too late for second tiles where tiles are short: two rounds are not
        dealt there (note N5). */
-    m->tail = BSRI_WGMMA_ALL;
-    if (tile < bsri_deal_hurry * m->teams) bsri_wgmma_hurry(m, units / m->teams, tile, longest > bsri_deal_uneven * mean);
-    else if (groups > 32 && tile < bsri_deal_read * m->teams) m->tail = (int32_t)bsri_max(1, (int64_t)units / m->teams - 2);
+    m->static_rounds = BSRI_WGMMA_ALL;
+    if (tile < bsri_assign_hurry * m->groups_of_ctas)
+        bsri_wgmma_static_rounds(m, units / m->groups_of_ctas, tile, longest > bsri_assign_uneven * mean);
+    else if (groups > 32 && tile < bsri_assign_read * m->groups_of_ctas)
+        m->static_rounds = (int32_t)bsri_max(1, (int64_t)units / m->groups_of_ctas - 2);
 }
 /* Brings the first slab ahead where few blocks are stored, but of most block columns, and the dense operand and out fill most of
    an L2 of 50 MB. No more than 16 MB: what comes too early is gone again (note N3). */
 static void bsri_wgmma_look_ahead(bsri_dev_wgmma *m) {
     const bsri_dev_product *p = &m->p;
-    const int64_t size = (int64_t)bsr_dtype_size(p->b.dtype), cols = bsri_min((int64_t)m->span * m->tile_cols, p->width);
-    const double inner = 1.0 / m->share;
+    const int64_t size = (int64_t)bsr_dtype_size(p->b.dtype), cols = bsri_min((int64_t)m->group_ctas * m->tile_cols, p->width);
+    const double inner = 1.0 / m->inv_blocks_per_row;
     m->b_line = size * (m->b_rows ? p->b.row_stride : p->b.col_stride);
-    if (!m->single || m->silent || bsri_dense_bytes(p) < (double)bsri_h200.l2_ahead) return;
+    if (!m->single || m->alpha_zero || bsri_dense_bytes(p) < (double)bsri_h200.l2_ahead) return;
     if ((double)p->a.nnz < inner || 10.0 * (double)p->a.nnz > 1.05 * inner * m->lines) return;
     m->ahead_lines = (int32_t)(m->b_rows ? p->b.rows : cols);
     m->ahead_bytes = (int32_t)(size * (m->b_rows ? cols : p->b.rows) / 16 * 16);
@@ -10835,9 +11051,9 @@ static void bsri_wgmma_lines(bsri_dev_wgmma *m) {
     const int32_t pair = 32 / (int32_t)m->p.br; /* columns of blocks in 64 bytes */
     const double absent = bsri_none_of(present, pair * m->group);
     const int wide = 1 - absent * absent < 1.07 * (1 - absent);
-    m->join = wide ? 2 * pair : pair, m->second = wide ? 4 : 1024;
-    m->first = m->join == 4 ? 0x11111111 : m->join == 2 ? 0x55555555 : ~0u;
-    m->high = (uint32_t)(bsri_wgmma_kind(wide ? 128 : 64, 0) >> 32);
+    m->join = wide ? 2 * pair : pair, m->desc_step = wide ? 4 : 1024;
+    m->desc_mask = m->join == 4 ? 0x11111111 : m->join == 2 ? 0x55555555 : ~0u;
+    m->desc_hi = (uint32_t)(bsri_wgmma_desc_bits(wide ? 128 : 64, 0) >> 32);
 }
 /* Which instance runs a product in this tier. */
 static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *,
@@ -10852,15 +11068,15 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     memset(m, 0, offsetof(bsri_dev_wgmma, p));
     m->p = *p, m->single = bsri_mma_single(p, &m->rows), m->trans = p->trans;
     m->items = (int32_t)p->items, m->lines = (int32_t)p->tiles;
-    m->silent = !p->alpha_ptr && p->alpha == 0.0;
+    m->alpha_zero = !p->alpha_ptr && p->alpha == 0.0;
     /* Out leaves the L2 first where it is written once and is more than the L2 holds and than the dense operand. Smaller ones
        stay for who reads them next (note N7). */
-    m->leaves = p->out.rows >= p->b.rows &&
+    m->evict_first = p->out.rows >= p->b.rows &&
                 (double)p->items * (double)p->out.rows * (double)p->width * (double)bsr_dtype_size(p->out.dtype) > 50e6;
     m->group = (int32_t)bsri_max(1, c.tile_rows / p->br), m->group_bits = bsri_mma_log2(m->group), m->tile_cols = c.tile_cols;
     m->parts = (int32_t)bsri_max(1, p->br * (int64_t)bsr_dtype_size(p->a.dtype) / 128);
     m->block_bits = bsri_mma_log2(p->br);
-    m->either = (int32_t)bsri_min(bsri_block_rows(&p->a), bsri_block_cols(&p->a));
+    m->min_dim_lines = (int32_t)bsri_min(bsri_block_rows(&p->a), bsri_block_cols(&p->a));
     if (!bsri_tensor_batch_of(p->a.batch_dims, p->a.batch, p->a.values_batch_stride, &m->a_batch)) return bsri_no(BSR_WHY_VALUES);
     if (!bsri_tensor_batch_of(p->b.batch_dims, p->b.batch, p->b.batch_stride, &m->b_batch)) return bsri_no(BSR_WHY_DENSE);
     m->vector = i8 ? p->out.dtype == BSR_I32 || p->out.dtype == BSR_BF16 || p->out.dtype == BSR_F16 : p->out.dtype == p->b.dtype;
@@ -10870,8 +11086,8 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     if (!bsri_tensor_batch_of(p->out.batch_dims, p->out.batch, p->out.batch_stride, &m->o_batch)) m->vector = 0;
     m->patterns = bsri_pattern_count(&p->a);
     m->schedule = p->reduce == 1 || m->patterns == 1 ? p->a.schedule : NULL; /* a tile's rows are the same in all that it sums */
-    m->share = 1.0f / (float)bsri_max(1, p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a));
-    m->whole = f->dense == 1 && p->width % 64 == 0;
+    m->inv_blocks_per_row = 1.0f / (float)bsri_max(1, p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a));
+    m->full_panels = f->dense == 1 && p->width % 64 == 0;
     /* no box beyond the last column: it would be fetched for nothing (note N6) */
     m->dense = p->br < 64 ? c.tile_cols : (int32_t)bsri_min(c.tile_cols, p->width);
     m->b_rows = f->dense == 1, m->a_trans = f->values == 2, m->listed = m->a_trans || p->kind != BSRI_LIST_ROWS;
@@ -10879,24 +11095,26 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     if (p->br < 64 && (2 * p->a_block > UINT32_MAX || 16 * m->a_line > UINT32_MAX)) return bsri_no(BSR_WHY_VALUES);
     m->a_step = (uint32_t)(2 * p->a_block), m->a_half = (uint32_t)((p->br == 16 ? 4 : m->a_trans ? 16 : 8) * m->a_line);
     tiles = m->tiles = (int32_t)bsri_ceil_div(p->width, c.tile_cols);
-    m->span = bsri_wgmma_span(p, groups, tiles);
-    m->slabs = (int32_t)((tiles + m->span - 1) / m->span), m->inverse = (65536 + m->span - 1) / m->span;
-    m->teams = (int32_t)bsri_min(bsri_min(ctx->sm_count, 32 * BSRI_WGMMA_TEAMS) / m->span, p->items * m->slabs * groups);
-    if (m->teams < 1) m->teams = 1;
-    c.grid = m->grid = m->teams * m->span, c.early = 1;
-    bsri_wgmma_balance(m, groups);
+    m->group_ctas = bsri_wgmma_group_ctas(p, groups, tiles);
+    m->panels = (int32_t)((tiles + m->group_ctas - 1) / m->group_ctas),
+    m->inv_group = (65536 + m->group_ctas - 1) / m->group_ctas;
+    m->groups_of_ctas =
+        (int32_t)bsri_min(bsri_min(ctx->sm_count, 32 * BSRI_WGMMA_TEAMS) / m->group_ctas, p->items * m->panels * groups);
+    if (m->groups_of_ctas < 1) m->groups_of_ctas = 1;
+    c.grid = m->grid = m->groups_of_ctas * m->group_ctas, c.pdl = 1;
+    bsri_wgmma_scheduler_of(m, groups);
     /* read ahead of the kernel before, not with a schedule where tiles are short (note N19) */
-    m->constant = p->constant && !p->alpha_ptr && (!p->a.schedule || m->tail == BSRI_WGMMA_ALL);
+    m->constant = p->constant && !p->alpha_ptr && (!p->a.schedule || m->static_rounds == BSRI_WGMMA_ALL);
     if (p->br < 64 && !m->b_rows) bsri_wgmma_lines(m);
-    if (m->grid + BSRI_WGMMA_LATE <= ctx->sm_count) m->late = 0; /* the next kernel finds room at once */
+    if (m->grid + BSRI_WGMMA_LATE_CTAS <= ctx->sm_count) m->late_stages = 0; /* the next kernel finds room at once */
     /* CTAs beside each other take the same blocks: in clusters of two the L2 reads less (note N2). Clusters start a little later:
        not where tiles have little to do. */
-    c.pairs = m->span % 2 == 0 && m->mean >= 12 && c.grid <= ctx->sm_count;
+    c.cluster = m->group_ctas % 2 == 0 && m->mean_stages >= 12 && c.grid <= ctx->sm_count;
     bsri_wgmma_look_ahead(m);
     if (!bsri_wgmma_maps(ctx, m)) return bsri_no(BSR_WHY_DENSE);
-    m->direct = !m->vector && bsri_wgmma_direct(&p->out);
-    m->fused = bsri_wgmma_epilogue(p, m->vector, m->direct, &m->terms);
-    if (p->br < 64 && m->fused == BSRI_WGMMA_ANY) return bsri_no(BSR_WHY_EPILOGUE); /* beside the fetching of blocks */
+    m->store_registers = !m->vector && bsri_wgmma_direct(&p->out);
+    m->epilogue = bsri_wgmma_epilogue(p, m->vector, m->store_registers, &m->terms);
+    if (p->br < 64 && m->epilogue == BSRI_EPILOGUE_GENERIC) return bsri_no(BSR_WHY_EPILOGUE); /* beside the fetching of blocks */
     return c;
 }
 
@@ -11031,8 +11249,8 @@ static void bsri_wgmma_sampled_work(bsri_wgmma_sampled_shape *s, const bsr_matri
     const double all = (double)bsri_ceil_div(bsri_block_cols(out), 1 << s->shift);
     const double present = (double)out->nnz / ((double)s->groups * together * all), toll = s->wide ? 0.5 : b == 64 ? 0.8 : 1.5;
     const double absent = bsri_none_of(present, together - 1), rest = 1.0 - absent * (1.0 - present + together * present);
-    const double panel = BSRI_WSAMPLED_UNIT * all * rest;
-    s->slope = (int)(BSRI_WSAMPLED_UNIT * absent + 0.5), s->toll = (int)(BSRI_WSAMPLED_UNIT * toll);
+    const double panel = (int)BSRI_WSAMPLED_UNIT * all * rest;
+    s->slope = (int)((int)BSRI_WSAMPLED_UNIT * absent + 0.5), s->toll = (int)((int)BSRI_WSAMPLED_UNIT * toll);
     s->panel = s->toll + (int)(panel > 1e9 ? 1e9 : panel > 0.0 ? panel : 0.0);
     if (together > 1 && !s->slope) s->panel = (int)bsri_max(s->panel, s->toll + 1);
 }
@@ -11057,7 +11275,7 @@ static bsri_estimate bsri_wgmma_estimate_sampled(const bsr_context *ctx, const b
         e.why = BSR_WHY_SIZE;
     if (e.why) return e;
     s = bsri_wgmma_sampled_shape_of(p, f), e.split = 1;
-    tiles = (double)(s.area * p->items) / BSRI_WSAMPLED_UNIT / ctx->sm_count / s.entries;
+    tiles = (double)(s.area * p->items) / (int)BSRI_WSAMPLED_UNIT / ctx->sm_count / s.entries;
     cols = s.entries * (double)(f->block << s.shift);
     if (tiles < 1.0) cols = tiles * cols > f->block ? tiles * cols : f->block;
     bsri_estimate_sampled(&e, bsri_cost_kind(BSRI_COSTS_SAMPLED_WGMMA, f->block),
@@ -11080,15 +11298,15 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
     m->crow = p->out.crow_indices, m->col = p->out.col_indices, m->dt = p->out.index_dtype;
     m->a_across = f->left == 2, m->b_across = f->right == 1, m->batched = p->whole.count > 1;
     m->whole = m->entries == 2 && !m->batched && m->rows <= BSRI_WSAMPLED_ROWS;
-    m->parts = (int)bsri_ceil_div(bsri_ceil_div(bsri_block_cols(&p->out), 1 << m->shift), BSRI_UNION);
+    m->parts = (int)bsri_ceil_div(bsri_ceil_div(bsri_block_cols(&p->out), 1 << m->shift), BSRI_CHUNK);
     m->reduce = p->alpha != 0.0 ? (int)p->reduce : 0;
     m->plain = !p->has_input && bsri_sampled_vector(p);
     if (!bsri_wgmma_sampled_maps(ctx, p, m, b << m->shift)) return bsri_no(BSR_WHY_DENSE);
     c.tile_rows = m->group * b, c.tile_cols = m->wide ? 256 : 512;
     c.stages = c.shared / ((c.tile_rows + c.tile_cols) * BSRI_WSAMPLED_DEPTH * 2);
     c.grid = bsri_min(ctx->sm_count, 2 * p->items * p->out.nnz); /* where blocks are few, tolls must not make one CTA take two */
-    m->grid = (int)c.grid, m->each = m->total / bsri_max(1, c.grid), c.early = 1;
-    c.pairs = 1; /* CTAs of a row share mat1's lines (note N23) */
+    m->grid = (int)c.grid, m->each = m->total / bsri_max(1, c.grid), c.pdl = 1;
+    c.cluster = 1; /* CTAs of a row share mat1's lines (note N23) */
     return c.shared + 10 * 1024 > ctx->smem_optin ? bsri_no(BSR_WHY_SHARED) : c;
 }
 
@@ -11106,8 +11324,8 @@ static bsri_choice bsri_simt_choose_softmax(const bsr_context *ctx, const bsri_d
     c.threads = p->warps == 8 ? 256 : 128, c.tile_rows = c.threads / 32 / p->warps << p->side;
     c.grid = p->work;
     if (!packed) return c;
-    c.early = ctx->tier >= BSRI_TIER_WGMMA; /* the loaded code waits itself (note N25) */
-    if (!p->backward) c.shared = c.threads * (c.early ? BSRI_SOFTMAX_ROOM_90 : BSRI_ROW_HELD) * 16;
+    c.pdl = ctx->tier >= BSRI_TIER_WGMMA; /* the loaded code waits itself (note N25) */
+    if (!p->backward) c.shared = c.threads * (c.pdl ? BSRI_SOFTMAX_ROOM_90 : BSRI_ROW_HELD) * 16;
     return c;
 }
 
@@ -11154,7 +11372,7 @@ static bsri_choice bsri_mma_choose_attention(const bsr_context *ctx, const bsri_
     if (!c.kernel) return c;
     *m = *p, m->tile_rows = bsri_min(rows, 64 * mt), m->tiles = bsri_ceil_div(rows, m->tile_rows), m->panels = 1;
     m->unit = (float)p->scale * BSRI_DEV_LOG2E;
-    m->pairs = bsri_attention_pairs(&p->out);
+    m->vec2 = bsri_attention_pairs(&p->out);
     c.tile_rows = (int32_t)m->tile_rows, c.threads = warps * 32;
     c.shared = (warps * 16 * mt + 2 * BSRI_KEYS) * hd * 2 + (plain ? 0 : warps * 16 * (BSRI_KEYS + 4) * 4);
     c.grid = p->items * m->tiles * p->block_rows;
@@ -11196,12 +11414,12 @@ static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsr
     if (p->batch.dims > 2) return bsri_no(BSR_WHY_BATCH);
     if (p->q.rows > 0x7f000000 || p->mask.cols > 0x7f000000 || p->mask.nnz > 0x7f000000) return bsri_no(BSR_WHY_SIZE);
     if (!bsri_mma_rows_fit(&p->q) || !bsri_mma_rows_fit(&p->k) || !bsri_mma_rows_fit(&p->v)) return bsri_no(BSR_WHY_DENSE);
-    m->p = *p, m->p.unit = (float)p->scale * BSRI_DEV_LOG2E, m->p.pairs = bsri_attention_pairs(&p->out);
+    m->p = *p, m->p.unit = (float)p->scale * BSRI_DEV_LOG2E, m->p.vec2 = bsri_attention_pairs(&p->out);
     for (m->piece_bits = 0; 8 << m->piece_bits < m->piece;) m->piece_bits++;
     m->lane_bits = p->mask.block_rows % 64 == 0 ? 5 : p->mask.block_rows % 32 == 0 ? 4 : 3;
     m->p.tile_rows = rows, m->p.tiles = bsri_ceil_div(p->q.rows, rows);
     if (p->items * m->p.tiles > 0x7f000000) return bsri_no(BSR_WHY_SIZE);
-    c.grid = bsri_min(bsri_min(ctx->sm_count, BSRI_FLASH_GRID), bsri_ceil_div(p->items * m->p.tiles, streams)), c.early = 1;
+    c.grid = bsri_min(bsri_min(ctx->sm_count, BSRI_FLASH_GRID), bsri_ceil_div(p->items * m->p.tiles, streams)), c.pdl = 1;
     if (c.shared > ctx->smem_optin) return bsri_no(BSR_WHY_SHARED);
     bsri_flash_steps(m);
     for (m->length_bits = 0;
@@ -11252,10 +11470,11 @@ static void bsri_cuda_describe(const bsri_product *job, bsri_dev_product *p) {
 /* What the kernels of an engine are given, and who may choose one. */
 typedef union bsri_product_params {
     bsri_dev_product simt;
+    bsri_dev_tiny tiny;
     bsri_dev_wgmma wgmma;
     bsri_dev_mma mma;
-    bsri_dev_skinny skinny;
-    bsri_dev_few few;
+    bsri_dev_narrow_mma skinny;
+    bsri_dev_narrow_tma few;
 } bsri_product_params;
 /* A kernel that may be offered: its tier, what estimates it, what makes its parameters by that. */
 template <class P, class F, class M> struct bsri_candidate {
@@ -11299,18 +11518,21 @@ static void bsri_choose_estimated(const bsri_candidate<P, F, M> (&of)[N], const 
 }
 /* Every kernel but the one that takes anything. Few columns' first: what they take is told from more than their tiles. */
 static const bsri_candidate<bsri_dev_product, bsri_facts, bsri_product_params> bsri_products[] = {
-    BSRI_CANDIDATE(BSRI_TIER_WGMMA, product, bsri_facts, bsri_few_estimate, bsri_few_choose, few),
+    BSRI_CANDIDATE(BSRI_TIER_WGMMA, product, bsri_facts, bsri_narrow_tma_estimate, bsri_narrow_tma_choose, few),
     BSRI_CANDIDATE(BSRI_TIER_WGMMA, product, bsri_facts, bsri_wgmma_estimate, bsri_wgmma_choose, wgmma),
-    BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_skinny_estimate, bsri_skinny_choose, skinny),
-    BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_short_estimate, bsri_short_choose, mma),
+    BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_narrow_mma_estimate, bsri_narrow_mma_choose, skinny),
+    BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_small_estimate, bsri_small_choose, mma),
     BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_mma_estimate, bsri_mma_choose, mma)};
 static void bsri_choose_product(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsri_chooser *s,
                                 bsri_product_params *m) {
     if (p->kind < BSRI_LIST_SCATTER && p->reduce) {
+        if (bsri_wants(s, BSRI_TIER_SIMT) && bsri_tiny_ahead(ctx, p))
+            bsri_offer(s, BSRI_TIER_SIMT, bsri_tiny_choose(ctx, p, compute, &m->tiny));
         bsri_facts f = bsri_facts_of(p);
         bsri_choose_estimated(bsri_products, ctx, p, &f, compute, s, m, &f.limit);
     } else /* the caller's: there need not be a matrix; or of no item: zeros */
         s->refused[BSRI_TIER_MMA] = s->refused[BSRI_TIER_WGMMA] = BSR_WHY_LIST_KIND;
+    if (bsri_wants(s, BSRI_TIER_SIMT)) bsri_offer(s, BSRI_TIER_SIMT, bsri_tiny_choose(ctx, p, compute, &m->tiny));
     if (bsri_wants(s, BSRI_TIER_SIMT)) bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose(ctx, p, compute, s->asked, &m->simt));
 }
 typedef union bsri_sampled_params {
@@ -11513,10 +11735,10 @@ static unsigned bsri_grid(int64_t work, const bsri_queue &queue) {
     return (unsigned)bsri_max(1, bsri_min(work, queue.max_grid > 0 ? queue.max_grid : INT64_C(1) << 30));
 }
 
-/* early: the kernel waits itself for the one before it, and may start before that ends. pairs: CTAs are launched in clusters of
+/* pdl: the kernel waits itself for the one before it, and may start before that ends. cluster: CTAs are launched in clusters of
    two, where their number is even: what both ask for at once the L2 reads once. */
 static cudaError_t bsri_launch_function(const void *function, void *parameters, int64_t work, unsigned threads, int64_t shared,
-                                        bsri_queue stream, int early, int pairs) {
+                                        bsri_queue stream, int pdl, int cluster) {
     void *args[2] = {parameters, &stream.gate};
     cudaLaunchAttribute how[2] = {};
     cudaLaunchConfig_t config = {};
@@ -11525,23 +11747,23 @@ static cudaError_t bsri_launch_function(const void *function, void *parameters, 
     how[1].val.clusterDim.x = 2, how[1].val.clusterDim.y = how[1].val.clusterDim.z = 1;
     config.gridDim = dim3(bsri_grid(work, stream)), config.blockDim = dim3(threads);
     if (stream.gate) /* see bsri_gate; of very many CTAs a second layer would take a while to do nothing */
-        early = 0, config.gridDim.z = 2, config.gridDim.x = (unsigned)bsri_min(config.gridDim.x, 4096);
-    config.dynamicSmemBytes = (size_t)shared, config.stream = stream, config.attrs = how + !early;
-    config.numAttrs = (early != 0) + (pairs && config.gridDim.x % 2 == 0);
+        pdl = 0, config.gridDim.z = 2, config.gridDim.x = (unsigned)bsri_min(config.gridDim.x, 4096);
+    config.dynamicSmemBytes = (size_t)shared, config.stream = stream, config.attrs = how + !pdl;
+    config.numAttrs = (pdl != 0) + (cluster && config.gridDim.x % 2 == 0);
     return cudaLaunchKernelExC(&config, function, args);
 }
 
 /* A kernel that is always the same one. */
 template <class P>
 static cudaError_t bsri_launch(void (*kernel)(const P, bsri_gate), const P &p, int64_t work, unsigned threads,
-                               bsri_queue stream, int early) {
-    return bsri_launch_function((const void *)kernel, (void *)&p, work, threads, 0, stream, early, 0);
+                               bsri_queue stream, int pdl) {
+    return bsri_launch_function((const void *)kernel, (void *)&p, work, threads, 0, stream, pdl, 0);
 }
 
 /* What a chooser chose, with the parameters that it made. */
 static cudaError_t bsri_launch_choice(const bsri_choice *c, void *parameters, bsri_queue stream) {
-    return bsri_launch_function(bsri_kernel(c->kernel), parameters, c->grid, (unsigned)c->threads, c->shared, stream, c->early,
-                                c->pairs);
+    return bsri_launch_function(bsri_kernel(c->kernel), parameters, c->grid, (unsigned)c->threads, c->shared, stream, c->pdl,
+                                c->cluster);
 }
 
 static bsr_status bsri_cuda_status(const bsri_call *c, cudaError_t e) {
@@ -11889,8 +12111,8 @@ static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *
 /* ---------------------------------------------------------------------------------------------- */
 
 /* Launches with as many threads as there is work; nothing for no work. */
-#define BSRI_CUDA_LAUNCH(c, kernel, p, work, threads, early) \
-    BSRI_TRY((work) > 0 ? bsri_cuda_status(c, bsri_launch(kernel, p, work, threads, bsri_cuda_queue(c), early)) : BSR_OK)
+#define BSRI_CUDA_LAUNCH(c, kernel, p, work, threads, pdl) \
+    BSRI_TRY((work) > 0 ? bsri_cuda_status(c, bsri_launch(kernel, p, work, threads, bsri_cuda_queue(c), pdl)) : BSR_OK)
 #define BSRI_CUDA_RUN(c, kernel, p, work, threads) BSRI_CUDA_LAUNCH(c, kernel, p, work, threads, 0)
 /* The same for kernels that wait themselves for the one before them, where the loaded code does. */
 #define BSRI_CUDA_NEXT(c, kernel, p, work, threads) \
@@ -12123,10 +12345,23 @@ static bsr_status bsri_cuda_rank(const bsri_call *c, const bsri_dev_rank *r) {
     BSRI_CUDA_NEXT(c, bsri_rank_lines, *r, r->patterns * bsri_ceil_div(r->n, 32), 256);
     return BSR_OK;
 }
+enum { /* scratch of lines, as bsri_dev_lines names it */
+    BSRI_CUDA_LINES_KEY,
+    BSRI_CUDA_LINES_DISTINCT,
+    BSRI_CUDA_LINES_REPEATS,
+    BSRI_CUDA_LINES_ORDER,
+    BSRI_CUDA_LINES_MEMBER,
+    BSRI_CUDA_LINES_UNIONS,
+    BSRI_CUDA_LINES_STAMP,
+    BSRI_CUDA_LINES_BITS,
+    BSRI_CUDA_LINES_START,
+    BSRI_CUDA_LINES_LIST,
+    BSRI_CUDA_LINES_PIECES
+};
 typedef struct bsri_cuda_lines {
     bsri_dev_lines l;
     bsri_cuda_sort sort;
-    int64_t at[10], repeats_bytes;
+    int64_t at[BSRI_CUDA_LINES_PIECES], repeats_bytes;
 } bsri_cuda_lines;
 static void bsri_cuda_lines_plan(bsri_cuda_lines *q, bsri_cuts *cuts, const bsr_matrix *m, int transposed, const bsri_view *v,
                                  int group) {
@@ -12142,27 +12377,37 @@ static void bsri_cuda_lines_plan(bsri_cuda_lines *q, bsri_cuts *cuts, const bsr_
         l->words = bsri_ceil_div(l->others, 32);
     l->small = l->words && l->words <= 32 && l->count <= bsri_min(BSRI_GROUP_LINES, l->window);
     if (!bsri_mul(patterns, l->count, &lines) || !bsri_mul(patterns, l->groups, &groups)) cuts->overflow = 1, lines = groups = 0;
-    q->at[0] = bsri_cut(cuts, lines, 8), q->at[1] = bsri_cut(cuts, lines, 4), q->repeats_bytes = bsri_ceil_div(patterns, 2) * 8;
-    q->at[2] = bsri_cut(cuts, q->repeats_bytes, 1);
+    q->at[BSRI_CUDA_LINES_KEY] = bsri_cut(cuts, lines, 8), q->at[BSRI_CUDA_LINES_DISTINCT] = bsri_cut(cuts, lines, 4),
+    q->repeats_bytes = bsri_ceil_div(patterns, 2) * 8;
+    q->at[BSRI_CUDA_LINES_REPEATS] = bsri_cut(cuts, q->repeats_bytes, 1);
     if (group > 1) {
-        q->at[3] = bsri_cut(cuts, lines, 4), q->at[4] = bsri_cut(cuts, groups * group, 4), q->at[5] = bsri_cut(cuts, groups, 4);
-        q->at[6] = bsri_cut(cuts, patterns, 4 * l->others), q->at[7] = bsri_cut(cuts, lines, 4 * l->words);
+        q->at[BSRI_CUDA_LINES_ORDER] = bsri_cut(cuts, lines, 4),
+        q->at[BSRI_CUDA_LINES_MEMBER] = bsri_cut(cuts, groups * group, 4),
+        q->at[BSRI_CUDA_LINES_UNIONS] = bsri_cut(cuts, groups, 4);
+        q->at[BSRI_CUDA_LINES_STAMP] = bsri_cut(cuts, patterns, 4 * l->others),
+        q->at[BSRI_CUDA_LINES_BITS] = bsri_cut(cuts, lines, 4 * l->words);
     }
     if (!transposed) return;
-    q->at[8] = bsri_cut(cuts, lines + patterns, size), q->at[9] = bsri_cut(cuts, entries, size);
+    q->at[BSRI_CUDA_LINES_START] = bsri_cut(cuts, lines + patterns, size),
+    q->at[BSRI_CUDA_LINES_LIST] = bsri_cut(cuts, entries, size);
     bsri_cuda_transpose_plan(&q->sort, cuts, m);
 }
 static bsr_status bsri_cuda_lines_load(const bsri_call *c, bsri_cuda_lines *q, const bsr_matrix *m, const bsri_batch *patterns,
                                        int transposed) {
     bsri_dev_lines *l = &q->l;
     l->m = *m, l->patterns = *patterns;
-    l->key = (uint64_t *)bsri_cuda_at(c, q->at[0]), l->distinct = (int32_t *)bsri_cuda_at(c, q->at[1]);
-    l->repeats = (uint32_t *)bsri_cuda_at(c, q->at[2]), l->order = (int32_t *)bsri_cuda_at(c, q->at[3]);
-    l->member = (int32_t *)bsri_cuda_at(c, q->at[4]), l->unions = (int32_t *)bsri_cuda_at(c, q->at[5]);
-    l->stamp = (int32_t *)bsri_cuda_at(c, q->at[6]), l->bits = (uint32_t *)bsri_cuda_at(c, q->at[7]);
+    l->key = (uint64_t *)bsri_cuda_at(c, q->at[BSRI_CUDA_LINES_KEY]),
+    l->distinct = (int32_t *)bsri_cuda_at(c, q->at[BSRI_CUDA_LINES_DISTINCT]);
+    l->repeats = (uint32_t *)bsri_cuda_at(c, q->at[BSRI_CUDA_LINES_REPEATS]),
+    l->order = (int32_t *)bsri_cuda_at(c, q->at[BSRI_CUDA_LINES_ORDER]);
+    l->member = (int32_t *)bsri_cuda_at(c, q->at[BSRI_CUDA_LINES_MEMBER]),
+    l->unions = (int32_t *)bsri_cuda_at(c, q->at[BSRI_CUDA_LINES_UNIONS]);
+    l->stamp = (int32_t *)bsri_cuda_at(c, q->at[BSRI_CUDA_LINES_STAMP]),
+    l->bits = (uint32_t *)bsri_cuda_at(c, q->at[BSRI_CUDA_LINES_BITS]);
     if (!transposed) return BSR_OK;
-    l->start = bsri_cuda_at(c, q->at[8]), l->list = bsri_cuda_at(c, q->at[9]);
-    return bsri_cuda_transpose(c, &q->sort, m, patterns, bsri_cuda_at(c, q->at[8]), bsri_cuda_at(c, q->at[9]), NULL);
+    l->start = bsri_cuda_at(c, q->at[BSRI_CUDA_LINES_START]), l->list = bsri_cuda_at(c, q->at[BSRI_CUDA_LINES_LIST]);
+    return bsri_cuda_transpose(c, &q->sort, m, patterns, bsri_cuda_at(c, q->at[BSRI_CUDA_LINES_START]),
+                               bsri_cuda_at(c, q->at[BSRI_CUDA_LINES_LIST]), NULL);
 }
 static bsr_status bsri_cuda_schedule(const bsri_call *c, const bsr_matrix *m, int group, int transposed, const bsri_view *v,
                                      void *buffer) {
@@ -12179,7 +12424,7 @@ static bsr_status bsri_cuda_schedule(const bsri_call *c, const bsr_matrix *m, in
     BSRI_TRY(bsri_cuda_plan(c, &cuts, &stop));
     if (stop) return BSR_OK;
     bsri_schedule_header(m, group, transposed, head);
-    BSRI_TRY(bsri_cuda_zero(c, buffer, v->bytes, head, 8, bsri_cuda_at(c, q.at[2]), q.repeats_bytes));
+    BSRI_TRY(bsri_cuda_zero(c, buffer, v->bytes, head, 8, bsri_cuda_at(c, q.at[BSRI_CUDA_LINES_REPEATS]), q.repeats_bytes));
     BSRI_TRY(bsri_cuda_lines_load(c, &q, &one, &patterns, transposed));
     BSRI_CUDA_NEXT(c, bsri_lines_measure, *l, bsri_ceil_div(patterns.count * l->count, 8), 256);
     memset(&r, 0, sizeof r);

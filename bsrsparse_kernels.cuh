@@ -9,6 +9,7 @@
      device-epilogue    from a sum to an element of out
      device-union       which columns a group of block rows needs
      product-simt       sparse x dense, any dtype, block size and stride; a tile in shared memory
+     product-tiny       sparse x dense where blocks are too small or too odd for tensor cores
      product-mma-load   sparse x dense by mma.sync: tiles, fetching
      product-mma        sparse x dense by mma.sync: multiplying, epilogue, kernel
      product-small      sparse x dense where there is little to do
@@ -38,7 +39,19 @@
      device-indices     index arrays that are looked at before an operation
      device-draw        random patterns and layouts, pruning
      device-entries     from CSR and COO; scatter indices
-     kernel-table       functions of instances; loading them */
+     kernel-table       functions of instances; loading them
+
+   WORDS, where the field has none, or several
+     block row, group    rows of one row of blocks of op(A); block rows that share a tile
+     slice, stage        products of one step along the inner size; what one place in a ring holds: stage and phase
+     column list         columns of blocks that a group needs, the union of its rows'; a chunk: what is listed at a time
+     work tile, unit     what one CTA, what the CTAs of a group compute at a time; claimed by a tile scheduler
+     CTA group, panel    CTAs that take tiles beside each other, of the same blocks; the columns of out and b that it has
+     strip               16 or 32 rows that a warp has of a tile
+     ss, rs              wgmma with op(A) from shared memory (blocks of 64, 128), from registers (16, 32)
+     small, narrow       products with little to do; with few columns
+     row, long           a row of elements; a row or group with far more blocks than others
+     piece               16 bytes: what one instruction copies */
 
 /* "(note N7)" in a comment names a heading of tests/results/h200_notes.md: what was measured, and what was tried. */
 #include <cuda.h>
@@ -138,41 +151,41 @@ __device__ __forceinline__ void bsri_dev_store(void *base, int dtype, int64_t i,
 #endif
 
 /* The kernel after this one may start; what the one before it wrote may be read. Nothing where kernels do not start early. */
-__device__ __forceinline__ void bsri_dev_let_next_start(void) {
+__device__ __forceinline__ void bsri_pdl_launch_dependents(void) {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
-__device__ __forceinline__ void bsri_dev_wait_for_last(void) {
+__device__ __forceinline__ void bsri_pdl_wait(void) {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
-__device__ __forceinline__ uint32_t bsri_mma_address(const void *shared) { return (uint32_t)__cvta_generic_to_shared(shared); }
+__device__ __forceinline__ uint32_t bsri_smem_address(const void *shared) { return (uint32_t)__cvta_generic_to_shared(shared); }
 #ifdef BSRI_MMA_CODE
 /* 16 bytes. */
-__device__ __forceinline__ void bsri_mma_copy(uint32_t to, const void *from) {
+__device__ __forceinline__ void bsri_cp_async(uint32_t to, const void *from) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
 /* The same through the L1, for what warps of a CTA ask for at about the same time. */
-__device__ __forceinline__ void bsri_mma_copy_shared(uint32_t to, const void *from) {
+__device__ __forceinline__ void bsri_cp_async_l1(uint32_t to, const void *from) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
 /* 16 bytes, of which the first `bytes` are read and the rest become zero. */
-__device__ __forceinline__ void bsri_mma_copy(uint32_t to, const void *from, int bytes) {
+__device__ __forceinline__ void bsri_cp_async(uint32_t to, const void *from, int bytes) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
 }
 /* 16 bytes where yes is not 0. */
-__device__ __forceinline__ void bsri_mma_copy_if(uint32_t to, const void *from, uint32_t yes) {
+__device__ __forceinline__ void bsri_cp_async_if(uint32_t to, const void *from, uint32_t yes) {
     asm volatile("{ .reg .pred p; setp.ne.u32 p, %2, 0; @p cp.async.cg.shared.global [%0], [%1], 16; }" ::"r"(to), "l"(from),
                  "r"(yes)
                  : "memory");
 }
 /* The barrier counts this thread once its copies so far have landed. */
-__device__ __forceinline__ void bsri_mma_copied(uint32_t barrier) {
+__device__ __forceinline__ void bsri_cp_async_arrive(uint32_t barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
 }
-/* A barrier of so many threads; numbers 0 and 1 are taken (__syncthreads, bsri_mma_sync). */
+/* A barrier of so many threads; numbers 0 and 1 are taken (__syncthreads, bsri_producer_sync). */
 __device__ __forceinline__ void bsri_named_sync(int number, int threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
@@ -188,14 +201,14 @@ __device__ __forceinline__ bool bsri_named_any(int number, int threads, bool yes
     return any;
 }
 /* Of the threads that fetch, among themselves. */
-__device__ __forceinline__ void bsri_mma_sync(void) { asm volatile("bar.sync 1, 128;" ::: "memory"); }
-__device__ __forceinline__ void bsri_mma_barrier(uint32_t barrier, int count) {
+__device__ __forceinline__ void bsri_producer_sync(void) { asm volatile("bar.sync 1, 128;" ::: "memory"); }
+__device__ __forceinline__ void bsri_mbarrier_init(uint32_t barrier, int count) {
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
 }
-__device__ __forceinline__ void bsri_mma_arrive(uint32_t barrier) {
+__device__ __forceinline__ void bsri_mbarrier_arrive(uint32_t barrier) {
     asm volatile("{ .reg .b64 t; mbarrier.arrive.shared.b64 t, [%0]; }" ::"r"(barrier) : "memory");
 }
-__device__ __forceinline__ int bsri_mma_passed(uint32_t barrier, uint32_t parity) {
+__device__ __forceinline__ int bsri_mbarrier_test(uint32_t barrier, uint32_t parity) {
     uint32_t ok;
 #if __CUDA_ARCH__ >= 900
     asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
@@ -210,8 +223,8 @@ __device__ __forceinline__ int bsri_mma_passed(uint32_t barrier, uint32_t parity
 #endif
     return (int)ok;
 }
-__device__ __forceinline__ void bsri_mma_wait(uint32_t barrier, uint32_t parity) {
-    while (!bsri_mma_passed(barrier, parity)) {
+__device__ __forceinline__ void bsri_mbarrier_wait(uint32_t barrier, uint32_t parity) {
+    while (!bsri_mbarrier_test(barrier, parity)) {
     }
 }
 __device__ __forceinline__ int bsri_mma_read32(uint32_t at) {
@@ -257,6 +270,12 @@ __device__ __forceinline__ void bsri_mma_load_t(uint32_t (&r)[4], uint32_t at) {
 /* An element in memory. */
 template <class T> struct bsri_stored {
     typedef float number;
+};
+template <> struct bsri_stored<double> {
+    typedef double number;
+};
+template <> struct bsri_stored<int8_t> {
+    typedef int8_t number;
 };
 template <> struct bsri_stored<bsri_mma_bf16> {
     typedef __nv_bfloat16 number;
@@ -368,8 +387,8 @@ __device__ __forceinline__ void bsri_mma_load(float (&r)[4], uint32_t at) {
                  : "memory");
 }
 /* The copies of this thread since the last call are one group; all groups but the last PENDING have landed. */
-__device__ __forceinline__ void bsri_mma_commit(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int PENDING> __device__ __forceinline__ void bsri_mma_landed(void) {
+__device__ __forceinline__ void bsri_cp_async_commit(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int PENDING> __device__ __forceinline__ void bsri_cp_async_wait(void) {
     asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 }
 __device__ __forceinline__ uint32_t bsri_mma_transpose(uint32_t x) {
@@ -409,9 +428,9 @@ __device__ __forceinline__ void bsri_dev_prefetch(const void *from) {
 #endif
 /* The swizzle of a row-major dense slice: what the numbers of the 16-byte pieces of line k are XORed with. For ldmatrix, or for
    words of 8 columns in each of four lines; f32 by FFMA reads 16 bytes a lane along a line and needs none. */
-template <class T> __device__ __forceinline__ uint32_t bsri_mma_twist(uint32_t k) { return T::BYTES == 4 ? (k & 3) << 1 : k & 7; }
-template <> __device__ __forceinline__ uint32_t bsri_mma_twist<bsri_mma_f32>(uint32_t) { return 0; }
-template <> __device__ __forceinline__ uint32_t bsri_mma_twist<bsri_mma_i8>(uint32_t k) { return (k & 1) | (k >> 1 & 6); }
+template <class T> __device__ __forceinline__ uint32_t bsri_swizzle_b(uint32_t k) { return T::BYTES == 4 ? (k & 3) << 1 : k & 7; }
+template <> __device__ __forceinline__ uint32_t bsri_swizzle_b<bsri_mma_f32>(uint32_t) { return 0; }
+template <> __device__ __forceinline__ uint32_t bsri_swizzle_b<bsri_mma_i8>(uint32_t k) { return (k & 1) | (k >> 1 & 6); }
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>wgmma-instructions: TMA, wgmma: one wrapper each; tensor maps                                */
@@ -423,11 +442,11 @@ template <> __device__ __forceinline__ uint32_t bsri_mma_twist<bsri_mma_i8>(uint
 
 #ifdef BSRI_WGMMA_CODE
 /* The barrier counts this thread, and waits for so many bytes of tensor loads. */
-__device__ __forceinline__ void bsri_tma_expect(uint32_t barrier, uint32_t bytes) {
+__device__ __forceinline__ void bsri_mbarrier_expect_tx(uint32_t barrier, uint32_t bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 /* After barriers were initialised: the copy engine sees them too. */
-__device__ __forceinline__ void bsri_tma_barriers_made(void) {
+__device__ __forceinline__ void bsri_mbarrier_init_fence(void) {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 __device__ __forceinline__ void bsri_tma_prefetch(const bsri_tma_map *map) {
@@ -475,7 +494,7 @@ template <int N> __device__ __forceinline__ void bsri_tma_wait_read(void) {
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
 }
 /* What this thread wrote to shared memory is seen by tensor cores and the copy engine after the next barrier. */
-__device__ __forceinline__ void bsri_fence_async(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ __forceinline__ void bsri_fence_proxy_async(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 __device__ __forceinline__ void bsri_wgmma_put(uint32_t to, uint32_t x) {
     asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(x) : "memory");
 }
@@ -497,15 +516,15 @@ __device__ __forceinline__ void bsri_wgmma_load_t_if(uint32_t (&r)[4], uint32_t 
                  : "memory");
 }
 /* True in one lane of a whole warp, in a way that tells the compiler so: it puts no loop over lanes around a copy then. */
-__device__ __forceinline__ bool bsri_elect(void) {
+__device__ __forceinline__ bool bsri_elect_one(void) {
     uint32_t yes;
     asm volatile("{ .reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0, 1, 0, p; }" : "=r"(yes));
     return yes != 0;
 }
-template <int N> __device__ __forceinline__ void bsri_registers_more(void) {
+template <int N> __device__ __forceinline__ void bsri_setmaxnreg_inc(void) {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
 }
-template <int N> __device__ __forceinline__ void bsri_registers_fewer(void) {
+template <int N> __device__ __forceinline__ void bsri_setmaxnreg_dec(void) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
 }
 __device__ __forceinline__ void bsri_wgmma_fence(void) { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -524,10 +543,10 @@ template <class S, int N> __device__ __forceinline__ void bsri_wgmma_done(S (&su
 __device__ __forceinline__ void bsri_wgmma_unset(float &sum) { asm volatile("" : "=f"(sum)); }
 __device__ __forceinline__ void bsri_wgmma_unset(int32_t &sum) { asm volatile("" : "=r"(sum)); }
 /* An address in shared memory as descriptors want it: in a cluster it holds the CTA's rank, too. */
-__device__ __forceinline__ uint32_t bsri_wgmma_at(uint32_t at) { return at & 0x3ffff; }
+__device__ __forceinline__ uint32_t bsri_wgmma_desc_address(uint32_t at) { return at & 0x3ffff; }
 /* A matrix in shared memory as wgmma reads it, from `at` on. */
-template <int LINE> __device__ __forceinline__ uint64_t bsri_wgmma_matrix(uint32_t at, uint32_t far) {
-    return bsri_wgmma_kind(LINE, far) | bsri_wgmma_at(at) >> 4;
+template <int LINE> __device__ __forceinline__ uint64_t bsri_wgmma_desc(uint32_t at, uint32_t far) {
+    return bsri_wgmma_desc_bits(LINE, far) | bsri_wgmma_desc_address(at) >> 4;
 }
 
 #define BSRI_WGMMA_TEN(t) "%" #t "0, %" #t "1, %" #t "2, %" #t "3, %" #t "4, %" #t "5, %" #t "6, %" #t "7, %" #t "8, %" #t "9, "
@@ -641,14 +660,14 @@ __device__ __forceinline__ bsri_item bsri_dev_matrix_item(const bsri_batch *b, i
 
 /* A cursor over (offset in a's values, offset in b) of one output tile; every thread walks the same list. */
 struct bsri_dev_list {
-    const void *crow, *col, *row, *position;
+    const void *crow, *col, *row, *position, *starts; /* starts: where each tile's entries start */
     const char *a, *b; /* bases of this item */
     int64_t at, end, extra;
 
     __device__ void begin_matrix(const bsri_dev_product &p, int64_t item, int64_t tile) {
         const bsri_item it = bsri_dev_matrix_item(&p.whole, item, &p.a);
         const int dt = p.a.index_dtype, ragged = (p.a.flags & BSR_MATRIX_RAGGED) != 0;
-        crow = it.crow, col = it.col, a = it.values, extra = 0;
+        crow = starts = it.crow, col = it.col, a = it.values, extra = 0;
         b = bsri_dev_at(p.b.data, p.b.dtype, bsri_dense_offset(&p.whole, item, &p.b));
         if (p.kind == BSRI_LIST_ROWS) {
             at = bsri_index(crow, dt, tile), end = bsri_index(crow, dt, tile + 1);
@@ -657,7 +676,7 @@ struct bsri_dev_list {
             const void *ccol = bsri_dev_at(view + p.index.at[0], dt, it.pattern * (bsri_block_cols(&p.a) + 1));
             const int64_t shift = ragged ? 0 : it.pattern * p.index.entries;
             row = bsri_dev_at(view + p.index.at[1], dt, shift), position = bsri_dev_at(view + p.index.at[2], dt, shift);
-            at = bsri_index(ccol, dt, tile), end = bsri_index(ccol, dt, tile + 1);
+            starts = ccol, at = bsri_index(ccol, dt, tile), end = bsri_index(ccol, dt, tile + 1);
         } else {
             at = bsri_index(crow, dt, 0), end = bsri_index(crow, dt, bsri_block_rows(&p.a));
         }
@@ -1033,20 +1052,20 @@ struct bsri_dev_finisher {
 /* >>device-union: which columns a group of block rows needs                                      */
 /* ---------------------------------------------------------------------------------------------- */
 
-struct bsri_mma_part {
+struct bsri_column_chunk {
     typedef uint16_t bits;
-    int32_t col[BSRI_UNION];
-    uint16_t mask[BSRI_UNION];
+    int32_t col[BSRI_CHUNK];
+    uint16_t mask[BSRI_CHUNK];
     int64_t row[BSRI_GROUP], item, slab; /* which tile it belongs to: block rows (-1: none), batch item, slab of columns */
     int64_t out;                         /* where the item starts in out; made here, as the multiplying warps lack registers */
     int32_t count, last;                 /* entries; 1: the tile's last part, 2: there are no more */
 };
-struct bsri_mma_list {
-    bsri_mma_part part[2];
+struct bsri_mma_storage {
+    bsri_column_chunk part[2];
     uint64_t part_full[2], part_empty[2], full[BSRI_GROUP], empty[BSRI_GROUP]; /* barriers of parts and of the pipeline's slots */
     int64_t at[BSRI_GROUP], end[BSRI_GROUP], next[BSRI_GROUP];                 /* entries of each row that are left */
-    uint32_t present[BSRI_UNION];
-    uint16_t order[BSRI_UNION]; /* groups, longest first */
+    uint32_t present[BSRI_CHUNK];
+    uint16_t order[BSRI_CHUNK]; /* groups, longest first */
     int32_t warp_count[4], irregular, first;
 };
 __device__ __forceinline__ bsri_mma_rows bsri_mma_rows_of(const bsri_dev_product &p, int64_t item, int64_t *pattern = NULL) {
@@ -1068,22 +1087,24 @@ __device__ __forceinline__ bsri_mma_rows bsri_mma_rows_of(const bsri_dev_product
 /* Rows of an item in the order in which they are grouped: the schedule's, where it is for this direction. */
 __device__ __forceinline__ int64_t bsri_mma_lines(const bsri_dev_product &p) {
     const int64_t *header = (const int64_t *)p.a.schedule;
-    return !header || (header[6] != 0) != (p.trans != 0) ? p.tiles : header[4] * header[5];
+    return !header || (header[BSRI_SCHEDULE_TRANSPOSED] != 0) != (p.trans != 0)
+               ? p.tiles
+               : header[BSRI_SCHEDULE_GROUP] * header[BSRI_SCHEDULE_GROUPS];
 }
 __device__ __forceinline__ int64_t bsri_mma_line(const bsri_dev_product &p, int64_t item, int64_t lines, int64_t n) {
     const int64_t *header = (const int64_t *)p.a.schedule;
     if (n >= lines) return -1;
-    if (!header || (header[6] != 0) != (p.trans != 0)) return n;
+    if (!header || (header[BSRI_SCHEDULE_TRANSPOSED] != 0) != (p.trans != 0)) return n;
     const bsri_item it = bsri_dev_matrix_item(&p.whole, bsri_reduce_item(&p.whole, &p.out_batch, item, 0), &p.a);
     return ((const int32_t *)((const char *)p.a.schedule + BSRI_VIEW_HEADER))[it.pattern * lines + n];
 }
 
 #ifdef BSRI_MMA_CODE
-/* Marks the columns [first, first + BSRI_UNION) of rows whose columns ascend; list.next is past what is marked. Columns in
+/* Marks the columns [first, first + BSRI_CHUNK) of rows whose columns ascend; list.next is past what is marked. Columns in
    another order, or repeated, set list.irregular. */
 template <class S>
-__device__ __forceinline__ void bsri_mma_mark(S &s, const bsri_mma_rows &r, int group, int shift) {
-    const int lane = threadIdx.x % 32, warps = BSRI_FETCHERS / 32;
+__device__ __forceinline__ void bsri_columns_mark(S &s, const bsri_mma_rows &r, int group, int shift) {
+    const int lane = threadIdx.x % 32, warps = BSRI_PRODUCERS / 32;
     const int64_t first = s.first;
     for (int g = threadIdx.x / 32; g < group; g += warps) {
         const int64_t end = s.end[g];
@@ -1092,7 +1113,7 @@ __device__ __forceinline__ void bsri_mma_mark(S &s, const bsri_mma_rows &r, int 
         for (int inside = 32; inside == 32; at += inside) {
             const int32_t c = at + lane < end ? bsri_dev_index(r.col, r.dt, at + lane) : INT32_MAX;
             const int32_t left = __shfl_up_sync(~0u, c, 1);
-            const bool in = c != INT32_MAX && c >> shift >= first && (c >> shift) - first < BSRI_UNION;
+            const bool in = c != INT32_MAX && c >> shift >= first && (c >> shift) - first < BSRI_CHUNK;
             if (c != INT32_MAX && c <= (lane ? left : before)) s.irregular = 1;
             else if (in) atomicOr(&s.present[(c >> shift) - first], 1u << (g << shift | (c & ((1 << shift) - 1))));
             before = __shfl_sync(~0u, c, 31);
@@ -1102,15 +1123,15 @@ __device__ __forceinline__ void bsri_mma_mark(S &s, const bsri_mma_rows &r, int 
     }
 }
 /* Gathers the marked columns in ascending order. */
-template <class S, class P> __device__ __forceinline__ void bsri_mma_gather(S &s, P &part, int group) {
-    constexpr int SHARE = BSRI_UNION / (BSRI_FETCHERS / 32);
+template <class S, class P> __device__ __forceinline__ void bsri_columns_gather(S &s, P &part, int group) {
+    constexpr int SHARE = BSRI_CHUNK / (BSRI_PRODUCERS / 32);
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     int n = 0, before = 0;
     for (int i = 0; i < SHARE; i += 32) n += __popc(__ballot_sync(~0u, s.present[warp * SHARE + i + lane] != 0));
     if (lane == 0) s.warp_count[warp] = n;
-    bsri_mma_sync();
+    bsri_producer_sync();
     for (int w = 0; w < warp; w++) before += s.warp_count[w];
-    if (threadIdx.x == BSRI_FETCHERS - 1) part.count = before + n;
+    if (threadIdx.x == BSRI_PRODUCERS - 1) part.count = before + n;
     if ((int)threadIdx.x < group) s.at[threadIdx.x] = s.next[threadIdx.x];
     for (int i = 0; i < SHARE; i += 32) {
         const uint32_t mask = s.present[warp * SHARE + i + lane], all = __ballot_sync(~0u, mask != 0);
@@ -1121,12 +1142,12 @@ template <class S, class P> __device__ __forceinline__ void bsri_mma_gather(S &s
 }
 /* A merge: always the smallest next column of all rows. Takes any order and any repetition. By one warp. */
 template <class S, class P>
-__device__ __forceinline__ void bsri_mma_merge(S &s, P &part, const bsri_mma_rows &r, int group, int shift) {
+__device__ __forceinline__ void bsri_columns_merge(S &s, P &part, const bsri_mma_rows &r, int group, int shift) {
     const int lane = threadIdx.x;
     const int64_t end = lane < group ? s.end[lane] : 0;
     int64_t at = lane < group ? s.at[lane] : 0;
     int n = 0;
-    for (; n < BSRI_UNION; n++) {
+    for (; n < BSRI_CHUNK; n++) {
         const uint32_t head = at < end ? (uint32_t)bsri_dev_index(r.col, r.dt, at) : UINT32_MAX;
         const uint32_t least = __reduce_min_sync(~0u, head), bit = 1u << (lane << shift | (least & ((1 << shift) - 1)));
         const uint32_t mask = __reduce_or_sync(~0u, head == least ? bit : 0);
@@ -1140,20 +1161,20 @@ __device__ __forceinline__ void bsri_mma_merge(S &s, P &part, const bsri_mma_row
 /* The next part of the union of the rows, from s.at on; by the fetching threads. Returns whether entries are left after it. An
    entry may be 2^shift columns side by side: a row then has as many bits. */
 template <class S, class P>
-__device__ __forceinline__ bool bsri_mma_union(S &s, P &part, const bsri_mma_rows &r, int group, int shift = 0) {
+__device__ __forceinline__ bool bsri_columns_next(S &s, P &part, const bsri_mma_rows &r, int group, int shift = 0) {
     const int lane = threadIdx.x % 32;
-    for (int i = threadIdx.x; i < BSRI_UNION; i += BSRI_FETCHERS) s.present[i] = 0;
+    for (int i = threadIdx.x; i < BSRI_CHUNK; i += BSRI_PRODUCERS) s.present[i] = 0;
     if (threadIdx.x < 32) {
         const bool more = lane < group && s.at[lane] < s.end[lane];
         const uint32_t least = __reduce_min_sync(~0u, more ? (uint32_t)bsri_dev_index(r.col, r.dt, s.at[lane]) : INT32_MAX);
         if (lane == 0) s.first = (int32_t)least >> shift, s.irregular = 0;
     }
-    bsri_mma_sync();
-    bsri_mma_mark(s, r, group, shift);
-    bsri_mma_sync();
-    if (!s.irregular) bsri_mma_gather(s, part, group);
-    else if (threadIdx.x < 32) bsri_mma_merge(s, part, r, group, shift);
-    bsri_mma_sync();
+    bsri_producer_sync();
+    bsri_columns_mark(s, r, group, shift);
+    bsri_producer_sync();
+    if (!s.irregular) bsri_columns_gather(s, part, group);
+    else if (threadIdx.x < 32) bsri_columns_merge(s, part, r, group, shift);
+    bsri_producer_sync();
     return __any_sync(~0u, lane < group && s.at[lane] < s.end[lane]);
 }
 #endif
@@ -1220,7 +1241,9 @@ template <class L> struct bsri_simt {
 /* The n-th tile of an item: in the schedule's order where one is attached for this direction, else in its own. -1: none. */
 __device__ __forceinline__ int64_t bsri_dev_order(const bsri_dev_product &p, int64_t item, int64_t n) {
     const int64_t *header = (const int64_t *)p.a.schedule;
-    if (!header || p.kind > BSRI_LIST_SCAN || (header[6] != 0) != (p.trans != 0) || header[4] != 1) return n;
+    if (!header || p.kind > BSRI_LIST_SCAN || (header[BSRI_SCHEDULE_TRANSPOSED] != 0) != (p.trans != 0) ||
+        header[BSRI_SCHEDULE_GROUP] != 1)
+        return n;
     const bsri_item it = bsri_dev_matrix_item(&p.whole, bsri_reduce_item(&p.whole, &p.out_batch, item, 0), &p.a);
     const int32_t *order = (const int32_t *)((const char *)p.a.schedule + BSRI_VIEW_HEADER);
     return order[it.pattern * p.tiles + n];
@@ -1274,6 +1297,293 @@ __global__ void __launch_bounds__(L::THREADS, sizeof(typename L::number) == 8 ? 
 }
 
 /* ---------------------------------------------------------------------------------------------- */
+/* >>product-tiny: sparse x dense where blocks are too small or too odd for tensor cores          */
+/* ---------------------------------------------------------------------------------------------- */
+
+__device__ __forceinline__ float bsri_tiny_number(__half x, float) { return __half2float(x); }
+__device__ __forceinline__ float bsri_tiny_number(__nv_bfloat16 x, float) { return __bfloat162float(x); }
+__device__ __forceinline__ float bsri_tiny_number(float x, float) { return x; }
+__device__ __forceinline__ double bsri_tiny_number(double x, double) { return x; }
+__device__ __forceinline__ uint32_t bsri_tiny_number(int8_t x, uint32_t) { return (uint32_t)(int32_t)x; } /* modulo 2^32 */
+
+/* N elements side by side, aligned to their size or to 16 bytes: by one load, of four f64 by two. */
+template <class T, int N> struct alignas(N % 2 ? sizeof(T) : N * sizeof(T) > 16 ? 16 : N * sizeof(T)) bsri_tiny_pieces {
+    T x[N];
+};
+
+/* n / d, below 2^16 both; by is 2^32 / d, up, or 0 where that is not known or no number of 32 bits. */
+static __device__ __forceinline__ int bsri_tiny_quotient(int n, int d, uint32_t by) {
+    return by ? (int)__umulhi((uint32_t)n, by) : n / d;
+}
+/* Neighbouring bytes into shared memory, where they lie at the same distance from 16 bytes as in memory. */
+template <class T> static __device__ __forceinline__ void bsri_tiny_copy(char *to, const char *from, int bytes, int lane) {
+    const int start = (int)(-(intptr_t)from & 15), head = start < bytes ? start : bytes, whole = head + ((bytes - head) & ~15);
+    for (int i = lane * (int)sizeof(T); i < head; i += 32 * (int)sizeof(T)) *(T *)(to + i) = *(const T *)(from + i);
+    for (int i = head + lane * 16; i < whole; i += 512) {
+#ifdef BSRI_MMA_CODE
+        bsri_cp_async(bsri_smem_address(to + i), from + i);
+#else
+        *(uint4 *)(to + i) = *(const uint4 *)(from + i);
+#endif
+    }
+    for (int i = whole + lane * (int)sizeof(T); i < bytes; i += 32 * (int)sizeof(T)) *(T *)(to + i) = *(const T *)(from + i);
+}
+/* The part of a block that is in shared memory: rows [row0, row0 + rows), columns [k0, k0 + inner). */
+struct bsri_tiny_part {
+    int32_t row0, rows, k0, inner;
+};
+/* Brings n stored blocks from the list's place q0 on, as T or, for `wide`, as F with rows side by side; and where each one's rows
+   of b start. Returns where the first one's first element is. */
+template <class T, class F, bool WIDE>
+static __device__ __forceinline__ const char *bsri_tiny_stage(const bsri_dev_tiny &m, const bsri_dev_list &list,
+                                                               const bsri_tiny_part &w, char *values, int32_t *places,
+                                                               int64_t q0, int n, int lane) {
+    const bsri_dev_product &p = m.of;
+    const int dt = p.a.index_dtype;
+    const bool by_index = p.kind == BSRI_LIST_TRANSPOSED;
+    char *to = values;
+    __syncwarp(); /* all have read what was there */
+    if (w.k0 == 0)
+        for (int i = lane; i < n; i += 32) places[i] = bsri_dev_index(by_index ? list.row : list.col, dt, q0 + i) * m.b_block;
+    if (!WIDE && m.packed && !by_index) {
+        const char *from = list.a + q0 * m.block * (int64_t)sizeof(T);
+        to += (uintptr_t)from & 15;
+        bsri_tiny_copy<T>(to, from, n * m.block * (int)sizeof(T), lane);
+    } else {
+        const int all = w.rows * w.inner;
+        const bool usual = w.rows == m.rows && w.inner == m.inner; /* not the last part of a large block */
+        const bool across = p.a_rs == 1 && !WIDE && m.packed;      /* as they lie: columns of op(A) */
+        for (int i = lane; i < n * all; i += 32) {
+            const int k = bsri_tiny_quotient(i, all, usual ? m.by_block : 0), e = i - k * all;
+            const int line = bsri_tiny_quotient(e, across ? w.rows : w.inner, usual && !across ? m.by_row : 0);
+            const int rest = e - line * (across ? w.rows : w.inner), r = across ? rest : line, c = across ? line : rest;
+            const int64_t block = by_index ? bsri_index(list.position, dt, q0 + k) : q0 + k;
+            const T x = ((const T *)list.a)[block * p.a_block + (w.row0 + r) * p.a_rs + (w.k0 + c) * p.a_cs];
+            const int at = k * m.block + r * m.row + c * m.along;
+            if constexpr (WIDE) ((F *)to)[at] = bsri_tiny_number(x, F());
+            else ((T *)to)[at] = x;
+        }
+    }
+#ifdef BSRI_MMA_CODE
+    bsri_cp_async_commit(), bsri_cp_async_wait<0>();
+#endif
+    __syncwarp();
+    return to;
+}
+
+/* A lane's sums over its blocks [s, end) of a chunk, `step` apart, of one column and ROWS rows: PIECE columns of a block at a
+   time. */
+template <class L> struct bsri_tiny_few {
+    typedef typename bsri_stored<typename L::type>::number T;
+    typedef typename L::real F;
+    static constexpr int ROWS = L::EACH, PIECE = L::PIECE;
+    static constexpr int AT_ONCE = PIECE == 1 ? 8 : 4; /* blocks whose elements of b are asked for before any is needed */
+    static __device__ __forceinline__ void piece(T (&x)[PIECE], const T *from, int64_t step, int n, bool at_once) {
+        if (PIECE % 2 == 0 && at_once) {
+            typedef bsri_tiny_pieces<T, PIECE> pieces;
+            const pieces all = *(const pieces *)from;
+#pragma unroll
+            for (int c = 0; c < PIECE; c++) x[c] = all.x[c];
+        } else {
+#pragma unroll
+            for (int c = 0; c < PIECE; c++)
+                if (PIECE == 1 || c < n) x[c] = from[c * step];
+        }
+    }
+    static __device__ __forceinline__ void multiply(const bsri_dev_tiny &m, const bsri_tiny_part &w, const char *values,
+                                                    const int32_t *places, const char *base, int64_t col, int lr, int s, int end,
+                                                    F (&sum)[ROWS][1]) {
+        const int step = 1 << m.log_blocks;
+        const T *a = (const T *)values + lr * ROWS * m.row, *b = (const T *)base + col * m.of.b.col_stride + w.k0 * m.b_row;
+        if (col >= m.of.width) return;
+        for (; s < end; s += AT_ONCE * step) {
+            for (int k = 0; k < w.inner; k += PIECE) {
+                T x[AT_ONCE][PIECE];
+#pragma unroll
+                for (int u = 0; u < AT_ONCE; u++)
+                    if (s + u * step < end)
+                        piece(x[u], b + places[s + u * step] + k * m.b_row, m.b_row, w.inner - k, m.b_pieces != 0);
+#pragma unroll
+                for (int u = 0; u < AT_ONCE; u++) {
+                    if (s + u * step >= end) continue;
+                    const T *row = a + (s + u * step) * m.block + k * m.along;
+#pragma unroll
+                    for (int r = 0; r < ROWS; r++, row += m.row) {
+                        T y[PIECE];
+                        piece(y, row, m.along, w.inner - k, m.a_pieces != 0);
+#pragma unroll
+                        for (int c = 0; c < PIECE; c++)
+                            if (PIECE == 1 || c < w.inner - k)
+                                sum[r][0] += bsri_tiny_number(y[c], F()) * bsri_tiny_number(x[u][c], F());
+                    }
+                }
+            }
+        }
+    }
+};
+/* The same for four columns of each lane, side by side (b in pieces) or as many apart as lanes have columns. */
+template <class L> struct bsri_tiny_wide {
+    typedef typename bsri_stored<typename L::type>::number T;
+    typedef typename L::real F;
+    static constexpr int ROWS = L::EACH, AT_ONCE = ROWS > 1 ? 1 : sizeof(T) == 8 ? 2 : 4;
+    static constexpr bool PIECES = L::PIECE == 4;
+    static __device__ __forceinline__ void multiply(const bsri_dev_tiny &m, const bsri_tiny_part &w, const char *values,
+                                                    const int32_t *places, const char *base, int64_t col, int, int s, int end,
+                                                    F (&sum)[ROWS][4]) {
+        const int step = 1 << m.log_blocks, columns = 1 << m.log_columns;
+        const T *b = (const T *)base + col * m.of.b.col_stride + w.k0 * m.b_row;
+        const int32_t apart = (int32_t)(columns * m.of.b.col_stride);
+        int there = 0; /* columns that there are: what is not there is read at the first one's place, and not stored */
+        for (int j = 0; j < 4; j++) there += col + j * (PIECES ? 1 : columns) < m.of.width;
+        if (!there) return;
+        for (; s < end; s += AT_ONCE * step) {
+            const T *from[AT_ONCE];
+#pragma unroll
+            for (int u = 0; u < AT_ONCE; u++) from[u] = b + places[s + u * step < end ? s + u * step : s];
+            const F *a = (const F *)values + s * m.block;
+#pragma unroll 2
+            for (int c = 0; c < w.inner; c++, a += ROWS) {
+                T x[AT_ONCE][4];
+#pragma unroll
+                for (int u = 0; u < AT_ONCE; u++, from[u - 1] += m.b_row) {
+                    if (PIECES) {
+                        const bsri_tiny_pieces<T, 4> all = *(const bsri_tiny_pieces<T, 4> *)from[u];
+#pragma unroll
+                        for (int j = 0; j < 4; j++) x[u][j] = all.x[j];
+                    } else {
+#pragma unroll
+                        for (int j = 0; j < 4; j++) x[u][j] = from[u][j < there ? j * apart : 0];
+                    }
+                }
+#pragma unroll
+                for (int u = 0; u < AT_ONCE; u++) {
+                    if (s + u * step >= end) break;
+                    const F *y = a + u * step * m.block;
+#pragma unroll
+                    for (int r = 0; r < ROWS; r++)
+#pragma unroll
+                        for (int j = 0; j < 4; j++) sum[r][j] += y[r] * bsri_tiny_number(x[u][j], F());
+                }
+            }
+        }
+    }
+};
+
+/* Lanes that share rows and columns add what they have; then the warp's sums go to shared memory, row by row. */
+template <class F, int ROWS, int COLS>
+static __device__ __forceinline__ void bsri_tiny_gather(const bsri_dev_tiny &m, F (&sum)[ROWS][COLS], F *to, int lane,
+                                                         bool pieces) {
+    const int low = m.log_columns + m.log_rows, wide = COLS << m.log_columns, lc = lane & ((1 << m.log_columns) - 1);
+    const int lr = lane >> m.log_columns & ((1 << m.log_rows) - 1), lk = lane >> low & ((1 << m.log_blocks) - 1);
+    const int row = (lane >> (low + m.log_blocks)) * m.rows + lr * ROWS;
+    for (int step = 0; step < m.log_blocks; step++)
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+#pragma unroll
+            for (int j = 0; j < COLS; j++) sum[r][j] += __shfl_xor_sync(0xffffffffu, sum[r][j], 1 << (low + step));
+    __syncwarp();
+    if (lk == 0)
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+#pragma unroll
+            for (int j = 0; j < COLS; j++)
+                if (lr * ROWS + r < m.rows)
+                    to[(row + r) * wide + (pieces ? lc * COLS + j : lc + (j << m.log_columns))] = sum[r][j];
+    __syncwarp();
+}
+template <class G, class F> static __device__ __forceinline__ G bsri_tiny_as(F v) {
+    if constexpr (F(0.5f) == F(0) && G(0.5f) != G(0)) return (G)(int32_t)v;
+    else return (G)v;
+}
+/* Writes a warp's rows: from tile `tile` on, columns from col0 on. */
+template <class G, class F>
+static __device__ __forceinline__ void bsri_tiny_finish(const bsri_dev_tiny &m, const F *from, int log_wide, double alpha,
+                                                         double beta, int64_t item, int64_t tile, const bsri_tiny_part &w,
+                                                         int64_t col0, int lane) {
+    const bsri_dev_product &p = m.of;
+    const bsri_dev_writer<G> write(p, alpha, beta, item);
+    const int lines = (int)bsri_min((int64_t)1 << m.log_tiles, p.tiles - tile) * m.rows;
+    const bool by_rows = p.out.col_stride == 1;
+    for (int i = lane; i < lines << log_wide; i += 32) {
+        const int line = by_rows ? i >> log_wide : i % lines, n = by_rows ? i & ((1 << log_wide) - 1) : i / lines;
+        const int t = line / m.rows, r = line - t * m.rows;
+        if (r >= w.rows || col0 + n >= p.width) continue;
+        write(bsri_tiny_as<G>(from[(line << log_wide) + n]), (tile + t) * p.br + w.row0 + r, col0 + n);
+    }
+}
+
+template <class L, bool WIDE> struct bsri_tiny_lane {
+    typedef bsri_tiny_few<L> type;
+};
+template <class L> struct bsri_tiny_lane<L, true> {
+    typedef bsri_tiny_wide<L> type;
+};
+/* CTAs that must find registers: on other GPUs than these kernels were tuned on none is spilled for a second one. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
+#define BSRI_TINY_CTAS(ctas) ctas
+#else
+#define BSRI_TINY_CTAS(ctas) 1
+#endif
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, BSRI_TINY_CTAS(L::CTAS))
+    bsri_product_tiny(const __grid_constant__ bsri_dev_tiny m BSRI_GATE) {
+    BSRI_ENTER;
+    typedef typename bsri_stored<typename L::type>::number T;
+    typedef typename L::real F;
+    constexpr int ROWS = L::EACH, WIDTH = L::WIDE ? 4 : 1;
+    constexpr bool WIDE = L::WIDE;
+    extern __shared__ __align__(16) char bsri_tiny_shared[];
+    const bsri_dev_product &p = m.of;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, low = m.log_columns + m.log_rows;
+    const int lr = lane >> m.log_columns & ((1 << m.log_rows) - 1), lk = lane >> low & ((1 << m.log_blocks) - 1);
+    const int lt = lane >> (low + m.log_blocks), wide = WIDTH << m.log_columns;
+    const bool pieces = WIDE && m.b_pieces;
+    char *values = bsri_tiny_shared + warp * m.bytes;
+    int32_t *places = (int32_t *)(values + m.values_bytes);
+    const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha, beta = p.beta_ptr ? *p.beta_ptr : p.beta;
+    const int64_t total = p.items * p.panels * p.subs * m.places;
+    bsri_dev_list list;
+    int64_t known = -1; /* whose arrays the list is of */
+    const int64_t all_warps = (int64_t)gridDim.x * BSRI_TINY_WARPS;
+    for (int64_t work = (int64_t)blockIdx.x * BSRI_TINY_WARPS + warp; work < total; work += all_warps) {
+        int64_t place = work, sub = 0, panel = 0, item = 0;
+        if (total != m.places) {
+            const int64_t band = bsri_divide(work, m.places), slab = bsri_divide(band, p.subs);
+            place = work - band * m.places, sub = band - slab * p.subs;
+            item = bsri_divide(slab, p.panels), panel = slab - item * p.panels;
+        }
+        if (m.log_tiles == 0) place = bsri_dev_order(p, item, place);
+        const int64_t tile = place << m.log_tiles, last = bsri_min(tile + ((int64_t)1 << m.log_tiles), p.tiles);
+        const int64_t col0 = panel * wide, col = col0 + (lane & ((1 << m.log_columns) - 1)) * (pieces ? WIDTH : 1);
+        F sum[ROWS][WIDTH] = {};
+        bsri_tiny_part w;
+        w.row0 = (int)(sub * m.rows), w.rows = (int)bsri_min(m.rows, p.br - w.row0);
+        const int own_rows = lr * ROWS < w.rows ? lr : 0; /* a lane without rows goes along with the first */
+        for (int64_t r = 0; r < p.reduce && alpha != 0.0; r++) {
+            if (item != known || p.reduce > 1) list.begin_matrix(p, bsri_reduce_item(&p.whole, &p.out_batch, item, r), 0);
+            known = item;
+            const int64_t own = bsri_index(list.starts, p.a.index_dtype, bsri_min(tile + lt, last));
+            const int64_t own_end = bsri_index(list.starts, p.a.index_dtype, bsri_min(tile + lt + 1, last));
+            const int64_t end = __shfl_sync(0xffffffffu, own_end, 31);
+            for (int64_t q0 = __shfl_sync(0xffffffffu, own, 0); q0 < end; q0 += m.chunk) {
+                const int n = (int)bsri_min(m.chunk, end - q0);
+                for (w.k0 = 0; w.k0 < p.bc; w.k0 += m.inner) {
+                    w.inner = (int)bsri_min(m.inner, p.bc - w.k0);
+                    const char *a = bsri_tiny_stage<T, F, WIDE>(m, list, w, values, places, q0, n, lane);
+                    const int first = (int)bsri_max(own - q0, 0) + lk, behind = (int)bsri_min(own_end - q0, n);
+                    bsri_tiny_lane<L, WIDE>::type::multiply(m, w, a, places, list.b, col, own_rows, first, behind, sum);
+                }
+            }
+        }
+        bsri_tiny_gather<F, ROWS, WIDTH>(m, sum, (F *)values, lane, pieces);
+        const int log_wide = m.log_columns + (WIDE ? 2 : 0);
+        if (F(0.5f) == F(0) && p.out.dtype != BSR_I8 && p.out.dtype != BSR_I32)
+            bsri_tiny_finish<float>(m, (const F *)values, log_wide, alpha, beta, item, tile, w, col0, lane);
+        else bsri_tiny_finish<F>(m, (const F *)values, log_wide, alpha, beta, item, tile, w, col0, lane);
+        __syncwarp();
+    }
+}
+/* ---------------------------------------------------------------------------------------------- */
 /* >>product-mma-load: sparse x dense by mma.sync: tiles, fetching                                */
 /* ---------------------------------------------------------------------------------------------- */
 
@@ -1282,7 +1592,7 @@ template <class L> __device__ __forceinline__ bool bsri_mma_by_rows(const bsri_d
 }
 
 /* Piece number of row `row` where rows have LINE bytes. */
-template <int LINE> __device__ __forceinline__ uint32_t bsri_mma_swizzle(uint32_t row, uint32_t piece) {
+template <int LINE> __device__ __forceinline__ uint32_t bsri_swizzle(uint32_t row, uint32_t piece) {
     return row * LINE + ((piece ^ (LINE == 32 ? row >> 2 & 1 : LINE == 64 ? row >> 1 & 3 : row & 7)) << 4);
 }
 
@@ -1305,7 +1615,7 @@ struct bsri_mma_pieces {
     __device__ __forceinline__ int staged(int i) const { return by_rows ? row(i) * 72 + c : col(i) * 24 + r; }
 };
 /* --- fetching --- */
-template <class T, class L> struct bsri_mma_fetcher {
+template <class T, class L> struct bsri_mma_producer {
     uint32_t base, full, empty, a_to,
         b_to;               /* shared memory: slots, barriers, this lane's first piece of values and of a dense slice */
     const char *values, *b; /* this lane's first piece of block 0, of the slab's first slice */
@@ -1317,11 +1627,11 @@ template <class T, class L> struct bsri_mma_fetcher {
 
     __device__ __forceinline__ void begin(const char *shared, int a_trans) {
         const int lane = threadIdx.x % 32, turned = L::MW * T::BYTES / 16;
-        const uint32_t along = bsri_mma_swizzle<L::LINE>(lane / (L::LINE / 16), lane % (L::LINE / 16));
-        base = bsri_mma_address(shared);
+        const uint32_t along = bsri_swizzle<L::LINE>(lane / (L::LINE / 16), lane % (L::LINE / 16));
+        base = bsri_smem_address(shared);
         a_pieces = a_trans ? turned : L::LINE / 16, a_flip = a_pieces == 8 ? 64 : 0;
-        a_to = a_trans ? bsri_mma_swizzle<turned * 16>(lane / turned, lane % turned) : along;
-        b_to = L::B_ROWS ? lane % ROW ^ bsri_mma_twist<T>(lane / ROW) : along;
+        a_to = a_trans ? bsri_swizzle<turned * 16>(lane / turned, lane % turned) : along;
+        b_to = L::B_ROWS ? lane % ROW ^ bsri_swizzle_b<T>(lane / ROW) : along;
     }
     __device__ __forceinline__ void tile(const bsri_dev_mma &m, const bsri_mma_rows &r, int64_t slab) {
         const int lane = threadIdx.x % 32, line = lane / (L::LINE / 16), piece = lane % (L::LINE / 16);
@@ -1333,7 +1643,7 @@ template <class T, class L> struct bsri_mma_fetcher {
     }
     __device__ __forceinline__ uint32_t dense_at(int i) const {
         if (!L::B_ROWS) return i * 512 + (L::LINE == 128 ? b_to ^ (i & 1) << 6 : b_to); /* half of the rows of an exchange */
-        return i * 512 + threadIdx.x % 32 / ROW * (ROW * 16) + ((b_to ^ bsri_mma_twist<T>(i % PART * ROWS)) << 4);
+        return i * 512 + threadIdx.x % 32 / ROW * (ROW * 16) + ((b_to ^ bsri_swizzle_b<T>(i % PART * ROWS)) << 4);
     }
     __device__ __forceinline__ void dense(const bsri_dev_mma &m, uint32_t to, int64_t k0, const char *safe) const {
         const char *at = b + k0 * (L::B_ROWS ? m.b_line : T::BYTES);
@@ -1345,8 +1655,8 @@ template <class T, class L> struct bsri_mma_fetcher {
             if (whole) {
 #pragma unroll
                 for (int i = first; i < first + SPAN; i += 4) { /* four addresses that do not wait for each other */
-                    bsri_mma_copy(to + dense_at(i), from), bsri_mma_copy(to + dense_at(i + 1), from + jump);
-                    bsri_mma_copy(to + dense_at(i + 2), from + 2 * jump), bsri_mma_copy(to + dense_at(i + 3), from + 3 * jump);
+                    bsri_cp_async(to + dense_at(i), from), bsri_cp_async(to + dense_at(i + 1), from + jump);
+                    bsri_cp_async(to + dense_at(i + 2), from + 2 * jump), bsri_cp_async(to + dense_at(i + 3), from + 3 * jump);
                     from += 4 * jump;
                 }
             } else {
@@ -1354,7 +1664,7 @@ template <class T, class L> struct bsri_mma_fetcher {
 #pragma unroll 1
                 for (int i = first; i < first + SPAN; i++, from += jump) {
                     const int bytes = L::B_ROWS ? max(0, min(16, here)) : left > i * (512 / L::LINE) ? 16 : 0;
-                    bsri_mma_copy(to + dense_at(i), bytes ? from : safe, bytes);
+                    bsri_cp_async(to + dense_at(i), bytes ? from : safe, bytes);
                 }
             }
         }
@@ -1363,8 +1673,8 @@ template <class T, class L> struct bsri_mma_fetcher {
 #pragma unroll
         for (int i = 0; i < L::A_BYTES / 512; i++) {
             const uint32_t place = to + i * 512 + (i & 1 ? a_to ^ a_flip : a_to);
-            if (near) bsri_mma_copy_shared(place, at + i * jump);
-            else bsri_mma_copy(place, at + i * jump);
+            if (near) bsri_cp_async_l1(place, at + i * jump);
+            else bsri_cp_async(place, at + i * jump);
         }
     }
     /* block: bytes from block 0 to the one of row `lane` of the group. */
@@ -1378,8 +1688,8 @@ template <class T, class L> struct bsri_mma_fetcher {
         }
     }
     /* This warp's stages of a part; turn: the CTA's stages before it. */
-    __device__ __forceinline__ void part(const bsri_dev_mma &m, const bsri_mma_part &list, const bsri_mma_rows &r, int64_t next,
-                                         uint32_t turn) const {
+    __device__ __forceinline__ void part(const bsri_dev_mma &m, const bsri_column_chunk &list, const bsri_mma_rows &r,
+                                         int64_t next, uint32_t turn) const {
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, bits = m.sub_bits, subs = (1 << bits) - 1;
         const int slices = list.count << bits, stages = (slices + L::E - 1) / L::E;
         uint32_t mask = 0,
@@ -1397,7 +1707,7 @@ template <class T, class L> struct bsri_mma_fetcher {
                 }
             }
             const uint32_t to = base + slot * m.stage_bytes;
-            bsri_mma_wait(empty + 8 * slot, phase ^ 1);
+            bsri_mbarrier_wait(empty + 8 * slot, phase ^ 1);
 #pragma unroll
             for (int e = 0; e < L::E; e++) {
                 const int slice = i * L::E + e, entry = slice >> bits & 31;
@@ -1409,30 +1719,30 @@ template <class T, class L> struct bsri_mma_fetcher {
                 if (r.position) block = mine >> entry & 1 ? bsri_index(r.position, r.dt, block) : 0;
                 sparse(m, to + e * m.m_warps * L::A_BYTES, rows, block * m.a_block, (slice & subs) * m.a_step);
             }
-            bsri_mma_copied(full + 8 * slot);
+            bsri_cp_async_arrive(full + 8 * slot);
             for (slot += 4; slot >= (uint32_t)m.stages; slot -= m.stages) phase ^= 1;
         }
     }
 };
 template <class T, class L>
-__device__ __forceinline__ void bsri_mma_fetch_part(const bsri_dev_mma &m, const bsri_mma_list &s, const char *shared,
-                                                    const bsri_mma_part &list, const bsri_mma_rows &r, int64_t slab, int64_t next,
-                                                    uint32_t turn) {
-    bsri_mma_fetcher<T, L> f;
-    f.begin(shared, m.a_trans), f.tile(m, r, slab), f.full = bsri_mma_address(s.full), f.empty = bsri_mma_address(s.empty);
+__device__ __forceinline__ void bsri_mma_produce_chunk(const bsri_dev_mma &m, const bsri_mma_storage &s, const char *shared,
+                                                       const bsri_column_chunk &list, const bsri_mma_rows &r, int64_t slab,
+                                                       int64_t next, uint32_t turn) {
+    bsri_mma_producer<T, L> f;
+    f.begin(shared, m.a_trans), f.tile(m, r, slab), f.full = bsri_smem_address(s.full), f.empty = bsri_smem_address(s.empty);
     f.part(m, list, r, next, turn);
 }
 /* Sorts the groups of rows by their number of blocks, longest first; each CTA finds the same order. Only for few groups. Not
    where the schedule has groups like ours, as it is sorted already; a schedule with other groups is not sorted by them
    (note N21). The order of any batch item is right for all. */
-__device__ __forceinline__ bool bsri_mma_rank(const bsri_dev_mma &m, bsri_mma_list &s, int64_t lines, int64_t groups) {
+__device__ __forceinline__ bool bsri_mma_rank(const bsri_dev_mma &m, bsri_mma_storage &s, int64_t lines, int64_t groups) {
     const int64_t *header = (const int64_t *)m.p.a.schedule;
-    const bool view = header && (header[6] != 0) == (m.p.trans != 0);
+    const bool view = header && (header[BSRI_SCHEDULE_TRANSPOSED] != 0) == (m.p.trans != 0);
     const int32_t *order = NULL;
-    if (!m.order || groups > BSRI_UNION || (view && header[4] == m.group)) return false;
+    if (!m.order || groups > BSRI_CHUNK || (view && header[BSRI_SCHEDULE_GROUP] == m.group)) return false;
     const bsri_mma_rows r = bsri_mma_rows_of(m.p, 0);
     if (view) order = (const int32_t *)((const char *)header + BSRI_VIEW_HEADER); /* item 0's, as it has pattern 0 */
-    for (int g = threadIdx.x; g < BSRI_UNION; g += BSRI_FETCHERS) {
+    for (int g = threadIdx.x; g < BSRI_CHUNK; g += BSRI_PRODUCERS) {
         uint32_t blocks = 0;
         for (int n = g * m.group; n < min((g + 1) * m.group, (int)lines); n++) {
             const int line = order ? order[n] : n;
@@ -1440,8 +1750,8 @@ __device__ __forceinline__ bool bsri_mma_rank(const bsri_dev_mma &m, bsri_mma_li
         }
         s.present[g] = blocks;
     }
-    bsri_mma_sync();
-    for (int g = threadIdx.x; g < groups; g += BSRI_FETCHERS) {
+    bsri_producer_sync();
+    for (int g = threadIdx.x; g < groups; g += BSRI_PRODUCERS) {
         const uint32_t mine = s.present[g];
         int before = 0;
         for (int i = 0; i < groups; i += 4) { /* past the last group: 0 blocks, and a higher number */
@@ -1451,13 +1761,13 @@ __device__ __forceinline__ bool bsri_mma_rank(const bsri_dev_mma &m, bsri_mma_li
         }
         s.order[before] = (uint16_t)g;
     }
-    bsri_mma_sync();
+    bsri_producer_sync();
     return true;
 }
 /* The fetching warps: parts of the CTA's tiles one after another, ahead of the others. Order 1: all slabs of a group of rows, the
    longest rows first, forwards and backwards over the CTAs in turn, so that all get about the same work. */
 template <class T, class L>
-__device__ __forceinline__ void bsri_mma_fetch(const bsri_dev_mma &m, bsri_mma_list &s, char *shared, bool nothing) {
+__device__ __forceinline__ void bsri_mma_produce(const bsri_dev_mma &m, bsri_mma_storage &s, char *shared, bool nothing) {
     const bsri_dev_product &p = m.p;
     const uint32_t size = (uint32_t)m.group; /* unsigned: widened to 64 bits, its upper half takes no register */
     const int64_t lines = bsri_mma_lines(p);
@@ -1480,26 +1790,27 @@ __device__ __forceinline__ void bsri_mma_fetch(const bsri_dev_mma &m, bsri_mma_l
             int64_t first = 0, end = 0; /* of row `lane` */
             if (line >= 0 && !nothing) first = bsri_index(r.ptr, r.dt, line), end = bsri_index(r.ptr, r.dt, line + 1);
             if ((int)threadIdx.x < BSRI_GROUP) s.at[threadIdx.x] = first, s.end[threadIdx.x] = end;
-            bsri_mma_sync();
+            bsri_producer_sync();
             do {
-                bsri_mma_part &part = s.part[parts % 2];
-                bsri_mma_wait(bsri_mma_address(&s.part_empty[parts % 2]), (parts / 2 & 1) ^ 1);
+                bsri_column_chunk &part = s.part[parts % 2];
+                bsri_mbarrier_wait(bsri_smem_address(&s.part_empty[parts % 2]), (parts / 2 & 1) ^ 1);
                 first = s.at[lane & 15];
-                more = bsri_mma_union(s, part, r, m.group);
+                more = bsri_columns_next(s, part, r, m.group);
                 if ((int)threadIdx.x < BSRI_GROUP) part.row[threadIdx.x] = line;
                 if (threadIdx.x == 0)
                     part.item = item, part.slab = slab, part.last = !more && reduce + 1 == p.reduce, part.out = out;
-                bsri_mma_arrive(bsri_mma_address(&s.part_full[parts % 2]));
-                if (bsri_mma_by_rows<L>(m)) bsri_mma_fetch_part<T, typename L::by_rows>(m, s, shared, part, r, slab, first, turn);
-                else bsri_mma_fetch_part<T, typename L::by_columns>(m, s, shared, part, r, slab, first, turn);
+                bsri_mbarrier_arrive(bsri_smem_address(&s.part_full[parts % 2]));
+                if (bsri_mma_by_rows<L>(m))
+                    bsri_mma_produce_chunk<T, typename L::by_rows>(m, s, shared, part, r, slab, first, turn);
+                else bsri_mma_produce_chunk<T, typename L::by_columns>(m, s, shared, part, r, slab, first, turn);
                 turn += (uint32_t)(((part.count << m.sub_bits) + L::E - 1) / L::E), parts++;
-                bsri_mma_sync();
+                bsri_producer_sync();
             } while (more);
         }
     }
-    bsri_mma_wait(bsri_mma_address(&s.part_empty[parts % 2]), (parts / 2 & 1) ^ 1);
+    bsri_mbarrier_wait(bsri_smem_address(&s.part_empty[parts % 2]), (parts / 2 & 1) ^ 1);
     if (threadIdx.x == 0) s.part[parts % 2].last = 2;
-    bsri_mma_arrive(bsri_mma_address(&s.part_full[parts % 2]));
+    bsri_mbarrier_arrive(bsri_smem_address(&s.part_full[parts % 2]));
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -1532,9 +1843,9 @@ template <class L> __device__ __forceinline__ int bsri_mma_thread(void) {
     return thread;
 }
 template <class L> __device__ __forceinline__ int bsri_mma_warp(void) { /* of those that multiply */
-    return (bsri_mma_thread<L>() - BSRI_FETCHERS) / 32;
+    return (bsri_mma_thread<L>() - BSRI_PRODUCERS) / 32;
 }
-template <class T, class L> struct bsri_mma_worker {
+template <class T, class L> struct bsri_mma_consumer {
     typedef bsri_mma_parts<T> P;
     static constexpr int PARTS = P::PARTS;
     /* what ldmatrix cannot turn: elements of 4 bytes are loaded one by one, those of 1 byte sorted after it */
@@ -1547,21 +1858,21 @@ template <class T, class L> struct bsri_mma_worker {
     /* Where this lane reads its warp's values, and a dense slice from the warp's columns on. */
     static __device__ __forceinline__ uint32_t a_base(int a_trans) {
         const uint32_t lane = bsri_mma_thread<L>() % 32, i = lane / 8;
-        if (!a_trans) return bsri_mma_swizzle<L::LINE>(lane % 16, i >> 1);
-        if (CHARS) return bsri_mma_swizzle<TURNED>(bsri_mma_byte_line(lane), 0);
-        if (WORDS) return bsri_mma_swizzle<TURNED>(lane % 4, lane / 16) + lane / 4 % 4 * 4;
-        return bsri_mma_swizzle<L::LINE>(lane % 8 + (i >> 1) * 8, i & 1); /* KS lines of MW values, MW == KS */
+        if (!a_trans) return bsri_swizzle<L::LINE>(lane % 16, i >> 1);
+        if (CHARS) return bsri_swizzle<TURNED>(bsri_mma_byte_line(lane), 0);
+        if (WORDS) return bsri_swizzle<TURNED>(lane % 4, lane / 16) + lane / 4 % 4 * 4;
+        return bsri_swizzle<L::LINE>(lane % 8 + (i >> 1) * 8, i & 1); /* KS lines of MW values, MW == KS */
     }
     static __device__ __forceinline__ uint32_t b_base(int n_warp) {
         const uint32_t lane = bsri_mma_thread<L>() % 32, low = lane % 8, i = lane / 8;
-        if (!L::B_ROWS) return bsri_mma_swizzle<L::LINE>(n_warp * L::WN + low + (i >> 1) * 8, i & 1);
+        if (!L::B_ROWS) return bsri_swizzle<L::LINE>(n_warp * L::WN + low + (i >> 1) * 8, i & 1);
         const uint32_t k = CHARS ? bsri_mma_byte_line(lane) : WORDS ? lane % 4 : low + (i & 1) * 8;
-        if (CHARS) return k * L::BN + ((n_warp * (L::WN / 16) ^ bsri_mma_twist<T>(k)) << 4);
+        if (CHARS) return k * L::BN + ((n_warp * (L::WN / 16) ^ bsri_swizzle_b<T>(k)) << 4);
         if (WORDS) {
             const uint32_t n = n_warp * L::WN + lane / 4, piece = n % 128 / 4;
-            return n / 128 * (L::KS * 512) + k * 512 + ((piece ^ bsri_mma_twist<T>(k)) << 4) + n % 4 * 4;
+            return n / 128 * (L::KS * 512) + k * 512 + ((piece ^ bsri_swizzle_b<T>(k)) << 4) + n % 4 * 4;
         }
-        return k * (L::BN * T::BYTES) + (((n_warp * (L::WN / 8) + (i >> 1)) ^ bsri_mma_twist<T>(k)) << 4);
+        return k * (L::BN * T::BYTES) + (((n_warp * (L::WN / 8) + (i >> 1)) ^ bsri_swizzle_b<T>(k)) << 4);
     }
     /* Sum e of the 32 of a pass: its place in the tile of 16 x 64. */
     static __device__ __forceinline__ int place(int e, int a_trans) {
@@ -1640,7 +1951,7 @@ template <class T, class L> struct bsri_mma_worker {
 /* f32 by FFMA: a lane owns 8 x 8 sums, lanes of a warp stand MW / 8 x NL; four products at a time from operands whose lines run
    along the products, one at a time from others. Lanes i and i ^ 1 read the same dense pieces, i and i ^ 2 the same values: 16
    bytes a lane then take two cycles of shared memory, not four. */
-template <class L> struct bsri_mma_worker<bsri_mma_f32, L> {
+template <class L> struct bsri_mma_consumer<bsri_mma_f32, L> {
     static constexpr int ML = L::MW / 8, NL = 32 / ML;
 
     static __device__ __forceinline__ uint32_t tm(void) { return (threadIdx.x & 1) | (ML == 4 ? threadIdx.x % 32 >> 4 << 1 : 0); }
@@ -1660,9 +1971,9 @@ template <class L> struct bsri_mma_worker<bsri_mma_f32, L> {
     }
     template <bool A_TRANS>
     static __device__ __forceinline__ void run(float (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int n_warp) {
-        a += A_TRANS ? tm() * 16 : bsri_mma_swizzle<L::LINE>(tm(), 0);
+        a += A_TRANS ? tm() * 16 : bsri_swizzle<L::LINE>(tm(), 0);
         b += L::B_ROWS ? n_warp * L::WN / 128 * (L::KS * 512) + n_warp * L::WN % 128 * 4 + tn() * 16
-                       : bsri_mma_swizzle<L::LINE>(n_warp * L::WN + tn(), 0);
+                       : bsri_swizzle<L::LINE>(n_warp * L::WN + tn(), 0);
 #pragma unroll 2
         for (int k0 = 0; k0 < L::KS; k0 += 4) {
             float x[8][4], y[8][4]; /* [i][k] or [k][i], as loaded: two loads of four i each */
@@ -1779,11 +2090,11 @@ __device__ __forceinline__ void bsri_mma_finish(const bsri_dev_mma &m, const bsr
 /* The epilogue of tiles with 128 sums a lane, types of 2 bytes: the plain one only. Nothing is kept in registers that can be
    computed again, not even from pass to pass. */
 template <class T, class L>
-__device__ __forceinline__ void bsri_mma_epilogue_plain(const bsri_dev_mma &m, const bsri_mma_part &part, uint16_t *tile,
+__device__ __forceinline__ void bsri_mma_epilogue_plain(const bsri_dev_mma &m, const bsri_column_chunk &part, uint16_t *tile,
                                                         const float (&sum)[L::MI][L::NI][4]) {
 #pragma unroll
     for (int pass = 0; pass < L::MI * L::NI / 8; pass++) {
-        const int thread = bsri_mma_thread<L>() - BSRI_FETCHERS, warp = thread / 32, m_warp = warp / L::NW;
+        const int thread = bsri_mma_thread<L>() - BSRI_PRODUCERS, warp = thread / 32, m_warp = warp / L::NW;
         const int mi = pass % L::MI, n0 = pass / L::MI * 8;
         const float alpha = (float)(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
         const int64_t line = part.row[m_warp >> m.block_bits];
@@ -1801,19 +2112,19 @@ __device__ __forceinline__ void bsri_mma_lay(typename T::sum *tile, const typena
 #pragma unroll
     for (int i = 0; i < 32; i++) {
         const typename T::sum x = sum[i / 4][i % 4];
-        const int at = bsri_mma_worker<T, L>::place(i, a_trans);
+        const int at = bsri_mma_consumer<T, L>::place(i, a_trans);
         if (T::BYTES == 1 && real) ((float *)tile)[at] = (float)x;
         else tile[at] = x;
     }
 }
 template <class T, class L>
-__device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const bsri_mma_part &part, typename T::sum *tile,
+__device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const bsri_column_chunk &part, typename T::sum *tile,
                                                   const typename T::sum (&sum)[L::MI][L::NI][4]) {
     typedef typename bsri_mma_word<typename T::sum>::type word;
     int thread = bsri_mma_thread<L>();
     asm volatile("" : "+r"(thread)); /* the asm has what follows from it computed here: kept from tile to tile it would take
                                         registers */
-    const int lane = thread % 32, warp = (thread - BSRI_FETCHERS) / 32, m_warp = warp / L::NW;
+    const int lane = thread % 32, warp = (thread - BSRI_PRODUCERS) / 32, m_warp = warp / L::NW;
     const int64_t line = part.row[m_warp >> m.block_bits], rs = m.p.out.row_stride, cs = m.p.out.col_stride;
     const int64_t row = line * m.p.br + (m_warp & ((1 << m.block_bits) - 1)) * L::MW,
                   col = part.slab * L::BN + warp % L::NW * L::WN;
@@ -1848,11 +2159,11 @@ __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const b
 /* The stages of a part, by one multiplying warp. Each lane arrives at `empty` for itself: racecheck sees no order between the
    lanes of a warp, so it would report a slot that one lane gives back for all (note N20). */
 template <class T, class L>
-__device__ __forceinline__ void bsri_mma_stages(typename T::sum (&sum)[L::MI][L::NI][4], const bsri_dev_mma &m, uint32_t base,
+__device__ __forceinline__ void bsri_mma_mainloop(typename T::sum (&sum)[L::MI][L::NI][4], const bsri_dev_mma &m, uint32_t base,
                                                 uint32_t list, uint32_t part, int stages, uint32_t &turn) {
     constexpr int SIDE = L::PLAIN && BSRI_MMA_FULL ? 1 : L::E; /* slices that are unrolled */
     const int bits = m.sub_bits;
-    const uint32_t full = BSRI_MMA_IN(bsri_mma_list, list, full);
+    const uint32_t full = BSRI_MMA_IN(bsri_mma_storage, list, full);
     uint32_t word = 0; /* which of 32 entries have a block in this warp's row */
 #pragma unroll 1
     for (int i = 0; i < stages; i++) {
@@ -1860,50 +2171,50 @@ __device__ __forceinline__ void bsri_mma_stages(typename T::sum (&sum)[L::MI][L:
         if ((i * L::E & ((32 << bits) - 1)) == 0) {
             const int own = entry + bsri_mma_thread<L>() % 32, row = bsri_mma_warp<L>() / L::NW >> m.block_bits;
             uint32_t mask = 0;
-            if (own < bsri_mma_read32(BSRI_MMA_IN(bsri_mma_part, part, count)))
-                mask = bsri_mma_read16(BSRI_MMA_IN(bsri_mma_part, part, mask) + 2 * own);
+            if (own < bsri_mma_read32(BSRI_MMA_IN(bsri_column_chunk, part, count)))
+                mask = bsri_mma_read16(BSRI_MMA_IN(bsri_column_chunk, part, mask) + 2 * own);
             word = __ballot_sync(~0u, mask >> row & 1);
         }
         const uint32_t have = word >> (entry & 31) & ((1u << L::E) - 1); /* E > 1: a slice is an entry */
         const uint32_t slot = turn & 31, at = base + slot * m.stage_bytes;
-        bsri_mma_wait(full + 8 * slot,
+        bsri_mbarrier_wait(full + 8 * slot,
                       turn >> 5 & 1); /* also with nothing to do: else a warp could give a slot back twice before the others have
                                          once */
 #pragma unroll(SIDE)
         for (int e = 0; e < L::E; e++)
             if (have >> e & 1)
-                bsri_mma_worker<T, L>::multiply(sum, at + (e * m.m_warps + bsri_mma_warp<L>() / L::NW) * L::A_BYTES,
+                bsri_mma_consumer<T, L>::multiply(sum, at + (e * m.m_warps + bsri_mma_warp<L>() / L::NW) * L::A_BYTES,
                                                 at + m.b_at + e * L::B_BYTES, m.a_trans, bsri_mma_warp<L>() % L::NW);
-        bsri_mma_arrive(full + 8 * BSRI_GROUP + 8 * slot);
+        bsri_mbarrier_arrive(full + 8 * BSRI_GROUP + 8 * slot);
         turn = slot + 1 == (uint32_t)m.stages ? (turn ^ 32) & ~31u : turn + 1;
     }
 }
 /* The multiplying warps. */
 template <class T, class L>
-__device__ __forceinline__ void bsri_mma_multiply(const bsri_dev_mma &m, bsri_mma_list &s, char *shared) {
+__device__ __forceinline__ void bsri_mma_consume(const bsri_dev_mma &m, bsri_mma_storage &s, char *shared) {
     const int bits = m.sub_bits;
     uint32_t turn = 0; /* in one register: the pipeline's slot (5 bits) and phase, parts so far modulo 4 (from bit 6 on) */
     for (;;) {
-        uint32_t base = bsri_mma_address(shared), list = bsri_mma_address(&s);
+        uint32_t base = bsri_smem_address(shared), list = bsri_smem_address(&s);
         /* pinned until the epilogue: computed again at each use, they would take registers from the sums */
         asm volatile("" : "+r"(base), "+r"(list));
         typename T::sum sum[L::MI][L::NI][4] = {};
         for (bool more = true; more; turn = (turn + 64) & 255) {
-            const uint32_t part = list + (turn >> 6 & 1) * (uint32_t)sizeof(bsri_mma_part);
-            bsri_mma_wait(BSRI_MMA_IN(bsri_mma_list, list, part_full) + 8 * (turn >> 6 & 1), turn >> 7);
-            if (bsri_mma_read32(BSRI_MMA_IN(bsri_mma_part, part, last)) == 2) return;
-            const int stages = ((bsri_mma_read32(BSRI_MMA_IN(bsri_mma_part, part, count)) << bits) + L::E - 1) / L::E;
-            if (bsri_mma_by_rows<L>(m)) bsri_mma_stages<T, typename L::by_rows>(sum, m, base, list, part, stages, turn);
-            else bsri_mma_stages<T, typename L::by_columns>(sum, m, base, list, part, stages, turn);
-            more = !bsri_mma_read32(BSRI_MMA_IN(bsri_mma_part, part, last));
+            const uint32_t part = list + (turn >> 6 & 1) * (uint32_t)sizeof(bsri_column_chunk);
+            bsri_mbarrier_wait(BSRI_MMA_IN(bsri_mma_storage, list, part_full) + 8 * (turn >> 6 & 1), turn >> 7);
+            if (bsri_mma_read32(BSRI_MMA_IN(bsri_column_chunk, part, last)) == 2) return;
+            const int stages = ((bsri_mma_read32(BSRI_MMA_IN(bsri_column_chunk, part, count)) << bits) + L::E - 1) / L::E;
+            if (bsri_mma_by_rows<L>(m)) bsri_mma_mainloop<T, typename L::by_rows>(sum, m, base, list, part, stages, turn);
+            else bsri_mma_mainloop<T, typename L::by_columns>(sum, m, base, list, part, stages, turn);
+            more = !bsri_mma_read32(BSRI_MMA_IN(bsri_column_chunk, part, last));
             if (!more) {
-                const bsri_mma_part &last = s.part[turn >> 6 & 1];
+                const bsri_column_chunk &last = s.part[turn >> 6 & 1];
                 char *tile = shared + m.stages * m.stage_bytes;
                 if constexpr (L::PLAIN && T::BYTES == 2) bsri_mma_epilogue_plain<T, L>(m, last, (uint16_t *)tile, sum);
                 else bsri_mma_epilogue<T, L>(m, last, (typename T::sum *)tile, sum);
             }
-            bsri_mma_arrive(bsri_mma_address(&s.part_empty[turn >> 6 & 1])); /* by each lane, as in bsri_mma_stages(): all have
-                                                                                read the part */
+            bsri_mbarrier_arrive(bsri_smem_address(&s.part_empty[turn >> 6 & 1])); /* by each lane, as in bsri_mma_mainloop(): all
+                                                                                have read the part */
         }
     }
 }
@@ -1919,20 +2230,20 @@ __device__ __forceinline__ void bsri_mma_multiply(const bsri_dev_mma &m, bsri_mm
        0          values: slice e of m-warp w at (e m_warps + w) A_BYTES, MW x KS, as stored KS x MW
        b_at       dense operand: slice e at b_at + e B_BYTES, BN x KS, by rows KS x BN
      behind them  4 BSRI_MMA_PASS bytes for each multiplying warp: 16 x 64 sums, rows of BSRI_MMA_PAD, and a finisher
-     static:      bsri_mma_list: two parts of the column list, and what making them needs
+     static:      bsri_mma_storage: two parts of the column list, and what making them needs
 
    barrier        count    arrives                                              waits                   phase
    full[slot]     32       lanes of the warp that fills it, by cp.async landed  multiplying threads     round of the ring
    empty[slot]    readers  each multiplying thread: slot read                   the warp that fills it  round + 1
    part_full[2]   128      each fetching thread: part of the list written       multiplying threads     round of the parts
    part_empty[2]  readers  each multiplying thread: part used up                fetching threads        round + 1
-   bar.sync 1     128      fetching threads among themselves                    (bsri_mma_sync)
+   bar.sync 1     128      fetching threads among themselves                    (bsri_producer_sync)
    Rounds are taken modulo 2, from 0 on; "+ 1": the first wait passes at once.
    Stage n of the CTA is filled by warp n % 4. There are at least four slots, so that no warp is a round ahead of another.
 
    Sums: as mma.sync has them: sum[i][n][e] of lane l is row 16 i + l / 4 + 8 (e / 2), column 8 n + l % 4 * 2 + e % 2 of its
-   warp's part. ldmatrix reads operands from lines whose 16-byte pieces are swizzled: by bsri_mma_swizzle() where lines run
-   along the products, by bsri_mma_twist() where they are rows of the dense operand. f32, and operands that ldmatrix can't
+   warp's part. ldmatrix reads operands from lines whose 16-byte pieces are swizzled: by bsri_swizzle() where lines run
+   along the products, by bsri_swizzle_b() where they are rows of the dense operand. f32, and operands that ldmatrix can't
    transpose: see place().
 
    Order: 1. Fetching warps make a part of the tile's column list: up to 512 columns, and which of the block rows have each.
@@ -1947,21 +2258,21 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_product_mma(const __grid_c
 #ifdef BSRI_MMA_CODE
     typedef typename L::type T;
     extern __shared__ __align__(1024) char bsri_shared[];
-    __shared__ bsri_mma_list s;
+    __shared__ bsri_mma_storage s;
     const bsri_dev_product &p = m.p;
     const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha;
-    const int readers = (int)blockDim.x - BSRI_FETCHERS;
+    const int readers = (int)blockDim.x - BSRI_PRODUCERS;
     if ((int)threadIdx.x < m.stages) {
-        bsri_mma_barrier(bsri_mma_address(&s.full[threadIdx.x]), 32);
-        bsri_mma_barrier(bsri_mma_address(&s.empty[threadIdx.x]), readers);
+        bsri_mbarrier_init(bsri_smem_address(&s.full[threadIdx.x]), 32);
+        bsri_mbarrier_init(bsri_smem_address(&s.empty[threadIdx.x]), readers);
     }
     if (threadIdx.x < 2) {
-        bsri_mma_barrier(bsri_mma_address(&s.part_full[threadIdx.x]), BSRI_FETCHERS);
-        bsri_mma_barrier(bsri_mma_address(&s.part_empty[threadIdx.x]), readers);
+        bsri_mbarrier_init(bsri_smem_address(&s.part_full[threadIdx.x]), BSRI_PRODUCERS);
+        bsri_mbarrier_init(bsri_smem_address(&s.part_empty[threadIdx.x]), readers);
     }
     __syncthreads();
-    if (threadIdx.x < BSRI_FETCHERS) bsri_mma_fetch<T, L>(m, s, bsri_shared, alpha == 0.0);
-    else bsri_mma_multiply<T, L>(m, s, bsri_shared);
+    if (threadIdx.x < BSRI_PRODUCERS) bsri_mma_produce<T, L>(m, s, bsri_shared, alpha == 0.0);
+    else bsri_mma_consume<T, L>(m, s, bsri_shared);
 #endif
 }
 
@@ -1975,14 +2286,14 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_product_mma(const __grid_c
 #define BSRI_MMA_HOPPER 0
 #endif
 #ifdef BSRI_MMA_CODE
-/* Each part of a tile is stored by bsri_mma_short_store(), as whole tiles are; a kernel has one of the two ways, as both spill
+/* Each part of a tile is stored by bsri_small_store(), as whole tiles are; a kernel has one of the two ways, as both spill
    registers. Where it pays: note N15. */
-template <class L> constexpr bool bsri_mma_short_parts = L::MW == 32 && !L::SIMPLE && BSRI_MMA_HOPPER;
+template <class L> constexpr bool bsri_small_parts = L::MW == 32 && !L::SIMPLE && BSRI_MMA_HOPPER;
 /* This warp's steps of a block row, the turn-th of every `split`. */
 template <class T, class L>
-__device__ __forceinline__ void bsri_mma_short_walk(float (&sum)[L::MI][L::NI][4], const bsri_dev_mma &m, const bsri_mma_rows &r,
-                                                    bsri_mma_fetcher<T, L> f, int64_t line, int turn) {
-    typedef bsri_mma_worker<T, L> worker;
+__device__ __forceinline__ void bsri_small_mainloop(float (&sum)[L::MI][L::NI][4], const bsri_dev_mma &m, const bsri_mma_rows &r,
+                                                    bsri_mma_producer<T, L> f, int64_t line, int turn) {
+    typedef bsri_mma_consumer<T, L> worker;
     const int subs = (1 << m.sub_bits) - 1, stride = m.split * L::E;
     int lane = threadIdx.x % 32, lead = (L::SLOTS - 1) * stride, which = 0; /* lead: what is fetched is so far ahead */
     uint32_t ab = worker::a_base(m.a_trans), bb = worker::b_base(0), to = f.base, end = f.base + L::WARP;
@@ -1996,13 +2307,13 @@ __device__ __forceinline__ void bsri_mma_short_walk(float (&sum)[L::MI][L::NI][4
         f.whole = whole;
     }
     uint32_t from = to; /* slots */
-    if (!m.constant) bsri_dev_wait_for_last();
+    if (!m.constant) bsri_pdl_wait();
     const int32_t first = bsri_dev_index(r.ptr, r.dt, line); /* all are below 2^28 */
     const int slices = (bsri_dev_index(r.ptr, r.dt, line + 1) - first) << m.sub_bits;
 #pragma unroll 1
     for (int now = turn * L::E - lead; now < slices; now += stride) {
         const int at = now + lead; /* what is fetched now */
-        if (now >= 0) bsri_mma_landed<L::SLOTS - 2>();
+        if (now >= 0) bsri_cp_async_wait<L::SLOTS - 2>();
         __syncwarp(); /* this step is there for all lanes, and the one before it is used up */
         if (at < slices) {
             const int mine = at + lane / L::E * stride + lane % L::E;
@@ -2013,7 +2324,7 @@ __device__ __forceinline__ void bsri_mma_short_walk(float (&sum)[L::MI][L::NI][4
                     b = ((bsri_dev_index(r.col, r.dt, entry) << m.sub_bits) + (mine & subs)) * L::KS;
                     a = block * m.a_block + (mine & subs) * m.a_step;
                 }
-                if (m.constant) bsri_dev_wait_for_last(); /* the dense operand is not */
+                if (m.constant) bsri_pdl_wait(); /* the dense operand is not */
             }
 #pragma unroll
             for (int e = 0; e < L::E; e++) {
@@ -2026,7 +2337,7 @@ __device__ __forceinline__ void bsri_mma_short_walk(float (&sum)[L::MI][L::NI][4
             which = (which + L::E) & 31;
             if ((to += L::SLOT) == end) to = end - L::WARP;
         }
-        bsri_mma_commit();
+        bsri_cp_async_commit();
         if (now < 0) continue;
 #pragma unroll
         for (int e = 0; e < L::E; e++) {
@@ -2035,7 +2346,7 @@ __device__ __forceinline__ void bsri_mma_short_walk(float (&sum)[L::MI][L::NI][4
         }
         if ((from += L::SLOT) == end) from = end - L::WARP;
     }
-    if (m.constant) bsri_dev_wait_for_last(); /* nor may out be written before, where the row is empty */
+    if (m.constant) bsri_pdl_wait(); /* nor may out be written before, where the row is empty */
     __syncwarp();
 }
 /* An input of 16 x 64 elements on its way to where bsri_mma_store() has them. */
@@ -2046,9 +2357,9 @@ __device__ __forceinline__ void bsri_mma_input(const bsri_dev_mma &m, uint32_t t
 #pragma unroll
     for (int i = 0; i < 4; i++, from += step) {
         const int bytes = 2 * own.inside(i, cols);
-        bsri_mma_copy(tile + 2 * own.staged(i), bytes ? from : m.input, bytes);
+        bsri_cp_async(tile + 2 * own.staged(i), bytes ? from : m.input, bytes);
     }
-    bsri_mma_commit();
+    bsri_cp_async_commit();
 }
 /* Four parts of 8 x 8 sums, as out's numbers, to lines of LINE; part i to i % 2 * next + i / 2 * far. TURNED: transposed. */
 template <int LINE, bool TURNED>
@@ -2056,7 +2367,7 @@ __device__ __forceinline__ void bsri_mma_put(uint16_t *tile, int next, int far, 
                                              uint32_t x3) {
     const int lane = threadIdx.x % 32;
 #if __CUDA_ARCH__ >= 900
-    const uint32_t to = bsri_mma_address(tile + lane % 8 * LINE + lane / 8 % 2 * next + lane / 16 * far);
+    const uint32_t to = bsri_smem_address(tile + lane % 8 * LINE + lane / 8 % 2 * next + lane / 16 * far);
     if (TURNED) bsri_stmatrix_t(to, x0, x1, x2, x3);
     else bsri_stmatrix(to, x0, x1, x2, x3);
 #else
@@ -2071,7 +2382,7 @@ __device__ __forceinline__ void bsri_mma_put(uint16_t *tile, int next, int far, 
    tile multiplies two or three blocks only (note N15). It stores pieces of 128 bytes and more by rows, of 32 and 64 by columns:
    the L2 takes as many requests a second, short or long. Shared memory has no bank conflicts. */
 template <class T, int MI, int NI>
-__device__ __forceinline__ void bsri_mma_short_store(const bsri_dev_mma &m, uint16_t *tile, float (*sum)[NI][4],
+__device__ __forceinline__ void bsri_small_store(const bsri_dev_mma &m, uint16_t *tile, float (*sum)[NI][4],
                                                      uint16_t *out, int cols, int lane) {
     constexpr int ROW = NI * 8 + 8, COL = MI * 16 + 8, ALONG = NI, DOWN = MI * 2; /* lines; their pieces */
     auto word = [&](int mi, int n, int second) { return bsri_pack<T>(sum[mi][n][second * 2], sum[mi][n][second * 2 + 1]); };
@@ -2110,7 +2421,7 @@ __device__ __forceinline__ void bsri_mma_short_store(const bsri_dev_mma &m, uint
 /* The tile's warps add up in their order, 16 rows by each of the first of them, which writes those to out. f: what is to be done
    with the sums, or null: alpha and an input that lies as out does are all. */
 template <class T, class L>
-__device__ __forceinline__ void bsri_mma_short_finish(float (&sum)[L::MI][L::NI][4], const bsri_dev_mma &m,
+__device__ __forceinline__ void bsri_small_epilogue(float (&sum)[L::MI][L::NI][4], const bsri_dev_mma &m,
                                                       const bsri_dev_finisher *f, char *tiles, int64_t row, int64_t col) {
     const int lane = threadIdx.x % 32, split = m.split, team = threadIdx.x / 32 >> m.split_bits,
               warp = threadIdx.x / 32 & (split - 1), cols = (int)bsri_min(L::BN, m.width - col);
@@ -2119,15 +2430,15 @@ __device__ __forceinline__ void bsri_mma_short_finish(float (&sum)[L::MI][L::NI]
     auto right = [](int i) { return i % L::ACROSS * 64; };
     uint16_t *const to = (uint16_t *)m.out + row * m.out_row + col * m.out_col; /* where !f */
     float4 *const mine = (float4 *)(tiles + warp * L::WARP); /* what it stores itself goes through where it hands nothing over */
-    if (!f && !m.input && split == 1 && (m.vector == 2 || cols == L::BN) && !bsri_mma_short_parts<L>) {
-        bsri_mma_short_store<T, L::MI, L::NI>(m, (uint16_t *)mine, sum, to, cols, lane);
+    if (!f && !m.input && split == 1 && (m.vector == 2 || cols == L::BN) && !bsri_small_parts<L>) {
+        bsri_small_store<T, L::MI, L::NI>(m, (uint16_t *)mine, sum, to, cols, lane);
         return;
     }
     if (!f && m.input) { /* comes while sums are handed over */
 #pragma unroll
         for (int i = 0; i < L::PARTS; i++)
             if (warp == i % split)
-                bsri_mma_input(m, bsri_mma_address(mine + i * 256),
+                bsri_mma_input(m, bsri_smem_address(mine + i * 256),
                                m.input + 2 * ((row + down(i)) * m.input_row + (col + right(i)) * m.input_col), cols - right(i),
                                lane);
     }
@@ -2154,11 +2465,11 @@ __device__ __forceinline__ void bsri_mma_short_finish(float (&sum)[L::MI][L::NI]
             for (int n = 0; n < 8; n++, from += 32)
                 own[n][0] += from->x, own[n][1] += from->y, own[n][2] += from->z, own[n][3] += from->w;
         }
-        if (bsri_mma_short_parts<L> && !f && !m.input && (m.vector == 2 || cols - right(i) >= 64)) {
-            bsri_mma_short_store<T, 1, 8>(m, stage, (float(*)[8][4])own, to + down(i) * m.out_row + right(i) * m.out_col,
+        if (bsri_small_parts<L> && !f && !m.input && (m.vector == 2 || cols - right(i) >= 64)) {
+            bsri_small_store<T, 1, 8>(m, stage, (float(*)[8][4])own, to + down(i) * m.out_row + right(i) * m.out_col,
                                           cols - right(i), lane);
         } else if (!f && m.input) {
-            bsri_mma_landed<0>(), __syncwarp();
+            bsri_cp_async_wait<0>(), __syncwarp();
             bsri_mma_store<T, true>(m, stage, own, m.alpha, to + down(i) * m.out_row + right(i) * m.out_col, cols - right(i),
                                     lane);
         } else if (!f || m.vector) {
@@ -2169,7 +2480,7 @@ __device__ __forceinline__ void bsri_mma_short_finish(float (&sum)[L::MI][L::NI]
             float *const pass = (float *)(mine + L::PARTS * 256);
 #pragma unroll
             for (int e = 0; e < 32; e += 2)
-                *(float2 *)(pass + bsri_mma_worker<T, L>::place(e, m.a_trans)) =
+                *(float2 *)(pass + bsri_mma_consumer<T, L>::place(e, m.a_trans)) =
                     make_float2(own[e / 4][e % 4], own[e / 4][e % 4 + 1]);
             __syncwarp();
             bsri_mma_finish(m, *f, pass, row + down(i), col + right(i), cols - right(i));
@@ -2178,20 +2489,20 @@ __device__ __forceinline__ void bsri_mma_short_finish(float (&sum)[L::MI][L::NI]
     }
 }
 /* Tile number n by `by`, of which the inverse, rounded down, makes a quotient too small by one at most. */
-__device__ __forceinline__ uint32_t bsri_mma_short_divide(const bsri_dev_mma &m, uint32_t n) {
+__device__ __forceinline__ uint32_t bsri_small_divide(const bsri_dev_mma &m, uint32_t n) {
     const uint32_t q = __umulhi(n, m.by_inverse);
     return q + (n - q * m.by >= m.by);
 }
 /* All of this warp's tiles. SIMPLE: as bsri_facts says: what most calls need then stands side by side in the code
    and in the parameters. */
 template <class T, class L, bool SIMPLE>
-__device__ __forceinline__ void bsri_mma_short_tiles(const bsri_dev_mma &m, bsri_dev_finisher &finisher, char *shared) {
+__device__ __forceinline__ void bsri_small_work(const bsri_dev_mma &m, bsri_dev_finisher &finisher, char *shared) {
     const bsri_dev_product &p = m.p;
     const uint32_t warp = threadIdx.x / 32, split = 1u << m.split_bits, team = warp >> m.split_bits, teams = 4 >> m.split_bits;
-    bsri_mma_fetcher<T, L> f;
+    bsri_mma_producer<T, L> f;
     f.begin(shared + warp * L::WARP, m.a_trans);
     for (uint32_t work = blockIdx.x * teams + team; work < (uint32_t)m.total; work += gridDim.x * teams) {
-        const uint32_t number = m.order ? work : work >> (2 - m.split_bits), whole = bsri_mma_short_divide(m, number);
+        const uint32_t number = m.order ? work : work >> (2 - m.split_bits), whole = bsri_small_divide(m, number);
         const uint32_t rest = number - whole * m.by, tile = m.order ? whole : rest, row = tile >> m.block_bits;
         const uint32_t slab = m.order ? rest : whole * teams + team;
         if (slab >= (uint32_t)m.slabs) continue; /* a CTA's teams have slabs side by side, the last of which may not be there */
@@ -2200,7 +2511,7 @@ __device__ __forceinline__ void bsri_mma_short_tiles(const bsri_dev_mma &m, bsri
         float sum[L::MI][L::NI][4] = {};
         int64_t reduce = 1;
         if (!SIMPLE) {
-            bsri_dev_wait_for_last();
+            bsri_pdl_wait();
             reduce = (p.alpha_ptr ? *p.alpha_ptr : p.alpha) == 0.0 ? 0 : p.reduce;
             if ((threadIdx.x & (split * 32 - 1)) < 5) finisher.begin(p, item, (int)threadIdx.x % 32);
         }
@@ -2208,10 +2519,10 @@ __device__ __forceinline__ void bsri_mma_short_tiles(const bsri_dev_mma &m, bsri
             const bsri_mma_rows r = SIMPLE ? m.rows : bsri_mma_rows_of(p, bsri_reduce_item(&p.whole, &p.out_batch, item, i));
             f.tile(m, r, slab);
             f.values += part * m.a_part;
-            bsri_mma_short_walk<T, L>(sum, m, r, f, line, (int)(warp & (split - 1)));
+            bsri_small_mainloop<T, L>(sum, m, r, f, line, (int)(warp & (split - 1)));
         }
-        bsri_dev_let_next_start();
-        bsri_mma_short_finish<T, L>(sum, m, SIMPLE ? NULL : &finisher, shared + team * split * L::WARP,
+        bsri_pdl_launch_dependents();
+        bsri_small_epilogue<T, L>(sum, m, SIMPLE ? NULL : &finisher, shared + team * split * L::WARP,
                                     (int64_t)tile * L::MW - (int64_t)item * m.lines * p.br, (int64_t)slab * L::BN);
         bsri_named_sync(1 + team, split * 32);
     }
@@ -2224,7 +2535,7 @@ __device__ __forceinline__ void bsri_mma_short_tiles(const bsri_dev_mma &m, bsri
 #else
 #define BSRI_MMA_SHORT_CTAS(ctas) ctas
 #endif
-/* bsri_product_short: each warp has a pipeline of its own, and meets others only when its sums are made.
+/* bsri_product_small: each warp has a pipeline of its own, and meets others only when its sums are made.
 
    Threads: four warps. m.split of them (1, 2 or 4) are a team and share a tile of MW rows and COLS columns; a CTA has 4 / split
    teams.
@@ -2252,7 +2563,7 @@ __device__ __forceinline__ void bsri_mma_short_tiles(const bsri_dev_mma &m, bsri
           5. Sums are added up, the epilogue runs, out is stored by pieces of 16 bytes; bar.sync. */
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, BSRI_MMA_SHORT_CTAS(L::CTAS))
-    bsri_product_short(const __grid_constant__ bsri_dev_mma m BSRI_GATE) {
+    bsri_product_small(const __grid_constant__ bsri_dev_mma m BSRI_GATE) {
     BSRI_ENTER;
 #ifdef BSRI_MMA_CODE
     typedef typename L::type T;
@@ -2260,9 +2571,9 @@ __global__ void __launch_bounds__(L::THREADS, BSRI_MMA_SHORT_CTAS(L::CTAS))
     __shared__ bsri_dev_finisher finisher[4];
     if (L::SIMPLE || (m.simple && m.vector)) { /* m.simple alone would do, but then sm_80 spills 4 bytes */
         asm volatile("" ::"l"(m.out), "l"(m.out_row), "f"(m.alpha)); /* asks for these parameters before memory may be read */
-        bsri_mma_short_tiles<T, L, true>(m, finisher[0], bsri_shared);
+        bsri_small_work<T, L, true>(m, finisher[0], bsri_shared);
     } else {
-        bsri_mma_short_tiles<T, L, false>(m, finisher[threadIdx.x / 32 >> m.split_bits], bsri_shared);
+        bsri_small_work<T, L, false>(m, finisher[threadIdx.x / 32 >> m.split_bits], bsri_shared);
     }
 #endif
 }
@@ -2274,7 +2585,7 @@ __global__ void __launch_bounds__(L::THREADS, BSRI_MMA_SHORT_CTAS(L::CTAS))
 #ifdef BSRI_MMA_CODE
 /* Before anything is read: the kernel before this one may still run, and write it. The L2 is where both meet, so what is brought
    there stays true. */
-__device__ __forceinline__ void bsri_skinny_begin(const bsri_dev_skinny &m) {
+__device__ __forceinline__ void bsri_narrow_mma_begin(const bsri_dev_narrow_mma &m) {
 #if __CUDA_ARCH__ >= 900
     constexpr int PIECE = 4096, LINE = 128;
     if (m.stream) {
@@ -2285,28 +2596,31 @@ __device__ __forceinline__ void bsri_skinny_begin(const bsri_dev_skinny &m) {
         for (int64_t at = begin + threadIdx.x * LINE; at < end; at += blockDim.x * LINE)
             bsri_dev_prefetch((const char *)m.rows.col + at);
     }
-    bsri_dev_wait_for_last();
+    bsri_pdl_wait();
 #endif
 }
 /* What a lane reads of the dense operand for a unit. Products run in an order in which a lane reads 8 neighbours of a row of
    values: register j of lane (g, t) stands for products 8t + 2j and the next, in a and b alike. */
-template <bool ROWS> struct bsri_skinny_dense;
-template <> struct bsri_skinny_dense<false> { /* columns, by 16 bytes */
+template <bool ROWS> struct bsri_narrow_mma_dense;
+template <> struct bsri_narrow_mma_dense<false> { /* columns, by 16 bytes */
     static __device__ __forceinline__ int part() { return threadIdx.x % 4; } /* which 8 products */
     static __device__ __forceinline__ int column() { return threadIdx.x % 32 / 4; }
-    static __device__ __forceinline__ uint4 load(const bsri_dev_skinny &, const uint16_t *at, bool) { return *(const uint4 *)at; }
+    static __device__ __forceinline__ uint4 load(const bsri_dev_narrow_mma &, const uint16_t *at, bool) {
+        return *(const uint4 *)at;
+    }
     static __device__ __forceinline__ uint4 use(const uint4 &x) { return x; }
 };
-template <> struct bsri_skinny_dense<true> { /* any strides: lane (r, t) reads products 8(r/2) + 2j + r%2 of columns 2t, 2t + 1 */
+template <>
+struct bsri_narrow_mma_dense<true> { /* any strides: lane (r, t) reads products 8(r/2) + 2j + r%2 of columns 2t, 2t + 1 */
     static __device__ __forceinline__ int part() { return threadIdx.x % 32 / 8; }
     static __device__ __forceinline__ int column() { return threadIdx.x % 4 * 2; }
-    static __device__ __forceinline__ uint4 load(const bsri_dev_skinny &m, const uint16_t *at, bool both) {
+    static __device__ __forceinline__ uint4 load(const bsri_dev_narrow_mma &m, const uint16_t *at, bool both) {
         uint32_t q[4];
         at += threadIdx.x / 4 % 2 * m.b_row;
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             const uint16_t *from = at + 2 * j * m.b_row;
-            if (m.pairs) q[j] = *(const uint32_t *)from;
+            if (m.vec2) q[j] = *(const uint32_t *)from;
             else q[j] = from[0] | (both ? (uint32_t)from[m.b_col] << 16 : 0);
         }
         return make_uint4(q[0], q[1], q[2], q[3]);
@@ -2316,13 +2630,13 @@ template <> struct bsri_skinny_dense<true> { /* any strides: lane (r, t) reads p
     }
 };
 #endif
-template <class L> struct bsri_skinny {
+template <class L> struct bsri_narrow_mma {
     typedef typename L::type T;
     static constexpr int MI = L::MI, NI = L::NI, ROWS = L::ROWS, COLS = L::COLS;
     static constexpr bool B_ROWS = L::B_ROWS;
 #ifdef BSRI_MMA_CODE
-    typedef bsri_skinny_dense<B_ROWS> dense;
-    const bsri_dev_skinny &m;
+    typedef bsri_narrow_mma_dense<B_ROWS> dense;
+    const bsri_dev_narrow_mma &m;
     const char *values; /* this lane's first of the row's first block, of block 0 where entries have positions */
     const char *col, *position;
     const uint16_t *b; /* this lane's first column */
@@ -2355,7 +2669,7 @@ template <class L> struct bsri_skinny {
             }
         }
     }
-    static __device__ __forceinline__ void walk(float (&sum)[MI][NI][4], const bsri_dev_skinny &m, const bsri_mma_rows &other,
+    static __device__ __forceinline__ void walk(float (&sum)[MI][NI][4], const bsri_dev_narrow_mma &m, const bsri_mma_rows &other,
                                                 int64_t tile, int sub) {
         const int warp = threadIdx.x / 32, warps = blockDim.x / 32, dt = m.rows.dt, size = dt == BSR_I64 ? 8 : 4;
         const void *ptr = m.single ? m.rows.ptr : other.ptr, *col = m.single ? m.rows.col : other.col;
@@ -2363,12 +2677,12 @@ template <class L> struct bsri_skinny {
         const int64_t first = bsri_index(ptr, dt, tile), count = (bsri_index(ptr, dt, tile + 1) - first) << m.bits;
         const char *values = (m.single ? m.rows.values : other.values) + (sub * ROWS + threadIdx.x % 32 / 4) * m.a_line;
         const uint16_t *b = (const uint16_t *)(m.single ? m.rows.b : other.b) + dense::column() * m.b_col;
-        const bsri_skinny one = {m, position ? values : values + first * m.a_block, (const char *)col + first * size,
+        const bsri_narrow_mma one = {m, position ? values : values + first * m.a_block, (const char *)col + first * size,
                                  position ? (const char *)position + first * size : NULL, b, (int)count};
         for (int unit = warp; unit * 32 < one.count; unit += warps) one.step(sum, unit);
     }
     /* The sums of all warps, in their order. */
-    static __device__ __forceinline__ void finish(const bsri_dev_skinny &m, const float (&sum)[MI][NI][4], int64_t work) {
+    static __device__ __forceinline__ void finish(const bsri_dev_narrow_mma &m, const float (&sum)[MI][NI][4], int64_t work) {
         extern __shared__ __align__(1024) char bsri_shared[];
         float(*part)[ROWS][COLS + 1] = (float(*)[ROWS][COLS + 1])bsri_shared;
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32, g = lane / 4, t = lane % 4;
@@ -2398,13 +2712,14 @@ template <class L> struct bsri_skinny {
 #endif
 };
 template <class L>
-__global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_product_skinny(const __grid_constant__ bsri_dev_skinny m BSRI_GATE) {
-    bsri_dev_let_next_start();
+__global__ void __launch_bounds__(L::THREADS, L::CTAS)
+    bsri_product_narrow_mma(const __grid_constant__ bsri_dev_narrow_mma m BSRI_GATE) {
+    bsri_pdl_launch_dependents();
     BSRI_ENTER;
 #ifdef BSRI_MMA_CODE
-    typedef bsri_skinny<L> skinny;
+    typedef bsri_narrow_mma<L> skinny;
     constexpr int MI = L::MI, NI = L::NI;
-    bsri_skinny_begin(m);
+    bsri_narrow_mma_begin(m);
     __shared__ bsri_mma_rows other;
     int reduce = 1;
     if (!m.plain) reduce = (m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha) == 0.0 ? 0 : (int)m.p.reduce;
@@ -2428,14 +2743,14 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_product_skinny(const
 /* >>product-narrow-tma: sparse x few columns by tensor loads                                     */
 /* ---------------------------------------------------------------------------------------------- */
 
-template <class L> struct bsri_few {
+template <class L> struct bsri_narrow_tma {
     typedef typename L::type T;
     static constexpr int MI = L::MI, NI = L::NI, ROWS = L::ROWS, COLS = L::COLS, A_BYTES = L::A_BYTES, SLOT = L::SLOT;
     static constexpr int UNIT = L::UNIT, OWN = L::OWN, SLOTS = L::SLOTS, WARPS = L::WARPS, TILE = L::TILE;
     static constexpr bool ACROSS = L::ACROSS;
 #ifdef BSRI_WGMMA_CODE
     /* Of one slot: a block, behind it its rows of b. */
-    static __device__ __forceinline__ void multiply(float (&sum)[OWN][NI][4], uint32_t slot, const bsri_dev_few &m) {
+    static __device__ __forceinline__ void multiply(float (&sum)[OWN][NI][4], uint32_t slot, const bsri_dev_narrow_tma &m) {
         if constexpr (UNIT == 1) by_warp(sum, slot, m);
         else {
             float(&all)[NI * 4] = *(float(*)[NI * 4])sum;
@@ -2451,15 +2766,15 @@ template <class L> struct bsri_few {
         bsri_wgmma_fence();
 #pragma unroll
         for (int k = 0; k < 4; k++) {
-            const uint64_t a = bsri_wgmma_matrix<128>(slot + k * 32, 0);
-            const uint64_t b = bsri_wgmma_matrix<128>(slot + A_BYTES + k * STEP, 8192);
+            const uint64_t a = bsri_wgmma_desc<128>(slot + k * 32, 0);
+            const uint64_t b = bsri_wgmma_desc<128>(slot + A_BYTES + k * STEP, 8192);
             if constexpr (SWAPPED) bsri_wgmma<T, COLS, TB, 0>::ss(sum, b, a);
             else bsri_wgmma<T, COLS, 0, TB>::ss(sum, a, b);
         }
         bsri_wgmma_commit(), bsri_wgmma_wait<0>();
         bsri_wgmma_done(sum);
     }
-    static __device__ __forceinline__ void by_warp(float (&sum)[OWN][NI][4], uint32_t slot, const bsri_dev_few &m) {
+    static __device__ __forceinline__ void by_warp(float (&sum)[OWN][NI][4], uint32_t slot, const bsri_dev_narrow_tma &m) {
         const int lane = threadIdx.x % 32, columns = m.columns;
         const uint32_t a = slot + lane % 16 * 128, b = slot + A_BYTES, turn = (lane / 16 ^ lane % 8) << 4;
         uint32_t y[NI < 2 ? 1 : NI / 2][4], at, along, across; /* b: to the next 16 products, 16 columns */
@@ -2471,7 +2786,7 @@ template <class L> struct bsri_few {
             if (NI > 1 || k % 2 == 0) {
 #pragma unroll
                 for (int n = 0; n < (NI < 2 ? 1 : NI / 2); n++) {
-                    const uint32_t to = at + k * along + n * across, from = b + (to ^ (to >> 7 & m.twist) << 4);
+                    const uint32_t to = at + k * along + n * across, from = b + (to ^ (to >> 7 & m.swizzle) << 4);
                     if (columns) bsri_mma_load(y[n], from);
                     else bsri_mma_load_t(y[n], from);
                 }
@@ -2488,7 +2803,7 @@ template <class L> struct bsri_few {
             }
         }
     }
-    static __device__ __forceinline__ void walk(float (&sum)[OWN][NI][4], const bsri_dev_few &m, int strip, int side,
+    static __device__ __forceinline__ void walk(float (&sum)[OWN][NI][4], const bsri_dev_narrow_tma &m, int strip, int side,
                                                 uint32_t ring, uint32_t barriers, int &slot, uint32_t &parity) {
         const int lane = threadIdx.x % 32, part = threadIdx.x / (32 * UNIT), first = threadIdx.x / 32 % UNIT == 0;
         const int tile = strip >> m.sub_bits, sub = strip & ((1 << m.sub_bits) - 1);
@@ -2496,20 +2811,20 @@ template <class L> struct bsri_few {
         before = __shfl_sync(~0u, before, 0), after = __shfl_sync(~0u, after, 0); /* the compiler sees that they are uniform */
         const int pieces = (after - before) << m.half_bits;
         auto lines = [&](int piece) { /* lane l: the block column of the warp's piece l from here on */
-            const int own = piece + lane * m.share;
+            const int own = piece + lane * m.warps;
             return own < pieces ? bsri_dev_index(m.col, m.dt, before + (own >> m.half_bits)) : 0;
         };
         int32_t line = lines(part);
         auto values = [&](int piece, int slot) {
-            if (piece < pieces && first && bsri_elect()) {
-                bsri_tma_expect(barriers + slot * 8, SLOT);
+            if (piece < pieces && first && bsri_elect_one()) {
+                bsri_mbarrier_expect_tx(barriers + slot * 8, SLOT);
                 bsri_tma_load(ring + slot * SLOT, &m.a_map, barriers + slot * 8, (piece & ((1 << m.half_bits) - 1)) * 64,
                               sub * ROWS, before + (piece >> m.half_bits));
             }
         };
         auto dense = [&](int piece, int slot, int turn) {
             const int k = __shfl_sync(~0u, line, turn) * m.bc + (piece & ((1 << m.half_bits) - 1)) * 64;
-            if (piece < pieces && first && bsri_elect()) {
+            if (piece < pieces && first && bsri_elect_one()) {
                 bsri_tma_load(ring + slot * SLOT + A_BYTES, &m.b_map, barriers + slot * 8, m.columns ? k : side,
                               m.columns ? side : k >> m.fold);
                 if (COLS > 64 && !m.columns) /* a box is no wider than 128 bytes */
@@ -2519,47 +2834,47 @@ template <class L> struct bsri_few {
         /* In the order of use, as the copy engine works one request after another (note N17). Only where blocks come before the
            wait, their rows of b can't: those may still be written. */
 #pragma unroll 1
-        for (int i = 0; i < m.slots; i++) {
-            const int at = slot + i < m.slots ? slot + i : slot + i - m.slots;
-            values(part + i * m.share, at);
-            if (!m.constant) dense(part + i * m.share, at, i);
+        for (int i = 0; i < m.stages; i++) {
+            const int at = slot + i < m.stages ? slot + i : slot + i - m.stages;
+            values(part + i * m.warps, at);
+            if (!m.constant) dense(part + i * m.warps, at, i);
         }
         if (m.constant) {
-            bsri_dev_wait_for_last();
+            bsri_pdl_wait();
 #pragma unroll 1
-            for (int i = 0; i < m.slots; i++)
-                dense(part + i * m.share, slot + i < m.slots ? slot + i : slot + i - m.slots, i);
+            for (int i = 0; i < m.stages; i++)
+                dense(part + i * m.warps, slot + i < m.stages ? slot + i : slot + i - m.stages, i);
         }
 #pragma unroll 1
-        for (int piece = part, turn = m.slots; piece < pieces; piece += m.share, turn++) {
-            bsri_mma_wait(barriers + slot * 8, parity);
+        for (int piece = part, turn = m.stages; piece < pieces; piece += m.warps, turn++) {
+            bsri_mbarrier_wait(barriers + slot * 8, parity);
             multiply(sum, ring + slot * SLOT, m);
-            const int next = piece + m.slots * m.share;
+            const int next = piece + m.stages * m.warps;
             if (UNIT == 1) __syncwarp();
             if (next < pieces) {
                 if (UNIT > 1) bsri_named_sync(2 + part, 32 * UNIT);
                 values(next, slot);
                 if (turn % 32 == 0) line = lines(next);
                 dense(next, slot, turn);
-            } else if (UNIT > 1) bsri_dev_let_next_start();
-            if (++slot == m.slots) slot = 0, parity ^= 1;
+            } else if (UNIT > 1) bsri_pdl_launch_dependents();
+            if (++slot == m.stages) slot = 0, parity ^= 1;
         }
     }
     /* Piece i of 16 x 8 as registers hold it: what all warps have of it, in their order. */
-    static __device__ __forceinline__ void join(float (&v)[4], const bsri_dev_few &m, const char *shared, int i) {
+    static __device__ __forceinline__ void join(float (&v)[4], const bsri_dev_narrow_tma &m, const char *shared, int i) {
         const float4 *part = (const float4 *)shared + i * 32 + threadIdx.x % 32;
 #pragma unroll
         for (int k = 0; k < 4; k++) v[k] = 0;
 #pragma unroll
         for (int w = 0; w < WARPS; w++) { /* without branches, so that all are read at once */
-            const float4 x = w < m.share ? part[w * MI * NI * 32] : make_float4(0, 0, 0, 0);
+            const float4 x = w < m.warps ? part[w * MI * NI * 32] : make_float4(0, 0, 0, 0);
             v[0] += x.x, v[1] += x.y, v[2] += x.z, v[3] += x.w;
         }
     }
     /* Where two elements of out stand side by side; transposed in registers where those are of a column. */
-    static __device__ __forceinline__ void finish(const bsri_dev_few &m, const float (&sum)[OWN][NI][4], int strip, int side,
-                                                  char *shared) {
-        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, rows = m.pairs == 2;
+    static __device__ __forceinline__ void finish(const bsri_dev_narrow_tma &m, const float (&sum)[OWN][NI][4], int strip,
+                                                  int side, char *shared) {
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, rows = m.vec2 == 2;
         const int row = rows ? lane % 4 * 2 : lane / 4, col = rows ? lane / 4 : lane % 4 * 2;
         const int64_t down = 16 * m.out_row, right = 16 * m.out_col; /* bytes of 8 */
         char *at = m.out + 2 * (((int64_t)strip * ROWS + row) * m.out_row + (side + col) * m.out_col);
@@ -2571,9 +2886,9 @@ template <class L> struct bsri_few {
             ((float4 *)shared)[(warp * OWN * NI + i) * 32 + lane] = make_float4(x[0], x[1], x[2], x[3]);
         }
         __syncthreads();
-        if (m.pairs) {
+        if (m.vec2) {
 #pragma unroll 1
-            for (int i = warp; i < MI * NI; i += m.share) {
+            for (int i = warp; i < MI * NI; i += m.warps) {
                 char *to = at + i / NI * 2 * down + i % NI * right;
                 const int inside = side + i % NI * 8 + col < m.width;
                 uint32_t x = 0, y = 0;
@@ -2594,7 +2909,7 @@ template <class L> struct bsri_few {
         others(m, strip, side, shared);
     }
     /* Two sums, and what is added to them, as bsri_dev_finisher rounds. */
-    static __device__ __forceinline__ void scale(const bsri_dev_few &m, float *x, uint32_t added) {
+    static __device__ __forceinline__ void scale(const bsri_dev_narrow_tma &m, float *x, uint32_t added) {
         float z[2];
         bsri_dev_unpack(z, added, T::DTYPE);
 #pragma unroll
@@ -2614,7 +2929,7 @@ template <class L> struct bsri_few {
        out, or columns where those are contiguous. ALONG: a lane's sums stand along a line, as where the transpose of out is
        computed. That is not done with tiles of 64 x 128: ptxas finds too few registers to let products overlap. */
     template <bool ALONG>
-    static __device__ __forceinline__ void eights(const bsri_dev_few &m, float (&sum)[OWN][NI][4], int strip, int side) {
+    static __device__ __forceinline__ void eights(const bsri_dev_narrow_tma &m, float (&sum)[OWN][NI][4], int strip, int side) {
         const int lane = threadIdx.x % 32, four = lane % 4, own = threadIdx.x / 32 % UNIT * 16, columns = m.out_row == 1;
         const int64_t y = (int64_t)strip * ROWS, step = columns ? m.out_col : m.out_row;
         const int64_t line = (columns ? side : y) + (ALONG ? own + lane / 4 : four / 2 * 8 + lane / 4);
@@ -2658,13 +2973,13 @@ template <class L> struct bsri_few {
             if (inside(i)) *(uint4 *)(to + 2 * (down(i) * step + right(i))) = make_uint4(w[0], w[1], w[2], w[3]);
         }
     }
-    static __device__ __forceinline__ void finish_groups(const bsri_dev_few &m, float (&sum)[OWN][NI][4], int strip, int side,
-                                                         char *shared) {
-        if (!m.pairs) {
+    static __device__ __forceinline__ void finish_groups(const bsri_dev_narrow_tma &m, float (&sum)[OWN][NI][4], int strip,
+                                                         int side, char *shared) {
+        if (!m.vec2) {
             any(m, sum, strip, side, shared);
             return;
         }
-        if (m.share > 1) { /* no more than two: the second hands its sums to the first */
+        if (m.warps > 1) { /* no more than two: the second hands its sums to the first */
             float4 *const at = (float4 *)shared + threadIdx.x % (32 * UNIT);
             __syncthreads(); /* nobody reads blocks there any more */
 #pragma unroll
@@ -2684,7 +2999,7 @@ template <class L> struct bsri_few {
         else eights<false>(m, sum, strip, side);
     }
     /* With any epilogue: lines of out, that is rows, or columns where those are contiguous, through shared memory. */
-    static __device__ __forceinline__ void any(const bsri_dev_few &m, const float (&sum)[OWN][NI][4], int strip, int side,
+    static __device__ __forceinline__ void any(const bsri_dev_narrow_tma &m, const float (&sum)[OWN][NI][4], int strip, int side,
                                                char *shared) {
         __shared__ bsri_dev_finisher finisher;
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, rows = m.out_row != 1, pitch = (rows ? COLS : ROWS) + 8;
@@ -2713,7 +3028,7 @@ template <class L> struct bsri_few {
 #pragma unroll 1
         for (; line < lines; line += step, from += step * pitch / 4) {
             float4 v = from[odd], w = from[1 - odd];
-            if (m.share > 1) { /* no more than two */
+            if (m.warps > 1) { /* no more than two */
                 const float4 a = from[TILE / 4 + odd], b = from[TILE / 4 + 1 - odd];
                 v.x += a.x, v.y += a.y, v.z += a.z, v.w += a.w, w.x += b.x, w.y += b.y, w.z += b.z, w.w += b.w;
             }
@@ -2723,13 +3038,13 @@ template <class L> struct bsri_few {
         }
     }
     /* Eight elements a thread; the sums stand behind what is joined. */
-    static __device__ __forceinline__ void others(const bsri_dev_few &m, int strip, int side, char *shared) {
+    static __device__ __forceinline__ void others(const bsri_dev_narrow_tma &m, int strip, int side, char *shared) {
         __shared__ bsri_dev_finisher finisher;
-        float *tile = (float *)shared + m.share * ROWS * COLS, v[4];
+        float *tile = (float *)shared + m.warps * ROWS * COLS, v[4];
         const int lane = threadIdx.x % 32, along = m.out_row != 1;
         if (threadIdx.x < 5) finisher.begin(m.p, 0, threadIdx.x);
 #pragma unroll 1
-        for (int i = threadIdx.x / 32; i < MI * NI; i += m.share) {
+        for (int i = threadIdx.x / 32; i < MI * NI; i += m.warps) {
             float *to = tile + (i / NI * 16 + lane / 4) * COLS + i % NI * 8 + lane % 4 * 2;
             join(v, m, shared, i);
             *(float2 *)to = make_float2(v[0], v[1]), *(float2 *)(to + 8 * COLS) = make_float2(v[2], v[3]);
@@ -2745,7 +3060,7 @@ template <class L> struct bsri_few {
     }
 #endif
 };
-/* bsri_product_few: units of warps, each of which fetches and multiplies blocks of its own.
+/* bsri_product_narrow_tma: units of warps, each of which fetches and multiplies blocks of its own.
 
    Threads: m.share units of UNIT warps: up to eight of one warp, or up to two of four (a warpgroup: tiles of 64 x 64 and 64 x
    128). Unit u takes pieces u, u + share, ... of a strip of ROWS rows of a block row; a piece is 64 products of a block.
@@ -2756,7 +3071,7 @@ template <class L> struct bsri_few {
        A_BYTES  its rows of b, 64 x COLS: COLS lines along the products, or by rows, of 64 columns at most a box; swizzled as
                 m.twist says
      then       the same bytes hold sums: each warp's as float4 number i * 32 + lane of its i-th 16 x 8; of groups the second's,
-                or lines of out of bsri_few_sums() bytes a group
+                or lines of out of bsri_narrow_tma_sums() bytes a group
      static:    the barriers; a finisher for any epilogue
 
    barrier               count  arrives                                                   waits               phase
@@ -2774,18 +3089,19 @@ template <class L> struct bsri_few {
           4. The next kernel may start: at once with units of one warp or without m.late, else when all blocks are asked for.
           5. Sums are added up in the order of the units, finished and stored. */
 template <class L>
-__global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_product_few(const __grid_constant__ bsri_dev_few m BSRI_GATE) {
+__global__ void __launch_bounds__(L::THREADS, L::CTAS)
+    bsri_product_narrow_tma(const __grid_constant__ bsri_dev_narrow_tma m BSRI_GATE) {
 #ifdef BSRI_WGMMA_CODE
-    typedef bsri_few<L> few;
+    typedef bsri_narrow_tma<L> few;
     constexpr int NI = L::NI;
     extern __shared__ __align__(1024) char bsri_shared[];
     __shared__ uint64_t barriers[few::WARPS * few::SLOTS];
     static_assert(sizeof barriers + sizeof(bsri_dev_finisher) <= 1024, "with what a CTA has anyway, 2 KB");
     const int unit = threadIdx.x / (32 * few::UNIT);
-    const uint32_t cta = blockIdx.x, thread = threadIdx.x, own = bsri_mma_address(barriers + unit * few::SLOTS);
+    const uint32_t cta = blockIdx.x, thread = threadIdx.x, own = bsri_smem_address(barriers + unit * few::SLOTS);
     uint32_t parity = 0;
     int slot = 0;
-    if (few::UNIT == 1 || !m.late) bsri_dev_let_next_start();
+    if (few::UNIT == 1 || !m.pdl_late) bsri_pdl_launch_dependents();
     BSRI_ENTER;
     int seen = 0;
     for (uint32_t at = thread * 128; cta < m.pieces && at < m.ahead; at += blockDim.x * 128)
@@ -2793,33 +3109,33 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_product_few(const __
     if (cta + thread * gridDim.x < m.col_lines) bsri_dev_prefetch(m.col + (int64_t)(cta + thread * gridDim.x) * 128);
     if (cta + thread * gridDim.x < m.ptr_lines) bsri_dev_prefetch(m.ptr + (int64_t)(cta + thread * gridDim.x) * 128);
     if (thread == 32) bsri_tma_prefetch(&m.a_map), bsri_tma_prefetch(&m.b_map);
-    if (thread / 32 % few::UNIT == 0 && bsri_elect()) {
+    if (thread / 32 % few::UNIT == 0 && bsri_elect_one()) {
 #pragma unroll
-        for (int i = 0; i < few::SLOTS; i++) bsri_mma_barrier(own + i * 8, 1);
-        bsri_tma_barriers_made();
+        for (int i = 0; i < few::SLOTS; i++) bsri_mbarrier_init(own + i * 8, 1);
+        bsri_mbarrier_init_fence();
     }
     if (few::UNIT == 1) __syncwarp();
     else __syncthreads();
     bsri_dev_touched(seen);
-    if (!m.constant) bsri_dev_wait_for_last();
+    if (!m.constant) bsri_pdl_wait();
     for (int work = (int)cta;;) {
         const int beside = few::UNIT > 1 ? m.beside : 0, set = work >> beside;
         const int sets = (int)((uint32_t)set / (uint32_t)m.sides), side = (set - sets * m.sides) * few::COLS;
         const int strip = sets << beside | (work & ((1 << beside) - 1));
         float sum[few::OWN][NI][4] = {};
-        few::walk(sum, m, strip, side, bsri_mma_address(bsri_shared) + unit * m.slots * few::SLOT, own, slot, parity);
+        few::walk(sum, m, strip, side, bsri_smem_address(bsri_shared) + unit * m.stages * few::SLOT, own, slot, parity);
         if constexpr (few::UNIT > 1) few::finish_groups(m, sum, strip, side, bsri_shared);
         else few::finish(m, sum, strip, side, bsri_shared);
         work += (int)gridDim.x;
         if (work >= m.strips * m.sides) break; /* more than one only where the caller caps the grid */
-        bsri_fence_async();
+        bsri_fence_proxy_async();
         __syncthreads();
     }
 #endif
 }
 
 /* The maps of values and of b; 0: the copy engine can't have an operand. */
-static int bsri_few_maps(const bsr_context *ctx, bsri_dev_few *m, int rows, int cols) {
+static int bsri_narrow_tma_maps(const bsr_context *ctx, bsri_dev_narrow_tma *m, int rows, int cols) {
     const bsri_dev_product *p = &m->p;
     const int64_t a_size[3] = {p->bc, p->br, p->a.nnz}, a_step[2] = {2 * p->a_rs, p->a.nnz > 1 ? 2 * p->a_block : 16};
     const int64_t b_size[2] = {m->columns ? p->b.rows : p->width << m->fold,
@@ -2830,7 +3146,7 @@ static int bsri_few_maps(const bsr_context *ctx, bsri_dev_few *m, int rows, int 
                                                         m->columns ? cols : 64 >> m->fold};
     return bsri_tensor_map(ctx, &m->a_map, p->a.dtype, p->a.values, 3, a_size, a_step, a_box, 128, 1) &&
            bsri_tensor_map(ctx, &m->b_map, p->b.dtype, p->b.data, 2, b_size, b_step, b_box,
-                           m->twist ? 16 * m->twist + 16 : 0, 1);
+                           m->swizzle ? 16 * m->swizzle + 16 : 0, 1);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -2838,11 +3154,11 @@ static int bsri_few_maps(const bsr_context *ctx, bsri_dev_few *m, int rows, int 
 /* ---------------------------------------------------------------------------------------------- */
 
 /* The code for a tile: fetch asks for a slice, source multiplies a stage. */
-template <class L> struct bsri_wgmma_code;
+template <class L> struct bsri_wgmma_mainloop;
 
 /* Which blocks a window of columns has in each row: a part of a tile's list. With more than two rows a stage holds slices of the
    dense operand alone: the builder says which, and what each warpgroup does with them. */
-template <int GROUP> struct bsri_wgmma_part {
+template <int GROUP> struct bsri_wgmma_chunk {
     static constexpr int COLUMNS = GROUP > 2 ? BSRI_WGMMA_WINDOW * 32 : 4;
     uint2 work[COLUMNS * 2 / GROUP];
     uint16_t slice[COLUMNS]; /* columns with a block, from the first of the window on; which rows have one there */
@@ -2864,20 +3180,20 @@ template <int GROUP> struct bsri_wgmma_stage { /* what the multiplying warps mus
     const void *position;
     const char *values;
 };
-struct bsri_wgmma_tile { /* of one multiplying warp, in shared memory while its epilogue needs all registers */
+struct bsri_wgmma_tile_state { /* of one multiplying warp, in shared memory while its epilogue needs all registers */
     int32_t item, line, col; /* of the batch; block row (-1: none); first column of out */
-    uint32_t slot, phase;    /* where its stages go on */
+    uint32_t stage, phase;    /* where its stages go on */
 };
-template <int GROUP> struct bsri_wgmma_list {
-    uint64_t full[BSRI_WGMMA_SLOTS], empty[BSRI_WGMMA_SLOTS], part_full[BSRI_WGMMA_BUILDERS][2],
-        part_empty[BSRI_WGMMA_BUILDERS][2], pick_full[BSRI_WGMMA_PICKS], pick_empty[BSRI_WGMMA_PICKS];
+template <int GROUP> struct bsri_wgmma_storage {
+    uint64_t full[BSRI_WGMMA_SLOTS], empty[BSRI_WGMMA_SLOTS], part_full[BSRI_WGMMA_LISTERS][2],
+        part_empty[BSRI_WGMMA_LISTERS][2], pick_full[BSRI_WGMMA_CLAIMS], pick_empty[BSRI_WGMMA_CLAIMS];
     uint64_t known[BSRI_WGMMA_SLOTS]; /* narrow ones: what a stage is, before its slices are there */
-    int32_t pick[BSRI_WGMMA_PICKS]; /* units, -1: no more */
+    int32_t pick[BSRI_WGMMA_CLAIMS]; /* units, -1: no more */
     uint4 zero;                     /* for warps that have no block */
     bsri_dev_finisher finisher[2];
-    bsri_wgmma_tile tile[8];
+    bsri_wgmma_tile_state tile[8];
     bsri_wgmma_stage<GROUP> stage[BSRI_WGMMA_SLOTS];
-    bsri_wgmma_part<GROUP> part[BSRI_WGMMA_BUILDERS][2];
+    bsri_wgmma_chunk<GROUP> part[BSRI_WGMMA_LISTERS][2];
 };
 
 #ifdef BSRI_WGMMA_CODE
@@ -2890,21 +3206,22 @@ template <int GROUP> struct bsri_wgmma_list {
    where a schedule or a sort of 32 at a time says so. Every CTA computes the same distribution; none shares memory with another.
    Dealing a unit takes time, which bounds products of many short tiles: there units go round the teams, all but the last. Long
    ones are better dealt, as teams then stay near each other. How near this comes to the ideal, and what it saves: note N5. */
-struct bsri_wgmma_spot {
+struct bsri_work_tile {
     int32_t item, slab, group; /* of out; of columns; of block rows */
 };
-struct bsri_wgmma_order {
+struct bsri_tile_scheduler {
     int32_t span, slabs, groups, units, teams, mine, side, lines; /* mine: this CTA's team, side: its number there */
     int32_t first;                                                /* slabs with heads, heads of each << 16: registers are few */
     const int32_t *order, *lengths; /* of the schedule, where one is attached for this direction; lengths: for groups like ours */
 
     /* What needs no memory: it may be done before the kernel before this one has ended. */
     __device__ __forceinline__ void begin(const bsri_dev_wgmma &m) {
-        uint32_t inverse = m.inverse;
-        span = m.span, slabs = m.slabs, teams = m.teams, lines = m.lines, order = lengths = NULL;
+        uint32_t inverse = m.inv_group;
+        span = m.group_ctas, slabs = m.panels, teams = m.groups_of_ctas, lines = m.lines, order = lengths = NULL;
         if ((int)gridDim.x != m.grid) { /* the caller allows fewer */
-            span = (int)gridDim.x < m.span ? 1 : m.span, slabs = (m.tiles + span - 1) / span, teams = gridDim.x / span;
-            inverse = span == 1 ? 1 << 16 : m.inverse;
+            span = (int)gridDim.x < m.group_ctas ? 1 : m.group_ctas, slabs = (m.tiles + span - 1) / span,
+            teams = gridDim.x / span;
+            inverse = span == 1 ? 1 << 16 : m.inv_group;
         }
         groups = (lines + m.group - 1) >> m.group_bits, units = m.items * slabs * groups;
         first = min(m.items * slabs, teams >> 3) | 1 << 16;
@@ -2917,18 +3234,18 @@ struct bsri_wgmma_order {
         const int32_t *list = (const int32_t *)((const char *)header + BSRI_VIEW_HEADER);
         int32_t line = -1;
         if (!header) return -1;
-        if (early >= 0 && early < m.either) line = list[early]; /* on its way together with the header */
-        if ((header[6] != 0) != (m.trans != 0)) return -1;
-        const int32_t each = (int32_t)header[4];
-        lines = each * (int32_t)header[5], order = list;
+        if (early >= 0 && early < m.min_dim_lines) line = list[early]; /* on its way together with the header */
+        if ((header[BSRI_SCHEDULE_TRANSPOSED] != 0) != (m.trans != 0)) return -1;
+        const int32_t each = (int32_t)header[BSRI_SCHEDULE_GROUP];
+        lines = each * (int32_t)header[BSRI_SCHEDULE_GROUPS], order = list;
         if (each == m.group) lengths = order + (m.patterns * lines + 15) / 16 * 16;
         const int32_t before = groups, heads = first, all = m.items * slabs;
         groups = (lines + m.group - 1) >> m.group_bits, units = all * groups;
-        const int32_t tall = (int32_t)min(max(header[7], (int64_t)0), (int64_t)groups);
+        const int32_t tall = (int32_t)min(max(header[BSRI_SCHEDULE_TALL], (int64_t)0), (int64_t)groups);
         if (lengths && tall > 0 && all <= teams) first = all | min(tall, teams / all) << 16;
         return groups == before && first == heads ? line : -1;
     }
-    __device__ __forceinline__ bsri_wgmma_spot place(const bsri_dev_wgmma &m, int unit) const {
+    __device__ __forceinline__ bsri_work_tile place(const bsri_dev_wgmma &m, int unit) const {
         const int heads = first & 65535, deep = first >> 16, left = groups - deep, after = unit - heads * deep;
         const int some = after < heads * left; /* of slabs that have heads */
         const int each = after < 0 ? deep : some ? left : groups, rest = after < 0 ? unit : some ? after : after - heads * left;
@@ -2936,7 +3253,7 @@ struct bsri_wgmma_order {
         return {item, slab - item * slabs, rest - q * each + (some && after >= 0 ? deep : 0)};
     }
     /* This CTA's tile of a unit, counted in columns of out; the last slab may have fewer than CTAs of a team. */
-    __device__ __forceinline__ int tile(const bsri_wgmma_spot &at) const { return at.slab * span + side; }
+    __device__ __forceinline__ int tile(const bsri_work_tile &at) const { return at.slab * span + side; }
     /* Each team's first unit is its own number. */
     __device__ __forceinline__ bool starts(const bsri_dev_wgmma &m) const {
         return mine < units && tile(place(m, mine)) < m.tiles;
@@ -2951,7 +3268,7 @@ struct bsri_wgmma_order {
     __device__ __forceinline__ uint32_t cost(const bsri_dev_wgmma &m, const bsri_mma_rows &r, int64_t pattern, int group) const {
         constexpr int ROWS = GROUP < 4 ? GROUP : 4;
         float absent = 1, blocks = 0;
-        if (!(lengths && m.each == 0)) {
+        if (!(lengths && m.stages_per_block == 0)) {
 #pragma unroll 1
             for (int from = 0; from < GROUP; from += ROWS) {
                 int32_t n[ROWS], have[ROWS];
@@ -2965,12 +3282,13 @@ struct bsri_wgmma_order {
 #pragma unroll
                 for (int g = 0; g < ROWS; g++) {
                     const float stored = n[g] < 0 ? 0 : (float)have[g];
-                    absent *= 1.0f - stored * m.share, blocks += stored;
+                    absent *= 1.0f - stored * m.inv_blocks_per_row, blocks += stored;
                 }
             }
         }
-        const float columns = lengths ? (float)lengths[pattern * groups + group] : fmaxf(0.0f, (1.0f - absent) / m.share);
-        return (uint32_t)fminf(1e5f, columns * m.parts + blocks * m.each) + m.turn;
+        const float columns =
+            lengths ? (float)lengths[pattern * groups + group] : fmaxf(0.0f, (1.0f - absent) / m.inv_blocks_per_row);
+        return (uint32_t)fminf(1e5f, columns * m.parts + blocks * m.stages_per_block) + m.fixed_stages;
     }
 };
 /* Index arrays of reduction r of an item of out, that problem item, and which of the matrix's patterns it has. */
@@ -3000,10 +3318,10 @@ __device__ __forceinline__ uint32_t bsri_wgmma_sorted(uint32_t keys) {
         }
     return keys;
 }
-template <int GROUP> __device__ __forceinline__ void bsri_wgmma_pick(bsri_wgmma_list<GROUP> &s, uint32_t n, int unit) {
-    const uint32_t slot = n % BSRI_WGMMA_PICKS;
-    bsri_mma_wait(bsri_mma_address(&s.pick_empty[slot]), (n / BSRI_WGMMA_PICKS & 1) ^ 1);
-    if (threadIdx.x % 32 == 0) s.pick[slot] = unit, bsri_mma_arrive(bsri_mma_address(&s.pick_full[slot]));
+template <int GROUP> __device__ __forceinline__ void bsri_wgmma_claim(bsri_wgmma_storage<GROUP> &s, uint32_t n, int unit) {
+    const uint32_t slot = n % BSRI_WGMMA_CLAIMS;
+    bsri_mbarrier_wait(bsri_smem_address(&s.pick_empty[slot]), (n / BSRI_WGMMA_CLAIMS & 1) ^ 1);
+    if (threadIdx.x % 32 == 0) s.pick[slot] = unit, bsri_mbarrier_arrive(bsri_smem_address(&s.pick_full[slot]));
     __syncwarp();
 }
 /* A window's units, longest first, dealt at once, where none of up to 64 teams would get two of them one after another: the
@@ -3030,13 +3348,13 @@ __device__ __forceinline__ int bsri_wgmma_match(uint32_t (&load)[BSRI_WGMMA_TEAM
 }
 /* The warp that knows the tiles; how many it has told. load: of teams lane, lane + 32, ...: stages so far, team. */
 template <int GROUP>
-__device__ __forceinline__ uint32_t bsri_wgmma_deal(const bsri_dev_wgmma &m, bsri_wgmma_list<GROUP> &s,
-                                                    const bsri_wgmma_order &o) {
+__device__ __forceinline__ uint32_t bsri_wgmma_assign(const bsri_dev_wgmma &m, bsri_wgmma_storage<GROUP> &s,
+                                                    const bsri_tile_scheduler &o) {
     const int lane = threadIdx.x % 32;
     const bool same = m.single && o.groups <= 32; /* each group's length is known to one lane */
     const uint32_t lengths = same && lane < o.groups ? o.template cost<GROUP>(m, m.rows, 0, lane) : 0;
     const auto length = [&](int unit) { /* of each lane's; 0: there is none */
-        const bsri_wgmma_spot at = o.place(m, min(unit, o.units - 1));
+        const bsri_work_tile at = o.place(m, min(unit, o.units - 1));
         uint32_t n = __shfl_sync(~0u, lengths, at.group & 31);
         if (!same) {
             bsri_wgmma_item from;
@@ -3046,15 +3364,15 @@ __device__ __forceinline__ uint32_t bsri_wgmma_deal(const bsri_dev_wgmma &m, bsr
         return unit < o.units ? n : 0;
     };
     /* Is any tall? Without an order all lengths would have to be read, which takes longer than it gains where tiles are short. */
-    const bool brief = m.tail < BSRI_WGMMA_ALL;
+    const bool brief = m.static_rounds < BSRI_WGMMA_ALL;
     const bool known = same || (m.single && o.lengths);
     const uint32_t longest = same ? __reduce_max_sync(~0u, lengths) : known ? o.template cost<GROUP>(m, m.rows, 0, 0) : 0;
-    int tall = known ? longest > (uint32_t)m.tall : !brief;
+    int tall = known ? longest > (uint32_t)m.long_stages : !brief;
     /* The second round of short ones goes backwards, longest to shortest; not where a round is several slabs. */
-    uint32_t limit = tall ? m.tall : ~0u;
+    uint32_t limit = tall ? m.long_stages : ~0u;
     const int back = brief && o.order && (!tall || o.groups * 4 >= o.teams * 3);
     const int step = o.teams * 3 / 8 | 1, whole = o.units / o.teams;
-    const int rounds = m.tail ? max(1 + back, whole - m.tail) : whole + 1;
+    const int rounds = m.static_rounds ? max(1 + back, whole - m.static_rounds) : whole + 1;
     const auto unit_of = [&](int r, int turn, int team) {
         const int n = r == 1 && back ? o.teams - 1 - team : team + turn;
         return r * o.teams + (n < o.teams ? n : n - o.teams);
@@ -3062,16 +3380,16 @@ __device__ __forceinline__ uint32_t bsri_wgmma_deal(const bsri_dev_wgmma &m, bsr
     constexpr int TEAMS = BSRI_WGMMA_TEAMS;
     /* 32 units at once: always with blocks of 32; elsewhere it takes longer, but with a schedule and short tiles of wider blocks
        (note N5) */
-    const bool at_once = GROUP == 4 || (GROUP == 2 && m.windows && o.order);
+    const bool at_once = GROUP == 4 || (GROUP == 2 && m.by_windows && o.order);
     uint32_t load[TEAMS], picks = 0;
     const auto take = [&](int unit) {
-        if (unit < o.units && o.tile(o.place(m, unit)) < m.tiles) bsri_wgmma_pick(s, picks++, unit);
+        if (unit < o.units && o.tile(o.place(m, unit)) < m.tiles) bsri_wgmma_claim(s, picks++, unit);
     };
 #pragma unroll
     for (int j = 0; j < TEAMS; j++) {
         const int team = j * 32 + lane;
         load[j] = team < o.teams ? team : ~0u;
-        if (team < o.teams && (o.teams - team) * o.span <= BSRI_WGMMA_LATE) load[j] += m.late << 8;
+        if (team < o.teams && (o.teams - team) * o.span <= BSRI_WGMMA_LATE_CTAS) load[j] += m.late_stages << 8;
     }
 #pragma unroll 1
     for (int r = 0, turn = 0, first = 0; r < rounds;) { /* 32 teams at a time */
@@ -3087,7 +3405,7 @@ __device__ __forceinline__ uint32_t bsri_wgmma_deal(const bsri_dev_wgmma &m, bsr
        shorter ones, so that what is left at the end is short; where they do not it would take longer (note N5). */
     const int start = rounds * o.teams;
     if (at_once && o.units - start <= 32) tall = 0, limit = ~0u; /* they are sorted anyway */
-    const int last = longest > 3u * m.mean && !brief ? max(start, o.units - 2 * o.groups) : o.units;
+    const int last = longest > 3u * m.mean_stages && !brief ? max(start, o.units - 2 * o.groups) : o.units;
 #pragma unroll 1
     for (int first = start, pass = !tall;; first += 32) { /* passes: tall units; the others, but for short ones of the last slabs;
                                                              these */
@@ -3097,7 +3415,7 @@ __device__ __forceinline__ uint32_t bsri_wgmma_deal(const bsri_dev_wgmma &m, bsr
             if (first >= o.units) break;
         }
         uint32_t more = length(first + lane);
-        if (pass != (more > limit ? 0 : first + lane >= last && more <= (uint32_t)m.mean ? 2 : 1)) more = 0;
+        if (pass != (more > limit ? 0 : first + lane >= last && more <= (uint32_t)m.mean_stages ? 2 : 1)) more = 0;
         const int count = __popc(__ballot_sync(~0u, more));
         if (!count) continue;
         const uint32_t keys = bsri_wgmma_sorted(more << 5 | (more ? 31 - lane : 0));
@@ -3123,14 +3441,14 @@ __device__ __forceinline__ uint32_t bsri_wgmma_deal(const bsri_dev_wgmma &m, bsr
     }
     return picks;
 }
-template <int GROUP> __device__ __forceinline__ void bsri_wgmma_plan(const bsri_dev_wgmma &m, bsri_wgmma_list<GROUP> &s) {
-    bsri_wgmma_order o;
+template <int GROUP> __device__ __forceinline__ void bsri_wgmma_schedule(const bsri_dev_wgmma &m, bsri_wgmma_storage<GROUP> &s) {
+    bsri_tile_scheduler o;
     o.begin(m);
-    if (!m.constant) bsri_dev_wait_for_last();
+    if (!m.constant) bsri_pdl_wait();
     o.schedule(m, -1);
     uint32_t picks = 0;
-    if (o.units > o.teams) picks = bsri_wgmma_deal(m, s, o);
-    for (int i = 0; i < BSRI_WGMMA_BUILDERS; i++) bsri_wgmma_pick(s, picks++, -1);
+    if (o.units > o.teams) picks = bsri_wgmma_assign(m, s, o);
+    for (int i = 0; i < BSRI_WGMMA_LISTERS; i++) bsri_wgmma_claim(s, picks++, -1);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -3140,7 +3458,8 @@ template <int GROUP> __device__ __forceinline__ void bsri_wgmma_plan(const bsri_
 /* The next part of the union of rows whose entries [at, end) are left; row g is lane g's. It begins with a multiple of JOIN.
    Columns in another order, or repeated: one at a time, always the smallest head. */
 template <int GROUP, int JOIN>
-__device__ __forceinline__ void bsri_wgmma_union(bsri_wgmma_part<GROUP> &part, const bsri_mma_rows &r, int32_t &at, int32_t end) {
+__device__ __forceinline__ void bsri_wgmma_columns_next(bsri_wgmma_chunk<GROUP> &part, const bsri_mma_rows &r, int32_t &at,
+                                                        int32_t end) {
     const int lane = threadIdx.x % 32;
     int32_t next = at;
     uint32_t c[GROUP], irregular = 0, n = 0, head = 0x7fffffffu, first = 0x7fffffffu, longer = 0, mine = 0;
@@ -3210,7 +3529,7 @@ __device__ __forceinline__ void bsri_wgmma_union(bsri_wgmma_part<GROUP> &part, c
 /* The stages of a part where they hold slices of the dense operand only. Made by the builder, which has the time: the warp that
    issues would take longer for a stage than multiplying it does (note N8). */
 template <class L>
-__device__ __forceinline__ void bsri_wgmma_stages(const bsri_dev_wgmma &m, bsri_wgmma_part<L::GROUP> &part) {
+__device__ __forceinline__ void bsri_wgmma_pack_stages(const bsri_dev_wgmma &m, bsri_wgmma_chunk<L::GROUP> &part) {
     __syncwarp();
     const int lane = bsri_dev_thread() % 32, count = part.count, join = L::JOIN > 1 ? m.join : 1;
     int n = 0; /* columns, times 2^16 slices */
@@ -3223,7 +3542,7 @@ __device__ __forceinline__ void bsri_wgmma_stages(const bsri_dev_wgmma &m, bsri_
         uint32_t all = any;
         if (join > 1) all |= all >> 1;
         if (join > 2) all |= all >> 2;
-        if (L::JOIN > 1) all &= m.first;
+        if (L::JOIN > 1) all &= m.desc_mask;
         const int at = lane & -join, to = (n >> 16) + __popc(all & ((1u << at) - 1));
         if (all >> at & 1) part.slice[to] = (uint16_t)(w * 32 + at), part.rows[to * join + lane - at] = (uint8_t)rows;
         n += __popc(any) + (__popc(all) << 16);
@@ -3240,7 +3559,7 @@ __device__ __forceinline__ void bsri_wgmma_stages(const bsri_dev_wgmma &m, bsri_
             for (int e = 0; e < L::ITEMS; e++) {
                 const uint32_t rows = i * L::ITEMS + e < slices * join ? part.rows[i * L::ITEMS + e] : 0;
                 const uint32_t r = rows >> half * (L::GROUP / 2) & ((1u << L::GROUP / 2) - 1);
-                work[half] |= r ? bsri_wgmma_code<L>::item(r) << e : 0;
+                work[half] |= r ? bsri_wgmma_mainloop<L>::item(r) << e : 0;
             }
         part.work[i] = make_uint2(work[0], work[1]);
     }
@@ -3269,10 +3588,10 @@ struct bsri_wgmma_ends {
 };
 /* One of the warps that make lists. */
 template <class L>
-__device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s, int builder) {
+__device__ __forceinline__ void bsri_wgmma_list_stages(const bsri_dev_wgmma &m, bsri_wgmma_storage<L::GROUP> &s, int builder) {
     const bsri_dev_product &p = m.p;
     const int lane = threadIdx.x % 32;
-    bsri_wgmma_order order;
+    bsri_tile_scheduler order;
     bsri_wgmma_item from;
     uint32_t parts = 0, known = 0;
     int32_t early = -1;
@@ -3287,16 +3606,16 @@ __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_w
                                       runs */
         int unit = order.mine;
         if (!cold && n >= known) {
-            const uint32_t pick = n - known, slot = pick % BSRI_WGMMA_PICKS;
-            bsri_mma_wait(bsri_mma_address(&s.pick_full[slot]), pick / BSRI_WGMMA_PICKS & 1);
+            const uint32_t pick = n - known, slot = pick % BSRI_WGMMA_CLAIMS;
+            bsri_mbarrier_wait(bsri_smem_address(&s.pick_full[slot]), pick / BSRI_WGMMA_CLAIMS & 1);
             unit = s.pick[slot];
-            bsri_mma_arrive(bsri_mma_address(&s.pick_empty[slot]));
+            bsri_mbarrier_arrive(bsri_smem_address(&s.pick_empty[slot]));
         }
         if (unit < 0) break;
-        const bsri_wgmma_spot to = order.place(m, unit);
+        const bsri_work_tile to = order.place(m, unit);
         uint32_t told = n == 0 && early >= 0;
         asm volatile("" : "+r"(told)); /* kept as a number, as predicate registers are too few */
-        const bool late = m.late && blockIdx.x + BSRI_WGMMA_LATE >= gridDim.x;
+        const bool late = m.late_stages && blockIdx.x + BSRI_WGMMA_LATE_CTAS >= gridDim.x;
         for (int64_t reduce = 0; reduce < (cold ? !late : p.reduce); reduce++) {
             int32_t line = -1;
             int32_t at = 0, end = 0;
@@ -3310,10 +3629,10 @@ __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_w
                 end = bsri_dev_index(from.rows.ptr, from.rows.dt, line + 1);
             if (line < 0 || nothing) at = end = 0;
             do {
-                bsri_wgmma_part<L::GROUP> &part = s.part[builder][parts % 2];
-                bsri_mma_wait(bsri_mma_address(&s.part_empty[builder][parts % 2]), (parts / 2 & 1) ^ 1);
-                bsri_wgmma_union<L::GROUP, L::JOIN>(part, from.rows, at, end);
-                if constexpr (L::OWN) bsri_wgmma_stages<L>(m, part);
+                bsri_wgmma_chunk<L::GROUP> &part = s.part[builder][parts % 2];
+                bsri_mbarrier_wait(bsri_smem_address(&s.part_empty[builder][parts % 2]), (parts / 2 & 1) ^ 1);
+                bsri_wgmma_columns_next<L::GROUP, L::JOIN>(part, from.rows, at, end);
+                if constexpr (L::OWN) bsri_wgmma_pack_stages<L>(m, part);
                 more = __any_sync(~0u, at < end);
                 if (lane < L::GROUP) part.row[lane] = line, part.end[lane] = end;
                 if (lane == 0) {
@@ -3331,26 +3650,26 @@ __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_w
                     }
                 }
                 __syncwarp();
-                if (!cold) bsri_mma_arrive(bsri_mma_address(&s.part_full[builder][parts % 2]));
+                if (!cold) bsri_mbarrier_arrive(bsri_smem_address(&s.part_full[builder][parts % 2]));
                 parts += !cold, fresh = false;
             } while (more);
         }
         if (cold) {
-            if (!m.constant) bsri_dev_wait_for_last();
+            if (!m.constant) bsri_pdl_wait();
             if (!L::OWN) ends.ask(m, !builder); /* saves a latency of the first tile (note N3); with narrow tiles registers would
                                                    spill */
             early = order.schedule(m, place), known = order.starts(m);
-            nothing = p.alpha_ptr ? *p.alpha_ptr == 0.0 : m.silent, cold = false;
+            nothing = p.alpha_ptr ? *p.alpha_ptr == 0.0 : m.alpha_zero, cold = false;
             if (!known) early = -1, ends.told = false;
         } else {
-            n += BSRI_WGMMA_BUILDERS;
+            n += BSRI_WGMMA_LISTERS;
         }
     }
-    bsri_mma_wait(bsri_mma_address(&s.part_empty[builder][parts % 2]), (parts / 2 & 1) ^ 1);
+    bsri_mbarrier_wait(bsri_smem_address(&s.part_empty[builder][parts % 2]), (parts / 2 & 1) ^ 1);
     if (lane == 0)
         s.part[builder][parts % 2].last = BSRI_WGMMA_QUIT,
                                 s.part[builder][parts % 2].count = s.part[builder][parts % 2].flags = 0;
-    bsri_mma_arrive(bsri_mma_address(&s.part_full[builder][parts % 2]));
+    bsri_mbarrier_arrive(bsri_smem_address(&s.part_full[builder][parts % 2]));
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -3358,17 +3677,17 @@ __device__ __forceinline__ void bsri_wgmma_build(const bsri_dev_wgmma &m, bsri_w
 /* ---------------------------------------------------------------------------------------------- */
 
 /* The warp that issues: slices of the parts in order, stage by stage. */
-template <class L> struct bsri_wgmma_fetcher {
+template <class L> struct bsri_wgmma_producer {
     uint32_t base, full, empty, slot, phase;
 
-    __device__ __forceinline__ void begin(const char *shared, const bsri_wgmma_list<L::GROUP> &s) {
-        base = bsri_mma_address(shared), full = bsri_mma_address(s.full), empty = bsri_mma_address(s.empty), slot = phase = 0;
+    __device__ __forceinline__ void begin(const char *shared, const bsri_wgmma_storage<L::GROUP> &s) {
+        base = bsri_smem_address(shared), full = bsri_smem_address(s.full), empty = bsri_smem_address(s.empty), slot = phase = 0;
     }
     __device__ __forceinline__ void step(void) {
         if (++slot == L::STAGES) slot = 0, phase ^= 1;
     }
     /* What the multiplying warps must know with an item's first stage, and with a tile's last one. By the lane that arrives. */
-    static __device__ __forceinline__ void tell(bsri_wgmma_stage<L::GROUP> &stage, const bsri_wgmma_part<L::GROUP> &part,
+    static __device__ __forceinline__ void tell(bsri_wgmma_stage<L::GROUP> &stage, const bsri_wgmma_chunk<L::GROUP> &part,
                                                 uint32_t flags) {
         if (L::OWN && flags & BSRI_WGMMA_FIRST) {
 #pragma unroll
@@ -3383,31 +3702,32 @@ template <class L> struct bsri_wgmma_fetcher {
     }
     /* Waits until the slot is free. `known` is looked at too, though nobody else need have: synccheck reports phases that nobody
        waited for. One loop for both costs less than a wait for each (note N8). */
-    __device__ __forceinline__ void wait_free(bsri_wgmma_list<L::GROUP> &s) const {
-        const uint32_t known = bsri_mma_address(&s.known[slot]), parity = phase ^ 1;
-        if (!L::OWN) bsri_mma_wait(empty + 8 * slot, parity);
+    __device__ __forceinline__ void wait_free(bsri_wgmma_storage<L::GROUP> &s) const {
+        const uint32_t known = bsri_smem_address(&s.known[slot]), parity = phase ^ 1;
+        if (!L::OWN) bsri_mbarrier_wait(empty + 8 * slot, parity);
         else
-            while (!(bsri_mma_passed(empty + 8 * slot, parity) & bsri_mma_passed(known, parity))) {
+            while (!(bsri_mbarrier_test(empty + 8 * slot, parity) & bsri_mbarrier_test(known, parity))) {
             }
     }
     /* A stage without products: a tile's last, where nothing is left, or the end of all. */
-    __device__ __forceinline__ void nothing(bsri_wgmma_list<L::GROUP> &s, const bsri_wgmma_part<L::GROUP> &part, uint32_t flags) {
+    __device__ __forceinline__ void nothing(bsri_wgmma_storage<L::GROUP> &s, const bsri_wgmma_chunk<L::GROUP> &part,
+                                            uint32_t flags) {
         bsri_wgmma_stage<L::GROUP> &stage = s.stage[slot];
         wait_free(s);
-        if (bsri_elect()) {
+        if (bsri_elect_one()) {
             tell(stage, part, flags);
             stage.work[0] = stage.work[1] = flags << BSRI_WGMMA_FLAGS;
-            if (L::OWN) bsri_mma_arrive(bsri_mma_address(&s.known[slot]));
-            bsri_mma_arrive(full + 8 * slot);
+            if (L::OWN) bsri_mbarrier_arrive(bsri_smem_address(&s.known[slot]));
+            bsri_mbarrier_arrive(full + 8 * slot);
         }
         step();
     }
     /* A part where stages hold slices of the dense operand only: as the builder says. */
-    __device__ __forceinline__ void own(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s,
-                                        const bsri_wgmma_part<L::GROUP> &part) {
+    __device__ __forceinline__ void own(const bsri_dev_wgmma &m, bsri_wgmma_storage<L::GROUP> &s,
+                                        const bsri_wgmma_chunk<L::GROUP> &part) {
         const int32_t first = part.first, last = part.last, count = part.count;
         const int each = L::JOIN > 1 && m.join == L::JOIN ? 1 : L::EACH; /* slices of a stage */
-        const typename bsri_wgmma_code<L>::fetch fetch(m, part);
+        const typename bsri_wgmma_mainloop<L>::fetch fetch(m, part);
         uint32_t flags = part.flags & BSRI_WGMMA_FIRST;
         asm volatile("" : "+r"(base), "+r"(full), "+r"(empty)); /* pinned in registers: computed again they would cost every
                                                                    stage */
@@ -3419,12 +3739,12 @@ template <class L> struct bsri_wgmma_fetcher {
             for (int e = 0; e < L::EACH; e++) k[e] = __shfl_sync(~0u, (first + part.slice[i + e]) << m.block_bits, 0);
             if (i + each >= count) flags |= last;
             wait_free(s);
-            if (bsri_elect()) {
+            if (bsri_elect_one()) {
                 const uint32_t barrier = full + 8 * slot, to = base + slot * L::STAGE;
                 if (flags) tell(stage, part, flags);
                 stage.work[0] = work.x | flags << BSRI_WGMMA_FLAGS, stage.work[1] = work.y | flags << BSRI_WGMMA_FLAGS;
-                bsri_mma_arrive(bsri_mma_address(&s.known[slot]));
-                bsri_tma_expect(barrier, min(count - i, each) * fetch.bytes);
+                bsri_mbarrier_arrive(bsri_smem_address(&s.known[slot]));
+                bsri_mbarrier_expect_tx(barrier, min(count - i, each) * fetch.bytes);
 #pragma unroll
                 for (int e = 0; e < L::EACH; e++)
                     if (e < each && i + e < count) fetch.slice(m, to + e * L::DENSE, barrier, k[e]);
@@ -3435,13 +3755,13 @@ template <class L> struct bsri_wgmma_fetcher {
     }
     /* A part where stages hold blocks, too: lane i knows the blocks of column i of a word, lane 0 issues. The compiler must see
        that what is issued is the same in all lanes, else it puts a loop over lanes around each copy (note N2). */
-    __device__ __forceinline__ void wide(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s,
-                                         const bsri_wgmma_part<L::GROUP> &part) {
+    __device__ __forceinline__ void wide(const bsri_dev_wgmma &m, bsri_wgmma_storage<L::GROUP> &s,
+                                         const bsri_wgmma_chunk<L::GROUP> &part) {
         const int lane = threadIdx.x % 32;
         const uint32_t before = (1u << lane) - 1;
         const int32_t first = part.first, last = part.last;
         const void *const position = part.position;
-        const typename bsri_wgmma_code<L>::fetch fetch(m, part);
+        const typename bsri_wgmma_mainloop<L>::fetch fetch(m, part);
         int32_t left = part.count, at0 = part.at[0], at1 = part.at[1];
         uint32_t parts = m.parts, one = m.block_bits == 7;
         /* pinned in registers: read again they would cost every stage */
@@ -3459,15 +3779,15 @@ template <class L> struct bsri_wgmma_fetcher {
                 const uint32_t total = fetch.bytes + (one ? 0 : (have0 + have1) * L::BLOCK);
                 left--;
                 for (uint32_t i = 0; i < parts; i++) {
-                    bsri_mma_wait(empty + 8 * slot, phase ^ 1);
-                    if (bsri_elect()) {
+                    bsri_mbarrier_wait(empty + 8 * slot, phase ^ 1);
+                    if (bsri_elect_one()) {
                         bsri_wgmma_stage<L::GROUP> &stage = s.stage[slot];
                         const uint32_t barrier = full + 8 * slot;
                         const uint32_t flags = !left && i + 1 == parts ? (uint32_t)last << BSRI_WGMMA_FLAGS : 0;
                         fetch.stage(m, base + slot * L::STAGE, barrier, k + i * L::SLICE, i, one, have0, have1, block0, block1);
                         stage.work[0] = one | have0 | flags, stage.work[1] = one | have1 | flags;
                         if (flags) tell(stage, part, last);
-                        bsri_tma_expect(barrier, total);
+                        bsri_mbarrier_expect_tx(barrier, total);
                     }
                     step();
                 }
@@ -3478,19 +3798,19 @@ template <class L> struct bsri_wgmma_fetcher {
     }
 };
 template <class L>
-__device__ __forceinline__ void bsri_wgmma_issue(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s, const char *shared) {
-    bsri_wgmma_fetcher<L> f;
+__device__ __forceinline__ void bsri_wgmma_produce(const bsri_dev_wgmma &m, bsri_wgmma_storage<L::GROUP> &s, const char *shared) {
+    bsri_wgmma_producer<L> f;
     uint32_t mine = 0, other = 0, builder = 0; /* parts so far of the builder whose turn it is, of the other */
     f.begin(shared, s);
-    bsri_dev_wait_for_last();
+    bsri_pdl_wait();
     for (int last = 0; last != BSRI_WGMMA_QUIT;) {
         do {
-            const bsri_wgmma_part<L::GROUP> &part = s.part[builder][mine % 2];
-            bsri_mma_wait(bsri_mma_address(&s.part_full[builder][mine % 2]), mine / 2 & 1);
+            const bsri_wgmma_chunk<L::GROUP> &part = s.part[builder][mine % 2];
+            bsri_mbarrier_wait(bsri_smem_address(&s.part_full[builder][mine % 2]), mine / 2 & 1);
             last = part.last;
             if constexpr (L::OWN) f.own(m, s, part);
             else f.wide(m, s, part);
-            bsri_mma_arrive(bsri_mma_address(&s.part_empty[builder][mine % 2]));
+            bsri_mbarrier_arrive(bsri_smem_address(&s.part_empty[builder][mine % 2]));
             mine++;
         } while (!last);
         const uint32_t swap = mine;
@@ -3518,7 +3838,7 @@ template <class L> struct bsri_wgmma_box {
     static __device__ __forceinline__ uint32_t place(uint32_t box, bool by_rows) {
         const uint32_t lane = threadIdx.x % 32, r = lane % 16, piece = lane / 16, c = piece * 8 + lane % 8, low = lane / 8 % 2;
         if (by_rows) return box + r * 128 + ((piece ^ (r & 7)) << 4);
-        return box + bsri_mma_swizzle<COLUMN>(c, warp() * 2 + low);
+        return box + bsri_swizzle<COLUMN>(c, warp() * 2 + low);
     }
     /* The same n columns further, a multiple of 16. */
     static __device__ __forceinline__ uint32_t further(uint32_t place, bool by_rows, int n) {
@@ -3576,12 +3896,12 @@ __device__ __forceinline__ void bsri_wgmma_piece(X (&x)[16], const S (&sum)[N], 
    left, and of bias along a column, belongs to this lane's two rows. */
 template <class L> struct bsri_wgmma_terms {
     typedef bsri_wgmma_box<L> box;
-    float left[2], rise[2], bias[L::TN / 64][2]; /* bias: of BSRI_WGMMA_BIAS and SMOOTH */
+    float left[2], rise[2], bias[L::TN / 64][2]; /* bias: of BSRI_EPILOGUE_BIAS and SMOOTH */
     int32_t row, col, cols;
 
     /* Asks for all that the first boxes need, while the tensor cores are still busy. */
     __device__ __forceinline__ void begin(const bsri_dev_wgmma &m, const bsri_dev_finisher &f, uint32_t spare) {
-        if (m.terms & BSRI_TERM_INPUT && !m.direct) {
+        if (m.terms & BSRI_TERM_INPUT && !m.store_registers) {
             const bool by_rows = m.vector == 1;
             if (box::leads(by_rows)) bsri_tma_wait_read<0>();
             box::sync(by_rows);
@@ -3606,7 +3926,7 @@ template <class L> struct bsri_wgmma_terms {
         const int n = threadIdx.x % 32 * 8;
         if (n < cols) asm volatile("prefetch.global.L1 [%0];" ::"l"(bsri_dev_at(o.data, o.dtype, col + n)));
     }
-    /* For BSRI_WGMMA_BIAS and SMOOTH: of every 64 columns of bias each lane loads a pair. Now, as later nothing would hide the
+    /* For BSRI_EPILOGUE_BIAS and SMOOTH: of every 64 columns of bias each lane loads a pair. Now, as later nothing would hide the
        latency. Without bias -0, which changes nothing. */
     template <class T> __device__ __forceinline__ void share(const bsri_dev_operand &o, int terms) {
         const int c = threadIdx.x % 32 * 2;
@@ -3649,12 +3969,12 @@ template <class L> struct bsri_wgmma_terms {
     static __device__ __forceinline__ uint32_t spot(uint32_t at, bool by_rows, int i) {
         const int lane = threadIdx.x % 32, r = lane / 8;
         const uint32_t to = at + (by_rows ? r * 128 + ((lane % 8 ^ r) << 4)
-                                          : bsri_mma_swizzle<box::COLUMN>(lane / 2, box::warp() * 2 + lane % 2));
+                                          : bsri_swizzle<box::COLUMN>(lane / 2, box::warp() * 2 + lane % 2));
         return (to ^ (by_rows ? i % 2 * 64 : 0)) + i * (by_rows ? 512 : 16 * box::COLUMN);
     }
     __device__ __forceinline__ void bring(const bsri_dev_operand &o, uint32_t at, bool by_rows, int n) const {
-        pieces(o, by_rows, n, [&](int i, const char *from) { bsri_mma_copy(spot(at, by_rows, i), from); });
-        bsri_mma_commit();
+        pieces(o, by_rows, n, [&](int i, const char *from) { bsri_cp_async(spot(at, by_rows, i), from); });
+        bsri_cp_async_commit();
     }
     /* A line's elements of this lane's columns from n on: y[2 j] and y[2 j + 1] belong 8 j columns after the first; where they
        have 16 bits, both are packed in y[2 j]. */
@@ -3726,7 +4046,7 @@ __device__ __forceinline__ void bsri_wgmma_scale(const bsri_dev_wgmma &m, const 
     }
     if (!(m.terms & BSRI_TERM_INPUT)) return;
     const float beta = f.beta;
-    if (!m.direct) return bsri_wgmma_input<T, L>(x, beta, place, m.vector == 1, n);
+    if (!m.store_registers) return bsri_wgmma_input<T, L>(x, beta, place, m.vector == 1, n);
     t.pairs(f.operand[2], n, [&](int i, float2 *from) {
         const float2 y = *from;
         x[2 * i] = __fmaf_rn(beta, y.x, x[2 * i]), x[2 * i + 1] = __fmaf_rn(beta, y.y, x[2 * i + 1]);
@@ -3748,21 +4068,22 @@ __device__ __forceinline__ void bsri_wgmma_fuse(const bsri_dev_wgmma &m, const b
     }
     bsri_dev_activate(x, m.terms / BSRI_TERM_ACTIVATION);
 }
-/* 16 rows of this warp, through shared memory and the copy engine, a box after the other. KIND: BSRI_WGMMA_BARE to LINES; LINES
-   alone takes integers. T: of out. Jumps, and code that must be fetched, cost as much as arithmetic, so each kind has code of its
-   own without branches, and what is longer than BIAS is a loop of one box a round (note N16). */
+/* 16 rows of this warp, through shared memory and the copy engine, a box after the other. KIND: BSRI_EPILOGUE_STORE to LINES;
+   LINES alone takes integers. T: of out. Jumps, and code that must be fetched, cost as much as arithmetic, so each kind has code
+   of its own without branches, and what is longer than BIAS is a loop of one box a round (note N16). */
 template <int KIND, class T, class L, class S>
-__device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const bsri_dev_finisher &f,
+__device__ __forceinline__ void bsri_wgmma_epilogue_tile(const bsri_dev_wgmma &m, const bsri_dev_finisher &f,
                                                   const bsri_wgmma_terms<L> &t, uint32_t spare, S (&sum)[L::TN / 2]) {
     typedef bsri_wgmma_box<L> box;
-    constexpr bool FUSED = KIND == BSRI_WGMMA_LINES;
-    constexpr bool HELD = KIND == BSRI_WGMMA_INPUT && !L::OWN && L::TN > L::BOXES * 64; /* narrow ones have no registers left */
-    constexpr int ROUNDS = FUSED ? 1 : KIND >= BSRI_WGMMA_SMOOTH ? 2 : L::TN / 32; /* side by side */
-    const bool by_rows = m.vector == 1, direct = FUSED && m.direct;
-    const bool input = KIND == BSRI_WGMMA_INPUT || (FUSED && !direct && m.terms & BSRI_TERM_INPUT);
+    constexpr bool FUSED = KIND == BSRI_EPILOGUE_ROWCOL;
+    constexpr bool HELD =
+        KIND == BSRI_EPILOGUE_INPUT && !L::OWN && L::TN > L::BOXES * 64;                  /* narrow ones have no registers left */
+    constexpr int ROUNDS = FUSED ? 1 : KIND >= BSRI_EPILOGUE_ACTIVATION ? 2 : L::TN / 32; /* side by side */
+    const bool by_rows = m.vector == 1, direct = FUSED && m.store_registers;
+    const bool input = KIND == BSRI_EPILOGUE_INPUT || (FUSED && !direct && m.terms & BSRI_TERM_INPUT);
     const uint32_t bytes = box::bytes(by_rows), start = box::first(spare, by_rows);
     const bool leads = box::leads(by_rows);
-    const uint64_t policy = bsri_l2_policy(m.leaves);
+    const uint64_t policy = bsri_l2_policy(m.evict_first);
     const float alpha = FUSED ? f.alpha : (float)(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
     const int32_t c0 = m.single ? 0 : __shfl_sync(~0u, f.c0, 0), c1 = m.single ? 0 : __shfl_sync(~0u, f.c1, 0);
     uint4 later[4] = {}; /* of input: a box that has no place yet. Asked for later, each would cost a latency */
@@ -3780,7 +4101,7 @@ __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const
 #pragma unroll(ROUNDS)
     for (int n = 0; n < L::TN; n += 32) {
         const uint32_t at = n / 64 % L::BOXES * bytes;
-        if (KIND == BSRI_WGMMA_INPUT && n && n % 64 == 0 && n >= t.cols) break; /* begin() waits for all stores */
+        if (KIND == BSRI_EPILOGUE_INPUT && n && n % 64 == 0 && n >= t.cols) break; /* begin() waits for all stores */
         float x[16];
         uint32_t bias[8];
         if (FUSED && m.terms & BSRI_TERM_BIAS) t.fetch(bias, f.operand[3], m.terms & BSRI_TERM_BIAS_F32, n);
@@ -3788,16 +4109,16 @@ __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const
             bsri_wgmma_piece<0, L::TN / 32>(x, sum, n, alpha);
         } else {
 #pragma unroll
-            for (int i = 0; i < 16; i++) x[i] = KIND == BSRI_WGMMA_BARE ? (float)sum[n / 2 + i] : alpha * sum[n / 2 + i];
+            for (int i = 0; i < 16; i++) x[i] = KIND == BSRI_EPILOGUE_STORE ? (float)sum[n / 2 + i] : alpha * sum[n / 2 + i];
         }
         if constexpr (!FUSED) {
-            if (KIND == BSRI_WGMMA_BIAS || KIND == BSRI_WGMMA_SMOOTH) t.shared(x, n);
-            if (KIND == BSRI_WGMMA_SMOOTH) bsri_dev_activate(x, m.terms / BSRI_TERM_ACTIVATION);
-            else if (KIND == BSRI_WGMMA_BIAS && m.terms & BSR_ACT_RELU * BSRI_TERM_ACTIVATION)
+            if (KIND == BSRI_EPILOGUE_BIAS || KIND == BSRI_EPILOGUE_ACTIVATION) t.shared(x, n);
+            if (KIND == BSRI_EPILOGUE_ACTIVATION) bsri_dev_activate(x, m.terms / BSRI_TERM_ACTIVATION);
+            else if (KIND == BSRI_EPILOGUE_BIAS && m.terms & BSR_ACT_RELU * BSRI_TERM_ACTIVATION)
                 bsri_dev_activation<BSR_ACT_RELU>(x);
         }
         if (n % 64 == 0 && !direct) { /* input is there, or the box's last store has been read */
-            if (input) bsri_mma_landed<0>();
+            if (input) bsri_cp_async_wait<0>();
             if ((!input || HELD) && leads) bsri_tma_wait_read<L::BOXES - 1>();
             box::sync(by_rows);
             if (HELD && n >= L::BOXES * 64) {
@@ -3808,7 +4129,7 @@ __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const
             }
         }
         if (FUSED) bsri_wgmma_fuse<T, L>(m, f, t, x, bias, place + at, n);
-        if (KIND == BSRI_WGMMA_INPUT) bsri_wgmma_input<T, L>(x, f.beta, place + at, by_rows, n);
+        if (KIND == BSRI_EPILOGUE_INPUT) bsri_wgmma_input<T, L>(x, f.beta, place + at, by_rows, n);
         if (direct) {
             t.pairs(f.operand[4], n, [&](int i, float2 *to) { *to = make_float2(x[2 * i], x[2 * i + 1]); });
             continue;
@@ -3818,7 +4139,7 @@ __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const
             if (L::BOXES == 2 && input && !HELD && n && n + 64 < L::TN) next(n + 64, at ^ bytes);
             continue;
         }
-        bsri_fence_async();
+        bsri_fence_proxy_async();
         box::sync(by_rows);
         const int32_t c = t.col + n - 32, x0 = by_rows ? c : t.row, x1 = by_rows ? t.row : c; /* here: the same in all lanes */
         if (leads) {
@@ -3830,7 +4151,7 @@ __device__ __forceinline__ void bsri_wgmma_finish(const bsri_dev_wgmma &m, const
 }
 /* Any other epilogue: 16 x 32 sums through shared memory, integers as they are or as real numbers. */
 template <class T, class L>
-__device__ __forceinline__ void bsri_wgmma_finish_any(const bsri_dev_wgmma &m, const bsri_dev_finisher &f,
+__device__ __forceinline__ void bsri_wgmma_epilogue_any(const bsri_dev_wgmma &m, const bsri_dev_finisher &f,
                                                       const bsri_wgmma_terms<L> &t, float *spare,
                                                       const typename T::sum (&sum)[L::TN / 2]) {
     const bool by_rows = m.p.out.col_stride == 1;
@@ -3870,7 +4191,7 @@ __device__ __forceinline__ void bsri_wgmma_store(const bsri_dev_wgmma &m, const 
                                                  const bsri_wgmma_terms<L> &t, uint32_t spare, int32_t (&sum)[L::TN / 2]) {
     const uint32_t lane = threadIdx.x % 32, r = lane / 4, q = lane % 4, odd = (ROWS ? r : q) & 1;
     const uint32_t alpha = bsri_dev_scalar<uint32_t>::of(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
-    const uint64_t policy = bsri_l2_policy(m.leaves);
+    const uint64_t policy = bsri_l2_policy(m.evict_first);
     const int32_t c0 = m.single ? 0 : __shfl_sync(~0u, f.c0, 0), c1 = m.single ? 0 : __shfl_sync(~0u, f.c1, 0);
     uint32_t at[4]; /* rows: of 8 columns; columns: of both halves of both columns */
     if (alpha != 1) {
@@ -3898,7 +4219,7 @@ __device__ __forceinline__ void bsri_wgmma_store(const bsri_dev_wgmma &m, const 
                 bsri_wgmma_put(at[2 + h] + to + j * 512, odd ? sum[k] : sum[k + 1]);
             }
         }
-        bsri_fence_async();
+        bsri_fence_proxy_async();
         __syncwarp();
         if (lane == 0) {
             const int32_t c = t.col + n * 32;
@@ -3928,11 +4249,11 @@ struct bsri_wgmma_rows {
         strip = warp * 16;
     }
 };
-/* Computes a warp's strip of 16 rows again, from the row's own blocks only, where Inf or NaN beside them spoiled its sums: 16 x
+/* Computes a warp's strip of 16 rows again, from the row's own blocks only, where Inf or NaN beside them has_nan its sums: 16 x
    32 sums at a time, any epilogue. Not inline: it needs no sums, and what is kept over it would spill. One copy for all kernels
    of a type. */
 template <class T>
-__device__ __noinline__ void bsri_wgmma_again(const bsri_dev_product &p, int64_t item, int32_t line, int64_t row, int64_t col,
+__device__ __noinline__ void bsri_wgmma_recompute(const bsri_dev_product &p, int64_t item, int32_t line, int64_t row, int64_t col,
                                               int tile_cols) {
     const int lane = threadIdx.x % 32, k = lane % 4 * 2, block = (int)p.br;
     const int strip = ((threadIdx.x / 32 - 4) * 16 & (block - 1)) + lane / 4;
@@ -3974,57 +4295,59 @@ __device__ __noinline__ void bsri_wgmma_again(const bsri_dev_product &p, int64_t
 /* What an epilogue wants before the last products are done: where its strip of 16 rows is, and what is added there is asked for.
    spare: what warps have beside the slots. */
 template <class T, class L>
-__device__ __forceinline__ void bsri_wgmma_prepare(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s,
-                                                   const bsri_wgmma_rows &now, const bsri_wgmma_tile &done, bool quit,
+__device__ __forceinline__ void bsri_wgmma_prepare(const bsri_dev_wgmma &m, bsri_wgmma_storage<L::GROUP> &s,
+                                                   const bsri_wgmma_rows &now, const bsri_wgmma_tile_state &done, bool quit,
                                                    uint32_t spare, bsri_wgmma_terms<L> &terms) {
     bsri_dev_finisher &finisher = s.finisher[now.half];
     /* what is plain and of one item needs nothing of the finisher, whose code would have to be fetched (note N16) */
-    if (!quit && !(m.single && m.fused <= BSRI_WGMMA_PLAIN)) bsri_wgmma_item(m, finisher, now.half, done.item);
+    if (!quit && !(m.single && m.epilogue <= BSRI_EPILOGUE_SCALE)) bsri_wgmma_item(m, finisher, now.half, done.item);
     terms.row = 0, terms.col = __shfl_sync(~0u, done.col, 0), terms.cols = 0; /* a warp without a row stores nothing */
     if (done.line >= 0) {
         terms.row = (__shfl_sync(~0u, done.line, 0) << m.block_bits) + (now.strip & ((1 << m.block_bits) - 1));
         terms.cols = (int)bsri_min(L::TN, m.p.width - terms.col);
     }
-    if (!quit && (m.fused == BSRI_WGMMA_INPUT || m.fused == BSRI_WGMMA_LINES))
+    if (!quit && (m.epilogue == BSRI_EPILOGUE_INPUT || m.epilogue == BSRI_EPILOGUE_ROWCOL))
         terms.begin(m, finisher, spare + now.warp * L::SPARE);
     if constexpr (T::BYTES == 2 && !L::OWN) {
-        if (!quit && (m.fused == BSRI_WGMMA_BIAS || m.fused == BSRI_WGMMA_SMOOTH))
+        if (!quit && (m.epilogue == BSRI_EPILOGUE_BIAS || m.epilogue == BSRI_EPILOGUE_ACTIVATION))
             terms.template share<T>(finisher.operand[3], m.terms);
     }
 }
 template <class T, class L>
-__device__ __forceinline__ void bsri_wgmma_end(const bsri_dev_wgmma &m, const bsri_wgmma_list<L::GROUP> &s,
+__device__ __forceinline__ void bsri_wgmma_end(const bsri_dev_wgmma &m, const bsri_wgmma_storage<L::GROUP> &s,
                                                const bsri_wgmma_terms<L> &terms, char *shared,
                                                typename T::sum (&sum)[L::TN / 2]) {
     const bsri_wgmma_rows own;
-    const bsri_wgmma_tile &tile = s.tile[own.warp];
+    const bsri_wgmma_tile_state &tile = s.tile[own.warp];
     const bsri_dev_finisher &f = s.finisher[own.half];
     char *const spare = shared + L::STAGES * L::STAGE + own.warp * L::SPARE;
-    const uint32_t at = bsri_mma_address(spare);
-    if (bsri_wgmma_box<L>::any(m.vector == 1 || m.direct, bsri_wgmma_code<L>::source::spoiled(sum, terms.cols))) {
-        bsri_mma_landed<0>(); /* an input's copies: the next tile's go to the same place */
+    const uint32_t at = bsri_smem_address(spare);
+    if (bsri_wgmma_box<L>::any(m.vector == 1 || m.store_registers, bsri_wgmma_mainloop<L>::source::has_nan(sum, terms.cols))) {
+        bsri_cp_async_wait<0>(); /* an input's copies: the next tile's go to the same place */
         if constexpr (L::OWN)
-            if (tile.line >= 0) bsri_wgmma_again<T>(m.p, tile.item, tile.line, terms.row, tile.col, L::TN);
+            if (tile.line >= 0) bsri_wgmma_recompute<T>(m.p, tile.item, tile.line, terms.row, tile.col, L::TN);
     } else if constexpr (T::BYTES == 1) {
-        if (m.fused == BSRI_WGMMA_ANY) bsri_wgmma_finish_any<T, L>(m, f, terms, (float *)spare, sum);
-        else if (m.fused == BSRI_WGMMA_LINES && m.p.out.dtype == BSR_F16)
-            bsri_wgmma_finish<BSRI_WGMMA_LINES, bsri_mma_f16, L>(m, f, terms, at, sum);
-        else if (m.fused == BSRI_WGMMA_LINES) bsri_wgmma_finish<BSRI_WGMMA_LINES, bsri_mma_bf16, L>(m, f, terms, at, sum);
+        if (m.epilogue == BSRI_EPILOGUE_GENERIC) bsri_wgmma_epilogue_any<T, L>(m, f, terms, (float *)spare, sum);
+        else if (m.epilogue == BSRI_EPILOGUE_ROWCOL && m.p.out.dtype == BSR_F16)
+            bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_ROWCOL, bsri_mma_f16, L>(m, f, terms, at, sum);
+        else if (m.epilogue == BSRI_EPILOGUE_ROWCOL)
+            bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_ROWCOL, bsri_mma_bf16, L>(m, f, terms, at, sum);
         else if (m.vector == 1) bsri_wgmma_store<true, L>(m, f, terms, at, sum);
         else bsri_wgmma_store<false, L>(m, f, terms, at, sum);
     } else if constexpr (L::OWN) {
-        if (m.fused == BSRI_WGMMA_LINES) bsri_wgmma_finish<BSRI_WGMMA_LINES, T, L>(m, f, terms, at, sum);
-        else if (m.fused == BSRI_WGMMA_INPUT) bsri_wgmma_finish<BSRI_WGMMA_INPUT, T, L>(m, f, terms, at, sum);
-        else if (m.fused == BSRI_WGMMA_BARE) bsri_wgmma_finish<BSRI_WGMMA_BARE, T, L>(m, f, terms, at, sum);
-        else bsri_wgmma_finish<BSRI_WGMMA_PLAIN, T, L>(m, f, terms, at, sum);
+        if (m.epilogue == BSRI_EPILOGUE_ROWCOL) bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_ROWCOL, T, L>(m, f, terms, at, sum);
+        else if (m.epilogue == BSRI_EPILOGUE_INPUT) bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_INPUT, T, L>(m, f, terms, at, sum);
+        else if (m.epilogue == BSRI_EPILOGUE_STORE) bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_STORE, T, L>(m, f, terms, at, sum);
+        else bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_SCALE, T, L>(m, f, terms, at, sum);
     } else { /* what is last here the compiler puts nearest to the loop that multiplies */
-        if (m.fused == BSRI_WGMMA_ANY) bsri_wgmma_finish_any<T, L>(m, f, terms, (float *)spare, sum);
-        else if (m.fused == BSRI_WGMMA_LINES) bsri_wgmma_finish<BSRI_WGMMA_LINES, T, L>(m, f, terms, at, sum);
-        else if (m.fused == BSRI_WGMMA_INPUT) bsri_wgmma_finish<BSRI_WGMMA_INPUT, T, L>(m, f, terms, at, sum);
-        else if (m.fused == BSRI_WGMMA_SMOOTH) bsri_wgmma_finish<BSRI_WGMMA_SMOOTH, T, L>(m, f, terms, at, sum);
-        else if (m.fused == BSRI_WGMMA_BIAS) bsri_wgmma_finish<BSRI_WGMMA_BIAS, T, L>(m, f, terms, at, sum);
-        else if (m.fused == BSRI_WGMMA_PLAIN) bsri_wgmma_finish<BSRI_WGMMA_PLAIN, T, L>(m, f, terms, at, sum);
-        else bsri_wgmma_finish<BSRI_WGMMA_BARE, T, L>(m, f, terms, at, sum);
+        if (m.epilogue == BSRI_EPILOGUE_GENERIC) bsri_wgmma_epilogue_any<T, L>(m, f, terms, (float *)spare, sum);
+        else if (m.epilogue == BSRI_EPILOGUE_ROWCOL) bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_ROWCOL, T, L>(m, f, terms, at, sum);
+        else if (m.epilogue == BSRI_EPILOGUE_INPUT) bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_INPUT, T, L>(m, f, terms, at, sum);
+        else if (m.epilogue == BSRI_EPILOGUE_ACTIVATION)
+            bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_ACTIVATION, T, L>(m, f, terms, at, sum);
+        else if (m.epilogue == BSRI_EPILOGUE_BIAS) bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_BIAS, T, L>(m, f, terms, at, sum);
+        else if (m.epilogue == BSRI_EPILOGUE_SCALE) bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_SCALE, T, L>(m, f, terms, at, sum);
+        else bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_STORE, T, L>(m, f, terms, at, sum);
     }
 }
 
@@ -4033,31 +4356,34 @@ __device__ __forceinline__ void bsri_wgmma_end(const bsri_dev_wgmma &m, const bs
 /* ---------------------------------------------------------------------------------------------- */
 
 /* Where a multiplying warp is in the ring. held: barrier of the slot whose products may still run; first: by this lane. */
-struct bsri_wgmma_turn {
-    uint32_t base, full, empty, slot, phase, held, first;
+struct bsri_wgmma_pipe {
+    uint32_t base, full, empty, stage, phase, held, first;
 
-    /* Products before the last group are done: their slot, if one is held, is free. */
+    template <int STAGES> __device__ __forceinline__ void advance(void) {
+        if (++stage == STAGES) stage = 0, phase ^= 1;
+    }
+    /* Products before the last group are done: their stage, if one is held, is free. */
     __device__ __forceinline__ void release(void) {
-        if (held) bsri_mma_arrive(held);
+        if (held) bsri_mbarrier_arrive(held);
         held = 0;
     }
 };
 /* The stages of one tile; the flags of the last one. */
 template <class T, class L, int TA, int TB>
-__device__ __forceinline__ uint32_t bsri_wgmma_slices(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s, bsri_wgmma_turn &at,
+__device__ __forceinline__ uint32_t bsri_wgmma_mma(const bsri_dev_wgmma &m, bsri_wgmma_storage<L::GROUP> &s, bsri_wgmma_pipe &at,
                                                       const bsri_wgmma_rows &own, typename T::sum (&sum)[L::TN / 2]) {
     const auto release = [&]() { at.release(); };
-    typename bsri_wgmma_code<L>::source source; /* not kept over the epilogue, which needs the registers */
-    uint32_t flags = 0, mine = bsri_mma_address(&s.stage[0].work[own.half]);
+    typename bsri_wgmma_mainloop<L>::source source; /* not kept over the epilogue, which needs the registers */
+    uint32_t flags = 0, mine = bsri_smem_address(&s.stage[0].work[own.half]);
     bool begun = true;
     asm volatile("" : "+r"(mine)); /* kept */
     source.begin(m, s, at.base + L::STAGES * L::STAGE + 8 * L::SPARE);
 #pragma unroll 1
     while (!flags) {
-        const bsri_wgmma_stage<L::GROUP> &stage = s.stage[at.slot];
-        bsri_mma_wait(at.full + 8 * at.slot, at.phase);
+        const bsri_wgmma_stage<L::GROUP> &stage = s.stage[at.stage];
+        bsri_mbarrier_wait(at.full + 8 * at.stage, at.phase);
         /* the shuffle tells the compiler that it is the same in all lanes: else it waits after every product */
-        const uint32_t word = L::OWN ? __shfl_sync(~0u, bsri_mma_read32(mine + at.slot * (uint32_t)sizeof stage), 0)
+        const uint32_t word = L::OWN ? __shfl_sync(~0u, bsri_mma_read32(mine + at.stage * (uint32_t)sizeof stage), 0)
                                      : stage.work[own.half];
         const uint32_t work = word & ((1u << BSRI_WGMMA_FLAGS) - 1);
         flags = word >> BSRI_WGMMA_FLAGS;
@@ -4065,21 +4391,21 @@ __device__ __forceinline__ uint32_t bsri_wgmma_slices(const bsri_dev_wgmma &m, b
             if (flags & BSRI_WGMMA_FIRST) source.start(m, stage, begun), begun = false;
             flags &= BSRI_WGMMA_LAST | BSRI_WGMMA_QUIT;
             if (flags && at.first) {
-                bsri_wgmma_tile &tile = s.tile[own.warp];
+                bsri_wgmma_tile_state &tile = s.tile[own.warp];
                 tile.item = stage.item, tile.line = stage.row[own.strip >> m.block_bits], tile.col = stage.col;
             }
         }
         if (work) { /* one group stays in flight, its slot is kept */
-            source.template multiply<TA, TB>(m, sum, at.base + at.slot * L::STAGE, work, own.half, release);
-            at.held = at.empty + 8 * at.slot;
+            source.template multiply<TA, TB>(m, sum, at.base + at.stage * L::STAGE, work, own.half, release);
+            at.held = at.empty + 8 * at.stage;
         } else { /* no slot may stay held here: the others run on, and the ring goes round */
             bsri_wgmma_wait<0>();
             if constexpr (!L::OWN)
                 if (flags) source.finish(sum);
             release();
-            bsri_mma_arrive(at.empty + 8 * at.slot);
+            bsri_mbarrier_arrive(at.empty + 8 * at.stage);
         }
-        if (++at.slot == L::STAGES) at.slot = 0, at.phase ^= 1;
+        at.template advance<L::STAGES>();
     }
     if (L::OWN) bsri_wgmma_wait<0>(); /* frees the registers that wgmma reads: else the epilogue spills */
     return flags;
@@ -4094,45 +4420,47 @@ __device__ __forceinline__ void bsri_wgmma_ahead(const bsri_dev_wgmma &m) {
 }
 /* The stages of one tile by how its operands lie; the flags of the last one. */
 template <class T, class L>
-__device__ __forceinline__ uint32_t bsri_wgmma_sums(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s, bsri_wgmma_turn &at,
-                                                    const bsri_wgmma_rows &own, typename T::sum (&sum)[L::TN / 2]) {
+__device__ __forceinline__ uint32_t bsri_wgmma_mma_of(const bsri_dev_wgmma &m, bsri_wgmma_storage<L::GROUP> &s,
+                                                      bsri_wgmma_pipe &at, const bsri_wgmma_rows &own,
+                                                      typename T::sum (&sum)[L::TN / 2]) {
     if constexpr (L::OWN) { /* decided here, not for each block (note N8) */
-        if (!m.listed) return bsri_wgmma_slices<T, L, 0, 0>(m, s, at, own, sum);
-        if (m.a_trans) return bsri_wgmma_slices<T, L, 1, 0>(m, s, at, own, sum);
-        return bsri_wgmma_slices<T, L, 2, 0>(m, s, at, own, sum);
+        if (!m.listed) return bsri_wgmma_mma<T, L, 0, 0>(m, s, at, own, sum);
+        if (m.a_trans) return bsri_wgmma_mma<T, L, 1, 0>(m, s, at, own, sum);
+        return bsri_wgmma_mma<T, L, 2, 0>(m, s, at, own, sum);
     } else if constexpr (T::BYTES == 1) {
-        return bsri_wgmma_slices<T, L, 0, 0>(m, s, at, own, sum);
+        return bsri_wgmma_mma<T, L, 0, 0>(m, s, at, own, sum);
     } else if (__builtin_expect(!m.a_trans, 1)) { /* the most common one first: code that stands near is fetched sooner */
-        if (__builtin_expect(m.b_rows, 1)) return bsri_wgmma_slices<T, L, 0, 1>(m, s, at, own, sum);
-        return bsri_wgmma_slices<T, L, 0, 0>(m, s, at, own, sum);
+        if (__builtin_expect(m.b_rows, 1)) return bsri_wgmma_mma<T, L, 0, 1>(m, s, at, own, sum);
+        return bsri_wgmma_mma<T, L, 0, 0>(m, s, at, own, sum);
     } else {
-        if (m.b_rows) return bsri_wgmma_slices<T, L, 1, 1>(m, s, at, own, sum);
-        return bsri_wgmma_slices<T, L, 1, 0>(m, s, at, own, sum);
+        if (m.b_rows) return bsri_wgmma_mma<T, L, 1, 1>(m, s, at, own, sum);
+        return bsri_wgmma_mma<T, L, 1, 0>(m, s, at, own, sum);
     }
 }
 /* Asks for the next tile's first blocks, so that they come during the epilogue, before its slices are there (note N8). */
 template <class L>
-__device__ __forceinline__ void bsri_wgmma_ask(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s, const bsri_wgmma_turn &at) {
-    typename bsri_wgmma_code<L>::source source;
+__device__ __forceinline__ void bsri_wgmma_ask(const bsri_dev_wgmma &m, bsri_wgmma_storage<L::GROUP> &s,
+                                               const bsri_wgmma_pipe &at) {
+    typename bsri_wgmma_mainloop<L>::source source;
     if (!L::OWN) return;
-    bsri_mma_wait(bsri_mma_address(&s.known[at.slot]), at.phase);
+    bsri_mbarrier_wait(bsri_smem_address(&s.known[at.stage]), at.phase);
     source.begin(m, s, at.base + L::STAGES * L::STAGE + 8 * L::SPARE);
-    if (s.stage[at.slot].work[0] >> BSRI_WGMMA_FLAGS & BSRI_WGMMA_FIRST) source.start(m, s.stage[at.slot], false);
+    if (s.stage[at.stage].work[0] >> BSRI_WGMMA_FLAGS & BSRI_WGMMA_FIRST) source.start(m, s.stage[at.stage], false);
 }
 template <class T, class L>
-__device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsri_wgmma_list<L::GROUP> &s, char *shared) {
-    bsri_wgmma_turn at = {bsri_mma_address(shared), bsri_mma_address(s.full), bsri_mma_address(s.empty), 0, 0, 0, 0};
+__device__ __forceinline__ void bsri_wgmma_consume(const bsri_dev_wgmma &m, bsri_wgmma_storage<L::GROUP> &s, char *shared) {
+    bsri_wgmma_pipe at = {bsri_smem_address(shared), bsri_smem_address(s.full), bsri_smem_address(s.empty), 0, 0, 0, 0};
     uint32_t idle = L::OWN ? 0 : BSRI_WGMMA_LAST;
     bsri_wgmma_ahead(m);
     /* The dummy tile (below) takes longest with an input: it passes while the kernel before this one ends. */
-    if (L::OWN || m.fused != BSRI_WGMMA_INPUT || m.p.alpha_ptr) bsri_dev_wait_for_last();
+    if (L::OWN || m.epilogue != BSRI_EPILOGUE_INPUT || m.p.alpha_ptr) bsri_pdl_wait();
     bsri_wgmma_ask<L>(m, s, at);
     for (;; idle = 0) { /* first a dummy tile, whose epilogue fetches its code into the instruction cache while the first loads
                            are on their way */
         const bsri_wgmma_rows own;
         typename T::sum sum[L::TN / 2];
         uint32_t flags = idle;
-        bsri_wgmma_tile &tile = s.tile[own.warp];
+        bsri_wgmma_tile_state &tile = s.tile[own.warp];
         at.first = own.lane == 0;
         asm volatile("" : "+r"(at.first)); /* pinned: computed again it would cost every step */
         if (at.first && idle) tile.item = tile.col = 0, tile.line = -1;
@@ -4141,23 +4469,23 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
             if (L::OWN) sum[i] = 0;
             else bsri_wgmma_unset(sum[i]);
         }
-        if (!idle) flags = bsri_wgmma_sums<T, L>(m, s, at, own, sum);
-        if (at.first) tile.slot = at.slot, tile.phase = at.phase;
+        if (!idle) flags = bsri_wgmma_mma_of<T, L>(m, s, at, own, sum);
+        if (at.first) tile.stage = at.stage, tile.phase = at.phase;
         __syncwarp(); /* tile is known to all lanes */
         const bsri_wgmma_rows now;
-        const bsri_wgmma_tile &done = s.tile[now.warp];
+        const bsri_wgmma_tile_state &done = s.tile[now.warp];
         bsri_wgmma_terms<L> terms;
         bsri_wgmma_prepare<T, L>(m, s, now, done, flags == BSRI_WGMMA_QUIT, at.base + L::STAGES * L::STAGE, terms);
         bsri_wgmma_wait<0>();
         bsri_wgmma_done(sum);
         at.release();
         if (flags == BSRI_WGMMA_QUIT) break;
-        at.slot = done.slot, at.phase = done.phase;
+        at.stage = done.stage, at.phase = done.phase;
         bsri_wgmma_ask<L>(m, s, at);
         bsri_wgmma_end<T, L>(m, s, terms, shared, sum);
-        if (!L::OWN) bsri_dev_wait_for_last(); /* after the dummy tile */
+        if (!L::OWN) bsri_pdl_wait(); /* after the dummy tile */
         const bsri_wgmma_rows same;
-        at.slot = s.tile[same.warp].slot, at.phase = s.tile[same.warp].phase;
+        at.stage = s.tile[same.warp].stage, at.phase = s.tile[same.warp].phase;
         __syncwarp();
     }
     bsri_tma_wait_read<0>(); /* what is still written is written before the kernel ends */
@@ -4169,17 +4497,17 @@ __device__ __forceinline__ void bsri_wgmma_multiply(const bsri_dev_wgmma &m, bsr
 /* >>product-wgmma: stages from shared memory and from registers, kernel, tensor maps             */
 /* ---------------------------------------------------------------------------------------------- */
 
-template <class T, int TN_, int LINE_> struct bsri_wgmma_code<bsri_wgmma_wide<T, TN_, LINE_>> {
-    typedef bsri_wgmma_wide<T, TN_, LINE_> L;
+template <class T, int TN_, int LINE_> struct bsri_wgmma_mainloop<bsri_wgmma_ss<T, TN_, LINE_>> {
+    typedef bsri_wgmma_ss<T, TN_, LINE_> L;
     static constexpr int TN = TN_, LINE = LINE_, GROUP = L::GROUP, SLICE = L::SLICE, BLOCK = L::BLOCK;
 #ifdef BSRI_WGMMA_CODE
     /* What all stages of a part have in common, in registers. */
     struct fetch {
         int32_t col, a0, a1, b0, b1, boxes; /* boxes: of 64 columns; 0: all in one copy, -1: and along the products */
         uint32_t bytes;                     /* of a stage; of blocks of 64 without those */
-        __device__ __forceinline__ fetch(const bsri_dev_wgmma &m, const bsri_wgmma_part<GROUP> &part)
+        __device__ __forceinline__ fetch(const bsri_dev_wgmma &m, const bsri_wgmma_chunk<GROUP> &part)
             : col(part.col), a0(part.a0), a1(part.a1), b0(part.b0), b1(part.b1) {
-            boxes = m.whole ? 0 : m.b_rows ? (int32_t)bsri_min(m.tile_cols / 64, (m.p.width - part.col + 63) / 64) : -1;
+            boxes = m.full_panels ? 0 : m.b_rows ? (int32_t)bsri_min(m.tile_cols / 64, (m.p.width - part.col + 63) / 64) : -1;
             bytes = (boxes > 0 ? boxes * 8192 : m.dense * LINE) + (m.block_bits == 7 ? 2 * BLOCK : 0);
         }
         /* By one lane: from several lanes an instruction costs more (note N2). */
@@ -4203,7 +4531,7 @@ template <class T, int TN_, int LINE_> struct bsri_wgmma_code<bsri_wgmma_wide<T,
     struct source {
         int keep; /* 0: sums are not set yet; setting them first would cost time (note N2) */
 
-        __device__ __forceinline__ void begin(const bsri_dev_wgmma &, bsri_wgmma_list<GROUP> &, uint32_t) { keep = 0; }
+        __device__ __forceinline__ void begin(const bsri_dev_wgmma &, bsri_wgmma_storage<GROUP> &, uint32_t) { keep = 0; }
         __device__ __forceinline__ void start(const bsri_dev_wgmma &, const bsri_wgmma_stage<GROUP> &, bool) {}
         /* Called with a tile's last stage, where that has no product: if none before had one either, the sums are zero. */
         __device__ __forceinline__ void finish(typename T::sum (&sum)[TN / 2]) const {
@@ -4215,8 +4543,8 @@ template <class T, int TN_, int LINE_> struct bsri_wgmma_code<bsri_wgmma_wide<T,
         template <int TA, int TB, class F>
         __device__ __forceinline__ void multiply(const bsri_dev_wgmma &, typename T::sum (&sum)[TN / 2], uint32_t at, uint32_t,
                                                  int half, const F &release) {
-            const uint64_t a = bsri_wgmma_matrix<LINE>(at + half * BLOCK, 0);
-            const uint64_t b = bsri_wgmma_matrix<LINE>(at + 2 * BLOCK, TB ? 8192 : 0);
+            const uint64_t a = bsri_wgmma_desc<LINE>(at + half * BLOCK, 0);
+            const uint64_t b = bsri_wgmma_desc<LINE>(at + 2 * BLOCK, TB ? 8192 : 0);
             bsri_wgmma_fence();
 #pragma unroll
             for (int k = 0; k < LINE / 32; k++)
@@ -4227,13 +4555,13 @@ template <class T, int TN_, int LINE_> struct bsri_wgmma_code<bsri_wgmma_wide<T,
             bsri_wgmma_wait<1>();
             release();
         }
-        static __device__ __forceinline__ bool spoiled(const typename T::sum (&)[TN / 2], int) { return false; }
+        static __device__ __forceinline__ bool has_nan(const typename T::sum (&)[TN / 2], int) { return false; }
     };
 #endif
 };
 
-template <class T, int B_, int TB_> struct bsri_wgmma_code<bsri_wgmma_narrow<T, B_, TB_>> {
-    typedef bsri_wgmma_narrow<T, B_, TB_> L;
+template <class T, int B_, int TB_> struct bsri_wgmma_mainloop<bsri_wgmma_rs<T, B_, TB_>> {
+    typedef bsri_wgmma_rs<T, B_, TB_> L;
     static constexpr int TN = L::TN, B = B_, TB = TB_, GROUP = L::GROUP, ITEMS = L::ITEMS, JOIN = L::JOIN, SLICE = L::SLICE;
     static constexpr int EACH = L::EACH, DENSE = L::DENSE, STAGE = L::STAGE;
     static constexpr uint32_t STRIP = L::STRIP, RING = L::RING, CHUNK = L::CHUNK, CHUNKS = L::CHUNKS;
@@ -4242,9 +4570,9 @@ template <class T, int B_, int TB_> struct bsri_wgmma_code<bsri_wgmma_narrow<T, 
     struct fetch {
         int32_t col, b0, b1, boxes; /* boxes: of 64 columns; 0: all in one copy */
         uint32_t bytes;
-        __device__ __forceinline__ fetch(const bsri_dev_wgmma &m, const bsri_wgmma_part<GROUP> &part)
+        __device__ __forceinline__ fetch(const bsri_dev_wgmma &m, const bsri_wgmma_chunk<GROUP> &part)
             : col(__shfl_sync(~0u, part.col, 0)), b0(__shfl_sync(~0u, part.b0, 0)), b1(__shfl_sync(~0u, part.b1, 0)) {
-            boxes = TB && !m.whole ? (int32_t)bsri_min(TN / 64, (m.p.width - col + 63) / 64) : 0;
+            boxes = TB && !m.full_panels ? (int32_t)bsri_min(TN / 64, (m.p.width - col + 63) / 64) : 0;
             bytes = boxes ? boxes * (B * 128) : !TB && m.join == JOIN ? STAGE : DENSE;
         }
         /* TN columns of the slice that starts with product k, by one lane. */
@@ -4271,15 +4599,15 @@ template <class T, int B_, int TB_> struct bsri_wgmma_code<bsri_wgmma_narrow<T, 
         const void *position;    /* the list, or NULL: they are counted */
         int32_t left, asked, now, then; /* blocks not asked for; of the list: how many were, this lane's of 32, of the next */
 
-        __device__ __forceinline__ void begin(const bsri_dev_wgmma &m, bsri_wgmma_list<GROUP> &s, uint32_t ring) {
+        __device__ __forceinline__ void begin(const bsri_dev_wgmma &m, bsri_wgmma_storage<GROUP> &s, uint32_t ring) {
             const uint32_t thread = bsri_dev_thread(), lane = thread % 32, low = lane % 8, i = lane / 8;
             const uint32_t mine = ring + (thread / 32 - 4) * RING;
-            if (B == 16 && m.listed) to = mine + lane / 8 * STRIP + bsri_mma_swizzle<32>(lane % 8 / 2, lane % 2);
-            else if (m.a_trans) to = mine + bsri_mma_swizzle<32>(lane / 2, lane % 2); /* 32 bytes of each of B lines of values */
-            else to = mine + bsri_mma_swizzle<2 * B>(lane / (B / 8), lane % (B / 8)); /* 16 lines of 2 B bytes */
-            if (m.a_trans) from = mine + bsri_mma_swizzle<32>(low + (i >> 1) * 8, i & 1);
-            else from = mine + bsri_mma_swizzle<2 * B>(lane % 16, lane / 16);
-            zero = bsri_mma_address(&s.zero), flip = m.a_trans ? 512 : 32, shift = thread / 32 % 4 * 4, used = 0;
+            if (B == 16 && m.listed) to = mine + lane / 8 * STRIP + bsri_swizzle<32>(lane % 8 / 2, lane % 2);
+            else if (m.a_trans) to = mine + bsri_swizzle<32>(lane / 2, lane % 2); /* 32 bytes of each of B lines of values */
+            else to = mine + bsri_swizzle<2 * B>(lane / (B / 8), lane % (B / 8)); /* 16 lines of 2 B bytes */
+            if (m.a_trans) from = mine + bsri_swizzle<32>(low + (i >> 1) * 8, i & 1);
+            else from = mine + bsri_swizzle<2 * B>(lane % 16, lane / 16);
+            zero = bsri_smem_address(&s.zero), flip = m.a_trans ? 512 : 32, shift = thread / 32 % 4 * 4, used = 0;
 #pragma unroll
             for (int i = 0; i < 16; i++) asm("" : "=r"(x[i / 4][i % 4])); /* anything */
             values = next = NULL, position = NULL, left = asked = now = then = 0;
@@ -4318,11 +4646,11 @@ template <class T, int B_, int TB_> struct bsri_wgmma_code<bsri_wgmma_narrow<T, 
                 named ? values + (uint64_t)(uint32_t)__shfl_sync(~0u, now, (uint32_t)asked % 32 + mine) * m.a_step : next;
 #pragma unroll
             for (uint32_t k = 0; k < B * CHUNK / 16; k++) {
-                if (B == 32) bsri_mma_copy_if(at + k * 512, block + k * (uint64_t)m.a_half, left > 0);
-                else if (named) bsri_mma_copy_if((at ^ k % 2 * 16) + k * 128, block + k * (uint64_t)m.a_half, left > (int)mine);
-                else bsri_mma_copy_if(at + k * STRIP, block + k * (uint64_t)m.a_step, left > (int)k);
+                if (B == 32) bsri_cp_async_if(at + k * 512, block + k * (uint64_t)m.a_half, left > 0);
+                else if (named) bsri_cp_async_if((at ^ k % 2 * 16) + k * 128, block + k * (uint64_t)m.a_half, left > (int)mine);
+                else bsri_cp_async_if(at + k * STRIP, block + k * (uint64_t)m.a_step, left > (int)k);
             }
-            bsri_mma_commit();
+            bsri_cp_async_commit();
             left -= CHUNK;
             if (named) {
                 asked += CHUNK; /* whole chunks are asked for */
@@ -4337,7 +4665,8 @@ template <class T, int B_, int TB_> struct bsri_wgmma_code<bsri_wgmma_narrow<T, 
         __device__ __forceinline__ void multiply(const bsri_dev_wgmma &m, float (&sum)[TN / 2], uint32_t at, uint32_t work, int,
                                                  const F &release) {
             constexpr int turned = LISTED == 1;
-            const uint64_t dense = TB ? bsri_wgmma_matrix<128>(at, SLICE * 128) : (uint64_t)m.high << 32 | bsri_wgmma_at(at) >> 4;
+            const uint64_t dense =
+                TB ? bsri_wgmma_desc<128>(at, SLICE * 128) : (uint64_t)m.desc_hi << 32 | bsri_wgmma_desc_address(at) >> 4;
             const uint32_t have = work >> shift, before = used;
             uint32_t place[ITEMS], other[ITEMS];
 #pragma unroll
@@ -4347,9 +4676,9 @@ template <class T, int B_, int TB_> struct bsri_wgmma_code<bsri_wgmma_narrow<T, 
                 if (B == 32) other[e] = mine ? place[e] ^ flip : zero;
                 used += mine;
             }
-            if constexpr (CHUNK == 1) bsri_mma_landed<CHUNKS - ITEMS>();
-            else if (used != before && (before ^ used - 1) & CHUNK) bsri_mma_landed<0>(); /* some of those asked for last */
-            else bsri_mma_landed<1>();
+            if constexpr (CHUNK == 1) bsri_cp_async_wait<CHUNKS - ITEMS>();
+            else if (used != before && (before ^ used - 1) & CHUNK) bsri_cp_async_wait<0>(); /* some of those asked for last */
+            else bsri_cp_async_wait<1>();
             bsri_wgmma_wait<0>();
 #pragma unroll
             for (int i = 0; i < TN / 2; i++) asm volatile("" : "+f"(sum[i]));
@@ -4379,14 +4708,14 @@ template <class T, int B_, int TB_> struct bsri_wgmma_code<bsri_wgmma_narrow<T, 
         /* From a stage's dense operand to the products of its n-th column of blocks, as descriptors count. */
         static __device__ __forceinline__ uint32_t piece(const bsri_dev_wgmma &m, uint32_t n) {
             constexpr uint32_t half = ITEMS / 2;
-            return TB ? n * (DENSE / 16) : n % half * 2 + n / half * m.second;
+            return TB ? n * (DENSE / 16) : n % half * 2 + n / half * m.desc_step;
         }
         static __device__ __forceinline__ void fragment(int turned, uint32_t (&x)[4], uint32_t at, uint32_t yes) {
             if (turned) bsri_wgmma_load_t_if(x, at, yes);
             else bsri_wgmma_load_if(x, at, yes);
         }
-        /* Whether sums are spoiled: where a row has no block zeros are multiplied, and zero times Inf or NaN is NaN. */
-        static __device__ __forceinline__ bool spoiled(const float (&sum)[TN / 2], int cols) {
+        /* Whether sums are has_nan: where a row has no block zeros are multiplied, and zero times Inf or NaN is NaN. */
+        static __device__ __forceinline__ bool has_nan(const float (&sum)[TN / 2], int cols) {
             float bad[4] = {}; /* four at a time: one after another they wait for each other */
 #pragma unroll
             for (int n = 0; n < TN; n += 64)
@@ -4401,7 +4730,7 @@ template <class T, int B_, int TB_> struct bsri_wgmma_code<bsri_wgmma_narrow<T, 
 #endif
 };
 
-/* bsri_product_wgmma: a CTA stays and takes tiles of 128 rows. L is bsri_wgmma_wide (blocks of 64, 128) or bsri_wgmma_narrow
+/* bsri_product_wgmma: a CTA stays and takes tiles of 128 rows. L is bsri_wgmma_ss (blocks of 64, 128) or bsri_wgmma_rs
    (16, 32; L::OWN).
 
    Threads: warpgroup 0 produces (88 registers): warp 0 issues tensor loads, warps 1 and 2 build lists, each for every second
@@ -4415,7 +4744,7 @@ template <class T, int B_, int TB_> struct bsri_wgmma_code<bsri_wgmma_narrow<T, 
                   a narrow one holds EACH slices of the dense operand (DENSE), no blocks
      behind them  8 x SPARE: boxes of 64 columns of out, for each multiplying warp; narrow: 8 x RING, blocks of 16 or 32 that
                   each multiplying warp copies for itself by cp.async
-     static:      bsri_wgmma_list
+     static:      bsri_wgmma_storage
 
    barrier           count  arrives                                               waits                         phase
    full[slot]        1      elected lane of warp 0, expect_tx of what it loads    multiplying threads           round of the ring
@@ -4447,43 +4776,44 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_product_wgmma(const __grid
 #ifdef BSRI_WGMMA_CODE
     typedef typename L::type T;
     extern __shared__ __align__(1024) char bsri_shared[];
-    __shared__ bsri_wgmma_list<L::GROUP> s;
-    bsri_dev_let_next_start();
+    __shared__ bsri_wgmma_storage<L::GROUP> s;
+    bsri_pdl_launch_dependents();
     BSRI_ENTER;
     if (threadIdx.x == 0) bsri_tma_prefetch(&m.a_map), bsri_tma_prefetch(&m.b_map);
     if (threadIdx.x < L::STAGES) {
-        bsri_mma_barrier(bsri_mma_address(&s.full[threadIdx.x]), 1);
-        if (L::OWN) bsri_mma_barrier(bsri_mma_address(&s.known[threadIdx.x]), 1);
-        bsri_mma_barrier(bsri_mma_address(&s.empty[threadIdx.x]), 256); /* each lane that reads arrives: it costs nothing */
+        bsri_mbarrier_init(bsri_smem_address(&s.full[threadIdx.x]), 1);
+        if (L::OWN) bsri_mbarrier_init(bsri_smem_address(&s.known[threadIdx.x]), 1);
+        bsri_mbarrier_init(bsri_smem_address(&s.empty[threadIdx.x]), 256); /* each lane that reads arrives: it costs nothing */
     }
-    if (threadIdx.x < BSRI_WGMMA_PICKS) {
-        bsri_mma_barrier(bsri_mma_address(&s.pick_full[threadIdx.x]), 1);
-        bsri_mma_barrier(bsri_mma_address(&s.pick_empty[threadIdx.x]), 32);
+    if (threadIdx.x < BSRI_WGMMA_CLAIMS) {
+        bsri_mbarrier_init(bsri_smem_address(&s.pick_full[threadIdx.x]), 1);
+        bsri_mbarrier_init(bsri_smem_address(&s.pick_empty[threadIdx.x]), 32);
     }
-    if (threadIdx.x < 2 * BSRI_WGMMA_BUILDERS) { /* each lane that writes or reads arrives */
-        bsri_mma_barrier(bsri_mma_address(&s.part_full[0][threadIdx.x]), 32);
-        bsri_mma_barrier(bsri_mma_address(&s.part_empty[0][threadIdx.x]), 32);
+    if (threadIdx.x < 2 * BSRI_WGMMA_LISTERS) { /* each lane that writes or reads arrives */
+        bsri_mbarrier_init(bsri_smem_address(&s.part_full[0][threadIdx.x]), 32);
+        bsri_mbarrier_init(bsri_smem_address(&s.part_empty[0][threadIdx.x]), 32);
     }
     if (threadIdx.x == 0) s.zero = make_uint4(0, 0, 0, 0);
     if (threadIdx.x < 2) s.finisher[threadIdx.x].item = -1;
-    bsri_tma_barriers_made();
+    bsri_mbarrier_init_fence();
     __syncthreads();
-    if ((int)gridDim.x >= m.span && blockIdx.x >= gridDim.x / m.span * m.span) return; /* too few CTAs are left for a team */
+    if ((int)gridDim.x >= m.group_ctas && blockIdx.x >= gridDim.x / m.group_ctas * m.group_ctas)
+        return; /* too few CTAs are left for a team */
     if (threadIdx.x >= 128) {
-        bsri_registers_more<208>();
-        bsri_wgmma_multiply<T, L>(m, s, bsri_shared);
+        bsri_setmaxnreg_inc<208>();
+        bsri_wgmma_consume<T, L>(m, s, bsri_shared);
     } else {
-        bsri_registers_fewer<88>(); /* 88 + 2 x 208 = 3 x 168: what the CTA has at its start */
-        if (threadIdx.x < 32) bsri_wgmma_issue<L>(m, s, bsri_shared);
-        else if (threadIdx.x < 96) bsri_wgmma_build<L>(m, s, threadIdx.x / 32 - 1);
-        else bsri_wgmma_plan<L::GROUP>(m, s);
+        bsri_setmaxnreg_dec<88>(); /* 88 + 2 x 208 = 3 x 168: what the CTA has at its start */
+        if (threadIdx.x < 32) bsri_wgmma_produce<L>(m, s, bsri_shared);
+        else if (threadIdx.x < 96) bsri_wgmma_list_stages<L>(m, s, threadIdx.x / 32 - 1);
+        else bsri_wgmma_schedule<L::GROUP>(m, s);
     }
 #endif
 }
 
-static_assert(sizeof(bsri_wgmma_list<2>) <= 227 * 1024 - bsri_wgmma_wide<bsri_mma_bf16, 256>::SHARED &&
-                  sizeof(bsri_wgmma_list<4>) <= 227 * 1024 - bsri_wgmma_narrow<bsri_mma_bf16, 32, 1>::SHARED &&
-                  sizeof(bsri_wgmma_list<8>) <= 227 * 1024 - bsri_wgmma_narrow<bsri_mma_bf16, 16, 1>::SHARED,
+static_assert(sizeof(bsri_wgmma_storage<2>) <= 227 * 1024 - bsri_wgmma_ss<bsri_mma_bf16, 256>::SHARED &&
+                  sizeof(bsri_wgmma_storage<4>) <= 227 * 1024 - bsri_wgmma_rs<bsri_mma_bf16, 32, 1>::SHARED &&
+                  sizeof(bsri_wgmma_storage<8>) <= 227 * 1024 - bsri_wgmma_rs<bsri_mma_bf16, 16, 1>::SHARED,
               "lists stand beside the slots");
 
 /* The maps of a choice; 0: the copy engine can't have an operand. */
@@ -4494,12 +4824,13 @@ static int bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m) {
     const int64_t size = (int64_t)bsr_dtype_size(p->b.dtype), o_bytes = (int64_t)bsr_dtype_size(p->out.dtype);
     const int64_t b_line = size * (rows ? p->b.row_stride : p->b.col_stride);
     const int64_t b_far[2] = {b->stride[0] ? size * b->stride[0] : 16, b->stride[1] ? size * b->stride[1] : 16};
-    const int64_t b_size[5] = {m->whole ? 64
+    const int64_t b_size[5] = {m->full_panels ? 64
                                : rows   ? p->width
                                         : p->b.rows,
-                               rows ? p->b.rows : p->width, m->whole ? p->width / 64 : b->size[0],
-                               m->whole ? b->size[0] : b->size[1], b->size[1]};
-    const int64_t b_step[4] = {b_size[1] > 1 ? b_line : 16, m->whole ? 128 : b_far[0], m->whole ? b_far[0] : b_far[1], b_far[1]};
+                               rows ? p->b.rows : p->width, m->full_panels ? p->width / 64 : b->size[0],
+                               m->full_panels ? b->size[0] : b->size[1], b->size[1]};
+    const int64_t b_step[4] = {b_size[1] > 1 ? b_line : 16, m->full_panels ? 128 : b_far[0], m->full_panels ? b_far[0] : b_far[1],
+                               b_far[1]};
     const int64_t a_size[5] = {p->br, p->br, p->a.nnz, a->size[0], a->size[1]};
     const int64_t a_step[4] = {size * (trans ? p->a_cs : p->a_rs), p->a.nnz > 1 ? size * p->a_block : 16,
                                a->stride[0] ? size * a->stride[0] : 16, a->stride[1] ? size * a->stride[1] : 16};
@@ -4511,7 +4842,7 @@ static int bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m) {
                                o->stride[1] ? o_bytes * o->stride[1] : 16};
     const int32_t box = 128 / (int32_t)o_bytes,
                   a_box[5] = {trans ? 64 : line / (int32_t)size, (int32_t)(trans ? 64 : p->br), 1, 1, 1},
-                  b_box[5] = {rows ? 64 : slice, rows ? slice : m->dense, m->whole ? m->dense / 64 : 1, 1, 1},
+                  b_box[5] = {rows ? 64 : slice, rows ? slice : m->dense, m->full_panels ? m->dense / 64 : 1, 1, 1},
                   tall = o_bytes == 2 ? (int32_t)bsri_min(p->br, 64) : 16, o_box[4] = {wide ? box : tall, wide ? 16 : box, 1, 1};
     if (m->vector && !bsri_tensor_map(ctx, &m->out_map, p->out.dtype, p->out.data, 4, o_size, o_step, o_box,
                                       wide ? 128 : tall * (int)o_bytes, 1))
@@ -4520,7 +4851,8 @@ static int bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m) {
     if (p->br >= 64 && !bsri_tensor_map(ctx, &m->a_map, p->a.dtype, p->a.values, 5, a_size, a_step, a_box, trans ? 128 : line, 1))
         return 0;
     /* pairs 0: the line beside a slice is needed only where the tile has a block there (note N22). */
-    return bsri_tensor_map(ctx, &m->b_map, p->b.dtype, p->b.data, 4 + m->whole, b_size, b_step, b_box, rows ? 128 : along, 0);
+    return bsri_tensor_map(ctx, &m->b_map, p->b.dtype, p->b.data, 4 + m->full_panels, b_size, b_step, b_box, rows ? 128 : along,
+                           0);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -4594,14 +4926,14 @@ __global__ void __launch_bounds__(L::THREADS, sizeof(typename L::number) == 8 ? 
 /* ---------------------------------------------------------------------------------------------- */
 
 #ifdef BSRI_MMA_CODE
-struct bsri_mma_sampled_shared {
+struct bsri_mma_sampled_storage {
     int64_t column[256];           /* where line n of the CTA's columns starts in mat2 */
     int64_t first, row, end, a, b; /* stored blocks [first, end) of block row `row`; bytes to its lines of mat1, to mat2 */
     char *out;                     /* values of the item */
     const char *input;             /* of its input; or null */
 };
 /* Which row and blocks tile `tile` of an item has: rows get nnz / blocks + 1 tiles at most, found by bisection. */
-__device__ __forceinline__ void bsri_mma_sampled_place(const bsri_dev_mma_sampled &m, bsri_mma_sampled_shared &s,
+__device__ __forceinline__ void bsri_mma_sampled_place(const bsri_dev_mma_sampled &m, bsri_mma_sampled_storage &s,
                                                        const bsri_item &o, int64_t tile) {
     const int64_t rows = bsri_block_rows(&m.p.out);
     const int dt = m.p.out.index_dtype;
@@ -4616,7 +4948,7 @@ __device__ __forceinline__ void bsri_mma_sampled_place(const bsri_dev_mma_sample
     s.row = low, s.first = start + (tile - (start - zero) / m.blocks - low) * m.blocks, s.end = bsri_min(end, s.first + m.blocks);
 }
 template <class T, class L>
-__device__ __forceinline__ void bsri_mma_sampled_fetch(const bsri_dev_mma_sampled &m, const bsri_mma_sampled_shared &s,
+__device__ __forceinline__ void bsri_mma_sampled_load(const bsri_dev_mma_sampled &m, const bsri_mma_sampled_storage &s,
                                                        uint32_t to, int step) {
     const int lane = threadIdx.x % 32, warps = blockDim.x / 32, a_copies = m.m_warps * (L::A_BYTES / 512), line = lane / 4,
               piece = lane % 4;
@@ -4625,38 +4957,38 @@ __device__ __forceinline__ void bsri_mma_sampled_fetch(const bsri_dev_mma_sample
         const int w = c / (L::A_BYTES / 512), i = c % (L::A_BYTES / 512);
         const char *at =
             m.a_trans ? a + w * L::MW * T::BYTES + (i * 8 + line) * m.a_line : a + (int64_t)(w * L::MW + i * 8 + line) * m.a_line;
-        bsri_mma_copy(to + c * 512 + bsri_mma_swizzle<64>(line, piece), at + piece * 16);
+        bsri_cp_async(to + c * 512 + bsri_swizzle<64>(line, piece), at + piece * 16);
     }
     to += m.m_warps * L::A_BYTES;
     for (int c = threadIdx.x / 32; c < m.n_warps * (L::B_BYTES / 512); c += warps) {
         const int w = c / (L::B_BYTES / 512), i = c % (L::B_BYTES / 512);
         if (L::B_ROWS) { /* 4 lines of 8 pieces */
             const int k = i * 4 + lane / 8, n = w * 64 + lane % 8 * 8;
-            bsri_mma_copy(to + c * 512 + (lane / 8) * 128 + (((lane % 8) ^ (k & 7)) << 4), b + s.column[n] + k * m.b_line);
+            bsri_cp_async(to + c * 512 + (lane / 8) * 128 + (((lane % 8) ^ (k & 7)) << 4), b + s.column[n] + k * m.b_line);
         } else {
             const int n = w * 64 + i * 8 + line;
-            bsri_mma_copy(to + c * 512 + bsri_mma_swizzle<64>(line, piece), b + s.column[n] + piece * 16);
+            bsri_cp_async(to + c * 512 + bsri_swizzle<64>(line, piece), b + s.column[n] + piece * 16);
         }
     }
 }
 /* All products of the CTA's tile. */
 template <class T, class L>
-__device__ __forceinline__ void bsri_mma_sampled_walk(typename T::sum (&sum)[L::MI][L::NI][4], const bsri_dev_mma_sampled &m,
-                                                      const bsri_mma_sampled_shared &s, uint32_t base) {
+__device__ __forceinline__ void bsri_mma_sampled_mainloop(typename T::sum (&sum)[L::MI][L::NI][4], const bsri_dev_mma_sampled &m,
+                                                      const bsri_mma_sampled_storage &s, uint32_t base) {
     const int warp = threadIdx.x / 32, m_warp = warp / m.n_warps, n_warp = warp % m.n_warps, ahead = m.stages - 1;
     for (int i = 0; i < ahead; i++) {
-        if (i < m.steps) bsri_mma_sampled_fetch<T, L>(m, s, base + i * m.stage_bytes, i);
-        bsri_mma_commit();
+        if (i < m.steps) bsri_mma_sampled_load<T, L>(m, s, base + i * m.stage_bytes, i);
+        bsri_cp_async_commit();
     }
     int to = ahead, from = 0;
     for (int i = 0; i < m.steps; i++) {
-        if (m.stages == 5) bsri_mma_landed<3>();
-        else bsri_mma_landed<1>();
+        if (m.stages == 5) bsri_cp_async_wait<3>();
+        else bsri_cp_async_wait<1>();
         __syncthreads(); /* the stage is there for all, and the one before it is used up */
-        if (i + ahead < m.steps) bsri_mma_sampled_fetch<T, L>(m, s, base + to * m.stage_bytes, i + ahead);
-        bsri_mma_commit();
+        if (i + ahead < m.steps) bsri_mma_sampled_load<T, L>(m, s, base + to * m.stage_bytes, i + ahead);
+        bsri_cp_async_commit();
         const uint32_t at = base + from * m.stage_bytes;
-        bsri_mma_worker<T, L>::multiply(sum, at + m_warp * L::A_BYTES, at + m.m_warps * L::A_BYTES + n_warp * L::B_BYTES,
+        bsri_mma_consumer<T, L>::multiply(sum, at + m_warp * L::A_BYTES, at + m.m_warps * L::A_BYTES + n_warp * L::B_BYTES,
                                         m.a_trans, 0);
         if (++to == m.stages) to = 0;
         if (++from == m.stages) from = 0;
@@ -4665,7 +4997,7 @@ __device__ __forceinline__ void bsri_mma_sampled_walk(typename T::sum (&sum)[L::
 /* A warp's sums to the stored blocks, by way of its `tile`. The code of bsri_sampled_add() and bsri_sampled_put() stands here
    again, as calls of them are slower (note N23). */
 template <class T, class L>
-__device__ __forceinline__ void bsri_mma_sampled_store(const bsri_dev_mma_sampled &m, const bsri_mma_sampled_shared &s,
+__device__ __forceinline__ void bsri_mma_sampled_store(const bsri_dev_mma_sampled &m, const bsri_mma_sampled_storage &s,
                                                        float *tile, const typename T::sum (&sum)[L::MI][L::NI][4], int m_warp,
                                                        int n_warp, int lane, int block) {
     const bsri_dev_sampled &p = m.p;
@@ -4710,11 +5042,11 @@ __global__ void __launch_bounds__(L::THREADS, 2) bsri_sampled_mma(const __grid_c
 #ifdef BSRI_MMA_CODE
     typedef typename L::type T;
     extern __shared__ __align__(1024) char bsri_shared[];
-    __shared__ bsri_mma_sampled_shared s;
+    __shared__ bsri_mma_sampled_storage s;
     const bsri_dev_sampled &p = m.p;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, m_warp = warp / m.n_warps, n_warp = warp % m.n_warps;
     const int dt = p.out.index_dtype, block = (int)p.out.block_rows;
-    const uint32_t base = bsri_mma_address(bsri_shared);
+    const uint32_t base = bsri_smem_address(bsri_shared);
     for (int64_t work = blockIdx.x; work < p.items * m.tiles; work += gridDim.x) {
         const int64_t item = work / m.tiles;
         const bsri_item o = bsri_dev_matrix_item(&p.out_batch, item, &p.out);
@@ -4738,8 +5070,8 @@ __global__ void __launch_bounds__(L::THREADS, 2) bsri_sampled_mma(const __grid_c
                 s.b = bsri_dense_offset(&p.whole, whole, &p.mat2) * T::BYTES;
             }
             __syncthreads();
-            if (m.b_rows) bsri_mma_sampled_walk<T, typename L::by_rows>(sum, m, s, base);
-            else bsri_mma_sampled_walk<T, L>(sum, m, s, base);
+            if (m.b_rows) bsri_mma_sampled_mainloop<T, typename L::by_rows>(sum, m, s, base);
+            else bsri_mma_sampled_mainloop<T, L>(sum, m, s, base);
         }
         __syncthreads();
         bsri_mma_sampled_store<T, L>(m, s, (float *)bsri_shared + warp * BSRI_MMA_PASS, sum, m_warp, n_warp, lane, block);
@@ -4758,39 +5090,39 @@ struct bsri_wgmma_sampled_tile {
     uint32_t have[BSRI_WSAMPLED_GROUP]; /* of each block row: the entries that it stores */
     int32_t count;                      /* entries; 0: there are no more tiles */
 };
-/* A part of the union, as bsri_mma_part, with more bits; and what making it needs, as in bsri_mma_list. */
-struct bsri_wgmma_sampled_part {
+/* A part of the union, as bsri_column_chunk, with more bits; and what making it needs, as in bsri_mma_storage. */
+struct bsri_wgmma_sampled_chunk {
     typedef uint32_t bits;
-    int32_t col[BSRI_UNION];
-    uint32_t mask[BSRI_UNION];
+    int32_t col[BSRI_CHUNK];
+    uint32_t mask[BSRI_CHUNK];
     int32_t count;
 };
-struct bsri_wgmma_sampled_shared {
-    bsri_wgmma_sampled_part part;
+struct bsri_wgmma_sampled_storage {
+    bsri_wgmma_sampled_chunk part;
     bsri_wgmma_sampled_tile tile[2];
     uint64_t tile_full[2], tile_empty[2], full[BSRI_GROUP], empty[BSRI_GROUP]; /* barriers of tiles and of the ring's slots */
     int64_t at[BSRI_GROUP], end[BSRI_GROUP], next[BSRI_GROUP];                 /* entries of each row that are left */
-    uint32_t present[BSRI_UNION];
+    uint32_t present[BSRI_CHUNK];
     int32_t warp_count[4], irregular, first;
 };
 #ifdef BSRI_WGMMA_CODE
 /* A position in a ring of up to 16 slots: which one, and for each slot how often it was passed, modulo 2. */
-struct bsri_wgmma_ring {
-    uint32_t slot, passed, size, bytes;
-    __device__ __forceinline__ uint32_t phase() const { return passed >> slot & 1; }
-    __device__ __forceinline__ void next() {
-        passed ^= 1u << slot;
-        if (++slot == size) slot = 0;
+struct bsri_sampled_pipe {
+    uint32_t stage, phases, stages, bytes;
+    __device__ __forceinline__ uint32_t phase() const { return phases >> stage & 1; }
+    __device__ __forceinline__ void advance() {
+        phases ^= 1u << stage;
+        if (++stage == stages) stage = 0;
     }
 };
 __device__ __forceinline__ uint32_t bsri_wgmma_sampled_bytes(const bsri_dev_wgmma_sampled &m, int count) {
     return m.a_boxes * m.a_box + count * m.b_boxes * m.b_box;
 }
 /* Small tiles have more stages: the ring is cut anew where their number changes. Stages are multiples of 1 KB. */
-__device__ __forceinline__ bool bsri_wgmma_sampled_cut_ring(bsri_wgmma_ring &ring, uint32_t bytes) {
+__device__ __forceinline__ bool bsri_sampled_pipe_cut(bsri_sampled_pipe &ring, uint32_t bytes) {
     const uint32_t size = min(BSRI_GROUP, BSRI_WSAMPLED_RING / bytes);
-    const bool other = size != ring.size;
-    if (other) ring.slot = 0, ring.size = size, ring.bytes = BSRI_WSAMPLED_RING / size & ~1023u;
+    const bool other = size != ring.stages;
+    if (other) ring.stage = 0, ring.stages = size, ring.bytes = BSRI_WSAMPLED_RING / size & ~1023u;
     return other;
 }
 /* A CTA's part: work [at, last) of all, or tiles of an item where they are dealt whole; the group where it begins, and the tiles
@@ -4829,7 +5161,7 @@ __device__ __forceinline__ int bsri_wgmma_sampled_whole(const bsri_dev_wgmma_sam
     return n;
 }
 /* This CTA's part in whole tiles; false: cutting them shares the work out better. */
-__device__ __forceinline__ bool bsri_wgmma_sampled_deal(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_place &place) {
+__device__ __forceinline__ bool bsri_wgmma_sampled_assign(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_place &place) {
     const int lane = threadIdx.x % 32, each = (m.rows + 31) / 32, first = min(m.rows, lane * each);
     const int mine = bsri_wgmma_sampled_whole(m, first, min(m.rows, first + each)), grid = (int)gridDim.x, me = (int)blockIdx.x;
     const int blocks = (m.blocks + grid - 1) / grid;
@@ -4857,7 +5189,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_load(const bsri_dev_wgmma_sam
     const int lane = threadIdx.x % 32;
     if (lane == 0) {
         const uint32_t at = to + boxes * m.b_box; /* mat1's part stands behind, for wgmma reads up to 48 columns more */
-        bsri_tma_expect(full, boxes * m.b_box + m.a_boxes * m.a_box);
+        bsri_mbarrier_expect_tx(full, boxes * m.b_box + m.a_boxes * m.a_box);
         for (int i = 0; i < m.a_boxes; i++)
             bsri_tma_load(at + i * m.a_box, &m.mat1, full, m.a_across ? row + i * 64 : k, m.a_across ? k : row, batch[0],
                           batch[1]);
@@ -4875,42 +5207,42 @@ __device__ __forceinline__ void bsri_wgmma_sampled_batch(const bsri_dev_wgmma_sa
 /* Entries of a group that follow one another, of a part of its union or, where it is one block row, of the index array; lane g
    has the first block of row g here. */
 struct bsri_wgmma_sampled_run {
-    const bsri_wgmma_sampled_part *part; /* null: a group of one row */
+    const bsri_wgmma_sampled_chunk *part; /* null: a group of one row */
     int64_t item;
     int row, first, n, at;
 };
 /* The fetching warps: what is on its way, and to whom. */
-struct bsri_wgmma_sampled_fetcher {
-    bsri_wgmma_ring ring, tiles;
+struct bsri_wgmma_sampled_producer {
+    bsri_sampled_pipe ring, tiles;
     uint32_t base;
     int turn;
 };
 /* All stages of one tile; lane e has the column of entry e. Three warps take turns: there are three slots at least, so that none
    is ahead of another by a whole round. */
-__device__ __forceinline__ void bsri_wgmma_sampled_fetch_tile(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
-                                                              bsri_wgmma_sampled_fetcher &f, int64_t item, int row, int col,
+__device__ __forceinline__ void bsri_wgmma_sampled_produce_tile(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
+                                                              bsri_wgmma_sampled_producer &f, int64_t item, int row, int col,
                                                               int count) {
-    const uint32_t full = bsri_mma_address(s.full), empty = bsri_mma_address(s.empty);
+    const uint32_t full = bsri_smem_address(s.full), empty = bsri_smem_address(s.empty);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, half = m.b_boxes / 2; /* boxes of an entry: 1 or 2 */
-    const bool used = f.ring.size != 0;
-    if (bsri_wgmma_sampled_cut_ring(f.ring, bsri_wgmma_sampled_bytes(m, count)) && used) {
-        bsri_mma_sync(); /* all old slots have been filled, and then: nobody reads them any more */
-        for (int i = 0; i < BSRI_GROUP; i++) bsri_mma_wait(empty + 8 * i, (f.ring.passed >> i & 1) ^ 1);
+    const bool used = f.ring.stages != 0;
+    if (bsri_sampled_pipe_cut(f.ring, bsri_wgmma_sampled_bytes(m, count)) && used) {
+        bsri_producer_sync(); /* all old slots have been filled, and then: nobody reads them any more */
+        for (int i = 0; i < BSRI_GROUP; i++) bsri_mbarrier_wait(empty + 8 * i, (f.ring.phases >> i & 1) ^ 1);
     }
     col = (__shfl_sync(~0u, col, lane >> half) << (m.bits + m.shift)) + (lane & half) * 64;
     for (int r = 0; r < m.reduce; r++) {
         int32_t batch[4] = {0, 0, 0, 0};
         if (m.batched) bsri_wgmma_sampled_batch(m, item, r, batch);
-        for (int i = 0; i < m.steps; i++, f.ring.next(), f.turn = f.turn == 2 ? 0 : f.turn + 1) {
+        for (int i = 0; i < m.steps; i++, f.ring.advance(), f.turn = f.turn == 2 ? 0 : f.turn + 1) {
             if (f.turn != warp) continue;
-            bsri_mma_wait(empty + 8 * f.ring.slot, f.ring.phase() ^ 1);
-            bsri_wgmma_sampled_load(m, f.base + f.ring.slot * f.ring.bytes, full + 8 * f.ring.slot,
+            bsri_mbarrier_wait(empty + 8 * f.ring.stage, f.ring.phase() ^ 1);
+            bsri_wgmma_sampled_load(m, f.base + f.ring.stage * f.ring.bytes, full + 8 * f.ring.stage,
                                             i * BSRI_WSAMPLED_DEPTH, row, batch, col, count * m.b_boxes);
         }
     }
 }
 /* Lane g: how many blocks row g stores in the first n entries of a part. Sums of two rows in one register. */
-__device__ __forceinline__ int bsri_wgmma_sampled_stored(const bsri_dev_wgmma_sampled &m, const bsri_wgmma_sampled_part &part,
+__device__ __forceinline__ int bsri_wgmma_sampled_stored(const bsri_dev_wgmma_sampled &m, const bsri_wgmma_sampled_chunk &part,
                                                          int n) {
     const uint32_t lane = threadIdx.x % 32, row = (1u << (1 << m.shift)) - 1;
     uint32_t sum[BSRI_WSAMPLED_GROUP / 2] = {}, mine = 0;
@@ -4927,31 +5259,31 @@ __device__ __forceinline__ int bsri_wgmma_sampled_stored(const bsri_dev_wgmma_sa
 }
 /* Tells the multiplying warps of n entries; lane e has the mask of entry e. By one warp, while the others fetch: all its lanes
    write and arrive. */
-__device__ __forceinline__ void bsri_wgmma_sampled_tell(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
-                                                        const bsri_wgmma_ring &tiles, bsri_wgmma_sampled_run &run, uint32_t mask,
-                                                        int n) {
+__device__ __forceinline__ void bsri_wgmma_sampled_tell(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
+                                                        const bsri_sampled_pipe &tiles, bsri_wgmma_sampled_run &run,
+                                                        uint32_t mask, int n) {
     const int lane = threadIdx.x % 32;
     const uint32_t beside = __shfl_sync(~0u, mask, lane >> m.shift) >> (lane & ((1 << m.shift) - 1));
-    bsri_wgmma_sampled_tile &tile = s.tile[tiles.slot];
+    bsri_wgmma_sampled_tile &tile = s.tile[tiles.stage];
     uint32_t stored = 0; /* by row `lane` */
 #pragma unroll
     for (int g = 0; g < BSRI_WSAMPLED_GROUP; g++) {
         const uint32_t word = __ballot_sync(~0u, beside >> (g << m.shift) & 1);
         if (lane == g) stored = word;
     }
-    bsri_mma_wait(bsri_mma_address(&s.tile_empty[tiles.slot]), tiles.phase() ^ 1);
+    bsri_mbarrier_wait(bsri_smem_address(&s.tile_empty[tiles.stage]), tiles.phase() ^ 1);
     if (lane < BSRI_WSAMPLED_GROUP) tile.at[lane] = run.at, tile.have[lane] = stored;
     if (lane == 0) tile.item = run.item, tile.count = n;
-    bsri_mma_arrive(bsri_mma_address(&s.tile_full[tiles.slot]));
+    bsri_mbarrier_arrive(bsri_smem_address(&s.tile_full[tiles.stage]));
     run.at += __popc(stored);
 }
 /* The tiles of a run, of equal size but for one entry. */
-__device__ __forceinline__ void bsri_wgmma_sampled_fetch_run(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
-                                                             bsri_wgmma_sampled_fetcher &f, bsri_wgmma_sampled_run &run,
+__device__ __forceinline__ void bsri_wgmma_sampled_produce_run(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
+                                                             bsri_wgmma_sampled_producer &f, bsri_wgmma_sampled_run &run,
                                                              const bsri_mma_rows &r) {
     const int lane = threadIdx.x % 32, count = (run.n + m.entries - 1) / m.entries;
     const int each = count ? run.n / count : 0, more = run.n - each * count;
-    for (int t = 0, e = run.first; t < count; t++, f.tiles.next()) {
+    for (int t = 0, e = run.first; t < count; t++, f.tiles.advance()) {
         const int n = each + (t < more);
         int32_t col = 0;
         uint32_t mask = 0;
@@ -4960,23 +5292,23 @@ __device__ __forceinline__ void bsri_wgmma_sampled_fetch_run(const bsri_dev_wgmm
             mask = run.part ? run.part->mask[e + lane] : 1;
         }
         if (threadIdx.x / 32 == BSRI_WSAMPLED_LISTER) bsri_wgmma_sampled_tell(m, s, f.tiles, run, mask, n);
-        bsri_wgmma_sampled_fetch_tile(m, s, f, run.item, run.row, col, n);
+        bsri_wgmma_sampled_produce_tile(m, s, f, run.item, run.row, col, n);
         e += n;
     }
 }
-/* The next part of a group's union, as bsri_mma_union(). Where columns ascend and fit one part, all index entries of the group,
-   [s.at[0], end), are read at once, which is faster than row after row (note N23). */
-__device__ __forceinline__ bool bsri_wgmma_sampled_union(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
+/* The next part of a group's union, as bsri_columns_next(). Where columns ascend and fit one part, all index entries of the
+   group, [s.at[0], end), are read at once, which is faster than row after row (note N23). */
+__device__ __forceinline__ bool bsri_wgmma_sampled_columns_next(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
                                                          const bsri_mma_rows &r, int end, bool begun) {
     if (m.parts == 1 && !begun) {
         int at[BSRI_WSAMPLED_GROUP];
 #pragma unroll
         for (int g = 0; g < BSRI_WSAMPLED_GROUP; g++) at[g] = (int)s.at[g];
-        for (int i = threadIdx.x; i < BSRI_UNION; i += BSRI_FETCHERS) s.present[i] = 0;
+        for (int i = threadIdx.x; i < BSRI_CHUNK; i += BSRI_PRODUCERS) s.present[i] = 0;
         if (threadIdx.x == 0) s.first = 0, s.irregular = 0;
-        bsri_mma_sync();
+        bsri_producer_sync();
 #pragma unroll 2
-        for (int i = at[0] + (int)threadIdx.x; i < end; i += BSRI_FETCHERS) {
+        for (int i = at[0] + (int)threadIdx.x; i < end; i += BSRI_PRODUCERS) {
             const int32_t c = bsri_dev_index(r.col, r.dt, i);
             int row = 0;
             bool begins = i == at[0];
@@ -4984,24 +5316,24 @@ __device__ __forceinline__ bool bsri_wgmma_sampled_union(const bsri_dev_wgmma_sa
             for (int g = 1; g < BSRI_WSAMPLED_GROUP; g++)
                 if (g < m.group) row += i >= at[g], begins = begins || i == at[g];
             const bool after = begins || bsri_dev_index(r.col, r.dt, i - 1) < c;
-            if (!after || (uint32_t)c >> m.shift >= BSRI_UNION) s.irregular = 1;
+            if (!after || (uint32_t)c >> m.shift >= BSRI_CHUNK) s.irregular = 1;
             else atomicOr(&s.present[c >> m.shift], 1u << (row << m.shift | (c & ((1 << m.shift) - 1))));
         }
-        bsri_mma_sync();
+        bsri_producer_sync();
         if (!s.irregular) {
             if (threadIdx.x < BSRI_WSAMPLED_GROUP) s.next[threadIdx.x] = s.end[threadIdx.x];
             __syncwarp();
-            bsri_mma_gather(s, s.part, m.group);
-            bsri_mma_sync();
+            bsri_columns_gather(s, s.part, m.group);
+            bsri_producer_sync();
             return false;
         }
-        bsri_mma_sync(); /* everybody has seen it */
+        bsri_producer_sync(); /* everybody has seen it */
     }
-    return bsri_mma_union(s, s.part, r, m.group, m.shift);
+    return bsri_columns_next(s, s.part, r, m.group, m.shift);
 }
 /* This CTA's part of an item. */
-__device__ __forceinline__ void bsri_wgmma_sampled_fetch_item(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
-                                                              bsri_wgmma_sampled_fetcher &f, const bsri_mma_rows &r,
+__device__ __forceinline__ void bsri_wgmma_sampled_produce_item(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
+                                                              bsri_wgmma_sampled_producer &f, const bsri_mma_rows &r,
                                                               const bsri_wgmma_sampled_place &place, int64_t item) {
     const int lane = threadIdx.x % 32, whole = place.whole;
     int64_t dealt = place.start;
@@ -5016,19 +5348,19 @@ __device__ __forceinline__ void bsri_wgmma_sampled_fetch_item(const bsri_dev_wgm
         if (start >= place.last) break;
         dealt += work;
         if (m.group > 1) {
-            bsri_mma_sync();
+            bsri_producer_sync();
             if (threadIdx.x < BSRI_WSAMPLED_GROUP) s.at[lane] = first, s.end[lane] = end;
-            bsri_mma_sync();
+            bsri_producer_sync();
         }
         for (bool more = true, begun = false; more; begun = true) {
             const int at = lane < BSRI_WSAMPLED_GROUP ? (int)s.at[lane] : 0;
-            more = m.group > 1 && bsri_wgmma_sampled_union(m, s, r, base + blocks, begun);
+            more = m.group > 1 && bsri_wgmma_sampled_columns_next(m, s, r, base + blocks, begun);
             const int count = m.group > 1 ? __shfl_sync(~0u, s.part.count, 0) : blocks;
             run.first = whole ? min(count, max((int)from, 0) * m.entries) : bsri_wgmma_sampled_before(count, from, work);
             run.n = (whole ? min(count, max((int)to, 0) * m.entries) : bsri_wgmma_sampled_before(count, to, work)) - run.first;
             if (m.group == 1) run.first += base, run.at = run.first;
             else run.part = &s.part, run.at = at + bsri_wgmma_sampled_stored(m, s.part, run.first);
-            bsri_wgmma_sampled_fetch_run(m, s, f, run, r);
+            bsri_wgmma_sampled_produce_run(m, s, f, run, r);
         }
     }
 }
@@ -5036,15 +5368,15 @@ __device__ __forceinline__ void bsri_wgmma_sampled_fetch_item(const bsri_dev_wgm
 __device__ __forceinline__ bsri_wgmma_sampled_place bsri_wgmma_sampled_begin(const bsri_dev_wgmma_sampled &m, const void *crow,
                                                                              int64_t at, int64_t last) {
     bsri_wgmma_sampled_place place = {at, last, 0, 0, 0};
-    if (!m.whole || !bsri_wgmma_sampled_deal(m, place)) place.group = bsri_wgmma_sampled_find(m, crow, at);
+    if (!m.whole || !bsri_wgmma_sampled_assign(m, place)) place.group = bsri_wgmma_sampled_find(m, crow, at);
     return place;
 }
 /* The fetching warps. */
-__device__ __forceinline__ void bsri_wgmma_sampled_fetch(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
+__device__ __forceinline__ void bsri_wgmma_sampled_produce(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
                                                          bsri_wgmma_sampled_place place, uint32_t base) {
     const int64_t end = bsri_wgmma_sampled_from(m, blockIdx.x + 1);
     bsri_mma_rows r = {m.crow, m.col, NULL, NULL, NULL, m.dt};
-    bsri_wgmma_sampled_fetcher f = {{0, 0, 0, 0}, {0, 0, 2, 0}, base, 0};
+    bsri_wgmma_sampled_producer f = {{0, 0, 0, 0}, {0, 0, 2, 0}, base, 0};
     int64_t x = m.batched ? bsri_wgmma_sampled_from(m, blockIdx.x) : 0, item = 0;
     for (bool more = !m.batched || x < end; more; more = m.batched && x < end) {
         if (m.batched) {
@@ -5054,13 +5386,13 @@ __device__ __forceinline__ void bsri_wgmma_sampled_fetch(const bsri_dev_wgmma_sa
             const int64_t from = bsri_wgmma_sampled_from(m, blockIdx.x) - x;
             place = bsri_wgmma_sampled_begin(m, r.ptr, bsri_max(from, 0), bsri_min(end - x, m.area));
         }
-        bsri_wgmma_sampled_fetch_item(m, s, f, r, place, item);
+        bsri_wgmma_sampled_produce_item(m, s, f, r, place, item);
         x += m.area;
     }
     if (threadIdx.x / 32 == BSRI_WSAMPLED_LISTER) {
-        bsri_mma_wait(bsri_mma_address(&s.tile_empty[f.tiles.slot]), f.tiles.phase() ^ 1);
-        if (threadIdx.x % 32 == 0) s.tile[f.tiles.slot].count = 0;
-        bsri_mma_arrive(bsri_mma_address(&s.tile_full[f.tiles.slot]));
+        bsri_mbarrier_wait(bsri_smem_address(&s.tile_empty[f.tiles.stage]), f.tiles.phase() ^ 1);
+        if (threadIdx.x % 32 == 0) s.tile[f.tiles.stage].count = 0;
+        bsri_mbarrier_arrive(bsri_smem_address(&s.tile_full[f.tiles.stage]));
     }
 }
 
@@ -5161,10 +5493,10 @@ __device__ __forceinline__ void bsri_wgmma_sampled_store(const bsri_dev_wgmma_sa
 }
 /* One tile of a warpgroup: 64 rows, N columns. a, b: where its operands stand in a stage. */
 template <class T, int N, int TA, int TB>
-__device__ __forceinline__ void bsri_wgmma_sampled_sum(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
-                                                       bsri_wgmma_ring &ring, uint32_t a, uint32_t b, float (&sum)[128]) {
+__device__ __forceinline__ void bsri_wgmma_sampled_mainloop(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
+                                                       bsri_sampled_pipe &ring, uint32_t a, uint32_t b, float (&sum)[128]) {
     const int steps = m.reduce * m.steps;
-    const uint32_t full = bsri_mma_address(s.full), empty = bsri_mma_address(s.empty);
+    const uint32_t full = bsri_smem_address(s.full), empty = bsri_smem_address(s.empty);
     const uint32_t a_step = (TA ? 2048 : 32) >> 4, b_step = (uint32_t)(TB ? m.b_kind >> 32 & 0x3fff : 1) * 2; /* of 16 bytes */
     float(&d)[N / 2] = (float(&)[N / 2]) sum;
     if (!steps) {
@@ -5172,50 +5504,50 @@ __device__ __forceinline__ void bsri_wgmma_sampled_sum(const bsri_dev_wgmma_samp
         for (int i = 0; i < N / 2; i++) d[i] = 0.0f;
     }
 #pragma unroll 1
-    for (int i = 0; i < steps; i++, ring.next()) { /* the first product is not added to what is there */
-        const uint32_t at = ring.slot * ring.bytes;
+    for (int i = 0; i < steps; i++, ring.advance()) { /* the first product is not added to what is there */
+        const uint32_t at = ring.stage * ring.bytes;
         const uint64_t x = m.a_kind | (a + at) >> 4, y = m.b_kind | (b + at) >> 4;
-        bsri_mma_wait(full + 8 * ring.slot, ring.phase());
+        bsri_mbarrier_wait(full + 8 * ring.stage, ring.phase());
         bsri_wgmma_fence();
 #pragma unroll
         for (int k = 0; k < BSRI_WSAMPLED_DEPTH / 16; k++)
             bsri_wgmma<T, N, TA, TB>::ss(d, x + k * a_step, y + k * b_step, k ? 1 : i);
         bsri_wgmma_commit();
         bsri_wgmma_wait<0>(); /* the other warpgroup fills the gap */
-        if (threadIdx.x % 32 == 0) bsri_mma_arrive(empty + 8 * ring.slot);
+        if (threadIdx.x % 32 == 0) bsri_mbarrier_arrive(empty + 8 * ring.stage);
     }
 }
 /* What wgmma wants to know at compile time is decided around the loop; all else is there once. */
 template <class T, int N>
-__device__ __forceinline__ void bsri_wgmma_sampled_multiply(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
-                                                            bsri_wgmma_ring &ring, uint32_t a, uint32_t b, float (&sum)[128]) {
+__device__ __forceinline__ void bsri_wgmma_sampled_multiply(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
+                                                            bsri_sampled_pipe &ring, uint32_t a, uint32_t b, float (&sum)[128]) {
     if (__builtin_expect(!m.a_across, 1)) {
-        if (m.b_across) bsri_wgmma_sampled_sum<T, N, 0, 1>(m, s, ring, a, b, sum);
-        else bsri_wgmma_sampled_sum<T, N, 0, 0>(m, s, ring, a, b, sum);
+        if (m.b_across) bsri_wgmma_sampled_mainloop<T, N, 0, 1>(m, s, ring, a, b, sum);
+        else bsri_wgmma_sampled_mainloop<T, N, 0, 0>(m, s, ring, a, b, sum);
     } else {
-        if (m.b_across) bsri_wgmma_sampled_sum<T, N, 1, 1>(m, s, ring, a, b, sum);
-        else bsri_wgmma_sampled_sum<T, N, 1, 0>(m, s, ring, a, b, sum);
+        if (m.b_across) bsri_wgmma_sampled_mainloop<T, N, 1, 1>(m, s, ring, a, b, sum);
+        else bsri_wgmma_sampled_mainloop<T, N, 1, 0>(m, s, ring, a, b, sum);
     }
 }
 /* A warpgroup without columns in a tile gives its stages back. */
-__device__ __forceinline__ void bsri_wgmma_sampled_pass(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
-                                                        bsri_wgmma_ring &ring) {
-    for (int i = 0; i < m.reduce * m.steps; i++, ring.next()) {
-        bsri_mma_wait(bsri_mma_address(&s.full[ring.slot]), ring.phase());
+__device__ __forceinline__ void bsri_wgmma_sampled_pass(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
+                                                        bsri_sampled_pipe &ring) {
+    for (int i = 0; i < m.reduce * m.steps; i++, ring.advance()) {
+        bsri_mbarrier_wait(bsri_smem_address(&s.full[ring.stage]), ring.phase());
         __syncwarp();
-        if (threadIdx.x % 32 == 0) bsri_mma_arrive(bsri_mma_address(&s.empty[ring.slot]));
+        if (threadIdx.x % 32 == 0) bsri_mbarrier_arrive(bsri_smem_address(&s.empty[ring.stage]));
     }
 }
 /* The multiplying warps. entry, mine: blocks side by side. */
 template <class T>
-__device__ __forceinline__ void bsri_wgmma_sampled_tiles(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_shared &s,
+__device__ __forceinline__ void bsri_wgmma_sampled_consume(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
                                                          uint32_t base) {
     const int group = threadIdx.x / 128 - 1; /* warpgroup 0 fetches */
-    bsri_wgmma_ring ring = {0, 0, 0, 0}, tiles = {0, 0, 2, 0};
-    base = bsri_wgmma_at(base); /* what is added to it stays within */
-    for (;; tiles.next()) {
-        const bsri_wgmma_sampled_tile &tile = s.tile[tiles.slot];
-        bsri_mma_wait(bsri_mma_address(&s.tile_full[tiles.slot]), tiles.phase());
+    bsri_sampled_pipe ring = {0, 0, 0, 0}, tiles = {0, 0, 2, 0};
+    base = bsri_wgmma_desc_address(base); /* what is added to it stays within */
+    for (;; tiles.advance()) {
+        const bsri_wgmma_sampled_tile &tile = s.tile[tiles.stage];
+        bsri_mbarrier_wait(bsri_smem_address(&s.tile_full[tiles.stage]), tiles.phase());
         const int count = tile.count, half = (count + 1) / 2, row = m.wide ? group * 64 : 0;
         const int entry = (group && !m.wide ? half : 0) << m.shift, mine = (m.wide  ? count
                                                                             : group ? count - half
@@ -5224,7 +5556,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_tiles(const bsri_dev_wgmma_sa
         const uint32_t a = base + ((count << (m.bits + m.shift)) + row) * BSRI_WSAMPLED_DEPTH * 2;
         const uint32_t b = base + (entry << m.bits) * BSRI_WSAMPLED_DEPTH * 2;
         if (!count) return;
-        bsri_wgmma_sampled_cut_ring(ring, bsri_wgmma_sampled_bytes(m, count));
+        bsri_sampled_pipe_cut(ring, bsri_wgmma_sampled_bytes(m, count));
         const int cols = mine << m.bits, line = row + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
         float sum[128]; /* only the first cols / 2 are used; if the others were set to zero, they would be set again after each
                            loop */
@@ -5238,7 +5570,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_tiles(const bsri_dev_wgmma_sa
         const bsri_item o = bsri_dev_matrix_item(&m.p.out_batch, tile.item, &m.p.out);
         if (m.plain) bsri_wgmma_sampled_store<T>(m, tile, o, sum, line, entry, mine);
         else bsri_wgmma_sampled_finish(m, tile, o, sum, line, entry, mine);
-        bsri_mma_arrive(bsri_mma_address(&s.tile_empty[tiles.slot])); /* each thread has read */
+        bsri_mbarrier_arrive(bsri_smem_address(&s.tile_empty[tiles.stage])); /* each thread has read */
     }
 }
 #endif
@@ -5252,14 +5584,14 @@ __device__ __forceinline__ void bsri_wgmma_sampled_tiles(const bsri_dev_wgmma_sa
                and the ring is cut anew where their number changes. A slot is
        0       mat2: count x b_boxes boxes of b_box bytes, 64 products deep; an entry has one, or one for each 64 columns
        behind  mat1: 64 or 128 rows (a_boxes of a_box bytes). It stands behind, as wgmma may read up to 48 columns more
-     static:   bsri_wgmma_sampled_shared
+     static:   bsri_wgmma_sampled_storage
 
    barrier        count  arrives                                                waits                phase
    full[slot]     1      lane 0 of the warp that loads, expect_tx of all boxes  multiplying threads  slot's passes
    empty[slot]    8      lane 0 of each multiplying warp: products done         the warp that loads  passes + 1
    tile_full[2]   32     lanes of warp 3: tile written                          multiplying threads  round of the two
    tile_empty[2]  256    each multiplying thread: tile stored                   warp 3               round + 1
-   bar.sync 1     128    fetching threads among themselves                      (bsri_mma_sync)
+   bar.sync 1     128    fetching threads among themselves                      (bsri_producer_sync)
    Slots are not always as many, so a phase is how often this slot was passed, modulo 2 (ring.passed has a bit for each). Before
    the ring is cut anew all fetching warps wait for `empty` of all slots.
 
@@ -5277,36 +5609,36 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_sampled_wgmma(const __grid
 #ifdef BSRI_WGMMA_CODE
     typedef typename L::type T;
     extern __shared__ __align__(1024) char bsri_shared[];
-    __shared__ bsri_wgmma_sampled_shared s;
-    const uint32_t base = bsri_mma_address(bsri_shared);
+    __shared__ bsri_wgmma_sampled_storage s;
+    const uint32_t base = bsri_smem_address(bsri_shared);
     bsri_wgmma_sampled_place place = {};
-    bsri_dev_let_next_start();
+    bsri_pdl_launch_dependents();
     BSRI_ENTER;
-    if (threadIdx.x < BSRI_FETCHERS) { /* looks where it begins, while others make the barriers */
-        bsri_dev_wait_for_last();
+    if (threadIdx.x < BSRI_PRODUCERS) { /* looks where it begins, while others make the barriers */
+        bsri_pdl_wait();
         if (!m.batched)
             place = bsri_wgmma_sampled_begin(m, m.crow, bsri_wgmma_sampled_from(m, blockIdx.x),
                                              bsri_wgmma_sampled_from(m, blockIdx.x + 1));
-    } else if (threadIdx.x < BSRI_FETCHERS + BSRI_GROUP) {
-        const int i = threadIdx.x - BSRI_FETCHERS;
-        bsri_mma_barrier(bsri_mma_address(&s.full[i]), 1);
-        bsri_mma_barrier(bsri_mma_address(&s.empty[i]), 8);
+    } else if (threadIdx.x < BSRI_PRODUCERS + BSRI_GROUP) {
+        const int i = threadIdx.x - BSRI_PRODUCERS;
+        bsri_mbarrier_init(bsri_smem_address(&s.full[i]), 1);
+        bsri_mbarrier_init(bsri_smem_address(&s.empty[i]), 8);
         if (i < 2) {
-            bsri_mma_barrier(bsri_mma_address(&s.tile_full[i]), 32);
-            bsri_mma_barrier(bsri_mma_address(&s.tile_empty[i]), 256);
+            bsri_mbarrier_init(bsri_smem_address(&s.tile_full[i]), 32);
+            bsri_mbarrier_init(bsri_smem_address(&s.tile_empty[i]), 256);
         }
-        bsri_tma_barriers_made();
+        bsri_mbarrier_init_fence();
     } else if (threadIdx.x == 383) {
         bsri_tma_prefetch(&m.mat1), bsri_tma_prefetch(&m.mat2);
     }
     __syncthreads();
-    bsri_dev_wait_for_last();
-    if (threadIdx.x < BSRI_FETCHERS) {
-        bsri_registers_fewer<120>();
-        bsri_wgmma_sampled_fetch(m, s, place, base);
+    bsri_pdl_wait();
+    if (threadIdx.x < BSRI_PRODUCERS) {
+        bsri_setmaxnreg_dec<120>();
+        bsri_wgmma_sampled_produce(m, s, place, base);
     } else {
-        bsri_registers_more<192>();
-        bsri_wgmma_sampled_tiles<T>(m, s, base);
+        bsri_setmaxnreg_inc<192>();
+        bsri_wgmma_sampled_consume<T>(m, s, base);
     }
 #endif
 }
@@ -5328,8 +5660,8 @@ static int bsri_wgmma_sampled_maps(const bsr_context *ctx, const bsri_dev_sample
               lines = along2 ? 2 * BSRI_WSAMPLED_DEPTH : 2 * cols;
     m->a_boxes = m->wide && !along1 ? 2 : 1, m->a_box = rows * BSRI_WSAMPLED_DEPTH * 2;
     m->b_boxes = entry / cols, m->b_box = cols * BSRI_WSAMPLED_DEPTH * 2;
-    m->a_kind = bsri_wgmma_kind(along1 ? 2 * BSRI_WSAMPLED_DEPTH : 128, 0);
-    m->b_kind = bsri_wgmma_kind(lines, along2 ? 0 : BSRI_WSAMPLED_DEPTH * lines);
+    m->a_kind = bsri_wgmma_desc_bits(along1 ? 2 * BSRI_WSAMPLED_DEPTH : 128, 0);
+    m->b_kind = bsri_wgmma_desc_bits(lines, along2 ? 0 : BSRI_WSAMPLED_DEPTH * lines);
     /* Pairs of lines only where both operands' lines run along the products: else they are slower (note N22). */
     return bsri_wgmma_sampled_map(ctx, &m->mat1, &m->batch1, &p->mat1, p->mat1.rows, p->mat1.cols, along1, rows,
                                   along1 && along2) &&
@@ -5518,19 +5850,19 @@ __global__ void __launch_bounds__(L::THREADS, 2) bsri_softmax_simt(const __grid_
 /* 16 bytes into shared memory, for the thread itself; all groups of them but the last N have landed. */
 __device__ __forceinline__ void bsri_dev_copy16(uint4 *to, const char *from) {
 #ifdef BSRI_MMA_CODE
-    bsri_mma_copy(bsri_mma_address(to), from);
+    bsri_cp_async(bsri_smem_address(to), from);
 #else
     *to = *(const uint4 *)from;
 #endif
 }
 __device__ __forceinline__ void bsri_dev_copies_end(void) {
 #ifdef BSRI_MMA_CODE
-    bsri_mma_commit();
+    bsri_cp_async_commit();
 #endif
 }
 template <int N> __device__ __forceinline__ void bsri_dev_copies_but(void) {
 #ifdef BSRI_MMA_CODE
-    bsri_mma_landed<N>();
+    bsri_cp_async_wait<N>();
 #endif
 }
 /* Packed values, whole 16-byte pieces, no biases: a row that fits is read once. */
@@ -5829,7 +6161,7 @@ __global__ void __launch_bounds__(L::THREADS, L::BACKWARD ? 2 : BSRI_SOFTMAX_CTA
     typedef typename bsri_stored<typename L::type>::number T;
     constexpr bool BACKWARD = L::BACKWARD;
 #if __CUDA_ARCH__ >= 900
-    bsri_dev_let_next_start(), bsri_dev_wait_for_last();
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
 #endif
     BSRI_ENTER;
     for (int64_t work = blockIdx.x; work < p.work; work += gridDim.x) {
@@ -6117,7 +6449,7 @@ __device__ __forceinline__ void bsri_attention_store(const bsri_dev_attention &p
     const int64_t beside = at + p.out.col_stride;
     if (p.out.dtype == BSR_F32) {
         float *const out = (float *)p.out.data;
-        if (p.pairs) *(float2 *)(out + at) = make_float2(x, y);
+        if (p.vec2) *(float2 *)(out + at) = make_float2(x, y);
         else out[at] = x, out[beside] = y;
     } else {
         const uint32_t both = bsri_dev_pack(x, y, dtype);
@@ -6295,7 +6627,7 @@ template <class T, int HD, int MT, bool FULL> struct bsri_attention_warp {
 
     __device__ __forceinline__ bsri_attention_warp(const bsri_dev_attention &params, const bsri_dev_query &query, uint4 *shared)
         : p(params), t(query), memory(shared), lane(threadIdx.x % 32), warp(threadIdx.x / 32), quad(lane / 4), pair(lane % 4 * 2),
-          query_rows((int)blockDim.x / 2 * MT), keys((int)p.k.rows), sq(bsri_mma_address(memory)), sk(sq + query_rows * HD * 2),
+          query_rows((int)blockDim.x / 2 * MT), keys((int)p.k.rows), sq(bsri_smem_address(memory)), sk(sq + query_rows * HD * 2),
           sv(sk + BSRI_KEYS * HD * 2),
           stage((float *)((char *)memory + (query_rows + 2 * BSRI_KEYS) * HD * 2) + warp * 16 * LD),
           unit(FULL ? BSRI_DEV_LOG2E : p.unit) {}
@@ -6315,7 +6647,7 @@ template <class T, int HD, int MT, bool FULL> struct bsri_attention_warp {
         for (int i = threadIdx.x; i < query_rows * CH; i += blockDim.x) {
             const int r = i / CH, ch = i % CH;
             const bool some = r < t.rows && ch * 8 < p.q.cols;
-            bsri_mma_copy(sq + (r * CH + (ch ^ (r & 7))) * 16, some ? t.q + ((t.row + r) * p.q.row_stride + ch * 8) * 2 : t.q,
+            bsri_cp_async(sq + (r * CH + (ch ^ (r & 7))) * 16, some ? t.q + ((t.row + r) * p.q.row_stride + ch * 8) * 2 : t.q,
                           some ? 16 : 0);
         }
     }
@@ -6332,7 +6664,7 @@ template <class T, int HD, int MT, bool FULL> struct bsri_attention_warp {
                 const int room = key + g * 4 < keys ? width - ch * 8 : 0;
 #pragma unroll
                 for (int c = 0; c < CH / 8; c++)
-                    bsri_mma_copy((at ^ g % 2 * 64) + g * 4 * HD * 2 + c * 128, row + c * 128, c * 64 < room ? 16 : 0);
+                    bsri_cp_async((at ^ g % 2 * 64) + g * 4 * HD * 2 + c * 128, row + c * 128, c * 64 < room ? 16 : 0);
             }
         }
     }
@@ -6561,10 +6893,10 @@ template <class T, int HD, int MT, bool FULL> struct bsri_attention_warp {
     __device__ __forceinline__ bool keys_of(bsri_dev_units &units, int cur, int block, int &next, int &next_block, bool fresh) {
         scores s = {};
         uint32_t b[2][4], forbidden[MT] = {}; /* forbidden: one bit a score */
-        bsri_mma_landed<0>();
+        bsri_cp_async_wait<0>();
         __syncthreads(); /* keys are there; nobody reads the values before these any more */
         load_values(cur);
-        bsri_mma_commit();
+        bsri_cp_async_commit();
         uint32_t q_at = sq + (warp * 16 * MT + lane % 16) * HD * 2 + ((lane / 16) ^ (lane & 7)) * 16;
         uint32_t k_at = sk + (lane / 16 * 8 + (lane & 7)) * HD * 2 + ((lane / 8 % 2) ^ (lane & 7)) * 16;
         uint32_t v_at = sv + lane % 16 * HD * 2 + ((lane / 16) ^ (lane & 7)) * 16;
@@ -6573,7 +6905,7 @@ template <class T, int HD, int MT, bool FULL> struct bsri_attention_warp {
         const bool more = units.next(p, t, next, next_block);
         __syncthreads(); /* nobody reads the keys any more */
         if (more) load_keys(next);
-        bsri_mma_commit();
+        bsri_cp_async_commit();
         const bool shield = modify(s, forbidden, cur, block);
         fold(s);
         if (FULL && p.drops) drop(s, cur);
@@ -6583,7 +6915,7 @@ template <class T, int HD, int MT, bool FULL> struct bsri_attention_warp {
 #pragma unroll
             for (int n = 0; n < NT * 2; n++)
                 a[i][n / 4][n % 4] = bsri_pack<T>(s[i][n / 2][n % 2 * 2], s[i][n / 2][n % 2 * 2 + 1]);
-        bsri_mma_landed<1>();
+        bsri_cp_async_wait<1>();
         const bool odd = take_out(shield);
         add(a, b, v_at);
         if (odd) add_odd(a, forbidden, cur);
@@ -6616,7 +6948,7 @@ template <class T, int HD, int MT, bool FULL> struct bsri_attention_warp {
     }
     __device__ __forceinline__ void store() {
         const int64_t first = t.out + pair * p.out.col_stride;
-        if (p.pairs && p.out.dtype != BSR_F32) {
+        if (p.vec2 && p.out.dtype != BSR_F32) {
 #pragma unroll
             for (int i = 0; i < MT; i++)
 #pragma unroll
@@ -6693,7 +7025,7 @@ __global__ void __launch_bounds__(L::THREADS, 2) bsri_attention_mma(const __grid
             tile.begin();
             units.begin();
             bool more = units.next(p, t, cur, block);
-            if (more) tile.load_queries(), tile.load_keys(cur), bsri_mma_commit();
+            if (more) tile.load_queries(), tile.load_keys(cur), bsri_cp_async_commit();
             for (bool fresh = true; more; fresh = false, cur = next, block = next_block)
                 more = tile.keys_of(units, cur, block, next, next_block, fresh);
             tile.divide(), tile.store();
@@ -6708,12 +7040,12 @@ __global__ void __launch_bounds__(L::THREADS, 2) bsri_attention_mma(const __grid
 /* ---------------------------------------------------------------------------------------------- */
 
 #ifdef BSRI_WGMMA_CODE
-template <class S> struct bsri_flash_note { /* what consumers must know of a key tile */
+template <class S> struct bsri_flash_stage { /* what consumers must know of a key tile */
     int32_t key[S::PIECES];
     uint32_t rows; /* four bits a piece: which of the stream's block rows store it */
     int32_t flags; /* BSRI_FLASH_ */
 };
-struct bsri_flash_plan {         /* a query tile */
+struct bsri_flash_tile {         /* a query tile */
     const void *columns;         /* of its item's pattern */
     int64_t item, out, lse;      /* batch item; elements of its first row in out and lse */
     int32_t row, low, high, end; /* first row; keys that it, and that the last row, may attend to; 1: there are no more tiles */
@@ -6722,27 +7054,27 @@ struct bsri_flash_plan {         /* a query tile */
 };
 template <class S> struct bsri_flash_stream {
     uint64_t full[S::SLOTS], empty[S::SLOTS], q_full[2], q_empty[2], plan_full[2], plan_empty[2];
-    bsri_flash_plan plan[2];
-    bsri_flash_note<S> note[S::SLOTS];
+    bsri_flash_tile plan[2];
+    bsri_flash_stage<S> note[S::SLOTS];
 };
 template <class S> struct bsri_flash_control {
     bsri_flash_stream<S> stream[S::STREAMS];
     uint32_t count[BSRI_FLASH_BINS]; /* tiles of the window by length */
-    uint8_t length[BSRI_FLASH_ROUNDS * S::STREAMS * BSRI_FLASH_GRID];
+    uint8_t length[BSRI_FLASH_WINDOW * S::STREAMS * BSRI_FLASH_GRID];
 };
 /* Position in a ring of N, and the parity of its round. */
-template <int N> struct bsri_flash_ring {
-    uint32_t at, parity;
-    __device__ __forceinline__ void next() {
-        if (++at == N) at = 0, parity ^= 1;
+template <int N> struct bsri_flash_pipe {
+    uint32_t stage, phase;
+    __device__ __forceinline__ void advance() {
+        if (++stage == N) stage = 0, phase ^= 1;
     }
 };
 __device__ __forceinline__ void bsri_flash_wait(uint64_t *barriers, uint32_t at, uint32_t parity) {
-    bsri_mma_wait(bsri_mma_address(&barriers[at]), parity);
+    bsri_mbarrier_wait(bsri_smem_address(&barriers[at]), parity);
 }
 /* Each lane for itself: all of them read, and several write. */
 __device__ __forceinline__ void bsri_flash_arrive(uint64_t *barriers, uint32_t at) {
-    bsri_mma_arrive(bsri_mma_address(&barriers[at]));
+    bsri_mbarrier_arrive(bsri_smem_address(&barriers[at]));
 }
 __device__ __forceinline__ int bsri_flash_limit(const bsri_dev_attention &p, int row) {
     if (!(p.flags & BSR_ATTENTION_CAUSAL)) return (int)p.k.rows;
@@ -6764,13 +7096,13 @@ struct bsri_flash_turns {
     __device__ __forceinline__ void next(int stream) { bits ^= (at(stream) ? 3 : 1) << 2 * stream; }
 };
 template <class S>
-__device__ __forceinline__ void bsri_flash_plan_tile(const bsri_dev_flash &m, bsri_flash_control<S> &control,
+__device__ __forceinline__ void bsri_flash_schedule(const bsri_dev_flash &m, bsri_flash_control<S> &control,
                                                      bsri_flash_turns &turns, int stream, int64_t work) {
     const bsri_dev_attention &p = m.p;
     bsri_flash_stream<S> &c = control.stream[stream];
     const uint32_t turn = turns.at(stream);
     const int lane = threadIdx.x % 32, width = 1 << m.lane_bits, group = lane >> m.lane_bits, dt = p.mask.index_dtype;
-    bsri_flash_plan &plan = c.plan[turn];
+    bsri_flash_tile &plan = c.plan[turn];
     int64_t item;
     const int row = bsri_flash_row<S>(p, work, item), last = (int)bsri_min(row + S::ROWS, p.q.rows) - 1;
     const int64_t batch = (uint32_t)item / (uint32_t)p.heads, head = item - batch * p.heads;
@@ -6913,16 +7245,16 @@ template <class S> struct bsri_flash_loads {
    the mean, all streams that have little more to do than the one with the least take the next tiles, longest first, forwards and
    backwards in turn; every CTA keeps all streams' loads. Others are dealt back and forth, which is sooner done, and so are always
    those of two streams a CTA (note N24). */
-template <class S> __device__ __forceinline__ void bsri_flash_deal(const bsri_dev_flash &m, bsri_flash_control<S> &c) {
+template <class S> __device__ __forceinline__ void bsri_flash_assign(const bsri_dev_flash &m, bsri_flash_control<S> &c) {
     const bsri_dev_attention &p = m.p;
-    const int streams = (int)gridDim.x * S::STREAMS, mine = (int)blockIdx.x * S::STREAMS, window = streams * BSRI_FLASH_ROUNDS;
+    const int streams = (int)gridDim.x * S::STREAMS, mine = (int)blockIdx.x * S::STREAMS, window = streams * BSRI_FLASH_WINDOW;
     const int lane = threadIdx.x % 32, bin = BSRI_FLASH_BINS - 1 - 2 * lane;
     const int64_t total = p.items * p.tiles;
     bsri_flash_turns turns = {0};
     bsri_flash_loads<S> loads;
     bool back = true;
 #pragma unroll 1
-    for (int s = 0; s < S::STREAMS && mine + s < total; s++) bsri_flash_plan_tile<S>(m, c, turns, s, mine + s);
+    for (int s = 0; s < S::STREAMS && mine + s < total; s++) bsri_flash_schedule<S>(m, c, turns, s, mine + s);
     loads.begin(m, c, streams, total > streams);
     for (int64_t base = streams; base < total; base += window) {
         const int n = (int)bsri_min(window, total - base), before = bsri_flash_sort<S>(m, c, base, n);
@@ -6935,7 +7267,7 @@ template <class S> __device__ __forceinline__ void bsri_flash_deal(const bsri_de
             if (!even) own = loads.turn(c, done, n, before, mean, mine, taking, back), back = !back;
 #pragma unroll 1
             for (int s = 0; s < S::STREAMS; s++, own += round % 2 ? -1 : 1)
-                if (own < n) bsri_flash_plan_tile<S>(m, c, turns, s, base + bsri_flash_ranked<S>(c, own, n, before));
+                if (own < n) bsri_flash_schedule<S>(m, c, turns, s, base + bsri_flash_ranked<S>(c, own, n, before));
         }
     }
 #pragma unroll 1
@@ -6959,7 +7291,7 @@ struct bsri_flash_walk {
     int column, inner, high;
     uint32_t rows;
 
-    __device__ __forceinline__ void begin(const bsri_dev_flash &m, const bsri_flash_plan &plan) {
+    __device__ __forceinline__ void begin(const bsri_dev_flash &m, const bsri_flash_tile &plan) {
         const int lane = threadIdx.x % 32, group = lane >> m.lane_bits;
         columns = plan.columns;
         at = from = plan.at[group], end = plan.stop[group], buffer = plan.column[lane], inner = 0, high = plan.high;
@@ -6989,54 +7321,54 @@ struct bsri_flash_walk {
 };
 
 /* Where a stream's fetching warp is in its rings; what a lane fetches of each slot: 64 elements of a piece of keys. */
-template <class S> struct bsri_flash_fetcher {
+template <class S> struct bsri_flash_producer {
     const bsri_dev_flash &m;
     bsri_flash_stream<S> &c;
     const uint32_t memory;
     const int lane = threadIdx.x % 32, piece = lane / S::ATOMS, atom = lane % S::ATOMS, pieces = S::KEYS / m.piece;
     const uint32_t to = memory + 2 * S::QUERY + (uint32_t)(atom * S::KEYS + piece * m.piece) * 128; /* in the first slot */
-    bsri_flash_ring<S::SLOTS> ring = {0, 1};
-    bsri_flash_ring<2> q = {0, 1};
+    bsri_flash_pipe<S::SLOTS> ring = {0, 1};
+    bsri_flash_pipe<2> q = {0, 1};
 
-    __device__ __forceinline__ bsri_flash_fetcher(const bsri_dev_flash &m_, bsri_flash_stream<S> &c_, uint32_t memory_)
+    __device__ __forceinline__ bsri_flash_producer(const bsri_dev_flash &m_, bsri_flash_stream<S> &c_, uint32_t memory_)
         : m(m_), c(c_), memory(memory_) {}
-    __device__ __forceinline__ void wait(void) const { bsri_flash_wait(c.empty, ring.at, ring.parity); }
+    __device__ __forceinline__ void wait(void) const { bsri_flash_wait(c.empty, ring.stage, ring.phase); }
     /* A slot that is a flag and nothing else. */
     __device__ __forceinline__ void tell(int flag) {
         wait();
-        if (lane == 0) c.note[ring.at].flags = flag;
-        bsri_flash_arrive(c.full, ring.at);
-        ring.next();
+        if (lane == 0) c.note[ring.stage].flags = flag;
+        bsri_flash_arrive(c.full, ring.stage);
+        ring.advance();
     }
     __device__ __forceinline__ void query(int row, int c0, int c1) {
-        bsri_flash_wait(c.q_empty, q.at, q.parity);
-        if (lane == 0) bsri_tma_expect(bsri_mma_address(&c.q_full[q.at]), S::QUERY);
+        bsri_flash_wait(c.q_empty, q.stage, q.phase);
+        if (lane == 0) bsri_mbarrier_expect_tx(bsri_smem_address(&c.q_full[q.stage]), S::QUERY);
         __syncwarp();
         if (lane < S::ATOMS)
-            bsri_tma_load(memory + q.at * S::QUERY + lane * S::ROWS * 128, &m.map[0], bsri_mma_address(&c.q_full[q.at]),
+            bsri_tma_load(memory + q.stage * S::QUERY + lane * S::ROWS * 128, &m.map[0], bsri_smem_address(&c.q_full[q.stage]),
                           lane * 64, row, c0, c1);
-        q.next();
+        q.advance();
     }
     /* Keys or values into a slot that is free. */
     __device__ __forceinline__ void fetch(const bsri_tma_map *map, int key, int c0, int c1) {
-        const uint32_t full = bsri_mma_address(&c.full[ring.at]);
-        if (lane == 0) bsri_tma_expect(full, S::SLOT);
-        else bsri_mma_arrive(full);
+        const uint32_t full = bsri_smem_address(&c.full[ring.stage]);
+        if (lane == 0) bsri_mbarrier_expect_tx(full, S::SLOT);
+        else bsri_mbarrier_arrive(full);
         __syncwarp();
-        if (piece < pieces) bsri_tma_load(to + ring.at * S::SLOT, map, full, atom * 64, key, c0, c1);
-        ring.next();
+        if (piece < pieces) bsri_tma_load(to + ring.stage * S::SLOT, map, full, atom * 64, key, c0, c1);
+        ring.advance();
     }
 };
 template <class S>
 __device__ __forceinline__ void bsri_flash_produce(const bsri_dev_flash &m, bsri_flash_stream<S> &c, uint32_t memory) {
-    bsri_flash_fetcher<S> f(m, c, memory);
+    bsri_flash_producer<S> f(m, c, memory);
     const uint32_t all = (S::WARPGROUPS == 2 || m.lane_bits == 5 ? 0x11111111u
                           : m.lane_bits == 4                     ? 0x33333333u
                                                                  : 0xffffffffu) >>
                          (32 - 4 * f.pieces);
-    for (bsri_flash_ring<2> next = {0, 0};;) {
-        bsri_flash_wait(c.plan_full, next.at, next.parity);
-        const bsri_flash_plan &plan = c.plan[next.at];
+    for (bsri_flash_pipe<2> next = {0, 0};;) {
+        bsri_flash_wait(c.plan_full, next.stage, next.phase);
+        const bsri_flash_tile &plan = c.plan[next.stage];
         bsri_flash_walk walk;
         int key = 0, before = 0;
         uint32_t stored = 0;
@@ -7045,8 +7377,8 @@ __device__ __forceinline__ void bsri_flash_produce(const bsri_dev_flash &m, bsri
         const int low = plan.low, row = plan.row, q0 = plan.place[0], q1 = plan.place[1], k0 = plan.place[2], k1 = plan.place[3];
         const int v0 = plan.place[4], v1 = plan.place[5];
         bool more = walk.next(m, key, stored);
-        bsri_flash_arrive(c.plan_empty, next.at);
-        next.next();
+        bsri_flash_arrive(c.plan_empty, next.stage);
+        next.advance();
         if (!more) {
             f.tell(BSRI_FLASH_EMPTY);
             continue;
@@ -7062,7 +7394,7 @@ __device__ __forceinline__ void bsri_flash_produce(const bsri_dev_flash &m, bsri
                 more = walk.next(m, key, stored);
             } while (more && count < f.pieces);
             f.wait();
-            bsri_flash_note<S> &note = c.note[f.ring.at];
+            bsri_flash_stage<S> &note = c.note[f.ring.stage];
             if (f.piece < f.pieces && f.atom == 0) note.key[f.piece] = mine;
             if (f.lane == 0) {
                 note.rows = rows;
@@ -7084,7 +7416,7 @@ __device__ __forceinline__ void bsri_flash_produce(const bsri_dev_flash &m, bsri
 /* Forbids scores beyond limit[] of the thread's two rows, and of pieces that its block row does not store. */
 template <class S>
 __device__ __forceinline__ void bsri_flash_forbid(float (&s)[S::KEYS / 2], const bsri_dev_flash &m,
-                                                  const bsri_flash_note<S> &note, int block_row, const int (&limit)[2]) {
+                                                  const bsri_flash_stage<S> &note, int block_row, const int (&limit)[2]) {
     const int pair = threadIdx.x % 4 * 2;
     const uint32_t rows = note.rows >> block_row;
 #pragma unroll
@@ -7146,8 +7478,8 @@ __device__ __forceinline__ void bsri_flash_hold(const float (&sum)[2]) {
 
 /* Computes one row of out again, by a warp, without what is forbidden: for where a value that is not finite met a forbidden
    probability of 0. Rare, so it may be slow. */
-__device__ __forceinline__ void bsri_flash_again(const bsri_dev_attention &p, int64_t item, int64_t out_at, int row, float base,
-                                                 float factor) {
+__device__ __forceinline__ void bsri_flash_recompute(const bsri_dev_attention &p, int64_t item, int64_t out_at, int row,
+                                                     float base, float factor) {
     const bsri_item it = bsri_dev_matrix_item(&p.batch, item, &p.mask);
     const int64_t head = item % p.heads, br = row / p.mask.block_rows, end = bsri_index(it.crow, p.mask.index_dtype, br + 1);
     const int64_t q = bsri_dense_offset(&p.batch, item, &p.q) + row * p.q.row_stride;
@@ -7193,7 +7525,7 @@ __device__ __forceinline__ bool bsri_flash_store_row(const bsri_dev_attention &p
         x[i] = zero ? 0.0f : sum[i / 2 * 4 + i % 2 + 2 * h] * factor;
         odd |= x[i] != x[i];
     }
-    if (p.pairs && p.out.dtype != BSR_F32) {
+    if (p.vec2 && p.out.dtype != BSR_F32) {
         uint16_t *const to = (uint16_t *)p.out.data + at + pair;
 #pragma unroll
         for (int i = 0; i < S::HD / 8; i++)
@@ -7242,7 +7574,7 @@ __device__ __forceinline__ void bsri_flash_store(const bsri_dev_attention &p, co
     for (int i = 0; i < 16; i++) {
         const bool low = i < 8;
         if ((low ? bad[0] : bad[1]) >> 4 * (i % 8) & 15)
-            bsri_flash_again(p, t.item, t.out + (r + i) * p.out.row_stride, t.row + r + i,
+            bsri_flash_recompute(p, t.item, t.out + (r + i) * p.out.row_stride, t.row + r + i,
                              __shfl_sync(~0u, low ? base[0] : base[1], 4 * (i % 8)),
                              __shfl_sync(~0u, low ? factor[0] : factor[1], 4 * (i % 8)));
     }
@@ -7257,8 +7589,8 @@ template <class S> struct bsri_flash_consumer {
     bsri_flash_stream<S> &c;
     const int group, first, r; /* first rows of this warp and this thread in a tile */
     const uint32_t slots, queries;
-    bsri_flash_ring<S::SLOTS> ring = {0, 0};
-    bsri_flash_ring<2> q = {0, 0}, next = {0, 0};
+    bsri_flash_pipe<S::SLOTS> ring = {0, 0};
+    bsri_flash_pipe<2> q = {0, 0}, next = {0, 0};
     bsri_flash_place t = {0, 0, 0, 0};
     int flags = BSRI_FLASH_EMPTY; /* of the key tile in `slot` */
     uint32_t slot = 0;
@@ -7276,8 +7608,8 @@ template <class S> struct bsri_flash_consumer {
     }
     /* Scores of the keys in `slot`. */
     __device__ __forceinline__ void form(float (&s)[S::KEYS / 2]) const {
-        const uint64_t x = bsri_wgmma_matrix<128>(queries + q.at * S::QUERY, 0);
-        const uint64_t y = bsri_wgmma_matrix<128>(slots + slot * S::SLOT, 0);
+        const uint64_t x = bsri_wgmma_desc<128>(queries + q.stage * S::QUERY, 0);
+        const uint64_t y = bsri_wgmma_desc<128>(slots + slot * S::SLOT, 0);
         bsri_wgmma_fence();
 #pragma unroll
         for (int i = 0; i < S::HD / 16; i++)
@@ -7286,8 +7618,8 @@ template <class S> struct bsri_flash_consumer {
     }
     /* Probabilities times the values in the ring's next slot. */
     __device__ __forceinline__ void add(float (&out)[S::HD / 2], const uint32_t (&a)[S::KEYS / 16][4]) const {
-        const uint64_t y = bsri_wgmma_matrix<128>(slots + ring.at * S::SLOT, S::KEYS * 128);
-        bsri_flash_wait(c.full, ring.at, ring.parity);
+        const uint64_t y = bsri_wgmma_desc<128>(slots + ring.stage * S::SLOT, S::KEYS * 128);
+        bsri_flash_wait(c.full, ring.stage, ring.phase);
         bsri_wgmma_fence();
 #pragma unroll
         for (int i = 0; i < S::KEYS / 16; i++) values::rs(out, a[i], y + i * 128);
@@ -7296,22 +7628,22 @@ template <class S> struct bsri_flash_consumer {
     __device__ __forceinline__ void added(float (&out)[S::HD / 2]) {
         bsri_wgmma_wait<0>();
         bsri_wgmma_done(out);
-        bsri_flash_arrive(c.empty, ring.at);
-        ring.next();
+        bsri_flash_arrive(c.empty, ring.stage);
+        ring.advance();
     }
     /* The next key tile, the first of its query tile or a later one. */
     __device__ __forceinline__ void open(void) {
-        bsri_flash_wait(c.full, ring.at, ring.parity);
-        slot = ring.at, flags = c.note[slot].flags;
-        ring.next();
+        bsri_flash_wait(c.full, ring.stage, ring.phase);
+        slot = ring.stage, flags = c.note[slot].flags;
+        ring.advance();
     }
     /* The next query tile: its first scores are being formed when this returns. */
     __device__ __forceinline__ void begin(float (&s)[S::KEYS / 2]) {
         open();
-        const bsri_flash_plan &plan = c.plan[next.at];
+        const bsri_flash_tile &plan = c.plan[next.stage];
         t.item = plan.item, t.out = plan.out, t.lse = plan.lse, t.row = plan.row;
-        if (!(flags & BSRI_FLASH_EXIT)) bsri_flash_arrive(c.plan_empty, next.at), next.next();
-        if (!(flags & (BSRI_FLASH_EXIT | BSRI_FLASH_EMPTY))) bsri_flash_wait(c.q_full, q.at, q.parity);
+        if (!(flags & BSRI_FLASH_EXIT)) bsri_flash_arrive(c.plan_empty, next.stage), next.advance();
+        if (!(flags & (BSRI_FLASH_EXIT | BSRI_FLASH_EMPTY))) bsri_flash_wait(c.q_full, q.stage, q.phase);
         turn(true), form(s), turn(false); /* also where there are none: scores that nobody reads */
     }
     /* The scores are there: what is forbidden goes, their keys' slot is free. */
@@ -7356,8 +7688,8 @@ template <class S> struct bsri_flash_consumer {
             }
             pack(a, s);
         }
-        bsri_flash_arrive(c.q_empty, q.at);
-        q.next();
+        bsri_flash_arrive(c.q_empty, q.stage);
+        q.advance();
         add(out, a);
         added(out);
     }
@@ -7418,31 +7750,31 @@ __global__ void __launch_bounds__(S::THREADS, 1) bsri_attention_wgmma(const __gr
     static_assert(sizeof(bsri_flash_control<S>) <= S::CONTROL, "too little shared memory");
     bsri_flash_control<S> &c = *(bsri_flash_control<S> *)(bsri_flash_memory + S::STREAMS * S::STREAM);
     const int group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4, readers = 128 * S::WARPGROUPS;
-    bsri_dev_let_next_start();
+    bsri_pdl_launch_dependents();
     BSRI_ENTER;
     if (threadIdx.x < S::STREAMS) {
         bsri_flash_stream<S> &x = c.stream[threadIdx.x];
         for (int i = 0; i < S::SLOTS; i++)
-            bsri_mma_barrier(bsri_mma_address(&x.full[i]), 32), bsri_mma_barrier(bsri_mma_address(&x.empty[i]), readers);
+            bsri_mbarrier_init(bsri_smem_address(&x.full[i]), 32), bsri_mbarrier_init(bsri_smem_address(&x.empty[i]), readers);
         for (int i = 0; i < 2; i++) {
-            bsri_mma_barrier(bsri_mma_address(&x.q_full[i]), 1), bsri_mma_barrier(bsri_mma_address(&x.plan_full[i]), 32);
-            bsri_mma_barrier(bsri_mma_address(&x.q_empty[i]), readers);
-            bsri_mma_barrier(bsri_mma_address(&x.plan_empty[i]), readers + 32);
+            bsri_mbarrier_init(bsri_smem_address(&x.q_full[i]), 1), bsri_mbarrier_init(bsri_smem_address(&x.plan_full[i]), 32);
+            bsri_mbarrier_init(bsri_smem_address(&x.q_empty[i]), readers);
+            bsri_mbarrier_init(bsri_smem_address(&x.plan_empty[i]), readers + 32);
         }
-        bsri_tma_barriers_made();
+        bsri_mbarrier_init_fence();
     }
     __syncthreads();
-    bsri_dev_wait_for_last();
+    bsri_pdl_wait();
     if (threadIdx.x == 256)
         for (int i = 0; i < 3; i++) bsri_tma_prefetch(&m.map[i]);
     if (group == 2) {
-        bsri_registers_fewer<88>();
-        if (warp < S::STREAMS) bsri_flash_produce<S>(m, c.stream[warp], bsri_mma_address(bsri_flash_memory) + warp * S::STREAM);
-        else if (warp == 3) bsri_flash_deal<S>(m, c);
+        bsri_setmaxnreg_dec<88>();
+        if (warp < S::STREAMS) bsri_flash_produce<S>(m, c.stream[warp], bsri_smem_address(bsri_flash_memory) + warp * S::STREAM);
+        else if (warp == 3) bsri_flash_assign<S>(m, c);
     } else {
-        bsri_registers_more<208>();
+        bsri_setmaxnreg_inc<208>();
         const int i = S::STREAMS == 2 ? group : 0;
-        bsri_flash_consume<S>(m, c.stream[i], bsri_mma_address(bsri_flash_memory) + i * S::STREAM, group);
+        bsri_flash_consume<S>(m, c.stream[i], bsri_smem_address(bsri_flash_memory) + i * S::STREAM, group);
     }
 #endif
 }
@@ -7462,7 +7794,7 @@ static int bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, 
 /* ---------------------------------------------------------------------------------------------- */
 
 static __global__ void __launch_bounds__(256) bsri_fill_words(const __grid_constant__ bsri_dev_fill f BSRI_GATE) {
-    bsri_dev_let_next_start(), bsri_dev_wait_for_last();
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
     const int64_t total = f.words + f.more_words, step = (int64_t)gridDim.x * 256;
     const int64_t spare =
@@ -7546,7 +7878,7 @@ __device__ __forceinline__ int bsri_dev_digit(const bsri_dev_sort &s, int64_t ke
 
 template <class I> __global__ void __launch_bounds__(256) bsri_sort_count(const __grid_constant__ bsri_dev_sort s BSRI_GATE) {
     __shared__ uint32_t count[256];
-    bsri_dev_let_next_start(), bsri_dev_wait_for_last();
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
     for (int64_t slot = blockIdx.x; slot < s.slots; slot += gridDim.x) {
         int64_t k, run;
@@ -7566,7 +7898,7 @@ template <class I> __global__ void __launch_bounds__(256) bsri_sort_count(const 
 }
 /* A warp per run and digit: counts become what stands before, inside the digit. */
 template <class I> __global__ void __launch_bounds__(256) bsri_sort_scan(const __grid_constant__ bsri_dev_sort s BSRI_GATE) {
-    bsri_dev_let_next_start(), bsri_dev_wait_for_last();
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
     const int lane = threadIdx.x & 31;
     const int64_t total = s.patterns.count * s.digits, step = (int64_t)gridDim.x * 8;
@@ -7693,7 +8025,7 @@ __global__ void __launch_bounds__(256, sizeof(I) == 4 ? 4 : 2)
     __shared__ uint8_t digits[2048];
     __shared__ uint16_t places[2048]; /* each thread's own: in registers they would leave room for fewer CTAs (note N25) */
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, mine = threadIdx.x;
-    bsri_dev_let_next_start(), bsri_dev_wait_for_last();
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
     for (int64_t slot = blockIdx.x; slot < s.slots; slot += gridDim.x) {
         int64_t k, run;
@@ -7750,7 +8082,7 @@ __global__ void __launch_bounds__(256, sizeof(I) == 4 ? 4 : 2)
 /* Where each column starts among the sorted keys: each entry writes the columns after its predecessor's up to its own. */
 template <class I> __global__ void __launch_bounds__(256) bsri_sort_starts(const __grid_constant__ bsri_dev_sort s BSRI_GATE) {
     BSRI_ENTER;
-    bsri_dev_wait_for_last();
+    bsri_pdl_wait();
     const int lane = threadIdx.x & 31;
     for (int64_t slot = blockIdx.x; slot < s.slots; slot += gridDim.x) {
         int64_t k, run;
@@ -7830,7 +8162,7 @@ __device__ __forceinline__ int64_t bsri_dev_distinct(const bsri_dev_line &x, int
 /* A warp per line: its key, how many different entries it has, and its bit set. */
 static __global__ void BSRI_BOUNDS(256) bsri_lines_measure(const __grid_constant__ bsri_dev_lines l BSRI_GATE) {
     BSRI_ENTER;
-    bsri_dev_wait_for_last(); /* the next kernel's CTAs would crowd where there is room (note N25) */
+    bsri_pdl_wait(); /* the next kernel's CTAs would crowd where there is room (note N25) */
     const int lane = threadIdx.x & 31, dt = l.m.index_dtype;
     const int64_t total = l.patterns.count * l.count, step = (int64_t)gridDim.x * 8;
     for (int64_t work = blockIdx.x * (int64_t)8 + threadIdx.x / 32; work < total; work += step) {
@@ -7858,7 +8190,7 @@ static __global__ void __launch_bounds__(256) bsri_rank_lines(const __grid_const
     __shared__ uint64_t tile[2048];
     const int lane = threadIdx.x & 31, n = (int)r.n, full = (int)r.full;
     const int64_t parts = (r.n + 31) / 32, total = r.patterns * parts;
-    bsri_dev_let_next_start(), bsri_dev_wait_for_last();
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
     for (int64_t work = blockIdx.x; work < total; work += gridDim.x) {
         const int64_t pattern = work / parts;
@@ -7901,7 +8233,7 @@ static __global__ void __launch_bounds__(1024) bsri_rank_tall(const __grid_const
     BSRI_ENTER;
     __shared__ int64_t part[33];
     int64_t all = 0, tall = 0, sum;
-    bsri_dev_wait_for_last();
+    bsri_pdl_wait();
     for (int64_t i = threadIdx.x; i < r.n; i += 1024) all += r.lengths[i];
     bsri_dev_block_before(all, part, &sum);
     for (int64_t i = threadIdx.x; i + 1 < r.n; i += 1024) tall += bsri_is_tall(r.lengths[i], r.n, sum);
@@ -8918,7 +9250,7 @@ static __device__ void bsri_dev_look_at_lists(const bsri_dev_indices &x, const b
 
 /* A CTA's share of the patterns: `parts` CTAs to each. */
 #define BSRI_LOOK(look, x)                                                                          \
-    bsri_dev_let_next_start(), bsri_dev_wait_for_last();                                            \
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();                                            \
     for (int64_t work = blockIdx.x; work < x.work; work += gridDim.x) {                             \
         const bsri_dev_share all = {work % x.parts * 256 + threadIdx.x, x.parts * 256};             \
         look;                                                                                       \

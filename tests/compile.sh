@@ -68,13 +68,18 @@ $qemu \$out/a | grep -q '$all text'
 aarch64-linux-gnu-gcc -std=c99 -O2 -I. examples/attention.c -o \$out/b -static -lm
 $qemu \$out/b | tail -n 1 | grep -qx ok"
 few="-DBSRSPARSE_ONLY_ROWS -DBSRSPARSE_ONLY_F64" # whole, the kernels take a minute; tests/test_cudart.sh compiles them all
+for c in g++ clang++; do
+    eval "flags=\$STRICT_$([ $c = g++ ] && echo gcc || echo clang)"
+    with $c "$c, choosers without nvcc" "$c -std=c++17 -O1 $flags -Wno-unused-function -I. $src/choosers.cpp -o \$out/a
+\$out/a | grep -q ' passed, 0 failed'"
+done
 with nvcc "nvcc -DBSRSPARSE_NO_CUDA" "nvcc -x cu -std=c++17 -O1 -DBSRSPARSE_NO_CUDA $STRICT_nvcc -I. $src/switches.c -o \$out/a
 \$out/a | grep -q '$all'"
 with nvcc "nvcc, few kernels" "nvcc -arch=sm_80 -x cu -std=c++17 -O1 $few $STRICT_nvcc -I. $src/switches.c -o \$out/a
 \$out/a | grep -q 'rows layouts parse f64'"
 with nvcc "nvcc, kernels that switches leave out" "nvcc -ptx -arch=sm_90a -x cu -std=c++17 $few -I. $src/implementation.c -o \$out/a.ptx
-grep -o 'entry [_A-Za-z0-9]*' \$out/a.ptx > \$out/names; grep -q softmax_simtId \$out/names
-! grep -E 'product|sampled|attention|softmax_(simtIf|fast)' \$out/names"
+grep -o 'entry [_A-Za-z0-9]*' \$out/a.ptx > \$out/names; grep -q 'softmax_simtI.*tileId' \$out/names
+! grep -E 'product|sampled|attention|softmax_(simtI.*tileIf|fast)' \$out/names"
 with nvcc "nvcc, smallest_cuda.cu" "nvcc -std=c++17 -I. -DBSRI_IMPLEMENTED -c examples/smallest_cuda.cu -o \$out/a.o"
 with nvcc "nvcc, user functions" "nvcc -arch=sm_80 -x cu -std=c++17 -O0 -DBSRSPARSE_ONLY_PRODUCT -DBSRSPARSE_ONLY_ATTENTION \\
     -DBSRSPARSE_ONLY_F32 $STRICT_nvcc -I. examples/user_functions.c -o \$out/a; \$out/a | tail -n 1 | grep -qx ok"

@@ -541,8 +541,10 @@ static bsr_context *create_on_hopper(bsr_error *error) {
 #define WRONG(...) snprintf(watch.wrong, sizeof watch.wrong, __VA_ARGS__)
 
 static int tier_of(const si_kernel *k) {
-    if (strstr(k->name, "wgmma") || strstr(k->name, "product_few")) return 3;
-    return strstr(k->name, "_mma") || strstr(k->name, "skinny") ? 2 : strstr(k->name, "simt") ? 1 : 0;
+    if (strstr(k->name, "softmax")) return strstr(k->name, "simt") != NULL; /* packed ones name their type: bsri_mma_f16 */
+    if (strstr(k->name, "product_tiny")) return 1; /* its tiles name a type, too */
+    if (strstr(k->name, "wgmma") || strstr(k->name, "narrow_tma")) return 3;
+    return strstr(k->name, "_mma") ? 2 : strstr(k->name, "simt") ? 1 : 0;
 }
 /* With BSR_EXEC_CHECK_INDICES: the word is set, then kernels look at indices, then come the operation's, which the word stops and
    which wait for it. Without it nothing stops any. */

@@ -26,8 +26,8 @@ typedef const uint64_t *bsri_gate;
 static struct {
     unsigned x;
 } threadIdx, blockIdx, gridDim;
-static void bsri_dev_let_next_start(void) {}
-static void bsri_dev_wait_for_last(void) {}
+static void bsri_pdl_launch_dependents(void) {}
+static void bsri_pdl_wait(void) {}
 template <class T> static T atomicMin(T *at, T v) {
     const T old = *at;
     return *at = old < v ? old : v, old;

@@ -1234,6 +1234,40 @@ struct noting {
         }
     }
 };
+/* Small and odd blocks, few columns and many, either layout, by rows and by the transposed index, blocks by columns and with gaps,
+   in each way that the library has for them. */
+static void each_small_block(int type) {
+    static const int64_t sides[][2] = {{1, 1}, {2, 2},  {3, 3},  {4, 4},  {6, 9},  {8, 8},
+                                       {5, 7}, {1, 12}, {17, 2}, {40, 3}, {3, 700}};
+    static const int64_t widths[] = {1, 2, 5, 33, 36, 64, 333};
+    int ran[4] = {0};
+    for (auto &side : sides)
+        for (int64_t n : widths)
+            for (int form = 0; form < 8; form++) { /* bits: transposed, dense operands by columns, a gap between blocks */
+                const bool large = side[0] * side[1] > 1000;
+                if (large && (n > 36 || form > 1)) continue;
+                bt_case("%s, blocks of %d x %d, %d columns, form %d", bsr_dtype_name(type), (int)side[0], (int)side[1],
+                        (int)n, form);
+                t_spec s = spec_of(type, side[0], large ? 9 : 41, large ? 5 : 37, large ? 20 : 300);
+                s.block_cols = side[1];
+                if (form & 4) s.layout = n % 2 ? BLOCKS_GAPS : BLOCKS_COL;
+                bsr_matrix a = t_matrix(&s);
+                const uint32_t op = form & 1 ? BSR_TRANS_A : 0;
+                const int layout = form & 2 ? COL : ROW, out = type == BSR_I8 ? BSR_I32 : type;
+                if (op) t_attach_transposed(&a);
+                bsr_dense b = t_random(type, op ? a.rows : a.cols, n, layout, NO_BATCH, 0, FILL_INTEGER);
+                bsr_dense c = t_output(out, op ? a.cols : a.rows, n, layout, NO_BATCH);
+                gm_call g("bsr_dense_mm", gm.ctx, nullptr);
+                auto da = g.map(&a);
+                auto db = g.map(&b), dc = g.map(&c, true);
+                g.upload();
+                CHECK_INT(bsr_dense_mm(cpu(), op, &a, &b, &c, NULL), BSR_OK);
+                each_plan(g, c.data, out, exec_of(0), ran,
+                          [&](const bsr_exec *e) { return bsr_dense_mm(gm.ctx, op, da, db, dc, e); });
+            }
+    bt_case("%s: small blocks that ran", bsr_dtype_name(type));
+    CHECK(ran[0] > 0);
+}
 TEST(instances) {
     const noting launches;
     static const uint32_t flags[] = {0, BSR_EXEC_TF32, BSR_EXEC_TF32X3};
@@ -1278,6 +1312,7 @@ TEST(instances) {
                 each_plan(h, z.values, out, exec_of(0), ran[1],
                           [&](const bsr_exec *e) { return bsr_sampled_addmm(gm.ctx, 0, NULL, 1, dx, dy, dz, e); });
             }
+        each_small_block(type);
         bt_case("%s: tiers that ran", bsr_dtype_name(type));
         CHECK(ran[0][1] > 0 && ran[1][1] > 0);
         if (type != BSR_F64 && major >= 8) CHECK(ran[0][2] > 0);

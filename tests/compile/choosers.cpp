@@ -1,0 +1,95 @@
+/* The choosers of the CUDA backend as plain C++, without nvcc or a GPU: each instance of the kernel table is found by what it is,
+   costs have a row for each size, and calls on an H200, an A100 and an older GPU are given kernels of their tiers. */
+#define BSRI_CHOOSERS
+#define BSRSPARSE_IMPLEMENTATION
+#include "bsrsparse.h"
+
+#include <stdio.h>
+
+/* Any operand can be had. */
+static int bsri_narrow_tma_maps(const bsr_context *, bsri_dev_narrow_tma *, int, int) { return 1; }
+static int bsri_wgmma_maps(const bsr_context *, bsri_dev_wgmma *) { return 1; }
+static int bsri_wgmma_sampled_maps(const bsr_context *, const bsri_dev_sampled *, bsri_dev_wgmma_sampled *, int) { return 1; }
+static int bsri_flash_map(const bsr_context *, const bsr_dense *, int, bsri_tensor_batch *, bsri_tma_map *) { return 1; }
+
+static int failed, passed;
+static void check(int ok, const char *what, int number) {
+    if (ok) passed++;
+    else failed++, printf("FAIL %s: %d\n", what, number);
+}
+static const bsri_instance *instance_of(int number) {
+    const bsri_instance *x = bsri_instances;
+    while (x->number && x->number != number) x++;
+    return x->number ? x : NULL;
+}
+static void table(void) {
+    for (const bsri_instance *x = bsri_instances; x->number; x++) {
+        bsri_wanted w = bsri_want(x->of, x->tier, x->type);
+        w.block = x->block, w.rows = x->rows, w.cols = x->cols, w.layout = x->layout, w.head = x->head, w.ctas = x->ctas;
+        check(bsri_find(&w) == x, "an instance is found by what it is", x->number);
+        check(instance_of(x->number) == x, "no number stands twice", x->number);
+        check(x->threads >= 32 && x->threads <= 1024 && x->threads % 32 == 0, "threads", x->number);
+        check(x->shared >= 0 && x->shared <= 227 * 1024, "shared memory", x->number);
+        for (int size = 16; x->costs && size <= 128; size *= 2)
+            check(bsri_costs_of[bsri_cost_kind(x->costs, size)].costs == x->costs, "costs", x->number);
+    }
+}
+/* The instance that runs m x k (stored blocks: a tenth) times k x n. */
+static const bsri_instance *product(const bsr_context *ctx, int dtype, int64_t m, int64_t k, int64_t n, int64_t block,
+                                    int asked_tier) {
+    static bsri_product_params params;
+    char *const data = (char *)(uintptr_t)(INT64_C(1) << 40);
+    const bsr_matrix a = bsr_matrix_make(m, k, block, block, m / block * (k / block) / 10 + 1, data, data, BSR_I32,
+                                         data + (INT64_C(1) << 36), dtype);
+    const bsr_dense b = bsr_dense_row_major(data + (INT64_C(1) << 37), dtype, k, n);
+    const bsr_dense out = bsr_dense_row_major(data + (INT64_C(1) << 38), dtype, m, n);
+    bsri_product job;
+    bsri_dev_product p;
+    bsr_plan asked;
+    memset(&job, 0, sizeof job), memset(&asked, 0, sizeof asked), memset(&params, 0, sizeof params);
+    job.a = &a, job.b = &b, job.out = &out, job.alpha = 1, job.compute = dtype == BSR_F64 ? BSR_F64 : BSR_F32;
+    job.batch = bsri_batch_of(0, NULL), asked.kernel = asked_tier;
+    bsri_cuda_describe(&job, &p);
+    bsri_chooser s = bsri_chooser_for(&asked);
+    bsri_choose_product(ctx, &p, job.compute, &s, &params);
+    return s.best.kernel ? instance_of(s.best.kernel) : NULL;
+}
+static void products(const bsr_context *cpu) {
+    static const int64_t blocks[] = {16, 32, 64, 128}, widths[] = {8, 64, 1024, 16384};
+    bsr_context gpu[3] = {*cpu, *cpu, *cpu};
+    static const int tiers[3] = {BSRI_TIER_WGMMA, BSRI_TIER_MMA, BSRI_TIER_SIMT}, multiprocessors[3] = {132, 108, 40},
+                     shared[3] = {232448, 166912, 65536};
+    for (int g = 0; g < 3; g++) {
+        gpu[g].backend = BSR_BACKEND_CUDA, gpu[g].tier = tiers[g], gpu[g].sm_count = multiprocessors[g];
+        gpu[g].smem_optin = shared[g], gpu[g].tensor_map = g ? NULL : (void *)&gpu;
+        for (int64_t block : blocks)
+            for (int64_t n : widths) {
+                const bsri_instance *half = product(&gpu[g], BSR_BF16, 4096, 4096, n, block, 0);
+                const bsri_instance *f32 = product(&gpu[g], BSR_F32, 4096, 4096, n, block, 0);
+                const bsri_instance *f64 = product(&gpu[g], BSR_F64, 4096, 4096, n, block, 0);
+                check(half && half->type == (g < 2 ? (int)BSRI_TYPE_BF16 : (int)BSRI_TYPE_F32), "a product of bf16", (int)block);
+                check(half && half->tier <= tiers[g] && (g == 2) == (half->tier == BSRI_TIER_SIMT), "its tier", (int)block);
+                check(f32 && f32->type == BSRI_TYPE_F32 && f32->tier <= BSRI_TIER_MMA, "a product of f32", (int)block);
+                check(f64 && f64->type == BSRI_TYPE_F64 && f64->tier == BSRI_TIER_SIMT, "a product of f64", (int)block);
+                for (int tier = 1; tier <= 3; tier++) {
+                    const bsri_instance *x = product(&gpu[g], BSR_BF16, 4096, 4096, n, block, tier);
+                    check(tier <= tiers[g] ? x && x->tier == tier : !x, "the tier that is asked for", tier);
+                }
+            }
+    }
+    check(product(&gpu[0], BSR_BF16, 4096, 4096, 4096, 128, 0)->number == BSRI_KERNEL_PRODUCT_WGMMA_64_256_BF16, "4096^3 by 128",
+          0);
+    check(product(&gpu[0], BSR_BF16, 4096, 4096, 4096, 16, 0)->number == BSRI_KERNEL_PRODUCT_WGMMA_16_256_ROWS_BF16, "by 16", 0);
+    check(product(&gpu[0], BSR_BF16, 14336, 4096, 8, 64, 0)->of == BSRI_FOR_NARROW, "few columns", 8);
+    check(product(&gpu[0], BSR_BF16, 256, 256, 256, 32, 0)->of == BSRI_FOR_SMALL, "little to do", 256);
+}
+int main(void) {
+    bsr_context_desc d = BSR_ZERO;
+    bsr_context *cpu;
+    d.backend = BSR_BACKEND_CPU;
+    if (bsr_create(&d, &cpu, NULL) != BSR_OK) return 1;
+    table(), products(cpu);
+    bsr_destroy(cpu);
+    printf("%d passed, %d failed\n", passed, failed);
+    return failed || passed < 1000;
+}
