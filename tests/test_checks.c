@@ -434,6 +434,27 @@ TEST(attention) {
         want = ref_attention(0, &q, &k, &v, &mask, &o, NO_BATCH, NULL);
         if (RUN_OK(bsr_attention(t_any_context(), 0, &q, &k, &v, &mask, &o, &out, NULL, &e))) REF_COMPARE(&out, &want, 0);
     }
+    bt_case("the logarithm of an infinite sum"); /* is infinite, although the row of out is not a number */
+    {
+        t_spec s;
+        bsr_matrix mask;
+        bsr_dense q, k, v, out, lse;
+        bsr_exec e = t_exec(0);
+        int64_t i, j;
+        memset(&s, 0, sizeof s);
+        s.dtype = BSR_F32, s.block_rows = 3, s.block_cols = 40, s.r = 2, s.c = 4, s.nnz = 8, mask = t_matrix(&s);
+        q = t_random(BSR_F32, 6, 5, ROW, NO_BATCH, 0, FILL_SIGNED), k = t_random(BSR_F32, 160, 5, ROW, NO_BATCH, 0, FILL_SIGNED);
+        v = t_random(BSR_F32, 160, 6, ROW, NO_BATCH, 0, FILL_SIGNED), out = t_output(BSR_F32, 6, 6, ROW, NO_BATCH);
+        lse = t_output(BSR_F32, 6, 1, ROW, NO_BATCH);
+        for (i = 0; i < 6; i++) t_set(&q, 0, i, 0, i % 2 ? 1 : -1);
+        t_set(&k, 0, 77, 0, (double)INFINITY);
+        if (RUN_OK(bsr_attention(t_any_context(), 0, &q, &k, &v, &mask, NULL, &out, &lse, &e)))
+            for (i = 0; i < 6; i++) {
+                const double sum = t_get(&lse, 0, i, 0);
+                CHECK(i % 2 ? sum == (double)INFINITY : sum - sum == 0);
+                for (j = 0; j < 6 && i % 2; j++) CHECK(t_get(&out, 0, i, j) != t_get(&out, 0, i, j));
+            }
+    }
 }
 
 /* Work that is cut into ranges, of which some have one more: not one block row may be left out. */
@@ -486,6 +507,18 @@ TEST(validated) {
     bt_case("a tie");
     CHECK_INT(bsr_parse_matrix_market(text, sizeof text - 1, &info, &row, &col, &value, 1, NULL), BSR_OK);
     CHECK_NEAR(value, 9007199254740996.0, 0);
+    bt_case("a tie with more zeros than digits count");
+    {
+        char zeros[1100];
+        int k;
+        memset(zeros, '0', sizeof zeros);
+        memcpy(zeros, text, sizeof text - 2), zeros[sizeof text - 3] = '3', zeros[sizeof text - 2] = '.';
+        for (k = 0; k < 2; k++) {
+            zeros[sizeof zeros - 1] = (char)('0' + k);
+            CHECK_INT(bsr_parse_matrix_market(zeros, sizeof zeros, &info, &row, &col, &value, 1, NULL), BSR_OK);
+            CHECK_NEAR(value, k ? 9007199254740994.0 : 9007199254740992.0, 0); /* one digit far behind decides */
+        }
+    }
     bt_case("minus zero"); /* alone, twice, and beside a zero */
     {
         const int32_t rows[] = {0, 0, 0, 0, 0}, cols[] = {0, 1, 1, 2, 2};

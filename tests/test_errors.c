@@ -1336,17 +1336,20 @@ TEST(device_status) {
         words[0] = untouched;
         CHECK(run(&f, ADDMM, &e) != BSR_OK), CHECK(words[0] == untouched); /* refused before any index was looked at */
         f.a.rows--;
+        void *good = f.a.col_indices;
         bsr_matrix bad = f.a;
         bad.col_indices = bt_alloc((size_t)f.a.nnz * 8, 8);
         memcpy(bad.col_indices, f.a.col_indices, (size_t)f.a.nnz * bsr_dtype_size(f.a.index_dtype));
         memset((char *)bad.col_indices + 2 * bsr_dtype_size(f.a.index_dtype), 0xff, bsr_dtype_size(f.a.index_dtype));
         CHECK_INT(bsr_validate(t_context(0), &bad, &e), BSR_BAD_STRUCTURE);
         CHECK(words[0] == word_of(BSR_ARG_MATRIX, BSR_ITEM_COL_RANGE, 2));
-        words[0] = untouched, e.query = &plan; /* nor does a query that fails write more */
-        CHECK_INT(bsr_validate(t_context(0), &bad, &e), BSR_BAD_STRUCTURE), CHECK(words[0] == untouched), e.query = NULL;
+        words[0] = untouched, e.query = &plan, f.a.col_indices = bad.col_indices; /* nor does a query that fails write more */
+        CHECK_INT(run(&f, ADDMM, &e), BSR_BAD_STRUCTURE), CHECK(words[0] == untouched), e.query = NULL;
+        CHECK_INT(run(&f, ADDMM, &e), BSR_BAD_STRUCTURE), CHECK(words[0] == word_of(BSR_ARG_A, BSR_ITEM_COL_RANGE, 2));
         CHECK_INT(bsr_validate(t_context(0), &bad, &e), BSR_BAD_STRUCTURE);
         CHECK_INT(bsr_device_status(words[0], &error), BSR_BAD_STRUCTURE);
         CHECK(error.item == t_error.item && error.operand == t_error.operand && error.index == t_error.index);
+        f.a.col_indices = good;
         CHECK_INT(bsr_validate(t_context(0), &f.a, &e), BSR_OK), CHECK(words[0] == 0);
     }
 }

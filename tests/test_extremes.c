@@ -451,7 +451,7 @@ TEST(unused_strides) {
 static bsr_dense many(bsr_dense d, int64_t items) { return bsr_dense_batched(d, items, 0); }
 TEST(batches_beyond_counting) { /* what there is no memory for is not gone through */
     static const int64_t counts[] = {HUGE_SIZE, INT64_C(1) << 62, INT64_C(1) << 40};
-    int k, t;
+    int k, t, i;
     for (k = 0; k < 3; k++)
         for (t = 0; t < 4; t++) {
             const int64_t n = counts[k];
@@ -471,6 +471,14 @@ TEST(batches_beyond_counting) { /* what there is no memory for is not gone throu
                                           bsr_operand_sparse(NULL), bsr_operand_dense(&da), &e),
                       BSR_BAD_BATCH);
             CHECK_INT(t_error.item, BSR_ITEM_BATCH_SUM), CHECK_INT(t_error.value, n);
+            for (i = 0; i < 2; i++) { /* the last number that is taken, and the first that is not: asked, as it would take long */
+                bsr_plan plan;
+                grad = bsr_matrix_batched(m, (int64_t)INT32_MAX + i, 0, 0, 0), e.query = &plan;
+                CHECK_INT(bsr_matmul_backward(ctx, 0, bsr_operand_dense(&dc), bsr_operand_dense(&b), bsr_operand_sparse(&grad),
+                                              bsr_operand_sparse(NULL), bsr_operand_dense(&da), &e),
+                          i ? BSR_BAD_BATCH : BSR_OK);
+            }
+            e.query = NULL;
             dc = many(input(types[t], 6, 5, NO_BATCH), n),
             b = many(input(types[t], 8, 5, NO_BATCH), n); /* dense ones are counted by elements, too */
             CHECK_INT(bsr_matmul_backward(ctx, 0, bsr_operand_sparse(&m), bsr_operand_dense(&b), bsr_operand_dense(&dc),

@@ -1210,6 +1210,15 @@ TEST(numbers) {
             bt_fail(__FILE__, __LINE__, "%s is read as %.17g", number, got);
         bt.checks++;
     }
+    bt_case("few digits, every exponent");
+    for (k = -330; k < 311; k++) {
+        char text[64];
+        int digits;
+        for (digits = 1; digits <= 100000; digits *= 10) {
+            snprintf(text, sizeof text, "%de%d", (int)bt_range(digits, 10 * digits - 1), k);
+            CHECK(bits_of(parsed(text)) == bits_of(strtod(text, NULL)));
+        }
+    }
 }
 
 /* The files of ../shared/data, where they are. */

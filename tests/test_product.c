@@ -889,6 +889,28 @@ TEST(plans) {
     again.kernel = BSR_ISA_PORTABLE;
     RUN_OK(bsr_dense_mm(c.ctx, BSR_TRANS_A, &c.a, &c.b, &c.out, &e));
 }
+/* What a plan says of its operands: whichever way each of them lies. */
+TEST(plan_flags) {
+    static const int types[] = {BSR_F32, BSR_F64, BSR_F16, BSR_BF16};
+    int k;
+    for (k = 0; k < 4 * 2 * 3 * 2 * 2; k++) {
+        const int type = types[k % 4], turned = k / 4 % 2, view = k / 8 % 3, apart = k / 24 % 2, wide = k / 48 % 2;
+        addmm c = (bt_case("%s trans %d schedule %d columns apart %d accumulated in f64 %d", bsr_dtype_name(type), turned, view,
+                           apart, wide),
+                   addmm_new());
+        bsr_exec e = t_exec(wide ? BSR_EXEC_ACCUMULATE_F64 : 0);
+        const int whole = type == BSR_F64 || (type == BSR_F32 && !wide);
+        bsr_plan plan;
+        c.trans = turned ? BSR_TRANS_A : 0, random_operands(&c, type, 4, 4, 3, 3, 5, 6, FILL_SIGNED);
+        c.b = t_random(type, 12, 5, apart ? COL : ROW, NO_BATCH, 0, FILL_SIGNED), output_for(&c, type, ROW);
+        if (view) t_attach_schedule(&c.a, 2, view - 1); /* of rows, of columns */
+        e.query = &plan;
+        CHECK_INT(bsr_dense_mm(c.ctx, c.trans, &c.a, &c.b, &c.out, &e), BSR_OK);
+        CHECK_INT((plan.flags & BSR_PLAN_USES_SCHEDULE) != 0, view && view - 1 == turned);
+        CHECK_INT((plan.flags & BSR_PLAN_SLOW_TRANSPOSE) != 0, turned);
+        CHECK_INT((plan.flags & BSR_PLAN_PACKS_B) != 0, apart || !whole);
+    }
+}
 
 /* ---------------------------------------------------------------------------------------------- */
 /* scatter_mm                                                                                     */
@@ -1328,6 +1350,7 @@ int main(int argc, char **argv) {
         {"in_place", in_place},
         {"metamorphic", metamorphic},
         {"plans", plans},
+        {"plan_flags", plan_flags},
         {"upstream_scatter_mm", upstream_scatter_mm},
         {"upstream_bsr_scatter_mm", upstream_bsr_scatter_mm},
         {"scatter_indices_by_hand", scatter_indices_by_hand},
