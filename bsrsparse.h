@@ -9442,7 +9442,7 @@ template <class T, int TN_, int LINE_ = 128> struct bsri_wgmma_ss : bsri_tile {
     typedef T type;
     static constexpr int TN = TN_, LINE = LINE_, GROUP = 2, JOIN = 1, SLICE = LINE / T::BYTES, EACH = 1, BLOCK = 64 * LINE,
                          DENSE = TN * LINE, STAGE = 2 * BLOCK + DENSE; /* BLOCK: 64 rows of a slice */
-    static constexpr bool OWN = false; /* the multiplying warps fetch their own blocks */
+    static constexpr bool RS = false; /* the multiplying warps fetch their own blocks */
     static constexpr uint32_t STAGES = 196608 / STAGE, BOXES = 2, SPARE = BOXES * 2048; /* a warp's, to store */
     static constexpr int ROWS = 128, COLS = TN, THREADS = 384, SHARED = 224 * 1024; /* stages, 4 KB a multiplying warp */
 };
@@ -9460,7 +9460,7 @@ template <class T, int B_, int TB_> struct bsri_wgmma_rs : bsri_tile {
     static constexpr uint32_t STAGES = B == 16 ? 5 : 4, BOXES = B == 16 ? 1 : 2, SPARE = BOXES * 2048;
     static constexpr uint32_t STRIP = 32 * B, RING = 4096, CHUNK = B == 16 ? 4 : 1, /* blocks asked for at a time */
                               CHUNKS = RING / STRIP / CHUNK;
-    static constexpr bool OWN = true;
+    static constexpr bool RS = true;
     /* stages, for each multiplying warp 2 or 4 KB to store and 4 KB of blocks */
     static constexpr int ROWS = 128, COLS = TN, THREADS = 384, SHARED = 208 * 1024, LAYOUT = TB;
 };
@@ -10952,7 +10952,7 @@ static void bsri_wgmma_take(bsri_estimate *e, const bsr_context *ctx, const bsri
     const int i8 = p->a.dtype == BSR_I8;
     const int kind = bsri_cost_kind(i8 ? BSRI_COSTS_SS_I8 : p->br < 64 ? BSRI_COSTS_RS : BSRI_COSTS_SS, p->br);
     bsri_tiling t = bsri_tiling_of(f, 128, cols, (int)bsri_min(p->br, i8 ? 128 : 64), 0);
-    /* A tile starts while the one before ends, and places without a tile don't slow the others down. Narrow tiles' slices come
+    /* A tile starts while the one before ends, and places without a tile don't slow the others down. rs tiles' slices come
        one after another all the same; exponents by fit (note N18). */
     if (units > teams)
         t.waves = bsri_wgmma_busiest * (double)bsri_ceil_div(units, teams) + bsri_wgmma_mean * (double)units / (double)teams;
@@ -10968,7 +10968,7 @@ static void bsri_wgmma_take(bsri_estimate *e, const bsr_context *ctx, const bsri
                   : bsri_mma_layout(&p->out) == 1 ? bsri_wgmma_input_rows
                                                   : bsri_wgmma_input_cols;
     t.fused *= cols / 256.0;
-    /* A schedule pairs rows, and puts long ones first, which narrow tiles gain nothing by (note N18). */
+    /* A schedule pairs rows, and puts long ones first, which rs tiles gain nothing by (note N18). */
     t.paired = f->ordered ? bsri_paired_by : 0.0;
     if (f->ordered && units > teams && p->br >= 64) t.longer = t.tail = bsri_wgmma_long_first;
     bsri_estimate_take(e, p, f, kind, &t);
@@ -11009,7 +11009,7 @@ static void bsri_wgmma_scheduler_of(bsri_dev_wgmma *m, int64_t groups) {
     const int64_t clocks = m->tile_cols * bsri_min(64, m->p.br) / 16; /* of a stage */
     const double units = (double)m->items * m->panels * (double)groups;
     double mean, tall, tile, longest; /* tile: its clocks */
-    /* In stages: what a tile takes beside its own, by time stamps; and what the blocks of a column add, as full rows of narrow
+    /* In stages: what a tile takes beside its own, by time stamps; and what the blocks of a column add, as full rows of rs
        tiles take longer than their columns do (note N5). */
     m->fixed_stages = m->p.br < 64 ? 8 + 384 / (int32_t)m->p.br : 4;
     m->stages_per_block = m->p.br == 16 ? 0.35f : m->p.br == 32 ? 0.5f : 0;
