@@ -9886,10 +9886,16 @@ static void bsri_spread_evenly(const bsr_context *ctx, bsri_choice *c) {
 }
 
 /* What the kernels' file has: tensor maps, whose boxes are a tile's layout; 0 where the copy engine can't have an operand. */
+#ifdef BSRSPARSE_STATIC
+namespace { /* as they are defined there: >>product-wgmma and others */
+#endif
 static int bsri_narrow_tma_maps(const bsr_context *ctx, bsri_dev_narrow_tma *m, int rows, int cols);
 static int bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m);
 static int bsri_wgmma_sampled_maps(const bsr_context *ctx, const bsri_dev_sampled *p, bsri_dev_wgmma_sampled *m, int entry);
 static int bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, bsri_tensor_batch *b, bsri_tma_map *map);
+#ifdef BSRSPARSE_STATIC
+} // namespace
+#endif
 
 /* The choosers are asked in turn, products' in the order of their estimated times, others' by tier, the fastest first; the first
    whose choice runs the plan that is asked for wins. */
