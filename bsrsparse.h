@@ -2407,12 +2407,15 @@ typedef struct bsri_spans {
     int count;
 } bsri_spans;
 
-/* Every operand comes here: none may lie in the workspace of the call. */
+/* Every operand comes here: none may lie in the workspace of the call, or have its word of checked indices within. */
 static bsr_status bsri_span_keep(const bsri_call *c, bsri_spans *set, const bsri_span *s) {
     const uintptr_t w = (uintptr_t)c->exec->workspace, at = (uintptr_t)s->data;
+    const uintptr_t word = c->flags & BSR_EXEC_CHECK_INDICES ? (uintptr_t)c->exec->device_status : 0;
     BSRSPARSE_ASSERT(set->count < BSRI_COUNT(set->span));
     if (set->count < (int)BSRI_COUNT(set->span)) set->span[set->count++] = *s;
     if (w && s->bytes && (at < w ? w - at < (uintptr_t)s->bytes : at - w < c->exec->workspace_bytes)) /* any size: no sums */
+        return bsri_fail(c, BSR_ITEM_OVERLAP, s->operand, -1, BSR_ARG_EXEC);
+    if (word && (at < word ? word - at < (uintptr_t)s->bytes : s->bytes && at - word < 8))
         return bsri_fail(c, BSR_ITEM_OVERLAP, s->operand, -1, BSR_ARG_EXEC);
     return BSR_OK;
 }
@@ -2569,8 +2572,10 @@ static bsr_status bsri_check_matrix_sizes(const bsri_call *c, const bsr_matrix *
     return BSR_OK;
 }
 
-/* Attached views: whole, but of a schedule, whose header may lie on a device, what any has. */
+/* Attached views: whole, but of a schedule whose header lies on a device, or is not this matrix's, what any has. */
 static bsr_status bsri_check_view_spans(const bsri_call *c, bsri_spans *set, const bsr_matrix *m, int operand) {
+    const int64_t *have = (const int64_t *)m->schedule;
+    int known, fits;
     bsri_view v;
     if (m->transposed_index) {
         BSRI_TRY(bsri_check_pointer(c, m->transposed_index, 8, operand));
@@ -2579,7 +2584,9 @@ static bsr_status bsri_check_view_spans(const bsri_call *c, bsri_spans *set, con
     }
     if (!m->schedule) return BSR_OK;
     BSRI_TRY(bsri_check_pointer(c, m->schedule, 8, operand));
-    if (!bsri_schedule_least(m, &v)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
+    known = !bsri_on_cuda(c) && bsri_schedule_differs(m, have) < 0;
+    fits = known ? bsri_schedule_layout(m, (int)have[4], have[6] != 0, &v) : bsri_schedule_least(m, &v);
+    if (!fits) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
     return set ? bsri_span_read(c, set, operand, m->schedule, v.bytes) : BSR_OK;
 }
 /* A matrix operand without the contents of its index arrays. role: READ values and indices, WRITE values (indices are
@@ -8430,14 +8437,19 @@ static bsr_status bsri_check_sources(const bsri_call *c, const bsr_scatter_indic
     return BSR_OK;
 }
 
+/* A list that is shorter than another's contents ask: not seen without looking at them, so the word has it, too. */
+static bsr_status bsri_fail_count(const bsri_call *c, int64_t count, int64_t wanted) {
+    bsri_host_word(c, bsri_status_word(BSR_ARG_INDICES, BSR_ITEM_INDICES_COUNT, -1));
+    return bsri_fail_wanted(c, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, count, wanted);
+}
 static bsr_status bsri_check_compressed(const bsri_call *c, const bsr_scatter_indices *x, const bsri_scatter_shape *s,
                                         int64_t split_n) {
     int64_t rows = x->c_count - 1, nnz = rows >= 0 ? x->c_indices[rows] : 0, need, i;
-    if (rows < 0) return bsri_fail_wanted(c, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, x->c_count, 1);
+    if (rows < 0) return bsri_fail_count(c, x->c_count, 1);
     BSRI_TRY(bsri_check_offsets(c, x->c_indices, x->c_count, s->blocks));
     if (x->c_indices[0] != 0) return bsri_fail(c, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, 0, x->c_indices[0]);
     if (!bsri_mul(split_n, nnz, &need)) need = INT64_MAX;
-    if (need > x->q_count) return bsri_fail_wanted(c, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, x->q_count, need);
+    if (need > x->q_count) return bsri_fail_count(c, x->q_count, need);
     for (i = 0; i < x->r_count; i++)
         if (x->r_offsets[i] / s->n / s->ms >= rows)
             return bsri_fail(c, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, i, x->r_offsets[i]);
