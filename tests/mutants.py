@@ -5,7 +5,7 @@ pass has a hole. Each edit must find its text exactly once, so that the list can
     mutants.py [--check] [--all] [--sample N] [--seed TEXT] [--jobs N] [--cuda] [--gpu] [names...]
 
 --check looks only whether every edit finds its text; --sample takes N of those that need no nvcc (default 60), by the seed
-(default: the commit); --cuda adds the host side of the CUDA backend, against the stand-in for the runtime (nvcc, a minute each),
+(default: the commit); --cuda adds the host side of the CUDA backend, against the stand-in for the runtime (nvcc: minutes once),
 --gpu adds the kernels' (nvcc and a GPU). Names, or parts of them, choose by name."""
 import argparse
 import concurrent.futures
@@ -66,7 +66,7 @@ def wrong_in_list(mutants):
             yield f"{m.name} (line {m.line}): its text occurs {text.count(m.old)} times in {m.file}: {m.old}"
         if m.name in names:
             yield f"{m.name} (line {m.line}): for the second time"
-        if not m.reason and m.program not in ("gpu", "cudart") and not os.path.exists(f"tests/test_{m.program}.c"):
+        if not m.reason and m.program not in ("gpu", "cudart", "device") and not os.path.exists(f"tests/test_{m.program}.c"):
             yield f"{m.name} (line {m.line}): there is no tests/test_{m.program}.c"
         names.add(m.name)
 
@@ -76,9 +76,10 @@ def run(command, **more):
 
 
 class Cpu:
-    """The CPU backend: the library is compiled anew, the test program only once."""
+    """The CPU backend: the library is compiled anew, the test program only once; a program that holds the library, too."""
     def __init__(self, mutants, jobs):
-        programs = sorted({m.program for m in mutants})
+        self.whole = {m.program for m in mutants if "#undef BSRI_IMPLEMENTED" in open(f"tests/test_{m.program}.c").read()}
+        programs = sorted({m.program for m in mutants} - self.whole)
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
             done = pool.map(lambda p: run([CC, *FLAGS, "-O1", "-DBSRI_IMPLEMENTED", "-c", f"tests/test_{p}.c", "-o",
                                            f"{WORK}/{p}.o"]), programs)
@@ -97,26 +98,59 @@ class Cpu:
         return run([CC, f"-I{folder}", *FLAGS, "-O0", *portable, "-c", "tests/compile/implementation.c", "-o", to])
 
     def build(self, folder, m):
+        arguments = m.filter.split(",") if m.filter else []
+        if m.program in self.whole:
+            made = run([CC, f"-I{folder}", *FLAGS, "-O1", f"tests/test_{m.program}.c", "-o", f"{folder}/program", "-lm",
+                        "-lpthread"])
+            return made, [f"{folder}/program", *arguments]
         library = self.same[m.program in PORTABLE] if m.old == m.new else f"{folder}/library.o"
         made = None if m.old == m.new else self.library(folder, m.program, library)
         if not made or not made.returncode:
             made = run([CC, f"{WORK}/{m.program}.o", library, "-o", f"{folder}/program", "-lm", "-lpthread"])
-        return made, [f"{folder}/program", *m.filter.split(",")] if m.filter else [f"{folder}/program"]
+        return made, [f"{folder}/program", *arguments]
+
+
+class Device:
+    """The kernels that look at index arrays, on the host: see tests/test_device.sh, which cuts them out of the sources."""
+    def __init__(self, mutants, jobs):
+        pass
+
+    def build(self, folder, m):
+        os.symlink(os.path.abspath("tests"), f"{folder}/tests")
+        made = run(["sh", "tests/test_device.sh", "-l"], cwd=folder, env=dict(os.environ, W="device"))
+        return made, [f"{folder}/device/device_checks", *m.filter.split(",")]
 
 
 class Cudart:
-    """The host side of the CUDA backend against tests/cudart: kernels as PTX only, nothing runs on a device."""
+    """The host side of the CUDA backend against tests/cudart, where nothing runs on a device: of the kernels only their stubs are
+    needed, which an edit of the host side leaves as they are. So it is compiled without them: seconds, not minutes."""
+    KEPT = "build/cudart/host"  # see tests/test_cudart.sh
+
     def __init__(self, mutants, jobs):
-        made = run(["sh", "tests/test_cudart.sh"])
-        if made.returncode:
-            sys.exit(f"tests/test_cudart.sh fails without a mutant:\n{made.stdout[-2000:]}")
+        made = run(["sh", "tests/test_cudart.sh", "--build"])
+        if made.returncode or not os.path.exists("build/cudart/test_cudart"):
+            sys.exit(f"tests/test_cudart.sh can't be built without a mutant:\n{made.stdout[-2000:]}")
 
     def build(self, folder, m):
-        made = run([NVCC, f"-I{folder}", "-std=c++17", "-O1", "-I.", "-gencode", "arch=compute_90a,code=sm_90a", "-x", "cu", "-c",
-                    "tests/compile/implementation.c", "-o", f"{folder}/library.o"])
+        for kept in os.listdir(self.KEPT):
+            shutil.copy(f"{self.KEPT}/{kept}", folder)
+        asked = run([NVCC, "--dryrun", "--keep", "--keep-dir", folder, f"-I{folder}", "-std=c++17", "-O0", "-I.", "-gencode",
+                     "arch=compute_90a,code=sm_90a", "-c", "tests/cudart/library.cu", "-o", f"{folder}/library.o"])
+        if asked.returncode:
+            return asked, []
+        lines = [line[3:] for line in asked.stdout.split("\n") if line.startswith("#$ ")]
+        path = next(line[5:] for line in lines if line.startswith("PATH="))
+        # preprocessed for the host, split from the kernels, compiled; the name of the module is the stubs'
+        steps = [line.replace("--gen_module_id_file ", "") for line in lines
+                 if line.startswith("cudafe++ ") or re.search(" -c +-x c[+][+] ", line)
+                 or (re.search(" -E +-x c[+][+] ", line) and "-D__CUDA_ARCH__=" not in line)]
+        made = run(["sh", "-ec", "\n".join(steps)], env=dict(os.environ, PATH=path))
         if not made.returncode:
             made = run(["c++", "build/cudart/test_cudart.o", f"{folder}/library.o", "build/cudart/stand_in.o", "-o",
                         f"{folder}/program", "-lm"])
+        for name in os.listdir(folder):
+            if name.startswith("library."):
+                os.remove(f"{folder}/{name}")
         return made, [f"{folder}/program", "build/kernels.txt", "sm_90a", *m.filter.split(",")]
 
 
@@ -190,7 +224,8 @@ def main():
     picked = [m for m in mutants if m.program not in ("gpu", "cudart")]
     if not a.all and not a.names:
         picked = sorted(picked, key=lambda m: hashlib.sha256((seed + m.name).encode()).digest())[:a.sample]
-    groups = [(Cpu, picked, a.jobs)]
+    groups = [(Cpu, [m for m in picked if m.program != "device"], a.jobs),
+              (Device, [m for m in picked if m.program == "device"], a.jobs)]
     if a.cuda:
         groups.append((Cudart, [m for m in mutants if m.program == "cudart"], a.jobs))
     if a.gpu:

@@ -496,7 +496,31 @@ TEST(attention) {
     }
 }
 
-TEST(validated) { /* a union longer than it is; views that a conversion must detach; a tie of a decimal number */
+/* Work that is cut into ranges, of which some have one more: not one block row may be left out. */
+TEST(ranges) {
+    static const int64_t rows[] = {255, 256, 257, 300, 511, 513, 1027};
+    size_t k;
+    for (k = 0; k < BT_COUNT(rows); k++) {
+        const int64_t n = rows[k];
+        bsr_matrix m = (bt_case("%d block rows", (int)n), small(BSR_F32, BSR_I32, n, 3, n));
+        bsr_dense out = t_output(BSR_F32, 2 * n, 9, ROW, NO_BATCH);
+        bsr_exec e = t_exec(0);
+        int64_t i, p, wrong = 0;
+        if (!RUN_OK(bsr_to_dense(t_any_context(), &m, &out, &e))) continue;
+        for (i = 0; i < 2 * n; i++) {
+            double want[9] = {0};
+            int j;
+            for (p = t_crow(&m, 0, i / 2); p < t_crow(&m, 0, i / 2 + 1); p++)
+                for (j = 0; j < 3; j++)
+                    want[3 * t_col(&m, 0, p) + j] += ((const float *)m.values)[t_value_at(&m, 0, p, i % 2, j)];
+            for (j = 0; j < 9; j++) wrong += !(t_get(&out, 0, i, j) == want[j]);
+        }
+        CHECK_INT(wrong, 0);
+    }
+}
+/* A union longer than it is, an entry that a transposed index names twice; views that a conversion must detach; a tie of a
+   decimal number; the sign of zero. */
+TEST(validated) {
     product p = (bt_case("a union"), product_new(BSR_F32));
     bsr_file_info info;
     bsr_dense source;
@@ -505,12 +529,34 @@ TEST(validated) { /* a union longer than it is; views that a conversion must det
     static const char text[] = "%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 9007199254740995\n";
     CHECK_INT(bsr_validate(t_context(0), &p.a, &p.e), BSR_OK), schedule_order(&p, 1)[16]++;
     CHECK_INT(bsr_validate(t_context(0), &p.a, &p.e), BSR_BAD_STRUCTURE);
+    p = (bt_case("an entry named twice"), product_new(BSR_F32));
+    {
+        int32_t *row = transposed_entries(&p, 6), *position = row + 16, k = 0, at;
+        const int32_t *ccol = row - 16;
+        while (ccol[k + 1] - ccol[k] < 2) k++; /* nine entries in five columns: there is one of two */
+        at = ccol[k + 1] - 2;
+        CHECK_INT(bsr_validate(t_context(0), &p.a, &p.e), BSR_OK);
+        row[at + 1] = row[at], position[at + 1] = position[at];
+        CHECK_INT(bsr_validate(t_context(0), &p.a, &p.e), BSR_BAD_STRUCTURE);
+        CHECK_INT(t_error.item, BSR_ITEM_VIEW_CONTENT), CHECK_INT(t_error.index, at + 1);
+    }
     p = (bt_case("detached"), product_new(BSR_F32)), t_attach_transposed(&p.a), t_attach_schedule(&p.a, 2, 0);
     source = t_dense(BSR_F32, 8, 15, ROW, NO_BATCH, 0), memset(source.data, 0, 8 * 15 * 4);
     CHECK_INT(bsr_from_dense(t_context(0), &source, &p.a, &p.e), BSR_OK), CHECK(!p.a.transposed_index && !p.a.schedule);
     bt_case("a tie");
     CHECK_INT(bsr_parse_matrix_market(text, sizeof text - 1, &info, &row, &col, &value, 1, NULL), BSR_OK);
     CHECK_NEAR(value, 9007199254740996.0, 0);
+    bt_case("minus zero"); /* alone, twice, and beside a zero */
+    {
+        const int32_t rows[] = {0, 0, 0, 0, 0}, cols[] = {0, 1, 1, 2, 2};
+        const float zeros[] = {-0.0f, -0.0f, -0.0f, -0.0f, 0.0f};
+        int32_t crow[2], to[1];
+        float block[4] = {1, 1, 1, 1};
+        bsr_matrix m = bsr_matrix_make(1, 4, 1, 4, 1, crow, to, BSR_I32, block, BSR_F32);
+        int k;
+        CHECK_INT(bsr_from_coo(t_context(0), 1, 4, 5, rows, cols, BSR_I32, zeros, BSR_F32, &m, NULL), BSR_OK);
+        for (k = 0; k < 4; k++) CHECK(block[k] == 0 && !signbit(block[k]) == (k > 1));
+    }
 }
 
 int main(int argc, char **argv) {
@@ -521,7 +567,7 @@ int main(int argc, char **argv) {
         {"words_of_counts", words_of_counts},
         {"conversions", conversions}, {"rows", rows},                     {"vectors", vectors},           {"items", items},
         {"sums", sums},               {"lists", lists},                   {"attention", attention},
-        {"validated", validated},
+        {"validated", validated},     {"ranges", ranges},
     };
     int failed = bt_main(argc, argv, tests, BT_COUNT(tests));
     t_contexts_end();

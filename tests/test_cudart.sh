@@ -33,11 +33,12 @@ compile() { # name of the architecture, options
     echo $(($(date +%s) - began)) > "$w/$arch.time"
 }
 if ! [ "$(cat "$w/sum" 2>/dev/null)" = "$sum" ]; then
-    rm -rf "$w/sum" "$w/library.o" "$w/test_cudart" "$w/keep" "$w"/*.cubin
-    mkdir "$w/keep"
+    rm -rf "$w/sum" "$w/library.o" "$w/test_cudart" "$w/keep" "$w/host" "$w"/*.cubin
+    mkdir "$w/keep" "$w/host"
     compile sm_80 -cubin -o "$w/sm_80.cubin" &
-    compile sm_90a -O1 -c -o "$w/library.o" --keep --keep-dir "$w/keep" # for the cubin alone
-    mv "$w/keep/library.cubin" "$w/sm_90a.cubin" && rm -rf "$w/keep"
+    compile sm_90a -O1 -c -o "$w/library.o" --keep --keep-dir "$w/keep" # for the cubin, and tests/mutants.py
+    mv "$w/keep/library.cubin" "$w/sm_90a.cubin"
+    mv "$w/keep/library.cudafe1.stub.c" "$w/keep/library.fatbin.c" "$w/keep/library.module_id" "$w/host" && rm -rf "$w/keep"
     wait
     echo "$sum" > "$w/sum"
 elif [ "${1:-}" = --build ] && [ -z "$(find tests/cudart tests/*.h -newer "$w/test_cudart" 2>&1)" ]; then

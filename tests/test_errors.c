@@ -1344,6 +1344,9 @@ TEST(device_status) {
         memset((char *)bad.col_indices + 2 * bsr_dtype_size(f.a.index_dtype), 0xff, bsr_dtype_size(f.a.index_dtype));
         CHECK_INT(bsr_validate(t_context(0), &bad, &e), BSR_BAD_STRUCTURE);
         CHECK(words[0] == word_of(BSR_ARG_MATRIX, BSR_ITEM_COL_RANGE, 2));
+        words[0] = untouched, e.query = &plan; /* nor does a query that fails write more */
+        CHECK_INT(bsr_validate(t_context(0), &bad, &e), BSR_BAD_STRUCTURE), CHECK(words[0] == untouched), e.query = NULL;
+        CHECK_INT(bsr_validate(t_context(0), &bad, &e), BSR_BAD_STRUCTURE);
         CHECK_INT(bsr_device_status(words[0], &error), BSR_BAD_STRUCTURE);
         CHECK(error.item == t_error.item && error.operand == t_error.operand && error.index == t_error.index);
         CHECK_INT(bsr_validate(t_context(0), &f.a, &e), BSR_OK), CHECK(words[0] == 0);

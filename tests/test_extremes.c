@@ -501,6 +501,8 @@ TEST(batches_beyond_counting) { /* what there is no memory for is not gone throu
             /* a dimension without items beside one of so many */
             none = bsr_matrix_batched(bsr_matrix_batched(none, n, INT64_MAX, INT64_MAX, INT64_MAX), 0, 1, 1, 1);
             CHECK_INT(bsr_validate(ctx, &none, &e), BSR_OK);
+            none.batch[0] = none.batch[1] = n, none.batch[2] = 0, none.batch_dims = 3; /* or two */
+            CHECK_INT(bsr_validate(ctx, &none, &e), BSR_OK);
             /* attention of values without columns */
             da = many(t_random(types[t], 6, 3, ROW, NO_BATCH, 0, FILL_SIGNED), n);
             dc = many(t_random(types[t], 8, 3, ROW, NO_BATCH, 0, FILL_SIGNED), n),

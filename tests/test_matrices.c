@@ -829,6 +829,17 @@ TEST(layouts_random) {
         if (!l.different_layout_per_head) CHECK(!differ);
         else if (n > 12) CHECK(differ);
     }
+    bt_case("as many as there are columns: all of them");
+    for (k = 1; k < 12; k++) {
+        bsr_layout l = bsr_layout_default(BSR_LAYOUT_VARIABLE, 2, k);
+        uint8_t *mask = (uint8_t *)bt_alloc((size_t)(2 * k * k), 1);
+        int i, none = 0;
+        l.num_random_blocks = k, l.different_layout_per_head = 1, l.seed = bt_random();
+        bt_mark_output(mask);
+        CHECK_INT(bsr_layout_mask(t_context(0), &l, mask, NULL), BSR_OK);
+        for (i = 0; i < 2 * k * k; i++) none += mask[i] != 1;
+        CHECK_INT(none, 0);
+    }
     bt_case("random blocks do land");
     {
         bsr_layout l = bsr_layout_default(BSR_LAYOUT_VARIABLE, 1, 64);

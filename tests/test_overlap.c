@@ -63,7 +63,7 @@ static int64_t repeat_calls(bsr_context *ctx, const int64_t *list, int64_t n, in
     bsri_call c, last;
     counted number;
     number.list = list, number.calls = 0;
-    exec.workspace = bits >= 2 ? malloc(bytes + 8) : NULL, exec.workspace_bytes = bytes - (bits == 3);
+    exec.workspace = bits >= 2 ? malloc(bytes + 8) : NULL, exec.workspace_bytes = bytes - (bits == 3 && bytes);
     if (exec.workspace) memset(exec.workspace, 0x5a, bytes + 8); /* what it holds before must not matter */
     if (bsri_begin(&c, ctx, BSR_OP_DENSE_ADDMM, &exec) != BSR_OK) abort();
     last = bsri_last_check(&c);
@@ -71,7 +71,7 @@ static int64_t repeat_calls(bsr_context *ctx, const int64_t *list, int64_t n, in
     *found = bsri_find_repeat(&last, counted_number, &number, n);
     if (bits == 1) bsri_bits_return(ctx);
     CHECK_INT(ctx->bits_lent, 0);
-    if (exec.workspace) CHECK_INT(((unsigned char *)exec.workspace)[bytes], 0x5a);
+    if (exec.workspace) CHECK_INT(((unsigned char *)exec.workspace)[exec.workspace_bytes], 0x5a); /* nothing behind its end */
     free(exec.workspace);
     return number.calls;
 }
@@ -102,6 +102,17 @@ TEST(repeats_are_found_in_few_walks) {
             }
             free(list);
         }
+    for (bits = 0; bits < 4; bits++) { /* two side by side, of which the first is seen in an earlier window */
+        const int64_t n = 2100001, k = n - 1 - bt_below(n / 256);
+        int64_t *list = (int64_t *)malloc((size_t)n * sizeof *list), found;
+        bt_case("two repeats in one piece, bits %d", bits);
+        if (!list) abort();
+        order_make(list, n, DESCENDING);
+        list[k - 1] = n - 3, list[0] = 5, list[k - 2] = 5;
+        (void)repeat_calls(ctx, list, n, bits, &found);
+        CHECK_INT(found, k - 2), CHECK_INT(first_repeat(list, n, n), k - 2);
+        free(list);
+    }
     bsr_destroy(ctx);
 }
 
