@@ -2407,12 +2407,15 @@ typedef struct bsri_spans {
     int count;
 } bsri_spans;
 
-/* Every operand comes here: none may lie in the workspace of the call. */
+/* Every operand comes here: none may lie in the workspace of the call, or have its word of checked indices within. */
 static bsr_status bsri_span_keep(const bsri_call *c, bsri_spans *set, const bsri_span *s) {
     const uintptr_t w = (uintptr_t)c->exec->workspace, at = (uintptr_t)s->data;
+    const uintptr_t word = c->flags & BSR_EXEC_CHECK_INDICES ? (uintptr_t)c->exec->device_status : 0;
     BSRSPARSE_ASSERT(set->count < BSRI_COUNT(set->span));
     if (set->count < (int)BSRI_COUNT(set->span)) set->span[set->count++] = *s;
     if (w && s->bytes && (at < w ? w - at < (uintptr_t)s->bytes : at - w < c->exec->workspace_bytes)) /* any size: no sums */
+        return bsri_fail(c, BSR_ITEM_OVERLAP, s->operand, -1, BSR_ARG_EXEC);
+    if (word && (at < word ? word - at < (uintptr_t)s->bytes : s->bytes && at - word < 8))
         return bsri_fail(c, BSR_ITEM_OVERLAP, s->operand, -1, BSR_ARG_EXEC);
     return BSR_OK;
 }
@@ -2569,8 +2572,10 @@ static bsr_status bsri_check_matrix_sizes(const bsri_call *c, const bsr_matrix *
     return BSR_OK;
 }
 
-/* Attached views: whole, but of a schedule, whose header may lie on a device, what any has. */
+/* Attached views: whole, but of a schedule whose header lies on a device, or is not this matrix's, what any has. */
 static bsr_status bsri_check_view_spans(const bsri_call *c, bsri_spans *set, const bsr_matrix *m, int operand) {
+    const int64_t *have = (const int64_t *)m->schedule;
+    int known, fits;
     bsri_view v;
     if (m->transposed_index) {
         BSRI_TRY(bsri_check_pointer(c, m->transposed_index, 8, operand));
@@ -2579,7 +2584,9 @@ static bsr_status bsri_check_view_spans(const bsri_call *c, bsri_spans *set, con
     }
     if (!m->schedule) return BSR_OK;
     BSRI_TRY(bsri_check_pointer(c, m->schedule, 8, operand));
-    if (!bsri_schedule_least(m, &v)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
+    known = !bsri_on_cuda(c) && bsri_schedule_differs(m, have) < 0;
+    fits = known ? bsri_schedule_layout(m, (int)have[4], have[6] != 0, &v) : bsri_schedule_least(m, &v);
+    if (!fits) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
     return set ? bsri_span_read(c, set, operand, m->schedule, v.bytes) : BSR_OK;
 }
 /* A matrix operand without the contents of its index arrays. role: READ values and indices, WRITE values (indices are
@@ -8430,14 +8437,19 @@ static bsr_status bsri_check_sources(const bsri_call *c, const bsr_scatter_indic
     return BSR_OK;
 }
 
+/* A list that is shorter than another's contents ask: not seen without looking at them, so the word has it, too. */
+static bsr_status bsri_fail_count(const bsri_call *c, int64_t count, int64_t wanted) {
+    bsri_host_word(c, bsri_status_word(BSR_ARG_INDICES, BSR_ITEM_INDICES_COUNT, -1));
+    return bsri_fail_wanted(c, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, count, wanted);
+}
 static bsr_status bsri_check_compressed(const bsri_call *c, const bsr_scatter_indices *x, const bsri_scatter_shape *s,
                                         int64_t split_n) {
     int64_t rows = x->c_count - 1, nnz = rows >= 0 ? x->c_indices[rows] : 0, need, i;
-    if (rows < 0) return bsri_fail_wanted(c, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, x->c_count, 1);
+    if (rows < 0) return bsri_fail_count(c, x->c_count, 1);
     BSRI_TRY(bsri_check_offsets(c, x->c_indices, x->c_count, s->blocks));
     if (x->c_indices[0] != 0) return bsri_fail(c, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, 0, x->c_indices[0]);
     if (!bsri_mul(split_n, nnz, &need)) need = INT64_MAX;
-    if (need > x->q_count) return bsri_fail_wanted(c, BSR_ITEM_INDICES_COUNT, BSR_ARG_INDICES, -1, x->q_count, need);
+    if (need > x->q_count) return bsri_fail_count(c, x->q_count, need);
     for (i = 0; i < x->r_count; i++)
         if (x->r_offsets[i] / s->n / s->ms >= rows)
             return bsri_fail(c, BSR_ITEM_INDICES_RANGE, BSR_ARG_INDICES, i, x->r_offsets[i]);
@@ -9442,7 +9454,7 @@ template <class T, int TN_, int LINE_ = 128> struct bsri_wgmma_ss : bsri_tile {
     typedef T type;
     static constexpr int TN = TN_, LINE = LINE_, GROUP = 2, JOIN = 1, SLICE = LINE / T::BYTES, EACH = 1, BLOCK = 64 * LINE,
                          DENSE = TN * LINE, STAGE = 2 * BLOCK + DENSE; /* BLOCK: 64 rows of a slice */
-    static constexpr bool OWN = false; /* the multiplying warps fetch their own blocks */
+    static constexpr bool RS = false; /* the multiplying warps fetch their own blocks */
     static constexpr uint32_t STAGES = 196608 / STAGE, BOXES = 2, SPARE = BOXES * 2048; /* a warp's, to store */
     static constexpr int ROWS = 128, COLS = TN, THREADS = 384, SHARED = 224 * 1024; /* stages, 4 KB a multiplying warp */
 };
@@ -9460,7 +9472,7 @@ template <class T, int B_, int TB_> struct bsri_wgmma_rs : bsri_tile {
     static constexpr uint32_t STAGES = B == 16 ? 5 : 4, BOXES = B == 16 ? 1 : 2, SPARE = BOXES * 2048;
     static constexpr uint32_t STRIP = 32 * B, RING = 4096, CHUNK = B == 16 ? 4 : 1, /* blocks asked for at a time */
                               CHUNKS = RING / STRIP / CHUNK;
-    static constexpr bool OWN = true;
+    static constexpr bool RS = true;
     /* stages, for each multiplying warp 2 or 4 KB to store and 4 KB of blocks */
     static constexpr int ROWS = 128, COLS = TN, THREADS = 384, SHARED = 208 * 1024, LAYOUT = TB;
 };
@@ -9886,10 +9898,16 @@ static void bsri_spread_evenly(const bsr_context *ctx, bsri_choice *c) {
 }
 
 /* What the kernels' file has: tensor maps, whose boxes are a tile's layout; 0 where the copy engine can't have an operand. */
+#ifdef BSRSPARSE_STATIC
+namespace { /* as they are defined there: >>product-wgmma and others */
+#endif
 static int bsri_narrow_tma_maps(const bsr_context *ctx, bsri_dev_narrow_tma *m, int rows, int cols);
 static int bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m);
 static int bsri_wgmma_sampled_maps(const bsr_context *ctx, const bsri_dev_sampled *p, bsri_dev_wgmma_sampled *m, int entry);
 static int bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, bsri_tensor_batch *b, bsri_tma_map *map);
+#ifdef BSRSPARSE_STATIC
+} // namespace
+#endif
 
 /* The choosers are asked in turn, products' in the order of their estimated times, others' by tier, the fastest first; the first
    whose choice runs the plan that is asked for wins. */
@@ -10952,7 +10970,7 @@ static void bsri_wgmma_take(bsri_estimate *e, const bsr_context *ctx, const bsri
     const int i8 = p->a.dtype == BSR_I8;
     const int kind = bsri_cost_kind(i8 ? BSRI_COSTS_SS_I8 : p->br < 64 ? BSRI_COSTS_RS : BSRI_COSTS_SS, p->br);
     bsri_tiling t = bsri_tiling_of(f, 128, cols, (int)bsri_min(p->br, i8 ? 128 : 64), 0);
-    /* A tile starts while the one before ends, and places without a tile don't slow the others down. Narrow tiles' slices come
+    /* A tile starts while the one before ends, and places without a tile don't slow the others down. rs tiles' slices come
        one after another all the same; exponents by fit (note N18). */
     if (units > teams)
         t.waves = bsri_wgmma_busiest * (double)bsri_ceil_div(units, teams) + bsri_wgmma_mean * (double)units / (double)teams;
@@ -10968,7 +10986,7 @@ static void bsri_wgmma_take(bsri_estimate *e, const bsr_context *ctx, const bsri
                   : bsri_mma_layout(&p->out) == 1 ? bsri_wgmma_input_rows
                                                   : bsri_wgmma_input_cols;
     t.fused *= cols / 256.0;
-    /* A schedule pairs rows, and puts long ones first, which narrow tiles gain nothing by (note N18). */
+    /* A schedule pairs rows, and puts long ones first, which rs tiles gain nothing by (note N18). */
     t.paired = f->ordered ? bsri_paired_by : 0.0;
     if (f->ordered && units > teams && p->br >= 64) t.longer = t.tail = bsri_wgmma_long_first;
     bsri_estimate_take(e, p, f, kind, &t);
@@ -11009,7 +11027,7 @@ static void bsri_wgmma_scheduler_of(bsri_dev_wgmma *m, int64_t groups) {
     const int64_t clocks = m->tile_cols * bsri_min(64, m->p.br) / 16; /* of a stage */
     const double units = (double)m->items * m->panels * (double)groups;
     double mean, tall, tile, longest; /* tile: its clocks */
-    /* In stages: what a tile takes beside its own, by time stamps; and what the blocks of a column add, as full rows of narrow
+    /* In stages: what a tile takes beside its own, by time stamps; and what the blocks of a column add, as full rows of rs
        tiles take longer than their columns do (note N5). */
     m->fixed_stages = m->p.br < 64 ? 8 + 384 / (int32_t)m->p.br : 4;
     m->stages_per_block = m->p.br == 16 ? 0.35f : m->p.br == 32 ? 0.5f : 0;

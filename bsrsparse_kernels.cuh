@@ -2717,7 +2717,7 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS)
     bsri_pdl_launch_dependents();
     BSRI_ENTER;
 #ifdef BSRI_MMA_CODE
-    typedef bsri_narrow_mma<L> skinny;
+    typedef bsri_narrow_mma<L> narrow;
     constexpr int MI = L::MI, NI = L::NI;
     bsri_narrow_mma_begin(m);
     __shared__ bsri_mma_rows other;
@@ -2731,10 +2731,10 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS)
             if (!m.single && threadIdx.x == 0)
                 other = bsri_mma_rows_of(m.p, bsri_reduce_item(&m.p.whole, &m.p.out_batch, item, i));
             if (!m.single) __syncthreads();
-            skinny::walk(sum, m, other, tile, (int)(work - line * m.subs));
+            narrow::walk(sum, m, other, tile, (int)(work - line * m.subs));
             if (!m.single) __syncthreads();
         }
-        skinny::finish(m, sum, work);
+        narrow::finish(m, sum, work);
     }
 #endif
 }
@@ -3092,16 +3092,16 @@ template <class L>
 __global__ void __launch_bounds__(L::THREADS, L::CTAS)
     bsri_product_narrow_tma(const __grid_constant__ bsri_dev_narrow_tma m BSRI_GATE) {
 #ifdef BSRI_WGMMA_CODE
-    typedef bsri_narrow_tma<L> few;
+    typedef bsri_narrow_tma<L> narrow;
     constexpr int NI = L::NI;
     extern __shared__ __align__(1024) char bsri_shared[];
-    __shared__ uint64_t barriers[few::WARPS * few::SLOTS];
+    __shared__ uint64_t barriers[narrow::WARPS * narrow::SLOTS];
     static_assert(sizeof barriers + sizeof(bsri_dev_finisher) <= 1024, "with what a CTA has anyway, 2 KB");
-    const int unit = threadIdx.x / (32 * few::UNIT);
-    const uint32_t cta = blockIdx.x, thread = threadIdx.x, own = bsri_smem_address(barriers + unit * few::SLOTS);
+    const int unit = threadIdx.x / (32 * narrow::UNIT);
+    const uint32_t cta = blockIdx.x, thread = threadIdx.x, own = bsri_smem_address(barriers + unit * narrow::SLOTS);
     uint32_t parity = 0;
     int slot = 0;
-    if (few::UNIT == 1 || !m.pdl_late) bsri_pdl_launch_dependents();
+    if (narrow::UNIT == 1 || !m.pdl_late) bsri_pdl_launch_dependents();
     BSRI_ENTER;
     int seen = 0;
     for (uint32_t at = thread * 128; cta < m.pieces && at < m.ahead; at += blockDim.x * 128)
@@ -3109,23 +3109,23 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS)
     if (cta + thread * gridDim.x < m.col_lines) bsri_dev_prefetch(m.col + (int64_t)(cta + thread * gridDim.x) * 128);
     if (cta + thread * gridDim.x < m.ptr_lines) bsri_dev_prefetch(m.ptr + (int64_t)(cta + thread * gridDim.x) * 128);
     if (thread == 32) bsri_tma_prefetch(&m.a_map), bsri_tma_prefetch(&m.b_map);
-    if (thread / 32 % few::UNIT == 0 && bsri_elect_one()) {
+    if (thread / 32 % narrow::UNIT == 0 && bsri_elect_one()) {
 #pragma unroll
-        for (int i = 0; i < few::SLOTS; i++) bsri_mbarrier_init(own + i * 8, 1);
+        for (int i = 0; i < narrow::SLOTS; i++) bsri_mbarrier_init(own + i * 8, 1);
         bsri_mbarrier_init_fence();
     }
-    if (few::UNIT == 1) __syncwarp();
+    if (narrow::UNIT == 1) __syncwarp();
     else __syncthreads();
     bsri_dev_touched(seen);
     if (!m.constant) bsri_pdl_wait();
     for (int work = (int)cta;;) {
-        const int beside = few::UNIT > 1 ? m.beside : 0, set = work >> beside;
-        const int sets = (int)((uint32_t)set / (uint32_t)m.sides), side = (set - sets * m.sides) * few::COLS;
+        const int beside = narrow::UNIT > 1 ? m.beside : 0, set = work >> beside;
+        const int sets = (int)((uint32_t)set / (uint32_t)m.sides), side = (set - sets * m.sides) * narrow::COLS;
         const int strip = sets << beside | (work & ((1 << beside) - 1));
-        float sum[few::OWN][NI][4] = {};
-        few::walk(sum, m, strip, side, bsri_smem_address(bsri_shared) + unit * m.stages * few::SLOT, own, slot, parity);
-        if constexpr (few::UNIT > 1) few::finish_groups(m, sum, strip, side, bsri_shared);
-        else few::finish(m, sum, strip, side, bsri_shared);
+        float sum[narrow::OWN][NI][4] = {};
+        narrow::walk(sum, m, strip, side, bsri_smem_address(bsri_shared) + unit * m.stages * narrow::SLOT, own, slot, parity);
+        if constexpr (narrow::UNIT > 1) narrow::finish_groups(m, sum, strip, side, bsri_shared);
+        else narrow::finish(m, sum, strip, side, bsri_shared);
         work += (int)gridDim.x;
         if (work >= m.strips * m.sides) break; /* more than one only where the caller caps the grid */
         bsri_fence_proxy_async();
@@ -3187,7 +3187,7 @@ struct bsri_wgmma_tile_state { /* of one multiplying warp, in shared memory whil
 template <int GROUP> struct bsri_wgmma_storage {
     uint64_t full[BSRI_WGMMA_SLOTS], empty[BSRI_WGMMA_SLOTS], part_full[BSRI_WGMMA_LISTERS][2],
         part_empty[BSRI_WGMMA_LISTERS][2], pick_full[BSRI_WGMMA_CLAIMS], pick_empty[BSRI_WGMMA_CLAIMS];
-    uint64_t known[BSRI_WGMMA_SLOTS]; /* narrow ones: what a stage is, before its slices are there */
+    uint64_t known[BSRI_WGMMA_SLOTS]; /* rs: what a stage is, before its slices are there */
     int32_t pick[BSRI_WGMMA_CLAIMS]; /* units, -1: no more */
     uint4 zero;                     /* for warps that have no block */
     bsri_dev_finisher finisher[2];
@@ -3632,7 +3632,7 @@ __device__ __forceinline__ void bsri_wgmma_list_stages(const bsri_dev_wgmma &m, 
                 bsri_wgmma_chunk<L::GROUP> &part = s.part[builder][parts % 2];
                 bsri_mbarrier_wait(bsri_smem_address(&s.part_empty[builder][parts % 2]), (parts / 2 & 1) ^ 1);
                 bsri_wgmma_columns_next<L::GROUP, L::JOIN>(part, from.rows, at, end);
-                if constexpr (L::OWN) bsri_wgmma_pack_stages<L>(m, part);
+                if constexpr (L::RS) bsri_wgmma_pack_stages<L>(m, part);
                 more = __any_sync(~0u, at < end);
                 if (lane < L::GROUP) part.row[lane] = line, part.end[lane] = end;
                 if (lane == 0) {
@@ -3656,7 +3656,7 @@ __device__ __forceinline__ void bsri_wgmma_list_stages(const bsri_dev_wgmma &m, 
         }
         if (cold) {
             if (!m.constant) bsri_pdl_wait();
-            if (!L::OWN) ends.ask(m, !builder); /* saves a latency of the first tile (note N3); with narrow tiles registers would
+            if (!L::RS) ends.ask(m, !builder); /* saves a latency of the first tile (note N3); with rs tiles registers would
                                                    spill */
             early = order.schedule(m, place), known = order.starts(m);
             nothing = p.alpha_ptr ? *p.alpha_ptr == 0.0 : m.alpha_zero, cold = false;
@@ -3689,7 +3689,7 @@ template <class L> struct bsri_wgmma_producer {
     /* What the multiplying warps must know with an item's first stage, and with a tile's last one. By the lane that arrives. */
     static __device__ __forceinline__ void tell(bsri_wgmma_stage<L::GROUP> &stage, const bsri_wgmma_chunk<L::GROUP> &part,
                                                 uint32_t flags) {
-        if (L::OWN && flags & BSRI_WGMMA_FIRST) {
+        if (L::RS && flags & BSRI_WGMMA_FIRST) {
 #pragma unroll
             for (int g = 0; g < L::GROUP; g++) stage.at[g] = part.at[g], stage.end[g] = part.end[g];
             stage.position = part.position, stage.values = part.values;
@@ -3704,7 +3704,7 @@ template <class L> struct bsri_wgmma_producer {
        waited for. One loop for both costs less than a wait for each (note N8). */
     __device__ __forceinline__ void wait_free(bsri_wgmma_storage<L::GROUP> &s) const {
         const uint32_t known = bsri_smem_address(&s.known[slot]), parity = phase ^ 1;
-        if (!L::OWN) bsri_mbarrier_wait(empty + 8 * slot, parity);
+        if (!L::RS) bsri_mbarrier_wait(empty + 8 * slot, parity);
         else
             while (!(bsri_mbarrier_test(empty + 8 * slot, parity) & bsri_mbarrier_test(known, parity))) {
             }
@@ -3717,7 +3717,7 @@ template <class L> struct bsri_wgmma_producer {
         if (bsri_elect_one()) {
             tell(stage, part, flags);
             stage.work[0] = stage.work[1] = flags << BSRI_WGMMA_FLAGS;
-            if (L::OWN) bsri_mbarrier_arrive(bsri_smem_address(&s.known[slot]));
+            if (L::RS) bsri_mbarrier_arrive(bsri_smem_address(&s.known[slot]));
             bsri_mbarrier_arrive(full + 8 * slot);
         }
         step();
@@ -3808,7 +3808,7 @@ __device__ __forceinline__ void bsri_wgmma_produce(const bsri_dev_wgmma &m, bsri
             const bsri_wgmma_chunk<L::GROUP> &part = s.part[builder][mine % 2];
             bsri_mbarrier_wait(bsri_smem_address(&s.part_full[builder][mine % 2]), mine / 2 & 1);
             last = part.last;
-            if constexpr (L::OWN) f.own(m, s, part);
+            if constexpr (L::RS) f.own(m, s, part);
             else f.wide(m, s, part);
             bsri_mbarrier_arrive(bsri_smem_address(&s.part_empty[builder][mine % 2]));
             mine++;
@@ -3826,7 +3826,7 @@ __device__ __forceinline__ void bsri_wgmma_produce(const bsri_dev_wgmma &m, bsri
    own. By columns it has the 64 rows of a warpgroup, 128 bytes of a column, where they stand together in out (a block of 32: 64
    bytes, two warps): a warp's 16 rows alone would be pieces of 32 bytes, which the L2 takes more slowly (note N22). */
 template <class L> struct bsri_wgmma_box {
-    static constexpr int COLUMN = !L::OWN ? 128 : L::GROUP == 4 ? 64 : 32; /* bytes of a column */
+    static constexpr int COLUMN = !L::RS ? 128 : L::GROUP == 4 ? 64 : 32; /* bytes of a column */
     static __device__ __forceinline__ bool shared(bool by_rows) { return COLUMN > 32 && !by_rows; }
     static __device__ __forceinline__ uint32_t bytes(bool by_rows) { return by_rows ? 2048 : 64 * COLUMN; }
     static __device__ __forceinline__ uint32_t warp(void) { return bsri_dev_thread() / 32 % (COLUMN / 32); }
@@ -3846,7 +3846,7 @@ template <class L> struct bsri_wgmma_box {
     }
     /* Of this warp, or of any that has a part of its box. */
     static __device__ __forceinline__ bool any(bool by_rows, bool yes) {
-        return L::OWN && shared(by_rows) ? bsri_named_any(barrier(), COLUMN, yes) : yes;
+        return L::RS && shared(by_rows) ? bsri_named_any(barrier(), COLUMN, yes) : yes;
     }
     /* The lane that stores a box, and so waits until it has been read. */
     static __device__ __forceinline__ bool leads(bool by_rows) {
@@ -4077,7 +4077,7 @@ __device__ __forceinline__ void bsri_wgmma_epilogue_tile(const bsri_dev_wgmma &m
     typedef bsri_wgmma_box<L> box;
     constexpr bool FUSED = KIND == BSRI_EPILOGUE_ROWCOL;
     constexpr bool HELD =
-        KIND == BSRI_EPILOGUE_INPUT && !L::OWN && L::TN > L::BOXES * 64;                  /* narrow ones have no registers left */
+        KIND == BSRI_EPILOGUE_INPUT && !L::RS && L::TN > L::BOXES * 64;                  /* rs has no registers left */
     constexpr int ROUNDS = FUSED ? 1 : KIND >= BSRI_EPILOGUE_ACTIVATION ? 2 : L::TN / 32; /* side by side */
     const bool by_rows = m.vector == 1, direct = FUSED && m.store_registers;
     const bool input = KIND == BSRI_EPILOGUE_INPUT || (FUSED && !direct && m.terms & BSRI_TERM_INPUT);
@@ -4308,7 +4308,7 @@ __device__ __forceinline__ void bsri_wgmma_prepare(const bsri_dev_wgmma &m, bsri
     }
     if (!quit && (m.epilogue == BSRI_EPILOGUE_INPUT || m.epilogue == BSRI_EPILOGUE_ROWCOL))
         terms.begin(m, finisher, spare + now.warp * L::SPARE);
-    if constexpr (T::BYTES == 2 && !L::OWN) {
+    if constexpr (T::BYTES == 2 && !L::RS) {
         if (!quit && (m.epilogue == BSRI_EPILOGUE_BIAS || m.epilogue == BSRI_EPILOGUE_ACTIVATION))
             terms.template share<T>(finisher.operand[3], m.terms);
     }
@@ -4324,7 +4324,7 @@ __device__ __forceinline__ void bsri_wgmma_end(const bsri_dev_wgmma &m, const bs
     const uint32_t at = bsri_smem_address(spare);
     if (bsri_wgmma_box<L>::any(m.vector == 1 || m.store_registers, bsri_wgmma_mainloop<L>::source::has_nan(sum, terms.cols))) {
         bsri_cp_async_wait<0>(); /* an input's copies: the next tile's go to the same place */
-        if constexpr (L::OWN)
+        if constexpr (L::RS)
             if (tile.line >= 0) bsri_wgmma_recompute<T>(m.p, tile.item, tile.line, terms.row, tile.col, L::TN);
     } else if constexpr (T::BYTES == 1) {
         if (m.epilogue == BSRI_EPILOGUE_GENERIC) bsri_wgmma_epilogue_any<T, L>(m, f, terms, (float *)spare, sum);
@@ -4334,7 +4334,7 @@ __device__ __forceinline__ void bsri_wgmma_end(const bsri_dev_wgmma &m, const bs
             bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_ROWCOL, bsri_mma_bf16, L>(m, f, terms, at, sum);
         else if (m.vector == 1) bsri_wgmma_store<true, L>(m, f, terms, at, sum);
         else bsri_wgmma_store<false, L>(m, f, terms, at, sum);
-    } else if constexpr (L::OWN) {
+    } else if constexpr (L::RS) {
         if (m.epilogue == BSRI_EPILOGUE_ROWCOL) bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_ROWCOL, T, L>(m, f, terms, at, sum);
         else if (m.epilogue == BSRI_EPILOGUE_INPUT) bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_INPUT, T, L>(m, f, terms, at, sum);
         else if (m.epilogue == BSRI_EPILOGUE_STORE) bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_STORE, T, L>(m, f, terms, at, sum);
@@ -4383,7 +4383,7 @@ __device__ __forceinline__ uint32_t bsri_wgmma_mma(const bsri_dev_wgmma &m, bsri
         const bsri_wgmma_stage<L::GROUP> &stage = s.stage[at.stage];
         bsri_mbarrier_wait(at.full + 8 * at.stage, at.phase);
         /* the shuffle tells the compiler that it is the same in all lanes: else it waits after every product */
-        const uint32_t word = L::OWN ? __shfl_sync(~0u, bsri_mma_read32(mine + at.stage * (uint32_t)sizeof stage), 0)
+        const uint32_t word = L::RS ? __shfl_sync(~0u, bsri_mma_read32(mine + at.stage * (uint32_t)sizeof stage), 0)
                                      : stage.work[own.half];
         const uint32_t work = word & ((1u << BSRI_WGMMA_FLAGS) - 1);
         flags = word >> BSRI_WGMMA_FLAGS;
@@ -4400,14 +4400,14 @@ __device__ __forceinline__ uint32_t bsri_wgmma_mma(const bsri_dev_wgmma &m, bsri
             at.held = at.empty + 8 * at.stage;
         } else { /* no slot may stay held here: the others run on, and the ring goes round */
             bsri_wgmma_wait<0>();
-            if constexpr (!L::OWN)
+            if constexpr (!L::RS)
                 if (flags) source.finish(sum);
             release();
             bsri_mbarrier_arrive(at.empty + 8 * at.stage);
         }
         at.template advance<L::STAGES>();
     }
-    if (L::OWN) bsri_wgmma_wait<0>(); /* frees the registers that wgmma reads: else the epilogue spills */
+    if (L::RS) bsri_wgmma_wait<0>(); /* frees the registers that wgmma reads: else the epilogue spills */
     return flags;
 }
 /* Brings the first slab of the dense operand to the L2 while the kernel before this one still runs on other multiprocessors. Some
@@ -4423,7 +4423,7 @@ template <class T, class L>
 __device__ __forceinline__ uint32_t bsri_wgmma_mma_of(const bsri_dev_wgmma &m, bsri_wgmma_storage<L::GROUP> &s,
                                                       bsri_wgmma_pipe &at, const bsri_wgmma_rows &own,
                                                       typename T::sum (&sum)[L::TN / 2]) {
-    if constexpr (L::OWN) { /* decided here, not for each block (note N8) */
+    if constexpr (L::RS) { /* decided here, not for each block (note N8) */
         if (!m.listed) return bsri_wgmma_mma<T, L, 0, 0>(m, s, at, own, sum);
         if (m.a_trans) return bsri_wgmma_mma<T, L, 1, 0>(m, s, at, own, sum);
         return bsri_wgmma_mma<T, L, 2, 0>(m, s, at, own, sum);
@@ -4442,7 +4442,7 @@ template <class L>
 __device__ __forceinline__ void bsri_wgmma_ask(const bsri_dev_wgmma &m, bsri_wgmma_storage<L::GROUP> &s,
                                                const bsri_wgmma_pipe &at) {
     typename bsri_wgmma_mainloop<L>::source source;
-    if (!L::OWN) return;
+    if (!L::RS) return;
     bsri_mbarrier_wait(bsri_smem_address(&s.known[at.stage]), at.phase);
     source.begin(m, s, at.base + L::STAGES * L::STAGE + 8 * L::SPARE);
     if (s.stage[at.stage].work[0] >> BSRI_WGMMA_FLAGS & BSRI_WGMMA_FIRST) source.start(m, s.stage[at.stage], false);
@@ -4450,10 +4450,10 @@ __device__ __forceinline__ void bsri_wgmma_ask(const bsri_dev_wgmma &m, bsri_wgm
 template <class T, class L>
 __device__ __forceinline__ void bsri_wgmma_consume(const bsri_dev_wgmma &m, bsri_wgmma_storage<L::GROUP> &s, char *shared) {
     bsri_wgmma_pipe at = {bsri_smem_address(shared), bsri_smem_address(s.full), bsri_smem_address(s.empty), 0, 0, 0, 0};
-    uint32_t idle = L::OWN ? 0 : BSRI_WGMMA_LAST;
+    uint32_t idle = L::RS ? 0 : BSRI_WGMMA_LAST;
     bsri_wgmma_ahead(m);
     /* The dummy tile (below) takes longest with an input: it passes while the kernel before this one ends. */
-    if (L::OWN || m.epilogue != BSRI_EPILOGUE_INPUT || m.p.alpha_ptr) bsri_pdl_wait();
+    if (L::RS || m.epilogue != BSRI_EPILOGUE_INPUT || m.p.alpha_ptr) bsri_pdl_wait();
     bsri_wgmma_ask<L>(m, s, at);
     for (;; idle = 0) { /* first a dummy tile, whose epilogue fetches its code into the instruction cache while the first loads
                            are on their way */
@@ -4466,7 +4466,7 @@ __device__ __forceinline__ void bsri_wgmma_consume(const bsri_dev_wgmma &m, bsri
         if (at.first && idle) tile.item = tile.col = 0, tile.line = -1;
 #pragma unroll
         for (int i = 0; i < L::TN / 2; i++) {
-            if (L::OWN) sum[i] = 0;
+            if (L::RS) sum[i] = 0;
             else bsri_wgmma_unset(sum[i]);
         }
         if (!idle) flags = bsri_wgmma_mma_of<T, L>(m, s, at, own, sum);
@@ -4483,7 +4483,7 @@ __device__ __forceinline__ void bsri_wgmma_consume(const bsri_dev_wgmma &m, bsri
         at.stage = done.stage, at.phase = done.phase;
         bsri_wgmma_ask<L>(m, s, at);
         bsri_wgmma_end<T, L>(m, s, terms, shared, sum);
-        if (!L::OWN) bsri_pdl_wait(); /* after the dummy tile */
+        if (!L::RS) bsri_pdl_wait(); /* after the dummy tile */
         const bsri_wgmma_rows same;
         at.stage = s.tile[same.warp].stage, at.phase = s.tile[same.warp].phase;
         __syncwarp();
@@ -4731,7 +4731,7 @@ template <class T, int B_, int TB_> struct bsri_wgmma_mainloop<bsri_wgmma_rs<T, 
 };
 
 /* bsri_product_wgmma: a CTA stays and takes tiles of 128 rows. L is bsri_wgmma_ss (blocks of 64, 128) or bsri_wgmma_rs
-   (16, 32; L::OWN).
+   (16, 32; L::RS).
 
    Threads: warpgroup 0 produces (88 registers): warp 0 issues tensor loads, warps 1 and 2 build lists, each for every second
    tile, warp 3 deals tiles. Warpgroups 1 and 2 multiply (208 registers), 64 rows of a tile each.
@@ -4741,15 +4741,15 @@ template <class T, int B_, int TB_> struct bsri_wgmma_mainloop<bsri_wgmma_rs<T, 
        0          64 rows of warpgroup 1's block, LINE bytes of products each (BLOCK)
        BLOCK      the same of warpgroup 2's
        2 BLOCK    dense operand: TN columns, LINE bytes of products each; by rows boxes of 64 columns
-                  a narrow one holds EACH slices of the dense operand (DENSE), no blocks
-     behind them  8 x SPARE: boxes of 64 columns of out, for each multiplying warp; narrow: 8 x RING, blocks of 16 or 32 that
+                  an rs one holds EACH slices of the dense operand (DENSE), no blocks
+     behind them  8 x SPARE: boxes of 64 columns of out, for each multiplying warp; rs: 8 x RING, blocks of 16 or 32 that
                   each multiplying warp copies for itself by cp.async
      static:      bsri_wgmma_storage
 
    barrier           count  arrives                                               waits                         phase
    full[slot]        1      elected lane of warp 0, expect_tx of what it loads    multiplying threads           round of the ring
    empty[slot]       256    each multiplying thread: the stage's products done    warp 0                        round + 1
-   known[slot]       1      narrow: elected lane of warp 0, stage[slot] written   multiplying threads, warp 0   as full, as empty
+   known[slot]       1      rs: elected lane of warp 0, stage[slot] written   multiplying threads, warp 0   as full, as empty
    part_full[b][2]   32     lanes of builder b: part of a list written            warp 0                        round of the parts
    part_empty[b][2]  32     lanes of warp 0: part used up                         builder b                     round + 1
    pick_full[4]      1      lane 0 of warp 3: number of a unit                    the builder whose turn it is  round of the picks
@@ -4757,7 +4757,7 @@ template <class T, int B_, int TB_> struct bsri_wgmma_mainloop<bsri_wgmma_rs<T, 
    bar.sync 2, 3     128    a multiplying warpgroup: its finisher's item changes  and boxes by columns, wide
    bar.sync 4 to 7   64     two multiplying warps                                 boxes by columns, B = 32
    Phases as in bsri_product_mma. full expects, wide: the dense slice and BLOCK for each warpgroup whose row has the block;
-   narrow: the stage's slices; a stage without products is a plain arrival. stage[slot].work says which warpgroup (narrow: which
+   rs: the stage's slices; a stage without products is a plain arrival. stage[slot].work says which warpgroup (rs: which
    warps) has products there, and whether a tile ends. `known` is waited for with a tile's first stage only: its blocks are
    asked for before its slices land.
 
@@ -4782,7 +4782,7 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_product_wgmma(const __grid
     if (threadIdx.x == 0) bsri_tma_prefetch(&m.a_map), bsri_tma_prefetch(&m.b_map);
     if (threadIdx.x < L::STAGES) {
         bsri_mbarrier_init(bsri_smem_address(&s.full[threadIdx.x]), 1);
-        if (L::OWN) bsri_mbarrier_init(bsri_smem_address(&s.known[threadIdx.x]), 1);
+        if (L::RS) bsri_mbarrier_init(bsri_smem_address(&s.known[threadIdx.x]), 1);
         bsri_mbarrier_init(bsri_smem_address(&s.empty[threadIdx.x]), 256); /* each lane that reads arrives: it costs nothing */
     }
     if (threadIdx.x < BSRI_WGMMA_CLAIMS) {

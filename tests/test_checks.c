@@ -189,6 +189,66 @@ TEST(places) { /* of outputs, between their own elements and beside workspace an
         CHECK_INT(bsr_scatter_mm(t_context(0), &blocks, &blocks, &x, &sums, &p.e), BSR_OK);
     }
 }
+/* A schedule of columns is longer than any of rows: what of it an output or the workspace may not share. */
+TEST(places_of_schedules) {
+    enum { LINES = 70000 };
+    bsr_dense b = (bt_case("the end of a schedule"), t_random(BSR_F32, 1, 1, ROW, NO_BATCH, 0, FILL_SIGNED)), out;
+    bsr_exec e = t_exec(0);
+    t_spec s;
+    bsr_matrix m;
+    bt_block *view;
+    int32_t *line, *was;
+    int64_t i;
+    char *memory = (char *)bt_alloc(1 << 20, 64);
+    memset(&s, 0, sizeof s), memset(memory, 0, 1 << 20);
+    s.dtype = BSR_F32, s.block_rows = 1, s.block_cols = 1, s.r = 1, s.c = LINES, s.nnz = 0;
+    m = t_matrix(&s), t_attach_schedule(&m, 1, 1), view = bt_find(m.schedule);
+    memcpy(memory, view->data, view->bytes), m.schedule = memory, line = (int32_t *)(void *)(memory + 64);
+    for (i = 0; i < LINES; i++) line[i] = (int32_t)(LINES - 1 - i);
+    was = (int32_t *)bt_alloc(4 * LINES, 4), memcpy(was, line, 4 * LINES);
+    out = t_output(BSR_F32, LINES, 1, ROW, NO_BATCH);
+    e.workspace = memory + 64 + LINES, e.workspace_bytes = LINES / 8 + 64;
+    CHECK_INT(bsr_dense_mm(t_context(0), BSR_TRANS_A, &m, &b, &out, &e), BSR_OVERLAP), CHECK_INT(t_error.operand, BSR_ARG_A);
+    CHECK(!memcmp(line, was, 4 * LINES)), CHECK_INT(t_error.value, BSR_ARG_EXEC);
+    e = t_exec(0), out.data = memory + 64 + LINES;
+    CHECK_INT(bsr_dense_mm(t_context(0), BSR_TRANS_A, &m, &b, &out, &e), BSR_OVERLAP), CHECK_INT(t_error.operand, BSR_ARG_OUT);
+    out.data = memory + 64 + 4 * LINES + 4 * LINES + 64; /* behind it */
+    CHECK_INT(bsr_dense_mm(t_context(0), BSR_TRANS_A, &m, &b, &out, &e), BSR_OK);
+}
+TEST(places_of_the_word) { /* of checked indices: in no operand */
+    product p = (bt_case("the word"), product_new(BSR_F32));
+    char *memory = (char *)bt_alloc(1024, 64);
+    int at;
+    p.e.flags |= BSR_EXEC_CHECK_INDICES, p.b.data = memory + 64, memset(memory, 0, 1024); /* b has 420 bytes */
+    for (at = 0; at <= 512; at += 8) {
+        const int apart = at <= 56 || at >= 64 + 424;
+        p.e.device_status = (uint64_t *)(void *)(memory + at);
+        CHECK_INT(multiply(&p, 0), apart ? BSR_OK : BSR_OVERLAP);
+        if (!apart) CHECK_INT(t_error.operand, BSR_ARG_B), CHECK_INT(t_error.value, BSR_ARG_EXEC);
+    }
+    p.e.flags &= ~BSR_EXEC_CHECK_INDICES, p.e.device_status = (uint64_t *)(void *)(memory + 64); /* left alone */
+    CHECK_INT(multiply(&p, 0), BSR_OK);
+}
+TEST(words_of_counts) { /* what a list's contents ask of another's length is a finding, what its length says alone is not */
+    product p = (bt_case("compressed"), product_new(BSR_F32));
+    const uint64_t untouched = 12345;
+    bsr_scatter_indices x;
+    bsr_error error;
+    uint64_t word;
+    memset(&x, 0, sizeof x), x.format = BSR_SCATTER_STRIDED_COMPRESSED;
+    CHECK_INT(bsr_build_scatter_indices(t_context(0), &p.a, p.b.cols, &x, &p.e), BSR_OK);
+    x.c_indices = (int64_t *)bt_alloc((size_t)x.c_count * 8, 8), x.r_offsets = (int64_t *)bt_alloc((size_t)x.r_count * 8, 8);
+    x.q_indices = (int64_t *)bt_alloc((size_t)x.q_count * 8, 8);
+    CHECK_INT(bsr_build_scatter_indices(t_context(0), &p.a, p.b.cols, &x, &p.e), BSR_OK);
+    p.e.flags |= BSR_EXEC_CHECK_INDICES, p.e.device_status = &word, word = untouched;
+    CHECK_INT(bsr_dense_scatter_mm(t_context(0), &p.a, &p.b, &x, &p.out, &p.e), BSR_OK), CHECK(word == 0);
+    x.q_count--;
+    CHECK_INT(bsr_dense_scatter_mm(t_context(0), &p.a, &p.b, &x, &p.out, &p.e), BSR_BAD_SHAPE);
+    CHECK_INT(bsr_device_status(word, &error), BSR_BAD_SHAPE), CHECK_INT(error.item, BSR_ITEM_INDICES_COUNT);
+    CHECK_INT(error.operand, t_error.operand), CHECK_INT(error.index, t_error.index);
+    x.q_count = -1, word = untouched;
+    CHECK_INT(bsr_dense_scatter_mm(t_context(0), &p.a, &p.b, &x, &p.out, &p.e), BSR_BAD_SHAPE), CHECK(word == untouched);
+}
 TEST(patterns) { /* two operands of one pattern */
     bsr_matrix x = (bt_case("the first column differs"), small(BSR_F32, BSR_I32, 4, 5, 9));
     bsr_matrix y = t_matrix_output(&x, BSR_F32, PACKED);
@@ -536,6 +596,8 @@ int main(int argc, char **argv) {
     static const bt_test tests[] = {
         {"descriptors", descriptors}, {"index_contents", index_contents}, {"each_pattern", each_pattern}, {"views", views},
         {"repeats", repeats},         {"places", places},                 {"patterns", patterns},         {"scratch", scratch},
+        {"places_of_schedules", places_of_schedules}, {"places_of_the_word", places_of_the_word},
+        {"words_of_counts", words_of_counts},
         {"conversions", conversions}, {"rows", rows},                     {"vectors", vectors},           {"items", items},
         {"sums", sums},               {"lists", lists},                   {"attention", attention},
         {"validated", validated},     {"ranges", ranges},

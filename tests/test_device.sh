@@ -10,10 +10,12 @@ if ! command -v "$cxx" > /dev/null 2>&1; then
     exit 0
 fi
 section() { # FILE NAME: from its anchor to the next
-    awk -v name=">>$2:" 'index($0, "/* >>") == 1 { on = $2 == name } on' "$1" | sed '$d'
+    awk -v name=">>$2:" 'index($0, "/* >>") == 1 { on = $2 == name } on' "$1" | sed '$d' > "$w/section"
+    [ -s "$w/section" ] || echo "#error $1 has no section $2"
+    cat "$w/section"
 }
 {
-    section bsrsparse.h cuda-matrices-types | sed '/^#endif/d; /^#ifdef/d'
+    section bsrsparse.h cuda-matrix-types | sed '/^#endif/d; /^#ifdef/d; /^#include/d'
     sed -n '/^__device__ __forceinline__ int64_t bsri_dev_row_of(const void/,/^}/p' bsrsparse_kernels.cuh
     section bsrsparse_kernels.cuh device-validate
     section bsrsparse_kernels.cuh device-indices

@@ -1283,7 +1283,7 @@ TEST(contexts) {
 /* The word of BSR_EXEC_CHECK_INDICES, as the header describes it; on the CPU it says what the record says. */
 static uint64_t word_of(uint64_t operand, uint64_t item, uint64_t index) { return ~(operand << 58 | item << 50 | index); }
 TEST(device_status) {
-    const uint64_t most = (UINT64_C(1) << 50) - 1, untouched = 12345;
+    const uint64_t most = (UINT64_C(1) << 50) - 1;
     bsr_error error;
     char text[320];
     int item;
@@ -1308,10 +1308,12 @@ TEST(device_status) {
     bsr_device_status(word_of(BSR_ARG_A, BSR_ITEM_COL_RANGE, 12), &error);
     bsr_error_string(&error, text, sizeof text);
     CHECK_STR(text, "BSR_BAD_STRUCTURE: a: col_indices[12] is ?, out of range");
+#ifndef BSR_MIRROR_H /* a word in host memory is the CPU's alone; gpu_test has the GPU's */
     { /* the CPU */
         fixture f = fixture_new(ADDMM);
         bsr_exec e = t_exec(0);
         bsr_plan plan;
+        const uint64_t untouched = 12345;
         uint64_t words[9];
         char *inside = (char *)words;
         size_t bytes;
@@ -1352,6 +1354,7 @@ TEST(device_status) {
         f.a.col_indices = good;
         CHECK_INT(bsr_validate(t_context(0), &f.a, &e), BSR_OK), CHECK(words[0] == 0);
     }
+#endif
 }
 TEST(names) {
     char text[64], full[320];

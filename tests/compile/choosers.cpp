@@ -67,7 +67,8 @@ static void products(const bsr_context *cpu) {
                 const bsri_instance *half = product(&gpu[g], BSR_BF16, 4096, 4096, n, block, 0);
                 const bsri_instance *f32 = product(&gpu[g], BSR_F32, 4096, 4096, n, block, 0);
                 const bsri_instance *f64 = product(&gpu[g], BSR_F64, 4096, 4096, n, block, 0);
-                check(half && half->type == (g < 2 ? (int)BSRI_TYPE_BF16 : (int)BSRI_TYPE_F32), "a product of bf16", (int)block);
+                check(half && (half->type == BSRI_TYPE_BF16 || (g == 2 && half->type == BSRI_TYPE_F32)), "a product of bf16",
+                      (int)block);
                 check(half && half->tier <= tiers[g] && (g == 2) == (half->tier == BSRI_TIER_SIMT), "its tier", (int)block);
                 check(f32 && f32->type == BSRI_TYPE_F32 && f32->tier <= BSRI_TIER_MMA, "a product of f32", (int)block);
                 check(f64 && f64->type == BSRI_TYPE_F64 && f64->tier == BSRI_TIER_SIMT, "a product of f64", (int)block);

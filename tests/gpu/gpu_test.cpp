@@ -1234,8 +1234,8 @@ struct noting {
         }
     }
 };
-/* Small and odd blocks, few columns and many, either layout, by rows and by the transposed index, blocks by columns and with gaps,
-   in each way that the library has for them. */
+/* Small and odd blocks, few columns and many, either layout, by rows and by the transposed index, blocks by columns and with
+   gaps, in each way that the library has for them. */
 static void each_small_block(int type) {
     static const int64_t sides[][2] = {{1, 1}, {2, 2},  {3, 3},  {4, 4},  {6, 9},  {8, 8},
                                        {5, 7}, {1, 12}, {17, 2}, {40, 3}, {3, 700}};
@@ -1410,6 +1410,18 @@ static void each_list(void) {
     m.rows = 0, m.cols = 8;
     (void)RUN_OK(gm_from_dense(cpu(), &none, &m, &e));
 }
+/* The kernels that look at index arrays first. */
+static void each_look(void) {
+    uint64_t *word = nullptr;
+    gm_cuda("in cudaMalloc", cudaMalloc((void **)&word, 8));
+    for (int kind : {SOFTMAX, SOFTMAX_BACKWARD, FROM_COO, SCATTER}) {
+        if (!takes(kind, any_type())) continue;
+        bt_case("%s, indices looked at", job_names[kind]);
+        job j = job_new(kind, any_type(), 16, 64, 0);
+        (void)job_ready_checked(&j, gm.stream, word), job_end(&j);
+    }
+    cudaFree(word);
+}
 /* Every other kernel by calls that no draw decides. */
 TEST(every_kernel) {
     const noting launches;
@@ -1433,6 +1445,7 @@ TEST(every_kernel) {
     for (int index : {BSR_I32, BSR_I64})
         for (int64_t across : {20, 600, 3000}) each_view(across, index);
     each_list();
+    each_look();
     gm.kernels = kernels, launches.check(false);
 }
 
