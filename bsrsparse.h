@@ -105,7 +105,7 @@
      WORKSPACE_TOO_SMALL, on CUDA WRONG_DEVICE and CUDA_ERROR. "Errors" in a comment says what there is besides, or why.
 
    THREADS
-     A context never changes after bsr_create: any number of threads may call with one context at once. An operation on the
+     For a caller a context never changes: any number of threads may call with one context at once. An operation on the
      CPU runs on OpenMP's threads where it is compiled with OpenMP, or on the caller's own through
      bsr_context_desc.parallel_for, else on the calling thread. Results are the same bits for any number of threads, and
      for any number of calls at once; they may differ between instruction sets, which bsr_context_desc.isa can force.
@@ -2249,9 +2249,9 @@ static int bsri_span_make(bsri_span *s, int operand, const void *data, int64_t e
     if (empty) return 1;
     for (i = 0; i < n; i++) {
         int64_t bytes;
+        if (size[i] == 1) continue; /* its stride may be anything */
         if (!bsri_mul(count, size[i], &count) || !bsri_mul(stride[i], element, &bytes)) return 0;
         if (!bsri_mul(size[i] - 1, bytes, &part) || !bsri_add(last, part, &last)) return 0;
-        if (size[i] == 1) continue;
         s->given_size[s->dims] = size[i], s->given_stride[s->dims] = bytes;
         for (j = s->dims++; j > 0 && s->stride[j - 1] > bytes; j--)
             s->stride[j] = s->stride[j - 1], s->size[j] = s->size[j - 1], s->place[j] = s->place[j - 1];
@@ -6573,6 +6573,39 @@ static void bsri_expand_sums(const bsri_line *l, int64_t k, const bsr_dense *d, 
         else bsri_store_i32(dst, d->dtype, j * d->col_stride, (int32_t)whole[j]);
     }
 }
+/* Which block columns of [from, from + BSRI_REPEATED) a line has more than once, a bit each; 0: none. */
+#define BSRI_REPEATED 65536
+static int bsri_line_repeats(const bsri_line *l, int64_t from, uint64_t *twice) {
+    uint64_t once[BSRI_REPEATED / 64];
+    int64_t p;
+    int any = 0;
+    memset(once, 0, sizeof once), memset(twice, 0, sizeof once);
+    for (p = l->begin; p < l->end; p++) {
+        const int64_t at = bsri_line_column(l, p - l->begin) - from;
+        uint64_t bit;
+        if (at < 0 || at >= BSRI_REPEATED) continue;
+        bit = UINT64_C(1) << (at & 63);
+        if (once[at / 64] & bit) twice[at / 64] |= bit, any = 1;
+        once[at / 64] |= bit;
+    }
+    return any;
+}
+/* Sums where blocks of a line stand in one place, `rows` of it from dst on: only where a line's columns repeat. */
+static void bsri_expand_repeats(const bsri_line *l, const bsr_dense *d, char *dst, int64_t rows) {
+    const int64_t bc = l->m->block_cols, across = bsri_ceil_div(d->cols, bc);
+    uint64_t twice[BSRI_REPEATED / 64];
+    int64_t from, col, end, block, k;
+    for (from = 0; from < across; from += BSRI_REPEATED) {
+        if (!bsri_line_repeats(l, from, twice)) continue;
+        end = from + BSRI_REPEATED < across ? (from + BSRI_REPEATED) * bc : d->cols;
+        for (col = from * bc; col < end; col += BSRI_SUMS) {
+            const int64_t n = bsri_min(BSRI_SUMS, end - col), last = (col + n - 1) / bc - from;
+            for (block = col / bc - from; block <= last && !(twice[block / 64] >> (block & 63) & 1u); block++) {}
+            for (k = 0; block <= last && k < rows; k++)
+                bsri_expand_sums(l, k, d, bsri_at(dst, d->dtype, k * d->row_stride + col * d->col_stride), col, n);
+        }
+    }
+}
 static void bsri_expand_row(void *arg, int64_t i) { /* one block row of one item */
     const bsri_expand *job = (const bsri_expand *)arg;
     const bsr_matrix *m = job->m;
@@ -6595,9 +6628,8 @@ static void bsri_expand_row(void *arg, int64_t i) { /* one block row of one item
                           bsri_at(l.it.values, m->dtype, p * l.stride[0] + k * l.stride[1]), m->dtype, l.stride[2],
                           bsri_min(m->block_cols, d->cols - col));
         }
-        for (col = 0; repeats && col < d->cols; col += BSRI_SUMS)
-            bsri_expand_sums(&l, k, d, bsri_at(dst, d->dtype, col * d->col_stride), col, bsri_min(BSRI_SUMS, d->cols - col));
     }
+    if (repeats) bsri_expand_repeats(&l, d, bsri_at(d->data, d->dtype, offset + top * d->row_stride), rows);
 }
 BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, const bsr_dense *out, const bsr_exec *exec) {
     bsri_call c;
@@ -12149,10 +12181,12 @@ static bsr_status bsri_cuda_zero(const bsri_call *c, void *data, int64_t bytes, 
 /* How many patterns a subject has, and words of bits for each that tell what is named twice: 0 where nothing may be. */
 static int64_t bsri_subject_words(const bsri_call *c, const bsri_subject *s, int64_t *patterns) {
     const bsri_scatter_shape *shape = &c->watch->shape;
+    int64_t tiles;
     *patterns = 1;
     if (s->kind == BSRI_SUBJECT_LISTS) {
         if (((const bsr_scatter_indices *)s->other)->format == BSR_SCATTER_MM) return 0;
-        return bsri_ceil_div(shape->m / shape->ms * (shape->n / shape->ns), 32);
+        if (!((const bsr_scatter_indices *)s->other)->r_count) return 0; /* nothing is named */
+        return bsri_mul(shape->m / shape->ms, shape->n / shape->ns, &tiles) ? bsri_ceil_div(tiles, 32) : INT64_MAX;
     }
     if (s->kind != BSRI_SUBJECT_MATRIX || !s->m->schedule) return 0;
     *patterns = bsri_pattern_count(s->m); /* which way it orders stands on the device: room for either */

@@ -356,11 +356,11 @@ static int is_empty(int n, const int64_t *size) {
     return 0;
 }
 /* The strides that no element needs; 3 of 4 of them. */
-static void stretch(int n, const int64_t *size, int64_t *const *stride, int64_t element) {
+static void stretch(int n, const int64_t *size, int64_t *const *stride) {
     const int empty = is_empty(n, size);
     int i;
     for (i = 0; i < n; i++)
-        if ((empty || size[i] == 1) && bt_below(4)) *stride[i] = extreme(empty ? INT64_MAX : INT64_MAX / element);
+        if ((empty || size[i] == 1) && bt_below(4)) *stride[i] = extreme(INT64_MAX);
 }
 static void stretch_dense(bsr_dense *d) {
     int64_t size[6], *stride[6];
@@ -368,10 +368,9 @@ static void stretch_dense(bsr_dense *d) {
     size[0] = d->rows, size[1] = d->cols, stride[0] = &d->row_stride, stride[1] = &d->col_stride;
     for (i = 0; i < d->batch_dims; i++) size[2 + i] = d->batch[i], stride[2 + i] = &d->batch_stride[i];
     for (; i < 4; i++) d->batch[i] = extreme(INT64_MAX), d->batch_stride[i] = extreme(INT64_MAX); /* past batch_dims: nothing */
-    stretch(2 + d->batch_dims, size, stride, (int64_t)bsr_dtype_size(d->dtype));
+    stretch(2 + d->batch_dims, size, stride);
 }
 static void stretch_matrix(bsr_matrix *m) {
-    const int64_t index = (int64_t)bsr_dtype_size(m->index_dtype);
     int64_t size[8], *stride[8], unit = 1;
     int i, ragged = (m->flags & BSR_MATRIX_RAGGED) != 0, n = m->batch_dims;
     for (i = n; i < 4; i++) {
@@ -379,17 +378,17 @@ static void stretch_matrix(bsr_matrix *m) {
         m->col_batch_stride[i] = extreme(INT64_MAX), m->values_batch_stride[i] = extreme(INT64_MAX);
     }
     for (i = 0; i < n; i++) size[i] = m->batch[i], stride[i] = &m->crow_batch_stride[i];
-    if (!ragged || !is_empty(n, size)) stretch(n, size, stride, index); /* ragged dimensions are told by them */
-    if (ragged) return;                                                 /* its other strides are 0 */
+    if (!ragged || !is_empty(n, size)) stretch(n, size, stride); /* ragged dimensions are told by them */
+    if (ragged) return;                                           /* its other strides are 0 */
     for (i = 0; i < n; i++) stride[i] = &m->col_batch_stride[i];
     size[n] = m->nnz, stride[n] = &unit;
-    stretch(n + 1, size, stride, index);
+    stretch(n + 1, size, stride);
     if (!m->value_strides[0] && !m->value_strides[1] && !m->value_strides[2])
         m->value_strides[0] = m->block_rows * m->block_cols, m->value_strides[1] = m->block_cols, m->value_strides[2] = 1;
     for (i = 0; i < n; i++) stride[i] = &m->values_batch_stride[i];
     size[n] = m->nnz, size[n + 1] = m->block_rows, size[n + 2] = m->block_cols;
     for (i = 0; i < 3; i++) stride[n + i] = &m->value_strides[i];
-    if (m->values) stretch(n + 3, size, stride, (int64_t)bsr_dtype_size(m->dtype));
+    if (m->values) stretch(n + 3, size, stride);
 }
 
 /* All outputs, one after another. */

@@ -157,6 +157,30 @@ TEST(to_dense_of_duplicates) {
         }
 }
 
+/* A long row in disorder, in which few columns repeat, far apart: sums there, every other element as it is. */
+TEST(to_dense_of_a_long_row) {
+    const int64_t n = 200001;
+    static const int64_t repeated[] = {0, 65535, 65536, 131072, 200000, 70001};
+    int32_t *crow = (int32_t *)bt_alloc(8, 4), *col = (int32_t *)bt_alloc((size_t)(n + 6) * 4, 4);
+    float *values = (float *)bt_alloc((size_t)(n + 6) * 4, 4), *out = (float *)bt_alloc((size_t)n * 4, 4);
+    double *want = (double *)bt_alloc((size_t)n * 8, 8);
+    int64_t i, bad = 0;
+    for (i = 0; i < n; i++) {
+        col[i] = (int32_t)((i * 7919 + 5) % n), values[i] = (float)bt_range(1, 99) + 0.5f;
+        want[col[i]] = values[i];
+    }
+    for (i = 0; i < 6; i++) {
+        col[n + i] = (int32_t)repeated[i], values[n + i] = (float)bt_range(1, 99);
+        want[repeated[i]] += values[n + i];
+    }
+    crow[0] = 0, crow[1] = (int32_t)n + 6;
+    bsr_matrix m = bsr_matrix_make(1, n, 1, 1, n + 6, crow, col, BSR_I32, values, BSR_F32);
+    bsr_dense d = bsr_dense_row_major(out, BSR_F32, 1, n);
+    CHECK_INT(bsr_to_dense(t_context(0), &m, &d, NULL), BSR_OK);
+    for (i = 0; i < n; i++) bad += !((double)out[i] == want[i]);
+    CHECK_INT(bad, 0);
+}
+
 /* A random dense matrix with whole blocks of zeros. */
 static bsr_dense blocky(int dtype, int64_t rows, int64_t cols, int64_t br, int64_t bc, t_shape batch, int even) {
     bsr_dense d = t_random(dtype, rows, cols, (int)bt_below(LAYOUTS), batch, 0, FILL_SIGNED);
@@ -1305,6 +1329,7 @@ int main(int argc, char **argv) {
     static const bt_test tests[] = {
         {"to_dense", to_dense},
         {"to_dense_of_duplicates", to_dense_of_duplicates},
+        {"to_dense_of_a_long_row", to_dense_of_a_long_row},
         {"from_dense", from_dense},
         {"upstream_round_trip", upstream_round_trip},
         {"from_csr_and_coo", from_csr_and_coo},
