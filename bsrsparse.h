@@ -2058,8 +2058,8 @@ BSRI_HD static int64_t bsri_dense_offset(const bsri_batch *b, int64_t item, cons
     return bsri_batch_offset(b, item, d->batch_dims, d->batch, d->batch_stride);
 }
 /* The same view with plain strides where no element needs them (a size of 1, or nothing at all), to be counted with. */
-static bsr_dense bsri_dense_used(const bsr_dense *given) {
-    bsr_dense d = *given;
+static bsr_dense bsri_dense_used(const bsr_dense *view) {
+    bsr_dense d = *view;
     int i, empty = !d.rows || !d.cols;
     for (i = 0; i < d.batch_dims; i++) empty |= !d.batch[i];
     for (i = 0; i < d.batch_dims; i++)
@@ -2305,7 +2305,7 @@ static void bsri_terms_merge(bsri_terms *t) {
         for (j = 0; j < t->n; j++) {
             const int64_t k = i == j || t->stride[j] < t->stride[i] ? 0 : bsri_divide(t->stride[j], t->stride[i]);
             if (!k || k * t->stride[i] != t->stride[j] || k > t->size[i]) continue;
-            t->size[i] += k * (t->size[j] - 1), bsri_terms_drop(t, j), i = j = -1;
+            t->size[i] += k * (t->size[j] - 1), bsri_terms_drop(t, j), i = -1; /* from the first on again */
             break;
         }
 }
@@ -9353,7 +9353,7 @@ typedef struct bsri_dev_tiny {
     int32_t each, rows;        /* rows of a lane, of a warp's part of a block */
     int32_t chunk, inner;      /* stored blocks, and of each how many columns, that are in shared memory at once */
     int32_t packed;            /* whole blocks, copied as they lie, one after another */
-    int32_t a_pieces, b_pieces; /* four columns of a block, four elements of b, are loaded at once */
+    int32_t a_pieces, b_pieces; /* two or four columns of a block, elements of b, are loaded at once */
     int32_t block, row, along; /* elements in shared memory from a block to the next, from a row, from a column */
     int32_t b_row, b_block;    /* elements of b from a row to the next, from a block to the next */
     uint32_t by_block, by_row; /* 2^32 / elements of a block and of a row, up: quotients of numbers below 2^16 */
@@ -10711,7 +10711,8 @@ static void bsri_tiny_cut(bsri_dev_tiny *m, int wide, int64_t size, int64_t room
     room = bsri_max((int64_t)m->chunk * m->block * size + 16, sums); /* 16: as far from a multiple of 16 as in memory */
     m->values_bytes = (int32_t)(bsri_ceil_div(room, 16) * 16), m->bytes = m->values_bytes + (m->chunk + 3) / 4 * 16;
 }
-/* Rows of a lane, lanes for rows: few columns. Blocks whose sides are multiples of 3 are taken by 3 x 3, others by rows. */
+/* Rows of a lane, lanes for rows: few columns. 1 x 1 and 2 x 2 as they are, sides that are multiples of 3 by
+   3 x 3, else one row and four columns at a time. */
 static void bsri_tiny_rows(bsri_dev_tiny *m, bsri_wanted *w) {
     const bsri_dev_product *p = &m->of;
     w->of = BSRI_FOR_TINY, w->cols = p->br == 1 && p->bc == 1 ? 1 : p->br == 2 && p->bc == 2 ? 2 : p->br % 3 || p->bc % 3 ? 4 : 3;

@@ -1315,7 +1315,7 @@ template <class T, int N> struct alignas(N % 2 ? sizeof(T) : N * sizeof(T) > 16 
 static __device__ __forceinline__ int bsri_tiny_quotient(int n, int d, uint32_t by) {
     return by ? (int)__umulhi((uint32_t)n, by) : n / d;
 }
-/* Neighbouring bytes into shared memory, where they lie at the same distance from 16 bytes as in memory. */
+/* Neighbouring bytes into shared memory, to the same address modulo 16, so that whole pieces of 16 are copied. */
 template <class T> static __device__ __forceinline__ void bsri_tiny_copy(char *to, const char *from, int bytes, int lane) {
     const int start = (int)(-(intptr_t)from & 15), head = start < bytes ? start : bytes, whole = head + ((bytes - head) & ~15);
     for (int i = lane * (int)sizeof(T); i < head; i += 32 * (int)sizeof(T)) *(T *)(to + i) = *(const T *)(from + i);
@@ -1421,7 +1421,8 @@ template <class L> struct bsri_tiny_few {
         }
     }
 };
-/* The same for four columns of each lane, side by side (b in pieces) or as many apart as lanes have columns. */
+/* The same for four columns of each lane, side by side (b in pieces), or 1 << log_columns apart, so that neighbouring lanes read
+   neighbouring columns. */
 template <class L> struct bsri_tiny_wide {
     typedef typename bsri_stored<typename L::type>::number T;
     typedef typename L::real F;
@@ -1518,7 +1519,7 @@ template <class L, bool WIDE> struct bsri_tiny_lane {
 template <class L> struct bsri_tiny_lane<L, true> {
     typedef bsri_tiny_wide<L> type;
 };
-/* CTAs that must find registers: on other GPUs than these kernels were tuned on none is spilled for a second one. */
+/* CTAs of a multiprocessor that registers are limited for: measured on sm_90; elsewhere 1, so that nothing is spilled. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
 #define BSRI_TINY_CTAS(ctas) ctas
 #else
@@ -4758,8 +4759,8 @@ template <class T, int B_, int TB_> struct bsri_wgmma_mainloop<bsri_wgmma_rs<T, 
    bar.sync 4 to 7   64     two multiplying warps                                 boxes by columns, B = 32
    Phases as in bsri_product_mma. full expects, wide: the dense slice and BLOCK for each warpgroup whose row has the block;
    rs: the stage's slices; a stage without products is a plain arrival. stage[slot].work says which warpgroup (rs: which
-   warps) has products there, and whether a tile ends. `known` is waited for with a tile's first stage only: its blocks are
-   asked for before its slices land.
+   warps) has products there, and whether a tile ends. Multiplying threads wait for `known` with a tile's first stage
+   only: its blocks are asked for before its slices land.
 
    Sums: as wgmma has them: sum[i] of lane l of a warpgroup's warp w is row 16 w + l / 4 + 8 (i / 2 % 2) of its 64, column 8 (i
    / 4) + l % 4 * 2 + i % 2.

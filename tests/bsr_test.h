@@ -139,6 +139,13 @@ TF uint64_t bt_random(void) {
 TF int64_t bt_below(int64_t n) { return n > 0 ? (int64_t)(bt_random() % (uint64_t)n) : 0; }
 TF int64_t bt_range(int64_t lo, int64_t hi) { return lo + bt_below(hi - lo + 1); } /* both ends included */
 TF double bt_uniform(void) { return (double)(bt_random() >> 11) * 0x1p-53; }
+/* As !memcmp, poison included. */
+BT_MAY_READ_POISON TF int bt_same_bytes(const void *a, const void *b, size_t n) {
+    const volatile unsigned char *x = (const volatile unsigned char *)a, *y = (const volatile unsigned char *)b;
+    size_t i = 0;
+    while (i < n && x[i] == y[i]) i++;
+    return i == n;
+}
 BT_MAY_READ_POISON TF uint64_t bt_hash_bytes(uint64_t h, const void *data, size_t n) {
     const unsigned char *p = (const unsigned char *)data;
     size_t i;

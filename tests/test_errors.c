@@ -1094,8 +1094,10 @@ TEST(overlaps) {
     bt_case("what takes more than 63 bits");
     f = fixture_new(DSD), fixture_point(&f), e = t_exec(0);
     f.b.data = f.c.data, f.b.row_stride = INT64_MAX / 4 / f.b.rows, f.c.row_stride = INT64_MAX / 4 / f.c.rows;
-    CHECK_INT(run(&f, DSD, &e), BSR_OVERLAP), CHECK_INT(t_error.item, BSR_ITEM_OVERLAP_UNDECIDED);
-    CHECK_INT(t_error.operand, BSR_ARG_C), CHECK_INT(t_error.value, BSR_ARG_B);
+    if (sizeof(void *) == 8) { /* else no address is so far away: OVERFLOW */
+        CHECK_INT(run(&f, DSD, &e), BSR_OVERLAP), CHECK_INT(t_error.item, BSR_ITEM_OVERLAP_UNDECIDED);
+        CHECK_INT(t_error.operand, BSR_ARG_C), CHECK_INT(t_error.value, BSR_ARG_B);
+    } else CHECK_INT(run(&f, DSD, &e), BSR_OVERFLOW);
     bt_case("an output whose elements interleave");
     f = fixture_new(DSD), fixture_point(&f), e = t_exec(0);
     f.c.row_stride = 7, f.c.col_stride = 3;

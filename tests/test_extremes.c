@@ -425,7 +425,7 @@ static void compare(const call *plain, int turns) {
         outputs(before, 1);
         if (!prepare(&c, ctx) || !RUN_OK(run(&c, ctx))) break;
         got = outputs(NULL, 0);
-        CHECK(!memcmp(got, want, output_bytes()));
+        CHECK(bt_same_bytes(got, want, output_bytes()));
         free(got);
     }
     free(before), free(want);

@@ -5,7 +5,9 @@
 #define BSRSPARSE_IMPLEMENTATION
 #define BSRSPARSE_ONLY_PRODUCT
 #define BSRSPARSE_ONLY_F32
+#ifndef BSRSPARSE_NO_SIMD
 #define BSRSPARSE_NO_SIMD
+#endif
 #include "bsrsparse.h"
 #include "bsr_test.h"
 

@@ -770,6 +770,12 @@ TEST(nan_rules) {
         }
 }
 
+/* Where strides may lead: gaps between values, too. */
+static void numbers_everywhere(void *values, int dtype) {
+    const int64_t n = (int64_t)(bt_find(values)->bytes / bsr_dtype_size(dtype));
+    int64_t i;
+    for (i = 0; i < n; i++) t_store(values, dtype, i, (double)bt_range(-9, 9));
+}
 /* Values that stand in several places: rows, columns, blocks that are all the same, one number for all. */
 TEST(repeated_values) {
     static const int64_t strides[][3] = {{0, 1, 0}, {0, 0, 1}, {1, 0, 0}, {0, 5, 1}, {20, 1, 0}, {5, 0, 1}};
@@ -781,6 +787,7 @@ TEST(repeated_values) {
             c = addmm_new(), c.trans = t % 2 ? BSR_TRANS_A : 0;
             random_operands(&c, dtypes[t], 4, 5, 3, 4, 9, 7, FILL_SIGNED);
             memcpy(c.a.value_strides, strides[k], sizeof c.a.value_strides);
+            numbers_everywhere(c.a.values, dtypes[t]);
             output_for(&c, dtypes[t] == BSR_I8 ? BSR_I32 : dtypes[t], ROW);
             run_addmm(&c);
         }
