@@ -9338,21 +9338,17 @@ typedef struct bsri_dev_flash {
     bsri_tma_map map[3];
 } bsri_dev_flash;
 
-/* A warp owns some neighbouring tiles (block rows of op(A)), some of their rows, and a panel of columns. It copies their stored
-   blocks, as they lie one after another, into its own part of shared memory, a chunk at a time, whole lines of memory at once;
-   then each lane multiplies what is its own. No barrier but the warp's: what hides a warp's waits is other warps.
-
-   Lanes are counted in four digits, from the fastest: columns, rows of a block, stored blocks of a tile, tiles. Sums of lanes
-   that differ in the third digit alone are added at the end, in a fixed order.
-
-   Few columns (`few`): a lane has one column. Many (`wide`): four, and every lane all rows of the warp's. */
+/* Blocks too small or too odd for tensor cores: threads, shared memory and order stand at bsri_product_tiny(). Stored blocks come
+   to shared memory a chunk at a time: where `packed`, by rows, as they lie one after another, whole lines of memory at once; else
+   element by element, rows side by side: parts of large blocks, other strides, and many columns, for which they become numbers
+   that are added up. By the transposed index, too, each element is looked for. */
 typedef struct bsri_dev_tiny {
     bsri_dev_product of;
-    int64_t places;            /* of a panel: tiles by as many as a warp owns */
-    int32_t log_columns, log_rows, log_blocks, log_tiles; /* the digits: 5 in all */
+    int64_t sets;              /* of a panel: tiles by as many as a warp takes at a time */
+    int32_t log_columns, log_rows, log_blocks, log_tiles; /* the digits of a lane's number: 5 bits in all */
     int32_t each, rows;        /* rows of a lane, of a warp's part of a block */
     int32_t chunk, inner;      /* stored blocks, and of each how many columns, that are in shared memory at once */
-    int32_t packed;            /* whole blocks, copied as they lie, one after another */
+    int32_t packed;            /* chunks are whole blocks as they lie, one after another */
     int32_t a_pieces, b_pieces; /* two or four columns of a block, elements of b, are loaded at once */
     int32_t block, row, along; /* elements in shared memory from a block to the next, from a row, from a column */
     int32_t b_row, b_block;    /* elements of b from a row to the next, from a block to the next */
@@ -9486,16 +9482,18 @@ template <class T, int TN_, int LINE_ = 128> struct bsri_wgmma_ss : bsri_tile {
     typedef T type;
     static constexpr int TN = TN_, LINE = LINE_, GROUP = 2, JOIN = 1, SLICE = LINE / T::BYTES, EACH = 1, BLOCK = 64 * LINE,
                          DENSE = TN * LINE, STAGE = 2 * BLOCK + DENSE; /* BLOCK: 64 rows of a slice */
-    static constexpr bool RS = false; /* the multiplying warps fetch their own blocks */
+    static constexpr bool RS = false; /* do the multiplying warps fetch their own blocks? No: stages hold them */
     static constexpr uint32_t STAGES = 196608 / STAGE, BOXES = 2, SPARE = BOXES * 2048; /* a warp's, to store */
-    static constexpr int ROWS = 128, COLS = TN, THREADS = 384, SHARED = 224 * 1024; /* stages, 4 KB a multiplying warp */
+    static constexpr int ROWS = 128, COLS = TN, THREADS = 384, SHARED = 224 * 1024;
+    static_assert(STAGES * STAGE + 8 * SPARE <= SHARED, "stages, 4 KB a multiplying warp");
 };
 
 /* Blocks of 16 and 32: a warp's strip of 16 rows lies within one block row, and is what wgmma takes from registers. So every
    multiplying warp fetches its own blocks through a ring of its own, and has zeros where its row has no block; a stage holds
    slices of the dense operand only. A warpgroup multiplies where one of its rows has a block. TB: as above, but with an
    instance each: with both loops in one kernel its epilogue spills. Where the dense operand is stored along the products, a
-   slice is 64 or 128 bytes of them, up to JOIN columns of blocks: of requests the L2 takes as many, short or long. */
+   slice is 64 or 128 bytes of them, up to JOIN columns of blocks: of requests the L2 takes as many, short or long. All tiles have
+   256 columns (TN): narrower ones would fetch the blocks as often for fewer products. */
 template <class T, int B_, int TB_> struct bsri_wgmma_rs : bsri_tile {
     typedef T type;
     static constexpr int TN = 256, B = B_, TB = TB_, GROUP = 128 / B, ITEMS = 64 / B, JOIN = TB ? 1 : ITEMS, SLICE = TB ? B : 32,
@@ -9505,8 +9503,8 @@ template <class T, int B_, int TB_> struct bsri_wgmma_rs : bsri_tile {
     static constexpr uint32_t STRIP = 32 * B, RING = 4096, CHUNK = B == 16 ? 4 : 1, /* blocks asked for at a time */
                               CHUNKS = RING / STRIP / CHUNK;
     static constexpr bool RS = true;
-    /* stages, for each multiplying warp 2 or 4 KB to store and 4 KB of blocks */
     static constexpr int ROWS = 128, COLS = TN, THREADS = 384, SHARED = 208 * 1024, LAYOUT = TB;
+    static_assert(STAGES * STAGE + 8 * (SPARE + RING) <= SHARED, "stages, for each multiplying warp boxes to store and a ring");
 };
 
 /* A warp owns MW x 64 sums; its columns' part of mat2 is a tile of its own. */
@@ -10354,6 +10352,20 @@ static constexpr double bsri_wgmma_input_32 = 1.2;      /* FUSED: an input that 
 static constexpr double bsri_wgmma_input_rows = 1.7;    /* FUSED: the same, others, row-major */
 static constexpr double bsri_wgmma_input_cols = 3.0;    /* FUSED: the same, column-major */
 static constexpr double bsri_wgmma_long_first = 0.6;        /* as bsri_mma_long_first */
+static constexpr double bsri_wgmma_two_lines = 1.07;    /* lines of 128 bytes: so much more is fetched at most (note N10) */
+static constexpr double bsri_wgmma_halved_above = 150e6; /* bytes of b from which two CTAs make a group, not four, of */
+static constexpr int64_t bsri_wgmma_halved_groups = 16;  /* at most so many groups of block rows (note N6) */
+static constexpr int64_t bsri_wgmma_many_tiles = 32;     /* beside each other: groups of four may have places that are empty */
+/* What bounds tiles of narrow products by tensor loads (note N17; groups: note N14). */
+static constexpr int bsri_narrow_tma_groups = 6, bsri_narrow_tma_groups_wide = 4; /* of warps a multiprocessor, by registers */
+static constexpr int bsri_narrow_tma_besides = 2048;          /* bytes that a CTA has beside its slots */
+static constexpr int64_t bsri_narrow_tma_room = 220 << 10;    /* bytes of slots a multiprocessor */
+static constexpr int64_t bsri_narrow_tma_blocks = 86;         /* products of a mean row for each warp: two thirds of 128 */
+static constexpr int64_t bsri_narrow_tma_values = 24 << 20;   /* bytes of values: of more two tiles run at once, not four */
+/* Sampled products by wgmma (note N23): what a stored block takes in tiles of 64 rows more than in tiles of 128, as a half. */
+static constexpr double bsri_wsampled_narrow = 1.6, bsri_wsampled_narrow_32 = 1.05; /* blocks of 16; of 32 */
+static constexpr double bsri_wsampled_toll_wide = 0.5;  /* of a group, in entries: tiles of 128 rows; of 64: */
+static constexpr double bsri_wsampled_toll_64 = 0.8, bsri_wsampled_toll = 1.5; /* blocks of 64; smaller ones */
 /* Clocks and stages of the tile scheduler of wgmma products, by time stamps. */
 static constexpr double bsri_assign_clocks = 360.0;       /* to deal a unit, beside tiles (calculated) */
 static constexpr double bsri_assign_alone = 250.0;        /* the same where little else runs, and some */
@@ -10776,11 +10788,11 @@ static bsri_choice bsri_tiny_choose(const bsr_context *ctx, const bsri_dev_produ
     bsri_tiny_cut(m, wide, wide ? sum : size, room, ((int64_t)m->rows << m->log_tiles) * (cols << m->log_columns) * sum);
     if (!wide) bsri_tiny_pieces_of(m, w.cols, size);
     m->of.panels = bsri_ceil_div(p->width, cols << m->log_columns);
-    m->places = bsri_ceil_div(p->tiles, (int64_t)1 << m->log_tiles);
+    m->sets = bsri_ceil_div(p->tiles, (int64_t)1 << m->log_tiles);
     if (BSRI_TINY_WARPS * (int64_t)m->bytes > bsri_min(BSRI_TINY_SHARED, ctx->smem_optin)) return bsri_no(BSR_WHY_SHARED);
     c = bsri_yes(bsri_find(&w), BSR_WHY_TINY);
     c.tile_rows = m->rows << m->log_tiles, c.tile_cols = cols << m->log_columns, c.shared = BSRI_TINY_WARPS * m->bytes;
-    c.grid = bsri_ceil_div(p->items * m->of.panels * m->of.subs * m->places, BSRI_TINY_WARPS);
+    c.grid = bsri_ceil_div(p->items * m->of.panels * m->of.subs * m->sets, BSRI_TINY_WARPS);
     return c;
 }
 
@@ -10801,16 +10813,17 @@ typedef struct bsri_narrow_tma_shape {
 /* most: warps or groups that there may be. */
 static bsri_narrow_tma_shape bsri_narrow_tma_shape_of(const bsr_context *ctx, const bsri_dev_product *p, int rows, int cols,
                                                       int most) {
-    const int slot = bsri_narrow_tma_stage(rows, cols), limit = (cols > 64 ? 4 : 6) / most; /* of groups, by registers */
+    const int slot = bsri_narrow_tma_stage(rows, cols);
+    const int limit = (cols > 64 ? bsri_narrow_tma_groups_wide : bsri_narrow_tma_groups) / most;
     bsri_narrow_tma_shape s;
     s.share = most, s.tiles = p->tiles * (p->br / rows) * bsri_ceil_div(p->width, cols), s.each = (double)s.tiles / ctx->sm_count;
     if (cols >= 64) { /* slots: no more than a group has blocks, and two in place of three where more tiles then run at once
                          (note N14) */
         int places[4] = {0};
         const int deep = (int)bsri_min(3, bsri_ceil_div(bsri_block_cols(&p->a) * (p->bc / 64), most));
-        for (int i = 1; i <= deep; i++) /* 2048: what a CTA has besides */
-            places[i] =
-                (int)bsri_min(limit, ctx->smem_optin / (most * bsri_max(i * slot, bsri_narrow_tma_sums(64, cols)) + 2048));
+        for (int i = 1; i <= deep; i++)
+            places[i] = (int)bsri_min(limit, ctx->smem_optin / (most * bsri_max(i * slot, bsri_narrow_tma_sums(64, cols)) +
+                                                                bsri_narrow_tma_besides));
         s.slots = deep == 3 && s.each > places[3] ? 2 : deep;
         s.full = s.each / places[s.slots];
     } else {
@@ -10818,11 +10831,12 @@ static bsri_narrow_tma_shape bsri_narrow_tma_shape_of(const bsr_context *ctx, co
            there are no more warps than two thirds of a mean row's blocks, but four at least. Strips of 64 rows have four where
            blocks come before the launch before has ended. Where there are many values, two tiles run at once, with more on its
            way for each. All of it measured (note N17). */
-        const int64_t own = bsri_ceil_div(s.tiles, ctx->sm_count), mean = p->a.nnz * p->bc / (p->tiles * 86) + 1;
+        const int64_t own = bsri_ceil_div(s.tiles, ctx->sm_count), room = bsri_narrow_tma_room;
+        const int64_t mean = p->a.nnz * p->bc / (p->tiles * bsri_narrow_tma_blocks) + 1;
         const int64_t want = p->constant && rows == 64 ? 4 : own == 1 ? 8 : bsri_max(4, mean);
-        const int64_t beside = bsri_min(own, p->a.nnz * p->a_block * 2 > 24 << 20 ? 2 : 4);
-        s.slots = 2, s.share = (int32_t)bsri_max(1, bsri_min(bsri_min(most, want), (220 << 10) / (beside * slot * 2)));
-        s.full = s.each * (double)bsri_min((220 << 10) / bsri_max(2, bsri_min(4, own)), 2 * s.share * slot) / (220 << 10);
+        const int64_t beside = bsri_min(own, p->a.nnz * p->a_block * 2 > bsri_narrow_tma_values ? 2 : 4);
+        s.slots = 2, s.share = (int32_t)bsri_max(1, bsri_min(bsri_min(most, want), room / (beside * slot * 2)));
+        s.full = s.each * (double)bsri_min(room / bsri_max(2, bsri_min(4, own)), 2 * s.share * slot) / (double)room;
     }
     return s;
 }
@@ -10992,8 +11006,9 @@ static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector, int direct
    few rows and the dense operand is thrice what the L2 holds: less of it is on its way at a time, and more teams share what is
    left at the end (note N6). */
 static int32_t bsri_wgmma_group_ctas(const bsri_dev_product *p, int64_t groups, int64_t tiles) {
-    const int halved = p->br == 64 && p->a.dtype != BSR_I8 && groups <= 16 && bsri_dense_bytes(p) > 150e6;
-    if (tiles % 4 == 0 || tiles > 32) return halved ? 2 : 4;
+    const int halved = p->br == 64 && p->a.dtype != BSR_I8 && groups <= bsri_wgmma_halved_groups &&
+                       bsri_dense_bytes(p) > bsri_wgmma_halved_above;
+    if (tiles % 4 == 0 || tiles > bsri_wgmma_many_tiles) return halved ? 2 : 4;
     return tiles % 3 == 0 ? 3 : tiles % 5 == 0 ? 5 : tiles % 2 == 0 ? 2 : tiles % 7 == 0 ? 7 : 1;
 }
 static void bsri_wgmma_take(bsri_estimate *e, const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f,
@@ -11101,7 +11116,7 @@ static void bsri_wgmma_lines(bsri_dev_wgmma *m) {
     const double present = bsri_wgmma_present(m);
     const int32_t pair = 32 / (int32_t)m->p.br; /* columns of blocks in 64 bytes */
     const double absent = bsri_none_of(present, pair * m->group);
-    const int wide = 1 - absent * absent < 1.07 * (1 - absent);
+    const int wide = 1 - absent * absent < bsri_wgmma_two_lines * (1 - absent);
     m->join = wide ? 2 * pair : pair, m->desc_step = wide ? 4 : 1024;
     m->desc_mask = m->join == 4 ? 0x11111111 : m->join == 2 ? 0x55555555 : ~0u;
     m->desc_hi = (uint32_t)(bsri_wgmma_desc_bits(wide ? 128 : 64, 0) >> 32);
@@ -11284,7 +11299,8 @@ static bsri_choice bsri_mma_choose_sampled(const bsr_context *ctx, const bsri_de
    narrow ones are single blocks: less is fetched for nothing, but in shorter lines, which the L2 delivers more slowly; wide tiles
    are slowed by power, not by the L2. Hence the factors (note N23). */
 static int bsri_wgmma_sampled_wide(int b, double density) {
-    const double narrow = (1.0 - bsri_none_of(density, 64 / b)) * (1.0 + 64 / 512.0) * (b == 32 ? 1.05 : 1.6);
+    const double narrow = (1.0 - bsri_none_of(density, 64 / b)) * (1.0 + 64 / 512.0) *
+                          (b == 32 ? bsri_wsampled_narrow_32 : bsri_wsampled_narrow);
     const double wide = (1.0 - bsri_none_of(density, 128 / b * (64 / b))) * (1.0 + 128 / 256.0) / 2;
     return b >= 64 ? b == 128 : wide < narrow;
 }
@@ -11298,7 +11314,8 @@ typedef struct bsri_wgmma_sampled_shape {
 static void bsri_wgmma_sampled_work(bsri_wgmma_sampled_shape *s, const bsr_matrix *out, int b) {
     const int together = s->group << s->shift; /* blocks of an entry */
     const double all = (double)bsri_ceil_div(bsri_block_cols(out), 1 << s->shift);
-    const double present = (double)out->nnz / ((double)s->groups * together * all), toll = s->wide ? 0.5 : b == 64 ? 0.8 : 1.5;
+    const double present = (double)out->nnz / ((double)s->groups * together * all);
+    const double toll = s->wide ? bsri_wsampled_toll_wide : b == 64 ? bsri_wsampled_toll_64 : bsri_wsampled_toll;
     const double absent = bsri_none_of(present, together - 1), rest = 1.0 - absent * (1.0 - present + together * present);
     const double panel = (int)BSRI_WSAMPLED_UNIT * all * rest;
     s->slope = (int)((int)BSRI_WSAMPLED_UNIT * absent + 0.5), s->toll = (int)((int)BSRI_WSAMPLED_UNIT * toll);
@@ -11626,6 +11643,9 @@ static void bsri_choose_softmax(const bsr_context *ctx, const bsri_dev_softmax *
 /* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-matrix-types: what the kernels of the matrix operations are given                       */
 /* ---------------------------------------------------------------------------------------------- */
+
+/* Threads of a CTA, which kernels and launches read here; wide ones have a CTA an item, or search together. */
+enum { BSRI_CTA = 256, BSRI_CTA_WIDE = 1024, BSRI_CTA_WARPS = BSRI_CTA / 32 };
 
 /* Zeros a region after at most eight words, and a second one. Two arrays in the first are spared as far as they are about to
    be written: they start at words spare[] and have *spare_count entries. */
@@ -12175,7 +12195,7 @@ static bsr_status bsri_cuda_zero(const bsri_call *c, void *data, int64_t bytes, 
     memset(&f, 0, sizeof f);
     f.data = (int64_t *)data, f.words = bytes / 8, f.more = (int64_t *)more, f.more_words = more_bytes / 8, f.heads = heads;
     if (heads) memcpy(f.head, head, (size_t)heads * 8);
-    BSRI_CUDA_NEXT(c, bsri_fill_words, f, bsri_ceil_div(f.words + f.more_words, 256), 256);
+    BSRI_CUDA_NEXT(c, bsri_fill_words, f, bsri_ceil_div(f.words + f.more_words, BSRI_CTA), BSRI_CTA);
     return BSR_OK;
 }
 
@@ -12219,7 +12239,7 @@ static bsr_status bsri_cuda_indices_matrix(const bsri_call *c, const bsri_subjec
     }
     x->roles = 1 + (s->m->transposed_index != NULL) + (s->m->schedule != NULL);
     bsri_indices_parts(x, bsri_max(s->m->nnz, bsri_max(x->rows, x->cols)));
-    BSRI_CUDA_NEXT(c, bsri_look_at_matrix, *x, x->work, 256);
+    BSRI_CUDA_NEXT(c, bsri_look_at_matrix, *x, x->work, BSRI_CTA);
     return BSR_OK;
 }
 /* One array read as two types is two patterns. */
@@ -12240,14 +12260,14 @@ static bsr_status bsri_cuda_indices_pair(const bsri_call *c, const bsri_subject 
     x->patterns = bsri_patterns(s->m, &x->m), bsri_patterns(other, &x->other);
     bsri_batch_join(&x->patterns, x->other.batch_dims, x->other.batch);
     bsri_indices_parts(x, bsri_max(s->m->nnz, x->rows));
-    BSRI_CUDA_NEXT(c, bsri_look_at_pair, *x, x->work, 256);
+    BSRI_CUDA_NEXT(c, bsri_look_at_pair, *x, x->work, BSRI_CTA);
     return BSR_OK;
 }
 static bsr_status bsri_cuda_indices_lists(const bsri_call *c, const bsri_subject *s, bsri_dev_indices *x) {
     const bsr_scatter_indices *l = &x->lists;
     x->lists = *(const bsr_scatter_indices *)s->other, x->shape = c->watch->shape;
     bsri_indices_parts(x, bsri_max(bsri_max(l->c_count, l->r_count), bsri_max(l->p_count, l->q_count)));
-    BSRI_CUDA_NEXT(c, bsri_look_at_lists, *x, x->work, 256);
+    BSRI_CUDA_NEXT(c, bsri_look_at_lists, *x, x->work, BSRI_CTA);
     return BSR_OK;
 }
 static bsr_status bsri_cuda_subject(const bsri_call *c, const bsri_subject *s, char *bits) {
@@ -12262,7 +12282,7 @@ static bsr_status bsri_cuda_subject(const bsri_call *c, const bsri_subject *s, c
     if (s->kind == BSRI_SUBJECT_PAIR) return bsri_cuda_indices_pair(c, s, &x);
     if (s->kind == BSRI_SUBJECT_LISTS) return bsri_cuda_indices_lists(c, s, &x);
     x.row = s->other, bsri_indices_parts(&x, s->m->nnz);
-    BSRI_CUDA_NEXT(c, bsri_look_at_entries, x, x.work, 256);
+    BSRI_CUDA_NEXT(c, bsri_look_at_entries, x, x.work, BSRI_CTA);
     return BSR_OK;
 }
 /* The word is set, then a kernel looks at each subject. All that the call launches after them is stopped by the word. */
@@ -12345,13 +12365,13 @@ static bsr_status bsri_cuda_sort_run(const bsri_call *c, bsri_cuda_sort *q, cons
         s->position_out = position ? (last ? position : bsri_cuda_at(c, q->at[BSRI_SORT_POSITION])) : NULL;
         s->shift = (int32_t)(pass * q->bits);
         if (q->dtype == BSR_I64) {
-            BSRI_CUDA_NEXT(c, bsri_sort_count<int64_t>, *s, s->slots, 256);
-            BSRI_CUDA_NEXT(c, bsri_sort_scan<int64_t>, *s, bsri_ceil_div(runs * s->digits, 8), 256);
-            BSRI_CUDA_NEXT(c, bsri_sort_scatter<int64_t>, *s, s->slots, 256);
+            BSRI_CUDA_NEXT(c, bsri_sort_count<int64_t>, *s, s->slots, BSRI_CTA);
+            BSRI_CUDA_NEXT(c, bsri_sort_scan<int64_t>, *s, bsri_ceil_div(runs * s->digits, BSRI_CTA_WARPS), BSRI_CTA);
+            BSRI_CUDA_NEXT(c, bsri_sort_scatter<int64_t>, *s, s->slots, BSRI_CTA);
         } else {
-            BSRI_CUDA_NEXT(c, bsri_sort_count<int32_t>, *s, s->slots, 256);
-            BSRI_CUDA_NEXT(c, bsri_sort_scan<int32_t>, *s, bsri_ceil_div(runs * s->digits, 8), 256);
-            BSRI_CUDA_NEXT(c, bsri_sort_scatter<int32_t>, *s, s->slots, 256);
+            BSRI_CUDA_NEXT(c, bsri_sort_count<int32_t>, *s, s->slots, BSRI_CTA);
+            BSRI_CUDA_NEXT(c, bsri_sort_scan<int32_t>, *s, bsri_ceil_div(runs * s->digits, BSRI_CTA_WARPS), BSRI_CTA);
+            BSRI_CUDA_NEXT(c, bsri_sort_scatter<int32_t>, *s, s->slots, BSRI_CTA);
         }
         s->key = s->key_out, s->row = s->row_out, s->position = s->position_out;
     }
@@ -12362,8 +12382,8 @@ static bsr_status bsri_cuda_transpose(const bsri_call *c, bsri_cuda_sort *q, con
                                       void *ccol, void *row, void *position) {
     BSRI_TRY(bsri_cuda_sort_run(c, q, m, patterns, NULL, row, position));
     q->s.ccol = ccol, q->s.cols = bsri_block_cols(m);
-    if (q->dtype == BSR_I64) BSRI_CUDA_NEXT(c, bsri_sort_starts<int64_t>, q->s, q->s.slots, 256);
-    else BSRI_CUDA_NEXT(c, bsri_sort_starts<int32_t>, q->s, q->s.slots, 256);
+    if (q->dtype == BSR_I64) BSRI_CUDA_NEXT(c, bsri_sort_starts<int64_t>, q->s, q->s.slots, BSRI_CTA);
+    else BSRI_CUDA_NEXT(c, bsri_sort_starts<int32_t>, q->s, q->s.slots, BSRI_CTA);
     return BSR_OK;
 }
 static void bsri_cuda_transpose_plan(bsri_cuda_sort *q, bsri_cuts *cuts, const bsr_matrix *m) {
@@ -12388,14 +12408,14 @@ static bsr_status bsri_cuda_transposed_index(const bsri_call *c, const bsr_matri
         f.spare[0] = v->at[1] / 8, f.spare[1] = v->at[2] / 8, f.spare_dtype = m->index_dtype;
         f.spare_count = bsri_at(it.crow, m->index_dtype, bsri_block_rows(m));
     }
-    BSRI_CUDA_NEXT(c, bsri_fill_words, f, bsri_ceil_div(f.words, 1024), 256);
+    BSRI_CUDA_NEXT(c, bsri_fill_words, f, bsri_ceil_div(f.words, 1024), BSRI_CTA);
     return bsri_cuda_transpose(c, &q, &one, &patterns, (char *)buffer + v->at[0], (char *)buffer + v->at[1],
                                (char *)buffer + v->at[2]);
 }
 
 /* Order by rank: compares all pairs, which is soonest done for as many lines as patterns have. */
 static bsr_status bsri_cuda_rank(const bsri_call *c, const bsri_dev_rank *r) {
-    BSRI_CUDA_NEXT(c, bsri_rank_lines, *r, r->patterns * bsri_ceil_div(r->n, 32), 256);
+    BSRI_CUDA_NEXT(c, bsri_rank_lines, *r, r->patterns * bsri_ceil_div(r->n, 32), BSRI_CTA);
     return BSR_OK;
 }
 enum { /* scratch of lines, as bsri_dev_lines names it */
@@ -12479,14 +12499,14 @@ static bsr_status bsri_cuda_schedule(const bsri_call *c, const bsr_matrix *m, in
     bsri_schedule_header(m, group, transposed, head);
     BSRI_TRY(bsri_cuda_zero(c, buffer, v->bytes, head, 8, bsri_cuda_at(c, q.at[BSRI_CUDA_LINES_REPEATS]), q.repeats_bytes));
     BSRI_TRY(bsri_cuda_lines_load(c, &q, &one, &patterns, transposed));
-    BSRI_CUDA_NEXT(c, bsri_lines_measure, *l, bsri_ceil_div(patterns.count * l->count, 8), 256);
+    BSRI_CUDA_NEXT(c, bsri_lines_measure, *l, bsri_ceil_div(patterns.count * l->count, BSRI_CTA_WARPS), BSRI_CTA);
     memset(&r, 0, sizeof r);
     r.key = l->key, r.patterns = patterns.count, r.n = r.full = l->count, r.group = 1, r.order = l->order;
     if (group > 1) {
         BSRI_TRY(bsri_cuda_rank(c, &r));
         if (l->small && l->words <= 8) BSRI_CUDA_RUN(c, bsri_group_bits<8>, *l, patterns.count, threads);
         else if (l->small) BSRI_CUDA_RUN(c, bsri_group_bits<32>, *l, patterns.count, threads);
-        BSRI_CUDA_RUN(c, bsri_group_lists, *l, patterns.count, 1024);
+        BSRI_CUDA_RUN(c, bsri_group_lists, *l, patterns.count, BSRI_CTA_WIDE);
         r.n = l->groups, r.full = l->full, r.group = group, r.member = l->member, r.length = l->unions;
     } else {
         r.length = l->distinct;
@@ -12494,7 +12514,7 @@ static bsr_status bsri_cuda_schedule(const bsri_call *c, const bsr_matrix *m, in
     r.order = (int32_t *)((char *)buffer + v->at[0]), r.lengths = (int32_t *)((char *)buffer + v->at[1]);
     BSRI_TRY(bsri_cuda_rank(c, &r));
     r.tall = (int64_t *)buffer + 7;
-    BSRI_CUDA_NEXT(c, bsri_rank_tall, r, patterns.count > 0, 1024);
+    BSRI_CUDA_NEXT(c, bsri_rank_tall, r, patterns.count > 0, BSRI_CTA_WIDE);
     return BSR_OK;
 }
 
@@ -12507,7 +12527,7 @@ static bsr_status bsri_cuda_validate_wait(const bsri_call *c, const bsri_dev_val
 static bsr_status bsri_cuda_validate_stage(const bsri_call *c, bsri_dev_validate *v, int stage, int64_t patterns, int64_t each) {
     v->stage = stage, v->parts = bsri_max(1, bsri_min(bsri_ceil_div(each, 1024), bsri_max(1, 65536 / bsri_max(1, patterns))));
     v->work = patterns * v->parts;
-    BSRI_CUDA_RUN(c, bsri_validate_stage, *v, v->work, 256);
+    BSRI_CUDA_RUN(c, bsri_validate_stage, *v, v->work, BSRI_CTA);
     return BSR_OK;
 }
 /* Both headers, eight words each: of the transposed index, of the schedule. */
@@ -12534,12 +12554,12 @@ static bsr_status bsri_cuda_validate_unions(const bsri_call *c, bsri_dev_validat
             v->start = bsri_at(q->l.start, m->index_dtype, v->pattern * (v->lines + 1));
             v->list = bsri_at(q->l.list, m->index_dtype, m->flags & BSR_MATRIX_RAGGED ? 0 : v->pattern * m->nnz);
         }
-        BSRI_CUDA_RUN(c, bsri_validate_unions, *v, bsri_ceil_div(v->schedule.groups, 8), 256);
+        BSRI_CUDA_RUN(c, bsri_validate_unions, *v, bsri_ceil_div(v->schedule.groups, BSRI_CTA_WARPS), BSRI_CTA);
     }
     memset(&r, 0, sizeof r);
     r.n = v->schedule.groups, r.lengths = (int32_t *)((char *)m->schedule + v->schedule.at[1]);
     r.tall = (int64_t *)v->record + 4;
-    BSRI_CUDA_NEXT(c, bsri_rank_tall, r, v->patterns.count > 0, 1024);
+    BSRI_CUDA_NEXT(c, bsri_rank_tall, r, v->patterns.count > 0, BSRI_CTA_WIDE);
     return BSR_OK;
 }
 /* In the order in which the CPU looks; late: what is wrong with the schedule's header, where all before it is to be looked at. */
@@ -12637,7 +12657,7 @@ static bsr_status bsri_cuda_to_dense(const bsri_call *c, const bsr_matrix *m, co
     x.panels = bsri_ceil_div(x.cols, x.panel), x.subs = bsri_ceil_div(m->block_rows, x.height);
     x.work = x.batch.count * x.rows * x.panels * x.subs;
     x.whole = bsri_cuda_packed(m, 16) && m->block_cols % bsri_min(8, 16 / (int64_t)bsr_dtype_size(m->dtype)) == 0;
-    BSRI_CUDA_RUN(c, bsri_expand_panel, x, x.work, 256);
+    BSRI_CUDA_RUN(c, bsri_expand_panel, x, x.work, BSRI_CTA);
     return BSR_OK;
 }
 
@@ -12679,12 +12699,12 @@ static void bsri_cuda_build_place(const bsri_call *c, bsri_cuda_build *q) {
 static bsr_status bsri_cuda_build_finish(const bsri_call *c, const bsri_build *b, const bsri_cuda_build *q, bsr_matrix *m) {
     const bsri_dev_build *d = &q->d;
     int64_t area = m->block_rows * m->block_cols, items = d->batch.count, capacity = m->nnz;
-    BSRI_CUDA_RUN(c, bsri_build_counts, *d, bsri_ceil_div(items * d->rows, 8), 256);
-    if (d->rows) BSRI_CUDA_RUN(c, bsri_build_crow, *d, d->ragged ? bsri_min(items, 1) : items, 1024);
-    else BSRI_CUDA_RUN(c, bsri_build_no_rows, *d, bsri_ceil_div(items, 256), 256);
-    if (d->capacity) BSRI_CUDA_RUN(c, bsri_build_cols, *d, bsri_ceil_div(items * d->rows, 8), 256);
+    BSRI_CUDA_RUN(c, bsri_build_counts, *d, bsri_ceil_div(items * d->rows, BSRI_CTA_WARPS), BSRI_CTA);
+    if (d->rows) BSRI_CUDA_RUN(c, bsri_build_crow, *d, d->ragged ? bsri_min(items, 1) : items, BSRI_CTA_WIDE);
+    else BSRI_CUDA_RUN(c, bsri_build_no_rows, *d, bsri_ceil_div(items, BSRI_CTA), BSRI_CTA);
+    if (d->capacity) BSRI_CUDA_RUN(c, bsri_build_cols, *d, bsri_ceil_div(items * d->rows, BSRI_CTA_WARPS), BSRI_CTA);
     if (d->capacity && d->rows && b->with_values)
-        BSRI_CUDA_RUN(c, bsri_build_values, *d, bsri_ceil_div(d->capacity * area, 1024) * items, 256);
+        BSRI_CUDA_RUN(c, bsri_build_values, *d, bsri_ceil_div(d->capacity * area, 1024) * items, BSRI_CTA);
     void *values = m->values;
     *m = b->to, m->values = values, m->nnz = capacity;
     return BSR_OK;
@@ -12715,7 +12735,7 @@ static bsr_status bsri_cuda_from_mask(const bsri_call *c, const bsri_build *b, b
     BSRI_TRY(bsri_cuda_plan(c, &q.cuts, &stop));
     if (stop) return BSR_OK;
     bsri_cuda_build_place(c, &q);
-    BSRI_CUDA_RUN(c, bsri_bits_mask, q.d, bsri_ceil_div(q.d.batch.count * q.d.item_words, 8), 256);
+    BSRI_CUDA_RUN(c, bsri_bits_mask, q.d, bsri_ceil_div(q.d.batch.count * q.d.item_words, BSRI_CTA_WARPS), BSRI_CTA);
     return bsri_cuda_build_finish(c, b, &q, m);
 }
 
@@ -12736,9 +12756,9 @@ static bsr_status bsri_cuda_random(const bsri_call *c, const bsri_build *b, uint
     d->drawn = (int64_t *)bsri_cuda_at(c, q.at[2]), d->seen = (uint32_t *)bsri_cuda_at(c, q.at[3]);
     BSRI_TRY(bsri_cuda_zero(c, d->bits, (d->batch.count * d->item_words + 1) / 2 * 8, NULL, 0, d->seen, (seen + 1) / 2 * 8));
     if (d->draws) {
-        BSRI_CUDA_RUN(c, bsri_random_draw, *d, d->batch.count, 1024);
-        BSRI_CUDA_RUN(c, bsri_random_mark, *d, bsri_ceil_div(words, 256), 256);
-        BSRI_CUDA_RUN(c, bsri_random_set, *d, bsri_ceil_div(words, 256), 256);
+        BSRI_CUDA_RUN(c, bsri_random_draw, *d, d->batch.count, BSRI_CTA_WIDE);
+        BSRI_CUDA_RUN(c, bsri_random_mark, *d, bsri_ceil_div(words, BSRI_CTA), BSRI_CTA);
+        BSRI_CUDA_RUN(c, bsri_random_set, *d, bsri_ceil_div(words, BSRI_CTA), BSRI_CTA);
     }
     return bsri_cuda_build_finish(c, b, &q, m);
 }
@@ -12757,7 +12777,7 @@ static bsr_status bsri_cuda_prune(const bsri_call *c, const bsri_build *b, int64
     d->norm = (double *)bsri_cuda_at(c, q.at[2]);
     BSRI_TRY(bsri_cuda_zero(c, d->bits, (d->batch.count * d->item_words + 1) / 2 * 8, NULL, 0, NULL, 0));
     BSRI_CUDA_RUN(c, bsri_prune_norms, *d, bsri_ceil_div(norms, 128), 128);
-    if (d->candidates) BSRI_CUDA_RUN(c, bsri_prune_select, *d, d->batch.count, 1024);
+    if (d->candidates) BSRI_CUDA_RUN(c, bsri_prune_select, *d, d->batch.count, BSRI_CTA_WIDE);
     return bsri_cuda_build_finish(c, b, &q, m);
 }
 
@@ -12788,17 +12808,17 @@ static bsr_status bsri_cuda_from_entries(const bsri_call *c, const bsri_build *b
     e.rank = (int64_t *)bsri_cuda_at(c, at[2]);
     e.sums = (int64_t *)bsri_cuda_at(c, at[3]);
     if (s->nnz) {
-        BSRI_CUDA_RUN(c, bsri_entries_keys, e, bsri_ceil_div(s->nnz, 256), 256);
+        BSRI_CUDA_RUN(c, bsri_entries_keys, e, bsri_ceil_div(s->nnz, BSRI_CTA), BSRI_CTA);
         BSRI_TRY(bsri_cuda_sort_run(c, &q, NULL, &one, e.key, NULL, bsri_cuda_at(c, at[1])));
         e.sorted = (int64_t *)q.s.key_out;
-        BSRI_CUDA_RUN(c, bsri_entries_blocks<false>, e, e.chunks, 1024);
+        BSRI_CUDA_RUN(c, bsri_entries_blocks<false>, e, e.chunks, BSRI_CTA_WIDE);
     }
-    BSRI_CUDA_RUN(c, bsri_scan_sums, e, 1, 1024);
-    BSRI_CUDA_RUN(c, bsri_entries_blocks<true>, e, e.chunks, 1024);
-    BSRI_CUDA_RUN(c, bsri_entries_crow, e, bsri_ceil_div(e.rows + 1, 256), 256);
+    BSRI_CUDA_RUN(c, bsri_scan_sums, e, 1, BSRI_CTA_WIDE);
+    BSRI_CUDA_RUN(c, bsri_entries_blocks<true>, e, e.chunks, BSRI_CTA_WIDE);
+    BSRI_CUDA_RUN(c, bsri_entries_crow, e, bsri_ceil_div(e.rows + 1, BSRI_CTA), BSRI_CTA);
     if (e.with_values && e.capacity && s->nnz) {
-        BSRI_CUDA_RUN(c, bsri_entries_clear, e, bsri_ceil_div(e.capacity * m->block_rows * m->block_cols, 1024), 256);
-        BSRI_CUDA_RUN(c, bsri_entries_values, e, bsri_ceil_div(s->nnz, 256), 256);
+        BSRI_CUDA_RUN(c, bsri_entries_clear, e, bsri_ceil_div(e.capacity * m->block_rows * m->block_cols, 1024), BSRI_CTA);
+        BSRI_CUDA_RUN(c, bsri_entries_values, e, bsri_ceil_div(s->nnz, BSRI_CTA), BSRI_CTA);
     }
     *m = b->to, m->values = values, m->nnz = capacity;
     return BSR_OK;
@@ -12823,10 +12843,10 @@ static bsr_status bsri_cuda_scatter_indices(const bsri_call *c, const bsri_scatt
     l.m = *b->a, l.patterns = bsri_batch_none(), l.count = b->rows, l.limit = bsri_min(b->a->nnz, bsri_block_cols(b->a));
     l.key = (uint64_t *)bsri_cuda_at(c, at[0]);
     r.key = l.key, r.patterns = 1, r.n = r.full = b->rows, r.group = 1, r.order = (int32_t *)bsri_cuda_at(c, at[1]);
-    BSRI_CUDA_NEXT(c, bsri_lines_measure, l, bsri_ceil_div(b->rows, 8), 256);
+    BSRI_CUDA_NEXT(c, bsri_lines_measure, l, bsri_ceil_div(b->rows, BSRI_CTA_WARPS), BSRI_CTA);
     BSRI_TRY(bsri_cuda_rank(c, &r));
-    if (b->format == BSR_SCATTER_STRIDED && b->rows) BSRI_CUDA_RUN(c, bsri_scatter_starts, d, 1, 1024);
-    BSRI_CUDA_RUN(c, bsri_scatter_fill_rows, d, bsri_ceil_div(b->rows * b->split, 8), 256);
+    if (b->format == BSR_SCATTER_STRIDED && b->rows) BSRI_CUDA_RUN(c, bsri_scatter_starts, d, 1, BSRI_CTA_WIDE);
+    BSRI_CUDA_RUN(c, bsri_scatter_fill_rows, d, bsri_ceil_div(b->rows * b->split, BSRI_CTA_WARPS), BSRI_CTA);
     BSRI_CUDA_RUN(c, bsri_scatter_last, d, 1, 1);
     return BSR_OK;
 }
@@ -12834,7 +12854,7 @@ static bsr_status bsri_cuda_scatter_indices(const bsri_call *c, const bsri_scatt
 #ifndef BSRSPARSE_NO_LAYOUTS
 static bsr_status bsri_cuda_layout_step(const bsri_call *c, bsri_dev_layout *d, int step) {
     d->step = step;
-    BSRI_CUDA_RUN(c, bsri_layout_rules, *d, bsri_ceil_div(d->bytes, 256), 256);
+    BSRI_CUDA_RUN(c, bsri_layout_rules, *d, bsri_ceil_div(d->bytes, BSRI_CTA), BSRI_CTA);
     return BSR_OK;
 }
 /* The caller's lists stand in host memory: they travel with the launches, so many at a time. */

@@ -15,7 +15,7 @@
      product-small      sparse x dense where there is little to do
      product-narrow-mma sparse x few columns by mma.sync, bound by the values' bytes
      product-narrow-tma sparse x few columns by tensor loads
-     product-wgmma-schedule sparse x dense by wgmma: what warps tell each other, which tile is next
+     product-wgmma-schedule sparse x dense by wgmma: which tile is next; barriers: at product-wgmma
      product-wgmma-lists which blocks a tile's stages take
      product-wgmma-load asking for stages
      product-wgmma-epilogue from sums to out
@@ -185,7 +185,8 @@ __device__ __forceinline__ void bsri_cp_async_if(uint32_t to, const void *from, 
 __device__ __forceinline__ void bsri_cp_async_arrive(uint32_t barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
 }
-/* A barrier of so many threads; numbers 0 and 1 are taken (__syncthreads, bsri_producer_sync). */
+/* A barrier of so many threads. Number 0 is __syncthreads', 1 bsri_producer_sync's in kernels that call that; which others a
+   kernel has stands at its head. */
 __device__ __forceinline__ void bsri_named_sync(int number, int threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
@@ -1062,7 +1063,7 @@ struct bsri_column_chunk {
 };
 struct bsri_mma_storage {
     bsri_column_chunk part[2];
-    uint64_t part_full[2], part_empty[2], full[BSRI_GROUP], empty[BSRI_GROUP]; /* barriers of parts and of the pipeline's slots */
+    uint64_t chunk_full[2], chunk_empty[2], full[BSRI_GROUP], empty[BSRI_GROUP]; /* barriers of chunks and of the ring */
     int64_t at[BSRI_GROUP], end[BSRI_GROUP], next[BSRI_GROUP];                 /* entries of each row that are left */
     uint32_t present[BSRI_CHUNK];
     uint16_t order[BSRI_CHUNK]; /* groups, longest first */
@@ -1336,7 +1337,7 @@ struct bsri_tiny_part {
    of b start. Returns where the first one's first element is. */
 template <class T, class F, bool WIDE>
 static __device__ __forceinline__ const char *bsri_tiny_stage(const bsri_dev_tiny &m, const bsri_dev_list &list,
-                                                               const bsri_tiny_part &w, char *values, int32_t *places,
+                                                               const bsri_tiny_part &w, char *values, int32_t *b_at,
                                                                int64_t q0, int n, int lane) {
     const bsri_dev_product &p = m.of;
     const int dt = p.a.index_dtype;
@@ -1344,7 +1345,7 @@ static __device__ __forceinline__ const char *bsri_tiny_stage(const bsri_dev_tin
     char *to = values;
     __syncwarp(); /* all have read what was there */
     if (w.k0 == 0)
-        for (int i = lane; i < n; i += 32) places[i] = bsri_dev_index(by_index ? list.row : list.col, dt, q0 + i) * m.b_block;
+        for (int i = lane; i < n; i += 32) b_at[i] = bsri_dev_index(by_index ? list.row : list.col, dt, q0 + i) * m.b_block;
     if (!WIDE && m.packed && !by_index) {
         const char *from = list.a + q0 * m.block * (int64_t)sizeof(T);
         to += (uintptr_t)from & 15;
@@ -1391,7 +1392,7 @@ template <class L> struct bsri_tiny_few {
         }
     }
     static __device__ __forceinline__ void multiply(const bsri_dev_tiny &m, const bsri_tiny_part &w, const char *values,
-                                                    const int32_t *places, const char *base, int64_t col, int lr, int s, int end,
+                                                    const int32_t *b_at, const char *base, int64_t col, int lr, int s, int end,
                                                     F (&sum)[ROWS][1]) {
         const int step = 1 << m.log_blocks;
         const T *a = (const T *)values + lr * ROWS * m.row, *b = (const T *)base + col * m.of.b.col_stride + w.k0 * m.b_row;
@@ -1402,7 +1403,7 @@ template <class L> struct bsri_tiny_few {
 #pragma unroll
                 for (int u = 0; u < AT_ONCE; u++)
                     if (s + u * step < end)
-                        piece(x[u], b + places[s + u * step] + k * m.b_row, m.b_row, w.inner - k, m.b_pieces != 0);
+                        piece(x[u], b + b_at[s + u * step] + k * m.b_row, m.b_row, w.inner - k, m.b_pieces != 0);
 #pragma unroll
                 for (int u = 0; u < AT_ONCE; u++) {
                     if (s + u * step >= end) continue;
@@ -1429,7 +1430,7 @@ template <class L> struct bsri_tiny_wide {
     static constexpr int ROWS = L::EACH, AT_ONCE = ROWS > 1 ? 1 : sizeof(T) == 8 ? 2 : 4;
     static constexpr bool PIECES = L::PIECE == 4;
     static __device__ __forceinline__ void multiply(const bsri_dev_tiny &m, const bsri_tiny_part &w, const char *values,
-                                                    const int32_t *places, const char *base, int64_t col, int, int s, int end,
+                                                    const int32_t *b_at, const char *base, int64_t col, int, int s, int end,
                                                     F (&sum)[ROWS][4]) {
         const int step = 1 << m.log_blocks, columns = 1 << m.log_columns;
         const T *b = (const T *)base + col * m.of.b.col_stride + w.k0 * m.b_row;
@@ -1440,7 +1441,7 @@ template <class L> struct bsri_tiny_wide {
         for (; s < end; s += AT_ONCE * step) {
             const T *from[AT_ONCE];
 #pragma unroll
-            for (int u = 0; u < AT_ONCE; u++) from[u] = b + places[s + u * step < end ? s + u * step : s];
+            for (int u = 0; u < AT_ONCE; u++) from[u] = b + b_at[s + u * step < end ? s + u * step : s];
             const F *a = (const F *)values + s * m.block;
 #pragma unroll 2
             for (int c = 0; c < w.inner; c++, a += ROWS) {
@@ -1525,6 +1526,22 @@ template <class L> struct bsri_tiny_lane<L, true> {
 #else
 #define BSRI_TINY_CTAS(ctas) 1
 #endif
+/* bsri_product_tiny: each warp works alone; what hides its waits is other warps.
+
+   Threads: BSRI_TINY_WARPS warps. A warp takes sets of 1 << log_tiles neighbouring tiles (block rows of op(A)), m.rows rows of
+   each and a panel of columns. Its lanes are counted in four digits, from the fastest: columns, rows of a block, stored blocks
+   of a tile, tiles. A lane has EACH rows; few columns: one column, and PIECE columns of a block at a time; WIDE: four columns,
+   and all rows of the warp's.
+
+   Shared memory, dynamic: m.bytes for each warp:
+     0             a chunk of stored blocks, as bsri_tiny_stage() brings them; then the sums, row by row
+     values_bytes  where in b the rows of each of these blocks start, in elements
+   No barrier but __syncwarp.
+
+   Order: 1. The set's entries, from its first tile's start to its last one's end: they stand one after another.
+          2. Chunk by chunk: blocks to shared memory, then each lane multiplies those of its tile that its digits name.
+          3. Lanes that differ in the third digit alone add up what they have, in a fixed order.
+          4. Sums to shared memory, from there to out by bsri_dev_writer. */
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, BSRI_TINY_CTAS(L::CTAS))
     bsri_product_tiny(const __grid_constant__ bsri_dev_tiny m BSRI_GATE) {
@@ -1540,29 +1557,29 @@ __global__ void __launch_bounds__(L::THREADS, BSRI_TINY_CTAS(L::CTAS))
     const int lt = lane >> (low + m.log_blocks), wide = WIDTH << m.log_columns;
     const bool pieces = WIDE && m.b_pieces;
     char *values = bsri_tiny_shared + warp * m.bytes;
-    int32_t *places = (int32_t *)(values + m.values_bytes);
+    int32_t *b_at = (int32_t *)(values + m.values_bytes);
     const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha, beta = p.beta_ptr ? *p.beta_ptr : p.beta;
-    const int64_t total = p.items * p.panels * p.subs * m.places;
+    const int64_t total = p.items * p.panels * p.subs * m.sets;
     bsri_dev_list list;
-    int64_t known = -1; /* whose arrays the list is of */
+    int64_t list_item = -1; /* whose arrays the list is of */
     const int64_t all_warps = (int64_t)gridDim.x * BSRI_TINY_WARPS;
     for (int64_t work = (int64_t)blockIdx.x * BSRI_TINY_WARPS + warp; work < total; work += all_warps) {
-        int64_t place = work, sub = 0, panel = 0, item = 0;
-        if (total != m.places) {
-            const int64_t band = bsri_divide(work, m.places), slab = bsri_divide(band, p.subs);
-            place = work - band * m.places, sub = band - slab * p.subs;
+        int64_t set = work, sub = 0, panel = 0, item = 0;
+        if (total != m.sets) {
+            const int64_t band = bsri_divide(work, m.sets), slab = bsri_divide(band, p.subs);
+            set = work - band * m.sets, sub = band - slab * p.subs;
             item = bsri_divide(slab, p.panels), panel = slab - item * p.panels;
         }
-        if (m.log_tiles == 0) place = bsri_dev_order(p, item, place);
-        const int64_t tile = place << m.log_tiles, last = bsri_min(tile + ((int64_t)1 << m.log_tiles), p.tiles);
+        if (m.log_tiles == 0) set = bsri_dev_order(p, item, set);
+        const int64_t tile = set << m.log_tiles, last = bsri_min(tile + ((int64_t)1 << m.log_tiles), p.tiles);
         const int64_t col0 = panel * wide, col = col0 + (lane & ((1 << m.log_columns) - 1)) * (pieces ? WIDTH : 1);
         F sum[ROWS][WIDTH] = {};
         bsri_tiny_part w;
         w.row0 = (int)(sub * m.rows), w.rows = (int)bsri_min(m.rows, p.br - w.row0);
         const int own_rows = lr * ROWS < w.rows ? lr : 0; /* a lane without rows goes along with the first */
         for (int64_t r = 0; r < p.reduce && alpha != 0.0; r++) {
-            if (item != known || p.reduce > 1) list.begin_matrix(p, bsri_reduce_item(&p.whole, &p.out_batch, item, r), 0);
-            known = item;
+            if (item != list_item || p.reduce > 1) list.begin_matrix(p, bsri_reduce_item(&p.whole, &p.out_batch, item, r), 0);
+            list_item = item;
             const int64_t own = bsri_index(list.starts, p.a.index_dtype, bsri_min(tile + lt, last));
             const int64_t own_end = bsri_index(list.starts, p.a.index_dtype, bsri_min(tile + lt + 1, last));
             const int64_t end = __shfl_sync(0xffffffffu, own_end, 31);
@@ -1570,9 +1587,9 @@ __global__ void __launch_bounds__(L::THREADS, BSRI_TINY_CTAS(L::CTAS))
                 const int n = (int)bsri_min(m.chunk, end - q0);
                 for (w.k0 = 0; w.k0 < p.bc; w.k0 += m.inner) {
                     w.inner = (int)bsri_min(m.inner, p.bc - w.k0);
-                    const char *a = bsri_tiny_stage<T, F, WIDE>(m, list, w, values, places, q0, n, lane);
+                    const char *a = bsri_tiny_stage<T, F, WIDE>(m, list, w, values, b_at, q0, n, lane);
                     const int first = (int)bsri_max(own - q0, 0) + lk, behind = (int)bsri_min(own_end - q0, n);
-                    bsri_tiny_lane<L, WIDE>::type::multiply(m, w, a, places, list.b, col, own_rows, first, behind, sum);
+                    bsri_tiny_lane<L, WIDE>::type::multiply(m, w, a, b_at, list.b, col, own_rows, first, behind, sum);
                 }
             }
         }
@@ -1794,13 +1811,13 @@ __device__ __forceinline__ void bsri_mma_produce(const bsri_dev_mma &m, bsri_mma
             bsri_producer_sync();
             do {
                 bsri_column_chunk &part = s.part[parts % 2];
-                bsri_mbarrier_wait(bsri_smem_address(&s.part_empty[parts % 2]), (parts / 2 & 1) ^ 1);
+                bsri_mbarrier_wait(bsri_smem_address(&s.chunk_empty[parts % 2]), (parts / 2 & 1) ^ 1);
                 first = s.at[lane & 15];
                 more = bsri_columns_next(s, part, r, m.group);
                 if ((int)threadIdx.x < BSRI_GROUP) part.row[threadIdx.x] = line;
                 if (threadIdx.x == 0)
                     part.item = item, part.slab = slab, part.last = !more && reduce + 1 == p.reduce, part.out = out;
-                bsri_mbarrier_arrive(bsri_smem_address(&s.part_full[parts % 2]));
+                bsri_mbarrier_arrive(bsri_smem_address(&s.chunk_full[parts % 2]));
                 if (bsri_mma_by_rows<L>(m))
                     bsri_mma_produce_chunk<T, typename L::by_rows>(m, s, shared, part, r, slab, first, turn);
                 else bsri_mma_produce_chunk<T, typename L::by_columns>(m, s, shared, part, r, slab, first, turn);
@@ -1809,9 +1826,9 @@ __device__ __forceinline__ void bsri_mma_produce(const bsri_dev_mma &m, bsri_mma
             } while (more);
         }
     }
-    bsri_mbarrier_wait(bsri_smem_address(&s.part_empty[parts % 2]), (parts / 2 & 1) ^ 1);
+    bsri_mbarrier_wait(bsri_smem_address(&s.chunk_empty[parts % 2]), (parts / 2 & 1) ^ 1);
     if (threadIdx.x == 0) s.part[parts % 2].last = 2;
-    bsri_mbarrier_arrive(bsri_smem_address(&s.part_full[parts % 2]));
+    bsri_mbarrier_arrive(bsri_smem_address(&s.chunk_full[parts % 2]));
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -2202,7 +2219,7 @@ __device__ __forceinline__ void bsri_mma_consume(const bsri_dev_mma &m, bsri_mma
         typename T::sum sum[L::MI][L::NI][4] = {};
         for (bool more = true; more; turn = (turn + 64) & 255) {
             const uint32_t part = list + (turn >> 6 & 1) * (uint32_t)sizeof(bsri_column_chunk);
-            bsri_mbarrier_wait(BSRI_MMA_IN(bsri_mma_storage, list, part_full) + 8 * (turn >> 6 & 1), turn >> 7);
+            bsri_mbarrier_wait(BSRI_MMA_IN(bsri_mma_storage, list, chunk_full) + 8 * (turn >> 6 & 1), turn >> 7);
             if (bsri_mma_read32(BSRI_MMA_IN(bsri_column_chunk, part, last)) == 2) return;
             const int stages = ((bsri_mma_read32(BSRI_MMA_IN(bsri_column_chunk, part, count)) << bits) + L::E - 1) / L::E;
             if (bsri_mma_by_rows<L>(m)) bsri_mma_mainloop<T, typename L::by_rows>(sum, m, base, list, part, stages, turn);
@@ -2214,8 +2231,8 @@ __device__ __forceinline__ void bsri_mma_consume(const bsri_dev_mma &m, bsri_mma
                 if constexpr (L::PLAIN && T::BYTES == 2) bsri_mma_epilogue_plain<T, L>(m, last, (uint16_t *)tile, sum);
                 else bsri_mma_epilogue<T, L>(m, last, (typename T::sum *)tile, sum);
             }
-            bsri_mbarrier_arrive(bsri_smem_address(&s.part_empty[turn >> 6 & 1])); /* by each lane, as in bsri_mma_mainloop(): all
-                                                                                have read the part */
+            bsri_mbarrier_arrive(bsri_smem_address(&s.chunk_empty[turn >> 6 & 1])); /* by each lane, as in bsri_mma_mainloop():
+                                                                                 all have read the chunk */
         }
     }
 }
@@ -2233,13 +2250,13 @@ __device__ __forceinline__ void bsri_mma_consume(const bsri_dev_mma &m, bsri_mma
      behind them  4 BSRI_MMA_PASS bytes for each multiplying warp: 16 x 64 sums, rows of BSRI_MMA_PAD, and a finisher
      static:      bsri_mma_storage: two parts of the column list, and what making them needs
 
-   barrier        count    arrives                                              waits                   phase
-   full[slot]     32       lanes of the warp that fills it, by cp.async landed  multiplying threads     round of the ring
-   empty[slot]    readers  each multiplying thread: slot read                   the warp that fills it  round + 1
-   part_full[2]   128      each fetching thread: part of the list written       multiplying threads     round of the parts
-   part_empty[2]  readers  each multiplying thread: part used up                fetching threads        round + 1
-   bar.sync 1     128      fetching threads among themselves                    (bsri_producer_sync)
-   Rounds are taken modulo 2, from 0 on; "+ 1": the first wait passes at once.
+   barrier         count    arrives                                              waits                   phase
+   full[slot]      32       lanes of the warp that fills it, by cp.async landed  multiplying threads     round of the ring
+   empty[slot]     readers  each multiplying thread: slot read                   the warp that fills it  round + 1
+   chunk_full[2]   128      each fetching thread: chunk of the list written      multiplying threads     round of the chunks
+   chunk_empty[2]  readers  each multiplying thread: chunk used up               fetching threads        round + 1
+   bar.sync 1      128      fetching threads among themselves                    (bsri_producer_sync)
+   A phase is the number of the round modulo 2, from 0 on; "+ 1": the first wait passes at once.
    Stage n of the CTA is filled by warp n % 4. There are at least four slots, so that no warp is a round ahead of another.
 
    Sums: as mma.sync has them: sum[i][n][e] of lane l is row 16 i + l / 4 + 8 (e / 2), column 8 n + l % 4 * 2 + e % 2 of its
@@ -2268,8 +2285,8 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_product_mma(const __grid_c
         bsri_mbarrier_init(bsri_smem_address(&s.empty[threadIdx.x]), readers);
     }
     if (threadIdx.x < 2) {
-        bsri_mbarrier_init(bsri_smem_address(&s.part_full[threadIdx.x]), BSRI_PRODUCERS);
-        bsri_mbarrier_init(bsri_smem_address(&s.part_empty[threadIdx.x]), readers);
+        bsri_mbarrier_init(bsri_smem_address(&s.chunk_full[threadIdx.x]), BSRI_PRODUCERS);
+        bsri_mbarrier_init(bsri_smem_address(&s.chunk_empty[threadIdx.x]), readers);
     }
     __syncthreads();
     if (threadIdx.x < BSRI_PRODUCERS) bsri_mma_produce<T, L>(m, s, bsri_shared, alpha == 0.0);
@@ -3070,7 +3087,7 @@ template <class L> struct bsri_narrow_tma {
      dynamic:   share x slots x SLOT bytes, a ring for each unit; a slot is
        0        the block's piece: ROWS lines of 64 products, 128 bytes each, swizzled (A_BYTES)
        A_BYTES  its rows of b, 64 x COLS: COLS lines along the products, or by rows, of 64 columns at most a box; swizzled as
-                m.twist says
+                m.swizzle says
      then       the same bytes hold sums: each warp's as float4 number i * 32 + lane of its i-th 16 x 8; of groups the second's,
                 or lines of out of bsri_narrow_tma_sums() bytes a group
      static:    the barriers; a finisher for any epilogue
@@ -3087,7 +3104,7 @@ template <class L> struct bsri_narrow_tma {
    Order: 1. Before the kernel before has ended: values to the L2, descriptors, barriers; the matrix's blocks if it is constant.
           2. Row pointers; lane l has the block column of the unit's piece l of the next 32.
           3. All slots are asked for; then piece by piece: wait, multiply, all have read, ask for the piece `slots` further on.
-          4. The next kernel may start: at once with units of one warp or without m.late, else when all blocks are asked for.
+          4. The next kernel may start: at once with units of one warp or without m.pdl_late, else when all blocks are asked for.
           5. Sums are added up in the order of the units, finished and stored. */
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, L::CTAS)
@@ -3151,7 +3168,7 @@ static int bsri_narrow_tma_maps(const bsr_context *ctx, bsri_dev_narrow_tma *m, 
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>product-wgmma-schedule: sparse x dense by wgmma: what warps tell each other, which tile is next */
+/* >>product-wgmma-schedule: sparse x dense by wgmma: which tile is next; barriers: at product-wgmma */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* The code for a tile: fetch asks for a slice, source multiplies a stage. */
@@ -3186,10 +3203,10 @@ struct bsri_wgmma_tile_state { /* of one multiplying warp, in shared memory whil
     uint32_t stage, phase;    /* where its stages go on */
 };
 template <int GROUP> struct bsri_wgmma_storage {
-    uint64_t full[BSRI_WGMMA_SLOTS], empty[BSRI_WGMMA_SLOTS], part_full[BSRI_WGMMA_LISTERS][2],
-        part_empty[BSRI_WGMMA_LISTERS][2], pick_full[BSRI_WGMMA_CLAIMS], pick_empty[BSRI_WGMMA_CLAIMS];
-    uint64_t known[BSRI_WGMMA_SLOTS]; /* rs: what a stage is, before its slices are there */
-    int32_t pick[BSRI_WGMMA_CLAIMS]; /* units, -1: no more */
+    uint64_t full[BSRI_WGMMA_SLOTS], empty[BSRI_WGMMA_SLOTS], chunk_full[BSRI_WGMMA_LISTERS][2],
+        chunk_empty[BSRI_WGMMA_LISTERS][2], claim_full[BSRI_WGMMA_CLAIMS], claim_empty[BSRI_WGMMA_CLAIMS];
+    uint64_t named[BSRI_WGMMA_SLOTS]; /* rs: what a stage is, before its slices are there */
+    int32_t claim[BSRI_WGMMA_CLAIMS]; /* units, -1: no more */
     uint4 zero;                     /* for warps that have no block */
     bsri_dev_finisher finisher[2];
     bsri_wgmma_tile_state tile[8];
@@ -3321,8 +3338,8 @@ __device__ __forceinline__ uint32_t bsri_wgmma_sorted(uint32_t keys) {
 }
 template <int GROUP> __device__ __forceinline__ void bsri_wgmma_claim(bsri_wgmma_storage<GROUP> &s, uint32_t n, int unit) {
     const uint32_t slot = n % BSRI_WGMMA_CLAIMS;
-    bsri_mbarrier_wait(bsri_smem_address(&s.pick_empty[slot]), (n / BSRI_WGMMA_CLAIMS & 1) ^ 1);
-    if (threadIdx.x % 32 == 0) s.pick[slot] = unit, bsri_mbarrier_arrive(bsri_smem_address(&s.pick_full[slot]));
+    bsri_mbarrier_wait(bsri_smem_address(&s.claim_empty[slot]), (n / BSRI_WGMMA_CLAIMS & 1) ^ 1);
+    if (threadIdx.x % 32 == 0) s.claim[slot] = unit, bsri_mbarrier_arrive(bsri_smem_address(&s.claim_full[slot]));
     __syncwarp();
 }
 /* A window's units, longest first, dealt at once, where none of up to 64 teams would get two of them one after another: the
@@ -3366,9 +3383,9 @@ __device__ __forceinline__ uint32_t bsri_wgmma_assign(const bsri_dev_wgmma &m, b
     };
     /* Is any tall? Without an order all lengths would have to be read, which takes longer than it gains where tiles are short. */
     const bool brief = m.static_rounds < BSRI_WGMMA_ALL;
-    const bool known = same || (m.single && o.lengths);
-    const uint32_t longest = same ? __reduce_max_sync(~0u, lengths) : known ? o.template cost<GROUP>(m, m.rows, 0, 0) : 0;
-    int tall = known ? longest > (uint32_t)m.long_stages : !brief;
+    const bool has_lengths = same || (m.single && o.lengths);
+    const uint32_t longest = same ? __reduce_max_sync(~0u, lengths) : has_lengths ? o.template cost<GROUP>(m, m.rows, 0, 0) : 0;
+    int tall = has_lengths ? longest > (uint32_t)m.long_stages : !brief;
     /* The second round of short ones goes backwards, longest to shortest; not where a round is several slabs. */
     uint32_t limit = tall ? m.long_stages : ~0u;
     const int back = brief && o.order && (!tall || o.groups * 4 >= o.teams * 3);
@@ -3594,7 +3611,7 @@ __device__ __forceinline__ void bsri_wgmma_list_stages(const bsri_dev_wgmma &m, 
     const int lane = threadIdx.x % 32;
     bsri_tile_scheduler order;
     bsri_wgmma_item from;
-    uint32_t parts = 0, known = 0;
+    uint32_t parts = 0, given = 0; /* units whose number nobody claims */
     int32_t early = -1;
     bool cold = true, nothing = true;
     bsri_wgmma_ends ends;
@@ -3606,11 +3623,11 @@ __device__ __forceinline__ void bsri_wgmma_list_stages(const bsri_dev_wgmma &m, 
     for (uint32_t n = builder;;) { /* first an empty list, so that the code is fetched while the kernel before this one still
                                       runs */
         int unit = order.mine;
-        if (!cold && n >= known) {
-            const uint32_t pick = n - known, slot = pick % BSRI_WGMMA_CLAIMS;
-            bsri_mbarrier_wait(bsri_smem_address(&s.pick_full[slot]), pick / BSRI_WGMMA_CLAIMS & 1);
-            unit = s.pick[slot];
-            bsri_mbarrier_arrive(bsri_smem_address(&s.pick_empty[slot]));
+        if (!cold && n >= given) {
+            const uint32_t claim = n - given, slot = claim % BSRI_WGMMA_CLAIMS;
+            bsri_mbarrier_wait(bsri_smem_address(&s.claim_full[slot]), claim / BSRI_WGMMA_CLAIMS & 1);
+            unit = s.claim[slot];
+            bsri_mbarrier_arrive(bsri_smem_address(&s.claim_empty[slot]));
         }
         if (unit < 0) break;
         const bsri_work_tile to = order.place(m, unit);
@@ -3631,7 +3648,7 @@ __device__ __forceinline__ void bsri_wgmma_list_stages(const bsri_dev_wgmma &m, 
             if (line < 0 || nothing) at = end = 0;
             do {
                 bsri_wgmma_chunk<L::GROUP> &part = s.part[builder][parts % 2];
-                bsri_mbarrier_wait(bsri_smem_address(&s.part_empty[builder][parts % 2]), (parts / 2 & 1) ^ 1);
+                bsri_mbarrier_wait(bsri_smem_address(&s.chunk_empty[builder][parts % 2]), (parts / 2 & 1) ^ 1);
                 bsri_wgmma_columns_next<L::GROUP, L::JOIN>(part, from.rows, at, end);
                 if constexpr (L::RS) bsri_wgmma_pack_stages<L>(m, part);
                 more = __any_sync(~0u, at < end);
@@ -3651,7 +3668,7 @@ __device__ __forceinline__ void bsri_wgmma_list_stages(const bsri_dev_wgmma &m, 
                     }
                 }
                 __syncwarp();
-                if (!cold) bsri_mbarrier_arrive(bsri_smem_address(&s.part_full[builder][parts % 2]));
+                if (!cold) bsri_mbarrier_arrive(bsri_smem_address(&s.chunk_full[builder][parts % 2]));
                 parts += !cold, fresh = false;
             } while (more);
         }
@@ -3659,18 +3676,18 @@ __device__ __forceinline__ void bsri_wgmma_list_stages(const bsri_dev_wgmma &m, 
             if (!m.constant) bsri_pdl_wait();
             if (!L::RS) ends.ask(m, !builder); /* saves a latency of the first tile (note N3); with rs tiles registers would
                                                    spill */
-            early = order.schedule(m, place), known = order.starts(m);
+            early = order.schedule(m, place), given = order.starts(m);
             nothing = p.alpha_ptr ? *p.alpha_ptr == 0.0 : m.alpha_zero, cold = false;
-            if (!known) early = -1, ends.told = false;
+            if (!given) early = -1, ends.told = false;
         } else {
             n += BSRI_WGMMA_LISTERS;
         }
     }
-    bsri_mbarrier_wait(bsri_smem_address(&s.part_empty[builder][parts % 2]), (parts / 2 & 1) ^ 1);
+    bsri_mbarrier_wait(bsri_smem_address(&s.chunk_empty[builder][parts % 2]), (parts / 2 & 1) ^ 1);
     if (lane == 0)
         s.part[builder][parts % 2].last = BSRI_WGMMA_QUIT,
                                 s.part[builder][parts % 2].count = s.part[builder][parts % 2].flags = 0;
-    bsri_mbarrier_arrive(bsri_smem_address(&s.part_full[builder][parts % 2]));
+    bsri_mbarrier_arrive(bsri_smem_address(&s.chunk_full[builder][parts % 2]));
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -3701,13 +3718,13 @@ template <class L> struct bsri_wgmma_producer {
             stage.col = part.col, stage.item = part.item;
         }
     }
-    /* Waits until the slot is free. `known` is looked at too, though nobody else need have: synccheck reports phases that nobody
+    /* Waits until the slot is free. `named` is looked at too, though nobody else need have: synccheck reports phases that nobody
        waited for. One loop for both costs less than a wait for each (note N8). */
     __device__ __forceinline__ void wait_free(bsri_wgmma_storage<L::GROUP> &s) const {
-        const uint32_t known = bsri_smem_address(&s.known[slot]), parity = phase ^ 1;
+        const uint32_t named = bsri_smem_address(&s.named[slot]), parity = phase ^ 1;
         if (!L::RS) bsri_mbarrier_wait(empty + 8 * slot, parity);
         else
-            while (!(bsri_mbarrier_test(empty + 8 * slot, parity) & bsri_mbarrier_test(known, parity))) {
+            while (!(bsri_mbarrier_test(empty + 8 * slot, parity) & bsri_mbarrier_test(named, parity))) {
             }
     }
     /* A stage without products: a tile's last, where nothing is left, or the end of all. */
@@ -3718,7 +3735,7 @@ template <class L> struct bsri_wgmma_producer {
         if (bsri_elect_one()) {
             tell(stage, part, flags);
             stage.work[0] = stage.work[1] = flags << BSRI_WGMMA_FLAGS;
-            if (L::RS) bsri_mbarrier_arrive(bsri_smem_address(&s.known[slot]));
+            if (L::RS) bsri_mbarrier_arrive(bsri_smem_address(&s.named[slot]));
             bsri_mbarrier_arrive(full + 8 * slot);
         }
         step();
@@ -3744,7 +3761,7 @@ template <class L> struct bsri_wgmma_producer {
                 const uint32_t barrier = full + 8 * slot, to = base + slot * L::STAGE;
                 if (flags) tell(stage, part, flags);
                 stage.work[0] = work.x | flags << BSRI_WGMMA_FLAGS, stage.work[1] = work.y | flags << BSRI_WGMMA_FLAGS;
-                bsri_mbarrier_arrive(bsri_smem_address(&s.known[slot]));
+                bsri_mbarrier_arrive(bsri_smem_address(&s.named[slot]));
                 bsri_mbarrier_expect_tx(barrier, min(count - i, each) * fetch.bytes);
 #pragma unroll
                 for (int e = 0; e < L::EACH; e++)
@@ -3807,11 +3824,11 @@ __device__ __forceinline__ void bsri_wgmma_produce(const bsri_dev_wgmma &m, bsri
     for (int last = 0; last != BSRI_WGMMA_QUIT;) {
         do {
             const bsri_wgmma_chunk<L::GROUP> &part = s.part[builder][mine % 2];
-            bsri_mbarrier_wait(bsri_smem_address(&s.part_full[builder][mine % 2]), mine / 2 & 1);
+            bsri_mbarrier_wait(bsri_smem_address(&s.chunk_full[builder][mine % 2]), mine / 2 & 1);
             last = part.last;
             if constexpr (L::RS) f.own(m, s, part);
             else f.wide(m, s, part);
-            bsri_mbarrier_arrive(bsri_smem_address(&s.part_empty[builder][mine % 2]));
+            bsri_mbarrier_arrive(bsri_smem_address(&s.chunk_empty[builder][mine % 2]));
             mine++;
         } while (!last);
         const uint32_t swap = mine;
@@ -4444,7 +4461,7 @@ __device__ __forceinline__ void bsri_wgmma_ask(const bsri_dev_wgmma &m, bsri_wgm
                                                const bsri_wgmma_pipe &at) {
     typename bsri_wgmma_mainloop<L>::source source;
     if (!L::RS) return;
-    bsri_mbarrier_wait(bsri_smem_address(&s.known[at.stage]), at.phase);
+    bsri_mbarrier_wait(bsri_smem_address(&s.named[at.stage]), at.phase);
     source.begin(m, s, at.base + L::STAGES * L::STAGE + 8 * L::SPARE);
     if (s.stage[at.stage].work[0] >> BSRI_WGMMA_FLAGS & BSRI_WGMMA_FIRST) source.start(m, s.stage[at.stage], false);
 }
@@ -4738,29 +4755,30 @@ template <class T, int B_, int TB_> struct bsri_wgmma_mainloop<bsri_wgmma_rs<T, 
    tile, warp 3 deals tiles. Warpgroups 1 and 2 multiply (208 registers), 64 rows of a tile each.
 
    Shared memory:
-     dynamic:     STAGES slots of STAGE bytes; a wide one is
+     dynamic:     STAGES slots of STAGE bytes; of ss tiles one is
        0          64 rows of warpgroup 1's block, LINE bytes of products each (BLOCK)
        BLOCK      the same of warpgroup 2's
        2 BLOCK    dense operand: TN columns, LINE bytes of products each; by rows boxes of 64 columns
-                  an rs one holds EACH slices of the dense operand (DENSE), no blocks
+                  of rs tiles it holds EACH slices of the dense operand (DENSE), no blocks
      behind them  8 x SPARE: boxes of 64 columns of out, for each multiplying warp; rs: 8 x RING, blocks of 16 or 32 that
                   each multiplying warp copies for itself by cp.async
      static:      bsri_wgmma_storage
 
-   barrier           count  arrives                                               waits                         phase
-   full[slot]        1      elected lane of warp 0, expect_tx of what it loads    multiplying threads           round of the ring
-   empty[slot]       256    each multiplying thread: the stage's products done    warp 0                        round + 1
-   known[slot]       1      rs: elected lane of warp 0, stage[slot] written   multiplying threads, warp 0   as full, as empty
-   part_full[b][2]   32     lanes of builder b: part of a list written            warp 0                        round of the parts
-   part_empty[b][2]  32     lanes of warp 0: part used up                         builder b                     round + 1
-   pick_full[4]      1      lane 0 of warp 3: number of a unit                    the builder whose turn it is  round of the picks
-   pick_empty[4]     32     lanes of that builder                                 warp 3                        round + 1
-   bar.sync 2, 3     128    a multiplying warpgroup: its finisher's item changes  and boxes by columns, wide
-   bar.sync 4 to 7   64     two multiplying warps                                 boxes by columns, B = 32
-   Phases as in bsri_product_mma. full expects, wide: the dense slice and BLOCK for each warpgroup whose row has the block;
-   rs: the stage's slices; a stage without products is a plain arrival. stage[slot].work says which warpgroup (rs: which
-   warps) has products there, and whether a tile ends. Multiplying threads wait for `known` with a tile's first stage
-   only: its blocks are asked for before its slices land.
+   barrier            count  arrives                                            waits                       phase
+   full[slot]         1      elected lane of warp 0, expect_tx of what it loads multiplying threads         round of the ring
+   empty[slot]        256    each multiplying thread: the stage's products done warp 0                      round + 1
+   named[slot]        1      rs: elected lane of warp 0, stage[slot] written    multiplying threads, warp 0 as full, as empty
+   chunk_full[b][2]   32     lanes of builder b: chunk of a list written        warp 0                      round of the chunks
+   chunk_empty[b][2]  32     lanes of warp 0: chunk used up                     builder b                   round + 1
+   claim_full[4]      1      lane 0 of warp 3: number of a unit                 the builder whose turn it is round of the claims
+   claim_empty[4]     32     lanes of that builder                              warp 3                      round + 1
+   bar.sync 2, 3      128    threads of warpgroup 1, of 2, where its finisher   the same threads
+                             takes another item, and where ss stores by columns
+   bar.sync 4 to 7    64     threads of two warps that store by columns, B = 32 the same threads
+   A phase is the number of the round modulo 2, from 0 on; "+ 1": the first wait passes at once. full expects, of ss tiles, the
+   dense slice, and BLOCK for each warpgroup whose row has the block; of rs tiles, the stage's slices; a stage without products
+   is a plain arrival. stage[slot].work says which warpgroup (rs: which warps) has products there, and whether a tile ends.
+   Multiplying threads wait for `named` with a tile's first stage only: its blocks are asked for before its slices land.
 
    Sums: as wgmma has them: sum[i] of lane l of a warpgroup's warp w is row 16 w + l / 4 + 8 (i / 2 % 2) of its 64, column 8 (i
    / 4) + l % 4 * 2 + i % 2.
@@ -4770,8 +4788,8 @@ template <class T, int B_, int TB_> struct bsri_wgmma_mainloop<bsri_wgmma_rs<T, 
           3. Warp 0 goes through the parts: wait for empty, write stage[slot], expect, load.
           4. Multiplying warps: wait for full, issue the stage's wgmma, give back the slot of the stage before.
           5. With a tile's last stage the epilogue: what it adds is asked for while products run; box by box sums go to shared
-             memory and out by tensor stores, while the next tile's stages land. Wide kernels begin with a dummy tile, for the
-             epilogue's code. */
+             memory and out by tensor stores, while the next tile's stages land. Kernels of ss tiles begin with a dummy tile, for
+             the epilogue's code. */
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, 1) bsri_product_wgmma(const __grid_constant__ bsri_dev_wgmma m BSRI_GATE) {
 #ifdef BSRI_WGMMA_CODE
@@ -4783,16 +4801,16 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_product_wgmma(const __grid
     if (threadIdx.x == 0) bsri_tma_prefetch(&m.a_map), bsri_tma_prefetch(&m.b_map);
     if (threadIdx.x < L::STAGES) {
         bsri_mbarrier_init(bsri_smem_address(&s.full[threadIdx.x]), 1);
-        if (L::RS) bsri_mbarrier_init(bsri_smem_address(&s.known[threadIdx.x]), 1);
+        if (L::RS) bsri_mbarrier_init(bsri_smem_address(&s.named[threadIdx.x]), 1);
         bsri_mbarrier_init(bsri_smem_address(&s.empty[threadIdx.x]), 256); /* each lane that reads arrives: it costs nothing */
     }
     if (threadIdx.x < BSRI_WGMMA_CLAIMS) {
-        bsri_mbarrier_init(bsri_smem_address(&s.pick_full[threadIdx.x]), 1);
-        bsri_mbarrier_init(bsri_smem_address(&s.pick_empty[threadIdx.x]), 32);
+        bsri_mbarrier_init(bsri_smem_address(&s.claim_full[threadIdx.x]), 1);
+        bsri_mbarrier_init(bsri_smem_address(&s.claim_empty[threadIdx.x]), 32);
     }
     if (threadIdx.x < 2 * BSRI_WGMMA_LISTERS) { /* each lane that writes or reads arrives */
-        bsri_mbarrier_init(bsri_smem_address(&s.part_full[0][threadIdx.x]), 32);
-        bsri_mbarrier_init(bsri_smem_address(&s.part_empty[0][threadIdx.x]), 32);
+        bsri_mbarrier_init(bsri_smem_address(&s.chunk_full[0][threadIdx.x]), 32);
+        bsri_mbarrier_init(bsri_smem_address(&s.chunk_empty[0][threadIdx.x]), 32);
     }
     if (threadIdx.x == 0) s.zero = make_uint4(0, 0, 0, 0);
     if (threadIdx.x < 2) s.finisher[threadIdx.x].item = -1;
@@ -7732,9 +7750,9 @@ __device__ __forceinline__ void bsri_flash_consume(const bsri_dev_flash &m, bsri
    plan_full[2]   32              lanes of warp 3                                   fetching warp             round of the two
    plan_empty[2]  consumers + 32  each, and lanes of the fetching warp: plan read   warp 3                    round + 1
    bar 2, 3       256             STREAMS 1: sync on one, arrive at the other       warpgroup 0 on 2, 1 on 3
-   Phases as in bsri_product_mma. A slot that is a flag and nothing else gets 32 plain arrivals. Consumers read a plan when
-   their tile's first slot is full, which the fetching warp fills after plan_full. By bars 2 and 3 warpgroups take turns to
-   issue products.
+   A phase is the number of the round modulo 2, from 0 on; "+ 1": the first wait passes at once. A slot that is a flag and
+   nothing else gets 32 plain arrivals. Consumers read a plan when their tile's first slot is full, which the fetching warp
+   fills after plan_full. By bars 2 and 3 warpgroups take turns to issue products.
 
    Sums: as wgmma has them (see bsri_product_wgmma). Packed to f16 or bf16, the scores of 16 keys are a wgmma's operand in
    registers.
@@ -7794,13 +7812,13 @@ static int bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, 
 /* >>device-sort: filling, stable radix sort of runs of keys                                      */
 /* ---------------------------------------------------------------------------------------------- */
 
-static __global__ void __launch_bounds__(256) bsri_fill_words(const __grid_constant__ bsri_dev_fill f BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_fill_words(const __grid_constant__ bsri_dev_fill f BSRI_GATE) {
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
-    const int64_t total = f.words + f.more_words, step = (int64_t)gridDim.x * 256;
+    const int64_t total = f.words + f.more_words, step = (int64_t)gridDim.x * BSRI_CTA;
     const int64_t spare =
         f.spare_count ? bsri_max(0, bsri_index(f.spare_count, f.spare_dtype, 0)) * bsri_dev_size(f.spare_dtype) / 8 : 0;
-    for (int64_t i = blockIdx.x * (int64_t)256 + threadIdx.x; i < total; i += step) {
+    for (int64_t i = blockIdx.x * (int64_t)BSRI_CTA + threadIdx.x; i < total; i += step) {
         if (i >= f.words) f.more[i - f.words] = 0;
         else if (i < f.heads) f.data[i] = f.head[i];
         else if ((i < f.spare[0] || i >= f.spare[0] + spare) && (i < f.spare[1] || i >= f.spare[1] + spare)) f.data[i] = 0;
@@ -7877,7 +7895,8 @@ __device__ __forceinline__ int bsri_dev_digit(const bsri_dev_sort &s, int64_t ke
     return (int)((uint64_t)key >> s.shift) & ((int)s.digits - 1);
 }
 
-template <class I> __global__ void __launch_bounds__(256) bsri_sort_count(const __grid_constant__ bsri_dev_sort s BSRI_GATE) {
+template <class I>
+__global__ void __launch_bounds__(BSRI_CTA) bsri_sort_count(const __grid_constant__ bsri_dev_sort s BSRI_GATE) {
     __shared__ uint32_t count[256];
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
@@ -7890,7 +7909,7 @@ template <class I> __global__ void __launch_bounds__(256) bsri_sort_count(const 
         __syncthreads();
         const I *keys = bsri_dev_sort_keys<I>(s, r);
 #pragma unroll 8
-        for (int64_t e = r.first + k * s.chunk + threadIdx.x; e < end; e += 256)
+        for (int64_t e = r.first + k * s.chunk + threadIdx.x; e < end; e += BSRI_CTA)
             atomicAdd(&count[bsri_dev_digit(s, keys[e])], 1u);
         __syncthreads();
         if (threadIdx.x < s.digits) ((I *)s.counts)[r.base * s.digits + threadIdx.x * r.chunks + k] = (I)count[threadIdx.x];
@@ -7898,7 +7917,7 @@ template <class I> __global__ void __launch_bounds__(256) bsri_sort_count(const 
     }
 }
 /* A warp per run and digit: counts become what stands before, inside the digit. */
-template <class I> __global__ void __launch_bounds__(256) bsri_sort_scan(const __grid_constant__ bsri_dev_sort s BSRI_GATE) {
+template <class I> __global__ void __launch_bounds__(BSRI_CTA) bsri_sort_scan(const __grid_constant__ bsri_dev_sort s BSRI_GATE) {
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
     const int lane = threadIdx.x & 31;
@@ -7975,7 +7994,7 @@ __device__ __forceinline__ void bsri_dev_scatter_staged(I *out, const I *staged,
     __syncthreads();
 #pragma unroll
     for (int j = 0; j < 8; j++) {
-        const int i = threadIdx.x + j * 256;
+        const int i = threadIdx.x + j * BSRI_CTA;
         if (i >= n) break;
         const I at = base[digits[i]] + (I)i;
         if (at >= 0 && at < (I)limit) out[at] = staged[i]; /* else the pattern is none */
@@ -8019,7 +8038,7 @@ __device__ __forceinline__ uint32_t bsri_dev_scatter_join(uint32_t (&count)[8][2
 /* Each warp ranks 256 entries of a tile of 2048 by themselves; sums over the warps then make the ranks the tile's. Sorted
    inside the tile first, entries leave in runs. */
 template <class I>
-__global__ void __launch_bounds__(256, sizeof(I) == 4 ? 4 : 2)
+__global__ void __launch_bounds__(BSRI_CTA, sizeof(I) == 4 ? 4 : 2)
     bsri_sort_scatter(const __grid_constant__ bsri_dev_sort s BSRI_GATE) {
     __shared__ uint32_t count[8][256];
     __shared__ I base[256], part[33], staged[2048];
@@ -8081,7 +8100,8 @@ __global__ void __launch_bounds__(256, sizeof(I) == 4 ? 4 : 2)
     }
 }
 /* Where each column starts among the sorted keys: each entry writes the columns after its predecessor's up to its own. */
-template <class I> __global__ void __launch_bounds__(256) bsri_sort_starts(const __grid_constant__ bsri_dev_sort s BSRI_GATE) {
+template <class I>
+__global__ void __launch_bounds__(BSRI_CTA) bsri_sort_starts(const __grid_constant__ bsri_dev_sort s BSRI_GATE) {
     BSRI_ENTER;
     bsri_pdl_wait();
     const int lane = threadIdx.x & 31;
@@ -8096,12 +8116,12 @@ template <class I> __global__ void __launch_bounds__(256) bsri_sort_starts(const
             I last[4], next[4];
 #pragma unroll
             for (int j = 0; j < 4; j++) {
-                const int64_t e = tile + j * 256 + threadIdx.x;
+                const int64_t e = tile + j * BSRI_CTA + threadIdx.x;
                 last[j] = e < end && e > r.first ? key[e - 1] : I(-1), next[j] = e < end && e < r.end ? key[e] : (I)s.cols;
             }
 #pragma unroll
             for (int j = 0; j < 4; j++) {
-                const int64_t e = tile + j * 256 + threadIdx.x;
+                const int64_t e = tile + j * BSRI_CTA + threadIdx.x;
                 int64_t c = bsri_max(0, bsri_min(s.cols, last[j]) + 1), stop = e < end ? bsri_min(s.cols, next[j]) + 1 : 0;
                 unsigned wide = __ballot_sync(~0u, stop - c > 64); /* these together */
                 if (stop - c <= 64)
@@ -8161,7 +8181,7 @@ __device__ __forceinline__ int64_t bsri_dev_distinct(const bsri_dev_line &x, int
     return __shfl_sync(~0u, distinct, 31);
 }
 /* A warp per line: its key, how many different entries it has, and its bit set. */
-static __global__ void BSRI_BOUNDS(256) bsri_lines_measure(const __grid_constant__ bsri_dev_lines l BSRI_GATE) {
+static __global__ void BSRI_BOUNDS(BSRI_CTA) bsri_lines_measure(const __grid_constant__ bsri_dev_lines l BSRI_GATE) {
     BSRI_ENTER;
     bsri_pdl_wait(); /* the next kernel's CTAs would crowd where there is room (note N25) */
     const int lane = threadIdx.x & 31, dt = l.m.index_dtype;
@@ -8187,7 +8207,7 @@ static __global__ void BSRI_BOUNDS(256) bsri_lines_measure(const __grid_constant
 
 /* A warp per four lines: how many lines come before a line is its place. The CTA fetches keys in tiles: one by one, all CTAs
    would ask the same part of the L2 at once (note N25). */
-static __global__ void __launch_bounds__(256) bsri_rank_lines(const __grid_constant__ bsri_dev_rank r BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_rank_lines(const __grid_constant__ bsri_dev_rank r BSRI_GATE) {
     __shared__ uint64_t tile[2048];
     const int lane = threadIdx.x & 31, n = (int)r.n, full = (int)r.full;
     const int64_t parts = (r.n + 31) / 32, total = r.patterns * parts;
@@ -8210,7 +8230,8 @@ static __global__ void __launch_bounds__(256) bsri_rank_lines(const __grid_const
             __syncthreads();
 #pragma unroll
             for (int j = 0; j < 8; j++)
-                if (threadIdx.x + j * 256 < count) tile[threadIdx.x + j * 256] = key[first + threadIdx.x + j * 256];
+                if (threadIdx.x + j * BSRI_CTA < count)
+                    tile[threadIdx.x + j * BSRI_CTA] = key[first + threadIdx.x + j * BSRI_CTA];
             __syncthreads();
 #pragma unroll 8
             for (int j = lane; j < min(count, i0 - first); j += 32)
@@ -8230,14 +8251,14 @@ static __global__ void __launch_bounds__(256) bsri_rank_lines(const __grid_const
         }
     }
 }
-static __global__ void __launch_bounds__(1024) bsri_rank_tall(const __grid_constant__ bsri_dev_rank r BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA_WIDE) bsri_rank_tall(const __grid_constant__ bsri_dev_rank r BSRI_GATE) {
     BSRI_ENTER;
     __shared__ int64_t part[33];
     int64_t all = 0, tall = 0, sum;
     bsri_pdl_wait();
-    for (int64_t i = threadIdx.x; i < r.n; i += 1024) all += r.lengths[i];
+    for (int64_t i = threadIdx.x; i < r.n; i += BSRI_CTA_WIDE) all += r.lengths[i];
     bsri_dev_block_before(all, part, &sum);
-    for (int64_t i = threadIdx.x; i + 1 < r.n; i += 1024) tall += bsri_is_tall(r.lengths[i], r.n, sum);
+    for (int64_t i = threadIdx.x; i + 1 < r.n; i += BSRI_CTA_WIDE) tall += bsri_is_tall(r.lengths[i], r.n, sum);
     bsri_dev_block_before(tall, part, &all);
     if (threadIdx.x == 0) *r.tall = all;
 }
@@ -8261,7 +8282,7 @@ __device__ __forceinline__ uint32_t bsri_dev_block_min(uint32_t v, uint32_t *par
 #define BSRI_GROUP_LINES 256
 /* Greedy grouping of up to 256 lines without repeats, as bsri_lines_group: thread t holds the t-th line of the order as WORDS
    words of bits, so that a step is a few instructions, one barrier for the choice and one for the union. */
-template <int WORDS> __global__ void __launch_bounds__(256, 1)
+template <int WORDS> __global__ void __launch_bounds__(BSRI_CTA, 1)
     bsri_group_bits(const __grid_constant__ bsri_dev_lines l BSRI_GATE) {
     BSRI_ENTER;
     __shared__ __align__(16) uint32_t joined[WORDS];
@@ -8347,13 +8368,13 @@ __device__ __forceinline__ int bsri_group_join(const bsri_dev_lines &l, int64_t 
     int fresh = 0;
     if (words) {
         const uint32_t *bits = l.bits + (pattern * l.count + line) * words;
-        for (int w = t; w < words; w += 1024) {
+        for (int w = t; w < words; w += BSRI_CTA_WIDE) {
             const uint32_t before = k ? joined[w] : 0, v = bits[w];
             fresh += __popc(v & ~before), joined[w] = before | v;
         }
     } else {
         const bsri_dev_line x = bsri_dev_line_of(l, pattern, line);
-        for (int64_t p = x.at + t; p < x.end; p += 1024) {
+        for (int64_t p = x.at + t; p < x.end; p += BSRI_CTA_WIDE) {
             const int64_t at = bsri_index(x.list, dt, p);
             if ((uint64_t)at < (uint64_t)l.others) fresh += atomicExch(&stamp[at], (int32_t)g) != (int32_t)g;
         }
@@ -8363,7 +8384,7 @@ __device__ __forceinline__ int bsri_group_join(const bsri_dev_lines &l, int64_t 
 /* The same for any lines: a warp per line left. Where there are bit sets their union stands in shared memory; else stamps of
    the current union in device memory. */
 #define BSRI_GROUP_WORDS 8192
-static __global__ void BSRI_BOUNDS(1024) bsri_group_lists(const __grid_constant__ bsri_dev_lines l BSRI_GATE) {
+static __global__ void BSRI_BOUNDS(BSRI_CTA_WIDE) bsri_group_lists(const __grid_constant__ bsri_dev_lines l BSRI_GATE) {
     BSRI_ENTER;
     __shared__ int32_t left[2][257];
     __shared__ uint32_t losses[256];
@@ -8378,7 +8399,7 @@ static __global__ void BSRI_BOUNDS(1024) bsri_group_lists(const __grid_constant_
         int64_t next = bsri_min(window, l.count);
         int now = 0, remaining = (int)next;
         if (words && l.small) continue; /* the other kernel's */
-        for (int64_t i = t; i < l.others && !words; i += 1024) stamp[i] = -1;
+        for (int64_t i = t; i < l.others && !words; i += BSRI_CTA_WIDE) stamp[i] = -1;
         if (t < remaining) left[0][t] = order[t];
         if (t == 0) length = 0; /* a barrier before anyone adds to it, here and below */
         __syncthreads();
@@ -8529,7 +8550,7 @@ static __device__ __forceinline__ void bsri_expand_sum(const bsri_dev_expand &x,
 }
 /* A block works on some rows of a block row and a panel of block columns: first which block stands where, then element by
    element. */
-static __global__ void BSRI_BOUNDS(256) bsri_expand_panel(const __grid_constant__ bsri_dev_expand x BSRI_GATE) {
+static __global__ void BSRI_BOUNDS(BSRI_CTA) bsri_expand_panel(const __grid_constant__ bsri_dev_expand x BSRI_GATE) {
     BSRI_ENTER;
     __shared__ int64_t place[BSRI_EXPAND_PANEL];
     const int64_t br = x.m.block_rows, bc = x.m.block_cols;
@@ -8546,11 +8567,11 @@ static __global__ void BSRI_BOUNDS(256) bsri_expand_panel(const __grid_constant_
             x.out.data, to, bsri_dense_offset(&x.batch, item, &x.out) + top * x.out.row_stride + left * x.out.col_stride);
         int disorder = 0;
         if (height <= 0) continue;
-        for (int i = threadIdx.x; i < x.panel; i += 256) place[i] = -1;
-        for (int64_t p = begin + 1 + threadIdx.x; p < end; p += 256)
+        for (int i = threadIdx.x; i < x.panel; i += BSRI_CTA) place[i] = -1;
+        for (int64_t p = begin + 1 + threadIdx.x; p < end; p += BSRI_CTA)
             disorder |= bsri_index(it.col, dt, p) <= bsri_index(it.col, dt, p - 1);
         disorder = __syncthreads_or(disorder);
-        for (int64_t p = begin + threadIdx.x; p < end; p += 256) {
+        for (int64_t p = begin + threadIdx.x; p < end; p += BSRI_CTA) {
             const int64_t c = bsri_index(it.col, dt, p) - c0;
             if (c < 0 || c >= x.panel) continue;
             if (disorder) atomicMax((long long *)&place[c], (long long)p); /* there may be duplicates */
@@ -8568,7 +8589,7 @@ static __global__ void BSRI_BOUNDS(256) bsri_expand_panel(const __grid_constant_
             __syncthreads();
             continue;
         }
-        for (unsigned i = threadIdx.x; i < (unsigned)height * (unsigned)width; i += 256) {
+        for (unsigned i = threadIdx.x; i < (unsigned)height * (unsigned)width; i += BSRI_CTA) {
             const int down = x.out.col_stride == 1 ? (int)(i / (unsigned)width) : (int)(i % (unsigned)height);
             const int along = x.out.col_stride == 1 ? (int)(i % (unsigned)width) : (int)(i / (unsigned)height);
             const int c = along / (int)bc;
@@ -8599,7 +8620,7 @@ __device__ __forceinline__ void bsri_bits_pieces(const bsri_dev_build &b, uint32
     }
 }
 /* Which blocks of a panel of some rows of a block row hold something: as a bit each, added to what other rows found. */
-static __global__ void BSRI_BOUNDS(256) bsri_bits_dense(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+static __global__ void BSRI_BOUNDS(BSRI_CTA) bsri_bits_dense(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
     __shared__ uint32_t held[BSRI_EXPAND_PANEL];
     const int64_t br = b.to.block_rows, bc = b.to.block_cols, subs = bsri_ceil_div(br, b.height);
@@ -8614,7 +8635,7 @@ static __global__ void BSRI_BOUNDS(256) bsri_bits_dense(const __grid_constant__ 
         const char *const source =
             bsri_dev_at(d.data, d.dtype, bsri_dense_offset(&b.batch, item, &d) + top * d.row_stride + left * d.col_stride);
         if (height <= 0) continue;
-        for (int i = threadIdx.x; i < b.panel; i += 256) held[i] = 0;
+        for (int i = threadIdx.x; i < b.panel; i += BSRI_CTA) held[i] = 0;
         __syncthreads();
         switch (b.pieces ? bsri_dev_size(d.dtype) : 0) {
             case 1: bsri_bits_pieces<uint8_t>(b, held, source, height, width); break;
@@ -8624,13 +8645,13 @@ static __global__ void BSRI_BOUNDS(256) bsri_bits_dense(const __grid_constant__ 
             default: break;
         }
 #pragma unroll 8
-        for (unsigned i = threadIdx.x; !b.pieces && i < (unsigned)height * (unsigned)width; i += 256) {
+        for (unsigned i = threadIdx.x; !b.pieces && i < (unsigned)height * (unsigned)width; i += BSRI_CTA) {
             const unsigned y = d.col_stride == 1 ? i / (unsigned)width : i % (unsigned)height,
                            x = d.col_stride == 1 ? i % (unsigned)width : i / (unsigned)height;
             if (bsri_dev_nonzero(source, d.dtype, y * d.row_stride + x * d.col_stride)) held[x / (unsigned)bc] = 1;
         }
         __syncthreads();
-        for (int i = threadIdx.x; i < b.panel; i += 256) {
+        for (int i = threadIdx.x; i < b.panel; i += BSRI_CTA) {
             const uint32_t word = __ballot_sync(~0u, i < blocks && held[i]);
             if (i % 32 == 0 && word) atomicOr(&b.bits[item * b.item_words + r * b.row_words + c0 / 32 + i / 32], word);
         }
@@ -8638,7 +8659,7 @@ static __global__ void BSRI_BOUNDS(256) bsri_bits_dense(const __grid_constant__ 
     }
 }
 /* The bits of a block mask, a warp per word. */
-static __global__ void __launch_bounds__(256) bsri_bits_mask(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_bits_mask(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
     const int lane = threadIdx.x & 31;
     const int64_t total = b.batch.count * b.item_words, step = (int64_t)gridDim.x * 8;
@@ -8673,7 +8694,7 @@ __device__ __forceinline__ bsri_dev_kept bsri_dev_kept_of(const bsri_dev_build &
     }
     return k;
 }
-static __global__ void __launch_bounds__(256) bsri_build_counts(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_build_counts(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
     const int lane = threadIdx.x & 31;
     const int64_t total = b.batch.count * b.rows, step = (int64_t)gridDim.x * 8;
@@ -8686,7 +8707,7 @@ static __global__ void __launch_bounds__(256) bsri_build_counts(const __grid_con
     }
 }
 /* Counts to positions, and crow: a block per item; of ragged items one block runs through all. */
-static __global__ void __launch_bounds__(1024) bsri_build_crow(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA_WIDE) bsri_build_crow(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
     __shared__ int64_t part[33];
     const int64_t parts = b.ragged ? 1 : b.batch.count, each = b.ragged ? b.batch.count * b.rows : b.rows;
@@ -8714,12 +8735,12 @@ static __global__ void __launch_bounds__(1024) bsri_build_crow(const __grid_cons
     }
 }
 /* Without block rows crow still has its last entry. */
-static __global__ void __launch_bounds__(256) bsri_build_no_rows(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_build_no_rows(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
-    for (int64_t item = blockIdx.x * (int64_t)256 + threadIdx.x; item < b.batch.count; item += (int64_t)gridDim.x * 256)
+    for (int64_t item = blockIdx.x * (int64_t)BSRI_CTA + threadIdx.x; item < b.batch.count; item += (int64_t)gridDim.x * BSRI_CTA)
         bsri_set_index((void *)bsri_dev_matrix_item(&b.batch, item, &b.to).crow, b.to.index_dtype, 0, 0);
 }
-static __global__ void BSRI_BOUNDS(256) bsri_build_cols(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+static __global__ void BSRI_BOUNDS(BSRI_CTA) bsri_build_cols(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
     const int lane = threadIdx.x & 31, dt = b.to.index_dtype;
     const int64_t total = b.batch.count * b.rows, step = (int64_t)gridDim.x * 8;
@@ -8758,7 +8779,7 @@ __device__ __forceinline__ void bsri_build_pieces(const bsri_dev_build &b, const
     const unsigned each = (unsigned)(b.pieces == 1 ? bc / piece::N : br);
     const char *const source = bsri_dev_at(d.data, d.dtype, bsri_dense_offset(&b.batch, item, &d));
     for (int j = 0; j < 4; j++) {
-        const int64_t e = work * 1024 + j * 256 + threadIdx.x, at = bsri_divide(e, area, b.per_area * piece::N);
+        const int64_t e = work * 1024 + j * BSRI_CTA + threadIdx.x, at = bsri_divide(e, area, b.per_area * piece::N);
         if (at < begin || at >= end) continue;
         const unsigned inside = (unsigned)(e - at * area), line = inside / each, rest = inside - line * each;
         const int64_t y = b.pieces == 1 ? line : rest, x = (b.pieces == 1 ? rest : line) * piece::N;
@@ -8768,7 +8789,7 @@ __device__ __forceinline__ void bsri_build_pieces(const bsri_dev_build &b, const
     }
 }
 /* Values of the stored blocks, 1024 elements a block, out of the source. */
-static __global__ void BSRI_BOUNDS(256) bsri_build_values(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+static __global__ void BSRI_BOUNDS(BSRI_CTA) bsri_build_values(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
     const int64_t br = b.to.block_rows, bc = b.to.block_cols, area = br * bc;
     const int64_t each = b.pieces ? bsri_min(8, 16 / bsri_dev_size(b.to.dtype)) : 1; /* elements of a piece */
@@ -8788,7 +8809,7 @@ static __global__ void BSRI_BOUNDS(256) bsri_build_values(const __grid_constant_
             default: break;
         }
         for (int j = 0; j < 4; j++) {
-            const int64_t e = piece * 1024 + j * 256 + threadIdx.x, at = bsri_divide(e, area, b.per_area);
+            const int64_t e = piece * 1024 + j * BSRI_CTA + threadIdx.x, at = bsri_divide(e, area, b.per_area);
             if (at < begin || at >= end) continue;
             const int64_t inside = e - at * area, y = bsri_divide(inside, bc, b.per_width), x = inside - y * bc;
             const int64_t r = bsri_dev_row_of(to.crow, dt, b.rows, at), c = bsri_index(to.col, dt, at);
@@ -8942,14 +8963,14 @@ __device__ __forceinline__ bool bsri_dev_stands_in(const void *list, int dt, int
     return low < end && bsri_index(list, dt, low) == at;
 }
 /* A stage, `parts` blocks per pattern. After a failure in an earlier stage nothing is looked at. */
-static __global__ void __launch_bounds__(256, 2)
+static __global__ void __launch_bounds__(BSRI_CTA, 2)
     bsri_validate_stage(const __grid_constant__ bsri_dev_validate v BSRI_GATE) {
     BSRI_ENTER;
     const int stage = v.stage, dt = v.m.index_dtype;
-    const int64_t n = v.schedule.groups * v.group, step = v.parts * 256;
+    const int64_t n = v.schedule.groups * v.group, step = v.parts * BSRI_CTA;
     if ((int)(*v.record >> 58) < stage) return;
     for (int64_t work = blockIdx.x; work < v.work; work += gridDim.x) {
-        const int64_t i = work / v.parts, begin = work % v.parts * 256 + threadIdx.x;
+        const int64_t i = work / v.parts, begin = work % v.parts * BSRI_CTA + threadIdx.x;
         int64_t fixed = bsri_dev_span(v, stage), from = 0, to = 0;
         if (stage == BSRI_STAGE_STRUCTURE || stage == BSRI_STAGE_TRANSPOSED) {
             const void *start = i < v.patterns.count ? bsri_dev_matrix_item(&v.patterns, i, &v.m).crow : nullptr;
@@ -8996,7 +9017,7 @@ static __global__ void __launch_bounds__(256, 2)
 }
 /* One pattern's unions, a warp per group: of each member the entries that no earlier one has; lists ascend without repeats by
    now. */
-static __global__ void __launch_bounds__(256) bsri_validate_unions(const __grid_constant__ bsri_dev_validate v BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_validate_unions(const __grid_constant__ bsri_dev_validate v BSRI_GATE) {
     BSRI_ENTER;
     const int lane = threadIdx.x & 31, dt = v.m.index_dtype, group = (int)v.group;
     const int32_t *lengths = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[1]) + v.pattern * v.schedule.groups;
@@ -9253,23 +9274,23 @@ static __device__ void bsri_dev_look_at_lists(const bsri_dev_indices &x, const b
 #define BSRI_LOOK(look, x)                                                                          \
     bsri_pdl_launch_dependents(), bsri_pdl_wait();                                            \
     for (int64_t work = blockIdx.x; work < x.work; work += gridDim.x) {                             \
-        const bsri_dev_share all = {work % x.parts * 256 + threadIdx.x, x.parts * 256};             \
+        const bsri_dev_share all = {work % x.parts * BSRI_CTA + threadIdx.x, x.parts * BSRI_CTA};   \
         look;                                                                                       \
     }
 #define BSRI_LOOK_BY_TYPE(look, ...) (x.m.index_dtype == BSR_I64 ? look<int64_t>(__VA_ARGS__) : look<int32_t>(__VA_ARGS__))
-static __global__ void __launch_bounds__(256, 2) bsri_look_at_matrix(const __grid_constant__ bsri_dev_indices x BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA, 2) bsri_look_at_matrix(const __grid_constant__ bsri_dev_indices x BSRI_GATE) {
     BSRI_ENTER;
     BSRI_LOOK(BSRI_LOOK_BY_TYPE(bsri_dev_look_at_pattern, x, work / x.parts, all), x)
 }
-static __global__ void __launch_bounds__(256, 2) bsri_look_at_pair(const __grid_constant__ bsri_dev_indices x BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA, 2) bsri_look_at_pair(const __grid_constant__ bsri_dev_indices x BSRI_GATE) {
     BSRI_ENTER;
     BSRI_LOOK(BSRI_LOOK_BY_TYPE(bsri_dev_look_at_both, x, work / x.parts, all), x)
 }
-static __global__ void BSRI_BOUNDS(256) bsri_look_at_entries(const __grid_constant__ bsri_dev_indices x BSRI_GATE) {
+static __global__ void BSRI_BOUNDS(BSRI_CTA) bsri_look_at_entries(const __grid_constant__ bsri_dev_indices x BSRI_GATE) {
     BSRI_ENTER;
     BSRI_LOOK(BSRI_LOOK_BY_TYPE(bsri_dev_look_at_places, x, all), x)
 }
-static __global__ void __launch_bounds__(256, 2) bsri_look_at_lists(const __grid_constant__ bsri_dev_indices x BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA, 2) bsri_look_at_lists(const __grid_constant__ bsri_dev_indices x BSRI_GATE) {
     BSRI_ENTER;
     BSRI_LOOK(bsri_dev_look_at_lists(x, all), x)
 }
@@ -9280,7 +9301,7 @@ static __global__ void __launch_bounds__(256, 2) bsri_look_at_lists(const __grid
 
 /* The draws of one item as bsri_rng_below makes them one after another: of 1024 raw numbers at a time each is taken or
    rejected by how many were taken before it, which is found by repeating until nothing changes. */
-static __global__ void __launch_bounds__(1024) bsri_random_draw(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA_WIDE) bsri_random_draw(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
     __shared__ int part[33];
     const int64_t n = b.candidates, first = n - b.draws;
@@ -9305,18 +9326,18 @@ static __global__ void __launch_bounds__(1024) bsri_random_draw(const __grid_con
     }
 }
 /* Who drew each candidate first: draws - i, so that zero means nobody. */
-static __global__ void __launch_bounds__(256) bsri_random_mark(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_random_mark(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
-    const int64_t total = b.batch.count * b.draws, step = (int64_t)gridDim.x * 256;
-    for (int64_t work = blockIdx.x * (int64_t)256 + threadIdx.x; work < total; work += step)
+    const int64_t total = b.batch.count * b.draws, step = (int64_t)gridDim.x * BSRI_CTA;
+    for (int64_t work = blockIdx.x * (int64_t)BSRI_CTA + threadIdx.x; work < total; work += step)
         atomicMax(&b.seen[work / b.draws * b.candidates + b.drawn[work]], (uint32_t)(b.draws - work % b.draws));
 }
 /* Draw i inserts what it drew or, where that stands in the set already, its own number j: it does when an earlier draw was
    the same, or when it is the number of an earlier draw that inserted its own, which is asked of that draw in turn. */
-static __global__ void __launch_bounds__(256) bsri_random_set(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_random_set(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
-    const int64_t total = b.batch.count * b.draws, step = (int64_t)gridDim.x * 256, first = b.candidates - b.draws;
-    for (int64_t work = blockIdx.x * (int64_t)256 + threadIdx.x; work < total; work += step) {
+    const int64_t total = b.batch.count * b.draws, step = (int64_t)gridDim.x * BSRI_CTA, first = b.candidates - b.draws;
+    for (int64_t work = blockIdx.x * (int64_t)BSRI_CTA + threadIdx.x; work < total; work += step) {
         const int64_t item = work / b.draws, i = work % b.draws, *drawn = b.drawn + item * b.draws;
         const uint32_t *seen = b.seen + item * b.candidates;
         int64_t x = i, at;
@@ -9388,7 +9409,7 @@ __device__ __forceinline__ uint64_t bsri_dev_norm_key(double x) {
     return x == x ? (uint64_t)__double_as_longlong(x) : ~(uint64_t)0;
 }
 /* A block per item: radix selection of the k-th key, then the bits of the larger ones and of the first that equal it. */
-static __global__ void __launch_bounds__(1024, 1) bsri_prune_select(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA_WIDE, 1) bsri_prune_select(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
     __shared__ unsigned long long count[256];
     __shared__ int64_t shared_rest;
@@ -9410,7 +9431,7 @@ static __global__ void __launch_bounds__(1024, 1) bsri_prune_select(const __grid
             if (threadIdx.x < 256) count[threadIdx.x] = 0;
             __syncthreads();
             for (int64_t i0 = 0; i0 < n;
-                 i0 += 1024) { /* norms crowd in few digits: one addition for those of a warp that agree */
+                 i0 += BSRI_CTA_WIDE) { /* norms crowd in few digits: one addition for those of a warp that agree */
                 const int64_t i = i0 + threadIdx.x;
                 const uint64_t u = i < n ? bsri_dev_norm_key(norm[i]) : 0;
                 const int digit = i < n && (u & known) == key ? (int)(u >> shift & 255) : 256;
@@ -9427,7 +9448,7 @@ static __global__ void __launch_bounds__(1024, 1) bsri_prune_select(const __grid
             __syncthreads();
             rest = shared_rest, key = shared_key, known |= (uint64_t)255 << shift;
         }
-        for (int64_t i0 = 0; i0 < n; i0 += 1024) {
+        for (int64_t i0 = 0; i0 < n; i0 += BSRI_CTA_WIDE) {
             const int64_t i = i0 + threadIdx.x;
             const uint64_t u = i < n ? bsri_dev_norm_key(norm[i]) : 0;
             int all;
@@ -9484,10 +9505,10 @@ static __device__ bool bsri_dev_layout_rule(const bsri_dev_layout &j, int64_t he
     if (bigbird && (c < l.num_global_blocks || r < l.num_global_blocks)) return true;
     return c >= r - w && c <= r + w && (!l.unidirectional || c <= r);
 }
-static __global__ void __launch_bounds__(256) bsri_layout_rules(const __grid_constant__ bsri_dev_layout j BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_layout_rules(const __grid_constant__ bsri_dev_layout j BSRI_GATE) {
     BSRI_ENTER;
-    const int64_t n = j.layout.blocks, step = (int64_t)gridDim.x * 256;
-    for (int64_t work = blockIdx.x * (int64_t)256 + threadIdx.x; work < j.bytes; work += step) {
+    const int64_t n = j.layout.blocks, step = (int64_t)gridDim.x * BSRI_CTA;
+    for (int64_t work = blockIdx.x * (int64_t)BSRI_CTA + threadIdx.x; work < j.bytes; work += step) {
         const int64_t head = j.layout.different_layout_per_head ? work / j.area : 0, at = work % j.area;
         if (j.step == BSRI_LAYOUT_CLEAR) j.mask[work] = 0;
         else if (bsri_dev_layout_rule(j, head, at / n, at % n)) j.mask[work] = 1;
@@ -9516,10 +9537,10 @@ static __global__ void __launch_bounds__(32) bsri_layout_draw(const __grid_const
 /* ---------------------------------------------------------------------------------------------- */
 
 /* The place of each entry in the order of blocks, then of elements inside a block; what lies outside is held inside. */
-static __global__ void __launch_bounds__(256) bsri_entries_keys(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_entries_keys(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
     BSRI_ENTER;
-    const int64_t br = e.to.block_rows, bc = e.to.block_cols, step = (int64_t)gridDim.x * 256;
-    for (int64_t i = blockIdx.x * (int64_t)256 + threadIdx.x; i < e.nnz; i += step) {
+    const int64_t br = e.to.block_rows, bc = e.to.block_cols, step = (int64_t)gridDim.x * BSRI_CTA;
+    for (int64_t i = blockIdx.x * (int64_t)BSRI_CTA + threadIdx.x; i < e.nnz; i += step) {
         int64_t row = e.row ? bsri_index(e.row, e.index_dtype, i) : bsri_dev_row_of(e.crow, e.index_dtype, e.source_rows, i);
         int64_t col = bsri_index(e.col, e.index_dtype, i);
         row = bsri_max(0, bsri_min(row, e.source_rows - 1)), col = bsri_max(0, bsri_min(col, e.source_cols - 1));
@@ -9527,7 +9548,7 @@ static __global__ void __launch_bounds__(256) bsri_entries_keys(const __grid_con
     }
 }
 /* Blocks that begin in each chunk of 4096 sorted entries; then, with the sums before each chunk, the block of every entry. */
-template <bool WRITE> __global__ void __launch_bounds__(1024)
+template <bool WRITE> __global__ void __launch_bounds__(BSRI_CTA_WIDE)
     bsri_entries_blocks(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
     BSRI_ENTER;
     __shared__ int part[33];
@@ -9558,21 +9579,21 @@ template <bool WRITE> __global__ void __launch_bounds__(1024)
     }
 }
 /* One block: sums to sums before; the last entry is the whole. */
-static __global__ void __launch_bounds__(1024) bsri_scan_sums(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA_WIDE) bsri_scan_sums(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
     BSRI_ENTER;
     __shared__ int64_t part[33];
     int64_t sum = 0, all;
-    for (int64_t i0 = 0; i0 < e.chunks; i0 += 1024) {
+    for (int64_t i0 = 0; i0 < e.chunks; i0 += BSRI_CTA_WIDE) {
         const int64_t i = i0 + threadIdx.x, v = i < e.chunks ? e.sums[i] : 0, before = bsri_dev_block_before(v, part, &all);
         if (i < e.chunks) e.sums[i] = sum + before;
         sum += all;
     }
     if (threadIdx.x == 0) e.sums[e.chunks] = sum;
 }
-static __global__ void __launch_bounds__(256) bsri_entries_crow(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_entries_crow(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
     BSRI_ENTER;
-    const int64_t area = e.to.block_rows * e.to.block_cols, step = (int64_t)gridDim.x * 256;
-    for (int64_t r = blockIdx.x * (int64_t)256 + threadIdx.x; r <= e.rows; r += step) {
+    const int64_t area = e.to.block_rows * e.to.block_cols, step = (int64_t)gridDim.x * BSRI_CTA;
+    for (int64_t r = blockIdx.x * (int64_t)BSRI_CTA + threadIdx.x; r <= e.rows; r += step) {
         int64_t low = 0, high = e.nnz;
         while (low < high && r < e.rows) { /* the first entry of this block row or a later one */
             const int64_t mid = low + (high - low) / 2;
@@ -9583,18 +9604,18 @@ static __global__ void __launch_bounds__(256) bsri_entries_crow(const __grid_con
         bsri_set_index((void *)e.to.crow_indices, e.to.index_dtype, r, low < e.nnz ? e.rank[low] : e.sums[e.chunks]);
     }
 }
-static __global__ void __launch_bounds__(256) bsri_entries_clear(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_entries_clear(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
     BSRI_ENTER;
     const int64_t bc = e.to.block_cols, area = e.to.block_rows * bc, total = bsri_min(e.capacity, e.sums[e.chunks]) * area;
-    for (int64_t i = blockIdx.x * (int64_t)256 + threadIdx.x; i < total; i += (int64_t)gridDim.x * 256)
+    for (int64_t i = blockIdx.x * (int64_t)BSRI_CTA + threadIdx.x; i < total; i += (int64_t)gridDim.x * BSRI_CTA)
         bsri_dev_clear(e.to.values, e.to.dtype, i / area * e.stride[0] + i % area / bc * e.stride[1] + i % bc * e.stride[2]);
 }
 /* The first of equal places adds them up in the order in which they came. */
-static __global__ void __launch_bounds__(256) bsri_entries_values(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_entries_values(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
     BSRI_ENTER;
-    const int64_t bc = e.to.block_cols, area = e.to.block_rows * bc, step = (int64_t)gridDim.x * 256;
+    const int64_t bc = e.to.block_cols, area = e.to.block_rows * bc, step = (int64_t)gridDim.x * BSRI_CTA;
     const int dt = e.to.dtype;
-    for (int64_t i = blockIdx.x * (int64_t)256 + threadIdx.x; i < e.nnz; i += step) {
+    for (int64_t i = blockIdx.x * (int64_t)BSRI_CTA + threadIdx.x; i < e.nnz; i += step) {
         const int64_t key = e.sorted[i], inside = key % area, at = e.rank[i];
         if ((i && e.sorted[i - 1] == key) || at >= e.capacity) continue;
         const int64_t dst = at * e.stride[0] + inside / bc * e.stride[1] + inside % bc * e.stride[2];
@@ -9616,12 +9637,12 @@ __device__ __forceinline__ int64_t bsri_dev_scatter_crow(const bsri_dev_scatter_
     return bsri_max(0, bsri_min(b.a.nnz, bsri_index(b.a.crow_indices, b.a.index_dtype, r)));
 }
 /* One block: products before each of the ordered rows. */
-static __global__ void __launch_bounds__(1024)
+static __global__ void __launch_bounds__(BSRI_CTA_WIDE)
     bsri_scatter_starts(const __grid_constant__ bsri_dev_scatter_build b BSRI_GATE) {
     BSRI_ENTER;
     __shared__ int64_t part[33];
     int64_t sum = 0, all;
-    for (int64_t i0 = 0; i0 < b.rows; i0 += 1024) {
+    for (int64_t i0 = 0; i0 < b.rows; i0 += BSRI_CTA_WIDE) {
         const int64_t i = i0 + threadIdx.x, r = i < b.rows ? b.order[i] : 0;
         const int64_t v = i < b.rows ? bsri_dev_scatter_crow(b, r + 1) - bsri_dev_scatter_crow(b, r) : 0,
                       before = bsri_dev_block_before(v, part, &all);
@@ -9630,7 +9651,7 @@ static __global__ void __launch_bounds__(1024)
     }
 }
 /* A warp per row and column tile; rows in the order found, which says where their outputs stand. */
-static __global__ void __launch_bounds__(256)
+static __global__ void __launch_bounds__(BSRI_CTA)
     bsri_scatter_fill_rows(const __grid_constant__ bsri_dev_scatter_build b BSRI_GATE) {
     BSRI_ENTER;
     const int lane = threadIdx.x & 31, strided = b.format == BSR_SCATTER_STRIDED, tiles = b.format == BSR_SCATTER_MM;
