@@ -1946,14 +1946,46 @@ static float bsri_f64_to_f32_odd(double d) {
     return bsri_bits_f32(u);
 }
 
+/* Operands of products, a row for each dtype; the lists say what products are added up in. What sets of dtypes, loads, stores,
+   checks and kernels say of these types comes from here; what a kernel knows of one: bsri_dev_dtype. To add one: see the head of
+   bsrsparse_kernels.cuh.
+   X(dtype, as stored, a float of any operation, dtypes of results, how far the tuner lets a result be, x as a number, v as an
+   element): */
+#define BSRI_BIT(dtype) (1u << (dtype))
+#define BSRI_TYPES_F32(X)                                                                                                        \
+    X(F16, uint16_t, 1, BSRI_BIT(BSR_F16) | BSRI_BIT(BSR_F32), 4e-3, bsri_f16_to_f32(x), bsri_f32_to_f16(v))                     \
+    X(BF16, uint16_t, 1, BSRI_BIT(BSR_BF16) | BSRI_BIT(BSR_F32), 3e-2, bsri_bf16_to_f32(x), bsri_f32_to_bf16(v))                 \
+    X(F32, float, 1, BSRI_BIT(BSR_F32) | BSRI_BIT(BSR_F16) | BSRI_BIT(BSR_BF16), 1e-4, x, v)
+#define BSRI_TYPES_F64(X) X(F64, double, 1, BSRI_BIT(BSR_F64), 1e-9, x, v)
+#define BSRI_TYPES_I32(X) \
+    X(I8, int8_t, 0, BSRI_BIT(BSR_I32) | BSRI_BIT(BSR_I8) | BSRI_BIT(BSR_F32) | BSRI_BIT(BSR_F16) | BSRI_BIT(BSR_BF16), 0.0, x, 0)
+#define BSRI_TYPES(X) BSRI_TYPES_F32(X) BSRI_TYPES_F64(X) BSRI_TYPES_I32(X)
+
+/* Sets of dtypes for the checks. */
+#define BSRI_X_OPERAND(dtype, ...) | BSRI_BIT(BSR_##dtype)
+#define BSRI_X_FLOAT(dtype, type, is_float, ...) | ((is_float) ? BSRI_BIT(BSR_##dtype) : 0u)
+#define BSRI_OPERANDS (0u BSRI_TYPES(BSRI_X_OPERAND))
+#define BSRI_FLOATS (0u BSRI_TYPES(BSRI_X_FLOAT))
+#define BSRI_INTS (BSRI_BIT(BSR_I8) | BSRI_BIT(BSR_I32))
+#define BSRI_SAME_OR_F32(dtype) (BSRI_BIT(dtype) | ((dtype) == BSR_F64 ? 0u : BSRI_BIT(BSR_F32)))
+#define BSRI_ANY (BSRI_OPERANDS | BSRI_INTS | BSRI_BIT(BSR_I64) | BSRI_BIT(BSR_BOOL))
+static int bsri_is_one_of(uint32_t set, int dtype) { return dtype > 0 && dtype < 32 && (set >> dtype & 1u) != 0; }
+
+/* What products of a dtype are added up in, if not more precisely. */
+static int bsri_sums_dtype(int dtype) {
+    return (0u BSRI_TYPES_I32(BSRI_X_OPERAND)) & BSRI_BIT(dtype) ? BSR_I32 : dtype == BSR_F64 ? BSR_F64 : BSR_F32;
+}
+
 static double bsri_load_f64(const void *base, int dtype, int64_t i) {
     const char *p = bsri_at(base, dtype, i);
     switch (dtype) {
-        case BSR_F16: return (double)bsri_f16_to_f32(*(const uint16_t *)(const void *)p);
-        case BSR_BF16: return (double)bsri_bf16_to_f32(*(const uint16_t *)(const void *)p);
-        case BSR_F32: return (double)*(const float *)(const void *)p;
-        case BSR_F64: return *(const double *)(const void *)p;
-        case BSR_I8: return (double)*(const int8_t *)(const void *)p;
+#define BSRI_X(dtype, type, is_float, results, slack, number, element) \
+    case BSR_##dtype: {                                                \
+        const type x = *(const type *)(const void *)p;                 \
+        return (double)(number);                                       \
+    }
+        BSRI_TYPES(BSRI_X)
+#undef BSRI_X
         case BSR_I32: return (double)*(const int32_t *)(const void *)p;
         case BSR_I64: return (double)*(const int64_t *)(const void *)p;
         case BSR_BOOL: return *(const uint8_t *)(const void *)p ? 1.0 : 0.0;
@@ -1972,10 +2004,11 @@ BSRI_UNUSED static int32_t bsri_load_i32(const void *base, int dtype, int64_t i)
 }
 BSRI_UNUSED static void bsri_store_f32(void *base, int dtype, int64_t i, float v) {
     switch (dtype) {
-        case BSR_F16: ((uint16_t *)base)[i] = bsri_f32_to_f16(v); break;
-        case BSR_BF16: ((uint16_t *)base)[i] = bsri_f32_to_bf16(v); break;
-        case BSR_F32: ((float *)base)[i] = v; break;
-        case BSR_F64: ((double *)base)[i] = (double)v; break;
+#define BSRI_X(dtype, type, is_float, results, slack, number, element) \
+    case BSR_##dtype: ((type *)base)[i] = element; break;
+        BSRI_TYPES_F32(BSRI_X)
+        BSRI_TYPES_F64(BSRI_X)
+#undef BSRI_X
         default: break;
     }
 }
@@ -1993,13 +2026,6 @@ BSRI_UNUSED static void bsri_store_i32(void *base, int dtype, int64_t i, int32_t
         ((int32_t *)base)[i] = v;
     }
 }
-
-/* Sets of dtypes for the checks. */
-#define BSRI_BIT(dtype) (1u << (dtype))
-#define BSRI_FLOATS (BSRI_BIT(BSR_F16) | BSRI_BIT(BSR_BF16) | BSRI_BIT(BSR_F32) | BSRI_BIT(BSR_F64))
-#define BSRI_INTS (BSRI_BIT(BSR_I8) | BSRI_BIT(BSR_I32))
-#define BSRI_SAME_OR_F32(dtype) (BSRI_BIT(dtype) | ((dtype) == BSR_F64 ? 0u : BSRI_BIT(BSR_F32)))
-#define BSRI_ANY (BSRI_FLOATS | BSRI_INTS | BSRI_BIT(BSR_I64) | BSRI_BIT(BSR_BOOL))
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>batches: broadcasting, items, patterns                                                       */
@@ -3046,8 +3072,8 @@ static void bsri_tune_cpu(const bsri_call *c, const bsr_tune_row *key, bsr_plan 
 }
 /* The type that sums are formed in, for operands of this dtype. */
 static int bsri_compute_dtype(const bsri_call *c, int dtype) {
-    if (dtype == BSR_I8) return BSR_I32;
-    return dtype == BSR_F64 || (c->flags & BSR_EXEC_ACCUMULATE_F64) ? BSR_F64 : BSR_F32;
+    const int sums = bsri_sums_dtype(dtype);
+    return sums == BSR_F32 && (c->flags & BSR_EXEC_ACCUMULATE_F64) ? BSR_F64 : sums;
 }
 /* One plan for two products of one call: fields in which they differ stay open. */
 static bsr_plan bsri_plan_both(const bsr_plan *a, const bsr_plan *b) {
@@ -3211,13 +3237,13 @@ BSRI_UNUSED static void bsri_scratch_end(const bsri_call *c, bsri_scratch *s) {
 #define BSRI_HAS_SUMS_F32 0
 #endif
 /* Operand dtypes that the operations take: the ones left in. */
-static const uint32_t bsri_compiled_dtypes = BSRI_HAS_F16 * BSRI_BIT(BSR_F16) | BSRI_HAS_BF16 * BSRI_BIT(BSR_BF16) |
-                                             BSRI_HAS_F32 * BSRI_BIT(BSR_F32) | BSRI_HAS_F64 * BSRI_BIT(BSR_F64) |
-                                             BSRI_HAS_I8 * BSRI_BIT(BSR_I8);
+#define BSRI_X(dtype, ...) | BSRI_HAS_##dtype * BSRI_BIT(BSR_##dtype)
+static const uint32_t bsri_compiled_dtypes = 0u BSRI_TYPES(BSRI_X);
+#undef BSRI_X
 /* dtype: of the operands, 0 where unknown. */
 static bsr_status bsri_check_compiled(const bsri_call *c, int has_operation, int dtype) {
     if (!has_operation) return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
-    if (dtype > 0 && dtype < 32 && (BSRI_BIT(dtype) & (BSRI_FLOATS | BSRI_BIT(BSR_I8)) & ~bsri_compiled_dtypes))
+    if (bsri_is_one_of(BSRI_OPERANDS & ~bsri_compiled_dtypes, dtype))
         return bsri_fail(c, BSR_ITEM_DTYPE_NOT_COMPILED, BSR_ARG_NONE, -1, dtype);
     if (!BSRI_HAS_F64 && bsri_on_cuda(c) && (c->flags & BSR_EXEC_ACCUMULATE_F64)) /* the kernels for f64 form these sums */
         return bsri_fail(c, BSR_ITEM_DTYPE_NOT_COMPILED, BSR_ARG_EXEC, -1, BSR_F64);
@@ -8227,24 +8253,17 @@ typedef struct bsri_product_call {
     int32_t reduce; /* out may lack batch dimensions of the operands: they are summed over */
 } bsri_product_call;
 
-/* May operands of this dtype give a result of that one? */
-static int bsri_result_dtype(int dtype, int out) {
+/* Which results may operands of this dtype give? */
+static uint32_t bsri_result_dtypes(int dtype) {
     switch (dtype) {
-        case BSR_F16:
-        case BSR_BF16: return out == dtype || out == BSR_F32;
-        case BSR_F32: return out == BSR_F32 || out == BSR_F16 || out == BSR_BF16;
-        case BSR_F64: return out == BSR_F64;
-        case BSR_I8: return out == BSR_I32 || out == BSR_I8 || out == BSR_F32 || out == BSR_F16 || out == BSR_BF16;
+#define BSRI_X(dtype, type, is_float, results, ...) \
+    case BSR_##dtype: return results;
+        BSRI_TYPES(BSRI_X)
+#undef BSRI_X
         default: return 0;
     }
 }
-static uint32_t bsri_result_dtypes(int dtype) {
-    uint32_t set = 0;
-    int out;
-    for (out = 1; out < 32; out++) set |= bsri_result_dtype(dtype, out) ? BSRI_BIT(out) : 0u;
-    return set;
-}
-#define BSRI_OPERAND_DTYPES (BSRI_FLOATS | BSRI_BIT(BSR_I8))
+static int bsri_result_dtype(int dtype, int out) { return bsri_is_one_of(bsri_result_dtypes(dtype), out); }
 
 static bsr_status bsri_check_pair_dtypes(const bsri_call *c, int a, int b, int id_b, int out, int id_out) {
     if (b != a) return bsri_fail_wanted(c, BSR_ITEM_DTYPE_MISMATCH, id_b, -1, b, a);
@@ -8320,8 +8339,8 @@ static bsr_status bsri_check_product(const bsri_call *c, const bsri_product_call
 /* Everything that is looked at one operand at a time, before they are compared. */
 static bsr_status bsri_check_product_operands(const bsri_call *c, const bsri_product_call *p, bsri_spans *set) {
     const bsr_dense *o = p->out;
-    BSRI_TRY(bsri_check_matrix(c, set, p->a, p->id_a, BSRI_OPERAND_DTYPES, BSRI_READ));
-    BSRI_TRY(bsri_check_dense(c, set, p->b, p->id_b, BSRI_OPERAND_DTYPES, BSRI_READ));
+    BSRI_TRY(bsri_check_matrix(c, set, p->a, p->id_a, BSRI_OPERANDS, BSRI_READ));
+    BSRI_TRY(bsri_check_dense(c, set, p->b, p->id_b, BSRI_OPERANDS, BSRI_READ));
     if (!o) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, p->id_out, -1, 0);
     BSRI_TRY(bsri_check_dtype(c, o->dtype, BSRI_FLOATS | BSRI_INTS, p->id_out));
     return bsri_check_batch(c, o->batch_dims, o->batch, p->id_out);
@@ -8569,8 +8588,8 @@ static bsr_status bsri_check_scatter(const bsri_call *c, const bsr_dense *blocks
     bsri_scatter_shape s;
     bsri_spans set;
     set.count = 0;
-    BSRI_TRY(bsri_check_dense(c, &set, blocks, BSR_ARG_BLOCKS, BSRI_OPERAND_DTYPES, BSRI_READ));
-    BSRI_TRY(bsri_check_dense(c, &set, others, BSR_ARG_OTHERS, BSRI_OPERAND_DTYPES, BSRI_READ));
+    BSRI_TRY(bsri_check_dense(c, &set, blocks, BSR_ARG_BLOCKS, BSRI_OPERANDS, BSRI_READ));
+    BSRI_TRY(bsri_check_dense(c, &set, others, BSR_ARG_OTHERS, BSRI_OPERANDS, BSRI_READ));
     BSRI_TRY(bsri_check_indices(c, x, others->cols));
     BSRI_TRY(bsri_check_dense(c, &set, acc, BSR_ARG_ACCUMULATORS, BSRI_FLOATS | BSRI_INTS, BSRI_WRITE));
     BSRI_TRY(bsri_check_pair_dtypes(c, blocks->dtype, others->dtype, BSR_ARG_OTHERS, acc->dtype, BSR_ARG_ACCUMULATORS));
@@ -8705,8 +8724,8 @@ typedef struct bsri_sampled_call {
 } bsri_sampled_call;
 
 static bsr_status bsri_check_sampled_operands(const bsri_call *c, const bsri_sampled_call *p, bsri_spans *set) {
-    BSRI_TRY(bsri_check_dense(c, set, p->mat1, p->id_1, BSRI_OPERAND_DTYPES, BSRI_READ));
-    BSRI_TRY(bsri_check_dense(c, set, p->mat2, p->id_2, BSRI_OPERAND_DTYPES, BSRI_READ));
+    BSRI_TRY(bsri_check_dense(c, set, p->mat1, p->id_1, BSRI_OPERANDS, BSRI_READ));
+    BSRI_TRY(bsri_check_dense(c, set, p->mat2, p->id_2, BSRI_OPERANDS, BSRI_READ));
     BSRI_TRY(bsri_check_matrix_sizes(c, p->out, p->id_out));
     return bsri_check_dtype(c, p->out->dtype, BSRI_FLOATS | BSRI_INTS, p->id_out);
 }
@@ -8899,8 +8918,8 @@ static bsr_status bsri_check_gradient_form(const bsri_call *c, bsri_spans *set, 
     if ((x.sparse != NULL) != (dx.sparse != NULL)) return bsri_fail(c, BSR_ITEM_OPERAND_KIND, id, -1, dx.dense != NULL);
     if (x.sparse) {
         BSRI_TRY(bsri_check_matrix(c, set, x.sparse, id_x, 0, BSRI_PATTERN));
-        BSRI_TRY(bsri_check_dtype(c, x.sparse->dtype, BSRI_OPERAND_DTYPES, id_x));
-    } else BSRI_TRY(bsri_check_dense_sizes(c, x.dense, id_x, BSRI_OPERAND_DTYPES));
+        BSRI_TRY(bsri_check_dtype(c, x.sparse->dtype, BSRI_OPERANDS, id_x));
+    } else BSRI_TRY(bsri_check_dense_sizes(c, x.dense, id_x, BSRI_OPERANDS));
     if (bsri_operand_dtype(x) != dtype)
         return bsri_fail_wanted(c, BSR_ITEM_DTYPE_MISMATCH, id_x, -1, bsri_operand_dtype(x), dtype);
     BSRI_TRY(bsri_join(c, &batch, want, want_size, id_x));
@@ -9373,31 +9392,23 @@ struct bsri_tile {
     static constexpr int WARP = 0;                           /* bytes of a warp's own stages */
 };
 
-/* Operands as tensor cores read them, and what is added up in. DTYPE: as stored; PRECISION: bsri_dev_product's. */
-struct bsri_mma_bf16 {
-    typedef float sum;
-    static constexpr int BYTES = 2, DTYPE = BSR_BF16, PRECISION = 0;
+/* log2 of an element's bytes, for all dtypes: two bits each. */
+#define BSRI_X(name, value, text, bytes) | (uint32_t)((bytes) == 8 ? 3 : (bytes) == 4 ? 2 : (bytes) == 2) << 2 * (value)
+static constexpr uint32_t bsri_dtype_shifts = 0u BSR_DTYPE_LIST(BSRI_X);
+#undef BSRI_X
+
+/* Operands as tensor cores read them, and what is added up in; DTYPE: as stored; PRECISION: bsri_dev_product's. */
+template <int DTYPE_, class SUM, int PRECISION_ = 0> struct bsri_mma_operand {
+    typedef SUM sum;
+    static constexpr int BYTES = 1 << (bsri_dtype_shifts >> 2 * DTYPE_ & 3), DTYPE = DTYPE_, PRECISION = PRECISION_;
+    static constexpr bool INTEGER = SUM(0.5f) == SUM(0);
 };
-struct bsri_mma_f16 {
-    typedef float sum;
-    static constexpr int BYTES = 2, DTYPE = BSR_F16, PRECISION = 0;
-};
-struct bsri_mma_i8 {
-    typedef int32_t sum;
-    static constexpr int BYTES = 1, DTYPE = BSR_I8, PRECISION = 0;
-};
-struct bsri_mma_f32 { /* true f32, no tensor cores: the same tiles and pipeline, multiplied by FFMA */
-    typedef float sum;
-    static constexpr int BYTES = 4, DTYPE = BSR_F32, PRECISION = 0;
-};
-struct bsri_mma_tf32 {
-    typedef float sum;
-    static constexpr int BYTES = 4, DTYPE = BSR_F32, PRECISION = 1;
-};
-struct bsri_mma_tf32x3 {
-    typedef float sum;
-    static constexpr int BYTES = 4, DTYPE = BSR_F32, PRECISION = 2;
-};
+struct bsri_mma_bf16 : bsri_mma_operand<BSR_BF16, float> {};
+struct bsri_mma_f16 : bsri_mma_operand<BSR_F16, float> {};
+struct bsri_mma_i8 : bsri_mma_operand<BSR_I8, int32_t> {};
+struct bsri_mma_f32 : bsri_mma_operand<BSR_F32, float> {}; /* no tensor cores: the same tiles and pipeline, multiplied by FFMA */
+struct bsri_mma_tf32 : bsri_mma_operand<BSR_F32, float, 1> {};
+struct bsri_mma_tf32x3 : bsri_mma_operand<BSR_F32, float, 2> {};
 
 /* A launch whose CTAs all run at once should spread evenly: each multiprocessor gets room for as many CTAs as its share, no more.
    That is done by asking for more shared memory than is needed. With more room, CTAs that start early crowd on the
@@ -9605,11 +9616,9 @@ enum { /* kernels that run alike, one row of >>cuda-estimates for each size of b
 enum { BSRI_TIER_SIMT = 1, BSRI_TIER_MMA = 2, BSRI_TIER_WGMMA = 3, BSRI_TIERS = 4 }; /* bsr_plan.kernel */
 /* What an instance computes with: a type of operands; f32 ones rounded to TF32; the same three times over. */
 enum {
-    BSRI_TYPE_F16 = BSR_F16,
-    BSRI_TYPE_BF16 = BSR_BF16,
-    BSRI_TYPE_F32 = BSR_F32,
-    BSRI_TYPE_F64 = BSR_F64,
-    BSRI_TYPE_I8 = BSR_I8,
+#define BSRI_X(dtype, ...) BSRI_TYPE_##dtype = BSR_##dtype,
+    BSRI_TYPES(BSRI_X)
+#undef BSRI_X
     BSRI_TYPE_I32 = BSR_I32,
     BSRI_TYPE_TF32 = 100,
     BSRI_TYPE_TF32X3
@@ -10230,6 +10239,14 @@ static constexpr bsri_costs bsri_costs_of[] = {
     BSRI_COST_ROWS(BSRI_X)
 #undef BSRI_X
     {}};
+/* Has every instance rows of its own? */
+static constexpr bool bsri_costs_has(int costs, int i) {
+    return bsri_costs_of[i].costs == costs || (bsri_costs_of[i].size && bsri_costs_has(costs, i + 1));
+}
+static constexpr bool bsri_costs_complete(int i) {
+    return !bsri_instances[i].number || (bsri_costs_has(bsri_instances[i].costs, 0) && bsri_costs_complete(i + 1));
+}
+static_assert(bsri_costs_complete(0), "a kernel of the table has costs without a row in BSRI_COST_ROWS");
 /* Which row that is. */
 static int bsri_cost_kind(int costs, int64_t size) {
     int kind = 0;
@@ -10398,17 +10415,18 @@ static bsri_choice bsri_simt_choose(const bsr_context *, const bsri_dev_product 
 /* Tiles of 256 columns have at most so many rows; 0: there are none. */
 static int bsri_mma_wide(const bsri_dev_product *p, const bsri_facts *f) {
     if (p->a.dtype == BSR_F32) return !p->precision && p->br <= 32 ? 64 : 0; /* blocks of 64: never faster */
-    return p->a.dtype != BSR_I8 && f->vector ? 128 : 0;
+    return bsri_is_half(p->a.dtype) && f->vector ? 128 : 0;
 }
 
 /* Why the tier does not take a product, or 0. */
 static int bsri_mma_refuses(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsri_facts *f) {
-    const int dt = p->a.dtype, i8 = dt == BSR_I8, b = p->br <= 128 ? (int)p->br : 0;
+    const int dt = p->a.dtype, b = p->br <= 128 ? (int)p->br : 0;
+    const bsri_wanted any = bsri_want(BSRI_FOR_PRODUCT, BSRI_TIER_MMA, dt);
     if (ctx->tier < BSRI_TIER_MMA) return BSR_WHY_GPU;
     if (p->kind > BSRI_LIST_TRANSPOSED) return BSR_WHY_LIST_KIND;
-    if (p->b.dtype != dt || (i8 ? compute != BSR_I32 : (!bsri_is_half(dt) && dt != BSR_F32) || compute != BSR_F32))
-        return BSR_WHY_DTYPE;
-    if (p->br != p->bc || (b != 16 && b != 32 && b != 64 && b != 128) || (i8 && b < 32)) return BSR_WHY_BLOCK;
+    if (p->b.dtype != dt || !bsri_find(&any) || compute != bsri_sums_dtype(dt)) return BSR_WHY_DTYPE;
+    if (p->br != p->bc || (b != 16 && b != 32 && b != 64 && b != 128)) return BSR_WHY_BLOCK;
+    if (b * bsr_dtype_size(dt) < 32) return BSR_WHY_BLOCK; /* bytes of a step */
     if (!f->values) return BSR_WHY_VALUES;
     if (!f->dense) return BSR_WHY_DENSE;
     return bsri_max(bsri_block_cols(&p->a), bsri_block_rows(&p->a)) >= INT32_MAX ? BSR_WHY_SIZE : 0;
@@ -10427,7 +10445,7 @@ static const bsri_instance *bsri_mma_instance(const bsri_dev_product *p, int den
 /* The tile that is estimated to be the fastest, of those that a plan leaves. */
 static bsri_estimate bsri_mma_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
                                        const bsr_plan *asked) {
-    const int i8 = p->a.dtype == BSR_I8, wide = bsri_mma_wide(p, f), why = bsri_mma_refuses(ctx, p, compute, f);
+    const int wide = bsri_mma_wide(p, f), why = bsri_mma_refuses(ctx, p, compute, f);
     const bsri_instance *x = why ? NULL : bsri_mma_instance(p, f->dense, 128);
     bsri_estimate e = bsri_estimate_below(f, why);
     double each;
@@ -10437,7 +10455,7 @@ static bsri_estimate bsri_mma_estimate(const bsr_context *ctx, const bsri_dev_pr
     kind = bsri_cost_kind(x->costs, p->br);
     for (cols = 128; cols <= (wide ? 256 : 128); cols *= 2)
         for (rows = cols == 256 ? wide : 128; rows >= bsri_max(32, p->br); rows /= 2) {
-            bsri_tiling t = bsri_tiling_of(f, rows, cols, (int)bsri_min(p->br, i8 ? 64 : 32), 0);
+            bsri_tiling t = bsri_tiling_of(f, rows, cols, x->slice, 0);
             if ((asked->tile_rows && asked->tile_rows != rows) || (asked->tile_cols && asked->tile_cols != cols)) continue;
             each = (double)bsri_mma_tiles(p, (int)p->br, rows, cols) / ctx->sm_count;
             t.waves = ceil(each), t.busy = each / t.waves;
@@ -10702,7 +10720,7 @@ static int bsri_tiny_refuses(const bsri_dev_product *p, int compute) {
     const int dt = p->a.dtype;
     int64_t reach;
     if ((p->kind != BSRI_LIST_ROWS && p->kind != BSRI_LIST_TRANSPOSED) || !p->reduce) return BSR_WHY_LIST_KIND;
-    if (p->b.dtype != dt || compute != (dt == BSR_F64 ? BSR_F64 : dt == BSR_I8 ? BSR_I32 : BSR_F32)) return BSR_WHY_DTYPE;
+    if (p->b.dtype != dt || compute != bsri_sums_dtype(dt)) return BSR_WHY_DTYPE;
     if (!bsri_mul(bsri_max(p->b.rows, 1), p->b.row_stride, &reach) || reach > INT32_MAX / 2) return BSR_WHY_SIZE;
     if (p->b.col_stride > INT32_MAX / 512 || bsri_max(p->br, p->bc) > 1 << 20) return BSR_WHY_SIZE;
     return bsri_max(bsri_block_rows(&p->a), bsri_block_cols(&p->a)) > INT32_MAX ? BSR_WHY_SIZE : 0;
@@ -13103,24 +13121,16 @@ static bsr_status bsri_tuner_call(bsri_tuner *t, const bsr_plan *plan, bsr_plan 
 /* How far a result may be from the plainest tier's: by type, of the element and of the largest. */
 static double bsri_tuner_slack(int dtype, uint32_t flags) {
     const double tf32 = flags & BSR_EXEC_TF32 ? 4e-3 : 0;
-    switch (dtype) {
-        case BSR_F16: return 4e-3;
-        case BSR_BF16: return 3e-2;
-        case BSR_F32: return tf32 > 1e-4 ? tf32 : 1e-4;
-        case BSR_F64: return 1e-9;
-        default: return 0;
-    }
+    double most = 0;
+#define BSRI_X(name, type, is_float, results, slack, ...) \
+    if (dtype == BSR_##name) most = slack;
+    BSRI_TYPES(BSRI_X)
+#undef BSRI_X
+    return dtype == BSR_F32 && tf32 > most ? tf32 : most;
 }
 static double bsri_tuner_element(const char *p, int dtype, uint64_t i) {
-    switch (dtype) {
-        case BSR_F16:
-        case BSR_BF16:
-        case BSR_F32:
-        case BSR_F64: return bsri_load_f64(p, dtype, (int64_t)i);
-        case BSR_I32: return (double)((const int32_t *)(const void *)p)[i];
-        case BSR_I64: return (double)((const int64_t *)(const void *)p)[i];
-        default: return (double)((const signed char *)p)[i];
-    }
+    const int number = bsri_is_one_of(BSRI_OPERANDS, dtype) || dtype == BSR_I32 || dtype == BSR_I64;
+    return number ? bsri_load_f64(p, dtype, (int64_t)i) : (double)((const signed char *)p)[i];
 }
 /* Are t->got's results t->want's? */
 static int bsri_tuner_right(const bsri_tuner *t) {
@@ -13593,12 +13603,12 @@ BSR_API bsr_status bsr_query_info(const bsr_context *ctx, bsr_info *out) {
 }
 
 BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtype, int64_t block_rows, int64_t block_cols) {
-    const int is_float = dtype > 0 && dtype < 32 && (BSRI_FLOATS & BSRI_BIT(dtype)) != 0;
-    const int to_float = out_dtype > 0 && out_dtype < 32 && (BSRI_FLOATS & BSRI_BIT(out_dtype)) != 0;
+    const int is_float = bsri_is_one_of(BSRI_FLOATS, dtype);
+    const int to_float = bsri_is_one_of(BSRI_FLOATS, out_dtype);
     const int same_or_f32 = is_float && (out_dtype == dtype || (out_dtype == BSR_F32 && dtype != BSR_F64));
     if (!ctx || block_rows < 1 || block_cols < 1 || block_rows > (1 << 20) || block_cols > (1 << 20)) return 0;
     if (!bsr_dtype_size(dtype) || !bsr_dtype_size(out_dtype)) return 0;
-    if ((is_float || dtype == BSR_I8) && !(bsri_compiled_dtypes & BSRI_BIT(dtype))) return 0;
+    if (bsri_is_one_of(BSRI_OPERANDS & ~bsri_compiled_dtypes, dtype)) return 0;
     if (ctx->backend == BSR_BACKEND_CUDA && !bsri_cuda_has(op)) return 0;
     switch (op) {
         case BSR_OP_DENSE_ADDMM:

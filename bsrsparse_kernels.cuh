@@ -84,12 +84,52 @@ typedef const uint64_t *bsri_gate;
 /* >>device-numbers: element types in registers                                                   */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* log2 of an element's bytes, from a table of two bits a dtype: comparisons would make many kernels' address code much longer. */
-__device__ __forceinline__ int bsri_dev_shift(int dtype) {
-    constexpr uint32_t TWO = 1u << 2 * BSR_F16 | 1u << 2 * BSR_BF16, FOUR = 2u << 2 * BSR_F32 | 2u << 2 * BSR_I32,
-                       EIGHT = 3u << 2 * BSR_F64 | 3u << 2 * BSR_I64;
-    return (TWO | FOUR | EIGHT) >> 2 * dtype & 3;
-}
+/* What kernels know of an operand's dtype: how it is stored, the number that is, and an element of a number, rounded. Those of 16
+   bits also by twos. The host's half: BSRI_TYPES. */
+template <int DTYPE> struct bsri_dev_dtype;
+template <> struct bsri_dev_dtype<BSR_F16> {
+    typedef __half stored;
+    static __device__ __forceinline__ float number(stored x) { return __half2float(x); }
+    static __device__ __forceinline__ stored element(float v) { return __float2half_rn(v); }
+    static __device__ __forceinline__ stored element(double v) { return __double2half(v); }
+    static __device__ __forceinline__ uint32_t pack(float x, float y) {
+        const __half2 h = __floats2half2_rn(x, y);
+        return *(const uint32_t *)&h;
+    }
+    static __device__ __forceinline__ void unpack(float (&x)[2], uint32_t pair) {
+        x[0] = __half2float(__ushort_as_half(pair & 0xffff)), x[1] = __half2float(__ushort_as_half(pair >> 16));
+    }
+};
+template <> struct bsri_dev_dtype<BSR_BF16> {
+    typedef __nv_bfloat16 stored;
+    static __device__ __forceinline__ float number(stored x) { return __bfloat162float(x); }
+    static __device__ __forceinline__ stored element(float v) { return __float2bfloat16_rn(v); }
+    static __device__ __forceinline__ stored element(double v) { return __double2bfloat16(v); }
+    static __device__ __forceinline__ uint32_t pack(float x, float y) {
+        const __nv_bfloat162 h = __floats2bfloat162_rn(x, y);
+        return *(const uint32_t *)&h;
+    }
+    static __device__ __forceinline__ void unpack(float (&x)[2], uint32_t pair) {
+        x[0] = __uint_as_float(pair << 16), x[1] = __uint_as_float(pair & 0xffff0000u);
+    }
+};
+template <> struct bsri_dev_dtype<BSR_F32> {
+    typedef float stored;
+    static __device__ __forceinline__ float number(stored x) { return x; }
+    template <class F> static __device__ __forceinline__ stored element(F v) { return (float)v; }
+};
+template <> struct bsri_dev_dtype<BSR_F64> {
+    typedef double stored;
+    static __device__ __forceinline__ double number(stored x) { return x; }
+    template <class F> static __device__ __forceinline__ stored element(F v) { return (double)v; }
+};
+template <> struct bsri_dev_dtype<BSR_I8> {
+    typedef int8_t stored;
+    static __device__ __forceinline__ int32_t number(stored x) { return x; }
+};
+
+/* log2 of an element's bytes: comparisons would make many kernels' address code much longer. */
+__device__ __forceinline__ int bsri_dev_shift(int dtype) { return bsri_dtype_shifts >> 2 * dtype & 3; }
 __device__ __forceinline__ int64_t bsri_dev_size(int dtype) { return (int64_t)1 << bsri_dev_shift(dtype); }
 __device__ __forceinline__ char *bsri_dev_at(const void *base, int dtype, int64_t element) {
     return (char *)base + element * bsri_dev_size(dtype);
@@ -98,16 +138,17 @@ __device__ __forceinline__ char *bsri_dev_at(const void *base, int dtype, int64_
 __device__ __forceinline__ int32_t bsri_dev_index(const void *array, int index_dtype, int64_t i) {
     return *(const int32_t *)((const char *)array + (i << (index_dtype == BSR_I64 ? 3 : 2)));
 }
-/* One element of a product's operand as F: where F is float or double, of any float type; where it is uint32_t (integers modulo
-   2^32), of i8 or i32. Fewer types are less code, and this code stands in a kernel many times. */
+/* One element of a product's operand as F: where F is float or double, of any type that is added up in f32 or f64; where it is
+   uint32_t (integers modulo 2^32), of i8 or i32. Fewer types are less code, and this code stands in a kernel many times. */
 template <class F> __device__ __forceinline__ F bsri_dev_number(const void *base, int dtype, int64_t i) {
     const char *at = bsri_dev_at(base, dtype, i);
     if constexpr (F(0.5f) == F(0)) return dtype == BSR_I8 ? (F) * (const int8_t *)at : (F) * (const int32_t *)at;
     switch (dtype) {
-        case BSR_F16: return (F)__half2float(*(const __half *)at);
-        case BSR_BF16: return (F)__bfloat162float(*(const __nv_bfloat16 *)at);
-        case BSR_F32: return (F) * (const float *)at;
-        default: return (F) * (const double *)at;
+#define BSRI_X(dtype, ...) \
+    case BSR_##dtype: return (F)bsri_dev_dtype<BSR_##dtype>::number(*(const bsri_dev_dtype<BSR_##dtype>::stored *)at);
+        BSRI_TYPES_F32(BSRI_X)
+#undef BSRI_X
+        default: return (F) * (const double *)at; /* of the types that are added up in f64 the only one */
     }
 }
 /* Of any type. */
@@ -121,20 +162,13 @@ template <class F> __device__ __forceinline__ F bsri_dev_load(const void *base, 
         default: return (F)bsri_dev_number<decltype(F() * 1.0f)>(base, dtype, i);
     }
 }
-__device__ __forceinline__ void bsri_dev_store(void *base, int dtype, int64_t i, float v) {
+template <class F> __device__ __forceinline__ void bsri_dev_store(void *base, int dtype, int64_t i, F v) {
     switch (dtype) {
-        case BSR_F16: ((__half *)base)[i] = __float2half_rn(v); break;
-        case BSR_BF16: ((__nv_bfloat16 *)base)[i] = __float2bfloat16_rn(v); break;
-        case BSR_F32: ((float *)base)[i] = v; break;
+#define BSRI_X(dtype, ...) \
+    case BSR_##dtype: ((bsri_dev_dtype<BSR_##dtype>::stored *)base)[i] = bsri_dev_dtype<BSR_##dtype>::element(v); break;
+        BSRI_TYPES_F32(BSRI_X)
+#undef BSRI_X
         default: ((double *)base)[i] = (double)v; break;
-    }
-}
-__device__ __forceinline__ void bsri_dev_store(void *base, int dtype, int64_t i, double v) {
-    switch (dtype) {
-        case BSR_F16: ((__half *)base)[i] = __double2half(v); break;
-        case BSR_BF16: ((__nv_bfloat16 *)base)[i] = __double2bfloat16(v); break;
-        case BSR_F32: ((float *)base)[i] = (float)v; break;
-        default: ((double *)base)[i] = v; break;
     }
 }
 __device__ __forceinline__ void bsri_dev_store(void *base, int dtype, int64_t i, uint32_t v) {
@@ -268,31 +302,13 @@ __device__ __forceinline__ void bsri_mma_load_t(uint32_t (&r)[4], uint32_t at) {
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                                               \
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
 
-/* An element in memory. */
-template <class T> struct bsri_stored {
-    typedef float number;
-};
-template <> struct bsri_stored<double> {
-    typedef double number;
-};
-template <> struct bsri_stored<int8_t> {
-    typedef int8_t number;
-};
-template <> struct bsri_stored<bsri_mma_bf16> {
-    typedef __nv_bfloat16 number;
-};
-template <> struct bsri_stored<bsri_mma_f16> {
-    typedef __half number;
-};
+/* What a tile's type is in memory. */
+template <class T> struct bsri_stored : bsri_dev_dtype<T::DTYPE> {};
+template <> struct bsri_stored<double> : bsri_dev_dtype<BSR_F64> {};
+template <> struct bsri_stored<int8_t> : bsri_dev_dtype<BSR_I8> {};
 /* Two sums as a pair of elements of type T. */
-template <class T> __device__ __forceinline__ uint32_t bsri_pack(float x, float y);
-template <> __device__ __forceinline__ uint32_t bsri_pack<bsri_mma_bf16>(float x, float y) {
-    const __nv_bfloat162 h = __floats2bfloat162_rn(x, y);
-    return *(const uint32_t *)&h;
-}
-template <> __device__ __forceinline__ uint32_t bsri_pack<bsri_mma_f16>(float x, float y) {
-    const __half2 h = __floats2half2_rn(x, y);
-    return *(const uint32_t *)&h;
+template <class T> __device__ __forceinline__ uint32_t bsri_pack(float x, float y) {
+    return bsri_dev_dtype<T::DTYPE>::pack(x, y);
 }
 /* c += a b by one mma.sync. */
 template <class T>
@@ -429,9 +445,10 @@ __device__ __forceinline__ void bsri_dev_prefetch(const void *from) {
 #endif
 /* The swizzle of a row-major dense slice: what the numbers of the 16-byte pieces of line k are XORed with. For ldmatrix, or for
    words of 8 columns in each of four lines; f32 by FFMA reads 16 bytes a lane along a line and needs none. */
-template <class T> __device__ __forceinline__ uint32_t bsri_swizzle_b(uint32_t k) { return T::BYTES == 4 ? (k & 3) << 1 : k & 7; }
+template <class T> __device__ __forceinline__ uint32_t bsri_swizzle_b(uint32_t k) {
+    return T::BYTES == 4 ? (k & 3) << 1 : T::BYTES == 1 ? (k & 1) | (k >> 1 & 6) : k & 7;
+}
 template <> __device__ __forceinline__ uint32_t bsri_swizzle_b<bsri_mma_f32>(uint32_t) { return 0; }
-template <> __device__ __forceinline__ uint32_t bsri_swizzle_b<bsri_mma_i8>(uint32_t k) { return (k & 1) | (k >> 1 & 6); }
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>wgmma-instructions: TMA, wgmma: one wrapper each; tensor maps                                */
@@ -868,8 +885,8 @@ __device__ __forceinline__ bsri_dev_operand bsri_dev_operand_of(const bsri_batch
     return o;
 }
 __device__ __forceinline__ void bsri_dev_unpack(float (&x)[2], uint32_t pair, int dtype) {
-    if (dtype == BSR_BF16) x[0] = __uint_as_float(pair << 16), x[1] = __uint_as_float(pair & 0xffff0000u);
-    else x[0] = __half2float(__ushort_as_half(pair & 0xffff)), x[1] = __half2float(__ushort_as_half(pair >> 16));
+    if (dtype == BSR_BF16) bsri_dev_dtype<BSR_BF16>::unpack(x, pair);
+    else bsri_dev_dtype<BSR_F16>::unpack(x, pair);
 }
 /* An element of one of the two types of 16 bits. */
 __device__ __forceinline__ float bsri_dev_half(const void *base, int dtype, int64_t i) {
@@ -1301,12 +1318,6 @@ __global__ void __launch_bounds__(L::THREADS, sizeof(typename L::number) == 8 ? 
 /* >>product-tiny: sparse x dense where blocks are too small or too odd for tensor cores          */
 /* ---------------------------------------------------------------------------------------------- */
 
-__device__ __forceinline__ float bsri_tiny_number(__half x, float) { return __half2float(x); }
-__device__ __forceinline__ float bsri_tiny_number(__nv_bfloat16 x, float) { return __bfloat162float(x); }
-__device__ __forceinline__ float bsri_tiny_number(float x, float) { return x; }
-__device__ __forceinline__ double bsri_tiny_number(double x, double) { return x; }
-__device__ __forceinline__ uint32_t bsri_tiny_number(int8_t x, uint32_t) { return (uint32_t)(int32_t)x; } /* modulo 2^32 */
-
 /* N elements side by side, aligned to their size or to 16 bytes: by one load, of four f64 by two. */
 template <class T, int N> struct alignas(N % 2 ? sizeof(T) : N * sizeof(T) > 16 ? 16 : N * sizeof(T)) bsri_tiny_pieces {
     T x[N];
@@ -1333,12 +1344,13 @@ template <class T> static __device__ __forceinline__ void bsri_tiny_copy(char *t
 struct bsri_tiny_part {
     int32_t row0, rows, k0, inner;
 };
-/* Brings n stored blocks from the list's place q0 on, as T or, for `wide`, as F with rows side by side; and where each one's rows
-   of b start. Returns where the first one's first element is. */
-template <class T, class F, bool WIDE>
+/* Brings n stored blocks from the list's place q0 on, as they are stored or, for `wide`, as F with rows side by side; and where
+   each one's rows of b start. Returns where the first one's first element is. */
+template <class D, class F, bool WIDE>
 static __device__ __forceinline__ const char *bsri_tiny_stage(const bsri_dev_tiny &m, const bsri_dev_list &list,
                                                                const bsri_tiny_part &w, char *values, int32_t *b_at,
                                                                int64_t q0, int n, int lane) {
+    typedef typename D::stored T;
     const bsri_dev_product &p = m.of;
     const int dt = p.a.index_dtype;
     const bool by_index = p.kind == BSRI_LIST_TRANSPOSED;
@@ -1361,7 +1373,7 @@ static __device__ __forceinline__ const char *bsri_tiny_stage(const bsri_dev_tin
             const int64_t block = by_index ? bsri_index(list.position, dt, q0 + k) : q0 + k;
             const T x = ((const T *)list.a)[block * p.a_block + (w.row0 + r) * p.a_rs + (w.k0 + c) * p.a_cs];
             const int at = k * m.block + r * m.row + c * m.along;
-            if constexpr (WIDE) ((F *)to)[at] = bsri_tiny_number(x, F());
+            if constexpr (WIDE) ((F *)to)[at] = (F)D::number(x);
             else ((T *)to)[at] = x;
         }
     }
@@ -1375,7 +1387,8 @@ static __device__ __forceinline__ const char *bsri_tiny_stage(const bsri_dev_tin
 /* A lane's sums over its blocks [s, end) of a chunk, `step` apart, of one column and ROWS rows: PIECE columns of a block at a
    time. */
 template <class L> struct bsri_tiny_few {
-    typedef typename bsri_stored<typename L::type>::number T;
+    typedef bsri_stored<typename L::type> D;
+    typedef typename D::stored T;
     typedef typename L::real F;
     static constexpr int ROWS = L::EACH, PIECE = L::PIECE;
     static constexpr int AT_ONCE = PIECE == 1 ? 8 : 4; /* blocks whose elements of b are asked for before any is needed */
@@ -1415,7 +1428,7 @@ template <class L> struct bsri_tiny_few {
 #pragma unroll
                         for (int c = 0; c < PIECE; c++)
                             if (PIECE == 1 || c < w.inner - k)
-                                sum[r][0] += bsri_tiny_number(y[c], F()) * bsri_tiny_number(x[u][c], F());
+                                sum[r][0] += (F)D::number(y[c]) * (F)D::number(x[u][c]);
                     }
                 }
             }
@@ -1425,7 +1438,8 @@ template <class L> struct bsri_tiny_few {
 /* The same for four columns of each lane, side by side (b in pieces), or 1 << log_columns apart, so that neighbouring lanes read
    neighbouring columns. */
 template <class L> struct bsri_tiny_wide {
-    typedef typename bsri_stored<typename L::type>::number T;
+    typedef bsri_stored<typename L::type> D;
+    typedef typename D::stored T;
     typedef typename L::real F;
     static constexpr int ROWS = L::EACH, AT_ONCE = ROWS > 1 ? 1 : sizeof(T) == 8 ? 2 : 4;
     static constexpr bool PIECES = L::PIECE == 4;
@@ -1464,7 +1478,7 @@ template <class L> struct bsri_tiny_wide {
 #pragma unroll
                     for (int r = 0; r < ROWS; r++)
 #pragma unroll
-                        for (int j = 0; j < 4; j++) sum[r][j] += y[r] * bsri_tiny_number(x[u][j], F());
+                        for (int j = 0; j < 4; j++) sum[r][j] += y[r] * (F)D::number(x[u][j]);
                 }
             }
         }
@@ -1546,7 +1560,8 @@ template <class L>
 __global__ void __launch_bounds__(L::THREADS, BSRI_TINY_CTAS(L::CTAS))
     bsri_product_tiny(const __grid_constant__ bsri_dev_tiny m BSRI_GATE) {
     BSRI_ENTER;
-    typedef typename bsri_stored<typename L::type>::number T;
+    typedef bsri_stored<typename L::type> D;
+    typedef typename D::stored T;
     typedef typename L::real F;
     constexpr int ROWS = L::EACH, WIDTH = L::WIDE ? 4 : 1;
     constexpr bool WIDE = L::WIDE;
@@ -1587,7 +1602,7 @@ __global__ void __launch_bounds__(L::THREADS, BSRI_TINY_CTAS(L::CTAS))
                 const int n = (int)bsri_min(m.chunk, end - q0);
                 for (w.k0 = 0; w.k0 < p.bc; w.k0 += m.inner) {
                     w.inner = (int)bsri_min(m.inner, p.bc - w.k0);
-                    const char *a = bsri_tiny_stage<T, F, WIDE>(m, list, w, values, b_at, q0, n, lane);
+                    const char *a = bsri_tiny_stage<D, F, WIDE>(m, list, w, values, b_at, q0, n, lane);
                     const int first = (int)bsri_max(own - q0, 0) + lk, behind = (int)bsri_min(own_end - q0, n);
                     bsri_tiny_lane<L, WIDE>::type::multiply(m, w, a, b_at, list.b, col, own_rows, first, behind, sum);
                 }
@@ -2131,7 +2146,7 @@ __device__ __forceinline__ void bsri_mma_lay(typename T::sum *tile, const typena
     for (int i = 0; i < 32; i++) {
         const typename T::sum x = sum[i / 4][i % 4];
         const int at = bsri_mma_consumer<T, L>::place(i, a_trans);
-        if (T::BYTES == 1 && real) ((float *)tile)[at] = (float)x;
+        if (T::INTEGER && real) ((float *)tile)[at] = (float)x;
         else tile[at] = x;
     }
 }
@@ -2148,7 +2163,7 @@ __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const b
                   col = part.slab * L::BN + warp % L::NW * L::WN;
     const int64_t first = part.out + row * rs + col * cs;
     const int left = (int)bsri_min(L::WN, m.p.width - col);
-    const bool integer = T::BYTES == 1 && (m.p.out.dtype == BSR_I8 || m.p.out.dtype == BSR_I32),
+    const bool integer = T::INTEGER && (m.p.out.dtype == BSR_I8 || m.p.out.dtype == BSR_I32),
                plain = T::BYTES != 2 && m.vector;
     tile += warp * BSRI_MMA_PASS;
     bsri_dev_finisher &f = *(bsri_dev_finisher *)(tile + 16 * BSRI_MMA_PAD);
@@ -2158,7 +2173,7 @@ __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const b
     for (int pass = 0; pass < L::MI * L::NI / 8; pass++) {
         const int r0 = pass % L::MI * 16, c0 = pass / L::MI * 64, cols = min(64, left - c0);
         const typename T::sum(*part_sum)[4] = &sum[pass % L::MI][pass / L::MI * 8];
-        const bool real = T::BYTES == 1 && !L::PLAIN && !plain && !integer;
+        const bool real = T::INTEGER && !L::PLAIN && !plain && !integer;
         if (T::BYTES != 2 && bsri_mma_by_rows<L>(m)) bsri_mma_lay<T, typename L::by_rows>(tile, part_sum, m.a_trans, real);
         else bsri_mma_lay<T, typename L::by_columns>(tile, part_sum, m.a_trans, real);
         __syncwarp();
@@ -4173,7 +4188,7 @@ __device__ __forceinline__ void bsri_wgmma_epilogue_any(const bsri_dev_wgmma &m,
                                                       const bsri_wgmma_terms<L> &t, float *spare,
                                                       const typename T::sum (&sum)[L::TN / 2]) {
     const bool by_rows = m.p.out.col_stride == 1;
-    const bool integer = T::BYTES == 1 && (m.p.out.dtype == BSR_I8 || m.p.out.dtype == BSR_I32);
+    const bool integer = T::INTEGER && (m.p.out.dtype == BSR_I8 || m.p.out.dtype == BSR_I32);
     const int lane = threadIdx.x % 32, cols = t.cols, pad = 36;
 #pragma unroll 1
     for (int n = 0; n < cols; n += 32) {
@@ -4344,7 +4359,7 @@ __device__ __forceinline__ void bsri_wgmma_end(const bsri_dev_wgmma &m, const bs
         bsri_cp_async_wait<0>(); /* an input's copies: the next tile's go to the same place */
         if constexpr (L::RS)
             if (tile.line >= 0) bsri_wgmma_recompute<T>(m.p, tile.item, tile.line, terms.row, tile.col, L::TN);
-    } else if constexpr (T::BYTES == 1) {
+    } else if constexpr (T::INTEGER) {
         if (m.epilogue == BSRI_EPILOGUE_GENERIC) bsri_wgmma_epilogue_any<T, L>(m, f, terms, (float *)spare, sum);
         else if (m.epilogue == BSRI_EPILOGUE_ROWCOL && m.p.out.dtype == BSR_F16)
             bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_ROWCOL, bsri_mma_f16, L>(m, f, terms, at, sum);
@@ -5939,12 +5954,7 @@ template <> struct bsri_dev_piece<__half> {
     }
 };
 __device__ __forceinline__ uint32_t bsri_dev_pack(float a, float b, int dtype) {
-    if (dtype == BSR_F16) {
-        const __half2 h = __floats2half2_rn(a, b);
-        return *(const uint32_t *)&h;
-    }
-    const __nv_bfloat162 h = __floats2bfloat162_rn(a, b);
-    return *(const uint32_t *)&h;
+    return dtype == BSR_F16 ? bsri_dev_dtype<BSR_F16>::pack(a, b) : bsri_dev_dtype<BSR_BF16>::pack(a, b);
 }
 /* A piece as elements of T or of f32, from element `at` on. */
 template <class T>
@@ -6177,7 +6187,8 @@ template <class T> struct bsri_softmax_packed {
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, L::BACKWARD ? 2 : BSRI_SOFTMAX_CTAS)
     bsri_softmax_fast(const __grid_constant__ bsri_dev_softmax p BSRI_GATE) {
-    typedef typename bsri_stored<typename L::type>::number T;
+    typedef bsri_stored<typename L::type> D;
+    typedef typename D::stored T;
     constexpr bool BACKWARD = L::BACKWARD;
 #if __CUDA_ARCH__ >= 900
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
