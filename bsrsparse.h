@@ -9662,9 +9662,9 @@ enum {
 #define BSRI_KERNELS_MMA_F32(X, n, name, BN, N32, N16, ROWS)                                               \
     BSRI_KERNELS_MMA(X, 32_##name##_F32, n + 0, F32, 32, F32, bsri_mma_f32, 32, 32, 1, BN, N32, ROWS)      \
     BSRI_KERNELS_MMA(X, 16_##name##_F32, n + 1, F32, 16, F32, bsri_mma_f32, 16, 16, 2, BN, N16, ROWS)
-#define BSRI_KERNELS_MMA_I8(X, n, block, KS, E)                                                           \
-    BSRI_KERNELS_MMA(X, block##_128_ROWS_I8, n + 0, I8, block, I8, bsri_mma_i8, 32, KS, E, 128, 2, 1)     \
-    BSRI_KERNELS_MMA(X, block##_128_COLUMNS_I8, n + 1, I8, block, I8, bsri_mma_i8, 32, KS, E, 128, 2, 0)
+#define BSRI_KERNELS_MMA_BYTES(X, n, D, T, block, KS, E)                                         \
+    BSRI_KERNELS_MMA(X, block##_128_ROWS_##D, n + 0, D, block, I8, T, 32, KS, E, 128, 2, 1)      \
+    BSRI_KERNELS_MMA(X, block##_128_COLUMNS_##D, n + 1, D, block, I8, T, 32, KS, E, 128, 2, 0)
 #define BSRI_KERNELS_SMALL_OF(X, name, n, D, block, costs, ...) \
     X(PRODUCT_SMALL_##name, n, SMALL, MMA, D, block, costs, bsri_product_small, bsri_small_tile<__VA_ARGS__>)
 #define BSRI_KERNELS_SMALL(X, n, D, T)                                                   \
@@ -9741,8 +9741,8 @@ enum {
     BSRI_KERNELS_MMA_128(X, 270, TF32, bsri_mma_tf32, TF32)                    \
     BSRI_KERNELS_MMA_128(X, 272, TF32X3, bsri_mma_tf32x3, TF32))               \
     BSRI_WHEN(BSRI_HAS_I8,                                                     \
-    BSRI_KERNELS_MMA_I8(X, 220, 32, 32, 2)                                     \
-    BSRI_KERNELS_MMA_I8(X, 222, 64, 64, 1)                                     \
+    BSRI_KERNELS_MMA_BYTES(X, 220, I8, bsri_mma_i8, 32, 32, 2)                 \
+    BSRI_KERNELS_MMA_BYTES(X, 222, I8, bsri_mma_i8, 64, 64, 1)                 \
     BSRI_KERNELS_SS(X, 64_256, 380, I8, 64, SS_I8, bsri_mma_i8, 256, 64)   \
     BSRI_KERNELS_SS(X, 128_256, 381, I8, 128, SS_I8, bsri_mma_i8, 256))
 #define BSRI_KERNELS_SAMPLED(X, D, T, mma, wgmma)                                                                                \
