@@ -4105,9 +4105,9 @@ typedef struct bsri_vector { /* left, right, bias, input: read where they are, o
 } bsri_vector;
 typedef struct bsri_finish {
     int isa, compute, type; /* type: what the epilogue computes in; f32 for i8 operands with a float output */
-    int activation, plain;  /* plain: nothing but alpha and a store */
+    int plain;              /* nothing but alpha and a store */
     double alpha, beta;
-    const void *user_data;
+    const bsr_epilogue *last; /* where something is done to an element when all terms are added; or null */
     bsri_vector input, left, right, bias;
     char *out;
     int out_dtype;
@@ -4146,18 +4146,21 @@ BSRI_HD static double bsri_activate_f64(int activation, double x, const bsr_posi
         default: return (double)bsri_activate_f32(activation, (float)x, at, user);
     }
 }
+/* What is done to an element when all terms are added; the same for kernels: bsri_last_step(). */
+static int bsri_epilogue_ends(const bsr_epilogue *e) { return e->activation != BSR_ACT_NONE; }
 static void bsri_activate_row(const bsri_finish *f, void *x, int64_t n, bsr_position at, int transposed) {
+    const int activation = f->last->activation;
     int64_t i;
     for (i = 0; i < n; i++) {
         if (f->type == BSR_F32) {
             float *v = (float *)x + i;
-            *v = bsri_activate_f32(f->activation, *v, &at, f->user_data);
+            *v = bsri_activate_f32(activation, *v, &at, f->last->user_data);
         } else if (f->type == BSR_F64) {
             double *v = (double *)x + i;
-            *v = bsri_activate_f64(f->activation, *v, &at, f->user_data);
+            *v = bsri_activate_f64(activation, *v, &at, f->last->user_data);
         } else {
             int32_t *v = (int32_t *)x + i;
-            if (f->activation == BSR_ACT_RELU && *v < 0) *v = 0;
+            if (activation == BSR_ACT_RELU && *v < 0) *v = 0;
         }
         if (transposed) at.row++;
         else at.col++;
@@ -4200,7 +4203,7 @@ static void bsri_finish_lines(const bsri_finish *f, char *x, int64_t ldx, int64_
                 bsri_row_op(isa, type, BSRI_ADD_SCALED, row,
                             bsri_vector_line(f, &f->bias, i, n, transposed ? f->bias.cs : f->bias.rs,
                                              transposed ? f->bias.rs : f->bias.cs, bias_row), 1.0, n);
-            if (f->activation) bsri_activate_row(f, row, n, at, transposed);
+            if (f->last) bsri_activate_row(f, row, n, at, transposed);
         }
         bsri_row_store(isa, type, bsri_at(f->out, f->out_dtype, i * out_ls), f->out_dtype, out_es, row, n);
         if (transposed) at.col++;
@@ -4523,9 +4526,9 @@ static void bsri_product_finish(const bsri_engine *e, bsri_work *w, bsr_position
         f.left = bsri_vector_of(e, ep->left_alpha, at.batch, at.row, at.col);
         f.right = bsri_vector_of(e, ep->right_alpha, at.batch, at.row, at.col);
         f.bias = bsri_vector_of(e, ep->bias, at.batch, at.row, at.col);
-        f.activation = ep->activation, f.user_data = ep->user_data;
+        f.last = bsri_epilogue_ends(ep) ? ep : NULL;
     }
-    f.plain = f.type == f.compute && !f.input.data && !f.left.data && !f.right.data && !f.bias.data && !f.activation;
+    f.plain = f.type == f.compute && !f.input.data && !f.left.data && !f.right.data && !f.bias.data && !f.last;
     bsri_finish_tile(&f, w->c_tile, w->panel, w->rows, w->cols, w->b_pack);
 }
 static void bsri_product_tile(const bsri_engine *e, bsri_work *w, int64_t item, int64_t tile, int64_t panel, int64_t sub) {
@@ -9052,6 +9055,12 @@ typedef struct bsri_dev_product {
     int32_t constant;  /* nothing under way writes a */
 } bsri_dev_product;
 
+/* What is done to an element when all terms are added: 0 nothing, 1 an activation that any epilogue has, 2 anything else, which
+   only those have that finish elements one by one. */
+BSRI_HD static int bsri_last_step(const bsri_dev_product *p) {
+    return p->activation >= BSR_USER_FUNCTION_BASE ? 2 : p->activation != 0;
+}
+
 typedef struct bsri_dev_sampled {
     bsr_matrix out, input;
     bsr_dense mat1, mat2;
@@ -10014,7 +10023,7 @@ static int bsri_has_beta(const bsri_dev_product *p) { return p->has_input && (p-
 
 /* Sums are scaled, and an input is added, at most. */
 static int bsri_mma_linear(const bsri_dev_product *p) {
-    return !p->left.data && !p->right.data && !p->bias.data && !p->activation;
+    return !p->left.data && !p->right.data && !p->bias.data && !bsri_last_step(p);
 }
 
 static int bsri_mma_vector(const bsri_dev_product *p) {
@@ -10045,6 +10054,7 @@ static int bsri_mma_values(const bsri_dev_product *p) {
     return p->a_rs == 1 && p->a_cs % unit == 0 ? 2 : 0;
 }
 
+/* Rounded down. */
 static int bsri_mma_log2(int64_t n) {
     int bits = 0;
     while (n > 1) n >>= 1, bits++;
@@ -10702,11 +10712,7 @@ static bsri_choice bsri_narrow_mma_choose(const bsr_context *ctx, const bsri_dev
 /* ---------------------------------------------------------------------------------------------- */
 
 /* The least power of two that is not below n, its logarithm; at most `most`. */
-static int bsri_tiny_log(int64_t n, int most) {
-    int log = 0;
-    while (log < most && (int64_t)1 << log < n) log++;
-    return log;
-}
+static int bsri_tiny_log(int64_t n, int most) { return (int)bsri_min(bsri_mma_log2(2 * n - 1), most); }
 /* May `many` elements side by side be loaded at once, from every item's first on? */
 static int bsri_tiny_aligned(const void *data, int64_t size, int64_t many, int dims, const int64_t *stride) {
     int i;
@@ -11004,7 +11010,7 @@ static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector, int direct
     if (!vector && !direct) return BSRI_EPILOGUE_GENERIC;
     if (vector && bsri_mma_vector(p)) return !p->alpha_ptr && p->alpha == 1.0 ? BSRI_EPILOGUE_STORE : BSRI_EPILOGUE_SCALE;
     if (p->out.dtype == BSR_I32) return BSRI_EPILOGUE_GENERIC;
-    if (p->activation >= BSR_USER_FUNCTION_BASE) return BSRI_EPILOGUE_GENERIC;
+    if (bsri_last_step(p) > 1) return BSRI_EPILOGUE_GENERIC;
     if (beta && (p->beta_ptr || in->dtype != p->out.dtype || in->rows != p->out.rows || in->cols != p->out.cols ||
                  (direct ? !bsri_wgmma_direct(in) : bsri_mma_layout(in) != vector)))
         return BSRI_EPILOGUE_GENERIC; /* behind a pointer beta may be 0: then input must not be read */
@@ -11061,12 +11067,16 @@ static bsri_estimate bsri_wgmma_estimate(const bsr_context *ctx, const bsri_dev_
                                          const bsr_plan *asked) {
     const int64_t groups = bsri_ceil_div(p->tiles * p->br, 128); /* a schedule by eights may round up to four times as many */
     const int why = bsri_wgmma_refuses(ctx, p, f, compute, p->items * groups * bsri_ceil_div(p->width, 128));
-    const int one = p->br < 64 || p->a.dtype == BSR_I8; /* tile, of 256 columns */
+    bsri_wanted w = bsri_want(BSRI_FOR_PRODUCT, BSRI_TIER_WGMMA, p->a.dtype);
     bsri_estimate e = bsri_estimate_below(f, why);
+    const bsri_instance *x, *first;
     e.tile_rows = 128, e.tile_cols = 256;
     if (why) return e;
-    if (one || asked->tile_cols != 128) bsri_wgmma_take(&e, ctx, p, f, groups, 256);
-    if (!one && asked->tile_cols != 256) bsri_wgmma_take(&e, ctx, p, f, groups, 128);
+    w.block = (int32_t)p->br, w.layout = f->dense;
+    /* a block size's tiles stand together in the table */
+    for (x = first = bsri_find(&w); x && x->of == w.of && x->tier == w.tier && x->type == w.type && x->block == first->block; x++)
+        if ((!x->layout || x->layout == w.layout) && (!asked->tile_cols || asked->tile_cols == x->cols))
+            bsri_wgmma_take(&e, ctx, p, f, groups, x->cols);
     return e;
 }
 /* Of blocks, how many are stored. */

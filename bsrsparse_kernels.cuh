@@ -51,7 +51,34 @@
      ss, rs              wgmma with op(A) from shared memory (blocks of 64, 128), from registers (16, 32)
      small, narrow       products with little to do; with few columns
      row, long           a row of elements; a row or group with far more blocks than others
-     piece               16 bytes: what one instruction copies */
+     piece               16 bytes: what one instruction copies
+
+   TO ADD (in bsrsparse.h where nothing else is said; what it took: note N31)
+     a dtype of operands
+       1. A row of BSR_DTYPE_LIST and one of BSRI_TYPES: stored how, results, conversions; BSRI_HAS_ of its switch. The CPU runs.
+       2. bsri_dev_dtype of it, here: numbers from elements and back. simt runs.
+       3. For tensor cores its bsri_mma_operand (>>cuda-tiles); here bsri_mma(), by wgmma bsri_wgmma and a type of tensor map.
+       4. Rows of BSRI_KERNELS_PRODUCT: its tiles, and the costs of kernels that run alike.
+       5. Tests draw it: operands.h, ref64.h, gpu_random.cpp.
+     a tile of a kernel
+       1. A row in its list of BSRI_KERNELS_: number, block, costs, tile type. Rows of a block size stand together.
+       2. The tile's type (>>cuda-tiles) asserts what fits; nvcc -Xptxas -v says whether sums spill.
+       3. Costs of its own, if it runs unlike others: rows of BSRI_COST_ROWS, by tests/fit_plans.py.
+       4. By wgmma it is estimated with those of its block size; by mma in the loop of bsri_mma_estimate().
+       5. sh tests/same_code.sh --update; gpu_test runs each instance of the table.
+     an operation
+       1. BSR_OP_LIST, the public function with its comment, checks, the CPU's engine.
+       2. What its kernels are given (>>cuda-types), their tiles; BSRI_FOR_ and rows of the kernel table.
+       3. The kernels, in a section here.
+       4. Who takes which call (a section >>cuda-plan-...), and in which order (>>cuda-plan).
+       5. The call to the backend (>>cuda-launch); tests/mirror.h, the stand-in, the random tests.
+     a term of the epilogue
+       1. A field of bsr_epilogue and its check; bsri_cuda_describe() copies it to bsri_dev_product.
+       2. On the CPU bsri_finish_lines(); where it comes last bsri_epilogue_ends() and bsri_activate_row().
+       3. Where it comes last: bsri_last_step() says 2 for it, bsri_dev_activate() does it. Every kernel has it then.
+       4. Else bsri_mma_linear() and bsri_wgmma_epilogue() refuse it, and the general epilogues have it: bsri_dev_writer,
+          bsri_dev_finisher::eight() for real numbers and for integers.
+       5. To be fast by wgmma: a BSRI_TERM_, and bsri_wgmma_fuse(). */
 
 /* "(note N7)" in a comment names a heading of tests/results/h200_notes.md: what was measured, and what was tried. */
 #include <cuda.h>
@@ -832,7 +859,7 @@ template <class F> struct bsri_dev_writer {
         : p(p_), alpha(bsri_dev_scalar<F>::of(alpha_)), beta(bsri_dev_scalar<F>::of(beta_)), item(0), left(0), right(0), input(0),
           bias(0), out(0) {
         has = (alpha_ != 1.0 ? ALPHA : 0) | (p.left.data ? LEFT : 0) | (p.right.data ? RIGHT : 0) |
-              (p.has_input && beta_ != 0.0 ? INPUT : 0) | (p.bias.data ? BIAS : 0) | (p.activation ? ACTIVATION : 0);
+              (p.has_input && beta_ != 0.0 ? INPUT : 0) | (p.bias.data ? BIAS : 0) | (bsri_last_step(&p) ? ACTIVATION : 0);
     }
     __device__ __forceinline__ bsri_dev_writer(const bsri_dev_product &p_, double alpha_, double beta_, int64_t item_)
         : bsri_dev_writer(p_, alpha_, beta_) {
@@ -1024,7 +1051,7 @@ struct bsri_dev_finisher {
                 for (int i = 0; i < 8; i++) v[i] = __fmaf_rn(times, x[i], v[i]);
             }
         }
-        if (p.activation < BSR_USER_FUNCTION_BASE) {
+        if (bsri_last_step(&p) < 2) {
             bsri_dev_activate(v, p.activation);
         } else { /* one copy of the program's function, which may be long */
 #pragma unroll
@@ -1033,7 +1060,7 @@ struct bsri_dev_finisher {
             for (int i = 0; i < n; i++) {
                 bsr_position at;
                 at.batch = item, at.head = 0, at.row = row + (by_rows ? 0 : i), at.col = col + (by_rows ? i : 0);
-                sum[i * step] = bsri_activate_user(p.activation, sum[i * step], &at, p.user_data);
+                sum[i * step] = bsri_dev_activate(p, sum[i * step], at);
             }
 #pragma unroll
             for (int i = 0; i < 8; i++) v[i] = sum[i * step];
@@ -3921,8 +3948,9 @@ __device__ __forceinline__ void bsri_wgmma_piece(X (&x)[16], const S (&sum)[N], 
 #pragma unroll
         for (int i = 0; i < 16; i++) bsri_wgmma_move(x[i], sum[K * 16 + i], alpha);
     } else {
-        if (n & PIECES * 16) bsri_wgmma_piece<K + PIECES / 2, PIECES / 2>(x, sum, n, alpha);
-        else bsri_wgmma_piece<K, PIECES / 2>(x, sum, n, alpha);
+        constexpr int HALF = PIECES > 4 ? 4 : PIECES > 2 ? 2 : 1; /* the largest power of two below */
+        if (n & HALF * 32) bsri_wgmma_piece<K + HALF, PIECES - HALF>(x, sum, n, alpha);
+        else bsri_wgmma_piece<K, HALF>(x, sum, n, alpha);
     }
 }
 /* A tile as its epilogue sees it. row, col, cols: its first row and column in out, and columns that exist; left, rise: what of
