@@ -75,7 +75,7 @@
      a term of the epilogue
        1. A field of bsr_epilogue and its check; bsri_cuda_describe() copies it to bsri_dev_product.
        2. On the CPU bsri_finish_lines(); where it comes last bsri_epilogue_ends() and bsri_activate_row().
-       3. Where it comes last: bsri_last_step() says 2 for it, bsri_dev_activate() does it. Every kernel has it then.
+       3. Where it comes last: bsri_last_step() says 2 for it, bsri_dev_last() does it. Every kernel has it then.
        4. Else bsri_mma_linear() and bsri_wgmma_epilogue() refuse it, and the general epilogues have it: bsri_dev_writer,
           bsri_dev_finisher::eight() for real numbers and for integers.
        5. To be fast by wgmma: a BSRI_TERM_, and bsri_wgmma_fuse(). */
@@ -289,6 +289,15 @@ __device__ __forceinline__ void bsri_mbarrier_wait(uint32_t barrier, uint32_t pa
     while (!bsri_mbarrier_test(barrier, parity)) {
     }
 }
+/* Where a pipeline stands: the stage of its ring, and the phase, the number of the round modulo 2. N: stages, 0: of any number.
+   bsri_wgmma_pipe has the same names beside what else a consumer keeps. bsri_product_mma packs both into one register (`turn`),
+   as its sums leave no other; bsri_product_small has no barriers, so no phase. */
+template <int N = 0> struct bsri_pipe {
+    uint32_t stage, phase;
+    __device__ __forceinline__ void advance(uint32_t stages = N) {
+        if (++stage == stages) stage = 0, phase ^= 1;
+    }
+};
 __device__ __forceinline__ int bsri_mma_read32(uint32_t at) {
     int r;
     asm volatile("ld.shared.u32 %0, [%1];" : "=r"(r) : "r"(at) : "memory");
@@ -703,7 +712,8 @@ __device__ __forceinline__ bsri_item bsri_dev_matrix_item(const bsri_batch *b, i
             bsri_dev_at(m->values, m->dtype, w.values), w.pattern};
 }
 
-/* A cursor over (offset in a's values, offset in b) of one output tile; every thread walks the same list. */
+/* A cursor over (offset in a's values, offset in b) of one output tile; every thread walks the same list. As the CPU's
+   bsri_cursor; kernels by mma and wgmma, which take no scatter lists nor scans, read bsri_mma_rows, many entries at a time. */
 struct bsri_dev_list {
     const void *crow, *col, *row, *position, *starts; /* starts: where each tile's entries start */
     const char *a, *b; /* bases of this item */
@@ -776,6 +786,12 @@ struct bsri_dev_list {
 /* >>device-epilogue: from a sum to an element of out                                             */
 /* ---------------------------------------------------------------------------------------------- */
 
+/* Terms come in one order everywhere: alpha, left, right, beta times input, bias, what comes last. Any epilogue there is runs by
+   bsri_dev_writer, an element at a time, or bsri_dev_finisher, eight. Kernels have ways of their own for what is common: alpha
+   alone, an input; wgmma also rows, columns and activations. These stand apart, as each finds the sums elsewhere, in the
+   registers of mma.sync or wgmma or in a box, and as code that must be fetched costs as much as arithmetic (note N16). The CPU's
+   is bsri_finish_tile(): it takes whole rows, and is C. */
+
 template <class F> struct bsri_dev_scalar {
     static __device__ F of(double x) { return (F)x; }
 };
@@ -835,9 +851,13 @@ template <int N> __device__ __forceinline__ void bsri_dev_activate(float (&x)[N]
         bsri_dev_activation<BSR_ACT_GELU_TANH>(x);
     }
 }
+/* What bsri_last_step() calls 2; in f64 below. */
+__device__ __forceinline__ float bsri_dev_last(const bsri_dev_product &p, float x, const bsr_position &at) {
+    return bsri_activate_user(p.activation, x, &at, p.user_data);
+}
 __device__ __forceinline__ float bsri_dev_activate(const bsri_dev_product &p, float x, const bsr_position &at) {
     float y[1] = {x};
-    if (p.activation >= BSR_USER_FUNCTION_BASE) return bsri_activate_user(p.activation, x, &at, p.user_data);
+    if (p.activation >= BSR_USER_FUNCTION_BASE) return bsri_dev_last(p, x, at);
     bsri_dev_activate(y, p.activation);
     return y[0];
 }
@@ -1060,7 +1080,7 @@ struct bsri_dev_finisher {
             for (int i = 0; i < n; i++) {
                 bsr_position at;
                 at.batch = item, at.head = 0, at.row = row + (by_rows ? 0 : i), at.col = col + (by_rows ? i : 0);
-                sum[i * step] = bsri_dev_activate(p, sum[i * step], at);
+                sum[i * step] = bsri_dev_last(p, sum[i * step], at);
             }
 #pragma unroll
             for (int i = 0; i < 8; i++) v[i] = sum[i * step];
@@ -1794,7 +1814,8 @@ __device__ __forceinline__ void bsri_mma_produce_chunk(const bsri_dev_mma &m, co
 }
 /* Sorts the groups of rows by their number of blocks, longest first; each CTA finds the same order. Only for few groups. Not
    where the schedule has groups like ours, as it is sorted already; a schedule with other groups is not sorted by them
-   (note N21). The order of any batch item is right for all. */
+   (note N21). The order of any batch item is right for all. Tiles then go round the CTAs: bsri_wgmma_assign() and attention's
+   loads deal by what each has so far, which a warp must have to itself. */
 __device__ __forceinline__ bool bsri_mma_rank(const bsri_dev_mma &m, bsri_mma_storage &s, int64_t lines, int64_t groups) {
     const int64_t *header = (const int64_t *)m.p.a.schedule;
     const bool view = header && (header[BSRI_SCHEDULE_TRANSPOSED] != 0) == (m.p.trans != 0);
@@ -2864,7 +2885,7 @@ template <class L> struct bsri_narrow_tma {
         }
     }
     static __device__ __forceinline__ void walk(float (&sum)[OWN][NI][4], const bsri_dev_narrow_tma &m, int strip, int side,
-                                                uint32_t ring, uint32_t barriers, int &slot, uint32_t &parity) {
+                                                uint32_t ring, uint32_t barriers, bsri_pipe<> &pipe) {
         const int lane = threadIdx.x % 32, part = threadIdx.x / (32 * UNIT), first = threadIdx.x / 32 % UNIT == 0;
         const int tile = strip >> m.sub_bits, sub = strip & ((1 << m.sub_bits) - 1);
         int before = bsri_dev_index(m.ptr, m.dt, tile), after = bsri_dev_index(m.ptr, m.dt, tile + 1);
@@ -2895,19 +2916,22 @@ template <class L> struct bsri_narrow_tma {
            wait, their rows of b can't: those may still be written. */
 #pragma unroll 1
         for (int i = 0; i < m.stages; i++) {
-            const int at = slot + i < m.stages ? slot + i : slot + i - m.stages;
-            values(part + i * m.warps, at);
-            if (!m.constant) dense(part + i * m.warps, at, i);
+            const int at = (int)pipe.stage + i, slot = at < m.stages ? at : at - m.stages;
+            values(part + i * m.warps, slot);
+            if (!m.constant) dense(part + i * m.warps, slot, i);
         }
         if (m.constant) {
             bsri_pdl_wait();
 #pragma unroll 1
-            for (int i = 0; i < m.stages; i++)
-                dense(part + i * m.warps, slot + i < m.stages ? slot + i : slot + i - m.stages, i);
+            for (int i = 0; i < m.stages; i++) {
+                const int at = (int)pipe.stage + i;
+                dense(part + i * m.warps, at < m.stages ? at : at - m.stages, i);
+            }
         }
 #pragma unroll 1
         for (int piece = part, turn = m.stages; piece < pieces; piece += m.warps, turn++) {
-            bsri_mbarrier_wait(barriers + slot * 8, parity);
+            const int slot = (int)pipe.stage;
+            bsri_mbarrier_wait(barriers + slot * 8, pipe.phase);
             multiply(sum, ring + slot * SLOT, m);
             const int next = piece + m.stages * m.warps;
             if (UNIT == 1) __syncwarp();
@@ -2917,7 +2941,7 @@ template <class L> struct bsri_narrow_tma {
                 if (turn % 32 == 0) line = lines(next);
                 dense(next, slot, turn);
             } else if (UNIT > 1) bsri_pdl_launch_dependents();
-            if (++slot == m.stages) slot = 0, parity ^= 1;
+            pipe.advance((uint32_t)m.stages);
         }
     }
     /* Piece i of 16 x 8 as registers hold it: what all warps have of it, in their order. */
@@ -3159,8 +3183,7 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS)
     static_assert(sizeof barriers + sizeof(bsri_dev_finisher) <= 1024, "with what a CTA has anyway, 2 KB");
     const int unit = threadIdx.x / (32 * narrow::UNIT);
     const uint32_t cta = blockIdx.x, thread = threadIdx.x, own = bsri_smem_address(barriers + unit * narrow::SLOTS);
-    uint32_t parity = 0;
-    int slot = 0;
+    bsri_pipe<> pipe = {0, 0};
     if (narrow::UNIT == 1 || !m.pdl_late) bsri_pdl_launch_dependents();
     BSRI_ENTER;
     int seen = 0;
@@ -3183,7 +3206,7 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS)
         const int sets = (int)((uint32_t)set / (uint32_t)m.sides), side = (set - sets * m.sides) * narrow::COLS;
         const int strip = sets << beside | (work & ((1 << beside) - 1));
         float sum[narrow::OWN][NI][4] = {};
-        narrow::walk(sum, m, strip, side, bsri_smem_address(bsri_shared) + unit * m.stages * narrow::SLOT, own, slot, parity);
+        narrow::walk(sum, m, strip, side, bsri_smem_address(bsri_shared) + unit * m.stages * narrow::SLOT, own, pipe);
         if constexpr (narrow::UNIT > 1) narrow::finish_groups(m, sum, strip, side, bsri_shared);
         else narrow::finish(m, sum, strip, side, bsri_shared);
         work += (int)gridDim.x;
@@ -3516,7 +3539,8 @@ template <int GROUP> __device__ __forceinline__ void bsri_wgmma_schedule(const b
 /* ---------------------------------------------------------------------------------------------- */
 
 /* The next part of the union of rows whose entries [at, end) are left; row g is lane g's. It begins with a multiple of JOIN.
-   Columns in another order, or repeated: one at a time, always the smallest head. */
+   Columns in another order, or repeated: one at a time, always the smallest head. Not bsri_columns_next(), which four warps run
+   together: here one warp makes a list, the other one the next tile's. */
 template <int GROUP, int JOIN>
 __device__ __forceinline__ void bsri_wgmma_columns_next(bsri_wgmma_chunk<GROUP> &part, const bsri_mma_rows &r, int32_t &at,
                                                         int32_t end) {
@@ -5168,7 +5192,7 @@ struct bsri_wgmma_sampled_storage {
     int32_t warp_count[4], irregular, first;
 };
 #ifdef BSRI_WGMMA_CODE
-/* A position in a ring of up to 16 slots: which one, and for each slot how often it was passed, modulo 2. */
+/* As bsri_pipe, in a ring of up to 16 slots that is cut anew: for each slot how often it was passed, modulo 2. */
 struct bsri_sampled_pipe {
     uint32_t stage, phases, stages, bytes;
     __device__ __forceinline__ uint32_t phase() const { return phases >> stage & 1; }
@@ -6311,7 +6335,8 @@ struct bsri_dev_query {
         if (p.flags & BSR_ATTENTION_CAUSAL) limit = bsri_min(limit, row + rows + p.causal_offset);
         return true;
     }
-    /* Everything between product and softmax for row + i and one column; `value` is the element of the mask's values. */
+    /* Everything between product and softmax for row + i and one column; `value` is the element of the mask's values. By columns
+       of a tile: bsri_dev_modify_column(); the CPU's, by rows: bsri_attention_modify(). */
     template <class F>
     __device__ __forceinline__ F modify(const bsri_dev_attention &p, F s, int64_t i, int64_t col, int64_t value) const {
         const F none = -bsri_dev_inf<F>();
@@ -6606,7 +6631,8 @@ __device__ __forceinline__ void bsri_dev_column_bias(float (&x)[BSRI_COLUMN], co
         else x[r] = v[r] == -bsri_dev_inf<float>() ? v[r] : x[r] + v[r];
     }
 }
-/* bsri_dev_query::modify() for BSRI_COLUMN rows from row i on of a column, which stand in `stage`, ld apart. */
+/* bsri_dev_query::modify() for BSRI_COLUMN rows from row i on of a column, which stand in `stage`, ld apart. A term's
+   loads for all rows are on their way together, so the terms stand here once more, in the same order. */
 __device__ __forceinline__ void bsri_dev_modify_column(const bsri_dev_attention &p, const bsri_dev_query &t, float *stage, int ld,
                                                        int i, int key, bool some, int64_t block) {
     const float none = -bsri_dev_inf<float>();
@@ -7120,13 +7146,6 @@ template <class S> struct bsri_flash_control {
     uint32_t count[BSRI_FLASH_BINS]; /* tiles of the window by length */
     uint8_t length[BSRI_FLASH_WINDOW * S::STREAMS * BSRI_FLASH_GRID];
 };
-/* Position in a ring of N, and the parity of its round. */
-template <int N> struct bsri_flash_pipe {
-    uint32_t stage, phase;
-    __device__ __forceinline__ void advance() {
-        if (++stage == N) stage = 0, phase ^= 1;
-    }
-};
 __device__ __forceinline__ void bsri_flash_wait(uint64_t *barriers, uint32_t at, uint32_t parity) {
     bsri_mbarrier_wait(bsri_smem_address(&barriers[at]), parity);
 }
@@ -7342,7 +7361,8 @@ template <class S> __device__ __forceinline__ void bsri_flash_assign(const bsri_
 /* ---------------------------------------------------------------------------------------------- */
 
 /* The union of the columns of a tile's block rows, piece by piece: always the smallest of the rows' next ones, so that
-   every stored block comes once in any order, and shared ones come together where columns ascend. */
+   every stored block comes once in any order, and shared ones come together where columns ascend. Not bsri_columns_next(): one
+   warp fetches by it as it goes, and keeps no list. */
 struct bsri_flash_walk {
     const void *columns;
     int at, end, from, buffer; /* of this lane's block row: next block, past the last, first of those in the lanes' buffers */
@@ -7385,8 +7405,8 @@ template <class S> struct bsri_flash_producer {
     const uint32_t memory;
     const int lane = threadIdx.x % 32, piece = lane / S::ATOMS, atom = lane % S::ATOMS, pieces = S::KEYS / m.piece;
     const uint32_t to = memory + 2 * S::QUERY + (uint32_t)(atom * S::KEYS + piece * m.piece) * 128; /* in the first slot */
-    bsri_flash_pipe<S::SLOTS> ring = {0, 1};
-    bsri_flash_pipe<2> q = {0, 1};
+    bsri_pipe<S::SLOTS> ring = {0, 1};
+    bsri_pipe<2> q = {0, 1};
 
     __device__ __forceinline__ bsri_flash_producer(const bsri_dev_flash &m_, bsri_flash_stream<S> &c_, uint32_t memory_)
         : m(m_), c(c_), memory(memory_) {}
@@ -7424,7 +7444,7 @@ __device__ __forceinline__ void bsri_flash_produce(const bsri_dev_flash &m, bsri
                           : m.lane_bits == 4                     ? 0x33333333u
                                                                  : 0xffffffffu) >>
                          (32 - 4 * f.pieces);
-    for (bsri_flash_pipe<2> next = {0, 0};;) {
+    for (bsri_pipe<2> next = {0, 0};;) {
         bsri_flash_wait(c.plan_full, next.stage, next.phase);
         const bsri_flash_tile &plan = c.plan[next.stage];
         bsri_flash_walk walk;
@@ -7647,8 +7667,8 @@ template <class S> struct bsri_flash_consumer {
     bsri_flash_stream<S> &c;
     const int group, first, r; /* first rows of this warp and this thread in a tile */
     const uint32_t slots, queries;
-    bsri_flash_pipe<S::SLOTS> ring = {0, 0};
-    bsri_flash_pipe<2> q = {0, 0}, next = {0, 0};
+    bsri_pipe<S::SLOTS> ring = {0, 0};
+    bsri_pipe<2> q = {0, 0}, next = {0, 0};
     bsri_flash_place t = {0, 0, 0, 0};
     int flags = BSRI_FLASH_EMPTY; /* of the key tile in `slot` */
     uint32_t slot = 0;
