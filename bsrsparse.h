@@ -9048,7 +9048,17 @@ static int bsri_tensor_batch_of(int32_t dims, const int64_t *size, const int64_t
     return 1;
 }
 
-/* A product as a kernel sees it: everything by value, element strides resolved. */
+/* Blocks of op(A) seen as tiles, rows x cols of them in each block: line n of the list is row n % rows of stored line n / rows,
+   and has `cols` tiles for each stored entry, entry n of all being column n % cols of stored entry n / cols. Nothing is copied:
+   kernels read a matrix's index arrays by these numbers. by_rows, by_cols: 2^32 / rows and cols, up, by which numbers are divided
+   (exactly, below 2^32 / (cols - 1)); 0 for 1. */
+typedef struct bsri_list_view {
+    int32_t rows, cols;
+    uint32_t by_rows, by_cols;
+} bsri_list_view;
+
+/* A product as a kernel sees it: everything by value, element strides resolved. Where blocks are seen as tiles, all is said of
+   tiles but what says `stored`. */
 typedef struct bsri_dev_product {
     bsr_matrix a;
     bsr_dense b, out, input, left, right, bias, blocks; /* data null: absent */
@@ -9059,8 +9069,10 @@ typedef struct bsri_dev_product {
     bsri_batch whole, out_batch, b_batch;
     bsri_view index, schedule;   /* bytes 0: absent */
     int64_t br, bc;              /* rows and products of an op(A) block */
-    int64_t a_block, a_rs, a_cs; /* element strides of op(A)'s blocks */
+    int64_t a_block, a_rs, a_cs; /* element strides of op(A)'s stored blocks */
     int64_t tiles, width;        /* output tiles per item, their columns */
+    int64_t lines;               /* stored ones of op(A) */
+    bsri_list_view view;
     int64_t items, reduce;
     int64_t panels, subs, sub_rows;
     int32_t kind, activation, trans, has_input;
@@ -9116,6 +9128,8 @@ typedef struct bsri_dev_mma {
     int32_t near;                          /* warps of a CTA bring the same values */
     float alpha; /* where nothing else is to be done; so is out */
     int32_t b_rows; /* the dense operand is row-major, else column-major */
+    bsri_list_view view; /* as in p; and bytes from a tile of a stored block to the one below, to the one beside it */
+    int32_t down, right;
     char *out;
     int64_t out_row, out_col;
     const char *input; /* of short products: added to all sums, lies as out does; or null */
@@ -9146,6 +9160,8 @@ typedef struct bsri_dev_narrow_mma {
     int64_t ahead, stream;                  /* bytes of values that each CTA asks the L2 for; of all of them */
     int64_t col_ahead, col_stream;          /* the same of column indices */
     int32_t bits, width, subs;              /* log2 of a block's products; columns; cuts of a block row */
+    int32_t bc;                             /* products of a block, */
+    uint32_t by_bc;                         /* and 16 times 2^32 / bc, up, where they are no power of two; else 0 */
     int32_t vec2;                          /* rows of b can be read by two elements */
     int32_t single, plain, out_dtype;       /* one item, one reduction; and nothing but the product is stored, as out_dtype */
     bsri_dev_product p;
@@ -9168,12 +9184,13 @@ typedef struct bsri_dev_narrow_tma {
     int64_t out_row, out_col, in_line;  /* element strides; of input's rows, or columns where those are out's lines */
     uint32_t ahead, pieces;             /* bytes of values that a CTA brings to the L2; how many CTAs do */
     uint32_t col_lines, ptr_lines;      /* of 128 bytes of index arrays, that they ask for */
-    int32_t dt, strips, sub_bits;       /* of indices; strips of all, log2 of those of a block row */
+    int32_t dt, strips;                 /* of indices; strips of all */
+    bsri_list_view view;                /* strips of a block row; pieces of 64 products of a block */
     int32_t sides;                      /* CTAs that have a strip's columns */
     int32_t beside, pdl_late;           /* of groups: log2 of strips whose tiles stand beside each other, then further columns;
                                        the next launch may start once all blocks are asked for, not at once */
     int32_t warps, stages;               /* warps, or groups of them; blocks of each at a time */
-    int32_t half_bits, bc, width;       /* log2 of a block's pieces of 64 products; its products; columns */
+    int32_t bc, width;                  /* products of a block; columns */
     int32_t columns, fold, swizzle;     /* products run along b; log2 of its rows in 128 bytes, of a swizzled row's pieces - 1 */
     int32_t vec2, constant;            /* out takes them: 1 along rows, 2 along columns, else 0 (where warps take a block
                                            together: eights, either way); a may be read at once */
@@ -9229,8 +9246,12 @@ typedef struct bsri_dev_wgmma {
     int32_t single, trans;
     int32_t tiles, group_ctas;  /* tiles across out; of them those of a slab, which as many CTAs compute side by side */
     int32_t group, parts; /* block rows of a tile, slices of a block */
+    bsri_list_view view;  /* as in p */
+    uint32_t down;        /* from a tile of a stored block to the one below it: rows of a_map, bytes for blocks of 16 and 32 */
+    int32_t a_each;       /* a_step's from a stored block to the next */
     int32_t a_trans, b_rows; /* blocks are stored transposed; the dense operand is row-major */
-    uint32_t a_step, a_half; /* bytes: between blocks; between a lane's pieces of a listed block of 16, of a block of 32 */
+    uint32_t a_step, a_half; /* bytes: between blocks, or tiles beside each other; between a lane's pieces of a listed block of 16,
+                                of a block of 32 */
     int32_t vector, epilogue; /* out is stored by the copy engine: 1 row-major, 2 column-major; BSRI_EPILOGUE_STORE, ... */
     int32_t store_registers;        /* vector 0: rows of f32 in pairs are stored as registers hold them */
     int32_t terms;         /* BSRI_TERM_...: of parameters, so that branches are known to be the same in all lanes */
@@ -9284,6 +9305,7 @@ typedef struct bsri_dev_wgmma_sampled {
     int32_t whole, batched, parts; /* tiles may be dealt whole; there are several items; parts of a union at most */
     int32_t entries, shift;        /* entries of a tile at most; log2 of the blocks side by side in one */
     int32_t wide;                  /* 1: warpgroups share the rows, not the columns */
+    bsri_list_view view;           /* as in p */
     int32_t reduce, steps, plain;
     int32_t a_across, b_across;             /* products do not run along the lines of mat1, mat2 as stored */
     int32_t a_boxes, b_boxes, a_box, b_box; /* loads of a stage and of one entry, their bytes */
@@ -10112,6 +10134,36 @@ static double bsri_none_of(double present, int64_t n) {
         if (n % 2) none *= absent;
     return none;
 }
+/* Stored lines of the other direction than op(A)'s. */
+static int64_t bsri_stored_inner(const bsri_dev_product *p) {
+    return (p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a)) / p->view.cols;
+}
+/* The largest tile of tensor cores that divides both sides, or 0. */
+static int bsri_tile_of(int64_t rows, int64_t cols) {
+    int t = 128;
+    while (t >= 16 && (rows % t || cols % t)) t /= 2;
+    return t >= 16 ? t : 0;
+}
+static bsri_list_view bsri_view_of(int64_t rows, int64_t cols) {
+    bsri_list_view v;
+    v.rows = (int32_t)rows, v.by_rows = rows > 1 ? (uint32_t)bsri_ceil_div(INT64_C(1) << 32, rows) : 0;
+    v.cols = (int32_t)cols, v.by_cols = cols > 1 ? (uint32_t)bsri_ceil_div(INT64_C(1) << 32, cols) : 0;
+    return v;
+}
+/* The product with its blocks seen as tiles, in `to` where they are not tiles themselves. */
+static const bsri_dev_product *bsri_tiled(const bsri_dev_product *p, bsri_dev_product *to) {
+    const int t = bsri_tile_of(p->br, p->bc);
+    const int64_t rows = t ? p->br / t : 1, cols = t ? p->bc / t : 1;
+    const double most = 2147483648.0; /* numbers of lines, eight of which a schedule may make of one, and of entries */
+    if (rows * cols == 1 || 8.0 * (double)p->tiles * (double)rows * (double)rows > most) return p;
+    if ((double)p->a.nnz * (double)cols * (double)bsri_max(rows, cols) > most) return p;
+    if ((double)p->br * (double)p->bc > most / 16) return p;
+    if (bsri_max(p->a_rs, p->a_cs) > INT32_MAX / 1024) return p; /* bytes from tile to tile */
+    *to = *p;
+    to->br = to->bc = to->a.block_rows = to->a.block_cols = t, to->a.nnz *= rows * cols, to->tiles *= rows;
+    to->view = bsri_view_of(rows, cols);
+    return to;
+}
 /* Stored blocks of those that could be. */
 static double bsri_density(const bsr_matrix *a) {
     const double blocks = (double)bsri_block_rows(a) * (double)bsri_block_cols(a), stored = bsri_mean_blocks(a);
@@ -10136,6 +10188,7 @@ typedef struct bsri_facts {
     double memory, read;       /* nanoseconds to read and write everything once, a lower bound for any kernel; b's part of it */
     double spilt;              /* nanoseconds for the part of the values that the L2 has no room for */
     double limit;              /* the least estimate so far: others have to be below */
+    const bsri_dev_product *stored; /* blocks as they are stored, for kernels that need no tiles */
 } bsri_facts;
 /* The GPU that estimates are of; how many multiprocessors there are is the device's own. */
 typedef struct bsri_gpu_model {
@@ -10165,7 +10218,7 @@ static bsri_facts bsri_facts_of(const bsri_dev_product *p) {
     f.lists = log2(1.0 + (double)p->items * (double)p->tiles), f.most = bsri_longest(f.inner, f.density, f.lists);
     f.crooked = f.dense == 1 && p->width > 8 && p->b.row_stride * (int64_t)bsr_dtype_size(p->b.dtype) % 128;
     bsri_facts_memory(p, &f);
-    f.limit = INFINITY;
+    f.limit = INFINITY, f.stored = p;
     return f;
 }
 
@@ -10517,6 +10570,7 @@ static void bsri_mma_strides(const bsri_dev_product *p, const bsri_instance *s, 
                              bsri_dev_mma *m) {
     const int64_t size = (int64_t)bsr_dtype_size(p->a.dtype);
     const int line = s->slice * (int)size;
+    m->view = p->view, m->down = (int32_t)(p->br * p->a_rs * size), m->right = (int32_t)(p->bc * p->a_cs * size);
     m->width = p->width, m->sub_bits = bsri_mma_log2(p->br / s->slice), m->a_trans = values == 2,
     m->slabs = bsri_ceil_div(p->width, cols);
     m->b_rows = dense == 1, m->a_line = (values == 2 ? p->a_cs : p->a_rs) * size, m->a_block = p->a_block * size;
@@ -10668,8 +10722,9 @@ static const bsri_instance *bsri_narrow_mma_instance(const bsri_dev_product *p, 
     w.rows = tile_rows, w.cols = tile_cols, w.layout = bsri_narrow_mma_rows(p) ? 1 : 2;
     return bsri_find(&w);
 }
-static bsri_estimate bsri_narrow_mma_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
-                                          const bsr_plan *) {
+static bsri_estimate bsri_narrow_mma_estimate(const bsr_context *ctx, const bsri_dev_product *seen, const bsri_facts *f,
+                                              int compute, const bsr_plan *) {
+    const bsri_dev_product *const p = f->stored;
     const int dt = p->a.dtype, ni = p->width <= 8 ? 0 : p->width <= 16 ? 1 : p->width <= 32 ? 2 : 3, held = ni < 2 ? 32 : 16;
     const int64_t blocks = (int64_t)(bsri_mean_blocks(&p->a) / (double)bsri_max(1, p->tiles)); /* of a row, on average */
     bsri_estimate e = bsri_estimate_below(f, 0);
@@ -10680,7 +10735,7 @@ static bsri_estimate bsri_narrow_mma_estimate(const bsr_context *ctx, const bsri
     if (p->width > 64) return bsri_estimate_none(BSR_WHY_WIDE);
     if (p->kind > BSRI_LIST_TRANSPOSED) return bsri_estimate_none(BSR_WHY_LIST_KIND);
     if (compute != BSR_F32 || p->b.dtype != dt || !bsri_is_half(dt)) return bsri_estimate_none(BSR_WHY_DTYPE);
-    if (p->br % 16 || p->bc % 16 || (p->bc & (p->bc - 1)) || p->bc > 1024) return bsri_estimate_none(BSR_WHY_BLOCK);
+    if (p->br % 16 || p->bc % 16 || p->bc > 1024) return bsri_estimate_none(BSR_WHY_BLOCK);
     if (f->values != 1) return bsri_estimate_none(BSR_WHY_VALUES);
     if (bsri_max(p->reduce, bsri_max(bsri_block_cols(&p->a), bsri_block_rows(&p->a))) >= INT32_MAX ||
         p->a.nnz >= INT32_MAX / 2 / p->bc) /* a row's products are counted; columns may be repeated */
@@ -10699,16 +10754,18 @@ static bsri_estimate bsri_narrow_mma_estimate(const bsr_context *ctx, const bsri
     each = each <= bsri_narrow_mma_places ? ceil(each) : each + bsri_narrow_mma_over;
     bsri_tiling_spread(&t, each, room, each / room);
     t.busy = (double)grid / ctx->sm_count;
-    bsri_estimate_take(&e, p, f, bsri_cost_kind(BSRI_COSTS_NARROW_MMA, e.tile_rows), &t);
+    bsri_estimate_take(&e, seen, f, bsri_cost_kind(BSRI_COSTS_NARROW_MMA, e.tile_rows), &t);
     return e;
 }
 
-static bsri_choice bsri_narrow_mma_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *, const bsr_plan *,
+static bsri_choice bsri_narrow_mma_choose(const bsr_context *ctx, const bsri_dev_product *, const bsri_facts *f, const bsr_plan *,
                                       const bsri_estimate *e, bsri_dev_narrow_mma *m) {
+    const bsri_dev_product *const p = f->stored;
     bsri_choice c = bsri_yes(bsri_narrow_mma_instance(p, e->tile_rows, e->tile_cols), BSR_WHY_SKINNY);
     if (!c.kernel) return c;
     memset(m, 0, offsetof(bsri_dev_narrow_mma, p));
     m->p = *p, m->subs = (int32_t)(p->br / e->tile_rows), m->bits = bsri_mma_log2(p->bc), m->tiles = p->tiles;
+    m->bc = (int32_t)p->bc, m->by_bc = p->bc & (p->bc - 1) ? bsri_view_of(1, p->bc / 16).by_cols : 0;
     c.grid = m->work = p->items * p->tiles * m->subs;
     c.threads = e->split * 32, c.shared = e->split * c.tile_rows * (c.tile_cols + 1) * 4;
     c.pdl = ctx->tier >= BSRI_TIER_WGMMA; /* the loaded code waits */
@@ -10887,8 +10944,9 @@ static int bsri_narrow_tma_stored(const bsri_dev_product *p, const bsri_facts *f
     if (columns) return p->width == 1 || p->out.col_stride % 2 == 0 ? 2 : 0;
     return p->out.col_stride == 1 && p->out.row_stride % 2 == 0 && p->width % 2 == 0;
 }
-static void bsri_narrow_tma_take(bsri_estimate *e, const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f,
+static void bsri_narrow_tma_take(bsri_estimate *e, const bsr_context *ctx, const bsri_dev_product *seen, const bsri_facts *f,
                                  int rows, int cols, int most) {
+    const bsri_dev_product *const p = f->stored;
     const int groups = cols >= 64;
     const int kind = groups ? bsri_cost_kind(BSRI_COSTS_NARROW_TMA_GROUP, cols) : bsri_cost_kind(BSRI_COSTS_NARROW_TMA, rows);
     const bsri_narrow_tma_shape s = bsri_narrow_tma_shape_of(ctx, p, rows, cols, most);
@@ -10908,10 +10966,11 @@ static void bsri_narrow_tma_take(bsri_estimate *e, const bsr_context *ctx, const
     /* tiles are taken as multiprocessors get free; groups' are many: between the mean and the busiest one's */
     t.busy = s.each / t.waves, t.beside = (groups ? (s.each + ceil(s.each)) / 2 : s.each) / t.waves;
     if (cols == 64 && t.beside > 1.0) t.fused *= bsri_narrow_tma_one + bsri_narrow_tma_each * t.beside;
-    bsri_estimate_take(e, p, f, kind, &t);
+    bsri_estimate_take(e, seen, f, kind, &t);
 }
-static bsri_estimate bsri_narrow_tma_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
-                                       const bsr_plan *asked) {
+static bsri_estimate bsri_narrow_tma_estimate(const bsr_context *ctx, const bsri_dev_product *seen, const bsri_facts *f,
+                                              int compute, const bsr_plan *asked) {
+    const bsri_dev_product *const p = f->stored;
     const int dt = p->a.dtype, layout = bsri_narrow_tma_layout(p, f), blocks = (int)bsri_min(p->a.nnz, INT32_MAX);
     bsri_estimate e = bsri_estimate_below(f, 0);
     const int most = asked->split || p->a.nnz * p->bc > p->tiles * 32 ? 2 : 1; /* groups: there is something to share */
@@ -10919,27 +10978,29 @@ static bsri_estimate bsri_narrow_tma_estimate(const bsr_context *ctx, const bsri
     if (ctx->tier < BSRI_TIER_WGMMA || !ctx->tensor_map) return bsri_estimate_none(BSR_WHY_GPU);
     if (p->kind != BSRI_LIST_ROWS || p->items != 1 || p->reduce != 1) return bsri_estimate_none(BSR_WHY_LIST_KIND);
     if (compute != BSR_F32 || p->b.dtype != dt || !bsri_is_half(dt)) return bsri_estimate_none(BSR_WHY_DTYPE);
-    if (p->br != p->bc || (p->br != 64 && p->br != 128)) return bsri_estimate_none(BSR_WHY_BLOCK);
+    if (p->br % 64 || p->bc % 64) return bsri_estimate_none(BSR_WHY_BLOCK);
     if (f->values != 1 || blocks < 1) return bsri_estimate_none(BSR_WHY_VALUES);
     if (!layout) return bsri_estimate_none(BSR_WHY_DENSE);
     if (p->alpha_ptr || p->alpha == 0.0) return bsri_estimate_none(BSR_WHY_EPILOGUE);
     if (bsri_max(p->a.nnz * 2, bsri_max(p->b.rows, p->tiles * p->br)) >= INT32_MAX / 2) return bsri_estimate_none(BSR_WHY_SIZE);
+    if ((p->br > 128 || p->bc > 128) && seen == p) return bsri_estimate_none(BSR_WHY_SIZE);
     /* strips of 64 rows read half as much of b and issue half as often; but there must be enough of them */
     rows = p->width > 64 || p->tiles * (p->br / 64) * 4 >= ctx->sm_count * 3 ? 64 : 32;
     cols = p->width <= 8 ? 8 : p->width <= 16 ? 16 : p->width <= 32 || rows == 32 ? 32 : 64;
     if (p->tiles * (p->br / rows) * bsri_ceil_div(p->width, cols) >= INT32_MAX / 2) return bsri_estimate_none(BSR_WHY_SIZE);
-    if (cols < 64) bsri_narrow_tma_take(&e, ctx, p, f, rows, cols, 8);
+    if (cols < 64) bsri_narrow_tma_take(&e, ctx, seen, f, rows, cols, 8);
     for (; cols >= 64 && cols <= (p->width > 64 ? 128 : 64); cols *= 2)
         for (split = 1; split <= most; split++)
             if ((!asked->tile_cols || asked->tile_cols == cols) && (!asked->split || asked->split == split))
-                bsri_narrow_tma_take(&e, ctx, p, f, rows, cols, split);
+                bsri_narrow_tma_take(&e, ctx, seen, f, rows, cols, split);
     if (!e.tile_rows) return bsri_estimate_none(BSR_WHY_PLAN);
     /* what it saves that blocks are there when the kernel before ends, beyond what other kernels gain (note N19) */
     if (p->constant) e.ns -= p->width <= 64 ? bsri_narrow_tma_constant : bsri_narrow_tma_constant_wide;
     return e;
 }
-static bsri_choice bsri_narrow_tma_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f,
+static bsri_choice bsri_narrow_tma_choose(const bsr_context *ctx, const bsri_dev_product *, const bsri_facts *f,
                                           const bsr_plan *, const bsri_estimate *e, bsri_dev_narrow_tma *m) {
+    const bsri_dev_product *const p = f->stored;
     const int rows = e->tile_rows, cols = e->tile_cols, by_groups = cols >= 64;
     const bsri_narrow_tma_shape s = bsri_narrow_tma_shape_of(ctx, p, rows, cols, e->split);
     const int64_t bytes = p->a.nnz * p->a_block * 2, index = (int64_t)bsr_dtype_size(p->a.index_dtype);
@@ -10952,7 +11013,7 @@ static bsri_choice bsri_narrow_tma_choose(const bsr_context *ctx, const bsri_dev
     m->p = *p, m->ptr = (const char *)of.ptr, m->col = (const char *)of.col, m->values = of.values, m->dt = of.dt;
     m->columns = bsri_narrow_tma_layout(p, f) == 2, m->out = (char *)p->out.data;
     m->out_row = p->out.row_stride, m->out_col = p->out.col_stride;
-    m->width = (int32_t)p->width, m->bc = (int32_t)p->bc, m->half_bits = p->bc == 128, m->constant = p->constant;
+    m->width = (int32_t)p->width, m->bc = (int32_t)p->bc, m->constant = p->constant;
     m->vec2 = bsri_narrow_tma_stored(p, f, by_groups), m->scaled = m->vec2 && !bsri_mma_plain(p);
     m->alpha = (float)p->alpha, m->beta = -0.0f; /* adds nothing, to any number */
     if (m->vec2 && f->adds) {
@@ -10962,7 +11023,7 @@ static bsri_choice bsri_narrow_tma_choose(const bsr_context *ctx, const bsri_dev
     /* the copy engine takes as long for a row of 16 bytes as for one of 128: rows that stand side by side go together */
     if (!m->columns && p->width == cols && cols < 64 && p->b.row_stride == cols) m->fold = 6 - bsri_mma_log2(cols);
     m->swizzle = m->columns || m->fold || cols > 64 ? 7 : cols / 8 - 1;
-    m->sub_bits = bsri_mma_log2(p->br / rows), m->strips = (int32_t)(p->tiles << m->sub_bits);
+    m->view = bsri_view_of(p->br / rows, p->bc / 64), m->strips = (int32_t)(p->tiles * m->view.rows);
     m->sides = (int32_t)bsri_ceil_div(p->width, cols), m->warps = s.share, m->stages = s.slots;
     if (by_groups) {
         const int64_t stored = p->a.nnz * (p->bc / 64) / m->warps;
@@ -11170,7 +11231,7 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     w.block = (int32_t)p->br, w.cols = e->tile_cols, w.layout = f->dense;
     bsri_choice c = bsri_yes(bsri_find(&w), p->br == 128 ? BSR_WHY_ONE_ROW : BSR_WHY_GROUP);
     const int i8 = p->a.dtype == BSR_I8;
-    int64_t tiles;
+    int64_t tiles, beside; /* elements from a tile of a stored block to the one beside it */
     if (!c.kernel) return c;
     memset(m, 0, offsetof(bsri_dev_wgmma, p));
     m->p = *p, m->single = bsri_mma_single(p, &m->rows), m->trans = p->trans;
@@ -11183,7 +11244,8 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     m->group = (int32_t)bsri_max(1, c.tile_rows / p->br), m->group_bits = bsri_mma_log2(m->group), m->tile_cols = c.tile_cols;
     m->parts = (int32_t)bsri_max(1, p->br * (int64_t)bsr_dtype_size(p->a.dtype) / 128);
     m->block_bits = bsri_mma_log2(p->br);
-    m->min_dim_lines = (int32_t)bsri_min(bsri_block_rows(&p->a), bsri_block_cols(&p->a));
+    m->view = p->view, m->down = (uint32_t)(p->br < 64 ? 2 * p->br * p->a_rs : p->br);
+    m->min_dim_lines = (int32_t)bsri_min(p->tiles, bsri_stored_inner(p) * p->view.rows);
     if (!bsri_tensor_batch_of(p->a.batch_dims, p->a.batch, p->a.values_batch_stride, &m->a_batch)) return bsri_no(BSR_WHY_VALUES);
     if (!bsri_tensor_batch_of(p->b.batch_dims, p->b.batch, p->b.batch_stride, &m->b_batch)) return bsri_no(BSR_WHY_DENSE);
     m->vector = i8 ? p->out.dtype == BSR_I32 || p->out.dtype == BSR_BF16 || p->out.dtype == BSR_F16 : p->out.dtype == p->b.dtype;
@@ -11197,10 +11259,13 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     m->full_panels = f->dense == 1 && p->width % 64 == 0;
     /* no box beyond the last column: it would be fetched for nothing (note N6) */
     m->dense = p->br < 64 ? c.tile_cols : (int32_t)bsri_min(c.tile_cols, p->width);
-    m->b_rows = f->dense == 1, m->a_trans = f->values == 2, m->listed = m->a_trans || p->kind != BSRI_LIST_ROWS;
+    m->b_rows = f->dense == 1, m->a_trans = f->values == 2;
+    m->listed = m->a_trans || p->kind != BSRI_LIST_ROWS || p->view.cols > 1;
     m->a_line = 2 * (m->a_trans ? p->a_cs : p->a_rs);
     if (p->br < 64 && (2 * p->a_block > UINT32_MAX || 16 * m->a_line > UINT32_MAX)) return bsri_no(BSR_WHY_VALUES);
-    m->a_step = (uint32_t)(2 * p->a_block), m->a_half = (uint32_t)((p->br == 16 ? 4 : m->a_trans ? 16 : 8) * m->a_line);
+    beside = p->view.cols > 1 ? p->bc * p->a_cs : p->a_block, m->a_each = (int32_t)(p->a_block / beside);
+    if (p->br < 64 && (p->a_block % beside || (double)p->a.nnz * m->a_each > 2e9)) return bsri_no(BSR_WHY_VALUES);
+    m->a_step = (uint32_t)(2 * beside), m->a_half = (uint32_t)((p->br == 16 ? 4 : m->a_trans ? 16 : 8) * m->a_line);
     tiles = m->tiles = (int32_t)bsri_ceil_div(p->width, c.tile_cols);
     m->group_ctas = bsri_wgmma_group_ctas(p, groups, tiles);
     m->panels = (int32_t)((tiles + m->group_ctas - 1) / m->group_ctas),
@@ -11410,6 +11475,7 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
     m->parts = (int)bsri_ceil_div(bsri_ceil_div(bsri_block_cols(&p->out), 1 << m->shift), BSRI_CHUNK);
     m->reduce = p->alpha != 0.0 ? (int)p->reduce : 0;
     m->plain = !p->has_input && bsri_sampled_vector(p);
+    m->view = bsri_view_of(1, 1);
     if (!bsri_wgmma_sampled_maps(ctx, p, m, b << m->shift)) return bsri_no(BSR_WHY_DENSE);
     c.tile_rows = m->group * b, c.tile_cols = m->wide ? 256 : 512;
     c.stages = c.shared / ((c.tile_rows + c.tile_cols) * BSRI_WSAMPLED_DEPTH * 2);
@@ -11572,7 +11638,8 @@ static void bsri_cuda_describe(const bsri_product *job, bsri_dev_product *p) {
     }
     p->alpha = job->alpha, p->beta = job->beta, p->has_input = job->input != NULL, p->trans = job->trans;
     p->whole = job->batch, p->out_batch = e.out_batch, p->b_batch = e.b_batch, p->index = e.index, p->schedule = e.schedule;
-    p->br = e.br, p->bc = e.bc, p->a_block = e.a_block, p->a_rs = e.a_rs, p->a_cs = e.a_cs, p->tiles = e.tiles;
+    p->br = e.br, p->bc = e.bc, p->a_block = e.a_block, p->a_rs = e.a_rs, p->a_cs = e.a_cs, p->tiles = p->lines = e.tiles;
+    p->view.rows = p->view.cols = 1;
     p->width = e.width, p->items = e.items, p->kind = e.kind;
 }
 
@@ -11637,8 +11704,11 @@ static void bsri_choose_product(const bsr_context *ctx, const bsri_dev_product *
     if (p->kind < BSRI_LIST_SCATTER && p->reduce) {
         if (bsri_wants(s, BSRI_TIER_SIMT) && bsri_tiny_ahead(ctx, p))
             bsri_offer(s, BSRI_TIER_SIMT, bsri_tiny_choose(ctx, p, compute, &m->tiny));
-        bsri_facts f = bsri_facts_of(p);
-        bsri_choose_estimated(bsri_products, ctx, p, &f, compute, s, m, &f.limit);
+        bsri_dev_product tiles;
+        const bsri_dev_product *const seen = bsri_tiled(p, &tiles);
+        bsri_facts f = bsri_facts_of(seen);
+        f.stored = p;
+        bsri_choose_estimated(bsri_products, ctx, seen, &f, compute, s, m, &f.limit);
     } else /* the caller's: there need not be a matrix; or of no item: zeros */
         s->refused[BSRI_TIER_MMA] = s->refused[BSRI_TIER_WGMMA] = BSR_WHY_LIST_KIND;
     if (bsri_wants(s, BSRI_TIER_SIMT)) bsri_offer(s, BSRI_TIER_SIMT, bsri_tiny_choose(ctx, p, compute, &m->tiny));

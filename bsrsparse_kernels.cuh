@@ -739,7 +739,7 @@ struct bsri_dev_list {
             at = bsri_index(crow, dt, tile), end = bsri_index(crow, dt, tile + 1);
         } else if (p.kind == BSRI_LIST_TRANSPOSED) {
             const char *view = (const char *)s.a.transposed_index;
-            const void *ccol = bsri_dev_at(view + p.index.at[0], dt, it.pattern * (bsri_block_cols(&s.a) + 1));
+            const void *ccol = bsri_dev_at(view + p.index.at[0], dt, it.pattern * (p.lines + 1));
             const int64_t shift = ragged ? 0 : it.pattern * p.index.entries;
             row = bsri_dev_at(view + p.index.at[1], dt, shift), position = bsri_dev_at(view + p.index.at[2], dt, shift);
             starts = ccol, at = bsri_index(ccol, dt, tile), end = bsri_index(ccol, dt, tile + 1);
@@ -762,7 +762,7 @@ struct bsri_dev_list {
     }
     /* The next entry, or false. */
     __device__ bool next(const bsri_dev_product &p, int64_t tile, int64_t *a_at, int64_t *b_at) {
-        const int64_t step = p.bc * p.b.row_stride;
+        const int64_t step = p.bc * p.view.cols * p.b.row_stride;
         const int dt = p.a.index_dtype;
         int64_t q;
         for (; at < end; at++) {
@@ -1144,6 +1144,36 @@ struct bsri_mma_storage {
     uint16_t order[BSRI_CHUNK]; /* groups, longest first */
     int32_t warp_count[4], irregular, first;
 };
+/* Lines and entries of a list that is seen as tiles (bsri_list_view), as the index arrays have them. */
+__device__ __forceinline__ uint32_t bsri_view_line(const bsri_list_view &v, uint32_t line) {
+    return v.by_rows ? __umulhi(line, v.by_rows) : line;
+}
+__device__ __forceinline__ uint32_t bsri_view_entry(const bsri_list_view &v, uint32_t entry) {
+    return v.by_cols ? __umulhi(entry, v.by_cols) : entry;
+}
+/* Which of a stored block's rows of tiles a line is. */
+__device__ __forceinline__ uint32_t bsri_view_row(const bsri_list_view &v, uint32_t line) {
+    return line - bsri_view_line(v, line) * v.rows;
+}
+/* Where a line's tiles begin; to: 1 where they end. */
+__device__ __forceinline__ int64_t bsri_view_index(const bsri_list_view &v, const bsri_mma_rows &r, uint32_t line, int to) {
+    return bsri_index(r.ptr, r.dt, bsri_view_line(v, line) + to) * v.cols;
+}
+/* The same where there are less than 2^31 tiles. */
+__device__ __forceinline__ int32_t bsri_view_index32(const bsri_list_view &v, const bsri_mma_rows &r, uint32_t line, int to) {
+    return bsri_dev_index(r.ptr, r.dt, bsri_view_line(v, line) + to) * v.cols;
+}
+/* The column of tiles that entry n has. */
+__device__ __forceinline__ int32_t bsri_view_column(const bsri_list_view &v, const bsri_mma_rows &r, uint32_t n) {
+    const uint32_t e = bsri_view_entry(v, n);
+    return bsri_dev_index(r.col, r.dt, e) * v.cols + (int32_t)(n - e * v.cols);
+}
+/* A line of a schedule's order: rows of tiles of a block stand one after another. */
+__device__ __forceinline__ int32_t bsri_view_ordered(const bsri_list_view &v, const int32_t *order, uint32_t n) {
+    const uint32_t at = bsri_view_line(v, n);
+    const int32_t line = order[at];
+    return line < 0 ? -1 : line * v.rows + (int32_t)(n - at * v.rows);
+}
 __device__ __forceinline__ bsri_mma_rows bsri_mma_rows_of(const bsri_dev_product &p, const bsri_dev_step &s,
                                                           int64_t *pattern = NULL) {
     const bsri_item it = bsri_dev_matrix_item(&p.whole, s.item, &s.a);
@@ -1156,7 +1186,7 @@ __device__ __forceinline__ bsri_mma_rows bsri_mma_rows_of(const bsri_dev_product
     } else {
         const char *view = (const char *)s.a.transposed_index;
         const int64_t shift = (s.a.flags & BSR_MATRIX_RAGGED) != 0 ? 0 : it.pattern * p.index.entries;
-        r.ptr = bsri_dev_at(view + p.index.at[0], r.dt, it.pattern * (bsri_block_cols(&s.a) + 1));
+        r.ptr = bsri_dev_at(view + p.index.at[0], r.dt, it.pattern * (p.lines + 1));
         r.col = bsri_dev_at(view + p.index.at[1], r.dt, shift), r.position = bsri_dev_at(view + p.index.at[2], r.dt, shift);
     }
     return r;
@@ -1166,21 +1196,23 @@ __device__ __forceinline__ int64_t bsri_mma_lines(const bsri_dev_product &p) {
     const int64_t *header = (const int64_t *)p.a.schedule;
     return !header || (header[BSRI_SCHEDULE_TRANSPOSED] != 0) != (p.trans != 0)
                ? p.tiles
-               : header[BSRI_SCHEDULE_GROUP] * header[BSRI_SCHEDULE_GROUPS];
+               : header[BSRI_SCHEDULE_GROUP] * header[BSRI_SCHEDULE_GROUPS] * p.view.rows;
 }
 __device__ __forceinline__ int64_t bsri_mma_line(const bsri_dev_product &p, int64_t item, int64_t lines, int64_t n) {
     const int64_t *header = (const int64_t *)p.a.schedule;
     if (n >= lines) return -1;
     if (!header || (header[BSRI_SCHEDULE_TRANSPOSED] != 0) != (p.trans != 0)) return n;
     const bsri_item it = bsri_dev_matrix_item(&p.whole, bsri_reduce_item(&p.whole, &p.out_batch, item, 0), &p.a);
-    return ((const int32_t *)((const char *)p.a.schedule + BSRI_VIEW_HEADER))[it.pattern * lines + n];
+    const int32_t *order = (const int32_t *)((const char *)p.a.schedule + BSRI_VIEW_HEADER);
+    return bsri_view_ordered(p.view, order + it.pattern * header[BSRI_SCHEDULE_GROUP] * header[BSRI_SCHEDULE_GROUPS], n);
 }
 
 #ifdef BSRI_MMA_CODE
 /* Marks the columns [first, first + BSRI_CHUNK) of rows whose columns ascend; list.next is past what is marked. Columns in
    another order, or repeated, set list.irregular. */
 template <class S>
-__device__ __forceinline__ void bsri_columns_mark(S &s, const bsri_mma_rows &r, int group, int shift) {
+__device__ __forceinline__ void bsri_columns_mark(S &s, const bsri_mma_rows &r, const bsri_list_view &v, int group,
+                                                  int shift) {
     const int lane = threadIdx.x % 32, warps = BSRI_PRODUCERS / 32;
     const int64_t first = s.first;
     for (int g = threadIdx.x / 32; g < group; g += warps) {
@@ -1188,7 +1220,7 @@ __device__ __forceinline__ void bsri_columns_mark(S &s, const bsri_mma_rows &r, 
         int64_t at = s.at[g];
         int32_t before = -1;
         for (int inside = 32; inside == 32; at += inside) {
-            const int32_t c = at + lane < end ? bsri_dev_index(r.col, r.dt, at + lane) : INT32_MAX;
+            const int32_t c = at + lane < end ? bsri_view_column(v, r, (uint32_t)(at + lane)) : INT32_MAX;
             const int32_t left = __shfl_up_sync(~0u, c, 1);
             const bool in = c != INT32_MAX && c >> shift >= first && (c >> shift) - first < BSRI_CHUNK;
             if (c != INT32_MAX && c <= (lane ? left : before)) s.irregular = 1;
@@ -1219,13 +1251,14 @@ template <class S, class P> __device__ __forceinline__ void bsri_columns_gather(
 }
 /* A merge: always the smallest next column of all rows. Takes any order and any repetition. By one warp. */
 template <class S, class P>
-__device__ __forceinline__ void bsri_columns_merge(S &s, P &part, const bsri_mma_rows &r, int group, int shift) {
+__device__ __forceinline__ void bsri_columns_merge(S &s, P &part, const bsri_mma_rows &r, const bsri_list_view &v, int group,
+                                                   int shift) {
     const int lane = threadIdx.x;
     const int64_t end = lane < group ? s.end[lane] : 0;
     int64_t at = lane < group ? s.at[lane] : 0;
     int n = 0;
     for (; n < BSRI_CHUNK; n++) {
-        const uint32_t head = at < end ? (uint32_t)bsri_dev_index(r.col, r.dt, at) : UINT32_MAX;
+        const uint32_t head = at < end ? (uint32_t)bsri_view_column(v, r, (uint32_t)at) : UINT32_MAX;
         const uint32_t least = __reduce_min_sync(~0u, head), bit = 1u << (lane << shift | (least & ((1 << shift) - 1)));
         const uint32_t mask = __reduce_or_sync(~0u, head == least ? bit : 0);
         if (least == UINT32_MAX) break;
@@ -1238,19 +1271,20 @@ __device__ __forceinline__ void bsri_columns_merge(S &s, P &part, const bsri_mma
 /* The next part of the union of the rows, from s.at on; by the fetching threads. Returns whether entries are left after it. An
    entry may be 2^shift columns side by side: a row then has as many bits. */
 template <class S, class P>
-__device__ __forceinline__ bool bsri_columns_next(S &s, P &part, const bsri_mma_rows &r, int group, int shift = 0) {
+__device__ __forceinline__ bool bsri_columns_next(S &s, P &part, const bsri_mma_rows &r, const bsri_list_view &v, int group,
+                                                  int shift = 0) {
     const int lane = threadIdx.x % 32;
     for (int i = threadIdx.x; i < BSRI_CHUNK; i += BSRI_PRODUCERS) s.present[i] = 0;
     if (threadIdx.x < 32) {
         const bool more = lane < group && s.at[lane] < s.end[lane];
-        const uint32_t least = __reduce_min_sync(~0u, more ? (uint32_t)bsri_dev_index(r.col, r.dt, s.at[lane]) : INT32_MAX);
+        const uint32_t least = __reduce_min_sync(~0u, more ? (uint32_t)bsri_view_column(v, r, (uint32_t)s.at[lane]) : INT32_MAX);
         if (lane == 0) s.first = (int32_t)least >> shift, s.irregular = 0;
     }
     bsri_producer_sync();
-    bsri_columns_mark(s, r, group, shift);
+    bsri_columns_mark(s, r, v, group, shift);
     bsri_producer_sync();
     if (!s.irregular) bsri_columns_gather(s, part, group);
-    else if (threadIdx.x < 32) bsri_columns_merge(s, part, r, group, shift);
+    else if (threadIdx.x < 32) bsri_columns_merge(s, part, r, v, group, shift);
     bsri_producer_sync();
     return __any_sync(~0u, lane < group && s.at[lane] < s.end[lane]);
 }
@@ -1779,9 +1813,9 @@ template <class T, class L> struct bsri_mma_producer {
             for (int w = 0; w < 1 << m.block_bits; w++, at += m.a_part, tile += L::A_BYTES) slice(tile, at, jump);
         }
     }
-    /* This warp's stages of a part; turn: the CTA's stages before it. */
+    /* This warp's stages of a part; turn: the CTA's stages before it; down: bytes from a block's start to row `lane`'s tiles. */
     __device__ __forceinline__ void part(const bsri_dev_mma &m, const bsri_column_chunk &list, const bsri_mma_rows &r,
-                                         int64_t next, uint32_t turn) const {
+                                         int64_t next, uint32_t turn, int64_t down) const {
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, bits = m.sub_bits, subs = (1 << bits) - 1;
         const int slices = list.count << bits, stages = (slices + L::E - 1) / L::E;
         uint32_t mask = 0,
@@ -1807,9 +1841,11 @@ template <class T, class L> struct bsri_mma_producer {
                 const uint32_t rows = __shfl_sync(~0u, mask, entry);
                 dense(m, to + m.b_at + e * L::B_BYTES, (int64_t)__shfl_sync(~0u, col, entry) * m.p.bc + (slice & subs) * L::KS,
                       r.b);
-                int64_t block = next + __popc(mine & ((1u << entry) - 1));
+                const int64_t own = next + __popc(mine & ((1u << entry) - 1));
+                int64_t block = m.view.by_cols ? __umulhi((uint32_t)own, m.view.by_cols) : own, at = down;
+                if (m.view.by_cols) at += (own - block * m.view.cols) * m.right;
                 if (r.position) block = mine >> entry & 1 ? bsri_index(r.position, r.dt, block) : 0;
-                sparse(m, to + e * m.m_warps * L::A_BYTES, rows, block * m.a_block, (slice & subs) * m.a_step);
+                sparse(m, to + e * m.m_warps * L::A_BYTES, rows, block * m.a_block + at, (slice & subs) * m.a_step);
             }
             bsri_cp_async_arrive(full + 8 * slot);
             for (slot += 4; slot >= (uint32_t)m.stages; slot -= m.stages) phase ^= 1;
@@ -1819,10 +1855,10 @@ template <class T, class L> struct bsri_mma_producer {
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_produce_chunk(const bsri_dev_mma &m, const bsri_mma_storage &s, const char *shared,
                                                        const bsri_column_chunk &list, const bsri_mma_rows &r, int64_t slab,
-                                                       int64_t next, uint32_t turn) {
+                                                       int64_t next, uint32_t turn, int64_t down) {
     bsri_mma_producer<T, L> f;
     f.begin(shared, m.a_trans), f.tile(m, r, slab), f.full = bsri_smem_address(s.full), f.empty = bsri_smem_address(s.empty);
-    f.part(m, list, r, next, turn);
+    f.part(m, list, r, next, turn, down);
 }
 /* Sorts the groups of rows by their number of blocks, longest first; each CTA finds the same order. Only for few groups. Not
    where the schedule has groups like ours, as it is sorted already; a schedule with other groups is not sorted by them
@@ -1832,13 +1868,13 @@ __device__ __forceinline__ bool bsri_mma_rank(const bsri_dev_mma &m, bsri_mma_st
     const int64_t *header = (const int64_t *)m.p.a.schedule;
     const bool view = header && (header[BSRI_SCHEDULE_TRANSPOSED] != 0) == (m.p.trans != 0);
     const int32_t *order = NULL;
-    if (!m.order || groups > BSRI_CHUNK || (view && header[BSRI_SCHEDULE_GROUP] == m.group)) return false;
+    if (!m.order || groups > BSRI_CHUNK || (view && header[BSRI_SCHEDULE_GROUP] * m.view.rows == m.group)) return false;
     const bsri_mma_rows r = bsri_mma_rows_of(m.p, {m.p.a, m.p.b, 0});
     if (view) order = (const int32_t *)((const char *)header + BSRI_VIEW_HEADER); /* item 0's, as it has pattern 0 */
     for (int g = threadIdx.x; g < BSRI_CHUNK; g += BSRI_PRODUCERS) {
         uint32_t blocks = 0;
         for (int n = g * m.group; n < min((g + 1) * m.group, (int)lines); n++) {
-            const int line = order ? order[n] : n;
+            const int own = (int)bsri_view_line(m.view, n), line = order ? order[own] : own;
             if (line >= 0) blocks += (uint32_t)(bsri_dev_index(r.ptr, r.dt, line + 1) - bsri_dev_index(r.ptr, r.dt, line));
         }
         s.present[g] = blocks;
@@ -1876,26 +1912,26 @@ __device__ __forceinline__ void bsri_mma_produce(const bsri_dev_mma &m, bsri_mma
         uint32_t group = m.order ? work / slabs % groups : work % groups;
         if (ranked) group = s.order[group];
         const int64_t line = lane < m.group ? bsri_mma_line(p, item, lines, (int64_t)group * size + lane) : -1;
-        const int64_t out = bsri_dense_offset(&p.out_batch, item, &p.out);
+        const int64_t out = bsri_dense_offset(&p.out_batch, item, &p.out), down = bsri_view_row(m.view, (uint32_t)line) * m.down;
         for (int64_t reduce = 0; reduce < p.reduce; reduce++) {
             bool more;
             const bsri_mma_rows r = bsri_mma_rows_of(p, bsri_dev_step_of(p, item, reduce));
             int64_t first = 0, end = 0; /* of row `lane` */
-            if (line >= 0 && !nothing) first = bsri_index(r.ptr, r.dt, line), end = bsri_index(r.ptr, r.dt, line + 1);
+            if (line >= 0 && !nothing) first = bsri_view_index(m.view, r, line, 0), end = bsri_view_index(m.view, r, line, 1);
             if ((int)threadIdx.x < BSRI_GROUP) s.at[threadIdx.x] = first, s.end[threadIdx.x] = end;
             bsri_producer_sync();
             do {
                 bsri_column_chunk &part = s.part[parts % 2];
                 bsri_mbarrier_wait(bsri_smem_address(&s.chunk_empty[parts % 2]), (parts / 2 & 1) ^ 1);
                 first = s.at[lane & 15];
-                more = bsri_columns_next(s, part, r, m.group);
+                more = bsri_columns_next(s, part, r, m.view, m.group);
                 if ((int)threadIdx.x < BSRI_GROUP) part.row[threadIdx.x] = line;
                 if (threadIdx.x == 0)
                     part.item = item, part.slab = slab, part.last = !more && reduce + 1 == p.reduce, part.out = out;
                 bsri_mbarrier_arrive(bsri_smem_address(&s.chunk_full[parts % 2]));
                 if (bsri_mma_by_rows<L>(m))
-                    bsri_mma_produce_chunk<T, typename L::by_rows>(m, s, shared, part, r, slab, first, turn);
-                else bsri_mma_produce_chunk<T, typename L::by_columns>(m, s, shared, part, r, slab, first, turn);
+                    bsri_mma_produce_chunk<T, typename L::by_rows>(m, s, shared, part, r, slab, first, turn, down);
+                else bsri_mma_produce_chunk<T, typename L::by_columns>(m, s, shared, part, r, slab, first, turn, down);
                 turn += (uint32_t)(((part.count << m.sub_bits) + L::E - 1) / L::E), parts++;
                 bsri_producer_sync();
             } while (more);
@@ -2401,8 +2437,8 @@ __device__ __forceinline__ void bsri_small_mainloop(float (&sum)[L::MI][L::NI][4
     }
     uint32_t from = to; /* slots */
     if (!m.constant) bsri_pdl_wait();
-    const int32_t first = bsri_dev_index(r.ptr, r.dt, line); /* all are below 2^28 */
-    const int slices = (bsri_dev_index(r.ptr, r.dt, line + 1) - first) << m.sub_bits;
+    const int32_t first = bsri_view_index32(m.view, r, (uint32_t)line, 0); /* all are below 2^28 */
+    const int slices = (bsri_view_index32(m.view, r, (uint32_t)line, 1) - first) << m.sub_bits;
 #pragma unroll 1
     for (int now = turn * L::E - lead; now < slices; now += stride) {
         const int at = now + lead; /* what is fetched now */
@@ -2412,10 +2448,11 @@ __device__ __forceinline__ void bsri_small_mainloop(float (&sum)[L::MI][L::NI][4
             const int mine = at + lane / L::E * stride + lane % L::E;
             if (which == 0) {
                 if (mine < slices) {
-                    const int32_t entry = first + (mine >> m.sub_bits),
+                    const int32_t own = first + (mine >> m.sub_bits), entry = (int32_t)bsri_view_entry(m.view, own),
+                                  beside = own - entry * m.view.cols,
                                   block = r.position ? bsri_dev_index(r.position, r.dt, entry) : entry;
-                    b = ((bsri_dev_index(r.col, r.dt, entry) << m.sub_bits) + (mine & subs)) * L::KS;
-                    a = block * m.a_block + (mine & subs) * m.a_step;
+                    b = (((bsri_dev_index(r.col, r.dt, entry) * m.view.cols + beside) << m.sub_bits) + (mine & subs)) * L::KS;
+                    a = block * m.a_block + beside * m.right + (mine & subs) * m.a_step;
                 }
                 if (m.constant) bsri_pdl_wait(); /* the dense operand is not */
             }
@@ -2611,7 +2648,7 @@ __device__ __forceinline__ void bsri_small_work(const bsri_dev_mma &m, bsri_dev_
         for (int64_t i = 0; i < reduce; i++) {
             const bsri_mma_rows r = SIMPLE ? m.rows : bsri_mma_rows_of(p, bsri_dev_step_of(p, item, i));
             f.tile(m, r, slab);
-            f.values += part * m.a_part;
+            f.values += part * m.a_part + bsri_view_row(m.view, line) * m.down;
             bsri_small_mainloop<T, L>(sum, m, r, f, line, (int)(warp & (split - 1)));
         }
         bsri_pdl_launch_dependents();
@@ -2735,18 +2772,20 @@ template <class L> struct bsri_narrow_mma {
     const uint16_t *b; /* this lane's first column */
     int count;         /* products of the row */
 
+    /* The entry that has product n of the row. */
+    __device__ __forceinline__ int entry(int n) const { return m.by_bc ? (int)__umulhi((uint32_t)n / 16, m.by_bc) : n >> m.bits; }
     /* The warp's next unit of ROWS x 32 values. */
     __device__ __forceinline__ void step(float (&sum)[MI][NI][4], int unit) const {
-        const int mask = (1 << m.bits) - 1, dt = m.rows.dt;
-        const int v = unit * 32 + threadIdx.x % 4 * 8, w = unit * 32 + dense::part() * 8;
-        const int32_t line = w < count ? bsri_dev_index(col, dt, w >> m.bits) : -1;
-        const char *from = values + (v & mask) * 2;
+        const int dt = m.rows.dt, v = unit * 32 + threadIdx.x % 4 * 8, w = unit * 32 + dense::part() * 8;
+        const int block = entry(v), other = entry(w);
+        const int32_t line = w < count ? bsri_dev_index(col, dt, other) : -1;
+        const char *from = values + (v - block * m.bc) * 2;
         uint4 x[2 * MI], y[NI];
-        from += (position && v < count ? bsri_index(position, dt, v >> m.bits) : v >> m.bits) * m.a_block;
+        from += (position && v < count ? bsri_index(position, dt, block) : block) * m.a_block;
 #pragma unroll
         for (int j = 0; j < 2 * MI; j++, from += 8 * m.a_line)
             x[j] = v < count ? __ldcs((const uint4 *)from) : make_uint4(0, 0, 0, 0);
-        const uint16_t *at = b + (((int64_t)line << m.bits) + (w & mask)) * m.b_row;
+        const uint16_t *at = b + ((int64_t)line * m.bc + (w - other * m.bc)) * m.b_row;
         int column = dense::column();
 #pragma unroll
         for (int n = 0; n < NI; n++, column += 8, at += 8 * m.b_col)
@@ -2767,7 +2806,7 @@ template <class L> struct bsri_narrow_mma {
         const int warp = threadIdx.x / 32, warps = blockDim.x / 32, dt = m.rows.dt, size = dt == BSR_I64 ? 8 : 4;
         const void *ptr = m.single ? m.rows.ptr : other.ptr, *col = m.single ? m.rows.col : other.col;
         const void *position = m.single ? m.rows.position : other.position;
-        const int64_t first = bsri_index(ptr, dt, tile), count = (bsri_index(ptr, dt, tile + 1) - first) << m.bits;
+        const int64_t first = bsri_index(ptr, dt, tile), count = (bsri_index(ptr, dt, tile + 1) - first) * m.bc;
         const char *values = (m.single ? m.rows.values : other.values) + (sub * ROWS + threadIdx.x % 32 / 4) * m.a_line;
         const uint16_t *b = (const uint16_t *)(m.single ? m.rows.b : other.b) + dense::column() * m.b_col;
         const bsri_narrow_mma one = {m, position ? values : values + first * m.a_block, (const char *)col + first * size,
@@ -2899,24 +2938,26 @@ template <class L> struct bsri_narrow_tma {
     static __device__ __forceinline__ void walk(float (&sum)[OWN][NI][4], const bsri_dev_narrow_tma &m, int strip, int side,
                                                 uint32_t ring, uint32_t barriers, bsri_pipe<> &pipe) {
         const int lane = threadIdx.x % 32, part = threadIdx.x / (32 * UNIT), first = threadIdx.x / 32 % UNIT == 0;
-        const int tile = strip >> m.sub_bits, sub = strip & ((1 << m.sub_bits) - 1);
+        const int tile = (int)bsri_view_line(m.view, strip), sub = strip - tile * m.view.rows;
         int before = bsri_dev_index(m.ptr, m.dt, tile), after = bsri_dev_index(m.ptr, m.dt, tile + 1);
         before = __shfl_sync(~0u, before, 0), after = __shfl_sync(~0u, after, 0); /* the compiler sees that they are uniform */
-        const int pieces = (after - before) << m.half_bits;
+        const int pieces = (after - before) * m.view.cols;
         auto lines = [&](int piece) { /* lane l: the block column of the warp's piece l from here on */
             const int own = piece + lane * m.warps;
-            return own < pieces ? bsri_dev_index(m.col, m.dt, before + (own >> m.half_bits)) : 0;
+            return own < pieces ? bsri_dev_index(m.col, m.dt, before + (int)bsri_view_entry(m.view, own)) : 0;
         };
         int32_t line = lines(part);
         auto values = [&](int piece, int slot) {
             if (piece < pieces && first && bsri_elect_one()) {
                 bsri_mbarrier_expect_tx(barriers + slot * 8, SLOT);
-                bsri_tma_load(ring + slot * SLOT, &m.a_map, barriers + slot * 8, (piece & ((1 << m.half_bits) - 1)) * 64,
-                              sub * ROWS, before + (piece >> m.half_bits));
+                const int block = (int)bsri_view_entry(m.view, piece);
+                bsri_tma_load(ring + slot * SLOT, &m.a_map, barriers + slot * 8, (piece - block * m.view.cols) * 64, sub * ROWS,
+                              before + block);
             }
         };
         auto dense = [&](int piece, int slot, int turn) {
-            const int k = __shfl_sync(~0u, line, turn) * m.bc + (piece & ((1 << m.half_bits) - 1)) * 64;
+            const int k =
+                __shfl_sync(~0u, line, turn) * m.bc + (piece - (int)bsri_view_entry(m.view, piece) * m.view.cols) * 64;
             if (piece < pieces && first && bsri_elect_one()) {
                 bsri_tma_load(ring + slot * SLOT + A_BYTES, &m.b_map, barriers + slot * 8, m.columns ? k : side,
                               m.columns ? side : k >> m.fold);
@@ -3260,6 +3301,8 @@ template <int GROUP> struct bsri_wgmma_chunk {
     uint8_t rows[COLUMNS];
     uint32_t bits[GROUP][BSRI_WGMMA_WINDOW];
     int32_t at[GROUP], end[GROUP], row[GROUP]; /* each row's first entry in the window, its end; block rows, -1: none */
+    int32_t stored[GROUP];                     /* of each row, its first entry in the window as stored */
+    int64_t base[GROUP];                       /* of each row, as bsri_wgmma_stage; else rows of a_map above its tiles */
     int32_t first, count;                      /* column of bit 0; columns with a block */
     int32_t last, flags, col;                  /* BSRI_WGMMA_... of tiles; of items that are summed up; first column of out */
     int32_t a0, a1, b0, b1;                    /* batch coordinates */
@@ -3271,7 +3314,8 @@ template <int GROUP> struct bsri_wgmma_stage { /* what the multiplying warps mus
     uint32_t work[2];                          /* not 0: what each warpgroup multiplies; BSRI_WGMMA_... << BSRI_WGMMA_FLAGS */
     int32_t row[GROUP], col;                   /* of the tile: with its last stage */
     int32_t item;
-    int32_t at[GROUP], end[GROUP]; /* with the first stage of an item that is summed up: entries of the rows */
+    int32_t first[GROUP], left[GROUP]; /* with the first stage of an item that is summed up: each row's first stored entry, tiles */
+    int64_t base[GROUP];               /* bytes from `values` to a row's first tile, if it has a list, to that of block 0 */
     const void *position;
     const char *values;
 };
@@ -3329,11 +3373,13 @@ struct bsri_tile_scheduler {
         const int32_t *list = (const int32_t *)((const char *)header + BSRI_VIEW_HEADER);
         int32_t line = -1;
         if (!header) return -1;
-        if (early >= 0 && early < m.min_dim_lines) line = list[early]; /* on its way together with the header */
+        if (early >= 0 && early < m.min_dim_lines) line = bsri_view_ordered(m.view, list, early); /* on its way together with the
+                                                                                                    header */
         if ((header[BSRI_SCHEDULE_TRANSPOSED] != 0) != (m.trans != 0)) return -1;
         const int32_t each = (int32_t)header[BSRI_SCHEDULE_GROUP];
         lines = each * (int32_t)header[BSRI_SCHEDULE_GROUPS], order = list;
-        if (each == m.group) lengths = order + (m.patterns * lines + 15) / 16 * 16;
+        if (each * m.view.rows == m.group) lengths = order + (m.patterns * lines + 15) / 16 * 16;
+        lines *= m.view.rows;
         const int32_t before = groups, heads = first, all = m.items * slabs;
         groups = (lines + m.group - 1) >> m.group_bits, units = all * groups;
         const int32_t tall = (int32_t)min(max(header[BSRI_SCHEDULE_TALL], (int64_t)0), (int64_t)groups);
@@ -3354,8 +3400,8 @@ struct bsri_tile_scheduler {
         return mine < units && tile(place(m, mine)) < m.tiles;
     }
     /* The n-th line in the order in which lines are grouped, or -1. */
-    __device__ __forceinline__ int32_t line(int64_t pattern, int32_t n) const {
-        return n >= lines ? -1 : order ? order[pattern * lines + n] : n;
+    __device__ __forceinline__ int32_t line(const bsri_dev_wgmma &m, int64_t pattern, int32_t n) const {
+        return n >= lines ? -1 : order ? bsri_view_ordered(m.view, order, pattern * lines + n) : n;
     }
     /* A unit's cost in stages. Without lengths the size of a union is estimated from the rows' blocks, as if columns were random.
        Up to four rows are read at once, as second tiles wait for this; eight would want more registers than dealing leaves. */
@@ -3368,11 +3414,11 @@ struct bsri_tile_scheduler {
             for (int from = 0; from < GROUP; from += ROWS) {
                 int32_t n[ROWS], have[ROWS];
 #pragma unroll
-                for (int g = 0; g < ROWS; g++) n[g] = from + g < m.group ? line(pattern, group * m.group + from + g) : -1;
+                for (int g = 0; g < ROWS; g++) n[g] = from + g < m.group ? line(m, pattern, group * m.group + from + g) : -1;
 #pragma unroll
                 for (int g = 0; g < ROWS; g++) {
-                    const int32_t some = max(n[g], 0);
-                    have[g] = bsri_dev_index(r.ptr, r.dt, some + 1) - bsri_dev_index(r.ptr, r.dt, some);
+                    const int32_t some = (int32_t)bsri_view_line(m.view, max(n[g], 0));
+                    have[g] = (bsri_dev_index(r.ptr, r.dt, some + 1) - bsri_dev_index(r.ptr, r.dt, some)) * m.view.cols;
                 }
 #pragma unroll
                 for (int g = 0; g < ROWS; g++) {
@@ -3382,7 +3428,8 @@ struct bsri_tile_scheduler {
             }
         }
         const float columns =
-            lengths ? (float)lengths[pattern * groups + group] : fmaxf(0.0f, (1.0f - absent) / m.inv_blocks_per_row);
+            lengths ? (float)(lengths[pattern * groups + group] * m.view.cols)
+                    : fmaxf(0.0f, (1.0f - absent) / m.inv_blocks_per_row);
         return (uint32_t)fminf(1e5f, columns * m.parts + blocks * m.stages_per_block) + m.fixed_stages;
     }
 };
@@ -3554,8 +3601,8 @@ template <int GROUP> __device__ __forceinline__ void bsri_wgmma_schedule(const b
    Columns in another order, or repeated: one at a time, always the smallest head. Not bsri_columns_next(), which four warps run
    together: here one warp makes a list, the other one the next tile's. */
 template <int GROUP, int JOIN>
-__device__ __forceinline__ void bsri_wgmma_columns_next(bsri_wgmma_chunk<GROUP> &part, const bsri_mma_rows &r, int32_t &at,
-                                                        int32_t end) {
+__device__ __forceinline__ void bsri_wgmma_columns_next(bsri_wgmma_chunk<GROUP> &part, const bsri_mma_rows &r,
+                                                        const bsri_list_view &v, int32_t &at, int32_t end) {
     const int lane = threadIdx.x % 32;
     int32_t next = at;
     uint32_t c[GROUP], irregular = 0, n = 0, head = 0x7fffffffu, first = 0x7fffffffu, longer = 0, mine = 0;
@@ -3565,7 +3612,7 @@ __device__ __forceinline__ void bsri_wgmma_columns_next(bsri_wgmma_chunk<GROUP> 
         for (int g = 0; g < GROUP; g++) {
             const int32_t from = __shfl_sync(~0u, at, g) + lane, last = __shfl_sync(~0u, end, g);
             mine |= (from < last) << g;
-            c[g] = (uint32_t)bsri_dev_index(r.col, r.dt, from < last ? from : some);
+            c[g] = (uint32_t)bsri_view_column(v, r, from < last ? from : some);
         }
     }
 #pragma unroll
@@ -3596,9 +3643,9 @@ __device__ __forceinline__ void bsri_wgmma_columns_next(bsri_wgmma_chunk<GROUP> 
         const int g = __ffs((int)longer) - 1;
         const int32_t last = __shfl_sync(~0u, end, g);
         int32_t from = __shfl_sync(~0u, next, g);
-        uint32_t before = (uint32_t)bsri_dev_index(r.col, r.dt, from - 1);
+        uint32_t before = (uint32_t)bsri_view_column(v, r, from - 1);
         for (int inside = 32; inside == 32; from += inside) {
-            const uint32_t now = from + lane < last ? (uint32_t)bsri_dev_index(r.col, r.dt, from + lane) : 0x7fffffffu;
+            const uint32_t now = from + lane < last ? (uint32_t)bsri_view_column(v, r, from + lane) : 0x7fffffffu;
             const uint32_t left = __shfl_up_sync(~0u, now, 1);
             const bool in = now != 0x7fffffffu && now - first < 32 * BSRI_WGMMA_WINDOW;
             irregular |= now != 0x7fffffffu && now <= (lane ? left : before);
@@ -3667,7 +3714,7 @@ struct bsri_wgmma_ends {
     bool told;
 
     __device__ __forceinline__ void ask(const bsri_dev_wgmma &m, bool any) {
-        told = any && m.single && m.lines < 128;
+        told = any && m.single && m.lines < 128 && m.view.rows * m.view.cols == 1;
 #pragma unroll
         for (int k = 0; k < 4; k++)
             end[k] = told ? bsri_dev_index(m.rows.ptr, m.rows.dt, min(k * 32 + (int)threadIdx.x % 32, m.lines)) : 0;
@@ -3718,19 +3765,24 @@ __device__ __forceinline__ void bsri_wgmma_list_stages(const bsri_dev_wgmma &m, 
             bool more, fresh = true;
             from.find(m, to.item, reduce);
             if (told) line = early;
-            else if (!cold && lane < m.group) line = order.line(from.pattern, to.group * m.group + lane);
+            else if (!cold && lane < m.group) line = order.line(m, from.pattern, to.group * m.group + lane);
             if (ends.told) at = ends.of(line), end = ends.of(line + 1), ends.told = false;
             else if (line >= 0 && !nothing)
-                at = bsri_dev_index(from.rows.ptr, from.rows.dt, line),
-                end = bsri_dev_index(from.rows.ptr, from.rows.dt, line + 1);
+                at = bsri_view_index32(m.view, from.rows, line, 0), end = bsri_view_index32(m.view, from.rows, line, 1);
             if (line < 0 || nothing) at = end = 0;
             do {
                 bsri_wgmma_chunk<L::GROUP> &part = s.part[builder][parts % 2];
                 bsri_mbarrier_wait(bsri_smem_address(&s.chunk_empty[builder][parts % 2]), (parts / 2 & 1) ^ 1);
-                bsri_wgmma_columns_next<L::GROUP, L::JOIN>(part, from.rows, at, end);
+                bsri_wgmma_columns_next<L::GROUP, L::JOIN>(part, from.rows, m.view, at, end);
                 if constexpr (L::RS) bsri_wgmma_pack_stages<L>(m, part);
                 more = __any_sync(~0u, at < end);
-                if (lane < L::GROUP) part.row[lane] = line, part.end[lane] = end;
+                if (lane < L::GROUP) {
+                    part.row[lane] = line, part.end[lane] = end, part.base[lane] = bsri_view_row(m.view, line) * m.down;
+                    if (L::RS) {
+                        part.stored[lane] = bsri_view_entry(m.view, part.at[lane]);
+                        if (p.kind == BSRI_LIST_ROWS) part.base[lane] += part.stored[lane] * (int64_t)m.a_each * m.a_step;
+                    }
+                }
                 if (lane == 0) {
                     part.item = to.item, part.position = from.rows.position, part.values = from.rows.values,
                     part.last = !more && reduce + 1 == p.reduce ? BSRI_WGMMA_LAST : 0;
@@ -3772,6 +3824,11 @@ __device__ __forceinline__ void bsri_wgmma_list_stages(const bsri_dev_wgmma &m, 
 /* >>product-wgmma-load: asking for stages                                                        */
 /* ---------------------------------------------------------------------------------------------- */
 
+/* The tile that entry n of a list with positions has, counted along stored blocks. */
+__device__ __forceinline__ int32_t bsri_wgmma_placed(const bsri_dev_wgmma &m, const void *position, int32_t n) {
+    const int32_t e = (int32_t)bsri_view_entry(m.view, n);
+    return bsri_dev_index(position, m.rows.dt, e) * m.view.cols + (n - e * m.view.cols);
+}
 /* The warp that issues: slices of the parts in order, stage by stage. */
 template <class L> struct bsri_wgmma_producer {
     uint32_t base, full, empty, slot, phase;
@@ -3787,7 +3844,8 @@ template <class L> struct bsri_wgmma_producer {
                                                 uint32_t flags) {
         if (L::RS && flags & BSRI_WGMMA_FIRST) {
 #pragma unroll
-            for (int g = 0; g < L::GROUP; g++) stage.at[g] = part.at[g], stage.end[g] = part.end[g];
+            for (int g = 0; g < L::GROUP; g++)
+                stage.first[g] = part.stored[g], stage.left[g] = part.end[g] - part.at[g], stage.base[g] = part.base[g];
             stage.position = part.position, stage.values = part.values;
         }
         if (flags & BSRI_WGMMA_LAST) {
@@ -3859,14 +3917,14 @@ template <class L> struct bsri_wgmma_producer {
         const void *const position = part.position;
         const typename bsri_wgmma_mainloop<L>::fetch fetch(m, part);
         int32_t left = part.count, at0 = part.at[0], at1 = part.at[1];
-        uint32_t parts = m.parts, one = m.block_bits == 7;
+        uint32_t parts = m.parts, one = m.block_bits == 7, down0 = (uint32_t)part.base[0], down1 = (uint32_t)part.base[1];
         /* pinned in registers: read again they would cost every stage */
         asm volatile("" : "+r"(parts), "+r"(one), "+r"(base), "+r"(full), "+r"(empty));
         for (int w = 0; left; w++) {
             const uint32_t bits0 = part.bits[0][w], bits1 = part.bits[1][w];
             int32_t mine0 = at0 + __popc(bits0 & before), mine1 = at1 + __popc(bits1 & before);
-            if (position && bits0 >> lane & 1) mine0 = bsri_dev_index(position, m.rows.dt, mine0);
-            if (position && bits1 >> lane & 1) mine1 = bsri_dev_index(position, m.rows.dt, mine1);
+            if (position && bits0 >> lane & 1) mine0 = bsri_wgmma_placed(m, position, mine0);
+            if (position && bits1 >> lane & 1) mine1 = bsri_wgmma_placed(m, position, mine1);
             for (uint32_t any = bits0 | bits1; any; any &= any - 1) {
                 const int from = __ffs((int)any) - 1;
                 const uint32_t have0 = bits0 >> from & 1, have1 = bits1 >> from & 1;
@@ -3880,7 +3938,8 @@ template <class L> struct bsri_wgmma_producer {
                         bsri_wgmma_stage<L::GROUP> &stage = s.stage[slot];
                         const uint32_t barrier = full + 8 * slot;
                         const uint32_t flags = !left && i + 1 == parts ? (uint32_t)last << BSRI_WGMMA_FLAGS : 0;
-                        fetch.stage(m, base + slot * L::STAGE, barrier, k + i * L::SLICE, i, one, have0, have1, block0, block1);
+                        fetch.stage(m, base + slot * L::STAGE, barrier, k + i * L::SLICE, i, one, have0, have1, block0, block1,
+                                    down0, down1);
                         stage.work[0] = one | have0 | flags, stage.work[1] = one | have1 | flags;
                         if (flags) tell(stage, part, last);
                         bsri_mbarrier_expect_tx(barrier, total);
@@ -4353,7 +4412,8 @@ template <class T>
 __device__ __noinline__ void bsri_wgmma_recompute(const bsri_dev_product &p, int64_t item, int32_t line, int64_t row, int64_t col,
                                               int tile_cols) {
     const int lane = threadIdx.x % 32, k = lane % 4 * 2, block = (int)p.br;
-    const int strip = ((threadIdx.x / 32 - 4) * 16 & (block - 1)) + lane / 4;
+    const int strip = ((threadIdx.x / 32 - 4) * 16 & (block - 1)) + lane / 4 + (int)bsri_view_row(p.view, line) * block;
+    const uint32_t stored = bsri_view_line(p.view, line);
     const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha, beta = p.beta_ptr ? *p.beta_ptr : p.beta;
     const int64_t low = 8 * p.a_rs, right = 8 * p.a_cs, down = 8 * p.b.row_stride;
 #pragma unroll 1
@@ -4362,10 +4422,10 @@ __device__ __noinline__ void bsri_wgmma_recompute(const bsri_dev_product &p, int
         int64_t a_at, b_at;
         for (int64_t reduce = 0; reduce < p.reduce; reduce++) {
             bsri_dev_list list;
-            list.begin_matrix(p, bsri_dev_step_of(p, item, reduce), line);
-            while (list.next(p, line, &a_at, &b_at))
+            list.begin_matrix(p, bsri_dev_step_of(p, item, reduce), stored);
+            while (list.next(p, stored, &a_at, &b_at))
 #pragma unroll 1
-                for (int k0 = k; k0 < block; k0 += 16) {
+                for (int k0 = k; k0 < block * p.view.cols; k0 += 16) {
                     const uint16_t *a = (const uint16_t *)list.a + a_at + strip * p.a_rs + k0 * p.a_cs;
                     const uint32_t v[4] = {a[0] | (uint32_t)a[p.a_cs] << 16, a[low] | (uint32_t)a[low + p.a_cs] << 16,
                                            a[right] | (uint32_t)a[right + p.a_cs] << 16,
@@ -4609,7 +4669,8 @@ template <class T, int TN_, int LINE_> struct bsri_wgmma_mainloop<bsri_wgmma_ss<
         }
         /* By one lane: from several lanes an instruction costs more (note N2). */
         __device__ __forceinline__ void stage(const bsri_dev_wgmma &m, uint32_t to, uint32_t barrier, int32_t k, int i,
-                                              bool one, bool have0, bool have1, int32_t block0, int32_t block1) const {
+                                              bool one, bool have0, bool have1, int32_t block0, int32_t block1, int32_t down0,
+                                              int32_t down1) const {
             if (!boxes) bsri_tma_load(to + 2 * BLOCK, &m.b_map, barrier, 0, k, col / 64, b0, b1);
             else if (boxes < 0) bsri_tma_load(to + 2 * BLOCK, &m.b_map, barrier, k, col, b0, b1);
             else
@@ -4617,12 +4678,19 @@ template <class T, int TN_, int LINE_> struct bsri_wgmma_mainloop<bsri_wgmma_ss<
                 for (int n = 0; n < boxes; n++)
                     bsri_tma_load(to + 2 * BLOCK + n * 8192, &m.b_map, barrier, col + n * 64, k, b0, b1);
             if (one) {
-                bsri_tma_load(to, &m.a_map, barrier, m.a_trans ? 0 : i * SLICE, m.a_trans ? i * SLICE : 0, block0, a0, a1);
-                if (m.a_trans) bsri_tma_load(to + BLOCK, &m.a_map, barrier, 64, i * SLICE, block0, a0, a1);
+                values(m, to, barrier, block0, down0, i * SLICE);
+                if (m.a_trans) values(m, to + BLOCK, barrier, block0, down0 + 64, i * SLICE);
             } else {
-                if (have0) bsri_tma_load(to, &m.a_map, barrier, 0, 0, block0, a0, a1);
-                if (have1) bsri_tma_load(to + BLOCK, &m.a_map, barrier, 0, 0, block1, a0, a1);
+                if (have0) values(m, to, barrier, block0, down0, 0);
+                if (have1) values(m, to + BLOCK, barrier, block1, down1, 0);
             }
+        }
+        /* 64 or 128 rows of a tile, numbered along stored blocks; down: first row in its block, k: first product in the tile. */
+        __device__ __forceinline__ void values(const bsri_dev_wgmma &m, uint32_t to, uint32_t barrier, int32_t tile, int32_t down,
+                                               int32_t k) const {
+            const int32_t block = (int32_t)bsri_view_entry(m.view, tile);
+            k += (tile - block * m.view.cols) << m.block_bits;
+            bsri_tma_load(to, &m.a_map, barrier, m.a_trans ? down : k, m.a_trans ? k : down, block, a0, a1);
         }
     };
     struct source {
@@ -4713,23 +4781,25 @@ template <class T, int B_, int TB_> struct bsri_wgmma_mainloop<bsri_wgmma_rs<T, 
         }
         /* Number of the block that comes `ahead` after the last one asked for. */
         __device__ __forceinline__ int32_t list(const bsri_dev_wgmma &m, int32_t ahead) const {
-            return ahead >= left ? 0 : position ? bsri_dev_index(position, m.rows.dt, asked + ahead) : asked + ahead;
+            int32_t n = asked + ahead, block = (int32_t)bsri_view_entry(m.view, n);
+            if (ahead >= left) return 0;
+            n -= block * m.view.cols;
+            if (position) block = bsri_dev_index(position, m.rows.dt, block);
+            return block * m.a_each + n;
         }
         /* The first stage of an item: its blocks, from the first on. ahead: the first are on their way already. */
         __device__ __forceinline__ void start(const bsri_dev_wgmma &m, const bsri_wgmma_stage<GROUP> &stage, bool ahead) {
             const int thread = bsri_dev_thread(), lane = thread % 32, strip = thread / 32 - 4, g = strip * 16 / B;
             const int32_t row = strip * 16 % B, skip = ahead ? CHUNKS * CHUNK : 0;
             const int32_t piece = m.listed ? lane % (32 / CHUNK) : lane; /* of a block, as in ask() */
-            int64_t at = stage.at[g];
-            left = stage.end[g] - stage.at[g], position = stage.position, asked = 0;
-            values = stage.values + (m.a_trans ? piece / 2 * m.a_line + piece % 2 * 16 + row * 2
+            left = stage.left[g], position = stage.position, asked = 0;
+            values = stage.values + stage.base[g] + (m.a_trans ? piece / 2 * m.a_line + piece % 2 * 16 + row * 2
                                                : (row + piece / (B / 8)) * m.a_line + piece % (B / 8) * 16);
             if (m.listed) { /* the same in all lanes, as the compiler sees */
-                if (m.p.kind != BSRI_LIST_ROWS) position = bsri_dev_at(position, m.rows.dt, at);
-                else position = NULL, values += at * m.a_step;
+                position = m.p.kind != BSRI_LIST_ROWS ? bsri_dev_at(position, m.rows.dt, stage.first[g]) : NULL;
                 now = list(m, lane), then = list(m, 32 + lane), asked = skip;
             } else {
-                next = values + (at + skip) * m.a_step;
+                next = values + skip * (uint64_t)m.a_step;
             }
             left -= skip, used = 0;
 #pragma unroll 1
@@ -4929,8 +4999,10 @@ static int bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m) {
                                m->full_panels ? b->size[0] : b->size[1], b->size[1]};
     const int64_t b_step[4] = {b_size[1] > 1 ? b_line : 16, m->full_panels ? 128 : b_far[0], m->full_panels ? b_far[0] : b_far[1],
                                b_far[1]};
-    const int64_t a_size[5] = {p->br, p->br, p->a.nnz, a->size[0], a->size[1]};
-    const int64_t a_step[4] = {size * (trans ? p->a_cs : p->a_rs), p->a.nnz > 1 ? size * p->a_block : 16,
+    /* whole blocks, of which a box takes a part */
+    const int64_t down = p->br * m->view.rows, along_a = p->bc * m->view.cols, blocks = p->a.nnz / (m->view.rows * m->view.cols);
+    const int64_t a_size[5] = {trans ? down : along_a, trans ? along_a : down, blocks, a->size[0], a->size[1]};
+    const int64_t a_step[4] = {size * (trans ? p->a_cs : p->a_rs), blocks > 1 ? size * p->a_block : 16,
                                a->stride[0] ? size * a->stride[0] : 16, a->stride[1] ? size * a->stride[1] : 16};
     const int wide = m->vector == 1, line = (int)bsri_min(128, p->br * size);
     const int along = p->br < 64 && !rows ? m->join * line : line, slice = along / (int)size; /* of b: bytes, products */
@@ -5427,7 +5499,7 @@ __device__ __forceinline__ bool bsri_wgmma_sampled_columns_next(const bsri_dev_w
         }
         bsri_producer_sync(); /* everybody has seen it */
     }
-    return bsri_columns_next(s, s.part, r, m.group, m.shift);
+    return bsri_columns_next(s, s.part, r, m.view, m.group, m.shift);
 }
 /* This CTA's part of an item. */
 __device__ __forceinline__ void bsri_wgmma_sampled_produce_item(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
