@@ -10908,7 +10908,7 @@ static int bsri_vector_lanes(const bsri_dev_product *p, int compute, bsri_dev_ve
     *at_once = (int)bsri_max(1, bsri_min(8, BSRI_VECTOR_IN_FLIGHT / (w->rows * w->cols * size)));
     bsri_vector_group(m, list, *at_once);
     m->row_step = m->row_lanes * p->a_rs;
-    m->long_row = 4 * (int64_t)*at_once * m->block_lanes, m->row_keys = p->br * p->bc * size <= 8 ? 4 : 2;
+    m->long_row = (32 >> m->log_group) * (int64_t)*at_once * m->block_lanes, m->row_keys = p->br * p->bc * size <= 8 ? 4 : 2;
     m->b_row = (int32_t)p->b.row_stride, m->b_block = (int32_t)(p->bc * p->b.row_stride);
     m->b_pieces = p->b.row_stride == 1 && p->b.col_stride % w->cols == 0 &&
                   bsri_tiny_aligned(p->b.data, size, w->cols, p->b.batch_dims, p->b.batch_stride);
@@ -10923,10 +10923,10 @@ static void bsri_vector_after(const bsr_context *ctx, int compute, const bsri_ch
     uint64_t bytes;
     int at_once;
     *long_row = 0;
-    if (!c->kernel || p.a.flags & BSR_MATRIX_RAGGED || bsri_vector_lanes(&p, compute, m, &w, &at_once)) return;
+    if (!c->kernel || bsri_vector_lanes(&p, compute, m, &w, &at_once)) return;
     bytes = bsri_vector_shares(ctx, m, (int64_t)bsr_dtype_size(p.a.dtype), at_once);
     if (!bytes || bytes > s->asked->workspace_bytes) return;
-    m->workspace = s->workspace, m->only_long = bsri_ceil_div(p.a.nnz + p.tiles * m->row_keys, m->ranges);
+    m->workspace = s->workspace, m->only_long = bsri_max(8 * (p.a.nnz / p.tiles), 64);
     const bsri_instance *const x = bsri_find(&w);
     w.of = BSRI_FOR_VECTOR_REST, w.rows = w.cols = 0;
     const bsri_instance *const rest = bsri_find(&w);

@@ -1738,12 +1738,10 @@ static __device__ bsri_vector_share bsri_vector_share_of(const bsri_dev_vector &
         s.cut = (int)bsri_min(zero + high - (s.end - 1) * (int64_t)m.row_keys, bsri_dev_index(starts, dt, s.end));
         s.more = (int)((bsri_dev_index(starts, dt, s.end) - s.cut + each - 1) / each);
     }
-    if (m.only_long) { /* such a row is longer than a share: one of its ends is in another one */
+    if (m.only_long) {
         if (s.row > 0 && bsri_dev_index(starts, dt, s.row) - bsri_dev_index(starts, dt, s.row - 1) <= m.only_long)
             s.head = s.head_end = 0;
-        if (s.row < s.end && bsri_dev_index(starts, dt, s.end) - bsri_dev_index(starts, dt, s.end - 1) <= m.only_long)
-            s.row = s.end, s.more = 0;
-        s.row = s.row > s.end - 1 ? s.row : s.end - 1;
+        if (s.row < s.end && bsri_dev_index(starts, dt, s.end) - bsri_dev_index(starts, dt, s.end - 1) <= m.only_long) s.more = 0;
     }
     return s;
 }
@@ -1813,10 +1811,11 @@ __global__ void __launch_bounds__(L::THREADS, BSRI_TINY_CTAS(L::CTAS))
         /* What is done at a time: the piece of the row before the share's; a row of each group; one row that is long. */
         bool head = s.head < s.head_end;
         unsigned long_rows = 0; /* a bit for each, its group's first lane */
-        int tile = s.row + w.group - groups, q = 0, end = 0, from = 0, to = 0;
-        if (s.row + w.group < s.end)
-            from = bsri_dev_index(list.starts, dt, s.row + w.group), to = bsri_dev_index(list.starts, dt, s.row + w.group + 1);
-        while (head || long_rows || tile - w.group + groups < s.end) {
+        const int beside = m.only_long ? 32 : groups, my_row = m.only_long ? lane : w.group; /* rows looked at at a time */
+        int tile = s.row + my_row - beside, q = 0, end = 0, from = 0, to = 0;
+        if (s.row + my_row < s.end)
+            from = bsri_dev_index(list.starts, dt, s.row + my_row), to = bsri_dev_index(list.starts, dt, s.row + my_row + 1);
+        while (head || long_rows || tile - my_row + beside < s.end) {
             const bool whole = head || long_rows;
             int begin, behind, whose;
             if (head) {
@@ -1826,12 +1825,14 @@ __global__ void __launch_bounds__(L::THREADS, BSRI_TINY_CTAS(L::CTAS))
                 begin = __shfl_sync(0xffffffffu, q, leader), behind = __shfl_sync(0xffffffffu, end, leader);
                 whose = __shfl_sync(0xffffffffu, tile, leader), long_rows &= long_rows - 1;
             } else {
-                tile += groups, q = from, end = to;
-                if (tile + groups < s.end) /* the next round's, while this one waits for values */
-                    from = bsri_dev_index(list.starts, dt, tile + groups), to = bsri_dev_index(list.starts, dt, tile + groups + 1);
+                tile += beside, q = from, end = to;
+                if (tile + beside < s.end) /* the next round's, while this one waits for values */
+                    from = bsri_dev_index(list.starts, dt, tile + beside), to = bsri_dev_index(list.starts, dt, tile + beside + 1);
+                const int limit_here = m.only_long ? (int)m.only_long : groups > 1 ? (int)m.long_row : INT32_MAX;
+                const bool by_all = tile < s.end && end - q > limit_here;
                 if (tile == s.end - 1 && s.more > 0) end = s.cut;
-                const bool by_all = tile < s.end && groups > 1 && end - q > m.long_row;
-                long_rows = __ballot_sync(0xffffffffu, by_all && (lane & ((1 << m.log_group) - 1)) == 0);
+                long_rows = __ballot_sync(0xffffffffu, by_all && (m.only_long || (lane & ((1 << m.log_group) - 1)) == 0));
+                if (m.only_long) continue;
                 whose = by_all ? INT32_MAX : tile, begin = q, behind = whose < s.end ? end : q;
             }
             F sum[EACH] = {};
