@@ -450,10 +450,11 @@ TF bsr_matrix t_target(const t_spec *s) {
     bt_mark_output(m.crow_indices), bt_mark_output(m.col_indices), bt_mark_output(m.values);
     return m;
 }
-/* Memory of the case for lists of the lengths that x says. */
-TF void t_list_room(bsr_scatter_indices *x) {
+/* Memory of the case for lists of the lengths that x says; output: a call that is looked at fills them. */
+TF void t_list_room(bsr_scatter_indices *x, int output) {
     x->c_indices = (int64_t *)bt_alloc((size_t)x->c_count * 8, 8), x->r_offsets = (int64_t *)bt_alloc((size_t)x->r_count * 8, 8);
     x->p_indices = (int64_t *)bt_alloc((size_t)x->p_count * 8, 8), x->q_indices = (int64_t *)bt_alloc((size_t)x->q_count * 8, 8);
+    if (!output) return;
     bt_mark_output(x->c_indices), bt_mark_output(x->r_offsets), bt_mark_output(x->p_indices), bt_mark_output(x->q_indices);
 }
 /* An output with the pattern of m (the index arrays are shared) and values of its own. */

@@ -157,10 +157,7 @@ static void each_list(void) {
         bsr_matrix a = t_matrix(&s);
         x.format = format, x.split_n = 2;
         if (!RUN_OK(bsr_build_scatter_indices(cpu(), &a, 16, &x, &e))) continue;
-        const int64_t count[4] = {x.c_count, x.r_count, x.p_count, x.q_count};
-        int64_t **const array[4] = {&x.c_indices, &x.r_offsets, &x.p_indices, &x.q_indices};
-        for (int k = 0; k < 4; k++)
-            if (count[k]) *array[k] = (int64_t *)bt_alloc((size_t)count[k] * 8, 8), bt_mark_output(*array[k]);
+        t_list_room(&x, 1);
         (void)RUN_OK(gm_build_scatter_indices(cpu(), &a, 16, &x, &e));
     }
     for (int kind : {BSR_LAYOUT_FIXED, BSR_LAYOUT_BIGBIRD}) {
