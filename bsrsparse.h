@@ -9238,8 +9238,8 @@ typedef struct bsri_dev_wgmma {
     uint32_t down;        /* from a tile of a stored block to the one below it: rows of a_map, bytes for blocks of 16 and 32 */
     int32_t a_each;       /* a_step's from a stored block to the next */
     int32_t a_trans, b_rows; /* blocks are stored transposed; the dense operand is row-major */
-    uint32_t a_step, a_half; /* bytes: between blocks, or tiles beside each other; between a lane's pieces of a listed block of 16,
-                                of a block of 32 */
+    uint32_t a_step, a_half; /* bytes: between blocks, or tiles beside each other; between a lane's pieces of a listed block of
+                                16, of a block of 32 */
     int32_t vector, epilogue; /* out is stored by the copy engine: 1 row-major, 2 column-major; BSRI_EPILOGUE_STORE, ... */
     int32_t store_registers;        /* vector 0: rows of f32 in pairs are stored as registers hold them */
     int32_t terms;         /* BSRI_TERM_...: of parameters, so that branches are known to be the same in all lanes */
@@ -10965,6 +10965,9 @@ static void bsri_vector_group(bsri_dev_vector *m, int64_t list, int at_once) {
     m->log_group = i, m->block_lanes = (1 << i) / block;
     m->log_pieces = bsri_tiny_log(m->piece_lanes, 5), m->log_blocks = bsri_tiny_log(m->block_lanes, 5);
 }
+#ifndef BSRI_VECTOR_LEAST
+#define BSRI_VECTOR_LEAST 16e6 /* bytes of values: below that two more launches are too long */
+#endif
 /* Shares of warps: of whole rows, or of stored blocks where there is work for all multiprocessors. Returns the workspace that
    pieces of rows need, 0: there are none. */
 static uint64_t bsri_vector_shares(const bsr_context *ctx, bsri_dev_vector *m, int64_t size, int at_once) {
@@ -10975,7 +10978,7 @@ static uint64_t bsri_vector_shares(const bsr_context *ctx, bsri_dev_vector *m, i
     const int64_t ranges = bsri_min(bsri_max(warps / bands, 1), bsri_ceil_div(keys, 2 * groups * m->block_lanes * at_once));
     m->rows_each = groups * bsri_max(1, bsri_min(8, p->tiles / groups * bands / (4 * warps)));
     m->ranges = bsri_ceil_div(p->tiles, m->rows_each);
-    if ((double)nnz * (double)p->br * (double)p->bc * (double)size < 4e6 || ranges < 2) return 0;
+    if ((double)nnz * (double)p->br * (double)p->bc * (double)size < BSRI_VECTOR_LEAST || ranges < 2) return 0;
     m->rest_at = bands * ranges * 2 * m->rows * 8;
     m->pieces_of_rows = 1, m->ranges = ranges;
     return (uint64_t)(m->rest_at + bands * ranges * 8);
@@ -11037,7 +11040,7 @@ static bsri_choice bsri_vector_choose(const bsr_context *ctx, const bsri_dev_pro
     bsri_choice c;
     uint64_t bytes;
     int at_once, why;
-    if (p->width != 1 || (block < (p->tiles * p->items < ctx->sm_count * 16 ? 128 : 1024) && row >= 64))
+    if (p->width != 1 || (block < (p->tiles * p->items < ctx->sm_count * 16 ? 128 : 1024) && row >= 32))
         return bsri_no(BSR_WHY_SIZE);
     why = bsri_vector_lanes(p, compute, m, &w, &at_once);
     if (why) return bsri_no(why);

@@ -1790,7 +1790,7 @@ template <class L> struct bsri_vector_own {
     }
 };
 
-/* The sum over a digit of the lanes' numbers: n lanes `stride` apart; that of the lane with digit 0 holds it. In a fixed order. */
+/* The sum over a digit of the lanes' numbers, in a fixed order: n lanes `stride` apart; that of the lane with digit 0 holds it. */
 template <class F> static __device__ __forceinline__ F bsri_vector_fold(F sum, int digit, int n, int log, int stride) {
     for (int o = 1 << log >> 1; o; o >>= 1) {
         const F more = __shfl_down_sync(0xffffffffu, sum, (unsigned)(o * stride));
@@ -1822,7 +1822,7 @@ static __device__ int bsri_vector_find(const bsri_dev_vector &m, const void *sta
     const int64_t zero = bsri_index(starts, dt, 0);
     int64_t from = 0, n = m.of.tiles; /* the row is in [from, from + n] */
     while (n > 0) {
-        const int64_t each = (n + 32) / 33, r = from + (lane + 1) * each - 1; /* the last ones of 33 parts, but of the last part */
+        const int64_t each = (n + 32) / 33, r = from + (lane + 1) * each - 1; /* the last ones of 32 of 33 parts */
         const bool before = r < from + n && bsri_index(starts, dt, r) - zero + r * m.row_keys < key;
         const int parts = __popc(__ballot_sync(0xffffffffu, before));
         const int64_t up_to = from + n;
@@ -1941,7 +1941,8 @@ __global__ void __launch_bounds__(L::THREADS, BSRI_TINY_CTAS(L::CTAS))
             } else {
                 tile += beside, q = from, end = to;
                 if (tile + beside < s.end) /* the next round's, while this one waits for values */
-                    from = bsri_dev_index(list.starts, dt, tile + beside), to = bsri_dev_index(list.starts, dt, tile + beside + 1);
+                    from = bsri_dev_index(list.starts, dt, tile + beside),
+                    to = bsri_dev_index(list.starts, dt, tile + beside + 1);
                 const int limit_here = m.only_long ? (int)m.only_long : groups > 1 ? (int)m.long_row : INT32_MAX;
                 const bool by_all = tile < s.end && end - q > limit_here;
                 if (tile == s.end - 1 && s.more > 0) end = s.cut;
@@ -3594,7 +3595,7 @@ template <int GROUP> struct bsri_wgmma_stage { /* what the multiplying warps mus
     uint32_t work[2];                          /* not 0: what each warpgroup multiplies; BSRI_WGMMA_... << BSRI_WGMMA_FLAGS */
     int32_t row[GROUP], col;                   /* of the tile: with its last stage */
     int32_t item;
-    int32_t first[GROUP], left[GROUP]; /* with the first stage of an item that is summed up: each row's first stored entry, tiles */
+    int32_t first[GROUP], left[GROUP]; /* with the first stage of an item summed up: each row's first stored entry, tiles */
     int64_t base[GROUP];               /* bytes from `values` to a row's first tile, if it has a list, to that of block 0 */
     const void *position;
     const char *values;
