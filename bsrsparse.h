@@ -60,6 +60,7 @@
      cuda-estimates     what kernels are expected to take
      cuda-plan-mma      products by simt and mma: choice, estimates, parameters
      cuda-plan-tiny     products of blocks too small or too odd for tensor cores: lanes, parameters
+     cuda-plan-vector   products with one column: lanes, shares of warps
      cuda-plan-wgmma    products by tensor loads and wgmma: estimates, choice, parameters
      cuda-plan-sampled  sampled products: estimates, choice, parameters
      cuda-plan-rows     softmax and attention: choice, parameters
@@ -9237,8 +9238,8 @@ typedef struct bsri_dev_wgmma {
     uint32_t down;        /* from a tile of a stored block to the one below it: rows of a_map, bytes for blocks of 16 and 32 */
     int32_t a_each;       /* a_step's from a stored block to the next */
     int32_t a_trans, b_rows; /* blocks are stored transposed; the dense operand is row-major */
-    uint32_t a_step, a_half; /* bytes: between blocks, or tiles beside each other; between a lane's pieces of a listed block of 16,
-                                of a block of 32 */
+    uint32_t a_step, a_half; /* bytes: between blocks, or tiles beside each other; between a lane's pieces of a listed block of
+                                16, of a block of 32 */
     int32_t vector, epilogue; /* out is stored by the copy engine: 1 row-major, 2 column-major; BSRI_EPILOGUE_STORE, ... */
     int32_t store_registers;        /* vector 0: rows of f32 in pairs are stored as registers hold them */
     int32_t terms;         /* BSRI_TERM_...: of parameters, so that branches are known to be the same in all lanes */
@@ -9404,7 +9405,29 @@ typedef struct bsri_dev_tiny {
     int32_t b_row, b_block;    /* elements of b from a row to the next, from a block to the next */
     uint32_t by_block, by_row; /* 2^32 / elements of a block and of a row, up: quotients of numbers below 2^16 */
     int32_t values_bytes, bytes; /* of a warp's part: of the values in it, of all */
+    int64_t long_row;          /* stored blocks: rows with more are left to others; 0: none is */
 } bsri_dev_tiny;
+
+/* Products with one column. A warp has a share of the block rows, or, where the workspace has room for pieces of rows, of the
+   stored blocks (and of rows: each counts as row_keys blocks more). Its lanes are counted in four digits, from the fastest:
+   pieces of a block's row (VEC columns, one load), rows of a block, stored blocks; groups, each of which has a block row. */
+typedef struct bsri_dev_vector {
+    bsri_dev_product of;
+    void *workspace;        /* pieces of rows, then rest_at bytes behind, for each share, two numbers: see bsri_vector_rest() */
+    int64_t rest_at;
+    int64_t ranges, rows_each; /* shares of an item; block rows of one, where rows are whole */
+    int64_t long_row;       /* stored blocks: more are multiplied by all lanes together */
+    int64_t pieces, row_step; /* of a block's row; elements between rows of a lane */
+    int64_t only_long;      /* only rows with more stored blocks are taken; 0: all */
+    int32_t pieces_of_rows; /* 0: shares are of whole rows */
+    int32_t piece_lanes, row_lanes, block_lanes, log_pieces, log_blocks, log_group; /* digits; their logarithms, up */
+    int32_t rows, row_keys; /* of a block, that a warp has */
+    int32_t b_row, b_block, b_pieces; /* elements of b from a row to the next, from a block to the next; VEC are loaded at once */
+} bsri_dev_vector;
+typedef struct bsri_tiny_params {
+    bsri_dev_tiny tiny;
+    bsri_dev_vector long_rows;
+} bsri_tiny_params;
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-tiles: what kernels are made of: sizes, stages, threads, shared memory                  */
@@ -9603,6 +9626,16 @@ template <class T, class F, bool WIDE_, int EACH_, int PIECE_> struct bsri_tiny_
     static constexpr int CTAS = WIDE && sizeof(F) == 8 && EACH > 1 ? 1 : 2;
 };
 
+#define BSRI_VECTOR_IN_FLIGHT 32
+/* What bsri_dev_vector says: a lane has EACH rows, and VEC columns of a block by one load. */
+template <class T, class F, int EACH_, int VEC_> struct bsri_vector_tile : bsri_tile {
+    typedef T type;
+    typedef F real;
+    static constexpr int EACH = EACH_, VEC = VEC_, ROWS = EACH_, COLS = VEC_; /* of a lane, not of a tile of out */
+    static constexpr int THREADS = 128, CTAS = 4;
+    static constexpr int IN_FLIGHT = BSRI_VECTOR_IN_FLIGHT; /* bytes of values that it asks for at a time, at most */
+};
+
 /* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-kernels: the kernel table: every instance, and how one is found                         */
 /* ---------------------------------------------------------------------------------------------- */
@@ -9621,6 +9654,8 @@ enum {
     BSRI_FOR_NARROW, /* products with few columns */
     BSRI_FOR_TINY,   /* products of small and odd blocks: few columns, */
     BSRI_FOR_TINY_WIDE, /* many */
+    BSRI_FOR_VECTOR, /* products with one column, */
+    BSRI_FOR_VECTOR_REST, /* and of rows that several warps had */
     BSRI_FOR_SAMPLED,
     BSRI_FOR_SOFTMAX,
     BSRI_FOR_PACKED, /* softmax over packed values, */
@@ -9680,6 +9715,23 @@ enum {
     BSRI_KERNELS_TINY_OF(X, TINY_WIDE_4_APART, n + 7, D, TINY_WIDE, T, F, true, 4, 1) \
     BSRI_KERNELS_TINY_OF(X, TINY_WIDE_8, n + 8, D, TINY_WIDE, T, F, true, 8, 4)       \
     BSRI_KERNELS_TINY_OF(X, TINY_WIDE_8_APART, n + 9, D, TINY_WIDE, T, F, true, 8, 1)
+/* The same: a lane's rows, and columns of a block that it loads at once. */
+#define BSRI_KERNELS_VECTOR_OF(X, n, D, T, F, EACH, VEC) \
+    X(PRODUCT_VECTOR_##EACH##X##VEC##_##D, n, VECTOR, SIMT, D, 1, NONE, bsri_product_vector, bsri_vector_tile<T, F, EACH, VEC>)
+#define BSRI_KERNELS_VECTOR_1_2(X, n, D, T, F)                                                                     \
+    BSRI_KERNELS_VECTOR_OF(X, n + 0, D, T, F, 1, 1)                                                                \
+    BSRI_KERNELS_VECTOR_OF(X, n + 1, D, T, F, 4, 1)                                                                \
+    BSRI_KERNELS_VECTOR_OF(X, n + 2, D, T, F, 1, 2)                                                                \
+    BSRI_KERNELS_VECTOR_OF(X, n + 3, D, T, F, 4, 2)                                                                \
+    X(PRODUCT_VECTOR_REST_##D, n + 8, VECTOR_REST, SIMT, D, 1, NONE, bsri_product_vector_rest, bsri_vector_tile<T, F, 1, 1>)
+#define BSRI_KERNELS_VECTOR_4(X, n, D, T, F)        \
+    BSRI_KERNELS_VECTOR_1_2(X, n, D, T, F)          \
+    BSRI_KERNELS_VECTOR_OF(X, n + 4, D, T, F, 1, 4) \
+    BSRI_KERNELS_VECTOR_OF(X, n + 5, D, T, F, 4, 4)
+#define BSRI_KERNELS_VECTOR_8(X, n, D, T, F)        \
+    BSRI_KERNELS_VECTOR_4(X, n, D, T, F)            \
+    BSRI_KERNELS_VECTOR_OF(X, n + 6, D, T, F, 1, 8) \
+    BSRI_KERNELS_VECTOR_OF(X, n + 7, D, T, F, 4, 8)
 #define BSRI_KERNELS_MMA(X, name, n, D, block, costs, ...) \
     X(PRODUCT_MMA_##name, n, PRODUCT, MMA, D, block, costs, bsri_product_mma, bsri_mma_tile<__VA_ARGS__>)
 #define BSRI_KERNELS_MMA_128(X, n, D, T, costs)                              \
@@ -9746,10 +9798,15 @@ enum {
 /* i8: a slice of 64 or 128 products, where both operands are stored along them. */
 #define BSRI_KERNELS_PRODUCT(X)                                                \
     BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_TINY(X, 500, F16, bsri_mma_f16, float))    \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_VECTOR_8(X, 700, F16, bsri_mma_f16, float)) \
     BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_TINY(X, 510, BF16, bsri_mma_bf16, float)) \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_VECTOR_8(X, 710, BF16, bsri_mma_bf16, float)) \
     BSRI_WHEN(BSRI_HAS_F32, BSRI_KERNELS_TINY(X, 520, F32, bsri_mma_f32, float))    \
+    BSRI_WHEN(BSRI_HAS_F32, BSRI_KERNELS_VECTOR_4(X, 720, F32, bsri_mma_f32, float)) \
     BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_TINY(X, 530, F64, double, double))         \
+    BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_VECTOR_1_2(X, 730, F64, double, double)) \
     BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_TINY(X, 540, I8, int8_t, uint32_t))         \
+    BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_VECTOR_8(X, 740, I8, int8_t, uint32_t)) \
     BSRI_WHEN(BSRI_HAS_BF16,                                                   \
     BSRI_KERNELS_MMA_256(X, 200, BF16, bsri_mma_bf16)                          \
     BSRI_KERNELS_MMA_128(X, 203, BF16, bsri_mma_bf16, MMA)                     \
@@ -9943,6 +10000,8 @@ typedef struct bsri_choice {
     int32_t threads, shared, reason;                     /* dynamic bytes of shared memory; bsr_why */
     int32_t pdl;                                       /* waits itself for the kernel before it: may start before that ends */
     int32_t cluster;                                       /* CTAs 2n and 2n + 1 read much in common at the same time */
+    int32_t then[2], then_threads; /* kernels that come after it, or 0; their parameters are so many bytes behind its own */
+    int64_t then_at, then_grid;
     int64_t grid;
     uint64_t workspace; /* bytes; no more than the plan that is asked for offers in workspace_bytes */
 } bsri_choice;
@@ -9983,6 +10042,7 @@ static int bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, 
    whose choice runs the plan that is asked for wins. */
 typedef struct bsri_chooser {
     const bsr_plan *asked;
+    void *workspace;    /* the call's, of asked->workspace_bytes; while it is a query, null */
     bsri_choice best;   /* kernel 0: none so far */
     int32_t refused[BSRI_TIERS + 1]; /* by tier: why not */
     int32_t field;                   /* of the plan: what kept the first candidate from running */
@@ -10878,6 +10938,133 @@ static bsri_choice bsri_tiny_choose(const bsr_context *ctx, const bsri_dev_produ
 }
 
 /* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-plan-vector: products with one column: lanes, shares of warps                           */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* The most columns of a block that one load can bring, up to 16 bytes. */
+static int bsri_vector_piece_of(const bsri_dev_product *p, int64_t size) {
+    int64_t n = bsri_min(16 / size, 8);
+    if (p->a_cs != 1) return 1;
+    while (n > 1 && (p->bc % n || p->a_rs % n || p->a_block % n ||
+                     !bsri_tiny_aligned(p->a.values, size, n, p->a.batch_dims, p->a.values_batch_stride)))
+        n /= 2;
+    return (int)n;
+}
+/* Lanes of a group that has a block row of `list` stored blocks: as few as take it in two rounds and leave hardly more idle than
+   others. */
+static void bsri_vector_group(bsri_dev_vector *m, int64_t list, int at_once) {
+    const int block = m->piece_lanes * m->row_lanes, least = bsri_tiny_log(block, 5);
+    double busy[6], best = 0;
+    int i;
+    for (i = least; i <= 5; i++) {
+        const int64_t blocks = (1 << i) / block, steps = bsri_ceil_div(list, blocks);
+        busy[i] = steps <= 2 * at_once || i == 5 ? (double)block * (double)list / (double)(steps << i) : 0;
+        if (busy[i] > best) best = busy[i];
+    }
+    for (i = least; busy[i] < .95 * best; i++) {}
+    m->log_group = i, m->block_lanes = (1 << i) / block;
+    m->log_pieces = bsri_tiny_log(m->piece_lanes, 5), m->log_blocks = bsri_tiny_log(m->block_lanes, 5);
+}
+#ifndef BSRI_VECTOR_LEAST
+#define BSRI_VECTOR_LEAST 16e6 /* bytes of values: below that two more launches are too long */
+#endif
+/* Shares of warps: of whole rows, or of stored blocks where there is work for all multiprocessors. Returns the workspace that
+   pieces of rows need, 0: there are none. */
+static uint64_t bsri_vector_shares(const bsr_context *ctx, bsri_dev_vector *m, int64_t size, int at_once) {
+    const bsri_dev_product *p = &m->of;
+    const int64_t groups = 32 >> m->log_group, bands = p->items * p->width * p->subs, warps = (int64_t)ctx->sm_count * 16;
+    const int64_t patterns = p->a.flags & BSR_MATRIX_RAGGED ? bsri_max(bsri_pattern_count(&p->a), 1) : 1;
+    const int64_t nnz = p->a.nnz / patterns, keys = nnz + p->tiles * m->row_keys;
+    const int64_t ranges = bsri_min(bsri_max(warps / bands, 1), bsri_ceil_div(keys, 2 * groups * m->block_lanes * at_once));
+    m->rows_each = groups * bsri_max(1, bsri_min(8, p->tiles / groups * bands / (4 * warps)));
+    m->ranges = bsri_ceil_div(p->tiles, m->rows_each);
+    if ((double)nnz * (double)p->br * (double)p->bc * (double)size < BSRI_VECTOR_LEAST || ranges < 2) return 0;
+    m->rest_at = bands * ranges * 2 * m->rows * 8;
+    m->pieces_of_rows = 1, m->ranges = ranges;
+    return (uint64_t)(m->rest_at + bands * ranges * 8);
+}
+/* Lanes and shares, and what is wanted of an instance. Takes lists by rows and by the transposed index, of any type and block
+   size, fewer than 2^30 stored blocks, and no sum over items. 0, or why not. */
+static int bsri_vector_lanes(const bsri_dev_product *p, int compute, bsri_dev_vector *m, bsri_wanted *w, int *at_once) {
+    const int64_t size = (int64_t)bsr_dtype_size(p->a.dtype);
+    const int why = bsri_tiny_refuses(p, compute);
+    int64_t list = bsri_max(p->a.nnz / bsri_max(p->tiles, 1), 1);
+    *w = bsri_want(BSRI_FOR_VECTOR, BSRI_TIER_SIMT, p->a.dtype);
+    if (why || p->reduce != 1) return why ? why : BSR_WHY_LIST_KIND;
+    if (p->a.nnz > INT32_MAX / 2 || (double)p->items * (double)p->br * (double)p->tiles * (double)p->width > INT32_MAX / 2)
+        return BSR_WHY_SIZE;
+    if (p->a.flags & BSR_MATRIX_RAGGED) list = bsri_max(list / bsri_max(bsri_pattern_count(&p->a), 1), 1);
+    memset(m, 0, sizeof *m), m->of = *p;
+    w->cols = bsri_vector_piece_of(p, size), m->pieces = p->bc / w->cols;
+    m->piece_lanes = (int32_t)bsri_min(m->pieces, 32), m->row_lanes = (int32_t)bsri_min(p->br, 32 / m->piece_lanes);
+    w->rows = p->br > m->row_lanes ? 4 : 1;
+    if (w->rows > 1 && p->br < 4 * m->row_lanes)
+        m->row_lanes = (int32_t)bsri_ceil_div(p->br, bsri_ceil_div(p->br, m->row_lanes)); /* as many rows for every lane */
+    m->rows = (int32_t)bsri_min(p->br, (int64_t)w->rows * m->row_lanes), m->of.subs = bsri_ceil_div(p->br, m->rows);
+    *at_once = (int)bsri_max(1, bsri_min(8, BSRI_VECTOR_IN_FLIGHT / (w->rows * w->cols * size)));
+    bsri_vector_group(m, list, *at_once);
+    m->row_step = m->row_lanes * p->a_rs;
+    m->long_row = (32 >> m->log_group) * (int64_t)*at_once * m->block_lanes, m->row_keys = p->br * p->bc * size <= 8 ? 4 : 2;
+    m->b_row = (int32_t)p->b.row_stride, m->b_block = (int32_t)(p->bc * p->b.row_stride);
+    m->b_pieces = p->b.row_stride == 1 && p->b.col_stride % w->cols == 0 &&
+                  bsri_tiny_aligned(p->b.data, size, w->cols, p->b.batch_dims, p->b.batch_stride);
+    return 0;
+}
+/* Rows that are far longer than others, after a kernel that leaves them: the chooser's workspace has room for their pieces. Where
+   it has not, or they can't be found, that kernel takes all. */
+static void bsri_vector_after(const bsr_context *ctx, int compute, const bsri_chooser *s, int64_t *long_row, bsri_choice *c,
+                              bsri_dev_vector *m, int64_t at) {
+    const bsri_dev_product p = m->of;
+    bsri_wanted w;
+    uint64_t bytes;
+    int at_once;
+    *long_row = 0;
+    if (!c->kernel || bsri_vector_lanes(&p, compute, m, &w, &at_once)) return;
+    bytes = bsri_vector_shares(ctx, m, (int64_t)bsr_dtype_size(p.a.dtype), at_once);
+    if (!bytes || bytes > s->asked->workspace_bytes) return;
+    m->workspace = s->workspace, m->only_long = bsri_max(8 * (p.a.nnz / p.tiles), 64);
+    const bsri_instance *const x = bsri_find(&w);
+    w.of = BSRI_FOR_VECTOR_REST, w.rows = w.cols = 0;
+    const bsri_instance *const rest = bsri_find(&w);
+    if (!x || !rest) return;
+    *long_row = m->only_long, c->workspace = bytes;
+    c->then[0] = x->number, c->then[1] = rest->number, c->then_threads = x->threads, c->then_at = at;
+    c->then_grid = bsri_ceil_div(p.items * p.width * m->of.subs * m->ranges, x->threads / 32);
+}
+/* One column, where a block row is worth a warp's while: blocks are large, or rows few; or rows have next to nothing. */
+static bsri_choice bsri_vector_choose(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsri_chooser *s,
+                                      bsri_dev_vector *m) {
+    const int64_t size = (int64_t)bsr_dtype_size(p->a.dtype);
+    const double block = (double)p->br * (double)p->bc * (double)size, row = block * (double)p->a.nnz / (double)p->tiles;
+    bsri_wanted w;
+    bsri_choice c;
+    uint64_t bytes;
+    int at_once, why;
+    if (p->width != 1 || (block < (p->tiles * p->items < ctx->sm_count * 16 ? 128 : 1024) && row >= 32))
+        return bsri_no(BSR_WHY_SIZE);
+    why = bsri_vector_lanes(p, compute, m, &w, &at_once);
+    if (why) return bsri_no(why);
+    bytes = bsri_vector_shares(ctx, m, size, at_once);
+    if (bytes > s->asked->workspace_bytes) m->pieces_of_rows = 0, m->ranges = bsri_ceil_div(p->tiles, m->rows_each), bytes = 0;
+    c = bsri_yes(bsri_find(&w), BSR_WHY_TINY);
+    c.tile_rows = m->rows << (5 - m->log_group), c.tile_cols = 1, c.workspace = bytes, m->workspace = s->workspace;
+    c.grid = bsri_ceil_div(p->items * m->of.subs * m->ranges, c.threads ? c.threads / 32 : 1);
+    if (bytes && c.kernel)
+        w.of = BSRI_FOR_VECTOR_REST, w.rows = w.cols = 0, c.then[0] = bsri_find(&w)->number, c.then_threads = c.threads,
+        c.then_grid = c.grid;
+    return c;
+}
+/* Few columns of small blocks: rows that are long apart, where the workspace allows it. */
+static bsri_choice bsri_tiny_choose_both(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsri_chooser *s,
+                                         bsri_tiny_params *m) {
+    bsri_choice c = bsri_tiny_choose(ctx, p, compute, &m->tiny);
+    if (!c.kernel || p->width > 32) return c;
+    m->long_rows.of = *p;
+    bsri_vector_after(ctx, compute, s, &m->tiny.long_row, &c, &m->long_rows, (int64_t)offsetof(bsri_tiny_params, long_rows));
+    return c;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-plan-wgmma: products by tensor loads and wgmma: estimates, choice, parameters           */
 /* ---------------------------------------------------------------------------------------------- */
 
@@ -11633,7 +11820,8 @@ static void bsri_cuda_describe(const bsri_product *job, bsri_dev_product *p) {
 /* What the kernels of an engine are given, and who may choose one. */
 typedef union bsri_product_params {
     bsri_dev_product simt;
-    bsri_dev_tiny tiny;
+    bsri_tiny_params tiny;
+    bsri_dev_vector vector;
     bsri_dev_wgmma wgmma;
     bsri_dev_mma mma;
     bsri_dev_narrow_mma skinny;
@@ -11689,8 +11877,10 @@ static const bsri_candidate<bsri_dev_product, bsri_facts, bsri_product_params> b
 static void bsri_choose_product(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsri_chooser *s,
                                 bsri_product_params *m) {
     if (p->kind < BSRI_LIST_SCATTER && p->reduce) {
+        if (bsri_wants(s, BSRI_TIER_SIMT) && p->width == 1 && !bsri_is_half(p->a.dtype))
+            bsri_offer(s, BSRI_TIER_SIMT, bsri_vector_choose(ctx, p, compute, s, &m->vector));
         if (bsri_wants(s, BSRI_TIER_SIMT) && bsri_tiny_ahead(ctx, p))
-            bsri_offer(s, BSRI_TIER_SIMT, bsri_tiny_choose(ctx, p, compute, &m->tiny));
+            bsri_offer(s, BSRI_TIER_SIMT, bsri_tiny_choose_both(ctx, p, compute, s, &m->tiny));
         bsri_dev_product tiles;
         const bsri_dev_product *const seen = bsri_tiled(p, &tiles);
         bsri_facts f = bsri_facts_of(seen);
@@ -11698,7 +11888,9 @@ static void bsri_choose_product(const bsr_context *ctx, const bsri_dev_product *
         bsri_choose_estimated(bsri_products, ctx, seen, &f, compute, s, m, &f.limit);
     } else /* the caller's: there need not be a matrix; or of no item: zeros */
         s->refused[BSRI_TIER_MMA] = s->refused[BSRI_TIER_WGMMA] = BSR_WHY_LIST_KIND;
-    if (bsri_wants(s, BSRI_TIER_SIMT)) bsri_offer(s, BSRI_TIER_SIMT, bsri_tiny_choose(ctx, p, compute, &m->tiny));
+    if (bsri_wants(s, BSRI_TIER_SIMT))
+        bsri_offer(s, BSRI_TIER_SIMT, bsri_vector_choose(ctx, p, compute, s, &m->vector));
+    if (bsri_wants(s, BSRI_TIER_SIMT)) bsri_offer(s, BSRI_TIER_SIMT, bsri_tiny_choose_both(ctx, p, compute, s, &m->tiny));
     if (bsri_wants(s, BSRI_TIER_SIMT)) bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose(ctx, p, compute, s->asked, &m->simt));
 }
 typedef union bsri_sampled_params {
@@ -11931,8 +12123,13 @@ static cudaError_t bsri_launch(void (*kernel)(const P, bsri_gate), const P &p, i
 
 /* What a chooser chose, with the parameters that it made. */
 static cudaError_t bsri_launch_choice(const bsri_choice *c, void *parameters, bsri_queue stream) {
-    return bsri_launch_function(bsri_kernel(c->kernel), parameters, c->grid, (unsigned)c->threads, c->shared, stream, c->pdl,
-                                c->cluster);
+    char *const after = (char *)parameters + c->then_at;
+    int i;
+    cudaError_t e = bsri_launch_function(bsri_kernel(c->kernel), parameters, c->grid, (unsigned)c->threads, c->shared, stream,
+                                         c->pdl, c->cluster);
+    for (i = 0; i < 2 && e == cudaSuccess && c->then[i]; i++)
+        e = bsri_launch_function(bsri_kernel(c->then[i]), after, c->then_grid, (unsigned)c->then_threads, 0, stream, 0, 0);
+    return e;
 }
 
 static bsr_status bsri_cuda_status(const bsri_call *c, cudaError_t e) {
@@ -11994,14 +12191,16 @@ static void bsri_ask(const bsri_call *c, const bsr_tune_row *key, bsri_asking *a
         a->plan.split = row.split, a->plan.stages = row.stages, a->plan.order = row.order;
     }
     a->plan.workspace_bytes = e->query ? UINT64_MAX : e->workspace && (uintptr_t)e->workspace % 64 == 0 ? e->workspace_bytes : 0;
-    a->s = bsri_chooser_for(&a->plan);
+    a->s = bsri_chooser_for(&a->plan), a->s.workspace = e->workspace;
 }
 /* A row that can't run here is passed over: whether the choosers are to be asked once more. */
 static int bsri_ask_again(bsri_asking *a) {
     const uint64_t offered = a->plan.workspace_bytes;
+    void *const workspace = a->s.workspace;
     if (a->s.best.kernel || a->source != BSR_PLAN_TABLE) return 0;
     memset(&a->plan, 0, sizeof a->plan);
     a->plan.workspace_bytes = offered, a->source = BSR_PLAN_HEURISTIC, a->match = 0, a->s = bsri_chooser_for(&a->plan);
+    a->s.workspace = workspace;
     return 1;
 }
 /* Does any table know a GPU of this architecture? 1 as well where there is no table with rows at all. */
