@@ -1025,7 +1025,8 @@ TEST(upstream_bsr_scatter_mm) {
                                 bsr_dtype_name(types[t]));
                         rows = (int64_t)1 << bt_below(k > 3 ? 2 : 3), cols = bt_range(1, 2),
                         n = blocks[k][0] * ((int64_t)1 << bt_below(k > 3 ? 2 : 3));
-                        s = t_spec_of(types[t], blocks[k][0], blocks[k][1], rows, cols, first == 2 ? 0 : bt_range(1, rows * cols));
+                        s = t_spec_of(types[t], blocks[k][0], blocks[k][1], rows, cols,
+                                      first == 2 ? 0 : bt_range(1, rows * cols));
                         s.kind = FILL_POSITIVE, s.layout = (int)bt_below(BLOCKS_LAYOUTS);
                         a = t_matrix(&s);
                         b = t_random(types[t], a.cols, n, (int)bt_below(LAYOUTS), t_batch(batch, 2, 2, 0, 0), 0, FILL_POSITIVE);

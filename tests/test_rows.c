@@ -28,7 +28,8 @@ TEST(upstream_softmax) {
                             int64_t b, p;
                             bt_case("%s, block %dx%d, batch %d, %lld x %lld", bsr_dtype_name(types[t]), rb, cb, batch,
                                     (long long)sizes[m], (long long)sizes[n]);
-                            s = t_spec_of(types[t], rb, cb, sizes[m] / rb, sizes[n] / cb, sizes[m] / rb * (sizes[n] / cb) * 2 / 3);
+                            s = t_spec_of(types[t], rb, cb, sizes[m] / rb, sizes[n] / cb,
+                                          sizes[m] / rb * (sizes[n] / cb) * 2 / 3);
                             s.kind = FILL_POSITIVE, s.batch = t_batch(batch, 2, 2, 0, 0);
                             x = t_matrix(&s);
                             for (b = 0; b < t_matrix_items(&x);
