@@ -2638,10 +2638,15 @@ static bsr_status bsri_check_crow(const bsri_call *c, const bsr_matrix *m, const
     *last = bsri_index(crow, m->index_dtype, rows);
     return BSR_OK;
 }
+static int bsri_indices_within(const void *index, int dtype, int64_t n, int64_t end); /* all in [0, end)? */
 /* Columns of one pattern: in range; strict: ascending and distinct. */
 static bsr_status bsri_check_cols(const bsri_call *c, const bsr_matrix *m, const void *crow, const void *col, int operand,
                                   int strict) {
     int64_t rows = bsri_block_rows(m), cols = bsri_block_cols(m), r, p, end, before;
+    if (!strict && rows) {
+        p = bsri_index(crow, m->index_dtype, 0), end = bsri_index(crow, m->index_dtype, rows);
+        if (bsri_indices_within(bsri_at(col, m->index_dtype, p), m->index_dtype, end - p, cols)) return BSR_OK;
+    }
     for (r = 0, p = rows ? bsri_index(crow, m->index_dtype, 0) : 0; r < rows; r++) {
         end = bsri_index(crow, m->index_dtype, r + 1);
         for (before = -1; p < end; p++) {
@@ -2759,6 +2764,9 @@ static bsr_status bsri_check_transposed_index(const bsri_call *c, const bsr_matr
         }
     }
     entries = m->flags & BSR_MATRIX_RAGGED ? (v.patterns ? m->nnz : 0) : v.patterns * m->nnz;
+    if (bsri_indices_within((const char *)m->transposed_index + v.at[1], m->index_dtype, entries, rows) &&
+        bsri_indices_within((const char *)m->transposed_index + v.at[2], m->index_dtype, entries, m->nnz))
+        return BSR_OK;
     for (k = 0; k < entries; k++) {
         int64_t row = bsri_index((const char *)m->transposed_index + v.at[1], m->index_dtype, k);
         int64_t at = bsri_index((const char *)m->transposed_index + v.at[2], m->index_dtype, k);
@@ -3311,14 +3319,13 @@ typedef uint32_t BSRI_ALIAS bsri_u0i;
 #define BSRI_L_v0d 1
 #define BSRI_L_v0i 1
 #endif
-#define BSRI_V0_LOADM(V, U, dst, p, m, lanes)                       \
-    do {                                                            \
-        if ((m) == (lanes)) {                                       \
-            dst = *(const U *)(const void *)(p);                    \
-        } else {                                                    \
-            memset(&(dst), 0, sizeof(dst));                         \
-            memcpy(&(dst), (p), (size_t)(m) * (sizeof(V) / (lanes))); \
-        }                                                           \
+#define BSRI_V0_LOADM(V, U, dst, p, m, lanes)                                            \
+    do {                                                                                 \
+        int lane_;                                                                       \
+        memset(&(dst), 0, sizeof(dst));                                                  \
+        if ((m) == (lanes)) dst = *(const U *)(const void *)(p);                         \
+        else for (lane_ = 0; lane_ < (m); lane_++) memcpy((char *)&(dst) + lane_ * (int)(sizeof(V) / (lanes)), (p) + lane_, \
+                                                          sizeof(V) / (lanes));          \
     } while (0)
 #define BSRI_V_v0f bsri_v0f
 #define BSRI_V_v0d bsri_v0d
@@ -3468,6 +3475,32 @@ static int bsri_isa_detect(void) {
 #define BSRI_SETS(X) X(v0f, v0, 2) X(v0d, v0, 2) X(v0i, v0, 2)
 #endif
 
+static const double bsri_zeros[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+
+/* --- indices: their sign bits, and those of what is left to the last that is allowed --- */
+static int bsri_indices_within(const void *index, int dtype, int64_t n, int64_t end) {
+    const uint32_t *x = (const uint32_t *)index;
+    const bsri_v0i zero = BSRI_LOAD_v0i((const uint32_t *)(const void *)bsri_zeros), last = zero + (uint32_t)(end - 1);
+    bsri_v0i bad = zero, more = zero;
+    uint32_t lane[BSRI_L_v0i], any = 0;
+    int64_t i = 0;
+    int l;
+    if (dtype != BSR_I32 || end < 1 || end > INT32_MAX) { /* any index is out of none */
+        for (; i < n && bsri_index(index, dtype, i) >= 0 && bsri_index(index, dtype, i) < end; i++) {
+        }
+        return i >= n;
+    }
+    for (; i + 2 * BSRI_L_v0i <= n; i += 2 * BSRI_L_v0i) {
+        const bsri_v0i y = BSRI_LOAD_v0i(x + i), z = BSRI_LOAD_v0i(x + i + BSRI_L_v0i);
+        bad |= y | (last - y), more |= z | (last - z);
+    }
+    bad |= more;
+    BSRI_STORE_v0i(lane, bad);
+    for (l = 0; l < BSRI_L_v0i; l++) any |= lane[l];
+    for (; i < n; i++) any |= x[i] | ((uint32_t)(end - 1) - x[i]);
+    return !(any >> 31);
+}
+
 /* --- one row: x = s x, x += s y, x = x y --- */
 enum { BSRI_SCALE, BSRI_ADD_SCALED, BSRI_TIMES };
 #define BSRI_DEFINE_ROW_OP(S, ISA, NV)                                                                           \
@@ -3508,7 +3541,6 @@ static void bsri_row_op(int isa, int compute, int op, void *x, const void *y, do
 static void bsri_row_scale(int isa, int compute, void *x, int64_t n, double factor) {
     bsri_row_op(isa, compute, BSRI_SCALE, x, NULL, factor, n);
 }
-static const double bsri_zeros[8] = {0, 0, 0, 0, 0, 0, 0, 0};
 
 /* --- dot product: two accumulators, then the lanes in order, then the tail --- */
 #define BSRI_DEFINE_DOT(S, ISA)                                                                 \
@@ -4038,6 +4070,310 @@ static void bsri_tile_mm(int isa, int compute, int64_t m, int64_t n, int64_t k, 
     bsri_tile_walk(isa, compute, &w, m, n, c);
 }
 
+/* --- few columns: vectors run along a block's products (dots) or along its rows (sums), not along the columns --- */
+typedef struct bsri_entry { int64_t a, b; } bsri_entry; /* element offsets: op(A)'s block, b's first row */
+typedef struct bsri_few {
+    int64_t am, ak, bk;  /* element strides: a's rows and products, b's products; dots: ak and bk are 1 */
+    int64_t inner, rows; /* products of each entry; rows of sums (sums: at most a vector of them) */
+    int64_t tail;        /* dots: products in the last, part vector, 0: none */
+    const int32_t *line; /* entries of line t: those from line[t] to line[t + 1] */
+    const bsri_entry *list; /* where they are; null: entry p is block at[p] (at null: p), `block` elements each, and goes with */
+    const int32_t *at, *col; /* b from element col[p] * step on */
+    int64_t block, step, last; /* last entry */
+} bsri_few;
+#define BSRI_F_START                                                                  \
+    const bsri_entry *list = f->list;                                                 \
+    const int32_t *at = f->at, *col = f->col, *line = f->line;                        \
+    const int64_t block = f->block, step = f->step;
+#define BSRI_F_A(p) (list ? list[p].a : (at ? at[p] : (p)) * block)
+#define BSRI_F_B(p) (list ? list[p].b : col[p] * step)
+
+/* The sum of a vector's lanes, in a fixed order. */
+#define BSRI_DEFINE_SUM(S, ISA)                                           \
+    BSRI_A_##ISA static inline BSRI_T_##S bsri_sum_##S(BSRI_V_##S v) { \
+        BSRI_T_##S lane[BSRI_L_##S], sum;                                 \
+        int l;                                                            \
+        BSRI_STORE_##S(lane, v);                                          \
+        for (sum = lane[0], l = 1; l < BSRI_L_##S; l++) sum += lane[l];   \
+        return sum;                                                       \
+    }
+BSRI_DEFINE_SUM(v0f, v0)
+BSRI_DEFINE_SUM(v0d, v0)
+BSRI_DEFINE_SUM(v0i, v0)
+#if BSRI_X86
+BSRI_A_v2 static inline float bsri_sum_v2f(__m256 v) {
+    __m128 x = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    x = _mm_add_ps(x, _mm_movehl_ps(x, x));
+    return _mm_cvtss_f32(_mm_add_ss(x, _mm_movehdup_ps(x)));
+}
+BSRI_A_v2 static inline double bsri_sum_v2d(__m256d v) {
+    const __m128d x = _mm_add_pd(_mm256_castpd256_pd128(v), _mm256_extractf128_pd(v, 1));
+    return _mm_cvtsd_f64(_mm_add_sd(x, _mm_unpackhi_pd(x, x)));
+}
+BSRI_A_v2 static inline uint32_t bsri_sum_v2i(__m256i v) {
+    __m128i x = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+    x = _mm_add_epi32(x, _mm_shuffle_epi32(x, 0x4e));
+    return (uint32_t)_mm_cvtsi128_si32(_mm_add_epi32(x, _mm_shuffle_epi32(x, 0xb1)));
+}
+BSRI_A_v5 static inline float bsri_sum_v5f(__m512 v) {
+    return bsri_sum_v2f(_mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1)));
+}
+BSRI_A_v5 static inline double bsri_sum_v5d(__m512d v) {
+    return bsri_sum_v2d(_mm256_add_pd(_mm512_castpd512_pd256(v), _mm512_extractf64x4_pd(v, 1)));
+}
+BSRI_A_v5 static inline uint32_t bsri_sum_v5i(__m512i v) {
+    return bsri_sum_v2i(_mm256_add_epi32(_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1)));
+}
+#endif
+
+/* Where numbers come from. A source of set S: E_ element as stored, IN the vector at p, INM its first n (mask m) and zeros. */
+#define BSRI_E_f_v0f float
+#define BSRI_E_d_v0d double
+#define BSRI_E_i_v0i uint32_t
+#define BSRI_IN_f_v0f(p) BSRI_LOAD_v0f(p)
+#define BSRI_IN_d_v0d(p) BSRI_LOAD_v0d(p)
+#define BSRI_IN_i_v0i(p) BSRI_LOAD_v0i(p)
+#define BSRI_INM_f_v0f(dst, p, m, n) BSRI_LOADM_v0f(dst, p, m)
+#define BSRI_INM_d_v0d(dst, p, m, n) BSRI_LOADM_v0d(dst, p, m)
+#define BSRI_INM_i_v0i(dst, p, m, n) BSRI_LOADM_v0i(dst, p, m)
+#if BSRI_X86
+BSRI_A_v2 static inline __m128i bsri_part16(const uint16_t *p, int n) {
+    uint16_t in[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    int i;
+    for (i = 0; i < n; i++) in[i] = p[i];
+    return BSRI_LOAD128(in);
+}
+BSRI_A_v2 static inline __m128i bsri_part8(const int8_t *p, int n) {
+    int8_t in[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    int i;
+    for (i = 0; i < n; i++) in[i] = p[i];
+    return BSRI_LOAD64(in);
+}
+#define BSRI_E_f_v2f float
+#define BSRI_E_d_v2d double
+#define BSRI_E_i_v2i uint32_t
+#define BSRI_E_h_v2f uint16_t
+#define BSRI_E_b_v2f uint16_t
+#define BSRI_E_c_v2i int8_t
+#define BSRI_IN_f_v2f(p) BSRI_LOAD_v2f(p)
+#define BSRI_IN_d_v2d(p) BSRI_LOAD_v2d(p)
+#define BSRI_IN_i_v2i(p) BSRI_LOAD_v2i(p)
+#define BSRI_IN_h_v2f(p) _mm256_cvtph_ps(BSRI_LOAD128(p))
+#define BSRI_IN_b_v2f(p) BSRI_C2_BF16(BSRI_LOAD128(p))
+#define BSRI_IN_c_v2i(p) _mm256_cvtepi8_epi32(BSRI_LOAD64(p))
+#define BSRI_INM_f_v2f(dst, p, m, n) BSRI_LOADM_v2f(dst, p, m)
+#define BSRI_INM_d_v2d(dst, p, m, n) BSRI_LOADM_v2d(dst, p, m)
+#define BSRI_INM_i_v2i(dst, p, m, n) BSRI_LOADM_v2i(dst, p, m)
+#define BSRI_INM_h_v2f(dst, p, m, n) dst = _mm256_cvtph_ps(bsri_part16(p, n)), (void)(m)
+#define BSRI_INM_b_v2f(dst, p, m, n) dst = BSRI_C2_BF16(bsri_part16(p, n)), (void)(m)
+#define BSRI_INM_c_v2i(dst, p, m, n) dst = _mm256_cvtepi8_epi32(bsri_part8(p, n)), (void)(m)
+#define BSRI_E_f_v5f float
+#define BSRI_E_d_v5d double
+#define BSRI_E_i_v5i uint32_t
+#define BSRI_E_h_v5f uint16_t
+#define BSRI_E_b_v5f uint16_t
+#define BSRI_E_c_v5i int8_t
+#define BSRI_IN_f_v5f(p) BSRI_LOAD_v5f(p)
+#define BSRI_IN_d_v5d(p) BSRI_LOAD_v5d(p)
+#define BSRI_IN_i_v5i(p) BSRI_LOAD_v5i(p)
+#define BSRI_IN_h_v5f(p) _mm512_cvtph_ps(BSRI_LOAD256(p))
+#define BSRI_IN_b_v5f(p) BSRI_C5_BF16(BSRI_LOAD256(p))
+#define BSRI_IN_c_v5i(p) _mm512_cvtepi8_epi32(BSRI_LOAD128(p))
+#define BSRI_INM_f_v5f(dst, p, m, n) BSRI_LOADM_v5f(dst, p, m)
+#define BSRI_INM_d_v5d(dst, p, m, n) BSRI_LOADM_v5d(dst, p, m)
+#define BSRI_INM_i_v5i(dst, p, m, n) BSRI_LOADM_v5i(dst, p, m)
+#define BSRI_INM_h_v5f(dst, p, m, n) dst = _mm512_cvtph_ps(BSRI_L16M(p, m))
+#define BSRI_INM_b_v5f(dst, p, m, n) dst = BSRI_C5_BF16(BSRI_L16M(p, m))
+#define BSRI_INM_c_v5i(dst, p, m, n) dst = _mm512_cvtepi8_epi32(BSRI_L8M(p, m))
+#define BSRI_SOURCES(X) X(f, v0f, v0) X(d, v0d, v0) X(i, v0i, v0) X(f, v2f, v2) X(d, v2d, v2) X(i, v2i, v2) X(h, v2f, v2) \
+    X(b, v2f, v2) X(c, v2i, v2) X(f, v5f, v5) X(d, v5d, v5) X(i, v5i, v5) X(h, v5f, v5) X(b, v5f, v5) X(c, v5i, v5)
+#else
+#define BSRI_SOURCES(X) X(f, v0f, v0) X(d, v0d, v0) X(i, v0i, v0)
+#endif
+
+/* Dots: MR rows of sums, one vector each, two entries at a time; its lanes are added up at the end. */
+#define BSRI_MANY_1(X, Q, S, s) X(Q, S, s, 0)
+#define BSRI_MANY_2(X, Q, S, s) BSRI_MANY_1(X, Q, S, s) X(Q, S, s, 1)
+#define BSRI_MANY_3(X, Q, S, s) BSRI_MANY_2(X, Q, S, s) X(Q, S, s, 2)
+#define BSRI_MANY_4(X, Q, S, s) BSRI_MANY_3(X, Q, S, s) X(Q, S, s, 3)
+#define BSRI_MANY_6(X, Q, S, s) BSRI_MANY_4(X, Q, S, s) X(Q, S, s, 4) X(Q, S, s, 5)
+#define BSRI_MANY_8(X, Q, S, s) BSRI_MANY_6(X, Q, S, s) X(Q, S, s, 6) X(Q, S, s, 7)
+#define BSRI_D_ZERO(Q, S, s, m) BSRI_V_##S s##m = BSRI_LOAD_##S(zeros);
+#define BSRI_D_FMA(Q, S, s, m) s##m = BSRI_FMA_##S(BSRI_IN_##Q##_##S(a##s + m * am + k), x##s, s##m);
+#define BSRI_D_PART(Q, S, s, m)                                     \
+    {                                                               \
+        BSRI_V_##S v;                                               \
+        BSRI_INM_##Q##_##S(v, a##s + m * am + k, mask, tail);       \
+        s##m = BSRI_FMA_##S(v, x##s, s##m);                         \
+    }
+#define BSRI_D_ADD(Q, S, s, m) c[m] += bsri_sum_##S(BSRI_FMA_##S(one, d##m, e##m));
+#define BSRI_D_ENTRY(Q, S, s, p) const BSRI_E_##Q##_##S *a##s = a + BSRI_F_A(p), *b##s = b + BSRI_F_B(p);
+#define BSRI_D_WHOLE(Q, S, s, MR)                          \
+    {                                                      \
+        const BSRI_V_##S x##s = BSRI_IN_##Q##_##S(b##s + k); \
+        BSRI_MANY_##MR(BSRI_D_FMA, Q, S, s)                \
+    }
+#define BSRI_D_TAIL(Q, S, s, MR)                         \
+    {                                                    \
+        BSRI_V_##S x##s;                                 \
+        BSRI_INM_##Q##_##S(x##s, b##s + k, mask, tail);  \
+        BSRI_MANY_##MR(BSRI_D_PART, Q, S, s)             \
+    }
+#define BSRI_DEFINE_DOTS(Q, S, ISA, MR)                                                                                   \
+    BSRI_A_##ISA static void bsri_dots_##Q##_##S##_##MR(const bsri_few *f, const void *pa, const void *pb, int64_t t,     \
+                                                        int64_t end, BSRI_T_##S *c) {                                     \
+        const BSRI_E_##Q##_##S *a = (const BSRI_E_##Q##_##S *)pa, *b = (const BSRI_E_##Q##_##S *)pb;                      \
+        const BSRI_T_##S *zeros = (const BSRI_T_##S *)(const void *)bsri_zeros;                                           \
+        const BSRI_W_##S one = BSRI_SET1_##S((BSRI_T_##S)1);                                                              \
+        const int64_t am = f->am, whole = f->inner - f->tail;                                                             \
+        const int tail = (int)f->tail;                                                                                    \
+        const BSRI_M_##S mask = BSRI_MASK_##S(tail);                                                                      \
+        int64_t k;                                                                                                        \
+        BSRI_F_START                                                                                                      \
+        for (; t < end; t++, c += MR) {                                                                                   \
+            int64_t i = line[t];                                                                                          \
+            const int64_t n = line[t + 1];                                                                                \
+            BSRI_MANY_##MR(BSRI_D_ZERO, Q, S, d)                                                                          \
+            BSRI_MANY_##MR(BSRI_D_ZERO, Q, S, e)                                                                          \
+            for (; i + 1 < n; i += 2) {                                                                                   \
+                BSRI_D_ENTRY(Q, S, d, i)                                                                                  \
+                BSRI_D_ENTRY(Q, S, e, i + 1)                                                                              \
+                for (k = 0; k < whole; k += BSRI_L_##S) BSRI_D_WHOLE(Q, S, d, MR)                                         \
+                if (tail) BSRI_D_TAIL(Q, S, d, MR)                                                                        \
+                for (k = 0; k < whole; k += BSRI_L_##S) BSRI_D_WHOLE(Q, S, e, MR)                                         \
+                if (tail) BSRI_D_TAIL(Q, S, e, MR)                                                                        \
+            }                                                                                                             \
+            if (i < n) {                                                                                                  \
+                BSRI_D_ENTRY(Q, S, d, i)                                                                                  \
+                for (k = 0; k < whole; k += BSRI_L_##S) BSRI_D_WHOLE(Q, S, d, MR)                                         \
+                if (tail) BSRI_D_TAIL(Q, S, d, MR)                                                                        \
+            }                                                                                                             \
+            BSRI_MANY_##MR(BSRI_D_ADD, Q, S, d)                                                                           \
+        }                                                                                                                 \
+    }
+#define BSRI_DEFINE_ALL_DOTS(Q, S, ISA)                                                                                  \
+    BSRI_DEFINE_DOTS(Q, S, ISA, 1) BSRI_DEFINE_DOTS(Q, S, ISA, 2) BSRI_DEFINE_DOTS(Q, S, ISA, 3)                         \
+    BSRI_DEFINE_DOTS(Q, S, ISA, 4) BSRI_DEFINE_DOTS(Q, S, ISA, 6)                                                        \
+    static void bsri_dots_##Q##_##S(const bsri_few *f, const void *pa, const void *pb, int64_t t, int64_t end, void *pc) { \
+        const BSRI_E_##Q##_##S *a = (const BSRI_E_##Q##_##S *)pa;                                                        \
+        BSRI_T_##S *c = (BSRI_T_##S *)pc;                                                                                \
+        int64_t rows = f->rows;                                                                                          \
+        switch (rows) {                                                                                                  \
+            case 1: bsri_dots_##Q##_##S##_1(f, a, pb, t, end, c); return;                                                \
+            case 2: bsri_dots_##Q##_##S##_2(f, a, pb, t, end, c); return;                                                \
+            case 3: bsri_dots_##Q##_##S##_3(f, a, pb, t, end, c); return;                                                \
+            case 4: bsri_dots_##Q##_##S##_4(f, a, pb, t, end, c); return;                                                \
+            case 6: bsri_dots_##Q##_##S##_6(f, a, pb, t, end, c); return;                                                \
+            default: break;                                                                                              \
+        }                                                                                                                \
+        for (; t < end; t++) {                                                                                           \
+            const BSRI_E_##Q##_##S *from = a;                                                                            \
+            for (rows = f->rows; rows >= 8 || rows == 6; rows -= 6, from += 6 * f->am, c += 6)                           \
+                bsri_dots_##Q##_##S##_6(f, from, pb, t, t + 1, c);                                                       \
+            for (; rows >= 4; rows -= 4, from += 4 * f->am, c += 4) bsri_dots_##Q##_##S##_4(f, from, pb, t, t + 1, c);   \
+            if (rows == 3) bsri_dots_##Q##_##S##_3(f, from, pb, t, t + 1, c);                                            \
+            else if (rows == 2) bsri_dots_##Q##_##S##_2(f, from, pb, t, t + 1, c);                                       \
+            else if (rows == 1) bsri_dots_##Q##_##S##_1(f, from, pb, t, t + 1, c);                                       \
+            c += rows;                                                                                                   \
+        }                                                                                                                \
+    }
+BSRI_SOURCES(BSRI_DEFINE_ALL_DOTS)
+
+/* Sums: one column, at most a vector of rows, which are contiguous. */
+#define BSRI_DEFINE_SUMS(S, ISA, NV)                                                                                       \
+    BSRI_A_##ISA static void bsri_sums_##S(const bsri_few *f, const void *pa, const void *pb, int64_t t, int64_t end,      \
+                                           void *pc) {                                                                     \
+        const BSRI_T_##S *zeros = (const BSRI_T_##S *)(const void *)bsri_zeros;                                            \
+        const BSRI_W_##S one = BSRI_SET1_##S((BSRI_T_##S)1);                                                               \
+        const int64_t ak = f->ak, bk = f->bk, inner = f->inner, rows = f->rows;                                            \
+        const BSRI_M_##S mask = BSRI_MASK_##S((int)rows);                                                                  \
+        BSRI_T_##S lane[BSRI_L_##S], *c = (BSRI_T_##S *)pc;                                                                \
+        int64_t i, k;                                                                                                      \
+        BSRI_F_START                                                                                                       \
+        for (; t < end; t++, c += rows) {                                                                                  \
+            const int64_t n = line[t + 1];                                                                                 \
+            BSRI_V_##S s0 = BSRI_LOAD_##S(zeros), s1 = s0, s2 = s0, s3 = s0, v;                                            \
+            for (i = line[t]; i < n; i++) {                                                                                \
+                const BSRI_T_##S *a = (const BSRI_T_##S *)pa + BSRI_F_A(i), *b = (const BSRI_T_##S *)pb + BSRI_F_B(i);     \
+                if (at) {                                                                                                  \
+                    const BSRI_T_##S *ahead = (const BSRI_T_##S *)pa + at[i + 16 < f->last ? i + 16 : f->last] * block;    \
+                    BSRI_PREFETCH(ahead);                                                                                  \
+                    BSRI_PREFETCH(ahead + block - 1);                                                                      \
+                }                                                                                                          \
+                for (k = 0; k + 1 < inner; k += 2, a += 2 * ak, b += 2 * bk) {                                             \
+                    BSRI_LOADM_##S(v, a, mask);                                                                            \
+                    s0 = BSRI_FMA_##S(BSRI_SET1_##S(b[0]), v, s0);                                                         \
+                    BSRI_LOADM_##S(v, a + ak, mask);                                                                       \
+                    s1 = BSRI_FMA_##S(BSRI_SET1_##S(b[bk]), v, s1);                                                        \
+                }                                                                                                          \
+                if (k == inner) continue;                                                                                  \
+                BSRI_LOADM_##S(v, a, mask);                                                                                \
+                if (i & 1) s2 = BSRI_FMA_##S(BSRI_SET1_##S(b[0]), v, s2);                                                  \
+                else s3 = BSRI_FMA_##S(BSRI_SET1_##S(b[0]), v, s3);                                                        \
+            }                                                                                                              \
+            s0 = BSRI_FMA_##S(one, s1, s0), s2 = BSRI_FMA_##S(one, s3, s2);                                                \
+            BSRI_STORE_##S(lane, BSRI_FMA_##S(one, s2, s0));                                                               \
+            for (k = 0; k < rows; k++) c[k] += lane[k];                                                                    \
+        }                                                                                                                  \
+    }
+BSRI_SETS(BSRI_DEFINE_SUMS)
+static void bsri_few_sums(int isa, int compute, const bsri_few *f, const void *a, const void *b, int64_t t, int64_t end, void *c) {
+    if (compute == BSR_F64) BSRI_PICK(isa, d, bsri_sums_v, (f, a, b, t, end, c));
+    else if (BSRI_HAS_SUMS_F32 && compute == BSR_F32) BSRI_PICK(isa, f, bsri_sums_v, (f, a, b, t, end, c));
+    else if (BSRI_HAS_I8) BSRI_PICK(isa, i, bsri_sums_v, (f, a, b, t, end, c));
+}
+/* Ones: blocks of one number. */
+#define BSRI_DEFINE_ONES(NAME, T)                                                                                      \
+    static void NAME(const bsri_few *f, const void *pa, const void *pb, int64_t t, int64_t end, void *pc) {            \
+        const T *a = (const T *)pa, *b = (const T *)pb;                                                                \
+        T *c = (T *)pc;                                                                                                \
+        BSRI_F_START                                                                                                   \
+        for (; t < end; t++, c++) {                                                                                    \
+            int64_t i = line[t];                                                                                       \
+            const int64_t n = line[t + 1];                                                                             \
+            T s0 = 0, s1 = 0;                                                                                          \
+            for (; i + 1 < n; i += 2) {                                                                                \
+                s0 += a[BSRI_F_A(i)] * b[BSRI_F_B(i)];                                                                 \
+                s1 += a[BSRI_F_A(i + 1)] * b[BSRI_F_B(i + 1)];                                                         \
+            }                                                                                                          \
+            if (i < n) s0 += a[BSRI_F_A(i)] * b[BSRI_F_B(i)];                                                          \
+            *c += s0 + s1;                                                                                             \
+        }                                                                                                              \
+    }
+BSRI_DEFINE_ONES(bsri_ones_f32, float)
+BSRI_DEFINE_ONES(bsri_ones_f64, double)
+/* Lanes of a vector. */
+static int bsri_lanes(int isa, int compute) {
+    const int size = compute == BSR_F64 ? 8 : 4;
+#if BSRI_X86
+    if (isa >= BSR_ISA_AVX2) return (isa == BSR_ISA_AVX512 ? 64 : 32) / size;
+#endif
+    (void)isa;
+    return compute == BSR_F64 ? BSRI_L_v0d : size == 4 ? BSRI_L_v0f : 1;
+}
+/* Can dots read this type where it is? */
+static int bsri_dots_read(int isa, int compute, int dtype) {
+    if (dtype == compute) return 1;
+    return BSRI_X86 && isa >= BSR_ISA_AVX2 && compute != BSR_F64 && (dtype == BSR_F16 || dtype == BSR_BF16 || dtype == BSR_I8);
+}
+static void bsri_few_dots(int isa, int compute, int dtype, const bsri_few *f, const void *a, const void *b, int64_t t, int64_t end,
+                          void *c) {
+    if (compute == BSR_F64) BSRI_PICK(isa, d, bsri_dots_d_v, (f, a, b, t, end, c));
+#if BSRI_X86
+#define BSRI_PICK_WIDE(NAME, type, args)              \
+    do {                                              \
+        if (isa == BSR_ISA_AVX512) NAME##5##type args; \
+        else NAME##2##type args;                      \
+    } while (0)
+    else if (BSRI_HAS_F16 && dtype == BSR_F16) BSRI_PICK_WIDE(bsri_dots_h_v, f, (f, a, b, t, end, c));
+    else if (BSRI_HAS_BF16 && dtype == BSR_BF16) BSRI_PICK_WIDE(bsri_dots_b_v, f, (f, a, b, t, end, c));
+    else if (BSRI_HAS_I8 && dtype == BSR_I8) BSRI_PICK_WIDE(bsri_dots_c_v, i, (f, a, b, t, end, c));
+#endif
+    else if (BSRI_HAS_SUMS_F32 && compute == BSR_F32) BSRI_PICK(isa, f, bsri_dots_f_v, (f, a, b, t, end, c));
+    else if (BSRI_HAS_I8) BSRI_PICK(isa, i, bsri_dots_i_v, (f, a, b, t, end, c));
+    (void)dtype;
+}
+
 /* ---------------------------------------------------------------------------------------------- */
 /* >>product-engine: lists of block products, one epilogue                                        */
 /* ---------------------------------------------------------------------------------------------- */
@@ -4198,13 +4534,17 @@ typedef struct bsri_side { /* one side of the products */
     int64_t size;      /* bytes per element */
     int64_t rs, cs;
 } bsri_side;
-typedef struct bsri_entry { int64_t a, b; } bsri_entry; /* element offsets: op(A)'s block, b's first row */
+enum { BSRI_FEW_COLS = 16, BSRI_FEW_LINE = BSRI_TILE_ROWS + BSRI_LANES_MAX };
+enum { BSRI_FEW_NONE, BSRI_FEW_ONES, BSRI_FEW_DOTS, BSRI_FEW_SUMS, BSRI_FEW_TURNED }; /* turned: tiles of the transposed product */
 typedef struct bsri_work {
     int isa, compute;
     bsri_side a, b;
     int64_t rows, cols, inner; /* of the tile; products per pair */
     int64_t panel;             /* columns that a row of c_tile and b_pack has */
     int64_t depth, limit;      /* products per walk; pairs per walk */
+    int64_t first;             /* row of c_tile that the tile starts at: small tiles that follow each other share it */
+    int few;                   /* BSRI_FEW_*: how few columns are multiplied. But with _NONE column n of the sums is a line of */
+    bsri_few job;              /* c_tile, BSRI_FEW_LINE numbers long */
     bsri_walk walk;
     bsri_pair list[BSRI_LIST];
     BSRI_ALIGN64 double c_tile[BSRI_TILE_ROWS * BSRI_TILE_BYTES / 8];
@@ -4219,9 +4559,19 @@ static void bsri_side_set(bsri_side *s, int compute, int dtype, int64_t rs, int6
 static int64_t bsri_tile_cols(int compute) { return BSRI_TILE_BYTES / (int64_t)bsr_dtype_size(compute); }
 
 /* A tile of rows x cols sums starts. */
-static void bsri_work_begin(bsri_work *w, int64_t rows, int64_t cols, int64_t inner) {
-    w->rows = rows, w->cols = cols, w->inner = inner;
-    w->depth = BSRI_DEPTH_BYTES / (int64_t)bsr_dtype_size(w->compute) * bsri_tile_cols(w->compute) / w->panel;
+static void bsri_work_begin(bsri_work *w, int64_t first, int64_t rows, int64_t cols, int64_t inner) {
+    int64_t n;
+    w->first = first, w->rows = rows, w->cols = cols, w->inner = inner;
+    if (w->few) {
+        for (n = 0; n < cols; n++)
+            memset(bsri_at(w->c_tile, w->compute, n * BSRI_FEW_LINE + first), 0, (size_t)rows * bsr_dtype_size(w->compute));
+        w->depth = BSRI_DEPTH_BYTES / (int64_t)bsr_dtype_size(w->compute);
+        w->limit = bsri_max(1, bsri_min(BSRI_LIST, w->depth / inner));
+        w->walk.a_at = w->walk.b_at = 0;
+        return;
+    }
+    w->depth = BSRI_DEPTH_BYTES / (int64_t)bsr_dtype_size(w->compute);
+    if (w->panel > bsri_tile_cols(w->compute)) w->depth = w->depth * bsri_tile_cols(w->compute) / w->panel;
     w->walk.count = 0, w->walk.add = 0, w->walk.a_at = w->walk.b_at = 0, w->walk.list = w->list;
     w->walk.ldc = w->panel;
     w->walk.kc = bsri_min(inner, w->depth);
@@ -4231,9 +4581,9 @@ static void bsri_work_begin(bsri_work *w, int64_t rows, int64_t cols, int64_t in
 }
 static void bsri_work_flush(bsri_work *w) {
     bsri_walk *k = &w->walk;
-    if (k->count == 0 && k->add) return;
+    if (w->few || (k->count == 0 && k->add)) return;
     if (k->count == 0) k->am = k->ak = k->ldb = k->a_at = k->b_at = 0; /* no product: zeros are stored, no a and b were named */
-    bsri_tile_walk(w->isa, w->compute, k, w->rows, w->cols, w->c_tile);
+    bsri_tile_walk(w->isa, w->compute, k, w->rows, w->cols, bsri_at(w->c_tile, w->compute, w->first * w->panel));
     k->count = 0, k->add = 1;
 }
 /* The a side of one pair, kc products from a on: as it is, or in slot of a_pack with the contiguous direction kept. */
@@ -4287,50 +4637,91 @@ static void bsri_work_add(bsri_work *w, const char *a, const char *b, const char
     }
 }
 
-/* One column and small blocks (a matrix times a vector): vectors across columns would hold one number, so plain sums are faster
-   (tests/results/cpu.md). */
-#define BSRI_DEFINE_COLUMN(NAME, T)                                                                      \
-    static void NAME(bsri_work *w, const char *pa, const char *pb, const bsri_entry *list, int n) {      \
-        const T *a = (const T *)(const void *)pa, *b = (const T *)(const void *)pb, *x, *y;              \
-        const int64_t am = w->a.rs, ak = w->a.cs, bk = w->b.rs, ldc = w->walk.ldc;                       \
-        T *c = (T *)(void *)w->c_tile, s0 = 0, s1 = 0, s2 = 0;                                           \
-        int64_t m, k;                                                                                    \
-        int i = 0;                                                                                       \
-        for (m = 0; m < w->rows && !w->walk.add; m++) c[m * ldc] = 0;                                    \
-        w->walk.add = 1;                                                                                 \
-        if (w->rows == 1 && w->inner == 1) {                                                             \
-            for (; i + 1 < n; i += 2)                                                                    \
-                s0 += a[list[i].a] * b[list[i].b], s1 += a[list[i + 1].a] * b[list[i + 1].b];            \
-            if (i < n) s0 += a[list[i].a] * b[list[i].b];                                                \
-            c[0] += s0 + s1;                                                                             \
-        } else if (w->rows == 3 && w->inner == 3) {                                                      \
-            for (; i < n; i++) {                                                                         \
-                x = a + list[i].a, y = b + list[i].b;                                                    \
-                s0 += x[0] * y[0] + x[ak] * y[bk] + x[2 * ak] * y[2 * bk], x += am;                      \
-                s1 += x[0] * y[0] + x[ak] * y[bk] + x[2 * ak] * y[2 * bk], x += am;                      \
-                s2 += x[0] * y[0] + x[ak] * y[bk] + x[2 * ak] * y[2 * bk];                               \
-            }                                                                                            \
-            c[0] += s0, c[ldc] += s1, c[2 * ldc] += s2;                                                  \
-        } else {                                                                                         \
-            for (; i < n; i++)                                                                           \
-                for (m = 0; m < w->rows; m++) {                                                          \
-                    x = a + list[i].a + m * am, y = b + list[i].b;                                       \
-                    for (s0 = 0, k = 0; k < w->inner; k++) s0 += x[k * ak] * y[k * bk];                  \
-                    c[m * ldc] += s0;                                                                    \
-                }                                                                                        \
-        }                                                                                                \
+/* Few columns: entries of f->inner products each, a and b as they were read or packed; b's columns are bn apart. */
+static void bsri_few_turned(bsri_work *w, const char *a, int64_t a_size, int64_t ak, const char *b, int64_t b_size, int64_t bk,
+                            int64_t bn, const bsri_entry *list, int n, int64_t kc) {
+    bsri_walk *k = &w->walk;
+    int i;
+    for (i = 0; i < n; i++) {
+        const bsri_entry *next = list + (i + BSRI_AHEAD < n ? i + BSRI_AHEAD : n - 1);
+        bsri_pair *pair = w->list + i;
+        pair->a = b + list[i].b * b_size, pair->b = a + list[i].a * a_size;
+        pair->ahead_a = b + next->b * b_size, pair->ahead_b = a + next->a * a_size;
     }
-BSRI_DEFINE_COLUMN(bsri_column_f32, float)
-BSRI_DEFINE_COLUMN(bsri_column_f64, double)
+    k->list = w->list, k->count = n, k->kc = kc, k->am = bn, k->ak = bk, k->ldb = ak, k->ldc = BSRI_FEW_LINE, k->add = 1;
+    bsri_tile_walk(w->isa, w->compute, k, w->cols, w->rows, bsri_at(w->c_tile, w->compute, w->first));
+}
+/* Lines t to end of the index, or the one line that a list is. */
+static void bsri_few_run(bsri_work *w, int dtype, const char *a, const char *b, int64_t bn, int64_t t, int64_t end) {
+    const int64_t size = (int64_t)bsr_dtype_size(dtype);
+    bsri_few *f = &w->job;
+    int64_t j;
+    f->rows = w->rows, f->tail = f->inner % bsri_lanes(w->isa, w->compute);
+    for (j = 0; j < w->cols; j++, b += bn * size) {
+        void *c = bsri_at(w->c_tile, w->compute, j * BSRI_FEW_LINE + w->first);
+        if (w->few == BSRI_FEW_SUMS) bsri_few_sums(w->isa, w->compute, f, a, b, t, end, c);
+        else if (w->few == BSRI_FEW_DOTS) bsri_few_dots(w->isa, w->compute, dtype, f, a, b, t, end, c);
+        else if (w->compute == BSR_F64) bsri_ones_f64(f, a, b, t, end, c);
+        else bsri_ones_f32(f, a, b, t, end, c);
+    }
+}
+static void bsri_few_run_list(bsri_work *w, int dtype, const char *a, const char *b, int64_t bn, const bsri_entry *list, int n) {
+    const int64_t size = (int64_t)bsr_dtype_size(dtype);
+    bsri_few *f = &w->job;
+    int32_t line[2];
+    line[0] = 0, line[1] = n;
+    f->line = line, f->list = list, f->at = f->col = NULL, f->block = f->step = f->last = 0;
+    if (w->few == BSRI_FEW_TURNED) bsri_few_turned(w, a, size, f->ak, b, size, f->bk, bn, list, n, f->inner);
+    else bsri_few_run(w, dtype, a, b, bn, 0, 1);
+}
+/* Both sides are read where they are, or what is not is packed: op(A)'s blocks with their contiguous direction kept, b's columns
+   one after another. */
+static void bsri_few_list(bsri_work *w, const char *a, const char *b, const bsri_entry *list, int n) {
+    const int dots = w->few <= BSRI_FEW_DOTS;
+    bsri_few *f = &w->job;
+    bsri_entry packed[BSRI_LIST];
+    int64_t k, kc, limit;
+    int i, j, count;
+    f->am = w->a.rs, f->ak = w->a.cs, f->bk = w->b.rs, f->inner = w->inner;
+    if (w->a.direct && w->b.direct) {
+        bsri_few_run_list(w, w->a.dtype, a, b, w->b.cs, list, n);
+        return;
+    }
+    for (k = 0; k < w->inner; k += kc) {
+        kc = bsri_min(w->depth, w->inner - k), limit = kc == w->inner ? w->limit : 1;
+        for (i = 0; i < n; i += count) {
+            count = (int)bsri_min(limit, n - i);
+            for (j = 0; j < count; j++) {
+                const char *from = a + (list[i + j].a + k * w->a.cs) * w->a.size, *to = b + (list[i + j].b + k * w->b.rs) * w->b.size;
+                packed[j].a = w->a.direct ? list[i + j].a + k * w->a.cs : j * w->rows * kc;
+                packed[j].b = w->b.direct ? list[i + j].b + k * w->b.rs : j * w->cols * kc;
+                if (!w->a.direct && dots && w->a.rs == kc && w->a.cs == 1)
+                    bsri_tile_load(w->isa, w->compute, bsri_at(w->a_pack, w->compute, packed[j].a), 0, from, w->a.dtype, 1,
+                                   w->rows * kc, 0, 1);
+                else if (!w->a.direct)
+                    bsri_tile_load(w->isa, w->compute, bsri_at(w->a_pack, w->compute, packed[j].a), dots ? kc : w->rows, from,
+                                   w->a.dtype, dots ? w->rows : kc, dots ? kc : w->rows, dots ? w->a.rs : w->a.cs,
+                                   dots ? w->a.cs : w->a.rs);
+                if (!w->b.direct)
+                    bsri_tile_load(w->isa, w->compute, bsri_at(w->b_pack, w->compute, packed[j].b), kc, to, w->b.dtype, w->cols, kc,
+                                   w->b.cs, w->b.rs);
+            }
+            f->inner = kc;
+            if (!w->a.direct) f->am = dots ? kc : 1, f->ak = dots ? 1 : w->rows;
+            if (!w->b.direct) f->bk = 1;
+            bsri_few_run_list(w, w->compute, w->a.direct ? a : (const char *)w->a_pack, w->b.direct ? b : (const char *)w->b_pack,
+                              w->b.direct ? w->b.cs : kc, packed, count);
+        }
+    }
+}
 /* n entries at once. Pairs that are read in place and uncut need no more than their addresses. */
 static void bsri_work_list(bsri_work *w, const char *a, const char *b, const bsri_entry *list, int n) {
     const int ahead = w->limit < BSRI_LIST ? (int)w->limit : BSRI_AHEAD;
     const int64_t a_size = w->a.size, b_size = w->b.size;
     bsri_walk *walk = &w->walk;
     int i;
-    if (w->cols == 1 && w->rows <= 3 && w->inner <= 3 && w->a.direct && w->b.direct) {
-        if (w->compute == BSR_F32) bsri_column_f32(w, a, b, list, n);
-        else bsri_column_f64(w, a, b, list, n);
+    if (w->few) {
+        bsri_few_list(w, a, b, list, n);
         return;
     }
     if (w->a.direct && w->b.direct && w->inner <= w->depth) {
@@ -4364,6 +4755,8 @@ typedef struct bsri_engine {
     int64_t subs, sub_rows;            /* and subs of rows */
     int64_t places;                    /* tiles in the order of the schedule, which may pad */
     int64_t chunk, chunks;             /* subs of tiles per task; tasks per panel */
+    int64_t gather;                    /* tiles that follow each other and are finished at once */
+    int few;                           /* BSRI_FEW_* */
     bsri_batch out_batch, b_batch;     /* of out; of others' tiles (SCATTER_MM) */
     bsri_view index, schedule;         /* bytes 0: absent */
     int64_t group;
@@ -4408,7 +4801,7 @@ static void bsri_cursor_matrix(const bsri_engine *e, bsri_cursor *c, int64_t ite
         const char *view = (const char *)m->transposed_index;
         const void *ccol = bsri_at(view + e->index.at[0], dt, it.pattern * (bsri_block_cols(m) + 1));
         const int64_t shift = ragged ? 0 : it.pattern * e->index.entries;
-        c->row = bsri_at(view + e->index.at[1], dt, shift), c->position = bsri_at(view + e->index.at[2], dt, shift);
+        c->crow = ccol, c->row = bsri_at(view + e->index.at[1], dt, shift), c->position = bsri_at(view + e->index.at[2], dt, shift);
         c->at = bsri_index(ccol, dt, tile), c->end = bsri_index(ccol, dt, tile + 1);
     } else { /* BSRI_LIST_SCAN: extra is the block row of entry at */
         c->at = bsri_index(it.crow, dt, 0), c->end = bsri_index(it.crow, dt, bsri_block_rows(m));
@@ -4482,7 +4875,7 @@ static bsr_position bsri_tile_place(const bsri_engine *e, int64_t item, int64_t 
     else if (s) at.row = s->r_offsets[tile] / e->job->out->cols, at.col = s->r_offsets[tile] % e->job->out->cols;
     return at;
 }
-static void bsri_product_finish(const bsri_engine *e, bsri_work *w, bsr_position at) {
+static void bsri_product_finish(const bsri_engine *e, bsri_work *w, bsr_position at, int64_t rows) {
     const bsri_product *job = e->job;
     const bsr_dense *out = job->out;
     const bsr_epilogue *ep = job->epilogue;
@@ -4500,17 +4893,19 @@ static void bsri_product_finish(const bsri_engine *e, bsri_work *w, bsr_position
         f.activation = ep->activation, f.user_data = ep->user_data;
     }
     f.plain = f.type == f.compute && !f.input.data && !f.left.data && !f.right.data && !f.bias.data && !f.activation;
-    bsri_finish_tile(&f, w->c_tile, w->panel, w->rows, w->cols, w->b_pack);
+    if (w->few) bsri_finish_lines(&f, (char *)w->c_tile, BSRI_FEW_LINE, w->cols, rows, 1);
+    else bsri_finish_tile(&f, w->c_tile, w->panel, rows, w->cols, w->b_pack);
 }
-static void bsri_product_tile(const bsri_engine *e, bsri_work *w, int64_t item, int64_t tile, int64_t panel, int64_t sub) {
+/* The sums of a tile, in c_tile from row `first` on. */
+static void bsri_product_sums(const bsri_engine *e, bsri_work *w, int64_t item, int64_t tile, int64_t panel, int64_t sub,
+                              int64_t first) {
     const bsri_product *job = e->job;
     const int64_t col = panel * w->panel, row = sub * e->sub_rows;
-    bsr_position at = bsri_tile_place(e, item, tile);
     bsri_entry list[BSRI_LIST];
     const char *a, *b;
     int64_t r;
     int n;
-    bsri_work_begin(w, bsri_min(e->sub_rows, e->br - row), bsri_min(w->panel, e->width - col), e->bc);
+    bsri_work_begin(w, first, bsri_min(e->sub_rows, e->br - row), bsri_min(w->panel, e->width - col), e->bc);
     for (r = 0; r < e->reduce; r++) {
         const int64_t whole = e->kind == BSRI_LIST_SCATTER ? 0 : bsri_reduce_item(&job->batch, &e->out_batch, item, r);
         int64_t b_at = col * job->b->col_stride;
@@ -4524,8 +4919,6 @@ static void bsri_product_tile(const bsri_engine *e, bsri_work *w, int64_t item, 
         while ((n = bsri_cursor_next(e, &c, tile, list)) > 0) bsri_work_list(w, a, b, list, n);
     }
     bsri_work_flush(w);
-    at.row += row, at.col += col;
-    bsri_product_finish(e, w, at);
 }
 /* The tile that comes n-th: as the schedule says, else in order; -1: none. */
 static int64_t bsri_product_order(const bsri_engine *e, int64_t item, int64_t n) {
@@ -4536,23 +4929,78 @@ static int64_t bsri_product_order(const bsri_engine *e, int64_t item, int64_t n)
     item = bsri_reduce_item(&job->batch, &e->out_batch, item, 0);
     return order[bsri_matrix_item(&job->batch, item, job->a).pattern * e->schedule.groups * e->group + n];
 }
+/* Tiles `tile` to tile + count by their index arrays, which few columns need no list of; 0 where it takes one. */
+static int bsri_few_lines(const bsri_engine *e, bsri_work *w, int64_t item, int64_t tile, int64_t count, int64_t sub) {
+    const bsri_product *job = e->job;
+    const int64_t row = sub * e->sub_rows;
+    bsri_few *f = &w->job;
+    int64_t r;
+    if (!w->few || w->few == BSRI_FEW_TURNED || !w->a.direct || !w->b.direct || !job->a || job->a->index_dtype != BSR_I32 ||
+        e->kind == BSRI_LIST_SCAN)
+        return 0;
+    w->rows = bsri_min(e->sub_rows, e->br - row);
+    bsri_work_begin(w, 0, count * w->rows, e->width, e->bc);
+    w->rows = w->rows / count;
+    f->am = w->a.rs, f->ak = w->a.cs, f->bk = w->b.rs, f->inner = e->bc;
+    f->list = NULL, f->block = e->a_block, f->step = e->bc * e->b_rs;
+    for (r = 0; r < e->reduce; r++) {
+        const int64_t whole = bsri_reduce_item(&job->batch, &e->out_batch, item, r);
+        bsri_cursor c;
+        memset(&c, 0, sizeof c);
+        bsri_cursor_matrix(e, &c, whole, tile);
+        f->line = (const int32_t *)c.crow, f->at = (const int32_t *)c.position;
+        f->col = (const int32_t *)(f->at ? c.row : c.col), f->last = job->a->nnz - 1;
+        bsri_few_run(w, job->a->dtype, c.values + row * e->a_rs * w->a.size,
+                     (const char *)job->b->data + bsri_dense_offset(&job->batch, whole, job->b) * w->b.size, w->b.cs, tile,
+                     tile + count);
+    }
+    return 1;
+}
+/* Dots read both sides in their type, or none that is not the type of sums; b's products must be contiguous. */
+static void bsri_few_sides(bsri_work *w, int64_t inner) {
+    const int read = w->a.dtype == w->b.dtype && bsri_dots_read(w->isa, w->compute, w->a.dtype);
+    w->b.direct = read && (w->b.rs == 1 || inner == 1);
+    w->a.direct = read && (w->b.direct || w->a.dtype == w->compute);
+}
 /* Tasks go through the tiles of one panel of columns before the next, so that the panel of b stays in L2. */
 static void bsri_product_task(void *arg, int64_t task) {
     const bsri_engine *e = (const bsri_engine *)arg;
     const bsri_product *job = e->job;
     const int64_t chunk = task % e->chunks, panel = task / e->chunks % e->panels, item = task / e->chunks / e->panels;
     const int64_t end = bsri_min((chunk + 1) * e->chunk, e->places * e->subs);
-    int64_t n;
+    int64_t n, i, count;
     bsri_work w;
-    w.isa = e->isa, w.compute = job->compute, w.panel = e->panel;
+    w.isa = e->isa, w.compute = job->compute, w.panel = e->panel, w.few = e->few;
     bsri_side_set(&w.a, w.compute, job->a ? job->a->dtype : job->blocks->dtype, e->a_rs, e->a_cs);
     bsri_side_set(&w.b, w.compute, job->b->dtype, e->b_rs, job->b->col_stride);
     if (job->b->cols == 1) w.b.cs = 1;
-    w.b.direct = w.b.direct && w.b.cs == 1;
-    for (n = chunk * e->chunk; n < end; n++) {
-        const int64_t tile = bsri_product_order(e, item, n / e->subs);
-        if (tile >= 0) bsri_product_tile(e, &w, item, tile, panel, n % e->subs);
+    if (w.few == BSRI_FEW_DOTS) bsri_few_sides(&w, e->bc);
+    else if (!w.few) w.b.direct = w.b.direct && w.b.cs == 1;
+    for (n = chunk * e->chunk; n < end; n += count) {
+        const int64_t tile = bsri_product_order(e, item, n / e->subs), sub = n % e->subs;
+        bsr_position at;
+        count = bsri_min(e->gather, end - n);
+        if (tile < 0) continue;
+        if (!bsri_few_lines(e, &w, item, tile, count, sub))
+            for (i = 0; i < count; i++) bsri_product_sums(e, &w, item, tile + i, panel, sub, i * e->br);
+        at = bsri_tile_place(e, item, tile), at.row += sub * e->sub_rows, at.col += panel * e->panel;
+        bsri_product_finish(e, &w, at, (count - 1) * e->br + w.rows);
     }
+}
+/* How the products with few columns run: along what is contiguous in op(A)'s blocks, where that fills vectors better than the
+   columns would. */
+static int bsri_few_mode(const bsri_engine *e) {
+    const bsri_product *job = e->job;
+    const int64_t n = e->width, lanes = bsri_lanes(e->isa, job->compute), across = bsri_ceil_div(n, lanes);
+    const int by_column = n == 1 || (e->bc > 1 && e->b_rs == 1 && job->b->col_stride != 1);
+    const int dtype = job->a ? job->a->dtype : job->blocks->dtype;
+    if (n > BSRI_FEW_COLS) return BSRI_FEW_NONE;
+    if (e->br == 1 && e->bc == 1 && n == 1 && dtype == job->compute) return BSRI_FEW_ONES;
+    if (e->a_rs == 1 && n == 1 && e->br <= lanes) return BSRI_FEW_SUMS;
+    if (e->a_rs == 1 && n * bsri_ceil_div(e->br, lanes) <= e->br * across) return BSRI_FEW_TURNED;
+    if (e->a_cs != 1) return BSRI_FEW_NONE;
+    if (by_column && n * bsri_ceil_div(e->bc, lanes) <= 2 * e->bc * across) return BSRI_FEW_DOTS;
+    return 2 * n <= lanes && e->bc >= lanes && e->br >= 16 ? BSRI_FEW_DOTS : BSRI_FEW_NONE; /* b is transposed on the way */
 }
 static void bsri_engine_matrix(bsri_engine *e) {
     const bsr_matrix *a = e->job->a;
@@ -4609,10 +5057,13 @@ static void bsri_product_run(const bsr_context *ctx, const bsri_product *job) {
     if (!e.reduce) memset(&e.schedule, 0, sizeof e.schedule); /* nothing to sum: no pattern to look an order up in */
     e.panel = bsri_tile_cols(job->compute);
     /* few rows: twice as wide, since fetching a pair costs as much as walking it (tests/results/cpu.md) */
-    if (e.br <= 3 && e.bc <= 16) e.panel *= 2;
+    if (e.width <= BSRI_FEW_COLS) e.panel = BSRI_FEW_COLS;
+    else if (e.br <= 3 && e.bc <= 16) e.panel *= 2;
     e.panels = bsri_ceil_div(e.width, e.panel);
     e.subs = bsri_ceil_div(e.br, BSRI_TILE_ROWS), e.sub_rows = bsri_ceil_div(e.br, e.subs);
     e.places = e.schedule.bytes ? e.schedule.groups * e.group : e.tiles;
+    e.few = bsri_few_mode(&e);
+    e.gather = e.width <= BSRI_FEW_COLS && job->a && !e.schedule.bytes && e.subs == 1 ? bsri_max(1, BSRI_TILE_ROWS / e.br) : 1;
     /* a task is some 2^19 products: long beside handing it out */
     work = bsri_min(1 << 19, (job->a ? job->a->nnz : job->scatter->q_count) / e.tiles + 1);
     work *= e.sub_rows * bsri_min(e.bc, 1 << 12) * bsri_min(e.width, e.panel);
@@ -4734,7 +5185,7 @@ static void bsri_sampled_row(const bsri_sampler *s, bsri_work *w, int64_t item, 
         blocks = bsri_min(s->group, end - p);
         for (panel = 0; panel < s->panels; panel++) {
             const int64_t col = panel * cols;
-            bsri_work_begin(w, rows, s->panels > 1 ? bsri_min(cols, s->bc - col) : blocks * s->bc, w->depth);
+            bsri_work_begin(w, 0, rows, s->panels > 1 ? bsri_min(cols, s->bc - col) : blocks * s->bc, w->depth);
             bsri_sampled_tile(s, w, item, &out, line, p, blocks, row, col);
             bsri_sampled_finish(s, w, &out, &input, p, blocks, row, col);
         }
@@ -4747,7 +5198,7 @@ static void bsri_sampled_task(void *arg, int64_t task) {
     const int64_t end = bsri_min((chunk + 1) * s->chunk, s->rows);
     int64_t line;
     bsri_work w;
-    w.isa = s->isa, w.compute = job->compute, w.panel = bsri_tile_cols(job->compute);
+    w.isa = s->isa, w.compute = job->compute, w.panel = bsri_tile_cols(job->compute), w.few = BSRI_FEW_NONE;
     w.depth = BSRI_DEPTH_BYTES / (int64_t)bsr_dtype_size(w.compute);
     bsri_side_set(&w.a, w.compute, s->mat1.dtype, s->mat1.row_stride, s->mat1.col_stride);
     bsri_side_set(&w.b, w.compute, s->mat2.dtype, s->mat2.row_stride, s->mat2.col_stride);
