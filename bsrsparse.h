@@ -3434,6 +3434,31 @@ typedef uint32_t BSRI_ALIAS bsri_u0i;
 #define BSRI_MUL_v5d(a, b) _mm512_mul_pd(a, b)
 #define BSRI_MUL_v5i(a, b) _mm512_mullo_epi32(a, b)
 
+/* Half as wide, with AVX-512's masks: for what fills no more (few columns) */
+#define BSRI_A_v3 BSRI_A_v5
+#define BSRI_T_v3f float
+#define BSRI_T_v3d double
+#define BSRI_L_v3f 8
+#define BSRI_L_v3d 4
+#define BSRI_V_v3f __m256
+#define BSRI_V_v3d __m256d
+#define BSRI_W_v3f __m256
+#define BSRI_W_v3d __m256d
+#define BSRI_M_v3f __mmask8
+#define BSRI_M_v3d __mmask8
+#define BSRI_LOAD_v3f(p) _mm256_loadu_ps(p)
+#define BSRI_LOAD_v3d(p) _mm256_loadu_pd(p)
+#define BSRI_STORE_v3f(p, v) _mm256_storeu_ps(p, v)
+#define BSRI_STORE_v3d(p, v) _mm256_storeu_pd(p, v)
+#define BSRI_MASK_v3f(n) ((__mmask8)((1u << (n)) - 1u))
+#define BSRI_MASK_v3d(n) BSRI_MASK_v3f(n)
+#define BSRI_LOADM_v3f(dst, p, m) dst = _mm256_maskz_loadu_ps(m, p)
+#define BSRI_LOADM_v3d(dst, p, m) dst = _mm256_maskz_loadu_pd(m, p)
+#define BSRI_SET1_v3f(x) _mm256_set1_ps(x)
+#define BSRI_SET1_v3d(x) _mm256_set1_pd(x)
+#define BSRI_FMA_v3f(a, b, c) _mm256_fmadd_ps(a, b, c)
+#define BSRI_FMA_v3d(a, b, c) _mm256_fmadd_pd(a, b, c)
+
 static void bsri_cpuid(unsigned leaf, unsigned r[4]) { __cpuid_count(leaf, 0, r[0], r[1], r[2], r[3]); }
 /* Does the machine have it, and does the operating system save its registers? */
 static int bsri_isa_available(int isa) {
@@ -4072,6 +4097,7 @@ static void bsri_tile_mm(int isa, int compute, int64_t m, int64_t n, int64_t k, 
 
 /* --- few columns: vectors run along a block's products (dots) or along its rows (sums), not along the columns --- */
 typedef struct bsri_entry { int64_t a, b; } bsri_entry; /* element offsets: op(A)'s block, b's first row */
+enum { BSRI_FEW_ROWS = 64 }; /* of sums, at most */
 typedef struct bsri_few {
     int64_t am, ak, bk;  /* element strides: a's rows and products, b's products; dots: ak and bk are 1 */
     int64_t inner, rows; /* products of each entry; rows of sums (sums: at most a vector of them) */
@@ -4115,6 +4141,8 @@ BSRI_A_v2 static inline uint32_t bsri_sum_v2i(__m256i v) {
     x = _mm_add_epi32(x, _mm_shuffle_epi32(x, 0x4e));
     return (uint32_t)_mm_cvtsi128_si32(_mm_add_epi32(x, _mm_shuffle_epi32(x, 0xb1)));
 }
+#define bsri_sum_v3f bsri_sum_v2f
+#define bsri_sum_v3d bsri_sum_v2d
 BSRI_A_v5 static inline float bsri_sum_v5f(__m512 v) {
     return bsri_sum_v2f(_mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1)));
 }
@@ -4129,13 +4157,10 @@ BSRI_A_v5 static inline uint32_t bsri_sum_v5i(__m512i v) {
 /* Where numbers come from. A source of set S: E_ element as stored, IN the vector at p, INM its first n (mask m) and zeros. */
 #define BSRI_E_f_v0f float
 #define BSRI_E_d_v0d double
-#define BSRI_E_i_v0i uint32_t
 #define BSRI_IN_f_v0f(p) BSRI_LOAD_v0f(p)
 #define BSRI_IN_d_v0d(p) BSRI_LOAD_v0d(p)
-#define BSRI_IN_i_v0i(p) BSRI_LOAD_v0i(p)
 #define BSRI_INM_f_v0f(dst, p, m, n) BSRI_LOADM_v0f(dst, p, m)
 #define BSRI_INM_d_v0d(dst, p, m, n) BSRI_LOADM_v0d(dst, p, m)
-#define BSRI_INM_i_v0i(dst, p, m, n) BSRI_LOADM_v0i(dst, p, m)
 #if BSRI_X86
 BSRI_A_v2 static inline __m128i bsri_part16(const uint16_t *p, int n) {
     uint16_t in[8] = {0, 0, 0, 0, 0, 0, 0, 0};
@@ -4151,44 +4176,44 @@ BSRI_A_v2 static inline __m128i bsri_part8(const int8_t *p, int n) {
 }
 #define BSRI_E_f_v2f float
 #define BSRI_E_d_v2d double
-#define BSRI_E_i_v2i uint32_t
 #define BSRI_E_h_v2f uint16_t
 #define BSRI_E_b_v2f uint16_t
 #define BSRI_E_c_v2i int8_t
 #define BSRI_IN_f_v2f(p) BSRI_LOAD_v2f(p)
 #define BSRI_IN_d_v2d(p) BSRI_LOAD_v2d(p)
-#define BSRI_IN_i_v2i(p) BSRI_LOAD_v2i(p)
 #define BSRI_IN_h_v2f(p) _mm256_cvtph_ps(BSRI_LOAD128(p))
 #define BSRI_IN_b_v2f(p) BSRI_C2_BF16(BSRI_LOAD128(p))
 #define BSRI_IN_c_v2i(p) _mm256_cvtepi8_epi32(BSRI_LOAD64(p))
 #define BSRI_INM_f_v2f(dst, p, m, n) BSRI_LOADM_v2f(dst, p, m)
 #define BSRI_INM_d_v2d(dst, p, m, n) BSRI_LOADM_v2d(dst, p, m)
-#define BSRI_INM_i_v2i(dst, p, m, n) BSRI_LOADM_v2i(dst, p, m)
 #define BSRI_INM_h_v2f(dst, p, m, n) dst = _mm256_cvtph_ps(bsri_part16(p, n)), (void)(m)
 #define BSRI_INM_b_v2f(dst, p, m, n) dst = BSRI_C2_BF16(bsri_part16(p, n)), (void)(m)
 #define BSRI_INM_c_v2i(dst, p, m, n) dst = _mm256_cvtepi8_epi32(bsri_part8(p, n)), (void)(m)
+#define BSRI_E_f_v3f float
+#define BSRI_E_d_v3d double
+#define BSRI_IN_f_v3f(p) BSRI_LOAD_v3f(p)
+#define BSRI_IN_d_v3d(p) BSRI_LOAD_v3d(p)
+#define BSRI_INM_f_v3f(dst, p, m, n) BSRI_LOADM_v3f(dst, p, m)
+#define BSRI_INM_d_v3d(dst, p, m, n) BSRI_LOADM_v3d(dst, p, m)
 #define BSRI_E_f_v5f float
 #define BSRI_E_d_v5d double
-#define BSRI_E_i_v5i uint32_t
 #define BSRI_E_h_v5f uint16_t
 #define BSRI_E_b_v5f uint16_t
 #define BSRI_E_c_v5i int8_t
 #define BSRI_IN_f_v5f(p) BSRI_LOAD_v5f(p)
 #define BSRI_IN_d_v5d(p) BSRI_LOAD_v5d(p)
-#define BSRI_IN_i_v5i(p) BSRI_LOAD_v5i(p)
 #define BSRI_IN_h_v5f(p) _mm512_cvtph_ps(BSRI_LOAD256(p))
 #define BSRI_IN_b_v5f(p) BSRI_C5_BF16(BSRI_LOAD256(p))
 #define BSRI_IN_c_v5i(p) _mm512_cvtepi8_epi32(BSRI_LOAD128(p))
 #define BSRI_INM_f_v5f(dst, p, m, n) BSRI_LOADM_v5f(dst, p, m)
 #define BSRI_INM_d_v5d(dst, p, m, n) BSRI_LOADM_v5d(dst, p, m)
-#define BSRI_INM_i_v5i(dst, p, m, n) BSRI_LOADM_v5i(dst, p, m)
 #define BSRI_INM_h_v5f(dst, p, m, n) dst = _mm512_cvtph_ps(BSRI_L16M(p, m))
 #define BSRI_INM_b_v5f(dst, p, m, n) dst = BSRI_C5_BF16(BSRI_L16M(p, m))
 #define BSRI_INM_c_v5i(dst, p, m, n) dst = _mm512_cvtepi8_epi32(BSRI_L8M(p, m))
-#define BSRI_SOURCES(X) X(f, v0f, v0) X(d, v0d, v0) X(i, v0i, v0) X(f, v2f, v2) X(d, v2d, v2) X(i, v2i, v2) X(h, v2f, v2) \
-    X(b, v2f, v2) X(c, v2i, v2) X(f, v5f, v5) X(d, v5d, v5) X(i, v5i, v5) X(h, v5f, v5) X(b, v5f, v5) X(c, v5i, v5)
+#define BSRI_SOURCES(X) X(f, v0f, v0) X(d, v0d, v0) X(f, v2f, v2) X(d, v2d, v2) X(h, v2f, v2) X(b, v2f, v2) X(c, v2i, v2) \
+    X(f, v5f, v5) X(d, v5d, v5) X(h, v5f, v5) X(b, v5f, v5) X(c, v5i, v5)
 #else
-#define BSRI_SOURCES(X) X(f, v0f, v0) X(d, v0d, v0) X(i, v0i, v0)
+#define BSRI_SOURCES(X) X(f, v0f, v0) X(d, v0d, v0)
 #endif
 
 /* Dots: MR rows of sums, one vector each, two entries at a time; its lanes are added up at the end. */
@@ -4207,7 +4232,6 @@ BSRI_A_v2 static inline __m128i bsri_part8(const int8_t *p, int n) {
         s##m = BSRI_FMA_##S(v, x##s, s##m);                         \
     }
 #define BSRI_D_ADD(Q, S, s, m) c[m] += bsri_sum_##S(BSRI_FMA_##S(one, d##m, e##m));
-#define BSRI_D_ENTRY(Q, S, s, p) const BSRI_E_##Q##_##S *a##s = a + BSRI_F_A(p), *b##s = b + BSRI_F_B(p);
 #define BSRI_D_WHOLE(Q, S, s, MR)                          \
     {                                                      \
         const BSRI_V_##S x##s = BSRI_IN_##Q##_##S(b##s + k); \
@@ -4235,49 +4259,96 @@ BSRI_A_v2 static inline __m128i bsri_part8(const int8_t *p, int n) {
             const int64_t n = line[t + 1];                                                                                \
             BSRI_MANY_##MR(BSRI_D_ZERO, Q, S, d)                                                                          \
             BSRI_MANY_##MR(BSRI_D_ZERO, Q, S, e)                                                                          \
-            for (; i + 1 < n; i += 2) {                                                                                   \
-                BSRI_D_ENTRY(Q, S, d, i)                                                                                  \
-                BSRI_D_ENTRY(Q, S, e, i + 1)                                                                              \
+            for (; i + 1 < n && !list; i += 2) { /* where small blocks spend their time */                                \
+                const BSRI_E_##Q##_##S *ad = a + i * block, *bd = b + col[i] * step;                                      \
+                const BSRI_E_##Q##_##S *ae = ad + block, *be = b + col[i + 1] * step;                                     \
                 for (k = 0; k < whole; k += BSRI_L_##S) BSRI_D_WHOLE(Q, S, d, MR)                                         \
                 if (tail) BSRI_D_TAIL(Q, S, d, MR)                                                                        \
                 for (k = 0; k < whole; k += BSRI_L_##S) BSRI_D_WHOLE(Q, S, e, MR)                                         \
                 if (tail) BSRI_D_TAIL(Q, S, e, MR)                                                                        \
             }                                                                                                             \
-            if (i < n) {                                                                                                  \
-                BSRI_D_ENTRY(Q, S, d, i)                                                                                  \
+            for (; i < n; i++) {                                                                                          \
+                const BSRI_E_##Q##_##S *ad = a + BSRI_F_A(i), *bd = b + BSRI_F_B(i);                                      \
                 for (k = 0; k < whole; k += BSRI_L_##S) BSRI_D_WHOLE(Q, S, d, MR)                                         \
                 if (tail) BSRI_D_TAIL(Q, S, d, MR)                                                                        \
             }                                                                                                             \
             BSRI_MANY_##MR(BSRI_D_ADD, Q, S, d)                                                                           \
         }                                                                                                                 \
     }
-#define BSRI_DEFINE_ALL_DOTS(Q, S, ISA)                                                                                  \
-    BSRI_DEFINE_DOTS(Q, S, ISA, 1) BSRI_DEFINE_DOTS(Q, S, ISA, 2) BSRI_DEFINE_DOTS(Q, S, ISA, 3)                         \
-    BSRI_DEFINE_DOTS(Q, S, ISA, 4) BSRI_DEFINE_DOTS(Q, S, ISA, 6)                                                        \
-    static void bsri_dots_##Q##_##S(const bsri_few *f, const void *pa, const void *pb, int64_t t, int64_t end, void *pc) { \
-        const BSRI_E_##Q##_##S *a = (const BSRI_E_##Q##_##S *)pa;                                                        \
-        BSRI_T_##S *c = (BSRI_T_##S *)pc;                                                                                \
-        int64_t rows = f->rows;                                                                                          \
-        switch (rows) {                                                                                                  \
-            case 1: bsri_dots_##Q##_##S##_1(f, a, pb, t, end, c); return;                                                \
-            case 2: bsri_dots_##Q##_##S##_2(f, a, pb, t, end, c); return;                                                \
-            case 3: bsri_dots_##Q##_##S##_3(f, a, pb, t, end, c); return;                                                \
-            case 4: bsri_dots_##Q##_##S##_4(f, a, pb, t, end, c); return;                                                \
-            case 6: bsri_dots_##Q##_##S##_6(f, a, pb, t, end, c); return;                                                \
-            default: break;                                                                                              \
-        }                                                                                                                \
-        for (; t < end; t++) {                                                                                           \
-            const BSRI_E_##Q##_##S *from = a;                                                                            \
-            for (rows = f->rows; rows >= 8 || rows == 6; rows -= 6, from += 6 * f->am, c += 6)                           \
-                bsri_dots_##Q##_##S##_6(f, from, pb, t, t + 1, c);                                                       \
-            for (; rows >= 4; rows -= 4, from += 4 * f->am, c += 4) bsri_dots_##Q##_##S##_4(f, from, pb, t, t + 1, c);   \
-            if (rows == 3) bsri_dots_##Q##_##S##_3(f, from, pb, t, t + 1, c);                                            \
-            else if (rows == 2) bsri_dots_##Q##_##S##_2(f, from, pb, t, t + 1, c);                                       \
-            else if (rows == 1) bsri_dots_##Q##_##S##_1(f, from, pb, t, t + 1, c);                                       \
-            c += rows;                                                                                                   \
-        }                                                                                                                \
+/* Many rows: entry by entry, four rows at a time, so that a's values are read in the order in which they stand; the sums wait in
+   memory. */
+#define BSRI_DEFINE_TALL(Q, S, ISA)                                                                                       \
+    BSRI_A_##ISA static void bsri_tall_##Q##_##S(const bsri_few *f, const void *pa, const void *pb, int64_t t,            \
+                                                 int64_t end, BSRI_T_##S *c) {                                            \
+        const BSRI_T_##S *zeros = (const BSRI_T_##S *)(const void *)bsri_zeros;                                           \
+        const int64_t am = f->am, whole = f->inner - f->tail, rows = f->rows;                                             \
+        const int tail = (int)f->tail;                                                                                    \
+        const BSRI_M_##S mask = BSRI_MASK_##S(tail);                                                                      \
+        BSRI_V_##S sums[BSRI_FEW_ROWS];                                                                                   \
+        int64_t i, k, r;                                                                                                  \
+        BSRI_F_START                                                                                                      \
+        for (; t < end; t++, c += rows) {                                                                                 \
+            for (r = 0; r < rows; r++) sums[r] = BSRI_LOAD_##S(zeros);                                                    \
+            for (i = line[t]; i < line[t + 1]; i++) {                                                                     \
+                const BSRI_E_##Q##_##S *ad = (const BSRI_E_##Q##_##S *)pa + BSRI_F_A(i);                                  \
+                const BSRI_E_##Q##_##S *bd = (const BSRI_E_##Q##_##S *)pb + BSRI_F_B(i);                                  \
+                for (r = 0; r + 3 < rows; r += 4, ad += 4 * am) {                                                         \
+                    BSRI_V_##S d0 = sums[r], d1 = sums[r + 1], d2 = sums[r + 2], d3 = sums[r + 3];                        \
+                    for (k = 0; k < whole; k += BSRI_L_##S) BSRI_D_WHOLE(Q, S, d, 4)                                      \
+                    if (tail) BSRI_D_TAIL(Q, S, d, 4)                                                                     \
+                    sums[r] = d0, sums[r + 1] = d1, sums[r + 2] = d2, sums[r + 3] = d3;                                   \
+                }                                                                                                         \
+                for (; r < rows; r++, ad += am) {                                                                         \
+                    BSRI_V_##S d0 = sums[r];                                                                              \
+                    for (k = 0; k < whole; k += BSRI_L_##S) BSRI_D_WHOLE(Q, S, d, 1)                                      \
+                    if (tail) BSRI_D_TAIL(Q, S, d, 1)                                                                     \
+                    sums[r] = d0;                                                                                         \
+                }                                                                                                         \
+            }                                                                                                             \
+            for (r = 0; r < rows; r++) c[r] += bsri_sum_##S(sums[r]);                                                     \
+        }                                                                                                                 \
     }
-BSRI_SOURCES(BSRI_DEFINE_ALL_DOTS)
+/* Small blocks of the types that sums are formed in have kernels of their own. */
+#define BSRI_DEFINE_SMALL_DOTS(Q, S, ISA)                                                                                  \
+    BSRI_DEFINE_DOTS(Q, S, ISA, 1) BSRI_DEFINE_DOTS(Q, S, ISA, 2) BSRI_DEFINE_DOTS(Q, S, ISA, 3)                           \
+    BSRI_DEFINE_DOTS(Q, S, ISA, 4)                                                                                         \
+    static int bsri_dots_##Q##_##S(const bsri_few *f, const void *a, const void *b, int64_t t, int64_t end, void *pc) {    \
+        BSRI_T_##S *c = (BSRI_T_##S *)pc;                                                                                  \
+        if (f->at || f->rows > 4) return 0;                                                                                \
+        if (f->rows == 1) bsri_dots_##Q##_##S##_1(f, a, b, t, end, c);                                                     \
+        else if (f->rows == 2) bsri_dots_##Q##_##S##_2(f, a, b, t, end, c);                                                \
+        else if (f->rows == 3) bsri_dots_##Q##_##S##_3(f, a, b, t, end, c);                                                \
+        else bsri_dots_##Q##_##S##_4(f, a, b, t, end, c);                                                                  \
+        return 1;                                                                                                          \
+    }
+BSRI_SOURCES(BSRI_DEFINE_TALL)
+#if BSRI_X86
+BSRI_DEFINE_SMALL_DOTS(f, v2f, v2)
+BSRI_DEFINE_SMALL_DOTS(d, v2d, v2)
+BSRI_DEFINE_SMALL_DOTS(f, v3f, v3)
+BSRI_DEFINE_SMALL_DOTS(d, v3d, v3)
+BSRI_DEFINE_DOTS(f, v5f, v5, 6)
+BSRI_DEFINE_DOTS(d, v5d, v5, 6)
+/* 1: done by the kernels for small blocks. */
+static int bsri_few_small_dots(int isa, int compute, bsri_few *f, const void *a, const void *b, int64_t t, int64_t end, void *c) {
+    const int wide = isa == BSR_ISA_AVX512, lanes = compute == BSR_F64 ? 4 : 8;
+    if (isa == BSR_ISA_PORTABLE || compute == BSR_I32) return 0;
+    if (wide && f->rows == 6 && !f->at && f->inner > lanes) {
+        if (compute == BSR_F64) bsri_dots_d_v5d_6(f, a, b, t, end, (double *)c);
+        else bsri_dots_f_v5f_6(f, a, b, t, end, (float *)c);
+        return 1;
+    }
+    if (wide && f->inner > lanes) return 0;
+    f->tail = f->inner % lanes;
+    if (compute == BSR_F64) return wide ? bsri_dots_d_v3d(f, a, b, t, end, c) : bsri_dots_d_v2d(f, a, b, t, end, c);
+    return wide ? bsri_dots_f_v3f(f, a, b, t, end, c) : bsri_dots_f_v2f(f, a, b, t, end, c);
+}
+#else
+static int bsri_few_small_dots(int isa, int compute, bsri_few *f, const void *a, const void *b, int64_t t, int64_t end, void *c) {
+    (void)isa, (void)compute, (void)f, (void)a, (void)b, (void)t, (void)end, (void)c;
+    return 0;
+}
+#endif
 
 /* Sums: one column, at most a vector of rows, which are contiguous. */
 #define BSRI_DEFINE_SUMS(S, ISA, NV)                                                                                       \
@@ -4317,7 +4388,16 @@ BSRI_SOURCES(BSRI_DEFINE_ALL_DOTS)
         }                                                                                                                  \
     }
 BSRI_SETS(BSRI_DEFINE_SUMS)
+#if BSRI_X86
+BSRI_DEFINE_SUMS(v3f, v3, 8)
+BSRI_DEFINE_SUMS(v3d, v3, 8)
+#endif
 static void bsri_few_sums(int isa, int compute, const bsri_few *f, const void *a, const void *b, int64_t t, int64_t end, void *c) {
+#if BSRI_X86
+    if (isa == BSR_ISA_AVX512 && compute == BSR_F64 && f->rows <= 4) bsri_sums_v3d(f, a, b, t, end, c);
+    else if (isa == BSR_ISA_AVX512 && compute == BSR_F32 && f->rows <= 8) bsri_sums_v3f(f, a, b, t, end, c);
+    else
+#endif
     if (compute == BSR_F64) BSRI_PICK(isa, d, bsri_sums_v, (f, a, b, t, end, c));
     else if (BSRI_HAS_SUMS_F32 && compute == BSR_F32) BSRI_PICK(isa, f, bsri_sums_v, (f, a, b, t, end, c));
     else if (BSRI_HAS_I8) BSRI_PICK(isa, i, bsri_sums_v, (f, a, b, t, end, c));
@@ -4332,11 +4412,8 @@ static void bsri_few_sums(int isa, int compute, const bsri_few *f, const void *a
             int64_t i = line[t];                                                                                       \
             const int64_t n = line[t + 1];                                                                             \
             T s0 = 0, s1 = 0;                                                                                          \
-            for (; i + 1 < n; i += 2) {                                                                                \
-                s0 += a[BSRI_F_A(i)] * b[BSRI_F_B(i)];                                                                 \
-                s1 += a[BSRI_F_A(i + 1)] * b[BSRI_F_B(i + 1)];                                                         \
-            }                                                                                                          \
-            if (i < n) s0 += a[BSRI_F_A(i)] * b[BSRI_F_B(i)];                                                          \
+            for (; i + 1 < n && !list && !at; i += 2) s0 += a[i] * b[col[i] * step], s1 += a[i + 1] * b[col[i + 1] * step]; \
+            for (; i < n; i++) s0 += a[BSRI_F_A(i)] * b[BSRI_F_B(i)];                                                  \
             *c += s0 + s1;                                                                                             \
         }                                                                                                              \
     }
@@ -4351,27 +4428,28 @@ static int bsri_lanes(int isa, int compute) {
     (void)isa;
     return compute == BSR_F64 ? BSRI_L_v0d : size == 4 ? BSRI_L_v0f : 1;
 }
-/* Can dots read this type where it is? */
+/* Can dots read this type where it is? What they can't is packed for them, but integers. */
 static int bsri_dots_read(int isa, int compute, int dtype) {
-    if (dtype == compute) return 1;
+    if (dtype == compute) return compute != BSR_I32;
     return BSRI_X86 && isa >= BSR_ISA_AVX2 && compute != BSR_F64 && (dtype == BSR_F16 || dtype == BSR_BF16 || dtype == BSR_I8);
 }
-static void bsri_few_dots(int isa, int compute, int dtype, const bsri_few *f, const void *a, const void *b, int64_t t, int64_t end,
+static void bsri_few_dots(int isa, int compute, int dtype, bsri_few *f, const void *a, const void *b, int64_t t, int64_t end,
                           void *c) {
-    if (compute == BSR_F64) BSRI_PICK(isa, d, bsri_dots_d_v, (f, a, b, t, end, c));
+    f->tail = f->inner % bsri_lanes(isa, compute);
+    if (dtype == compute && bsri_few_small_dots(isa, compute, f, a, b, t, end, c)) return;
+    f->tail = f->inner % bsri_lanes(isa, compute);
+    if (compute == BSR_F64) BSRI_PICK(isa, d, bsri_tall_d_v, (f, a, b, t, end, (double *)c));
 #if BSRI_X86
-#define BSRI_PICK_WIDE(NAME, type, args)              \
-    do {                                              \
+#define BSRI_PICK_WIDE(NAME, type, args)               \
+    do {                                               \
         if (isa == BSR_ISA_AVX512) NAME##5##type args; \
-        else NAME##2##type args;                      \
+        else NAME##2##type args;                       \
     } while (0)
-    else if (BSRI_HAS_F16 && dtype == BSR_F16) BSRI_PICK_WIDE(bsri_dots_h_v, f, (f, a, b, t, end, c));
-    else if (BSRI_HAS_BF16 && dtype == BSR_BF16) BSRI_PICK_WIDE(bsri_dots_b_v, f, (f, a, b, t, end, c));
-    else if (BSRI_HAS_I8 && dtype == BSR_I8) BSRI_PICK_WIDE(bsri_dots_c_v, i, (f, a, b, t, end, c));
+    else if (BSRI_HAS_F16 && dtype == BSR_F16) BSRI_PICK_WIDE(bsri_tall_h_v, f, (f, a, b, t, end, (float *)c));
+    else if (BSRI_HAS_BF16 && dtype == BSR_BF16) BSRI_PICK_WIDE(bsri_tall_b_v, f, (f, a, b, t, end, (float *)c));
+    else if (BSRI_HAS_I8 && dtype == BSR_I8) BSRI_PICK_WIDE(bsri_tall_c_v, i, (f, a, b, t, end, (uint32_t *)c));
 #endif
-    else if (BSRI_HAS_SUMS_F32 && compute == BSR_F32) BSRI_PICK(isa, f, bsri_dots_f_v, (f, a, b, t, end, c));
-    else if (BSRI_HAS_I8) BSRI_PICK(isa, i, bsri_dots_i_v, (f, a, b, t, end, c));
-    (void)dtype;
+    else if (BSRI_HAS_SUMS_F32) BSRI_PICK(isa, f, bsri_tall_f_v, (f, a, b, t, end, (float *)c));
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -4656,7 +4734,7 @@ static void bsri_few_run(bsri_work *w, int dtype, const char *a, const char *b, 
     const int64_t size = (int64_t)bsr_dtype_size(dtype);
     bsri_few *f = &w->job;
     int64_t j;
-    f->rows = w->rows, f->tail = f->inner % bsri_lanes(w->isa, w->compute);
+    f->rows = w->rows;
     for (j = 0; j < w->cols; j++, b += bn * size) {
         void *c = bsri_at(w->c_tile, w->compute, j * BSRI_FEW_LINE + w->first);
         if (w->few == BSRI_FEW_SUMS) bsri_few_sums(w->isa, w->compute, f, a, b, t, end, c);
@@ -4999,6 +5077,7 @@ static int bsri_few_mode(const bsri_engine *e) {
     if (e->a_rs == 1 && n == 1 && e->br <= lanes) return BSRI_FEW_SUMS;
     if (e->a_rs == 1 && n * bsri_ceil_div(e->br, lanes) <= e->br * across) return BSRI_FEW_TURNED;
     if (e->a_cs != 1) return BSRI_FEW_NONE;
+    if (job->compute == BSR_I32 && !(bsri_dots_read(e->isa, BSR_I32, dtype) && (e->b_rs == 1 || e->bc == 1))) return BSRI_FEW_NONE;
     if (by_column && n * bsri_ceil_div(e->bc, lanes) <= 2 * e->bc * across) return BSRI_FEW_DOTS;
     return 2 * n <= lanes && e->bc >= lanes && e->br >= 16 ? BSRI_FEW_DOTS : BSRI_FEW_NONE; /* b is transposed on the way */
 }
