@@ -4275,12 +4275,29 @@ BSRI_A_v2 static inline __m128i bsri_part8(const int8_t *p, int n) {
             BSRI_MANY_##MR(BSRI_D_ADD, Q, S, d)                                                                           \
         }                                                                                                                 \
     }
+/* One long row at a time: where four were read together, processors did not see what comes next. */
+#define BSRI_LONG 8 /* vectors of a row */
+#define BSRI_T_LONG(Q, S)                                                                                           \
+    {                                                                                                               \
+        BSRI_V_##S d0 = sums[r], d1 = BSRI_LOAD_##S(zeros), d2 = d1, d3 = d1;                                       \
+        for (k = 0; k + 3 * BSRI_L_##S < whole; k += 4 * BSRI_L_##S) {                                              \
+            const BSRI_E_##Q##_##S *p = ad + k, *x = bd + k;                                                        \
+            d0 = BSRI_FMA_##S(BSRI_IN_##Q##_##S(p), BSRI_IN_##Q##_##S(x), d0);                                      \
+            p += BSRI_L_##S, x += BSRI_L_##S, d1 = BSRI_FMA_##S(BSRI_IN_##Q##_##S(p), BSRI_IN_##Q##_##S(x), d1);    \
+            p += BSRI_L_##S, x += BSRI_L_##S, d2 = BSRI_FMA_##S(BSRI_IN_##Q##_##S(p), BSRI_IN_##Q##_##S(x), d2);    \
+            p += BSRI_L_##S, x += BSRI_L_##S, d3 = BSRI_FMA_##S(BSRI_IN_##Q##_##S(p), BSRI_IN_##Q##_##S(x), d3);    \
+        }                                                                                                           \
+        for (; k < whole; k += BSRI_L_##S) BSRI_D_WHOLE(Q, S, d, 1)                                                 \
+        if (tail) BSRI_D_TAIL(Q, S, d, 1)                                                                           \
+        d0 = BSRI_FMA_##S(one, d1, d0), d2 = BSRI_FMA_##S(one, d3, d2), sums[r] = BSRI_FMA_##S(one, d2, d0);        \
+    }
 /* Many rows: entry by entry, four rows at a time, so that a's values are read in the order in which they stand; the sums wait in
    memory. */
 #define BSRI_DEFINE_TALL(Q, S, ISA)                                                                                       \
     BSRI_A_##ISA static void bsri_tall_##Q##_##S(const bsri_few *f, const void *pa, const void *pb, int64_t t,            \
                                                  int64_t end, BSRI_T_##S *c) {                                            \
         const BSRI_T_##S *zeros = (const BSRI_T_##S *)(const void *)bsri_zeros;                                           \
+        const BSRI_W_##S one = BSRI_SET1_##S((BSRI_T_##S)1);                                                              \
         const int64_t am = f->am, whole = f->inner - f->tail, rows = f->rows;                                             \
         const int tail = (int)f->tail;                                                                                    \
         const BSRI_M_##S mask = BSRI_MASK_##S(tail);                                                                      \
@@ -4292,7 +4309,8 @@ BSRI_A_v2 static inline __m128i bsri_part8(const int8_t *p, int n) {
             for (i = line[t]; i < line[t + 1]; i++) {                                                                     \
                 const BSRI_E_##Q##_##S *ad = (const BSRI_E_##Q##_##S *)pa + BSRI_F_A(i);                                  \
                 const BSRI_E_##Q##_##S *bd = (const BSRI_E_##Q##_##S *)pb + BSRI_F_B(i);                                  \
-                for (r = 0; r + 3 < rows; r += 4, ad += 4 * am) {                                                         \
+                for (r = 0; r < rows && whole >= BSRI_LONG * BSRI_L_##S; r++, ad += am) BSRI_T_LONG(Q, S)                 \
+                for (; r + 3 < rows; r += 4, ad += 4 * am) {                                                              \
                     BSRI_V_##S d0 = sums[r], d1 = sums[r + 1], d2 = sums[r + 2], d3 = sums[r + 3];                        \
                     for (k = 0; k < whole; k += BSRI_L_##S) BSRI_D_WHOLE(Q, S, d, 4)                                      \
                     if (tail) BSRI_D_TAIL(Q, S, d, 4)                                                                     \
