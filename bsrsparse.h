@@ -481,7 +481,9 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_DEVICE_STATUS, BSR_BAD_ARGUMENT, "checked indices need device_status, a word for what is found")       \
     X(BSR_ITEM_STATUS_WORD, BSR_BAD_ARGUMENT, "no word of bsr_exec.device_status: <value>")                           \
     X(BSR_ITEM_VIEW_REPEATS, BSR_BAD_STRUCTURE, "the attached schedule names line <index> twice")                     \
-    X(BSR_ITEM_INDICES_REPEAT, BSR_BAD_STRUCTURE, "output tile <index> is named twice")
+    X(BSR_ITEM_INDICES_REPEAT, BSR_BAD_STRUCTURE, "output tile <index> is named twice")                               \
+    X(BSR_ITEM_SLOW_TRANSPOSE, BSR_OK, "A^T runs without its index, several times slower: see bsr_build_transposed_index; a " \
+      "workspace as a query names it helps, too")
 
 typedef enum bsr_item {
 #define BSRI_X(name, status, text) name,
@@ -4437,6 +4439,47 @@ static void bsri_few_sums(int isa, int compute, const bsri_few *f, const void *a
     }
 BSRI_DEFINE_ONES(bsri_ones_f32, float)
 BSRI_DEFINE_ONES(bsri_ones_f64, double)
+/* One column: what a block row's entries of A^T, each entry's rows contiguous, add to sums all over: those from element list[i].b
+   of c on. */
+#define BSRI_DEFINE_SPREAD(S, ISA, NV)                                                                                     \
+    BSRI_A_##ISA static void bsri_spread_##S(const bsri_few *f, const void *pa, const void *pb, int64_t n, void *pc) {     \
+        const int64_t ak = f->ak, bk = f->bk, inner = f->inner, whole = f->rows - f->rows % BSRI_L_##S;                    \
+        const int part = (int)(f->rows % BSRI_L_##S);                                                                      \
+        const BSRI_M_##S mask = BSRI_MASK_##S(part);                                                                       \
+        BSRI_T_##S lane[BSRI_L_##S];                                                                                       \
+        BSRI_V_##S sum, v;                                                                                                 \
+        int64_t i, k, r;                                                                                                   \
+        int l;                                                                                                             \
+        for (i = 0; i < n; i++) {                                                                                          \
+            const BSRI_T_##S *a = (const BSRI_T_##S *)pa + f->list[i].a, *b = (const BSRI_T_##S *)pb;                      \
+            BSRI_T_##S *c = (BSRI_T_##S *)pc + f->list[i].b;                                                               \
+            for (r = 0; r < whole; r += BSRI_L_##S) {                                                                      \
+                for (sum = BSRI_LOAD_##S(c + r), k = 0; k < inner; k++)                                                    \
+                    sum = BSRI_FMA_##S(BSRI_SET1_##S(b[k * bk]), BSRI_LOAD_##S(a + r + k * ak), sum);                      \
+                BSRI_STORE_##S(c + r, sum);                                                                                \
+            }                                                                                                              \
+            if (!part) continue;                                                                                           \
+            BSRI_LOADM_##S(sum, c + r, mask);                                                                              \
+            for (k = 0; k < inner; k++) {                                                                                  \
+                BSRI_LOADM_##S(v, a + r + k * ak, mask);                                                                   \
+                sum = BSRI_FMA_##S(BSRI_SET1_##S(b[k * bk]), v, sum);                                                      \
+            }                                                                                                              \
+            BSRI_STORE_##S(lane, sum);                                                                                     \
+            for (l = 0; l < part; l++) c[r + l] = lane[l];                                                                 \
+        }                                                                                                                  \
+    }
+BSRI_DEFINE_SPREAD(v0f, v0, 2)
+BSRI_DEFINE_SPREAD(v0d, v0, 2)
+#if BSRI_X86
+BSRI_DEFINE_SPREAD(v2f, v2, 2)
+BSRI_DEFINE_SPREAD(v2d, v2, 2)
+BSRI_DEFINE_SPREAD(v5f, v5, 8)
+BSRI_DEFINE_SPREAD(v5d, v5, 8)
+#endif
+static void bsri_few_spread(int isa, int compute, const bsri_few *f, const void *a, const void *b, int64_t n, void *c) {
+    if (compute == BSR_F64) BSRI_PICK(isa, d, bsri_spread_v, (f, a, b, n, c));
+    else if (BSRI_HAS_SUMS_F32) BSRI_PICK(isa, f, bsri_spread_v, (f, a, b, n, c));
+}
 /* Lanes of a vector. */
 static int bsri_lanes(int isa, int compute) {
     const int size = compute == BSR_F64 ? 8 : 4;
@@ -4489,6 +4532,8 @@ typedef struct bsri_product {
     double alpha, beta;                 /* as resolved by the caller */
     const bsr_scatter_indices *scatter; /* not null: blocks, scatter say what is multiplied; b is others, out accumulators */
     const bsr_dense *blocks;
+    void *workspace; /* A^T without an index: for its sums; null: there is none */
+    uint64_t workspace_bytes;
 } bsri_product;
 static void bsri_product_run(const bsr_context *ctx, const bsri_product *job);
 
@@ -5058,6 +5103,15 @@ static void bsri_few_sides(bsri_work *w, int64_t inner) {
     w->b.direct = read && (w->b.rs == 1 || inner == 1);
     w->a.direct = read && (w->b.direct || w->a.dtype == w->compute);
 }
+static void bsri_product_work(const bsri_engine *e, bsri_work *w) {
+    const bsri_product *job = e->job;
+    w->isa = e->isa, w->compute = job->compute, w->panel = e->panel, w->few = e->few;
+    bsri_side_set(&w->a, w->compute, job->a ? job->a->dtype : job->blocks->dtype, e->a_rs, e->a_cs);
+    bsri_side_set(&w->b, w->compute, job->b->dtype, e->b_rs, job->b->col_stride);
+    if (job->b->cols == 1) w->b.cs = 1;
+    if (w->few == BSRI_FEW_DOTS) bsri_few_sides(w, e->bc);
+    else if (!w->few) w->b.direct = w->b.direct && w->b.cs == 1;
+}
 /* Tasks go through the tiles of one panel of columns before the next, so that the panel of b stays in L2. */
 static void bsri_product_task(void *arg, int64_t task) {
     const bsri_engine *e = (const bsri_engine *)arg;
@@ -5066,12 +5120,7 @@ static void bsri_product_task(void *arg, int64_t task) {
     const int64_t end = bsri_min((chunk + 1) * e->chunk, e->places * e->subs);
     int64_t n, i, count;
     bsri_work w;
-    w.isa = e->isa, w.compute = job->compute, w.panel = e->panel, w.few = e->few;
-    bsri_side_set(&w.a, w.compute, job->a ? job->a->dtype : job->blocks->dtype, e->a_rs, e->a_cs);
-    bsri_side_set(&w.b, w.compute, job->b->dtype, e->b_rs, job->b->col_stride);
-    if (job->b->cols == 1) w.b.cs = 1;
-    if (w.few == BSRI_FEW_DOTS) bsri_few_sides(&w, e->bc);
-    else if (!w.few) w.b.direct = w.b.direct && w.b.cs == 1;
+    bsri_product_work(e, &w);
     for (n = chunk * e->chunk; n < end; n += count) {
         const int64_t tile = bsri_product_order(e, item, n / e->subs), sub = n % e->subs;
         bsr_position at;
@@ -5099,6 +5148,222 @@ static int bsri_few_mode(const bsri_engine *e) {
     if (by_column && n * bsri_ceil_div(e->bc, lanes) <= 2 * e->bc * across) return BSRI_FEW_DOTS;
     return 2 * n <= lanes && e->bc >= lanes && e->br >= 16 ? BSRI_FEW_DOTS : BSRI_FEW_NONE; /* b is transposed on the way */
 }
+/* --- A^T without an index: block rows one after another, each block added to sums of all of A^T --- */
+/* The sums lie in the workspace, `parts` times (each gets a share of the block rows), or in out where it can hold them, else
+   little by little on the stack: all block rows are gone through for each piece then. An element's products are added in the
+   order of block rows whatever the pieces and threads. */
+typedef struct bsri_scan {
+    const bsri_engine *e;
+    int64_t item, pieces, piece; /* tiles of one piece */
+    int64_t parts, part;         /* bytes of one part's sums */
+    char *sums;                  /* null: on the stack */
+    int64_t rs, cs;              /* element strides of the sums */
+    int64_t cols;                /* of a panel on the stack */
+} bsri_scan;
+#define BSRI_SCAN_PARTS 16
+#define BSRI_SCAN_ROWS (BSRI_TILE_ROWS / 2) /* finished at once: the widest panels are twice as wide */
+#define BSRI_SCAN_STACK 4096 /* numbers of 8 bytes */
+/* Parts of the sums in a workspace: a function of sizes alone, as the order of sums is. */
+static int64_t bsri_scan_parts(const bsr_matrix *a) {
+    const double values = (double)a->nnz * (double)a->block_rows * (double)a->block_cols, each = values / (8.0 * (double)a->cols);
+    return values < 65536.0 || each < 2.0 ? 1 : each < BSRI_SCAN_PARTS ? (int64_t)each : BSRI_SCAN_PARTS;
+}
+/* Bytes of workspace that A^T without an index would use; 0: more than there can be. */
+static uint64_t bsri_scan_bytes(const bsr_matrix *a, int compute, int64_t width) {
+    const int64_t size = (int64_t)bsr_dtype_size(compute), parts = bsri_scan_parts(a);
+    int64_t bytes;
+    if (!bsri_mul(a->cols, bsri_max(1, width), &bytes) || !bsri_mul(bytes, parts * size, &bytes) || bytes > INT64_MAX - 64) return 0;
+    return (uint64_t)(bytes + 63) / 64 * 64;
+}
+/* c += what c_tile holds. */
+static void bsri_scan_add(const bsri_work *w, char *c, int64_t rs, int64_t cs) {
+    const int turned = w->few != BSRI_FEW_NONE;
+    const int64_t xr = turned ? 1 : w->panel, xc = turned ? BSRI_FEW_LINE : 1;
+    int64_t i, j;
+    for (i = 0; i < w->rows; i++) {
+        const void *x = bsri_at(w->c_tile, w->compute, i * xr);
+        void *y = bsri_at(c, w->compute, i * rs);
+        if (xc == 1 && cs == 1) bsri_row_op(w->isa, w->compute, BSRI_ADD_SCALED, y, x, 1.0, w->cols);
+        else if (w->compute == BSR_F64)
+            for (j = 0; j < w->cols; j++) ((double *)y)[j * cs] += ((const double *)x)[j * xc];
+        else if (w->compute == BSR_F32)
+            for (j = 0; j < w->cols; j++) ((float *)y)[j * cs] += ((const float *)x)[j * xc];
+        else
+            for (j = 0; j < w->cols; j++) ((uint32_t *)y)[j * cs] += ((const uint32_t *)x)[j * xc];
+    }
+}
+/* Adds block row `row` of one item for tiles from lo to hi and a panel of columns; sums: of tile lo, this panel. */
+static void bsri_scan_row(const bsri_scan *s, bsri_work *w, const bsri_cursor *c, const char *b, int64_t row, int64_t lo, int64_t hi,
+                          int64_t cols, char *sums, int64_t rs, int64_t cs) {
+    const bsri_engine *e = s->e;
+    const int dt = e->job->a->index_dtype, fast = cols == 1 && rs == 1 && e->a_rs == 1 && w->a.direct && w->b.direct;
+    const int64_t end = bsri_index(c->crow, dt, row + 1);
+    const char *x = b + row * e->bc * e->b_rs * w->b.size;
+    const bsri_entry none = {0, 0};
+    bsri_entry list[BSRI_LIST];
+    int64_t p = bsri_index(c->crow, dt, row), sub;
+    int n, i;
+    while (p < end) {
+        for (n = 0; p < end && n < BSRI_LIST; p++) {
+            const int64_t at = bsri_index(c->col, dt, p);
+            list[n].a = p * e->a_block, list[n].b = at - lo, n += at >= lo && at < hi;
+        }
+        for (i = 0; i < n; i++) list[i].b *= e->br * rs;
+        if (fast) {
+            bsri_few *f = &w->job;
+            f->ak = e->a_cs, f->bk = e->b_rs, f->inner = e->bc, f->rows = e->br, f->list = list;
+            bsri_few_spread(w->isa, w->compute, f, c->values, x, n, sums);
+            continue;
+        }
+        for (i = 0; i < n; i++)
+            for (sub = 0; sub < e->br; sub += e->sub_rows) {
+                bsri_work_begin(w, 0, bsri_min(e->sub_rows, e->br - sub), cols, e->bc);
+                bsri_work_list(w, c->values + (list[i].a + sub * e->a_rs) * w->a.size, x, &none, 1);
+                bsri_work_flush(w);
+                bsri_scan_add(w, bsri_at(sums, w->compute, list[i].b + sub * rs), rs, cs);
+            }
+    }
+}
+static void bsri_product_work(const bsri_engine *e, bsri_work *w);
+/* Where the share of block rows of part k begins: by entries. */
+static int64_t bsri_scan_start(const bsri_scan *s, const void *crow, int64_t k) {
+    const bsr_matrix *a = s->e->job->a;
+    const int64_t rows = bsri_block_rows(a), first = rows ? bsri_index(crow, a->index_dtype, 0) : 0;
+    const int64_t all = rows ? bsri_index(crow, a->index_dtype, rows) - first : 0;
+    int64_t low = 0, high = rows;
+    if (k <= 0 || k >= s->parts) return k <= 0 ? 0 : rows;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (bsri_index(crow, a->index_dtype, middle) - first < all / s->parts * k) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+/* All that is added to tiles lo to hi by part k, in columns from col on. */
+static void bsri_scan_sums(const bsri_scan *s, bsri_work *w, int64_t k, int64_t lo, int64_t hi, int64_t col, int64_t cols, char *sums,
+                           int64_t rs, int64_t cs) {
+    const bsri_engine *e = s->e;
+    const bsri_product *job = e->job;
+    const int64_t rows = (hi - lo) * e->br;
+    int64_t i, j, r, panel;
+    if (cs == 1)
+        for (i = 0; i < rows; i++) memset(bsri_at(sums, w->compute, i * rs), 0, (size_t)cols * bsr_dtype_size(w->compute));
+    else if (rs == 1)
+        for (j = 0; j < cols; j++) memset(bsri_at(sums, w->compute, j * cs), 0, (size_t)rows * bsr_dtype_size(w->compute));
+    else
+        for (i = 0; i < rows; i++)
+            for (j = 0; j < cols; j++) memset(bsri_at(sums, w->compute, i * rs + j * cs), 0, bsr_dtype_size(w->compute));
+    for (r = 0; r < e->reduce; r++) {
+        const int64_t whole = bsri_reduce_item(&job->batch, &e->out_batch, s->item, r);
+        const char *b = (const char *)job->b->data + bsri_dense_offset(&job->batch, whole, job->b) * w->b.size;
+        bsri_cursor c;
+        memset(&c, 0, sizeof c);
+        bsri_cursor_matrix(e, &c, whole, 0);
+        for (panel = 0; panel < cols; panel += w->panel)
+            for (i = bsri_scan_start(s, c.crow, k); i < bsri_scan_start(s, c.crow, k + 1); i++)
+                bsri_scan_row(s, w, &c, b + (col + panel) * job->b->col_stride * w->b.size, i, lo, hi,
+                              bsri_min(w->panel, cols - panel), bsri_at(sums, w->compute, panel * cs), rs, cs);
+    }
+}
+static void bsri_scan_task(void *arg, int64_t task) {
+    const bsri_scan *s = (const bsri_scan *)arg;
+    const bsri_engine *e = s->e;
+    const int64_t piece = task % s->pieces, k = task / s->pieces, lo = piece * s->piece;
+    bsri_work w;
+    bsri_product_work(e, &w);
+    bsri_scan_sums(s, &w, k, lo, bsri_min(e->tiles, lo + s->piece), 0, e->width,
+                   bsri_at(s->sums + k * s->part, w.compute, lo * e->br * s->rs), s->rs, s->cs);
+}
+/* Sums of `rows` rows from `row` on, in columns from col on, become output. */
+static void bsri_scan_finish(const bsri_scan *s, bsri_work *w, const char *sums, int64_t row, int64_t rows, int64_t col) {
+    const bsri_engine *e = s->e;
+    const int64_t at_once = w->few ? 1 : 0, xr = at_once ? 1 : w->panel, xc = at_once ? BSRI_FEW_LINE : 1;
+    bsr_position at;
+    int64_t i, j, k;
+    w->rows = rows;
+    for (k = 0; k < s->parts; k++)
+        for (i = 0; i < rows; i++)
+            for (j = 0; j < w->cols; j++) {
+                const void *x = bsri_at((char *)(uintptr_t)sums + k * s->part, w->compute, i * s->rs + j * s->cs);
+                void *y = bsri_at(w->c_tile, w->compute, i * xr + j * xc);
+                if (w->compute == BSR_F64) *(double *)y = k ? *(double *)y + *(const double *)x : *(const double *)x;
+                else if (w->compute == BSR_F32) *(float *)y = k ? *(float *)y + *(const float *)x : *(const float *)x;
+                else *(uint32_t *)y = (k ? *(uint32_t *)y : 0) + *(const uint32_t *)x;
+            }
+    at = bsri_tile_place(e, s->item, 0), at.row = row, at.col = col;
+    bsri_product_finish(e, w, at, rows);
+}
+static void bsri_scan_finish_task(void *arg, int64_t task) {
+    const bsri_scan *s = (const bsri_scan *)arg;
+    const bsri_engine *e = s->e;
+    const int64_t rows = e->tiles * e->br, end = bsri_min(rows, (task + 1) * BSRI_SCAN_ROWS * 32);
+    int64_t row, col;
+    bsri_work w;
+    bsri_product_work(e, &w);
+    for (row = task * BSRI_SCAN_ROWS * 32; row < end; row += BSRI_SCAN_ROWS)
+        for (col = 0; col < e->width; col += w.panel) {
+            w.cols = bsri_min(w.panel, e->width - col);
+            bsri_scan_finish(s, &w, bsri_at(s->sums, w.compute, row * s->rs + col * s->cs), row, bsri_min(BSRI_SCAN_ROWS, end - row), col);
+        }
+}
+/* One piece on the stack, a panel of columns at a time. */
+static void bsri_scan_stack_task(void *arg, int64_t task) {
+    bsri_scan s = *(const bsri_scan *)arg;
+    const bsri_engine *e = s.e;
+    const int64_t lo = task * s.piece, hi = bsri_min(e->tiles, lo + s.piece);
+    double sums[BSRI_SCAN_STACK];
+    int64_t row, col, cols;
+    bsri_work w;
+    bsri_product_work(e, &w);
+    for (col = 0; col < e->width; col += cols) {
+        cols = bsri_min(s.cols, e->width - col);
+        bsri_scan_sums(&s, &w, 0, lo, hi, col, cols, (char *)sums, s.rs, s.cs);
+        for (row = 0; row < (hi - lo) * e->br; row += BSRI_SCAN_ROWS) {
+            w.cols = cols;
+            bsri_scan_finish(&s, &w, (char *)bsri_at(sums, w.compute, row * s.rs), lo * e->br + row,
+                             bsri_min(BSRI_SCAN_ROWS, (hi - lo) * e->br - row), col);
+        }
+    }
+}
+/* Can out hold the sums until they are finished? Its input must not be what they overwrite. */
+static int bsri_scan_in_out(const bsri_engine *e) {
+    const bsri_product *job = e->job;
+    return job->out->dtype == job->compute && (job->beta == 0.0 || job->input->data != job->out->data);
+}
+/* Blocks too large for a piece on the stack stay with the walk by tiles. */
+static int bsri_scan_run(const bsr_context *ctx, bsri_engine *e) {
+    const bsri_product *job = e->job;
+    const int64_t size = (int64_t)bsr_dtype_size(job->compute), stack = BSRI_SCAN_STACK * 8 / size;
+    const uint64_t bytes = bsri_scan_bytes(job->a, job->compute, e->width);
+    const int64_t worth = job->a->nnz * e->reduce >= 4096 ? ctx->threads : 1;
+    bsri_scan s;
+    memset(&s, 0, sizeof s);
+    s.e = e, s.parts = 1, s.pieces = 1, s.piece = e->tiles, s.cols = bsri_min(e->width, e->panel);
+    if (job->workspace && bytes && job->workspace_bytes >= bytes && (uintptr_t)job->workspace % 64 == 0) {
+        s.sums = (char *)job->workspace, s.parts = bsri_scan_parts(job->a), s.part = job->a->cols * e->width * size;
+        s.rs = 1, s.cs = job->a->cols;
+        if (e->width > BSRI_FEW_COLS) s.rs = e->width, s.cs = 1;
+    } else if (bsri_scan_in_out(e)) {
+        s.rs = job->out->row_stride, s.cs = job->out->col_stride;
+        if (job->a->cols == 1) s.rs = 1;
+        s.pieces = bsri_min(e->tiles, bsri_min(worth, 8)), s.piece = bsri_ceil_div(e->tiles, s.pieces);
+        s.pieces = bsri_ceil_div(e->tiles, s.piece);
+    } else {
+        s.rs = s.cols == 1 ? 1 : s.cols, s.cs = 1;
+        s.piece = stack / (s.cols * e->br), s.pieces = s.piece ? bsri_ceil_div(e->tiles, s.piece) : 0;
+        if (!s.piece) return 0;
+        for (s.item = 0; s.item < e->items; s.item++) bsri_parallel(ctx, s.pieces, bsri_scan_stack_task, &s);
+        return 1;
+    }
+    for (s.item = 0; s.item < e->items; s.item++) {
+        if (!job->workspace || s.sums != job->workspace)
+            s.sums = bsri_at(job->out->data, job->out->dtype, bsri_dense_offset(&e->out_batch, s.item, job->out));
+        bsri_parallel(ctx, s.pieces * s.parts, bsri_scan_task, &s);
+        bsri_parallel(ctx, bsri_ceil_div(e->tiles * e->br, BSRI_SCAN_ROWS * 32), bsri_scan_finish_task, &s);
+    }
+    return 1;
+}
+
 static void bsri_engine_matrix(bsri_engine *e) {
     const bsr_matrix *a = e->job->a;
     const int t = e->job->trans != 0;
@@ -5161,6 +5426,7 @@ static void bsri_product_run(const bsr_context *ctx, const bsri_product *job) {
     e.places = e.schedule.bytes ? e.schedule.groups * e.group : e.tiles;
     e.few = bsri_few_mode(&e);
     e.gather = e.width <= BSRI_FEW_COLS && job->a && !e.schedule.bytes && e.subs == 1 ? bsri_max(1, BSRI_TILE_ROWS / e.br) : 1;
+    if (e.kind == BSRI_LIST_SCAN && e.reduce && bsri_scan_run(ctx, &e)) return;
     /* a task is some 2^19 products: long beside handing it out */
     work = bsri_min(1 << 19, (job->a ? job->a->nnz : job->scatter->q_count) / e.tiles + 1);
     work *= e.sub_rows * bsri_min(e.bc, 1 << 12) * bsri_min(e.width, e.panel);
@@ -8883,6 +9149,11 @@ static bsr_plan bsri_product_plan(const bsri_call *c, const bsri_product_call *p
     plan.tile_rows = (int32_t)bsri_tile_rows(p->trans ? p->a->block_cols : p->a->block_rows);
     plan.tile_cols = (int32_t)bsri_tile_cols(bsri_compute_dtype(c, p->a->dtype));
     if (p->trans && !p->a->transposed_index) plan.flags |= BSR_PLAN_SLOW_TRANSPOSE;
+    if (p->trans && !p->a->transposed_index && !bsri_on_cuda(c)) {
+        const uint64_t bytes = bsri_scan_bytes(p->a, bsri_compute_dtype(c, p->a->dtype), p->b->cols);
+        if (c->exec->query || (c->exec->workspace && c->exec->workspace_bytes >= bytes && (uintptr_t)c->exec->workspace % 64 == 0))
+            plan.workspace_bytes = bytes;
+    }
     if (schedule && (bsri_on_cuda(c) || (schedule[6] != 0) == (p->trans != 0))) plan.flags |= BSR_PLAN_USES_SCHEDULE;
     if (!bsri_on_cuda(c) && (p->b->dtype != bsri_compute_dtype(c, p->b->dtype) || p->b->col_stride != 1))
         plan.flags |= BSR_PLAN_PACKS_B;
@@ -8897,6 +9168,18 @@ static bsr_tune_row bsri_product_key(const bsri_product_call *p) {
     key.beta = bsri_scalar_class(p->beta, e ? e->beta_ptr : NULL),
     key.alpha = bsri_scalar_class(p->alpha, e ? e->alpha_ptr : NULL);
     return key;
+}
+/* Once for each key: A^T runs without its index, which costs several times as much. */
+static void bsri_warn_transpose(const bsri_call *c, const bsr_tune_row *key) {
+    char line[200];
+    bsri_text t;
+    uint32_t number = bsri_check_sum(bsri_check_sum(0x54u, key->dtype), key->block_rows);
+    if (!bsri_warns(c)) return;
+    number = bsri_check_sum(bsri_check_sum(bsri_check_sum(number, key->block_cols), key->m), key->n);
+    if (!bsri_once(c->ctx, number)) return;
+    t.data = line, t.size = sizeof line, t.length = 0;
+    bsri_put(&t, bsr_op_name(c->op)), bsri_put(&t, ": "), bsri_put(&t, bsr_item_string(BSR_ITEM_SLOW_TRANSPOSE));
+    c->ctx->logger.func(BSR_LOG_WARN, BSR_ITEM_SLOW_TRANSPOSE, line, c->ctx->logger.user);
 }
 /* *plan: written, except by BSRI_RUN_ONLY. */
 static bsr_status bsri_product_start(const bsri_call *c, const bsri_product_call *p, bsr_plan *plan, int step) {
@@ -8914,6 +9197,8 @@ static bsr_status bsri_product_start(const bsri_call *c, const bsri_product_call
     BSRI_TRY(bsri_settle_cpu(c, &key, plan, step, &stop));
     if (stop) return BSR_OK;
     job.isa = plan->kernel;
+    job.workspace = c->exec->workspace, job.workspace_bytes = c->exec->workspace_bytes;
+    if (p->trans && !p->a->transposed_index) bsri_warn_transpose(c, &key);
     bsri_product_run(c->ctx, &job);
     return BSR_OK;
 }
