@@ -4439,6 +4439,13 @@ static void bsri_few_sums(int isa, int compute, const bsri_few *f, const void *a
     }
 BSRI_DEFINE_ONES(bsri_ones_f32, float)
 BSRI_DEFINE_ONES(bsri_ones_f64, double)
+/* A vector's first n lanes are stored (mask m). */
+#define BSRI_PUT_v0f(p, v, m, n) memcpy(p, &(v), (size_t)(n) * 4)
+#define BSRI_PUT_v0d(p, v, m, n) memcpy(p, &(v), (size_t)(n) * 8)
+#define BSRI_PUT_v2f(p, v, m, n) _mm256_maskstore_ps(p, m, v)
+#define BSRI_PUT_v2d(p, v, m, n) _mm256_maskstore_pd(p, m, v)
+#define BSRI_PUT_v5f(p, v, m, n) _mm512_mask_storeu_ps(p, m, v)
+#define BSRI_PUT_v5d(p, v, m, n) _mm512_mask_storeu_pd(p, m, v)
 /* One column: what a block row's entries of A^T, each entry's rows contiguous, add to sums all over: those from element list[i].b
    of c on. */
 #define BSRI_DEFINE_SPREAD(S, ISA, NV)                                                                                     \
@@ -4446,10 +4453,8 @@ BSRI_DEFINE_ONES(bsri_ones_f64, double)
         const int64_t ak = f->ak, bk = f->bk, inner = f->inner, whole = f->rows - f->rows % BSRI_L_##S;                    \
         const int part = (int)(f->rows % BSRI_L_##S);                                                                      \
         const BSRI_M_##S mask = BSRI_MASK_##S(part);                                                                       \
-        BSRI_T_##S lane[BSRI_L_##S];                                                                                       \
         BSRI_V_##S sum, v;                                                                                                 \
         int64_t i, k, r;                                                                                                   \
-        int l;                                                                                                             \
         for (i = 0; i < n; i++) {                                                                                          \
             const BSRI_T_##S *a = (const BSRI_T_##S *)pa + f->list[i].a, *b = (const BSRI_T_##S *)pb;                      \
             BSRI_T_##S *c = (BSRI_T_##S *)pc + f->list[i].b;                                                               \
@@ -4464,8 +4469,7 @@ BSRI_DEFINE_ONES(bsri_ones_f64, double)
                 BSRI_LOADM_##S(v, a + r + k * ak, mask);                                                                   \
                 sum = BSRI_FMA_##S(BSRI_SET1_##S(b[k * bk]), v, sum);                                                      \
             }                                                                                                              \
-            BSRI_STORE_##S(lane, sum);                                                                                     \
-            for (l = 0; l < part; l++) c[r + l] = lane[l];                                                                 \
+            BSRI_PUT_##S(c + r, sum, mask, part);                                                                          \
         }                                                                                                                  \
     }
 BSRI_DEFINE_SPREAD(v0f, v0, 2)
@@ -4476,8 +4480,33 @@ BSRI_DEFINE_SPREAD(v2d, v2, 2)
 BSRI_DEFINE_SPREAD(v5f, v5, 8)
 BSRI_DEFINE_SPREAD(v5d, v5, 8)
 #endif
+/* Few rows, number by number: a vector that is loaded beside one just stored would have to wait for it. */
+#define BSRI_DEFINE_SPREAD_LITTLE(NAME, T)                                                                \
+    static void NAME(const bsri_few *f, const void *pa, const void *pb, int64_t n, void *pc) {          \
+        const int64_t ak = f->ak, bk = f->bk, inner = f->inner, rows = f->rows;                           \
+        const T *b = (const T *)pb;                                                                       \
+        int64_t i, k, r;                                                                                  \
+        for (i = 0; i < n; i++) {                                                                         \
+            const T *a = (const T *)pa + f->list[i].a;                                                    \
+            T *c = (T *)pc + f->list[i].b, sum;                                                           \
+            if (rows == 3 && inner == 3) {                                                                \
+                const T *a1 = a + ak, *a2 = a1 + ak, x0 = b[0], x1 = b[bk], x2 = b[2 * bk];               \
+                c[0] += a[0] * x0 + a1[0] * x1 + a2[0] * x2, c[1] += a[1] * x0 + a1[1] * x1 + a2[1] * x2; \
+                c[2] += a[2] * x0 + a1[2] * x1 + a2[2] * x2;                                              \
+                continue;                                                                                 \
+            }                                                                                             \
+            for (r = 0; r < rows; r++) {                                                                  \
+                for (sum = c[r], k = 0; k < inner; k++) sum += a[r + k * ak] * b[k * bk];                 \
+                c[r] = sum;                                                                               \
+            }                                                                                             \
+        }                                                                                                 \
+    }
+BSRI_DEFINE_SPREAD_LITTLE(bsri_spread_f32, float)
+BSRI_DEFINE_SPREAD_LITTLE(bsri_spread_f64, double)
 static void bsri_few_spread(int isa, int compute, const bsri_few *f, const void *a, const void *b, int64_t n, void *c) {
-    if (compute == BSR_F64) BSRI_PICK(isa, d, bsri_spread_v, (f, a, b, n, c));
+    if (f->rows <= 3 && compute == BSR_F64) bsri_spread_f64(f, a, b, n, c);
+    else if (f->rows <= 3) bsri_spread_f32(f, a, b, n, c);
+    else if (compute == BSR_F64) BSRI_PICK(isa, d, bsri_spread_v, (f, a, b, n, c));
     else if (BSRI_HAS_SUMS_F32) BSRI_PICK(isa, f, bsri_spread_v, (f, a, b, n, c));
 }
 /* Lanes of a vector. */
@@ -5115,7 +5144,6 @@ static void bsri_product_work(const bsri_engine *e, bsri_work *w) {
 /* Tasks go through the tiles of one panel of columns before the next, so that the panel of b stays in L2. */
 static void bsri_product_task(void *arg, int64_t task) {
     const bsri_engine *e = (const bsri_engine *)arg;
-    const bsri_product *job = e->job;
     const int64_t chunk = task % e->chunks, panel = task / e->chunks % e->panels, item = task / e->chunks / e->panels;
     const int64_t end = bsri_min((chunk + 1) * e->chunk, e->places * e->subs);
     int64_t n, i, count;
@@ -5160,7 +5188,7 @@ typedef struct bsri_scan {
     int64_t rs, cs;              /* element strides of the sums */
     int64_t cols;                /* of a panel on the stack */
 } bsri_scan;
-#define BSRI_SCAN_PARTS 16
+#define BSRI_SCAN_PARTS 4
 #define BSRI_SCAN_ROWS (BSRI_TILE_ROWS / 2) /* finished at once: the widest panels are twice as wide */
 #define BSRI_SCAN_STACK 4096 /* numbers of 8 bytes */
 /* Parts of the sums in a workspace: a function of sizes alone, as the order of sums is. */
@@ -5281,7 +5309,14 @@ static void bsri_scan_finish(const bsri_scan *s, bsri_work *w, const char *sums,
     bsr_position at;
     int64_t i, j, k;
     w->rows = rows;
-    for (k = 0; k < s->parts; k++)
+    for (k = 0; k < s->parts && at_once && s->rs == 1; k++)
+        for (j = 0; j < w->cols; j++) {
+            const void *x = bsri_at((char *)(uintptr_t)sums + k * s->part, w->compute, j * s->cs);
+            void *y = bsri_at(w->c_tile, w->compute, j * xc);
+            if (k) bsri_row_op(w->isa, w->compute, BSRI_ADD_SCALED, y, x, 1.0, rows);
+            else memcpy(y, x, (size_t)rows * bsr_dtype_size(w->compute));
+        }
+    for (; k < s->parts; k++)
         for (i = 0; i < rows; i++)
             for (j = 0; j < w->cols; j++) {
                 const void *x = bsri_at((char *)(uintptr_t)sums + k * s->part, w->compute, i * s->rs + j * s->cs);
@@ -5431,6 +5466,11 @@ static void bsri_product_run(const bsr_context *ctx, const bsri_product *job) {
     work = bsri_min(1 << 19, (job->a ? job->a->nnz : job->scatter->q_count) / e.tiles + 1);
     work *= e.sub_rows * bsri_min(e.bc, 1 << 12) * bsri_min(e.width, e.panel);
     e.chunk = bsri_max(1, (1 << 19) / work);
+    if (e.width <= BSRI_FEW_COLS && job->a) { /* few columns: some 2^19 bytes of values */
+        const int64_t each = ((job->a->nnz / e.tiles + 1) * bsri_min(e.bc, 1 << 12) * e.sub_rows + 1) * (int64_t)bsr_dtype_size(job->a->dtype);
+        e.chunk = bsri_max(1, (1 << 19) / each * 4 / (4 + e.width));
+        if (e.chunk > e.gather) e.chunk -= e.chunk % e.gather;
+    }
     e.chunks = bsri_ceil_div(e.places * e.subs, e.chunk);
     bsri_parallel(ctx, e.items * e.panels * e.chunks, bsri_product_task, &e);
 }
