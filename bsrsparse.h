@@ -6736,7 +6736,7 @@ typedef struct bsri_entries {
     const void *row, *col; /* row: index_dtype, or int64 when expanded */
     const char *values;    /* null: ones */
     int32_t row_dtype, index_dtype, dtype, reserved;
-    int64_t nnz;
+    int64_t nnz, rows;
     const int64_t *order, *start; /* start: [block rows + 1], into order */
 } bsri_entries;
 
@@ -6754,6 +6754,7 @@ struct bsri_build {
     const bsr_dense *dense; /* sources: at most one is set */
     const bsr_matrix *sparse;
     const bsri_entries *entries;
+    const struct bsri_merge *merge;
     const uint8_t *mask;
     uint64_t *bits;                /* which candidates are kept: [items][item_words] */
     int64_t item_words, row_words; /* row_words 0: candidates are the stored blocks of `sparse`, else all blocks */
@@ -6908,6 +6909,56 @@ static int64_t bsri_row_of_entries(const bsri_build *b, int64_t item, int64_t r,
                          b->to.dtype);
     }
     return n;
+}
+
+/* Rows of entries whose columns ascend, with no place twice: the rows of a block row are merged. */
+#define BSRI_MERGE_ROWS 256
+typedef struct bsri_merge {
+    const void *crow, *col; /* of crow_dtype, col_dtype */
+    const int64_t *order;   /* null: entry p's value stands at p */
+    const char *values;     /* null: ones */
+    int64_t rows;
+    int crow_dtype, col_dtype, dtype;
+} bsri_merge;
+static void bsri_put_value(const bsri_build *b, const bsri_merge *e, int64_t p, void *dst) {
+    const int64_t at = e->order ? e->order[p] : p;
+    if (e->values && e->dtype == b->to.dtype && e->dtype == BSR_F64) memcpy(dst, e->values + 8 * at, 8);
+    else if (e->values && e->dtype == b->to.dtype && e->dtype == BSR_F32) memcpy(dst, e->values + 4 * at, 4);
+    else if (BSRI_BIT(b->to.dtype) & BSRI_FLOATS)
+        bsri_store_f64(dst, b->to.dtype, 0, e->values ? bsri_load_f64(e->values, e->dtype, at) : 1.0);
+    else bsri_store_i32(dst, b->to.dtype, 0, e->values ? bsri_load_i32(e->values, e->dtype, at) : 1);
+}
+static int64_t bsri_row_of_merged(const bsri_build *b, int64_t item, int64_t r, const bsri_item *to, int64_t at) {
+    const bsri_merge *e = b->merge;
+    const int64_t br = b->to.block_rows, bc = b->to.block_cols, rows = bsri_min(br, e->rows - r * br);
+    const int packed = b->value_stride[2] == 1 && b->value_stride[1] == bc;
+    int64_t p[BSRI_MERGE_ROWS], end[BSRI_MERGE_ROWS], next[BSRI_MERGE_ROWS], n = 0, i;
+    (void)item;
+    for (i = 0; i < rows; i++) {
+        p[i] = bsri_index(e->crow, e->crow_dtype, r * br + i), end[i] = bsri_index(e->crow, e->crow_dtype, r * br + i + 1);
+        next[i] = p[i] < end[i] ? bsri_index(e->col, e->col_dtype, p[i]) : INT64_MAX;
+    }
+    for (;; n++) {
+        int64_t least = INT64_MAX, from, limit;
+        char *block = NULL;
+        for (i = 0; i < rows; i++) least = bsri_min(least, next[i]);
+        if (least == INT64_MAX) return n;
+        from = bsri_divide(least, bc), limit = (from + 1) * bc;
+        if (to && b->with_values) block = bsri_at(to->values, b->to.dtype, (at + n) * b->value_stride[0]);
+        if (block && packed) {
+            bsri_set_index((void *)(uintptr_t)to->col, b->to.index_dtype, at + n, from);
+            memset(block, 0, (size_t)(br * bc) * bsr_dtype_size(b->to.dtype));
+        } else if (to) {
+            bsri_put_block(b, to, at + n, from, NULL, b->to.dtype, 0, 0, 0, 0);
+        }
+        for (i = 0; i < rows; i++)
+            while (next[i] < limit) {
+                if (block)
+                    bsri_put_value(b, e, p[i], bsri_at(block, b->to.dtype, i * b->value_stride[1] +
+                                                                               (next[i] - from * bc) * b->value_stride[2]));
+                next[i] = ++p[i] < end[i] ? bsri_index(e->col, e->col_dtype, p[i]) : INT64_MAX;
+            }
+    }
 }
 
 static void bsri_build_count(void *arg, int64_t i) {
@@ -7106,13 +7157,82 @@ static void bsri_entries_pass(const bsri_entries *e, const bsr_matrix *m, int pa
         to[bucket[bsri_entry_key(e, m, pass, entry) / unit % buckets]++] = entry;
     }
 }
+/* Do the columns of every row ascend, none twice? */
+static int bsri_rows_ascend(const void *crow, int crow_dtype, const void *col, int col_dtype, int64_t rows) {
+    int64_t r, p = 0, end, before, now;
+    for (r = 0; r < rows; r++)
+        for (end = bsri_index(crow, crow_dtype, r + 1), before = -1; p < end; p++, before = now) {
+            now = bsri_index(col, col_dtype, p);
+            if (now <= before) return 0;
+        }
+    return 1;
+}
+/* CSR whose columns ascend needs no sort. *done: 0 where they don't. */
+static bsr_status bsri_build_from_csr(const bsri_call *c, bsri_build *b, const bsr_matrix *s, bsr_matrix *m, int *done) {
+    bsri_cuts cuts = {0, 0};
+    bsri_scratch scratch;
+    bsri_merge e;
+    int64_t at;
+    *done = b->to.block_rows <= BSRI_MERGE_ROWS &&
+            bsri_rows_ascend(s->crow_indices, s->index_dtype, s->col_indices, s->index_dtype, s->rows);
+    if (!*done) return BSR_OK;
+    memset(&e, 0, sizeof e);
+    e.crow = s->crow_indices, e.col = s->col_indices, e.values = (const char *)s->values, e.rows = s->rows;
+    e.crow_dtype = e.col_dtype = s->index_dtype, e.dtype = s->dtype;
+    at = bsri_cut(&cuts, b->rows + 1, 8);
+    BSRI_TRY(bsri_cuts_get(c, &cuts, &scratch));
+    b->first = bsri_cut_i64(&scratch, at), b->merge = &e, b->row = bsri_row_of_merged;
+    return bsri_build_finish(c, b, m, &scratch);
+}
+/* Entries by rows: a counting sort by row that keeps their order, then few places of each row. *done: 0 where a row is long and
+   out of order, has a place twice, or there are far more rows than entries. */
+static bsr_status bsri_build_from_coo(const bsri_call *c, bsri_build *b, const bsri_entries *s, int64_t rows, bsr_matrix *m,
+                                      int *done) {
+    bsri_cuts cuts = {0, 0};
+    bsri_scratch scratch;
+    bsri_merge e;
+    int64_t at[4], *crow, *col, *order, p, r, k;
+    *done = 0;
+    if (b->to.block_rows > BSRI_MERGE_ROWS || rows > 4 * s->nnz + 65536) return BSR_OK;
+    at[0] = bsri_cut(&cuts, rows + 1, 8), at[1] = bsri_cut(&cuts, s->nnz, 8), at[2] = bsri_cut(&cuts, s->nnz, 8);
+    at[3] = bsri_cut(&cuts, b->rows + 1, 8);
+    BSRI_TRY(bsri_cuts_get(c, &cuts, &scratch));
+    crow = bsri_cut_i64(&scratch, at[0]), col = bsri_cut_i64(&scratch, at[1]), order = bsri_cut_i64(&scratch, at[2]);
+    for (r = 0; r <= rows; r++) crow[r] = 0;
+    for (p = 0; p < s->nnz; p++) {
+        r = bsri_index(s->row, s->row_dtype, p);
+        if (r + 1 < rows) crow[r + 2]++;
+    }
+    for (r = 2; r <= rows; r++) crow[r] += crow[r - 1]; /* crow[r + 1] runs from the start of row r to its end */
+    for (p = 0; p < s->nnz; p++) {
+        k = crow[bsri_index(s->row, s->row_dtype, p) + 1]++;
+        order[k] = p, col[k] = bsri_index(s->col, s->index_dtype, p);
+    }
+    for (r = 0, *done = 1; r < rows && *done; r++)
+        for (p = crow[r] + 1; p < crow[r + 1] && *done; p++) {
+            const int64_t now = col[p], entry = order[p];
+            for (k = p; k > crow[r] && col[k - 1] > now; k--) col[k] = col[k - 1], order[k] = order[k - 1];
+            col[k] = now, order[k] = entry;
+            *done = (k == crow[r] || col[k - 1] != now) && p - k < 64;
+        }
+    if (!*done) {
+        bsri_scratch_end(c, &scratch);
+        return BSR_OK;
+    }
+    memset(&e, 0, sizeof e);
+    e.crow = crow, e.col = col, e.values = s->values, e.rows = rows, e.order = order, e.crow_dtype = e.col_dtype = BSR_I64;
+    e.dtype = s->dtype, b->first = bsri_cut_i64(&scratch, at[3]), b->merge = &e, b->row = bsri_row_of_merged;
+    return bsri_build_finish(c, b, m, &scratch);
+}
 static bsr_status bsri_build_from_entries(const bsri_call *c, bsri_build *b, bsri_entries *e, const bsr_matrix *csr,
                                           bsr_matrix *m) {
     bsri_cuts cuts = {0, 0};
     bsri_scratch scratch;
     int64_t at[6], keys[4], most, unit, *order[2], *start, r, p, *rows, *to;
     const int64_t *from = NULL;
-    int pass;
+    int pass, done;
+    BSRI_TRY(csr ? bsri_build_from_csr(c, b, csr, m, &done) : bsri_build_from_coo(c, b, e, e->rows, m, &done));
+    if (done) return BSR_OK;
     keys[0] = b->to.block_cols, keys[1] = b->to.block_rows, keys[2] = b->cols, keys[3] = b->rows;
     most = bsri_max(bsri_max(keys[0], keys[1]), bsri_max(keys[2], keys[3]));
     most = bsri_min(most, bsri_max(e->nnz, 1 << 16)); /* buckets */
@@ -7189,7 +7309,7 @@ static bsr_matrix bsri_csr(int64_t rows, int64_t cols, int64_t nnz, const void *
 static bsri_entries bsri_entries_of(const bsr_matrix *s, const void *row) {
     bsri_entries e;
     memset(&e, 0, sizeof e);
-    e.row = row, e.row_dtype = e.index_dtype = s->index_dtype, e.col = s->col_indices, e.nnz = s->nnz;
+    e.row = row, e.row_dtype = e.index_dtype = s->index_dtype, e.col = s->col_indices, e.nnz = s->nnz, e.rows = s->rows;
     e.values = (const char *)s->values, e.dtype = s->dtype;
     return e;
 }

@@ -149,6 +149,53 @@ def find_mkl(threads):
     return None
 
 
+def conversions(lib, seconds):
+    """Counting and filling calls beside SciPy's conversions: a stiffness matrix of 3 x 3 blocks, some 1.76 million entries."""
+    crow, col = mesh(20)
+    random = np.random.default_rng(2)
+    blocks = sparse.bsr_matrix((random.standard_normal((len(col), 3, 3)), col, crow))
+    csr = blocks.tocsr()
+    csr.sort_indices()
+    coo = csr.tocoo()
+    shuffle = random.permutation(coo.nnz)
+    row, ccol, values = (x[shuffle].copy() for x in (coo.row, coo.col, coo.data))
+    coo = sparse.coo_matrix((values, (row, ccol)), shape=csr.shape)
+    rows = csr.shape[0]
+    m_crow, m_col, m_val = np.zeros_like(crow), np.zeros_like(col), np.zeros((len(col), 3, 3))
+    m = Matrix(m_crow.ctypes.data, m_col.ctypes.data, m_val.ctypes.data, 4, 6, rows, rows, 3, 3, len(col))
+    s = Matrix(csr.indptr.ctypes.data, csr.indices.ctypes.data, csr.data.ctypes.data, 4, 6, rows, rows, 1, 1, csr.nnz)
+    t = Matrix(None, ccol.ctypes.data, values.ctypes.data, 4, 6, rows, rows, 1, 1, csr.nnz)
+    index = np.zeros(len(col) * 2 + rows + 64, np.int64)
+    at = (index.ctypes.data + 63) // 64 * 64
+    lib.few_convert.restype = f64
+    lib.few_convert.argtypes = [C.c_int, ptr, ptr, ptr, ptr, ptr, C.c_int]
+
+    small = mesh(8)
+    dense = np.zeros((3 * 512, 3 * 512))
+    sv = random.standard_normal((len(small[1]), 3, 3))
+    sm = Matrix(small[0].ctypes.data, small[1].ctypes.data, sv.ctypes.data, 4, 6, 1536, 1536, 3, 3, len(small[1]))
+    sb = sparse.bsr_matrix((sv, small[1], small[0]))
+    view = Dense(dense.ctypes.data, 4, 0, 1536, 1536, 1536, 1)
+
+    def timed(call):
+        def run(k):
+            start = CLOCK()
+            for _ in range(k):
+                call()
+            return CLOCK() - start
+        return run
+
+    ours = lambda what, source, r, target, d=None: lambda k: lib.few_convert(what, C.addressof(source), r, C.addressof(target), d, at, k)
+    structure = sparse.csr_matrix((np.arange(len(col)), col, crow))
+    for name, mine, theirs in (("CSR to BSR", ours(0, s, None, m), timed(lambda: csr.tobsr((3, 3)))),
+                               ("COO to BSR", ours(1, t, row.ctypes.data, m), timed(lambda: coo.tocsr().tobsr((3, 3)))),
+                               ("to dense", ours(2, sm, None, sm, C.addressof(view)), timed(sb.toarray)),
+                               ("transposed index", ours(3, m, None, m), timed(structure.tocsc))):
+        t_ = measure({"ours": mine, "scipy": theirs}, seconds)
+        print(f"{name:18} {csr.nnz} entries  ours {1e3 * t_['ours']:8.2f} ms  scipy {t_['scipy'] / t_['ours']:5.2f}", flush=True)
+    assert np.array_equal(m_col, col) and np.array_equal(m_val, np.asarray(blocks.data))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("library")
@@ -162,6 +209,8 @@ def main():
         CLOCK = time.thread_time
     lib, mkl = load(args.library, args.threads, args.isa), find_mkl(args.threads)
     print(f"{args.threads} thread(s); SciPy {scipy.__version__}, {'MKL' if mkl else 'no MKL'}; times in us, then peer's time over ours")
+    if not args.only or args.only in "conversions":
+        conversions(lib, args.seconds)
     for block, sizes in ((3, (6, 10, 16, 25, 40)), (1, (6, 16, 40)), (2, (6, 16, 40)), (4, (6, 16, 30)), (6, (6, 12, 25)), (8, (6, 12, 20)),
                          (16, (4, 8, 14)), (64, (3, 4, 6))):
         for n in sizes:
