@@ -4990,9 +4990,22 @@ static int64_t bsri_reduce_count(const bsri_batch *whole, const bsri_batch *out)
         if (whole->size[d] != (i >= 0 ? out->size[i] : 1)) n *= whole->size[d];
     return n;
 }
-static void bsri_cursor_matrix(const bsri_engine *e, bsri_cursor *c, int64_t item, int64_t tile) {
-    const bsr_matrix *m = e->job->a;
-    const bsri_item it = bsri_matrix_item(&e->job->batch, item, m);
+/* A step of the sum that makes an item of out: a pair of operands, and which problem item of them. A sum over more than one pair
+   is a longer list of steps. */
+typedef struct bsri_sum_step {
+    const bsr_matrix *a; /* null: tiles of scatter_mm */
+    const bsr_dense *b;
+    int64_t item;
+} bsri_sum_step;
+static bsri_sum_step bsri_step_of(const bsri_engine *e, int64_t item, int64_t r) {
+    bsri_sum_step s;
+    s.a = e->job->a, s.b = e->job->b;
+    s.item = e->kind == BSRI_LIST_SCATTER ? 0 : bsri_reduce_item(&e->job->batch, &e->out_batch, item, r);
+    return s;
+}
+static void bsri_cursor_matrix(const bsri_engine *e, bsri_cursor *c, const bsri_sum_step *s, int64_t tile) {
+    const bsr_matrix *m = s->a;
+    const bsri_item it = bsri_matrix_item(&e->job->batch, s->item, m);
     const int dt = m->index_dtype, ragged = (m->flags & BSR_MATRIX_RAGGED) != 0;
     c->crow = it.crow, c->col = it.col, c->values = it.values;
     if (e->kind == BSRI_LIST_ROWS) {
@@ -5107,15 +5120,15 @@ static void bsri_product_sums(const bsri_engine *e, bsri_work *w, int64_t item, 
     int n;
     bsri_work_begin(w, first, bsri_min(e->sub_rows, e->br - row), bsri_min(w->panel, e->width - col), e->bc);
     for (r = 0; r < e->reduce; r++) {
-        const int64_t whole = e->kind == BSRI_LIST_SCATTER ? 0 : bsri_reduce_item(&job->batch, &e->out_batch, item, r);
-        int64_t b_at = col * job->b->col_stride;
+        const bsri_sum_step s = bsri_step_of(e, item, r);
+        int64_t b_at = col * s.b->col_stride;
         bsri_cursor c;
         memset(&c, 0, sizeof c);
         if (job->scatter) bsri_cursor_scatter(e, &c, tile);
-        else bsri_cursor_matrix(e, &c, whole, tile);
-        if (e->kind != BSRI_LIST_SCATTER) b_at += bsri_dense_offset(&job->batch, whole, job->b);
+        else bsri_cursor_matrix(e, &c, &s, tile);
+        if (e->kind != BSRI_LIST_SCATTER) b_at += bsri_dense_offset(&job->batch, s.item, s.b);
         a = c.values + row * e->a_rs * w->a.size;
-        b = (const char *)job->b->data + b_at * w->b.size;
+        b = (const char *)s.b->data + b_at * w->b.size;
         while ((n = bsri_cursor_next(e, &c, tile, list)) > 0) bsri_work_list(w, a, b, list, n);
     }
     bsri_work_flush(w);

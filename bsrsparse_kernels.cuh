@@ -713,6 +713,17 @@ __device__ __forceinline__ bsri_item bsri_dev_matrix_item(const bsri_batch *b, i
             bsri_dev_at(m->values, m->dtype, w.values), w.pattern};
 }
 
+/* A step of the sum that makes an item of out: a pair of operands, and which problem item of them. A sum over more than one pair
+   is a longer list of steps. */
+struct bsri_dev_step {
+    const bsr_matrix &a;
+    const bsr_dense &b;
+    int64_t item;
+};
+__device__ __forceinline__ bsri_dev_step bsri_dev_step_of(const bsri_dev_product &p, int64_t item, int64_t r) {
+    return {p.a, p.b, bsri_reduce_item(&p.whole, &p.out_batch, item, r)};
+}
+
 /* A cursor over (offset in a's values, offset in b) of one output tile; every thread walks the same list. As the CPU's
    bsri_cursor; kernels by mma and wgmma, which take no scatter lists nor scans, read bsri_mma_rows, many entries at a time. */
 struct bsri_dev_list {
@@ -720,21 +731,21 @@ struct bsri_dev_list {
     const char *a, *b; /* bases of this item */
     int64_t at, end, extra;
 
-    __device__ void begin_matrix(const bsri_dev_product &p, int64_t item, int64_t tile) {
-        const bsri_item it = bsri_dev_matrix_item(&p.whole, item, &p.a);
-        const int dt = p.a.index_dtype, ragged = (p.a.flags & BSR_MATRIX_RAGGED) != 0;
+    __device__ void begin_matrix(const bsri_dev_product &p, const bsri_dev_step &s, int64_t tile) {
+        const bsri_item it = bsri_dev_matrix_item(&p.whole, s.item, &s.a);
+        const int dt = s.a.index_dtype, ragged = (s.a.flags & BSR_MATRIX_RAGGED) != 0;
         crow = starts = it.crow, col = it.col, a = it.values, extra = 0;
-        b = bsri_dev_at(p.b.data, p.b.dtype, bsri_dense_offset(&p.whole, item, &p.b));
+        b = bsri_dev_at(s.b.data, s.b.dtype, bsri_dense_offset(&p.whole, s.item, &s.b));
         if (p.kind == BSRI_LIST_ROWS) {
             at = bsri_index(crow, dt, tile), end = bsri_index(crow, dt, tile + 1);
         } else if (p.kind == BSRI_LIST_TRANSPOSED) {
-            const char *view = (const char *)p.a.transposed_index;
+            const char *view = (const char *)s.a.transposed_index;
             const void *ccol = bsri_dev_at(view + p.index.at[0], dt, it.pattern * (p.lines + 1));
             const int64_t shift = ragged ? 0 : it.pattern * p.index.entries;
             row = bsri_dev_at(view + p.index.at[1], dt, shift), position = bsri_dev_at(view + p.index.at[2], dt, shift);
             starts = ccol, at = bsri_index(ccol, dt, tile), end = bsri_index(ccol, dt, tile + 1);
         } else {
-            at = bsri_index(crow, dt, 0), end = bsri_index(crow, dt, bsri_block_rows(&p.a));
+            at = bsri_index(crow, dt, 0), end = bsri_index(crow, dt, bsri_block_rows(&s.a));
         }
     }
     __device__ void begin_scatter(const bsri_dev_product &p, int64_t item, int64_t tile) {
@@ -1164,17 +1175,18 @@ __device__ __forceinline__ int32_t bsri_view_ordered(const bsri_list_view &v, co
     const int32_t line = order[at];
     return line < 0 ? -1 : line * v.rows + (int32_t)(n - at * v.rows);
 }
-__device__ __forceinline__ bsri_mma_rows bsri_mma_rows_of(const bsri_dev_product &p, int64_t item, int64_t *pattern = NULL) {
-    const bsri_item it = bsri_dev_matrix_item(&p.whole, item, &p.a);
+__device__ __forceinline__ bsri_mma_rows bsri_mma_rows_of(const bsri_dev_product &p, const bsri_dev_step &s,
+                                                          int64_t *pattern = NULL) {
+    const bsri_item it = bsri_dev_matrix_item(&p.whole, s.item, &s.a);
     bsri_mma_rows r;
     if (pattern) *pattern = it.pattern;
-    r.dt = p.a.index_dtype, r.values = it.values, r.position = NULL;
-    r.b = bsri_dev_at(p.b.data, p.b.dtype, bsri_dense_offset(&p.whole, item, &p.b));
+    r.dt = s.a.index_dtype, r.values = it.values, r.position = NULL;
+    r.b = bsri_dev_at(s.b.data, s.b.dtype, bsri_dense_offset(&p.whole, s.item, &s.b));
     if (p.kind == BSRI_LIST_ROWS) {
         r.ptr = it.crow, r.col = it.col;
     } else {
-        const char *view = (const char *)p.a.transposed_index;
-        const int64_t shift = (p.a.flags & BSR_MATRIX_RAGGED) != 0 ? 0 : it.pattern * p.index.entries;
+        const char *view = (const char *)s.a.transposed_index;
+        const int64_t shift = (s.a.flags & BSR_MATRIX_RAGGED) != 0 ? 0 : it.pattern * p.index.entries;
         r.ptr = bsri_dev_at(view + p.index.at[0], r.dt, it.pattern * (p.lines + 1));
         r.col = bsri_dev_at(view + p.index.at[1], r.dt, shift), r.position = bsri_dev_at(view + p.index.at[2], r.dt, shift);
     }
@@ -1379,7 +1391,7 @@ __global__ void __launch_bounds__(L::THREADS, sizeof(typename L::number) == 8 ? 
         for (int64_t r = 0; r < p.reduce && alpha != 0.0; r++) {
             bsri_dev_list list;
             if (p.kind >= BSRI_LIST_SCATTER) list.begin_scatter(p, item, tile);
-            else list.begin_matrix(p, bsri_reduce_item(&p.whole, &p.out_batch, item, r), tile);
+            else list.begin_matrix(p, bsri_dev_step_of(p, item, r), tile);
             while (list.next(p, tile, &a_at, &b_at))
                 Tile::multiply(s, sum, list.a, p.b.dtype, a_at + row * p.a_rs, p.a_rs, p.a_cs, rows, list.b,
                                b_at + col * p.b.col_stride, p.b.row_stride, p.b.col_stride, cols, p.bc);
@@ -1676,7 +1688,7 @@ __global__ void __launch_bounds__(L::THREADS, BSRI_TINY_CTAS(L::CTAS))
         const int own_rows = lr * ROWS < w.rows ? lr : 0; /* a lane without rows goes along with the first */
         unsigned skipped = 0; /* lanes whose tile has a row that is left to bsri_product_vector() */
         for (int64_t r = 0; r < p.reduce && (alpha != 0.0 || m.long_row); r++) {
-            if (item != list_item || p.reduce > 1) list.begin_matrix(p, bsri_reduce_item(&p.whole, &p.out_batch, item, r), 0);
+            if (item != list_item || p.reduce > 1) list.begin_matrix(p, bsri_dev_step_of(p, item, r), 0);
             list_item = item;
             const int64_t own = bsri_index(list.starts, p.a.index_dtype, bsri_min(tile + lt, last));
             const int64_t own_end = bsri_index(list.starts, p.a.index_dtype, bsri_min(tile + lt + 1, last));
@@ -1882,7 +1894,7 @@ static __device__ __forceinline__ void bsri_vector_write(const bsri_dev_product 
 }
 static __device__ __forceinline__ bsri_vector_item bsri_vector_begin(const bsri_dev_product &p, int item, int col) {
     bsri_dev_list list;
-    list.begin_matrix(p, bsri_reduce_item(&p.whole, &p.out_batch, item, 0), 0);
+    list.begin_matrix(p, bsri_dev_step_of(p, item, 0), 0);
     const char *const b = bsri_dev_at(list.b, p.b.dtype, col * p.b.col_stride);
     if (p.kind == BSRI_LIST_TRANSPOSED) return {list.starts, list.row, list.position, list.a, b};
     return {list.starts, list.col, NULL, list.a, b};
@@ -2150,7 +2162,7 @@ __device__ __forceinline__ bool bsri_mma_rank(const bsri_dev_mma &m, bsri_mma_st
     const bool view = header && (header[BSRI_SCHEDULE_TRANSPOSED] != 0) == (m.p.trans != 0);
     const int32_t *order = NULL;
     if (!m.order || groups > BSRI_CHUNK || (view && header[BSRI_SCHEDULE_GROUP] * m.view.rows == m.group)) return false;
-    const bsri_mma_rows r = bsri_mma_rows_of(m.p, 0);
+    const bsri_mma_rows r = bsri_mma_rows_of(m.p, {m.p.a, m.p.b, 0});
     if (view) order = (const int32_t *)((const char *)header + BSRI_VIEW_HEADER); /* item 0's, as it has pattern 0 */
     for (int g = threadIdx.x; g < BSRI_CHUNK; g += BSRI_PRODUCERS) {
         uint32_t blocks = 0;
@@ -2196,7 +2208,7 @@ __device__ __forceinline__ void bsri_mma_produce(const bsri_dev_mma &m, bsri_mma
         const int64_t out = bsri_dense_offset(&p.out_batch, item, &p.out), down = bsri_view_row(m.view, (uint32_t)line) * m.down;
         for (int64_t reduce = 0; reduce < p.reduce; reduce++) {
             bool more;
-            const bsri_mma_rows r = bsri_mma_rows_of(p, bsri_reduce_item(&p.whole, &p.out_batch, item, reduce));
+            const bsri_mma_rows r = bsri_mma_rows_of(p, bsri_dev_step_of(p, item, reduce));
             int64_t first = 0, end = 0; /* of row `lane` */
             if (line >= 0 && !nothing) first = bsri_view_index(m.view, r, line, 0), end = bsri_view_index(m.view, r, line, 1);
             if ((int)threadIdx.x < BSRI_GROUP) s.at[threadIdx.x] = first, s.end[threadIdx.x] = end;
@@ -2927,7 +2939,7 @@ __device__ __forceinline__ void bsri_small_work(const bsri_dev_mma &m, bsri_dev_
             if ((threadIdx.x & (split * 32 - 1)) < 5) finisher.begin(p, item, (int)threadIdx.x % 32);
         }
         for (int64_t i = 0; i < reduce; i++) {
-            const bsri_mma_rows r = SIMPLE ? m.rows : bsri_mma_rows_of(p, bsri_reduce_item(&p.whole, &p.out_batch, item, i));
+            const bsri_mma_rows r = SIMPLE ? m.rows : bsri_mma_rows_of(p, bsri_dev_step_of(p, item, i));
             f.tile(m, r, slab);
             f.values += part * m.a_part + bsri_view_row(m.view, line) * m.down;
             bsri_small_mainloop<T, L>(sum, m, r, f, line, (int)(warp & (split - 1)));
@@ -3142,7 +3154,7 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS)
         float sum[MI][NI][4] = {};
         for (int i = 0; i < reduce; i++) {
             if (!m.single && threadIdx.x == 0)
-                other = bsri_mma_rows_of(m.p, bsri_reduce_item(&m.p.whole, &m.p.out_batch, item, i));
+                other = bsri_mma_rows_of(m.p, bsri_dev_step_of(m.p, item, i));
             if (!m.single) __syncthreads();
             narrow::walk(sum, m, other, tile, (int)(work - line * m.subs));
             if (!m.single) __syncthreads();
@@ -3721,8 +3733,8 @@ struct bsri_wgmma_item {
     __device__ __forceinline__ void find(const bsri_dev_wgmma &m, int32_t out, int64_t r) {
         rows = m.rows, item = pattern = 0;
         if (m.single) return;
-        item = bsri_reduce_item(&m.p.whole, &m.p.out_batch, out, r);
-        rows = bsri_mma_rows_of(m.p, item, &pattern);
+        const bsri_dev_step s = bsri_dev_step_of(m.p, out, r);
+        item = s.item, rows = bsri_mma_rows_of(m.p, s, &pattern);
     }
 };
 /* threadIdx.x, read again, so that nothing computed from it is kept in registers from one tile to the next. */
@@ -4703,7 +4715,7 @@ __device__ __noinline__ void bsri_wgmma_recompute(const bsri_dev_product &p, int
         int64_t a_at, b_at;
         for (int64_t reduce = 0; reduce < p.reduce; reduce++) {
             bsri_dev_list list;
-            list.begin_matrix(p, bsri_reduce_item(&p.whole, &p.out_batch, item, reduce), stored);
+            list.begin_matrix(p, bsri_dev_step_of(p, item, reduce), stored);
             while (list.next(p, stored, &a_at, &b_at))
 #pragma unroll 1
                 for (int k0 = k; k0 < block * p.view.cols; k0 += 16) {
