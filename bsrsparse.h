@@ -9055,7 +9055,8 @@ struct bsri_mma_rows {
     int dt;
 };
 
-enum { BSRI_MMA_PAD = 68, BSRI_MMA_PASS = 16 * BSRI_MMA_PAD + 64 }; /* the epilogue goes by 16 x 64 sums, rows padded */
+/* the epilogue goes by 16 x 64 sums, or 16 x 32 of 8 bytes, rows padded */
+enum { BSRI_MMA_PAD = 68, BSRI_MMA_PAD_F64 = BSRI_MMA_PAD / 2, BSRI_MMA_PASS = 16 * BSRI_MMA_PAD + 64 };
 
 typedef struct bsri_dev_mma {
     bsri_mma_rows rows; /* of the only item and reduction, where there is one */
@@ -9390,6 +9391,10 @@ struct bsri_mma_i8 {
     typedef int32_t sum;
     static constexpr int BYTES = 1, DTYPE = BSR_I8, PRECISION = 0;
 };
+struct bsri_mma_f64 {
+    typedef double sum;
+    static constexpr int BYTES = 8, DTYPE = BSR_F64, PRECISION = 0;
+};
 struct bsri_mma_f32 { /* true f32, no tensor cores: the same tiles and pipeline, multiplied by FFMA */
     typedef float sum;
     static constexpr int BYTES = 4, DTYPE = BSR_F32, PRECISION = 0;
@@ -9593,6 +9598,7 @@ enum { /* kernels that run alike, one row of >>cuda-estimates for each size of b
     BSRI_COSTS_F32,
     BSRI_COSTS_TF32,
     BSRI_COSTS_I8,
+    BSRI_COSTS_F64,
     BSRI_COSTS_SMALL,
     BSRI_COSTS_SMALL_WIDE,
     BSRI_COSTS_NARROW_MMA,    /* by rows of a tile */
@@ -9733,6 +9739,9 @@ enum {
     BSRI_KERNELS_MMA_F32(X, 266, 128_COLUMNS, 128, 2, 1, 0)                    \
     BSRI_KERNELS_MMA_128(X, 270, TF32, bsri_mma_tf32, TF32)                    \
     BSRI_KERNELS_MMA_128(X, 272, TF32X3, bsri_mma_tf32x3, TF32))               \
+    BSRI_WHEN(BSRI_HAS_F64,                                                    \
+    BSRI_KERNELS_MMA(X, 32_64_F64, 274, F64, 32, F64, bsri_mma_f64, 32, 16, 1, 64) \
+    BSRI_KERNELS_MMA(X, 16_64_F64, 275, F64, 16, F64, bsri_mma_f64, 16, 16, 1, 64)) \
     BSRI_WHEN(BSRI_HAS_I8,                                                     \
     BSRI_KERNELS_MMA_I8(X, 220, 32, 32, 2)                                     \
     BSRI_KERNELS_MMA_I8(X, 222, 64, 64, 1)                                     \
@@ -10201,6 +10210,8 @@ typedef struct bsri_costs {
     X(TF32,           32,     3910,     3010,      706,     1040,      284,       26,  0.00557,      242,       600) \
     X(I8,             32,     4810,     2580,      100,     1090,      169,    0.374,   0.0415,     38.8,       195) \
     X(I8,             64,     5310,     2020,      100,     1980,      194,     40.7,   0.0511,      194,       178) \
+    X(F64,            16,     4000,     4000,     2000,     4000,      200,     50.0,    0.050,      100,      2000) \
+    X(F64,            32,     4000,     4000,     2000,     4000,      200,     50.0,    0.050,      100,      2000) \
     X(SMALL,          16,      476,     1350,     2850,     1620,     3.74,     94.4,     1.09,      161,      65.3) \
     X(SMALL,          32,      155,     1220,     3490,     1600,     12.1,     97.8,    0.203,      311,      64.4) \
     X(SMALL,          64,      934,      505,     3300,     1820,       21,     82.9,    0.196,      241,      65.1) \
@@ -10286,7 +10297,7 @@ static bsri_traits bsri_traits_of(const bsri_dev_product *p, const bsri_facts *f
     x.piece = (double)t->slice * t->fetched * (double)bsr_dtype_size(p->b.dtype) / 8192 * (1.0 + t->far * f->far);
     x.along = t->along;
     x.own = t->edge * cut * own / (t->split ? t->split : 1), x.area = (double)t->cols * t->rows / 16384;
-    if (t->rows < 64 && (p->a.dtype != BSR_F32 || p->precision)) x.area = (double)t->cols / 256; /* not bound by multiplying */
+    if (t->rows < 64 && p->a.dtype != BSR_F64 && (p->a.dtype != BSR_F32 || p->precision)) x.area = (double)t->cols / 256; /* not bound by multiplying */
     x.memory = f->memory + t->memory;
     return x;
 }
@@ -10386,7 +10397,7 @@ static bsri_choice bsri_simt_choose(const bsr_context *, const bsri_dev_product 
 /* Tiles of 256 columns have at most so many rows; 0: there are none. */
 static int bsri_mma_wide(const bsri_dev_product *p, const bsri_facts *f) {
     if (p->a.dtype == BSR_F32) return !p->precision && p->br <= 32 ? 64 : 0; /* blocks of 64: never faster */
-    return p->a.dtype != BSR_I8 && f->vector ? 128 : 0;
+    return bsri_is_half(p->a.dtype) && f->vector ? 128 : 0;
 }
 
 /* Why the tier does not take a product, or 0. */
@@ -10394,8 +10405,8 @@ static int bsri_mma_refuses(const bsr_context *ctx, const bsri_dev_product *p, i
     const int dt = p->a.dtype, i8 = dt == BSR_I8, b = p->br <= 128 ? (int)p->br : 0;
     if (ctx->tier < BSRI_TIER_MMA) return BSR_WHY_GPU;
     if (p->kind > BSRI_LIST_TRANSPOSED) return BSR_WHY_LIST_KIND;
-    if (p->b.dtype != dt || (i8 ? compute != BSR_I32 : (!bsri_is_half(dt) && dt != BSR_F32) || compute != BSR_F32))
-        return BSR_WHY_DTYPE;
+    if (p->b.dtype != dt || (!bsri_is_half(dt) && dt != BSR_F32 && dt != BSR_F64 && !i8)) return BSR_WHY_DTYPE;
+    if (compute != (i8 ? BSR_I32 : dt == BSR_F64 ? BSR_F64 : BSR_F32)) return BSR_WHY_DTYPE;
     if (p->br != p->bc || (b != 16 && b != 32 && b != 64 && b != 128) || (i8 && b < 32)) return BSR_WHY_BLOCK;
     if (!f->values) return BSR_WHY_VALUES;
     if (!f->dense) return BSR_WHY_DENSE;
@@ -10415,17 +10426,17 @@ static const bsri_instance *bsri_mma_instance(const bsri_dev_product *p, int den
 /* The tile that is estimated to be the fastest, of those that a plan leaves. */
 static bsri_estimate bsri_mma_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
                                        const bsr_plan *asked) {
-    const int i8 = p->a.dtype == BSR_I8, wide = bsri_mma_wide(p, f), why = bsri_mma_refuses(ctx, p, compute, f);
-    const bsri_instance *x = why ? NULL : bsri_mma_instance(p, f->dense, 128);
+    const int wide = bsri_mma_wide(p, f), why = bsri_mma_refuses(ctx, p, compute, f), least = p->a.dtype == BSR_F64 ? 64 : 128;
+    const bsri_instance *x = why ? NULL : bsri_mma_instance(p, f->dense, least);
     bsri_estimate e = bsri_estimate_below(f, why);
     double each;
     int rows, cols, kind;
     if (why) return e;
     if (!x) return bsri_estimate_none(BSR_WHY_CUT);
     kind = bsri_cost_kind(x->costs, p->br);
-    for (cols = 128; cols <= (wide ? 256 : 128); cols *= 2)
+    for (cols = least; cols <= (wide ? 256 : least); cols *= 2)
         for (rows = cols == 256 ? wide : 128; rows >= bsri_max(32, p->br); rows /= 2) {
-            bsri_tiling t = bsri_tiling_of(f, rows, cols, (int)bsri_min(p->br, i8 ? 64 : 32), 0);
+            bsri_tiling t = bsri_tiling_of(f, rows, cols, x->slice, 0);
             if ((asked->tile_rows && asked->tile_rows != rows) || (asked->tile_cols && asked->tile_cols != cols)) continue;
             each = (double)bsri_mma_tiles(p, (int)p->br, rows, cols) / ctx->sm_count;
             t.waves = ceil(each), t.busy = each / t.waves;
@@ -10433,7 +10444,7 @@ static bsri_estimate bsri_mma_estimate(const bsr_context *ctx, const bsri_dev_pr
             if (p->a.dtype == BSR_F32 && each > 1.0) t.longer = t.tail = bsri_mma_long_first;
             bsri_estimate_take(&e, p, f, kind, &t);
         }
-    if (!e.tile_rows) e.tile_rows = 128, e.tile_cols = 128; /* no tile is as the plan asks */
+    if (!e.tile_rows) e.tile_rows = 128, e.tile_cols = least; /* no tile is as the plan asks */
     return e;
 }
 

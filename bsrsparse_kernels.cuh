@@ -315,6 +315,21 @@ __device__ __forceinline__ void bsri_mma<bsri_mma_tf32>(float (&c)[4], const uin
     BSRI_MMA_16("m16n8k8", "f32.tf32.tf32.f32");
 }
 #ifdef BSRI_MMA_CODE
+/* c += a b, 16 x 8 x 8 in f64: a[0], a[1] are this lane's rows lane / 4 and 8 below it of its first product, a[2], a[3] of its
+   second; b0, b1 its column of both. Which products these are does not matter as long as a and b agree. */
+__device__ __forceinline__ void bsri_mma(double (&c)[4], const double (&a)[4], double b0, double b1) {
+#if __CUDA_ARCH__ >= 900
+    asm("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+d"(c[0]), "+d"(c[1]), "+d"(c[2]), "+d"(c[3])
+        : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b0), "d"(b1));
+#else
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
+            : "+d"(c[i % 2 * 2]), "+d"(c[i % 2 * 2 + 1])
+            : "d"(a[i]), "d"(i < 2 ? b0 : b1));
+#endif
+}
 /* f32 operands rounded to TF32, to nearest: the instruction itself would cut the low bits off. */
 __device__ __forceinline__ uint32_t bsri_mma_round(float x) {
     uint32_t r;
@@ -386,6 +401,9 @@ __device__ __forceinline__ void bsri_mma_load(float (&r)[4], uint32_t at) {
                  : "r"(at)
                  : "memory");
 }
+__device__ __forceinline__ void bsri_mma_load(double (&r)[2], uint32_t at) {
+    asm volatile("ld.shared.v2.f64 {%0, %1}, [%2];" : "=d"(r[0]), "=d"(r[1]) : "r"(at) : "memory");
+}
 /* The copies of this thread since the last call are one group; all groups but the last PENDING have landed. */
 __device__ __forceinline__ void bsri_cp_async_commit(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int PENDING> __device__ __forceinline__ void bsri_cp_async_wait(void) {
@@ -430,6 +448,7 @@ __device__ __forceinline__ void bsri_dev_prefetch(const void *from) {
    words of 8 columns in each of four lines; f32 by FFMA reads 16 bytes a lane along a line and needs none. */
 template <class T> __device__ __forceinline__ uint32_t bsri_swizzle_b(uint32_t k) { return T::BYTES == 4 ? (k & 3) << 1 : k & 7; }
 template <> __device__ __forceinline__ uint32_t bsri_swizzle_b<bsri_mma_f32>(uint32_t) { return 0; }
+template <> __device__ __forceinline__ uint32_t bsri_swizzle_b<bsri_mma_f64>(uint32_t k) { return k >> 1 & 6; }
 template <> __device__ __forceinline__ uint32_t bsri_swizzle_b<bsri_mma_i8>(uint32_t k) { return (k & 1) | (k >> 1 & 6); }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -1621,6 +1640,7 @@ template <class T, class L> struct bsri_mma_producer {
         b_to;               /* shared memory: slots, barriers, this lane's first piece of values and of a dense slice */
     const char *values, *b; /* this lane's first piece of block 0, of the slab's first slice */
     int a_pieces, a_flip;   /* of a line of values; what every other copy of values exchanges */
+    uint32_t a_across;      /* of f64 that are stored transposed: what each four lines exchange more than those before */
     /* a row-major slice: pieces of a row that one copy takes, rows at once, copies of a row's part (parts of 512 bytes) */
     static constexpr int ROW = L::BN * T::BYTES / 16 < 32 ? L::BN * T::BYTES / 16 : 32, ROWS = 32 / ROW, PART = L::KS / ROWS;
     bool whole; /* no edge: all of the slab's columns are there */
@@ -1632,6 +1652,7 @@ template <class T, class L> struct bsri_mma_producer {
         base = bsri_smem_address(shared);
         a_pieces = a_trans ? turned : L::LINE / 16, a_flip = a_pieces == 8 ? 64 : 0;
         a_to = a_trans ? bsri_swizzle<turned * 16>(lane / turned, lane % turned) : along;
+        if (T::BYTES == 8) a_to = a_trans ? lane * 16 : along, a_across = a_trans ? 32 : 0, a_flip = a_trans ? 0 : 64;
         b_to = L::B_ROWS ? lane % ROW ^ bsri_swizzle_b<T>(lane / ROW) : along;
     }
     __device__ __forceinline__ void tile(const bsri_dev_mma &m, const bsri_mma_rows &r, int64_t slab) {
@@ -1673,7 +1694,8 @@ template <class T, class L> struct bsri_mma_producer {
     __device__ __forceinline__ void slice(uint32_t to, const char *at, int64_t jump, bool near = false) const {
 #pragma unroll
         for (int i = 0; i < L::A_BYTES / 512; i++) {
-            const uint32_t place = to + i * 512 + (i & 1 ? a_to ^ a_flip : a_to);
+            const uint32_t odd = i & 1 ? a_to ^ a_flip : a_to;
+            const uint32_t place = to + i * 512 + (T::BYTES == 8 ? odd ^ (i / (L::MW / 16) % 4 * a_across) : odd);
             if (near) bsri_cp_async_l1(place, at + i * jump);
             else bsri_cp_async(place, at + i * jump);
         }
@@ -1838,7 +1860,7 @@ __device__ __forceinline__ void bsri_mma_produce(const bsri_dev_mma &m, bsri_mma
 /* threadIdx.x. Tiles that leave no registers read it again where it is needed: kept over the main loop, it and what is computed
    from it would take registers from the sums (note N21). */
 template <class L> __device__ __forceinline__ int bsri_mma_thread(void) {
-    if (!L::PLAIN && !BSRI_MMA_TIGHT) return (int)threadIdx.x;
+    if (!L::PLAIN && !BSRI_MMA_TIGHT && L::type::BYTES != 8) return (int)threadIdx.x;
     int thread;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
     return thread;
@@ -2011,6 +2033,66 @@ template <class L> struct bsri_mma_consumer<bsri_mma_f32, L> {
         else run<false>(sum, a, b, n_warp);
     }
 };
+/* f64 by mma.sync. ldmatrix has no elements of 8 bytes: a lane loads two neighbours at a time. Of a slice of 16 products it has
+   in step kk those of numbers 4 t + 2 kk and the next, t = lane % 4: the 16-byte pieces of four lanes then lie in banks of their
+   own with those of the lanes of one more row. Where lines run across the products, the neighbours are rows 2 g, 2 g + 1 of the
+   values (g = lane / 4), or columns of two sums beside each other: see place(). */
+template <class L> struct bsri_mma_consumer<bsri_mma_f64, L> {
+    static_assert(L::KS == 16, "two steps");
+    static constexpr int TURNED = L::MW * 8; /* bytes of a line of values that are stored transposed */
+
+    /* Sum e of the 16 of a pass: its row and column in the tile of 16 x 32. */
+    static __device__ __forceinline__ int row(int e, int a_trans) {
+        const int g = threadIdx.x % 32 / 4, second = e / 2 % 2;
+        return a_trans ? g * 2 + second : g + second * 8;
+    }
+    static __device__ __forceinline__ int col(int e) {
+        const int col = threadIdx.x % 4 * 2 + e % 2;
+        return L::B_ROWS ? e / 8 * 16 + col * 2 + e / 4 % 2 : e / 4 * 8 + col;
+    }
+    /* 16 rows of a step. */
+    template <bool A_TRANS>
+    static __device__ __forceinline__ void values(double (&x)[4], uint32_t a, uint32_t at, int kk, int mi) {
+        double y[2][2];
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+            bsri_mma_load(y[h], A_TRANS ? a + at + mi * 128 + (kk * 2 + h) * TURNED : a + (at ^ kk * 16) + (mi * 16 + h * 8) * L::LINE);
+        x[0] = y[0][0], x[1] = A_TRANS ? y[0][1] : y[1][0], x[2] = A_TRANS ? y[1][0] : y[0][1], x[3] = y[1][1];
+    }
+    /* 16 columns of a step: y[side][product]. */
+    static __device__ __forceinline__ void dense(double (&y)[2][2], uint32_t b, uint32_t at, int kk, int n) {
+        double x[2][2];
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+            bsri_mma_load(x[h], L::B_ROWS ? b + at + n * 64 + (kk * 2 + h) * 512 : b + (at ^ kk * 16) + (n + h) * 8 * L::LINE);
+        y[0][0] = x[0][0], y[0][1] = L::B_ROWS ? x[1][0] : x[0][1], y[1][0] = L::B_ROWS ? x[0][1] : x[1][0], y[1][1] = x[1][1];
+    }
+    template <bool A_TRANS>
+    static __device__ __forceinline__ void run(double (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int n_warp) {
+        const uint32_t lane = bsri_mma_thread<L>() % 32, g = lane / 4, t = lane % 4, n = n_warp * L::WN;
+        const uint32_t ab = A_TRANS ? t * 4 * TURNED + ((g ^ t << 1) << 4) : bsri_swizzle<L::LINE>(g, t * 2);
+        const uint32_t bb = L::B_ROWS ? n / 64 * (L::KS * 512) + t * 2048 + ((g ^ t << 1) << 4) + n % 64 * 8
+                                      : bsri_swizzle<L::LINE>(n + g, t * 2);
+#pragma unroll
+        for (int kk = 0; kk < 2; kk++) {
+            double x[L::MI][4], y[2][2];
+#pragma unroll
+            for (int mi = 0; mi < L::MI; mi++) values<A_TRANS>(x[mi], a, ab, kk, mi);
+#pragma unroll
+            for (int i = 0; i < L::NI; i += 2) {
+                dense(y, b, bb, kk, i);
+#pragma unroll
+                for (int mi = 0; mi < L::MI; mi++)
+                    bsri_mma(sum[mi][i], x[mi], y[0][0], y[0][1]), bsri_mma(sum[mi][i + 1], x[mi], y[1][0], y[1][1]);
+            }
+        }
+    }
+    static __device__ __forceinline__ void multiply(double (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans,
+                                                    int n_warp) {
+        if (a_trans) run<true>(sum, a, b, n_warp);
+        else run<false>(sum, a, b, n_warp);
+    }
+};
 template <class A> struct bsri_mma_word { typedef A type; };
 template <> struct bsri_mma_word<int32_t> { typedef uint32_t type; }; /* integers are modulo 2^32 */
 /* The plain case where sums and out have 4 bytes: alpha only, 16 bytes at a time. 16 x 64 sums of a tile go to `out`. */
@@ -2155,6 +2237,57 @@ __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const b
         __syncwarp();
     }
 }
+/* 16 rows and `cols` of 32 columns of f64 sums from (row, col) on, in shared memory, to out: by 16 bytes where nothing but alpha
+   is left to do. */
+__device__ __forceinline__ void bsri_mma_finish(const bsri_dev_mma &m, const bsri_dev_writer<double> &to, const double *tile,
+                                                int64_t row, int64_t col, int cols) {
+    const int lane = threadIdx.x % 32;
+    const bool by_rows = m.p.out.col_stride == 1;
+    const int64_t rs = m.p.out.row_stride, cs = m.p.out.col_stride;
+    double *const out = (double *)m.p.out.data + to.out + row * rs + col * cs;
+    if (m.vector && (m.vector == 2 || cols % 2 == 0)) {
+#pragma unroll 1
+        for (int i = 0; i < 8; i++) {
+            const int r = by_rows ? i * 2 + lane / 16 : lane % 8 * 2, c = by_rows ? lane % 16 * 2 : i * 4 + lane / 8;
+            const double *x = tile + r * BSRI_MMA_PAD_F64 + c;
+            if (c < cols)
+                *(double2 *)(out + r * rs + c * cs) = make_double2(to.alpha * x[0], to.alpha * x[by_rows ? 1 : BSRI_MMA_PAD_F64]);
+        }
+    } else {
+#pragma unroll 1
+        for (int i = 0; i < 16; i++) {
+            const int r = by_rows ? i : lane % 16, c = by_rows ? lane : i * 2 + lane / 16;
+            if (c < cols) to(tile[r * BSRI_MMA_PAD_F64 + c], row + r, col + c);
+        }
+    }
+}
+template <class L>
+__device__ __forceinline__ void bsri_mma_epilogue_f64(const bsri_dev_mma &m, const bsri_column_chunk &part, double *tile,
+                                                      const double (&sum)[L::MI][L::NI][4]) {
+    const int warp = bsri_mma_warp<L>(), m_warp = warp / L::NW;
+    const int64_t line = part.row[m_warp >> m.block_bits];
+    const int64_t row = line * m.p.br + (m_warp & ((1 << m.block_bits) - 1)) * L::MW;
+    const int64_t col = part.slab * L::BN + warp % L::NW * L::WN;
+    const int left = (int)bsri_min(L::WN, m.p.width - col);
+    if (line < 0 || left <= 0) return;
+    const bsri_dev_writer<double> to(m.p, m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha, m.p.beta_ptr ? *m.p.beta_ptr : m.p.beta,
+                                     part.item);
+    tile += warp * (BSRI_MMA_PASS / 2);
+#pragma unroll
+    for (int pass = 0; pass < L::MI * L::NI / 4; pass++) {
+        const int mi = pass % L::MI, n0 = pass / L::MI * 4;
+#pragma unroll
+        for (int e = 0; e < 16; e++) {
+            const int r = bsri_mma_consumer<bsri_mma_f64, typename L::by_rows>::row(e, m.a_trans);
+            const int c = bsri_mma_by_rows<L>(m) ? bsri_mma_consumer<bsri_mma_f64, typename L::by_rows>::col(e)
+                                                 : bsri_mma_consumer<bsri_mma_f64, typename L::by_columns>::col(e);
+            tile[r * BSRI_MMA_PAD_F64 + c] = sum[mi][n0 + e / 4][e % 4];
+        }
+        __syncwarp();
+        if (n0 * 8 < left) bsri_mma_finish(m, to, tile, row + mi * 16, col + n0 * 8, min(32, left - n0 * 8));
+        __syncwarp();
+    }
+}
 /* Address of a member in shared memory. */
 #define BSRI_MMA_IN(type, at, member) ((at) + (uint32_t)offsetof(type, member))
 /* The stages of a part, by one multiplying warp. Each lane arrives at `empty` for itself: racecheck sees no order between the
@@ -2212,6 +2345,7 @@ __device__ __forceinline__ void bsri_mma_consume(const bsri_dev_mma &m, bsri_mma
                 const bsri_column_chunk &last = s.part[turn >> 6 & 1];
                 char *tile = shared + m.stages * m.stage_bytes;
                 if constexpr (L::PLAIN && T::BYTES == 2) bsri_mma_epilogue_plain<T, L>(m, last, (uint16_t *)tile, sum);
+                else if constexpr (T::BYTES == 8) bsri_mma_epilogue_f64<L>(m, last, (double *)tile, sum);
                 else bsri_mma_epilogue<T, L>(m, last, (typename T::sum *)tile, sum);
             }
             bsri_mbarrier_arrive(bsri_smem_address(&s.part_empty[turn >> 6 & 1])); /* by each lane, as in bsri_mma_mainloop(): all
