@@ -1310,7 +1310,7 @@ TEST(device_status) {
     bsr_device_status(word_of(BSR_ARG_A, BSR_ITEM_COL_RANGE, 12), &error);
     bsr_error_string(&error, text, sizeof text);
     CHECK_STR(text, "BSR_BAD_STRUCTURE: a: col_indices[12] is ?, out of range");
-#ifndef BSR_MIRROR_H /* a word in host memory is the CPU's alone; gpu_test has the GPU's */
+#ifndef BSR_MIRROR_H /* a word in host memory is the CPU's alone; gpu_indices has the GPU's */
     { /* the CPU */
         fixture f = fixture_new(ADDMM);
         bsr_exec e = t_exec(0);
