@@ -9563,7 +9563,7 @@ template <class T, int MW_, bool B_ROWS_ = false> struct bsri_mma_sampled_tile :
     typedef T type;
     typedef bsri_mma_sampled_tile<T, MW_, true> by_rows;
     static constexpr int LINE = T::BYTES == 8 ? 128 : 64, STEPS = 2;
-    static constexpr int THREADS = 256, CTAS = T::BYTES < 4 ? 2 : 1, SHARED = LINE / 64 * 100 * 1024;
+    static constexpr int THREADS = 256, CTAS = T::BYTES == 2 ? 2 : 1, SHARED = LINE / 64 * 100 * 1024;
     static constexpr int MW = MW_, KS = LINE / T::BYTES, BN = 64, WN = 64, NW = 1, MI = MW / 16, NI = 8;
     static constexpr bool B_ROWS = B_ROWS_, PLAIN = false;
     static constexpr int A_BYTES = MW * LINE, B_BYTES = BN * LINE, B_LINE = BN * T::BYTES;
@@ -9582,8 +9582,8 @@ template <class F, bool BACKWARD_, class T> struct bsri_softmax_tile : bsri_tile
     static constexpr int COLS = 1, THREADS = 256;
 };
 #define BSRI_SOFTMAX_HELD 192 /* bytes of scores that a thread has room for */
-/* Rows of any kind, in F: single elements, or pieces of 16 bytes that are stored in S. */
-template <class F, class S = void, int PIECE_ = 1, bool BACKWARD_ = true> struct bsri_softmax_rows_tile : bsri_tile {
+/* Rows of any kind, in F: single elements of any type, or pieces of 16 bytes that are stored in S. */
+template <class F, class S = double, int PIECE_ = 1, bool BACKWARD_ = true> struct bsri_softmax_rows_tile : bsri_tile {
     typedef F real;
     typedef S type;
     static constexpr int PIECE = PIECE_, COLS = 1, THREADS = 256, CTAS = sizeof(F) == 8 ? 2 : 3;

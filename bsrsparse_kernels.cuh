@@ -6545,7 +6545,7 @@ __device__ __forceinline__ void bsri_dev_bias_add(F (&s)[FEW][N], const char *co
    pieces in places of its own; of a longer row they are computed twice. FEW pieces are on their way at a time. */
 template <class L> struct bsri_softmax_rows {
     typedef typename L::real F;
-    typedef typename bsri_stored<typename L::type>::number T;
+    typedef typename bsri_stored<typename L::type>::stored T;
     static constexpr int N = L::PIECE, FEW = N == 1 ? 4 : N == 8 ? 1 : 2;
     static constexpr int BYTES = N * (int)sizeof(F), WORD = BYTES < 16 ? BYTES : 16;
     typedef bsri_dev_neighbours<F, WORD / (int)sizeof(F)> word;
