@@ -391,6 +391,14 @@ TF void t_fill_values(const bsr_matrix *m, int kind) {
             for (i = 0; i < m->block_rows; i++)
                 for (j = 0; j < m->block_cols; j++) t_fill_next(&f, m->values, t_value_at(m, b, p, i, j));
 }
+/* So many blocks of a size, with any index type. */
+TF t_spec t_spec_of(int dtype, int64_t br, int64_t bc, int64_t r, int64_t c, int64_t nnz) {
+    t_spec s;
+    memset(&s, 0, sizeof s);
+    s.dtype = dtype, s.block_rows = br, s.block_cols = bc, s.r = r, s.c = c, s.nnz = nnz;
+    s.index_dtype = bt_below(2) ? BSR_I64 : BSR_I32;
+    return s;
+}
 TF bsr_matrix t_matrix(const t_spec *s) {
     bsr_matrix m;
     int64_t patterns = 1, i, total, width;
