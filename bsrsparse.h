@@ -4432,7 +4432,7 @@ static void bsri_few_sums(int isa, int compute, const bsri_few *f, const void *a
             int64_t i = line[t];                                                                                       \
             const int64_t n = line[t + 1];                                                                             \
             T s0 = 0, s1 = 0;                                                                                          \
-            for (; i + 1 < n && !list && !at; i += 2) s0 += a[i] * b[col[i] * step], s1 += a[i + 1] * b[col[i + 1] * step]; \
+            for (; i + 1 < n && !list && !at && block == 1; i += 2) s0 += a[i] * b[col[i] * step], s1 += a[i + 1] * b[col[i + 1] * step]; \
             for (; i < n; i++) s0 += a[BSRI_F_A(i)] * b[BSRI_F_B(i)];                                                  \
             *c += s0 + s1;                                                                                             \
         }                                                                                                              \
@@ -7213,7 +7213,7 @@ static bsr_status bsri_build_from_coo(const bsri_call *c, bsri_build *b, const b
             const int64_t now = col[p], entry = order[p];
             for (k = p; k > crow[r] && col[k - 1] > now; k--) col[k] = col[k - 1], order[k] = order[k - 1];
             col[k] = now, order[k] = entry;
-            *done = (k == crow[r] || col[k - 1] != now) && p - k < 64;
+            *done = (k == crow[r] || col[k - 1] != now) && p - k < 1024;
         }
     if (!*done) {
         bsri_scratch_end(c, &scratch);

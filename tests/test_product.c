@@ -331,7 +331,7 @@ TEST(few_columns_cpu) {
                 bsr_dense input, bias;
                 bsr_epilogue e;
                 c.trans = form ? BSR_TRANS_A : 0;
-                s.layout = (int)bt_below(3) ? PACKED : (int)bt_below(BLOCKS_LAYOUTS), s.kind = FILL_SIGNED;
+                s.layout = (int)bt_below(2) ? PACKED : (int)bt_below(BLOCKS_LAYOUTS), s.kind = FILL_SIGNED;
                 s.unsorted = bt_below(3) == 0, s.duplicates = bt_below(4) == 0;
                 if (bt_below(4) == 0) s.batch = t_batch(1, 2, 0, 0, 0), s.ragged = (int)bt_below(2);
                 c.a = t_matrix(&s);
