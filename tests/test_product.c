@@ -35,17 +35,10 @@ static addmm addmm_new(void) {
     c.ctx = t_any_context(), c.alpha = 1;
     return c;
 }
-static t_spec spec_of(int dtype, int64_t br, int64_t bc, int64_t r, int64_t c, int64_t nnz) {
-    t_spec s;
-    memset(&s, 0, sizeof s);
-    s.dtype = dtype, s.block_rows = br, s.block_cols = bc, s.r = r, s.c = c, s.nnz = nnz;
-    s.index_dtype = bt_below(2) ? BSR_I64 : BSR_I32;
-    return s;
-}
 /* Everything of a and b at random but what the arguments say. */
 static void random_operands(addmm *c, int dtype, int64_t br, int64_t bc, int64_t r, int64_t cols, int64_t n, int64_t nnz,
                             int kind) {
-    t_spec s = spec_of(dtype, br, bc, r, cols, nnz);
+    t_spec s = t_spec_of(dtype, br, bc, r, cols, nnz);
     s.layout = (int)bt_below(BLOCKS_LAYOUTS), s.kind = kind;
     s.unsorted = bt_below(3) == 0, s.duplicates = bt_below(4) == 0;
     c->a = t_matrix(&s);
@@ -79,7 +72,7 @@ TEST(upstream_triton_kernel) {
                             c = addmm_new();
                             r = bt_range(1, 2), cols = bt_range(1, 2), n = widths[bt_below(3)];
                             strided = (int)bt_below(2), wide = type == BSR_I8 && bt_below(2);
-                            spec = spec_of(type, blocks[k][0], blocks[k][1], r, cols, r * cols * (2 - s) / 2);
+                            spec = t_spec_of(type, blocks[k][0], blocks[k][1], r, cols, r * cols * (2 - s) / 2);
                             spec.kind = FILL_POSITIVE, spec.layout = strided ? BLOCKS_GAPS : PACKED;
                             c.a = t_matrix(&spec);
                             c.b = t_random(type, c.a.cols, n, strided ? STRIDED : ROW, NO_BATCH, 0, FILL_POSITIVE);
@@ -108,7 +101,7 @@ TEST(upstream_linear) {
             bsr_dense x, bias;
             bt_case("%s %d", bsr_dtype_name(types[t]), k);
             c = addmm_new();
-            s = spec_of(types[t], k % 3 ? 16 : 32, k % 3 ? 16 : 32, bt_range(1, 3), bt_range(1, 3), k / 3 * 2);
+            s = t_spec_of(types[t], k % 3 ? 16 : 32, k % 3 ? 16 : 32, bt_range(1, 3), bt_range(1, 3), k / 3 * 2);
             s.kind = FILL_POSITIVE;
             c.a = t_matrix(&s);
             x = t_random(types[t], k == 4 ? 1 : 16 * bt_range(1, 4), c.a.cols, ROW, NO_BATCH, 0, FILL_POSITIVE);
@@ -139,7 +132,7 @@ TEST(upstream_dense_bmm) {
                         bt_case("batches %d %d, %lld x %lld x %lld", x, y, (long long)sizes[m], (long long)sizes[k],
                                 (long long)sizes[n]);
                         c = addmm_new(), type = types[bt_below(3)];
-                        s = spec_of(type, 16, 16, sizes[m] / 16, sizes[k] / 16, sizes[m] * sizes[k] / 512);
+                        s = t_spec_of(type, 16, 16, sizes[m] / 16, sizes[k] / 16, sizes[m] * sizes[k] / 512);
                         s.batch = batches[x], s.kind = FILL_POSITIVE;
                         c.a = t_matrix(&s);
                         c.b = t_random(type, sizes[k], sizes[n], (int)bt_below(2), batches[y], 0, FILL_POSITIVE);
@@ -189,7 +182,7 @@ TEST(upstream_block_addmm) {
                             bsr_dense input;
                             bt_case("%s, block %d, form %d, %d %d %d", bsr_dtype_name(types[t]), block, index, m, k, n);
                             c = addmm_new(), strided = index / 2;
-                            s = spec_of(types[t], block, block, sizes[m], sizes[k], bt_range(0, sizes[m] * sizes[k]));
+                            s = t_spec_of(types[t], block, block, sizes[m], sizes[k], bt_range(0, sizes[m] * sizes[k]));
                             s.index_dtype = index % 2 ? BSR_I64 : BSR_I32, s.layout = strided ? BLOCKS_COL : PACKED;
                             c.a = t_matrix(&s);
                             c.b = t_random(types[t], c.a.cols, n == 2 ? 1 : block * sizes[n], strided ? STRIDED : ROW, NO_BATCH,
@@ -466,7 +459,7 @@ TEST(few_columns) {
                 const int t = (n + form) % 2 ? BSR_F16 : BSR_BF16;
                 const int64_t r = bt_range(1, 9 - k / 20), cols = bt_range(1, 12 - k / 16);
                 addmm c;
-                t_spec s = spec_of(t, k, k, r, cols, bt_range(1, r * cols));
+                t_spec s = t_spec_of(t, k, k, r, cols, bt_range(1, r * cols));
                 bsr_dense input, bias, left;
                 bsr_epilogue e;
                 bt_case("%d, N %lld, %s, form %d", k, (long long)columns[n], bsr_dtype_name(t), form);
@@ -503,7 +496,7 @@ TEST(bytes) {
                 bsr_epilogue e;
                 bt_case("%d, N %lld, %s, form %d", k, (long long)columns[n], bsr_dtype_name(out), form);
                 c = addmm_new(), c.trans = form & 1 ? BSR_TRANS_A : 0;
-                s = spec_of(BSR_I8, k, k, r, cols, bt_range(1, r * cols));
+                s = t_spec_of(BSR_I8, k, k, r, cols, bt_range(1, r * cols));
                 s.kind = FILL_WIDE, s.layout = form & 2 ? BLOCKS_COL : PACKED;
                 c.a = t_matrix(&s);
                 c.b = t_random(BSR_I8, form & 1 ? c.a.rows : c.a.cols, columns[n], form & 4 ? COL : ROW,
@@ -572,7 +565,7 @@ TEST(batches) {
         int dims, i, type, trans, layout;
         bt_case("%d", k);
         c = addmm_new(), type = dtypes[bt_below(5)], trans = (int)bt_below(2);
-        s = spec_of(type, bt_range(1, 6), bt_range(1, 6), bt_range(1, 4), bt_range(1, 4), bt_range(1, 6));
+        s = t_spec_of(type, bt_range(1, 6), bt_range(1, 6), bt_range(1, 4), bt_range(1, 4), bt_range(1, 6));
         dims = (int)bt_range(1, 4), s.batch = t_batch((int)bt_range(0, dims), 1, 1, 1, 1),
         bs = t_batch((int)bt_range(0, dims), 1, 1, 1, 1);
         for (i = 1; i <= dims; i++) {
@@ -648,7 +641,7 @@ TEST(permutation_copies) {
         bt_case("%d", k);
         c = addmm_new();
         r = bt_range(2, 6);
-        s = spec_of(type, bt_range(1, 33), 0, r, r, r * r), s.block_cols = s.block_rows, s.index_dtype = BSR_I32;
+        s = t_spec_of(type, bt_range(1, 33), 0, r, r, r * r), s.block_cols = s.block_rows, s.index_dtype = BSR_I32;
         c.a = t_matrix(&s), c.a.nnz = r; /* a permutation: one block a row */
         memset(c.a.value_strides, 0, sizeof c.a.value_strides);
         for (i = 0; i < r; i++)
@@ -1160,7 +1153,8 @@ TEST(upstream_bsr_scatter_mm) {
                                 bsr_dtype_name(types[t]));
                         rows = (int64_t)1 << bt_below(k > 3 ? 2 : 3), cols = bt_range(1, 2),
                         n = blocks[k][0] * ((int64_t)1 << bt_below(k > 3 ? 2 : 3));
-                        s = spec_of(types[t], blocks[k][0], blocks[k][1], rows, cols, first == 2 ? 0 : bt_range(1, rows * cols));
+                        s = t_spec_of(types[t], blocks[k][0], blocks[k][1], rows, cols,
+                                      first == 2 ? 0 : bt_range(1, rows * cols));
                         s.kind = FILL_POSITIVE, s.layout = (int)bt_below(BLOCKS_LAYOUTS);
                         a = t_matrix(&s);
                         b = t_random(types[t], a.cols, n, (int)bt_below(LAYOUTS), t_batch(batch, 2, 2, 0, 0), 0, FILL_POSITIVE);
@@ -1241,7 +1235,7 @@ static value dense_value(int dtype, int64_t rows, int64_t cols, int transposed, 
 static value sparse_value(int dtype, int64_t rows, int64_t cols, int64_t br, int64_t bc, int transposed, t_shape batch,
                           int ragged) {
     value x;
-    t_spec s = spec_of(dtype, transposed ? bc : br, transposed ? br : bc, transposed ? cols / bc : rows / br,
+    t_spec s = t_spec_of(dtype, transposed ? bc : br, transposed ? br : bc, transposed ? cols / bc : rows / br,
                        transposed ? rows / br : cols / bc, 0);
     memset(&x, 0, sizeof x);
     s.nnz = (s.r * s.c + 1) / 2, s.batch = batch, s.ragged = ragged, s.layout = (int)bt_below(BLOCKS_LAYOUTS);
