@@ -121,6 +121,12 @@
      where bsr_exec.workspace has a bit for each of them, in whole words of 8 bytes. What it holds after a call is undefined, also
      after one that failed, but not after a query.
 
+     A^T without its index (CPU) adds block after block to sums: in the workspace that a query names, where the call has it, else in
+     out, or piece by piece on the stack, which goes through all blocks for each piece. The bits are the same for any number of
+     threads, not with and without a workspace. A logger hears of it once per key (BSR_ITEM_SLOW_TRANSPOSE).
+     OpenMP's idle threads spin unless OMP_WAIT_POLICY=passive is set in the environment before the program starts: beside other
+     threads that have work, that costs several times as much as it saves.
+
    CUDA
      A context with BSR_BACKEND_CUDA takes the same calls with operands in device memory and runs them on bsr_exec.stream.
      bsr_create looks the device up and loads every kernel; after it no operation allocates, synchronises, copies between host
@@ -670,7 +676,7 @@ typedef enum bsr_plan_source {
 } bsr_plan_source;
 
 typedef enum bsr_plan_flag {
-    BSR_PLAN_SLOW_TRANSPOSE = 1 << 0, /* op(A) = A^T without a transposed index: scans all blocks per row */
+    BSR_PLAN_SLOW_TRANSPOSE = 1 << 0, /* op(A) = A^T without a transposed index: blocks are added to sums all over the result */
     BSR_PLAN_USES_SCHEDULE  = 1 << 1, /* a schedule is attached that may order the work; see bsr_schedule_size */
     BSR_PLAN_PACKS_B        = 1 << 2, /* the dense operand is not f32/f64 row-major: tiles are converted first */
     BSR_PLAN_FLAG_FORCE_32 = 0x7fffffff
@@ -3136,7 +3142,7 @@ BSR_API int bsr_plan_string(const bsr_plan *plan, char *text, size_t size) {
         bsri_put(&t, "; not "), bsri_put(&t, bsri_tier_name(plan->kernel < 3 ? plan->kernel + 1 : 0)), bsri_put(&t, ": ");
         bsri_put(&t, bsri_why_text(plan->refused));
     }
-    if (plan->flags & BSR_PLAN_SLOW_TRANSPOSE) bsri_put(&t, ", slow: no transposed index, all blocks are scanned for every row");
+    if (plan->flags & BSR_PLAN_SLOW_TRANSPOSE) bsri_put(&t, ", slow: no transposed index, blocks are added to sums all over the result");
     if (plan->flags & BSR_PLAN_USES_SCHEDULE) bsri_put(&t, ", rows in the schedule's order");
     if (plan->flags & BSR_PLAN_PACKS_B) bsri_put(&t, ", dense tiles are packed first");
     if (plan->workspace_bytes) bsri_put(&t, ", workspace "), bsri_put_int(&t, (int64_t)plan->workspace_bytes);
@@ -5158,14 +5164,14 @@ static int bsri_few_lines(const bsri_engine *e, bsri_work *w, int64_t item, int6
     f->am = w->a.rs, f->ak = w->a.cs, f->bk = w->b.rs, f->inner = e->bc;
     f->list = NULL, f->block = e->a_block, f->step = e->bc * e->b_rs;
     for (r = 0; r < e->reduce; r++) {
-        const int64_t whole = bsri_reduce_item(&job->batch, &e->out_batch, item, r);
+        const bsri_sum_step s = bsri_step_of(e, item, r);
         bsri_cursor c;
         memset(&c, 0, sizeof c);
-        bsri_cursor_matrix(e, &c, whole, tile);
+        bsri_cursor_matrix(e, &c, &s, tile);
         f->line = (const int32_t *)c.crow, f->at = (const int32_t *)c.position;
         f->col = (const int32_t *)(f->at ? c.row : c.col), f->last = job->a->nnz - 1;
         bsri_few_run(w, job->a->dtype, c.values + row * e->a_rs * w->a.size,
-                     (const char *)job->b->data + bsri_dense_offset(&job->batch, whole, job->b) * w->b.size, w->b.cs, tile,
+                     (const char *)s.b->data + bsri_dense_offset(&job->batch, s.item, s.b) * w->b.size, w->b.cs, tile,
                      tile + count);
     }
     return 1;
@@ -5326,11 +5332,11 @@ static void bsri_scan_sums(const bsri_scan *s, bsri_work *w, int64_t k, int64_t 
         for (i = 0; i < rows; i++)
             for (j = 0; j < cols; j++) memset(bsri_at(sums, w->compute, i * rs + j * cs), 0, bsr_dtype_size(w->compute));
     for (r = 0; r < e->reduce; r++) {
-        const int64_t whole = bsri_reduce_item(&job->batch, &e->out_batch, s->item, r);
-        const char *b = (const char *)job->b->data + bsri_dense_offset(&job->batch, whole, job->b) * w->b.size;
+        const bsri_sum_step step = bsri_step_of(e, s->item, r);
+        const char *b = (const char *)step.b->data + bsri_dense_offset(&job->batch, step.item, step.b) * w->b.size;
         bsri_cursor c;
         memset(&c, 0, sizeof c);
-        bsri_cursor_matrix(e, &c, whole, 0);
+        bsri_cursor_matrix(e, &c, &step, 0);
         for (panel = 0; panel < cols; panel += w->panel)
             for (i = bsri_scan_start(s, c.crow, k); i < bsri_scan_start(s, c.crow, k + 1); i++)
                 bsri_scan_row(s, w, &c, b + (col + panel) * job->b->col_stride * w->b.size, i, lo, hi,

@@ -320,7 +320,7 @@ TEST(few_columns_cpu) {
                 const int type = dtypes[bt_below(5)];
                 const int64_t other = bt_below(3) ? sides[bt_below(BT_COUNT(sides))] : sides[k], large = sides[k] > other ? sides[k] : other;
                 const int64_t r = bt_range(1, large > 30 ? 3 : 12), cols = bt_range(1, large > 30 ? 3 : 12);
-                t_spec s = spec_of(type, sides[k], other, r, cols, bt_range(1, r * cols));
+                t_spec s = t_spec_of(type, sides[k], other, r, cols, bt_range(1, r * cols));
                 bsr_dense input, bias;
                 bsr_epilogue e;
                 c.trans = form ? BSR_TRANS_A : 0;
@@ -371,7 +371,7 @@ TEST(transposed_without_index) {
                                        bsr_dtype_name(dtypes[t]), n, way), addmm_new());
                     const int64_t r = k < 3 ? 150 : 14, each = k < 3 ? 5000 : 60;
                     const int type = dtypes[t], out = type == BSR_I8 ? BSR_I32 : type;
-                    t_spec s = spec_of(type, blocks[k][0], blocks[k][1], r, r + 3, each);
+                    t_spec s = t_spec_of(type, blocks[k][0], blocks[k][1], r, r + 3, each);
                     bsr_exec e = t_exec(0);
                     bsr_plan plan;
                     bsr_dense first;
