@@ -121,6 +121,12 @@
      where bsr_exec.workspace has a bit for each of them, in whole words of 8 bytes. What it holds after a call is undefined, also
      after one that failed, but not after a query.
 
+     A^T without its index (CPU) adds block after block to sums: in the workspace that a query names, where the call has it,
+     else in out, or piece by piece on the stack, which goes through all blocks for each piece. The bits are the same for any
+     number of threads, not with and without a workspace. A logger hears of it once per key (BSR_ITEM_SLOW_TRANSPOSE).
+     OpenMP's idle threads spin unless OMP_WAIT_POLICY=passive is set in the environment before the program starts: beside other
+     threads that have work, that costs several times as much as it saves.
+
    CUDA
      A context with BSR_BACKEND_CUDA takes the same calls with operands in device memory and runs them on bsr_exec.stream.
      bsr_create looks the device up and loads every kernel; after it no operation allocates, synchronises, copies between host
@@ -670,7 +676,7 @@ typedef enum bsr_plan_source {
 } bsr_plan_source;
 
 typedef enum bsr_plan_flag {
-    BSR_PLAN_SLOW_TRANSPOSE = 1 << 0, /* op(A) = A^T without a transposed index: scans all blocks per row */
+    BSR_PLAN_SLOW_TRANSPOSE = 1 << 0, /* op(A) = A^T without a transposed index: blocks are added to sums all over the result */
     BSR_PLAN_USES_SCHEDULE  = 1 << 1, /* a schedule is attached that may order the work; see bsr_schedule_size */
     BSR_PLAN_PACKS_B        = 1 << 2, /* the dense operand is not f32/f64 row-major: tiles are converted first */
     BSR_PLAN_FLAG_FORCE_32 = 0x7fffffff
@@ -3136,7 +3142,8 @@ BSR_API int bsr_plan_string(const bsr_plan *plan, char *text, size_t size) {
         bsri_put(&t, "; not "), bsri_put(&t, bsri_tier_name(plan->kernel < 3 ? plan->kernel + 1 : 0)), bsri_put(&t, ": ");
         bsri_put(&t, bsri_why_text(plan->refused));
     }
-    if (plan->flags & BSR_PLAN_SLOW_TRANSPOSE) bsri_put(&t, ", slow: no transposed index, all blocks are scanned for every row");
+    if (plan->flags & BSR_PLAN_SLOW_TRANSPOSE)
+        bsri_put(&t, ", slow: no transposed index, blocks are added to sums all over the result");
     if (plan->flags & BSR_PLAN_USES_SCHEDULE) bsri_put(&t, ", rows in the schedule's order");
     if (plan->flags & BSR_PLAN_PACKS_B) bsri_put(&t, ", dense tiles are packed first");
     if (plan->workspace_bytes) bsri_put(&t, ", workspace "), bsri_put_int(&t, (int64_t)plan->workspace_bytes);
@@ -4440,7 +4447,8 @@ BSRI_SETS(BSRI_DEFINE_SUMS)
 BSRI_DEFINE_SUMS(v3f, v3, 8)
 BSRI_DEFINE_SUMS(v3d, v3, 8)
 #endif
-static void bsri_few_sums(int isa, int compute, const bsri_few *f, const void *a, const void *b, int64_t t, int64_t end, void *c) {
+static void bsri_few_sums(int isa, int compute, const bsri_few *f, const void *a, const void *b, int64_t t, int64_t end,
+                          void *c) {
 #if BSRI_X86
     if (isa == BSR_ISA_AVX512 && compute == BSR_F64 && f->rows <= 4) bsri_sums_v3d(f, a, b, t, end, c);
     else if (isa == BSR_ISA_AVX512 && compute == BSR_F32 && f->rows <= 8) bsri_sums_v3f(f, a, b, t, end, c);
@@ -4460,7 +4468,8 @@ static void bsri_few_sums(int isa, int compute, const bsri_few *f, const void *a
             int64_t i = line[t];                                                                                       \
             const int64_t n = line[t + 1];                                                                             \
             T s0 = 0, s1 = 0;                                                                                          \
-            for (; i + 1 < n && !list && !at; i += 2) s0 += a[i] * b[col[i] * step], s1 += a[i + 1] * b[col[i + 1] * step]; \
+            for (; i + 1 < n && !list && !at && block == 1; i += 2)                                                    \
+                s0 += a[i] * b[col[i] * step], s1 += a[i + 1] * b[col[i + 1] * step];                                  \
             for (; i < n; i++) s0 += a[BSRI_F_A(i)] * b[BSRI_F_B(i)];                                                  \
             *c += s0 + s1;                                                                                             \
         }                                                                                                              \
@@ -4736,7 +4745,7 @@ typedef struct bsri_side { /* one side of the products */
     int64_t rs, cs;
 } bsri_side;
 enum { BSRI_FEW_COLS = 16, BSRI_FEW_LINE = BSRI_TILE_ROWS + BSRI_LANES_MAX };
-enum { BSRI_FEW_NONE, BSRI_FEW_ONES, BSRI_FEW_DOTS, BSRI_FEW_SUMS, BSRI_FEW_TURNED }; /* turned: tiles of the transposed product */
+enum { BSRI_FEW_NONE, BSRI_FEW_ONES, BSRI_FEW_DOTS, BSRI_FEW_SUMS, BSRI_FEW_TURNED }; /* turned: of the transposed product */
 typedef struct bsri_work {
     int isa, compute;
     bsri_side a, b;
@@ -4893,7 +4902,8 @@ static void bsri_few_list(bsri_work *w, const char *a, const char *b, const bsri
         for (i = 0; i < n; i += count) {
             count = (int)bsri_min(limit, n - i);
             for (j = 0; j < count; j++) {
-                const char *from = a + (list[i + j].a + k * w->a.cs) * w->a.size, *to = b + (list[i + j].b + k * w->b.rs) * w->b.size;
+                const char *from = a + (list[i + j].a + k * w->a.cs) * w->a.size;
+                const char *to = b + (list[i + j].b + k * w->b.rs) * w->b.size;
                 packed[j].a = w->a.direct ? list[i + j].a + k * w->a.cs : j * w->rows * kc;
                 packed[j].b = w->b.direct ? list[i + j].b + k * w->b.rs : j * w->cols * kc;
                 if (!w->a.direct && dots && w->a.rs == kc && w->a.cs == 1)
@@ -4904,8 +4914,8 @@ static void bsri_few_list(bsri_work *w, const char *a, const char *b, const bsri
                                    w->a.dtype, dots ? w->rows : kc, dots ? kc : w->rows, dots ? w->a.rs : w->a.cs,
                                    dots ? w->a.cs : w->a.rs);
                 if (!w->b.direct)
-                    bsri_tile_load(w->isa, w->compute, bsri_at(w->b_pack, w->compute, packed[j].b), kc, to, w->b.dtype, w->cols, kc,
-                                   w->b.cs, w->b.rs);
+                    bsri_tile_load(w->isa, w->compute, bsri_at(w->b_pack, w->compute, packed[j].b), kc, to, w->b.dtype, w->cols,
+                                   kc, w->b.cs, w->b.rs);
             }
             f->inner = kc;
             if (!w->a.direct) f->am = dots ? kc : 1, f->ak = dots ? 1 : w->rows;
@@ -5015,7 +5025,8 @@ static void bsri_cursor_matrix(const bsri_engine *e, bsri_cursor *c, const bsri_
         const char *view = (const char *)m->transposed_index;
         const void *ccol = bsri_at(view + e->index.at[0], dt, it.pattern * (bsri_block_cols(m) + 1));
         const int64_t shift = ragged ? 0 : it.pattern * e->index.entries;
-        c->crow = ccol, c->row = bsri_at(view + e->index.at[1], dt, shift), c->position = bsri_at(view + e->index.at[2], dt, shift);
+        c->crow = ccol, c->row = bsri_at(view + e->index.at[1], dt, shift);
+        c->position = bsri_at(view + e->index.at[2], dt, shift);
         c->at = bsri_index(ccol, dt, tile), c->end = bsri_index(ccol, dt, tile + 1);
     } else { /* BSRI_LIST_SCAN: extra is the block row of entry at */
         c->at = bsri_index(it.crow, dt, 0), c->end = bsri_index(it.crow, dt, bsri_block_rows(m));
@@ -5216,7 +5227,8 @@ static int bsri_few_mode(const bsri_engine *e) {
     if (e->a_rs == 1 && n == 1 && e->br <= lanes) return BSRI_FEW_SUMS;
     if (e->a_rs == 1 && n * bsri_ceil_div(e->br, lanes) <= e->br * across) return BSRI_FEW_TURNED;
     if (e->a_cs != 1) return BSRI_FEW_NONE;
-    if (job->compute == BSR_I32 && !(bsri_dots_read(e->isa, BSR_I32, dtype) && (e->b_rs == 1 || e->bc == 1))) return BSRI_FEW_NONE;
+    if (job->compute == BSR_I32 && !(bsri_dots_read(e->isa, BSR_I32, dtype) && (e->b_rs == 1 || e->bc == 1)))
+        return BSRI_FEW_NONE;
     if (by_column && n * bsri_ceil_div(e->bc, lanes) <= 2 * e->bc * across) return BSRI_FEW_DOTS;
     return 2 * n <= lanes && e->bc >= lanes && e->br >= 16 ? BSRI_FEW_DOTS : BSRI_FEW_NONE; /* b is transposed on the way */
 }
@@ -5244,7 +5256,8 @@ static int64_t bsri_scan_parts(const bsr_matrix *a) {
 static uint64_t bsri_scan_bytes(const bsr_matrix *a, int compute, int64_t width) {
     const int64_t size = (int64_t)bsr_dtype_size(compute), parts = bsri_scan_parts(a);
     int64_t bytes;
-    if (!bsri_mul(a->cols, bsri_max(1, width), &bytes) || !bsri_mul(bytes, parts * size, &bytes) || bytes > INT64_MAX - 64) return 0;
+    if (!bsri_mul(a->cols, bsri_max(1, width), &bytes) || !bsri_mul(bytes, parts * size, &bytes)) return 0;
+    if (bytes > INT64_MAX - 64) return 0;
     return (uint64_t)(bytes + 63) / 64 * 64;
 }
 /* c += what c_tile holds. */
@@ -5265,8 +5278,8 @@ static void bsri_scan_add(const bsri_work *w, char *c, int64_t rs, int64_t cs) {
     }
 }
 /* Adds block row `row` of one item for tiles from lo to hi and a panel of columns; sums: of tile lo, this panel. */
-static void bsri_scan_row(const bsri_scan *s, bsri_work *w, const bsri_cursor *c, const char *b, int64_t row, int64_t lo, int64_t hi,
-                          int64_t cols, char *sums, int64_t rs, int64_t cs) {
+static void bsri_scan_row(const bsri_scan *s, bsri_work *w, const bsri_cursor *c, const char *b, int64_t row, int64_t lo,
+                          int64_t hi, int64_t cols, char *sums, int64_t rs, int64_t cs) {
     const bsri_engine *e = s->e;
     const int dt = e->job->a->index_dtype, fast = cols == 1 && rs == 1 && e->a_rs == 1 && w->a.direct && w->b.direct;
     const int64_t end = bsri_index(c->crow, dt, row + 1);
@@ -5312,8 +5325,8 @@ static int64_t bsri_scan_start(const bsri_scan *s, const void *crow, int64_t k) 
     return low;
 }
 /* All that is added to tiles lo to hi by part k, in columns from col on. */
-static void bsri_scan_range(const bsri_scan *s, bsri_work *w, int64_t k, int64_t lo, int64_t hi, int64_t col, int64_t cols, char *sums,
-                           int64_t rs, int64_t cs) {
+static void bsri_scan_range(const bsri_scan *s, bsri_work *w, int64_t k, int64_t lo, int64_t hi, int64_t col, int64_t cols,
+                            char *sums, int64_t rs, int64_t cs) {
     const bsri_engine *e = s->e;
     const bsri_product *job = e->job;
     const int64_t rows = (hi - lo) * e->br;
@@ -5382,7 +5395,8 @@ static void bsri_scan_finish_task(void *arg, int64_t task) {
     for (row = task * BSRI_SCAN_ROWS * 32; row < end; row += BSRI_SCAN_ROWS)
         for (col = 0; col < e->width; col += w.panel) {
             w.cols = bsri_min(w.panel, e->width - col);
-            bsri_scan_finish(s, &w, bsri_at(s->sums, w.compute, row * s->rs + col * s->cs), row, bsri_min(BSRI_SCAN_ROWS, end - row), col);
+            bsri_scan_finish(s, &w, bsri_at(s->sums, w.compute, row * s->rs + col * s->cs), row,
+                             bsri_min(BSRI_SCAN_ROWS, end - row), col);
         }
 }
 /* One piece on the stack, a panel of columns at a time. */
@@ -5511,7 +5525,8 @@ static void bsri_product_run(const bsr_context *ctx, const bsri_product *job) {
     work *= e.sub_rows * bsri_min(e.bc, 1 << 12) * bsri_min(e.width, e.panel);
     e.chunk = bsri_max(1, (1 << 19) / work);
     if (e.width <= BSRI_FEW_COLS && job->a) { /* few columns: some 2^19 bytes of values */
-        const int64_t each = ((job->a->nnz / e.tiles + 1) * bsri_min(e.bc, 1 << 12) * e.sub_rows + 1) * (int64_t)bsr_dtype_size(job->a->dtype);
+        const int64_t listed = bsri_min(1 << 19, job->a->nnz / e.tiles + 1);
+        const int64_t each = listed * bsri_min(e.bc, 1 << 12) * e.sub_rows * (int64_t)bsr_dtype_size(job->a->dtype);
         e.chunk = bsri_max(1, (1 << 19) / each * 4 / (4 + e.width));
         if (e.chunk > e.gather) e.chunk -= e.chunk % e.gather;
     }
@@ -7257,7 +7272,7 @@ static bsr_status bsri_build_from_coo(const bsri_call *c, bsri_build *b, const b
             const int64_t now = col[p], entry = order[p];
             for (k = p; k > crow[r] && col[k - 1] > now; k--) col[k] = col[k - 1], order[k] = order[k - 1];
             col[k] = now, order[k] = entry;
-            *done = (k == crow[r] || col[k - 1] != now) && p - k < 64;
+            *done = (k == crow[r] || col[k - 1] != now) && p - k < 1024;
         }
     if (!*done) {
         bsri_scratch_end(c, &scratch);
@@ -9348,8 +9363,8 @@ static bsr_plan bsri_product_plan(const bsri_call *c, const bsri_product_call *p
     if (p->trans && !p->a->transposed_index) plan.flags |= BSR_PLAN_SLOW_TRANSPOSE;
     if (p->trans && !p->a->transposed_index && !bsri_on_cuda(c)) {
         const uint64_t bytes = bsri_scan_bytes(p->a, bsri_compute_dtype(c, p->a->dtype), p->b->cols);
-        if (c->exec->query || (c->exec->workspace && c->exec->workspace_bytes >= bytes && (uintptr_t)c->exec->workspace % 64 == 0))
-            plan.workspace_bytes = bytes;
+        const int have = c->exec->workspace && c->exec->workspace_bytes >= bytes && (uintptr_t)c->exec->workspace % 64 == 0;
+        if (c->exec->query || have) plan.workspace_bytes = bytes;
     }
     if (schedule && (bsri_on_cuda(c) || (schedule[6] != 0) == (p->trans != 0))) plan.flags |= BSR_PLAN_USES_SCHEDULE;
     if (!bsri_on_cuda(c) && (p->b->dtype != bsri_compute_dtype(c, p->b->dtype) || p->b->col_stride != 1))

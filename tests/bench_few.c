@@ -123,7 +123,8 @@ double few_mkl(void *mv, void *handle, int single, int trans, const void *x, voi
     return now() - start;
 }
 
-/* Conversions, seconds for `times` calls of counting and filling. what: 0 from CSR, 1 from COO (row), 2 to dense, 3 transposed index. */
+/* Conversions, seconds for `times` calls of counting and filling. what: 0 from CSR, 1 from COO (row), 2 to dense, 3 transposed
+   index. */
 double few_convert(int what, const bsr_matrix *s, const void *row, bsr_matrix *m, const bsr_dense *d, void *index, int times) {
     const double start = now();
     int i, status = 0;
@@ -132,11 +133,15 @@ double few_convert(int what, const bsr_matrix *s, const void *row, bsr_matrix *m
         uint64_t bytes;
         count.col_indices = count.values = NULL;
         if (what == 0) {
-            status = bsr_from_csr(ctx, s->rows, s->cols, s->nnz, s->crow_indices, s->col_indices, BSR_I32, s->values, s->dtype, &count, NULL);
-            if (!status) status = bsr_from_csr(ctx, s->rows, s->cols, s->nnz, s->crow_indices, s->col_indices, BSR_I32, s->values, s->dtype, m, NULL);
+            status = bsr_from_csr(ctx, s->rows, s->cols, s->nnz, s->crow_indices, s->col_indices, BSR_I32, s->values, s->dtype,
+                                  &count, NULL);
+            if (!status)
+                status = bsr_from_csr(ctx, s->rows, s->cols, s->nnz, s->crow_indices, s->col_indices, BSR_I32, s->values,
+                                      s->dtype, m, NULL);
         } else if (what == 1) {
             status = bsr_from_coo(ctx, s->rows, s->cols, s->nnz, row, s->col_indices, BSR_I32, s->values, s->dtype, &count, NULL);
-            if (!status) status = bsr_from_coo(ctx, s->rows, s->cols, s->nnz, row, s->col_indices, BSR_I32, s->values, s->dtype, m, NULL);
+            if (!status)
+                status = bsr_from_coo(ctx, s->rows, s->cols, s->nnz, row, s->col_indices, BSR_I32, s->values, s->dtype, m, NULL);
         } else if (what == 2) {
             status = bsr_to_dense(ctx, m, d, NULL);
         } else {

@@ -288,8 +288,8 @@ TEST(tile_edges) {
             }
 }
 
-/* One to 17 columns, block sides from 1 to 20, primes and those around vectors' ends, rectangular: every type, layout, instruction
-   set; A^T with its index and without, then with the workspace that a query names, too. */
+/* One to 17 columns, block sides from 1 to 20, primes and those around vectors' ends, rectangular: every type, layout and
+   instruction set; A^T with its index and without, then with the workspace that a query names, too. */
 static void run_few(addmm *c) {
     bsr_exec e = t_exec(c->exec_flags);
     bsr_plan plan;
@@ -318,18 +318,19 @@ TEST(few_columns_cpu) {
             for (form = 0; form < 3; form++) { /* A, A^T without its index, with it */
                 addmm c = (bt_case("blocks of %lld rows, N %lld, form %d", (long long)sides[k], (long long)n, form), addmm_new());
                 const int type = dtypes[bt_below(5)];
-                const int64_t other = bt_below(3) ? sides[bt_below(BT_COUNT(sides))] : sides[k], large = sides[k] > other ? sides[k] : other;
+                const int64_t other = bt_below(3) ? sides[bt_below(BT_COUNT(sides))] : sides[k];
+                const int64_t large = sides[k] > other ? sides[k] : other;
                 const int64_t r = bt_range(1, large > 30 ? 3 : 12), cols = bt_range(1, large > 30 ? 3 : 12);
                 t_spec s = t_spec_of(type, sides[k], other, r, cols, bt_range(1, r * cols));
                 bsr_dense input, bias;
                 bsr_epilogue e;
                 c.trans = form ? BSR_TRANS_A : 0;
-                s.layout = (int)bt_below(3) ? PACKED : (int)bt_below(BLOCKS_LAYOUTS), s.kind = FILL_SIGNED;
+                s.layout = (int)bt_below(2) ? PACKED : (int)bt_below(BLOCKS_LAYOUTS), s.kind = FILL_SIGNED;
                 s.unsorted = bt_below(3) == 0, s.duplicates = bt_below(4) == 0;
                 if (bt_below(4) == 0) s.batch = t_batch(1, 2, 0, 0, 0), s.ragged = (int)bt_below(2);
                 c.a = t_matrix(&s);
-                c.b = t_random(type, c.trans ? c.a.rows : c.a.cols, n, (int)bt_below(LAYOUTS), bt_below(4) ? NO_BATCH : t_batch(1, 2, 0, 0, 0),
-                               0, FILL_SIGNED);
+                c.b = t_random(type, c.trans ? c.a.rows : c.a.cols, n, (int)bt_below(LAYOUTS),
+                               bt_below(4) ? NO_BATCH : t_batch(1, 2, 0, 0, 0), 0, FILL_SIGNED);
                 if (form == 2) t_attach_transposed(&c.a);
                 if (bt_below(5) == 0) t_attach_schedule(&c.a, 1 << bt_below(3), form != 0);
                 if (type != BSR_I8 && bt_below(5) == 0) c.exec_flags = BSR_EXEC_ACCUMULATE_F64;
@@ -345,8 +346,8 @@ TEST(few_columns_cpu) {
                 run_few(&c);
             }
 }
-/* A^T without its index, of matrices that are worth parts of sums and pieces of out: the same bits for any number of threads, with
-   a workspace and without, also where out is the input; the logger is told once per key. */
+/* A^T without its index, of matrices that are worth parts of sums and pieces of out: the same bits for any number of threads,
+   with a workspace and without, also where out is the input; the logger is told once per key. */
 static int told;
 static void count_warning(int level, int item, const char *message, void *user) {
     told += level == BSR_LOG_WARN && item == BSR_ITEM_SLOW_TRANSPOSE && message[0] != 0;
@@ -383,7 +384,8 @@ TEST(transposed_without_index) {
                     if (way == 1) {
                         e.query = &plan;
                         CHECK_INT(bsr_dense_mm(c.ctx, c.trans, &c.a, &c.b, &c.out, &e), BSR_OK);
-                        e = t_exec(0), e.workspace_bytes = plan.workspace_bytes, e.workspace = bt_alloc(plan.workspace_bytes + 64, 64);
+                        e = t_exec(0), e.workspace_bytes = plan.workspace_bytes;
+                        e.workspace = bt_alloc(plan.workspace_bytes + 64, 64);
                         bt_mark_output(e.workspace);
                     }
                     for (i = 0; i < 4; i++) {
