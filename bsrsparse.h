@@ -10891,9 +10891,11 @@ static void bsri_tiny_pieces_of(bsri_dev_tiny *m, int piece, int64_t size) {
     m->a_pieces = m->along == 1 && (!m->packed || p->kind == BSRI_LIST_TRANSPOSED ||
                                     bsri_tiny_aligned(p->a.values, size, many, p->a.batch_dims, p->a.values_batch_stride));
 }
-/* Ahead of tiles that are far wider: one or two columns in f32 where there are rows enough for every warp. */
+/* Ahead of tiles that are far wider: one or two columns in f32, and in f64 with small blocks, where there are rows enough for every
+   warp. */
 static int bsri_tiny_ahead(const bsr_context *ctx, const bsri_dev_product *p) {
-    return p->a.dtype == BSR_F32 && p->width <= 2 && (double)p->tiles * (double)p->items >= ctx->sm_count * 8.0;
+    const int takes = p->a.dtype == BSR_F32 || (p->a.dtype == BSR_F64 && p->br <= 16 && p->bc <= 16);
+    return takes && p->width <= 2 && (double)p->tiles * (double)p->items >= ctx->sm_count * 8.0;
 }
 /* Takes lists by rows and by the transposed index, of any type and block size. */
 static bsri_choice bsri_tiny_choose(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsri_dev_tiny *m) {
