@@ -10,6 +10,7 @@
      device-union       which columns a group of block rows needs
      product-simt       sparse x dense, any dtype, block size and stride; a tile in shared memory
      product-tiny       sparse x dense where blocks are too small or too odd for tensor cores
+     product-vector     sparse x one column, bound by the bytes of the values
      product-mma-load   sparse x dense by mma.sync: tiles, fetching
      product-mma        sparse x dense by mma.sync: multiplying, epilogue, kernel
      product-small      sparse x dense where there is little to do
@@ -735,6 +736,17 @@ __device__ __forceinline__ bsri_item bsri_dev_matrix_item(const bsri_batch *b, i
             bsri_dev_at(m->values, m->dtype, w.values), w.pattern};
 }
 
+/* A step of the sum that makes an item of out: a pair of operands, and which problem item of them. A sum over more than one pair
+   is a longer list of steps. */
+struct bsri_dev_step {
+    const bsr_matrix &a;
+    const bsr_dense &b;
+    int64_t item;
+};
+__device__ __forceinline__ bsri_dev_step bsri_dev_step_of(const bsri_dev_product &p, int64_t item, int64_t r) {
+    return {p.a, p.b, bsri_reduce_item(&p.whole, &p.out_batch, item, r)};
+}
+
 /* A cursor over (offset in a's values, offset in b) of one output tile; every thread walks the same list. As the CPU's
    bsri_cursor; kernels by mma and wgmma, which take no scatter lists nor scans, read bsri_mma_rows, many entries at a time. */
 struct bsri_dev_list {
@@ -742,21 +754,21 @@ struct bsri_dev_list {
     const char *a, *b; /* bases of this item */
     int64_t at, end, extra;
 
-    __device__ void begin_matrix(const bsri_dev_product &p, int64_t item, int64_t tile) {
-        const bsri_item it = bsri_dev_matrix_item(&p.whole, item, &p.a);
-        const int dt = p.a.index_dtype, ragged = (p.a.flags & BSR_MATRIX_RAGGED) != 0;
+    __device__ void begin_matrix(const bsri_dev_product &p, const bsri_dev_step &s, int64_t tile) {
+        const bsri_item it = bsri_dev_matrix_item(&p.whole, s.item, &s.a);
+        const int dt = s.a.index_dtype, ragged = (s.a.flags & BSR_MATRIX_RAGGED) != 0;
         crow = starts = it.crow, col = it.col, a = it.values, extra = 0;
-        b = bsri_dev_at(p.b.data, p.b.dtype, bsri_dense_offset(&p.whole, item, &p.b));
+        b = bsri_dev_at(s.b.data, s.b.dtype, bsri_dense_offset(&p.whole, s.item, &s.b));
         if (p.kind == BSRI_LIST_ROWS) {
             at = bsri_index(crow, dt, tile), end = bsri_index(crow, dt, tile + 1);
         } else if (p.kind == BSRI_LIST_TRANSPOSED) {
-            const char *view = (const char *)p.a.transposed_index;
+            const char *view = (const char *)s.a.transposed_index;
             const void *ccol = bsri_dev_at(view + p.index.at[0], dt, it.pattern * (p.lines + 1));
             const int64_t shift = ragged ? 0 : it.pattern * p.index.entries;
             row = bsri_dev_at(view + p.index.at[1], dt, shift), position = bsri_dev_at(view + p.index.at[2], dt, shift);
             starts = ccol, at = bsri_index(ccol, dt, tile), end = bsri_index(ccol, dt, tile + 1);
         } else {
-            at = bsri_index(crow, dt, 0), end = bsri_index(crow, dt, bsri_block_rows(&p.a));
+            at = bsri_index(crow, dt, 0), end = bsri_index(crow, dt, bsri_block_rows(&s.a));
         }
     }
     __device__ void begin_scatter(const bsri_dev_product &p, int64_t item, int64_t tile) {
@@ -1192,17 +1204,18 @@ __device__ __forceinline__ int32_t bsri_view_ordered(const bsri_list_view &v, co
     const int32_t line = order[at];
     return line < 0 ? -1 : line * v.rows + (int32_t)(n - at * v.rows);
 }
-__device__ __forceinline__ bsri_mma_rows bsri_mma_rows_of(const bsri_dev_product &p, int64_t item, int64_t *pattern = NULL) {
-    const bsri_item it = bsri_dev_matrix_item(&p.whole, item, &p.a);
+__device__ __forceinline__ bsri_mma_rows bsri_mma_rows_of(const bsri_dev_product &p, const bsri_dev_step &s,
+                                                          int64_t *pattern = NULL) {
+    const bsri_item it = bsri_dev_matrix_item(&p.whole, s.item, &s.a);
     bsri_mma_rows r;
     if (pattern) *pattern = it.pattern;
-    r.dt = p.a.index_dtype, r.values = it.values, r.position = NULL;
-    r.b = bsri_dev_at(p.b.data, p.b.dtype, bsri_dense_offset(&p.whole, item, &p.b));
+    r.dt = s.a.index_dtype, r.values = it.values, r.position = NULL;
+    r.b = bsri_dev_at(s.b.data, s.b.dtype, bsri_dense_offset(&p.whole, s.item, &s.b));
     if (p.kind == BSRI_LIST_ROWS) {
         r.ptr = it.crow, r.col = it.col;
     } else {
-        const char *view = (const char *)p.a.transposed_index;
-        const int64_t shift = (p.a.flags & BSR_MATRIX_RAGGED) != 0 ? 0 : it.pattern * p.index.entries;
+        const char *view = (const char *)s.a.transposed_index;
+        const int64_t shift = (s.a.flags & BSR_MATRIX_RAGGED) != 0 ? 0 : it.pattern * p.index.entries;
         r.ptr = bsri_dev_at(view + p.index.at[0], r.dt, it.pattern * (p.lines + 1));
         r.col = bsri_dev_at(view + p.index.at[1], r.dt, shift), r.position = bsri_dev_at(view + p.index.at[2], r.dt, shift);
     }
@@ -1407,7 +1420,7 @@ __global__ void __launch_bounds__(L::THREADS, sizeof(typename L::number) == 8 ? 
         for (int64_t r = 0; r < p.reduce && alpha != 0.0; r++) {
             bsri_dev_list list;
             if (p.kind >= BSRI_LIST_SCATTER) list.begin_scatter(p, item, tile);
-            else list.begin_matrix(p, bsri_reduce_item(&p.whole, &p.out_batch, item, r), tile);
+            else list.begin_matrix(p, bsri_dev_step_of(p, item, r), tile);
             while (list.next(p, tile, &a_at, &b_at))
                 Tile::multiply(s, sum, list.a, p.b.dtype, a_at + row * p.a_rs, p.a_rs, p.a_cs, rows, list.b,
                                b_at + col * p.b.col_stride, p.b.row_stride, p.b.col_stride, cols, p.bc);
@@ -1625,7 +1638,7 @@ template <class G, class F> static __device__ __forceinline__ G bsri_tiny_as(F v
 template <class G, class F>
 static __device__ __forceinline__ void bsri_tiny_finish(const bsri_dev_tiny &m, const F *from, int log_wide, double alpha,
                                                          double beta, int64_t item, int64_t tile, const bsri_tiny_part &w,
-                                                         int64_t col0, int lane) {
+                                                         int64_t col0, unsigned skipped, int lane) {
     const bsri_dev_product &p = m.of;
     const bsri_dev_writer<G> write(p, alpha, beta, item);
     const int lines = (int)bsri_min((int64_t)1 << m.log_tiles, p.tiles - tile) * m.rows;
@@ -1633,7 +1646,7 @@ static __device__ __forceinline__ void bsri_tiny_finish(const bsri_dev_tiny &m, 
     for (int i = lane; i < lines << log_wide; i += 32) {
         const int line = by_rows ? i >> log_wide : i % lines, n = by_rows ? i & ((1 << log_wide) - 1) : i / lines;
         const int t = line / m.rows, r = line - t * m.rows;
-        if (r >= w.rows || col0 + n >= p.width) continue;
+        if (r >= w.rows || col0 + n >= p.width || skipped >> (t << (5 - m.log_tiles)) & 1) continue;
         write(bsri_tiny_as<G>(from[(line << log_wide) + n]), (tile + t) * p.br + w.row0 + r, col0 + n);
     }
 }
@@ -1702,18 +1715,28 @@ __global__ void __launch_bounds__(L::THREADS, BSRI_TINY_CTAS(L::CTAS))
         bsri_tiny_part w;
         w.row0 = (int)(sub * m.rows), w.rows = (int)bsri_min(m.rows, p.br - w.row0);
         const int own_rows = lr * ROWS < w.rows ? lr : 0; /* a lane without rows goes along with the first */
-        for (int64_t r = 0; r < p.reduce && alpha != 0.0; r++) {
-            if (item != list_item || p.reduce > 1) list.begin_matrix(p, bsri_reduce_item(&p.whole, &p.out_batch, item, r), 0);
+        unsigned skipped = 0; /* lanes whose tile has a row that is left to bsri_product_vector() */
+        for (int64_t r = 0; r < p.reduce && (alpha != 0.0 || m.long_row); r++) {
+            if (item != list_item || p.reduce > 1) list.begin_matrix(p, bsri_dev_step_of(p, item, r), 0);
             list_item = item;
             const int64_t own = bsri_index(list.starts, p.a.index_dtype, bsri_min(tile + lt, last));
             const int64_t own_end = bsri_index(list.starts, p.a.index_dtype, bsri_min(tile + lt + 1, last));
-            const int64_t end = __shfl_sync(0xffffffffu, own_end, 31);
+            const int64_t end = alpha == 0.0 ? 0 : __shfl_sync(0xffffffffu, own_end, 31);
+            if (!WIDE && m.long_row) skipped = __ballot_sync(0xffffffffu, own_end - own > m.long_row);
             for (int64_t q0 = __shfl_sync(0xffffffffu, own, 0); q0 < end; q0 += m.chunk) {
+                if (!WIDE && skipped) {
+                    const unsigned here = __ballot_sync(0xffffffffu, (skipped >> lane & 1) && own <= q0 && q0 < own_end);
+                    if (here) {
+                        q0 = __shfl_sync(0xffffffffu, own_end, __ffs(here) - 1) - m.chunk;
+                        continue;
+                    }
+                }
                 const int n = (int)bsri_min(m.chunk, end - q0);
                 for (w.k0 = 0; w.k0 < p.bc; w.k0 += m.inner) {
                     w.inner = (int)bsri_min(m.inner, p.bc - w.k0);
                     const char *a = bsri_tiny_stage<D, F, WIDE>(m, list, w, values, b_at, q0, n, lane);
-                    const int first = (int)bsri_max(own - q0, 0) + lk, behind = (int)bsri_min(own_end - q0, n);
+                    const int first = (int)bsri_max(own - q0, 0) + lk;
+                    const int behind = !WIDE && (skipped >> lane & 1) ? 0 : (int)bsri_min(own_end - q0, n);
                     bsri_tiny_lane<L, WIDE>::type::multiply(m, w, a, b_at, list.b, col, own_rows, first, behind, sum);
                 }
             }
@@ -1721,9 +1744,291 @@ __global__ void __launch_bounds__(L::THREADS, BSRI_TINY_CTAS(L::CTAS))
         bsri_tiny_gather<F, ROWS, WIDTH>(m, sum, (F *)values, lane, pieces);
         const int log_wide = m.log_columns + (WIDE ? 2 : 0);
         if (F(0.5f) == F(0) && p.out.dtype != BSR_I8 && p.out.dtype != BSR_I32)
-            bsri_tiny_finish<float>(m, (const F *)values, log_wide, alpha, beta, item, tile, w, col0, lane);
-        else bsri_tiny_finish<F>(m, (const F *)values, log_wide, alpha, beta, item, tile, w, col0, lane);
+            bsri_tiny_finish<float>(m, (const F *)values, log_wide, alpha, beta, item, tile, w, col0, skipped,
+                                    lane);
+        else bsri_tiny_finish<F>(m, (const F *)values, log_wide, alpha, beta, item, tile, w, col0, skipped, lane);
         __syncwarp();
+    }
+}
+/* ---------------------------------------------------------------------------------------------- */
+/* >>product-vector: sparse x one column, bound by the bytes of the values                        */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Where a lane stands: its group of lanes, which has a block row; in the group, from the fastest, pieces of VEC columns, rows,
+   stored blocks. A lane beyond the last digit has none. */
+struct bsri_vector_lane {
+    int32_t group, piece, row, block, idle;
+};
+static __device__ __forceinline__ bsri_vector_lane bsri_vector_lane_of(const bsri_dev_vector &m, int lane) {
+    const int at = lane & ((1 << m.log_group) - 1), rest = at / m.piece_lanes;
+    bsri_vector_lane w;
+    w.group = lane >> m.log_group, w.piece = at - rest * m.piece_lanes, w.block = rest / m.row_lanes;
+    w.row = rest - w.block * m.row_lanes, w.idle = w.block >= m.block_lanes;
+    return w;
+}
+
+/* Arrays of an item: op(A)'s rows, of its stored blocks the block rows of b, and where they are (null: one after another). */
+struct bsri_vector_item {
+    const void *starts, *index, *position;
+    const char *a, *b;
+};
+/* Sums over stored blocks first, first + step, ... below end, of a lane's rows. Nothing waits for anything inside a round: all
+   values and columns of AT_ONCE blocks are asked for, then what of b belongs to them. */
+template <class L> struct bsri_vector_own {
+    typedef bsri_stored<typename L::type> D;
+    typedef typename D::stored T;
+    typedef typename L::real F;
+    static constexpr int EACH = L::EACH, VEC = L::VEC, FIT = L::IN_FLIGHT / (EACH * VEC * (int)sizeof(T));
+    static constexpr int AT_ONCE = FIT > 8 ? 8 : FIT < 1 ? 1 : FIT;
+    typedef bsri_tiny_pieces<T, VEC> pieces;
+
+    static __device__ __forceinline__ void round(const bsri_dev_vector &m, const bsri_vector_item &list, int rows,
+                                                 const char *values, const char *b, int first, int end, int step,
+                                                 F (&sum)[EACH]) {
+        const bsri_dev_product &p = m.of;
+        pieces v[AT_ONCE][EACH];
+        int32_t at[AT_ONCE];
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; u++) {
+            const int q = first + u * step;
+            if (q >= end) continue;
+            at[u] = bsri_dev_index(list.index, p.a.index_dtype, q) * m.b_block;
+            const int place = list.position ? bsri_dev_index(list.position, p.a.index_dtype, q) : q;
+            const T *from = (const T *)values + place * p.a_block;
+#pragma unroll
+            for (int e = 0; e < EACH; e++)
+                if (EACH == 1 || e < rows) v[u][e] = *(const pieces *)(from + e * m.row_step);
+        }
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; u++) {
+            if (first + u * step >= end) continue;
+            const T *from = (const T *)b + at[u];
+            pieces x;
+            if (VEC == 1 || m.b_pieces) {
+                x = *(const pieces *)from;
+            } else {
+#pragma unroll
+                for (int c = 0; c < VEC; c++) x.x[c] = from[c * m.b_row];
+            }
+#pragma unroll
+            for (int e = 0; e < EACH; e++)
+                if (EACH == 1 || e < rows)
+#pragma unroll
+                    for (int c = 0; c < VEC; c++) sum[e] += (F)D::number(v[u][e].x[c]) * (F)D::number(x.x[c]);
+        }
+    }
+    /* rows: of the lane's own, that the block has. */
+    static __device__ __forceinline__ void add(const bsri_dev_vector &m, const bsri_vector_item &list, const bsri_vector_lane &w,
+                                               int row, int rows, int first, int end, int step, F (&sum)[EACH]) {
+        const bsri_dev_product &p = m.of;
+        if (w.idle || rows <= 0) return;
+        for (int c = w.piece; c < m.pieces; c += m.piece_lanes) {
+            const char *values = list.a + (row * p.a_rs + c * VEC * p.a_cs) * (int64_t)sizeof(T);
+            const char *b = list.b + c * VEC * m.b_row * (int64_t)sizeof(T);
+            for (int q = first; q < end; q += AT_ONCE * step)
+                round(m, list, rows, values, b, q, end, step, sum);
+        }
+    }
+};
+
+/* The sum over a digit of the lanes' numbers, in a fixed order: n lanes `stride` apart; that of the lane with digit 0 holds it. */
+template <class F> static __device__ __forceinline__ F bsri_vector_fold(F sum, int digit, int n, int log, int stride) {
+    for (int o = 1 << log >> 1; o; o >>= 1) {
+        const F more = __shfl_down_sync(0xffffffffu, sum, (unsigned)(o * stride));
+        if (digit + o < n) sum += more;
+    }
+    return sum;
+}
+/* whole: the lanes of a warp, not of a group, share the sums. */
+template <class F, int EACH>
+static __device__ __forceinline__ void bsri_vector_gather(const bsri_dev_vector &m, const bsri_vector_lane &w, bool whole,
+                                                           F (&sum)[EACH]) {
+#pragma unroll
+    for (int e = 0; e < EACH; e++) {
+        sum[e] = bsri_vector_fold(sum[e], w.piece, m.piece_lanes, m.log_pieces, 1);
+        sum[e] = bsri_vector_fold(sum[e], w.block, m.block_lanes, m.log_blocks, m.piece_lanes * m.row_lanes);
+        if (whole) sum[e] = bsri_vector_fold(sum[e], w.group, 32 >> m.log_group, 5 - m.log_group, 1 << m.log_group);
+    }
+}
+
+/* What a warp has of an item: block rows [row, end); where pieces of rows are allowed, also the stored blocks [head, head_end) of
+   the row before them, and none from `cut` on of the last one. */
+struct bsri_vector_share {
+    int32_t row, end, head, head_end, cut, more; /* more: shares that have more of the last row */
+};
+/* The first block row that does not begin before `key`; all lanes together. A row's key counts stored blocks before it, and for
+   every row before it a few more, so that rows without blocks are shared out, too. */
+static __device__ int bsri_vector_find(const bsri_dev_vector &m, const void *starts, int64_t key, int lane) {
+    const int dt = m.of.a.index_dtype;
+    const int64_t zero = bsri_index(starts, dt, 0);
+    int64_t from = 0, n = m.of.tiles; /* the row is in [from, from + n] */
+    while (n > 0) {
+        const int64_t each = (n + 32) / 33, r = from + (lane + 1) * each - 1; /* the last ones of 32 of 33 parts */
+        const bool before = r < from + n && bsri_index(starts, dt, r) - zero + r * m.row_keys < key;
+        const int parts = __popc(__ballot_sync(0xffffffffu, before));
+        const int64_t up_to = from + n;
+        from += parts * each;
+        n = bsri_max(0, bsri_min(parts < 32 ? each - 1 : each * 33, up_to - from));
+    }
+    return (int)from;
+}
+static __device__ bsri_vector_share bsri_vector_share_of(const bsri_dev_vector &m, const void *starts, int range, int lane) {
+    const int dt = m.of.a.index_dtype, tiles = (int)m.of.tiles;
+    bsri_vector_share s;
+    s.head = s.head_end = s.cut = s.more = 0;
+    if (!m.pieces_of_rows) {
+        s.row = (int)bsri_min(range * m.rows_each, tiles), s.end = (int)bsri_min(s.row + m.rows_each, tiles);
+        return s;
+    }
+    const int zero = bsri_dev_index(starts, dt, 0);
+    const int64_t keys = bsri_dev_index(starts, dt, tiles) - zero + (int64_t)tiles * m.row_keys;
+    const int64_t each = (keys + m.ranges - 1) / m.ranges, low = bsri_min(range * each, keys), high = bsri_min(low + each, keys);
+    s.row = bsri_vector_find(m, starts, low, lane), s.end = bsri_vector_find(m, starts, high, lane);
+    /* a key less those of the rows before: the stored block that it stands for, where that is not behind its row's last */
+    if (s.row > 0 && low < high) {
+        const int64_t base = zero - (s.row - 1) * (int64_t)m.row_keys, behind = bsri_dev_index(starts, dt, s.row);
+        s.head = (int)bsri_min(base + low, behind), s.head_end = (int)bsri_min(base + high, behind);
+    }
+    if (s.row < s.end) {
+        s.cut = (int)bsri_min(zero + high - (s.end - 1) * (int64_t)m.row_keys, bsri_dev_index(starts, dt, s.end));
+        s.more = (int)((bsri_dev_index(starts, dt, s.end) - s.cut + each - 1) / each);
+    }
+    if (m.only_long) {
+        if (s.row > 0 && bsri_dev_index(starts, dt, s.row) - bsri_dev_index(starts, dt, s.row - 1) <= m.only_long)
+            s.head = s.head_end = 0;
+        if (s.row < s.end && bsri_dev_index(starts, dt, s.end) - bsri_dev_index(starts, dt, s.end - 1) <= m.only_long) s.more = 0;
+    }
+    return s;
+}
+
+/* A piece of a row in the workspace: of a row that began before, then of one that goes on, `rows` numbers each. */
+template <class F> static __device__ __forceinline__ F *bsri_vector_piece(const bsri_dev_vector &m, int work, int tail) {
+    return (F *)m.workspace + (work * INT64_C(2) + tail) * m.rows;
+}
+/* For each warp's share: its last row, and how many shares have more of it. */
+static __device__ __forceinline__ int32_t *bsri_vector_rest(const bsri_dev_vector &m, int work) {
+    return (int32_t *)((char *)m.workspace + m.rest_at) + work * INT64_C(2);
+}
+
+/* A number of out's column. What the epilogue is given is read here, not before the rounds: it would take registers there. */
+template <class F>
+static __device__ __forceinline__ void bsri_vector_write(const bsri_dev_product &of, F v, int item, int64_t row, int col) {
+    const bsri_dev_product *read_here = &of;
+    asm volatile("" : "+l"(read_here));
+    const bsri_dev_product &p = *read_here;
+    const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha, beta = p.beta_ptr ? *p.beta_ptr : p.beta;
+    if (F(0.5f) == F(0) && p.out.dtype != BSR_I8 && p.out.dtype != BSR_I32)
+        bsri_dev_writer<float>(p, alpha, beta, item)(bsri_tiny_as<float>(v), row, col);
+    else bsri_dev_writer<F>(p, alpha, beta, item)(v, row, col);
+}
+static __device__ __forceinline__ bsri_vector_item bsri_vector_begin(const bsri_dev_product &p, int item, int col) {
+    bsri_dev_list list;
+    list.begin_matrix(p, bsri_dev_step_of(p, item, 0), 0);
+    const char *const b = bsri_dev_at(list.b, p.b.dtype, col * p.b.col_stride);
+    if (p.kind == BSRI_LIST_TRANSPOSED) return {list.starts, list.row, list.position, list.a, b};
+    return {list.starts, list.col, NULL, list.a, b};
+}
+/* What share `work` is: of which item, column, part of its blocks' rows. */
+struct bsri_vector_work {
+    int32_t item, col, sub, range;
+};
+static __device__ __forceinline__ bsri_vector_work bsri_vector_decode(const bsri_dev_vector &m, int work) {
+    const int band = work / (int)m.ranges, slab = band / (int)m.of.subs;
+    bsri_vector_work w;
+    w.range = work - band * (int)m.ranges, w.sub = band - slab * (int)m.of.subs;
+    w.item = slab / (int)m.of.width, w.col = slab - w.item * (int)m.of.width;
+    return w;
+}
+
+/* Each warp has a share of the block rows, or of the stored blocks; its groups of lanes take one block row each, all of them
+   together one that is far longer than what a group asks for at once. Values come straight to registers, in lines as they lie. */
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, BSRI_TINY_CTAS(L::CTAS))
+    bsri_product_vector(const __grid_constant__ bsri_dev_vector m BSRI_GATE) {
+    BSRI_ENTER;
+    typedef bsri_vector_own<L> own;
+    typedef typename own::F F;
+    constexpr int EACH = L::EACH;
+    const bsri_dev_product &p = m.of;
+    const int lane = threadIdx.x % 32, dt = p.a.index_dtype, groups = 32 >> m.log_group;
+    const bsri_vector_lane w = bsri_vector_lane_of(m, lane);
+    const int total = (int)(p.items * p.width * p.subs * m.ranges);
+    for (int work = blockIdx.x * (L::THREADS / 32) + threadIdx.x / 32; work < total; work += gridDim.x * (L::THREADS / 32)) {
+        const bsri_vector_work of = bsri_vector_decode(m, work);
+        const bsri_vector_item list = bsri_vector_begin(p, of.item, of.col);
+        const int sub = of.sub, row0 = sub * m.rows + w.row;
+        /* of a lane's rows: those that the block has; nothing is read of a matrix times 0 */
+        const int limit = (int)((bsri_min(p.br, (sub + 1) * m.rows) - row0 + m.row_lanes - 1) / m.row_lanes);
+        const int rows = (p.alpha_ptr ? *p.alpha_ptr : p.alpha) == 0.0 ? 0 : limit;
+        const bsri_vector_share s = bsri_vector_share_of(m, list.starts, of.range, lane);
+        const bool first = w.piece == 0 && w.block == 0 && limit > 0;
+        if (m.pieces_of_rows && lane < 2) bsri_vector_rest(m, work)[lane] = lane == 0 ? s.end - 1 : s.more;
+        /* What is done at a time: the piece of the row before the share's; a row of each group; one row that is long. */
+        bool head = s.head < s.head_end;
+        unsigned long_rows = 0; /* a bit for each, its group's first lane */
+        const int beside = m.only_long ? 32 : groups, my_row = m.only_long ? lane : w.group; /* rows looked at at a time */
+        int tile = s.row + my_row - beside, q = 0, end = 0, from = 0, to = 0;
+        if (s.row + my_row < s.end)
+            from = bsri_dev_index(list.starts, dt, s.row + my_row), to = bsri_dev_index(list.starts, dt, s.row + my_row + 1);
+        while (head || long_rows || tile - my_row + beside < s.end) {
+            const bool whole = head || long_rows;
+            int begin, behind, whose;
+            if (head) {
+                begin = s.head, behind = s.head_end, whose = -1;
+            } else if (long_rows) {
+                const int leader = __ffs(long_rows) - 1;
+                begin = __shfl_sync(0xffffffffu, q, leader), behind = __shfl_sync(0xffffffffu, end, leader);
+                whose = __shfl_sync(0xffffffffu, tile, leader), long_rows &= long_rows - 1;
+            } else {
+                tile += beside, q = from, end = to;
+                if (tile + beside < s.end) /* the next round's, while this one waits for values */
+                    from = bsri_dev_index(list.starts, dt, tile + beside),
+                    to = bsri_dev_index(list.starts, dt, tile + beside + 1);
+                const int limit_here = m.only_long ? (int)m.only_long : groups > 1 ? (int)m.long_row : INT32_MAX;
+                const bool by_all = tile < s.end && end - q > limit_here;
+                if (tile == s.end - 1 && s.more > 0) end = s.cut;
+                long_rows = __ballot_sync(0xffffffffu, by_all && (m.only_long || (lane & ((1 << m.log_group) - 1)) == 0));
+                if (m.only_long) continue;
+                whose = by_all ? INT32_MAX : tile, begin = q, behind = whose < s.end ? end : q;
+            }
+            F sum[EACH] = {};
+            own::add(m, list, w, row0, rows, begin + (whole ? w.group * m.block_lanes : 0) + w.block, behind,
+                     whole ? groups * m.block_lanes : m.block_lanes, sum);
+            bsri_vector_gather(m, w, whole, sum);
+            if (first && whose < s.end && (!whole || w.group == 0))
+#pragma unroll
+                for (int e = 0; e < EACH; e++) {
+                    const int r = w.row + e * m.row_lanes;
+                    if (EACH > 1 && e >= limit) continue;
+                    if (head) bsri_vector_piece<F>(m, work, 0)[r] = sum[e];
+                    else if (whose == s.end - 1 && s.more > 0) bsri_vector_piece<F>(m, work, 1)[r] = sum[e];
+                    else bsri_vector_write(p, sum[e], of.item, whose * p.br + sub * m.rows + r, of.col);
+                }
+            head = false;
+        }
+    }
+}
+
+/* Rows of which several warps had a piece: what each has, added up in order. A warp for each share. */
+template <class L>
+__global__ void __launch_bounds__(L::THREADS) bsri_product_vector_rest(const __grid_constant__ bsri_dev_vector m BSRI_GATE) {
+    BSRI_ENTER;
+    typedef typename L::real F;
+    const bsri_dev_product &p = m.of;
+    const int lane = threadIdx.x % 32, total = (int)(p.items * p.width * p.subs * m.ranges);
+    for (int work = blockIdx.x * (L::THREADS / 32) + threadIdx.x / 32; work < total; work += gridDim.x * (L::THREADS / 32)) {
+        const int tile = bsri_vector_rest(m, work)[0], more = bsri_vector_rest(m, work)[1];
+        if (more <= 0) continue;
+        const bsri_vector_work of = bsri_vector_decode(m, work);
+        for (int r = 0; r < m.rows && of.sub * m.rows + r < p.br; r++) {
+            F sum = F();
+#pragma unroll 8
+            for (int i = lane; i < more; i += 32) sum += bsri_vector_piece<F>(m, work + 1 + i, 0)[r];
+            sum = bsri_vector_fold(sum, lane, 32, 5, 1);
+            if (lane == 0)
+                bsri_vector_write(p, bsri_vector_piece<F>(m, work, 1)[r] + sum, of.item, tile * p.br + of.sub * m.rows + r,
+                                  of.col);
+        }
     }
 }
 /* ---------------------------------------------------------------------------------------------- */
@@ -1889,7 +2194,7 @@ __device__ __forceinline__ bool bsri_mma_rank(const bsri_dev_mma &m, bsri_mma_st
     const bool view = header && (header[BSRI_SCHEDULE_TRANSPOSED] != 0) == (m.p.trans != 0);
     const int32_t *order = NULL;
     if (!m.order || groups > BSRI_CHUNK || (view && header[BSRI_SCHEDULE_GROUP] * m.view.rows == m.group)) return false;
-    const bsri_mma_rows r = bsri_mma_rows_of(m.p, 0);
+    const bsri_mma_rows r = bsri_mma_rows_of(m.p, {m.p.a, m.p.b, 0});
     if (view) order = (const int32_t *)((const char *)header + BSRI_VIEW_HEADER); /* item 0's, as it has pattern 0 */
     for (int g = threadIdx.x; g < BSRI_CHUNK; g += BSRI_PRODUCERS) {
         uint32_t blocks = 0;
@@ -1935,7 +2240,7 @@ __device__ __forceinline__ void bsri_mma_produce(const bsri_dev_mma &m, bsri_mma
         const int64_t out = bsri_dense_offset(&p.out_batch, item, &p.out), down = bsri_view_row(m.view, (uint32_t)line) * m.down;
         for (int64_t reduce = 0; reduce < p.reduce; reduce++) {
             bool more;
-            const bsri_mma_rows r = bsri_mma_rows_of(p, bsri_reduce_item(&p.whole, &p.out_batch, item, reduce));
+            const bsri_mma_rows r = bsri_mma_rows_of(p, bsri_dev_step_of(p, item, reduce));
             int64_t first = 0, end = 0; /* of row `lane` */
             if (line >= 0 && !nothing) first = bsri_view_index(m.view, r, line, 0), end = bsri_view_index(m.view, r, line, 1);
             if ((int)threadIdx.x < BSRI_GROUP) s.at[threadIdx.x] = first, s.end[threadIdx.x] = end;
@@ -2797,7 +3102,7 @@ __device__ __forceinline__ void bsri_small_work(const bsri_dev_mma &m, bsri_dev_
             if ((threadIdx.x & (split * 32 - 1)) < 5) finisher.begin(p, item, (int)threadIdx.x % 32);
         }
         for (int64_t i = 0; i < reduce; i++) {
-            const bsri_mma_rows r = SIMPLE ? m.rows : bsri_mma_rows_of(p, bsri_reduce_item(&p.whole, &p.out_batch, item, i));
+            const bsri_mma_rows r = SIMPLE ? m.rows : bsri_mma_rows_of(p, bsri_dev_step_of(p, item, i));
             f.tile(m, r, slab);
             f.values += part * m.a_part + bsri_view_row(m.view, line) * m.down;
             bsri_small_mainloop<T, L>(sum, m, r, f, line, (int)(warp & (split - 1)));
@@ -3012,7 +3317,7 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS)
         float sum[MI][NI][4] = {};
         for (int i = 0; i < reduce; i++) {
             if (!m.single && threadIdx.x == 0)
-                other = bsri_mma_rows_of(m.p, bsri_reduce_item(&m.p.whole, &m.p.out_batch, item, i));
+                other = bsri_mma_rows_of(m.p, bsri_dev_step_of(m.p, item, i));
             if (!m.single) __syncthreads();
             narrow::walk(sum, m, other, tile, (int)(work - line * m.subs));
             if (!m.single) __syncthreads();
@@ -3465,7 +3770,7 @@ template <int GROUP> struct bsri_wgmma_stage { /* what the multiplying warps mus
     uint32_t work[2];                          /* not 0: what each warpgroup multiplies; BSRI_WGMMA_... << BSRI_WGMMA_FLAGS */
     int32_t row[GROUP], col;                   /* of the tile: with its last stage */
     int32_t item;
-    int32_t first[GROUP], left[GROUP]; /* with the first stage of an item that is summed up: each row's first stored entry, tiles */
+    int32_t first[GROUP], left[GROUP]; /* with the first stage of an item summed up: each row's first stored entry, tiles */
     int64_t base[GROUP];               /* bytes from `values` to a row's first tile, if it has a list, to that of block 0 */
     const void *position;
     const char *values;
@@ -3591,8 +3896,8 @@ struct bsri_wgmma_item {
     __device__ __forceinline__ void find(const bsri_dev_wgmma &m, int32_t out, int64_t r) {
         rows = m.rows, item = pattern = 0;
         if (m.single) return;
-        item = bsri_reduce_item(&m.p.whole, &m.p.out_batch, out, r);
-        rows = bsri_mma_rows_of(m.p, item, &pattern);
+        const bsri_dev_step s = bsri_dev_step_of(m.p, out, r);
+        item = s.item, rows = bsri_mma_rows_of(m.p, s, &pattern);
     }
 };
 /* threadIdx.x, read again, so that nothing computed from it is kept in registers from one tile to the next. */
@@ -4573,7 +4878,7 @@ __device__ __noinline__ void bsri_wgmma_recompute(const bsri_dev_product &p, int
         int64_t a_at, b_at;
         for (int64_t reduce = 0; reduce < p.reduce; reduce++) {
             bsri_dev_list list;
-            list.begin_matrix(p, bsri_reduce_item(&p.whole, &p.out_batch, item, reduce), stored);
+            list.begin_matrix(p, bsri_dev_step_of(p, item, reduce), stored);
             while (list.next(p, stored, &a_at, &b_at))
 #pragma unroll 1
                 for (int k0 = k; k0 < block * p.view.cols; k0 += 16) {

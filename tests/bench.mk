@@ -33,7 +33,7 @@ gpu-bench: $(BENCH_B)/libbsrsparse.so $(BENCH_B)/bench_cusparse
 gpu-bench-edges: $(BENCH_B)/bench_edges
 	@mkdir -p tests/results
 	@$< --csv build/gpu/edges.csv $(EDGES)
-	@{ echo "# $$(sh tests/record.sh)"; cat build/gpu/edges.csv; } > tests/results/$(if $(EDGES),edges_part,h200_edges).csv
+	@{ echo "# $$(sh tests/record.sh)"; cat build/gpu/edges.csv; } > tests/results/edges_bench.csv
 
 gpu-bench-alone: $(BENCH_B)/bench_gpu
 	@$< | tee tests/results/gpu_bench_alone.csv

@@ -58,8 +58,8 @@ static void report(const std::string &name, double us, bound limit, const std::s
     printf("%-12s %-44s %10.1f us  %5.3f of %-9s %7.3f x %-24s %s\n", now, name.c_str(), us, share(l.limit, us), limit.of,
            share(l.beside, us), by.c_str(), l.runs.c_str());
     if (csv)
-        fprintf(csv, "%s,%s,%.2f,%.2f,%s,%.4f,%s,%.2f,%.4f,%s\n", now, name.c_str(), us, l.limit, limit.of, share(l.limit, us),
-                peer.c_str(), l.beside, share(l.beside, us), runs[0] ? ("\"" + l.runs + "\"").c_str() : l.runs.c_str());
+        fprintf(csv, "%s,\"%s\",%.2f,%.2f,%s,%.4f,\"%s\",%.2f,%.4f,\"%s\"\n", now, name.c_str(), us, l.limit, limit.of,
+                share(l.limit, us), peer.c_str(), l.beside, share(l.beside, us), l.runs.c_str());
     fflush(stdout);
     if (csv) fflush(csv);
 }
@@ -85,11 +85,11 @@ static void summary(void) {
         if (by_peer) printf("  %.4f x %s: %s", share(by_peer->beside, by_peer->us), by_peer->peer.c_str(), by_peer->name.c_str());
         printf("\n");
         if (csv && by_limit)
-            fprintf(csv, "%s,worst of the limit: %s,,,%s,%.4f,,,,\n", name.c_str(), by_limit->name.c_str(), by_limit->bounds,
+            fprintf(csv, "%s,\"worst of the limit: %s\",,,%s,%.4f,,,,\n", name.c_str(), by_limit->name.c_str(), by_limit->bounds,
                     share(by_limit->limit, by_limit->us));
         if (csv && by_peer)
-            fprintf(csv, "%s,worst beside: %s,,,,,%s,,%.4f,\n", name.c_str(), by_peer->name.c_str(), by_peer->peer.c_str(),
-                    share(by_peer->beside, by_peer->us));
+            fprintf(csv, "%s,\"worst beside: %s\",,,,,\"%s\",,%.4f,\n", name.c_str(), by_peer->name.c_str(),
+                    by_peer->peer.c_str(), share(by_peer->beside, by_peer->us));
     }
     printf("%zu cases, %d refused, %d without the peer\n", lines.size(), refused, peers_absent);
 }

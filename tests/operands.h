@@ -391,6 +391,14 @@ TF void t_fill_values(const bsr_matrix *m, int kind) {
             for (i = 0; i < m->block_rows; i++)
                 for (j = 0; j < m->block_cols; j++) t_fill_next(&f, m->values, t_value_at(m, b, p, i, j));
 }
+/* So many blocks of a size, with any index type. */
+TF t_spec t_spec_of(int dtype, int64_t br, int64_t bc, int64_t r, int64_t c, int64_t nnz) {
+    t_spec s;
+    memset(&s, 0, sizeof s);
+    s.dtype = dtype, s.block_rows = br, s.block_cols = bc, s.r = r, s.c = c, s.nnz = nnz;
+    s.index_dtype = bt_below(2) ? BSR_I64 : BSR_I32;
+    return s;
+}
 TF bsr_matrix t_matrix(const t_spec *s) {
     bsr_matrix m;
     int64_t patterns = 1, i, total, width;
@@ -450,10 +458,11 @@ TF bsr_matrix t_target(const t_spec *s) {
     bt_mark_output(m.crow_indices), bt_mark_output(m.col_indices), bt_mark_output(m.values);
     return m;
 }
-/* Memory of the case for lists of the lengths that x says. */
-TF void t_list_room(bsr_scatter_indices *x) {
+/* Memory of the case for lists of the lengths that x says; output: a call that is looked at fills them. */
+TF void t_list_room(bsr_scatter_indices *x, int output) {
     x->c_indices = (int64_t *)bt_alloc((size_t)x->c_count * 8, 8), x->r_offsets = (int64_t *)bt_alloc((size_t)x->r_count * 8, 8);
     x->p_indices = (int64_t *)bt_alloc((size_t)x->p_count * 8, 8), x->q_indices = (int64_t *)bt_alloc((size_t)x->q_count * 8, 8);
+    if (!output) return;
     bt_mark_output(x->c_indices), bt_mark_output(x->r_offsets), bt_mark_output(x->p_indices), bt_mark_output(x->q_indices);
 }
 /* An output with the pattern of m (the index arrays are shared) and values of its own. */

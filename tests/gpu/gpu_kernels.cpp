@@ -45,6 +45,48 @@ static void each_small_block(int type) {
     bt_case("%s: small blocks that ran", bsr_dtype_name(type));
     CHECK(ran[0] > 0);
 }
+/* One column of blocks that lanes load as they lie, by one, two, four, eight elements; few and many rows of a block. */
+static void each_vector(int type) {
+    static const int64_t heights[] = {1, 5, 33}, lines[] = {0, 1, 2, 4};
+    int ran[4] = {0};
+    for (int64_t br : heights)
+        for (int64_t more : lines)
+            for (int form = 0; form < 6; form++) { /* bits: transposed, b by columns with a gap; 4: blocks with gaps */
+                const int64_t bc = (128 / (int64_t)bsr_dtype_size(type)) + more;
+                bt_case("%s, blocks of %d x %d, one column, form %d", bsr_dtype_name(type), (int)br, (int)bc, form);
+                t_spec s = spec_of(type, br, 23, 11, 90);
+                s.block_cols = bc;
+                if (form & 4) s.layout = more ? BLOCKS_GAPS : BLOCKS_COL;
+                bsr_matrix a = t_matrix(&s);
+                exact_columns(&a, 1, form & 2 ? COL : ROW, form & 1, {0}, ran);
+            }
+    CHECK(ran[0] > 0);
+}
+/* Rows far longer than others, first, last and beside each other, between rows without blocks: few columns, and sums that several
+   warps have pieces of. */
+static void each_long_row(int type) {
+    static const int64_t sides[][2] = {{1, 1}, {3, 3}, {2, 5}, {16, 16}, {1, 8}, {24, 24}};
+    int ran[4] = {0};
+    if (type == BSR_F16 && gm_compiled(BSR_BF16)) return; /* the same code; its sums of whole numbers end sooner */
+    for (auto &side : sides)
+        for (int64_t n : {1, 3, 20}) {
+            const int64_t area = side[0] * side[1], bytes = area * (int64_t)bsr_dtype_size(type);
+            const int64_t blocks = 17000000 / bytes + 5, across = blocks / 3, rows = blocks / 8 + 200;
+            bt_case("%s, rows of any length, blocks of %d x %d, %d columns", bsr_dtype_name(type), (int)side[0], (int)side[1],
+                    (int)n);
+            columns_of_rows all = rows_of(rows, [&](int64_t i) {
+                if (i == 0 || i == rows / 2 || i == rows / 2 + 1) return numbers(0, across, 1 + i % 2);
+                if (i == rows - 1) return numbers(across / 7, across / 2);
+                return i % 3 ? numbers(i % across, std::min(i % across + i % 11, across)) : std::vector<int64_t>();
+            });
+            bsr_matrix a = matrix_of(type, side[0], side[1], across, all);
+            int8_t *const values = (int8_t *)a.values; /* few are not zero, so that sums are whole numbers in any type */
+            for (int64_t i = 0; i < a.nnz * bytes; i++)
+                if (i / bytes % 97) values[i] = 0;
+            exact_columns(&a, n, n == 3 ? COL : ROW, false, {0}, ran);
+        }
+    CHECK(ran[0] > 0);
+}
 TEST(every_product_kernel) {
     const noting launches;
     static const int64_t blocks[] = {16, 32, 64, 128}, widths[] = {272, 264, 8, 16, 32, 64};
@@ -82,7 +124,7 @@ TEST(every_product_kernel) {
                                       [&](const bsr_exec *e) { return bsr_sampled_addmm(gm.ctx, 0, NULL, 1, dx, dy, dz, e); });
                 }
             }
-        each_small_block(type);
+        each_small_block(type), each_vector(type), each_long_row(type);
         bt_case("%s: tiers that ran", bsr_dtype_name(type));
         CHECK(ran[0][1] > 0 && ran[1][1] > 0);
         if (major >= 8) CHECK(ran[0][2] > 0 && ran[1][2] > 0);
@@ -160,10 +202,7 @@ static void each_list(void) {
         bsr_matrix a = t_matrix(&s);
         x.format = format, x.split_n = 2;
         if (!RUN_OK(bsr_build_scatter_indices(cpu(), &a, 16, &x, &e))) continue;
-        const int64_t count[4] = {x.c_count, x.r_count, x.p_count, x.q_count};
-        int64_t **const array[4] = {&x.c_indices, &x.r_offsets, &x.p_indices, &x.q_indices};
-        for (int k = 0; k < 4; k++)
-            if (count[k]) *array[k] = (int64_t *)bt_alloc((size_t)count[k] * 8, 8), bt_mark_output(*array[k]);
+        t_list_room(&x, 1);
         (void)RUN_OK(gm_build_scatter_indices(cpu(), &a, 16, &x, &e));
     }
     for (int kind : {BSR_LAYOUT_FIXED, BSR_LAYOUT_BIGBIRD}) {

@@ -136,10 +136,7 @@ TF job job_new(int kind, int dtype, int64_t block, int64_t size, int tier) {
             bsr_scatter_indices i;
             memset(&i, 0, sizeof i), i.format = BSR_SCATTER_STRIDED, i.split_n = 2;
             if (bsr_build_scatter_indices(cpu(), &a, n, &i, NULL) != BSR_OK) break;
-            i.c_indices = (int64_t *)bt_alloc((size_t)i.c_count * 8, 8),
-            i.r_offsets = (int64_t *)bt_alloc((size_t)i.r_count * 8, 8);
-            i.p_indices = (int64_t *)bt_alloc((size_t)i.p_count * 8, 8),
-            i.q_indices = (int64_t *)bt_alloc((size_t)i.q_count * 8, 8);
+            t_list_room(&i, 0);
             if (bsr_build_scatter_indices(cpu(), &a, n, &i, NULL) != BSR_OK) break;
             auto di = g->map(&i);
             auto db = g->map(&b), dc = g->map(&c, true);

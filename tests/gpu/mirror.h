@@ -755,6 +755,7 @@ static const struct {
     const char *name, *reason;
 } gm_host_only[] = {
     {"plans", "plans of the CPU backend; gpu_calls has those of the GPU"},
+    {"plan_flags", "plans of the CPU backend; gpu_calls has those of the GPU"},
     {"contexts", "contexts of the CPU backend; gpu_calls has those of the GPU"},
     {"allocation_failures", "the allocator of the CPU backend"},
     {"workspace_replaces_allocator", "the allocator of the CPU backend"},

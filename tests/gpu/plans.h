@@ -35,9 +35,28 @@ TF int64_t first_other(const void *a, const void *b, size_t bytes, int dtype) {
     }
     return -1;
 }
-/* Every tier with every tile that a plan may name: what it does not take is refused, the rest is the CPU's bit for bit (whole
-   numbers). So small operands meet the kernels that else only large ones do. With --kernels only the calls that it picks run.
-   out: what the CPU made; ran: calls, by tier (0: the library's choice). */
+/* What a query names, while it lives, if that is wanted; poisoned. */
+struct offered_workspace {
+    bsr_exec *e;
+    void *data = nullptr;
+    template <class F> offered_workspace(bsr_exec *exec, bool wanted, F call) : e(exec) {
+        bsr_plan found = BSR_ZERO;
+        bsr_exec query = *e;
+        query.query = &found;
+        if (!wanted || call(&query) != BSR_OK || !found.workspace_bytes) return;
+        gm_cuda("in cudaMalloc", cudaMalloc(&data, found.workspace_bytes));
+        gm_cuda("in cudaMemset", cudaMemset(data, 0xff, found.workspace_bytes));
+        e->workspace = data, e->workspace_bytes = found.workspace_bytes;
+    }
+    ~offered_workspace() {
+        if (!data) return;
+        cudaStreamSynchronize(gm.stream), cudaFree(data);
+        e->workspace = nullptr, e->workspace_bytes = 0;
+    }
+};
+/* Every tier with every tile that a plan may name, and with the workspace that it then wants, if any: what it does not take is
+   refused, the rest is the CPU's bit for bit (whole numbers). So small operands meet the kernels that else only large ones do.
+   With --kernels only the calls that it picks run. out: what the CPU made; ran: calls, by tier (0: the library's choice). */
 template <class F> TF void each_plan(const gm_call &g, const void *out, int dtype, bsr_exec e, int *ran, F call) {
     static const struct {
         int cols, split, stages, rows = 0;
@@ -49,8 +68,10 @@ template <class F> TF void each_plan(const gm_call &g, const void *out, int dtyp
     std::vector<char> got(block->bytes);
     for (int i = 0; i < g.regions; i++)
         if (g.region[i].written) to = &g.region[i];
-    for (int tier = 0; tier <= 3; tier++)
+    for (int of = 0; of < 8; of++)
         for (auto &tile : tiles) {
+            const int tier = of % 4;
+            const bool offered = of >= 4;
             bsr_plan plan = BSR_ZERO;
             if (!tier && &tile != tiles) continue;
             plan.kernel = tier, plan.tile_rows = tile.rows, plan.tile_cols = tile.cols;
@@ -60,6 +81,8 @@ template <class F> TF void each_plan(const gm_call &g, const void *out, int dtyp
                 ran[tier]++;
                 continue;
             }
+            const offered_workspace room(&e, offered, call);
+            if (offered && !room.data) continue; /* it wants none */
             poison(g, gm.stream);
             bsr_status status = call(&e);
             if (status == BSR_BAD_PLAN && tier) continue;
@@ -68,8 +91,9 @@ template <class F> TF void each_plan(const gm_call &g, const void *out, int dtyp
             gm_cuda("copying back", cudaMemcpy(got.data(), to->dev, to->bytes, cudaMemcpyDeviceToHost));
             const int64_t at = first_other(got.data(), block->data, to->bytes, dtype);
             if (at >= 0)
-                bt_fail(__FILE__, __LINE__, "tier %d, %d columns, split %d, %d stages: element %d is %g, not %g", tier, tile.cols,
-                        tile.split, tile.stages, (int)at, t_load(got.data(), dtype, at), t_load(block->data, dtype, at));
+                bt_fail(__FILE__, __LINE__, "tier %d%s, %d columns, split %d, %d stages: element %d is %g, not %g", tier,
+                        offered ? " with a workspace" : "", tile.cols, tile.split, tile.stages, (int)at,
+                        t_load(got.data(), dtype, at), t_load(block->data, dtype, at));
         }
 }
 TF bsr_exec exec_of(uint32_t flags) {
@@ -97,8 +121,9 @@ TF columns_of_rows rows_of(int64_t count, const std::function<std::vector<int64_
     for (int64_t i = 0; i < count; i++) rows.push_back(row(i));
     return rows;
 }
-TF bsr_matrix matrix_of(int type, int64_t block, int64_t across, const columns_of_rows &rows) {
-    t_spec s = spec_of(type, block, (int64_t)rows.size(), across, 0);
+TF bsr_matrix matrix_of(int type, int64_t block_rows, int64_t block_cols, int64_t across, const columns_of_rows &rows) {
+    t_spec s = spec_of(type, block_rows, (int64_t)rows.size(), across, 0);
+    s.block_cols = block_cols;
     int64_t at = 0, line = 0;
     for (auto &row : rows) s.nnz += (int64_t)row.size();
     bsr_matrix a = t_matrix(&s);
@@ -107,6 +132,9 @@ TF bsr_matrix matrix_of(int type, int64_t block, int64_t across, const columns_o
         t_set_index(a.crow_indices, BSR_I32, ++line, at);
     }
     return a;
+}
+TF bsr_matrix matrix_of(int type, int64_t block, int64_t across, const columns_of_rows &rows) {
+    return matrix_of(type, block, block, across, rows);
 }
 /* c = op(a) b by every plan, with fewer CTAs, too, if so wanted. room: the buffer that c is in. */
 TF void exact_product(const bsr_matrix *a, const bsr_dense *b, const bsr_dense *c, const void *room, uint32_t op, bool grids,
