@@ -10616,7 +10616,7 @@ template <class F, class S = double, int PIECE_ = 1, bool BACKWARD_ = true> stru
     typedef F real;
     typedef S type;
     static constexpr int PIECE = PIECE_, COLS = 1, THREADS = 256, CTAS = sizeof(F) == 8 ? 2 : 3;
-    static constexpr int SHARED = THREADS * BSRI_SOFTMAX_HELD;
+    static constexpr int SHARED = THREADS * BSRI_SOFTMAX_HELD + 4096; /* static memory too: above 48 KB only where it is allowed */
     static constexpr bool BACKWARD = BACKWARD_;
 };
 
