@@ -11232,9 +11232,9 @@ static double bsri_none_of(double present, int64_t n) {
 static int64_t bsri_stored_inner(const bsri_dev_product *p) {
     return (p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a)) / p->view.cols;
 }
-/* The largest tile of tensor cores that divides both sides, or 0. */
-static int bsri_tile_of(int64_t rows, int64_t cols) {
-    int t = 128;
+/* The largest tile of tensor cores, of `most` rows, that divides both sides, or 0. */
+static int bsri_tile_of(int64_t rows, int64_t cols, int most) {
+    int t = most;
     while (t >= 16 && (rows % t || cols % t)) t /= 2;
     return t >= 16 ? t : 0;
 }
@@ -11246,7 +11246,7 @@ static bsri_list_view bsri_view_of(int64_t rows, int64_t cols) {
 }
 /* The product with its blocks seen as tiles, in `to` where they are not tiles themselves. */
 static const bsri_dev_product *bsri_tiled(const bsri_dev_product *p, bsri_dev_product *to) {
-    const int t = bsri_tile_of(p->br, p->bc);
+    const int t = bsri_tile_of(p->br, p->bc, p->a.dtype == BSR_F64 ? 64 : 128); /* f64: 128 columns beside 64 rows (note N32) */
     const int64_t rows = t ? p->br / t : 1, cols = t ? p->bc / t : 1;
     const double most = 2147483648.0; /* numbers of lines, eight of which a schedule may make of one, and of entries */
     if (rows * cols == 1 || 8.0 * (double)p->tiles * (double)rows * (double)rows > most) return p;
