@@ -10631,7 +10631,7 @@ template <class F, class S = double, int PIECE_ = 1, bool BACKWARD_ = true> stru
     typedef F real;
     typedef S type;
     static constexpr int PIECE = PIECE_, COLS = 1, THREADS = 256, CTAS = sizeof(F) == 8 ? 2 : 3;
-    static constexpr int SHARED = THREADS * BSRI_SOFTMAX_HELD;
+    static constexpr int SHARED = THREADS * BSRI_SOFTMAX_HELD + 4096; /* static memory too: above 48 KB only where it is allowed */
     static constexpr bool BACKWARD = BACKWARD_;
 };
 
@@ -11247,9 +11247,9 @@ static double bsri_none_of(double present, int64_t n) {
 static int64_t bsri_stored_inner(const bsri_dev_product *p) {
     return (p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a)) / p->view.cols;
 }
-/* The largest tile of tensor cores that divides both sides, or 0. */
-static int bsri_tile_of(int64_t rows, int64_t cols) {
-    int t = 128;
+/* The largest tile of tensor cores, of `most` rows, that divides both sides, or 0. */
+static int bsri_tile_of(int64_t rows, int64_t cols, int most) {
+    int t = most;
     while (t >= 16 && (rows % t || cols % t)) t /= 2;
     return t >= 16 ? t : 0;
 }
@@ -11261,7 +11261,7 @@ static bsri_list_view bsri_view_of(int64_t rows, int64_t cols) {
 }
 /* The product with its blocks seen as tiles, in `to` where they are not tiles themselves. */
 static const bsri_dev_product *bsri_tiled(const bsri_dev_product *p, bsri_dev_product *to) {
-    const int t = bsri_tile_of(p->br, p->bc);
+    const int t = bsri_tile_of(p->br, p->bc, p->a.dtype == BSR_F64 ? 64 : 128); /* f64: 128 columns beside 64 rows (note N32) */
     const int64_t rows = t ? p->br / t : 1, cols = t ? p->bc / t : 1;
     const double most = 2147483648.0; /* numbers of lines, eight of which a schedule may make of one, and of entries */
     if (rows * cols == 1 || 8.0 * (double)p->tiles * (double)rows * (double)rows > most) return p;
@@ -11972,9 +11972,11 @@ static void bsri_tiny_pieces_of(bsri_dev_tiny *m, int piece, int64_t size) {
     m->a_pieces = m->along == 1 && (!m->packed || p->kind == BSRI_LIST_TRANSPOSED ||
                                     bsri_tiny_aligned(p->a.values, size, many, p->a.batch_dims, p->a.values_batch_stride));
 }
-/* Ahead of tiles that are far wider: one or two columns in f32 where there are rows enough for every warp. */
+/* Ahead of tiles that are far wider: one or two columns in f32, and in f64 with small blocks, where there are rows enough for every
+   warp. */
 static int bsri_tiny_ahead(const bsr_context *ctx, const bsri_dev_product *p) {
-    return p->a.dtype == BSR_F32 && p->width <= 2 && (double)p->tiles * (double)p->items >= ctx->sm_count * 8.0;
+    const int takes = p->a.dtype == BSR_F32 || (p->a.dtype == BSR_F64 && p->br <= 16 && p->bc <= 16);
+    return takes && p->width <= 2 && (double)p->tiles * (double)p->items >= ctx->sm_count * 8.0;
 }
 /* Takes lists by rows and by the transposed index, of any type and block size. */
 static bsri_choice bsri_tiny_choose(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsri_dev_tiny *m) {
