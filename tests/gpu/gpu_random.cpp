@@ -22,7 +22,9 @@ static int64_t one_of(int64_t a, int64_t b, int64_t c, int64_t d) {
 static bool easy;
 static int some_layout(void) { return (int)bt_below(easy ? 4 : (int)LAYOUTS); }
 static int some_blocks(void) { return easy && bt_below(4) ? (int)PACKED : (int)bt_below(easy ? 5 : (int)BLOCKS_LAYOUTS); }
-static int64_t some_block(void) { return easy ? one_of(16, 32, 64, 128) : bt_range(1, 40); }
+static int64_t some_block(void) {
+    return easy ? bt_below(4) ? one_of(16, 32, 64, 128) : 16 * bt_range(1, 16) : bt_range(1, bt_below(4) ? 40 : 300);
+}
 static t_shape some_batch(void) {
     return t_batch((int)(bt_below(2) ? 0 : bt_range(1, bt_below(3) ? 2 : 4)), bt_range(1, 3), bt_range(1, 2), 2, 2);
 }

@@ -1500,6 +1500,7 @@ TEST(random_products) {
         s.block_rows = s.block_cols = blocks[bt_below(4)];
         if (bt_below(8) == 0) s.block_rows = bt_range(1, 40), s.block_cols = bt_range(1, 40);
         if (bt_below(10) == 0) s.block_cols = blocks[bt_below(4)];
+        if (bt_below(5) == 0) s.block_rows = 16 * bt_range(1, 16), s.block_cols = 16 * bt_range(1, 16); /* seen as tiles */
         s.r = bt_range(bt_below(20) != 0, 600 / s.block_rows + 2), s.c = bt_range(bt_below(20) != 0, 500 / s.block_cols + 2);
         if (tall) s.block_rows = s.block_cols = bt_below(2) ? 64 : 128, s.r = bt_range(40, 130), s.c = bt_range(1, 6);
         if (large) s.block_rows = s.block_cols = blocks[bt_below(4)], s.r = s.c = bt_range(1000, 3000) / s.block_rows;
