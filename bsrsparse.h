@@ -749,9 +749,10 @@ typedef enum bsr_exec_flag {
     BSR_EXEC_SKIP_CHECKS     = 1 << 0, /* the caller vouches for everything, index contents included */
     BSR_EXEC_CHECK_POINTERS  = 1 << 1, /* CUDA: also ask the driver what kind of memory each pointer is */
     BSR_EXEC_ACCUMULATE_F64  = 1 << 2, /* f32, f16, bf16: sums in f64; not together with BSR_EXEC_TF32 */
-    BSR_EXEC_TF32            = 1 << 3, /* f32 products may round operands to TF32: 2^-10 |a b| more a product; CUDA, mma.
-                                          It is leave, no wish: the CPU and the simt tier go on in f32, and so below */
-    BSR_EXEC_TF32X3          = 1 << 4, /* f32 products as three TF32 products: 2^-20 |a b| more, NaN from Inf; CUDA, mma;
+    BSR_EXEC_TF32            = 1 << 3, /* f32 products, sampled ones too, may round operands to TF32: 2^-10 |a b| more a
+                                          product; CUDA, mma. It is leave, no wish: the CPU and the simt tier go on in f32,
+                                          and so below */
+    BSR_EXEC_TF32X3          = 1 << 4, /* the same as three TF32 products: 2^-20 |a b| more, NaN from Inf; CUDA, mma;
                                           not together with BSR_EXEC_TF32 */
     BSR_EXEC_NO_TABLE        = 1 << 5, /* tuned tables are not looked at: the heuristic decides */
     BSR_EXEC_NO_LOG          = 1 << 6, /* nothing is logged: status and record only */
@@ -4993,9 +4994,22 @@ static int64_t bsri_reduce_count(const bsri_batch *whole, const bsri_batch *out)
         if (whole->size[d] != (i >= 0 ? out->size[i] : 1)) n *= whole->size[d];
     return n;
 }
-static void bsri_cursor_matrix(const bsri_engine *e, bsri_cursor *c, int64_t item, int64_t tile) {
-    const bsr_matrix *m = e->job->a;
-    const bsri_item it = bsri_matrix_item(&e->job->batch, item, m);
+/* A step of the sum that makes an item of out: a pair of operands, and which problem item of them. A sum over more than one pair
+   is a longer list of steps. */
+typedef struct bsri_sum_step {
+    const bsr_matrix *a; /* null: tiles of scatter_mm */
+    const bsr_dense *b;
+    int64_t item;
+} bsri_sum_step;
+static bsri_sum_step bsri_step_of(const bsri_engine *e, int64_t item, int64_t r) {
+    bsri_sum_step s;
+    s.a = e->job->a, s.b = e->job->b;
+    s.item = e->kind == BSRI_LIST_SCATTER ? 0 : bsri_reduce_item(&e->job->batch, &e->out_batch, item, r);
+    return s;
+}
+static void bsri_cursor_matrix(const bsri_engine *e, bsri_cursor *c, const bsri_sum_step *s, int64_t tile) {
+    const bsr_matrix *m = s->a;
+    const bsri_item it = bsri_matrix_item(&e->job->batch, s->item, m);
     const int dt = m->index_dtype, ragged = (m->flags & BSR_MATRIX_RAGGED) != 0;
     c->crow = it.crow, c->col = it.col, c->values = it.values;
     if (e->kind == BSRI_LIST_ROWS) {
@@ -5110,15 +5124,15 @@ static void bsri_product_sums(const bsri_engine *e, bsri_work *w, int64_t item, 
     int n;
     bsri_work_begin(w, first, bsri_min(e->sub_rows, e->br - row), bsri_min(w->panel, e->width - col), e->bc);
     for (r = 0; r < e->reduce; r++) {
-        const int64_t whole = e->kind == BSRI_LIST_SCATTER ? 0 : bsri_reduce_item(&job->batch, &e->out_batch, item, r);
-        int64_t b_at = col * job->b->col_stride;
+        const bsri_sum_step s = bsri_step_of(e, item, r);
+        int64_t b_at = col * s.b->col_stride;
         bsri_cursor c;
         memset(&c, 0, sizeof c);
         if (job->scatter) bsri_cursor_scatter(e, &c, tile);
-        else bsri_cursor_matrix(e, &c, whole, tile);
-        if (e->kind != BSRI_LIST_SCATTER) b_at += bsri_dense_offset(&job->batch, whole, job->b);
+        else bsri_cursor_matrix(e, &c, &s, tile);
+        if (e->kind != BSRI_LIST_SCATTER) b_at += bsri_dense_offset(&job->batch, s.item, s.b);
         a = c.values + row * e->a_rs * w->a.size;
-        b = (const char *)job->b->data + b_at * w->b.size;
+        b = (const char *)s.b->data + b_at * w->b.size;
         while ((n = bsri_cursor_next(e, &c, tile, list)) > 0) bsri_work_list(w, a, b, list, n);
     }
     bsri_work_flush(w);
@@ -10077,7 +10091,8 @@ typedef struct bsri_dev_sampled {
     bsri_batch whole, out_batch;
     int64_t o_strides[3], i_strides[3];
     int64_t items, reduce, panels, subs; /* cuts of a block */
-    int32_t has_input, reserved;
+    int32_t has_input;
+    int32_t precision; /* as bsri_dev_product's */
     bsri_list_view view; /* out's blocks seen as tiles; then all is said of tiles but the strides */
 } bsri_dev_sampled;
 
@@ -10093,7 +10108,8 @@ struct bsri_mma_rows {
     int dt;
 };
 
-enum { BSRI_MMA_PAD = 68, BSRI_MMA_PASS = 16 * BSRI_MMA_PAD + 64 }; /* the epilogue goes by 16 x 64 sums, rows padded */
+/* the epilogue goes by 16 x 64 sums, or 16 x 32 of 8 bytes, rows padded */
+enum { BSRI_MMA_PAD = 68, BSRI_MMA_PAD_F64 = BSRI_MMA_PAD / 2, BSRI_MMA_PASS = 16 * BSRI_MMA_PAD + 64 };
 
 typedef struct bsri_dev_mma {
     bsri_mma_rows rows; /* of the only item and reduction, where there is one */
@@ -10322,13 +10338,17 @@ typedef struct bsri_dev_softmax {
     double scale;
     uint32_t divide, block; /* fast path: 2^32 / chunks rounded up (0 for 1); elements of a block */
     int32_t mode[3];        /* bsr_mask_mode of each bias */
-    int32_t biased, backward;
+    int32_t biased;         /* how many there are: those that are added come first, then those that forbid */
+    int32_t backward;
     int32_t warps;      /* that share a row */
-    int32_t side, near; /* fast path, as powers of two: rows side by side in a warp, neighbouring lanes of one row */
-    int32_t chunks;     /* fast path: 16-byte pieces of a block's row */
-    int32_t run;        /* fast path: as many times, rows one after the other by the same warps */
+    int32_t side, near; /* as powers of two: rows side by side in a warp, neighbouring lanes of one row */
+    int32_t chunks;     /* pieces of a block's row: 16 bytes, or an element */
+    int32_t run;        /* as many times, rows one after the other by the same warps */
     int32_t lanes;      /* that share a row */
     int64_t work;       /* CTAs' worth of rows */
+    int64_t bias_row[3], bias_col[3]; /* bytes from a row of a bias to the next, from a column; 0: repeated */
+    int64_t step_blocks;              /* from a lane's piece to its next one: blocks, and pieces of a block's row */
+    int32_t step_pieces, slots, held; /* pieces of a row that a thread has room for; bytes of the scores of one */
 } bsri_dev_softmax;
 
 typedef struct bsri_dev_attention {
@@ -10459,6 +10479,7 @@ template <int DTYPE_, class SUM, int PRECISION_ = 0> struct bsri_mma_operand {
 struct bsri_mma_bf16 : bsri_mma_operand<BSR_BF16, float> {};
 struct bsri_mma_f16 : bsri_mma_operand<BSR_F16, float> {};
 struct bsri_mma_i8 : bsri_mma_operand<BSR_I8, int32_t> {};
+struct bsri_mma_f64 : bsri_mma_operand<BSR_F64, double> {};
 struct bsri_mma_f32 : bsri_mma_operand<BSR_F32, float> {}; /* no tensor cores: the same tiles and pipeline, multiplied by FFMA */
 struct bsri_mma_tf32 : bsri_mma_operand<BSR_F32, float, 1> {};
 struct bsri_mma_tf32x3 : bsri_mma_operand<BSR_F32, float, 2> {};
@@ -10495,6 +10516,7 @@ struct bsri_mma_tile : bsri_tile {
     static constexpr bool B_ROWS = LAYOUT == 1, PLAIN = MI * NI == 32; /* PLAIN: 128 sums a lane */
     static constexpr int LINE = KS * T::BYTES; /* bytes of a row of KS */
     static constexpr int A_BYTES = MW * LINE, B_BYTES = BN * LINE;
+    static constexpr int B_LINE = BN * T::BYTES < 512 ? BN * T::BYTES : 512; /* of a row-major slice, which lies by such parts */
     static constexpr int STEPS = LINE / 32; /* ldmatrix tiles along KS */
 };
 
@@ -10575,10 +10597,11 @@ template <class T, int B_, int TB_> struct bsri_wgmma_rs : bsri_tile {
 template <class T, int MW_, bool B_ROWS_ = false> struct bsri_mma_sampled_tile : bsri_tile {
     typedef T type;
     typedef bsri_mma_sampled_tile<T, MW_, true> by_rows;
-    static constexpr int THREADS = 256, SHARED = 100 * 1024;
-    static constexpr int MW = MW_, KS = 64 / T::BYTES, BN = 64, WN = 64, NW = 1, MI = MW / 16, NI = 8;
+    static constexpr int LINE = T::BYTES == 8 ? 128 : 64, STEPS = 2;
+    static constexpr int THREADS = 256, CTAS = T::BYTES == 2 ? 2 : 1, SHARED = LINE / 64 * 100 * 1024;
+    static constexpr int MW = MW_, KS = LINE / T::BYTES, BN = 64, WN = 64, NW = 1, MI = MW / 16, NI = 8;
     static constexpr bool B_ROWS = B_ROWS_, PLAIN = false;
-    static constexpr int LINE = 64, A_BYTES = MW * LINE, B_BYTES = BN * LINE, STEPS = 2;
+    static constexpr int A_BYTES = MW * LINE, B_BYTES = BN * LINE, B_LINE = BN * T::BYTES;
 };
 
 template <class T> struct bsri_sampled_wgmma_tile : bsri_tile {
@@ -10586,12 +10609,21 @@ template <class T> struct bsri_sampled_wgmma_tile : bsri_tile {
     static constexpr int THREADS = 384, SHARED = BSRI_WSAMPLED_RING;
 };
 
-/* Rows of any kind, in F; packed ones of type T, by pieces of 16 bytes. */
-template <class F, bool BACKWARD_ = false, class T = void> struct bsri_softmax_tile : bsri_tile {
+/* Packed rows without biases of type T, by pieces of 16 bytes, in F. */
+template <class F, bool BACKWARD_, class T> struct bsri_softmax_tile : bsri_tile {
     typedef F real;
     typedef T type;
     static constexpr bool BACKWARD = BACKWARD_;
     static constexpr int COLS = 1, THREADS = 256;
+};
+#define BSRI_SOFTMAX_HELD 192 /* bytes of scores that a thread has room for */
+/* Rows of any kind, in F: single elements of any type, or pieces of 16 bytes that are stored in S. */
+template <class F, class S = double, int PIECE_ = 1, bool BACKWARD_ = true> struct bsri_softmax_rows_tile : bsri_tile {
+    typedef F real;
+    typedef S type;
+    static constexpr int PIECE = PIECE_, COLS = 1, THREADS = 256, CTAS = sizeof(F) == 8 ? 2 : 3;
+    static constexpr int SHARED = THREADS * BSRI_SOFTMAX_HELD;
+    static constexpr bool BACKWARD = BACKWARD_;
 };
 
 /* CTAs of 1 to 4 warps, 16 MT query rows each; heads of HD columns at most. FULL: as of bsri_attention_warp. */
@@ -10659,6 +10691,7 @@ enum {
     BSRI_FOR_SOFTMAX,
     BSRI_FOR_PACKED, /* softmax over packed values, */
     BSRI_FOR_PACKED_BACKWARD,
+    BSRI_FOR_PIECES, /* the same with biases, or in f64 */
     BSRI_FOR_ATTENTION
 };
 enum { /* kernels that run alike, one row of >>cuda-estimates for each size of block */
@@ -10667,6 +10700,7 @@ enum { /* kernels that run alike, one row of >>cuda-estimates for each size of b
     BSRI_COSTS_F32,
     BSRI_COSTS_TF32,
     BSRI_COSTS_I8,
+    BSRI_COSTS_F64,
     BSRI_COSTS_SMALL,
     BSRI_COSTS_SMALL_WIDE,
     BSRI_COSTS_NARROW_MMA,    /* by rows of a tile */
@@ -10747,6 +10781,9 @@ enum {
 #define BSRI_KERNELS_MMA_BYTES(X, n, D, T, block, KS, E)                                         \
     BSRI_KERNELS_MMA(X, block##_128_ROWS_##D, n + 0, D, block, I8, T, 32, KS, E, 128, 2, 1)      \
     BSRI_KERNELS_MMA(X, block##_128_COLUMNS_##D, n + 1, D, block, I8, T, 32, KS, E, 128, 2, 0)
+#define BSRI_KERNELS_MMA_F64(X, n, BN, N32, N16)                                                  \
+    BSRI_KERNELS_MMA(X, 32_##BN##_F64, n + 0, F64, 32, F64, bsri_mma_f64, 32, 16, 1, BN, N32)     \
+    BSRI_KERNELS_MMA(X, 16_##BN##_F64, n + 1, F64, 16, F64, bsri_mma_f64, 16, 16, 1, BN, N16)
 #define BSRI_KERNELS_SMALL_OF(X, name, n, D, block, costs, ...) \
     X(PRODUCT_SMALL_##name, n, SMALL, MMA, D, block, costs, bsri_product_small, bsri_small_tile<__VA_ARGS__>)
 #define BSRI_KERNELS_SMALL(X, n, D, T)                                                   \
@@ -10827,26 +10864,37 @@ enum {
     BSRI_KERNELS_MMA_F32(X, 266, 128_COLUMNS, 128, 2, 1, 0)                    \
     BSRI_KERNELS_MMA_128(X, 270, TF32, bsri_mma_tf32, TF32)                    \
     BSRI_KERNELS_MMA_128(X, 272, TF32X3, bsri_mma_tf32x3, TF32))               \
+    BSRI_WHEN(BSRI_HAS_F64,                                                    \
+    BSRI_KERNELS_MMA_F64(X, 274, 64, 2, 1)                                     \
+    BSRI_KERNELS_MMA_F64(X, 276, 128, 4, 2))                                   \
     BSRI_WHEN(BSRI_HAS_I8,                                                     \
     BSRI_KERNELS_MMA_BYTES(X, 220, I8, bsri_mma_i8, 32, 32, 2)                 \
     BSRI_KERNELS_MMA_BYTES(X, 222, I8, bsri_mma_i8, 64, 64, 1)                 \
     BSRI_KERNELS_SS(X, 64_256, 380, I8, 64, SS_I8, bsri_mma_i8, 256, 64)   \
     BSRI_KERNELS_SS(X, 128_256, 381, I8, 128, SS_I8, bsri_mma_i8, 256))
-#define BSRI_KERNELS_SAMPLED(X, D, T, mma, wgmma)                                                                                \
+#define BSRI_KERNELS_SAMPLED_MMA(X, D, T, mma)                                                                                   \
     X(SAMPLED_MMA_32_##D, mma + 0, SAMPLED, MMA, D, 32, SAMPLED_MMA, bsri_sampled_mma, bsri_mma_sampled_tile<T, 32>)             \
-    X(SAMPLED_MMA_16_##D, mma + 1, SAMPLED, MMA, D, 16, SAMPLED_MMA, bsri_sampled_mma, bsri_mma_sampled_tile<T, 16>)             \
+    X(SAMPLED_MMA_16_##D, mma + 1, SAMPLED, MMA, D, 16, SAMPLED_MMA, bsri_sampled_mma, bsri_mma_sampled_tile<T, 16>)
+#define BSRI_KERNELS_SAMPLED(X, D, T, mma, wgmma)                                                                                \
+    BSRI_KERNELS_SAMPLED_MMA(X, D, T, mma)                                                                                       \
     X(SAMPLED_WGMMA_##D, wgmma, SAMPLED, WGMMA, D, 16, SAMPLED_WGMMA, bsri_sampled_wgmma, bsri_sampled_wgmma_tile<T>)
 #define BSRI_KERNELS_PACKED(X, D, T, n)                                                                                          \
     X(SOFTMAX_PACKED_##D, n, PACKED, SIMT, D, 1, NONE, bsri_softmax_fast, bsri_softmax_tile<float, false, T>)                    \
     X(SOFTMAX_PACKED_BACKWARD_##D, n + 3, PACKED_BACKWARD, SIMT, D, 1, NONE, bsri_softmax_fast, bsri_softmax_tile<float, true, T>)
+#define BSRI_KERNELS_PIECES(X, D, F, S, N, n)                                                                                    \
+    X(SOFTMAX_PIECES_##D, n, PIECES, SIMT, D, 1, NONE, bsri_softmax_simt, bsri_softmax_rows_tile<F, S, N, BSR_##D == BSR_F64>)
 #define BSRI_KERNELS_SOFTMAX(X)                                                                                                  \
     BSRI_WHEN(BSRI_HAS_SUMS_F32,                                                                                                 \
-    X(SOFTMAX_SIMT_F32, 400, SOFTMAX, SIMT, F32, 1, NONE, bsri_softmax_simt, bsri_softmax_tile<float>))                          \
+    X(SOFTMAX_SIMT_F32, 400, SOFTMAX, SIMT, F32, 1, NONE, bsri_softmax_simt, bsri_softmax_rows_tile<float>))                     \
     BSRI_WHEN(BSRI_HAS_F64,                                                                                                      \
-    X(SOFTMAX_SIMT_F64, 401, SOFTMAX, SIMT, F64, 1, NONE, bsri_softmax_simt, bsri_softmax_tile<double>))                         \
-    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_PACKED(X, F16, bsri_mma_f16, 402))                                                      \
-    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_PACKED(X, BF16, bsri_mma_bf16, 403))                                                   \
-    BSRI_WHEN(BSRI_HAS_F32, BSRI_KERNELS_PACKED(X, F32, bsri_mma_f32, 404))
+    X(SOFTMAX_SIMT_F64, 401, SOFTMAX, SIMT, F64, 1, NONE, bsri_softmax_simt, bsri_softmax_rows_tile<double>)                     \
+    BSRI_KERNELS_PIECES(X, F64, double, double, 2, 453))                                                                         \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_PACKED(X, F16, bsri_mma_f16, 402)      \
+    BSRI_KERNELS_PIECES(X, F16, float, bsri_mma_f16, 8, 450))                                                      \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_PACKED(X, BF16, bsri_mma_bf16, 403)      \
+    BSRI_KERNELS_PIECES(X, BF16, float, bsri_mma_bf16, 8, 451))                                                   \
+    BSRI_WHEN(BSRI_HAS_F32, BSRI_KERNELS_PACKED(X, F32, bsri_mma_f32, 404)      \
+    BSRI_KERNELS_PIECES(X, F32, float, bsri_mma_f32, 4, 452))
 #define BSRI_KERNELS_ATTENTION_SIMT(X, name, n, D, ...) \
     X(ATTENTION_SIMT_##name##_##D, n, ATTENTION, SIMT, D, 1, NONE, bsri_attention_simt, bsri_simt_tile<__VA_ARGS__>)
 #define BSRI_KERNELS_ATTENTION_MMA(X, name, n, D, ...) \
@@ -10876,7 +10924,13 @@ enum {
     BSRI_WHEN(BSRI_HAS_PRODUCT, BSRI_KERNELS_PRODUCT(X))                                         \
     BSRI_WHEN(BSRI_HAS_SAMPLED,                                                                  \
     BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_SAMPLED(X, BF16, bsri_mma_bf16, 230, 350))             \
-    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_SAMPLED(X, F16, bsri_mma_f16, 240, 360)))               \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_SAMPLED(X, F16, bsri_mma_f16, 240, 360))                \
+    BSRI_WHEN(BSRI_HAS_F32,                                                                      \
+    BSRI_KERNELS_SAMPLED_MMA(X, F32, bsri_mma_f32, 232)                                          \
+    BSRI_KERNELS_SAMPLED_MMA(X, TF32, bsri_mma_tf32, 234)                                        \
+    BSRI_KERNELS_SAMPLED_MMA(X, TF32X3, bsri_mma_tf32x3, 236))                                   \
+    BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_SAMPLED_MMA(X, F64, bsri_mma_f64, 242))                 \
+    BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_SAMPLED_MMA(X, I8, bsri_mma_i8, 244)))                   \
     BSRI_WHEN(BSRI_HAS_ROWS, BSRI_KERNELS_SOFTMAX(X))                                            \
     BSRI_WHEN(BSRI_HAS_ATTENTION, BSRI_KERNELS_ATTENTION(X))
 /* X(name, number, function): of the matrix operations, which call them by function; the first one is never launched. */
@@ -11346,6 +11400,8 @@ typedef struct bsri_costs {
     X(TF32,           32,     3910,     3010,      706,     1040,      284,       26,  0.00557,      242,       600) \
     X(I8,             32,     4810,     2580,      100,     1090,      169,    0.374,   0.0415,     38.8,       195) \
     X(I8,             64,     5310,     2020,      100,     1980,      194,     40.7,   0.0511,      194,       178) \
+    X(F64,            16,     4000,     4000,     2000,     4000,      200,     50.0,    0.050,      100,      2000) \
+    X(F64,            32,     4000,     4000,     2000,     4000,      200,     50.0,    0.050,      100,      2000) \
     X(SMALL,          16,      476,     1350,     2850,     1620,     3.74,     94.4,     1.09,      161,      65.3) \
     X(SMALL,          32,      155,     1220,     3490,     1600,     12.1,     97.8,    0.203,      311,      64.4) \
     X(SMALL,          64,      934,      505,     3300,     1820,       21,     82.9,    0.196,      241,      65.1) \
@@ -11439,7 +11495,8 @@ static bsri_traits bsri_traits_of(const bsri_dev_product *p, const bsri_facts *f
     x.piece = (double)t->slice * t->fetched * (double)bsr_dtype_size(p->b.dtype) / 8192 * (1.0 + t->far * f->far);
     x.along = t->along;
     x.own = t->edge * cut * own / (t->split ? t->split : 1), x.area = (double)t->cols * t->rows / 16384;
-    if (t->rows < 64 && (p->a.dtype != BSR_F32 || p->precision)) x.area = (double)t->cols / 256; /* not bound by multiplying */
+    if (t->rows < 64 && p->a.dtype != BSR_F64 && (p->a.dtype != BSR_F32 || p->precision))
+        x.area = (double)t->cols / 256; /* not bound by multiplying */
     x.memory = f->memory + t->memory;
     return x;
 }
@@ -11550,9 +11607,10 @@ static bsri_choice bsri_simt_choose(const bsr_context *, const bsri_dev_product 
     return c;
 }
 
-/* Tiles of 256 columns have at most so many rows; 0: there are none. */
+/* Tiles of 256 columns, of f64 of 128, have at most so many rows; 0: there are none. */
 static int bsri_mma_wide(const bsri_dev_product *p, const bsri_facts *f) {
     if (p->a.dtype == BSR_F32) return !p->precision && p->br <= 32 ? 64 : 0; /* blocks of 64: never faster */
+    if (p->a.dtype == BSR_F64) return 64;
     return bsri_is_half(p->a.dtype) && f->vector ? 128 : 0;
 }
 
@@ -11571,28 +11629,29 @@ static int bsri_mma_refuses(const bsr_context *ctx, const bsri_dev_product *p, i
 }
 
 /* What f32 operands are multiplied as. */
-static int bsri_type_of(const bsri_dev_product *p) {
-    return p->a.dtype != BSR_F32 || !p->precision ? p->a.dtype : p->precision == 1 ? BSRI_TYPE_TF32 : BSRI_TYPE_TF32X3;
+static int bsri_type_of(int dtype, int precision) {
+    return dtype != BSR_F32 || !precision ? dtype : precision == 1 ? BSRI_TYPE_TF32 : BSRI_TYPE_TF32X3;
 }
 /* Null: left out of this build. */
 static const bsri_instance *bsri_mma_instance(const bsri_dev_product *p, int dense, int cols) {
-    bsri_wanted w = bsri_want(BSRI_FOR_PRODUCT, BSRI_TIER_MMA, bsri_type_of(p));
+    bsri_wanted w = bsri_want(BSRI_FOR_PRODUCT, BSRI_TIER_MMA, bsri_type_of(p->a.dtype, p->precision));
     w.block = (int32_t)p->br, w.cols = cols, w.layout = dense;
     return bsri_find(&w);
 }
 /* The tile that is estimated to be the fastest, of those that a plan leaves. */
 static bsri_estimate bsri_mma_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
                                        const bsr_plan *asked) {
-    const int wide = bsri_mma_wide(p, f), why = bsri_mma_refuses(ctx, p, compute, f);
-    const bsri_instance *x = why ? NULL : bsri_mma_instance(p, f->dense, 128);
+    const int f64 = p->a.dtype == BSR_F64, why = bsri_mma_refuses(ctx, p, compute, f);
+    const int wide = bsri_mma_wide(p, f), least = f64 ? 64 : 128; /* rows of tiles of 2 least columns */
+    const bsri_instance *x = why ? NULL : bsri_mma_instance(p, f->dense, least);
     bsri_estimate e = bsri_estimate_below(f, why);
     double each;
     int rows, cols, kind;
     if (why) return e;
     if (!x) return bsri_estimate_none(BSR_WHY_CUT);
     kind = bsri_cost_kind(x->costs, p->br);
-    for (cols = 128; cols <= (wide ? 256 : 128); cols *= 2)
-        for (rows = cols == 256 ? wide : 128; rows >= bsri_max(32, p->br); rows /= 2) {
+    for (cols = least; cols <= (wide ? 2 : 1) * least; cols *= 2)
+        for (rows = cols > least ? wide : 128; rows >= bsri_max(32, p->br); rows /= 2) {
             bsri_tiling t = bsri_tiling_of(f, rows, cols, x->slice, 0);
             if ((asked->tile_rows && asked->tile_rows != rows) || (asked->tile_cols && asked->tile_cols != cols)) continue;
             each = (double)bsri_mma_tiles(p, (int)p->br, rows, cols) / ctx->sm_count;
@@ -11601,7 +11660,7 @@ static bsri_estimate bsri_mma_estimate(const bsr_context *ctx, const bsri_dev_pr
             if (p->a.dtype == BSR_F32 && each > 1.0) t.longer = t.tail = bsri_mma_long_first;
             bsri_estimate_take(&e, p, f, kind, &t);
         }
-    if (!e.tile_rows) e.tile_rows = 128, e.tile_cols = 128; /* no tile is as the plan asks */
+    if (!e.tile_rows) e.tile_rows = 128, e.tile_cols = least; /* no tile is as the plan asks */
     return e;
 }
 
@@ -11619,7 +11678,7 @@ static int bsri_mma_fit(const bsr_context *ctx, const bsri_dev_product *p, const
         m->b_at = a, m->stage_bytes = a + s->slices * c->tile_cols * s->slice * line;
         m->stages = (int)bsri_min(BSRI_GROUP, left / m->stage_bytes);
         if (m->stages >= BSRI_PRODUCERS / 32) break;
-        if (c->tile_cols == 256) c->tile_cols = 128;
+        if (c->tile_cols == (p->a.dtype == BSR_F64 ? 128 : 256)) c->tile_cols /= 2;
         else if (c->tile_rows > bsri_max(b, 32)) c->tile_rows /= 2;
         else return 0;
     }
@@ -12515,9 +12574,10 @@ static bsri_sampled_facts bsri_sampled_facts_of(const bsri_dev_sampled *p) {
 /* What both tiers refuse, or 0. */
 static int bsri_sampled_refuses(const bsr_context *ctx, const bsri_dev_sampled *p, const bsri_sampled_facts *f, int compute,
                                 int tier) {
-    const int dt = p->mat1.dtype;
+    const int dt = p->mat1.dtype, others = tier == BSRI_TIER_MMA && (dt == BSR_F32 || dt == BSR_F64 || dt == BSR_I8);
     if (ctx->tier < tier) return BSR_WHY_GPU;
-    if (compute != BSR_F32 || !bsri_is_half(dt) || p->mat2.dtype != dt) return BSR_WHY_DTYPE;
+    if ((!bsri_is_half(dt) && !others) || p->mat2.dtype != dt) return BSR_WHY_DTYPE;
+    if (compute != (dt == BSR_F64 ? BSR_F64 : dt == BSR_I8 ? BSR_I32 : BSR_F32)) return BSR_WHY_DTYPE;
     if (!f->block) return BSR_WHY_BLOCK;
     return f->left && f->right ? 0 : BSR_WHY_DENSE;
 }
@@ -12553,37 +12613,46 @@ static bsri_mma_sampled_shape bsri_mma_sampled_shape_of(int b) {
     return s;
 }
 
+static const bsri_instance *bsri_mma_sampled_instance(const bsri_dev_sampled *p, int block) {
+    bsri_wanted w = bsri_want(BSRI_FOR_SAMPLED, BSRI_TIER_MMA, bsri_type_of(p->mat1.dtype, p->precision));
+    w.block = block;
+    return bsri_find(&w);
+}
+/* Products of a step: a line of a stage. */
+static int bsri_mma_sampled_step(const bsri_dev_sampled *p) {
+    return p->mat1.dtype == BSR_F64 ? 16 : 64 / (int)bsr_dtype_size(p->mat1.dtype);
+}
 static bsri_estimate bsri_mma_estimate_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, const bsri_sampled_facts *f,
                                                int compute, const bsr_plan *) {
     const bsri_mma_sampled_shape s = bsri_mma_sampled_shape_of(f->block ? f->block : 16);
     const double room = f->block < 64 ? 4.0 : 2.0, rows = (double)bsri_block_rows(&p->out);
     bsri_estimate e = bsri_estimate_none(bsri_sampled_refuses(ctx, p, f, compute, BSRI_TIER_MMA));
     double each;
-    if (!e.why && f->block == 16 && f->left != 1) e.why = BSR_WHY_DENSE;
-    if (!e.why && p->mat1.cols % 32) e.why = BSR_WHY_INNER;
+    if (!e.why && f->block == 16 && f->left != 1 && bsr_dtype_size(p->mat1.dtype) < 4) e.why = BSR_WHY_DENSE;
+    if (!e.why && p->mat1.cols % bsri_mma_sampled_step(p)) e.why = BSR_WHY_INNER;
     if (e.why) return e;
     each = (double)p->items * (bsri_mean_blocks(&p->out) / s.blocks + rows) / ctx->sm_count, e.split = 1;
     bsri_estimate_sampled(&e, bsri_cost_kind(BSRI_COSTS_SAMPLED_MMA, f->block),
                           each > room ? each / room : 1.0, each > room ? room : each, s.rows, s.n_warps * 64,
-                          (double)p->reduce * (double)(p->mat1.cols / 32), (f->left == 2) + (f->right == 1), 0.0);
+                          (double)p->reduce * (double)(p->mat1.cols / bsri_mma_sampled_step(p)),
+                          (f->left == 2) + (f->right == 1), 0.0);
     return e;
 }
 
 static bsri_choice bsri_mma_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, const bsri_sampled_facts *f,
                                            const bsr_plan *, const bsri_estimate *, bsri_dev_mma_sampled *m) {
-    const int b = f->block, left = f->left, right = f->right, wide = b >= 64;
+    const int b = f->block, left = f->left, right = f->right, wide = b >= 64, step = bsri_mma_sampled_step(p);
+    const int64_t size = (int64_t)bsr_dtype_size(p->mat1.dtype), line = step * size;
     const bsri_mma_sampled_shape s = bsri_mma_sampled_shape_of(b);
-    bsri_wanted w = bsri_want(BSRI_FOR_SAMPLED, BSRI_TIER_MMA, p->mat1.dtype);
-    w.block = b;
-    bsri_choice c = bsri_yes(bsri_find(&w), BSR_WHY_NEIGHBOURS);
+    bsri_choice c = bsri_yes(bsri_mma_sampled_instance(p, b), BSR_WHY_NEIGHBOURS);
     if (!c.kernel) return c;
     memset(m, 0, sizeof *m);
     m->p = *p, m->view = p->view, m->m_warps = s.m_warps, m->n_warps = s.n_warps, m->blocks = s.blocks;
-    m->stages = wide ? 5 : 3, m->stage_bytes = (s.rows + s.n_warps * 64) * 64,
-    m->steps = (int)(p->mat1.cols / 32);
-    m->b_rows = right == 1, m->a_trans = left == 2, m->a_line = 2 * (left == 1 ? p->mat1.row_stride : p->mat1.col_stride);
-    m->b_line = 2 * (right == 1 ? p->mat2.row_stride : p->mat2.col_stride);
-    m->a_step = left == 1 ? 64 : 32 * m->a_line, m->b_step = right == 1 ? 32 * m->b_line : 64;
+    m->stages = wide ? 5 : 3, m->stage_bytes = (s.rows + s.n_warps * 64) * (int)line,
+    m->steps = (int)(p->mat1.cols / step);
+    m->b_rows = right == 1, m->a_trans = left == 2, m->a_line = size * (left == 1 ? p->mat1.row_stride : p->mat1.col_stride);
+    m->b_line = size * (right == 1 ? p->mat2.row_stride : p->mat2.col_stride);
+    m->a_step = left == 1 ? line : step * m->a_line, m->b_step = right == 1 ? step * m->b_line : line;
     m->vector = bsri_sampled_vector(p);
     m->tiles = p->out.nnz / m->blocks + bsri_block_rows(&p->out);
     c.tile_rows = b, c.tile_cols = m->n_warps * 64, c.stages = m->stages, c.threads = 32 * m->m_warps * m->n_warps,
@@ -12680,18 +12749,17 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
 /* >>cuda-plan-rows: softmax and attention: choice, parameters                                    */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* fast: values are packed in whole pieces. */
-static bsri_choice bsri_simt_choose_softmax(const bsr_context *ctx, const bsri_dev_softmax *p, int compute, int fast) {
-    const int packed = fast && compute != BSR_F64;
-    const bsri_wanted w = bsri_want(!packed ? BSRI_FOR_SOFTMAX : p->backward ? BSRI_FOR_PACKED_BACKWARD : BSRI_FOR_PACKED,
-                                    BSRI_TIER_SIMT, packed ? p->x.dtype : compute);
-    bsri_choice c = bsri_yes(bsri_find(&w), packed ? BSR_WHY_PACKED : BSR_WHY_ANY);
+/* way: BSRI_FOR_SOFTMAX, _PACKED or _PIECES. */
+static bsri_choice bsri_simt_choose_softmax(const bsr_context *ctx, const bsri_dev_softmax *p, int compute, int way) {
+    const int packed = way == BSRI_FOR_PACKED, single = way == BSRI_FOR_SOFTMAX;
+    const bsri_wanted w = bsri_want(packed && p->backward ? BSRI_FOR_PACKED_BACKWARD : way, BSRI_TIER_SIMT,
+                                    single ? compute : p->x.dtype);
+    bsri_choice c = bsri_yes(bsri_find(&w), single ? BSR_WHY_ANY : BSR_WHY_PACKED);
     if (!c.kernel) return c;
     c.threads = p->warps == 8 ? 256 : 128, c.tile_rows = c.threads / 32 / p->warps << p->side;
     c.grid = p->work;
-    if (!packed) return c;
     c.pdl = ctx->tier >= BSRI_TIER_WGMMA; /* the loaded code waits itself (note N25) */
-    if (!p->backward) c.shared = c.threads * (c.pdl ? BSRI_SOFTMAX_ROOM_90 : BSRI_ROW_HELD) * 16;
+    if (!p->backward) c.shared = c.threads * (packed ? (c.pdl ? BSRI_SOFTMAX_ROOM_90 : BSRI_ROW_HELD) * 16 : p->slots * p->held);
     return c;
 }
 
@@ -12943,8 +13011,8 @@ static void bsri_choose_attention(const bsr_context *ctx, const bsri_dev_attenti
         bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose_attention(ctx, p, compute, s->asked, &m->simt));
 }
 
-static void bsri_choose_softmax(const bsr_context *ctx, const bsri_dev_softmax *p, int compute, int fast, bsri_chooser *s) {
-    if (bsri_wants(s, BSRI_TIER_SIMT)) bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose_softmax(ctx, p, compute, fast));
+static void bsri_choose_softmax(const bsr_context *ctx, const bsri_dev_softmax *p, int compute, int way, bsri_chooser *s) {
+    if (bsri_wants(s, BSRI_TIER_SIMT)) bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose_softmax(ctx, p, compute, way));
 }
 
 #ifdef BSRI_CUDA
@@ -13303,13 +13371,17 @@ static bsr_status bsri_cuda_choose(const bsri_call *c, const bsr_tune_row *key, 
     return stop ? BSR_OK : bsri_cuda_status(c, bsri_launch_choice(&a.s.best, m, bsri_cuda_queue(c)));
 }
 
+/* As bsri_dev_product has it. */
+static int32_t bsri_cuda_precision(const bsri_call *c, int dtype) {
+    return dtype != BSR_F32 ? 0 : c->exec->flags & BSR_EXEC_TF32 ? 1 : c->exec->flags & BSR_EXEC_TF32X3 ? 2 : 0;
+}
 static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *job, const bsr_tune_row *key, bsr_plan *plan,
                                     int step) {
     bsri_dev_product p;
     bsri_product_params m;
     bsri_cuda_describe(job, &p);
     p.constant = (c->flags & BSR_EXEC_CONSTANT_MATRIX) != 0;
-    if (p.b.dtype == BSR_F32) p.precision = c->exec->flags & BSR_EXEC_TF32 ? 1 : c->exec->flags & BSR_EXEC_TF32X3 ? 2 : 0;
+    p.precision = bsri_cuda_precision(c, p.b.dtype);
     if (!p.tiles || !p.width || !p.items || !p.br) return bsri_cuda_nothing(c, plan, step);
     return bsri_cuda_choose(c, key, plan, step, &m,
                             [&](bsri_chooser *s) { bsri_choose_product(c->ctx, &p, job->compute, s, &m); });
@@ -13321,6 +13393,7 @@ static bsr_status bsri_cuda_sampled(const bsri_call *c, const bsri_sampled *job,
     bsri_sampled_params m;
     memset(&p, 0, sizeof p);
     p.out = *job->out, p.mat1 = *job->mat1, p.mat2 = *job->mat2, p.alpha = job->alpha, p.beta = job->beta;
+    p.precision = bsri_cuda_precision(c, p.mat1.dtype);
     if (job->input && job->beta != 0) p.input = *job->input, p.has_input = 1, bsri_value_strides(job->input, p.i_strides);
     bsri_value_strides(job->out, p.o_strides), p.view = bsri_view_of(1, 1);
     p.whole = job->batch, p.out_batch = bsri_batch_of(job->out->batch_dims, job->out->batch);
@@ -13412,15 +13485,16 @@ static int bsri_cuda_packed(const bsr_matrix *m, int64_t bytes) {
     return 1;
 }
 
-/* Who works on which rows. As many lanes a row as hold a row of mean length and half as much again: rows that are longer are
-   read twice. Where a block's row is shorter than 128 bytes, rows stand side by side in a warp: memory is read by lines. */
-static void bsri_cuda_softmax_teams(const bsri_call *c, int64_t pieces, bsri_dev_softmax *p) {
+/* Who works on which rows. As many lanes a row as hold a row of mean length and half as much again, `held` pieces each: rows that
+   are longer are read twice. Where a block's row is shorter than 128 bytes, rows stand side by side in a warp: memory is read by
+   lines. line: pieces of 128 bytes. */
+static void bsri_cuda_softmax_teams(const bsri_call *c, int64_t pieces, int64_t held, int64_t line, bsri_dev_softmax *p) {
     const int64_t lanes = pieces + pieces / 2, br = p->x.block_rows;
-    while (p->side < 3 && ((lanes <= (INT64_C(16) >> p->side) * BSRI_ROW_HELD) || (p->chunks << p->side) < 8) &&
+    while (p->side < 3 && ((lanes <= (INT64_C(16) >> p->side) * held) || ((int64_t)p->chunks << p->side) < line) &&
            br % (2 << p->side) == 0)
         p->side++;
-    while (p->side > 0 && lanes > (INT64_C(256) >> p->side) * BSRI_ROW_HELD) p->side--;
-    for (p->warps = 1; p->warps < 8 && lanes > (INT64_C(32) >> p->side) * p->warps * BSRI_ROW_HELD; p->warps *= 2) {
+    while (p->side > 0 && lanes > (INT64_C(256) >> p->side) * held) p->side--;
+    for (p->warps = 1; p->warps < 8 && lanes > (INT64_C(32) >> p->side) * p->warps * held; p->warps *= 2) {
     }
     while (p->near < 5 - p->side && p->chunks % (2 << p->near) == 0) p->near++;
     /* where a row starts is found once for `run` of them, as long as 40 warps a multiprocessor have three turns; for two nearly
@@ -13431,46 +13505,79 @@ static void bsri_cuda_softmax_teams(const bsri_call *c, int64_t pieces, bsri_dev
     }
 }
 
+/* Those that are there: what is added first, then what forbids. */
+static void bsri_cuda_softmax_biases(const bsr_softmax_options *o, bsri_dev_softmax *p) {
+    const bsr_dense *all[3] = {o->relative_bias, o->key_padding_mask, o->attn_mask};
+    const int mode[3] = {BSR_MASK_ADD, o->key_padding_mode, o->attn_mode};
+    int i, m;
+    for (m = BSR_MASK_ADD; m <= BSR_MASK_MUL; m++)
+        for (i = 0; i < 3; i++) {
+            const bsr_dense *d = all[i];
+            const int64_t size = d ? (int64_t)bsr_dtype_size(d->dtype) : 0;
+            if (!d || mode[i] != m) continue;
+            p->bias[p->biased] = *d, p->mode[p->biased] = m;
+            p->bias_row[p->biased] = d->rows == 1 ? 0 : d->row_stride * size;
+            p->bias_col[p->biased++] = d->cols == 1 ? 0 : d->col_stride * size;
+        }
+}
+/* May n neighbours of a row be read at once, of each bias? */
+static int bsri_cuda_biases_fit(const bsri_dev_softmax *p, int64_t n) {
+    int i;
+    for (i = 0; i < p->biased; i++) {
+        const bsr_dense *d = &p->bias[i];
+        const int64_t size = (int64_t)bsr_dtype_size(d->dtype), unit = bsri_min(16, n * size) / size;
+        if (p->bias_col[i] != size || p->bias_row[i] % (unit * size) || !bsri_dense_aligned(d, unit)) return 0;
+    }
+    return 1;
+}
+/* Packed rows: pieces of a block's row; whether their division is exact for every piece of a row. */
+static int bsri_cuda_softmax_divides(const bsr_matrix *x, bsri_dev_softmax *p) {
+    const int64_t pieces = 16 / (int64_t)bsr_dtype_size(x->dtype);
+    const uint64_t chunks = (uint64_t)(x->block_cols / pieces), whole = UINT64_C(1) << 32;
+    const uint64_t divide = (whole + chunks - 1) / chunks;
+    int64_t elements;
+    p->divide = (uint32_t)(divide % whole), p->block = (uint32_t)(x->block_rows * x->block_cols);
+    return bsri_mul(x->cols, x->block_rows, &elements) && elements < INT64_C(0x7fffffff) &&
+           (uint64_t)(x->cols / pieces) * (divide * chunks - whole) < whole;
+}
+/* Which lanes have which pieces; mean: elements of a row. */
+static void bsri_cuda_softmax_shares(const bsri_call *c, int64_t mean, int way, int compute, bsri_dev_softmax *p) {
+    const int64_t es = (int64_t)bsr_dtype_size(p->x.dtype), n = way == BSRI_FOR_SOFTMAX ? 1 : 16 / es;
+    const int64_t held = way == BSRI_FOR_PACKED ? BSRI_ROW_HELD : BSRI_SOFTMAX_HELD / (n * (compute == BSR_F64 ? 8 : 4));
+    p->chunks = (int32_t)(p->x.block_cols / n);
+    bsri_cuda_softmax_teams(c, mean / n, held, 128 / (n * es), p);
+    p->lanes = p->warps * (32 >> p->side);
+    p->step_blocks = p->lanes / p->chunks, p->step_pieces = p->lanes % p->chunks, p->held = (int32_t)(BSRI_SOFTMAX_HELD / held);
+    p->slots = (int32_t)bsri_max(1, bsri_min(held, bsri_ceil_div(mean / n + mean / n / 2, p->lanes)));
+    p->work = bsri_ceil_div(p->rows, (int64_t)((p->warps == 8 ? 8 : 4) / p->warps << p->side) * p->run);
+}
+
 static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job, const bsr_tune_row *key, bsr_plan *plan) {
     const bsr_matrix *x = job->x;
     const bsr_softmax_options *o = job->options;
     const int64_t es = (int64_t)bsr_dtype_size(x->dtype), rows = bsri_block_rows(x);
     int64_t bytes, items, mean;
     bsri_dev_softmax p;
-    int fast, i;
+    int way = BSRI_FOR_SOFTMAX;
     memset(&p, 0, sizeof p);
     if (!x->nnz || !x->rows || !job->batch.count) return bsri_cuda_nothing(c, plan, BSRI_PLAN_AND_RUN);
     p.x = *x, p.out = *job->out, p.backward = job->dy != NULL, p.batch = job->batch, p.scale = job->scale;
     if (job->dy) p.dy = *job->dy, bsri_value_strides(job->dy, p.ds);
     bsri_value_strides(x, p.xs), bsri_value_strides(job->out, p.os);
     p.rows = job->batch.count * x->rows;
-    if (o) {
-        bsri_dense_set(&p.bias[0], o->relative_bias), p.mode[0] = BSR_MASK_ADD;
-        bsri_dense_set(&p.bias[1], o->key_padding_mask), p.mode[1] = o->key_padding_mode;
-        bsri_dense_set(&p.bias[2], o->attn_mask), p.mode[2] = o->attn_mode;
-        for (i = 0; i < 3; i++) p.biased |= p.bias[i].data != NULL;
-    }
-    /* the fast path: whole 16-byte pieces of packed values, stored in their type or f32; its division must be exact for every
-       piece of a row */
-    bytes = x->block_cols * es, p.chunks = (int32_t)(bytes / 16);
-    fast = job->compute == BSR_F32 && !p.biased && bytes % 16 == 0 && bsri_cuda_packed(x, 16) && bsri_cuda_packed(job->out, 16) &&
-           (!job->dy || bsri_cuda_packed(job->dy, 16)) && (job->out->dtype == x->dtype || job->out->dtype == BSR_F32);
-    if (fast) {
-        const uint64_t chunks = (uint64_t)p.chunks, whole = UINT64_C(1) << 32, divide = (whole + chunks - 1) / chunks;
-        p.divide = (uint32_t)(divide % whole), p.block = (uint32_t)(x->block_rows * x->block_cols);
-        fast = bsri_mul(x->cols, x->block_rows, &bytes) && bytes < INT64_C(0x7fffffff) &&
-               (uint64_t)(x->cols * es / 16) * (divide * chunks - whole) < whole;
+    if (o) bsri_cuda_softmax_biases(o, &p);
+    bytes = x->block_cols * es;
+    if (bytes % 16 == 0 && bsri_cuda_packed(x, 16) && bsri_cuda_packed(job->out, 16) &&
+        (!job->dy || bsri_cuda_packed(job->dy, 16)) && (job->out->dtype == x->dtype || job->out->dtype == BSR_F32)) {
+        const int plain = job->compute == BSR_F32 && !p.biased;
+        if (plain && bsri_cuda_softmax_divides(x, &p)) way = BSRI_FOR_PACKED;
+        else if (!plain && bsri_cuda_biases_fit(&p, 16 / es)) way = BSRI_FOR_PIECES;
     }
     items = x->flags & BSR_MATRIX_RAGGED ? bsri_max(1, bsri_pattern_count(x)) : 1;
-    mean = x->nnz / (rows * items) * x->block_cols, p.run = 1, p.near = 5;
-    if (fast) p.near = 0, bsri_cuda_softmax_teams(c, mean * es / 16, &p);
-    else
-        for (p.warps = 1; p.warps < 8 && mean + mean / 2 > 256 * p.warps; p.warps *= 2) {
-        }
-    p.lanes = p.warps * (32 >> p.side);
-    p.work = bsri_ceil_div(p.rows, (int64_t)((p.warps == 8 ? 8 : 4) / p.warps << p.side) * p.run);
+    mean = x->nnz / (rows * items) * x->block_cols;
+    bsri_cuda_softmax_shares(c, mean, way, job->compute, &p);
     return bsri_cuda_choose(c, key, plan, BSRI_PLAN_AND_RUN, &p,
-                            [&](bsri_chooser *s) { bsri_choose_softmax(c->ctx, &p, job->compute, fast, s); });
+                            [&](bsri_chooser *s) { bsri_choose_softmax(c->ctx, &p, job->compute, way, s); });
 }
 
 static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *job, const bsr_tune_row *key, bsr_plan *plan) {

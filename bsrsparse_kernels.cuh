@@ -369,6 +369,21 @@ __device__ __forceinline__ void bsri_mma<bsri_mma_tf32>(float (&c)[4], const uin
     BSRI_MMA_16("m16n8k8", "f32.tf32.tf32.f32");
 }
 #ifdef BSRI_MMA_CODE
+/* c += a b, 16 x 8 x 8 in f64: a[0], a[1] are this lane's rows lane / 4 and 8 below it of its first product, a[2], a[3] of its
+   second; b0, b1 its column of both. Which products these are does not matter as long as a and b agree. */
+__device__ __forceinline__ void bsri_mma(double (&c)[4], const double (&a)[4], double b0, double b1) {
+#if __CUDA_ARCH__ >= 900
+    asm("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+d"(c[0]), "+d"(c[1]), "+d"(c[2]), "+d"(c[3])
+        : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b0), "d"(b1));
+#else
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
+            : "+d"(c[i % 2 * 2]), "+d"(c[i % 2 * 2 + 1])
+            : "d"(a[i]), "d"(i < 2 ? b0 : b1));
+#endif
+}
 /* f32 operands rounded to TF32, to nearest: the instruction itself would cut the low bits off. */
 __device__ __forceinline__ uint32_t bsri_mma_round(float x) {
     uint32_t r;
@@ -440,6 +455,9 @@ __device__ __forceinline__ void bsri_mma_load(float (&r)[4], uint32_t at) {
                  : "r"(at)
                  : "memory");
 }
+__device__ __forceinline__ void bsri_mma_load(double (&r)[2], uint32_t at) {
+    asm volatile("ld.shared.v2.f64 {%0, %1}, [%2];" : "=d"(r[0]), "=d"(r[1]) : "r"(at) : "memory");
+}
 /* The copies of this thread since the last call are one group; all groups but the last PENDING have landed. */
 __device__ __forceinline__ void bsri_cp_async_commit(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int PENDING> __device__ __forceinline__ void bsri_cp_async_wait(void) {
@@ -486,6 +504,11 @@ template <class T> __device__ __forceinline__ uint32_t bsri_swizzle_b(uint32_t k
     return T::BYTES == 4 ? (k & 3) << 1 : T::BYTES == 1 ? (k & 1) | (k >> 1 & 6) : k & 7;
 }
 template <> __device__ __forceinline__ uint32_t bsri_swizzle_b<bsri_mma_f32>(uint32_t) { return 0; }
+template <> __device__ __forceinline__ uint32_t bsri_swizzle_b<bsri_mma_f64>(uint32_t k) { return k >> 1 & 6; }
+/* The same of tile L: lines of 64 bytes have four pieces. */
+template <class T, class L> __device__ __forceinline__ uint32_t bsri_swizzle_b(uint32_t k) {
+    return T::BYTES == 1 && L::BN == 64 ? k >> 2 & 3 : bsri_swizzle_b<T>(k);
+}
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>wgmma-instructions: TMA, wgmma: one wrapper each; tensor maps                                */
@@ -713,6 +736,17 @@ __device__ __forceinline__ bsri_item bsri_dev_matrix_item(const bsri_batch *b, i
             bsri_dev_at(m->values, m->dtype, w.values), w.pattern};
 }
 
+/* A step of the sum that makes an item of out: a pair of operands, and which problem item of them. A sum over more than one pair
+   is a longer list of steps. */
+struct bsri_dev_step {
+    const bsr_matrix &a;
+    const bsr_dense &b;
+    int64_t item;
+};
+__device__ __forceinline__ bsri_dev_step bsri_dev_step_of(const bsri_dev_product &p, int64_t item, int64_t r) {
+    return {p.a, p.b, bsri_reduce_item(&p.whole, &p.out_batch, item, r)};
+}
+
 /* A cursor over (offset in a's values, offset in b) of one output tile; every thread walks the same list. As the CPU's
    bsri_cursor; kernels by mma and wgmma, which take no scatter lists nor scans, read bsri_mma_rows, many entries at a time. */
 struct bsri_dev_list {
@@ -720,21 +754,21 @@ struct bsri_dev_list {
     const char *a, *b; /* bases of this item */
     int64_t at, end, extra;
 
-    __device__ void begin_matrix(const bsri_dev_product &p, int64_t item, int64_t tile) {
-        const bsri_item it = bsri_dev_matrix_item(&p.whole, item, &p.a);
-        const int dt = p.a.index_dtype, ragged = (p.a.flags & BSR_MATRIX_RAGGED) != 0;
+    __device__ void begin_matrix(const bsri_dev_product &p, const bsri_dev_step &s, int64_t tile) {
+        const bsri_item it = bsri_dev_matrix_item(&p.whole, s.item, &s.a);
+        const int dt = s.a.index_dtype, ragged = (s.a.flags & BSR_MATRIX_RAGGED) != 0;
         crow = starts = it.crow, col = it.col, a = it.values, extra = 0;
-        b = bsri_dev_at(p.b.data, p.b.dtype, bsri_dense_offset(&p.whole, item, &p.b));
+        b = bsri_dev_at(s.b.data, s.b.dtype, bsri_dense_offset(&p.whole, s.item, &s.b));
         if (p.kind == BSRI_LIST_ROWS) {
             at = bsri_index(crow, dt, tile), end = bsri_index(crow, dt, tile + 1);
         } else if (p.kind == BSRI_LIST_TRANSPOSED) {
-            const char *view = (const char *)p.a.transposed_index;
+            const char *view = (const char *)s.a.transposed_index;
             const void *ccol = bsri_dev_at(view + p.index.at[0], dt, it.pattern * (p.lines + 1));
             const int64_t shift = ragged ? 0 : it.pattern * p.index.entries;
             row = bsri_dev_at(view + p.index.at[1], dt, shift), position = bsri_dev_at(view + p.index.at[2], dt, shift);
             starts = ccol, at = bsri_index(ccol, dt, tile), end = bsri_index(ccol, dt, tile + 1);
         } else {
-            at = bsri_index(crow, dt, 0), end = bsri_index(crow, dt, bsri_block_rows(&p.a));
+            at = bsri_index(crow, dt, 0), end = bsri_index(crow, dt, bsri_block_rows(&s.a));
         }
     }
     __device__ void begin_scatter(const bsri_dev_product &p, int64_t item, int64_t tile) {
@@ -896,18 +930,24 @@ template <class F> struct bsri_dev_writer {
         return bsri_dev_number<F>(d.data, d.dtype,
                                   first + (d.rows == 1 ? 0 : row * d.row_stride) + (d.cols == 1 ? 0 : col * d.col_stride));
     }
+    /* Up to the activation. */
+    __device__ __forceinline__ F linear(F v, int64_t row, int64_t col) const {
+        if (has & ALPHA) v *= alpha;
+        if (has & LEFT) v *= of(p.left, left, row, 0);
+        if (has & RIGHT) v *= of(p.right, right, 0, col);
+        if (has & INPUT) v += beta * of(p.input, input, row, col);
+        if (has & BIAS) v += of(p.bias, bias, row, col);
+        return v;
+    }
     __device__ __forceinline__ void operator()(F v, int64_t row, int64_t col) const {
-        if (has) { /* most have nothing: one branch */
-            if (has & ALPHA) v *= alpha;
-            if (has & LEFT) v *= of(p.left, left, row, 0);
-            if (has & RIGHT) v *= of(p.right, right, 0, col);
-            if (has & INPUT) v += beta * of(p.input, input, row, col);
-            if (has & BIAS) v += of(p.bias, bias, row, col);
-            if (has & ACTIVATION) {
-                bsr_position at;
-                at.batch = item, at.head = 0, at.row = row, at.col = col;
-                v = bsri_dev_activate(p, v, at);
-            }
+        if (has) v = linear(v, row, col); /* most have nothing: one branch */
+        store(v, row, col);
+    }
+    __device__ __forceinline__ void store(F v, int64_t row, int64_t col) const {
+        if (has & ACTIVATION) {
+            bsr_position at;
+            at.batch = item, at.head = 0, at.row = row, at.col = col;
+            v = bsri_dev_activate(p, v, at);
         }
         bsri_dev_store(p.out.data, p.out.dtype, out + row * p.out.row_stride + col * p.out.col_stride, v);
     }
@@ -1164,17 +1204,18 @@ __device__ __forceinline__ int32_t bsri_view_ordered(const bsri_list_view &v, co
     const int32_t line = order[at];
     return line < 0 ? -1 : line * v.rows + (int32_t)(n - at * v.rows);
 }
-__device__ __forceinline__ bsri_mma_rows bsri_mma_rows_of(const bsri_dev_product &p, int64_t item, int64_t *pattern = NULL) {
-    const bsri_item it = bsri_dev_matrix_item(&p.whole, item, &p.a);
+__device__ __forceinline__ bsri_mma_rows bsri_mma_rows_of(const bsri_dev_product &p, const bsri_dev_step &s,
+                                                          int64_t *pattern = NULL) {
+    const bsri_item it = bsri_dev_matrix_item(&p.whole, s.item, &s.a);
     bsri_mma_rows r;
     if (pattern) *pattern = it.pattern;
-    r.dt = p.a.index_dtype, r.values = it.values, r.position = NULL;
-    r.b = bsri_dev_at(p.b.data, p.b.dtype, bsri_dense_offset(&p.whole, item, &p.b));
+    r.dt = s.a.index_dtype, r.values = it.values, r.position = NULL;
+    r.b = bsri_dev_at(s.b.data, s.b.dtype, bsri_dense_offset(&p.whole, s.item, &s.b));
     if (p.kind == BSRI_LIST_ROWS) {
         r.ptr = it.crow, r.col = it.col;
     } else {
-        const char *view = (const char *)p.a.transposed_index;
-        const int64_t shift = (p.a.flags & BSR_MATRIX_RAGGED) != 0 ? 0 : it.pattern * p.index.entries;
+        const char *view = (const char *)s.a.transposed_index;
+        const int64_t shift = (s.a.flags & BSR_MATRIX_RAGGED) != 0 ? 0 : it.pattern * p.index.entries;
         r.ptr = bsri_dev_at(view + p.index.at[0], r.dt, it.pattern * (p.lines + 1));
         r.col = bsri_dev_at(view + p.index.at[1], r.dt, shift), r.position = bsri_dev_at(view + p.index.at[2], r.dt, shift);
     }
@@ -1392,7 +1433,7 @@ __global__ void __launch_bounds__(L::THREADS, sizeof(typename L::number) == 8 ? 
         for (int64_t r = 0; r < p.reduce && alpha != 0.0; r++) {
             bsri_dev_list list;
             if (p.kind >= BSRI_LIST_SCATTER) list.begin_scatter(p, item, tile);
-            else list.begin_matrix(p, bsri_reduce_item(&p.whole, &p.out_batch, item, r), tile);
+            else list.begin_matrix(p, bsri_dev_step_of(p, item, r), tile);
             while (list.next(p, tile, &a_at, &b_at))
                 Tile::multiply(s, sum, list.a, p.b.dtype, a_at + row * p.a_rs, p.a_rs, p.a_cs, rows, list.b,
                                b_at + col * p.b.col_stride, p.b.row_stride, p.b.col_stride, cols, p.bc);
@@ -1689,7 +1730,7 @@ __global__ void __launch_bounds__(L::THREADS, BSRI_TINY_CTAS(L::CTAS))
         const int own_rows = lr * ROWS < w.rows ? lr : 0; /* a lane without rows goes along with the first */
         unsigned skipped = 0; /* lanes whose tile has a row that is left to bsri_product_vector() */
         for (int64_t r = 0; r < p.reduce && (alpha != 0.0 || m.long_row); r++) {
-            if (item != list_item || p.reduce > 1) list.begin_matrix(p, bsri_reduce_item(&p.whole, &p.out_batch, item, r), 0);
+            if (item != list_item || p.reduce > 1) list.begin_matrix(p, bsri_dev_step_of(p, item, r), 0);
             list_item = item;
             const int64_t own = bsri_index(list.starts, p.a.index_dtype, bsri_min(tile + lt, last));
             const int64_t own_end = bsri_index(list.starts, p.a.index_dtype, bsri_min(tile + lt + 1, last));
@@ -1895,7 +1936,7 @@ static __device__ __forceinline__ void bsri_vector_write(const bsri_dev_product 
 }
 static __device__ __forceinline__ bsri_vector_item bsri_vector_begin(const bsri_dev_product &p, int item, int col) {
     bsri_dev_list list;
-    list.begin_matrix(p, bsri_reduce_item(&p.whole, &p.out_batch, item, 0), 0);
+    list.begin_matrix(p, bsri_dev_step_of(p, item, 0), 0);
     const char *const b = bsri_dev_at(list.b, p.b.dtype, col * p.b.col_stride);
     if (p.kind == BSRI_LIST_TRANSPOSED) return {list.starts, list.row, list.position, list.a, b};
     return {list.starts, list.col, NULL, list.a, b};
@@ -2040,6 +2081,7 @@ template <class T, class L> struct bsri_mma_producer {
         b_to;               /* shared memory: slots, barriers, this lane's first piece of values and of a dense slice */
     const char *values, *b; /* this lane's first piece of block 0, of the slab's first slice */
     int a_pieces, a_flip;   /* of a line of values; what every other copy of values exchanges */
+    uint32_t a_across;      /* of f64 that are stored transposed: what each four lines exchange more than those before */
     /* a row-major slice: pieces of a row that one copy takes, rows at once, copies of a row's part (parts of 512 bytes) */
     static constexpr int ROW = L::BN * T::BYTES / 16 < 32 ? L::BN * T::BYTES / 16 : 32, ROWS = 32 / ROW, PART = L::KS / ROWS;
     bool whole; /* no edge: all of the slab's columns are there */
@@ -2051,6 +2093,7 @@ template <class T, class L> struct bsri_mma_producer {
         base = bsri_smem_address(shared);
         a_pieces = a_trans ? turned : L::LINE / 16, a_flip = a_pieces == 8 ? 64 : 0;
         a_to = a_trans ? bsri_swizzle<turned * 16>(lane / turned, lane % turned) : along;
+        if (T::BYTES == 8) a_to = a_trans ? lane * 16 : along, a_across = a_trans ? 32 : 0, a_flip = a_trans ? 0 : 64;
         b_to = L::B_ROWS ? lane % ROW ^ bsri_swizzle_b<T>(lane / ROW) : along;
     }
     __device__ __forceinline__ void tile(const bsri_dev_mma &m, const bsri_mma_rows &r, int64_t slab) {
@@ -2092,7 +2135,8 @@ template <class T, class L> struct bsri_mma_producer {
     __device__ __forceinline__ void slice(uint32_t to, const char *at, int64_t jump, bool near = false) const {
 #pragma unroll
         for (int i = 0; i < L::A_BYTES / 512; i++) {
-            const uint32_t place = to + i * 512 + (i & 1 ? a_to ^ a_flip : a_to);
+            const uint32_t odd = i & 1 ? a_to ^ a_flip : a_to;
+            const uint32_t place = to + i * 512 + (T::BYTES == 8 ? odd ^ (i / (L::MW / 16) % 4 * a_across) : odd);
             if (near) bsri_cp_async_l1(place, at + i * jump);
             else bsri_cp_async(place, at + i * jump);
         }
@@ -2163,7 +2207,7 @@ __device__ __forceinline__ bool bsri_mma_rank(const bsri_dev_mma &m, bsri_mma_st
     const bool view = header && (header[BSRI_SCHEDULE_TRANSPOSED] != 0) == (m.p.trans != 0);
     const int32_t *order = NULL;
     if (!m.order || groups > BSRI_CHUNK || (view && header[BSRI_SCHEDULE_GROUP] * m.view.rows == m.group)) return false;
-    const bsri_mma_rows r = bsri_mma_rows_of(m.p, 0);
+    const bsri_mma_rows r = bsri_mma_rows_of(m.p, {m.p.a, m.p.b, 0});
     if (view) order = (const int32_t *)((const char *)header + BSRI_VIEW_HEADER); /* item 0's, as it has pattern 0 */
     for (int g = threadIdx.x; g < BSRI_CHUNK; g += BSRI_PRODUCERS) {
         uint32_t blocks = 0;
@@ -2209,7 +2253,7 @@ __device__ __forceinline__ void bsri_mma_produce(const bsri_dev_mma &m, bsri_mma
         const int64_t out = bsri_dense_offset(&p.out_batch, item, &p.out), down = bsri_view_row(m.view, (uint32_t)line) * m.down;
         for (int64_t reduce = 0; reduce < p.reduce; reduce++) {
             bool more;
-            const bsri_mma_rows r = bsri_mma_rows_of(p, bsri_reduce_item(&p.whole, &p.out_batch, item, reduce));
+            const bsri_mma_rows r = bsri_mma_rows_of(p, bsri_dev_step_of(p, item, reduce));
             int64_t first = 0, end = 0; /* of row `lane` */
             if (line >= 0 && !nothing) first = bsri_view_index(m.view, r, line, 0), end = bsri_view_index(m.view, r, line, 1);
             if ((int)threadIdx.x < BSRI_GROUP) s.at[threadIdx.x] = first, s.end[threadIdx.x] = end;
@@ -2260,7 +2304,7 @@ __device__ __forceinline__ void bsri_mma_produce(const bsri_dev_mma &m, bsri_mma
 /* threadIdx.x. Tiles that leave no registers read it again where it is needed: kept over the main loop, it and what is computed
    from it would take registers from the sums (note N21). */
 template <class L> __device__ __forceinline__ int bsri_mma_thread(void) {
-    if (!L::PLAIN && !BSRI_MMA_TIGHT) return (int)threadIdx.x;
+    if (!L::PLAIN && !BSRI_MMA_TIGHT && L::type::BYTES != 8) return (int)threadIdx.x;
     int thread;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
     return thread;
@@ -2290,10 +2334,10 @@ template <class T, class L> struct bsri_mma_consumer {
         const uint32_t lane = bsri_mma_thread<L>() % 32, low = lane % 8, i = lane / 8;
         if (!L::B_ROWS) return bsri_swizzle<L::LINE>(n_warp * L::WN + low + (i >> 1) * 8, i & 1);
         const uint32_t k = CHARS ? bsri_mma_byte_line(lane) : WORDS ? lane % 4 : low + (i & 1) * 8;
-        if (CHARS) return k * L::BN + ((n_warp * (L::WN / 16) ^ bsri_swizzle_b<T>(k)) << 4);
+        if (CHARS) return k * L::BN + ((n_warp * (L::WN / 16) ^ bsri_swizzle_b<T, L>(k)) << 4);
         if (WORDS) {
             const uint32_t n = n_warp * L::WN + lane / 4, piece = n % 128 / 4;
-            return n / 128 * (L::KS * 512) + k * 512 + ((piece ^ bsri_swizzle_b<T>(k)) << 4) + n % 4 * 4;
+            return n / 128 * (L::KS * 512) + k * L::B_LINE + ((piece ^ bsri_swizzle_b<T>(k)) << 4) + n % 4 * 4;
         }
         return k * (L::BN * T::BYTES) + (((n_warp * (L::WN / 8) + (i >> 1)) ^ bsri_swizzle_b<T>(k)) << 4);
     }
@@ -2312,7 +2356,8 @@ template <class T, class L> struct bsri_mma_consumer {
         } else if (WORDS) {
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                y[i] = bsri_mma_load_word(b + (at ^ ((n + i / 2) % 4 * 32)) + (n + i / 2) / 4 * 128 + (kk * 8 + i % 2 * 4) * 512);
+                y[i] = bsri_mma_load_word(b + (at ^ ((n + i / 2) % 4 * 32)) + (n + i / 2) / 4 * 128 +
+                                          (kk * 8 + i % 2 * 4) * L::B_LINE);
         } else {
             bsri_mma_load_t(y, b + (at ^ (n * 16)) + kk * 16 * (L::BN * T::BYTES));
         }
@@ -2375,12 +2420,12 @@ template <class T, class L> struct bsri_mma_consumer {
    along the products, one at a time from others. Lanes i and i ^ 1 read the same dense pieces, i and i ^ 2 the same values: 16
    bytes a lane then take two cycles of shared memory, not four. */
 template <class L> struct bsri_mma_consumer<bsri_mma_f32, L> {
-    static constexpr int ML = L::MW / 8, NL = 32 / ML;
+    static constexpr int ML = L::MW / 8, NL = 32 / ML, TURNED = L::MW * 4; /* bytes of a line of values stored transposed */
 
     static __device__ __forceinline__ uint32_t tm(void) { return (threadIdx.x & 1) | (ML == 4 ? threadIdx.x % 32 >> 4 << 1 : 0); }
     static __device__ __forceinline__ uint32_t tn(void) { return threadIdx.x % 32 >> 1 & (NL - 1); }
-    static __device__ __forceinline__ constexpr uint32_t exchange(int row) {
-        return (L::LINE == 64 ? row >> 1 & 3 : row & 7) << 4;
+    static __device__ __forceinline__ constexpr uint32_t exchange(int row, int line = L::LINE) {
+        return (line == 64 ? row >> 1 & 3 : row & 7) << 4;
     }
     /* Sum e of the 32 of a pass: its place in the tile of 16 x 64. Which sum (i, j) it is: see fma. */
     static __device__ __forceinline__ int place(int e, int a_trans) {
@@ -2413,10 +2458,11 @@ template <class L> struct bsri_mma_consumer<bsri_mma_f32, L> {
                 if (A_TRANS) {
 #pragma unroll
                     for (int h = 0; h < 2; h++)
-                        bsri_mma_load(x[k * 2 + h], (a ^ exchange(k0 + k) ^ (h * ML * 16)) + (k0 + k) * L::LINE);
+                        bsri_mma_load(x[k * 2 + h], (a ^ exchange(k0 + k, TURNED) ^ (h * ML * 16)) + (k0 + k) * TURNED);
                 }
                 if (L::B_ROWS) {
-                    bsri_mma_load(y[k * 2], b + (k0 + k) * 512), bsri_mma_load(y[k * 2 + 1], b + (k0 + k) * 512 + NL * 16);
+                    bsri_mma_load(y[k * 2], b + (k0 + k) * L::B_LINE);
+                    bsri_mma_load(y[k * 2 + 1], b + (k0 + k) * L::B_LINE + NL * 16);
                 }
 #pragma unroll
                 for (int i = 0; i < 8; i++)
@@ -2428,6 +2474,68 @@ template <class L> struct bsri_mma_consumer<bsri_mma_f32, L> {
         }
     }
     static __device__ __forceinline__ void multiply(float (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans,
+                                                    int n_warp) {
+        if (a_trans) run<true>(sum, a, b, n_warp);
+        else run<false>(sum, a, b, n_warp);
+    }
+};
+/* f64 by mma.sync. ldmatrix has no elements of 8 bytes: a lane loads two neighbours at a time. Of a slice of 16 products it has
+   in step kk those of numbers 4 t + 2 kk and the next, t = lane % 4: the 16-byte pieces of four lanes then lie in banks of their
+   own with those of the lanes of one more row. Where lines run across the products, the neighbours are rows 2 g, 2 g + 1 of the
+   values (g = lane / 4), or columns of two sums beside each other: see place(). */
+template <class L> struct bsri_mma_consumer<bsri_mma_f64, L> {
+    static_assert(L::KS == 16, "two steps");
+    static constexpr int TURNED = L::MW * 8; /* bytes of a line of values that are stored transposed */
+
+    /* Sum e of the 16 of a pass: its row and column in the tile of 16 x 32. */
+    static __device__ __forceinline__ int row(int e, int a_trans) {
+        const int g = threadIdx.x % 32 / 4, second = e / 2 % 2;
+        return a_trans ? g * 2 + second : g + second * 8;
+    }
+    static __device__ __forceinline__ int col(int e) {
+        const int col = threadIdx.x % 4 * 2 + e % 2;
+        return L::B_ROWS ? e / 8 * 16 + col * 2 + e / 4 % 2 : e / 4 * 8 + col;
+    }
+    /* 16 rows of a step. */
+    template <bool A_TRANS>
+    static __device__ __forceinline__ void values(double (&x)[4], uint32_t a, uint32_t at, int kk, int mi) {
+        double y[2][2];
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+            bsri_mma_load(y[h], A_TRANS ? a + at + mi * 128 + (kk * 2 + h) * TURNED
+                                        : a + (at ^ kk * 16) + (mi * 16 + h * 8) * L::LINE);
+        x[0] = y[0][0], x[1] = A_TRANS ? y[0][1] : y[1][0], x[2] = A_TRANS ? y[1][0] : y[0][1], x[3] = y[1][1];
+    }
+    /* 16 columns of a step: y[side][product]. */
+    static __device__ __forceinline__ void dense(double (&y)[2][2], uint32_t b, uint32_t at, int kk, int n) {
+        double x[2][2];
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+            bsri_mma_load(x[h], L::B_ROWS ? b + at + n * 64 + (kk * 2 + h) * L::B_LINE
+                                          : b + (at ^ kk * 16) + (n + h) * 8 * L::LINE);
+        y[0][0] = x[0][0], y[0][1] = L::B_ROWS ? x[1][0] : x[0][1], y[1][0] = L::B_ROWS ? x[0][1] : x[1][0], y[1][1] = x[1][1];
+    }
+    template <bool A_TRANS>
+    static __device__ __forceinline__ void run(double (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int n_warp) {
+        const uint32_t lane = bsri_mma_thread<L>() % 32, g = lane / 4, t = lane % 4, n = n_warp * L::WN;
+        const uint32_t ab = A_TRANS ? t * 4 * TURNED + ((g ^ t << 1) << 4) : bsri_swizzle<L::LINE>(g, t * 2);
+        const uint32_t bb = L::B_ROWS ? n / 64 * (L::KS * 512) + t * 4 * L::B_LINE + ((g ^ t << 1) << 4) + n % 64 * 8
+                                      : bsri_swizzle<L::LINE>(n + g, t * 2);
+#pragma unroll
+        for (int kk = 0; kk < 2; kk++) {
+            double x[L::MI][4], y[2][2];
+#pragma unroll
+            for (int mi = 0; mi < L::MI; mi++) values<A_TRANS>(x[mi], a, ab, kk, mi);
+#pragma unroll
+            for (int i = 0; i < L::NI; i += 2) {
+                dense(y, b, bb, kk, i);
+#pragma unroll
+                for (int mi = 0; mi < L::MI; mi++)
+                    bsri_mma(sum[mi][i], x[mi], y[0][0], y[0][1]), bsri_mma(sum[mi][i + 1], x[mi], y[1][0], y[1][1]);
+            }
+        }
+    }
+    static __device__ __forceinline__ void multiply(double (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans,
                                                     int n_warp) {
         if (a_trans) run<true>(sum, a, b, n_warp);
         else run<false>(sum, a, b, n_warp);
@@ -2577,6 +2685,72 @@ __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const b
         __syncwarp();
     }
 }
+/* 16 rows and `cols` of 32 columns of f64 sums from (row, col) on, in shared memory, to out: by 16 bytes where nothing but alpha
+   is left to do. */
+__device__ __forceinline__ void bsri_mma_finish(const bsri_dev_mma &m, const bsri_dev_writer<double> &to, double *tile,
+                                                int64_t row, int64_t col, int cols) {
+    const int lane = threadIdx.x % 32;
+    const bool by_rows = m.vector ? m.vector == 1 : m.p.out.col_stride == 1;
+    const int64_t rs = m.p.out.row_stride, cs = m.p.out.col_stride;
+    double *const out = (double *)m.p.out.data + to.out + row * rs + col * cs;
+    if (m.vector && (m.vector == 2 || cols % 2 == 0)) {
+#pragma unroll 1
+        for (int i = 0; i < 8; i++) {
+            const int r = by_rows ? i * 2 + lane / 16 : lane % 8 * 2, c = by_rows ? lane % 16 * 2 : i * 4 + lane / 8;
+            const double *x = tile + r * BSRI_MMA_PAD_F64 + c;
+            if (c < cols)
+                *(double2 *)(out + r * rs + c * cs) = make_double2(to.alpha * x[0], to.alpha * x[by_rows ? 1 : BSRI_MMA_PAD_F64]);
+        }
+    } else {
+        /* operands of four elements are on their way at a time; an activation's code stands once */
+#pragma unroll 1
+        for (int i = 0; to.has && i < 16; i += 4) {
+            double v[4];
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                const int r = by_rows ? i + k : lane % 16, c = by_rows ? lane : (i + k) * 2 + lane / 16;
+                if (c < cols) v[k] = to.linear(tile[r * BSRI_MMA_PAD_F64 + c], row + r, col + c);
+            }
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                const int r = by_rows ? i + k : lane % 16, c = by_rows ? lane : (i + k) * 2 + lane / 16;
+                if (c < cols) tile[r * BSRI_MMA_PAD_F64 + c] = v[k];
+            }
+        }
+#pragma unroll 1
+        for (int i = 0; i < 16; i++) {
+            const int r = by_rows ? i : lane % 16, c = by_rows ? lane : i * 2 + lane / 16;
+            if (c < cols) to.store(tile[r * BSRI_MMA_PAD_F64 + c], row + r, col + c);
+        }
+    }
+}
+template <class L>
+__device__ __forceinline__ void bsri_mma_epilogue_f64(const bsri_dev_mma &m, const bsri_column_chunk &part, double *tile,
+                                                      const double (&sum)[L::MI][L::NI][4]) {
+    const int warp = bsri_mma_warp<L>(), m_warp = warp / L::NW;
+    const int64_t line = part.row[m_warp >> m.block_bits];
+    const int64_t row = line * m.p.br + (m_warp & ((1 << m.block_bits) - 1)) * L::MW;
+    const int64_t col = part.slab * L::BN + warp % L::NW * L::WN;
+    const int left = (int)bsri_min(L::WN, m.p.width - col);
+    if (line < 0 || left <= 0) return;
+    const bsri_dev_writer<double> to(m.p, m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha, m.p.beta_ptr ? *m.p.beta_ptr : m.p.beta,
+                                     part.item);
+    tile += warp * (BSRI_MMA_PASS / 2);
+#pragma unroll
+    for (int pass = 0; pass < L::MI * L::NI / 4; pass++) {
+        const int mi = pass % L::MI, n0 = pass / L::MI * 4;
+#pragma unroll
+        for (int e = 0; e < 16; e++) {
+            const int r = bsri_mma_consumer<bsri_mma_f64, typename L::by_rows>::row(e, m.a_trans);
+            const int c = bsri_mma_by_rows<L>(m) ? bsri_mma_consumer<bsri_mma_f64, typename L::by_rows>::col(e)
+                                                 : bsri_mma_consumer<bsri_mma_f64, typename L::by_columns>::col(e);
+            tile[r * BSRI_MMA_PAD_F64 + c] = sum[mi][n0 + e / 4][e % 4];
+        }
+        __syncwarp();
+        if (n0 * 8 < left) bsri_mma_finish(m, to, tile, row + mi * 16, col + n0 * 8, min(32, left - n0 * 8));
+        __syncwarp();
+    }
+}
 /* Address of a member in shared memory. */
 #define BSRI_MMA_IN(type, at, member) ((at) + (uint32_t)offsetof(type, member))
 /* The stages of a part, by one multiplying warp. Each lane arrives at `empty` for itself: racecheck sees no order between the
@@ -2634,6 +2808,7 @@ __device__ __forceinline__ void bsri_mma_consume(const bsri_dev_mma &m, bsri_mma
                 const bsri_column_chunk &last = s.part[turn >> 6 & 1];
                 char *tile = shared + m.stages * m.stage_bytes;
                 if constexpr (L::PLAIN && T::BYTES == 2) bsri_mma_epilogue_plain<T, L>(m, last, (uint16_t *)tile, sum);
+                else if constexpr (T::BYTES == 8) bsri_mma_epilogue_f64<L>(m, last, (double *)tile, sum);
                 else bsri_mma_epilogue<T, L>(m, last, (typename T::sum *)tile, sum);
             }
             bsri_mbarrier_arrive(bsri_smem_address(&s.chunk_empty[turn >> 6 & 1])); /* by each lane, as in bsri_mma_mainloop():
@@ -2940,7 +3115,7 @@ __device__ __forceinline__ void bsri_small_work(const bsri_dev_mma &m, bsri_dev_
             if ((threadIdx.x & (split * 32 - 1)) < 5) finisher.begin(p, item, (int)threadIdx.x % 32);
         }
         for (int64_t i = 0; i < reduce; i++) {
-            const bsri_mma_rows r = SIMPLE ? m.rows : bsri_mma_rows_of(p, bsri_reduce_item(&p.whole, &p.out_batch, item, i));
+            const bsri_mma_rows r = SIMPLE ? m.rows : bsri_mma_rows_of(p, bsri_dev_step_of(p, item, i));
             f.tile(m, r, slab);
             f.values += part * m.a_part + bsri_view_row(m.view, line) * m.down;
             bsri_small_mainloop<T, L>(sum, m, r, f, line, (int)(warp & (split - 1)));
@@ -3155,7 +3330,7 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS)
         float sum[MI][NI][4] = {};
         for (int i = 0; i < reduce; i++) {
             if (!m.single && threadIdx.x == 0)
-                other = bsri_mma_rows_of(m.p, bsri_reduce_item(&m.p.whole, &m.p.out_batch, item, i));
+                other = bsri_mma_rows_of(m.p, bsri_dev_step_of(m.p, item, i));
             if (!m.single) __syncthreads();
             narrow::walk(sum, m, other, tile, (int)(work - line * m.subs));
             if (!m.single) __syncthreads();
@@ -3739,8 +3914,8 @@ struct bsri_wgmma_item {
     __device__ __forceinline__ void find(const bsri_dev_wgmma &m, int32_t out, int64_t r) {
         rows = m.rows, item = pattern = 0;
         if (m.single) return;
-        item = bsri_reduce_item(&m.p.whole, &m.p.out_batch, out, r);
-        rows = bsri_mma_rows_of(m.p, item, &pattern);
+        const bsri_dev_step s = bsri_dev_step_of(m.p, out, r);
+        item = s.item, rows = bsri_mma_rows_of(m.p, s, &pattern);
     }
 };
 /* threadIdx.x, read again, so that nothing computed from it is kept in registers from one tile to the next. */
@@ -4721,7 +4896,7 @@ __device__ __noinline__ void bsri_wgmma_recompute(const bsri_dev_product &p, int
         int64_t a_at, b_at;
         for (int64_t reduce = 0; reduce < p.reduce; reduce++) {
             bsri_dev_list list;
-            list.begin_matrix(p, bsri_reduce_item(&p.whole, &p.out_batch, item, reduce), stored);
+            list.begin_matrix(p, bsri_dev_step_of(p, item, reduce), stored);
             while (list.next(p, stored, &a_at, &b_at))
 #pragma unroll 1
                 for (int k0 = k; k0 < block * p.view.cols; k0 += 16) {
@@ -5422,24 +5597,33 @@ __device__ __forceinline__ void bsri_mma_sampled_place(const bsri_dev_mma_sample
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_sampled_load(const bsri_dev_mma_sampled &m, const bsri_mma_sampled_storage &s,
                                                        uint32_t to, int step) {
-    const int lane = threadIdx.x % 32, warps = blockDim.x / 32, a_copies = m.m_warps * (L::A_BYTES / 512), line = lane / 4,
-              piece = lane % 4;
+    constexpr int TURNED = L::MW * T::BYTES;                                                      /* bytes of a line of mat1 */
+    constexpr int ALONG = L::LINE / 16, DOWN = TURNED / 16, ACROSS = L::BN * T::BYTES / 16; /* pieces of a line */
+    const int lane = threadIdx.x % 32, warps = blockDim.x / 32, a_copies = m.m_warps * (L::A_BYTES / 512);
+    const int line = lane / ALONG, piece = lane % ALONG;
     const char *a = (const char *)m.p.mat1.data + s.a + step * m.a_step, *b = (const char *)m.p.mat2.data + s.b + step * m.b_step;
     for (int c = threadIdx.x / 32; c < a_copies; c += warps) {
-        const int w = c / (L::A_BYTES / 512), i = c % (L::A_BYTES / 512);
-        const char *at =
-            m.a_trans ? a + w * L::MW * T::BYTES + (i * 8 + line) * m.a_line : a + (int64_t)(w * L::MW + i * 8 + line) * m.a_line;
-        bsri_cp_async(to + c * 512 + bsri_swizzle<64>(line, piece), at + piece * 16);
+        const int w = c / (L::A_BYTES / 512), i = c % (L::A_BYTES / 512), row = i * (32 / ALONG) + line;
+        const uint32_t tile = to + w * L::A_BYTES;
+        if (m.a_trans) {
+            const int k = i * (32 / DOWN) + lane / DOWN, down = lane % DOWN;
+            const uint32_t at = T::BYTES == 8 ? k * TURNED + ((down ^ bsri_swizzle_b<T>(k)) << 4) : bsri_swizzle<TURNED>(k, down);
+            bsri_cp_async(tile + at, a + w * TURNED + k * m.a_line + down * 16);
+        } else {
+            bsri_cp_async(tile + bsri_swizzle<L::LINE>(row, piece), a + (int64_t)(w * L::MW + row) * m.a_line + piece * 16);
+        }
     }
     to += m.m_warps * L::A_BYTES;
     for (int c = threadIdx.x / 32; c < m.n_warps * (L::B_BYTES / 512); c += warps) {
         const int w = c / (L::B_BYTES / 512), i = c % (L::B_BYTES / 512);
-        if (L::B_ROWS) { /* 4 lines of 8 pieces */
-            const int k = i * 4 + lane / 8, n = w * 64 + lane % 8 * 8;
-            bsri_cp_async(to + c * 512 + (lane / 8) * 128 + (((lane % 8) ^ (k & 7)) << 4), b + s.column[n] + k * m.b_line);
+        const uint32_t tile = to + w * L::B_BYTES;
+        if (L::B_ROWS) {
+            const int k = i * (32 / ACROSS) + lane / ACROSS, across = lane % ACROSS;
+            bsri_cp_async(tile + k * L::B_LINE + ((across ^ bsri_swizzle_b<T, L>(k)) << 4),
+                          b + s.column[w * 64 + across * (16 / T::BYTES)] + k * m.b_line);
         } else {
-            const int n = w * 64 + i * 8 + line;
-            bsri_cp_async(to + c * 512 + bsri_swizzle<64>(line, piece), b + s.column[n] + piece * 16);
+            const int n = i * (32 / ALONG) + line;
+            bsri_cp_async(tile + bsri_swizzle<L::LINE>(n, piece), b + s.column[w * 64 + n] + piece * 16);
         }
     }
 }
@@ -5509,9 +5693,46 @@ __device__ __forceinline__ void bsri_mma_sampled_store(const bsri_dev_mma_sample
         __syncwarp();
     }
 }
+/* The same of other types than those of 16 bits, element by element; G: what is finished in. */
+template <class G, class T, class L>
+__device__ __forceinline__ void bsri_mma_sampled_finish(const bsri_dev_mma_sampled &m, const bsri_mma_sampled_storage &s, G *tile,
+                                                        const typename T::sum (&sum)[L::MI][L::NI][4], int m_warp, int n_warp,
+                                                        int lane, int block) {
+    constexpr int WIDE = sizeof(G) == 8 ? 32 : 64, PAD = BSRI_MMA_PAD * 4 / (int)sizeof(G); /* columns of a pass */
+    typedef bsri_mma_consumer<T, typename L::by_rows> by_rows;
+    typedef bsri_mma_consumer<T, L> by_columns;
+    const bsri_dev_sampled &p = m.p;
+    const G alpha = bsri_dev_scalar<G>::of(p.alpha), beta = bsri_dev_scalar<G>::of(p.beta);
+#pragma unroll
+    for (int pass = 0; pass < L::MI * (64 / WIDE); pass++) {
+        const int mi = pass % L::MI, n0 = pass / L::MI * (WIDE / 8);
+#pragma unroll
+        for (int e = 0; e < WIDE / 2; e++) {
+            int to;
+            if constexpr (T::BYTES == 8)
+                to = by_columns::row(e, m.a_trans) * PAD + (m.b_rows ? by_rows::col(e) : by_columns::col(e));
+            else to = m.b_rows ? by_rows::place(e, m.a_trans) : by_columns::place(e, m.a_trans);
+            tile[to] = (G)sum[mi][n0 + e / 4][e % 4];
+        }
+        __syncwarp();
+#pragma unroll 1
+        for (int t = lane; t < 16 * WIDE; t += 32) {
+            const int r = t / WIDE, c = t % WIDE, n = n_warp * 64 + n0 * 8 + c, row = m_warp * L::MW + mi * 16 + r;
+            const int64_t at = s.first + n / block, col = n % block;
+            if (at >= s.end) continue;
+            G v = alpha * tile[r * PAD + c];
+            if (s.input)
+                v += beta * bsri_dev_number<G>(s.input, p.input.dtype,
+                                               at * p.i_strides[0] + row * p.i_strides[1] + col * p.i_strides[2]);
+            bsri_dev_store(s.out, p.out.dtype, at * p.o_strides[0] + row * p.o_strides[1] + col * p.o_strides[2], v);
+        }
+        __syncwarp();
+    }
+}
 #endif
 template <class L>
-__global__ void __launch_bounds__(L::THREADS, 2) bsri_sampled_mma(const __grid_constant__ bsri_dev_mma_sampled m BSRI_GATE) {
+__global__ void __launch_bounds__(L::THREADS, L::CTAS)
+    bsri_sampled_mma(const __grid_constant__ bsri_dev_mma_sampled m BSRI_GATE) {
     BSRI_ENTER;
 #ifdef BSRI_MMA_CODE
     typedef typename L::type T;
@@ -5550,7 +5771,14 @@ __global__ void __launch_bounds__(L::THREADS, 2) bsri_sampled_mma(const __grid_c
             else bsri_mma_sampled_mainloop<T, L>(sum, m, s, base);
         }
         __syncthreads();
-        bsri_mma_sampled_store<T, L>(m, s, (float *)bsri_shared + warp * BSRI_MMA_PASS, sum, m_warp, n_warp, lane, block);
+        float *const tile = (float *)bsri_shared + warp * BSRI_MMA_PASS;
+        if constexpr (T::BYTES == 2) bsri_mma_sampled_store<T, L>(m, s, tile, sum, m_warp, n_warp, lane, block);
+        else if constexpr (T::BYTES == 8)
+            bsri_mma_sampled_finish<double, T, L>(m, s, (double *)tile, sum, m_warp, n_warp, lane, block);
+        else if (T::BYTES == 1 && (p.out.dtype == BSR_I8 || p.out.dtype == BSR_I32)) {
+            if constexpr (T::BYTES == 1)
+                bsri_mma_sampled_finish<uint32_t, T, L>(m, s, (uint32_t *)tile, sum, m_warp, n_warp, lane, block);
+        } else bsri_mma_sampled_finish<float, T, L>(m, s, tile, sum, m_warp, n_warp, lane, block);
     }
 #endif
 }
@@ -6276,64 +6504,6 @@ template <class F> __device__ __forceinline__ F bsri_dev_row_value(F s, F max, F
     return s == -bsri_dev_inf<F>() ? F(0) : bsri_dev_exp(s - max) * factor;
 }
 
-/* Any dtype, stride, block size and bias: every pass reads the row anew. */
-template <class F> struct bsri_softmax_any {
-    const bsri_dev_softmax &p;
-    const bsri_dev_row &r;
-    const char *bias[3];
-    __device__ __forceinline__ int64_t at(const int64_t (&s)[3], int64_t e) const {
-        return (r.first + e / p.x.block_cols) * s[0] + r.inner * s[1] + e % p.x.block_cols * s[2];
-    }
-    __device__ __forceinline__ F score(int64_t e) const {
-        F s = bsri_dev_number<F>(r.x.values, p.x.dtype, at(p.xs, e)) * (F)p.scale;
-        if (!p.biased) return s;
-        const int64_t col =
-            bsri_index(r.x.col, p.x.index_dtype, r.first + e / p.x.block_cols) * p.x.block_cols + e % p.x.block_cols;
-#pragma unroll
-        for (int mode = BSR_MASK_ADD; mode <= BSR_MASK_MUL; mode++) /* all additions, then what forbids */
-#pragma unroll
-            for (int i = 0; i < 3; i++)
-                if (bias[i] && p.mode[i] == mode)
-                    s = bsri_dev_bias(s, bias[i], p.bias[i].dtype, mode, bsri_dev_bias_at(&p.bias[i], r.row, col));
-        return s;
-    }
-    __device__ __forceinline__ void forward() const {
-        F max = -bsri_dev_inf<F>(), sum = 0;
-        for (int64_t e = r.lane; e < r.count; e += p.lanes) bsri_dev_fold(max, sum, score(e), F(1));
-        if (max == -bsri_dev_inf<F>()) sum = 0;
-        bsri_dev_row_fold(p, r, max, sum);
-        const F factor = max == -bsri_dev_inf<F>() ? F(0) : bsri_dev_row_factor(max, sum);
-        for (int64_t e = r.lane; e < r.count; e += p.lanes)
-            bsri_dev_store(r.out.values, p.out.dtype, at(p.os, e), bsri_dev_row_value(score(e), max, factor));
-    }
-    __device__ __forceinline__ void backward() const {
-        F dot = 0;
-        for (int64_t e = r.lane; e < r.count; e += p.lanes)
-            dot += bsri_dev_number<F>(r.x.values, p.x.dtype, at(p.xs, e)) *
-                   bsri_dev_number<F>(r.dy.values, p.dy.dtype, at(p.ds, e));
-        dot = bsri_dev_row_sum(p, r, dot);
-        for (int64_t e = r.lane; e < r.count; e += p.lanes) {
-            const F y = bsri_dev_number<F>(r.x.values, p.x.dtype, at(p.xs, e)),
-                    dy = bsri_dev_number<F>(r.dy.values, p.dy.dtype, at(p.ds, e));
-            bsri_dev_store(r.out.values, p.out.dtype, at(p.os, e), y * ((dy - dot) * (F)p.scale));
-        }
-    }
-};
-template <class L>
-__global__ void __launch_bounds__(L::THREADS, 2) bsri_softmax_simt(const __grid_constant__ bsri_dev_softmax p BSRI_GATE) {
-    BSRI_ENTER;
-    typedef typename L::real F;
-    for (int64_t work = blockIdx.x; work < p.work; work += gridDim.x) {
-        const bsri_dev_row r(p, work);
-        bsri_softmax_any<F> one = {p, r, {nullptr, nullptr, nullptr}};
-#pragma unroll
-        for (int i = 0; i < 3; i++)
-            if (r.valid && p.biased) one.bias[i] = bsri_dev_bias_base(&p.batch, r.item, &p.bias[i]);
-        if (p.backward) one.backward();
-        else one.forward();
-    }
-}
-
 /* 16 bytes into shared memory, for the thread itself; all groups of them but the last N have landed. */
 __device__ __forceinline__ void bsri_dev_copy16(uint4 *to, const char *from) {
 #ifdef BSRI_MMA_CODE
@@ -6361,6 +6531,12 @@ template <> struct bsri_dev_piece<float> {
     }
     static __device__ __forceinline__ void keep(uint4 &u, const float (&v)[4]) {
         u = make_uint4(__float_as_uint(v[0]), __float_as_uint(v[1]), __float_as_uint(v[2]), __float_as_uint(v[3]));
+    }
+};
+template <> struct bsri_dev_piece<double> {
+    static constexpr int N = 2;
+    static __device__ __forceinline__ void load(double (&v)[2], const uint4 &u) {
+        v[0] = __hiloint2double((int)u.y, (int)u.x), v[1] = __hiloint2double((int)u.w, (int)u.z);
     }
 };
 template <> struct bsri_dev_piece<__nv_bfloat16> {
@@ -6424,6 +6600,10 @@ __device__ __forceinline__ void bsri_dev_store_piece(char *base, int dtype, int6
     }
 #pragma unroll
     for (int i = 0; i < N; i += 4) *(float4 *)(base + (at + i) * 4) = make_float4(v[i], v[i + 1], v[i + 2], v[i + 3]);
+}
+
+template <class T> __device__ __forceinline__ void bsri_dev_store_piece(char *base, int, int64_t at, const double (&v)[2]) {
+    *(double2 *)(base + at * 8) = make_double2(v[0], v[1]);
 }
 
 #ifdef BSRI_WGMMA_CODE
@@ -6661,6 +6841,268 @@ __global__ void __launch_bounds__(L::THREADS, L::BACKWARD ? 2 : BSRI_SOFTMAX_CTA
         for (int i = 0; i < p.run; i++) {
             one.backward();
             r.x.values += next * (int64_t)sizeof(T), r.dy.values += next * (int64_t)sizeof(T), r.out.values += next * size;
+        }
+    }
+}
+
+/* N elements side by side, as they are stored. */
+template <class V, int N> struct alignas(N * sizeof(V) < 16 ? N * sizeof(V) : 16) bsri_dev_neighbours {
+    V x[N];
+};
+/* FEW pieces of N neighbours each of a bias, through `as` into F. */
+template <class V, class F, int N, int FEW, class As>
+__device__ __forceinline__ void bsri_dev_bias_read(F (&b)[FEW][N], const char *const (&from)[FEW], const As &as) {
+    bsri_dev_neighbours<V, N> all[FEW];
+#pragma unroll
+    for (int i = 0; i < FEW; i++) all[i] = *(const bsri_dev_neighbours<V, N> *)from[i];
+#pragma unroll
+    for (int i = 0; i < FEW; i++)
+#pragma unroll
+        for (int k = 0; k < N; k++) b[i][k] = as(all[i].x[k]);
+}
+/* Scores with a bias, as bsri_dev_bias() has it. */
+template <class F, int N, int FEW>
+__device__ __forceinline__ void bsri_dev_bias_add(F (&s)[FEW][N], const char *const (&from)[FEW], int dtype, int mode) {
+    const bool forbids = mode == BSR_MASK_MUL;
+    const F limit = forbids ? F(0) : -bsri_dev_inf<F>();
+    F b[FEW][N];
+    switch (dtype) {
+        case BSR_F16: bsri_dev_bias_read<__half>(b, from, [](__half x) { return (F)__half2float(x); }); break;
+        case BSR_BF16: bsri_dev_bias_read<__nv_bfloat16>(b, from, [](__nv_bfloat16 x) { return (F)__bfloat162float(x); }); break;
+        case BSR_F32: bsri_dev_bias_read<float>(b, from, [](float x) { return (F)x; }); break;
+        case BSR_F64: /* the smallest numbers are not zero */
+            bsri_dev_bias_read<double>(b, from, [&](double x) { return forbids ? (F)(x != 0) : (F)x; });
+            break;
+        case BSR_BOOL: bsri_dev_bias_read<uint8_t>(b, from, [](uint8_t x) { return (F)(x != 0); }); break;
+        default: bsri_dev_bias_read<int8_t>(b, from, [](int8_t x) { return (F)x; }); break;
+    }
+#pragma unroll
+    for (int i = 0; i < FEW; i++)
+#pragma unroll
+        for (int k = 0; k < N; k++) s[i][k] = b[i][k] == limit ? -bsri_dev_inf<F>() : s[i][k] + (forbids ? F(0) : b[i][k]);
+}
+/* Rows of any kind: with biases, in f64, of any type, stride and block size, by pieces of N elements: 16 bytes of packed values,
+   or single ones (N 1). Scores of a row that fits stay in shared memory as they are computed, in F, each of a thread's p.slots
+   pieces in places of its own; of a longer row they are computed twice. FEW pieces are on their way at a time. */
+template <class L> struct bsri_softmax_rows {
+    typedef typename L::real F;
+    typedef typename bsri_stored<typename L::type>::stored T;
+    static constexpr int N = L::PIECE, FEW = N == 1 ? 4 : N == 8 ? 1 : 2;
+    static constexpr int BYTES = N * (int)sizeof(F), WORD = BYTES < 16 ? BYTES : 16;
+    typedef bsri_dev_neighbours<F, WORD / (int)sizeof(F)> word;
+    const bsri_dev_softmax &p;
+    bsri_dev_row &r;
+    int64_t n;           /* pieces of the row */
+    const char *bias[3]; /* where the row's begin */
+
+    /* A piece: which of the row's blocks it is in, and where in that block's row. */
+    struct place {
+        int64_t block;
+        int32_t piece;
+    };
+    __device__ __forceinline__ bsri_softmax_rows(const bsri_dev_softmax &p_, bsri_dev_row &r_) : p(p_), r(r_) {
+        n = r.count / N;
+#pragma unroll
+        for (int i = 0; i < 3; i++)
+            bias[i] = !r.valid || i >= p.biased ? nullptr
+                                                : bsri_dev_bias_base(&p.batch, r.item, &p.bias[i]) + r.row * p.bias_row[i];
+    }
+    __device__ __forceinline__ void next_row() {
+        r.inner += (int64_t)1 << p.side;
+#pragma unroll
+        for (int i = 0; i < 3; i++) bias[i] += p.bias_row[i] << p.side;
+    }
+    __device__ __forceinline__ int64_t element(const int64_t (&s)[3], const place &at) const {
+        return (r.first + at.block) * s[0] + r.inner * s[1] + at.piece * N * s[2];
+    }
+    /* f(places, how many of them, first slot) for all of the lane's pieces; places past the last one repeat it. */
+    template <class G> __device__ __forceinline__ void each(const G &f) const {
+        place next = {r.lane / p.chunks, r.lane % p.chunks};
+#pragma unroll 1
+        for (int64_t j = r.lane, slot = 0; j < n; j += FEW * p.lanes, slot += FEW) {
+            const int count = (int)bsri_min(FEW, (n - 1 - j) / p.lanes + 1);
+            place at[FEW];
+#pragma unroll
+            for (int i = 0; i < FEW; i++) {
+                at[i] = i < count ? next : at[i ? i - 1 : 0];
+                next.block += p.step_blocks, next.piece += p.step_pieces;
+                if (next.piece >= p.chunks) next.piece -= p.chunks, next.block++;
+            }
+            f(at, count, (int)slot);
+        }
+    }
+    __device__ __forceinline__ void read(F (&v)[FEW][N], const bsri_item &it, int dtype, const int64_t (&s)[3],
+                                         const place (&at)[FEW]) const {
+        if constexpr (N == 1) {
+#pragma unroll
+            for (int i = 0; i < FEW; i++) v[i][0] = bsri_dev_number<F>(it.values, dtype, element(s, at[i]));
+        } else {
+            uint4 raw[FEW];
+#pragma unroll
+            for (int i = 0; i < FEW; i++) raw[i] = *(const uint4 *)(it.values + element(s, at[i]) * (int64_t)sizeof(T));
+#pragma unroll
+            for (int i = 0; i < FEW; i++) bsri_dev_piece<T>::load(v[i], raw[i]);
+        }
+    }
+    __device__ __forceinline__ void write(const F (&v)[N], const place &at) const {
+        if constexpr (N == 1) bsri_dev_store(r.out.values, p.out.dtype, element(p.os, at), v[0]);
+        else bsri_dev_store_piece<T>(r.out.values, p.out.dtype, element(p.os, at), v);
+    }
+    __device__ __forceinline__ void scores(F (&v)[FEW][N], const place (&at)[FEW]) const {
+        int64_t col[FEW];
+        if (p.biased)
+#pragma unroll
+            for (int i = 0; i < FEW; i++)
+                col[i] = bsri_index(r.x.col, p.x.index_dtype, r.first + at[i].block) * p.x.block_cols + at[i].piece * N;
+        read(v, r.x, p.x.dtype, p.xs, at);
+#pragma unroll
+        for (int i = 0; i < FEW; i++)
+#pragma unroll
+            for (int k = 0; k < N; k++) v[i][k] *= (F)p.scale;
+#pragma unroll 1
+        for (int b = 0; b < p.biased; b++) {
+            const char *base = b == 0 ? bias[0] : b == 1 ? bias[1] : bias[2], *from[FEW];
+#pragma unroll
+            for (int i = 0; i < FEW; i++) from[i] = base + col[i] * p.bias_col[b];
+            bsri_dev_bias_add(v, from, p.bias[b].dtype, p.mode[b]);
+        }
+    }
+    static __device__ __forceinline__ F finite(F max) { return max == -bsri_dev_inf<F>() ? F(0) : max; }
+    static __device__ __forceinline__ F exponentials(F (&v)[N], F base) {
+        F sum = 0;
+#pragma unroll
+        for (int k = 0; k < N; k++) v[k] = bsri_dev_exp(v[k] - base), sum += v[k];
+        return sum;
+    }
+    static __device__ __forceinline__ F largest(const F (&v)[N], F max) {
+#pragma unroll
+        for (int k = 0; k < N; k++) max = bsri_dev_max(max, v[k]);
+        return max;
+    }
+    static __device__ __forceinline__ char *held(int slot) {
+        extern __shared__ __align__(1024) char bsri_shared[];
+        return bsri_shared + slot * BYTES * (int)blockDim.x + threadIdx.x * WORD;
+    }
+    static __device__ __forceinline__ void keep(int slot, const F (&v)[N]) {
+#pragma unroll
+        for (int k = 0; k < N; k += WORD / (int)sizeof(F)) {
+            word w;
+#pragma unroll
+            for (int i = 0; i < WORD / (int)sizeof(F); i++) w.x[i] = v[k + i];
+            *(word *)(held(slot) + k * (int)sizeof(F) * (int)blockDim.x) = w;
+        }
+    }
+    static __device__ __forceinline__ void kept(int slot, F (&v)[N]) {
+#pragma unroll
+        for (int k = 0; k < N; k += WORD / (int)sizeof(F)) {
+            const word w = *(const word *)(held(slot) + k * (int)sizeof(F) * (int)blockDim.x);
+#pragma unroll
+            for (int i = 0; i < WORD / (int)sizeof(F); i++) v[k + i] = w.x[i];
+        }
+    }
+    static __device__ __forceinline__ F factor_of(F max, F sum) {
+        return max == -bsri_dev_inf<F>() ? F(0) : bsri_dev_row_factor(max, sum);
+    }
+    /* Exponentials against the warp's own maximum: the row's is needed only at the end. */
+    __device__ __forceinline__ void forward_held() const {
+        F max = -bsri_dev_inf<F>(), sum = 0;
+        each([&](const place(&at)[FEW], int count, int slot) {
+            F v[FEW][N];
+            scores(v, at);
+#pragma unroll
+            for (int i = 0; i < FEW; i++)
+                if (i < count) keep(slot + i, v[i]), max = largest(v[i], max);
+        });
+        bsri_dev_row_lanes(p, [&](int d) { max = bsri_dev_max(max, __shfl_xor_sync(~0u, max, d)); });
+        const F mine = max, base = finite(max);
+        const int slots = r.lane < n ? (int)((n - 1 - r.lane) / p.lanes) + 1 : 0;
+#pragma unroll 1
+        for (int i = 0; i < slots; i++) {
+            F v[N];
+            kept(i, v), sum += exponentials(v, base), keep(i, v);
+        }
+        bsri_dev_row_lanes(p, [&](int d) { sum += __shfl_xor_sync(~0u, sum, d); });
+        const auto fold = [](F &m, F &s, F other_max, F other_sum) { bsri_dev_fold(m, s, other_max, other_sum); };
+        bsri_dev_row_join(p, r, max, sum, fold);
+        const F factor = factor_of(max, sum) * (mine == max ? F(1) : bsri_dev_exp(mine - max));
+        each([&](const place(&at)[FEW], int count, int slot) {
+#pragma unroll
+            for (int i = 0; i < FEW; i++)
+                if (i < count) {
+                    F v[N];
+                    kept(slot + i, v);
+#pragma unroll
+                    for (int k = 0; k < N; k++) v[k] *= factor;
+                    write(v, at[i]);
+                }
+        });
+    }
+    __device__ __forceinline__ void forward_long() const {
+        F max = -bsri_dev_inf<F>(), sum = 0;
+        each([&](const place(&at)[FEW], int count, int) {
+            F v[FEW][N];
+            scores(v, at);
+#pragma unroll
+            for (int i = 0; i < FEW; i++)
+                if (i < count) {
+                    const F m = largest(v[i], max);
+                    if (max != m) sum *= bsri_dev_exp(max - finite(m)), max = m;
+                    sum += exponentials(v[i], finite(max));
+                }
+        });
+        bsri_dev_row_fold(p, r, max, sum);
+        const F factor = factor_of(max, sum), base = finite(max);
+        each([&](const place(&at)[FEW], int count, int) {
+            F v[FEW][N];
+            scores(v, at);
+#pragma unroll
+            for (int i = 0; i < FEW; i++)
+                if (i < count) {
+                    exponentials(v[i], base);
+#pragma unroll
+                    for (int k = 0; k < N; k++) v[i][k] *= factor;
+                    write(v[i], at[i]);
+                }
+        });
+    }
+    __device__ __forceinline__ void backward() const {
+        F dot = 0;
+        each([&](const place(&at)[FEW], int count, int) {
+            F y[FEW][N], dy[FEW][N];
+            read(y, r.x, p.x.dtype, p.xs, at), read(dy, r.dy, p.dy.dtype, p.ds, at);
+#pragma unroll
+            for (int i = 0; i < FEW; i++)
+#pragma unroll
+                for (int k = 0; k < N; k++) dot += i < count ? y[i][k] * dy[i][k] : F(0);
+        });
+        dot = bsri_dev_row_sum(p, r, dot);
+        each([&](const place(&at)[FEW], int count, int) {
+            F y[FEW][N], dy[FEW][N];
+            read(y, r.x, p.x.dtype, p.xs, at), read(dy, r.dy, p.dy.dtype, p.ds, at);
+#pragma unroll
+            for (int i = 0; i < FEW; i++) {
+#pragma unroll
+                for (int k = 0; k < N; k++) y[i][k] *= (dy[i][k] - dot) * (F)p.scale;
+                if (i < count) write(y[i], at[i]);
+            }
+        });
+    }
+};
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_softmax_simt(const __grid_constant__ bsri_dev_softmax p BSRI_GATE) {
+#if __CUDA_ARCH__ >= 900
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+#endif
+    BSRI_ENTER;
+    for (int64_t work = blockIdx.x; work < p.work; work += gridDim.x) {
+        bsri_dev_row r(p, work);
+        bsri_softmax_rows<L> one(p, r);
+        const bool longer = __any_sync(~0u, one.n > (int64_t)p.slots * p.lanes);
+#pragma unroll 1
+        for (int i = 0; i < p.run; i++, one.next_row()) {
+            if (L::BACKWARD && p.backward) one.backward();
+            else if (longer) one.forward_long();
+            else one.forward_held();
         }
     }
 }

@@ -109,22 +109,25 @@ TEST(every_product_kernel) {
                 if (type != BSR_F32) exact_columns(&a, n, layout, trans && !many, {0}, ran[0]);
                 else exact_columns(&a, n, layout, trans && !many, {0, BSR_EXEC_TF32, BSR_EXEC_TF32X3}, ran[0]);
                 if (width || trans) continue;
-                bsr_dense x = t_random(type, a.rows, 128, ROW, NO_BATCH, 0, FILL_INTEGER),
-                          y = t_random(type, 128, a.cols, layout, NO_BATCH, 0, FILL_INTEGER);
-                bsr_matrix z = t_matrix_output(&a, out, PACKED);
-                gm_call h("bsr_sampled_addmm", gm.ctx, nullptr);
-                auto dx = h.map(&x), dy = h.map(&y);
-                auto dz = h.map(&z, true);
-                h.upload();
-                CHECK_INT(bsr_sampled_addmm(cpu(), 0, NULL, 1, &x, &y, &z, NULL), BSR_OK);
-                each_plan(h, z.values, out, exec_of(0), ran[1],
-                          [&](const bsr_exec *e) { return bsr_sampled_addmm(gm.ctx, 0, NULL, 1, dx, dy, dz, e); });
+                for (int left : {ROW, COL}) {
+                    bsr_dense x = t_random(type, a.rows, 128, left, NO_BATCH, 0, FILL_INTEGER),
+                              y = t_random(type, 128, a.cols, layout, NO_BATCH, 0, FILL_INTEGER);
+                    bsr_matrix z = t_matrix_output(&a, out, PACKED);
+                    gm_call h("bsr_sampled_addmm", gm.ctx, nullptr);
+                    auto dx = h.map(&x), dy = h.map(&y);
+                    auto dz = h.map(&z, true);
+                    h.upload();
+                    CHECK_INT(bsr_sampled_addmm(cpu(), 0, NULL, 1, &x, &y, &z, NULL), BSR_OK);
+                    for (uint32_t flag : {(uint32_t)0, (uint32_t)BSR_EXEC_TF32, (uint32_t)BSR_EXEC_TF32X3})
+                        if (!flag || type == BSR_F32)
+                            each_plan(h, z.values, out, exec_of(flag), ran[1],
+                                      [&](const bsr_exec *e) { return bsr_sampled_addmm(gm.ctx, 0, NULL, 1, dx, dy, dz, e); });
+                }
             }
         each_small_block(type), each_vector(type), each_long_row(type);
         bt_case("%s: tiers that ran", bsr_dtype_name(type));
         CHECK(ran[0][1] > 0 && ran[1][1] > 0);
-        if (type != BSR_F64 && major >= 8) CHECK(ran[0][2] > 0);
-        if (halves && major >= 8) CHECK(ran[1][2] > 0);
+        if (major >= 8) CHECK(ran[0][2] > 0 && ran[1][2] > 0);
         if ((halves || type == BSR_I8) && major == 9) CHECK(ran[0][3] > 0);
         if (halves && major == 9) CHECK(ran[1][3] > 0);
     }
@@ -229,6 +232,24 @@ static void each_look(void) {
     job_apart = false;
     cudaFree(word);
 }
+/* Rows with biases of each type, added or not, by pieces of 16 bytes, by elements where a bias is not aligned, and rows that are
+   longer than what a thread has room for. */
+static void each_biased_row(int type) {
+    static const int masks[] = {BSR_F16, BSR_BF16, BSR_F32, BSR_F64, BSR_I8, BSR_BOOL};
+    for (int mask : masks)
+        for (int form = 0; form < 8; form++) { /* bits: odd rows of the mask, a long row, the mask forbids */
+            const int mode = form & 4 || mask == BSR_BOOL ? BSR_MASK_MUL : BSR_MASK_ADD;
+            bt_case("softmax, %s, a mask in %s, form %d", bsr_dtype_name(type), bsr_dtype_name(mask), form);
+            const t_spec s = spec_of(type, 16, 2, form & 2 ? 160 : 5, form & 2 ? 163 : 7);
+            bsr_matrix x = t_matrix(&s), y = t_matrix_output(&x, type, PACKED);
+            bsr_dense keys = t_random(mask, 1, x.cols, ROW, NO_BATCH, 0, FILL_INTEGER);
+            bsr_dense all = t_random(mask, x.rows, x.cols + (form & 1 ? 1 : 16), ROW, NO_BATCH, 0, FILL_INTEGER);
+            bsr_softmax_options o = BSR_ZERO;
+            bsr_exec e = t_exec(0);
+            all.cols = x.cols, o.key_padding_mask = &keys, o.attn_mask = &all, o.key_padding_mode = o.attn_mode = mode;
+            (void)RUN_OK(gm_softmax(cpu(), 0.5, &x, &o, &y, &e));
+        }
+}
 /* Every other kernel by calls that no draw decides. */
 TEST(every_other_kernel) {
     const noting launches;
@@ -243,6 +264,8 @@ TEST(every_other_kernel) {
                 job j = job_new(kind, type, block, 64, 0);
                 (void)job_ready(&j, gm.ctx, gm.stream), job_end(&j);
             }
+    for (int type : types)
+        if (gm_compiled(type) && takes(SOFTMAX, type)) each_biased_row(type);
     for (int type : types)
         if (gm_compiled(type) && type != BSR_I8) {
             each_attention(type, 1, 16);
