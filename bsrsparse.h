@@ -5161,14 +5161,14 @@ static int bsri_few_lines(const bsri_engine *e, bsri_work *w, int64_t item, int6
     f->am = w->a.rs, f->ak = w->a.cs, f->bk = w->b.rs, f->inner = e->bc;
     f->list = NULL, f->block = e->a_block, f->step = e->bc * e->b_rs;
     for (r = 0; r < e->reduce; r++) {
-        const int64_t whole = bsri_reduce_item(&job->batch, &e->out_batch, item, r);
+        const bsri_sum_step s = bsri_step_of(e, item, r);
         bsri_cursor c;
         memset(&c, 0, sizeof c);
-        bsri_cursor_matrix(e, &c, whole, tile);
+        bsri_cursor_matrix(e, &c, &s, tile);
         f->line = (const int32_t *)c.crow, f->at = (const int32_t *)c.position;
         f->col = (const int32_t *)(f->at ? c.row : c.col), f->last = job->a->nnz - 1;
         bsri_few_run(w, job->a->dtype, c.values + row * e->a_rs * w->a.size,
-                     (const char *)job->b->data + bsri_dense_offset(&job->batch, whole, job->b) * w->b.size, w->b.cs, tile,
+                     (const char *)s.b->data + bsri_dense_offset(&job->batch, s.item, s.b) * w->b.size, w->b.cs, tile,
                      tile + count);
     }
     return 1;
@@ -5315,7 +5315,7 @@ static int64_t bsri_scan_start(const bsri_scan *s, const void *crow, int64_t k) 
     return low;
 }
 /* All that is added to tiles lo to hi by part k, in columns from col on. */
-static void bsri_scan_sums(const bsri_scan *s, bsri_work *w, int64_t k, int64_t lo, int64_t hi, int64_t col, int64_t cols, char *sums,
+static void bsri_scan_range(const bsri_scan *s, bsri_work *w, int64_t k, int64_t lo, int64_t hi, int64_t col, int64_t cols, char *sums,
                            int64_t rs, int64_t cs) {
     const bsri_engine *e = s->e;
     const bsri_product *job = e->job;
@@ -5329,11 +5329,11 @@ static void bsri_scan_sums(const bsri_scan *s, bsri_work *w, int64_t k, int64_t 
         for (i = 0; i < rows; i++)
             for (j = 0; j < cols; j++) memset(bsri_at(sums, w->compute, i * rs + j * cs), 0, bsr_dtype_size(w->compute));
     for (r = 0; r < e->reduce; r++) {
-        const int64_t whole = bsri_reduce_item(&job->batch, &e->out_batch, s->item, r);
-        const char *b = (const char *)job->b->data + bsri_dense_offset(&job->batch, whole, job->b) * w->b.size;
+        const bsri_sum_step of = bsri_step_of(e, s->item, r);
+        const char *b = (const char *)of.b->data + bsri_dense_offset(&job->batch, of.item, of.b) * w->b.size;
         bsri_cursor c;
         memset(&c, 0, sizeof c);
-        bsri_cursor_matrix(e, &c, whole, 0);
+        bsri_cursor_matrix(e, &c, &of, 0);
         for (panel = 0; panel < cols; panel += w->panel)
             for (i = bsri_scan_start(s, c.crow, k); i < bsri_scan_start(s, c.crow, k + 1); i++)
                 bsri_scan_row(s, w, &c, b + (col + panel) * job->b->col_stride * w->b.size, i, lo, hi,
@@ -5346,7 +5346,7 @@ static void bsri_scan_task(void *arg, int64_t task) {
     const int64_t piece = task % s->pieces, k = task / s->pieces, lo = piece * s->piece;
     bsri_work w;
     bsri_product_work(e, &w);
-    bsri_scan_sums(s, &w, k, lo, bsri_min(e->tiles, lo + s->piece), 0, e->width,
+    bsri_scan_range(s, &w, k, lo, bsri_min(e->tiles, lo + s->piece), 0, e->width,
                    bsri_at(s->sums + k * s->part, w.compute, lo * e->br * s->rs), s->rs, s->cs);
 }
 /* Sums of `rows` rows from `row` on, in columns from col on, become output. */
@@ -5399,7 +5399,7 @@ static void bsri_scan_stack_task(void *arg, int64_t task) {
     bsri_product_work(e, &w);
     for (col = 0; col < e->width; col += cols) {
         cols = bsri_min(s.cols, e->width - col);
-        bsri_scan_sums(&s, &w, 0, lo, hi, col, cols, (char *)sums, s.rs, s.cs);
+        bsri_scan_range(&s, &w, 0, lo, hi, col, cols, (char *)sums, s.rs, s.cs);
         for (row = 0; row < (hi - lo) * e->br; row += BSRI_SCAN_ROWS) {
             w.cols = cols;
             bsri_scan_finish(&s, &w, (char *)bsri_at(sums, w.compute, row * s.rs), lo * e->br + row,
@@ -11437,10 +11437,10 @@ static constexpr bsri_costs bsri_costs_of[] = {
 static constexpr bool bsri_costs_has(int costs, int i) {
     return bsri_costs_of[i].costs == costs || (bsri_costs_of[i].size && bsri_costs_has(costs, i + 1));
 }
-static constexpr bool bsri_costs_complete(int i) {
-    return !bsri_instances[i].number || (bsri_costs_has(bsri_instances[i].costs, 0) && bsri_costs_complete(i + 1));
-}
-static_assert(bsri_costs_complete(0), "a kernel of the table has costs without a row in BSRI_COST_ROWS");
+#define BSRI_X(name, number, of, tier, type, block, costs, ...) \
+    static_assert(bsri_costs_has(BSRI_COSTS_##costs, 0), #name " has costs without a row in BSRI_COST_ROWS");
+BSRI_KERNELS(BSRI_X)
+#undef BSRI_X
 /* Which row that is. */
 static int bsri_cost_kind(int costs, int64_t size) {
     int kind = 0;

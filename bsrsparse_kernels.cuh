@@ -1844,7 +1844,8 @@ template <class L> struct bsri_vector_own {
     }
 };
 
-/* The sum over a digit of the lanes' numbers, in a fixed order: n lanes `stride` apart; that of the lane with digit 0 holds it. */
+/* The sum over a digit of the lanes' numbers, in a fixed order: n lanes `stride` apart; that of the lane with digit 0 holds
+   it. */
 template <class F> static __device__ __forceinline__ F bsri_vector_fold(F sum, int digit, int n, int log, int stride) {
     for (int o = 1 << log >> 1; o; o >>= 1) {
         const F more = __shfl_down_sync(0xffffffffu, sum, (unsigned)(o * stride));
