@@ -407,7 +407,7 @@ TEST(transposed_without_index) {
                                        bsr_dtype_name(dtypes[t]), n, way), addmm_new());
                     const int64_t r = k < 3 ? 150 : 14, each = k < 3 ? 5000 : 60;
                     const int type = dtypes[t], out = type == BSR_I8 ? BSR_I32 : type;
-                    t_spec s = spec_of(type, blocks[k][0], blocks[k][1], r, r + 3, each);
+                    t_spec s = t_spec_of(type, blocks[k][0], blocks[k][1], r, r + 3, each);
                     bsr_exec e = t_exec(0);
                     bsr_plan plan;
                     bsr_dense first;
