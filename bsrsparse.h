@@ -145,6 +145,9 @@
      (of A as it stands) its crow_indices and col_indices.
      Tiers: simt takes any dtype, block size and stride; mma uses tensor cores (sm_80 and up) where sizes and alignment allow,
      and true f32 products by FFMA on the same pipeline (tensor cores only under BSR_EXEC_TF32 and _TF32X3).
+     Their tiles are blocks of 16, 32, 64, 128, square. Blocks whose sides are other multiples of 16 (256, 96, 48, 128 x 64,
+     16 x 64 ...) are seen as tiles of the largest of these sizes that divides both sides, in place: nothing is copied, views
+     and schedules stay those of the stored blocks. i8 wants multiples of 32, on wgmma of 64.
      bsr_plan.kernel forces one (1 simt, 2 mma, 3 wgmma) and is refused where it does not fit; so do tile, split, stages and
      order. bsr_plan_string() says why a kernel was chosen. Same inputs, flags and plan, same GPU model: same bits.
 
@@ -10105,6 +10108,7 @@ typedef struct bsri_dev_sampled {
     int64_t items, reduce, panels, subs; /* cuts of a block */
     int32_t has_input;
     int32_t precision; /* as bsri_dev_product's */
+    bsri_list_view view; /* out's blocks seen as tiles; then all is said of tiles but the strides */
 } bsri_dev_sampled;
 
 /* A CTA computes `group` block rows together, so that the dense operand is fetched once for all of them. Four warps build the
@@ -10157,6 +10161,7 @@ typedef struct bsri_dev_mma_sampled {
     int64_t a_line, b_line; /* bytes between lines of mat1 and mat2 as stored */
     int64_t a_step, b_step; /* bytes of a step of KS products */
     int32_t blocks, m_warps, n_warps, steps, stages, stage_bytes, vector, a_trans, b_rows;
+    bsri_list_view view; /* as in p */
 } bsri_dev_mma_sampled;
 
 /* A CTA computes MI x 16 rows of a block row and all columns, NI x 8 of them; its warps share the products and add up in order.
@@ -10269,6 +10274,7 @@ typedef struct bsri_dev_wgmma {
     int32_t terms;         /* BSRI_TERM_...: of parameters, so that branches are known to be the same in all lanes */
     float inv_blocks_per_row,
         stages_per_block;        /* 1 / blocks of a full row; stages that a block takes, beside the dense operand's */
+    float inv_stored_per_row, stages_per_stored; /* the same of stored blocks */
     int32_t full_panels;         /* out has whole pieces of 64 columns: the dense operand's are a dimension of its map */
     int32_t block_bits;    /* log2 of the rows of a block */
     int32_t items, lines;  /* of out; block rows of one */
@@ -11259,18 +11265,35 @@ static bsri_list_view bsri_view_of(int64_t rows, int64_t cols) {
     v.cols = (int32_t)cols, v.by_cols = cols > 1 ? (uint32_t)bsri_ceil_div(INT64_C(1) << 32, cols) : 0;
     return v;
 }
+/* The tiles of `lines` block rows of br x bc, and their side; 0: blocks are tiles themselves, or there are none, or numbers of
+   lines, eight of which a schedule may make of one, or of entries are too large to be divided. */
+static int bsri_tiling_view(int64_t br, int64_t bc, int most_side, int64_t lines, int64_t nnz, int64_t line, bsri_list_view *v) {
+    const int t = bsri_tile_of(br, bc, most_side);
+    const int64_t rows = t ? br / t : 1, cols = t ? bc / t : 1;
+    const double most = 2147483648.0;
+    if (rows * cols == 1 || 8.0 * (double)lines * (double)rows * (double)rows > most) return 0;
+    if ((double)nnz * (double)cols * (double)bsri_max(rows, cols) > most) return 0;
+    if ((double)br * (double)bc > most / 16 || line > INT32_MAX / 1024) return 0; /* bytes from tile to tile */
+    *v = bsri_view_of(rows, cols);
+    return t;
+}
 /* The product with its blocks seen as tiles, in `to` where they are not tiles themselves. */
 static const bsri_dev_product *bsri_tiled(const bsri_dev_product *p, bsri_dev_product *to) {
-    const int t = bsri_tile_of(p->br, p->bc, p->a.dtype == BSR_F64 ? 64 : 128); /* f64: 128 columns beside 64 rows (note N32) */
-    const int64_t rows = t ? p->br / t : 1, cols = t ? p->bc / t : 1;
-    const double most = 2147483648.0; /* numbers of lines, eight of which a schedule may make of one, and of entries */
-    if (rows * cols == 1 || 8.0 * (double)p->tiles * (double)rows * (double)rows > most) return p;
-    if ((double)p->a.nnz * (double)cols * (double)bsri_max(rows, cols) > most) return p;
-    if ((double)p->br * (double)p->bc > most / 16) return p;
-    if (bsri_max(p->a_rs, p->a_cs) > INT32_MAX / 1024) return p; /* bytes from tile to tile */
+    bsri_list_view v;
+    const int side = p->a.dtype == BSR_F64 ? 64 : 128; /* f64: 128 columns beside 64 rows (note N32) */
+    const int t = bsri_tiling_view(p->br, p->bc, side, p->tiles, p->a.nnz, bsri_max(p->a_rs, p->a_cs), &v);
+    if (!t) return p;
     *to = *p;
-    to->br = to->bc = to->a.block_rows = to->a.block_cols = t, to->a.nnz *= rows * cols, to->tiles *= rows;
-    to->view = bsri_view_of(rows, cols);
+    to->br = to->bc = to->a.block_rows = to->a.block_cols = t, to->a.nnz *= v.rows * v.cols, to->tiles *= v.rows, to->view = v;
+    return to;
+}
+static const bsri_dev_sampled *bsri_tiled_sampled(const bsri_dev_sampled *p, bsri_dev_sampled *to) {
+    const bsr_matrix *m = &p->out;
+    bsri_list_view v;
+    const int t = bsri_tiling_view(m->block_rows, m->block_cols, 128, bsri_block_rows(m), m->nnz, 1, &v);
+    if (!t) return p;
+    *to = *p;
+    to->out.block_rows = to->out.block_cols = t, to->out.nnz *= v.rows * v.cols, to->view = v;
     return to;
 }
 /* Stored blocks of those that could be. */
@@ -12424,6 +12447,7 @@ static void bsri_wgmma_scheduler_of(bsri_dev_wgmma *m, int64_t groups) {
        tiles take longer than their columns do (note N5). */
     m->fixed_stages = m->p.br < 64 ? 8 + 384 / (int32_t)m->p.br : 4;
     m->stages_per_block = m->p.br == 16 ? 0.35f : m->p.br == 32 ? 0.5f : 0;
+    m->stages_per_stored = m->stages_per_block * (float)m->view.cols;
     mean = inner * (1 - bsri_none_of(present, m->group)) * m->parts + inner * present * m->group * m->stages_per_block +
            m->fixed_stages;
     tile = mean * (double)clocks, longest = inner * m->parts + m->fixed_stages;
@@ -12499,6 +12523,7 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     m->patterns = bsri_pattern_count(&p->a);
     m->schedule = p->reduce == 1 || m->patterns == 1 ? p->a.schedule : NULL; /* a tile's rows are the same in all that it sums */
     m->inv_blocks_per_row = 1.0f / (float)bsri_max(1, p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a));
+    m->inv_stored_per_row = m->inv_blocks_per_row * (float)p->view.cols;
     m->full_panels = f->dense == 1 && p->width % 64 == 0;
     /* no box beyond the last column: it would be fetched for nothing (note N6) */
     m->dense = p->br < 64 ? c.tile_cols : (int32_t)bsri_min(c.tile_cols, p->width);
@@ -12640,7 +12665,7 @@ static bsri_choice bsri_mma_choose_sampled(const bsr_context *ctx, const bsri_de
     bsri_choice c = bsri_yes(bsri_mma_sampled_instance(p, b), BSR_WHY_NEIGHBOURS);
     if (!c.kernel) return c;
     memset(m, 0, sizeof *m);
-    m->p = *p, m->m_warps = s.m_warps, m->n_warps = s.n_warps, m->blocks = s.blocks;
+    m->p = *p, m->view = p->view, m->m_warps = s.m_warps, m->n_warps = s.n_warps, m->blocks = s.blocks;
     m->stages = wide ? 5 : 3, m->stage_bytes = (s.rows + s.n_warps * 64) * (int)line,
     m->steps = (int)(p->mat1.cols / step);
     m->b_rows = right == 1, m->a_trans = left == 2, m->a_line = size * (left == 1 ? p->mat1.row_stride : p->mat1.col_stride);
@@ -12728,7 +12753,7 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
     m->parts = (int)bsri_ceil_div(bsri_ceil_div(bsri_block_cols(&p->out), 1 << m->shift), BSRI_CHUNK);
     m->reduce = p->alpha != 0.0 ? (int)p->reduce : 0;
     m->plain = !p->has_input && bsri_sampled_vector(p);
-    m->view = bsri_view_of(1, 1);
+    m->view = p->view;
     if (!bsri_wgmma_sampled_maps(ctx, p, m, b << m->shift)) return bsri_no(BSR_WHY_DENSE);
     c.tile_rows = m->group * b, c.tile_cols = m->wide ? 256 : 512;
     c.stages = c.shared / ((c.tile_rows + c.tile_cols) * BSRI_WSAMPLED_DEPTH * 2);
@@ -12891,7 +12916,7 @@ static void bsri_cuda_describe(const bsri_product *job, bsri_dev_product *p) {
     p->alpha = job->alpha, p->beta = job->beta, p->has_input = job->input != NULL, p->trans = job->trans;
     p->whole = job->batch, p->out_batch = e.out_batch, p->b_batch = e.b_batch, p->index = e.index, p->schedule = e.schedule;
     p->br = e.br, p->bc = e.bc, p->a_block = e.a_block, p->a_rs = e.a_rs, p->a_cs = e.a_cs, p->tiles = p->lines = e.tiles;
-    p->view.rows = p->view.cols = 1;
+    p->view = bsri_view_of(1, 1);
     p->width = e.width, p->items = e.items, p->kind = e.kind;
 }
 
@@ -12981,9 +13006,11 @@ static const bsri_candidate<bsri_dev_sampled, bsri_sampled_facts, bsri_sampled_p
     BSRI_CANDIDATE(BSRI_TIER_MMA, sampled, bsri_sampled_facts, bsri_mma_estimate_sampled, bsri_mma_choose_sampled, mma)};
 static void bsri_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, int compute, bsri_chooser *s,
                                 bsri_sampled_params *m) {
-    const bsri_sampled_facts f = bsri_sampled_facts_of(p);
+    bsri_dev_sampled tiles;
+    const bsri_dev_sampled *const seen = bsri_tiled_sampled(p, &tiles);
+    const bsri_sampled_facts f = bsri_sampled_facts_of(seen);
     double least = INFINITY; /* two that are simple */
-    if (p->reduce) bsri_choose_estimated(bsri_sampled_products, ctx, p, &f, compute, s, m, &least);
+    if (p->reduce) bsri_choose_estimated(bsri_sampled_products, ctx, seen, &f, compute, s, m, &least);
     else s->refused[BSRI_TIER_MMA] = s->refused[BSRI_TIER_WGMMA] = BSR_WHY_LIST_KIND; /* sums of no item: zeros */
     if (bsri_wants(s, BSRI_TIER_SIMT))
         bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose_sampled(ctx, p, compute, s->asked, &m->simt));
@@ -13386,7 +13413,7 @@ static bsr_status bsri_cuda_sampled(const bsri_call *c, const bsri_sampled *job,
     p.out = *job->out, p.mat1 = *job->mat1, p.mat2 = *job->mat2, p.alpha = job->alpha, p.beta = job->beta;
     p.precision = bsri_cuda_precision(c, p.mat1.dtype);
     if (job->input && job->beta != 0) p.input = *job->input, p.has_input = 1, bsri_value_strides(job->input, p.i_strides);
-    bsri_value_strides(job->out, p.o_strides);
+    bsri_value_strides(job->out, p.o_strides), p.view = bsri_view_of(1, 1);
     p.whole = job->batch, p.out_batch = bsri_batch_of(job->out->batch_dims, job->out->batch);
     p.items = p.out_batch.count, p.reduce = bsri_reduce_count(&p.whole, &p.out_batch);
     if (!p.items || !job->out->nnz) return bsri_cuda_nothing(c, plan, step);

@@ -1237,6 +1237,19 @@ __device__ __forceinline__ int64_t bsri_mma_line(const bsri_dev_product &p, int6
     return bsri_view_ordered(p.view, order + it.pattern * header[BSRI_SCHEDULE_GROUP] * header[BSRI_SCHEDULE_GROUPS], n);
 }
 
+/* A line of out's blocks, as sampled products go through them: its tiles are [first, first + n), by the numbers of
+   bsri_list_view; before: how many all lines before it have. crow[0] is 0. */
+struct bsri_view_span {
+    int64_t first, before;
+};
+__device__ __forceinline__ bsri_view_span bsri_view_span_of(const bsri_list_view &v, const void *crow, int dt, int64_t line) {
+    const uint32_t stored = bsri_view_line(v, (uint32_t)line), row = (uint32_t)line - stored * v.rows;
+    const int64_t at = bsri_index(crow, dt, stored);
+    int64_t before = at * v.rows;
+    if (row) before += row * (bsri_index(crow, dt, stored + 1) - at);
+    return {at * v.cols, before * v.cols};
+}
+
 #ifdef BSRI_MMA_CODE
 /* Marks the columns [first, first + BSRI_CHUNK) of rows whose columns ascend; list.next is past what is marked. Columns in
    another order, or repeated, set list.irregular. */
@@ -3860,6 +3873,11 @@ struct bsri_tile_scheduler {
     __device__ __forceinline__ int32_t line(const bsri_dev_wgmma &m, int64_t pattern, int32_t n) const {
         return n >= lines ? -1 : order ? bsri_view_ordered(m.view, order, pattern * lines + n) : n;
     }
+    /* The same as stored. */
+    __device__ __forceinline__ int32_t stored(const bsri_dev_wgmma &m, int64_t pattern, int32_t n) const {
+        const int32_t at = (int32_t)bsri_view_line(m.view, order ? pattern * lines + n : n);
+        return n >= lines ? -1 : order ? order[at] : at;
+    }
     /* A unit's cost in stages. Without lengths the size of a union is estimated from the rows' blocks, as if columns were random.
        Up to four rows are read at once, as second tiles wait for this; eight would want more registers than dealing leaves. */
     template <int GROUP>
@@ -3871,23 +3889,23 @@ struct bsri_tile_scheduler {
             for (int from = 0; from < GROUP; from += ROWS) {
                 int32_t n[ROWS], have[ROWS];
 #pragma unroll
-                for (int g = 0; g < ROWS; g++) n[g] = from + g < m.group ? line(m, pattern, group * m.group + from + g) : -1;
+                for (int g = 0; g < ROWS; g++) n[g] = from + g < m.group ? stored(m, pattern, group * m.group + from + g) : -1;
 #pragma unroll
                 for (int g = 0; g < ROWS; g++) {
-                    const int32_t some = (int32_t)bsri_view_line(m.view, max(n[g], 0));
-                    have[g] = (bsri_dev_index(r.ptr, r.dt, some + 1) - bsri_dev_index(r.ptr, r.dt, some)) * m.view.cols;
+                    const int32_t some = max(n[g], 0);
+                    have[g] = bsri_dev_index(r.ptr, r.dt, some + 1) - bsri_dev_index(r.ptr, r.dt, some);
                 }
 #pragma unroll
                 for (int g = 0; g < ROWS; g++) {
                     const float stored = n[g] < 0 ? 0 : (float)have[g];
-                    absent *= 1.0f - stored * m.inv_blocks_per_row, blocks += stored;
+                    absent *= 1.0f - stored * m.inv_stored_per_row, blocks += stored;
                 }
             }
         }
         const float columns =
             lengths ? (float)(lengths[pattern * groups + group] * m.view.cols)
                     : fmaxf(0.0f, (1.0f - absent) / m.inv_blocks_per_row);
-        return (uint32_t)fminf(1e5f, columns * m.parts + blocks * m.stages_per_block) + m.fixed_stages;
+        return (uint32_t)fminf(1e5f, columns * m.parts + blocks * m.stages_per_stored) + m.fixed_stages;
     }
 };
 /* Index arrays of reduction r of an item of out, that problem item, and which of the matrix's patterns it has. */
@@ -5558,21 +5576,24 @@ struct bsri_mma_sampled_storage {
     int64_t first, row, end, a, b; /* stored blocks [first, end) of block row `row`; bytes to its lines of mat1, to mat2 */
     char *out;                     /* values of the item */
     const char *input;             /* of its input; or null */
+    int top;                       /* rows of a stored block above the tile */
 };
 /* Which row and blocks tile `tile` of an item has: rows get nnz / blocks + 1 tiles at most, found by bisection. */
 __device__ __forceinline__ void bsri_mma_sampled_place(const bsri_dev_mma_sampled &m, bsri_mma_sampled_storage &s,
                                                        const bsri_item &o, int64_t tile) {
     const int64_t rows = bsri_block_rows(&m.p.out);
     const int dt = m.p.out.index_dtype;
-    const int64_t zero = bsri_index(o.crow, dt, 0);
+    const int64_t zero = bsri_view_span_of(m.view, o.crow, dt, 0).before;
     int64_t low = 0, high = rows;
     while (high - low > 1) {
         const int64_t mid = (low + high) / 2;
-        if ((bsri_index(o.crow, dt, mid) - zero) / m.blocks + mid <= tile) low = mid;
+        if ((bsri_view_span_of(m.view, o.crow, dt, mid).before - zero) / m.blocks + mid <= tile) low = mid;
         else high = mid;
     }
-    const int64_t start = bsri_index(o.crow, dt, low), end = bsri_index(o.crow, dt, low + 1);
-    s.row = low, s.first = start + (tile - (start - zero) / m.blocks - low) * m.blocks, s.end = bsri_min(end, s.first + m.blocks);
+    const bsri_view_span own = bsri_view_span_of(m.view, o.crow, dt, low);
+    const int64_t end = own.first + bsri_view_span_of(m.view, o.crow, dt, low + 1).before - own.before;
+    s.row = low, s.first = own.first + (tile - (own.before - zero) / m.blocks - low) * m.blocks;
+    s.end = bsri_min(end, s.first + m.blocks), s.top = (int)bsri_view_row(m.view, (uint32_t)low) * (int)m.p.out.block_rows;
 }
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_sampled_load(const bsri_dev_mma_sampled &m, const bsri_mma_sampled_storage &s,
@@ -5646,15 +5667,17 @@ __device__ __forceinline__ void bsri_mma_sampled_store(const bsri_dev_mma_sample
                 tile[(lane / 4 + i / 2 * 8) * BSRI_MMA_PAD + ni * 8 + lane % 4 * 2 + i % 2] = (float)p.alpha * sum[mi][ni][i];
         __syncwarp();
         for (int t = lane; t < 128; t += 32) {
-            const int r = t / 8, c = t % 8 * 8, n = n_warp * 64 + c, row = m_warp * L::MW + mi * 16 + r;
-            const int64_t at = s.first + n / block;
-            if (at >= s.end) continue;
-            const int64_t out = at * p.o_strides[0] + row * p.o_strides[1] + n % block * p.o_strides[2];
+            const int r = t / 8, c = t % 8 * 8, n = n_warp * 64 + c, row = m_warp * L::MW + mi * 16 + r + s.top;
+            const int64_t tile_at = s.first + n / block;
+            if (tile_at >= s.end) continue;
+            const uint32_t at = bsri_view_entry(m.view, (uint32_t)tile_at);
+            const int col = n % block + (int)((uint32_t)tile_at - at * m.view.cols) * block;
+            const int64_t out = at * p.o_strides[0] + row * p.o_strides[1] + col * p.o_strides[2];
             float v[8];
 #pragma unroll
             for (int i = 0; i < 8; i++) v[i] = tile[r * BSRI_MMA_PAD + c + i];
             if (s.input) {
-                const int64_t from = at * p.i_strides[0] + row * p.i_strides[1] + n % block * p.i_strides[2];
+                const int64_t from = at * p.i_strides[0] + row * p.i_strides[1] + col * p.i_strides[2];
 #pragma unroll
                 for (int i = 0; i < 8; i++)
                     v[i] += (float)p.beta * bsri_dev_number<float>(s.input, p.input.dtype, from + i * p.i_strides[2]);
@@ -5733,7 +5756,9 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS)
         if (s.first >= s.end) continue;
         for (int n = threadIdx.x; n < m.n_warps * 64; n += (int)blockDim.x) { /* blocks that are missing repeat the last one */
             const int64_t at = bsri_min(s.first + n / block, s.end - 1);
-            s.column[n] = (bsri_index(o.col, dt, at) * block + n % block) * (m.b_rows ? T::BYTES : m.b_line);
+            const int64_t e = bsri_view_entry(m.view, (uint32_t)at);
+            const int64_t column = bsri_index(o.col, dt, e) * m.view.cols + at - e * m.view.cols;
+            s.column[n] = (column * block + n % block) * (m.b_rows ? T::BYTES : m.b_line);
         }
         for (int64_t r = 0; r < p.reduce && p.alpha != 0.0; r++) {
             __syncthreads();
@@ -5768,6 +5793,7 @@ struct bsri_wgmma_sampled_tile {
     int64_t item;
     int32_t at[BSRI_WSAMPLED_GROUP];    /* of each block row: its first stored block here */
     uint32_t have[BSRI_WSAMPLED_GROUP]; /* of each block row: the entries that it stores */
+    int32_t top[BSRI_WSAMPLED_GROUP];   /* of each block row: rows of a stored block above it */
     int32_t count;                      /* entries; 0: there are no more tiles */
 };
 /* A part of the union, as bsri_column_chunk, with more bits; and what making it needs, as in bsri_mma_storage. */
@@ -5825,7 +5851,8 @@ __device__ __forceinline__ int bsri_wgmma_sampled_find(const bsri_dev_wgmma_samp
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const int mine = low + (i * 32 + (int)threadIdx.x % 32) * step;
-            const bool is = mine < high && bsri_index(crow, m.dt, mine * m.group) * m.slope + (int64_t)mine * m.panel <= at;
+            const bool is = mine < high && bsri_view_span_of(m.view, crow, m.dt, mine * m.group).before * m.slope +
+                                                   (int64_t)mine * m.panel <= at;
             before += __popc(__ballot_sync(~0u, is));
         }
         low += max(0, before) * step, high = min(high, low + step);
@@ -5836,8 +5863,11 @@ __device__ __forceinline__ int bsri_wgmma_sampled_find(const bsri_dev_wgmma_samp
 __device__ __forceinline__ int bsri_wgmma_sampled_whole(const bsri_dev_wgmma_sampled &m, int first, int end) {
     int n = 0;
 #pragma unroll 4
-    for (int r = first; r < end; r++)
-        n += (bsri_dev_index(m.crow, m.dt, r + 1) - bsri_dev_index(m.crow, m.dt, r) + m.entries - 1) / m.entries;
+    for (int r = first; r < end; r++) {
+        const int own = (int)bsri_view_line(m.view, r);
+        const int blocks = (bsri_dev_index(m.crow, m.dt, own + 1) - bsri_dev_index(m.crow, m.dt, own)) * m.view.cols;
+        n += (blocks + m.entries - 1) / m.entries;
+    }
     return n;
 }
 /* This CTA's part in whole tiles; false: cutting them shares the work out better. */
@@ -5952,7 +5982,10 @@ __device__ __forceinline__ void bsri_wgmma_sampled_tell(const bsri_dev_wgmma_sam
         if (lane == g) stored = word;
     }
     bsri_mbarrier_wait(bsri_smem_address(&s.tile_empty[tiles.stage]), tiles.phase() ^ 1);
-    if (lane < BSRI_WSAMPLED_GROUP) tile.at[lane] = run.at, tile.have[lane] = stored;
+    if (lane < BSRI_WSAMPLED_GROUP) {
+        tile.at[lane] = run.at, tile.have[lane] = stored;
+        tile.top[lane] = (int32_t)bsri_view_row(m.view, (run.row >> m.bits) + lane) << m.bits;
+    }
     if (lane == 0) tile.item = run.item, tile.count = n;
     bsri_mbarrier_arrive(bsri_smem_address(&s.tile_full[tiles.stage]));
     run.at += __popc(stored);
@@ -5968,7 +6001,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_produce_run(const bsri_dev_wg
         int32_t col = 0;
         uint32_t mask = 0;
         if (lane < n) {
-            col = run.part ? run.part->col[e + lane] : bsri_dev_index(r.col, r.dt, e + lane);
+            col = run.part ? run.part->col[e + lane] : bsri_view_column(m.view, r, e + lane);
             mask = run.part ? run.part->mask[e + lane] : 1;
         }
         if (threadIdx.x / 32 == BSRI_WSAMPLED_LISTER) bsri_wgmma_sampled_tell(m, s, f.tiles, run, mask, n);
@@ -5980,7 +6013,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_produce_run(const bsri_dev_wg
    group, [s.at[0], end), are read at once, which is faster than row after row (note N23). */
 __device__ __forceinline__ bool bsri_wgmma_sampled_columns_next(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
                                                          const bsri_mma_rows &r, int end, bool begun) {
-    if (m.parts == 1 && !begun) {
+    if (m.parts == 1 && !begun && m.view.rows * m.view.cols == 1) {
         int at[BSRI_WSAMPLED_GROUP];
 #pragma unroll
         for (int g = 0; g < BSRI_WSAMPLED_GROUP; g++) at[g] = (int)s.at[g];
@@ -6018,9 +6051,10 @@ __device__ __forceinline__ void bsri_wgmma_sampled_produce_item(const bsri_dev_w
     const int lane = threadIdx.x % 32, whole = place.whole;
     int64_t dealt = place.start;
     for (int n = __shfl_sync(~0u, place.group, 0); n < m.groups; n++) {
-        const int first = bsri_dev_index(r.ptr, m.dt, min(n * m.group + min(lane, m.group), m.rows)); /* of row `lane` */
-        const int end = __shfl_down_sync(~0u, first, 1), base = __shfl_sync(~0u, first, 0);
-        const int blocks = __shfl_sync(~0u, first, m.group) - base;
+        const bsri_view_span span = bsri_view_span_of(m.view, r.ptr, m.dt, min(n * m.group + min(lane, m.group), m.rows));
+        const int first = (int)span.first, before = (int)span.before; /* of row `lane` */
+        const int end = first + __shfl_down_sync(~0u, before, 1) - before, base = __shfl_sync(~0u, before, 0);
+        const int blocks = __shfl_sync(~0u, before, m.group) - base;
         const int64_t start = whole ? dealt : base * (int64_t)m.slope + n * (int64_t)m.panel;
         const int64_t work = whole ? (blocks + m.entries - 1) / m.entries : blocks * (int64_t)m.slope + m.panel - m.toll;
         const int64_t from = place.at - start - (whole ? 0 : m.toll), to = from + place.last - place.at;
@@ -6038,7 +6072,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_produce_item(const bsri_dev_w
             const int count = m.group > 1 ? __shfl_sync(~0u, s.part.count, 0) : blocks;
             run.first = whole ? min(count, max((int)from, 0) * m.entries) : bsri_wgmma_sampled_before(count, from, work);
             run.n = (whole ? min(count, max((int)to, 0) * m.entries) : bsri_wgmma_sampled_before(count, to, work)) - run.first;
-            if (m.group == 1) run.first += base, run.at = run.first;
+            if (m.group == 1) run.first += __shfl_sync(~0u, first, 0), run.at = run.first;
             else run.part = &s.part, run.at = at + bsri_wgmma_sampled_stored(m, s.part, run.first);
             bsri_wgmma_sampled_produce_run(m, s, f, run, r);
         }
@@ -6129,8 +6163,9 @@ __device__ __forceinline__ void bsri_wgmma_sampled_finish(const bsri_dev_wgmma_s
             for (int i = 0; i < 8; i++) v[i] = (float)m.p.alpha * (h ? d[i / 2 * 4 + 2 + i % 2] : d[i / 2 * 4 + i % 2]);
             bsri_wgmma_quad<float, 2>(v);
             if (n < cols && (have >> e & 1)) {
-                const int64_t at = tile.at[line] + __popc(have & ((1u << e) - 1));
-                const int y = (row + 8 * h) & (block - 1), x = n & (block - 1);
+                const uint32_t of = tile.at[line] + __popc(have & ((1u << e) - 1)), at = bsri_view_entry(m.view, of);
+                const int y = ((row + 8 * h) & (block - 1)) + tile.top[line],
+                          x = (n & (block - 1)) + ((int)(of - at * m.view.cols) << m.bits);
                 bsri_sampled_add(m.p, input, v, at, y, x);
                 bsri_sampled_put(m.p, o.values, v, at * m.p.o_strides[0] + y * m.p.o_strides[1] + x * m.p.o_strides[2]);
             }
@@ -6146,13 +6181,13 @@ __device__ __forceinline__ void bsri_wgmma_sampled_store(const bsri_dev_wgmma_sa
                                                          int mine) {
     const int block = 1 << m.bits, first = threadIdx.x % 4 * 8, cols = mine << m.bits;
     const float alpha = (float)m.p.alpha;
-    uint32_t have[2];
+    uint32_t have[2], at[2];
     uint16_t *out[2];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         const int line = (row + 8 * h) >> m.bits;
-        have[h] = tile.have[line];
-        out[h] = (uint16_t *)o.values + tile.at[line] * m.p.o_strides[0] + ((row + 8 * h) & (block - 1)) * m.p.o_strides[1];
+        have[h] = tile.have[line], at[h] = tile.at[line];
+        out[h] = (uint16_t *)o.values + (((row + 8 * h) & (block - 1)) + tile.top[line]) * m.p.o_strides[1];
     }
 #pragma unroll
     for (int c = 0; c < 256; c += 32) {
@@ -6165,8 +6200,9 @@ __device__ __forceinline__ void bsri_wgmma_sampled_store(const bsri_dev_wgmma_sa
             for (int i = 0; i < 4; i++)
                 v[i] = bsri_pack<T>(alpha * d[c / 2 + i * 4 + 2 * h], alpha * d[c / 2 + i * 4 + 2 * h + 1]);
             bsri_wgmma_quad<uint32_t, 1>(v);
+            const uint32_t of = at[h] + __popc(have[h] & ((1u << e) - 1)), stored = bsri_view_entry(m.view, of);
             if (n < cols && (have[h] >> e & 1))
-                *(uint4 *)(out[h] + __popc(have[h] & ((1u << e) - 1)) * m.p.o_strides[0] + (n & (block - 1))) =
+                *(uint4 *)(out[h] + stored * m.p.o_strides[0] + ((of - stored * m.view.cols) << m.bits) + (n & (block - 1))) =
                     make_uint4(v[0], v[1], v[2], v[3]);
         }
     }

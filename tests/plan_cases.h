@@ -2,7 +2,8 @@
    they can run by, tests/cudart/plans.h keeps what they do run by. C99 and C++; included behind bsrsparse.h.
 
    A kind is a type and what comes with it: bf16|f16|f32|f64|i8, +relu, +tf32, +tf32x3, +any (the first four ways, and few
-   columns in every third shape), +few (few columns in all of them), +sampled. */
+   columns in every third shape), +few (few columns in all of them), +sides (blocks of any sides that are
+   multiples of 16), +sampled. */
 #ifndef BSR_PLAN_CASES_H
 #define BSR_PLAN_CASES_H
 
@@ -16,7 +17,9 @@ typedef struct plan_shape {
     int64_t m, k, n, b;
     double s; /* sparsity */
     int ways;
+    int64_t c; /* columns of a block, where it has not b as well; else 0 */
 } plan_shape;
+static int64_t plan_block_cols(const plan_shape *x) { return x->c ? x->c : x->b; }
 
 static uint64_t plan_state; /* of the random numbers */
 static uint64_t plan_draw(uint64_t below) {
@@ -48,7 +51,7 @@ static plan_shape plan_random_sampled(double most) {
         plan_shape x;
         x.m = PLAN_PICK(mn), x.k = PLAN_PICK(k), x.n = PLAN_PICK(mn), x.b = 16 << plan_draw(4), x.s = PLAN_PICK(s);
         x.ways = (plan_draw(5) == 0) * PLAN_COLUMNS;
-        x.ways |= (plan_draw(3) == 0) * PLAN_OUT_COLUMNS;
+        x.ways |= (plan_draw(3) == 0) * PLAN_OUT_COLUMNS, x.c = 0;
         if (2.0 * (double)(x.m * x.k) * (double)x.n * (1 - x.s) <= most && bsr_kept_blocks(x.m / x.b * (x.n / x.b), x.s))
             return x;
     }
@@ -64,7 +67,7 @@ static plan_shape plan_random_product(const char *kind, double most) {
     for (;;) {
         plan_shape x;
         x.m = PLAN_PICK(mk), x.k = PLAN_PICK(mk), x.n = PLAN_PICK(n), x.b = PLAN_PICK(b), x.s = PLAN_PICK(s);
-        x.ways = plan_draw(5) == 0;
+        x.ways = plan_draw(5) == 0, x.c = 0;
         if (all_few || plan_has(kind, "+any")) {
             if (plan_draw(4) == 0) x.ways |= PLAN_RELU;
             if (all_few || plan_draw(3) == 0) x.n = PLAN_PICK(few);
@@ -86,6 +89,12 @@ static plan_shape plan_random(const char *kind, int seed, int i) {
     plan_state = (uint64_t)seed * 1000003 + (uint64_t)i, plan_draw(2), plan_draw(2);
     x = plan_has(kind, "+sampled") ? plan_random_sampled(most) : plan_random_product(kind, most);
     x.ways |= plan_ways(kind);
+    if (plan_has(kind, "+sides")) {
+        static const int64_t sides[] = {16, 32, 48, 64, 96, 128, 192, 256};
+        x.b = PLAN_PICK(sides), x.c = PLAN_PICK(sides);
+        x.m = (x.m + 767) / 768 * 768, x.k = (x.k + 767) / 768 * 768;
+        if (plan_has(kind, "+sampled")) x.n = (x.n + 767) / 768 * 768;
+    }
     return x;
 }
 
@@ -105,8 +114,8 @@ static plan_problem plan_problem_of(const char *kind, plan_shape x) {
     p.x = x, p.dtype = plan_dtype(kind), p.result = p.dtype == BSR_I8 ? BSR_I32 : p.dtype;
     p.sampled = plan_has(kind, "+sampled"), p.trans = !p.sampled && x.ways & PLAN_TRANSPOSED;
     p.rows = p.trans ? x.k : x.m, p.cols = p.sampled ? x.n : p.trans ? x.m : x.k;
-    p.nnz = bsr_kept_blocks(p.rows / x.b * (p.cols / x.b), x.s);
-    p.written = p.sampled ? p.nnz * x.b * x.b : x.m * x.n;
+    p.nnz = bsr_kept_blocks(p.rows / x.b * (p.cols / plan_block_cols(&x)), x.s);
+    p.written = p.sampled ? p.nnz * x.b * plan_block_cols(&x) : x.m * x.n;
     if (x.ways & PLAN_RELU) p.epilogue.activation = BSR_ACT_RELU;
     return p;
 }
@@ -117,7 +126,7 @@ static bsr_dense plan_dense(void *data, int dtype, int64_t rows, int64_t cols, i
 static void plan_operands(plan_problem *p, void *values, void *first, void *second, void *added) {
     const plan_shape *x = &p->x;
     const int columns = x->ways & PLAN_COLUMNS, out_columns = x->ways & PLAN_OUT_COLUMNS;
-    p->a = bsr_matrix_make(p->rows, p->cols, x->b, x->b, p->nnz, NULL, NULL, BSR_I32, values, p->dtype);
+    p->a = bsr_matrix_make(p->rows, p->cols, x->b, plan_block_cols(x), p->nnz, NULL, NULL, BSR_I32, values, p->dtype);
     p->b = p->sampled ? plan_dense(first, p->dtype, x->m, x->k, columns) : plan_dense(first, p->dtype, x->k, x->n, columns);
     p->c = plan_dense(second, p->sampled ? p->dtype : p->result, p->sampled ? x->k : x->m, x->n, out_columns);
     p->input = p->c, p->input.data = added;

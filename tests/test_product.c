@@ -226,6 +226,42 @@ TEST(sizes) {
                 }
 }
 
+/* Blocks whose sides are multiples of 16, square or not, which the GPU sees as tiles: what tensor cores take, A and A^T, rows of
+   any length, in any order, with a schedule; what stands opposite to absent blocks does not count. */
+TEST(blocks_of_tiles) {
+    static const int64_t blocks[][2] = {{48, 48},  {96, 96},  {80, 80},  {192, 64}, {64, 128}, {128, 64}, {256, 128}, {16, 64},
+                                        {64, 16},  {80, 48},  {96, 32},  {32, 160}, {144, 16}, {16, 32},  {384, 64},  {64, 192},
+                                        {112, 96}, {32, 512}, {256, 256}};
+    static const int types[] = {BSR_BF16, BSR_F16, BSR_F32, BSR_I8};
+    static const int64_t some_widths[] = {8, 40, 72, 136, 264};
+    size_t k;
+    int t, way;
+    for (k = 0; k < BT_COUNT(blocks); k++)
+        for (t = 0; t < 4; t++)
+            for (way = 0; way < 4; way++) { /* bits: transposed, Inf and NaN */
+                const int64_t br = blocks[k][0], bc = blocks[k][1], n = some_widths[bt_below(5)], r = bt_range(1, 300 / br + 2),
+                              cols = bt_range(1, 300 / bc + 2);
+                const int type = types[t], trans = way & 1;
+                t_spec s = t_spec_of(type, br, bc, r, cols, bt_range(0, r * cols));
+                addmm c;
+                int i;
+                bt_case("%lldx%lld, N %lld, %s, way %d", (long long)br, (long long)bc, (long long)n, bsr_dtype_name(type), way);
+                c = addmm_new(), c.trans = trans ? BSR_TRANS_A : 0;
+                s.layout = bt_below(2) ? PACKED : (int)bt_range(BLOCKS_COL, BLOCKS_COL_WIDE);
+                s.unsorted = bt_below(3) == 0, s.kind = FILL_SIGNED;
+                s.duplicates = !(way & 2) && bt_below(4) == 0; /* the reference adds them up first: Inf - Inf would be Inf */
+                c.a = t_matrix(&s);
+                c.b = t_random(type, trans ? c.a.rows : c.a.cols, n, bt_below(2) ? COL : ROW, NO_BATCH, 0, FILL_SIGNED);
+                for (i = 0; i < 4 && way & 2 && type != BSR_I8 && c.b.rows; i++)
+                    t_set(&c.b, 0, bt_range(0, c.b.rows - 1), bt_range(0, n - 1), i % 2 ? (double)NAN : (double)INFINITY);
+                if (trans) t_attach_transposed(&c.a);
+                if (bt_below(2)) t_attach_schedule(&c.a, 1 << bt_below(4), trans);
+                output_for(&c, type == BSR_I8 ? BSR_I32 : type, bt_below(2) ? COL : ROW);
+                c.flags = c.a.nnz ? 0 : REF_ALL_ZERO;
+                run_addmm(&c);
+            }
+}
+
 /* Long rows: many blocks, column tiles that do not divide, deep sums. */
 TEST(long_rows) {
     static const int64_t blocks[][2] = {{1, 1}, {3, 3}, {16, 16}, {32, 32}, {64, 64}, {4, 16}, {128, 128}};
@@ -1463,6 +1499,7 @@ int main(int argc, char **argv) {
         {"upstream_orthogonal", upstream_orthogonal},
         {"upstream_block_addmm", upstream_block_addmm},
         {"sizes", sizes},
+        {"blocks_of_tiles", blocks_of_tiles},
         {"long_rows", long_rows},
         {"tile_edges", tile_edges},
         {"bytes", bytes},

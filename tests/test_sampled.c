@@ -143,18 +143,19 @@ TEST(batches) {
 /* What tensor cores take, with several items: of one pattern, of patterns of their own, ragged. */
 TEST(batches_of_tiles) {
     static const int types[] = {BSR_BF16, BSR_F16};
-    static const int64_t blocks[] = {16, 32, 64, 128};
+    static const int64_t blocks[][2] = {{16, 16}, {32, 32}, {64, 64}, {128, 128}, {48, 48}, {96, 32}, {64, 128}, {16, 80},
+                                        {128, 16}, {192, 192}, {32, 96}, {64, 192}};
     int k;
-    for (k = 0; k < 48; k++) {
+    for (k = 0; k < 144; k++) {
         const int type = types[k % 2];
-        const int64_t b = blocks[k / 2 % 4];
-        const int large = b > 32;
+        const int64_t b = blocks[k / 2 % 12][0], other = blocks[k / 2 % 12][1];
+        const int large = b > 32 || other > 32;
         const int64_t inner = large ? 32 : 32 * bt_range(1, 2);
-        const t_shape batch = t_batch(large ? 1 : 1 + k / 8 % 2, 3, 2, 0, 0);
+        const t_shape batch = t_batch(large ? 1 : 1 + k / 24 % 2, 3, 2, 0, 0);
         sampled c;
-        t_spec s = t_spec_of(type, b, b, 2, bt_range(2, 4), large ? 2 : 4);
-        bt_case("%d: %s, blocks of %d", k, bsr_dtype_name(type), (int)b);
-        s.batch = batch, s.ragged = k / 16 == 0, s.shared_pattern = k / 16 == 1;
+        t_spec s = t_spec_of(type, b, other, 2, bt_range(2, 4), large ? 2 : 4);
+        bt_case("%d: %s, blocks of %d x %d", k, bsr_dtype_name(type), (int)b, (int)other);
+        s.batch = batch, s.ragged = k / 48 == 0, s.shared_pattern = k / 48 == 1;
         c = sampled_new(&s, inner, type, batch);
         c.mat1 = t_random(type, c.out.rows, inner, bt_below(2) ? COL : ROW, batch, 0, FILL_SIGNED);
         c.mat2 = t_random(type, inner, c.out.cols, bt_below(2) ? COL : ROW, batch, 0, FILL_SIGNED);

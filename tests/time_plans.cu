@@ -233,7 +233,7 @@ static int estimate_lines(void) {
     h200.backend = BSR_BACKEND_CUDA, h200.sm_count = 132, h200.cc_major = 9, h200.cc_minor = 0, h200.smem_optin = 232448;
     h200.tier = 3, h200.tensor_map = (void *)no_map, kind = name;
     while (fgets(line, sizeof line, stdin)) {
-        plan_shape x;
+        plan_shape x = BSR_ZERO;
         bsr_plan got = BSR_ZERO, asked = BSR_ZERO, own = BSR_ZERO;
         float us;
         int chosen, instance;
@@ -282,7 +282,7 @@ int main(int argc, char **argv) {
     check(cudaDeviceSynchronize());
     for (i = 4; i < argc; i++) {
         long long m, k, n, b;
-        plan_shape x;
+        plan_shape x = BSR_ZERO;
         double s;
         int drawn = plan_ways(kind);
         if (sscanf(argv[i], "%lld,%lld,%lld,%lld,%lf,%d", &m, &k, &n, &b, &s, &drawn) < 5) return 1;

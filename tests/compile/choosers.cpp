@@ -36,10 +36,11 @@ static void table(void) {
 }
 /* The instance that runs m x k (stored blocks: a tenth) times k x n. */
 static const bsri_instance *product(const bsr_context *ctx, int dtype, int64_t m, int64_t k, int64_t n, int64_t block,
-                                    int asked_tier) {
+                                    int asked_tier, int64_t block_cols = 0) {
     static bsri_product_params params;
     char *const data = (char *)(uintptr_t)(INT64_C(1) << 40);
-    const bsr_matrix a = bsr_matrix_make(m, k, block, block, m / block * (k / block) / 10 + 1, data, data, BSR_I32,
+    const int64_t across = block_cols ? block_cols : block;
+    const bsr_matrix a = bsr_matrix_make(m, k, block, across, m / block * (k / across) / 10 + 1, data, data, BSR_I32,
                                          data + (INT64_C(1) << 36), dtype);
     const bsr_dense b = bsr_dense_row_major(data + (INT64_C(1) << 37), dtype, k, n);
     const bsr_dense out = bsr_dense_row_major(data + (INT64_C(1) << 38), dtype, m, n);
@@ -47,7 +48,8 @@ static const bsri_instance *product(const bsr_context *ctx, int dtype, int64_t m
     bsri_dev_product p;
     bsr_plan asked;
     memset(&job, 0, sizeof job), memset(&asked, 0, sizeof asked), memset(&params, 0, sizeof params);
-    job.a = &a, job.b = &b, job.out = &out, job.alpha = 1, job.compute = dtype == BSR_F64 ? BSR_F64 : BSR_F32;
+    job.a = &a, job.b = &b, job.out = &out, job.alpha = 1;
+    job.compute = dtype == BSR_F64 ? BSR_F64 : dtype == BSR_I8 ? BSR_I32 : BSR_F32;
     job.batch = bsri_batch_of(0, NULL), asked.kernel = asked_tier;
     bsri_cuda_describe(&job, &p);
     bsri_chooser s = bsri_chooser_for(&asked);
@@ -84,12 +86,42 @@ static void products(const bsr_context *cpu) {
     check(product(&gpu[0], BSR_BF16, 14336, 4096, 8, 64, 0)->of == BSRI_FOR_NARROW, "few columns", 8);
     check(product(&gpu[0], BSR_BF16, 256, 256, 256, 32, 0)->of == BSRI_FOR_SMALL, "little to do", 256);
 }
+/* Blocks of other sides that are multiples of 16 run where the tiles do that they are seen as; what no tile divides does not. */
+static void sides(const bsr_context *cpu) {
+    static const struct {
+        int64_t rows, cols, tile;
+    } blocks[] = {{256, 256, 128}, {192, 192, 64}, {128, 64, 64},  {64, 128, 64}, {256, 64, 64},  {64, 192, 64}, {96, 96, 32},
+                  {64, 32, 32},    {32, 64, 32},   {96, 32, 32},   {48, 48, 16},  {16, 64, 16},   {64, 16, 16},  {128, 16, 16},
+                  {80, 80, 16},    {1024, 384, 128}, {2048, 16, 16}, {24, 24, 0}, {100, 100, 0},  {8, 64, 0},    {40, 16, 0}};
+    bsr_context gpu = *cpu;
+    gpu.backend = BSR_BACKEND_CUDA, gpu.sm_count = 132, gpu.smem_optin = 232448, gpu.tensor_map = (void *)&gpu;
+    for (int tier = BSRI_TIER_MMA; tier <= BSRI_TIER_WGMMA; tier++)
+        for (const auto &b : blocks) {
+            const int name = (int)(b.rows * 10000 + b.cols);
+            gpu.tier = tier;
+            const bsri_instance *x = product(&gpu, BSR_BF16, 12288, 6144 / b.cols * b.cols, 4096, b.rows, tier, b.cols);
+            const bsri_instance *f32 = product(&gpu, BSR_F32, 12288, 6144 / b.cols * b.cols, 4096, b.rows, BSRI_TIER_MMA, b.cols);
+            const bsri_instance *i8 = product(&gpu, BSR_I8, 12288, 6144 / b.cols * b.cols, 4096, b.rows, BSRI_TIER_MMA, b.cols);
+            check(b.tile ? x && x->tier == tier && x->block <= b.tile : !x, "blocks seen as tiles, bf16", name);
+            check(b.tile ? f32 && f32->tier == BSRI_TIER_MMA : !f32, "blocks seen as tiles, f32", name);
+            check(b.tile >= 32 ? i8 && i8->tier == BSRI_TIER_MMA : !i8, "blocks seen as tiles, i8", name);
+            check(bsri_tile_of(b.rows, b.cols) == b.tile, "the largest tile", name);
+        }
+    /* By magic numbers: all quotients. */
+    for (int64_t d = 1; d <= 1024; d++) {
+        const bsri_list_view v = bsri_view_of(d, d);
+        const uint32_t most = (uint32_t)(d > 1 ? 0xffffffffu / (d - 1) : 0xffffffffu);
+        const uint32_t numbers[] = {0u, 1u, (uint32_t)d - 1, (uint32_t)d, most / (uint32_t)d * (uint32_t)d - 1, most - 1};
+        for (uint32_t n : numbers)
+            check((v.by_cols ? (uint32_t)((uint64_t)n * v.by_cols >> 32) : n) == n / d, "a quotient", (int)d);
+    }
+}
 int main(void) {
     bsr_context_desc d = BSR_ZERO;
     bsr_context *cpu;
     d.backend = BSR_BACKEND_CPU;
     if (bsr_create(&d, &cpu, NULL) != BSR_OK) return 1;
-    table(), products(cpu);
+    table(), products(cpu), sides(cpu);
     bsr_destroy(cpu);
     printf("%d passed, %d failed\n", passed, failed);
     return failed || passed < 1000;

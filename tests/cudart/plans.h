@@ -134,6 +134,7 @@ static int print_plans(void) {
     static const char *const kinds[] = {
         "bf16",     "bf16+any",  "bf16+few", "bf16+relu", "f16",          "f16+any",     "f16+few",     "f32",        "f32+any",
         "f32+few",  "f32+tf32",  "f32+tf32+any",          "f32+tf32x3",   "i8",          "i8+any",      "i8+few",
+        "bf16+any+sides", "bf16+few+sides", "f32+any+sides", "f32+tf32+sides", "i8+any+sides", "f16+sampled+sides",
         "bf16+sampled", "f16+sampled", "f32+sampled", "f32+tf32+sampled", "i8+sampled", "f32+tf32x3+sampled",
         "f64", "f64+any", "f64+few", "f64+sampled"};
     static const struct {
