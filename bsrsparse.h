@@ -9454,12 +9454,14 @@ template <class A, class F, int ROWS_, int COLS_, int RM_, int RN_> struct bsri_
    one above the other, each with its own part of the values: MW x KS, or KS x MW where they are stored transposed. LAYOUT: the
    dense operand is column-major (0), row-major (1), or either (2): then one kernel holds the loops for both and the code around
    them once, which costs time for some types (note N21). Everything lies in shared memory as in device memory; 16-byte pieces are
-   swizzled so that ldmatrix has no bank conflicts. BN 256 leaves registers for the plain epilogue only, 128 for any. */
-template <class T, int MW_, int KS_, int E_, int BN_, int NW_ = MW_ == 32 ? 2 : 1, int LAYOUT_ = 2>
+   swizzled so that ldmatrix has no bank conflicts. BN 256 leaves registers for the plain epilogue only, 128 for any.
+   ODD: the dense operand's lines begin anywhere. */
+template <class T, int MW_, int KS_, int E_, int BN_, int NW_ = MW_ == 32 ? 2 : 1, int LAYOUT_ = 2, bool ODD_ = false>
 struct bsri_mma_tile : bsri_tile {
     typedef T type;
-    typedef bsri_mma_tile<T, MW_, KS_, E_, BN_, NW_, LAYOUT_ != 0> by_rows;
-    typedef bsri_mma_tile<T, MW_, KS_, E_, BN_, NW_, LAYOUT_ == 1> by_columns;
+    typedef bsri_mma_tile<T, MW_, KS_, E_, BN_, NW_, LAYOUT_ != 0, ODD_> by_rows;
+    typedef bsri_mma_tile<T, MW_, KS_, E_, BN_, NW_, LAYOUT_ == 1, ODD_> by_columns;
+    static constexpr bool ODD = ODD_;
     static constexpr int COLS = BN_, STAGES = 0, THREADS = 384, SHARED = 216 * 1024; /* rows and stages: as many as fit */
     static constexpr int MW = MW_, KS = KS_, E = E_, BN = BN_, NW = NW_, WN = BN / NW, MI = MW / 16, NI = WN / 8;
     static constexpr int LAYOUT = LAYOUT_;
@@ -9610,6 +9612,7 @@ enum {
     BSRI_FOR_PRODUCT,
     BSRI_FOR_SMALL,  /* products with little to do */
     BSRI_FOR_NARROW, /* products with few columns */
+    BSRI_FOR_ODD,    /* products whose dense operand is in no aligned pieces */
     BSRI_FOR_TINY,   /* products of small and odd blocks: few columns, */
     BSRI_FOR_TINY_WIDE, /* many */
     BSRI_FOR_SAMPLED,
@@ -9678,6 +9681,11 @@ enum {
 #define BSRI_KERNELS_MMA_128(X, n, D, T, costs)                              \
     BSRI_KERNELS_MMA(X, 32_128_##D, n + 0, D, 32, costs, T, 32, 32, 1, 128)  \
     BSRI_KERNELS_MMA(X, 16_128_##D, n + 1, D, 16, costs, T, 16, 16, 2, 128)
+#define BSRI_KERNELS_ODD_OF(X, name, n, D, block, ...) \
+    X(PRODUCT_ODD_##name, n, ODD, MMA, D, block, MMA, bsri_product_mma, bsri_mma_tile<__VA_ARGS__>)
+#define BSRI_KERNELS_ODD(X, n, D, T)                                              \
+    BSRI_KERNELS_ODD_OF(X, 32_128_##D, n + 0, D, 32, T, 32, 32, 1, 128, 2, 2, true) \
+    BSRI_KERNELS_ODD_OF(X, 16_128_##D, n + 1, D, 16, T, 16, 16, 2, 128, 1, 2, true)
 /* 32 rows and both layouts: 48 bytes spilled on sm_100 */
 #define BSRI_KERNELS_MMA_256(X, n, D, T)                                                \
     BSRI_KERNELS_MMA(X, 32_256_ROWS_##D, n + 0, D, 32, MMA, T, 32, 32, 1, 256, 2, 1)    \
@@ -9746,6 +9754,7 @@ enum {
     BSRI_WHEN(BSRI_HAS_BF16,                                                   \
     BSRI_KERNELS_MMA_256(X, 200, BF16, bsri_mma_bf16)                          \
     BSRI_KERNELS_MMA_128(X, 203, BF16, bsri_mma_bf16, MMA)                     \
+    BSRI_KERNELS_ODD(X, 206, BF16, bsri_mma_bf16)                              \
     BSRI_KERNELS_SMALL(X, 250, BF16, bsri_mma_bf16)                            \
     BSRI_KERNELS_NARROW_MMA(X, 150, BF16, bsri_mma_bf16)                           \
     BSRI_KERNELS_NARROW_TMA(X, 390, BF16, bsri_mma_bf16)                              \
@@ -9753,6 +9762,7 @@ enum {
     BSRI_WHEN(BSRI_HAS_F16,                                                    \
     BSRI_KERNELS_MMA_256(X, 210, F16, bsri_mma_f16)                            \
     BSRI_KERNELS_MMA_128(X, 213, F16, bsri_mma_f16, MMA)                       \
+    BSRI_KERNELS_ODD(X, 216, F16, bsri_mma_f16)                                \
     BSRI_KERNELS_SMALL(X, 280, F16, bsri_mma_f16)                              \
     BSRI_KERNELS_NARROW_MMA(X, 170, F16, bsri_mma_f16)                             \
     BSRI_KERNELS_NARROW_TMA(X, 410, F16, bsri_mma_f16)                                \
@@ -10349,6 +10359,7 @@ static void bsri_estimate_take(bsri_estimate *e, const bsri_dev_product *p, cons
    schedule saves; APART: exponent by which tiles one after another get cheaper. */
 static constexpr double bsri_paired_by = 0.33;          /* by a schedule, of random patterns: unions of 394 to 5 % */
 static constexpr double bsri_paired_f32 = 0.25;         /* what f32's constants are fitted with */
+static constexpr double bsri_odd_slower = 1.5;              /* times what tier mma takes of aligned operands */
 static constexpr double bsri_mma_long_first = 0.7;          /* of the longest row beyond a mean one: long ones come first */
 static constexpr double bsri_small_input_rows = 0.12;   /* FUSED: an input that lies as out does, out row-major */
 static constexpr double bsri_small_input_cols = 0.3;    /* FUSED: the same, column-major */
@@ -10439,10 +10450,12 @@ static int bsri_mma_refuses(const bsr_context *ctx, const bsri_dev_product *p, i
 static int bsri_type_of(const bsri_dev_product *p) {
     return p->a.dtype != BSR_F32 || !p->precision ? p->a.dtype : p->precision == 1 ? BSRI_TYPE_TF32 : BSRI_TYPE_TF32X3;
 }
+/* A dense operand in no aligned pieces of 16 bytes whose rows (3) or columns (4) are contiguous; 0: neither. */
+static int bsri_mma_odd(const bsr_dense *d) { return d->col_stride == 1 ? 3 : d->row_stride == 1 ? 4 : 0; }
 /* Null: left out of this build. */
 static const bsri_instance *bsri_mma_instance(const bsri_dev_product *p, int dense, int cols) {
-    bsri_wanted w = bsri_want(BSRI_FOR_PRODUCT, BSRI_TIER_MMA, bsri_type_of(p));
-    w.block = (int32_t)p->br, w.cols = cols, w.layout = dense;
+    bsri_wanted w = bsri_want(dense > 2 ? BSRI_FOR_ODD : BSRI_FOR_PRODUCT, BSRI_TIER_MMA, bsri_type_of(p));
+    w.block = (int32_t)p->br, w.cols = cols, w.layout = dense > 2 ? dense - 2 : dense;
     return bsri_find(&w);
 }
 /* The tile that is estimated to be the fastest, of those that a plan leaves. */
@@ -10497,6 +10510,7 @@ static void bsri_mma_strides(const bsri_dev_product *p, const bsri_instance *s, 
                              bsri_dev_mma *m) {
     const int64_t size = (int64_t)bsr_dtype_size(p->a.dtype);
     const int line = s->slice * (int)size;
+    if (dense > 2) dense -= 2;
     m->width = p->width, m->sub_bits = bsri_mma_log2(p->br / s->slice), m->a_trans = values == 2,
     m->slabs = bsri_ceil_div(p->width, cols);
     m->b_rows = dense == 1, m->a_line = (values == 2 ? p->a_cs : p->a_rs) * size, m->a_block = p->a_block * size;
@@ -10528,6 +10542,23 @@ static bsri_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_produc
     if (c.grid > 0x3f000000) return bsri_no(BSR_WHY_SIZE); /* a schedule pads */
     c.grid = bsri_min(ctx->sm_count, c.grid);
     return c;
+}
+
+/* The same where the dense operand is in no aligned pieces: what fetches it shifts them. */
+static bsri_estimate bsri_odd_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
+                                       const bsr_plan *asked) {
+    bsri_facts odd = *f;
+    bsri_estimate e;
+    if (f->dense || !bsri_is_half(p->b.dtype) || !(odd.dense = bsri_mma_odd(&p->b))) return bsri_estimate_none(BSR_WHY_DENSE);
+    odd.vector = 0, e = bsri_mma_estimate(ctx, p, &odd, compute, asked); /* tiles of 128 columns */
+    if (!e.why) e.ns *= bsri_odd_slower;
+    return e;
+}
+static bsri_choice bsri_odd_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *asked,
+                                   const bsri_estimate *e, bsri_dev_mma *m) {
+    bsri_facts odd = *f;
+    odd.dense = bsri_mma_odd(&p->b);
+    return bsri_mma_choose(ctx, p, &odd, asked, e, m);
 }
 
 /* How many CTAs run at once on a multiprocessor that gets `all`. */
@@ -11606,6 +11637,7 @@ static const bsri_candidate<bsri_dev_product, bsri_facts, bsri_product_params> b
     BSRI_CANDIDATE(BSRI_TIER_WGMMA, product, bsri_facts, bsri_narrow_tma_estimate, bsri_narrow_tma_choose, few),
     BSRI_CANDIDATE(BSRI_TIER_WGMMA, product, bsri_facts, bsri_wgmma_estimate, bsri_wgmma_choose, wgmma),
     BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_narrow_mma_estimate, bsri_narrow_mma_choose, skinny),
+    BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_odd_estimate, bsri_odd_choose, mma),
     BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_small_estimate, bsri_small_choose, mma),
     BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_mma_estimate, bsri_mma_choose, mma)};
 static void bsri_choose_product(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsri_chooser *s,
@@ -11734,6 +11766,17 @@ static void bsri_copy_items(bsri_dev_copy *c, const bsr_dense *from, const bsr_d
         c->to_item[i] = wanted > 1 ? to->batch_stride[t] : 0;
     }
 }
+/* Where items stand beside each other in `to` and have short lines, they take the part of lines, so that neighbours are written
+   together. */
+static void bsri_copy_order(bsri_dev_copy *c) {
+    const int last = c->items.dims - 1;
+    const int64_t n = last >= 0 ? c->items.size[last] : 1, from = n > 1 ? c->from_item[last] : 0;
+    const int64_t to = n > 1 ? c->to_item[last] : 0;
+    if (n == 1 || c->all > 32 || to >= c->to_line || c->all_lines != c->lines) return;
+    c->items.size[last] = c->lines, c->from_item[last] = c->from_line, c->to_item[last] = c->to_line;
+    c->items.count = c->items.count / n * c->lines;
+    c->lines = c->all_lines = n, c->from_line = from, c->to_line = to;
+}
 /* How a copy is shared out: by lines where they lie alike in both views, else by tiles. */
 static void bsri_copy_share(bsri_dev_copy *c, int64_t size) {
     const int64_t pieces = c->all * size / 16 + 2;
@@ -11762,6 +11805,7 @@ static void bsri_stage_copy(bsri_stage *s, bsri_dev_copies *list, const bsr_dens
     c->lines = bsri_min(f.rows, t.rows), c->length = bsri_min(f.cols, t.cols), c->all_lines = t.rows, c->all = t.cols;
     c->from_line = f.row_stride, c->from_step = f.col_stride, c->to_line = t.row_stride, c->to_step = t.col_stride;
     bsri_copy_items(c, from, to);
+    bsri_copy_order(c);
     s->moved += (double)size * (double)c->items.count * (double)c->all_lines * (double)c->all * 2.0;
     bsri_copy_share(c, size);
 }
@@ -11974,6 +12018,15 @@ static uint32_t bsri_stage_ways(const bsri_product *job) {
         ways |= 1u << w;
     }
     return ways;
+}
+/* Nanoseconds that kernels take more which store out number by number, as it is in no aligned pieces, or its rows end in one. */
+static double bsri_odd_out_ns(const bsri_product *job, const bsri_choice *c) {
+    const bsr_dense *out = job->out;
+    const int64_t size = (int64_t)bsr_dtype_size(out->dtype);
+    const int layout = bsri_mma_layout(out), pairs = out->dtype == BSR_F32 && bsri_wgmma_direct(out);
+    const double numbers = (double)out->rows * (double)out->cols * (double)bsri_batch_of(out->batch_dims, out->batch).count;
+    if (out->cols == 1 || pairs || layout == 2 || (layout && out->cols * size % 16 == 0)) return 0.0;
+    return numbers * (c->tier == BSRI_TIER_WGMMA && c->tile_rows == 128 ? 0.0035 : 0.0008);
 }
 /* What the kernels that take anything are expected to take: a bound by how many numbers they multiply. */
 static double bsri_plain_ns(const bsri_dev_product *p, int compute) {
@@ -12439,6 +12492,7 @@ static double bsri_cuda_best_stage(const bsri_call *c, const bsri_product *job, 
         bsri_cuda_ask_product(c, &t->of.job, key, &p, m, &a);
         if (!a.s.best.kernel || (a.s.best.tier == BSRI_TIER_SIMT && scratch < 0)) continue;
         ns = bsri_stage_ns(&t->s) + (a.s.best.tier == BSRI_TIER_SIMT ? bsri_plain_ns(&p, job->compute) : a.s.ns);
+        ns += bsri_odd_out_ns(&t->of.job, &a.s.best);
         if (ns < least) least = ns, *best = way;
     }
     return least;
@@ -12462,7 +12516,8 @@ static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *aske
     if (allowed && p.kind < BSRI_LIST_SCATTER && p.reduce && p.a.nnz > 0 && p.alpha != 0.0) {
         const int64_t scratch = indexed ? bsri_cuda_index_plan(&index, job->a) : -1;
         direct = !a.s.best.kernel || allowed == 2 || scratch >= 0 ? INFINITY
-                 : a.s.best.tier == BSRI_TIER_SIMT ? bsri_plain_ns(&p, job->compute) : a.s.ns;
+                 : a.s.best.tier == BSRI_TIER_SIMT                     ? bsri_plain_ns(&p, job->compute)
+                                                                       : a.s.ns + bsri_odd_out_ns(job, &a.s.best);
         if (bsri_cuda_best_stage(c, job, key, offered, scratch, &t, &m, &way) < direct) {
             bsri_stage_product_of(job, way, bsri_stage_base(c), scratch, &t);
             index.buffer = t.s.base + t.s.view_at, index.view = t.index;

@@ -1,6 +1,6 @@
 /* emulate.h: enough of CUDA's names for kernels whose threads do not talk to each other: the sections of bsrsparse_kernels.cuh
-   that look at index arrays, and copies line by line, run on the host, thread by thread, where a sanitizer sees what they read. tests/test_device.sh cuts
-   them out, as they stand, into device.inc; what they need of other sections is here. */
+   that look at index arrays, and copies line by line, run on the host, thread by thread, where a sanitizer sees what they read.
+   tests/test_device.sh cuts them out, as they stand, into device.inc; what they need of other sections is here. */
 #ifndef BSR_EMULATE_H
 #define BSR_EMULATE_H
 
