@@ -449,7 +449,8 @@ struct gm_call {
     /* A product that a workspace can stage, in one way or another, is told to: estimates would hardly do so for small ones. */
     template <class D> bool offer(bsr_exec *e, bsr_plan *plan, D device) {
         static const uint32_t ways[] = {BSR_PLAN_STAGES_DENSE, BSR_PLAN_STAGES_DENSE | BSR_PLAN_STAGES_OUT, BSR_PLAN_STAGES_OUT,
-                                        BSR_PLAN_STAGES_DENSE | BSR_PLAN_STAGES_OUT | BSR_PLAN_MERGES_BATCH, BSR_PLAN_BUILDS_INDEX,
+                                        BSR_PLAN_STAGES_DENSE | BSR_PLAN_STAGES_OUT | BSR_PLAN_MERGES_BATCH,
+                                        BSR_PLAN_BUILDS_INDEX,
                                         BSR_PLAN_TURNS_DENSE, BSR_PLAN_TURNS_DENSE | BSR_PLAN_STAGES_OUT,
                                         BSR_PLAN_BUILDS_INDEX | BSR_PLAN_STAGES_DENSE, 0};
         bsr_plan named = BSR_ZERO;
