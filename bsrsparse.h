@@ -12470,11 +12470,11 @@ static int bsri_stage_fits(const bsri_call *c, const bsri_stage *s, uint64_t off
     return (uint64_t)s->bytes <= offered && (!asked || c->op == BSR_OP_MATMUL_BACKWARD || asked == s->flags);
 }
 
-/* A product as the kernels see it, and who takes it. */
-static void bsri_cuda_ask_product(const bsri_call *c, const bsri_product *job, const bsr_tune_row *key, bsri_dev_product *p,
-                                  bsri_product_params *m, bsri_asking *a) {
+/* A product as the kernels see it, and who takes it. built: its transposed index is of this call, so that it is waited for. */
+static void bsri_cuda_ask_product(const bsri_call *c, const bsri_product *job, int built, const bsr_tune_row *key,
+                                  bsri_dev_product *p, bsri_product_params *m, bsri_asking *a) {
     bsri_cuda_describe(job, p);
-    p->constant = (c->flags & BSR_EXEC_CONSTANT_MATRIX) != 0;
+    p->constant = !built && (c->flags & BSR_EXEC_CONSTANT_MATRIX) != 0;
     if (p->b.dtype == BSR_F32) p->precision = c->exec->flags & BSR_EXEC_TF32 ? 1 : c->exec->flags & BSR_EXEC_TF32X3 ? 2 : 0;
     if (!p->tiles || !p->width || !p->items || !p->br) return;
     bsri_ask_all(c, key, a, [&](bsri_chooser *s) { bsri_choose_product(c->ctx, p, job->compute, s, m); });
@@ -12489,7 +12489,7 @@ static double bsri_cuda_best_stage(const bsri_call *c, const bsri_product *job, 
         bsri_asking a;
         if (!(ways >> way & 1) || !bsri_stage_product_of(job, way, bsri_stage_base(c), scratch, t)) continue;
         if (!bsri_stage_fits(c, &t->s, offered)) continue;
-        bsri_cuda_ask_product(c, &t->of.job, key, &p, m, &a);
+        bsri_cuda_ask_product(c, &t->of.job, t->index.bytes > 0, key, &p, m, &a);
         if (!a.s.best.kernel || (a.s.best.tier == BSRI_TIER_SIMT && scratch < 0)) continue;
         ns = bsri_stage_ns(&t->s) + (a.s.best.tier == BSRI_TIER_SIMT ? bsri_plain_ns(&p, job->compute) : a.s.ns);
         ns += bsri_odd_out_ns(&t->of.job, &a.s.best);
@@ -12510,7 +12510,7 @@ static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *aske
     uint64_t offered;
     double direct;
     int way = 0;
-    bsri_cuda_ask_product(c, job, key, &p, &m, &a);
+    bsri_cuda_ask_product(c, job, 0, key, &p, &m, &a);
     if (!p.tiles || !p.width || !p.items || !p.br) return bsri_cuda_nothing(c, plan, step);
     const int allowed = bsri_stage_allowed(c, &offered);
     if (allowed && p.kind < BSRI_LIST_SCATTER && p.reduce && p.a.nnz > 0 && p.alpha != 0.0) {
@@ -12521,10 +12521,10 @@ static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *aske
         if (bsri_cuda_best_stage(c, job, key, offered, scratch, &t, &m, &way) < direct) {
             bsri_stage_product_of(job, way, bsri_stage_base(c), scratch, &t);
             index.buffer = t.s.base + t.s.view_at, index.view = t.index;
-            bsri_cuda_ask_product(c, &t.of.job, key, &p, &m, &a);
+            bsri_cuda_ask_product(c, &t.of.job, t.index.bytes > 0, key, &p, &m, &a);
             return bsri_cuda_start(c, &a, key, plan, step, &m, &t.s, t.index.bytes ? &index : NULL);
         }
-        bsri_cuda_ask_product(c, job, key, &p, &m, &a); /* the parameters that estimates of stages have overwritten */
+        bsri_cuda_ask_product(c, job, 0, key, &p, &m, &a); /* the parameters that estimates of stages have overwritten */
     }
     return bsri_cuda_start(c, &a, key, plan, step, &m, NULL, NULL);
 }
