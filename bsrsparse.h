@@ -109,7 +109,7 @@
    WORKSPACE THAT PAYS
      On CUDA products and sampled products run without a workspace, but some run faster with one: the plan of a query names it in
      workspace_bytes, and its flags say what it is for (bsr_plan_string() in words). With less the call runs all the same, slower;
-     only a plan with such flags wants all that it names.
+     only a plan with such flags wants all that it names. (A query that comes with a workspace plans for that one.)
        - dense operands, inputs or outputs that are not in aligned pieces of 16 bytes (odd columns, leading dimensions, pointers)
          are copied there, and out from there, and i8 operands that are not stored along the products are turned;
        - items that share one matrix are laid side by side, as one product (where they stand so already, that needs nothing);
@@ -797,7 +797,7 @@ typedef enum bsr_exec_flag {
 /* All zero, or a null pointer, is the default. */
 typedef struct bsr_exec {
     bsr_stream stream; /* CUDA: where the call runs; null: the default stream */
-    void *workspace; /* 64-byte aligned, in the backend's memory */
+    void *workspace; /* 64-byte aligned, in the backend's memory; a query without one names as much as pays, else plans for it */
     uint64_t workspace_bytes;
     const bsr_plan *plan; /* null: planned here */
     bsr_plan *query;      /* not null: check, write the plan here, and return without running */
@@ -12450,13 +12450,13 @@ static bsr_status bsri_cuda_choose(const bsri_call *c, const bsr_tune_row *key, 
     bsri_ask_all(c, key, &a, choose);
     return bsri_cuda_start(c, &a, key, plan, step, m, NULL, NULL);
 }
-/* May a call be staged: 0 no, 1 yes, 2 its plan says so. A query may use any workspace; so may a plan that says so, which is
-   refused later where there is too little. */
+/* May a call be staged: 0 no, 1 yes, 2 its plan says so. A query without a workspace may use any; so may a plan that says so,
+   which is refused later where there is too little. */
 enum { BSRI_STAGED = 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 }; /* BSR_PLAN_STAGES_DENSE to BSR_PLAN_BUILDS_INDEX */
 static int bsri_stage_allowed(const bsri_call *c, uint64_t *offered) {
     const bsr_exec *e = c->exec;
     const uint32_t flags = e->plan ? e->plan->flags : 0;
-    *offered = e->query || flags & BSRI_STAGED ? UINT64_MAX
+    *offered = (e->query && !e->workspace) || flags & BSRI_STAGED ? UINT64_MAX
                : e->workspace && (uintptr_t)e->workspace % 64 == 0 ? e->workspace_bytes : 0;
     return !*offered || (flags && !(flags & BSRI_STAGED)) ? 0 : flags & BSRI_STAGED ? 2 : 1;
 }
@@ -12513,7 +12513,8 @@ static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *aske
     bsri_cuda_ask_product(c, job, 0, key, &p, &m, &a);
     if (!p.tiles || !p.width || !p.items || !p.br) return bsri_cuda_nothing(c, plan, step);
     const int allowed = bsri_stage_allowed(c, &offered);
-    if (allowed && p.kind < BSRI_LIST_SCATTER && p.reduce && p.a.nnz > 0 && p.alpha != 0.0) {
+    if (allowed && p.kind < BSRI_LIST_SCATTER && p.reduce && p.a.nnz > 0 && p.alpha != 0.0 &&
+        (indexed || bsri_stage_ways(job))) {
         const int64_t scratch = indexed ? bsri_cuda_index_plan(&index, job->a) : -1;
         direct = !a.s.best.kernel || allowed == 2 || scratch >= 0 ? INFINITY
                  : a.s.best.tier == BSRI_TIER_SIMT                     ? bsri_plain_ns(&p, job->compute)
@@ -13653,6 +13654,7 @@ static bsr_status bsri_tuner_copy(bsri_tuner *t, char *buffer, int back) {
 static bsr_status bsri_tuner_call(bsri_tuner *t, const bsr_plan *plan, bsr_plan *query, bsr_tune_row *key, uint32_t flags) {
     bsr_exec e = t->desc->exec;
     e.plan = plan, e.query = query, e.key = key, e.error = &t->error, e.flags |= flags;
+    if (query && !e.workspace) e.workspace = (void *)(uintptr_t)64, e.workspace_bytes = 0; /* what runs without one */
     return t->desc->call(&e, t->desc->user);
 }
 

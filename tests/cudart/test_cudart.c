@@ -1308,6 +1308,9 @@ TEST(stages) {
         CHECK_INT(CALL(), BSR_OK), CHECK(!strcmp(stage_names, cases[i].launches));
         if (plan.workspace_bytes) {
             ex.workspace_bytes = plan.workspace_bytes - 1, stage_names[0] = 0;
+            ex.query = &again, ex.plan = NULL; /* a query plans for the workspace that it has */
+            CHECK_INT(CALL(), BSR_OK), CHECK(again.workspace_bytes < plan.workspace_bytes);
+            ex.query = NULL, ex.plan = &plan;
             CHECK_INT(CALL(), BSR_WORKSPACE_TOO_SMALL), CHECK_INT(e.value, plan.workspace_bytes);
             ex.plan = NULL; /* no plan: it runs by another way */
             CHECK_INT(CALL(), BSR_OK), CHECK(strcmp(stage_names, cases[i].launches) != 0);
