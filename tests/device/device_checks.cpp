@@ -25,7 +25,7 @@ static void free_arrays(void) {
     for (const auto &a : arrays) {
         char *p = (char *)(uintptr_t)a.first - (a.second & 1) * 8;
 #ifdef BT_ASAN
-        __asan_unpoison_memory_region(p, (a.second & 1) * 8);
+        __asan_unpoison_memory_region(p, (a.second & 1) * 8 + (a.second >> 1));
 #endif
         free(p);
     }
@@ -450,12 +450,18 @@ TEST(scatter_lists) {
 /* --- copies of views --- */
 
 /* A view whose lines are `columns` or rows, `skip` elements apart beyond their length, `odd` elements into an array that ends
-   with its last element. */
-static bsr_dense view_of(int dtype, int64_t rows, int64_t cols, int columns, int64_t skip, int64_t odd, int64_t items) {
+   with its last element. closed: the sanitizer forbids what stands before the first and between lines. */
+static bsr_dense view_of(int dtype, int64_t rows, int64_t cols, int columns, int64_t skip, int64_t odd, int64_t items,
+                         int closed) {
     const int64_t line = (columns ? rows : cols) + skip, lines = columns ? cols : rows, size = (int64_t)bsr_dtype_size(dtype);
     const int64_t count = odd + (items * lines - 1) * line + (columns ? rows : cols);
     char *p = (char *)exactly((size_t)(count * size), 16);
     for (int64_t i = 0; i < count * size; i++) p[i] = (char)bt_below(256);
+#ifdef BT_ASAN
+    for (int64_t i = 0; closed && i < items * lines; i++)
+        __asan_poison_memory_region(p + (i ? odd + i * line - skip : 0) * size, (size_t)((i ? skip : odd) * size));
+#endif
+    (void)closed;
     bsr_dense d = bsr_dense_strided(p + odd * size, dtype, rows, cols, columns ? 1 : line, columns ? line : 1);
     return items > 1 ? bsr_dense_batched(d, items, lines * line) : d;
 }
@@ -477,10 +483,10 @@ TEST(copies_of_views) {
         const int64_t rows = bt_range(1, bt_below(4) ? 9 : 150), cols = bt_range(1, bt_below(2) ? 9 : 300);
         const int64_t items = bt_range(1, 3);
         const int64_t more = bt_below(3) ? 0 : bt_below(9), size = (int64_t)bsr_dtype_size(dtype);
-        const bsr_dense from = view_of(dtype, rows, cols, columns, bt_below(2) ? 0 : bt_below(20), bt_below(20), items);
+        const bsr_dense from = view_of(dtype, rows, cols, columns, bt_below(2) ? 0 : bt_below(20), bt_below(20), items, 1);
         const int64_t odd = bt_below(20);
         bsr_dense to = view_of(dtype, rows + (columns ? more : 0), cols + (columns ? 0 : more), columns,
-                               bt_below(2) ? 0 : bt_below(20), odd, items);
+                               bt_below(2) ? 0 : bt_below(20), odd, items, 0);
         if (!columns && items > 1 && bt_below(2)) /* items beside each other: out of the memory of as many rows */
             to.cols = cols, to.batch_stride[0] = cols, to.row_stride = items * cols;
         const char *base = (const char *)to.data - odd * size;
