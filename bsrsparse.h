@@ -9454,14 +9454,12 @@ template <class A, class F, int ROWS_, int COLS_, int RM_, int RN_> struct bsri_
    one above the other, each with its own part of the values: MW x KS, or KS x MW where they are stored transposed. LAYOUT: the
    dense operand is column-major (0), row-major (1), or either (2): then one kernel holds the loops for both and the code around
    them once, which costs time for some types (note N21). Everything lies in shared memory as in device memory; 16-byte pieces are
-   swizzled so that ldmatrix has no bank conflicts. BN 256 leaves registers for the plain epilogue only, 128 for any.
-   ODD: the dense operand's lines begin anywhere. */
-template <class T, int MW_, int KS_, int E_, int BN_, int NW_ = MW_ == 32 ? 2 : 1, int LAYOUT_ = 2, bool ODD_ = false>
+   swizzled so that ldmatrix has no bank conflicts. BN 256 leaves registers for the plain epilogue only, 128 for any. */
+template <class T, int MW_, int KS_, int E_, int BN_, int NW_ = MW_ == 32 ? 2 : 1, int LAYOUT_ = 2>
 struct bsri_mma_tile : bsri_tile {
     typedef T type;
-    typedef bsri_mma_tile<T, MW_, KS_, E_, BN_, NW_, LAYOUT_ != 0, ODD_> by_rows;
-    typedef bsri_mma_tile<T, MW_, KS_, E_, BN_, NW_, LAYOUT_ == 1, ODD_> by_columns;
-    static constexpr bool ODD = ODD_;
+    typedef bsri_mma_tile<T, MW_, KS_, E_, BN_, NW_, LAYOUT_ != 0> by_rows;
+    typedef bsri_mma_tile<T, MW_, KS_, E_, BN_, NW_, LAYOUT_ == 1> by_columns;
     static constexpr int COLS = BN_, STAGES = 0, THREADS = 384, SHARED = 216 * 1024; /* rows and stages: as many as fit */
     static constexpr int MW = MW_, KS = KS_, E = E_, BN = BN_, NW = NW_, WN = BN / NW, MI = MW / 16, NI = WN / 8;
     static constexpr int LAYOUT = LAYOUT_;
@@ -9612,7 +9610,6 @@ enum {
     BSRI_FOR_PRODUCT,
     BSRI_FOR_SMALL,  /* products with little to do */
     BSRI_FOR_NARROW, /* products with few columns */
-    BSRI_FOR_ODD,    /* products whose dense operand is in no aligned pieces */
     BSRI_FOR_TINY,   /* products of small and odd blocks: few columns, */
     BSRI_FOR_TINY_WIDE, /* many */
     BSRI_FOR_SAMPLED,
@@ -9681,11 +9678,6 @@ enum {
 #define BSRI_KERNELS_MMA_128(X, n, D, T, costs)                              \
     BSRI_KERNELS_MMA(X, 32_128_##D, n + 0, D, 32, costs, T, 32, 32, 1, 128)  \
     BSRI_KERNELS_MMA(X, 16_128_##D, n + 1, D, 16, costs, T, 16, 16, 2, 128)
-#define BSRI_KERNELS_ODD_OF(X, name, n, D, block, ...) \
-    X(PRODUCT_ODD_##name, n, ODD, MMA, D, block, MMA, bsri_product_mma, bsri_mma_tile<__VA_ARGS__>)
-#define BSRI_KERNELS_ODD(X, n, D, T)                                              \
-    BSRI_KERNELS_ODD_OF(X, 32_128_##D, n + 0, D, 32, T, 32, 32, 1, 128, 2, 2, true) \
-    BSRI_KERNELS_ODD_OF(X, 16_128_##D, n + 1, D, 16, T, 16, 16, 2, 128, 1, 2, true)
 /* 32 rows and both layouts: 48 bytes spilled on sm_100 */
 #define BSRI_KERNELS_MMA_256(X, n, D, T)                                                \
     BSRI_KERNELS_MMA(X, 32_256_ROWS_##D, n + 0, D, 32, MMA, T, 32, 32, 1, 256, 2, 1)    \
@@ -9754,7 +9746,6 @@ enum {
     BSRI_WHEN(BSRI_HAS_BF16,                                                   \
     BSRI_KERNELS_MMA_256(X, 200, BF16, bsri_mma_bf16)                          \
     BSRI_KERNELS_MMA_128(X, 203, BF16, bsri_mma_bf16, MMA)                     \
-    BSRI_KERNELS_ODD(X, 206, BF16, bsri_mma_bf16)                              \
     BSRI_KERNELS_SMALL(X, 250, BF16, bsri_mma_bf16)                            \
     BSRI_KERNELS_NARROW_MMA(X, 150, BF16, bsri_mma_bf16)                           \
     BSRI_KERNELS_NARROW_TMA(X, 390, BF16, bsri_mma_bf16)                              \
@@ -9762,7 +9753,6 @@ enum {
     BSRI_WHEN(BSRI_HAS_F16,                                                    \
     BSRI_KERNELS_MMA_256(X, 210, F16, bsri_mma_f16)                            \
     BSRI_KERNELS_MMA_128(X, 213, F16, bsri_mma_f16, MMA)                       \
-    BSRI_KERNELS_ODD(X, 216, F16, bsri_mma_f16)                                \
     BSRI_KERNELS_SMALL(X, 280, F16, bsri_mma_f16)                              \
     BSRI_KERNELS_NARROW_MMA(X, 170, F16, bsri_mma_f16)                             \
     BSRI_KERNELS_NARROW_TMA(X, 410, F16, bsri_mma_f16)                                \
@@ -10359,7 +10349,6 @@ static void bsri_estimate_take(bsri_estimate *e, const bsri_dev_product *p, cons
    schedule saves; APART: exponent by which tiles one after another get cheaper. */
 static constexpr double bsri_paired_by = 0.33;          /* by a schedule, of random patterns: unions of 394 to 5 % */
 static constexpr double bsri_paired_f32 = 0.25;         /* what f32's constants are fitted with */
-static constexpr double bsri_odd_slower = 1.5;              /* times what tier mma takes of aligned operands */
 static constexpr double bsri_mma_long_first = 0.7;          /* of the longest row beyond a mean one: long ones come first */
 static constexpr double bsri_small_input_rows = 0.12;   /* FUSED: an input that lies as out does, out row-major */
 static constexpr double bsri_small_input_cols = 0.3;    /* FUSED: the same, column-major */
@@ -10450,12 +10439,10 @@ static int bsri_mma_refuses(const bsr_context *ctx, const bsri_dev_product *p, i
 static int bsri_type_of(const bsri_dev_product *p) {
     return p->a.dtype != BSR_F32 || !p->precision ? p->a.dtype : p->precision == 1 ? BSRI_TYPE_TF32 : BSRI_TYPE_TF32X3;
 }
-/* A dense operand in no aligned pieces of 16 bytes whose rows (3) or columns (4) are contiguous; 0: neither. */
-static int bsri_mma_odd(const bsr_dense *d) { return d->col_stride == 1 ? 3 : d->row_stride == 1 ? 4 : 0; }
 /* Null: left out of this build. */
 static const bsri_instance *bsri_mma_instance(const bsri_dev_product *p, int dense, int cols) {
-    bsri_wanted w = bsri_want(dense > 2 ? BSRI_FOR_ODD : BSRI_FOR_PRODUCT, BSRI_TIER_MMA, bsri_type_of(p));
-    w.block = (int32_t)p->br, w.cols = cols, w.layout = dense > 2 ? dense - 2 : dense;
+    bsri_wanted w = bsri_want(BSRI_FOR_PRODUCT, BSRI_TIER_MMA, bsri_type_of(p));
+    w.block = (int32_t)p->br, w.cols = cols, w.layout = dense;
     return bsri_find(&w);
 }
 /* The tile that is estimated to be the fastest, of those that a plan leaves. */
@@ -10510,7 +10497,6 @@ static void bsri_mma_strides(const bsri_dev_product *p, const bsri_instance *s, 
                              bsri_dev_mma *m) {
     const int64_t size = (int64_t)bsr_dtype_size(p->a.dtype);
     const int line = s->slice * (int)size;
-    if (dense > 2) dense -= 2;
     m->width = p->width, m->sub_bits = bsri_mma_log2(p->br / s->slice), m->a_trans = values == 2,
     m->slabs = bsri_ceil_div(p->width, cols);
     m->b_rows = dense == 1, m->a_line = (values == 2 ? p->a_cs : p->a_rs) * size, m->a_block = p->a_block * size;
@@ -10542,23 +10528,6 @@ static bsri_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_produc
     if (c.grid > 0x3f000000) return bsri_no(BSR_WHY_SIZE); /* a schedule pads */
     c.grid = bsri_min(ctx->sm_count, c.grid);
     return c;
-}
-
-/* The same where the dense operand is in no aligned pieces: what fetches it shifts them. */
-static bsri_estimate bsri_odd_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
-                                       const bsr_plan *asked) {
-    bsri_facts odd = *f;
-    bsri_estimate e;
-    if (f->dense || !bsri_is_half(p->b.dtype) || !(odd.dense = bsri_mma_odd(&p->b))) return bsri_estimate_none(BSR_WHY_DENSE);
-    odd.vector = 0, e = bsri_mma_estimate(ctx, p, &odd, compute, asked); /* tiles of 128 columns */
-    if (!e.why) e.ns *= bsri_odd_slower;
-    return e;
-}
-static bsri_choice bsri_odd_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *asked,
-                                   const bsri_estimate *e, bsri_dev_mma *m) {
-    bsri_facts odd = *f;
-    odd.dense = bsri_mma_odd(&p->b);
-    return bsri_mma_choose(ctx, p, &odd, asked, e, m);
 }
 
 /* How many CTAs run at once on a multiprocessor that gets `all`. */
@@ -11637,7 +11606,6 @@ static const bsri_candidate<bsri_dev_product, bsri_facts, bsri_product_params> b
     BSRI_CANDIDATE(BSRI_TIER_WGMMA, product, bsri_facts, bsri_narrow_tma_estimate, bsri_narrow_tma_choose, few),
     BSRI_CANDIDATE(BSRI_TIER_WGMMA, product, bsri_facts, bsri_wgmma_estimate, bsri_wgmma_choose, wgmma),
     BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_narrow_mma_estimate, bsri_narrow_mma_choose, skinny),
-    BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_odd_estimate, bsri_odd_choose, mma),
     BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_small_estimate, bsri_small_choose, mma),
     BSRI_CANDIDATE(BSRI_TIER_MMA, product, bsri_facts, bsri_mma_estimate, bsri_mma_choose, mma)};
 static void bsri_choose_product(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsri_chooser *s,

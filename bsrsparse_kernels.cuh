@@ -695,18 +695,6 @@ struct bsri_dev_list {
             at = s.c_indices[tile], end = s.c_indices[tile + 1];
         }
     }
-    /* Of 32 entries from `at` on the first in this column, and its row; or false: then `at` is the last of them. A warp's lanes
-       look at one each. */
-    __device__ bool scan(const bsri_dev_product &p, int64_t tile) {
-        const int dt = p.a.index_dtype, lane = (int)threadIdx.x & 31;
-        const int64_t rows = bsri_block_rows(&p.a);
-        uint32_t found = __ballot_sync(~0u, at + lane < end && bsri_index(col, dt, at + lane) == tile);
-        at += found ? __ffs((int)found) - 1 : 31;
-        if (!found) return false;
-        for (; !(found = __ballot_sync(~0u, extra + lane >= rows || bsri_index(crow, dt, extra + lane + 1) > at)); extra += 32) {}
-        extra += __ffs((int)found) - 1;
-        return true;
-    }
     /* The next entry, or false. */
     __device__ bool next(const bsri_dev_product &p, int64_t tile, int64_t *a_at, int64_t *b_at) {
         const int64_t step = p.bc * p.b.row_stride;
@@ -719,7 +707,8 @@ struct bsri_dev_list {
                     *a_at = bsri_index(position, dt, at) * p.a_block, *b_at = bsri_index(row, dt, at) * step;
                     break;
                 case BSRI_LIST_SCAN:
-                    if (!scan(p, tile)) continue;
+                    while (bsri_index(crow, dt, extra + 1) <= at) extra++;
+                    if (bsri_index(col, dt, at) != tile) continue;
                     *a_at = at * p.a_block, *b_at = extra * step;
                     break;
                 case BSRI_LIST_SCATTER:
@@ -1609,21 +1598,7 @@ template <int LINE> __device__ __forceinline__ uint32_t bsri_swizzle(uint32_t ro
     return row * LINE + ((piece ^ (LINE == 32 ? row >> 2 & 1 : LINE == 64 ? row >> 1 & 3 : row & 7)) << 4);
 }
 
-/* 16 bytes that begin `skew` bytes into 32. */
-__device__ __forceinline__ uint4 bsri_copy_shifted(uint4 x, const uint4 &y, int skew) {
-    uint32_t w[8] = {x.x, x.y, x.z, x.w, y.x, y.y, y.z, y.w};
-#pragma unroll
-    for (int i = 0; i < 6; i++) w[i] = skew & 8 ? w[i + 2] : w[i];
-#pragma unroll
-    for (int i = 0; i < 5; i++) w[i] = skew & 4 ? w[i + 1] : w[i];
-    const int bits = 8 * (skew & 3);
-    return make_uint4(__funnelshift_r(w[0], w[1], bits), __funnelshift_r(w[1], w[2], bits), __funnelshift_r(w[2], w[3], bits),
-                      __funnelshift_r(w[3], w[4], bits));
-}
 #ifdef BSRI_MMA_CODE
-__device__ __forceinline__ void bsri_mma_store_piece(uint32_t to, const uint4 &x) {
-    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w) : "memory");
-}
 /* 16 x 64 elements by pieces of eight along a row, else along a column: a lane has four, the first at row r, column c. */
 struct bsri_mma_pieces {
     bool by_rows;
@@ -1651,7 +1626,6 @@ template <class T, class L> struct bsri_mma_producer {
     static constexpr int ROW = L::BN * T::BYTES / 16 < 32 ? L::BN * T::BYTES / 16 : 32, ROWS = 32 / ROW, PART = L::KS / ROWS;
     bool whole; /* no edge: all of the slab's columns are there */
     int left;   /* valid bytes from this lane's first piece on; column-major: columns from this lane's on */
-    int64_t ahead; /* ODD: bytes of this lane's line before its first piece; column-major: beside those of products before */
 
     __device__ __forceinline__ void begin(const char *shared, int a_trans) {
         const int lane = threadIdx.x % 32, turned = L::MW * T::BYTES / 16;
@@ -1668,7 +1642,6 @@ template <class T, class L> struct bsri_mma_producer {
         b = r.b + slab * (L::B_ROWS ? L::BN * T::BYTES : L::BN * m.b_line) +
             (L::B_ROWS ? lane / ROW * m.b_line + lane % ROW * 16 : line * m.b_line + piece * 16);
         left = L::B_ROWS ? cols * T::BYTES - lane % ROW * 16 : cols - line;
-        if (L::ODD) ahead = L::B_ROWS ? slab * (L::BN * T::BYTES) + lane % ROW * 16 : piece * 16;
     }
     __device__ __forceinline__ uint32_t dense_at(int i) const {
         if (!L::B_ROWS) return i * 512 + (L::LINE == 128 ? b_to ^ (i & 1) << 6 : b_to); /* half of the rows of an exchange */
@@ -1695,44 +1668,6 @@ template <class T, class L> struct bsri_mma_producer {
                     const int bytes = L::B_ROWS ? max(0, min(16, here)) : left > i * (512 / L::LINE) ? 16 : 0;
                     bsri_cp_async(to + dense_at(i), bytes ? from : safe, bytes);
                 }
-            }
-        }
-    }
-    /* The same where lines begin anywhere: a piece comes as the two aligned ones that it lies in, or, where those reach beyond
-       the operand's line, element by element. */
-    __device__ __forceinline__ void dense_odd(const bsri_dev_mma &m, uint32_t to, int64_t k0) const {
-        constexpr int COPIES = L::B_BYTES / 512, SIDE = 8;
-        const int64_t jump = m.b_jump, before = L::B_ROWS ? ahead : ahead + k0 * T::BYTES;
-        const int64_t length = (L::B_ROWS ? m.width : m.p.b.rows) * T::BYTES;
-#pragma unroll 1
-        for (int first = 0; first < COPIES; first += SIDE) {
-            const char *from = b + k0 * (L::B_ROWS ? m.b_line : T::BYTES) + first * jump;
-            uint4 x[SIDE], y[SIDE];
-            uint32_t slow = 0;
-#pragma unroll
-            for (int i = 0; i < SIDE; i++) {
-                const char *const piece = from + i * jump;
-                const int skew = (int)((uintptr_t)piece & 15), over = skew ? 32 - skew : 16;
-                const bool there = left > (L::B_ROWS ? 0 : (first + i) * (512 / L::LINE));
-                x[i] = y[i] = make_uint4(0, 0, 0, 0);
-                if (there && skew <= before && before + over <= length && (!L::B_ROWS || left >= 16)) {
-                    x[i] = *(const uint4 *)(piece - skew);
-                    if (skew) y[i] = *(const uint4 *)(piece - skew + 16);
-                } else if (there) slow |= 1u << i;
-            }
-#pragma unroll
-            for (int i = 0; i < SIDE; i++)
-                bsri_mma_store_piece(to + dense_at(first + i),
-                                     bsri_copy_shifted(x[i], y[i], (int)((uintptr_t)(from + i * jump) & 15)));
-            for (; slow; slow &= slow - 1) {
-                const int i = __ffs((int)slow) - 1;
-                const uint16_t *const piece = (const uint16_t *)(from + i * jump);
-                const int count = L::B_ROWS ? max(0, min(8, left / 2)) : 8;
-                uint32_t w[4];
-#pragma unroll
-                for (int k = 0; k < 4; k++)
-                    w[k] = (2 * k < count ? piece[2 * k] : 0u) | (2 * k + 1 < count ? (uint32_t)piece[2 * k + 1] << 16 : 0u);
-                bsri_mma_store_piece(to + dense_at(first + i), make_uint4(w[0], w[1], w[2], w[3]));
             }
         }
     }
@@ -1780,15 +1715,13 @@ template <class T, class L> struct bsri_mma_producer {
                 const int slice = i * L::E + e, entry = slice >> bits & 31;
                 if (slice >= slices) break;
                 const uint32_t rows = __shfl_sync(~0u, mask, entry);
-                const int64_t k0 = (int64_t)__shfl_sync(~0u, col, entry) * m.p.bc + (slice & subs) * L::KS;
-                if constexpr (L::ODD) dense_odd(m, to + m.b_at + e * L::B_BYTES, k0);
-                else dense(m, to + m.b_at + e * L::B_BYTES, k0, r.b);
+                dense(m, to + m.b_at + e * L::B_BYTES, (int64_t)__shfl_sync(~0u, col, entry) * m.p.bc + (slice & subs) * L::KS,
+                      r.b);
                 int64_t block = next + __popc(mine & ((1u << entry) - 1));
                 if (r.position) block = mine >> entry & 1 ? bsri_index(r.position, r.dt, block) : 0;
                 sparse(m, to + e * m.m_warps * L::A_BYTES, rows, block * m.a_block, (slice & subs) * m.a_step);
             }
             bsri_cp_async_arrive(full + 8 * slot);
-            if constexpr (L::ODD) bsri_mbarrier_arrive(full + 8 * slot); /* what was stored, not copied */
             for (slot += 4; slot >= (uint32_t)m.stages; slot -= m.stages) phase ^= 1;
         }
     }
@@ -2303,7 +2236,6 @@ __device__ __forceinline__ void bsri_mma_consume(const bsri_dev_mma &m, bsri_mma
 
    barrier        count    arrives                                              waits                   phase
    full[slot]     32       lanes of the warp that fills it, by cp.async landed  multiplying threads     round of the ring
-                  64       ODD: and once more, what they stored
    empty[slot]    readers  each multiplying thread: slot read                   the warp that fills it  round + 1
    part_full[2]   128      each fetching thread: part of the list written       multiplying threads     round of the parts
    part_empty[2]  readers  each multiplying thread: part used up                fetching threads        round + 1
@@ -2333,7 +2265,7 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_product_mma(const __grid_c
     const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha;
     const int readers = (int)blockDim.x - BSRI_PRODUCERS;
     if ((int)threadIdx.x < m.stages) {
-        bsri_mbarrier_init(bsri_smem_address(&s.full[threadIdx.x]), L::ODD ? 64 : 32);
+        bsri_mbarrier_init(bsri_smem_address(&s.full[threadIdx.x]), 32);
         bsri_mbarrier_init(bsri_smem_address(&s.empty[threadIdx.x]), readers);
     }
     if (threadIdx.x < 2) {
@@ -7863,22 +7795,21 @@ static int bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, 
 /* >>device-stage: views copied to views: operands laid anew                                      */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* A piece of 16 bytes from `at` on, by elements, as far as it is within [0, all); zeros from `bytes` on. All are asked for before
-   any is waited for. */
-template <class T>
-__device__ __forceinline__ void bsri_copy_few(char *to, const char *from, int64_t at, int64_t bytes, int64_t all) {
-    constexpr int MANY = 16 / (int)sizeof(T);
-    T x[MANY];
+/* 16 bytes that begin `skew` bytes into 32. */
+__device__ __forceinline__ uint4 bsri_copy_shifted(uint4 x, const uint4 &y, int skew) {
+    uint32_t w[8] = {x.x, x.y, x.z, x.w, y.x, y.y, y.z, y.w};
 #pragma unroll
-    for (int i = 0; i < MANY; i++) {
-        const int64_t here = at + i * (int)sizeof(T);
-        x[i] = here >= 0 && here < bytes ? *(const T *)(from + here) : T(0);
-    }
+    for (int i = 0; i < 6; i++) w[i] = skew & 8 ? w[i + 2] : w[i];
 #pragma unroll
-    for (int i = 0; i < MANY; i++) {
-        const int64_t here = at + i * (int)sizeof(T);
-        if (here >= 0 && here < all) *(T *)(to + here) = x[i];
-    }
+    for (int i = 0; i < 5; i++) w[i] = skew & 4 ? w[i + 1] : w[i];
+    const int bits = 8 * (skew & 3);
+    return make_uint4(__funnelshift_r(w[0], w[1], bits), __funnelshift_r(w[1], w[2], bits), __funnelshift_r(w[2], w[3], bits),
+                      __funnelshift_r(w[3], w[4], bits));
+}
+/* Bytes [first, last) of a line, element by element; zeros from `bytes` on. */
+template <class T> __device__ __forceinline__ void bsri_copy_few(char *to, const char *from, int64_t first, int64_t last,
+                                                                 int64_t bytes) {
+    for (int64_t at = first; at < last; at += (int64_t)sizeof(T)) *(T *)(to + at) = at < bytes ? *(const T *)(from + at) : T(0);
 }
 /* Element offsets of an item in both views. */
 __device__ __forceinline__ void bsri_copy_item(const bsri_dev_copy &c, int64_t item, int64_t *from, int64_t *to) {
@@ -7905,27 +7836,25 @@ static __device__ void bsri_copy_lines(const bsri_dev_copy &c, int64_t work) {
     const int64_t reach = c.packed ? (((c.lines - 1) * c.from_line + c.length) << c.shift) - (src - base) : bytes;
     const int64_t before = c.packed ? base - src : 0; /* what may be read: bytes [before, reach) from src on */
     const int skew = (int)((uintptr_t)src - (uintptr_t)dst) & 15, over = (int)((uintptr_t)dst & 15);
-    const int64_t start = (chunk * (BSRI_COPY_EACH * share) + (lane & (share - 1))) * 16 - over; /* of this lane's first piece */
     uint4 x[BSRI_COPY_EACH], y[BSRI_COPY_EACH];
-    uint32_t fast = 0;
+    bool fast[BSRI_COPY_EACH];
 #pragma unroll
     for (int k = 0; k < BSRI_COPY_EACH; k++) {
-        const int64_t at = start + k * share * 16, first = at - skew;
-        if (at < 0 || at + 16 > bytes || first < before || first + (skew ? 32 : 16) > reach) continue;
-        x[k] = *(const uint4 *)(src + first), fast |= 1u << k;
-        if (skew) y[k] = *(const uint4 *)(src + first + 16);
+        const int64_t at = (chunk * BSRI_COPY_EACH + k) * share * 16 + (lane & (share - 1)) * 16 - over, first = at - skew;
+        fast[k] = at >= 0 && at + 16 <= bytes && first >= before && first + (skew ? 32 : 16) <= reach;
+        if (!fast[k]) continue;
+        x[k] = *(const uint4 *)(src + first);
+        y[k] = skew ? *(const uint4 *)(src + first + 16) : x[k];
     }
 #pragma unroll
-    for (int k = 0; k < BSRI_COPY_EACH; k++)
-        if (fast >> k & 1) *(uint4 *)(dst + start + k * share * 16) = skew ? bsri_copy_shifted(x[k], y[k], skew) : x[k];
-#pragma unroll 1
     for (int k = 0; k < BSRI_COPY_EACH; k++) {
-        const int64_t at = start + k * share * 16;
-        if (fast >> k & 1 || at >= all) continue;
-        if (c.shift == 0) bsri_copy_few<uint8_t>(dst, src, at, bytes, all);
-        else if (c.shift == 1) bsri_copy_few<uint16_t>(dst, src, at, bytes, all);
-        else if (c.shift == 2) bsri_copy_few<uint32_t>(dst, src, at, bytes, all);
-        else bsri_copy_few<uint64_t>(dst, src, at, bytes, all);
+        const int64_t at = (chunk * BSRI_COPY_EACH + k) * share * 16 + (lane & (share - 1)) * 16 - over;
+        const int64_t first = at > 0 ? at : 0, last = at + 16 < all ? at + 16 : all;
+        if (fast[k]) *(uint4 *)(dst + at) = bsri_copy_shifted(x[k], y[k], skew);
+        else if (c.shift == 0) bsri_copy_few<uint8_t>(dst, src, first, last, bytes);
+        else if (c.shift == 1) bsri_copy_few<uint16_t>(dst, src, first, last, bytes);
+        else if (c.shift == 2) bsri_copy_few<uint32_t>(dst, src, first, last, bytes);
+        else bsri_copy_few<uint64_t>(dst, src, first, last, bytes);
     }
 }
 /* A tile of 64 lines by way of shared memory, read and written along what is next to each other in either view; by words where
@@ -7943,32 +7872,21 @@ template <class T> __device__ __forceinline__ void bsri_copy_tile_of(const bsri_
     T *dst = (T *)c.to + to_at + line * c.to_line + col * c.to_step;
     const int lines = (int)bsri_max(0, bsri_min(ROWS, c.lines - line)), length = (int)bsri_max(0, bsri_min(COLS, c.length - col));
     const int all_lines = (int)bsri_min(ROWS, c.all_lines - line), all = (int)bsri_min(COLS, c.all - col);
-    const int rows_first = c.from_line < c.from_step; /* which of both are next to each other */
     if (V > 1 && c.from_line == 1 && lines == ROWS && ((uintptr_t)src | (uintptr_t)(c.from_step * sizeof(T))) % 4 == 0) {
-        constexpr int MANY = ROWS / V * COLS / 256;
-        uint32_t word[MANY];
-#pragma unroll
-        for (int n = 0; n < MANY; n++) {
-            const int i = threadIdx.x + n * 256, r = i % (ROWS / V) * V, k = i / (ROWS / V);
-            word[n] = k < length ? *(const uint32_t *)(src + r + k * c.from_step) : 0u;
+        for (int i = threadIdx.x; i < ROWS / V * COLS; i += 256) {
+            const int r = i % (ROWS / V) * V, k = i / (ROWS / V);
+            const uint32_t word = k < length ? *(const uint32_t *)(src + r + k * c.from_step) : 0u;
+            for (int j = 0; j < V; j++) tile[(r + j) * LINE + k] = (T)(word >> (j * 8 * (int)sizeof(T)));
         }
-#pragma unroll
-        for (int n = 0; n < MANY; n++) {
-            const int i = threadIdx.x + n * 256, r = i % (ROWS / V) * V, k = i / (ROWS / V);
-            for (int j = 0; j < V; j++) tile[(r + j) * LINE + k] = (T)(word[n] >> (j * 8 * (int)sizeof(T)));
+    } else if (c.from_line < c.from_step) {
+        for (int i = threadIdx.x; i < ROWS * COLS; i += 256) {
+            const int r = i % ROWS, k = i / ROWS;
+            tile[r * LINE + k] = r < lines && k < length ? src[r * c.from_line + k * c.from_step] : T(0);
         }
     } else {
-        constexpr int MANY = ROWS * COLS / 256;
-        T x[MANY];
-#pragma unroll
-        for (int n = 0; n < MANY; n++) {
-            const int i = threadIdx.x + n * 256, r = rows_first ? i % ROWS : i / COLS, k = rows_first ? i / ROWS : i % COLS;
-            x[n] = r < lines && k < length ? src[r * c.from_line + k * c.from_step] : T(0);
-        }
-#pragma unroll
-        for (int n = 0; n < MANY; n++) {
-            const int i = threadIdx.x + n * 256, r = rows_first ? i % ROWS : i / COLS, k = rows_first ? i / ROWS : i % COLS;
-            tile[r * LINE + k] = x[n];
+        for (int i = threadIdx.x; i < ROWS * COLS; i += 256) {
+            const int r = i / COLS, k = i % COLS;
+            tile[r * LINE + k] = r < lines && k < length ? src[r * c.from_line + k * c.from_step] : T(0);
         }
     }
     __syncthreads();
@@ -7985,7 +7903,7 @@ template <class T> __device__ __forceinline__ void bsri_copy_tile_of(const bsri_
     }
     __syncthreads();
 }
-static __global__ void __launch_bounds__(256, 4) bsri_copy_views(const __grid_constant__ bsri_dev_copies m BSRI_GATE) {
+static __global__ void __launch_bounds__(256) bsri_copy_views(const __grid_constant__ bsri_dev_copies m BSRI_GATE) {
     __shared__ __align__(16) char tile[BSRI_COPY_TILE * 33 * 8];
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
