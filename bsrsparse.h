@@ -11683,12 +11683,13 @@ typedef struct bsri_dev_copies {
     int32_t count, reserved;
 } bsri_dev_copies;
 
+static constexpr double bsri_copy_lines_ns = 0.00075, bsri_copy_tiles_ns = 0.0013; /* of a byte read or written (note N28) */
 /* What a stage lays where. */
 typedef struct bsri_stage {
     char *base; /* the workspace */
     int64_t bytes, view_at; /* of it; where the transposed index stands */
     bsri_dev_copies before, after;
-    double moved;
+    double ns;      /* of its copies */
     uint32_t flags; /* BSR_PLAN_STAGES_DENSE, ... */
     int32_t failed; /* a size overflows, or there are too many copies */
 } bsri_stage;
@@ -11774,13 +11775,14 @@ static void bsri_stage_copy(bsri_stage *s, bsri_dev_copies *list, const bsr_dens
     c->from_line = f.row_stride, c->from_step = f.col_stride, c->to_line = t.row_stride, c->to_step = t.col_stride;
     bsri_copy_items(c, from, to);
     bsri_copy_order(c);
-    s->moved += (double)size * (double)c->items.count * (double)c->all_lines * (double)c->all * 2.0;
     bsri_copy_share(c, size);
+    s->ns += 2.0 * (double)size * (double)c->items.count * (double)c->all_lines * (double)c->all *
+             (c->lanes < 0 ? bsri_copy_tiles_ns : bsri_copy_lines_ns);
 }
-/* Nanoseconds of both launches and what they move. */
+/* Nanoseconds of both launches and their copies. */
 static double bsri_stage_ns(const bsri_stage *s) {
     const double launches = (double)((s->before.count > 0) + (s->after.count > 0));
-    return 1800.0 * launches + s->moved / (0.8 * bsri_h200.bytes_per_ns);
+    return 1800.0 * launches + s->ns;
 }
 
 /* --- items as columns --- */

@@ -695,6 +695,18 @@ struct bsri_dev_list {
             at = s.c_indices[tile], end = s.c_indices[tile + 1];
         }
     }
+    /* Of 32 entries from `at` on the first in this column, and its row; or false: then `at` is the last of them. A warp's lanes
+       look at one each. */
+    __device__ bool scan(const bsri_dev_product &p, int64_t tile) {
+        const int dt = p.a.index_dtype, lane = (int)threadIdx.x & 31;
+        const int64_t rows = bsri_block_rows(&p.a);
+        uint32_t found = __ballot_sync(~0u, at + lane < end && bsri_index(col, dt, at + lane) == tile);
+        at += found ? __ffs((int)found) - 1 : 31;
+        if (!found) return false;
+        for (; !(found = __ballot_sync(~0u, extra + lane >= rows || bsri_index(crow, dt, extra + lane + 1) > at)); extra += 32) {}
+        extra += __ffs((int)found) - 1;
+        return true;
+    }
     /* The next entry, or false. */
     __device__ bool next(const bsri_dev_product &p, int64_t tile, int64_t *a_at, int64_t *b_at) {
         const int64_t step = p.bc * p.b.row_stride;
@@ -707,8 +719,7 @@ struct bsri_dev_list {
                     *a_at = bsri_index(position, dt, at) * p.a_block, *b_at = bsri_index(row, dt, at) * step;
                     break;
                 case BSRI_LIST_SCAN:
-                    while (bsri_index(crow, dt, extra + 1) <= at) extra++;
-                    if (bsri_index(col, dt, at) != tile) continue;
+                    if (!scan(p, tile)) continue;
                     *a_at = at * p.a_block, *b_at = extra * step;
                     break;
                 case BSRI_LIST_SCATTER:
