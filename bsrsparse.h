@@ -11,7 +11,8 @@
    programs that have no Python. This file alone is enough for the CPU; tune_table.h beside it is optional.
 
    It does not: allocate, synchronise, print, exit, abort or read the environment inside an operation; copy operands
-   behind your back; keep writable global state; fall back silently on a slower path (the plan says what runs).
+   behind your back (only into a workspace that you offer); keep writable global state; fall back silently on a slower path (the
+   plan says what runs).
    Not in this version: attention's backward. Not tested: MSVC.
 
    CONTENTS: every name is an anchor; search for ">>name:"
@@ -65,6 +66,7 @@
      cuda-plan-sampled  sampled products: estimates, choice, parameters
      cuda-plan-rows     softmax and attention: choice, parameters
      cuda-plan          a call as the kernels see it, and who is asked in which order
+     cuda-stage         operands laid anew in the workspace, for kernels that are faster then
      cuda-matrix-types  what the kernels of the matrix operations are given
      cuda-launch        the host side of the CUDA backend
      cuda-rows          softmax and attention on the CUDA backend, host side
@@ -105,6 +107,17 @@
      OVERFLOW, BAD_STRUCTURE (index arrays and attached views, on the CPU), UNSUPPORTED (left out of this build), BAD_PLAN,
      WORKSPACE_TOO_SMALL, on CUDA WRONG_DEVICE and CUDA_ERROR. "Errors" in a comment says what there is besides, or why.
 
+   WORKSPACE THAT PAYS
+     On CUDA products and sampled products run without a workspace, but some run faster with one: the plan of a query names it in
+     workspace_bytes, and its flags say what it is for (bsr_plan_string() in words). With less the call runs all the same, slower;
+     only a plan with such flags wants all that it names. (A query that comes with a workspace plans for that one.)
+       - dense operands, inputs or outputs that are not in aligned pieces of 16 bytes (odd columns, leading dimensions, pointers)
+         are copied there, and out from there, and i8 operands that are not stored along the products are turned;
+       - items that share one matrix are laid side by side, as one product (where they stand so already, that needs nothing);
+       - A^T without an attached transposed index: the index is built there, at each call.
+     A workspace is taken where the estimates say that it pays. Then another kernel runs, on the same numbers: its sums have
+     another order, so bits may differ from a call without; calls with the same operands and enough workspace agree.
+
    THREADS
      For a caller a context never changes: any number of threads may call with one context at once. An operation on the
      CPU runs on OpenMP's threads where it is compiled with OpenMP, or on the caller's own through
@@ -115,7 +128,8 @@
    MEMORY
      Operations allocate nothing and need no workspace (but see CHECKED INDICES); they use up to 192 KB of stack per thread. The
      context is one allocation (some 130 KB on the CPU). Conversions, views and bsr_validate (>>matrices) take scratch from
-     bsr_exec.workspace, or else, on the CPU, from the context's allocator.
+     bsr_exec.workspace, or else, on the CPU, from the context's allocator. On CUDA some products are faster with a workspace:
+     WORKSPACE THAT PAYS.
      On the CPU a schedule and the outputs of bsr_scatter_mm are checked for repeats: in any order in one pass per 2^20 lines or
      output tiles, by the context's own bits (2^16 while another call has them). Products and bsr_scatter_mm take one pass in all
      where bsr_exec.workspace has a bit for each of them, in whole words of 8 bytes. What it holds after a call is undefined, also
@@ -175,7 +189,8 @@
      (bsr_context_desc.table, bsr_exec.table), then the one that tune_table.h brings; a row serves its key, other densities,
      other n, relatives of its GPU (BSR_TUNE_*), and is passed over where it can't run. bsr_plan.source and match say which it
      was. A table holds only rows that beat the heuristic, so that a call without one is nothing unusual; the logger hears once
-     per operation that no table knows the GPU's architecture, and once per key that f16, bf16 or i8 run on the simt tier.
+     per operation that no table knows the GPU's architecture, and once per key that f16, bf16 or i8 run on the simt tier, or A^T
+     without its index.
      bsr_tune() searches a row on the caller's own operands; make tune runs it over many shapes and writes tune_table.h.
 
    ACCURACY
@@ -682,11 +697,22 @@ typedef enum bsr_plan_flag {
     BSR_PLAN_SLOW_TRANSPOSE = 1 << 0, /* op(A) = A^T without a transposed index: blocks are added to sums all over the result */
     BSR_PLAN_USES_SCHEDULE  = 1 << 1, /* a schedule is attached that may order the work; see bsr_schedule_size */
     BSR_PLAN_PACKS_B        = 1 << 2, /* the dense operand is not f32/f64 row-major: tiles are converted first */
+    /* CUDA, in the workspace (WORKSPACE THAT PAYS): */
+    BSR_PLAN_STAGES_DENSE   = 1 << 3, /* dense operands that are not in aligned pieces of 16 bytes are copied there first, */
+    BSR_PLAN_STAGES_OUT     = 1 << 4, /* out is formed there and copied from there, */
+    BSR_PLAN_TURNS_DENSE    = 1 << 5, /* the dense operand is copied there in its other layout first, */
+    BSR_PLAN_MERGES_BATCH   = 1 << 6, /* the columns of all items stand beside each other there: one product; */
+    BSR_PLAN_BUILDS_INDEX   = 1 << 7, /* the transposed index is built there first */
     BSR_PLAN_FLAG_FORCE_32 = 0x7fffffff
 } bsr_plan_flag;
 #define BSR_PLAN_SLOW_TRANSPOSE BSRI_FLAG(BSR_PLAN_SLOW_TRANSPOSE)
 #define BSR_PLAN_USES_SCHEDULE  BSRI_FLAG(BSR_PLAN_USES_SCHEDULE)
 #define BSR_PLAN_PACKS_B        BSRI_FLAG(BSR_PLAN_PACKS_B)
+#define BSR_PLAN_STAGES_DENSE   BSRI_FLAG(BSR_PLAN_STAGES_DENSE)
+#define BSR_PLAN_STAGES_OUT     BSRI_FLAG(BSR_PLAN_STAGES_OUT)
+#define BSR_PLAN_TURNS_DENSE    BSRI_FLAG(BSR_PLAN_TURNS_DENSE)
+#define BSR_PLAN_MERGES_BATCH   BSRI_FLAG(BSR_PLAN_MERGES_BATCH)
+#define BSR_PLAN_BUILDS_INDEX   BSRI_FLAG(BSR_PLAN_BUILDS_INDEX)
 
 /* Why a kernel runs, or why a faster tier does not: name, value, text. */
 #define BSR_WHY_LIST(X)                                                          \
@@ -784,7 +810,7 @@ typedef enum bsr_exec_flag {
 /* All zero, or a null pointer, is the default. */
 typedef struct bsr_exec {
     bsr_stream stream; /* CUDA: where the call runs; null: the default stream */
-    void *workspace; /* 64-byte aligned, in the backend's memory */
+    void *workspace; /* 64-byte aligned, in the backend's memory; a query without one names as much as pays, else plans for it */
     uint64_t workspace_bytes;
     const bsr_plan *plan; /* null: planned here */
     bsr_plan *query;      /* not null: check, write the plan here, and return without running */
@@ -3149,6 +3175,11 @@ BSR_API int bsr_plan_string(const bsr_plan *plan, char *text, size_t size) {
         bsri_put(&t, ", slow: no transposed index, blocks are added to sums all over the result");
     if (plan->flags & BSR_PLAN_USES_SCHEDULE) bsri_put(&t, ", rows in the schedule's order");
     if (plan->flags & BSR_PLAN_PACKS_B) bsri_put(&t, ", dense tiles are packed first");
+    if (plan->flags & BSR_PLAN_BUILDS_INDEX) bsri_put(&t, ", the transposed index is built first");
+    if (plan->flags & BSR_PLAN_STAGES_DENSE) bsri_put(&t, ", dense operands are staged for aligned pieces of 16 bytes");
+    if (plan->flags & BSR_PLAN_TURNS_DENSE) bsri_put(&t, ", the dense operand is staged along the products");
+    if (plan->flags & BSR_PLAN_MERGES_BATCH) bsri_put(&t, ", items are staged beside each other");
+    if (plan->flags & BSR_PLAN_STAGES_OUT) bsri_put(&t, ", out is staged");
     if (plan->workspace_bytes) bsri_put(&t, ", workspace "), bsri_put_int(&t, (int64_t)plan->workspace_bytes);
     if (plan->source == BSR_PLAN_TABLE) bsri_put(&t, " (tuned table)");
     else bsri_put(&t, plan->source == BSR_PLAN_CALLER ? " (caller)" : " (heuristic)");
@@ -10952,6 +10983,7 @@ enum {
 #define BSRI_KERNELS_MATRICES(X)                             \
     X(COMPILED_TIER, 1, bsri_compiled_tier)                  \
     X(FILL, 600, bsri_fill_words)                            \
+    X(COPY_VIEWS, 670, bsri_copy_views)                      \
     X(SORT_COUNT_I32, 601, bsri_sort_count<int32_t>)         \
     X(SORT_SCAN_I32, 602, bsri_sort_scan<int32_t>)           \
     X(SORT_SCATTER_I32, 603, bsri_sort_scatter<int32_t>)     \
@@ -11114,6 +11146,7 @@ typedef struct bsri_chooser {
     bsri_choice best;   /* kernel 0: none so far */
     int32_t refused[BSRI_TIERS + 1]; /* by tier: why not */
     int32_t field;                   /* of the plan: what kept the first candidate from running */
+    double ns;                       /* what the best one is estimated to take; 0: it has no estimate */
 } bsri_chooser;
 
 static bsri_chooser bsri_chooser_for(const bsr_plan *asked) {
@@ -12962,6 +12995,7 @@ static void bsri_choose_estimated(const bsri_candidate<P, F, M> (&of)[N], const 
         if (best < 0) return;
         bsri_offer(s, of[best].tier, of[best].choose(ctx, p, f, s->asked, &e[best], m));
         BSRI_WATCH_ESTIMATE(&e[best]);
+        s->ns = e[best].ns;
         if (s->best.kernel) break;
         e[best].why = BSR_WHY_PLAN, *limit = INFINITY;
         for (i = 0; i < N; i++)
@@ -13031,6 +13065,383 @@ static void bsri_choose_attention(const bsr_context *ctx, const bsri_dev_attenti
 
 static void bsri_choose_softmax(const bsr_context *ctx, const bsri_dev_softmax *p, int compute, int way, bsri_chooser *s) {
     if (bsri_wants(s, BSRI_TIER_SIMT)) bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose_softmax(ctx, p, compute, way));
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-stage: operands laid anew in the workspace, for kernels that are faster then            */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Kernels on tensor cores want dense operands in aligned pieces of 16 bytes, i8's want them along the products, all want many
+   columns. Where a call offers a workspace, its operands are laid there as they want them and the product runs on the copies
+   (out is formed there and copied back): a stage stands between what a call asks for and the choosers, which see the product of
+   the copies as they see any other. It is taken where its estimate and that of copying are below the direct product's. */
+
+/* One view copied to another: the lines of both are numbered alike, and lines and elements that only `to` has become zeros. A
+   line is what stands side by side in `to`. */
+typedef struct bsri_dev_copy {
+    const char *from;
+    char *to;
+    int64_t lines, length, all_lines, all; /* of from; of to */
+    int64_t from_line, from_step, to_line, to_step; /* element strides */
+    int64_t from_item[BSR_MAX_BATCH_DIMS], to_item[BSR_MAX_BATCH_DIMS];
+    bsri_batch items;
+    int64_t work; /* CTAs */
+    int32_t shift, lanes; /* log2 of an element's bytes; of the lanes that share a line, -1: tiles, where lines differ */
+    int32_t packed, reserved; /* no gaps between from's lines */
+} bsri_dev_copy;
+enum { BSRI_COPIES = 4, BSRI_COPY_EACH = 4, BSRI_COPY_TILE = 64 }; /* copies of a launch; pieces of a lane; lines of a tile */
+typedef struct bsri_dev_copies {
+    bsri_dev_copy copy[BSRI_COPIES];
+    int32_t count, reserved;
+} bsri_dev_copies;
+
+static constexpr double bsri_copy_lines_ns = 0.00075, bsri_copy_tiles_ns = 0.0013; /* of a byte read or written (note N28) */
+/* What a stage lays where. */
+typedef struct bsri_stage {
+    char *base; /* the workspace */
+    int64_t bytes, view_at; /* of it; where the transposed index stands */
+    bsri_dev_copies before, after;
+    double ns;      /* of its copies */
+    uint32_t flags; /* BSR_PLAN_STAGES_DENSE, ... */
+    int32_t failed; /* a size overflows, or there are too many copies */
+} bsri_stage;
+
+static int64_t bsri_stage_take(bsri_stage *s, int64_t bytes) {
+    const int64_t at = s->bytes;
+    if (!bsri_add(bytes, 127, &bytes) || !bsri_add(s->bytes, bytes / 128 * 128, &s->bytes)) s->failed = 1;
+    return at;
+}
+/* 1: a view's columns are what stands side by side, else its rows, going by the shorter stride. */
+static int bsri_stage_columns(const bsr_dense *d) {
+    if (d->rows == 1 || d->cols == 1) return d->rows != 1;
+    return d->row_stride < d->col_stride || (d->row_stride == d->col_stride && d->row_stride == 1);
+}
+/* Room for rows x cols elements of each item of d that is not another's as well: lines of whole 16 bytes, long ones of whole
+   128. */
+static bsr_dense bsri_stage_room(bsri_stage *s, const bsr_dense *d, int64_t rows, int64_t cols, int columns) {
+    const int64_t size = (int64_t)bsr_dtype_size(d->dtype), length = columns ? rows : cols, lines = columns ? cols : rows;
+    const int64_t unit = (length > 128 / size ? 128 : 16) / size;
+    bsr_dense r = *d;
+    int64_t line = bsri_ceil_div(length, unit) * unit, all = 0, bytes = 0;
+    int i;
+    r.rows = rows, r.cols = cols, r.row_stride = columns ? 1 : line, r.col_stride = columns ? line : 1;
+    if (!bsri_mul(line, lines, &all)) s->failed = 1;
+    for (i = r.batch_dims - 1; i >= 0; i--) {
+        r.batch_stride[i] = d->batch[i] > 1 && d->batch_stride[i] ? all : 0;
+        if (r.batch_stride[i] && !bsri_mul(all, d->batch[i], &all)) s->failed = 1;
+    }
+    if (!bsri_mul(all, size, &bytes)) s->failed = 1;
+    r.data = s->base + bsri_stage_take(s, bytes);
+    return r;
+}
+/* The same view, seen with its lines as rows. */
+static bsr_dense bsri_stage_lines(const bsr_dense *d, int columns) { return columns ? bsr_dense_transposed(*d) : *d; }
+static void bsri_copy_items(bsri_dev_copy *c, const bsr_dense *from, const bsr_dense *to) {
+    const int dims = (int)bsri_max(from->batch_dims, to->batch_dims);
+    c->items = bsri_batch_none(), c->items.dims = dims;
+    for (int i = 0; i < dims; i++) {
+        const int f = i - (dims - from->batch_dims), t = i - (dims - to->batch_dims);
+        const int64_t wanted = t >= 0 && to->batch[t] > 1 && to->batch_stride[t] ? to->batch[t] : 1;
+        c->items.size[i] = wanted, c->items.count *= wanted;
+        c->from_item[i] = f >= 0 && from->batch[f] > 1 ? from->batch_stride[f] : 0;
+        c->to_item[i] = wanted > 1 ? to->batch_stride[t] : 0;
+    }
+}
+/* Where items stand beside each other in `to` and have short lines, they take the part of lines, so that neighbours are written
+   together. */
+static void bsri_copy_order(bsri_dev_copy *c) {
+    const int last = c->items.dims - 1;
+    const int64_t n = last >= 0 ? c->items.size[last] : 1, from = n > 1 ? c->from_item[last] : 0;
+    const int64_t to = n > 1 ? c->to_item[last] : 0;
+    if (n == 1 || c->all > 32 || to >= c->to_line || c->all_lines != c->lines) return;
+    c->items.size[last] = c->lines, c->from_item[last] = c->from_line, c->to_item[last] = c->to_line;
+    c->items.count = c->items.count / n * c->lines;
+    c->lines = c->all_lines = n, c->from_line = from, c->to_line = to;
+}
+/* How a copy is shared out: by lines where they lie alike in both views, else by tiles. */
+static void bsri_copy_share(bsri_dev_copy *c, int64_t size) {
+    const int64_t pieces = c->all * size / 16 + 2;
+    const int alike = (c->from_step == 1 || c->length <= 1) && (c->to_step == 1 || c->all <= 1);
+    c->shift = bsri_mma_log2(size), c->lanes = -1;
+    c->packed = c->from_line == c->length || c->lines == 1;
+    if (alike) {
+        for (c->lanes = 0; c->lanes < 5 && pieces > (int64_t)BSRI_COPY_EACH << c->lanes;) c->lanes++;
+        c->work = bsri_ceil_div(c->items.count * bsri_ceil_div(c->all_lines, 32 >> c->lanes) *
+                                bsri_ceil_div(pieces, (int64_t)BSRI_COPY_EACH << c->lanes), 8);
+    } else {
+        c->work = c->items.count * bsri_ceil_div(c->all_lines, (int)BSRI_COPY_TILE) * bsri_ceil_div(c->all, size == 8 ? 32 : 64);
+    }
+}
+static void bsri_stage_copy(bsri_stage *s, bsri_dev_copies *list, const bsr_dense *from, const bsr_dense *to) {
+    const int columns = bsri_stage_columns(to);
+    const bsr_dense f = bsri_stage_lines(from, columns), t = bsri_stage_lines(to, columns);
+    const int64_t size = (int64_t)bsr_dtype_size(from->dtype);
+    bsri_dev_copy *c = &list->copy[list->count];
+    if (list->count == BSRI_COPIES) {
+        s->failed = 1;
+        return;
+    }
+    memset(c, 0, sizeof *c), list->count++;
+    c->from = (const char *)f.data, c->to = (char *)t.data;
+    c->lines = bsri_min(f.rows, t.rows), c->length = bsri_min(f.cols, t.cols), c->all_lines = t.rows, c->all = t.cols;
+    c->from_line = f.row_stride, c->from_step = f.col_stride, c->to_line = t.row_stride, c->to_step = t.col_stride;
+    bsri_copy_items(c, from, to);
+    bsri_copy_order(c);
+    bsri_copy_share(c, size);
+    s->ns += 2.0 * (double)size * (double)c->items.count * (double)c->all_lines * (double)c->all *
+             (c->lanes < 0 ? bsri_copy_tiles_ns : bsri_copy_lines_ns);
+}
+/* Nanoseconds of both launches and their copies. */
+static double bsri_stage_ns(const bsri_stage *s) {
+    const double launches = (double)((s->before.count > 0) + (s->after.count > 0));
+    return 1800.0 * launches + s->ns;
+}
+
+/* --- items as columns --- */
+
+/* A view with its last batch dimension, of n items, as further columns of one item's `cols`; 0 where it can't be seen so.
+   repeats: a single column may stand for all (an operand of an epilogue). */
+static int bsri_merge_view(bsr_dense *d, int64_t n, int64_t cols, int repeats) {
+    const int last = d->batch_dims - 1;
+    const int64_t size = last >= 0 ? d->batch[last] : 1, stride = size > 1 ? d->batch_stride[last] : 0;
+    if (last >= 0) d->batch_dims = last;
+    if (n == 1) return 1;
+    if (size == 1 || !stride) return repeats && d->cols == 1;
+    if (d->cols != cols || (cols > 1 && stride != cols * d->col_stride)) return 0;
+    if (cols == 1) d->col_stride = stride;
+    return bsri_mul(cols, n, &d->cols) && d->cols <= INT32_MAX;
+}
+/* A product with copies of all its views, so that they can be changed. */
+typedef struct bsri_product_views {
+    bsri_product job;
+    bsr_matrix a;
+    bsr_dense b, out, input, left, right, bias; /* data null: absent */
+    bsr_epilogue epilogue;
+} bsri_product_views;
+static void bsri_views_link(bsri_product_views *v) {
+    v->job.b = &v->b, v->job.out = &v->out, v->job.a = &v->a, v->job.input = v->input.data ? &v->input : NULL;
+    if (!v->job.epilogue) return;
+    v->job.epilogue = &v->epilogue, v->epilogue.left_alpha = v->left.data ? &v->left : NULL;
+    v->epilogue.right_alpha = v->right.data ? &v->right : NULL, v->epilogue.bias = v->bias.data ? &v->bias : NULL;
+}
+static bsri_product_views bsri_views_of(const bsri_product *job) {
+    const bsr_epilogue *e = job->epilogue;
+    bsri_product_views v;
+    memset(&v, 0, sizeof v);
+    v.job = *job, v.a = *job->a, v.b = *job->b, v.out = *job->out;
+    if (job->input && (job->beta != 0.0 || (e && e->beta_ptr))) v.input = *job->input; /* else it is not read */
+    if (e) {
+        v.epilogue = *e, bsri_dense_set(&v.left, e->left_alpha), bsri_dense_set(&v.right, e->right_alpha);
+        bsri_dense_set(&v.bias, e->bias);
+    }
+    return v;
+}
+/* Do all items have one and the same matrix in this dimension, counted from the last? */
+static int bsri_same_matrix(const bsr_matrix *a, int from_last) {
+    const int i = a->batch_dims - 1 - from_last;
+    if (i < 0 || a->batch[i] == 1) return 1;
+    return !(a->flags & BSR_MATRIX_RAGGED) && !a->crow_batch_stride[i] && !a->col_batch_stride[i] && !a->values_batch_stride[i];
+}
+static void bsri_drop_last(bsri_product_views *v) {
+    bsri_batch *b = &v->job.batch;
+    v->a.batch_dims -= v->a.batch_dims > 0, b->dims--;
+    *b = bsri_batch_of(b->dims, b->size);
+}
+static int bsri_merge_able(const bsri_product *job) { /* a user function is told where it is */
+    return !(job->epilogue && job->epilogue->activation >= BSR_USER_FUNCTION_BASE) && job->batch.dims > 0 && job->batch.count > 1;
+}
+/* Items whose columns stand beside each other already, with one matrix, are one product: as many dimensions, from the last one
+   on, as that holds for. 1: *v is that product. */
+static int bsri_merge_product(const bsri_product *job, bsri_product_views *v) {
+    int merged = 0;
+    if (!bsri_merge_able(job)) return 0;
+    for (*v = bsri_views_of(job); v->job.batch.dims > 0;) {
+        const int64_t n = v->job.batch.size[v->job.batch.dims - 1], cols = v->out.cols;
+        bsri_product_views next = *v;
+        if (!bsri_same_matrix(&next.a, 0) || !bsri_merge_view(&next.b, n, cols, 0)) break;
+        if (!bsri_merge_view(&next.out, n, cols, 0)) break;
+        if (next.input.data && !bsri_merge_view(&next.input, n, cols, 1)) break;
+        if (next.left.data && (!bsri_merge_view(&next.left, n, cols, 1) || next.left.cols > 1)) break;
+        if (next.right.data && !bsri_merge_view(&next.right, n, cols, 1)) break;
+        if (next.bias.data && !bsri_merge_view(&next.bias, n, cols, 1)) break;
+        bsri_drop_last(&next), *v = next, merged |= n > 1;
+    }
+    bsri_views_link(v);
+    return merged;
+}
+
+/* --- stages of products --- */
+
+enum { /* what a stage changes, where it is not needed all the same */
+    BSRI_STAGE_OUT = 1,
+    BSRI_STAGE_TURN = 2,
+    BSRI_STAGE_ITEMS = 4,
+    BSRI_STAGE_WAYS = 8
+};
+typedef struct bsri_staged_product {
+    bsri_product_views of;
+    bsri_stage s;
+    bsri_view index; /* bytes 0: none is built */
+} bsri_staged_product;
+/* A view of `wide` columns beside each other, seen as the items of d: the columns of one, as many as `cols` each. */
+static bsr_dense bsri_stage_items(const bsri_batch *b, bsr_dense wide, int64_t cols) {
+    int64_t step = cols * wide.col_stride;
+    wide.cols = cols, wide.batch_dims = b->dims;
+    for (int i = b->dims - 1; i >= 0; i--) wide.batch[i] = b->size[i], wide.batch_stride[i] = step, step *= b->size[i];
+    return wide;
+}
+/* Lays *d anew: `cols` columns, of all items where they are merged, in this layout. Its copy is made before the product. */
+static bsr_dense bsri_stage_view(bsri_stage *s, const bsri_batch *items, const bsr_dense *d, int64_t cols, int columns,
+                                 bsri_dev_copies *list) {
+    bsr_dense one = *d, to;
+    if (items) one.batch_dims = 0;
+    to = bsri_stage_room(s, &one, d->rows, cols, columns);
+    if (list) {
+        const bsr_dense seen = items ? bsri_stage_items(items, to, d->cols) : to;
+        bsri_stage_copy(s, list, d, &seen);
+    }
+    return to;
+}
+static int bsri_same_view(const bsr_dense *x, const bsr_dense *y) {
+    return x->data == y->data && x->dtype == y->dtype && x->rows == y->rows && x->cols == y->cols &&
+           x->row_stride == y->row_stride && x->col_stride == y->col_stride && x->batch_dims == y->batch_dims &&
+           !memcmp(x->batch, y->batch, sizeof x->batch[0] * (size_t)x->batch_dims) &&
+           !memcmp(x->batch_stride, y->batch_stride, sizeof x->batch_stride[0] * (size_t)x->batch_dims);
+}
+/* An operand of the epilogue: laid anew where its columns no longer are out's, or `must`. */
+static void bsri_stage_operand(bsri_staged_product *t, bsr_dense *d, const bsri_batch *items, int64_t cols, int must) {
+    const int64_t had = t->of.job.out->cols;
+    if (!d->data) return;
+    if (items && d->cols == 1 && had != 1) return; /* a column for all items: as it stands */
+    if (items || (d->cols == had && had > 1 && cols != had) || must) {
+        *d = bsri_stage_view(&t->s, items, d, d->cols == had ? cols : d->cols, bsri_stage_columns(&t->of.out), &t->s.before);
+        t->s.flags |= BSR_PLAN_STAGES_DENSE;
+    }
+}
+/* Can the items of a product be laid beside each other? What has one column has it for all. */
+static int bsri_stage_mergeable(const bsri_product *job, const bsri_product_views *v) {
+    const bsr_dense *one[3] = {&v->left, &v->right, &v->bias};
+    int i, j;
+    if (!bsri_merge_able(job) || bsri_batch_of(job->out->batch_dims, job->out->batch).count != job->batch.count) return 0;
+    for (i = 0; i < job->batch.dims; i++)
+        if (!bsri_same_matrix(&v->a, i)) return 0;
+    for (j = 0; j < 3; j++)
+        for (i = 0; i < one[j]->batch_dims; i++)
+            if (one[j]->data && one[j]->batch[i] > 1 && one[j]->batch_stride[i] && (j == 0 || one[j]->cols != job->out->cols))
+                return 0;
+    if (v->input.data && v->input.cols != job->out->cols) return 0;
+    return 1;
+}
+static bsri_view bsri_stage_index(bsri_staged_product *t, const bsr_matrix *a, int64_t scratch) {
+    bsri_view v;
+    memset(&v, 0, sizeof v);
+    if (!bsri_transposed_layout(a, &v)) t->s.failed = 1;
+    bsri_stage_take(&t->s, scratch);
+    t->s.view_at = bsri_stage_take(&t->s, v.bytes);
+    t->of.a.transposed_index = t->s.base + t->s.view_at, t->s.flags |= BSR_PLAN_BUILDS_INDEX;
+    return v;
+}
+/* The product with its operands laid anew in the ways that are asked for; scratch: what building the transposed index takes, -1:
+   it is not built. 0: there is nothing to lay, or it can't be. */
+static int bsri_stage_product_of(const bsri_product *job, int ways, char *base, int64_t scratch, bsri_staged_product *t) {
+    bsri_product_views *v = &t->of;
+    const bsri_batch *items = ways & BSRI_STAGE_ITEMS ? &job->batch : NULL;
+    const int64_t n = job->out->cols, size = (int64_t)bsr_dtype_size(job->b->dtype);
+    const int64_t unit = 16 / bsri_min(size, (int64_t)bsr_dtype_size(job->out->dtype));
+    const int by_columns = bsri_stage_columns(job->out), turned = (ways & BSRI_STAGE_TURN) != 0;
+    int64_t wide = n, cols;
+    memset(t, 0, sizeof *t), t->s.base = base, *v = bsri_views_of(job);
+    if (scratch >= 0) t->index = bsri_stage_index(t, job->a, scratch);
+    if (items && (!bsri_stage_mergeable(job, v) || !bsri_mul(n, items->count, &wide) || wide > INT32_MAX)) return 0;
+    cols = ways & BSRI_STAGE_OUT && !by_columns ? bsri_ceil_div(wide, unit) * unit : wide;
+    if (cols != wide && job->epilogue && job->epilogue->activation >= BSR_USER_FUNCTION_BASE) return 0;
+    if (ways & BSRI_STAGE_OUT) {
+        v->out = bsri_stage_view(&t->s, items, job->out, cols, by_columns, NULL), t->s.flags |= BSR_PLAN_STAGES_OUT;
+    }
+    if (cols != n || turned || !bsri_mma_layout(job->b)) {
+        v->b = bsri_stage_view(&t->s, items, job->b, cols, bsri_stage_columns(job->b) != turned, &t->s.before);
+        t->s.flags |= turned ? BSR_PLAN_TURNS_DENSE : BSR_PLAN_STAGES_DENSE;
+    }
+    if (v->input.data && ways & BSRI_STAGE_OUT && bsri_same_view(&v->input, job->out)) {
+        const bsr_dense to = items ? bsri_stage_items(items, v->out, n) : v->out;
+        bsri_stage_copy(&t->s, &t->s.before, job->out, &to), v->input = v->out;
+    } else {
+        const int whole = v->input.data && v->input.dtype == v->out.dtype && v->input.rows == v->out.rows && v->input.cols == n;
+        const int layout = bsri_mma_layout(&v->out);
+        bsri_stage_operand(t, &v->input, items, cols, whole && layout && bsri_mma_layout(&v->input) != layout);
+    }
+    bsri_stage_operand(t, &v->right, items, cols, 0), bsri_stage_operand(t, &v->bias, items, cols, 0);
+    if (ways & BSRI_STAGE_OUT) {
+        const bsr_dense from = items ? bsri_stage_items(items, v->out, n) : v->out;
+        bsri_stage_copy(&t->s, &t->s.after, &from, job->out);
+    }
+    if (items) {
+        t->s.flags |= BSR_PLAN_MERGES_BATCH, v->job.batch = bsri_batch_none(), v->a.batch_dims = 0, v->left.batch_dims = 0;
+        if (!v->right.data || v->right.cols == 1) v->right.batch_dims = 0;
+        if (!v->bias.data || v->bias.cols == 1) v->bias.batch_dims = 0;
+    }
+    bsri_views_link(v);
+    return !t->s.failed && (t->s.before.count || t->s.after.count || t->index.bytes);
+}
+/* The ways that are worth an estimate, as bits. */
+static uint32_t bsri_stage_ways(const bsri_product *job) {
+    const bsr_dense *b = job->b, *out = job->out;
+    const int64_t n = out->cols, size = (int64_t)bsr_dtype_size(out->dtype);
+    const int dense = bsri_mma_layout(b), stored = bsri_mma_layout(out), ragged = stored != 2 && n * size % 16 != 0;
+    const int odd_out = n > 1 && (!stored || ragged), turn = b->dtype == BSR_I8 && bsri_stage_columns(b) == 0;
+    const int items = job->batch.count > 1;
+    uint32_t ways = 0;
+    int w;
+    for (w = 0; w < BSRI_STAGE_WAYS; w++) {
+        if (w & BSRI_STAGE_OUT && !odd_out && !(w & BSRI_STAGE_ITEMS)) continue;
+        if (w & BSRI_STAGE_TURN && !turn) continue;
+        if (w & BSRI_STAGE_ITEMS && (!items || !(w & BSRI_STAGE_OUT))) continue;
+        if (!w && dense && !(job->input && !bsri_mma_layout(job->input))) continue;
+        ways |= 1u << w;
+    }
+    return ways;
+}
+/* Nanoseconds that kernels take more which store out number by number, as it is in no aligned pieces, or its rows end in one. */
+static double bsri_odd_out_ns(const bsri_product *job, const bsri_choice *c) {
+    const bsr_dense *out = job->out;
+    const int64_t size = (int64_t)bsr_dtype_size(out->dtype);
+    const int layout = bsri_mma_layout(out), pairs = out->dtype == BSR_F32 && bsri_wgmma_direct(out);
+    const double numbers = (double)out->rows * (double)out->cols * (double)bsri_batch_of(out->batch_dims, out->batch).count;
+    if (out->cols == 1 || pairs || layout == 2 || (layout && out->cols * size % 16 == 0)) return 0.0;
+    return numbers * (c->tier == BSRI_TIER_WGMMA && c->tile_rows == 128 ? 0.0035 : 0.0008);
+}
+/* What the kernels that take anything are expected to take: a bound by how many numbers they multiply. */
+static double bsri_plain_ns(const bsri_dev_product *p, int compute) {
+    const double values = bsri_mean_blocks(&p->a) * (double)(p->br * p->bc);
+    return 4000.0 + values * (double)p->width * (double)p->items * (double)p->reduce / (compute == BSR_F64 ? 2500.0 : 5000.0);
+}
+
+/* --- stages of sampled products --- */
+
+typedef struct bsri_staged_sampled {
+    bsri_sampled job;
+    bsr_dense mat1, mat2;
+    bsri_stage s;
+} bsri_staged_sampled;
+/* whole: both operands, with an inner size of whole steps of 32, which the kernels of tier mma want. 0: as above. */
+static int bsri_stage_sampled_of(const bsri_sampled *job, int whole, char *base, bsri_staged_sampled *t) {
+    const int64_t k = whole ? bsri_ceil_div(job->mat1->cols, 32) * 32 : job->mat1->cols;
+    memset(t, 0, sizeof *t), t->s.base = base, t->job = *job, t->mat1 = *job->mat1, t->mat2 = *job->mat2;
+    if (whole || !bsri_mma_layout(job->mat1)) {
+        t->mat1 = bsri_stage_room(&t->s, job->mat1, job->mat1->rows, k, bsri_stage_columns(job->mat1));
+        bsri_stage_copy(&t->s, &t->s.before, job->mat1, &t->mat1);
+    }
+    if (whole || !bsri_mma_layout(job->mat2)) {
+        t->mat2 = bsri_stage_room(&t->s, job->mat2, k, job->mat2->cols, bsri_stage_columns(job->mat2));
+        bsri_stage_copy(&t->s, &t->s.before, job->mat2, &t->mat2);
+    }
+    t->job.mat1 = &t->mat1, t->job.mat2 = &t->mat2, t->s.flags = BSR_PLAN_STAGES_DENSE;
+    return !t->s.failed && t->s.before.count;
+}
+static double bsri_plain_sampled_ns(const bsri_dev_sampled *p, int compute) {
+    const double numbers = bsri_mean_blocks(&p->out) * (double)(p->out.block_rows * p->out.block_cols);
+    const double products = numbers * (double)p->mat1.cols * (double)p->items * (double)p->reduce;
+    return 4000.0 + products / (compute == BSR_F64 ? 1500.0 : 3000.0);
 }
 
 #ifdef BSRI_CUDA
@@ -13321,16 +13732,18 @@ static int bsri_tune_knows(const bsri_call *c) {
         }
     return !rows;
 }
-/* Once for each operation: no table was made on such a GPU. Once for each key: a tier that is slow for operands of 8 or 16 bits.
+/* Once for each operation: no table was made on such a GPU. Once for each key: a tier that is slow for operands of 8 or 16 bits,
+   or A^T without its index.
    A table has rows only where they gain: a call without one of its own is nothing to warn of. */
 static void bsri_warn_defaults(const bsri_call *c, const bsr_tune_row *key, const bsr_plan *plan) {
-    const int slow = plan->kernel == BSRI_TIER_SIMT && plan->refused && plan->refused != BSR_WHY_DTYPE &&
-                     bsr_dtype_size(key->dtype) < 4;
+    const int scans = (plan->flags & BSR_PLAN_SLOW_TRANSPOSE) != 0;
+    const int slow = scans || (plan->kernel == BSRI_TIER_SIMT && plan->refused && plan->refused != BSR_WHY_DTYPE &&
+                               bsr_dtype_size(key->dtype) < 4);
     char line[400];
     bsri_text t;
     if (!key->op || plan->source != BSR_PLAN_HEURISTIC || !bsri_warns(c) || (!slow && bsri_tune_knows(c))) return;
     if (!bsri_once(c->ctx, slow ? bsri_check_sum(bsri_check_sum(bsri_check_sum((uint32_t)key->op, key->dtype), key->block_rows),
-                                                 plan->refused)
+                                                 scans ? -1 : plan->refused)
                                 : (uint32_t)key->op))
         return;
     t.data = line, t.size = sizeof line, t.length = 0;
@@ -13376,49 +13789,177 @@ static bsr_status bsri_cuda_nothing(const bsri_call *c, bsr_plan *plan, int step
     if (step != BSRI_RUN_ONLY) bsri_chosen_nothing(c, plan);
     return bsri_settle(c, plan, step, &stop);
 }
+/* Digits of a sort whose keys are below `limit`, and its scratch; runs as in bsri_dev_sort. */
+typedef struct bsri_cuda_sort {
+    bsri_dev_sort s;
+    int64_t at[8], passes, bits, total_bits;
+    int dtype;
+} bsri_cuda_sort;
+/* The transposed index that a call is to build: >>cuda-matrices. */
+typedef struct bsri_cuda_index {
+    bsr_matrix of;
+    bsri_cuda_sort sort;
+    bsri_view view;
+    char *buffer;
+} bsri_cuda_index;
+static int64_t bsri_cuda_index_plan(bsri_cuda_index *x, const bsr_matrix *m); /* bytes of scratch; -1: too many */
+static bsr_status bsri_cuda_build_index(const bsri_call *c, const bsri_cuda_index *x);
+
+/* Copies of a stage. */
+static bsr_status bsri_cuda_copies(const bsri_call *c, const bsri_dev_copies *list) {
+    int64_t work = 0;
+    for (int i = 0; i < list->count; i++) work += list->copy[i].work;
+    return work ? bsri_cuda_status(c, bsri_launch(bsri_copy_views, *list, work, 256, bsri_cuda_queue(c),
+                                                  c->ctx->tier >= BSRI_TIER_WGMMA))
+                : BSR_OK;
+}
+/* Asks for what runs best, of what is asked for. */
+template <class F> static void bsri_ask_all(const bsri_call *c, const bsr_tune_row *key, bsri_asking *a, const F &choose) {
+    bsri_ask(c, key, a);
+    do choose(&a->s);
+    while (bsri_ask_again(a));
+}
+/* Writes what was chosen into the plan, settles it and starts it. stage: what stands before and after it, or null. */
+static bsr_status bsri_cuda_start(const bsri_call *c, const bsri_asking *a, const bsr_tune_row *key, bsr_plan *plan, int step,
+                                  void *m, const bsri_stage *stage, const bsri_cuda_index *index) {
+    int stop;
+    if (step != BSRI_RUN_ONLY) {
+        if (index) plan->flags &= ~BSR_PLAN_SLOW_TRANSPOSE;
+        BSRI_TRY(bsri_chosen(c, a, key, plan));
+        if (stage) plan->workspace_bytes = (uint64_t)stage->bytes, plan->flags |= stage->flags;
+    }
+    BSRI_TRY(bsri_settle(c, plan, step, &stop));
+    if (stop) return BSR_OK;
+    if (index) BSRI_TRY(bsri_cuda_build_index(c, index));
+    if (stage) BSRI_TRY(bsri_cuda_copies(c, &stage->before));
+    BSRI_TRY(bsri_cuda_status(c, bsri_launch_choice(&a->s.best, m, bsri_cuda_queue(c))));
+    return stage ? bsri_cuda_copies(c, &stage->after) : BSR_OK;
+}
 template <class F>
 static bsr_status bsri_cuda_choose(const bsri_call *c, const bsr_tune_row *key, bsr_plan *plan, int step, void *m,
                                    const F &choose) {
     bsri_asking a;
-    int stop;
-    bsri_ask(c, key, &a);
-    do choose(&a.s);
-    while (bsri_ask_again(&a));
-    if (step != BSRI_RUN_ONLY) BSRI_TRY(bsri_chosen(c, &a, key, plan));
-    BSRI_TRY(bsri_settle(c, plan, step, &stop));
-    return stop ? BSR_OK : bsri_cuda_status(c, bsri_launch_choice(&a.s.best, m, bsri_cuda_queue(c)));
+    bsri_ask_all(c, key, &a, choose);
+    return bsri_cuda_start(c, &a, key, plan, step, m, NULL, NULL);
+}
+/* May a call be staged: 0 no, 1 yes, 2 its plan says so. A query without a workspace may use any; so may a plan that says so,
+   which is refused later where there is too little. */
+enum { BSRI_STAGED = 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 }; /* BSR_PLAN_STAGES_DENSE to BSR_PLAN_BUILDS_INDEX */
+static int bsri_stage_allowed(const bsri_call *c, uint64_t *offered) {
+    const bsr_exec *e = c->exec;
+    const uint32_t flags = e->plan ? e->plan->flags : 0;
+    *offered = (e->query && !e->workspace) || flags & BSRI_STAGED ? UINT64_MAX
+               : e->workspace && (uintptr_t)e->workspace % 64 == 0 ? e->workspace_bytes : 0;
+    return !*offered || (flags && !(flags & BSRI_STAGED)) ? 0 : flags & BSRI_STAGED ? 2 : 1;
+}
+/* Where the workspace is taken to be: a query may come without one. */
+static char *bsri_stage_base(const bsri_call *c) {
+    return c->exec->workspace && (uintptr_t)c->exec->workspace % 64 == 0 ? (char *)c->exec->workspace : (char *)(uintptr_t)4096;
+}
+/* Is a stage within what is offered, and of the kinds that a plan asks for? */
+static int bsri_stage_fits(const bsri_call *c, const bsri_stage *s, uint64_t offered) {
+    const uint32_t asked = c->exec->plan ? c->exec->plan->flags & BSRI_STAGED : 0u;
+    return (uint64_t)s->bytes <= offered && (!asked || c->op == BSR_OP_MATMUL_BACKWARD || asked == s->flags);
 }
 
 /* As bsri_dev_product has it. */
 static int32_t bsri_cuda_precision(const bsri_call *c, int dtype) {
     return dtype != BSR_F32 ? 0 : c->exec->flags & BSR_EXEC_TF32 ? 1 : c->exec->flags & BSR_EXEC_TF32X3 ? 2 : 0;
 }
-static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *job, const bsr_tune_row *key, bsr_plan *plan,
+/* A product as the kernels see it, and who takes it. built: its transposed index is of this call, so that it is waited for. */
+static void bsri_cuda_ask_product(const bsri_call *c, const bsri_product *job, int built, const bsr_tune_row *key,
+                                  bsri_dev_product *p, bsri_product_params *m, bsri_asking *a) {
+    bsri_cuda_describe(job, p);
+    p->constant = !built && (c->flags & BSR_EXEC_CONSTANT_MATRIX) != 0;
+    p->precision = bsri_cuda_precision(c, p->b.dtype);
+    if (!p->tiles || !p->width || !p->items || !p->br) return;
+    bsri_ask_all(c, key, a, [&](bsri_chooser *s) { bsri_choose_product(c->ctx, p, job->compute, s, m); });
+}
+/* What the best stage takes, or INFINITY: there is none that is offered; *best is its way. The caller makes it again. */
+static double bsri_cuda_best_stage(const bsri_call *c, const bsri_product *job, const bsr_tune_row *key, uint64_t offered,
+                                   int64_t scratch, bsri_staged_product *t, bsri_product_params *m, int *best) {
+    const uint32_t ways = bsri_stage_ways(job) | (scratch >= 0 ? 1u : 0u);
+    double least = INFINITY, ns;
+    for (int way = 0; way < BSRI_STAGE_WAYS; way++) {
+        bsri_dev_product p;
+        bsri_asking a;
+        if (!(ways >> way & 1) || !bsri_stage_product_of(job, way, bsri_stage_base(c), scratch, t)) continue;
+        if (!bsri_stage_fits(c, &t->s, offered)) continue;
+        bsri_cuda_ask_product(c, &t->of.job, t->index.bytes > 0, key, &p, m, &a);
+        if (!a.s.best.kernel || (a.s.best.tier == BSRI_TIER_SIMT && scratch < 0)) continue;
+        ns = bsri_stage_ns(&t->s) + (a.s.best.tier == BSRI_TIER_SIMT ? bsri_plain_ns(&p, job->compute) : a.s.ns);
+        ns += bsri_odd_out_ns(&t->of.job, &a.s.best);
+        if (ns < least) least = ns, *best = way;
+    }
+    return least;
+}
+static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *asked, const bsr_tune_row *key, bsr_plan *plan,
                                     int step) {
+    bsri_product_views merged;
+    const bsri_product *job = asked->a && !asked->scatter && bsri_merge_product(asked, &merged) ? &merged.job : asked;
+    const int indexed = job->a && !job->scatter && job->trans && !job->a->transposed_index;
+    bsri_staged_product t;
+    bsri_cuda_index index;
     bsri_dev_product p;
     bsri_product_params m;
-    bsri_cuda_describe(job, &p);
-    p.constant = (c->flags & BSR_EXEC_CONSTANT_MATRIX) != 0;
-    p.precision = bsri_cuda_precision(c, p.b.dtype);
+    bsri_asking a;
+    uint64_t offered;
+    double direct;
+    int way = 0;
+    bsri_cuda_ask_product(c, job, 0, key, &p, &m, &a);
     if (!p.tiles || !p.width || !p.items || !p.br) return bsri_cuda_nothing(c, plan, step);
-    return bsri_cuda_choose(c, key, plan, step, &m,
-                            [&](bsri_chooser *s) { bsri_choose_product(c->ctx, &p, job->compute, s, &m); });
+    const int allowed = bsri_stage_allowed(c, &offered);
+    if (allowed && p.kind < BSRI_LIST_SCATTER && p.reduce && p.a.nnz > 0 && p.alpha != 0.0 &&
+        (indexed || bsri_stage_ways(job))) {
+        const int64_t scratch = indexed ? bsri_cuda_index_plan(&index, job->a) : -1;
+        direct = !a.s.best.kernel || allowed == 2 || scratch >= 0 ? INFINITY
+                 : a.s.best.tier == BSRI_TIER_SIMT                     ? bsri_plain_ns(&p, job->compute)
+                                                                       : a.s.ns + bsri_odd_out_ns(job, &a.s.best);
+        if (bsri_cuda_best_stage(c, job, key, offered, scratch, &t, &m, &way) < direct) {
+            bsri_stage_product_of(job, way, bsri_stage_base(c), scratch, &t);
+            index.buffer = t.s.base + t.s.view_at, index.view = t.index;
+            bsri_cuda_ask_product(c, &t.of.job, t.index.bytes > 0, key, &p, &m, &a);
+            return bsri_cuda_start(c, &a, key, plan, step, &m, &t.s, t.index.bytes ? &index : NULL);
+        }
+        bsri_cuda_ask_product(c, job, 0, key, &p, &m, &a); /* the parameters that estimates of stages have overwritten */
+    }
+    return bsri_cuda_start(c, &a, key, plan, step, &m, NULL, NULL);
 }
 
+static int bsri_cuda_ask_sampled(const bsri_call *c, const bsri_sampled *job, const bsr_tune_row *key, bsri_dev_sampled *p,
+                                 bsri_sampled_params *m, bsri_asking *a) {
+    memset(p, 0, sizeof *p);
+    p->out = *job->out, p->mat1 = *job->mat1, p->mat2 = *job->mat2, p->alpha = job->alpha, p->beta = job->beta;
+    p->precision = bsri_cuda_precision(c, p->mat1.dtype);
+    if (job->input && job->beta != 0) p->input = *job->input, p->has_input = 1, bsri_value_strides(job->input, p->i_strides);
+    bsri_value_strides(job->out, p->o_strides), p->view = bsri_view_of(1, 1);
+    p->whole = job->batch, p->out_batch = bsri_batch_of(job->out->batch_dims, job->out->batch);
+    p->items = p->out_batch.count, p->reduce = bsri_reduce_count(&p->whole, &p->out_batch);
+    if (!p->items || !job->out->nnz) return 0;
+    bsri_ask_all(c, key, a, [&](bsri_chooser *s) { bsri_choose_sampled(c->ctx, p, job->compute, s, m); });
+    return 1;
+}
 static bsr_status bsri_cuda_sampled(const bsri_call *c, const bsri_sampled *job, const bsr_tune_row *key, bsr_plan *plan,
                                     int step) {
+    bsri_staged_sampled t;
     bsri_dev_sampled p;
-    bsri_sampled_params m;
-    memset(&p, 0, sizeof p);
-    p.out = *job->out, p.mat1 = *job->mat1, p.mat2 = *job->mat2, p.alpha = job->alpha, p.beta = job->beta;
-    p.precision = bsri_cuda_precision(c, p.mat1.dtype);
-    if (job->input && job->beta != 0) p.input = *job->input, p.has_input = 1, bsri_value_strides(job->input, p.i_strides);
-    bsri_value_strides(job->out, p.o_strides), p.view = bsri_view_of(1, 1);
-    p.whole = job->batch, p.out_batch = bsri_batch_of(job->out->batch_dims, job->out->batch);
-    p.items = p.out_batch.count, p.reduce = bsri_reduce_count(&p.whole, &p.out_batch);
-    if (!p.items || !job->out->nnz) return bsri_cuda_nothing(c, plan, step);
-    return bsri_cuda_choose(c, key, plan, step, &m,
-                            [&](bsri_chooser *s) { bsri_choose_sampled(c->ctx, &p, job->compute, s, &m); });
+    bsri_sampled_params m, staged;
+    bsri_asking a, b;
+    uint64_t offered;
+    int whole;
+    if (!bsri_cuda_ask_sampled(c, job, key, &p, &m, &a)) return bsri_cuda_nothing(c, plan, step);
+    const int allowed = bsri_stage_allowed(c, &offered), odd = !bsri_mma_layout(job->mat1) || !bsri_mma_layout(job->mat2);
+    const double direct = !a.s.best.kernel || allowed == 2 ? INFINITY
+                          : a.s.best.tier == BSRI_TIER_SIMT ? bsri_plain_sampled_ns(&p, job->compute) : a.s.ns;
+    if (!allowed || !p.reduce || p.alpha == 0.0 || !job->mat1->cols || (!odd && a.s.best.tier != BSRI_TIER_SIMT))
+        return bsri_cuda_start(c, &a, key, plan, step, &m, NULL, NULL);
+    for (whole = 0; whole < 2; whole++) {
+        if (!bsri_stage_sampled_of(job, whole, bsri_stage_base(c), &t) || !bsri_stage_fits(c, &t.s, offered)) continue;
+        bsri_cuda_ask_sampled(c, &t.job, key, &p, &staged, &b);
+        if (b.s.best.tier > BSRI_TIER_SIMT && b.s.ns + bsri_stage_ns(&t.s) < direct)
+            return bsri_cuda_start(c, &b, key, plan, step, &staged, &t.s, NULL);
+    }
+    return bsri_cuda_start(c, &a, key, plan, step, &m, NULL, NULL);
 }
 
 /* Tensor maps are made by the driver; looked up, so that a program needs no -lcuda. */
@@ -13757,12 +14298,6 @@ static bsr_status bsri_cuda_plan(const bsri_call *c, const bsri_cuts *cuts, int 
 }
 static void *bsri_cuda_at(const bsri_call *c, int64_t at) { return (char *)c->exec->workspace + at; }
 
-/* Digits of a sort whose keys are below `limit`, and its scratch; runs as in bsri_dev_sort. */
-typedef struct bsri_cuda_sort {
-    bsri_dev_sort s;
-    int64_t at[8], passes, bits, total_bits;
-    int dtype;
-} bsri_cuda_sort;
 enum { BSRI_SORT_KEY, BSRI_SORT_OTHER_KEY, BSRI_SORT_ROW, BSRI_SORT_POSITION, BSRI_SORT_COUNTS, BSRI_SORT_TOTALS };
 static int64_t bsri_bit_length(int64_t x) {
     int64_t n = 0;
@@ -13832,26 +14367,38 @@ static void bsri_cuda_transpose_plan(bsri_cuda_sort *q, bsri_cuts *cuts, const b
                         bsri_block_cols(m), 1);
 }
 
-static bsr_status bsri_cuda_transposed_index(const bsri_call *c, const bsr_matrix *m, const bsri_view *v, void *buffer) {
+/* The transposed index of a call that lacks it, in its workspace behind the scratch that building takes. */
+static int64_t bsri_cuda_index_plan(bsri_cuda_index *x, const bsr_matrix *m) {
     bsri_cuts cuts = {0, 0};
-    bsri_cuda_sort q;
+    x->of = *m;
+    bsri_cuda_transpose_plan(&x->sort, &cuts, m);
+    return cuts.overflow ? -1 : cuts.bytes;
+}
+static bsr_status bsri_cuda_build_index(const bsri_call *c, const bsri_cuda_index *x) {
+    const bsr_matrix *m = &x->of;
+    const bsri_view *v = &x->view;
+    bsri_cuda_sort q = x->sort;
     bsr_matrix one;
     bsri_batch patterns = bsri_patterns(m, &one);
     bsri_dev_fill f;
-    int stop;
-    bsri_cuda_transpose_plan(&q, &cuts, m);
-    BSRI_TRY(bsri_cuda_plan(c, &cuts, &stop));
-    if (stop) return BSR_OK;
     memset(&f, 0, sizeof f), bsri_transposed_header(m, f.head);
-    f.data = (int64_t *)buffer, f.words = v->bytes / 8, f.heads = 8;
+    f.data = (int64_t *)(void *)x->buffer, f.words = v->bytes / 8, f.heads = 8;
     if (patterns.count == 1) { /* the most common case is worth not writing twice */
         const bsri_item it = bsri_matrix_item(&patterns, 0, &one);
         f.spare[0] = v->at[1] / 8, f.spare[1] = v->at[2] / 8, f.spare_dtype = m->index_dtype;
         f.spare_count = bsri_at(it.crow, m->index_dtype, bsri_block_rows(m));
     }
     BSRI_CUDA_NEXT(c, bsri_fill_words, f, bsri_ceil_div(f.words, 1024), BSRI_CTA);
-    return bsri_cuda_transpose(c, &q, &one, &patterns, (char *)buffer + v->at[0], (char *)buffer + v->at[1],
-                               (char *)buffer + v->at[2]);
+    return bsri_cuda_transpose(c, &q, &one, &patterns, x->buffer + v->at[0], x->buffer + v->at[1], x->buffer + v->at[2]);
+}
+static bsr_status bsri_cuda_transposed_index(const bsri_call *c, const bsr_matrix *m, const bsri_view *v, void *buffer) {
+    bsri_cuts cuts = {0, 0};
+    bsri_cuda_index x;
+    int stop;
+    x.of = *m, x.view = *v, x.buffer = (char *)buffer;
+    bsri_cuda_transpose_plan(&x.sort, &cuts, m);
+    BSRI_TRY(bsri_cuda_plan(c, &cuts, &stop));
+    return stop ? BSR_OK : bsri_cuda_build_index(c, &x);
 }
 
 /* Order by rank: compares all pairs, which is soonest done for as many lines as patterns have. */
@@ -14538,6 +15085,7 @@ static bsr_status bsri_tuner_copy(bsri_tuner *t, char *buffer, int back) {
 static bsr_status bsri_tuner_call(bsri_tuner *t, const bsr_plan *plan, bsr_plan *query, bsr_tune_row *key, uint32_t flags) {
     bsr_exec e = t->desc->exec;
     e.plan = plan, e.query = query, e.key = key, e.error = &t->error, e.flags |= flags;
+    if (query && !e.workspace) e.workspace = (void *)(uintptr_t)64, e.workspace_bytes = 0; /* what runs without one */
     return t->desc->call(&e, t->desc->user);
 }
 

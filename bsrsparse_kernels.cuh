@@ -33,6 +33,7 @@
      attention-wgmma-plan f16 and bf16 on Hopper: what warps tell each other, which query tile is next
      attention-wgmma-load which keys a query tile needs, fetching
      attention-wgmma    multiplying, softmax, kernel
+     device-stage       views copied to views: operands laid anew
      device-sort        filling, stable radix sort of runs of keys
      device-lines       lengths, order and grouping of lines
      device-convert     dense forms, and building a matrix
@@ -784,6 +785,18 @@ struct bsri_dev_list {
             at = s.c_indices[tile], end = s.c_indices[tile + 1];
         }
     }
+    /* Of 32 entries from `at` on the first in this column, and its row; or false: then `at` is the last of them. A warp's lanes
+       look at one each. */
+    __device__ bool scan(const bsri_dev_product &p, int64_t tile) {
+        const int dt = p.a.index_dtype, lane = (int)threadIdx.x & 31;
+        const int64_t rows = bsri_block_rows(&p.a);
+        uint32_t found = __ballot_sync(~0u, at + lane < end && bsri_index(col, dt, at + lane) == tile);
+        at += found ? __ffs((int)found) - 1 : 31;
+        if (!found) return false;
+        for (; !(found = __ballot_sync(~0u, extra + lane >= rows || bsri_index(crow, dt, extra + lane + 1) > at)); extra += 32) {}
+        extra += __ffs((int)found) - 1;
+        return true;
+    }
     /* The next entry, or false. */
     __device__ bool next(const bsri_dev_product &p, int64_t tile, int64_t *a_at, int64_t *b_at) {
         const int64_t step = p.bc * p.view.cols * p.b.row_stride;
@@ -796,8 +809,7 @@ struct bsri_dev_list {
                     *a_at = bsri_index(position, dt, at) * p.a_block, *b_at = bsri_index(row, dt, at) * step;
                     break;
                 case BSRI_LIST_SCAN:
-                    while (bsri_index(crow, dt, extra + 1) <= at) extra++;
-                    if (bsri_index(col, dt, at) != tile) continue;
+                    if (!scan(p, tile)) continue;
                     *a_at = at * p.a_block, *b_at = extra * step;
                     break;
                 case BSRI_LIST_SCATTER:
@@ -8709,6 +8721,136 @@ static int bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, 
     stride[0] = d->rows > 1 ? 2 * d->row_stride : 2 * d->cols;
     stride[1] = b->stride[0] ? 2 * b->stride[0] : 16, stride[2] = b->stride[1] ? 2 * b->stride[1] : 16;
     return bsri_tensor_map(ctx, map, d->dtype, d->data, 4, size, stride, box, 128, 1);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>device-stage: views copied to views: operands laid anew                                      */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* 16 bytes that begin `skew` bytes into 32. */
+__device__ __forceinline__ uint4 bsri_copy_shifted(uint4 x, const uint4 &y, int skew) {
+    uint32_t w[8] = {x.x, x.y, x.z, x.w, y.x, y.y, y.z, y.w};
+#pragma unroll
+    for (int i = 0; i < 6; i++) w[i] = skew & 8 ? w[i + 2] : w[i];
+#pragma unroll
+    for (int i = 0; i < 5; i++) w[i] = skew & 4 ? w[i + 1] : w[i];
+    const int bits = 8 * (skew & 3);
+    return make_uint4(__funnelshift_r(w[0], w[1], bits), __funnelshift_r(w[1], w[2], bits), __funnelshift_r(w[2], w[3], bits),
+                      __funnelshift_r(w[3], w[4], bits));
+}
+/* Bytes [first, last) of a line, element by element; zeros from `bytes` on. */
+template <class T> __device__ __forceinline__ void bsri_copy_few(char *to, const char *from, int64_t first, int64_t last,
+                                                                 int64_t bytes) {
+    for (int64_t at = first; at < last; at += (int64_t)sizeof(T)) *(T *)(to + at) = at < bytes ? *(const T *)(from + at) : T(0);
+}
+/* Element offsets of an item in both views. */
+__device__ __forceinline__ void bsri_copy_item(const bsri_dev_copy &c, int64_t item, int64_t *from, int64_t *to) {
+    *from = *to = 0;
+    for (int d = c.items.dims - 1; d >= 0 && item; d--) {
+        const int64_t outer = bsri_divide(item, c.items.size[d]), at = item - outer * c.items.size[d];
+        *from += at * c.from_item[d], *to += at * c.to_item[d], item = outer;
+    }
+}
+/* Some lanes of a warp bring a line, each BSRI_COPY_EACH pieces of 16 aligned bytes of the target. Of the source only what is the
+   operand's is read: pieces at the ends go by elements. */
+static __device__ void bsri_copy_lines(const bsri_dev_copy &c, int64_t work) {
+    const int lane = threadIdx.x & 31, share = 1 << c.lanes, each = 32 >> c.lanes;
+    const int64_t pieces = ((c.all << c.shift) >> 4) + 2, groups = bsri_ceil_div(c.all_lines, each);
+    const int64_t chunks = bsri_ceil_div(pieces, (int64_t)BSRI_COPY_EACH << c.lanes);
+    const int64_t unit = work * 8 + threadIdx.x / 32, part = bsri_divide(unit, chunks), chunk = unit - part * chunks;
+    const int64_t item = bsri_divide(part, groups), line = (part - item * groups) * each + (lane >> c.lanes);
+    int64_t from_at, to_at;
+    if (item >= c.items.count || line >= c.all_lines) return;
+    bsri_copy_item(c, item, &from_at, &to_at);
+    const char *base = c.from + (from_at << c.shift), *src = base + (line * c.from_line << c.shift);
+    char *dst = c.to + ((to_at + line * c.to_line) << c.shift);
+    const int64_t bytes = line < c.lines ? c.length << c.shift : 0, all = c.all << c.shift;
+    const int64_t reach = c.packed ? (((c.lines - 1) * c.from_line + c.length) << c.shift) - (src - base) : bytes;
+    const int64_t before = c.packed ? base - src : 0; /* what may be read: bytes [before, reach) from src on */
+    const int skew = (int)((uintptr_t)src - (uintptr_t)dst) & 15, over = (int)((uintptr_t)dst & 15);
+    uint4 x[BSRI_COPY_EACH], y[BSRI_COPY_EACH];
+    bool fast[BSRI_COPY_EACH];
+#pragma unroll
+    for (int k = 0; k < BSRI_COPY_EACH; k++) {
+        const int64_t at = (chunk * BSRI_COPY_EACH + k) * share * 16 + (lane & (share - 1)) * 16 - over, first = at - skew;
+        fast[k] = at >= 0 && at + 16 <= bytes && first >= before && first + (skew ? 32 : 16) <= reach;
+        if (!fast[k]) continue;
+        x[k] = *(const uint4 *)(src + first);
+        y[k] = skew ? *(const uint4 *)(src + first + 16) : x[k];
+    }
+#pragma unroll
+    for (int k = 0; k < BSRI_COPY_EACH; k++) {
+        const int64_t at = (chunk * BSRI_COPY_EACH + k) * share * 16 + (lane & (share - 1)) * 16 - over;
+        const int64_t first = at > 0 ? at : 0, last = at + 16 < all ? at + 16 : all;
+        if (fast[k]) *(uint4 *)(dst + at) = bsri_copy_shifted(x[k], y[k], skew);
+        else if (c.shift == 0) bsri_copy_few<uint8_t>(dst, src, first, last, bytes);
+        else if (c.shift == 1) bsri_copy_few<uint16_t>(dst, src, first, last, bytes);
+        else if (c.shift == 2) bsri_copy_few<uint32_t>(dst, src, first, last, bytes);
+        else bsri_copy_few<uint64_t>(dst, src, first, last, bytes);
+    }
+}
+/* A tile of 64 lines by way of shared memory, read and written along what is next to each other in either view; by words where
+   several elements make one and stand so. */
+template <class T> __device__ __forceinline__ void bsri_copy_tile_of(const bsri_dev_copy &c, int64_t work, char *shared) {
+    constexpr int ROWS = BSRI_COPY_TILE, COLS = sizeof(T) == 8 ? 32 : 64, V = sizeof(T) < 4 ? 4 / (int)sizeof(T) : 1;
+    constexpr int LINE = COLS + (V > 1 ? V : 1); /* a multiple of words, and of an odd number of them */
+    T *tile = (T *)shared;
+    const int64_t across = bsri_ceil_div(c.all, COLS), down = bsri_ceil_div(c.all_lines, ROWS);
+    const int64_t part = bsri_divide(work, across), item = bsri_divide(part, down);
+    const int64_t line = (part - item * down) * ROWS, col = (work - part * across) * COLS;
+    int64_t from_at, to_at;
+    bsri_copy_item(c, item, &from_at, &to_at);
+    const T *src = (const T *)c.from + from_at + line * c.from_line + col * c.from_step;
+    T *dst = (T *)c.to + to_at + line * c.to_line + col * c.to_step;
+    const int lines = (int)bsri_max(0, bsri_min(ROWS, c.lines - line)), length = (int)bsri_max(0, bsri_min(COLS, c.length - col));
+    const int all_lines = (int)bsri_min(ROWS, c.all_lines - line), all = (int)bsri_min(COLS, c.all - col);
+    if (V > 1 && c.from_line == 1 && lines == ROWS && ((uintptr_t)src | (uintptr_t)(c.from_step * sizeof(T))) % 4 == 0) {
+        for (int i = threadIdx.x; i < ROWS / V * COLS; i += 256) {
+            const int r = i % (ROWS / V) * V, k = i / (ROWS / V);
+            const uint32_t word = k < length ? *(const uint32_t *)(src + r + k * c.from_step) : 0u;
+            for (int j = 0; j < V; j++) tile[(r + j) * LINE + k] = (T)(word >> (j * 8 * (int)sizeof(T)));
+        }
+    } else if (c.from_line < c.from_step) {
+        for (int i = threadIdx.x; i < ROWS * COLS; i += 256) {
+            const int r = i % ROWS, k = i / ROWS;
+            tile[r * LINE + k] = r < lines && k < length ? src[r * c.from_line + k * c.from_step] : T(0);
+        }
+    } else {
+        for (int i = threadIdx.x; i < ROWS * COLS; i += 256) {
+            const int r = i / COLS, k = i % COLS;
+            tile[r * LINE + k] = r < lines && k < length ? src[r * c.from_line + k * c.from_step] : T(0);
+        }
+    }
+    __syncthreads();
+    if (V > 1 && c.to_step == 1 && all == COLS && ((uintptr_t)dst | (uintptr_t)(c.to_line * sizeof(T))) % 4 == 0) {
+        for (int i = threadIdx.x; i < ROWS * COLS / V; i += 256) {
+            const int r = i / (COLS / V), k = i % (COLS / V) * V;
+            if (r < all_lines) *(uint32_t *)(dst + r * c.to_line + k) = *(const uint32_t *)(tile + r * LINE + k);
+        }
+    } else {
+        for (int i = threadIdx.x; i < ROWS * COLS; i += 256) {
+            const int r = i / COLS, k = i % COLS;
+            if (r < all_lines && k < all) dst[r * c.to_line + k * c.to_step] = tile[r * LINE + k];
+        }
+    }
+    __syncthreads();
+}
+static __global__ void __launch_bounds__(256) bsri_copy_views(const __grid_constant__ bsri_dev_copies m BSRI_GATE) {
+    __shared__ __align__(16) char tile[BSRI_COPY_TILE * 33 * 8];
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    for (int64_t next = blockIdx.x;; next += gridDim.x) {
+        int64_t work = next;
+        int i = 0;
+        while (i < m.count && work >= m.copy[i].work) work -= m.copy[i++].work;
+        if (i == m.count) return;
+        const bsri_dev_copy &c = m.copy[i];
+        if (c.lanes >= 0) bsri_copy_lines(c, work);
+        else if (c.shift == 0) bsri_copy_tile_of<uint8_t>(c, work, tile);
+        else if (c.shift == 1) bsri_copy_tile_of<uint16_t>(c, work, tile);
+        else if (c.shift == 2) bsri_copy_tile_of<uint32_t>(c, work, tile);
+        else bsri_copy_tile_of<uint64_t>(c, work, tile);
+    }
 }
 
 /* ---------------------------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The kernels that look at index arrays, on the host under sanitizers: no GPU and no nvcc is needed. Cuts their sections and
-# structs out of the sources, as they stand; see tests/device/emulate.h. Environment: CXX, W (folder).
+# The kernels that look at index arrays and that copy lines, on the host under sanitizers: no GPU and no nvcc is needed. Cuts
+# their sections and structs out of the sources, as they stand; see tests/device/emulate.h. Environment: CXX, W (folder).
 set -u
 w=${W:-build/device}
 mkdir -p "$w"
@@ -19,6 +19,9 @@ section() { # FILE NAME: from its anchor to the next
     sed -n '/^__device__ __forceinline__ int64_t bsri_dev_row_of(const void/,/^}/p' bsrsparse_kernels.cuh
     section bsrsparse_kernels.cuh device-validate
     section bsrsparse_kernels.cuh device-indices
+    sed -n '/^static int bsri_mma_log2(/,/^}/p' bsrsparse.h
+    section bsrsparse.h cuda-stage | sed '/^static double bsri_stage_ns(/,$d'
+    section bsrsparse_kernels.cuh device-stage
 } > "$w/device.inc"
 san=
 for s in -fsanitize=address,undefined -fsanitize=address; do

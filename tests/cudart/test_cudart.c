@@ -1219,7 +1219,6 @@ TEST(plans_say_why) {
     } cases[] = {{24, 24, 1152, BSR_BF16, 0, BSR_WHY_BLOCK},
                  {16, 32, 48, BSR_BF16, 0, BSR_WHY_BLOCK}, /* few columns: 64 only where they are contiguous */
                  {64, 64, 3072, BSR_F64, 0, BSR_WHY_DTYPE},
-                 {64, 64, 3072, BSR_BF16, 2, BSR_WHY_DENSE},
                  {64, 64, 3072, BSR_BF16, 1, BSR_WHY_VALUES}};
     size_t i;
     bsr_error e;
@@ -1239,13 +1238,100 @@ TEST(plans_say_why) {
         for (j = 0; j < 5; j++) p[j] = aligned(n * n + 512, cases[i].dtype);
         a = bsr_matrix_make(n, n, cases[i].block, cases[i].block_cols, 96, p[0], p[1], BSR_I32, p[2] + (cases[i].shift & 1) * 2,
                             cases[i].dtype);
-        b = bsr_dense_row_major(p[3] + (cases[i].shift & 2), cases[i].dtype, n, cases[i].columns);
+        b = bsr_dense_row_major(p[3], cases[i].dtype, n, cases[i].columns);
         c = bsr_dense_row_major(p[4], cases[i].dtype, n, cases[i].columns);
         CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &c, &ex), BSR_OK), CHECK_INT(plan.kernel, 1),
             CHECK_INT(plan.refused, cases[i].why);
         bsr_plan_string(&plan, line, sizeof line);
         CHECK(strstr(line, "simt kernel") != NULL), CHECK(strstr(line, "; not mma: ") != NULL);
         if (getenv("SAY")) puts(line);
+    }
+    bsr_destroy(ctx);
+}
+
+/* What a stage launches: with the workspace that the query names, with a byte less, by a plan that wants it. */
+static char stage_names[512];
+static void on_stage(const si_launch *l) {
+    const char *const what = strstr(l->kernel->name, "copy_views") ? "copy "
+                             : strstr(l->kernel->name, "sort_") || strstr(l->kernel->name, "fill_words") ? "index "
+                             : strstr(l->kernel->name, "wgmma") || strstr(l->kernel->name, "narrow_tma") ? "wgmma " : "other ";
+    if (strcmp(what, "index ") || !strstr(stage_names, what)) strcat(stage_names, what);
+}
+TEST(stages) {
+    enum { DENSE = 1 << 3, OUT = 1 << 4, ITEMS = 1 << 6, INDEX = 1 << 7 };
+    static const struct {
+        int dtype, n, pad, odd_b, odd_out, columns, items, trans, input, sampled;
+        uint32_t flags;
+        const char *launches;
+    } cases[] = {
+        {BSR_BF16, 4096, 0, 0, 0, 0, 1, 0, 0, 0, 0, "wgmma "},
+        {BSR_BF16, 4095, 0, 0, 0, 0, 1, 0, 0, 0, DENSE | OUT, "copy wgmma copy "},
+        {BSR_F16, 4095, 0, 0, 0, 0, 1, 0, 1, 0, DENSE | OUT, "copy wgmma copy "},
+        {BSR_BF16, 4095, 0, 0, 0, 1, 1, 0, 0, 0, 0, "wgmma "},
+        {BSR_BF16, 4096, 1, 0, 0, 0, 1, 0, 0, 0, DENSE | OUT, "copy wgmma copy "},
+        {BSR_BF16, 4096, 3, 0, 0, 1, 1, 0, 0, 0, DENSE | OUT, "copy wgmma copy "},
+        {BSR_BF16, 4096, 8, 0, 0, 0, 1, 0, 0, 0, 0, "wgmma "},
+        {BSR_BF16, 4096, 0, 1, 0, 0, 1, 0, 0, 0, DENSE, "copy wgmma "},
+        {BSR_BF16, 4096, 0, 0, 1, 0, 1, 0, 0, 0, OUT, "wgmma copy "},
+        {BSR_I8, 4096, 0, 0, 0, 0, 1, 0, 0, 0, 0, "other "}, /* turning it would take what is gained */
+        {BSR_I8, 4096, 0, 0, 0, 1, 1, 0, 0, 0, 0, "wgmma "},
+        {BSR_BF16, 8, 0, 0, 0, 0, 512, 0, 0, 0, DENSE | OUT | ITEMS, "copy wgmma copy "},
+        {BSR_BF16, 8, 0, 0, 0, 1, 512, 0, 0, 0, 0, "wgmma "}, /* columns of all items follow each other */
+        {BSR_BF16, 4096, 0, 0, 0, 0, 1, 1, 0, 0, INDEX, "index wgmma "},
+        {BSR_BF16, 4095, 0, 0, 0, 0, 1, 1, 0, 0, INDEX | DENSE | OUT, "index copy wgmma copy "},
+        {BSR_BF16, 4095, 0, 0, 0, 0, 1, 0, 0, 1, DENSE, "copy wgmma "},
+        {BSR_BF16, 4096, 0, 0, 0, 0, 1, 0, 0, 1, 0, "wgmma "}};
+    size_t i;
+    bsr_error e;
+    bsr_context *ctx = create_on_hopper(&e);
+    for (i = 0; i < BT_COUNT(cases); i++) {
+        const int dt = cases[i].dtype, result = dt == BSR_I8 ? BSR_I32 : dt, columns = cases[i].columns;
+        const int64_t m = 4096, n = cases[i].n, line = (columns ? m : n) + cases[i].pad, size = (int64_t)bsr_dtype_size(dt);
+        bsr_plan plan = BSR_ZERO, again = BSR_ZERO;
+        bsr_exec ex = BSR_ZERO;
+        bsr_matrix a;
+        bsr_dense b, c, in;
+        char *p[6];
+        int j;
+        bt_case("%s, %d columns, case %d", bsr_dtype_name(dt), (int)n, (int)i);
+        arena.used = 0, ex.error = &e, ex.flags = BSR_EXEC_NO_TABLE, watch.exec = &ex;
+        for (j = 0; j < 6; j++) p[j] = aligned(INT64_C(1) << 28, BSR_I8);
+        a = bsr_matrix_make(m, m, 64, 64, 820, p[0], p[1], BSR_I32, p[2], cases[i].sampled ? result : dt);
+        b = bsr_dense_strided(p[3] + cases[i].odd_b * size, dt, m, n, columns ? 1 : line, columns ? line : 1), c = b;
+        c.data = p[4] + cases[i].odd_out * (int64_t)bsr_dtype_size(result), c.dtype = result;
+        if (cases[i].items > 1)
+            b = bsr_dense_batched(b, cases[i].items, m * n), c = bsr_dense_batched(c, cases[i].items, m * n);
+        in = c, in.data = p[5] + 2;
+        if (cases[i].sampled) c = bsr_dense_strided(p[4], dt, n, m, m, 1);
+#define CALL()                                                                                                \
+    (cases[i].sampled ? bsr_sampled_addmm(ctx, 0, NULL, 1, &b, &c, &a, &ex)                                   \
+                      : bsr_dense_addmm(ctx, cases[i].input, &in, 1, cases[i].trans ? BSR_TRANS_A : 0, &a, &b, NULL, &c, &ex))
+        ex.query = &plan;
+        CHECK_INT(CALL(), BSR_OK), CHECK_INT(plan.flags, cases[i].flags);
+        CHECK_INT(plan.workspace_bytes > 0, cases[i].flags != 0);
+        ex.query = NULL, ex.workspace = arena.base + arena.size / 2, ex.workspace_bytes = plan.workspace_bytes;
+        si.on_launch = on_stage, stage_names[0] = 0;
+        CHECK_INT(CALL(), BSR_OK), CHECK(!strcmp(stage_names, cases[i].launches));
+        if (strcmp(stage_names, cases[i].launches)) printf("     case %d: %s\n", (int)i, stage_names);
+        ex.plan = &plan, stage_names[0] = 0; /* its plan: the same; with less it is refused */
+        CHECK_INT(CALL(), BSR_OK), CHECK(!strcmp(stage_names, cases[i].launches));
+        if (plan.workspace_bytes) {
+            ex.workspace_bytes = plan.workspace_bytes - 1, stage_names[0] = 0;
+            ex.query = &again, ex.plan = NULL; /* a query plans for the workspace that it has */
+            CHECK_INT(CALL(), BSR_OK), CHECK(again.workspace_bytes < plan.workspace_bytes);
+            ex.query = NULL, ex.plan = &plan;
+            CHECK_INT(CALL(), BSR_WORKSPACE_TOO_SMALL), CHECK_INT(e.value, plan.workspace_bytes);
+            ex.plan = NULL; /* no plan: it runs by another way */
+            CHECK_INT(CALL(), BSR_OK), CHECK(strcmp(stage_names, cases[i].launches) != 0);
+            ex.workspace_bytes = plan.workspace_bytes, ex.workspace = p[3]; /* not in an operand */
+            CHECK_INT(CALL(), BSR_OVERLAP);
+            ex.workspace = NULL, ex.query = &again, ex.plan = &plan; /* asked for again: the same */
+            CHECK_INT(CALL(), BSR_OK), CHECK_INT(again.flags, plan.flags), CHECK_INT(again.instance, plan.instance);
+        }
+        ex.plan = NULL, ex.query = NULL, ex.workspace = NULL, ex.workspace_bytes = 0, stage_names[0] = 0;
+        CHECK_INT(CALL(), BSR_OK), CHECK(!strstr(stage_names, "copy"));
+        si.on_launch = on_launch;
+#undef CALL
     }
     bsr_destroy(ctx);
 }
@@ -1451,11 +1537,11 @@ TEST(tuned_rows) {
     b.cols = c.cols = 2048; /* near */
     CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &c, &ex), BSR_OK), CHECK_INT(plan.match, BSR_TUNE_NEAREST_N),
         CHECK_INT(plan.tile_cols, 128);
-    b.data = (char *)p[3] + 2; /* the row's tier can't: passed over */
+    a.values = (char *)p[2] + 2; /* the row's tier can't: passed over */
     CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &c, &ex), BSR_OK), CHECK_INT(plan.source, BSR_PLAN_HEURISTIC),
         CHECK_INT(plan.kernel, 1);
-    CHECK_INT(plan.match, 0), CHECK_INT(plan.refused, BSR_WHY_DENSE);
-    b.data = p[3], b.cols = c.cols = 4096, rows[0].tile_rows = 77; /* nor can anything run this */
+    CHECK_INT(plan.match, 0), CHECK_INT(plan.refused, BSR_WHY_VALUES);
+    a.values = p[2], b.cols = c.cols = 4096, rows[0].tile_rows = 77; /* nor can anything run this */
     CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &c, &ex), BSR_OK), CHECK_INT(plan.source, BSR_PLAN_HEURISTIC), CHECK(plan.kernel >= 2);
     ex.query = NULL, ex.key = NULL, warned = 0;
     for (i = 0; i < 3; i++) CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &c, &ex), BSR_OK);
@@ -1463,9 +1549,12 @@ TEST(tuned_rows) {
     gpus[0].arch = 80;
     for (i = 0; i < 3; i++) CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &c, &ex), BSR_OK);
     CHECK_INT(warned, 1 - ours);
-    b.data = (char *)p[3] + 2; /* half types on the plainest tier */
+    a.values = (char *)p[2] + 2; /* half types on the plainest tier */
     for (i = 0; i < 3; i++) CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &c, &ex), BSR_OK);
     CHECK_INT(warned, 2 - ours);
+    a.values = p[2]; /* and A^T without its index */
+    for (i = 0; i < 3; i++) CHECK_INT(bsr_dense_mm(ctx, BSR_TRANS_A, &a, &b, &c, &ex), BSR_OK);
+    CHECK_INT(warned, 3 - ours);
     bsr_destroy(ctx);
 }
 
@@ -1484,6 +1573,7 @@ static const bt_test tests[] = {
     {"host_pointers", host_pointers},
     {"plans_bind", plans_bind},
     {"plans_say_why", plans_say_why},
+    {"stages", stages},
     {"plans_are_the_fastest", plans_are_the_fastest},
     {"plans_serve_other_epilogues", plans_serve_other_epilogues},
     {"sums_of_no_items", sums_of_no_items},

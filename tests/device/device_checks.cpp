@@ -1,8 +1,10 @@
 /* device_checks.cpp: the kernels that look at index arrays, on the host (emulate.h), with anything in the arrays: nothing
-   outside them is read, and what they find is what the CPU finds, or what a plain search finds. */
+   outside them is read, and what they find is what the CPU finds, or what a plain search finds. And copies of views, line by
+   line: nothing before the source's first element or behind its last is read, of the target nothing is written but its own. */
 #include "emulate.h"
 
 #include <map>
+#include <vector>
 
 /* Arrays of exactly so many bytes: the sanitizer sees what is read before or behind them. On 16 bytes or 8 beyond, as often. */
 static std::map<const void *, size_t> arrays;
@@ -23,7 +25,7 @@ static void free_arrays(void) {
     for (const auto &a : arrays) {
         char *p = (char *)(uintptr_t)a.first - (a.second & 1) * 8;
 #ifdef BT_ASAN
-        __asan_unpoison_memory_region(p, (a.second & 1) * 8);
+        __asan_unpoison_memory_region(p, (a.second & 1) * 8 + (a.second >> 1));
 #endif
         free(p);
     }
@@ -445,6 +447,71 @@ TEST(scatter_lists) {
     CHECK(wrong > 1500);
 }
 
+/* --- copies of views --- */
+
+/* A view whose lines are `columns` or rows, `skip` elements apart beyond their length, `odd` elements into an array that ends
+   with its last element. closed: the sanitizer forbids what stands before the first and between lines. */
+static bsr_dense view_of(int dtype, int64_t rows, int64_t cols, int columns, int64_t skip, int64_t odd, int64_t items,
+                         int closed) {
+    const int64_t line = (columns ? rows : cols) + skip, lines = columns ? cols : rows, size = (int64_t)bsr_dtype_size(dtype);
+    const int64_t count = odd + (items * lines - 1) * line + (columns ? rows : cols);
+    char *p = (char *)exactly((size_t)(count * size), 16);
+    for (int64_t i = 0; i < count * size; i++) p[i] = (char)bt_below(256);
+#ifdef BT_ASAN
+    for (int64_t i = 0; closed && i < items * lines; i++)
+        __asan_poison_memory_region(p + (i ? odd + i * line - skip : 0) * size, (size_t)((i ? skip : odd) * size));
+#endif
+    (void)closed;
+    bsr_dense d = bsr_dense_strided(p + odd * size, dtype, rows, cols, columns ? 1 : line, columns ? line : 1);
+    return items > 1 ? bsr_dense_batched(d, items, lines * line) : d;
+}
+static char *element(const bsr_dense *d, int64_t item, int64_t i, int64_t j) {
+    const int64_t at = (d->batch_dims ? item * d->batch_stride[0] : 0) + i * d->row_stride + j * d->col_stride;
+    return (char *)d->data + at * (int64_t)bsr_dtype_size(d->dtype);
+}
+/* Marks what is a view's; the rest of its array is not to be touched. */
+static void touch(const bsr_dense *d, int64_t items, const char *base, std::vector<char> *own) {
+    for (int64_t n = 0; n < items; n++)
+        for (int64_t i = 0; i < d->rows; i++)
+            for (int64_t j = 0; j < d->cols; j++)
+                for (size_t k = 0; k < bsr_dtype_size(d->dtype); k++) (*own)[(size_t)(element(d, n, i, j) - base) + k] = 1;
+}
+TEST(copies_of_views) {
+    for (int i = 0; i < 4000; i++) {
+        if (i % 200 == 0) free_arrays(), bt_case("from %d", i);
+        const int dtype = (int[]){BSR_I8, BSR_BF16, BSR_F32, BSR_F64}[bt_below(4)], columns = (int)bt_below(2);
+        const int64_t rows = bt_range(1, bt_below(4) ? 9 : 150), cols = bt_range(1, bt_below(2) ? 9 : 300);
+        const int64_t items = bt_range(1, 3);
+        const int64_t more = bt_below(3) ? 0 : bt_below(9), size = (int64_t)bsr_dtype_size(dtype);
+        const bsr_dense from = view_of(dtype, rows, cols, columns, bt_below(2) ? 0 : bt_below(20), bt_below(20), items, 1);
+        const int64_t odd = bt_below(20);
+        bsr_dense to = view_of(dtype, rows + (columns ? more : 0), cols + (columns ? 0 : more), columns,
+                               bt_below(2) ? 0 : bt_below(20), odd, items, 0);
+        if (!columns && items > 1 && bt_below(2)) /* items beside each other: out of the memory of as many rows */
+            to.cols = cols, to.batch_stride[0] = cols, to.row_stride = items * cols;
+        const char *base = (const char *)to.data - odd * size;
+        const std::vector<char> before(base, base + bytes_of(base));
+        std::vector<char> own(before.size(), 0);
+        bsri_stage s;
+        memset(&s, 0, sizeof s), bsri_stage_copy(&s, &s.before, &from, &to);
+        const bsri_dev_copy &c = s.before.copy[0];
+        CHECK_INT(s.before.count, 1);
+        if (c.lanes < 0) continue; /* by tiles: not here */
+        launch(bsri_copy_views, s.before, c.work, 256);
+        touch(&to, items, base, &own);
+        int wrong = 0;
+        for (int64_t n = 0; n < items; n++)
+            for (int64_t r = 0; r < to.rows; r++)
+                for (int64_t k = 0; k < to.cols; k++) {
+                    static const char zero[8] = {0};
+                    const char *want = r < rows && k < cols ? element(&from, n, r, k) : zero;
+                    wrong += memcmp(element(&to, n, r, k), want, (size_t)size) != 0;
+                }
+        for (size_t k = 0; k < before.size(); k++) wrong += !own[k] && base[k] != before[k];
+        CHECK_INT(wrong, 0);
+    }
+}
+
 int main(int argc, char **argv) {
     static const bt_test tests[] = {
         {"validate_as_on_the_cpu", validate_as_on_the_cpu},
@@ -455,6 +522,7 @@ int main(int argc, char **argv) {
         {"pairs", pairs},
         {"entries", entries},
         {"scatter_lists", scatter_lists},
+        {"copies_of_views", copies_of_views},
     };
     bsr_context_desc d = BSR_ZERO;
     d.backend = BSR_BACKEND_CPU, d.threads = 1;

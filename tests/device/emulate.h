@@ -1,6 +1,6 @@
 /* emulate.h: enough of CUDA's names for kernels whose threads do not talk to each other: the sections of bsrsparse_kernels.cuh
-   that look at index arrays run on the host, thread by thread, where a sanitizer sees what they read. tests/test_device.sh cuts
-   them out, as they stand, into device.inc; what they need of other sections is here. */
+   that look at index arrays, and copies line by line, run on the host, thread by thread, where a sanitizer sees what they read.
+   tests/test_device.sh cuts them out, as they stand, into device.inc; what they need of other sections is here. */
 #ifndef BSR_EMULATE_H
 #define BSR_EMULATE_H
 
@@ -19,6 +19,8 @@
 #define __grid_constant__
 #define __launch_bounds__(...)
 #define BSRI_BOUNDS(...)
+#define __shared__ static
+#define __align__(n) __attribute__((aligned(n)))
 
 typedef const uint64_t *bsri_gate;
 #define BSRI_GATE , bsri_gate gate
@@ -49,6 +51,14 @@ static bsri_item bsri_dev_matrix_item(const bsri_batch *b, int64_t item, const b
     return bsri_matrix_item(b, item, m);
 }
 static int bsri_dev_warp_sum(int x) { return x; } /* of kernels that are not run here */
+static void __syncthreads(void) {}                /* of copies by tiles, which are not either */
+struct uint4 {
+    uint32_t x, y, z, w;
+};
+static uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) { return {x, y, z, w}; }
+static uint32_t __funnelshift_r(uint32_t low, uint32_t high, int bits) {
+    return (uint32_t)(((uint64_t)high << 32 | low) >> (bits & 31));
+}
 #include "device.inc"
 
 /* One launch: any grid, CTAs and threads in either order. */

@@ -76,7 +76,7 @@ struct gm_state {
         long calls, next, barren; /* calls so far, the next for the device; how many of those found no new kernel */
     } unplanned[GM_OPS];          /* operations whose plans name no kernel */
     int ran, lacking, refused, contents, left_out; /* in this case */
-    long launched, objected;                       /* in all */
+    long launched, objected, offered, staged;      /* in all; calls that a workspace could stage, that one did */
     const bt_test *tests;
     size_t test_count;
     struct {
@@ -102,7 +102,8 @@ static void gm_totals(void) {
         printf("not on the device: %s (%ld calls)\n", gm.lacks[i].name, gm.lacks[i].count);
     for (int i = 0; i < GM_NAMES && gm.refuses[i].name; i++)
         printf("refused by tier %d: %s (%ld calls)\n", gm.tier, gm.refuses[i].name, gm.refuses[i].count);
-    printf("%ld calls ran on the device, %ld were refused there as on the CPU\n", gm.launched, gm.objected);
+    printf("%ld calls ran on the device, %ld of them staged, %ld were refused there as on the CPU\n", gm.launched, gm.staged,
+           gm.objected);
 }
 /* With --every: does this case go to the device? */
 static int gm_wanted(void) { return gm.every < 2 || gm.direct || bt.seed / 4 % (uint64_t)gm.every == 0; }
@@ -434,6 +435,41 @@ struct gm_call {
 #undef X
         return false;
     }
+    void grow(size_t bytes) {
+        const size_t zone = gm.apart ? 0 : GM_ZONE; /* apart: tools see to what lies behind */
+        if (gm.workspace) cudaFree(gm.workspace);
+        gm_cuda("in cudaMalloc", cudaMalloc((void **)&gm.workspace, bytes + zone));
+        if (zone) gm_cuda("in cudaMemset", cudaMemsetAsync(gm.workspace, 0xff, bytes + zone, gm.stream));
+        gm_cuda("copying to the device", cudaStreamSynchronize(gm.stream));
+    }
+    void behind(size_t bytes) {
+        char found[GM_ZONE];
+        if (gm.apart) return;
+        gm_cuda("copying back", cudaMemcpy(found, gm.workspace + bytes, GM_ZONE, cudaMemcpyDeviceToHost));
+        for (size_t i = 0; i < GM_ZONE; i++)
+            if ((unsigned char)found[i] != 0xff) {
+                bt_fail(__FILE__, __LINE__, "%s wrote behind the workspace", name);
+                break;
+            }
+    }
+    /* A product that a workspace can stage, in one way or another, is told to: estimates would hardly do so for small ones. */
+    template <class D> bool offer(bsr_exec *e, bsr_plan *plan, D device) {
+        static const uint32_t ways[] = {BSR_PLAN_STAGES_DENSE, BSR_PLAN_STAGES_DENSE | BSR_PLAN_STAGES_OUT, BSR_PLAN_STAGES_OUT,
+                                        BSR_PLAN_STAGES_DENSE | BSR_PLAN_STAGES_OUT | BSR_PLAN_MERGES_BATCH,
+                                        BSR_PLAN_BUILDS_INDEX,
+                                        BSR_PLAN_TURNS_DENSE, BSR_PLAN_TURNS_DENSE | BSR_PLAN_STAGES_OUT,
+                                        BSR_PLAN_BUILDS_INDEX | BSR_PLAN_STAGES_DENSE, 0};
+        bsr_plan named = BSR_ZERO;
+        bsr_error ignored;
+        bsr_exec ask = *e;
+        if (e->query || e->workspace || e->plan || !tiered() || gm.kernels || gm.apart) return false;
+        plan->flags = ways[gm.offered++ % (long)(sizeof ways / sizeof *ways)];
+        ask.plan = plan, ask.query = &named, ask.error = &ignored;
+        if (!plan->flags || device(gm.ctx, &ask) != BSR_OK || !named.workspace_bytes) return plan->flags = 0, false;
+        grow((size_t)named.workspace_bytes);
+        e->workspace = gm.workspace, e->workspace_bytes = named.workspace_bytes, e->plan = plan, gm.staged++;
+        return true;
+    }
     /* host(ctx, exec) and device(ctx, exec) make the same call with the operands of either side. checked: a query on the CPU
        tells what is wrong with the arguments. */
     template <class H, class D> bsr_status run(bool checked, H host, D device) {
@@ -475,6 +511,7 @@ struct gm_call {
         settle(e.workspace);
         upload();
         if (wanted != BSR_OK) e.query = &ignored; /* what the CPU refuses is never launched */
+        const bool staged = wanted == BSR_OK && offer(&e, &plan, device);
         status = gm_guard(name, [&] { return device(gm.ctx, &e); });
         if (status == BSR_OK && said.status == BSR_OVERLAP) { /* a made-up size that reaches another buffer only on the host */
             gm.contents++;
@@ -482,23 +519,12 @@ struct gm_call {
         }
         if (status == BSR_STATUS_FORCE_32) return host(ctx, exec);
         if (status == BSR_WORKSPACE_TOO_SMALL && wanted == BSR_OK && !e.workspace && found.value > 0) {
-            const size_t bytes = (size_t)found.value, zone = gm.apart ? 0 : GM_ZONE; /* apart: tools see to what lies behind */
-            char behind[GM_ZONE];
-            if (gm.workspace) cudaFree(gm.workspace);
-            gm_cuda("in cudaMalloc", cudaMalloc((void **)&gm.workspace, bytes + zone));
-            if (zone) gm_cuda("in cudaMemset", cudaMemsetAsync(gm.workspace, 0xff, bytes + zone, gm.stream));
-            e.workspace = gm.workspace, e.workspace_bytes = bytes;
-            gm_cuda("copying to the device", cudaStreamSynchronize(gm.stream));
+            grow((size_t)found.value), e.workspace = gm.workspace, e.workspace_bytes = (uint64_t)found.value;
             status = device(gm.ctx, &e);
-            gm_cuda("after the call", cudaStreamSynchronize(gm.stream));
-            if (zone) gm_cuda("copying back", cudaMemcpy(behind, gm.workspace + bytes, zone, cudaMemcpyDeviceToHost));
-            for (size_t i = 0; i < zone; i++)
-                if ((unsigned char)behind[i] != 0xff) {
-                    bt_fail(__FILE__, __LINE__, "%s wrote behind the workspace", name);
-                    break;
-                }
+            gm_cuda("after the call", cudaStreamSynchronize(gm.stream)), behind((size_t)e.workspace_bytes);
         }
         gm_cuda("after the call", cudaStreamSynchronize(gm.stream));
+        if (staged) behind((size_t)e.workspace_bytes);
         gm_cuda("left behind by the call", cudaGetLastError());
         if (found.item == BSR_ITEM_NOT_IMPLEMENTED && said.item != BSR_ITEM_NOT_IMPLEMENTED) {
             if (wanted == BSR_OK || status != wanted) gm_note(false, name), gm.lacking++;
