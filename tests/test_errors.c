@@ -28,6 +28,7 @@ enum {
     FROM_MASK,
     RANDOM,
     PRUNE,
+    REBLOCK,
     PRUNE_SPARSE,
     TRANSPOSED,
     SCHEDULE,
@@ -36,10 +37,10 @@ enum {
     CALLS
 };
 static const char *const call_names[] = {
-    "dense_addmm",     "scatter_mm",        "dense_scatter_mm", "matmul SDD",       "matmul DSD",      "matmul DDS",
-    "matmul_backward", "sampled_addmm",     "softmax",          "softmax_backward", "attention",       "validate",
-    "to_dense",        "from_dense",        "from_csr",         "from_coo",         "from_block_mask", "random_pattern",
-    "prune",           "prune of a matrix", "transposed_index", "schedule",         "layout",          "scatter_indices"};
+    "dense_addmm",      "scatter_mm", "dense_scatter_mm", "matmul SDD",     "matmul DSD", "matmul DDS", "matmul_backward",
+    "sampled_addmm",    "softmax",    "softmax_backward", "attention",      "validate",   "to_dense",   "from_dense",
+    "from_csr",         "from_coo",   "from_block_mask",  "random_pattern", "prune",      "reblock",    "prune of a matrix",
+    "transposed_index", "schedule",   "layout",           "scatter_indices"};
 
 typedef struct fixture { /* operands that fit each other: a 6 x 12 in 2 x 3 blocks, b 12 x 5, c 6 x 5, inner size 7 for sampling
                           */
@@ -182,6 +183,7 @@ static bsr_status run(fixture *f, int call, const bsr_exec *e) {
         case FROM_MASK: return bsr_from_block_mask(f->ctx, f->mask, f->pm ? &f->m : NULL, e);
         case RANDOM: return bsr_random_pattern(f->ctx, 1, f->sparsity, f->pm ? &f->m : NULL, e);
         case PRUNE: return bsr_prune(f->ctx, bsr_operand_dense(&f->source), f->sparsity, f->norm, f->pm ? &f->m : NULL, e);
+        case REBLOCK: return bsr_reblock(f->ctx, f->pa, f->pm ? &f->m : NULL, e);
         case PRUNE_SPARSE: return bsr_prune(f->ctx, bsr_operand_sparse(f->pa), f->sparsity, f->norm, f->pm ? &f->m : NULL, e);
         case TRANSPOSED: return bsr_build_transposed_index(f->ctx, f->pa, f->buffer, f->bytes, e);
         case SCHEDULE: return bsr_build_schedule(f->ctx, f->pa, f->group, 0, f->buffer, f->bytes, e);
@@ -302,7 +304,7 @@ TEST(every_call) {
         CHECK_INT(run(&g, call, &e), BSR_BAD_PLAN), CHECK_INT(t_error.index, 7);
         check_poison(&g, call);
         e = t_exec(0), e.query = &plan, memset(&plan, 0x33, sizeof plan), e.key = &key, memset(&key, 0x33, sizeof key);
-        CHECK_INT(run(&g, call, &e), BSR_OK), CHECK(plan.op > 0 && plan.op <= BSR_OP_CREATE),
+        CHECK_INT(run(&g, call, &e), BSR_OK), CHECK(plan.op > 0 && plan.op <= BSR_OP_REBLOCK),
             CHECK_INT(plan.backend, BSR_BACKEND_CPU);
         CHECK_INT(key.op != 0, call == ADDMM || (call >= SDD && call <= ATTENTION && call != BACKWARD));
         CHECK_INT(plan.workspace_bytes, 0);
@@ -687,6 +689,10 @@ TEST(bad_conversions) {
     BAD(PRUNE, BSR_ITEM_NORM, BSR_ARG_OPTIONS, -1, 3, f->norm = 3);
     BAD(PRUNE, BSR_ITEM_CAPACITY, BSR_ARG_MATRIX, -1, 6, f->m.nnz = 5);
     BAD(PRUNE_SPARSE, BSR_ITEM_BLOCK_MISMATCH, BSR_ARG_MATRIX, 0, 3, f->m.block_rows = 3);
+    BAD(REBLOCK, BSR_ITEM_BLOCK_SIZE, BSR_ARG_MATRIX, 1, 0, f->m.block_cols = 0);
+    BAD(REBLOCK, BSR_ITEM_COLS_MISMATCH, BSR_ARG_MATRIX, -1, 12, f->m.block_cols = 5);
+    BAD(REBLOCK, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_SOURCE, -1, 0, f->pa = NULL);
+    BAD(REBLOCK, BSR_ITEM_DTYPE_OUT, BSR_ARG_MATRIX, -1, BSR_I8, f->m.dtype = BSR_I8);
     BAD(TRANSPOSED, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MATRIX, -1, 0, f->pa = NULL);
     BAD(SCHEDULE, BSR_ITEM_GROUP_SIZE, BSR_ARG_OPTIONS, -1, 16, f->group = 16);
     BAD(LAYOUT, BSR_ITEM_LAYOUT_KIND, BSR_ARG_OPTIONS, -1, 0, f->layout.kind = 0);
@@ -825,9 +831,9 @@ static void mutate(bsr_matrix *m, int which, int64_t *index, int64_t *value) {
     }
 }
 TEST(structure_mutators) {
-    static const int calls[] = {VALIDATE, ADDMM,   DENSE_SCATTER,    SDD,       DSD,      DDS,          BACKWARD,
-                                SAMPLED,  SOFTMAX, SOFTMAX_BACKWARD, ATTENTION, TO_DENSE, PRUNE_SPARSE, TRANSPOSED,
-                                SCHEDULE, INDICES};
+    static const int calls[] = {VALIDATE,   ADDMM,    DENSE_SCATTER,    SDD,       DSD,      DDS,     BACKWARD,
+                                SAMPLED,    SOFTMAX,  SOFTMAX_BACKWARD, ATTENTION, TO_DENSE, REBLOCK, PRUNE_SPARSE,
+                                TRANSPOSED, SCHEDULE, INDICES};
     size_t k, c;
     int type, which;
     for (k = 0; k < BT_COUNT(mutators); k++)
@@ -860,7 +866,8 @@ TEST(structure_mutators) {
                 status = run(&f, call, &e);
                 bt_after_call();
                 /* what only bsr_validate minds, and views, which builders do not look at */
-                tolerant = (mutators[k].for_validate_only && call != VALIDATE && call != PRUNE_SPARSE) || which >= 23;
+                tolerant =
+                    (mutators[k].for_validate_only && call != VALIDATE && call != REBLOCK && call != PRUNE_SPARSE) || which >= 23;
                 if ((which == 20 && call != VALIDATE) ||
                     (call == BACKWARD && which >= 13 && which <= 15)) { /* another size: any refusal */
                     CHECK(status != BSR_OK);
@@ -1605,7 +1612,7 @@ int main(int argc, char **argv) {
         {"workspace_replaces_allocator", workspace_replaces_allocator},
         {"contexts", contexts},
         {"names", names},
-    {"device_status", device_status},
+        {"device_status", device_status},
         {"supports", supports},
         {"supports_is_true", supports_is_true},
         {"constructors", constructors},

@@ -413,6 +413,45 @@ static void random_conversion(int turn) {
         same_bytes("col_indices", m[0].col_indices, m[1].col_indices);
     same_bytes("values", m[0].values, m[1].values);
 }
+/* Whole blocks to another block size, CSR or COO. */
+static void random_whole_blocks(int turn) {
+    const int kind = turn % 3, type = a_type(turn), other = t_is_float(type) && bt_below(2) ? a_float(bt_below(4)) : type;
+    t_spec s = some_spec(type, FILL_SIGNED, 150), to = s;
+    lengthen(&s, turn / 3), s.unsorted = s.duplicates = 0;
+    if (kind || longer) s.batch = NO_BATCH, s.ragged = 0;
+    describe(&s, kind == 0 ? ", reblock" : kind == 1 ? ", to_csr" : ", to_coo");
+    bsr_matrix a = t_matrix(&s), m[2];
+    const int64_t most = a.nnz * a.block_rows * a.block_cols, rows = a.rows - (a.rows ? bt_below(a.block_rows) : 0);
+    const int64_t cols = a.cols - (a.cols ? bt_below(a.block_cols) : 0), layout = some_blocks();
+    const size_t size = bsr_dtype_size(s.index_dtype);
+    void *row[2] = {nullptr, nullptr};
+    to.block_rows = some_block(), to.block_cols = some_block(), to.batch = s.batch, to.ragged = s.batch.dims != 0;
+    to.r = (a.rows + to.block_rows - 1) / to.block_rows, to.c = (a.cols + to.block_cols - 1) / to.block_cols;
+    if (kind) to.block_rows = to.block_cols = 1, to.r = rows, to.c = cols;
+    for (int j = 1; j >= 0; j--) {
+        bsr_exec e = t_exec(0);
+        if (kind == 0) {
+            m[j] = target(&to, other, (int)layout);
+            if (!RUN_OK((j ? bsr_reblock : gm_reblock)(cpu(), &a, &m[j], &e))) return;
+            continue;
+        }
+        memset(&m[j], 0, sizeof m[j]), m[j].nnz = most;
+        m[j].crow_indices = bt_alloc((size_t)(rows + 1) * size, size), m[j].col_indices = bt_alloc((size_t)most * size, size);
+        row[j] = bt_alloc((size_t)most * size, size);
+        m[j].values = bt_alloc((size_t)most * bsr_dtype_size(other), bsr_dtype_size(other));
+        bt_mark_output(m[j].crow_indices), bt_mark_output(m[j].col_indices), bt_mark_output(m[j].values), bt_mark_output(row[j]);
+        if (!RUN_OK(kind == 1 ? (j ? bsr_to_csr : gm_to_csr)(cpu(), &a, rows, cols, &m[j].nnz, m[j].crow_indices,
+                                                             m[j].col_indices, s.index_dtype, m[j].values, other, &e)
+                              : (j ? bsr_to_coo : gm_to_coo)(cpu(), &a, rows, cols, &m[j].nnz, m[j].crow_indices, row[j],
+                                                             m[j].col_indices, s.index_dtype, m[j].values, other, &e)))
+            return;
+    }
+    CHECK_INT(m[0].nnz, m[1].nnz), CHECK_INT(m[0].rows, m[1].rows), CHECK_INT(m[0].cols, m[1].cols);
+    same_bytes("crow_indices", m[0].crow_indices, m[1].crow_indices),
+        same_bytes("col_indices", m[0].col_indices, m[1].col_indices);
+    same_bytes("values", m[0].values, m[1].values);
+    if (kind) same_bytes("rows", row[0], row[1]);
+}
 static void random_to_dense(int turn) {
     const int type = a_type(turn), other = t_is_float(type) && bt_below(2) ? a_float(bt_below(4)) : type, layout = some_layout();
     t_spec s = some_spec(type, FILL_SIGNED, 200);
@@ -505,7 +544,7 @@ static const struct {
              {"scatter", random_scatter},         {"conversion", random_conversion},
              {"to_dense", random_to_dense},       {"views", random_views},
              {"layout_mask", random_layout_mask}, {"attention", attention_with_options},
-             {"conversion", random_conversion}};
+             {"conversion", random_conversion},   {"whole blocks", random_whole_blocks}};
 TEST(random_operations) {
     const int many = (int)BT_COUNT(kinds), turns = ((gm.every > 1 ? gm.random / 2 : gm.random) + 4) / 5;
     for (int turn = 0; turn < turns; turn++)
@@ -523,6 +562,7 @@ TEST(long_lines) {
         int turns;
     } list[] = {{"conversion", random_conversion, 12},
                 {"to_dense", random_to_dense, 6},
+                {"whole blocks", random_whole_blocks, 12},
                 {"views", random_views, 16},
                 {"scatter", random_scatter, 6}};
     longer = true, easy = false;

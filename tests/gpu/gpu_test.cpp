@@ -664,9 +664,9 @@ TEST(checked_views_and_batches) {
         gm_cuda("making a graph", cudaGraphInstantiate(&replay, graph, 0));
         CHECK_INT(cudaGraphLaunch(replay, s), cudaSuccess);
         bsr_device_status(read_word(word, s), &error);
-        CHECK_INT(error.item, form == 0   ? BSR_ITEM_NONE
-                              : form == 1 ? BSR_ITEM_VIEW_CONTENT
-                              : form == 2 ? BSR_ITEM_VIEW_HEADER
+        CHECK_INT(error.item, form == 0                          ? BSR_ITEM_NONE
+                              : form == 1                        ? BSR_ITEM_VIEW_CONTENT
+                              : form == 2                        ? BSR_ITEM_VIEW_HEADER
                               : error.item == BSR_ITEM_COL_ORDER ? BSR_ITEM_COL_ORDER
                                                                  : BSR_ITEM_VIEW_CONTENT);
         CHECK_INT(error.operand, form ? BSR_ARG_MATRIX : BSR_ARG_NONE);
@@ -1169,9 +1169,9 @@ static int64_t first_other(const void *a, const void *b, size_t bytes, int dtype
 template <class F> static void each_plan(const gm_call &g, const void *out, int dtype, bsr_exec e, int *ran, F call) {
     static const struct {
         int cols, split, stages, rows = 0;
-    } tiles[] = {{0, 0, 0},  {8, 0, 0},  {16, 0, 0}, {32, 0, 0}, {64, 0, 0}, {128, 0, 0}, {256, 0, 0}, {64, 0, 1},
-                 {64, 1, 3}, {64, 2, 3}, {64, 4, 3}, {64, 2, 0}, {64, 4, 0}, {128, 1, 0}, {128, 2, 0},
-                 {128, 1, 0, 16}, {128, 0, 0, 128}};
+    } tiles[] = {{0, 0, 0},   {8, 0, 0},   {16, 0, 0},  {32, 0, 0},      {64, 0, 0},      {128, 0, 0},
+                 {256, 0, 0}, {64, 0, 1},  {64, 1, 3},  {64, 2, 3},      {64, 4, 3},      {64, 2, 0},
+                 {64, 4, 0},  {128, 1, 0}, {128, 2, 0}, {128, 1, 0, 16}, {128, 0, 0, 128}};
     const bt_block *block = bt_find(out);
     const gm_region *to = nullptr;
     std::vector<char> got(block->bytes);
@@ -1246,8 +1246,8 @@ static void each_small_block(int type) {
             for (int form = 0; form < 8; form++) { /* bits: transposed, dense operands by columns, a gap between blocks */
                 const bool large = side[0] * side[1] > 1000;
                 if (large && (n > 36 || form > 1)) continue;
-                bt_case("%s, blocks of %d x %d, %d columns, form %d", bsr_dtype_name(type), (int)side[0], (int)side[1],
-                        (int)n, form);
+                bt_case("%s, blocks of %d x %d, %d columns, form %d", bsr_dtype_name(type), (int)side[0], (int)side[1], (int)n,
+                        form);
                 t_spec s = spec_of(type, side[0], large ? 9 : 41, large ? 5 : 37, large ? 20 : 300);
                 s.block_cols = side[1];
                 if (form & 4) s.layout = n % 2 ? BLOCKS_GAPS : BLOCKS_COL;
@@ -1932,8 +1932,8 @@ TEST(room_to_spare) {
 /* Whole epilogues one by one, with more columns than a tile has, and with few: whole numbers; GELU of what is far above 0. */
 TEST(epilogues) {
     enum { INPUT = 1, LEFT = 2, RIGHT = 4, BIAS = 8, RELU = 16, SMOOTH = 32, USER = 64 };
-    static const unsigned parts[] = {0,           INPUT,         LEFT,                  RIGHT, BIAS, RELU,
-                                     BIAS | RELU, BIAS | SMOOTH, INPUT | BIAS | SMOOTH, USER,  31};
+    static const unsigned parts[] = {0,    INPUT, LEFT, RIGHT, BIAS, RELU, BIAS | RELU, BIAS | SMOOTH, INPUT | BIAS | SMOOTH,
+                                     USER, 31};
     const int64_t many = attribute(cudaDevAttrMultiProcessorCount) * 6 / 5 + 1; /* short products: four CTAs each, by two warps */
     const auto run = [&](int type, int64_t block, int64_t n, int form, unsigned has, int *ran) {
         const int layout = form & 1 ? COL_WIDE : ROW_WIDE, other = form & 4 ? (int)BSR_F32 : type;
@@ -1963,7 +1963,7 @@ TEST(epilogues) {
         f.bias = has & BIAS ? &bias : nullptr;
         float *const step = (float *)bt_alloc(4, 4); /* of the user's function, by the row */
         *step = 0.5f, f.user_data = has & USER ? step : nullptr;
-        f.activation = has & SMOOTH  ? (int)BSR_ACT_GELU
+        f.activation = has & SMOOTH ? (int)BSR_ACT_GELU
                        : has & RELU ? (int)BSR_ACT_RELU
                        : has & USER ? (int)BSR_EPILOGUE_tf_shift
                                     : (int)BSR_ACT_NONE;
