@@ -6190,9 +6190,18 @@ static void bsri_bits_random(const bsri_build *b, int64_t item, uint64_t seed, i
         }
 }
 
-/* Norm of a rows x cols piece, in f64; sums of squares that leave the range of f64 are formed again, scaled. */
+/* Norm of a rows x cols piece, in f64; sums of squares that leave the range of f64 are formed again, scaled. So many sums take
+   the rows in turn and are then added up by halves: an order that many threads can keep. */
+#define BSRI_NORM_SUMS 32
+static double bsri_norm_fold(double *sum, int64_t rows) {
+    int n = 1, k;
+    while (n < bsri_min(rows, BSRI_NORM_SUMS)) n *= 2;
+    for (n /= 2; n; n /= 2)
+        for (k = 0; k < n; k++) sum[k] += sum[k + n];
+    return sum[0];
+}
 static double bsri_block_norm(const char *p, int dtype, int64_t rows, int64_t cols, int64_t rs, int64_t cs, int kind) {
-    double sum = 0, top = 0, x;
+    double sum[BSRI_NORM_SUMS] = {0}, top = 0, all, x;
     int64_t i, j;
     int nan = 0;
     for (i = 0; i < rows; i++)
@@ -6200,15 +6209,17 @@ static double bsri_block_norm(const char *p, int dtype, int64_t rows, int64_t co
             x = fabs(bsri_load_f64(p, dtype, i * rs + j * cs));
             nan |= !(x == x);
             if (x > top) top = x;
-            sum += kind == BSR_NORM_L2 ? x * x : x;
+            sum[i % BSRI_NORM_SUMS] += kind == BSR_NORM_L2 ? x * x : x;
         }
-    if (nan || kind == BSR_NORM_L1) return sum;
+    all = bsri_norm_fold(sum, rows);
+    if (nan || kind == BSR_NORM_L1) return all;
     if (kind == BSR_NORM_MAX) return top;
-    if (sum >= 1e-280 && sum <= 1e300) return sqrt(sum);
+    if (all >= 1e-280 && all <= 1e300) return sqrt(all);
     if (!(top > 0) || top > 1.7976931348623157e308) return top;
-    for (i = 0, sum = 0; i < rows; i++)
-        for (j = 0; j < cols; j++) x = bsri_load_f64(p, dtype, i * rs + j * cs) / top, sum += x * x;
-    return top * sqrt(sum);
+    memset(sum, 0, sizeof sum);
+    for (i = 0; i < rows; i++)
+        for (j = 0; j < cols; j++) x = bsri_load_f64(p, dtype, i * rs + j * cs) / top, sum[i % BSRI_NORM_SUMS] += x * x;
+    return top * sqrt(bsri_norm_fold(sum, rows));
 }
 static void bsri_norm_one(void *arg, int64_t i) { /* of candidate i of item b->item */
     const bsri_build *b = (const bsri_build *)arg;
@@ -6693,38 +6704,49 @@ static int64_t bsri_column_from(const void *col, int index_dtype, int64_t low, i
     }
     return low;
 }
-/* The first block column of the target, from `from` on, that a stored block of the source's block rows [top, end) reaches into;
-   none: the target's number of them. */
-static int64_t bsri_reblock_next(const bsri_build *b, const bsri_item *s, int64_t top, int64_t end, int64_t from) {
+/* The source's block rows [top, end) under a block row of the target, and how far few of them were gone through; of many each
+   step searches. */
+#define BSRI_CURSORS 64
+typedef struct bsri_under {
+    bsri_item s;
+    int64_t top, end, at[BSRI_CURSORS];
+    int few;
+} bsri_under;
+/* The first stored block of source block row r that reaches to the target's block column c or behind it; calls come with c
+   ascending. */
+static int64_t bsri_under_from(const bsri_build *b, bsri_under *u, int64_t r, int64_t c) {
+    const int dt = b->sparse->index_dtype;
+    const int64_t first = c * b->to.block_cols / b->sparse->block_cols, stop = bsri_index(u->s.crow, dt, r + 1);
+    int64_t *at = u->at + (u->few ? r - u->top : 0);
+    if (!u->few) return bsri_column_from(u->s.col, dt, bsri_index(u->s.crow, dt, r), stop, first);
+    while (*at < stop && bsri_index(u->s.col, dt, *at) < first) ++*at;
+    return *at;
+}
+/* The first block column of the target, from `from` on, that a stored block below reaches into; none: the number of them. */
+static int64_t bsri_under_next(const bsri_build *b, bsri_under *u, int64_t from) {
     const bsr_matrix *m = b->sparse;
-    const int64_t first = from * b->to.block_cols / m->block_cols;
     int64_t best = b->cols, r;
-    for (r = top; r < end && from < b->cols; r++) {
-        const int64_t stop = bsri_index(s->crow, m->index_dtype, r + 1);
-        const int64_t p = bsri_column_from(s->col, m->index_dtype, bsri_index(s->crow, m->index_dtype, r), stop, first);
-        if (p < stop)
-            best = bsri_min(best, bsri_max(from, bsri_index(s->col, m->index_dtype, p) * m->block_cols / b->to.block_cols));
+    for (r = u->top; r < u->end && from < b->cols; r++) {
+        const int64_t p = bsri_under_from(b, u, r, from);
+        if (p < bsri_index(u->s.crow, m->index_dtype, r + 1))
+            best = bsri_min(best, bsri_max(from, bsri_index(u->s.col, m->index_dtype, p) * m->block_cols / b->to.block_cols));
     }
     return best;
 }
 /* A row of the target's block at block column c: i-th of the source's rows, zeros where nothing is stored. */
-static void bsri_reblock_row(const bsri_build *b, const bsri_item *s, int64_t i, int64_t c, char *dst) {
+static void bsri_reblock_row(const bsri_build *b, bsri_under *u, const int64_t *stride, int64_t i, int64_t c, char *dst) {
     const bsr_matrix *m = b->sparse;
     const int64_t bc = m->block_cols, left = c * b->to.block_cols, right = left + b->to.block_cols, step = b->value_stride[2];
-    int64_t stride[3], at = left, r = i / m->block_rows, p = 0, end = 0;
-    bsri_value_steps(m, stride);
-    if (i < m->rows) {
-        end = bsri_index(s->crow, m->index_dtype, r + 1);
-        p = bsri_column_from(s->col, m->index_dtype, bsri_index(s->crow, m->index_dtype, r), end, left / bc);
-    }
+    int64_t at = left, r = i / m->block_rows, p = 0, end = 0;
+    if (i < m->rows) end = bsri_index(u->s.crow, m->index_dtype, r + 1), p = bsri_under_from(b, u, r, c);
     for (; p < end && at < right; p++) {
-        const int64_t start = bsri_index(s->col, m->index_dtype, p) * bc, low = bsri_max(left, start);
+        const int64_t start = bsri_index(u->s.col, m->index_dtype, p) * bc, low = bsri_max(left, start);
         const int64_t n = bsri_min(right, start + bc) - low;
         if (n <= 0) break;
         bsri_zero_row(bsri_at(dst, b->to.dtype, (at - left) * step), b->to.dtype, step, low - at);
         bsri_copy_row(
             bsri_at(dst, b->to.dtype, (low - left) * step), b->to.dtype, step,
-            bsri_at(s->values, m->dtype, p * stride[0] + (i - r * m->block_rows) * stride[1] + (low - start) * stride[2]),
+            bsri_at(u->s.values, m->dtype, p * stride[0] + (i - r * m->block_rows) * stride[1] + (low - start) * stride[2]),
             m->dtype, stride[2], n);
         at = low + n;
     }
@@ -6732,15 +6754,18 @@ static void bsri_reblock_row(const bsri_build *b, const bsri_item *s, int64_t i,
 }
 static int64_t bsri_row_of_blocks(const bsri_build *b, int64_t item, int64_t r, const bsri_item *to, int64_t at) {
     const bsr_matrix *m = b->sparse;
-    const bsri_item s = bsri_matrix_item(&b->batch, item, m);
-    const int64_t top = r * b->to.block_rows / m->block_rows;
-    const int64_t end = bsri_min(bsri_block_rows(m), bsri_ceil_div((r + 1) * b->to.block_rows, m->block_rows));
-    int64_t c, n = 0, y;
-    for (c = bsri_reblock_next(b, &s, top, end, 0); c < b->cols; c = bsri_reblock_next(b, &s, top, end, c + 1), n++) {
+    int64_t c, n = 0, y, stride[3];
+    bsri_under u;
+    u.s = bsri_matrix_item(&b->batch, item, m), u.top = r * b->to.block_rows / m->block_rows;
+    u.end = bsri_min(bsri_block_rows(m), bsri_ceil_div((r + 1) * b->to.block_rows, m->block_rows));
+    u.few = u.end - u.top <= BSRI_CURSORS;
+    for (y = u.top; y < u.end && u.few; y++) u.at[y - u.top] = bsri_index(u.s.crow, m->index_dtype, y);
+    bsri_value_steps(m, stride);
+    for (c = bsri_under_next(b, &u, 0); c < b->cols; c = bsri_under_next(b, &u, c + 1), n++) {
         if (!to) continue;
         bsri_set_index((void *)(uintptr_t)to->col, b->to.index_dtype, at + n, c);
         for (y = 0; y < b->to.block_rows && b->with_values; y++)
-            bsri_reblock_row(b, &s, r * b->to.block_rows + y, c,
+            bsri_reblock_row(b, &u, stride, r * b->to.block_rows + y, c,
                              bsri_at(to->values, b->to.dtype, (at + n) * b->value_stride[0] + y * b->value_stride[1]));
     }
     return n;
@@ -11906,7 +11931,7 @@ typedef struct bsri_dev_build {
     int32_t norm_kind, ragged, complement, origin_dtype;
     int32_t pieces, whole, height, group; /* dense can be read by pieces (1 rows, 2 columns); values can be moved by pieces; rows
                                              and block rows of a tile */
-    int32_t by_rows, reserved;            /* neighbours stand in a row */
+    int32_t by_rows, lanes;               /* neighbours stand in a row; prune: threads for a block */
     uint64_t seed;
     int64_t draws;
     int64_t *drawn; /* [items][draws] */
@@ -11928,6 +11953,7 @@ typedef struct bsri_dev_entries {
     const int64_t *places;                 /* blocks before each word of bits */
     int64_t stride[3], nnz, rows, cols, source_rows, source_cols, capacity, chunks, row_words;
     int32_t index_dtype, dtype, with_values, count_only, key_dtype, packed;
+    uint32_t per_height, per_width; /* (2^32 - 1) / sides of a block */
     int32_t sorting, after_sort; /* which findings make sorting necessary; the launch is for what comes after it */
 } bsri_dev_entries;
 
@@ -12555,7 +12581,7 @@ static void bsri_cuda_sort_plan(bsri_cuda_sort *q, bsri_cuts *cuts, int dtype, i
 static bsr_status bsri_cuda_sort_run(const bsri_call *c, bsri_cuda_sort *q, const bsr_matrix *m, const bsri_batch *patterns,
                                      const void *key, void *row, void *position) {
     bsri_dev_sort *s = &q->s;
-    int64_t pass, runs = patterns->count;
+    int64_t pass, runs = patterns->count, slots = s->wanted ? bsri_min(s->slots, 16 * c->ctx->sm_count) : s->slots;
     if (m) s->m = *m;
     s->patterns = *patterns, s->key = key, s->row = s->position = NULL;
     s->counts = bsri_cuda_at(c, q->at[BSRI_SORT_COUNTS]), s->totals = bsri_cuda_at(c, q->at[BSRI_SORT_TOTALS]);
@@ -12567,13 +12593,13 @@ static bsr_status bsri_cuda_sort_run(const bsri_call *c, bsri_cuda_sort *q, cons
         s->position_out = position ? (last ? position : bsri_cuda_at(c, q->at[BSRI_SORT_POSITION])) : NULL;
         s->shift = (int32_t)(pass * q->bits);
         if (q->dtype == BSR_I64) {
-            BSRI_CUDA_NEXT(c, bsri_sort_count<int64_t>, *s, s->slots, 256);
+            BSRI_CUDA_NEXT(c, bsri_sort_count<int64_t>, *s, slots, 256);
             BSRI_CUDA_NEXT(c, bsri_sort_scan<int64_t>, *s, bsri_ceil_div(runs * s->digits, 8), 256);
-            BSRI_CUDA_NEXT(c, bsri_sort_scatter<int64_t>, *s, s->slots, 256);
+            BSRI_CUDA_NEXT(c, bsri_sort_scatter<int64_t>, *s, slots, 256);
         } else {
-            BSRI_CUDA_NEXT(c, bsri_sort_count<int32_t>, *s, s->slots, 256);
+            BSRI_CUDA_NEXT(c, bsri_sort_count<int32_t>, *s, slots, 256);
             BSRI_CUDA_NEXT(c, bsri_sort_scan<int32_t>, *s, bsri_ceil_div(runs * s->digits, 8), 256);
-            BSRI_CUDA_NEXT(c, bsri_sort_scatter<int32_t>, *s, s->slots, 256);
+            BSRI_CUDA_NEXT(c, bsri_sort_scatter<int32_t>, *s, slots, 256);
         }
         s->key = s->key_out, s->row = s->row_out, s->position = s->position_out;
     }
@@ -12864,17 +12890,17 @@ static bsri_tiles bsri_cuda_tiles(const bsri_call *c, const bsr_dense *d, const 
     const int64_t es = (int64_t)bsr_dtype_size(d->dtype), br = m->block_rows, rows = bsri_block_rows(m),
                   cols = bsri_block_cols(m);
     const int by_rows = bsri_cuda_by_rows(d);
-    const int64_t line = by_rows ? 4096 : 256, enough = 4 * c->ctx->sm_count; /* a column's part is a line of the L2 or more */
+    const int64_t line = by_rows ? 4096 * bsri_max(1, 16 / br) : 256, enough = 8 * c->ctx->sm_count;
     bsri_tiles t;
     t.panel = bsri_ceil_div(bsri_max(1, line / es / m->block_cols), unit) * unit;
     t.panel = bsri_max(unit, bsri_min(t.panel, bsri_ceil_div(cols, unit) * unit));
-    t.height = bsri_min(br, by_rows ? 64 : 128 / bsri_min(es, 2)), t.group = 1;
-    if (br < (by_rows ? 8 : 128 / es)) {
-        t.group = by_rows ? 8 / br : bsri_ceil_div(128 / es, br * 8) * 8;
+    t.height = bsri_min(br, by_rows ? 32 : 128 / bsri_min(es, 2)), t.group = 1; /* a column's part: a line of the L2 or more */
+    if (!by_rows && br < 128 / es) {
+        t.group = bsri_ceil_div(128 / es, br * 8) * 8;
         t.group = bsri_max(1, bsri_min(bsri_min(t.group, rows), most / unit)), t.height = t.group * br;
     }
     t.panel = bsri_min(t.panel, most / t.group / unit * unit);
-    while (by_rows && t.group == 1 && t.height > 8 && t.height % 2 == 0 &&
+    while (by_rows && t.height > 8 && t.height % 2 == 0 &&
            bsri_ceil_div(br, t.height) * bsri_ceil_div(cols, t.panel) * items < bsri_ceil_div(enough, bsri_max(1, rows)))
         t.height /= 2;
     return t;
@@ -12997,9 +13023,8 @@ static bsr_status bsri_cuda_build_finish(const bsri_call *c, const bsri_build *b
     const int64_t area = m->block_rows * m->block_cols, n = bsri_min(8, 16 / (int64_t)bsr_dtype_size(m->dtype));
     BSRI_TRY(bsri_cuda_build_pattern(c, d));
     if (d->capacity && d->rows && b->with_values) {
-        d->whole = b->dense && d->dense.dtype == m->dtype && d->dense.rows % m->block_rows == 0 &&
-                   d->dense.cols % m->block_cols == 0 && m->block_cols % n == 0 && bsri_cuda_packed(m, 16) &&
-                   bsri_cuda_pieces(&d->dense, m->block_rows, m->block_cols);
+        d->whole = b->dense && d->dense.dtype == m->dtype && m->block_cols % n == 0 && d->dense.cols % n == 0 &&
+                   bsri_cuda_packed(m, 16) && bsri_cuda_aligned(&d->dense);
         BSRI_CUDA_NEXT(c, bsri_build_values, *d, bsri_ceil_div(d->capacity * area, 1024 * (d->whole ? n : 1)) * d->batch.count,
                        256);
     }
@@ -13016,7 +13041,7 @@ static bsr_status bsri_cuda_from_dense(const bsri_call *c, const bsri_build *b, 
     BSRI_TRY(bsri_cuda_plan(c, &q.cuts, &stop));
     if (stop) return BSR_OK;
     bsri_cuda_build_place(c, &q);
-    t = bsri_cuda_tiles(c, &d->dense, &b->to, d->batch.count, BSRI_EXPAND_PANEL, 32), d->by_rows = bsri_cuda_by_rows(&d->dense);
+    t = bsri_cuda_tiles(c, &d->dense, &b->to, d->batch.count, BSRI_BITS_PANEL, 32), d->by_rows = bsri_cuda_by_rows(&d->dense);
     d->pieces =
         bsri_cuda_aligned(&d->dense); /* tiles start at pieces: at block columns that are multiples of 32, but at any rows */
     if (d->pieces == 2 && (t.height % n || (t.group == 1 && m->block_rows % n))) d->pieces = 0;
@@ -13097,7 +13122,8 @@ static bsr_status bsri_cuda_prune(const bsri_call *c, const bsri_build *b, int64
     else BSRI_TRY(bsri_cuda_zero(c, d->bits, (d->batch.count * d->item_words + 1) / 2 * 8, NULL, 0, NULL, 0));
     n = bsri_min(8, 16 / (int64_t)bsr_dtype_size(b->dense ? b->dense->dtype : b->sparse->dtype));
     d->whole = m->block_cols % n == 0 && (b->dense ? bsri_cuda_aligned(&d->dense) == 1 : bsri_cuda_packed(b->sparse, 16));
-    BSRI_CUDA_NEXT(c, bsri_prune_norms, *d, bsri_ceil_div(norms, 128), 128);
+    for (d->lanes = 1; d->lanes < bsri_min(m->block_rows, BSRI_NORM_SUMS);) d->lanes *= 2;
+    BSRI_CUDA_NEXT(c, bsri_prune_norms, *d, bsri_ceil_div(norms, 128 / d->lanes), 128);
     BSRI_TRY(bsri_cuda_prune_select(c, d));
     return bsri_cuda_build_finish(c, b, &q, m);
 }
@@ -13125,6 +13151,7 @@ static void bsri_cuda_entries_plan(bsri_cuda_entries *x, const bsri_build *b, co
     e->dtype = s->dtype, e->source_rows = s->rows, e->source_cols = s->cols;
     e->count_only = b->count_only, e->with_values = b->with_values, e->capacity = b->count_only ? 0 : m->nnz;
     for (i = 0; i < 3; i++) e->stride[i] = b->value_stride[i];
+    e->per_height = (uint32_t)(UINT32_MAX / b->to.block_rows), e->per_width = (uint32_t)(UINT32_MAX / b->to.block_cols);
     e->packed = b->with_values && bsri_cuda_packed(&b->to, 16);
     x->by_bits =
         bsri_mul(e->rows, e->row_words, &words) && words <= bsri_max(INT64_C(1) << 23, 2 * bsri_min(s->nnz, INT64_C(1) << 60));
@@ -13147,17 +13174,18 @@ static void bsri_cuda_entries_plan(bsri_cuda_entries *x, const bsri_build *b, co
 static bsr_status bsri_cuda_entries_sorted(const bsri_call *c, bsri_cuda_entries *x) {
     bsri_dev_entries *e = &x->e;
     const bsri_batch one = bsri_batch_none();
+    const int64_t most = 16 * c->ctx->sm_count; /* CTAs, which mostly have nothing to do */
     e->after_sort = 1, x->sort.s.wanted = e->state, x->sort.s.wanted_bits = (uint64_t)e->sorting;
-    BSRI_CUDA_NEXT(c, bsri_entries_keys, *e, bsri_ceil_div(e->nnz, 256), 256);
+    BSRI_CUDA_NEXT(c, bsri_entries_keys, *e, bsri_min(most, bsri_ceil_div(e->nnz, 256)), 256);
     BSRI_TRY(bsri_cuda_sort_run(c, &x->sort, NULL, &one, e->key, NULL, (void *)(uintptr_t)e->order));
     e->sorted = x->sort.s.key_out;
-    BSRI_CUDA_NEXT(c, bsri_entries_blocks<false>, *e, e->chunks, 1024);
+    BSRI_CUDA_NEXT(c, bsri_entries_blocks<false>, *e, bsri_min(most, e->chunks), 1024);
     BSRI_CUDA_NEXT(c, bsri_scan_sums, *e, 1, 1024);
-    BSRI_CUDA_NEXT(c, bsri_entries_blocks<true>, *e, e->chunks, 1024);
-    BSRI_CUDA_NEXT(c, bsri_entries_crow, *e, bsri_ceil_div(e->rows + 1, 256), 256);
+    BSRI_CUDA_NEXT(c, bsri_entries_blocks<true>, *e, bsri_min(most, e->chunks), 1024);
+    BSRI_CUDA_NEXT(c, bsri_entries_crow, *e, bsri_min(most, bsri_ceil_div(e->rows + 1, 256)), 256);
     if (!e->with_values || !e->capacity) return BSR_OK;
-    BSRI_CUDA_NEXT(c, bsri_entries_clear, *e, bsri_ceil_div(e->capacity * e->to.block_rows * e->to.block_cols, 4096), 256);
-    BSRI_CUDA_NEXT(c, bsri_entries_values, *e, bsri_ceil_div(e->nnz, 256), 256);
+    BSRI_CUDA_NEXT(c, bsri_entries_clear, *e, most, 256);
+    BSRI_CUDA_NEXT(c, bsri_entries_values, *e, bsri_min(most, bsri_ceil_div(e->nnz, 256)), 256);
     return BSR_OK;
 }
 static bsr_status bsri_cuda_entries_direct(const bsri_call *c, bsri_cuda_entries *x) {
@@ -13172,7 +13200,8 @@ static bsr_status bsri_cuda_entries_direct(const bsri_call *c, bsri_cuda_entries
         BSRI_CUDA_NEXT(c, bsri_entries_lines, *e, bsri_ceil_div(e->rows + 1, 256), 256);
     }
     if (!e->capacity || (x->by_bits && !e->with_values)) return BSR_OK;
-    if (e->with_values) BSRI_CUDA_NEXT(c, bsri_entries_clear, *e, bsri_ceil_div(e->capacity * area, 4096), 256);
+    if (e->with_values)
+        BSRI_CUDA_NEXT(c, bsri_entries_clear, *e, bsri_min(bsri_ceil_div(e->capacity * area, 2048), 16 * c->ctx->sm_count), 256);
     BSRI_CUDA_NEXT(c, bsri_entries_put, *e, tiles, 256);
     return BSR_OK;
 }

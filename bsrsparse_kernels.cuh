@@ -8512,6 +8512,7 @@ struct bsri_dev_converted {
 };
 
 #define BSRI_EXPAND_PANEL 2048 /* places of a tile at most: block rows times block columns */
+#define BSRI_BITS_PANEL 16384  /* the same, where each takes a byte */
 #define BSRI_SEGMENT 32768     /* block columns that a warp counts */
 #define BSRI_CHUNK_LINES 8192  /* counts that one block of threads adds up */
 /* Who of 256 threads works where on `lines` lines of `length` each: some lines side by side where they are short. */
@@ -8567,33 +8568,40 @@ __device__ __forceinline__ void bsri_expand_pieces(const bsri_dev_expand &x, con
         }
     }
 }
-/* A tile of some block rows, element by element: neighbours in a thread's own line differ by `step` rows or columns. */
-template <class M>
+/* A tile of some block rows, element by element: each thread stays in its columns (ROWS) or rows. */
+template <class M, bool ROWS>
 __device__ __forceinline__ void bsri_expand_elements(const bsri_dev_expand &x, const int64_t *place, char *out,
                                                      const char *values, int top, int height, int width) {
-    const bool rows = x.by_rows;
-    const int length = rows ? width : height, lines = rows ? height : width, bc = (int)x.m.block_cols, br = (int)x.m.block_rows;
+    const int length = ROWS ? width : height, lines = ROWS ? height : width, bc = (int)x.m.block_cols, br = (int)x.m.block_rows;
     const int to = x.out.dtype, from = x.m.dtype;
     const bsri_dev_spread who(length);
     if (!who.works) return;
-    for (int z = who.at; z < length; z += who.across)
+    for (int z = who.at; z < length; z += who.across) {
+        const int mine = ROWS ? z / bc : x.group > 1 ? z / br : 0; /* block column, or block row */
+        const int64_t inside = ROWS ? (z - mine * bc) * x.stride[2] : (top + z - mine * br) * x.stride[1];
+        const int64_t dst = ROWS ? z * x.out.col_stride : z * x.out.row_stride;
         for (int y = who.line; y < lines; y += 4 * who.beside) {
             typename M::type v[4] = {};
 #pragma unroll
             for (int j = 0; j < 4; j++) {
-                const int line = y + j * who.beside, down = rows ? line : z, along = rows ? z : line;
-                const int g = x.group > 1 ? down / br : 0, c = along / bc;
-                const int64_t p = line < lines ? place[g * x.panel + c] : -1;
-                if (p >= 0)
-                    v[j] = M::load(values, from,
-                                   p * x.stride[0] + (top + down - g * br) * x.stride[1] + (along - c * bc) * x.stride[2]);
+                const int line = y + j * who.beside, other = ROWS ? x.group > 1 ? line / br : 0 : line / bc;
+                const int64_t p = line < lines ? place[ROWS ? other * x.panel + mine : mine * x.panel + other] : -1;
+                const int64_t off = ROWS ? (top + line - other * br) * x.stride[1] : (line - other * bc) * x.stride[2];
+                if (p >= 0) v[j] = M::load(values, from, p * x.stride[0] + inside + off);
             }
 #pragma unroll
             for (int j = 0; j < 4; j++) {
-                const int line = y + j * who.beside, down = rows ? line : z, along = rows ? z : line;
-                if (line < lines) M::store(out, to, down * x.out.row_stride + along * x.out.col_stride, v[j]);
+                const int line = y + j * who.beside;
+                if (line < lines) M::store(out, to, dst + line * (ROWS ? x.out.row_stride : x.out.col_stride), v[j]);
             }
         }
+    }
+}
+template <class M>
+__device__ __forceinline__ void bsri_expand_either(const bsri_dev_expand &x, const int64_t *place, char *out, const char *values,
+                                                   int top, int height, int width) {
+    if (x.by_rows) bsri_expand_elements<M, true>(x, place, out, values, top, height, width);
+    else bsri_expand_elements<M, false>(x, place, out, values, top, height, width);
 }
 /* An element at which the blocks [begin, end) of column `col` may stand more than once: summed in f64 in their order and rounded
    once, integers modulo 2^32, as bsri_expand_sums() does; a single one moves as it is. */
@@ -8694,11 +8702,11 @@ static __global__ void __launch_bounds__(256, 2) bsri_expand_panel(const __grid_
                 }
             } else {
                 switch (size) {
-                    case 0: bsri_expand_elements<bsri_dev_converted>(x, place, out, it.values, at, height, width); break;
-                    case 1: bsri_expand_elements<bsri_dev_same<uint8_t>>(x, place, out, it.values, at, height, width); break;
-                    case 2: bsri_expand_elements<bsri_dev_same<uint16_t>>(x, place, out, it.values, at, height, width); break;
-                    case 4: bsri_expand_elements<bsri_dev_same<uint32_t>>(x, place, out, it.values, at, height, width); break;
-                    default: bsri_expand_elements<bsri_dev_same<uint64_t>>(x, place, out, it.values, at, height, width); break;
+                    case 0: bsri_expand_either<bsri_dev_converted>(x, place, out, it.values, at, height, width); break;
+                    case 1: bsri_expand_either<bsri_dev_same<uint8_t>>(x, place, out, it.values, at, height, width); break;
+                    case 2: bsri_expand_either<bsri_dev_same<uint16_t>>(x, place, out, it.values, at, height, width); break;
+                    case 4: bsri_expand_either<bsri_dev_same<uint32_t>>(x, place, out, it.values, at, height, width); break;
+                    default: bsri_expand_either<bsri_dev_same<uint64_t>>(x, place, out, it.values, at, height, width); break;
                 }
             }
             __syncthreads();
@@ -8737,11 +8745,16 @@ __device__ __forceinline__ void bsri_bits_tile(const bsri_dev_build &b, uint8_t 
             for (int j = 0; j < 4; j++) {
                 const int line = y + j * who.beside, block = line >= lines ? -2 : within ? 0 : line / (rows ? br : bc);
                 if (block != now) {
-                    if (now >= 0 && seen.any(mask))
+                    if (now >= 0 && seen.any(mask)) {
+                        const int unit = rows ? bc : br, begin = z * n / unit, stop = (z * n + n - 1) / unit;
+                        uint8_t *const mine = held + (rows ? now * (int)b.panel : now);
+                        const int step = rows ? 1 : (int)b.panel;
+                        if (begin == stop) mine[begin * step] = 1;
+                        else
 #pragma unroll
-                        for (int i = 0; i < piece::N; i++)
-                            if (i < n && (seen.get(i) & mask))
-                                held[(rows ? now : (z * n + i) / br) * (int)b.panel + (rows ? (z * n + i) / bc : now)] = 1;
+                            for (int i = 0; i < piece::N; i++)
+                                if (i < n && (seen.get(i) & mask)) mine[(z * n + i) / unit * step] = 1;
+                    }
                     now = block, seen = piece{};
                 }
                 seen.merge(v[j]);
@@ -8758,7 +8771,7 @@ __device__ __forceinline__ void bsri_bits_tile(const bsri_dev_build &b, uint8_t 
 /* Which blocks of a tile (some rows of a block row, or some whole block rows) hold something: a bit each, added to what other
    rows of the block row found where there are any. */
 static __global__ void BSRI_BOUNDS(256) bsri_bits_dense(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
-    __shared__ uint8_t held[BSRI_EXPAND_PANEL];
+    __shared__ uint8_t held[BSRI_BITS_PANEL];
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
     const int64_t br = b.to.block_rows, bc = b.to.block_cols, subs = b.group > 1 ? 1 : bsri_ceil_div(br, b.height);
@@ -8945,17 +8958,26 @@ static __global__ void BSRI_BOUNDS(256) bsri_build_cols(const __grid_constant__ 
             const int64_t w = w0 + lane;
             uint32_t v = w * 32 < k.end ? k.word(w) : 0;
             const int upto = bsri_dev_warp_sum(__popc(v));
-            int64_t mine = at + upto - __popc(v);
+            const int64_t mine = at + upto - __popc(v);
             if (b.rank && w * 32 < k.end) b.rank[item * b.item_words + r * b.row_words + w] = mine;
-            for (; v; v &= v - 1, mine++) {
-                const int64_t c = w * 32 + __ffs((int)v) - 1;
-                if (mine >= b.capacity) continue;
-                bsri_set_index(col, dt, mine, k.col ? bsri_index(k.col, b.sparse.index_dtype, c) : c - k.origin);
-                if (origin) bsri_set_index(origin, b.origin_dtype, mine, k.col ? c : r);
+            for (unsigned words = __ballot_sync(~0u, v != 0); words; words &= words - 1) { /* a lane each of a word's blocks */
+                const int who = __ffs((int)words) - 1;
+                const uint32_t word = __shfl_sync(~0u, v, who);
+                const int64_t place = __shfl_sync(~0u, mine, who) + __popc(word & ((1u << lane) - 1)), c = (w0 + who) * 32 + lane;
+                if (!(word >> lane & 1) || place >= b.capacity) continue;
+                bsri_set_index(col, dt, place, k.col ? bsri_index(k.col, b.sparse.index_dtype, c) : c - k.origin);
+                if (origin) bsri_set_index(origin, b.origin_dtype, place, k.col ? c : r);
             }
             at += __shfl_sync(~0u, upto, 31);
         }
     }
+}
+/* a / b by 1/b, for a below 2^53: short, and without a subroutine. */
+__device__ __forceinline__ int64_t bsri_divide(int64_t a, int64_t b, double per) {
+    int64_t q = (int64_t)((double)a * per);
+    if (q * b > a) q--;
+    if (a - q * b >= b) q++;
+    return q;
 }
 /* Element `start` + n (n < 8192) of blocks of `area` elements, start being element `inside` of block `at`: which block; n becomes
    its place inside. */
@@ -8973,37 +8995,31 @@ __device__ __forceinline__ void bsri_build_pieces(const bsri_dev_build &b, const
     typedef bsri_dev_elements<E> piece;
     const bsr_dense &d = b.dense;
     const int64_t br = b.to.block_rows, bc = b.to.block_cols, area = br * bc;
-    const int64_t first = bsri_divide(start, area), inside = start - first * area;
+    const int64_t first = bsri_divide(start, area, b.per_area), inside = start - first * area;
     const bool rows = d.col_stride == 1;
     const char *const source = bsri_dev_at(d.data, d.dtype, bsri_dense_offset(&b.batch, item, &d));
     const E *from[4];
     E *dst[4];
-    piece v[4];
+    piece v[4] = {};
 #pragma unroll
     for (int j = 0; j < 4; j++) {
-        int64_t n = (j * 256 + (int)threadIdx.x) * piece::N;
+        int64_t n = (j * 256 + (int)threadIdx.x) * piece::N, y, x;
         const int64_t at = bsri_dev_block_of(first, inside, area, &n);
-        from[j] = nullptr;
+        from[j] = nullptr, dst[j] = nullptr;
         if (at < begin || at >= end) continue;
-        int64_t y, x;
-        if (rows) y = bsri_divide(n, bc), x = n - y * bc;
-        else x = bsri_divide(n, br * piece::N), y = n / piece::N - x * br, x *= piece::N; /* neighbours: down a column */
-        const int64_t r = bsri_index(origin, b.origin_dtype, at), c = bsri_index(to.col, b.to.index_dtype, at);
-        from[j] = (const E *)source + (r * br + y) * d.row_stride + (c * bc + x) * d.col_stride;
+        if (rows) y = bsri_divide(n, bc, b.per_width), x = n - y * bc;
+        else n /= piece::N, x = bsri_divide(n, br, b.per_height), y = n - x * br, x *= piece::N; /* neighbours: down a column */
+        const int64_t row = bsri_index(origin, b.origin_dtype, at) * br + y,
+                      col = bsri_index(to.col, b.to.index_dtype, at) * bc + x;
         dst[j] = (E *)to.values + at * b.stride[0] + y * b.stride[1] + x;
-    }
-    if (!rows) {
-#pragma unroll
-        for (int j = 0; j < 4; j++)
-            if (from[j]) *(piece *)dst[j] = piece::load(from[j], d.col_stride, false);
-        return;
+        if (row < d.rows && col < d.cols) from[j] = (const E *)source + row * d.row_stride + col * d.col_stride;
     }
 #pragma unroll
     for (int j = 0; j < 4; j++)
-        if (from[j]) v[j] = *(const piece *)from[j];
+        if (from[j]) v[j] = piece::load(from[j], rows ? 1 : d.col_stride, true);
 #pragma unroll
     for (int j = 0; j < 4; j++)
-        if (from[j]) *(piece *)dst[j] = v[j];
+        if (dst[j]) *(piece *)dst[j] = v[j];
 }
 /* The same element by element, 1024 of them, out of a dense or a sparse matrix. */
 template <class M>
@@ -9011,7 +9027,7 @@ __device__ __forceinline__ void bsri_build_elements(const bsri_dev_build &b, con
                                                     int64_t item, int64_t start, int64_t begin, int64_t end) {
     const bsr_dense &d = b.dense;
     const int64_t br = b.to.block_rows, bc = b.to.block_cols, area = br * bc;
-    const int64_t first = bsri_divide(start, area), inside = start - first * area;
+    const int64_t first = bsri_divide(start, area, b.per_area), inside = start - first * area;
     const int from_type = d.data ? d.dtype : b.sparse.dtype;
     const char *const source = d.data ? bsri_dev_at(d.data, d.dtype, bsri_dense_offset(&b.batch, item, &d))
                                       : (const char *)bsri_dev_matrix_item(&b.batch, item, &b.sparse).values;
@@ -9023,7 +9039,7 @@ __device__ __forceinline__ void bsri_build_elements(const bsri_dev_build &b, con
         const int64_t at = bsri_dev_block_of(first, inside, area, &n);
         dst[j] = -1;
         if (at < begin || at >= end) continue;
-        const int64_t y = bsri_divide(n, bc), x = n - y * bc, from = bsri_index(origin, b.origin_dtype, at);
+        const int64_t y = bsri_divide(n, bc, b.per_width), x = n - y * bc, from = bsri_index(origin, b.origin_dtype, at);
         dst[j] = at * b.stride[0] + y * b.stride[1] + x * b.stride[2];
         if (d.data) {
             const int64_t row = from * br + y, col = bsri_index(to.col, b.to.index_dtype, at) * bc + x;
@@ -9733,33 +9749,38 @@ static __global__ void __launch_bounds__(256) bsri_random_set(const __grid_const
     }
 }
 
-/* As bsri_block_norm, operation by operation. */
-__device__ __forceinline__ double bsri_dev_block_norm(const char *p, int dtype, int64_t rows, int64_t cols, int64_t rs,
-                                                      int64_t cs, int kind) {
-    double sum = 0, top = 0;
-    bool nan = false;
-    for (int64_t i = 0; i < rows; i++)
-#pragma unroll 4
-        for (int64_t j = 0; j < cols; j++) {
-            const double x = fabs(bsri_dev_load<double>(p, dtype, i * rs + j * cs));
-            nan |= !(x == x);
-            if (x > top) top = x;
-            sum = __dadd_rn(sum, kind == BSR_NORM_L2 ? __dmul_rn(x, x) : x);
-        }
-    if (nan || kind == BSR_NORM_L1) return sum;
-    if (kind == BSR_NORM_MAX) return top;
-    if (sum >= 1e-280 && sum <= 1e300) return sqrt(sum);
-    if (!(top > 0) || top > 1.7976931348623157e308) return top;
-    sum = 0;
+/* Norms as bsri_block_norm forms them: rows are added up by as many lanes, of which each takes every `lanes`-th, and then lane by
+   lane. The sum, or the largest, which NaN is. */
+__device__ __forceinline__ double bsri_dev_norm_fold(double v, int lanes, bool largest) {
+    for (int d = lanes / 2; d; d /= 2) {
+        const double other = __shfl_down_sync(~0u, v, (unsigned)d, lanes);
+        if (!largest) v = __dadd_rn(v, other);
+        else if (other > v || other != other) v = other;
+    }
+    return __shfl_sync(~0u, v, 0, lanes);
+}
+/* A lane's sum of squares of elements over the largest. */
+static __device__ __noinline__ double bsri_dev_norm_scaled(const char *p, int dtype, int64_t rows, int64_t cols, int64_t rs,
+                                                           int64_t cs, double top) {
+    double sum = 0;
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < cols; j++) {
             const double x = bsri_dev_load<double>(p, dtype, i * rs + j * cs) / top;
             sum = __dadd_rn(sum, __dmul_rn(x, x));
         }
-    return top * sqrt(sum);
+    return sum;
 }
-/* Sums in the CPU's order, of elements that are fetched ahead: pieces of a row, or elements one after another. Where a sum of
-   squares leaves the range that it is good for, or is no number, all is done again. */
+static __device__ __noinline__ double bsri_dev_norm_top(const char *p, int dtype, int64_t rows, int64_t cols, int64_t rs,
+                                                        int64_t cs) {
+    double top = 0;
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < cols; j++) {
+            const double x = fabs(bsri_dev_load<double>(p, dtype, i * rs + j * cs));
+            if (x > top || x != x) top = x;
+        }
+    return top;
+}
+/* A lane's rows, whose elements are fetched ahead: pieces of a row, or elements one after another. */
 template <class E, class F> struct bsri_dev_norm {
     double sum, top;
     int kind;
@@ -9769,7 +9790,7 @@ template <class E, class F> struct bsri_dev_norm {
             if (x > top || x != x) top = x; /* NaN stays: nothing is above it */
         } else sum = __dadd_rn(sum, kind == BSR_NORM_L2 ? __dmul_rn(x, x) : x);
     }
-    __device__ double of(const E *p, int dtype, int64_t rows, int64_t cols, int64_t rs, int64_t cs, bool whole) {
+    __device__ __forceinline__ double of(const E *p, int64_t rows, int64_t cols, int64_t rs, int64_t cs, bool whole) {
         typedef bsri_dev_elements<E> piece;
         sum = 0, top = 0;
         if (whole) {
@@ -9804,49 +9825,67 @@ template <class E, class F> struct bsri_dev_norm {
                     if (i + j < rows * cols) add(v[j]);
             }
         }
-        if (kind == BSR_NORM_MAX) return top;
-        if (kind == BSR_NORM_L1) return sum;
-        if (sum >= 1e-280 && sum <= 1e300) return sqrt(sum);
-        return bsri_dev_block_norm((const char *)p, dtype, rows, cols, rs, cs, kind);
+        return kind == BSR_NORM_MAX ? top : sum;
     }
 };
 template <int DTYPE> struct bsri_dev_as {
     template <class E> static __device__ __forceinline__ double number(E e) { return bsri_dev_load<double>(&e, DTYPE, 0); }
 };
-/* A thread per candidate. */
-template <class E, int DTYPE> __device__ __forceinline__ void bsri_prune_norm(const bsri_dev_build &b, int64_t item, int64_t i) {
+/* A candidate, by `lanes` threads; there: is there one? Where a sum of squares leaves the range that it is good for, or is no
+   number, it is formed again. */
+template <class E, int DTYPE>
+__device__ __forceinline__ void bsri_prune_norm(const bsri_dev_build &b, int64_t item, int64_t i, bool there, int lanes) {
     const int64_t br = b.to.block_rows, bc = b.to.block_cols;
+    const int lane = threadIdx.x & (lanes - 1), kind = b.norm_kind;
     bsri_dev_norm<E, bsri_dev_as<DTYPE>> norm;
-    norm.kind = b.norm_kind;
-    const E *p;
+    const E *p = nullptr;
     int64_t height = br, width = bc, rs = b.sparse_stride[1], cs = b.sparse_stride[2];
-    if (b.dense.data) {
+    norm.kind = kind;
+    if (there && b.dense.data) {
         const bsr_dense &d = b.dense;
         const int64_t r = bsri_divide(i, b.cols), row = r * br, col = (i - r * b.cols) * bc;
         rs = d.row_stride, cs = d.col_stride, height = bsri_min(br, d.rows - row), width = bsri_min(bc, d.cols - col);
         p = (const E *)d.data + bsri_dense_offset(&b.batch, item, &d) + row * rs + col * cs;
-    } else {
+    } else if (there) {
         const bsri_item it = bsri_dev_matrix_item(&b.batch, item, &b.sparse);
-        const int dt = b.sparse.index_dtype;
-        if (i < bsri_index(it.crow, dt, 0) || i >= bsri_index(it.crow, dt, b.rows)) return; /* of a ragged source its own only */
+        const int dt = b.sparse.index_dtype; /* of a ragged source its own only */
+        there = i >= bsri_index(it.crow, dt, 0) && i < bsri_index(it.crow, dt, b.rows);
         p = (const E *)it.values + i * b.sparse_stride[0];
     }
-    b.norm[item * b.candidates + i] = norm.of(p, DTYPE, height, width, rs, cs, b.whole && width == bc);
+    const int64_t mine = there && lane < height ? (height - lane - 1) / lanes + 1 : 0;
+    p += lane * rs;
+    double v = norm.of(p, mine, width, lanes * rs, cs, b.whole && width == bc);
+    v = bsri_dev_norm_fold(v, lanes, kind == BSR_NORM_MAX);
+    const bool again = kind == BSR_NORM_L2 && there && !(v >= 1e-280 && v <= 1e300);
+    if (__any_sync(~0u, again)) {
+        double top = bsri_dev_norm_top((const char *)p, DTYPE, again ? mine : 0, width, lanes * rs, cs);
+        top = bsri_dev_norm_fold(top, lanes, true);
+        const bool scaled = again && top > 0 && top <= 1.7976931348623157e308;
+        double sum = bsri_dev_norm_scaled((const char *)p, DTYPE, scaled ? mine : 0, width, lanes * rs, cs, top);
+        sum = bsri_dev_norm_fold(sum, lanes, false);
+        if (again) v = scaled ? top * sqrt(sum) : top;
+        else if (kind == BSR_NORM_L2) v = sqrt(v);
+    } else if (kind == BSR_NORM_L2) {
+        v = sqrt(v);
+    }
+    if (there && lane == 0) b.norm[item * b.candidates + i] = v;
 }
 static __global__ void __launch_bounds__(128, 4) bsri_prune_norms(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
-    const int64_t total = b.batch.count * b.candidates, step = (int64_t)gridDim.x * 128;
-    const int dtype = b.dense.data ? b.dense.dtype : b.sparse.dtype;
-    for (int64_t work = blockIdx.x * (int64_t)128 + threadIdx.x; work < total; work += step) {
-        const int64_t item = bsri_divide(work, b.candidates), i = work - item * b.candidates;
+    const int lanes = b.lanes, beside = 128 / lanes, dtype = b.dense.data ? b.dense.dtype : b.sparse.dtype;
+    const int64_t total = b.batch.count * b.candidates;
+    for (int64_t start = blockIdx.x * (int64_t)beside; start < total; start += (int64_t)gridDim.x * beside) {
+        const int64_t work = start + (int)threadIdx.x / lanes, item = bsri_divide(bsri_min(work, total - 1), b.candidates);
+        const int64_t i = work - item * b.candidates;
+        const bool there = work < total;
         switch (dtype) {
-            case BSR_F16: bsri_prune_norm<uint16_t, BSR_F16>(b, item, i); break;
-            case BSR_BF16: bsri_prune_norm<uint16_t, BSR_BF16>(b, item, i); break;
-            case BSR_F32: bsri_prune_norm<uint32_t, BSR_F32>(b, item, i); break;
-            case BSR_F64: bsri_prune_norm<uint64_t, BSR_F64>(b, item, i); break;
-            case BSR_I8: bsri_prune_norm<uint8_t, BSR_I8>(b, item, i); break;
-            default: bsri_prune_norm<uint32_t, BSR_I32>(b, item, i); break;
+            case BSR_F16: bsri_prune_norm<uint16_t, BSR_F16>(b, item, i, there, lanes); break;
+            case BSR_BF16: bsri_prune_norm<uint16_t, BSR_BF16>(b, item, i, there, lanes); break;
+            case BSR_F32: bsri_prune_norm<uint32_t, BSR_F32>(b, item, i, there, lanes); break;
+            case BSR_F64: bsri_prune_norm<uint64_t, BSR_F64>(b, item, i, there, lanes); break;
+            case BSR_I8: bsri_prune_norm<uint8_t, BSR_I8>(b, item, i, there, lanes); break;
+            default: bsri_prune_norm<uint32_t, BSR_I32>(b, item, i, there, lanes); break;
         }
     }
 }
@@ -10171,7 +10210,19 @@ template <class I> struct bsri_dev_some_entries {
         }
     }
 };
-/* Runs body(template type I) for the entries' index type. */
+/* *a / b of b up to 2^20, where per is (2^32 - 1) / b; *a becomes the rest. */
+__device__ __forceinline__ int32_t bsri_dev_quotient(int32_t *a, int64_t b, uint32_t per) {
+    uint32_t q = __umulhi((uint32_t)*a, per), rest = (uint32_t)*a - q * (uint32_t)b;
+    if (rest >= (uint32_t)b) q++, rest -= (uint32_t)b; /* q is at most 1 short */
+    *a = (int32_t)rest;
+    return (int32_t)q;
+}
+__device__ __forceinline__ int64_t bsri_dev_quotient(int64_t *a, int64_t b, uint32_t) {
+    const int64_t q = bsri_divide(*a, b);
+    *a -= q * b;
+    return q;
+}
+/* Runs function<index type>(...). */
 #define BSRI_ENTRIES_BY_TYPE(function, ...)                           \
     do {                                                              \
         if (e.index_dtype == BSR_I64) function<int64_t>(__VA_ARGS__); \
@@ -10189,7 +10240,9 @@ template <class I> __device__ __forceinline__ void bsri_entries_look(const bsri_
         if (!e.bits) continue;
 #pragma unroll
         for (int j = 0; j < 8; j++) {
-            const int64_t r = bsri_divide(some.row[j], e.to.block_rows), c = bsri_divide(some.col[j], e.to.block_cols);
+            I y = some.row[j], x = some.col[j];
+            const I r = bsri_dev_quotient(&y, e.to.block_rows, e.per_height),
+                    c = bsri_dev_quotient(&x, e.to.block_cols, e.per_width);
             uint32_t *word = e.bits + r * e.row_words + c / 32;
             const uint32_t bit = 1u << c % 32;
             const uint32_t *before = (const uint32_t *)__shfl_up_sync(~0u, (unsigned long long)(uintptr_t)word, 1);
@@ -10294,31 +10347,28 @@ static __global__ void __launch_bounds__(256) bsri_entries_lines(const __grid_co
 }
 /* Where in the matrix the block of an entry stands; *begins: is this the entry that it begins with? */
 template <class I>
-__device__ __forceinline__ int64_t bsri_dev_entry_block(const bsri_dev_entries &e, int64_t i, int64_t r, int64_t c,
-                                                        bool *begins) {
+__device__ __forceinline__ int64_t bsri_dev_entry_block(const bsri_dev_entries &e, int64_t i, I r, I c, bool *begins) {
     if (e.bits) {
         const int64_t w = r * e.row_words + c / 32;
         *begins = false;
         return e.places[w] + __popc(e.bits[w] & ((1u << c % 32) - 1));
     }
     const I *start = (const I *)e.starts, *cols = (const I *)e.col;
-    const int64_t br = e.to.block_rows, end = bsri_min(e.source_rows, (r + 1) * br);
-    int64_t at = bsri_dev_blocks_before(e, start[r * br]), upto = at;
+    const int64_t br = e.to.block_rows, end = bsri_min(e.source_rows, (r + 1) * br), first = c * e.to.block_cols;
+    int64_t at = bsri_dev_blocks_before(e, start[r * br]);
     for (int64_t k = r * br; k < end; k++) {
-        const int64_t j = bsri_dev_column_from(cols, start[k], start[k + 1], c * e.to.block_cols);
-        const int64_t here = bsri_dev_blocks_before(e, start[k]);
-        at += bsri_dev_blocks_before(e, j) - here;
+        const int64_t low = start[k], high = start[k + 1];
+        at += bsri_dev_blocks_before(e, bsri_dev_column_from(cols, low, high, first)) - bsri_dev_blocks_before(e, low);
     }
-    (void)upto;
     *begins = bsri_dev_blocks_before(e, i + 1) != bsri_dev_blocks_before(e, i);
     return at;
 }
-/* An entry's value, and that of those behind it at its place, to element dst. */
+/* An entry's value, and those of the entries behind it at its place, to element dst. */
 template <class I>
-__device__ __forceinline__ void bsri_dev_entry_store(const bsri_dev_entries &e, int64_t i, I row, I col, bool more, int64_t dst) {
+__device__ __forceinline__ void bsri_dev_entry_store(const bsri_dev_entries &e, int64_t i, I row, I col, int64_t dst) {
     const int dt = e.to.dtype;
     const I *rows = (const I *)e.row, *cols = (const I *)e.col;
-    const int64_t end = !more ? i + 1 : rows ? e.nnz : bsri_min(e.nnz, ((const I *)e.crow)[row + 1]);
+    const int64_t end = rows ? e.nnz : bsri_min(e.nnz, ((const I *)e.crow)[row + 1]);
     const bool integer = dt == BSR_I8 || dt == BSR_I32;
     uint32_t whole = 0;
     double sum = 0;
@@ -10339,31 +10389,63 @@ __device__ __forceinline__ void bsri_dev_entry_store(const bsri_dev_entries &e, 
    that they must be sorted. */
 template <class I> __device__ __forceinline__ void bsri_entries_place(const bsri_dev_entries &e) {
     const int lane = threadIdx.x & 31;
-    const int64_t br = e.to.block_rows, bc = e.to.block_cols, area = br * bc;
+    const int64_t bc = e.to.block_cols, area = e.to.block_rows * bc;
+    const int dt = e.to.dtype;
     const uint64_t state = *e.state;
     bool again = false;
     for (int64_t first = (blockIdx.x * (int64_t)8 + threadIdx.x / 32) * 256; first < e.nnz; first += (int64_t)gridDim.x * 2048) {
         bsri_dev_some_entries<I> some;
         some.load(e, first);
+        int64_t dst[8], place[8];
 #pragma unroll
         for (int j = 0; j < 8; j++) {
-            const int64_t i = first + lane + j * 32, r = bsri_divide(some.row[j], br), c = bsri_divide(some.col[j], bc);
+            const int64_t i = first + lane + j * 32;
+            I y = some.row[j], x = some.col[j];
             bool begins;
+            const I r = bsri_dev_quotient(&y, e.to.block_rows, e.per_height), c = bsri_dev_quotient(&x, bc, e.per_width);
+            dst[j] = place[j] = -1;
             if (!(some.valid >> j & 1)) continue;
             const int64_t at = bsri_dev_entry_block<I>(e, i, r, c, &begins);
             if (at < 0 || at >= e.capacity) continue;
             if (begins) bsri_set_index((void *)e.to.col_indices, e.to.index_dtype, at, c);
-            if (!e.with_values) continue;
-            const int64_t y = some.row[j] - r * br, x = some.col[j] - c * bc;
-            if (state & BSRI_ENTRIES_DISORDER) {
-                const int64_t place = at * area + y * bc + x;
-                const uint32_t bit = 1u << place % 32;
-                if (atomicOr(&e.claimed[place / 32], bit) & bit) again = true;
-            } else if (some.twice >> j & 1) continue;
-            bsri_dev_entry_store(e, i, some.row[j], some.col[j],
-                                 (state & (BSRI_ENTRIES_DISORDER | BSRI_ENTRIES_REPEATS)) == BSRI_ENTRIES_REPEATS,
-                                 at * e.stride[0] + y * e.stride[1] + x * e.stride[2]);
+            if (!e.with_values || (!(state & BSRI_ENTRIES_DISORDER) && (some.twice >> j & 1))) continue;
+            dst[j] = at * e.stride[0] + y * e.stride[1] + x * e.stride[2], place[j] = at * area + y * bc + x;
         }
+        if (state & BSRI_ENTRIES_DISORDER) {
+#pragma unroll
+            for (int j = 0; j < 8; j++)
+                if (place[j] >= 0) {
+                    const uint32_t bit = 1u << place[j] % 32;
+                    if (atomicOr(&e.claimed[place[j] / 32], bit) & bit) again = true;
+                }
+        }
+        if (state == BSRI_ENTRIES_REPEATS) {
+#pragma unroll 1
+            for (int j = 0; j < 8; j++) {
+                int64_t to = -1;
+                I row = 0, col = 0;
+#pragma unroll
+                for (int k = 0; k < 8; k++)
+                    if (k == j) to = dst[k], row = some.row[k], col = some.col[k];
+                if (to >= 0) bsri_dev_entry_store(e, first + lane + j * 32, row, col, to);
+            }
+            continue;
+        }
+        if (dt == BSR_I8 || dt == BSR_I32) {
+#pragma unroll
+            for (int j = 0; j < 8; j++)
+                if (dst[j] >= 0)
+                    bsri_dev_store(e.to.values, dt, dst[j],
+                                   e.values ? bsri_dev_load<uint32_t>(e.values, e.dtype, first + lane + j * 32) : 1u);
+            continue;
+        }
+        double v[8];
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+            v[j] = dst[j] >= 0 && e.values ? bsri_dev_load<double>(e.values, e.dtype, first + lane + j * 32) : 1.0;
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+            if (dst[j] >= 0) bsri_dev_store_f64(e.to.values, dt, dst[j], v[j]);
     }
     if (__any_sync(~0u, again) && lane == 0) atomicOr((unsigned long long *)e.state, (unsigned long long)BSRI_ENTRIES_AGAIN);
 }
