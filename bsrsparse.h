@@ -60,6 +60,7 @@
      cuda-estimates     what kernels are expected to take
      cuda-plan-mma      products by simt and mma: choice, estimates, parameters
      cuda-plan-tiny     products of blocks too small or too odd for tensor cores: lanes, parameters
+     cuda-plan-vector   products with one column: lanes, shares of warps
      cuda-plan-wgmma    products by tensor loads and wgmma: estimates, choice, parameters
      cuda-plan-sampled  sampled products: estimates, choice, parameters
      cuda-plan-rows     softmax and attention: choice, parameters
@@ -484,7 +485,9 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_DEVICE_STATUS, BSR_BAD_ARGUMENT, "checked indices need device_status, a word for what is found")       \
     X(BSR_ITEM_STATUS_WORD, BSR_BAD_ARGUMENT, "no word of bsr_exec.device_status: <value>")                           \
     X(BSR_ITEM_VIEW_REPEATS, BSR_BAD_STRUCTURE, "the attached schedule names line <index> twice")                     \
-    X(BSR_ITEM_INDICES_REPEAT, BSR_BAD_STRUCTURE, "output tile <index> is named twice")
+    X(BSR_ITEM_INDICES_REPEAT, BSR_BAD_STRUCTURE, "output tile <index> is named twice")                               \
+    X(BSR_ITEM_SLOW_TRANSPOSE, BSR_OK, "A^T runs without its index, several times slower: see bsr_build_transposed_index; a " \
+      "workspace as a query names it helps, too")
 
 typedef enum bsr_item {
 #define BSRI_X(name, status, text) name,
@@ -746,9 +749,10 @@ typedef enum bsr_exec_flag {
     BSR_EXEC_SKIP_CHECKS     = 1 << 0, /* the caller vouches for everything, index contents included */
     BSR_EXEC_CHECK_POINTERS  = 1 << 1, /* CUDA: also ask the driver what kind of memory each pointer is */
     BSR_EXEC_ACCUMULATE_F64  = 1 << 2, /* f32, f16, bf16: sums in f64; not together with BSR_EXEC_TF32 */
-    BSR_EXEC_TF32            = 1 << 3, /* f32 products may round operands to TF32: 2^-10 |a b| more a product; CUDA, mma.
-                                          It is leave, no wish: the CPU and the simt tier go on in f32, and so below */
-    BSR_EXEC_TF32X3          = 1 << 4, /* f32 products as three TF32 products: 2^-20 |a b| more, NaN from Inf; CUDA, mma;
+    BSR_EXEC_TF32            = 1 << 3, /* f32 products, sampled ones too, may round operands to TF32: 2^-10 |a b| more a
+                                          product; CUDA, mma. It is leave, no wish: the CPU and the simt tier go on in f32,
+                                          and so below */
+    BSR_EXEC_TF32X3          = 1 << 4, /* the same as three TF32 products: 2^-20 |a b| more, NaN from Inf; CUDA, mma;
                                           not together with BSR_EXEC_TF32 */
     BSR_EXEC_NO_TABLE        = 1 << 5, /* tuned tables are not looked at: the heuristic decides */
     BSR_EXEC_NO_LOG          = 1 << 6, /* nothing is logged: status and record only */
@@ -1967,14 +1971,46 @@ static float bsri_f64_to_f32_odd(double d) {
     return bsri_bits_f32(u);
 }
 
+/* Operands of products, a row for each dtype; the lists say what products are added up in. What sets of dtypes, loads, stores,
+   checks and kernels say of these types comes from here; what a kernel knows of one: bsri_dev_dtype. To add one: see the head of
+   bsrsparse_kernels.cuh.
+   X(dtype, as stored, a float of any operation, dtypes of results, how far the tuner lets a result be, x as a number, v as an
+   element): */
+#define BSRI_BIT(dtype) (1u << (dtype))
+#define BSRI_TYPES_F32(X)                                                                                                        \
+    X(F16, uint16_t, 1, BSRI_BIT(BSR_F16) | BSRI_BIT(BSR_F32), 4e-3, bsri_f16_to_f32(x), bsri_f32_to_f16(v))                     \
+    X(BF16, uint16_t, 1, BSRI_BIT(BSR_BF16) | BSRI_BIT(BSR_F32), 3e-2, bsri_bf16_to_f32(x), bsri_f32_to_bf16(v))                 \
+    X(F32, float, 1, BSRI_BIT(BSR_F32) | BSRI_BIT(BSR_F16) | BSRI_BIT(BSR_BF16), 1e-4, x, v)
+#define BSRI_TYPES_F64(X) X(F64, double, 1, BSRI_BIT(BSR_F64), 1e-9, x, v)
+#define BSRI_TYPES_I32(X) \
+    X(I8, int8_t, 0, BSRI_BIT(BSR_I32) | BSRI_BIT(BSR_I8) | BSRI_BIT(BSR_F32) | BSRI_BIT(BSR_F16) | BSRI_BIT(BSR_BF16), 0.0, x, 0)
+#define BSRI_TYPES(X) BSRI_TYPES_F32(X) BSRI_TYPES_F64(X) BSRI_TYPES_I32(X)
+
+/* Sets of dtypes for the checks. */
+#define BSRI_X_OPERAND(dtype, ...) | BSRI_BIT(BSR_##dtype)
+#define BSRI_X_FLOAT(dtype, type, is_float, ...) | ((is_float) ? BSRI_BIT(BSR_##dtype) : 0u)
+#define BSRI_OPERANDS (0u BSRI_TYPES(BSRI_X_OPERAND))
+#define BSRI_FLOATS (0u BSRI_TYPES(BSRI_X_FLOAT))
+#define BSRI_INTS (BSRI_BIT(BSR_I8) | BSRI_BIT(BSR_I32))
+#define BSRI_SAME_OR_F32(dtype) (BSRI_BIT(dtype) | ((dtype) == BSR_F64 ? 0u : BSRI_BIT(BSR_F32)))
+#define BSRI_ANY (BSRI_OPERANDS | BSRI_INTS | BSRI_BIT(BSR_I64) | BSRI_BIT(BSR_BOOL))
+static int bsri_is_one_of(uint32_t set, int dtype) { return dtype > 0 && dtype < 32 && (set >> dtype & 1u) != 0; }
+
+/* What products of a dtype are added up in, if not more precisely. */
+static int bsri_sums_dtype(int dtype) {
+    return (0u BSRI_TYPES_I32(BSRI_X_OPERAND)) & BSRI_BIT(dtype) ? BSR_I32 : dtype == BSR_F64 ? BSR_F64 : BSR_F32;
+}
+
 static double bsri_load_f64(const void *base, int dtype, int64_t i) {
     const char *p = bsri_at(base, dtype, i);
     switch (dtype) {
-        case BSR_F16: return (double)bsri_f16_to_f32(*(const uint16_t *)(const void *)p);
-        case BSR_BF16: return (double)bsri_bf16_to_f32(*(const uint16_t *)(const void *)p);
-        case BSR_F32: return (double)*(const float *)(const void *)p;
-        case BSR_F64: return *(const double *)(const void *)p;
-        case BSR_I8: return (double)*(const int8_t *)(const void *)p;
+#define BSRI_X(dtype, type, is_float, results, slack, number, element) \
+    case BSR_##dtype: {                                                \
+        const type x = *(const type *)(const void *)p;                 \
+        return (double)(number);                                       \
+    }
+        BSRI_TYPES(BSRI_X)
+#undef BSRI_X
         case BSR_I32: return (double)*(const int32_t *)(const void *)p;
         case BSR_I64: return (double)*(const int64_t *)(const void *)p;
         case BSR_BOOL: return *(const uint8_t *)(const void *)p ? 1.0 : 0.0;
@@ -1993,10 +2029,11 @@ BSRI_UNUSED static int32_t bsri_load_i32(const void *base, int dtype, int64_t i)
 }
 BSRI_UNUSED static void bsri_store_f32(void *base, int dtype, int64_t i, float v) {
     switch (dtype) {
-        case BSR_F16: ((uint16_t *)base)[i] = bsri_f32_to_f16(v); break;
-        case BSR_BF16: ((uint16_t *)base)[i] = bsri_f32_to_bf16(v); break;
-        case BSR_F32: ((float *)base)[i] = v; break;
-        case BSR_F64: ((double *)base)[i] = (double)v; break;
+#define BSRI_X(dtype, type, is_float, results, slack, number, element) \
+    case BSR_##dtype: ((type *)base)[i] = element; break;
+        BSRI_TYPES_F32(BSRI_X)
+        BSRI_TYPES_F64(BSRI_X)
+#undef BSRI_X
         default: break;
     }
 }
@@ -2014,13 +2051,6 @@ BSRI_UNUSED static void bsri_store_i32(void *base, int dtype, int64_t i, int32_t
         ((int32_t *)base)[i] = v;
     }
 }
-
-/* Sets of dtypes for the checks. */
-#define BSRI_BIT(dtype) (1u << (dtype))
-#define BSRI_FLOATS (BSRI_BIT(BSR_F16) | BSRI_BIT(BSR_BF16) | BSRI_BIT(BSR_F32) | BSRI_BIT(BSR_F64))
-#define BSRI_INTS (BSRI_BIT(BSR_I8) | BSRI_BIT(BSR_I32))
-#define BSRI_SAME_OR_F32(dtype) (BSRI_BIT(dtype) | ((dtype) == BSR_F64 ? 0u : BSRI_BIT(BSR_F32)))
-#define BSRI_ANY (BSRI_FLOATS | BSRI_INTS | BSRI_BIT(BSR_I64) | BSRI_BIT(BSR_BOOL))
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>batches: broadcasting, items, patterns                                                       */
@@ -2659,10 +2689,15 @@ static bsr_status bsri_check_crow(const bsri_call *c, const bsr_matrix *m, const
     *last = bsri_index(crow, m->index_dtype, rows);
     return BSR_OK;
 }
+static int bsri_indices_within(const void *index, int dtype, int64_t n, int64_t end); /* all in [0, end)? */
 /* Columns of one pattern: in range; strict: ascending and distinct. */
 static bsr_status bsri_check_cols(const bsri_call *c, const bsr_matrix *m, const void *crow, const void *col, int operand,
                                   int strict) {
     int64_t rows = bsri_block_rows(m), cols = bsri_block_cols(m), r, p, end, before;
+    if (!strict && rows) {
+        p = bsri_index(crow, m->index_dtype, 0), end = bsri_index(crow, m->index_dtype, rows);
+        if (bsri_indices_within(bsri_at(col, m->index_dtype, p), m->index_dtype, end - p, cols)) return BSR_OK;
+    }
     for (r = 0, p = rows ? bsri_index(crow, m->index_dtype, 0) : 0; r < rows; r++) {
         end = bsri_index(crow, m->index_dtype, r + 1);
         for (before = -1; p < end; p++) {
@@ -2780,6 +2815,9 @@ static bsr_status bsri_check_transposed_index(const bsri_call *c, const bsr_matr
         }
     }
     entries = m->flags & BSR_MATRIX_RAGGED ? (v.patterns ? m->nnz : 0) : v.patterns * m->nnz;
+    if (bsri_indices_within((const char *)m->transposed_index + v.at[1], m->index_dtype, entries, rows) &&
+        bsri_indices_within((const char *)m->transposed_index + v.at[2], m->index_dtype, entries, m->nnz))
+        return BSR_OK;
     for (k = 0; k < entries; k++) {
         int64_t row = bsri_index((const char *)m->transposed_index + v.at[1], m->index_dtype, k);
         int64_t at = bsri_index((const char *)m->transposed_index + v.at[2], m->index_dtype, k);
@@ -3067,8 +3105,8 @@ static void bsri_tune_cpu(const bsri_call *c, const bsr_tune_row *key, bsr_plan 
 }
 /* The type that sums are formed in, for operands of this dtype. */
 static int bsri_compute_dtype(const bsri_call *c, int dtype) {
-    if (dtype == BSR_I8) return BSR_I32;
-    return dtype == BSR_F64 || (c->flags & BSR_EXEC_ACCUMULATE_F64) ? BSR_F64 : BSR_F32;
+    const int sums = bsri_sums_dtype(dtype);
+    return sums == BSR_F32 && (c->flags & BSR_EXEC_ACCUMULATE_F64) ? BSR_F64 : sums;
 }
 /* One plan for two products of one call: fields in which they differ stay open. */
 static bsr_plan bsri_plan_both(const bsr_plan *a, const bsr_plan *b) {
@@ -3232,13 +3270,13 @@ BSRI_UNUSED static void bsri_scratch_end(const bsri_call *c, bsri_scratch *s) {
 #define BSRI_HAS_SUMS_F32 0
 #endif
 /* Operand dtypes that the operations take: the ones left in. */
-static const uint32_t bsri_compiled_dtypes = BSRI_HAS_F16 * BSRI_BIT(BSR_F16) | BSRI_HAS_BF16 * BSRI_BIT(BSR_BF16) |
-                                             BSRI_HAS_F32 * BSRI_BIT(BSR_F32) | BSRI_HAS_F64 * BSRI_BIT(BSR_F64) |
-                                             BSRI_HAS_I8 * BSRI_BIT(BSR_I8);
+#define BSRI_X(dtype, ...) | BSRI_HAS_##dtype * BSRI_BIT(BSR_##dtype)
+static const uint32_t bsri_compiled_dtypes = 0u BSRI_TYPES(BSRI_X);
+#undef BSRI_X
 /* dtype: of the operands, 0 where unknown. */
 static bsr_status bsri_check_compiled(const bsri_call *c, int has_operation, int dtype) {
     if (!has_operation) return bsri_fail(c, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, c->op);
-    if (dtype > 0 && dtype < 32 && (BSRI_BIT(dtype) & (BSRI_FLOATS | BSRI_BIT(BSR_I8)) & ~bsri_compiled_dtypes))
+    if (bsri_is_one_of(BSRI_OPERANDS & ~bsri_compiled_dtypes, dtype))
         return bsri_fail(c, BSR_ITEM_DTYPE_NOT_COMPILED, BSR_ARG_NONE, -1, dtype);
     if (!BSRI_HAS_F64 && bsri_on_cuda(c) && (c->flags & BSR_EXEC_ACCUMULATE_F64)) /* the kernels for f64 form these sums */
         return bsri_fail(c, BSR_ITEM_DTYPE_NOT_COMPILED, BSR_ARG_EXEC, -1, BSR_F64);
@@ -3332,14 +3370,13 @@ typedef uint32_t BSRI_ALIAS bsri_u0i;
 #define BSRI_L_v0d 1
 #define BSRI_L_v0i 1
 #endif
-#define BSRI_V0_LOADM(V, U, dst, p, m, lanes)                       \
-    do {                                                            \
-        if ((m) == (lanes)) {                                       \
-            dst = *(const U *)(const void *)(p);                    \
-        } else {                                                    \
-            memset(&(dst), 0, sizeof(dst));                         \
-            memcpy(&(dst), (p), (size_t)(m) * (sizeof(V) / (lanes))); \
-        }                                                           \
+#define BSRI_V0_LOADM(V, U, dst, p, m, lanes)                                            \
+    do {                                                                                 \
+        int lane_;                                                                       \
+        memset(&(dst), 0, sizeof(dst));                                                  \
+        if ((m) == (lanes)) dst = *(const U *)(const void *)(p);                         \
+        else for (lane_ = 0; lane_ < (m); lane_++) memcpy((char *)&(dst) + lane_ * (int)(sizeof(V) / (lanes)), (p) + lane_, \
+                                                          sizeof(V) / (lanes));          \
     } while (0)
 #define BSRI_V_v0f bsri_v0f
 #define BSRI_V_v0d bsri_v0d
@@ -3448,6 +3485,31 @@ typedef uint32_t BSRI_ALIAS bsri_u0i;
 #define BSRI_MUL_v5d(a, b) _mm512_mul_pd(a, b)
 #define BSRI_MUL_v5i(a, b) _mm512_mullo_epi32(a, b)
 
+/* Half as wide, with AVX-512's masks: for what fills no more (few columns) */
+#define BSRI_A_v3 BSRI_A_v5
+#define BSRI_T_v3f float
+#define BSRI_T_v3d double
+#define BSRI_L_v3f 8
+#define BSRI_L_v3d 4
+#define BSRI_V_v3f __m256
+#define BSRI_V_v3d __m256d
+#define BSRI_W_v3f __m256
+#define BSRI_W_v3d __m256d
+#define BSRI_M_v3f __mmask8
+#define BSRI_M_v3d __mmask8
+#define BSRI_LOAD_v3f(p) _mm256_loadu_ps(p)
+#define BSRI_LOAD_v3d(p) _mm256_loadu_pd(p)
+#define BSRI_STORE_v3f(p, v) _mm256_storeu_ps(p, v)
+#define BSRI_STORE_v3d(p, v) _mm256_storeu_pd(p, v)
+#define BSRI_MASK_v3f(n) ((__mmask8)((1u << (n)) - 1u))
+#define BSRI_MASK_v3d(n) BSRI_MASK_v3f(n)
+#define BSRI_LOADM_v3f(dst, p, m) dst = _mm256_maskz_loadu_ps(m, p)
+#define BSRI_LOADM_v3d(dst, p, m) dst = _mm256_maskz_loadu_pd(m, p)
+#define BSRI_SET1_v3f(x) _mm256_set1_ps(x)
+#define BSRI_SET1_v3d(x) _mm256_set1_pd(x)
+#define BSRI_FMA_v3f(a, b, c) _mm256_fmadd_ps(a, b, c)
+#define BSRI_FMA_v3d(a, b, c) _mm256_fmadd_pd(a, b, c)
+
 static void bsri_cpuid(unsigned leaf, unsigned r[4]) { __cpuid_count(leaf, 0, r[0], r[1], r[2], r[3]); }
 /* Does the machine have it, and does the operating system save its registers? */
 static int bsri_isa_available(int isa) {
@@ -3489,6 +3551,32 @@ static int bsri_isa_detect(void) {
 #define BSRI_SETS(X) X(v0f, v0, 2) X(v0d, v0, 2) X(v0i, v0, 2)
 #endif
 
+static const double bsri_zeros[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+
+/* --- indices: their sign bits, and those of what is left to the last that is allowed --- */
+static int bsri_indices_within(const void *index, int dtype, int64_t n, int64_t end) {
+    const uint32_t *x = (const uint32_t *)index;
+    const bsri_v0i zero = BSRI_LOAD_v0i((const uint32_t *)(const void *)bsri_zeros), last = zero + (uint32_t)(end - 1);
+    bsri_v0i bad = zero, more = zero;
+    uint32_t lane[BSRI_L_v0i], any = 0;
+    int64_t i = 0;
+    int l;
+    if (dtype != BSR_I32 || end < 1 || end > INT32_MAX) { /* any index is out of none */
+        for (; i < n && bsri_index(index, dtype, i) >= 0 && bsri_index(index, dtype, i) < end; i++) {
+        }
+        return i >= n;
+    }
+    for (; i + 2 * BSRI_L_v0i <= n; i += 2 * BSRI_L_v0i) {
+        const bsri_v0i y = BSRI_LOAD_v0i(x + i), z = BSRI_LOAD_v0i(x + i + BSRI_L_v0i);
+        bad |= y | (last - y), more |= z | (last - z);
+    }
+    bad |= more;
+    BSRI_STORE_v0i(lane, bad);
+    for (l = 0; l < BSRI_L_v0i; l++) any |= lane[l];
+    for (; i < n; i++) any |= x[i] | ((uint32_t)(end - 1) - x[i]);
+    return !(any >> 31);
+}
+
 /* --- one row: x = s x, x += s y, x = x y --- */
 enum { BSRI_SCALE, BSRI_ADD_SCALED, BSRI_TIMES };
 #define BSRI_DEFINE_ROW_OP(S, ISA, NV)                                                                           \
@@ -3529,7 +3617,6 @@ static void bsri_row_op(int isa, int compute, int op, void *x, const void *y, do
 static void bsri_row_scale(int isa, int compute, void *x, int64_t n, double factor) {
     bsri_row_op(isa, compute, BSRI_SCALE, x, NULL, factor, n);
 }
-static const double bsri_zeros[8] = {0, 0, 0, 0, 0, 0, 0, 0};
 
 /* --- dot product: two accumulators, then the lanes in order, then the tail --- */
 #define BSRI_DEFINE_DOT(S, ISA)                                                                 \
@@ -4059,6 +4146,451 @@ static void bsri_tile_mm(int isa, int compute, int64_t m, int64_t n, int64_t k, 
     bsri_tile_walk(isa, compute, &w, m, n, c);
 }
 
+/* --- few columns: vectors run along a block's products (dots) or along its rows (sums), not along the columns --- */
+typedef struct bsri_entry { int64_t a, b; } bsri_entry; /* element offsets: op(A)'s block, b's first row */
+enum { BSRI_FEW_ROWS = 64 }; /* of sums, at most */
+typedef struct bsri_few {
+    int64_t am, ak, bk;  /* element strides: a's rows and products, b's products; dots: ak and bk are 1 */
+    int64_t inner, rows; /* products of each entry; rows of sums (sums: at most a vector of them) */
+    int64_t tail;        /* dots: products in the last, part vector, 0: none */
+    const int32_t *line; /* entries of line t: those from line[t] to line[t + 1] */
+    const bsri_entry *list; /* where they are; null: entry p is block at[p] (at null: p), `block` elements each, and goes with */
+    const int32_t *at, *col; /* b from element col[p] * step on */
+    int64_t block, step, last; /* last entry */
+} bsri_few;
+#define BSRI_F_START                                                                  \
+    const bsri_entry *list = f->list;                                                 \
+    const int32_t *at = f->at, *col = f->col, *line = f->line;                        \
+    const int64_t block = f->block, step = f->step;
+#define BSRI_F_A(p) (list ? list[p].a : (at ? at[p] : (p)) * block)
+#define BSRI_F_B(p) (list ? list[p].b : col[p] * step)
+
+/* The sum of a vector's lanes, in a fixed order. */
+#define BSRI_DEFINE_SUM(S, ISA)                                           \
+    BSRI_A_##ISA static inline BSRI_T_##S bsri_sum_##S(BSRI_V_##S v) { \
+        BSRI_T_##S lane[BSRI_L_##S], sum;                                 \
+        int l;                                                            \
+        BSRI_STORE_##S(lane, v);                                          \
+        for (sum = lane[0], l = 1; l < BSRI_L_##S; l++) sum += lane[l];   \
+        return sum;                                                       \
+    }
+BSRI_DEFINE_SUM(v0f, v0)
+BSRI_DEFINE_SUM(v0d, v0)
+BSRI_DEFINE_SUM(v0i, v0)
+#if BSRI_X86
+BSRI_A_v2 static inline float bsri_sum_v2f(__m256 v) {
+    __m128 x = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    x = _mm_add_ps(x, _mm_movehl_ps(x, x));
+    return _mm_cvtss_f32(_mm_add_ss(x, _mm_movehdup_ps(x)));
+}
+BSRI_A_v2 static inline double bsri_sum_v2d(__m256d v) {
+    const __m128d x = _mm_add_pd(_mm256_castpd256_pd128(v), _mm256_extractf128_pd(v, 1));
+    return _mm_cvtsd_f64(_mm_add_sd(x, _mm_unpackhi_pd(x, x)));
+}
+BSRI_A_v2 static inline uint32_t bsri_sum_v2i(__m256i v) {
+    __m128i x = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+    x = _mm_add_epi32(x, _mm_shuffle_epi32(x, 0x4e));
+    return (uint32_t)_mm_cvtsi128_si32(_mm_add_epi32(x, _mm_shuffle_epi32(x, 0xb1)));
+}
+#define bsri_sum_v3f bsri_sum_v2f
+#define bsri_sum_v3d bsri_sum_v2d
+BSRI_A_v5 static inline float bsri_sum_v5f(__m512 v) {
+    return bsri_sum_v2f(_mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1)));
+}
+BSRI_A_v5 static inline double bsri_sum_v5d(__m512d v) {
+    return bsri_sum_v2d(_mm256_add_pd(_mm512_castpd512_pd256(v), _mm512_extractf64x4_pd(v, 1)));
+}
+BSRI_A_v5 static inline uint32_t bsri_sum_v5i(__m512i v) {
+    return bsri_sum_v2i(_mm256_add_epi32(_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1)));
+}
+#endif
+
+/* Where numbers come from. A source of set S: E_ element as stored, IN the vector at p, INM its first n (mask m) and zeros. */
+#define BSRI_E_f_v0f float
+#define BSRI_E_d_v0d double
+#define BSRI_IN_f_v0f(p) BSRI_LOAD_v0f(p)
+#define BSRI_IN_d_v0d(p) BSRI_LOAD_v0d(p)
+#define BSRI_INM_f_v0f(dst, p, m, n) BSRI_LOADM_v0f(dst, p, m)
+#define BSRI_INM_d_v0d(dst, p, m, n) BSRI_LOADM_v0d(dst, p, m)
+#if BSRI_X86
+BSRI_A_v2 static inline __m128i bsri_part16(const uint16_t *p, int n) {
+    uint16_t in[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    int i;
+    for (i = 0; i < n; i++) in[i] = p[i];
+    return BSRI_LOAD128(in);
+}
+BSRI_A_v2 static inline __m128i bsri_part8(const int8_t *p, int n) {
+    int8_t in[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    int i;
+    for (i = 0; i < n; i++) in[i] = p[i];
+    return BSRI_LOAD64(in);
+}
+#define BSRI_E_f_v2f float
+#define BSRI_E_d_v2d double
+#define BSRI_E_h_v2f uint16_t
+#define BSRI_E_b_v2f uint16_t
+#define BSRI_E_c_v2i int8_t
+#define BSRI_IN_f_v2f(p) BSRI_LOAD_v2f(p)
+#define BSRI_IN_d_v2d(p) BSRI_LOAD_v2d(p)
+#define BSRI_IN_h_v2f(p) _mm256_cvtph_ps(BSRI_LOAD128(p))
+#define BSRI_IN_b_v2f(p) BSRI_C2_BF16(BSRI_LOAD128(p))
+#define BSRI_IN_c_v2i(p) _mm256_cvtepi8_epi32(BSRI_LOAD64(p))
+#define BSRI_INM_f_v2f(dst, p, m, n) BSRI_LOADM_v2f(dst, p, m)
+#define BSRI_INM_d_v2d(dst, p, m, n) BSRI_LOADM_v2d(dst, p, m)
+#define BSRI_INM_h_v2f(dst, p, m, n) dst = _mm256_cvtph_ps(bsri_part16(p, n)), (void)(m)
+#define BSRI_INM_b_v2f(dst, p, m, n) dst = BSRI_C2_BF16(bsri_part16(p, n)), (void)(m)
+#define BSRI_INM_c_v2i(dst, p, m, n) dst = _mm256_cvtepi8_epi32(bsri_part8(p, n)), (void)(m)
+#define BSRI_E_f_v3f float
+#define BSRI_E_d_v3d double
+#define BSRI_IN_f_v3f(p) BSRI_LOAD_v3f(p)
+#define BSRI_IN_d_v3d(p) BSRI_LOAD_v3d(p)
+#define BSRI_INM_f_v3f(dst, p, m, n) BSRI_LOADM_v3f(dst, p, m)
+#define BSRI_INM_d_v3d(dst, p, m, n) BSRI_LOADM_v3d(dst, p, m)
+#define BSRI_E_f_v5f float
+#define BSRI_E_d_v5d double
+#define BSRI_E_h_v5f uint16_t
+#define BSRI_E_b_v5f uint16_t
+#define BSRI_E_c_v5i int8_t
+#define BSRI_IN_f_v5f(p) BSRI_LOAD_v5f(p)
+#define BSRI_IN_d_v5d(p) BSRI_LOAD_v5d(p)
+#define BSRI_IN_h_v5f(p) _mm512_cvtph_ps(BSRI_LOAD256(p))
+#define BSRI_IN_b_v5f(p) BSRI_C5_BF16(BSRI_LOAD256(p))
+#define BSRI_IN_c_v5i(p) _mm512_cvtepi8_epi32(BSRI_LOAD128(p))
+#define BSRI_INM_f_v5f(dst, p, m, n) BSRI_LOADM_v5f(dst, p, m)
+#define BSRI_INM_d_v5d(dst, p, m, n) BSRI_LOADM_v5d(dst, p, m)
+#define BSRI_INM_h_v5f(dst, p, m, n) dst = _mm512_cvtph_ps(BSRI_L16M(p, m))
+#define BSRI_INM_b_v5f(dst, p, m, n) dst = BSRI_C5_BF16(BSRI_L16M(p, m))
+#define BSRI_INM_c_v5i(dst, p, m, n) dst = _mm512_cvtepi8_epi32(BSRI_L8M(p, m))
+#define BSRI_SOURCES(X) X(f, v0f, v0) X(d, v0d, v0) X(f, v2f, v2) X(d, v2d, v2) X(h, v2f, v2) X(b, v2f, v2) X(c, v2i, v2) \
+    X(f, v5f, v5) X(d, v5d, v5) X(h, v5f, v5) X(b, v5f, v5) X(c, v5i, v5)
+#else
+#define BSRI_SOURCES(X) X(f, v0f, v0) X(d, v0d, v0)
+#endif
+
+/* Dots: MR rows of sums, one vector each, two entries at a time; its lanes are added up at the end. */
+#define BSRI_MANY_1(X, Q, S, s) X(Q, S, s, 0)
+#define BSRI_MANY_2(X, Q, S, s) BSRI_MANY_1(X, Q, S, s) X(Q, S, s, 1)
+#define BSRI_MANY_3(X, Q, S, s) BSRI_MANY_2(X, Q, S, s) X(Q, S, s, 2)
+#define BSRI_MANY_4(X, Q, S, s) BSRI_MANY_3(X, Q, S, s) X(Q, S, s, 3)
+#define BSRI_MANY_6(X, Q, S, s) BSRI_MANY_4(X, Q, S, s) X(Q, S, s, 4) X(Q, S, s, 5)
+#define BSRI_MANY_8(X, Q, S, s) BSRI_MANY_6(X, Q, S, s) X(Q, S, s, 6) X(Q, S, s, 7)
+#define BSRI_D_ZERO(Q, S, s, m) BSRI_V_##S s##m = BSRI_LOAD_##S(zeros);
+#define BSRI_D_FMA(Q, S, s, m) s##m = BSRI_FMA_##S(BSRI_IN_##Q##_##S(a##s + m * am + k), x##s, s##m);
+#define BSRI_D_PART(Q, S, s, m)                                     \
+    {                                                               \
+        BSRI_V_##S v;                                               \
+        BSRI_INM_##Q##_##S(v, a##s + m * am + k, mask, tail);       \
+        s##m = BSRI_FMA_##S(v, x##s, s##m);                         \
+    }
+#define BSRI_D_ADD(Q, S, s, m) c[m] += bsri_sum_##S(BSRI_FMA_##S(one, d##m, e##m));
+#define BSRI_D_WHOLE(Q, S, s, MR)                          \
+    {                                                      \
+        const BSRI_V_##S x##s = BSRI_IN_##Q##_##S(b##s + k); \
+        BSRI_MANY_##MR(BSRI_D_FMA, Q, S, s)                \
+    }
+#define BSRI_D_TAIL(Q, S, s, MR)                         \
+    {                                                    \
+        BSRI_V_##S x##s;                                 \
+        BSRI_INM_##Q##_##S(x##s, b##s + k, mask, tail);  \
+        BSRI_MANY_##MR(BSRI_D_PART, Q, S, s)             \
+    }
+#define BSRI_DEFINE_DOTS(Q, S, ISA, MR)                                                                                   \
+    BSRI_A_##ISA static void bsri_dots_##Q##_##S##_##MR(const bsri_few *f, const void *pa, const void *pb, int64_t t,     \
+                                                        int64_t end, BSRI_T_##S *c) {                                     \
+        const BSRI_E_##Q##_##S *a = (const BSRI_E_##Q##_##S *)pa, *b = (const BSRI_E_##Q##_##S *)pb;                      \
+        const BSRI_T_##S *zeros = (const BSRI_T_##S *)(const void *)bsri_zeros;                                           \
+        const BSRI_W_##S one = BSRI_SET1_##S((BSRI_T_##S)1);                                                              \
+        const int64_t am = f->am, whole = f->inner - f->tail;                                                             \
+        const int tail = (int)f->tail;                                                                                    \
+        const BSRI_M_##S mask = BSRI_MASK_##S(tail);                                                                      \
+        int64_t k;                                                                                                        \
+        BSRI_F_START                                                                                                      \
+        for (; t < end; t++, c += MR) {                                                                                   \
+            int64_t i = line[t];                                                                                          \
+            const int64_t n = line[t + 1];                                                                                \
+            BSRI_MANY_##MR(BSRI_D_ZERO, Q, S, d)                                                                          \
+            BSRI_MANY_##MR(BSRI_D_ZERO, Q, S, e)                                                                          \
+            for (; i + 1 < n && !list; i += 2) { /* where small blocks spend their time */                                \
+                const BSRI_E_##Q##_##S *ad = a + i * block, *bd = b + col[i] * step;                                      \
+                const BSRI_E_##Q##_##S *ae = ad + block, *be = b + col[i + 1] * step;                                     \
+                for (k = 0; k < whole; k += BSRI_L_##S) BSRI_D_WHOLE(Q, S, d, MR)                                         \
+                if (tail) BSRI_D_TAIL(Q, S, d, MR)                                                                        \
+                for (k = 0; k < whole; k += BSRI_L_##S) BSRI_D_WHOLE(Q, S, e, MR)                                         \
+                if (tail) BSRI_D_TAIL(Q, S, e, MR)                                                                        \
+            }                                                                                                             \
+            for (; i < n; i++) {                                                                                          \
+                const BSRI_E_##Q##_##S *ad = a + BSRI_F_A(i), *bd = b + BSRI_F_B(i);                                      \
+                for (k = 0; k < whole; k += BSRI_L_##S) BSRI_D_WHOLE(Q, S, d, MR)                                         \
+                if (tail) BSRI_D_TAIL(Q, S, d, MR)                                                                        \
+            }                                                                                                             \
+            BSRI_MANY_##MR(BSRI_D_ADD, Q, S, d)                                                                           \
+        }                                                                                                                 \
+    }
+/* One long row at a time: where four were read together, processors did not see what comes next. */
+#define BSRI_LONG 8 /* vectors of a row */
+#define BSRI_T_LONG(Q, S)                                                                                           \
+    {                                                                                                               \
+        BSRI_V_##S d0 = sums[r], d1 = BSRI_LOAD_##S(zeros), d2 = d1, d3 = d1;                                       \
+        for (k = 0; k + 3 * BSRI_L_##S < whole; k += 4 * BSRI_L_##S) {                                              \
+            const BSRI_E_##Q##_##S *p = ad + k, *x = bd + k;                                                        \
+            d0 = BSRI_FMA_##S(BSRI_IN_##Q##_##S(p), BSRI_IN_##Q##_##S(x), d0);                                      \
+            p += BSRI_L_##S, x += BSRI_L_##S, d1 = BSRI_FMA_##S(BSRI_IN_##Q##_##S(p), BSRI_IN_##Q##_##S(x), d1);    \
+            p += BSRI_L_##S, x += BSRI_L_##S, d2 = BSRI_FMA_##S(BSRI_IN_##Q##_##S(p), BSRI_IN_##Q##_##S(x), d2);    \
+            p += BSRI_L_##S, x += BSRI_L_##S, d3 = BSRI_FMA_##S(BSRI_IN_##Q##_##S(p), BSRI_IN_##Q##_##S(x), d3);    \
+        }                                                                                                           \
+        for (; k < whole; k += BSRI_L_##S) BSRI_D_WHOLE(Q, S, d, 1)                                                 \
+        if (tail) BSRI_D_TAIL(Q, S, d, 1)                                                                           \
+        d0 = BSRI_FMA_##S(one, d1, d0), d2 = BSRI_FMA_##S(one, d3, d2), sums[r] = BSRI_FMA_##S(one, d2, d0);        \
+    }
+/* Many rows: entry by entry, four rows at a time, so that a's values are read in the order in which they stand; the sums wait in
+   memory. */
+#define BSRI_DEFINE_TALL(Q, S, ISA)                                                                                       \
+    BSRI_A_##ISA static void bsri_tall_##Q##_##S(const bsri_few *f, const void *pa, const void *pb, int64_t t,            \
+                                                 int64_t end, BSRI_T_##S *c) {                                            \
+        const BSRI_T_##S *zeros = (const BSRI_T_##S *)(const void *)bsri_zeros;                                           \
+        const BSRI_W_##S one = BSRI_SET1_##S((BSRI_T_##S)1);                                                              \
+        const int64_t am = f->am, whole = f->inner - f->tail, rows = f->rows;                                             \
+        const int tail = (int)f->tail;                                                                                    \
+        const BSRI_M_##S mask = BSRI_MASK_##S(tail);                                                                      \
+        BSRI_V_##S sums[BSRI_FEW_ROWS];                                                                                   \
+        int64_t i, k, r;                                                                                                  \
+        BSRI_F_START                                                                                                      \
+        for (; t < end; t++, c += rows) {                                                                                 \
+            for (r = 0; r < rows; r++) sums[r] = BSRI_LOAD_##S(zeros);                                                    \
+            for (i = line[t]; i < line[t + 1]; i++) {                                                                     \
+                const BSRI_E_##Q##_##S *ad = (const BSRI_E_##Q##_##S *)pa + BSRI_F_A(i);                                  \
+                const BSRI_E_##Q##_##S *bd = (const BSRI_E_##Q##_##S *)pb + BSRI_F_B(i);                                  \
+                for (r = 0; r < rows && whole >= BSRI_LONG * BSRI_L_##S; r++, ad += am) BSRI_T_LONG(Q, S)                 \
+                for (; r + 3 < rows; r += 4, ad += 4 * am) {                                                              \
+                    BSRI_V_##S d0 = sums[r], d1 = sums[r + 1], d2 = sums[r + 2], d3 = sums[r + 3];                        \
+                    for (k = 0; k < whole; k += BSRI_L_##S) BSRI_D_WHOLE(Q, S, d, 4)                                      \
+                    if (tail) BSRI_D_TAIL(Q, S, d, 4)                                                                     \
+                    sums[r] = d0, sums[r + 1] = d1, sums[r + 2] = d2, sums[r + 3] = d3;                                   \
+                }                                                                                                         \
+                for (; r < rows; r++, ad += am) {                                                                         \
+                    BSRI_V_##S d0 = sums[r];                                                                              \
+                    for (k = 0; k < whole; k += BSRI_L_##S) BSRI_D_WHOLE(Q, S, d, 1)                                      \
+                    if (tail) BSRI_D_TAIL(Q, S, d, 1)                                                                     \
+                    sums[r] = d0;                                                                                         \
+                }                                                                                                         \
+            }                                                                                                             \
+            for (r = 0; r < rows; r++) c[r] += bsri_sum_##S(sums[r]);                                                     \
+        }                                                                                                                 \
+    }
+/* Small blocks of the types that sums are formed in have kernels of their own. */
+#define BSRI_DEFINE_SMALL_DOTS(Q, S, ISA)                                                                                  \
+    BSRI_DEFINE_DOTS(Q, S, ISA, 1) BSRI_DEFINE_DOTS(Q, S, ISA, 2) BSRI_DEFINE_DOTS(Q, S, ISA, 3)                           \
+    BSRI_DEFINE_DOTS(Q, S, ISA, 4)                                                                                         \
+    static int bsri_dots_##Q##_##S(const bsri_few *f, const void *a, const void *b, int64_t t, int64_t end, void *pc) {    \
+        BSRI_T_##S *c = (BSRI_T_##S *)pc;                                                                                  \
+        if (f->at || f->rows > 4) return 0;                                                                                \
+        if (f->rows == 1) bsri_dots_##Q##_##S##_1(f, a, b, t, end, c);                                                     \
+        else if (f->rows == 2) bsri_dots_##Q##_##S##_2(f, a, b, t, end, c);                                                \
+        else if (f->rows == 3) bsri_dots_##Q##_##S##_3(f, a, b, t, end, c);                                                \
+        else bsri_dots_##Q##_##S##_4(f, a, b, t, end, c);                                                                  \
+        return 1;                                                                                                          \
+    }
+BSRI_SOURCES(BSRI_DEFINE_TALL)
+#if BSRI_X86
+BSRI_DEFINE_SMALL_DOTS(f, v2f, v2)
+BSRI_DEFINE_SMALL_DOTS(d, v2d, v2)
+BSRI_DEFINE_SMALL_DOTS(f, v3f, v3)
+BSRI_DEFINE_SMALL_DOTS(d, v3d, v3)
+BSRI_DEFINE_DOTS(f, v5f, v5, 6)
+BSRI_DEFINE_DOTS(d, v5d, v5, 6)
+/* 1: done by the kernels for small blocks. */
+static int bsri_few_small_dots(int isa, int compute, bsri_few *f, const void *a, const void *b, int64_t t, int64_t end, void *c) {
+    const int wide = isa == BSR_ISA_AVX512, lanes = compute == BSR_F64 ? 4 : 8;
+    if (isa == BSR_ISA_PORTABLE || compute == BSR_I32) return 0;
+    if (wide && f->rows == 6 && !f->at && f->inner > lanes) {
+        if (compute == BSR_F64) bsri_dots_d_v5d_6(f, a, b, t, end, (double *)c);
+        else bsri_dots_f_v5f_6(f, a, b, t, end, (float *)c);
+        return 1;
+    }
+    if (wide && f->inner > lanes) return 0;
+    f->tail = f->inner % lanes;
+    if (compute == BSR_F64) return wide ? bsri_dots_d_v3d(f, a, b, t, end, c) : bsri_dots_d_v2d(f, a, b, t, end, c);
+    return wide ? bsri_dots_f_v3f(f, a, b, t, end, c) : bsri_dots_f_v2f(f, a, b, t, end, c);
+}
+#else
+static int bsri_few_small_dots(int isa, int compute, bsri_few *f, const void *a, const void *b, int64_t t, int64_t end, void *c) {
+    (void)isa, (void)compute, (void)f, (void)a, (void)b, (void)t, (void)end, (void)c;
+    return 0;
+}
+#endif
+
+/* Sums: one column, at most a vector of rows, which are contiguous. */
+#define BSRI_DEFINE_SUMS(S, ISA, NV)                                                                                       \
+    BSRI_A_##ISA static void bsri_sums_##S(const bsri_few *f, const void *pa, const void *pb, int64_t t, int64_t end,      \
+                                           void *pc) {                                                                     \
+        const BSRI_T_##S *zeros = (const BSRI_T_##S *)(const void *)bsri_zeros;                                            \
+        const BSRI_W_##S one = BSRI_SET1_##S((BSRI_T_##S)1);                                                               \
+        const int64_t ak = f->ak, bk = f->bk, inner = f->inner, rows = f->rows;                                            \
+        const BSRI_M_##S mask = BSRI_MASK_##S((int)rows);                                                                  \
+        BSRI_T_##S lane[BSRI_L_##S], *c = (BSRI_T_##S *)pc;                                                                \
+        int64_t i, k;                                                                                                      \
+        BSRI_F_START                                                                                                       \
+        for (; t < end; t++, c += rows) {                                                                                  \
+            const int64_t n = line[t + 1];                                                                                 \
+            BSRI_V_##S s0 = BSRI_LOAD_##S(zeros), s1 = s0, s2 = s0, s3 = s0, v;                                            \
+            for (i = line[t]; i < n; i++) {                                                                                \
+                const BSRI_T_##S *a = (const BSRI_T_##S *)pa + BSRI_F_A(i), *b = (const BSRI_T_##S *)pb + BSRI_F_B(i);     \
+                if (at) {                                                                                                  \
+                    const BSRI_T_##S *ahead = (const BSRI_T_##S *)pa + at[i + 16 < f->last ? i + 16 : f->last] * block;    \
+                    BSRI_PREFETCH(ahead);                                                                                  \
+                    BSRI_PREFETCH(ahead + block - 1);                                                                      \
+                }                                                                                                          \
+                for (k = 0; k + 1 < inner; k += 2, a += 2 * ak, b += 2 * bk) {                                             \
+                    BSRI_LOADM_##S(v, a, mask);                                                                            \
+                    s0 = BSRI_FMA_##S(BSRI_SET1_##S(b[0]), v, s0);                                                         \
+                    BSRI_LOADM_##S(v, a + ak, mask);                                                                       \
+                    s1 = BSRI_FMA_##S(BSRI_SET1_##S(b[bk]), v, s1);                                                        \
+                }                                                                                                          \
+                if (k == inner) continue;                                                                                  \
+                BSRI_LOADM_##S(v, a, mask);                                                                                \
+                if (i & 1) s2 = BSRI_FMA_##S(BSRI_SET1_##S(b[0]), v, s2);                                                  \
+                else s3 = BSRI_FMA_##S(BSRI_SET1_##S(b[0]), v, s3);                                                        \
+            }                                                                                                              \
+            s0 = BSRI_FMA_##S(one, s1, s0), s2 = BSRI_FMA_##S(one, s3, s2);                                                \
+            BSRI_STORE_##S(lane, BSRI_FMA_##S(one, s2, s0));                                                               \
+            for (k = 0; k < rows; k++) c[k] += lane[k];                                                                    \
+        }                                                                                                                  \
+    }
+BSRI_SETS(BSRI_DEFINE_SUMS)
+#if BSRI_X86
+BSRI_DEFINE_SUMS(v3f, v3, 8)
+BSRI_DEFINE_SUMS(v3d, v3, 8)
+#endif
+static void bsri_few_sums(int isa, int compute, const bsri_few *f, const void *a, const void *b, int64_t t, int64_t end, void *c) {
+#if BSRI_X86
+    if (isa == BSR_ISA_AVX512 && compute == BSR_F64 && f->rows <= 4) bsri_sums_v3d(f, a, b, t, end, c);
+    else if (isa == BSR_ISA_AVX512 && compute == BSR_F32 && f->rows <= 8) bsri_sums_v3f(f, a, b, t, end, c);
+    else
+#endif
+    if (compute == BSR_F64) BSRI_PICK(isa, d, bsri_sums_v, (f, a, b, t, end, c));
+    else if (BSRI_HAS_SUMS_F32 && compute == BSR_F32) BSRI_PICK(isa, f, bsri_sums_v, (f, a, b, t, end, c));
+    else if (BSRI_HAS_I8) BSRI_PICK(isa, i, bsri_sums_v, (f, a, b, t, end, c));
+}
+/* Ones: blocks of one number. */
+#define BSRI_DEFINE_ONES(NAME, T)                                                                                      \
+    static void NAME(const bsri_few *f, const void *pa, const void *pb, int64_t t, int64_t end, void *pc) {            \
+        const T *a = (const T *)pa, *b = (const T *)pb;                                                                \
+        T *c = (T *)pc;                                                                                                \
+        BSRI_F_START                                                                                                   \
+        for (; t < end; t++, c++) {                                                                                    \
+            int64_t i = line[t];                                                                                       \
+            const int64_t n = line[t + 1];                                                                             \
+            T s0 = 0, s1 = 0;                                                                                          \
+            for (; i + 1 < n && !list && !at; i += 2) s0 += a[i] * b[col[i] * step], s1 += a[i + 1] * b[col[i + 1] * step]; \
+            for (; i < n; i++) s0 += a[BSRI_F_A(i)] * b[BSRI_F_B(i)];                                                  \
+            *c += s0 + s1;                                                                                             \
+        }                                                                                                              \
+    }
+BSRI_DEFINE_ONES(bsri_ones_f32, float)
+BSRI_DEFINE_ONES(bsri_ones_f64, double)
+/* A vector's first n lanes are stored (mask m). */
+#define BSRI_PUT_v0f(p, v, m, n) memcpy(p, &(v), (size_t)(n) * 4)
+#define BSRI_PUT_v0d(p, v, m, n) memcpy(p, &(v), (size_t)(n) * 8)
+#define BSRI_PUT_v2f(p, v, m, n) _mm256_maskstore_ps(p, m, v)
+#define BSRI_PUT_v2d(p, v, m, n) _mm256_maskstore_pd(p, m, v)
+#define BSRI_PUT_v5f(p, v, m, n) _mm512_mask_storeu_ps(p, m, v)
+#define BSRI_PUT_v5d(p, v, m, n) _mm512_mask_storeu_pd(p, m, v)
+/* One column: what a block row's entries of A^T, each entry's rows contiguous, add to sums all over: those from element list[i].b
+   of c on. */
+#define BSRI_DEFINE_SPREAD(S, ISA, NV)                                                                                     \
+    BSRI_A_##ISA static void bsri_spread_##S(const bsri_few *f, const void *pa, const void *pb, int64_t n, void *pc) {     \
+        const int64_t ak = f->ak, bk = f->bk, inner = f->inner, whole = f->rows - f->rows % BSRI_L_##S;                    \
+        const int part = (int)(f->rows % BSRI_L_##S);                                                                      \
+        const BSRI_M_##S mask = BSRI_MASK_##S(part);                                                                       \
+        BSRI_V_##S sum, v;                                                                                                 \
+        int64_t i, k, r;                                                                                                   \
+        for (i = 0; i < n; i++) {                                                                                          \
+            const BSRI_T_##S *a = (const BSRI_T_##S *)pa + f->list[i].a, *b = (const BSRI_T_##S *)pb;                      \
+            BSRI_T_##S *c = (BSRI_T_##S *)pc + f->list[i].b;                                                               \
+            for (r = 0; r < whole; r += BSRI_L_##S) {                                                                      \
+                for (sum = BSRI_LOAD_##S(c + r), k = 0; k < inner; k++)                                                    \
+                    sum = BSRI_FMA_##S(BSRI_SET1_##S(b[k * bk]), BSRI_LOAD_##S(a + r + k * ak), sum);                      \
+                BSRI_STORE_##S(c + r, sum);                                                                                \
+            }                                                                                                              \
+            if (!part) continue;                                                                                           \
+            BSRI_LOADM_##S(sum, c + r, mask);                                                                              \
+            for (k = 0; k < inner; k++) {                                                                                  \
+                BSRI_LOADM_##S(v, a + r + k * ak, mask);                                                                   \
+                sum = BSRI_FMA_##S(BSRI_SET1_##S(b[k * bk]), v, sum);                                                      \
+            }                                                                                                              \
+            BSRI_PUT_##S(c + r, sum, mask, part);                                                                          \
+        }                                                                                                                  \
+    }
+BSRI_DEFINE_SPREAD(v0f, v0, 2)
+BSRI_DEFINE_SPREAD(v0d, v0, 2)
+#if BSRI_X86
+BSRI_DEFINE_SPREAD(v2f, v2, 2)
+BSRI_DEFINE_SPREAD(v2d, v2, 2)
+BSRI_DEFINE_SPREAD(v5f, v5, 8)
+BSRI_DEFINE_SPREAD(v5d, v5, 8)
+#endif
+/* Few rows, number by number: a vector that is loaded beside one just stored would have to wait for it. */
+#define BSRI_DEFINE_SPREAD_LITTLE(NAME, T)                                                                \
+    static void NAME(const bsri_few *f, const void *pa, const void *pb, int64_t n, void *pc) {          \
+        const int64_t ak = f->ak, bk = f->bk, inner = f->inner, rows = f->rows;                           \
+        const T *b = (const T *)pb;                                                                       \
+        int64_t i, k, r;                                                                                  \
+        for (i = 0; i < n; i++) {                                                                         \
+            const T *a = (const T *)pa + f->list[i].a;                                                    \
+            T *c = (T *)pc + f->list[i].b, sum;                                                           \
+            if (rows == 3 && inner == 3) {                                                                \
+                const T *a1 = a + ak, *a2 = a1 + ak, x0 = b[0], x1 = b[bk], x2 = b[2 * bk];               \
+                c[0] += a[0] * x0 + a1[0] * x1 + a2[0] * x2, c[1] += a[1] * x0 + a1[1] * x1 + a2[1] * x2; \
+                c[2] += a[2] * x0 + a1[2] * x1 + a2[2] * x2;                                              \
+                continue;                                                                                 \
+            }                                                                                             \
+            for (r = 0; r < rows; r++) {                                                                  \
+                for (sum = c[r], k = 0; k < inner; k++) sum += a[r + k * ak] * b[k * bk];                 \
+                c[r] = sum;                                                                               \
+            }                                                                                             \
+        }                                                                                                 \
+    }
+BSRI_DEFINE_SPREAD_LITTLE(bsri_spread_f32, float)
+BSRI_DEFINE_SPREAD_LITTLE(bsri_spread_f64, double)
+static void bsri_few_spread(int isa, int compute, const bsri_few *f, const void *a, const void *b, int64_t n, void *c) {
+    if (f->rows <= 3 && compute == BSR_F64) bsri_spread_f64(f, a, b, n, c);
+    else if (f->rows <= 3) bsri_spread_f32(f, a, b, n, c);
+    else if (compute == BSR_F64) BSRI_PICK(isa, d, bsri_spread_v, (f, a, b, n, c));
+    else if (BSRI_HAS_SUMS_F32) BSRI_PICK(isa, f, bsri_spread_v, (f, a, b, n, c));
+}
+/* Lanes of a vector. */
+static int bsri_lanes(int isa, int compute) {
+    const int size = compute == BSR_F64 ? 8 : 4;
+#if BSRI_X86
+    if (isa >= BSR_ISA_AVX2) return (isa == BSR_ISA_AVX512 ? 64 : 32) / size;
+#endif
+    (void)isa;
+    return compute == BSR_F64 ? BSRI_L_v0d : size == 4 ? BSRI_L_v0f : 1;
+}
+/* Can dots read this type where it is? What they can't is packed for them, but integers. */
+static int bsri_dots_read(int isa, int compute, int dtype) {
+    if (dtype == compute) return compute != BSR_I32;
+    return BSRI_X86 && isa >= BSR_ISA_AVX2 && compute != BSR_F64 && (dtype == BSR_F16 || dtype == BSR_BF16 || dtype == BSR_I8);
+}
+static void bsri_few_dots(int isa, int compute, int dtype, bsri_few *f, const void *a, const void *b, int64_t t, int64_t end,
+                          void *c) {
+    f->tail = f->inner % bsri_lanes(isa, compute);
+    if (dtype == compute && bsri_few_small_dots(isa, compute, f, a, b, t, end, c)) return;
+    f->tail = f->inner % bsri_lanes(isa, compute);
+    if (compute == BSR_F64) BSRI_PICK(isa, d, bsri_tall_d_v, (f, a, b, t, end, (double *)c));
+#if BSRI_X86
+#define BSRI_PICK_WIDE(NAME, type, args)               \
+    do {                                               \
+        if (isa == BSR_ISA_AVX512) NAME##5##type args; \
+        else NAME##2##type args;                       \
+    } while (0)
+    else if (BSRI_HAS_F16 && dtype == BSR_F16) BSRI_PICK_WIDE(bsri_tall_h_v, f, (f, a, b, t, end, (float *)c));
+    else if (BSRI_HAS_BF16 && dtype == BSR_BF16) BSRI_PICK_WIDE(bsri_tall_b_v, f, (f, a, b, t, end, (float *)c));
+    else if (BSRI_HAS_I8 && dtype == BSR_I8) BSRI_PICK_WIDE(bsri_tall_c_v, i, (f, a, b, t, end, (uint32_t *)c));
+#endif
+    else if (BSRI_HAS_SUMS_F32) BSRI_PICK(isa, f, bsri_tall_f_v, (f, a, b, t, end, (float *)c));
+}
+
 /* ---------------------------------------------------------------------------------------------- */
 /* >>product-engine: lists of block products, one epilogue                                        */
 /* ---------------------------------------------------------------------------------------------- */
@@ -4078,6 +4610,8 @@ typedef struct bsri_product {
     double alpha, beta;                 /* as resolved by the caller */
     const bsr_scatter_indices *scatter; /* not null: blocks, scatter say what is multiplied; b is others, out accumulators */
     const bsr_dense *blocks;
+    void *workspace; /* A^T without an index: for its sums; null: there is none */
+    uint64_t workspace_bytes;
 } bsri_product;
 static void bsri_product_run(const bsr_context *ctx, const bsri_product *job);
 
@@ -4100,9 +4634,9 @@ typedef struct bsri_vector { /* left, right, bias, input: read where they are, o
 } bsri_vector;
 typedef struct bsri_finish {
     int isa, compute, type; /* type: what the epilogue computes in; f32 for i8 operands with a float output */
-    int activation, plain;  /* plain: nothing but alpha and a store */
+    int plain;              /* nothing but alpha and a store */
     double alpha, beta;
-    const void *user_data;
+    const bsr_epilogue *last; /* where something is done to an element when all terms are added; or null */
     bsri_vector input, left, right, bias;
     char *out;
     int out_dtype;
@@ -4141,18 +4675,21 @@ BSRI_HD static double bsri_activate_f64(int activation, double x, const bsr_posi
         default: return (double)bsri_activate_f32(activation, (float)x, at, user);
     }
 }
+/* What is done to an element when all terms are added; the same for kernels: bsri_last_step(). */
+static int bsri_epilogue_ends(const bsr_epilogue *e) { return e->activation != BSR_ACT_NONE; }
 static void bsri_activate_row(const bsri_finish *f, void *x, int64_t n, bsr_position at, int transposed) {
+    const int activation = f->last->activation;
     int64_t i;
     for (i = 0; i < n; i++) {
         if (f->type == BSR_F32) {
             float *v = (float *)x + i;
-            *v = bsri_activate_f32(f->activation, *v, &at, f->user_data);
+            *v = bsri_activate_f32(activation, *v, &at, f->last->user_data);
         } else if (f->type == BSR_F64) {
             double *v = (double *)x + i;
-            *v = bsri_activate_f64(f->activation, *v, &at, f->user_data);
+            *v = bsri_activate_f64(activation, *v, &at, f->last->user_data);
         } else {
             int32_t *v = (int32_t *)x + i;
-            if (f->activation == BSR_ACT_RELU && *v < 0) *v = 0;
+            if (activation == BSR_ACT_RELU && *v < 0) *v = 0;
         }
         if (transposed) at.row++;
         else at.col++;
@@ -4195,7 +4732,7 @@ static void bsri_finish_lines(const bsri_finish *f, char *x, int64_t ldx, int64_
                 bsri_row_op(isa, type, BSRI_ADD_SCALED, row,
                             bsri_vector_line(f, &f->bias, i, n, transposed ? f->bias.cs : f->bias.rs,
                                              transposed ? f->bias.rs : f->bias.cs, bias_row), 1.0, n);
-            if (f->activation) bsri_activate_row(f, row, n, at, transposed);
+            if (f->last) bsri_activate_row(f, row, n, at, transposed);
         }
         bsri_row_store(isa, type, bsri_at(f->out, f->out_dtype, i * out_ls), f->out_dtype, out_es, row, n);
         if (transposed) at.col++;
@@ -4219,13 +4756,17 @@ typedef struct bsri_side { /* one side of the products */
     int64_t size;      /* bytes per element */
     int64_t rs, cs;
 } bsri_side;
-typedef struct bsri_entry { int64_t a, b; } bsri_entry; /* element offsets: op(A)'s block, b's first row */
+enum { BSRI_FEW_COLS = 16, BSRI_FEW_LINE = BSRI_TILE_ROWS + BSRI_LANES_MAX };
+enum { BSRI_FEW_NONE, BSRI_FEW_ONES, BSRI_FEW_DOTS, BSRI_FEW_SUMS, BSRI_FEW_TURNED }; /* turned: tiles of the transposed product */
 typedef struct bsri_work {
     int isa, compute;
     bsri_side a, b;
     int64_t rows, cols, inner; /* of the tile; products per pair */
     int64_t panel;             /* columns that a row of c_tile and b_pack has */
     int64_t depth, limit;      /* products per walk; pairs per walk */
+    int64_t first;             /* row of c_tile that the tile starts at: small tiles that follow each other share it */
+    int few;                   /* BSRI_FEW_*: how few columns are multiplied. But with _NONE column n of the sums is a line of */
+    bsri_few job;              /* c_tile, BSRI_FEW_LINE numbers long */
     bsri_walk walk;
     bsri_pair list[BSRI_LIST];
     BSRI_ALIGN64 double c_tile[BSRI_TILE_ROWS * BSRI_TILE_BYTES / 8];
@@ -4240,9 +4781,19 @@ static void bsri_side_set(bsri_side *s, int compute, int dtype, int64_t rs, int6
 static int64_t bsri_tile_cols(int compute) { return BSRI_TILE_BYTES / (int64_t)bsr_dtype_size(compute); }
 
 /* A tile of rows x cols sums starts. */
-static void bsri_work_begin(bsri_work *w, int64_t rows, int64_t cols, int64_t inner) {
-    w->rows = rows, w->cols = cols, w->inner = inner;
-    w->depth = BSRI_DEPTH_BYTES / (int64_t)bsr_dtype_size(w->compute) * bsri_tile_cols(w->compute) / w->panel;
+static void bsri_work_begin(bsri_work *w, int64_t first, int64_t rows, int64_t cols, int64_t inner) {
+    int64_t n;
+    w->first = first, w->rows = rows, w->cols = cols, w->inner = inner;
+    if (w->few) {
+        for (n = 0; n < cols; n++)
+            memset(bsri_at(w->c_tile, w->compute, n * BSRI_FEW_LINE + first), 0, (size_t)rows * bsr_dtype_size(w->compute));
+        w->depth = BSRI_DEPTH_BYTES / (int64_t)bsr_dtype_size(w->compute);
+        w->limit = bsri_max(1, bsri_min(BSRI_LIST, w->depth / inner));
+        w->walk.a_at = w->walk.b_at = 0;
+        return;
+    }
+    w->depth = BSRI_DEPTH_BYTES / (int64_t)bsr_dtype_size(w->compute);
+    if (w->panel > bsri_tile_cols(w->compute)) w->depth = w->depth * bsri_tile_cols(w->compute) / w->panel;
     w->walk.count = 0, w->walk.add = 0, w->walk.a_at = w->walk.b_at = 0, w->walk.list = w->list;
     w->walk.ldc = w->panel;
     w->walk.kc = bsri_min(inner, w->depth);
@@ -4252,9 +4803,9 @@ static void bsri_work_begin(bsri_work *w, int64_t rows, int64_t cols, int64_t in
 }
 static void bsri_work_flush(bsri_work *w) {
     bsri_walk *k = &w->walk;
-    if (k->count == 0 && k->add) return;
+    if (w->few || (k->count == 0 && k->add)) return;
     if (k->count == 0) k->am = k->ak = k->ldb = k->a_at = k->b_at = 0; /* no product: zeros are stored, no a and b were named */
-    bsri_tile_walk(w->isa, w->compute, k, w->rows, w->cols, w->c_tile);
+    bsri_tile_walk(w->isa, w->compute, k, w->rows, w->cols, bsri_at(w->c_tile, w->compute, w->first * w->panel));
     k->count = 0, k->add = 1;
 }
 /* The a side of one pair, kc products from a on: as it is, or in slot of a_pack with the contiguous direction kept. */
@@ -4308,50 +4859,91 @@ static void bsri_work_add(bsri_work *w, const char *a, const char *b, const char
     }
 }
 
-/* One column and small blocks (a matrix times a vector): vectors across columns would hold one number, so plain sums are faster
-   (tests/results/cpu.md). */
-#define BSRI_DEFINE_COLUMN(NAME, T)                                                                      \
-    static void NAME(bsri_work *w, const char *pa, const char *pb, const bsri_entry *list, int n) {      \
-        const T *a = (const T *)(const void *)pa, *b = (const T *)(const void *)pb, *x, *y;              \
-        const int64_t am = w->a.rs, ak = w->a.cs, bk = w->b.rs, ldc = w->walk.ldc;                       \
-        T *c = (T *)(void *)w->c_tile, s0 = 0, s1 = 0, s2 = 0;                                           \
-        int64_t m, k;                                                                                    \
-        int i = 0;                                                                                       \
-        for (m = 0; m < w->rows && !w->walk.add; m++) c[m * ldc] = 0;                                    \
-        w->walk.add = 1;                                                                                 \
-        if (w->rows == 1 && w->inner == 1) {                                                             \
-            for (; i + 1 < n; i += 2)                                                                    \
-                s0 += a[list[i].a] * b[list[i].b], s1 += a[list[i + 1].a] * b[list[i + 1].b];            \
-            if (i < n) s0 += a[list[i].a] * b[list[i].b];                                                \
-            c[0] += s0 + s1;                                                                             \
-        } else if (w->rows == 3 && w->inner == 3) {                                                      \
-            for (; i < n; i++) {                                                                         \
-                x = a + list[i].a, y = b + list[i].b;                                                    \
-                s0 += x[0] * y[0] + x[ak] * y[bk] + x[2 * ak] * y[2 * bk], x += am;                      \
-                s1 += x[0] * y[0] + x[ak] * y[bk] + x[2 * ak] * y[2 * bk], x += am;                      \
-                s2 += x[0] * y[0] + x[ak] * y[bk] + x[2 * ak] * y[2 * bk];                               \
-            }                                                                                            \
-            c[0] += s0, c[ldc] += s1, c[2 * ldc] += s2;                                                  \
-        } else {                                                                                         \
-            for (; i < n; i++)                                                                           \
-                for (m = 0; m < w->rows; m++) {                                                          \
-                    x = a + list[i].a + m * am, y = b + list[i].b;                                       \
-                    for (s0 = 0, k = 0; k < w->inner; k++) s0 += x[k * ak] * y[k * bk];                  \
-                    c[m * ldc] += s0;                                                                    \
-                }                                                                                        \
-        }                                                                                                \
+/* Few columns: entries of f->inner products each, a and b as they were read or packed; b's columns are bn apart. */
+static void bsri_few_turned(bsri_work *w, const char *a, int64_t a_size, int64_t ak, const char *b, int64_t b_size, int64_t bk,
+                            int64_t bn, const bsri_entry *list, int n, int64_t kc) {
+    bsri_walk *k = &w->walk;
+    int i;
+    for (i = 0; i < n; i++) {
+        const bsri_entry *next = list + (i + BSRI_AHEAD < n ? i + BSRI_AHEAD : n - 1);
+        bsri_pair *pair = w->list + i;
+        pair->a = b + list[i].b * b_size, pair->b = a + list[i].a * a_size;
+        pair->ahead_a = b + next->b * b_size, pair->ahead_b = a + next->a * a_size;
     }
-BSRI_DEFINE_COLUMN(bsri_column_f32, float)
-BSRI_DEFINE_COLUMN(bsri_column_f64, double)
+    k->list = w->list, k->count = n, k->kc = kc, k->am = bn, k->ak = bk, k->ldb = ak, k->ldc = BSRI_FEW_LINE, k->add = 1;
+    bsri_tile_walk(w->isa, w->compute, k, w->cols, w->rows, bsri_at(w->c_tile, w->compute, w->first));
+}
+/* Lines t to end of the index, or the one line that a list is. */
+static void bsri_few_run(bsri_work *w, int dtype, const char *a, const char *b, int64_t bn, int64_t t, int64_t end) {
+    const int64_t size = (int64_t)bsr_dtype_size(dtype);
+    bsri_few *f = &w->job;
+    int64_t j;
+    f->rows = w->rows;
+    for (j = 0; j < w->cols; j++, b += bn * size) {
+        void *c = bsri_at(w->c_tile, w->compute, j * BSRI_FEW_LINE + w->first);
+        if (w->few == BSRI_FEW_SUMS) bsri_few_sums(w->isa, w->compute, f, a, b, t, end, c);
+        else if (w->few == BSRI_FEW_DOTS) bsri_few_dots(w->isa, w->compute, dtype, f, a, b, t, end, c);
+        else if (w->compute == BSR_F64) bsri_ones_f64(f, a, b, t, end, c);
+        else bsri_ones_f32(f, a, b, t, end, c);
+    }
+}
+static void bsri_few_run_list(bsri_work *w, int dtype, const char *a, const char *b, int64_t bn, const bsri_entry *list, int n) {
+    const int64_t size = (int64_t)bsr_dtype_size(dtype);
+    bsri_few *f = &w->job;
+    int32_t line[2];
+    line[0] = 0, line[1] = n;
+    f->line = line, f->list = list, f->at = f->col = NULL, f->block = f->step = f->last = 0;
+    if (w->few == BSRI_FEW_TURNED) bsri_few_turned(w, a, size, f->ak, b, size, f->bk, bn, list, n, f->inner);
+    else bsri_few_run(w, dtype, a, b, bn, 0, 1);
+}
+/* Both sides are read where they are, or what is not is packed: op(A)'s blocks with their contiguous direction kept, b's columns
+   one after another. */
+static void bsri_few_list(bsri_work *w, const char *a, const char *b, const bsri_entry *list, int n) {
+    const int dots = w->few <= BSRI_FEW_DOTS;
+    bsri_few *f = &w->job;
+    bsri_entry packed[BSRI_LIST];
+    int64_t k, kc, limit;
+    int i, j, count;
+    f->am = w->a.rs, f->ak = w->a.cs, f->bk = w->b.rs, f->inner = w->inner;
+    if (w->a.direct && w->b.direct) {
+        bsri_few_run_list(w, w->a.dtype, a, b, w->b.cs, list, n);
+        return;
+    }
+    for (k = 0; k < w->inner; k += kc) {
+        kc = bsri_min(w->depth, w->inner - k), limit = kc == w->inner ? w->limit : 1;
+        for (i = 0; i < n; i += count) {
+            count = (int)bsri_min(limit, n - i);
+            for (j = 0; j < count; j++) {
+                const char *from = a + (list[i + j].a + k * w->a.cs) * w->a.size, *to = b + (list[i + j].b + k * w->b.rs) * w->b.size;
+                packed[j].a = w->a.direct ? list[i + j].a + k * w->a.cs : j * w->rows * kc;
+                packed[j].b = w->b.direct ? list[i + j].b + k * w->b.rs : j * w->cols * kc;
+                if (!w->a.direct && dots && w->a.rs == kc && w->a.cs == 1)
+                    bsri_tile_load(w->isa, w->compute, bsri_at(w->a_pack, w->compute, packed[j].a), 0, from, w->a.dtype, 1,
+                                   w->rows * kc, 0, 1);
+                else if (!w->a.direct)
+                    bsri_tile_load(w->isa, w->compute, bsri_at(w->a_pack, w->compute, packed[j].a), dots ? kc : w->rows, from,
+                                   w->a.dtype, dots ? w->rows : kc, dots ? kc : w->rows, dots ? w->a.rs : w->a.cs,
+                                   dots ? w->a.cs : w->a.rs);
+                if (!w->b.direct)
+                    bsri_tile_load(w->isa, w->compute, bsri_at(w->b_pack, w->compute, packed[j].b), kc, to, w->b.dtype, w->cols, kc,
+                                   w->b.cs, w->b.rs);
+            }
+            f->inner = kc;
+            if (!w->a.direct) f->am = dots ? kc : 1, f->ak = dots ? 1 : w->rows;
+            if (!w->b.direct) f->bk = 1;
+            bsri_few_run_list(w, w->compute, w->a.direct ? a : (const char *)w->a_pack, w->b.direct ? b : (const char *)w->b_pack,
+                              w->b.direct ? w->b.cs : kc, packed, count);
+        }
+    }
+}
 /* n entries at once. Pairs that are read in place and uncut need no more than their addresses. */
 static void bsri_work_list(bsri_work *w, const char *a, const char *b, const bsri_entry *list, int n) {
     const int ahead = w->limit < BSRI_LIST ? (int)w->limit : BSRI_AHEAD;
     const int64_t a_size = w->a.size, b_size = w->b.size;
     bsri_walk *walk = &w->walk;
     int i;
-    if (w->cols == 1 && w->rows <= 3 && w->inner <= 3 && w->a.direct && w->b.direct) {
-        if (w->compute == BSR_F32) bsri_column_f32(w, a, b, list, n);
-        else bsri_column_f64(w, a, b, list, n);
+    if (w->few) {
+        bsri_few_list(w, a, b, list, n);
         return;
     }
     if (w->a.direct && w->b.direct && w->inner <= w->depth) {
@@ -4385,6 +4977,8 @@ typedef struct bsri_engine {
     int64_t subs, sub_rows;            /* and subs of rows */
     int64_t places;                    /* tiles in the order of the schedule, which may pad */
     int64_t chunk, chunks;             /* subs of tiles per task; tasks per panel */
+    int64_t gather;                    /* tiles that follow each other and are finished at once */
+    int few;                           /* BSRI_FEW_* */
     bsri_batch out_batch, b_batch;     /* of out; of others' tiles (SCATTER_MM) */
     bsri_view index, schedule;         /* bytes 0: absent */
     int64_t group;
@@ -4418,9 +5012,22 @@ static int64_t bsri_reduce_count(const bsri_batch *whole, const bsri_batch *out)
         if (whole->size[d] != (i >= 0 ? out->size[i] : 1)) n *= whole->size[d];
     return n;
 }
-static void bsri_cursor_matrix(const bsri_engine *e, bsri_cursor *c, int64_t item, int64_t tile) {
-    const bsr_matrix *m = e->job->a;
-    const bsri_item it = bsri_matrix_item(&e->job->batch, item, m);
+/* A step of the sum that makes an item of out: a pair of operands, and which problem item of them. A sum over more than one pair
+   is a longer list of steps. */
+typedef struct bsri_sum_step {
+    const bsr_matrix *a; /* null: tiles of scatter_mm */
+    const bsr_dense *b;
+    int64_t item;
+} bsri_sum_step;
+static bsri_sum_step bsri_step_of(const bsri_engine *e, int64_t item, int64_t r) {
+    bsri_sum_step s;
+    s.a = e->job->a, s.b = e->job->b;
+    s.item = e->kind == BSRI_LIST_SCATTER ? 0 : bsri_reduce_item(&e->job->batch, &e->out_batch, item, r);
+    return s;
+}
+static void bsri_cursor_matrix(const bsri_engine *e, bsri_cursor *c, const bsri_sum_step *s, int64_t tile) {
+    const bsr_matrix *m = s->a;
+    const bsri_item it = bsri_matrix_item(&e->job->batch, s->item, m);
     const int dt = m->index_dtype, ragged = (m->flags & BSR_MATRIX_RAGGED) != 0;
     c->crow = it.crow, c->col = it.col, c->values = it.values;
     if (e->kind == BSRI_LIST_ROWS) {
@@ -4429,7 +5036,7 @@ static void bsri_cursor_matrix(const bsri_engine *e, bsri_cursor *c, int64_t ite
         const char *view = (const char *)m->transposed_index;
         const void *ccol = bsri_at(view + e->index.at[0], dt, it.pattern * (bsri_block_cols(m) + 1));
         const int64_t shift = ragged ? 0 : it.pattern * e->index.entries;
-        c->row = bsri_at(view + e->index.at[1], dt, shift), c->position = bsri_at(view + e->index.at[2], dt, shift);
+        c->crow = ccol, c->row = bsri_at(view + e->index.at[1], dt, shift), c->position = bsri_at(view + e->index.at[2], dt, shift);
         c->at = bsri_index(ccol, dt, tile), c->end = bsri_index(ccol, dt, tile + 1);
     } else { /* BSRI_LIST_SCAN: extra is the block row of entry at */
         c->at = bsri_index(it.crow, dt, 0), c->end = bsri_index(it.crow, dt, bsri_block_rows(m));
@@ -4503,7 +5110,7 @@ static bsr_position bsri_tile_place(const bsri_engine *e, int64_t item, int64_t 
     else if (s) at.row = s->r_offsets[tile] / e->job->out->cols, at.col = s->r_offsets[tile] % e->job->out->cols;
     return at;
 }
-static void bsri_product_finish(const bsri_engine *e, bsri_work *w, bsr_position at) {
+static void bsri_product_finish(const bsri_engine *e, bsri_work *w, bsr_position at, int64_t rows) {
     const bsri_product *job = e->job;
     const bsr_dense *out = job->out;
     const bsr_epilogue *ep = job->epilogue;
@@ -4518,35 +5125,35 @@ static void bsri_product_finish(const bsri_engine *e, bsri_work *w, bsr_position
         f.left = bsri_vector_of(e, ep->left_alpha, at.batch, at.row, at.col);
         f.right = bsri_vector_of(e, ep->right_alpha, at.batch, at.row, at.col);
         f.bias = bsri_vector_of(e, ep->bias, at.batch, at.row, at.col);
-        f.activation = ep->activation, f.user_data = ep->user_data;
+        f.last = bsri_epilogue_ends(ep) ? ep : NULL;
     }
-    f.plain = f.type == f.compute && !f.input.data && !f.left.data && !f.right.data && !f.bias.data && !f.activation;
-    bsri_finish_tile(&f, w->c_tile, w->panel, w->rows, w->cols, w->b_pack);
+    f.plain = f.type == f.compute && !f.input.data && !f.left.data && !f.right.data && !f.bias.data && !f.last;
+    if (w->few) bsri_finish_lines(&f, (char *)w->c_tile, BSRI_FEW_LINE, w->cols, rows, 1);
+    else bsri_finish_tile(&f, w->c_tile, w->panel, rows, w->cols, w->b_pack);
 }
-static void bsri_product_tile(const bsri_engine *e, bsri_work *w, int64_t item, int64_t tile, int64_t panel, int64_t sub) {
+/* The sums of a tile, in c_tile from row `first` on. */
+static void bsri_product_sums(const bsri_engine *e, bsri_work *w, int64_t item, int64_t tile, int64_t panel, int64_t sub,
+                              int64_t first) {
     const bsri_product *job = e->job;
     const int64_t col = panel * w->panel, row = sub * e->sub_rows;
-    bsr_position at = bsri_tile_place(e, item, tile);
     bsri_entry list[BSRI_LIST];
     const char *a, *b;
     int64_t r;
     int n;
-    bsri_work_begin(w, bsri_min(e->sub_rows, e->br - row), bsri_min(w->panel, e->width - col), e->bc);
+    bsri_work_begin(w, first, bsri_min(e->sub_rows, e->br - row), bsri_min(w->panel, e->width - col), e->bc);
     for (r = 0; r < e->reduce; r++) {
-        const int64_t whole = e->kind == BSRI_LIST_SCATTER ? 0 : bsri_reduce_item(&job->batch, &e->out_batch, item, r);
-        int64_t b_at = col * job->b->col_stride;
+        const bsri_sum_step s = bsri_step_of(e, item, r);
+        int64_t b_at = col * s.b->col_stride;
         bsri_cursor c;
         memset(&c, 0, sizeof c);
         if (job->scatter) bsri_cursor_scatter(e, &c, tile);
-        else bsri_cursor_matrix(e, &c, whole, tile);
-        if (e->kind != BSRI_LIST_SCATTER) b_at += bsri_dense_offset(&job->batch, whole, job->b);
+        else bsri_cursor_matrix(e, &c, &s, tile);
+        if (e->kind != BSRI_LIST_SCATTER) b_at += bsri_dense_offset(&job->batch, s.item, s.b);
         a = c.values + row * e->a_rs * w->a.size;
-        b = (const char *)job->b->data + b_at * w->b.size;
+        b = (const char *)s.b->data + b_at * w->b.size;
         while ((n = bsri_cursor_next(e, &c, tile, list)) > 0) bsri_work_list(w, a, b, list, n);
     }
     bsri_work_flush(w);
-    at.row += row, at.col += col;
-    bsri_product_finish(e, w, at);
 }
 /* The tile that comes n-th: as the schedule says, else in order; -1: none. */
 static int64_t bsri_product_order(const bsri_engine *e, int64_t item, int64_t n) {
@@ -4557,24 +5164,306 @@ static int64_t bsri_product_order(const bsri_engine *e, int64_t item, int64_t n)
     item = bsri_reduce_item(&job->batch, &e->out_batch, item, 0);
     return order[bsri_matrix_item(&job->batch, item, job->a).pattern * e->schedule.groups * e->group + n];
 }
+/* Tiles `tile` to tile + count by their index arrays, which few columns need no list of; 0 where it takes one. */
+static int bsri_few_lines(const bsri_engine *e, bsri_work *w, int64_t item, int64_t tile, int64_t count, int64_t sub) {
+    const bsri_product *job = e->job;
+    const int64_t row = sub * e->sub_rows;
+    bsri_few *f = &w->job;
+    int64_t r;
+    if (!w->few || w->few == BSRI_FEW_TURNED || !w->a.direct || !w->b.direct || !job->a || job->a->index_dtype != BSR_I32 ||
+        e->kind == BSRI_LIST_SCAN)
+        return 0;
+    w->rows = bsri_min(e->sub_rows, e->br - row);
+    bsri_work_begin(w, 0, count * w->rows, e->width, e->bc);
+    w->rows = w->rows / count;
+    f->am = w->a.rs, f->ak = w->a.cs, f->bk = w->b.rs, f->inner = e->bc;
+    f->list = NULL, f->block = e->a_block, f->step = e->bc * e->b_rs;
+    for (r = 0; r < e->reduce; r++) {
+        const bsri_sum_step s = bsri_step_of(e, item, r);
+        bsri_cursor c;
+        memset(&c, 0, sizeof c);
+        bsri_cursor_matrix(e, &c, &s, tile);
+        f->line = (const int32_t *)c.crow, f->at = (const int32_t *)c.position;
+        f->col = (const int32_t *)(f->at ? c.row : c.col), f->last = job->a->nnz - 1;
+        bsri_few_run(w, job->a->dtype, c.values + row * e->a_rs * w->a.size,
+                     (const char *)s.b->data + bsri_dense_offset(&job->batch, s.item, s.b) * w->b.size, w->b.cs, tile,
+                     tile + count);
+    }
+    return 1;
+}
+/* Dots read both sides in their type, or none that is not the type of sums; b's products must be contiguous. */
+static void bsri_few_sides(bsri_work *w, int64_t inner) {
+    const int read = w->a.dtype == w->b.dtype && bsri_dots_read(w->isa, w->compute, w->a.dtype);
+    w->b.direct = read && (w->b.rs == 1 || inner == 1);
+    w->a.direct = read && (w->b.direct || w->a.dtype == w->compute);
+}
+static void bsri_product_work(const bsri_engine *e, bsri_work *w) {
+    const bsri_product *job = e->job;
+    w->isa = e->isa, w->compute = job->compute, w->panel = e->panel, w->few = e->few;
+    bsri_side_set(&w->a, w->compute, job->a ? job->a->dtype : job->blocks->dtype, e->a_rs, e->a_cs);
+    bsri_side_set(&w->b, w->compute, job->b->dtype, e->b_rs, job->b->col_stride);
+    if (job->b->cols == 1) w->b.cs = 1;
+    if (w->few == BSRI_FEW_DOTS) bsri_few_sides(w, e->bc);
+    else if (!w->few) w->b.direct = w->b.direct && w->b.cs == 1;
+}
 /* Tasks go through the tiles of one panel of columns before the next, so that the panel of b stays in L2. */
 static void bsri_product_task(void *arg, int64_t task) {
     const bsri_engine *e = (const bsri_engine *)arg;
-    const bsri_product *job = e->job;
     const int64_t chunk = task % e->chunks, panel = task / e->chunks % e->panels, item = task / e->chunks / e->panels;
     const int64_t end = bsri_min((chunk + 1) * e->chunk, e->places * e->subs);
-    int64_t n;
+    int64_t n, i, count;
     bsri_work w;
-    w.isa = e->isa, w.compute = job->compute, w.panel = e->panel;
-    bsri_side_set(&w.a, w.compute, job->a ? job->a->dtype : job->blocks->dtype, e->a_rs, e->a_cs);
-    bsri_side_set(&w.b, w.compute, job->b->dtype, e->b_rs, job->b->col_stride);
-    if (job->b->cols == 1) w.b.cs = 1;
-    w.b.direct = w.b.direct && w.b.cs == 1;
-    for (n = chunk * e->chunk; n < end; n++) {
-        const int64_t tile = bsri_product_order(e, item, n / e->subs);
-        if (tile >= 0) bsri_product_tile(e, &w, item, tile, panel, n % e->subs);
+    bsri_product_work(e, &w);
+    for (n = chunk * e->chunk; n < end; n += count) {
+        const int64_t tile = bsri_product_order(e, item, n / e->subs), sub = n % e->subs;
+        bsr_position at;
+        count = bsri_min(e->gather, end - n);
+        if (tile < 0) continue;
+        if (!bsri_few_lines(e, &w, item, tile, count, sub))
+            for (i = 0; i < count; i++) bsri_product_sums(e, &w, item, tile + i, panel, sub, i * e->br);
+        at = bsri_tile_place(e, item, tile), at.row += sub * e->sub_rows, at.col += panel * e->panel;
+        bsri_product_finish(e, &w, at, (count - 1) * e->br + w.rows);
     }
 }
+/* How the products with few columns run: along what is contiguous in op(A)'s blocks, where that fills vectors better than the
+   columns would. */
+static int bsri_few_mode(const bsri_engine *e) {
+    const bsri_product *job = e->job;
+    const int64_t n = e->width, lanes = bsri_lanes(e->isa, job->compute), across = bsri_ceil_div(n, lanes);
+    const int by_column = n == 1 || (e->bc > 1 && e->b_rs == 1 && job->b->col_stride != 1);
+    const int dtype = job->a ? job->a->dtype : job->blocks->dtype;
+    if (n > BSRI_FEW_COLS) return BSRI_FEW_NONE;
+    if (e->br == 1 && e->bc == 1 && n == 1 && dtype == job->compute) return BSRI_FEW_ONES;
+    if (e->a_rs == 1 && n == 1 && e->br <= lanes) return BSRI_FEW_SUMS;
+    if (e->a_rs == 1 && n * bsri_ceil_div(e->br, lanes) <= e->br * across) return BSRI_FEW_TURNED;
+    if (e->a_cs != 1) return BSRI_FEW_NONE;
+    if (job->compute == BSR_I32 && !(bsri_dots_read(e->isa, BSR_I32, dtype) && (e->b_rs == 1 || e->bc == 1))) return BSRI_FEW_NONE;
+    if (by_column && n * bsri_ceil_div(e->bc, lanes) <= 2 * e->bc * across) return BSRI_FEW_DOTS;
+    return 2 * n <= lanes && e->bc >= lanes && e->br >= 16 ? BSRI_FEW_DOTS : BSRI_FEW_NONE; /* b is transposed on the way */
+}
+/* --- A^T without an index: block rows one after another, each block added to sums of all of A^T --- */
+/* The sums lie in the workspace, `parts` times (each gets a share of the block rows), or in out where it can hold them, else
+   little by little on the stack: all block rows are gone through for each piece then. An element's products are added in the
+   order of block rows whatever the pieces and threads. */
+typedef struct bsri_scan {
+    const bsri_engine *e;
+    int64_t item, pieces, piece; /* tiles of one piece */
+    int64_t parts, part;         /* bytes of one part's sums */
+    char *sums;                  /* null: on the stack */
+    int64_t rs, cs;              /* element strides of the sums */
+    int64_t cols;                /* of a panel on the stack */
+} bsri_scan;
+#define BSRI_SCAN_PARTS 4
+#define BSRI_SCAN_ROWS (BSRI_TILE_ROWS / 2) /* finished at once: the widest panels are twice as wide */
+#define BSRI_SCAN_STACK 4096 /* numbers of 8 bytes */
+/* Parts of the sums in a workspace: a function of sizes alone, as the order of sums is. */
+static int64_t bsri_scan_parts(const bsr_matrix *a) {
+    const double values = (double)a->nnz * (double)a->block_rows * (double)a->block_cols, each = values / (8.0 * (double)a->cols);
+    return values < 65536.0 || each < 2.0 ? 1 : each < BSRI_SCAN_PARTS ? (int64_t)each : BSRI_SCAN_PARTS;
+}
+/* Bytes of workspace that A^T without an index would use; 0: more than there can be. */
+static uint64_t bsri_scan_bytes(const bsr_matrix *a, int compute, int64_t width) {
+    const int64_t size = (int64_t)bsr_dtype_size(compute), parts = bsri_scan_parts(a);
+    int64_t bytes;
+    if (!bsri_mul(a->cols, bsri_max(1, width), &bytes) || !bsri_mul(bytes, parts * size, &bytes) || bytes > INT64_MAX - 64) return 0;
+    return (uint64_t)(bytes + 63) / 64 * 64;
+}
+/* c += what c_tile holds. */
+static void bsri_scan_add(const bsri_work *w, char *c, int64_t rs, int64_t cs) {
+    const int turned = w->few != BSRI_FEW_NONE;
+    const int64_t xr = turned ? 1 : w->panel, xc = turned ? BSRI_FEW_LINE : 1;
+    int64_t i, j;
+    for (i = 0; i < w->rows; i++) {
+        const void *x = bsri_at(w->c_tile, w->compute, i * xr);
+        void *y = bsri_at(c, w->compute, i * rs);
+        if (xc == 1 && cs == 1) bsri_row_op(w->isa, w->compute, BSRI_ADD_SCALED, y, x, 1.0, w->cols);
+        else if (w->compute == BSR_F64)
+            for (j = 0; j < w->cols; j++) ((double *)y)[j * cs] += ((const double *)x)[j * xc];
+        else if (w->compute == BSR_F32)
+            for (j = 0; j < w->cols; j++) ((float *)y)[j * cs] += ((const float *)x)[j * xc];
+        else
+            for (j = 0; j < w->cols; j++) ((uint32_t *)y)[j * cs] += ((const uint32_t *)x)[j * xc];
+    }
+}
+/* Adds block row `row` of one item for tiles from lo to hi and a panel of columns; sums: of tile lo, this panel. */
+static void bsri_scan_row(const bsri_scan *s, bsri_work *w, const bsri_cursor *c, const char *b, int64_t row, int64_t lo, int64_t hi,
+                          int64_t cols, char *sums, int64_t rs, int64_t cs) {
+    const bsri_engine *e = s->e;
+    const int dt = e->job->a->index_dtype, fast = cols == 1 && rs == 1 && e->a_rs == 1 && w->a.direct && w->b.direct;
+    const int64_t end = bsri_index(c->crow, dt, row + 1);
+    const char *x = b + row * e->bc * e->b_rs * w->b.size;
+    const bsri_entry none = {0, 0};
+    bsri_entry list[BSRI_LIST];
+    int64_t p = bsri_index(c->crow, dt, row), sub;
+    int n, i;
+    while (p < end) {
+        for (n = 0; p < end && n < BSRI_LIST; p++) {
+            const int64_t at = bsri_index(c->col, dt, p);
+            list[n].a = p * e->a_block, list[n].b = at - lo, n += at >= lo && at < hi;
+        }
+        for (i = 0; i < n; i++) list[i].b *= e->br * rs;
+        if (fast) {
+            bsri_few *f = &w->job;
+            f->ak = e->a_cs, f->bk = e->b_rs, f->inner = e->bc, f->rows = e->br, f->list = list;
+            bsri_few_spread(w->isa, w->compute, f, c->values, x, n, sums);
+            continue;
+        }
+        for (i = 0; i < n; i++)
+            for (sub = 0; sub < e->br; sub += e->sub_rows) {
+                bsri_work_begin(w, 0, bsri_min(e->sub_rows, e->br - sub), cols, e->bc);
+                bsri_work_list(w, c->values + (list[i].a + sub * e->a_rs) * w->a.size, x, &none, 1);
+                bsri_work_flush(w);
+                bsri_scan_add(w, bsri_at(sums, w->compute, list[i].b + sub * rs), rs, cs);
+            }
+    }
+}
+static void bsri_product_work(const bsri_engine *e, bsri_work *w);
+/* Where the share of block rows of part k begins: by entries. */
+static int64_t bsri_scan_start(const bsri_scan *s, const void *crow, int64_t k) {
+    const bsr_matrix *a = s->e->job->a;
+    const int64_t rows = bsri_block_rows(a), first = rows ? bsri_index(crow, a->index_dtype, 0) : 0;
+    const int64_t all = rows ? bsri_index(crow, a->index_dtype, rows) - first : 0;
+    int64_t low = 0, high = rows;
+    if (k <= 0 || k >= s->parts) return k <= 0 ? 0 : rows;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (bsri_index(crow, a->index_dtype, middle) - first < all / s->parts * k) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+/* All that is added to tiles lo to hi by part k, in columns from col on. */
+static void bsri_scan_range(const bsri_scan *s, bsri_work *w, int64_t k, int64_t lo, int64_t hi, int64_t col, int64_t cols, char *sums,
+                           int64_t rs, int64_t cs) {
+    const bsri_engine *e = s->e;
+    const bsri_product *job = e->job;
+    const int64_t rows = (hi - lo) * e->br;
+    int64_t i, j, r, panel;
+    if (cs == 1)
+        for (i = 0; i < rows; i++) memset(bsri_at(sums, w->compute, i * rs), 0, (size_t)cols * bsr_dtype_size(w->compute));
+    else if (rs == 1)
+        for (j = 0; j < cols; j++) memset(bsri_at(sums, w->compute, j * cs), 0, (size_t)rows * bsr_dtype_size(w->compute));
+    else
+        for (i = 0; i < rows; i++)
+            for (j = 0; j < cols; j++) memset(bsri_at(sums, w->compute, i * rs + j * cs), 0, bsr_dtype_size(w->compute));
+    for (r = 0; r < e->reduce; r++) {
+        const bsri_sum_step of = bsri_step_of(e, s->item, r);
+        const char *b = (const char *)of.b->data + bsri_dense_offset(&job->batch, of.item, of.b) * w->b.size;
+        bsri_cursor c;
+        memset(&c, 0, sizeof c);
+        bsri_cursor_matrix(e, &c, &of, 0);
+        for (panel = 0; panel < cols; panel += w->panel)
+            for (i = bsri_scan_start(s, c.crow, k); i < bsri_scan_start(s, c.crow, k + 1); i++)
+                bsri_scan_row(s, w, &c, b + (col + panel) * job->b->col_stride * w->b.size, i, lo, hi,
+                              bsri_min(w->panel, cols - panel), bsri_at(sums, w->compute, panel * cs), rs, cs);
+    }
+}
+static void bsri_scan_task(void *arg, int64_t task) {
+    const bsri_scan *s = (const bsri_scan *)arg;
+    const bsri_engine *e = s->e;
+    const int64_t piece = task % s->pieces, k = task / s->pieces, lo = piece * s->piece;
+    bsri_work w;
+    bsri_product_work(e, &w);
+    bsri_scan_range(s, &w, k, lo, bsri_min(e->tiles, lo + s->piece), 0, e->width,
+                   bsri_at(s->sums + k * s->part, w.compute, lo * e->br * s->rs), s->rs, s->cs);
+}
+/* Sums of `rows` rows from `row` on, in columns from col on, become output. */
+static void bsri_scan_finish(const bsri_scan *s, bsri_work *w, const char *sums, int64_t row, int64_t rows, int64_t col) {
+    const bsri_engine *e = s->e;
+    const int64_t at_once = w->few ? 1 : 0, xr = at_once ? 1 : w->panel, xc = at_once ? BSRI_FEW_LINE : 1;
+    bsr_position at;
+    int64_t i, j, k;
+    w->rows = rows;
+    for (k = 0; k < s->parts && at_once && s->rs == 1; k++)
+        for (j = 0; j < w->cols; j++) {
+            const void *x = bsri_at((char *)(uintptr_t)sums + k * s->part, w->compute, j * s->cs);
+            void *y = bsri_at(w->c_tile, w->compute, j * xc);
+            if (k) bsri_row_op(w->isa, w->compute, BSRI_ADD_SCALED, y, x, 1.0, rows);
+            else memcpy(y, x, (size_t)rows * bsr_dtype_size(w->compute));
+        }
+    for (; k < s->parts; k++)
+        for (i = 0; i < rows; i++)
+            for (j = 0; j < w->cols; j++) {
+                const void *x = bsri_at((char *)(uintptr_t)sums + k * s->part, w->compute, i * s->rs + j * s->cs);
+                void *y = bsri_at(w->c_tile, w->compute, i * xr + j * xc);
+                if (w->compute == BSR_F64) *(double *)y = k ? *(double *)y + *(const double *)x : *(const double *)x;
+                else if (w->compute == BSR_F32) *(float *)y = k ? *(float *)y + *(const float *)x : *(const float *)x;
+                else *(uint32_t *)y = (k ? *(uint32_t *)y : 0) + *(const uint32_t *)x;
+            }
+    at = bsri_tile_place(e, s->item, 0), at.row = row, at.col = col;
+    bsri_product_finish(e, w, at, rows);
+}
+static void bsri_scan_finish_task(void *arg, int64_t task) {
+    const bsri_scan *s = (const bsri_scan *)arg;
+    const bsri_engine *e = s->e;
+    const int64_t rows = e->tiles * e->br, end = bsri_min(rows, (task + 1) * BSRI_SCAN_ROWS * 32);
+    int64_t row, col;
+    bsri_work w;
+    bsri_product_work(e, &w);
+    for (row = task * BSRI_SCAN_ROWS * 32; row < end; row += BSRI_SCAN_ROWS)
+        for (col = 0; col < e->width; col += w.panel) {
+            w.cols = bsri_min(w.panel, e->width - col);
+            bsri_scan_finish(s, &w, bsri_at(s->sums, w.compute, row * s->rs + col * s->cs), row, bsri_min(BSRI_SCAN_ROWS, end - row), col);
+        }
+}
+/* One piece on the stack, a panel of columns at a time. */
+static void bsri_scan_stack_task(void *arg, int64_t task) {
+    bsri_scan s = *(const bsri_scan *)arg;
+    const bsri_engine *e = s.e;
+    const int64_t lo = task * s.piece, hi = bsri_min(e->tiles, lo + s.piece);
+    double sums[BSRI_SCAN_STACK];
+    int64_t row, col, cols;
+    bsri_work w;
+    bsri_product_work(e, &w);
+    for (col = 0; col < e->width; col += cols) {
+        cols = bsri_min(s.cols, e->width - col);
+        bsri_scan_range(&s, &w, 0, lo, hi, col, cols, (char *)sums, s.rs, s.cs);
+        for (row = 0; row < (hi - lo) * e->br; row += BSRI_SCAN_ROWS) {
+            w.cols = cols;
+            bsri_scan_finish(&s, &w, (char *)bsri_at(sums, w.compute, row * s.rs), lo * e->br + row,
+                             bsri_min(BSRI_SCAN_ROWS, (hi - lo) * e->br - row), col);
+        }
+    }
+}
+/* Can out hold the sums until they are finished? Its input must not be what they overwrite. */
+static int bsri_scan_in_out(const bsri_engine *e) {
+    const bsri_product *job = e->job;
+    return job->out->dtype == job->compute && (job->beta == 0.0 || job->input->data != job->out->data);
+}
+/* Blocks too large for a piece on the stack stay with the walk by tiles. */
+static int bsri_scan_run(const bsr_context *ctx, bsri_engine *e) {
+    const bsri_product *job = e->job;
+    const int64_t size = (int64_t)bsr_dtype_size(job->compute), stack = BSRI_SCAN_STACK * 8 / size;
+    const uint64_t bytes = bsri_scan_bytes(job->a, job->compute, e->width);
+    const int64_t worth = job->a->nnz * e->reduce >= 4096 ? ctx->threads : 1;
+    bsri_scan s;
+    memset(&s, 0, sizeof s);
+    s.e = e, s.parts = 1, s.pieces = 1, s.piece = e->tiles, s.cols = bsri_min(e->width, e->panel);
+    if (job->workspace && bytes && job->workspace_bytes >= bytes && (uintptr_t)job->workspace % 64 == 0) {
+        s.sums = (char *)job->workspace, s.parts = bsri_scan_parts(job->a), s.part = job->a->cols * e->width * size;
+        s.rs = 1, s.cs = job->a->cols;
+        if (e->width > BSRI_FEW_COLS) s.rs = e->width, s.cs = 1;
+    } else if (bsri_scan_in_out(e)) {
+        s.rs = job->out->row_stride, s.cs = job->out->col_stride;
+        if (job->a->cols == 1) s.rs = 1;
+        s.pieces = bsri_min(e->tiles, bsri_min(worth, 8)), s.piece = bsri_ceil_div(e->tiles, s.pieces);
+        s.pieces = bsri_ceil_div(e->tiles, s.piece);
+    } else {
+        s.rs = s.cols == 1 ? 1 : s.cols, s.cs = 1;
+        s.piece = stack / (s.cols * e->br), s.pieces = s.piece ? bsri_ceil_div(e->tiles, s.piece) : 0;
+        if (!s.piece) return 0;
+        for (s.item = 0; s.item < e->items; s.item++) bsri_parallel(ctx, s.pieces, bsri_scan_stack_task, &s);
+        return 1;
+    }
+    for (s.item = 0; s.item < e->items; s.item++) {
+        if (!job->workspace || s.sums != job->workspace)
+            s.sums = bsri_at(job->out->data, job->out->dtype, bsri_dense_offset(&e->out_batch, s.item, job->out));
+        bsri_parallel(ctx, s.pieces * s.parts, bsri_scan_task, &s);
+        bsri_parallel(ctx, bsri_ceil_div(e->tiles * e->br, BSRI_SCAN_ROWS * 32), bsri_scan_finish_task, &s);
+    }
+    return 1;
+}
+
 static void bsri_engine_matrix(bsri_engine *e) {
     const bsr_matrix *a = e->job->a;
     const int t = e->job->trans != 0;
@@ -4630,14 +5519,23 @@ static void bsri_product_run(const bsr_context *ctx, const bsri_product *job) {
     if (!e.reduce) memset(&e.schedule, 0, sizeof e.schedule); /* nothing to sum: no pattern to look an order up in */
     e.panel = bsri_tile_cols(job->compute);
     /* few rows: twice as wide, since fetching a pair costs as much as walking it (tests/results/cpu.md) */
-    if (e.br <= 3 && e.bc <= 16) e.panel *= 2;
+    if (e.width <= BSRI_FEW_COLS) e.panel = BSRI_FEW_COLS;
+    else if (e.br <= 3 && e.bc <= 16) e.panel *= 2;
     e.panels = bsri_ceil_div(e.width, e.panel);
     e.subs = bsri_ceil_div(e.br, BSRI_TILE_ROWS), e.sub_rows = bsri_ceil_div(e.br, e.subs);
     e.places = e.schedule.bytes ? e.schedule.groups * e.group : e.tiles;
+    e.few = bsri_few_mode(&e);
+    e.gather = e.width <= BSRI_FEW_COLS && job->a && !e.schedule.bytes && e.subs == 1 ? bsri_max(1, BSRI_TILE_ROWS / e.br) : 1;
+    if (e.kind == BSRI_LIST_SCAN && e.reduce && bsri_scan_run(ctx, &e)) return;
     /* a task is some 2^19 products: long beside handing it out */
     work = bsri_min(1 << 19, (job->a ? job->a->nnz : job->scatter->q_count) / e.tiles + 1);
     work *= e.sub_rows * bsri_min(e.bc, 1 << 12) * bsri_min(e.width, e.panel);
     e.chunk = bsri_max(1, (1 << 19) / work);
+    if (e.width <= BSRI_FEW_COLS && job->a) { /* few columns: some 2^19 bytes of values */
+        const int64_t each = ((job->a->nnz / e.tiles + 1) * bsri_min(e.bc, 1 << 12) * e.sub_rows + 1) * (int64_t)bsr_dtype_size(job->a->dtype);
+        e.chunk = bsri_max(1, (1 << 19) / each * 4 / (4 + e.width));
+        if (e.chunk > e.gather) e.chunk -= e.chunk % e.gather;
+    }
     e.chunks = bsri_ceil_div(e.places * e.subs, e.chunk);
     bsri_parallel(ctx, e.items * e.panels * e.chunks, bsri_product_task, &e);
 }
@@ -4755,7 +5653,7 @@ static void bsri_sampled_row(const bsri_sampler *s, bsri_work *w, int64_t item, 
         blocks = bsri_min(s->group, end - p);
         for (panel = 0; panel < s->panels; panel++) {
             const int64_t col = panel * cols;
-            bsri_work_begin(w, rows, s->panels > 1 ? bsri_min(cols, s->bc - col) : blocks * s->bc, w->depth);
+            bsri_work_begin(w, 0, rows, s->panels > 1 ? bsri_min(cols, s->bc - col) : blocks * s->bc, w->depth);
             bsri_sampled_tile(s, w, item, &out, line, p, blocks, row, col);
             bsri_sampled_finish(s, w, &out, &input, p, blocks, row, col);
         }
@@ -4768,7 +5666,7 @@ static void bsri_sampled_task(void *arg, int64_t task) {
     const int64_t end = bsri_min((chunk + 1) * s->chunk, s->rows);
     int64_t line;
     bsri_work w;
-    w.isa = s->isa, w.compute = job->compute, w.panel = bsri_tile_cols(job->compute);
+    w.isa = s->isa, w.compute = job->compute, w.panel = bsri_tile_cols(job->compute), w.few = BSRI_FEW_NONE;
     w.depth = BSRI_DEPTH_BYTES / (int64_t)bsr_dtype_size(w.compute);
     bsri_side_set(&w.a, w.compute, s->mat1.dtype, s->mat1.row_stride, s->mat1.col_stride);
     bsri_side_set(&w.b, w.compute, s->mat2.dtype, s->mat2.row_stride, s->mat2.col_stride);
@@ -5904,7 +6802,7 @@ typedef struct bsri_entries {
     const void *row, *col; /* row: index_dtype, or int64 when expanded */
     const char *values;    /* null: ones */
     int32_t row_dtype, index_dtype, dtype, reserved;
-    int64_t nnz;
+    int64_t nnz, rows;
     const int64_t *order, *start; /* start: [block rows + 1], into order */
 } bsri_entries;
 
@@ -5922,6 +6820,7 @@ struct bsri_build {
     const bsr_dense *dense; /* sources: at most one is set */
     const bsr_matrix *sparse;
     const bsri_entries *entries;
+    const struct bsri_merge *merge;
     const uint8_t *mask;
     uint64_t *bits;                /* which candidates are kept: [items][item_words] */
     int64_t item_words, row_words; /* row_words 0: candidates are the stored blocks of `sparse`, else all blocks */
@@ -6076,6 +6975,56 @@ static int64_t bsri_row_of_entries(const bsri_build *b, int64_t item, int64_t r,
                          b->to.dtype);
     }
     return n;
+}
+
+/* Rows of entries whose columns ascend, with no place twice: the rows of a block row are merged. */
+#define BSRI_MERGE_ROWS 256
+typedef struct bsri_merge {
+    const void *crow, *col; /* of crow_dtype, col_dtype */
+    const int64_t *order;   /* null: entry p's value stands at p */
+    const char *values;     /* null: ones */
+    int64_t rows;
+    int crow_dtype, col_dtype, dtype;
+} bsri_merge;
+static void bsri_put_value(const bsri_build *b, const bsri_merge *e, int64_t p, void *dst) {
+    const int64_t at = e->order ? e->order[p] : p;
+    if (e->values && e->dtype == b->to.dtype && e->dtype == BSR_F64) memcpy(dst, e->values + 8 * at, 8);
+    else if (e->values && e->dtype == b->to.dtype && e->dtype == BSR_F32) memcpy(dst, e->values + 4 * at, 4);
+    else if (BSRI_BIT(b->to.dtype) & BSRI_FLOATS)
+        bsri_store_f64(dst, b->to.dtype, 0, e->values ? bsri_load_f64(e->values, e->dtype, at) : 1.0);
+    else bsri_store_i32(dst, b->to.dtype, 0, e->values ? bsri_load_i32(e->values, e->dtype, at) : 1);
+}
+static int64_t bsri_row_of_merged(const bsri_build *b, int64_t item, int64_t r, const bsri_item *to, int64_t at) {
+    const bsri_merge *e = b->merge;
+    const int64_t br = b->to.block_rows, bc = b->to.block_cols, rows = bsri_min(br, e->rows - r * br);
+    const int packed = b->value_stride[2] == 1 && b->value_stride[1] == bc;
+    int64_t p[BSRI_MERGE_ROWS], end[BSRI_MERGE_ROWS], next[BSRI_MERGE_ROWS], n = 0, i;
+    (void)item;
+    for (i = 0; i < rows; i++) {
+        p[i] = bsri_index(e->crow, e->crow_dtype, r * br + i), end[i] = bsri_index(e->crow, e->crow_dtype, r * br + i + 1);
+        next[i] = p[i] < end[i] ? bsri_index(e->col, e->col_dtype, p[i]) : INT64_MAX;
+    }
+    for (;; n++) {
+        int64_t least = INT64_MAX, from, limit;
+        char *block = NULL;
+        for (i = 0; i < rows; i++) least = bsri_min(least, next[i]);
+        if (least == INT64_MAX) return n;
+        from = bsri_divide(least, bc), limit = (from + 1) * bc;
+        if (to && b->with_values) block = bsri_at(to->values, b->to.dtype, (at + n) * b->value_stride[0]);
+        if (block && packed) {
+            bsri_set_index((void *)(uintptr_t)to->col, b->to.index_dtype, at + n, from);
+            memset(block, 0, (size_t)(br * bc) * bsr_dtype_size(b->to.dtype));
+        } else if (to) {
+            bsri_put_block(b, to, at + n, from, NULL, b->to.dtype, 0, 0, 0, 0);
+        }
+        for (i = 0; i < rows; i++)
+            while (next[i] < limit) {
+                if (block)
+                    bsri_put_value(b, e, p[i], bsri_at(block, b->to.dtype, i * b->value_stride[1] +
+                                                                               (next[i] - from * bc) * b->value_stride[2]));
+                next[i] = ++p[i] < end[i] ? bsri_index(e->col, e->col_dtype, p[i]) : INT64_MAX;
+            }
+    }
 }
 
 static void bsri_build_count(void *arg, int64_t i) {
@@ -6285,13 +7234,82 @@ static void bsri_entries_pass(const bsri_entries *e, const bsr_matrix *m, int pa
         to[bucket[bsri_entry_key(e, m, pass, entry) / unit % buckets]++] = entry;
     }
 }
+/* Do the columns of every row ascend, none twice? */
+static int bsri_rows_ascend(const void *crow, int crow_dtype, const void *col, int col_dtype, int64_t rows) {
+    int64_t r, p = 0, end, before, now;
+    for (r = 0; r < rows; r++)
+        for (end = bsri_index(crow, crow_dtype, r + 1), before = -1; p < end; p++, before = now) {
+            now = bsri_index(col, col_dtype, p);
+            if (now <= before) return 0;
+        }
+    return 1;
+}
+/* CSR whose columns ascend needs no sort. *done: 0 where they don't. */
+static bsr_status bsri_build_from_csr(const bsri_call *c, bsri_build *b, const bsr_matrix *s, bsr_matrix *m, int *done) {
+    bsri_cuts cuts = {0, 0};
+    bsri_scratch scratch;
+    bsri_merge e;
+    int64_t at;
+    *done = b->to.block_rows <= BSRI_MERGE_ROWS &&
+            bsri_rows_ascend(s->crow_indices, s->index_dtype, s->col_indices, s->index_dtype, s->rows);
+    if (!*done) return BSR_OK;
+    memset(&e, 0, sizeof e);
+    e.crow = s->crow_indices, e.col = s->col_indices, e.values = (const char *)s->values, e.rows = s->rows;
+    e.crow_dtype = e.col_dtype = s->index_dtype, e.dtype = s->dtype;
+    at = bsri_cut(&cuts, b->rows + 1, 8);
+    BSRI_TRY(bsri_cuts_get(c, &cuts, &scratch));
+    b->first = bsri_cut_i64(&scratch, at), b->merge = &e, b->row = bsri_row_of_merged;
+    return bsri_build_finish(c, b, m, &scratch);
+}
+/* Entries by rows: a counting sort by row that keeps their order, then few places of each row. *done: 0 where a row is long and
+   out of order, has a place twice, or there are far more rows than entries. */
+static bsr_status bsri_build_from_coo(const bsri_call *c, bsri_build *b, const bsri_entries *s, int64_t rows, bsr_matrix *m,
+                                      int *done) {
+    bsri_cuts cuts = {0, 0};
+    bsri_scratch scratch;
+    bsri_merge e;
+    int64_t at[4], *crow, *col, *order, p, r, k;
+    *done = 0;
+    if (b->to.block_rows > BSRI_MERGE_ROWS || rows > 4 * s->nnz + 65536) return BSR_OK;
+    at[0] = bsri_cut(&cuts, rows + 1, 8), at[1] = bsri_cut(&cuts, s->nnz, 8), at[2] = bsri_cut(&cuts, s->nnz, 8);
+    at[3] = bsri_cut(&cuts, b->rows + 1, 8);
+    BSRI_TRY(bsri_cuts_get(c, &cuts, &scratch));
+    crow = bsri_cut_i64(&scratch, at[0]), col = bsri_cut_i64(&scratch, at[1]), order = bsri_cut_i64(&scratch, at[2]);
+    for (r = 0; r <= rows; r++) crow[r] = 0;
+    for (p = 0; p < s->nnz; p++) {
+        r = bsri_index(s->row, s->row_dtype, p);
+        if (r + 1 < rows) crow[r + 2]++;
+    }
+    for (r = 2; r <= rows; r++) crow[r] += crow[r - 1]; /* crow[r + 1] runs from the start of row r to its end */
+    for (p = 0; p < s->nnz; p++) {
+        k = crow[bsri_index(s->row, s->row_dtype, p) + 1]++;
+        order[k] = p, col[k] = bsri_index(s->col, s->index_dtype, p);
+    }
+    for (r = 0, *done = 1; r < rows && *done; r++)
+        for (p = crow[r] + 1; p < crow[r + 1] && *done; p++) {
+            const int64_t now = col[p], entry = order[p];
+            for (k = p; k > crow[r] && col[k - 1] > now; k--) col[k] = col[k - 1], order[k] = order[k - 1];
+            col[k] = now, order[k] = entry;
+            *done = (k == crow[r] || col[k - 1] != now) && p - k < 64;
+        }
+    if (!*done) {
+        bsri_scratch_end(c, &scratch);
+        return BSR_OK;
+    }
+    memset(&e, 0, sizeof e);
+    e.crow = crow, e.col = col, e.values = s->values, e.rows = rows, e.order = order, e.crow_dtype = e.col_dtype = BSR_I64;
+    e.dtype = s->dtype, b->first = bsri_cut_i64(&scratch, at[3]), b->merge = &e, b->row = bsri_row_of_merged;
+    return bsri_build_finish(c, b, m, &scratch);
+}
 static bsr_status bsri_build_from_entries(const bsri_call *c, bsri_build *b, bsri_entries *e, const bsr_matrix *csr,
                                           bsr_matrix *m) {
     bsri_cuts cuts = {0, 0};
     bsri_scratch scratch;
     int64_t at[6], keys[4], most, unit, *order[2], *start, r, p, *rows, *to;
     const int64_t *from = NULL;
-    int pass;
+    int pass, done;
+    BSRI_TRY(csr ? bsri_build_from_csr(c, b, csr, m, &done) : bsri_build_from_coo(c, b, e, e->rows, m, &done));
+    if (done) return BSR_OK;
     keys[0] = b->to.block_cols, keys[1] = b->to.block_rows, keys[2] = b->cols, keys[3] = b->rows;
     most = bsri_max(bsri_max(keys[0], keys[1]), bsri_max(keys[2], keys[3]));
     most = bsri_min(most, bsri_max(e->nnz, 1 << 16)); /* buckets */
@@ -6368,7 +7386,7 @@ static bsr_matrix bsri_csr(int64_t rows, int64_t cols, int64_t nnz, const void *
 static bsri_entries bsri_entries_of(const bsr_matrix *s, const void *row) {
     bsri_entries e;
     memset(&e, 0, sizeof e);
-    e.row = row, e.row_dtype = e.index_dtype = s->index_dtype, e.col = s->col_indices, e.nnz = s->nnz;
+    e.row = row, e.row_dtype = e.index_dtype = s->index_dtype, e.col = s->col_indices, e.nnz = s->nnz, e.rows = s->rows;
     e.values = (const char *)s->values, e.dtype = s->dtype;
     return e;
 }
@@ -8445,24 +9463,17 @@ typedef struct bsri_product_call {
     int32_t reduce; /* out may lack batch dimensions of the operands: they are summed over */
 } bsri_product_call;
 
-/* May operands of this dtype give a result of that one? */
-static int bsri_result_dtype(int dtype, int out) {
+/* Which results may operands of this dtype give? */
+static uint32_t bsri_result_dtypes(int dtype) {
     switch (dtype) {
-        case BSR_F16:
-        case BSR_BF16: return out == dtype || out == BSR_F32;
-        case BSR_F32: return out == BSR_F32 || out == BSR_F16 || out == BSR_BF16;
-        case BSR_F64: return out == BSR_F64;
-        case BSR_I8: return out == BSR_I32 || out == BSR_I8 || out == BSR_F32 || out == BSR_F16 || out == BSR_BF16;
+#define BSRI_X(dtype, type, is_float, results, ...) \
+    case BSR_##dtype: return results;
+        BSRI_TYPES(BSRI_X)
+#undef BSRI_X
         default: return 0;
     }
 }
-static uint32_t bsri_result_dtypes(int dtype) {
-    uint32_t set = 0;
-    int out;
-    for (out = 1; out < 32; out++) set |= bsri_result_dtype(dtype, out) ? BSRI_BIT(out) : 0u;
-    return set;
-}
-#define BSRI_OPERAND_DTYPES (BSRI_FLOATS | BSRI_BIT(BSR_I8))
+static int bsri_result_dtype(int dtype, int out) { return bsri_is_one_of(bsri_result_dtypes(dtype), out); }
 
 static bsr_status bsri_check_pair_dtypes(const bsri_call *c, int a, int b, int id_b, int out, int id_out) {
     if (b != a) return bsri_fail_wanted(c, BSR_ITEM_DTYPE_MISMATCH, id_b, -1, b, a);
@@ -8538,8 +9549,8 @@ static bsr_status bsri_check_product(const bsri_call *c, const bsri_product_call
 /* Everything that is looked at one operand at a time, before they are compared. */
 static bsr_status bsri_check_product_operands(const bsri_call *c, const bsri_product_call *p, bsri_spans *set) {
     const bsr_dense *o = p->out;
-    BSRI_TRY(bsri_check_matrix(c, set, p->a, p->id_a, BSRI_OPERAND_DTYPES, BSRI_READ));
-    BSRI_TRY(bsri_check_dense(c, set, p->b, p->id_b, BSRI_OPERAND_DTYPES, BSRI_READ));
+    BSRI_TRY(bsri_check_matrix(c, set, p->a, p->id_a, BSRI_OPERANDS, BSRI_READ));
+    BSRI_TRY(bsri_check_dense(c, set, p->b, p->id_b, BSRI_OPERANDS, BSRI_READ));
     if (!o) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, p->id_out, -1, 0);
     BSRI_TRY(bsri_check_dtype(c, o->dtype, BSRI_FLOATS | BSRI_INTS, p->id_out));
     return bsri_check_batch(c, o->batch_dims, o->batch, p->id_out);
@@ -8553,6 +9564,11 @@ static bsr_plan bsri_product_plan(const bsri_call *c, const bsri_product_call *p
     plan.tile_rows = (int32_t)bsri_tile_rows(p->trans ? p->a->block_cols : p->a->block_rows);
     plan.tile_cols = (int32_t)bsri_tile_cols(bsri_compute_dtype(c, p->a->dtype));
     if (p->trans && !p->a->transposed_index) plan.flags |= BSR_PLAN_SLOW_TRANSPOSE;
+    if (p->trans && !p->a->transposed_index && !bsri_on_cuda(c)) {
+        const uint64_t bytes = bsri_scan_bytes(p->a, bsri_compute_dtype(c, p->a->dtype), p->b->cols);
+        if (c->exec->query || (c->exec->workspace && c->exec->workspace_bytes >= bytes && (uintptr_t)c->exec->workspace % 64 == 0))
+            plan.workspace_bytes = bytes;
+    }
     if (schedule && (bsri_on_cuda(c) || (schedule[6] != 0) == (p->trans != 0))) plan.flags |= BSR_PLAN_USES_SCHEDULE;
     if (!bsri_on_cuda(c) && (p->b->dtype != bsri_compute_dtype(c, p->b->dtype) || p->b->col_stride != 1))
         plan.flags |= BSR_PLAN_PACKS_B;
@@ -8567,6 +9583,18 @@ static bsr_tune_row bsri_product_key(const bsri_product_call *p) {
     key.beta = bsri_scalar_class(p->beta, e ? e->beta_ptr : NULL),
     key.alpha = bsri_scalar_class(p->alpha, e ? e->alpha_ptr : NULL);
     return key;
+}
+/* Once for each key: A^T runs without its index, which costs several times as much. */
+static void bsri_warn_transpose(const bsri_call *c, const bsr_tune_row *key) {
+    char line[200];
+    bsri_text t;
+    uint32_t number = bsri_check_sum(bsri_check_sum(0x54u, key->dtype), key->block_rows);
+    if (!bsri_warns(c)) return;
+    number = bsri_check_sum(bsri_check_sum(bsri_check_sum(number, key->block_cols), key->m), key->n);
+    if (!bsri_once(c->ctx, number)) return;
+    t.data = line, t.size = sizeof line, t.length = 0;
+    bsri_put(&t, bsr_op_name(c->op)), bsri_put(&t, ": "), bsri_put(&t, bsr_item_string(BSR_ITEM_SLOW_TRANSPOSE));
+    c->ctx->logger.func(BSR_LOG_WARN, BSR_ITEM_SLOW_TRANSPOSE, line, c->ctx->logger.user);
 }
 /* *plan: written, except by BSRI_RUN_ONLY. */
 static bsr_status bsri_product_start(const bsri_call *c, const bsri_product_call *p, bsr_plan *plan, int step) {
@@ -8584,6 +9612,8 @@ static bsr_status bsri_product_start(const bsri_call *c, const bsri_product_call
     BSRI_TRY(bsri_settle_cpu(c, &key, plan, step, &stop));
     if (stop) return BSR_OK;
     job.isa = plan->kernel;
+    job.workspace = c->exec->workspace, job.workspace_bytes = c->exec->workspace_bytes;
+    if (p->trans && !p->a->transposed_index) bsri_warn_transpose(c, &key);
     bsri_product_run(c->ctx, &job);
     return BSR_OK;
 }
@@ -8787,8 +9817,8 @@ static bsr_status bsri_check_scatter(const bsri_call *c, const bsr_dense *blocks
     bsri_scatter_shape s;
     bsri_spans set;
     set.count = 0;
-    BSRI_TRY(bsri_check_dense(c, &set, blocks, BSR_ARG_BLOCKS, BSRI_OPERAND_DTYPES, BSRI_READ));
-    BSRI_TRY(bsri_check_dense(c, &set, others, BSR_ARG_OTHERS, BSRI_OPERAND_DTYPES, BSRI_READ));
+    BSRI_TRY(bsri_check_dense(c, &set, blocks, BSR_ARG_BLOCKS, BSRI_OPERANDS, BSRI_READ));
+    BSRI_TRY(bsri_check_dense(c, &set, others, BSR_ARG_OTHERS, BSRI_OPERANDS, BSRI_READ));
     BSRI_TRY(bsri_check_indices(c, x, others->cols));
     BSRI_TRY(bsri_check_dense(c, &set, acc, BSR_ARG_ACCUMULATORS, BSRI_FLOATS | BSRI_INTS, BSRI_WRITE));
     BSRI_TRY(bsri_check_pair_dtypes(c, blocks->dtype, others->dtype, BSR_ARG_OTHERS, acc->dtype, BSR_ARG_ACCUMULATORS));
@@ -8923,8 +9953,8 @@ typedef struct bsri_sampled_call {
 } bsri_sampled_call;
 
 static bsr_status bsri_check_sampled_operands(const bsri_call *c, const bsri_sampled_call *p, bsri_spans *set) {
-    BSRI_TRY(bsri_check_dense(c, set, p->mat1, p->id_1, BSRI_OPERAND_DTYPES, BSRI_READ));
-    BSRI_TRY(bsri_check_dense(c, set, p->mat2, p->id_2, BSRI_OPERAND_DTYPES, BSRI_READ));
+    BSRI_TRY(bsri_check_dense(c, set, p->mat1, p->id_1, BSRI_OPERANDS, BSRI_READ));
+    BSRI_TRY(bsri_check_dense(c, set, p->mat2, p->id_2, BSRI_OPERANDS, BSRI_READ));
     BSRI_TRY(bsri_check_matrix_sizes(c, p->out, p->id_out));
     return bsri_check_dtype(c, p->out->dtype, BSRI_FLOATS | BSRI_INTS, p->id_out);
 }
@@ -9117,8 +10147,8 @@ static bsr_status bsri_check_gradient_form(const bsri_call *c, bsri_spans *set, 
     if ((x.sparse != NULL) != (dx.sparse != NULL)) return bsri_fail(c, BSR_ITEM_OPERAND_KIND, id, -1, dx.dense != NULL);
     if (x.sparse) {
         BSRI_TRY(bsri_check_matrix(c, set, x.sparse, id_x, 0, BSRI_PATTERN));
-        BSRI_TRY(bsri_check_dtype(c, x.sparse->dtype, BSRI_OPERAND_DTYPES, id_x));
-    } else BSRI_TRY(bsri_check_dense_sizes(c, x.dense, id_x, BSRI_OPERAND_DTYPES));
+        BSRI_TRY(bsri_check_dtype(c, x.sparse->dtype, BSRI_OPERANDS, id_x));
+    } else BSRI_TRY(bsri_check_dense_sizes(c, x.dense, id_x, BSRI_OPERANDS));
     if (bsri_operand_dtype(x) != dtype)
         return bsri_fail_wanted(c, BSR_ITEM_DTYPE_MISMATCH, id_x, -1, bsri_operand_dtype(x), dtype);
     BSRI_TRY(bsri_join(c, &batch, want, want_size, id_x));
@@ -9231,7 +10261,17 @@ static int bsri_tensor_batch_of(int32_t dims, const int64_t *size, const int64_t
     return 1;
 }
 
-/* A product as a kernel sees it: everything by value, element strides resolved. */
+/* Blocks of op(A) seen as tiles, rows x cols of them in each block: line n of the list is row n % rows of stored line n / rows,
+   and has `cols` tiles for each stored entry, entry n of all being column n % cols of stored entry n / cols. Nothing is copied:
+   kernels read a matrix's index arrays by these numbers. by_rows, by_cols: 2^32 / rows and cols, up, by which numbers are divided
+   (exactly, below 2^32 / (cols - 1)); 0 for 1. */
+typedef struct bsri_list_view {
+    int32_t rows, cols;
+    uint32_t by_rows, by_cols;
+} bsri_list_view;
+
+/* A product as a kernel sees it: everything by value, element strides resolved. Where blocks are seen as tiles, all is said of
+   tiles but what says `stored`. */
 typedef struct bsri_dev_product {
     bsr_matrix a;
     bsr_dense b, out, input, left, right, bias, blocks; /* data null: absent */
@@ -9242,14 +10282,22 @@ typedef struct bsri_dev_product {
     bsri_batch whole, out_batch, b_batch;
     bsri_view index, schedule;   /* bytes 0: absent */
     int64_t br, bc;              /* rows and products of an op(A) block */
-    int64_t a_block, a_rs, a_cs; /* element strides of op(A)'s blocks */
+    int64_t a_block, a_rs, a_cs; /* element strides of op(A)'s stored blocks */
     int64_t tiles, width;        /* output tiles per item, their columns */
+    int64_t lines;               /* stored ones of op(A) */
+    bsri_list_view view;
     int64_t items, reduce;
     int64_t panels, subs, sub_rows;
     int32_t kind, activation, trans, has_input;
     int32_t precision; /* of f32 products: 0 f32, 1 TF32, 2 three times TF32 */
     int32_t constant;  /* nothing under way writes a */
 } bsri_dev_product;
+
+/* What is done to an element when all terms are added: 0 nothing, 1 an activation that any epilogue has, 2 anything else, which
+   only those have that finish elements one by one. */
+BSRI_HD static int bsri_last_step(const bsri_dev_product *p) {
+    return p->activation >= BSR_USER_FUNCTION_BASE ? 2 : p->activation != 0;
+}
 
 typedef struct bsri_dev_sampled {
     bsr_matrix out, input;
@@ -9258,7 +10306,8 @@ typedef struct bsri_dev_sampled {
     bsri_batch whole, out_batch;
     int64_t o_strides[3], i_strides[3];
     int64_t items, reduce, panels, subs; /* cuts of a block */
-    int32_t has_input, reserved;
+    int32_t has_input;
+    int32_t precision; /* as bsri_dev_product's */
 } bsri_dev_sampled;
 
 /* A CTA computes `group` block rows together, so that the dense operand is fetched once for all of them. Four warps build the
@@ -9273,7 +10322,8 @@ struct bsri_mma_rows {
     int dt;
 };
 
-enum { BSRI_MMA_PAD = 68, BSRI_MMA_PASS = 16 * BSRI_MMA_PAD + 64 }; /* the epilogue goes by 16 x 64 sums, rows padded */
+/* the epilogue goes by 16 x 64 sums, or 16 x 32 of 8 bytes, rows padded */
+enum { BSRI_MMA_PAD = 68, BSRI_MMA_PAD_F64 = BSRI_MMA_PAD / 2, BSRI_MMA_PASS = 16 * BSRI_MMA_PAD + 64 };
 
 typedef struct bsri_dev_mma {
     bsri_mma_rows rows; /* of the only item and reduction, where there is one */
@@ -9293,6 +10343,8 @@ typedef struct bsri_dev_mma {
     int32_t near;                          /* warps of a CTA bring the same values */
     float alpha; /* where nothing else is to be done; so is out */
     int32_t b_rows; /* the dense operand is row-major, else column-major */
+    bsri_list_view view; /* as in p; and bytes from a tile of a stored block to the one below, to the one beside it */
+    int32_t down, right;
     char *out;
     int64_t out_row, out_col;
     const char *input; /* of short products: added to all sums, lies as out does; or null */
@@ -9323,6 +10375,8 @@ typedef struct bsri_dev_narrow_mma {
     int64_t ahead, stream;                  /* bytes of values that each CTA asks the L2 for; of all of them */
     int64_t col_ahead, col_stream;          /* the same of column indices */
     int32_t bits, width, subs;              /* log2 of a block's products; columns; cuts of a block row */
+    int32_t bc;                             /* products of a block, */
+    uint32_t by_bc;                         /* and 16 times 2^32 / bc, up, where they are no power of two; else 0 */
     int32_t vec2;                          /* rows of b can be read by two elements */
     int32_t single, plain, out_dtype;       /* one item, one reduction; and nothing but the product is stored, as out_dtype */
     bsri_dev_product p;
@@ -9345,12 +10399,13 @@ typedef struct bsri_dev_narrow_tma {
     int64_t out_row, out_col, in_line;  /* element strides; of input's rows, or columns where those are out's lines */
     uint32_t ahead, pieces;             /* bytes of values that a CTA brings to the L2; how many CTAs do */
     uint32_t col_lines, ptr_lines;      /* of 128 bytes of index arrays, that they ask for */
-    int32_t dt, strips, sub_bits;       /* of indices; strips of all, log2 of those of a block row */
+    int32_t dt, strips;                 /* of indices; strips of all */
+    bsri_list_view view;                /* strips of a block row; pieces of 64 products of a block */
     int32_t sides;                      /* CTAs that have a strip's columns */
     int32_t beside, pdl_late;           /* of groups: log2 of strips whose tiles stand beside each other, then further columns;
                                        the next launch may start once all blocks are asked for, not at once */
     int32_t warps, stages;               /* warps, or groups of them; blocks of each at a time */
-    int32_t half_bits, bc, width;        /* log2 of a block's pieces of 64 products; its products; columns */
+    int32_t bc, width;                  /* products of a block; columns */
     int32_t columns, fold, swizzle;     /* products run along b; log2 of its rows in 128 bytes, of a swizzled row's pieces - 1 */
     int32_t vec2, constant;            /* out takes them: 1 along rows, 2 along columns, else 0 (where warps take a block
                                            together: eights, either way); a may be read at once */
@@ -9405,9 +10460,13 @@ typedef struct bsri_dev_wgmma {
     const void *schedule; /* where it is for this direction (its header says so) */
     int32_t single, trans;
     int32_t tiles, group_ctas;  /* tiles across out; of them those of a slab, which as many CTAs compute side by side */
-    int32_t group, parts;       /* block rows of a tile, slices of a block */
+    int32_t group, parts; /* block rows of a tile, slices of a block */
+    bsri_list_view view;  /* as in p */
+    uint32_t down;        /* from a tile of a stored block to the one below it: rows of a_map, bytes for blocks of 16 and 32 */
+    int32_t a_each;       /* a_step's from a stored block to the next */
     int32_t a_trans, b_rows; /* blocks are stored transposed; the dense operand is row-major */
-    uint32_t a_step, a_half; /* bytes: between blocks; between a lane's pieces of a listed block of 16, of a block of 32 */
+    uint32_t a_step, a_half; /* bytes: between blocks, or tiles beside each other; between a lane's pieces of a listed block of
+                                16, of a block of 32 */
     int32_t vector, epilogue; /* out is stored by the copy engine: 1 row-major, 2 column-major; BSRI_EPILOGUE_STORE, ... */
     int32_t store_registers;        /* vector 0: rows of f32 in pairs are stored as registers hold them */
     int32_t terms;         /* BSRI_TERM_...: of parameters, so that branches are known to be the same in all lanes */
@@ -9461,6 +10520,7 @@ typedef struct bsri_dev_wgmma_sampled {
     int32_t whole, batched, parts; /* tiles may be dealt whole; there are several items; parts of a union at most */
     int32_t entries, shift;        /* entries of a tile at most; log2 of the blocks side by side in one */
     int32_t wide;                  /* 1: warpgroups share the rows, not the columns */
+    bsri_list_view view;           /* as in p */
     int32_t reduce, steps, plain;
     int32_t a_across, b_across;             /* products do not run along the lines of mat1, mat2 as stored */
     int32_t a_boxes, b_boxes, a_box, b_box; /* loads of a stage and of one entry, their bytes */
@@ -9490,13 +10550,17 @@ typedef struct bsri_dev_softmax {
     double scale;
     uint32_t divide, block; /* fast path: 2^32 / chunks rounded up (0 for 1); elements of a block */
     int32_t mode[3];        /* bsr_mask_mode of each bias */
-    int32_t biased, backward;
+    int32_t biased;         /* how many there are: those that are added come first, then those that forbid */
+    int32_t backward;
     int32_t warps;      /* that share a row */
-    int32_t side, near; /* fast path, as powers of two: rows side by side in a warp, neighbouring lanes of one row */
-    int32_t chunks;     /* fast path: 16-byte pieces of a block's row */
-    int32_t run;        /* fast path: as many times, rows one after the other by the same warps */
+    int32_t side, near; /* as powers of two: rows side by side in a warp, neighbouring lanes of one row */
+    int32_t chunks;     /* pieces of a block's row: 16 bytes, or an element */
+    int32_t run;        /* as many times, rows one after the other by the same warps */
     int32_t lanes;      /* that share a row */
     int64_t work;       /* CTAs' worth of rows */
+    int64_t bias_row[3], bias_col[3]; /* bytes from a row of a bias to the next, from a column; 0: repeated */
+    int64_t step_blocks;              /* from a lane's piece to its next one: blocks, and pieces of a block's row */
+    int32_t step_pieces, slots, held; /* pieces of a row that a thread has room for; bytes of the scores of one */
 } bsri_dev_softmax;
 
 typedef struct bsri_dev_attention {
@@ -9556,27 +10620,45 @@ typedef struct bsri_dev_flash {
     bsri_tma_map map[3];
 } bsri_dev_flash;
 
-/* A warp owns some neighbouring tiles (block rows of op(A)), some of their rows, and a panel of columns. It copies their stored
-   blocks, as they lie one after another, into its own part of shared memory, a chunk at a time, whole lines of memory at once;
-   then each lane multiplies what is its own. No barrier but the warp's: what hides a warp's waits is other warps.
-
-   Lanes are counted in four digits, from the fastest: columns, rows of a block, stored blocks of a tile, tiles. Sums of lanes
-   that differ in the third digit alone are added at the end, in a fixed order.
-
-   Few columns (`few`): a lane has one column. Many (`wide`): four, and every lane all rows of the warp's. */
+/* Blocks too small or too odd for tensor cores: threads, shared memory and order stand at bsri_product_tiny(). Stored blocks come
+   to shared memory a chunk at a time: where `packed`, by rows, as they lie one after another, whole lines of memory at once; else
+   element by element, rows side by side: parts of large blocks, other strides, and many columns, for which they become numbers
+   that are added up. By the transposed index, too, each element is looked for. */
 typedef struct bsri_dev_tiny {
     bsri_dev_product of;
-    int64_t places;                                       /* of a panel: tiles by as many as a warp owns */
-    int32_t log_columns, log_rows, log_blocks, log_tiles; /* the digits: 5 in all */
+    int64_t sets;              /* of a panel: tiles by as many as a warp takes at a time */
+    int32_t log_columns, log_rows, log_blocks, log_tiles; /* the digits of a lane's number: 5 bits in all */
     int32_t each, rows;        /* rows of a lane, of a warp's part of a block */
     int32_t chunk, inner;      /* stored blocks, and of each how many columns, that are in shared memory at once */
-    int32_t packed;            /* whole blocks, copied as they lie, one after another */
+    int32_t packed;            /* chunks are whole blocks as they lie, one after another */
     int32_t a_pieces, b_pieces; /* two or four columns of a block, elements of b, are loaded at once */
     int32_t block, row, along; /* elements in shared memory from a block to the next, from a row, from a column */
     int32_t b_row, b_block;    /* elements of b from a row to the next, from a block to the next */
     uint32_t by_block, by_row; /* 2^32 / elements of a block and of a row, up: quotients of numbers below 2^16 */
     int32_t values_bytes, bytes; /* of a warp's part: of the values in it, of all */
+    int64_t long_row;          /* stored blocks: rows with more are left to others; 0: none is */
 } bsri_dev_tiny;
+
+/* Products with one column. A warp has a share of the block rows, or, where the workspace has room for pieces of rows, of the
+   stored blocks (and of rows: each counts as row_keys blocks more). Its lanes are counted in four digits, from the fastest:
+   pieces of a block's row (VEC columns, one load), rows of a block, stored blocks; groups, each of which has a block row. */
+typedef struct bsri_dev_vector {
+    bsri_dev_product of;
+    void *workspace;        /* pieces of rows, then rest_at bytes behind, for each share, two numbers: see bsri_vector_rest() */
+    int64_t rest_at;
+    int64_t ranges, rows_each; /* shares of an item; block rows of one, where rows are whole */
+    int64_t long_row;       /* stored blocks: more are multiplied by all lanes together */
+    int64_t pieces, row_step; /* of a block's row; elements between rows of a lane */
+    int64_t only_long;      /* only rows with more stored blocks are taken; 0: all */
+    int32_t pieces_of_rows; /* 0: shares are of whole rows */
+    int32_t piece_lanes, row_lanes, block_lanes, log_pieces, log_blocks, log_group; /* digits; their logarithms, up */
+    int32_t rows, row_keys; /* of a block, that a warp has */
+    int32_t b_row, b_block, b_pieces; /* elements of b from a row to the next, from a block to the next; VEC are loaded at once */
+} bsri_dev_vector;
+typedef struct bsri_tiny_params {
+    bsri_dev_tiny tiny;
+    bsri_dev_vector long_rows;
+} bsri_tiny_params;
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-tiles: what kernels are made of: sizes, stages, threads, shared memory                  */
@@ -9595,31 +10677,24 @@ struct bsri_tile {
     static constexpr int WARP = 0;                           /* bytes of a warp's own stages */
 };
 
-/* Operands as tensor cores read them, and what is added up in. DTYPE: as stored; PRECISION: bsri_dev_product's. */
-struct bsri_mma_bf16 {
-    typedef float sum;
-    static constexpr int BYTES = 2, DTYPE = BSR_BF16, PRECISION = 0;
+/* log2 of an element's bytes, for all dtypes: two bits each. */
+#define BSRI_X(name, value, text, bytes) | (uint32_t)((bytes) == 8 ? 3 : (bytes) == 4 ? 2 : (bytes) == 2) << 2 * (value)
+static constexpr uint32_t bsri_dtype_shifts = 0u BSR_DTYPE_LIST(BSRI_X);
+#undef BSRI_X
+
+/* Operands as tensor cores read them, and what is added up in; DTYPE: as stored; PRECISION: bsri_dev_product's. */
+template <int DTYPE_, class SUM, int PRECISION_ = 0> struct bsri_mma_operand {
+    typedef SUM sum;
+    static constexpr int BYTES = 1 << (bsri_dtype_shifts >> 2 * DTYPE_ & 3), DTYPE = DTYPE_, PRECISION = PRECISION_;
+    static constexpr bool INTEGER = SUM(0.5f) == SUM(0);
 };
-struct bsri_mma_f16 {
-    typedef float sum;
-    static constexpr int BYTES = 2, DTYPE = BSR_F16, PRECISION = 0;
-};
-struct bsri_mma_i8 {
-    typedef int32_t sum;
-    static constexpr int BYTES = 1, DTYPE = BSR_I8, PRECISION = 0;
-};
-struct bsri_mma_f32 { /* true f32, no tensor cores: the same tiles and pipeline, multiplied by FFMA */
-    typedef float sum;
-    static constexpr int BYTES = 4, DTYPE = BSR_F32, PRECISION = 0;
-};
-struct bsri_mma_tf32 {
-    typedef float sum;
-    static constexpr int BYTES = 4, DTYPE = BSR_F32, PRECISION = 1;
-};
-struct bsri_mma_tf32x3 {
-    typedef float sum;
-    static constexpr int BYTES = 4, DTYPE = BSR_F32, PRECISION = 2;
-};
+struct bsri_mma_bf16 : bsri_mma_operand<BSR_BF16, float> {};
+struct bsri_mma_f16 : bsri_mma_operand<BSR_F16, float> {};
+struct bsri_mma_i8 : bsri_mma_operand<BSR_I8, int32_t> {};
+struct bsri_mma_f64 : bsri_mma_operand<BSR_F64, double> {};
+struct bsri_mma_f32 : bsri_mma_operand<BSR_F32, float> {}; /* no tensor cores: the same tiles and pipeline, multiplied by FFMA */
+struct bsri_mma_tf32 : bsri_mma_operand<BSR_F32, float, 1> {};
+struct bsri_mma_tf32x3 : bsri_mma_operand<BSR_F32, float, 2> {};
 
 /* A launch whose CTAs all run at once should spread evenly: each multiprocessor gets room for as many CTAs as its share, no more.
    That is done by asking for more shared memory than is needed. With more room, CTAs that start early crowd on the
@@ -9653,6 +10728,7 @@ struct bsri_mma_tile : bsri_tile {
     static constexpr bool B_ROWS = LAYOUT == 1, PLAIN = MI * NI == 32; /* PLAIN: 128 sums a lane */
     static constexpr int LINE = KS * T::BYTES; /* bytes of a row of KS */
     static constexpr int A_BYTES = MW * LINE, B_BYTES = BN * LINE;
+    static constexpr int B_LINE = BN * T::BYTES < 512 ? BN * T::BYTES : 512; /* of a row-major slice, which lies by such parts */
     static constexpr int STEPS = LINE / 32; /* ldmatrix tiles along KS */
 };
 
@@ -9704,16 +10780,18 @@ template <class T, int TN_, int LINE_ = 128> struct bsri_wgmma_ss : bsri_tile {
     typedef T type;
     static constexpr int TN = TN_, LINE = LINE_, GROUP = 2, JOIN = 1, SLICE = LINE / T::BYTES, EACH = 1, BLOCK = 64 * LINE,
                          DENSE = TN * LINE, STAGE = 2 * BLOCK + DENSE; /* BLOCK: 64 rows of a slice */
-    static constexpr bool RS = false;                                  /* the multiplying warps fetch their own blocks */
+    static constexpr bool RS = false; /* do the multiplying warps fetch their own blocks? No: stages hold them */
     static constexpr uint32_t STAGES = 196608 / STAGE, BOXES = 2, SPARE = BOXES * 2048; /* a warp's, to store */
-    static constexpr int ROWS = 128, COLS = TN, THREADS = 384, SHARED = 224 * 1024;     /* stages, 4 KB a multiplying warp */
+    static constexpr int ROWS = 128, COLS = TN, THREADS = 384, SHARED = 224 * 1024;
+    static_assert(STAGES * STAGE + 8 * SPARE <= SHARED, "stages, 4 KB a multiplying warp");
 };
 
 /* Blocks of 16 and 32: a warp's strip of 16 rows lies within one block row, and is what wgmma takes from registers. So every
    multiplying warp fetches its own blocks through a ring of its own, and has zeros where its row has no block; a stage holds
    slices of the dense operand only. A warpgroup multiplies where one of its rows has a block. TB: as above, but with an
    instance each: with both loops in one kernel its epilogue spills. Where the dense operand is stored along the products, a
-   slice is 64 or 128 bytes of them, up to JOIN columns of blocks: of requests the L2 takes as many, short or long. */
+   slice is 64 or 128 bytes of them, up to JOIN columns of blocks: of requests the L2 takes as many, short or long. All tiles have
+   256 columns (TN): narrower ones would fetch the blocks as often for fewer products. */
 template <class T, int B_, int TB_> struct bsri_wgmma_rs : bsri_tile {
     typedef T type;
     static constexpr int TN = 256, B = B_, TB = TB_, GROUP = 128 / B, ITEMS = 64 / B, JOIN = TB ? 1 : ITEMS, SLICE = TB ? B : 32,
@@ -9723,18 +10801,19 @@ template <class T, int B_, int TB_> struct bsri_wgmma_rs : bsri_tile {
     static constexpr uint32_t STRIP = 32 * B, RING = 4096, CHUNK = B == 16 ? 4 : 1, /* blocks asked for at a time */
                               CHUNKS = RING / STRIP / CHUNK;
     static constexpr bool RS = true;
-    /* stages, for each multiplying warp 2 or 4 KB to store and 4 KB of blocks */
     static constexpr int ROWS = 128, COLS = TN, THREADS = 384, SHARED = 208 * 1024, LAYOUT = TB;
+    static_assert(STAGES * STAGE + 8 * (SPARE + RING) <= SHARED, "stages, for each multiplying warp boxes to store and a ring");
 };
 
 /* A warp owns MW x 64 sums; its columns' part of mat2 is a tile of its own. */
 template <class T, int MW_, bool B_ROWS_ = false> struct bsri_mma_sampled_tile : bsri_tile {
     typedef T type;
     typedef bsri_mma_sampled_tile<T, MW_, true> by_rows;
-    static constexpr int THREADS = 256, SHARED = 100 * 1024;
-    static constexpr int MW = MW_, KS = 64 / T::BYTES, BN = 64, WN = 64, NW = 1, MI = MW / 16, NI = 8;
+    static constexpr int LINE = T::BYTES == 8 ? 128 : 64, STEPS = 2;
+    static constexpr int THREADS = 256, CTAS = T::BYTES == 2 ? 2 : 1, SHARED = LINE / 64 * 100 * 1024;
+    static constexpr int MW = MW_, KS = LINE / T::BYTES, BN = 64, WN = 64, NW = 1, MI = MW / 16, NI = 8;
     static constexpr bool B_ROWS = B_ROWS_, PLAIN = false;
-    static constexpr int LINE = 64, A_BYTES = MW * LINE, B_BYTES = BN * LINE, STEPS = 2;
+    static constexpr int A_BYTES = MW * LINE, B_BYTES = BN * LINE, B_LINE = BN * T::BYTES;
 };
 
 template <class T> struct bsri_sampled_wgmma_tile : bsri_tile {
@@ -9742,12 +10821,21 @@ template <class T> struct bsri_sampled_wgmma_tile : bsri_tile {
     static constexpr int THREADS = 384, SHARED = BSRI_WSAMPLED_RING;
 };
 
-/* Rows of any kind, in F; packed ones of type T, by pieces of 16 bytes. */
-template <class F, bool BACKWARD_ = false, class T = void> struct bsri_softmax_tile : bsri_tile {
+/* Packed rows without biases of type T, by pieces of 16 bytes, in F. */
+template <class F, bool BACKWARD_, class T> struct bsri_softmax_tile : bsri_tile {
     typedef F real;
     typedef T type;
     static constexpr bool BACKWARD = BACKWARD_;
     static constexpr int COLS = 1, THREADS = 256;
+};
+#define BSRI_SOFTMAX_HELD 192 /* bytes of scores that a thread has room for */
+/* Rows of any kind, in F: single elements of any type, or pieces of 16 bytes that are stored in S. */
+template <class F, class S = double, int PIECE_ = 1, bool BACKWARD_ = true> struct bsri_softmax_rows_tile : bsri_tile {
+    typedef F real;
+    typedef S type;
+    static constexpr int PIECE = PIECE_, COLS = 1, THREADS = 256, CTAS = sizeof(F) == 8 ? 2 : 3;
+    static constexpr int SHARED = THREADS * BSRI_SOFTMAX_HELD;
+    static constexpr bool BACKWARD = BACKWARD_;
 };
 
 /* CTAs of 1 to 4 warps, 16 MT query rows each; heads of HD columns at most. FULL: as of bsri_attention_warp. */
@@ -9781,6 +10869,16 @@ template <class T, class F, bool WIDE_, int EACH_, int PIECE_> struct bsri_tiny_
     static constexpr int CTAS = WIDE && sizeof(F) == 8 && EACH > 1 ? 1 : 2;
 };
 
+#define BSRI_VECTOR_IN_FLIGHT 32
+/* What bsri_dev_vector says: a lane has EACH rows, and VEC columns of a block by one load. */
+template <class T, class F, int EACH_, int VEC_> struct bsri_vector_tile : bsri_tile {
+    typedef T type;
+    typedef F real;
+    static constexpr int EACH = EACH_, VEC = VEC_, ROWS = EACH_, COLS = VEC_; /* of a lane, not of a tile of out */
+    static constexpr int THREADS = 128, CTAS = 4;
+    static constexpr int IN_FLIGHT = BSRI_VECTOR_IN_FLIGHT; /* bytes of values that it asks for at a time, at most */
+};
+
 /* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-kernels: the kernel table: every instance, and how one is found                         */
 /* ---------------------------------------------------------------------------------------------- */
@@ -9799,10 +10897,13 @@ enum {
     BSRI_FOR_NARROW, /* products with few columns */
     BSRI_FOR_TINY,   /* products of small and odd blocks: few columns, */
     BSRI_FOR_TINY_WIDE, /* many */
+    BSRI_FOR_VECTOR, /* products with one column, */
+    BSRI_FOR_VECTOR_REST, /* and of rows that several warps had */
     BSRI_FOR_SAMPLED,
     BSRI_FOR_SOFTMAX,
     BSRI_FOR_PACKED, /* softmax over packed values, */
     BSRI_FOR_PACKED_BACKWARD,
+    BSRI_FOR_PIECES, /* the same with biases, or in f64 */
     BSRI_FOR_ATTENTION
 };
 enum { /* kernels that run alike, one row of >>cuda-estimates for each size of block */
@@ -9811,6 +10912,7 @@ enum { /* kernels that run alike, one row of >>cuda-estimates for each size of b
     BSRI_COSTS_F32,
     BSRI_COSTS_TF32,
     BSRI_COSTS_I8,
+    BSRI_COSTS_F64,
     BSRI_COSTS_SMALL,
     BSRI_COSTS_SMALL_WIDE,
     BSRI_COSTS_NARROW_MMA,    /* by rows of a tile */
@@ -9825,11 +10927,9 @@ enum { /* kernels that run alike, one row of >>cuda-estimates for each size of b
 enum { BSRI_TIER_SIMT = 1, BSRI_TIER_MMA = 2, BSRI_TIER_WGMMA = 3, BSRI_TIERS = 4 }; /* bsr_plan.kernel */
 /* What an instance computes with: a type of operands; f32 ones rounded to TF32; the same three times over. */
 enum {
-    BSRI_TYPE_F16 = BSR_F16,
-    BSRI_TYPE_BF16 = BSR_BF16,
-    BSRI_TYPE_F32 = BSR_F32,
-    BSRI_TYPE_F64 = BSR_F64,
-    BSRI_TYPE_I8 = BSR_I8,
+#define BSRI_X(dtype, ...) BSRI_TYPE_##dtype = BSR_##dtype,
+    BSRI_TYPES(BSRI_X)
+#undef BSRI_X
     BSRI_TYPE_I32 = BSR_I32,
     BSRI_TYPE_TF32 = 100,
     BSRI_TYPE_TF32X3
@@ -9860,6 +10960,23 @@ enum {
     BSRI_KERNELS_TINY_OF(X, TINY_WIDE_4_APART, n + 7, D, TINY_WIDE, T, F, true, 4, 1) \
     BSRI_KERNELS_TINY_OF(X, TINY_WIDE_8, n + 8, D, TINY_WIDE, T, F, true, 8, 4)       \
     BSRI_KERNELS_TINY_OF(X, TINY_WIDE_8_APART, n + 9, D, TINY_WIDE, T, F, true, 8, 1)
+/* The same: a lane's rows, and columns of a block that it loads at once. */
+#define BSRI_KERNELS_VECTOR_OF(X, n, D, T, F, EACH, VEC) \
+    X(PRODUCT_VECTOR_##EACH##X##VEC##_##D, n, VECTOR, SIMT, D, 1, NONE, bsri_product_vector, bsri_vector_tile<T, F, EACH, VEC>)
+#define BSRI_KERNELS_VECTOR_1_2(X, n, D, T, F)                                                                     \
+    BSRI_KERNELS_VECTOR_OF(X, n + 0, D, T, F, 1, 1)                                                                \
+    BSRI_KERNELS_VECTOR_OF(X, n + 1, D, T, F, 4, 1)                                                                \
+    BSRI_KERNELS_VECTOR_OF(X, n + 2, D, T, F, 1, 2)                                                                \
+    BSRI_KERNELS_VECTOR_OF(X, n + 3, D, T, F, 4, 2)                                                                \
+    X(PRODUCT_VECTOR_REST_##D, n + 8, VECTOR_REST, SIMT, D, 1, NONE, bsri_product_vector_rest, bsri_vector_tile<T, F, 1, 1>)
+#define BSRI_KERNELS_VECTOR_4(X, n, D, T, F)        \
+    BSRI_KERNELS_VECTOR_1_2(X, n, D, T, F)          \
+    BSRI_KERNELS_VECTOR_OF(X, n + 4, D, T, F, 1, 4) \
+    BSRI_KERNELS_VECTOR_OF(X, n + 5, D, T, F, 4, 4)
+#define BSRI_KERNELS_VECTOR_8(X, n, D, T, F)        \
+    BSRI_KERNELS_VECTOR_4(X, n, D, T, F)            \
+    BSRI_KERNELS_VECTOR_OF(X, n + 6, D, T, F, 1, 8) \
+    BSRI_KERNELS_VECTOR_OF(X, n + 7, D, T, F, 4, 8)
 #define BSRI_KERNELS_MMA(X, name, n, D, block, costs, ...) \
     X(PRODUCT_MMA_##name, n, PRODUCT, MMA, D, block, costs, bsri_product_mma, bsri_mma_tile<__VA_ARGS__>)
 #define BSRI_KERNELS_MMA_128(X, n, D, T, costs)                              \
@@ -9873,9 +10990,12 @@ enum {
 #define BSRI_KERNELS_MMA_F32(X, n, name, BN, N32, N16, ROWS)                                               \
     BSRI_KERNELS_MMA(X, 32_##name##_F32, n + 0, F32, 32, F32, bsri_mma_f32, 32, 32, 1, BN, N32, ROWS)      \
     BSRI_KERNELS_MMA(X, 16_##name##_F32, n + 1, F32, 16, F32, bsri_mma_f32, 16, 16, 2, BN, N16, ROWS)
-#define BSRI_KERNELS_MMA_I8(X, n, block, KS, E)                                                       \
-    BSRI_KERNELS_MMA(X, block##_128_ROWS_I8, n + 0, I8, block, I8, bsri_mma_i8, 32, KS, E, 128, 2, 1) \
-    BSRI_KERNELS_MMA(X, block##_128_COLUMNS_I8, n + 1, I8, block, I8, bsri_mma_i8, 32, KS, E, 128, 2, 0)
+#define BSRI_KERNELS_MMA_BYTES(X, n, D, T, block, KS, E)                                         \
+    BSRI_KERNELS_MMA(X, block##_128_ROWS_##D, n + 0, D, block, I8, T, 32, KS, E, 128, 2, 1)      \
+    BSRI_KERNELS_MMA(X, block##_128_COLUMNS_##D, n + 1, D, block, I8, T, 32, KS, E, 128, 2, 0)
+#define BSRI_KERNELS_MMA_F64(X, n, BN, N32, N16)                                                  \
+    BSRI_KERNELS_MMA(X, 32_##BN##_F64, n + 0, F64, 32, F64, bsri_mma_f64, 32, 16, 1, BN, N32)     \
+    BSRI_KERNELS_MMA(X, 16_##BN##_F64, n + 1, F64, 16, F64, bsri_mma_f64, 16, 16, 1, BN, N16)
 #define BSRI_KERNELS_SMALL_OF(X, name, n, D, block, costs, ...) \
     X(PRODUCT_SMALL_##name, n, SMALL, MMA, D, block, costs, bsri_product_small, bsri_small_tile<__VA_ARGS__>)
 #define BSRI_KERNELS_SMALL(X, n, D, T)                                                   \
@@ -9924,44 +11044,69 @@ enum {
     BSRI_KERNELS_RS(X, 16_256_ROWS, n + 22, D, 16, T, 16, 1)      \
     BSRI_KERNELS_RS(X, 16_256_COLUMNS, n + 23, D, 16, T, 16, 0)
 /* i8: a slice of 64 or 128 products, where both operands are stored along them. */
-#define BSRI_KERNELS_PRODUCT(X)                                                                                             \
-    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_TINY(X, 500, F16, bsri_mma_f16, float))                                            \
-    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_TINY(X, 510, BF16, bsri_mma_bf16, float))                                         \
-    BSRI_WHEN(BSRI_HAS_F32, BSRI_KERNELS_TINY(X, 520, F32, bsri_mma_f32, float))                                            \
-    BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_TINY(X, 530, F64, double, double))                                                 \
-    BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_TINY(X, 540, I8, int8_t, uint32_t))                                                 \
-    BSRI_WHEN(BSRI_HAS_BF16,                                                                                                \
-              BSRI_KERNELS_MMA_256(X, 200, BF16, bsri_mma_bf16) BSRI_KERNELS_MMA_128(X, 203, BF16, bsri_mma_bf16, MMA)      \
-                  BSRI_KERNELS_SMALL(X, 250, BF16, bsri_mma_bf16) BSRI_KERNELS_NARROW_MMA(X, 150, BF16, bsri_mma_bf16)      \
-                      BSRI_KERNELS_NARROW_TMA(X, 390, BF16, bsri_mma_bf16) BSRI_KERNELS_WGMMA(X, 300, BF16, bsri_mma_bf16)) \
-    BSRI_WHEN(BSRI_HAS_F16,                                                                                                 \
-              BSRI_KERNELS_MMA_256(X, 210, F16, bsri_mma_f16) BSRI_KERNELS_MMA_128(X, 213, F16, bsri_mma_f16, MMA)          \
-                  BSRI_KERNELS_SMALL(X, 280, F16, bsri_mma_f16) BSRI_KERNELS_NARROW_MMA(X, 170, F16, bsri_mma_f16)          \
-                      BSRI_KERNELS_NARROW_TMA(X, 410, F16, bsri_mma_f16) BSRI_KERNELS_WGMMA(X, 310, F16, bsri_mma_f16))     \
-    BSRI_WHEN(BSRI_HAS_F32,                                                                                                 \
-              BSRI_KERNELS_MMA_F32(X, 260, 256_ROWS, 256, 4, 2, 1) BSRI_KERNELS_MMA_F32(X, 262, 128_ROWS, 128, 2, 1, 1)     \
-                  BSRI_KERNELS_MMA_F32(X, 264, 256_COLUMNS, 256, 4, 2, 0)                                                   \
-                      BSRI_KERNELS_MMA_F32(X, 266, 128_COLUMNS, 128, 2, 1, 0)                                               \
-                          BSRI_KERNELS_MMA_128(X, 270, TF32, bsri_mma_tf32, TF32)                                           \
-                              BSRI_KERNELS_MMA_128(X, 272, TF32X3, bsri_mma_tf32x3, TF32))                                  \
-    BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_MMA_I8(X, 220, 32, 32, 2) BSRI_KERNELS_MMA_I8(X, 222, 64, 64, 1)                    \
-                               BSRI_KERNELS_SS(X, 64_256, 380, I8, 64, SS_I8, bsri_mma_i8, 256, 64)                         \
-                                   BSRI_KERNELS_SS(X, 128_256, 381, I8, 128, SS_I8, bsri_mma_i8, 256))
-#define BSRI_KERNELS_SAMPLED(X, D, T, mma, wgmma)                                                                                \
+#define BSRI_KERNELS_PRODUCT(X)                                                \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_TINY(X, 500, F16, bsri_mma_f16, float))    \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_VECTOR_8(X, 700, F16, bsri_mma_f16, float)) \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_TINY(X, 510, BF16, bsri_mma_bf16, float)) \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_VECTOR_8(X, 710, BF16, bsri_mma_bf16, float)) \
+    BSRI_WHEN(BSRI_HAS_F32, BSRI_KERNELS_TINY(X, 520, F32, bsri_mma_f32, float))    \
+    BSRI_WHEN(BSRI_HAS_F32, BSRI_KERNELS_VECTOR_4(X, 720, F32, bsri_mma_f32, float)) \
+    BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_TINY(X, 530, F64, double, double))         \
+    BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_VECTOR_1_2(X, 730, F64, double, double)) \
+    BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_TINY(X, 540, I8, int8_t, uint32_t))         \
+    BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_VECTOR_8(X, 740, I8, int8_t, uint32_t)) \
+    BSRI_WHEN(BSRI_HAS_BF16,                                                   \
+    BSRI_KERNELS_MMA_256(X, 200, BF16, bsri_mma_bf16)                          \
+    BSRI_KERNELS_MMA_128(X, 203, BF16, bsri_mma_bf16, MMA)                     \
+    BSRI_KERNELS_SMALL(X, 250, BF16, bsri_mma_bf16)                            \
+    BSRI_KERNELS_NARROW_MMA(X, 150, BF16, bsri_mma_bf16)                           \
+    BSRI_KERNELS_NARROW_TMA(X, 390, BF16, bsri_mma_bf16)                              \
+    BSRI_KERNELS_WGMMA(X, 300, BF16, bsri_mma_bf16))                           \
+    BSRI_WHEN(BSRI_HAS_F16,                                                    \
+    BSRI_KERNELS_MMA_256(X, 210, F16, bsri_mma_f16)                            \
+    BSRI_KERNELS_MMA_128(X, 213, F16, bsri_mma_f16, MMA)                       \
+    BSRI_KERNELS_SMALL(X, 280, F16, bsri_mma_f16)                              \
+    BSRI_KERNELS_NARROW_MMA(X, 170, F16, bsri_mma_f16)                             \
+    BSRI_KERNELS_NARROW_TMA(X, 410, F16, bsri_mma_f16)                                \
+    BSRI_KERNELS_WGMMA(X, 310, F16, bsri_mma_f16))                             \
+    BSRI_WHEN(BSRI_HAS_F32,                                                    \
+    BSRI_KERNELS_MMA_F32(X, 260, 256_ROWS, 256, 4, 2, 1)                       \
+    BSRI_KERNELS_MMA_F32(X, 262, 128_ROWS, 128, 2, 1, 1)                       \
+    BSRI_KERNELS_MMA_F32(X, 264, 256_COLUMNS, 256, 4, 2, 0)                    \
+    BSRI_KERNELS_MMA_F32(X, 266, 128_COLUMNS, 128, 2, 1, 0)                    \
+    BSRI_KERNELS_MMA_128(X, 270, TF32, bsri_mma_tf32, TF32)                    \
+    BSRI_KERNELS_MMA_128(X, 272, TF32X3, bsri_mma_tf32x3, TF32))               \
+    BSRI_WHEN(BSRI_HAS_F64,                                                    \
+    BSRI_KERNELS_MMA_F64(X, 274, 64, 2, 1)                                     \
+    BSRI_KERNELS_MMA_F64(X, 276, 128, 4, 2))                                   \
+    BSRI_WHEN(BSRI_HAS_I8,                                                     \
+    BSRI_KERNELS_MMA_BYTES(X, 220, I8, bsri_mma_i8, 32, 32, 2)                 \
+    BSRI_KERNELS_MMA_BYTES(X, 222, I8, bsri_mma_i8, 64, 64, 1)                 \
+    BSRI_KERNELS_SS(X, 64_256, 380, I8, 64, SS_I8, bsri_mma_i8, 256, 64)   \
+    BSRI_KERNELS_SS(X, 128_256, 381, I8, 128, SS_I8, bsri_mma_i8, 256))
+#define BSRI_KERNELS_SAMPLED_MMA(X, D, T, mma)                                                                                   \
     X(SAMPLED_MMA_32_##D, mma + 0, SAMPLED, MMA, D, 32, SAMPLED_MMA, bsri_sampled_mma, bsri_mma_sampled_tile<T, 32>)             \
-    X(SAMPLED_MMA_16_##D, mma + 1, SAMPLED, MMA, D, 16, SAMPLED_MMA, bsri_sampled_mma, bsri_mma_sampled_tile<T, 16>)             \
+    X(SAMPLED_MMA_16_##D, mma + 1, SAMPLED, MMA, D, 16, SAMPLED_MMA, bsri_sampled_mma, bsri_mma_sampled_tile<T, 16>)
+#define BSRI_KERNELS_SAMPLED(X, D, T, mma, wgmma)                                                                                \
+    BSRI_KERNELS_SAMPLED_MMA(X, D, T, mma)                                                                                       \
     X(SAMPLED_WGMMA_##D, wgmma, SAMPLED, WGMMA, D, 16, SAMPLED_WGMMA, bsri_sampled_wgmma, bsri_sampled_wgmma_tile<T>)
 #define BSRI_KERNELS_PACKED(X, D, T, n)                                                                                          \
     X(SOFTMAX_PACKED_##D, n, PACKED, SIMT, D, 1, NONE, bsri_softmax_fast, bsri_softmax_tile<float, false, T>)                    \
     X(SOFTMAX_PACKED_BACKWARD_##D, n + 3, PACKED_BACKWARD, SIMT, D, 1, NONE, bsri_softmax_fast, bsri_softmax_tile<float, true, T>)
+#define BSRI_KERNELS_PIECES(X, D, F, S, N, n)                                                                                    \
+    X(SOFTMAX_PIECES_##D, n, PIECES, SIMT, D, 1, NONE, bsri_softmax_simt, bsri_softmax_rows_tile<F, S, N, BSR_##D == BSR_F64>)
 #define BSRI_KERNELS_SOFTMAX(X)                                                                                                  \
     BSRI_WHEN(BSRI_HAS_SUMS_F32,                                                                                                 \
-    X(SOFTMAX_SIMT_F32, 400, SOFTMAX, SIMT, F32, 1, NONE, bsri_softmax_simt, bsri_softmax_tile<float>))                          \
+    X(SOFTMAX_SIMT_F32, 400, SOFTMAX, SIMT, F32, 1, NONE, bsri_softmax_simt, bsri_softmax_rows_tile<float>))                     \
     BSRI_WHEN(BSRI_HAS_F64,                                                                                                      \
-    X(SOFTMAX_SIMT_F64, 401, SOFTMAX, SIMT, F64, 1, NONE, bsri_softmax_simt, bsri_softmax_tile<double>))                         \
-    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_PACKED(X, F16, bsri_mma_f16, 402))                                                      \
-    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_PACKED(X, BF16, bsri_mma_bf16, 403))                                                   \
-    BSRI_WHEN(BSRI_HAS_F32, BSRI_KERNELS_PACKED(X, F32, bsri_mma_f32, 404))
+    X(SOFTMAX_SIMT_F64, 401, SOFTMAX, SIMT, F64, 1, NONE, bsri_softmax_simt, bsri_softmax_rows_tile<double>)                     \
+    BSRI_KERNELS_PIECES(X, F64, double, double, 2, 453))                                                                         \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_PACKED(X, F16, bsri_mma_f16, 402)      \
+    BSRI_KERNELS_PIECES(X, F16, float, bsri_mma_f16, 8, 450))                                                      \
+    BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_PACKED(X, BF16, bsri_mma_bf16, 403)      \
+    BSRI_KERNELS_PIECES(X, BF16, float, bsri_mma_bf16, 8, 451))                                                   \
+    BSRI_WHEN(BSRI_HAS_F32, BSRI_KERNELS_PACKED(X, F32, bsri_mma_f32, 404)      \
+    BSRI_KERNELS_PIECES(X, F32, float, bsri_mma_f32, 4, 452))
 #define BSRI_KERNELS_ATTENTION_SIMT(X, name, n, D, ...) \
     X(ATTENTION_SIMT_##name##_##D, n, ATTENTION, SIMT, D, 1, NONE, bsri_attention_simt, bsri_simt_tile<__VA_ARGS__>)
 #define BSRI_KERNELS_ATTENTION_MMA(X, name, n, D, ...) \
@@ -9991,7 +11136,13 @@ enum {
     BSRI_WHEN(BSRI_HAS_PRODUCT, BSRI_KERNELS_PRODUCT(X))                                         \
     BSRI_WHEN(BSRI_HAS_SAMPLED,                                                                  \
     BSRI_WHEN(BSRI_HAS_BF16, BSRI_KERNELS_SAMPLED(X, BF16, bsri_mma_bf16, 230, 350))             \
-    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_SAMPLED(X, F16, bsri_mma_f16, 240, 360)))               \
+    BSRI_WHEN(BSRI_HAS_F16, BSRI_KERNELS_SAMPLED(X, F16, bsri_mma_f16, 240, 360))                \
+    BSRI_WHEN(BSRI_HAS_F32,                                                                      \
+    BSRI_KERNELS_SAMPLED_MMA(X, F32, bsri_mma_f32, 232)                                          \
+    BSRI_KERNELS_SAMPLED_MMA(X, TF32, bsri_mma_tf32, 234)                                        \
+    BSRI_KERNELS_SAMPLED_MMA(X, TF32X3, bsri_mma_tf32x3, 236))                                   \
+    BSRI_WHEN(BSRI_HAS_F64, BSRI_KERNELS_SAMPLED_MMA(X, F64, bsri_mma_f64, 242))                 \
+    BSRI_WHEN(BSRI_HAS_I8, BSRI_KERNELS_SAMPLED_MMA(X, I8, bsri_mma_i8, 244)))                   \
     BSRI_WHEN(BSRI_HAS_ROWS, BSRI_KERNELS_SOFTMAX(X))                                            \
     BSRI_WHEN(BSRI_HAS_ATTENTION, BSRI_KERNELS_ATTENTION(X))
 /* X(name, number, function): of the matrix operations, which call them by function; the first one is never launched. */
@@ -10128,6 +11279,8 @@ typedef struct bsri_choice {
     int32_t threads, shared, reason;                     /* dynamic bytes of shared memory; bsr_why */
     int32_t pdl;                                       /* waits itself for the kernel before it: may start before that ends */
     int32_t cluster;                                       /* CTAs 2n and 2n + 1 read much in common at the same time */
+    int32_t then[2], then_threads; /* kernels that come after it, or 0; their parameters are so many bytes behind its own */
+    int64_t then_at, then_grid;
     int64_t grid;
     uint64_t workspace; /* bytes; no more than the plan that is asked for offers in workspace_bytes */
 } bsri_choice;
@@ -10168,6 +11321,7 @@ static int bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, 
    whose choice runs the plan that is asked for wins. */
 typedef struct bsri_chooser {
     const bsr_plan *asked;
+    void *workspace;    /* the call's, of asked->workspace_bytes; while it is a query, null */
     bsri_choice best;   /* kernel 0: none so far */
     int32_t refused[BSRI_TIERS + 1]; /* by tier: why not */
     int32_t field;                   /* of the plan: what kept the first candidate from running */
@@ -10230,7 +11384,7 @@ static int bsri_has_beta(const bsri_dev_product *p) { return p->has_input && (p-
 
 /* Sums are scaled, and an input is added, at most. */
 static int bsri_mma_linear(const bsri_dev_product *p) {
-    return !p->left.data && !p->right.data && !p->bias.data && !p->activation;
+    return !p->left.data && !p->right.data && !p->bias.data && !bsri_last_step(p);
 }
 
 static int bsri_mma_vector(const bsri_dev_product *p) {
@@ -10261,6 +11415,7 @@ static int bsri_mma_values(const bsri_dev_product *p) {
     return p->a_rs == 1 && p->a_cs % unit == 0 ? 2 : 0;
 }
 
+/* Rounded down. */
 static int bsri_mma_log2(int64_t n) {
     int bits = 0;
     while (n > 1) n >>= 1, bits++;
@@ -10305,6 +11460,36 @@ static double bsri_none_of(double present, int64_t n) {
         if (n % 2) none *= absent;
     return none;
 }
+/* Stored lines of the other direction than op(A)'s. */
+static int64_t bsri_stored_inner(const bsri_dev_product *p) {
+    return (p->trans ? bsri_block_rows(&p->a) : bsri_block_cols(&p->a)) / p->view.cols;
+}
+/* The largest tile of tensor cores that divides both sides, or 0. */
+static int bsri_tile_of(int64_t rows, int64_t cols) {
+    int t = 128;
+    while (t >= 16 && (rows % t || cols % t)) t /= 2;
+    return t >= 16 ? t : 0;
+}
+static bsri_list_view bsri_view_of(int64_t rows, int64_t cols) {
+    bsri_list_view v;
+    v.rows = (int32_t)rows, v.by_rows = rows > 1 ? (uint32_t)bsri_ceil_div(INT64_C(1) << 32, rows) : 0;
+    v.cols = (int32_t)cols, v.by_cols = cols > 1 ? (uint32_t)bsri_ceil_div(INT64_C(1) << 32, cols) : 0;
+    return v;
+}
+/* The product with its blocks seen as tiles, in `to` where they are not tiles themselves. */
+static const bsri_dev_product *bsri_tiled(const bsri_dev_product *p, bsri_dev_product *to) {
+    const int t = bsri_tile_of(p->br, p->bc);
+    const int64_t rows = t ? p->br / t : 1, cols = t ? p->bc / t : 1;
+    const double most = 2147483648.0; /* numbers of lines, eight of which a schedule may make of one, and of entries */
+    if (rows * cols == 1 || 8.0 * (double)p->tiles * (double)rows * (double)rows > most) return p;
+    if ((double)p->a.nnz * (double)cols * (double)bsri_max(rows, cols) > most) return p;
+    if ((double)p->br * (double)p->bc > most / 16) return p;
+    if (bsri_max(p->a_rs, p->a_cs) > INT32_MAX / 1024) return p; /* bytes from tile to tile */
+    *to = *p;
+    to->br = to->bc = to->a.block_rows = to->a.block_cols = t, to->a.nnz *= rows * cols, to->tiles *= rows;
+    to->view = bsri_view_of(rows, cols);
+    return to;
+}
 /* Stored blocks of those that could be. */
 static double bsri_density(const bsr_matrix *a) {
     const double blocks = (double)bsri_block_rows(a) * (double)bsri_block_cols(a), stored = bsri_mean_blocks(a);
@@ -10329,6 +11514,7 @@ typedef struct bsri_facts {
     double memory, read;       /* nanoseconds to read and write everything once, a lower bound for any kernel; b's part of it */
     double spilt;              /* nanoseconds for the part of the values that the L2 has no room for */
     double limit;              /* the least estimate so far: others have to be below */
+    const bsri_dev_product *stored; /* blocks as they are stored, for kernels that need no tiles */
 } bsri_facts;
 /* The GPU that estimates are of; how many multiprocessors there are is the device's own. */
 typedef struct bsri_gpu_model {
@@ -10358,7 +11544,7 @@ static bsri_facts bsri_facts_of(const bsri_dev_product *p) {
     f.lists = log2(1.0 + (double)p->items * (double)p->tiles), f.most = bsri_longest(f.inner, f.density, f.lists);
     f.crooked = f.dense == 1 && p->width > 8 && p->b.row_stride * (int64_t)bsr_dtype_size(p->b.dtype) % 128;
     bsri_facts_memory(p, &f);
-    f.limit = INFINITY;
+    f.limit = INFINITY, f.stored = p;
     return f;
 }
 
@@ -10424,6 +11610,8 @@ typedef struct bsri_costs {
     X(TF32,           32,     3910,     3010,      706,     1040,      284,       26,  0.00557,      242,       600) \
     X(I8,             32,     4810,     2580,      100,     1090,      169,    0.374,   0.0415,     38.8,       195) \
     X(I8,             64,     5310,     2020,      100,     1980,      194,     40.7,   0.0511,      194,       178) \
+    X(F64,            16,     4000,     4000,     2000,     4000,      200,     50.0,    0.050,      100,      2000) \
+    X(F64,            32,     4000,     4000,     2000,     4000,      200,     50.0,    0.050,      100,      2000) \
     X(SMALL,          16,      476,     1350,     2850,     1620,     3.74,     94.4,     1.09,      161,      65.3) \
     X(SMALL,          32,      155,     1220,     3490,     1600,     12.1,     97.8,    0.203,      311,      64.4) \
     X(SMALL,          64,      934,      505,     3300,     1820,       21,     82.9,    0.196,      241,      65.1) \
@@ -10454,7 +11642,15 @@ static constexpr bsri_costs bsri_costs_of[] = {
     {BSRI_COSTS_##costs, size, start, tile, fused, store, fetch, bytes, along, step, area},
     BSRI_COST_ROWS(BSRI_X)
 #undef BSRI_X
-        {}};
+    {}};
+/* Has every instance rows of its own? */
+static constexpr bool bsri_costs_has(int costs, int i) {
+    return bsri_costs_of[i].costs == costs || (bsri_costs_of[i].size && bsri_costs_has(costs, i + 1));
+}
+#define BSRI_X(name, number, of, tier, type, block, costs, ...) \
+    static_assert(bsri_costs_has(BSRI_COSTS_##costs, 0), #name " has costs without a row in BSRI_COST_ROWS");
+BSRI_KERNELS(BSRI_X)
+#undef BSRI_X
 /* Which row that is. */
 static int bsri_cost_kind(int costs, int64_t size) {
     int kind = 0;
@@ -10509,7 +11705,8 @@ static bsri_traits bsri_traits_of(const bsri_dev_product *p, const bsri_facts *f
     x.piece = (double)t->slice * t->fetched * (double)bsr_dtype_size(p->b.dtype) / 8192 * (1.0 + t->far * f->far);
     x.along = t->along;
     x.own = t->edge * cut * own / (t->split ? t->split : 1), x.area = (double)t->cols * t->rows / 16384;
-    if (t->rows < 64 && (p->a.dtype != BSR_F32 || p->precision)) x.area = (double)t->cols / 256; /* not bound by multiplying */
+    if (t->rows < 64 && p->a.dtype != BSR_F64 && (p->a.dtype != BSR_F32 || p->precision))
+        x.area = (double)t->cols / 256; /* not bound by multiplying */
     x.memory = f->memory + t->memory;
     return x;
 }
@@ -10576,7 +11773,21 @@ static constexpr double bsri_wgmma_spilt = 4.0;         /* values from memory, i
 static constexpr double bsri_wgmma_input_32 = 1.2;      /* FUSED: an input that lies as out does, blocks of 32 */
 static constexpr double bsri_wgmma_input_rows = 1.7;    /* FUSED: the same, others, row-major */
 static constexpr double bsri_wgmma_input_cols = 3.0;    /* FUSED: the same, column-major */
-static constexpr double bsri_wgmma_long_first = 0.6;    /* as bsri_mma_long_first */
+static constexpr double bsri_wgmma_long_first = 0.6;        /* as bsri_mma_long_first */
+static constexpr double bsri_wgmma_two_lines = 1.07;    /* lines of 128 bytes: so much more is fetched at most (note N10) */
+static constexpr double bsri_wgmma_halved_above = 150e6; /* bytes of b from which two CTAs make a group, not four, of */
+static constexpr int64_t bsri_wgmma_halved_groups = 16;  /* at most so many groups of block rows (note N6) */
+static constexpr int64_t bsri_wgmma_many_tiles = 32;     /* beside each other: groups of four may have places that are empty */
+/* What bounds tiles of narrow products by tensor loads (note N17; groups: note N14). */
+static constexpr int bsri_narrow_tma_groups = 6, bsri_narrow_tma_groups_wide = 4; /* of warps a multiprocessor, by registers */
+static constexpr int bsri_narrow_tma_besides = 2048;          /* bytes that a CTA has beside its slots */
+static constexpr int64_t bsri_narrow_tma_room = 220 << 10;    /* bytes of slots a multiprocessor */
+static constexpr int64_t bsri_narrow_tma_blocks = 86;         /* products of a mean row for each warp: two thirds of 128 */
+static constexpr int64_t bsri_narrow_tma_values = 24 << 20;   /* bytes of values: of more two tiles run at once, not four */
+/* Sampled products by wgmma (note N23): what a stored block takes in tiles of 64 rows more than in tiles of 128, as a half. */
+static constexpr double bsri_wsampled_narrow = 1.6, bsri_wsampled_narrow_32 = 1.05; /* blocks of 16; of 32 */
+static constexpr double bsri_wsampled_toll_wide = 0.5;  /* of a group, in entries: tiles of 128 rows; of 64: */
+static constexpr double bsri_wsampled_toll_64 = 0.8, bsri_wsampled_toll = 1.5; /* blocks of 64; smaller ones */
 /* Clocks and stages of the tile scheduler of wgmma products, by time stamps. */
 static constexpr double bsri_assign_clocks = 360.0;       /* to deal a unit, beside tiles (calculated) */
 static constexpr double bsri_assign_alone = 250.0;        /* the same where little else runs, and some */
@@ -10606,49 +11817,52 @@ static bsri_choice bsri_simt_choose(const bsr_context *, const bsri_dev_product 
     return c;
 }
 
-/* Tiles of 256 columns have at most so many rows; 0: there are none. */
+/* Tiles of 256 columns, of f64 of 128, have at most so many rows; 0: there are none. */
 static int bsri_mma_wide(const bsri_dev_product *p, const bsri_facts *f) {
     if (p->a.dtype == BSR_F32) return !p->precision && p->br <= 32 ? 64 : 0; /* blocks of 64: never faster */
-    return p->a.dtype != BSR_I8 && f->vector ? 128 : 0;
+    if (p->a.dtype == BSR_F64) return 64;
+    return bsri_is_half(p->a.dtype) && f->vector ? 128 : 0;
 }
 
 /* Why the tier does not take a product, or 0. */
 static int bsri_mma_refuses(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsri_facts *f) {
-    const int dt = p->a.dtype, i8 = dt == BSR_I8, b = p->br <= 128 ? (int)p->br : 0;
+    const int dt = p->a.dtype, b = p->br <= 128 ? (int)p->br : 0;
+    const bsri_wanted any = bsri_want(BSRI_FOR_PRODUCT, BSRI_TIER_MMA, dt);
     if (ctx->tier < BSRI_TIER_MMA) return BSR_WHY_GPU;
     if (p->kind > BSRI_LIST_TRANSPOSED) return BSR_WHY_LIST_KIND;
-    if (p->b.dtype != dt || (i8 ? compute != BSR_I32 : (!bsri_is_half(dt) && dt != BSR_F32) || compute != BSR_F32))
-        return BSR_WHY_DTYPE;
-    if (p->br != p->bc || (b != 16 && b != 32 && b != 64 && b != 128) || (i8 && b < 32)) return BSR_WHY_BLOCK;
+    if (p->b.dtype != dt || !bsri_find(&any) || compute != bsri_sums_dtype(dt)) return BSR_WHY_DTYPE;
+    if (p->br != p->bc || (b != 16 && b != 32 && b != 64 && b != 128)) return BSR_WHY_BLOCK;
+    if (b * bsr_dtype_size(dt) < 32) return BSR_WHY_BLOCK; /* bytes of a step */
     if (!f->values) return BSR_WHY_VALUES;
     if (!f->dense) return BSR_WHY_DENSE;
     return bsri_max(bsri_block_cols(&p->a), bsri_block_rows(&p->a)) >= INT32_MAX ? BSR_WHY_SIZE : 0;
 }
 
 /* What f32 operands are multiplied as. */
-static int bsri_type_of(const bsri_dev_product *p) {
-    return p->a.dtype != BSR_F32 || !p->precision ? p->a.dtype : p->precision == 1 ? BSRI_TYPE_TF32 : BSRI_TYPE_TF32X3;
+static int bsri_type_of(int dtype, int precision) {
+    return dtype != BSR_F32 || !precision ? dtype : precision == 1 ? BSRI_TYPE_TF32 : BSRI_TYPE_TF32X3;
 }
 /* Null: left out of this build. */
 static const bsri_instance *bsri_mma_instance(const bsri_dev_product *p, int dense, int cols) {
-    bsri_wanted w = bsri_want(BSRI_FOR_PRODUCT, BSRI_TIER_MMA, bsri_type_of(p));
+    bsri_wanted w = bsri_want(BSRI_FOR_PRODUCT, BSRI_TIER_MMA, bsri_type_of(p->a.dtype, p->precision));
     w.block = (int32_t)p->br, w.cols = cols, w.layout = dense;
     return bsri_find(&w);
 }
 /* The tile that is estimated to be the fastest, of those that a plan leaves. */
 static bsri_estimate bsri_mma_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
                                        const bsr_plan *asked) {
-    const int i8 = p->a.dtype == BSR_I8, wide = bsri_mma_wide(p, f), why = bsri_mma_refuses(ctx, p, compute, f);
-    const bsri_instance *x = why ? NULL : bsri_mma_instance(p, f->dense, 128);
+    const int f64 = p->a.dtype == BSR_F64, why = bsri_mma_refuses(ctx, p, compute, f);
+    const int wide = bsri_mma_wide(p, f), least = f64 ? 64 : 128; /* rows of tiles of 2 least columns */
+    const bsri_instance *x = why ? NULL : bsri_mma_instance(p, f->dense, least);
     bsri_estimate e = bsri_estimate_below(f, why);
     double each;
     int rows, cols, kind;
     if (why) return e;
     if (!x) return bsri_estimate_none(BSR_WHY_CUT);
     kind = bsri_cost_kind(x->costs, p->br);
-    for (cols = 128; cols <= (wide ? 256 : 128); cols *= 2)
-        for (rows = cols == 256 ? wide : 128; rows >= bsri_max(32, p->br); rows /= 2) {
-            bsri_tiling t = bsri_tiling_of(f, rows, cols, (int)bsri_min(p->br, i8 ? 64 : 32), 0);
+    for (cols = least; cols <= (wide ? 2 : 1) * least; cols *= 2)
+        for (rows = cols > least ? wide : 128; rows >= bsri_max(32, p->br); rows /= 2) {
+            bsri_tiling t = bsri_tiling_of(f, rows, cols, x->slice, 0);
             if ((asked->tile_rows && asked->tile_rows != rows) || (asked->tile_cols && asked->tile_cols != cols)) continue;
             each = (double)bsri_mma_tiles(p, (int)p->br, rows, cols) / ctx->sm_count;
             t.waves = ceil(each), t.busy = each / t.waves;
@@ -10656,7 +11870,7 @@ static bsri_estimate bsri_mma_estimate(const bsr_context *ctx, const bsri_dev_pr
             if (p->a.dtype == BSR_F32 && each > 1.0) t.longer = t.tail = bsri_mma_long_first;
             bsri_estimate_take(&e, p, f, kind, &t);
         }
-    if (!e.tile_rows) e.tile_rows = 128, e.tile_cols = 128; /* no tile is as the plan asks */
+    if (!e.tile_rows) e.tile_rows = 128, e.tile_cols = least; /* no tile is as the plan asks */
     return e;
 }
 
@@ -10674,7 +11888,7 @@ static int bsri_mma_fit(const bsr_context *ctx, const bsri_dev_product *p, const
         m->b_at = a, m->stage_bytes = a + s->slices * c->tile_cols * s->slice * line;
         m->stages = (int)bsri_min(BSRI_GROUP, left / m->stage_bytes);
         if (m->stages >= BSRI_PRODUCERS / 32) break;
-        if (c->tile_cols == 256) c->tile_cols = 128;
+        if (c->tile_cols == (p->a.dtype == BSR_F64 ? 128 : 256)) c->tile_cols /= 2;
         else if (c->tile_rows > bsri_max(b, 32)) c->tile_rows /= 2;
         else return 0;
     }
@@ -10687,6 +11901,7 @@ static void bsri_mma_strides(const bsri_dev_product *p, const bsri_instance *s, 
                              bsri_dev_mma *m) {
     const int64_t size = (int64_t)bsr_dtype_size(p->a.dtype);
     const int line = s->slice * (int)size;
+    m->view = p->view, m->down = (int32_t)(p->br * p->a_rs * size), m->right = (int32_t)(p->bc * p->a_cs * size);
     m->width = p->width, m->sub_bits = bsri_mma_log2(p->br / s->slice), m->a_trans = values == 2,
     m->slabs = bsri_ceil_div(p->width, cols);
     m->b_rows = dense == 1, m->a_line = (values == 2 ? p->a_cs : p->a_rs) * size, m->a_block = p->a_block * size;
@@ -10838,8 +12053,9 @@ static const bsri_instance *bsri_narrow_mma_instance(const bsri_dev_product *p, 
     w.rows = tile_rows, w.cols = tile_cols, w.layout = bsri_narrow_mma_rows(p) ? 1 : 2;
     return bsri_find(&w);
 }
-static bsri_estimate bsri_narrow_mma_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
-                                              const bsr_plan *) {
+static bsri_estimate bsri_narrow_mma_estimate(const bsr_context *ctx, const bsri_dev_product *seen, const bsri_facts *f,
+                                              int compute, const bsr_plan *) {
+    const bsri_dev_product *const p = f->stored;
     const int dt = p->a.dtype, ni = p->width <= 8 ? 0 : p->width <= 16 ? 1 : p->width <= 32 ? 2 : 3, held = ni < 2 ? 32 : 16;
     const int64_t blocks = (int64_t)(bsri_mean_blocks(&p->a) / (double)bsri_max(1, p->tiles)); /* of a row, on average */
     bsri_estimate e = bsri_estimate_below(f, 0);
@@ -10850,7 +12066,7 @@ static bsri_estimate bsri_narrow_mma_estimate(const bsr_context *ctx, const bsri
     if (p->width > 64) return bsri_estimate_none(BSR_WHY_WIDE);
     if (p->kind > BSRI_LIST_TRANSPOSED) return bsri_estimate_none(BSR_WHY_LIST_KIND);
     if (compute != BSR_F32 || p->b.dtype != dt || !bsri_is_half(dt)) return bsri_estimate_none(BSR_WHY_DTYPE);
-    if (p->br % 16 || p->bc % 16 || (p->bc & (p->bc - 1)) || p->bc > 1024) return bsri_estimate_none(BSR_WHY_BLOCK);
+    if (p->br % 16 || p->bc % 16 || p->bc > 1024) return bsri_estimate_none(BSR_WHY_BLOCK);
     if (f->values != 1) return bsri_estimate_none(BSR_WHY_VALUES);
     if (bsri_max(p->reduce, bsri_max(bsri_block_cols(&p->a), bsri_block_rows(&p->a))) >= INT32_MAX ||
         p->a.nnz >= INT32_MAX / 2 / p->bc) /* a row's products are counted; columns may be repeated */
@@ -10869,16 +12085,18 @@ static bsri_estimate bsri_narrow_mma_estimate(const bsr_context *ctx, const bsri
     each = each <= bsri_narrow_mma_places ? ceil(each) : each + bsri_narrow_mma_over;
     bsri_tiling_spread(&t, each, room, each / room);
     t.busy = (double)grid / ctx->sm_count;
-    bsri_estimate_take(&e, p, f, bsri_cost_kind(BSRI_COSTS_NARROW_MMA, e.tile_rows), &t);
+    bsri_estimate_take(&e, seen, f, bsri_cost_kind(BSRI_COSTS_NARROW_MMA, e.tile_rows), &t);
     return e;
 }
 
-static bsri_choice bsri_narrow_mma_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *, const bsr_plan *,
-                                          const bsri_estimate *e, bsri_dev_narrow_mma *m) {
+static bsri_choice bsri_narrow_mma_choose(const bsr_context *ctx, const bsri_dev_product *, const bsri_facts *f, const bsr_plan *,
+                                      const bsri_estimate *e, bsri_dev_narrow_mma *m) {
+    const bsri_dev_product *const p = f->stored;
     bsri_choice c = bsri_yes(bsri_narrow_mma_instance(p, e->tile_rows, e->tile_cols), BSR_WHY_SKINNY);
     if (!c.kernel) return c;
     memset(m, 0, offsetof(bsri_dev_narrow_mma, p));
     m->p = *p, m->subs = (int32_t)(p->br / e->tile_rows), m->bits = bsri_mma_log2(p->bc), m->tiles = p->tiles;
+    m->bc = (int32_t)p->bc, m->by_bc = p->bc & (p->bc - 1) ? bsri_view_of(1, p->bc / 16).by_cols : 0;
     c.grid = m->work = p->items * p->tiles * m->subs;
     c.threads = e->split * 32, c.shared = e->split * c.tile_rows * (c.tile_cols + 1) * 4;
     c.pdl = ctx->tier >= BSRI_TIER_WGMMA; /* the loaded code waits */
@@ -10895,11 +12113,7 @@ static bsri_choice bsri_narrow_mma_choose(const bsr_context *ctx, const bsri_dev
 /* ---------------------------------------------------------------------------------------------- */
 
 /* The least power of two that is not below n, its logarithm; at most `most`. */
-static int bsri_tiny_log(int64_t n, int most) {
-    int log = 0;
-    while (log < most && (int64_t)1 << log < n) log++;
-    return log;
-}
+static int bsri_tiny_log(int64_t n, int most) { return (int)bsri_min(bsri_mma_log2(2 * n - 1), most); }
 /* May `many` elements side by side be loaded at once, from every item's first on? */
 static int bsri_tiny_aligned(const void *data, int64_t size, int64_t many, int dims, const int64_t *stride) {
     int i;
@@ -10913,7 +12127,7 @@ static int bsri_tiny_refuses(const bsri_dev_product *p, int compute) {
     const int dt = p->a.dtype;
     int64_t reach;
     if ((p->kind != BSRI_LIST_ROWS && p->kind != BSRI_LIST_TRANSPOSED) || !p->reduce) return BSR_WHY_LIST_KIND;
-    if (p->b.dtype != dt || compute != (dt == BSR_F64 ? BSR_F64 : dt == BSR_I8 ? BSR_I32 : BSR_F32)) return BSR_WHY_DTYPE;
+    if (p->b.dtype != dt || compute != bsri_sums_dtype(dt)) return BSR_WHY_DTYPE;
     if (!bsri_mul(bsri_max(p->b.rows, 1), p->b.row_stride, &reach) || reach > INT32_MAX / 2) return BSR_WHY_SIZE;
     if (p->b.col_stride > INT32_MAX / 512 || bsri_max(p->br, p->bc) > 1 << 20) return BSR_WHY_SIZE;
     return bsri_max(bsri_block_rows(&p->a), bsri_block_cols(&p->a)) > INT32_MAX ? BSR_WHY_SIZE : 0;
@@ -10999,11 +12213,138 @@ static bsri_choice bsri_tiny_choose(const bsr_context *ctx, const bsri_dev_produ
     bsri_tiny_cut(m, wide, wide ? sum : size, room, ((int64_t)m->rows << m->log_tiles) * (cols << m->log_columns) * sum);
     if (!wide) bsri_tiny_pieces_of(m, w.cols, size);
     m->of.panels = bsri_ceil_div(p->width, cols << m->log_columns);
-    m->places = bsri_ceil_div(p->tiles, (int64_t)1 << m->log_tiles);
+    m->sets = bsri_ceil_div(p->tiles, (int64_t)1 << m->log_tiles);
     if (BSRI_TINY_WARPS * (int64_t)m->bytes > bsri_min(BSRI_TINY_SHARED, ctx->smem_optin)) return bsri_no(BSR_WHY_SHARED);
     c = bsri_yes(bsri_find(&w), BSR_WHY_TINY);
     c.tile_rows = m->rows << m->log_tiles, c.tile_cols = cols << m->log_columns, c.shared = BSRI_TINY_WARPS * m->bytes;
-    c.grid = bsri_ceil_div(p->items * m->of.panels * m->of.subs * m->places, BSRI_TINY_WARPS);
+    c.grid = bsri_ceil_div(p->items * m->of.panels * m->of.subs * m->sets, BSRI_TINY_WARPS);
+    return c;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-plan-vector: products with one column: lanes, shares of warps                           */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* The most columns of a block that one load can bring, up to 16 bytes. */
+static int bsri_vector_piece_of(const bsri_dev_product *p, int64_t size) {
+    int64_t n = bsri_min(16 / size, 8);
+    if (p->a_cs != 1) return 1;
+    while (n > 1 && (p->bc % n || p->a_rs % n || p->a_block % n ||
+                     !bsri_tiny_aligned(p->a.values, size, n, p->a.batch_dims, p->a.values_batch_stride)))
+        n /= 2;
+    return (int)n;
+}
+/* Lanes of a group that has a block row of `list` stored blocks: as few as take it in two rounds and leave hardly more idle than
+   others. */
+static void bsri_vector_group(bsri_dev_vector *m, int64_t list, int at_once) {
+    const int block = m->piece_lanes * m->row_lanes, least = bsri_tiny_log(block, 5);
+    double busy[6], best = 0;
+    int i;
+    for (i = least; i <= 5; i++) {
+        const int64_t blocks = (1 << i) / block, steps = bsri_ceil_div(list, blocks);
+        busy[i] = steps <= 2 * at_once || i == 5 ? (double)block * (double)list / (double)(steps << i) : 0;
+        if (busy[i] > best) best = busy[i];
+    }
+    for (i = least; busy[i] < .95 * best; i++) {}
+    m->log_group = i, m->block_lanes = (1 << i) / block;
+    m->log_pieces = bsri_tiny_log(m->piece_lanes, 5), m->log_blocks = bsri_tiny_log(m->block_lanes, 5);
+}
+#ifndef BSRI_VECTOR_LEAST
+#define BSRI_VECTOR_LEAST 16e6 /* bytes of values: below that two more launches are too long */
+#endif
+/* Shares of warps: of whole rows, or of stored blocks where there is work for all multiprocessors. Returns the workspace that
+   pieces of rows need, 0: there are none. */
+static uint64_t bsri_vector_shares(const bsr_context *ctx, bsri_dev_vector *m, int64_t size, int at_once) {
+    const bsri_dev_product *p = &m->of;
+    const int64_t groups = 32 >> m->log_group, bands = p->items * p->width * p->subs, warps = (int64_t)ctx->sm_count * 16;
+    const int64_t patterns = p->a.flags & BSR_MATRIX_RAGGED ? bsri_max(bsri_pattern_count(&p->a), 1) : 1;
+    const int64_t nnz = p->a.nnz / patterns, keys = nnz + p->tiles * m->row_keys;
+    const int64_t ranges = bsri_min(bsri_max(warps / bands, 1), bsri_ceil_div(keys, 2 * groups * m->block_lanes * at_once));
+    m->rows_each = groups * bsri_max(1, bsri_min(8, p->tiles / groups * bands / (4 * warps)));
+    m->ranges = bsri_ceil_div(p->tiles, m->rows_each);
+    if ((double)nnz * (double)p->br * (double)p->bc * (double)size < BSRI_VECTOR_LEAST || ranges < 2) return 0;
+    m->rest_at = bands * ranges * 2 * m->rows * 8;
+    m->pieces_of_rows = 1, m->ranges = ranges;
+    return (uint64_t)(m->rest_at + bands * ranges * 8);
+}
+/* Lanes and shares, and what is wanted of an instance. Takes lists by rows and by the transposed index, of any type and block
+   size, fewer than 2^30 stored blocks, and no sum over items. 0, or why not. */
+static int bsri_vector_lanes(const bsri_dev_product *p, int compute, bsri_dev_vector *m, bsri_wanted *w, int *at_once) {
+    const int64_t size = (int64_t)bsr_dtype_size(p->a.dtype);
+    const int why = bsri_tiny_refuses(p, compute);
+    int64_t list = bsri_max(p->a.nnz / bsri_max(p->tiles, 1), 1);
+    *w = bsri_want(BSRI_FOR_VECTOR, BSRI_TIER_SIMT, p->a.dtype);
+    if (why || p->reduce != 1) return why ? why : BSR_WHY_LIST_KIND;
+    if (p->a.nnz > INT32_MAX / 2 || (double)p->items * (double)p->br * (double)p->tiles * (double)p->width > INT32_MAX / 2)
+        return BSR_WHY_SIZE;
+    if (p->a.flags & BSR_MATRIX_RAGGED) list = bsri_max(list / bsri_max(bsri_pattern_count(&p->a), 1), 1);
+    memset(m, 0, sizeof *m), m->of = *p;
+    w->cols = bsri_vector_piece_of(p, size), m->pieces = p->bc / w->cols;
+    m->piece_lanes = (int32_t)bsri_min(m->pieces, 32), m->row_lanes = (int32_t)bsri_min(p->br, 32 / m->piece_lanes);
+    w->rows = p->br > m->row_lanes ? 4 : 1;
+    if (w->rows > 1 && p->br < 4 * m->row_lanes)
+        m->row_lanes = (int32_t)bsri_ceil_div(p->br, bsri_ceil_div(p->br, m->row_lanes)); /* as many rows for every lane */
+    m->rows = (int32_t)bsri_min(p->br, (int64_t)w->rows * m->row_lanes), m->of.subs = bsri_ceil_div(p->br, m->rows);
+    *at_once = (int)bsri_max(1, bsri_min(8, BSRI_VECTOR_IN_FLIGHT / (w->rows * w->cols * size)));
+    bsri_vector_group(m, list, *at_once);
+    m->row_step = m->row_lanes * p->a_rs;
+    m->long_row = (32 >> m->log_group) * (int64_t)*at_once * m->block_lanes, m->row_keys = p->br * p->bc * size <= 8 ? 4 : 2;
+    m->b_row = (int32_t)p->b.row_stride, m->b_block = (int32_t)(p->bc * p->b.row_stride);
+    m->b_pieces = p->b.row_stride == 1 && p->b.col_stride % w->cols == 0 &&
+                  bsri_tiny_aligned(p->b.data, size, w->cols, p->b.batch_dims, p->b.batch_stride);
+    return 0;
+}
+/* Rows that are far longer than others, after a kernel that leaves them: the chooser's workspace has room for their pieces. Where
+   it has not, or they can't be found, that kernel takes all. */
+static void bsri_vector_after(const bsr_context *ctx, int compute, const bsri_chooser *s, int64_t *long_row, bsri_choice *c,
+                              bsri_dev_vector *m, int64_t at) {
+    const bsri_dev_product p = m->of;
+    bsri_wanted w;
+    uint64_t bytes;
+    int at_once;
+    *long_row = 0;
+    if (!c->kernel || bsri_vector_lanes(&p, compute, m, &w, &at_once)) return;
+    bytes = bsri_vector_shares(ctx, m, (int64_t)bsr_dtype_size(p.a.dtype), at_once);
+    if (!bytes || bytes > s->asked->workspace_bytes) return;
+    m->workspace = s->workspace, m->only_long = bsri_max(8 * (p.a.nnz / p.tiles), 64);
+    const bsri_instance *const x = bsri_find(&w);
+    w.of = BSRI_FOR_VECTOR_REST, w.rows = w.cols = 0;
+    const bsri_instance *const rest = bsri_find(&w);
+    if (!x || !rest) return;
+    *long_row = m->only_long, c->workspace = bytes;
+    c->then[0] = x->number, c->then[1] = rest->number, c->then_threads = x->threads, c->then_at = at;
+    c->then_grid = bsri_ceil_div(p.items * p.width * m->of.subs * m->ranges, x->threads / 32);
+}
+/* One column, where a block row is worth a warp's while: blocks are large, or rows few; or rows have next to nothing. */
+static bsri_choice bsri_vector_choose(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsri_chooser *s,
+                                      bsri_dev_vector *m) {
+    const int64_t size = (int64_t)bsr_dtype_size(p->a.dtype);
+    const double block = (double)p->br * (double)p->bc * (double)size, row = block * (double)p->a.nnz / (double)p->tiles;
+    bsri_wanted w;
+    bsri_choice c;
+    uint64_t bytes;
+    int at_once, why;
+    if (p->width != 1 || (block < (p->tiles * p->items < ctx->sm_count * 16 ? 128 : 1024) && row >= 32))
+        return bsri_no(BSR_WHY_SIZE);
+    why = bsri_vector_lanes(p, compute, m, &w, &at_once);
+    if (why) return bsri_no(why);
+    bytes = bsri_vector_shares(ctx, m, size, at_once);
+    if (bytes > s->asked->workspace_bytes) m->pieces_of_rows = 0, m->ranges = bsri_ceil_div(p->tiles, m->rows_each), bytes = 0;
+    c = bsri_yes(bsri_find(&w), BSR_WHY_TINY);
+    c.tile_rows = m->rows << (5 - m->log_group), c.tile_cols = 1, c.workspace = bytes, m->workspace = s->workspace;
+    c.grid = bsri_ceil_div(p->items * m->of.subs * m->ranges, c.threads ? c.threads / 32 : 1);
+    if (bytes && c.kernel)
+        w.of = BSRI_FOR_VECTOR_REST, w.rows = w.cols = 0, c.then[0] = bsri_find(&w)->number, c.then_threads = c.threads,
+        c.then_grid = c.grid;
+    return c;
+}
+/* Few columns of small blocks: rows that are long apart, where the workspace allows it. */
+static bsri_choice bsri_tiny_choose_both(const bsr_context *ctx, const bsri_dev_product *p, int compute, const bsri_chooser *s,
+                                         bsri_tiny_params *m) {
+    bsri_choice c = bsri_tiny_choose(ctx, p, compute, &m->tiny);
+    if (!c.kernel || p->width > 32) return c;
+    m->long_rows.of = *p;
+    bsri_vector_after(ctx, compute, s, &m->tiny.long_row, &c, &m->long_rows, (int64_t)offsetof(bsri_tiny_params, long_rows));
     return c;
 }
 
@@ -11024,16 +12365,17 @@ typedef struct bsri_narrow_tma_shape {
 /* most: warps or groups that there may be. */
 static bsri_narrow_tma_shape bsri_narrow_tma_shape_of(const bsr_context *ctx, const bsri_dev_product *p, int rows, int cols,
                                                       int most) {
-    const int slot = bsri_narrow_tma_stage(rows, cols), limit = (cols > 64 ? 4 : 6) / most; /* of groups, by registers */
+    const int slot = bsri_narrow_tma_stage(rows, cols);
+    const int limit = (cols > 64 ? bsri_narrow_tma_groups_wide : bsri_narrow_tma_groups) / most;
     bsri_narrow_tma_shape s;
     s.share = most, s.tiles = p->tiles * (p->br / rows) * bsri_ceil_div(p->width, cols), s.each = (double)s.tiles / ctx->sm_count;
     if (cols >= 64) { /* slots: no more than a group has blocks, and two in place of three where more tiles then run at once
                          (note N14) */
         int places[4] = {0};
         const int deep = (int)bsri_min(3, bsri_ceil_div(bsri_block_cols(&p->a) * (p->bc / 64), most));
-        for (int i = 1; i <= deep; i++) /* 2048: what a CTA has besides */
-            places[i] =
-                (int)bsri_min(limit, ctx->smem_optin / (most * bsri_max(i * slot, bsri_narrow_tma_sums(64, cols)) + 2048));
+        for (int i = 1; i <= deep; i++)
+            places[i] = (int)bsri_min(limit, ctx->smem_optin / (most * bsri_max(i * slot, bsri_narrow_tma_sums(64, cols)) +
+                                                                bsri_narrow_tma_besides));
         s.slots = deep == 3 && s.each > places[3] ? 2 : deep;
         s.full = s.each / places[s.slots];
     } else {
@@ -11041,11 +12383,12 @@ static bsri_narrow_tma_shape bsri_narrow_tma_shape_of(const bsr_context *ctx, co
            there are no more warps than two thirds of a mean row's blocks, but four at least. Strips of 64 rows have four where
            blocks come before the launch before has ended. Where there are many values, two tiles run at once, with more on its
            way for each. All of it measured (note N17). */
-        const int64_t own = bsri_ceil_div(s.tiles, ctx->sm_count), mean = p->a.nnz * p->bc / (p->tiles * 86) + 1;
+        const int64_t own = bsri_ceil_div(s.tiles, ctx->sm_count), room = bsri_narrow_tma_room;
+        const int64_t mean = p->a.nnz * p->bc / (p->tiles * bsri_narrow_tma_blocks) + 1;
         const int64_t want = p->constant && rows == 64 ? 4 : own == 1 ? 8 : bsri_max(4, mean);
-        const int64_t beside = bsri_min(own, p->a.nnz * p->a_block * 2 > 24 << 20 ? 2 : 4);
-        s.slots = 2, s.share = (int32_t)bsri_max(1, bsri_min(bsri_min(most, want), (220 << 10) / (beside * slot * 2)));
-        s.full = s.each * (double)bsri_min((220 << 10) / bsri_max(2, bsri_min(4, own)), 2 * s.share * slot) / (220 << 10);
+        const int64_t beside = bsri_min(own, p->a.nnz * p->a_block * 2 > bsri_narrow_tma_values ? 2 : 4);
+        s.slots = 2, s.share = (int32_t)bsri_max(1, bsri_min(bsri_min(most, want), room / (beside * slot * 2)));
+        s.full = s.each * (double)bsri_min(room / bsri_max(2, bsri_min(4, own)), 2 * s.share * slot) / (double)room;
     }
     return s;
 }
@@ -11059,8 +12402,9 @@ static int bsri_narrow_tma_stored(const bsri_dev_product *p, const bsri_facts *f
     if (columns) return p->width == 1 || p->out.col_stride % 2 == 0 ? 2 : 0;
     return p->out.col_stride == 1 && p->out.row_stride % 2 == 0 && p->width % 2 == 0;
 }
-static void bsri_narrow_tma_take(bsri_estimate *e, const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f,
+static void bsri_narrow_tma_take(bsri_estimate *e, const bsr_context *ctx, const bsri_dev_product *seen, const bsri_facts *f,
                                  int rows, int cols, int most) {
+    const bsri_dev_product *const p = f->stored;
     const int groups = cols >= 64;
     const int kind = groups ? bsri_cost_kind(BSRI_COSTS_NARROW_TMA_GROUP, cols) : bsri_cost_kind(BSRI_COSTS_NARROW_TMA, rows);
     const bsri_narrow_tma_shape s = bsri_narrow_tma_shape_of(ctx, p, rows, cols, most);
@@ -11080,10 +12424,11 @@ static void bsri_narrow_tma_take(bsri_estimate *e, const bsr_context *ctx, const
     /* tiles are taken as multiprocessors get free; groups' are many: between the mean and the busiest one's */
     t.busy = s.each / t.waves, t.beside = (groups ? (s.each + ceil(s.each)) / 2 : s.each) / t.waves;
     if (cols == 64 && t.beside > 1.0) t.fused *= bsri_narrow_tma_one + bsri_narrow_tma_each * t.beside;
-    bsri_estimate_take(e, p, f, kind, &t);
+    bsri_estimate_take(e, seen, f, kind, &t);
 }
-static bsri_estimate bsri_narrow_tma_estimate(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
-                                              const bsr_plan *asked) {
+static bsri_estimate bsri_narrow_tma_estimate(const bsr_context *ctx, const bsri_dev_product *seen, const bsri_facts *f,
+                                              int compute, const bsr_plan *asked) {
+    const bsri_dev_product *const p = f->stored;
     const int dt = p->a.dtype, layout = bsri_narrow_tma_layout(p, f), blocks = (int)bsri_min(p->a.nnz, INT32_MAX);
     bsri_estimate e = bsri_estimate_below(f, 0);
     const int most = asked->split || p->a.nnz * p->bc > p->tiles * 32 ? 2 : 1; /* groups: there is something to share */
@@ -11091,27 +12436,29 @@ static bsri_estimate bsri_narrow_tma_estimate(const bsr_context *ctx, const bsri
     if (ctx->tier < BSRI_TIER_WGMMA || !ctx->tensor_map) return bsri_estimate_none(BSR_WHY_GPU);
     if (p->kind != BSRI_LIST_ROWS || p->items != 1 || p->reduce != 1) return bsri_estimate_none(BSR_WHY_LIST_KIND);
     if (compute != BSR_F32 || p->b.dtype != dt || !bsri_is_half(dt)) return bsri_estimate_none(BSR_WHY_DTYPE);
-    if (p->br != p->bc || (p->br != 64 && p->br != 128)) return bsri_estimate_none(BSR_WHY_BLOCK);
+    if (p->br % 64 || p->bc % 64) return bsri_estimate_none(BSR_WHY_BLOCK);
     if (f->values != 1 || blocks < 1) return bsri_estimate_none(BSR_WHY_VALUES);
     if (!layout) return bsri_estimate_none(BSR_WHY_DENSE);
     if (p->alpha_ptr || p->alpha == 0.0) return bsri_estimate_none(BSR_WHY_EPILOGUE);
     if (bsri_max(p->a.nnz * 2, bsri_max(p->b.rows, p->tiles * p->br)) >= INT32_MAX / 2) return bsri_estimate_none(BSR_WHY_SIZE);
+    if ((p->br > 128 || p->bc > 128) && seen == p) return bsri_estimate_none(BSR_WHY_SIZE);
     /* strips of 64 rows read half as much of b and issue half as often; but there must be enough of them */
     rows = p->width > 64 || p->tiles * (p->br / 64) * 4 >= ctx->sm_count * 3 ? 64 : 32;
     cols = p->width <= 8 ? 8 : p->width <= 16 ? 16 : p->width <= 32 || rows == 32 ? 32 : 64;
     if (p->tiles * (p->br / rows) * bsri_ceil_div(p->width, cols) >= INT32_MAX / 2) return bsri_estimate_none(BSR_WHY_SIZE);
-    if (cols < 64) bsri_narrow_tma_take(&e, ctx, p, f, rows, cols, 8);
+    if (cols < 64) bsri_narrow_tma_take(&e, ctx, seen, f, rows, cols, 8);
     for (; cols >= 64 && cols <= (p->width > 64 ? 128 : 64); cols *= 2)
         for (split = 1; split <= most; split++)
             if ((!asked->tile_cols || asked->tile_cols == cols) && (!asked->split || asked->split == split))
-                bsri_narrow_tma_take(&e, ctx, p, f, rows, cols, split);
+                bsri_narrow_tma_take(&e, ctx, seen, f, rows, cols, split);
     if (!e.tile_rows) return bsri_estimate_none(BSR_WHY_PLAN);
     /* what it saves that blocks are there when the kernel before ends, beyond what other kernels gain (note N19) */
     if (p->constant) e.ns -= p->width <= 64 ? bsri_narrow_tma_constant : bsri_narrow_tma_constant_wide;
     return e;
 }
-static bsri_choice bsri_narrow_tma_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f,
+static bsri_choice bsri_narrow_tma_choose(const bsr_context *ctx, const bsri_dev_product *, const bsri_facts *f,
                                           const bsr_plan *, const bsri_estimate *e, bsri_dev_narrow_tma *m) {
+    const bsri_dev_product *const p = f->stored;
     const int rows = e->tile_rows, cols = e->tile_cols, by_groups = cols >= 64;
     const bsri_narrow_tma_shape s = bsri_narrow_tma_shape_of(ctx, p, rows, cols, e->split);
     const int64_t bytes = p->a.nnz * p->a_block * 2, index = (int64_t)bsr_dtype_size(p->a.index_dtype);
@@ -11124,7 +12471,7 @@ static bsri_choice bsri_narrow_tma_choose(const bsr_context *ctx, const bsri_dev
     m->p = *p, m->ptr = (const char *)of.ptr, m->col = (const char *)of.col, m->values = of.values, m->dt = of.dt;
     m->columns = bsri_narrow_tma_layout(p, f) == 2, m->out = (char *)p->out.data;
     m->out_row = p->out.row_stride, m->out_col = p->out.col_stride;
-    m->width = (int32_t)p->width, m->bc = (int32_t)p->bc, m->half_bits = p->bc == 128, m->constant = p->constant;
+    m->width = (int32_t)p->width, m->bc = (int32_t)p->bc, m->constant = p->constant;
     m->vec2 = bsri_narrow_tma_stored(p, f, by_groups), m->scaled = m->vec2 && !bsri_mma_plain(p);
     m->alpha = (float)p->alpha, m->beta = -0.0f; /* adds nothing, to any number */
     if (m->vec2 && f->adds) {
@@ -11134,7 +12481,7 @@ static bsri_choice bsri_narrow_tma_choose(const bsr_context *ctx, const bsri_dev
     /* the copy engine takes as long for a row of 16 bytes as for one of 128: rows that stand side by side go together */
     if (!m->columns && p->width == cols && cols < 64 && p->b.row_stride == cols) m->fold = 6 - bsri_mma_log2(cols);
     m->swizzle = m->columns || m->fold || cols > 64 ? 7 : cols / 8 - 1;
-    m->sub_bits = bsri_mma_log2(p->br / rows), m->strips = (int32_t)(p->tiles << m->sub_bits);
+    m->view = bsri_view_of(p->br / rows, p->bc / 64), m->strips = (int32_t)(p->tiles * m->view.rows);
     m->sides = (int32_t)bsri_ceil_div(p->width, cols), m->warps = s.share, m->stages = s.slots;
     if (by_groups) {
         const int64_t stored = p->a.nnz * (p->bc / 64) / m->warps;
@@ -11195,7 +12542,7 @@ static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector, int direct
     if (!vector && !direct) return BSRI_EPILOGUE_GENERIC;
     if (vector && bsri_mma_vector(p)) return !p->alpha_ptr && p->alpha == 1.0 ? BSRI_EPILOGUE_STORE : BSRI_EPILOGUE_SCALE;
     if (p->out.dtype == BSR_I32) return BSRI_EPILOGUE_GENERIC;
-    if (p->activation >= BSR_USER_FUNCTION_BASE) return BSRI_EPILOGUE_GENERIC;
+    if (bsri_last_step(p) > 1) return BSRI_EPILOGUE_GENERIC;
     if (beta && (p->beta_ptr || in->dtype != p->out.dtype || in->rows != p->out.rows || in->cols != p->out.cols ||
                  (direct ? !bsri_wgmma_direct(in) : bsri_mma_layout(in) != vector)))
         return BSRI_EPILOGUE_GENERIC; /* behind a pointer beta may be 0: then input must not be read */
@@ -11215,8 +12562,9 @@ static int bsri_wgmma_epilogue(const bsri_dev_product *p, int vector, int direct
    few rows and the dense operand is thrice what the L2 holds: less of it is on its way at a time, and more teams share what is
    left at the end (note N6). */
 static int32_t bsri_wgmma_group_ctas(const bsri_dev_product *p, int64_t groups, int64_t tiles) {
-    const int halved = p->br == 64 && p->a.dtype != BSR_I8 && groups <= 16 && bsri_dense_bytes(p) > 150e6;
-    if (tiles % 4 == 0 || tiles > 32) return halved ? 2 : 4;
+    const int halved = p->br == 64 && p->a.dtype != BSR_I8 && groups <= bsri_wgmma_halved_groups &&
+                       bsri_dense_bytes(p) > bsri_wgmma_halved_above;
+    if (tiles % 4 == 0 || tiles > bsri_wgmma_many_tiles) return halved ? 2 : 4;
     return tiles % 3 == 0 ? 3 : tiles % 5 == 0 ? 5 : tiles % 2 == 0 ? 2 : tiles % 7 == 0 ? 7 : 1;
 }
 static void bsri_wgmma_take(bsri_estimate *e, const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f,
@@ -11251,12 +12599,16 @@ static bsri_estimate bsri_wgmma_estimate(const bsr_context *ctx, const bsri_dev_
                                          const bsr_plan *asked) {
     const int64_t groups = bsri_ceil_div(p->tiles * p->br, 128); /* a schedule by eights may round up to four times as many */
     const int why = bsri_wgmma_refuses(ctx, p, f, compute, p->items * groups * bsri_ceil_div(p->width, 128));
-    const int one = p->br < 64 || p->a.dtype == BSR_I8; /* tile, of 256 columns */
+    bsri_wanted w = bsri_want(BSRI_FOR_PRODUCT, BSRI_TIER_WGMMA, p->a.dtype);
     bsri_estimate e = bsri_estimate_below(f, why);
+    const bsri_instance *x, *first;
     e.tile_rows = 128, e.tile_cols = 256;
     if (why) return e;
-    if (one || asked->tile_cols != 128) bsri_wgmma_take(&e, ctx, p, f, groups, 256);
-    if (!one && asked->tile_cols != 256) bsri_wgmma_take(&e, ctx, p, f, groups, 128);
+    w.block = (int32_t)p->br, w.layout = f->dense;
+    /* a block size's tiles stand together in the table */
+    for (x = first = bsri_find(&w); x && x->of == w.of && x->tier == w.tier && x->type == w.type && x->block == first->block; x++)
+        if ((!x->layout || x->layout == w.layout) && (!asked->tile_cols || asked->tile_cols == x->cols))
+            bsri_wgmma_take(&e, ctx, p, f, groups, x->cols);
     return e;
 }
 /* Of blocks, how many are stored. */
@@ -11324,7 +12676,7 @@ static void bsri_wgmma_lines(bsri_dev_wgmma *m) {
     const double present = bsri_wgmma_present(m);
     const int32_t pair = 32 / (int32_t)m->p.br; /* columns of blocks in 64 bytes */
     const double absent = bsri_none_of(present, pair * m->group);
-    const int wide = 1 - absent * absent < 1.07 * (1 - absent);
+    const int wide = 1 - absent * absent < bsri_wgmma_two_lines * (1 - absent);
     m->join = wide ? 2 * pair : pair, m->desc_step = wide ? 4 : 1024;
     m->desc_mask = m->join == 4 ? 0x11111111 : m->join == 2 ? 0x55555555 : ~0u;
     m->desc_hi = (uint32_t)(bsri_wgmma_desc_bits(wide ? 128 : 64, 0) >> 32);
@@ -11337,7 +12689,7 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     w.block = (int32_t)p->br, w.cols = e->tile_cols, w.layout = f->dense;
     bsri_choice c = bsri_yes(bsri_find(&w), p->br == 128 ? BSR_WHY_ONE_ROW : BSR_WHY_GROUP);
     const int i8 = p->a.dtype == BSR_I8;
-    int64_t tiles;
+    int64_t tiles, beside; /* elements from a tile of a stored block to the one beside it */
     if (!c.kernel) return c;
     memset(m, 0, offsetof(bsri_dev_wgmma, p));
     m->p = *p, m->single = bsri_mma_single(p, &m->rows), m->trans = p->trans;
@@ -11350,7 +12702,8 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     m->group = (int32_t)bsri_max(1, c.tile_rows / p->br), m->group_bits = bsri_mma_log2(m->group), m->tile_cols = c.tile_cols;
     m->parts = (int32_t)bsri_max(1, p->br * (int64_t)bsr_dtype_size(p->a.dtype) / 128);
     m->block_bits = bsri_mma_log2(p->br);
-    m->min_dim_lines = (int32_t)bsri_min(bsri_block_rows(&p->a), bsri_block_cols(&p->a));
+    m->view = p->view, m->down = (uint32_t)(p->br < 64 ? 2 * p->br * p->a_rs : p->br);
+    m->min_dim_lines = (int32_t)bsri_min(p->tiles, bsri_stored_inner(p) * p->view.rows);
     if (!bsri_tensor_batch_of(p->a.batch_dims, p->a.batch, p->a.values_batch_stride, &m->a_batch)) return bsri_no(BSR_WHY_VALUES);
     if (!bsri_tensor_batch_of(p->b.batch_dims, p->b.batch, p->b.batch_stride, &m->b_batch)) return bsri_no(BSR_WHY_DENSE);
     m->vector = i8 ? p->out.dtype == BSR_I32 || p->out.dtype == BSR_BF16 || p->out.dtype == BSR_F16 : p->out.dtype == p->b.dtype;
@@ -11364,10 +12717,13 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     m->full_panels = f->dense == 1 && p->width % 64 == 0;
     /* no box beyond the last column: it would be fetched for nothing (note N6) */
     m->dense = p->br < 64 ? c.tile_cols : (int32_t)bsri_min(c.tile_cols, p->width);
-    m->b_rows = f->dense == 1, m->a_trans = f->values == 2, m->listed = m->a_trans || p->kind != BSRI_LIST_ROWS;
+    m->b_rows = f->dense == 1, m->a_trans = f->values == 2;
+    m->listed = m->a_trans || p->kind != BSRI_LIST_ROWS || p->view.cols > 1;
     m->a_line = 2 * (m->a_trans ? p->a_cs : p->a_rs);
     if (p->br < 64 && (2 * p->a_block > UINT32_MAX || 16 * m->a_line > UINT32_MAX)) return bsri_no(BSR_WHY_VALUES);
-    m->a_step = (uint32_t)(2 * p->a_block), m->a_half = (uint32_t)((p->br == 16 ? 4 : m->a_trans ? 16 : 8) * m->a_line);
+    beside = p->view.cols > 1 ? p->bc * p->a_cs : p->a_block, m->a_each = (int32_t)(p->a_block / beside);
+    if (p->br < 64 && (p->a_block % beside || (double)p->a.nnz * m->a_each > 2e9)) return bsri_no(BSR_WHY_VALUES);
+    m->a_step = (uint32_t)(2 * beside), m->a_half = (uint32_t)((p->br == 16 ? 4 : m->a_trans ? 16 : 8) * m->a_line);
     tiles = m->tiles = (int32_t)bsri_ceil_div(p->width, c.tile_cols);
     m->group_ctas = bsri_wgmma_group_ctas(p, groups, tiles);
     m->panels = (int32_t)((tiles + m->group_ctas - 1) / m->group_ctas),
@@ -11426,9 +12782,10 @@ static bsri_sampled_facts bsri_sampled_facts_of(const bsri_dev_sampled *p) {
 /* What both tiers refuse, or 0. */
 static int bsri_sampled_refuses(const bsr_context *ctx, const bsri_dev_sampled *p, const bsri_sampled_facts *f, int compute,
                                 int tier) {
-    const int dt = p->mat1.dtype;
+    const int dt = p->mat1.dtype, others = tier == BSRI_TIER_MMA && (dt == BSR_F32 || dt == BSR_F64 || dt == BSR_I8);
     if (ctx->tier < tier) return BSR_WHY_GPU;
-    if (compute != BSR_F32 || !bsri_is_half(dt) || p->mat2.dtype != dt) return BSR_WHY_DTYPE;
+    if ((!bsri_is_half(dt) && !others) || p->mat2.dtype != dt) return BSR_WHY_DTYPE;
+    if (compute != (dt == BSR_F64 ? BSR_F64 : dt == BSR_I8 ? BSR_I32 : BSR_F32)) return BSR_WHY_DTYPE;
     if (!f->block) return BSR_WHY_BLOCK;
     return f->left && f->right ? 0 : BSR_WHY_DENSE;
 }
@@ -11464,37 +12821,46 @@ static bsri_mma_sampled_shape bsri_mma_sampled_shape_of(int b) {
     return s;
 }
 
+static const bsri_instance *bsri_mma_sampled_instance(const bsri_dev_sampled *p, int block) {
+    bsri_wanted w = bsri_want(BSRI_FOR_SAMPLED, BSRI_TIER_MMA, bsri_type_of(p->mat1.dtype, p->precision));
+    w.block = block;
+    return bsri_find(&w);
+}
+/* Products of a step: a line of a stage. */
+static int bsri_mma_sampled_step(const bsri_dev_sampled *p) {
+    return p->mat1.dtype == BSR_F64 ? 16 : 64 / (int)bsr_dtype_size(p->mat1.dtype);
+}
 static bsri_estimate bsri_mma_estimate_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, const bsri_sampled_facts *f,
                                                int compute, const bsr_plan *) {
     const bsri_mma_sampled_shape s = bsri_mma_sampled_shape_of(f->block ? f->block : 16);
     const double room = f->block < 64 ? 4.0 : 2.0, rows = (double)bsri_block_rows(&p->out);
     bsri_estimate e = bsri_estimate_none(bsri_sampled_refuses(ctx, p, f, compute, BSRI_TIER_MMA));
     double each;
-    if (!e.why && f->block == 16 && f->left != 1) e.why = BSR_WHY_DENSE;
-    if (!e.why && p->mat1.cols % 32) e.why = BSR_WHY_INNER;
+    if (!e.why && f->block == 16 && f->left != 1 && bsr_dtype_size(p->mat1.dtype) < 4) e.why = BSR_WHY_DENSE;
+    if (!e.why && p->mat1.cols % bsri_mma_sampled_step(p)) e.why = BSR_WHY_INNER;
     if (e.why) return e;
     each = (double)p->items * (bsri_mean_blocks(&p->out) / s.blocks + rows) / ctx->sm_count, e.split = 1;
     bsri_estimate_sampled(&e, bsri_cost_kind(BSRI_COSTS_SAMPLED_MMA, f->block),
                           each > room ? each / room : 1.0, each > room ? room : each, s.rows, s.n_warps * 64,
-                          (double)p->reduce * (double)(p->mat1.cols / 32), (f->left == 2) + (f->right == 1), 0.0);
+                          (double)p->reduce * (double)(p->mat1.cols / bsri_mma_sampled_step(p)),
+                          (f->left == 2) + (f->right == 1), 0.0);
     return e;
 }
 
 static bsri_choice bsri_mma_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, const bsri_sampled_facts *f,
                                            const bsr_plan *, const bsri_estimate *, bsri_dev_mma_sampled *m) {
-    const int b = f->block, left = f->left, right = f->right, wide = b >= 64;
+    const int b = f->block, left = f->left, right = f->right, wide = b >= 64, step = bsri_mma_sampled_step(p);
+    const int64_t size = (int64_t)bsr_dtype_size(p->mat1.dtype), line = step * size;
     const bsri_mma_sampled_shape s = bsri_mma_sampled_shape_of(b);
-    bsri_wanted w = bsri_want(BSRI_FOR_SAMPLED, BSRI_TIER_MMA, p->mat1.dtype);
-    w.block = b;
-    bsri_choice c = bsri_yes(bsri_find(&w), BSR_WHY_NEIGHBOURS);
+    bsri_choice c = bsri_yes(bsri_mma_sampled_instance(p, b), BSR_WHY_NEIGHBOURS);
     if (!c.kernel) return c;
     memset(m, 0, sizeof *m);
     m->p = *p, m->m_warps = s.m_warps, m->n_warps = s.n_warps, m->blocks = s.blocks;
-    m->stages = wide ? 5 : 3, m->stage_bytes = (s.rows + s.n_warps * 64) * 64,
-    m->steps = (int)(p->mat1.cols / 32);
-    m->b_rows = right == 1, m->a_trans = left == 2, m->a_line = 2 * (left == 1 ? p->mat1.row_stride : p->mat1.col_stride);
-    m->b_line = 2 * (right == 1 ? p->mat2.row_stride : p->mat2.col_stride);
-    m->a_step = left == 1 ? 64 : 32 * m->a_line, m->b_step = right == 1 ? 32 * m->b_line : 64;
+    m->stages = wide ? 5 : 3, m->stage_bytes = (s.rows + s.n_warps * 64) * (int)line,
+    m->steps = (int)(p->mat1.cols / step);
+    m->b_rows = right == 1, m->a_trans = left == 2, m->a_line = size * (left == 1 ? p->mat1.row_stride : p->mat1.col_stride);
+    m->b_line = size * (right == 1 ? p->mat2.row_stride : p->mat2.col_stride);
+    m->a_step = left == 1 ? line : step * m->a_line, m->b_step = right == 1 ? step * m->b_line : line;
     m->vector = bsri_sampled_vector(p);
     m->tiles = p->out.nnz / m->blocks + bsri_block_rows(&p->out);
     c.tile_rows = b, c.tile_cols = m->n_warps * 64, c.stages = m->stages, c.threads = 32 * m->m_warps * m->n_warps,
@@ -11507,7 +12873,8 @@ static bsri_choice bsri_mma_choose_sampled(const bsr_context *ctx, const bsri_de
    narrow ones are single blocks: less is fetched for nothing, but in shorter lines, which the L2 delivers more slowly; wide tiles
    are slowed by power, not by the L2. Hence the factors (note N23). */
 static int bsri_wgmma_sampled_wide(int b, double density) {
-    const double narrow = (1.0 - bsri_none_of(density, 64 / b)) * (1.0 + 64 / 512.0) * (b == 32 ? 1.05 : 1.6);
+    const double narrow = (1.0 - bsri_none_of(density, 64 / b)) * (1.0 + 64 / 512.0) *
+                          (b == 32 ? bsri_wsampled_narrow_32 : bsri_wsampled_narrow);
     const double wide = (1.0 - bsri_none_of(density, 128 / b * (64 / b))) * (1.0 + 128 / 256.0) / 2;
     return b >= 64 ? b == 128 : wide < narrow;
 }
@@ -11521,7 +12888,8 @@ typedef struct bsri_wgmma_sampled_shape {
 static void bsri_wgmma_sampled_work(bsri_wgmma_sampled_shape *s, const bsr_matrix *out, int b) {
     const int together = s->group << s->shift; /* blocks of an entry */
     const double all = (double)bsri_ceil_div(bsri_block_cols(out), 1 << s->shift);
-    const double present = (double)out->nnz / ((double)s->groups * together * all), toll = s->wide ? 0.5 : b == 64 ? 0.8 : 1.5;
+    const double present = (double)out->nnz / ((double)s->groups * together * all);
+    const double toll = s->wide ? bsri_wsampled_toll_wide : b == 64 ? bsri_wsampled_toll_64 : bsri_wsampled_toll;
     const double absent = bsri_none_of(present, together - 1), rest = 1.0 - absent * (1.0 - present + together * present);
     const double panel = (int)BSRI_WSAMPLED_UNIT * all * rest;
     s->slope = (int)((int)BSRI_WSAMPLED_UNIT * absent + 0.5), s->toll = (int)((int)BSRI_WSAMPLED_UNIT * toll);
@@ -11575,6 +12943,7 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
     m->parts = (int)bsri_ceil_div(bsri_ceil_div(bsri_block_cols(&p->out), 1 << m->shift), BSRI_CHUNK);
     m->reduce = p->alpha != 0.0 ? (int)p->reduce : 0;
     m->plain = !p->has_input && bsri_sampled_vector(p);
+    m->view = bsri_view_of(1, 1);
     if (!bsri_wgmma_sampled_maps(ctx, p, m, b << m->shift)) return bsri_no(BSR_WHY_DENSE);
     c.tile_rows = m->group * b, c.tile_cols = m->wide ? 256 : 512;
     c.stages = c.shared / ((c.tile_rows + c.tile_cols) * BSRI_WSAMPLED_DEPTH * 2);
@@ -11588,18 +12957,17 @@ static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_
 /* >>cuda-plan-rows: softmax and attention: choice, parameters                                    */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* fast: values are packed in whole pieces. */
-static bsri_choice bsri_simt_choose_softmax(const bsr_context *ctx, const bsri_dev_softmax *p, int compute, int fast) {
-    const int packed = fast && compute != BSR_F64;
-    const bsri_wanted w = bsri_want(!packed ? BSRI_FOR_SOFTMAX : p->backward ? BSRI_FOR_PACKED_BACKWARD : BSRI_FOR_PACKED,
-                                    BSRI_TIER_SIMT, packed ? p->x.dtype : compute);
-    bsri_choice c = bsri_yes(bsri_find(&w), packed ? BSR_WHY_PACKED : BSR_WHY_ANY);
+/* way: BSRI_FOR_SOFTMAX, _PACKED or _PIECES. */
+static bsri_choice bsri_simt_choose_softmax(const bsr_context *ctx, const bsri_dev_softmax *p, int compute, int way) {
+    const int packed = way == BSRI_FOR_PACKED, single = way == BSRI_FOR_SOFTMAX;
+    const bsri_wanted w = bsri_want(packed && p->backward ? BSRI_FOR_PACKED_BACKWARD : way, BSRI_TIER_SIMT,
+                                    single ? compute : p->x.dtype);
+    bsri_choice c = bsri_yes(bsri_find(&w), single ? BSR_WHY_ANY : BSR_WHY_PACKED);
     if (!c.kernel) return c;
     c.threads = p->warps == 8 ? 256 : 128, c.tile_rows = c.threads / 32 / p->warps << p->side;
     c.grid = p->work;
-    if (!packed) return c;
     c.pdl = ctx->tier >= BSRI_TIER_WGMMA; /* the loaded code waits itself (note N25) */
-    if (!p->backward) c.shared = c.threads * (c.pdl ? BSRI_SOFTMAX_ROOM_90 : BSRI_ROW_HELD) * 16;
+    if (!p->backward) c.shared = c.threads * (packed ? (c.pdl ? BSRI_SOFTMAX_ROOM_90 : BSRI_ROW_HELD) * 16 : p->slots * p->held);
     return c;
 }
 
@@ -11737,14 +13105,16 @@ static void bsri_cuda_describe(const bsri_product *job, bsri_dev_product *p) {
     }
     p->alpha = job->alpha, p->beta = job->beta, p->has_input = job->input != NULL, p->trans = job->trans;
     p->whole = job->batch, p->out_batch = e.out_batch, p->b_batch = e.b_batch, p->index = e.index, p->schedule = e.schedule;
-    p->br = e.br, p->bc = e.bc, p->a_block = e.a_block, p->a_rs = e.a_rs, p->a_cs = e.a_cs, p->tiles = e.tiles;
+    p->br = e.br, p->bc = e.bc, p->a_block = e.a_block, p->a_rs = e.a_rs, p->a_cs = e.a_cs, p->tiles = p->lines = e.tiles;
+    p->view.rows = p->view.cols = 1;
     p->width = e.width, p->items = e.items, p->kind = e.kind;
 }
 
 /* What the kernels of an engine are given, and who may choose one. */
 typedef union bsri_product_params {
     bsri_dev_product simt;
-    bsri_dev_tiny tiny;
+    bsri_tiny_params tiny;
+    bsri_dev_vector vector;
     bsri_dev_wgmma wgmma;
     bsri_dev_mma mma;
     bsri_dev_narrow_mma skinny;
@@ -11800,13 +13170,20 @@ static const bsri_candidate<bsri_dev_product, bsri_facts, bsri_product_params> b
 static void bsri_choose_product(const bsr_context *ctx, const bsri_dev_product *p, int compute, bsri_chooser *s,
                                 bsri_product_params *m) {
     if (p->kind < BSRI_LIST_SCATTER && p->reduce) {
+        if (bsri_wants(s, BSRI_TIER_SIMT) && p->width == 1 && !bsri_is_half(p->a.dtype))
+            bsri_offer(s, BSRI_TIER_SIMT, bsri_vector_choose(ctx, p, compute, s, &m->vector));
         if (bsri_wants(s, BSRI_TIER_SIMT) && bsri_tiny_ahead(ctx, p))
-            bsri_offer(s, BSRI_TIER_SIMT, bsri_tiny_choose(ctx, p, compute, &m->tiny));
-        bsri_facts f = bsri_facts_of(p);
-        bsri_choose_estimated(bsri_products, ctx, p, &f, compute, s, m, &f.limit);
+            bsri_offer(s, BSRI_TIER_SIMT, bsri_tiny_choose_both(ctx, p, compute, s, &m->tiny));
+        bsri_dev_product tiles;
+        const bsri_dev_product *const seen = bsri_tiled(p, &tiles);
+        bsri_facts f = bsri_facts_of(seen);
+        f.stored = p;
+        bsri_choose_estimated(bsri_products, ctx, seen, &f, compute, s, m, &f.limit);
     } else /* the caller's: there need not be a matrix; or of no item: zeros */
         s->refused[BSRI_TIER_MMA] = s->refused[BSRI_TIER_WGMMA] = BSR_WHY_LIST_KIND;
-    if (bsri_wants(s, BSRI_TIER_SIMT)) bsri_offer(s, BSRI_TIER_SIMT, bsri_tiny_choose(ctx, p, compute, &m->tiny));
+    if (bsri_wants(s, BSRI_TIER_SIMT))
+        bsri_offer(s, BSRI_TIER_SIMT, bsri_vector_choose(ctx, p, compute, s, &m->vector));
+    if (bsri_wants(s, BSRI_TIER_SIMT)) bsri_offer(s, BSRI_TIER_SIMT, bsri_tiny_choose_both(ctx, p, compute, s, &m->tiny));
     if (bsri_wants(s, BSRI_TIER_SIMT)) bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose(ctx, p, compute, s->asked, &m->simt));
 }
 typedef union bsri_sampled_params {
@@ -11840,8 +13217,8 @@ static void bsri_choose_attention(const bsr_context *ctx, const bsri_dev_attenti
         bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose_attention(ctx, p, compute, s->asked, &m->simt));
 }
 
-static void bsri_choose_softmax(const bsr_context *ctx, const bsri_dev_softmax *p, int compute, int fast, bsri_chooser *s) {
-    if (bsri_wants(s, BSRI_TIER_SIMT)) bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose_softmax(ctx, p, compute, fast));
+static void bsri_choose_softmax(const bsr_context *ctx, const bsri_dev_softmax *p, int compute, int way, bsri_chooser *s) {
+    if (bsri_wants(s, BSRI_TIER_SIMT)) bsri_offer(s, BSRI_TIER_SIMT, bsri_simt_choose_softmax(ctx, p, compute, way));
 }
 
 #ifdef BSRI_CUDA
@@ -11849,6 +13226,9 @@ static void bsri_choose_softmax(const bsr_context *ctx, const bsri_dev_softmax *
 /* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-matrix-types: what the kernels of the matrix operations are given                       */
 /* ---------------------------------------------------------------------------------------------- */
+
+/* Threads of a CTA, which kernels and launches read here; wide ones have a CTA an item, or search together. */
+enum { BSRI_CTA = 256, BSRI_CTA_WIDE = 1024, BSRI_CTA_WARPS = BSRI_CTA / 32 };
 
 /* Zeros a region after at most eight words, and a second one. Two arrays in the first are spared as far as they are about to
    be written: they start at words spare[] and have *spare_count entries. */
@@ -12061,8 +13441,13 @@ static cudaError_t bsri_launch(void (*kernel)(const P, bsri_gate), const P &p, i
 
 /* What a chooser chose, with the parameters that it made. */
 static cudaError_t bsri_launch_choice(const bsri_choice *c, void *parameters, bsri_queue stream) {
-    return bsri_launch_function(bsri_kernel(c->kernel), parameters, c->grid, (unsigned)c->threads, c->shared, stream, c->pdl,
-                                c->cluster);
+    char *const after = (char *)parameters + c->then_at;
+    int i;
+    cudaError_t e = bsri_launch_function(bsri_kernel(c->kernel), parameters, c->grid, (unsigned)c->threads, c->shared, stream,
+                                         c->pdl, c->cluster);
+    for (i = 0; i < 2 && e == cudaSuccess && c->then[i]; i++)
+        e = bsri_launch_function(bsri_kernel(c->then[i]), after, c->then_grid, (unsigned)c->then_threads, 0, stream, 0, 0);
+    return e;
 }
 
 static bsr_status bsri_cuda_status(const bsri_call *c, cudaError_t e) {
@@ -12124,14 +13509,16 @@ static void bsri_ask(const bsri_call *c, const bsr_tune_row *key, bsri_asking *a
         a->plan.split = row.split, a->plan.stages = row.stages, a->plan.order = row.order;
     }
     a->plan.workspace_bytes = e->query ? UINT64_MAX : e->workspace && (uintptr_t)e->workspace % 64 == 0 ? e->workspace_bytes : 0;
-    a->s = bsri_chooser_for(&a->plan);
+    a->s = bsri_chooser_for(&a->plan), a->s.workspace = e->workspace;
 }
 /* A row that can't run here is passed over: whether the choosers are to be asked once more. */
 static int bsri_ask_again(bsri_asking *a) {
     const uint64_t offered = a->plan.workspace_bytes;
+    void *const workspace = a->s.workspace;
     if (a->s.best.kernel || a->source != BSR_PLAN_TABLE) return 0;
     memset(&a->plan, 0, sizeof a->plan);
     a->plan.workspace_bytes = offered, a->source = BSR_PLAN_HEURISTIC, a->match = 0, a->s = bsri_chooser_for(&a->plan);
+    a->s.workspace = workspace;
     return 1;
 }
 /* Does any table know a GPU of this architecture? 1 as well where there is no table with rows at all. */
@@ -12215,13 +13602,17 @@ static bsr_status bsri_cuda_choose(const bsri_call *c, const bsr_tune_row *key, 
     return stop ? BSR_OK : bsri_cuda_status(c, bsri_launch_choice(&a.s.best, m, bsri_cuda_queue(c)));
 }
 
+/* As bsri_dev_product has it. */
+static int32_t bsri_cuda_precision(const bsri_call *c, int dtype) {
+    return dtype != BSR_F32 ? 0 : c->exec->flags & BSR_EXEC_TF32 ? 1 : c->exec->flags & BSR_EXEC_TF32X3 ? 2 : 0;
+}
 static bsr_status bsri_cuda_product(const bsri_call *c, const bsri_product *job, const bsr_tune_row *key, bsr_plan *plan,
                                     int step) {
     bsri_dev_product p;
     bsri_product_params m;
     bsri_cuda_describe(job, &p);
     p.constant = (c->flags & BSR_EXEC_CONSTANT_MATRIX) != 0;
-    if (p.b.dtype == BSR_F32) p.precision = c->exec->flags & BSR_EXEC_TF32 ? 1 : c->exec->flags & BSR_EXEC_TF32X3 ? 2 : 0;
+    p.precision = bsri_cuda_precision(c, p.b.dtype);
     if (!p.tiles || !p.width || !p.items || !p.br) return bsri_cuda_nothing(c, plan, step);
     return bsri_cuda_choose(c, key, plan, step, &m,
                             [&](bsri_chooser *s) { bsri_choose_product(c->ctx, &p, job->compute, s, &m); });
@@ -12233,6 +13624,7 @@ static bsr_status bsri_cuda_sampled(const bsri_call *c, const bsri_sampled *job,
     bsri_sampled_params m;
     memset(&p, 0, sizeof p);
     p.out = *job->out, p.mat1 = *job->mat1, p.mat2 = *job->mat2, p.alpha = job->alpha, p.beta = job->beta;
+    p.precision = bsri_cuda_precision(c, p.mat1.dtype);
     if (job->input && job->beta != 0) p.input = *job->input, p.has_input = 1, bsri_value_strides(job->input, p.i_strides);
     bsri_value_strides(job->out, p.o_strides);
     p.whole = job->batch, p.out_batch = bsri_batch_of(job->out->batch_dims, job->out->batch);
@@ -12324,15 +13716,16 @@ static int bsri_cuda_packed(const bsr_matrix *m, int64_t bytes) {
     return 1;
 }
 
-/* Who works on which rows. As many lanes a row as hold a row of mean length and half as much again: rows that are longer are
-   read twice. Where a block's row is shorter than 128 bytes, rows stand side by side in a warp: memory is read by lines. */
-static void bsri_cuda_softmax_teams(const bsri_call *c, int64_t pieces, bsri_dev_softmax *p) {
+/* Who works on which rows. As many lanes a row as hold a row of mean length and half as much again, `held` pieces each: rows that
+   are longer are read twice. Where a block's row is shorter than 128 bytes, rows stand side by side in a warp: memory is read by
+   lines. line: pieces of 128 bytes. */
+static void bsri_cuda_softmax_teams(const bsri_call *c, int64_t pieces, int64_t held, int64_t line, bsri_dev_softmax *p) {
     const int64_t lanes = pieces + pieces / 2, br = p->x.block_rows;
-    while (p->side < 3 && ((lanes <= (INT64_C(16) >> p->side) * BSRI_ROW_HELD) || (p->chunks << p->side) < 8) &&
+    while (p->side < 3 && ((lanes <= (INT64_C(16) >> p->side) * held) || ((int64_t)p->chunks << p->side) < line) &&
            br % (2 << p->side) == 0)
         p->side++;
-    while (p->side > 0 && lanes > (INT64_C(256) >> p->side) * BSRI_ROW_HELD) p->side--;
-    for (p->warps = 1; p->warps < 8 && lanes > (INT64_C(32) >> p->side) * p->warps * BSRI_ROW_HELD; p->warps *= 2) {
+    while (p->side > 0 && lanes > (INT64_C(256) >> p->side) * held) p->side--;
+    for (p->warps = 1; p->warps < 8 && lanes > (INT64_C(32) >> p->side) * p->warps * held; p->warps *= 2) {
     }
     while (p->near < 5 - p->side && p->chunks % (2 << p->near) == 0) p->near++;
     /* where a row starts is found once for `run` of them, as long as 40 warps a multiprocessor have three turns; for two nearly
@@ -12343,46 +13736,79 @@ static void bsri_cuda_softmax_teams(const bsri_call *c, int64_t pieces, bsri_dev
     }
 }
 
+/* Those that are there: what is added first, then what forbids. */
+static void bsri_cuda_softmax_biases(const bsr_softmax_options *o, bsri_dev_softmax *p) {
+    const bsr_dense *all[3] = {o->relative_bias, o->key_padding_mask, o->attn_mask};
+    const int mode[3] = {BSR_MASK_ADD, o->key_padding_mode, o->attn_mode};
+    int i, m;
+    for (m = BSR_MASK_ADD; m <= BSR_MASK_MUL; m++)
+        for (i = 0; i < 3; i++) {
+            const bsr_dense *d = all[i];
+            const int64_t size = d ? (int64_t)bsr_dtype_size(d->dtype) : 0;
+            if (!d || mode[i] != m) continue;
+            p->bias[p->biased] = *d, p->mode[p->biased] = m;
+            p->bias_row[p->biased] = d->rows == 1 ? 0 : d->row_stride * size;
+            p->bias_col[p->biased++] = d->cols == 1 ? 0 : d->col_stride * size;
+        }
+}
+/* May n neighbours of a row be read at once, of each bias? */
+static int bsri_cuda_biases_fit(const bsri_dev_softmax *p, int64_t n) {
+    int i;
+    for (i = 0; i < p->biased; i++) {
+        const bsr_dense *d = &p->bias[i];
+        const int64_t size = (int64_t)bsr_dtype_size(d->dtype), unit = bsri_min(16, n * size) / size;
+        if (p->bias_col[i] != size || p->bias_row[i] % (unit * size) || !bsri_dense_aligned(d, unit)) return 0;
+    }
+    return 1;
+}
+/* Packed rows: pieces of a block's row; whether their division is exact for every piece of a row. */
+static int bsri_cuda_softmax_divides(const bsr_matrix *x, bsri_dev_softmax *p) {
+    const int64_t pieces = 16 / (int64_t)bsr_dtype_size(x->dtype);
+    const uint64_t chunks = (uint64_t)(x->block_cols / pieces), whole = UINT64_C(1) << 32;
+    const uint64_t divide = (whole + chunks - 1) / chunks;
+    int64_t elements;
+    p->divide = (uint32_t)(divide % whole), p->block = (uint32_t)(x->block_rows * x->block_cols);
+    return bsri_mul(x->cols, x->block_rows, &elements) && elements < INT64_C(0x7fffffff) &&
+           (uint64_t)(x->cols / pieces) * (divide * chunks - whole) < whole;
+}
+/* Which lanes have which pieces; mean: elements of a row. */
+static void bsri_cuda_softmax_shares(const bsri_call *c, int64_t mean, int way, int compute, bsri_dev_softmax *p) {
+    const int64_t es = (int64_t)bsr_dtype_size(p->x.dtype), n = way == BSRI_FOR_SOFTMAX ? 1 : 16 / es;
+    const int64_t held = way == BSRI_FOR_PACKED ? BSRI_ROW_HELD : BSRI_SOFTMAX_HELD / (n * (compute == BSR_F64 ? 8 : 4));
+    p->chunks = (int32_t)(p->x.block_cols / n);
+    bsri_cuda_softmax_teams(c, mean / n, held, 128 / (n * es), p);
+    p->lanes = p->warps * (32 >> p->side);
+    p->step_blocks = p->lanes / p->chunks, p->step_pieces = p->lanes % p->chunks, p->held = (int32_t)(BSRI_SOFTMAX_HELD / held);
+    p->slots = (int32_t)bsri_max(1, bsri_min(held, bsri_ceil_div(mean / n + mean / n / 2, p->lanes)));
+    p->work = bsri_ceil_div(p->rows, (int64_t)((p->warps == 8 ? 8 : 4) / p->warps << p->side) * p->run);
+}
+
 static bsr_status bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job, const bsr_tune_row *key, bsr_plan *plan) {
     const bsr_matrix *x = job->x;
     const bsr_softmax_options *o = job->options;
     const int64_t es = (int64_t)bsr_dtype_size(x->dtype), rows = bsri_block_rows(x);
     int64_t bytes, items, mean;
     bsri_dev_softmax p;
-    int fast, i;
+    int way = BSRI_FOR_SOFTMAX;
     memset(&p, 0, sizeof p);
     if (!x->nnz || !x->rows || !job->batch.count) return bsri_cuda_nothing(c, plan, BSRI_PLAN_AND_RUN);
     p.x = *x, p.out = *job->out, p.backward = job->dy != NULL, p.batch = job->batch, p.scale = job->scale;
     if (job->dy) p.dy = *job->dy, bsri_value_strides(job->dy, p.ds);
     bsri_value_strides(x, p.xs), bsri_value_strides(job->out, p.os);
     p.rows = job->batch.count * x->rows;
-    if (o) {
-        bsri_dense_set(&p.bias[0], o->relative_bias), p.mode[0] = BSR_MASK_ADD;
-        bsri_dense_set(&p.bias[1], o->key_padding_mask), p.mode[1] = o->key_padding_mode;
-        bsri_dense_set(&p.bias[2], o->attn_mask), p.mode[2] = o->attn_mode;
-        for (i = 0; i < 3; i++) p.biased |= p.bias[i].data != NULL;
-    }
-    /* the fast path: whole 16-byte pieces of packed values, stored in their type or f32; its division must be exact for every
-       piece of a row */
-    bytes = x->block_cols * es, p.chunks = (int32_t)(bytes / 16);
-    fast = job->compute == BSR_F32 && !p.biased && bytes % 16 == 0 && bsri_cuda_packed(x, 16) && bsri_cuda_packed(job->out, 16) &&
-           (!job->dy || bsri_cuda_packed(job->dy, 16)) && (job->out->dtype == x->dtype || job->out->dtype == BSR_F32);
-    if (fast) {
-        const uint64_t chunks = (uint64_t)p.chunks, whole = UINT64_C(1) << 32, divide = (whole + chunks - 1) / chunks;
-        p.divide = (uint32_t)(divide % whole), p.block = (uint32_t)(x->block_rows * x->block_cols);
-        fast = bsri_mul(x->cols, x->block_rows, &bytes) && bytes < INT64_C(0x7fffffff) &&
-               (uint64_t)(x->cols * es / 16) * (divide * chunks - whole) < whole;
+    if (o) bsri_cuda_softmax_biases(o, &p);
+    bytes = x->block_cols * es;
+    if (bytes % 16 == 0 && bsri_cuda_packed(x, 16) && bsri_cuda_packed(job->out, 16) &&
+        (!job->dy || bsri_cuda_packed(job->dy, 16)) && (job->out->dtype == x->dtype || job->out->dtype == BSR_F32)) {
+        const int plain = job->compute == BSR_F32 && !p.biased;
+        if (plain && bsri_cuda_softmax_divides(x, &p)) way = BSRI_FOR_PACKED;
+        else if (!plain && bsri_cuda_biases_fit(&p, 16 / es)) way = BSRI_FOR_PIECES;
     }
     items = x->flags & BSR_MATRIX_RAGGED ? bsri_max(1, bsri_pattern_count(x)) : 1;
-    mean = x->nnz / (rows * items) * x->block_cols, p.run = 1, p.near = 5;
-    if (fast) p.near = 0, bsri_cuda_softmax_teams(c, mean * es / 16, &p);
-    else
-        for (p.warps = 1; p.warps < 8 && mean + mean / 2 > 256 * p.warps; p.warps *= 2) {
-        }
-    p.lanes = p.warps * (32 >> p.side);
-    p.work = bsri_ceil_div(p.rows, (int64_t)((p.warps == 8 ? 8 : 4) / p.warps << p.side) * p.run);
+    mean = x->nnz / (rows * items) * x->block_cols;
+    bsri_cuda_softmax_shares(c, mean, way, job->compute, &p);
     return bsri_cuda_choose(c, key, plan, BSRI_PLAN_AND_RUN, &p,
-                            [&](bsri_chooser *s) { bsri_choose_softmax(c->ctx, &p, job->compute, fast, s); });
+                            [&](bsri_chooser *s) { bsri_choose_softmax(c->ctx, &p, job->compute, way, s); });
 }
 
 static bsr_status bsri_cuda_attention(const bsri_call *c, const bsri_attention *job, const bsr_tune_row *key, bsr_plan *plan) {
@@ -12423,7 +13849,7 @@ static bsr_status bsri_cuda_zero(const bsri_call *c, void *data, int64_t bytes, 
     memset(&f, 0, sizeof f);
     f.data = (int64_t *)data, f.words = bytes / 8, f.more = (int64_t *)more, f.more_words = more_bytes / 8, f.heads = heads;
     if (heads) memcpy(f.head, head, (size_t)heads * 8);
-    BSRI_CUDA_NEXT(c, bsri_fill_words, f, bsri_ceil_div(f.words + f.more_words, 256), 256);
+    BSRI_CUDA_NEXT(c, bsri_fill_words, f, bsri_ceil_div(f.words + f.more_words, BSRI_CTA), BSRI_CTA);
     return BSR_OK;
 }
 
@@ -12467,7 +13893,7 @@ static bsr_status bsri_cuda_indices_matrix(const bsri_call *c, const bsri_subjec
     }
     x->roles = 1 + (s->m->transposed_index != NULL) + (s->m->schedule != NULL);
     bsri_indices_parts(x, bsri_max(s->m->nnz, bsri_max(x->rows, x->cols)));
-    BSRI_CUDA_NEXT(c, bsri_look_at_matrix, *x, x->work, 256);
+    BSRI_CUDA_NEXT(c, bsri_look_at_matrix, *x, x->work, BSRI_CTA);
     return BSR_OK;
 }
 /* One array read as two types is two patterns. */
@@ -12488,14 +13914,14 @@ static bsr_status bsri_cuda_indices_pair(const bsri_call *c, const bsri_subject 
     x->patterns = bsri_patterns(s->m, &x->m), bsri_patterns(other, &x->other);
     bsri_batch_join(&x->patterns, x->other.batch_dims, x->other.batch);
     bsri_indices_parts(x, bsri_max(s->m->nnz, x->rows));
-    BSRI_CUDA_NEXT(c, bsri_look_at_pair, *x, x->work, 256);
+    BSRI_CUDA_NEXT(c, bsri_look_at_pair, *x, x->work, BSRI_CTA);
     return BSR_OK;
 }
 static bsr_status bsri_cuda_indices_lists(const bsri_call *c, const bsri_subject *s, bsri_dev_indices *x) {
     const bsr_scatter_indices *l = &x->lists;
     x->lists = *(const bsr_scatter_indices *)s->other, x->shape = c->watch->shape;
     bsri_indices_parts(x, bsri_max(bsri_max(l->c_count, l->r_count), bsri_max(l->p_count, l->q_count)));
-    BSRI_CUDA_NEXT(c, bsri_look_at_lists, *x, x->work, 256);
+    BSRI_CUDA_NEXT(c, bsri_look_at_lists, *x, x->work, BSRI_CTA);
     return BSR_OK;
 }
 static bsr_status bsri_cuda_subject(const bsri_call *c, const bsri_subject *s, char *bits) {
@@ -12510,7 +13936,7 @@ static bsr_status bsri_cuda_subject(const bsri_call *c, const bsri_subject *s, c
     if (s->kind == BSRI_SUBJECT_PAIR) return bsri_cuda_indices_pair(c, s, &x);
     if (s->kind == BSRI_SUBJECT_LISTS) return bsri_cuda_indices_lists(c, s, &x);
     x.row = s->other, bsri_indices_parts(&x, s->m->nnz);
-    BSRI_CUDA_NEXT(c, bsri_look_at_entries, x, x.work, 256);
+    BSRI_CUDA_NEXT(c, bsri_look_at_entries, x, x.work, BSRI_CTA);
     return BSR_OK;
 }
 /* The word is set, then a kernel looks at each subject. All that the call launches after them is stopped by the word. */
@@ -12593,13 +14019,13 @@ static bsr_status bsri_cuda_sort_run(const bsri_call *c, bsri_cuda_sort *q, cons
         s->position_out = position ? (last ? position : bsri_cuda_at(c, q->at[BSRI_SORT_POSITION])) : NULL;
         s->shift = (int32_t)(pass * q->bits);
         if (q->dtype == BSR_I64) {
-            BSRI_CUDA_NEXT(c, bsri_sort_count<int64_t>, *s, slots, 256);
-            BSRI_CUDA_NEXT(c, bsri_sort_scan<int64_t>, *s, bsri_ceil_div(runs * s->digits, 8), 256);
-            BSRI_CUDA_NEXT(c, bsri_sort_scatter<int64_t>, *s, slots, 256);
+            BSRI_CUDA_NEXT(c, bsri_sort_count<int64_t>, *s, slots, BSRI_CTA);
+            BSRI_CUDA_NEXT(c, bsri_sort_scan<int64_t>, *s, bsri_ceil_div(runs * s->digits, 8), BSRI_CTA);
+            BSRI_CUDA_NEXT(c, bsri_sort_scatter<int64_t>, *s, slots, BSRI_CTA);
         } else {
-            BSRI_CUDA_NEXT(c, bsri_sort_count<int32_t>, *s, slots, 256);
-            BSRI_CUDA_NEXT(c, bsri_sort_scan<int32_t>, *s, bsri_ceil_div(runs * s->digits, 8), 256);
-            BSRI_CUDA_NEXT(c, bsri_sort_scatter<int32_t>, *s, slots, 256);
+            BSRI_CUDA_NEXT(c, bsri_sort_count<int32_t>, *s, slots, BSRI_CTA);
+            BSRI_CUDA_NEXT(c, bsri_sort_scan<int32_t>, *s, bsri_ceil_div(runs * s->digits, 8), BSRI_CTA);
+            BSRI_CUDA_NEXT(c, bsri_sort_scatter<int32_t>, *s, slots, BSRI_CTA);
         }
         s->key = s->key_out, s->row = s->row_out, s->position = s->position_out;
     }
@@ -12610,8 +14036,8 @@ static bsr_status bsri_cuda_transpose(const bsri_call *c, bsri_cuda_sort *q, con
                                       void *ccol, void *row, void *position) {
     BSRI_TRY(bsri_cuda_sort_run(c, q, m, patterns, NULL, row, position));
     q->s.ccol = ccol, q->s.cols = bsri_block_cols(m);
-    if (q->dtype == BSR_I64) BSRI_CUDA_NEXT(c, bsri_sort_starts<int64_t>, q->s, q->s.slots, 256);
-    else BSRI_CUDA_NEXT(c, bsri_sort_starts<int32_t>, q->s, q->s.slots, 256);
+    if (q->dtype == BSR_I64) BSRI_CUDA_NEXT(c, bsri_sort_starts<int64_t>, q->s, q->s.slots, BSRI_CTA);
+    else BSRI_CUDA_NEXT(c, bsri_sort_starts<int32_t>, q->s, q->s.slots, BSRI_CTA);
     return BSR_OK;
 }
 static void bsri_cuda_transpose_plan(bsri_cuda_sort *q, bsri_cuts *cuts, const bsr_matrix *m) {
@@ -12636,14 +14062,14 @@ static bsr_status bsri_cuda_transposed_index(const bsri_call *c, const bsr_matri
         f.spare[0] = v->at[1] / 8, f.spare[1] = v->at[2] / 8, f.spare_dtype = m->index_dtype;
         f.spare_count = bsri_at(it.crow, m->index_dtype, bsri_block_rows(m));
     }
-    BSRI_CUDA_NEXT(c, bsri_fill_words, f, bsri_ceil_div(f.words, 1024), 256);
+    BSRI_CUDA_NEXT(c, bsri_fill_words, f, bsri_ceil_div(f.words, 1024), BSRI_CTA);
     return bsri_cuda_transpose(c, &q, &one, &patterns, (char *)buffer + v->at[0], (char *)buffer + v->at[1],
                                (char *)buffer + v->at[2]);
 }
 
 /* Order by rank: compares all pairs, which is soonest done for as many lines as patterns have. */
 static bsr_status bsri_cuda_rank(const bsri_call *c, const bsri_dev_rank *r) {
-    BSRI_CUDA_NEXT(c, bsri_rank_lines, *r, r->patterns * bsri_ceil_div(r->n, 32), 256);
+    BSRI_CUDA_NEXT(c, bsri_rank_lines, *r, r->patterns * bsri_ceil_div(r->n, 32), BSRI_CTA);
     return BSR_OK;
 }
 enum { /* scratch of lines, as bsri_dev_lines names it */
@@ -12727,14 +14153,14 @@ static bsr_status bsri_cuda_schedule(const bsri_call *c, const bsr_matrix *m, in
     bsri_schedule_header(m, group, transposed, head);
     BSRI_TRY(bsri_cuda_zero(c, buffer, v->bytes, head, 8, bsri_cuda_at(c, q.at[BSRI_CUDA_LINES_REPEATS]), q.repeats_bytes));
     BSRI_TRY(bsri_cuda_lines_load(c, &q, &one, &patterns, transposed));
-    BSRI_CUDA_NEXT(c, bsri_lines_measure, *l, bsri_ceil_div(patterns.count * l->count, 8), 256);
+    BSRI_CUDA_NEXT(c, bsri_lines_measure, *l, bsri_ceil_div(patterns.count * l->count, BSRI_CTA_WARPS), BSRI_CTA);
     memset(&r, 0, sizeof r);
     r.key = l->key, r.patterns = patterns.count, r.n = r.full = l->count, r.group = 1, r.order = l->order;
     if (group > 1) {
         BSRI_TRY(bsri_cuda_rank(c, &r));
         if (l->small && l->words <= 8) BSRI_CUDA_RUN(c, bsri_group_bits<8>, *l, patterns.count, threads);
         else if (l->small) BSRI_CUDA_RUN(c, bsri_group_bits<32>, *l, patterns.count, threads);
-        BSRI_CUDA_RUN(c, bsri_group_lists, *l, patterns.count, 1024);
+        BSRI_CUDA_RUN(c, bsri_group_lists, *l, patterns.count, BSRI_CTA_WIDE);
         r.n = l->groups, r.full = l->full, r.group = group, r.member = l->member, r.length = l->unions;
     } else {
         r.length = l->distinct;
@@ -12742,7 +14168,7 @@ static bsr_status bsri_cuda_schedule(const bsri_call *c, const bsr_matrix *m, in
     r.order = (int32_t *)((char *)buffer + v->at[0]), r.lengths = (int32_t *)((char *)buffer + v->at[1]);
     BSRI_TRY(bsri_cuda_rank(c, &r));
     r.tall = (int64_t *)buffer + 7;
-    BSRI_CUDA_NEXT(c, bsri_rank_tall, r, patterns.count > 0, 1024);
+    BSRI_CUDA_NEXT(c, bsri_rank_tall, r, patterns.count > 0, BSRI_CTA_WIDE);
     return BSR_OK;
 }
 
@@ -12755,7 +14181,7 @@ static bsr_status bsri_cuda_validate_wait(const bsri_call *c, const bsri_dev_val
 static bsr_status bsri_cuda_validate_stage(const bsri_call *c, bsri_dev_validate *v, int stage, int64_t patterns, int64_t each) {
     v->stage = stage, v->parts = bsri_max(1, bsri_min(bsri_ceil_div(each, 1024), bsri_max(1, 65536 / bsri_max(1, patterns))));
     v->work = patterns * v->parts;
-    BSRI_CUDA_RUN(c, bsri_validate_stage, *v, v->work, 256);
+    BSRI_CUDA_RUN(c, bsri_validate_stage, *v, v->work, BSRI_CTA);
     return BSR_OK;
 }
 /* Both headers, eight words each: of the transposed index, of the schedule. */
@@ -12782,12 +14208,12 @@ static bsr_status bsri_cuda_validate_unions(const bsri_call *c, bsri_dev_validat
             v->start = bsri_at(q->l.start, m->index_dtype, v->pattern * (v->lines + 1));
             v->list = bsri_at(q->l.list, m->index_dtype, m->flags & BSR_MATRIX_RAGGED ? 0 : v->pattern * m->nnz);
         }
-        BSRI_CUDA_RUN(c, bsri_validate_unions, *v, bsri_ceil_div(v->schedule.groups, 8), 256);
+        BSRI_CUDA_RUN(c, bsri_validate_unions, *v, bsri_ceil_div(v->schedule.groups, BSRI_CTA_WARPS), BSRI_CTA);
     }
     memset(&r, 0, sizeof r);
     r.n = v->schedule.groups, r.lengths = (int32_t *)((char *)m->schedule + v->schedule.at[1]);
     r.tall = (int64_t *)v->record + 4;
-    BSRI_CUDA_NEXT(c, bsri_rank_tall, r, v->patterns.count > 0, 1024);
+    BSRI_CUDA_NEXT(c, bsri_rank_tall, r, v->patterns.count > 0, BSRI_CTA_WIDE);
     return BSR_OK;
 }
 /* In the order in which the CPU looks; late: what is wrong with the schedule's header, where all before it is to be looked at. */
@@ -12928,7 +14354,7 @@ static bsr_status bsri_cuda_to_dense(const bsri_call *c, const bsr_matrix *m, co
         bsri_min(x.panels, bsri_max(bsri_ceil_div(x.panels, 16), bsri_ceil_div(c->ctx->sm_count * 16, bsri_max(1, x.work))));
     x.work *= x.splits;
     x.whole = bsri_cuda_packed(m, 16) && m->block_cols % bsri_min(8, 16 / (int64_t)bsr_dtype_size(m->dtype)) == 0;
-    BSRI_CUDA_NEXT(c, bsri_expand_panel, x, x.work, 256);
+    BSRI_CUDA_NEXT(c, bsri_expand_panel, x, x.work, BSRI_CTA);
     return BSR_OK;
 }
 
@@ -12996,11 +14422,11 @@ static void bsri_cuda_build_place(const bsri_call *c, bsri_cuda_build *q) {
 static bsr_status bsri_cuda_build_positions(const bsri_call *c, const bsri_dev_build *d) {
     const int64_t work = d->parts * d->chunks, items = d->batch.count;
     if (d->chunks > 1) {
-        BSRI_CUDA_NEXT(c, bsri_build_sums, *d, work, 1024);
-        BSRI_CUDA_NEXT(c, bsri_build_before, *d, d->parts, 1024);
+        BSRI_CUDA_NEXT(c, bsri_build_sums, *d, work, BSRI_CTA_WIDE);
+        BSRI_CUDA_NEXT(c, bsri_build_before, *d, d->parts, BSRI_CTA_WIDE);
     }
-    if (d->rows) BSRI_CUDA_NEXT(c, bsri_build_crow, *d, work, 1024);
-    else BSRI_CUDA_NEXT(c, bsri_build_no_rows, *d, bsri_ceil_div(items, 256), 256);
+    if (d->rows) BSRI_CUDA_NEXT(c, bsri_build_crow, *d, work, BSRI_CTA_WIDE);
+    else BSRI_CUDA_NEXT(c, bsri_build_no_rows, *d, bsri_ceil_div(items, BSRI_CTA), BSRI_CTA);
     return BSR_OK;
 }
 /* What the caller is told. */
@@ -13012,9 +14438,9 @@ static void bsri_cuda_build_tell(const bsri_build *b, bsr_matrix *m) {
 /* From bits to crow and columns. */
 static bsr_status bsri_cuda_build_pattern(const bsri_call *c, const bsri_dev_build *d) {
     const int64_t lines = d->batch.count * d->rows * d->segments;
-    BSRI_CUDA_NEXT(c, bsri_build_counts, *d, bsri_ceil_div(lines, 8), 256);
+    BSRI_CUDA_NEXT(c, bsri_build_counts, *d, bsri_ceil_div(lines, 8), BSRI_CTA);
     BSRI_TRY(bsri_cuda_build_positions(c, d));
-    if (d->capacity || d->rank) BSRI_CUDA_NEXT(c, bsri_build_cols, *d, bsri_ceil_div(lines, 8), 256);
+    if (d->capacity || d->rank) BSRI_CUDA_NEXT(c, bsri_build_cols, *d, bsri_ceil_div(lines, 8), BSRI_CTA);
     return BSR_OK;
 }
 /* From bits to crow, columns and values. */
@@ -13048,7 +14474,7 @@ static bsr_status bsri_cuda_from_dense(const bsri_call *c, const bsri_build *b, 
     d->height = (int32_t)t.height, d->group = (int32_t)t.group, d->panel = t.panel, d->panels = bsri_ceil_div(d->cols, d->panel);
     subs = t.group > 1 ? 1 : bsri_ceil_div(m->block_rows, d->height);
     if (subs > 1) BSRI_TRY(bsri_cuda_zero(c, d->bits, (d->batch.count * d->item_words + 1) / 2 * 8, NULL, 0, NULL, 0));
-    BSRI_CUDA_NEXT(c, bsri_bits_dense, *d, d->batch.count * bsri_ceil_div(d->rows, t.group) * d->panels * subs, 256);
+    BSRI_CUDA_NEXT(c, bsri_bits_dense, *d, d->batch.count * bsri_ceil_div(d->rows, t.group) * d->panels * subs, BSRI_CTA);
     return bsri_cuda_build_finish(c, b, &q, m);
 }
 static bsr_status bsri_cuda_from_mask(const bsri_call *c, const bsri_build *b, bsr_matrix *m) {
@@ -13058,7 +14484,7 @@ static bsr_status bsri_cuda_from_mask(const bsri_call *c, const bsri_build *b, b
     BSRI_TRY(bsri_cuda_plan(c, &q.cuts, &stop));
     if (stop) return BSR_OK;
     bsri_cuda_build_place(c, &q);
-    BSRI_CUDA_NEXT(c, bsri_bits_mask, q.d, bsri_ceil_div(q.d.batch.count * q.d.item_words, 256), 256);
+    BSRI_CUDA_NEXT(c, bsri_bits_mask, q.d, bsri_ceil_div(q.d.batch.count * q.d.item_words, BSRI_CTA), BSRI_CTA);
     return bsri_cuda_build_finish(c, b, &q, m);
 }
 
@@ -13080,9 +14506,9 @@ static bsr_status bsri_cuda_random(const bsri_call *c, const bsri_build *b, uint
     d->seen = (uint32_t *)bsri_cuda_at(c, q.at[BSRI_CUDA_BUILD_MORE + 1]);
     BSRI_TRY(bsri_cuda_zero(c, d->bits, (d->batch.count * d->item_words + 1) / 2 * 8, NULL, 0, d->seen, (seen + 1) / 2 * 8));
     if (d->draws) {
-        BSRI_CUDA_RUN(c, bsri_random_draw, *d, d->batch.count, 1024);
-        BSRI_CUDA_RUN(c, bsri_random_mark, *d, bsri_ceil_div(words, 256), 256);
-        BSRI_CUDA_RUN(c, bsri_random_set, *d, bsri_ceil_div(words, 256), 256);
+        BSRI_CUDA_RUN(c, bsri_random_draw, *d, d->batch.count, BSRI_CTA_WIDE);
+        BSRI_CUDA_RUN(c, bsri_random_mark, *d, bsri_ceil_div(words, BSRI_CTA), BSRI_CTA);
+        BSRI_CUDA_RUN(c, bsri_random_set, *d, bsri_ceil_div(words, BSRI_CTA), BSRI_CTA);
     }
     return bsri_cuda_build_finish(c, b, &q, m);
 }
@@ -13090,11 +14516,11 @@ static bsr_status bsri_cuda_random(const bsri_call *c, const bsri_build *b, uint
 static bsr_status bsri_cuda_prune_select(const bsri_call *c, bsri_dev_build *d) {
     if (!d->candidates) return BSR_OK;
     if (!d->passes) {
-        BSRI_CUDA_RUN(c, bsri_prune_select, *d, d->batch.count, 1024);
+        BSRI_CUDA_RUN(c, bsri_prune_select, *d, d->batch.count, BSRI_CTA_WIDE);
         return BSR_OK;
     }
-    for (d->pass = 0; d->pass < d->passes; d->pass++) BSRI_CUDA_NEXT(c, bsri_prune_pass, *d, d->batch.count * d->tiles, 256);
-    BSRI_CUDA_NEXT(c, bsri_prune_mark, *d, d->batch.count * d->tiles, 256);
+    for (d->pass = 0; d->pass < d->passes; d->pass++) BSRI_CUDA_NEXT(c, bsri_prune_pass, *d, d->batch.count * d->tiles, BSRI_CTA);
+    BSRI_CUDA_NEXT(c, bsri_prune_mark, *d, d->batch.count * d->tiles, BSRI_CTA);
     return BSR_OK;
 }
 static bsr_status bsri_cuda_prune(const bsri_call *c, const bsri_build *b, int64_t kept, bsr_matrix *m) {
@@ -13176,16 +14602,16 @@ static bsr_status bsri_cuda_entries_sorted(const bsri_call *c, bsri_cuda_entries
     const bsri_batch one = bsri_batch_none();
     const int64_t most = 16 * c->ctx->sm_count; /* CTAs, which mostly have nothing to do */
     e->after_sort = 1, x->sort.s.wanted = e->state, x->sort.s.wanted_bits = (uint64_t)e->sorting;
-    BSRI_CUDA_NEXT(c, bsri_entries_keys, *e, bsri_min(most, bsri_ceil_div(e->nnz, 256)), 256);
+    BSRI_CUDA_NEXT(c, bsri_entries_keys, *e, bsri_min(most, bsri_ceil_div(e->nnz, BSRI_CTA)), BSRI_CTA);
     BSRI_TRY(bsri_cuda_sort_run(c, &x->sort, NULL, &one, e->key, NULL, (void *)(uintptr_t)e->order));
     e->sorted = x->sort.s.key_out;
-    BSRI_CUDA_NEXT(c, bsri_entries_blocks<false>, *e, bsri_min(most, e->chunks), 1024);
-    BSRI_CUDA_NEXT(c, bsri_scan_sums, *e, 1, 1024);
-    BSRI_CUDA_NEXT(c, bsri_entries_blocks<true>, *e, bsri_min(most, e->chunks), 1024);
-    BSRI_CUDA_NEXT(c, bsri_entries_crow, *e, bsri_min(most, bsri_ceil_div(e->rows + 1, 256)), 256);
+    BSRI_CUDA_NEXT(c, bsri_entries_blocks<false>, *e, bsri_min(most, e->chunks), BSRI_CTA_WIDE);
+    BSRI_CUDA_NEXT(c, bsri_scan_sums, *e, 1, BSRI_CTA_WIDE);
+    BSRI_CUDA_NEXT(c, bsri_entries_blocks<true>, *e, bsri_min(most, e->chunks), BSRI_CTA_WIDE);
+    BSRI_CUDA_NEXT(c, bsri_entries_crow, *e, bsri_min(most, bsri_ceil_div(e->rows + 1, BSRI_CTA)), BSRI_CTA);
     if (!e->with_values || !e->capacity) return BSR_OK;
-    BSRI_CUDA_NEXT(c, bsri_entries_clear, *e, most, 256);
-    BSRI_CUDA_NEXT(c, bsri_entries_values, *e, bsri_min(most, bsri_ceil_div(e->nnz, 256)), 256);
+    BSRI_CUDA_NEXT(c, bsri_entries_clear, *e, most, BSRI_CTA);
+    BSRI_CUDA_NEXT(c, bsri_entries_values, *e, bsri_min(most, bsri_ceil_div(e->nnz, BSRI_CTA)), BSRI_CTA);
     return BSR_OK;
 }
 static bsr_status bsri_cuda_entries_direct(const bsri_call *c, bsri_cuda_entries *x) {
@@ -13194,15 +14620,16 @@ static bsr_status bsri_cuda_entries_direct(const bsri_call *c, bsri_cuda_entries
     if (x->by_bits) {
         BSRI_TRY(bsri_cuda_build_pattern(c, &x->q.d));
     } else {
-        if (e->row) BSRI_CUDA_NEXT(c, bsri_entries_starts, *e, bsri_ceil_div(e->source_rows + 1, 256), 256);
-        BSRI_CUDA_NEXT(c, bsri_entries_begins, *e, e->chunks, 256);
-        BSRI_CUDA_NEXT(c, bsri_scan_sums, *e, 1, 1024);
-        BSRI_CUDA_NEXT(c, bsri_entries_lines, *e, bsri_ceil_div(e->rows + 1, 256), 256);
+        if (e->row) BSRI_CUDA_NEXT(c, bsri_entries_starts, *e, bsri_ceil_div(e->source_rows + 1, BSRI_CTA), BSRI_CTA);
+        BSRI_CUDA_NEXT(c, bsri_entries_begins, *e, e->chunks, BSRI_CTA);
+        BSRI_CUDA_NEXT(c, bsri_scan_sums, *e, 1, BSRI_CTA_WIDE);
+        BSRI_CUDA_NEXT(c, bsri_entries_lines, *e, bsri_ceil_div(e->rows + 1, BSRI_CTA), BSRI_CTA);
     }
     if (!e->capacity || (x->by_bits && !e->with_values)) return BSR_OK;
     if (e->with_values)
-        BSRI_CUDA_NEXT(c, bsri_entries_clear, *e, bsri_min(bsri_ceil_div(e->capacity * area, 2048), 16 * c->ctx->sm_count), 256);
-    BSRI_CUDA_NEXT(c, bsri_entries_put, *e, tiles, 256);
+        BSRI_CUDA_NEXT(c, bsri_entries_clear, *e, bsri_min(bsri_ceil_div(e->capacity * area, 2048), 16 * c->ctx->sm_count),
+                       BSRI_CTA);
+    BSRI_CUDA_NEXT(c, bsri_entries_put, *e, tiles, BSRI_CTA);
     return BSR_OK;
 }
 static bsr_status bsri_cuda_from_entries(const bsri_call *c, const bsri_build *b, const bsr_matrix *s, const void *row,
@@ -13225,7 +14652,7 @@ static bsr_status bsri_cuda_from_entries(const bsri_call *c, const bsri_build *b
     e->rank = (int64_t *)bsri_cuda_at(c, x.rank), e->sums = (int64_t *)bsri_cuda_at(c, x.sums);
     e->starts = row ? bsri_cuda_at(c, x.starts) : (void *)(uintptr_t)e->crow;
     BSRI_TRY(bsri_cuda_zero(c, e->state, 8, NULL, 0, e->bits, x.by_bits ? (d->item_words + 1) / 2 * 8 : 0));
-    BSRI_CUDA_NEXT(c, bsri_entries_survey, *e, bsri_ceil_div(e->nnz, 2048), 256);
+    BSRI_CUDA_NEXT(c, bsri_entries_survey, *e, bsri_ceil_div(e->nnz, 2048), BSRI_CTA);
     BSRI_TRY(bsri_cuda_entries_direct(c, &x));
     if (e->nnz && (!x.by_bits || (e->with_values && e->capacity))) BSRI_TRY(bsri_cuda_entries_sorted(c, &x));
     bsri_cuda_build_tell(b, m);
@@ -13257,16 +14684,16 @@ static bsr_status bsri_cuda_reblock(const bsri_call *c, const bsri_build *b, voi
     BSRI_TRY(bsri_cuda_plan(c, &q.cuts, &stop));
     if (stop) return BSR_OK;
     bsri_cuda_build_place(c, &q);
-    if (elements) BSRI_CUDA_NEXT(c, bsri_reblock_lengths, *d, bsri_ceil_div(lines, 256), 256);
-    else BSRI_CUDA_NEXT(c, bsri_reblock_lines<false>, *d, bsri_ceil_div(lines, 8), 256);
+    if (elements) BSRI_CUDA_NEXT(c, bsri_reblock_lengths, *d, bsri_ceil_div(lines, BSRI_CTA), BSRI_CTA);
+    else BSRI_CUDA_NEXT(c, bsri_reblock_lines<false>, *d, bsri_ceil_div(lines, 8), BSRI_CTA);
     BSRI_TRY(bsri_cuda_build_positions(c, d));
     if (d->capacity && d->rows && d->batch.count) {
         if (elements) {
-            BSRI_CUDA_NEXT(c, bsri_reblock_elements, *d, bsri_ceil_div(d->capacity, 2048) * d->batch.count, 256);
+            BSRI_CUDA_NEXT(c, bsri_reblock_elements, *d, bsri_ceil_div(d->capacity, 2048) * d->batch.count, BSRI_CTA);
         } else {
-            BSRI_CUDA_NEXT(c, bsri_reblock_lines<true>, *d, bsri_ceil_div(lines, 8), 256);
+            BSRI_CUDA_NEXT(c, bsri_reblock_lines<true>, *d, bsri_ceil_div(lines, 8), BSRI_CTA);
             if (b->with_values)
-                BSRI_CUDA_NEXT(c, bsri_reblock_values, *d, bsri_ceil_div(d->capacity * area, 1024) * d->batch.count, 256);
+                BSRI_CUDA_NEXT(c, bsri_reblock_values, *d, bsri_ceil_div(d->capacity * area, 1024) * d->batch.count, BSRI_CTA);
         }
     }
     bsri_cuda_build_tell(b, m);
@@ -13292,10 +14719,10 @@ static bsr_status bsri_cuda_scatter_indices(const bsri_call *c, const bsri_scatt
     l.m = *b->a, l.patterns = bsri_batch_none(), l.count = b->rows, l.limit = bsri_min(b->a->nnz, bsri_block_cols(b->a));
     l.key = (uint64_t *)bsri_cuda_at(c, at[0]);
     r.key = l.key, r.patterns = 1, r.n = r.full = b->rows, r.group = 1, r.order = (int32_t *)bsri_cuda_at(c, at[1]);
-    BSRI_CUDA_NEXT(c, bsri_lines_measure, l, bsri_ceil_div(b->rows, 8), 256);
+    BSRI_CUDA_NEXT(c, bsri_lines_measure, l, bsri_ceil_div(b->rows, BSRI_CTA_WARPS), BSRI_CTA);
     BSRI_TRY(bsri_cuda_rank(c, &r));
-    if (b->format == BSR_SCATTER_STRIDED && b->rows) BSRI_CUDA_RUN(c, bsri_scatter_starts, d, 1, 1024);
-    BSRI_CUDA_RUN(c, bsri_scatter_fill_rows, d, bsri_ceil_div(b->rows * b->split, 8), 256);
+    if (b->format == BSR_SCATTER_STRIDED && b->rows) BSRI_CUDA_RUN(c, bsri_scatter_starts, d, 1, BSRI_CTA_WIDE);
+    BSRI_CUDA_RUN(c, bsri_scatter_fill_rows, d, bsri_ceil_div(b->rows * b->split, BSRI_CTA_WARPS), BSRI_CTA);
     BSRI_CUDA_RUN(c, bsri_scatter_last, d, 1, 1);
     return BSR_OK;
 }
@@ -13303,7 +14730,7 @@ static bsr_status bsri_cuda_scatter_indices(const bsri_call *c, const bsri_scatt
 #ifndef BSRSPARSE_NO_LAYOUTS
 static bsr_status bsri_cuda_layout_step(const bsri_call *c, bsri_dev_layout *d, int step) {
     d->step = step;
-    BSRI_CUDA_RUN(c, bsri_layout_rules, *d, bsri_ceil_div(d->bytes, 256), 256);
+    BSRI_CUDA_RUN(c, bsri_layout_rules, *d, bsri_ceil_div(d->bytes, BSRI_CTA), BSRI_CTA);
     return BSR_OK;
 }
 /* The caller's lists stand in host memory: they travel with the launches, so many at a time. */
@@ -13552,24 +14979,16 @@ static bsr_status bsri_tuner_call(bsri_tuner *t, const bsr_plan *plan, bsr_plan 
 /* How far a result may be from the plainest tier's: by type, of the element and of the largest. */
 static double bsri_tuner_slack(int dtype, uint32_t flags) {
     const double tf32 = flags & BSR_EXEC_TF32 ? 4e-3 : 0;
-    switch (dtype) {
-        case BSR_F16: return 4e-3;
-        case BSR_BF16: return 3e-2;
-        case BSR_F32: return tf32 > 1e-4 ? tf32 : 1e-4;
-        case BSR_F64: return 1e-9;
-        default: return 0;
-    }
+    double most = 0;
+#define BSRI_X(name, type, is_float, results, slack, ...) \
+    if (dtype == BSR_##name) most = slack;
+    BSRI_TYPES(BSRI_X)
+#undef BSRI_X
+    return dtype == BSR_F32 && tf32 > most ? tf32 : most;
 }
 static double bsri_tuner_element(const char *p, int dtype, uint64_t i) {
-    switch (dtype) {
-        case BSR_F16:
-        case BSR_BF16:
-        case BSR_F32:
-        case BSR_F64: return bsri_load_f64(p, dtype, (int64_t)i);
-        case BSR_I32: return (double)((const int32_t *)(const void *)p)[i];
-        case BSR_I64: return (double)((const int64_t *)(const void *)p)[i];
-        default: return (double)((const signed char *)p)[i];
-    }
+    const int number = bsri_is_one_of(BSRI_OPERANDS, dtype) || dtype == BSR_I32 || dtype == BSR_I64;
+    return number ? bsri_load_f64(p, dtype, (int64_t)i) : (double)((const signed char *)p)[i];
 }
 /* Are t->got's results t->want's? */
 static int bsri_tuner_right(const bsri_tuner *t) {
@@ -14042,12 +15461,12 @@ BSR_API bsr_status bsr_query_info(const bsr_context *ctx, bsr_info *out) {
 }
 
 BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtype, int64_t block_rows, int64_t block_cols) {
-    const int is_float = dtype > 0 && dtype < 32 && (BSRI_FLOATS & BSRI_BIT(dtype)) != 0;
-    const int to_float = out_dtype > 0 && out_dtype < 32 && (BSRI_FLOATS & BSRI_BIT(out_dtype)) != 0;
+    const int is_float = bsri_is_one_of(BSRI_FLOATS, dtype);
+    const int to_float = bsri_is_one_of(BSRI_FLOATS, out_dtype);
     const int same_or_f32 = is_float && (out_dtype == dtype || (out_dtype == BSR_F32 && dtype != BSR_F64));
     if (!ctx || block_rows < 1 || block_cols < 1 || block_rows > (1 << 20) || block_cols > (1 << 20)) return 0;
     if (!bsr_dtype_size(dtype) || !bsr_dtype_size(out_dtype)) return 0;
-    if ((is_float || dtype == BSR_I8) && !(bsri_compiled_dtypes & BSRI_BIT(dtype))) return 0;
+    if (bsri_is_one_of(BSRI_OPERANDS & ~bsri_compiled_dtypes, dtype)) return 0;
     if (ctx->backend == BSR_BACKEND_CUDA && !bsri_cuda_has(op)) return 0;
     switch (op) {
         case BSR_OP_DENSE_ADDMM:

@@ -10,12 +10,13 @@
      device-union       which columns a group of block rows needs
      product-simt       sparse x dense, any dtype, block size and stride; a tile in shared memory
      product-tiny       sparse x dense where blocks are too small or too odd for tensor cores
+     product-vector     sparse x one column, bound by the bytes of the values
      product-mma-load   sparse x dense by mma.sync: tiles, fetching
      product-mma        sparse x dense by mma.sync: multiplying, epilogue, kernel
      product-small      sparse x dense where there is little to do
      product-narrow-mma sparse x few columns by mma.sync, bound by the values' bytes
      product-narrow-tma sparse x few columns by tensor loads
-     product-wgmma-schedule sparse x dense by wgmma: what warps tell each other, which tile is next
+     product-wgmma-schedule sparse x dense by wgmma: which tile is next; barriers: at product-wgmma
      product-wgmma-lists which blocks a tile's stages take
      product-wgmma-load asking for stages
      product-wgmma-epilogue from sums to out
@@ -51,7 +52,34 @@
      ss, rs              wgmma with op(A) from shared memory (blocks of 64, 128), from registers (16, 32)
      small, narrow       products with little to do; with few columns
      row, long           a row of elements; a row or group with far more blocks than others
-     piece               16 bytes: what one instruction copies */
+     piece               16 bytes: what one instruction copies
+
+   TO ADD (in bsrsparse.h where nothing else is said; what it took: note N31)
+     a dtype of operands
+       1. A row of BSR_DTYPE_LIST and one of BSRI_TYPES: stored how, results, conversions; BSRI_HAS_ of its switch. The CPU runs.
+       2. bsri_dev_dtype of it, here: numbers from elements and back. simt runs.
+       3. For tensor cores its bsri_mma_operand (>>cuda-tiles); here bsri_mma(), by wgmma bsri_wgmma and a type of tensor map.
+       4. Rows of BSRI_KERNELS_PRODUCT: its tiles, and the costs of kernels that run alike.
+       5. Tests draw it: operands.h, ref64.h, gpu_random.cpp.
+     a tile of a kernel
+       1. A row in its list of BSRI_KERNELS_: number, block, costs, tile type. Rows of a block size stand together.
+       2. The tile's type (>>cuda-tiles) asserts what fits; nvcc -Xptxas -v says whether sums spill.
+       3. Costs of its own, if it runs unlike others: rows of BSRI_COST_ROWS, by tests/fit_plans.py.
+       4. By wgmma it is estimated with those of its block size; by mma in the loop of bsri_mma_estimate().
+       5. sh tests/same_code.sh --update; gpu_test runs each instance of the table.
+     an operation
+       1. BSR_OP_LIST, the public function with its comment, checks, the CPU's engine.
+       2. What its kernels are given (>>cuda-types), their tiles; BSRI_FOR_ and rows of the kernel table.
+       3. The kernels, in a section here.
+       4. Who takes which call (a section >>cuda-plan-...), and in which order (>>cuda-plan).
+       5. The call to the backend (>>cuda-launch); tests/mirror.h, the stand-in, the random tests.
+     a term of the epilogue
+       1. A field of bsr_epilogue and its check; bsri_cuda_describe() copies it to bsri_dev_product.
+       2. On the CPU bsri_finish_lines(); where it comes last bsri_epilogue_ends() and bsri_activate_row().
+       3. Where it comes last: bsri_last_step() says 2 for it, bsri_dev_last() does it. Every kernel has it then.
+       4. Else bsri_mma_linear() and bsri_wgmma_epilogue() refuse it, and the general epilogues have it: bsri_dev_writer,
+          bsri_dev_finisher::eight() for real numbers and for integers.
+       5. To be fast by wgmma: a BSRI_TERM_, and bsri_wgmma_fuse(). */
 
 /* "(note N7)" in a comment names a heading of tests/results/h200_notes.md: what was measured, and what was tried. */
 #include <cuda.h>
@@ -84,12 +112,52 @@ typedef const uint64_t *bsri_gate;
 /* >>device-numbers: element types in registers                                                   */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* log2 of an element's bytes, from a table of two bits a dtype: comparisons would make many kernels' address code much longer. */
-__device__ __forceinline__ int bsri_dev_shift(int dtype) {
-    constexpr uint32_t TWO = 1u << 2 * BSR_F16 | 1u << 2 * BSR_BF16, FOUR = 2u << 2 * BSR_F32 | 2u << 2 * BSR_I32,
-                       EIGHT = 3u << 2 * BSR_F64 | 3u << 2 * BSR_I64;
-    return (TWO | FOUR | EIGHT) >> 2 * dtype & 3;
-}
+/* What kernels know of an operand's dtype: how it is stored, the number that is, and an element of a number, rounded. Those of 16
+   bits also by twos. The host's half: BSRI_TYPES. */
+template <int DTYPE> struct bsri_dev_dtype;
+template <> struct bsri_dev_dtype<BSR_F16> {
+    typedef __half stored;
+    static __device__ __forceinline__ float number(stored x) { return __half2float(x); }
+    static __device__ __forceinline__ stored element(float v) { return __float2half_rn(v); }
+    static __device__ __forceinline__ stored element(double v) { return __double2half(v); }
+    static __device__ __forceinline__ uint32_t pack(float x, float y) {
+        const __half2 h = __floats2half2_rn(x, y);
+        return *(const uint32_t *)&h;
+    }
+    static __device__ __forceinline__ void unpack(float (&x)[2], uint32_t pair) {
+        x[0] = __half2float(__ushort_as_half(pair & 0xffff)), x[1] = __half2float(__ushort_as_half(pair >> 16));
+    }
+};
+template <> struct bsri_dev_dtype<BSR_BF16> {
+    typedef __nv_bfloat16 stored;
+    static __device__ __forceinline__ float number(stored x) { return __bfloat162float(x); }
+    static __device__ __forceinline__ stored element(float v) { return __float2bfloat16_rn(v); }
+    static __device__ __forceinline__ stored element(double v) { return __double2bfloat16(v); }
+    static __device__ __forceinline__ uint32_t pack(float x, float y) {
+        const __nv_bfloat162 h = __floats2bfloat162_rn(x, y);
+        return *(const uint32_t *)&h;
+    }
+    static __device__ __forceinline__ void unpack(float (&x)[2], uint32_t pair) {
+        x[0] = __uint_as_float(pair << 16), x[1] = __uint_as_float(pair & 0xffff0000u);
+    }
+};
+template <> struct bsri_dev_dtype<BSR_F32> {
+    typedef float stored;
+    static __device__ __forceinline__ float number(stored x) { return x; }
+    template <class F> static __device__ __forceinline__ stored element(F v) { return (float)v; }
+};
+template <> struct bsri_dev_dtype<BSR_F64> {
+    typedef double stored;
+    static __device__ __forceinline__ double number(stored x) { return x; }
+    template <class F> static __device__ __forceinline__ stored element(F v) { return (double)v; }
+};
+template <> struct bsri_dev_dtype<BSR_I8> {
+    typedef int8_t stored;
+    static __device__ __forceinline__ int32_t number(stored x) { return x; }
+};
+
+/* log2 of an element's bytes: comparisons would make many kernels' address code much longer. */
+__device__ __forceinline__ int bsri_dev_shift(int dtype) { return bsri_dtype_shifts >> 2 * dtype & 3; }
 __device__ __forceinline__ int64_t bsri_dev_size(int dtype) { return (int64_t)1 << bsri_dev_shift(dtype); }
 __device__ __forceinline__ char *bsri_dev_at(const void *base, int dtype, int64_t element) {
     return (char *)base + element * bsri_dev_size(dtype);
@@ -98,16 +166,17 @@ __device__ __forceinline__ char *bsri_dev_at(const void *base, int dtype, int64_
 __device__ __forceinline__ int32_t bsri_dev_index(const void *array, int index_dtype, int64_t i) {
     return *(const int32_t *)((const char *)array + (i << (index_dtype == BSR_I64 ? 3 : 2)));
 }
-/* One element of a product's operand as F: where F is float or double, of any float type; where it is uint32_t (integers modulo
-   2^32), of i8 or i32. Fewer types are less code, and this code stands in a kernel many times. */
+/* One element of a product's operand as F: where F is float or double, of any type that is added up in f32 or f64; where it is
+   uint32_t (integers modulo 2^32), of i8 or i32. Fewer types are less code, and this code stands in a kernel many times. */
 template <class F> __device__ __forceinline__ F bsri_dev_number(const void *base, int dtype, int64_t i) {
     const char *at = bsri_dev_at(base, dtype, i);
     if constexpr (F(0.5f) == F(0)) return dtype == BSR_I8 ? (F) * (const int8_t *)at : (F) * (const int32_t *)at;
     switch (dtype) {
-        case BSR_F16: return (F)__half2float(*(const __half *)at);
-        case BSR_BF16: return (F)__bfloat162float(*(const __nv_bfloat16 *)at);
-        case BSR_F32: return (F) * (const float *)at;
-        default: return (F) * (const double *)at;
+#define BSRI_X(dtype, ...) \
+    case BSR_##dtype: return (F)bsri_dev_dtype<BSR_##dtype>::number(*(const bsri_dev_dtype<BSR_##dtype>::stored *)at);
+        BSRI_TYPES_F32(BSRI_X)
+#undef BSRI_X
+        default: return (F) * (const double *)at; /* of the types that are added up in f64 the only one */
     }
 }
 /* Of any type. */
@@ -121,20 +190,13 @@ template <class F> __device__ __forceinline__ F bsri_dev_load(const void *base, 
         default: return (F)bsri_dev_number<decltype(F() * 1.0f)>(base, dtype, i);
     }
 }
-__device__ __forceinline__ void bsri_dev_store(void *base, int dtype, int64_t i, float v) {
+template <class F> __device__ __forceinline__ void bsri_dev_store(void *base, int dtype, int64_t i, F v) {
     switch (dtype) {
-        case BSR_F16: ((__half *)base)[i] = __float2half_rn(v); break;
-        case BSR_BF16: ((__nv_bfloat16 *)base)[i] = __float2bfloat16_rn(v); break;
-        case BSR_F32: ((float *)base)[i] = v; break;
+#define BSRI_X(dtype, ...) \
+    case BSR_##dtype: ((bsri_dev_dtype<BSR_##dtype>::stored *)base)[i] = bsri_dev_dtype<BSR_##dtype>::element(v); break;
+        BSRI_TYPES_F32(BSRI_X)
+#undef BSRI_X
         default: ((double *)base)[i] = (double)v; break;
-    }
-}
-__device__ __forceinline__ void bsri_dev_store(void *base, int dtype, int64_t i, double v) {
-    switch (dtype) {
-        case BSR_F16: ((__half *)base)[i] = __double2half(v); break;
-        case BSR_BF16: ((__nv_bfloat16 *)base)[i] = __double2bfloat16(v); break;
-        case BSR_F32: ((float *)base)[i] = (float)v; break;
-        default: ((double *)base)[i] = v; break;
     }
 }
 __device__ __forceinline__ void bsri_dev_store(void *base, int dtype, int64_t i, uint32_t v) {
@@ -185,7 +247,8 @@ __device__ __forceinline__ void bsri_cp_async_if(uint32_t to, const void *from, 
 __device__ __forceinline__ void bsri_cp_async_arrive(uint32_t barrier) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
 }
-/* A barrier of so many threads; numbers 0 and 1 are taken (__syncthreads, bsri_producer_sync). */
+/* A barrier of so many threads. Number 0 is __syncthreads', 1 bsri_producer_sync's in kernels that call that; which others a
+   kernel has stands at its head. */
 __device__ __forceinline__ void bsri_named_sync(int number, int threads) {
     asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
@@ -227,6 +290,15 @@ __device__ __forceinline__ void bsri_mbarrier_wait(uint32_t barrier, uint32_t pa
     while (!bsri_mbarrier_test(barrier, parity)) {
     }
 }
+/* Where a pipeline stands: the stage of its ring, and the phase, the number of the round modulo 2. N: stages, 0: of any number.
+   bsri_wgmma_pipe has the same names beside what else a consumer keeps. bsri_product_mma packs both into one register (`turn`),
+   as its sums leave no other; bsri_product_small has no barriers, so no phase. */
+template <int N = 0> struct bsri_pipe {
+    uint32_t stage, phase;
+    __device__ __forceinline__ void advance(uint32_t stages = N) {
+        if (++stage == stages) stage = 0, phase ^= 1;
+    }
+};
 __device__ __forceinline__ int bsri_mma_read32(uint32_t at) {
     int r;
     asm volatile("ld.shared.u32 %0, [%1];" : "=r"(r) : "r"(at) : "memory");
@@ -267,21 +339,13 @@ __device__ __forceinline__ void bsri_mma_load_t(uint32_t (&r)[4], uint32_t at) {
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                                               \
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
 
-/* An element in memory. */
-template <class T> struct bsri_stored { typedef float number; };
-template <> struct bsri_stored<double> { typedef double number; };
-template <> struct bsri_stored<int8_t> { typedef int8_t number; };
-template <> struct bsri_stored<bsri_mma_bf16> { typedef __nv_bfloat16 number; };
-template <> struct bsri_stored<bsri_mma_f16> { typedef __half number; };
+/* What a tile's type is in memory. */
+template <class T> struct bsri_stored : bsri_dev_dtype<T::DTYPE> {};
+template <> struct bsri_stored<double> : bsri_dev_dtype<BSR_F64> {};
+template <> struct bsri_stored<int8_t> : bsri_dev_dtype<BSR_I8> {};
 /* Two sums as a pair of elements of type T. */
-template <class T> __device__ __forceinline__ uint32_t bsri_pack(float x, float y);
-template <> __device__ __forceinline__ uint32_t bsri_pack<bsri_mma_bf16>(float x, float y) {
-    const __nv_bfloat162 h = __floats2bfloat162_rn(x, y);
-    return *(const uint32_t *)&h;
-}
-template <> __device__ __forceinline__ uint32_t bsri_pack<bsri_mma_f16>(float x, float y) {
-    const __half2 h = __floats2half2_rn(x, y);
-    return *(const uint32_t *)&h;
+template <class T> __device__ __forceinline__ uint32_t bsri_pack(float x, float y) {
+    return bsri_dev_dtype<T::DTYPE>::pack(x, y);
 }
 /* c += a b by one mma.sync. */
 template <class T>
@@ -305,6 +369,21 @@ __device__ __forceinline__ void bsri_mma<bsri_mma_tf32>(float (&c)[4], const uin
     BSRI_MMA_16("m16n8k8", "f32.tf32.tf32.f32");
 }
 #ifdef BSRI_MMA_CODE
+/* c += a b, 16 x 8 x 8 in f64: a[0], a[1] are this lane's rows lane / 4 and 8 below it of its first product, a[2], a[3] of its
+   second; b0, b1 its column of both. Which products these are does not matter as long as a and b agree. */
+__device__ __forceinline__ void bsri_mma(double (&c)[4], const double (&a)[4], double b0, double b1) {
+#if __CUDA_ARCH__ >= 900
+    asm("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+d"(c[0]), "+d"(c[1]), "+d"(c[2]), "+d"(c[3])
+        : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b0), "d"(b1));
+#else
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
+            : "+d"(c[i % 2 * 2]), "+d"(c[i % 2 * 2 + 1])
+            : "d"(a[i]), "d"(i < 2 ? b0 : b1));
+#endif
+}
 /* f32 operands rounded to TF32, to nearest: the instruction itself would cut the low bits off. */
 __device__ __forceinline__ uint32_t bsri_mma_round(float x) {
     uint32_t r;
@@ -376,6 +455,9 @@ __device__ __forceinline__ void bsri_mma_load(float (&r)[4], uint32_t at) {
                  : "r"(at)
                  : "memory");
 }
+__device__ __forceinline__ void bsri_mma_load(double (&r)[2], uint32_t at) {
+    asm volatile("ld.shared.v2.f64 {%0, %1}, [%2];" : "=d"(r[0]), "=d"(r[1]) : "r"(at) : "memory");
+}
 /* The copies of this thread since the last call are one group; all groups but the last PENDING have landed. */
 __device__ __forceinline__ void bsri_cp_async_commit(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int PENDING> __device__ __forceinline__ void bsri_cp_async_wait(void) {
@@ -418,9 +500,15 @@ __device__ __forceinline__ void bsri_dev_prefetch(const void *from) {
 #endif
 /* The swizzle of a row-major dense slice: what the numbers of the 16-byte pieces of line k are XORed with. For ldmatrix, or for
    words of 8 columns in each of four lines; f32 by FFMA reads 16 bytes a lane along a line and needs none. */
-template <class T> __device__ __forceinline__ uint32_t bsri_swizzle_b(uint32_t k) { return T::BYTES == 4 ? (k & 3) << 1 : k & 7; }
+template <class T> __device__ __forceinline__ uint32_t bsri_swizzle_b(uint32_t k) {
+    return T::BYTES == 4 ? (k & 3) << 1 : T::BYTES == 1 ? (k & 1) | (k >> 1 & 6) : k & 7;
+}
 template <> __device__ __forceinline__ uint32_t bsri_swizzle_b<bsri_mma_f32>(uint32_t) { return 0; }
-template <> __device__ __forceinline__ uint32_t bsri_swizzle_b<bsri_mma_i8>(uint32_t k) { return (k & 1) | (k >> 1 & 6); }
+template <> __device__ __forceinline__ uint32_t bsri_swizzle_b<bsri_mma_f64>(uint32_t k) { return k >> 1 & 6; }
+/* The same of tile L: lines of 64 bytes have four pieces. */
+template <class T, class L> __device__ __forceinline__ uint32_t bsri_swizzle_b(uint32_t k) {
+    return T::BYTES == 1 && L::BN == 64 ? k >> 2 & 3 : bsri_swizzle_b<T>(k);
+}
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>wgmma-instructions: TMA, wgmma: one wrapper each; tensor maps                                */
@@ -648,27 +736,39 @@ __device__ __forceinline__ bsri_item bsri_dev_matrix_item(const bsri_batch *b, i
             bsri_dev_at(m->values, m->dtype, w.values), w.pattern};
 }
 
-/* A cursor over (offset in a's values, offset in b) of one output tile; every thread walks the same list. */
+/* A step of the sum that makes an item of out: a pair of operands, and which problem item of them. A sum over more than one pair
+   is a longer list of steps. */
+struct bsri_dev_step {
+    const bsr_matrix &a;
+    const bsr_dense &b;
+    int64_t item;
+};
+__device__ __forceinline__ bsri_dev_step bsri_dev_step_of(const bsri_dev_product &p, int64_t item, int64_t r) {
+    return {p.a, p.b, bsri_reduce_item(&p.whole, &p.out_batch, item, r)};
+}
+
+/* A cursor over (offset in a's values, offset in b) of one output tile; every thread walks the same list. As the CPU's
+   bsri_cursor; kernels by mma and wgmma, which take no scatter lists nor scans, read bsri_mma_rows, many entries at a time. */
 struct bsri_dev_list {
     const void *crow, *col, *row, *position, *starts; /* starts: where each tile's entries start */
     const char *a, *b; /* bases of this item */
     int64_t at, end, extra;
 
-    __device__ void begin_matrix(const bsri_dev_product &p, int64_t item, int64_t tile) {
-        const bsri_item it = bsri_dev_matrix_item(&p.whole, item, &p.a);
-        const int dt = p.a.index_dtype, ragged = (p.a.flags & BSR_MATRIX_RAGGED) != 0;
+    __device__ void begin_matrix(const bsri_dev_product &p, const bsri_dev_step &s, int64_t tile) {
+        const bsri_item it = bsri_dev_matrix_item(&p.whole, s.item, &s.a);
+        const int dt = s.a.index_dtype, ragged = (s.a.flags & BSR_MATRIX_RAGGED) != 0;
         crow = starts = it.crow, col = it.col, a = it.values, extra = 0;
-        b = bsri_dev_at(p.b.data, p.b.dtype, bsri_dense_offset(&p.whole, item, &p.b));
+        b = bsri_dev_at(s.b.data, s.b.dtype, bsri_dense_offset(&p.whole, s.item, &s.b));
         if (p.kind == BSRI_LIST_ROWS) {
             at = bsri_index(crow, dt, tile), end = bsri_index(crow, dt, tile + 1);
         } else if (p.kind == BSRI_LIST_TRANSPOSED) {
-            const char *view = (const char *)p.a.transposed_index;
-            const void *ccol = bsri_dev_at(view + p.index.at[0], dt, it.pattern * (bsri_block_cols(&p.a) + 1));
+            const char *view = (const char *)s.a.transposed_index;
+            const void *ccol = bsri_dev_at(view + p.index.at[0], dt, it.pattern * (p.lines + 1));
             const int64_t shift = ragged ? 0 : it.pattern * p.index.entries;
             row = bsri_dev_at(view + p.index.at[1], dt, shift), position = bsri_dev_at(view + p.index.at[2], dt, shift);
             starts = ccol, at = bsri_index(ccol, dt, tile), end = bsri_index(ccol, dt, tile + 1);
         } else {
-            at = bsri_index(crow, dt, 0), end = bsri_index(crow, dt, bsri_block_rows(&p.a));
+            at = bsri_index(crow, dt, 0), end = bsri_index(crow, dt, bsri_block_rows(&s.a));
         }
     }
     __device__ void begin_scatter(const bsri_dev_product &p, int64_t item, int64_t tile) {
@@ -686,7 +786,7 @@ struct bsri_dev_list {
     }
     /* The next entry, or false. */
     __device__ bool next(const bsri_dev_product &p, int64_t tile, int64_t *a_at, int64_t *b_at) {
-        const int64_t step = p.bc * p.b.row_stride;
+        const int64_t step = p.bc * p.view.cols * p.b.row_stride;
         const int dt = p.a.index_dtype;
         int64_t q;
         for (; at < end; at++) {
@@ -720,6 +820,12 @@ struct bsri_dev_list {
 /* ---------------------------------------------------------------------------------------------- */
 /* >>device-epilogue: from a sum to an element of out                                             */
 /* ---------------------------------------------------------------------------------------------- */
+
+/* Terms come in one order everywhere: alpha, left, right, beta times input, bias, what comes last. Any epilogue there is runs by
+   bsri_dev_writer, an element at a time, or bsri_dev_finisher, eight. Kernels have ways of their own for what is common: alpha
+   alone, an input; wgmma also rows, columns and activations. These stand apart, as each finds the sums elsewhere, in the
+   registers of mma.sync or wgmma or in a box, and as code that must be fetched costs as much as arithmetic (note N16). The CPU's
+   is bsri_finish_tile(): it takes whole rows, and is C. */
 
 template <class F> struct bsri_dev_scalar {
     static __device__ F of(double x) { return (F)x; }
@@ -780,9 +886,13 @@ template <int N> __device__ __forceinline__ void bsri_dev_activate(float (&x)[N]
         bsri_dev_activation<BSR_ACT_GELU_TANH>(x);
     }
 }
+/* What bsri_last_step() calls 2; in f64 below. */
+__device__ __forceinline__ float bsri_dev_last(const bsri_dev_product &p, float x, const bsr_position &at) {
+    return bsri_activate_user(p.activation, x, &at, p.user_data);
+}
 __device__ __forceinline__ float bsri_dev_activate(const bsri_dev_product &p, float x, const bsr_position &at) {
     float y[1] = {x};
-    if (p.activation >= BSR_USER_FUNCTION_BASE) return bsri_activate_user(p.activation, x, &at, p.user_data);
+    if (p.activation >= BSR_USER_FUNCTION_BASE) return bsri_dev_last(p, x, at);
     bsri_dev_activate(y, p.activation);
     return y[0];
 }
@@ -804,7 +914,7 @@ template <class F> struct bsri_dev_writer {
         : p(p_), alpha(bsri_dev_scalar<F>::of(alpha_)), beta(bsri_dev_scalar<F>::of(beta_)), item(0), left(0), right(0), input(0),
           bias(0), out(0) {
         has = (alpha_ != 1.0 ? ALPHA : 0) | (p.left.data ? LEFT : 0) | (p.right.data ? RIGHT : 0) |
-              (p.has_input && beta_ != 0.0 ? INPUT : 0) | (p.bias.data ? BIAS : 0) | (p.activation ? ACTIVATION : 0);
+              (p.has_input && beta_ != 0.0 ? INPUT : 0) | (p.bias.data ? BIAS : 0) | (bsri_last_step(&p) ? ACTIVATION : 0);
     }
     __device__ __forceinline__ bsri_dev_writer(const bsri_dev_product &p_, double alpha_, double beta_, int64_t item_)
         : bsri_dev_writer(p_, alpha_, beta_) {
@@ -820,18 +930,24 @@ template <class F> struct bsri_dev_writer {
         return bsri_dev_number<F>(d.data, d.dtype,
                                   first + (d.rows == 1 ? 0 : row * d.row_stride) + (d.cols == 1 ? 0 : col * d.col_stride));
     }
+    /* Up to the activation. */
+    __device__ __forceinline__ F linear(F v, int64_t row, int64_t col) const {
+        if (has & ALPHA) v *= alpha;
+        if (has & LEFT) v *= of(p.left, left, row, 0);
+        if (has & RIGHT) v *= of(p.right, right, 0, col);
+        if (has & INPUT) v += beta * of(p.input, input, row, col);
+        if (has & BIAS) v += of(p.bias, bias, row, col);
+        return v;
+    }
     __device__ __forceinline__ void operator()(F v, int64_t row, int64_t col) const {
-        if (has) { /* most have nothing: one branch */
-            if (has & ALPHA) v *= alpha;
-            if (has & LEFT) v *= of(p.left, left, row, 0);
-            if (has & RIGHT) v *= of(p.right, right, 0, col);
-            if (has & INPUT) v += beta * of(p.input, input, row, col);
-            if (has & BIAS) v += of(p.bias, bias, row, col);
-            if (has & ACTIVATION) {
-                bsr_position at;
-                at.batch = item, at.head = 0, at.row = row, at.col = col;
-                v = bsri_dev_activate(p, v, at);
-            }
+        if (has) v = linear(v, row, col); /* most have nothing: one branch */
+        store(v, row, col);
+    }
+    __device__ __forceinline__ void store(F v, int64_t row, int64_t col) const {
+        if (has & ACTIVATION) {
+            bsr_position at;
+            at.batch = item, at.head = 0, at.row = row, at.col = col;
+            v = bsri_dev_activate(p, v, at);
         }
         bsri_dev_store(p.out.data, p.out.dtype, out + row * p.out.row_stride + col * p.out.col_stride, v);
     }
@@ -857,8 +973,8 @@ __device__ __forceinline__ bsri_dev_operand bsri_dev_operand_of(const bsri_batch
     return o;
 }
 __device__ __forceinline__ void bsri_dev_unpack(float (&x)[2], uint32_t pair, int dtype) {
-    if (dtype == BSR_BF16) x[0] = __uint_as_float(pair << 16), x[1] = __uint_as_float(pair & 0xffff0000u);
-    else x[0] = __half2float(__ushort_as_half(pair & 0xffff)), x[1] = __half2float(__ushort_as_half(pair >> 16));
+    if (dtype == BSR_BF16) bsri_dev_dtype<BSR_BF16>::unpack(x, pair);
+    else bsri_dev_dtype<BSR_F16>::unpack(x, pair);
 }
 /* An element of one of the two types of 16 bits. */
 __device__ __forceinline__ float bsri_dev_half(const void *base, int dtype, int64_t i) {
@@ -996,7 +1112,7 @@ struct bsri_dev_finisher {
                 for (int i = 0; i < 8; i++) v[i] = __fmaf_rn(times, x[i], v[i]);
             }
         }
-        if (p.activation < BSR_USER_FUNCTION_BASE) {
+        if (bsri_last_step(&p) < 2) {
             bsri_dev_activate(v, p.activation);
         } else { /* one copy of the program's function, which may be long */
 #pragma unroll
@@ -1005,7 +1121,7 @@ struct bsri_dev_finisher {
             for (int i = 0; i < n; i++) {
                 bsr_position at;
                 at.batch = item, at.head = 0, at.row = row + (by_rows ? 0 : i), at.col = col + (by_rows ? i : 0);
-                sum[i * step] = bsri_activate_user(p.activation, sum[i * step], &at, p.user_data);
+                sum[i * step] = bsri_dev_last(p, sum[i * step], at);
             }
 #pragma unroll
             for (int i = 0; i < 8; i++) v[i] = sum[i * step];
@@ -1052,24 +1168,55 @@ struct bsri_column_chunk {
 };
 struct bsri_mma_storage {
     bsri_column_chunk part[2];
-    uint64_t part_full[2], part_empty[2], full[BSRI_GROUP], empty[BSRI_GROUP]; /* barriers of parts and of the pipeline's slots */
+    uint64_t chunk_full[2], chunk_empty[2], full[BSRI_GROUP], empty[BSRI_GROUP]; /* barriers of chunks and of the ring */
     int64_t at[BSRI_GROUP], end[BSRI_GROUP], next[BSRI_GROUP];                 /* entries of each row that are left */
     uint32_t present[BSRI_CHUNK];
     uint16_t order[BSRI_CHUNK]; /* groups, longest first */
     int32_t warp_count[4], irregular, first;
 };
-__device__ __forceinline__ bsri_mma_rows bsri_mma_rows_of(const bsri_dev_product &p, int64_t item, int64_t *pattern = NULL) {
-    const bsri_item it = bsri_dev_matrix_item(&p.whole, item, &p.a);
+/* Lines and entries of a list that is seen as tiles (bsri_list_view), as the index arrays have them. */
+__device__ __forceinline__ uint32_t bsri_view_line(const bsri_list_view &v, uint32_t line) {
+    return v.by_rows ? __umulhi(line, v.by_rows) : line;
+}
+__device__ __forceinline__ uint32_t bsri_view_entry(const bsri_list_view &v, uint32_t entry) {
+    return v.by_cols ? __umulhi(entry, v.by_cols) : entry;
+}
+/* Which of a stored block's rows of tiles a line is. */
+__device__ __forceinline__ uint32_t bsri_view_row(const bsri_list_view &v, uint32_t line) {
+    return line - bsri_view_line(v, line) * v.rows;
+}
+/* Where a line's tiles begin; to: 1 where they end. */
+__device__ __forceinline__ int64_t bsri_view_index(const bsri_list_view &v, const bsri_mma_rows &r, uint32_t line, int to) {
+    return bsri_index(r.ptr, r.dt, bsri_view_line(v, line) + to) * v.cols;
+}
+/* The same where there are less than 2^31 tiles. */
+__device__ __forceinline__ int32_t bsri_view_index32(const bsri_list_view &v, const bsri_mma_rows &r, uint32_t line, int to) {
+    return bsri_dev_index(r.ptr, r.dt, bsri_view_line(v, line) + to) * v.cols;
+}
+/* The column of tiles that entry n has. */
+__device__ __forceinline__ int32_t bsri_view_column(const bsri_list_view &v, const bsri_mma_rows &r, uint32_t n) {
+    const uint32_t e = bsri_view_entry(v, n);
+    return bsri_dev_index(r.col, r.dt, e) * v.cols + (int32_t)(n - e * v.cols);
+}
+/* A line of a schedule's order: rows of tiles of a block stand one after another. */
+__device__ __forceinline__ int32_t bsri_view_ordered(const bsri_list_view &v, const int32_t *order, uint32_t n) {
+    const uint32_t at = bsri_view_line(v, n);
+    const int32_t line = order[at];
+    return line < 0 ? -1 : line * v.rows + (int32_t)(n - at * v.rows);
+}
+__device__ __forceinline__ bsri_mma_rows bsri_mma_rows_of(const bsri_dev_product &p, const bsri_dev_step &s,
+                                                          int64_t *pattern = NULL) {
+    const bsri_item it = bsri_dev_matrix_item(&p.whole, s.item, &s.a);
     bsri_mma_rows r;
     if (pattern) *pattern = it.pattern;
-    r.dt = p.a.index_dtype, r.values = it.values, r.position = NULL;
-    r.b = bsri_dev_at(p.b.data, p.b.dtype, bsri_dense_offset(&p.whole, item, &p.b));
+    r.dt = s.a.index_dtype, r.values = it.values, r.position = NULL;
+    r.b = bsri_dev_at(s.b.data, s.b.dtype, bsri_dense_offset(&p.whole, s.item, &s.b));
     if (p.kind == BSRI_LIST_ROWS) {
         r.ptr = it.crow, r.col = it.col;
     } else {
-        const char *view = (const char *)p.a.transposed_index;
-        const int64_t shift = (p.a.flags & BSR_MATRIX_RAGGED) != 0 ? 0 : it.pattern * p.index.entries;
-        r.ptr = bsri_dev_at(view + p.index.at[0], r.dt, it.pattern * (bsri_block_cols(&p.a) + 1));
+        const char *view = (const char *)s.a.transposed_index;
+        const int64_t shift = (s.a.flags & BSR_MATRIX_RAGGED) != 0 ? 0 : it.pattern * p.index.entries;
+        r.ptr = bsri_dev_at(view + p.index.at[0], r.dt, it.pattern * (p.lines + 1));
         r.col = bsri_dev_at(view + p.index.at[1], r.dt, shift), r.position = bsri_dev_at(view + p.index.at[2], r.dt, shift);
     }
     return r;
@@ -1079,20 +1226,23 @@ __device__ __forceinline__ int64_t bsri_mma_lines(const bsri_dev_product &p) {
     const int64_t *header = (const int64_t *)p.a.schedule;
     return !header || (header[BSRI_SCHEDULE_TRANSPOSED] != 0) != (p.trans != 0)
                ? p.tiles
-               : header[BSRI_SCHEDULE_GROUP] * header[BSRI_SCHEDULE_GROUPS];
+               : header[BSRI_SCHEDULE_GROUP] * header[BSRI_SCHEDULE_GROUPS] * p.view.rows;
 }
 __device__ __forceinline__ int64_t bsri_mma_line(const bsri_dev_product &p, int64_t item, int64_t lines, int64_t n) {
     const int64_t *header = (const int64_t *)p.a.schedule;
     if (n >= lines) return -1;
     if (!header || (header[BSRI_SCHEDULE_TRANSPOSED] != 0) != (p.trans != 0)) return n;
     const bsri_item it = bsri_dev_matrix_item(&p.whole, bsri_reduce_item(&p.whole, &p.out_batch, item, 0), &p.a);
-    return ((const int32_t *)((const char *)p.a.schedule + BSRI_VIEW_HEADER))[it.pattern * lines + n];
+    const int32_t *order = (const int32_t *)((const char *)p.a.schedule + BSRI_VIEW_HEADER);
+    return bsri_view_ordered(p.view, order + it.pattern * header[BSRI_SCHEDULE_GROUP] * header[BSRI_SCHEDULE_GROUPS], n);
 }
 
 #ifdef BSRI_MMA_CODE
 /* Marks the columns [first, first + BSRI_CHUNK) of rows whose columns ascend; list.next is past what is marked. Columns in
    another order, or repeated, set list.irregular. */
-template <class S> __device__ __forceinline__ void bsri_columns_mark(S &s, const bsri_mma_rows &r, int group, int shift) {
+template <class S>
+__device__ __forceinline__ void bsri_columns_mark(S &s, const bsri_mma_rows &r, const bsri_list_view &v, int group,
+                                                  int shift) {
     const int lane = threadIdx.x % 32, warps = BSRI_PRODUCERS / 32;
     const int64_t first = s.first;
     for (int g = threadIdx.x / 32; g < group; g += warps) {
@@ -1100,7 +1250,7 @@ template <class S> __device__ __forceinline__ void bsri_columns_mark(S &s, const
         int64_t at = s.at[g];
         int32_t before = -1;
         for (int inside = 32; inside == 32; at += inside) {
-            const int32_t c = at + lane < end ? bsri_dev_index(r.col, r.dt, at + lane) : INT32_MAX;
+            const int32_t c = at + lane < end ? bsri_view_column(v, r, (uint32_t)(at + lane)) : INT32_MAX;
             const int32_t left = __shfl_up_sync(~0u, c, 1);
             const bool in = c != INT32_MAX && c >> shift >= first && (c >> shift) - first < BSRI_CHUNK;
             if (c != INT32_MAX && c <= (lane ? left : before)) s.irregular = 1;
@@ -1131,13 +1281,14 @@ template <class S, class P> __device__ __forceinline__ void bsri_columns_gather(
 }
 /* A merge: always the smallest next column of all rows. Takes any order and any repetition. By one warp. */
 template <class S, class P>
-__device__ __forceinline__ void bsri_columns_merge(S &s, P &part, const bsri_mma_rows &r, int group, int shift) {
+__device__ __forceinline__ void bsri_columns_merge(S &s, P &part, const bsri_mma_rows &r, const bsri_list_view &v, int group,
+                                                   int shift) {
     const int lane = threadIdx.x;
     const int64_t end = lane < group ? s.end[lane] : 0;
     int64_t at = lane < group ? s.at[lane] : 0;
     int n = 0;
     for (; n < BSRI_CHUNK; n++) {
-        const uint32_t head = at < end ? (uint32_t)bsri_dev_index(r.col, r.dt, at) : UINT32_MAX;
+        const uint32_t head = at < end ? (uint32_t)bsri_view_column(v, r, (uint32_t)at) : UINT32_MAX;
         const uint32_t least = __reduce_min_sync(~0u, head), bit = 1u << (lane << shift | (least & ((1 << shift) - 1)));
         const uint32_t mask = __reduce_or_sync(~0u, head == least ? bit : 0);
         if (least == UINT32_MAX) break;
@@ -1150,19 +1301,20 @@ __device__ __forceinline__ void bsri_columns_merge(S &s, P &part, const bsri_mma
 /* The next part of the union of the rows, from s.at on; by the fetching threads. Returns whether entries are left after it. An
    entry may be 2^shift columns side by side: a row then has as many bits. */
 template <class S, class P>
-__device__ __forceinline__ bool bsri_columns_next(S &s, P &part, const bsri_mma_rows &r, int group, int shift = 0) {
+__device__ __forceinline__ bool bsri_columns_next(S &s, P &part, const bsri_mma_rows &r, const bsri_list_view &v, int group,
+                                                  int shift = 0) {
     const int lane = threadIdx.x % 32;
     for (int i = threadIdx.x; i < BSRI_CHUNK; i += BSRI_PRODUCERS) s.present[i] = 0;
     if (threadIdx.x < 32) {
         const bool more = lane < group && s.at[lane] < s.end[lane];
-        const uint32_t least = __reduce_min_sync(~0u, more ? (uint32_t)bsri_dev_index(r.col, r.dt, s.at[lane]) : INT32_MAX);
+        const uint32_t least = __reduce_min_sync(~0u, more ? (uint32_t)bsri_view_column(v, r, (uint32_t)s.at[lane]) : INT32_MAX);
         if (lane == 0) s.first = (int32_t)least >> shift, s.irregular = 0;
     }
     bsri_producer_sync();
-    bsri_columns_mark(s, r, group, shift);
+    bsri_columns_mark(s, r, v, group, shift);
     bsri_producer_sync();
     if (!s.irregular) bsri_columns_gather(s, part, group);
-    else if (threadIdx.x < 32) bsri_columns_merge(s, part, r, group, shift);
+    else if (threadIdx.x < 32) bsri_columns_merge(s, part, r, v, group, shift);
     bsri_producer_sync();
     return __any_sync(~0u, lane < group && s.at[lane] < s.end[lane]);
 }
@@ -1268,7 +1420,7 @@ __global__ void __launch_bounds__(L::THREADS, sizeof(typename L::number) == 8 ? 
         for (int64_t r = 0; r < p.reduce && alpha != 0.0; r++) {
             bsri_dev_list list;
             if (p.kind >= BSRI_LIST_SCATTER) list.begin_scatter(p, item, tile);
-            else list.begin_matrix(p, bsri_reduce_item(&p.whole, &p.out_batch, item, r), tile);
+            else list.begin_matrix(p, bsri_dev_step_of(p, item, r), tile);
             while (list.next(p, tile, &a_at, &b_at))
                 Tile::multiply(s, sum, list.a, p.b.dtype, a_at + row * p.a_rs, p.a_rs, p.a_cs, rows, list.b,
                                b_at + col * p.b.col_stride, p.b.row_stride, p.b.col_stride, cols, p.bc);
@@ -1288,12 +1440,6 @@ __global__ void __launch_bounds__(L::THREADS, sizeof(typename L::number) == 8 ? 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>product-tiny: sparse x dense where blocks are too small or too odd for tensor cores          */
 /* ---------------------------------------------------------------------------------------------- */
-
-__device__ __forceinline__ float bsri_tiny_number(__half x, float) { return __half2float(x); }
-__device__ __forceinline__ float bsri_tiny_number(__nv_bfloat16 x, float) { return __bfloat162float(x); }
-__device__ __forceinline__ float bsri_tiny_number(float x, float) { return x; }
-__device__ __forceinline__ double bsri_tiny_number(double x, double) { return x; }
-__device__ __forceinline__ uint32_t bsri_tiny_number(int8_t x, uint32_t) { return (uint32_t)(int32_t)x; } /* modulo 2^32 */
 
 /* N elements side by side, aligned to their size or to 16 bytes: by one load, of four f64 by two. */
 template <class T, int N> struct alignas(N % 2 ? sizeof(T) : N * sizeof(T) > 16 ? 16 : N * sizeof(T)) bsri_tiny_pieces {
@@ -1321,19 +1467,20 @@ template <class T> static __device__ __forceinline__ void bsri_tiny_copy(char *t
 struct bsri_tiny_part {
     int32_t row0, rows, k0, inner;
 };
-/* Brings n stored blocks from the list's place q0 on, as T or, for `wide`, as F with rows side by side; and where each one's rows
-   of b start. Returns where the first one's first element is. */
-template <class T, class F, bool WIDE>
+/* Brings n stored blocks from the list's place q0 on, as they are stored or, for `wide`, as F with rows side by side; and where
+   each one's rows of b start. Returns where the first one's first element is. */
+template <class D, class F, bool WIDE>
 static __device__ __forceinline__ const char *bsri_tiny_stage(const bsri_dev_tiny &m, const bsri_dev_list &list,
-                                                              const bsri_tiny_part &w, char *values, int32_t *places, int64_t q0,
-                                                              int n, int lane) {
+                                                               const bsri_tiny_part &w, char *values, int32_t *b_at,
+                                                               int64_t q0, int n, int lane) {
+    typedef typename D::stored T;
     const bsri_dev_product &p = m.of;
     const int dt = p.a.index_dtype;
     const bool by_index = p.kind == BSRI_LIST_TRANSPOSED;
     char *to = values;
     __syncwarp(); /* all have read what was there */
     if (w.k0 == 0)
-        for (int i = lane; i < n; i += 32) places[i] = bsri_dev_index(by_index ? list.row : list.col, dt, q0 + i) * m.b_block;
+        for (int i = lane; i < n; i += 32) b_at[i] = bsri_dev_index(by_index ? list.row : list.col, dt, q0 + i) * m.b_block;
     if (!WIDE && m.packed && !by_index) {
         const char *from = list.a + q0 * m.block * (int64_t)sizeof(T);
         to += (uintptr_t)from & 15;
@@ -1349,7 +1496,7 @@ static __device__ __forceinline__ const char *bsri_tiny_stage(const bsri_dev_tin
             const int64_t block = by_index ? bsri_index(list.position, dt, q0 + k) : q0 + k;
             const T x = ((const T *)list.a)[block * p.a_block + (w.row0 + r) * p.a_rs + (w.k0 + c) * p.a_cs];
             const int at = k * m.block + r * m.row + c * m.along;
-            if constexpr (WIDE) ((F *)to)[at] = bsri_tiny_number(x, F());
+            if constexpr (WIDE) ((F *)to)[at] = (F)D::number(x);
             else ((T *)to)[at] = x;
         }
     }
@@ -1363,7 +1510,8 @@ static __device__ __forceinline__ const char *bsri_tiny_stage(const bsri_dev_tin
 /* A lane's sums over its blocks [s, end) of a chunk, `step` apart, of one column and ROWS rows: PIECE columns of a block at a
    time. */
 template <class L> struct bsri_tiny_few {
-    typedef typename bsri_stored<typename L::type>::number T;
+    typedef bsri_stored<typename L::type> D;
+    typedef typename D::stored T;
     typedef typename L::real F;
     static constexpr int ROWS = L::EACH, PIECE = L::PIECE;
     static constexpr int AT_ONCE = PIECE == 1 ? 8 : 4; /* blocks whose elements of b are asked for before any is needed */
@@ -1380,7 +1528,7 @@ template <class L> struct bsri_tiny_few {
         }
     }
     static __device__ __forceinline__ void multiply(const bsri_dev_tiny &m, const bsri_tiny_part &w, const char *values,
-                                                    const int32_t *places, const char *base, int64_t col, int lr, int s, int end,
+                                                    const int32_t *b_at, const char *base, int64_t col, int lr, int s, int end,
                                                     F (&sum)[ROWS][1]) {
         const int step = 1 << m.log_blocks;
         const T *a = (const T *)values + lr * ROWS * m.row, *b = (const T *)base + col * m.of.b.col_stride + w.k0 * m.b_row;
@@ -1391,7 +1539,7 @@ template <class L> struct bsri_tiny_few {
 #pragma unroll
                 for (int u = 0; u < AT_ONCE; u++)
                     if (s + u * step < end)
-                        piece(x[u], b + places[s + u * step] + k * m.b_row, m.b_row, w.inner - k, m.b_pieces != 0);
+                        piece(x[u], b + b_at[s + u * step] + k * m.b_row, m.b_row, w.inner - k, m.b_pieces != 0);
 #pragma unroll
                 for (int u = 0; u < AT_ONCE; u++) {
                     if (s + u * step >= end) continue;
@@ -1403,7 +1551,7 @@ template <class L> struct bsri_tiny_few {
 #pragma unroll
                         for (int c = 0; c < PIECE; c++)
                             if (PIECE == 1 || c < w.inner - k)
-                                sum[r][0] += bsri_tiny_number(y[c], F()) * bsri_tiny_number(x[u][c], F());
+                                sum[r][0] += (F)D::number(y[c]) * (F)D::number(x[u][c]);
                     }
                 }
             }
@@ -1413,12 +1561,13 @@ template <class L> struct bsri_tiny_few {
 /* The same for four columns of each lane, side by side (b in pieces), or 1 << log_columns apart, so that neighbouring lanes read
    neighbouring columns. */
 template <class L> struct bsri_tiny_wide {
-    typedef typename bsri_stored<typename L::type>::number T;
+    typedef bsri_stored<typename L::type> D;
+    typedef typename D::stored T;
     typedef typename L::real F;
     static constexpr int ROWS = L::EACH, AT_ONCE = ROWS > 1 ? 1 : sizeof(T) == 8 ? 2 : 4;
     static constexpr bool PIECES = L::PIECE == 4;
     static __device__ __forceinline__ void multiply(const bsri_dev_tiny &m, const bsri_tiny_part &w, const char *values,
-                                                    const int32_t *places, const char *base, int64_t col, int, int s, int end,
+                                                    const int32_t *b_at, const char *base, int64_t col, int, int s, int end,
                                                     F (&sum)[ROWS][4]) {
         const int step = 1 << m.log_blocks, columns = 1 << m.log_columns;
         const T *b = (const T *)base + col * m.of.b.col_stride + w.k0 * m.b_row;
@@ -1429,7 +1578,7 @@ template <class L> struct bsri_tiny_wide {
         for (; s < end; s += AT_ONCE * step) {
             const T *from[AT_ONCE];
 #pragma unroll
-            for (int u = 0; u < AT_ONCE; u++) from[u] = b + places[s + u * step < end ? s + u * step : s];
+            for (int u = 0; u < AT_ONCE; u++) from[u] = b + b_at[s + u * step < end ? s + u * step : s];
             const F *a = (const F *)values + s * m.block;
 #pragma unroll 2
             for (int c = 0; c < w.inner; c++, a += ROWS) {
@@ -1452,7 +1601,7 @@ template <class L> struct bsri_tiny_wide {
 #pragma unroll
                     for (int r = 0; r < ROWS; r++)
 #pragma unroll
-                        for (int j = 0; j < 4; j++) sum[r][j] += y[r] * bsri_tiny_number(x[u][j], F());
+                        for (int j = 0; j < 4; j++) sum[r][j] += y[r] * (F)D::number(x[u][j]);
                 }
             }
         }
@@ -1489,7 +1638,7 @@ template <class G, class F> static __device__ __forceinline__ G bsri_tiny_as(F v
 template <class G, class F>
 static __device__ __forceinline__ void bsri_tiny_finish(const bsri_dev_tiny &m, const F *from, int log_wide, double alpha,
                                                          double beta, int64_t item, int64_t tile, const bsri_tiny_part &w,
-                                                         int64_t col0, int lane) {
+                                                         int64_t col0, unsigned skipped, int lane) {
     const bsri_dev_product &p = m.of;
     const bsri_dev_writer<G> write(p, alpha, beta, item);
     const int lines = (int)bsri_min((int64_t)1 << m.log_tiles, p.tiles - tile) * m.rows;
@@ -1497,7 +1646,7 @@ static __device__ __forceinline__ void bsri_tiny_finish(const bsri_dev_tiny &m, 
     for (int i = lane; i < lines << log_wide; i += 32) {
         const int line = by_rows ? i >> log_wide : i % lines, n = by_rows ? i & ((1 << log_wide) - 1) : i / lines;
         const int t = line / m.rows, r = line - t * m.rows;
-        if (r >= w.rows || col0 + n >= p.width) continue;
+        if (r >= w.rows || col0 + n >= p.width || skipped >> (t << (5 - m.log_tiles)) & 1) continue;
         write(bsri_tiny_as<G>(from[(line << log_wide) + n]), (tile + t) * p.br + w.row0 + r, col0 + n);
     }
 }
@@ -1514,11 +1663,28 @@ template <class L> struct bsri_tiny_lane<L, true> {
 #else
 #define BSRI_TINY_CTAS(ctas) 1
 #endif
+/* bsri_product_tiny: each warp works alone; what hides its waits is other warps.
+
+   Threads: BSRI_TINY_WARPS warps. A warp takes sets of 1 << log_tiles neighbouring tiles (block rows of op(A)), m.rows rows of
+   each and a panel of columns. Its lanes are counted in four digits, from the fastest: columns, rows of a block, stored blocks
+   of a tile, tiles. A lane has EACH rows; few columns: one column, and PIECE columns of a block at a time; WIDE: four columns,
+   and all rows of the warp's.
+
+   Shared memory, dynamic: m.bytes for each warp:
+     0             a chunk of stored blocks, as bsri_tiny_stage() brings them; then the sums, row by row
+     values_bytes  where in b the rows of each of these blocks start, in elements
+   No barrier but __syncwarp.
+
+   Order: 1. The set's entries, from its first tile's start to its last one's end: they stand one after another.
+          2. Chunk by chunk: blocks to shared memory, then each lane multiplies those of its tile that its digits name.
+          3. Lanes that differ in the third digit alone add up what they have, in a fixed order.
+          4. Sums to shared memory, from there to out by bsri_dev_writer. */
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, BSRI_TINY_CTAS(L::CTAS))
     bsri_product_tiny(const __grid_constant__ bsri_dev_tiny m BSRI_GATE) {
     BSRI_ENTER;
-    typedef typename bsri_stored<typename L::type>::number T;
+    typedef bsri_stored<typename L::type> D;
+    typedef typename D::stored T;
     typedef typename L::real F;
     constexpr int ROWS = L::EACH, WIDTH = L::WIDE ? 4 : 1;
     constexpr bool WIDE = L::WIDE;
@@ -1529,48 +1695,341 @@ __global__ void __launch_bounds__(L::THREADS, BSRI_TINY_CTAS(L::CTAS))
     const int lt = lane >> (low + m.log_blocks), wide = WIDTH << m.log_columns;
     const bool pieces = WIDE && m.b_pieces;
     char *values = bsri_tiny_shared + warp * m.bytes;
-    int32_t *places = (int32_t *)(values + m.values_bytes);
+    int32_t *b_at = (int32_t *)(values + m.values_bytes);
     const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha, beta = p.beta_ptr ? *p.beta_ptr : p.beta;
-    const int64_t total = p.items * p.panels * p.subs * m.places;
+    const int64_t total = p.items * p.panels * p.subs * m.sets;
     bsri_dev_list list;
-    int64_t known = -1; /* whose arrays the list is of */
+    int64_t list_item = -1; /* whose arrays the list is of */
     const int64_t all_warps = (int64_t)gridDim.x * BSRI_TINY_WARPS;
     for (int64_t work = (int64_t)blockIdx.x * BSRI_TINY_WARPS + warp; work < total; work += all_warps) {
-        int64_t place = work, sub = 0, panel = 0, item = 0;
-        if (total != m.places) {
-            const int64_t band = bsri_divide(work, m.places), slab = bsri_divide(band, p.subs);
-            place = work - band * m.places, sub = band - slab * p.subs;
+        int64_t set = work, sub = 0, panel = 0, item = 0;
+        if (total != m.sets) {
+            const int64_t band = bsri_divide(work, m.sets), slab = bsri_divide(band, p.subs);
+            set = work - band * m.sets, sub = band - slab * p.subs;
             item = bsri_divide(slab, p.panels), panel = slab - item * p.panels;
         }
-        if (m.log_tiles == 0) place = bsri_dev_order(p, item, place);
-        const int64_t tile = place << m.log_tiles, last = bsri_min(tile + ((int64_t)1 << m.log_tiles), p.tiles);
+        if (m.log_tiles == 0) set = bsri_dev_order(p, item, set);
+        const int64_t tile = set << m.log_tiles, last = bsri_min(tile + ((int64_t)1 << m.log_tiles), p.tiles);
         const int64_t col0 = panel * wide, col = col0 + (lane & ((1 << m.log_columns) - 1)) * (pieces ? WIDTH : 1);
         F sum[ROWS][WIDTH] = {};
         bsri_tiny_part w;
         w.row0 = (int)(sub * m.rows), w.rows = (int)bsri_min(m.rows, p.br - w.row0);
         const int own_rows = lr * ROWS < w.rows ? lr : 0; /* a lane without rows goes along with the first */
-        for (int64_t r = 0; r < p.reduce && alpha != 0.0; r++) {
-            if (item != known || p.reduce > 1) list.begin_matrix(p, bsri_reduce_item(&p.whole, &p.out_batch, item, r), 0);
-            known = item;
+        unsigned skipped = 0; /* lanes whose tile has a row that is left to bsri_product_vector() */
+        for (int64_t r = 0; r < p.reduce && (alpha != 0.0 || m.long_row); r++) {
+            if (item != list_item || p.reduce > 1) list.begin_matrix(p, bsri_dev_step_of(p, item, r), 0);
+            list_item = item;
             const int64_t own = bsri_index(list.starts, p.a.index_dtype, bsri_min(tile + lt, last));
             const int64_t own_end = bsri_index(list.starts, p.a.index_dtype, bsri_min(tile + lt + 1, last));
-            const int64_t end = __shfl_sync(0xffffffffu, own_end, 31);
+            const int64_t end = alpha == 0.0 ? 0 : __shfl_sync(0xffffffffu, own_end, 31);
+            if (!WIDE && m.long_row) skipped = __ballot_sync(0xffffffffu, own_end - own > m.long_row);
             for (int64_t q0 = __shfl_sync(0xffffffffu, own, 0); q0 < end; q0 += m.chunk) {
+                if (!WIDE && skipped) {
+                    const unsigned here = __ballot_sync(0xffffffffu, (skipped >> lane & 1) && own <= q0 && q0 < own_end);
+                    if (here) {
+                        q0 = __shfl_sync(0xffffffffu, own_end, __ffs(here) - 1) - m.chunk;
+                        continue;
+                    }
+                }
                 const int n = (int)bsri_min(m.chunk, end - q0);
                 for (w.k0 = 0; w.k0 < p.bc; w.k0 += m.inner) {
                     w.inner = (int)bsri_min(m.inner, p.bc - w.k0);
-                    const char *a = bsri_tiny_stage<T, F, WIDE>(m, list, w, values, places, q0, n, lane);
-                    const int first = (int)bsri_max(own - q0, 0) + lk, behind = (int)bsri_min(own_end - q0, n);
-                    bsri_tiny_lane<L, WIDE>::type::multiply(m, w, a, places, list.b, col, own_rows, first, behind, sum);
+                    const char *a = bsri_tiny_stage<D, F, WIDE>(m, list, w, values, b_at, q0, n, lane);
+                    const int first = (int)bsri_max(own - q0, 0) + lk;
+                    const int behind = !WIDE && (skipped >> lane & 1) ? 0 : (int)bsri_min(own_end - q0, n);
+                    bsri_tiny_lane<L, WIDE>::type::multiply(m, w, a, b_at, list.b, col, own_rows, first, behind, sum);
                 }
             }
         }
         bsri_tiny_gather<F, ROWS, WIDTH>(m, sum, (F *)values, lane, pieces);
         const int log_wide = m.log_columns + (WIDE ? 2 : 0);
         if (F(0.5f) == F(0) && p.out.dtype != BSR_I8 && p.out.dtype != BSR_I32)
-            bsri_tiny_finish<float>(m, (const F *)values, log_wide, alpha, beta, item, tile, w, col0, lane);
-        else bsri_tiny_finish<F>(m, (const F *)values, log_wide, alpha, beta, item, tile, w, col0, lane);
+            bsri_tiny_finish<float>(m, (const F *)values, log_wide, alpha, beta, item, tile, w, col0, skipped,
+                                    lane);
+        else bsri_tiny_finish<F>(m, (const F *)values, log_wide, alpha, beta, item, tile, w, col0, skipped, lane);
         __syncwarp();
+    }
+}
+/* ---------------------------------------------------------------------------------------------- */
+/* >>product-vector: sparse x one column, bound by the bytes of the values                        */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Where a lane stands: its group of lanes, which has a block row; in the group, from the fastest, pieces of VEC columns, rows,
+   stored blocks. A lane beyond the last digit has none. */
+struct bsri_vector_lane {
+    int32_t group, piece, row, block, idle;
+};
+static __device__ __forceinline__ bsri_vector_lane bsri_vector_lane_of(const bsri_dev_vector &m, int lane) {
+    const int at = lane & ((1 << m.log_group) - 1), rest = at / m.piece_lanes;
+    bsri_vector_lane w;
+    w.group = lane >> m.log_group, w.piece = at - rest * m.piece_lanes, w.block = rest / m.row_lanes;
+    w.row = rest - w.block * m.row_lanes, w.idle = w.block >= m.block_lanes;
+    return w;
+}
+
+/* Arrays of an item: op(A)'s rows, of its stored blocks the block rows of b, and where they are (null: one after another). */
+struct bsri_vector_item {
+    const void *starts, *index, *position;
+    const char *a, *b;
+};
+/* Sums over stored blocks first, first + step, ... below end, of a lane's rows. Nothing waits for anything inside a round: all
+   values and columns of AT_ONCE blocks are asked for, then what of b belongs to them. */
+template <class L> struct bsri_vector_own {
+    typedef bsri_stored<typename L::type> D;
+    typedef typename D::stored T;
+    typedef typename L::real F;
+    static constexpr int EACH = L::EACH, VEC = L::VEC, FIT = L::IN_FLIGHT / (EACH * VEC * (int)sizeof(T));
+    static constexpr int AT_ONCE = FIT > 8 ? 8 : FIT < 1 ? 1 : FIT;
+    typedef bsri_tiny_pieces<T, VEC> pieces;
+
+    static __device__ __forceinline__ void round(const bsri_dev_vector &m, const bsri_vector_item &list, int rows,
+                                                 const char *values, const char *b, int first, int end, int step,
+                                                 F (&sum)[EACH]) {
+        const bsri_dev_product &p = m.of;
+        pieces v[AT_ONCE][EACH];
+        int32_t at[AT_ONCE];
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; u++) {
+            const int q = first + u * step;
+            if (q >= end) continue;
+            at[u] = bsri_dev_index(list.index, p.a.index_dtype, q) * m.b_block;
+            const int place = list.position ? bsri_dev_index(list.position, p.a.index_dtype, q) : q;
+            const T *from = (const T *)values + place * p.a_block;
+#pragma unroll
+            for (int e = 0; e < EACH; e++)
+                if (EACH == 1 || e < rows) v[u][e] = *(const pieces *)(from + e * m.row_step);
+        }
+#pragma unroll
+        for (int u = 0; u < AT_ONCE; u++) {
+            if (first + u * step >= end) continue;
+            const T *from = (const T *)b + at[u];
+            pieces x;
+            if (VEC == 1 || m.b_pieces) {
+                x = *(const pieces *)from;
+            } else {
+#pragma unroll
+                for (int c = 0; c < VEC; c++) x.x[c] = from[c * m.b_row];
+            }
+#pragma unroll
+            for (int e = 0; e < EACH; e++)
+                if (EACH == 1 || e < rows)
+#pragma unroll
+                    for (int c = 0; c < VEC; c++) sum[e] += (F)D::number(v[u][e].x[c]) * (F)D::number(x.x[c]);
+        }
+    }
+    /* rows: of the lane's own, that the block has. */
+    static __device__ __forceinline__ void add(const bsri_dev_vector &m, const bsri_vector_item &list, const bsri_vector_lane &w,
+                                               int row, int rows, int first, int end, int step, F (&sum)[EACH]) {
+        const bsri_dev_product &p = m.of;
+        if (w.idle || rows <= 0) return;
+        for (int c = w.piece; c < m.pieces; c += m.piece_lanes) {
+            const char *values = list.a + (row * p.a_rs + c * VEC * p.a_cs) * (int64_t)sizeof(T);
+            const char *b = list.b + c * VEC * m.b_row * (int64_t)sizeof(T);
+            for (int q = first; q < end; q += AT_ONCE * step)
+                round(m, list, rows, values, b, q, end, step, sum);
+        }
+    }
+};
+
+/* The sum over a digit of the lanes' numbers, in a fixed order: n lanes `stride` apart; that of the lane with digit 0 holds
+   it. */
+template <class F> static __device__ __forceinline__ F bsri_vector_fold(F sum, int digit, int n, int log, int stride) {
+    for (int o = 1 << log >> 1; o; o >>= 1) {
+        const F more = __shfl_down_sync(0xffffffffu, sum, (unsigned)(o * stride));
+        if (digit + o < n) sum += more;
+    }
+    return sum;
+}
+/* whole: the lanes of a warp, not of a group, share the sums. */
+template <class F, int EACH>
+static __device__ __forceinline__ void bsri_vector_gather(const bsri_dev_vector &m, const bsri_vector_lane &w, bool whole,
+                                                           F (&sum)[EACH]) {
+#pragma unroll
+    for (int e = 0; e < EACH; e++) {
+        sum[e] = bsri_vector_fold(sum[e], w.piece, m.piece_lanes, m.log_pieces, 1);
+        sum[e] = bsri_vector_fold(sum[e], w.block, m.block_lanes, m.log_blocks, m.piece_lanes * m.row_lanes);
+        if (whole) sum[e] = bsri_vector_fold(sum[e], w.group, 32 >> m.log_group, 5 - m.log_group, 1 << m.log_group);
+    }
+}
+
+/* What a warp has of an item: block rows [row, end); where pieces of rows are allowed, also the stored blocks [head, head_end) of
+   the row before them, and none from `cut` on of the last one. */
+struct bsri_vector_share {
+    int32_t row, end, head, head_end, cut, more; /* more: shares that have more of the last row */
+};
+/* The first block row that does not begin before `key`; all lanes together. A row's key counts stored blocks before it, and for
+   every row before it a few more, so that rows without blocks are shared out, too. */
+static __device__ int bsri_vector_find(const bsri_dev_vector &m, const void *starts, int64_t key, int lane) {
+    const int dt = m.of.a.index_dtype;
+    const int64_t zero = bsri_index(starts, dt, 0);
+    int64_t from = 0, n = m.of.tiles; /* the row is in [from, from + n] */
+    while (n > 0) {
+        const int64_t each = (n + 32) / 33, r = from + (lane + 1) * each - 1; /* the last ones of 32 of 33 parts */
+        const bool before = r < from + n && bsri_index(starts, dt, r) - zero + r * m.row_keys < key;
+        const int parts = __popc(__ballot_sync(0xffffffffu, before));
+        const int64_t up_to = from + n;
+        from += parts * each;
+        n = bsri_max(0, bsri_min(parts < 32 ? each - 1 : each * 33, up_to - from));
+    }
+    return (int)from;
+}
+static __device__ bsri_vector_share bsri_vector_share_of(const bsri_dev_vector &m, const void *starts, int range, int lane) {
+    const int dt = m.of.a.index_dtype, tiles = (int)m.of.tiles;
+    bsri_vector_share s;
+    s.head = s.head_end = s.cut = s.more = 0;
+    if (!m.pieces_of_rows) {
+        s.row = (int)bsri_min(range * m.rows_each, tiles), s.end = (int)bsri_min(s.row + m.rows_each, tiles);
+        return s;
+    }
+    const int zero = bsri_dev_index(starts, dt, 0);
+    const int64_t keys = bsri_dev_index(starts, dt, tiles) - zero + (int64_t)tiles * m.row_keys;
+    const int64_t each = (keys + m.ranges - 1) / m.ranges, low = bsri_min(range * each, keys), high = bsri_min(low + each, keys);
+    s.row = bsri_vector_find(m, starts, low, lane), s.end = bsri_vector_find(m, starts, high, lane);
+    /* a key less those of the rows before: the stored block that it stands for, where that is not behind its row's last */
+    if (s.row > 0 && low < high) {
+        const int64_t base = zero - (s.row - 1) * (int64_t)m.row_keys, behind = bsri_dev_index(starts, dt, s.row);
+        s.head = (int)bsri_min(base + low, behind), s.head_end = (int)bsri_min(base + high, behind);
+    }
+    if (s.row < s.end) {
+        s.cut = (int)bsri_min(zero + high - (s.end - 1) * (int64_t)m.row_keys, bsri_dev_index(starts, dt, s.end));
+        s.more = (int)((bsri_dev_index(starts, dt, s.end) - s.cut + each - 1) / each);
+    }
+    if (m.only_long) {
+        if (s.row > 0 && bsri_dev_index(starts, dt, s.row) - bsri_dev_index(starts, dt, s.row - 1) <= m.only_long)
+            s.head = s.head_end = 0;
+        if (s.row < s.end && bsri_dev_index(starts, dt, s.end) - bsri_dev_index(starts, dt, s.end - 1) <= m.only_long) s.more = 0;
+    }
+    return s;
+}
+
+/* A piece of a row in the workspace: of a row that began before, then of one that goes on, `rows` numbers each. */
+template <class F> static __device__ __forceinline__ F *bsri_vector_piece(const bsri_dev_vector &m, int work, int tail) {
+    return (F *)m.workspace + (work * INT64_C(2) + tail) * m.rows;
+}
+/* For each warp's share: its last row, and how many shares have more of it. */
+static __device__ __forceinline__ int32_t *bsri_vector_rest(const bsri_dev_vector &m, int work) {
+    return (int32_t *)((char *)m.workspace + m.rest_at) + work * INT64_C(2);
+}
+
+/* A number of out's column. What the epilogue is given is read here, not before the rounds: it would take registers there. */
+template <class F>
+static __device__ __forceinline__ void bsri_vector_write(const bsri_dev_product &of, F v, int item, int64_t row, int col) {
+    const bsri_dev_product *read_here = &of;
+    asm volatile("" : "+l"(read_here));
+    const bsri_dev_product &p = *read_here;
+    const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha, beta = p.beta_ptr ? *p.beta_ptr : p.beta;
+    if (F(0.5f) == F(0) && p.out.dtype != BSR_I8 && p.out.dtype != BSR_I32)
+        bsri_dev_writer<float>(p, alpha, beta, item)(bsri_tiny_as<float>(v), row, col);
+    else bsri_dev_writer<F>(p, alpha, beta, item)(v, row, col);
+}
+static __device__ __forceinline__ bsri_vector_item bsri_vector_begin(const bsri_dev_product &p, int item, int col) {
+    bsri_dev_list list;
+    list.begin_matrix(p, bsri_dev_step_of(p, item, 0), 0);
+    const char *const b = bsri_dev_at(list.b, p.b.dtype, col * p.b.col_stride);
+    if (p.kind == BSRI_LIST_TRANSPOSED) return {list.starts, list.row, list.position, list.a, b};
+    return {list.starts, list.col, NULL, list.a, b};
+}
+/* What share `work` is: of which item, column, part of its blocks' rows. */
+struct bsri_vector_work {
+    int32_t item, col, sub, range;
+};
+static __device__ __forceinline__ bsri_vector_work bsri_vector_decode(const bsri_dev_vector &m, int work) {
+    const int band = work / (int)m.ranges, slab = band / (int)m.of.subs;
+    bsri_vector_work w;
+    w.range = work - band * (int)m.ranges, w.sub = band - slab * (int)m.of.subs;
+    w.item = slab / (int)m.of.width, w.col = slab - w.item * (int)m.of.width;
+    return w;
+}
+
+/* Each warp has a share of the block rows, or of the stored blocks; its groups of lanes take one block row each, all of them
+   together one that is far longer than what a group asks for at once. Values come straight to registers, in lines as they lie. */
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, BSRI_TINY_CTAS(L::CTAS))
+    bsri_product_vector(const __grid_constant__ bsri_dev_vector m BSRI_GATE) {
+    BSRI_ENTER;
+    typedef bsri_vector_own<L> own;
+    typedef typename own::F F;
+    constexpr int EACH = L::EACH;
+    const bsri_dev_product &p = m.of;
+    const int lane = threadIdx.x % 32, dt = p.a.index_dtype, groups = 32 >> m.log_group;
+    const bsri_vector_lane w = bsri_vector_lane_of(m, lane);
+    const int total = (int)(p.items * p.width * p.subs * m.ranges);
+    for (int work = blockIdx.x * (L::THREADS / 32) + threadIdx.x / 32; work < total; work += gridDim.x * (L::THREADS / 32)) {
+        const bsri_vector_work of = bsri_vector_decode(m, work);
+        const bsri_vector_item list = bsri_vector_begin(p, of.item, of.col);
+        const int sub = of.sub, row0 = sub * m.rows + w.row;
+        /* of a lane's rows: those that the block has; nothing is read of a matrix times 0 */
+        const int limit = (int)((bsri_min(p.br, (sub + 1) * m.rows) - row0 + m.row_lanes - 1) / m.row_lanes);
+        const int rows = (p.alpha_ptr ? *p.alpha_ptr : p.alpha) == 0.0 ? 0 : limit;
+        const bsri_vector_share s = bsri_vector_share_of(m, list.starts, of.range, lane);
+        const bool first = w.piece == 0 && w.block == 0 && limit > 0;
+        if (m.pieces_of_rows && lane < 2) bsri_vector_rest(m, work)[lane] = lane == 0 ? s.end - 1 : s.more;
+        /* What is done at a time: the piece of the row before the share's; a row of each group; one row that is long. */
+        bool head = s.head < s.head_end;
+        unsigned long_rows = 0; /* a bit for each, its group's first lane */
+        const int beside = m.only_long ? 32 : groups, my_row = m.only_long ? lane : w.group; /* rows looked at at a time */
+        int tile = s.row + my_row - beside, q = 0, end = 0, from = 0, to = 0;
+        if (s.row + my_row < s.end)
+            from = bsri_dev_index(list.starts, dt, s.row + my_row), to = bsri_dev_index(list.starts, dt, s.row + my_row + 1);
+        while (head || long_rows || tile - my_row + beside < s.end) {
+            const bool whole = head || long_rows;
+            int begin, behind, whose;
+            if (head) {
+                begin = s.head, behind = s.head_end, whose = -1;
+            } else if (long_rows) {
+                const int leader = __ffs(long_rows) - 1;
+                begin = __shfl_sync(0xffffffffu, q, leader), behind = __shfl_sync(0xffffffffu, end, leader);
+                whose = __shfl_sync(0xffffffffu, tile, leader), long_rows &= long_rows - 1;
+            } else {
+                tile += beside, q = from, end = to;
+                if (tile + beside < s.end) /* the next round's, while this one waits for values */
+                    from = bsri_dev_index(list.starts, dt, tile + beside),
+                    to = bsri_dev_index(list.starts, dt, tile + beside + 1);
+                const int limit_here = m.only_long ? (int)m.only_long : groups > 1 ? (int)m.long_row : INT32_MAX;
+                const bool by_all = tile < s.end && end - q > limit_here;
+                if (tile == s.end - 1 && s.more > 0) end = s.cut;
+                long_rows = __ballot_sync(0xffffffffu, by_all && (m.only_long || (lane & ((1 << m.log_group) - 1)) == 0));
+                if (m.only_long) continue;
+                whose = by_all ? INT32_MAX : tile, begin = q, behind = whose < s.end ? end : q;
+            }
+            F sum[EACH] = {};
+            own::add(m, list, w, row0, rows, begin + (whole ? w.group * m.block_lanes : 0) + w.block, behind,
+                     whole ? groups * m.block_lanes : m.block_lanes, sum);
+            bsri_vector_gather(m, w, whole, sum);
+            if (first && whose < s.end && (!whole || w.group == 0))
+#pragma unroll
+                for (int e = 0; e < EACH; e++) {
+                    const int r = w.row + e * m.row_lanes;
+                    if (EACH > 1 && e >= limit) continue;
+                    if (head) bsri_vector_piece<F>(m, work, 0)[r] = sum[e];
+                    else if (whose == s.end - 1 && s.more > 0) bsri_vector_piece<F>(m, work, 1)[r] = sum[e];
+                    else bsri_vector_write(p, sum[e], of.item, whose * p.br + sub * m.rows + r, of.col);
+                }
+            head = false;
+        }
+    }
+}
+
+/* Rows of which several warps had a piece: what each has, added up in order. A warp for each share. */
+template <class L>
+__global__ void __launch_bounds__(L::THREADS) bsri_product_vector_rest(const __grid_constant__ bsri_dev_vector m BSRI_GATE) {
+    BSRI_ENTER;
+    typedef typename L::real F;
+    const bsri_dev_product &p = m.of;
+    const int lane = threadIdx.x % 32, total = (int)(p.items * p.width * p.subs * m.ranges);
+    for (int work = blockIdx.x * (L::THREADS / 32) + threadIdx.x / 32; work < total; work += gridDim.x * (L::THREADS / 32)) {
+        const int tile = bsri_vector_rest(m, work)[0], more = bsri_vector_rest(m, work)[1];
+        if (more <= 0) continue;
+        const bsri_vector_work of = bsri_vector_decode(m, work);
+        for (int r = 0; r < m.rows && of.sub * m.rows + r < p.br; r++) {
+            F sum = F();
+#pragma unroll 8
+            for (int i = lane; i < more; i += 32) sum += bsri_vector_piece<F>(m, work + 1 + i, 0)[r];
+            sum = bsri_vector_fold(sum, lane, 32, 5, 1);
+            if (lane == 0)
+                bsri_vector_write(p, bsri_vector_piece<F>(m, work, 1)[r] + sum, of.item, tile * p.br + of.sub * m.rows + r,
+                                  of.col);
+        }
     }
 }
 /* ---------------------------------------------------------------------------------------------- */
@@ -1610,6 +2069,7 @@ template <class T, class L> struct bsri_mma_producer {
         b_to;               /* shared memory: slots, barriers, this lane's first piece of values and of a dense slice */
     const char *values, *b; /* this lane's first piece of block 0, of the slab's first slice */
     int a_pieces, a_flip;   /* of a line of values; what every other copy of values exchanges */
+    uint32_t a_across;      /* of f64 that are stored transposed: what each four lines exchange more than those before */
     /* a row-major slice: pieces of a row that one copy takes, rows at once, copies of a row's part (parts of 512 bytes) */
     static constexpr int ROW = L::BN * T::BYTES / 16 < 32 ? L::BN * T::BYTES / 16 : 32, ROWS = 32 / ROW, PART = L::KS / ROWS;
     bool whole; /* no edge: all of the slab's columns are there */
@@ -1621,6 +2081,7 @@ template <class T, class L> struct bsri_mma_producer {
         base = bsri_smem_address(shared);
         a_pieces = a_trans ? turned : L::LINE / 16, a_flip = a_pieces == 8 ? 64 : 0;
         a_to = a_trans ? bsri_swizzle<turned * 16>(lane / turned, lane % turned) : along;
+        if (T::BYTES == 8) a_to = a_trans ? lane * 16 : along, a_across = a_trans ? 32 : 0, a_flip = a_trans ? 0 : 64;
         b_to = L::B_ROWS ? lane % ROW ^ bsri_swizzle_b<T>(lane / ROW) : along;
     }
     __device__ __forceinline__ void tile(const bsri_dev_mma &m, const bsri_mma_rows &r, int64_t slab) {
@@ -1662,7 +2123,8 @@ template <class T, class L> struct bsri_mma_producer {
     __device__ __forceinline__ void slice(uint32_t to, const char *at, int64_t jump, bool near = false) const {
 #pragma unroll
         for (int i = 0; i < L::A_BYTES / 512; i++) {
-            const uint32_t place = to + i * 512 + (i & 1 ? a_to ^ a_flip : a_to);
+            const uint32_t odd = i & 1 ? a_to ^ a_flip : a_to;
+            const uint32_t place = to + i * 512 + (T::BYTES == 8 ? odd ^ (i / (L::MW / 16) % 4 * a_across) : odd);
             if (near) bsri_cp_async_l1(place, at + i * jump);
             else bsri_cp_async(place, at + i * jump);
         }
@@ -1677,9 +2139,9 @@ template <class T, class L> struct bsri_mma_producer {
             for (int w = 0; w < 1 << m.block_bits; w++, at += m.a_part, tile += L::A_BYTES) slice(tile, at, jump);
         }
     }
-    /* This warp's stages of a part; turn: the CTA's stages before it. */
+    /* This warp's stages of a part; turn: the CTA's stages before it; down: bytes from a block's start to row `lane`'s tiles. */
     __device__ __forceinline__ void part(const bsri_dev_mma &m, const bsri_column_chunk &list, const bsri_mma_rows &r,
-                                         int64_t next, uint32_t turn) const {
+                                         int64_t next, uint32_t turn, int64_t down) const {
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, bits = m.sub_bits, subs = (1 << bits) - 1;
         const int slices = list.count << bits, stages = (slices + L::E - 1) / L::E;
         uint32_t mask = 0,
@@ -1705,9 +2167,11 @@ template <class T, class L> struct bsri_mma_producer {
                 const uint32_t rows = __shfl_sync(~0u, mask, entry);
                 dense(m, to + m.b_at + e * L::B_BYTES, (int64_t)__shfl_sync(~0u, col, entry) * m.p.bc + (slice & subs) * L::KS,
                       r.b);
-                int64_t block = next + __popc(mine & ((1u << entry) - 1));
+                const int64_t own = next + __popc(mine & ((1u << entry) - 1));
+                int64_t block = m.view.by_cols ? __umulhi((uint32_t)own, m.view.by_cols) : own, at = down;
+                if (m.view.by_cols) at += (own - block * m.view.cols) * m.right;
                 if (r.position) block = mine >> entry & 1 ? bsri_index(r.position, r.dt, block) : 0;
-                sparse(m, to + e * m.m_warps * L::A_BYTES, rows, block * m.a_block, (slice & subs) * m.a_step);
+                sparse(m, to + e * m.m_warps * L::A_BYTES, rows, block * m.a_block + at, (slice & subs) * m.a_step);
             }
             bsri_cp_async_arrive(full + 8 * slot);
             for (slot += 4; slot >= (uint32_t)m.stages; slot -= m.stages) phase ^= 1;
@@ -1717,25 +2181,26 @@ template <class T, class L> struct bsri_mma_producer {
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_produce_chunk(const bsri_dev_mma &m, const bsri_mma_storage &s, const char *shared,
                                                        const bsri_column_chunk &list, const bsri_mma_rows &r, int64_t slab,
-                                                       int64_t next, uint32_t turn) {
+                                                       int64_t next, uint32_t turn, int64_t down) {
     bsri_mma_producer<T, L> f;
     f.begin(shared, m.a_trans), f.tile(m, r, slab), f.full = bsri_smem_address(s.full), f.empty = bsri_smem_address(s.empty);
-    f.part(m, list, r, next, turn);
+    f.part(m, list, r, next, turn, down);
 }
 /* Sorts the groups of rows by their number of blocks, longest first; each CTA finds the same order. Only for few groups. Not
    where the schedule has groups like ours, as it is sorted already; a schedule with other groups is not sorted by them
-   (note N21). The order of any batch item is right for all. */
+   (note N21). The order of any batch item is right for all. Tiles then go round the CTAs: bsri_wgmma_assign() and attention's
+   loads deal by what each has so far, which a warp must have to itself. */
 __device__ __forceinline__ bool bsri_mma_rank(const bsri_dev_mma &m, bsri_mma_storage &s, int64_t lines, int64_t groups) {
     const int64_t *header = (const int64_t *)m.p.a.schedule;
     const bool view = header && (header[BSRI_SCHEDULE_TRANSPOSED] != 0) == (m.p.trans != 0);
     const int32_t *order = NULL;
-    if (!m.order || groups > BSRI_CHUNK || (view && header[BSRI_SCHEDULE_GROUP] == m.group)) return false;
-    const bsri_mma_rows r = bsri_mma_rows_of(m.p, 0);
+    if (!m.order || groups > BSRI_CHUNK || (view && header[BSRI_SCHEDULE_GROUP] * m.view.rows == m.group)) return false;
+    const bsri_mma_rows r = bsri_mma_rows_of(m.p, {m.p.a, m.p.b, 0});
     if (view) order = (const int32_t *)((const char *)header + BSRI_VIEW_HEADER); /* item 0's, as it has pattern 0 */
     for (int g = threadIdx.x; g < BSRI_CHUNK; g += BSRI_PRODUCERS) {
         uint32_t blocks = 0;
         for (int n = g * m.group; n < min((g + 1) * m.group, (int)lines); n++) {
-            const int line = order ? order[n] : n;
+            const int own = (int)bsri_view_line(m.view, n), line = order ? order[own] : own;
             if (line >= 0) blocks += (uint32_t)(bsri_dev_index(r.ptr, r.dt, line + 1) - bsri_dev_index(r.ptr, r.dt, line));
         }
         s.present[g] = blocks;
@@ -1773,34 +2238,34 @@ __device__ __forceinline__ void bsri_mma_produce(const bsri_dev_mma &m, bsri_mma
         uint32_t group = m.order ? work / slabs % groups : work % groups;
         if (ranked) group = s.order[group];
         const int64_t line = lane < m.group ? bsri_mma_line(p, item, lines, (int64_t)group * size + lane) : -1;
-        const int64_t out = bsri_dense_offset(&p.out_batch, item, &p.out);
+        const int64_t out = bsri_dense_offset(&p.out_batch, item, &p.out), down = bsri_view_row(m.view, (uint32_t)line) * m.down;
         for (int64_t reduce = 0; reduce < p.reduce; reduce++) {
             bool more;
-            const bsri_mma_rows r = bsri_mma_rows_of(p, bsri_reduce_item(&p.whole, &p.out_batch, item, reduce));
+            const bsri_mma_rows r = bsri_mma_rows_of(p, bsri_dev_step_of(p, item, reduce));
             int64_t first = 0, end = 0; /* of row `lane` */
-            if (line >= 0 && !nothing) first = bsri_index(r.ptr, r.dt, line), end = bsri_index(r.ptr, r.dt, line + 1);
+            if (line >= 0 && !nothing) first = bsri_view_index(m.view, r, line, 0), end = bsri_view_index(m.view, r, line, 1);
             if ((int)threadIdx.x < BSRI_GROUP) s.at[threadIdx.x] = first, s.end[threadIdx.x] = end;
             bsri_producer_sync();
             do {
                 bsri_column_chunk &part = s.part[parts % 2];
-                bsri_mbarrier_wait(bsri_smem_address(&s.part_empty[parts % 2]), (parts / 2 & 1) ^ 1);
+                bsri_mbarrier_wait(bsri_smem_address(&s.chunk_empty[parts % 2]), (parts / 2 & 1) ^ 1);
                 first = s.at[lane & 15];
-                more = bsri_columns_next(s, part, r, m.group);
+                more = bsri_columns_next(s, part, r, m.view, m.group);
                 if ((int)threadIdx.x < BSRI_GROUP) part.row[threadIdx.x] = line;
                 if (threadIdx.x == 0)
                     part.item = item, part.slab = slab, part.last = !more && reduce + 1 == p.reduce, part.out = out;
-                bsri_mbarrier_arrive(bsri_smem_address(&s.part_full[parts % 2]));
+                bsri_mbarrier_arrive(bsri_smem_address(&s.chunk_full[parts % 2]));
                 if (bsri_mma_by_rows<L>(m))
-                    bsri_mma_produce_chunk<T, typename L::by_rows>(m, s, shared, part, r, slab, first, turn);
-                else bsri_mma_produce_chunk<T, typename L::by_columns>(m, s, shared, part, r, slab, first, turn);
+                    bsri_mma_produce_chunk<T, typename L::by_rows>(m, s, shared, part, r, slab, first, turn, down);
+                else bsri_mma_produce_chunk<T, typename L::by_columns>(m, s, shared, part, r, slab, first, turn, down);
                 turn += (uint32_t)(((part.count << m.sub_bits) + L::E - 1) / L::E), parts++;
                 bsri_producer_sync();
             } while (more);
         }
     }
-    bsri_mbarrier_wait(bsri_smem_address(&s.part_empty[parts % 2]), (parts / 2 & 1) ^ 1);
+    bsri_mbarrier_wait(bsri_smem_address(&s.chunk_empty[parts % 2]), (parts / 2 & 1) ^ 1);
     if (threadIdx.x == 0) s.part[parts % 2].last = 2;
-    bsri_mbarrier_arrive(bsri_smem_address(&s.part_full[parts % 2]));
+    bsri_mbarrier_arrive(bsri_smem_address(&s.chunk_full[parts % 2]));
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -1827,7 +2292,7 @@ __device__ __forceinline__ void bsri_mma_produce(const bsri_dev_mma &m, bsri_mma
 /* threadIdx.x. Tiles that leave no registers read it again where it is needed: kept over the main loop, it and what is computed
    from it would take registers from the sums (note N21). */
 template <class L> __device__ __forceinline__ int bsri_mma_thread(void) {
-    if (!L::PLAIN && !BSRI_MMA_TIGHT) return (int)threadIdx.x;
+    if (!L::PLAIN && !BSRI_MMA_TIGHT && L::type::BYTES != 8) return (int)threadIdx.x;
     int thread;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
     return thread;
@@ -1857,10 +2322,10 @@ template <class T, class L> struct bsri_mma_consumer {
         const uint32_t lane = bsri_mma_thread<L>() % 32, low = lane % 8, i = lane / 8;
         if (!L::B_ROWS) return bsri_swizzle<L::LINE>(n_warp * L::WN + low + (i >> 1) * 8, i & 1);
         const uint32_t k = CHARS ? bsri_mma_byte_line(lane) : WORDS ? lane % 4 : low + (i & 1) * 8;
-        if (CHARS) return k * L::BN + ((n_warp * (L::WN / 16) ^ bsri_swizzle_b<T>(k)) << 4);
+        if (CHARS) return k * L::BN + ((n_warp * (L::WN / 16) ^ bsri_swizzle_b<T, L>(k)) << 4);
         if (WORDS) {
             const uint32_t n = n_warp * L::WN + lane / 4, piece = n % 128 / 4;
-            return n / 128 * (L::KS * 512) + k * 512 + ((piece ^ bsri_swizzle_b<T>(k)) << 4) + n % 4 * 4;
+            return n / 128 * (L::KS * 512) + k * L::B_LINE + ((piece ^ bsri_swizzle_b<T>(k)) << 4) + n % 4 * 4;
         }
         return k * (L::BN * T::BYTES) + (((n_warp * (L::WN / 8) + (i >> 1)) ^ bsri_swizzle_b<T>(k)) << 4);
     }
@@ -1879,7 +2344,8 @@ template <class T, class L> struct bsri_mma_consumer {
         } else if (WORDS) {
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                y[i] = bsri_mma_load_word(b + (at ^ ((n + i / 2) % 4 * 32)) + (n + i / 2) / 4 * 128 + (kk * 8 + i % 2 * 4) * 512);
+                y[i] = bsri_mma_load_word(b + (at ^ ((n + i / 2) % 4 * 32)) + (n + i / 2) / 4 * 128 +
+                                          (kk * 8 + i % 2 * 4) * L::B_LINE);
         } else {
             bsri_mma_load_t(y, b + (at ^ (n * 16)) + kk * 16 * (L::BN * T::BYTES));
         }
@@ -1942,12 +2408,12 @@ template <class T, class L> struct bsri_mma_consumer {
    along the products, one at a time from others. Lanes i and i ^ 1 read the same dense pieces, i and i ^ 2 the same values: 16
    bytes a lane then take two cycles of shared memory, not four. */
 template <class L> struct bsri_mma_consumer<bsri_mma_f32, L> {
-    static constexpr int ML = L::MW / 8, NL = 32 / ML;
+    static constexpr int ML = L::MW / 8, NL = 32 / ML, TURNED = L::MW * 4; /* bytes of a line of values stored transposed */
 
     static __device__ __forceinline__ uint32_t tm(void) { return (threadIdx.x & 1) | (ML == 4 ? threadIdx.x % 32 >> 4 << 1 : 0); }
     static __device__ __forceinline__ uint32_t tn(void) { return threadIdx.x % 32 >> 1 & (NL - 1); }
-    static __device__ __forceinline__ constexpr uint32_t exchange(int row) {
-        return (L::LINE == 64 ? row >> 1 & 3 : row & 7) << 4;
+    static __device__ __forceinline__ constexpr uint32_t exchange(int row, int line = L::LINE) {
+        return (line == 64 ? row >> 1 & 3 : row & 7) << 4;
     }
     /* Sum e of the 32 of a pass: its place in the tile of 16 x 64. Which sum (i, j) it is: see fma. */
     static __device__ __forceinline__ int place(int e, int a_trans) {
@@ -1980,10 +2446,11 @@ template <class L> struct bsri_mma_consumer<bsri_mma_f32, L> {
                 if (A_TRANS) {
 #pragma unroll
                     for (int h = 0; h < 2; h++)
-                        bsri_mma_load(x[k * 2 + h], (a ^ exchange(k0 + k) ^ (h * ML * 16)) + (k0 + k) * L::LINE);
+                        bsri_mma_load(x[k * 2 + h], (a ^ exchange(k0 + k, TURNED) ^ (h * ML * 16)) + (k0 + k) * TURNED);
                 }
                 if (L::B_ROWS) {
-                    bsri_mma_load(y[k * 2], b + (k0 + k) * 512), bsri_mma_load(y[k * 2 + 1], b + (k0 + k) * 512 + NL * 16);
+                    bsri_mma_load(y[k * 2], b + (k0 + k) * L::B_LINE);
+                    bsri_mma_load(y[k * 2 + 1], b + (k0 + k) * L::B_LINE + NL * 16);
                 }
 #pragma unroll
                 for (int i = 0; i < 8; i++)
@@ -1995,6 +2462,68 @@ template <class L> struct bsri_mma_consumer<bsri_mma_f32, L> {
         }
     }
     static __device__ __forceinline__ void multiply(float (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans,
+                                                    int n_warp) {
+        if (a_trans) run<true>(sum, a, b, n_warp);
+        else run<false>(sum, a, b, n_warp);
+    }
+};
+/* f64 by mma.sync. ldmatrix has no elements of 8 bytes: a lane loads two neighbours at a time. Of a slice of 16 products it has
+   in step kk those of numbers 4 t + 2 kk and the next, t = lane % 4: the 16-byte pieces of four lanes then lie in banks of their
+   own with those of the lanes of one more row. Where lines run across the products, the neighbours are rows 2 g, 2 g + 1 of the
+   values (g = lane / 4), or columns of two sums beside each other: see place(). */
+template <class L> struct bsri_mma_consumer<bsri_mma_f64, L> {
+    static_assert(L::KS == 16, "two steps");
+    static constexpr int TURNED = L::MW * 8; /* bytes of a line of values that are stored transposed */
+
+    /* Sum e of the 16 of a pass: its row and column in the tile of 16 x 32. */
+    static __device__ __forceinline__ int row(int e, int a_trans) {
+        const int g = threadIdx.x % 32 / 4, second = e / 2 % 2;
+        return a_trans ? g * 2 + second : g + second * 8;
+    }
+    static __device__ __forceinline__ int col(int e) {
+        const int col = threadIdx.x % 4 * 2 + e % 2;
+        return L::B_ROWS ? e / 8 * 16 + col * 2 + e / 4 % 2 : e / 4 * 8 + col;
+    }
+    /* 16 rows of a step. */
+    template <bool A_TRANS>
+    static __device__ __forceinline__ void values(double (&x)[4], uint32_t a, uint32_t at, int kk, int mi) {
+        double y[2][2];
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+            bsri_mma_load(y[h], A_TRANS ? a + at + mi * 128 + (kk * 2 + h) * TURNED
+                                        : a + (at ^ kk * 16) + (mi * 16 + h * 8) * L::LINE);
+        x[0] = y[0][0], x[1] = A_TRANS ? y[0][1] : y[1][0], x[2] = A_TRANS ? y[1][0] : y[0][1], x[3] = y[1][1];
+    }
+    /* 16 columns of a step: y[side][product]. */
+    static __device__ __forceinline__ void dense(double (&y)[2][2], uint32_t b, uint32_t at, int kk, int n) {
+        double x[2][2];
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+            bsri_mma_load(x[h], L::B_ROWS ? b + at + n * 64 + (kk * 2 + h) * L::B_LINE
+                                          : b + (at ^ kk * 16) + (n + h) * 8 * L::LINE);
+        y[0][0] = x[0][0], y[0][1] = L::B_ROWS ? x[1][0] : x[0][1], y[1][0] = L::B_ROWS ? x[0][1] : x[1][0], y[1][1] = x[1][1];
+    }
+    template <bool A_TRANS>
+    static __device__ __forceinline__ void run(double (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int n_warp) {
+        const uint32_t lane = bsri_mma_thread<L>() % 32, g = lane / 4, t = lane % 4, n = n_warp * L::WN;
+        const uint32_t ab = A_TRANS ? t * 4 * TURNED + ((g ^ t << 1) << 4) : bsri_swizzle<L::LINE>(g, t * 2);
+        const uint32_t bb = L::B_ROWS ? n / 64 * (L::KS * 512) + t * 4 * L::B_LINE + ((g ^ t << 1) << 4) + n % 64 * 8
+                                      : bsri_swizzle<L::LINE>(n + g, t * 2);
+#pragma unroll
+        for (int kk = 0; kk < 2; kk++) {
+            double x[L::MI][4], y[2][2];
+#pragma unroll
+            for (int mi = 0; mi < L::MI; mi++) values<A_TRANS>(x[mi], a, ab, kk, mi);
+#pragma unroll
+            for (int i = 0; i < L::NI; i += 2) {
+                dense(y, b, bb, kk, i);
+#pragma unroll
+                for (int mi = 0; mi < L::MI; mi++)
+                    bsri_mma(sum[mi][i], x[mi], y[0][0], y[0][1]), bsri_mma(sum[mi][i + 1], x[mi], y[1][0], y[1][1]);
+            }
+        }
+    }
+    static __device__ __forceinline__ void multiply(double (&sum)[L::MI][L::NI][4], uint32_t a, uint32_t b, int a_trans,
                                                     int n_warp) {
         if (a_trans) run<true>(sum, a, b, n_warp);
         else run<false>(sum, a, b, n_warp);
@@ -2103,7 +2632,7 @@ __device__ __forceinline__ void bsri_mma_lay(typename T::sum *tile, const typena
     for (int i = 0; i < 32; i++) {
         const typename T::sum x = sum[i / 4][i % 4];
         const int at = bsri_mma_consumer<T, L>::place(i, a_trans);
-        if (T::BYTES == 1 && real) ((float *)tile)[at] = (float)x;
+        if (T::INTEGER && real) ((float *)tile)[at] = (float)x;
         else tile[at] = x;
     }
 }
@@ -2120,7 +2649,7 @@ __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const b
                   col = part.slab * L::BN + warp % L::NW * L::WN;
     const int64_t first = part.out + row * rs + col * cs;
     const int left = (int)bsri_min(L::WN, m.p.width - col);
-    const bool integer = T::BYTES == 1 && (m.p.out.dtype == BSR_I8 || m.p.out.dtype == BSR_I32),
+    const bool integer = T::INTEGER && (m.p.out.dtype == BSR_I8 || m.p.out.dtype == BSR_I32),
                plain = T::BYTES != 2 && m.vector;
     tile += warp * BSRI_MMA_PASS;
     bsri_dev_finisher &f = *(bsri_dev_finisher *)(tile + 16 * BSRI_MMA_PAD);
@@ -2130,7 +2659,7 @@ __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const b
     for (int pass = 0; pass < L::MI * L::NI / 8; pass++) {
         const int r0 = pass % L::MI * 16, c0 = pass / L::MI * 64, cols = min(64, left - c0);
         const typename T::sum(*part_sum)[4] = &sum[pass % L::MI][pass / L::MI * 8];
-        const bool real = T::BYTES == 1 && !L::PLAIN && !plain && !integer;
+        const bool real = T::INTEGER && !L::PLAIN && !plain && !integer;
         if (T::BYTES != 2 && bsri_mma_by_rows<L>(m)) bsri_mma_lay<T, typename L::by_rows>(tile, part_sum, m.a_trans, real);
         else bsri_mma_lay<T, typename L::by_columns>(tile, part_sum, m.a_trans, real);
         __syncwarp();
@@ -2141,6 +2670,72 @@ __device__ __forceinline__ void bsri_mma_epilogue(const bsri_dev_mma &m, const b
             if (integer) bsri_mma_finish(m, f, (uint32_t *)tile, row + r0, col + c0, cols);
             else bsri_mma_finish(m, f, (float *)tile, row + r0, col + c0, cols);
         }
+        __syncwarp();
+    }
+}
+/* 16 rows and `cols` of 32 columns of f64 sums from (row, col) on, in shared memory, to out: by 16 bytes where nothing but alpha
+   is left to do. */
+__device__ __forceinline__ void bsri_mma_finish(const bsri_dev_mma &m, const bsri_dev_writer<double> &to, double *tile,
+                                                int64_t row, int64_t col, int cols) {
+    const int lane = threadIdx.x % 32;
+    const bool by_rows = m.vector ? m.vector == 1 : m.p.out.col_stride == 1;
+    const int64_t rs = m.p.out.row_stride, cs = m.p.out.col_stride;
+    double *const out = (double *)m.p.out.data + to.out + row * rs + col * cs;
+    if (m.vector && (m.vector == 2 || cols % 2 == 0)) {
+#pragma unroll 1
+        for (int i = 0; i < 8; i++) {
+            const int r = by_rows ? i * 2 + lane / 16 : lane % 8 * 2, c = by_rows ? lane % 16 * 2 : i * 4 + lane / 8;
+            const double *x = tile + r * BSRI_MMA_PAD_F64 + c;
+            if (c < cols)
+                *(double2 *)(out + r * rs + c * cs) = make_double2(to.alpha * x[0], to.alpha * x[by_rows ? 1 : BSRI_MMA_PAD_F64]);
+        }
+    } else {
+        /* operands of four elements are on their way at a time; an activation's code stands once */
+#pragma unroll 1
+        for (int i = 0; to.has && i < 16; i += 4) {
+            double v[4];
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                const int r = by_rows ? i + k : lane % 16, c = by_rows ? lane : (i + k) * 2 + lane / 16;
+                if (c < cols) v[k] = to.linear(tile[r * BSRI_MMA_PAD_F64 + c], row + r, col + c);
+            }
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                const int r = by_rows ? i + k : lane % 16, c = by_rows ? lane : (i + k) * 2 + lane / 16;
+                if (c < cols) tile[r * BSRI_MMA_PAD_F64 + c] = v[k];
+            }
+        }
+#pragma unroll 1
+        for (int i = 0; i < 16; i++) {
+            const int r = by_rows ? i : lane % 16, c = by_rows ? lane : i * 2 + lane / 16;
+            if (c < cols) to.store(tile[r * BSRI_MMA_PAD_F64 + c], row + r, col + c);
+        }
+    }
+}
+template <class L>
+__device__ __forceinline__ void bsri_mma_epilogue_f64(const bsri_dev_mma &m, const bsri_column_chunk &part, double *tile,
+                                                      const double (&sum)[L::MI][L::NI][4]) {
+    const int warp = bsri_mma_warp<L>(), m_warp = warp / L::NW;
+    const int64_t line = part.row[m_warp >> m.block_bits];
+    const int64_t row = line * m.p.br + (m_warp & ((1 << m.block_bits) - 1)) * L::MW;
+    const int64_t col = part.slab * L::BN + warp % L::NW * L::WN;
+    const int left = (int)bsri_min(L::WN, m.p.width - col);
+    if (line < 0 || left <= 0) return;
+    const bsri_dev_writer<double> to(m.p, m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha, m.p.beta_ptr ? *m.p.beta_ptr : m.p.beta,
+                                     part.item);
+    tile += warp * (BSRI_MMA_PASS / 2);
+#pragma unroll
+    for (int pass = 0; pass < L::MI * L::NI / 4; pass++) {
+        const int mi = pass % L::MI, n0 = pass / L::MI * 4;
+#pragma unroll
+        for (int e = 0; e < 16; e++) {
+            const int r = bsri_mma_consumer<bsri_mma_f64, typename L::by_rows>::row(e, m.a_trans);
+            const int c = bsri_mma_by_rows<L>(m) ? bsri_mma_consumer<bsri_mma_f64, typename L::by_rows>::col(e)
+                                                 : bsri_mma_consumer<bsri_mma_f64, typename L::by_columns>::col(e);
+            tile[r * BSRI_MMA_PAD_F64 + c] = sum[mi][n0 + e / 4][e % 4];
+        }
+        __syncwarp();
+        if (n0 * 8 < left) bsri_mma_finish(m, to, tile, row + mi * 16, col + n0 * 8, min(32, left - n0 * 8));
         __syncwarp();
     }
 }
@@ -2191,7 +2786,7 @@ __device__ __forceinline__ void bsri_mma_consume(const bsri_dev_mma &m, bsri_mma
         typename T::sum sum[L::MI][L::NI][4] = {};
         for (bool more = true; more; turn = (turn + 64) & 255) {
             const uint32_t part = list + (turn >> 6 & 1) * (uint32_t)sizeof(bsri_column_chunk);
-            bsri_mbarrier_wait(BSRI_MMA_IN(bsri_mma_storage, list, part_full) + 8 * (turn >> 6 & 1), turn >> 7);
+            bsri_mbarrier_wait(BSRI_MMA_IN(bsri_mma_storage, list, chunk_full) + 8 * (turn >> 6 & 1), turn >> 7);
             if (bsri_mma_read32(BSRI_MMA_IN(bsri_column_chunk, part, last)) == 2) return;
             const int stages = ((bsri_mma_read32(BSRI_MMA_IN(bsri_column_chunk, part, count)) << bits) + L::E - 1) / L::E;
             if (bsri_mma_by_rows<L>(m)) bsri_mma_mainloop<T, typename L::by_rows>(sum, m, base, list, part, stages, turn);
@@ -2201,10 +2796,11 @@ __device__ __forceinline__ void bsri_mma_consume(const bsri_dev_mma &m, bsri_mma
                 const bsri_column_chunk &last = s.part[turn >> 6 & 1];
                 char *tile = shared + m.stages * m.stage_bytes;
                 if constexpr (L::PLAIN && T::BYTES == 2) bsri_mma_epilogue_plain<T, L>(m, last, (uint16_t *)tile, sum);
+                else if constexpr (T::BYTES == 8) bsri_mma_epilogue_f64<L>(m, last, (double *)tile, sum);
                 else bsri_mma_epilogue<T, L>(m, last, (typename T::sum *)tile, sum);
             }
-            bsri_mbarrier_arrive(bsri_smem_address(&s.part_empty[turn >> 6 & 1])); /* by each lane, as in bsri_mma_mainloop(): all
-                                                                                have read the part */
+            bsri_mbarrier_arrive(bsri_smem_address(&s.chunk_empty[turn >> 6 & 1])); /* by each lane, as in bsri_mma_mainloop():
+                                                                                 all have read the chunk */
         }
     }
 }
@@ -2222,13 +2818,13 @@ __device__ __forceinline__ void bsri_mma_consume(const bsri_dev_mma &m, bsri_mma
      behind them  4 BSRI_MMA_PASS bytes for each multiplying warp: 16 x 64 sums, rows of BSRI_MMA_PAD, and a finisher
      static:      bsri_mma_storage: two parts of the column list, and what making them needs
 
-   barrier        count    arrives                                              waits                   phase
-   full[slot]     32       lanes of the warp that fills it, by cp.async landed  multiplying threads     round of the ring
-   empty[slot]    readers  each multiplying thread: slot read                   the warp that fills it  round + 1
-   part_full[2]   128      each fetching thread: part of the list written       multiplying threads     round of the parts
-   part_empty[2]  readers  each multiplying thread: part used up                fetching threads        round + 1
-   bar.sync 1     128      fetching threads among themselves                    (bsri_producer_sync)
-   Rounds are taken modulo 2, from 0 on; "+ 1": the first wait passes at once.
+   barrier         count    arrives                                              waits                   phase
+   full[slot]      32       lanes of the warp that fills it, by cp.async landed  multiplying threads     round of the ring
+   empty[slot]     readers  each multiplying thread: slot read                   the warp that fills it  round + 1
+   chunk_full[2]   128      each fetching thread: chunk of the list written      multiplying threads     round of the chunks
+   chunk_empty[2]  readers  each multiplying thread: chunk used up               fetching threads        round + 1
+   bar.sync 1      128      fetching threads among themselves                    (bsri_producer_sync)
+   A phase is the number of the round modulo 2, from 0 on; "+ 1": the first wait passes at once.
    Stage n of the CTA is filled by warp n % 4. There are at least four slots, so that no warp is a round ahead of another.
 
    Sums: as mma.sync has them: sum[i][n][e] of lane l is row 16 i + l / 4 + 8 (e / 2), column 8 n + l % 4 * 2 + e % 2 of its
@@ -2257,8 +2853,8 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_product_mma(const __grid_c
         bsri_mbarrier_init(bsri_smem_address(&s.empty[threadIdx.x]), readers);
     }
     if (threadIdx.x < 2) {
-        bsri_mbarrier_init(bsri_smem_address(&s.part_full[threadIdx.x]), BSRI_PRODUCERS);
-        bsri_mbarrier_init(bsri_smem_address(&s.part_empty[threadIdx.x]), readers);
+        bsri_mbarrier_init(bsri_smem_address(&s.chunk_full[threadIdx.x]), BSRI_PRODUCERS);
+        bsri_mbarrier_init(bsri_smem_address(&s.chunk_empty[threadIdx.x]), readers);
     }
     __syncthreads();
     if (threadIdx.x < BSRI_PRODUCERS) bsri_mma_produce<T, L>(m, s, bsri_shared, alpha == 0.0);
@@ -2298,8 +2894,8 @@ __device__ __forceinline__ void bsri_small_mainloop(float (&sum)[L::MI][L::NI][4
     }
     uint32_t from = to; /* slots */
     if (!m.constant) bsri_pdl_wait();
-    const int32_t first = bsri_dev_index(r.ptr, r.dt, line); /* all are below 2^28 */
-    const int slices = (bsri_dev_index(r.ptr, r.dt, line + 1) - first) << m.sub_bits;
+    const int32_t first = bsri_view_index32(m.view, r, (uint32_t)line, 0); /* all are below 2^28 */
+    const int slices = (bsri_view_index32(m.view, r, (uint32_t)line, 1) - first) << m.sub_bits;
 #pragma unroll 1
     for (int now = turn * L::E - lead; now < slices; now += stride) {
         const int at = now + lead; /* what is fetched now */
@@ -2309,10 +2905,11 @@ __device__ __forceinline__ void bsri_small_mainloop(float (&sum)[L::MI][L::NI][4
             const int mine = at + lane / L::E * stride + lane % L::E;
             if (which == 0) {
                 if (mine < slices) {
-                    const int32_t entry = first + (mine >> m.sub_bits),
+                    const int32_t own = first + (mine >> m.sub_bits), entry = (int32_t)bsri_view_entry(m.view, own),
+                                  beside = own - entry * m.view.cols,
                                   block = r.position ? bsri_dev_index(r.position, r.dt, entry) : entry;
-                    b = ((bsri_dev_index(r.col, r.dt, entry) << m.sub_bits) + (mine & subs)) * L::KS;
-                    a = block * m.a_block + (mine & subs) * m.a_step;
+                    b = (((bsri_dev_index(r.col, r.dt, entry) * m.view.cols + beside) << m.sub_bits) + (mine & subs)) * L::KS;
+                    a = block * m.a_block + beside * m.right + (mine & subs) * m.a_step;
                 }
                 if (m.constant) bsri_pdl_wait(); /* the dense operand is not */
             }
@@ -2506,9 +3103,9 @@ __device__ __forceinline__ void bsri_small_work(const bsri_dev_mma &m, bsri_dev_
             if ((threadIdx.x & (split * 32 - 1)) < 5) finisher.begin(p, item, (int)threadIdx.x % 32);
         }
         for (int64_t i = 0; i < reduce; i++) {
-            const bsri_mma_rows r = SIMPLE ? m.rows : bsri_mma_rows_of(p, bsri_reduce_item(&p.whole, &p.out_batch, item, i));
+            const bsri_mma_rows r = SIMPLE ? m.rows : bsri_mma_rows_of(p, bsri_dev_step_of(p, item, i));
             f.tile(m, r, slab);
-            f.values += part * m.a_part;
+            f.values += part * m.a_part + bsri_view_row(m.view, line) * m.down;
             bsri_small_mainloop<T, L>(sum, m, r, f, line, (int)(warp & (split - 1)));
         }
         bsri_pdl_launch_dependents();
@@ -2632,18 +3229,20 @@ template <class L> struct bsri_narrow_mma {
     const uint16_t *b; /* this lane's first column */
     int count;         /* products of the row */
 
+    /* The entry that has product n of the row. */
+    __device__ __forceinline__ int entry(int n) const { return m.by_bc ? (int)__umulhi((uint32_t)n / 16, m.by_bc) : n >> m.bits; }
     /* The warp's next unit of ROWS x 32 values. */
     __device__ __forceinline__ void step(float (&sum)[MI][NI][4], int unit) const {
-        const int mask = (1 << m.bits) - 1, dt = m.rows.dt;
-        const int v = unit * 32 + threadIdx.x % 4 * 8, w = unit * 32 + dense::part() * 8;
-        const int32_t line = w < count ? bsri_dev_index(col, dt, w >> m.bits) : -1;
-        const char *from = values + (v & mask) * 2;
+        const int dt = m.rows.dt, v = unit * 32 + threadIdx.x % 4 * 8, w = unit * 32 + dense::part() * 8;
+        const int block = entry(v), other = entry(w);
+        const int32_t line = w < count ? bsri_dev_index(col, dt, other) : -1;
+        const char *from = values + (v - block * m.bc) * 2;
         uint4 x[2 * MI], y[NI];
-        from += (position && v < count ? bsri_index(position, dt, v >> m.bits) : v >> m.bits) * m.a_block;
+        from += (position && v < count ? bsri_index(position, dt, block) : block) * m.a_block;
 #pragma unroll
         for (int j = 0; j < 2 * MI; j++, from += 8 * m.a_line)
             x[j] = v < count ? __ldcs((const uint4 *)from) : make_uint4(0, 0, 0, 0);
-        const uint16_t *at = b + (((int64_t)line << m.bits) + (w & mask)) * m.b_row;
+        const uint16_t *at = b + ((int64_t)line * m.bc + (w - other * m.bc)) * m.b_row;
         int column = dense::column();
 #pragma unroll
         for (int n = 0; n < NI; n++, column += 8, at += 8 * m.b_col)
@@ -2664,7 +3263,7 @@ template <class L> struct bsri_narrow_mma {
         const int warp = threadIdx.x / 32, warps = blockDim.x / 32, dt = m.rows.dt, size = dt == BSR_I64 ? 8 : 4;
         const void *ptr = m.single ? m.rows.ptr : other.ptr, *col = m.single ? m.rows.col : other.col;
         const void *position = m.single ? m.rows.position : other.position;
-        const int64_t first = bsri_index(ptr, dt, tile), count = (bsri_index(ptr, dt, tile + 1) - first) << m.bits;
+        const int64_t first = bsri_index(ptr, dt, tile), count = (bsri_index(ptr, dt, tile + 1) - first) * m.bc;
         const char *values = (m.single ? m.rows.values : other.values) + (sub * ROWS + threadIdx.x % 32 / 4) * m.a_line;
         const uint16_t *b = (const uint16_t *)(m.single ? m.rows.b : other.b) + dense::column() * m.b_col;
         const bsri_narrow_mma one = {m, position ? values : values + first * m.a_block, (const char *)col + first * size,
@@ -2719,7 +3318,7 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS)
         float sum[MI][NI][4] = {};
         for (int i = 0; i < reduce; i++) {
             if (!m.single && threadIdx.x == 0)
-                other = bsri_mma_rows_of(m.p, bsri_reduce_item(&m.p.whole, &m.p.out_batch, item, i));
+                other = bsri_mma_rows_of(m.p, bsri_dev_step_of(m.p, item, i));
             if (!m.single) __syncthreads();
             narrow::walk(sum, m, other, tile, (int)(work - line * m.subs));
             if (!m.single) __syncthreads();
@@ -2794,26 +3393,28 @@ template <class L> struct bsri_narrow_tma {
         }
     }
     static __device__ __forceinline__ void walk(float (&sum)[OWN][NI][4], const bsri_dev_narrow_tma &m, int strip, int side,
-                                                uint32_t ring, uint32_t barriers, int &slot, uint32_t &parity) {
+                                                uint32_t ring, uint32_t barriers, bsri_pipe<> &pipe) {
         const int lane = threadIdx.x % 32, part = threadIdx.x / (32 * UNIT), first = threadIdx.x / 32 % UNIT == 0;
-        const int tile = strip >> m.sub_bits, sub = strip & ((1 << m.sub_bits) - 1);
+        const int tile = (int)bsri_view_line(m.view, strip), sub = strip - tile * m.view.rows;
         int before = bsri_dev_index(m.ptr, m.dt, tile), after = bsri_dev_index(m.ptr, m.dt, tile + 1);
         before = __shfl_sync(~0u, before, 0), after = __shfl_sync(~0u, after, 0); /* the compiler sees that they are uniform */
-        const int pieces = (after - before) << m.half_bits;
+        const int pieces = (after - before) * m.view.cols;
         auto lines = [&](int piece) { /* lane l: the block column of the warp's piece l from here on */
             const int own = piece + lane * m.warps;
-            return own < pieces ? bsri_dev_index(m.col, m.dt, before + (own >> m.half_bits)) : 0;
+            return own < pieces ? bsri_dev_index(m.col, m.dt, before + (int)bsri_view_entry(m.view, own)) : 0;
         };
         int32_t line = lines(part);
         auto values = [&](int piece, int slot) {
             if (piece < pieces && first && bsri_elect_one()) {
                 bsri_mbarrier_expect_tx(barriers + slot * 8, SLOT);
-                bsri_tma_load(ring + slot * SLOT, &m.a_map, barriers + slot * 8, (piece & ((1 << m.half_bits) - 1)) * 64,
-                              sub * ROWS, before + (piece >> m.half_bits));
+                const int block = (int)bsri_view_entry(m.view, piece);
+                bsri_tma_load(ring + slot * SLOT, &m.a_map, barriers + slot * 8, (piece - block * m.view.cols) * 64, sub * ROWS,
+                              before + block);
             }
         };
         auto dense = [&](int piece, int slot, int turn) {
-            const int k = __shfl_sync(~0u, line, turn) * m.bc + (piece & ((1 << m.half_bits) - 1)) * 64;
+            const int k =
+                __shfl_sync(~0u, line, turn) * m.bc + (piece - (int)bsri_view_entry(m.view, piece) * m.view.cols) * 64;
             if (piece < pieces && first && bsri_elect_one()) {
                 bsri_tma_load(ring + slot * SLOT + A_BYTES, &m.b_map, barriers + slot * 8, m.columns ? k : side,
                               m.columns ? side : k >> m.fold);
@@ -2825,18 +3426,22 @@ template <class L> struct bsri_narrow_tma {
            wait, their rows of b can't: those may still be written. */
 #pragma unroll 1
         for (int i = 0; i < m.stages; i++) {
-            const int at = slot + i < m.stages ? slot + i : slot + i - m.stages;
-            values(part + i * m.warps, at);
-            if (!m.constant) dense(part + i * m.warps, at, i);
+            const int at = (int)pipe.stage + i, slot = at < m.stages ? at : at - m.stages;
+            values(part + i * m.warps, slot);
+            if (!m.constant) dense(part + i * m.warps, slot, i);
         }
         if (m.constant) {
             bsri_pdl_wait();
 #pragma unroll 1
-            for (int i = 0; i < m.stages; i++) dense(part + i * m.warps, slot + i < m.stages ? slot + i : slot + i - m.stages, i);
+            for (int i = 0; i < m.stages; i++) {
+                const int at = (int)pipe.stage + i;
+                dense(part + i * m.warps, at < m.stages ? at : at - m.stages, i);
+            }
         }
 #pragma unroll 1
         for (int piece = part, turn = m.stages; piece < pieces; piece += m.warps, turn++) {
-            bsri_mbarrier_wait(barriers + slot * 8, parity);
+            const int slot = (int)pipe.stage;
+            bsri_mbarrier_wait(barriers + slot * 8, pipe.phase);
             multiply(sum, ring + slot * SLOT, m);
             const int next = piece + m.stages * m.warps;
             if (UNIT == 1) __syncwarp();
@@ -2846,7 +3451,7 @@ template <class L> struct bsri_narrow_tma {
                 if (turn % 32 == 0) line = lines(next);
                 dense(next, slot, turn);
             } else if (UNIT > 1) bsri_pdl_launch_dependents();
-            if (++slot == m.stages) slot = 0, parity ^= 1;
+            pipe.advance((uint32_t)m.stages);
         }
     }
     /* Piece i of 16 x 8 as registers hold it: what all warps have of it, in their order. */
@@ -3058,7 +3663,7 @@ template <class L> struct bsri_narrow_tma {
      dynamic:   share x slots x SLOT bytes, a ring for each unit; a slot is
        0        the block's piece: ROWS lines of 64 products, 128 bytes each, swizzled (A_BYTES)
        A_BYTES  its rows of b, 64 x COLS: COLS lines along the products, or by rows, of 64 columns at most a box; swizzled as
-                m.twist says
+                m.swizzle says
      then       the same bytes hold sums: each warp's as float4 number i * 32 + lane of its i-th 16 x 8; of groups the second's,
                 or lines of out of bsri_narrow_tma_sums() bytes a group
      static:    the barriers; a finisher for any epilogue
@@ -3075,7 +3680,7 @@ template <class L> struct bsri_narrow_tma {
    Order: 1. Before the kernel before has ended: values to the L2, descriptors, barriers; the matrix's blocks if it is constant.
           2. Row pointers; lane l has the block column of the unit's piece l of the next 32.
           3. All slots are asked for; then piece by piece: wait, multiply, all have read, ask for the piece `slots` further on.
-          4. The next kernel may start: at once with units of one warp or without m.late, else when all blocks are asked for.
+          4. The next kernel may start: at once with units of one warp or without m.pdl_late, else when all blocks are asked for.
           5. Sums are added up in the order of the units, finished and stored. */
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, L::CTAS)
@@ -3088,8 +3693,7 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS)
     static_assert(sizeof barriers + sizeof(bsri_dev_finisher) <= 1024, "with what a CTA has anyway, 2 KB");
     const int unit = threadIdx.x / (32 * narrow::UNIT);
     const uint32_t cta = blockIdx.x, thread = threadIdx.x, own = bsri_smem_address(barriers + unit * narrow::SLOTS);
-    uint32_t parity = 0;
-    int slot = 0;
+    bsri_pipe<> pipe = {0, 0};
     if (narrow::UNIT == 1 || !m.pdl_late) bsri_pdl_launch_dependents();
     BSRI_ENTER;
     int seen = 0;
@@ -3112,7 +3716,7 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS)
         const int sets = (int)((uint32_t)set / (uint32_t)m.sides), side = (set - sets * m.sides) * narrow::COLS;
         const int strip = sets << beside | (work & ((1 << beside) - 1));
         float sum[narrow::OWN][NI][4] = {};
-        narrow::walk(sum, m, strip, side, bsri_smem_address(bsri_shared) + unit * m.stages * narrow::SLOT, own, slot, parity);
+        narrow::walk(sum, m, strip, side, bsri_smem_address(bsri_shared) + unit * m.stages * narrow::SLOT, own, pipe);
         if constexpr (narrow::UNIT > 1) narrow::finish_groups(m, sum, strip, side, bsri_shared);
         else narrow::finish(m, sum, strip, side, bsri_shared);
         work += (int)gridDim.x;
@@ -3139,7 +3743,7 @@ static int bsri_narrow_tma_maps(const bsr_context *ctx, bsri_dev_narrow_tma *m, 
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>product-wgmma-schedule: sparse x dense by wgmma: what warps tell each other, which tile is next */
+/* >>product-wgmma-schedule: sparse x dense by wgmma: which tile is next; barriers: at product-wgmma */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* The code for a tile: fetch asks for a slice, source multiplies a stage. */
@@ -3154,6 +3758,8 @@ template <int GROUP> struct bsri_wgmma_chunk {
     uint8_t rows[COLUMNS];
     uint32_t bits[GROUP][BSRI_WGMMA_WINDOW];
     int32_t at[GROUP], end[GROUP], row[GROUP]; /* each row's first entry in the window, its end; block rows, -1: none */
+    int32_t stored[GROUP];                     /* of each row, its first entry in the window as stored */
+    int64_t base[GROUP];                       /* of each row, as bsri_wgmma_stage; else rows of a_map above its tiles */
     int32_t first, count;                      /* column of bit 0; columns with a block */
     int32_t last, flags, col;                  /* BSRI_WGMMA_... of tiles; of items that are summed up; first column of out */
     int32_t a0, a1, b0, b1;                    /* batch coordinates */
@@ -3165,7 +3771,8 @@ template <int GROUP> struct bsri_wgmma_stage { /* what the multiplying warps mus
     uint32_t work[2];                          /* not 0: what each warpgroup multiplies; BSRI_WGMMA_... << BSRI_WGMMA_FLAGS */
     int32_t row[GROUP], col;                   /* of the tile: with its last stage */
     int32_t item;
-    int32_t at[GROUP], end[GROUP]; /* with the first stage of an item that is summed up: entries of the rows */
+    int32_t first[GROUP], left[GROUP]; /* with the first stage of an item summed up: each row's first stored entry, tiles */
+    int64_t base[GROUP];               /* bytes from `values` to a row's first tile, if it has a list, to that of block 0 */
     const void *position;
     const char *values;
 };
@@ -3174,10 +3781,10 @@ struct bsri_wgmma_tile_state { /* of one multiplying warp, in shared memory whil
     uint32_t stage, phase;    /* where its stages go on */
 };
 template <int GROUP> struct bsri_wgmma_storage {
-    uint64_t full[BSRI_WGMMA_SLOTS], empty[BSRI_WGMMA_SLOTS], part_full[BSRI_WGMMA_LISTERS][2], part_empty[BSRI_WGMMA_LISTERS][2],
-        pick_full[BSRI_WGMMA_CLAIMS], pick_empty[BSRI_WGMMA_CLAIMS];
-    uint64_t known[BSRI_WGMMA_SLOTS]; /* rs: what a stage is, before its slices are there */
-    int32_t pick[BSRI_WGMMA_CLAIMS];  /* units, -1: no more */
+    uint64_t full[BSRI_WGMMA_SLOTS], empty[BSRI_WGMMA_SLOTS], chunk_full[BSRI_WGMMA_LISTERS][2],
+        chunk_empty[BSRI_WGMMA_LISTERS][2], claim_full[BSRI_WGMMA_CLAIMS], claim_empty[BSRI_WGMMA_CLAIMS];
+    uint64_t named[BSRI_WGMMA_SLOTS]; /* rs: what a stage is, before its slices are there */
+    int32_t claim[BSRI_WGMMA_CLAIMS]; /* units, -1: no more */
     uint4 zero;                     /* for warps that have no block */
     bsri_dev_finisher finisher[2];
     bsri_wgmma_tile_state tile[8];
@@ -3223,11 +3830,13 @@ struct bsri_tile_scheduler {
         const int32_t *list = (const int32_t *)((const char *)header + BSRI_VIEW_HEADER);
         int32_t line = -1;
         if (!header) return -1;
-        if (early >= 0 && early < m.min_dim_lines) line = list[early]; /* on its way together with the header */
+        if (early >= 0 && early < m.min_dim_lines) line = bsri_view_ordered(m.view, list, early); /* on its way together with the
+                                                                                                    header */
         if ((header[BSRI_SCHEDULE_TRANSPOSED] != 0) != (m.trans != 0)) return -1;
         const int32_t each = (int32_t)header[BSRI_SCHEDULE_GROUP];
         lines = each * (int32_t)header[BSRI_SCHEDULE_GROUPS], order = list;
-        if (each == m.group) lengths = order + (m.patterns * lines + 15) / 16 * 16;
+        if (each * m.view.rows == m.group) lengths = order + (m.patterns * lines + 15) / 16 * 16;
+        lines *= m.view.rows;
         const int32_t before = groups, heads = first, all = m.items * slabs;
         groups = (lines + m.group - 1) >> m.group_bits, units = all * groups;
         const int32_t tall = (int32_t)min(max(header[BSRI_SCHEDULE_TALL], (int64_t)0), (int64_t)groups);
@@ -3248,8 +3857,8 @@ struct bsri_tile_scheduler {
         return mine < units && tile(place(m, mine)) < m.tiles;
     }
     /* The n-th line in the order in which lines are grouped, or -1. */
-    __device__ __forceinline__ int32_t line(int64_t pattern, int32_t n) const {
-        return n >= lines ? -1 : order ? order[pattern * lines + n] : n;
+    __device__ __forceinline__ int32_t line(const bsri_dev_wgmma &m, int64_t pattern, int32_t n) const {
+        return n >= lines ? -1 : order ? bsri_view_ordered(m.view, order, pattern * lines + n) : n;
     }
     /* A unit's cost in stages. Without lengths the size of a union is estimated from the rows' blocks, as if columns were random.
        Up to four rows are read at once, as second tiles wait for this; eight would want more registers than dealing leaves. */
@@ -3262,11 +3871,11 @@ struct bsri_tile_scheduler {
             for (int from = 0; from < GROUP; from += ROWS) {
                 int32_t n[ROWS], have[ROWS];
 #pragma unroll
-                for (int g = 0; g < ROWS; g++) n[g] = from + g < m.group ? line(pattern, group * m.group + from + g) : -1;
+                for (int g = 0; g < ROWS; g++) n[g] = from + g < m.group ? line(m, pattern, group * m.group + from + g) : -1;
 #pragma unroll
                 for (int g = 0; g < ROWS; g++) {
-                    const int32_t some = max(n[g], 0);
-                    have[g] = bsri_dev_index(r.ptr, r.dt, some + 1) - bsri_dev_index(r.ptr, r.dt, some);
+                    const int32_t some = (int32_t)bsri_view_line(m.view, max(n[g], 0));
+                    have[g] = (bsri_dev_index(r.ptr, r.dt, some + 1) - bsri_dev_index(r.ptr, r.dt, some)) * m.view.cols;
                 }
 #pragma unroll
                 for (int g = 0; g < ROWS; g++) {
@@ -3276,7 +3885,8 @@ struct bsri_tile_scheduler {
             }
         }
         const float columns =
-            lengths ? (float)lengths[pattern * groups + group] : fmaxf(0.0f, (1.0f - absent) / m.inv_blocks_per_row);
+            lengths ? (float)(lengths[pattern * groups + group] * m.view.cols)
+                    : fmaxf(0.0f, (1.0f - absent) / m.inv_blocks_per_row);
         return (uint32_t)fminf(1e5f, columns * m.parts + blocks * m.stages_per_block) + m.fixed_stages;
     }
 };
@@ -3287,8 +3897,8 @@ struct bsri_wgmma_item {
     __device__ __forceinline__ void find(const bsri_dev_wgmma &m, int32_t out, int64_t r) {
         rows = m.rows, item = pattern = 0;
         if (m.single) return;
-        item = bsri_reduce_item(&m.p.whole, &m.p.out_batch, out, r);
-        rows = bsri_mma_rows_of(m.p, item, &pattern);
+        const bsri_dev_step s = bsri_dev_step_of(m.p, out, r);
+        item = s.item, rows = bsri_mma_rows_of(m.p, s, &pattern);
     }
 };
 /* threadIdx.x, read again, so that nothing computed from it is kept in registers from one tile to the next. */
@@ -3309,8 +3919,8 @@ __device__ __forceinline__ uint32_t bsri_wgmma_sorted(uint32_t keys) {
 }
 template <int GROUP> __device__ __forceinline__ void bsri_wgmma_claim(bsri_wgmma_storage<GROUP> &s, uint32_t n, int unit) {
     const uint32_t slot = n % BSRI_WGMMA_CLAIMS;
-    bsri_mbarrier_wait(bsri_smem_address(&s.pick_empty[slot]), (n / BSRI_WGMMA_CLAIMS & 1) ^ 1);
-    if (threadIdx.x % 32 == 0) s.pick[slot] = unit, bsri_mbarrier_arrive(bsri_smem_address(&s.pick_full[slot]));
+    bsri_mbarrier_wait(bsri_smem_address(&s.claim_empty[slot]), (n / BSRI_WGMMA_CLAIMS & 1) ^ 1);
+    if (threadIdx.x % 32 == 0) s.claim[slot] = unit, bsri_mbarrier_arrive(bsri_smem_address(&s.claim_full[slot]));
     __syncwarp();
 }
 /* A window's units, longest first, dealt at once, where none of up to 64 teams would get two of them one after another: the
@@ -3354,9 +3964,9 @@ __device__ __forceinline__ uint32_t bsri_wgmma_assign(const bsri_dev_wgmma &m, b
     };
     /* Is any tall? Without an order all lengths would have to be read, which takes longer than it gains where tiles are short. */
     const bool brief = m.static_rounds < BSRI_WGMMA_ALL;
-    const bool known = same || (m.single && o.lengths);
-    const uint32_t longest = same ? __reduce_max_sync(~0u, lengths) : known ? o.template cost<GROUP>(m, m.rows, 0, 0) : 0;
-    int tall = known ? longest > (uint32_t)m.long_stages : !brief;
+    const bool has_lengths = same || (m.single && o.lengths);
+    const uint32_t longest = same ? __reduce_max_sync(~0u, lengths) : has_lengths ? o.template cost<GROUP>(m, m.rows, 0, 0) : 0;
+    int tall = has_lengths ? longest > (uint32_t)m.long_stages : !brief;
     /* The second round of short ones goes backwards, longest to shortest; not where a round is several slabs. */
     uint32_t limit = tall ? m.long_stages : ~0u;
     const int back = brief && o.order && (!tall || o.groups * 4 >= o.teams * 3);
@@ -3445,10 +4055,11 @@ template <int GROUP> __device__ __forceinline__ void bsri_wgmma_schedule(const b
 /* ---------------------------------------------------------------------------------------------- */
 
 /* The next part of the union of rows whose entries [at, end) are left; row g is lane g's. It begins with a multiple of JOIN.
-   Columns in another order, or repeated: one at a time, always the smallest head. */
+   Columns in another order, or repeated: one at a time, always the smallest head. Not bsri_columns_next(), which four warps run
+   together: here one warp makes a list, the other one the next tile's. */
 template <int GROUP, int JOIN>
-__device__ __forceinline__ void bsri_wgmma_columns_next(bsri_wgmma_chunk<GROUP> &part, const bsri_mma_rows &r, int32_t &at,
-                                                        int32_t end) {
+__device__ __forceinline__ void bsri_wgmma_columns_next(bsri_wgmma_chunk<GROUP> &part, const bsri_mma_rows &r,
+                                                        const bsri_list_view &v, int32_t &at, int32_t end) {
     const int lane = threadIdx.x % 32;
     int32_t next = at;
     uint32_t c[GROUP], irregular = 0, n = 0, head = 0x7fffffffu, first = 0x7fffffffu, longer = 0, mine = 0;
@@ -3458,7 +4069,7 @@ __device__ __forceinline__ void bsri_wgmma_columns_next(bsri_wgmma_chunk<GROUP> 
         for (int g = 0; g < GROUP; g++) {
             const int32_t from = __shfl_sync(~0u, at, g) + lane, last = __shfl_sync(~0u, end, g);
             mine |= (from < last) << g;
-            c[g] = (uint32_t)bsri_dev_index(r.col, r.dt, from < last ? from : some);
+            c[g] = (uint32_t)bsri_view_column(v, r, from < last ? from : some);
         }
     }
 #pragma unroll
@@ -3489,9 +4100,9 @@ __device__ __forceinline__ void bsri_wgmma_columns_next(bsri_wgmma_chunk<GROUP> 
         const int g = __ffs((int)longer) - 1;
         const int32_t last = __shfl_sync(~0u, end, g);
         int32_t from = __shfl_sync(~0u, next, g);
-        uint32_t before = (uint32_t)bsri_dev_index(r.col, r.dt, from - 1);
+        uint32_t before = (uint32_t)bsri_view_column(v, r, from - 1);
         for (int inside = 32; inside == 32; from += inside) {
-            const uint32_t now = from + lane < last ? (uint32_t)bsri_dev_index(r.col, r.dt, from + lane) : 0x7fffffffu;
+            const uint32_t now = from + lane < last ? (uint32_t)bsri_view_column(v, r, from + lane) : 0x7fffffffu;
             const uint32_t left = __shfl_up_sync(~0u, now, 1);
             const bool in = now != 0x7fffffffu && now - first < 32 * BSRI_WGMMA_WINDOW;
             irregular |= now != 0x7fffffffu && now <= (lane ? left : before);
@@ -3560,7 +4171,7 @@ struct bsri_wgmma_ends {
     bool told;
 
     __device__ __forceinline__ void ask(const bsri_dev_wgmma &m, bool any) {
-        told = any && m.single && m.lines < 128;
+        told = any && m.single && m.lines < 128 && m.view.rows * m.view.cols == 1;
 #pragma unroll
         for (int k = 0; k < 4; k++)
             end[k] = told ? bsri_dev_index(m.rows.ptr, m.rows.dt, min(k * 32 + (int)threadIdx.x % 32, m.lines)) : 0;
@@ -3582,7 +4193,7 @@ __device__ __forceinline__ void bsri_wgmma_list_stages(const bsri_dev_wgmma &m, 
     const int lane = threadIdx.x % 32;
     bsri_tile_scheduler order;
     bsri_wgmma_item from;
-    uint32_t parts = 0, known = 0;
+    uint32_t parts = 0, given = 0; /* units whose number nobody claims */
     int32_t early = -1;
     bool cold = true, nothing = true;
     bsri_wgmma_ends ends;
@@ -3594,11 +4205,11 @@ __device__ __forceinline__ void bsri_wgmma_list_stages(const bsri_dev_wgmma &m, 
     for (uint32_t n = builder;;) { /* first an empty list, so that the code is fetched while the kernel before this one still
                                       runs */
         int unit = order.mine;
-        if (!cold && n >= known) {
-            const uint32_t pick = n - known, slot = pick % BSRI_WGMMA_CLAIMS;
-            bsri_mbarrier_wait(bsri_smem_address(&s.pick_full[slot]), pick / BSRI_WGMMA_CLAIMS & 1);
-            unit = s.pick[slot];
-            bsri_mbarrier_arrive(bsri_smem_address(&s.pick_empty[slot]));
+        if (!cold && n >= given) {
+            const uint32_t claim = n - given, slot = claim % BSRI_WGMMA_CLAIMS;
+            bsri_mbarrier_wait(bsri_smem_address(&s.claim_full[slot]), claim / BSRI_WGMMA_CLAIMS & 1);
+            unit = s.claim[slot];
+            bsri_mbarrier_arrive(bsri_smem_address(&s.claim_empty[slot]));
         }
         if (unit < 0) break;
         const bsri_work_tile to = order.place(m, unit);
@@ -3611,19 +4222,24 @@ __device__ __forceinline__ void bsri_wgmma_list_stages(const bsri_dev_wgmma &m, 
             bool more, fresh = true;
             from.find(m, to.item, reduce);
             if (told) line = early;
-            else if (!cold && lane < m.group) line = order.line(from.pattern, to.group * m.group + lane);
+            else if (!cold && lane < m.group) line = order.line(m, from.pattern, to.group * m.group + lane);
             if (ends.told) at = ends.of(line), end = ends.of(line + 1), ends.told = false;
             else if (line >= 0 && !nothing)
-                at = bsri_dev_index(from.rows.ptr, from.rows.dt, line),
-                end = bsri_dev_index(from.rows.ptr, from.rows.dt, line + 1);
+                at = bsri_view_index32(m.view, from.rows, line, 0), end = bsri_view_index32(m.view, from.rows, line, 1);
             if (line < 0 || nothing) at = end = 0;
             do {
                 bsri_wgmma_chunk<L::GROUP> &part = s.part[builder][parts % 2];
-                bsri_mbarrier_wait(bsri_smem_address(&s.part_empty[builder][parts % 2]), (parts / 2 & 1) ^ 1);
-                bsri_wgmma_columns_next<L::GROUP, L::JOIN>(part, from.rows, at, end);
+                bsri_mbarrier_wait(bsri_smem_address(&s.chunk_empty[builder][parts % 2]), (parts / 2 & 1) ^ 1);
+                bsri_wgmma_columns_next<L::GROUP, L::JOIN>(part, from.rows, m.view, at, end);
                 if constexpr (L::RS) bsri_wgmma_pack_stages<L>(m, part);
                 more = __any_sync(~0u, at < end);
-                if (lane < L::GROUP) part.row[lane] = line, part.end[lane] = end;
+                if (lane < L::GROUP) {
+                    part.row[lane] = line, part.end[lane] = end, part.base[lane] = bsri_view_row(m.view, line) * m.down;
+                    if (L::RS) {
+                        part.stored[lane] = bsri_view_entry(m.view, part.at[lane]);
+                        if (p.kind == BSRI_LIST_ROWS) part.base[lane] += part.stored[lane] * (int64_t)m.a_each * m.a_step;
+                    }
+                }
                 if (lane == 0) {
                     part.item = to.item, part.position = from.rows.position, part.values = from.rows.values,
                     part.last = !more && reduce + 1 == p.reduce ? BSRI_WGMMA_LAST : 0;
@@ -3639,7 +4255,7 @@ __device__ __forceinline__ void bsri_wgmma_list_stages(const bsri_dev_wgmma &m, 
                     }
                 }
                 __syncwarp();
-                if (!cold) bsri_mbarrier_arrive(bsri_smem_address(&s.part_full[builder][parts % 2]));
+                if (!cold) bsri_mbarrier_arrive(bsri_smem_address(&s.chunk_full[builder][parts % 2]));
                 parts += !cold, fresh = false;
             } while (more);
         }
@@ -3647,24 +4263,29 @@ __device__ __forceinline__ void bsri_wgmma_list_stages(const bsri_dev_wgmma &m, 
             if (!m.constant) bsri_pdl_wait();
             if (!L::RS) ends.ask(m, !builder); /* saves a latency of the first tile (note N3); with rs tiles registers would
                                                    spill */
-            early = order.schedule(m, place), known = order.starts(m);
+            early = order.schedule(m, place), given = order.starts(m);
             nothing = p.alpha_ptr ? *p.alpha_ptr == 0.0 : m.alpha_zero, cold = false;
-            if (!known) early = -1, ends.told = false;
+            if (!given) early = -1, ends.told = false;
         } else {
             n += BSRI_WGMMA_LISTERS;
         }
     }
-    bsri_mbarrier_wait(bsri_smem_address(&s.part_empty[builder][parts % 2]), (parts / 2 & 1) ^ 1);
+    bsri_mbarrier_wait(bsri_smem_address(&s.chunk_empty[builder][parts % 2]), (parts / 2 & 1) ^ 1);
     if (lane == 0)
         s.part[builder][parts % 2].last = BSRI_WGMMA_QUIT,
                                 s.part[builder][parts % 2].count = s.part[builder][parts % 2].flags = 0;
-    bsri_mbarrier_arrive(bsri_smem_address(&s.part_full[builder][parts % 2]));
+    bsri_mbarrier_arrive(bsri_smem_address(&s.chunk_full[builder][parts % 2]));
 }
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>product-wgmma-load: asking for stages                                                        */
 /* ---------------------------------------------------------------------------------------------- */
 
+/* The tile that entry n of a list with positions has, counted along stored blocks. */
+__device__ __forceinline__ int32_t bsri_wgmma_placed(const bsri_dev_wgmma &m, const void *position, int32_t n) {
+    const int32_t e = (int32_t)bsri_view_entry(m.view, n);
+    return bsri_dev_index(position, m.rows.dt, e) * m.view.cols + (n - e * m.view.cols);
+}
 /* The warp that issues: slices of the parts in order, stage by stage. */
 template <class L> struct bsri_wgmma_producer {
     uint32_t base, full, empty, slot, phase;
@@ -3680,7 +4301,8 @@ template <class L> struct bsri_wgmma_producer {
                                                 uint32_t flags) {
         if (L::RS && flags & BSRI_WGMMA_FIRST) {
 #pragma unroll
-            for (int g = 0; g < L::GROUP; g++) stage.at[g] = part.at[g], stage.end[g] = part.end[g];
+            for (int g = 0; g < L::GROUP; g++)
+                stage.first[g] = part.stored[g], stage.left[g] = part.end[g] - part.at[g], stage.base[g] = part.base[g];
             stage.position = part.position, stage.values = part.values;
         }
         if (flags & BSRI_WGMMA_LAST) {
@@ -3689,13 +4311,13 @@ template <class L> struct bsri_wgmma_producer {
             stage.col = part.col, stage.item = part.item;
         }
     }
-    /* Waits until the slot is free. `known` is looked at too, though nobody else need have: synccheck reports phases that nobody
+    /* Waits until the slot is free. `named` is looked at too, though nobody else need have: synccheck reports phases that nobody
        waited for. One loop for both costs less than a wait for each (note N8). */
     __device__ __forceinline__ void wait_free(bsri_wgmma_storage<L::GROUP> &s) const {
-        const uint32_t known = bsri_smem_address(&s.known[slot]), parity = phase ^ 1;
+        const uint32_t named = bsri_smem_address(&s.named[slot]), parity = phase ^ 1;
         if (!L::RS) bsri_mbarrier_wait(empty + 8 * slot, parity);
         else
-            while (!(bsri_mbarrier_test(empty + 8 * slot, parity) & bsri_mbarrier_test(known, parity))) {
+            while (!(bsri_mbarrier_test(empty + 8 * slot, parity) & bsri_mbarrier_test(named, parity))) {
             }
     }
     /* A stage without products: a tile's last, where nothing is left, or the end of all. */
@@ -3706,7 +4328,7 @@ template <class L> struct bsri_wgmma_producer {
         if (bsri_elect_one()) {
             tell(stage, part, flags);
             stage.work[0] = stage.work[1] = flags << BSRI_WGMMA_FLAGS;
-            if (L::RS) bsri_mbarrier_arrive(bsri_smem_address(&s.known[slot]));
+            if (L::RS) bsri_mbarrier_arrive(bsri_smem_address(&s.named[slot]));
             bsri_mbarrier_arrive(full + 8 * slot);
         }
         step();
@@ -3732,7 +4354,7 @@ template <class L> struct bsri_wgmma_producer {
                 const uint32_t barrier = full + 8 * slot, to = base + slot * L::STAGE;
                 if (flags) tell(stage, part, flags);
                 stage.work[0] = work.x | flags << BSRI_WGMMA_FLAGS, stage.work[1] = work.y | flags << BSRI_WGMMA_FLAGS;
-                bsri_mbarrier_arrive(bsri_smem_address(&s.known[slot]));
+                bsri_mbarrier_arrive(bsri_smem_address(&s.named[slot]));
                 bsri_mbarrier_expect_tx(barrier, min(count - i, each) * fetch.bytes);
 #pragma unroll
                 for (int e = 0; e < L::EACH; e++)
@@ -3752,14 +4374,14 @@ template <class L> struct bsri_wgmma_producer {
         const void *const position = part.position;
         const typename bsri_wgmma_mainloop<L>::fetch fetch(m, part);
         int32_t left = part.count, at0 = part.at[0], at1 = part.at[1];
-        uint32_t parts = m.parts, one = m.block_bits == 7;
+        uint32_t parts = m.parts, one = m.block_bits == 7, down0 = (uint32_t)part.base[0], down1 = (uint32_t)part.base[1];
         /* pinned in registers: read again they would cost every stage */
         asm volatile("" : "+r"(parts), "+r"(one), "+r"(base), "+r"(full), "+r"(empty));
         for (int w = 0; left; w++) {
             const uint32_t bits0 = part.bits[0][w], bits1 = part.bits[1][w];
             int32_t mine0 = at0 + __popc(bits0 & before), mine1 = at1 + __popc(bits1 & before);
-            if (position && bits0 >> lane & 1) mine0 = bsri_dev_index(position, m.rows.dt, mine0);
-            if (position && bits1 >> lane & 1) mine1 = bsri_dev_index(position, m.rows.dt, mine1);
+            if (position && bits0 >> lane & 1) mine0 = bsri_wgmma_placed(m, position, mine0);
+            if (position && bits1 >> lane & 1) mine1 = bsri_wgmma_placed(m, position, mine1);
             for (uint32_t any = bits0 | bits1; any; any &= any - 1) {
                 const int from = __ffs((int)any) - 1;
                 const uint32_t have0 = bits0 >> from & 1, have1 = bits1 >> from & 1;
@@ -3773,7 +4395,8 @@ template <class L> struct bsri_wgmma_producer {
                         bsri_wgmma_stage<L::GROUP> &stage = s.stage[slot];
                         const uint32_t barrier = full + 8 * slot;
                         const uint32_t flags = !left && i + 1 == parts ? (uint32_t)last << BSRI_WGMMA_FLAGS : 0;
-                        fetch.stage(m, base + slot * L::STAGE, barrier, k + i * L::SLICE, i, one, have0, have1, block0, block1);
+                        fetch.stage(m, base + slot * L::STAGE, barrier, k + i * L::SLICE, i, one, have0, have1, block0, block1,
+                                    down0, down1);
                         stage.work[0] = one | have0 | flags, stage.work[1] = one | have1 | flags;
                         if (flags) tell(stage, part, last);
                         bsri_mbarrier_expect_tx(barrier, total);
@@ -3795,11 +4418,11 @@ __device__ __forceinline__ void bsri_wgmma_produce(const bsri_dev_wgmma &m, bsri
     for (int last = 0; last != BSRI_WGMMA_QUIT;) {
         do {
             const bsri_wgmma_chunk<L::GROUP> &part = s.part[builder][mine % 2];
-            bsri_mbarrier_wait(bsri_smem_address(&s.part_full[builder][mine % 2]), mine / 2 & 1);
+            bsri_mbarrier_wait(bsri_smem_address(&s.chunk_full[builder][mine % 2]), mine / 2 & 1);
             last = part.last;
             if constexpr (L::RS) f.own(m, s, part);
             else f.wide(m, s, part);
-            bsri_mbarrier_arrive(bsri_smem_address(&s.part_empty[builder][mine % 2]));
+            bsri_mbarrier_arrive(bsri_smem_address(&s.chunk_empty[builder][mine % 2]));
             mine++;
         } while (!last);
         const uint32_t swap = mine;
@@ -3877,8 +4500,9 @@ __device__ __forceinline__ void bsri_wgmma_piece(X (&x)[16], const S (&sum)[N], 
 #pragma unroll
         for (int i = 0; i < 16; i++) bsri_wgmma_move(x[i], sum[K * 16 + i], alpha);
     } else {
-        if (n & PIECES * 16) bsri_wgmma_piece<K + PIECES / 2, PIECES / 2>(x, sum, n, alpha);
-        else bsri_wgmma_piece<K, PIECES / 2>(x, sum, n, alpha);
+        constexpr int HALF = PIECES > 4 ? 4 : PIECES > 2 ? 2 : 1; /* the largest power of two below */
+        if (n & HALF * 32) bsri_wgmma_piece<K + HALF, PIECES - HALF>(x, sum, n, alpha);
+        else bsri_wgmma_piece<K, HALF>(x, sum, n, alpha);
     }
 }
 /* A tile as its epilogue sees it. row, col, cols: its first row and column in out, and columns that exist; left, rise: what of
@@ -4144,7 +4768,7 @@ __device__ __forceinline__ void bsri_wgmma_epilogue_any(const bsri_dev_wgmma &m,
                                                       const bsri_wgmma_terms<L> &t, float *spare,
                                                       const typename T::sum (&sum)[L::TN / 2]) {
     const bool by_rows = m.p.out.col_stride == 1;
-    const bool integer = T::BYTES == 1 && (m.p.out.dtype == BSR_I8 || m.p.out.dtype == BSR_I32);
+    const bool integer = T::INTEGER && (m.p.out.dtype == BSR_I8 || m.p.out.dtype == BSR_I32);
     const int lane = threadIdx.x % 32, cols = t.cols, pad = 36;
 #pragma unroll 1
     for (int n = 0; n < cols; n += 32) {
@@ -4245,7 +4869,8 @@ template <class T>
 __device__ __noinline__ void bsri_wgmma_recompute(const bsri_dev_product &p, int64_t item, int32_t line, int64_t row, int64_t col,
                                               int tile_cols) {
     const int lane = threadIdx.x % 32, k = lane % 4 * 2, block = (int)p.br;
-    const int strip = ((threadIdx.x / 32 - 4) * 16 & (block - 1)) + lane / 4;
+    const int strip = ((threadIdx.x / 32 - 4) * 16 & (block - 1)) + lane / 4 + (int)bsri_view_row(p.view, line) * block;
+    const uint32_t stored = bsri_view_line(p.view, line);
     const double alpha = p.alpha_ptr ? *p.alpha_ptr : p.alpha, beta = p.beta_ptr ? *p.beta_ptr : p.beta;
     const int64_t low = 8 * p.a_rs, right = 8 * p.a_cs, down = 8 * p.b.row_stride;
 #pragma unroll 1
@@ -4254,10 +4879,10 @@ __device__ __noinline__ void bsri_wgmma_recompute(const bsri_dev_product &p, int
         int64_t a_at, b_at;
         for (int64_t reduce = 0; reduce < p.reduce; reduce++) {
             bsri_dev_list list;
-            list.begin_matrix(p, bsri_reduce_item(&p.whole, &p.out_batch, item, reduce), line);
-            while (list.next(p, line, &a_at, &b_at))
+            list.begin_matrix(p, bsri_dev_step_of(p, item, reduce), stored);
+            while (list.next(p, stored, &a_at, &b_at))
 #pragma unroll 1
-                for (int k0 = k; k0 < block; k0 += 16) {
+                for (int k0 = k; k0 < block * p.view.cols; k0 += 16) {
                     const uint16_t *a = (const uint16_t *)list.a + a_at + strip * p.a_rs + k0 * p.a_cs;
                     const uint32_t v[4] = {a[0] | (uint32_t)a[p.a_cs] << 16, a[low] | (uint32_t)a[low + p.a_cs] << 16,
                                            a[right] | (uint32_t)a[right + p.a_cs] << 16,
@@ -4315,7 +4940,7 @@ __device__ __forceinline__ void bsri_wgmma_end(const bsri_dev_wgmma &m, const bs
         bsri_cp_async_wait<0>(); /* an input's copies: the next tile's go to the same place */
         if constexpr (L::RS)
             if (tile.line >= 0) bsri_wgmma_recompute<T>(m.p, tile.item, tile.line, terms.row, tile.col, L::TN);
-    } else if constexpr (T::BYTES == 1) {
+    } else if constexpr (T::INTEGER) {
         if (m.epilogue == BSRI_EPILOGUE_GENERIC) bsri_wgmma_epilogue_any<T, L>(m, f, terms, (float *)spare, sum);
         else if (m.epilogue == BSRI_EPILOGUE_ROWCOL && m.p.out.dtype == BSR_F16)
             bsri_wgmma_epilogue_tile<BSRI_EPILOGUE_ROWCOL, bsri_mma_f16, L>(m, f, terms, at, sum);
@@ -4432,7 +5057,7 @@ __device__ __forceinline__ void bsri_wgmma_ask(const bsri_dev_wgmma &m, bsri_wgm
                                                const bsri_wgmma_pipe &at) {
     typename bsri_wgmma_mainloop<L>::source source;
     if (!L::RS) return;
-    bsri_mbarrier_wait(bsri_smem_address(&s.known[at.stage]), at.phase);
+    bsri_mbarrier_wait(bsri_smem_address(&s.named[at.stage]), at.phase);
     source.begin(m, s, at.base + L::STAGES * L::STAGE + 8 * L::SPARE);
     if (s.stage[at.stage].work[0] >> BSRI_WGMMA_FLAGS & BSRI_WGMMA_FIRST) source.start(m, s.stage[at.stage], false);
 }
@@ -4500,8 +5125,9 @@ template <class T, int TN_, int LINE_> struct bsri_wgmma_mainloop<bsri_wgmma_ss<
             bytes = (boxes > 0 ? boxes * 8192 : m.dense * LINE) + (m.block_bits == 7 ? 2 * BLOCK : 0);
         }
         /* By one lane: from several lanes an instruction costs more (note N2). */
-        __device__ __forceinline__ void stage(const bsri_dev_wgmma &m, uint32_t to, uint32_t barrier, int32_t k, int i, bool one,
-                                              bool have0, bool have1, int32_t block0, int32_t block1) const {
+        __device__ __forceinline__ void stage(const bsri_dev_wgmma &m, uint32_t to, uint32_t barrier, int32_t k, int i,
+                                              bool one, bool have0, bool have1, int32_t block0, int32_t block1, int32_t down0,
+                                              int32_t down1) const {
             if (!boxes) bsri_tma_load(to + 2 * BLOCK, &m.b_map, barrier, 0, k, col / 64, b0, b1);
             else if (boxes < 0) bsri_tma_load(to + 2 * BLOCK, &m.b_map, barrier, k, col, b0, b1);
             else
@@ -4509,12 +5135,19 @@ template <class T, int TN_, int LINE_> struct bsri_wgmma_mainloop<bsri_wgmma_ss<
                 for (int n = 0; n < boxes; n++)
                     bsri_tma_load(to + 2 * BLOCK + n * 8192, &m.b_map, barrier, col + n * 64, k, b0, b1);
             if (one) {
-                bsri_tma_load(to, &m.a_map, barrier, m.a_trans ? 0 : i * SLICE, m.a_trans ? i * SLICE : 0, block0, a0, a1);
-                if (m.a_trans) bsri_tma_load(to + BLOCK, &m.a_map, barrier, 64, i * SLICE, block0, a0, a1);
+                values(m, to, barrier, block0, down0, i * SLICE);
+                if (m.a_trans) values(m, to + BLOCK, barrier, block0, down0 + 64, i * SLICE);
             } else {
-                if (have0) bsri_tma_load(to, &m.a_map, barrier, 0, 0, block0, a0, a1);
-                if (have1) bsri_tma_load(to + BLOCK, &m.a_map, barrier, 0, 0, block1, a0, a1);
+                if (have0) values(m, to, barrier, block0, down0, 0);
+                if (have1) values(m, to + BLOCK, barrier, block1, down1, 0);
             }
+        }
+        /* 64 or 128 rows of a tile, numbered along stored blocks; down: first row in its block, k: first product in the tile. */
+        __device__ __forceinline__ void values(const bsri_dev_wgmma &m, uint32_t to, uint32_t barrier, int32_t tile, int32_t down,
+                                               int32_t k) const {
+            const int32_t block = (int32_t)bsri_view_entry(m.view, tile);
+            k += (tile - block * m.view.cols) << m.block_bits;
+            bsri_tma_load(to, &m.a_map, barrier, m.a_trans ? down : k, m.a_trans ? k : down, block, a0, a1);
         }
     };
     struct source {
@@ -4605,23 +5238,25 @@ template <class T, int B_, int TB_> struct bsri_wgmma_mainloop<bsri_wgmma_rs<T, 
         }
         /* Number of the block that comes `ahead` after the last one asked for. */
         __device__ __forceinline__ int32_t list(const bsri_dev_wgmma &m, int32_t ahead) const {
-            return ahead >= left ? 0 : position ? bsri_dev_index(position, m.rows.dt, asked + ahead) : asked + ahead;
+            int32_t n = asked + ahead, block = (int32_t)bsri_view_entry(m.view, n);
+            if (ahead >= left) return 0;
+            n -= block * m.view.cols;
+            if (position) block = bsri_dev_index(position, m.rows.dt, block);
+            return block * m.a_each + n;
         }
         /* The first stage of an item: its blocks, from the first on. ahead: the first are on their way already. */
         __device__ __forceinline__ void start(const bsri_dev_wgmma &m, const bsri_wgmma_stage<GROUP> &stage, bool ahead) {
             const int thread = bsri_dev_thread(), lane = thread % 32, strip = thread / 32 - 4, g = strip * 16 / B;
             const int32_t row = strip * 16 % B, skip = ahead ? CHUNKS * CHUNK : 0;
             const int32_t piece = m.listed ? lane % (32 / CHUNK) : lane; /* of a block, as in ask() */
-            int64_t at = stage.at[g];
-            left = stage.end[g] - stage.at[g], position = stage.position, asked = 0;
-            values = stage.values + (m.a_trans ? piece / 2 * m.a_line + piece % 2 * 16 + row * 2
+            left = stage.left[g], position = stage.position, asked = 0;
+            values = stage.values + stage.base[g] + (m.a_trans ? piece / 2 * m.a_line + piece % 2 * 16 + row * 2
                                                : (row + piece / (B / 8)) * m.a_line + piece % (B / 8) * 16);
             if (m.listed) { /* the same in all lanes, as the compiler sees */
-                if (m.p.kind != BSRI_LIST_ROWS) position = bsri_dev_at(position, m.rows.dt, at);
-                else position = NULL, values += at * m.a_step;
+                position = m.p.kind != BSRI_LIST_ROWS ? bsri_dev_at(position, m.rows.dt, stage.first[g]) : NULL;
                 now = list(m, lane), then = list(m, 32 + lane), asked = skip;
             } else {
-                next = values + (at + skip) * m.a_step;
+                next = values + skip * (uint64_t)m.a_step;
             }
             left -= skip, used = 0;
 #pragma unroll 1
@@ -4726,29 +5361,30 @@ template <class T, int B_, int TB_> struct bsri_wgmma_mainloop<bsri_wgmma_rs<T, 
    tile, warp 3 deals tiles. Warpgroups 1 and 2 multiply (208 registers), 64 rows of a tile each.
 
    Shared memory:
-     dynamic:     STAGES slots of STAGE bytes; a wide one is
+     dynamic:     STAGES slots of STAGE bytes; of ss tiles one is
        0          64 rows of warpgroup 1's block, LINE bytes of products each (BLOCK)
        BLOCK      the same of warpgroup 2's
        2 BLOCK    dense operand: TN columns, LINE bytes of products each; by rows boxes of 64 columns
-                  an rs one holds EACH slices of the dense operand (DENSE), no blocks
+                  of rs tiles it holds EACH slices of the dense operand (DENSE), no blocks
      behind them  8 x SPARE: boxes of 64 columns of out, for each multiplying warp; rs: 8 x RING, blocks of 16 or 32 that
                   each multiplying warp copies for itself by cp.async
      static:      bsri_wgmma_storage
 
-   barrier           count  arrives                                               waits                         phase
-   full[slot]        1      elected lane of warp 0, expect_tx of what it loads    multiplying threads           round of the ring
-   empty[slot]       256    each multiplying thread: the stage's products done    warp 0                        round + 1
-   known[slot]       1      rs: elected lane of warp 0, stage[slot] written   multiplying threads, warp 0   as full, as empty
-   part_full[b][2]   32     lanes of builder b: part of a list written            warp 0                        round of the parts
-   part_empty[b][2]  32     lanes of warp 0: part used up                         builder b                     round + 1
-   pick_full[4]      1      lane 0 of warp 3: number of a unit                    the builder whose turn it is  round of the picks
-   pick_empty[4]     32     lanes of that builder                                 warp 3                        round + 1
-   bar.sync 2, 3     128    a multiplying warpgroup: its finisher's item changes  and boxes by columns, wide
-   bar.sync 4 to 7   64     two multiplying warps                                 boxes by columns, B = 32
-   Phases as in bsri_product_mma. full expects, wide: the dense slice and BLOCK for each warpgroup whose row has the block;
-   rs: the stage's slices; a stage without products is a plain arrival. stage[slot].work says which warpgroup (rs: which
-   warps) has products there, and whether a tile ends. Multiplying threads wait for `known` with a tile's first stage
-   only: its blocks are asked for before its slices land.
+   barrier            count  arrives                                            waits                       phase
+   full[slot]         1      elected lane of warp 0, expect_tx of what it loads multiplying threads         round of the ring
+   empty[slot]        256    each multiplying thread: the stage's products done warp 0                      round + 1
+   named[slot]        1      rs: elected lane of warp 0, stage[slot] written    multiplying threads, warp 0 as full, as empty
+   chunk_full[b][2]   32     lanes of builder b: chunk of a list written        warp 0                      round of the chunks
+   chunk_empty[b][2]  32     lanes of warp 0: chunk used up                     builder b                   round + 1
+   claim_full[4]      1      lane 0 of warp 3: number of a unit                 the builder whose turn it is round of the claims
+   claim_empty[4]     32     lanes of that builder                              warp 3                      round + 1
+   bar.sync 2, 3      128    threads of warpgroup 1, of 2, where its finisher   the same threads
+                             takes another item, and where ss stores by columns
+   bar.sync 4 to 7    64     threads of two warps that store by columns, B = 32 the same threads
+   A phase is the number of the round modulo 2, from 0 on; "+ 1": the first wait passes at once. full expects, of ss tiles, the
+   dense slice, and BLOCK for each warpgroup whose row has the block; of rs tiles, the stage's slices; a stage without products
+   is a plain arrival. stage[slot].work says which warpgroup (rs: which warps) has products there, and whether a tile ends.
+   Multiplying threads wait for `named` with a tile's first stage only: its blocks are asked for before its slices land.
 
    Sums: as wgmma has them: sum[i] of lane l of a warpgroup's warp w is row 16 w + l / 4 + 8 (i / 2 % 2) of its 64, column 8 (i
    / 4) + l % 4 * 2 + i % 2.
@@ -4758,8 +5394,8 @@ template <class T, int B_, int TB_> struct bsri_wgmma_mainloop<bsri_wgmma_rs<T, 
           3. Warp 0 goes through the parts: wait for empty, write stage[slot], expect, load.
           4. Multiplying warps: wait for full, issue the stage's wgmma, give back the slot of the stage before.
           5. With a tile's last stage the epilogue: what it adds is asked for while products run; box by box sums go to shared
-             memory and out by tensor stores, while the next tile's stages land. Wide kernels begin with a dummy tile, for the
-             epilogue's code. */
+             memory and out by tensor stores, while the next tile's stages land. Kernels of ss tiles begin with a dummy tile, for
+             the epilogue's code. */
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, 1) bsri_product_wgmma(const __grid_constant__ bsri_dev_wgmma m BSRI_GATE) {
 #ifdef BSRI_WGMMA_CODE
@@ -4771,16 +5407,16 @@ __global__ void __launch_bounds__(L::THREADS, 1) bsri_product_wgmma(const __grid
     if (threadIdx.x == 0) bsri_tma_prefetch(&m.a_map), bsri_tma_prefetch(&m.b_map);
     if (threadIdx.x < L::STAGES) {
         bsri_mbarrier_init(bsri_smem_address(&s.full[threadIdx.x]), 1);
-        if (L::RS) bsri_mbarrier_init(bsri_smem_address(&s.known[threadIdx.x]), 1);
+        if (L::RS) bsri_mbarrier_init(bsri_smem_address(&s.named[threadIdx.x]), 1);
         bsri_mbarrier_init(bsri_smem_address(&s.empty[threadIdx.x]), 256); /* each lane that reads arrives: it costs nothing */
     }
     if (threadIdx.x < BSRI_WGMMA_CLAIMS) {
-        bsri_mbarrier_init(bsri_smem_address(&s.pick_full[threadIdx.x]), 1);
-        bsri_mbarrier_init(bsri_smem_address(&s.pick_empty[threadIdx.x]), 32);
+        bsri_mbarrier_init(bsri_smem_address(&s.claim_full[threadIdx.x]), 1);
+        bsri_mbarrier_init(bsri_smem_address(&s.claim_empty[threadIdx.x]), 32);
     }
     if (threadIdx.x < 2 * BSRI_WGMMA_LISTERS) { /* each lane that writes or reads arrives */
-        bsri_mbarrier_init(bsri_smem_address(&s.part_full[0][threadIdx.x]), 32);
-        bsri_mbarrier_init(bsri_smem_address(&s.part_empty[0][threadIdx.x]), 32);
+        bsri_mbarrier_init(bsri_smem_address(&s.chunk_full[0][threadIdx.x]), 32);
+        bsri_mbarrier_init(bsri_smem_address(&s.chunk_empty[0][threadIdx.x]), 32);
     }
     if (threadIdx.x == 0) s.zero = make_uint4(0, 0, 0, 0);
     if (threadIdx.x < 2) s.finisher[threadIdx.x].item = -1;
@@ -4820,8 +5456,10 @@ static int bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m) {
                                m->full_panels ? b->size[0] : b->size[1], b->size[1]};
     const int64_t b_step[4] = {b_size[1] > 1 ? b_line : 16, m->full_panels ? 128 : b_far[0], m->full_panels ? b_far[0] : b_far[1],
                                b_far[1]};
-    const int64_t a_size[5] = {p->br, p->br, p->a.nnz, a->size[0], a->size[1]};
-    const int64_t a_step[4] = {size * (trans ? p->a_cs : p->a_rs), p->a.nnz > 1 ? size * p->a_block : 16,
+    /* whole blocks, of which a box takes a part */
+    const int64_t down = p->br * m->view.rows, along_a = p->bc * m->view.cols, blocks = p->a.nnz / (m->view.rows * m->view.cols);
+    const int64_t a_size[5] = {trans ? down : along_a, trans ? along_a : down, blocks, a->size[0], a->size[1]};
+    const int64_t a_step[4] = {size * (trans ? p->a_cs : p->a_rs), blocks > 1 ? size * p->a_block : 16,
                                a->stride[0] ? size * a->stride[0] : 16, a->stride[1] ? size * a->stride[1] : 16};
     const int wide = m->vector == 1, line = (int)bsri_min(128, p->br * size);
     const int along = p->br < 64 && !rows ? m->join * line : line, slice = along / (int)size; /* of b: bytes, products */
@@ -4939,24 +5577,33 @@ __device__ __forceinline__ void bsri_mma_sampled_place(const bsri_dev_mma_sample
 template <class T, class L>
 __device__ __forceinline__ void bsri_mma_sampled_load(const bsri_dev_mma_sampled &m, const bsri_mma_sampled_storage &s,
                                                        uint32_t to, int step) {
-    const int lane = threadIdx.x % 32, warps = blockDim.x / 32, a_copies = m.m_warps * (L::A_BYTES / 512), line = lane / 4,
-              piece = lane % 4;
+    constexpr int TURNED = L::MW * T::BYTES;                                                      /* bytes of a line of mat1 */
+    constexpr int ALONG = L::LINE / 16, DOWN = TURNED / 16, ACROSS = L::BN * T::BYTES / 16; /* pieces of a line */
+    const int lane = threadIdx.x % 32, warps = blockDim.x / 32, a_copies = m.m_warps * (L::A_BYTES / 512);
+    const int line = lane / ALONG, piece = lane % ALONG;
     const char *a = (const char *)m.p.mat1.data + s.a + step * m.a_step, *b = (const char *)m.p.mat2.data + s.b + step * m.b_step;
     for (int c = threadIdx.x / 32; c < a_copies; c += warps) {
-        const int w = c / (L::A_BYTES / 512), i = c % (L::A_BYTES / 512);
-        const char *at =
-            m.a_trans ? a + w * L::MW * T::BYTES + (i * 8 + line) * m.a_line : a + (int64_t)(w * L::MW + i * 8 + line) * m.a_line;
-        bsri_cp_async(to + c * 512 + bsri_swizzle<64>(line, piece), at + piece * 16);
+        const int w = c / (L::A_BYTES / 512), i = c % (L::A_BYTES / 512), row = i * (32 / ALONG) + line;
+        const uint32_t tile = to + w * L::A_BYTES;
+        if (m.a_trans) {
+            const int k = i * (32 / DOWN) + lane / DOWN, down = lane % DOWN;
+            const uint32_t at = T::BYTES == 8 ? k * TURNED + ((down ^ bsri_swizzle_b<T>(k)) << 4) : bsri_swizzle<TURNED>(k, down);
+            bsri_cp_async(tile + at, a + w * TURNED + k * m.a_line + down * 16);
+        } else {
+            bsri_cp_async(tile + bsri_swizzle<L::LINE>(row, piece), a + (int64_t)(w * L::MW + row) * m.a_line + piece * 16);
+        }
     }
     to += m.m_warps * L::A_BYTES;
     for (int c = threadIdx.x / 32; c < m.n_warps * (L::B_BYTES / 512); c += warps) {
         const int w = c / (L::B_BYTES / 512), i = c % (L::B_BYTES / 512);
-        if (L::B_ROWS) { /* 4 lines of 8 pieces */
-            const int k = i * 4 + lane / 8, n = w * 64 + lane % 8 * 8;
-            bsri_cp_async(to + c * 512 + (lane / 8) * 128 + (((lane % 8) ^ (k & 7)) << 4), b + s.column[n] + k * m.b_line);
+        const uint32_t tile = to + w * L::B_BYTES;
+        if (L::B_ROWS) {
+            const int k = i * (32 / ACROSS) + lane / ACROSS, across = lane % ACROSS;
+            bsri_cp_async(tile + k * L::B_LINE + ((across ^ bsri_swizzle_b<T, L>(k)) << 4),
+                          b + s.column[w * 64 + across * (16 / T::BYTES)] + k * m.b_line);
         } else {
-            const int n = w * 64 + i * 8 + line;
-            bsri_cp_async(to + c * 512 + bsri_swizzle<64>(line, piece), b + s.column[n] + piece * 16);
+            const int n = i * (32 / ALONG) + line;
+            bsri_cp_async(tile + bsri_swizzle<L::LINE>(n, piece), b + s.column[w * 64 + n] + piece * 16);
         }
     }
 }
@@ -5024,9 +5671,46 @@ __device__ __forceinline__ void bsri_mma_sampled_store(const bsri_dev_mma_sample
         __syncwarp();
     }
 }
+/* The same of other types than those of 16 bits, element by element; G: what is finished in. */
+template <class G, class T, class L>
+__device__ __forceinline__ void bsri_mma_sampled_finish(const bsri_dev_mma_sampled &m, const bsri_mma_sampled_storage &s, G *tile,
+                                                        const typename T::sum (&sum)[L::MI][L::NI][4], int m_warp, int n_warp,
+                                                        int lane, int block) {
+    constexpr int WIDE = sizeof(G) == 8 ? 32 : 64, PAD = BSRI_MMA_PAD * 4 / (int)sizeof(G); /* columns of a pass */
+    typedef bsri_mma_consumer<T, typename L::by_rows> by_rows;
+    typedef bsri_mma_consumer<T, L> by_columns;
+    const bsri_dev_sampled &p = m.p;
+    const G alpha = bsri_dev_scalar<G>::of(p.alpha), beta = bsri_dev_scalar<G>::of(p.beta);
+#pragma unroll
+    for (int pass = 0; pass < L::MI * (64 / WIDE); pass++) {
+        const int mi = pass % L::MI, n0 = pass / L::MI * (WIDE / 8);
+#pragma unroll
+        for (int e = 0; e < WIDE / 2; e++) {
+            int to;
+            if constexpr (T::BYTES == 8)
+                to = by_columns::row(e, m.a_trans) * PAD + (m.b_rows ? by_rows::col(e) : by_columns::col(e));
+            else to = m.b_rows ? by_rows::place(e, m.a_trans) : by_columns::place(e, m.a_trans);
+            tile[to] = (G)sum[mi][n0 + e / 4][e % 4];
+        }
+        __syncwarp();
+#pragma unroll 1
+        for (int t = lane; t < 16 * WIDE; t += 32) {
+            const int r = t / WIDE, c = t % WIDE, n = n_warp * 64 + n0 * 8 + c, row = m_warp * L::MW + mi * 16 + r;
+            const int64_t at = s.first + n / block, col = n % block;
+            if (at >= s.end) continue;
+            G v = alpha * tile[r * PAD + c];
+            if (s.input)
+                v += beta * bsri_dev_number<G>(s.input, p.input.dtype,
+                                               at * p.i_strides[0] + row * p.i_strides[1] + col * p.i_strides[2]);
+            bsri_dev_store(s.out, p.out.dtype, at * p.o_strides[0] + row * p.o_strides[1] + col * p.o_strides[2], v);
+        }
+        __syncwarp();
+    }
+}
 #endif
 template <class L>
-__global__ void __launch_bounds__(L::THREADS, 2) bsri_sampled_mma(const __grid_constant__ bsri_dev_mma_sampled m BSRI_GATE) {
+__global__ void __launch_bounds__(L::THREADS, L::CTAS)
+    bsri_sampled_mma(const __grid_constant__ bsri_dev_mma_sampled m BSRI_GATE) {
     BSRI_ENTER;
 #ifdef BSRI_MMA_CODE
     typedef typename L::type T;
@@ -5063,7 +5747,14 @@ __global__ void __launch_bounds__(L::THREADS, 2) bsri_sampled_mma(const __grid_c
             else bsri_mma_sampled_mainloop<T, L>(sum, m, s, base);
         }
         __syncthreads();
-        bsri_mma_sampled_store<T, L>(m, s, (float *)bsri_shared + warp * BSRI_MMA_PASS, sum, m_warp, n_warp, lane, block);
+        float *const tile = (float *)bsri_shared + warp * BSRI_MMA_PASS;
+        if constexpr (T::BYTES == 2) bsri_mma_sampled_store<T, L>(m, s, tile, sum, m_warp, n_warp, lane, block);
+        else if constexpr (T::BYTES == 8)
+            bsri_mma_sampled_finish<double, T, L>(m, s, (double *)tile, sum, m_warp, n_warp, lane, block);
+        else if (T::BYTES == 1 && (p.out.dtype == BSR_I8 || p.out.dtype == BSR_I32)) {
+            if constexpr (T::BYTES == 1)
+                bsri_mma_sampled_finish<uint32_t, T, L>(m, s, (uint32_t *)tile, sum, m_warp, n_warp, lane, block);
+        } else bsri_mma_sampled_finish<float, T, L>(m, s, tile, sum, m_warp, n_warp, lane, block);
     }
 #endif
 }
@@ -5095,7 +5786,7 @@ struct bsri_wgmma_sampled_storage {
     int32_t warp_count[4], irregular, first;
 };
 #ifdef BSRI_WGMMA_CODE
-/* A position in a ring of up to 16 slots: which one, and for each slot how often it was passed, modulo 2. */
+/* As bsri_pipe, in a ring of up to 16 slots that is cut anew: for each slot how often it was passed, modulo 2. */
 struct bsri_sampled_pipe {
     uint32_t stage, phases, stages, bytes;
     __device__ __forceinline__ uint32_t phase() const { return phases >> stage & 1; }
@@ -5318,7 +6009,7 @@ __device__ __forceinline__ bool bsri_wgmma_sampled_columns_next(const bsri_dev_w
         }
         bsri_producer_sync(); /* everybody has seen it */
     }
-    return bsri_columns_next(s, s.part, r, m.group, m.shift);
+    return bsri_columns_next(s, s.part, r, m.view, m.group, m.shift);
 }
 /* This CTA's part of an item. */
 __device__ __forceinline__ void bsri_wgmma_sampled_produce_item(const bsri_dev_wgmma_sampled &m, bsri_wgmma_sampled_storage &s,
@@ -5778,64 +6469,6 @@ template <class F> __device__ __forceinline__ F bsri_dev_row_value(F s, F max, F
     return s == -bsri_dev_inf<F>() ? F(0) : bsri_dev_exp(s - max) * factor;
 }
 
-/* Any dtype, stride, block size and bias: every pass reads the row anew. */
-template <class F> struct bsri_softmax_any {
-    const bsri_dev_softmax &p;
-    const bsri_dev_row &r;
-    const char *bias[3];
-    __device__ __forceinline__ int64_t at(const int64_t (&s)[3], int64_t e) const {
-        return (r.first + e / p.x.block_cols) * s[0] + r.inner * s[1] + e % p.x.block_cols * s[2];
-    }
-    __device__ __forceinline__ F score(int64_t e) const {
-        F s = bsri_dev_number<F>(r.x.values, p.x.dtype, at(p.xs, e)) * (F)p.scale;
-        if (!p.biased) return s;
-        const int64_t col =
-            bsri_index(r.x.col, p.x.index_dtype, r.first + e / p.x.block_cols) * p.x.block_cols + e % p.x.block_cols;
-#pragma unroll
-        for (int mode = BSR_MASK_ADD; mode <= BSR_MASK_MUL; mode++) /* all additions, then what forbids */
-#pragma unroll
-            for (int i = 0; i < 3; i++)
-                if (bias[i] && p.mode[i] == mode)
-                    s = bsri_dev_bias(s, bias[i], p.bias[i].dtype, mode, bsri_dev_bias_at(&p.bias[i], r.row, col));
-        return s;
-    }
-    __device__ __forceinline__ void forward() const {
-        F max = -bsri_dev_inf<F>(), sum = 0;
-        for (int64_t e = r.lane; e < r.count; e += p.lanes) bsri_dev_fold(max, sum, score(e), F(1));
-        if (max == -bsri_dev_inf<F>()) sum = 0;
-        bsri_dev_row_fold(p, r, max, sum);
-        const F factor = max == -bsri_dev_inf<F>() ? F(0) : bsri_dev_row_factor(max, sum);
-        for (int64_t e = r.lane; e < r.count; e += p.lanes)
-            bsri_dev_store(r.out.values, p.out.dtype, at(p.os, e), bsri_dev_row_value(score(e), max, factor));
-    }
-    __device__ __forceinline__ void backward() const {
-        F dot = 0;
-        for (int64_t e = r.lane; e < r.count; e += p.lanes)
-            dot += bsri_dev_number<F>(r.x.values, p.x.dtype, at(p.xs, e)) *
-                   bsri_dev_number<F>(r.dy.values, p.dy.dtype, at(p.ds, e));
-        dot = bsri_dev_row_sum(p, r, dot);
-        for (int64_t e = r.lane; e < r.count; e += p.lanes) {
-            const F y = bsri_dev_number<F>(r.x.values, p.x.dtype, at(p.xs, e)),
-                    dy = bsri_dev_number<F>(r.dy.values, p.dy.dtype, at(p.ds, e));
-            bsri_dev_store(r.out.values, p.out.dtype, at(p.os, e), y * ((dy - dot) * (F)p.scale));
-        }
-    }
-};
-template <class L>
-__global__ void __launch_bounds__(L::THREADS, 2) bsri_softmax_simt(const __grid_constant__ bsri_dev_softmax p BSRI_GATE) {
-    BSRI_ENTER;
-    typedef typename L::real F;
-    for (int64_t work = blockIdx.x; work < p.work; work += gridDim.x) {
-        const bsri_dev_row r(p, work);
-        bsri_softmax_any<F> one = {p, r, {nullptr, nullptr, nullptr}};
-#pragma unroll
-        for (int i = 0; i < 3; i++)
-            if (r.valid && p.biased) one.bias[i] = bsri_dev_bias_base(&p.batch, r.item, &p.bias[i]);
-        if (p.backward) one.backward();
-        else one.forward();
-    }
-}
-
 /* 16 bytes into shared memory, for the thread itself; all groups of them but the last N have landed. */
 __device__ __forceinline__ void bsri_dev_copy16(uint4 *to, const char *from) {
 #ifdef BSRI_MMA_CODE
@@ -5863,6 +6496,12 @@ template <> struct bsri_dev_piece<float> {
     }
     static __device__ __forceinline__ void keep(uint4 &u, const float (&v)[4]) {
         u = make_uint4(__float_as_uint(v[0]), __float_as_uint(v[1]), __float_as_uint(v[2]), __float_as_uint(v[3]));
+    }
+};
+template <> struct bsri_dev_piece<double> {
+    static constexpr int N = 2;
+    static __device__ __forceinline__ void load(double (&v)[2], const uint4 &u) {
+        v[0] = __hiloint2double((int)u.y, (int)u.x), v[1] = __hiloint2double((int)u.w, (int)u.z);
     }
 };
 template <> struct bsri_dev_piece<__nv_bfloat16> {
@@ -5909,12 +6548,7 @@ template <> struct bsri_dev_piece<__half> {
     }
 };
 __device__ __forceinline__ uint32_t bsri_dev_pack(float a, float b, int dtype) {
-    if (dtype == BSR_F16) {
-        const __half2 h = __floats2half2_rn(a, b);
-        return *(const uint32_t *)&h;
-    }
-    const __nv_bfloat162 h = __floats2bfloat162_rn(a, b);
-    return *(const uint32_t *)&h;
+    return dtype == BSR_F16 ? bsri_dev_dtype<BSR_F16>::pack(a, b) : bsri_dev_dtype<BSR_BF16>::pack(a, b);
 }
 /* A piece as elements of T or of f32, from element `at` on. */
 template <class T>
@@ -5931,6 +6565,10 @@ __device__ __forceinline__ void bsri_dev_store_piece(char *base, int dtype, int6
     }
 #pragma unroll
     for (int i = 0; i < N; i += 4) *(float4 *)(base + (at + i) * 4) = make_float4(v[i], v[i + 1], v[i + 2], v[i + 3]);
+}
+
+template <class T> __device__ __forceinline__ void bsri_dev_store_piece(char *base, int, int64_t at, const double (&v)[2]) {
+    *(double2 *)(base + at * 8) = make_double2(v[0], v[1]);
 }
 
 #ifdef BSRI_WGMMA_CODE
@@ -6147,7 +6785,8 @@ template <class T> struct bsri_softmax_packed {
 template <class L>
 __global__ void __launch_bounds__(L::THREADS, L::BACKWARD ? 2 : BSRI_SOFTMAX_CTAS)
     bsri_softmax_fast(const __grid_constant__ bsri_dev_softmax p BSRI_GATE) {
-    typedef typename bsri_stored<typename L::type>::number T;
+    typedef bsri_stored<typename L::type> D;
+    typedef typename D::stored T;
     constexpr bool BACKWARD = L::BACKWARD;
 #if __CUDA_ARCH__ >= 900
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
@@ -6167,6 +6806,268 @@ __global__ void __launch_bounds__(L::THREADS, L::BACKWARD ? 2 : BSRI_SOFTMAX_CTA
         for (int i = 0; i < p.run; i++) {
             one.backward();
             r.x.values += next * (int64_t)sizeof(T), r.dy.values += next * (int64_t)sizeof(T), r.out.values += next * size;
+        }
+    }
+}
+
+/* N elements side by side, as they are stored. */
+template <class V, int N> struct alignas(N * sizeof(V) < 16 ? N * sizeof(V) : 16) bsri_dev_neighbours {
+    V x[N];
+};
+/* FEW pieces of N neighbours each of a bias, through `as` into F. */
+template <class V, class F, int N, int FEW, class As>
+__device__ __forceinline__ void bsri_dev_bias_read(F (&b)[FEW][N], const char *const (&from)[FEW], const As &as) {
+    bsri_dev_neighbours<V, N> all[FEW];
+#pragma unroll
+    for (int i = 0; i < FEW; i++) all[i] = *(const bsri_dev_neighbours<V, N> *)from[i];
+#pragma unroll
+    for (int i = 0; i < FEW; i++)
+#pragma unroll
+        for (int k = 0; k < N; k++) b[i][k] = as(all[i].x[k]);
+}
+/* Scores with a bias, as bsri_dev_bias() has it. */
+template <class F, int N, int FEW>
+__device__ __forceinline__ void bsri_dev_bias_add(F (&s)[FEW][N], const char *const (&from)[FEW], int dtype, int mode) {
+    const bool forbids = mode == BSR_MASK_MUL;
+    const F limit = forbids ? F(0) : -bsri_dev_inf<F>();
+    F b[FEW][N];
+    switch (dtype) {
+        case BSR_F16: bsri_dev_bias_read<__half>(b, from, [](__half x) { return (F)__half2float(x); }); break;
+        case BSR_BF16: bsri_dev_bias_read<__nv_bfloat16>(b, from, [](__nv_bfloat16 x) { return (F)__bfloat162float(x); }); break;
+        case BSR_F32: bsri_dev_bias_read<float>(b, from, [](float x) { return (F)x; }); break;
+        case BSR_F64: /* the smallest numbers are not zero */
+            bsri_dev_bias_read<double>(b, from, [&](double x) { return forbids ? (F)(x != 0) : (F)x; });
+            break;
+        case BSR_BOOL: bsri_dev_bias_read<uint8_t>(b, from, [](uint8_t x) { return (F)(x != 0); }); break;
+        default: bsri_dev_bias_read<int8_t>(b, from, [](int8_t x) { return (F)x; }); break;
+    }
+#pragma unroll
+    for (int i = 0; i < FEW; i++)
+#pragma unroll
+        for (int k = 0; k < N; k++) s[i][k] = b[i][k] == limit ? -bsri_dev_inf<F>() : s[i][k] + (forbids ? F(0) : b[i][k]);
+}
+/* Rows of any kind: with biases, in f64, of any type, stride and block size, by pieces of N elements: 16 bytes of packed values,
+   or single ones (N 1). Scores of a row that fits stay in shared memory as they are computed, in F, each of a thread's p.slots
+   pieces in places of its own; of a longer row they are computed twice. FEW pieces are on their way at a time. */
+template <class L> struct bsri_softmax_rows {
+    typedef typename L::real F;
+    typedef typename bsri_stored<typename L::type>::stored T;
+    static constexpr int N = L::PIECE, FEW = N == 1 ? 4 : N == 8 ? 1 : 2;
+    static constexpr int BYTES = N * (int)sizeof(F), WORD = BYTES < 16 ? BYTES : 16;
+    typedef bsri_dev_neighbours<F, WORD / (int)sizeof(F)> word;
+    const bsri_dev_softmax &p;
+    bsri_dev_row &r;
+    int64_t n;           /* pieces of the row */
+    const char *bias[3]; /* where the row's begin */
+
+    /* A piece: which of the row's blocks it is in, and where in that block's row. */
+    struct place {
+        int64_t block;
+        int32_t piece;
+    };
+    __device__ __forceinline__ bsri_softmax_rows(const bsri_dev_softmax &p_, bsri_dev_row &r_) : p(p_), r(r_) {
+        n = r.count / N;
+#pragma unroll
+        for (int i = 0; i < 3; i++)
+            bias[i] = !r.valid || i >= p.biased ? nullptr
+                                                : bsri_dev_bias_base(&p.batch, r.item, &p.bias[i]) + r.row * p.bias_row[i];
+    }
+    __device__ __forceinline__ void next_row() {
+        r.inner += (int64_t)1 << p.side;
+#pragma unroll
+        for (int i = 0; i < 3; i++) bias[i] += p.bias_row[i] << p.side;
+    }
+    __device__ __forceinline__ int64_t element(const int64_t (&s)[3], const place &at) const {
+        return (r.first + at.block) * s[0] + r.inner * s[1] + at.piece * N * s[2];
+    }
+    /* f(places, how many of them, first slot) for all of the lane's pieces; places past the last one repeat it. */
+    template <class G> __device__ __forceinline__ void each(const G &f) const {
+        place next = {r.lane / p.chunks, r.lane % p.chunks};
+#pragma unroll 1
+        for (int64_t j = r.lane, slot = 0; j < n; j += FEW * p.lanes, slot += FEW) {
+            const int count = (int)bsri_min(FEW, (n - 1 - j) / p.lanes + 1);
+            place at[FEW];
+#pragma unroll
+            for (int i = 0; i < FEW; i++) {
+                at[i] = i < count ? next : at[i ? i - 1 : 0];
+                next.block += p.step_blocks, next.piece += p.step_pieces;
+                if (next.piece >= p.chunks) next.piece -= p.chunks, next.block++;
+            }
+            f(at, count, (int)slot);
+        }
+    }
+    __device__ __forceinline__ void read(F (&v)[FEW][N], const bsri_item &it, int dtype, const int64_t (&s)[3],
+                                         const place (&at)[FEW]) const {
+        if constexpr (N == 1) {
+#pragma unroll
+            for (int i = 0; i < FEW; i++) v[i][0] = bsri_dev_number<F>(it.values, dtype, element(s, at[i]));
+        } else {
+            uint4 raw[FEW];
+#pragma unroll
+            for (int i = 0; i < FEW; i++) raw[i] = *(const uint4 *)(it.values + element(s, at[i]) * (int64_t)sizeof(T));
+#pragma unroll
+            for (int i = 0; i < FEW; i++) bsri_dev_piece<T>::load(v[i], raw[i]);
+        }
+    }
+    __device__ __forceinline__ void write(const F (&v)[N], const place &at) const {
+        if constexpr (N == 1) bsri_dev_store(r.out.values, p.out.dtype, element(p.os, at), v[0]);
+        else bsri_dev_store_piece<T>(r.out.values, p.out.dtype, element(p.os, at), v);
+    }
+    __device__ __forceinline__ void scores(F (&v)[FEW][N], const place (&at)[FEW]) const {
+        int64_t col[FEW];
+        if (p.biased)
+#pragma unroll
+            for (int i = 0; i < FEW; i++)
+                col[i] = bsri_index(r.x.col, p.x.index_dtype, r.first + at[i].block) * p.x.block_cols + at[i].piece * N;
+        read(v, r.x, p.x.dtype, p.xs, at);
+#pragma unroll
+        for (int i = 0; i < FEW; i++)
+#pragma unroll
+            for (int k = 0; k < N; k++) v[i][k] *= (F)p.scale;
+#pragma unroll 1
+        for (int b = 0; b < p.biased; b++) {
+            const char *base = b == 0 ? bias[0] : b == 1 ? bias[1] : bias[2], *from[FEW];
+#pragma unroll
+            for (int i = 0; i < FEW; i++) from[i] = base + col[i] * p.bias_col[b];
+            bsri_dev_bias_add(v, from, p.bias[b].dtype, p.mode[b]);
+        }
+    }
+    static __device__ __forceinline__ F finite(F max) { return max == -bsri_dev_inf<F>() ? F(0) : max; }
+    static __device__ __forceinline__ F exponentials(F (&v)[N], F base) {
+        F sum = 0;
+#pragma unroll
+        for (int k = 0; k < N; k++) v[k] = bsri_dev_exp(v[k] - base), sum += v[k];
+        return sum;
+    }
+    static __device__ __forceinline__ F largest(const F (&v)[N], F max) {
+#pragma unroll
+        for (int k = 0; k < N; k++) max = bsri_dev_max(max, v[k]);
+        return max;
+    }
+    static __device__ __forceinline__ char *held(int slot) {
+        extern __shared__ __align__(1024) char bsri_shared[];
+        return bsri_shared + slot * BYTES * (int)blockDim.x + threadIdx.x * WORD;
+    }
+    static __device__ __forceinline__ void keep(int slot, const F (&v)[N]) {
+#pragma unroll
+        for (int k = 0; k < N; k += WORD / (int)sizeof(F)) {
+            word w;
+#pragma unroll
+            for (int i = 0; i < WORD / (int)sizeof(F); i++) w.x[i] = v[k + i];
+            *(word *)(held(slot) + k * (int)sizeof(F) * (int)blockDim.x) = w;
+        }
+    }
+    static __device__ __forceinline__ void kept(int slot, F (&v)[N]) {
+#pragma unroll
+        for (int k = 0; k < N; k += WORD / (int)sizeof(F)) {
+            const word w = *(const word *)(held(slot) + k * (int)sizeof(F) * (int)blockDim.x);
+#pragma unroll
+            for (int i = 0; i < WORD / (int)sizeof(F); i++) v[k + i] = w.x[i];
+        }
+    }
+    static __device__ __forceinline__ F factor_of(F max, F sum) {
+        return max == -bsri_dev_inf<F>() ? F(0) : bsri_dev_row_factor(max, sum);
+    }
+    /* Exponentials against the warp's own maximum: the row's is needed only at the end. */
+    __device__ __forceinline__ void forward_held() const {
+        F max = -bsri_dev_inf<F>(), sum = 0;
+        each([&](const place(&at)[FEW], int count, int slot) {
+            F v[FEW][N];
+            scores(v, at);
+#pragma unroll
+            for (int i = 0; i < FEW; i++)
+                if (i < count) keep(slot + i, v[i]), max = largest(v[i], max);
+        });
+        bsri_dev_row_lanes(p, [&](int d) { max = bsri_dev_max(max, __shfl_xor_sync(~0u, max, d)); });
+        const F mine = max, base = finite(max);
+        const int slots = r.lane < n ? (int)((n - 1 - r.lane) / p.lanes) + 1 : 0;
+#pragma unroll 1
+        for (int i = 0; i < slots; i++) {
+            F v[N];
+            kept(i, v), sum += exponentials(v, base), keep(i, v);
+        }
+        bsri_dev_row_lanes(p, [&](int d) { sum += __shfl_xor_sync(~0u, sum, d); });
+        const auto fold = [](F &m, F &s, F other_max, F other_sum) { bsri_dev_fold(m, s, other_max, other_sum); };
+        bsri_dev_row_join(p, r, max, sum, fold);
+        const F factor = factor_of(max, sum) * (mine == max ? F(1) : bsri_dev_exp(mine - max));
+        each([&](const place(&at)[FEW], int count, int slot) {
+#pragma unroll
+            for (int i = 0; i < FEW; i++)
+                if (i < count) {
+                    F v[N];
+                    kept(slot + i, v);
+#pragma unroll
+                    for (int k = 0; k < N; k++) v[k] *= factor;
+                    write(v, at[i]);
+                }
+        });
+    }
+    __device__ __forceinline__ void forward_long() const {
+        F max = -bsri_dev_inf<F>(), sum = 0;
+        each([&](const place(&at)[FEW], int count, int) {
+            F v[FEW][N];
+            scores(v, at);
+#pragma unroll
+            for (int i = 0; i < FEW; i++)
+                if (i < count) {
+                    const F m = largest(v[i], max);
+                    if (max != m) sum *= bsri_dev_exp(max - finite(m)), max = m;
+                    sum += exponentials(v[i], finite(max));
+                }
+        });
+        bsri_dev_row_fold(p, r, max, sum);
+        const F factor = factor_of(max, sum), base = finite(max);
+        each([&](const place(&at)[FEW], int count, int) {
+            F v[FEW][N];
+            scores(v, at);
+#pragma unroll
+            for (int i = 0; i < FEW; i++)
+                if (i < count) {
+                    exponentials(v[i], base);
+#pragma unroll
+                    for (int k = 0; k < N; k++) v[i][k] *= factor;
+                    write(v[i], at[i]);
+                }
+        });
+    }
+    __device__ __forceinline__ void backward() const {
+        F dot = 0;
+        each([&](const place(&at)[FEW], int count, int) {
+            F y[FEW][N], dy[FEW][N];
+            read(y, r.x, p.x.dtype, p.xs, at), read(dy, r.dy, p.dy.dtype, p.ds, at);
+#pragma unroll
+            for (int i = 0; i < FEW; i++)
+#pragma unroll
+                for (int k = 0; k < N; k++) dot += i < count ? y[i][k] * dy[i][k] : F(0);
+        });
+        dot = bsri_dev_row_sum(p, r, dot);
+        each([&](const place(&at)[FEW], int count, int) {
+            F y[FEW][N], dy[FEW][N];
+            read(y, r.x, p.x.dtype, p.xs, at), read(dy, r.dy, p.dy.dtype, p.ds, at);
+#pragma unroll
+            for (int i = 0; i < FEW; i++) {
+#pragma unroll
+                for (int k = 0; k < N; k++) y[i][k] *= (dy[i][k] - dot) * (F)p.scale;
+                if (i < count) write(y[i], at[i]);
+            }
+        });
+    }
+};
+template <class L>
+__global__ void __launch_bounds__(L::THREADS, L::CTAS) bsri_softmax_simt(const __grid_constant__ bsri_dev_softmax p BSRI_GATE) {
+#if __CUDA_ARCH__ >= 900
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+#endif
+    BSRI_ENTER;
+    for (int64_t work = blockIdx.x; work < p.work; work += gridDim.x) {
+        bsri_dev_row r(p, work);
+        bsri_softmax_rows<L> one(p, r);
+        const bool longer = __any_sync(~0u, one.n > (int64_t)p.slots * p.lanes);
+#pragma unroll 1
+        for (int i = 0; i < p.run; i++, one.next_row()) {
+            if (L::BACKWARD && p.backward) one.backward();
+            else if (longer) one.forward_long();
+            else one.forward_held();
         }
     }
 }
@@ -6242,7 +7143,8 @@ struct bsri_dev_query {
         if (p.flags & BSR_ATTENTION_CAUSAL) limit = bsri_min(limit, row + rows + p.causal_offset);
         return true;
     }
-    /* Everything between product and softmax for row + i and one column; `value` is the element of the mask's values. */
+    /* Everything between product and softmax for row + i and one column; `value` is the element of the mask's values. By columns
+       of a tile: bsri_dev_modify_column(); the CPU's, by rows: bsri_attention_modify(). */
     template <class F>
     __device__ __forceinline__ F modify(const bsri_dev_attention &p, F s, int64_t i, int64_t col, int64_t value) const {
         const F none = -bsri_dev_inf<F>();
@@ -6537,7 +7439,8 @@ __device__ __forceinline__ void bsri_dev_column_bias(float (&x)[BSRI_COLUMN], co
         else x[r] = v[r] == -bsri_dev_inf<float>() ? v[r] : x[r] + v[r];
     }
 }
-/* bsri_dev_query::modify() for BSRI_COLUMN rows from row i on of a column, which stand in `stage`, ld apart. */
+/* bsri_dev_query::modify() for BSRI_COLUMN rows from row i on of a column, which stand in `stage`, ld apart. A term's
+   loads for all rows are on their way together, so the terms stand here once more, in the same order. */
 __device__ __forceinline__ void bsri_dev_modify_column(const bsri_dev_attention &p, const bsri_dev_query &t, float *stage, int ld,
                                                        int i, int key, bool some, int64_t block) {
     const float none = -bsri_dev_inf<float>();
@@ -7051,13 +7954,6 @@ template <class S> struct bsri_flash_control {
     uint32_t count[BSRI_FLASH_BINS]; /* tiles of the window by length */
     uint8_t length[BSRI_FLASH_WINDOW * S::STREAMS * BSRI_FLASH_GRID];
 };
-/* Position in a ring of N, and the parity of its round. */
-template <int N> struct bsri_flash_pipe {
-    uint32_t stage, phase;
-    __device__ __forceinline__ void advance() {
-        if (++stage == N) stage = 0, phase ^= 1;
-    }
-};
 __device__ __forceinline__ void bsri_flash_wait(uint64_t *barriers, uint32_t at, uint32_t parity) {
     bsri_mbarrier_wait(bsri_smem_address(&barriers[at]), parity);
 }
@@ -7273,7 +8169,8 @@ template <class S> __device__ __forceinline__ void bsri_flash_assign(const bsri_
 /* ---------------------------------------------------------------------------------------------- */
 
 /* The union of the columns of a tile's block rows, piece by piece: always the smallest of the rows' next ones, so that
-   every stored block comes once in any order, and shared ones come together where columns ascend. */
+   every stored block comes once in any order, and shared ones come together where columns ascend. Not bsri_columns_next(): one
+   warp fetches by it as it goes, and keeps no list. */
 struct bsri_flash_walk {
     const void *columns;
     int at, end, from, buffer; /* of this lane's block row: next block, past the last, first of those in the lanes' buffers */
@@ -7316,8 +8213,8 @@ template <class S> struct bsri_flash_producer {
     const uint32_t memory;
     const int lane = threadIdx.x % 32, piece = lane / S::ATOMS, atom = lane % S::ATOMS, pieces = S::KEYS / m.piece;
     const uint32_t to = memory + 2 * S::QUERY + (uint32_t)(atom * S::KEYS + piece * m.piece) * 128; /* in the first slot */
-    bsri_flash_pipe<S::SLOTS> ring = {0, 1};
-    bsri_flash_pipe<2> q = {0, 1};
+    bsri_pipe<S::SLOTS> ring = {0, 1};
+    bsri_pipe<2> q = {0, 1};
 
     __device__ __forceinline__ bsri_flash_producer(const bsri_dev_flash &m_, bsri_flash_stream<S> &c_, uint32_t memory_)
         : m(m_), c(c_), memory(memory_) {}
@@ -7355,7 +8252,7 @@ __device__ __forceinline__ void bsri_flash_produce(const bsri_dev_flash &m, bsri
                           : m.lane_bits == 4                     ? 0x33333333u
                                                                  : 0xffffffffu) >>
                          (32 - 4 * f.pieces);
-    for (bsri_flash_pipe<2> next = {0, 0};;) {
+    for (bsri_pipe<2> next = {0, 0};;) {
         bsri_flash_wait(c.plan_full, next.stage, next.phase);
         const bsri_flash_tile &plan = c.plan[next.stage];
         bsri_flash_walk walk;
@@ -7578,8 +8475,8 @@ template <class S> struct bsri_flash_consumer {
     bsri_flash_stream<S> &c;
     const int group, first, r; /* first rows of this warp and this thread in a tile */
     const uint32_t slots, queries;
-    bsri_flash_pipe<S::SLOTS> ring = {0, 0};
-    bsri_flash_pipe<2> q = {0, 0}, next = {0, 0};
+    bsri_pipe<S::SLOTS> ring = {0, 0};
+    bsri_pipe<2> q = {0, 0}, next = {0, 0};
     bsri_flash_place t = {0, 0, 0, 0};
     int flags = BSRI_FLASH_EMPTY; /* of the key tile in `slot` */
     uint32_t slot = 0;
@@ -7720,9 +8617,9 @@ __device__ __forceinline__ void bsri_flash_consume(const bsri_dev_flash &m, bsri
    plan_full[2]   32              lanes of warp 3                                   fetching warp             round of the two
    plan_empty[2]  consumers + 32  each, and lanes of the fetching warp: plan read   warp 3                    round + 1
    bar 2, 3       256             STREAMS 1: sync on one, arrive at the other       warpgroup 0 on 2, 1 on 3
-   Phases as in bsri_product_mma. A slot that is a flag and nothing else gets 32 plain arrivals. Consumers read a plan when
-   their tile's first slot is full, which the fetching warp fills after plan_full. By bars 2 and 3 warpgroups take turns to
-   issue products.
+   A phase is the number of the round modulo 2, from 0 on; "+ 1": the first wait passes at once. A slot that is a flag and
+   nothing else gets 32 plain arrivals. Consumers read a plan when their tile's first slot is full, which the fetching warp
+   fills after plan_full. By bars 2 and 3 warpgroups take turns to issue products.
 
    Sums: as wgmma has them (see bsri_product_wgmma). Packed to f16 or bf16, the scores of 16 keys are a wgmma's operand in
    registers.
@@ -7782,13 +8679,13 @@ static int bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, 
 /* >>device-sort: filling, stable radix sort of runs of keys                                      */
 /* ---------------------------------------------------------------------------------------------- */
 
-static __global__ void __launch_bounds__(256) bsri_fill_words(const __grid_constant__ bsri_dev_fill f BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_fill_words(const __grid_constant__ bsri_dev_fill f BSRI_GATE) {
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
-    const int64_t total = f.words + f.more_words, step = (int64_t)gridDim.x * 256;
+    const int64_t total = f.words + f.more_words, step = (int64_t)gridDim.x * BSRI_CTA;
     const int64_t spare =
         f.spare_count ? bsri_max(0, bsri_index(f.spare_count, f.spare_dtype, 0)) * bsri_dev_size(f.spare_dtype) / 8 : 0;
-    for (int64_t i = blockIdx.x * (int64_t)256 + threadIdx.x; i < total; i += step) {
+    for (int64_t i = blockIdx.x * (int64_t)BSRI_CTA + threadIdx.x; i < total; i += step) {
         if (i >= f.words) f.more[i - f.words] = 0;
         else if (i < f.heads) f.data[i] = f.head[i];
         else if ((i < f.spare[0] || i >= f.spare[0] + spare) && (i < f.spare[1] || i >= f.spare[1] + spare)) f.data[i] = 0;
@@ -7865,7 +8762,8 @@ __device__ __forceinline__ int bsri_dev_digit(const bsri_dev_sort &s, int64_t ke
     return (int)((uint64_t)key >> s.shift) & ((int)s.digits - 1);
 }
 
-template <class I> __global__ void __launch_bounds__(256) bsri_sort_count(const __grid_constant__ bsri_dev_sort s BSRI_GATE) {
+template <class I>
+__global__ void __launch_bounds__(BSRI_CTA) bsri_sort_count(const __grid_constant__ bsri_dev_sort s BSRI_GATE) {
     __shared__ uint32_t count[256];
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
@@ -7879,7 +8777,7 @@ template <class I> __global__ void __launch_bounds__(256) bsri_sort_count(const 
         __syncthreads();
         const I *keys = bsri_dev_sort_keys<I>(s, r);
 #pragma unroll 8
-        for (int64_t e = r.first + k * s.chunk + threadIdx.x; e < end; e += 256)
+        for (int64_t e = r.first + k * s.chunk + threadIdx.x; e < end; e += BSRI_CTA)
             atomicAdd(&count[bsri_dev_digit(s, keys[e])], 1u);
         __syncthreads();
         if (threadIdx.x < s.digits) ((I *)s.counts)[r.base * s.digits + threadIdx.x * r.chunks + k] = (I)count[threadIdx.x];
@@ -7887,7 +8785,7 @@ template <class I> __global__ void __launch_bounds__(256) bsri_sort_count(const 
     }
 }
 /* A warp per run and digit: counts become what stands before, inside the digit. */
-template <class I> __global__ void __launch_bounds__(256) bsri_sort_scan(const __grid_constant__ bsri_dev_sort s BSRI_GATE) {
+template <class I> __global__ void __launch_bounds__(BSRI_CTA) bsri_sort_scan(const __grid_constant__ bsri_dev_sort s BSRI_GATE) {
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
     if (s.wanted && !(*s.wanted & s.wanted_bits)) return;
@@ -7965,7 +8863,7 @@ __device__ __forceinline__ void bsri_dev_scatter_staged(I *out, const I *staged,
     __syncthreads();
 #pragma unroll
     for (int j = 0; j < 8; j++) {
-        const int i = threadIdx.x + j * 256;
+        const int i = threadIdx.x + j * BSRI_CTA;
         if (i >= n) break;
         const I at = base[digits[i]] + (I)i;
         if (at >= 0 && at < (I)limit) out[at] = staged[i]; /* else the pattern is none */
@@ -8009,7 +8907,7 @@ __device__ __forceinline__ uint32_t bsri_dev_scatter_join(uint32_t (&count)[8][2
 /* Each warp ranks 256 entries of a tile of 2048 by themselves; sums over the warps then make the ranks the tile's. Sorted
    inside the tile first, entries leave in runs. */
 template <class I>
-__global__ void __launch_bounds__(256, sizeof(I) == 4 ? 4 : 2)
+__global__ void __launch_bounds__(BSRI_CTA, sizeof(I) == 4 ? 4 : 2)
     bsri_sort_scatter(const __grid_constant__ bsri_dev_sort s BSRI_GATE) {
     __shared__ uint32_t count[8][256];
     __shared__ I base[256], part[33], staged[2048];
@@ -8072,7 +8970,8 @@ __global__ void __launch_bounds__(256, sizeof(I) == 4 ? 4 : 2)
     }
 }
 /* Where each column starts among the sorted keys: each entry writes the columns after its predecessor's up to its own. */
-template <class I> __global__ void __launch_bounds__(256) bsri_sort_starts(const __grid_constant__ bsri_dev_sort s BSRI_GATE) {
+template <class I>
+__global__ void __launch_bounds__(BSRI_CTA) bsri_sort_starts(const __grid_constant__ bsri_dev_sort s BSRI_GATE) {
     BSRI_ENTER;
     bsri_pdl_wait();
     const int lane = threadIdx.x & 31;
@@ -8087,12 +8986,12 @@ template <class I> __global__ void __launch_bounds__(256) bsri_sort_starts(const
             I last[4], next[4];
 #pragma unroll
             for (int j = 0; j < 4; j++) {
-                const int64_t e = tile + j * 256 + threadIdx.x;
+                const int64_t e = tile + j * BSRI_CTA + threadIdx.x;
                 last[j] = e < end && e > r.first ? key[e - 1] : I(-1), next[j] = e < end && e < r.end ? key[e] : (I)s.cols;
             }
 #pragma unroll
             for (int j = 0; j < 4; j++) {
-                const int64_t e = tile + j * 256 + threadIdx.x;
+                const int64_t e = tile + j * BSRI_CTA + threadIdx.x;
                 int64_t c = bsri_max(0, bsri_min(s.cols, last[j]) + 1), stop = e < end ? bsri_min(s.cols, next[j]) + 1 : 0;
                 unsigned wide = __ballot_sync(~0u, stop - c > 64); /* these together */
                 if (stop - c <= 64)
@@ -8152,7 +9051,7 @@ __device__ __forceinline__ int64_t bsri_dev_distinct(const bsri_dev_line &x, int
     return __shfl_sync(~0u, distinct, 31);
 }
 /* A warp per line: its key, how many different entries it has, and its bit set. */
-static __global__ void BSRI_BOUNDS(256) bsri_lines_measure(const __grid_constant__ bsri_dev_lines l BSRI_GATE) {
+static __global__ void BSRI_BOUNDS(BSRI_CTA) bsri_lines_measure(const __grid_constant__ bsri_dev_lines l BSRI_GATE) {
     BSRI_ENTER;
     bsri_pdl_wait(); /* the next kernel's CTAs would crowd where there is room (note N25) */
     const int lane = threadIdx.x & 31, dt = l.m.index_dtype;
@@ -8178,7 +9077,7 @@ static __global__ void BSRI_BOUNDS(256) bsri_lines_measure(const __grid_constant
 
 /* A warp per four lines: how many lines come before a line is its place. The CTA fetches keys in tiles: one by one, all CTAs
    would ask the same part of the L2 at once (note N25). */
-static __global__ void __launch_bounds__(256) bsri_rank_lines(const __grid_constant__ bsri_dev_rank r BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_rank_lines(const __grid_constant__ bsri_dev_rank r BSRI_GATE) {
     __shared__ uint64_t tile[2048];
     const int lane = threadIdx.x & 31, n = (int)r.n, full = (int)r.full;
     const int64_t parts = (r.n + 31) / 32, total = r.patterns * parts;
@@ -8201,7 +9100,8 @@ static __global__ void __launch_bounds__(256) bsri_rank_lines(const __grid_const
             __syncthreads();
 #pragma unroll
             for (int j = 0; j < 8; j++)
-                if (threadIdx.x + j * 256 < count) tile[threadIdx.x + j * 256] = key[first + threadIdx.x + j * 256];
+                if (threadIdx.x + j * BSRI_CTA < count)
+                    tile[threadIdx.x + j * BSRI_CTA] = key[first + threadIdx.x + j * BSRI_CTA];
             __syncthreads();
 #pragma unroll 8
             for (int j = lane; j < min(count, i0 - first); j += 32)
@@ -8221,14 +9121,14 @@ static __global__ void __launch_bounds__(256) bsri_rank_lines(const __grid_const
         }
     }
 }
-static __global__ void __launch_bounds__(1024) bsri_rank_tall(const __grid_constant__ bsri_dev_rank r BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA_WIDE) bsri_rank_tall(const __grid_constant__ bsri_dev_rank r BSRI_GATE) {
     BSRI_ENTER;
     __shared__ int64_t part[33];
     int64_t all = 0, tall = 0, sum;
     bsri_pdl_wait();
-    for (int64_t i = threadIdx.x; i < r.n; i += 1024) all += r.lengths[i];
+    for (int64_t i = threadIdx.x; i < r.n; i += BSRI_CTA_WIDE) all += r.lengths[i];
     bsri_dev_block_before(all, part, &sum);
-    for (int64_t i = threadIdx.x; i + 1 < r.n; i += 1024) tall += bsri_is_tall(r.lengths[i], r.n, sum);
+    for (int64_t i = threadIdx.x; i + 1 < r.n; i += BSRI_CTA_WIDE) tall += bsri_is_tall(r.lengths[i], r.n, sum);
     bsri_dev_block_before(tall, part, &all);
     if (threadIdx.x == 0) *r.tall = all;
 }
@@ -8252,8 +9152,8 @@ __device__ __forceinline__ uint32_t bsri_dev_block_min(uint32_t v, uint32_t *par
 #define BSRI_GROUP_LINES 256
 /* Greedy grouping of up to 256 lines without repeats, as bsri_lines_group: thread t holds the t-th line of the order as WORDS
    words of bits, so that a step is a few instructions, one barrier for the choice and one for the union. */
-template <int WORDS>
-__global__ void __launch_bounds__(256, 1) bsri_group_bits(const __grid_constant__ bsri_dev_lines l BSRI_GATE) {
+template <int WORDS> __global__ void __launch_bounds__(BSRI_CTA, 1)
+    bsri_group_bits(const __grid_constant__ bsri_dev_lines l BSRI_GATE) {
     BSRI_ENTER;
     __shared__ __align__(16) uint32_t joined[WORDS];
     __shared__ uint32_t part[2][32];
@@ -8338,13 +9238,13 @@ __device__ __forceinline__ int bsri_group_join(const bsri_dev_lines &l, int64_t 
     int fresh = 0;
     if (words) {
         const uint32_t *bits = l.bits + (pattern * l.count + line) * words;
-        for (int w = t; w < words; w += 1024) {
+        for (int w = t; w < words; w += BSRI_CTA_WIDE) {
             const uint32_t before = k ? joined[w] : 0, v = bits[w];
             fresh += __popc(v & ~before), joined[w] = before | v;
         }
     } else {
         const bsri_dev_line x = bsri_dev_line_of(l, pattern, line);
-        for (int64_t p = x.at + t; p < x.end; p += 1024) {
+        for (int64_t p = x.at + t; p < x.end; p += BSRI_CTA_WIDE) {
             const int64_t at = bsri_index(x.list, dt, p);
             if ((uint64_t)at < (uint64_t)l.others) fresh += atomicExch(&stamp[at], (int32_t)g) != (int32_t)g;
         }
@@ -8354,7 +9254,7 @@ __device__ __forceinline__ int bsri_group_join(const bsri_dev_lines &l, int64_t 
 /* The same for any lines: a warp per line left. Where there are bit sets their union stands in shared memory; else stamps of
    the current union in device memory. */
 #define BSRI_GROUP_WORDS 8192
-static __global__ void BSRI_BOUNDS(1024) bsri_group_lists(const __grid_constant__ bsri_dev_lines l BSRI_GATE) {
+static __global__ void BSRI_BOUNDS(BSRI_CTA_WIDE) bsri_group_lists(const __grid_constant__ bsri_dev_lines l BSRI_GATE) {
     BSRI_ENTER;
     __shared__ int32_t left[2][257];
     __shared__ uint32_t losses[256];
@@ -8369,7 +9269,7 @@ static __global__ void BSRI_BOUNDS(1024) bsri_group_lists(const __grid_constant_
         int64_t next = bsri_min(window, l.count);
         int now = 0, remaining = (int)next;
         if (words && l.small) continue; /* the other kernel's */
-        for (int64_t i = t; i < l.others && !words; i += 1024) stamp[i] = -1;
+        for (int64_t i = t; i < l.others && !words; i += BSRI_CTA_WIDE) stamp[i] = -1;
         if (t < remaining) left[0][t] = order[t];
         if (t == 0) length = 0; /* a barrier before anyone adds to it, here and below */
         __syncthreads();
@@ -8644,7 +9544,7 @@ static __device__ __forceinline__ void bsri_expand_places(const bsri_dev_expand 
 }
 /* Tiles: some rows of a block row, or some whole block rows, and a panel of block columns; a block of threads goes through every
    `splits`-th panel. First which block stands where, then pieces or elements. */
-static __global__ void __launch_bounds__(256, 2) bsri_expand_panel(const __grid_constant__ bsri_dev_expand x BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA, 2) bsri_expand_panel(const __grid_constant__ bsri_dev_expand x BSRI_GATE) {
     __shared__ int64_t place[BSRI_EXPAND_PANEL];
     __shared__ uint32_t disordered[32]; /* a bit for each block row of the tile */
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
@@ -8770,7 +9670,7 @@ __device__ __forceinline__ void bsri_bits_tile(const bsri_dev_build &b, uint8_t 
 }
 /* Which blocks of a tile (some rows of a block row, or some whole block rows) hold something: a bit each, added to what other
    rows of the block row found where there are any. */
-static __global__ void BSRI_BOUNDS(256) bsri_bits_dense(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+static __global__ void BSRI_BOUNDS(BSRI_CTA) bsri_bits_dense(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     __shared__ uint8_t held[BSRI_BITS_PANEL];
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
@@ -8808,7 +9708,7 @@ static __global__ void BSRI_BOUNDS(256) bsri_bits_dense(const __grid_constant__ 
     }
 }
 /* The bits of a block mask, a thread per word. */
-static __global__ void __launch_bounds__(256) bsri_bits_mask(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_bits_mask(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
     const int64_t total = b.batch.count * b.item_words, step = (int64_t)gridDim.x * 256;
@@ -8858,7 +9758,7 @@ __device__ __forceinline__ bsri_dev_kept bsri_dev_kept_of(const bsri_dev_build &
     }
     return k;
 }
-static __global__ void __launch_bounds__(256) bsri_build_counts(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_build_counts(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
     const int lane = threadIdx.x & 31;
@@ -8872,7 +9772,7 @@ static __global__ void __launch_bounds__(256) bsri_build_counts(const __grid_con
     }
 }
 /* Long lists of counts are added up by chunks first. A part is an item; ragged items are one part together. */
-static __global__ void __launch_bounds__(1024) bsri_build_sums(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA_WIDE) bsri_build_sums(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     __shared__ int64_t part[33];
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
@@ -8888,7 +9788,7 @@ static __global__ void __launch_bounds__(1024) bsri_build_sums(const __grid_cons
         if (threadIdx.x == 0) b.sums[work] = all;
     }
 }
-static __global__ void __launch_bounds__(1024) bsri_build_before(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA_WIDE) bsri_build_before(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     __shared__ int64_t part[33];
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
@@ -8903,7 +9803,7 @@ static __global__ void __launch_bounds__(1024) bsri_build_before(const __grid_co
     }
 }
 /* Counts to positions, and crow. */
-static __global__ void __launch_bounds__(1024) bsri_build_crow(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA_WIDE) bsri_build_crow(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     __shared__ int64_t part[33];
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
@@ -8935,14 +9835,14 @@ static __global__ void __launch_bounds__(1024) bsri_build_crow(const __grid_cons
     }
 }
 /* Without block rows crow still has its last entry. */
-static __global__ void __launch_bounds__(256) bsri_build_no_rows(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_build_no_rows(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
     for (int64_t item = blockIdx.x * (int64_t)256 + threadIdx.x; item < b.batch.count; item += (int64_t)gridDim.x * 256)
         bsri_set_index((void *)bsri_dev_matrix_item(&b.batch, item, &b.to).crow, b.to.index_dtype, 0, 0);
 }
 /* Columns; beside each, where its values come from (a block row of a dense matrix, a stored block). rank: positions before each
    word. */
-static __global__ void BSRI_BOUNDS(256) bsri_build_cols(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+static __global__ void BSRI_BOUNDS(BSRI_CTA) bsri_build_cols(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
     const int lane = threadIdx.x & 31, dt = b.to.index_dtype;
@@ -9053,7 +9953,7 @@ __device__ __forceinline__ void bsri_build_elements(const bsri_dev_build &b, con
         if (dst[j] >= 0) M::store(to.values, b.to.dtype, dst[j], v[j]);
 }
 /* Values of the stored blocks, 1024 elements or pieces a block of threads, out of the source. */
-static __global__ void __launch_bounds__(256, 2) bsri_build_values(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA, 2) bsri_build_values(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
     const int64_t area = b.to.block_rows * b.to.block_cols, size = bsri_dev_size(b.to.dtype);
@@ -9088,7 +9988,7 @@ static __global__ void __launch_bounds__(256, 2) bsri_build_values(const __grid_
 }
 
 /* Blocks of another size. Entries of each row where the target has blocks of 1 x 1. */
-static __global__ void __launch_bounds__(256) bsri_reblock_lengths(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_reblock_lengths(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
     const int64_t total = b.batch.count * b.rows, bc = b.sparse.block_cols;
@@ -9116,7 +10016,7 @@ __device__ __forceinline__ int64_t bsri_dev_place_from(const void *col, int dt, 
 /* A warp goes through the target's blocks of a segment of a block row in turn: lanes look for the next one in a block row of the
    source each. Counts them, or writes columns. */
 template <bool WRITE>
-__global__ void __launch_bounds__(256) bsri_reblock_lines(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+__global__ void __launch_bounds__(BSRI_CTA) bsri_reblock_lines(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
     const int lane = threadIdx.x & 31, dt = b.sparse.index_dtype;
@@ -9176,7 +10076,7 @@ __device__ __forceinline__ void bsri_reblock_some(const bsri_dev_build &b, const
         M::store(to.values, b.to.dtype, at * b.stride[0] + y * b.stride[1] + x * b.stride[2], v);
     }
 }
-static __global__ void __launch_bounds__(256, 4) bsri_reblock_values(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA, 4) bsri_reblock_values(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
     const int64_t area = b.to.block_rows * b.to.block_cols, item_work = bsri_ceil_div(b.capacity * area, 1024);
@@ -9217,7 +10117,7 @@ __device__ __forceinline__ void bsri_reblock_entries(const bsri_dev_build &b, co
                           p * b.sparse_stride[0] + (i - r * br) * b.sparse_stride[1] + x * b.sparse_stride[2]);
     }
 }
-static __global__ void __launch_bounds__(256, 3) bsri_reblock_elements(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA, 3) bsri_reblock_elements(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
     const int64_t item_work = bsri_ceil_div(b.capacity, 2048);
@@ -9360,13 +10260,14 @@ __device__ __forceinline__ bool bsri_dev_stands_in(const void *list, int dt, int
     return low < end && bsri_index(list, dt, low) == at;
 }
 /* A stage, `parts` blocks per pattern. After a failure in an earlier stage nothing is looked at. */
-static __global__ void __launch_bounds__(256, 2) bsri_validate_stage(const __grid_constant__ bsri_dev_validate v BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA, 2)
+    bsri_validate_stage(const __grid_constant__ bsri_dev_validate v BSRI_GATE) {
     BSRI_ENTER;
     const int stage = v.stage, dt = v.m.index_dtype;
-    const int64_t n = v.schedule.groups * v.group, step = v.parts * 256;
+    const int64_t n = v.schedule.groups * v.group, step = v.parts * BSRI_CTA;
     if ((int)(*v.record >> 58) < stage) return;
     for (int64_t work = blockIdx.x; work < v.work; work += gridDim.x) {
-        const int64_t i = work / v.parts, begin = work % v.parts * 256 + threadIdx.x;
+        const int64_t i = work / v.parts, begin = work % v.parts * BSRI_CTA + threadIdx.x;
         int64_t fixed = bsri_dev_span(v, stage), from = 0, to = 0;
         if (stage == BSRI_STAGE_STRUCTURE || stage == BSRI_STAGE_TRANSPOSED) {
             const void *start = i < v.patterns.count ? bsri_dev_matrix_item(&v.patterns, i, &v.m).crow : nullptr;
@@ -9413,7 +10314,7 @@ static __global__ void __launch_bounds__(256, 2) bsri_validate_stage(const __gri
 }
 /* One pattern's unions, a warp per group: of each member the entries that no earlier one has; lists ascend without repeats by
    now. */
-static __global__ void __launch_bounds__(256) bsri_validate_unions(const __grid_constant__ bsri_dev_validate v BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_validate_unions(const __grid_constant__ bsri_dev_validate v BSRI_GATE) {
     BSRI_ENTER;
     const int lane = threadIdx.x & 31, dt = v.m.index_dtype, group = (int)v.group;
     const int32_t *lengths = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[1]) + v.pattern * v.schedule.groups;
@@ -9667,26 +10568,26 @@ static __device__ void bsri_dev_look_at_lists(const bsri_dev_indices &x, const b
 }
 
 /* A CTA's share of the patterns: `parts` CTAs to each. */
-#define BSRI_LOOK(look, x)                                                              \
-    bsri_pdl_launch_dependents(), bsri_pdl_wait();                                      \
-    for (int64_t work = blockIdx.x; work < x.work; work += gridDim.x) {                 \
-        const bsri_dev_share all = {work % x.parts * 256 + threadIdx.x, x.parts * 256}; \
-        look;                                                                           \
+#define BSRI_LOOK(look, x)                                                                          \
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();                                            \
+    for (int64_t work = blockIdx.x; work < x.work; work += gridDim.x) {                             \
+        const bsri_dev_share all = {work % x.parts * BSRI_CTA + threadIdx.x, x.parts * BSRI_CTA};   \
+        look;                                                                                       \
     }
 #define BSRI_LOOK_BY_TYPE(look, ...) (x.m.index_dtype == BSR_I64 ? look<int64_t>(__VA_ARGS__) : look<int32_t>(__VA_ARGS__))
-static __global__ void __launch_bounds__(256, 2) bsri_look_at_matrix(const __grid_constant__ bsri_dev_indices x BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA, 2) bsri_look_at_matrix(const __grid_constant__ bsri_dev_indices x BSRI_GATE) {
     BSRI_ENTER;
     BSRI_LOOK(BSRI_LOOK_BY_TYPE(bsri_dev_look_at_pattern, x, work / x.parts, all), x)
 }
-static __global__ void __launch_bounds__(256, 2) bsri_look_at_pair(const __grid_constant__ bsri_dev_indices x BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA, 2) bsri_look_at_pair(const __grid_constant__ bsri_dev_indices x BSRI_GATE) {
     BSRI_ENTER;
     BSRI_LOOK(BSRI_LOOK_BY_TYPE(bsri_dev_look_at_both, x, work / x.parts, all), x)
 }
-static __global__ void BSRI_BOUNDS(256) bsri_look_at_entries(const __grid_constant__ bsri_dev_indices x BSRI_GATE) {
+static __global__ void BSRI_BOUNDS(BSRI_CTA) bsri_look_at_entries(const __grid_constant__ bsri_dev_indices x BSRI_GATE) {
     BSRI_ENTER;
     BSRI_LOOK(BSRI_LOOK_BY_TYPE(bsri_dev_look_at_places, x, all), x)
 }
-static __global__ void __launch_bounds__(256, 2) bsri_look_at_lists(const __grid_constant__ bsri_dev_indices x BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA, 2) bsri_look_at_lists(const __grid_constant__ bsri_dev_indices x BSRI_GATE) {
     BSRI_ENTER;
     BSRI_LOOK(bsri_dev_look_at_lists(x, all), x)
 }
@@ -9697,7 +10598,7 @@ static __global__ void __launch_bounds__(256, 2) bsri_look_at_lists(const __grid
 
 /* The draws of one item as bsri_rng_below makes them one after another: of 1024 raw numbers at a time each is taken or
    rejected by how many were taken before it, which is found by repeating until nothing changes. */
-static __global__ void __launch_bounds__(1024) bsri_random_draw(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA_WIDE) bsri_random_draw(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
     __shared__ int part[33];
     const int64_t n = b.candidates, first = n - b.draws;
@@ -9722,18 +10623,18 @@ static __global__ void __launch_bounds__(1024) bsri_random_draw(const __grid_con
     }
 }
 /* Who drew each candidate first: draws - i, so that zero means nobody. */
-static __global__ void __launch_bounds__(256) bsri_random_mark(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_random_mark(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
-    const int64_t total = b.batch.count * b.draws, step = (int64_t)gridDim.x * 256;
-    for (int64_t work = blockIdx.x * (int64_t)256 + threadIdx.x; work < total; work += step)
+    const int64_t total = b.batch.count * b.draws, step = (int64_t)gridDim.x * BSRI_CTA;
+    for (int64_t work = blockIdx.x * (int64_t)BSRI_CTA + threadIdx.x; work < total; work += step)
         atomicMax(&b.seen[work / b.draws * b.candidates + b.drawn[work]], (uint32_t)(b.draws - work % b.draws));
 }
 /* Draw i inserts what it drew or, where that stands in the set already, its own number j: it does when an earlier draw was
    the same, or when it is the number of an earlier draw that inserted its own, which is asked of that draw in turn. */
-static __global__ void __launch_bounds__(256) bsri_random_set(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_random_set(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
-    const int64_t total = b.batch.count * b.draws, step = (int64_t)gridDim.x * 256, first = b.candidates - b.draws;
-    for (int64_t work = blockIdx.x * (int64_t)256 + threadIdx.x; work < total; work += step) {
+    const int64_t total = b.batch.count * b.draws, step = (int64_t)gridDim.x * BSRI_CTA, first = b.candidates - b.draws;
+    for (int64_t work = blockIdx.x * (int64_t)BSRI_CTA + threadIdx.x; work < total; work += step) {
         const int64_t item = work / b.draws, i = work % b.draws, *drawn = b.drawn + item * b.draws;
         const uint32_t *seen = b.seen + item * b.candidates;
         int64_t x = i, at;
@@ -9977,7 +10878,7 @@ __device__ __forceinline__ void bsri_dev_prune_count(uint32_t *count, int digit,
     }
     if (open >> (threadIdx.x & 31) & 1) atomicAdd(&count[digit], 1u);
 }
-static __global__ void __launch_bounds__(256) bsri_prune_pass(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_prune_pass(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     __shared__ uint32_t count[BSRI_PRUNE_DIGITS];
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
@@ -10015,7 +10916,7 @@ static __global__ void __launch_bounds__(256) bsri_prune_pass(const __grid_const
     }
 }
 /* The bits of those that are kept, by words. */
-static __global__ void __launch_bounds__(256) bsri_prune_mark(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_prune_mark(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
     for (int64_t work = blockIdx.x; work < b.batch.count * b.tiles; work += gridDim.x) {
@@ -10039,7 +10940,7 @@ static __global__ void __launch_bounds__(256) bsri_prune_mark(const __grid_const
     }
 }
 /* A block per item: radix selection of the k-th key, then the bits of the larger ones and of the first that equal it. */
-static __global__ void __launch_bounds__(1024, 1) bsri_prune_select(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA_WIDE, 1) bsri_prune_select(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
     __shared__ unsigned long long count[256];
     __shared__ int64_t shared_rest;
@@ -10135,10 +11036,10 @@ static __device__ bool bsri_dev_layout_rule(const bsri_dev_layout &j, int64_t he
     if (bigbird && (c < l.num_global_blocks || r < l.num_global_blocks)) return true;
     return c >= r - w && c <= r + w && (!l.unidirectional || c <= r);
 }
-static __global__ void __launch_bounds__(256) bsri_layout_rules(const __grid_constant__ bsri_dev_layout j BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_layout_rules(const __grid_constant__ bsri_dev_layout j BSRI_GATE) {
     BSRI_ENTER;
-    const int64_t n = j.layout.blocks, step = (int64_t)gridDim.x * 256;
-    for (int64_t work = blockIdx.x * (int64_t)256 + threadIdx.x; work < j.bytes; work += step) {
+    const int64_t n = j.layout.blocks, step = (int64_t)gridDim.x * BSRI_CTA;
+    for (int64_t work = blockIdx.x * (int64_t)BSRI_CTA + threadIdx.x; work < j.bytes; work += step) {
         const int64_t head = j.layout.different_layout_per_head ? work / j.area : 0, at = work % j.area;
         if (j.step == BSRI_LAYOUT_CLEAR) j.mask[work] = 0;
         else if (bsri_dev_layout_rule(j, head, at / n, at % n)) j.mask[work] = 1;
@@ -10254,13 +11155,13 @@ template <class I> __device__ __forceinline__ void bsri_entries_look(const bsri_
     found = __reduce_or_sync(~0u, found);
     if (lane == 0 && found) atomicOr((unsigned long long *)e.state, (unsigned long long)found);
 }
-static __global__ void __launch_bounds__(256) bsri_entries_survey(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_entries_survey(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
     BSRI_ENTRIES_BY_TYPE(bsri_entries_look, e);
 }
 /* Rows of COO in order: where each starts, as CSR says it. */
-static __global__ void __launch_bounds__(256) bsri_entries_starts(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_entries_starts(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
     if (bsri_dev_sorting(e)) return;
@@ -10328,14 +11229,14 @@ template <class I> __device__ __forceinline__ void bsri_entries_begin(const bsri
         if (threadIdx.x == 0) e.sums[chunk] = before;
     }
 }
-static __global__ void __launch_bounds__(256, 3) bsri_entries_begins(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA, 3) bsri_entries_begins(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
     if (bsri_dev_sorting(e)) return;
     BSRI_ENTRIES_BY_TYPE(bsri_entries_begin, e);
 }
 /* crow of it. */
-static __global__ void __launch_bounds__(256) bsri_entries_lines(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_entries_lines(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
     if (bsri_dev_sorting(e)) return;
@@ -10449,7 +11350,7 @@ template <class I> __device__ __forceinline__ void bsri_entries_place(const bsri
     }
     if (__any_sync(~0u, again) && lane == 0) atomicOr((unsigned long long *)e.state, (unsigned long long)BSRI_ENTRIES_AGAIN);
 }
-static __global__ void __launch_bounds__(256, 2) bsri_entries_put(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA, 2) bsri_entries_put(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
     if (!e.bits && bsri_dev_sorting(e)) return;
@@ -10457,7 +11358,7 @@ static __global__ void __launch_bounds__(256, 2) bsri_entries_put(const __grid_c
 }
 
 /* The place of each entry in the order of blocks, then of elements inside a block; what lies outside is held inside. */
-static __global__ void __launch_bounds__(256) bsri_entries_keys(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_entries_keys(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
     const int64_t br = e.to.block_rows, bc = e.to.block_cols, step = (int64_t)gridDim.x * 256;
@@ -10472,7 +11373,7 @@ static __global__ void __launch_bounds__(256) bsri_entries_keys(const __grid_con
 }
 /* Blocks that begin in each chunk of 4096 sorted entries; then, with the sums before each chunk, the block of every entry. */
 template <bool WRITE>
-__global__ void __launch_bounds__(1024) bsri_entries_blocks(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
+__global__ void __launch_bounds__(BSRI_CTA_WIDE) bsri_entries_blocks(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
     __shared__ int part[33];
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
@@ -10507,7 +11408,7 @@ __global__ void __launch_bounds__(1024) bsri_entries_blocks(const __grid_constan
     }
 }
 /* One block: sums to sums before; the last entry is the whole. */
-static __global__ void __launch_bounds__(1024) bsri_scan_sums(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA_WIDE) bsri_scan_sums(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
     __shared__ int64_t part[33];
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
@@ -10520,7 +11421,7 @@ static __global__ void __launch_bounds__(1024) bsri_scan_sums(const __grid_const
     }
     if (threadIdx.x == 0) e.sums[e.chunks] = sum;
 }
-static __global__ void __launch_bounds__(256) bsri_entries_crow(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_entries_crow(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
     const int64_t area = e.to.block_rows * e.to.block_cols, step = (int64_t)gridDim.x * 256;
@@ -10537,7 +11438,7 @@ static __global__ void __launch_bounds__(256) bsri_entries_crow(const __grid_con
     }
 }
 /* Zeros into the stored blocks, and where without order places will be claimed. */
-static __global__ void __launch_bounds__(256) bsri_entries_clear(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_entries_clear(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
     if (bsri_dev_sorting(e) == !e.after_sort) return;
@@ -10559,7 +11460,7 @@ static __global__ void __launch_bounds__(256) bsri_entries_clear(const __grid_co
         for (int64_t i = start; i < (total + 31) / 32; i += step) e.claimed[i] = 0;
 }
 /* The first of equal places adds them up in the order in which they came. */
-static __global__ void __launch_bounds__(256, 4) bsri_entries_values(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA, 4) bsri_entries_values(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
     const int64_t bc = e.to.block_cols, area = e.to.block_rows * bc, step = (int64_t)gridDim.x * 256;
@@ -10587,11 +11488,12 @@ __device__ __forceinline__ int64_t bsri_dev_scatter_crow(const bsri_dev_scatter_
     return bsri_max(0, bsri_min(b.a.nnz, bsri_index(b.a.crow_indices, b.a.index_dtype, r)));
 }
 /* One block: products before each of the ordered rows. */
-static __global__ void __launch_bounds__(1024) bsri_scatter_starts(const __grid_constant__ bsri_dev_scatter_build b BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA_WIDE)
+    bsri_scatter_starts(const __grid_constant__ bsri_dev_scatter_build b BSRI_GATE) {
     BSRI_ENTER;
     __shared__ int64_t part[33];
     int64_t sum = 0, all;
-    for (int64_t i0 = 0; i0 < b.rows; i0 += 1024) {
+    for (int64_t i0 = 0; i0 < b.rows; i0 += BSRI_CTA_WIDE) {
         const int64_t i = i0 + threadIdx.x, r = i < b.rows ? b.order[i] : 0;
         const int64_t v = i < b.rows ? bsri_dev_scatter_crow(b, r + 1) - bsri_dev_scatter_crow(b, r) : 0,
                       before = bsri_dev_block_before(v, part, &all);
@@ -10600,7 +11502,8 @@ static __global__ void __launch_bounds__(1024) bsri_scatter_starts(const __grid_
     }
 }
 /* A warp per row and column tile; rows in the order found, which says where their outputs stand. */
-static __global__ void __launch_bounds__(256) bsri_scatter_fill_rows(const __grid_constant__ bsri_dev_scatter_build b BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA)
+    bsri_scatter_fill_rows(const __grid_constant__ bsri_dev_scatter_build b BSRI_GATE) {
     BSRI_ENTER;
     const int lane = threadIdx.x & 31, strided = b.format == BSR_SCATTER_STRIDED, tiles = b.format == BSR_SCATTER_MM;
     const int64_t width = b.n / b.split, step = (int64_t)gridDim.x * 8, total = b.rows * b.split;

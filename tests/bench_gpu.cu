@@ -55,107 +55,25 @@ BENCH_API double bench_host_us(const bsr_context *ctx, const bsr_matrix *a, cons
 }
 
 #ifdef BENCH_MAIN
-#include <algorithm>
-#include <stdio.h>
-#include <vector>
+#include "bench.cuh"
 
-static const bsr_context *gpu, *cpu;
+static const bsr_context *gpu;
 static cudaStream_t stream;
 static double copy_rate; /* bytes per second, read and written */
 
-static void check(cudaError_t e) {
-    if (e == cudaSuccess) return;
-    fprintf(stderr, "CUDA: %s\n", cudaGetErrorString(e));
-    exit(1);
-}
-
-/* Sum of four uniform numbers: near enough to normal, unit variance. */
-static __device__ float bench_normal(uint64_t i, uint64_t seed) {
-    uint64_t z = (i + 1) * UINT64_C(0x9e3779b97f4a7c15) + seed * UINT64_C(0xd1342543de82ef95);
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    z ^= z >> 31;
-    float sum = 0;
-    for (int k = 0; k < 4; k++) sum += (float)((z >> 16 * k) & 0xffff) / 65536.0f - 0.5f;
-    return sum * 1.7320508f;
-}
-static __global__ void bench_fill(void *data, int dtype, int64_t n, uint64_t seed) {
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) {
-        const float v = bench_normal((uint64_t)i, seed);
-        if (dtype == BSR_BF16) ((uint16_t *)data)[i] = (uint16_t)(__float_as_uint(v) >> 16);
-        else if (dtype == BSR_I8) ((int8_t *)data)[i] = (int8_t)(v * 8);
-        else ((float *)data)[i] = v;
+static void *numbers(scratch &w, int64_t n, int dtype) {
+    switch (dtype) {
+        case BSR_BF16: return w.numbers<__nv_bfloat16>(n);
+        case BSR_I8: return w.numbers<int8_t>(n);
+        default: return w.numbers<float>(n);
     }
 }
-static void *device_data(int64_t n, int dtype) {
-    static uint64_t seed;
-    void *p;
-    check(cudaMalloc(&p, (size_t)n * bsr_dtype_size(dtype) + 256));
-    bench_fill<<<1024, 256>>>(p, dtype, n, ++seed);
-    check(cudaGetLastError());
-    return p;
-}
-static std::vector<void *> held;
-static void *keep(void *p) {
-    held.push_back(p);
-    return p;
-}
-static void release(void) {
-    check(cudaDeviceSynchronize());
-    for (void *p : held) check(cudaFree(p));
-    held.clear();
-}
-static bsr_matrix pattern(int64_t rows, int64_t cols, int64_t block, double sparsity, int dtype) {
-    const int64_t total = rows / block * (cols / block), nnz = bsr_kept_blocks(total, sparsity);
-    std::vector<int32_t> crow((size_t)(rows / block + 1)), col((size_t)nnz);
-    bsr_matrix m = bsr_matrix_make(rows, cols, block, block, nnz, crow.data(), col.data(), BSR_I32, NULL, dtype);
-    if (bsr_random_pattern(cpu, 1, sparsity, &m, NULL) != BSR_OK) exit(1);
-    check(cudaMalloc(&m.crow_indices, crow.size() * 4));
-    check(cudaMalloc(&m.col_indices, col.size() * 4 + 4));
-    check(cudaMemcpy(m.crow_indices, crow.data(), crow.size() * 4, cudaMemcpyHostToDevice));
-    check(cudaMemcpy(m.col_indices, col.data(), col.size() * 4, cudaMemcpyHostToDevice));
-    keep(m.crow_indices), keep(m.col_indices);
-    m.values = keep(device_data(nnz * block * block, dtype));
-    return m;
+static bsr_matrix pattern(scratch &w, int64_t rows, int64_t cols, int64_t block, double sparsity, int dtype) {
+    const blocks p = random_blocks(rows / block, cols / block, sparsity);
+    return bsr_matrix_make(rows, cols, block, block, p.nnz(), w.copy(p.crow), w.copy(p.col), BSR_I32,
+                           numbers(w, p.nnz() * block * block, dtype), dtype);
 }
 
-/* Median milliseconds of a call, from replays of a graph that holds several; negative: the call is refused. */
-template <class F> static double timed(F call) {
-    cudaEvent_t a, b;
-    cudaGraph_t graph;
-    cudaGraphExec_t run;
-    std::vector<float> times;
-    float ms;
-    int calls;
-    check(cudaEventCreate(&a));
-    check(cudaEventCreate(&b));
-    for (int i = 0; i < 2; i++)
-        if (call() != BSR_OK) return -1;
-    check(cudaEventRecord(a, stream));
-    call();
-    check(cudaEventRecord(b, stream));
-    check(cudaEventSynchronize(b));
-    check(cudaEventElapsedTime(&ms, a, b));
-    calls = (int)std::min(100.0, std::max(1.0, 2.0 / ms));
-    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    for (int i = 0; i < calls; i++) call();
-    check(cudaStreamEndCapture(stream, &graph));
-    check(cudaGraphInstantiate(&run, graph, 0));
-    for (int i = 0; i < 8; i++) {
-        check(cudaEventRecord(a, stream));
-        check(cudaGraphLaunch(run, stream));
-        check(cudaEventRecord(b, stream));
-        check(cudaEventSynchronize(b));
-        check(cudaEventElapsedTime(&ms, a, b));
-        if (i) times.push_back(ms / (float)calls);
-    }
-    check(cudaGraphExecDestroy(run));
-    check(cudaGraphDestroy(graph));
-    check(cudaEventDestroy(a));
-    check(cudaEventDestroy(b));
-    std::sort(times.begin(), times.end());
-    return times[times.size() / 2];
-}
 static void row(const char *what, const char *name, int64_t block, double sparsity, double ms, double flops, double bytes) {
     if (ms <= 0) printf("%s,%s,%d,%.2f,,,,not in this version\n", what, name, (int)block, sparsity);
     else
@@ -165,92 +83,87 @@ static void row(const char *what, const char *name, int64_t block, double sparsi
 }
 
 static void product(int64_t m, int64_t k, int64_t n, int64_t block, double sparsity, int dtype, int result, int columns) {
+    scratch w;
     bsr_exec ex = BSR_ZERO;
-    const bsr_matrix a = pattern(m, k, block, sparsity, dtype);
+    const bsr_matrix a = pattern(w, m, k, block, sparsity, dtype);
     const int64_t size = (int64_t)bsr_dtype_size(dtype);
-    bsr_dense b = bsr_dense_row_major(keep(device_data(k * n, dtype)), dtype, k, n), out;
-    void *c = keep(device_data(m * n, result));
+    bsr_dense b = bsr_dense_row_major(numbers(w, k * n, dtype), dtype, k, n), out;
+    void *c = numbers(w, m * n, result);
     char name[80];
     ex.stream = stream;
     if (columns) b = bsr_dense_col_major(b.data, dtype, k, n);
     out = columns ? bsr_dense_col_major(c, result, m, n) : bsr_dense_row_major(c, result, m, n);
-    const double ms = timed([&] { return bsr_dense_mm(gpu, 0, &a, &b, &out, &ex); });
+    const double ms = timed(stream, [&] { return bsr_dense_mm(gpu, 0, &a, &b, &out, &ex); });
     snprintf(name, sizeof name, "%lldx%lldx%lld %s %s", (long long)m, (long long)k, (long long)n, bsr_dtype_name(dtype),
              columns ? "column-major" : "row-major");
     row("product", name, block, sparsity, ms, 2.0 * (double)a.nnz * (double)(block * block) * (double)n,
         (double)(a.nnz * block * block * size));
-    release();
 }
 static void sampled(int64_t block, double sparsity) {
+    scratch w;
     bsr_exec ex = BSR_ZERO;
     const int64_t n = 4096;
-    const bsr_matrix out = pattern(n, n, block, sparsity, BSR_BF16);
-    const bsr_dense x = bsr_dense_row_major(keep(device_data(n * n, BSR_BF16)), BSR_BF16, n, n);
-    const bsr_dense y = bsr_dense_row_major(keep(device_data(n * n, BSR_BF16)), BSR_BF16, n, n);
+    const bsr_matrix out = pattern(w, n, n, block, sparsity, BSR_BF16);
+    const bsr_dense x = bsr_dense_row_major(numbers(w, n * n, BSR_BF16), BSR_BF16, n, n);
+    const bsr_dense y = bsr_dense_row_major(numbers(w, n * n, BSR_BF16), BSR_BF16, n, n);
     ex.stream = stream;
-    const double ms = timed([&] { return bsr_sampled_addmm(gpu, 0, NULL, 1, &x, &y, &out, &ex); });
+    const double ms = timed(stream, [&] { return bsr_sampled_addmm(gpu, 0, NULL, 1, &x, &y, &out, &ex); });
     row("sampled", "4096^3 bf16", block, sparsity, ms, 2.0 * (double)out.nnz * (double)(block * block * n), 0);
-    release();
 }
 static void rows(int64_t block, double sparsity) {
+    scratch w;
     bsr_exec ex = BSR_ZERO;
-    const bsr_matrix x = pattern(16384, 8192, block, sparsity, BSR_BF16);
+    const bsr_matrix x = pattern(w, 16384, 8192, block, sparsity, BSR_BF16);
     bsr_matrix y = x, dy = x;
     const int64_t n = x.nnz * block * block;
-    y.values = keep(device_data(n, BSR_BF16)), dy.values = keep(device_data(n, BSR_BF16));
+    y.values = numbers(w, n, BSR_BF16), dy.values = numbers(w, n, BSR_BF16);
     ex.stream = stream;
-    double ms = timed([&] { return bsr_softmax(gpu, 1, &x, NULL, &y, &ex); });
+    double ms = timed(stream, [&] { return bsr_softmax(gpu, 1, &x, NULL, &y, &ex); });
     row("softmax", "16384x8192 bf16", block, sparsity, ms, 0, 4.0 * (double)n);
-    ms = timed([&] { return bsr_softmax_backward(gpu, 1, &y, &dy, &dy, &ex); });
+    ms = timed(stream, [&] { return bsr_softmax_backward(gpu, 1, &y, &dy, &dy, &ex); });
     row("softmax_backward", "16384x8192 bf16", block, sparsity, ms, 0, 6.0 * (double)n);
-    release();
 }
 static void attention(int64_t batch, int64_t heads, int64_t length, int64_t width, int64_t block, double sparsity) {
+    scratch w;
     bsr_exec ex = BSR_ZERO;
-    const bsr_matrix mask = pattern(length, length, block, sparsity, BSR_BF16);
+    const bsr_matrix mask = pattern(w, length, length, block, sparsity, BSR_BF16);
     bsr_dense d[4];
     char name[80];
     for (bsr_dense &t : d) {
-        void *p = keep(device_data(batch * heads * length * width, BSR_BF16));
+        void *p = numbers(w, batch * heads * length * width, BSR_BF16);
         t = bsr_dense_batched(bsr_dense_row_major(p, BSR_BF16, length, width), heads, length * width);
         t = bsr_dense_batched(t, batch, heads * length * width);
     }
     ex.stream = stream;
-    const double ms = timed([&] { return bsr_attention(gpu, 0, &d[0], &d[1], &d[2], &mask, NULL, &d[3], NULL, &ex); });
+    const double ms = timed(stream, [&] { return bsr_attention(gpu, 0, &d[0], &d[1], &d[2], &mask, NULL, &d[3], NULL, &ex); });
     snprintf(name, sizeof name, "B%lld H%lld S%lld D%lld bf16", (long long)batch, (long long)heads, (long long)length,
              (long long)width);
     row("attention", name, block, sparsity, ms, 4.0 * (double)(batch * heads * width) * (double)(mask.nnz * block * block), 0);
-    release();
 }
 static void copy(void) {
     const size_t bytes = (size_t)1 << 30;
-    void *x, *y;
-    check(cudaMalloc(&x, bytes));
-    check(cudaMalloc(&y, bytes));
+    scratch w;
+    void *x = w.bytes(bytes), *y = w.bytes(bytes);
     const double ms =
-        timed([&] { return cudaMemcpyAsync(y, x, bytes, cudaMemcpyDeviceToDevice, stream) ? BSR_CUDA_ERROR : BSR_OK; });
+        timed(stream, [&] { return cudaMemcpyAsync(y, x, bytes, cudaMemcpyDeviceToDevice, stream) ? BSR_CUDA_ERROR : BSR_OK; });
     copy_rate = 2.0 * (double)bytes / ms * 1e3;
     row("copy", "1 GiB", 0, 0, ms, 0, 2.0 * (double)bytes);
-    check(cudaFree(x));
-    check(cudaFree(y));
 }
 
 int main(void) {
     static const int64_t blocks[] = {16, 32, 64, 128};
     static const double sparsities[] = {0.5, 0.8, 0.95};
     bsr_context_desc d = BSR_ZERO;
-    bsr_context *ctx[2];
+    bsr_context *ctx;
     bsr_error e;
     char line[300];
     d.backend = BSR_BACKEND_CUDA;
-    if (bsr_create(&d, &ctx[0], &e) != BSR_OK) {
+    if (bsr_create(&d, &ctx, &e) != BSR_OK) {
         bsr_error_string(&e, line, sizeof line);
         fprintf(stderr, "no GPU: %s\n", line);
         return 1;
     }
-    d.backend = BSR_BACKEND_CPU;
-    if (bsr_create(&d, &ctx[1], &e) != BSR_OK) return 1;
-    gpu = ctx[0], cpu = ctx[1];
+    gpu = ctx;
     check(cudaStreamCreate(&stream));
     puts("operation,shape,block,sparsity,ms,stored TFLOP/s,TB/s,share of the copy rate");
     copy();
@@ -271,8 +184,7 @@ int main(void) {
     attention(2, 16, 4096, 128, 64, 0.75);
     attention(1, 16, 8192, 128, 128, 0.9);
     attention(1, 8, 4096, 64, 32, 0.9);
-    bsr_destroy(ctx[0]);
-    bsr_destroy(ctx[1]);
+    bsr_destroy(ctx);
     return 0;
 }
 #endif /* BENCH_MAIN */

@@ -25,7 +25,7 @@ gpu-build: $(GPU_B)/gpu_tests $(GPU_B)/modules $(addprefix build/gpu/examples/,$
 $(GPU_B)/library.o: tests/gpu/library.cu tests/test_functions.h $(HEADERS)
 	@echo "  nvcc  $@ (sm_$(GPU_ARCH))"; mkdir -p $(@D)
 	@$(NVCC) -O2 $(GPU_FLAGS) $(call gpu_target,$(GPU_ARCH)) $(SPLIT) -Xcompiler -Wall,-Wextra -c $< -o $@
-$(GPU_B)/%.o: tests/gpu/%.cpp tests/gpu/mirror.h $(wildcard tests/*.c tests/*.h tests/*.inc) bsrsparse.h
+$(GPU_B)/%.o: tests/gpu/%.cpp $(wildcard tests/gpu/*.h) $(wildcard tests/*.c tests/*.h tests/*.inc) bsrsparse.h
 	@echo "  c++   $@"; mkdir -p $(@D)
 	@$(NVCC) -O1 $(GPU_FLAGS) -DBSRI_IMPLEMENTED -Dmain=main_$* -Xcompiler -Wall,-Wextra -c $< -o $@
 $(GPU_B)/main.o: tests/gpu/main.cpp

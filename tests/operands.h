@@ -216,7 +216,7 @@ TF bsr_dense t_dense(int dtype, int64_t rows, int64_t cols, int layout, t_shape 
     int i, empty = rows == 0 || cols == 0, by_rows = layout == ROW || layout == ROW_WIDE || layout == ROW_PADDED;
     memset(&d, 0, sizeof d);
     d.dtype = dtype, d.rows = rows, d.cols = cols, d.batch_dims = batch.dims;
-    gap = layout == ROW_PADDED || layout == COL_PADDED ? 3 : 0;
+    gap = layout == ROW_PADDED || layout == COL_PADDED ? 1 + 2 * bt_below(4) : 0; /* odd */
     if (layout == ROW_WIDE || layout == COL_WIDE) gap = 64 + (64 - (by_rows ? cols : rows) % 64) % 64;
     if (by_rows || layout == INTERLEAVED) d.row_stride = cols + gap, d.col_stride = 1;
     else d.row_stride = 1, d.col_stride = rows + gap;
@@ -292,7 +292,7 @@ BT_MAY_READ_POISON TF int t_all_poison(const void *data) {
 /* BSR matrices                                                                                   */
 /* ---------------------------------------------------------------------------------------------- */
 
-enum { PACKED, PACKED_EXPLICIT, BLOCKS_COL, BLOCKS_WIDE, BLOCKS_COL_WIDE, BLOCKS_GAPS, BLOCKS_INNER, BLOCKS_LAYOUTS };
+enum { PACKED, PACKED_EXPLICIT, BLOCKS_COL, BLOCKS_WIDE, BLOCKS_COL_WIDE, BLOCKS_GAPS, BLOCKS_INNER, BLOCKS_ODD, BLOCKS_LAYOUTS };
 typedef struct t_spec {                   /* of a random matrix; zero: defaults */
     int dtype, index_dtype, layout, kind; /* index_dtype 0: i32 */
     int64_t block_rows, block_cols, r, c; /* block size, blocks down and across */
@@ -319,6 +319,8 @@ TF void t_pattern(const t_spec *s, int64_t count, int64_t first, void *crow, voi
         t_set_index(crow, type, i + 1, k);
     }
 }
+/* A side of a block: any up to 300, those that small kernels take more often. */
+TF int64_t t_side(void) { return bt_below(2) ? bt_range(1, 300) : bt_range(1, 40); }
 TF t_shape t_matrix_batch(const bsr_matrix *m) {
     return t_batch(m->batch_dims, m->batch[0], m->batch[1], m->batch[2], m->batch[3]);
 }
@@ -367,6 +369,10 @@ TF void t_make_values(bsr_matrix *m, int dtype, int layout, unsigned shared) {
         m->value_strides[2] = 2, m->value_strides[1] = 2 * bc + 1, m->value_strides[0] = br * (2 * bc + 1) + 3;
         one = m->nnz * m->value_strides[0];
     }
+    if (layout == BLOCKS_ODD) { /* lines an odd number of elements apart, and so blocks */
+        m->value_strides[2] = 1, m->value_strides[1] = bc + 1 + bc % 2, m->value_strides[0] = br * m->value_strides[1];
+        m->value_strides[0] += 1 - m->value_strides[0] % 2, one = m->nnz * m->value_strides[0];
+    }
     if (layout == BLOCKS_INNER) m->value_strides[0] = 1, m->value_strides[1] = m->nnz * bc, m->value_strides[2] = m->nnz;
     if (layout == BLOCKS_INNER && !m->nnz) m->value_strides[0] = m->value_strides[1] = m->value_strides[2] = 1;
     for (last = one, total = one, i = m->batch_dims - 1; i >= 0; i--) {
@@ -384,6 +390,14 @@ TF void t_fill_values(const bsr_matrix *m, int kind) {
         for (p = 0; p < m->nnz; p++)
             for (i = 0; i < m->block_rows; i++)
                 for (j = 0; j < m->block_cols; j++) t_fill_next(&f, m->values, t_value_at(m, b, p, i, j));
+}
+/* So many blocks of a size, with any index type. */
+TF t_spec t_spec_of(int dtype, int64_t br, int64_t bc, int64_t r, int64_t c, int64_t nnz) {
+    t_spec s;
+    memset(&s, 0, sizeof s);
+    s.dtype = dtype, s.block_rows = br, s.block_cols = bc, s.r = r, s.c = c, s.nnz = nnz;
+    s.index_dtype = bt_below(2) ? BSR_I64 : BSR_I32;
+    return s;
 }
 TF bsr_matrix t_matrix(const t_spec *s) {
     bsr_matrix m;
@@ -425,6 +439,31 @@ TF bsr_matrix t_matrix(const t_spec *s) {
     t_make_values(&m, s->dtype, s->layout, s->shared_values);
     t_fill_values(&m, s->kind);
     return m;
+}
+/* To be built: s gives block size, types and batch; room for all blocks. */
+TF bsr_matrix t_target(const t_spec *s) {
+    bsr_matrix m;
+    const int64_t items = t_items(&s->batch), each = s->r * s->c, total = s->ragged ? items * each : each;
+    const size_t index = bsr_dtype_size(s->index_dtype ? s->index_dtype : BSR_I32);
+    int64_t n = 1;
+    int i;
+    memset(&m, 0, sizeof m);
+    m.index_dtype = s->index_dtype ? s->index_dtype : BSR_I32, m.block_rows = s->block_rows, m.block_cols = s->block_cols;
+    m.flags = s->ragged ? BSR_MATRIX_RAGGED : 0, m.batch_dims = s->batch.dims, m.nnz = total;
+    for (i = m.batch_dims - 1; i >= 0; n *= s->batch.n[i--])
+        m.batch[i] = s->batch.n[i], m.crow_batch_stride[i] = n * (s->r + 1), m.col_batch_stride[i] = s->ragged ? 0 : n * each;
+    m.crow_indices = bt_alloc((size_t)(items * (s->r + 1)) * index, index);
+    m.col_indices = bt_alloc((size_t)(s->ragged ? total : items * total) * index, index);
+    t_make_values(&m, s->dtype, s->layout, 0);
+    bt_mark_output(m.crow_indices), bt_mark_output(m.col_indices), bt_mark_output(m.values);
+    return m;
+}
+/* Memory of the case for lists of the lengths that x says; output: a call that is looked at fills them. */
+TF void t_list_room(bsr_scatter_indices *x, int output) {
+    x->c_indices = (int64_t *)bt_alloc((size_t)x->c_count * 8, 8), x->r_offsets = (int64_t *)bt_alloc((size_t)x->r_count * 8, 8);
+    x->p_indices = (int64_t *)bt_alloc((size_t)x->p_count * 8, 8), x->q_indices = (int64_t *)bt_alloc((size_t)x->q_count * 8, 8);
+    if (!output) return;
+    bt_mark_output(x->c_indices), bt_mark_output(x->r_offsets), bt_mark_output(x->p_indices), bt_mark_output(x->q_indices);
 }
 /* An output with the pattern of m (the index arrays are shared) and values of its own. */
 TF bsr_matrix t_matrix_output(const bsr_matrix *m, int dtype, int layout) {

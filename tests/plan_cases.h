@@ -1,8 +1,8 @@
 /* plan_cases.h: random shapes of products and sampled products, and the calls that plan them: tests/time_plans.cu times what
    they can run by, tests/cudart/plans.h keeps what they do run by. C99 and C++; included behind bsrsparse.h.
 
-   A kind is a type and what comes with it: bf16|f16|f32|i8, +relu, +tf32, +tf32x3, +any (the first four ways, and few columns in
-   every third shape), +few (few columns in all of them), +sampled. */
+   A kind is a type and what comes with it: bf16|f16|f32|f64|i8, +relu, +tf32, +tf32x3, +any (the first four ways, and few
+   columns in every third shape), +few (few columns in all of them), +sampled. */
 #ifndef BSR_PLAN_CASES_H
 #define BSR_PLAN_CASES_H
 

@@ -7,13 +7,6 @@
 
 static const int dtypes[] = {BSR_F32, BSR_F64, BSR_F16, BSR_BF16};
 
-static t_spec spec_of(int dtype, int64_t br, int64_t bc, int64_t r, int64_t c, int64_t nnz) {
-    t_spec s;
-    memset(&s, 0, sizeof s);
-    s.dtype = dtype, s.block_rows = br, s.block_cols = bc, s.r = r, s.c = c, s.nnz = nnz;
-    s.index_dtype = bt_below(2) ? BSR_I64 : BSR_I32;
-    return s;
-}
 
 typedef struct attention {
     const bsr_context *ctx;
@@ -64,7 +57,7 @@ TEST(upstream_attention) {
                         bt_case("%lld x %lld x %lld, batch %d, mask %d", (long long)sizes[m], (long long)sizes[n],
                                 (long long)sizes[k], batch, mask_batch);
                         t = types[bt_below(3)], block = bt_below(2) ? 16 : 32;
-                        s = spec_of(bt_below(2) ? BSR_BOOL : t, block, block, sizes[m] / block, sizes[n] / block, 0);
+                        s = t_spec_of(bt_below(2) ? BSR_BOOL : t, block, block, sizes[m] / block, sizes[n] / block, 0);
                         s.nnz = (s.r * s.c + 1) * 2 / 3, s.kind = FILL_POSITIVE, s.batch = t_batch(mask_batch, 2, 2, 0, 0);
                         c = attention_new(&s, t, sizes[m], sizes[n], sizes[k], sizes[k], t_batch(batch, 2, 2, 0, 0),
                                           t_batch(batch, 2, 2, 0, 0), t);
@@ -90,7 +83,7 @@ TEST(each_option) {
                     bt_skip("this instruction set is not in this build or machine");
                     continue;
                 }
-                s = spec_of(BSR_F32, 16, 8, 3, 7, 13);
+                s = t_spec_of(BSR_F32, 16, 8, 3, 7, 13);
                 if (option == 1) s.block_rows = s.block_cols = 1, s.r = lq, s.c = lk, s.nnz = lq * lk / 3;
                 if (option == 3) s.dtype = BSR_BOOL;
                 if (option == 4) s.dtype = dtypes[t];
@@ -146,7 +139,7 @@ TEST(combined) {
             if (bt_below(2)) bm.n[i] = 1;
         if (bm.dims && bt_below(3) == 0)
             bm.dims--, bm.n[0] = bm.n[1], bm.n[1] = bm.n[2]; /* fewer dimensions: aligned at the last */
-        s = spec_of(dtypes[t], br, bc, r, cols, bt_range(0, r * cols));
+        s = t_spec_of(dtypes[t], br, bc, r, cols, bt_range(0, r * cols));
         s.batch = bm, s.ragged = bt_below(3) == 0, s.shared_pattern = s.ragged ? 0 : (unsigned)bt_below(16);
         s.layout = (int)bt_below(BLOCKS_LAYOUTS), s.unsorted = (int)bt_below(2);
         for (i = 0; i < bm.dims; i++) /* dimension i from the right */
@@ -185,7 +178,7 @@ TEST(sizes) {
             int64_t r = bt_range(1, 3), cols = blocks[b][1] < 8 ? 40 : bt_range(2, 4);
             bt_case("%lldx%lld, D %lld, %s", (long long)blocks[b][0], (long long)blocks[b][1], (long long)widths[w],
                     bsr_dtype_name(dtypes[t]));
-            s = spec_of(dtypes[t], blocks[b][0], blocks[b][1], r, cols, r * cols * 2 / 3 + 1);
+            s = t_spec_of(dtypes[t], blocks[b][0], blocks[b][1], r, cols, r * cols * 2 / 3 + 1);
             c = attention_new(&s, dtypes[t], r * blocks[b][0], cols * blocks[b][1], widths[w], widths[(w + 3) % 8],
                               t_batch(1, 2, 0, 0, 0), t_batch(1, 1, 0, 0, 0), dtypes[t]);
             if (b & 1) c.o.flags = BSR_ATTENTION_CAUSAL, c.o.causal_offset = 3;
@@ -208,7 +201,7 @@ TEST(running_maximum) {
                     bt_skip("this instruction set is not in this build or machine");
                     continue;
                 }
-                s = spec_of(dtypes[t], 16, 16, 2, 40, 60);
+                s = t_spec_of(dtypes[t], 16, 16, 2, 40, 60);
                 c = attention_new(&s, dtypes[t], 32, 640, 8, 8, NO_BATCH, NO_BATCH, dtypes[t]);
                 for (j = 0; j < 640; j++)
                     for (d = 0; d < 8; d++)
@@ -253,7 +246,7 @@ TEST(dropout_mask) {
                 bt_skip("this instruction set is not in this build or machine");
                 continue;
             }
-            s = spec_of(BSR_F32, 8, 8, 5, 5, 25);
+            s = t_spec_of(BSR_F32, 8, 8, 5, 5, 25);
             c = attention_new(&s, BSR_F32, n, n, 4, n, t_batch(2, 2, 3, 0, 0), t_batch(2, 2, 3, 0, 0), BSR_F32);
             for (b = 0; b < 6; b++)
                 for (i = 0; i < n; i++) {
@@ -287,7 +280,7 @@ TEST(composition) {
         int64_t b, i, j;
         int type = k % 2 ? BSR_F64 : BSR_F32;
         bt_case("%d", k);
-        s = spec_of(type, bt_range(1, 20), bt_range(1, 20), bt_range(1, 4), bt_range(1, 4), bt_range(1, 9)),
+        s = t_spec_of(type, bt_range(1, 20), bt_range(1, 20), bt_range(1, 4), bt_range(1, 4), bt_range(1, 9)),
         s.batch = t_batch(1, 2, 0, 0, 0);
         c = attention_new(&s, type, s.r * s.block_rows, s.c * s.block_cols, bt_range(1, 33), bt_range(1, 33), s.batch, s.batch,
                           type);
@@ -319,7 +312,7 @@ TEST(edges) {
                 continue;
             }
             bt_case("no block at all: %s, isa %d", bsr_dtype_name(dtypes[t]), isa);
-            s = spec_of(BSR_F32, 4, 4, 3, 3, 0);
+            s = t_spec_of(BSR_F32, 4, 4, 3, 3, 0);
             c = attention_new(&s, dtypes[t], 12, 12, 5, 6, NO_BATCH, NO_BATCH, dtypes[t]);
             c.ctx = ctx, c.flags = REF_ALL_ZERO;
             run_attention(&c);
@@ -384,7 +377,7 @@ TEST(forbidden_nan) {
                     bt_skip("this instruction set is not in this build or machine");
                     continue;
                 }
-                s = spec_of(dtypes[t], 8, 8, 3, 11, 33), s.kind = FILL_SIGNED;
+                s = t_spec_of(dtypes[t], 8, 8, 3, 11, 33), s.kind = FILL_SIGNED;
                 c = attention_new(&s, dtypes[t], 24, 88, 9, dv, NO_BATCH, NO_BATCH, dtypes[t]);
                 c.ctx = t_context(isa), kp = t_random(BSR_BOOL, 1, 88, ROW, NO_BATCH, 0, FILL_BOOL);
                 for (j = 0; j < 88; j++) {
@@ -430,7 +423,7 @@ TEST(mask_corners) {
                     bt_skip("this instruction set is not in this build or machine");
                     continue;
                 }
-                s = spec_of(adds ? BSR_F32 : types[form / 2], 16, 16, 2, 3, 6);
+                s = t_spec_of(adds ? BSR_F32 : types[form / 2], 16, 16, 2, 3, 6);
                 c = attention_new(&s, dtypes[t], 32, 48, 8, 8, NO_BATCH, NO_BATCH, dtypes[t]), c.ctx = t_context(isa);
                 kp = t_dense(s.dtype, 1, 48, ROW, NO_BATCH, 0);
                 for (j = 0; j < 48; j++) {
@@ -479,7 +472,7 @@ TEST(tiles) {
         t_spec s;
         bt_case("%d: %lldx%lld, %s, D %lld, %lld", k, (long long)b[0], (long long)b[1], bsr_dtype_name(type), (long long)d,
                 (long long)dv);
-        s = spec_of(BSR_BOOL, b[0], b[1], r, cols, bt_range(0, r * cols)), s.pattern_only = 1;
+        s = t_spec_of(BSR_BOOL, b[0], b[1], r, cols, bt_range(0, r * cols)), s.pattern_only = 1;
         if (bt_below(2)) s.batch = t_batch(2, bt_below(2) ? items : 1, bt_below(2) ? heads : 1, 0, 0);
         s.unsorted = bt_below(4) == 0;
         c = attention_new(&s, type, lq, lk, d, dv, bq, bk, bt_below(2) ? BSR_F32 : type);
@@ -508,7 +501,7 @@ TEST(mask_pattern_only) {
         attention c;
         t_spec s;
         bt_case("%d", k);
-        s = spec_of(BSR_F32, 5, 7, 4, 4, 9), s.pattern_only = k & 1;
+        s = t_spec_of(BSR_F32, 5, 7, 4, 4, 9), s.pattern_only = k & 1;
         c = attention_new(&s, dtypes[k / 2], 20, 28, 9, 11, NO_BATCH, NO_BATCH, dtypes[k / 2]);
         run_attention(&c);
     }
@@ -516,7 +509,7 @@ TEST(mask_pattern_only) {
 /* Declared, not there yet. */
 TEST(backward_not_implemented) {
     attention c;
-    t_spec s = spec_of(BSR_F32, 4, 4, 2, 2, 3);
+    t_spec s = t_spec_of(BSR_F32, 4, 4, 2, 2, 3);
     bsr_exec e = t_exec(0);
     c = attention_new(&s, BSR_F32, 8, 8, 4, 4, NO_BATCH, NO_BATCH, BSR_F32);
     CHECK_INT(bsr_attention_backward(c.ctx, 0, &c.q, &c.k, &c.v, &c.mask, NULL, &c.out, &c.lse, &c.out, &c.q, NULL, NULL, &e),

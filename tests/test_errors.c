@@ -3,44 +3,48 @@
 #define BSRSPARSE_IMPLEMENTATION
 #include "../bsrsparse.h"
 #include "operands.h"
+#include "operations.h"
 
 /* ---------------------------------------------------------------------------------------------- */
 /* one valid call of every operation                                                              */
 /* ---------------------------------------------------------------------------------------------- */
 
-enum {
-    ADDMM,
-    SCATTER,
-    DENSE_SCATTER,
-    SDD,
-    DSD,
-    DDS,
-    BACKWARD,
-    SAMPLED,
-    SOFTMAX,
-    SOFTMAX_BACKWARD,
-    ATTENTION,
-    VALIDATE,
-    TO_DENSE,
-    FROM_DENSE,
-    FROM_CSR,
-    FROM_COO,
-    FROM_MASK,
-    RANDOM,
-    PRUNE,
-    REBLOCK,
-    PRUNE_SPARSE,
-    TRANSPOSED,
-    SCHEDULE,
-    LAYOUT,
-    INDICES,
-    CALLS
-};
-static const char *const call_names[] = {
-    "dense_addmm",      "scatter_mm", "dense_scatter_mm", "matmul SDD",     "matmul DSD", "matmul DDS", "matmul_backward",
-    "sampled_addmm",    "softmax",    "softmax_backward", "attention",      "validate",   "to_dense",   "from_dense",
-    "from_csr",         "from_coo",   "from_block_mask",  "random_pattern", "prune",      "reblock",    "prune of a matrix",
-    "transposed_index", "schedule",   "layout",           "scatter_indices"};
+/* X(call, operation, what is told apart beyond that) */
+#define CALL_LIST(X)                          \
+    X(ADDMM, dense_addmm, "")                 \
+    X(DENSE_MM, dense_mm, "")                 \
+    X(SCATTER, scatter_mm, "")                \
+    X(DENSE_SCATTER, dense_scatter_mm, "")    \
+    X(SDD, matmul, " SDD")                    \
+    X(DSD, matmul, " DSD")                    \
+    X(DDS, matmul, " DDS")                    \
+    X(BACKWARD, matmul_backward, "")          \
+    X(SAMPLED, sampled_addmm, "")             \
+    X(SOFTMAX, softmax, "")                   \
+    X(SOFTMAX_BACKWARD, softmax_backward, "") \
+    X(ATTENTION, attention, "")               \
+    X(VALIDATE, validate, "")                 \
+    X(TO_DENSE, to_dense, "")                 \
+    X(FROM_DENSE, from_dense, "")             \
+    X(FROM_CSR, from_csr, "")                 \
+    X(FROM_COO, from_coo, "")                 \
+    X(FROM_MASK, from_block_mask, "")         \
+    X(RANDOM, random_pattern, "")             \
+    X(PRUNE, prune, "")                       \
+    X(REBLOCK, reblock, "")                   \
+    X(TO_CSR, to_csr, "")                     \
+    X(TO_COO, to_coo, "")                     \
+    X(PRUNE_SPARSE, prune, " of a matrix")    \
+    X(TRANSPOSED, build_transposed_index, "") \
+    X(SCHEDULE, build_schedule, "")           \
+    X(LAYOUT, layout_mask, "")                \
+    X(INDICES, build_scatter_indices, "")
+#define X(call, operation, more) call,
+enum { CALL_LIST(X) CALLS };
+#undef X
+#define X(call, operation, more) #operation more,
+static const char *const call_names[] = {CALL_LIST(X)};
+#undef X
 
 typedef struct fixture { /* operands that fit each other: a 6 x 12 in 2 x 3 blocks, b 12 x 5, c 6 x 5, inner size 7 for sampling
                           */
@@ -110,7 +114,7 @@ static fixture fixture_new(int call) {
     f.s = f.a, t_make_values(&f.s, BSR_F32, PACKED, 0), t_fill_values(&f.s, FILL_SIGNED);
     f.b = dense_in(12, 5), f.input = dense_in(6, 5), f.left = dense_in(6, 1), f.right = dense_in(1, 5), f.bias = dense_in(6, 5);
     f.x = dense_in(6, 7), f.y = dense_in(7, 12), f.z = dense_in(12, 5), f.source = dense_in(6, 12);
-    if (call == ADDMM || call == DSD || call == DENSE_SCATTER || call == SCATTER) f.c = dense_out(&f, 6, 5);
+    if (call == ADDMM || call == DENSE_MM || call == DSD || call == DENSE_SCATTER || call == SCATTER) f.c = dense_out(&f, 6, 5);
     if (call == DDS) f.b = dense_in(5, 6), f.c = dense_out(&f, 5, 12);
     if (call == BACKWARD) f.c = dense_in(6, 5), f.da.data = NULL, f.t = sparse_out(&f, &f.a), f.db = dense_out(&f, 12, 5);
     if (call == SDD || call == SAMPLED || call == SOFTMAX || call == SOFTMAX_BACKWARD) f.t = sparse_out(&f, &f.a);
@@ -120,6 +124,11 @@ static fixture fixture_new(int call) {
     }
     if (call == TO_DENSE) f.out = dense_out(&f, 6, 12);
     if (call >= FROM_DENSE && call <= PRUNE_SPARSE) f.m = build_target(&f);
+    if (call == TO_CSR || call == TO_COO) { /* room for all entries, and their rows */
+        f.rows = 6, f.cols = 12, f.nnz = 42, f.outputs = 0;
+        f.m.crow_indices = written(&f, bt_alloc(7 * 4, 4)), f.m.col_indices = written(&f, bt_alloc(42 * 4, 4));
+        f.m.values = written(&f, bt_alloc(42 * 4, 4)), f.first = bt_alloc(42 * 4, 4), bt_mark_output(f.first);
+    }
     f.rel = dense_in(6, 12), f.key = dense_in(1, 12);
     fixture_scatter(&f, call);
     f.epilogue.left_alpha = &f.left, f.epilogue.right_alpha = &f.right, f.epilogue.bias = &f.bias;
@@ -155,6 +164,7 @@ static void fixture_point(fixture *f) {
 static bsr_status run(fixture *f, int call, const bsr_exec *e) {
     switch (call) {
         case ADDMM: return bsr_dense_addmm(f->ctx, f->beta, f->pinput, f->alpha, f->trans, f->pa, f->pb, &f->epilogue, f->pc, e);
+        case DENSE_MM: return bsr_dense_mm(f->ctx, f->trans, f->pa, f->pb, f->pc, e);
         case SCATTER: return bsr_scatter_mm(f->ctx, &f->blocks, f->pb, &f->indices, f->pc, e);
         case DENSE_SCATTER: return bsr_dense_scatter_mm(f->ctx, f->pa, f->pb, &f->indices, f->pc, e);
         case SDD:
@@ -184,6 +194,12 @@ static bsr_status run(fixture *f, int call, const bsr_exec *e) {
         case RANDOM: return bsr_random_pattern(f->ctx, 1, f->sparsity, f->pm ? &f->m : NULL, e);
         case PRUNE: return bsr_prune(f->ctx, bsr_operand_dense(&f->source), f->sparsity, f->norm, f->pm ? &f->m : NULL, e);
         case REBLOCK: return bsr_reblock(f->ctx, f->pa, f->pm ? &f->m : NULL, e);
+        case TO_CSR:
+            return bsr_to_csr(f->ctx, f->pa, f->rows, f->cols, f->pm ? &f->nnz : NULL, f->m.crow_indices, f->m.col_indices,
+                              f->m.index_dtype, f->m.values, f->m.dtype, e);
+        case TO_COO:
+            return bsr_to_coo(f->ctx, f->pa, f->rows, f->cols, f->pm ? &f->nnz : NULL, f->m.crow_indices, f->first,
+                              f->m.col_indices, f->m.index_dtype, f->m.values, f->m.dtype, e);
         case PRUNE_SPARSE: return bsr_prune(f->ctx, bsr_operand_sparse(f->pa), f->sparsity, f->norm, f->pm ? &f->m : NULL, e);
         case TRANSPOSED: return bsr_build_transposed_index(f->ctx, f->pa, f->buffer, f->bytes, e);
         case SCHEDULE: return bsr_build_schedule(f->ctx, f->pa, f->group, 0, f->buffer, f->bytes, e);
@@ -261,6 +277,21 @@ static void expect(fixture *f, int call, int line, int item, int operand, int64_
         expected_wanted = ANY;                               \
     } while (0)
 
+TEST(all_operations_are_called) {
+    static const char *const names[] = {
+#define X(name, ...) #name,
+        T_OPERATIONS(X)
+#undef X
+    };
+    size_t i;
+    for (i = 0; i < BT_COUNT(names); i++) {
+        int call, found = 0;
+        bt_case("%s", names[i]);
+        for (call = 0; call < CALLS; call++) /* the name, or with a word behind it */
+            found |= !strncmp(call_names[call], names[i], strlen(names[i])) && strchr(" ", call_names[call][strlen(names[i])]);
+        CHECK(found);
+    }
+}
 TEST(valid_calls) { /* the fixtures themselves are fine, with and without checks */
     int call;
     for (call = 0; call < CALLS; call++) {
@@ -306,8 +337,8 @@ TEST(every_call) {
         e = t_exec(0), e.query = &plan, memset(&plan, 0x33, sizeof plan), e.key = &key, memset(&key, 0x33, sizeof key);
         CHECK_INT(run(&g, call, &e), BSR_OK), CHECK(plan.op > 0 && plan.op <= BSR_OP_REBLOCK),
             CHECK_INT(plan.backend, BSR_BACKEND_CPU);
-        CHECK_INT(key.op != 0, call == ADDMM || (call >= SDD && call <= ATTENTION && call != BACKWARD));
-        CHECK_INT(plan.workspace_bytes, 0);
+        CHECK_INT(key.op != 0, call == ADDMM || call == DENSE_MM || (call >= SDD && call <= ATTENTION && call != BACKWARD));
+        CHECK(!plan.workspace_bytes || (plan.flags & BSR_PLAN_SLOW_TRANSPOSE)); /* that one is for speed alone */
         check_poison(&g, call);
     }
 }
@@ -1317,7 +1348,7 @@ TEST(device_status) {
     bsr_device_status(word_of(BSR_ARG_A, BSR_ITEM_COL_RANGE, 12), &error);
     bsr_error_string(&error, text, sizeof text);
     CHECK_STR(text, "BSR_BAD_STRUCTURE: a: col_indices[12] is ?, out of range");
-#ifndef BSR_MIRROR_H /* a word in host memory is the CPU's alone; gpu_test has the GPU's */
+#ifndef BSR_MIRROR_H /* a word in host memory is the CPU's alone; gpu_indices has the GPU's */
     { /* the CPU */
         fixture f = fixture_new(ADDMM);
         bsr_exec e = t_exec(0);
@@ -1592,6 +1623,7 @@ TEST(empty_and_permuted) {
 
 int main(int argc, char **argv) {
     static const bt_test tests[] = {
+        {"all_operations_are_called", all_operations_are_called},
         {"valid_calls", valid_calls},
         {"every_call", every_call},
         {"bad_products", bad_products},

@@ -55,10 +55,7 @@ static int prepare(call *c, const bsr_context *ctx) {
     if (c->op == DENSE_SCATTER) {
         bsr_exec e = t_exec(0);
         if (!RUN_OK(bsr_build_scatter_indices(ctx, &c->m[0], c->n, x, &e))) return 0;
-        x->c_indices = (int64_t *)bt_alloc((size_t)x->c_count * 8, 8),
-        x->r_offsets = (int64_t *)bt_alloc((size_t)x->r_count * 8, 8);
-        x->p_indices = (int64_t *)bt_alloc((size_t)x->p_count * 8, 8),
-        x->q_indices = (int64_t *)bt_alloc((size_t)x->q_count * 8, 8);
+        t_list_room(x, 0);
         CHECK_INT(bsr_build_scatter_indices(ctx, &c->m[0], c->n, x, &e), BSR_OK);
     }
     return 1;
@@ -259,23 +256,11 @@ static void new_attention(call *c, int type) {
 }
 /* A matrix to be built, with room for every block, of `batch` items. */
 static bsr_matrix target(int dtype, int64_t r, int64_t cols, int64_t br, int64_t bc, t_shape batch, int ragged) {
-    const int64_t each = r * cols, items = t_items(&batch), room = ragged ? each * items : each;
     bsr_matrix m;
-    int64_t k = 1;
-    int i;
-    memset(&m, 0, sizeof m);
-    m.index_dtype = bt_below(2) ? BSR_I64 : BSR_I32, m.dtype = dtype, m.block_rows = br, m.block_cols = bc, m.nnz = room;
-    m.rows = r * br, m.cols = cols * bc, m.batch_dims = batch.dims, m.flags = ragged ? BSR_MATRIX_RAGGED : 0;
-    for (i = batch.dims - 1; i >= 0; i--) {
-        m.batch[i] = batch.n[i], m.crow_batch_stride[i] = k * (r + 1);
-        if (!ragged) m.col_batch_stride[i] = k * each, m.values_batch_stride[i] = k * each * br * bc;
-        k *= batch.n[i];
-    }
-    m.crow_indices = bt_alloc((size_t)(items * (r + 1)) * bsr_dtype_size(m.index_dtype), bsr_dtype_size(m.index_dtype));
-    k = ragged ? room : items * each;
-    m.col_indices = bt_alloc((size_t)k * bsr_dtype_size(m.index_dtype), bsr_dtype_size(m.index_dtype));
-    m.values = bt_alloc((size_t)(k * br * bc) * bsr_dtype_size(dtype), bsr_dtype_size(dtype));
-    bt_mark_output(m.crow_indices), bt_mark_output(m.col_indices), bt_mark_output(m.values);
+    t_spec s;
+    memset(&s, 0, sizeof s);
+    s.dtype = dtype, s.index_dtype = bt_below(2) ? BSR_I64 : BSR_I32, s.r = r, s.c = cols, s.block_rows = br, s.block_cols = bc;
+    s.batch = batch, s.ragged = ragged, m = t_target(&s), m.rows = r * br, m.cols = cols * bc;
     return m;
 }
 static void new_conversion(call *c, int type) {

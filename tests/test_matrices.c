@@ -5,13 +5,6 @@
 
 static const int all_dtypes[] = {BSR_F32, BSR_F64, BSR_F16, BSR_BF16, BSR_I8, BSR_I32};
 
-static t_spec spec_of(int dtype, int64_t br, int64_t bc, int64_t r, int64_t c, int64_t nnz) {
-    t_spec s;
-    memset(&s, 0, sizeof s);
-    s.dtype = dtype, s.block_rows = br, s.block_cols = bc, s.r = r, s.c = c, s.nnz = nnz;
-    s.index_dtype = bt_below(2) ? BSR_I64 : BSR_I32;
-    return s;
-}
 /* An empty matrix to build into: arrays for `capacity` blocks an item (in all, if ragged), all poison. */
 static bsr_matrix target(int dtype, int index_dtype, int64_t r, int64_t br, int64_t bc, int64_t capacity, t_shape batch,
                          int ragged) {
@@ -79,7 +72,7 @@ TEST(to_dense) {
         ref_result want;
         int type = all_dtypes[k % 6], to = type;
         bt_case("%d", k);
-        s = spec_of(type, bt_range(1, 9), bt_range(1, 9), bt_range(1, 5), bt_range(1, 5), bt_range(0, 12));
+        s = t_spec_of(type, bt_range(1, 9), bt_range(1, 9), bt_range(1, 5), bt_range(1, 5), bt_range(0, 12));
         s.batch = t_batch((int)bt_below(4), bt_range(1, 2), bt_range(1, 3), bt_range(1, 2), 1),
         s.layout = (int)bt_below(BLOCKS_LAYOUTS);
         s.ragged = (int)bt_below(2), s.unsorted = s.duplicates = bt_below(3) == 0, s.shared_pattern = (unsigned)bt_below(8),
@@ -431,7 +424,8 @@ TEST(to_csr_and_coo) {
         bsr_dense want, got;
         t_spec s;
         bt_case("%d: %s", k, coo ? "coo" : "csr");
-        s = spec_of(type, bt_range(1, k % 7 ? 6 : 40), bt_range(1, k % 7 ? 6 : 70), bt_range(k % 20 != 0, 9), bt_range(1, 9), 0);
+        s = t_spec_of(type, bt_range(1, k % 7 ? 6 : 40), bt_range(1, k % 7 ? 6 : 70), bt_range(k % 20 != 0, 9),
+                      bt_range(1, 9), 0);
         s.nnz = bt_range(0, s.r * s.c), s.layout = (int)bt_below(BLOCKS_LAYOUTS), s.kind = FILL_INTEGER, m = t_matrix(&s);
         rows = m.rows ? m.rows - bt_below(m.block_rows) : 0, cols = m.cols - bt_below(m.block_cols);
         crow = indices(rows + 1, index);
@@ -478,7 +472,8 @@ TEST(reblock) {
         ref_array want;
         t_spec s;
         bt_case("%d", k);
-        s = spec_of(type, bt_range(1, k % 5 ? 6 : 33), bt_range(1, k % 5 ? 6 : 40), bt_range(k % 20 != 0, 9), bt_range(1, 9), 0);
+        s = t_spec_of(type, bt_range(1, k % 5 ? 6 : 33), bt_range(1, k % 5 ? 6 : 40), bt_range(k % 20 != 0, 9),
+                      bt_range(1, 9), 0);
         s.nnz = bt_range(0, s.r * s.c), s.layout = (int)bt_below(BLOCKS_LAYOUTS), s.kind = FILL_INTEGER;
         if (k % 3 == 1) s.batch = t_batch((int)bt_range(1, 2), bt_range(1, 3), 2, 1, 1), s.ragged = (int)bt_below(2);
         m = t_matrix(&s), items = t_items(&s.batch);
@@ -506,7 +501,7 @@ TEST(reblock) {
 TEST(to_csr_bad) {
     int k;
     for (k = 0; k < 12; k++) {
-        t_spec s = spec_of(k == 11 ? BSR_I8 : BSR_F32, 2, 3, 3, 4, 7);
+        t_spec s = t_spec_of(k == 11 ? BSR_I8 : BSR_F32, 2, 3, 3, 4, 7);
         int64_t rows = 6, cols = 12, nnz = 42, *count = &nnz;
         void *crow, *row, *col;
         float *values;
@@ -701,7 +696,7 @@ TEST(prune) {
         d = t_random(type, sparse ? r * br : r * br - bt_below(br), sparse ? c * bc : c * bc - bt_below(bc),
                      (int)bt_below(LAYOUTS), batch, 0, k % 2 ? FILL_SIGNED : FILL_INTEGER);
         if (t_is_float(type) && k % 6 == 0) t_set(&d, 0, 0, 0, (double)NAN);
-        s = spec_of(type, br, bc, r, c, bt_range(0, total)), s.layout = (int)bt_below(BLOCKS_LAYOUTS), s.kind = FILL_SIGNED;
+        s = t_spec_of(type, br, bc, r, c, bt_range(0, total)), s.layout = (int)bt_below(BLOCKS_LAYOUTS), s.kind = FILL_SIGNED;
         stored = t_matrix(&s);
         if (sparse) want = ref_matrix(&stored, &count), kept = kept < stored.nnz ? kept : stored.nnz;
         else want = ref_dense(&d), count = ref_none();
@@ -781,7 +776,7 @@ TEST(transposed_index) {
         int64_t patterns = 1, i, c, size, at[3], bc, total = 0;
         int d, item;
         bt_case("%d", k);
-        s = spec_of(BSR_F32, 1, 1, bt_range(1, 9), bt_range(1, 9), bt_range(0, 30));
+        s = t_spec_of(BSR_F32, 1, 1, bt_range(1, 9), bt_range(1, 9), bt_range(0, 30));
         s.batch = t_batch((int)bt_below(4), 2, 3, 2, 0), s.ragged = k & 1, s.unsorted = k % 3 == 0, s.duplicates = k % 5 == 0;
         s.shared_pattern = (unsigned)bt_below(8);
         m = t_matrix(&s);
@@ -837,7 +832,7 @@ TEST(schedule) {
         int64_t lines, groups, patterns = 1, i, g, j, columns, all, tall;
         int d, group = 1 << (k % 4), trans = k / 4 % 2;
         bt_case("%d: groups of %d%s", k, group, trans ? ", transposed" : "");
-        s = spec_of(BSR_F32, 2, 3, bt_range(1, 20), bt_range(1, 20), bt_range(0, 60)),
+        s = t_spec_of(BSR_F32, 2, 3, bt_range(1, 20), bt_range(1, 20), bt_range(0, 60)),
         s.batch = t_batch((int)bt_below(2), 3, 0, 0, 0), s.ragged = k & 1;
         if (k % 5 == 4) s.batch = t_batch(0, 0, 0, 0, 0), s.ragged = 0, s.nnz = s.c;
         m = t_matrix(&s);
@@ -893,7 +888,7 @@ TEST(schedule) {
     CHECK(some > 5);
 }
 TEST(view_sizes) { /* a buffer one byte short is refused, with the size that it must have */
-    t_spec s = spec_of(BSR_F32, 2, 2, 5, 6, 11);
+    t_spec s = t_spec_of(BSR_F32, 2, 2, 5, 6, 11);
     bsr_matrix m = t_matrix(&s);
     bsr_exec e = t_exec(0);
     uint64_t bytes = 0;
@@ -1477,7 +1472,7 @@ TEST(validate_accepts) {
         t_spec s;
         bsr_matrix m;
         bt_case("%d", k);
-        s = spec_of(all_dtypes[bt_below(6)], bt_range(1, 5), bt_range(1, 5), bt_range(0, 6), bt_range(0, 6), bt_range(0, 20));
+        s = t_spec_of(all_dtypes[bt_below(6)], bt_range(1, 5), bt_range(1, 5), bt_range(0, 6), bt_range(0, 6), bt_range(0, 20));
         s.batch = t_batch((int)bt_below(4), bt_range(0, 2), bt_range(1, 3), 2, 0), s.ragged = k & 1,
         s.layout = (int)bt_below(BLOCKS_LAYOUTS), s.shared_pattern = (unsigned)bt_below(8);
         s.pattern_only = k % 3 == 0;

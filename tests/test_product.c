@@ -35,17 +35,10 @@ static addmm addmm_new(void) {
     c.ctx = t_any_context(), c.alpha = 1;
     return c;
 }
-static t_spec spec_of(int dtype, int64_t br, int64_t bc, int64_t r, int64_t c, int64_t nnz) {
-    t_spec s;
-    memset(&s, 0, sizeof s);
-    s.dtype = dtype, s.block_rows = br, s.block_cols = bc, s.r = r, s.c = c, s.nnz = nnz;
-    s.index_dtype = bt_below(2) ? BSR_I64 : BSR_I32;
-    return s;
-}
 /* Everything of a and b at random but what the arguments say. */
 static void random_operands(addmm *c, int dtype, int64_t br, int64_t bc, int64_t r, int64_t cols, int64_t n, int64_t nnz,
                             int kind) {
-    t_spec s = spec_of(dtype, br, bc, r, cols, nnz);
+    t_spec s = t_spec_of(dtype, br, bc, r, cols, nnz);
     s.layout = (int)bt_below(BLOCKS_LAYOUTS), s.kind = kind;
     s.unsorted = bt_below(3) == 0, s.duplicates = bt_below(4) == 0;
     c->a = t_matrix(&s);
@@ -79,7 +72,7 @@ TEST(upstream_triton_kernel) {
                             c = addmm_new();
                             r = bt_range(1, 2), cols = bt_range(1, 2), n = widths[bt_below(3)];
                             strided = (int)bt_below(2), wide = type == BSR_I8 && bt_below(2);
-                            spec = spec_of(type, blocks[k][0], blocks[k][1], r, cols, r * cols * (2 - s) / 2);
+                            spec = t_spec_of(type, blocks[k][0], blocks[k][1], r, cols, r * cols * (2 - s) / 2);
                             spec.kind = FILL_POSITIVE, spec.layout = strided ? BLOCKS_GAPS : PACKED;
                             c.a = t_matrix(&spec);
                             c.b = t_random(type, c.a.cols, n, strided ? STRIDED : ROW, NO_BATCH, 0, FILL_POSITIVE);
@@ -108,7 +101,7 @@ TEST(upstream_linear) {
             bsr_dense x, bias;
             bt_case("%s %d", bsr_dtype_name(types[t]), k);
             c = addmm_new();
-            s = spec_of(types[t], k % 3 ? 16 : 32, k % 3 ? 16 : 32, bt_range(1, 3), bt_range(1, 3), k / 3 * 2);
+            s = t_spec_of(types[t], k % 3 ? 16 : 32, k % 3 ? 16 : 32, bt_range(1, 3), bt_range(1, 3), k / 3 * 2);
             s.kind = FILL_POSITIVE;
             c.a = t_matrix(&s);
             x = t_random(types[t], k == 4 ? 1 : 16 * bt_range(1, 4), c.a.cols, ROW, NO_BATCH, 0, FILL_POSITIVE);
@@ -139,7 +132,7 @@ TEST(upstream_dense_bmm) {
                         bt_case("batches %d %d, %lld x %lld x %lld", x, y, (long long)sizes[m], (long long)sizes[k],
                                 (long long)sizes[n]);
                         c = addmm_new(), type = types[bt_below(3)];
-                        s = spec_of(type, 16, 16, sizes[m] / 16, sizes[k] / 16, sizes[m] * sizes[k] / 512);
+                        s = t_spec_of(type, 16, 16, sizes[m] / 16, sizes[k] / 16, sizes[m] * sizes[k] / 512);
                         s.batch = batches[x], s.kind = FILL_POSITIVE;
                         c.a = t_matrix(&s);
                         c.b = t_random(type, sizes[k], sizes[n], (int)bt_below(2), batches[y], 0, FILL_POSITIVE);
@@ -189,7 +182,7 @@ TEST(upstream_block_addmm) {
                             bsr_dense input;
                             bt_case("%s, block %d, form %d, %d %d %d", bsr_dtype_name(types[t]), block, index, m, k, n);
                             c = addmm_new(), strided = index / 2;
-                            s = spec_of(types[t], block, block, sizes[m], sizes[k], bt_range(0, sizes[m] * sizes[k]));
+                            s = t_spec_of(types[t], block, block, sizes[m], sizes[k], bt_range(0, sizes[m] * sizes[k]));
                             s.index_dtype = index % 2 ? BSR_I64 : BSR_I32, s.layout = strided ? BLOCKS_COL : PACKED;
                             c.a = t_matrix(&s);
                             c.b = t_random(types[t], c.a.cols, n == 2 ? 1 : block * sizes[n], strided ? STRIDED : ROW, NO_BATCH,
@@ -295,6 +288,134 @@ TEST(tile_edges) {
             }
 }
 
+/* One to 17 columns, block sides from 1 to 20, primes and those around vectors' ends, rectangular: every type, layout, instruction
+   set; A^T with its index and without, then with the workspace that a query names, too. */
+static void run_few(addmm *c) {
+    bsr_exec e = t_exec(c->exec_flags);
+    bsr_plan plan;
+    ref_result want;
+    int isa;
+    run_addmm(c);
+    for (isa = 1; isa <= 3; isa++)
+        if (t_context(isa)) c->ctx = t_context(isa), run_addmm(c);
+    if (!c->trans || c->a.transposed_index) return;
+    e.query = &plan;
+    CHECK_INT(bsr_dense_addmm(c->ctx, c->beta, c->input, c->alpha, c->trans, &c->a, &c->b, c->epilogue, &c->out, &e), BSR_OK);
+    e = t_exec(c->exec_flags), e.workspace_bytes = plan.workspace_bytes;
+    e.workspace = bt_alloc(plan.workspace_bytes + 64, 64), bt_mark_output(e.workspace);
+    want = ref_dense_addmm(c->beta, c->input, c->alpha, c->trans, &c->a, &c->b, c->epilogue, c->out.dtype, c->exec_flags);
+    if (RUN_OK(bsr_dense_addmm(c->ctx, c->beta, c->input, c->alpha, c->trans, &c->a, &c->b, c->epilogue, &c->out, &e)))
+        REF_COMPARE(&c->out, &want, c->flags);
+}
+TEST(few_columns_cpu) {
+    static const int64_t sides[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16,
+                                    17, 18, 19, 20, 23, 31, 33, 37, 63, 64, 65, 67, 97, 127, 128};
+    size_t k;
+    int64_t n;
+    int form;
+    for (k = 0; k < BT_COUNT(sides); k++)
+        for (n = 1; n <= 17; n++)
+            for (form = 0; form < 3; form++) { /* A, A^T without its index, with it */
+                addmm c = (bt_case("blocks of %lld rows, N %lld, form %d", (long long)sides[k], (long long)n, form), addmm_new());
+                const int type = dtypes[bt_below(5)];
+                const int64_t other = bt_below(3) ? sides[bt_below(BT_COUNT(sides))] : sides[k], large = sides[k] > other ? sides[k] : other;
+                const int64_t r = bt_range(1, large > 30 ? 3 : 12), cols = bt_range(1, large > 30 ? 3 : 12);
+                t_spec s = spec_of(type, sides[k], other, r, cols, bt_range(1, r * cols));
+                bsr_dense input, bias;
+                bsr_epilogue e;
+                c.trans = form ? BSR_TRANS_A : 0;
+                s.layout = (int)bt_below(3) ? PACKED : (int)bt_below(BLOCKS_LAYOUTS), s.kind = FILL_SIGNED;
+                s.unsorted = bt_below(3) == 0, s.duplicates = bt_below(4) == 0;
+                if (bt_below(4) == 0) s.batch = t_batch(1, 2, 0, 0, 0), s.ragged = (int)bt_below(2);
+                c.a = t_matrix(&s);
+                c.b = t_random(type, c.trans ? c.a.rows : c.a.cols, n, (int)bt_below(LAYOUTS), bt_below(4) ? NO_BATCH : t_batch(1, 2, 0, 0, 0),
+                               0, FILL_SIGNED);
+                if (form == 2) t_attach_transposed(&c.a);
+                if (bt_below(5) == 0) t_attach_schedule(&c.a, 1 << bt_below(3), form != 0);
+                if (type != BSR_I8 && bt_below(5) == 0) c.exec_flags = BSR_EXEC_ACCUMULATE_F64;
+                output_for(&c, type == BSR_I8 && bt_below(2) ? BSR_I32 : type, (int)bt_below(LAYOUTS));
+                c.flags = REF_MAY_BE_ZERO;
+                run_few(&c);
+                if (type == BSR_I8 || bt_below(2)) continue;
+                input = t_random(type, c.out.rows, n, (int)bt_below(LAYOUTS), NO_BATCH, 0, FILL_SIGNED);
+                bias = t_random(type, c.out.rows, 1, ROW, NO_BATCH, 0, FILL_SIGNED);
+                memset(&e, 0, sizeof e), e.bias = &bias, e.activation = BSR_ACT_SILU;
+                c.input = &input, c.epilogue = &e, c.alpha = 0.5, c.beta = -2;
+                output_for(&c, type, (int)bt_below(LAYOUTS));
+                run_few(&c);
+            }
+}
+/* A^T without its index, of matrices that are worth parts of sums and pieces of out: the same bits for any number of threads, with
+   a workspace and without, also where out is the input; the logger is told once per key. */
+static int told;
+static void count_warning(int level, int item, const char *message, void *user) {
+    told += level == BSR_LOG_WARN && item == BSR_ITEM_SLOW_TRANSPOSE && message[0] != 0;
+    (void)user;
+}
+TEST(transposed_without_index) {
+    static const int64_t blocks[][2] = {{1, 1}, {3, 3}, {2, 5}, {16, 8}, {40, 70}};
+    static const int threads[] = {1, 2, 3, 7};
+    bsr_context *ctx[4];
+    int k, t, n, way, i;
+    told = 0;
+    for (k = 0; k < 5; k++) {
+        for (i = 0; i < 4; i++) { /* a context tells of 64 keys at most */
+            bsr_context_desc d = BSR_ZERO;
+            d.backend = BSR_BACKEND_CPU, d.threads = threads[i], d.logger.func = count_warning;
+            CHECK_INT(bsr_create(&d, &ctx[i], NULL), BSR_OK);
+        }
+        for (t = 0; t < 5; t++)
+            for (n = 1; n <= 3; n++)
+                for (way = 0; way < 3; way++) { /* plain, with a workspace, in place */
+                    addmm c = (bt_case("%lldx%lld, %s, N %d, way %d", (long long)blocks[k][0], (long long)blocks[k][1],
+                                       bsr_dtype_name(dtypes[t]), n, way), addmm_new());
+                    const int64_t r = k < 3 ? 150 : 14, each = k < 3 ? 5000 : 60;
+                    const int type = dtypes[t], out = type == BSR_I8 ? BSR_I32 : type;
+                    t_spec s = spec_of(type, blocks[k][0], blocks[k][1], r, r + 3, each);
+                    bsr_exec e = t_exec(0);
+                    bsr_plan plan;
+                    bsr_dense first;
+                    ref_result want;
+                    const int before = told;
+                    s.kind = FILL_POSITIVE, s.unsorted = n == 2, c.trans = BSR_TRANS_A, c.a = t_matrix(&s), c.ctx = ctx[0];
+                    c.b = t_random(type, c.a.rows, n, n == 3 ? COL : ROW, NO_BATCH, 0, FILL_POSITIVE);
+                    output_for(&c, out, n == 3 ? COL : ROW), first = c.out;
+                    if (way == 1) {
+                        e.query = &plan;
+                        CHECK_INT(bsr_dense_mm(c.ctx, c.trans, &c.a, &c.b, &c.out, &e), BSR_OK);
+                        e = t_exec(0), e.workspace_bytes = plan.workspace_bytes, e.workspace = bt_alloc(plan.workspace_bytes + 64, 64);
+                        bt_mark_output(e.workspace);
+                    }
+                    for (i = 0; i < 4; i++) {
+                        output_for(&c, out, n == 3 ? COL : ROW);
+                        if (way == 2) {
+                            const bsr_dense keep = t_random(out, c.out.rows, n, n == 3 ? COL : ROW, NO_BATCH, 0, FILL_SIGNED);
+                            int64_t x, y;
+                            if (i) break;
+                            c.out = keep, c.input = &c.out, c.beta = 2;
+                            want = ref_dense_addmm(c.beta, c.input, c.alpha, c.trans, &c.a, &c.b, NULL, out, 0);
+                            CHECK_INT(bsr_dense_addmm(ctx[2], 2, &c.out, 1, c.trans, &c.a, &c.b, NULL, &c.out, &e), BSR_OK);
+                            for (x = 0; x < c.out.rows; x++)
+                                for (y = 0; y < n; y++) CHECK(t_get(&c.out, 0, x, y) == t_get(&c.out, 0, x, y));
+                            REF_COMPARE(&c.out, &want, 0);
+                            continue;
+                        }
+                        CHECK_INT(bsr_dense_mm(ctx[i], c.trans, &c.a, &c.b, &c.out, &e), BSR_OK);
+                        if (!i) {
+                            want = ref_dense_addmm(0, NULL, 1, c.trans, &c.a, &c.b, NULL, out, 0);
+                            REF_COMPARE(&c.out, &want, 0);
+                            first = c.out;
+                        } else {
+                            CHECK(!memcmp(first.data, c.out.data, (size_t)(c.out.rows * n) * bsr_dtype_size(out)));
+                        }
+                    }
+                    if (way == 0) CHECK_INT(told - before, 4);
+                    else if (way == 1) CHECK_INT(told - before, 0);
+                }
+        for (i = 0; i < 4; i++) bsr_destroy(ctx[i]);
+    }
+}
+
 /* f32 as it is, as TF32 and as three TF32 products, where a backend has them: no error beyond what their definitions allow. */
 TEST(f32_precisions) {
     static const unsigned precisions[] = {0, BSR_EXEC_TF32, BSR_EXEC_TF32X3};
@@ -338,7 +459,7 @@ TEST(few_columns) {
                 const int t = (n + form) % 2 ? BSR_F16 : BSR_BF16;
                 const int64_t r = bt_range(1, 9 - k / 20), cols = bt_range(1, 12 - k / 16);
                 addmm c;
-                t_spec s = spec_of(t, k, k, r, cols, bt_range(1, r * cols));
+                t_spec s = t_spec_of(t, k, k, r, cols, bt_range(1, r * cols));
                 bsr_dense input, bias, left;
                 bsr_epilogue e;
                 bt_case("%d, N %lld, %s, form %d", k, (long long)columns[n], bsr_dtype_name(t), form);
@@ -375,7 +496,7 @@ TEST(bytes) {
                 bsr_epilogue e;
                 bt_case("%d, N %lld, %s, form %d", k, (long long)columns[n], bsr_dtype_name(out), form);
                 c = addmm_new(), c.trans = form & 1 ? BSR_TRANS_A : 0;
-                s = spec_of(BSR_I8, k, k, r, cols, bt_range(1, r * cols));
+                s = t_spec_of(BSR_I8, k, k, r, cols, bt_range(1, r * cols));
                 s.kind = FILL_WIDE, s.layout = form & 2 ? BLOCKS_COL : PACKED;
                 c.a = t_matrix(&s);
                 c.b = t_random(BSR_I8, form & 1 ? c.a.rows : c.a.cols, columns[n], form & 4 ? COL : ROW,
@@ -444,7 +565,7 @@ TEST(batches) {
         int dims, i, type, trans, layout;
         bt_case("%d", k);
         c = addmm_new(), type = dtypes[bt_below(5)], trans = (int)bt_below(2);
-        s = spec_of(type, bt_range(1, 6), bt_range(1, 6), bt_range(1, 4), bt_range(1, 4), bt_range(1, 6));
+        s = t_spec_of(type, bt_range(1, 6), bt_range(1, 6), bt_range(1, 4), bt_range(1, 4), bt_range(1, 6));
         dims = (int)bt_range(1, 4), s.batch = t_batch((int)bt_range(0, dims), 1, 1, 1, 1),
         bs = t_batch((int)bt_range(0, dims), 1, 1, 1, 1);
         for (i = 1; i <= dims; i++) {
@@ -520,7 +641,7 @@ TEST(permutation_copies) {
         bt_case("%d", k);
         c = addmm_new();
         r = bt_range(2, 6);
-        s = spec_of(type, bt_range(1, 33), 0, r, r, r * r), s.block_cols = s.block_rows, s.index_dtype = BSR_I32;
+        s = t_spec_of(type, bt_range(1, 33), 0, r, r, r * r), s.block_cols = s.block_rows, s.index_dtype = BSR_I32;
         c.a = t_matrix(&s), c.a.nnz = r; /* a permutation: one block a row */
         memset(c.a.value_strides, 0, sizeof c.a.value_strides);
         for (i = 0; i < r; i++)
@@ -1032,7 +1153,8 @@ TEST(upstream_bsr_scatter_mm) {
                                 bsr_dtype_name(types[t]));
                         rows = (int64_t)1 << bt_below(k > 3 ? 2 : 3), cols = bt_range(1, 2),
                         n = blocks[k][0] * ((int64_t)1 << bt_below(k > 3 ? 2 : 3));
-                        s = spec_of(types[t], blocks[k][0], blocks[k][1], rows, cols, first == 2 ? 0 : bt_range(1, rows * cols));
+                        s = t_spec_of(types[t], blocks[k][0], blocks[k][1], rows, cols,
+                                      first == 2 ? 0 : bt_range(1, rows * cols));
                         s.kind = FILL_POSITIVE, s.layout = (int)bt_below(BLOCKS_LAYOUTS);
                         a = t_matrix(&s);
                         b = t_random(types[t], a.cols, n, (int)bt_below(LAYOUTS), t_batch(batch, 2, 2, 0, 0), 0, FILL_POSITIVE);
@@ -1113,7 +1235,7 @@ static value dense_value(int dtype, int64_t rows, int64_t cols, int transposed, 
 static value sparse_value(int dtype, int64_t rows, int64_t cols, int64_t br, int64_t bc, int transposed, t_shape batch,
                           int ragged) {
     value x;
-    t_spec s = spec_of(dtype, transposed ? bc : br, transposed ? br : bc, transposed ? cols / bc : rows / br,
+    t_spec s = t_spec_of(dtype, transposed ? bc : br, transposed ? br : bc, transposed ? cols / bc : rows / br,
                        transposed ? rows / br : cols / bc, 0);
     memset(&x, 0, sizeof x);
     s.nnz = (s.r * s.c + 1) / 2, s.batch = batch, s.ragged = ragged, s.layout = (int)bt_below(BLOCKS_LAYOUTS);
@@ -1343,6 +1465,8 @@ int main(int argc, char **argv) {
         {"tile_edges", tile_edges},
         {"bytes", bytes},
         {"few_columns", few_columns},
+        {"few_columns_cpu", few_columns_cpu},
+        {"transposed_without_index", transposed_without_index},
         {"f32_precisions", f32_precisions},
         {"types_and_layouts", types_and_layouts},
         {"batches", batches},

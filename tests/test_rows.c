@@ -5,13 +5,6 @@
 
 static const int dtypes[] = {BSR_F32, BSR_F64, BSR_F16, BSR_BF16};
 
-static t_spec spec_of(int dtype, int64_t br, int64_t bc, int64_t r, int64_t c, int64_t nnz) {
-    t_spec s;
-    memset(&s, 0, sizeof s);
-    s.dtype = dtype, s.block_rows = br, s.block_cols = bc, s.r = r, s.c = c, s.nnz = nnz;
-    s.index_dtype = bt_below(2) ? BSR_I64 : BSR_I32;
-    return s;
-}
 static void run_softmax(const bsr_context *ctx, double scale, const bsr_matrix *x, const bsr_softmax_options *o,
                         const bsr_matrix *y, int exact, int flags) {
     bsr_exec e = t_exec(0);
@@ -35,7 +28,8 @@ TEST(upstream_softmax) {
                             int64_t b, p;
                             bt_case("%s, block %dx%d, batch %d, %lld x %lld", bsr_dtype_name(types[t]), rb, cb, batch,
                                     (long long)sizes[m], (long long)sizes[n]);
-                            s = spec_of(types[t], rb, cb, sizes[m] / rb, sizes[n] / cb, sizes[m] / rb * (sizes[n] / cb) * 2 / 3);
+                            s = t_spec_of(types[t], rb, cb, sizes[m] / rb, sizes[n] / cb,
+                                          sizes[m] / rb * (sizes[n] / cb) * 2 / 3);
                             s.kind = FILL_POSITIVE, s.batch = t_batch(batch, 2, 2, 0, 0);
                             x = t_matrix(&s);
                             for (b = 0; b < t_matrix_items(&x);
@@ -61,7 +55,7 @@ TEST(upstream_long_row) {
                 bt_skip("this instruction set is not in this build or machine");
                 continue;
             }
-            s = spec_of(dtypes[t], 1, 1, 1, 150000, 150000), s.batch = t_batch(2, 2, 2, 0, 0), s.kind = FILL_POSITIVE;
+            s = t_spec_of(dtypes[t], 1, 1, 1, 150000, 150000), s.batch = t_batch(2, 2, 2, 0, 0), s.kind = FILL_POSITIVE;
             if (dtypes[t] != BSR_F32) s.nnz = 140001, s.batch = t_batch(1, 2, 0, 0, 0);
             x = t_matrix(&s), y = t_matrix_output(&x, dtypes[t], PACKED);
             bt_mark_output(x.values); /* no hash of megabytes */
@@ -98,7 +92,7 @@ TEST(long_rows) {
                 int64_t p, i, j, n;
                 bt_case("%lldx%lld, %s, form %d", (long long)blocks[b][0], (long long)blocks[b][1], bsr_dtype_name(dtypes[t]),
                         form);
-                n = 9000 / blocks[b][1], s = spec_of(dtypes[t], blocks[b][0], blocks[b][1], 2, n + 7, 2 * n);
+                n = 9000 / blocks[b][1], s = t_spec_of(dtypes[t], blocks[b][0], blocks[b][1], 2, n + 7, 2 * n);
                 x = t_matrix(&s);
                 for (p = 0; p < x.nnz; p++)
                     for (i = 0; i < x.block_rows; i++)
@@ -141,7 +135,7 @@ TEST(upstream_deepspeed_softmax) {
                 int64_t i, j;
                 if (w == 3 && dtypes[t] != BSR_F16 && dtypes[t] != BSR_F32) continue;
                 bt_case("block %d, %s, width %d", block, bsr_dtype_name(dtypes[t]), (int)width);
-                s = spec_of(dtypes[t], block, block, n, n, n * n * 3 / 5), s.kind = FILL_POSITIVE;
+                s = t_spec_of(dtypes[t], block, block, n, n, n * n * 3 / 5), s.kind = FILL_POSITIVE;
                 s.batch = t_batch(2, 2, w == 2 ? 4 : 2, 0, 0), s.shared_pattern = 1, s.ragged = t & 1;
                 x = t_matrix(&s), y = t_matrix_output(&x, dtypes[t], BLOCKS_GAPS);
                 kp = t_dense(dtypes[t], 1, width, ROW, t_batch(2, 2, 1, 0, 0), 0),
@@ -176,7 +170,7 @@ TEST(documented_bound) {
                     bt_skip("this instruction set is not in this build or machine");
                     continue;
                 }
-                s = spec_of(dtypes[t], blocks[k][0], blocks[k][1], bt_range(1, 4), bt_range(1, 6), 0);
+                s = t_spec_of(dtypes[t], blocks[k][0], blocks[k][1], bt_range(1, 4), bt_range(1, 6), 0);
                 s.nnz = bt_range(1, s.r * s.c), s.layout = (int)bt_below(BLOCKS_LAYOUTS), s.unsorted = (int)bt_below(2);
                 x = t_matrix(&s);
                 y = t_matrix_output(&x, dtypes[t] == BSR_F64 || bt_below(2) ? dtypes[t] : BSR_F32, (int)bt_below(BLOCKS_LAYOUTS));
@@ -197,7 +191,7 @@ TEST(options) {
         int t = k % 4, dims, i, masked;
         bt_case("%d", k);
         dims = (int)bt_below(4);
-        s = spec_of(dtypes[t], bt_range(1, 9), bt_range(1, 9), bt_range(1, 4), bt_range(1, 4), bt_range(0, 9));
+        s = t_spec_of(dtypes[t], bt_range(1, 9), bt_range(1, 9), bt_range(1, 4), bt_range(1, 4), bt_range(0, 9));
         s.batch = t_batch(dims, bt_range(1, 2), bt_range(1, 3), bt_range(1, 2), 1);
         s.shared_pattern = (unsigned)bt_below(16), s.ragged = bt_below(3) == 0, s.layout = (int)bt_below(BLOCKS_LAYOUTS);
         x = t_matrix(&s),
@@ -238,7 +232,7 @@ TEST(edges) {
                 continue;
             }
             bt_case("a row of -inf gives zeros: %s, isa %d", bsr_dtype_name(dtypes[t]), isa);
-            s = spec_of(dtypes[t], 4, 5, 3, 4, 8);
+            s = t_spec_of(dtypes[t], 4, 5, 3, 4, 8);
             x = t_matrix(&s), y = t_matrix_output(&x, dtypes[t], PACKED);
             for (p = 0; p < x.nnz; p++)
                 for (j = 0; j < 5; j++)
@@ -319,7 +313,7 @@ TEST(mask_corners) {
                     bt_skip("this instruction set is not in this build or machine");
                     continue;
                 }
-                s = spec_of(dtypes[t], 4, 8, 2, 20, 40), x = t_matrix(&s), y = t_matrix_output(&x, dtypes[t], PACKED);
+                s = t_spec_of(dtypes[t], 4, 8, 2, 20, 40), x = t_matrix(&s), y = t_matrix_output(&x, dtypes[t], PACKED);
                 kp = t_dense(form < 3 ? types[form] : BSR_BOOL, 1, x.cols, ROW, NO_BATCH, 0);
                 rel = t_dense(dtypes[t], x.rows, x.cols, ROW, NO_BATCH, 0), memset(&o, 0, sizeof o);
                 for (j = 0; j < x.cols; j++) {
@@ -352,7 +346,7 @@ TEST(metamorphic) {
         bsr_exec e = t_exec(0);
         int64_t r, p, i, j;
         bt_case("%d", k);
-        s = spec_of(k % 2 ? BSR_F64 : BSR_F32, bt_range(1, 20), bt_range(1, 20), 4, 4, 10);
+        s = t_spec_of(k % 2 ? BSR_F64 : BSR_F32, bt_range(1, 20), bt_range(1, 20), 4, 4, 10);
         x = t_matrix(&s), y = t_matrix_output(&x, s.dtype, PACKED);
         if (!RUN_OK(bsr_softmax(t_any_context(), 3, &x, NULL, &y, &e))) continue;
         for (r = 0; r < 4; r++)
@@ -375,7 +369,7 @@ TEST(backward) {
         double scale;
         int t = k % 4, out;
         bt_case("%d", k);
-        s = spec_of(dtypes[t], bt_range(1, 20), bt_range(1, 20), bt_range(1, 4), bt_range(1, 4), bt_range(1, 9));
+        s = t_spec_of(dtypes[t], bt_range(1, 20), bt_range(1, 20), bt_range(1, 4), bt_range(1, 4), bt_range(1, 9));
         s.batch = t_batch((int)bt_below(3), 2, 3, 0, 0), s.shared_pattern = (unsigned)bt_below(4), s.ragged = bt_below(3) == 0;
         s.layout = (int)bt_below(BLOCKS_LAYOUTS), s.kind = FILL_POSITIVE;
         y = t_matrix(&s), dy = y, t_make_values(&dy, dtypes[t], (int)bt_below(BLOCKS_LAYOUTS), 0),
@@ -397,7 +391,7 @@ TEST(backward_types) {
             for (packed = 0; packed < 2; packed++) {
                 const int same = bsr_dtype_size(types[out]) == bsr_dtype_size(types[t]);
                 for (place = 0; place < (same ? 4 : 1); place++) { /* rows longer than a chunk */
-                    t_spec s = spec_of(types[t], 16, 16, 3, 80, 230);
+                    t_spec s = t_spec_of(types[t], 16, 16, 3, 80, 230);
                     bsr_matrix y, dy, dx;
                     bsr_exec e = t_exec(0);
                     ref_result want;
@@ -423,7 +417,7 @@ TEST(backward_finite) {
         int64_t p, i, j;
         int sign;
         bt_case("%d", k);
-        s = spec_of(BSR_F64, bt_range(1, 5), bt_range(1, 5), 3, 3, 5);
+        s = t_spec_of(BSR_F64, bt_range(1, 5), bt_range(1, 5), 3, 3, 5);
         x = t_matrix(&s), y = t_matrix_output(&x, BSR_F64, PACKED), dx = t_matrix_output(&x, BSR_F64, PACKED);
         dy = x, t_make_values(&dy, BSR_F64, PACKED, 0), t_fill_values(&dy, FILL_SIGNED), bt_mark_output(x.values);
         RUN_OK(bsr_softmax(t_any_context(), scale, &x, NULL, &y, &e));

@@ -22,13 +22,6 @@ static void run_sampled(const sampled *c) {
     if (RUN_OK(bsr_sampled_addmm(c->ctx, c->beta, in, c->alpha, &c->mat1, &c->mat2, &c->out, &e)))
         REF_COMPARE_MATRIX(&c->out, &want, c->flags);
 }
-static t_spec spec_of(int dtype, int64_t br, int64_t bc, int64_t r, int64_t c, int64_t nnz) {
-    t_spec s;
-    memset(&s, 0, sizeof s);
-    s.dtype = dtype, s.block_rows = br, s.block_cols = bc, s.r = r, s.c = c, s.nnz = nnz;
-    s.index_dtype = bt_below(2) ? BSR_I64 : BSR_I32;
-    return s;
-}
 /* input with pattern s, an output of the same pattern, random mat1 and mat2 with inner size k. */
 static sampled sampled_new(const t_spec *s, int64_t k, int out_dtype, t_shape batch) {
     sampled c;
@@ -57,7 +50,7 @@ TEST(upstream_sampled_addmm) {
                             t_shape whole, bx = t_batch(x, 2, 2, 0, 0), by = t_batch(y, 2, 2, 0, 0);
                             bt_case("batches %d %d, %lld x %lld x %lld, alpha %d, beta %d", x, y, (long long)sizes[m],
                                     (long long)inner[k], (long long)sizes[n], ab & 1 ? 2 : 0, ab & 2 ? 2 : 0);
-                            s = spec_of(types[bt_below(3)], 16, 16, sizes[m] / 16, sizes[n] / 16,
+                            s = t_spec_of(types[bt_below(3)], 16, 16, sizes[m] / 16, sizes[n] / 16,
                                         sizes[m] * sizes[n] / 256 * 5 / 8);
                             s.kind = FILL_POSITIVE, whole = t_join(bx, by), s.batch = whole,
                             s.shared_pattern = (unsigned)bt_below(4);
@@ -82,7 +75,7 @@ TEST(sizes) {
                 int isa;
                 bt_case("%lldx%lld, K %lld, %s", (long long)blocks[b][0], (long long)blocks[b][1], (long long)inner[k],
                         bsr_dtype_name(dtypes[t]));
-                s = spec_of(dtypes[t], blocks[b][0], blocks[b][1], bt_range(1, blocks[b][0] > 30 ? 2 : 6),
+                s = t_spec_of(dtypes[t], blocks[b][0], blocks[b][1], bt_range(1, blocks[b][0] > 30 ? 2 : 6),
                             bt_range(1, blocks[b][1] > 30 ? 2 : 6), 0);
                 s.nnz = bt_range(1, s.r * s.c), s.layout = (int)bt_below(BLOCKS_LAYOUTS), s.unsorted = bt_below(3) == 0;
                 c = sampled_new(&s, inner[k], dtypes[t] == BSR_I8 && bt_below(2) ? BSR_I32 : dtypes[t], NO_BATCH);
@@ -111,7 +104,7 @@ TEST(types) {
                 if (t_is_float(inputs[in]) != t_is_float(pairs[p].out)) continue;
                 bt_case("%s to %s, input %s %d", bsr_dtype_name(pairs[p].a), bsr_dtype_name(pairs[p].out),
                         bsr_dtype_name(inputs[in]), k);
-                s = spec_of(pairs[p].a, bt_range(1, 20), bt_range(1, 20), 3, 4, 7);
+                s = t_spec_of(pairs[p].a, bt_range(1, 20), bt_range(1, 20), 3, 4, 7);
                 c = sampled_new(&s, bt_range(1, 50), pairs[p].out, NO_BATCH);
                 t_make_values(&c.input, inputs[in], k, 0), t_fill_values(&c.input, FILL_SIGNED);
                 c.beta = (double)bt_range(-2, 2), c.alpha = (double)bt_range(1, 2);
@@ -129,7 +122,7 @@ TEST(batches) {
         int i, dims, type;
         bt_case("%d", k);
         type = dtypes[bt_below(5)], dims = (int)bt_range(1, 4);
-        s = spec_of(type, bt_range(1, 6), bt_range(1, 6), bt_range(1, 4), bt_range(1, 4), bt_range(1, 6));
+        s = t_spec_of(type, bt_range(1, 6), bt_range(1, 6), bt_range(1, 4), bt_range(1, 4), bt_range(1, 6));
         one = t_batch((int)bt_range(0, dims), 1, 1, 1, 1), two = t_batch(dims, 1, 1, 1, 1);
         for (i = 1; i <= dims; i++) {
             int64_t n = bt_range(k % 30 == 29 ? 0 : 1, 3);
@@ -159,7 +152,7 @@ TEST(batches_of_tiles) {
         const int64_t inner = large ? 32 : 32 * bt_range(1, 2);
         const t_shape batch = t_batch(large ? 1 : 1 + k / 8 % 2, 3, 2, 0, 0);
         sampled c;
-        t_spec s = spec_of(type, b, b, 2, bt_range(2, 4), large ? 2 : 4);
+        t_spec s = t_spec_of(type, b, b, 2, bt_range(2, 4), large ? 2 : 4);
         bt_case("%d: %s, blocks of %d", k, bsr_dtype_name(type), (int)b);
         s.batch = batch, s.ragged = k / 16 == 0, s.shared_pattern = k / 16 == 1;
         c = sampled_new(&s, inner, type, batch);
@@ -179,7 +172,7 @@ TEST(exact_integers) {
             ref_result want;
             int type = dtypes[k % 5];
             bt_case("%d", k);
-            s = spec_of(type, bt_range(1, 34), bt_range(1, 34), 3, 3, 5), s.kind = type == BSR_I8 ? FILL_WIDE : FILL_INTEGER;
+            s = t_spec_of(type, bt_range(1, 34), bt_range(1, 34), 3, 3, 5), s.kind = type == BSR_I8 ? FILL_WIDE : FILL_INTEGER;
             c = sampled_new(&s, bt_range(1, 90), type == BSR_I8 ? (k % 2 ? BSR_I32 : BSR_I8) : type, NO_BATCH);
             c.ctx = t_context(isa), c.beta = (double)bt_range(-2, 2);
             if (!c.ctx) {
@@ -201,7 +194,7 @@ TEST(nan_rules) {
         t_spec s;
         int type = dtypes[t];
         bt_case("alpha 0 reads neither factor: %s", bsr_dtype_name(type));
-        s = spec_of(type, 3, 4, 4, 4, 7);
+        s = t_spec_of(type, 3, 4, 4, 4, 7);
         c = sampled_new(&s, 9, type, NO_BATCH);
         c.alpha = 0, c.beta = 2;
         memset(bt_find(c.mat1.data)->data, BT_POISON, bt_find(c.mat1.data)->bytes);
@@ -242,7 +235,7 @@ TEST(duplicates) {
         sampled c;
         t_spec s;
         bt_case("%d", k);
-        s = spec_of(dtypes[k % 4], bt_range(1, 9), bt_range(1, 9), 4, 5, 14), s.duplicates = s.unsorted = 1;
+        s = t_spec_of(dtypes[k % 4], bt_range(1, 9), bt_range(1, 9), 4, 5, 14), s.duplicates = s.unsorted = 1;
         c = sampled_new(&s, 11, s.dtype, NO_BATCH);
         run_sampled(&c);
     }

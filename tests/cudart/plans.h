@@ -119,7 +119,8 @@ static void print_attention(const bsr_context *ctx, const char *device, int i) {
     }
 }
 static void print_call(const bsr_context *ctx, const char *device, const operation *o, int i) {
-    const uint64_t seed = bt_hash_bytes((uint64_t)i, o->name, strlen(o->name));
+    const char *const name = bsr_op_name(o->op);
+    const uint64_t seed = bt_hash_bytes((uint64_t)i, name, strlen(name));
     bsr_error error;
     bsr_exec ex = BSR_ZERO;
     int status;
@@ -127,13 +128,14 @@ static void print_call(const bsr_context *ctx, const char *device, const operati
     if (i % 8 == 3) ex.flags |= BSR_EXEC_TF32;
     ran[0] = 0, si_estimate = 0, memset(&last_plan, 0, sizeof last_plan);
     status = make_with_workspace(o, ctx, seed, i % 4 == 3, &ex);
-    printf("%s %s\t%d", device, o->name, i), print_plan(&last_plan, status, si_estimate);
+    printf("%s %s\t%d", device, name, i), print_plan(&last_plan, status, si_estimate);
 }
 static int print_plans(void) {
     static const char *const kinds[] = {
         "bf16",     "bf16+any",  "bf16+few", "bf16+relu", "f16",          "f16+any",     "f16+few",     "f32",        "f32+any",
         "f32+few",  "f32+tf32",  "f32+tf32+any",          "f32+tf32x3",   "i8",          "i8+any",      "i8+few",
-        "bf16+sampled", "f16+sampled", "f32+sampled", "f32+tf32+sampled", "i8+sampled"};
+        "bf16+sampled", "f16+sampled", "f32+sampled", "f32+tf32+sampled", "i8+sampled", "f32+tf32x3+sampled",
+        "f64", "f64+any", "f64+few", "f64+sampled"};
     static const struct {
         const si_device *device;
         int problems, calls; /* of each kind, of each operation */
@@ -150,8 +152,10 @@ static int print_plans(void) {
         si.on_launch = note_launch;
         for (k = 0; k < BT_COUNT(kinds); k++)
             for (i = 0; i < on[d].problems; i++) print_problem(ctx, on[d].device->name, kinds[k], i);
-        for (k = 0; k < BT_COUNT(operations); k++)
+        for (k = 0; k < BT_COUNT(operations); k++) {
+            if (k && operations[k].op == operations[k - 1].op) continue; /* of each bsr_op the first */
             for (i = 0; i < on[d].calls; i++) print_call(ctx, on[d].device->name, &operations[k], i);
+        }
         for (i = 0; i < on[d].calls; i++) print_attention(ctx, on[d].device->name, i);
         bsr_destroy(ctx);
     }

@@ -7,6 +7,7 @@
 #include "bsrsparse.h"
 
 #include "bsr_test.h"
+#include "operations.h"
 #include "stand_in.h"
 
 #include <setjmp.h>
@@ -192,7 +193,7 @@ static bsr_matrix same_pattern(const bsr_matrix *m, int dtype) {
 /* one random call of each operation; all randomness from bt_random(), so that a seed repeats it  */
 /* ---------------------------------------------------------------------------------------------- */
 
-static bsr_status call_addmm(const bsr_context *ctx, const bsr_exec *ex) {
+static bsr_status call_dense_addmm(const bsr_context *ctx, const bsr_exec *ex) {
     const int dtype = draw_operand_dtype(), result = draw_result(dtype), trans = bt_below(3) == 0;
     const int integer = result == BSR_I8 || result == BSR_I32;
     const int64_t br = draw_block(), bc = draw_block(), rb = draw_blocks(), cb = draw_blocks(), n = draw_columns();
@@ -217,28 +218,56 @@ static bsr_status call_addmm(const bsr_context *ctx, const bsr_exec *ex) {
                            bt_below(3) ? &e : NULL, &out, ex);
 }
 
-static bsr_status call_scatter(const bsr_context *ctx, const bsr_exec *ex) {
+static bsr_status call_dense_mm(const bsr_context *ctx, const bsr_exec *ex) {
+    const int dtype = draw_operand_dtype(), trans = bt_below(3) == 0;
+    const int64_t br = draw_block(), bc = draw_block(), rb = draw_blocks(), cb = draw_blocks(), n = draw_columns();
+    const shape batch = draw_batch();
+    const bsr_matrix a = matrix(rb, cb, br, bc, dtype, narrower(batch));
+    const bsr_dense b = dense(trans ? a.rows : a.cols, n, dtype, batch, 0);
+    const bsr_dense out = dense(trans ? a.cols : a.rows, n, draw_result(dtype), batch, 1);
+    return bsr_dense_mm(ctx, trans ? BSR_TRANS_A : 0, &a, &b, &out, ex);
+}
+
+static bsr_scatter_indices lists(int format, int64_t split, int64_t outputs, int64_t starts, int64_t products) {
+    bsr_scatter_indices x = BSR_ZERO;
+    x.format = (int32_t)format, x.split_n = split, x.r_count = outputs, x.c_count = starts, x.p_count = x.q_count = products;
+    x.c_indices = (int64_t *)device(x.c_count, BSR_I64), x.r_offsets = (int64_t *)device(x.r_count, BSR_I64);
+    x.p_indices = (int64_t *)device(products, BSR_I64), x.q_indices = (int64_t *)device(products, BSR_I64);
+    return x;
+}
+/* A product by way of lists of any lengths. */
+static bsr_status call_dense_scatter_mm(const bsr_context *ctx, const bsr_exec *ex) {
+    const int dtype = draw_operand_dtype(), format = (int)bt_range(BSR_SCATTER_MM, BSR_SCATTER_STRIDED_COMPRESSED);
+    const int64_t split = PICK(1, 2, 4), n = split * PICK(1, 8, 16, 64, 65, 128), rb = draw_blocks(), cb = draw_blocks();
+    const shape batch = format == BSR_SCATTER_MM ? no_batch() : draw_batch();
+    const bsr_matrix a = matrix_of(rb, cb, draw_block(), draw_block(), dtype, no_batch(), 0);
+    const bsr_dense b = dense(a.cols, n, dtype, batch, 0), out = dense(a.rows, n, draw_result(dtype), batch, 1);
+    const int64_t outputs = rb * split, starts = format == BSR_SCATTER_STRIDED_COMPRESSED ? rb + 1 : outputs + 1;
+    const bsr_scatter_indices x = lists(format, split, outputs, starts, a.nnz * split);
+    return bsr_dense_scatter_mm(ctx, &a, &b, &x, &out, ex);
+}
+static bsr_status call_scatter_mm(const bsr_context *ctx, const bsr_exec *ex) {
     const int dtype = draw_operand_dtype(), result = draw_result(dtype);
     const int64_t ms = draw_block(), ks = draw_block(), p = bt_range(1, 50), split = PICK(1, 2, 4),
                   ns = PICK(1, 8, 16, 64, 65, 128);
     const int64_t rb = draw_blocks(), kb = draw_blocks(), products = bt_range(0, 1000);
-    bsr_scatter_indices x = BSR_ZERO;
     shape pb = no_batch(), batch = draw_batch();
+    const int format = (int)bt_range(BSR_SCATTER_MM, BSR_SCATTER_STRIDED_COMPRESSED);
+    bsr_scatter_indices x;
     bsr_dense blocks, others, acc;
-    x.format = (int32_t)bt_range(BSR_SCATTER_MM, BSR_SCATTER_STRIDED_COMPRESSED), x.split_n = split;
+    int64_t outputs, starts;
     pb.dims = 1, pb.n[0] = p;
     blocks = dense(ms, ks, dtype, pb, 0);
-    x.p_count = x.q_count = products, x.r_count = bt_range(1, 100), x.c_count = x.r_count + 1;
-    if (x.format == BSR_SCATTER_MM) {
+    outputs = bt_range(1, 100), starts = outputs + 1;
+    if (format == BSR_SCATTER_MM) {
         if (!batch.dims) batch.dims = 1, batch.n[0] = 5;
         others = dense(ks, ns, dtype, batch, 0), acc = dense(ms, ns, result, batch, 1);
-        x.c_count = items(batch) + 1;
+        starts = items(batch) + 1;
     } else {
         others = dense(kb * ks, split * ns, dtype, batch, 0), acc = dense(rb * ms, split * ns, result, batch, 1);
-        if (x.format == BSR_SCATTER_STRIDED_COMPRESSED) x.c_count = rb + 1;
+        if (format == BSR_SCATTER_STRIDED_COMPRESSED) starts = rb + 1;
     }
-    x.c_indices = (int64_t *)device(x.c_count, BSR_I64), x.r_offsets = (int64_t *)device(x.r_count, BSR_I64);
-    x.p_indices = (int64_t *)device(products, BSR_I64), x.q_indices = (int64_t *)device(products, BSR_I64);
+    x = lists(format, split, outputs, starts, products);
     return bsr_scatter_mm(ctx, &blocks, &others, &x, &acc, ex);
 }
 
@@ -282,7 +311,7 @@ static bsr_status call_matmul_backward(const bsr_context *ctx, const bsr_exec *e
                                which == 1 ? none : bsr_operand_sparse(&da), which == 2 ? none : bsr_operand_dense(&db), ex);
 }
 
-static bsr_status call_sampled(const bsr_context *ctx, const bsr_exec *ex) {
+static bsr_status call_sampled_addmm(const bsr_context *ctx, const bsr_exec *ex) {
     const int dtype = draw_operand_dtype(), result = draw_result(dtype);
     const int64_t br = draw_block(), bc = draw_block(), rb = draw_blocks(), cb = draw_blocks(),
                   k = PICK(0, 1, 7, 64, 125, 256, 4096);
@@ -397,7 +426,7 @@ static bsr_status call_reblock(const bsr_context *ctx, const bsr_exec *ex) {
     bsr_matrix m = matrix_of((s.rows + br - 1) / br, (s.cols + bc - 1) / bc, br, bc, draw_float(), no_batch(), 1);
     return bsr_reblock(ctx, &s, &m, ex);
 }
-static bsr_status call_block_mask(const bsr_context *ctx, const bsr_exec *ex) {
+static bsr_status call_from_block_mask(const bsr_context *ctx, const bsr_exec *ex) {
     const shape batch = draw_batch();
     bsr_matrix m = matrix_of(bt_range(1, 200), bt_range(1, 200), draw_block(), draw_block(), BSR_F32, batch, 1);
     const uint8_t *mask = (const uint8_t *)device(m.rows / m.block_rows * (m.cols / m.block_cols) * items(batch), BSR_BOOL);
@@ -428,7 +457,7 @@ static bsr_status call_prune(const bsr_context *ctx, const bsr_exec *ex) {
     make_full(&m);
     return bsr_prune(ctx, bsr_operand_dense(&x), (double)bt_below(11) / 10, (int)bt_below(3), &m, ex);
 }
-static bsr_status call_transposed_index(const bsr_context *ctx, const bsr_exec *ex) {
+static bsr_status call_build_transposed_index(const bsr_context *ctx, const bsr_exec *ex) {
     const bsr_matrix m = matrix_of(draw_blocks(), draw_blocks(), draw_block(), draw_block(), BSR_F16, draw_batch(), 0);
     uint64_t bytes = 0;
     char *buffer;
@@ -441,7 +470,7 @@ static bsr_status call_transposed_index(const bsr_context *ctx, const bsr_exec *
     buffer += (64 - (uintptr_t)buffer % 64) % 64;
     return bsr_build_transposed_index(ctx, &m, buffer, bytes, ex);
 }
-static bsr_status call_schedule(const bsr_context *ctx, const bsr_exec *ex) {
+static bsr_status call_build_schedule(const bsr_context *ctx, const bsr_exec *ex) {
     const bsr_matrix m = matrix_of(draw_blocks(), draw_blocks(), draw_block(), draw_block(), BSR_F16, draw_batch(), 0);
     const int group = (int)PICK(1, 1, 2, 4, 8), transposed = (int)bt_below(2);
     uint64_t bytes = 0;
@@ -455,20 +484,17 @@ static bsr_status call_schedule(const bsr_context *ctx, const bsr_exec *ex) {
     buffer += (64 - (uintptr_t)buffer % 64) % 64;
     return bsr_build_schedule(ctx, &m, group, transposed, buffer, bytes, ex);
 }
-static bsr_status call_layout(const bsr_context *ctx, const bsr_exec *ex) {
+static bsr_status call_layout_mask(const bsr_context *ctx, const bsr_exec *ex) {
     const int64_t heads = bt_range(1, 8), blocks = 4 * bt_range(2, 40);
     const bsr_layout l = bsr_layout_default((int)bt_range(BSR_LAYOUT_DENSE, BSR_LAYOUT_LOCAL_SLIDING_WINDOW), heads, blocks);
     return bsr_layout_mask(ctx, &l, (uint8_t *)device(heads * blocks * blocks, BSR_BOOL), ex);
 }
-static bsr_status call_scatter_indices(const bsr_context *ctx, const bsr_exec *ex) {
-    const int64_t b = draw_block();
-    bsr_matrix a;
-    bsr_scatter_indices x = BSR_ZERO;
-    a = matrix_of(bt_range(1, 100), bt_range(1, 100), b, b, BSR_F16, no_batch(), 0);
-    x.format = (int32_t)bt_range(BSR_SCATTER_MM, BSR_SCATTER_STRIDED_COMPRESSED), x.split_n = PICK(1, 2, 4);
-    x.c_count = x.r_count = x.p_count = x.q_count = 1 << 24;
-    x.c_indices = (int64_t *)device(x.c_count, BSR_I64), x.r_offsets = (int64_t *)device(x.r_count, BSR_I64);
-    x.p_indices = (int64_t *)device(x.p_count, BSR_I64), x.q_indices = (int64_t *)device(x.q_count, BSR_I64);
+static bsr_status call_build_scatter_indices(const bsr_context *ctx, const bsr_exec *ex) {
+    const int64_t b = draw_block(), room = 1 << 24;
+    const bsr_matrix a = matrix_of(bt_range(1, 100), bt_range(1, 100), b, b, BSR_F16, no_batch(), 0);
+    const int format = (int)bt_range(BSR_SCATTER_MM, BSR_SCATTER_STRIDED_COMPRESSED);
+    const int64_t split = PICK(1, 2, 4);
+    bsr_scatter_indices x = lists(format, split, room, room, room);
     return bsr_build_scatter_indices(ctx, &a, 4 * b * bt_range(1, 10), &x, ex);
 }
 
@@ -479,29 +505,9 @@ typedef struct operation {
     int may_wait; /* its status or a count stands in device memory */
 } operation;
 static const operation operations[] = {
-    {"dense_addmm", BSR_OP_DENSE_ADDMM, call_addmm, 0},
-    {"scatter_mm", BSR_OP_SCATTER_MM, call_scatter, 0},
-    {"matmul", BSR_OP_MATMUL, call_matmul, 0},
-    {"matmul_backward", BSR_OP_MATMUL_BACKWARD, call_matmul_backward, 0},
-    {"sampled_addmm", BSR_OP_SAMPLED_ADDMM, call_sampled, 0},
-    {"softmax", BSR_OP_SOFTMAX, call_softmax, 0},
-    {"softmax_backward", BSR_OP_SOFTMAX_BACKWARD, call_softmax_backward, 0},
-    {"attention", BSR_OP_ATTENTION, call_attention, 0},
-    {"validate", BSR_OP_VALIDATE, call_validate, 1},
-    {"to_dense", BSR_OP_TO_DENSE, call_to_dense, 0},
-    {"from_dense", BSR_OP_FROM_DENSE, call_from_dense, 1},
-    {"from_csr", BSR_OP_FROM_CSR, call_from_csr, 1},
-    {"from_coo", BSR_OP_FROM_COO, call_from_coo, 1},
-    {"to_csr", BSR_OP_TO_CSR, call_to_csr, 1},
-    {"to_coo", BSR_OP_TO_COO, call_to_coo, 1},
-    {"reblock", BSR_OP_REBLOCK, call_reblock, 1},
-    {"from_block_mask", BSR_OP_FROM_BLOCK_MASK, call_block_mask, 1},
-    {"random_pattern", BSR_OP_RANDOM_PATTERN, call_random_pattern, 0},
-    {"prune", BSR_OP_PRUNE, call_prune, 1},
-    {"transposed_index", BSR_OP_TRANSPOSED_INDEX, call_transposed_index, 0},
-    {"schedule", BSR_OP_SCHEDULE, call_schedule, 0},
-    {"layout", BSR_OP_LAYOUT, call_layout, 0},
-    {"scatter_indices", BSR_OP_SCATTER_INDICES, call_scatter_indices, 1},
+#define X(name, op, tiers, waits, ...) {#name, op, call_##name, waits},
+    T_OPERATIONS(X)
+#undef X
 };
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -563,7 +569,7 @@ static bsr_context *create_on_hopper(bsr_error *error) {
 
 static int tier_of(const si_kernel *k) {
     if (strstr(k->name, "softmax")) return strstr(k->name, "simt") != NULL; /* packed ones name their type: bsri_mma_f16 */
-    if (strstr(k->name, "product_tiny")) return 1; /* its tiles name a type, too */
+    if (strstr(k->name, "product_tiny") || strstr(k->name, "product_vector")) return 1; /* its tiles name a type, too */
     if (strstr(k->name, "wgmma") || strstr(k->name, "narrow_tma")) return 3;
     return strstr(k->name, "_mma") ? 2 : strstr(k->name, "simt") ? 1 : 0;
 }

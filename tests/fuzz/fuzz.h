@@ -77,6 +77,9 @@ typedef struct fuzz_seed {
 } fuzz_seed;
 #define FUZZ_SEED(literal) \
     { literal, sizeof(literal) - 1 }
+static inline void fuzz_step(uint64_t *state) { /* xorshift */
+    *state ^= *state << 13, *state ^= *state >> 7, *state ^= *state << 17;
+}
 /* The files, each seed, each seed cut short, and `changes` variants with a few bytes changed. */
 static inline int fuzz_main(int argc, char **argv, const fuzz_seed *seeds, size_t count, int changes) {
     uint64_t state = 88172645463325252u;
@@ -98,7 +101,7 @@ static inline int fuzz_main(int argc, char **argv, const fuzz_seed *seeds, size_
             if (!copy) abort();
             memcpy(copy, seeds[s].bytes, seeds[s].size);
             for (n = 0; n <= k % 8 && seeds[s].size; n++) {
-                state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+                fuzz_step(&state);
                 copy[(state >> 32) % seeds[s].size] = (uint8_t)(state & 255u);
             }
             LLVMFuzzerTestOneInput(copy, seeds[s].size);
@@ -107,6 +110,28 @@ static inline int fuzz_main(int argc, char **argv, const fuzz_seed *seeds, size_
     }
     printf("%ld passed, 0 failed, 0 skipped\n", runs); /* a failure aborts */
     return runs == 0;
+}
+/* Bytes from a generator: as many as wanted, different for each k. */
+static inline void fuzz_random_run(uint64_t k, size_t n) {
+    uint64_t state = k * UINT64_C(0x9e3779b97f4a7c15) + 1;
+    uint8_t *bytes = (uint8_t *)malloc(n ? n : 1);
+    size_t i;
+    if (!bytes) abort();
+    for (i = 0; i < n; i++) {
+        fuzz_step(&state);
+        bytes[i] = (uint8_t)(state >> 40 & 255u);
+        if (k & 1 && i > 2) bytes[i] = (uint8_t)(bytes[i] % 190u); /* half of them stay among the sensible values */
+    }
+    LLVMFuzzerTestOneInput(bytes, n);
+    free(bytes);
+}
+/* The files, and `count` runs of `least` random bytes to fewer than `span` more. */
+static inline int fuzz_random_main(int argc, char **argv, uint64_t count, size_t least, size_t span) {
+    long runs = fuzz_files(argc, argv);
+    uint64_t k;
+    for (k = 0; k < count; k++, runs++) fuzz_random_run(k, least + (size_t)(k % span));
+    printf("%ld passed, 0 failed, 0 skipped\n", runs); /* a failure aborts */
+    return 0;
 }
 #endif
 

@@ -369,11 +369,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 }
 
 #ifdef FUZZ_MAIN
-int main(int argc, char **argv) {
-    uint64_t k;
-    long runs = fuzz_files(argc, argv);
-    for (k = 0; k < 20000; k++, runs++) fuzz_random_run(k, 20 + (size_t)(k % 60));
-    printf("%ld passed, 0 failed, 0 skipped\n", runs); /* a failure aborts */
-    return 0;
-}
+int main(int argc, char **argv) { return fuzz_random_main(argc, argv, 20000, 20, 60); }
 #endif

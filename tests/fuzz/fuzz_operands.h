@@ -142,21 +142,4 @@ static inline bsr_context *fuzz_context(void) {
     return ctx;
 }
 
-#ifdef FUZZ_MAIN
-/* Bytes from a generator: as many as wanted, different for each k. */
-static inline void fuzz_random_run(uint64_t k, size_t n) {
-    uint64_t state = k * UINT64_C(0x9e3779b97f4a7c15) + 1;
-    uint8_t *bytes = (uint8_t *)malloc(n ? n : 1);
-    size_t i;
-    if (!bytes) abort();
-    for (i = 0; i < n; i++) {
-        state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-        bytes[i] = (uint8_t)(state >> 40 & 255u);
-        if (k & 1 && i > 2) bytes[i] = (uint8_t)(bytes[i] % 190u); /* half of them stay among the sensible values */
-    }
-    LLVMFuzzerTestOneInput(bytes, n);
-    free(bytes);
-}
-#endif
-
 #endif /* BSR_FUZZ_OPERANDS_H */

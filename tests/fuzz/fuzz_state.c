@@ -181,11 +181,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 }
 
 #ifdef FUZZ_MAIN
-int main(int argc, char **argv) {
-    uint64_t k;
-    long runs = fuzz_files(argc, argv);
-    for (k = 0; k < 2000; k++, runs++) fuzz_random_run(k, 10 + (size_t)(k % 150));
-    printf("%ld passed, 0 failed, 0 skipped\n", runs); /* a failure aborts */
-    return 0;
-}
+int main(int argc, char **argv) { return fuzz_random_main(argc, argv, 2000, 10, 150); }
 #endif

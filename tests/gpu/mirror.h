@@ -20,7 +20,7 @@
      --kernels N   of the calls whose plans name the same kernel only the 1st, 2nd, 4th, 8th and so on go to the device, N at
                    most (for compute-sanitizer); of an operation whose plans name none a call, and the more calls in between the
                    longer none has launched a new kernel. Small ones only. Says which kernels were launched
-     --random N    so many random products (gpu_test), and N / 5 random calls of each operation (gpu_random); 200.
+     --random N    so many random products (gpu_products), and N / 5 random calls of each operation (gpu_random); 200.
      --seed S      others
      --apart       each buffer is an allocation of its own, exactly as long as needed (for compute-sanitizer)
      --odd         buffers start at the addresses that they have on the host modulo 64; without it one case in four has
@@ -34,10 +34,14 @@ static int gm_wanted(void);
 #define BT_WANTED gm_wanted()
 #include "../bsr_test.h"
 #include "../../bsrsparse.h"
+#include "../operations.h"
 #include <cuda_runtime.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <time.h>
+#include <tuple>
+#include <type_traits>
+#include <utility>
 
 /* ---------------------------------------------------------------------------------------------- */
 /* state                                                                                          */
@@ -222,6 +226,8 @@ struct gm_call {
     gm_call(const char *name_, const bsr_context *ctx_, const bsr_exec *exec_) : name(name_), ctx(ctx_), exec(exec_) {
         odd = gm.odd || bt.seed % 4 == 0;
     }
+    /* What is no pointer is the same on both sides. */
+    template <class T> static std::enable_if_t<std::is_arithmetic<T>::value, T> map(T number, bool) { return number; }
 
     /* Where p's memory will stand on the device. later: with --kernels it has no place yet, as most calls are left out; settle()
        finds one, and what is in our structs is moved there. */
@@ -318,7 +324,7 @@ struct gm_call {
     }
     const bsr_matrix *map(const bsr_matrix *m, bool written = false) { return map_target(m, written, false); }
     bsr_operand map(bsr_operand o, bool written = false) { return {map(o.dense, written), map(o.sparse, written)}; }
-    const bsr_epilogue *map(const bsr_epilogue *e) {
+    const bsr_epilogue *map(const bsr_epilogue *e, bool = false) {
         if (!e) return nullptr;
         epilogue = *e, epilogue.left_alpha = map(e->left_alpha), epilogue.right_alpha = map(e->right_alpha),
         epilogue.bias = map(e->bias);
@@ -327,13 +333,13 @@ struct gm_call {
         epilogue.user_data = place(e->user_data, 4, false, false, true);
         return &epilogue;
     }
-    const bsr_softmax_options *map(const bsr_softmax_options *o) {
+    const bsr_softmax_options *map(const bsr_softmax_options *o, bool = false) {
         if (!o) return nullptr;
         softmax = *o, softmax.relative_bias = map(o->relative_bias), softmax.key_padding_mask = map(o->key_padding_mask);
         softmax.attn_mask = map(o->attn_mask);
         return &softmax;
     }
-    const bsr_attention_options *map(const bsr_attention_options *o) {
+    const bsr_attention_options *map(const bsr_attention_options *o, bool = false) {
         if (!o) return nullptr;
         attention = *o, attention.key_padding_mask = map(o->key_padding_mask), attention.relative_bias = map(o->relative_bias);
         attention.user_data = place(o->user_data, 4, false, false, true);
@@ -422,10 +428,10 @@ struct gm_call {
     }
     /* Whether plans of the operation have tiers. */
     bool tiered() const {
-        static const char *const names[] = {"bsr_dense_addmm", "bsr_dense_mm",        "bsr_scatter_mm",    "bsr_dense_scatter_mm",
-                                            "bsr_matmul",      "bsr_matmul_backward", "bsr_sampled_addmm", "bsr_attention"};
-        for (const char *n : names)
-            if (!strcmp(n, name)) return true;
+#define X(operation, op, tiers, ...) \
+    if (tiers && !strcmp(name, "bsr_" #operation)) return true;
+        T_OPERATIONS(X)
+#undef X
         return false;
     }
     /* host(ctx, exec) and device(ctx, exec) make the same call with the operands of either side. checked: a query on the CPU
@@ -587,35 +593,37 @@ template <class H, class D> static bsr_status gm_build(gm_call *g, bsr_matrix *m
 /* ---------------------------------------------------------------------------------------------- */
 
 #define GM_HOST [&](const bsr_context *c, const bsr_exec *e)
-TF bsr_status gm_dense_addmm(const bsr_context *ctx, double beta, const bsr_dense *input, double alpha, uint32_t trans,
-                             const bsr_matrix *a, const bsr_dense *b, const bsr_epilogue *epilogue, const bsr_dense *out,
-                             const bsr_exec *exec) {
-    gm_call g("bsr_dense_addmm", ctx, exec);
-    auto di = g.map(input), db = g.map(b), dout = g.map(out, true);
-    auto da = g.map(a);
-    auto de = g.map(epilogue);
-    return g.run(
-        true, GM_HOST { return bsr_dense_addmm(c, beta, input, alpha, trans, a, b, epilogue, out, e); },
-        GM_HOST { return bsr_dense_addmm(c, beta, di, alpha, trans, da, db, de, dout, e); });
+/* Those that write operands as large as their descriptors say: gm_name() is bsr_name() with its arguments mapped one by one. */
+template <class O, class... P> struct gm_mirror {
+    static bsr_status call(const bsr_context *ctx, P... given) {
+        const std::tuple<P...> all(given...);
+        return both(ctx, all, std::make_index_sequence<sizeof...(P) - 1>());
+    }
+    template <size_t... I>
+    static bsr_status both(const bsr_context *ctx, const std::tuple<P...> &all, std::index_sequence<I...>) {
+        gm_call g(O::name, ctx, std::get<sizeof...(P) - 1>(all));
+        const std::tuple<std::tuple_element_t<I, std::tuple<P...>>...> there{
+            g.map(std::get<I>(all), (O::writes >> I & 1) != 0)...};
+        return g.run(
+            O::writes != 0, GM_HOST { return O::function()(c, std::get<I>(all)..., e); },
+            GM_HOST { return O::function()(c, std::get<I>(there)..., e); });
+    }
+};
+template <class O, class... P> constexpr auto gm_mirrored(bsr_status (*)(const bsr_context *, P...)) {
+    return &gm_mirror<O, P...>::call;
 }
-TF bsr_status gm_dense_mm(const bsr_context *ctx, uint32_t trans, const bsr_matrix *a, const bsr_dense *b, const bsr_dense *out,
-                          const bsr_exec *exec) {
-    gm_call g("bsr_dense_mm", ctx, exec);
-    auto db = g.map(b), dout = g.map(out, true);
-    auto da = g.map(a);
-    return g.run(
-        true, GM_HOST { return bsr_dense_mm(c, trans, a, b, out, e); },
-        GM_HOST { return bsr_dense_mm(c, trans, da, db, dout, e); });
-}
-TF bsr_status gm_scatter_mm(const bsr_context *ctx, const bsr_dense *blocks, const bsr_dense *others,
-                            const bsr_scatter_indices *x, const bsr_dense *out, const bsr_exec *exec) {
-    gm_call g("bsr_scatter_mm", ctx, exec);
-    auto db = g.map(blocks), dother = g.map(others), dout = g.map(out, true);
-    auto dx = g.map(x);
-    return g.run(
-        true, GM_HOST { return bsr_scatter_mm(c, blocks, others, x, out, e); },
-        GM_HOST { return bsr_scatter_mm(c, db, dother, dx, dout, e); });
-}
+#define X(operation, op, tiers, waits, arguments)                     \
+    namespace {                                                       \
+    struct gm_of_##operation {                                        \
+        static constexpr const char *name = "bsr_" #operation;        \
+        static constexpr unsigned writes = arguments;                 \
+        static constexpr auto function() { return &bsr_##operation; } \
+    };                                                                \
+    }                                                                 \
+    static constexpr auto gm_##operation = gm_mirrored<gm_of_##operation>(&bsr_##operation);
+T_CALLS(X)
+#undef X
+/* The others build. */
 TF bsr_status gm_build_scatter_indices(const bsr_context *ctx, const bsr_matrix *a, int64_t n, bsr_scatter_indices *x,
                                        const bsr_exec *exec) {
     gm_call g("bsr_build_scatter_indices", ctx, exec);
@@ -634,81 +642,6 @@ TF bsr_status gm_build_scatter_indices(const bsr_context *ctx, const bsr_matrix 
         });
     if (on_device && x) x->c_count = dx->c_count, x->r_count = dx->r_count, x->p_count = dx->p_count, x->q_count = dx->q_count;
     return s;
-}
-TF bsr_status gm_dense_scatter_mm(const bsr_context *ctx, const bsr_matrix *a, const bsr_dense *b, const bsr_scatter_indices *x,
-                                  const bsr_dense *out, const bsr_exec *exec) {
-    gm_call g("bsr_dense_scatter_mm", ctx, exec);
-    auto db = g.map(b), dout = g.map(out, true);
-    auto da = g.map(a);
-    auto dx = g.map(x);
-    return g.run(
-        true, GM_HOST { return bsr_dense_scatter_mm(c, a, b, x, out, e); },
-        GM_HOST { return bsr_dense_scatter_mm(c, da, db, dx, dout, e); });
-}
-TF bsr_status gm_matmul(const bsr_context *ctx, uint32_t trans, bsr_operand x, bsr_operand y, bsr_operand z,
-                        const bsr_exec *exec) {
-    gm_call g("bsr_matmul", ctx, exec);
-    auto dx = g.map(x), dy = g.map(y), dz = g.map(z, true);
-    return g.run(
-        true, GM_HOST { return bsr_matmul(c, trans, x, y, z, e); }, GM_HOST { return bsr_matmul(c, trans, dx, dy, dz, e); });
-}
-TF bsr_status gm_matmul_backward(const bsr_context *ctx, uint32_t trans, bsr_operand a, bsr_operand b, bsr_operand dc,
-                                 bsr_operand da, bsr_operand db, const bsr_exec *exec) {
-    gm_call g("bsr_matmul_backward", ctx, exec);
-    auto ga = g.map(a), gb = g.map(b), gc = g.map(dc), gda = g.map(da, true), gdb = g.map(db, true);
-    return g.run(
-        true, GM_HOST { return bsr_matmul_backward(c, trans, a, b, dc, da, db, e); },
-        GM_HOST { return bsr_matmul_backward(c, trans, ga, gb, gc, gda, gdb, e); });
-}
-TF bsr_status gm_sampled_addmm(const bsr_context *ctx, double beta, const bsr_matrix *input, double alpha, const bsr_dense *x,
-                               const bsr_dense *y, const bsr_matrix *out, const bsr_exec *exec) {
-    gm_call g("bsr_sampled_addmm", ctx, exec);
-    auto dx = g.map(x), dy = g.map(y);
-    auto di = g.map(input), dout = g.map(out, true);
-    return g.run(
-        true, GM_HOST { return bsr_sampled_addmm(c, beta, input, alpha, x, y, out, e); },
-        GM_HOST { return bsr_sampled_addmm(c, beta, di, alpha, dx, dy, dout, e); });
-}
-TF bsr_status gm_softmax(const bsr_context *ctx, double scale, const bsr_matrix *x, const bsr_softmax_options *o,
-                         const bsr_matrix *y, const bsr_exec *exec) {
-    gm_call g("bsr_softmax", ctx, exec);
-    auto dx = g.map(x), dy = g.map(y, true);
-    auto d_options = g.map(o);
-    return g.run(
-        true, GM_HOST { return bsr_softmax(c, scale, x, o, y, e); },
-        GM_HOST { return bsr_softmax(c, scale, dx, d_options, dy, e); });
-}
-TF bsr_status gm_softmax_backward(const bsr_context *ctx, double scale, const bsr_matrix *y, const bsr_matrix *dy,
-                                  const bsr_matrix *dx, const bsr_exec *exec) {
-    gm_call g("bsr_softmax_backward", ctx, exec);
-    auto gy = g.map(y), gdy = g.map(dy), gdx = g.map(dx, true);
-    return g.run(
-        true, GM_HOST { return bsr_softmax_backward(c, scale, y, dy, dx, e); },
-        GM_HOST { return bsr_softmax_backward(c, scale, gy, gdy, gdx, e); });
-}
-TF bsr_status gm_attention(const bsr_context *ctx, double scale, const bsr_dense *q, const bsr_dense *k, const bsr_dense *v,
-                           const bsr_matrix *mask, const bsr_attention_options *o, const bsr_dense *out, const bsr_dense *lse,
-                           const bsr_exec *exec) {
-    gm_call g("bsr_attention", ctx, exec);
-    auto dq = g.map(q), dk = g.map(k), dv = g.map(v), dout = g.map(out, true), dlse = g.map(lse, true);
-    auto dm = g.map(mask);
-    auto d_options = g.map(o);
-    return g.run(
-        true, GM_HOST { return bsr_attention(c, scale, q, k, v, mask, o, out, lse, e); },
-        GM_HOST { return bsr_attention(c, scale, dq, dk, dv, dm, d_options, dout, dlse, e); });
-}
-TF bsr_status gm_validate(const bsr_context *ctx, const bsr_matrix *m, const bsr_exec *exec) {
-    gm_call g("bsr_validate", ctx, exec);
-    auto dm = g.map(m);
-    return g.run(
-        false, GM_HOST { return bsr_validate(c, m, e); }, GM_HOST { return bsr_validate(c, dm, e); });
-}
-TF bsr_status gm_to_dense(const bsr_context *ctx, const bsr_matrix *m, const bsr_dense *out, const bsr_exec *exec) {
-    gm_call g("bsr_to_dense", ctx, exec);
-    auto dm = g.map(m);
-    auto dout = g.map(out, true);
-    return g.run(
-        true, GM_HOST { return bsr_to_dense(c, m, out, e); }, GM_HOST { return bsr_to_dense(c, dm, dout, e); });
 }
 #define GM_TARGET [&](const bsr_context *c, bsr_matrix *t, const bsr_exec *e)
 TF bsr_status gm_from_dense(const bsr_context *ctx, const bsr_dense *source, bsr_matrix *m, const bsr_exec *exec) {
@@ -866,8 +799,9 @@ TF bsr_status gm_create(const bsr_context_desc *desc, bsr_context **out, bsr_err
 static const struct {
     const char *name, *reason;
 } gm_host_only[] = {
-    {"plans", "plans of the CPU backend; gpu_test has those of the GPU"},
-    {"contexts", "contexts of the CPU backend; gpu_test has those of the GPU"},
+    {"plans", "plans of the CPU backend; gpu_calls has those of the GPU"},
+    {"plan_flags", "plans of the CPU backend; gpu_calls has those of the GPU"},
+    {"contexts", "contexts of the CPU backend; gpu_calls has those of the GPU"},
     {"allocation_failures", "the allocator of the CPU backend"},
     {"workspace_replaces_allocator", "the allocator of the CPU backend"},
     {"numbers", "text parsers do not run on the device"},
@@ -962,6 +896,12 @@ TF int gm_direct(int argc, char **argv, const bt_test *tests, size_t count) {
     gm_end();
     return bt.failed != 0;
 }
+
+/* The CPU's operations, whatever their names stand for: T_ON_CPU(name). */
+#define X(operation, ...) static constexpr auto gm_cpu_##operation = &bsr_##operation;
+T_OPERATIONS(X)
+#undef X
+#define T_ON_CPU(operation) gm_cpu_##operation
 
 #ifndef GM_NO_REDIRECT
 #define bsr_create gm_create

@@ -23,11 +23,12 @@ part() {
     number=$((number + 1))
 }
 number=100
+alone() { case $1 in gpu_sizes | gpu_streams) return 0 ;; *) return 1 ;; esac } # they fill the memory, watch it, print times
 tiered() { case $1 in gpu_product | gpu_sampled | gpu_attention) return 0 ;; *) return 1 ;; esac }
 if [ "$mode" = test ]; then
     jobs=${JOBS:-6}
     for p in $PROGRAMS; do
-        [ "$p" = gpu_test ] || part "$p" 300 "$B/gpu_tests $p"
+        alone "$p" || part "$p" 300 "$B/gpu_tests $p"
         tiered "$p" && for t in ${TIERS:-1 2 3}; do part "$p, tier $t" 300 "$B/gpu_tests $p --tier $t"; done
     done
     part "two modules, on CUDA" 100 "$B/modules cuda"
@@ -44,11 +45,12 @@ else
         [ "$tool" = synccheck ] && check="$check --num-cuda-barriers 16384"
         check="$check $B/gpu_tests"
         [ "$tool" = racecheck ] && few=1 || few=$calls # three of each took three times as long
-        part "$tool of gpu_test, instances" 120 "$check gpu_test --every 1000 --kernels $few instances"
-        part "$tool of gpu_test, every_kernel" 120 "$check gpu_test --every 1000 --kernels $few every_kernel"
+        for t in every_product_kernel every_other_kernel; do
+            part "$tool of gpu_kernels, $t" 120 "$check gpu_kernels --every 1000 --kernels $few $t"
+        done
         for p in $PROGRAMS; do
             case $p in
-                gpu_errors | gpu_test) continue ;;
+                gpu_errors | gpu_calls | gpu_indices | gpu_kernels | gpu_products | gpu_sizes | gpu_streams) continue ;;
                 gpu_matrices) every=1 ;;
                 gpu_product | gpu_sampled) every=4 ;;
                 *) every=2 ;;
@@ -58,8 +60,9 @@ else
                 part "$tool of $p, tier $t" 120 "$check $p --apart --every $every --kernels $calls --tier $t"
             done
         done
-        part "$tool of gpu_test" 120 "$check gpu_test --every 1000 --kernels $calls queries absent_blocks"
-        part "$tool of gpu_test, indices" 120 "$check gpu_test --every 1000 --kernels $calls hostile_row_pointers checked"
+        part "$tool of gpu_calls" 120 "$check gpu_calls --every 1000 --kernels $calls queried_plans_are_taken"
+        part "$tool of gpu_products" 120 "$check gpu_products --every 1000 --kernels $calls absent_blocks_meet_nan"
+        part "$tool of gpu_indices" 120 "$check gpu_indices --every 1000 --kernels $calls hostile_row_pointers checked first_of_many"
     done
 fi
 run_parts() {
@@ -85,8 +88,8 @@ run_parts() {
             echo "  $line  $(cat FILE.name) ($(($(date +%s) - start)) s)"'
 }
 run_parts "$jobs"
-if [ "$mode" = test ]; then # alone: it fills the memory and prints times
-    part gpu_test 300 "$B/gpu_tests gpu_test"
+if [ "$mode" = test ]; then
+    for p in $PROGRAMS; do alone "$p" && part "$p" 300 "$B/gpu_tests $p"; done
     run_parts 1
 fi
 record=tests/results/${gpu}_$mode.txt

@@ -1,0 +1,769 @@
+/* test_random.c: every operation of tests/operations.h at random, in each instruction set; on the GPU (gpu/gpu_random.cpp) in
+   each tier that takes it. Blocks have any sides up to 300, operands odd strides and odd addresses. Epilogues, sampled products,
+   softmax and attention against the float64 reference; what is exact (products of whole numbers, conversions, views, findings of
+   bsr_validate) against the portable instruction set, bit for bit. */
+#define BSRSPARSE_USER_FUNCTIONS "tests/test_functions.h"
+#define BSRSPARSE_IMPLEMENTATION
+#include "../bsrsparse.h"
+#include "operations.h"
+#include "ref64.h"
+
+#ifndef T_WAYS /* gpu_random.cpp has its own */
+#define T_WAYS 3
+#define T_WAY(i) t_context((i) + 1) /* a context for the i-th way to run a call, or null; 0 is the usual one */
+#define T_ON_CPU(name) bsr_##name   /* the CPU's, whatever bsr_name stands for */
+#define T_CPU BSR_ISA_PORTABLE      /* what is exact is compared with this one's */
+#define T_TURNS 24                  /* calls of each kind */
+#define T_SEED 0
+#define T_ALL 1                         /* long lines, too */
+#define T_FEWER_CTAS(on) ((void)(on))   /* on the GPU: a grid that goes round */
+#define T_HAS(dtype) ((void)(dtype), 1) /* reduced builds hold a few types */
+#endif
+static const bsr_context *cpu(void) { return t_context(T_CPU); }
+static const int floats[] = {BSR_BF16, BSR_F16, BSR_F32, BSR_F64}, all[] = {BSR_BF16, BSR_F16, BSR_F32, BSR_F64, BSR_I8};
+
+/* ---------------------------------------------------------------------------------------------- */
+/* draws                                                                                          */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* One of n types, of those that the build holds. */
+static int type_of(const int *types, int n, int64_t turn) {
+    int i;
+    for (i = 0; i < n && !T_HAS(types[turn % n]); i++) turn++;
+    return types[turn % n];
+}
+static int a_float(int64_t turn) { return type_of(floats, 4, turn); }
+static int a_type(int64_t turn) { return type_of(all, 5, turn); }
+static int64_t one_of(int64_t a, int64_t b, int64_t c, int64_t d) {
+    const int64_t at = bt_below(4);
+    return at == 0 ? a : at == 1 ? b : at == 2 ? c : d;
+}
+/* Two thirds of the calls are such as fast kernels take. */
+static int easy;
+static int some_layout(void) { return (int)bt_below(easy ? 4 : (int)LAYOUTS); }
+static int some_blocks(void) { return easy && bt_below(4) ? (int)PACKED : (int)bt_below(easy ? 5 : (int)BLOCKS_LAYOUTS); }
+static int64_t some_block(void) {
+    if (!easy) return t_side();
+    return bt_below(4) ? one_of(16, 32, 64, 128) : 16 * bt_range(1, 18); /* sub-tiles of these divide the others */
+}
+static t_shape some_batch(void) {
+    const int many = (int)bt_range(1, bt_below(3) ? 2 : 4), some = (int)bt_below(2);
+    const int64_t a = bt_range(1, 3), b = bt_range(1, 2);
+    return t_batch(some * many, a, b, 2, 2);
+}
+/* As `batch`, with a dimension of 1 here and there. */
+static t_shape narrowed(t_shape batch) {
+    int i;
+    for (i = 0; i < batch.dims; i++)
+        if (bt_below(3) == 0) batch.n[i] = 1;
+    return batch;
+}
+/* A matrix of about `size` rows and columns at most, or of one block; the larger it is the fewer items. */
+static t_spec some_spec(int type, int kind, int64_t size) {
+    t_spec s;
+    int64_t elements;
+    memset(&s, 0, sizeof s);
+    s.dtype = type, s.kind = kind, s.index_dtype = bt_below(3) ? BSR_I32 : BSR_I64;
+    s.block_rows = some_block(), s.block_cols = bt_below(easy ? 4 : 2) ? s.block_rows : some_block(), s.layout = some_blocks();
+    s.r = bt_range(bt_below(20) != 0, size / s.block_rows + 1), s.c = bt_range(bt_below(20) != 0, size / s.block_cols + 1);
+    elements = s.r * s.block_rows * s.c * s.block_cols, s.batch = elements > 60000 ? NO_BATCH : some_batch();
+    if (elements > 20000 && t_items(&s.batch) > 4) s.batch.dims = 1;
+    s.nnz = s.r * s.c * (bt_below(6) == 0 ? 100 : bt_below(6) == 0 ? 0 : bt_range(5, 90)) / 100;
+    s.unsorted = bt_below(4) == 0, s.ragged = s.batch.dims && bt_below(2);
+    s.shared_pattern = s.ragged ? 0 : (unsigned)bt_below(4);
+    return s;
+}
+/* So many columns that the reference's sums end in time. */
+static int64_t some_columns(const t_spec *s, int64_t most) {
+    const int64_t each = s->r * s->block_rows * s->c * s->block_cols * (s->batch.dims ? t_items(&s->batch) : 1);
+    const int64_t room = INT64_C(8000000) / (each + 1), n = easy ? 8 * bt_range(1, most / 8) : bt_range(1, most);
+    return n <= room ? n : room < 1 ? 1 : easy && room >= 8 ? room / 8 * 8 : room;
+}
+/* Many block rows, or many block columns: more than threads, words or lists of a kernel have in one round. */
+static int longer;
+static void lengthen(t_spec *s, int turn) {
+    if (!longer) return;
+    s->block_rows = bt_range(1, 3), s->block_cols = bt_below(2) ? 4 : s->block_rows;
+    s->r = turn & 1 ? bt_range(5000, 6000) : bt_range(1, 4), s->c = turn & 1 ? bt_range(1, 4) : bt_range(2500, 3000);
+    s->nnz = s->r * s->c * bt_range(20, 100) / 100;
+}
+static void describe(const t_spec *s, const char *more) {
+    bt_describe("%s, %d x %d blocks of %d x %d, %d stored, batch %d x %d of %d%s%s", bsr_dtype_name(s->dtype), (int)s->r,
+                (int)s->c, (int)s->block_rows, (int)s->block_cols, (int)s->nnz, (int)s->batch.n[0], (int)s->batch.n[1],
+                s->batch.dims, s->ragged ? ", ragged" : "", more);
+}
+static void poison(const void *data) {
+    const bt_block *b = bt_find(data);
+    if (b) memset(b->data, BT_POISON, b->bytes);
+}
+/* The call in each way, its output poisoned before; on the GPU the mirror leaves out a tier that does not take it. In call and
+   compare: ctx, e. */
+#define EACH_WAY(out, call, compare)                    \
+    do {                                                \
+        int way_;                                       \
+        for (way_ = 0; way_ < T_WAYS; way_++) {         \
+            const bsr_context *const ctx = T_WAY(way_); \
+            bsr_exec exec_ = t_exec(0);                 \
+            const bsr_exec *const e = &exec_;           \
+            if (!ctx) continue;                         \
+            way = way_, poison(out);                    \
+            if (RUN_OK(call)) compare;                  \
+        }                                               \
+        way = 0, (void)T_WAY(0);                        \
+    } while (0)
+static int way;
+static void same_bytes(const char *what, const void *got, const void *want) {
+    const bt_block *a = bt_find(got), *b = bt_find(want);
+    size_t i = 0;
+    if (!got && !want) return;
+    bt.checks++;
+    if (a->bytes != b->bytes) {
+        bt_fail(__FILE__, __LINE__, "%s: %zu bytes, not %zu", what, a->bytes, b->bytes);
+        return;
+    }
+    if (bt_same_bytes(a->data, b->data, a->bytes)) return;
+    while (a->data[i] == b->data[i]) i++;
+    bt_fail(__FILE__, __LINE__, "%s, way %d: byte %zu of %zu is %d, not %d", what, way, i, a->bytes, a->data[i], b->data[i]);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* against the reference                                                                          */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Products with all that an epilogue has, or with none: bsr_dense_mm. */
+static void product(int turn, int plain) {
+    static const int of_bytes[] = {BSR_I32, BSR_I8, BSR_F32, BSR_BF16, BSR_F16};
+    static const int acts[] = {BSR_ACT_NONE,      BSR_ACT_RELU, BSR_ACT_GELU,          BSR_ACT_GELU_TANH,
+                               BSR_ACT_GELU_TANH, BSR_ACT_SILU, BSR_EPILOGUE_tf_shift, BSR_EPILOGUE_tf_square};
+    const int type = a_type(turn), wide = bt_below(4) || type == BSR_F64 ? type : (int)BSR_F32;
+    const int out_type = type == BSR_I8 ? of_bytes[bt_below(5)] : wide, whole = !t_is_float(out_type);
+    const int other = whole ? (int)BSR_I32 : out_type == BSR_F64 || bt_below(2) ? out_type : (int)BSR_F32;
+    const uint32_t op = bt_below(3) ? 0 : BSR_TRANS_A;
+    const unsigned has = plain ? 0 : (unsigned)bt_below(16), bias_row = (unsigned)bt_below(2);
+    t_spec s = some_spec(type, FILL_SIGNED, 200);
+    bsr_epilogue f = BSR_ZERO;
+    bsr_matrix a;
+    bsr_dense b, out, input, left, right, bias;
+    ref_result want;
+    double alpha, beta;
+    float *step;
+    int64_t n, rows;
+    int zeros;
+    s.batch = bt_below(3) ? NO_BATCH : s.batch, s.ragged = s.ragged && s.batch.dims;
+    a = t_matrix(&s), n = some_columns(&s, easy ? 288 : 200);
+    if (op && bt_below(4)) t_attach_transposed(&a);
+    rows = op ? a.cols : a.rows;
+    b = t_random(type, op ? a.rows : a.cols, n, some_layout(), s.batch, 0, FILL_SIGNED);
+    out = t_output(out_type, rows, n, some_layout(), s.batch);
+    input = t_random(out_type, bt_below(4) ? rows : 1, n, some_layout(), narrowed(s.batch), 0, FILL_SIGNED);
+    left = t_random(other, rows, 1, ROW, narrowed(s.batch), 0, FILL_SIGNED);
+    right = t_random(other, 1, n, ROW, narrowed(s.batch), 0, FILL_SIGNED);
+    bias = t_random(other, bias_row ? 1 : rows, bias_row ? n : 1, ROW, narrowed(s.batch), 0, FILL_SIGNED);
+    alpha = plain ? 1 : whole ? (double)bt_range(-2, 2) : bt_below(3) ? 1 : bt_uniform() - 0.5;
+    beta = !(has & 1) ? 0 : whole ? 2 : bt_below(2) ? 1 : bt_uniform();
+    f.bias = bt_below(2) && !plain ? &bias : NULL, f.left_alpha = has & 4 ? &left : NULL;
+    f.right_alpha = has & 8 ? &right : NULL;
+    step = (float *)bt_alloc(4, 4), *step = 0.5f, f.user_data = bt_below(2) ? step : NULL;
+    f.activation = whole || plain ? BSR_ACT_NONE : acts[bt_below(type == BSR_F64 || type == BSR_I8 ? 6 : 8)];
+    describe(&s, op ? ", A^T" : "");
+    bt_describe("to %s, %d columns, activation %d, epilogue %u, alpha %g, beta %g, bias of %s %d%s", bsr_dtype_name(out_type),
+                (int)n, f.activation, has, alpha, beta, bsr_dtype_name(other), f.bias != NULL, bias_row ? " a column" : " a row");
+    want = ref_dense_addmm(beta, &input, alpha, op, &a, &b, &f, out_type, 0);
+    zeros = !a.nnz && !f.bias && beta == 0 && f.activation < BSR_USER_FUNCTION_BASE; /* the activation of nothing */
+    if (plain)
+        EACH_WAY(out.data, bsr_dense_mm(ctx, op, &a, &b, &out, e),
+                 REF_COMPARE(&out, &want, zeros ? REF_ALL_ZERO : REF_MAY_BE_ZERO));
+    else
+        EACH_WAY(out.data, bsr_dense_addmm(ctx, beta, &input, alpha, op, &a, &b, &f, &out, e),
+                 REF_COMPARE(&out, &want, zeros ? REF_ALL_ZERO : REF_MAY_BE_ZERO));
+}
+static void random_dense_addmm(int turn) { product(turn, 0); }
+static void random_dense_mm(int turn) { product(turn, 1); }
+static void random_sampled_addmm(int turn) {
+    static const int of_bytes[] = {BSR_I32, BSR_I32, BSR_I8, BSR_F32, BSR_BF16};
+    const int type = a_type(turn), wide = bt_below(4) || type == BSR_F64 ? type : (int)BSR_F32;
+    const int out_type = type == BSR_I8 ? of_bytes[bt_below(5)] : wide;
+    t_spec s = some_spec(type, FILL_SIGNED, 150);
+    const int64_t k = bt_below(10) ? some_columns(&s, easy ? 192 : 100) : 0;
+    const double alpha = (double)bt_range(-1, 2), beta = bt_below(2) ? 0 : (double)bt_range(-1, 2);
+    bsr_matrix input, out;
+    const bsr_matrix *in;
+    bsr_dense x, y;
+    ref_result want;
+    describe(&s, ""), bt_describe("to %s, K %d, alpha %g, beta %g", bsr_dtype_name(out_type), (int)k, alpha, beta);
+    input = t_matrix(&s), out = t_matrix_output(&input, out_type, some_blocks());
+    if (t_is_float(out_type) && !t_is_float(type)) t_make_values(&input, BSR_F32, PACKED, 0), t_fill_values(&input, FILL_SIGNED);
+    x = t_random(type, out.rows, k, some_layout(), narrowed(s.batch), 0, FILL_SIGNED);
+    y = t_random(type, k, out.cols, some_layout(), narrowed(s.batch), (unsigned)bt_below(4), FILL_SIGNED);
+    in = beta != 0 || bt_below(2) ? &input : NULL;
+    want = ref_sampled(beta, in, alpha, &x, &y, s.batch, s.batch, out_type, 0);
+    EACH_WAY(out.values, bsr_sampled_addmm(ctx, beta, in, alpha, &x, &y, &out, e),
+             REF_COMPARE_MATRIX(&out, &want, REF_MAY_BE_ZERO));
+}
+static void random_softmax(int turn) {
+    static const int mask_types[] = {BSR_F32, BSR_F16, BSR_BF16, BSR_F64, BSR_BOOL, BSR_I8};
+    const int type = a_float(turn), padding = mask_types[bt_below(6)], masks = mask_types[bt_below(6)];
+    const double scale = t_draw(FILL_WIDE, BSR_F64) / 16;
+    t_spec s = some_spec(type, FILL_SIGNED, bt_below(3) ? 200 : 20);
+    bsr_softmax_options o;
+    const bsr_softmax_options *options = bt_below(2) ? &o : NULL;
+    bsr_exec e = t_exec(0);
+    bsr_matrix x, y;
+    bsr_dense rel, kp, am;
+    ref_result want;
+    if (bt_below(4) == 0 && easy) s.r = 1, s.c = 2000 / s.block_cols, s.nnz = s.c; /* long rows */
+    memset(&o, 0, sizeof o), describe(&s, "");
+    x = t_matrix(&s), y = t_matrix_output(&x, bt_below(3) || type == BSR_F64 ? type : (int)BSR_F32, some_blocks());
+    rel = t_random(type, bt_below(2) ? x.rows : 1, x.cols, some_layout(), narrowed(s.batch), 0, FILL_SIGNED);
+    kp = t_random(padding, 1, x.cols, ROW, narrowed(s.batch), 0, FILL_BOOL);
+    am = t_random(masks, x.rows, bt_below(4) ? x.cols : 1, some_layout(), NO_BATCH, 0, FILL_BOOL);
+    o.key_padding_mode = padding == BSR_BOOL || padding == BSR_I8 ? (int)BSR_MASK_MUL : (int)bt_below(2);
+    o.attn_mode = masks == BSR_BOOL || masks == BSR_I8 ? (int)BSR_MASK_MUL : (int)bt_below(2);
+    if (bt_below(2)) o.relative_bias = &rel;
+    if (bt_below(2)) o.key_padding_mask = &kp;
+    if (bt_below(2)) o.attn_mask = &am;
+    want = ref_softmax(scale, &x, options, 0);
+    if (bt_below(5) == 0) y = x, bt_mark_output(x.values); /* in place */
+    if (RUN_OK(bsr_softmax(t_any_context(), scale, &x, options, &y, &e))) REF_COMPARE_MATRIX(&y, &want, REF_MAY_BE_ZERO);
+}
+static void random_softmax_backward(int turn) {
+    const int type = a_float(turn);
+    const double scale = t_draw(FILL_SIGNED, BSR_F64);
+    const int64_t place = bt_below(8); /* in that of dy, of y, of one that is both */
+    t_spec s = some_spec(type, FILL_POSITIVE, bt_below(3) ? 200 : 20);
+    bsr_exec e = t_exec(0);
+    bsr_matrix y, dy, dx;
+    ref_result want;
+    if (bt_below(4) == 0 && easy) s.r = 1, s.c = 2000 / s.block_cols, s.nnz = s.c;
+    describe(&s, "");
+    y = t_matrix(&s), dy = y;
+    t_make_values(&dy, type, some_blocks(), 0), t_fill_values(&dy, FILL_SIGNED);
+    dx = t_matrix_output(&y, type == BSR_F64 || bt_below(2) ? type : floats[bt_below(3)], some_blocks());
+    if (place == 2) dy = y;
+    want = ref_softmax_backward(scale, &y, &dy);
+    if (place < 3) dx = place ? y : dy, bt_mark_output(dx.values);
+    if (RUN_OK(bsr_softmax_backward(t_any_context(), scale, &y, &dy, &dx, &e))) REF_COMPARE_MATRIX(&dx, &want, REF_MAY_BE_ZERO);
+}
+/* Heads that share keys and values, masks of fewer items, every option, or none (plain: what the fastest kernels take). */
+static void attention(int turn, int plain) {
+    const int type = a_float(turn), out_type = type == BSR_F64 || bt_below(2) ? type : (int)BSR_F32;
+    const int64_t kinds = plain ? 0 : bt_below(3), group = bt_range(1, 2);
+    const int64_t d = easy ? turn / 4 % 2 ? 128 : one_of(64, 64, 32, 16) : bt_range(1, bt_below(4) ? 70 : 150);
+    const double scale = bt_below(2) ? 0 : bt_uniform();
+    t_spec s = some_spec(type, kinds == 1 ? FILL_BOOL : FILL_SIGNED, 150);
+    t_shape bq = s.batch, bk = bq, bv = bq;
+    bsr_attention_options o;
+    bsr_matrix mask;
+    bsr_dense q, k, v, out, lse, rel, kp;
+    ref_result norm, want;
+    int64_t lq, lk, dv;
+    memset(&o, 0, sizeof o);
+    if (!s.r) s.r = 1;
+    if (!s.c) s.c = 1;
+    if (bq.dims) bq.n[bq.dims - 1] *= group, bk = bv = bq;
+    if (bq.dims && bt_below(2)) bk.n[bq.dims - 1] /= group;
+    if (bq.dims && bt_below(2)) bv.n[bq.dims - 1] /= group;
+    s.batch = narrowed(bq), s.nnz = s.r * s.c * bt_range(10, 100) / 100;
+    lq = s.r * s.block_rows - (easy ? 0 : bt_below(s.block_rows)), lk = s.c * s.block_cols - (easy ? 0 : bt_below(s.block_cols));
+    dv = bt_below(2) ? d : easy ? 64 : bt_range(1, 40);
+    describe(&s, ""), mask = t_matrix(&s);
+    q = t_random(type, lq, d, easy ? ROW : some_layout(), bq, 0, FILL_SIGNED);
+    k = t_random(type, lk, d, easy ? ROW : some_layout(), bk, 0, FILL_SIGNED);
+    v = t_random(type, lk, dv, easy ? ROW : some_layout(), bv, 0, FILL_SIGNED);
+    out = t_output(out_type, lq, dv, easy ? ROW : some_layout(), bq);
+    lse = t_output(type == BSR_F64 ? BSR_F64 : BSR_F32, lq, 1, some_layout(), bq);
+    o.flags = kinds == 1 ? (uint32_t)BSR_ATTENTION_MASK_BOOLEAN : kinds == 2 ? (uint32_t)BSR_ATTENTION_MASK_ADDITIVE : 0u;
+    if (!plain && bt_below(2)) o.flags |= BSR_ATTENTION_CAUSAL, o.causal_offset = bt_range(-4, 4) + (bt_below(2) ? lk - lq : 0);
+    rel = t_random(type, bt_below(2) ? lq : 1, lk, some_layout(), narrowed(bq), 0, FILL_SIGNED);
+    kp = t_random(BSR_F32, 1, lk, ROW, NO_BATCH, 0, bt_below(2) ? FILL_BOOL : FILL_SIGNED);
+    if (!plain) {
+        if (bt_below(2)) o.relative_bias = &rel;
+        if (bt_below(2)) o.key_padding_mask = &kp, o.key_padding_mode = (int)bt_below(2);
+        if (type != BSR_F64 && bt_below(3) == 0) o.score_function = bt_below(2) ? BSR_SCORE_tf_alibi : BSR_SCORE_tf_softcap;
+        if (bt_below(3) == 0) o.mask_function = BSR_MASK_tf_stripes;
+        if (bt_below(2)) o.dropout_p = bt_uniform() * 0.9, o.dropout_seed = bt_random();
+    }
+    want = ref_attention(scale, &q, &k, &v, &mask, &o, bq, &norm);
+    EACH_WAY(out.data, (poison(lse.data), bsr_attention(ctx, scale, &q, &k, &v, &mask, &o, &out, &lse, e)),
+             (REF_COMPARE(&out, &want, REF_MAY_BE_ZERO), REF_COMPARE(&lse, &norm, REF_MAY_BE_ZERO)));
+}
+static void random_attention(int turn) { attention(turn / 2, turn % 2); }
+
+/* ---------------------------------------------------------------------------------------------- */
+/* bit for bit: products of whole numbers                                                         */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* bsr_matmul, one of three operands sparse, in all transposes, or what it gives back. */
+typedef struct triple {
+    int type, out, which, mode; /* which operand is sparse: 2 of SDD, 0 of DSD, 1 of DDS */
+    unsigned trans;
+    bsr_matrix sparse;
+    bsr_dense dense[3], want;
+    bsr_operand o[3]; /* into this struct */
+} triple;
+static void make_triple(triple *t, int turn, const char *const *names) {
+    t_spec s;
+    int64_t m, n, more, rows, cols, size[3][2];
+    int turned[3], i;
+    memset(t, 0, sizeof *t);
+    t->type = a_type(turn), t->out = t->type == BSR_I8 ? BSR_I32 : t->type, t->mode = (int)bt_below(3);
+    t->trans = (unsigned)bt_below(8), t->which = t->mode == 0 ? 2 : t->mode - 1;
+    s = some_spec(t->type, FILL_INTEGER, 120);
+    if (s.batch.dims && bt_below(8) == 0) s.batch.n[bt_below(s.batch.dims)] = 0; /* gradients of what is narrowed: 0 */
+    m = s.r * s.block_rows, n = s.c * s.block_cols, more = some_columns(&s, easy ? 160 : 90);
+    describe(&s, names[t->mode]), bt_describe("transposes %u, %d more", t->trans, (int)more);
+    /* the sparse one is m x n as stored; op() of each gives its sizes in the product */
+    turned[0] = (t->trans & BSR_TRANS_A) != 0, turned[1] = (t->trans & BSR_TRANS_B) != 0,
+    turned[2] = (t->trans & BSR_TRANS_C) != 0;
+    rows = turned[t->which] ? n : m, cols = turned[t->which] ? m : n;
+    size[0][0] = t->which == 1 ? more : rows, size[0][1] = t->which == 2 ? more : t->which == 1 ? rows : cols;
+    size[1][0] = t->which == 0 ? cols : t->which == 1 ? rows : more, size[1][1] = t->which == 0 ? more : cols;
+    size[2][0] = t->which == 1 ? more : rows, size[2][1] = t->which == 0 ? more : cols;
+    s.dtype = t->which == 2 ? t->out : t->type, t->sparse = t_matrix(&s);
+    if (bt_below(2)) t_attach_transposed(&t->sparse);
+    if (bt_below(3) == 0) t_attach_schedule(&t->sparse, 1 << bt_below(4), (int)bt_below(2));
+    for (i = 0; i < 3; i++) {
+        const int64_t r = size[i][turned[i]], c = size[i][!turned[i]];
+        if (i == t->which) t->o[i] = bsr_operand_sparse(&t->sparse);
+        else {
+            t->dense[i] =
+                i == 2 ? t_output(t->out, r, c, some_layout(), s.batch)
+                       : t_random(t->type, r, c, some_layout(), t->which == 2 ? s.batch : narrowed(s.batch), 0, FILL_INTEGER);
+            t->o[i] = bsr_operand_dense(&t->dense[i]);
+        }
+    }
+}
+static const char *const modes[] = {", SDD", ", DSD", ", DDS"};
+static void random_matmul(int turn) {
+    triple t;
+    bsr_matrix c[2];
+    bsr_operand exact;
+    bsr_exec plain = t_exec(0);
+    void *got, *want;
+    make_triple(&t, turn, modes);
+    t.want = t.dense[2], c[0] = c[1] = t.sparse;
+    if (t.which == 2) {
+        const int layout = some_blocks();
+        const uint64_t random = bt.random; /* both alike */
+        c[0] = t_matrix_output(&t.sparse, t.out, layout), bt.random = random, c[1] = t_matrix_output(&t.sparse, t.out, layout);
+        t.o[2] = bsr_operand_sparse(&c[0]), exact = bsr_operand_sparse(&c[1]);
+    } else {
+        t.want.data = bt_alloc(bt_find(t.dense[2].data)->bytes, 8), bt_mark_output(t.want.data);
+        exact = bsr_operand_dense(&t.want);
+    }
+    if (!RUN_OK(T_ON_CPU(matmul)(cpu(), t.trans, t.o[0], t.o[1], exact, &plain))) return;
+    got = t.which == 2 ? c[0].values : t.dense[2].data, want = t.which == 2 ? c[1].values : t.want.data;
+    EACH_WAY(got, bsr_matmul(ctx, t.trans, t.o[0], t.o[1], t.o[2], e), same_bytes("matmul", got, want));
+}
+/* dc is of whole numbers; gradients take the operands' places. */
+static void random_matmul_backward(int turn) {
+    const bsr_operand none = {NULL, NULL};
+    triple t;
+    bsr_exec plain = t_exec(0);
+    int i, j;
+    do make_triple(&t, turn, modes);
+    while (t.type == BSR_I8 && ++turn);
+    if (t.which != 2) t_fill(&t.dense[2], FILL_INTEGER);
+    for (i = 0; i < 2; i++) {
+        bsr_matrix gs[2];
+        bsr_dense gd[2];
+        bsr_operand to[2];
+        const int layout = i == t.which ? some_blocks() : some_layout();
+        const uint64_t random = bt.random;
+        const void *got, *want;
+        for (j = 0; j < 2; j++) {
+            bt.random = random; /* both alike */
+            if (i == t.which) gs[j] = t_matrix_output(&t.sparse, t.type, layout), to[j] = bsr_operand_sparse(&gs[j]);
+            else
+                gd[j] = t_output(t.type, t.dense[i].rows, t.dense[i].cols, layout, t_dense_batch(&t.dense[i])),
+                to[j] = bsr_operand_dense(&gd[j]);
+        }
+        if (!RUN_OK(
+                T_ON_CPU(matmul_backward)(cpu(), t.trans, t.o[0], t.o[1], t.o[2], i ? none : to[1], i ? to[1] : none, &plain)))
+            return;
+        got = i == t.which ? gs[0].values : gd[0].data, want = i == t.which ? gs[1].values : gd[1].data;
+        EACH_WAY(got, bsr_matmul_backward(ctx, t.trans, t.o[0], t.o[1], t.o[2], i ? none : to[0], i ? to[0] : none, e),
+                 same_bytes(i ? "db" : "da", got, want));
+    }
+}
+/* The lists of bsr_scatter_mm, a product by way of them, and from tiles. */
+static void scatter(int turn, int product_too) {
+    const int type = a_type(turn), out = type == BSR_I8 ? BSR_I32 : type;
+    const int64_t split = bt_range(1, 3);
+    t_spec s = some_spec(type, FILL_INTEGER, 120);
+    bsr_scatter_indices x[2];
+    bsr_exec plain = t_exec(0);
+    bsr_matrix a;
+    bsr_dense b, got, want;
+    int64_t n;
+    int i, layout;
+    uint64_t random;
+    lengthen(&s, turn / 3);
+    s.batch = NO_BATCH, s.ragged = 0, describe(&s, ""), memset(x, 0, sizeof x);
+    n = split * some_columns(&s, easy ? 96 : 40);
+    a = t_matrix(&s);
+    for (i = 0; i < 2; i++) {
+        x[i].format = turn % 3 + 1, x[i].split_n = split;
+        if (!RUN_OK(bsr_build_scatter_indices(cpu(), &a, n, &x[i], &plain))) return;
+        t_list_room(&x[i], 1);
+    }
+    if (!RUN_OK(T_ON_CPU(build_scatter_indices)(cpu(), &a, n, &x[1], &plain)) ||
+        !RUN_OK(bsr_build_scatter_indices(t_any_context(), &a, n, &x[0], &plain)))
+        return;
+    same_bytes("c_indices", x[0].c_indices, x[1].c_indices), same_bytes("r_offsets", x[0].r_offsets, x[1].r_offsets);
+    same_bytes("p_indices", x[0].p_indices, x[1].p_indices), same_bytes("q_indices", x[0].q_indices, x[1].q_indices);
+    if (!product_too) return;
+    b = t_random(type, a.cols, n, some_layout(), longer ? NO_BATCH : some_batch(), 0, FILL_INTEGER);
+    layout = some_layout(), random = bt.random, got = t_output(out, a.rows, n, layout, t_dense_batch(&b));
+    bt.random = random, want = t_output(out, a.rows, n, layout, t_dense_batch(&b)); /* both alike */
+    if (!RUN_OK(T_ON_CPU(dense_scatter_mm)(cpu(), &a, &b, &x[1], &want, &plain))) return;
+    EACH_WAY(got.data, bsr_dense_scatter_mm(ctx, &a, &b, &x[1], &got, e), same_bytes("dense_scatter_mm", got.data, want.data));
+}
+static void random_build_scatter_indices(int turn) { scatter(turn, 0); }
+static void random_dense_scatter_mm(int turn) { scatter(turn, 1); }
+/* Tiles of any sizes, each output the sum of some products; it adds to what stands there. */
+static void random_scatter_mm(int turn) {
+    const int type = a_type(turn), out = type == BSR_I8 ? BSR_I32 : type;
+    const int64_t ms = some_block(), ks = some_block(), ns = easy ? 8 * bt_range(1, 12) : bt_range(1, 100);
+    const int64_t tiles = bt_range(1, 4), outputs = bt_range(1, 4);
+    const bsr_dense p = t_random(type, ms, ks, some_layout(), t_batch(1, bt_range(1, 5), 0, 0, 0), 0, FILL_INTEGER);
+    const bsr_dense q = t_random(type, ks, ns, some_layout(), t_batch(1, tiles, 0, 0, 0), 0, FILL_INTEGER);
+    const int layout = some_layout();
+    const uint64_t random = bt.random;
+    bsr_scatter_indices x;
+    bsr_exec plain = t_exec(0);
+    bsr_dense got, want, from;
+    int64_t i;
+    bt_describe("%s, tiles of %d x %d x %d, %d outputs", bsr_dtype_name(type), (int)ms, (int)ks, (int)ns, (int)outputs);
+    got = t_output(out, ms, ns, layout, t_batch(1, outputs, 0, 0, 0)), bt.random = random;
+    want = t_output(out, ms, ns, layout, t_batch(1, outputs, 0, 0, 0)), bt.random = random;
+    from = t_random(out, ms, ns, layout, t_batch(1, outputs, 0, 0, 0), 0, FILL_INTEGER);
+    memset(&x, 0, sizeof x), x.format = BSR_SCATTER_MM, x.c_count = outputs + 1, x.p_count = x.q_count = bt_range(0, 12);
+    t_list_room(&x, 0);
+    for (i = 0; i <= outputs; i++) x.c_indices[i] = x.p_count * i / outputs;
+    for (i = 0; i < x.p_count; i++) x.p_indices[i] = bt_below(p.batch[0]), x.q_indices[i] = bt_below(tiles);
+    memcpy(want.data, from.data, bt_find(from.data)->bytes);
+    if (!RUN_OK(T_ON_CPU(scatter_mm)(cpu(), &p, &q, &x, &want, &plain))) return;
+    EACH_WAY(got.data, (memcpy(got.data, from.data, bt_find(from.data)->bytes), bsr_scatter_mm(ctx, &p, &q, &x, &got, e)),
+             same_bytes("scatter_mm", got.data, want.data));
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* bit for bit: conversions and views                                                             */
+/* ---------------------------------------------------------------------------------------------- */
+
+enum { FROM_DENSE, FROM_MASK, RANDOM, PRUNE, FROM_CSR, FROM_COO };
+typedef struct source {
+    int kind, type, index, norm;
+    bsr_dense d, values;
+    uint8_t *mask;
+    void *first, *col;
+    int64_t rows, cols, nnz;
+    double sparsity;
+    uint64_t seed;
+} source;
+static void make_source(source *x, const t_spec *s) {
+    const int dense = x->kind == FROM_DENSE || x->kind == PRUNE, coo = x->kind == FROM_COO;
+    const int64_t blocks = t_items(&s->batch) * s->r * s->c;
+    int64_t i, j;
+    size_t size;
+    x->rows = s->r * s->block_rows, x->cols = s->c * s->block_cols;
+    x->nnz = x->rows ? bt_range(0, longer ? 20000 : 600) : 0;
+    x->d = t_random(x->type, dense ? x->rows : 1, dense ? x->cols : 1, some_layout(), dense ? s->batch : NO_BATCH, 0, s->kind);
+    for (i = 0; x->kind == FROM_DENSE && i < t_dense_items(&x->d) * s->r * s->c; i++) { /* blocks of zeros */
+        const int64_t zero = bt_below(2);
+        for (j = 0; j < s->block_rows * s->block_cols && zero; j++)
+            t_set(&x->d, i / (s->r * s->c), i % (s->r * s->c) / s->c * s->block_rows + j / s->block_cols,
+                  i % s->c * s->block_cols + j % s->block_cols, bt_below(100) || j ? 0 : -0.0);
+    }
+    x->mask = (uint8_t *)bt_alloc((size_t)blocks, 1);
+    for (i = 0; i < blocks; i++) x->mask[i] = (uint8_t)(bt_below(2) * bt_range(1, 255));
+    x->index = bt_below(2) ? BSR_I32 : BSR_I64, size = bsr_dtype_size(x->index);
+    x->first = bt_alloc((size_t)(coo ? x->nnz : x->rows + 1) * size, size), x->col = bt_alloc((size_t)x->nnz * size, size);
+    x->values = t_random(x->type, 1, x->nnz, ROW, NO_BATCH, 0, FILL_INTEGER);
+    for (i = 0; i < x->nnz; i++) t_set_index(x->col, x->index, i, bt_below(x->cols));
+    for (i = 0; i < (coo ? x->nnz : x->rows + 1); i++) /* rows of about equal length; entries in any order */
+        t_set_index(x->first, x->index, i, coo ? bt_below(x->rows) : i == x->rows ? x->nnz : x->nnz * i / x->rows);
+    x->sparsity = bt_below(5) ? bt_uniform() : (double)bt_below(2), x->norm = (int)bt_below(3), x->seed = bt_random();
+}
+#define CONVERT(of, ctx)                                                                                                         \
+    (x.kind == FROM_DENSE  ? of(from_dense)(ctx, &x.d, &m[j], &e)                                                                \
+     : x.kind == FROM_MASK ? of(from_block_mask)(ctx, x.mask, &m[j], &e)                                                         \
+     : x.kind == RANDOM    ? of(random_pattern)(ctx, x.seed, x.sparsity, &m[j], &e)                                              \
+     : x.kind == PRUNE     ? of(prune)(ctx, bsr_operand_dense(&x.d), x.sparsity, x.norm, &m[j], &e)                              \
+     : x.kind == FROM_CSR  ? of(from_csr)(ctx, x.rows, x.cols, x.nnz, x.first, x.col, x.index, x.values.data, x.type, &m[j], &e) \
+                           : of(from_coo)(ctx, x.rows, x.cols, x.nnz, x.first, x.col, x.index, x.values.data, x.type, &m[j], &e))
+static void conversion(int turn, int kind) {
+    static const char *const names[] = {", from_dense", ", from_block_mask", ", random_pattern",
+                                        ", prune",      ", from_csr",        ", from_coo"};
+    const int type = a_type(bt_below(5)), other = t_is_float(type) && bt_below(2) ? a_float(bt_below(4)) : type;
+    const int entries = kind >= FROM_CSR, equal = kind == RANDOM || kind == PRUNE, sizes = bt_below(2) != 0;
+    t_spec s = some_spec(type, longer || bt_below(2) ? FILL_INTEGER : FILL_SIGNED, 150);
+    bsr_matrix m[2];
+    source x;
+    uint64_t random;
+    int j;
+    memset(&x, 0, sizeof x), x.kind = kind, x.type = type;
+    lengthen(&s, turn);
+    if (!s.c) s.c = 1;
+    if (entries || longer) s.batch = NO_BATCH;
+    if (entries || equal) s.ragged = 0;
+    else s.ragged = s.batch.dims != 0;
+    describe(&s, names[kind]), make_source(&x, &s);
+    s.dtype = other, s.layout = some_blocks(), random = bt.random;
+    for (j = 1; j >= 0; j--) {
+        bsr_exec e = t_exec(0);
+        bt.random = random, m[j] = t_target(&s);
+        if (kind == FROM_MASK || kind == RANDOM || sizes) m[j].rows = x.rows, m[j].cols = x.cols;
+#define TESTED(name) bsr_##name
+        if (!RUN_OK(j ? CONVERT(T_ON_CPU, cpu()) : CONVERT(TESTED, t_any_context()))) return;
+    }
+    CHECK_INT(m[0].nnz, m[1].nnz), CHECK_INT(m[0].rows, m[1].rows), CHECK_INT(m[0].cols, m[1].cols);
+    same_bytes("crow_indices", m[0].crow_indices, m[1].crow_indices);
+    same_bytes("col_indices", m[0].col_indices, m[1].col_indices);
+    same_bytes("values", m[0].values, m[1].values);
+}
+static void random_from_dense(int turn) { conversion(turn, FROM_DENSE); }
+static void random_from_block_mask(int turn) { conversion(turn, FROM_MASK); }
+static void random_random_pattern(int turn) { conversion(turn, RANDOM); }
+static void random_prune(int turn) { conversion(turn, PRUNE); }
+static void random_from_csr(int turn) { conversion(turn, FROM_CSR); }
+static void random_from_coo(int turn) { conversion(turn, FROM_COO); }
+/* Whole blocks to another block size, CSR or COO. */
+enum { TO_REBLOCK, TO_CSR, TO_COO };
+#define ENTRIES(of, ctx)                                                                                                        \
+    (kind == TO_CSR                                                                                                             \
+         ? of(to_csr)(ctx, &a, rows, cols, &m[j].nnz, m[j].crow_indices, m[j].col_indices, s.index_dtype, m[j].values, other, &e) \
+         : of(to_coo)(ctx, &a, rows, cols, &m[j].nnz, m[j].crow_indices, row[j], m[j].col_indices, s.index_dtype, m[j].values,  \
+                      other, &e))
+static void whole_blocks(int turn, int kind) {
+    static const char *const names[] = {", reblock", ", to_csr", ", to_coo"};
+    const int type = a_type(turn), other = t_is_float(type) && bt_below(2) ? a_float(bt_below(4)) : type;
+    t_spec s = some_spec(type, FILL_SIGNED, 150), to;
+    bsr_matrix a, m[2];
+    int64_t most, rows, cols;
+    void *row[2] = {NULL, NULL};
+    uint64_t random;
+    size_t size;
+    int j;
+    lengthen(&s, turn), s.unsorted = s.duplicates = 0;
+    if (kind != TO_REBLOCK || longer) s.batch = NO_BATCH, s.ragged = 0;
+    describe(&s, names[kind]);
+    a = t_matrix(&s), most = a.nnz * a.block_rows * a.block_cols, size = bsr_dtype_size(s.index_dtype);
+    rows = a.rows - (a.rows ? bt_below(a.block_rows) : 0), cols = a.cols - (a.cols ? bt_below(a.block_cols) : 0);
+    to = s, to.dtype = other, to.block_rows = some_block(), to.block_cols = some_block(), to.ragged = s.batch.dims != 0;
+    to.r = (a.rows + to.block_rows - 1) / to.block_rows, to.c = (a.cols + to.block_cols - 1) / to.block_cols;
+    to.layout = some_blocks(), random = bt.random;
+    for (j = 1; j >= 0; j--) {
+        bsr_exec e = t_exec(0);
+        bt.random = random;
+        if (kind == TO_REBLOCK) {
+            m[j] = t_target(&to);
+            if (!RUN_OK(j ? T_ON_CPU(reblock)(cpu(), &a, &m[j], &e) : bsr_reblock(t_any_context(), &a, &m[j], &e))) return;
+            continue;
+        }
+        memset(&m[j], 0, sizeof m[j]), m[j].nnz = most;
+        m[j].crow_indices = bt_alloc((size_t)(rows + 1) * size, size), m[j].col_indices = bt_alloc((size_t)most * size, size);
+        m[j].values = bt_alloc((size_t)most * bsr_dtype_size(other), bsr_dtype_size(other));
+        row[j] = bt_alloc((size_t)most * size, size), bt_mark_output(row[j]);
+        bt_mark_output(m[j].crow_indices), bt_mark_output(m[j].col_indices), bt_mark_output(m[j].values);
+        if (!RUN_OK(j ? ENTRIES(T_ON_CPU, cpu()) : ENTRIES(TESTED, t_any_context()))) return;
+    }
+    CHECK_INT(m[0].nnz, m[1].nnz), CHECK_INT(m[0].rows, m[1].rows), CHECK_INT(m[0].cols, m[1].cols);
+    same_bytes("crow_indices", m[0].crow_indices, m[1].crow_indices);
+    same_bytes("col_indices", m[0].col_indices, m[1].col_indices);
+    same_bytes("values", m[0].values, m[1].values);
+    if (kind != TO_REBLOCK) same_bytes("rows", row[0], row[1]);
+}
+static void random_reblock(int turn) { whole_blocks(turn, TO_REBLOCK); }
+static void random_to_csr(int turn) { whole_blocks(turn, TO_CSR); }
+static void random_to_coo(int turn) { whole_blocks(turn, TO_COO); }
+static void random_to_dense(int turn) {
+    const int type = a_type(turn), other = t_is_float(type) && bt_below(2) ? a_float(bt_below(4)) : type, layout = some_layout();
+    t_spec s = some_spec(type, FILL_SIGNED, 200);
+    bsr_exec e = t_exec(0);
+    bsr_matrix m;
+    bsr_dense got, want;
+    uint64_t random;
+    lengthen(&s, turn);
+    if (longer) s.batch = NO_BATCH, s.ragged = 0;
+    s.shared_values = (unsigned)bt_below(4), describe(&s, "");
+    m = t_matrix(&s), random = bt.random;
+    got = t_output(other, m.rows, m.cols, layout, s.batch), bt.random = random;
+    want = t_output(other, m.rows, m.cols, layout, s.batch);
+    if (RUN_OK(T_ON_CPU(to_dense)(cpu(), &m, &want, &e)) && RUN_OK(bsr_to_dense(t_any_context(), &m, &got, &e)))
+        same_bytes("to_dense", got.data, want.data);
+}
+/* Transposed index and schedule, of wide and tall patterns too; built twice, by the one and by the other. */
+typedef struct views {
+    bsr_matrix m;
+    void *view[2][2]; /* by whom, which */
+} views;
+static int make_views(views *v, int turn) {
+    const int group = 1 << turn % 4, wide = turn % 8 < 4, trans = longer ? turn / 4 % 2 : wide ? 0 : (int)bt_below(2);
+    t_spec s = some_spec(BSR_F32, FILL_SIGNED, 100);
+    bsr_exec e = t_exec(0);
+    uint64_t bytes[2] = {0, 0};
+    int i, j;
+    s.duplicates = bt_below(4) == 0;
+    if (wide || easy) s.r = bt_range(1, 250), s.c = wide ? bt_range(257, 1100) : bt_range(1, 200);
+    if (wide || easy) s.block_rows = s.block_cols = 1, s.nnz = bt_range(0, bt_below(4) ? 300 : s.r * s.c);
+    lengthen(&s, turn / 8);
+    if (longer) s.block_rows = s.block_cols = 1, s.batch = NO_BATCH, s.ragged = 0, s.c = s.c < 40 ? 40 : s.c;
+    describe(&s, trans ? ", schedule of A^T" : ""), v->m = t_matrix(&s);
+    if (!RUN_OK(bsr_transposed_index_size(cpu(), &v->m, &bytes[0], &e)) ||
+        !RUN_OK(bsr_schedule_size(cpu(), &v->m, group, trans, &bytes[1], &e)))
+        return 0;
+    for (j = 1; j >= 0; j--) {
+        const bsr_context *const ctx = j ? cpu() : t_any_context();
+        for (i = 0; i < 2; i++) v->view[j][i] = bt_alloc((size_t)bytes[i], 64), bt_mark_output(v->view[j][i]);
+        if (!RUN_OK(j ? T_ON_CPU(build_transposed_index)(ctx, &v->m, v->view[j][0], bytes[0], &e)
+                      : bsr_build_transposed_index(ctx, &v->m, v->view[j][0], bytes[0], &e)) ||
+            !RUN_OK(j ? T_ON_CPU(build_schedule)(ctx, &v->m, group, trans, v->view[j][1], bytes[1], &e)
+                      : bsr_build_schedule(ctx, &v->m, group, trans, v->view[j][1], bytes[1], &e)))
+            return 0;
+    }
+    return 1;
+}
+static void random_build_transposed_index(int turn) {
+    views v;
+    if (make_views(&v, turn)) same_bytes("transposed index", v.view[0][0], v.view[1][0]);
+}
+static void random_build_schedule(int turn) {
+    views v;
+    if (make_views(&v, turn)) same_bytes("schedule", v.view[0][1], v.view[1][1]);
+}
+/* What bsr_validate finds in a matrix as it is and with one word wrong: 1 in crow_indices, 2 in col_indices, 3 in a view. */
+static void random_validate(int turn) {
+    views v;
+    bsr_matrix *const m = &v.m;
+    int wrong, j;
+    if (!make_views(&v, turn)) return;
+    if (bt_below(4)) m->transposed_index = v.view[1][0];
+    if (bt_below(4)) m->schedule = v.view[1][1];
+    for (wrong = 0; wrong < 4; wrong++) {
+        const void *const array = wrong == 0    ? NULL
+                                  : wrong == 1  ? m->crow_indices
+                                  : wrong == 2  ? m->col_indices
+                                  : m->schedule ? m->schedule
+                                                : m->transposed_index;
+        const bt_block *const b = wrong ? bt_find(array) : NULL;
+        const size_t size = wrong == 3 ? 4 : bsr_dtype_size(m->index_dtype);
+        bsr_error found[2];
+        char old[8], *at;
+        if (wrong && (!b || b->bytes < size)) continue;
+        at = b ? (char *)b->data + (size_t)bt_below((int64_t)(b->bytes / size)) * size : NULL;
+        if (at)
+            memcpy(old, at, size), t_set_index(at, size == 8 ? BSR_I64 : BSR_I32, 0, one_of(-1, 0, bt_range(0, 50), INT32_MAX));
+        for (j = 0; j < 2; j++) {
+            bsr_exec f = t_exec(0);
+            memset(&found[j], 0, sizeof found[j]), f.error = &found[j];
+            (void)(j ? T_ON_CPU(validate)(cpu(), m, &f) : bsr_validate(t_any_context(), m, &f));
+        }
+        bt.checks++;
+        if (memcmp(&found[0], &found[1], sizeof found[0])) {
+            char here[320], there[320];
+            bsr_error_string(&found[0], here, sizeof here), bsr_error_string(&found[1], there, sizeof there);
+            bt_fail(__FILE__, __LINE__, "word wrong in array %d: \"%s\", the portable CPU finds \"%s\"", wrong, here, there);
+        }
+        if (at) memcpy(at, old, size);
+    }
+}
+static void random_layout_mask(int turn) {
+    const int64_t heads = bt_range(1, 4), n = bt_range(1, 40);
+    bsr_layout l = bsr_layout_default(1 + turn % 6, heads, n);
+    bsr_exec e = t_exec(0);
+    uint8_t *mask[2];
+    int j;
+    l.unidirectional = (int)bt_below(2), l.different_layout_per_head = (int)bt_below(2), l.seed = bt_random();
+    if (l.kind == BSR_LAYOUT_VARIABLE || l.kind == BSR_LAYOUT_BIGBIRD) l.num_random_blocks = bt_below(bt_range(1, 3));
+    for (j = 1; j >= 0; j--) {
+        bsr_status status;
+        mask[j] = (uint8_t *)bt_alloc((size_t)(heads * n * n), 1), bt_mark_output(mask[j]);
+        status = j ? T_ON_CPU(layout_mask)(cpu(), &l, mask[j], &e) : bsr_layout_mask(t_any_context(), &l, mask[j], &e);
+        if (j && status != BSR_OK) { /* sizes that do not go with the layout, which are refused alike */
+            CHECK(bsr_layout_mask(t_any_context(), &l, mask[j], &e) == status);
+            return;
+        }
+        CHECK_INT(status, BSR_OK);
+    }
+    same_bytes("layout", mask[0], mask[1]);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+
+typedef struct kind {
+    const char *name;
+    void (*run)(int turn);
+    int turns;
+} kind;
+TEST(random_operations) {
+    static const kind kinds[] = {
+#define X(name, ...) {#name, random_##name, 0},
+        T_OPERATIONS(X)
+#undef X
+    };
+    int turn, k;
+    for (turn = 0; turn < T_TURNS; turn++)
+        for (k = 0; k < (int)BT_COUNT(kinds); k++) {
+            bt_case("%s %d of seed %d", kinds[k].name, turn, T_SEED);
+            easy = bt_below(3) > 0;
+            kinds[k].run(turn);
+        }
+}
+/* Conversions, views and lists of long lines; a transposed index of more entries than there are chunks of 2048 for. */
+TEST(long_lines) {
+    static const kind list[] = {{"from_dense", random_from_dense, 2},
+                                {"from_block_mask", random_from_block_mask, 2},
+                                {"random_pattern", random_random_pattern, 2},
+                                {"prune", random_prune, 2},
+                                {"from_csr", random_from_csr, 2},
+                                {"from_coo", random_from_coo, 2},
+                                {"to_csr", random_to_csr, 4},
+                                {"to_coo", random_to_coo, 4},
+                                {"reblock", random_reblock, 4},
+                                {"to_dense", random_to_dense, 6},
+                                {"transposed_index", random_build_transposed_index, 16},
+                                {"schedule", random_build_schedule, 16},
+                                {"validate", random_validate, 16},
+                                {"scatter", random_dense_scatter_mm, 6}};
+    int i, turn;
+    longer = 1, easy = 0;
+    for (i = 0; i < (int)BT_COUNT(list); i++)
+        for (turn = 0; turn < 2 * list[i].turns; turn++) {
+            T_FEWER_CTAS(turn >= list[i].turns);
+            bt_case("%s %d", list[i].name, turn);
+            if (!T_ALL) bt_skip("left out by --every");
+            else list[i].run(turn % list[i].turns);
+        }
+    longer = 0;
+    T_FEWER_CTAS(0);
+    for (i = 0; i < 2; i++) {
+        const int type = i ? (int)BSR_I64 : (int)BSR_I32;
+        bsr_exec e = t_exec(0);
+        uint64_t bytes = 0;
+        bsr_matrix m;
+        void *view[2];
+        t_spec s;
+        bt_case("2.3 million entries, %s", bsr_dtype_name(type));
+        if (!T_ALL) {
+            bt_skip("left out by --every");
+            continue;
+        }
+        memset(&s, 0, sizeof s), s.dtype = BSR_F32, s.index_dtype = type, s.block_rows = s.block_cols = 1, s.pattern_only = 1;
+        s.r = 1150, s.c = 2000, s.nnz = s.r * s.c, m = t_matrix(&s);
+        if (!RUN_OK(bsr_transposed_index_size(cpu(), &m, &bytes, &e))) continue;
+        view[0] = bt_alloc((size_t)bytes, 64), view[1] = bt_alloc((size_t)bytes, 64);
+        bt_mark_output(view[0]), bt_mark_output(view[1]);
+        if (RUN_OK(T_ON_CPU(build_transposed_index)(cpu(), &m, view[1], bytes, &e)) &&
+            RUN_OK(bsr_build_transposed_index(t_any_context(), &m, view[0], bytes, &e)))
+            same_bytes("transposed index", view[0], view[1]);
+    }
+}
+
+static const bt_test tests[] = {{"random_operations", random_operations}, {"long_lines", long_lines}};
+int main(int argc, char **argv) {
+    const int failed = bt_main(argc, argv, tests, BT_COUNT(tests));
+    t_contexts_end();
+    return failed;
+}
