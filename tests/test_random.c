@@ -533,7 +533,8 @@ static void random_from_coo(int turn) { conversion(turn, FROM_COO); }
 enum { TO_REBLOCK, TO_CSR, TO_COO };
 #define ENTRIES(of, ctx)                                                                                                        \
     (kind == TO_CSR                                                                                                             \
-         ? of(to_csr)(ctx, &a, rows, cols, &m[j].nnz, m[j].crow_indices, m[j].col_indices, s.index_dtype, m[j].values, other, &e) \
+         ? of(to_csr)(ctx, &a, rows, cols, &m[j].nnz, m[j].crow_indices, m[j].col_indices, s.index_dtype, m[j].values, other,   \
+                      &e)                                                                                                       \
          : of(to_coo)(ctx, &a, rows, cols, &m[j].nnz, m[j].crow_indices, row[j], m[j].col_indices, s.index_dtype, m[j].values,  \
                       other, &e))
 static void whole_blocks(int turn, int kind) {
