@@ -348,7 +348,10 @@ typedef enum bsr_dtype {
     X(BSR_OP_SCATTER_INDICES, 21, "scatter_indices")      \
     X(BSR_OP_PARSE, 22, "parse")                          \
     X(BSR_OP_CREATE, 23, "create")                        \
-    X(BSR_OP_TUNE, 24, "tune")
+    X(BSR_OP_TUNE, 24, "tune")                            \
+    X(BSR_OP_TO_CSR, 25, "to_csr")                        \
+    X(BSR_OP_TO_COO, 26, "to_coo")                        \
+    X(BSR_OP_REBLOCK, 27, "reblock")
 
 typedef enum bsr_op {
     BSR_OP_NONE = 0,
@@ -1168,6 +1171,24 @@ BSR_API bsr_status bsr_from_csr(const bsr_context *ctx, int64_t rows, int64_t co
 BSR_API bsr_status bsr_from_coo(const bsr_context *ctx, int64_t rows, int64_t cols, int64_t nnz, const void *row, const void *col,
                                 int index_dtype, const void *values, int dtype, bsr_matrix *m, const bsr_exec *exec);
 
+/* To CSR: crow [rows+1], col and values [*nnz], columns ascending in each row; rows and cols as source has them, or fewer by less
+   than a block (the padding is dropped). Every element of a stored block becomes an entry, zeros as well. *nnz is the capacity of
+   col and values and becomes the number of entries (on CUDA it stays; crow's last entry tells the number, and entries past the
+   capacity are not written). col and values null: only crow is written and *nnz counted; values null alone: the pattern only.
+   source: columns ascending. Errors (they call the arrays "matrix"): BAD_STRUCTURE, BAD_BATCH (source has batch dimensions).
+   As SciPy's tocsr. */
+BSR_API bsr_status bsr_to_csr(const bsr_context *ctx, const bsr_matrix *source, int64_t rows, int64_t cols, int64_t *nnz,
+                              void *crow, void *col, int index_dtype, void *values, int dtype, const bsr_exec *exec);
+
+/* To COO: as to CSR, and the row of each entry (row null: not wanted). Entries come by row, then column; crow is written as well,
+   as it tells their number where *nnz can't. */
+BSR_API bsr_status bsr_to_coo(const bsr_context *ctx, const bsr_matrix *source, int64_t rows, int64_t cols, int64_t *nnz,
+                              void *crow, void *row, void *col, int index_dtype, void *values, int dtype, const bsr_exec *exec);
+
+/* To another block size, m's: keeps each block that a stored block of source reaches into, whatever its values are (zeros
+   elsewhere in it). source: columns ascending; it broadcasts to m's batch. Errors: BAD_STRUCTURE. As SciPy's tobsr. */
+BSR_API bsr_status bsr_reblock(const bsr_context *ctx, const bsr_matrix *source, bsr_matrix *m, const bsr_exec *exec);
+
 /* From a mask of blocks, one byte each, [batch...][rows/block_rows][cols/block_cols]: writes the pattern; m->values is
    left alone. rows, cols, block sizes and batch are m's, and must be set. DeepSpeed's layouts are such masks. */
 BSR_API bsr_status bsr_from_block_mask(const bsr_context *ctx, const uint8_t *mask, bsr_matrix *m, const bsr_exec *exec);
@@ -1821,7 +1842,7 @@ static bsr_status bsri_cuda_indices(const bsri_call *c);
 static int bsri_cuda_has(int op) {
     return op == BSR_OP_DENSE_ADDMM || op == BSR_OP_SCATTER_MM || op == BSR_OP_MATMUL || op == BSR_OP_MATMUL_BACKWARD ||
            op == BSR_OP_SAMPLED_ADDMM || op == BSR_OP_SOFTMAX || op == BSR_OP_SOFTMAX_BACKWARD || op == BSR_OP_ATTENTION ||
-           (op >= BSR_OP_VALIDATE && op <= BSR_OP_SCATTER_INDICES);
+           (op >= BSR_OP_VALIDATE && op <= BSR_OP_SCATTER_INDICES) || (op >= BSR_OP_TO_CSR && op <= BSR_OP_REBLOCK);
 }
 #else
 #define BSRI_CUDA_RETURN(c, call) ((void)0)
@@ -6707,6 +6728,7 @@ static bsr_status bsri_cuda_random(const bsri_call *c, const struct bsri_build *
 static bsr_status bsri_cuda_prune(const bsri_call *c, const struct bsri_build *b, int64_t kept, bsr_matrix *m);
 static bsr_status bsri_cuda_from_entries(const bsri_call *c, const struct bsri_build *b, const bsr_matrix *s, const void *row,
                                          bsr_matrix *m);
+static bsr_status bsri_cuda_reblock(const bsri_call *c, const struct bsri_build *b, void *row, bsr_matrix *m);
 static bsr_status bsri_cuda_scatter_indices(const bsri_call *c, const struct bsri_scatter_build *b, int count_only, int *stop);
 static bsr_status bsri_cuda_layout(const bsri_call *c, const bsr_layout *l, uint8_t *mask, int64_t area, int64_t bytes);
 #endif
@@ -7166,9 +7188,18 @@ static void bsri_bits_random(const bsri_build *b, int64_t item, uint64_t seed, i
         }
 }
 
-/* Norm of a rows x cols piece, in f64; sums of squares that leave the range of f64 are formed again, scaled. */
+/* Norm of a rows x cols piece, in f64; sums of squares that leave the range of f64 are formed again, scaled. So many sums take
+   the rows in turn and are then added up by halves: an order that many threads can keep. */
+#define BSRI_NORM_SUMS 32
+static double bsri_norm_fold(double *sum, int64_t rows) {
+    int n = 1, k;
+    while (n < bsri_min(rows, BSRI_NORM_SUMS)) n *= 2;
+    for (n /= 2; n; n /= 2)
+        for (k = 0; k < n; k++) sum[k] += sum[k + n];
+    return sum[0];
+}
 static double bsri_block_norm(const char *p, int dtype, int64_t rows, int64_t cols, int64_t rs, int64_t cs, int kind) {
-    double sum = 0, top = 0, x;
+    double sum[BSRI_NORM_SUMS] = {0}, top = 0, all, x;
     int64_t i, j;
     int nan = 0;
     for (i = 0; i < rows; i++)
@@ -7176,15 +7207,17 @@ static double bsri_block_norm(const char *p, int dtype, int64_t rows, int64_t co
             x = fabs(bsri_load_f64(p, dtype, i * rs + j * cs));
             nan |= !(x == x);
             if (x > top) top = x;
-            sum += kind == BSR_NORM_L2 ? x * x : x;
+            sum[i % BSRI_NORM_SUMS] += kind == BSR_NORM_L2 ? x * x : x;
         }
-    if (nan || kind == BSR_NORM_L1) return sum;
+    all = bsri_norm_fold(sum, rows);
+    if (nan || kind == BSR_NORM_L1) return all;
     if (kind == BSR_NORM_MAX) return top;
-    if (sum >= 1e-280 && sum <= 1e300) return sqrt(sum);
+    if (all >= 1e-280 && all <= 1e300) return sqrt(all);
     if (!(top > 0) || top > 1.7976931348623157e308) return top;
-    for (i = 0, sum = 0; i < rows; i++)
-        for (j = 0; j < cols; j++) x = bsri_load_f64(p, dtype, i * rs + j * cs) / top, sum += x * x;
-    return top * sqrt(sum);
+    memset(sum, 0, sizeof sum);
+    for (i = 0; i < rows; i++)
+        for (j = 0; j < cols; j++) x = bsri_load_f64(p, dtype, i * rs + j * cs) / top, sum[i % BSRI_NORM_SUMS] += x * x;
+    return top * sqrt(bsri_norm_fold(sum, rows));
 }
 static void bsri_norm_one(void *arg, int64_t i) { /* of candidate i of item b->item */
     const bsri_build *b = (const bsri_build *)arg;
@@ -7727,6 +7760,191 @@ BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, con
     if (!out->cols) return BSR_OK; /* else there is memory for all items, and their rows can be counted */
     bsri_for_each(ctx, job.batch.count * job.rows, bsri_expand_row, &job);
     return BSR_OK;
+}
+
+/* Blocks of another size. The first place in [low, high) of a list of ascending columns whose column is `at` or more. */
+static int64_t bsri_column_from(const void *col, int index_dtype, int64_t low, int64_t high, int64_t at) {
+    while (low < high) {
+        const int64_t mid = low + (high - low) / 2;
+        if (bsri_index(col, index_dtype, mid) < at) low = mid + 1;
+        else high = mid;
+    }
+    return low;
+}
+/* The source's block rows [top, end) under a block row of the target, and how far few of them were gone through; of many each
+   step searches. */
+#define BSRI_CURSORS 64
+typedef struct bsri_under {
+    bsri_item s;
+    int64_t top, end, at[BSRI_CURSORS];
+    int few;
+} bsri_under;
+/* The first stored block of source block row r that reaches to the target's block column c or behind it; calls come with c
+   ascending. */
+static int64_t bsri_under_from(const bsri_build *b, bsri_under *u, int64_t r, int64_t c) {
+    const int dt = b->sparse->index_dtype;
+    const int64_t first = c * b->to.block_cols / b->sparse->block_cols, stop = bsri_index(u->s.crow, dt, r + 1);
+    int64_t *at = u->at + (u->few ? r - u->top : 0);
+    if (!u->few) return bsri_column_from(u->s.col, dt, bsri_index(u->s.crow, dt, r), stop, first);
+    while (*at < stop && bsri_index(u->s.col, dt, *at) < first) ++*at;
+    return *at;
+}
+/* The first block column of the target, from `from` on, that a stored block below reaches into; none: the number of them. */
+static int64_t bsri_under_next(const bsri_build *b, bsri_under *u, int64_t from) {
+    const bsr_matrix *m = b->sparse;
+    int64_t best = b->cols, r;
+    for (r = u->top; r < u->end && from < b->cols; r++) {
+        const int64_t p = bsri_under_from(b, u, r, from);
+        if (p < bsri_index(u->s.crow, m->index_dtype, r + 1))
+            best = bsri_min(best, bsri_max(from, bsri_index(u->s.col, m->index_dtype, p) * m->block_cols / b->to.block_cols));
+    }
+    return best;
+}
+/* A row of the target's block at block column c: i-th of the source's rows, zeros where nothing is stored. */
+static void bsri_reblock_row(const bsri_build *b, bsri_under *u, const int64_t *stride, int64_t i, int64_t c, char *dst) {
+    const bsr_matrix *m = b->sparse;
+    const int64_t bc = m->block_cols, left = c * b->to.block_cols, right = left + b->to.block_cols, step = b->value_stride[2];
+    int64_t at = left, r = i / m->block_rows, p = 0, end = 0;
+    if (i < m->rows) end = bsri_index(u->s.crow, m->index_dtype, r + 1), p = bsri_under_from(b, u, r, c);
+    for (; p < end && at < right; p++) {
+        const int64_t start = bsri_index(u->s.col, m->index_dtype, p) * bc, low = bsri_max(left, start);
+        const int64_t n = bsri_min(right, start + bc) - low;
+        if (n <= 0) break;
+        bsri_zero_row(bsri_at(dst, b->to.dtype, (at - left) * step), b->to.dtype, step, low - at);
+        bsri_copy_row(
+            bsri_at(dst, b->to.dtype, (low - left) * step), b->to.dtype, step,
+            bsri_at(u->s.values, m->dtype, p * stride[0] + (i - r * m->block_rows) * stride[1] + (low - start) * stride[2]),
+            m->dtype, stride[2], n);
+        at = low + n;
+    }
+    bsri_zero_row(bsri_at(dst, b->to.dtype, (at - left) * step), b->to.dtype, step, right - at);
+}
+static int64_t bsri_row_of_blocks(const bsri_build *b, int64_t item, int64_t r, const bsri_item *to, int64_t at) {
+    const bsr_matrix *m = b->sparse;
+    int64_t c, n = 0, y, stride[3];
+    bsri_under u;
+    u.s = bsri_matrix_item(&b->batch, item, m), u.top = r * b->to.block_rows / m->block_rows;
+    u.end = bsri_min(bsri_block_rows(m), bsri_ceil_div((r + 1) * b->to.block_rows, m->block_rows));
+    u.few = u.end - u.top <= BSRI_CURSORS;
+    for (y = u.top; y < u.end && u.few; y++) u.at[y - u.top] = bsri_index(u.s.crow, m->index_dtype, y);
+    bsri_value_steps(m, stride);
+    for (c = bsri_under_next(b, &u, 0); c < b->cols; c = bsri_under_next(b, &u, c + 1), n++) {
+        if (!to) continue;
+        bsri_set_index((void *)(uintptr_t)to->col, b->to.index_dtype, at + n, c);
+        for (y = 0; y < b->to.block_rows && b->with_values; y++)
+            bsri_reblock_row(b, &u, stride, r * b->to.block_rows + y, c,
+                             bsri_at(to->values, b->to.dtype, (at + n) * b->value_stride[0] + y * b->value_stride[1]));
+    }
+    return n;
+}
+/* The same of blocks of 1 x 1, which are the elements of a row one after another. */
+static int64_t bsri_row_of_elements(const bsri_build *b, int64_t item, int64_t r, const bsri_item *to, int64_t at) {
+    const bsr_matrix *m = b->sparse;
+    const bsri_item s = bsri_matrix_item(&b->batch, item, m);
+    const int64_t br = m->block_rows, bc = m->block_cols;
+    int64_t stride[3], n = 0, p, end, x;
+    if (r >= m->rows) return 0;
+    p = bsri_index(s.crow, m->index_dtype, r / br), end = bsri_index(s.crow, m->index_dtype, r / br + 1);
+    if (!to && p < end) return (end - p) * bc - bsri_max(0, (bsri_index(s.col, m->index_dtype, end - 1) + 1) * bc - b->to.cols);
+    bsri_value_steps(m, stride);
+    for (; p < end; p++) {
+        const int64_t left = bsri_index(s.col, m->index_dtype, p) * bc, width = bsri_min(bc, b->to.cols - left);
+        for (x = 0; x < width; x++) bsri_set_index((void *)(uintptr_t)to->col, b->to.index_dtype, at + n + x, left + x);
+        if (b->with_values)
+            bsri_copy_row(bsri_at(to->values, b->to.dtype, (at + n) * b->value_stride[0]), b->to.dtype, b->value_stride[0],
+                          bsri_at(s.values, m->dtype, p * stride[0] + r % br * stride[1]), m->dtype, stride[2], width);
+        n += width;
+    }
+    return n;
+}
+/* The checks of a source of whole blocks: fits, ascending columns (they are the result's). */
+static bsr_status bsri_reblock_check(const bsri_call *c, bsri_build *b, const bsr_matrix *s, bsri_spans *set) {
+    BSRI_TRY(bsri_check_matrix(c, set, s, BSR_ARG_SOURCE, BSRI_FLOATS | BSRI_INTS, b->with_values ? BSRI_READ : BSRI_PATTERN));
+    BSRI_TRY(bsri_build_check(c, b, set));
+    if (b->with_values) BSRI_TRY(bsri_check_convertible(c, s->dtype, b->to.dtype, BSR_ARG_MATRIX));
+    return bsri_check_batch_fits(c, &b->batch, s->batch_dims, s->batch, BSR_ARG_SOURCE);
+}
+static bsr_status bsri_reblock_run(const bsri_call *c, bsri_build *b, bsr_matrix *m) {
+    bsri_scratch scratch;
+    b->batch = bsri_batch_of(m->batch_dims, m->batch);
+    b->row = b->to.block_rows == 1 && b->to.block_cols == 1 ? bsri_row_of_elements : bsri_row_of_blocks;
+    BSRI_TRY(bsri_build_bits(c, b, 0, &scratch));
+    return bsri_build_finish(c, b, m, &scratch);
+}
+BSR_API bsr_status bsr_reblock(const bsr_context *ctx, const bsr_matrix *source, bsr_matrix *m, const bsr_exec *exec) {
+    bsri_call c;
+    bsri_build b;
+    bsri_spans set;
+    int stop;
+    set.count = 0;
+    BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_REBLOCK, exec));
+    if (!source) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_SOURCE, -1, 0);
+    BSRI_TRY(bsri_build_begin(&c, &b, m, source->rows, source->cols, 1));
+    b.sparse = source;
+    if (bsri_checking(&c)) {
+        BSRI_TRY(bsri_reblock_check(&c, &b, source, &set));
+        BSRI_TRY(bsri_check_structure(&c, source, BSR_ARG_SOURCE, 1));
+    }
+    BSRI_CUDA_RETURN(&c, bsri_cuda_reblock(&c, &b, NULL, m));
+    BSRI_TRY(bsri_plan_simple(&c, &stop));
+    return stop ? BSR_OK : bsri_reblock_run(&c, &b, m);
+}
+
+typedef struct bsri_numbered { /* rows of entries */
+    const bsr_matrix *m;
+    void *row;
+} bsri_numbered;
+static void bsri_number_row(void *arg, int64_t r) {
+    const bsri_numbered *job = (const bsri_numbered *)arg;
+    const int dt = job->m->index_dtype;
+    int64_t p = bsri_index(job->m->crow_indices, dt, r), end = bsri_index(job->m->crow_indices, dt, r + 1);
+    for (; p < end; p++) bsri_set_index(job->row, dt, p, r);
+}
+/* CSR and COO: matrices of 1 x 1 blocks, with or without an array of rows. */
+static bsr_status bsri_to_entries(const bsr_context *ctx, int op, const bsr_matrix *source, int64_t rows, int64_t cols,
+                                  int64_t *nnz, bsr_matrix *m, void *row, const bsr_exec *exec) {
+    const int64_t one = 1, size = (int64_t)bsr_dtype_size(m->index_dtype);
+    bsri_call c;
+    bsri_build b;
+    bsri_numbered job;
+    bsri_spans set;
+    int stop;
+    set.count = 0;
+    BSRI_TRY(bsri_begin(&c, ctx, op, exec));
+    if (!source) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_SOURCE, -1, 0);
+    if (!nnz) return bsri_fail(&c, BSR_ITEM_OUTPUT_NULL, BSR_ARG_MATRIX, -1, 0);
+    m->nnz = *nnz;
+    BSRI_TRY(bsri_build_begin(&c, &b, m, rows, cols, 1));
+    b.sparse = source;
+    if (bsri_checking(&c)) {
+        BSRI_TRY(bsri_reblock_check(&c, &b, source, &set));
+        if (bsri_ceil_div(rows, source->block_rows) != bsri_block_rows(source))
+            return bsri_fail_wanted(&c, BSR_ITEM_ROWS_MISMATCH, BSR_ARG_MATRIX, -1, rows, source->rows);
+        if (bsri_ceil_div(cols, source->block_cols) != bsri_block_cols(source))
+            return bsri_fail_wanted(&c, BSR_ITEM_COLS_MISMATCH, BSR_ARG_MATRIX, -1, cols, source->cols);
+        if (row && !b.count_only)
+            BSRI_TRY(bsri_check_array(&c, &set, &b.to, BSR_ARG_MATRIX, row, size, b.to.crow_batch_stride, 1, &b.to.nnz, &one,
+                                      BSRI_WRITE, 0));
+        BSRI_TRY(bsri_check_structure(&c, source, BSR_ARG_SOURCE, 1));
+    }
+    if (b.count_only) row = NULL;
+    BSRI_CUDA_RETURN(&c, bsri_cuda_reblock(&c, &b, row, m));
+    BSRI_TRY(bsri_plan_simple(&c, &stop));
+    if (stop) return BSR_OK;
+    BSRI_TRY(bsri_reblock_run(&c, &b, m));
+    *nnz = m->nnz, job.m = m, job.row = row;
+    if (row) bsri_for_each(ctx, rows, bsri_number_row, &job);
+    return BSR_OK;
+}
+BSR_API bsr_status bsr_to_csr(const bsr_context *ctx, const bsr_matrix *source, int64_t rows, int64_t cols, int64_t *nnz,
+                              void *crow, void *col, int index_dtype, void *values, int dtype, const bsr_exec *exec) {
+    bsr_matrix m = bsri_csr(rows, cols, 0, crow, col, index_dtype, values, dtype);
+    return bsri_to_entries(ctx, BSR_OP_TO_CSR, source, rows, cols, nnz, &m, NULL, exec);
+}
+BSR_API bsr_status bsr_to_coo(const bsr_context *ctx, const bsr_matrix *source, int64_t rows, int64_t cols, int64_t *nnz,
+                              void *crow, void *row, void *col, int index_dtype, void *values, int dtype, const bsr_exec *exec) {
+    bsr_matrix m = bsri_csr(rows, cols, 0, crow, col, index_dtype, values, dtype);
+    return bsri_to_entries(ctx, BSR_OP_TO_COO, source, rows, cols, nnz, &m, row, exec);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -10668,7 +10886,7 @@ template <class F, class S = double, int PIECE_ = 1, bool BACKWARD_ = true> stru
     typedef F real;
     typedef S type;
     static constexpr int PIECE = PIECE_, COLS = 1, THREADS = 256, CTAS = sizeof(F) == 8 ? 2 : 3;
-    static constexpr int SHARED = THREADS * BSRI_SOFTMAX_HELD + 4096; /* static memory too: above 48 KB only where it is allowed */
+    static constexpr int SHARED = THREADS * BSRI_SOFTMAX_HELD + 4096; /* static too: above 48 KB only where allowed */
     static constexpr bool BACKWARD = BACKWARD_;
 };
 
@@ -11002,10 +11220,17 @@ enum {
     X(BITS_OF_A_DENSE_MATRIX, 621, bsri_bits_dense)          \
     X(BITS_OF_A_MASK, 622, bsri_bits_mask)                   \
     X(BUILD_COUNTS, 623, bsri_build_counts)                  \
+    X(BUILD_SUMS, 628, bsri_build_sums)                      \
+    X(BUILD_BEFORE, 629, bsri_build_before)                  \
     X(BUILD_CROW, 624, bsri_build_crow)                      \
     X(BUILD_CROW_WITHOUT_ROWS, 625, bsri_build_no_rows)      \
     X(BUILD_COLUMNS, 626, bsri_build_cols)                   \
     X(BUILD_VALUES, 627, bsri_build_values)                  \
+    X(REBLOCK_LENGTHS, 665, bsri_reblock_lengths)            \
+    X(REBLOCK_COUNTS, 666, bsri_reblock_lines<false>)        \
+    X(REBLOCK_COLUMNS, 667, bsri_reblock_lines<true>)        \
+    X(REBLOCK_VALUES, 668, bsri_reblock_values)              \
+    X(REBLOCK_ELEMENTS, 669, bsri_reblock_elements)          \
     X(VALIDATE_STAGE, 630, bsri_validate_stage)              \
     X(VALIDATE_UNIONS, 631, bsri_validate_unions)            \
     X(VALIDATE_DESCRIBE, 632, bsri_validate_describe)        \
@@ -11018,9 +11243,16 @@ enum {
     X(RANDOM_SET, 642, bsri_random_set)                      \
     X(PRUNE_NORMS, 643, bsri_prune_norms)                    \
     X(PRUNE_SELECT, 644, bsri_prune_select)                  \
+    X(PRUNE_PASS, 647, bsri_prune_pass)                      \
+    X(PRUNE_MARK, 648, bsri_prune_mark)                      \
     X(LAYOUT_RULES, 645, bsri_layout_rules)                  \
     X(LAYOUT_DRAW, 646, bsri_layout_draw)                    \
     X(ENTRIES_KEYS, 650, bsri_entries_keys)                  \
+    X(ENTRIES_SURVEY, 657, bsri_entries_survey)              \
+    X(ENTRIES_STARTS, 658, bsri_entries_starts)              \
+    X(ENTRIES_BEGINS, 659, bsri_entries_begins)              \
+    X(ENTRIES_LINES, 663, bsri_entries_lines)                \
+    X(ENTRIES_PUT, 664, bsri_entries_put)                    \
     X(ENTRIES_COUNT_BLOCKS, 651, bsri_entries_blocks<false>) \
     X(ENTRIES_BLOCKS, 652, bsri_entries_blocks<true>)        \
     X(SCAN_SUMS, 653, bsri_scan_sums)                        \
@@ -12028,8 +12260,8 @@ static void bsri_tiny_pieces_of(bsri_dev_tiny *m, int piece, int64_t size) {
     m->a_pieces = m->along == 1 && (!m->packed || p->kind == BSRI_LIST_TRANSPOSED ||
                                     bsri_tiny_aligned(p->a.values, size, many, p->a.batch_dims, p->a.values_batch_stride));
 }
-/* Ahead of tiles that are far wider: one or two columns in f32, and in f64 with small blocks, where there are rows enough for every
-   warp. */
+/* Ahead of tiles that are far wider: one or two columns in f32, and in f64 with small blocks, where there are rows enough for
+   every warp. */
 static int bsri_tiny_ahead(const bsr_context *ctx, const bsri_dev_product *p) {
     const int takes = p->a.dtype == BSR_F32 || (p->a.dtype == BSR_F64 && p->br <= 16 && p->bc <= 16);
     return takes && p->width <= 2 && (double)p->tiles * (double)p->items >= ctx->sm_count * 8.0;
@@ -13473,6 +13705,8 @@ typedef struct bsri_dev_sort {
     void *key_out, *row_out, *position_out; /* row, position null: not wanted */
     void *counts, *totals;                  /* [runs][digits][chunks of the run], [runs][digits] */
     void *ccol;                             /* last: where each column starts */
+    const uint64_t *wanted;                 /* nothing is done unless one of wanted_bits is set there (null: always) */
+    uint64_t wanted_bits;
     int64_t n, chunk, chunks, slots, digits, cols;
     int32_t shift, ragged, chunk_bits, reserved;
 } bsri_dev_sort;
@@ -13502,10 +13736,17 @@ typedef struct bsri_dev_expand {
     bsr_matrix m;
     bsr_dense out;
     bsri_batch batch;
-    int64_t stride[3], rows, cols, panel, panels, subs, work;
-    int32_t pieces, whole, height, reserved; /* out can be written by pieces (bsri_cuda_pieces); values can be read by them; rows
-                                                of a tile */
+    int64_t stride[3], rows, cols, panel, panels, splits, groups, subs, work;
+    int32_t pieces, whole, height, group, by_rows, reserved; /* out can be written by pieces (bsri_cuda_pieces); values can be
+                                             read by them; rows of a tile, and block rows; neighbours stand in a row */
 } bsri_dev_expand;
+
+/* The search for the least key that is kept: all digits above `shift` are known; rest: how many of those that agree are kept. */
+typedef struct bsri_dev_rung {
+    uint64_t key, place;
+    int64_t rest;
+    int32_t done, passed; /* all that agree are kept; passes behind it */
+} bsri_dev_rung;
 
 /* A matrix under construction, as bsri_build. */
 typedef struct bsri_dev_build {
@@ -13514,25 +13755,41 @@ typedef struct bsri_dev_build {
     bsri_batch batch;
     int64_t stride[3], sparse_stride[3];
     const uint8_t *mask;
-    uint32_t *bits;                    /* [items][item_words], rows of row_words; those of stored blocks have no rows */
-    int64_t *first;                    /* [items][rows] */
-    double *norm, per_area, per_width; /* 1 over elements of a block and of its rows */
+    uint32_t *bits;       /* [items][item_words], rows of row_words; those of stored blocks have no rows */
+    int64_t *first;       /* [items][rows][segments] */
+    int64_t *sums, *rank; /* of chunks of counts; positions before each word of bits, or null */
+    void *origin;         /* of each stored block's values: block rows of dense, blocks of sparse */
+    void *entry_row;      /* of entries: their rows, or null */
+    double *norm, per_area, per_width, per_height; /* 1 over elements of a block, of its rows and of its columns */
     int64_t rows, cols, item_words, row_words, panel, panels, capacity, candidates, kept;
-    int32_t norm_kind, ragged, complement;
-    int32_t pieces, height, reserved; /* dense can be read, and values written, by pieces (bsri_cuda_pieces); rows of a tile */
+    int64_t segments, parts, each, chunks; /* of a block row; lists of counts, their length, and chunks of one */
+    int32_t norm_kind, ragged, complement, origin_dtype;
+    int32_t pieces, whole, height, group; /* dense can be read by pieces (1 rows, 2 columns); values can be moved by pieces; rows
+                                             and block rows of a tile */
+    int32_t by_rows, lanes;               /* neighbours stand in a row; prune: threads for a block */
     uint64_t seed;
     int64_t draws;
     int64_t *drawn; /* [items][draws] */
     uint32_t *seen; /* [items][candidates] */
+    uint32_t *counts;    /* prune: histograms, [items][passes][digits] */
+    bsri_dev_rung *rung; /* prune: what each pass knows, [items][passes + 1] */
+    int64_t tiles;       /* prune: blocks of threads an item */
+    int32_t pass, norm_passes, passes, place_bits;
 } bsri_dev_build;
-
+#define BSRI_ENTRIES_CHUNK 4096 /* entries whose blocks are counted together */
 typedef struct bsri_dev_entries {
     bsr_matrix to;
     const void *row, *crow, *col, *values; /* row null: CSR */
-    int64_t *key, *sorted, *rank, *sums;   /* keys; sorted keys; blocks before an entry; per chunk of entries */
-    const int64_t *order;
-    int64_t stride[3], nnz, rows, cols, source_rows, source_cols, capacity, chunks;
-    int32_t index_dtype, dtype, with_values, count_only;
+    void *key, *starts;                    /* keys; CSR's crow, also of COO in order */
+    const void *sorted, *order;            /* keys in order; which entry each is of */
+    uint64_t *state;                       /* what was found (BSRI_ENTRIES_) */
+    int64_t *rank, *sums;                  /* blocks before an entry; per chunk of entries */
+    uint32_t *bits, *claimed;              /* which blocks there are, or null; which elements are written */
+    const int64_t *places;                 /* blocks before each word of bits */
+    int64_t stride[3], nnz, rows, cols, source_rows, source_cols, capacity, chunks, row_words;
+    int32_t index_dtype, dtype, with_values, count_only, key_dtype, packed;
+    uint32_t per_height, per_width; /* (2^32 - 1) / sides of a block */
+    int32_t sorting, after_sort; /* which findings make sorting necessary; the launch is for what comes after it */
 } bsri_dev_entries;
 
 enum {
@@ -14329,7 +14586,7 @@ static void bsri_cuda_sort_plan(bsri_cuda_sort *q, bsri_cuts *cuts, int dtype, i
 static bsr_status bsri_cuda_sort_run(const bsri_call *c, bsri_cuda_sort *q, const bsr_matrix *m, const bsri_batch *patterns,
                                      const void *key, void *row, void *position) {
     bsri_dev_sort *s = &q->s;
-    int64_t pass, runs = patterns->count;
+    int64_t pass, runs = patterns->count, slots = s->wanted ? bsri_min(s->slots, 16 * c->ctx->sm_count) : s->slots;
     if (m) s->m = *m;
     s->patterns = *patterns, s->key = key, s->row = s->position = NULL;
     s->counts = bsri_cuda_at(c, q->at[BSRI_SORT_COUNTS]), s->totals = bsri_cuda_at(c, q->at[BSRI_SORT_TOTALS]);
@@ -14341,13 +14598,13 @@ static bsr_status bsri_cuda_sort_run(const bsri_call *c, bsri_cuda_sort *q, cons
         s->position_out = position ? (last ? position : bsri_cuda_at(c, q->at[BSRI_SORT_POSITION])) : NULL;
         s->shift = (int32_t)(pass * q->bits);
         if (q->dtype == BSR_I64) {
-            BSRI_CUDA_NEXT(c, bsri_sort_count<int64_t>, *s, s->slots, BSRI_CTA);
-            BSRI_CUDA_NEXT(c, bsri_sort_scan<int64_t>, *s, bsri_ceil_div(runs * s->digits, BSRI_CTA_WARPS), BSRI_CTA);
-            BSRI_CUDA_NEXT(c, bsri_sort_scatter<int64_t>, *s, s->slots, BSRI_CTA);
+            BSRI_CUDA_NEXT(c, bsri_sort_count<int64_t>, *s, slots, BSRI_CTA);
+            BSRI_CUDA_NEXT(c, bsri_sort_scan<int64_t>, *s, bsri_ceil_div(runs * s->digits, 8), BSRI_CTA);
+            BSRI_CUDA_NEXT(c, bsri_sort_scatter<int64_t>, *s, slots, BSRI_CTA);
         } else {
-            BSRI_CUDA_NEXT(c, bsri_sort_count<int32_t>, *s, s->slots, BSRI_CTA);
-            BSRI_CUDA_NEXT(c, bsri_sort_scan<int32_t>, *s, bsri_ceil_div(runs * s->digits, BSRI_CTA_WARPS), BSRI_CTA);
-            BSRI_CUDA_NEXT(c, bsri_sort_scatter<int32_t>, *s, s->slots, BSRI_CTA);
+            BSRI_CUDA_NEXT(c, bsri_sort_count<int32_t>, *s, slots, BSRI_CTA);
+            BSRI_CUDA_NEXT(c, bsri_sort_scan<int32_t>, *s, bsri_ceil_div(runs * s->digits, 8), BSRI_CTA);
+            BSRI_CUDA_NEXT(c, bsri_sort_scatter<int32_t>, *s, slots, BSRI_CTA);
         }
         s->key = s->key_out, s->row = s->row_out, s->position = s->position_out;
     }
@@ -14618,102 +14875,197 @@ static bsr_status bsri_cuda_validate(const bsri_call *c, const bsr_matrix *m) {
     return m->transposed_index || m->schedule ? bsri_cuda_validate_views(c, &v, &q, seen_at) : BSR_OK;
 }
 
-/* 1: rows of a dense matrix, 2: its columns consist of whole aligned pieces, in each block too; 0: neither. A piece is 16 bytes,
-   or 8 elements if those are fewer. */
-static int bsri_cuda_pieces(const bsr_dense *d, int64_t block_rows, int64_t block_cols) {
+/* 1: rows of a dense matrix, 2: its columns consist of aligned pieces; 0: neither. A piece is 16 bytes, or 8 elements if those
+   are fewer. The last may be cut. */
+static int bsri_cuda_aligned(const bsr_dense *d) {
     const int64_t es = (int64_t)bsr_dtype_size(d->dtype), n = bsri_min(8, 16 / es);
     int i;
     if ((uintptr_t)d->data % (uintptr_t)(n * es)) return 0;
     for (i = 0; i < d->batch_dims; i++)
         if (d->batch[i] > 1 && d->batch_stride[i] % n) return 0;
-    if (d->col_stride == 1 && d->row_stride % n == 0 && block_cols % n == 0 && d->cols % n == 0) return 1;
-    return d->row_stride == 1 && d->col_stride % n == 0 && block_rows % n == 0 && d->rows % n == 0 ? 2 : 0;
+    if (d->col_stride == 1 && (d->row_stride % n == 0 || d->rows == 1)) return 1;
+    return d->row_stride == 1 && (d->col_stride % n == 0 || d->cols == 1) ? 2 : 0;
+}
+/* The same where no piece is cut, and each stands in one block. */
+static int bsri_cuda_pieces(const bsr_dense *d, int64_t block_rows, int64_t block_cols) {
+    const int64_t n = bsri_min(8, 16 / (int64_t)bsr_dtype_size(d->dtype));
+    switch (bsri_cuda_aligned(d)) {
+        case 1: return block_cols % n == 0 && d->cols % n == 0 ? 1 : 0;
+        case 2: return block_rows % n == 0 && d->rows % n == 0 ? 2 : 0;
+        default: return 0;
+    }
+}
+/* Do neighbours in memory stand in a row? */
+static int bsri_cuda_by_rows(const bsr_dense *d) { return d->rows == 1 || d->col_stride <= d->row_stride; }
+/* Tiles of a dense matrix that kernels of conversions go through: rows, and block rows where several fit; block columns, of which
+   so many are a unit. most: places of a tile. */
+typedef struct bsri_tiles {
+    int64_t height, group, panel;
+} bsri_tiles;
+static bsri_tiles bsri_cuda_tiles(const bsri_call *c, const bsr_dense *d, const bsr_matrix *m, int64_t items, int64_t most,
+                                  int64_t unit) {
+    const int64_t es = (int64_t)bsr_dtype_size(d->dtype), br = m->block_rows, rows = bsri_block_rows(m),
+                  cols = bsri_block_cols(m);
+    const int by_rows = bsri_cuda_by_rows(d);
+    const int64_t line = by_rows ? 4096 * bsri_max(1, 16 / br) : 256, enough = 8 * c->ctx->sm_count;
+    bsri_tiles t;
+    t.panel = bsri_ceil_div(bsri_max(1, line / es / m->block_cols), unit) * unit;
+    t.panel = bsri_max(unit, bsri_min(t.panel, bsri_ceil_div(cols, unit) * unit));
+    t.height = bsri_min(br, by_rows ? 32 : 128 / bsri_min(es, 2)), t.group = 1; /* a column's part: a line of the L2 or more */
+    if (!by_rows && br < 128 / es) {
+        t.group = bsri_ceil_div(128 / es, br * 8) * 8;
+        t.group = bsri_max(1, bsri_min(bsri_min(t.group, rows), most / unit)), t.height = t.group * br;
+    }
+    t.panel = bsri_min(t.panel, most / t.group / unit * unit);
+    while (by_rows && t.height > 8 && t.height % 2 == 0 &&
+           bsri_ceil_div(br, t.height) * bsri_ceil_div(cols, t.panel) * items < bsri_ceil_div(enough, bsri_max(1, rows)))
+        t.height /= 2;
+    return t;
 }
 static bsr_status bsri_cuda_to_dense(const bsri_call *c, const bsr_matrix *m, const bsr_dense *out) {
     bsri_cuts none = {0, 0};
     bsri_dev_expand x;
+    bsri_tiles t;
     int stop;
     BSRI_TRY(bsri_cuda_plan(c, &none, &stop));
     if (stop) return BSR_OK;
     memset(&x, 0, sizeof x);
-    x.m = *m, x.out = *out, x.batch = bsri_batch_of(out->batch_dims, out->batch), x.rows = bsri_block_rows(m),
+    x.m = *m, x.out = bsri_dense_used(out), x.batch = bsri_batch_of(out->batch_dims, out->batch), x.rows = bsri_block_rows(m),
     x.cols = bsri_block_cols(m);
     bsri_value_strides(m, x.stride);
-    x.pieces = out->dtype == m->dtype ? bsri_cuda_pieces(out, m->block_rows, m->block_cols) : 0;
-    x.height = x.pieces == 2 ? 64 : 8; /* of columns, 64 rows are a line of the L2 or more */
-    x.panel = bsri_max(1, bsri_min(BSRI_EXPAND_PANEL, bsri_min(x.cols, 16384 / x.height / m->block_cols)));
-    x.panels = bsri_ceil_div(x.cols, x.panel), x.subs = bsri_ceil_div(m->block_rows, x.height);
-    x.work = x.batch.count * x.rows * x.panels * x.subs;
+    t = bsri_cuda_tiles(c, &x.out, m, x.batch.count, BSRI_EXPAND_PANEL, 1), x.by_rows = bsri_cuda_by_rows(&x.out);
+    x.pieces = out->dtype == m->dtype ? bsri_cuda_pieces(&x.out, m->block_rows, m->block_cols) : 0;
+    if (x.pieces) /* within a block row */
+        t.group = 1, t.height = bsri_min(bsri_min(t.height, m->block_rows), x.by_rows ? 32 : 64);
+    x.height = (int32_t)t.height, x.group = (int32_t)t.group, x.panel = t.panel;
+    x.panels = bsri_ceil_div(x.cols, x.panel), x.subs = t.group > 1 ? 1 : bsri_ceil_div(m->block_rows, x.height);
+    x.groups = bsri_ceil_div(x.rows, t.group), x.work = x.batch.count * x.groups * x.subs;
+    /* columns are looked through once for several panels where there are enough rows */
+    x.splits =
+        bsri_min(x.panels, bsri_max(bsri_ceil_div(x.panels, 16), bsri_ceil_div(c->ctx->sm_count * 16, bsri_max(1, x.work))));
+    x.work *= x.splits;
     x.whole = bsri_cuda_packed(m, 16) && m->block_cols % bsri_min(8, 16 / (int64_t)bsr_dtype_size(m->dtype)) == 0;
-    BSRI_CUDA_RUN(c, bsri_expand_panel, x, x.work, BSRI_CTA);
+    BSRI_CUDA_NEXT(c, bsri_expand_panel, x, x.work, BSRI_CTA);
     return BSR_OK;
 }
 
 /* The device's view of a builder, and its scratch. */
+enum { /* pieces of it */
+       BSRI_CUDA_BUILD_BITS,
+       BSRI_CUDA_BUILD_FIRST,
+       BSRI_CUDA_BUILD_SUMS,
+       BSRI_CUDA_BUILD_ORIGIN,
+       BSRI_CUDA_BUILD_MORE, /* of one conversion */
+       BSRI_CUDA_BUILD_PIECES = BSRI_CUDA_BUILD_MORE + 4
+};
 typedef struct bsri_cuda_build {
     bsri_dev_build d;
     bsri_cuts cuts;
-    int64_t at[6];
+    int64_t at[BSRI_CUDA_BUILD_PIECES];
 } bsri_cuda_build;
+/* Lists of counts, which all builders have: lines of each part. */
+static int64_t bsri_cuda_build_lines(bsri_dev_build *d, bsri_cuts *cuts) {
+    int64_t lines;
+    if (!bsri_mul(d->batch.count, d->rows, &lines) || !bsri_mul(lines, d->segments, &lines)) cuts->overflow = 1, lines = 0;
+    d->parts = d->ragged ? bsri_min(d->batch.count, 1) : d->batch.count;
+    d->each = d->parts ? lines / d->parts : 0, d->chunks = bsri_max(1, bsri_ceil_div(d->each, BSRI_CHUNK_LINES));
+    return lines;
+}
 /* by_rows: bits of each block row start a word. */
 static void bsri_cuda_build_plan(bsri_cuda_build *q, const bsri_build *b, const bsr_matrix *m, int by_rows) {
     bsri_dev_build *d = &q->d;
-    int64_t words, lines;
+    int64_t words, lines, origins;
     int i;
     memset(q, 0, sizeof *q);
     d->to = b->to, d->to.values = b->with_values ? m->values : NULL, d->batch = bsri_batch_of(m->batch_dims, m->batch);
     d->rows = b->rows, d->cols = b->cols, d->capacity = b->count_only ? 0 : m->nnz,
     d->ragged = (m->flags & BSR_MATRIX_RAGGED) != 0;
     for (i = 0; i < 3; i++) d->stride[i] = b->value_stride[i];
-    if (b->dense) d->dense = *b->dense;
-    d->mask = b->mask, d->norm_kind = b->norm_kind;
-    d->per_width = 1.0 / (double)m->block_cols, d->per_area = d->per_width / (double)m->block_rows;
+    if (b->dense) d->dense = bsri_dense_used(b->dense);
+    d->per_width = 1.0 / (double)m->block_cols, d->per_height = 1.0 / (double)m->block_rows;
+    d->per_area = d->per_width * d->per_height;
+    d->mask = b->mask, d->norm_kind = b->norm_kind, d->segments = bsri_max(1, bsri_ceil_div(b->cols, BSRI_SEGMENT));
+    d->origin_dtype = m->index_dtype;
     if (b->sparse) {
         d->sparse = *b->sparse, bsri_value_strides(b->sparse, d->sparse_stride);
-        d->item_words = bsri_ceil_div(b->sparse->nnz, 32), d->candidates = b->sparse->nnz;
+        d->item_words = bsri_ceil_div(b->sparse->nnz, 32), d->candidates = b->sparse->nnz, d->segments = 1;
+        if (b->sparse->index_dtype == BSR_I64) d->origin_dtype = BSR_I64;
     } else {
         d->row_words = by_rows ? bsri_ceil_div(b->cols, 32) : 0;
         if (!bsri_mul(b->rows, d->row_words, &d->item_words) || !bsri_mul(b->rows, b->cols, &d->candidates)) q->cuts.overflow = 1;
         if (!by_rows) d->item_words = bsri_ceil_div(d->candidates, 32);
     }
-    if (q->cuts.overflow || !bsri_mul(d->batch.count, d->item_words, &words) || !bsri_mul(d->batch.count, b->rows, &lines))
-        q->cuts.overflow = 1, words = lines = 0;
-    q->at[0] = bsri_cut(&q->cuts, words, 4), q->at[1] = bsri_cut(&q->cuts, lines, 8);
+    lines = bsri_cuda_build_lines(d, &q->cuts);
+    if (q->cuts.overflow || !bsri_mul(d->batch.count, d->item_words, &words)) q->cuts.overflow = 1, words = lines = 0;
+    if (!bsri_mul(d->ragged ? 1 : d->batch.count, b->with_values ? d->capacity : 0, &origins)) q->cuts.overflow = 1, origins = 0;
+    q->at[BSRI_CUDA_BUILD_BITS] = bsri_cut(&q->cuts, words, 4), q->at[BSRI_CUDA_BUILD_FIRST] = bsri_cut(&q->cuts, lines, 8);
+    q->at[BSRI_CUDA_BUILD_SUMS] = bsri_cut(&q->cuts, d->chunks > 1 ? d->parts * d->chunks : 0, 8);
+    q->at[BSRI_CUDA_BUILD_ORIGIN] = bsri_cut(&q->cuts, origins, (int64_t)bsr_dtype_size(d->origin_dtype));
 }
 static void bsri_cuda_build_place(const bsri_call *c, bsri_cuda_build *q) {
-    q->d.bits = (uint32_t *)bsri_cuda_at(c, q->at[0]), q->d.first = (int64_t *)bsri_cuda_at(c, q->at[1]);
+    bsri_dev_build *d = &q->d;
+    d->bits = (uint32_t *)bsri_cuda_at(c, q->at[BSRI_CUDA_BUILD_BITS]);
+    d->first = (int64_t *)bsri_cuda_at(c, q->at[BSRI_CUDA_BUILD_FIRST]);
+    d->sums = (int64_t *)bsri_cuda_at(c, q->at[BSRI_CUDA_BUILD_SUMS]);
+    d->origin = d->to.values ? bsri_cuda_at(c, q->at[BSRI_CUDA_BUILD_ORIGIN]) : NULL;
+}
+/* From counts of lines to their positions, and crow. */
+static bsr_status bsri_cuda_build_positions(const bsri_call *c, const bsri_dev_build *d) {
+    const int64_t work = d->parts * d->chunks, items = d->batch.count;
+    if (d->chunks > 1) {
+        BSRI_CUDA_NEXT(c, bsri_build_sums, *d, work, BSRI_CTA_WIDE);
+        BSRI_CUDA_NEXT(c, bsri_build_before, *d, d->parts, BSRI_CTA_WIDE);
+    }
+    if (d->rows) BSRI_CUDA_NEXT(c, bsri_build_crow, *d, work, BSRI_CTA_WIDE);
+    else BSRI_CUDA_NEXT(c, bsri_build_no_rows, *d, bsri_ceil_div(items, BSRI_CTA), BSRI_CTA);
+    return BSR_OK;
+}
+/* What the caller is told. */
+static void bsri_cuda_build_tell(const bsri_build *b, bsr_matrix *m) {
+    void *const values = m->values;
+    const int64_t capacity = m->nnz;
+    *m = b->to, m->values = values, m->nnz = capacity;
+}
+/* From bits to crow and columns. */
+static bsr_status bsri_cuda_build_pattern(const bsri_call *c, const bsri_dev_build *d) {
+    const int64_t lines = d->batch.count * d->rows * d->segments;
+    BSRI_CUDA_NEXT(c, bsri_build_counts, *d, bsri_ceil_div(lines, 8), BSRI_CTA);
+    BSRI_TRY(bsri_cuda_build_positions(c, d));
+    if (d->capacity || d->rank) BSRI_CUDA_NEXT(c, bsri_build_cols, *d, bsri_ceil_div(lines, 8), BSRI_CTA);
+    return BSR_OK;
 }
 /* From bits to crow, columns and values. */
-static bsr_status bsri_cuda_build_finish(const bsri_call *c, const bsri_build *b, const bsri_cuda_build *q, bsr_matrix *m) {
-    const bsri_dev_build *d = &q->d;
-    int64_t area = m->block_rows * m->block_cols, items = d->batch.count, capacity = m->nnz;
-    BSRI_CUDA_RUN(c, bsri_build_counts, *d, bsri_ceil_div(items * d->rows, BSRI_CTA_WARPS), BSRI_CTA);
-    if (d->rows) BSRI_CUDA_RUN(c, bsri_build_crow, *d, d->ragged ? bsri_min(items, 1) : items, BSRI_CTA_WIDE);
-    else BSRI_CUDA_RUN(c, bsri_build_no_rows, *d, bsri_ceil_div(items, BSRI_CTA), BSRI_CTA);
-    if (d->capacity) BSRI_CUDA_RUN(c, bsri_build_cols, *d, bsri_ceil_div(items * d->rows, BSRI_CTA_WARPS), BSRI_CTA);
-    if (d->capacity && d->rows && b->with_values)
-        BSRI_CUDA_RUN(c, bsri_build_values, *d, bsri_ceil_div(d->capacity * area, 1024) * items, BSRI_CTA);
-    void *values = m->values;
-    *m = b->to, m->values = values, m->nnz = capacity;
+static bsr_status bsri_cuda_build_finish(const bsri_call *c, const bsri_build *b, bsri_cuda_build *q, bsr_matrix *m) {
+    bsri_dev_build *d = &q->d;
+    const int64_t area = m->block_rows * m->block_cols, n = bsri_min(8, 16 / (int64_t)bsr_dtype_size(m->dtype));
+    BSRI_TRY(bsri_cuda_build_pattern(c, d));
+    if (d->capacity && d->rows && b->with_values) {
+        d->whole = b->dense && d->dense.dtype == m->dtype && m->block_cols % n == 0 && d->dense.cols % n == 0 &&
+                   bsri_cuda_packed(m, 16) && bsri_cuda_aligned(&d->dense);
+        BSRI_CUDA_NEXT(c, bsri_build_values, *d, bsri_ceil_div(d->capacity * area, 1024 * (d->whole ? n : 1)) * d->batch.count,
+                       256);
+    }
+    bsri_cuda_build_tell(b, m);
     return BSR_OK;
 }
 static bsr_status bsri_cuda_from_dense(const bsri_call *c, const bsri_build *b, bsr_matrix *m) {
     bsri_cuda_build q;
     bsri_dev_build *d = &q.d;
+    bsri_tiles t;
+    int64_t subs, n = bsri_min(8, 16 / (int64_t)bsr_dtype_size(b->dense->dtype));
     int stop;
     bsri_cuda_build_plan(&q, b, m, 1);
     BSRI_TRY(bsri_cuda_plan(c, &q.cuts, &stop));
     if (stop) return BSR_OK;
     bsri_cuda_build_place(c, &q);
-    d->panel = bsri_max(1, bsri_min(BSRI_EXPAND_PANEL / 32, 1024 / m->block_cols / 32)) * 32,
-    d->panels = bsri_ceil_div(d->cols, d->panel);
-    if (d->dense.rows % m->block_rows == 0 && d->dense.cols % m->block_cols == 0 && d->dense.dtype == m->dtype &&
-        m->block_cols % bsri_min(8, 16 / (int64_t)bsr_dtype_size(m->dtype)) == 0 && (b->count_only || bsri_cuda_packed(m, 16)))
-        d->pieces = bsri_cuda_pieces(&d->dense, m->block_rows, m->block_cols);
-    d->height = d->pieces == 2 ? 64 : 8;
-    BSRI_TRY(bsri_cuda_zero(c, d->bits, (d->batch.count * d->item_words + 1) / 2 * 8, NULL, 0, NULL, 0));
-    BSRI_CUDA_RUN(c, bsri_bits_dense, *d, d->batch.count * d->rows * d->panels * bsri_ceil_div(m->block_rows, d->height),
-                  256);
+    t = bsri_cuda_tiles(c, &d->dense, &b->to, d->batch.count, BSRI_BITS_PANEL, 32), d->by_rows = bsri_cuda_by_rows(&d->dense);
+    d->pieces =
+        bsri_cuda_aligned(&d->dense); /* tiles start at pieces: at block columns that are multiples of 32, but at any rows */
+    if (d->pieces == 2 && (t.height % n || (t.group == 1 && m->block_rows % n))) d->pieces = 0;
+    d->height = (int32_t)t.height, d->group = (int32_t)t.group, d->panel = t.panel, d->panels = bsri_ceil_div(d->cols, d->panel);
+    subs = t.group > 1 ? 1 : bsri_ceil_div(m->block_rows, d->height);
+    if (subs > 1) BSRI_TRY(bsri_cuda_zero(c, d->bits, (d->batch.count * d->item_words + 1) / 2 * 8, NULL, 0, NULL, 0));
+    BSRI_CUDA_NEXT(c, bsri_bits_dense, *d, d->batch.count * bsri_ceil_div(d->rows, t.group) * d->panels * subs, BSRI_CTA);
     return bsri_cuda_build_finish(c, b, &q, m);
 }
 static bsr_status bsri_cuda_from_mask(const bsri_call *c, const bsri_build *b, bsr_matrix *m) {
@@ -14723,7 +15075,7 @@ static bsr_status bsri_cuda_from_mask(const bsri_call *c, const bsri_build *b, b
     BSRI_TRY(bsri_cuda_plan(c, &q.cuts, &stop));
     if (stop) return BSR_OK;
     bsri_cuda_build_place(c, &q);
-    BSRI_CUDA_RUN(c, bsri_bits_mask, q.d, bsri_ceil_div(q.d.batch.count * q.d.item_words, BSRI_CTA_WARPS), BSRI_CTA);
+    BSRI_CUDA_NEXT(c, bsri_bits_mask, q.d, bsri_ceil_div(q.d.batch.count * q.d.item_words, BSRI_CTA), BSRI_CTA);
     return bsri_cuda_build_finish(c, b, &q, m);
 }
 
@@ -14737,11 +15089,12 @@ static bsr_status bsri_cuda_random(const bsri_call *c, const bsri_build *b, uint
     if (d->draws >= UINT32_MAX || !bsri_mul(d->batch.count, d->draws, &words) ||
         !bsri_mul(d->batch.count, d->draws ? d->candidates : 0, &seen))
         q.cuts.overflow = 1, words = seen = 0;
-    q.at[2] = bsri_cut(&q.cuts, words, 8), q.at[3] = bsri_cut(&q.cuts, seen, 4);
+    q.at[BSRI_CUDA_BUILD_MORE] = bsri_cut(&q.cuts, words, 8), q.at[BSRI_CUDA_BUILD_MORE + 1] = bsri_cut(&q.cuts, seen, 4);
     BSRI_TRY(bsri_cuda_plan(c, &q.cuts, &stop));
     if (stop) return BSR_OK;
     bsri_cuda_build_place(c, &q);
-    d->drawn = (int64_t *)bsri_cuda_at(c, q.at[2]), d->seen = (uint32_t *)bsri_cuda_at(c, q.at[3]);
+    d->drawn = (int64_t *)bsri_cuda_at(c, q.at[BSRI_CUDA_BUILD_MORE]);
+    d->seen = (uint32_t *)bsri_cuda_at(c, q.at[BSRI_CUDA_BUILD_MORE + 1]);
     BSRI_TRY(bsri_cuda_zero(c, d->bits, (d->batch.count * d->item_words + 1) / 2 * 8, NULL, 0, d->seen, (seen + 1) / 2 * 8));
     if (d->draws) {
         BSRI_CUDA_RUN(c, bsri_random_draw, *d, d->batch.count, BSRI_CTA_WIDE);
@@ -14750,65 +15103,191 @@ static bsr_status bsri_cuda_random(const bsri_call *c, const bsri_build *b, uint
     }
     return bsri_cuda_build_finish(c, b, &q, m);
 }
+/* Which of the candidates are kept: of few, or of many items, by a block of threads each; else by passes of all. */
+static bsr_status bsri_cuda_prune_select(const bsri_call *c, bsri_dev_build *d) {
+    if (!d->candidates) return BSR_OK;
+    if (!d->passes) {
+        BSRI_CUDA_RUN(c, bsri_prune_select, *d, d->batch.count, BSRI_CTA_WIDE);
+        return BSR_OK;
+    }
+    for (d->pass = 0; d->pass < d->passes; d->pass++) BSRI_CUDA_NEXT(c, bsri_prune_pass, *d, d->batch.count * d->tiles, BSRI_CTA);
+    BSRI_CUDA_NEXT(c, bsri_prune_mark, *d, d->batch.count * d->tiles, BSRI_CTA);
+    return BSR_OK;
+}
 static bsr_status bsri_cuda_prune(const bsri_call *c, const bsri_build *b, int64_t kept, bsr_matrix *m) {
     bsri_cuda_build q;
     bsri_dev_build *d = &q.d;
-    int64_t norms;
+    int64_t norms, histograms = 0, n, *more = q.at + BSRI_CUDA_BUILD_MORE;
     int stop;
     bsri_cuda_build_plan(&q, b, m, 0);
     d->kept = kept;
     if (!bsri_mul(d->batch.count, d->candidates, &norms)) q.cuts.overflow = 1, norms = 0;
-    q.at[2] = bsri_cut(&q.cuts, norms, 8);
+    if (d->candidates > 4096 && d->batch.count <= 2 * c->ctx->sm_count) {
+        d->norm_passes = (int32_t)bsri_ceil_div(64, BSRI_PRUNE_BITS), d->place_bits = (int32_t)bsri_bit_length(d->candidates);
+        d->passes = d->norm_passes + (int32_t)bsri_ceil_div(d->place_bits, BSRI_PRUNE_BITS);
+        d->tiles = bsri_max(1, bsri_min(bsri_ceil_div(d->candidates, 2048), 4 * c->ctx->sm_count / d->batch.count));
+        histograms = d->batch.count * d->passes * BSRI_PRUNE_DIGITS;
+    }
+    more[0] = bsri_cut(&q.cuts, norms, 8), more[1] = bsri_cut(&q.cuts, histograms, 4);
+    more[2] = bsri_cut(&q.cuts, d->batch.count * (d->passes + 1), (int64_t)sizeof *d->rung);
     BSRI_TRY(bsri_cuda_plan(c, &q.cuts, &stop));
     if (stop) return BSR_OK;
     bsri_cuda_build_place(c, &q);
-    d->norm = (double *)bsri_cuda_at(c, q.at[2]);
-    BSRI_TRY(bsri_cuda_zero(c, d->bits, (d->batch.count * d->item_words + 1) / 2 * 8, NULL, 0, NULL, 0));
-    BSRI_CUDA_RUN(c, bsri_prune_norms, *d, bsri_ceil_div(norms, 128), 128);
-    if (d->candidates) BSRI_CUDA_RUN(c, bsri_prune_select, *d, d->batch.count, BSRI_CTA_WIDE);
+    d->norm = (double *)bsri_cuda_at(c, more[0]), d->counts = (uint32_t *)bsri_cuda_at(c, more[1]);
+    d->rung = (bsri_dev_rung *)bsri_cuda_at(c, more[2]);
+    if (d->passes) BSRI_TRY(bsri_cuda_zero(c, d->counts, histograms * 4, NULL, 0, NULL, 0));
+    else BSRI_TRY(bsri_cuda_zero(c, d->bits, (d->batch.count * d->item_words + 1) / 2 * 8, NULL, 0, NULL, 0));
+    n = bsri_min(8, 16 / (int64_t)bsr_dtype_size(b->dense ? b->dense->dtype : b->sparse->dtype));
+    d->whole = m->block_cols % n == 0 && (b->dense ? bsri_cuda_aligned(&d->dense) == 1 : bsri_cuda_packed(b->sparse, 16));
+    for (d->lanes = 1; d->lanes < bsri_min(m->block_rows, BSRI_NORM_SUMS);) d->lanes *= 2;
+    BSRI_CUDA_NEXT(c, bsri_prune_norms, *d, bsri_ceil_div(norms, 128 / d->lanes), 128);
+    BSRI_TRY(bsri_cuda_prune_select(c, d));
     return bsri_cuda_build_finish(c, b, &q, m);
 }
 
-/* CSR (row null) and COO: the entries sorted by their place in the result. */
+/* Entries of CSR and COO. Where a bit for each block of the result fits, they are marked there, and each entry finds its place by
+   them; else, where entries are in order, by looking for its block in the rows of the block row. Entries that are in no order,
+   and there have no bits or repeat, are sorted by their place in the result: launched in any case, as only the device knows. */
+typedef struct bsri_cuda_entries {
+    bsri_dev_entries e;
+    bsri_cuda_build q; /* of the pattern, by bits */
+    bsri_cuda_sort sort;
+    int64_t key, order, rank, sums, starts, state, claimed, places;
+    int by_bits;
+} bsri_cuda_entries;
+static void bsri_cuda_entries_plan(bsri_cuda_entries *x, const bsri_build *b, const bsr_matrix *s, const void *row,
+                                   int64_t places, const bsr_matrix *m) {
+    bsri_dev_entries *e = &x->e;
+    bsri_cuts *cuts = &x->q.cuts;
+    int64_t words, elements = 0;
+    int i;
+    memset(x, 0, sizeof *x);
+    e->to = b->to, e->rows = b->rows, e->cols = b->cols, e->nnz = s->nnz;
+    e->chunks = bsri_ceil_div(s->nnz, BSRI_ENTRIES_CHUNK), e->row_words = bsri_ceil_div(b->cols, 32);
+    e->row = row, e->crow = s->crow_indices, e->col = s->col_indices, e->values = s->values, e->index_dtype = s->index_dtype,
+    e->dtype = s->dtype, e->source_rows = s->rows, e->source_cols = s->cols;
+    e->count_only = b->count_only, e->with_values = b->with_values, e->capacity = b->count_only ? 0 : m->nnz;
+    for (i = 0; i < 3; i++) e->stride[i] = b->value_stride[i];
+    e->per_height = (uint32_t)(UINT32_MAX / b->to.block_rows), e->per_width = (uint32_t)(UINT32_MAX / b->to.block_cols);
+    e->packed = b->with_values && bsri_cuda_packed(&b->to, 16);
+    x->by_bits =
+        bsri_mul(e->rows, e->row_words, &words) && words <= bsri_max(INT64_C(1) << 23, 2 * bsri_min(s->nnz, INT64_C(1) << 60));
+    if (x->by_bits) {
+        bsri_cuda_build_plan(&x->q, b, m, 1);
+        x->q.d.to.values = NULL, x->places = bsri_cut(cuts, words, 8);
+        if (e->with_values && (!bsri_mul(e->capacity, m->block_rows * m->block_cols, &elements) || elements > INT64_MAX - 31))
+            cuts->overflow = 1, elements = 0;
+        x->claimed = bsri_cut(cuts, bsri_ceil_div(elements, 32), 4);
+    }
+    e->key_dtype = places <= INT32_MAX && s->nnz <= INT32_MAX ? BSR_I32 : BSR_I64;
+    e->sorting = x->by_bits ? BSRI_ENTRIES_AGAIN : BSRI_ENTRIES_DISORDER;
+    x->state = bsri_cut(cuts, 1, 8), x->key = bsri_cut(cuts, s->nnz, (int64_t)bsr_dtype_size(e->key_dtype));
+    x->order = bsri_cut(cuts, s->nnz, (int64_t)bsr_dtype_size(e->key_dtype)), x->rank = bsri_cut(cuts, s->nnz, 8);
+    x->sums = bsri_cut(cuts, e->chunks + 1, 8);
+    x->starts = bsri_cut(cuts, row && !x->by_bits ? s->rows + 1 : 0, (int64_t)bsr_dtype_size(e->index_dtype));
+    bsri_cuda_sort_plan(&x->sort, cuts, e->key_dtype, 1, s->nnz, 0, bsri_max(places, 1), 0);
+}
+/* The launches that only do anything where entries must be sorted. */
+static bsr_status bsri_cuda_entries_sorted(const bsri_call *c, bsri_cuda_entries *x) {
+    bsri_dev_entries *e = &x->e;
+    const bsri_batch one = bsri_batch_none();
+    const int64_t most = 16 * c->ctx->sm_count; /* CTAs, which mostly have nothing to do */
+    e->after_sort = 1, x->sort.s.wanted = e->state, x->sort.s.wanted_bits = (uint64_t)e->sorting;
+    BSRI_CUDA_NEXT(c, bsri_entries_keys, *e, bsri_min(most, bsri_ceil_div(e->nnz, BSRI_CTA)), BSRI_CTA);
+    BSRI_TRY(bsri_cuda_sort_run(c, &x->sort, NULL, &one, e->key, NULL, (void *)(uintptr_t)e->order));
+    e->sorted = x->sort.s.key_out;
+    BSRI_CUDA_NEXT(c, bsri_entries_blocks<false>, *e, bsri_min(most, e->chunks), BSRI_CTA_WIDE);
+    BSRI_CUDA_NEXT(c, bsri_scan_sums, *e, 1, BSRI_CTA_WIDE);
+    BSRI_CUDA_NEXT(c, bsri_entries_blocks<true>, *e, bsri_min(most, e->chunks), BSRI_CTA_WIDE);
+    BSRI_CUDA_NEXT(c, bsri_entries_crow, *e, bsri_min(most, bsri_ceil_div(e->rows + 1, BSRI_CTA)), BSRI_CTA);
+    if (!e->with_values || !e->capacity) return BSR_OK;
+    BSRI_CUDA_NEXT(c, bsri_entries_clear, *e, most, BSRI_CTA);
+    BSRI_CUDA_NEXT(c, bsri_entries_values, *e, bsri_min(most, bsri_ceil_div(e->nnz, BSRI_CTA)), BSRI_CTA);
+    return BSR_OK;
+}
+static bsr_status bsri_cuda_entries_direct(const bsri_call *c, bsri_cuda_entries *x) {
+    bsri_dev_entries *e = &x->e;
+    const int64_t area = e->to.block_rows * e->to.block_cols, tiles = bsri_ceil_div(e->nnz, 2048);
+    if (x->by_bits) {
+        BSRI_TRY(bsri_cuda_build_pattern(c, &x->q.d));
+    } else {
+        if (e->row) BSRI_CUDA_NEXT(c, bsri_entries_starts, *e, bsri_ceil_div(e->source_rows + 1, BSRI_CTA), BSRI_CTA);
+        BSRI_CUDA_NEXT(c, bsri_entries_begins, *e, e->chunks, BSRI_CTA);
+        BSRI_CUDA_NEXT(c, bsri_scan_sums, *e, 1, BSRI_CTA_WIDE);
+        BSRI_CUDA_NEXT(c, bsri_entries_lines, *e, bsri_ceil_div(e->rows + 1, BSRI_CTA), BSRI_CTA);
+    }
+    if (!e->capacity || (x->by_bits && !e->with_values)) return BSR_OK;
+    if (e->with_values)
+        BSRI_CUDA_NEXT(c, bsri_entries_clear, *e, bsri_min(bsri_ceil_div(e->capacity * area, 2048), 16 * c->ctx->sm_count),
+                       BSRI_CTA);
+    BSRI_CUDA_NEXT(c, bsri_entries_put, *e, tiles, BSRI_CTA);
+    return BSR_OK;
+}
 static bsr_status bsri_cuda_from_entries(const bsri_call *c, const bsri_build *b, const bsr_matrix *s, const void *row,
                                          bsr_matrix *m) {
-    bsri_cuts cuts = {0, 0};
-    bsri_cuda_sort q;
-    bsri_dev_entries e;
-    bsri_batch one = bsri_batch_none();
-    int64_t at[4], places, capacity = m->nnz;
-    void *values = m->values;
-    int i, stop;
-    memset(&e, 0, sizeof e);
-    e.to = b->to, e.rows = b->rows, e.cols = b->cols, e.nnz = s->nnz, e.chunks = bsri_ceil_div(s->nnz, 4096);
-    e.row = row, e.crow = s->crow_indices, e.col = s->col_indices, e.values = s->values, e.index_dtype = s->index_dtype,
-    e.dtype = s->dtype;
-    e.source_rows = s->rows, e.source_cols = s->cols, e.count_only = b->count_only, e.with_values = b->with_values;
-    e.capacity = b->count_only ? 0 : m->nnz;
-    for (i = 0; i < 3; i++) e.stride[i] = b->value_stride[i];
+    bsri_cuda_entries x;
+    bsri_dev_entries *e = &x.e;
+    bsri_dev_build *d = &x.q.d;
+    int64_t places;
+    int stop;
     if (!bsri_mul(b->to.rows, b->to.cols, &places)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
-    at[0] = bsri_cut(&cuts, s->nnz, 8), at[1] = bsri_cut(&cuts, s->nnz, 8), at[2] = bsri_cut(&cuts, s->nnz, 8);
-    at[3] = bsri_cut(&cuts, e.chunks + 1, 8);
-    bsri_cuda_sort_plan(&q, &cuts, BSR_I64, 1, s->nnz, 0, bsri_max(places, 1), 0);
-    BSRI_TRY(bsri_cuda_plan(c, &cuts, &stop));
+    bsri_cuda_entries_plan(&x, b, s, row, places, m);
+    BSRI_TRY(bsri_cuda_plan(c, &x.q.cuts, &stop));
     if (stop) return BSR_OK;
-    e.key = (int64_t *)bsri_cuda_at(c, at[0]), e.order = (const int64_t *)bsri_cuda_at(c, at[1]),
-    e.rank = (int64_t *)bsri_cuda_at(c, at[2]);
-    e.sums = (int64_t *)bsri_cuda_at(c, at[3]);
-    if (s->nnz) {
-        BSRI_CUDA_RUN(c, bsri_entries_keys, e, bsri_ceil_div(s->nnz, BSRI_CTA), BSRI_CTA);
-        BSRI_TRY(bsri_cuda_sort_run(c, &q, NULL, &one, e.key, NULL, bsri_cuda_at(c, at[1])));
-        e.sorted = (int64_t *)q.s.key_out;
-        BSRI_CUDA_RUN(c, bsri_entries_blocks<false>, e, e.chunks, BSRI_CTA_WIDE);
+    if (x.by_bits) {
+        bsri_cuda_build_place(c, &x.q);
+        d->rank = (int64_t *)bsri_cuda_at(c, x.places), e->places = d->rank, e->bits = d->bits;
+        e->claimed = (uint32_t *)bsri_cuda_at(c, x.claimed);
     }
-    BSRI_CUDA_RUN(c, bsri_scan_sums, e, 1, BSRI_CTA_WIDE);
-    BSRI_CUDA_RUN(c, bsri_entries_blocks<true>, e, e.chunks, BSRI_CTA_WIDE);
-    BSRI_CUDA_RUN(c, bsri_entries_crow, e, bsri_ceil_div(e.rows + 1, BSRI_CTA), BSRI_CTA);
-    if (e.with_values && e.capacity && s->nnz) {
-        BSRI_CUDA_RUN(c, bsri_entries_clear, e, bsri_ceil_div(e.capacity * m->block_rows * m->block_cols, 1024), BSRI_CTA);
-        BSRI_CUDA_RUN(c, bsri_entries_values, e, bsri_ceil_div(s->nnz, BSRI_CTA), BSRI_CTA);
+    e->state = (uint64_t *)bsri_cuda_at(c, x.state), e->key = bsri_cuda_at(c, x.key), e->order = bsri_cuda_at(c, x.order);
+    e->rank = (int64_t *)bsri_cuda_at(c, x.rank), e->sums = (int64_t *)bsri_cuda_at(c, x.sums);
+    e->starts = row ? bsri_cuda_at(c, x.starts) : (void *)(uintptr_t)e->crow;
+    BSRI_TRY(bsri_cuda_zero(c, e->state, 8, NULL, 0, e->bits, x.by_bits ? (d->item_words + 1) / 2 * 8 : 0));
+    BSRI_CUDA_NEXT(c, bsri_entries_survey, *e, bsri_ceil_div(e->nnz, 2048), BSRI_CTA);
+    BSRI_TRY(bsri_cuda_entries_direct(c, &x));
+    if (e->nnz && (!x.by_bits || (e->with_values && e->capacity))) BSRI_TRY(bsri_cuda_entries_sorted(c, &x));
+    bsri_cuda_build_tell(b, m);
+    return BSR_OK;
+}
+
+/* Blocks of another size; of 1 x 1 the entries of CSR, with an array of rows or without. */
+static bsr_status bsri_cuda_reblock(const bsri_call *c, const bsri_build *b, void *row, bsr_matrix *m) {
+    const int elements = b->to.block_rows == 1 && b->to.block_cols == 1;
+    const int64_t area = m->block_rows * m->block_cols;
+    bsri_cuda_build q;
+    bsri_dev_build *d = &q.d;
+    int64_t lines, origins;
+    int i, stop;
+    memset(&q, 0, sizeof q);
+    d->to = b->to, d->to.values = b->with_values ? m->values : NULL, d->batch = bsri_batch_of(m->batch_dims, m->batch);
+    d->rows = b->rows, d->cols = b->cols, d->capacity = b->count_only ? 0 : m->nnz, d->origin_dtype = m->index_dtype;
+    d->ragged = (m->flags & BSR_MATRIX_RAGGED) != 0, d->sparse = *b->sparse, d->entry_row = row;
+    for (i = 0; i < 3; i++) d->stride[i] = b->value_stride[i];
+    bsri_value_strides(b->sparse, d->sparse_stride);
+    d->segments = elements ? 1 : bsri_max(1, bsri_min(bsri_ceil_div(b->cols, 64), (INT64_C(1) << 20) / bsri_max(1, b->rows)));
+    d->panel = bsri_max(1, bsri_ceil_div(b->cols, d->segments));
+    lines = bsri_cuda_build_lines(d, &q.cuts);
+    if (!bsri_mul(d->ragged ? 1 : d->batch.count, b->with_values && !elements ? d->capacity : 0, &origins))
+        q.cuts.overflow = 1, origins = 0;
+    q.at[BSRI_CUDA_BUILD_FIRST] = bsri_cut(&q.cuts, lines, 8);
+    q.at[BSRI_CUDA_BUILD_SUMS] = bsri_cut(&q.cuts, d->chunks > 1 ? d->parts * d->chunks : 0, 8);
+    q.at[BSRI_CUDA_BUILD_ORIGIN] = bsri_cut(&q.cuts, origins, (int64_t)bsr_dtype_size(d->origin_dtype));
+    BSRI_TRY(bsri_cuda_plan(c, &q.cuts, &stop));
+    if (stop) return BSR_OK;
+    bsri_cuda_build_place(c, &q);
+    if (elements) BSRI_CUDA_NEXT(c, bsri_reblock_lengths, *d, bsri_ceil_div(lines, BSRI_CTA), BSRI_CTA);
+    else BSRI_CUDA_NEXT(c, bsri_reblock_lines<false>, *d, bsri_ceil_div(lines, 8), BSRI_CTA);
+    BSRI_TRY(bsri_cuda_build_positions(c, d));
+    if (d->capacity && d->rows && d->batch.count) {
+        if (elements) {
+            BSRI_CUDA_NEXT(c, bsri_reblock_elements, *d, bsri_ceil_div(d->capacity, 2048) * d->batch.count, BSRI_CTA);
+        } else {
+            BSRI_CUDA_NEXT(c, bsri_reblock_lines<true>, *d, bsri_ceil_div(lines, 8), BSRI_CTA);
+            if (b->with_values)
+                BSRI_CUDA_NEXT(c, bsri_reblock_values, *d, bsri_ceil_div(d->capacity * area, 1024) * d->batch.count, BSRI_CTA);
+        }
     }
-    *m = b->to, m->values = values, m->nnz = capacity;
+    bsri_cuda_build_tell(b, m);
     return BSR_OK;
 }
 
@@ -15595,6 +16074,9 @@ BSR_API int bsr_supports(const bsr_context *ctx, int op, int dtype, int out_dtyp
         case BSR_OP_FROM_DENSE:
         case BSR_OP_FROM_CSR:
         case BSR_OP_FROM_COO:
+        case BSR_OP_TO_CSR:
+        case BSR_OP_TO_COO:
+        case BSR_OP_REBLOCK:
         case BSR_OP_PRUNE: return (is_float && to_float) || (dtype == out_dtype && (dtype == BSR_I8 || dtype == BSR_I32));
         case BSR_OP_VALIDATE:
         case BSR_OP_FROM_BLOCK_MASK:

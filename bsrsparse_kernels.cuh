@@ -8945,6 +8945,7 @@ __global__ void __launch_bounds__(BSRI_CTA) bsri_sort_count(const __grid_constan
     __shared__ uint32_t count[256];
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
+    if (s.wanted && !(*s.wanted & s.wanted_bits)) return;
     for (int64_t slot = blockIdx.x; slot < s.slots; slot += gridDim.x) {
         int64_t k, run;
         const bsri_dev_run r = bsri_dev_slot(s, slot, &k, &run);
@@ -8965,6 +8966,7 @@ __global__ void __launch_bounds__(BSRI_CTA) bsri_sort_count(const __grid_constan
 template <class I> __global__ void __launch_bounds__(BSRI_CTA) bsri_sort_scan(const __grid_constant__ bsri_dev_sort s BSRI_GATE) {
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
+    if (s.wanted && !(*s.wanted & s.wanted_bits)) return;
     const int lane = threadIdx.x & 31;
     const int64_t total = s.patterns.count * s.digits, step = (int64_t)gridDim.x * 8;
     for (int64_t work = blockIdx.x * (int64_t)8 + threadIdx.x / 32; work < total; work += step) {
@@ -9092,6 +9094,7 @@ __global__ void __launch_bounds__(BSRI_CTA, sizeof(I) == 4 ? 4 : 2)
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, mine = threadIdx.x;
     bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
+    if (s.wanted && !(*s.wanted & s.wanted_bits)) return;
     for (int64_t slot = blockIdx.x; slot < s.slots; slot += gridDim.x) {
         int64_t k, run;
         I all;
@@ -9529,23 +9532,39 @@ __device__ __forceinline__ bool bsri_dev_nonzero(const void *base, int dtype, in
     }
 }
 
-/* Neighbours that move together: 16 bytes, or 8 elements. */
+/* Neighbours that move together: 16 bytes, or 8 elements; held as words, so that each is not a register of its own. */
 template <class E> struct alignas(sizeof(E) == 1 ? 8 : 16) bsri_dev_elements {
-    static constexpr int N = sizeof(E) == 1 ? 8 : 16 / sizeof(E);
-    E e[N];
+    static constexpr int N = sizeof(E) == 1 ? 8 : 16 / sizeof(E), WORDS = N * (int)sizeof(E) / 4;
+    static constexpr int IN_WORD = sizeof(E) < 4 ? 4 / (int)sizeof(E) : 1, BITS = sizeof(E) < 4 ? 8 * (int)sizeof(E) : 0;
+    uint32_t w[WORDS];
+    __device__ __forceinline__ E get(int i) const {
+        if constexpr (sizeof(E) == 8) return (E)((uint64_t)w[2 * i + 1] << 32 | w[2 * i]);
+        else return (E)(w[i / IN_WORD] >> i % IN_WORD * BITS);
+    }
+    __device__ __forceinline__ void add(int i, E e) { /* to zeros */
+        if constexpr (sizeof(E) == 8) w[2 * i] |= (uint32_t)e, w[2 * i + 1] |= (uint32_t)((uint64_t)e >> 32);
+        else w[i / IN_WORD] |= (uint32_t)e << i % IN_WORD * BITS;
+    }
     static __device__ __forceinline__ bsri_dev_elements load(const E *from, int64_t step, bool whole) {
         if (whole && step == 1) return *(const bsri_dev_elements *)from;
-        bsri_dev_elements v;
+        bsri_dev_elements v = {};
 #pragma unroll
-        for (int i = 0; i < N; i++) v.e[i] = from[i * step];
+        for (int i = 0; i < N; i++) v.add(i, from[i * step]);
         return v;
+    }
+    __device__ __forceinline__ void merge(const bsri_dev_elements &v) {
+#pragma unroll
+        for (int i = 0; i < WORDS; i++) w[i] |= v.w[i];
     }
     /* Anything but zero in one of them, signs masked out. */
     __device__ __forceinline__ bool any(E mask) const {
-        E all = 0;
+        bsri_dev_elements all = {};
+        uint32_t found = 0;
 #pragma unroll
-        for (int i = 0; i < N; i++) all |= e[i] & mask;
-        return all != 0;
+        for (int i = 0; i < N; i++) all.add(i, mask);
+#pragma unroll
+        for (int i = 0; i < WORDS; i++) found |= w[i] & all.w[i];
+        return found != 0;
     }
 };
 /* All bits but the sign of floating-point types. */
@@ -9554,24 +9573,113 @@ __device__ __forceinline__ uint64_t bsri_dev_magnitude(int dtype) {
     return integer ? ~(uint64_t)0 : ~(uint64_t)0 >> (65 - 8 * bsri_dev_size(dtype));
 }
 
-#define BSRI_EXPAND_PANEL 1024 /* block columns at most */
-/* Rows from `top` of a block row, `height` of them, of which place[] says which block stands where; no duplicates. */
+/* Moves of single elements: between arrays of one type as they are, or converted. */
+template <class E> struct bsri_dev_same {
+    typedef E type;
+    static __device__ __forceinline__ E load(const void *from, int, int64_t i) { return ((const E *)from)[i]; }
+    static __device__ __forceinline__ void store(void *to, int, int64_t i, E v) { ((E *)to)[i] = v; }
+};
+struct bsri_dev_converted {
+    typedef double type;
+    static __device__ __forceinline__ double load(const void *from, int dtype, int64_t i) {
+        return bsri_dev_load<double>(from, dtype, i);
+    }
+    static __device__ __forceinline__ void store(void *to, int dtype, int64_t i, double v) {
+        bsri_dev_store_f64(to, dtype, i, v);
+    }
+};
+
+#define BSRI_EXPAND_PANEL 2048 /* places of a tile at most: block rows times block columns */
+#define BSRI_BITS_PANEL 16384  /* the same, where each takes a byte */
+#define BSRI_SEGMENT 32768     /* block columns that a warp counts */
+#define BSRI_CHUNK_LINES 8192  /* counts that one block of threads adds up */
+/* Who of 256 threads works where on `lines` lines of `length` each: some lines side by side where they are short. */
+struct bsri_dev_spread {
+    int across, beside, line, at;
+    bool works;
+    __device__ __forceinline__ bsri_dev_spread(int length) {
+        across = max(1, min(length, 256)), beside = 256 / across, line = (int)threadIdx.x / across;
+        at = (int)threadIdx.x - line * across, works = line < beside;
+    }
+};
+/* A tile of one block row from its row `top` on, by pieces; place[] says which block stands where, no duplicates. Each thread
+   stays in its columns (rows, where those are contiguous). */
 template <class E>
 __device__ __forceinline__ void bsri_expand_pieces(const bsri_dev_expand &x, const int64_t *place, char *out, const char *values,
                                                    int top, int height, int width) {
     typedef bsri_dev_elements<E> piece;
     const bool rows = x.pieces == 1;
-    const unsigned line = (unsigned)(rows ? width : height) / piece::N, n = line * (unsigned)(rows ? height : width);
-    const unsigned bc = (unsigned)x.m.block_cols;
-    for (unsigned i = threadIdx.x; i < n; i += blockDim.x) {
-        const unsigned y = i / line, z = (i - y * line) * piece::N, down = rows ? y : z, along = rows ? z : y, c = along / bc;
-        const int64_t p = place[c];
-        piece v = {};
-        if (p >= 0)
-            v = piece::load((const E *)values + p * x.stride[0] + (top + down) * x.stride[1] + (along - c * bc) * x.stride[2],
-                            x.stride[rows ? 2 : 1], x.whole);
-        *(piece *)((E *)out + down * x.out.row_stride + along * x.out.col_stride) = v;
+    const int length = (rows ? width : height) / piece::N, bc = (int)x.m.block_cols;
+    const bsri_dev_spread who(length);
+    if (!who.works) return;
+    for (int z = who.at; z < length; z += who.across) {
+        if (rows) {
+            const int along = z * piece::N, c = along / bc;
+            const int64_t p = place[c];
+            const E *from = (const E *)values + p * x.stride[0] + top * x.stride[1] + (along - c * bc) * x.stride[2];
+            E *to = (E *)out + along;
+            for (int y = who.line; y < height; y += 4 * who.beside) {
+                piece v[4] = {};
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                    if (p >= 0 && y + j * who.beside < height)
+                        v[j] = piece::load(from + (y + j * who.beside) * x.stride[1], x.stride[2], x.whole);
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                    if (y + j * who.beside < height) *(piece *)(to + (y + j * who.beside) * x.out.row_stride) = v[j];
+            }
+        } else {
+            const E *from = (const E *)values + (top + z * piece::N) * x.stride[1];
+            E *to = (E *)out + z * piece::N;
+            for (int along = who.line; along < width; along += 2 * who.beside) {
+                piece v[2] = {};
+#pragma unroll
+                for (int j = 0; j < 2; j++) {
+                    const int at = along + j * who.beside, c = at / bc;
+                    const int64_t p = at < width ? place[c] : -1;
+                    if (p >= 0) v[j] = piece::load(from + p * x.stride[0] + (at - c * bc) * x.stride[2], x.stride[1], x.whole);
+                }
+#pragma unroll
+                for (int j = 0; j < 2; j++)
+                    if (along + j * who.beside < width) *(piece *)(to + (along + j * who.beside) * x.out.col_stride) = v[j];
+            }
+        }
     }
+}
+/* A tile of some block rows, element by element: each thread stays in its columns (ROWS) or rows. */
+template <class M, bool ROWS>
+__device__ __forceinline__ void bsri_expand_elements(const bsri_dev_expand &x, const int64_t *place, char *out,
+                                                     const char *values, int top, int height, int width) {
+    const int length = ROWS ? width : height, lines = ROWS ? height : width, bc = (int)x.m.block_cols, br = (int)x.m.block_rows;
+    const int to = x.out.dtype, from = x.m.dtype;
+    const bsri_dev_spread who(length);
+    if (!who.works) return;
+    for (int z = who.at; z < length; z += who.across) {
+        const int mine = ROWS ? z / bc : x.group > 1 ? z / br : 0; /* block column, or block row */
+        const int64_t inside = ROWS ? (z - mine * bc) * x.stride[2] : (top + z - mine * br) * x.stride[1];
+        const int64_t dst = ROWS ? z * x.out.col_stride : z * x.out.row_stride;
+        for (int y = who.line; y < lines; y += 4 * who.beside) {
+            typename M::type v[4] = {};
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                const int line = y + j * who.beside, other = ROWS ? x.group > 1 ? line / br : 0 : line / bc;
+                const int64_t p = line < lines ? place[ROWS ? other * x.panel + mine : mine * x.panel + other] : -1;
+                const int64_t off = ROWS ? (top + line - other * br) * x.stride[1] : (line - other * bc) * x.stride[2];
+                if (p >= 0) v[j] = M::load(values, from, p * x.stride[0] + inside + off);
+            }
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                const int line = y + j * who.beside;
+                if (line < lines) M::store(out, to, dst + line * (ROWS ? x.out.row_stride : x.out.col_stride), v[j]);
+            }
+        }
+    }
+}
+template <class M>
+__device__ __forceinline__ void bsri_expand_either(const bsri_dev_expand &x, const int64_t *place, char *out, const char *values,
+                                                   int top, int height, int width) {
+    if (x.by_rows) bsri_expand_elements<M, true>(x, place, out, values, top, height, width);
+    else bsri_expand_elements<M, false>(x, place, out, values, top, height, width);
 }
 /* An element at which the blocks [begin, end) of column `col` may stand more than once: summed in f64 in their order and rounded
    once, integers modulo 2^32, as bsri_expand_sums() does; a single one moves as it is. */
@@ -9593,125 +9701,210 @@ static __device__ __forceinline__ void bsri_expand_sum(const bsri_dev_expand &x,
     else if (integer) bsri_dev_store(out, to, at, whole);
     else bsri_dev_store_f64(out, to, at, sum);
 }
-/* A block works on some rows of a block row and a panel of block columns: first which block stands where, then element by
-   element. */
-static __global__ void BSRI_BOUNDS(BSRI_CTA) bsri_expand_panel(const __grid_constant__ bsri_dev_expand x BSRI_GATE) {
-    BSRI_ENTER;
+/* Which block of [begin, end) stands in which column of a panel, by `lanes` threads. order: columns ascend, so that the panel's
+   are found by halving; else all are looked at, and of several in one column the last is noted. */
+static __device__ __forceinline__ void bsri_expand_places(const bsri_dev_expand &x, const void *col, int64_t begin, int64_t end,
+                                                          int64_t c0, bool order, int lane, int lanes, int64_t *place) {
+    const int dt = x.m.index_dtype;
+    int64_t low = begin, high = end;
+    while (order && x.panels > 1 && low < high) {
+        const int64_t mid = low + (high - low) / 2;
+        if (bsri_index(col, dt, mid) < c0) low = mid + 1;
+        else high = mid;
+    }
+    for (int64_t p = low + lane; p < end; p += lanes) {
+        const int64_t c = bsri_index(col, dt, p) - c0;
+        if (order && c >= x.panel) break;
+        if (c < 0 || c >= x.panel) continue;
+        if (order) place[c] = p;
+        else atomicMax((long long *)&place[c], (long long)p);
+    }
+}
+/* Tiles: some rows of a block row, or some whole block rows, and a panel of block columns; a block of threads goes through every
+   `splits`-th panel. First which block stands where, then pieces or elements. */
+static __global__ void __launch_bounds__(BSRI_CTA, 2) bsri_expand_panel(const __grid_constant__ bsri_dev_expand x BSRI_GATE) {
     __shared__ int64_t place[BSRI_EXPAND_PANEL];
+    __shared__ uint32_t disordered[32]; /* a bit for each block row of the tile */
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
     const int64_t br = x.m.block_rows, bc = x.m.block_cols;
-    const int dt = x.m.index_dtype, to = x.out.dtype, from = x.m.dtype;
+    const int dt = x.m.index_dtype, to = x.out.dtype, group = x.group;
+    const int lanes = group > 1 ? 32 : 256, lane = threadIdx.x & (lanes - 1), mine = group > 1 ? threadIdx.x / 32 : 0;
     for (int64_t work = blockIdx.x; work < x.work; work += gridDim.x) {
-        const int64_t line = bsri_divide(work, x.subs), sub = work - line * x.subs, lines = bsri_divide(line, x.panels);
-        const int64_t c0 = (line - lines * x.panels) * x.panel, item = bsri_divide(lines, x.rows), r = lines - item * x.rows;
-        const int64_t top = r * br + sub * x.height, left = c0 * bc;
-        const int height = (int)bsri_min(x.height, bsri_min(br - sub * x.height, x.out.rows - top));
-        const int width = (int)bsri_min(bsri_min(x.panel, x.cols - c0) * bc, x.out.cols - left);
+        const int64_t line = bsri_divide(work, x.splits), split = work - line * x.splits, lines = bsri_divide(line, x.subs);
+        const int64_t sub = line - lines * x.subs, item = bsri_divide(lines, x.groups), r = (lines - item * x.groups) * group;
+        const int64_t top = r * br + sub * x.height;
+        const int height = (int)bsri_min(bsri_min(x.height, group > 1 ? x.height : br - sub * x.height), x.out.rows - top);
         const bsri_item it = bsri_dev_matrix_item(&x.batch, item, &x.m);
-        const int64_t begin = bsri_index(it.crow, dt, r), end = bsri_index(it.crow, dt, r + 1);
-        char *const out = bsri_dev_at(
-            x.out.data, to, bsri_dense_offset(&x.batch, item, &x.out) + top * x.out.row_stride + left * x.out.col_stride);
-        int disorder = 0;
+        const int rows = (int)bsri_min(group, x.rows - r);
+        int any = 0;
         if (height <= 0) continue;
-        for (int i = threadIdx.x; i < x.panel; i += BSRI_CTA) place[i] = -1;
-        for (int64_t p = begin + 1 + threadIdx.x; p < end; p += BSRI_CTA)
-            disorder |= bsri_index(it.col, dt, p) <= bsri_index(it.col, dt, p - 1);
-        disorder = __syncthreads_or(disorder);
-        for (int64_t p = begin + threadIdx.x; p < end; p += BSRI_CTA) {
-            const int64_t c = bsri_index(it.col, dt, p) - c0;
-            if (c < 0 || c >= x.panel) continue;
-            if (disorder) atomicMax((long long *)&place[c], (long long)p); /* there may be duplicates */
-            else place[c] = p;
-        }
+        if (threadIdx.x < 32) disordered[threadIdx.x] = 0;
         __syncthreads();
-        if (x.pieces && !disorder) {
-            const int at = (int)(sub * x.height);
-            switch (bsri_dev_size(to)) {
-                case 1: bsri_expand_pieces<uint8_t>(x, place, out, it.values, at, height, width); break;
-                case 2: bsri_expand_pieces<uint16_t>(x, place, out, it.values, at, height, width); break;
-                case 4: bsri_expand_pieces<uint32_t>(x, place, out, it.values, at, height, width); break;
-                default: bsri_expand_pieces<uint64_t>(x, place, out, it.values, at, height, width); break;
+        for (int g = mine; g < rows; g += 256 / lanes) {
+            const int64_t begin = bsri_index(it.crow, dt, r + g), end = bsri_index(it.crow, dt, r + g + 1);
+            int disorder = 0;
+            for (int64_t p = begin + 1 + lane; p < end; p += lanes)
+                disorder |= bsri_index(it.col, dt, p) <= bsri_index(it.col, dt, p - 1);
+            if (disorder) atomicOr(&disordered[g / 32], 1u << g % 32), any = 1;
+        }
+        any = __syncthreads_or(any);
+        for (int64_t panel = split; panel < x.panels; panel += x.splits) {
+            const int64_t c0 = panel * x.panel, left = c0 * bc;
+            const int width = (int)bsri_min(bsri_min(x.panel, x.cols - c0) * bc, x.out.cols - left);
+            char *const out = bsri_dev_at(
+                x.out.data, to, bsri_dense_offset(&x.batch, item, &x.out) + top * x.out.row_stride + left * x.out.col_stride);
+            for (int i = threadIdx.x; i < group * x.panel; i += 256) place[i] = -1;
+            __syncthreads();
+            for (int g = mine; g < rows; g += 256 / lanes)
+                bsri_expand_places(x, it.col, bsri_index(it.crow, dt, r + g), bsri_index(it.crow, dt, r + g + 1), c0,
+                                   !(disordered[g / 32] >> g % 32 & 1), lane, lanes, place + g * x.panel);
+            __syncthreads();
+            const int at = (int)(sub * x.height), size = to == x.m.dtype ? (int)bsri_dev_size(to) : 0;
+            if (any) { /* there may be duplicates */
+                for (unsigned i = threadIdx.x; i < (unsigned)height * (unsigned)width; i += 256) {
+                    const int down = (int)(i / (unsigned)width), along = (int)(i % (unsigned)width);
+                    const int g = group > 1 ? down / (int)br : 0, c = along / (int)bc;
+                    const int64_t dst = down * x.out.row_stride + along * x.out.col_stride;
+                    if (place[g * x.panel + c] < 0) bsri_dev_clear(out, to, dst);
+                    else
+                        bsri_expand_sum(x, it, bsri_index(it.crow, dt, r + g), bsri_index(it.crow, dt, r + g + 1), c0 + c,
+                                        (at + down - g * br) * x.stride[1] + (along - c * bc) * x.stride[2], out, dst);
+                }
+            } else if (x.pieces) {
+                switch (size) {
+                    case 1: bsri_expand_pieces<uint8_t>(x, place, out, it.values, at, height, width); break;
+                    case 2: bsri_expand_pieces<uint16_t>(x, place, out, it.values, at, height, width); break;
+                    case 4: bsri_expand_pieces<uint32_t>(x, place, out, it.values, at, height, width); break;
+                    default: bsri_expand_pieces<uint64_t>(x, place, out, it.values, at, height, width); break;
+                }
+            } else {
+                switch (size) {
+                    case 0: bsri_expand_either<bsri_dev_converted>(x, place, out, it.values, at, height, width); break;
+                    case 1: bsri_expand_either<bsri_dev_same<uint8_t>>(x, place, out, it.values, at, height, width); break;
+                    case 2: bsri_expand_either<bsri_dev_same<uint16_t>>(x, place, out, it.values, at, height, width); break;
+                    case 4: bsri_expand_either<bsri_dev_same<uint32_t>>(x, place, out, it.values, at, height, width); break;
+                    default: bsri_expand_either<bsri_dev_same<uint64_t>>(x, place, out, it.values, at, height, width); break;
+                }
             }
             __syncthreads();
-            continue;
         }
-        for (unsigned i = threadIdx.x; i < (unsigned)height * (unsigned)width; i += BSRI_CTA) {
-            const int down = x.out.col_stride == 1 ? (int)(i / (unsigned)width) : (int)(i % (unsigned)height);
-            const int along = x.out.col_stride == 1 ? (int)(i % (unsigned)width) : (int)(i / (unsigned)height);
-            const int c = along / (int)bc;
-            const int64_t p = place[c], at = down * x.out.row_stride + along * x.out.col_stride;
-            const int64_t inside = (sub * x.height + down) * x.stride[1] + (along - c * (int)bc) * x.stride[2];
-            if (p < 0) bsri_dev_clear(out, to, at);
-            else if (!disorder) bsri_dev_move(out, to, at, it.values, from, p * x.stride[0] + inside);
-            else bsri_expand_sum(x, it, begin, end, c0 + c, inside, out, at);
-        }
-        __syncthreads();
     }
 }
 
-/* Marks the block columns of a panel in which something stands. */
+/* Marks the places of a tile in which something stands. Pieces may reach over several blocks; each thread stays in its columns
+   (rows, where those are contiguous) and marks once. */
 template <class E>
-__device__ __forceinline__ void bsri_bits_pieces(const bsri_dev_build &b, uint32_t *held, const char *source, int height,
-                                                 int width) {
+__device__ __forceinline__ void bsri_bits_tile(const bsri_dev_build &b, uint8_t *held, const char *source, int height,
+                                               int width) {
     typedef bsri_dev_elements<E> piece;
-    const bool rows = b.pieces == 1;
-    const unsigned line = (unsigned)(rows ? width : height) / piece::N, n = line * (unsigned)(rows ? height : width);
-    const unsigned bc = (unsigned)b.to.block_cols;
-    const E mask = (E)bsri_dev_magnitude(b.dense.dtype);
-#pragma unroll 2
-    for (unsigned i = threadIdx.x; i < n; i += blockDim.x) {
-        const unsigned y = i / line, z = (i - y * line) * piece::N, down = rows ? y : z, along = rows ? z : y;
-        const piece v = piece::load((const E *)source + down * b.dense.row_stride + along * b.dense.col_stride, 1, true);
-        if (v.any(mask)) held[along / bc] = 1;
+    const bsr_dense &d = b.dense;
+    const bool rows = b.by_rows;
+    const int n = b.pieces == (rows ? 1 : 2) ? piece::N : 1, length = (rows ? width : height) / n, lines = rows ? height : width;
+    const int bc = (int)b.to.block_cols, br = (int)b.to.block_rows;
+    const int64_t step = rows ? d.row_stride : d.col_stride, next = rows ? d.col_stride : d.row_stride;
+    const E mask = (E)bsri_dev_magnitude(d.dtype);
+    const bool within = rows ? b.group == 1 : false; /* all lines are of one block row */
+    const bsri_dev_spread who(length);
+    for (int z = who.at; who.works && z < length; z += who.across) {
+        const E *from = (const E *)source + (int64_t)z * n * next;
+        piece seen = {};
+        int now = -1; /* the block line that seen is of */
+        for (int y = who.line; y < lines + 4 * who.beside; y += 4 * who.beside) {
+            piece v[4] = {};
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                if (y + j * who.beside < lines) {
+                    const E *at = from + (y + j * who.beside) * step;
+                    if (n > 1) v[j] = *(const piece *)at;
+                    else v[j].add(0, *at);
+                }
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                const int line = y + j * who.beside, block = line >= lines ? -2 : within ? 0 : line / (rows ? br : bc);
+                if (block != now) {
+                    if (now >= 0 && seen.any(mask)) {
+                        const int unit = rows ? bc : br, begin = z * n / unit, stop = (z * n + n - 1) / unit;
+                        uint8_t *const mine = held + (rows ? now * (int)b.panel : now);
+                        const int step = rows ? 1 : (int)b.panel;
+                        if (begin == stop) mine[begin * step] = 1;
+                        else
+#pragma unroll
+                            for (int i = 0; i < piece::N; i++)
+                                if (i < n && (seen.get(i) & mask)) mine[(z * n + i) / unit * step] = 1;
+                    }
+                    now = block, seen = piece{};
+                }
+                seen.merge(v[j]);
+            }
+        }
     }
+    if (n > 1) /* what no whole piece covers */
+        for (int i = threadIdx.x; i < (rows ? width : height) % n * lines; i += 256) {
+            const int rest = (rows ? width : height) % n, y = i / rest, z = length * n + i % rest;
+            if (((const E *)source)[y * step + z * next] & mask)
+                held[(rows ? y : z) / br * (int)b.panel + (rows ? z : y) / bc] = 1;
+        }
 }
-/* Which blocks of a panel of some rows of a block row hold something: as a bit each, added to what other rows found. */
+/* Which blocks of a tile (some rows of a block row, or some whole block rows) hold something: a bit each, added to what other
+   rows of the block row found where there are any. */
 static __global__ void BSRI_BOUNDS(BSRI_CTA) bsri_bits_dense(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+    __shared__ uint8_t held[BSRI_BITS_PANEL];
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
-    __shared__ uint32_t held[BSRI_EXPAND_PANEL];
-    const int64_t br = b.to.block_rows, bc = b.to.block_cols, subs = bsri_ceil_div(br, b.height);
-    const int64_t work_end = b.batch.count * b.rows * b.panels * subs;
+    const int64_t br = b.to.block_rows, bc = b.to.block_cols, subs = b.group > 1 ? 1 : bsri_ceil_div(br, b.height);
+    const int64_t groups = bsri_ceil_div(b.rows, b.group), work_end = b.batch.count * groups * b.panels * subs;
     const bsr_dense &d = b.dense;
     for (int64_t work = blockIdx.x; work < work_end; work += gridDim.x) {
         const int64_t line = bsri_divide(work, subs), sub = work - line * subs, lines = bsri_divide(line, b.panels);
-        const int64_t c0 = (line - lines * b.panels) * b.panel, item = bsri_divide(lines, b.rows), r = lines - item * b.rows;
+        const int64_t c0 = (line - lines * b.panels) * b.panel, item = bsri_divide(lines, groups),
+                      r = (lines - item * groups) * b.group;
         const int64_t top = r * br + sub * b.height, left = c0 * bc;
-        const int height = (int)bsri_min(b.height, bsri_min(br - sub * b.height, d.rows - top));
+        const int height = (int)bsri_min(bsri_min(b.height, b.group > 1 ? b.height : br - sub * b.height), d.rows - top);
         const int width = (int)bsri_min(b.panel * bc, d.cols - left), blocks = (int)bsri_min(b.panel, b.cols - c0);
         const char *const source =
             bsri_dev_at(d.data, d.dtype, bsri_dense_offset(&b.batch, item, &d) + top * d.row_stride + left * d.col_stride);
-        if (height <= 0) continue;
-        for (int i = threadIdx.x; i < b.panel; i += BSRI_CTA) held[i] = 0;
+        if (height <= 0 && subs > 1) continue;
+        for (int i = threadIdx.x; i < b.group * b.panel; i += 256) held[i] = 0;
         __syncthreads();
-        switch (b.pieces ? bsri_dev_size(d.dtype) : 0) {
-            case 1: bsri_bits_pieces<uint8_t>(b, held, source, height, width); break;
-            case 2: bsri_bits_pieces<uint16_t>(b, held, source, height, width); break;
-            case 4: bsri_bits_pieces<uint32_t>(b, held, source, height, width); break;
-            case 8: bsri_bits_pieces<uint64_t>(b, held, source, height, width); break;
-            default: break;
-        }
-#pragma unroll 8
-        for (unsigned i = threadIdx.x; !b.pieces && i < (unsigned)height * (unsigned)width; i += BSRI_CTA) {
-            const unsigned y = d.col_stride == 1 ? i / (unsigned)width : i % (unsigned)height,
-                           x = d.col_stride == 1 ? i % (unsigned)width : i / (unsigned)height;
-            if (bsri_dev_nonzero(source, d.dtype, y * d.row_stride + x * d.col_stride)) held[x / (unsigned)bc] = 1;
-        }
+        if (height > 0) switch (bsri_dev_size(d.dtype)) {
+                case 1: bsri_bits_tile<uint8_t>(b, held, source, height, width); break;
+                case 2: bsri_bits_tile<uint16_t>(b, held, source, height, width); break;
+                case 4: bsri_bits_tile<uint32_t>(b, held, source, height, width); break;
+                default: bsri_bits_tile<uint64_t>(b, held, source, height, width); break;
+            }
         __syncthreads();
-        for (int i = threadIdx.x; i < b.panel; i += BSRI_CTA) {
-            const uint32_t word = __ballot_sync(~0u, i < blocks && held[i]);
-            if (i % 32 == 0 && word) atomicOr(&b.bits[item * b.item_words + r * b.row_words + c0 / 32 + i / 32], word);
+        for (int i = threadIdx.x; i < b.group * b.panel; i += 256) {
+            const int g = i / (int)b.panel, c = i - g * (int)b.panel;
+            const uint32_t word = __ballot_sync(~0u, c < blocks && held[i]);
+            if (i % 32 || c >= blocks || r + g >= b.rows) continue;
+            uint32_t *at = &b.bits[item * b.item_words + (r + g) * b.row_words + (c0 + c) / 32];
+            if (subs == 1) *at = word;
+            else if (word) atomicOr(at, word);
         }
         __syncthreads();
     }
 }
-/* The bits of a block mask, a warp per word. */
+/* The bits of a block mask, a thread per word. */
 static __global__ void __launch_bounds__(BSRI_CTA) bsri_bits_mask(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
-    const int lane = threadIdx.x & 31;
-    const int64_t total = b.batch.count * b.item_words, step = (int64_t)gridDim.x * 8;
-    for (int64_t work = blockIdx.x * (int64_t)8 + threadIdx.x / 32; work < total; work += step) {
-        const int64_t line = work / b.row_words, col = work % b.row_words * 32 + lane;
-        const uint32_t word = __ballot_sync(~0u, col < b.cols && b.mask[line * b.cols + col]);
-        if (lane == 0) b.bits[work] = word;
+    const int64_t total = b.batch.count * b.item_words, step = (int64_t)gridDim.x * 256;
+    for (int64_t work = blockIdx.x * (int64_t)256 + threadIdx.x; work < total; work += step) {
+        const int64_t line = bsri_divide(work, b.row_words), col = (work - line * b.row_words) * 32;
+        const uint8_t *mask = b.mask + line * b.cols + col;
+        const int n = (int)bsri_min(32, b.cols - col);
+        uint32_t word = 0;
+        if (n == 32 && (uintptr_t)mask % 16 == 0) {
+            uint8_t byte[32];
+            ((uint4 *)byte)[0] = ((const uint4 *)mask)[0], ((uint4 *)byte)[1] = ((const uint4 *)mask)[1];
+#pragma unroll
+            for (int i = 0; i < 32; i++) word |= (uint32_t)(byte[i] != 0) << i;
+        } else {
+#pragma unroll 8
+            for (int i = 0; i < n; i++) word |= (uint32_t)(mask[i] != 0) << i;
+        }
+        b.bits[work] = word;
     }
 }
 
@@ -9728,52 +9921,92 @@ struct bsri_dev_kept {
         return v;
     }
 };
-__device__ __forceinline__ bsri_dev_kept bsri_dev_kept_of(const bsri_dev_build &b, int64_t item, int64_t r) {
+/* Segment `line` of a block row: lines are [items][rows][segments]. */
+__device__ __forceinline__ bsri_dev_kept bsri_dev_kept_of(const bsri_dev_build &b, int64_t line, int64_t *item) {
+    const int64_t row = bsri_divide(line, b.segments), first = (line - row * b.segments) * BSRI_SEGMENT;
+    const int64_t r = row - (*item = bsri_divide(row, b.rows)) * b.rows;
     bsri_dev_kept k;
-    k.bits = b.bits + item * b.item_words + r * b.row_words, k.from = k.origin = b.row_words ? 0 : r * b.cols,
-    k.end = k.from + b.cols, k.flip = b.complement ? ~0u : 0, k.col = nullptr;
+    k.bits = b.bits + *item * b.item_words + r * b.row_words, k.origin = b.row_words ? 0 : r * b.cols;
+    k.from = k.origin + first, k.end = k.origin + bsri_min(b.cols, first + BSRI_SEGMENT);
+    k.flip = b.complement ? ~0u : 0, k.col = nullptr;
     if (b.sparse.crow_indices) {
-        const bsri_item it = bsri_dev_matrix_item(&b.batch, item, &b.sparse);
+        const bsri_item it = bsri_dev_matrix_item(&b.batch, *item, &b.sparse);
         k.col = it.col, k.from = bsri_index(it.crow, b.sparse.index_dtype, r),
         k.end = bsri_index(it.crow, b.sparse.index_dtype, r + 1);
     }
     return k;
 }
 static __global__ void __launch_bounds__(BSRI_CTA) bsri_build_counts(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
     const int lane = threadIdx.x & 31;
-    const int64_t total = b.batch.count * b.rows, step = (int64_t)gridDim.x * 8;
+    const int64_t total = b.batch.count * b.rows * b.segments, step = (int64_t)gridDim.x * 8;
     for (int64_t work = blockIdx.x * (int64_t)8 + threadIdx.x / 32; work < total; work += step) {
-        const bsri_dev_kept k = bsri_dev_kept_of(b, work / b.rows, work % b.rows);
-        int64_t n = 0;
+        int64_t n = 0, item;
+        const bsri_dev_kept k = bsri_dev_kept_of(b, work, &item);
         for (int64_t w = k.from / 32 + lane; w * 32 < k.end; w += 32) n += __popc(k.word(w));
         n = bsri_dev_warp_sum(n);
         if (lane == 31) b.first[work] = n;
     }
 }
-/* Counts to positions, and crow: a block per item; of ragged items one block runs through all. */
-static __global__ void __launch_bounds__(BSRI_CTA_WIDE) bsri_build_crow(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
-    BSRI_ENTER;
+/* Long lists of counts are added up by chunks first. A part is an item; ragged items are one part together. */
+static __global__ void __launch_bounds__(BSRI_CTA_WIDE) bsri_build_sums(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     __shared__ int64_t part[33];
-    const int64_t parts = b.ragged ? 1 : b.batch.count, each = b.ragged ? b.batch.count * b.rows : b.rows;
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    for (int64_t work = blockIdx.x; work < b.parts * b.chunks; work += gridDim.x) {
+        const int64_t at = bsri_divide(work, b.chunks), chunk = work - at * b.chunks;
+        int64_t sum = 0, all;
+#pragma unroll
+        for (int j = 0; j < BSRI_CHUNK_LINES / 1024; j++) {
+            const int64_t i = chunk * BSRI_CHUNK_LINES + j * 1024 + threadIdx.x;
+            sum += i < b.each ? b.first[at * b.each + i] : 0;
+        }
+        bsri_dev_block_before(sum, part, &all);
+        if (threadIdx.x == 0) b.sums[work] = all;
+    }
+}
+static __global__ void __launch_bounds__(BSRI_CTA_WIDE) bsri_build_before(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+    __shared__ int64_t part[33];
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    for (int64_t at = blockIdx.x; at < b.parts; at += gridDim.x) {
+        int64_t sum = 0, all;
+        for (int64_t i0 = 0; i0 < b.chunks; i0 += 1024) {
+            const int64_t i = i0 + threadIdx.x, v = i < b.chunks ? b.sums[at * b.chunks + i] : 0,
+                          before = bsri_dev_block_before(v, part, &all);
+            if (i < b.chunks) b.sums[at * b.chunks + i] = sum + before;
+            sum += all;
+        }
+    }
+}
+/* Counts to positions, and crow. */
+static __global__ void __launch_bounds__(BSRI_CTA_WIDE) bsri_build_crow(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+    __shared__ int64_t part[33];
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
     const int dt = b.to.index_dtype;
-    for (int64_t part_at = blockIdx.x; part_at < parts; part_at += gridDim.x) {
-        int64_t sum = 0;
-        for (int64_t i0 = 0; i0 < each; i0 += 4096) {
+    for (int64_t work = blockIdx.x; work < b.parts * b.chunks; work += gridDim.x) {
+        const int64_t part_at = bsri_divide(work, b.chunks), chunk = work - part_at * b.chunks;
+        const int64_t end = bsri_min(b.each, (chunk + 1) * BSRI_CHUNK_LINES);
+        int64_t sum = b.chunks > 1 ? b.sums[work] : 0;
+        for (int64_t i0 = chunk * BSRI_CHUNK_LINES; i0 < end; i0 += 4096) {
             int64_t v[4], mine = 0, all;
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 const int64_t i = i0 + threadIdx.x * 4 + j;
-                v[j] = i < each ? b.first[part_at * each + i] : 0, mine += v[j];
+                v[j] = i < end ? b.first[part_at * b.each + i] : 0, mine += v[j];
             }
             int64_t at = sum + bsri_dev_block_before(mine, part, &all);
 #pragma unroll
             for (int j = 0; j < 4; j++) {
-                const int64_t i = i0 + threadIdx.x * 4 + j, line = part_at * each + i, r = line % b.rows;
-                if (i >= each) break;
-                void *crow = (void *)bsri_dev_matrix_item(&b.batch, line / b.rows, &b.to).crow;
-                b.first[line] = at, bsri_set_index(crow, dt, r, at), at += v[j];
-                if (r == b.rows - 1) bsri_set_index(crow, dt, b.rows, at);
+                const int64_t i = i0 + threadIdx.x * 4 + j, line = part_at * b.each + i, row = bsri_divide(line, b.segments);
+                if (i >= end) break;
+                const int64_t item = bsri_divide(row, b.rows), r = row - item * b.rows;
+                void *crow = (void *)bsri_dev_matrix_item(&b.batch, item, &b.to).crow;
+                if (line == row * b.segments) bsri_set_index(crow, dt, r, at);
+                b.first[line] = at, at += v[j];
+                if (r == b.rows - 1 && line + 1 == (row + 1) * b.segments) bsri_set_index(crow, dt, b.rows, at);
             }
             sum += all;
         }
@@ -9782,26 +10015,36 @@ static __global__ void __launch_bounds__(BSRI_CTA_WIDE) bsri_build_crow(const __
 /* Without block rows crow still has its last entry. */
 static __global__ void __launch_bounds__(BSRI_CTA) bsri_build_no_rows(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
     BSRI_ENTER;
-    for (int64_t item = blockIdx.x * (int64_t)BSRI_CTA + threadIdx.x; item < b.batch.count; item += (int64_t)gridDim.x * BSRI_CTA)
+    for (int64_t item = blockIdx.x * (int64_t)256 + threadIdx.x; item < b.batch.count; item += (int64_t)gridDim.x * 256)
         bsri_set_index((void *)bsri_dev_matrix_item(&b.batch, item, &b.to).crow, b.to.index_dtype, 0, 0);
 }
+/* Columns; beside each, where its values come from (a block row of a dense matrix, a stored block). rank: positions before each
+   word. */
 static __global__ void BSRI_BOUNDS(BSRI_CTA) bsri_build_cols(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
     const int lane = threadIdx.x & 31, dt = b.to.index_dtype;
-    const int64_t total = b.batch.count * b.rows, step = (int64_t)gridDim.x * 8;
+    const int64_t total = b.batch.count * b.rows * b.segments, step = (int64_t)gridDim.x * 8;
     for (int64_t work = blockIdx.x * (int64_t)8 + threadIdx.x / 32; work < total; work += step) {
-        const bsri_dev_kept k = bsri_dev_kept_of(b, work / b.rows, work % b.rows);
-        void *col = (void *)bsri_dev_matrix_item(&b.batch, work / b.rows, &b.to).col;
+        int64_t item;
+        const bsri_dev_kept k = bsri_dev_kept_of(b, work, &item);
+        const int64_t r = bsri_divide(work, b.segments) - item * b.rows;
+        void *col = (void *)bsri_dev_matrix_item(&b.batch, item, &b.to).col;
+        void *origin = b.origin ? bsri_dev_at(b.origin, b.origin_dtype, b.ragged ? 0 : item * b.capacity) : nullptr;
         int64_t at = b.first[work];
         for (int64_t w0 = k.from / 32; w0 * 32 < k.end; w0 += 32) {
             const int64_t w = w0 + lane;
             uint32_t v = w * 32 < k.end ? k.word(w) : 0;
             const int upto = bsri_dev_warp_sum(__popc(v));
-            int64_t mine = at + upto - __popc(v);
-            for (; v; v &= v - 1, mine++) {
-                const int64_t c = w * 32 + __ffs((int)v) - 1;
-                if (mine < b.capacity)
-                    bsri_set_index(col, dt, mine, k.col ? bsri_index(k.col, b.sparse.index_dtype, c) : c - k.origin);
+            const int64_t mine = at + upto - __popc(v);
+            if (b.rank && w * 32 < k.end) b.rank[item * b.item_words + r * b.row_words + w] = mine;
+            for (unsigned words = __ballot_sync(~0u, v != 0); words; words &= words - 1) { /* a lane each of a word's blocks */
+                const int who = __ffs((int)words) - 1;
+                const uint32_t word = __shfl_sync(~0u, v, who);
+                const int64_t place = __shfl_sync(~0u, mine, who) + __popc(word & ((1u << lane) - 1)), c = (w0 + who) * 32 + lane;
+                if (!(word >> lane & 1) || place >= b.capacity) continue;
+                bsri_set_index(col, dt, place, k.col ? bsri_index(k.col, b.sparse.index_dtype, c) : c - k.origin);
+                if (origin) bsri_set_index(origin, b.origin_dtype, place, k.col ? c : r);
             }
             at += __shfl_sync(~0u, upto, 31);
         }
@@ -9814,71 +10057,258 @@ __device__ __forceinline__ int64_t bsri_divide(int64_t a, int64_t b, double per)
     if (a - q * b >= b) q++;
     return q;
 }
-/* Values of the stored blocks [begin, end) of an item out of a dense matrix: 1024 pieces from the work-th thousand on. */
+/* Element `start` + n (n < 8192) of blocks of `area` elements, start being element `inside` of block `at`: which block; n becomes
+   its place inside. */
+__device__ __forceinline__ int64_t bsri_dev_block_of(int64_t at, int64_t inside, int64_t area, int64_t *n) {
+    int64_t next = inside + *n, k;
+    if (area > 1 << 20) k = next >= area;
+    else k = (int64_t)((uint32_t)next / (uint32_t)area);
+    *n = next - k * area;
+    return at + k;
+}
+/* Values of the stored blocks [begin, end) of an item out of a dense matrix: 1024 pieces from element `start` on. */
 template <class E>
-__device__ __forceinline__ void bsri_build_pieces(const bsri_dev_build &b, const bsri_item &to, int64_t item, int64_t work,
-                                                  int64_t begin, int64_t end) {
+__device__ __forceinline__ void bsri_build_pieces(const bsri_dev_build &b, const bsri_item &to, const void *origin, int64_t item,
+                                                  int64_t start, int64_t begin, int64_t end) {
     typedef bsri_dev_elements<E> piece;
     const bsr_dense &d = b.dense;
-    const int64_t br = b.to.block_rows, bc = b.to.block_cols, area = br * bc / piece::N;
-    const unsigned each = (unsigned)(b.pieces == 1 ? bc / piece::N : br);
-    const char *const source = bsri_dev_at(d.data, d.dtype, bsri_dense_offset(&b.batch, item, &d));
-    for (int j = 0; j < 4; j++) {
-        const int64_t e = work * 1024 + j * BSRI_CTA + threadIdx.x, at = bsri_divide(e, area, b.per_area * piece::N);
-        if (at < begin || at >= end) continue;
-        const unsigned inside = (unsigned)(e - at * area), line = inside / each, rest = inside - line * each;
-        const int64_t y = b.pieces == 1 ? line : rest, x = (b.pieces == 1 ? rest : line) * piece::N;
-        const int64_t r = bsri_dev_row_of(to.crow, b.to.index_dtype, b.rows, at), c = bsri_index(to.col, b.to.index_dtype, at);
-        const E *from = (const E *)source + (r * br + y) * d.row_stride + (c * bc + x) * d.col_stride;
-        *(piece *)((E *)to.values + at * b.stride[0] + y * b.stride[1] + x) = piece::load(from, d.col_stride, true);
-    }
-}
-/* Values of the stored blocks, 1024 elements a block, out of the source. */
-static __global__ void BSRI_BOUNDS(BSRI_CTA) bsri_build_values(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
-    BSRI_ENTER;
     const int64_t br = b.to.block_rows, bc = b.to.block_cols, area = br * bc;
-    const int64_t each = b.pieces ? bsri_min(8, 16 / bsri_dev_size(b.to.dtype)) : 1; /* elements of a piece */
-    const int64_t item_work = bsri_ceil_div(b.capacity * area, 1024 * each);
-    const int dt = b.to.index_dtype;
+    const int64_t first = bsri_divide(start, area, b.per_area), inside = start - first * area;
+    const bool rows = d.col_stride == 1;
+    const char *const source = bsri_dev_at(d.data, d.dtype, bsri_dense_offset(&b.batch, item, &d));
+    const E *from[4];
+    E *dst[4];
+    piece v[4] = {};
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        int64_t n = (j * 256 + (int)threadIdx.x) * piece::N, y, x;
+        const int64_t at = bsri_dev_block_of(first, inside, area, &n);
+        from[j] = nullptr, dst[j] = nullptr;
+        if (at < begin || at >= end) continue;
+        if (rows) y = bsri_divide(n, bc, b.per_width), x = n - y * bc;
+        else n /= piece::N, x = bsri_divide(n, br, b.per_height), y = n - x * br, x *= piece::N; /* neighbours: down a column */
+        const int64_t row = bsri_index(origin, b.origin_dtype, at) * br + y,
+                      col = bsri_index(to.col, b.to.index_dtype, at) * bc + x;
+        dst[j] = (E *)to.values + at * b.stride[0] + y * b.stride[1] + x;
+        if (row < d.rows && col < d.cols) from[j] = (const E *)source + row * d.row_stride + col * d.col_stride;
+    }
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+        if (from[j]) v[j] = piece::load(from[j], rows ? 1 : d.col_stride, true);
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+        if (dst[j]) *(piece *)dst[j] = v[j];
+}
+/* The same element by element, 1024 of them, out of a dense or a sparse matrix. */
+template <class M>
+__device__ __forceinline__ void bsri_build_elements(const bsri_dev_build &b, const bsri_item &to, const void *origin,
+                                                    int64_t item, int64_t start, int64_t begin, int64_t end) {
+    const bsr_dense &d = b.dense;
+    const int64_t br = b.to.block_rows, bc = b.to.block_cols, area = br * bc;
+    const int64_t first = bsri_divide(start, area, b.per_area), inside = start - first * area;
+    const int from_type = d.data ? d.dtype : b.sparse.dtype;
+    const char *const source = d.data ? bsri_dev_at(d.data, d.dtype, bsri_dense_offset(&b.batch, item, &d))
+                                      : (const char *)bsri_dev_matrix_item(&b.batch, item, &b.sparse).values;
+    typename M::type v[4] = {};
+    int64_t dst[4];
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        int64_t n = j * 256 + threadIdx.x;
+        const int64_t at = bsri_dev_block_of(first, inside, area, &n);
+        dst[j] = -1;
+        if (at < begin || at >= end) continue;
+        const int64_t y = bsri_divide(n, bc, b.per_width), x = n - y * bc, from = bsri_index(origin, b.origin_dtype, at);
+        dst[j] = at * b.stride[0] + y * b.stride[1] + x * b.stride[2];
+        if (d.data) {
+            const int64_t row = from * br + y, col = bsri_index(to.col, b.to.index_dtype, at) * bc + x;
+            if (row < d.rows && col < d.cols) v[j] = M::load(source, from_type, row * d.row_stride + col * d.col_stride);
+        } else {
+            v[j] = M::load(source, from_type, from * b.sparse_stride[0] + y * b.sparse_stride[1] + x * b.sparse_stride[2]);
+        }
+    }
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+        if (dst[j] >= 0) M::store(to.values, b.to.dtype, dst[j], v[j]);
+}
+/* Values of the stored blocks, 1024 elements or pieces a block of threads, out of the source. */
+static __global__ void __launch_bounds__(BSRI_CTA, 2) bsri_build_values(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    const int64_t area = b.to.block_rows * b.to.block_cols, size = bsri_dev_size(b.to.dtype);
+    const int64_t each = 1024 * (b.whole ? bsri_min(8, 16 / size) : 1), item_work = bsri_ceil_div(b.capacity * area, each);
+    const int dt = b.to.index_dtype, from = b.dense.data ? b.dense.dtype : b.sparse.dtype;
     int64_t item = 0, piece = blockIdx.x;
     for (;; piece += gridDim.x) {
-        while (piece >= item_work && item < b.batch.count) piece -= item_work, item++;
+        if (piece >= item_work) item += bsri_divide(piece, item_work), piece -= bsri_divide(piece, item_work) * item_work;
         if (item >= b.batch.count) break;
         const bsri_item to = bsri_dev_matrix_item(&b.batch, item, &b.to);
         const int64_t begin = bsri_index(to.crow, dt, 0), end = bsri_min(b.capacity, bsri_index(to.crow, dt, b.rows));
-        switch (b.pieces ? bsri_dev_size(b.to.dtype) : 0) {
-            case 1: bsri_build_pieces<uint8_t>(b, to, item, piece, begin, end); continue;
-            case 2: bsri_build_pieces<uint16_t>(b, to, item, piece, begin, end); continue;
-            case 4: bsri_build_pieces<uint32_t>(b, to, item, piece, begin, end); continue;
-            case 8: bsri_build_pieces<uint64_t>(b, to, item, piece, begin, end); continue;
-            default: break;
-        }
-        for (int j = 0; j < 4; j++) {
-            const int64_t e = piece * 1024 + j * BSRI_CTA + threadIdx.x, at = bsri_divide(e, area, b.per_area);
-            if (at < begin || at >= end) continue;
-            const int64_t inside = e - at * area, y = bsri_divide(inside, bc, b.per_width), x = inside - y * bc;
-            const int64_t r = bsri_dev_row_of(to.crow, dt, b.rows, at), c = bsri_index(to.col, dt, at);
-            const int64_t dst = at * b.stride[0] + y * b.stride[1] + x * b.stride[2];
-            if (b.dense.data) {
-                const bsr_dense &d = b.dense;
-                const int64_t row = r * br + y, col = c * bc + x;
-                if (row < d.rows && col < d.cols)
-                    bsri_dev_move(to.values, b.to.dtype, dst, d.data, d.dtype,
-                                  bsri_dense_offset(&b.batch, item, &d) + row * d.row_stride + col * d.col_stride);
-                else bsri_dev_clear(to.values, b.to.dtype, dst);
-            } else {
-                const bsri_item s = bsri_dev_matrix_item(&b.batch, item, &b.sparse);
-                int64_t low = bsri_index(s.crow, b.sparse.index_dtype, r),
-                        high = bsri_index(s.crow, b.sparse.index_dtype, r + 1) - 1;
-                while (low < high) { /* the source's columns ascend */
-                    const int64_t mid = low + (high - low) / 2;
-                    if (bsri_index(s.col, b.sparse.index_dtype, mid) < c) low = mid + 1;
-                    else high = mid;
-                }
-                bsri_dev_move(to.values, b.to.dtype, dst, s.values, b.sparse.dtype,
-                              low * b.sparse_stride[0] + y * b.sparse_stride[1] + x * b.sparse_stride[2]);
+        const void *origin = bsri_dev_at(b.origin, b.origin_dtype, b.ragged ? 0 : item * b.capacity);
+        const int64_t start = piece * each;
+        if (start >= end * area || start + each <= begin * area) continue;
+        if (b.whole) {
+            switch (size) {
+                case 1: bsri_build_pieces<uint8_t>(b, to, origin, item, start, begin, end); break;
+                case 2: bsri_build_pieces<uint16_t>(b, to, origin, item, start, begin, end); break;
+                case 4: bsri_build_pieces<uint32_t>(b, to, origin, item, start, begin, end); break;
+                default: bsri_build_pieces<uint64_t>(b, to, origin, item, start, begin, end); break;
             }
+            continue;
         }
+        switch (b.to.dtype == from ? size : 0) {
+            case 0: bsri_build_elements<bsri_dev_converted>(b, to, origin, item, start, begin, end); break;
+            case 1: bsri_build_elements<bsri_dev_same<uint8_t>>(b, to, origin, item, start, begin, end); break;
+            case 2: bsri_build_elements<bsri_dev_same<uint16_t>>(b, to, origin, item, start, begin, end); break;
+            case 4: bsri_build_elements<bsri_dev_same<uint32_t>>(b, to, origin, item, start, begin, end); break;
+            default: bsri_build_elements<bsri_dev_same<uint64_t>>(b, to, origin, item, start, begin, end); break;
+        }
+    }
+}
+
+/* Blocks of another size. Entries of each row where the target has blocks of 1 x 1. */
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_reblock_lengths(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    const int64_t total = b.batch.count * b.rows, bc = b.sparse.block_cols;
+    const int dt = b.sparse.index_dtype;
+    for (int64_t work = blockIdx.x * (int64_t)256 + threadIdx.x; work < total; work += (int64_t)gridDim.x * 256) {
+        const int64_t item = bsri_divide(work, b.rows), i = work - item * b.rows, r = bsri_divide(i, b.sparse.block_rows);
+        const bsri_item s = bsri_dev_matrix_item(&b.batch, item, &b.sparse);
+        int64_t n = 0;
+        if (i < b.sparse.rows) { /* of the last block what is padding does not count */
+            const int64_t begin = bsri_index(s.crow, dt, r), end = bsri_index(s.crow, dt, r + 1);
+            if (begin < end) n = (end - begin) * bc - bsri_max(0, (bsri_index(s.col, dt, end - 1) + 1) * bc - b.to.cols);
+        }
+        b.first[work] = bsri_max(0, n);
+    }
+}
+/* The first of the ascending columns [low, high) that is `at` or more, of either index type. */
+__device__ __forceinline__ int64_t bsri_dev_place_from(const void *col, int dt, int64_t low, int64_t high, int64_t at) {
+    while (low < high) {
+        const int64_t mid = low + (high - low) / 2;
+        if (bsri_index(col, dt, mid) < at) low = mid + 1;
+        else high = mid;
+    }
+    return low;
+}
+/* A warp goes through the target's blocks of a segment of a block row in turn: lanes look for the next one in a block row of the
+   source each. Counts them, or writes columns. */
+template <bool WRITE>
+__global__ void __launch_bounds__(BSRI_CTA) bsri_reblock_lines(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    const int lane = threadIdx.x & 31, dt = b.sparse.index_dtype;
+    const int64_t total = b.batch.count * b.rows * b.segments, bc = b.sparse.block_cols, br = b.sparse.block_rows;
+    for (int64_t work = blockIdx.x * (int64_t)8 + threadIdx.x / 32; work < total; work += (int64_t)gridDim.x * 8) {
+        const int64_t row = bsri_divide(work, b.segments), item = bsri_divide(row, b.rows), r = row - item * b.rows;
+        const int64_t first = (work - row * b.segments) * b.panel, stop = bsri_min(b.cols, first + b.panel);
+        const bsri_item s = bsri_dev_matrix_item(&b.batch, item, &b.sparse), to = bsri_dev_matrix_item(&b.batch, item, &b.to);
+        const int64_t top = bsri_divide(r * b.to.block_rows, br);
+        const int64_t end = bsri_min(bsri_block_rows(&b.sparse), bsri_divide((r + 1) * b.to.block_rows - 1, br) + 1);
+        void *origin = b.origin ? bsri_dev_at(b.origin, b.origin_dtype, b.ragged ? 0 : item * b.capacity) : nullptr;
+        int64_t n = 0;
+        for (int64_t c = first; c < stop; c++) {
+            const int64_t from = bsri_divide(c * b.to.block_cols, bc);
+            int64_t best = stop;
+            for (int64_t k = top + lane; k < end; k += 32) {
+                const int64_t high = bsri_index(s.crow, dt, k + 1);
+                const int64_t p = bsri_dev_place_from(s.col, dt, bsri_index(s.crow, dt, k), high, from);
+                if (p < high) best = bsri_min(best, bsri_max(c, bsri_divide(bsri_index(s.col, dt, p) * bc, b.to.block_cols)));
+            }
+#pragma unroll
+            for (int d = 16; d; d /= 2) best = bsri_min(best, __shfl_xor_sync(~0u, best, d));
+            c = best;
+            if (c >= stop) break;
+            if (WRITE && lane == 0 && b.first[work] + n < b.capacity) {
+                bsri_set_index((void *)to.col, b.to.index_dtype, b.first[work] + n, c);
+                if (origin) bsri_set_index(origin, b.origin_dtype, b.first[work] + n, r);
+            }
+            n++;
+        }
+        if (!WRITE && lane == 0) b.first[work] = n;
+    }
+}
+/* Elements of the target's blocks, 1024 a block of threads: each looks for the block of the source that it stands in. */
+template <class M>
+__device__ __forceinline__ void bsri_reblock_some(const bsri_dev_build &b, const bsri_item &to, const bsri_item &s,
+                                                  const void *origin, int64_t start, int64_t begin, int64_t end) {
+    const int64_t bc = b.to.block_cols, area = b.to.block_rows * bc;
+    const int64_t first = bsri_divide(start, area), inside = start - first * area;
+    const int dt = b.sparse.index_dtype;
+#pragma unroll 1
+    for (int j = 0; j < 4; j++) {
+        int64_t n = j * 256 + threadIdx.x;
+        const int64_t at = bsri_dev_block_of(first, inside, area, &n);
+        if (at < begin || at >= end) continue;
+        const int64_t y = bsri_divide(n, bc), x = n - y * bc, i = bsri_index(origin, b.origin_dtype, at) * b.to.block_rows + y;
+        const int64_t k = bsri_index(to.col, b.to.index_dtype, at) * bc + x, c = bsri_divide(k, b.sparse.block_cols);
+        typename M::type v = {};
+        if (i < b.sparse.rows && k < b.sparse.cols) {
+            const int64_t r = bsri_divide(i, b.sparse.block_rows), high = bsri_index(s.crow, dt, r + 1);
+            const int64_t p = bsri_dev_place_from(s.col, dt, bsri_index(s.crow, dt, r), high, c);
+            if (p < high && bsri_index(s.col, dt, p) == c)
+                v = M::load(s.values, b.sparse.dtype,
+                            p * b.sparse_stride[0] + (i - r * b.sparse.block_rows) * b.sparse_stride[1] +
+                                (k - c * b.sparse.block_cols) * b.sparse_stride[2]);
+        }
+        M::store(to.values, b.to.dtype, at * b.stride[0] + y * b.stride[1] + x * b.stride[2], v);
+    }
+}
+static __global__ void __launch_bounds__(BSRI_CTA, 4) bsri_reblock_values(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    const int64_t area = b.to.block_rows * b.to.block_cols, item_work = bsri_ceil_div(b.capacity * area, 1024);
+    const int dt = b.to.index_dtype;
+    for (int64_t work = blockIdx.x; work < item_work * b.batch.count; work += gridDim.x) {
+        const int64_t item = bsri_divide(work, item_work), start = (work - item * item_work) * 1024;
+        const bsri_item to = bsri_dev_matrix_item(&b.batch, item, &b.to), s = bsri_dev_matrix_item(&b.batch, item, &b.sparse);
+        const int64_t begin = bsri_index(to.crow, dt, 0), end = bsri_min(b.capacity, bsri_index(to.crow, dt, b.rows));
+        const void *origin = bsri_dev_at(b.origin, b.origin_dtype, b.ragged ? 0 : item * b.capacity);
+        if (start >= end * area || start + 1024 <= begin * area) continue;
+        switch (b.to.dtype == b.sparse.dtype ? bsri_dev_size(b.to.dtype) : 0) {
+            case 0: bsri_reblock_some<bsri_dev_converted>(b, to, s, origin, start, begin, end); break;
+            case 1: bsri_reblock_some<bsri_dev_same<uint8_t>>(b, to, s, origin, start, begin, end); break;
+            case 2: bsri_reblock_some<bsri_dev_same<uint16_t>>(b, to, s, origin, start, begin, end); break;
+            case 4: bsri_reblock_some<bsri_dev_same<uint32_t>>(b, to, s, origin, start, begin, end); break;
+            default: bsri_reblock_some<bsri_dev_same<uint64_t>>(b, to, s, origin, start, begin, end); break;
+        }
+    }
+}
+/* Entries one after another: each row's stand in the blocks of its block row in turn. */
+template <class I>
+__device__ __forceinline__ void bsri_reblock_entries(const bsri_dev_build &b, const bsri_item &to, const bsri_item &s,
+                                                     int64_t first, int64_t last) {
+    const int lane = threadIdx.x & 31, dt = b.sparse.index_dtype;
+    const int64_t br = b.sparse.block_rows, bc = b.sparse.block_cols;
+    I row[8];
+    bsri_dev_rows_of_warp(row, (const I *)to.crow, b.rows, first, last);
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+        const int64_t e = first + lane + j * 32, i = row[j], r = bsri_divide(i, br);
+        if (e > last) continue;
+        const int64_t n = e - ((const I *)to.crow)[i], k = bsri_divide(n, bc), x = n - k * bc;
+        const int64_t p = bsri_index(s.crow, dt, r) + k;
+        ((I *)to.col)[e] = (I)(bsri_index(s.col, dt, p) * bc + x);
+        if (b.entry_row) ((I *)b.entry_row)[e] = row[j];
+        if (b.to.values)
+            bsri_dev_move(to.values, b.to.dtype, e * b.stride[0], s.values, b.sparse.dtype,
+                          p * b.sparse_stride[0] + (i - r * br) * b.sparse_stride[1] + x * b.sparse_stride[2]);
+    }
+}
+static __global__ void __launch_bounds__(BSRI_CTA, 3) bsri_reblock_elements(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    const int64_t item_work = bsri_ceil_div(b.capacity, 2048);
+    const int dt = b.to.index_dtype;
+    for (int64_t work = blockIdx.x; work < item_work * b.batch.count; work += gridDim.x) {
+        const int64_t item = bsri_divide(work, item_work), tile = work - item * item_work;
+        const bsri_item to = bsri_dev_matrix_item(&b.batch, item, &b.to), s = bsri_dev_matrix_item(&b.batch, item, &b.sparse);
+        const int64_t begin = bsri_index(to.crow, dt, 0), end = bsri_min(b.capacity, bsri_index(to.crow, dt, b.rows));
+        const int64_t start = tile * 2048 + threadIdx.x / 32 * 256, first = bsri_max(start, begin);
+        const int64_t last = bsri_min(start + 256, end) - 1;
+        if (first > last) continue;
+        if (dt == BSR_I64) bsri_reblock_entries<int64_t>(b, to, s, first, last);
+        else bsri_reblock_entries<int32_t>(b, to, s, first, last);
     }
 }
 
@@ -10398,60 +10828,294 @@ static __global__ void __launch_bounds__(BSRI_CTA) bsri_random_set(const __grid_
     }
 }
 
-/* As bsri_block_norm, operation by operation. */
-__device__ __forceinline__ double bsri_dev_block_norm(const char *p, int dtype, int64_t rows, int64_t cols, int64_t rs,
-                                                      int64_t cs, int kind) {
-    double sum = 0, top = 0;
-    bool nan = false;
-    for (int64_t i = 0; i < rows; i++)
-#pragma unroll 4
-        for (int64_t j = 0; j < cols; j++) {
-            const double x = fabs(bsri_dev_load<double>(p, dtype, i * rs + j * cs));
-            nan |= !(x == x);
-            if (x > top) top = x;
-            sum = __dadd_rn(sum, kind == BSR_NORM_L2 ? __dmul_rn(x, x) : x);
-        }
-    if (nan || kind == BSR_NORM_L1) return sum;
-    if (kind == BSR_NORM_MAX) return top;
-    if (sum >= 1e-280 && sum <= 1e300) return sqrt(sum);
-    if (!(top > 0) || top > 1.7976931348623157e308) return top;
-    sum = 0;
+/* Norms as bsri_block_norm forms them: rows are added up by as many lanes, of which each takes every `lanes`-th, and then lane by
+   lane. The sum, or the largest, which NaN is. */
+__device__ __forceinline__ double bsri_dev_norm_fold(double v, int lanes, bool largest) {
+    for (int d = lanes / 2; d; d /= 2) {
+        const double other = __shfl_down_sync(~0u, v, (unsigned)d, lanes);
+        if (!largest) v = __dadd_rn(v, other);
+        else if (other > v || other != other) v = other;
+    }
+    return __shfl_sync(~0u, v, 0, lanes);
+}
+/* A lane's sum of squares of elements over the largest. */
+static __device__ __noinline__ double bsri_dev_norm_scaled(const char *p, int dtype, int64_t rows, int64_t cols, int64_t rs,
+                                                           int64_t cs, double top) {
+    double sum = 0;
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < cols; j++) {
             const double x = bsri_dev_load<double>(p, dtype, i * rs + j * cs) / top;
             sum = __dadd_rn(sum, __dmul_rn(x, x));
         }
-    return top * sqrt(sum);
+    return sum;
 }
-/* A thread per candidate, since sums go in the CPU's order. */
-static __global__ void __launch_bounds__(128, 4) bsri_prune_norms(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
-    BSRI_ENTER;
-    const int64_t br = b.to.block_rows, bc = b.to.block_cols, step = (int64_t)gridDim.x * 128;
-    int64_t item = 0, i = blockIdx.x * (int64_t)128 + threadIdx.x;
-    for (;; i += step) {
-        while (i >= b.candidates && item < b.batch.count) i -= b.candidates, item++;
-        if (item >= b.batch.count) break;
-        const char *p;
-        int64_t height = br, width = bc, rs = b.sparse_stride[1], cs = b.sparse_stride[2];
-        int dtype = b.sparse.dtype;
-        if (b.dense.data) {
-            const bsr_dense &d = b.dense;
-            const int64_t row = i / b.cols * br, col = i % b.cols * bc;
-            dtype = d.dtype, rs = d.row_stride, cs = d.col_stride, height = bsri_min(br, d.rows - row),
-            width = bsri_min(bc, d.cols - col);
-            p = bsri_dev_at(d.data, dtype, bsri_dense_offset(&b.batch, item, &d) + row * rs + col * cs);
-        } else {
-            const bsri_item it = bsri_dev_matrix_item(&b.batch, item, &b.sparse);
-            const int dt = b.sparse.index_dtype;
-            if (i < bsri_index(it.crow, dt, 0) || i >= bsri_index(it.crow, dt, b.rows))
-                continue; /* of a ragged source its own only */
-            p = bsri_dev_at(it.values, dtype, i * b.sparse_stride[0]);
+static __device__ __noinline__ double bsri_dev_norm_top(const char *p, int dtype, int64_t rows, int64_t cols, int64_t rs,
+                                                        int64_t cs) {
+    double top = 0;
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < cols; j++) {
+            const double x = fabs(bsri_dev_load<double>(p, dtype, i * rs + j * cs));
+            if (x > top || x != x) top = x;
         }
-        b.norm[item * b.candidates + i] = bsri_dev_block_norm(p, dtype, height, width, rs, cs, b.norm_kind);
+    return top;
+}
+/* A lane's rows, whose elements are fetched ahead: pieces of a row, or elements one after another. */
+template <class E, class F> struct bsri_dev_norm {
+    double sum, top;
+    int kind;
+    __device__ __forceinline__ void add(E e) {
+        const double x = fabs(F::number(e));
+        if (kind == BSR_NORM_MAX) {
+            if (x > top || x != x) top = x; /* NaN stays: nothing is above it */
+        } else sum = __dadd_rn(sum, kind == BSR_NORM_L2 ? __dmul_rn(x, x) : x);
+    }
+    __device__ __forceinline__ double of(const E *p, int64_t rows, int64_t cols, int64_t rs, int64_t cs, bool whole) {
+        typedef bsri_dev_elements<E> piece;
+        sum = 0, top = 0;
+        if (whole) {
+            const int64_t each = cols / piece::N, n = rows * each;
+            int64_t x = 0, at = 0;
+            piece ahead[4] = {};
+            const auto fetch = [&](piece &v, int64_t i) {
+                if (i < n) v = *(const piece *)(p + at + x * piece::N);
+                if (++x == each) x = 0, at += rs;
+            };
+#pragma unroll
+            for (int j = 0; j < 4; j++) fetch(ahead[j], j);
+#pragma unroll 1
+            for (int64_t i = 0; i < n; i++) {
+                const piece now = ahead[0];
+                ahead[0] = ahead[1], ahead[1] = ahead[2], ahead[2] = ahead[3], fetch(ahead[3], i + 4);
+#pragma unroll
+                for (int k = 0; k < piece::N; k++) add(now.get(k));
+            }
+        } else {
+            int64_t x = 0, at = 0;
+#pragma unroll 1
+            for (int64_t i = 0; i < rows * cols; i += 8) {
+                E v[8];
+#pragma unroll
+                for (int j = 0; j < 8; j++) {
+                    if (i + j < rows * cols) v[j] = p[at + x * cs];
+                    if (++x == cols) x = 0, at += rs;
+                }
+#pragma unroll
+                for (int j = 0; j < 8; j++)
+                    if (i + j < rows * cols) add(v[j]);
+            }
+        }
+        return kind == BSR_NORM_MAX ? top : sum;
+    }
+};
+template <int DTYPE> struct bsri_dev_as {
+    template <class E> static __device__ __forceinline__ double number(E e) { return bsri_dev_load<double>(&e, DTYPE, 0); }
+};
+/* A candidate, by `lanes` threads; there: is there one? Where a sum of squares leaves the range that it is good for, or is no
+   number, it is formed again. */
+template <class E, int DTYPE>
+__device__ __forceinline__ void bsri_prune_norm(const bsri_dev_build &b, int64_t item, int64_t i, bool there, int lanes) {
+    const int64_t br = b.to.block_rows, bc = b.to.block_cols;
+    const int lane = threadIdx.x & (lanes - 1), kind = b.norm_kind;
+    bsri_dev_norm<E, bsri_dev_as<DTYPE>> norm;
+    const E *p = nullptr;
+    int64_t height = br, width = bc, rs = b.sparse_stride[1], cs = b.sparse_stride[2];
+    norm.kind = kind;
+    if (there && b.dense.data) {
+        const bsr_dense &d = b.dense;
+        const int64_t r = bsri_divide(i, b.cols), row = r * br, col = (i - r * b.cols) * bc;
+        rs = d.row_stride, cs = d.col_stride, height = bsri_min(br, d.rows - row), width = bsri_min(bc, d.cols - col);
+        p = (const E *)d.data + bsri_dense_offset(&b.batch, item, &d) + row * rs + col * cs;
+    } else if (there) {
+        const bsri_item it = bsri_dev_matrix_item(&b.batch, item, &b.sparse);
+        const int dt = b.sparse.index_dtype; /* of a ragged source its own only */
+        there = i >= bsri_index(it.crow, dt, 0) && i < bsri_index(it.crow, dt, b.rows);
+        p = (const E *)it.values + i * b.sparse_stride[0];
+    }
+    const int64_t mine = there && lane < height ? (height - lane - 1) / lanes + 1 : 0;
+    p += lane * rs;
+    double v = norm.of(p, mine, width, lanes * rs, cs, b.whole && width == bc);
+    v = bsri_dev_norm_fold(v, lanes, kind == BSR_NORM_MAX);
+    const bool again = kind == BSR_NORM_L2 && there && !(v >= 1e-280 && v <= 1e300);
+    if (__any_sync(~0u, again)) {
+        double top = bsri_dev_norm_top((const char *)p, DTYPE, again ? mine : 0, width, lanes * rs, cs);
+        top = bsri_dev_norm_fold(top, lanes, true);
+        const bool scaled = again && top > 0 && top <= 1.7976931348623157e308;
+        double sum = bsri_dev_norm_scaled((const char *)p, DTYPE, scaled ? mine : 0, width, lanes * rs, cs, top);
+        sum = bsri_dev_norm_fold(sum, lanes, false);
+        if (again) v = scaled ? top * sqrt(sum) : top;
+        else if (kind == BSR_NORM_L2) v = sqrt(v);
+    } else if (kind == BSR_NORM_L2) {
+        v = sqrt(v);
+    }
+    if (there && lane == 0) b.norm[item * b.candidates + i] = v;
+}
+static __global__ void __launch_bounds__(128, 4) bsri_prune_norms(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    const int lanes = b.lanes, beside = 128 / lanes, dtype = b.dense.data ? b.dense.dtype : b.sparse.dtype;
+    const int64_t total = b.batch.count * b.candidates;
+    for (int64_t start = blockIdx.x * (int64_t)beside; start < total; start += (int64_t)gridDim.x * beside) {
+        const int64_t work = start + (int)threadIdx.x / lanes, item = bsri_divide(bsri_min(work, total - 1), b.candidates);
+        const int64_t i = work - item * b.candidates;
+        const bool there = work < total;
+        switch (dtype) {
+            case BSR_F16: bsri_prune_norm<uint16_t, BSR_F16>(b, item, i, there, lanes); break;
+            case BSR_BF16: bsri_prune_norm<uint16_t, BSR_BF16>(b, item, i, there, lanes); break;
+            case BSR_F32: bsri_prune_norm<uint32_t, BSR_F32>(b, item, i, there, lanes); break;
+            case BSR_F64: bsri_prune_norm<uint64_t, BSR_F64>(b, item, i, there, lanes); break;
+            case BSR_I8: bsri_prune_norm<uint8_t, BSR_I8>(b, item, i, there, lanes); break;
+            default: bsri_prune_norm<uint32_t, BSR_I32>(b, item, i, there, lanes); break;
+        }
     }
 }
 __device__ __forceinline__ uint64_t bsri_dev_norm_key(double x) {
     return x == x ? (uint64_t)__double_as_longlong(x) : ~(uint64_t)0;
+}
+/* The candidates of an item. */
+struct bsri_dev_field {
+    int64_t from, n;
+    const double *norm; /* of the first */
+    __device__ __forceinline__ bsri_dev_field(const bsri_dev_build &b, int64_t item) {
+        from = 0, n = b.candidates;
+        if (b.sparse.crow_indices) {
+            const bsri_item it = bsri_dev_matrix_item(&b.batch, item, &b.sparse);
+            from = bsri_index(it.crow, b.sparse.index_dtype, 0);
+            n = bsri_min(n, bsri_index(it.crow, b.sparse.index_dtype, b.rows)) - from;
+        }
+        norm = b.norm + item * b.candidates + from;
+    }
+};
+/* Of many candidates: passes of a radix selection by digits of the norm and then, among equals, of the place, the first being the
+   largest. Each pass begins with what the histogram of the one before tells; the last ones seldom have anything to do. */
+#define BSRI_PRUNE_BITS 13
+#define BSRI_PRUNE_DIGITS (1 << BSRI_PRUNE_BITS)
+__device__ __forceinline__ int bsri_dev_prune_shift(const bsri_dev_build &b, int pass) {
+    return (pass < b.norm_passes ? b.norm_passes - 1 - pass : b.passes - 1 - pass) * BSRI_PRUNE_BITS;
+}
+__device__ __forceinline__ uint64_t bsri_dev_place_key(const bsri_dev_build &b, int64_t i) {
+    return ((uint64_t)1 << b.place_bits) - 1 - (uint64_t)i;
+}
+/* The digit that holds the rest-th largest of a histogram; *rest: how many of those in it. By 256 threads. */
+__device__ __forceinline__ int bsri_dev_prune_digit(const uint32_t *count, int64_t *rest, int64_t *inside) {
+    constexpr int EACH = BSRI_PRUNE_DIGITS / 256;
+    __shared__ int64_t part[33], found[3];
+    const int top = BSRI_PRUNE_DIGITS - 1 - (int)threadIdx.x * EACH;
+    int64_t sum = 0, all;
+    uint32_t v[EACH];
+#pragma unroll
+    for (int j = 0; j < EACH / 4; j++) {
+        const uint4 four = ((const uint4 *)count)[(top + 1 - EACH) / 4 + j];
+        v[4 * j] = four.x, v[4 * j + 1] = four.y, v[4 * j + 2] = four.z, v[4 * j + 3] = four.w;
+    }
+#pragma unroll
+    for (int j = 0; j < EACH; j++) sum += v[j];
+    int64_t left = *rest - bsri_dev_block_before(sum, part, &all);
+    if (left > 0 && left <= sum) {
+#pragma unroll
+        for (int j = EACH - 1; j >= 0; j--) {
+            if (left > 0 && left <= (int64_t)v[j]) found[0] = top + 1 - EACH + j, found[1] = left, found[2] = v[j];
+            left -= v[j];
+        }
+    }
+    __syncthreads();
+    *rest = found[1], *inside = found[2];
+    const int digit = (int)found[0];
+    __syncthreads();
+    return digit;
+}
+/* What is known after `pass` passes, which block 0 of each pass leaves for the next. */
+__device__ __forceinline__ bsri_dev_rung bsri_dev_prune_rung(const bsri_dev_build &b, int64_t item, int64_t n, int pass) {
+    bsri_dev_rung k = {};
+    if (pass == 0) {
+        k.rest = bsri_min(b.kept, n);
+        return k;
+    }
+    if (pass > 1) k = b.rung[item * (b.passes + 1) + pass - 1];
+    else k.rest = bsri_min(b.kept, n);
+    if (!k.done && k.rest > 0) {
+        int64_t inside;
+        const uint64_t digit =
+            (uint64_t)bsri_dev_prune_digit(b.counts + (item * b.passes + pass - 1) * BSRI_PRUNE_DIGITS, &k.rest, &inside);
+        if (pass <= b.norm_passes) k.key |= digit << bsri_dev_prune_shift(b, pass - 1);
+        else k.place |= digit << bsri_dev_prune_shift(b, pass - 1);
+        k.passed = pass, k.done = inside == k.rest;
+    }
+    return k;
+}
+__device__ __forceinline__ void bsri_dev_prune_leave(const bsri_dev_build &b, int64_t item, int pass, bsri_dev_rung k) {
+    if (threadIdx.x == 0) b.rung[item * (b.passes + 1) + pass] = k;
+}
+/* One more for a digit: those of a warp that agree with its first ones together. */
+__device__ __forceinline__ void bsri_dev_prune_count(uint32_t *count, int digit, bool valid) {
+    unsigned open = __ballot_sync(~0u, valid);
+    for (int round = 0; round < 2 && open; round++) {
+        const int first = __ffs((int)open) - 1, leader = __shfl_sync(~0u, digit, first);
+        const unsigned same = __ballot_sync(~0u, digit == leader) & open;
+        if ((int)(threadIdx.x & 31) == first) atomicAdd(&count[digit], (uint32_t)__popc(same));
+        open &= ~same;
+    }
+    if (open >> (threadIdx.x & 31) & 1) atomicAdd(&count[digit], 1u);
+}
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_prune_pass(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+    __shared__ uint32_t count[BSRI_PRUNE_DIGITS];
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    const int pass = b.pass, shift = bsri_dev_prune_shift(b, pass), above = shift + BSRI_PRUNE_BITS;
+    for (int64_t work = blockIdx.x; work < b.batch.count * b.tiles; work += gridDim.x) {
+        const int64_t item = bsri_divide(work, b.tiles), tile = work - item * b.tiles;
+        const bsri_dev_field f(b, item);
+        const bsri_dev_rung k = bsri_dev_prune_rung(b, item, f.n, pass);
+        if (tile == 0) bsri_dev_prune_leave(b, item, pass, k);
+        if (k.done || k.rest <= 0) continue;
+        for (int i = threadIdx.x; i < BSRI_PRUNE_DIGITS; i += 256) count[i] = 0;
+        __syncthreads();
+        for (int64_t i0 = tile * 1024; i0 < f.n; i0 += b.tiles * 1024) {
+            uint64_t u[4];
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                const int64_t i = i0 + j * 256 + threadIdx.x;
+                u[j] = i < f.n ? bsri_dev_norm_key(f.norm[i]) : 0;
+            }
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                const int64_t i = i0 + j * 256 + threadIdx.x;
+                bool in = i < f.n;
+                uint64_t key = u[j], known = k.key;
+                if (pass >= b.norm_passes) in = in && key == k.key, key = bsri_dev_place_key(b, i), known = k.place;
+                in = in && (above > 63 || key >> above == known >> above);
+                bsri_dev_prune_count(count, (int)(key >> shift) & (BSRI_PRUNE_DIGITS - 1), in);
+            }
+        }
+        __syncthreads();
+        uint32_t *whole = b.counts + (item * b.passes + pass) * BSRI_PRUNE_DIGITS;
+        for (int i = threadIdx.x; i < BSRI_PRUNE_DIGITS; i += 256)
+            if (count[i]) atomicAdd(&whole[i], count[i]);
+        __syncthreads();
+    }
+}
+/* The bits of those that are kept, by words. */
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_prune_mark(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    for (int64_t work = blockIdx.x; work < b.batch.count * b.tiles; work += gridDim.x) {
+        const int64_t item = bsri_divide(work, b.tiles), tile = work - item * b.tiles;
+        const bsri_dev_field f(b, item);
+        const bsri_dev_rung k = bsri_dev_prune_rung(b, item, f.n, b.passes);
+        const int last = k.passed - 1, shift = last < 0 ? 0 : bsri_dev_prune_shift(b, last);
+        for (int64_t p0 = f.from / 32 * 32 + tile * 256; p0 < f.from + f.n; p0 += b.tiles * 256) {
+            const int64_t i = p0 + threadIdx.x - f.from;
+            bool in = i >= 0 && i < f.n && k.rest > 0;
+            if (in) {
+                const uint64_t u = bsri_dev_norm_key(f.norm[i]);
+                if (last < b.norm_passes) in = u >> shift >= k.key >> shift;
+                else in = u > k.key || (u == k.key && bsri_dev_place_key(b, i) >> shift >= k.place >> shift);
+            }
+            const uint32_t word = __ballot_sync(~0u, in);
+            if ((threadIdx.x & 31) == 0 && p0 + threadIdx.x < f.from + f.n)
+                b.bits[item * b.item_words + (p0 + threadIdx.x) / 32] = word;
+        }
+        __syncthreads();
+    }
 }
 /* A block per item: radix selection of the k-th key, then the bits of the larger ones and of the first that equal it. */
 static __global__ void __launch_bounds__(BSRI_CTA_WIDE, 1) bsri_prune_select(const __grid_constant__ bsri_dev_build b BSRI_GATE) {
@@ -10476,7 +11140,7 @@ static __global__ void __launch_bounds__(BSRI_CTA_WIDE, 1) bsri_prune_select(con
             if (threadIdx.x < 256) count[threadIdx.x] = 0;
             __syncthreads();
             for (int64_t i0 = 0; i0 < n;
-                 i0 += BSRI_CTA_WIDE) { /* norms crowd in few digits: one addition for those of a warp that agree */
+                 i0 += 1024) { /* norms crowd in few digits: one addition for those of a warp that agree */
                 const int64_t i = i0 + threadIdx.x;
                 const uint64_t u = i < n ? bsri_dev_norm_key(norm[i]) : 0;
                 const int digit = i < n && (u & known) == key ? (int)(u >> shift & 255) : 256;
@@ -10493,7 +11157,7 @@ static __global__ void __launch_bounds__(BSRI_CTA_WIDE, 1) bsri_prune_select(con
             __syncthreads();
             rest = shared_rest, key = shared_key, known |= (uint64_t)255 << shift;
         }
-        for (int64_t i0 = 0; i0 < n; i0 += BSRI_CTA_WIDE) {
+        for (int64_t i0 = 0; i0 < n; i0 += 1024) {
             const int64_t i = i0 + threadIdx.x;
             const uint64_t u = i < n ? bsri_dev_norm_key(norm[i]) : 0;
             int all;
@@ -10581,29 +11245,326 @@ static __global__ void __launch_bounds__(32) bsri_layout_draw(const __grid_const
 /* >>device-entries: from CSR and COO; scatter indices                                            */
 /* ---------------------------------------------------------------------------------------------- */
 
+/* What a first look at the entries found: bits of *bsri_dev_entries.state. */
+enum {
+    BSRI_ENTRIES_DISORDER = 1, /* they do not ascend by row, then column */
+    BSRI_ENTRIES_REPEATS = 2,  /* neighbours name one place */
+    BSRI_ENTRIES_AGAIN = 4     /* without order, and a place is named twice: they must be sorted */
+};
+/* Must they be sorted? Asked by kernels that are launched in any case. */
+__device__ __forceinline__ bool bsri_dev_sorting(const bsri_dev_entries &e) { return *e.state & (uint64_t)e.sorting; }
+
+/* 256 entries of a warp: first + lane, + 32, ...; rows and columns are held inside the matrix whatever the arrays say. */
+template <class I> struct bsri_dev_some_entries {
+    I row[8], col[8];
+    unsigned valid, after, wrong, twice; /* bit j: there is one; the entry before is in the same row, is not before it, is at its
+                                            place */
+    __device__ __forceinline__ I inside(I v, int64_t n) const { return (I)bsri_max(0, bsri_min(v, n - 1)); }
+    __device__ __forceinline__ void load(const bsri_dev_entries &e, int64_t first) {
+        const int lane = threadIdx.x & 31, n = (int)bsri_min(256, e.nnz - first);
+        const I *rows = (const I *)e.row, *cols = (const I *)e.col;
+        I low = -1, left = -1; /* row and column of the entry before */
+        valid = after = wrong = twice = 0;
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            const bool is = lane + j * 32 < n;
+            col[j] = is ? inside(cols[first + lane + j * 32], e.source_cols) : I(0), valid |= (unsigned)is << j;
+            if (rows) row[j] = is ? rows[first + lane + j * 32] : I(0);
+        }
+        if (!rows) bsri_dev_rows_of_warp(row, (const I *)e.crow, e.source_rows, first, first + n - 1);
+#pragma unroll
+        for (int j = 0; j < 8; j++) row[j] = inside(row[j], e.source_rows);
+        if (lane == 0 && first > 0) {
+            left = inside(cols[first - 1], e.source_cols);
+            low = rows ? inside(rows[first - 1], e.source_rows) : ((const I *)e.crow)[row[0]] < first ? row[0] : I(row[0] - 1);
+        }
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            I up = __shfl_up_sync(~0u, row[j], 1), before = __shfl_up_sync(~0u, col[j], 1);
+            if (lane == 0) up = low, before = left;
+            low = __shfl_sync(~0u, row[j], 31), left = __shfl_sync(~0u, col[j], 31);
+            if (!(valid >> j & 1)) continue;
+            after |= (unsigned)(up == row[j]) << j, twice |= (unsigned)(up == row[j] && before == col[j]) << j;
+            wrong |= (unsigned)(up > row[j] || (up == row[j] && before > col[j])) << j;
+        }
+    }
+};
+/* *a / b of b up to 2^20, where per is (2^32 - 1) / b; *a becomes the rest. */
+__device__ __forceinline__ int32_t bsri_dev_quotient(int32_t *a, int64_t b, uint32_t per) {
+    uint32_t q = __umulhi((uint32_t)*a, per), rest = (uint32_t)*a - q * (uint32_t)b;
+    if (rest >= (uint32_t)b) q++, rest -= (uint32_t)b; /* q is at most 1 short */
+    *a = (int32_t)rest;
+    return (int32_t)q;
+}
+__device__ __forceinline__ int64_t bsri_dev_quotient(int64_t *a, int64_t b, uint32_t) {
+    const int64_t q = bsri_divide(*a, b);
+    *a -= q * b;
+    return q;
+}
+/* Runs function<index type>(...). */
+#define BSRI_ENTRIES_BY_TYPE(function, ...)                           \
+    do {                                                              \
+        if (e.index_dtype == BSR_I64) function<int64_t>(__VA_ARGS__); \
+        else function<int32_t>(__VA_ARGS__);                          \
+    } while (0)
+
+/* Which blocks entries stand in, a bit each, and in what order they come. */
+template <class I> __device__ __forceinline__ void bsri_entries_look(const bsri_dev_entries &e) {
+    const int lane = threadIdx.x & 31;
+    unsigned found = 0;
+    for (int64_t first = (blockIdx.x * (int64_t)8 + threadIdx.x / 32) * 256; first < e.nnz; first += (int64_t)gridDim.x * 2048) {
+        bsri_dev_some_entries<I> some;
+        some.load(e, first);
+        found |= (some.wrong ? BSRI_ENTRIES_DISORDER : 0) | (some.twice ? BSRI_ENTRIES_REPEATS : 0);
+        if (!e.bits) continue;
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            I y = some.row[j], x = some.col[j];
+            const I r = bsri_dev_quotient(&y, e.to.block_rows, e.per_height),
+                    c = bsri_dev_quotient(&x, e.to.block_cols, e.per_width);
+            uint32_t *word = e.bits + r * e.row_words + c / 32;
+            const uint32_t bit = 1u << c % 32;
+            const uint32_t *before = (const uint32_t *)__shfl_up_sync(~0u, (unsigned long long)(uintptr_t)word, 1);
+            const uint32_t same = __shfl_up_sync(~0u, bit, 1);
+            if (!(some.valid >> j & 1) || (lane && before == word && same == bit)) continue;
+            if (!(__ldcg(word) & bit)) atomicOr(word, bit);
+        }
+    }
+    found = __reduce_or_sync(~0u, found);
+    if (lane == 0 && found) atomicOr((unsigned long long *)e.state, (unsigned long long)found);
+}
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_entries_survey(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    BSRI_ENTRIES_BY_TYPE(bsri_entries_look, e);
+}
+/* Rows of COO in order: where each starts, as CSR says it. */
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_entries_starts(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    if (bsri_dev_sorting(e)) return;
+    for (int64_t r = blockIdx.x * (int64_t)256 + threadIdx.x; r <= e.source_rows; r += (int64_t)gridDim.x * 256) {
+        int64_t low = 0, high = e.nnz;
+        while (low < high) {
+            const int64_t mid = low + (high - low) / 2;
+            if (bsri_index(e.row, e.index_dtype, mid) < r) low = mid + 1;
+            else high = mid;
+        }
+        bsri_set_index(e.starts, e.index_dtype, r, low);
+    }
+}
+/* The first of the ascending columns [low, high) that is `at` or more. */
+template <class I> __device__ __forceinline__ int64_t bsri_dev_column_from(const I *col, int64_t low, int64_t high, int64_t at) {
+    while (low < high) {
+        const int64_t mid = low + (high - low) / 2;
+        if (col[mid] < at) low = mid + 1;
+        else high = mid;
+    }
+    return low;
+}
+/* Blocks that begin with an entry of those before: in all, where sums are known. */
+__device__ __forceinline__ int64_t bsri_dev_blocks_before(const bsri_dev_entries &e, int64_t i) {
+    return i < e.nnz ? e.sums[i / BSRI_ENTRIES_CHUNK] + e.rank[i] : e.sums[e.chunks];
+}
+/* Entries in order, of a matrix that has no room for bits: a block begins with its first entry in its first row. How many begin
+   before each entry of its chunk. */
+template <class I> __device__ __forceinline__ void bsri_entries_begin(const bsri_dev_entries &e) {
+    __shared__ int part[33];
+    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
+    const I *start = (const I *)e.starts, *cols = (const I *)e.col;
+    const int64_t br = e.to.block_rows, bc = e.to.block_cols;
+    for (int64_t chunk = blockIdx.x; chunk < e.chunks; chunk += gridDim.x) {
+        int before = 0, all;
+        for (int half = 0; half < BSRI_ENTRIES_CHUNK / 2048; half++) {
+            const int64_t first = chunk * BSRI_ENTRIES_CHUNK + half * 2048 + warp * 256;
+            bsri_dev_some_entries<I> some;
+            unsigned begins[8];
+            int mine = 0;
+            some.valid = 0;
+            if (first < e.nnz) some.load(e, first);
+#pragma unroll
+            for (int j = 0; j < 8; j++) {
+                bool is = some.valid >> j & 1;
+                if (is) {
+                    const int64_t i = first + lane + j * 32, c = bsri_divide(some.col[j], bc);
+                    is = !(some.after >> j & 1) || bsri_divide(bsri_max(0, bsri_min(cols[i - 1], e.source_cols - 1)), bc) != c;
+                    for (int64_t k = bsri_divide(some.row[j], br) * br; is && k < some.row[j]; k++) {
+                        const int64_t at = bsri_dev_column_from(cols, start[k], start[k + 1], c * bc);
+                        is = at >= start[k + 1] || cols[at] >= (c + 1) * bc;
+                    }
+                }
+                begins[j] = __ballot_sync(~0u, is), mine += __popc(begins[j]);
+            }
+            int upto = before + bsri_dev_block_before(lane ? 0 : mine, part, &all);
+            upto = __shfl_sync(~0u, upto, 0);
+#pragma unroll
+            for (int j = 0; j < 8; j++) {
+                if (some.valid >> j & 1) e.rank[first + lane + j * 32] = upto + __popc(begins[j] & ((1u << lane) - 1));
+                upto += __popc(begins[j]);
+            }
+            before += all;
+        }
+        if (threadIdx.x == 0) e.sums[chunk] = before;
+    }
+}
+static __global__ void __launch_bounds__(BSRI_CTA, 3) bsri_entries_begins(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    if (bsri_dev_sorting(e)) return;
+    BSRI_ENTRIES_BY_TYPE(bsri_entries_begin, e);
+}
+/* crow of it. */
+static __global__ void __launch_bounds__(BSRI_CTA) bsri_entries_lines(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    if (bsri_dev_sorting(e)) return;
+    for (int64_t r = blockIdx.x * (int64_t)256 + threadIdx.x; r <= e.rows; r += (int64_t)gridDim.x * 256) {
+        const int64_t row = bsri_min(r * e.to.block_rows, e.source_rows);
+        const int64_t i = e.nnz ? bsri_max(0, bsri_min(e.nnz, bsri_index(e.starts, e.index_dtype, row))) : 0;
+        bsri_set_index((void *)e.to.crow_indices, e.to.index_dtype, r, e.nnz ? bsri_dev_blocks_before(e, i) : 0);
+    }
+}
+/* Where in the matrix the block of an entry stands; *begins: is this the entry that it begins with? */
+template <class I>
+__device__ __forceinline__ int64_t bsri_dev_entry_block(const bsri_dev_entries &e, int64_t i, I r, I c, bool *begins) {
+    if (e.bits) {
+        const int64_t w = r * e.row_words + c / 32;
+        *begins = false;
+        return e.places[w] + __popc(e.bits[w] & ((1u << c % 32) - 1));
+    }
+    const I *start = (const I *)e.starts, *cols = (const I *)e.col;
+    const int64_t br = e.to.block_rows, end = bsri_min(e.source_rows, (r + 1) * br), first = c * e.to.block_cols;
+    int64_t at = bsri_dev_blocks_before(e, start[r * br]);
+    for (int64_t k = r * br; k < end; k++) {
+        const int64_t low = start[k], high = start[k + 1];
+        at += bsri_dev_blocks_before(e, bsri_dev_column_from(cols, low, high, first)) - bsri_dev_blocks_before(e, low);
+    }
+    *begins = bsri_dev_blocks_before(e, i + 1) != bsri_dev_blocks_before(e, i);
+    return at;
+}
+/* An entry's value, and those of the entries behind it at its place, to element dst. */
+template <class I>
+__device__ __forceinline__ void bsri_dev_entry_store(const bsri_dev_entries &e, int64_t i, I row, I col, int64_t dst) {
+    const int dt = e.to.dtype;
+    const I *rows = (const I *)e.row, *cols = (const I *)e.col;
+    const int64_t end = rows ? e.nnz : bsri_min(e.nnz, ((const I *)e.crow)[row + 1]);
+    const bool integer = dt == BSR_I8 || dt == BSR_I32;
+    uint32_t whole = 0;
+    double sum = 0;
+    for (int64_t k = i; k < end; k++) {
+        if (k > i && (bsri_max(0, bsri_min(cols[k], e.source_cols - 1)) != col ||
+                      (rows && bsri_max(0, bsri_min(rows[k], e.source_rows - 1)) != row)))
+            break;
+        if (integer) whole += e.values ? bsri_dev_load<uint32_t>(e.values, e.dtype, k) : 1u;
+        else {
+            const double x = e.values ? bsri_dev_load<double>(e.values, e.dtype, k) : 1.0;
+            sum = k == i ? x : sum + x;
+        }
+    }
+    if (integer) bsri_dev_store(e.to.values, dt, dst, whole);
+    else bsri_dev_store_f64(e.to.values, dt, dst, sum);
+}
+/* Values to their places (and, of blocks that have no bits, columns). Without order each place is claimed: a second claim tells
+   that they must be sorted. */
+template <class I> __device__ __forceinline__ void bsri_entries_place(const bsri_dev_entries &e) {
+    const int lane = threadIdx.x & 31;
+    const int64_t bc = e.to.block_cols, area = e.to.block_rows * bc;
+    const int dt = e.to.dtype;
+    const uint64_t state = *e.state;
+    bool again = false;
+    for (int64_t first = (blockIdx.x * (int64_t)8 + threadIdx.x / 32) * 256; first < e.nnz; first += (int64_t)gridDim.x * 2048) {
+        bsri_dev_some_entries<I> some;
+        some.load(e, first);
+        int64_t dst[8], place[8];
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            const int64_t i = first + lane + j * 32;
+            I y = some.row[j], x = some.col[j];
+            bool begins;
+            const I r = bsri_dev_quotient(&y, e.to.block_rows, e.per_height), c = bsri_dev_quotient(&x, bc, e.per_width);
+            dst[j] = place[j] = -1;
+            if (!(some.valid >> j & 1)) continue;
+            const int64_t at = bsri_dev_entry_block<I>(e, i, r, c, &begins);
+            if (at < 0 || at >= e.capacity) continue;
+            if (begins) bsri_set_index((void *)e.to.col_indices, e.to.index_dtype, at, c);
+            if (!e.with_values || (!(state & BSRI_ENTRIES_DISORDER) && (some.twice >> j & 1))) continue;
+            dst[j] = at * e.stride[0] + y * e.stride[1] + x * e.stride[2], place[j] = at * area + y * bc + x;
+        }
+        if (state & BSRI_ENTRIES_DISORDER) {
+#pragma unroll
+            for (int j = 0; j < 8; j++)
+                if (place[j] >= 0) {
+                    const uint32_t bit = 1u << place[j] % 32;
+                    if (atomicOr(&e.claimed[place[j] / 32], bit) & bit) again = true;
+                }
+        }
+        if (state == BSRI_ENTRIES_REPEATS) {
+#pragma unroll 1
+            for (int j = 0; j < 8; j++) {
+                int64_t to = -1;
+                I row = 0, col = 0;
+#pragma unroll
+                for (int k = 0; k < 8; k++)
+                    if (k == j) to = dst[k], row = some.row[k], col = some.col[k];
+                if (to >= 0) bsri_dev_entry_store(e, first + lane + j * 32, row, col, to);
+            }
+            continue;
+        }
+        if (dt == BSR_I8 || dt == BSR_I32) {
+#pragma unroll
+            for (int j = 0; j < 8; j++)
+                if (dst[j] >= 0)
+                    bsri_dev_store(e.to.values, dt, dst[j],
+                                   e.values ? bsri_dev_load<uint32_t>(e.values, e.dtype, first + lane + j * 32) : 1u);
+            continue;
+        }
+        double v[8];
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+            v[j] = dst[j] >= 0 && e.values ? bsri_dev_load<double>(e.values, e.dtype, first + lane + j * 32) : 1.0;
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+            if (dst[j] >= 0) bsri_dev_store_f64(e.to.values, dt, dst[j], v[j]);
+    }
+    if (__any_sync(~0u, again) && lane == 0) atomicOr((unsigned long long *)e.state, (unsigned long long)BSRI_ENTRIES_AGAIN);
+}
+static __global__ void __launch_bounds__(BSRI_CTA, 2) bsri_entries_put(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
+    if (!e.bits && bsri_dev_sorting(e)) return;
+    BSRI_ENTRIES_BY_TYPE(bsri_entries_place, e);
+}
+
 /* The place of each entry in the order of blocks, then of elements inside a block; what lies outside is held inside. */
 static __global__ void __launch_bounds__(BSRI_CTA) bsri_entries_keys(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
-    const int64_t br = e.to.block_rows, bc = e.to.block_cols, step = (int64_t)gridDim.x * BSRI_CTA;
-    for (int64_t i = blockIdx.x * (int64_t)BSRI_CTA + threadIdx.x; i < e.nnz; i += step) {
+    const int64_t br = e.to.block_rows, bc = e.to.block_cols, step = (int64_t)gridDim.x * 256;
+    if (!bsri_dev_sorting(e)) return;
+    for (int64_t i = blockIdx.x * (int64_t)256 + threadIdx.x; i < e.nnz; i += step) {
         int64_t row = e.row ? bsri_index(e.row, e.index_dtype, i) : bsri_dev_row_of(e.crow, e.index_dtype, e.source_rows, i);
         int64_t col = bsri_index(e.col, e.index_dtype, i);
         row = bsri_max(0, bsri_min(row, e.source_rows - 1)), col = bsri_max(0, bsri_min(col, e.source_cols - 1));
-        e.key[i] = ((row / br * e.cols + col / bc) * br + row % br) * bc + col % bc;
+        const int64_t r = bsri_divide(row, br), c = bsri_divide(col, bc);
+        bsri_set_index(e.key, e.key_dtype, i, ((r * e.cols + c) * br + row - r * br) * bc + col - c * bc);
     }
 }
 /* Blocks that begin in each chunk of 4096 sorted entries; then, with the sums before each chunk, the block of every entry. */
-template <bool WRITE> __global__ void __launch_bounds__(BSRI_CTA_WIDE)
-    bsri_entries_blocks(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
-    BSRI_ENTER;
+template <bool WRITE>
+__global__ void __launch_bounds__(BSRI_CTA_WIDE) bsri_entries_blocks(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
     __shared__ int part[33];
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
     const int64_t area = e.to.block_rows * e.to.block_cols;
+    if (!bsri_dev_sorting(e)) return;
     for (int64_t chunk = blockIdx.x; chunk < e.chunks; chunk += gridDim.x) {
         int heads = 0, all, head[4];
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            const int64_t i = chunk * 4096 + threadIdx.x * 4 + j;
-            head[j] = i < e.nnz && (i == 0 || e.sorted[i] / area != e.sorted[i - 1] / area), heads += head[j];
+            const int64_t i = chunk * BSRI_ENTRIES_CHUNK + threadIdx.x * 4 + j;
+            head[j] = i < e.nnz && (i == 0 || bsri_divide(bsri_index(e.sorted, e.key_dtype, i), area) !=
+                                                  bsri_divide(bsri_index(e.sorted, e.key_dtype, i - 1), area));
+            heads += head[j];
         }
         int before = bsri_dev_block_before(heads, part, &all);
         if (!WRITE) {
@@ -10613,22 +11574,25 @@ template <bool WRITE> __global__ void __launch_bounds__(BSRI_CTA_WIDE)
         const int64_t base = e.sums[chunk];
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            const int64_t i = chunk * 4096 + threadIdx.x * 4 + j;
+            const int64_t i = chunk * BSRI_ENTRIES_CHUNK + threadIdx.x * 4 + j;
             if (i >= e.nnz) break;
             before += head[j];
             const int64_t at = base + before - 1;
             e.rank[i] = at;
             if (head[j] && at < e.capacity)
-                bsri_set_index((void *)e.to.col_indices, e.to.index_dtype, at, e.sorted[i] / area % e.cols);
+                bsri_set_index((void *)e.to.col_indices, e.to.index_dtype, at,
+                               bsri_divide(bsri_index(e.sorted, e.key_dtype, i), area) % e.cols);
         }
     }
 }
 /* One block: sums to sums before; the last entry is the whole. */
 static __global__ void __launch_bounds__(BSRI_CTA_WIDE) bsri_scan_sums(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
-    BSRI_ENTER;
     __shared__ int64_t part[33];
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
+    BSRI_ENTER;
     int64_t sum = 0, all;
-    for (int64_t i0 = 0; i0 < e.chunks; i0 += BSRI_CTA_WIDE) {
+    if (bsri_dev_sorting(e) == !e.after_sort) return;
+    for (int64_t i0 = 0; i0 < e.chunks; i0 += 1024) {
         const int64_t i = i0 + threadIdx.x, v = i < e.chunks ? e.sums[i] : 0, before = bsri_dev_block_before(v, part, &all);
         if (i < e.chunks) e.sums[i] = sum + before;
         sum += all;
@@ -10636,43 +11600,63 @@ static __global__ void __launch_bounds__(BSRI_CTA_WIDE) bsri_scan_sums(const __g
     if (threadIdx.x == 0) e.sums[e.chunks] = sum;
 }
 static __global__ void __launch_bounds__(BSRI_CTA) bsri_entries_crow(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
-    const int64_t area = e.to.block_rows * e.to.block_cols, step = (int64_t)gridDim.x * BSRI_CTA;
-    for (int64_t r = blockIdx.x * (int64_t)BSRI_CTA + threadIdx.x; r <= e.rows; r += step) {
+    const int64_t area = e.to.block_rows * e.to.block_cols, step = (int64_t)gridDim.x * 256;
+    if (!bsri_dev_sorting(e)) return;
+    for (int64_t r = blockIdx.x * (int64_t)256 + threadIdx.x; r <= e.rows; r += step) {
         int64_t low = 0, high = e.nnz;
         while (low < high && r < e.rows) { /* the first entry of this block row or a later one */
             const int64_t mid = low + (high - low) / 2;
-            if (e.sorted[mid] < r * e.cols * area) low = mid + 1;
+            if (bsri_index(e.sorted, e.key_dtype, mid) < r * e.cols * area) low = mid + 1;
             else high = mid;
         }
         if (r == e.rows) low = e.nnz;
         bsri_set_index((void *)e.to.crow_indices, e.to.index_dtype, r, low < e.nnz ? e.rank[low] : e.sums[e.chunks]);
     }
 }
+/* Zeros into the stored blocks, and where without order places will be claimed. */
 static __global__ void __launch_bounds__(BSRI_CTA) bsri_entries_clear(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
-    const int64_t bc = e.to.block_cols, area = e.to.block_rows * bc, total = bsri_min(e.capacity, e.sums[e.chunks]) * area;
-    for (int64_t i = blockIdx.x * (int64_t)BSRI_CTA + threadIdx.x; i < total; i += (int64_t)gridDim.x * BSRI_CTA)
-        bsri_dev_clear(e.to.values, e.to.dtype, i / area * e.stride[0] + i % area / bc * e.stride[1] + i % bc * e.stride[2]);
+    if (bsri_dev_sorting(e) == !e.after_sort) return;
+    const int64_t bc = e.to.block_cols, area = e.to.block_rows * bc, step = (int64_t)gridDim.x * 256;
+    const int64_t start = blockIdx.x * (int64_t)256 + threadIdx.x,
+                  count = bsri_index(e.to.crow_indices, e.to.index_dtype, e.rows);
+    const int64_t total = bsri_max(0, bsri_min(e.capacity, count)) * area, bytes = total * bsri_dev_size(e.to.dtype);
+    if (e.packed) {
+        const uint4 zero = {};
+        for (int64_t i = start; i < bytes / 16; i += step) ((uint4 *)e.to.values)[i] = zero;
+        for (int64_t i = bytes / 16 * 16 + start; i < bytes; i += step) ((char *)e.to.values)[i] = 0;
+    } else {
+        for (int64_t i = start; i < total; i += step) {
+            const int64_t at = bsri_divide(i, area), y = bsri_divide(i - at * area, bc), x = i - at * area - y * bc;
+            bsri_dev_clear(e.to.values, e.to.dtype, at * e.stride[0] + y * e.stride[1] + x * e.stride[2]);
+        }
+    }
+    if (e.claimed && !e.after_sort && (*e.state & BSRI_ENTRIES_DISORDER))
+        for (int64_t i = start; i < (total + 31) / 32; i += step) e.claimed[i] = 0;
 }
 /* The first of equal places adds them up in the order in which they came. */
-static __global__ void __launch_bounds__(BSRI_CTA) bsri_entries_values(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
+static __global__ void __launch_bounds__(BSRI_CTA, 4) bsri_entries_values(const __grid_constant__ bsri_dev_entries e BSRI_GATE) {
+    bsri_pdl_launch_dependents(), bsri_pdl_wait();
     BSRI_ENTER;
-    const int64_t bc = e.to.block_cols, area = e.to.block_rows * bc, step = (int64_t)gridDim.x * BSRI_CTA;
-    const int dt = e.to.dtype;
-    for (int64_t i = blockIdx.x * (int64_t)BSRI_CTA + threadIdx.x; i < e.nnz; i += step) {
-        const int64_t key = e.sorted[i], inside = key % area, at = e.rank[i];
-        if ((i && e.sorted[i - 1] == key) || at >= e.capacity) continue;
-        const int64_t dst = at * e.stride[0] + inside / bc * e.stride[1] + inside % bc * e.stride[2];
+    const int64_t bc = e.to.block_cols, area = e.to.block_rows * bc, step = (int64_t)gridDim.x * 256;
+    const int dt = e.to.dtype, kt = e.key_dtype;
+    if (!bsri_dev_sorting(e)) return;
+    for (int64_t i = blockIdx.x * (int64_t)256 + threadIdx.x; i < e.nnz; i += step) {
+        const int64_t key = bsri_index(e.sorted, kt, i), inside = key - bsri_divide(key, area) * area, at = e.rank[i];
+        if ((i && bsri_index(e.sorted, kt, i - 1) == key) || at >= e.capacity) continue;
+        const int64_t y = bsri_divide(inside, bc), dst = at * e.stride[0] + y * e.stride[1] + (inside - y * bc) * e.stride[2];
         if (dt == BSR_I8 || dt == BSR_I32) {
             uint32_t sum = 0;
-            for (int64_t k = i; k < e.nnz && e.sorted[k] == key; k++)
-                sum += e.values ? bsri_dev_load<uint32_t>(e.values, e.dtype, e.order[k]) : 1u;
+            for (int64_t k = i; k < e.nnz && bsri_index(e.sorted, kt, k) == key; k++)
+                sum += e.values ? bsri_dev_load<uint32_t>(e.values, e.dtype, bsri_index(e.order, kt, k)) : 1u;
             bsri_dev_store(e.to.values, dt, dst, (uint32_t)sum);
         } else {
-            double sum = e.values ? bsri_dev_load<double>(e.values, e.dtype, e.order[i]) : 1.0;
-            for (int64_t k = i + 1; k < e.nnz && e.sorted[k] == key; k++)
-                sum += e.values ? bsri_dev_load<double>(e.values, e.dtype, e.order[k]) : 1.0;
+            double sum = e.values ? bsri_dev_load<double>(e.values, e.dtype, bsri_index(e.order, kt, i)) : 1.0;
+            for (int64_t k = i + 1; k < e.nnz && bsri_index(e.sorted, kt, k) == key; k++)
+                sum += e.values ? bsri_dev_load<double>(e.values, e.dtype, bsri_index(e.order, kt, k)) : 1.0;
             bsri_dev_store_f64(e.to.values, dt, dst, sum);
         }
     }

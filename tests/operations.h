@@ -31,6 +31,9 @@
     X(from_dense, BSR_OP_FROM_DENSE, 0, 1, 1u << 1)                   \
     X(from_csr, BSR_OP_FROM_CSR, 0, 1, 1u << 8)                       \
     X(from_coo, BSR_OP_FROM_COO, 0, 1, 1u << 8)                       \
+    X(to_csr, BSR_OP_TO_CSR, 0, 1, 7u << 3 | 1u << 7)                 \
+    X(to_coo, BSR_OP_TO_COO, 0, 1, 15u << 3 | 1u << 8)                \
+    X(reblock, BSR_OP_REBLOCK, 0, 1, 1u << 1)                         \
     X(from_block_mask, BSR_OP_FROM_BLOCK_MASK, 0, 1, 1u << 1)         \
     X(random_pattern, BSR_OP_RANDOM_PATTERN, 0, 0, 1u << 2)           \
     X(prune, BSR_OP_PRUNE, 0, 1, 1u << 3)                             \

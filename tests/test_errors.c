@@ -31,6 +31,9 @@
     X(FROM_MASK, from_block_mask, "")         \
     X(RANDOM, random_pattern, "")             \
     X(PRUNE, prune, "")                       \
+    X(REBLOCK, reblock, "")                   \
+    X(TO_CSR, to_csr, "")                     \
+    X(TO_COO, to_coo, "")                     \
     X(PRUNE_SPARSE, prune, " of a matrix")    \
     X(TRANSPOSED, build_transposed_index, "") \
     X(SCHEDULE, build_schedule, "")           \
@@ -121,6 +124,11 @@ static fixture fixture_new(int call) {
     }
     if (call == TO_DENSE) f.out = dense_out(&f, 6, 12);
     if (call >= FROM_DENSE && call <= PRUNE_SPARSE) f.m = build_target(&f);
+    if (call == TO_CSR || call == TO_COO) { /* room for all entries, and their rows */
+        f.rows = 6, f.cols = 12, f.nnz = 42, f.outputs = 0;
+        f.m.crow_indices = written(&f, bt_alloc(7 * 4, 4)), f.m.col_indices = written(&f, bt_alloc(42 * 4, 4));
+        f.m.values = written(&f, bt_alloc(42 * 4, 4)), f.first = bt_alloc(42 * 4, 4), bt_mark_output(f.first);
+    }
     f.rel = dense_in(6, 12), f.key = dense_in(1, 12);
     fixture_scatter(&f, call);
     f.epilogue.left_alpha = &f.left, f.epilogue.right_alpha = &f.right, f.epilogue.bias = &f.bias;
@@ -185,6 +193,13 @@ static bsr_status run(fixture *f, int call, const bsr_exec *e) {
         case FROM_MASK: return bsr_from_block_mask(f->ctx, f->mask, f->pm ? &f->m : NULL, e);
         case RANDOM: return bsr_random_pattern(f->ctx, 1, f->sparsity, f->pm ? &f->m : NULL, e);
         case PRUNE: return bsr_prune(f->ctx, bsr_operand_dense(&f->source), f->sparsity, f->norm, f->pm ? &f->m : NULL, e);
+        case REBLOCK: return bsr_reblock(f->ctx, f->pa, f->pm ? &f->m : NULL, e);
+        case TO_CSR:
+            return bsr_to_csr(f->ctx, f->pa, f->rows, f->cols, f->pm ? &f->nnz : NULL, f->m.crow_indices, f->m.col_indices,
+                              f->m.index_dtype, f->m.values, f->m.dtype, e);
+        case TO_COO:
+            return bsr_to_coo(f->ctx, f->pa, f->rows, f->cols, f->pm ? &f->nnz : NULL, f->m.crow_indices, f->first,
+                              f->m.col_indices, f->m.index_dtype, f->m.values, f->m.dtype, e);
         case PRUNE_SPARSE: return bsr_prune(f->ctx, bsr_operand_sparse(f->pa), f->sparsity, f->norm, f->pm ? &f->m : NULL, e);
         case TRANSPOSED: return bsr_build_transposed_index(f->ctx, f->pa, f->buffer, f->bytes, e);
         case SCHEDULE: return bsr_build_schedule(f->ctx, f->pa, f->group, 0, f->buffer, f->bytes, e);
@@ -320,7 +335,7 @@ TEST(every_call) {
         CHECK_INT(run(&g, call, &e), BSR_BAD_PLAN), CHECK_INT(t_error.index, 7);
         check_poison(&g, call);
         e = t_exec(0), e.query = &plan, memset(&plan, 0x33, sizeof plan), e.key = &key, memset(&key, 0x33, sizeof key);
-        CHECK_INT(run(&g, call, &e), BSR_OK), CHECK(plan.op > 0 && plan.op <= BSR_OP_CREATE),
+        CHECK_INT(run(&g, call, &e), BSR_OK), CHECK(plan.op > 0 && plan.op <= BSR_OP_REBLOCK),
             CHECK_INT(plan.backend, BSR_BACKEND_CPU);
         CHECK_INT(key.op != 0, call == ADDMM || call == DENSE_MM || (call >= SDD && call <= ATTENTION && call != BACKWARD));
         CHECK(!plan.workspace_bytes || (plan.flags & BSR_PLAN_SLOW_TRANSPOSE)); /* that one is for speed alone */
@@ -705,6 +720,10 @@ TEST(bad_conversions) {
     BAD(PRUNE, BSR_ITEM_NORM, BSR_ARG_OPTIONS, -1, 3, f->norm = 3);
     BAD(PRUNE, BSR_ITEM_CAPACITY, BSR_ARG_MATRIX, -1, 6, f->m.nnz = 5);
     BAD(PRUNE_SPARSE, BSR_ITEM_BLOCK_MISMATCH, BSR_ARG_MATRIX, 0, 3, f->m.block_rows = 3);
+    BAD(REBLOCK, BSR_ITEM_BLOCK_SIZE, BSR_ARG_MATRIX, 1, 0, f->m.block_cols = 0);
+    BAD(REBLOCK, BSR_ITEM_COLS_MISMATCH, BSR_ARG_MATRIX, -1, 12, f->m.block_cols = 5);
+    BAD(REBLOCK, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_SOURCE, -1, 0, f->pa = NULL);
+    BAD(REBLOCK, BSR_ITEM_DTYPE_OUT, BSR_ARG_MATRIX, -1, BSR_I8, f->m.dtype = BSR_I8);
     BAD(TRANSPOSED, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_MATRIX, -1, 0, f->pa = NULL);
     BAD(SCHEDULE, BSR_ITEM_GROUP_SIZE, BSR_ARG_OPTIONS, -1, 16, f->group = 16);
     BAD(LAYOUT, BSR_ITEM_LAYOUT_KIND, BSR_ARG_OPTIONS, -1, 0, f->layout.kind = 0);
@@ -843,9 +862,9 @@ static void mutate(bsr_matrix *m, int which, int64_t *index, int64_t *value) {
     }
 }
 TEST(structure_mutators) {
-    static const int calls[] = {VALIDATE, ADDMM,   DENSE_SCATTER,    SDD,       DSD,      DDS,          BACKWARD,
-                                SAMPLED,  SOFTMAX, SOFTMAX_BACKWARD, ATTENTION, TO_DENSE, PRUNE_SPARSE, TRANSPOSED,
-                                SCHEDULE, INDICES};
+    static const int calls[] = {VALIDATE,   ADDMM,    DENSE_SCATTER,    SDD,       DSD,      DDS,     BACKWARD,
+                                SAMPLED,    SOFTMAX,  SOFTMAX_BACKWARD, ATTENTION, TO_DENSE, REBLOCK, PRUNE_SPARSE,
+                                TRANSPOSED, SCHEDULE, INDICES};
     size_t k, c;
     int type, which;
     for (k = 0; k < BT_COUNT(mutators); k++)
@@ -878,7 +897,8 @@ TEST(structure_mutators) {
                 status = run(&f, call, &e);
                 bt_after_call();
                 /* what only bsr_validate minds, and views, which builders do not look at */
-                tolerant = (mutators[k].for_validate_only && call != VALIDATE && call != PRUNE_SPARSE) || which >= 23;
+                tolerant =
+                    (mutators[k].for_validate_only && call != VALIDATE && call != REBLOCK && call != PRUNE_SPARSE) || which >= 23;
                 if ((which == 20 && call != VALIDATE) ||
                     (call == BACKWARD && which >= 13 && which <= 15)) { /* another size: any refusal */
                     CHECK(status != BSR_OK);
@@ -1624,7 +1644,7 @@ int main(int argc, char **argv) {
         {"workspace_replaces_allocator", workspace_replaces_allocator},
         {"contexts", contexts},
         {"names", names},
-    {"device_status", device_status},
+        {"device_status", device_status},
         {"supports", supports},
         {"supports_is_true", supports_is_true},
         {"constructors", constructors},

@@ -381,6 +381,169 @@ TEST(from_csr_bad) {
     CHECK(t_all_poison(m.values));
 }
 
+/* The entries that CSR has of m's first rows x cols elements, in their order, are those that were written. */
+static void check_entries(const bsr_matrix *m, int64_t rows, int64_t cols, int64_t nnz, const void *crow, const void *row,
+                          const void *col, int index, const void *values, int type) {
+    int64_t i, p, x, n = 0, at;
+    for (i = 0; i < rows; i++) {
+        CHECK_INT(t_index(crow, index, i), n);
+        for (p = t_crow(m, 0, i / m->block_rows); p < t_crow(m, 0, i / m->block_rows + 1); p++)
+            for (x = 0; x < m->block_cols; x++, n++) {
+                at = t_col(m, 0, p) * m->block_cols + x;
+                if (at >= cols) break;
+                if (n >= nnz) continue; /* counted, and said below */
+                CHECK_INT(t_index(col, index, n), at);
+                if (row) CHECK_INT(t_index(row, index, n), i);
+                if (values)
+                    CHECK(t_load(values, type, n) ==
+                          t_rounded(type, t_load(m->values, m->dtype, t_value_at(m, 0, p, i % m->block_rows, x))));
+            }
+    }
+    CHECK_INT(t_index(crow, index, rows), n), CHECK_INT(nnz, n);
+}
+static bsr_status to_entries(int coo, const bsr_matrix *m, int64_t rows, int64_t cols, int64_t *nnz, void *crow, void *row,
+                             void *col, int index, void *values, int type, const bsr_exec *e) {
+    bt_before_call();
+    if (coo) return bsr_to_coo(t_any_context(), m, rows, cols, nnz, crow, row, col, index, values, type, e);
+    return bsr_to_csr(t_any_context(), m, rows, cols, nnz, crow, col, index, values, type, e);
+}
+static void *indices(int64_t n, int index) {
+    void *p = bt_alloc((size_t)n * bsr_dtype_size(index), bsr_dtype_size(index));
+    bt_mark_output(p);
+    return p;
+}
+TEST(to_csr_and_coo) {
+    int k;
+    for (k = 0; k < 240; k++) {
+        const int type = all_dtypes[k % 6], coo = k / 6 & 1, index = bt_below(2) ? BSR_I32 : BSR_I64;
+        const int to = t_is_float(type) && bt_below(2) ? all_dtypes[bt_below(4)] : type;
+        int64_t rows, cols, need = 0, nnz;
+        void *crow, *row, *col, *values;
+        bsr_exec e = t_exec(0);
+        bsr_matrix m, back;
+        bsr_dense want, got;
+        t_spec s;
+        bt_case("%d: %s", k, coo ? "coo" : "csr");
+        s = t_spec_of(type, bt_range(1, k % 7 ? 6 : 40), bt_range(1, k % 7 ? 6 : 70), bt_range(k % 20 != 0, 9),
+                      bt_range(1, 9), 0);
+        s.nnz = bt_range(0, s.r * s.c), s.layout = (int)bt_below(BLOCKS_LAYOUTS), s.kind = FILL_INTEGER, m = t_matrix(&s);
+        rows = m.rows ? m.rows - bt_below(m.block_rows) : 0, cols = m.cols - bt_below(m.block_cols);
+        crow = indices(rows + 1, index);
+        if (!t_run_ok(__FILE__, __LINE__, "count",
+                      (int)to_entries(coo, &m, rows, cols, &need, crow, NULL, NULL, index, NULL, to, &e)))
+            continue;
+        crow = indices(rows + 1, index), row = indices(need, index), col = indices(need, index);
+        values = bt_alloc((size_t)need * bsr_dtype_size(to), bsr_dtype_size(to)), bt_mark_output(values);
+        nnz = need;
+        if (!t_run_ok(__FILE__, __LINE__, "convert",
+                      (int)to_entries(coo, &m, rows, cols, &nnz, crow, row, col, index, values, to, &e)))
+            continue;
+        check_entries(&m, rows, cols, nnz, crow, coo ? row : NULL, col, index, values, to);
+        if (!coo) CHECK(t_all_poison(row));
+        /* and back: the same numbers */
+        back = target(to, s.index_dtype, s.r, s.block_rows, s.block_cols, m.nnz, NO_BATCH, 0);
+        if (coo ? RUN_OK(bsr_from_coo(t_any_context(), rows, cols, nnz, row, col, index, values, to, &back, &e))
+                : RUN_OK(bsr_from_csr(t_any_context(), rows, cols, nnz, crow, col, index, values, to, &back, &e))) {
+            int64_t i, j;
+            want = t_output(to, rows, cols, ROW, NO_BATCH), got = t_output(to, rows, cols, ROW, NO_BATCH);
+            if (RUN_OK(bsr_to_dense(t_any_context(), &m, &want, &e)) && RUN_OK(bsr_to_dense(t_any_context(), &back, &got, &e)))
+                for (i = 0; i < rows; i++)
+                    for (j = 0; j < cols; j++) CHECK(t_get(&want, 0, i, j) == t_get(&got, 0, i, j));
+        }
+        /* the pattern alone; an array that is too short */
+        crow = indices(rows + 1, index), col = indices(need, index), nnz = need;
+        if (t_run_ok(__FILE__, __LINE__, "pattern",
+                     (int)to_entries(coo, &m, rows, cols, &nnz, crow, NULL, col, index, NULL, to, &e)))
+            check_entries(&m, rows, cols, nnz, crow, NULL, col, index, NULL, to);
+        if (!need) continue;
+        crow = indices(rows + 1, index), row = indices(need - 1, index), col = indices(need - 1, index), nnz = need - 1;
+        CHECK_INT(to_entries(coo, &m, rows, cols, &nnz, crow, row, col, index, NULL, to, &e), BSR_CAPACITY);
+        CHECK_INT(t_error.value, need), CHECK_INT(nnz, need - 1);
+        CHECK(t_all_poison(crow) && t_all_poison(row) && t_all_poison(col));
+    }
+}
+TEST(reblock) {
+    int k;
+    for (k = 0; k < 240; k++) {
+        const int type = all_dtypes[k % 6], to = t_is_float(type) && bt_below(2) ? all_dtypes[bt_below(4)] : type;
+        int64_t br, bc, r, c, need, items;
+        bsr_exec e = t_exec(0);
+        bsr_matrix m, got;
+        ref_array want;
+        t_spec s;
+        bt_case("%d", k);
+        s = t_spec_of(type, bt_range(1, k % 5 ? 6 : 33), bt_range(1, k % 5 ? 6 : 40), bt_range(k % 20 != 0, 9),
+                      bt_range(1, 9), 0);
+        s.nnz = bt_range(0, s.r * s.c), s.layout = (int)bt_below(BLOCKS_LAYOUTS), s.kind = FILL_INTEGER;
+        if (k % 3 == 1) s.batch = t_batch((int)bt_range(1, 2), bt_range(1, 3), 2, 1, 1), s.ragged = (int)bt_below(2);
+        m = t_matrix(&s), items = t_items(&s.batch);
+        br = bt_range(1, k % 4 ? 8 : 50), bc = bt_range(1, k % 4 ? 8 : 50);
+        if (k % 8 == 7) br = m.block_rows * bt_range(1, 3), bc = m.block_cols * bt_range(1, 3);
+        if (k % 10 == 9) br = bc = 1;
+        r = (m.rows + br - 1) / br, c = (m.cols + bc - 1) / bc;
+        want = ref_matrix(&m, &stored_somewhere);
+        got = target(to, bt_below(2) ? BSR_I64 : BSR_I32, r, br, bc, 0, s.batch, s.batch.dims > 0);
+        got.col_indices = got.values = NULL;
+        if (!RUN_OK(bsr_reblock(t_any_context(), &m, &got, &e))) continue;
+        need = got.nnz;
+        CHECK(got.rows == r * br && got.cols == c * bc && need <= items * r * c);
+        got = target(to, got.index_dtype, r, br, bc, need, s.batch, s.batch.dims > 0);
+        if (bt_below(2)) got.rows = r * br, got.cols = c * bc;
+        if (!RUN_OK(bsr_reblock(t_any_context(), &m, &got, &e))) continue;
+        CHECK_INT(got.nnz, need), check_blocks(&got, &want, entry_in_block);
+        if (!need) continue;
+        got = target(to, got.index_dtype, r, br, bc, need - 1, s.batch, s.batch.dims > 0);
+        CHECK_INT(bsr_reblock(t_any_context(), &m, &got, &e), BSR_CAPACITY);
+        CHECK_INT(t_error.value, need), CHECK(t_all_poison(got.values) && t_all_poison(got.col_indices));
+    }
+}
+/* What conversions of whole blocks refuse, before anything is written. */
+TEST(to_csr_bad) {
+    int k;
+    for (k = 0; k < 12; k++) {
+        t_spec s = t_spec_of(k == 11 ? BSR_I8 : BSR_F32, 2, 3, 3, 4, 7);
+        int64_t rows = 6, cols = 12, nnz = 42, *count = &nnz;
+        void *crow, *row, *col;
+        float *values;
+        bsr_exec e = t_exec(0);
+        bsr_matrix m;
+        bsr_status status;
+        static const bsr_status want[] = {BSR_BAD_STRUCTURE, BSR_BAD_BATCH,    BSR_BAD_SHAPE,    BSR_BAD_SHAPE,
+                                          BSR_BAD_SHAPE,     BSR_NULL_POINTER, BSR_NULL_POINTER, BSR_BAD_SHAPE,
+                                          BSR_OVERLAP,       BSR_OVERLAP,      BSR_NULL_POINTER, BSR_BAD_DTYPE};
+        bt_case("%d", k);
+        crow = indices(7, BSR_I32), row = indices(42, BSR_I32), col = indices(42, BSR_I32);
+        values = (float *)bt_alloc(42 * 4, 4), bt_mark_output(values);
+        if (k == 1) s.batch = t_batch(1, 2, 1, 1, 1);
+        m = t_matrix(&s);
+        if (k == 0) t_set_index(m.col_indices, m.index_dtype, 1, 9);
+        if (k == 2) rows = 4;
+        if (k == 3) rows = 7;
+        if (k == 4) cols = 13;
+        if (k == 5) count = NULL;
+        if (k == 6) m.values = NULL;
+        if (k == 7) nnz = -1;
+        if (k == 8) row = col;
+        if (k == 9) crow = m.crow_indices;
+        if (k == 10) crow = NULL;
+        status = bsr_to_coo(t_any_context(), &m, rows, cols, count, crow, row, col, k == 9 ? m.index_dtype : BSR_I32, values,
+                            BSR_F32, &e);
+        CHECK_INT(status, want[k]);
+        CHECK(t_all_poison(values) && t_all_poison(col) && (k >= 9 || t_all_poison(crow)));
+    }
+    bt_case("columns that do not ascend");
+    {
+        int32_t crow[] = {0, 2}, col[] = {1, 0};
+        float values[8] = {0};
+        bsr_matrix m = bsr_matrix_make(2, 4, 2, 2, 2, crow, col, BSR_I32, values, BSR_F32);
+        bsr_matrix got = target(BSR_F32, BSR_I32, 1, 2, 4, 1, NO_BATCH, 0);
+        bsr_exec e = t_exec(0);
+        CHECK_INT(bsr_reblock(t_context(0), &m, &got, &e), BSR_BAD_STRUCTURE);
+        CHECK_INT(t_error.item, BSR_ITEM_COL_ORDER), CHECK_INT(t_error.operand, BSR_ARG_SOURCE);
+        CHECK(t_all_poison(got.values) && t_all_poison(got.crow_indices));
+    }
+}
+
 TEST(from_block_mask) {
     int k;
     for (k = 0; k < 60; k++) {
@@ -1328,6 +1491,9 @@ int main(int argc, char **argv) {
         {"from_csr_and_coo", from_csr_and_coo},
         {"from_coo_of_a_wide_matrix", from_coo_of_a_wide_matrix},
         {"from_csr_bad", from_csr_bad},
+        {"to_csr_and_coo", to_csr_and_coo},
+        {"reblock", reblock},
+        {"to_csr_bad", to_csr_bad},
         {"from_block_mask", from_block_mask},
         {"kept_blocks", kept_blocks},
         {"random_pattern", random_pattern},

@@ -529,6 +529,56 @@ static void random_random_pattern(int turn) { conversion(turn, RANDOM); }
 static void random_prune(int turn) { conversion(turn, PRUNE); }
 static void random_from_csr(int turn) { conversion(turn, FROM_CSR); }
 static void random_from_coo(int turn) { conversion(turn, FROM_COO); }
+/* Whole blocks to another block size, CSR or COO. */
+enum { TO_REBLOCK, TO_CSR, TO_COO };
+#define ENTRIES(of, ctx)                                                                                                        \
+    (kind == TO_CSR                                                                                                             \
+         ? of(to_csr)(ctx, &a, rows, cols, &m[j].nnz, m[j].crow_indices, m[j].col_indices, s.index_dtype, m[j].values, other,   \
+                      &e)                                                                                                       \
+         : of(to_coo)(ctx, &a, rows, cols, &m[j].nnz, m[j].crow_indices, row[j], m[j].col_indices, s.index_dtype, m[j].values,  \
+                      other, &e))
+static void whole_blocks(int turn, int kind) {
+    static const char *const names[] = {", reblock", ", to_csr", ", to_coo"};
+    const int type = a_type(turn), other = t_is_float(type) && bt_below(2) ? a_float(bt_below(4)) : type;
+    t_spec s = some_spec(type, FILL_SIGNED, 150), to;
+    bsr_matrix a, m[2];
+    int64_t most, rows, cols;
+    void *row[2] = {NULL, NULL};
+    uint64_t random;
+    size_t size;
+    int j;
+    lengthen(&s, turn), s.unsorted = s.duplicates = 0;
+    if (kind != TO_REBLOCK || longer) s.batch = NO_BATCH, s.ragged = 0;
+    describe(&s, names[kind]);
+    a = t_matrix(&s), most = a.nnz * a.block_rows * a.block_cols, size = bsr_dtype_size(s.index_dtype);
+    rows = a.rows - (a.rows ? bt_below(a.block_rows) : 0), cols = a.cols - (a.cols ? bt_below(a.block_cols) : 0);
+    to = s, to.dtype = other, to.block_rows = some_block(), to.block_cols = some_block(), to.ragged = s.batch.dims != 0;
+    to.r = (a.rows + to.block_rows - 1) / to.block_rows, to.c = (a.cols + to.block_cols - 1) / to.block_cols;
+    to.layout = some_blocks(), random = bt.random;
+    for (j = 1; j >= 0; j--) {
+        bsr_exec e = t_exec(0);
+        bt.random = random;
+        if (kind == TO_REBLOCK) {
+            m[j] = t_target(&to);
+            if (!RUN_OK(j ? T_ON_CPU(reblock)(cpu(), &a, &m[j], &e) : bsr_reblock(t_any_context(), &a, &m[j], &e))) return;
+            continue;
+        }
+        memset(&m[j], 0, sizeof m[j]), m[j].nnz = most;
+        m[j].crow_indices = bt_alloc((size_t)(rows + 1) * size, size), m[j].col_indices = bt_alloc((size_t)most * size, size);
+        m[j].values = bt_alloc((size_t)most * bsr_dtype_size(other), bsr_dtype_size(other));
+        row[j] = bt_alloc((size_t)most * size, size), bt_mark_output(row[j]);
+        bt_mark_output(m[j].crow_indices), bt_mark_output(m[j].col_indices), bt_mark_output(m[j].values);
+        if (!RUN_OK(j ? ENTRIES(T_ON_CPU, cpu()) : ENTRIES(TESTED, t_any_context()))) return;
+    }
+    CHECK_INT(m[0].nnz, m[1].nnz), CHECK_INT(m[0].rows, m[1].rows), CHECK_INT(m[0].cols, m[1].cols);
+    same_bytes("crow_indices", m[0].crow_indices, m[1].crow_indices);
+    same_bytes("col_indices", m[0].col_indices, m[1].col_indices);
+    same_bytes("values", m[0].values, m[1].values);
+    if (kind != TO_REBLOCK) same_bytes("rows", row[0], row[1]);
+}
+static void random_reblock(int turn) { whole_blocks(turn, TO_REBLOCK); }
+static void random_to_csr(int turn) { whole_blocks(turn, TO_CSR); }
+static void random_to_coo(int turn) { whole_blocks(turn, TO_COO); }
 static void random_to_dense(int turn) {
     const int type = a_type(turn), other = t_is_float(type) && bt_below(2) ? a_float(bt_below(4)) : type, layout = some_layout();
     t_spec s = some_spec(type, FILL_SIGNED, 200);
@@ -670,6 +720,9 @@ TEST(long_lines) {
                                 {"prune", random_prune, 2},
                                 {"from_csr", random_from_csr, 2},
                                 {"from_coo", random_from_coo, 2},
+                                {"to_csr", random_to_csr, 4},
+                                {"to_coo", random_to_coo, 4},
+                                {"reblock", random_reblock, 4},
                                 {"to_dense", random_to_dense, 6},
                                 {"transposed_index", random_build_transposed_index, 16},
                                 {"schedule", random_build_schedule, 16},

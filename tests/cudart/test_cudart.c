@@ -408,6 +408,24 @@ static bsr_status call_from_coo(const bsr_context *ctx, const bsr_exec *ex) {
     coo.reserved = 1; /* for the function above only */
     return call_from_csr(ctx, &coo);
 }
+static bsr_status call_to_entries(const bsr_context *ctx, const bsr_exec *ex, int coo) {
+    const int from = draw_float(), dtype = draw_float(), index = (int)PICK(BSR_I32, BSR_I64);
+    const bsr_matrix m = matrix_of(bt_range(1, 100), bt_range(1, 100), draw_block(), draw_block(), from, no_batch(), 0);
+    const int64_t rows = m.rows - bt_below(m.block_rows), cols = m.cols - bt_below(m.block_cols);
+    int64_t nnz = bt_below(100000);
+    void *crow = device(rows + 1, index), *row = device(nnz, index), *col = device(nnz, index), *values = device(nnz, dtype);
+    if (!bt_below(4)) values = NULL;
+    if (coo) return bsr_to_coo(ctx, &m, rows, cols, &nnz, crow, bt_below(4) ? row : NULL, col, index, values, dtype, ex);
+    return bsr_to_csr(ctx, &m, rows, cols, &nnz, crow, col, index, values, dtype, ex);
+}
+static bsr_status call_to_csr(const bsr_context *ctx, const bsr_exec *ex) { return call_to_entries(ctx, ex, 0); }
+static bsr_status call_to_coo(const bsr_context *ctx, const bsr_exec *ex) { return call_to_entries(ctx, ex, 1); }
+static bsr_status call_reblock(const bsr_context *ctx, const bsr_exec *ex) {
+    const bsr_matrix s = matrix_of(bt_range(1, 100), bt_range(1, 100), draw_block(), draw_block(), draw_float(), no_batch(), 0);
+    const int64_t br = draw_block(), bc = draw_block();
+    bsr_matrix m = matrix_of((s.rows + br - 1) / br, (s.cols + bc - 1) / bc, br, bc, draw_float(), no_batch(), 1);
+    return bsr_reblock(ctx, &s, &m, ex);
+}
 static bsr_status call_from_block_mask(const bsr_context *ctx, const bsr_exec *ex) {
     const shape batch = draw_batch();
     bsr_matrix m = matrix_of(bt_range(1, 200), bt_range(1, 200), draw_block(), draw_block(), BSR_F32, batch, 1);

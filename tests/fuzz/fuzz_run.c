@@ -54,7 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     bsr_dense x, y, z, out;
     in.p = data, in.end = data + size, e.error = &error;
     memset(&error, 0, sizeof error);
-    call = fuzz_byte(&in) % 20, form = fuzz_byte(&in), dtype = dtypes[fuzz_byte(&in) % 5],
+    call = fuzz_byte(&in) % 21, form = fuzz_byte(&in), dtype = dtypes[fuzz_byte(&in) % 5],
     out_dtype = dtype == BSR_I8 && form & 1 ? BSR_I32 : dtype;
     r = fuzz_below(&in, 4), c = fuzz_below(&in, 4), br = 1 + fuzz_below(&in, 5), bc = 1 + fuzz_below(&in, 5),
     n = fuzz_below(&in, 20);
@@ -207,6 +207,24 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             if (form & 4) l.global_block_end_indices = ends;
             status = bsr_layout_mask(ctx, &l, mask, &e);
             for (i = 0; status == BSR_OK && !e.query && i < l.heads * l.blocks * l.blocks; i++) FUZZ_REQUIRE(mask[i] <= 1);
+            break;
+        }
+        case 20: { /* another block size, CSR or COO: arrays of exactly the capacity */
+            int64_t cap = fuzz_below(&in, 20), rows = fuzz_below(&in, 9), cols = fuzz_size(&in, 9), nnz = cap;
+            const int64_t tr = form & 4 ? 1 : 1 + fuzz_below(&in, 5), tc = form & 4 ? 1 : 1 + fuzz_below(&in, 5);
+            const int64_t lines = form & 4 ? rows : a.rows > 0 && a.rows < 500 ? a.rows : 0;
+            int32_t *crow = (int32_t *)fuzz_alloc((size_t)(lines + 1) * 4), *col = (int32_t *)fuzz_alloc((size_t)cap * 4),
+                    *row = (int32_t *)fuzz_alloc((size_t)cap * 4);
+            float *values = (float *)fuzz_alloc((size_t)(cap * tr * tc) * 4);
+            s = bsr_matrix_make(0, 0, tr, tc, cap, crow, form & 16 ? NULL : col, BSR_I32, form & 16 ? NULL : values, BSR_F32);
+            if (form & 4) {
+                status = form & 8
+                             ? bsr_to_csr(ctx, &a, rows, cols, &nnz, crow, s.col_indices, BSR_I32, s.values, BSR_F32, &e)
+                             : bsr_to_coo(ctx, &a, rows, cols, &nnz, crow, row, s.col_indices, BSR_I32, s.values, BSR_F32, &e);
+            } else if (a.rows >= 0 && a.rows < 500) {
+                s.batch_dims = 0, status = bsr_reblock(ctx, &a, &s, &e);
+                if (status == BSR_OK && !e.query && s.col_indices) FUZZ_REQUIRE(bsr_validate(ctx, &s, NULL) == BSR_OK);
+            }
             break;
         }
         default: { /* conversions of a fresh matrix: arrays of exactly the capacity */

@@ -698,6 +698,51 @@ TF bsr_status gm_from_coo(const bsr_context *ctx, int64_t rows, int64_t cols, in
         &g, m, rows, GM_TARGET { return bsr_from_coo(c, rows, cols, nnz, row, col, index_dtype, values, dtype, t, e); },
         GM_TARGET { return bsr_from_coo(c, rows, cols, nnz, drow, dcol, index_dtype, dvalues, dtype, t, e); });
 }
+TF bsr_status gm_reblock(const bsr_context *ctx, const bsr_matrix *source, bsr_matrix *m, const bsr_exec *exec) {
+    gm_call g("bsr_reblock", ctx, exec);
+    auto ds = g.map(source);
+    return gm_build(
+        &g, m, source ? source->rows : 0, GM_TARGET { return bsr_reblock(c, source, t, e); },
+        GM_TARGET { return bsr_reblock(c, ds, t, e); });
+}
+/* CSR and COO are built as matrices of 1 x 1 blocks are. */
+TF bsr_status gm_to_csr(const bsr_context *ctx, const bsr_matrix *source, int64_t rows, int64_t cols, int64_t *nnz, void *crow,
+                        void *col, int index_dtype, void *values, int dtype, const bsr_exec *exec) {
+    gm_call g("bsr_to_csr", ctx, exec);
+    bsr_matrix m = bsr_matrix_make(rows, cols, 1, 1, nnz ? *nnz : 0, crow, col, index_dtype, values, dtype);
+    auto ds = g.map(source);
+    const bsr_status s = gm_build(
+        &g, &m, rows,
+        GM_TARGET {
+            return bsr_to_csr(c, source, rows, cols, nnz ? &t->nnz : nullptr, t->crow_indices, t->col_indices, index_dtype,
+                              t->values, dtype, e);
+        },
+        GM_TARGET {
+            return bsr_to_csr(c, ds, rows, cols, nnz ? &t->nnz : nullptr, t->crow_indices, t->col_indices, index_dtype, t->values,
+                              dtype, e);
+        });
+    if (nnz) *nnz = m.nnz;
+    return s;
+}
+TF bsr_status gm_to_coo(const bsr_context *ctx, const bsr_matrix *source, int64_t rows, int64_t cols, int64_t *nnz, void *crow,
+                        void *row, void *col, int index_dtype, void *values, int dtype, const bsr_exec *exec) {
+    gm_call g("bsr_to_coo", ctx, exec);
+    bsr_matrix m = bsr_matrix_make(rows, cols, 1, 1, nnz ? *nnz : 0, crow, col, index_dtype, values, dtype);
+    auto ds = g.map(source);
+    void *drow = g.place(row, gm_count_bytes(m.nnz, index_dtype), true);
+    const bsr_status s = gm_build(
+        &g, &m, rows,
+        GM_TARGET {
+            return bsr_to_coo(c, source, rows, cols, nnz ? &t->nnz : nullptr, t->crow_indices, row, t->col_indices, index_dtype,
+                              t->values, dtype, e);
+        },
+        GM_TARGET {
+            return bsr_to_coo(c, ds, rows, cols, nnz ? &t->nnz : nullptr, t->crow_indices, drow, t->col_indices, index_dtype,
+                              t->values, dtype, e);
+        });
+    if (nnz) *nnz = m.nnz;
+    return s;
+}
 TF int64_t gm_mask_bytes(const bsr_matrix *m) {
     if (!m || m->block_rows < 1 || m->block_cols < 1 || m->rows < 0 || m->cols < 0 || m->batch_dims < 0 || m->batch_dims > 4)
         return 0;
@@ -902,6 +947,9 @@ T_OPERATIONS(X)
 #define bsr_from_dense gm_from_dense
 #define bsr_from_csr gm_from_csr
 #define bsr_from_coo gm_from_coo
+#define bsr_to_csr gm_to_csr
+#define bsr_to_coo gm_to_coo
+#define bsr_reblock gm_reblock
 #define bsr_from_block_mask gm_from_block_mask
 #define bsr_random_pattern gm_random_pattern
 #define bsr_prune gm_prune
