@@ -10316,7 +10316,8 @@ static int bsri_tensor_batch_of(int32_t dims, const int64_t *size, const int64_t
    (exactly, below 2^32 / (cols - 1)); 0 for 1. */
 typedef struct bsri_list_view {
     int32_t rows, cols;
-    uint32_t by_rows, by_cols;
+    uint32_t by_rows, by_cols;     /* 2^32 / rows, up; for one, whose quotient is the number itself, 0, */
+    uint32_t keep_rows, keep_cols; /* and all bits: a quotient without a branch, whose predicate would take a register */
 } bsri_list_view;
 
 /* A product as a kernel sees it: everything by value, element strides resolved. Where blocks are seen as tiles, all is said of
@@ -10513,7 +10514,7 @@ typedef struct bsri_dev_wgmma {
     int32_t tiles, group_ctas;  /* tiles across out; of them those of a slab, which as many CTAs compute side by side */
     int32_t group, parts; /* block rows of a tile, slices of a block */
     bsri_list_view view;  /* as in p */
-    uint32_t down;        /* from a tile of a stored block to the one below it: rows of a_map, bytes for blocks of 16 and 32 */
+    uint32_t down;        /* rows from a tile of a stored block to the one below it */
     int32_t a_each;       /* a_step's from a stored block to the next */
     int32_t a_trans, b_rows; /* blocks are stored transposed; the dense operand is row-major */
     uint32_t a_step, a_half; /* bytes: between blocks, or tiles beside each other; between a lane's pieces of a listed block of
@@ -11528,6 +11529,7 @@ static bsri_list_view bsri_view_of(int64_t rows, int64_t cols) {
     bsri_list_view v;
     v.rows = (int32_t)rows, v.by_rows = rows > 1 ? (uint32_t)bsri_ceil_div(INT64_C(1) << 32, rows) : 0;
     v.cols = (int32_t)cols, v.by_cols = cols > 1 ? (uint32_t)bsri_ceil_div(INT64_C(1) << 32, cols) : 0;
+    v.keep_rows = rows > 1 ? 0 : ~0u, v.keep_cols = cols > 1 ? 0 : ~0u;
     return v;
 }
 /* The tiles of `lines` block rows of br x bc, and their side; 0: blocks are tiles themselves, or there are none, or numbers of
@@ -11538,6 +11540,7 @@ static int bsri_tiling_view(int64_t br, int64_t bc, int most_side, int64_t lines
     const double most = 2147483648.0;
     if (rows * cols == 1 || 8.0 * (double)lines * (double)rows * (double)rows > most) return 0;
     if ((double)nnz * (double)cols * (double)bsri_max(rows, cols) > most) return 0;
+    if ((double)nnz * (double)br * (double)bc / t > most) return 0; /* places of stored blocks, in tiles' steps */
     if ((double)br * (double)bc > most / 16 || line > INT32_MAX / 1024) return 0; /* bytes from tile to tile */
     *v = bsri_view_of(rows, cols);
     return t;
@@ -12776,7 +12779,7 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     m->group = (int32_t)bsri_max(1, c.tile_rows / p->br), m->group_bits = bsri_mma_log2(m->group), m->tile_cols = c.tile_cols;
     m->parts = (int32_t)bsri_max(1, p->br * (int64_t)bsr_dtype_size(p->a.dtype) / 128);
     m->block_bits = bsri_mma_log2(p->br);
-    m->view = p->view, m->down = (uint32_t)(p->br < 64 ? 2 * p->br * p->a_rs : p->br);
+    m->view = p->view, m->down = (uint32_t)p->br;
     m->min_dim_lines = (int32_t)bsri_min(p->tiles, bsri_stored_inner(p) * p->view.rows);
     if (!bsri_tensor_batch_of(p->a.batch_dims, p->a.batch, p->a.values_batch_stride, &m->a_batch)) return bsri_no(BSR_WHY_VALUES);
     if (!bsri_tensor_batch_of(p->b.batch_dims, p->b.batch, p->b.batch_stride, &m->b_batch)) return bsri_no(BSR_WHY_DENSE);

@@ -1188,10 +1188,10 @@ struct bsri_mma_storage {
 };
 /* Lines and entries of a list that is seen as tiles (bsri_list_view), as the index arrays have them. */
 __device__ __forceinline__ uint32_t bsri_view_line(const bsri_list_view &v, uint32_t line) {
-    return v.by_rows ? __umulhi(line, v.by_rows) : line;
+    return __umulhi(line, v.by_rows) + (line & v.keep_rows);
 }
 __device__ __forceinline__ uint32_t bsri_view_entry(const bsri_list_view &v, uint32_t entry) {
-    return v.by_cols ? __umulhi(entry, v.by_cols) : entry;
+    return __umulhi(entry, v.by_cols) + (entry & v.keep_cols);
 }
 /* Which of a stored block's rows of tiles a line is. */
 __device__ __forceinline__ uint32_t bsri_view_row(const bsri_list_view &v, uint32_t line) {
@@ -3783,8 +3783,8 @@ template <int GROUP> struct bsri_wgmma_chunk {
     uint8_t rows[COLUMNS];
     uint32_t bits[GROUP][BSRI_WGMMA_WINDOW];
     int32_t at[GROUP], end[GROUP], row[GROUP]; /* each row's first entry in the window, its end; block rows, -1: none */
-    int32_t stored[GROUP];                     /* of each row, its first entry in the window as stored */
-    int64_t base[GROUP];                       /* of each row, as bsri_wgmma_stage; else rows of a_map above its tiles */
+    int32_t stored[GROUP];                     /* of each row, as `first` of bsri_wgmma_stage */
+    int32_t base[GROUP];                       /* of each row, as bsri_wgmma_stage */
     int32_t first, count;                      /* column of bit 0; columns with a block */
     int32_t last, flags, col;                  /* BSRI_WGMMA_... of tiles; of items that are summed up; first column of out */
     int32_t a0, a1, b0, b1;                    /* batch coordinates */
@@ -3797,7 +3797,7 @@ template <int GROUP> struct bsri_wgmma_stage { /* what the multiplying warps mus
     int32_t row[GROUP], col;                   /* of the tile: with its last stage */
     int32_t item;
     int32_t first[GROUP], left[GROUP]; /* with the first stage of an item summed up: each row's first stored entry, tiles */
-    int64_t base[GROUP];               /* bytes from `values` to a row's first tile, if it has a list, to that of block 0 */
+    int32_t base[GROUP];               /* rows of a stored block above the row's tiles */
     const void *position;
     const char *values;
 };
@@ -3833,12 +3833,15 @@ struct bsri_work_tile {
 struct bsri_tile_scheduler {
     int32_t span, slabs, groups, units, teams, mine, side, lines; /* mine: this CTA's team, side: its number there */
     int32_t first;                                                /* slabs with heads, heads of each << 16: registers are few */
-    const int32_t *order, *lengths; /* of the schedule, where one is attached for this direction; lengths: for groups like ours */
+    /* A schedule that is attached for this direction: where in it the lengths of groups like ours stand, or 0; -1: there is none.
+       (One number: dealing has no register to spare.) */
+    int32_t lengths;
+    __device__ __forceinline__ bool ordered(void) const { return lengths >= 0; }
 
     /* What needs no memory: it may be done before the kernel before this one has ended. */
     __device__ __forceinline__ void begin(const bsri_dev_wgmma &m) {
         uint32_t inverse = m.inv_group;
-        span = m.group_ctas, slabs = m.panels, teams = m.groups_of_ctas, lines = m.lines, order = lengths = NULL;
+        span = m.group_ctas, slabs = m.panels, teams = m.groups_of_ctas, lines = m.lines, lengths = -1;
         if ((int)gridDim.x != m.grid) { /* the caller allows fewer */
             span = (int)gridDim.x < m.group_ctas ? 1 : m.group_ctas, slabs = (m.tiles + span - 1) / span,
             teams = gridDim.x / span;
@@ -3848,24 +3851,28 @@ struct bsri_tile_scheduler {
         first = min(m.items * slabs, teams >> 3) | 1 << 16;
         mine = blockIdx.x * inverse >> 16, side = blockIdx.x - mine * span;
     }
+    /* Made anew at each use: kept it would take registers. */
+    static __device__ __forceinline__ const int32_t *order(const bsri_dev_wgmma &m) {
+        return (const int32_t *)((const char *)m.schedule + BSRI_VIEW_HEADER);
+    }
     /* early: number of an entry of the order, read as if the schedule were for this direction and changed nothing. Returns it if
        so, else -1. */
     __device__ __forceinline__ int32_t schedule(const bsri_dev_wgmma &m, int32_t early) {
         const int64_t *header = (const int64_t *)m.schedule;
-        const int32_t *list = (const int32_t *)((const char *)header + BSRI_VIEW_HEADER);
         int32_t line = -1;
         if (!header) return -1;
-        if (early >= 0 && early < m.min_dim_lines) line = bsri_view_ordered(m.view, list, early); /* on its way together with the
-                                                                                                    header */
+        /* on its way together with the header */
+        if (early >= 0 && early < m.min_dim_lines) line = bsri_view_ordered(m.view, order(m), early);
         if ((header[BSRI_SCHEDULE_TRANSPOSED] != 0) != (m.trans != 0)) return -1;
         const int32_t each = (int32_t)header[BSRI_SCHEDULE_GROUP];
-        lines = each * (int32_t)header[BSRI_SCHEDULE_GROUPS], order = list;
-        if (each * m.view.rows == m.group) lengths = order + (m.patterns * lines + 15) / 16 * 16;
+        lines = each * (int32_t)header[BSRI_SCHEDULE_GROUPS], lengths = 0;
+        const int64_t behind = (m.patterns * lines + 15) / 16 * 16;
+        if (each * m.view.rows == m.group && behind <= INT32_MAX) lengths = (int32_t)behind;
         lines *= m.view.rows;
         const int32_t before = groups, heads = first, all = m.items * slabs;
         groups = (lines + m.group - 1) >> m.group_bits, units = all * groups;
         const int32_t tall = (int32_t)min(max(header[BSRI_SCHEDULE_TALL], (int64_t)0), (int64_t)groups);
-        if (lengths && tall > 0 && all <= teams) first = all | min(tall, teams / all) << 16;
+        if (lengths > 0 && tall > 0 && all <= teams) first = all | min(tall, teams / all) << 16;
         return groups == before && first == heads ? line : -1;
     }
     __device__ __forceinline__ bsri_work_tile place(const bsri_dev_wgmma &m, int unit) const {
@@ -3883,12 +3890,12 @@ struct bsri_tile_scheduler {
     }
     /* The n-th line in the order in which lines are grouped, or -1. */
     __device__ __forceinline__ int32_t line(const bsri_dev_wgmma &m, int64_t pattern, int32_t n) const {
-        return n >= lines ? -1 : order ? bsri_view_ordered(m.view, order, pattern * lines + n) : n;
+        return n >= lines ? -1 : ordered() ? bsri_view_ordered(m.view, order(m), (uint32_t)pattern * lines + n) : n;
     }
     /* The same as stored. */
     __device__ __forceinline__ int32_t stored(const bsri_dev_wgmma &m, int64_t pattern, int32_t n) const {
-        const int32_t at = (int32_t)bsri_view_line(m.view, order ? pattern * lines + n : n);
-        return n >= lines ? -1 : order ? order[at] : at;
+        const uint32_t at = bsri_view_line(m.view, ordered() ? (uint32_t)pattern * lines + n : n);
+        return n >= lines ? -1 : ordered() ? order(m)[at] : at;
     }
     /* A unit's cost in stages. Without lengths the size of a union is estimated from the rows' blocks, as if columns were random.
        Up to four rows are read at once, as second tiles wait for this; eight would want more registers than dealing leaves. */
@@ -3896,7 +3903,7 @@ struct bsri_tile_scheduler {
     __device__ __forceinline__ uint32_t cost(const bsri_dev_wgmma &m, const bsri_mma_rows &r, int64_t pattern, int group) const {
         constexpr int ROWS = GROUP < 4 ? GROUP : 4;
         float absent = 1, blocks = 0;
-        if (!(lengths && m.stages_per_block == 0)) {
+        if (lengths <= 0 || m.stages_per_block != 0) {
 #pragma unroll 1
             for (int from = 0; from < GROUP; from += ROWS) {
                 int32_t n[ROWS], have[ROWS];
@@ -3915,7 +3922,7 @@ struct bsri_tile_scheduler {
             }
         }
         const float columns =
-            lengths ? (float)(lengths[pattern * groups + group] * m.view.cols)
+            lengths > 0 ? (float)(order(m)[lengths + pattern * groups + group] * m.view.cols)
                     : fmaxf(0.0f, (1.0f - absent) / m.inv_blocks_per_row);
         return (uint32_t)fminf(1e5f, columns * m.parts + blocks * m.stages_per_stored) + m.fixed_stages;
     }
@@ -3994,12 +4001,12 @@ __device__ __forceinline__ uint32_t bsri_wgmma_assign(const bsri_dev_wgmma &m, b
     };
     /* Is any tall? Without an order all lengths would have to be read, which takes longer than it gains where tiles are short. */
     const bool brief = m.static_rounds < BSRI_WGMMA_ALL;
-    const bool has_lengths = same || (m.single && o.lengths);
+    const bool has_lengths = same || (m.single && o.lengths > 0);
     const uint32_t longest = same ? __reduce_max_sync(~0u, lengths) : has_lengths ? o.template cost<GROUP>(m, m.rows, 0, 0) : 0;
     int tall = has_lengths ? longest > (uint32_t)m.long_stages : !brief;
     /* The second round of short ones goes backwards, longest to shortest; not where a round is several slabs. */
     uint32_t limit = tall ? m.long_stages : ~0u;
-    const int back = brief && o.order && (!tall || o.groups * 4 >= o.teams * 3);
+    const int back = brief && o.ordered() && (!tall || o.groups * 4 >= o.teams * 3);
     const int step = o.teams * 3 / 8 | 1, whole = o.units / o.teams;
     const int rounds = m.static_rounds ? max(1 + back, whole - m.static_rounds) : whole + 1;
     const auto unit_of = [&](int r, int turn, int team) {
@@ -4009,7 +4016,7 @@ __device__ __forceinline__ uint32_t bsri_wgmma_assign(const bsri_dev_wgmma &m, b
     constexpr int TEAMS = BSRI_WGMMA_TEAMS;
     /* 32 units at once: always with blocks of 32; elsewhere it takes longer, but with a schedule and short tiles of wider blocks
        (note N5) */
-    const bool at_once = GROUP == 4 || (GROUP == 2 && m.by_windows && o.order);
+    const bool at_once = GROUP == 4 || (GROUP == 2 && m.by_windows && o.ordered());
     uint32_t load[TEAMS], picks = 0;
     const auto take = [&](int unit) {
         if (unit < o.units && o.tile(o.place(m, unit)) < m.tiles) bsri_wgmma_claim(s, picks++, unit);
@@ -4266,8 +4273,8 @@ __device__ __forceinline__ void bsri_wgmma_list_stages(const bsri_dev_wgmma &m, 
                 if (lane < L::GROUP) {
                     part.row[lane] = line, part.end[lane] = end, part.base[lane] = bsri_view_row(m.view, line) * m.down;
                     if (L::RS) {
-                        part.stored[lane] = bsri_view_entry(m.view, part.at[lane]);
-                        if (p.kind == BSRI_LIST_ROWS) part.base[lane] += part.stored[lane] * (int64_t)m.a_each * m.a_step;
+                        part.stored[lane] = (int32_t)bsri_view_entry(m.view, part.at[lane]);
+                        if (p.kind == BSRI_LIST_ROWS) part.stored[lane] *= m.a_each;
                     }
                 }
                 if (lane == 0) {
@@ -5268,8 +5275,8 @@ template <class T, int B_, int TB_> struct bsri_wgmma_mainloop<bsri_wgmma_rs<T, 
         }
         /* Number of the block that comes `ahead` after the last one asked for. */
         __device__ __forceinline__ int32_t list(const bsri_dev_wgmma &m, int32_t ahead) const {
-            int32_t n = asked + ahead, block = (int32_t)bsri_view_entry(m.view, n);
             if (ahead >= left) return 0;
+            int32_t n = asked + ahead, block = (int32_t)bsri_view_entry(m.view, n);
             n -= block * m.view.cols;
             if (position) block = bsri_dev_index(position, m.rows.dt, block);
             return block * m.a_each + n;
@@ -5277,16 +5284,18 @@ template <class T, int B_, int TB_> struct bsri_wgmma_mainloop<bsri_wgmma_rs<T, 
         /* The first stage of an item: its blocks, from the first on. ahead: the first are on their way already. */
         __device__ __forceinline__ void start(const bsri_dev_wgmma &m, const bsri_wgmma_stage<GROUP> &stage, bool ahead) {
             const int thread = bsri_dev_thread(), lane = thread % 32, strip = thread / 32 - 4, g = strip * 16 / B;
-            const int32_t row = strip * 16 % B, skip = ahead ? CHUNKS * CHUNK : 0;
+            const int32_t row = strip * 16 % B + stage.base[g], skip = ahead ? CHUNKS * CHUNK : 0;
             const int32_t piece = m.listed ? lane % (32 / CHUNK) : lane; /* of a block, as in ask() */
+            int64_t at = stage.first[g];
             left = stage.left[g], position = stage.position, asked = 0;
-            values = stage.values + stage.base[g] + (m.a_trans ? piece / 2 * m.a_line + piece % 2 * 16 + row * 2
+            values = stage.values + (m.a_trans ? piece / 2 * m.a_line + piece % 2 * 16 + row * 2
                                                : (row + piece / (B / 8)) * m.a_line + piece % (B / 8) * 16);
             if (m.listed) { /* the same in all lanes, as the compiler sees */
-                position = m.p.kind != BSRI_LIST_ROWS ? bsri_dev_at(position, m.rows.dt, stage.first[g]) : NULL;
+                if (m.p.kind != BSRI_LIST_ROWS) position = bsri_dev_at(position, m.rows.dt, at);
+                else position = NULL, values += at * m.a_step;
                 now = list(m, lane), then = list(m, 32 + lane), asked = skip;
             } else {
-                next = values + skip * (uint64_t)m.a_step;
+                next = values + (at + skip) * m.a_step;
             }
             left -= skip, used = 0;
 #pragma unroll 1
