@@ -3895,7 +3895,7 @@ struct bsri_tile_scheduler {
     /* The same as stored. */
     __device__ __forceinline__ int32_t stored(const bsri_dev_wgmma &m, int64_t pattern, int32_t n) const {
         const uint32_t at = bsri_view_line(m.view, ordered() ? (uint32_t)pattern * lines + n : n);
-        return n >= lines ? -1 : ordered() ? order(m)[at] : at;
+        return n >= lines ? -1 : ordered() ? order(m)[at] : (int32_t)at;
     }
     /* A unit's cost in stages. Without lengths the size of a union is estimated from the rows' blocks, as if columns were random.
        Up to four rows are read at once, as second tiles wait for this; eight would want more registers than dealing leaves. */
@@ -10060,7 +10060,7 @@ static __global__ void BSRI_BOUNDS(BSRI_CTA) bsri_build_cols(const __grid_consta
     }
 }
 /* a / b by 1/b, for a below 2^53: short, and without a subroutine. */
-__device__ __forceinline__ int64_t bsri_divide(int64_t a, int64_t b, double per) {
+__device__ __forceinline__ int64_t bsri_divide_by(int64_t a, int64_t b, double per) {
     int64_t q = (int64_t)((double)a * per);
     if (q * b > a) q--;
     if (a - q * b >= b) q++;
@@ -10082,7 +10082,7 @@ __device__ __forceinline__ void bsri_build_pieces(const bsri_dev_build &b, const
     typedef bsri_dev_elements<E> piece;
     const bsr_dense &d = b.dense;
     const int64_t br = b.to.block_rows, bc = b.to.block_cols, area = br * bc;
-    const int64_t first = bsri_divide(start, area, b.per_area), inside = start - first * area;
+    const int64_t first = bsri_divide_by(start, area, b.per_area), inside = start - first * area;
     const bool rows = d.col_stride == 1;
     const char *const source = bsri_dev_at(d.data, d.dtype, bsri_dense_offset(&b.batch, item, &d));
     const E *from[4];
@@ -10094,8 +10094,8 @@ __device__ __forceinline__ void bsri_build_pieces(const bsri_dev_build &b, const
         const int64_t at = bsri_dev_block_of(first, inside, area, &n);
         from[j] = nullptr, dst[j] = nullptr;
         if (at < begin || at >= end) continue;
-        if (rows) y = bsri_divide(n, bc, b.per_width), x = n - y * bc;
-        else n /= piece::N, x = bsri_divide(n, br, b.per_height), y = n - x * br, x *= piece::N; /* neighbours: down a column */
+        if (rows) y = bsri_divide_by(n, bc, b.per_width), x = n - y * bc;
+        else n /= piece::N, x = bsri_divide_by(n, br, b.per_height), y = n - x * br, x *= piece::N; /* neighbours: down a column */
         const int64_t row = bsri_index(origin, b.origin_dtype, at) * br + y,
                       col = bsri_index(to.col, b.to.index_dtype, at) * bc + x;
         dst[j] = (E *)to.values + at * b.stride[0] + y * b.stride[1] + x;
@@ -10114,7 +10114,7 @@ __device__ __forceinline__ void bsri_build_elements(const bsri_dev_build &b, con
                                                     int64_t item, int64_t start, int64_t begin, int64_t end) {
     const bsr_dense &d = b.dense;
     const int64_t br = b.to.block_rows, bc = b.to.block_cols, area = br * bc;
-    const int64_t first = bsri_divide(start, area, b.per_area), inside = start - first * area;
+    const int64_t first = bsri_divide_by(start, area, b.per_area), inside = start - first * area;
     const int from_type = d.data ? d.dtype : b.sparse.dtype;
     const char *const source = d.data ? bsri_dev_at(d.data, d.dtype, bsri_dense_offset(&b.batch, item, &d))
                                       : (const char *)bsri_dev_matrix_item(&b.batch, item, &b.sparse).values;
@@ -10126,7 +10126,7 @@ __device__ __forceinline__ void bsri_build_elements(const bsri_dev_build &b, con
         const int64_t at = bsri_dev_block_of(first, inside, area, &n);
         dst[j] = -1;
         if (at < begin || at >= end) continue;
-        const int64_t y = bsri_divide(n, bc, b.per_width), x = n - y * bc, from = bsri_index(origin, b.origin_dtype, at);
+        const int64_t y = bsri_divide_by(n, bc, b.per_width), x = n - y * bc, from = bsri_index(origin, b.origin_dtype, at);
         dst[j] = at * b.stride[0] + y * b.stride[1] + x * b.stride[2];
         if (d.data) {
             const int64_t row = from * br + y, col = bsri_index(to.col, b.to.index_dtype, at) * bc + x;
