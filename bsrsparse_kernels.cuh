@@ -5739,9 +5739,11 @@ __device__ __forceinline__ void bsri_mma_sampled_finish(const bsri_dev_mma_sampl
         __syncwarp();
 #pragma unroll 1
         for (int t = lane; t < 16 * WIDE; t += 32) {
-            const int r = t / WIDE, c = t % WIDE, n = n_warp * 64 + n0 * 8 + c, row = m_warp * L::MW + mi * 16 + r;
-            const int64_t at = s.first + n / block, col = n % block;
-            if (at >= s.end) continue;
+            const int r = t / WIDE, c = t % WIDE, n = n_warp * 64 + n0 * 8 + c, row = m_warp * L::MW + mi * 16 + r + s.top;
+            const int64_t tile_at = s.first + n / block;
+            if (tile_at >= s.end) continue;
+            const uint32_t at = bsri_view_entry(m.view, (uint32_t)tile_at);
+            const int col = n % block + (int)((uint32_t)tile_at - at * m.view.cols) * block;
             G v = alpha * tile[r * PAD + c];
             if (s.input)
                 v += beta * bsri_dev_number<G>(s.input, p.input.dtype,
@@ -10095,7 +10097,7 @@ __device__ __forceinline__ void bsri_build_pieces(const bsri_dev_build &b, const
         from[j] = nullptr, dst[j] = nullptr;
         if (at < begin || at >= end) continue;
         if (rows) y = bsri_divide_by(n, bc, b.per_width), x = n - y * bc;
-        else n /= piece::N, x = bsri_divide_by(n, br, b.per_height), y = n - x * br, x *= piece::N; /* neighbours: down a column */
+        else n /= piece::N, x = bsri_divide_by(n, br, b.per_height), y = n - x * br, x *= piece::N; /* down a column */
         const int64_t row = bsri_index(origin, b.origin_dtype, at) * br + y,
                       col = bsri_index(to.col, b.to.index_dtype, at) * bc + x;
         dst[j] = (E *)to.values + at * b.stride[0] + y * b.stride[1] + x;

@@ -828,6 +828,7 @@ static const struct {
     {"plans", "plans of the CPU backend; gpu_calls has those of the GPU"},
     {"plan_flags", "plans of the CPU backend; gpu_calls has those of the GPU"},
     {"contexts", "contexts of the CPU backend; gpu_calls has those of the GPU"},
+    {"transposed_without_index", "threads and workspaces of the CPU backend; gpu_products has the device's"},
     {"allocation_failures", "the allocator of the CPU backend"},
     {"workspace_replaces_allocator", "the allocator of the CPU backend"},
     {"numbers", "text parsers do not run on the device"},
