@@ -114,7 +114,8 @@
        - dense operands, inputs or outputs that are not in aligned pieces of 16 bytes (odd columns, leading dimensions, pointers)
          are copied there, and out from there, and i8 operands that are not stored along the products are turned;
        - items that share one matrix are laid side by side, as one product (where they stand so already, that needs nothing);
-       - A^T without an attached transposed index: the index is built there, at each call.
+       - A^T without an attached transposed index: the index is built there, at each call;
+       - few columns of small or odd blocks: block rows far longer than others are added up in pieces (even ones lose some 10 us).
      A workspace is taken where the estimates say that it pays. Then another kernel runs, on the same numbers: its sums have
      another order, so bits may differ from a call without; calls with the same operands and enough workspace agree.
 
@@ -705,7 +706,8 @@ typedef enum bsr_plan_flag {
     BSR_PLAN_STAGES_OUT     = 1 << 4, /* out is formed there and copied from there, */
     BSR_PLAN_TURNS_DENSE    = 1 << 5, /* the dense operand is copied there in its other layout first, */
     BSR_PLAN_MERGES_BATCH   = 1 << 6, /* the columns of all items stand beside each other there: one product; */
-    BSR_PLAN_BUILDS_INDEX   = 1 << 7, /* the transposed index is built there first */
+    BSR_PLAN_BUILDS_INDEX   = 1 << 7, /* the transposed index is built there first; */
+    BSR_PLAN_CUTS_ROWS      = 1 << 8, /* rows far longer than others are added up in pieces, whose sums stand there */
     BSR_PLAN_FLAG_FORCE_32 = 0x7fffffff
 } bsr_plan_flag;
 #define BSR_PLAN_SLOW_TRANSPOSE BSRI_FLAG(BSR_PLAN_SLOW_TRANSPOSE)
@@ -716,6 +718,7 @@ typedef enum bsr_plan_flag {
 #define BSR_PLAN_TURNS_DENSE    BSRI_FLAG(BSR_PLAN_TURNS_DENSE)
 #define BSR_PLAN_MERGES_BATCH   BSRI_FLAG(BSR_PLAN_MERGES_BATCH)
 #define BSR_PLAN_BUILDS_INDEX   BSRI_FLAG(BSR_PLAN_BUILDS_INDEX)
+#define BSR_PLAN_CUTS_ROWS      BSRI_FLAG(BSR_PLAN_CUTS_ROWS)
 
 /* Why a kernel runs, or why a faster tier does not: name, value, text. */
 #define BSR_WHY_LIST(X)                                                          \
@@ -3201,6 +3204,7 @@ BSR_API int bsr_plan_string(const bsr_plan *plan, char *text, size_t size) {
     if (plan->flags & BSR_PLAN_TURNS_DENSE) bsri_put(&t, ", the dense operand is staged along the products");
     if (plan->flags & BSR_PLAN_MERGES_BATCH) bsri_put(&t, ", items are staged beside each other");
     if (plan->flags & BSR_PLAN_STAGES_OUT) bsri_put(&t, ", out is staged");
+    if (plan->flags & BSR_PLAN_CUTS_ROWS) bsri_put(&t, ", long rows are cut");
     if (plan->workspace_bytes) bsri_put(&t, ", workspace "), bsri_put_int(&t, (int64_t)plan->workspace_bytes);
     if (plan->source == BSR_PLAN_TABLE) bsri_put(&t, " (tuned table)");
     else bsri_put(&t, plan->source == BSR_PLAN_CALLER ? " (caller)" : " (heuristic)");
@@ -3416,8 +3420,9 @@ typedef uint32_t BSRI_ALIAS bsri_u0i;
         int lane_;                                                                       \
         memset(&(dst), 0, sizeof(dst));                                                  \
         if ((m) == (lanes)) dst = *(const U *)(const void *)(p);                         \
-        else for (lane_ = 0; lane_ < (m); lane_++) memcpy((char *)&(dst) + lane_ * (int)(sizeof(V) / (lanes)), (p) + lane_, \
-                                                          sizeof(V) / (lanes));          \
+        else                                                                             \
+            for (lane_ = 0; lane_ < (m) && lane_ < (lanes); lane_++)                     \
+                memcpy((char *)&(dst) + lane_ * (int)(sizeof(V) / (lanes)), (p) + lane_, sizeof(V) / (lanes)); \
     } while (0)
 #define BSRI_V_v0f bsri_v0f
 #define BSRI_V_v0d bsri_v0d
@@ -12326,7 +12331,7 @@ static void bsri_vector_group(bsri_dev_vector *m, int64_t list, int at_once) {
     m->log_pieces = bsri_tiny_log(m->piece_lanes, 5), m->log_blocks = bsri_tiny_log(m->block_lanes, 5);
 }
 #ifndef BSRI_VECTOR_LEAST
-#define BSRI_VECTOR_LEAST 16e6 /* bytes of values: below that two more launches are too long */
+#define BSRI_VECTOR_LEAST 4e6 /* bytes of values: below that two more launches are too long */
 #endif
 /* Shares of warps: of whole rows, or of stored blocks where there is work for all multiprocessors. Returns the workspace that
    pieces of rows need, 0: there are none. */
@@ -12400,7 +12405,7 @@ static bsri_choice bsri_vector_choose(const bsr_context *ctx, const bsri_dev_pro
     bsri_choice c;
     uint64_t bytes;
     int at_once, why;
-    if (p->width != 1 || (block < (p->tiles * p->items < ctx->sm_count * 16 ? 128 : 1024) && row >= 32))
+    if (p->width != 1 || (block < (p->tiles * p->items < ctx->sm_count * 16 ? 128 : 1100) && row >= 32))
         return bsri_no(BSR_WHY_SIZE);
     why = bsri_vector_lanes(p, compute, m, &w, &at_once);
     if (why) return bsri_no(why);
@@ -14027,6 +14032,7 @@ static bsr_status bsri_chosen(const bsri_call *c, const bsri_asking *a, const bs
     plan->kernel = b->tier, plan->instance = b->kernel, plan->reason = b->reason, plan->source = a->source;
     plan->tile_rows = b->tile_rows, plan->tile_cols = b->tile_cols, plan->split = b->split, plan->stages = b->stages;
     plan->order = b->order, plan->workspace_bytes = b->workspace;
+    if (b->then[0] && b->workspace) plan->flags |= BSR_PLAN_CUTS_ROWS;
     plan->refused = a->plan.kernel ? 0 : a->s.refused[b->tier + 1], plan->match = a->match;
     bsri_warn_defaults(c, key, plan);
     return BSR_OK;

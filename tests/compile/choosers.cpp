@@ -73,7 +73,8 @@ static void products(const bsr_context *cpu) {
                       (int)block);
                 check(half && half->tier <= tiers[g] && (g == 2) == (half->tier == BSRI_TIER_SIMT), "its tier", (int)block);
                 check(f32 && f32->type == BSRI_TYPE_F32 && f32->tier <= BSRI_TIER_MMA, "a product of f32", (int)block);
-                check(f64 && f64->type == BSRI_TYPE_F64 && f64->tier == BSRI_TIER_SIMT, "a product of f64", (int)block);
+                check(f64 && f64->type == BSRI_TYPE_F64 && f64->tier == (g == 2 ? BSRI_TIER_SIMT : BSRI_TIER_MMA), "a product of f64",
+                      (int)block);
                 for (int tier = 1; tier <= 3; tier++) {
                     const bsri_instance *x = product(&gpu[g], BSR_BF16, 4096, 4096, n, block, tier);
                     check(tier <= tiers[g] ? x && x->tier == tier : !x, "the tier that is asked for", tier);
@@ -105,7 +106,7 @@ static void sides(const bsr_context *cpu) {
             check(b.tile ? x && x->tier == tier && x->block <= b.tile : !x, "blocks seen as tiles, bf16", name);
             check(b.tile ? f32 && f32->tier == BSRI_TIER_MMA : !f32, "blocks seen as tiles, f32", name);
             check(b.tile >= 32 ? i8 && i8->tier == BSRI_TIER_MMA : !i8, "blocks seen as tiles, i8", name);
-            check(bsri_tile_of(b.rows, b.cols) == b.tile, "the largest tile", name);
+            check(bsri_tile_of(b.rows, b.cols, 128) == b.tile, "the largest tile", name);
         }
     /* By magic numbers: all quotients. */
     for (int64_t d = 1; d <= 1024; d++) {
