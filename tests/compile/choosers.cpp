@@ -73,7 +73,8 @@ static void products(const bsr_context *cpu) {
                       (int)block);
                 check(half && half->tier <= tiers[g] && (g == 2) == (half->tier == BSRI_TIER_SIMT), "its tier", (int)block);
                 check(f32 && f32->type == BSRI_TYPE_F32 && f32->tier <= BSRI_TIER_MMA, "a product of f32", (int)block);
-                check(f64 && f64->type == BSRI_TYPE_F64 && (g == 2) == (f64->tier == BSRI_TIER_SIMT), "a product of f64", (int)block);
+                check(f64 && f64->type == BSRI_TYPE_F64 && (g == 2) == (f64->tier == BSRI_TIER_SIMT), "a product of f64",
+                      (int)block);
                 for (int tier = 1; tier <= 3; tier++) {
                     const bsri_instance *x = product(&gpu[g], BSR_BF16, 4096, 4096, n, block, tier);
                     check(tier <= tiers[g] ? x && x->tier == tier : !x, "the tier that is asked for", tier);
