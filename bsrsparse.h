@@ -121,10 +121,14 @@
 
    SUMS OF PRODUCTS
      bsr_sum_mm adds up to 8 products before one epilogue and one rounding: the data gradient of a gated MLP, W1^T dG + W3^T dU;
-     sparse and dense or low-rank parts of one weight. The CPU takes all terms in one pass. CUDA launches term after term; each
-     launch adds to the sums of those before it, which stand in out where it has the accumulating type (or is an integer), else
-     in the workspace, which must be there (bsr_exec.query names it, BSR_PLAN_ADDS_TERMS says so). left and right are multiplied
-     into each launch's share. Tuned tables have no rows of sums; schedules are not looked at.
+     sparse and dense or low-rank parts of one weight. The CPU takes all terms in one pass. CUDA takes terms together, in one
+     launch, that have one alpha, direction, block size, index dtype and strides: any two, and more where their arrays lie at
+     equal distances; patterns and inner sizes are their own (A^T: as many stored blocks, and no batch of patterns). Other terms
+     follow in further launches; each adds to the sums of those before it, which stand in out where it has the accumulating type
+     (or is an integer), else in the workspace, which must be there (bsr_exec.query names it, BSR_PLAN_ADDS_TERMS says so). left
+     and right are multiplied into each launch's share. Tier wgmma takes two terms whose later one has values and b behind the
+     first one's in memory; else they follow each other there, too. Tuned tables have no rows of sums; schedules are not looked
+     at.
 
    THREADS
      For a caller a context never changes: any number of threads may call with one context at once. An operation on the
@@ -4689,6 +4693,14 @@ static void bsri_few_dots(int isa, int compute, int dtype, bsri_few *f, const vo
 /* out = act(beta*input + left (alpha * sum of listed products) right + bias), checked by the caller.
    The batch shape is the broadcast of all operands. Items that fall on one item of out (out has size 1 or no such dimension
    there) are summed before the epilogue, in a fixed order: the gradient of a broadcast operand. */
+/* Transposed indices of items that do not stand in one view: the first one's layout, `entries` being elements from its entries to
+   the next item's; lines: to the next item's line pointers, less one. */
+typedef struct bsri_index_apart {
+    bsri_view view;
+    int64_t lines;
+} bsri_index_apart;
+#define BSRI_MATRIX_UNEVEN (1u << 30) /* of bsr_matrix.flags, our own: items have inner sizes of their own, the largest is told */
+
 typedef struct bsri_product {
     const bsr_matrix *a;                /* the block matrix; null with scatter */
     int32_t trans;                      /* op(A) = A^T: by a->transposed_index, or without it by a scan of all blocks */
@@ -4701,6 +4713,7 @@ typedef struct bsri_product {
     double alpha, beta;                 /* as resolved by the caller */
     const bsr_scatter_indices *scatter; /* not null: blocks, scatter say what is multiplied; b is others, out accumulators */
     const bsr_dense *blocks;
+    const bsri_index_apart *index; /* not null: where items' transposed indices stand (CUDA) */
     void *workspace; /* A^T without an index: for its sums; null: there is none */
     uint64_t workspace_bytes;
 } bsri_product;
@@ -9655,6 +9668,7 @@ typedef struct bsri_product_call {
     int32_t trans, id_a, id_b, id_out;
     int32_t reduce; /* out may lack batch dimensions of the operands: they are summed over */
     const bsri_batch *whole; /* of the problem, where it is more than a's and b's */
+    const bsri_index_apart *index; /* as bsri_product's */
 } bsri_product_call;
 
 /* Which results may operands of this dtype give? */
@@ -9810,6 +9824,7 @@ static bsri_product bsri_product_job(const bsri_call *c, const bsri_product_call
     memset(&job, 0, sizeof job);
     job.a = p->a, job.b = p->b, job.out = p->out, job.input = p->input, job.epilogue = p->epilogue, job.trans = p->trans;
     job.alpha = p->alpha, job.beta = p->beta, job.compute = bsri_compute_dtype(c, p->a->dtype), job.batch = *batch;
+    job.index = p->index;
     return job;
 }
 /* *plan: written, except by BSRI_RUN_ONLY. */
@@ -9930,14 +9945,122 @@ static bsr_status bsri_sum_cpu(const bsri_call *c, const bsri_sum_call *s) {
     return BSR_OK;
 }
 #ifdef BSRI_CUDA
-/* A sum as launches, each of which adds to what those before it left; see bsri_cuda_sum(). */
+/* A sum as launches, each of which adds to what those before it left. Terms that are alike in all but their addresses are one
+   product, summed over a batch dimension whose strides are the distances of their arrays: kernels need not know. */
 typedef struct bsri_sum_launches {
     bsri_product_call launch[BSR_TERMS_MAX];
-    bsr_epilogue first, next, last, all; /* the first adds the input, the last the rest */
-    bsr_dense sums;                      /* where it is formed: in the workspace, or out */
-    uint64_t bytes;                      /* of it */
-    int32_t count;
+    bsr_matrix a[BSR_TERMS_MAX]; /* of those that are joined */
+    bsr_dense b[BSR_TERMS_MAX];
+    bsri_batch batch[BSR_TERMS_MAX];
+    bsri_index_apart index[BSR_TERMS_MAX];
+    bsr_epilogue first, next, last; /* the first adds the input, the last the rest */
+    bsr_dense sums;                 /* where it is formed: in the workspace, or out */
+    uint64_t bytes;                 /* of it */
+    int32_t count, joined;          /* joined: there are such */
 } bsri_sum_launches;
+/* Elements from one term's arrays to another's. */
+typedef struct bsri_sum_gap {
+    int64_t crow, col, values, b, lines, entries;
+} bsri_sum_gap;
+/* 0: no whole number of elements. */
+static int bsri_sum_distance(const void *from, const void *to, size_t size, int64_t *elements) {
+    const int64_t bytes = (int64_t)((uintptr_t)to - (uintptr_t)from);
+    *elements = bytes / (int64_t)size;
+    return bytes % (int64_t)size == 0;
+}
+static int bsri_sum_same(const int64_t *x, const int64_t *y, int n) { return !memcmp(x, y, sizeof *x * (size_t)n); }
+/* Can the kernels see y as another item of x? */
+static int bsri_sum_alike(const bsri_product_call *x, const bsri_product_call *y, bsri_sum_gap *g) {
+    const bsr_matrix *a = x->a, *m = y->a;
+    const bsr_dense *b = x->b, *d = y->b;
+    const size_t index = bsr_dtype_size(a->index_dtype), size = bsr_dtype_size(a->dtype);
+    const char *view = (const char *)a->transposed_index, *other = (const char *)m->transposed_index;
+    bsri_view v, w;
+    int64_t as[3], ms[3], positions;
+    int i, ok;
+    memset(g, 0, sizeof *g);
+    bsri_value_strides(a, as), bsri_value_strides(m, ms);
+    if (x->trans != y->trans || a->index_dtype != m->index_dtype || a->block_rows != m->block_rows || a->flags || m->flags ||
+        a->block_cols != m->block_cols || a->batch_dims != m->batch_dims || b->batch_dims != d->batch_dims ||
+        !bsri_sum_same(as, ms, 3) || b->row_stride != d->row_stride || b->col_stride != d->col_stride)
+        return 0;
+    for (i = 0; i < a->batch_dims; i++)
+        if (a->batch[i] != m->batch[i] || a->crow_batch_stride[i] != m->crow_batch_stride[i] ||
+            a->col_batch_stride[i] != m->col_batch_stride[i] || a->values_batch_stride[i] != m->values_batch_stride[i])
+            return 0;
+    if (!bsri_sum_same(b->batch, d->batch, b->batch_dims) || !bsri_sum_same(b->batch_stride, d->batch_stride, b->batch_dims))
+        return 0;
+    ok = bsri_sum_distance(a->crow_indices, m->crow_indices, index, &g->crow) &&
+         bsri_sum_distance(a->col_indices, m->col_indices, index, &g->col) &&
+         bsri_sum_distance(a->values, m->values, size, &g->values) && bsri_sum_distance(b->data, d->data, size, &g->b);
+    if (!ok || !x->trans) return ok;
+    if (bsri_pattern_count(a) != 1 || !bsri_transposed_layout(a, &v) || !bsri_transposed_layout(m, &w)) return 0;
+    return bsri_sum_distance(view + v.at[0], other + w.at[0], index, &g->lines) &&
+           bsri_sum_distance(view + v.at[1], other + w.at[1], index, &g->entries) &&
+           bsri_sum_distance(view + v.at[2], other + w.at[2], index, &positions) && positions == g->entries &&
+           (g->crow || g->col); /* one pattern, two indices: which of the two an item has is told by its pattern */
+}
+/* Launch n becomes `terms` of its kind: *like is one of them, as large as any. */
+static void bsri_sum_join(bsri_sum_launches *l, int n, const bsri_batch *batch, const bsri_sum_gap *g, int terms) {
+    bsri_product_call *p = &l->launch[n];
+    bsr_matrix *a = &l->a[n];
+    bsr_dense *b = &l->b[n];
+    bsri_batch *whole = &l->batch[n];
+    int d;
+    *whole = *batch, whole->dims++, whole->count *= terms, whole->size[0] = terms;
+    a->batch_dims = b->batch_dims = whole->dims, a->schedule = NULL;
+    for (d = whole->dims - 1; d > 0; d--) {
+        const int i = d - whole->dims + p->a->batch_dims, j = d - whole->dims + p->b->batch_dims;
+        whole->size[d] = batch->size[d - 1];
+        a->batch[d] = i >= 0 ? p->a->batch[i] : 1, b->batch[d] = j >= 0 ? p->b->batch[j] : 1;
+        a->crow_batch_stride[d] = i >= 0 ? p->a->crow_batch_stride[i] : 0;
+        a->col_batch_stride[d] = i >= 0 ? p->a->col_batch_stride[i] : 0;
+        a->values_batch_stride[d] = i >= 0 ? p->a->values_batch_stride[i] : 0;
+        b->batch_stride[d] = j >= 0 ? p->b->batch_stride[j] : 0;
+    }
+    a->batch[0] = b->batch[0] = terms;
+    a->crow_batch_stride[0] = g->crow, a->col_batch_stride[0] = g->col, a->values_batch_stride[0] = g->values;
+    b->batch_stride[0] = g->b;
+    if (p->trans) {
+        (void)bsri_transposed_layout(p->a, &l->index[n].view);
+        l->index[n].view.entries = g->entries, l->index[n].lines = g->lines - 1, p->index = &l->index[n];
+    }
+    p->a = a, p->b = b, p->whole = whole, l->joined = 1;
+}
+/* A term that is joined to launch n: sizes are the largest, and a mark says where inner ones differ. */
+static void bsri_sum_widen(bsri_sum_launches *l, int n, const bsri_product_call *term) {
+    bsr_matrix *a = &l->a[n];
+    bsr_dense *b = &l->b[n];
+    if (term->b->rows != b->rows) a->flags |= BSRI_MATRIX_UNEVEN;
+    a->rows = bsri_max(a->rows, term->a->rows), a->cols = bsri_max(a->cols, term->a->cols);
+    a->nnz = bsri_max(a->nnz, term->a->nnz), b->rows = bsri_max(b->rows, term->b->rows);
+}
+/* Terms one after another, each with all later ones that lie at the same distance from each other, where `join`. */
+static void bsri_sum_group(const bsri_sum_call *s, bsri_sum_launches *l, int join) {
+    const bsr_epilogue *e = s->term->epilogue;
+    const int by_pointer = e && e->alpha_ptr;
+    int t, i, used[BSR_TERMS_MAX] = {0};
+    for (t = 0; t < s->count; t++) {
+        const bsri_product_call *p = &s->term[t], *end = p;
+        const int n = l->count;
+        bsri_sum_gap gap, next;
+        int terms = 1;
+        if (used[t] || (!by_pointer && p->alpha == 0.0) || !p->a->nnz) continue;
+        l->launch[n] = *p, l->a[n] = *p->a, l->b[n] = *p->b, l->launch[n].whole = &s->batch, l->count++;
+        memset(&gap, 0, sizeof gap);
+        for (i = t + 1; i < s->count && join && s->batch.dims < BSR_MAX_BATCH_DIMS; i++) {
+            const bsri_product_call *q = &s->term[i];
+            if (used[i] || !q->a->nnz || (!by_pointer && q->alpha != p->alpha) || !bsri_sum_alike(end, q, &next)) continue;
+            if (terms > 1 && memcmp(&gap, &next, sizeof gap)) continue;
+            gap = next, end = q, used[i] = 1, terms++;
+            bsri_sum_widen(l, n, q);
+        }
+        if (terms > 1) bsri_sum_join(l, n, &s->batch, &gap, terms);
+    }
+    if (l->count) return;
+    l->launch[l->count++] = s->term[0], l->launch[0].whole = &s->batch; /* sums nothing */
+    if (!by_pointer) l->launch[0].alpha = 0.0;
+}
 /* Sums between launches have the type that the epilogue computes in; integers, which wrap around alike, out's. */
 static bsr_status bsri_sum_room(const bsri_call *c, const bsri_sum_call *s, bsri_sum_launches *l) {
     const bsr_dense *out = s->term->out;
@@ -9959,47 +10082,58 @@ static bsr_status bsri_sum_room(const bsri_call *c, const bsri_sum_call *s, bsri
     l->sums.data = c->exec->workspace ? c->exec->workspace : (void *)(uintptr_t)4096; /* a query may come without one */
     return BSR_OK;
 }
-/* Which terms are launched, and with which share of the epilogue. */
-static bsr_status bsri_sum_split(const bsri_call *c, const bsri_sum_call *s, bsri_sum_launches *l) {
+/* Which share of the epilogue each launch has. */
+static void bsri_sum_share(const bsri_sum_call *s, bsri_sum_launches *l) {
     const bsr_epilogue *e = s->term->epilogue;
-    const int by_pointer = e && e->alpha_ptr;
-    int t, n = 0;
-    memset(l, 0, sizeof *l);
-    for (t = 0; t < s->count; t++)
-        if (by_pointer || s->term[t].alpha != 0.0) l->launch[n++] = s->term[t];
-    if (!n) l->launch[n++] = s->term[0]; /* sums nothing */
-    l->count = n;
-    BSRI_TRY(bsri_sum_room(c, s, l));
-    if (e) l->all = *e, l->next = *e, l->next.beta_ptr = NULL;
-    l->last = l->next, l->next.bias = NULL, l->next.activation = BSR_ACT_NONE, l->next.user_data = NULL;
-    l->first = l->next, l->first.beta_ptr = l->all.beta_ptr;
-    for (t = 0; t < n; t++) {
+    int t;
+    if (e) l->last = *e, l->last.beta_ptr = NULL;
+    l->next = l->last, l->next.bias = NULL, l->next.activation = BSR_ACT_NONE, l->next.user_data = NULL;
+    l->first = l->next, l->first.beta_ptr = e ? e->beta_ptr : NULL;
+    for (t = 0; t < l->count; t++) {
         bsri_product_call *p = &l->launch[t];
-        p->whole = &s->batch, p->epilogue = n == 1 ? e : t == 0 ? &l->first : t + 1 < n ? &l->next : &l->last;
+        p->epilogue = l->count == 1 ? e : t == 0 ? &l->first : t + 1 < l->count ? &l->next : &l->last;
         if (t) p->input = &l->sums, p->beta = 1.0;
-        if (t + 1 < n) p->out = &l->sums;
+        if (t + 1 < l->count) p->out = &l->sums;
     }
+}
+/* Plans all launches; exec: the caller's, with the workspace that is behind the sums. */
+static bsr_status bsri_sum_plan(const bsri_call *c, const bsri_sum_call *s, int join, bsri_sum_launches *l, bsr_exec *exec,
+                                bsr_plan *plan) {
+    bsri_call each = *c;
+    bsr_plan one;
+    int t;
+    memset(l, 0, sizeof *l);
+    bsri_sum_group(s, l, join);
+    BSRI_TRY(bsri_sum_room(c, s, l));
+    bsri_sum_share(s, l);
+    *exec = *c->exec, each.exec = exec;
+    if (l->bytes && exec->workspace && exec->workspace_bytes > l->bytes)
+        exec->workspace = (char *)exec->workspace + l->bytes, exec->workspace_bytes -= l->bytes;
+    else if (l->bytes && exec->workspace) exec->workspace = NULL, exec->workspace_bytes = 0;
+    for (t = 0; t < l->count; t++) {
+        BSRI_TRY(bsri_product_start(&each, &l->launch[t], &one, BSRI_PLAN_ONLY));
+        *plan = t ? bsri_plan_both(plan, &one) : one;
+    }
+    if (l->count > 1) plan->flags |= BSR_PLAN_ADDS_TERMS;
+    plan->workspace_bytes += l->bytes;
     return BSR_OK;
 }
+/* Joined terms run in one launch, unless the caller's plan, or where they stand, leave them to a slower tier than terms alone
+   have and there are columns enough for that to count. */
 static bsr_status bsri_cuda_sum(const bsri_call *call, const bsri_sum_call *s) {
-    bsri_sum_launches l;
-    bsr_exec exec = *call->exec;
-    bsri_call c = *call;
-    bsr_plan plan = bsri_plan_default(call);
+    bsr_exec exec, tried, silent = *call->exec;
+    bsri_call c = *call, quiet = *call;
+    bsri_sum_launches l, other;
+    bsr_plan plan, alone;
     int t, stop;
-    BSRI_TRY(bsri_sum_split(call, s, &l));
-    c.exec = &exec; /* of each launch: the workspace behind the sums */
-    if (exec.workspace && exec.workspace_bytes > l.bytes)
-        exec.workspace = (char *)exec.workspace + l.bytes, exec.workspace_bytes -= l.bytes;
-    else if (l.bytes && exec.workspace) exec.workspace = NULL, exec.workspace_bytes = 0;
-    for (t = 0; t < l.count; t++) {
-        bsr_plan one;
-        BSRI_TRY(bsri_product_start(&c, &l.launch[t], &one, BSRI_PLAN_ONLY));
-        plan = t ? bsri_plan_both(&plan, &one) : one;
-    }
-    if (l.count > 1) plan.flags |= BSR_PLAN_ADDS_TERMS;
+    silent.error = NULL, quiet.exec = &silent, quiet.flags |= BSR_EXEC_NO_LOG;
+    int apart = bsri_sum_plan(&quiet, s, 1, &l, &exec, &plan) != BSR_OK;
+    if (!apart && l.joined && s->term->out->cols >= 128 && plan.kernel && plan.kernel < 3 &&
+        bsri_sum_plan(&quiet, s, 0, &other, &tried, &alone) == BSR_OK)
+        apart = alone.kernel > plan.kernel;
+    if (apart) BSRI_TRY(bsri_sum_plan(call, s, 0, &l, &exec, &plan));
+    exec.error = call->exec->error, c.exec = &exec;
     if (call->exec->query && call->exec->key) memset(call->exec->key, 0, sizeof *call->exec->key); /* it has none */
-    plan.workspace_bytes += l.bytes;
     BSRI_TRY(bsri_plan_settle(call, &plan, &stop));
     for (t = 0; t < l.count && !stop; t++) BSRI_TRY(bsri_product_start(&c, &l.launch[t], &plan, BSRI_RUN_ONLY));
     return BSR_OK;
@@ -12917,6 +13051,7 @@ static int bsri_wgmma_refuses(const bsr_context *ctx, const bsri_dev_product *p,
     if (ctx->tier < BSRI_TIER_WGMMA || !ctx->tensor_map) return BSR_WHY_GPU;
     if (ctx->smem_optin < bsri_wgmma_ss<bsri_mma_bf16, 256>::SHARED + 3072) return BSR_WHY_SHARED;
     if (p->kind > BSRI_LIST_TRANSPOSED) return BSR_WHY_LIST_KIND;
+    if (p->a.flags & BSRI_MATRIX_UNEVEN && p->br < 64) return BSR_WHY_INNER; /* slices may hold rows behind the last one's */
     if ((!bsri_is_half(dt) && !i8) || p->b.dtype != dt || compute != (i8 ? BSR_I32 : BSR_F32)) return BSR_WHY_DTYPE;
     if (p->br != p->bc || (p->br != 64 && p->br != 128 && (i8 || (p->br != 16 && p->br != 32)))) return BSR_WHY_BLOCK;
     if (!f->values) return BSR_WHY_VALUES;
@@ -13512,6 +13647,7 @@ static void bsri_cuda_describe(const bsri_product *job, bsri_dev_product *p) {
     p->whole = job->batch, p->out_batch = e.out_batch, p->b_batch = e.b_batch, p->index = e.index, p->schedule = e.schedule;
     p->br = e.br, p->bc = e.bc, p->a_block = e.a_block, p->a_rs = e.a_rs, p->a_cs = e.a_cs, p->tiles = p->lines = e.tiles;
     p->view = bsri_view_of(1, 1);
+    if (job->index) p->index = job->index->view, p->lines = job->index->lines;
     p->width = e.width, p->items = e.items, p->kind = e.kind;
 }
 

@@ -1,4 +1,5 @@
-/* A two-layer block-sparse perceptron, W2 gelu(W1 X + b1) + b2: forward, backward, check of the gradient, training. */
+/* A gated block-sparse perceptron, W2 (gelu(W1 X + b1) * (W3 X + b3)) + b2: forward, backward, a check of the gradients,
+   training. */
 #define BSRSPARSE_IMPLEMENTATION
 #include "example.h"
 
@@ -59,27 +60,38 @@ static void layer_step(layer *l, double rate) {
     for (i = 0; i < l->W.rows; i++) l->bias[i] -= rate * l->bias_gradient[i];
 }
 
-static layer one, two;
-static double *x, *z, *h, *y, *target, *dz, *dy; /* IN, HIDDEN or OUT rows of BATCH numbers */
+static layer one, two, gate;
+static double *x, *dx, *z, *g, *u, *h, *y, *target, *dz, *du, *dy; /* IN, HIDDEN or OUT rows of BATCH numbers */
 static bsr_dense view(double *data, int64_t rows) { return bsr_dense_row_major(data, BSR_F64, rows, BATCH); }
 
 static double forward(void) { /* returns the loss, |Y - T|^2 / (2 BATCH), and leaves its gradient in dy */
-    bsr_dense X = view(x, IN), H = view(h, HIDDEN), Y = view(y, OUT);
+    bsr_dense X = view(x, IN), G = view(g, HIDDEN), U = view(u, HIDDEN), H = view(h, HIDDEN), Y = view(y, OUT);
     double loss = 0;
     int i;
-    layer_forward(&one, &X, BSR_ACT_GELU, &H);
+    layer_forward(&one, &X, BSR_ACT_GELU, &G);
+    layer_forward(&gate, &X, BSR_ACT_NONE, &U);
+    for (i = 0; i < HIDDEN * BATCH; i++) h[i] = g[i] * u[i];
     layer_forward(&two, &H, BSR_ACT_NONE, &Y);
     for (i = 0; i < OUT * BATCH; i++) dy[i] = (y[i] - target[i]) / BATCH, loss += 0.5 * BATCH * dy[i] * dy[i];
     return loss;
 }
 static void backward(void) {
     bsr_dense X = view(x, IN), Z = view(z, HIDDEN), H = view(h, HIDDEN), dY = view(dy, OUT), dZ = view(dz, HIDDEN);
+    bsr_dense dU = view(du, HIDDEN), dX = view(dx, IN);
+    bsr_term terms[2];
     int i;
-    layer_backward(&two, &H, &dY, &dZ);
+    layer_backward(&two, &H, &dY, &dZ);        /* dh, for now */
     layer_forward(&one, &X, BSR_ACT_NONE, &Z); /* formed again rather than kept */
-    for (i = 0; i < HIDDEN * BATCH; i++)
-        dz[i] *= 0.5 * (1 + erf(z[i] * 0.7071067811865476)) + z[i] * exp(-0.5 * z[i] * z[i]) * 0.3989422804014327;
+    for (i = 0; i < HIDDEN * BATCH; i++) {
+        const double slope = 0.5 * (1 + erf(z[i] * 0.7071067811865476)) + z[i] * exp(-0.5 * z[i] * z[i]) * 0.3989422804014327;
+        du[i] = dz[i] * g[i], dz[i] *= u[i] * slope;
+    }
     layer_backward(&one, &X, &dZ, NULL);
+    layer_backward(&gate, &X, &dU, NULL);
+    memset(terms, 0, sizeof terms); /* dX = W1^T dZ + W3^T dU, in one pass */
+    terms[0].a = &one.W, terms[0].b = &dZ, terms[0].alpha = 1, terms[0].trans = BSR_TRANS_A;
+    terms[1].a = &gate.W, terms[1].b = &dU, terms[1].alpha = 1, terms[1].trans = BSR_TRANS_A;
+    REQUIRE(bsr_sum_mm(ctx, 0, NULL, terms, 2, NULL, &dX, &run), &error);
 }
 /* (loss(p + e) - loss(p - e)) / 2e against the gradient of parameter *p; returns the relative difference. */
 static double difference(double *p, double gradient) {
@@ -94,24 +106,28 @@ int main(int argc, char **argv) {
     double first, loss = 0, worst = 0;
     int i;
     ctx = open_backend(argc, argv, 0, &builder), run.error = &error, print_backend(ctx);
-    x = (double *)allocate((IN + 3 * (HIDDEN + OUT)) * BATCH, sizeof *x), z = x + IN * BATCH, h = z + HIDDEN * BATCH,
-    dz = h + HIDDEN * BATCH, y = dz + HIDDEN * BATCH, dy = y + OUT * BATCH, target = dy + OUT * BATCH;
-    one = layer_make(HIDDEN, IN, 0.75, &random), two = layer_make(OUT, HIDDEN, 0.5, &random);
+    x = (double *)allocate((2 * IN + 6 * HIDDEN + 3 * OUT) * BATCH, sizeof *x), dx = x + IN * BATCH, z = dx + IN * BATCH,
+    g = z + HIDDEN * BATCH, u = g + HIDDEN * BATCH, h = u + HIDDEN * BATCH, dz = h + HIDDEN * BATCH, du = dz + HIDDEN * BATCH,
+    y = du + HIDDEN * BATCH, dy = y + OUT * BATCH, target = dy + OUT * BATCH;
+    one = layer_make(HIDDEN, IN, 0.75, &random), gate = layer_make(HIDDEN, IN, 0.75, &random),
+    two = layer_make(OUT, HIDDEN, 0.5, &random);
     for (i = 0; i < IN * BATCH; i++) x[i] = random_normal(&random);
     for (i = 0; i < OUT * BATCH; i++) target[i] = sin(x[i]) * x[i + OUT];
     first = forward(), backward();
     for (i = 0; i < 60; i++) {
         int64_t a = (int64_t)(random_bits(&random) % (uint64_t)one.count), b = a % two.count, c = a % OUT;
         worst = worse(worst, worse(difference(&one.values[a], one.gradient[a]), difference(&two.values[b], two.gradient[b])));
+        worst = worse(worst, worse(difference(&gate.values[a % gate.count], gate.gradient[a % gate.count]),
+                                   difference(&x[a % (IN * BATCH)], dx[a % (IN * BATCH)])));
         worst =
             worse(worst, worse(difference(&one.bias[c], one.bias_gradient[c]), difference(&two.bias[c], two.bias_gradient[c])));
     }
-    printf("%lld + %lld blocks of %d x %d; gradients differ from finite differences by %.1e at most\n", (long long)one.W.nnz,
-           (long long)two.W.nnz, BLOCK, BLOCK, worst);
+    printf("%lld + %lld + %lld blocks of %d x %d; gradients differ from finite differences by %.1e at most\n",
+           (long long)one.W.nnz, (long long)gate.W.nnz, (long long)two.W.nnz, BLOCK, BLOCK, worst);
     for (i = 0; i < STEPS; i++) {
         loss = forward(), backward();
         if (i % 10 == 0) printf("  step %2d   loss %.4f\n", i, loss);
-        layer_step(&one, 0.1), layer_step(&two, 0.1);
+        layer_step(&one, 0.1), layer_step(&gate, 0.1), layer_step(&two, 0.1);
     }
     printf("  step %2d   loss %.4f\n", i, loss = forward());
     bsr_destroy(ctx), bsr_destroy(builder); /* the arrays end with the program */

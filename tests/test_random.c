@@ -192,7 +192,8 @@ static void random_sum_mm(int turn) {
     bsr_epilogue f = BSR_ZERO;
     ref_result want;
     int64_t n, rows;
-    int t, layout = some_layout(), any = 0;
+    int t, layout = some_layout();
+    const int order = (int)bt_below(3);
     const double alpha = whole ? (double)bt_range(-2, 2) : 1, beta = bt_below(2) ? 0 : whole ? 2 : bt_uniform();
     first.batch = bt_below(3) ? NO_BATCH : first.batch, first.ragged = first.ragged && first.batch.dims;
     memset(terms, 0, sizeof terms);
@@ -213,8 +214,14 @@ static void random_sum_mm(int turn) {
         if (!alike) layout = some_layout();
         b[t] = t_random(type, turned ? a[t].rows : a[t].cols, n, layout, t && !alike ? narrowed(first.batch) : first.batch, 0,
                         FILL_SIGNED);
-        terms[t].a = &a[t], terms[t].b = &b[t], terms[t].trans = turned ? BSR_TRANS_A : 0, any |= a[t].nnz > 0;
+        terms[t].a = &a[t], terms[t].b = &b[t], terms[t].trans = turned ? BSR_TRANS_A : 0;
         terms[t].alpha = bt_below(alike ? 6 : 2) ? alpha : whole ? (double)bt_range(-2, 2) : bt_below(4) ? bt_uniform() - 0.5 : 0;
+    }
+    for (t = 0; alike && t < count / 2 && order; t++) { /* memory in another order than terms, of one side or both */
+        const bsr_dense *const other = terms[t].b;
+        const bsr_matrix *const a_other = terms[t].a;
+        terms[t].b = terms[count - 1 - t].b, terms[count - 1 - t].b = other;
+        if (order > 1) terms[t].a = terms[count - 1 - t].a, terms[count - 1 - t].a = a_other;
     }
     out = t_output(out_type, rows, n, some_layout(), first.batch);
     input = t_random(out_type, bt_below(4) ? rows : 1, n, some_layout(), narrowed(first.batch), 0, FILL_SIGNED);
@@ -228,7 +235,6 @@ static void random_sum_mm(int turn) {
                 alike ? " alike" : "", f.activation, beta);
     want = ref_sum_mm(beta, &input, terms, count, &f, out_type, 0);
     EACH_WAY(out.data, bsr_sum_mm(ctx, beta, &input, terms, count, &f, &out, e), REF_COMPARE(&out, &want, REF_ANY));
-    (void)any;
 }
 static void random_sampled_addmm(int turn) {
     static const int of_bytes[] = {BSR_I32, BSR_I32, BSR_I8, BSR_F32, BSR_BF16};
