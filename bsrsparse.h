@@ -126,9 +126,9 @@
      equal distances; patterns and inner sizes are their own (A^T: as many stored blocks, and no batch of patterns). Other terms
      follow in further launches; each adds to the sums of those before it, which stand in out where it has the accumulating type
      (or is an integer), else in the workspace, which must be there (bsr_exec.query names it, BSR_PLAN_ADDS_TERMS says so). left
-     and right are multiplied into each launch's share. Tier wgmma takes two terms whose later one has values and b behind the
-     first one's in memory; else they follow each other there, too. Tuned tables have no rows of sums; schedules are not looked
-     at.
+     and right are multiplied into each launch's share. Terms of one launch are added forwards or backwards, by where they stand
+     in memory. With blocks of 64 and up tier wgmma takes them only where values and b lie in one and the same order; with many
+     columns they follow each other otherwise. Tuned tables have no rows of sums; schedules are not looked at.
 
    THREADS
      For a caller a context never changes: any number of threads may call with one context at once. An operation on the
@@ -987,7 +987,7 @@ typedef struct bsr_term {
 /* out = act(beta*input + left (sum over t of alpha_t op(A_t) B_t) right + bias): a sum of products, rounded once.
    op(A_t) [M x K_t]: each has blocks, K, pattern, strides and index dtype of its own; b_t [K_t x N]. All have one dtype, and out
    one that goes with it. out's batch dimensions are the broadcast of all operands'. epilogue: as bsr_dense_addmm's, its alpha_ptr
-   replaces every term's alpha, also 0. Terms are added in their order. Error of a float element before the epilogue: at most
+   replaces every term's alpha, also 0. Error of a float element before the epilogue: at most
    (k + 2 count + 2) u sum_t |alpha_t| |A_t||B_t|, k products in the row over all terms, u = 2^-24 or 2^-53; then one rounding to
    out's type. Integers are exact modulo 2^32; of i8 with a float out each term's sum is rounded to f32 first.
    On the CPU all terms go through one pass; on CUDA see SUMS OF PRODUCTS in the manual above, also for the workspace.
@@ -10000,13 +10000,29 @@ static int bsri_sum_alike(const bsri_product_call *x, const bsri_product_call *y
            bsri_sum_distance(view + v.at[2], other + w.at[2], index, &positions) && positions == g->entries &&
            (g->crow || g->col); /* one pattern, two indices: which of the two an item has is told by its pattern */
 }
-/* Launch n becomes `terms` of its kind: *like is one of them, as large as any. */
-static void bsri_sum_join(bsri_sum_launches *l, int n, const bsri_batch *batch, const bsri_sum_gap *g, int terms) {
+/* The copy engine counts items forwards in memory: from the last term to the first, where that is what makes them forwards.
+   Blocks below 64 come without it. */
+static int bsri_sum_backwards(const bsri_product_call *p, const bsri_sum_gap *g) {
+    const int small = bsri_min(p->a->block_rows, p->a->block_cols) < 64;
+    return g->b < 0 ? small || g->values <= 0 : g->b == 0 && g->values < 0;
+}
+static void bsri_sum_turn(bsri_sum_gap *g) {
+    g->crow = -g->crow, g->col = -g->col, g->values = -g->values, g->b = -g->b, g->lines = -g->lines, g->entries = -g->entries;
+}
+/* Launch n becomes `terms` of its kind, from the one that it has to `end`. */
+static void bsri_sum_join(bsri_sum_launches *l, int n, const bsri_batch *batch, const bsri_product_call *end, bsri_sum_gap *g,
+                          int terms) {
     bsri_product_call *p = &l->launch[n];
     bsr_matrix *a = &l->a[n];
     bsr_dense *b = &l->b[n];
     bsri_batch *whole = &l->batch[n];
+    const bsr_matrix *first = p->a;
     int d;
+    if (bsri_sum_backwards(p, g)) {
+        first = end->a, bsri_sum_turn(g), b->data = end->b->data;
+        a->crow_indices = first->crow_indices, a->col_indices = first->col_indices, a->values = first->values;
+        a->transposed_index = first->transposed_index;
+    }
     *whole = *batch, whole->dims++, whole->count *= terms, whole->size[0] = terms;
     a->batch_dims = b->batch_dims = whole->dims, a->schedule = NULL;
     for (d = whole->dims - 1; d > 0; d--) {
@@ -10022,7 +10038,7 @@ static void bsri_sum_join(bsri_sum_launches *l, int n, const bsri_batch *batch, 
     a->crow_batch_stride[0] = g->crow, a->col_batch_stride[0] = g->col, a->values_batch_stride[0] = g->values;
     b->batch_stride[0] = g->b;
     if (p->trans) {
-        (void)bsri_transposed_layout(p->a, &l->index[n].view);
+        (void)bsri_transposed_layout(first, &l->index[n].view);
         l->index[n].view.entries = g->entries, l->index[n].lines = g->lines - 1, p->index = &l->index[n];
     }
     p->a = a, p->b = b, p->whole = whole, l->joined = 1;
@@ -10055,7 +10071,7 @@ static void bsri_sum_group(const bsri_sum_call *s, bsri_sum_launches *l, int joi
             gap = next, end = q, used[i] = 1, terms++;
             bsri_sum_widen(l, n, q);
         }
-        if (terms > 1) bsri_sum_join(l, n, &s->batch, &gap, terms);
+        if (terms > 1) bsri_sum_join(l, n, &s->batch, end, &gap, terms);
     }
     if (l->count) return;
     l->launch[l->count++] = s->term[0], l->launch[0].whole = &s->batch; /* sums nothing */
@@ -13243,7 +13259,10 @@ static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_prod
     m->block_bits = bsri_mma_log2(p->br);
     m->view = p->view, m->down = (uint32_t)p->br;
     m->min_dim_lines = (int32_t)bsri_min(p->tiles, bsri_stored_inner(p) * p->view.rows);
-    if (!bsri_tensor_batch_of(p->a.batch_dims, p->a.batch, p->a.values_batch_stride, &m->a_batch)) return bsri_no(BSR_WHY_VALUES);
+    if (p->br < 64 && p->a.batch_dims && p->a.values_batch_stride[0] < 0) /* items of a sum; values come without a map */
+        memset(&m->a_batch, 0, sizeof m->a_batch);
+    else if (!bsri_tensor_batch_of(p->a.batch_dims, p->a.batch, p->a.values_batch_stride, &m->a_batch))
+        return bsri_no(BSR_WHY_VALUES);
     if (!bsri_tensor_batch_of(p->b.batch_dims, p->b.batch, p->b.batch_stride, &m->b_batch)) return bsri_no(BSR_WHY_DENSE);
     m->vector = i8 ? p->out.dtype == BSR_I32 || p->out.dtype == BSR_BF16 || p->out.dtype == BSR_F16 : p->out.dtype == p->b.dtype;
     if (m->vector) m->vector = f->vector ? f->vector : bsri_mma_layout(&p->out);
