@@ -5677,7 +5677,8 @@ static void bsri_sum_term(const bsri_engine *e, bsri_work *w, int64_t item, int6
 }
 /* totals += alpha times what c_tile holds; both end as the type that the epilogue computes in. */
 static void bsri_sum_scale(const bsri_engine *e, bsri_work *w, char *total, int64_t rows, double alpha) {
-    const int64_t lines = w->few ? w->cols : rows, n = w->few ? rows : w->cols, ld = w->few ? BSRI_FEW_LINE : w->panel;
+    const int64_t lines = w->few ? w->cols : rows, n = w->few ? rows : w->cols;
+    const int64_t ld = w->few ? (int64_t)BSRI_FEW_LINE : w->panel;
     int64_t i, j;
     for (i = 0; i < lines; i++) {
         char *row = bsri_at(w->c_tile, w->compute, i * ld);
@@ -5731,8 +5732,8 @@ static void bsri_sum_run(const bsr_context *ctx, const bsri_product *terms, int 
     if (s.scaled) shared.compute = term[0].type;
     for (t = 0; t < s.count; t++) {
         bsri_engine *e = &term[t];
-        e->few = bsri_few_mode(e), few = few && e->few, e->panel = term[0].width <= BSRI_FEW_COLS ? BSRI_FEW_COLS
-                                                                                             : bsri_tile_cols(e->job->compute);
+        e->few = bsri_few_mode(e), few = few && e->few;
+        e->panel = e->width <= BSRI_FEW_COLS ? (int64_t)BSRI_FEW_COLS : bsri_tile_cols(e->job->compute);
         most = bsri_max(most, e->br);
         work += (double)(e->job->a->nnz * e->br * e->bc) / (double)(e->tiles * e->br);
     }
