@@ -10891,7 +10891,7 @@ template <class F, bool BACKWARD_, class T> struct bsri_softmax_tile : bsri_tile
 template <class F, class S = double, int PIECE_ = 1, bool BACKWARD_ = true> struct bsri_softmax_rows_tile : bsri_tile {
     typedef F real;
     typedef S type;
-    static constexpr int PIECE = PIECE_, COLS = 1, THREADS = 256, CTAS = sizeof(F) == 8 ? 2 : 3;
+    static constexpr int PIECE = PIECE_, COLS = 1, THREADS = 256, CTAS = PIECE < 8 ? 2 : 3;
     static constexpr int SHARED = THREADS * BSRI_SOFTMAX_HELD + 4096; /* static too: above 48 KB only where allowed */
     static constexpr bool BACKWARD = BACKWARD_;
 };
@@ -10933,7 +10933,7 @@ template <class T, class F, int EACH_, int VEC_> struct bsri_vector_tile : bsri_
     typedef T type;
     typedef F real;
     static constexpr int EACH = EACH_, VEC = VEC_, ROWS = EACH_, COLS = VEC_; /* of a lane, not of a tile of out */
-    static constexpr int THREADS = 128, CTAS = 4;
+    static constexpr int THREADS = 128, CTAS = sizeof(T) == 1 ? 3 : 4; /* bytes: unpacked, they take more registers */
     static constexpr int IN_FLIGHT = BSRI_VECTOR_IN_FLIGHT; /* bytes of values that it asks for at a time, at most */
 };
 

@@ -553,11 +553,12 @@ __device__ __forceinline__ void bsri_tma_load(uint32_t to, const bsri_tma_map *m
                  "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
                  : "memory");
 }
-/* The L2's policy for what is stored: evicted first, or as other lines are. */
+/* The L2's policy for what is stored: evicted first, or as other lines are. Volatile: made where a tile ends, not before the
+   mainloop, through which it would take registers. */
 __device__ __forceinline__ uint64_t bsri_l2_policy(bool leaves) {
     uint64_t policy;
-    if (leaves) asm("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
-    else asm("createpolicy.fractional.L2::evict_normal.b64 %0;" : "=l"(policy));
+    if (leaves) asm volatile("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
+    else asm volatile("createpolicy.fractional.L2::evict_normal.b64 %0;" : "=l"(policy));
     return policy;
 }
 __device__ __forceinline__ void bsri_tma_store(const bsri_tma_map *map, uint32_t from, int c0, int c1, int c2, int c3,
