@@ -73,7 +73,7 @@
        2. What its kernels are given (>>cuda-types), their tiles; BSRI_FOR_ and rows of the kernel table.
        3. The kernels, in a section here.
        4. Who takes which call (a section >>cuda-plan-...), and in which order (>>cuda-plan).
-       5. The call to the backend (>>cuda-launch); tests/mirror.h, the stand-in, the random tests.
+       5. The call to the backend (>>cuda-products); tests/mirror.h, the stand-in, the random tests.
      a term of the epilogue
        1. A field of bsr_epilogue and its check; bsri_cuda_describe() copies it to bsri_dev_product.
        2. On the CPU bsri_finish_lines(); where it comes last bsri_epilogue_ends() and bsri_activate_row().
