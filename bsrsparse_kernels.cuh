@@ -3036,8 +3036,10 @@ __device__ __forceinline__ void bsri_small_store(const bsri_dev_mma &m, uint16_t
 template <class T, class L>
 __device__ __forceinline__ void bsri_small_epilogue(float (&sum)[L::MI][L::NI][4], const bsri_dev_mma &m,
                                                       const bsri_dev_finisher *f, char *tiles, int64_t row, int64_t col) {
-    const int lane = threadIdx.x % 32, split = m.split, team = threadIdx.x / 32 >> m.split_bits,
-              warp = threadIdx.x / 32 & (split - 1), cols = (int)bsri_min(L::BN, m.width - col);
+    const int split = m.split, team = threadIdx.x / 32 >> m.split_bits, warp = threadIdx.x / 32 & (split - 1);
+    const int cols = (int)bsri_min(L::BN, m.width - col);
+    int lane = threadIdx.x % 32;
+    if (!L::SIMPLE) asm volatile("" : "+r"(lane)); /* or all that comes of it is made before the loop over tiles, and spilled */
     auto part = [&](int i) { return &sum[i / L::ACROSS][i % L::ACROSS * 8]; }; /* 16 x 64 sums, and where they stand */
     auto down = [](int i) { return i / L::ACROSS * 16; };
     auto right = [](int i) { return i % L::ACROSS * 64; };
