@@ -130,6 +130,11 @@
      CPU runs on OpenMP's threads where it is compiled with OpenMP, or on the caller's own through
      bsr_context_desc.parallel_for, else on the calling thread. Results are the same bits for any number of threads, and
      for any number of calls at once; they may differ between instruction sets, which bsr_context_desc.isa can force.
+     Work of less than some 50 us stays on the calling thread: waking others takes as long. bsr_context_desc.threads says how
+     many threads there are (with parallel_for: how many workers it has), bsr_exec.threads caps them for one call; OpenMP's
+     runtime ends and starts threads where that number changes from call to call. OpenMP's idle threads spin unless
+     OMP_WAIT_POLICY=passive is set in the environment before the program starts: beside other threads that have work, that costs
+     several times what it saves.
      The library does not touch the floating-point control word (FTZ, DAZ, rounding stay as the caller has them).
 
    MEMORY
@@ -145,8 +150,6 @@
      A^T without its index (CPU) adds block after block to sums: in the workspace that a query names, where the call has it,
      else in out, or piece by piece on the stack, which goes through all blocks for each piece. The bits are the same for any
      number of threads, not with and without a workspace. A logger hears of it once per key (BSR_ITEM_SLOW_TRANSPOSE).
-     OpenMP's idle threads spin unless OMP_WAIT_POLICY=passive is set in the environment before the program starts: beside other
-     threads that have work, that costs several times as much as it saves.
 
    CUDA
      A context with BSR_BACKEND_CUDA takes the same calls with operands in device memory and runs them on bsr_exec.stream.
@@ -581,7 +584,8 @@ typedef struct bsr_logger { /* called from the thread that makes the call; none:
 } bsr_logger;
 
 /* The caller's own threads: runs body(arg, i) once for every i in [0, tasks), in any order, returns when all
-   are done. Results do not depend on how it does so. */
+   are done. Results do not depend on how it does so. There can be many tasks, of some 10 to 100 us each: workers take the next
+   one that is left. It is not called where work is too short to share. examples/pool.c has one. */
 typedef void (*bsr_parallel_for)(void *user, int64_t tasks, void (*body)(void *arg, int64_t task), void *arg);
 
 typedef enum bsr_backend {
@@ -602,7 +606,7 @@ typedef enum bsr_isa { /* of the CPU backend; results are the same for any threa
 typedef struct bsr_context_desc { /* all zero: defaults */
     int32_t backend; /* bsr_backend */
     int32_t device;  /* CUDA ordinal + 1; 0: the current device */
-    int32_t threads; /* CPU: 0: OpenMP's default, or 1 without OpenMP; ignored with parallel_for */
+    int32_t threads; /* CPU: 0: OpenMP's default, or 1 without OpenMP. With parallel_for: its workers; 0: not told */
     int32_t isa;     /* bsr_isa */
     bsr_allocator allocator;
     bsr_logger logger;
@@ -613,7 +617,7 @@ typedef struct bsr_context_desc { /* all zero: defaults */
 } bsr_context_desc;
 
 typedef struct bsr_info {
-    int32_t version, backend, isa, threads;
+    int32_t version, backend, isa, threads; /* threads: 0 with a parallel_for that was not told how many workers it has */
     int32_t device, sm_count, cc_major, cc_minor; /* CUDA; -1 and zeros on the CPU */
     const char *backend_name, *isa_name;
     const char *status_of_backends; /* for each backend and tier: run on hardware, compiled only, absent */
@@ -828,7 +832,7 @@ typedef struct bsr_exec {
     bsr_plan *query;      /* not null: check, write the plan here, and return without running */
     bsr_error *error;     /* null: status only */
     uint32_t flags;       /* BSR_EXEC_* */
-    int32_t reserved;
+    int32_t threads;      /* CPU: at most so many threads at once for this call, 1: the calling one; 0: the context's */
     int32_t max_grid[3];  /* CUDA: cap of the launch grid, x y z; 0 or less: the hardware's (checked indices: z is 2) */
     int32_t reserved2;
     const bsr_tune_table *table; /* in place of the context's; null: that one */
@@ -1981,7 +1985,9 @@ static bsr_status bsri_begin(bsri_call *c, const bsr_context *ctx, int op, const
     }
     if (!ctx) return bsri_fail(c, BSR_ITEM_CONTEXT_NULL, BSR_ARG_CONTEXT, -1, 0);
     if (c->flags & ~known) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_EXEC, 0, (int64_t)c->flags);
-    if (c->exec->reserved || c->exec->reserved2) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_EXEC, 1, 1);
+    if (c->exec->reserved2) return bsri_fail(c, BSR_ITEM_RESERVED, BSR_ARG_EXEC, 1, 1);
+    if (c->exec->threads < 0 || c->exec->threads > 4096)
+        return bsri_fail(c, BSR_ITEM_THREADS, BSR_ARG_EXEC, -1, c->exec->threads);
     if ((c->flags & BSR_EXEC_TF32) && (c->flags & (BSR_EXEC_TF32X3 | BSR_EXEC_ACCUMULATE_F64)))
         return bsri_fail(c, BSR_ITEM_FLAGS_CONFLICT, BSR_ARG_EXEC, -1, (int64_t)c->flags);
     if (c->flags & BSR_EXEC_CHECK_INDICES) BSRI_TRY(bsri_begin_status(c));
@@ -2263,16 +2269,56 @@ static void bsri_free(const bsr_context *ctx, void *ptr) {
     else BSRSPARSE_FREE(ptr);
 }
 
-/* Runs body(arg, 0 .. tasks-1), in any order, on the context's threads. */
-static void bsri_parallel(const bsr_context *ctx, int64_t tasks, void (*body)(void *arg, int64_t task), void *arg) {
+/* What work takes on one thread, in ns, roughly: it only decides whether other threads are woken. steps: visits of stored blocks,
+   elements and the like that cost some cycles each, however little there is to do. */
+static double bsri_work_ns(double bytes, double products, double steps) { return bytes / 8.0 + products / 16.0 + steps; }
+/* Less than this is done by the calling thread: to wake others takes as long. (Tests set it.) */
+#ifndef BSRI_PARALLEL_NS
+#define BSRI_PARALLEL_NS 50000.0
+#endif
+#define BSRI_POOL_GUESS 8 /* workers of a parallel_for that was not told how many it has */
+/* Threads that a call may have at once. */
+static int64_t bsri_threads(const bsri_call *c) {
+    const int32_t all = c->ctx->threads ? c->ctx->threads : BSRI_POOL_GUESS, cap = c->exec->threads;
+    return cap && cap < all ? cap : all;
+}
+/* As many tasks as the call may have threads: each takes one of the tasks that are left, and again. */
+typedef struct bsri_shares {
+    void (*body)(void *arg, int64_t task);
+    void *arg;
+    int64_t tasks, shares, next;
+} bsri_shares;
+static void bsri_share(void *user, int64_t share) {
+    bsri_shares *s = (bsri_shares *)user;
     int64_t i;
-    if (ctx->parallel_for && tasks > 1) {
+#if defined(__GNUC__) || defined(__clang__)
+    (void)share;
+    while ((i = __atomic_fetch_add(&s->next, 1, __ATOMIC_RELAXED)) < s->tasks) s->body(s->arg, i);
+#else
+    for (i = share; i < s->tasks; i += s->shares) s->body(s->arg, i);
+#endif
+}
+static void bsri_parallel_pool(const bsri_call *c, int64_t tasks, void (*body)(void *arg, int64_t task), void *arg) {
+    const bsr_context *ctx = c->ctx;
+    bsri_shares s;
+    if (!c->exec->threads || c->exec->threads >= tasks || (ctx->threads && c->exec->threads >= ctx->threads)) {
         ctx->parallel_for(ctx->parallel_user, tasks, body, arg);
         return;
     }
+    s.body = body, s.arg = arg, s.tasks = tasks, s.shares = c->exec->threads, s.next = 0;
+    ctx->parallel_for(ctx->parallel_user, s.shares, bsri_share, &s);
+}
+/* Runs body(arg, 0 .. tasks-1), which take ns on one thread, in any order: on the call's threads where that pays. */
+static void bsri_parallel(const bsri_call *c, int64_t tasks, double ns, void (*body)(void *arg, int64_t task), void *arg) {
+    const int64_t threads = ns < BSRI_PARALLEL_NS ? 1 : bsri_threads(c);
+    int64_t i;
+    if (threads > 1 && tasks > 1 && c->ctx->parallel_for) {
+        bsri_parallel_pool(c, tasks, body, arg);
+        return;
+    }
 #ifdef BSRI_OPENMP
-    if (ctx->threads > 1 && tasks > 1) {
-#pragma omp parallel for schedule(dynamic, 1) num_threads(ctx->threads)
+    if (threads > 1 && tasks > 1) {
+#pragma omp parallel for schedule(dynamic, 1) num_threads((int)threads)
         for (i = 0; i < tasks; i++) body(arg, i);
         return;
     }
@@ -2327,10 +2373,10 @@ static void bsri_ranges_part(void *arg, int64_t part) {
     int64_t i = width * part + bsri_min(part, more), end = i + width + (part < more);
     for (; i < end; i++) s->each(s->arg, i);
 }
-static void bsri_for_each(const bsr_context *ctx, int64_t total, void (*each)(void *arg, int64_t i), void *arg) {
+static void bsri_for_each(const bsri_call *c, int64_t total, double ns, void (*each)(void *arg, int64_t i), void *arg) {
     bsri_ranges s;
     s.each = each, s.arg = arg, s.total = total, s.parts = bsri_min(total, 256);
-    bsri_parallel(ctx, s.parts, bsri_ranges_part, &s);
+    bsri_parallel(c, s.parts, ns, bsri_ranges_part, &s);
 }
 
 static int bsri_bit_get(const uint64_t *bits, int64_t i) { return (int)(bits[i / 64] >> (i % 64) & 1u); }
@@ -2579,6 +2625,9 @@ static bsri_item bsri_matrix_item(const bsri_batch *b, int64_t item, const bsr_m
 }
 BSRI_HD static int64_t bsri_block_rows(const bsr_matrix *m) { return m->rows / m->block_rows; }
 BSRI_HD static int64_t bsri_block_cols(const bsr_matrix *m) { return m->cols / m->block_cols; }
+
+/* Stored blocks of one item, where contents may be looked at. */
+BSRI_UNUSED static int64_t bsri_stored(const bsr_matrix *m) { return m->nnz; }
 
 /* Strides of values with the packed default filled in: block, row, column. */
 static void bsri_value_strides(const bsr_matrix *m, int64_t s[3]) {
@@ -5607,6 +5656,17 @@ static void bsri_scan_row(const bsri_scan *s, bsri_work *w, const bsri_cursor *c
             }
     }
 }
+/* What a product takes on one thread: blocks are read once for each panel of columns, the result is written. */
+static double bsri_product_ns(const bsri_engine *e) {
+    const bsri_product *job = e->job;
+    const double size = (double)bsr_dtype_size(job->b->dtype), across = (double)e->width;
+    const double listed = job->a ? (double)bsri_stored(job->a) : (double)job->scatter->q_count;
+    const double area = (double)e->br * (double)e->bc;
+    const double blocks = listed * (double)e->items * (double)e->reduce;
+    const double out = (double)e->tiles * (double)e->br * across * (double)e->items;
+    return bsri_work_ns(blocks * area * size + out * (double)bsr_dtype_size(job->out->dtype), blocks * area * across * size / 4.0,
+                        blocks * (double)e->panels + out / 8.0);
+}
 /* Where the share of block rows of part k begins: by entries. */
 static int64_t bsri_scan_start(const bsri_scan *s, const void *crow, int64_t k) {
     const bsr_matrix *a = s->e->job->a;
@@ -5721,11 +5781,12 @@ static int bsri_scan_in_out(const bsri_engine *e) {
     return job->out->dtype == job->compute && (job->beta == 0.0 || job->input->data != job->out->data);
 }
 /* Blocks too large for a piece on the stack stay with the walk by tiles. */
-static int bsri_scan_run(const bsr_context *ctx, bsri_engine *e) {
+static int bsri_scan_run(const bsri_call *c, bsri_engine *e) {
     const bsri_product *job = e->job;
     const int64_t size = (int64_t)bsr_dtype_size(job->compute), stack = BSRI_SCAN_STACK * 8 / size;
     const uint64_t bytes = bsri_scan_bytes(job->a, job->compute, e->width);
-    const int64_t worth = job->a->nnz * e->reduce >= 4096 ? ctx->threads : 1;
+    const double all = bsri_product_ns(e);
+    const int64_t worth = all >= BSRI_PARALLEL_NS ? bsri_threads(c) : 1;
     bsri_scan s;
     memset(&s, 0, sizeof s);
     s.e = e, s.parts = 1, s.pieces = 1, s.piece = e->tiles, s.cols = bsri_min(e->width, e->panel);
@@ -5742,14 +5803,16 @@ static int bsri_scan_run(const bsr_context *ctx, bsri_engine *e) {
         s.rs = s.cols == 1 ? 1 : s.cols, s.cs = 1;
         s.piece = stack / (s.cols * e->br), s.pieces = s.piece ? bsri_ceil_div(e->tiles, s.piece) : 0;
         if (!s.piece) return 0;
-        for (s.item = 0; s.item < e->items; s.item++) bsri_parallel(ctx, s.pieces, bsri_scan_stack_task, &s);
+        for (s.item = 0; s.item < e->items; s.item++) bsri_parallel(c, s.pieces, all, bsri_scan_stack_task, &s);
         return 1;
     }
     for (s.item = 0; s.item < e->items; s.item++) {
         if (!job->workspace || s.sums != job->workspace)
             s.sums = bsri_at(job->out->data, job->out->dtype, bsri_dense_offset(&e->out_batch, s.item, job->out));
-        bsri_parallel(ctx, s.pieces * s.parts, bsri_scan_task, &s);
-        bsri_parallel(ctx, bsri_ceil_div(e->tiles * e->br, BSRI_SCAN_ROWS * 32), bsri_scan_finish_task, &s);
+        bsri_parallel(c, s.pieces * s.parts, all / (double)e->items, bsri_scan_task, &s);
+        bsri_parallel(c, bsri_ceil_div(e->tiles * e->br, BSRI_SCAN_ROWS * 32),
+                      bsri_work_ns((double)e->tiles * (double)e->br * (double)e->width * (double)s.parts * 8.0, 0.0, 0.0),
+                      bsri_scan_finish_task, &s);
     }
     return 1;
 }
@@ -5796,11 +5859,11 @@ static int bsri_product_any(const bsri_engine *e) {
     if (job->a) return job->a->nnz > 0;
     return job->scatter->q_count > 0 && (!job->blocks->batch_dims || job->blocks->batch[0] > 0);
 }
-static void bsri_product_run(const bsr_context *ctx, const bsri_product *job) {
+static void bsri_product_run(const bsri_call *c, const bsri_product *job) {
     bsri_engine e;
     int64_t work;
     memset(&e, 0, sizeof e);
-    e.job = job, e.isa = job->isa ? job->isa : ctx->isa;
+    e.job = job, e.isa = job->isa ? job->isa : c->ctx->isa;
     e.type = bsri_finish_type(job->compute, job->out->dtype);
     e.out_batch = bsri_batch_of(job->out->batch_dims, job->out->batch);
     e.items = e.out_batch.count;
@@ -5821,7 +5884,7 @@ static void bsri_product_run(const bsr_context *ctx, const bsri_product *job) {
     e.places = e.schedule.bytes ? e.schedule.groups * e.group : e.tiles;
     e.few = bsri_few_mode(&e);
     e.gather = e.width <= BSRI_FEW_COLS && job->a && !e.schedule.bytes && e.subs == 1 ? bsri_max(1, BSRI_TILE_ROWS / e.br) : 1;
-    if (e.kind == BSRI_LIST_SCAN && e.reduce && bsri_scan_run(ctx, &e)) return;
+    if (e.kind == BSRI_LIST_SCAN && e.reduce && bsri_scan_run(c, &e)) return;
     /* a task is some 2^19 products: long beside handing it out */
     work = bsri_min(1 << 19, (job->a ? job->a->nnz : job->scatter->q_count) / e.tiles + 1);
     work *= e.sub_rows * bsri_min(e.bc, 1 << 12) * bsri_min(e.width, e.panel);
@@ -5833,7 +5896,7 @@ static void bsri_product_run(const bsr_context *ctx, const bsri_product *job) {
         if (e.chunk > e.gather) e.chunk -= e.chunk % e.gather;
     }
     e.chunks = bsri_ceil_div(e.places * e.subs, e.chunk);
-    bsri_parallel(ctx, e.items * e.panels * e.chunks, bsri_product_task, &e);
+    bsri_parallel(c, e.items * e.panels * e.chunks, bsri_product_ns(&e), bsri_product_task, &e);
 }
 
 /* Choosing a kernel and launching it are one function, so that what is chosen is what runs. A call that consists of several
@@ -6012,7 +6075,7 @@ static bsr_status bsri_product_start(const bsri_call *c, const bsri_product_call
     job.isa = plan->kernel;
     job.workspace = c->exec->workspace, job.workspace_bytes = c->exec->workspace_bytes;
     if (p->trans && !p->a->transposed_index) bsri_warn_transpose(c, &key);
-    bsri_product_run(c->ctx, &job);
+    bsri_product_run(c, &job);
     return BSR_OK;
 }
 
@@ -6377,7 +6440,7 @@ static bsr_status bsri_scatter_start(const bsri_call *c, const bsr_dense *blocks
     BSRI_TRY(bsri_settle_cpu(c, &key, plan, step, &stop));
     if (stop) return BSR_OK;
     job.isa = plan->kernel;
-    if (others->cols && blocks->cols) bsri_product_run(c->ctx, &job);
+    if (others->cols && blocks->cols) bsri_product_run(c, &job);
     return BSR_OK;
 }
 
@@ -6608,12 +6671,13 @@ static void bsri_sampled_task(void *arg, int64_t task) {
     w.b.direct = w.b.direct && w.b.cs == 1;
     for (line = chunk * s->chunk; line < end; line++) bsri_sampled_row(s, &w, item, line, sub);
 }
-static void bsri_sampled_run(const bsr_context *ctx, const bsri_sampled *job) {
+static void bsri_sampled_run(const bsri_call *c, const bsri_sampled *job) {
     const int64_t panel = bsri_tile_cols(job->compute);
     bsri_sampler s;
+    double blocks, area, each, ns;
     int64_t work;
     memset(&s, 0, sizeof s);
-    s.job = job, s.isa = job->isa ? job->isa : ctx->isa, s.type = bsri_finish_type(job->compute, job->out->dtype);
+    s.job = job, s.isa = job->isa ? job->isa : c->ctx->isa, s.type = bsri_finish_type(job->compute, job->out->dtype);
     s.br = job->out->block_rows, s.bc = job->out->block_cols, s.rows = bsri_block_rows(job->out);
     s.mat1 = bsri_dense_used(job->mat1), s.mat2 = bsri_dense_used(job->mat2);
     bsri_value_steps(job->out, s.o_strides);
@@ -6626,7 +6690,10 @@ static void bsri_sampled_run(const bsr_context *ctx, const bsri_sampled *job) {
     work = bsri_max(1, job->out->nnz / s.rows) * s.bc;
     s.chunk = bsri_max(1, (1 << 19) / (bsri_min(work, 1 << 19) * s.sub_rows * bsri_max(1, bsri_min(job->mat1->cols, 1 << 19))));
     s.chunks = bsri_ceil_div(s.rows, s.chunk);
-    bsri_parallel(ctx, s.items * s.chunks * s.subs, bsri_sampled_task, &s);
+    blocks = (double)bsri_stored(job->out) * (double)s.items, area = (double)s.br * (double)s.bc;
+    each = (double)job->mat1->cols * (double)s.reduce * (double)bsr_dtype_size(job->mat1->dtype) / 4.0;
+    ns = bsri_work_ns(blocks * area * (double)bsr_dtype_size(job->out->dtype), blocks * area * each, blocks);
+    bsri_parallel(c, s.items * s.chunks * s.subs, ns, bsri_sampled_task, &s);
 }
 
 typedef struct bsri_sampled_call {
@@ -6701,7 +6768,7 @@ static bsr_status bsri_sampled_start(const bsri_call *c, const bsri_sampled_call
     BSRI_TRY(bsri_settle_cpu(c, &key, plan, step, &stop));
     if (stop) return BSR_OK;
     job.isa = plan->kernel;
-    bsri_sampled_run(c->ctx, &job);
+    bsri_sampled_run(c, &job);
     return BSR_OK;
 }
 
@@ -7185,6 +7252,7 @@ BSRI_CUDA_PART(bsri_cuda_softmax(const bsri_call *c, const bsri_softmax *job, co
 static bsr_status bsri_softmax_run(const bsri_call *c, bsri_softmax *j) {
     const bsr_tune_row key = bsri_tune_key(c->op, j->x->dtype, j->out->dtype, j->x, j->x->rows, 0, j->x->cols);
     bsr_plan p = bsri_plan_default(c);
+    double elements;
     int stop;
     j->compute = bsri_compute_dtype(c, j->x->dtype);
     j->batch = bsri_batch_of(j->x->batch_dims, j->x->batch);
@@ -7196,7 +7264,8 @@ static bsr_status bsri_softmax_run(const bsri_call *c, bsri_softmax *j) {
     if (stop) return BSR_OK;
     j->isa = p.kernel;
     if (!j->x->nnz) return BSR_OK; /* else there is memory for all items, and their number fits */
-    bsri_parallel(c->ctx, j->batch.count * j->groups, bsri_softmax_task, j);
+    elements = (double)bsri_stored(j->x) * (double)j->x->block_rows * (double)j->x->block_cols * (double)j->batch.count;
+    bsri_parallel(c, j->batch.count * j->groups, bsri_work_ns(elements * 8.0, 0.0, elements), bsri_softmax_task, j);
     return BSR_OK;
 }
 
@@ -7817,6 +7886,7 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
     bsri_call c;
     bsr_plan p;
     bsr_dense used[5];
+    double scores, ns;
     int64_t tasks;
     int stop;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_ATTENTION, exec));
@@ -7841,7 +7911,9 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
     if (lse) used[4] = bsri_dense_used(lse), j.lse = &used[4];
     bsri_value_steps(mask, j.mask_strides);
     if (!bsri_mul(j.batch.count, j.groups, &tasks)) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, 0);
-    bsri_parallel(ctx, tasks, bsri_attention_task, &j);
+    scores = (double)bsri_stored(mask) * (double)mask->block_rows * (double)mask->block_cols * (double)j.batch.count;
+    ns = bsri_work_ns((double)tasks * 1024.0, scores * (double)(q->cols + v->cols), scores);
+    bsri_parallel(&c, tasks, ns, bsri_attention_task, &j);
     return BSR_OK;
 }
 
@@ -8100,12 +8172,25 @@ static void bsri_build_write(void *arg, int64_t i) {
     bsri_item to = bsri_matrix_item(&b->batch, i / b->rows, &b->to);
     b->row(b, i / b->rows, i % b->rows, &to, b->first[i]);
 }
+/* What counting takes on one thread, or writing. */
+static double bsri_build_ns(const bsri_build *b, int writes) {
+    const double blocks = (double)b->rows * (double)b->cols * (double)b->batch.count;
+    const double area = (double)b->to.block_rows * (double)b->to.block_cols, kept = (double)b->to.nnz * (double)b->batch.count;
+    double ns = blocks;
+    if (b->sparse)
+        ns = (double)bsri_stored(b->sparse) * (double)b->batch.count *
+             (8.0 + (double)b->sparse->block_rows * (double)b->sparse->block_cols);
+    else if (b->entries) ns = 8.0 * (double)b->entries->nnz;
+    else if (b->merge) ns = 8.0 * (double)bsri_index(b->merge->crow, b->merge->crow_dtype, b->merge->rows);
+    else if (b->dense) ns = bsri_work_ns(blocks * area * (double)bsr_dtype_size(b->dense->dtype), 0.0, blocks * area / 4.0);
+    return writes ? ns + bsri_work_ns(2.0 * kept * area * (double)bsr_dtype_size(b->to.dtype), 0.0, 4.0 * kept) : ns;
+}
 /* Counts, checks what only the counts can tell, then writes. */
 static bsr_status bsri_build_output(const bsri_call *c, bsri_build *b, bsr_matrix *m) {
     int64_t capacity = b->to.nnz, limit = b->to.index_dtype == BSR_I32 ? INT32_MAX : INT64_MAX - 1;
     int64_t item, r, n, total = 0, size = 0, largest = 0;
     int ragged = (b->to.flags & BSR_MATRIX_RAGGED) != 0;
-    bsri_for_each(c->ctx, b->batch.count * b->rows, bsri_build_count, b);
+    bsri_for_each(c, b->batch.count * b->rows, bsri_build_ns(b, 0), bsri_build_count, b);
     for (item = 0; item < b->batch.count; item++) {
         for (r = 0, n = 0; r < b->rows; r++) n += b->first[item * b->rows + r];
         if (item == 0) size = n;
@@ -8125,7 +8210,7 @@ static bsr_status bsri_build_output(const bsri_call *c, bsri_build *b, bsr_matri
         }
         bsri_set_index(crow, b->to.index_dtype, b->rows, total);
     }
-    if (!b->count_only) bsri_for_each(c->ctx, b->batch.count * b->rows, bsri_build_write, b);
+    if (!b->count_only) bsri_for_each(c, b->batch.count * b->rows, bsri_build_ns(b, 1), bsri_build_write, b);
     b->to.values = m->values;
     *m = b->to;
     return BSR_OK;
@@ -8434,7 +8519,7 @@ BSR_API bsr_status bsr_from_dense(const bsr_context *ctx, const bsr_dense *sourc
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     BSRI_TRY(bsri_build_blocks(&c, &b, m, &scratch));
-    bsri_for_each(ctx, b.batch.count * b.rows, bsri_bits_from_dense, &b);
+    bsri_for_each(&c, b.batch.count * b.rows, bsri_build_ns(&b, 0), bsri_bits_from_dense, &b);
     return bsri_build_finish(&c, &b, m, &scratch);
 }
 
@@ -8552,7 +8637,7 @@ BSR_API bsr_status bsr_from_block_mask(const bsr_context *ctx, const uint8_t *ma
     BSRI_TRY(bsri_plan_simple(&c, &stop));
     if (stop) return BSR_OK;
     BSRI_TRY(bsri_build_blocks(&c, &b, m, &scratch));
-    bsri_for_each(ctx, b.batch.count * b.rows, bsri_bits_from_mask, &b);
+    bsri_for_each(&c, b.batch.count * b.rows, bsri_build_ns(&b, 0), bsri_bits_from_mask, &b);
     return bsri_build_finish(&c, &b, m, &scratch);
 }
 
@@ -8620,7 +8705,7 @@ static bsr_status bsri_prune_run(const bsri_call *c, bsri_build *b, int64_t tota
             b->from = bsri_index(crow, b->sparse->index_dtype, 0);
             n = bsri_index(crow, b->sparse->index_dtype, b->rows) - b->from;
         }
-        bsri_for_each(c->ctx, n, bsri_norm_one, b);
+        bsri_for_each(c, n, (double)n * ((double)b->to.block_rows * (double)b->to.block_cols + 10.0), bsri_norm_one, b);
         bsri_bits_largest(b, n, bsri_min(kept, n));
     }
     return bsri_build_finish(c, b, m, &scratch);
@@ -8633,7 +8718,7 @@ BSR_API bsr_status bsr_prune(const bsr_context *ctx, bsr_operand source, double 
     bsri_call c;
     bsri_build b;
     bsr_dense used;
-    int64_t total, kept;
+    int64_t total = 0, kept = 0;
     int stop;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_PRUNE, exec));
     if (!d == !s) return bsri_fail(&c, BSR_ITEM_OPERAND_KIND, BSR_ARG_SOURCE, -1, 0);
@@ -8757,6 +8842,7 @@ BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, con
     bsri_call c;
     bsri_expand job;
     bsr_dense used;
+    double bytes, stored, ns;
     int stop;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_TO_DENSE, exec));
     job.batch = bsri_batch_none();
@@ -8780,7 +8866,10 @@ BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, con
     used = bsri_dense_used(out);
     job.m = m, job.out = &used, job.batch = bsri_batch_of(out->batch_dims, out->batch), job.rows = bsri_block_rows(m);
     if (!out->cols) return BSR_OK; /* else there is memory for all items, and their rows can be counted */
-    bsri_for_each(ctx, job.batch.count * job.rows, bsri_expand_row, &job);
+    bytes = (double)job.batch.count * (double)out->rows * (double)out->cols * (double)bsr_dtype_size(out->dtype);
+    stored = (double)bsri_stored(m) * (double)job.batch.count;
+    ns = bsri_work_ns(bytes, 0.0, stored * (double)m->block_rows * (1.0 + (double)m->block_cols / 4.0));
+    bsri_for_each(&c, job.batch.count * job.rows, ns, bsri_expand_row, &job);
     return BSR_OK;
 }
 
@@ -8956,7 +9045,7 @@ static bsr_status bsri_to_entries(const bsr_context *ctx, int op, const bsr_matr
     if (stop) return BSR_OK;
     BSRI_TRY(bsri_reblock_run(&c, &b, m));
     *nnz = m->nnz, job.m = m, job.row = row;
-    if (row) bsri_for_each(ctx, rows, bsri_number_row, &job);
+    if (row) bsri_for_each(&c, rows, bsri_work_ns((double)*nnz * (double)size, 0.0, (double)*nnz), bsri_number_row, &job);
     return BSR_OK;
 }
 BSR_API bsr_status bsr_to_csr(const bsr_context *ctx, const bsr_matrix *source, int64_t rows, int64_t cols, int64_t *nnz,
@@ -9061,6 +9150,7 @@ BSR_API bsr_status bsr_build_transposed_index(const bsr_context *ctx, const bsr_
     bsri_call c;
     bsri_view_job job;
     bsri_spans set;
+    double ns;
     int stop;
     set.count = 0;
     BSRI_TRY(bsri_begin(&c, ctx, BSR_OP_TRANSPOSED_INDEX, exec));
@@ -9073,7 +9163,8 @@ BSR_API bsr_status bsr_build_transposed_index(const bsr_context *ctx, const bsr_
     memset(buffer, 0, (size_t)job.view.bytes);
     bsri_transposed_header(m, (int64_t *)buffer);
     job.patterns = bsri_patterns(m, &job.one), job.buffer = buffer;
-    bsri_parallel(ctx, job.patterns.count, bsri_transposed_one, &job);
+    ns = bsri_work_ns((double)job.view.bytes, 0.0, 4.0 * (double)bsri_stored(m) * (double)job.patterns.count);
+    bsri_parallel(&c, job.patterns.count, ns, bsri_transposed_one, &job);
     return BSR_OK;
 }
 
@@ -9557,7 +9648,7 @@ BSR_API bsr_status bsr_layout_mask(const bsr_context *ctx, const bsr_layout *lay
         BSRI_TRY(bsri_plan_simple(&c, &stop));
         if (stop || !bytes) return BSR_OK;
         job.layout = layout, job.mask = mask;
-        bsri_parallel(ctx, layout->different_layout_per_head ? layout->heads : 1, bsri_layout_head, &job);
+        bsri_parallel(&c, layout->different_layout_per_head ? layout->heads : 1, 4.0 * (double)bytes, bsri_layout_head, &job);
         for (i = 1; i < layout->heads && !layout->different_layout_per_head; i++) memcpy(mask + i * area, mask, (size_t)area);
         return BSR_OK;
     }
@@ -16016,9 +16107,9 @@ BSR_API bsr_status bsr_create(const bsr_context_desc *desc, bsr_context **out, b
     memcpy(made.gpu.name, "cpu", 4);
     made.parallel_for = d->parallel_for, made.parallel_user = d->parallel_user;
 #ifdef BSRI_OPENMP
-    if (!made.threads) made.threads = omp_get_max_threads();
+    if (!made.threads && !made.parallel_for) made.threads = omp_get_max_threads();
 #else
-    made.threads = 1;
+    if (!made.parallel_for) made.threads = 1;
 #endif
 #ifdef BSRI_CUDA
     if (d->backend != BSR_BACKEND_CPU) {

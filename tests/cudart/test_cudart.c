@@ -392,12 +392,12 @@ static bsr_status call_from_dense(const bsr_context *ctx, const bsr_exec *ex) {
     return bsr_from_dense(ctx, &x, &m, ex);
 }
 static bsr_status call_from_csr(const bsr_context *ctx, const bsr_exec *ex) {
-    const int dtype = draw_float(), coo = ex->reserved, index = (int)PICK(BSR_I32, BSR_I64);
+    const int dtype = draw_float(), coo = ex->reserved2, index = (int)PICK(BSR_I32, BSR_I64);
     bsr_matrix m = matrix_of(bt_range(1, 100), bt_range(1, 100), draw_block(), draw_block(), dtype, no_batch(), 1);
     const int64_t nnz = bt_below(100000);
     void *row = device(coo ? nnz : m.rows + 1, index), *col = device(nnz, index), *values = device(nnz, dtype);
     bsr_exec plain = *ex;
-    plain.reserved = 0;
+    plain.reserved2 = 0;
     if (!bt_below(4)) values = NULL;
     if (!bt_below(4)) m.values = NULL;
     if (coo) return bsr_from_coo(ctx, m.rows, m.cols, nnz, row, col, index, values, dtype, &m, &plain);
@@ -405,7 +405,7 @@ static bsr_status call_from_csr(const bsr_context *ctx, const bsr_exec *ex) {
 }
 static bsr_status call_from_coo(const bsr_context *ctx, const bsr_exec *ex) {
     bsr_exec coo = *ex;
-    coo.reserved = 1; /* for the function above only */
+    coo.reserved2 = 1; /* for the function above only */
     return call_from_csr(ctx, &coo);
 }
 static bsr_status call_to_entries(const bsr_context *ctx, const bsr_exec *ex, int coo) {
