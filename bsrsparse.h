@@ -2627,7 +2627,7 @@ BSRI_HD static int64_t bsri_block_rows(const bsr_matrix *m) { return m->rows / m
 BSRI_HD static int64_t bsri_block_cols(const bsr_matrix *m) { return m->cols / m->block_cols; }
 
 /* Stored blocks of one item, where contents may be looked at. */
-BSRI_UNUSED static int64_t bsri_stored(const bsr_matrix *m) { return m->nnz; }
+BSRI_UNUSED static int64_t bsri_stored_blocks(const bsr_matrix *m) { return m->nnz; }
 
 /* Strides of values with the packed default filled in: block, row, column. */
 static void bsri_value_strides(const bsr_matrix *m, int64_t s[3]) {
@@ -5660,7 +5660,7 @@ static void bsri_scan_row(const bsri_scan *s, bsri_work *w, const bsri_cursor *c
 static double bsri_product_ns(const bsri_engine *e) {
     const bsri_product *job = e->job;
     const double size = (double)bsr_dtype_size(job->b->dtype), across = (double)e->width;
-    const double listed = job->a ? (double)bsri_stored(job->a) : (double)job->scatter->q_count;
+    const double listed = job->a ? (double)bsri_stored_blocks(job->a) : (double)job->scatter->q_count;
     const double area = (double)e->br * (double)e->bc;
     const double blocks = listed * (double)e->items * (double)e->reduce;
     const double out = (double)e->tiles * (double)e->br * across * (double)e->items;
@@ -6690,7 +6690,7 @@ static void bsri_sampled_run(const bsri_call *c, const bsri_sampled *job) {
     work = bsri_max(1, job->out->nnz / s.rows) * s.bc;
     s.chunk = bsri_max(1, (1 << 19) / (bsri_min(work, 1 << 19) * s.sub_rows * bsri_max(1, bsri_min(job->mat1->cols, 1 << 19))));
     s.chunks = bsri_ceil_div(s.rows, s.chunk);
-    blocks = (double)bsri_stored(job->out) * (double)s.items, area = (double)s.br * (double)s.bc;
+    blocks = (double)bsri_stored_blocks(job->out) * (double)s.items, area = (double)s.br * (double)s.bc;
     each = (double)job->mat1->cols * (double)s.reduce * (double)bsr_dtype_size(job->mat1->dtype) / 4.0;
     ns = bsri_work_ns(blocks * area * (double)bsr_dtype_size(job->out->dtype), blocks * area * each, blocks);
     bsri_parallel(c, s.items * s.chunks * s.subs, ns, bsri_sampled_task, &s);
@@ -7264,7 +7264,7 @@ static bsr_status bsri_softmax_run(const bsri_call *c, bsri_softmax *j) {
     if (stop) return BSR_OK;
     j->isa = p.kernel;
     if (!j->x->nnz) return BSR_OK; /* else there is memory for all items, and their number fits */
-    elements = (double)bsri_stored(j->x) * (double)j->x->block_rows * (double)j->x->block_cols * (double)j->batch.count;
+    elements = (double)bsri_stored_blocks(j->x) * (double)j->x->block_rows * (double)j->x->block_cols * (double)j->batch.count;
     bsri_parallel(c, j->batch.count * j->groups, bsri_work_ns(elements * 8.0, 0.0, elements), bsri_softmax_task, j);
     return BSR_OK;
 }
@@ -7911,7 +7911,7 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
     if (lse) used[4] = bsri_dense_used(lse), j.lse = &used[4];
     bsri_value_steps(mask, j.mask_strides);
     if (!bsri_mul(j.batch.count, j.groups, &tasks)) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, 0);
-    scores = (double)bsri_stored(mask) * (double)mask->block_rows * (double)mask->block_cols * (double)j.batch.count;
+    scores = (double)bsri_stored_blocks(mask) * (double)mask->block_rows * (double)mask->block_cols * (double)j.batch.count;
     ns = bsri_work_ns((double)tasks * 1024.0, scores * (double)(q->cols + v->cols), scores);
     bsri_parallel(&c, tasks, ns, bsri_attention_task, &j);
     return BSR_OK;
@@ -8178,7 +8178,7 @@ static double bsri_build_ns(const bsri_build *b, int writes) {
     const double area = (double)b->to.block_rows * (double)b->to.block_cols, kept = (double)b->to.nnz * (double)b->batch.count;
     double ns = blocks;
     if (b->sparse)
-        ns = (double)bsri_stored(b->sparse) * (double)b->batch.count *
+        ns = (double)bsri_stored_blocks(b->sparse) * (double)b->batch.count *
              (8.0 + (double)b->sparse->block_rows * (double)b->sparse->block_cols);
     else if (b->entries) ns = 8.0 * (double)b->entries->nnz;
     else if (b->merge) ns = 8.0 * (double)bsri_index(b->merge->crow, b->merge->crow_dtype, b->merge->rows);
@@ -8867,7 +8867,7 @@ BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, con
     job.m = m, job.out = &used, job.batch = bsri_batch_of(out->batch_dims, out->batch), job.rows = bsri_block_rows(m);
     if (!out->cols) return BSR_OK; /* else there is memory for all items, and their rows can be counted */
     bytes = (double)job.batch.count * (double)out->rows * (double)out->cols * (double)bsr_dtype_size(out->dtype);
-    stored = (double)bsri_stored(m) * (double)job.batch.count;
+    stored = (double)bsri_stored_blocks(m) * (double)job.batch.count;
     ns = bsri_work_ns(bytes, 0.0, stored * (double)m->block_rows * (1.0 + (double)m->block_cols / 4.0));
     bsri_for_each(&c, job.batch.count * job.rows, ns, bsri_expand_row, &job);
     return BSR_OK;
@@ -9163,7 +9163,7 @@ BSR_API bsr_status bsr_build_transposed_index(const bsr_context *ctx, const bsr_
     memset(buffer, 0, (size_t)job.view.bytes);
     bsri_transposed_header(m, (int64_t *)buffer);
     job.patterns = bsri_patterns(m, &job.one), job.buffer = buffer;
-    ns = bsri_work_ns((double)job.view.bytes, 0.0, 4.0 * (double)bsri_stored(m) * (double)job.patterns.count);
+    ns = bsri_work_ns((double)job.view.bytes, 0.0, 4.0 * (double)bsri_stored_blocks(m) * (double)job.patterns.count);
     bsri_parallel(&c, job.patterns.count, ns, bsri_transposed_one, &job);
     return BSR_OK;
 }
