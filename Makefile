@@ -91,8 +91,8 @@ $(B)/plain/%: tests/%.c $(B)/plain/library.o $(TEST_HEADERS)
 	$(compile) $(CFLAGS) $(OPENMP) -DBSRI_IMPLEMENTED $< $(@D)/library.o -o $@ -lm
 # The library as Python's tests load it.
 PYTHON_LIBRARY = $(B)/python/libbsrsparse.so
-$(PYTHON_LIBRARY): tests/compile/implementation.c $(HEADERS)
-	$(compile) -O1 $(OPENMP) -shared -fPIC $< -o $@ -lm
+$(PYTHON_LIBRARY): tests/compile/implementation.c tests/test_functions.h $(HEADERS)
+	$(compile) -O1 $(OPENMP) -shared -fPIC $(SHARED_LIBRARY:-c=) -o $@ -lm
 $(B)/plain/%: tests/fuzz/%.c $(B)/plain/library.o $(TEST_HEADERS)
 	$(compile) $(CFLAGS) $(OPENMP) -DBSRI_IMPLEMENTED -DFUZZ_MAIN $< $(@D)/library.o -o $@ -lm
 $(B)/san/%: tests/%.c $(B)/san/library.o $(TEST_HEADERS)

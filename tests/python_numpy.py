@@ -350,6 +350,8 @@ def types_of_products():
     y[:5] = np.nan, np.inf, -np.inf, 0, -0.0
     close(bs.f32(bs.bf16(y))[3:], y[3:].astype(float), np.abs(y[3:]) * 2.0 ** -8)
     assert np.isnan(bs.f32(bs.bf16(y))[0]) and (bs.f32(bs.bf16(y))[1:3] == y[1:3]).all()
+    bits = np.array([0x3f808000, 0x3f818000, 0x3f808001, 0x3f807fff, 0x7f800001, 0xffffffff, 0x7f7fffff], np.uint32)
+    equal(bs.bf16(bits.view(np.float32)), np.array([0x3f80, 0x3f82, 0x3f81, 0x3f80, 0x7fc0, 0xffff, 0x7f80], np.uint16))
     try:
         import ml_dtypes
     except ImportError:
@@ -542,7 +544,8 @@ def strides_and_what_is_no_array():
     if sp:
         raises(lambda: ctx.dense_mm(sp.eye_array(10).tocsc(), x[:10]), TypeError, "of format csc")
         arrays = np.concatenate([a.stored, np.full((2, 3, 2), np.nan)]), np.concatenate([a.col, a.col[:2] * 0]), a.crow
-        more = sp.bsr_array(arrays, shape=(12, 10))
+        more = sp.bsr_array((a.stored, a.col, a.crow), shape=(12, 10))
+        more.data, more.indices = arrays[:2]
         close(ctx.dense_mm(more, x[:10, :7]), product, 1e-13)  # SciPy's arrays may be longer than what they hold
 
 
@@ -618,6 +621,31 @@ def errors_are_exceptions():
     assert [lib.names("dtype", i) for i in bs.DTYPES.values()] == list(bs.DTYPES) and lib.names("op", 27) == "reblock"
     assert [lib.c.dtype_size(i) for i in bs.DTYPES.values()] == list(bs.SIZES.values())
     assert lib.c.status_string(8) and lib.c.item_string(5) and lib.version == lib.c.version() > 0
+
+
+@case
+def functions_of_the_user():
+    lib, step = bs.library(), np.array([.5], np.float32)  # tests/test_functions.h: compiled into what the tests load
+    a, x = random_matrix(4, 4, (3, 2), np.float32), numbers((8, 6), np.float32)
+    plain, rows, cols = ctx.dense_mm(a, x).astype(float), np.arange(12)[:, None] % 3, np.arange(6) % 2
+    if refused_function(lambda: ctx.dense_addmm(a, x, activation=1000)):
+        raise Skip(f"{lib.path} was built without tests/test_functions.h")
+    close(ctx.dense_addmm(a, x, activation=1000, user_data=bs.address(step)), plain * 2 + .5 * rows - .25 * cols, 1e-5)
+    close(ctx.dense_addmm(a, x, activation=1001), plain * plain, 1e-5)
+    q, mask = numbers((12, 5), np.float32), ctx.from_block_mask(np.ones((4, 4), bool), (3, 3))
+    s = q.astype(float) @ q.T.astype(float) / 5 ** .5 - .5 * np.abs(np.subtract.outer(np.arange(12), np.arange(12)))
+    p = np.exp(s - s.max(1, keepdims=True))
+    got = ctx.attention(q, q, q, mask, score_function=1000, user_data=bs.address(step))
+    close(got, (p / p.sum(1, keepdims=True)) @ q, 1e-5)
+    equal(ctx.attention(q, q, q, mask, mask_function=1001), np.zeros((12, 5), np.float32))
+
+
+def refused_function(call):
+    try:
+        call()
+    except bs.Error as e:
+        return e.item == "USER_FUNCTION" or e.item == "ACTIVATION"
+    return False
 
 
 @case
