@@ -10,6 +10,8 @@ SECONDS ?= 60
 FUZZ_CC ?= clang
 PYTHON ?= python3
 DATA ?= ../shared/data
+# Beside other work threads that spin while they wait cost several times what they save.
+export OMP_WAIT_POLICY ?= passive
 
 # The strictest flags that each compiler passes with its own system headers. The compile matrix (tests/compile.sh) uses them.
 STRICT_gcc     := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wundef -Werror
@@ -63,7 +65,7 @@ help:
 SPMM = $(if $(GPU_CC),build/gpu/examples/spmm,$(B)/plain/spmm)
 run:
 	@$(MAKE) $(SPMM)
-	@OMP_WAIT_POLICY=passive $(SPMM) $(ARGS) # beside other work threads that spin cost eight times the time
+	@$(SPMM) $(ARGS)
 
 # Tunes on this machine; what beats the heuristic is written to build/tune_table.h, for BSRSPARSE_TUNE_TABLE or in place of ours.
 TUNE = $(if $(GPU_CC),build/gpu/examples/tune,$(B)/plain/tune)
@@ -77,11 +79,12 @@ EXAMPLE_HEADERS := $(wildcard examples/*.h)
 TEST_HEADERS := $(wildcard tests/*.h tests/*.inc tests/fuzz/*.h)
 
 $(B)/plain/%: examples/%.c $(EXAMPLE_HEADERS) $(HEADERS)
-	$(compile) $(CFLAGS) $(OPENMP) $< -o $@ -lm
+	$(compile) $(CFLAGS) $(OPENMP) $< -o $@ -lm -lpthread
 
 # Each program could be compiled alone, as the examples above are. To save time the tests share one object of the library
-# (BSRI_IMPLEMENTED: the implementation is elsewhere), compiled with the user functions of the tests.
-SHARED_LIBRARY = '-DBSRSPARSE_USER_FUNCTIONS="tests/test_functions.h"' -c tests/compile/implementation.c
+# (BSRI_IMPLEMENTED: the implementation is elsewhere), compiled with the user functions of the tests. Threads share the
+# smallest work there (BSRI_PARALLEL_NS), so that every test runs on several.
+SHARED_LIBRARY = '-DBSRSPARSE_USER_FUNCTIONS="tests/test_functions.h"' -DBSRI_PARALLEL_NS=0.0 -c tests/compile/implementation.c
 $(B)/plain/library.o: tests/compile/implementation.c tests/test_functions.h $(HEADERS)
 	$(compile) $(CFLAGS) $(OPENMP) $(SHARED_LIBRARY) -o $@
 $(B)/san/library.o: tests/compile/implementation.c tests/test_functions.h $(HEADERS)
@@ -103,7 +106,7 @@ $(B)/tsan/%: tests/%.c tests/test_functions.h $(TEST_HEADERS) $(HEADERS)
 $(B)/san/%: tests/fuzz/%.c $(B)/san/library.o $(TEST_HEADERS)
 	$(compile) $(SAN_FLAGS) $(OPENMP) -DBSRI_IMPLEMENTED -DFUZZ_MAIN $< $(@D)/library.o -o $@ -lm
 $(B)/san/%: examples/%.c $(B)/san/library.o $(EXAMPLE_HEADERS)
-	$(compile) $(SAN_FLAGS) $(OPENMP) -DBSRI_IMPLEMENTED $< $(@D)/library.o -o $@ -lm
+	$(compile) $(SAN_FLAGS) $(OPENMP) -DBSRI_IMPLEMENTED $< $(@D)/library.o -o $@ -lm -lpthread
 
 examples: $(addprefix $(B)/plain/,$(EXAMPLES))
 
@@ -161,7 +164,7 @@ bench: $(B)/plain/bench_cpu
 	@$(if $(BLAS),true,echo "OpenBLAS is absent: sgemm is not compared (Debian: apt install libopenblas-dev)")
 	@$(PYTHON) -c "import numpy, scipy" 2>/dev/null || \
 	    echo "SciPy is absent: bsr_matrix is not compared (Debian: apt install python3-scipy; or pip install numpy scipy)"
-	@OMP_WAIT_POLICY=passive $< build/bench_cpu.csv # our idle threads must not spin while OpenBLAS runs
+	@$< build/bench_cpu.csv
 	@if $(PYTHON) -c "import numpy, scipy" 2>/dev/null; then $(PYTHON) tests/bench_peers.py build/bench_cpu.csv; fi
 
 # ---- installing ----

@@ -34,7 +34,7 @@ Plan = struct("bsr_plan", (i32, "op backend source kernel tile_rows tile_cols sp
               (u64, "workspace_bytes"), (i32, "instance reason refused match"))
 Error = struct("bsr_error", (i32, "status item operand cuda_error"), (i64, "index value wanted"))
 Exec = struct("bsr_exec", (ptr, "stream workspace"), (u64, "workspace_bytes"), (C.POINTER(Plan), "plan query"),
-              (C.POINTER(Error), "error"), (u32, "flags"), (i32, "reserved"), (i32 * 3, "max_grid"), (i32, "reserved2"),
+              (C.POINTER(Error), "error"), (u32, "flags"), (i32, "threads"), (i32 * 3, "max_grid"), (i32, "reserved2"),
               (ptr, "table key"))
 Epilogue = struct("bsr_epilogue", (C.POINTER(Dense), "left_alpha right_alpha bias"), (ptr, "alpha_ptr beta_ptr user_data"),
                   (i32, "activation reserved"))

@@ -392,12 +392,12 @@ static bsr_status call_from_dense(const bsr_context *ctx, const bsr_exec *ex) {
     return bsr_from_dense(ctx, &x, &m, ex);
 }
 static bsr_status call_from_csr(const bsr_context *ctx, const bsr_exec *ex) {
-    const int dtype = draw_float(), coo = ex->reserved, index = (int)PICK(BSR_I32, BSR_I64);
+    const int dtype = draw_float(), coo = ex->reserved2, index = (int)PICK(BSR_I32, BSR_I64);
     bsr_matrix m = matrix_of(bt_range(1, 100), bt_range(1, 100), draw_block(), draw_block(), dtype, no_batch(), 1);
     const int64_t nnz = bt_below(100000);
     void *row = device(coo ? nnz : m.rows + 1, index), *col = device(nnz, index), *values = device(nnz, dtype);
     bsr_exec plain = *ex;
-    plain.reserved = 0;
+    plain.reserved2 = 0;
     if (!bt_below(4)) values = NULL;
     if (!bt_below(4)) m.values = NULL;
     if (coo) return bsr_from_coo(ctx, m.rows, m.cols, nnz, row, col, index, values, dtype, &m, &plain);
@@ -405,7 +405,7 @@ static bsr_status call_from_csr(const bsr_context *ctx, const bsr_exec *ex) {
 }
 static bsr_status call_from_coo(const bsr_context *ctx, const bsr_exec *ex) {
     bsr_exec coo = *ex;
-    coo.reserved = 1; /* for the function above only */
+    coo.reserved2 = 1; /* for the function above only */
     return call_from_csr(ctx, &coo);
 }
 static bsr_status call_to_entries(const bsr_context *ctx, const bsr_exec *ex, int coo) {
@@ -648,6 +648,7 @@ static int make_with_workspace(const operation *o, const bsr_context *ctx, uint6
     if (status != BSR_OK) return status;
     if (si.launches != calls && o->op != BSR_OP_TRANSPOSED_INDEX && o->op != BSR_OP_SCHEDULE) WRONG("a query launches");
     if (watch.wrong[0]) return BSR_OK;
+    if (plan.workspace_bytes > (uint64_t)arena.size / 2 - 64) return TOO_LARGE; /* the last word is a checked call's */
     exec->workspace = (void *)(((uintptr_t)arena.base + (uintptr_t)arena.size / 2) / 64 * 64);
     exec->workspace_bytes = plan.workspace_bytes;
     status = make(o, ctx, seed, is_huge, exec);
@@ -1060,7 +1061,8 @@ TEST(checked_indices) {
     } least[] = {{BSR_OP_DENSE_ADDMM, 1}, {BSR_OP_MATMUL, 1}, {BSR_OP_MATMUL_BACKWARD, 1}, {BSR_OP_SAMPLED_ADDMM, 1},
                  {BSR_OP_SOFTMAX, 1}, {BSR_OP_SOFTMAX_BACKWARD, 1}, {BSR_OP_ATTENTION, 1}, {BSR_OP_VALIDATE, 1},
                  {BSR_OP_TO_DENSE, 1}, {BSR_OP_FROM_CSR, 1}, {BSR_OP_FROM_COO, 0}, {BSR_OP_SCATTER_MM, 1},
-                 {BSR_OP_TRANSPOSED_INDEX, 1}, {BSR_OP_SCHEDULE, 1}, {BSR_OP_SCATTER_INDICES, 1}};
+                 {BSR_OP_TRANSPOSED_INDEX, 1}, {BSR_OP_SCHEDULE, 1}, {BSR_OP_SCATTER_INDICES, 1}, {BSR_OP_TO_CSR, 1},
+                 {BSR_OP_TO_COO, 1}, {BSR_OP_REBLOCK, 1}};
     bsr_error error;
     bsr_context *ctx = create_on_hopper(&error);
     size_t i, k;
@@ -1235,8 +1237,9 @@ TEST(plans_say_why) {
     static const struct {
         int block, block_cols, columns, dtype, shift, why;
     } cases[] = {{24, 24, 1152, BSR_BF16, 0, BSR_WHY_BLOCK},
-                 {16, 32, 48, BSR_BF16, 0, BSR_WHY_BLOCK}, /* few columns: 64 only where they are contiguous */
-                 {64, 64, 3072, BSR_F64, 0, BSR_WHY_DTYPE},
+                 {16, 8, 48, BSR_BF16, 0, BSR_WHY_BLOCK},
+                 {40, 64, 3072, BSR_F64, 0, BSR_WHY_BLOCK},
+                 {16, 48, 3072, BSR_I8, 0, BSR_WHY_BLOCK},
                  {64, 64, 3072, BSR_BF16, 1, BSR_WHY_VALUES}};
     size_t i;
     bsr_error e;
@@ -1284,7 +1287,7 @@ TEST(stages) {
     } cases[] = {
         {BSR_BF16, 4096, 0, 0, 0, 0, 1, 0, 0, 0, 0, "wgmma "},
         {BSR_BF16, 4095, 0, 0, 0, 0, 1, 0, 0, 0, DENSE | OUT, "copy wgmma copy "},
-        {BSR_F16, 4095, 0, 0, 0, 0, 1, 0, 1, 0, DENSE | OUT, "copy wgmma copy "},
+        {BSR_F16, 4095, 0, 0, 0, 0, 1, 0, 1, 0, DENSE, "copy wgmma "}, /* an input of its own would be copied, too */
         {BSR_BF16, 4095, 0, 0, 0, 1, 1, 0, 0, 0, 0, "wgmma "},
         {BSR_BF16, 4096, 1, 0, 0, 0, 1, 0, 0, 0, DENSE | OUT, "copy wgmma copy "},
         {BSR_BF16, 4096, 3, 0, 0, 1, 1, 0, 0, 0, DENSE | OUT, "copy wgmma copy "},
