@@ -92,8 +92,10 @@ $(B)/san/library.o: tests/compile/implementation.c tests/test_functions.h $(HEAD
 
 $(B)/plain/%: tests/%.c $(B)/plain/library.o $(TEST_HEADERS)
 	$(compile) $(CFLAGS) $(OPENMP) -DBSRI_IMPLEMENTED $< $(@D)/library.o -o $@ -lm
-$(B)/plain/%.so: tests/%.c $(HEADERS)
-	$(compile) -O1 -shared -fPIC $< -o $@ -lm
+# The library as Python's tests load it.
+PYTHON_LIBRARY = $(B)/python/libbsrsparse.so
+$(PYTHON_LIBRARY): tests/compile/implementation.c tests/test_functions.h $(HEADERS)
+	$(compile) -O1 $(OPENMP) -shared -fPIC $(SHARED_LIBRARY:-c=) -o $@ -lm
 $(B)/plain/%: tests/fuzz/%.c $(B)/plain/library.o $(TEST_HEADERS)
 	$(compile) $(CFLAGS) $(OPENMP) -DBSRI_IMPLEMENTED -DFUZZ_MAIN $< $(@D)/library.o -o $@ -lm
 $(B)/san/%: tests/%.c $(B)/san/library.o $(TEST_HEADERS)
@@ -114,7 +116,7 @@ examples: $(addprefix $(B)/plain/,$(EXAMPLES))
 SAN_EXAMPLES := $(filter-out user_functions,$(EXAMPLES))
 PLAIN = $(addprefix $(B)/plain/,$(TESTS) $(EXAMPLES) $(if $(SANITIZE),,$(FUZZERS)))
 SANITIZED = $(if $(SANITIZE),$(addprefix $(B)/san/,$(TESTS) $(FUZZERS) $(SAN_EXAMPLES)))
-test-programs: $(PLAIN) $(SANITIZED) $(if $(TSAN),$(B)/tsan/test_threads) $(B)/plain/numpy_calls.so
+test-programs: $(PLAIN) $(SANITIZED) $(if $(TSAN),$(B)/tsan/test_threads) $(PYTHON_LIBRARY)
 
 # A program that does not compile counts as failed in tests/run.sh, so the build goes on after an error.
 test:
@@ -145,13 +147,13 @@ build/fuzz/%: tests/fuzz/%.c build/fuzz/library.o $(TEST_HEADERS)
 
 # What an input breaks is left in build/fuzz/TARGET-crash-...; build/fuzz/TARGET FILE repeats it.
 # What is worth keeping: `build/fuzz/TARGET -merge=1 tests/fuzz/corpus/TARGET build/fuzz/found/TARGET`.
-fuzz: $(addprefix build/fuzz/,$(FUZZERS)) $(B)/plain/numpy_calls.so
+fuzz: $(addprefix build/fuzz/,$(FUZZERS)) $(PYTHON_LIBRARY)
 	@bad=0; for f in $(FUZZERS); do \
 	    mkdir -p build/fuzz/found/$$f; echo "$$f: $(SECONDS) s"; \
 	    build/fuzz/$$f -max_total_time=$(SECONDS) -verbosity=0 -print_funcs=0 -artifact_prefix=build/fuzz/$$f- \
 	        build/fuzz/found/$$f $$(ls -d tests/fuzz/corpus/$$f 2> /dev/null) || bad=$$((bad + 1)); \
 	done; echo "against NumPy: $(SECONDS) s"; \
-	$(PYTHON) tests/numpy_differ.py $(B)/plain/numpy_calls.so --seconds $(SECONDS) --seed $$(date +%s) || bad=$$((bad + 1)); \
+	$(PYTHON) tests/numpy_differ.py $(PYTHON_LIBRARY) --seconds $(SECONDS) --seed $$(date +%s) || bad=$$((bad + 1)); \
 	echo "$$(($(words $(FUZZERS)) + 1 - bad)) passed, $$bad failed, 0 skipped"; [ $$bad -eq 0 ]
 
 # ---- speed ----
