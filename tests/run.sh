@@ -62,7 +62,8 @@ part "PyTorch's tests, a sample" "make parity PARITY_ARGS='--part 0/800'"
 for f in $FUZZERS; do part "$f" "$B/$flavour/$f $(ls -d tests/fuzz/corpus/$f/* 2> /dev/null | tr '\n' ' ')"; done
 if command -v "$PYTHON" > /dev/null 2>&1; then
     part "against NumPy" "$PYTHON tests/numpy_differ.py $B/plain/numpy_calls.so --cases 1500"
-else part "against NumPy" "echo '0 passed, 0 failed, 1 skipped: $PYTHON is absent'"; fi
+    part "files, against Python's" "$PYTHON tests/files.py $B/plain/numpy_calls.so"
+else part "against NumPy, files against Python's" "echo '0 passed, 0 failed, 2 skipped: $PYTHON is absent'"; fi
 ASAN_OPTIONS=${ASAN_OPTIONS:-allocator_may_return_null=1}
 export ASAN_OPTIONS
 run_parts "$JOBS"
