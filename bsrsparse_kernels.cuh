@@ -10656,11 +10656,11 @@ struct bsri_dev_schedule {
     int wrong;
     __device__ __forceinline__ bsri_dev_schedule(const bsri_dev_indices &x, int64_t i) {
         const int64_t *have = (const int64_t *)x.m.schedule;
-        const int64_t columns = have[BSRI_SCHEDULE_TRANSPOSED], long_groups = have[BSRI_SCHEDULE_LONG];
+        const bool columns = have[BSRI_SCHEDULE_TRANSPOSED] != 0;
         lines = columns ? x.cols : x.rows, others = columns ? x.rows : x.cols;
         group = have[BSRI_SCHEDULE_GROUP], groups = have[BSRI_SCHEDULE_GROUPS], wrong = -1;
-        if (long_groups < 0 || long_groups > groups) wrong = BSRI_SCHEDULE_LONG;
-        if (columns != 0 && columns != 1) wrong = BSRI_SCHEDULE_TRANSPOSED;
+        if (have[BSRI_SCHEDULE_LONG] < 0 || have[BSRI_SCHEDULE_LONG] > groups) wrong = BSRI_SCHEDULE_LONG;
+        if (have[BSRI_SCHEDULE_TRANSPOSED] != 0 && have[BSRI_SCHEDULE_TRANSPOSED] != 1) wrong = BSRI_SCHEDULE_TRANSPOSED;
         if (group != 1 && group != 2 && group != 4 && group != 8) wrong = BSRI_SCHEDULE_GROUP;
         else if (groups != bsri_ceil_div(lines, group)) wrong = BSRI_SCHEDULE_GROUPS;
         if (have[BSRI_SCHEDULE_PATTERNS] != x.patterns.count) wrong = BSRI_SCHEDULE_PATTERNS;
