@@ -3122,8 +3122,9 @@ __device__ __forceinline__ void bsri_small_work(const bsri_dev_mma &m, bsri_dev_
         if (panel >= (uint32_t)m.panels) continue; /* a CTA's teams have panels side by side; the last may not be there */
         const uint32_t item = SIMPLE ? 0 : row / (uint32_t)m.lines, line = row - item * m.lines;
         const int part = (int)(tile - (row << m.block_bits));
-        int first = (int)(warp & (split - 1)); /* step */
-        if (!L::SIMPLE) asm volatile("" : "+r"(first)); /* made here: see bsri_small_epilogue() */
+        uint32_t first = warp;
+        if (!L::SIMPLE) asm volatile("" : "+r"(first)); /* what comes of it is made here: see bsri_small_epilogue() */
+        first &= split - 1; /* step */
         float sum[L::MI][L::NI][4] = {};
         int64_t reduce = 1;
         if (!SIMPLE) {
@@ -3135,7 +3136,7 @@ __device__ __forceinline__ void bsri_small_work(const bsri_dev_mma &m, bsri_dev_
             const bsri_mma_rows r = SIMPLE ? m.rows : bsri_mma_rows_of(p, bsri_dev_step_of(p, item, i));
             f.tile(m, r, panel);
             f.values += part * m.a_part + bsri_view_row(m.view, line) * m.down;
-            bsri_small_mainloop<T, L>(sum, m, r, f, line, first);
+            bsri_small_mainloop<T, L>(sum, m, r, f, line, (int)first);
         }
         bsri_pdl_launch_dependents();
         bsri_small_epilogue<T, L>(sum, m, SIMPLE ? NULL : &finisher, shared + team * split * L::WARP,
