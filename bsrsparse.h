@@ -67,7 +67,8 @@
      cuda-estimates     what kernels are expected to take
      cuda-plan-mma      products by simt and mma: choice, estimates, parameters
      cuda-plan-lanes    products of tiny or odd blocks, and with one column: lanes, parameters
-     cuda-plan-wgmma    products by tensor loads and wgmma: estimates, choice, parameters
+     cuda-plan-narrow   products of few columns by tensor loads: estimates, choice, parameters
+     cuda-plan-wgmma    products by wgmma: estimates, choice, who computes what, parameters
      cuda-plan-sampled  sampled products: estimates, choice, parameters
      cuda-plan-rows     softmax and attention: choice, parameters
      cuda-plan          a call as the kernels see it, and who is asked in which order
@@ -12617,7 +12618,7 @@ static bsri_choice bsri_tiny_choose_both(const bsr_context *ctx, const bsri_dev_
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>cuda-plan-wgmma: products by tensor loads and wgmma: estimates, choice, parameters           */
+/* >>cuda-plan-narrow: products of few columns by tensor loads: estimates, choice, parameters     */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* 1: rows of b are contiguous, 2: columns; 0: the copy engine can't have it. */
@@ -12775,6 +12776,10 @@ static bsri_choice bsri_narrow_tma_choose(const bsr_context *ctx, const bsri_dev
     m->ptr_lines = (uint32_t)bsri_min(p->tiles * index / 128, 1 << 20);
     return bsri_narrow_tma_maps(ctx, m, rows, cols) ? c : bsri_no(BSR_WHY_DENSE);
 }
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-plan-wgmma: products by wgmma: estimates, choice, who computes what, parameters         */
+/* ---------------------------------------------------------------------------------------------- */
 
 static int bsri_wgmma_refuses(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
                               int64_t units) {

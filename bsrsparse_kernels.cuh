@@ -2,46 +2,50 @@
    planning (>>cuda-types to >>cuda-plan: what kernels are given, their tiles, the kernel table, which one runs) and launching.
 
    CONTENTS: every name is an anchor; search for ">>name:"
-     device-numbers     element types in registers
-     mma-instructions   cp.async, mbarrier, ldmatrix, mma.sync: one wrapper each
-     wgmma-instructions TMA, wgmma: one wrapper each; tensor maps
-     device-lists       what an output tile multiplies
-     device-epilogue    from a sum to an element of out
-     device-union       which columns a group of block rows needs
-     product-simt       sparse x dense, any dtype, block size and stride; a tile in shared memory
-     product-tiny       sparse x dense where blocks are too small or too odd for tensor cores
-     product-vector     sparse x one column, bound by the bytes of the values
-     product-mma-load   sparse x dense by mma.sync: tiles, fetching
-     product-mma        sparse x dense by mma.sync: multiplying, epilogue, kernel
-     product-small      sparse x dense where there is little to do
-     product-narrow-mma sparse x few columns by mma.sync, bound by the values' bytes
-     product-narrow-tma sparse x few columns by tensor loads
-     product-wgmma-schedule sparse x dense by wgmma: which tile is next; barriers: at product-wgmma
-     product-wgmma-lists which blocks a tile's stages take
-     product-wgmma-load asking for stages
-     product-wgmma-epilogue from sums to out
-     product-wgmma-mainloop what the multiplying warps do
-     product-wgmma      stages from shared memory and from registers, kernel, tensor maps
-     sampled-simt       dense x dense at stored blocks
-     sampled-mma        dense x dense at stored blocks by mma.sync
-     sampled-wgmma      dense x dense at stored blocks by wgmma
-     device-scores      maxima, exponentials, what is added to scores or forbids them
-     device-softmax     rows of stored elements
-     attention-scores   what happens to a score
-     attention-simt     any dtype, head size, block size, stride
-     attention-mma      f16 and bf16 on tensor cores, scores and output in registers
-     attention-wgmma-plan f16 and bf16 on Hopper: what warps tell each other, which query tile is next
-     attention-wgmma-load which keys a query tile needs, fetching
-     attention-wgmma    multiplying, softmax, kernel
-     device-stage       views copied to views: operands laid anew
-     device-sort        filling, stable radix sort of runs of keys
-     device-lines       lengths, order and grouping of lines
-     device-convert     dense forms, and building a matrix
-     device-validate    the first failing check in the fixed order
-     device-indices     index arrays that are looked at before an operation
-     device-draw        random patterns and layouts, pruning
-     device-entries     from CSR and COO; scatter indices
-     kernel-table       functions of instances; loading them
+     device-numbers          element types in registers
+     mma-instructions        cp.async, mbarrier, ldmatrix, mma.sync: one wrapper each
+     wgmma-instructions      TMA, wgmma: one wrapper each; tensor maps
+     device-lists            what an output tile multiplies
+     device-epilogue         from a sum to an element of out
+     device-union            which columns a group of block rows needs
+     product-simt            sparse x dense, any dtype, block size and stride; a tile in shared memory
+     product-tiny            sparse x dense where blocks are too small or too odd for tensor cores
+     product-vector          sparse x one column, bound by the bytes of the values
+     product-mma-load        sparse x dense by mma.sync: tiles, fetching
+     product-mma             sparse x dense by mma.sync: multiplying, epilogue, kernel
+     product-small           sparse x dense where there is little to do
+     product-narrow-mma      sparse x few columns by mma.sync, bound by the values' bytes
+     product-narrow-tma      sparse x few columns by tensor loads
+     product-wgmma-schedule  sparse x dense by wgmma: which tile is next; barriers: at product-wgmma
+     product-wgmma-lists     which blocks a tile's stages take
+     product-wgmma-load      asking for stages
+     product-wgmma-epilogue  from sums to out
+     product-wgmma-mainloop  what the multiplying warps do
+     product-wgmma           the kernel: its memory, barriers and order; both mainloops; tensor maps
+     sampled-simt            dense x dense at stored blocks
+     sampled-mma             dense x dense at stored blocks by mma.sync
+     sampled-wgmma-load      dense x dense at stored blocks by wgmma: who computes what, fetching
+     sampled-wgmma           dense x dense at stored blocks by wgmma: multiplying, storing, kernel
+     device-scores           maxima, exponentials, what is added to scores or forbids them
+     device-softmax          rows of stored elements, packed, without biases
+     device-softmax-rows     rows of stored elements of any kind: with biases, in f64, any stride
+     attention-scores        what happens to a score
+     attention-simt          any dtype, head size, block size, stride
+     attention-mma-scores    which keys a tile of query rows needs, scores changed column by column
+     attention-mma           f16 and bf16 on tensor cores, scores and output in registers
+     attention-wgmma-plan    f16 and bf16 on Hopper: what warps tell each other, which query tile is next
+     attention-wgmma-load    which keys a query tile needs, fetching
+     attention-wgmma         multiplying, softmax, kernel
+     device-stage            views copied to views: operands laid anew
+     device-sort             filling, stable radix sort of runs of keys
+     device-lines            lengths, order and grouping of lines
+     device-convert          elements moved and converted; dense forms
+     device-build            which blocks hold something, the arrays of a matrix; blocks of another size
+     device-validate         the first failing check in the fixed order
+     device-indices          index arrays that are looked at before an operation
+     device-draw             random patterns and layouts, pruning
+     device-entries          from CSR and COO; scatter indices
+     kernel-table            functions of instances; loading them
 
    WORDS, where the field has none, or several
      block row, group    rows of one row of blocks of op(A); block rows that share a tile
@@ -5151,7 +5155,7 @@ __device__ __forceinline__ void bsri_wgmma_consume(const bsri_dev_wgmma &m, bsri
 #endif
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>product-wgmma: stages from shared memory and from registers, kernel, tensor maps             */
+/* >>product-wgmma: the kernel: its memory, barriers and order; both mainloops; tensor maps       */
 /* ---------------------------------------------------------------------------------------------- */
 
 template <class T, int TN_, int LINE_> struct bsri_wgmma_mainloop<bsri_wgmma_ss<T, TN_, LINE_>> {
@@ -5816,7 +5820,7 @@ __global__ void __launch_bounds__(L::THREADS, L::CTAS)
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>sampled-wgmma: dense x dense at stored blocks by wgmma                                       */
+/* >>sampled-wgmma-load: dense x dense at stored blocks by wgmma: who computes what, fetching     */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* What the multiplying warps know of a tile. */
@@ -6141,6 +6145,10 @@ __device__ __forceinline__ void bsri_wgmma_sampled_produce(const bsri_dev_wgmma_
     }
 }
 
+/* ---------------------------------------------------------------------------------------------- */
+/* >>sampled-wgmma: dense x dense at stored blocks by wgmma: multiplying, storing, kernel         */
+/* ---------------------------------------------------------------------------------------------- */
+
 /* Lane t of four has columns 2t and 2t + 1 of four groups of eight; after this it has the whole of group t. v: W words for each
    pair of columns. */
 template <class V, int W> __device__ __forceinline__ void bsri_wgmma_quad(V (&v)[4 * W]) {
@@ -6464,7 +6472,7 @@ __device__ __forceinline__ int64_t bsri_dev_bias_at(const bsr_dense *d, int64_t 
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>device-softmax: rows of stored elements                                                      */
+/* >>device-softmax: rows of stored elements, packed, without biases                              */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* p.warps warps of a CTA own 2^p.side rows at a time, p.run times; rows of all items are numbered through. */
@@ -6876,6 +6884,10 @@ __global__ void __launch_bounds__(L::THREADS, L::BACKWARD ? 2 : BSRI_SOFTMAX_CTA
         }
     }
 }
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>device-softmax-rows: rows of stored elements of any kind: with biases, in f64, any stride    */
+/* ---------------------------------------------------------------------------------------------- */
 
 /* N elements side by side, as they are stored. */
 template <class V, int N> struct alignas(N * sizeof(V) < 16 ? N * sizeof(V) : 16) bsri_dev_neighbours {
@@ -7381,7 +7393,7 @@ __global__ void __launch_bounds__(L::THREADS, L::ROWS == 16 ? 2 : 1)
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>attention-mma: f16 and bf16 on tensor cores, scores and output in registers                  */
+/* >>attention-mma-scores: which keys a tile of query rows needs, scores changed column by column */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* to = from where a == b; opaque to the compiler, which would turn a chain of these into an array in local memory. */
@@ -7393,7 +7405,7 @@ __device__ __forceinline__ void bsri_dev_pick(uint32_t &to, uint32_t from, int a
 __device__ __forceinline__ void bsri_dev_opaque(uint32_t &x) { asm volatile("" : "+r"(x)); }
 
 /* Fragments of a row of tiles move one to the front, the first to the end: what a rolled loop does with registers. */
-template <int N> __device__ __forceinline__ void bsri_dev_quad_transpose(float (&x)[N][4]) {
+template <int N> __device__ __forceinline__ void bsri_dev_rotate(float (&x)[N][4]) {
 #pragma unroll
     for (int e = 0; e < 4; e++) {
         const float first = x[0][e];
@@ -7562,6 +7574,10 @@ __device__ __forceinline__ void bsri_dev_modify_column(const bsri_dev_attention 
 #pragma unroll
     for (int r = 0; r < BSRI_COLUMN; r++) stage[r * ld] = open >> r & 1 ? x[r] : none;
 }
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>attention-mma: f16 and bf16 on tensor cores, scores and output in registers                  */
+/* ---------------------------------------------------------------------------------------------- */
 
 #ifdef BSRI_MMA_CODE
 /* A warp's MT tiles of 16 query rows. FULL: everything between product and softmax, by way of shared memory so that its code
@@ -7843,7 +7859,7 @@ template <class T, int HD, int MT, bool FULL> struct bsri_attention_warp {
                         if (low) out[i][0][2 * h] += x[i][h] * number(v & 0xffffu);
                         if (high) out[i][0][2 * h + 1] += x[i][h] * number(v >> 16);
                     }
-                    bsri_dev_quad_transpose(out[i]);
+                    bsri_dev_rotate(out[i]);
                 }
             }
         }
@@ -7930,7 +7946,7 @@ template <class T, int HD, int MT, bool FULL> struct bsri_attention_warp {
                         bsri_attention_store(p, first + row(i, h) * p.out.row_stride + d * 8 * p.out.col_stride,
                                              out[i][0][2 * h], out[i][0][2 * h + 1], T::DTYPE);
 #pragma unroll
-            for (int i = 0; i < MT; i++) bsri_dev_quad_transpose(out[i]);
+            for (int i = 0; i < MT; i++) bsri_dev_rotate(out[i]);
         }
     }
 };
@@ -9509,7 +9525,7 @@ static __global__ void BSRI_BOUNDS(BSRI_CTA_WIDE) bsri_group_lists(const __grid_
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>device-convert: dense forms, and building a matrix                                           */
+/* >>device-convert: elements moved and converted; dense forms                                    */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* As bsri_store_f64: NaN keeps its sign and is quiet. */
@@ -9810,6 +9826,10 @@ static __global__ void __launch_bounds__(BSRI_CTA, 2) bsri_expand_panel(const __
         }
     }
 }
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>device-build: which blocks hold something, the arrays of a matrix; blocks of another size    */
+/* ---------------------------------------------------------------------------------------------- */
 
 /* Marks the places of a tile in which something stands. Pieces may reach over several blocks; each thread stays in its columns
    (rows, where those are contiguous) and marks once. */
