@@ -3607,9 +3607,11 @@ static const bsri_name bsri_why_names[] = {
 #undef BSRI_X
 };
 static const char *bsri_why_text(int why) { return bsri_lookup(bsri_why_names, BSRI_COUNT(bsri_why_names), why, 1, "?"); }
+/* What bsr_plan.kernel says on CUDA; 0: open, or several. */
+enum { BSRI_TIER_SIMT = 1, BSRI_TIER_MMA, BSRI_TIER_WGMMA, BSRI_TIERS };
 static const char *bsri_tier_name(int tier) {
-    static const char *const names[] = {"several kernels", "simt", "mma", "wgmma"};
-    return names[tier >= 1 && tier <= 3 ? tier : 0];
+    static const char *const names[BSRI_TIERS] = {"several kernels", "simt", "mma", "wgmma"};
+    return names[tier >= BSRI_TIER_SIMT && tier < BSRI_TIERS ? tier : 0];
 }
 
 BSR_API int bsr_plan_string(const bsr_plan *plan, char *text, size_t size) {
@@ -11179,7 +11181,6 @@ enum { /* kernels that run alike, one row of >>cuda-estimates for each size of b
     BSRI_COSTS_SAMPLED_MMA,
     BSRI_COSTS_SAMPLED_WGMMA
 };
-enum { BSRI_TIER_SIMT = 1, BSRI_TIER_MMA = 2, BSRI_TIER_WGMMA = 3, BSRI_TIERS = 4 }; /* bsr_plan.kernel */
 /* What an instance computes with: a type of operands; f32 ones rounded to TF32; the same three times over. */
 enum {
 #define BSRI_X(dtype, ...) BSRI_TYPE_##dtype = BSR_##dtype,
@@ -11561,16 +11562,12 @@ static void bsri_spread_evenly(const bsr_context *ctx, bsri_choice *c) {
     if (each <= 8 && c->shared <= most) c->shared = (int32_t)((most / 128 + 1) * 128);
 }
 
-/* What the kernels' file has: tensor maps, whose boxes are a tile's layout; 0 where the copy engine can't have an operand. */
-#ifdef BSRSPARSE_STATIC
-namespace { /* as they are defined there: >>product-wgmma and others */
-#endif
-static int bsri_narrow_tma_maps(const bsr_context *ctx, bsri_dev_narrow_tma *m, int rows, int cols);
-static int bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m);
-static int bsri_wgmma_sampled_maps(const bsr_context *ctx, const bsri_dev_sampled *p, bsri_dev_wgmma_sampled *m, int entry);
-static int bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, bsri_tensor_batch *b, bsri_tma_map *map);
-#ifdef BSRSPARSE_STATIC
-} // namespace
+/* What the kernels' file has, declared where it is called: tensor maps, whose boxes are a tile's layout; 0 where the copy engine
+   can't have an operand. */
+#ifdef BSRSPARSE_STATIC /* as they are defined there */
+#define BSRI_TENSOR_MAPS(function) namespace { static int function; }
+#else
+#define BSRI_TENSOR_MAPS(function) static int function;
 #endif
 
 /* The choosers are asked in turn, products' in the order of their estimated times, others' by tier, the fastest first; the first
@@ -12725,6 +12722,7 @@ static bsri_estimate bsri_narrow_tma_estimate(const bsr_context *ctx, const bsri
     if (p->constant) e.ns -= p->width <= 64 ? bsri_narrow_tma_constant : bsri_narrow_tma_constant_wide;
     return e;
 }
+BSRI_TENSOR_MAPS(bsri_narrow_tma_maps(const bsr_context *ctx, bsri_dev_narrow_tma *m, int rows, int cols))
 static bsri_choice bsri_narrow_tma_choose(const bsr_context *ctx, const bsri_dev_product *, const bsri_facts *f,
                                           const bsr_plan *, const bsri_estimate *e, bsri_dev_narrow_tma *m) {
     const bsri_dev_product *const p = f->stored;
@@ -12955,6 +12953,7 @@ static void bsri_wgmma_lines(bsri_dev_wgmma *m) {
     m->desc_mask = m->join == 4 ? 0x11111111 : m->join == 2 ? 0x55555555 : ~0u;
     m->desc_hi = (uint32_t)(bsri_wgmma_desc_bits(wide ? 128 : 64, 0) >> 32);
 }
+BSRI_TENSOR_MAPS(bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m))
 /* Which instance runs a product in this tier. */
 static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *,
                                      const bsri_estimate *e, bsri_dev_wgmma *m) {
@@ -13200,6 +13199,8 @@ static bsri_estimate bsri_wgmma_estimate_sampled(const bsr_context *ctx, const b
                           (f->left == 2) + (f->right == 1), (double)bsri_block_cols(&p->out) / 100.0);
     return e;
 }
+BSRI_TENSOR_MAPS(bsri_wgmma_sampled_maps(const bsr_context *ctx, const bsri_dev_sampled *p, bsri_dev_wgmma_sampled *m,
+                                         int entry))
 static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, const bsri_sampled_facts *f,
                                              const bsr_plan *, const bsri_estimate *, bsri_dev_wgmma_sampled *m) {
     const int b = f->block;
@@ -13315,6 +13316,7 @@ static void bsri_flash_steps(bsri_dev_flash *m) {
     bsri_flash_step(m->step[BSRI_FLASH_CROW], p->mask.batch_dims, p->mask.batch, p->mask.crow_batch_stride);
     bsri_flash_step(m->step[BSRI_FLASH_COL], p->mask.batch_dims, p->mask.batch, p->mask.col_batch_stride);
 }
+BSRI_TENSOR_MAPS(bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, bsri_tensor_batch *b, bsri_tma_map *map))
 static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsri_dev_attention *p, int compute, const bsr_plan *,
                                                bsri_dev_flash *m) {
     const int dt = p->q.dtype, small = p->q.cols <= 64 && p->v.cols <= 64, shared = p->mask.block_rows % 128 == 0;
@@ -16011,7 +16013,7 @@ static bsr_status bsri_tuner_search(bsri_tuner *t, bsr_climb *c) {
     bsri_tune_point_of(t, &heuristic, reference), bsri_tune_point_of(t, &heuristic, initial);
     r->match = plan.source == BSR_PLAN_TABLE ? plan.match : 0;
     least = t->reference = bsri_climb_at(c, reference);
-    for (tier = 0; tier <= 3; tier++) {
+    for (tier = 0; tier < BSRI_TIERS; tier++) {
         memset(&asked, 0, sizeof asked), asked.kernel = tier;
         if (tier && bsri_tuner_call(t, &asked, &plan, NULL, BSRI_TUNE_FLAGS) != BSR_OK) continue;
         bsri_tune_point_of(t, &plan, v);
