@@ -68,7 +68,8 @@
      cuda-estimates     what kernels are expected to take
      cuda-plan-mma      products by simt and mma: choice, estimates, parameters
      cuda-plan-lanes    products of tiny or odd blocks, and with one column: lanes, parameters
-     cuda-plan-wgmma    products by tensor loads and wgmma: estimates, choice, parameters
+     cuda-plan-narrow   products of few columns by tensor loads: estimates, choice, parameters
+     cuda-plan-wgmma    products by wgmma: estimates, choice, who computes what, parameters
      cuda-plan-sampled  sampled products: estimates, choice, parameters
      cuda-plan-rows     softmax and attention: choice, parameters
      cuda-plan          a call as the kernels see it, and who is asked in which order
@@ -1262,7 +1263,7 @@ BSR_API bsr_status bsr_build_transposed_index(const bsr_context *ctx, const bsr_
 
 /* The schedule: block rows in groups of `group` that share columns (1: no grouping), longest union first (a last group
    that is not full stays last). One buffer: a header of eight int64 {magic, nnz, block rows, patterns, group, groups,
-   transposed, tall: groups of the first pattern, but for the last, that are more than 1 longer than three times the
+   transposed, long: groups of the first pattern, but for the last, that are more than 1 longer than three times the
    average}, then two int32 arrays: order [patterns][groups * group] (-1 pads the last group) and union length
    [patterns][groups]; each starts at a multiple of 64 bytes. With transposed != 0 it orders the block columns, for A^T.
    group: 1, 2, 4 or 8; Hopper's tiles of 128 rows want 128 / block rows in f16, bf16 and i8.
@@ -1743,7 +1744,7 @@ typedef struct bsri_call {
     const bsr_exec *exec; /* never null */
     int32_t op;
     uint32_t flags; /* exec->flags */
-    uint64_t turned; /* bit i: the checks see operand i transposed */
+    uint64_t transposed; /* bit i: the checks see operand i transposed */
     int32_t may_write_workspace; /* checks may: no operand of the call lies in it */
     int32_t reserved;
 #ifdef BSRI_CUDA
@@ -1961,7 +1962,7 @@ static void bsri_host_word(const bsri_call *c, uint64_t word) {
    where value does not say it. */
 static bsr_status bsri_fail_wanted(const bsri_call *c, int item, int operand, int64_t index, int64_t value, int64_t wanted) {
     bsr_error e;
-    if (c->turned >> operand & 1) { /* the record speaks of the operand as it was given */
+    if (c->transposed >> operand & 1) { /* the record speaks of the operand as it was given */
         const int strides = item == BSR_ITEM_STRIDE_NEGATIVE || item == BSR_ITEM_STRIDE_OUTPUT;
         if ((strides || item == BSR_ITEM_SIZE_NEGATIVE) && index >= 0 && index < 2) index = 1 - index;
         if (item == BSR_ITEM_ROWS_MISMATCH) item = BSR_ITEM_COLS_MISMATCH;
@@ -2043,7 +2044,7 @@ static bsr_status bsri_begin(bsri_call *c, const bsr_context *ctx, int op, const
     const uint32_t known = BSR_EXEC_SKIP_CHECKS | BSR_EXEC_CHECK_POINTERS | BSR_EXEC_ACCUMULATE_F64 | BSR_EXEC_TF32 |
                            BSR_EXEC_TF32X3 | BSR_EXEC_NO_TABLE | BSR_EXEC_NO_LOG | BSR_EXEC_CONSTANT_MATRIX |
                            BSR_EXEC_CHECK_INDICES;
-    c->ctx = ctx, c->exec = exec ? exec : &none, c->op = op, c->flags = c->exec->flags, c->turned = 0;
+    c->ctx = ctx, c->exec = exec ? exec : &none, c->op = op, c->flags = c->exec->flags, c->transposed = 0;
     c->may_write_workspace = 0, c->reserved = 0;
 #ifdef BSRI_CUDA
     c->watch = &c->noted, c->noted.count = c->noted.done = 0;
@@ -2713,15 +2714,25 @@ static void bsri_value_steps(const bsr_matrix *m, int64_t s[3]) {
 }
 
 /* Layouts of the two views: one function each serves size query, builder and users. Offsets in bytes. */
-#define BSRI_VIEW_HEADER 64
+#define BSRI_VIEW_HEADER 64 /* bytes */
 #define BSRI_TRANSPOSED_MAGIC INT64_C(0x0001545253425253) /* "SRBSRT", version 1 */
 #define BSRI_SCHEDULE_MAGIC INT64_C(0x0001535253425253)
-enum { /* words of a schedule's header */
-    BSRI_SCHEDULE_GROUP = 4,  /* lines of a group */
+enum { /* words of the views' headers: of both, */
+    BSRI_VIEW_MAGIC,
+    BSRI_VIEW_NNZ,
+    BSRI_VIEW_WORDS = 8,
+    BSRI_TRANSPOSED_ROWS = 2, /* of a transposed index: blocks, */
+    BSRI_TRANSPOSED_COLS,
+    BSRI_TRANSPOSED_PATTERNS,
+    BSRI_TRANSPOSED_DTYPE,
+    BSRI_TRANSPOSED_WORDS,    /* that are used, */
+    BSRI_SCHEDULE_LINES = 2,  /* and of a schedule */
+    BSRI_SCHEDULE_PATTERNS,
+    BSRI_SCHEDULE_GROUP,      /* lines of a group */
     BSRI_SCHEDULE_GROUPS,     /* of a pattern */
     BSRI_SCHEDULE_TRANSPOSED, /* it is for A^T */
-    BSRI_SCHEDULE_TALL,       /* groups at the front that are far longer than others */
-    BSRI_SCHEDULE_WORD        /* of errors, which count a schedule's words behind those of a transposed index */
+    BSRI_SCHEDULE_LONG,       /* groups at the front that are far longer than others */
+    BSRI_SCHEDULE_WORD = BSRI_VIEW_WORDS /* of errors, which count a schedule's words behind those of a transposed index */
 };
 typedef struct bsri_view {
     int64_t patterns, entries; /* entries of row and position, per pattern (ragged: for all together) */
@@ -2762,16 +2773,19 @@ static int bsri_schedule_least(const bsr_matrix *m, bsri_view *v) {
     if (!bsri_mul(v->patterns, lines, &order) || !bsri_mul(v->patterns, bsri_ceil_div(lines, 8), &lengths)) return 0;
     return bsri_view_place(v, 0, order, 4) && bsri_view_place(v, 1, lengths, 4);
 }
-/* Their headers, of eight words. */
+/* Their headers. */
 static void bsri_transposed_header(const bsr_matrix *m, int64_t *h) {
     memset(h, 0, BSRI_VIEW_HEADER);
-    h[0] = BSRI_TRANSPOSED_MAGIC, h[1] = m->nnz, h[2] = bsri_block_rows(m), h[3] = bsri_block_cols(m);
-    h[4] = bsri_pattern_count(m), h[5] = m->index_dtype;
+    h[BSRI_VIEW_MAGIC] = BSRI_TRANSPOSED_MAGIC, h[BSRI_VIEW_NNZ] = m->nnz, h[BSRI_TRANSPOSED_ROWS] = bsri_block_rows(m);
+    h[BSRI_TRANSPOSED_COLS] = bsri_block_cols(m), h[BSRI_TRANSPOSED_PATTERNS] = bsri_pattern_count(m);
+    h[BSRI_TRANSPOSED_DTYPE] = m->index_dtype;
 }
 static void bsri_schedule_header(const bsr_matrix *m, int64_t group, int transposed, int64_t *h) {
+    const int64_t lines = transposed ? bsri_block_cols(m) : bsri_block_rows(m);
     memset(h, 0, BSRI_VIEW_HEADER);
-    h[0] = BSRI_SCHEDULE_MAGIC, h[1] = m->nnz, h[2] = transposed ? bsri_block_cols(m) : bsri_block_rows(m);
-    h[3] = bsri_pattern_count(m), h[4] = group, h[5] = bsri_ceil_div(h[2], group), h[6] = transposed != 0;
+    h[BSRI_VIEW_MAGIC] = BSRI_SCHEDULE_MAGIC, h[BSRI_VIEW_NNZ] = m->nnz, h[BSRI_SCHEDULE_LINES] = lines;
+    h[BSRI_SCHEDULE_PATTERNS] = bsri_pattern_count(m), h[BSRI_SCHEDULE_GROUP] = group;
+    h[BSRI_SCHEDULE_GROUPS] = bsri_ceil_div(lines, group), h[BSRI_SCHEDULE_TRANSPOSED] = transposed != 0;
 }
 /* The first of n words that is not as it must be, or -1. Of a schedule's group any is right that there can be. */
 static int bsri_header_differs(const int64_t *have, const int64_t *want, int n) {
@@ -2781,16 +2795,21 @@ static int bsri_header_differs(const int64_t *have, const int64_t *want, int n) 
     return -1;
 }
 static int bsri_transposed_differs(const bsr_matrix *m, const int64_t *have) {
-    int64_t want[8];
+    int64_t want[BSRI_VIEW_WORDS];
     bsri_transposed_header(m, want);
-    return bsri_header_differs(have, want, 6);
+    return bsri_header_differs(have, want, BSRI_TRANSPOSED_WORDS);
+}
+/* The layout of a schedule with this header. */
+static int bsri_schedule_layout_of(const bsr_matrix *m, const int64_t *header, bsri_view *v) {
+    return bsri_schedule_layout(m, (int)header[BSRI_SCHEDULE_GROUP], header[BSRI_SCHEDULE_TRANSPOSED] != 0, v);
 }
 static int bsri_schedule_differs(const bsr_matrix *m, const int64_t *have) {
-    int64_t want[8];
+    const int64_t group = have[BSRI_SCHEDULE_GROUP];
+    int64_t want[BSRI_VIEW_WORDS];
     int first;
-    bsri_schedule_header(m, 1, have[6] != 0, want);
-    first = bsri_header_differs(have, want, 4);
-    return first < 0 && (have[4] < 1 || have[4] > 8) ? 4 : first;
+    bsri_schedule_header(m, 1, have[BSRI_SCHEDULE_TRANSPOSED] != 0, want);
+    first = bsri_header_differs(have, want, BSRI_SCHEDULE_GROUP);
+    return first < 0 && (group < 1 || group > 8) ? BSRI_SCHEDULE_GROUP : first;
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -2933,7 +2952,7 @@ static void bsri_terms_add(bsri_terms *t, const bsri_span *s) {
 }
 /* Leaves out numbers that are too large for the total; then all counters run the other way. Returns the total that they have to
    make then, or a negative number where they can't. */
-static int64_t bsri_terms_turn(bsri_terms *t, int64_t total) {
+static int64_t bsri_terms_flip(bsri_terms *t, int64_t total) {
     int64_t sum = t->slack;
     int i;
     for (i = 0; i < t->n; i++) {
@@ -2954,7 +2973,7 @@ static int bsri_spans_meet(const bsri_span *a, const bsri_span *b) {
     bsri_terms_add(&t, a);
     bsri_terms_add(&t, b);
     bsri_terms_merge(&t);
-    for (found = 0; found < 2 && t.n > 1 && total >= 0; found++) total = bsri_terms_turn(&t, total);
+    for (found = 0; found < 2 && t.n > 1 && total >= 0; found++) total = bsri_terms_flip(&t, total);
     if (total < 0) return 0;
     if (t.n > 1) bsri_terms_order(&t);
     found = bsri_terms_solve(&t, 0, total);
@@ -3173,7 +3192,7 @@ static bsr_status bsri_check_view_spans(const bsri_call *c, bsri_spans *set, con
     if (!m->schedule) return BSR_OK;
     BSRI_TRY(bsri_check_pointer(c, m->schedule, 8, operand));
     known = !bsri_on_cuda(c) && bsri_schedule_differs(m, have) < 0;
-    fits = known ? bsri_schedule_layout(m, (int)have[4], have[6] != 0, &v) : bsri_schedule_least(m, &v);
+    fits = known ? bsri_schedule_layout_of(m, have, &v) : bsri_schedule_least(m, &v);
     if (!fits) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
     return set ? bsri_span_read(c, set, operand, m->schedule, v.bytes) : BSR_OK;
 }
@@ -3420,8 +3439,8 @@ static bsr_status bsri_check_schedule(const bsri_call *c, const bsr_matrix *m, i
     int64_t i = bsri_schedule_differs(m, have), k, n, lines;
     bsri_view v;
     if (i >= 0) return bsri_fail(c, BSR_ITEM_VIEW_HEADER, operand, i, have[i]);
-    if (!bsri_schedule_layout(m, (int)have[4], have[6] != 0, &v)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
-    for (i = 0, n = v.groups * have[4]; i < v.patterns; i++) {
+    if (!bsri_schedule_layout_of(m, have, &v)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
+    for (i = 0, n = v.groups * have[BSRI_SCHEDULE_GROUP]; i < v.patterns; i++) {
         const int32_t *order = (const int32_t *)(const void *)((const char *)m->schedule + v.at[0]) + i * n;
         for (lines = 0, k = 0; k < n; k++) {
             if (order[k] < -1 || order[k] >= v.lines) return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, operand, k, order[k]);
@@ -3657,9 +3676,11 @@ static const bsri_name bsri_why_names[] = {
 #undef BSRI_X
 };
 static const char *bsri_why_text(int why) { return bsri_lookup(bsri_why_names, BSRI_COUNT(bsri_why_names), why, 1, "?"); }
+/* What bsr_plan.kernel says on CUDA; 0: open, or several. */
+enum { BSRI_TIER_SIMT = 1, BSRI_TIER_MMA, BSRI_TIER_WGMMA, BSRI_TIERS };
 static const char *bsri_tier_name(int tier) {
-    static const char *const names[] = {"several kernels", "simt", "mma", "wgmma"};
-    return names[tier >= 1 && tier <= 3 ? tier : 0];
+    static const char *const names[BSRI_TIERS] = {"several kernels", "simt", "mma", "wgmma"};
+    return names[tier >= BSRI_TIER_SIMT && tier < BSRI_TIERS ? tier : 0];
 }
 
 BSR_API int bsr_plan_string(const bsr_plan *plan, char *text, size_t size) {
@@ -5893,6 +5914,7 @@ static int bsri_scan_run(const bsri_call *c, bsri_engine *e) {
 /* --- what the engine works on: a block matrix or a list of the caller's --- */
 static void bsri_engine_matrix(bsri_engine *e) {
     const bsr_matrix *a = e->job->a;
+    const int64_t *header = (const int64_t *)a->schedule;
     const int t = e->job->trans != 0;
     int64_t s[3];
     bsri_value_strides(a, s);
@@ -5901,9 +5923,9 @@ static void bsri_engine_matrix(bsri_engine *e) {
     e->tiles = t ? bsri_block_cols(a) : bsri_block_rows(a), e->width = e->job->out->cols;
     e->kind = !t ? BSRI_LIST_ROWS : a->transposed_index ? BSRI_LIST_TRANSPOSED : BSRI_LIST_SCAN;
     if (e->kind == BSRI_LIST_TRANSPOSED) bsri_transposed_layout(a, &e->index);
-    if (a->schedule && ((const int64_t *)a->schedule)[6] == t) {
-        e->group = ((const int64_t *)a->schedule)[4];
-        bsri_schedule_layout(a, (int)e->group, t, &e->schedule);
+    if (header && header[BSRI_SCHEDULE_TRANSPOSED] == t) {
+        e->group = header[BSRI_SCHEDULE_GROUP];
+        bsri_schedule_layout_of(a, header, &e->schedule);
     }
 }
 static void bsri_engine_scatter(bsri_engine *e) {
@@ -6098,7 +6120,8 @@ static bsr_plan bsri_product_plan(const bsri_call *c, const bsri_product_call *p
         const int have = c->exec->workspace && c->exec->workspace_bytes >= bytes && (uintptr_t)c->exec->workspace % 64 == 0;
         if (c->exec->query || have) plan.workspace_bytes = bytes;
     }
-    if (schedule && (bsri_on_cuda(c) || (schedule[6] != 0) == (p->trans != 0))) plan.flags |= BSR_PLAN_USES_SCHEDULE;
+    if (schedule && (bsri_on_cuda(c) || (schedule[BSRI_SCHEDULE_TRANSPOSED] != 0) == (p->trans != 0)))
+        plan.flags |= BSR_PLAN_USES_SCHEDULE;
     if (!bsri_on_cuda(c) && (p->b->dtype != bsri_compute_dtype(c, p->b->dtype) || p->b->col_stride != 1))
         plan.flags |= BSR_PLAN_PACKS_B;
     return plan;
@@ -6872,7 +6895,7 @@ typedef struct bsri_matmul_call {
     bsri_product_call product;
     bsri_sampled_call sampled;
     int32_t is_sampled, id_a, id_b, id_c, reduce;
-    uint64_t turned; /* for bsri_call */
+    uint64_t transposed; /* for bsri_call */
 } bsri_matmul_call;
 
 static bsr_status bsri_check_operand(const bsri_call *c, bsr_operand o, int id) {
@@ -6880,7 +6903,7 @@ static bsr_status bsri_check_operand(const bsri_call *c, bsr_operand o, int id) 
     return BSR_OK;
 }
 static bsr_dense bsri_maybe_transposed(bsri_matmul_call *m, const bsr_dense *d, int id, int transposed) {
-    if (transposed) m->turned |= BSRI_MAY_BE(id);
+    if (transposed) m->transposed |= BSRI_MAY_BE(id);
     return transposed ? bsr_dense_transposed(*d) : *d;
 }
 
@@ -6895,7 +6918,7 @@ static bsr_status bsri_matmul_map(const bsri_call *c, bsri_matmul_call *m, uint3
     BSRI_TRY(bsri_check_operand(c, out, m->id_c));
     if (sparse != 1) return bsri_fail(c, BSR_ITEM_MODE, BSR_ARG_NONE, -1, sparse);
     memset(p, 0, sizeof *p), memset(&m->sampled, 0, sizeof m->sampled);
-    m->is_sampled = out.sparse != NULL, m->turned = 0;
+    m->is_sampled = out.sparse != NULL, m->transposed = 0;
     if (m->is_sampled) { /* SDD; with TRANS_C the stored matrix is op(B)^T op(A)^T */
         const bsr_dense one = bsri_maybe_transposed(m, a.dense, m->id_a, ta != tc);
         const bsr_dense two = bsri_maybe_transposed(m, b.dense, m->id_b, tb != tc);
@@ -6917,7 +6940,7 @@ static bsr_status bsri_matmul_map(const bsri_call *c, bsri_matmul_call *m, uint3
 }
 static bsr_status bsri_matmul_check(const bsri_call *call, const bsri_matmul_call *m, bsri_spans *set) {
     bsri_call c = *call;
-    c.turned = m->turned;
+    c.transposed = m->transposed;
     if (m->is_sampled) {
         BSRI_TRY(bsri_check_sampled_operands(&c, &m->sampled, set));
         return bsri_check_sampled(&c, &m->sampled, set);
@@ -9339,16 +9362,16 @@ static void bsri_schedule_one(bsri_lines *l, int group, const bsri_view *v, int6
     }
 }
 /* A union that is more than 1 longer than three times the average, which random ones hardly are; sum: of all groups' lengths. */
-BSRI_UNUSED BSRI_HD static int bsri_is_tall(int64_t length, int64_t groups, int64_t sum) {
+BSRI_UNUSED BSRI_HD static int bsri_is_long(int64_t length, int64_t groups, int64_t sum) {
     return (length - 1) * groups > 3 * sum;
 }
 /* How many unions of the first pattern are. They stand in front: the last is not asked for, which if not full is out of order,
    and if full is the shortest. */
-static int64_t bsri_schedule_tall(const void *buffer, const bsri_view *v) {
+static int64_t bsri_schedule_long(const void *buffer, const bsri_view *v) {
     const int32_t *lengths = (const int32_t *)(const void *)((const char *)buffer + v->at[1]);
     int64_t i, sum = 0, count = 0;
     for (i = 0; i < v->groups && v->patterns; i++) sum += lengths[i];
-    for (i = 0; i + 1 < v->groups && v->patterns; i++) count += bsri_is_tall(lengths[i], v->groups, sum);
+    for (i = 0; i + 1 < v->groups && v->patterns; i++) count += bsri_is_long(lengths[i], v->groups, sum);
     return count;
 }
 
@@ -9404,7 +9427,7 @@ BSR_API bsr_status bsr_build_schedule(const bsr_context *ctx, const bsr_matrix *
                           (int32_t *)(void *)((char *)buffer + job.view.at[0]) + i * job.view.groups * group,
                           (int32_t *)(void *)((char *)buffer + job.view.at[1]) + i * job.view.groups);
     }
-    header[BSRI_SCHEDULE_TALL] = bsri_schedule_tall(buffer, &job.view);
+    header[BSRI_SCHEDULE_LONG] = bsri_schedule_long(buffer, &job.view);
     bsri_scratch_end(&c, &scratch);
     return BSR_OK;
 }
@@ -9479,9 +9502,9 @@ static bsr_status bsri_validate_schedule(const bsri_call *c, bsri_view_job *job)
         bsri_lines_load(&lines, &job->one, &it, (int)header[BSRI_SCHEDULE_TRANSPOSED]);
         status = bsri_validate_schedule_one(c, &lines, &job->view, (int)header[BSRI_SCHEDULE_GROUP], i, header);
     }
-    if (status == BSR_OK && header[BSRI_SCHEDULE_TALL] != bsri_schedule_tall(header, &job->view))
-        status = bsri_fail(c, BSR_ITEM_VIEW_HEADER, BSR_ARG_MATRIX, BSRI_SCHEDULE_WORD + BSRI_SCHEDULE_TALL,
-                           header[BSRI_SCHEDULE_TALL]);
+    if (status == BSR_OK && header[BSRI_SCHEDULE_LONG] != bsri_schedule_long(header, &job->view))
+        status = bsri_fail(c, BSR_ITEM_VIEW_HEADER, BSR_ARG_MATRIX, BSRI_SCHEDULE_WORD + BSRI_SCHEDULE_LONG,
+                           header[BSRI_SCHEDULE_LONG]);
     bsri_scratch_end(c, &scratch);
     return status;
 }
@@ -10628,15 +10651,15 @@ enum { BSRI_MMA_PAD = 68, BSRI_MMA_PAD_F64 = BSRI_MMA_PAD / 2, BSRI_MMA_PASS = 1
 
 typedef struct bsri_dev_mma {
     bsri_mma_rows rows; /* of the only item and reduction, where there is one */
-    int64_t slabs; /* tiles of an item: slabs of columns; groups of rows run fastest, so that a slab stays in the L2 */
+    int64_t panels; /* tiles of an item: panels of columns; groups of rows run fastest, so that a panel stays in the L2 */
     /* bytes: between lines of values as stored, slices and blocks of them, m-warps, copies of one thread; between lines of b,
        copies of one thread */
     int64_t a_line, a_step, a_block, a_part, a_jump, b_line, b_jump, width;
     int32_t group, sub_bits;                                 /* block rows of a tile; log2 of the slices of a block */
-    int32_t stages, stage_bytes, b_at;                       /* slots, bytes of one, where its dense slices start */
+    int32_t stages, stage_bytes, b_at;                       /* stages, bytes of one, where its dense slices start */
     int32_t m_warps, block_bits;                             /* m-warps of the CTA; log2 of those that share a block row */
     int32_t a_trans, vector; /* values are stored transposed; epilogue: 1 rows, 2 columns of out by 16 bytes, 0 one by one */
-    int32_t order, simple;   /* of tiles: 0 slab by slab, 1 group by group; as in bsri_facts */
+    int32_t order, simple;   /* of tiles: 0 panel by panel, 1 group by group; as in bsri_facts */
     /* Of short products. Tiles of all items, block rows of one; warps of a tile; index arrays may be read at once. */
     int32_t total, lines, split, constant;
     uint32_t split_bits, by, by_inverse;   /* log2 of split (kept, as computing it spills registers); what tiles are numbered by,
@@ -10721,8 +10744,8 @@ typedef struct bsri_dev_narrow_tma {
    warpgroups multiply, 64 rows each. A list is a bit set for each block row of the tile, so that it is small and a block's place
    among its row's is a count of bits. Shared memory, barriers and the order of the work are described at bsri_product_wgmma(). L
    says how a stage is filled and multiplied: TN columns, GROUP block rows at most, SLICE products along a slice, EACH slices in a
-   stage, STAGE bytes, STAGES slots, BOXES for out a warp; fetch asks for a slice, source multiplies a stage. */
-enum { BSRI_WGMMA_WINDOW = 16, BSRI_WGMMA_LISTERS = 2, BSRI_WGMMA_CLAIMS = 4, BSRI_WGMMA_TEAMS = 5, BSRI_WGMMA_SLOTS = 8 };
+   stage, STAGE bytes, STAGES stages, BOXES for out a warp; fetch asks for a slice, source multiplies a stage. */
+enum { BSRI_WGMMA_WINDOW = 16, BSRI_WGMMA_LISTERS = 2, BSRI_WGMMA_CLAIMS = 4, BSRI_WGMMA_TEAMS = 5, BSRI_WGMMA_STAGES = 8 };
 
 /* epilogues: none, alpha is 1 by value; alpha; a row of bias or none, too, and relu or nothing; the same and another activation;
    alpha and beta times input; all that bsri_wgmma_epilogue_tile takes; others */
@@ -10761,7 +10784,7 @@ typedef struct bsri_dev_wgmma {
     bsri_mma_rows rows;   /* of the only item and reduction */
     const void *schedule; /* where it is for this direction (its header says so) */
     int32_t single, trans;
-    int32_t tiles, group_ctas;  /* tiles across out; of them those of a slab, which as many CTAs compute side by side */
+    int32_t tiles, group_ctas;  /* tiles across out; of them those of a panel, which as many CTAs compute side by side */
     int32_t group, parts; /* block rows of a tile, slices of a block */
     bsri_list_view view;  /* as in p */
     uint32_t down;        /* rows from a tile of a stored block to the one below it */
@@ -10789,7 +10812,7 @@ typedef struct bsri_dev_wgmma {
     int32_t alpha_zero; /* alpha is 0 and by value: nothing is read */
     int32_t constant; /* index arrays may be read before the kernel before this one has ended */
     int32_t evict_first;   /* out leaves the L2 before other lines */
-    int32_t ahead_lines, ahead_bytes; /* of the dense operand, which tiles of the first slab read; 0: not ahead */
+    int32_t ahead_lines, ahead_bytes; /* of the dense operand, which tiles of the first panel read; 0: not ahead */
     int32_t dense;  /* columns of a slice of the dense operand that one box brings */
     /* Blocks of 16 and 32, the dense operand along the products: columns of blocks in a slice; where slices begin, as bits; as
        descriptors count, from a stage's first 32 products to the others, and what they say beside the address. */
@@ -10893,9 +10916,9 @@ typedef struct bsri_dev_attention {
 #define BSRI_KEYS 64           /* of a key tile: four units of 16, each inside one stored block */
 
 /* A CTA stays and takes query tiles from a list. Two warpgroups of 64 query rows multiply; one warp per stream fetches keys and
-   values through a ring of slots, one more warp plans the tiles. Where block rows have 128 rows or a multiple, both warpgroups
+   values through a ring of stages, one more warp plans the tiles. Where block rows have 128 rows or a multiple, both warpgroups
    share one stream; else each has its own, over the union of the columns of the block rows that its 64 rows touch (at most
-   four), and what is not stored for a warp's 16 rows is forbidden in registers. The order of the slots is K0, K1, V0, K2, V1,
+   four), and what is not stored for a warp's 16 rows is forbidden in registers. The order of the stages is K0, K1, V0, K2, V1,
    ..., that of their use: the scores of a key tile are formed while the values of the one before are added up. */
 enum { BSRI_FLASH_LAST = 1, BSRI_FLASH_MASKED = 2, BSRI_FLASH_EMPTY = 4, BSRI_FLASH_EXIT = 8 };
 
@@ -11039,18 +11062,18 @@ struct bsri_mma_tile : bsri_tile {
    turn, each by a pipeline of its own that waits for nobody, and add up in their order. Such products are a chain of latencies
    (launch, parameters, row pointers, columns, operands, sums): no list is made, no barrier is met before the end, addresses are
    computed before memory may be read, and parameters that most calls need stand side by side. Warps of a CTA with tiles side by
-   side ask for the same values at about the same time, so these go through the L1. Two slots a warp leave room for four CTAs a
-   multiprocessor (CTAS), three slots for three. With four CTAs, blocks of 32 and tiles of 16 x 128 have registers for SIMPLE
+   side ask for the same values at about the same time, so these go through the L1. Two stages a warp leave room for four CTAs a
+   multiprocessor (CTAS), three stages for three. With four CTAs, blocks of 32 and tiles of 16 x 128 have registers for SIMPLE
    products only. The next kernel may start once a CTA's sums are made; earlier, its CTAs would crowd where this kernel's few left
    room. The choices are measured (note N15). */
 template <class T, int MW, bool B_ROWS, int CTAS_, int COLS = 64>
 struct bsri_small_tile : bsri_mma_tile<T, MW, MW, MW * COLS == 1024 ? 2 : 1, COLS, 1, B_ROWS> {
     typedef bsri_mma_tile<T, MW, MW, MW * COLS == 1024 ? 2 : 1, COLS, 1, B_ROWS> base;
-    static constexpr int ROWS = MW, CTAS = CTAS_, SLOTS = CTAS == 4 && COLS == 64 ? 2 : 3;
-    static constexpr int STAGES = SLOTS, THREADS = 128, SHARED = BSRI_SPREAD_SHARED;
+    static constexpr int ROWS = MW, CTAS = CTAS_, STAGES = CTAS == 4 && COLS == 64 ? 2 : 3;
+    static constexpr int THREADS = 128, SHARED = BSRI_SPREAD_SHARED;
     static constexpr int ACROSS = COLS / 64, PARTS = MW * COLS / 1024; /* of 16 x 64 sums: side by side, in all */
     static constexpr bool SIMPLE = PARTS == 2 && CTAS == 4; /* only what is simple, as in bsri_facts */
-    static constexpr int SLICE = base::A_BYTES + base::B_BYTES, SLOT = base::E * SLICE, WARP = SLOTS * SLOT;
+    static constexpr int SLICE = base::A_BYTES + base::B_BYTES, STAGE = base::E * SLICE, WARP = STAGES * STAGE;
     static_assert(PARTS * 4096 + (SIMPLE ? 0 : BSRI_MMA_PASS * 4) <= WARP, "sums handed over, what any epilogue takes");
 };
 
@@ -11068,10 +11091,10 @@ constexpr int bsri_narrow_tma_sums(int rows, int cols) { return (rows + 8) * col
 template <class T, int MI_, int NI_> struct bsri_narrow_tma_tile : bsri_tile {
     typedef T type;
     static constexpr int MI = MI_, NI = NI_, ROWS = MI * 16, COLS = NI * 8, A_BYTES = ROWS * 128;
-    static constexpr int SLOT = bsri_narrow_tma_stage(ROWS, COLS);
+    static constexpr int STAGE = bsri_narrow_tma_stage(ROWS, COLS);
     static constexpr int UNIT = MI * NI > 16 ? 4 : 1, OWN = MI / UNIT; /* warps that take a block together; 16 rows: of each */
-    static constexpr int SLOTS = UNIT > 1 ? 3 : 2, WARPS = 8, CTAS = NI == 4 || NI == 16 ? 2 : 3; /* at most */
-    static constexpr int STAGES = SLOTS, THREADS = 32 * WARPS, SHARED = BSRI_SPREAD_SHARED;
+    static constexpr int STAGES = UNIT > 1 ? 3 : 2, WARPS = 8, CTAS = NI == 4 || NI == 16 ? 2 : 3; /* at most */
+    static constexpr int THREADS = 32 * WARPS, SHARED = BSRI_SPREAD_SHARED;
     static constexpr bool ACROSS = NI == 8; /* contiguous columns: as rows of out's transpose */
     static constexpr int TILE = bsri_narrow_tma_sums(ROWS, COLS) / 4; /* numbers */
 };
@@ -11099,7 +11122,7 @@ template <class T, int B_, int TB_> struct bsri_wgmma_rs : bsri_tile {
     typedef T type;
     static constexpr int TN = 256, B = B_, TB = TB_, GROUP = 128 / B, ITEMS = 64 / B, JOIN = TB ? 1 : ITEMS, SLICE = TB ? B : 32,
                          EACH = 64 / SLICE, DENSE = TN * SLICE * 2, STAGE = EACH * DENSE;
-    /* blocks of 16: a fifth slot in place of a second box (note N8) */
+    /* blocks of 16: a fifth stage in place of a second box (note N8) */
     static constexpr uint32_t STAGES = B == 16 ? 5 : 4, BOXES = B == 16 ? 1 : 2, SPARE = BOXES * 2048;
     static constexpr uint32_t STRIP = 32 * B, RING = 4096, CHUNK = B == 16 ? 4 : 1, /* blocks asked for at a time */
                               CHUNKS = RING / STRIP / CHUNK;
@@ -11153,10 +11176,10 @@ template <class T, int HD_, bool ONE_STREAM> struct bsri_flash : bsri_tile {
     typedef T type;
     static constexpr int HD = HD_, HEAD = HD, WARPGROUPS = ONE_STREAM ? 2 : 1, STREAMS = 3 - WARPGROUPS, ATOMS = HD / 64;
     static constexpr int ROWS = 64 * WARPGROUPS, KEYS = ONE_STREAM || HD == 64 ? 128 : 64, PIECES = KEYS / 16;
-    static constexpr int QUERY = ROWS * HD * 2, SLOT = KEYS * HD * 2;
-    static constexpr int FIT = ((224 << 10) / STREAMS - 2 * QUERY) / SLOT, SLOTS = FIT < 8 ? FIT : 8;
-    static constexpr int CONTROL = 3072, STREAM = 2 * QUERY + SLOTS * SLOT, BYTES = STREAMS * STREAM + CONTROL;
-    static constexpr int COLS = KEYS, STAGES = SLOTS, THREADS = 384, SHARED = BYTES;
+    static constexpr int QUERY = ROWS * HD * 2, STAGE = KEYS * HD * 2;
+    static constexpr int FIT = ((224 << 10) / STREAMS - 2 * QUERY) / STAGE, STAGES = FIT < 8 ? FIT : 8;
+    static constexpr int CONTROL = 3072, STREAM = 2 * QUERY + STAGES * STAGE, BYTES = STREAMS * STREAM + CONTROL;
+    static constexpr int COLS = KEYS, THREADS = 384, SHARED = BYTES;
 };
 
 /* What bsri_dev_tiny says: a lane has EACH rows; WIDE: four columns, side by side (PIECE 4) or apart (1), else one, and as many
@@ -11227,7 +11250,6 @@ enum { /* kernels that run alike, one row of >>cuda-estimates for each size of b
     BSRI_COSTS_SAMPLED_MMA,
     BSRI_COSTS_SAMPLED_WGMMA
 };
-enum { BSRI_TIER_SIMT = 1, BSRI_TIER_MMA = 2, BSRI_TIER_WGMMA = 3, BSRI_TIERS = 4 }; /* bsr_plan.kernel */
 /* What an instance computes with: a type of operands; f32 ones rounded to TF32; the same three times over. */
 enum {
 #define BSRI_X(dtype, ...) BSRI_TYPE_##dtype = BSR_##dtype,
@@ -11463,7 +11485,7 @@ enum {
     X(SORT_STARTS_I64, 608, bsri_sort_starts<int64_t>)       \
     X(LINES_MEASURE, 610, bsri_lines_measure)                \
     X(LINES_RANK, 611, bsri_rank_lines)                      \
-    X(LINES_THAT_ARE_TALL, 615, bsri_rank_tall)              \
+    X(LINES_THAT_ARE_LONG, 615, bsri_rank_long)              \
     X(GROUP_BIT_SETS_8, 612, bsri_group_bits<8>)             \
     X(GROUP_BIT_SETS_32, 614, bsri_group_bits<32>)           \
     X(GROUP_LISTS, 613, bsri_group_lists)                    \
@@ -11609,16 +11631,12 @@ static void bsri_spread_evenly(const bsr_context *ctx, bsri_choice *c) {
     if (each <= 8 && c->shared <= most) c->shared = (int32_t)((most / 128 + 1) * 128);
 }
 
-/* What the kernels' file has: tensor maps, whose boxes are a tile's layout; 0 where the copy engine can't have an operand. */
-#ifdef BSRSPARSE_STATIC
-namespace { /* as they are defined there: >>product-wgmma and others */
-#endif
-static int bsri_narrow_tma_maps(const bsr_context *ctx, bsri_dev_narrow_tma *m, int rows, int cols);
-static int bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m);
-static int bsri_wgmma_sampled_maps(const bsr_context *ctx, const bsri_dev_sampled *p, bsri_dev_wgmma_sampled *m, int entry);
-static int bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, bsri_tensor_batch *b, bsri_tma_map *map);
-#ifdef BSRSPARSE_STATIC
-} // namespace
+/* What the kernels' file has, declared where it is called: tensor maps, whose boxes are a tile's layout; 0 where the copy engine
+   can't have an operand. */
+#ifdef BSRSPARSE_STATIC /* as they are defined there */
+#define BSRI_TENSOR_MAPS(function) namespace { static int function; }
+#else
+#define BSRI_TENSOR_MAPS(function) static int function;
 #endif
 
 /* The choosers are asked in turn, products' in the order of their estimated times, others' by tier, the fastest first; the first
@@ -11840,7 +11858,7 @@ typedef struct bsri_facts {
 typedef struct bsri_gpu_model {
     double bytes_per_ns;           /* of memory */
     int64_t l2, l2_dense;          /* bytes that the L2 keeps of values; of a dense operand, while all else passes through */
-    int64_t l2_slab, l2_slab_tall; /* of a dense operand that is walked row by row: few rows, more */
+    int64_t l2_panel, l2_panel_long; /* of a dense operand that is walked row by row: few rows, more */
     int64_t l2_ahead;              /* what is asked for ahead of time and still there when it is wanted */
 } bsri_gpu_model;
 static constexpr bsri_gpu_model bsri_h200 = {4800.0, 50 << 20, 30 << 20, 48 << 20, 24 << 20, 16 << 20};
@@ -12060,7 +12078,7 @@ static constexpr double bsri_mma_long_first = 0.7;          /* of the longest ro
 static constexpr double bsri_small_input_rows = 0.12;   /* FUSED: an input that lies as out does, out row-major */
 static constexpr double bsri_small_input_cols = 0.3;    /* FUSED: the same, column-major */
 static constexpr double bsri_small_out_cols = 0.1;      /* FUSED: out column-major and nothing else */
-static constexpr double bsri_small_far = 0.6;           /* all rows read a slab together: of what comes from beyond the L2 */
+static constexpr double bsri_small_far = 0.6;           /* all rows read a panel together: of what comes from beyond the L2 */
 static constexpr double bsri_small_waves = 0.9;         /* tiles that are there at once take this, and */
 static constexpr double bsri_small_crowd = 0.75;        /* this for each time that a multiprocessor is full */
 static constexpr double bsri_small_longer = 2.0;        /* the longest row's blocks are waited for one by one */
@@ -12100,8 +12118,8 @@ static constexpr int64_t bsri_wgmma_halved_groups = 16;  /* at most so many grou
 static constexpr int64_t bsri_wgmma_many_tiles = 32;     /* beside each other: groups of four may have places that are empty */
 /* What bounds tiles of narrow products by tensor loads (note N17; groups: note N14). */
 static constexpr int bsri_narrow_tma_groups = 6, bsri_narrow_tma_groups_wide = 4; /* of warps a multiprocessor, by registers */
-static constexpr int bsri_narrow_tma_besides = 2048;          /* bytes that a CTA has beside its slots */
-static constexpr int64_t bsri_narrow_tma_room = 220 << 10;    /* bytes of slots a multiprocessor */
+static constexpr int bsri_narrow_tma_besides = 2048;          /* bytes that a CTA has beside its stages */
+static constexpr int64_t bsri_narrow_tma_room = 220 << 10;    /* bytes of all stages on a multiprocessor */
 static constexpr int64_t bsri_narrow_tma_blocks = 86;         /* products of a mean row for each warp: two thirds of 128 */
 static constexpr int64_t bsri_narrow_tma_values = 24 << 20;   /* bytes of values: of more two tiles run at once, not four */
 /* Sampled products by wgmma (note N23): what a stored block takes in tiles of 64 rows more than in tiles of 128, as a half. */
@@ -12115,8 +12133,8 @@ static constexpr double bsri_assign_late = 2.5;           /* rounds that are ove
 static constexpr double bsri_assign_hurry = 420.0;        /* tiles of fewer clocks for each team wait for dealing */
 static constexpr double bsri_assign_read = 1000.0;        /* the same where lengths are read while it deals */
 static constexpr double bsri_assign_uneven = 2.55;        /* times a mean unit: one that may be far longer */
-static constexpr double bsri_long_share = 0.05;         /* a tall unit: of what a team has altogether, */
-static constexpr double bsri_long_least = 1.5;          /* or so many times what it has of a slab, if that is more */
+static constexpr double bsri_long_share = 0.05;         /* a long unit: of what a team has altogether, */
+static constexpr double bsri_long_least = 1.5;          /* or so many times what it has of a panel, if that is more */
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-plan-mma: products by simt and mma: choice, estimates, parameters                       */
@@ -12193,7 +12211,7 @@ static bsri_estimate bsri_mma_estimate(const bsr_context *ctx, const bsri_dev_pr
     return e;
 }
 
-/* Slots of the pipeline: at least as many as warps that fetch, which take stages in turn and look at one slot's parity only.
+/* Stages of the pipeline: at least as many as warps that fetch, which take stages in turn and look at one stage's parity only.
    Where shared memory is short the tile shrinks. Whether there are enough. */
 static int bsri_mma_fit(const bsr_context *ctx, const bsri_dev_product *p, const bsr_plan *asked, int b, int dense,
                         const bsri_instance **x, bsri_choice *c, bsri_dev_mma *m) {
@@ -12222,7 +12240,7 @@ static void bsri_mma_strides(const bsri_dev_product *p, const bsri_instance *s, 
     const int line = s->slice * (int)size;
     m->view = p->view, m->down = (int32_t)(p->br * p->a_rs * size), m->right = (int32_t)(p->bc * p->a_cs * size);
     m->width = p->width, m->sub_bits = bsri_mma_log2(p->br / s->slice), m->a_trans = values == 2,
-    m->slabs = bsri_ceil_div(p->width, cols);
+    m->panels = bsri_ceil_div(p->width, cols);
     m->b_rows = dense == 1, m->a_line = (values == 2 ? p->a_cs : p->a_rs) * size, m->a_block = p->a_block * size;
     m->a_jump = 512 / (values == 2 ? s->warp_rows * (int)size : line) * m->a_line;
     m->a_step = s->slice * (values == 2 ? m->a_line : size), m->a_part = s->warp_rows * (values == 2 ? size : m->a_line);
@@ -12248,7 +12266,7 @@ static bsri_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_produc
     m->group = c.tile_rows / b, m->block_bits = bsri_mma_log2(b / x->warp_rows);
     if (m->group == 1) c.reason = BSR_WHY_ONE_ROW;
     bsri_mma_strides(p, x, c.tile_cols, f->values, f->dense, m);
-    c.grid = p->items * m->slabs * bsri_ceil_div(p->tiles, m->group);
+    c.grid = p->items * m->panels * bsri_ceil_div(p->tiles, m->group);
     if (c.grid > 0x3f000000) return bsri_no(BSR_WHY_SIZE); /* a schedule pads */
     c.grid = bsri_min(ctx->sm_count, c.grid);
     return c;
@@ -12287,7 +12305,7 @@ static void bsri_small_take(bsri_estimate *e, const bsr_context *ctx, const bsri
     t.busy = all / (t.waves * t.beside), t.beside *= 4 / split, t.longer = bsri_small_longer;
     /* Many tiles one after another take less each (note N18). */
     if (p->br < 64 && t.waves > bsri_small_many) t.apart = pow(t.waves / bsri_small_many, -0.25);
-    /* A slab that ends within a tile is fetched piece by piece with a check each, which takes longer where a warp has little else
+    /* A panel that ends within a tile is fetched piece by piece with a check each: longer, where a warp has little else
        to do (note N18). Tiles that run at the same time wait for it. */
     if (p->width % cols) t.edge = 1.0 + bsri_small_edge * (t.waves > 1.0 ? 1.0 / (double)bsri_ceil_div(p->width, cols) : 1.0);
     bsri_estimate_take(e, p, f, kind, &t);
@@ -12331,13 +12349,13 @@ static bsri_choice bsri_small_choose(const bsr_context *ctx, const bsri_dev_prod
     }
     bsri_mma_strides(p, x, c.tile_cols, f->values, f->dense, m);
     m->block_bits = bsri_mma_log2(p->br / x->warp_rows);
-    m->total = (int32_t)bsri_mma_tiles(p, (int)p->br, c.tile_rows, c.tile_cols), m->group = (int32_t)(m->total / m->slabs);
+    m->total = (int32_t)bsri_mma_tiles(p, (int)p->br, c.tile_rows, c.tile_cols), m->group = (int32_t)(m->total / m->panels);
     m->split = c.split = e->split, teams = 4 / c.split, m->split_bits = (uint32_t)bsri_mma_log2(c.split);
-    /* Row by row, except where b is larger than what the L2 keeps: then all rows of some slabs, so that each slab is read once.
+    /* Row by row, except where b is larger than what the L2 keeps: then all rows of some panels, so that each panel is read once.
        The limit is higher for few rows. A b that all items share counts once for each item (note N15). */
-    m->order = bsri_dense_bytes(p) * (double)p->items <= (double)(m->group <= 16 ? bsri_h200.l2_slab : bsri_h200.l2_slab_tall);
-    if (!m->order) m->total = (int32_t)(m->group * bsri_ceil_div(m->slabs, teams) * teams);
-    m->by = (uint32_t)bsri_max(1, m->order ? m->slabs : m->group), m->by_inverse = ~0u / m->by;
+    m->order = bsri_dense_bytes(p) * (double)p->items <= (double)(m->group <= 16 ? bsri_h200.l2_panel : bsri_h200.l2_panel_long);
+    if (!m->order) m->total = (int32_t)(m->group * bsri_ceil_div(m->panels, teams) * teams);
+    m->by = (uint32_t)bsri_max(1, m->order ? m->panels : m->group), m->by_inverse = ~0u / m->by;
     c.grid = bsri_ceil_div(m->total, teams), four = bsri_small_room(p, f, (double)c.grid / ctx->sm_count) == 4;
     /* stages are those of the first one found: a plan is to serve other epilogues, too (but not one of 128 columns, as there is
        no such kernel for them) */
@@ -12666,7 +12684,7 @@ static bsri_choice bsri_tiny_choose_both(const bsr_context *ctx, const bsri_dev_
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>cuda-plan-wgmma: products by tensor loads and wgmma: estimates, choice, parameters           */
+/* >>cuda-plan-narrow: products of few columns by tensor loads: estimates, choice, parameters     */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* 1: rows of b are contiguous, 2: columns; 0: the copy engine can't have it. */
@@ -12675,26 +12693,26 @@ static int bsri_narrow_tma_layout(const bsri_dev_product *p, const bsri_facts *f
 }
 /* What shares a tile's blocks, in shared memory. */
 typedef struct bsri_narrow_tma_shape {
-    int32_t share, slots; /* warps, or groups of four; blocks that each has under way */
+    int32_t share, stages; /* warps, or groups of four; blocks that each has under way */
     int64_t tiles;
     double each, full; /* tiles of a multiprocessor; of the places that it has for them */
 } bsri_narrow_tma_shape;
 /* most: warps or groups that there may be. */
 static bsri_narrow_tma_shape bsri_narrow_tma_shape_of(const bsr_context *ctx, const bsri_dev_product *p, int rows, int cols,
                                                       int most) {
-    const int slot = bsri_narrow_tma_stage(rows, cols);
+    const int stage = bsri_narrow_tma_stage(rows, cols);
     const int limit = (cols > 64 ? bsri_narrow_tma_groups_wide : bsri_narrow_tma_groups) / most;
     bsri_narrow_tma_shape s;
     s.share = most, s.tiles = p->tiles * (p->br / rows) * bsri_ceil_div(p->width, cols), s.each = (double)s.tiles / ctx->sm_count;
-    if (cols >= 64) { /* slots: no more than a group has blocks, and two in place of three where more tiles then run at once
+    if (cols >= 64) { /* stages: no more than a group has blocks, and two in place of three where more tiles then run at once
                          (note N14) */
         int places[4] = {0};
         const int deep = (int)bsri_min(3, bsri_ceil_div(bsri_block_cols(&p->a) * (p->bc / 64), most));
         for (int i = 1; i <= deep; i++)
-            places[i] = (int)bsri_min(limit, ctx->smem_optin / (most * bsri_max(i * slot, bsri_narrow_tma_sums(64, cols)) +
+            places[i] = (int)bsri_min(limit, ctx->smem_optin / (most * bsri_max(i * stage, bsri_narrow_tma_sums(64, cols)) +
                                                                 bsri_narrow_tma_besides));
-        s.slots = deep == 3 && s.each > places[3] ? 2 : deep;
-        s.full = s.each / places[s.slots];
+        s.stages = deep == 3 && s.each > places[3] ? 2 : deep;
+        s.full = s.each / places[s.stages];
     } else {
         /* All tiles run at once, with two blocks on their way for each warp. One tile a multiprocessor has eight warps; else
            there are no more warps than two thirds of a mean row's blocks, but four at least. Strips of 64 rows have four where
@@ -12704,8 +12722,8 @@ static bsri_narrow_tma_shape bsri_narrow_tma_shape_of(const bsr_context *ctx, co
         const int64_t mean = p->a.nnz * p->bc / (p->tiles * bsri_narrow_tma_blocks) + 1;
         const int64_t want = p->constant && rows == 64 ? 4 : own == 1 ? 8 : bsri_max(4, mean);
         const int64_t beside = bsri_min(own, p->a.nnz * p->a_block * 2 > bsri_narrow_tma_values ? 2 : 4);
-        s.slots = 2, s.share = (int32_t)bsri_max(1, bsri_min(bsri_min(most, want), room / (beside * slot * 2)));
-        s.full = s.each * (double)bsri_min(room / bsri_max(2, bsri_min(4, own)), 2 * s.share * slot) / (double)room;
+        s.stages = 2, s.share = (int32_t)bsri_max(1, bsri_min(bsri_min(most, want), room / (beside * stage * 2)));
+        s.full = s.each * (double)bsri_min(room / bsri_max(2, bsri_min(4, own)), 2 * s.share * stage) / (double)room;
     }
     return s;
 }
@@ -12773,6 +12791,7 @@ static bsri_estimate bsri_narrow_tma_estimate(const bsr_context *ctx, const bsri
     if (p->constant) e.ns -= p->width <= 64 ? bsri_narrow_tma_constant : bsri_narrow_tma_constant_wide;
     return e;
 }
+BSRI_TENSOR_MAPS(bsri_narrow_tma_maps(const bsr_context *ctx, bsri_dev_narrow_tma *m, int rows, int cols))
 static bsri_choice bsri_narrow_tma_choose(const bsr_context *ctx, const bsri_dev_product *, const bsri_facts *f,
                                           const bsr_plan *, const bsri_estimate *e, bsri_dev_narrow_tma *m) {
     const bsri_dev_product *const p = f->stored;
@@ -12799,7 +12818,7 @@ static bsri_choice bsri_narrow_tma_choose(const bsr_context *ctx, const bsri_dev
     if (!m->columns && p->width == cols && cols < 64 && p->b.row_stride == cols) m->fold = 6 - bsri_mma_log2(cols);
     m->swizzle = m->columns || m->fold || cols > 64 ? 7 : cols / 8 - 1;
     m->view = bsri_view_of(p->br / rows, p->bc / 64), m->strips = (int32_t)(p->tiles * m->view.rows);
-    m->sides = (int32_t)bsri_ceil_div(p->width, cols), m->warps = s.share, m->stages = s.slots;
+    m->sides = (int32_t)bsri_ceil_div(p->width, cols), m->warps = s.share, m->stages = s.stages;
     if (by_groups) {
         const int64_t stored = p->a.nnz * (p->bc / 64) / m->warps;
         /* CTAs that start while a launch that fills the GPU runs crowd on the multiprocessors that it left first, several tiles
@@ -12824,6 +12843,10 @@ static bsri_choice bsri_narrow_tma_choose(const bsr_context *ctx, const bsri_dev
     m->ptr_lines = (uint32_t)bsri_min(p->tiles * index / 128, 1 << 20);
     return bsri_narrow_tma_maps(ctx, m, rows, cols) ? c : bsri_no(BSR_WHY_DENSE);
 }
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-plan-wgmma: products by wgmma: estimates, choice, who computes what, parameters         */
+/* ---------------------------------------------------------------------------------------------- */
 
 static int bsri_wgmma_refuses(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
                               int64_t units) {
@@ -12944,14 +12967,14 @@ static void bsri_wgmma_static_rounds(bsri_dev_wgmma *m, double rounds, double ti
     m->static_rounds = (int32_t)bsri_max(uneven, bsri_min(m->static_rounds, bsri_min(rounds < 12 ? 2 : 4, in_time)));
     m->by_windows = m->schedule != NULL; /* note N5 */
 }
-/* How units are dealt, as if columns were random. One is tall where, started with the last slab, it would still run when all else
-   is done: what a team has of a slab, half as much again, or a twentieth of what it has altogether. */
+/* How units are dealt, as if columns were random. One is long where, started with the last panel, it would still run when all
+   else is done: what a team has of a panel, half as much again, or a twentieth of what it has altogether. */
 static void bsri_wgmma_scheduler_of(bsri_dev_wgmma *m, int64_t groups) {
     const double inner = 1.0 / m->inv_blocks_per_row, some = bsri_long_share * m->panels * m->items,
                  present = bsri_wgmma_present(m);
     const int64_t clocks = m->tile_cols * bsri_min(64, m->p.br) / 16; /* of a stage */
     const double units = (double)m->items * m->panels * (double)groups;
-    double mean, tall, tile, longest; /* tile: its clocks */
+    double mean, long_from, tile, longest; /* tile: its clocks */
     /* In stages: what a tile takes beside its own, by time stamps; and what the blocks of a column add, as full rows of rs
        tiles take longer than their columns do (note N5). */
     m->fixed_stages = m->p.br < 64 ? 8 + 384 / (int32_t)m->p.br : 4;
@@ -12960,8 +12983,8 @@ static void bsri_wgmma_scheduler_of(bsri_dev_wgmma *m, int64_t groups) {
     mean = inner * (1 - bsri_none_of(present, m->group)) * m->parts + inner * present * m->group * m->stages_per_block +
            m->fixed_stages;
     tile = mean * (double)clocks, longest = inner * m->parts + m->fixed_stages;
-    tall = (some > bsri_long_least ? some : bsri_long_least) * (double)groups * mean / m->groups_of_ctas;
-    m->long_stages = tall < 1e9 ? (int32_t)tall : 1000000000;
+    long_from = (some > bsri_long_least ? some : bsri_long_least) * (double)groups * mean / m->groups_of_ctas;
+    m->long_stages = long_from < 1e9 ? (int32_t)long_from : 1000000000;
     m->late_stages = (int32_t)bsri_max(1, 1024 / clocks), m->mean_stages = (int32_t)mean;
     /* Lengths of more than 32 groups are read while it deals, too late for second tiles where tiles are short: two rounds are not
        dealt there (note N5). */
@@ -12971,7 +12994,7 @@ static void bsri_wgmma_scheduler_of(bsri_dev_wgmma *m, int64_t groups) {
     else if (groups > 32 && tile < bsri_assign_read * m->groups_of_ctas)
         m->static_rounds = (int32_t)bsri_max(1, (int64_t)units / m->groups_of_ctas - 2);
 }
-/* Brings the first slab ahead where few blocks are stored, but of most block columns, and the dense operand and out fill most of
+/* Brings the first panel ahead where few blocks are stored, but of most block columns, and the dense operand and out fill most of
    an L2 of 50 MB. No more than 16 MB: what comes too early is gone again (note N3). */
 static void bsri_wgmma_look_ahead(bsri_dev_wgmma *m) {
     const bsri_dev_product *p = &m->p;
@@ -12999,6 +13022,7 @@ static void bsri_wgmma_lines(bsri_dev_wgmma *m) {
     m->desc_mask = m->join == 4 ? 0x11111111 : m->join == 2 ? 0x55555555 : ~0u;
     m->desc_hi = (uint32_t)(bsri_wgmma_desc_bits(wide ? 128 : 64, 0) >> 32);
 }
+BSRI_TENSOR_MAPS(bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m))
 /* Which instance runs a product in this tier. */
 static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *,
                                      const bsri_estimate *e, bsri_dev_wgmma *m) {
@@ -13244,6 +13268,8 @@ static bsri_estimate bsri_wgmma_estimate_sampled(const bsr_context *ctx, const b
                           (f->left == 2) + (f->right == 1), (double)bsri_block_cols(&p->out) / 100.0);
     return e;
 }
+BSRI_TENSOR_MAPS(bsri_wgmma_sampled_maps(const bsr_context *ctx, const bsri_dev_sampled *p, bsri_dev_wgmma_sampled *m,
+                                         int entry))
 static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, const bsri_sampled_facts *f,
                                              const bsr_plan *, const bsri_estimate *, bsri_dev_wgmma_sampled *m) {
     const int b = f->block;
@@ -13359,6 +13385,7 @@ static void bsri_flash_steps(bsri_dev_flash *m) {
     bsri_flash_step(m->step[BSRI_FLASH_CROW], p->mask.batch_dims, p->mask.batch, p->mask.crow_batch_stride);
     bsri_flash_step(m->step[BSRI_FLASH_COL], p->mask.batch_dims, p->mask.batch, p->mask.col_batch_stride);
 }
+BSRI_TENSOR_MAPS(bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, bsri_tensor_batch *b, bsri_tma_map *map))
 static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsri_dev_attention *p, int compute, const bsr_plan *,
                                                bsri_dev_flash *m) {
     const int dt = p->q.dtype, small = p->q.cols <= 64 && p->v.cols <= 64, shared = p->mask.block_rows % 128 == 0;
@@ -13973,7 +14000,7 @@ typedef struct bsri_dev_rank {
     const int32_t *member, *length;
     int32_t *order, *lengths; /* lengths null: only the order */
     int64_t group;
-    int64_t *tall; /* as bsri_schedule_tall */
+    int64_t *long_groups; /* as bsri_schedule_long */
 } bsri_dev_rank;
 
 typedef struct bsri_dev_expand {
@@ -14051,7 +14078,7 @@ typedef struct bsri_dev_validate {
     bsri_view index, schedule;
     const void *start, *list; /* unions: the lines of one pattern */
     int64_t pattern;
-    uint64_t *record; /* the first failure as stage and place; then item, index, value; tall groups */
+    uint64_t *record; /* the first failure as stage and place; then item, index, value; long groups */
     uint32_t *seen;   /* [patterns][lines + 1] */
     int64_t rows, cols, span, fixed, parts, group, lines, work;
     int32_t stage, transposed;
@@ -15005,8 +15032,8 @@ static bsr_status bsri_cuda_schedule(const bsri_call *c, const bsr_matrix *m, in
     }
     r.order = (int32_t *)((char *)buffer + v->at[0]), r.lengths = (int32_t *)((char *)buffer + v->at[1]);
     BSRI_TRY(bsri_cuda_rank(c, &r));
-    r.tall = (int64_t *)buffer + 7;
-    BSRI_CUDA_NEXT(c, bsri_rank_tall, r, patterns.count > 0, BSRI_CTA_WIDE);
+    r.long_groups = (int64_t *)buffer + BSRI_SCHEDULE_LONG;
+    BSRI_CUDA_NEXT(c, bsri_rank_long, r, patterns.count > 0, BSRI_CTA_WIDE);
     return BSR_OK;
 }
 
@@ -15029,20 +15056,20 @@ static bsr_status bsri_cuda_headers(const bsri_call *c, const bsr_matrix *m, int
     memset(have, 0, 2 * BSRI_VIEW_HEADER);
     for (i = 0; i < 2; i++)
         if (view[i])
-            BSRI_TRY(bsri_cuda_status(c, cudaMemcpyAsync(have + 8 * i, view[i], BSRI_VIEW_HEADER, cudaMemcpyDeviceToHost,
-                                                         c->exec->stream)));
+            BSRI_TRY(bsri_cuda_status(c, cudaMemcpyAsync(have + BSRI_VIEW_WORDS * i, view[i], BSRI_VIEW_HEADER,
+                                                         cudaMemcpyDeviceToHost, c->exec->stream)));
     return bsri_cuda_status(c, cudaStreamSynchronize(c->exec->stream));
 }
-/* What a schedule says of unions, and how many are tall; s: its header. */
+/* What a schedule says of unions, and how many are long; s: its header. */
 static bsr_status bsri_cuda_validate_unions(const bsri_call *c, bsri_dev_validate *v, bsri_cuda_lines *q, const int64_t *s) {
     const bsr_matrix *m = &v->m;
     bsri_dev_rank r;
     BSRI_TRY(bsri_cuda_validate_stage(c, v, BSRI_STAGE_UNIONS, v->patterns.count, v->schedule.groups * v->group));
-    if (s[6]) BSRI_TRY(bsri_cuda_lines_load(c, q, m, &v->patterns, 1));
+    if (s[BSRI_SCHEDULE_TRANSPOSED]) BSRI_TRY(bsri_cuda_lines_load(c, q, m, &v->patterns, 1));
     for (v->pattern = 0; v->pattern < v->patterns.count; v->pattern++) {
         const bsri_item it = bsri_matrix_item(&v->patterns, v->pattern, m);
         v->start = it.crow, v->list = it.col;
-        if (s[6]) {
+        if (s[BSRI_SCHEDULE_TRANSPOSED]) {
             v->start = bsri_at(q->l.start, m->index_dtype, v->pattern * (v->lines + 1));
             v->list = bsri_at(q->l.list, m->index_dtype, m->flags & BSR_MATRIX_RAGGED ? 0 : v->pattern * m->nnz);
         }
@@ -15050,15 +15077,15 @@ static bsr_status bsri_cuda_validate_unions(const bsri_call *c, bsri_dev_validat
     }
     memset(&r, 0, sizeof r);
     r.n = v->schedule.groups, r.lengths = (int32_t *)((char *)m->schedule + v->schedule.at[1]);
-    r.tall = (int64_t *)v->record + 4;
-    BSRI_CUDA_NEXT(c, bsri_rank_tall, r, v->patterns.count > 0, BSRI_CTA_WIDE);
+    r.long_groups = (int64_t *)v->record + 4;
+    BSRI_CUDA_NEXT(c, bsri_rank_long, r, v->patterns.count > 0, BSRI_CTA_WIDE);
     return BSR_OK;
 }
 /* In the order in which the CPU looks; late: what is wrong with the schedule's header, where all before it is to be looked at. */
 static bsr_status bsri_cuda_validate_views(const bsri_call *c, bsri_dev_validate *v, bsri_cuda_lines *q, int64_t seen_at) {
     const bsr_matrix *m = &v->m;
-    int64_t have[16], found[5], patterns = v->patterns.count;
-    const int64_t *t = have, *s = have + 8;
+    int64_t have[2 * BSRI_VIEW_WORDS], found[5], patterns = v->patterns.count;
+    const int64_t *t = have, *s = have + BSRI_SCHEDULE_WORD; /* headers */
     int bad, late = -1;
     BSRI_TRY(bsri_cuda_headers(c, m, have));
     if (m->transposed_index) {
@@ -15070,11 +15097,11 @@ static bsr_status bsri_cuda_validate_views(const bsri_call *c, bsri_dev_validate
     }
     if (m->schedule) {
         late = bsri_schedule_differs(m, s);
-        if (late < 0 && !bsri_schedule_layout(m, (int)s[4], s[6] != 0, &v->schedule))
+        if (late < 0 && !bsri_schedule_layout_of(m, s, &v->schedule))
             return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
     }
     if (m->schedule && late < 0) {
-        v->group = s[4], v->lines = v->schedule.lines, v->seen = (uint32_t *)bsri_cuda_at(c, seen_at);
+        v->group = s[BSRI_SCHEDULE_GROUP], v->lines = v->schedule.lines, v->seen = (uint32_t *)bsri_cuda_at(c, seen_at);
         BSRI_TRY(bsri_cuda_zero(c, v->seen, (patterns * (v->lines + 1) + 1) / 2 * 8, NULL, 0, NULL, 0));
         BSRI_TRY(bsri_cuda_validate_stage(c, v, BSRI_STAGE_MARK, patterns, v->schedule.groups * v->group));
         BSRI_TRY(bsri_cuda_validate_stage(c, v, BSRI_STAGE_ORDER, patterns, v->schedule.groups * v->group));
@@ -15082,15 +15109,16 @@ static bsr_status bsri_cuda_validate_views(const bsri_call *c, bsri_dev_validate
     if (m->transposed_index && late < 0)
         BSRI_TRY(bsri_cuda_validate_stage(c, v, BSRI_STAGE_TRANSPOSED, patterns, v->cols + 1 + m->nnz));
     if (m->schedule && late < 0) {
-        if (s[4] != 1 && s[4] != 2 && s[4] != 4 && s[4] != 8) late = 12;
-        else if (s[6] != 0 && s[6] != 1) late = 14;
-        else if (s[5] != v->schedule.groups) late = 13;
+        if (v->group != 1 && v->group != 2 && v->group != 4 && v->group != 8) late = BSRI_SCHEDULE_WORD + BSRI_SCHEDULE_GROUP;
+        else if (s[BSRI_SCHEDULE_TRANSPOSED] != 0 && s[BSRI_SCHEDULE_TRANSPOSED] != 1)
+            late = BSRI_SCHEDULE_WORD + BSRI_SCHEDULE_TRANSPOSED;
+        else if (s[BSRI_SCHEDULE_GROUPS] != v->schedule.groups) late = BSRI_SCHEDULE_WORD + BSRI_SCHEDULE_GROUPS;
     }
     if (m->schedule && late < 0) BSRI_TRY(bsri_cuda_validate_unions(c, v, q, s));
     BSRI_TRY(bsri_cuda_validate_wait(c, v, found));
     if (found[1]) return bsri_fail(c, (int)found[1], BSR_ARG_MATRIX, found[2], found[3]);
-    if (m->schedule && late < 0 && s[7] != found[4]) late = 15;
-    return late < 0 ? BSR_OK : bsri_fail(c, BSR_ITEM_VIEW_HEADER, BSR_ARG_MATRIX, late, late < 8 ? s[late] : s[late - 8]);
+    if (m->schedule && late < 0 && s[BSRI_SCHEDULE_LONG] != found[4]) late = BSRI_SCHEDULE_WORD + BSRI_SCHEDULE_LONG;
+    return late < 0 ? BSR_OK : bsri_fail(c, BSR_ITEM_VIEW_HEADER, BSR_ARG_MATRIX, late, s[late % BSRI_VIEW_WORDS]);
 }
 static bsr_status bsri_cuda_validate(const bsri_call *c, const bsr_matrix *m) {
     cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
@@ -16054,7 +16082,7 @@ static bsr_status bsri_tuner_search(bsri_tuner *t, bsr_climb *c) {
     bsri_tune_point_of(t, &heuristic, reference), bsri_tune_point_of(t, &heuristic, initial);
     r->match = plan.source == BSR_PLAN_TABLE ? plan.match : 0;
     least = t->reference = bsri_climb_at(c, reference);
-    for (tier = 0; tier <= 3; tier++) {
+    for (tier = 0; tier < BSRI_TIERS; tier++) {
         memset(&asked, 0, sizeof asked), asked.kernel = tier;
         if (tier && bsri_tuner_call(t, &asked, &plan, NULL, BSRI_TUNE_FLAGS) != BSR_OK) continue;
         bsri_tune_point_of(t, &plan, v);
