@@ -73,7 +73,7 @@
        2. What its kernels are given (>>cuda-types), their tiles; BSRI_FOR_ and rows of the kernel table.
        3. The kernels, in a section here.
        4. Who takes which call (a section >>cuda-plan-...), and in which order (>>cuda-plan).
-       5. The call to the backend (>>cuda-launch); tests/mirror.h, the stand-in, the random tests.
+       5. The call to the backend (>>cuda-products); tests/mirror.h, the stand-in, the random tests.
      a term of the epilogue
        1. A field of bsr_epilogue and its check; bsri_cuda_describe() copies it to bsri_dev_product.
        2. On the CPU bsri_finish_lines(); where it comes last bsri_epilogue_ends() and bsri_activate_row().
@@ -553,11 +553,12 @@ __device__ __forceinline__ void bsri_tma_load(uint32_t to, const bsri_tma_map *m
                  "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
                  : "memory");
 }
-/* The L2's policy for what is stored: evicted first, or as other lines are. */
+/* The L2's policy for what is stored: evicted first, or as other lines are. Volatile: made where a tile ends, not before the
+   mainloop, through which it would take registers. */
 __device__ __forceinline__ uint64_t bsri_l2_policy(bool leaves) {
     uint64_t policy;
-    if (leaves) asm("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
-    else asm("createpolicy.fractional.L2::evict_normal.b64 %0;" : "=l"(policy));
+    if (leaves) asm volatile("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
+    else asm volatile("createpolicy.fractional.L2::evict_normal.b64 %0;" : "=l"(policy));
     return policy;
 }
 __device__ __forceinline__ void bsri_tma_store(const bsri_tma_map *map, uint32_t from, int c0, int c1, int c2, int c3,
