@@ -1275,6 +1275,29 @@ static void on_stage(const si_launch *l) {
                              : strstr(l->kernel->name, "wgmma") || strstr(l->kernel->name, "narrow_tma") ? "wgmma " : "other ";
     if (strcmp(what, "index ") || !strstr(stage_names, what)) strcat(stage_names, what);
 }
+TEST(row_views) { /* not on CUDA yet: refused before anything is launched */
+    bsr_error e;
+    bsr_context *ctx = create_on_hopper(&e);
+    bsr_exec ex = BSR_ZERO;
+    bsr_matrix m, v;
+    bsr_dense b, c;
+    uint64_t bytes = 0;
+    char *p[5];
+    int j;
+    bt_case("refused");
+    arena.used = 0, ex.error = &e, stage_names[0] = 0, si.on_launch = on_stage;
+    for (j = 0; j < 5; j++) p[j] = aligned(1 << 20, BSR_I8);
+    m = bsr_matrix_make(256, 256, 64, 64, 4, p[0], p[1], BSR_I32, p[2], BSR_BF16), v = bsr_matrix_rows(m, 1, 3);
+    b = bsr_dense_row_major(p[3], BSR_BF16, 256, 64), c = bsr_dense_row_major(p[4], BSR_BF16, 128, 64);
+    CHECK_INT(bsr_dense_mm(ctx, 0, &v, &b, &c, &ex), BSR_UNSUPPORTED), CHECK_INT(e.item, BSR_ITEM_ROW_VIEW);
+    CHECK_INT(bsr_softmax(ctx, 1, &v, NULL, &v, &ex), BSR_UNSUPPORTED), CHECK_INT(e.item, BSR_ITEM_ROW_VIEW);
+    CHECK_INT(bsr_attention(ctx, 0, &c, &b, &b, &v, NULL, &c, NULL, &ex), BSR_UNSUPPORTED), CHECK_INT(e.item, BSR_ITEM_ROW_VIEW);
+    CHECK_INT(bsr_transposed_index_size(ctx, &v, &bytes, &ex), BSR_UNSUPPORTED), CHECK_INT(e.item, BSR_ITEM_ROW_VIEW);
+    CHECK_INT(bsr_validate(ctx, &v, &ex), BSR_UNSUPPORTED), CHECK_INT(e.item, BSR_ITEM_ROW_VIEW);
+    CHECK_INT(bsr_dense_mm(ctx, 0, &m, &b, &c, &ex), BSR_BAD_SHAPE), CHECK(!stage_names[0]);
+    si.on_launch = on_launch;
+    bsr_destroy(ctx);
+}
 TEST(stages) {
     enum { DENSE = 1 << 3, OUT = 1 << 4, ITEMS = 1 << 6, INDEX = 1 << 7 };
     static const struct {
@@ -1591,6 +1614,7 @@ static const bt_test tests[] = {
     {"host_pointers", host_pointers},
     {"plans_bind", plans_bind},
     {"plans_say_why", plans_say_why},
+    {"row_views", row_views},
     {"stages", stages},
     {"plans_are_the_fastest", plans_are_the_fastest},
     {"plans_serve_other_epilogues", plans_serve_other_epilogues},
