@@ -199,8 +199,12 @@
      (bsr_context_desc.table, bsr_exec.table), then the one that tune_table.h brings; a row serves its key, other densities,
      other n, relatives of its GPU (BSR_TUNE_*), and is passed over where it can't run. bsr_plan.source and match say which it
      was. A table holds only rows that beat the heuristic, so that a call without one is nothing unusual; the logger hears once
-     per operation that no table knows the GPU's architecture, and once per key that f16, bf16 or i8 run on the simt tier, or A^T
-     without its index.
+     per operation that no table knows the GPU's architecture.
+     What runs some ten times slower than its neighbour is a warning, too, once per key (operation, type, block size, reason):
+     A^T without its index (BSR_ITEM_SLOW_TRANSPOSE), on both backends; on CUDA operands on the simt tier that tensor cores would
+     take if they were aligned, or blocks of a size beside theirs, and bsr_scatter_mm (BSR_ITEM_SLOW_PATH, with the plan in
+     words). BSR_EXEC_NO_LOG and a plan of the caller's keep it quiet. Rows far longer than others without the workspace for them
+     are not told: the host can't see them.
      bsr_tune() searches a row on the caller's own operands; make tune runs it over many shapes and writes tune_table.h.
 
    ACCURACY
@@ -522,7 +526,8 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_INDICES_REPEAT, BSR_BAD_STRUCTURE, "output tile <index> is named twice")                               \
     X(BSR_ITEM_SLOW_TRANSPOSE, BSR_OK, "A^T runs without its index, several times slower: see bsr_build_transposed_index; a " \
       "workspace as a query names it helps, too") \
-    X(BSR_ITEM_ROW_VIEW, BSR_UNSUPPORTED, "a view of block rows is not taken here: see bsr_matrix_rows")
+    X(BSR_ITEM_ROW_VIEW, BSR_UNSUPPORTED, "a view of block rows is not taken here: see bsr_matrix_rows") \
+    X(BSR_ITEM_SLOW_PATH, BSR_OK, "the call runs some ten times slower than its neighbour does; the plan says why")
 
 typedef enum bsr_item {
 #define BSRI_X(name, status, text) name,
@@ -2651,7 +2656,7 @@ BSRI_HD static int64_t bsri_block_rows(const bsr_matrix *m) { return m->rows / m
 BSRI_HD static int64_t bsri_block_cols(const bsr_matrix *m) { return m->cols / m->block_cols; }
 
 /* Stored blocks of one item, where contents may be looked at. */
-BSRI_UNUSED static int64_t bsri_stored(const bsr_matrix *m) {
+BSRI_UNUSED static int64_t bsri_stored_blocks(const bsr_matrix *m) {
     if (!(m->flags & BSR_MATRIX_ROW_VIEW) || !bsri_pattern_count(m)) return m->nnz;
     return bsri_index(m->crow_indices, m->index_dtype, bsri_block_rows(m)) - bsri_index(m->crow_indices, m->index_dtype, 0);
 }
@@ -5710,7 +5715,7 @@ static void bsri_scan_row(const bsri_scan *s, bsri_work *w, const bsri_cursor *c
 static double bsri_product_ns(const bsri_engine *e) {
     const bsri_product *job = e->job;
     const double size = (double)bsr_dtype_size(job->b->dtype), across = (double)e->width;
-    const double listed = job->a ? (double)bsri_stored(job->a) : (double)job->scatter->q_count;
+    const double listed = job->a ? (double)bsri_stored_blocks(job->a) : (double)job->scatter->q_count;
     const double area = (double)e->br * (double)e->bc;
     const double blocks = listed * (double)e->items * (double)e->reduce;
     const double out = (double)e->tiles * (double)e->br * across * (double)e->items;
@@ -5936,7 +5941,7 @@ static void bsri_product_run(const bsri_call *c, const bsri_product *job) {
     e.gather = e.width <= BSRI_FEW_COLS && job->a && !e.schedule.bytes && e.subs == 1 ? bsri_max(1, BSRI_TILE_ROWS / e.br) : 1;
     if (e.kind == BSRI_LIST_SCAN && e.reduce && bsri_scan_run(c, &e)) return;
     /* a task is some 2^19 products: long beside handing it out */
-    listed = job->a ? bsri_stored(job->a) : job->scatter->q_count;
+    listed = job->a ? bsri_stored_blocks(job->a) : job->scatter->q_count;
     work = bsri_min(1 << 19, listed / e.tiles + 1);
     work *= e.sub_rows * bsri_min(e.bc, 1 << 12) * bsri_min(e.width, e.panel);
     e.chunk = bsri_max(1, (1 << 19) / work);
@@ -6188,7 +6193,7 @@ static int64_t bsri_scatter_crow(const bsri_scatter_build *b, int64_t r) {
 /* Sizes: all products with the operands' extents are checked here, so that filling needs no checks. */
 static bsr_status bsri_scatter_sizes(const bsri_call *c, bsri_scatter_build *b) {
     int64_t tiles, ignored;
-    const int64_t stored = bsri_on_cuda(c) ? b->a->nnz : bsri_stored(b->a);
+    const int64_t stored = bsri_on_cuda(c) ? b->a->nnz : bsri_stored_blocks(b->a);
     int fits = bsri_mul(stored, b->split, &b->need[BSRI_Q]) && bsri_mul(b->rows, b->split, &tiles) &&
                bsri_add(tiles, 1, &ignored) && bsri_mul(b->a->rows, b->n, &ignored) && bsri_mul(b->a->cols, b->n, &ignored) &&
                bsri_mul(bsri_block_cols(b->a), b->split, &ignored);
@@ -6484,7 +6489,8 @@ static bsr_status bsri_scatter_start(const bsri_call *c, const bsr_dense *blocks
     bsr_tune_row key;
     bsri_product job;
     int stop;
-    memset(&key, 0, sizeof key); /* one kernel: nothing to look up */
+    memset(&key, 0, sizeof key); /* one kernel: nothing to look up, but a logger hears of what is slow */
+    key.dtype = blocks->dtype, key.block_rows = (int32_t)blocks->rows, key.block_cols = (int32_t)blocks->cols;
     memset(&job, 0, sizeof job);
     job.blocks = blocks, job.b = others, job.scatter = x, job.out = job.input = acc;
     job.alpha = job.beta = 1.0, job.compute = bsri_compute_dtype(c, blocks->dtype);
@@ -6741,10 +6747,10 @@ static void bsri_sampled_run(const bsri_call *c, const bsri_sampled *job) {
     s.subs = bsri_ceil_div(s.br, BSRI_TILE_ROWS), s.sub_rows = bsri_ceil_div(s.br, s.subs);
     s.panels = bsri_ceil_div(s.bc, panel), s.group = s.panels > 1 ? 1 : panel / s.bc;
     if (!s.rows || !s.items || !job->out->nnz) return;
-    work = bsri_max(1, bsri_stored(job->out) / s.rows) * s.bc;
+    work = bsri_max(1, bsri_stored_blocks(job->out) / s.rows) * s.bc;
     s.chunk = bsri_max(1, (1 << 19) / (bsri_min(work, 1 << 19) * s.sub_rows * bsri_max(1, bsri_min(job->mat1->cols, 1 << 19))));
     s.chunks = bsri_ceil_div(s.rows, s.chunk);
-    blocks = (double)bsri_stored(job->out) * (double)s.items, area = (double)s.br * (double)s.bc;
+    blocks = (double)bsri_stored_blocks(job->out) * (double)s.items, area = (double)s.br * (double)s.bc;
     each = (double)job->mat1->cols * (double)s.reduce * (double)bsr_dtype_size(job->mat1->dtype) / 4.0;
     ns = bsri_work_ns(blocks * area * (double)bsr_dtype_size(job->out->dtype), blocks * area * each, blocks);
     bsri_parallel(c, s.items * s.chunks * s.subs, ns, bsri_sampled_task, &s);
@@ -7318,7 +7324,7 @@ static bsr_status bsri_softmax_run(const bsri_call *c, bsri_softmax *j) {
     if (stop) return BSR_OK;
     j->isa = p.kernel;
     if (!j->x->nnz) return BSR_OK; /* else there is memory for all items, and their number fits */
-    elements = (double)bsri_stored(j->x) * (double)j->x->block_rows * (double)j->x->block_cols * (double)j->batch.count;
+    elements = (double)bsri_stored_blocks(j->x) * (double)j->x->block_rows * (double)j->x->block_cols * (double)j->batch.count;
     bsri_parallel(c, j->batch.count * j->groups, bsri_work_ns(elements * 8.0, 0.0, elements), bsri_softmax_task, j);
     return BSR_OK;
 }
@@ -7965,7 +7971,7 @@ BSR_API bsr_status bsr_attention(const bsr_context *ctx, double scale, const bsr
     if (lse) used[4] = bsri_dense_used(lse), j.lse = &used[4];
     bsri_value_steps(mask, j.mask_strides);
     if (!bsri_mul(j.batch.count, j.groups, &tasks)) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_OUT, -1, 0);
-    scores = (double)bsri_stored(mask) * (double)mask->block_rows * (double)mask->block_cols * (double)j.batch.count;
+    scores = (double)bsri_stored_blocks(mask) * (double)mask->block_rows * (double)mask->block_cols * (double)j.batch.count;
     ns = bsri_work_ns((double)tasks * 1024.0, scores * (double)(q->cols + v->cols), scores);
     bsri_parallel(&c, tasks, ns, bsri_attention_task, &j);
     return BSR_OK;
@@ -8233,7 +8239,7 @@ static double bsri_build_ns(const bsri_build *b, int writes) {
     const double area = (double)b->to.block_rows * (double)b->to.block_cols, kept = (double)b->to.nnz * (double)b->batch.count;
     double ns = blocks;
     if (b->sparse)
-        ns = (double)bsri_stored(b->sparse) * (double)b->batch.count *
+        ns = (double)bsri_stored_blocks(b->sparse) * (double)b->batch.count *
              (8.0 + (double)b->sparse->block_rows * (double)b->sparse->block_cols);
     else if (b->entries) ns = 8.0 * (double)b->entries->nnz;
     else if (b->merge) ns = 8.0 * (double)bsri_index(b->merge->crow, b->merge->crow_dtype, b->merge->rows);
@@ -8922,7 +8928,7 @@ BSR_API bsr_status bsr_to_dense(const bsr_context *ctx, const bsr_matrix *m, con
     job.m = m, job.out = &used, job.batch = bsri_batch_of(out->batch_dims, out->batch), job.rows = bsri_block_rows(m);
     if (!out->cols) return BSR_OK; /* else there is memory for all items, and their rows can be counted */
     bytes = (double)job.batch.count * (double)out->rows * (double)out->cols * (double)bsr_dtype_size(out->dtype);
-    stored = (double)bsri_stored(m) * (double)job.batch.count;
+    stored = (double)bsri_stored_blocks(m) * (double)job.batch.count;
     ns = bsri_work_ns(bytes, 0.0, stored * (double)m->block_rows * (1.0 + (double)m->block_cols / 4.0));
     bsri_for_each(&c, job.batch.count * job.rows, ns, bsri_expand_row, &job);
     return BSR_OK;
@@ -9218,7 +9224,7 @@ BSR_API bsr_status bsr_build_transposed_index(const bsr_context *ctx, const bsr_
     memset(buffer, 0, (size_t)job.view.bytes);
     bsri_transposed_header(m, (int64_t *)buffer);
     job.patterns = bsri_patterns(m, &job.one), job.buffer = buffer;
-    ns = bsri_work_ns((double)job.view.bytes, 0.0, 4.0 * (double)bsri_stored(m) * (double)job.patterns.count);
+    ns = bsri_work_ns((double)job.view.bytes, 0.0, 4.0 * (double)bsri_stored_blocks(m) * (double)job.patterns.count);
     bsri_parallel(&c, job.patterns.count, ns, bsri_transposed_one, &job);
     return BSR_OK;
 }
@@ -14219,20 +14225,29 @@ static int bsri_tune_knows(const bsri_call *c) {
         }
     return !rows;
 }
-/* Once for each operation: no table was made on such a GPU. Once for each key: a tier that is slow for operands of 8 or 16 bits,
-   or A^T without its index.
-   A table has rows only where they gain: a call without one of its own is nothing to warn of. */
+/* 0, or what a logger hears of a plan that is some ten times slower than its neighbour: tensor cores of an aligned operand, of a
+   block size next to it, of A instead of A^T. */
+static int bsri_slow_path(const bsri_call *c, const bsr_tune_row *key, const bsr_plan *plan) {
+    const int tensor = bsr_dtype_size(key->dtype) < 4 || key->dtype == BSR_F64 || /* TF32 is leave to use them in f32 */
+                       (c->flags & (BSR_EXEC_TF32 | BSR_EXEC_TF32X3));
+    if (plan->flags & BSR_PLAN_SLOW_TRANSPOSE) return BSR_ITEM_SLOW_TRANSPOSE;
+    if (plan->kernel != BSRI_TIER_SIMT || !plan->refused || plan->refused == BSR_WHY_DTYPE || !tensor) return 0;
+    if (plan->reason == BSR_WHY_ANY) return BSR_ITEM_SLOW_PATH;
+    return plan->reason == BSR_WHY_TINY && key->n >= 64 && bsr_dtype_size(key->dtype) < 4 ? BSR_ITEM_SLOW_PATH : 0;
+}
+/* Once per key: a slow path; once per operation: a GPU that no table knows. */
 static void bsri_warn_defaults(const bsri_call *c, const bsr_tune_row *key, const bsr_plan *plan) {
-    const int scans = (plan->flags & BSR_PLAN_SLOW_TRANSPOSE) != 0;
-    const int slow = scans || (plan->kernel == BSRI_TIER_SIMT && plan->refused && plan->refused != BSR_WHY_DTYPE &&
-                               bsr_dtype_size(key->dtype) < 4);
+    const int slow = bsri_slow_path(c, key, plan);
     char line[400];
+    uint32_t number = bsri_check_sum((uint32_t)slow, c->op);
     bsri_text t;
-    if (!key->op || plan->source != BSR_PLAN_HEURISTIC || !bsri_warns(c) || (!slow && bsri_tune_knows(c))) return;
-    if (!bsri_once(c->ctx, slow ? bsri_check_sum(bsri_check_sum(bsri_check_sum((uint32_t)key->op, key->dtype), key->block_rows),
-                                                 scans ? -1 : plan->refused)
-                                : (uint32_t)key->op))
-        return;
+    if (plan->source == BSR_PLAN_CALLER || !bsri_warns(c)) return;
+    if (!slow && (!key->op || plan->source != BSR_PLAN_HEURISTIC || bsri_tune_knows(c))) return;
+    if (slow) {
+        number = bsri_check_sum(bsri_check_sum(bsri_check_sum(number, key->dtype), key->block_rows), key->block_cols);
+        number = bsri_check_sum(number, plan->refused);
+    }
+    if (!bsri_once(c->ctx, number)) return;
     t.data = line, t.size = sizeof line, t.length = 0;
     if (slow) {
         bsr_plan_string(plan, line, sizeof line);
@@ -14240,7 +14255,7 @@ static void bsri_warn_defaults(const bsri_call *c, const bsr_tune_row *key, cons
         bsri_put(&t, bsr_op_name(key->op)), bsri_put(&t, " runs on untuned parameters: no table has rows for ");
         bsri_put(&t, c->ctx->gpu.name), bsri_put(&t, " (see bsr_tune)");
     }
-    c->ctx->logger.func(BSR_LOG_WARN, BSR_ITEM_TUNE_DEFAULTS, line, c->ctx->logger.user);
+    c->ctx->logger.func(BSR_LOG_WARN, slow ? slow : BSR_ITEM_TUNE_DEFAULTS, line, c->ctx->logger.user);
 }
 /* Writes what was chosen into *plan. */
 static bsr_status bsri_chosen(const bsri_call *c, const bsri_asking *a, const bsr_tune_row *key, bsr_plan *plan) {
