@@ -4743,9 +4743,14 @@ __device__ __forceinline__ void bsri_wgmma_epilogue_tile(const bsri_dev_wgmma &m
     const bool input = KIND == BSRI_EPILOGUE_INPUT || (FUSED && !direct && m.terms & BSRI_TERM_INPUT);
     const uint32_t bytes = box::bytes(by_rows), start = box::first(spare, by_rows);
     const bool leads = box::leads(by_rows);
-    const uint64_t policy = bsri_l2_policy(m.evict_first);
     const float alpha = FUSED ? f.alpha : (float)(m.p.alpha_ptr ? *m.p.alpha_ptr : m.p.alpha);
-    const int32_t c0 = m.single ? 0 : __shfl_sync(~0u, f.c0, 0), c1 = m.single ? 0 : __shfl_sync(~0u, f.c1, 0);
+    int32_t c0, c1;
+    uint64_t policy;
+    const auto ask = [&]() { /* what a store needs beside its place */
+        c0 = m.single ? 0 : __shfl_sync(~0u, f.c0, 0), c1 = m.single ? 0 : __shfl_sync(~0u, f.c1, 0);
+        policy = bsri_l2_policy(m.evict_first);
+    };
+    if (!(FUSED && L::RS)) ask(); /* there, for each store: no registers are left to hold it */
     uint4 later[4] = {}; /* of input: a box that has no place yet. Asked for later, each would cost a latency */
     const auto fetch = [&](int col) {
         t.pieces(f.operand[2], by_rows, col, [&](int i, const char *from) { later[i] = bsri_dev_load16(from); });
@@ -4802,6 +4807,7 @@ __device__ __forceinline__ void bsri_wgmma_epilogue_tile(const bsri_dev_wgmma &m
         bsri_fence_proxy_async();
         box::sync(by_rows);
         const int32_t c = t.col + n - 32, x0 = by_rows ? c : t.row, x1 = by_rows ? t.row : c; /* here: the same in all lanes */
+        if (FUSED && L::RS) ask();
         if (leads) {
             if (n - 32 < t.cols) bsri_tma_store(&m.out_map, start + at, x0, x1, c0, c1, policy);
             bsri_tma_commit();
