@@ -28,6 +28,7 @@
      matrices           checks, conversions, pruning, views
      layouts            DeepSpeed's sparsity configurations
      files              Matrix Market and DLMC text, from memory
+     weights            safetensors files, in memory
      tune               tuned parameters: tables, their text, queries, the tuner
      build              what a build has: headers, backends, switches
      base               contexts, calls, names, errors
@@ -81,6 +82,7 @@
      cuda-views         transposed index, schedule, validate on the CUDA backend
      cuda-matrices      conversions, index lists, layouts on the CUDA backend
      tuner              the climb, measuring, verifying
+     safetensors        JSON of a header, its tensors, matrices of them, the writer
      create             contexts and what they can do
 
    FIRST STEPS
@@ -219,7 +221,7 @@
      BSRSPARSE_NO_OPENMP               no OpenMP even where the compiler offers it
      BSRSPARSE_NO_CUDA                 CPU backend only, also under nvcc
      BSRSPARSE_NO_ERROR_TEXT           leaves the sentences of bsr_item_string() out
-     BSRSPARSE_NO_IO, _NO_LAYOUTS      leaves the file parsers, the attention layouts out
+     BSRSPARSE_NO_IO, _NO_LAYOUTS      leaves the file readers and the writer, the attention layouts out
      BSRSPARSE_NO_PRODUCT, _SAMPLED, _ROWS, _ATTENTION; BSRSPARSE_ONLY_(the same names)
      BSRSPARSE_NO_F16, _BF16, _F32, _F64, _I8; BSRSPARSE_ONLY_(the same names)
                                        leave operations or operand types out: the functions stay and return
@@ -386,7 +388,8 @@ typedef enum bsr_op {
     X(BSR_ARG_DC, 27, "dc") X(BSR_ARG_DA, 28, "da") X(BSR_ARG_DB, 29, "db") X(BSR_ARG_SOURCE, 30, "source")      \
     X(BSR_ARG_MATRIX, 31, "matrix") X(BSR_ARG_BUFFER, 32, "buffer") X(BSR_ARG_OPTIONS, 33, "options")            \
     X(BSR_ARG_EXEC, 34, "exec") X(BSR_ARG_TEXT, 35, "text") X(BSR_ARG_CONTEXT, 36, "context")                    \
-    X(BSR_ARG_DQ, 37, "dq") X(BSR_ARG_DK, 38, "dk") X(BSR_ARG_DV, 39, "dv") X(BSR_ARG_TABLE, 40, "table")
+    X(BSR_ARG_DQ, 37, "dq") X(BSR_ARG_DK, 38, "dk") X(BSR_ARG_DV, 39, "dv") X(BSR_ARG_TABLE, 40, "table")    \
+    X(BSR_ARG_FILE, 41, "file")
 
 typedef enum bsr_operand_id {
 #define BSRI_X(name, value, text) name = value,
@@ -522,7 +525,27 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_VIEW_REPEATS, BSR_BAD_STRUCTURE, "the attached schedule names line <index> twice")                     \
     X(BSR_ITEM_INDICES_REPEAT, BSR_BAD_STRUCTURE, "output tile <index> is named twice")                               \
     X(BSR_ITEM_SLOW_TRANSPOSE, BSR_OK, "A^T runs without its index, several times slower: see bsr_build_transposed_index; a " \
-      "workspace as a query names it helps, too")
+      "workspace as a query names it helps, too") \
+    X(BSR_ITEM_FILE_SHORT, BSR_PARSE_ERROR, "byte <index>: the file ends, before byte <wanted>")                      \
+    X(BSR_ITEM_FILE_HEADER, BSR_PARSE_ERROR, "byte <index>: a header of <value> bytes: 2 to <wanted> are allowed")    \
+    X(BSR_ITEM_FILE_JSON, BSR_PARSE_ERROR, "byte <index>: a header's JSON can't have <value> here (-1: its end)")     \
+    X(BSR_ITEM_FILE_DEEP, BSR_PARSE_ERROR, "byte <index>: objects and lists within each other, <value> deep: 0 to <wanted> are " \
+      "allowed") \
+    X(BSR_ITEM_FILE_KEY, BSR_PARSE_ERROR, "byte <index>: a tensor without dtype, shape or data_offsets")              \
+    X(BSR_ITEM_FILE_NUMBER, BSR_PARSE_ERROR, "byte <index>: <value> is out of range: 0 to <wanted> are allowed")      \
+    X(BSR_ITEM_FILE_DTYPE, BSR_PARSE_ERROR, "byte <index>: unknown dtype")                                            \
+    X(BSR_ITEM_FILE_DTYPE_OTHER, BSR_BAD_DTYPE, "byte <index>: a dtype that this library does not have")              \
+    X(BSR_ITEM_FILE_RANK, BSR_PARSE_ERROR, "byte <index>: <value> sizes, not <wanted>")                               \
+    X(BSR_ITEM_FILE_SHAPE, BSR_PARSE_ERROR, "byte <index>: a size of the shape is <value>, not <wanted>")             \
+    X(BSR_ITEM_FILE_SIZE, BSR_PARSE_ERROR, "byte <index>: <value> bytes of data, not <wanted> as dtype and shape say") \
+    X(BSR_ITEM_FILE_OVERLAP, BSR_PARSE_ERROR, "byte <index>: data from <value> on that are another tensor's as well") \
+    X(BSR_ITEM_FILE_HOLE, BSR_PARSE_ERROR, "byte <index>: data that are no tensor's")                                 \
+    X(BSR_ITEM_FILE_TWICE, BSR_PARSE_ERROR, "byte <index>: a name for the second time")                               \
+    X(BSR_ITEM_FILE_ALIGNMENT, BSR_PARSE_ERROR, "byte <index>: data at byte <value> of the file, no multiple of <wanted>") \
+    X(BSR_ITEM_FILE_MISSING, BSR_BAD_ARGUMENT, "there is no such name in the file; of it, part <value>: 0 crow_indices, " \
+      "1 col_indices, 2 values, 3 shape, 4 block (of __metadata__), 6 the tensor itself") \
+    X(BSR_ITEM_FILE_ORDER, BSR_UNSUPPORTED, "byte <index>: numbers that are little-endian, as this machine's are not")  \
+    X(BSR_ITEM_FILE_NAME, BSR_BAD_ARGUMENT, "name <index> is null, not UTF-8, __metadata__, or another item's as well")
 
 typedef enum bsr_item {
 #define BSRI_X(name, status, text) name,
@@ -1311,6 +1334,52 @@ BSR_API bsr_status bsr_parse_matrix_market(const char *text, size_t bytes, bsr_f
    null: only *info. Errors as above. The format is that of the Deep Learning Matrix Collection (Gale et al. 2020). */
 BSR_API bsr_status bsr_parse_smtx(const char *text, size_t bytes, bsr_file_info *info, int64_t *crow, int64_t *col,
                                   int64_t capacity, bsr_error *error);
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>weights: safetensors files, in memory                                                        */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A matrix in a safetensors file is the tensors NAME.crow_indices, NAME.col_indices and NAME.values (absent: pattern only), with
+   PyTorch's shapes [batch..., block rows + 1], [batch..., nnz], [batch..., nnz, block rows, block columns], and two entries of
+   __metadata__, lists of JSON: NAME.shape "[batch..., rows, cols]" and NAME.block "[block rows, block columns]". A size 1 where
+   shape has a batch size: the items share the array. NAME.ragged "true": BSR_MATRIX_RAGGED. The name "" goes without the dot.
+   A dense tensor is one of 0 to 6 dimensions; below two it is one row. All dtypes of the library; names are UTF-8. */
+
+/* A file that bsr_parse_safetensors() has checked. It owns nothing: matrices and views point into the file, which must outlive
+   them. Searches go on where the last one ended, so that reading in the file's order takes one pass in all: threads that search
+   take a copy each. */
+typedef struct bsr_safetensors {
+    const void *file;
+    uint64_t bytes;
+    uint64_t data;      /* byte of the file where the tensors' data begin */
+    int64_t tensors;    /* how many there are */
+    uint64_t places[9]; /* of searches */
+} bsr_safetensors;
+
+/* Checks a file in memory (mapped or read, host memory): its whole header, and that its tensors fill the data without gap or
+   overlap. The data are not looked at; bsr_validate() and calls on the CPU look at what index arrays hold. Nothing is read
+   outside the file, nothing is allocated; uses 70 KB of stack. Errors: NULL_POINTER; PARSE_ERROR: error.index is the byte of the
+   file, from 0 (items BSR_ITEM_FILE_*); UNSUPPORTED (BSRSPARSE_NO_IO). The format is Hugging Face's; headers up to its 100 MB. */
+BSR_API bsr_status bsr_parse_safetensors(const void *file, size_t bytes, bsr_safetensors *out, bsr_error *error);
+/* The name of tensor i, as far as it fits, terminated; returns the length that it has, as snprintf does; -1: there is none. */
+BSR_API int bsr_safetensors_name(bsr_safetensors *file, int64_t i, char *name, size_t size);
+/* A matrix of the file, a dense tensor: they point into it, nothing is copied (on CUDA copy the arrays to the device). Errors:
+   NULL_POINTER; BAD_ARGUMENT (FILE_MISSING: value says what is missing); PARSE_ERROR (shapes that do not fit together, numbers
+   not aligned in the file); BAD_DTYPE (one that the library lacks); BAD_SHAPE and OVERFLOW as for any matrix; MISALIGNED (the
+   file's own address); UNSUPPORTED (on a big-endian machine, numbers of more than a byte). */
+BSR_API bsr_status bsr_safetensors_matrix(bsr_safetensors *file, const char *name, bsr_matrix *out, bsr_error *error);
+BSR_API bsr_status bsr_safetensors_dense(bsr_safetensors *file, const char *name, bsr_dense *out, bsr_error *error);
+
+typedef struct bsr_named {
+    const char *name;
+    bsr_operand value; /* dense or sparse, any strides; host memory. Attached views are not written */
+} bsr_named;
+/* Writes a whole file: into at most size bytes; *bytes is what it has. buffer null: *bytes only. The data begin at a multiple of
+   64 bytes, and so do tensors whose bytes are a multiple of 64; the others are aligned for their type. Errors: NULL_POINTER,
+   BAD_ARGUMENT (FILE_NAME: index is the item; an operand neither dense nor sparse), CAPACITY, OVERLAP (buffer and an operand),
+   BAD_STRUCTURE, and others of an operand (operand "source"); uses 80 KB of stack. */
+BSR_API bsr_status bsr_write_safetensors(const bsr_named *items, int64_t count, void *buffer, uint64_t size, uint64_t *bytes,
+                                         bsr_error *error);
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>tune: tuned parameters: tables, their text, queries, the tuner                               */
@@ -16087,6 +16156,944 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
     bsri_tuner_end(&t);
     if (error && status != BSR_OK) *error = t.error;
     return status;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>safetensors: JSON of a header, its tensors, matrices of them, the writer                     */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A context for what needs none, its calls and their errors: host memory, no logger. */
+BSRI_UNUSED static bsr_status bsri_file_begin(bsri_call *c, bsr_exec *exec, bsr_error *error) {
+    static const bsr_context host = BSR_ZERO;
+    memset(exec, 0, sizeof *exec);
+    exec->error = error;
+    return bsri_begin(c, &host, BSR_OP_PARSE, exec);
+}
+
+#ifndef BSRSPARSE_NO_IO
+#define BSRI_FILE_HEADER INT64_C(100000000) /* bytes of a header, as the format's own library has it: places fit 31 bits */
+#define BSRI_FILE_PREFIX 8                  /* its size stands in front */
+#define BSRI_FILE_DEPTH 64                  /* of JSON that is passed over */
+
+/* A position in JSON, and the first thing found wrong. */
+typedef struct bsri_json {
+    const unsigned char *file;
+    uint64_t at, end;
+    int item; /* bsr_item, or 0 */
+    int64_t place, value, wanted;
+} bsri_json;
+static int bsri_json_bad(bsri_json *j, int item, uint64_t place, int64_t value, int64_t wanted) { /* always 0 */
+    if (!j->item) j->item = item, j->place = (int64_t)place, j->value = value, j->wanted = wanted;
+    return 0;
+}
+static int bsri_json_here(const bsri_json *j) { return j->at < j->end ? j->file[j->at] : -1; }
+static int bsri_json_no(bsri_json *j) { return bsri_json_bad(j, BSR_ITEM_FILE_JSON, j->at, bsri_json_here(j), -1); }
+static void bsri_json_blanks(bsri_json *j) {
+    int ch = bsri_json_here(j);
+    while (ch == ' ' || ch == '\n' || ch == '\t' || ch == '\r') j->at++, ch = bsri_json_here(j);
+}
+/* The next character but blanks, if it is this one; it must be. */
+static int bsri_json_is(bsri_json *j, int ch) {
+    bsri_json_blanks(j);
+    if (bsri_json_here(j) != ch) return 0;
+    j->at++;
+    return 1;
+}
+static int bsri_json_want(bsri_json *j, int ch) { return bsri_json_is(j, ch) || bsri_json_no(j); }
+static int bsri_json_word(bsri_json *j, const char *word) {
+    for (; *word; word++, j->at++)
+        if (bsri_json_here(j) != *word) return bsri_json_no(j);
+    return 1;
+}
+
+/* Bytes of the UTF-8 character at p, 0 where there is none: no surrogates, none written longer than needed, up to 0x10ffff. */
+static int bsri_utf8(const unsigned char *p, const unsigned char *end) {
+    const int n = *p < 0x80 ? 1 : *p < 0xc2 ? 0 : *p < 0xe0 ? 2 : *p < 0xf0 ? 3 : *p < 0xf5 ? 4 : 0;
+    int i;
+    if (end - p < n) return 0;
+    for (i = 1; i < n; i++)
+        if ((p[i] & 0xc0) != 0x80) return 0;
+    if ((*p == 0xe0 && p[1] < 0xa0) || (*p == 0xed && p[1] > 0x9f) || (*p == 0xf0 && p[1] < 0x90) || (*p == 0xf4 && p[1] > 0x8f))
+        return 0;
+    return n;
+}
+static int bsri_utf8_put(uint32_t u, unsigned char out[4]) {
+    if (u < 0x80) return out[0] = (unsigned char)u, 1;
+    if (u < 0x800) return out[0] = (unsigned char)(0xc0 | u >> 6), out[1] = (unsigned char)(0x80 | (u & 63)), 2;
+    if (u < 0x10000) {
+        out[0] = (unsigned char)(0xe0 | u >> 12), out[1] = (unsigned char)(0x80 | (u >> 6 & 63));
+        return out[2] = (unsigned char)(0x80 | (u & 63)), 3;
+    }
+    out[0] = (unsigned char)(0xf0 | u >> 18), out[1] = (unsigned char)(0x80 | (u >> 12 & 63));
+    return out[2] = (unsigned char)(0x80 | (u >> 6 & 63)), out[3] = (unsigned char)(0x80 | (u & 63)), 4;
+}
+static int bsri_json_hex(bsri_json *j, uint32_t *u) { /* four digits */
+    int i;
+    for (*u = 0, i = 0; i < 4; i++, j->at++) {
+        const int ch = bsri_json_here(j), low = ch | 32;
+        const int digit = ch >= '0' && ch <= '9' ? ch - '0' : low >= 'a' && low <= 'f' ? low - 'a' + 10 : -1;
+        if (ch < 0 || digit < 0) return bsri_json_no(j);
+        *u = *u << 4 | (uint32_t)digit;
+    }
+    return 1;
+}
+/* What stands behind a backslash, as UTF-8: its bytes, or -1. */
+static int bsri_json_escape(bsri_json *j, unsigned char out[4]) {
+    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+    const int ch = bsri_json_here(j);
+    const char *p = ch > 0 ? strchr(from, ch) : NULL;
+    uint32_t u, low;
+    if (p) return j->at++, out[0] = (unsigned char)to[p - from], 1;
+    if (ch != 'u') return bsri_json_no(j) - 1;
+    j->at++;
+    if (!bsri_json_hex(j, &u)) return -1;
+    if (u >= 0xd800 && u < 0xdc00) { /* the first half of a pair */
+        if (!bsri_json_word(j, "\\u") || !bsri_json_hex(j, &low)) return -1;
+        if (low < 0xdc00 || low > 0xdfff) return j->at -= 4, bsri_json_no(j) - 1;
+        u = 0x10000 + ((u - 0xd800) << 10) + (low - 0xdc00);
+    } else if (u >= 0xdc00 && u < 0xe000) return j->at -= 4, bsri_json_no(j) - 1;
+    return bsri_utf8_put(u, out);
+}
+/* The next character inside a string: its bytes as UTF-8, 0 behind the closing quote, or -1. */
+static int bsri_json_char(bsri_json *j, unsigned char out[4]) {
+    const int ch = bsri_json_here(j);
+    int n;
+    if (ch < 0x20) return bsri_json_no(j) - 1; /* or the end */
+    if (ch == '"') return j->at++, 0;
+    if (ch == '\\') return j->at++, bsri_json_escape(j, out);
+    if ((n = bsri_utf8(j->file + j->at, j->file + j->end)) == 0) return bsri_json_no(j) - 1;
+    memcpy(out, j->file + j->at, (size_t)n), j->at += (uint64_t)n;
+    return n;
+}
+/* A string: *from is where its first character stands, *hash is one of the characters. */
+static int bsri_json_string(bsri_json *j, uint64_t *from, uint64_t *hash) {
+    unsigned char ch[4];
+    int n, i;
+    if (!bsri_json_want(j, '"')) return 0;
+    *from = j->at, *hash = UINT64_C(14695981039346656037); /* FNV-1a */
+    while ((n = bsri_json_char(j, ch)) > 0)
+        for (i = 0; i < n; i++) *hash = (*hash ^ ch[i]) * UINT64_C(1099511628211);
+    return n == 0;
+}
+static bsri_json bsri_json_from(const void *file, uint64_t at, uint64_t end) {
+    bsri_json j;
+    memset(&j, 0, sizeof j);
+    j.file = (const unsigned char *)file, j.at = at, j.end = end;
+    return j;
+}
+/* Is the string (of known good JSON) whose characters begin at `from` these names, one after the other? */
+static int bsri_json_equals(const bsri_json *j, uint64_t from, const char *const names[3]) {
+    bsri_json s = bsri_json_from(j->file, from, j->end);
+    unsigned char ch[4];
+    int n, i, k = 0;
+    const char *p = names[0];
+    while ((n = bsri_json_char(&s, ch)) > 0)
+        for (i = 0; i < n; i++, p++) {
+            while (!*p && k < 2) p = names[++k];
+            if (!*p || (unsigned char)*p != ch[i]) return 0;
+        }
+    while (!*p && k < 2) p = names[++k];
+    return n == 0 && !*p;
+}
+/* Are two of them the same? */
+static int bsri_json_same(const void *file, uint64_t end, uint64_t a, uint64_t b) {
+    bsri_json s = bsri_json_from(file, a, end), t = bsri_json_from(file, b, end);
+    unsigned char x[4], y[4];
+    int n;
+    do {
+        n = bsri_json_char(&s, x);
+        if (n != bsri_json_char(&t, y) || (n > 0 && memcmp(x, y, (size_t)n))) return 0;
+    } while (n > 0);
+    return n == 0;
+}
+/* A whole number from 0 to most, without sign, point and leading zeros. */
+static int bsri_json_number(bsri_json *j, int64_t most, int64_t *out) {
+    uint64_t from;
+    int64_t v = 0;
+    int ch, over = 0;
+    bsri_json_blanks(j), from = j->at;
+    for (; (ch = bsri_json_here(j)) >= '0' && ch <= '9'; j->at++) {
+        if (j->at > from && j->file[from] == '0') return bsri_json_no(j);
+        over |= v > (INT64_MAX - (ch - '0')) / 10;
+        v = over ? INT64_MAX : v * 10 + (ch - '0');
+    }
+    if (j->at == from || ch == '.' || ch == 'e' || ch == 'E') return bsri_json_no(j);
+    if (over || v > most) return bsri_json_bad(j, BSR_ITEM_FILE_NUMBER, from, v, most);
+    *out = v;
+    return 1;
+}
+/* A list of whole numbers: *n of them, the first `room` kept. */
+static int bsri_json_list(bsri_json *j, int64_t *list, int room, int64_t *n) {
+    int64_t v;
+    *n = 0;
+    if (!bsri_json_want(j, '[')) return 0;
+    if (bsri_json_is(j, ']')) return 1;
+    do {
+        if (!bsri_json_number(j, INT64_MAX, &v)) return 0;
+        if (*n < room) list[*n] = v;
+        ++*n;
+    } while (bsri_json_is(j, ','));
+    return bsri_json_want(j, ']');
+}
+static int bsri_json_digits(bsri_json *j) {
+    const uint64_t from = j->at;
+    while (bsri_json_here(j) >= '0' && bsri_json_here(j) <= '9') j->at++;
+    return j->at > from || bsri_json_no(j);
+}
+/* A number of any kind, a string or a word. */
+static int bsri_json_plain(bsri_json *j) {
+    uint64_t from, hash;
+    int ch;
+    bsri_json_blanks(j), ch = bsri_json_here(j);
+    if (ch == '"') return bsri_json_string(j, &from, &hash);
+    if (ch == 't' || ch == 'f' || ch == 'n') return bsri_json_word(j, ch == 't' ? "true" : ch == 'f' ? "false" : "null");
+    if (ch == '-') j->at++;
+    if (bsri_json_here(j) == '0') j->at++;
+    else if (!bsri_json_digits(j)) return 0;
+    if (bsri_json_here(j) == '.') {
+        j->at++;
+        if (!bsri_json_digits(j)) return 0;
+    }
+    ch = bsri_json_here(j);
+    if (ch != 'e' && ch != 'E') return 1;
+    j->at++, ch = bsri_json_here(j);
+    if (ch == '-' || ch == '+') j->at++;
+    return bsri_json_digits(j);
+}
+/* Passes over any value; a bit for each object or list around tells which it is. */
+static int bsri_json_pass(bsri_json *j) {
+    uint64_t objects = 0, from, hash;
+    int depth = 0, closed;
+    for (;;) {
+        const int opens = bsri_json_is(j, '{') ? 1 : bsri_json_is(j, '[') ? 0 : -1;
+        if (opens >= 0) {
+            if (depth++ == BSRI_FILE_DEPTH) return bsri_json_bad(j, BSR_ITEM_FILE_DEEP, j->at - 1, depth, BSRI_FILE_DEPTH);
+            objects = objects << 1 | (uint64_t)opens;
+        } else if (!bsri_json_plain(j)) return 0;
+        closed = opens < 0;
+        for (;;) { /* ends of objects and lists, then the comma before what comes next */
+            if (!depth) return 1;
+            if (bsri_json_is(j, objects & 1 ? '}' : ']')) {
+                objects >>= 1, depth--, closed = 1;
+                continue;
+            }
+            if (closed && !bsri_json_want(j, ',')) return 0;
+            break;
+        }
+        if ((objects & 1) && (!bsri_json_string(j, &from, &hash) || !bsri_json_want(j, ':'))) return 0;
+    }
+}
+
+/* Dtypes of the format: bits, and which of the library's it is. */
+static const struct bsri_file_dtype {
+    const char *name;
+    int bits, dtype;
+} bsri_file_dtypes[] = {
+    {"F32", 32, BSR_F32},  {"F16", 16, BSR_F16},  {"BF16", 16, BSR_BF16}, {"I32", 32, BSR_I32}, {"I64", 64, BSR_I64},
+    {"F64", 64, BSR_F64},  {"I8", 8, BSR_I8},     {"BOOL", 8, BSR_BOOL},  {"U8", 8, 0},         {"I16", 16, 0},
+    {"U16", 16, 0},        {"U32", 32, 0},        {"U64", 64, 0},         {"C64", 64, 0},       {"F8_E4M3", 8, 0},
+    {"F8_E5M2", 8, 0},     {"F8_E8M0", 8, 0},     {"F8_E4M3FNUZ", 8, 0},  {"F8_E5M2FNUZ", 8, 0}, {"F6_E2M3", 6, 0},
+    {"F6_E3M2", 6, 0},     {"F4", 4, 0},
+};
+static int bsri_file_is_name(const bsri_json *j, uint64_t from, const char *name) {
+    const char *names[3];
+    names[0] = name, names[1] = names[2] = "";
+    return bsri_json_equals(j, from, names);
+}
+
+/* An entry of a header: a tensor, or a text of its metadata. */
+typedef struct bsri_file_entry {
+    uint64_t name, hash, text, text_end; /* text: of metadata, else 0 */
+    uint64_t dtype_at, shape_at, range_at;
+    int64_t kind; /* in bsri_file_dtypes */
+    int64_t rank, size[BSRI_MAX_DIMS];
+    int64_t count, begin, end; /* elements; bytes of the data */
+} bsri_file_entry;
+/* Where a walk over the entries stands. */
+typedef struct bsri_file_walk {
+    bsri_json j;
+    uint64_t data_bytes;
+    int inside, later, metadata; /* 0 before the header's brace, 1 among tensors, 2 in metadata; not the first; it was there */
+} bsri_file_walk;
+
+static int bsri_entry_dtype(bsri_json *j, bsri_file_entry *e) {
+    uint64_t from, hash;
+    bsri_json_blanks(j), e->dtype_at = j->at;
+    if (!bsri_json_string(j, &from, &hash)) return 0;
+    for (e->kind = 0; e->kind < (int64_t)BSRI_COUNT(bsri_file_dtypes); e->kind++)
+        if (bsri_file_is_name(j, from, bsri_file_dtypes[e->kind].name)) return 1;
+    return bsri_json_bad(j, BSR_ITEM_FILE_DTYPE, e->dtype_at, 0, -1);
+}
+static int bsri_entry_shape(bsri_json *j, bsri_file_entry *e) {
+    bsri_json again;
+    int64_t i, v;
+    bsri_json_blanks(j), e->shape_at = j->at, again = *j;
+    if (!bsri_json_list(j, e->size, BSRI_MAX_DIMS, &e->rank)) return 0;
+    for (again.at++, e->count = 1, i = 0; i < e->rank; i++) { /* as often as there are sizes, however many */
+        if (!bsri_json_number(&again, INT64_MAX, &v)) return 0;
+        if (!bsri_mul(e->count, v, &e->count)) e->count = INT64_MAX, i = e->rank;
+        (void)bsri_json_is(&again, ',');
+    }
+    return e->count <= INT64_MAX / 64 || bsri_json_bad(j, BSR_ITEM_FILE_NUMBER, e->shape_at, e->count, INT64_MAX / 64);
+}
+static int bsri_entry_range(bsri_json *j, bsri_file_entry *e, uint64_t data_bytes) {
+    bsri_json_blanks(j), e->range_at = j->at;
+    if (!bsri_json_want(j, '[') || !bsri_json_number(j, (int64_t)data_bytes, &e->begin) || !bsri_json_want(j, ',')) return 0;
+    if (!bsri_json_number(j, (int64_t)data_bytes, &e->end) || !bsri_json_want(j, ']')) return 0;
+    return e->begin <= e->end || bsri_json_bad(j, BSR_ITEM_FILE_NUMBER, e->range_at, e->begin, e->end);
+}
+/* The object of a tensor. */
+static int bsri_entry_tensor(bsri_json *j, bsri_file_entry *e, uint64_t data_bytes) {
+    uint64_t key, hash;
+    int64_t bits;
+    int have = 0, any = 0, more, part;
+    if (!bsri_json_want(j, '{')) return 0;
+    for (more = !bsri_json_is(j, '}'); more; more = bsri_json_is(j, ',')) {
+        if (!bsri_json_string(j, &key, &hash) || !bsri_json_want(j, ':')) return 0;
+        part = bsri_file_is_name(j, key, "dtype") ? 1 : bsri_file_is_name(j, key, "shape") ? 2 : 0;
+        if (!part && bsri_file_is_name(j, key, "data_offsets")) part = 4;
+        if (have & part) return bsri_json_bad(j, BSR_ITEM_FILE_TWICE, key - 1, 0, -1);
+        have |= part, any = 1;
+        if (part == 1 ? !bsri_entry_dtype(j, e) : part == 2 ? !bsri_entry_shape(j, e) : 0) return 0;
+        if (part == 4 ? !bsri_entry_range(j, e, data_bytes) : part == 0 ? !bsri_json_pass(j) : 0) return 0;
+    }
+    if (any && !bsri_json_want(j, '}')) return 0;
+    if (have != 7) return bsri_json_bad(j, BSR_ITEM_FILE_KEY, j->at - 1, have, 7);
+    bits = e->count * bsri_file_dtypes[e->kind].bits;
+    if (bits % 8 || bits / 8 != e->end - e->begin)
+        return bsri_json_bad(j, BSR_ITEM_FILE_SIZE, e->range_at, e->end - e->begin, bsri_ceil_div(bits, 8));
+    return 1;
+}
+/* The next entry; 0: there is none, or something is wrong. */
+static int bsri_walk_next(bsri_file_walk *w, bsri_file_entry *e) {
+    bsri_json *j = &w->j;
+    uint64_t hash;
+    memset(e, 0, sizeof *e);
+    if (!w->inside) {
+        if (bsri_json_here(j) != '{') return bsri_json_no(j);
+        j->at++, w->inside = 1, w->later = 0;
+    }
+    for (;;) {
+        if (bsri_json_is(j, '}')) {
+            w->later = 1;
+            if (--w->inside) continue;
+            bsri_json_blanks(j);
+            return j->at == j->end ? 0 : bsri_json_no(j);
+        }
+        if (w->later && !bsri_json_want(j, ',')) return 0;
+        w->later = 1;
+        if (!bsri_json_string(j, &e->name, &e->hash) || !bsri_json_want(j, ':')) return 0;
+        if (w->inside == 2) {
+            if (!bsri_json_string(j, &e->text, &hash)) return 0;
+            return e->text_end = j->at - 1, 1;
+        }
+        if (!bsri_file_is_name(j, e->name, "__metadata__")) return bsri_entry_tensor(j, e, w->data_bytes);
+        if (w->metadata) return bsri_json_bad(j, BSR_ITEM_FILE_TWICE, e->name - 1, 0, -1);
+        w->metadata = 1, bsri_json_blanks(j);
+        if (bsri_json_here(j) == 'n') {
+            if (!bsri_json_word(j, "null")) return 0;
+        } else if (!bsri_json_want(j, '{')) return 0;
+        else w->inside = 2, w->later = 0;
+    }
+}
+/* A walk from a place that one has kept, or from the start. */
+static bsri_file_walk bsri_walk_from(const void *file, uint64_t bytes, uint64_t data, uint64_t place) {
+    bsri_file_walk w;
+    w.j = bsri_json_from(file, place ? place >> 4 : BSRI_FILE_PREFIX, data), w.data_bytes = bytes - data;
+    w.inside = (int)(place & 3), w.later = (int)(place >> 2 & 1), w.metadata = (int)(place >> 3 & 1);
+    return w;
+}
+static uint64_t bsri_walk_place(const bsri_file_walk *w) {
+    return w->j.at << 4 | (uint64_t)(w->metadata << 3 | w->later << 2 | w->inside);
+}
+
+/* Names that were met, by hash and place, of which only one in `passes` comes at a time. */
+#define BSRI_NAMES 8192
+#define BSRI_NAMES_PASS 6144
+typedef struct bsri_names {
+    uint32_t hash[BSRI_NAMES], place[BSRI_NAMES]; /* place 0: free */
+    int64_t pass, passes;
+    int used;
+} bsri_names;
+static void bsri_names_begin(bsri_names *n, int64_t pass, int64_t passes) {
+    memset(n->place, 0, sizeof n->place);
+    n->pass = pass, n->passes = passes, n->used = 0;
+}
+/* Has another place the same name? What a full table can't take is not remembered: only names made for it fill it. */
+static int bsri_names_add(bsri_names *n, uint64_t hash, uint32_t place, int (*same)(const void *arg, uint32_t a, uint32_t b),
+                          const void *arg) {
+    uint32_t i, mark;
+    hash ^= hash >> 33, hash *= UINT64_C(0xff51afd7ed558ccd), hash ^= hash >> 33; /* FNV's upper bits are poor */
+    if ((int64_t)(hash >> 40) % n->passes != n->pass) return 0;
+    for (i = (uint32_t)hash % BSRI_NAMES, mark = (uint32_t)(hash >> 13); n->place[i]; i = (i + 1) % BSRI_NAMES)
+        if (n->hash[i] == mark && same(arg, n->place[i], place)) return 1;
+    if (n->used < BSRI_NAMES - 1) n->hash[i] = mark, n->place[i] = place, n->used++;
+    return 0;
+}
+
+/* Places of entries are those of their names, times two, plus one in metadata, where other names live. */
+static int bsri_file_same_name(const void *arg, uint32_t a, uint32_t b) {
+    const bsri_file_walk *w = (const bsri_file_walk *)arg;
+    return (a & 1) == (b & 1) && bsri_json_same(w->j.file, w->j.end, a >> 1, b >> 1);
+}
+static int bsri_file_names(bsri_file_walk start, int64_t entries, bsri_json *bad) {
+    bsri_names names;
+    bsri_file_entry e;
+    bsri_file_walk w;
+    int64_t pass, passes = entries / BSRI_NAMES_PASS + 1;
+    for (pass = 0; pass < passes; pass++) {
+        bsri_names_begin(&names, pass, passes);
+        for (w = start; bsri_walk_next(&w, &e);)
+            if (bsri_names_add(&names, e.hash + !e.text, (uint32_t)(e.name << 1 | (e.text != 0)), bsri_file_same_name, &start))
+                return bsri_json_bad(bad, BSR_ITEM_FILE_TWICE, e.name - 1, 0, -1);
+    }
+    return 1;
+}
+/* Ranges fill the data without gap and overlap where each place at which one begins, or all end, is one at which one ends, or all
+   begin: the sums of numbers drawn for these places agree then. Here for the places up to x; 0: they agree. */
+static uint64_t bsri_file_mark(int64_t place) { return bsri_mix64((uint64_t)place + UINT64_C(0x9e3779b97f4a7c15)); }
+static uint64_t bsri_file_uneven(bsri_file_walk w, int64_t x) {
+    const int64_t total = (int64_t)w.data_bytes;
+    uint64_t sum = 0;
+    bsri_file_entry e;
+    if (!total) return 0;
+    while (bsri_walk_next(&w, &e)) {
+        if (e.text || e.begin == e.end) continue;
+        if (e.begin <= x) sum += bsri_file_mark(e.begin);
+        if (e.end <= x) sum -= bsri_file_mark(e.end);
+    }
+    return sum - bsri_file_mark(0) + (x >= total ? bsri_file_mark(total) : 0);
+}
+static int bsri_file_ranges(bsri_file_walk start, uint64_t data, bsri_json *bad) {
+    int64_t low = 0, high = (int64_t)start.data_bytes, more = 0;
+    uint64_t last = 0;
+    bsri_file_entry e;
+    if (!bsri_file_uneven(start, high)) return 1;
+    while (low < high) { /* the first place where they do not */
+        const int64_t middle = low + (high - low) / 2;
+        if (bsri_file_uneven(start, middle)) high = middle;
+        else low = middle + 1;
+    }
+    for (more = low ? 0 : -1; bsri_walk_next(&start, &e);) {
+        if (e.text || e.begin == e.end) continue;
+        if (e.begin == low) more++, last = e.range_at;
+        if (e.end == low) more--;
+    }
+    if (more > 0) return bsri_json_bad(bad, BSR_ITEM_FILE_OVERLAP, last, low, -1);
+    return bsri_json_bad(bad, BSR_ITEM_FILE_HOLE, data + (uint64_t)low, 0, -1);
+}
+/* The whole file; its size, and that of its header, are known to fit. */
+static int bsri_file_check(bsr_safetensors *f, bsri_json *bad) {
+    const bsri_file_walk start = bsri_walk_from(f->file, f->bytes, f->data, 0);
+    bsri_file_walk w = start;
+    bsri_file_entry e;
+    int64_t entries = 0;
+    for (; bsri_walk_next(&w, &e); entries++) f->tensors += !e.text;
+    if (w.j.item) return *bad = w.j, 0;
+    return bsri_file_names(start, entries, bad) && bsri_file_ranges(start, f->data, bad);
+}
+static bsr_status bsri_file_fail(const bsri_call *c, const bsri_json *bad) {
+    return bsri_fail_wanted(c, bad->item, BSR_ARG_FILE, bad->place, bad->value, bad->wanted);
+}
+
+/* What a name may be of; each has its own place in bsr_safetensors.places. */
+enum { BSRI_FILE_CROW, BSRI_FILE_COL, BSRI_FILE_VALUES, BSRI_FILE_SHAPE, BSRI_FILE_BLOCK, BSRI_FILE_RAGGED, BSRI_FILE_WHOLE,
+       BSRI_FILE_NEXT, BSRI_FILE_NUMBER /* of bsr_safetensors_name(): the place behind the last one, how many that are */ };
+static const char *const bsri_file_parts[] = {"crow_indices", "col_indices", "values", "shape", "block", "ragged", ""};
+static void bsri_file_full_name(const char *name, int part, const char *names[3]) {
+    names[0] = name, names[1] = *name && part != BSRI_FILE_WHOLE ? "." : "", names[2] = bsri_file_parts[part];
+}
+/* Finds a part of `name`, from where the last search for such a part ended, then from the start. */
+static int bsri_file_find(bsr_safetensors *f, const char *name, int part, bsri_file_entry *e) {
+    const int text = part >= BSRI_FILE_SHAPE && part <= BSRI_FILE_RAGGED;
+    const uint64_t from = f->places[part];
+    const char *names[3];
+    int again;
+    bsri_file_full_name(name, part, names);
+    for (again = 0; again < 1 + (from != 0); again++) {
+        bsri_file_walk w = bsri_walk_from(f->file, f->bytes, f->data, again ? 0 : from);
+        while (bsri_walk_next(&w, e) && (!again || w.j.at <= from >> 4) && !(text && !e->text && w.metadata))
+            if ((e->text != 0) == text && bsri_json_equals(&w.j, e->name, names)) return f->places[part] = bsri_walk_place(&w), 1;
+    }
+    return 0;
+}
+static int bsri_little_endian(void) {
+    const uint16_t one = 1;
+    unsigned char first;
+    memcpy(&first, &one, 1);
+    return first;
+}
+/* Its data, aligned for its dtype, which *dtype receives. Without elements: an aligned place at most 7 bytes in front. */
+static bsr_status bsri_file_data(const bsri_call *c, const bsr_safetensors *f, const bsri_file_entry *e, int32_t *dtype,
+                                 const void **data) {
+    const uint64_t at = f->data + (uint64_t)e->begin;
+    int64_t size;
+    *dtype = bsri_file_dtypes[e->kind].dtype, *data = NULL;
+    if (!*dtype) return bsri_fail(c, BSR_ITEM_FILE_DTYPE_OTHER, BSR_ARG_FILE, (int64_t)e->dtype_at, 0);
+    size = (int64_t)bsr_dtype_size(*dtype);
+    if (size > 1 && !bsri_little_endian()) return bsri_fail(c, BSR_ITEM_FILE_ORDER, BSR_ARG_FILE, (int64_t)at, 0);
+    *data = (const char *)f->file + at;
+    if (!e->count) return *data = (const char *)*data - (uintptr_t)*data % (uintptr_t)size, BSR_OK;
+    if (at % (uint64_t)size)
+        return bsri_fail_wanted(c, BSR_ITEM_FILE_ALIGNMENT, BSR_ARG_FILE, (int64_t)e->range_at, (int64_t)at, size);
+    return bsri_check_pointer(c, *data, size, BSR_ARG_FILE);
+}
+/* The tensor's sizes must be m's batch sizes, or 1 to be shared, and then `inside` (-1: any). Fills in the strides. */
+static bsr_status bsri_file_sizes(const bsri_call *c, const bsri_file_entry *e, const bsr_matrix *m, int n, const int64_t *inside,
+                                  int64_t *batch_stride) {
+    const int64_t place = (int64_t)e->shape_at;
+    const int b = m->batch_dims;
+    int64_t stride = 1;
+    int i;
+    if (e->rank != b + n) return bsri_fail_wanted(c, BSR_ITEM_FILE_RANK, BSR_ARG_FILE, place, e->rank, b + n);
+    for (i = b + n - 1; i >= 0; i--) {
+        const int64_t want = i < b ? m->batch[i] : inside[i - b];
+        const int shared = i < b && e->size[i] == 1;
+        if (e->size[i] != want && want >= 0 && !shared)
+            return bsri_fail_wanted(c, BSR_ITEM_FILE_SHAPE, BSR_ARG_FILE, place, e->size[i], want);
+        if (i < b) batch_stride[i] = shared && want != 1 ? 0 : stride;
+        if (e->count) stride *= e->size[i];
+    }
+    return BSR_OK;
+}
+/* A list of numbers in metadata: least to most of them. */
+static bsr_status bsri_file_list(const bsri_call *c, bsr_safetensors *f, const char *name, int part, int least, int most,
+                                 int64_t *list, int64_t *n) {
+    bsri_file_entry e;
+    bsri_json j;
+    if (!bsri_file_find(f, name, part, &e)) return bsri_fail(c, BSR_ITEM_FILE_MISSING, BSR_ARG_FILE, -1, part);
+    j = bsri_json_from(f->file, e.text, e.text_end);
+    if (!bsri_json_list(&j, list, most, n)) return bsri_file_fail(c, &j);
+    bsri_json_blanks(&j);
+    if (j.at < j.end) return bsri_json_no(&j), bsri_file_fail(c, &j);
+    if (*n < least || *n > most)
+        return bsri_fail_wanted(c, BSR_ITEM_FILE_RANK, BSR_ARG_FILE, (int64_t)e.text, *n, *n < least ? least : most);
+    return BSR_OK;
+}
+static bsr_status bsri_file_flags(const bsri_call *c, bsr_safetensors *f, const char *name, bsr_matrix *m) {
+    bsri_file_entry e;
+    bsri_json j;
+    if (!m->batch_dims || !bsri_file_find(f, name, BSRI_FILE_RAGGED, &e)) return BSR_OK;
+    m->flags = BSR_MATRIX_RAGGED, j = bsri_json_from(f->file, e.text, f->data);
+    return bsri_file_is_name(&j, e.text, "true") ? BSR_OK : (bsri_json_no(&j), bsri_file_fail(c, &j));
+}
+/* What metadata say of a matrix. */
+static bsr_status bsri_file_metadata(const bsri_call *c, bsr_safetensors *f, const char *name, bsr_matrix *m) {
+    int64_t shape[BSR_MAX_BATCH_DIMS + 2], block[2], n, i;
+    BSRI_TRY(bsri_file_list(c, f, name, BSRI_FILE_SHAPE, 2, BSR_MAX_BATCH_DIMS + 2, shape, &n));
+    m->batch_dims = (int32_t)n - 2;
+    for (i = 0; i < n - 2; i++) m->batch[i] = shape[i];
+    m->rows = shape[n - 2], m->cols = shape[n - 1];
+    BSRI_TRY(bsri_file_list(c, f, name, BSRI_FILE_BLOCK, 2, 2, block, &n));
+    m->block_rows = block[0], m->block_cols = block[1], m->index_dtype = BSR_I64;
+    BSRI_TRY(bsri_file_flags(c, f, name, m));
+    return bsri_check_matrix_sizes(c, m, BSR_ARG_FILE);
+}
+static bsr_status bsri_file_matrix(const bsri_call *c, bsr_safetensors *f, const char *name, bsr_matrix *m) {
+    int64_t inside[3];
+    int32_t dtype = 0;
+    const void *data;
+    bsri_file_entry e;
+    int part;
+    memset(m, 0, sizeof *m);
+    BSRI_TRY(bsri_file_metadata(c, f, name, m));
+    for (part = BSRI_FILE_CROW; part <= BSRI_FILE_COL; part++) {
+        if (!bsri_file_find(f, name, part, &e)) return bsri_fail(c, BSR_ITEM_FILE_MISSING, BSR_ARG_FILE, -1, part);
+        inside[0] = part == BSRI_FILE_CROW ? bsri_block_rows(m) + 1 : -1;
+        BSRI_TRY(bsri_file_sizes(c, &e, m, 1, inside, part == BSRI_FILE_CROW ? m->crow_batch_stride : m->col_batch_stride));
+        BSRI_TRY(bsri_file_data(c, f, &e, &dtype, &data));
+        if (dtype != BSR_I32 && dtype != BSR_I64) return bsri_fail(c, BSR_ITEM_INDEX_DTYPE, BSR_ARG_FILE, -1, dtype);
+        if (part == BSRI_FILE_CROW) m->crow_indices = bsri_wrapped(data), m->index_dtype = dtype;
+        else m->col_indices = bsri_wrapped(data), m->nnz = e.size[e.rank - 1];
+    }
+    if (dtype != m->index_dtype)
+        return bsri_fail_wanted(c, BSR_ITEM_DTYPE_MISMATCH, BSR_ARG_FILE, -1, dtype, m->index_dtype);
+    if (bsri_file_find(f, name, BSRI_FILE_VALUES, &e)) {
+        inside[0] = m->nnz, inside[1] = m->block_rows, inside[2] = m->block_cols;
+        BSRI_TRY(bsri_file_sizes(c, &e, m, 3, inside, m->values_batch_stride));
+        BSRI_TRY(bsri_file_data(c, f, &e, &m->dtype, &data));
+        m->values = bsri_wrapped(data);
+    }
+    return bsri_check_matrix_sizes(c, m, BSR_ARG_FILE);
+}
+static bsr_status bsri_file_dense(const bsri_call *c, bsr_safetensors *f, const char *name, bsr_dense *d) {
+    const void *data;
+    bsri_file_entry e;
+    int64_t stride = 0;
+    int i, n;
+    memset(d, 0, sizeof *d);
+    if (!bsri_file_find(f, name, BSRI_FILE_WHOLE, &e))
+        return bsri_fail(c, BSR_ITEM_FILE_MISSING, BSR_ARG_FILE, -1, BSRI_FILE_WHOLE);
+    if (e.rank > BSR_MAX_BATCH_DIMS + 2)
+        return bsri_fail_wanted(c, BSR_ITEM_FILE_RANK, BSR_ARG_FILE, (int64_t)e.shape_at, e.rank, BSR_MAX_BATCH_DIMS + 2);
+    n = (int)e.rank;
+    d->cols = n ? e.size[n - 1] : 1, d->rows = n > 1 ? e.size[n - 2] : 1, d->row_stride = d->cols, d->col_stride = 1;
+    if (e.count) stride = d->rows * d->cols; /* without elements sizes may be such that no product fits */
+    for (i = n - 3; i >= 0; i--, d->batch_dims++)
+        d->batch[i] = e.size[i], d->batch_stride[i] = stride, stride *= e.count ? e.size[i] : 0;
+    BSRI_TRY(bsri_file_data(c, f, &e, &d->dtype, &data));
+    d->data = bsri_wrapped(data);
+    return BSR_OK;
+}
+
+/* ---- the writer ---- */
+
+/* One tensor to be written: sizes and strides in elements. */
+typedef struct bsri_weight {
+    const char *data;
+    int64_t size[BSRI_MAX_DIMS], stride[BSRI_MAX_DIMS], bytes;
+    int dtype, rank, part;
+} bsri_weight;
+static void bsri_weight_dim(bsri_weight *w, int64_t size, int64_t stride) {
+    w->size[w->rank] = size, w->stride[w->rank] = stride, w->rank++;
+}
+/* The tensor that is part `part` of an item; 0: it has no such. */
+static int bsri_weight_of(const bsr_operand *o, int part, bsri_weight *w) {
+    const bsr_matrix *m = o->sparse;
+    int64_t s[3];
+    int i;
+    w->rank = 0, w->part = part;
+    if (!m) {
+        const bsr_dense *d = o->dense;
+        if (part) return 0;
+        for (i = 0; i < d->batch_dims; i++) bsri_weight_dim(w, d->batch[i], d->batch_stride[i]);
+        bsri_weight_dim(w, d->rows, d->row_stride), bsri_weight_dim(w, d->cols, d->col_stride);
+        w->data = (const char *)d->data, w->dtype = d->dtype, w->part = BSRI_FILE_WHOLE;
+        return 1;
+    }
+    if (part == BSRI_FILE_VALUES && !m->values && (m->nnz || !bsr_dtype_size(m->dtype))) return 0;
+    for (i = 0; i < m->batch_dims; i++) {
+        const int64_t stride = part == BSRI_FILE_CROW  ? m->crow_batch_stride[i]
+                               : part == BSRI_FILE_COL ? m->col_batch_stride[i]
+                                                       : m->values_batch_stride[i];
+        bsri_weight_dim(w, stride ? m->batch[i] : bsri_min(m->batch[i], 1), stride);
+    }
+    w->data = (const char *)(part == BSRI_FILE_CROW ? m->crow_indices : part == BSRI_FILE_COL ? m->col_indices : m->values);
+    w->dtype = part == BSRI_FILE_VALUES ? m->dtype : m->index_dtype;
+    bsri_weight_dim(w, part == BSRI_FILE_CROW ? bsri_block_rows(m) + 1 : m->nnz, 1);
+    if (part != BSRI_FILE_VALUES) return 1;
+    bsri_value_strides(m, s);
+    w->stride[w->rank - 1] = s[0];
+    bsri_weight_dim(w, m->block_rows, s[1]), bsri_weight_dim(w, m->block_cols, s[2]);
+    return 1;
+}
+/* Its bytes in the file; 0: too many. */
+static int bsri_weight_bytes(bsri_weight *w) {
+    int i;
+    for (i = 0, w->bytes = (int64_t)bsr_dtype_size(w->dtype); i < w->rank; i++)
+        if (!bsri_mul(w->bytes, w->size[i], &w->bytes)) return 0;
+    return w->bytes <= INT64_MAX / 64;
+}
+/* Tensors are laid down by what their bytes are a multiple of, 64 first: so each begins at a multiple of its own number without
+   a gap, and of its elements' size. */
+static int bsri_weight_class(const bsri_weight *w) {
+    int n = 64;
+    while (w->bytes % n) n /= 2;
+    return n;
+}
+/* A string of the header, but for the quotes. */
+static void bsri_put_json(bsri_text *t, const char *s) {
+    char one[8];
+    for (; *s; s++) {
+        const unsigned char ch = (unsigned char)*s;
+        if (ch < 0x20) snprintf(one, sizeof one, "\\u%04x", (unsigned)ch);
+        else snprintf(one, sizeof one, ch == '"' || ch == '\\' ? "\\%c" : "%c", *s);
+        bsri_put(t, one);
+    }
+}
+static void bsri_put_full_name(bsri_text *t, const char *name, int part) {
+    const char *names[3];
+    bsri_file_full_name(name, part, names);
+    bsri_put(t, "\""), bsri_put_json(t, names[0]), bsri_put(t, names[1]), bsri_put(t, names[2]), bsri_put(t, "\":");
+}
+static void bsri_put_list(bsri_text *t, const int64_t *list, int n, const char *comma) {
+    int i;
+    for (bsri_put(t, "["), i = 0; i < n; i++) bsri_put(t, i ? comma : ""), bsri_put_int(t, list[i]);
+    bsri_put(t, "]");
+}
+static void bsri_put_metadata(bsri_text *t, const char *name, const bsr_matrix *m, int first) {
+    int64_t list[BSR_MAX_BATCH_DIMS + 2];
+    int i;
+    for (i = 0; i < m->batch_dims; i++) list[i] = m->batch[i];
+    list[i] = m->rows, list[i + 1] = m->cols;
+    bsri_put(t, first ? "\"__metadata__\":{" : ","), bsri_put_full_name(t, name, BSRI_FILE_SHAPE);
+    bsri_put(t, "\""), bsri_put_list(t, list, i + 2, ", "), bsri_put(t, "\",");
+    list[0] = m->block_rows, list[1] = m->block_cols;
+    bsri_put_full_name(t, name, BSRI_FILE_BLOCK), bsri_put(t, "\""), bsri_put_list(t, list, 2, ", "), bsri_put(t, "\"");
+    if (!(m->flags & BSR_MATRIX_RAGGED) || !m->batch_dims) return;
+    bsri_put(t, ","), bsri_put_full_name(t, name, BSRI_FILE_RAGGED), bsri_put(t, "\"true\"");
+}
+/* The next tensor in the file's order; *at counts class, item and part. */
+static int bsri_weight_next(const bsr_named *items, int64_t count, int64_t *item, int *part, int *order, bsri_weight *w) {
+    for (; *order; *order /= 2, *item = 0)
+        for (; *item < count; ++*item, *part = 0)
+            while (*part <= BSRI_FILE_VALUES)
+                if (bsri_weight_of(&items[*item].value, (*part)++, w) && bsri_weight_bytes(w) && bsri_weight_class(w) == *order)
+                    return 1;
+    return 0;
+}
+/* The header as text, padded by a blank or more to a multiple of 64 bytes together with what is in front. Returns the bytes of
+   the data, or -1. */
+static int64_t bsri_put_header(bsri_text *t, const bsr_named *items, int64_t count) {
+    int64_t i, range[2], data = 0, some = 0;
+    int part = 0, order = 64, d;
+    bsri_weight w;
+    bsri_put(t, "{");
+    for (i = 0; i < count; i++)
+        if (items[i].value.sparse) bsri_put_metadata(t, items[i].name, items[i].value.sparse, !some++);
+    if (some) bsri_put(t, "}");
+    for (i = 0; bsri_weight_next(items, count, &i, &part, &order, &w); some = 1) {
+        bsri_put(t, some ? "," : ""), bsri_put_full_name(t, items[i].name, w.part), bsri_put(t, "{\"dtype\":\"");
+        for (d = 0; bsri_file_dtypes[d].dtype != w.dtype;) d++;
+        range[0] = data;
+        if (!bsri_add(data, w.bytes, &data)) return -1;
+        range[1] = data;
+        bsri_put(t, bsri_file_dtypes[d].name), bsri_put(t, "\",\"shape\":"), bsri_put_list(t, w.size, w.rank, ",");
+        bsri_put(t, ",\"data_offsets\":"), bsri_put_list(t, range, 2, ","), bsri_put(t, "}");
+    }
+    bsri_put(t, "}");
+    do bsri_put(t, " ");
+    while ((t->length + BSRI_FILE_PREFIX) % 64);
+    return data;
+}
+/* Its elements, packed, lowest byte first. */
+static unsigned char *bsri_weight_copy(bsri_weight *w, unsigned char *to) {
+    const int64_t size = (int64_t)bsr_dtype_size(w->dtype);
+    int64_t at[BSRI_MAX_DIMS] = {0}, i, k, n;
+    const int swaps = size > 1 && !bsri_little_endian();
+    const char *from = w->data;
+    int d;
+    if (!w->bytes) return to;
+    while (w->rank > 1 && w->stride[w->rank - 2] == w->stride[w->rank - 1] * w->size[w->rank - 1]) /* one run */
+        w->rank--, w->size[w->rank - 1] *= w->size[w->rank], w->stride[w->rank - 1] = w->stride[w->rank];
+    for (n = w->size[w->rank - 1];;) {
+        if (w->stride[w->rank - 1] == 1 && !swaps) memcpy(to, from, (size_t)(n * size)), to += n * size;
+        else
+            for (i = 0; i < n; i++, to += size) {
+                memcpy(to, from + i * w->stride[w->rank - 1] * size, (size_t)size);
+                for (k = 0; swaps && k < size / 2; k++) {
+                    const unsigned char low = to[k];
+                    to[k] = to[size - 1 - k], to[size - 1 - k] = low;
+                }
+            }
+        for (d = w->rank - 2; d >= 0; d--) {
+            from += w->stride[d] * size;
+            if (++at[d] < w->size[d]) break;
+            from -= w->stride[d] * size * w->size[d], at[d] = 0;
+        }
+        if (d < 0) return to;
+    }
+}
+
+/* Names of tensors that items write; places are 1 + 4 item + part, and a matrix has its own name's place for its metadata. */
+static const char *bsri_named_parts(const bsr_named *items, uint32_t place, const char *names[3]) {
+    const bsr_named *item = &items[(place - 1) / 4];
+    bsri_file_full_name(item->name, item->value.sparse ? (int)((place - 1) % 4) : BSRI_FILE_WHOLE, names);
+    return names[0];
+}
+static int bsri_named_same(const void *arg, uint32_t a, uint32_t b) {
+    const char *x[3], *y[3], *p = bsri_named_parts((const bsr_named *)arg, a, x);
+    const char *q = bsri_named_parts((const bsr_named *)arg, b, y);
+    int i = 0, k = 0;
+    for (;; p++, q++) {
+        while (!*p && i < 2) p = x[++i];
+        while (!*q && k < 2) q = y[++k];
+        if (*p != *q) return 0;
+        if (!*p) return 1;
+    }
+}
+static int64_t bsri_named_twice(const bsr_named *items, int64_t count) { /* the item whose name is there already, or -1 */
+    int64_t pass, i, passes = count / (BSRI_NAMES_PASS / 3) + 1;
+    bsri_names names;
+    bsri_weight w;
+    for (pass = 0; pass < passes; pass++)
+        for (bsri_names_begin(&names, pass, passes), i = 0; i < count; i++) {
+            int part, k;
+            for (part = 0; part <= BSRI_FILE_VALUES; part++) {
+                const uint32_t place = (uint32_t)(1 + 4 * i + part);
+                uint64_t hash = UINT64_C(14695981039346656037);
+                const char *full[3], *p;
+                if (!bsri_weight_of(&items[i].value, part, &w)) continue;
+                for (bsri_named_parts(items, place, full), k = 0; k < 3; k++)
+                    for (p = full[k]; *p; p++) hash = (hash ^ (unsigned char)*p) * UINT64_C(1099511628211);
+                if (bsri_names_add(&names, hash, place, bsri_named_same, items)) return i;
+            }
+        }
+    return -1;
+}
+static int bsri_named_good(const char *name, int dense) {
+    const unsigned char *p = (const unsigned char *)name, *end;
+    int n;
+    if (!name || (dense && !strcmp(name, "__metadata__"))) return 0;
+    for (end = p + strlen(name); p < end; p += n)
+        if ((n = bsri_utf8(p, end)) == 0) return 0;
+    return 1;
+}
+/* An item's operand, and that it does not share memory with `bytes` of buffer. */
+static bsr_status bsri_named_check(const bsri_call *c, const bsr_named *item, void *buffer, int64_t bytes) {
+    const int64_t one = 1;
+    bsri_weight w;
+    bsri_spans set;
+    bsri_span s;
+    int part;
+    set.count = 0;
+    BSRI_TRY(bsri_check_operand(c, item->value, BSR_ARG_SOURCE));
+    if (item->value.sparse) {
+        bsr_matrix m = *item->value.sparse;
+        m.transposed_index = m.schedule = NULL; /* they are not written */
+        BSRI_TRY(bsri_check_matrix(c, &set, &m, BSR_ARG_SOURCE, BSRI_ANY, m.values ? BSRI_READ : BSRI_PATTERN));
+        BSRI_TRY(bsri_check_structure(c, &m, BSR_ARG_SOURCE, 0));
+    } else BSRI_TRY(bsri_check_dense(c, &set, item->value.dense, BSR_ARG_SOURCE, BSRI_ANY, BSRI_READ));
+    for (part = 0; part <= BSRI_FILE_VALUES; part++)
+        if (bsri_weight_of(&item->value, part, &w) && !bsri_weight_bytes(&w))
+            return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_SOURCE, -1, 0);
+    if (!buffer) return BSR_OK;
+    if (!bsri_span_make(&s, BSR_ARG_BUFFER, buffer, 1, 1, &bytes, &one))
+        return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_BUFFER, -1, 0);
+    return bsri_check_overlap(c, &set, &s, 0);
+}
+static bsr_status bsri_write_file(const bsri_call *c, const bsr_named *items, int64_t count, void *buffer, uint64_t size,
+                                  uint64_t *bytes) {
+    unsigned char *to = (unsigned char *)buffer;
+    int64_t i, data, whole;
+    int part = 0, order = 64, k;
+    bsri_text t;
+    bsri_weight w;
+    for (i = 0; i < count; i++) {
+        if (!bsri_named_good(items[i].name, items[i].value.dense != NULL))
+            return bsri_fail(c, BSR_ITEM_FILE_NAME, BSR_ARG_SOURCE, i, 0);
+        BSRI_TRY(bsri_named_check(c, &items[i], NULL, 0));
+    }
+    if ((i = bsri_named_twice(items, count)) >= 0) return bsri_fail(c, BSR_ITEM_FILE_NAME, BSR_ARG_SOURCE, i, 0);
+    memset(&t, 0, sizeof t);
+    data = bsri_put_header(&t, items, count);
+    if (data < 0 || !bsri_add(data, (int64_t)t.length + BSRI_FILE_PREFIX, &whole))
+        return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_BUFFER, -1, 0);
+    if ((int64_t)t.length > BSRI_FILE_HEADER)
+        return bsri_fail_wanted(c, BSR_ITEM_FILE_HEADER, BSR_ARG_BUFFER, 0, (int64_t)t.length, BSRI_FILE_HEADER);
+    *bytes = (uint64_t)whole;
+    if (!buffer) return BSR_OK;
+    if (size < *bytes) return bsri_fail(c, BSR_ITEM_BUFFER_SIZE, BSR_ARG_BUFFER, -1, whole);
+    for (i = 0; i < count; i++) BSRI_TRY(bsri_named_check(c, &items[i], buffer, whole));
+    for (k = 0; k < BSRI_FILE_PREFIX; k++) to[k] = (unsigned char)((uint64_t)t.length >> (8 * k) & 255);
+    t.data = (char *)buffer + BSRI_FILE_PREFIX, t.size = (size_t)(size - BSRI_FILE_PREFIX), t.length = 0;
+    bsri_put_header(&t, items, count);
+    to += BSRI_FILE_PREFIX + t.length, to[-1] = ' '; /* without data the text's end stands there */
+    for (i = 0; bsri_weight_next(items, count, &i, &part, &order, &w);)
+        to = bsri_weight_copy(&w, to);
+    return BSR_OK;
+}
+#endif
+
+#ifdef BSRSPARSE_NO_IO
+static bsr_status bsri_no_files(bsr_error *error) {
+    bsri_clear_error(error);
+    bsri_record(NULL, error, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, BSR_OP_PARSE);
+    return BSR_UNSUPPORTED;
+}
+#endif
+
+BSR_API bsr_status bsr_parse_safetensors(const void *file, size_t bytes, bsr_safetensors *out, bsr_error *error) {
+#ifdef BSRSPARSE_NO_IO
+    return (void)file, (void)bytes, (void)out, bsri_no_files(error);
+#else
+    bsr_safetensors f;
+    bsri_json bad;
+    bsr_exec exec;
+    bsri_call c;
+    uint64_t size = 0;
+    int i;
+    BSRI_TRY(bsri_file_begin(&c, &exec, error));
+    if (!file && bytes) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_FILE, -1, 0);
+    if (!out) return bsri_fail(&c, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
+    if ((uint64_t)bytes > INT64_MAX) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_FILE, -1, 0);
+    if (bytes < BSRI_FILE_PREFIX)
+        return bsri_fail_wanted(&c, BSR_ITEM_FILE_SHORT, BSR_ARG_FILE, (int64_t)bytes, (int64_t)bytes, BSRI_FILE_PREFIX);
+    for (i = BSRI_FILE_PREFIX - 1; i >= 0; i--) size = size << 8 | ((const unsigned char *)file)[i];
+    if (size < 2 || size > (uint64_t)BSRI_FILE_HEADER)
+        return bsri_fail_wanted(&c, BSR_ITEM_FILE_HEADER, BSR_ARG_FILE, 0, size > INT64_MAX ? INT64_MAX : (int64_t)size,
+                                BSRI_FILE_HEADER);
+    if (size > bytes - BSRI_FILE_PREFIX)
+        return bsri_fail_wanted(&c, BSR_ITEM_FILE_SHORT, BSR_ARG_FILE, (int64_t)bytes, (int64_t)bytes,
+                                (int64_t)size + BSRI_FILE_PREFIX);
+    memset(&f, 0, sizeof f);
+    f.file = file, f.bytes = bytes, f.data = BSRI_FILE_PREFIX + size, bad = bsri_json_from(file, 0, 0);
+    if (!bsri_file_check(&f, &bad)) return bsri_file_fail(&c, &bad);
+    *out = f;
+    return BSR_OK;
+#endif
+}
+BSR_API int bsr_safetensors_name(bsr_safetensors *file, int64_t i, char *name, size_t size) {
+    bsri_text t;
+    t.data = name, t.size = name ? size : 0, t.length = 0;
+    bsri_put(&t, "");
+#ifdef BSRSPARSE_NO_IO
+    return (void)file, (void)i, -1;
+#else
+    {
+        bsri_file_entry e;
+        bsri_file_walk w;
+        int again;
+        if (!file || i < 0 || i >= file->tensors) return -1;
+        again = file->places[BSRI_FILE_NEXT] && i >= (int64_t)file->places[BSRI_FILE_NUMBER]; /* where the last one ended */
+        w = bsri_walk_from(file->file, file->bytes, file->data, again ? file->places[BSRI_FILE_NEXT] : 0);
+        file->places[BSRI_FILE_NUMBER] = again ? file->places[BSRI_FILE_NUMBER] : 0;
+        while (bsri_walk_next(&w, &e)) {
+            unsigned char ch[5];
+            int n;
+            if (e.text) continue;
+            file->places[BSRI_FILE_NEXT] = bsri_walk_place(&w);
+            if ((int64_t)file->places[BSRI_FILE_NUMBER]++ < i) continue;
+            for (w.j.at = e.name; (n = bsri_json_char(&w.j, ch)) > 0;) ch[n] = 0, bsri_put(&t, (const char *)ch);
+            return (int)t.length;
+        }
+        return -1;
+    }
+#endif
+}
+BSR_API bsr_status bsr_safetensors_matrix(bsr_safetensors *file, const char *name, bsr_matrix *out, bsr_error *error) {
+#ifdef BSRSPARSE_NO_IO
+    return (void)file, (void)name, (void)out, bsri_no_files(error);
+#else
+    bsr_matrix m;
+    bsr_exec exec;
+    bsri_call c;
+    BSRI_TRY(bsri_file_begin(&c, &exec, error));
+    if (!file || !name) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_FILE, -1, 0);
+    if (!out) return bsri_fail(&c, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
+    BSRI_TRY(bsri_file_matrix(&c, file, name, &m));
+    *out = m;
+    return BSR_OK;
+#endif
+}
+BSR_API bsr_status bsr_safetensors_dense(bsr_safetensors *file, const char *name, bsr_dense *out, bsr_error *error) {
+#ifdef BSRSPARSE_NO_IO
+    return (void)file, (void)name, (void)out, bsri_no_files(error);
+#else
+    bsr_dense d;
+    bsr_exec exec;
+    bsri_call c;
+    BSRI_TRY(bsri_file_begin(&c, &exec, error));
+    if (!file || !name) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_FILE, -1, 0);
+    if (!out) return bsri_fail(&c, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
+    BSRI_TRY(bsri_file_dense(&c, file, name, &d));
+    *out = d;
+    return BSR_OK;
+#endif
+}
+BSR_API bsr_status bsr_write_safetensors(const bsr_named *items, int64_t count, void *buffer, uint64_t size, uint64_t *bytes,
+                                         bsr_error *error) {
+#ifdef BSRSPARSE_NO_IO
+    return (void)items, (void)count, (void)buffer, (void)size, (void)bytes, bsri_no_files(error);
+#else
+    bsr_exec exec;
+    bsri_call c;
+    BSRI_TRY(bsri_file_begin(&c, &exec, error));
+    if (!items && count) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_SOURCE, -1, 0);
+    if (count < 0 || count > (1 << 28)) return bsri_fail(&c, BSR_ITEM_SIZE_NEGATIVE, BSR_ARG_SOURCE, 0, count);
+    if (!bytes) return bsri_fail(&c, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
+    return bsri_write_file(&c, items, count, buffer, size, bytes);
+#endif
 }
 
 /* ---------------------------------------------------------------------------------------------- */
