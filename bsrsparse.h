@@ -82,7 +82,9 @@
      cuda-views         transposed index, schedule, validate on the CUDA backend
      cuda-matrices      conversions, index lists, layouts on the CUDA backend
      tuner              the climb, measuring, verifying
-     safetensors        JSON of a header, its tensors, matrices of them, the writer
+     json               a text gone through where it stands
+     safetensors        a file's tensors, and matrices of them
+     safetensors-calls  the writer; public functions
      create             contexts and what they can do
 
    FIRST STEPS
@@ -16159,7 +16161,7 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>safetensors: JSON of a header, its tensors, matrices of them, the writer                     */
+/* >>json: a text gone through where it stands                                                    */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* A context for what needs none, its calls and their errors: host memory, no logger. */
@@ -16383,6 +16385,10 @@ static int bsri_json_pass(bsri_json *j) {
         if ((objects & 1) && (!bsri_json_string(j, &from, &hash) || !bsri_json_want(j, ':'))) return 0;
     }
 }
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>safetensors: a file's tensors, and matrices of them                                          */
+/* ---------------------------------------------------------------------------------------------- */
 
 /* Dtypes of the format: bits, and which of the library's it is. */
 static const struct bsri_file_dtype {
@@ -16736,7 +16742,9 @@ static bsr_status bsri_file_dense(const bsri_call *c, bsr_safetensors *f, const 
     return BSR_OK;
 }
 
-/* ---- the writer ---- */
+/* ---------------------------------------------------------------------------------------------- */
+/* >>safetensors-calls: the writer; public functions                                              */
+/* ---------------------------------------------------------------------------------------------- */
 
 /* One tensor to be written: sizes and strides in elements. */
 typedef struct bsri_weight {
