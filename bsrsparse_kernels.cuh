@@ -1696,6 +1696,7 @@ template <class L> struct bsri_tiny_lane<L, true> {
 #define BSRI_TINY_CTAS(ctas) 1
 #endif
 /* bsri_product_tiny: each warp works alone; what hides its waits is other warps.
+   Its tile is the choice of bsri_tiny_choose() (>>cuda-plan-lanes).
 
    Threads: BSRI_TINY_WARPS warps. A warp takes sets of 1 << log_tiles neighbouring tiles (block rows of op(A)), m.rows rows of
    each and a panel of columns. Its lanes are counted in four digits, from the fastest: columns, rows of a block, stored blocks
@@ -2838,6 +2839,7 @@ __device__ __forceinline__ void bsri_mma_consume(const bsri_dev_mma &m, bsri_mma
 #endif
 
 /* bsri_product_mma: a CTA stays and takes tiles of out one after another.
+   Its tile is the choice of bsri_mma_choose() (>>cuda-plan-mma).
 
    Threads: warps 0 to 3 fetch (128 threads). The others, up to 8 warps, multiply (`readers` threads): m_warps below each other
    times L::NW beside each other, each MW x WN of out.
@@ -3159,6 +3161,7 @@ __device__ __forceinline__ void bsri_small_work(const bsri_dev_mma &m, bsri_dev_
 #define BSRI_MMA_SHORT_CTAS(ctas) ctas
 #endif
 /* bsri_product_small: each warp has a pipeline of its own, and meets others only when its sums are made.
+   Its tile is the choice of bsri_small_choose() (>>cuda-plan-mma).
 
    Threads: four warps. m.split of them (1, 2 or 4) are a team and share a tile of MW rows and COLS columns; a CTA has 4 / split
    teams.
@@ -3691,6 +3694,7 @@ template <class L> struct bsri_narrow_tma {
 #endif
 };
 /* bsri_product_narrow_tma: units of warps, each of which fetches and multiplies blocks of its own.
+   Its tile is the choice of bsri_narrow_tma_choose() (>>cuda-plan-narrow).
 
    Threads: m.share units of UNIT warps: up to eight of one warp, or up to two of four (a warpgroup: tiles of 64 x 64 and 64 x
    128). Unit u takes pieces u, u + share, ... of a strip of ROWS rows of a block row; a piece is 64 products of a block.
@@ -5407,6 +5411,7 @@ template <class T, int B_, int TB_> struct bsri_wgmma_mainloop<bsri_wgmma_rs<T, 
 
 /* bsri_product_wgmma: a CTA stays and takes tiles of 128 rows. L is bsri_wgmma_ss (blocks of 64, 128) or bsri_wgmma_rs
    (16, 32; L::RS).
+   Its tile is the choice of bsri_wgmma_choose() (>>cuda-plan-wgmma).
 
    Threads: warpgroup 0 produces (88 registers): warp 0 issues tensor loads, warps 1 and 2 build lists, each for every second
    tile, warp 3 deals tiles. Warpgroups 1 and 2 multiply (208 registers), 64 rows of a tile each.
@@ -6332,6 +6337,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_consume(const bsri_dev_wgmma_
 }
 #endif
 /* bsri_sampled_wgmma: each CTA takes an equal part of the work, cut into tiles.
+   Its tile is the choice of bsri_wgmma_choose_sampled() (>>cuda-plan-sampled).
 
    Threads: warpgroup 0 fetches (120 registers): its warps make the unions together, warps 0 to 2 load stages in turn, warp 3
    writes down tiles. Warpgroups 1 and 2 multiply (192 registers); they share a tile's entries, with m.wide its 128 rows.
@@ -7955,6 +7961,7 @@ template <class T, int HD, int MT, bool FULL> struct bsri_attention_warp {
 #endif
 /* bsri_attention_mma: a CTA takes query tiles in turn; all its warps fetch and multiply. FULL: with everything between product
    and softmax.
+   Its tile is the choice of bsri_mma_choose_attention() (>>cuda-plan-rows).
 
    Threads: 1, 2 or 4 warps, each with MT x 16 query rows of one block row.
 
@@ -8684,6 +8691,7 @@ __device__ __forceinline__ void bsri_flash_consume(const bsri_dev_flash &m, bsri
 
 /* bsri_attention_wgmma: a CTA stays and takes query tiles. S::STREAMS is 1 where both multiplying warpgroups share a stream of
    keys, else 2.
+   Its tile is the choice of bsri_wgmma_choose_attention() (>>cuda-plan-rows).
 
    Threads: warpgroups 0 and 1 multiply (208 registers), 64 query rows each: the consumers of a stream, 256 or 128 threads. Of
    warpgroup 2 (88 registers) warp i < STREAMS fetches for stream i, and warp 3 plans tiles for all.
