@@ -13,7 +13,7 @@
    It does not: allocate, synchronise, print, exit, abort or read the environment inside an operation; copy operands
    behind your back (only into a workspace that you offer); keep writable global state; fall back silently on a slower path (the
    plan says what runs).
-   Not in this version: attention's backward. Not tested: MSVC.
+   Not in this version: attention's backward. Not tested: MSVC itself (clang compiles for its ABI).
 
    CONTENTS: every name is an anchor; search for ">>name:"
      types              statuses, data types, operations, operands, checks
@@ -224,6 +224,10 @@
      cpu, AVX2, AVX-512  run: x86-64 (gcc, clang), chosen at run time; a plain -O2 build has them
      cuda, simt and mma  run: sm_90 (H200); compiled only: sm_75 to sm_89, sm_100, sm_120
      cuda, wgmma         run: sm_90a (H200), the only one that has it
+
+   CHANGES (while the major version is 0, a minor one may change calls and structs)
+     0.1.0, not released yet. Since its first state: safetensors files (>>weights); what a parser finds out of range comes with
+     its bound; `make install` puts the headers into include/bsrsparse/, not into include/; a shared object, a CMake package.
 
    LICENCE: MIT-0, at the end of this file. */
 #ifndef BSRSPARSE_H
