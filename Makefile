@@ -10,6 +10,8 @@ SECONDS ?= 60
 FUZZ_CC ?= clang
 PYTHON ?= python3
 DATA ?= ../shared/data
+# Beside other work threads that spin while they wait cost several times what they save.
+export OMP_WAIT_POLICY ?= passive
 
 # The strictest flags that each compiler passes with its own system headers. The compile matrix (tests/compile.sh) uses them.
 STRICT_gcc     := -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wundef -Werror
@@ -65,7 +67,7 @@ help:
 SPMM = $(if $(GPU_CC),build/gpu/examples/spmm,$(B)/plain/spmm)
 run:
 	@$(MAKE) $(SPMM)
-	@OMP_WAIT_POLICY=passive $(SPMM) $(ARGS) # beside other work threads that spin cost eight times the time
+	@$(SPMM) $(ARGS)
 
 # Tunes on this machine; what beats the heuristic is written to build/tune_table.h, for BSRSPARSE_TUNE_TABLE or in place of ours.
 TUNE = $(if $(GPU_CC),build/gpu/examples/tune,$(B)/plain/tune)
@@ -79,11 +81,12 @@ EXAMPLE_HEADERS := $(wildcard examples/*.h)
 TEST_HEADERS := $(wildcard tests/*.h tests/*.inc tests/fuzz/*.h)
 
 $(B)/plain/%: examples/%.c $(EXAMPLE_HEADERS) $(HEADERS)
-	$(compile) $(CFLAGS) $(OPENMP) $< -o $@ -lm
+	$(compile) $(CFLAGS) $(OPENMP) $< -o $@ -lm -lpthread
 
 # Each program could be compiled alone, as the examples above are. To save time the tests share one object of the library
-# (BSRI_IMPLEMENTED: the implementation is elsewhere), compiled with the user functions of the tests.
-SHARED_LIBRARY = '-DBSRSPARSE_USER_FUNCTIONS="tests/test_functions.h"' -c tests/compile/implementation.c
+# (BSRI_IMPLEMENTED: the implementation is elsewhere), compiled with the user functions of the tests. Threads share the
+# smallest work there (BSRI_PARALLEL_NS), so that every test runs on several.
+SHARED_LIBRARY = '-DBSRSPARSE_USER_FUNCTIONS="tests/test_functions.h"' -DBSRI_PARALLEL_NS=0.0 -c tests/compile/implementation.c
 $(B)/plain/library.o: tests/compile/implementation.c tests/test_functions.h $(HEADERS)
 	$(compile) $(CFLAGS) $(OPENMP) $(SHARED_LIBRARY) -o $@
 $(B)/san/library.o: tests/compile/implementation.c tests/test_functions.h $(HEADERS)
@@ -91,8 +94,10 @@ $(B)/san/library.o: tests/compile/implementation.c tests/test_functions.h $(HEAD
 
 $(B)/plain/%: tests/%.c $(B)/plain/library.o $(TEST_HEADERS)
 	$(compile) $(CFLAGS) $(OPENMP) -DBSRI_IMPLEMENTED $< $(@D)/library.o -o $@ -lm
-$(B)/plain/%.so: tests/%.c $(HEADERS)
-	$(compile) -O1 -shared -fPIC $< -o $@ -lm
+# The library as Python's tests load it.
+PYTHON_LIBRARY = $(B)/python/libbsrsparse.so
+$(PYTHON_LIBRARY): tests/compile/implementation.c tests/test_functions.h $(HEADERS)
+	$(compile) -O1 $(OPENMP) -shared -fPIC $(SHARED_LIBRARY:-c=) -o $@ -lm
 $(B)/plain/%: tests/fuzz/%.c $(B)/plain/library.o $(TEST_HEADERS)
 	$(compile) $(CFLAGS) $(OPENMP) -DBSRI_IMPLEMENTED -DFUZZ_MAIN $< $(@D)/library.o -o $@ -lm
 $(B)/san/%: tests/%.c $(B)/san/library.o $(TEST_HEADERS)
@@ -103,7 +108,7 @@ $(B)/tsan/%: tests/%.c tests/test_functions.h $(TEST_HEADERS) $(HEADERS)
 $(B)/san/%: tests/fuzz/%.c $(B)/san/library.o $(TEST_HEADERS)
 	$(compile) $(SAN_FLAGS) $(OPENMP) -DBSRI_IMPLEMENTED -DFUZZ_MAIN $< $(@D)/library.o -o $@ -lm
 $(B)/san/%: examples/%.c $(B)/san/library.o $(EXAMPLE_HEADERS)
-	$(compile) $(SAN_FLAGS) $(OPENMP) -DBSRI_IMPLEMENTED $< $(@D)/library.o -o $@ -lm
+	$(compile) $(SAN_FLAGS) $(OPENMP) -DBSRI_IMPLEMENTED $< $(@D)/library.o -o $@ -lm -lpthread
 
 examples: $(addprefix $(B)/plain/,$(EXAMPLES))
 
@@ -113,7 +118,7 @@ examples: $(addprefix $(B)/plain/,$(EXAMPLES))
 SAN_EXAMPLES := $(filter-out user_functions,$(EXAMPLES))
 PLAIN = $(addprefix $(B)/plain/,$(TESTS) $(EXAMPLES) $(if $(SANITIZE),,$(FUZZERS)))
 SANITIZED = $(if $(SANITIZE),$(addprefix $(B)/san/,$(TESTS) $(FUZZERS) $(SAN_EXAMPLES)))
-test-programs: $(PLAIN) $(SANITIZED) $(if $(TSAN),$(B)/tsan/test_threads) $(B)/plain/numpy_calls.so
+test-programs: $(PLAIN) $(SANITIZED) $(if $(TSAN),$(B)/tsan/test_threads) $(PYTHON_LIBRARY)
 
 # A program that does not compile counts as failed in tests/run.sh, so the build goes on after an error.
 test:
@@ -144,13 +149,13 @@ build/fuzz/%: tests/fuzz/%.c build/fuzz/library.o $(TEST_HEADERS)
 
 # What an input breaks is left in build/fuzz/TARGET-crash-...; build/fuzz/TARGET FILE repeats it.
 # What is worth keeping: `build/fuzz/TARGET -merge=1 tests/fuzz/corpus/TARGET build/fuzz/found/TARGET`.
-fuzz: $(addprefix build/fuzz/,$(FUZZERS)) $(B)/plain/numpy_calls.so
+fuzz: $(addprefix build/fuzz/,$(FUZZERS)) $(PYTHON_LIBRARY)
 	@bad=0; for f in $(FUZZERS); do \
 	    mkdir -p build/fuzz/found/$$f; echo "$$f: $(SECONDS) s"; \
 	    build/fuzz/$$f -max_total_time=$(SECONDS) -verbosity=0 -print_funcs=0 -artifact_prefix=build/fuzz/$$f- \
 	        build/fuzz/found/$$f $$(ls -d tests/fuzz/corpus/$$f 2> /dev/null) || bad=$$((bad + 1)); \
 	done; echo "against NumPy: $(SECONDS) s"; \
-	$(PYTHON) tests/numpy_differ.py $(B)/plain/numpy_calls.so --seconds $(SECONDS) --seed $$(date +%s) || bad=$$((bad + 1)); \
+	$(PYTHON) tests/numpy_differ.py $(PYTHON_LIBRARY) --seconds $(SECONDS) --seed $$(date +%s) || bad=$$((bad + 1)); \
 	echo "$$(($(words $(FUZZERS)) + 1 - bad)) passed, $$bad failed, 0 skipped"; [ $$bad -eq 0 ]
 
 # ---- speed ----
@@ -161,7 +166,7 @@ bench: $(B)/plain/bench_cpu
 	@$(if $(BLAS),true,echo "OpenBLAS is absent: sgemm is not compared (Debian: apt install libopenblas-dev)")
 	@$(PYTHON) -c "import numpy, scipy" 2>/dev/null || \
 	    echo "SciPy is absent: bsr_matrix is not compared (Debian: apt install python3-scipy; or pip install numpy scipy)"
-	@OMP_WAIT_POLICY=passive $< build/bench_cpu.csv # our idle threads must not spin while OpenBLAS runs
+	@$< build/bench_cpu.csv
 	@if $(PYTHON) -c "import numpy, scipy" 2>/dev/null; then $(PYTHON) tests/bench_peers.py build/bench_cpu.csv; fi
 
 # ---- the library as a shared object ----

@@ -8,8 +8,8 @@ tmp=$w/tmp
 rm -rf "$tmp" && mkdir -p "$tmp"
 if command -v "${CC:-cc}" >/dev/null 2>&1; then cc=${CC:-cc}; else cc=gcc; fi
 sources="bsrsparse.h bsrsparse_kernels.cuh tune_table.h $(ls examples/*.[ch] examples/*.cu tests/*.[ch] tests/*.cu* tests/*.inc \
-    tests/mutants.py tests/numpy_differ.py tests/files.py tests/methods.sh tests/install.sh \
-    examples/cmake/*.* examples/cmake/package/* tests/compile/*.* tests/compile/msvc/* \
+    tests/mutants.py tests/numpy_differ.py tests/files.py tests/python_*.py tests/bridge.py tests/methods.sh tests/install.sh \
+    examples/python/*.py examples/python/*.cpp examples/cmake/*.* examples/cmake/package/* tests/compile/*.* tests/compile/msvc/* \
     tests/cudart/* tests/device/* tests/fuzz/*.[ch] tests/gpu/*.[ch]* tests/modules/* 2>/dev/null | tr '\n' ' ')"
 
 # ---- the header ----

@@ -62,9 +62,10 @@ else part "thread sanitizer" "echo '0 passed, 0 failed, 1 skipped: $CC has none 
 part "PyTorch's tests, a sample" "make parity PARITY_ARGS='--part 0/800'"
 for f in $FUZZERS; do part "$f" "$B/$flavour/$f $(ls -d tests/fuzz/corpus/$f/* 2> /dev/null | tr '\n' ' ')"; done
 if command -v "$PYTHON" > /dev/null 2>&1; then
-    part "against NumPy" "$PYTHON tests/numpy_differ.py $B/plain/numpy_calls.so --cases 1500"
-    part "files, against Python's" "$PYTHON tests/files.py $B/plain/numpy_calls.so"
-else part "against NumPy, files against Python's" "echo '0 passed, 0 failed, 2 skipped: $PYTHON is absent'"; fi
+    part "against NumPy" "$PYTHON tests/numpy_differ.py $B/python/libbsrsparse.so --cases 1500"
+    part "from Python" "CC='$CC' $PYTHON tests/python_numpy.py $B/python/libbsrsparse.so"
+    part "files, against Python's" "$PYTHON tests/files.py $B/python/libbsrsparse.so"
+else part "Python" "echo '0 passed, 0 failed, 1 skipped: $PYTHON is absent'"; fi
 ASAN_OPTIONS=${ASAN_OPTIONS:-allocator_may_return_null=1}
 export ASAN_OPTIONS
 run_parts "$JOBS"
