@@ -13,7 +13,7 @@
    It does not: allocate, synchronise, print, exit, abort or read the environment inside an operation; copy operands
    behind your back (only into a workspace that you offer); keep writable global state; fall back silently on a slower path (the
    plan says what runs).
-   Not in this version: attention's backward. Not tested: MSVC.
+   Not in this version: attention's backward. Not tested: MSVC itself (clang compiles for its ABI).
 
    CONTENTS: every name is an anchor; search for ">>name:"
      types              statuses, data types, operations, operands, checks
@@ -241,6 +241,10 @@
      cuda, simt and mma  run: sm_90 (H200); compiled only: sm_75 to sm_89, sm_100, sm_120
      cuda, wgmma         run: sm_90a (H200), the only one that has it
 
+   CHANGES (while the major version is 0, a minor one may change calls and structs)
+     0.1.0, not released yet. Since its first state: safetensors files (>>weights); what a parser finds out of range comes with
+     its bound; `make install` puts the headers into include/bsrsparse/, not into include/; a shared object, a CMake package.
+
    LICENCE: MIT-0, at the end of this file. */
 #ifndef BSRSPARSE_H
 #define BSRSPARSE_H
@@ -406,9 +410,9 @@ typedef enum bsr_operand_id {
 
 /* Every check has one item: name, status that it returns, sentence. bsr_error.index and .value are what the
    sentence's <index> and <value> stand for (<dtype>, <operand>, <op>: value, by its name); -1 and 0 where it
-   names none; <wanted> and the like stand for bsr_error.wanted. Sizes, block sizes and strides are numbered: 0 rows, 1 columns,
-   from 2 on batch dimensions (from 0 where the sentence says batch dimension); strides of a matrix's stored blocks 6 (from one
-   to the next), 7 rows, 8 columns. Tests match items, not text. */
+   names none; <wanted> and the like stand for bsr_error.wanted, <bound> for "at least" or "at most" that. Sizes, block sizes
+   and strides are numbered: 0 rows, 1 columns, from 2 on batch dimensions (from 0 where the sentence says batch dimension);
+   strides of a matrix's stored blocks 6 (from one to the next), 7 rows, 8 columns. Tests match items, not text. */
 #define BSR_ITEM_LIST(X)                                                                                              \
     X(BSR_ITEM_NONE, BSR_OK, "no error")                                                                              \
     X(BSR_ITEM_CONTEXT_NULL, BSR_NULL_POINTER, "the context is null")                                                 \
@@ -504,7 +508,7 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_CUDA_CAPTURING, BSR_CAPTURING, "the stream is being captured")                                         \
     X(BSR_ITEM_PARSE_HEADER, BSR_PARSE_ERROR, "line <index>: the header is not one that this reader knows")           \
     X(BSR_ITEM_PARSE_NUMBER, BSR_PARSE_ERROR, "line <index>: a number was expected")                                  \
-    X(BSR_ITEM_PARSE_RANGE, BSR_PARSE_ERROR, "line <index>: <value> is out of range")                                 \
+    X(BSR_ITEM_PARSE_RANGE, BSR_PARSE_ERROR, "line <index>: <value> is out of range: <bound>")                        \
     X(BSR_ITEM_PARSE_SHORT, BSR_PARSE_ERROR, "line <index>: the text ends although more is announced: <value>")       \
     X(BSR_ITEM_PARSE_EXTRA, BSR_PARSE_ERROR, "line <index>: more text than the header announces")                     \
     X(BSR_ITEM_PARSE_KIND, BSR_PARSE_ERROR, "line <index>: a kind of matrix that this reader does not take")          \
@@ -1885,8 +1889,8 @@ static void bsri_put_dtypes(bsri_text *t, int64_t set) {
 /* What stands at s in an item's sentence: a place for index, value or what was wanted. Returns its length, or 0 where there is
    none. */
 static size_t bsri_put_place(bsri_text *t, const char *s, const bsr_error *error) {
-    static const char *const places[] = {"<index>",  "<value>",        "<dtype>",         "<operand>",  "<op>",
-                                         "<wanted>", "<wanted_dtype>", "<wanted_dtypes>", "<wanted_op>"};
+    static const char *const places[] = {"<index>",  "<value>",        "<dtype>",         "<operand>",   "<op>",
+                                         "<wanted>", "<wanted_dtype>", "<wanted_dtypes>", "<wanted_op>", "<bound>"};
     size_t i = 0;
     int64_t number;
     const char *name = "?";
@@ -1897,6 +1901,10 @@ static size_t bsri_put_place(bsri_text *t, const char *s, const bsr_error *error
         if (i == 2 || i == 6) name = bsr_dtype_name((int)number);
         if (i == 3) name = bsr_operand_name((int)number);
         if (i == 4 || i == 8) name = bsr_op_name((int)number);
+    }
+    if (i == 9) {
+        bsri_put(t, number == -1 ? "others are allowed" : error->value < number ? "at least " : "at most ");
+        if (number == -1) return strlen(places[i]);
     }
     if (i == 7) bsri_put_dtypes(t, number);
     else if (*name != '?') bsri_put(t, name);
@@ -9828,13 +9836,18 @@ typedef struct bsri_reader {
     const char *p, *end;
     int64_t line; /* from 1 */
     int item;     /* bsr_item, or 0 */
-    int64_t value;
+    int64_t value, wanted;
     char blank; /* a further separator beside space, tab and carriage return */
 } bsri_reader;
 
 static int bsri_read_bad(bsri_reader *t, int item, int64_t value) { /* always 0 */
     if (!t->item) t->item = item, t->value = value;
     return 0;
+}
+/* A number beyond a bound. */
+static int bsri_read_beyond(bsri_reader *t, int64_t value, int64_t bound) {
+    if (!t->item) t->wanted = bound;
+    return bsri_read_bad(t, BSR_ITEM_PARSE_RANGE, value);
 }
 static int bsri_is_blank(const bsri_reader *t, char ch) { return ch == ' ' || ch == '\t' || ch == '\r' || ch == t->blank; }
 /* Goes to the next token of the line; 0: there is none. */
@@ -9881,7 +9894,7 @@ static int bsri_read_int(bsri_reader *t, int64_t low, int64_t high, int64_t *out
         v = v > (INT64_MAX - 9) / 10 ? INT64_MAX - 9 : v * 10 + (*t->p - '0'); /* stays at the top once there */
     if (!digits || !bsri_read_at_break(t)) return bsri_read_bad(t, BSR_ITEM_PARSE_NUMBER, 0);
     if (negative) v = -v;
-    if (v < low || v > high) return bsri_read_bad(t, BSR_ITEM_PARSE_RANGE, v);
+    if (v < low || v > high) return bsri_read_beyond(t, v, v < low ? low : high);
     *out = v;
     return 1;
 }
@@ -10031,11 +10044,11 @@ static int bsri_market_sizes(bsri_reader *t, bsri_market *h) {
     if (!bsri_read_line(t, '%')) return bsri_read_bad(t, BSR_ITEM_PARSE_SHORT, 0);
     line = t->line;
     if (!bsri_read_int(t, 0, top - 1, &f->rows) || !bsri_read_int(t, 0, top - 1, &f->cols)) return 0;
-    if (f->symmetric && f->rows != f->cols) return bsri_read_bad(t, BSR_ITEM_PARSE_RANGE, f->cols);
+    if (f->symmetric && f->rows != f->cols) return bsri_read_beyond(t, f->cols, f->rows);
     if (!h->array && !bsri_read_int(t, 0, top - 1, &f->stored)) return 0;
     if (!bsri_read_line_end(t)) return 0;
     if (!h->array) return 1;
-    if (!bsri_mul(f->rows, f->cols, &f->stored)) return t->line = line, bsri_read_bad(t, BSR_ITEM_PARSE_RANGE, f->cols);
+    if (!bsri_mul(f->rows, f->cols, &f->stored)) return t->line = line, bsri_read_beyond(t, f->cols, INT64_MAX / f->rows);
     if (f->symmetric) f->stored = (f->stored - f->rows) / 2 + (f->symmetric == 1 ? f->rows : 0);
     return 1;
 }
@@ -10050,7 +10063,7 @@ static int bsri_market_entries(bsri_reader *t, bsri_market *h, int64_t *row, int
         if (!h->array) {
             if (!bsri_read_int(t, 1, f->rows, &i) || !bsri_read_int(t, 1, f->cols, &j)) return 0;
             i--, j--;
-            if (f->symmetric == 2 && i == j) return bsri_read_bad(t, BSR_ITEM_PARSE_RANGE, j + 1); /* it is its own negative */
+            if (f->symmetric == 2 && i == j) return bsri_read_beyond(t, j + 1, j); /* it is its own negative */
         }
         if (f->has_values && !bsri_read_double(t, &v)) return 0;
         if (!bsri_read_line_end(t)) return 0;
@@ -10071,7 +10084,7 @@ static int bsri_smtx_list(bsri_reader *t, int64_t count, int64_t low, int64_t hi
     for (k = 0; k < count; k++) {
         if (!bsri_read_token(t)) return bsri_read_bad(t, BSR_ITEM_PARSE_SHORT, count - k);
         if (!bsri_read_int(t, ascending ? v : low, ascending && k == 0 ? low : high, &v)) return 0;
-        if (ascending && k == count - 1 && v != high) return bsri_read_bad(t, BSR_ITEM_PARSE_RANGE, v);
+        if (ascending && k == count - 1 && v != high) return bsri_read_beyond(t, v, high);
         if (out) out[k] = v;
     }
     return bsri_read_line_end(t);
@@ -10095,6 +10108,12 @@ static bsr_status bsri_parse_fail(bsr_error *error, int item, int operand, int64
     bsri_record(NULL, error, item, operand, index, value);
     return bsri_items[item].status;
 }
+static bsr_status bsri_parse_failed(const bsri_reader *t, bsr_error *error) {
+    bsr_error e = bsri_error(t->item, BSR_ARG_TEXT, t->line, t->value);
+    e.wanted = t->wanted;
+    bsri_record_error(NULL, error, &e);
+    return BSR_PARSE_ERROR;
+}
 /* What both readers ask of their arguments. */
 static bsr_status bsri_parse_begin(bsri_reader *t, const char *text, size_t bytes, const bsr_file_info *info, bsr_error *error) {
     memset(t, 0, sizeof *t);
@@ -10102,7 +10121,7 @@ static bsr_status bsri_parse_begin(bsri_reader *t, const char *text, size_t byte
     if (!text && bytes) return bsri_parse_fail(error, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_TEXT, -1, 0);
     if (!info) return bsri_parse_fail(error, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
     if (!text) text = "";
-    t->p = text, t->end = text + bytes, t->line = 1, t->blank = ' ';
+    t->p = text, t->end = text + bytes, t->line = 1, t->blank = ' ', t->wanted = -1;
     return BSR_OK;
 }
 #endif
@@ -10121,7 +10140,7 @@ BSR_API bsr_status bsr_parse_matrix_market(const char *text, size_t bytes, bsr_f
     if (!row != !col || (values && !row)) return bsri_parse_fail(error, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
     body = t;
     if (bsri_market_header(&t, &h) && bsri_market_sizes(&t, &h)) body = t, bsri_market_entries(&t, &h, NULL, NULL, NULL);
-    if (t.item) return bsri_parse_fail(error, t.item, BSR_ARG_TEXT, t.line, t.value);
+    if (t.item) return bsri_parse_failed(&t, error);
     if (row && capacity < h.info.entries) return bsri_parse_fail(error, BSR_ITEM_CAPACITY, BSR_ARG_OUT, -1, h.info.entries);
     if (row) bsri_market_entries(&body, &h, row, col, values);
     *info = h.info;
@@ -10140,7 +10159,7 @@ BSR_API bsr_status bsr_parse_smtx(const char *text, size_t bytes, bsr_file_info 
     BSRI_TRY(bsri_parse_begin(&t, text, bytes, info, error));
     t.blank = ',', again = t;
     bsri_smtx(&t, &f, NULL, NULL);
-    if (t.item) return bsri_parse_fail(error, t.item, BSR_ARG_TEXT, t.line, t.value);
+    if (t.item) return bsri_parse_failed(&t, error);
     if (!crow != !col && (col || f.stored)) return bsri_parse_fail(error, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
     if (crow && capacity < f.stored) return bsri_parse_fail(error, BSR_ITEM_CAPACITY, BSR_ARG_OUT, -1, f.stored);
     if (crow) bsri_smtx(&again, &f, crow, col);
@@ -10507,7 +10526,9 @@ BSR_API bsr_status bsr_tune_import(bsr_tune_table *table, const char *text, size
         memset(&r, 0, sizeof r);
         r.p = text, r.end = text + bytes, r.line = 1;
         if (!bsri_tune_read(&r, table, take, &gpus, &rows)) {
-            bsri_record(NULL, error, r.item, BSR_ARG_TEXT, r.line, r.value);
+            bsr_error e = bsri_error(r.item, BSR_ARG_TEXT, r.line, r.value);
+            if (r.item == BSR_ITEM_PARSE_RANGE && r.value) e.wanted = r.value < 0 ? INT32_MIN : INT32_MAX;
+            bsri_record_error(NULL, error, &e);
             return bsri_items[r.item].status;
         }
         if (gpus > table->gpu_capacity && !take) return bsri_tune_fail(error, BSR_ITEM_TUNE_CAPACITY, gpus, rows);
