@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""examples/python/torch_op.py against PyTorch's dense operations: python_torch.py LIBRARY [parts of names]; on the CPU, and on a GPU
-where LIBRARY has the CUDA backend and PyTorch a GPU. Without PyTorch, NumPy or a C++ compiler: a counted skip. Ends with
+"""examples/python/torch_op.py against PyTorch's dense operations: python_torch.py LIBRARY [parts of names]; on the CPU, and on a
+GPU where LIBRARY has the CUDA backend and PyTorch a GPU. Without PyTorch, NumPy or a C++ compiler: a counted skip. Ends with
 "N passed, N failed, N skipped"."""
 import copy
 import io
@@ -48,7 +48,8 @@ def case(function):
 
 
 def random(*shape, dtype=F64, grad=False):
-    x = torch.randint(-8, 9, shape, device=device) if not dtype.is_floating_point else torch.rand(shape, dtype=F64, device=device) * 2 - 1
+    x = torch.rand(shape, dtype=F64, device=device) * 2 - 1
+    x = x if dtype.is_floating_point else torch.randint(-8, 9, shape, device=device)
     return x.to(dtype).requires_grad_(grad)
 
 
@@ -125,8 +126,8 @@ def refused(call, *words):
     raise AssertionError(f"taken, expected {words}")
 
 
-FORMS = [dict(), dict(batch=(3,)), dict(items=(3,)), dict(items=(3,), ragged=True), dict(batch=(2, 3)), dict(batch=(2,), items=(1,)),
-         dict(batch=(2,), items=(3,), ragged=True), dict(items=(2, 3), ragged=True)]
+FORMS = [dict(), dict(batch=(3,)), dict(items=(3,)), dict(items=(3,), ragged=True), dict(batch=(2, 3)),
+         dict(batch=(2,), items=(1,)), dict(batch=(2,), items=(3,), ragged=True), dict(items=(2, 3), ragged=True)]
 
 
 @case
@@ -158,12 +159,13 @@ def batches_and_patterns():
         got = ops.sampled_mm(*a.pattern(), x, y, a.block, 2.0)
         close(a.dense(got) * torch.ones_like(full), 2 * (x @ y) * a.stored())
         scores = full.masked_fill(~a.stored(), -float("inf")) * 1.5
-        close(a.dense(ops.softmax(*a.pattern(), a.values, a.cols, 1.5)) * torch.ones_like(full), scores.softmax(-1).nan_to_num(0), 4)
+        got = ops.softmax(*a.pattern(), a.values, a.cols, 1.5)
+        close(a.dense(got) * torch.ones_like(full), scores.softmax(-1).nan_to_num(0), 4)
     for rows, cols, n in ((0, 3, 2), (3, 0, 2), (3, 4, 0), (0, 0, 0)):
         a = Matrix(rows, cols, (2, 3), density=0)
         close(ops.mm(*a.pattern(), a.values, a.cols, random(a.cols, n)), torch.zeros(a.rows, n, dtype=F64, device=device))
-    t = random(12, 20).to_sparse_bsr((4, 5))
-    close(ops.mm(t.crow_indices(), t.col_indices(), t.values(), 20, random(20, 2) * 0 + 1), t.to_dense() @ torch.ones(20, 2, dtype=F64, device=device))
+    t, x = random(12, 20).to_sparse_bsr((4, 5)), random(20, 2)
+    close(ops.mm(t.crow_indices(), t.col_indices(), t.values(), 20, x), t.to_dense() @ x)
 
 
 @case
@@ -202,11 +204,13 @@ def gradients_of_products():
     a = Matrix(3, 4, (2, 3))
     x, values, bias = random(2, 5, 12, grad=True), a.values.requires_grad_(), random(6, grad=True)
     assert checked(lambda x, v, b: ops.linear(x, *a.pattern(), v, 12, b), (x, values, bias))
-    assert checked(lambda x, v, b: ops.linear(x, *a.pattern(), v, 12, b, True), (random(3, 6, grad=True), values, random(12, grad=True)))
+    inputs = random(3, 6, grad=True), values, random(12, grad=True)
+    assert checked(lambda x, v, b: ops.linear(x, *a.pattern(), v, 12, b, True), inputs)
     x = random(4, 12, dtype=torch.bfloat16, grad=True)
     ops.linear(x, *a.pattern(), values.detach().bfloat16().requires_grad_(), 12).sum().backward()
     assert x.grad.dtype == torch.bfloat16 and x.grad.isfinite().all()
-    twice = torch.autograd.grad(ops.mm(*a.pattern(), values, 12, random(12, 2, grad=True)).square().sum(), values, create_graph=True)[0]
+    y = ops.mm(*a.pattern(), values, 12, random(12, 2, grad=True))
+    twice = torch.autograd.grad(y.square().sum(), values, create_graph=True)[0]
     assert twice.requires_grad  # products in a gradient have gradients
 
 
@@ -225,9 +229,11 @@ def dense_attention(q, k, v, allowed, scale=None):
 @case
 def attention():
     for form, batch, heads, kv, rows, keys, causal, masked in (
-            (dict(), (), 1, 1, 12, 15, False, False), (dict(), (2,), 3, 3, 11, 13, True, False), (dict(), (2,), 4, 2, 12, 15, False, True),
+            (dict(), (), 1, 1, 12, 15, False, False), (dict(), (2,), 3, 3, 11, 13, True, False),
+            (dict(), (2,), 4, 2, 12, 15, False, True),
             (dict(items=(3,)), (2,), 3, 3, 10, 15, False, True), (dict(items=(3,), ragged=True), (2,), 3, 1, 12, 14, True, False),
-            (dict(items=(2, 2), ragged=True), (2,), 2, 2, 12, 15, False, True), (dict(density=0), (1,), 2, 2, 12, 15, False, False)):
+            (dict(items=(2, 2), ragged=True), (2,), 2, 2, 12, 15, False, True),
+            (dict(density=0), (1,), 2, 2, 12, 15, False, False)):
         a = Matrix(4, 5, (3, 3), **form)
         shape = batch + (heads,) if batch else ()
         q, k, v = (random(*shape[:-1], *((n,) if shape else ()), length, depth, grad=True)
@@ -292,7 +298,8 @@ def operators_are_sound():
                           (ops.linear, (x.mT, *a.pattern(), values, 12, random(6, grad=True))),
                           (ops.sampled_mm, (*a.pattern(), y, x.mT, (2, 3))), (ops.softmax, (*a.pattern(), values, 12, 2.0)),
                           (ops.attention, (q, k, k, *a.pattern(), (2, 3), None, .5, True)),
-                          (ops.attention, (q, k, k, *ragged.pattern(), (2, 3))), (ops.to_dense, (*a.pattern(), values.detach(), 12)),
+                          (ops.attention, (q, k, k, *ragged.pattern(), (2, 3))),
+                          (ops.to_dense, (*a.pattern(), values.detach(), 12)),
                           (ops.addmm, (*a.pattern(), values.detach(), 12, x.detach(), y.detach())),
                           (ops.softmax_backward, (*a.pattern(), values.detach(), values.detach(), 12))):
         tests = ["test_schema", "test_autograd_registration", "test_faketensor"]
@@ -321,8 +328,9 @@ def the_module():
     torch.manual_seed(3)
     plain = torch.nn.Linear(32, 48)
     layer = torch_op.BSRLinear.of(plain, .75, (4, 8)).to(device)
-    kept, (norms, ours) = dense_weight(layer), (w.detach().cpu().unflatten(0, (-1, 4)).unflatten(2, (-1, 8)).square().sum((1, 3)).flatten()
-                                               for w in (plain.weight, dense_weight(layer)))
+    kept = dense_weight(layer)
+    norms, ours = (w.detach().cpu().unflatten(0, (-1, 4)).unflatten(2, (-1, 8)).square().sum((1, 3)).flatten()
+                   for w in (plain.weight, kept))
     assert layer.values.shape == (12, 4, 8) and set(norms.topk(12).indices.tolist()) == set(ours.nonzero().flatten().tolist())
     x = random(3, 5, 32, dtype=torch.float32)
     close(layer(x), torch.nn.functional.linear(x, kept, layer.bias), 4)

@@ -89,7 +89,8 @@ template <class Call> void run(const Tensor &like, const Call &call) {
 }
 
 void same_device(const Tensor &t, const Tensor &other, const char *what) {
-    TORCH_CHECK(t.device() == other.device(), "bsrsparse: ", what, " is on ", t.device(), ", another operand on ", other.device());
+    TORCH_CHECK(t.device() == other.device(), "bsrsparse: ", what, " is on ", t.device(), ", another operand on ",
+                other.device());
 }
 void *address(const Tensor &t) { return t.numel() ? const_cast<void *>(t.const_data_ptr()) : nullptr; }
 
@@ -103,9 +104,10 @@ bsr_dense dense_of(const Tensor &t, const char *what) {
 }
 
 /* A matrix of cols columns and blocks of br x bc; values may be undefined: the pattern, of the type dtype. */
-bsr_matrix matrix_of(const Tensor &crow, const Tensor &col, const Tensor &values, int64_t cols, int64_t br, int64_t bc, int dtype) {
-    TORCH_CHECK(crow.dim() >= 1 && col.dim() >= 1 && col.dim() <= crow.dim(), "bsrsparse: crow and col have ", crow.dim(), " and ",
-                col.dim(), " dimensions");
+bsr_matrix matrix_of(const Tensor &crow, const Tensor &col, const Tensor &values, int64_t cols, int64_t br, int64_t bc,
+                     int dtype) {
+    TORCH_CHECK(crow.dim() >= 1 && col.dim() >= 1 && col.dim() <= crow.dim(), "bsrsparse: crow and col have ", crow.dim(),
+                " and ", col.dim(), " dimensions");
     TORCH_CHECK(crow.scalar_type() == col.scalar_type(), "bsrsparse: crow and col are of different types");
     TORCH_CHECK(crow.size(-1) > 0 && (crow.size(-1) == 1 || crow.stride(-1) == 1) && (col.size(-1) <= 1 || col.stride(-1) == 1),
                 "bsrsparse: index arrays must be packed, and crow have rows + 1 entries");
@@ -236,7 +238,8 @@ Tensor linear(const Tensor &x, const Tensor &crow, const Tensor &col, const Tens
 }
 
 /* alpha mat1 mat2 at the stored blocks: their values. */
-Tensor sampled_mm(const Tensor &crow, const Tensor &col, const Tensor &mat1, const Tensor &mat2, at::IntArrayRef block, double alpha) {
+Tensor sampled_mm(const Tensor &crow, const Tensor &col, const Tensor &mat1, const Tensor &mat2, at::IntArrayRef block,
+                  double alpha) {
     const bsr_dense x = dense_of(mat1, "mat1"), y = dense_of(mat2, "mat2");
     const bool ragged = col.dim() < crow.dim();
     const int shared = ragged ? (int)crow.dim() - 1 : 0;
@@ -248,7 +251,9 @@ Tensor sampled_mm(const Tensor &crow, const Tensor &col, const Tensor &mat1, con
     same_device(mat1, mat2, "mat1"), same_device(mat1, crow, "mat1");
     Tensor out = result(mat1, batch, {col.size(-1), block[0], block[1]}, result_of(mat1));
     const bsr_matrix o = matrix_of(crow, col, out, y.cols);
-    run(mat1, [&](const bsr_context *ctx, const bsr_exec *e) { return bsr_sampled_addmm(ctx, 0, nullptr, alpha, &x, &y, &o, e); });
+    run(mat1, [&](const bsr_context *ctx, const bsr_exec *e) {
+        return bsr_sampled_addmm(ctx, 0, nullptr, alpha, &x, &y, &o, e);
+    });
     return out;
 }
 
@@ -315,7 +320,7 @@ Tensor transposed_index(const Tensor &crow, const Tensor &col, int64_t cols, at:
         bsr_error_string(&error, line, sizeof line);
         TORCH_CHECK(false, "bsrsparse: ", line);
     }
-    Tensor out = at::empty({(int64_t)bytes}, crow.options().dtype(at::kByte)); /* PyTorch's memory begins at multiples of 64 bytes */
+    Tensor out = at::empty({(int64_t)bytes}, crow.options().dtype(at::kByte)); /* from PyTorch: 64 divides its address */
     void *buffer = out.mutable_data_ptr();
     run(crow, [&](const bsr_context *ctx, const bsr_exec *e) { return bsr_build_transposed_index(ctx, &a, buffer, bytes, e); });
     return out;

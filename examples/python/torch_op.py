@@ -1,5 +1,5 @@
-"""bsrsparse as operators of PyTorch: torch.ops.bsrsparse.mm, addmm, linear, sampled_mm, softmax, attention, to_dense over crow, col
-and values, on the CPU and on CUDA tensors, with gradients and for torch.compile; BSRLinear; attention like FlexAttention's.
+"""bsrsparse as operators of PyTorch: torch.ops.bsrsparse.mm, addmm, linear, sampled_mm, softmax, attention, to_dense over crow,
+col and values, on the CPU and on CUDA tensors, with gradients and for torch.compile; BSRLinear; attention like FlexAttention's.
 
     import torch_op                                           # builds torch_op.cpp once, into build/torch or $BSRSPARSE_BUILD
     y = torch.ops.bsrsparse.mm(a.crow_indices(), a.col_indices(), a.values(), a.shape[1], x)   # a: a torch.sparse_bsr tensor
@@ -80,8 +80,8 @@ def _(crow, col, values, cols, dense, transposed=False, index=None):
 
 
 @lib.register_fake("bsrsparse::addmm")
-def _(crow, col, values, cols, dense, input=None, left_alpha=None, right_alpha=None, bias=None, beta=1, alpha=1, activation="none",
-      transposed=False, index=None, dtype=None):
+def _(crow, col, values, cols, dense, input=None, left_alpha=None, right_alpha=None, bias=None, beta=1, alpha=1,
+      activation="none", transposed=False, index=None, dtype=None):
     rows = cols if transposed else (crow.shape[-1] - 1) * values.shape[-2]
     batch = torch.broadcast_shapes(batch_of(crow, col, values), dense.shape[:-2])
     return dense.new_empty(batch + (rows, dense.shape[-1]), dtype=dtype or result_type(values))
@@ -168,9 +168,9 @@ def linear_backward(ctx, grad):
     if ctx.needs_input_grad[0]:
         of_x = ops.linear(grad, crow, col, values, ctx.cols, None, not ctx.transposed, index)
     if ctx.needs_input_grad[3]:
-        rows, cols = (x, grad) if ctx.transposed else (grad, x)
-        of_values = ops.sampled_mm(crow, col, rows.reshape(-1, rows.shape[-1]).t(), cols.reshape(-1, cols.shape[-1]), values.shape[-2:])
-    if ctx.needs_input_grad[5]:
+        rows, cols = (y.reshape(-1, y.shape[-1]) for y in ((x, grad) if ctx.transposed else (grad, x)))
+        of_values = ops.sampled_mm(crow, col, rows.t(), cols, values.shape[-2:])
+    if any(ctx.needs_input_grad[5:6]):  # not there where the call leaves the bias out
         of_bias = grad.sum(list(range(grad.dim() - 1)))
     return of_x, None, None, of_values, None, of_bias, None, None
 
@@ -315,8 +315,8 @@ class BSRLinear(torch.nn.Module):
 
 
 def pattern_of(block_mask):
-    """crow, col, elements of a BlockMask of FlexAttention: elements are None where all blocks are full, else what its mask_mod says
-    in each stored block. Index arrays have the batch dimensions [B, H] that are not 1, with items of different lengths."""
+    """crow, col, elements of a BlockMask of FlexAttention: elements are None where all blocks are full, else what its mask_mod
+    says in each stored block. crow has the batch dimensions [B, H] or [H] where these are not 1, with items of different lengths."""
     counts, indices = block_mask.kv_num_blocks.long(), block_mask.kv_indices.long()
     wide = torch.arange(indices.shape[-1], device=indices.device)
     keep = torch.zeros(counts.shape + (indices.shape[-1],), dtype=torch.bool, device=indices.device)
