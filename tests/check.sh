@@ -8,7 +8,7 @@ tmp=$w/tmp
 rm -rf "$tmp" && mkdir -p "$tmp"
 if command -v "${CC:-cc}" >/dev/null 2>&1; then cc=${CC:-cc}; else cc=gcc; fi
 sources="bsrsparse.h bsrsparse_kernels.cuh tune_table.h $(ls examples/*.[ch] examples/*.cu tests/*.[ch] tests/*.cu* tests/*.inc \
-    examples/python/*.py examples/python/*.cpp tests/mutants.py tests/numpy_differ.py tests/python_*.py tests/bridge.py tests/methods.sh tests/compile/* tests/cudart/* tests/device/* tests/fuzz/*.[ch] tests/gpu/*.[ch]* tests/modules/* 2>/dev/null | tr '\n' ' ')"
+    examples/python/*.py examples/python/*.cpp tests/mutants.py tests/numpy_differ.py tests/files.py tests/python_*.py tests/bridge.py tests/methods.sh tests/compile/* tests/cudart/* tests/device/* tests/fuzz/*.[ch] tests/gpu/*.[ch]* tests/modules/* 2>/dev/null | tr '\n' ' ')"
 
 # ---- the header ----
 
