@@ -28,8 +28,9 @@ def build():
     library, torch_at = os.path.abspath(bsrsparse.found()), os.path.dirname(torch.__file__)
     if not os.path.exists(library):
         raise OSError(f"{library} is absent: `make shared` builds libbsrsparse.so; BSRSPARSE_LIBRARY names it")
-    places = [HERE, os.path.join(HERE, "..", ".."), os.path.join(os.path.dirname(library), "..", "include"), "/usr/local/include"]
-    header = next(p for p in places + ["/usr/include"] if os.path.exists(os.path.join(p, "bsrsparse.h")))
+    installed = [os.path.join(os.path.dirname(library), "..", "include"), "/usr/local/include", "/usr/include"]
+    places = [HERE, os.path.join(HERE, "..", ".."), *(os.path.join(p, s) for p in installed for s in ("bsrsparse", ""))]
+    header = next((p for p in places if os.path.exists(os.path.join(p, "bsrsparse.h"))), ".")
     command = [os.environ.get("CXX") or "c++", "-std=c++17", "-O1", "-fPIC", "-shared", "-I" + header]
     for folder in ("include", "include/torch/csrc/api/include"):
         command += ["-isystem", os.path.join(torch_at, folder)]
@@ -316,7 +317,7 @@ class BSRLinear(torch.nn.Module):
 
 def pattern_of(block_mask):
     """crow, col, elements of a BlockMask of FlexAttention: elements are None where all blocks are full, else what its mask_mod
-    says in each stored block. crow has the batch dimensions [B, H] or [H] where these are not 1, with items of different lengths."""
+    says in each stored block. crow has the batch dimensions [B, H] or [H] where these are not 1, items of different lengths."""
     counts, indices = block_mask.kv_num_blocks.long(), block_mask.kv_indices.long()
     wide = torch.arange(indices.shape[-1], device=indices.device)
     keep = torch.zeros(counts.shape + (indices.shape[-1],), dtype=torch.bool, device=indices.device)
