@@ -116,8 +116,8 @@ def constants():
         for name, value in names.items():
             yield f"BSR_{prefix}{name.upper()}", value
     yield from zip(("BSR_SCATTER_MM", "BSR_SCATTER_STRIDED", "BSR_SCATTER_STRIDED_COMPRESSED"), bs.FORMATS.values())
-    for name in ("TRANS_A TRANS_B TRANS_C MATRIX_RAGGED ATTENTION_CAUSAL ATTENTION_MASK_BOOLEAN ATTENTION_MASK_ADDITIVE "
-                 "TUNE_STORE_ALWAYS TUNE_TRUSTED TUNE_ANY CLIMB_MAX TUNE_TEXT_MAX VALUE_UNKNOWN").split():
+    for name in ("TRANS_A TRANS_B TRANS_C MATRIX_RAGGED MATRIX_ROW_VIEW ATTENTION_CAUSAL ATTENTION_MASK_BOOLEAN "
+                 "ATTENTION_MASK_ADDITIVE TUNE_STORE_ALWAYS TUNE_TRUSTED TUNE_ANY CLIMB_MAX TUNE_TEXT_MAX VALUE_UNKNOWN").split():
         yield "BSR_" + name, getattr(bs, name)
     for name in ("SKIP_CHECKS CHECK_POINTERS ACCUMULATE_F64 TF32 TF32X3 NO_TABLE NO_LOG CONSTANT_MATRIX CHECK_INDICES").split():
         yield "BSR_EXEC_" + name, getattr(bs, name)
@@ -714,6 +714,13 @@ def constructors_in_c():
     made.value_strides[:] = m.value_strides[:]  # zeros say the same
     assert bytes(made) == bytes(m)
     assert c.matrix_batched(made, 2, 0, 0, 7).values_batch_stride[0] == 7
+    rows = m.block_rows_of(1, 3)
+    assert bytes(c.matrix_rows(m, 1, 3)) == bytes(rows) and c.matrix_rows(m, 2, 4).rows == -1
+    close(ctx.dense_mm(rows, np.eye(6)), expand(m)[2:6], 0)
+    many = ctx.from_block_mask(rng.random((3, 4, 5)) < .5, (2, 3), ragged=True)
+    many = many.with_values(numbers((many.nnz, 2, 3)))
+    close(ctx.dense_mm(many.block_rows_of(1, 3), np.eye(15)), ctx.dense_mm(many, np.eye(15))[:, 2:6], 0)
+    raises(lambda: m.block_rows_of(2, 4), IndexError, "of 3")
     assert c.operand_dense(d).dense.contents.rows == 3 and c.operand_sparse(made).sparse.contents.nnz == m.nnz
 
 

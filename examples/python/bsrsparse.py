@@ -43,7 +43,7 @@ OPS = {name: i + 1 for i, name in enumerate(
     "to_dense from_dense from_csr from_coo from_block_mask random_pattern prune transposed_index schedule layout scatter_indices "
     "parse create tune to_csr to_coo reblock".split())}
 TRANS_A, TRANS_B, TRANS_C = 1, 2, 4
-MATRIX_RAGGED = 1
+MATRIX_RAGGED, MATRIX_ROW_VIEW = 1, 2
 EXEC_FLAGS = SKIP_CHECKS, CHECK_POINTERS, ACCUMULATE_F64, TF32, TF32X3, NO_TABLE, NO_LOG, CONSTANT_MATRIX, CHECK_INDICES = tuple(
     1 << i for i in range(9))
 ATTENTION_CAUSAL, ATTENTION_MASK_BOOLEAN, ATTENTION_MASK_ADDITIVE = 1, 2, 4
@@ -139,6 +139,7 @@ int supports(ptr, int, int, int, i64, i64)
 dense dense_row_major(ptr, int, i64, i64) | dense dense_col_major(ptr, int, i64, i64)
 dense dense_strided(ptr, int, i64, i64, i64, i64) | dense dense_transposed(dense) | dense dense_batched(dense, i64, i64)
 matrix matrix_make(i64, i64, i64, i64, i64, ptr, ptr, int, ptr, int) | matrix matrix_batched(matrix, i64, i64, i64, i64)
+matrix matrix_rows(matrix, i64, i64)
 operand operand_dense(dense*) | operand operand_sparse(matrix*) | int plan_string(plan*, ptr, u64)
 int dense_addmm(ptr, f64, dense*, f64, u32, matrix*, dense*, epilogue*, dense*, exec*)
 int dense_mm(ptr, u32, matrix*, dense*, dense*, exec*)
@@ -434,6 +435,13 @@ class Matrix(MatrixStruct):
 
     def _batch_of_values(self):
         return tuple(self.batch[:self.batch_dims]) if not self.flags & MATRIX_RAGGED else ()
+
+    def block_rows_of(self, first, last):
+        """Block rows first to last - 1, on the same memory, as bsr_matrix_rows gives them."""
+        if not 0 <= first <= last <= self.crow.shape[-1] - 1:
+            raise IndexError(f"block rows {first} to {last} of {self.crow.shape[-1] - 1}")
+        shape = (last - first) * self.block_rows, self.cols
+        return make(self.crow[..., first:last + 1], self.col, self.stored, shape, self.block, self.flags | MATRIX_ROW_VIEW)
 
     def scipy(self):
         """As SciPy's bsr_array, on the same memory (types that it has; no batch)."""
