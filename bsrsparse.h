@@ -139,7 +139,7 @@
      many threads there are (with parallel_for: how many workers it has), bsr_exec.threads caps them for one call; OpenMP's
      runtime ends and starts threads where that number changes from call to call. OpenMP's idle threads spin unless
      OMP_WAIT_POLICY=passive is set in the environment before the program starts: beside other threads that have work, that costs
-     several times what it saves.
+     several times what it saves. Threads that share a matrix can each take block rows of it (bsr_matrix_rows).
      The library does not touch the floating-point control word (FTZ, DAZ, rounding stay as the caller has them).
 
    MEMORY
@@ -204,8 +204,12 @@
      (bsr_context_desc.table, bsr_exec.table), then the one that tune_table.h brings; a row serves its key, other densities,
      other n, relatives of its GPU (BSR_TUNE_*), and is passed over where it can't run. bsr_plan.source and match say which it
      was. A table holds only rows that beat the heuristic, so that a call without one is nothing unusual; the logger hears once
-     per operation that no table knows the GPU's architecture, and once per key that f16, bf16 or i8 run on the simt tier, or A^T
-     without its index.
+     per operation that no table knows the GPU's architecture.
+     What runs some ten times slower than its neighbour is a warning, too, once per key (operation, type, block size, reason):
+     A^T without its index (BSR_ITEM_SLOW_TRANSPOSE), on both backends; on CUDA operands on the simt tier that tensor cores would
+     take if they were aligned, or blocks of a size beside theirs, and bsr_scatter_mm (BSR_ITEM_SLOW_PATH, with the plan in
+     words). BSR_EXEC_NO_LOG and a plan of the caller's keep it quiet. Rows far longer than others without the workspace for them
+     are not told: the host can't see them.
      bsr_tune() searches a row on the caller's own operands; make tune runs it over many shapes and writes tune_table.h.
 
    ACCURACY
@@ -547,7 +551,9 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_FILE_MISSING, BSR_BAD_ARGUMENT, "there is no such name in the file; of it, part <value>: 0 crow_indices, " \
       "1 col_indices, 2 values, 3 shape, 4 block (of __metadata__), 6 the tensor itself") \
     X(BSR_ITEM_FILE_ORDER, BSR_UNSUPPORTED, "byte <index>: numbers that are little-endian, as this machine's are not")  \
-    X(BSR_ITEM_FILE_NAME, BSR_BAD_ARGUMENT, "name <index> is null, not UTF-8, __metadata__, or another item's as well")
+    X(BSR_ITEM_FILE_NAME, BSR_BAD_ARGUMENT, "name <index> is null, not UTF-8, __metadata__, or another item's as well") \
+    X(BSR_ITEM_ROW_VIEW, BSR_UNSUPPORTED, "a view of block rows is not taken here: see bsr_matrix_rows") \
+    X(BSR_ITEM_SLOW_PATH, BSR_OK, "the call runs some ten times slower than its neighbour does; the plan says why")
 
 typedef enum bsr_item {
 #define BSRI_X(name, status, text) name,
@@ -689,9 +695,11 @@ BSR_API bsr_dense bsr_dense_batched(bsr_dense d, int64_t n, int64_t stride);
 
 typedef enum bsr_matrix_flag {
     BSR_MATRIX_RAGGED = 1 << 0, /* batch items may store different numbers of blocks; see bsr_matrix */
+    BSR_MATRIX_ROW_VIEW = 1 << 1, /* block rows of a larger matrix, as bsr_matrix_rows() makes it */
     BSR_MATRIX_FLAG_FORCE_32 = 0x7fffffff
 } bsr_matrix_flag;
 #define BSR_MATRIX_RAGGED BSRI_FLAG(BSR_MATRIX_RAGGED)
+#define BSR_MATRIX_ROW_VIEW BSRI_FLAG(BSR_MATRIX_ROW_VIEW)
 
 /* A block-sparse matrix: crow_indices [rows/block_rows + 1], col_indices [nnz], values
    [nnz][block_rows][block_cols], as torch.sparse_bsr_tensor and SciPy's bsr_matrix have them. Any block size
@@ -705,7 +713,7 @@ typedef struct bsr_matrix {
     int32_t dtype;       /* of values: bsr_dtype */
     int32_t index_dtype; /* BSR_I32 or BSR_I64, for both index arrays */
     int64_t rows, cols, block_rows, block_cols;
-    int64_t nnz;         /* stored blocks per batch item; in all with BSR_MATRIX_RAGGED */
+    int64_t nnz;         /* stored blocks per batch item; in all with BSR_MATRIX_RAGGED; of a row view what the arrays hold */
     int64_t value_strides[3]; /* between blocks, rows and columns inside a block; all 0: packed row-major */
     uint32_t flags;      /* BSR_MATRIX_* */
     int32_t batch_dims;
@@ -724,6 +732,16 @@ BSR_API bsr_matrix bsr_matrix_make(int64_t rows, int64_t cols, int64_t block_row
 /* The same matrix with one more batch dimension outside: n items, strides in elements of each array. */
 BSR_API bsr_matrix bsr_matrix_batched(bsr_matrix m, int64_t n, int64_t crow_stride, int64_t col_stride,
                                       int64_t values_stride);
+/* Block rows first to last - 1 of m, of every batch item: a view. Nothing is moved or read; threads that share a matrix each
+   take a part of it (ith of n: first = ith * block rows / n). Its crow_indices start at m's entry `first`: positions in
+   col_indices and values stay what they are, so crow may start above 0 and end below nnz (BSR_MATRIX_ROW_VIEW), and nnz stays
+   what m has: what the arrays hold, not what the view has. What is attached to m is dropped; a transposed index and a schedule
+   can be built for the view. Rows count from the view's first, also for user functions and dropout; a causal_offset is to be
+   larger by first * block_rows. Every operation on the CPU takes views; as an output, sampled products and softmax write their
+   blocks alone. Matrices that must have one pattern must have it at the same positions. BSR_UNSUPPORTED (BSR_ITEM_ROW_VIEW) are:
+   a view as what a conversion builds, compressed indices of scatter_mm for one, and the CUDA backend, which can't take them yet.
+   No such rows (first < 0, last < first, last past the end): a matrix of -1 rows, which every operation refuses (BAD_SHAPE). */
+BSR_API bsr_matrix bsr_matrix_rows(bsr_matrix m, int64_t first, int64_t last);
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>exec: what comes with each call                                                              */
@@ -2534,6 +2552,17 @@ BSR_API bsr_matrix bsr_matrix_make(int64_t rows, int64_t cols, int64_t block_row
     m.values = bsri_wrapped(values), m.dtype = dtype;
     return m;
 }
+BSR_API bsr_matrix bsr_matrix_rows(bsr_matrix m, int64_t first, int64_t last) {
+    const int64_t rows = m.block_rows > 0 ? m.rows / m.block_rows : -1;
+    m.transposed_index = m.schedule = NULL, m.flags |= BSR_MATRIX_ROW_VIEW;
+    if (first < 0 || last < first || last > rows) {
+        m.rows = -1;
+        return m;
+    }
+    if (m.crow_indices) m.crow_indices = bsri_at(m.crow_indices, m.index_dtype, first);
+    m.rows = (last - first) * m.block_rows;
+    return m;
+}
 BSR_API bsr_matrix bsr_matrix_batched(bsr_matrix m, int64_t n, int64_t crow_stride, int64_t col_stride, int64_t values_stride) {
     if (m.batch_dims < 0 || m.batch_dims >= BSR_MAX_BATCH_DIMS) {
         m.batch_dims = BSR_MAX_BATCH_DIMS + 1;
@@ -2699,7 +2728,10 @@ BSRI_HD static int64_t bsri_block_rows(const bsr_matrix *m) { return m->rows / m
 BSRI_HD static int64_t bsri_block_cols(const bsr_matrix *m) { return m->cols / m->block_cols; }
 
 /* Stored blocks of one item, where contents may be looked at. */
-BSRI_UNUSED static int64_t bsri_stored_blocks(const bsr_matrix *m) { return m->nnz; }
+BSRI_UNUSED static int64_t bsri_stored_blocks(const bsr_matrix *m) {
+    if (!(m->flags & BSR_MATRIX_ROW_VIEW) || !bsri_pattern_count(m)) return m->nnz;
+    return bsri_index(m->crow_indices, m->index_dtype, bsri_block_rows(m)) - bsri_index(m->crow_indices, m->index_dtype, 0);
+}
 
 /* Strides of values with the packed default filled in: block, row, column. */
 static void bsri_value_strides(const bsr_matrix *m, int64_t s[3]) {
@@ -3168,7 +3200,9 @@ static bsr_status bsri_check_matrix_sizes(const bsri_call *c, const bsr_matrix *
     if (!m) return bsri_fail(c, BSR_ITEM_ARGUMENT_NULL, operand, -1, 0);
     if (m->index_dtype != BSR_I32 && m->index_dtype != BSR_I64)
         return bsri_fail(c, BSR_ITEM_INDEX_DTYPE, operand, -1, m->index_dtype);
-    if (m->flags & ~BSR_MATRIX_RAGGED) return bsri_fail(c, BSR_ITEM_RESERVED, operand, -1, (int64_t)m->flags);
+    if (m->flags & ~(BSR_MATRIX_RAGGED | BSR_MATRIX_ROW_VIEW))
+        return bsri_fail(c, BSR_ITEM_RESERVED, operand, -1, (int64_t)m->flags);
+    if ((m->flags & BSR_MATRIX_ROW_VIEW) && bsri_on_cuda(c)) return bsri_fail(c, BSR_ITEM_ROW_VIEW, operand, -1, 0);
     if (m->rows < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, operand, 0, m->rows);
     if (m->cols < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, operand, 1, m->cols);
     BSRI_TRY(bsri_check_block(c, m, operand));
@@ -3300,11 +3334,13 @@ BSRI_UNUSED static bsr_status bsri_check_repeated(const bsri_call *c, bsri_spans
 /* >>structure: what index arrays and attached views must hold                                    */
 /* ---------------------------------------------------------------------------------------------- */
 
-/* crow of one pattern: starts at `first`, never decreases, ends at nnz at most; strict: rows no longer than block_cols. */
+/* crow of one pattern: starts at `first` (a row view: no earlier), never decreases, ends at nnz at most; strict: rows no longer
+   than block_cols. */
 static bsr_status bsri_check_crow(const bsri_call *c, const bsr_matrix *m, const void *crow, int64_t pattern, int64_t first,
                                   int64_t *last, int operand, int strict) {
     int64_t rows = bsri_block_rows(m), cols = bsri_block_cols(m), r, now, before = bsri_index(crow, m->index_dtype, 0);
-    if (before != first) return bsri_fail(c, BSR_ITEM_CROW_FIRST, operand, pattern, before);
+    if (m->flags & BSR_MATRIX_ROW_VIEW ? before < first : before != first)
+        return bsri_fail(c, BSR_ITEM_CROW_FIRST, operand, pattern, before);
     for (r = 0; r < rows; r++, before = now) {
         now = bsri_index(crow, m->index_dtype, r + 1);
         if (now < before || now > m->nnz) { /* past the end counts as the last entry's fault where it is the last */
@@ -3409,31 +3445,44 @@ static int64_t bsri_find_repeat(const bsri_call *c, int64_t (*number)(const void
     return end < n ? end : -1;
 }
 
+/* Entries of a transposed index from `first` on: rows and positions stay inside the arrays. */
+static bsr_status bsri_check_transposed_entries(const bsri_call *c, const bsr_matrix *m, const bsri_view *v, int64_t first,
+                                                int64_t end, int operand) {
+    const char *view = (const char *)m->transposed_index;
+    const void *rows = bsri_at(view + v->at[BSRI_ROW], m->index_dtype, first);
+    const void *positions = bsri_at(view + v->at[BSRI_POSITION], m->index_dtype, first);
+    int64_t k;
+    if (bsri_indices_within(rows, m->index_dtype, end - first, bsri_block_rows(m)) &&
+        bsri_indices_within(positions, m->index_dtype, end - first, m->nnz))
+        return BSR_OK;
+    for (k = 0; k < end - first; k++) {
+        int64_t row = bsri_index(rows, m->index_dtype, k), at = bsri_index(positions, m->index_dtype, k);
+        if (row < 0 || row >= bsri_block_rows(m)) return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, operand, first + k, row);
+        if (at < 0 || at >= m->nnz) return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, operand, first + k, at);
+    }
+    return BSR_OK;
+}
 /* A transposed index: its header is the matrix's, its numbers stay inside the arrays. bsr_validate looks further. */
 static bsr_status bsri_check_transposed_index(const bsri_call *c, const bsr_matrix *m, int operand) {
     const int64_t *have = (const int64_t *)m->transposed_index;
-    int64_t i = bsri_transposed_differs(m, have), k, rows = bsri_block_rows(m), cols = bsri_block_cols(m), entries, before;
+    const int ragged = (m->flags & BSR_MATRIX_RAGGED) != 0;
+    int64_t i = bsri_transposed_differs(m, have), k, cols = bsri_block_cols(m), before, at, first = 0;
     bsri_view v;
     if (i >= 0) return bsri_fail(c, BSR_ITEM_VIEW_HEADER, operand, i, have[i]);
     if (!bsri_transposed_layout(m, &v)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
     for (i = 0; i < v.patterns; i++) {
-        for (before = 0, k = 0; k <= cols; k++) {
-            int64_t at = bsri_index((const char *)m->transposed_index + v.at[BSRI_CCOL], m->index_dtype, i * (cols + 1) + k);
+        for (before = 0, k = 0; k <= cols; k++, before = at) {
+            at = bsri_index((const char *)m->transposed_index + v.at[BSRI_CCOL], m->index_dtype, i * (cols + 1) + k);
             if (at < before || at > m->nnz) return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, operand, k, at);
-            before = at;
+            if (!k) first = at;
+        }
+        if (m->flags & BSR_MATRIX_ROW_VIEW) { /* other entries than the view's hold nothing */
+            const int64_t shift = ragged ? 0 : i * m->nnz;
+            BSRI_TRY(bsri_check_transposed_entries(c, m, &v, shift + first, shift + before, operand));
         }
     }
-    entries = m->flags & BSR_MATRIX_RAGGED ? (v.patterns ? m->nnz : 0) : v.patterns * m->nnz;
-    if (bsri_indices_within((const char *)m->transposed_index + v.at[BSRI_ROW], m->index_dtype, entries, rows) &&
-        bsri_indices_within((const char *)m->transposed_index + v.at[BSRI_POSITION], m->index_dtype, entries, m->nnz))
-        return BSR_OK;
-    for (k = 0; k < entries; k++) {
-        int64_t row = bsri_index((const char *)m->transposed_index + v.at[BSRI_ROW], m->index_dtype, k);
-        int64_t at = bsri_index((const char *)m->transposed_index + v.at[BSRI_POSITION], m->index_dtype, k);
-        if (row < 0 || row >= rows) return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, operand, k, row);
-        if (at < 0 || at >= m->nnz) return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, operand, k, at);
-    }
-    return BSR_OK;
+    if (m->flags & BSR_MATRIX_ROW_VIEW) return BSR_OK;
+    return bsri_check_transposed_entries(c, m, &v, 0, ragged ? (v.patterns ? m->nnz : 0) : v.patterns * m->nnz, operand);
 }
 
 static int64_t bsri_schedule_line(const void *arg, int64_t i) { return ((const int32_t *)arg)[i]; } /* -1: padding */
@@ -3483,7 +3532,7 @@ static bsr_status bsri_note(const bsri_call *c, int kind, const bsr_matrix *m, c
 static bsr_status bsri_check_structure(const bsri_call *c, const bsr_matrix *m, int operand, int strict) {
     bsri_batch patterns = bsri_batch_none();
     int64_t i, last = 0;
-    int d, ragged = (m->flags & BSR_MATRIX_RAGGED) != 0;
+    int d, ragged = (m->flags & BSR_MATRIX_RAGGED) != 0, whole = !(m->flags & BSR_MATRIX_ROW_VIEW);
     bsr_matrix one = *m; /* the same matrix, batched over its own patterns only */
     if (bsri_on_cuda(c)) return bsri_note(c, BSRI_SUBJECT_MATRIX, m, NULL, operand, strict);
     for (d = 0; d < m->batch_dims; d++)
@@ -3492,10 +3541,11 @@ static bsr_status bsri_check_structure(const bsri_call *c, const bsr_matrix *m, 
     for (i = 0; i < patterns.count; i++) {
         bsri_item it = bsri_matrix_item(&patterns, i, &one);
         BSRI_TRY(bsri_check_crow(c, m, it.crow, i, ragged ? last : 0, &last, operand, strict));
-        if (last > m->nnz || (!ragged && last != m->nnz)) return bsri_fail(c, BSR_ITEM_CROW_LAST, operand, i, last);
+        if (last > m->nnz || (whole && !ragged && last != m->nnz)) return bsri_fail(c, BSR_ITEM_CROW_LAST, operand, i, last);
         BSRI_TRY(bsri_check_cols(c, m, it.crow, it.col, operand, strict));
     }
-    if (ragged && patterns.count && last != m->nnz) return bsri_fail(c, BSR_ITEM_CROW_LAST, operand, patterns.count - 1, last);
+    if (whole && ragged && patterns.count && last != m->nnz)
+        return bsri_fail(c, BSR_ITEM_CROW_LAST, operand, patterns.count - 1, last);
     return bsri_check_views(c, m, operand);
 }
 
@@ -3519,10 +3569,15 @@ BSRI_UNUSED static bsr_status bsri_check_same_pattern(const bsri_call *c, const 
     for (i = 0; i < batch.count; i++) {
         const int shared = ref->index_dtype == m->index_dtype; /* one array read as two types is two patterns */
         bsri_item a = bsri_matrix_item(&batch, i, ref), b = bsri_matrix_item(&batch, i, m);
+        int64_t from = 0, end = ref->nnz;
         for (k = 0; k < rows && !(shared && a.crow == b.crow); k++)
             if (bsri_index(a.crow, ref->index_dtype, k) != bsri_index(b.crow, m->index_dtype, k))
                 return bsri_fail(c, BSR_ITEM_PATTERN_MISMATCH, operand, k, bsri_index(b.crow, m->index_dtype, k));
-        for (k = 0; k < ref->nnz && !(shared && a.col == b.col); k++)
+        if (ref->flags & BSR_MATRIX_ROW_VIEW) {
+            from = bsri_max(0, bsri_index(a.crow, ref->index_dtype, 0));
+            end = bsri_min(ref->nnz, bsri_index(a.crow, ref->index_dtype, rows - 1));
+        }
+        for (k = from; k < end && !(shared && a.col == b.col); k++)
             if (bsri_index(a.col, ref->index_dtype, k) != bsri_index(b.col, m->index_dtype, k))
                 return bsri_fail(c, BSR_ITEM_PATTERN_MISMATCH, operand, k, bsri_index(b.col, m->index_dtype, k));
     }
@@ -5956,7 +6011,7 @@ static int bsri_product_any(const bsri_engine *e) {
 }
 static void bsri_product_run(const bsri_call *c, const bsri_product *job) {
     bsri_engine e;
-    int64_t work;
+    int64_t work, listed;
     memset(&e, 0, sizeof e);
     e.job = job, e.isa = job->isa ? job->isa : c->ctx->isa;
     e.type = bsri_finish_type(job->compute, job->out->dtype);
@@ -5981,12 +6036,13 @@ static void bsri_product_run(const bsri_call *c, const bsri_product *job) {
     e.gather = e.width <= BSRI_FEW_COLS && job->a && !e.schedule.bytes && e.subs == 1 ? bsri_max(1, BSRI_TILE_ROWS / e.br) : 1;
     if (e.kind == BSRI_LIST_SCAN && e.reduce && bsri_scan_run(c, &e)) return;
     /* a task is some 2^19 products: long beside handing it out */
-    work = bsri_min(1 << 19, (job->a ? job->a->nnz : job->scatter->q_count) / e.tiles + 1);
+    listed = job->a ? bsri_stored_blocks(job->a) : job->scatter->q_count;
+    work = bsri_min(1 << 19, listed / e.tiles + 1);
     work *= e.sub_rows * bsri_min(e.bc, 1 << 12) * bsri_min(e.width, e.panel);
     e.chunk = bsri_max(1, (1 << 19) / work);
     if (e.width <= BSRI_FEW_COLS && job->a) { /* few columns: some 2^19 bytes of values */
-        const int64_t listed = bsri_min(1 << 19, job->a->nnz / e.tiles + 1);
-        const int64_t each = listed * bsri_min(e.bc, 1 << 12) * e.sub_rows * (int64_t)bsr_dtype_size(job->a->dtype);
+        const int64_t row = bsri_min(1 << 19, listed / e.tiles + 1) * e.sub_rows;
+        const int64_t each = row * bsri_min(e.bc, 1 << 12) * (int64_t)bsr_dtype_size(job->a->dtype);
         e.chunk = bsri_max(1, (1 << 19) / each * 4 / (4 + e.width));
         if (e.chunk > e.gather) e.chunk -= e.chunk % e.gather;
     }
@@ -6233,7 +6289,8 @@ static int64_t bsri_scatter_crow(const bsri_scatter_build *b, int64_t r) {
 /* Sizes: all products with the operands' extents are checked here, so that filling needs no checks. */
 static bsr_status bsri_scatter_sizes(const bsri_call *c, bsri_scatter_build *b) {
     int64_t tiles, ignored;
-    int fits = bsri_mul(b->a->nnz, b->split, &b->need[BSRI_Q]) && bsri_mul(b->rows, b->split, &tiles) &&
+    const int64_t stored = bsri_on_cuda(c) ? b->a->nnz : bsri_stored_blocks(b->a);
+    int fits = bsri_mul(stored, b->split, &b->need[BSRI_Q]) && bsri_mul(b->rows, b->split, &tiles) &&
                bsri_add(tiles, 1, &ignored) && bsri_mul(b->a->rows, b->n, &ignored) && bsri_mul(b->a->cols, b->n, &ignored) &&
                bsri_mul(bsri_block_cols(b->a), b->split, &ignored);
     if (!fits) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_INDICES, -1, 0);
@@ -6315,6 +6372,8 @@ static bsr_status bsri_scatter_check(const bsri_call *c, bsri_spans *set, const 
     int i;
     BSRI_TRY(bsri_check_format(c, x));
     BSRI_TRY(bsri_check_matrix(c, set, a, BSR_ARG_A, BSRI_ANY, BSRI_PATTERN));
+    if ((a->flags & BSR_MATRIX_ROW_VIEW) && x->format == BSR_SCATTER_STRIDED_COMPRESSED)
+        return bsri_fail(c, BSR_ITEM_ROW_VIEW, BSR_ARG_A, -1, 0);
     for (i = 0; i < a->batch_dims; i++)
         if (a->batch[i] != 1) return bsri_fail_wanted(c, BSR_ITEM_BATCH_EXTRA, BSR_ARG_A, i, a->batch[i], 1);
     if (n < 0) return bsri_fail(c, BSR_ITEM_SIZE_NEGATIVE, BSR_ARG_B, 1, n);
@@ -6526,7 +6585,8 @@ static bsr_status bsri_scatter_start(const bsri_call *c, const bsr_dense *blocks
     bsr_tune_row key;
     bsri_product job;
     int stop;
-    memset(&key, 0, sizeof key); /* one kernel: nothing to look up */
+    memset(&key, 0, sizeof key); /* one kernel: nothing to look up, but a logger hears of what is slow */
+    key.dtype = blocks->dtype, key.block_rows = (int32_t)blocks->rows, key.block_cols = (int32_t)blocks->cols;
     memset(&job, 0, sizeof job);
     job.blocks = blocks, job.b = others, job.scatter = x, job.out = job.input = acc;
     job.alpha = job.beta = 1.0, job.compute = bsri_compute_dtype(c, blocks->dtype);
@@ -6783,7 +6843,7 @@ static void bsri_sampled_run(const bsri_call *c, const bsri_sampled *job) {
     s.subs = bsri_ceil_div(s.br, BSRI_TILE_ROWS), s.sub_rows = bsri_ceil_div(s.br, s.subs);
     s.panels = bsri_ceil_div(s.bc, panel), s.group = s.panels > 1 ? 1 : panel / s.bc;
     if (!s.rows || !s.items || !job->out->nnz) return;
-    work = bsri_max(1, job->out->nnz / s.rows) * s.bc;
+    work = bsri_max(1, bsri_stored_blocks(job->out) / s.rows) * s.bc;
     s.chunk = bsri_max(1, (1 << 19) / (bsri_min(work, 1 << 19) * s.sub_rows * bsri_max(1, bsri_min(job->mat1->cols, 1 << 19))));
     s.chunks = bsri_ceil_div(s.rows, s.chunk);
     blocks = (double)bsri_stored_blocks(job->out) * (double)s.items, area = (double)s.br * (double)s.bc;
@@ -8093,6 +8153,7 @@ static bsr_status bsri_build_check(const bsri_call *c, bsri_build *b, bsri_spans
     int64_t size[3], stride[3], element;
     int i;
     BSRI_TRY(bsri_check_matrix_sizes(c, m, BSR_ARG_MATRIX));
+    if (m->flags & BSR_MATRIX_ROW_VIEW) return bsri_fail(c, BSR_ITEM_ROW_VIEW, BSR_ARG_MATRIX, -1, 0);
     BSRI_TRY(bsri_join(c, &b->batch, m->batch_dims, m->batch, BSR_ARG_MATRIX));
     for (i = 0; i < m->batch_dims && (m->flags & BSR_MATRIX_RAGGED); i++)
         if (m->batch[i] > 1 && (m->col_batch_stride[i] || (b->with_values && m->values_batch_stride[i])))
@@ -14265,20 +14326,29 @@ static int bsri_tune_knows(const bsri_call *c) {
         }
     return !rows;
 }
-/* Once for each operation: no table was made on such a GPU. Once for each key: a tier that is slow for operands of 8 or 16 bits,
-   or A^T without its index.
-   A table has rows only where they gain: a call without one of its own is nothing to warn of. */
+/* 0, or what a logger hears of a plan that is some ten times slower than its neighbour: tensor cores of an aligned operand, of a
+   block size next to it, of A instead of A^T. */
+static int bsri_slow_path(const bsri_call *c, const bsr_tune_row *key, const bsr_plan *plan) {
+    const int tensor = bsr_dtype_size(key->dtype) < 4 || key->dtype == BSR_F64 || /* TF32 is leave to use them in f32 */
+                       (c->flags & (BSR_EXEC_TF32 | BSR_EXEC_TF32X3));
+    if (plan->flags & BSR_PLAN_SLOW_TRANSPOSE) return BSR_ITEM_SLOW_TRANSPOSE;
+    if (plan->kernel != BSRI_TIER_SIMT || !plan->refused || plan->refused == BSR_WHY_DTYPE || !tensor) return 0;
+    if (plan->reason == BSR_WHY_ANY) return BSR_ITEM_SLOW_PATH;
+    return plan->reason == BSR_WHY_TINY && key->n >= 64 && bsr_dtype_size(key->dtype) < 4 ? BSR_ITEM_SLOW_PATH : 0;
+}
+/* Once per key: a slow path; once per operation: a GPU that no table knows. */
 static void bsri_warn_defaults(const bsri_call *c, const bsr_tune_row *key, const bsr_plan *plan) {
-    const int scans = (plan->flags & BSR_PLAN_SLOW_TRANSPOSE) != 0;
-    const int slow = scans || (plan->kernel == BSRI_TIER_SIMT && plan->refused && plan->refused != BSR_WHY_DTYPE &&
-                               bsr_dtype_size(key->dtype) < 4);
+    const int slow = bsri_slow_path(c, key, plan);
     char line[400];
+    uint32_t number = bsri_check_sum((uint32_t)slow, c->op);
     bsri_text t;
-    if (!key->op || plan->source != BSR_PLAN_HEURISTIC || !bsri_warns(c) || (!slow && bsri_tune_knows(c))) return;
-    if (!bsri_once(c->ctx, slow ? bsri_check_sum(bsri_check_sum(bsri_check_sum((uint32_t)key->op, key->dtype), key->block_rows),
-                                                 scans ? -1 : plan->refused)
-                                : (uint32_t)key->op))
-        return;
+    if (plan->source == BSR_PLAN_CALLER || !bsri_warns(c)) return;
+    if (!slow && (!key->op || plan->source != BSR_PLAN_HEURISTIC || bsri_tune_knows(c))) return;
+    if (slow) {
+        number = bsri_check_sum(bsri_check_sum(bsri_check_sum(number, key->dtype), key->block_rows), key->block_cols);
+        number = bsri_check_sum(number, plan->refused);
+    }
+    if (!bsri_once(c->ctx, number)) return;
     t.data = line, t.size = sizeof line, t.length = 0;
     if (slow) {
         bsr_plan_string(plan, line, sizeof line);
@@ -14286,7 +14356,7 @@ static void bsri_warn_defaults(const bsri_call *c, const bsr_tune_row *key, cons
         bsri_put(&t, bsr_op_name(key->op)), bsri_put(&t, " runs on untuned parameters: no table has rows for ");
         bsri_put(&t, c->ctx->gpu.name), bsri_put(&t, " (see bsr_tune)");
     }
-    c->ctx->logger.func(BSR_LOG_WARN, BSR_ITEM_TUNE_DEFAULTS, line, c->ctx->logger.user);
+    c->ctx->logger.func(BSR_LOG_WARN, slow ? slow : BSR_ITEM_TUNE_DEFAULTS, line, c->ctx->logger.user);
 }
 /* Writes what was chosen into *plan. */
 static bsr_status bsri_chosen(const bsri_call *c, const bsri_asking *a, const bsr_tune_row *key, bsr_plan *plan) {

@@ -1263,6 +1263,29 @@ static void on_stage(const si_launch *l) {
                              : strstr(l->kernel->name, "wgmma") || strstr(l->kernel->name, "narrow_tma") ? "wgmma " : "other ";
     if (strcmp(what, "index ") || !strstr(stage_names, what)) strcat(stage_names, what);
 }
+TEST(row_views) { /* not on CUDA yet: refused before anything is launched */
+    bsr_error e;
+    bsr_context *ctx = create_on_hopper(&e);
+    bsr_exec ex = BSR_ZERO;
+    bsr_matrix m, v;
+    bsr_dense b, c;
+    uint64_t bytes = 0;
+    char *p[5];
+    int j;
+    bt_case("refused");
+    arena.used = 0, ex.error = &e, stage_names[0] = 0, si.on_launch = on_stage;
+    for (j = 0; j < 5; j++) p[j] = aligned(1 << 20, BSR_I8);
+    m = bsr_matrix_make(256, 256, 64, 64, 4, p[0], p[1], BSR_I32, p[2], BSR_BF16), v = bsr_matrix_rows(m, 1, 3);
+    b = bsr_dense_row_major(p[3], BSR_BF16, 256, 64), c = bsr_dense_row_major(p[4], BSR_BF16, 128, 64);
+    CHECK_INT(bsr_dense_mm(ctx, 0, &v, &b, &c, &ex), BSR_UNSUPPORTED), CHECK_INT(e.item, BSR_ITEM_ROW_VIEW);
+    CHECK_INT(bsr_softmax(ctx, 1, &v, NULL, &v, &ex), BSR_UNSUPPORTED), CHECK_INT(e.item, BSR_ITEM_ROW_VIEW);
+    CHECK_INT(bsr_attention(ctx, 0, &c, &b, &b, &v, NULL, &c, NULL, &ex), BSR_UNSUPPORTED), CHECK_INT(e.item, BSR_ITEM_ROW_VIEW);
+    CHECK_INT(bsr_transposed_index_size(ctx, &v, &bytes, &ex), BSR_UNSUPPORTED), CHECK_INT(e.item, BSR_ITEM_ROW_VIEW);
+    CHECK_INT(bsr_validate(ctx, &v, &ex), BSR_UNSUPPORTED), CHECK_INT(e.item, BSR_ITEM_ROW_VIEW);
+    CHECK_INT(bsr_dense_mm(ctx, 0, &m, &b, &c, &ex), BSR_BAD_SHAPE), CHECK(!stage_names[0]);
+    si.on_launch = on_launch;
+    bsr_destroy(ctx);
+}
 TEST(stages) {
     enum { DENSE = 1 << 3, OUT = 1 << 4, ITEMS = 1 << 6, INDEX = 1 << 7 };
     static const struct {
@@ -1503,10 +1526,68 @@ TEST(schedules_decide) {
 }
 
 /* Tuned rows: taken where they can run, passed over where they can't; a GPU that no table knows is warned of once. */
-static int warned;
+static int warned, warned_slow, warned_transpose;
 static void on_log(int level, int item, const char *message, void *user) {
     (void)user;
-    if (level == BSR_LOG_WARN && item == BSR_ITEM_TUNE_DEFAULTS && message[0]) warned++;
+    if (level != BSR_LOG_WARN || !message[0]) return;
+    warned += item == BSR_ITEM_TUNE_DEFAULTS;
+    warned_slow += item == BSR_ITEM_SLOW_PATH && strstr(message, "simt") != NULL;
+    warned_transpose += item == BSR_ITEM_SLOW_TRANSPOSE;
+}
+/* What is ten times slower than its neighbour is told, once per key; what is not stays quiet. */
+TEST(slow_paths) {
+    enum { VALUES = 1, DENSE = 2, TURNED = 4, INDEX = 8, QUIET = 16, ROOM = 32, SCATTER = 64, TF32 = 128 };
+    static const struct {
+        int dtype;
+        int64_t block, n;
+        int how, slow, transpose;
+    } cases[] = {
+        {BSR_BF16, 64, 512, 0, 0, 0},           {BSR_BF16, 64, 512, VALUES, 1, 0},       {BSR_F16, 64, 512, DENSE, 1, 0},
+        {BSR_F16, 64, 512, DENSE | ROOM, 0, 0}, {BSR_BF16, 33, 512, 0, 1, 0},            {BSR_I8, 64, 512, VALUES, 1, 0},
+        {BSR_BF16, 8, 512, 0, 1, 0},            {BSR_BF16, 8, 1, 0, 0, 0},               {BSR_F64, 3, 1, 0, 0, 0},
+        {BSR_F64, 3, 512, 0, 0, 0},             {BSR_F64, 64, 512, VALUES, 1, 0},        {BSR_F64, 65, 512, 0, 1, 0},
+        {BSR_F32, 64, 512, VALUES, 0, 0},       {BSR_F32, 64, 512, VALUES | TF32, 1, 0}, {BSR_BF16, 64, 512, TURNED, 0, 1},
+        {BSR_F64, 3, 1, TURNED, 0, 1},          {BSR_BF16, 64, 512, TURNED | ROOM, 0, 0},
+        {BSR_BF16, 64, 512, VALUES | QUIET, 0, 0},
+        {BSR_BF16, 64, 512, SCATTER, 1, 0},
+    };
+    size_t i;
+    int j;
+    use_devices(hopper, NULL);
+    for (i = 0; i < BT_COUNT(cases); i++) {
+        const int how = cases[i].how, dt = cases[i].dtype;
+        const int64_t block = cases[i].block, m = block * 16, size = (int64_t)bsr_dtype_size(dt), n = cases[i].n;
+        bsr_context_desc d = BSR_ZERO;
+        bsr_context *ctx;
+        bsr_error e;
+        bsr_exec ex = BSR_ZERO;
+        bsr_plan plan = BSR_ZERO;
+        bsr_matrix a;
+        bsr_dense b, c;
+        char *p[5];
+        bt_case("case %d", (int)i);
+        d.backend = BSR_BACKEND_CUDA, d.logger.func = on_log, si_restart(), arena.used = 0;
+        watch.device = hopper, watch.exec = &ex;
+        CHECK_INT(bsr_create(&d, &ctx, &e), BSR_OK);
+        for (j = 0; j < 5; j++) p[j] = aligned(INT64_C(1) << 24, BSR_I8);
+        a = bsr_matrix_make(m, m, block, block, 128, p[0], p[1], BSR_I32, p[2] + (how & VALUES ? size : 0), dt);
+        b = bsr_dense_row_major(p[3] + (how & DENSE ? size : 0), dt, m, n), c = b, c.data = p[4];
+        if (dt == BSR_I8) b = bsr_dense_col_major(p[3], dt, m, n), c.dtype = BSR_I32;
+        ex.error = &e, ex.flags = BSR_EXEC_NO_TABLE | (how & QUIET ? BSR_EXEC_NO_LOG : 0u) | (how & TF32 ? BSR_EXEC_TF32 : 0u);
+        warned_slow = warned_transpose = 0;
+        for (j = 0; j < 3; j++) {
+            const uint32_t trans = how & TURNED ? BSR_TRANS_A : 0u;
+            bsr_scatter_indices x = lists(BSR_SCATTER_STRIDED, 1, 16, 17, 128);
+            ex.query = &plan, ex.workspace = NULL, ex.workspace_bytes = 0; /* a query is quiet */
+            if (how & ROOM) CHECK_INT(bsr_dense_mm(ctx, trans, &a, &b, &c, &ex), BSR_OK);
+            ex.query = NULL, ex.workspace_bytes = how & ROOM ? plan.workspace_bytes : 0;
+            if (how & ROOM) ex.workspace = arena.base + arena.size / 2;
+            CHECK_INT(how & SCATTER ? bsr_dense_scatter_mm(ctx, &a, &b, &x, &c, &ex) : bsr_dense_mm(ctx, trans, &a, &b, &c, &ex),
+                      BSR_OK);
+        }
+        CHECK_INT(warned_slow, cases[i].slow), CHECK_INT(warned_transpose, cases[i].transpose);
+        bsr_destroy(ctx);
+    }
 }
 TEST(tuned_rows) {
     bsr_tune_gpu gpus[2], gpu;
@@ -1549,7 +1630,7 @@ TEST(tuned_rows) {
     CHECK_INT(plan.match, 0), CHECK_INT(plan.refused, BSR_WHY_VALUES);
     a.values = p[2], b.cols = c.cols = 4096, rows[0].tile_rows = 77; /* nor can anything run this */
     CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &c, &ex), BSR_OK), CHECK_INT(plan.source, BSR_PLAN_HEURISTIC), CHECK(plan.kernel >= 2);
-    ex.query = NULL, ex.key = NULL, warned = 0;
+    ex.query = NULL, ex.key = NULL, warned = warned_slow = warned_transpose = 0;
     for (i = 0; i < 3; i++) CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &c, &ex), BSR_OK);
     CHECK_INT(warned, 0); /* rows of this architecture: a call without one is nothing to warn of */
     gpus[0].arch = 80;
@@ -1557,10 +1638,10 @@ TEST(tuned_rows) {
     CHECK_INT(warned, 1 - ours);
     a.values = (char *)p[2] + 2; /* half types on the plainest tier */
     for (i = 0; i < 3; i++) CHECK_INT(bsr_dense_mm(ctx, 0, &a, &b, &c, &ex), BSR_OK);
-    CHECK_INT(warned, 2 - ours);
+    CHECK_INT(warned, 1 - ours), CHECK_INT(warned_slow, 1);
     a.values = p[2]; /* and A^T without its index */
     for (i = 0; i < 3; i++) CHECK_INT(bsr_dense_mm(ctx, BSR_TRANS_A, &a, &b, &c, &ex), BSR_OK);
-    CHECK_INT(warned, 3 - ours);
+    CHECK_INT(warned, 1 - ours), CHECK_INT(warned_slow, 1), CHECK_INT(warned_transpose, 1);
     bsr_destroy(ctx);
 }
 
@@ -1579,6 +1660,8 @@ static const bt_test tests[] = {
     {"host_pointers", host_pointers},
     {"plans_bind", plans_bind},
     {"plans_say_why", plans_say_why},
+    {"row_views", row_views},
+    {"slow_paths", slow_paths},
     {"stages", stages},
     {"plans_are_the_fastest", plans_are_the_fastest},
     {"plans_serve_other_epilogues", plans_serve_other_epilogues},
