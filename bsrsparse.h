@@ -13,7 +13,7 @@
    It does not: allocate, synchronise, print, exit, abort or read the environment inside an operation; copy operands
    behind your back (only into a workspace that you offer); keep writable global state; fall back silently on a slower path (the
    plan says what runs).
-   Not in this version: attention's backward. Not tested: MSVC.
+   Not in this version: attention's backward. Not tested: MSVC itself (clang compiles for its ABI).
 
    CONTENTS: every name is an anchor; search for ">>name:"
      types              statuses, data types, operations, operands, checks
@@ -82,7 +82,9 @@
      cuda-views         transposed index, schedule, validate on the CUDA backend
      cuda-matrices      conversions, index lists, layouts on the CUDA backend
      tuner              the climb, measuring, verifying
-     safetensors        JSON of a header, its tensors, matrices of them, the writer
+     json               a text gone through where it stands
+     safetensors        a file's tensors, and matrices of them
+     safetensors-calls  the writer; public functions
      create             contexts and what they can do
 
    FIRST STEPS
@@ -238,6 +240,10 @@
      cpu, AVX2, AVX-512  run: x86-64 (gcc, clang), chosen at run time; a plain -O2 build has them
      cuda, simt and mma  run: sm_90 (H200); compiled only: sm_75 to sm_89, sm_100, sm_120
      cuda, wgmma         run: sm_90a (H200), the only one that has it
+
+   CHANGES (while the major version is 0, a minor one may change calls and structs)
+     0.1.0, not released yet. Since its first state: safetensors files (>>weights); what a parser finds out of range comes with
+     its bound; `make install` puts the headers into include/bsrsparse/, not into include/; a shared object, a CMake package.
 
    LICENCE: MIT-0, at the end of this file. */
 #ifndef BSRSPARSE_H
@@ -404,9 +410,9 @@ typedef enum bsr_operand_id {
 
 /* Every check has one item: name, status that it returns, sentence. bsr_error.index and .value are what the
    sentence's <index> and <value> stand for (<dtype>, <operand>, <op>: value, by its name); -1 and 0 where it
-   names none; <wanted> and the like stand for bsr_error.wanted. Sizes, block sizes and strides are numbered: 0 rows, 1 columns,
-   from 2 on batch dimensions (from 0 where the sentence says batch dimension); strides of a matrix's stored blocks 6 (from one
-   to the next), 7 rows, 8 columns. Tests match items, not text. */
+   names none; <wanted> and the like stand for bsr_error.wanted, <bound> for "at least" or "at most" that. Sizes, block sizes
+   and strides are numbered: 0 rows, 1 columns, from 2 on batch dimensions (from 0 where the sentence says batch dimension);
+   strides of a matrix's stored blocks 6 (from one to the next), 7 rows, 8 columns. Tests match items, not text. */
 #define BSR_ITEM_LIST(X)                                                                                              \
     X(BSR_ITEM_NONE, BSR_OK, "no error")                                                                              \
     X(BSR_ITEM_CONTEXT_NULL, BSR_NULL_POINTER, "the context is null")                                                 \
@@ -502,7 +508,7 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_CUDA_CAPTURING, BSR_CAPTURING, "the stream is being captured")                                         \
     X(BSR_ITEM_PARSE_HEADER, BSR_PARSE_ERROR, "line <index>: the header is not one that this reader knows")           \
     X(BSR_ITEM_PARSE_NUMBER, BSR_PARSE_ERROR, "line <index>: a number was expected")                                  \
-    X(BSR_ITEM_PARSE_RANGE, BSR_PARSE_ERROR, "line <index>: <value> is out of range")                                 \
+    X(BSR_ITEM_PARSE_RANGE, BSR_PARSE_ERROR, "line <index>: <value> is out of range: <bound>")                        \
     X(BSR_ITEM_PARSE_SHORT, BSR_PARSE_ERROR, "line <index>: the text ends although more is announced: <value>")       \
     X(BSR_ITEM_PARSE_EXTRA, BSR_PARSE_ERROR, "line <index>: more text than the header announces")                     \
     X(BSR_ITEM_PARSE_KIND, BSR_PARSE_ERROR, "line <index>: a kind of matrix that this reader does not take")          \
@@ -1883,8 +1889,8 @@ static void bsri_put_dtypes(bsri_text *t, int64_t set) {
 /* What stands at s in an item's sentence: a place for index, value or what was wanted. Returns its length, or 0 where there is
    none. */
 static size_t bsri_put_place(bsri_text *t, const char *s, const bsr_error *error) {
-    static const char *const places[] = {"<index>",  "<value>",        "<dtype>",         "<operand>",  "<op>",
-                                         "<wanted>", "<wanted_dtype>", "<wanted_dtypes>", "<wanted_op>"};
+    static const char *const places[] = {"<index>",  "<value>",        "<dtype>",         "<operand>",   "<op>",
+                                         "<wanted>", "<wanted_dtype>", "<wanted_dtypes>", "<wanted_op>", "<bound>"};
     size_t i = 0;
     int64_t number;
     const char *name = "?";
@@ -1895,6 +1901,10 @@ static size_t bsri_put_place(bsri_text *t, const char *s, const bsr_error *error
         if (i == 2 || i == 6) name = bsr_dtype_name((int)number);
         if (i == 3) name = bsr_operand_name((int)number);
         if (i == 4 || i == 8) name = bsr_op_name((int)number);
+    }
+    if (i == 9) {
+        bsri_put(t, number == -1 ? "others are allowed" : error->value < number ? "at least " : "at most ");
+        if (number == -1) return strlen(places[i]);
     }
     if (i == 7) bsri_put_dtypes(t, number);
     else if (*name != '?') bsri_put(t, name);
@@ -2766,9 +2776,10 @@ enum { /* words of the views' headers: of both, */
     BSRI_SCHEDULE_LONG,       /* groups at the front that are far longer than others */
     BSRI_SCHEDULE_WORD = BSRI_VIEW_WORDS /* of errors, which count a schedule's words behind those of a transposed index */
 };
+enum { BSRI_CCOL, BSRI_ROW, BSRI_POSITION, BSRI_ORDER = 0, BSRI_LENGTHS }; /* arrays of a transposed index; of a schedule */
 typedef struct bsri_view {
     int64_t patterns, entries; /* entries of row and position, per pattern (ragged: for all together) */
-    int64_t at[3];             /* transposed index: ccol, row, position; schedule: order, union length */
+    int64_t at[3];             /* where its arrays begin, in bytes: BSRI_CCOL ... */
     int64_t groups, lines;     /* schedule: groups and the rows that it orders */
     int64_t bytes;
 } bsri_view;
@@ -2785,7 +2796,8 @@ static int bsri_transposed_layout(const bsr_matrix *m, bsri_view *v) {
     v->patterns = bsri_pattern_count(m), v->entries = m->nnz, v->bytes = BSRI_VIEW_HEADER;
     if (!bsri_mul(v->patterns, bsri_block_cols(m) + 1, &ccol)) return 0;
     if (!bsri_mul(m->flags & BSR_MATRIX_RAGGED ? 1 : v->patterns, m->nnz, &entries)) return 0;
-    return bsri_view_place(v, 0, ccol, size) && bsri_view_place(v, 1, entries, size) && bsri_view_place(v, 2, entries, size);
+    return bsri_view_place(v, BSRI_CCOL, ccol, size) && bsri_view_place(v, BSRI_ROW, entries, size) &&
+           bsri_view_place(v, BSRI_POSITION, entries, size);
 }
 static int bsri_schedule_layout(const bsr_matrix *m, int group, int transposed, bsri_view *v) {
     int64_t order, lengths;
@@ -2794,7 +2806,7 @@ static int bsri_schedule_layout(const bsr_matrix *m, int group, int transposed, 
     v->lines = transposed ? bsri_block_cols(m) : bsri_block_rows(m);
     v->groups = bsri_ceil_div(v->lines, group);
     if (!bsri_mul(v->patterns, v->groups, &lengths) || !bsri_mul(lengths, group, &order)) return 0;
-    return bsri_view_place(v, 0, order, 4) && bsri_view_place(v, 1, lengths, 4);
+    return bsri_view_place(v, BSRI_ORDER, order, 4) && bsri_view_place(v, BSRI_LENGTHS, lengths, 4);
 }
 /* What every schedule has, of rows or columns: groups of 8 have the fewest lengths, of 1 no padding. */
 static int bsri_schedule_least(const bsr_matrix *m, bsri_view *v) {
@@ -2803,7 +2815,7 @@ static int bsri_schedule_least(const bsr_matrix *m, bsri_view *v) {
     memset(v, 0, sizeof *v);
     v->patterns = bsri_pattern_count(m), v->bytes = BSRI_VIEW_HEADER;
     if (!bsri_mul(v->patterns, lines, &order) || !bsri_mul(v->patterns, bsri_ceil_div(lines, 8), &lengths)) return 0;
-    return bsri_view_place(v, 0, order, 4) && bsri_view_place(v, 1, lengths, 4);
+    return bsri_view_place(v, BSRI_ORDER, order, 4) && bsri_view_place(v, BSRI_LENGTHS, lengths, 4);
 }
 /* Their headers. */
 static void bsri_transposed_header(const bsr_matrix *m, int64_t *h) {
@@ -3445,8 +3457,8 @@ static int64_t bsri_find_repeat(const bsri_call *c, int64_t (*number)(const void
 static bsr_status bsri_check_transposed_entries(const bsri_call *c, const bsr_matrix *m, const bsri_view *v, int64_t first,
                                                 int64_t end, int operand) {
     const char *view = (const char *)m->transposed_index;
-    const void *rows = bsri_at(view + v->at[1], m->index_dtype, first);
-    const void *positions = bsri_at(view + v->at[2], m->index_dtype, first);
+    const void *rows = bsri_at(view + v->at[BSRI_ROW], m->index_dtype, first);
+    const void *positions = bsri_at(view + v->at[BSRI_POSITION], m->index_dtype, first);
     int64_t k;
     if (bsri_indices_within(rows, m->index_dtype, end - first, bsri_block_rows(m)) &&
         bsri_indices_within(positions, m->index_dtype, end - first, m->nnz))
@@ -3468,7 +3480,7 @@ static bsr_status bsri_check_transposed_index(const bsri_call *c, const bsr_matr
     if (!bsri_transposed_layout(m, &v)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
     for (i = 0; i < v.patterns; i++) {
         for (before = 0, k = 0; k <= cols; k++, before = at) {
-            at = bsri_index((const char *)m->transposed_index + v.at[0], m->index_dtype, i * (cols + 1) + k);
+            at = bsri_index((const char *)m->transposed_index + v.at[BSRI_CCOL], m->index_dtype, i * (cols + 1) + k);
             if (at < before || at > m->nnz) return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, operand, k, at);
             if (!k) first = at;
         }
@@ -3490,7 +3502,7 @@ static bsr_status bsri_check_schedule(const bsri_call *c, const bsr_matrix *m, i
     if (i >= 0) return bsri_fail(c, BSR_ITEM_VIEW_HEADER, operand, i, have[i]);
     if (!bsri_schedule_layout_of(m, have, &v)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
     for (i = 0, n = v.groups * have[BSRI_SCHEDULE_GROUP]; i < v.patterns; i++) {
-        const int32_t *order = (const int32_t *)(const void *)((const char *)m->schedule + v.at[0]) + i * n;
+        const int32_t *order = (const int32_t *)(const void *)((const char *)m->schedule + v.at[BSRI_ORDER]) + i * n;
         for (lines = 0, k = 0; k < n; k++) {
             if (order[k] < -1 || order[k] >= v.lines) return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, operand, k, order[k]);
             lines += order[k] >= 0;
@@ -5510,10 +5522,10 @@ static void bsri_cursor_matrix(const bsri_engine *e, bsri_cursor *c, const bsri_
         c->at = bsri_index(it.crow, dt, tile), c->end = bsri_index(it.crow, dt, tile + 1);
     } else if (e->kind == BSRI_LIST_TRANSPOSED) {
         const char *view = (const char *)m->transposed_index;
-        const void *ccol = bsri_at(view + e->index.at[0], dt, it.pattern * (bsri_block_cols(m) + 1));
+        const void *ccol = bsri_at(view + e->index.at[BSRI_CCOL], dt, it.pattern * (bsri_block_cols(m) + 1));
         const int64_t shift = ragged ? 0 : it.pattern * e->index.entries;
-        c->crow = ccol, c->row = bsri_at(view + e->index.at[1], dt, shift);
-        c->position = bsri_at(view + e->index.at[2], dt, shift);
+        c->crow = ccol, c->row = bsri_at(view + e->index.at[BSRI_ROW], dt, shift);
+        c->position = bsri_at(view + e->index.at[BSRI_POSITION], dt, shift);
         c->at = bsri_index(ccol, dt, tile), c->end = bsri_index(ccol, dt, tile + 1);
     } else { /* BSRI_LIST_SCAN: extra is the block row of entry at */
         c->at = bsri_index(it.crow, dt, 0), c->end = bsri_index(it.crow, dt, bsri_block_rows(m));
@@ -5637,7 +5649,7 @@ static int64_t bsri_product_order(const bsri_engine *e, int64_t item, int64_t n)
     const bsri_product *job = e->job;
     const int32_t *order;
     if (!e->schedule.bytes) return n;
-    order = (const int32_t *)(const void *)((const char *)job->a->schedule + e->schedule.at[0]);
+    order = (const int32_t *)(const void *)((const char *)job->a->schedule + e->schedule.at[BSRI_ORDER]);
     item = bsri_reduce_item(&job->batch, &e->out_batch, item, 0);
     return order[bsri_matrix_item(&job->batch, item, job->a).pattern * e->schedule.groups * e->group + n];
 }
@@ -9247,9 +9259,9 @@ static void bsri_transpose_pattern(const bsr_matrix *m, const bsri_item *it, voi
 /* The three arrays of pattern i inside a transposed index. */
 static void bsri_transposed_arrays(const bsr_matrix *m, const void *buffer, const bsri_view *v, int64_t i, char *array[3]) {
     int64_t each = m->flags & BSR_MATRIX_RAGGED ? 0 : m->nnz;
-    array[0] = bsri_at((const char *)buffer + v->at[0], m->index_dtype, i * (bsri_block_cols(m) + 1));
-    array[1] = bsri_at((const char *)buffer + v->at[1], m->index_dtype, i * each);
-    array[2] = bsri_at((const char *)buffer + v->at[2], m->index_dtype, i * each);
+    array[0] = bsri_at((const char *)buffer + v->at[BSRI_CCOL], m->index_dtype, i * (bsri_block_cols(m) + 1));
+    array[1] = bsri_at((const char *)buffer + v->at[BSRI_ROW], m->index_dtype, i * each);
+    array[2] = bsri_at((const char *)buffer + v->at[BSRI_POSITION], m->index_dtype, i * each);
 }
 typedef struct bsri_view_job {
     bsr_matrix one;
@@ -9429,7 +9441,7 @@ BSRI_UNUSED BSRI_HD static int bsri_is_long(int64_t length, int64_t groups, int6
 /* How many unions of the first pattern are. They stand in front: the last is not asked for, which if not full is out of order,
    and if full is the shortest. */
 static int64_t bsri_schedule_long(const void *buffer, const bsri_view *v) {
-    const int32_t *lengths = (const int32_t *)(const void *)((const char *)buffer + v->at[1]);
+    const int32_t *lengths = (const int32_t *)(const void *)((const char *)buffer + v->at[BSRI_LENGTHS]);
     int64_t i, sum = 0, count = 0;
     for (i = 0; i < v->groups && v->patterns; i++) sum += lengths[i];
     for (i = 0; i + 1 < v->groups && v->patterns; i++) count += bsri_is_long(lengths[i], v->groups, sum);
@@ -9485,8 +9497,8 @@ BSR_API bsr_status bsr_build_schedule(const bsr_context *ctx, const bsr_matrix *
         bsri_item it = bsri_matrix_item(&job.patterns, i, &job.one);
         bsri_lines_load(&lines, &job.one, &it, transposed);
         bsri_schedule_one(&lines, group, &job.view, m->nnz,
-                          (int32_t *)(void *)((char *)buffer + job.view.at[0]) + i * job.view.groups * group,
-                          (int32_t *)(void *)((char *)buffer + job.view.at[1]) + i * job.view.groups);
+                          (int32_t *)(void *)((char *)buffer + job.view.at[BSRI_ORDER]) + i * job.view.groups * group,
+                          (int32_t *)(void *)((char *)buffer + job.view.at[BSRI_LENGTHS]) + i * job.view.groups);
     }
     header[BSRI_SCHEDULE_LONG] = bsri_schedule_long(buffer, &job.view);
     bsri_scratch_end(&c, &scratch);
@@ -9522,8 +9534,8 @@ static bsr_status bsri_validate_transposed(const bsri_call *c, const bsri_view_j
 /* One pattern's schedule: every line once, -1 only at the end, unions as long as it says. */
 static bsr_status bsri_validate_schedule_one(const bsri_call *c, bsri_lines *l, const bsri_view *v, int group, int64_t i,
                                              const void *buffer) {
-    const int32_t *order = (const int32_t *)(const void *)((const char *)buffer + v->at[0]) + i * v->groups * group;
-    const int32_t *lengths = (const int32_t *)(const void *)((const char *)buffer + v->at[1]) + i * v->groups;
+    const int32_t *order = (const int32_t *)(const void *)((const char *)buffer + v->at[BSRI_ORDER]) + i * v->groups * group;
+    const int32_t *lengths = (const int32_t *)(const void *)((const char *)buffer + v->at[BSRI_LENGTHS]) + i * v->groups;
     int64_t g, k, at, sum;
     for (k = 0; k < l->count; k++) l->next[k] = 0; /* seen */
     for (g = 0; g < v->groups; g++) {
@@ -9824,13 +9836,18 @@ typedef struct bsri_reader {
     const char *p, *end;
     int64_t line; /* from 1 */
     int item;     /* bsr_item, or 0 */
-    int64_t value;
+    int64_t value, wanted;
     char blank; /* a further separator beside space, tab and carriage return */
 } bsri_reader;
 
 static int bsri_read_bad(bsri_reader *t, int item, int64_t value) { /* always 0 */
     if (!t->item) t->item = item, t->value = value;
     return 0;
+}
+/* A number beyond a bound. */
+static int bsri_read_beyond(bsri_reader *t, int64_t value, int64_t bound) {
+    if (!t->item) t->wanted = bound;
+    return bsri_read_bad(t, BSR_ITEM_PARSE_RANGE, value);
 }
 static int bsri_is_blank(const bsri_reader *t, char ch) { return ch == ' ' || ch == '\t' || ch == '\r' || ch == t->blank; }
 /* Goes to the next token of the line; 0: there is none. */
@@ -9877,7 +9894,7 @@ static int bsri_read_int(bsri_reader *t, int64_t low, int64_t high, int64_t *out
         v = v > (INT64_MAX - 9) / 10 ? INT64_MAX - 9 : v * 10 + (*t->p - '0'); /* stays at the top once there */
     if (!digits || !bsri_read_at_break(t)) return bsri_read_bad(t, BSR_ITEM_PARSE_NUMBER, 0);
     if (negative) v = -v;
-    if (v < low || v > high) return bsri_read_bad(t, BSR_ITEM_PARSE_RANGE, v);
+    if (v < low || v > high) return bsri_read_beyond(t, v, v < low ? low : high);
     *out = v;
     return 1;
 }
@@ -10027,11 +10044,11 @@ static int bsri_market_sizes(bsri_reader *t, bsri_market *h) {
     if (!bsri_read_line(t, '%')) return bsri_read_bad(t, BSR_ITEM_PARSE_SHORT, 0);
     line = t->line;
     if (!bsri_read_int(t, 0, top - 1, &f->rows) || !bsri_read_int(t, 0, top - 1, &f->cols)) return 0;
-    if (f->symmetric && f->rows != f->cols) return bsri_read_bad(t, BSR_ITEM_PARSE_RANGE, f->cols);
+    if (f->symmetric && f->rows != f->cols) return bsri_read_beyond(t, f->cols, f->rows);
     if (!h->array && !bsri_read_int(t, 0, top - 1, &f->stored)) return 0;
     if (!bsri_read_line_end(t)) return 0;
     if (!h->array) return 1;
-    if (!bsri_mul(f->rows, f->cols, &f->stored)) return t->line = line, bsri_read_bad(t, BSR_ITEM_PARSE_RANGE, f->cols);
+    if (!bsri_mul(f->rows, f->cols, &f->stored)) return t->line = line, bsri_read_beyond(t, f->cols, INT64_MAX / f->rows);
     if (f->symmetric) f->stored = (f->stored - f->rows) / 2 + (f->symmetric == 1 ? f->rows : 0);
     return 1;
 }
@@ -10046,7 +10063,7 @@ static int bsri_market_entries(bsri_reader *t, bsri_market *h, int64_t *row, int
         if (!h->array) {
             if (!bsri_read_int(t, 1, f->rows, &i) || !bsri_read_int(t, 1, f->cols, &j)) return 0;
             i--, j--;
-            if (f->symmetric == 2 && i == j) return bsri_read_bad(t, BSR_ITEM_PARSE_RANGE, j + 1); /* it is its own negative */
+            if (f->symmetric == 2 && i == j) return bsri_read_beyond(t, j + 1, j); /* it is its own negative */
         }
         if (f->has_values && !bsri_read_double(t, &v)) return 0;
         if (!bsri_read_line_end(t)) return 0;
@@ -10067,7 +10084,7 @@ static int bsri_smtx_list(bsri_reader *t, int64_t count, int64_t low, int64_t hi
     for (k = 0; k < count; k++) {
         if (!bsri_read_token(t)) return bsri_read_bad(t, BSR_ITEM_PARSE_SHORT, count - k);
         if (!bsri_read_int(t, ascending ? v : low, ascending && k == 0 ? low : high, &v)) return 0;
-        if (ascending && k == count - 1 && v != high) return bsri_read_bad(t, BSR_ITEM_PARSE_RANGE, v);
+        if (ascending && k == count - 1 && v != high) return bsri_read_beyond(t, v, high);
         if (out) out[k] = v;
     }
     return bsri_read_line_end(t);
@@ -10091,6 +10108,12 @@ static bsr_status bsri_parse_fail(bsr_error *error, int item, int operand, int64
     bsri_record(NULL, error, item, operand, index, value);
     return bsri_items[item].status;
 }
+static bsr_status bsri_parse_failed(const bsri_reader *t, bsr_error *error) {
+    bsr_error e = bsri_error(t->item, BSR_ARG_TEXT, t->line, t->value);
+    e.wanted = t->wanted;
+    bsri_record_error(NULL, error, &e);
+    return BSR_PARSE_ERROR;
+}
 /* What both readers ask of their arguments. */
 static bsr_status bsri_parse_begin(bsri_reader *t, const char *text, size_t bytes, const bsr_file_info *info, bsr_error *error) {
     memset(t, 0, sizeof *t);
@@ -10098,7 +10121,7 @@ static bsr_status bsri_parse_begin(bsri_reader *t, const char *text, size_t byte
     if (!text && bytes) return bsri_parse_fail(error, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_TEXT, -1, 0);
     if (!info) return bsri_parse_fail(error, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
     if (!text) text = "";
-    t->p = text, t->end = text + bytes, t->line = 1, t->blank = ' ';
+    t->p = text, t->end = text + bytes, t->line = 1, t->blank = ' ', t->wanted = -1;
     return BSR_OK;
 }
 #endif
@@ -10117,7 +10140,7 @@ BSR_API bsr_status bsr_parse_matrix_market(const char *text, size_t bytes, bsr_f
     if (!row != !col || (values && !row)) return bsri_parse_fail(error, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
     body = t;
     if (bsri_market_header(&t, &h) && bsri_market_sizes(&t, &h)) body = t, bsri_market_entries(&t, &h, NULL, NULL, NULL);
-    if (t.item) return bsri_parse_fail(error, t.item, BSR_ARG_TEXT, t.line, t.value);
+    if (t.item) return bsri_parse_failed(&t, error);
     if (row && capacity < h.info.entries) return bsri_parse_fail(error, BSR_ITEM_CAPACITY, BSR_ARG_OUT, -1, h.info.entries);
     if (row) bsri_market_entries(&body, &h, row, col, values);
     *info = h.info;
@@ -10136,7 +10159,7 @@ BSR_API bsr_status bsr_parse_smtx(const char *text, size_t bytes, bsr_file_info 
     BSRI_TRY(bsri_parse_begin(&t, text, bytes, info, error));
     t.blank = ',', again = t;
     bsri_smtx(&t, &f, NULL, NULL);
-    if (t.item) return bsri_parse_fail(error, t.item, BSR_ARG_TEXT, t.line, t.value);
+    if (t.item) return bsri_parse_failed(&t, error);
     if (!crow != !col && (col || f.stored)) return bsri_parse_fail(error, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
     if (crow && capacity < f.stored) return bsri_parse_fail(error, BSR_ITEM_CAPACITY, BSR_ARG_OUT, -1, f.stored);
     if (crow) bsri_smtx(&again, &f, crow, col);
@@ -10503,7 +10526,9 @@ BSR_API bsr_status bsr_tune_import(bsr_tune_table *table, const char *text, size
         memset(&r, 0, sizeof r);
         r.p = text, r.end = text + bytes, r.line = 1;
         if (!bsri_tune_read(&r, table, take, &gpus, &rows)) {
-            bsri_record(NULL, error, r.item, BSR_ARG_TEXT, r.line, r.value);
+            bsr_error e = bsri_error(r.item, BSR_ARG_TEXT, r.line, r.value);
+            if (r.item == BSR_ITEM_PARSE_RANGE && r.value) e.wanted = r.value < 0 ? INT32_MIN : INT32_MAX;
+            bsri_record_error(NULL, error, &e);
             return bsri_items[r.item].status;
         }
         if (gpus > table->gpu_capacity && !take) return bsri_tune_fail(error, BSR_ITEM_TUNE_CAPACITY, gpus, rows);
@@ -11819,7 +11844,8 @@ static int bsri_mma_single(const bsri_dev_product *p, bsri_mma_rows *r) {
     if (p->items != 1 || p->reduce != 1) return 0;
     r->values = (const char *)p->a.values, r->b = (const char *)p->b.data;
     if (p->kind == BSRI_LIST_TRANSPOSED)
-        r->ptr = view + p->index.at[0], r->col = view + p->index.at[1], r->position = view + p->index.at[2];
+        r->ptr = view + p->index.at[BSRI_CCOL], r->col = view + p->index.at[BSRI_ROW];
+        r->position = view + p->index.at[BSRI_POSITION];
     else r->ptr = p->a.crow_indices, r->col = p->a.col_indices;
     return 1;
 }
@@ -14986,11 +15012,12 @@ static bsr_status bsri_cuda_build_index(const bsri_call *c, const bsri_cuda_inde
     f.data = (int64_t *)(void *)x->buffer, f.words = v->bytes / 8, f.heads = 8;
     if (patterns.count == 1) { /* the most common case is worth not writing twice */
         const bsri_item it = bsri_matrix_item(&patterns, 0, &one);
-        f.spare[0] = v->at[1] / 8, f.spare[1] = v->at[2] / 8, f.spare_dtype = m->index_dtype;
+        f.spare[0] = v->at[BSRI_ROW] / 8, f.spare[1] = v->at[BSRI_POSITION] / 8, f.spare_dtype = m->index_dtype;
         f.spare_count = bsri_at(it.crow, m->index_dtype, bsri_block_rows(m));
     }
     BSRI_CUDA_NEXT(c, bsri_fill_words, f, bsri_ceil_div(f.words, 1024), BSRI_CTA);
-    return bsri_cuda_transpose(c, &q, &one, &patterns, x->buffer + v->at[0], x->buffer + v->at[1], x->buffer + v->at[2]);
+    return bsri_cuda_transpose(c, &q, &one, &patterns, x->buffer + v->at[BSRI_CCOL], x->buffer + v->at[BSRI_ROW],
+                               x->buffer + v->at[BSRI_POSITION]);
 }
 static bsr_status bsri_cuda_transposed_index(const bsri_call *c, const bsr_matrix *m, const bsri_view *v, void *buffer) {
     bsri_cuts cuts = {0, 0};
@@ -15100,7 +15127,7 @@ static bsr_status bsri_cuda_schedule(const bsri_call *c, const bsr_matrix *m, in
     } else {
         r.length = l->distinct;
     }
-    r.order = (int32_t *)((char *)buffer + v->at[0]), r.lengths = (int32_t *)((char *)buffer + v->at[1]);
+    r.order = (int32_t *)((char *)buffer + v->at[BSRI_ORDER]), r.lengths = (int32_t *)((char *)buffer + v->at[BSRI_LENGTHS]);
     BSRI_TRY(bsri_cuda_rank(c, &r));
     r.long_groups = (int64_t *)buffer + BSRI_SCHEDULE_LONG;
     BSRI_CUDA_NEXT(c, bsri_rank_long, r, patterns.count > 0, BSRI_CTA_WIDE);
@@ -15146,7 +15173,7 @@ static bsr_status bsri_cuda_validate_unions(const bsri_call *c, bsri_dev_validat
         BSRI_CUDA_RUN(c, bsri_validate_unions, *v, bsri_ceil_div(v->schedule.groups, BSRI_CTA_WARPS), BSRI_CTA);
     }
     memset(&r, 0, sizeof r);
-    r.n = v->schedule.groups, r.lengths = (int32_t *)((char *)m->schedule + v->schedule.at[1]);
+    r.n = v->schedule.groups, r.lengths = (int32_t *)((char *)m->schedule + v->schedule.at[BSRI_LENGTHS]);
     r.long_groups = (int64_t *)v->record + 4;
     BSRI_CUDA_NEXT(c, bsri_rank_long, r, v->patterns.count > 0, BSRI_CTA_WIDE);
     return BSR_OK;
@@ -16225,7 +16252,7 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>safetensors: JSON of a header, its tensors, matrices of them, the writer                     */
+/* >>json: a text gone through where it stands                                                    */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* A context for what needs none, its calls and their errors: host memory, no logger. */
@@ -16449,6 +16476,10 @@ static int bsri_json_pass(bsri_json *j) {
         if ((objects & 1) && (!bsri_json_string(j, &from, &hash) || !bsri_json_want(j, ':'))) return 0;
     }
 }
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>safetensors: a file's tensors, and matrices of them                                          */
+/* ---------------------------------------------------------------------------------------------- */
 
 /* Dtypes of the format: bits, and which of the library's it is. */
 static const struct bsri_file_dtype {
@@ -16802,7 +16833,9 @@ static bsr_status bsri_file_dense(const bsri_call *c, bsr_safetensors *f, const 
     return BSR_OK;
 }
 
-/* ---- the writer ---- */
+/* ---------------------------------------------------------------------------------------------- */
+/* >>safetensors-calls: the writer; public functions                                              */
+/* ---------------------------------------------------------------------------------------------- */
 
 /* One tensor to be written: sizes and strides in elements. */
 typedef struct bsri_weight {

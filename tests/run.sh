@@ -41,6 +41,7 @@ part "compile matrix" sh tests/compile.sh
 part "static checks" sh tests/check.sh
 [ ! -f tests/test_cudart.sh ] || part "CUDA without a GPU" sh tests/test_cudart.sh
 [ ! -f tests/same_code.sh ] || part "the same code and choices" sh tests/same_code.sh # of what the part before it compiled
+part "installing" sh tests/install.sh
 part "other tools and machines" sh tests/methods.sh
 part "device checks on the host" sh tests/test_device.sh
 run_parts 1

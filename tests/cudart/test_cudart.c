@@ -1223,8 +1223,8 @@ TEST(plans_say_why) {
         int block, block_cols, columns, dtype, shift, why;
     } cases[] = {{24, 24, 1152, BSR_BF16, 0, BSR_WHY_BLOCK},
                  {16, 8, 48, BSR_BF16, 0, BSR_WHY_BLOCK},
-                 {40, 64, 3072, BSR_F64, 0, BSR_WHY_BLOCK},
-                 {16, 48, 3072, BSR_I8, 0, BSR_WHY_BLOCK},
+                 {24, 64, 3072, BSR_F64, 0, BSR_WHY_BLOCK},
+                 {8, 16, 768, BSR_F32, 0, BSR_WHY_BLOCK},
                  {64, 64, 3072, BSR_BF16, 1, BSR_WHY_VALUES}};
     size_t i;
     bsr_error e;
