@@ -130,8 +130,8 @@ TuneDesc = struct("bsr_tune_desc", (CALL, "call"), (ptr, "user"), (Exec, "exec")
 TuneResult = struct("bsr_tune_result", (TuneRow, "row"), (Plan, "plan"), (f64, "heuristic_seconds seconds gain"),
                     (i32, "evaluated failed wrong stored stopped match"), (Plan, "wrong_plan"), (C.c_char * 400, "sensitivity"))
 STRUCTS = {c.__name__: c for c in (Dense, MatrixStruct, Plan, Record, TuneGpu, TuneRow, TuneRows, Exec, Epilogue, Operand, Term,
-                                   MapOptions, SoftmaxOptions, AttentionOptions, ScatterIndices, Allocator, Logger, ContextDesc, Info,
-                                   Layout, FileInfo, FileStruct, Named, ClimbPoint, Climb, TuneOutput, TuneProgress, TuneDesc,
+                                   MapOptions, SoftmaxOptions, AttentionOptions, ScatterIndices, Allocator, Logger, ContextDesc,
+                                   Info, Layout, FileInfo, FileStruct, Named, ClimbPoint, Climb, TuneOutput, TuneProgress, TuneDesc,
                                    TuneResult)}
 
 # Every function of the header: result, name without bsr_, arguments. `name*` is a pointer to a struct, ptr one to anything else.
@@ -220,7 +220,8 @@ def found(name="libbsrsparse.so"):
     """Where the library is: $BSRSPARSE_LIBRARY, beside this file, in build/ of the sources, else its name for the system."""
     here = os.path.dirname(os.path.abspath(__file__))
     built = os.path.join(os.path.dirname(os.path.dirname(here)), "build")
-    places = [os.path.join(here, name), os.path.join(built, name)] + sorted(glob.glob(os.path.join(built, "*", "shared", name)))
+    places = [os.path.join(here, name), os.path.join(built, name)]
+    places += sorted(glob.glob(os.path.join(built, "*", "shared", name)), key=os.path.getmtime, reverse=True)  # of each compiler
     return os.environ.get("BSRSPARSE_LIBRARY") or next((p for p in places if os.path.exists(p)), name)
 
 
