@@ -129,10 +129,10 @@ TuneDesc = struct("bsr_tune_desc", (CALL, "call"), (ptr, "user"), (Exec, "exec")
                   (PLAN_TARGET, "target"), (PROGRESS, "progress"), (i32, "max_step reserved"))
 TuneResult = struct("bsr_tune_result", (TuneRow, "row"), (Plan, "plan"), (f64, "heuristic_seconds seconds gain"),
                     (i32, "evaluated failed wrong stored stopped match"), (Plan, "wrong_plan"), (C.c_char * 400, "sensitivity"))
-STRUCTS = {c.__name__: c for c in (Dense, MatrixStruct, Plan, Record, TuneGpu, TuneRow, TuneRows, Exec, Epilogue, Operand, Term,
-                                   MapOptions, SoftmaxOptions, AttentionOptions, ScatterIndices, Allocator, Logger, ContextDesc,
-                                   Info, Layout, FileInfo, FileStruct, Named, ClimbPoint, Climb, TuneOutput, TuneProgress, TuneDesc,
-                                   TuneResult)}
+STRUCTS = {c.__name__: c for c in (Dense, MatrixStruct, Plan, Record, TuneGpu, TuneRow, TuneRows, Exec, Epilogue, Operand,
+                                   Term, MapOptions, SoftmaxOptions, AttentionOptions, ScatterIndices, Allocator, Logger,
+                                   ContextDesc, Info, Layout, FileInfo, FileStruct, Named, ClimbPoint, Climb, TuneOutput,
+                                   TuneProgress, TuneDesc, TuneResult)}
 
 # Every function of the header: result, name without bsr_, arguments. `name*` is a pointer to a struct, ptr one to anything else.
 PROTOTYPES = """
