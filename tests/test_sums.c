@@ -24,9 +24,13 @@ static sum sum_new(int dtype, int64_t rows, int64_t n) {
 /* A term of its own kind: blocks of br rows of out and bc products, `across` of them beside each other. */
 static void sum_add(sum *s, int64_t br, int64_t bc, int64_t across, int percent, int trans, double alpha, t_shape batch) {
     const int64_t t = s->count++, down = s->rows / br;
+    t_shape narrow = batch;
+    int i;
     t_spec m = t_spec_of(s->dtype, trans ? bc : br, trans ? br : bc, trans ? across : down, trans ? down : across, 0);
     m.nnz = m.r * m.c * percent / 100, m.layout = (int)bt_below(BLOCKS_LAYOUTS), m.kind = FILL_SIGNED;
-    m.unsorted = bt_below(3) == 0, m.duplicates = bt_below(4) == 0, m.batch = batch;
+    for (i = 0; i < batch.dims; i++)
+        if (bt_below(3) == 0) narrow.n[i] = 1;
+    m.unsorted = bt_below(3) == 0, m.duplicates = bt_below(4) == 0, m.batch = narrow;
     m.ragged = batch.dims && bt_below(2), m.shared_pattern = m.ragged ? 0 : (unsigned)bt_below(4);
     s->a[t] = t_matrix(&m);
     if (trans) t_attach_transposed(&s->a[t]);
