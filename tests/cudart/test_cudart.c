@@ -206,7 +206,7 @@ static bsr_status call_dense_addmm(const bsr_context *ctx, const bsr_exec *ex) {
 static bsr_status call_sum_mm(const bsr_context *ctx, const bsr_exec *ex) {
     const int dtype = draw_operand_dtype(), result = draw_result(dtype), alike = bt_below(2) == 0;
     const int64_t br = draw_block(), bc = draw_block(), rb = draw_blocks(), n = draw_columns();
-    const shape batch = draw_batch();
+    const t_shape batch = draw_batch();
     const int64_t cb = draw_blocks(), count = 1 + (int64_t)bt_below(4);
     bsr_term terms[4] = {BSR_ZERO};
     bsr_matrix a[4];
@@ -215,7 +215,7 @@ static bsr_status call_sum_mm(const bsr_context *ctx, const bsr_exec *ex) {
     int64_t t;
     for (t = 0; t < count; t++) {
         const int64_t k = alike || t == 0 ? cb : draw_blocks();
-        a[t] = matrix(rb, k, br, alike ? bc : draw_block(), dtype, alike ? no_batch() : narrower(batch));
+        a[t] = matrix(rb, k, br, alike ? bc : draw_block(), dtype, alike ? NO_BATCH : narrower(batch));
         b[t] = dense(a[t].cols, n, dtype, t ? narrower(batch) : batch, 0);
         terms[t].a = &a[t], terms[t].b = &b[t], terms[t].alpha = alike ? 1 : (double)bt_below(3);
     }
