@@ -17088,12 +17088,12 @@ BSR_API bsr_status bsr_parse_safetensors(const void *file, size_t bytes, bsr_saf
     bsri_json bad;
     bsr_exec exec;
     bsri_call c;
-    uint64_t size = 0;
+    uint64_t size = 0, whole = bytes; /* size_t may have 32 bits */
     int i;
     BSRI_TRY(bsri_file_begin(&c, &exec, error));
     if (!file && bytes) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_FILE, -1, 0);
     if (!out) return bsri_fail(&c, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
-    if ((uint64_t)bytes > INT64_MAX) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_FILE, -1, 0);
+    if (whole > INT64_MAX) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_FILE, -1, 0);
     if (bytes < BSRI_FILE_PREFIX)
         return bsri_fail_wanted(&c, BSR_ITEM_FILE_SHORT, BSR_ARG_FILE, (int64_t)bytes, (int64_t)bytes, BSRI_FILE_PREFIX);
     for (i = BSRI_FILE_PREFIX - 1; i >= 0; i--) size = size << 8 | ((const unsigned char *)file)[i];
