@@ -82,7 +82,9 @@
      cuda-views         transposed index, schedule, validate on the CUDA backend
      cuda-matrices      conversions, index lists, layouts on the CUDA backend
      tuner              the climb, measuring, verifying
-     safetensors        JSON of a header, its tensors, matrices of them, the writer
+     json               a text gone through where it stands
+     safetensors        a file's tensors, and matrices of them
+     safetensors-calls  the writer; public functions
      create             contexts and what they can do
 
    FIRST STEPS
@@ -1399,7 +1401,7 @@ typedef struct bsr_named {
 /* Writes a whole file: into at most size bytes; *bytes is what it has. buffer null: *bytes only. The data begin at a multiple of
    64 bytes, and so do tensors whose bytes are a multiple of 64; the others are aligned for their type. Errors: NULL_POINTER,
    BAD_ARGUMENT (FILE_NAME: index is the item; an operand neither dense nor sparse), CAPACITY, OVERLAP (buffer and an operand),
-   BAD_STRUCTURE, and others of an operand (operand "source"); uses 80 KB of stack. */
+   BAD_STRUCTURE, UNSUPPORTED (a view of block rows), and others of an operand (operand "source"); uses 80 KB of stack. */
 BSR_API bsr_status bsr_write_safetensors(const bsr_named *items, int64_t count, void *buffer, uint64_t size, uint64_t *bytes,
                                          bsr_error *error);
 
@@ -2774,9 +2776,10 @@ enum { /* words of the views' headers: of both, */
     BSRI_SCHEDULE_LONG,       /* groups at the front that are far longer than others */
     BSRI_SCHEDULE_WORD = BSRI_VIEW_WORDS /* of errors, which count a schedule's words behind those of a transposed index */
 };
+enum { BSRI_CCOL, BSRI_ROW, BSRI_POSITION, BSRI_ORDER = 0, BSRI_LENGTHS }; /* arrays of a transposed index; of a schedule */
 typedef struct bsri_view {
     int64_t patterns, entries; /* entries of row and position, per pattern (ragged: for all together) */
-    int64_t at[3];             /* transposed index: ccol, row, position; schedule: order, union length */
+    int64_t at[3];             /* where its arrays begin, in bytes: BSRI_CCOL ... */
     int64_t groups, lines;     /* schedule: groups and the rows that it orders */
     int64_t bytes;
 } bsri_view;
@@ -2793,7 +2796,8 @@ static int bsri_transposed_layout(const bsr_matrix *m, bsri_view *v) {
     v->patterns = bsri_pattern_count(m), v->entries = m->nnz, v->bytes = BSRI_VIEW_HEADER;
     if (!bsri_mul(v->patterns, bsri_block_cols(m) + 1, &ccol)) return 0;
     if (!bsri_mul(m->flags & BSR_MATRIX_RAGGED ? 1 : v->patterns, m->nnz, &entries)) return 0;
-    return bsri_view_place(v, 0, ccol, size) && bsri_view_place(v, 1, entries, size) && bsri_view_place(v, 2, entries, size);
+    return bsri_view_place(v, BSRI_CCOL, ccol, size) && bsri_view_place(v, BSRI_ROW, entries, size) &&
+           bsri_view_place(v, BSRI_POSITION, entries, size);
 }
 static int bsri_schedule_layout(const bsr_matrix *m, int group, int transposed, bsri_view *v) {
     int64_t order, lengths;
@@ -2802,7 +2806,7 @@ static int bsri_schedule_layout(const bsr_matrix *m, int group, int transposed, 
     v->lines = transposed ? bsri_block_cols(m) : bsri_block_rows(m);
     v->groups = bsri_ceil_div(v->lines, group);
     if (!bsri_mul(v->patterns, v->groups, &lengths) || !bsri_mul(lengths, group, &order)) return 0;
-    return bsri_view_place(v, 0, order, 4) && bsri_view_place(v, 1, lengths, 4);
+    return bsri_view_place(v, BSRI_ORDER, order, 4) && bsri_view_place(v, BSRI_LENGTHS, lengths, 4);
 }
 /* What every schedule has, of rows or columns: groups of 8 have the fewest lengths, of 1 no padding. */
 static int bsri_schedule_least(const bsr_matrix *m, bsri_view *v) {
@@ -2811,7 +2815,7 @@ static int bsri_schedule_least(const bsr_matrix *m, bsri_view *v) {
     memset(v, 0, sizeof *v);
     v->patterns = bsri_pattern_count(m), v->bytes = BSRI_VIEW_HEADER;
     if (!bsri_mul(v->patterns, lines, &order) || !bsri_mul(v->patterns, bsri_ceil_div(lines, 8), &lengths)) return 0;
-    return bsri_view_place(v, 0, order, 4) && bsri_view_place(v, 1, lengths, 4);
+    return bsri_view_place(v, BSRI_ORDER, order, 4) && bsri_view_place(v, BSRI_LENGTHS, lengths, 4);
 }
 /* Their headers. */
 static void bsri_transposed_header(const bsr_matrix *m, int64_t *h) {
@@ -3453,8 +3457,8 @@ static int64_t bsri_find_repeat(const bsri_call *c, int64_t (*number)(const void
 static bsr_status bsri_check_transposed_entries(const bsri_call *c, const bsr_matrix *m, const bsri_view *v, int64_t first,
                                                 int64_t end, int operand) {
     const char *view = (const char *)m->transposed_index;
-    const void *rows = bsri_at(view + v->at[1], m->index_dtype, first);
-    const void *positions = bsri_at(view + v->at[2], m->index_dtype, first);
+    const void *rows = bsri_at(view + v->at[BSRI_ROW], m->index_dtype, first);
+    const void *positions = bsri_at(view + v->at[BSRI_POSITION], m->index_dtype, first);
     int64_t k;
     if (bsri_indices_within(rows, m->index_dtype, end - first, bsri_block_rows(m)) &&
         bsri_indices_within(positions, m->index_dtype, end - first, m->nnz))
@@ -3476,7 +3480,7 @@ static bsr_status bsri_check_transposed_index(const bsri_call *c, const bsr_matr
     if (!bsri_transposed_layout(m, &v)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
     for (i = 0; i < v.patterns; i++) {
         for (before = 0, k = 0; k <= cols; k++, before = at) {
-            at = bsri_index((const char *)m->transposed_index + v.at[0], m->index_dtype, i * (cols + 1) + k);
+            at = bsri_index((const char *)m->transposed_index + v.at[BSRI_CCOL], m->index_dtype, i * (cols + 1) + k);
             if (at < before || at > m->nnz) return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, operand, k, at);
             if (!k) first = at;
         }
@@ -3498,7 +3502,7 @@ static bsr_status bsri_check_schedule(const bsri_call *c, const bsr_matrix *m, i
     if (i >= 0) return bsri_fail(c, BSR_ITEM_VIEW_HEADER, operand, i, have[i]);
     if (!bsri_schedule_layout_of(m, have, &v)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
     for (i = 0, n = v.groups * have[BSRI_SCHEDULE_GROUP]; i < v.patterns; i++) {
-        const int32_t *order = (const int32_t *)(const void *)((const char *)m->schedule + v.at[0]) + i * n;
+        const int32_t *order = (const int32_t *)(const void *)((const char *)m->schedule + v.at[BSRI_ORDER]) + i * n;
         for (lines = 0, k = 0; k < n; k++) {
             if (order[k] < -1 || order[k] >= v.lines) return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, operand, k, order[k]);
             lines += order[k] >= 0;
@@ -5518,10 +5522,10 @@ static void bsri_cursor_matrix(const bsri_engine *e, bsri_cursor *c, const bsri_
         c->at = bsri_index(it.crow, dt, tile), c->end = bsri_index(it.crow, dt, tile + 1);
     } else if (e->kind == BSRI_LIST_TRANSPOSED) {
         const char *view = (const char *)m->transposed_index;
-        const void *ccol = bsri_at(view + e->index.at[0], dt, it.pattern * (bsri_block_cols(m) + 1));
+        const void *ccol = bsri_at(view + e->index.at[BSRI_CCOL], dt, it.pattern * (bsri_block_cols(m) + 1));
         const int64_t shift = ragged ? 0 : it.pattern * e->index.entries;
-        c->crow = ccol, c->row = bsri_at(view + e->index.at[1], dt, shift);
-        c->position = bsri_at(view + e->index.at[2], dt, shift);
+        c->crow = ccol, c->row = bsri_at(view + e->index.at[BSRI_ROW], dt, shift);
+        c->position = bsri_at(view + e->index.at[BSRI_POSITION], dt, shift);
         c->at = bsri_index(ccol, dt, tile), c->end = bsri_index(ccol, dt, tile + 1);
     } else { /* BSRI_LIST_SCAN: extra is the block row of entry at */
         c->at = bsri_index(it.crow, dt, 0), c->end = bsri_index(it.crow, dt, bsri_block_rows(m));
@@ -5645,7 +5649,7 @@ static int64_t bsri_product_order(const bsri_engine *e, int64_t item, int64_t n)
     const bsri_product *job = e->job;
     const int32_t *order;
     if (!e->schedule.bytes) return n;
-    order = (const int32_t *)(const void *)((const char *)job->a->schedule + e->schedule.at[0]);
+    order = (const int32_t *)(const void *)((const char *)job->a->schedule + e->schedule.at[BSRI_ORDER]);
     item = bsri_reduce_item(&job->batch, &e->out_batch, item, 0);
     return order[bsri_matrix_item(&job->batch, item, job->a).pattern * e->schedule.groups * e->group + n];
 }
@@ -9255,9 +9259,9 @@ static void bsri_transpose_pattern(const bsr_matrix *m, const bsri_item *it, voi
 /* The three arrays of pattern i inside a transposed index. */
 static void bsri_transposed_arrays(const bsr_matrix *m, const void *buffer, const bsri_view *v, int64_t i, char *array[3]) {
     int64_t each = m->flags & BSR_MATRIX_RAGGED ? 0 : m->nnz;
-    array[0] = bsri_at((const char *)buffer + v->at[0], m->index_dtype, i * (bsri_block_cols(m) + 1));
-    array[1] = bsri_at((const char *)buffer + v->at[1], m->index_dtype, i * each);
-    array[2] = bsri_at((const char *)buffer + v->at[2], m->index_dtype, i * each);
+    array[0] = bsri_at((const char *)buffer + v->at[BSRI_CCOL], m->index_dtype, i * (bsri_block_cols(m) + 1));
+    array[1] = bsri_at((const char *)buffer + v->at[BSRI_ROW], m->index_dtype, i * each);
+    array[2] = bsri_at((const char *)buffer + v->at[BSRI_POSITION], m->index_dtype, i * each);
 }
 typedef struct bsri_view_job {
     bsr_matrix one;
@@ -9437,7 +9441,7 @@ BSRI_UNUSED BSRI_HD static int bsri_is_long(int64_t length, int64_t groups, int6
 /* How many unions of the first pattern are. They stand in front: the last is not asked for, which if not full is out of order,
    and if full is the shortest. */
 static int64_t bsri_schedule_long(const void *buffer, const bsri_view *v) {
-    const int32_t *lengths = (const int32_t *)(const void *)((const char *)buffer + v->at[1]);
+    const int32_t *lengths = (const int32_t *)(const void *)((const char *)buffer + v->at[BSRI_LENGTHS]);
     int64_t i, sum = 0, count = 0;
     for (i = 0; i < v->groups && v->patterns; i++) sum += lengths[i];
     for (i = 0; i + 1 < v->groups && v->patterns; i++) count += bsri_is_long(lengths[i], v->groups, sum);
@@ -9493,8 +9497,8 @@ BSR_API bsr_status bsr_build_schedule(const bsr_context *ctx, const bsr_matrix *
         bsri_item it = bsri_matrix_item(&job.patterns, i, &job.one);
         bsri_lines_load(&lines, &job.one, &it, transposed);
         bsri_schedule_one(&lines, group, &job.view, m->nnz,
-                          (int32_t *)(void *)((char *)buffer + job.view.at[0]) + i * job.view.groups * group,
-                          (int32_t *)(void *)((char *)buffer + job.view.at[1]) + i * job.view.groups);
+                          (int32_t *)(void *)((char *)buffer + job.view.at[BSRI_ORDER]) + i * job.view.groups * group,
+                          (int32_t *)(void *)((char *)buffer + job.view.at[BSRI_LENGTHS]) + i * job.view.groups);
     }
     header[BSRI_SCHEDULE_LONG] = bsri_schedule_long(buffer, &job.view);
     bsri_scratch_end(&c, &scratch);
@@ -9530,8 +9534,8 @@ static bsr_status bsri_validate_transposed(const bsri_call *c, const bsri_view_j
 /* One pattern's schedule: every line once, -1 only at the end, unions as long as it says. */
 static bsr_status bsri_validate_schedule_one(const bsri_call *c, bsri_lines *l, const bsri_view *v, int group, int64_t i,
                                              const void *buffer) {
-    const int32_t *order = (const int32_t *)(const void *)((const char *)buffer + v->at[0]) + i * v->groups * group;
-    const int32_t *lengths = (const int32_t *)(const void *)((const char *)buffer + v->at[1]) + i * v->groups;
+    const int32_t *order = (const int32_t *)(const void *)((const char *)buffer + v->at[BSRI_ORDER]) + i * v->groups * group;
+    const int32_t *lengths = (const int32_t *)(const void *)((const char *)buffer + v->at[BSRI_LENGTHS]) + i * v->groups;
     int64_t g, k, at, sum;
     for (k = 0; k < l->count; k++) l->next[k] = 0; /* seen */
     for (g = 0; g < v->groups; g++) {
@@ -11840,7 +11844,8 @@ static int bsri_mma_single(const bsri_dev_product *p, bsri_mma_rows *r) {
     if (p->items != 1 || p->reduce != 1) return 0;
     r->values = (const char *)p->a.values, r->b = (const char *)p->b.data;
     if (p->kind == BSRI_LIST_TRANSPOSED)
-        r->ptr = view + p->index.at[0], r->col = view + p->index.at[1], r->position = view + p->index.at[2];
+        r->ptr = view + p->index.at[BSRI_CCOL], r->col = view + p->index.at[BSRI_ROW];
+        r->position = view + p->index.at[BSRI_POSITION];
     else r->ptr = p->a.crow_indices, r->col = p->a.col_indices;
     return 1;
 }
@@ -15007,11 +15012,12 @@ static bsr_status bsri_cuda_build_index(const bsri_call *c, const bsri_cuda_inde
     f.data = (int64_t *)(void *)x->buffer, f.words = v->bytes / 8, f.heads = 8;
     if (patterns.count == 1) { /* the most common case is worth not writing twice */
         const bsri_item it = bsri_matrix_item(&patterns, 0, &one);
-        f.spare[0] = v->at[1] / 8, f.spare[1] = v->at[2] / 8, f.spare_dtype = m->index_dtype;
+        f.spare[0] = v->at[BSRI_ROW] / 8, f.spare[1] = v->at[BSRI_POSITION] / 8, f.spare_dtype = m->index_dtype;
         f.spare_count = bsri_at(it.crow, m->index_dtype, bsri_block_rows(m));
     }
     BSRI_CUDA_NEXT(c, bsri_fill_words, f, bsri_ceil_div(f.words, 1024), BSRI_CTA);
-    return bsri_cuda_transpose(c, &q, &one, &patterns, x->buffer + v->at[0], x->buffer + v->at[1], x->buffer + v->at[2]);
+    return bsri_cuda_transpose(c, &q, &one, &patterns, x->buffer + v->at[BSRI_CCOL], x->buffer + v->at[BSRI_ROW],
+                               x->buffer + v->at[BSRI_POSITION]);
 }
 static bsr_status bsri_cuda_transposed_index(const bsri_call *c, const bsr_matrix *m, const bsri_view *v, void *buffer) {
     bsri_cuts cuts = {0, 0};
@@ -15121,7 +15127,7 @@ static bsr_status bsri_cuda_schedule(const bsri_call *c, const bsr_matrix *m, in
     } else {
         r.length = l->distinct;
     }
-    r.order = (int32_t *)((char *)buffer + v->at[0]), r.lengths = (int32_t *)((char *)buffer + v->at[1]);
+    r.order = (int32_t *)((char *)buffer + v->at[BSRI_ORDER]), r.lengths = (int32_t *)((char *)buffer + v->at[BSRI_LENGTHS]);
     BSRI_TRY(bsri_cuda_rank(c, &r));
     r.long_groups = (int64_t *)buffer + BSRI_SCHEDULE_LONG;
     BSRI_CUDA_NEXT(c, bsri_rank_long, r, patterns.count > 0, BSRI_CTA_WIDE);
@@ -15167,7 +15173,7 @@ static bsr_status bsri_cuda_validate_unions(const bsri_call *c, bsri_dev_validat
         BSRI_CUDA_RUN(c, bsri_validate_unions, *v, bsri_ceil_div(v->schedule.groups, BSRI_CTA_WARPS), BSRI_CTA);
     }
     memset(&r, 0, sizeof r);
-    r.n = v->schedule.groups, r.lengths = (int32_t *)((char *)m->schedule + v->schedule.at[1]);
+    r.n = v->schedule.groups, r.lengths = (int32_t *)((char *)m->schedule + v->schedule.at[BSRI_LENGTHS]);
     r.long_groups = (int64_t *)v->record + 4;
     BSRI_CUDA_NEXT(c, bsri_rank_long, r, v->patterns.count > 0, BSRI_CTA_WIDE);
     return BSR_OK;
@@ -16246,7 +16252,7 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>safetensors: JSON of a header, its tensors, matrices of them, the writer                     */
+/* >>json: a text gone through where it stands                                                    */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* A context for what needs none, its calls and their errors: host memory, no logger. */
@@ -16470,6 +16476,10 @@ static int bsri_json_pass(bsri_json *j) {
         if ((objects & 1) && (!bsri_json_string(j, &from, &hash) || !bsri_json_want(j, ':'))) return 0;
     }
 }
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>safetensors: a file's tensors, and matrices of them                                          */
+/* ---------------------------------------------------------------------------------------------- */
 
 /* Dtypes of the format: bits, and which of the library's it is. */
 static const struct bsri_file_dtype {
@@ -16823,7 +16833,9 @@ static bsr_status bsri_file_dense(const bsri_call *c, bsr_safetensors *f, const 
     return BSR_OK;
 }
 
-/* ---- the writer ---- */
+/* ---------------------------------------------------------------------------------------------- */
+/* >>safetensors-calls: the writer; public functions                                              */
+/* ---------------------------------------------------------------------------------------------- */
 
 /* One tensor to be written: sizes and strides in elements. */
 typedef struct bsri_weight {
@@ -17028,6 +17040,7 @@ static bsr_status bsri_named_check(const bsri_call *c, const bsr_named *item, vo
     if (item->value.sparse) {
         bsr_matrix m = *item->value.sparse;
         m.transposed_index = m.schedule = NULL; /* they are not written */
+        if (m.flags & BSR_MATRIX_ROW_VIEW) return bsri_fail(c, BSR_ITEM_ROW_VIEW, BSR_ARG_SOURCE, -1, 0);
         BSRI_TRY(bsri_check_matrix(c, &set, &m, BSR_ARG_SOURCE, BSRI_ANY, m.values ? BSRI_READ : BSRI_PATTERN));
         BSRI_TRY(bsri_check_structure(c, &m, BSR_ARG_SOURCE, 0));
     } else BSRI_TRY(bsri_check_dense(c, &set, item->value.dense, BSR_ARG_SOURCE, BSRI_ANY, BSRI_READ));

@@ -769,9 +769,10 @@ struct bsri_dev_list {
             at = bsri_index(crow, dt, tile), end = bsri_index(crow, dt, tile + 1);
         } else if (p.kind == BSRI_LIST_TRANSPOSED) {
             const char *view = (const char *)s.a.transposed_index;
-            const void *ccol = bsri_dev_at(view + p.index.at[0], dt, it.pattern * (p.lines + 1));
+            const void *ccol = bsri_dev_at(view + p.index.at[BSRI_CCOL], dt, it.pattern * (p.lines + 1));
             const int64_t shift = ragged ? 0 : it.pattern * p.index.entries;
-            row = bsri_dev_at(view + p.index.at[1], dt, shift), position = bsri_dev_at(view + p.index.at[2], dt, shift);
+            row = bsri_dev_at(view + p.index.at[BSRI_ROW], dt, shift);
+            position = bsri_dev_at(view + p.index.at[BSRI_POSITION], dt, shift);
             starts = ccol, at = bsri_index(ccol, dt, tile), end = bsri_index(ccol, dt, tile + 1);
         } else {
             at = bsri_index(crow, dt, 0), end = bsri_index(crow, dt, bsri_block_rows(&s.a));
@@ -1233,8 +1234,9 @@ __device__ __forceinline__ bsri_mma_rows bsri_mma_rows_of(const bsri_dev_product
     } else {
         const char *view = (const char *)s.a.transposed_index;
         const int64_t shift = (s.a.flags & BSR_MATRIX_RAGGED) != 0 ? 0 : it.pattern * p.index.entries;
-        r.ptr = bsri_dev_at(view + p.index.at[0], r.dt, it.pattern * (p.lines + 1));
-        r.col = bsri_dev_at(view + p.index.at[1], r.dt, shift), r.position = bsri_dev_at(view + p.index.at[2], r.dt, shift);
+        r.ptr = bsri_dev_at(view + p.index.at[BSRI_CCOL], r.dt, it.pattern * (p.lines + 1));
+        r.col = bsri_dev_at(view + p.index.at[BSRI_ROW], r.dt, shift);
+        r.position = bsri_dev_at(view + p.index.at[BSRI_POSITION], r.dt, shift);
     }
     return r;
 }
@@ -1694,6 +1696,7 @@ template <class L> struct bsri_tiny_lane<L, true> {
 #define BSRI_TINY_CTAS(ctas) 1
 #endif
 /* bsri_product_tiny: each warp works alone; what hides its waits is other warps.
+   Its tile is the choice of bsri_tiny_choose() (>>cuda-plan-lanes).
 
    Threads: BSRI_TINY_WARPS warps. A warp takes sets of 1 << log_tiles neighbouring tiles (block rows of op(A)), m.rows rows of
    each and a panel of columns. Its lanes are counted in four digits, from the fastest: columns, rows of a block, stored blocks
@@ -2836,6 +2839,7 @@ __device__ __forceinline__ void bsri_mma_consume(const bsri_dev_mma &m, bsri_mma
 #endif
 
 /* bsri_product_mma: a CTA stays and takes tiles of out one after another.
+   Its tile is the choice of bsri_mma_choose() (>>cuda-plan-mma).
 
    Threads: warps 0 to 3 fetch (128 threads). The others, up to 8 warps, multiply (`readers` threads): m_warps below each other
    times L::NW beside each other, each MW x WN of out.
@@ -3157,6 +3161,7 @@ __device__ __forceinline__ void bsri_small_work(const bsri_dev_mma &m, bsri_dev_
 #define BSRI_MMA_SHORT_CTAS(ctas) ctas
 #endif
 /* bsri_product_small: each warp has a pipeline of its own, and meets others only when its sums are made.
+   Its tile is the choice of bsri_small_choose() (>>cuda-plan-mma).
 
    Threads: four warps. m.split of them (1, 2 or 4) are a team and share a tile of MW rows and COLS columns; a CTA has 4 / split
    teams.
@@ -3689,6 +3694,7 @@ template <class L> struct bsri_narrow_tma {
 #endif
 };
 /* bsri_product_narrow_tma: units of warps, each of which fetches and multiplies blocks of its own.
+   Its tile is the choice of bsri_narrow_tma_choose() (>>cuda-plan-narrow).
 
    Threads: m.share units of UNIT warps: up to eight of one warp, or up to two of four (a warpgroup: tiles of 64 x 64 and 64 x
    128). Unit u takes pieces u, u + share, ... of a strip of ROWS rows of a block row; a piece is 64 products of a block.
@@ -5411,6 +5417,7 @@ template <class T, int B_, int TB_> struct bsri_wgmma_mainloop<bsri_wgmma_rs<T, 
 
 /* bsri_product_wgmma: a CTA stays and takes tiles of 128 rows. L is bsri_wgmma_ss (blocks of 64, 128) or bsri_wgmma_rs
    (16, 32; L::RS).
+   Its tile is the choice of bsri_wgmma_choose() (>>cuda-plan-wgmma).
 
    Threads: warpgroup 0 produces (88 registers): warp 0 issues tensor loads, warps 1 and 2 build lists, each for every second
    tile, warp 3 deals tiles. Warpgroups 1 and 2 multiply (208 registers), 64 rows of a tile each.
@@ -6336,6 +6343,7 @@ __device__ __forceinline__ void bsri_wgmma_sampled_consume(const bsri_dev_wgmma_
 }
 #endif
 /* bsri_sampled_wgmma: each CTA takes an equal part of the work, cut into tiles.
+   Its tile is the choice of bsri_wgmma_choose_sampled() (>>cuda-plan-sampled).
 
    Threads: warpgroup 0 fetches (120 registers): its warps make the unions together, warps 0 to 2 load stages in turn, warp 3
    writes down tiles. Warpgroups 1 and 2 multiply (192 registers); they share a tile's entries, with m.wide its 128 rows.
@@ -7959,6 +7967,7 @@ template <class T, int HD, int MT, bool FULL> struct bsri_attention_warp {
 #endif
 /* bsri_attention_mma: a CTA takes query tiles in turn; all its warps fetch and multiply. FULL: with everything between product
    and softmax.
+   Its tile is the choice of bsri_mma_choose_attention() (>>cuda-plan-rows).
 
    Threads: 1, 2 or 4 warps, each with MT x 16 query rows of one block row.
 
@@ -8688,6 +8697,7 @@ __device__ __forceinline__ void bsri_flash_consume(const bsri_dev_flash &m, bsri
 
 /* bsri_attention_wgmma: a CTA stays and takes query tiles. S::STREAMS is 1 where both multiplying warpgroups share a stream of
    keys, else 2.
+   Its tile is the choice of bsri_wgmma_choose_attention() (>>cuda-plan-rows).
 
    Threads: warpgroups 0 and 1 multiply (208 registers), 64 query rows each: the consumers of a stream, 256 or 128 threads. Of
    warpgroup 2 (88 registers) warp i < STREAMS fetches for stream i, and warp 3 plans tiles for all.
@@ -10415,7 +10425,8 @@ static __device__ bsri_dev_finding bsri_dev_check_transposed(const bsri_dev_vali
     const bsri_item it = bsri_dev_matrix_item(&v.patterns, i, &v.m);
     const char *view = (const char *)v.m.transposed_index;
     const int64_t shift = v.m.flags & BSR_MATRIX_RAGGED ? 0 : i * v.m.nnz, base = i * (v.cols + 1);
-    const void *ccol = bsri_dev_at(view + v.index.at[0], dt, base), *row = bsri_dev_at(view + v.index.at[1], dt, shift);
+    const void *ccol = bsri_dev_at(view + v.index.at[BSRI_CCOL], dt, base);
+    const void *row = bsri_dev_at(view + v.index.at[BSRI_ROW], dt, shift);
     if (local <= v.cols) {
         const int64_t now = bsri_index(ccol, dt, local), end = bsri_index(it.crow, dt, v.rows);
         if (local == 0) return now != bsri_index(it.crow, dt, 0) ? bsri_dev_found(BSR_ITEM_VIEW_CONTENT, base, now) : fine;
@@ -10424,7 +10435,7 @@ static __device__ bsri_dev_finding bsri_dev_check_transposed(const bsri_dev_vali
         return fine;
     }
     const int64_t e = local - v.cols - 1, k = bsri_dev_row_of(ccol, dt, v.cols, e), r = bsri_index(row, dt, e);
-    const int64_t p = bsri_index(bsri_dev_at(view + v.index.at[2], dt, shift), dt, e);
+    const int64_t p = bsri_index(bsri_dev_at(view + v.index.at[BSRI_POSITION], dt, shift), dt, e);
     if (r <= (e == bsri_index(ccol, dt, k) ? -1 : bsri_index(row, dt, e - 1)) || r >= v.rows)
         return bsri_dev_found(BSR_ITEM_VIEW_CONTENT, shift + e, r);
     if (p < bsri_index(it.crow, dt, r) || p >= bsri_index(it.crow, dt, r + 1) || bsri_index(it.col, dt, p) != k)
@@ -10434,8 +10445,8 @@ static __device__ bsri_dev_finding bsri_dev_check_transposed(const bsri_dev_vali
 static __device__ bsri_dev_finding bsri_dev_check_schedule(const bsri_dev_validate &v, int stage, int64_t i, int64_t local) {
     const int64_t n = v.schedule.groups * v.group;
     const bsri_dev_finding fine = {0, 0, 0};
-    const int32_t *order = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[0]) + i * n;
-    const int32_t *lengths = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[1]) + i * v.schedule.groups;
+    const int32_t *order = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[BSRI_ORDER]) + i * n;
+    const int32_t *lengths = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[BSRI_LENGTHS]) + i * v.schedule.groups;
     const uint32_t *seen = v.seen + i * (v.lines + 1);
     if (stage == BSRI_STAGE_ORDER) {
         const int64_t k = local < n ? local : (local - n) % bsri_max(1, n);
@@ -10458,13 +10469,14 @@ static __device__ bsri_dev_finding bsri_dev_check(const bsri_dev_validate &v, in
     if (stage == BSRI_STAGE_TRANSPOSED) return bsri_dev_check_transposed(v, i, local);
     if (stage > BSRI_STAGE_ENTRIES) return bsri_dev_check_schedule(v, stage, i, local);
     if (stage == BSRI_STAGE_CCOL) {
-        const void *ccol = bsri_dev_at(view + v.index.at[0], dt, i * (v.cols + 1));
+        const void *ccol = bsri_dev_at(view + v.index.at[BSRI_CCOL], dt, i * (v.cols + 1));
         const int64_t at = bsri_index(ccol, dt, local);
         return at < (local ? bsri_index(ccol, dt, local - 1) : 0) || at > v.m.nnz
                    ? bsri_dev_found(BSR_ITEM_VIEW_CONTENT, local, at)
                    : fine;
     }
-    const int64_t row = bsri_index(view + v.index.at[1], dt, local), at = bsri_index(view + v.index.at[2], dt, local);
+    const int64_t row = bsri_index(view + v.index.at[BSRI_ROW], dt, local);
+    const int64_t at = bsri_index(view + v.index.at[BSRI_POSITION], dt, local);
     if (row < 0 || row >= v.rows) return bsri_dev_found(BSR_ITEM_VIEW_CONTENT, local, row);
     return at < 0 || at >= v.m.nnz ? bsri_dev_found(BSR_ITEM_VIEW_CONTENT, local, at) : fine;
 }
@@ -10497,20 +10509,21 @@ static __global__ void __launch_bounds__(BSRI_CTA, 2)
             int64_t lines = v.rows;
             fixed = i < v.patterns.count ? v.rows + 2 : 1;
             if (stage == BSRI_STAGE_TRANSPOSED)
-                start = bsri_dev_at((const char *)v.m.transposed_index + v.index.at[0], dt, i * (v.cols + 1)), lines = v.cols,
+                start = bsri_dev_at((const char *)v.m.transposed_index + v.index.at[BSRI_CCOL], dt, i * (v.cols + 1)),
+                lines = v.cols,
                 fixed = v.cols + 1;
             if (start && lines)
                 from = bsri_max(0, bsri_min(v.m.nnz, bsri_index(start, dt, 0))),
                 to = bsri_min(v.m.nnz, bsri_index(start, dt, lines));
         } else if (stage == BSRI_STAGE_MARK) {
-            const int32_t *order = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[0]) + i * n;
+            const int32_t *order = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[BSRI_ORDER]) + i * n;
             uint32_t *seen = v.seen + i * (v.lines + 1);
             for (int64_t k = begin; k < n; k += step)
                 if (order[k] >= 0 && order[k] < v.lines)
                     atomicMax(&seen[order[k]], (uint32_t)(n - k)), atomicAdd(&seen[v.lines], 1u);
             continue;
         } else if (stage == BSRI_STAGE_ORDER) {
-            const int32_t *order = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[0]) + i * n;
+            const int32_t *order = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[BSRI_ORDER]) + i * n;
             for (int64_t k = begin; k < n; k += step) { /* repeats: by windows of 65536 lines, as the CPU finds them */
                 const int64_t local = n + bsri_max(0, order[k]) / 65536 * n + k;
                 if (order[k] < v.lines && bsri_dev_check(v, stage, i, local).item) bsri_dev_report(v, stage, i, local);
@@ -10540,11 +10553,13 @@ static __global__ void __launch_bounds__(BSRI_CTA, 2)
 static __global__ void __launch_bounds__(BSRI_CTA) bsri_validate_unions(const __grid_constant__ bsri_dev_validate v BSRI_GATE) {
     BSRI_ENTER;
     const int lane = threadIdx.x & 31, dt = v.m.index_dtype, group = (int)v.group;
-    const int32_t *lengths = (const int32_t *)((const char *)v.m.schedule + v.schedule.at[1]) + v.pattern * v.schedule.groups;
+    const int32_t *lengths =
+        (const int32_t *)((const char *)v.m.schedule + v.schedule.at[BSRI_LENGTHS]) + v.pattern * v.schedule.groups;
     if ((int)(*v.record >> 58) < BSRI_STAGE_UNIONS) return;
     for (int64_t g = blockIdx.x * (int64_t)8 + threadIdx.x / 32; g < v.schedule.groups; g += (int64_t)gridDim.x * 8) {
         const int32_t *order =
-            (const int32_t *)((const char *)v.m.schedule + v.schedule.at[0]) + (v.pattern * v.schedule.groups + g) * group;
+            (const int32_t *)((const char *)v.m.schedule + v.schedule.at[BSRI_ORDER]) +
+            (v.pattern * v.schedule.groups + g) * group;
         int sum = 0;
         for (int k = 0; k < group && order[k] >= 0; k++) {
             const int64_t end = bsri_index(v.start, dt, order[k] + 1);
@@ -10656,9 +10671,9 @@ static __device__ void bsri_dev_look_at_transposed(const bsri_dev_indices &x, co
         if (all.thread == 0) bsri_dev_tell(x, BSR_ITEM_VIEW_HEADER, wrong);
         return;
     }
-    const I *ccol = (const I *)((const char *)have + x.index.at[0]) + lines;
-    const I *row = (const I *)((const char *)have + x.index.at[1]) + p.shift;
-    const I *position = (const I *)((const char *)have + x.index.at[2]) + p.shift;
+    const I *ccol = (const I *)((const char *)have + x.index.at[BSRI_CCOL]) + lines;
+    const I *row = (const I *)((const char *)have + x.index.at[BSRI_ROW]) + p.shift;
+    const I *position = (const I *)((const char *)have + x.index.at[BSRI_POSITION]) + p.shift;
     const int64_t first = p.crow[0], last = p.crow[p.rows];
     all.each<I>(ccol, p.cols + 1, [&](int64_t k, int64_t now, int64_t before) {
         if ((k ? now < before || now > last : now != first) || (k == p.cols && now != last))

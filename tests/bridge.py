@@ -1,6 +1,6 @@
-"""bsrsparse for torch tensors, as the benchmark and the parity test call it: examples/python/bsrsparse.py with views made once
-and given to many calls, on the GPU or (backend "cpu") on the CPU. Nothing is copied; a tensor must outlive the call's work on the
-stream."""
+"""bsrsparse for torch tensors, as the benchmark and the parity test call it: examples/python/bsrsparse.py with views made
+once and given to many calls, on the GPU or (backend "cpu") on the CPU. Nothing is copied; a tensor must outlive the call's work
+on the stream."""
 import ctypes as C
 import os
 import sys

@@ -116,8 +116,8 @@ def constants():
         for name, value in names.items():
             yield f"BSR_{prefix}{name.upper()}", value
     yield from zip(("BSR_SCATTER_MM", "BSR_SCATTER_STRIDED", "BSR_SCATTER_STRIDED_COMPRESSED"), bs.FORMATS.values())
-    for name in ("TRANS_A TRANS_B TRANS_C MATRIX_RAGGED ATTENTION_CAUSAL ATTENTION_MASK_BOOLEAN ATTENTION_MASK_ADDITIVE "
-                 "TUNE_STORE_ALWAYS TUNE_TRUSTED TUNE_ANY CLIMB_MAX TUNE_TEXT_MAX VALUE_UNKNOWN").split():
+    for name in ("TRANS_A TRANS_B TRANS_C MATRIX_RAGGED MATRIX_ROW_VIEW ATTENTION_CAUSAL ATTENTION_MASK_BOOLEAN "
+                 "ATTENTION_MASK_ADDITIVE TUNE_STORE_ALWAYS TUNE_TRUSTED TUNE_ANY CLIMB_MAX TUNE_TEXT_MAX VALUE_UNKNOWN").split():
         yield "BSR_" + name, getattr(bs, name)
     for name in ("SKIP_CHECKS CHECK_POINTERS ACCUMULATE_F64 TF32 TF32X3 NO_TABLE NO_LOG CONSTANT_MATRIX CHECK_INDICES").split():
         yield "BSR_EXEC_" + name, getattr(bs, name)
@@ -502,6 +502,40 @@ def texts_of_files():
     refused(lambda: lib.parse_smtx("2, 3, 3\n0 1 3\n2 0\n"), "PARSE_ERROR")
 
 
+@case
+def weights_in_files():
+    lib, items = bs.library(), {"x": numbers((3, 4)), "vector": numbers(5, np.float32), "": random_matrix(2, 3, (2, 2))}
+    for name in bs.NUMPY:
+        items["type " + name] = (rng.integers(0, 2, (2, 3, 5)) if name == "bool" else numbers((2, 3, 5)) * 9).astype(name)
+    crow, col = pattern(4, 5, .5, np.int64)
+    shared = [np.broadcast_to(x, (2,) + x.shape) for x in (crow, col)]
+    items["many"] = bs.make(*shared, numbers((2, len(col), 2, 3), np.float32), (8, 15))
+    items["strided"] = random_matrix(3, 3, (2, 4)).with_values(None, "f64")
+    items["strided"] = items["strided"].with_values(numbers(items["strided"].stored.shape[::-1]).T)
+    items["ragged"] = ctx.from_block_mask(rng.random((3, 4, 5)) < .4, (2, 3), ragged=True)
+    items["pattern"] = bs.make(crow, col, None, (12, 10), (3, 2))
+    file = lib.write_safetensors(items)
+    read = lib.safetensors(file)
+    for name, x in items.items():
+        if not isinstance(x, bs.Matrix):
+            got = read.dense(name)
+            equal(got, x[None] if x.ndim == 1 else x)
+            assert np.shares_memory(got, read.bytes) and not got.flags.writeable
+            continue
+        m = read.matrix(name)
+        assert (m.shape, m.block, m.flags) == (x.shape, x.block, x.flags)
+        equal(m.crow, x.crow), equal(m.col, x.col)
+        assert (x.stored is None and m.stored is None) or np.array_equal(m.stored, x.stored)
+        assert np.shares_memory(m.crow, read.bytes)
+    assert {n for n in read.names() if "." not in n} == {n for n in items if not isinstance(items[n], bs.Matrix)} | {
+        "crow_indices", "col_indices", "values"}
+    y = numbers((15, 3), np.float32)
+    close(ctx.dense_mm(read.matrix("many"), y), ctx.dense_mm(items["many"], y).astype(float), 0)
+    refused(lambda: read.dense("nothing"), "BAD_ARGUMENT", "FILE_MISSING")
+    assert refused(lambda: lib.safetensors(file[:-1]), "PARSE_ERROR").index >= 0
+    equal(np.frombuffer(lib.write_safetensors({}), np.uint8)[8:9], np.frombuffer(b"{", np.uint8))
+
+
 # ---- inputs that are odd ----
 
 @case
@@ -680,6 +714,13 @@ def constructors_in_c():
     made.value_strides[:] = m.value_strides[:]  # zeros say the same
     assert bytes(made) == bytes(m)
     assert c.matrix_batched(made, 2, 0, 0, 7).values_batch_stride[0] == 7
+    rows = m.block_rows_of(1, 3)
+    assert bytes(c.matrix_rows(m, 1, 3)) == bytes(rows) and c.matrix_rows(m, 2, 4).rows == -1
+    close(ctx.dense_mm(rows, np.eye(6)), expand(m)[2:6], 0)
+    many = ctx.from_block_mask(rng.random((3, 4, 5)) < .5, (2, 3), ragged=True)
+    many = many.with_values(numbers((many.nnz, 2, 3)))
+    close(ctx.dense_mm(many.block_rows_of(1, 3), np.eye(15)), ctx.dense_mm(many, np.eye(15))[:, 2:6], 0)
+    raises(lambda: m.block_rows_of(2, 4), IndexError, "of 3")
     assert c.operand_dense(d).dense.contents.rows == 3 and c.operand_sparse(made).sparse.contents.nnz == m.nnz
 
 
@@ -701,6 +742,7 @@ def contexts_log_threads_memory():
             assert any(item == "BSR_ITEM_SLOW_TRANSPOSE" and "A^T" in message for _, item, message in lines), lines
             same = list(pool.map(lambda _: ctx.dense_mm(a, x), range(12)))  # one context, many threads
     assert all(np.array_equal(y, one) for y in same)
+    equal(ctx.dense_mm(a, x, exec=ctx.exec(threads=1)), one)
     info = bs.Context(threads=2, isa="portable").info()
     assert (info.threads, info.isa, info.device, info.backend_name) == (2, 1, -1, b"cpu") and info.status_of_backends
     kept, order, libc = set(), [], bs.C.CDLL(None)

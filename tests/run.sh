@@ -64,6 +64,7 @@ for f in $FUZZERS; do part "$f" "$B/$flavour/$f $(ls -d tests/fuzz/corpus/$f/* 2
 if command -v "$PYTHON" > /dev/null 2>&1; then
     part "against NumPy" "$PYTHON tests/numpy_differ.py $B/python/libbsrsparse.so --cases 1500"
     part "from Python" "CC='$CC' $PYTHON tests/python_numpy.py $B/python/libbsrsparse.so"
+    part "from PyTorch" "$PYTHON tests/python_torch.py $B/python/libbsrsparse.so"
     part "files, against Python's" "$PYTHON tests/files.py $B/python/libbsrsparse.so"
 else part "Python" "echo '0 passed, 0 failed, 1 skipped: $PYTHON is absent'"; fi
 ASAN_OPTIONS=${ASAN_OPTIONS:-allocator_may_return_null=1}

@@ -43,7 +43,7 @@ OPS = {name: i + 1 for i, name in enumerate(
     "to_dense from_dense from_csr from_coo from_block_mask random_pattern prune transposed_index schedule layout scatter_indices "
     "parse create tune to_csr to_coo reblock".split())}
 TRANS_A, TRANS_B, TRANS_C = 1, 2, 4
-MATRIX_RAGGED = 1
+MATRIX_RAGGED, MATRIX_ROW_VIEW = 1, 2
 EXEC_FLAGS = SKIP_CHECKS, CHECK_POINTERS, ACCUMULATE_F64, TF32, TF32X3, NO_TABLE, NO_LOG, CONSTANT_MATRIX, CHECK_INDICES = tuple(
     1 << i for i in range(9))
 ATTENTION_CAUSAL, ATTENTION_MASK_BOOLEAN, ATTENTION_MASK_ADDITIVE = 1, 2, 4
@@ -83,7 +83,7 @@ TuneRow = struct("bsr_tune_row", (i32, "gpu op dtype out_dtype block_rows block_
 TuneRows = struct("bsr_tune_table", (to(TuneGpu), "gpus"), (to(TuneRow), "rows"),
                   (i32, "gpu_count gpu_capacity row_count row_capacity"))
 Exec = struct("bsr_exec", (ptr, "stream workspace"), (u64, "workspace_bytes"), (to(Plan), "plan query"), (to(Record), "error"),
-              (u32, "flags"), (i32, "reserved"), (i32 * 3, "max_grid"), (i32, "reserved2"), (to(TuneRows), "table"),
+              (u32, "flags"), (i32, "threads"), (i32 * 3, "max_grid"), (i32, "reserved2"), (to(TuneRows), "table"),
               (to(TuneRow), "key"), (ptr, "device_status"))
 Epilogue = struct("bsr_epilogue", (to(Dense), "left_alpha right_alpha bias"), (ptr, "alpha_ptr beta_ptr user_data"),
                   (i32, "activation reserved"))
@@ -106,6 +106,8 @@ Layout = struct("bsr_layout", (i32, "kind unidirectional"), (i64, "heads blocks"
                 (i64, "num_local_blocks num_global_blocks num_different_global_patterns num_random_blocks "
                       "num_sliding_window_blocks"), (to(i64), "local_window_blocks"), (i64, "num_local_windows"),
                 (to(i64), "global_block_indices global_block_end_indices"), (i64, "num_global_indices"), (u64, "seed"))
+FileStruct = struct("bsr_safetensors", (ptr, "file"), (u64, "bytes data"), (i64, "tensors"), (u64 * 9, "places"))
+Named = struct("bsr_named", (text, "name"), (Operand, "value"))
 FileInfo = struct("bsr_file_info", (i64, "rows cols entries stored"), (i32, "has_values symmetric"))
 TARGET, STOP = C.CFUNCTYPE(f64, to(i32), ptr), C.CFUNCTYPE(C.c_int, ptr)
 STEP = C.CFUNCTYPE(i32, i32, i32, i32, to(i32), ptr)
@@ -125,7 +127,8 @@ TuneResult = struct("bsr_tune_result", (TuneRow, "row"), (Plan, "plan"), (f64, "
                     (i32, "evaluated failed wrong stored stopped match"), (Plan, "wrong_plan"), (C.c_char * 400, "sensitivity"))
 STRUCTS = {c.__name__: c for c in (Dense, MatrixStruct, Plan, Record, TuneGpu, TuneRow, TuneRows, Exec, Epilogue, Operand,
                                    SoftmaxOptions, AttentionOptions, ScatterIndices, Allocator, Logger, ContextDesc, Info, Layout,
-                                   FileInfo, ClimbPoint, Climb, TuneOutput, TuneProgress, TuneDesc, TuneResult)}
+                                   FileInfo, FileStruct, Named, ClimbPoint, Climb, TuneOutput, TuneProgress, TuneDesc,
+                                   TuneResult)}
 
 # Every function of the header: result, name without bsr_, arguments. `name*` is a pointer to a struct, ptr one to anything else.
 PROTOTYPES = """
@@ -136,6 +139,7 @@ int supports(ptr, int, int, int, i64, i64)
 dense dense_row_major(ptr, int, i64, i64) | dense dense_col_major(ptr, int, i64, i64)
 dense dense_strided(ptr, int, i64, i64, i64, i64) | dense dense_transposed(dense) | dense dense_batched(dense, i64, i64)
 matrix matrix_make(i64, i64, i64, i64, i64, ptr, ptr, int, ptr, int) | matrix matrix_batched(matrix, i64, i64, i64, i64)
+matrix matrix_rows(matrix, i64, i64)
 operand operand_dense(dense*) | operand operand_sparse(matrix*) | int plan_string(plan*, ptr, u64)
 int dense_addmm(ptr, f64, dense*, f64, u32, matrix*, dense*, epilogue*, dense*, exec*)
 int dense_mm(ptr, u32, matrix*, dense*, dense*, exec*)
@@ -162,6 +166,9 @@ int schedule_size(ptr, matrix*, int, int, ptr, exec*) | int build_schedule(ptr, 
 layout layout_default(int, i64, i64) | int layout_mask(ptr, layout*, ptr, exec*)
 int parse_matrix_market(text, u64, file_info*, ptr, ptr, ptr, i64, error*)
 int parse_smtx(text, u64, file_info*, ptr, ptr, i64, error*)
+int parse_safetensors(ptr, u64, safetensors*, error*) | int safetensors_name(safetensors*, i64, ptr, u64)
+int safetensors_matrix(safetensors*, text, matrix*, error*) | int safetensors_dense(safetensors*, text, dense*, error*)
+int write_safetensors(named*, i64, ptr, u64, ptr, error*)
 tune_table tune_built_in() | int tune_device(ptr, tune_gpu*) | int tune_update(tune_table*, tune_gpu*, tune_row*, error*)
 int tune_merge(tune_table*, tune_table*, error*) | int tune_import(tune_table*, text, u64, error*)
 int tune_export(tune_table*, ptr, u64, ptr, error*) | i64 tune_query(tune_table*, tune_row*, ptr, i64)
@@ -206,8 +213,8 @@ class Functions:
 def found(name="libbsrsparse.so"):
     """Where the library is: $BSRSPARSE_LIBRARY, beside this file, in build/ of the sources, else its name for the system."""
     here = os.path.dirname(os.path.abspath(__file__))
-    built = os.path.join(here, "..", "..", "build")
-    places = [os.path.join(here, name), os.path.join(built, name)] + sorted(glob.glob(os.path.join(built, "*", name)))
+    built = os.path.join(os.path.dirname(os.path.dirname(here)), "build")
+    places = [os.path.join(here, name), os.path.join(built, name)] + sorted(glob.glob(os.path.join(built, "*", "shared", name)))
     return os.environ.get("BSRSPARSE_LIBRARY") or next((p for p in places if os.path.exists(p)), name)
 
 
@@ -267,6 +274,22 @@ class Library:
     def parse_smtx(self, data):
         """info, crow, col of a .smtx file's text."""
         return self._parse(self.c.parse_smtx, data, lambda i: [np.empty(n, np.int64) for n in (i.rows + 1, i.entries)])
+
+    def safetensors(self, data):
+        """The matrices and tensors of a safetensors file: bytes or an mmap, which is not copied."""
+        return Safetensors(self, data)
+
+    def write_safetensors(self, items):
+        """A safetensors file of {name: matrix or array}, as bytes."""
+        named, size, record = (Named * max(len(items), 1))(), u64(), Record()
+        views = [(name.encode(), matrix(x) if is_sparse(x) else dense(x, name, row=True)) for name, x in items.items()]
+        for one, (name, view) in zip(named, views):
+            one.name, one.value = name, (Operand(None, to(MatrixStruct)(view)) if isinstance(view, MatrixStruct) else
+                                         Operand(C.pointer(view), None))
+        self.check(self.c.write_safetensors(named, len(items), None, 0, C.byref(size), record), record)
+        buffer = np.empty(size.value, np.uint8)
+        self.check(self.c.write_safetensors(named, len(items), address(buffer), size.value, C.byref(size), record), record)
+        return buffer.tobytes()
 
     def layout_default(self, kind, heads, blocks):
         return self.c.layout_default(LAYOUTS.get(kind, kind), heads, blocks)
@@ -413,6 +436,13 @@ class Matrix(MatrixStruct):
     def _batch_of_values(self):
         return tuple(self.batch[:self.batch_dims]) if not self.flags & MATRIX_RAGGED else ()
 
+    def block_rows_of(self, first, last):
+        """Block rows first to last - 1, on the same memory, as bsr_matrix_rows gives them."""
+        if not 0 <= first <= last <= self.crow.shape[-1] - 1:
+            raise IndexError(f"block rows {first} to {last} of {self.crow.shape[-1] - 1}")
+        shape = (last - first) * self.block_rows, self.cols
+        return make(self.crow[..., first:last + 1], self.col, self.stored, shape, self.block, self.flags | MATRIX_ROW_VIEW)
+
     def scipy(self):
         """As SciPy's bsr_array, on the same memory (types that it has; no batch)."""
         from scipy import sparse
@@ -494,6 +524,43 @@ def broadcast(*views):
     dims = max(map(len, batches))
     lined = [(1,) * (dims - len(b)) + b for b in batches]
     return tuple(next((n for n in sizes if n != 1), 1) for sizes in zip(*lined)) if dims else ()
+
+
+class Safetensors:
+    """What a file holds; its arrays are views of the file's memory, which they keep alive."""
+    def __init__(self, library, data):
+        self.library, self.bytes, self.file, record = library, np.frombuffer(data, np.uint8), FileStruct(), Record()
+        library.check(library.c.parse_safetensors(address(self.bytes), self.bytes.size, self.file, record), record)
+
+    def names(self):
+        """Of the tensors; a matrix NAME is NAME.crow_indices, NAME.col_indices and NAME.values."""
+        return [self.library.line(self.library.c.safetensors_name, self.file, i) for i in range(self.file.tensors)]
+
+    def _array(self, at, code, shape, strides):
+        kind, last = np.dtype(NUMPY[code - 1]), sum((n - 1) * s for n, s in zip(shape, strides))
+        if 0 in shape:
+            return np.empty(shape, kind)
+        first = at - address(self.bytes)
+        flat = self.bytes[first:first + (last + 1) * kind.itemsize].view(kind)
+        return np.lib.stride_tricks.as_strided(flat, shape, [s * kind.itemsize for s in strides], writeable=False)
+
+    def dense(self, name):
+        d, record = Dense(), Record()
+        self.library.check(self.library.c.safetensors_dense(self.file, name.encode(), d, record), record)
+        n = d.batch_dims
+        return self._array(d.data, d.dtype, (*d.batch[:n], d.rows, d.cols), (*d.batch_stride[:n], d.row_stride, d.col_stride))
+
+    def matrix(self, name):
+        m, record = MatrixStruct(), Record()
+        self.library.check(self.library.c.safetensors_matrix(self.file, name.encode(), m, record), record)
+        n, (br, bc) = m.batch_dims, (m.block_rows, m.block_cols)
+        own = 0 if m.flags & MATRIX_RAGGED else n
+        batch, values = tuple(m.batch[:n]), None
+        crow = self._array(m.crow_indices, m.index_dtype, (*batch, m.rows // br + 1), (*m.crow_batch_stride[:n], 1))
+        col = self._array(m.col_indices, m.index_dtype, (*batch[:own], m.nnz), (*m.col_batch_stride[:own], 1))
+        if m.dtype:
+            values = self._array(m.values, m.dtype, (*batch[:own], m.nnz, br, bc), (*m.values_batch_stride[:own], br * bc, bc, 1))
+        return make(crow, col, values, (m.rows, m.cols), (br, bc), m.flags)
 
 
 class TuneTable:
@@ -592,9 +659,10 @@ class Context:
         rows, cols = block if isinstance(block, tuple) else (block, block)
         return bool(self.c.supports(self._ctx, OPS.get(op, op), code_of(dtype), code_of(out or dtype), rows, cols))
 
-    def exec(self, flags=0, stream=0, plan=None, max_grid=(), workspace=None, table=None, key=None, device_status=None):
-        """What may come with each call, as its exec=; workspace and device_status are arrays."""
-        e = Exec(stream=stream, flags=flags)
+    def exec(self, flags=0, stream=0, plan=None, max_grid=(), workspace=None, table=None, key=None, device_status=None,
+             threads=0):
+        """What may come with each call, as its exec=; workspace and device_status are arrays; threads: at most so many."""
+        e = Exec(stream=stream, flags=flags, threads=threads)
         if plan is not None:
             e.plan = C.pointer(plan)
         e.max_grid[:len(max_grid)] = [n or 0 for n in max_grid]
