@@ -1518,7 +1518,7 @@ typedef struct bsr_named {
 /* Writes a whole file: into at most size bytes; *bytes is what it has. buffer null: *bytes only. The data begin at a multiple of
    64 bytes, and so do tensors whose bytes are a multiple of 64; the others are aligned for their type. Errors: NULL_POINTER,
    BAD_ARGUMENT (FILE_NAME: index is the item; an operand neither dense nor sparse), CAPACITY, OVERLAP (buffer and an operand),
-   BAD_STRUCTURE, and others of an operand (operand "source"); uses 80 KB of stack. */
+   BAD_STRUCTURE, UNSUPPORTED (a view of block rows), and others of an operand (operand "source"); uses 80 KB of stack. */
 BSR_API bsr_status bsr_write_safetensors(const bsr_named *items, int64_t count, void *buffer, uint64_t size, uint64_t *bytes,
                                          bsr_error *error);
 
@@ -17982,6 +17982,7 @@ static bsr_status bsri_named_check(const bsri_call *c, const bsr_named *item, vo
     if (item->value.sparse) {
         bsr_matrix m = *item->value.sparse;
         m.transposed_index = m.schedule = NULL; /* they are not written */
+        if (m.flags & BSR_MATRIX_ROW_VIEW) return bsri_fail(c, BSR_ITEM_ROW_VIEW, BSR_ARG_SOURCE, -1, 0);
         BSRI_TRY(bsri_check_matrix(c, &set, &m, BSR_ARG_SOURCE, BSRI_ANY, m.values ? BSRI_READ : BSRI_PATTERN));
         BSRI_TRY(bsri_check_structure(c, &m, BSR_ARG_SOURCE, 0));
     } else BSRI_TRY(bsri_check_dense(c, &set, item->value.dense, BSR_ARG_SOURCE, BSRI_ANY, BSRI_READ));
@@ -18042,12 +18043,12 @@ BSR_API bsr_status bsr_parse_safetensors(const void *file, size_t bytes, bsr_saf
     bsri_json bad;
     bsr_exec exec;
     bsri_call c;
-    uint64_t size = 0;
+    uint64_t size = 0, whole = bytes; /* size_t may have 32 bits */
     int i;
     BSRI_TRY(bsri_file_begin(&c, &exec, error));
     if (!file && bytes) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_FILE, -1, 0);
     if (!out) return bsri_fail(&c, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
-    if ((uint64_t)bytes > INT64_MAX) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_FILE, -1, 0);
+    if (whole > INT64_MAX) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_FILE, -1, 0);
     if (bytes < BSRI_FILE_PREFIX)
         return bsri_fail_wanted(&c, BSR_ITEM_FILE_SHORT, BSR_ARG_FILE, (int64_t)bytes, (int64_t)bytes, BSRI_FILE_PREFIX);
     for (i = BSRI_FILE_PREFIX - 1; i >= 0; i--) size = size << 8 | ((const unsigned char *)file)[i];
