@@ -13,7 +13,7 @@
    It does not: allocate, synchronise, print, exit, abort or read the environment inside an operation; copy operands
    behind your back (only into a workspace that you offer); keep writable global state; fall back silently on a slower path (the
    plan says what runs).
-   Not in this version: attention's backward. Not tested: MSVC.
+   Not in this version: attention's backward. Not tested: MSVC itself (clang compiles for its ABI).
 
    CONTENTS: every name is an anchor; search for ">>name:"
      types              statuses, data types, operations, operands, checks
@@ -28,6 +28,7 @@
      matrices           checks, conversions, pruning, views
      layouts            DeepSpeed's sparsity configurations
      files              Matrix Market and DLMC text, from memory
+     weights            safetensors files, in memory
      tune               tuned parameters: tables, their text, queries, the tuner
      build              what a build has: headers, backends, switches
      base               contexts, calls, names, errors
@@ -67,7 +68,8 @@
      cuda-estimates     what kernels are expected to take
      cuda-plan-mma      products by simt and mma: choice, estimates, parameters
      cuda-plan-lanes    products of tiny or odd blocks, and with one column: lanes, parameters
-     cuda-plan-wgmma    products by tensor loads and wgmma: estimates, choice, parameters
+     cuda-plan-narrow   products of few columns by tensor loads: estimates, choice, parameters
+     cuda-plan-wgmma    products by wgmma: estimates, choice, who computes what, parameters
      cuda-plan-sampled  sampled products: estimates, choice, parameters
      cuda-plan-rows     softmax and attention: choice, parameters
      cuda-plan          a call as the kernels see it, and who is asked in which order
@@ -80,6 +82,9 @@
      cuda-views         transposed index, schedule, validate on the CUDA backend
      cuda-matrices      conversions, index lists, layouts on the CUDA backend
      tuner              the climb, measuring, verifying
+     json               a text gone through where it stands
+     safetensors        a file's tensors, and matrices of them
+     safetensors-calls  the writer; public functions
      create             contexts and what they can do
 
    FIRST STEPS
@@ -222,7 +227,7 @@
      BSRSPARSE_NO_OPENMP               no OpenMP even where the compiler offers it
      BSRSPARSE_NO_CUDA                 CPU backend only, also under nvcc
      BSRSPARSE_NO_ERROR_TEXT           leaves the sentences of bsr_item_string() out
-     BSRSPARSE_NO_IO, _NO_LAYOUTS      leaves the file parsers, the attention layouts out
+     BSRSPARSE_NO_IO, _NO_LAYOUTS      leaves the file readers and the writer, the attention layouts out
      BSRSPARSE_NO_PRODUCT, _SAMPLED, _ROWS, _ATTENTION; BSRSPARSE_ONLY_(the same names)
      BSRSPARSE_NO_F16, _BF16, _F32, _F64, _I8; BSRSPARSE_ONLY_(the same names)
                                        leave operations or operand types out: the functions stay and return
@@ -235,6 +240,10 @@
      cpu, AVX2, AVX-512  run: x86-64 (gcc, clang), chosen at run time; a plain -O2 build has them
      cuda, simt and mma  run: sm_90 (H200); compiled only: sm_75 to sm_89, sm_100, sm_120
      cuda, wgmma         run: sm_90a (H200), the only one that has it
+
+   CHANGES (while the major version is 0, a minor one may change calls and structs)
+     0.1.0, not released yet. Since its first state: safetensors files (>>weights); what a parser finds out of range comes with
+     its bound; `make install` puts the headers into include/bsrsparse/, not into include/; a shared object, a CMake package.
 
    LICENCE: MIT-0, at the end of this file. */
 #ifndef BSRSPARSE_H
@@ -389,7 +398,8 @@ typedef enum bsr_op {
     X(BSR_ARG_DC, 27, "dc") X(BSR_ARG_DA, 28, "da") X(BSR_ARG_DB, 29, "db") X(BSR_ARG_SOURCE, 30, "source")      \
     X(BSR_ARG_MATRIX, 31, "matrix") X(BSR_ARG_BUFFER, 32, "buffer") X(BSR_ARG_OPTIONS, 33, "options")            \
     X(BSR_ARG_EXEC, 34, "exec") X(BSR_ARG_TEXT, 35, "text") X(BSR_ARG_CONTEXT, 36, "context")                    \
-    X(BSR_ARG_DQ, 37, "dq") X(BSR_ARG_DK, 38, "dk") X(BSR_ARG_DV, 39, "dv") X(BSR_ARG_TABLE, 40, "table")
+    X(BSR_ARG_DQ, 37, "dq") X(BSR_ARG_DK, 38, "dk") X(BSR_ARG_DV, 39, "dv") X(BSR_ARG_TABLE, 40, "table")    \
+    X(BSR_ARG_FILE, 41, "file")
 
 typedef enum bsr_operand_id {
 #define BSRI_X(name, value, text) name = value,
@@ -400,9 +410,9 @@ typedef enum bsr_operand_id {
 
 /* Every check has one item: name, status that it returns, sentence. bsr_error.index and .value are what the
    sentence's <index> and <value> stand for (<dtype>, <operand>, <op>: value, by its name); -1 and 0 where it
-   names none; <wanted> and the like stand for bsr_error.wanted. Sizes, block sizes and strides are numbered: 0 rows, 1 columns,
-   from 2 on batch dimensions (from 0 where the sentence says batch dimension); strides of a matrix's stored blocks 6 (from one
-   to the next), 7 rows, 8 columns. Tests match items, not text. */
+   names none; <wanted> and the like stand for bsr_error.wanted, <bound> for "at least" or "at most" that. Sizes, block sizes
+   and strides are numbered: 0 rows, 1 columns, from 2 on batch dimensions (from 0 where the sentence says batch dimension);
+   strides of a matrix's stored blocks 6 (from one to the next), 7 rows, 8 columns. Tests match items, not text. */
 #define BSR_ITEM_LIST(X)                                                                                              \
     X(BSR_ITEM_NONE, BSR_OK, "no error")                                                                              \
     X(BSR_ITEM_CONTEXT_NULL, BSR_NULL_POINTER, "the context is null")                                                 \
@@ -498,7 +508,7 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_CUDA_CAPTURING, BSR_CAPTURING, "the stream is being captured")                                         \
     X(BSR_ITEM_PARSE_HEADER, BSR_PARSE_ERROR, "line <index>: the header is not one that this reader knows")           \
     X(BSR_ITEM_PARSE_NUMBER, BSR_PARSE_ERROR, "line <index>: a number was expected")                                  \
-    X(BSR_ITEM_PARSE_RANGE, BSR_PARSE_ERROR, "line <index>: <value> is out of range")                                 \
+    X(BSR_ITEM_PARSE_RANGE, BSR_PARSE_ERROR, "line <index>: <value> is out of range: <bound>")                        \
     X(BSR_ITEM_PARSE_SHORT, BSR_PARSE_ERROR, "line <index>: the text ends although more is announced: <value>")       \
     X(BSR_ITEM_PARSE_EXTRA, BSR_PARSE_ERROR, "line <index>: more text than the header announces")                     \
     X(BSR_ITEM_PARSE_KIND, BSR_PARSE_ERROR, "line <index>: a kind of matrix that this reader does not take")          \
@@ -526,6 +536,26 @@ typedef enum bsr_operand_id {
     X(BSR_ITEM_INDICES_REPEAT, BSR_BAD_STRUCTURE, "output tile <index> is named twice")                               \
     X(BSR_ITEM_SLOW_TRANSPOSE, BSR_OK, "A^T runs without its index, several times slower: see bsr_build_transposed_index; a " \
       "workspace as a query names it helps, too") \
+    X(BSR_ITEM_FILE_SHORT, BSR_PARSE_ERROR, "byte <index>: the file ends, before byte <wanted>")                      \
+    X(BSR_ITEM_FILE_HEADER, BSR_PARSE_ERROR, "byte <index>: a header of <value> bytes: 2 to <wanted> are allowed")    \
+    X(BSR_ITEM_FILE_JSON, BSR_PARSE_ERROR, "byte <index>: a header's JSON can't have <value> here (-1: its end)")     \
+    X(BSR_ITEM_FILE_DEEP, BSR_PARSE_ERROR, "byte <index>: objects and lists within each other, <value> deep: 0 to <wanted> are " \
+      "allowed") \
+    X(BSR_ITEM_FILE_KEY, BSR_PARSE_ERROR, "byte <index>: a tensor without dtype, shape or data_offsets")              \
+    X(BSR_ITEM_FILE_NUMBER, BSR_PARSE_ERROR, "byte <index>: <value> is out of range: 0 to <wanted> are allowed")      \
+    X(BSR_ITEM_FILE_DTYPE, BSR_PARSE_ERROR, "byte <index>: unknown dtype")                                            \
+    X(BSR_ITEM_FILE_DTYPE_OTHER, BSR_BAD_DTYPE, "byte <index>: a dtype that this library does not have")              \
+    X(BSR_ITEM_FILE_RANK, BSR_PARSE_ERROR, "byte <index>: <value> sizes, not <wanted>")                               \
+    X(BSR_ITEM_FILE_SHAPE, BSR_PARSE_ERROR, "byte <index>: a size of the shape is <value>, not <wanted>")             \
+    X(BSR_ITEM_FILE_SIZE, BSR_PARSE_ERROR, "byte <index>: <value> bytes of data, not <wanted> as dtype and shape say") \
+    X(BSR_ITEM_FILE_OVERLAP, BSR_PARSE_ERROR, "byte <index>: data from <value> on that are another tensor's as well") \
+    X(BSR_ITEM_FILE_HOLE, BSR_PARSE_ERROR, "byte <index>: data that are no tensor's")                                 \
+    X(BSR_ITEM_FILE_TWICE, BSR_PARSE_ERROR, "byte <index>: a name for the second time")                               \
+    X(BSR_ITEM_FILE_ALIGNMENT, BSR_PARSE_ERROR, "byte <index>: data at byte <value> of the file, no multiple of <wanted>") \
+    X(BSR_ITEM_FILE_MISSING, BSR_BAD_ARGUMENT, "there is no such name in the file; of it, part <value>: 0 crow_indices, " \
+      "1 col_indices, 2 values, 3 shape, 4 block (of __metadata__), 6 the tensor itself") \
+    X(BSR_ITEM_FILE_ORDER, BSR_UNSUPPORTED, "byte <index>: numbers that are little-endian, as this machine's are not")  \
+    X(BSR_ITEM_FILE_NAME, BSR_BAD_ARGUMENT, "name <index> is null, not UTF-8, __metadata__, or another item's as well") \
     X(BSR_ITEM_ROW_VIEW, BSR_UNSUPPORTED, "a view of block rows is not taken here: see bsr_matrix_rows") \
     X(BSR_ITEM_SLOW_PATH, BSR_OK, "the call runs some ten times slower than its neighbour does; the plan says why")
 
@@ -1257,7 +1287,7 @@ BSR_API bsr_status bsr_build_transposed_index(const bsr_context *ctx, const bsr_
 
 /* The schedule: block rows in groups of `group` that share columns (1: no grouping), longest union first (a last group
    that is not full stays last). One buffer: a header of eight int64 {magic, nnz, block rows, patterns, group, groups,
-   transposed, tall: groups of the first pattern, but for the last, that are more than 1 longer than three times the
+   transposed, long: groups of the first pattern, but for the last, that are more than 1 longer than three times the
    average}, then two int32 arrays: order [patterns][groups * group] (-1 pads the last group) and union length
    [patterns][groups]; each starts at a multiple of 64 bytes. With transposed != 0 it orders the block columns, for A^T.
    group: 1, 2, 4 or 8; Hopper's tiles of 128 rows want 128 / block rows in f16, bf16 and i8.
@@ -1328,6 +1358,52 @@ BSR_API bsr_status bsr_parse_matrix_market(const char *text, size_t bytes, bsr_f
    null: only *info. Errors as above. The format is that of the Deep Learning Matrix Collection (Gale et al. 2020). */
 BSR_API bsr_status bsr_parse_smtx(const char *text, size_t bytes, bsr_file_info *info, int64_t *crow, int64_t *col,
                                   int64_t capacity, bsr_error *error);
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>weights: safetensors files, in memory                                                        */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A matrix in a safetensors file is the tensors NAME.crow_indices, NAME.col_indices and NAME.values (absent: pattern only), with
+   PyTorch's shapes [batch..., block rows + 1], [batch..., nnz], [batch..., nnz, block rows, block columns], and two entries of
+   __metadata__, lists of JSON: NAME.shape "[batch..., rows, cols]" and NAME.block "[block rows, block columns]". A size 1 where
+   shape has a batch size: the items share the array. NAME.ragged "true": BSR_MATRIX_RAGGED. The name "" goes without the dot.
+   A dense tensor is one of 0 to 6 dimensions; below two it is one row. All dtypes of the library; names are UTF-8. */
+
+/* A file that bsr_parse_safetensors() has checked. It owns nothing: matrices and views point into the file, which must outlive
+   them. Searches go on where the last one ended, so that reading in the file's order takes one pass in all: threads that search
+   take a copy each. */
+typedef struct bsr_safetensors {
+    const void *file;
+    uint64_t bytes;
+    uint64_t data;      /* byte of the file where the tensors' data begin */
+    int64_t tensors;    /* how many there are */
+    uint64_t places[9]; /* of searches */
+} bsr_safetensors;
+
+/* Checks a file in memory (mapped or read, host memory): its whole header, and that its tensors fill the data without gap or
+   overlap. The data are not looked at; bsr_validate() and calls on the CPU look at what index arrays hold. Nothing is read
+   outside the file, nothing is allocated; uses 70 KB of stack. Errors: NULL_POINTER; PARSE_ERROR: error.index is the byte of the
+   file, from 0 (items BSR_ITEM_FILE_*); UNSUPPORTED (BSRSPARSE_NO_IO). The format is Hugging Face's; headers up to its 100 MB. */
+BSR_API bsr_status bsr_parse_safetensors(const void *file, size_t bytes, bsr_safetensors *out, bsr_error *error);
+/* The name of tensor i, as far as it fits, terminated; returns the length that it has, as snprintf does; -1: there is none. */
+BSR_API int bsr_safetensors_name(bsr_safetensors *file, int64_t i, char *name, size_t size);
+/* A matrix of the file, a dense tensor: they point into it, nothing is copied (on CUDA copy the arrays to the device). Errors:
+   NULL_POINTER; BAD_ARGUMENT (FILE_MISSING: value says what is missing); PARSE_ERROR (shapes that do not fit together, numbers
+   not aligned in the file); BAD_DTYPE (one that the library lacks); BAD_SHAPE and OVERFLOW as for any matrix; MISALIGNED (the
+   file's own address); UNSUPPORTED (on a big-endian machine, numbers of more than a byte). */
+BSR_API bsr_status bsr_safetensors_matrix(bsr_safetensors *file, const char *name, bsr_matrix *out, bsr_error *error);
+BSR_API bsr_status bsr_safetensors_dense(bsr_safetensors *file, const char *name, bsr_dense *out, bsr_error *error);
+
+typedef struct bsr_named {
+    const char *name;
+    bsr_operand value; /* dense or sparse, any strides; host memory. Attached views are not written */
+} bsr_named;
+/* Writes a whole file: into at most size bytes; *bytes is what it has. buffer null: *bytes only. The data begin at a multiple of
+   64 bytes, and so do tensors whose bytes are a multiple of 64; the others are aligned for their type. Errors: NULL_POINTER,
+   BAD_ARGUMENT (FILE_NAME: index is the item; an operand neither dense nor sparse), CAPACITY, OVERLAP (buffer and an operand),
+   BAD_STRUCTURE, and others of an operand (operand "source"); uses 80 KB of stack. */
+BSR_API bsr_status bsr_write_safetensors(const bsr_named *items, int64_t count, void *buffer, uint64_t size, uint64_t *bytes,
+                                         bsr_error *error);
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>tune: tuned parameters: tables, their text, queries, the tuner                               */
@@ -1692,7 +1768,7 @@ typedef struct bsri_call {
     const bsr_exec *exec; /* never null */
     int32_t op;
     uint32_t flags; /* exec->flags */
-    uint64_t turned; /* bit i: the checks see operand i transposed */
+    uint64_t transposed; /* bit i: the checks see operand i transposed */
     int32_t may_write_workspace; /* checks may: no operand of the call lies in it */
     int32_t reserved;
 #ifdef BSRI_CUDA
@@ -1813,8 +1889,8 @@ static void bsri_put_dtypes(bsri_text *t, int64_t set) {
 /* What stands at s in an item's sentence: a place for index, value or what was wanted. Returns its length, or 0 where there is
    none. */
 static size_t bsri_put_place(bsri_text *t, const char *s, const bsr_error *error) {
-    static const char *const places[] = {"<index>",  "<value>",        "<dtype>",         "<operand>",  "<op>",
-                                         "<wanted>", "<wanted_dtype>", "<wanted_dtypes>", "<wanted_op>"};
+    static const char *const places[] = {"<index>",  "<value>",        "<dtype>",         "<operand>",   "<op>",
+                                         "<wanted>", "<wanted_dtype>", "<wanted_dtypes>", "<wanted_op>", "<bound>"};
     size_t i = 0;
     int64_t number;
     const char *name = "?";
@@ -1825,6 +1901,10 @@ static size_t bsri_put_place(bsri_text *t, const char *s, const bsr_error *error
         if (i == 2 || i == 6) name = bsr_dtype_name((int)number);
         if (i == 3) name = bsr_operand_name((int)number);
         if (i == 4 || i == 8) name = bsr_op_name((int)number);
+    }
+    if (i == 9) {
+        bsri_put(t, number == -1 ? "others are allowed" : error->value < number ? "at least " : "at most ");
+        if (number == -1) return strlen(places[i]);
     }
     if (i == 7) bsri_put_dtypes(t, number);
     else if (*name != '?') bsri_put(t, name);
@@ -1910,7 +1990,7 @@ static void bsri_host_word(const bsri_call *c, uint64_t word) {
    where value does not say it. */
 static bsr_status bsri_fail_wanted(const bsri_call *c, int item, int operand, int64_t index, int64_t value, int64_t wanted) {
     bsr_error e;
-    if (c->turned >> operand & 1) { /* the record speaks of the operand as it was given */
+    if (c->transposed >> operand & 1) { /* the record speaks of the operand as it was given */
         const int strides = item == BSR_ITEM_STRIDE_NEGATIVE || item == BSR_ITEM_STRIDE_OUTPUT;
         if ((strides || item == BSR_ITEM_SIZE_NEGATIVE) && index >= 0 && index < 2) index = 1 - index;
         if (item == BSR_ITEM_ROWS_MISMATCH) item = BSR_ITEM_COLS_MISMATCH;
@@ -1992,7 +2072,7 @@ static bsr_status bsri_begin(bsri_call *c, const bsr_context *ctx, int op, const
     const uint32_t known = BSR_EXEC_SKIP_CHECKS | BSR_EXEC_CHECK_POINTERS | BSR_EXEC_ACCUMULATE_F64 | BSR_EXEC_TF32 |
                            BSR_EXEC_TF32X3 | BSR_EXEC_NO_TABLE | BSR_EXEC_NO_LOG | BSR_EXEC_CONSTANT_MATRIX |
                            BSR_EXEC_CHECK_INDICES;
-    c->ctx = ctx, c->exec = exec ? exec : &none, c->op = op, c->flags = c->exec->flags, c->turned = 0;
+    c->ctx = ctx, c->exec = exec ? exec : &none, c->op = op, c->flags = c->exec->flags, c->transposed = 0;
     c->may_write_workspace = 0, c->reserved = 0;
 #ifdef BSRI_CUDA
     c->watch = &c->noted, c->noted.count = c->noted.done = 0;
@@ -2676,19 +2756,30 @@ static void bsri_value_steps(const bsr_matrix *m, int64_t s[3]) {
 }
 
 /* Layouts of the two views: one function each serves size query, builder and users. Offsets in bytes. */
-#define BSRI_VIEW_HEADER 64
+#define BSRI_VIEW_HEADER 64 /* bytes */
 #define BSRI_TRANSPOSED_MAGIC INT64_C(0x0001545253425253) /* "SRBSRT", version 1 */
 #define BSRI_SCHEDULE_MAGIC INT64_C(0x0001535253425253)
-enum { /* words of a schedule's header */
-    BSRI_SCHEDULE_GROUP = 4,  /* lines of a group */
+enum { /* words of the views' headers: of both, */
+    BSRI_VIEW_MAGIC,
+    BSRI_VIEW_NNZ,
+    BSRI_VIEW_WORDS = 8,
+    BSRI_TRANSPOSED_ROWS = 2, /* of a transposed index: blocks, */
+    BSRI_TRANSPOSED_COLS,
+    BSRI_TRANSPOSED_PATTERNS,
+    BSRI_TRANSPOSED_DTYPE,
+    BSRI_TRANSPOSED_WORDS,    /* that are used, */
+    BSRI_SCHEDULE_LINES = 2,  /* and of a schedule */
+    BSRI_SCHEDULE_PATTERNS,
+    BSRI_SCHEDULE_GROUP,      /* lines of a group */
     BSRI_SCHEDULE_GROUPS,     /* of a pattern */
     BSRI_SCHEDULE_TRANSPOSED, /* it is for A^T */
-    BSRI_SCHEDULE_TALL,       /* groups at the front that are far longer than others */
-    BSRI_SCHEDULE_WORD        /* of errors, which count a schedule's words behind those of a transposed index */
+    BSRI_SCHEDULE_LONG,       /* groups at the front that are far longer than others */
+    BSRI_SCHEDULE_WORD = BSRI_VIEW_WORDS /* of errors, which count a schedule's words behind those of a transposed index */
 };
+enum { BSRI_CCOL, BSRI_ROW, BSRI_POSITION, BSRI_ORDER = 0, BSRI_LENGTHS }; /* arrays of a transposed index; of a schedule */
 typedef struct bsri_view {
     int64_t patterns, entries; /* entries of row and position, per pattern (ragged: for all together) */
-    int64_t at[3];             /* transposed index: ccol, row, position; schedule: order, union length */
+    int64_t at[3];             /* where its arrays begin, in bytes: BSRI_CCOL ... */
     int64_t groups, lines;     /* schedule: groups and the rows that it orders */
     int64_t bytes;
 } bsri_view;
@@ -2705,7 +2796,8 @@ static int bsri_transposed_layout(const bsr_matrix *m, bsri_view *v) {
     v->patterns = bsri_pattern_count(m), v->entries = m->nnz, v->bytes = BSRI_VIEW_HEADER;
     if (!bsri_mul(v->patterns, bsri_block_cols(m) + 1, &ccol)) return 0;
     if (!bsri_mul(m->flags & BSR_MATRIX_RAGGED ? 1 : v->patterns, m->nnz, &entries)) return 0;
-    return bsri_view_place(v, 0, ccol, size) && bsri_view_place(v, 1, entries, size) && bsri_view_place(v, 2, entries, size);
+    return bsri_view_place(v, BSRI_CCOL, ccol, size) && bsri_view_place(v, BSRI_ROW, entries, size) &&
+           bsri_view_place(v, BSRI_POSITION, entries, size);
 }
 static int bsri_schedule_layout(const bsr_matrix *m, int group, int transposed, bsri_view *v) {
     int64_t order, lengths;
@@ -2714,7 +2806,7 @@ static int bsri_schedule_layout(const bsr_matrix *m, int group, int transposed, 
     v->lines = transposed ? bsri_block_cols(m) : bsri_block_rows(m);
     v->groups = bsri_ceil_div(v->lines, group);
     if (!bsri_mul(v->patterns, v->groups, &lengths) || !bsri_mul(lengths, group, &order)) return 0;
-    return bsri_view_place(v, 0, order, 4) && bsri_view_place(v, 1, lengths, 4);
+    return bsri_view_place(v, BSRI_ORDER, order, 4) && bsri_view_place(v, BSRI_LENGTHS, lengths, 4);
 }
 /* What every schedule has, of rows or columns: groups of 8 have the fewest lengths, of 1 no padding. */
 static int bsri_schedule_least(const bsr_matrix *m, bsri_view *v) {
@@ -2723,18 +2815,21 @@ static int bsri_schedule_least(const bsr_matrix *m, bsri_view *v) {
     memset(v, 0, sizeof *v);
     v->patterns = bsri_pattern_count(m), v->bytes = BSRI_VIEW_HEADER;
     if (!bsri_mul(v->patterns, lines, &order) || !bsri_mul(v->patterns, bsri_ceil_div(lines, 8), &lengths)) return 0;
-    return bsri_view_place(v, 0, order, 4) && bsri_view_place(v, 1, lengths, 4);
+    return bsri_view_place(v, BSRI_ORDER, order, 4) && bsri_view_place(v, BSRI_LENGTHS, lengths, 4);
 }
-/* Their headers, of eight words. */
+/* Their headers. */
 static void bsri_transposed_header(const bsr_matrix *m, int64_t *h) {
     memset(h, 0, BSRI_VIEW_HEADER);
-    h[0] = BSRI_TRANSPOSED_MAGIC, h[1] = m->nnz, h[2] = bsri_block_rows(m), h[3] = bsri_block_cols(m);
-    h[4] = bsri_pattern_count(m), h[5] = m->index_dtype;
+    h[BSRI_VIEW_MAGIC] = BSRI_TRANSPOSED_MAGIC, h[BSRI_VIEW_NNZ] = m->nnz, h[BSRI_TRANSPOSED_ROWS] = bsri_block_rows(m);
+    h[BSRI_TRANSPOSED_COLS] = bsri_block_cols(m), h[BSRI_TRANSPOSED_PATTERNS] = bsri_pattern_count(m);
+    h[BSRI_TRANSPOSED_DTYPE] = m->index_dtype;
 }
 static void bsri_schedule_header(const bsr_matrix *m, int64_t group, int transposed, int64_t *h) {
+    const int64_t lines = transposed ? bsri_block_cols(m) : bsri_block_rows(m);
     memset(h, 0, BSRI_VIEW_HEADER);
-    h[0] = BSRI_SCHEDULE_MAGIC, h[1] = m->nnz, h[2] = transposed ? bsri_block_cols(m) : bsri_block_rows(m);
-    h[3] = bsri_pattern_count(m), h[4] = group, h[5] = bsri_ceil_div(h[2], group), h[6] = transposed != 0;
+    h[BSRI_VIEW_MAGIC] = BSRI_SCHEDULE_MAGIC, h[BSRI_VIEW_NNZ] = m->nnz, h[BSRI_SCHEDULE_LINES] = lines;
+    h[BSRI_SCHEDULE_PATTERNS] = bsri_pattern_count(m), h[BSRI_SCHEDULE_GROUP] = group;
+    h[BSRI_SCHEDULE_GROUPS] = bsri_ceil_div(lines, group), h[BSRI_SCHEDULE_TRANSPOSED] = transposed != 0;
 }
 /* The first of n words that is not as it must be, or -1. Of a schedule's group any is right that there can be. */
 static int bsri_header_differs(const int64_t *have, const int64_t *want, int n) {
@@ -2744,16 +2839,21 @@ static int bsri_header_differs(const int64_t *have, const int64_t *want, int n) 
     return -1;
 }
 static int bsri_transposed_differs(const bsr_matrix *m, const int64_t *have) {
-    int64_t want[8];
+    int64_t want[BSRI_VIEW_WORDS];
     bsri_transposed_header(m, want);
-    return bsri_header_differs(have, want, 6);
+    return bsri_header_differs(have, want, BSRI_TRANSPOSED_WORDS);
+}
+/* The layout of a schedule with this header. */
+static int bsri_schedule_layout_of(const bsr_matrix *m, const int64_t *header, bsri_view *v) {
+    return bsri_schedule_layout(m, (int)header[BSRI_SCHEDULE_GROUP], header[BSRI_SCHEDULE_TRANSPOSED] != 0, v);
 }
 static int bsri_schedule_differs(const bsr_matrix *m, const int64_t *have) {
-    int64_t want[8];
+    const int64_t group = have[BSRI_SCHEDULE_GROUP];
+    int64_t want[BSRI_VIEW_WORDS];
     int first;
-    bsri_schedule_header(m, 1, have[6] != 0, want);
-    first = bsri_header_differs(have, want, 4);
-    return first < 0 && (have[4] < 1 || have[4] > 8) ? 4 : first;
+    bsri_schedule_header(m, 1, have[BSRI_SCHEDULE_TRANSPOSED] != 0, want);
+    first = bsri_header_differs(have, want, BSRI_SCHEDULE_GROUP);
+    return first < 0 && (group < 1 || group > 8) ? BSRI_SCHEDULE_GROUP : first;
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -2896,7 +2996,7 @@ static void bsri_terms_add(bsri_terms *t, const bsri_span *s) {
 }
 /* Leaves out numbers that are too large for the total; then all counters run the other way. Returns the total that they have to
    make then, or a negative number where they can't. */
-static int64_t bsri_terms_turn(bsri_terms *t, int64_t total) {
+static int64_t bsri_terms_flip(bsri_terms *t, int64_t total) {
     int64_t sum = t->slack;
     int i;
     for (i = 0; i < t->n; i++) {
@@ -2917,7 +3017,7 @@ static int bsri_spans_meet(const bsri_span *a, const bsri_span *b) {
     bsri_terms_add(&t, a);
     bsri_terms_add(&t, b);
     bsri_terms_merge(&t);
-    for (found = 0; found < 2 && t.n > 1 && total >= 0; found++) total = bsri_terms_turn(&t, total);
+    for (found = 0; found < 2 && t.n > 1 && total >= 0; found++) total = bsri_terms_flip(&t, total);
     if (total < 0) return 0;
     if (t.n > 1) bsri_terms_order(&t);
     found = bsri_terms_solve(&t, 0, total);
@@ -3138,7 +3238,7 @@ static bsr_status bsri_check_view_spans(const bsri_call *c, bsri_spans *set, con
     if (!m->schedule) return BSR_OK;
     BSRI_TRY(bsri_check_pointer(c, m->schedule, 8, operand));
     known = !bsri_on_cuda(c) && bsri_schedule_differs(m, have) < 0;
-    fits = known ? bsri_schedule_layout(m, (int)have[4], have[6] != 0, &v) : bsri_schedule_least(m, &v);
+    fits = known ? bsri_schedule_layout_of(m, have, &v) : bsri_schedule_least(m, &v);
     if (!fits) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
     return set ? bsri_span_read(c, set, operand, m->schedule, v.bytes) : BSR_OK;
 }
@@ -3357,8 +3457,8 @@ static int64_t bsri_find_repeat(const bsri_call *c, int64_t (*number)(const void
 static bsr_status bsri_check_transposed_entries(const bsri_call *c, const bsr_matrix *m, const bsri_view *v, int64_t first,
                                                 int64_t end, int operand) {
     const char *view = (const char *)m->transposed_index;
-    const void *rows = bsri_at(view + v->at[1], m->index_dtype, first);
-    const void *positions = bsri_at(view + v->at[2], m->index_dtype, first);
+    const void *rows = bsri_at(view + v->at[BSRI_ROW], m->index_dtype, first);
+    const void *positions = bsri_at(view + v->at[BSRI_POSITION], m->index_dtype, first);
     int64_t k;
     if (bsri_indices_within(rows, m->index_dtype, end - first, bsri_block_rows(m)) &&
         bsri_indices_within(positions, m->index_dtype, end - first, m->nnz))
@@ -3380,7 +3480,7 @@ static bsr_status bsri_check_transposed_index(const bsri_call *c, const bsr_matr
     if (!bsri_transposed_layout(m, &v)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
     for (i = 0; i < v.patterns; i++) {
         for (before = 0, k = 0; k <= cols; k++, before = at) {
-            at = bsri_index((const char *)m->transposed_index + v.at[0], m->index_dtype, i * (cols + 1) + k);
+            at = bsri_index((const char *)m->transposed_index + v.at[BSRI_CCOL], m->index_dtype, i * (cols + 1) + k);
             if (at < before || at > m->nnz) return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, operand, k, at);
             if (!k) first = at;
         }
@@ -3400,9 +3500,9 @@ static bsr_status bsri_check_schedule(const bsri_call *c, const bsr_matrix *m, i
     int64_t i = bsri_schedule_differs(m, have), k, n, lines;
     bsri_view v;
     if (i >= 0) return bsri_fail(c, BSR_ITEM_VIEW_HEADER, operand, i, have[i]);
-    if (!bsri_schedule_layout(m, (int)have[4], have[6] != 0, &v)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
-    for (i = 0, n = v.groups * have[4]; i < v.patterns; i++) {
-        const int32_t *order = (const int32_t *)(const void *)((const char *)m->schedule + v.at[0]) + i * n;
+    if (!bsri_schedule_layout_of(m, have, &v)) return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, operand, -1, 0);
+    for (i = 0, n = v.groups * have[BSRI_SCHEDULE_GROUP]; i < v.patterns; i++) {
+        const int32_t *order = (const int32_t *)(const void *)((const char *)m->schedule + v.at[BSRI_ORDER]) + i * n;
         for (lines = 0, k = 0; k < n; k++) {
             if (order[k] < -1 || order[k] >= v.lines) return bsri_fail(c, BSR_ITEM_VIEW_CONTENT, operand, k, order[k]);
             lines += order[k] >= 0;
@@ -3643,9 +3743,11 @@ static const bsri_name bsri_why_names[] = {
 #undef BSRI_X
 };
 static const char *bsri_why_text(int why) { return bsri_lookup(bsri_why_names, BSRI_COUNT(bsri_why_names), why, 1, "?"); }
+/* What bsr_plan.kernel says on CUDA; 0: open, or several. */
+enum { BSRI_TIER_SIMT = 1, BSRI_TIER_MMA, BSRI_TIER_WGMMA, BSRI_TIERS };
 static const char *bsri_tier_name(int tier) {
-    static const char *const names[] = {"several kernels", "simt", "mma", "wgmma"};
-    return names[tier >= 1 && tier <= 3 ? tier : 0];
+    static const char *const names[BSRI_TIERS] = {"several kernels", "simt", "mma", "wgmma"};
+    return names[tier >= BSRI_TIER_SIMT && tier < BSRI_TIERS ? tier : 0];
 }
 
 BSR_API int bsr_plan_string(const bsr_plan *plan, char *text, size_t size) {
@@ -5420,10 +5522,10 @@ static void bsri_cursor_matrix(const bsri_engine *e, bsri_cursor *c, const bsri_
         c->at = bsri_index(it.crow, dt, tile), c->end = bsri_index(it.crow, dt, tile + 1);
     } else if (e->kind == BSRI_LIST_TRANSPOSED) {
         const char *view = (const char *)m->transposed_index;
-        const void *ccol = bsri_at(view + e->index.at[0], dt, it.pattern * (bsri_block_cols(m) + 1));
+        const void *ccol = bsri_at(view + e->index.at[BSRI_CCOL], dt, it.pattern * (bsri_block_cols(m) + 1));
         const int64_t shift = ragged ? 0 : it.pattern * e->index.entries;
-        c->crow = ccol, c->row = bsri_at(view + e->index.at[1], dt, shift);
-        c->position = bsri_at(view + e->index.at[2], dt, shift);
+        c->crow = ccol, c->row = bsri_at(view + e->index.at[BSRI_ROW], dt, shift);
+        c->position = bsri_at(view + e->index.at[BSRI_POSITION], dt, shift);
         c->at = bsri_index(ccol, dt, tile), c->end = bsri_index(ccol, dt, tile + 1);
     } else { /* BSRI_LIST_SCAN: extra is the block row of entry at */
         c->at = bsri_index(it.crow, dt, 0), c->end = bsri_index(it.crow, dt, bsri_block_rows(m));
@@ -5547,7 +5649,7 @@ static int64_t bsri_product_order(const bsri_engine *e, int64_t item, int64_t n)
     const bsri_product *job = e->job;
     const int32_t *order;
     if (!e->schedule.bytes) return n;
-    order = (const int32_t *)(const void *)((const char *)job->a->schedule + e->schedule.at[0]);
+    order = (const int32_t *)(const void *)((const char *)job->a->schedule + e->schedule.at[BSRI_ORDER]);
     item = bsri_reduce_item(&job->batch, &e->out_batch, item, 0);
     return order[bsri_matrix_item(&job->batch, item, job->a).pattern * e->schedule.groups * e->group + n];
 }
@@ -5879,6 +5981,7 @@ static int bsri_scan_run(const bsri_call *c, bsri_engine *e) {
 /* --- what the engine works on: a block matrix or a list of the caller's --- */
 static void bsri_engine_matrix(bsri_engine *e) {
     const bsr_matrix *a = e->job->a;
+    const int64_t *header = (const int64_t *)a->schedule;
     const int t = e->job->trans != 0;
     int64_t s[3];
     bsri_value_strides(a, s);
@@ -5887,9 +5990,9 @@ static void bsri_engine_matrix(bsri_engine *e) {
     e->tiles = t ? bsri_block_cols(a) : bsri_block_rows(a), e->width = e->job->out->cols;
     e->kind = !t ? BSRI_LIST_ROWS : a->transposed_index ? BSRI_LIST_TRANSPOSED : BSRI_LIST_SCAN;
     if (e->kind == BSRI_LIST_TRANSPOSED) bsri_transposed_layout(a, &e->index);
-    if (a->schedule && ((const int64_t *)a->schedule)[6] == t) {
-        e->group = ((const int64_t *)a->schedule)[4];
-        bsri_schedule_layout(a, (int)e->group, t, &e->schedule);
+    if (header && header[BSRI_SCHEDULE_TRANSPOSED] == t) {
+        e->group = header[BSRI_SCHEDULE_GROUP];
+        bsri_schedule_layout_of(a, header, &e->schedule);
     }
 }
 static void bsri_engine_scatter(bsri_engine *e) {
@@ -6085,7 +6188,8 @@ static bsr_plan bsri_product_plan(const bsri_call *c, const bsri_product_call *p
         const int have = c->exec->workspace && c->exec->workspace_bytes >= bytes && (uintptr_t)c->exec->workspace % 64 == 0;
         if (c->exec->query || have) plan.workspace_bytes = bytes;
     }
-    if (schedule && (bsri_on_cuda(c) || (schedule[6] != 0) == (p->trans != 0))) plan.flags |= BSR_PLAN_USES_SCHEDULE;
+    if (schedule && (bsri_on_cuda(c) || (schedule[BSRI_SCHEDULE_TRANSPOSED] != 0) == (p->trans != 0)))
+        plan.flags |= BSR_PLAN_USES_SCHEDULE;
     if (!bsri_on_cuda(c) && (p->b->dtype != bsri_compute_dtype(c, p->b->dtype) || p->b->col_stride != 1))
         plan.flags |= BSR_PLAN_PACKS_B;
     return plan;
@@ -6863,7 +6967,7 @@ typedef struct bsri_matmul_call {
     bsri_product_call product;
     bsri_sampled_call sampled;
     int32_t is_sampled, id_a, id_b, id_c, reduce;
-    uint64_t turned; /* for bsri_call */
+    uint64_t transposed; /* for bsri_call */
 } bsri_matmul_call;
 
 static bsr_status bsri_check_operand(const bsri_call *c, bsr_operand o, int id) {
@@ -6871,7 +6975,7 @@ static bsr_status bsri_check_operand(const bsri_call *c, bsr_operand o, int id) 
     return BSR_OK;
 }
 static bsr_dense bsri_maybe_transposed(bsri_matmul_call *m, const bsr_dense *d, int id, int transposed) {
-    if (transposed) m->turned |= BSRI_MAY_BE(id);
+    if (transposed) m->transposed |= BSRI_MAY_BE(id);
     return transposed ? bsr_dense_transposed(*d) : *d;
 }
 
@@ -6886,7 +6990,7 @@ static bsr_status bsri_matmul_map(const bsri_call *c, bsri_matmul_call *m, uint3
     BSRI_TRY(bsri_check_operand(c, out, m->id_c));
     if (sparse != 1) return bsri_fail(c, BSR_ITEM_MODE, BSR_ARG_NONE, -1, sparse);
     memset(p, 0, sizeof *p), memset(&m->sampled, 0, sizeof m->sampled);
-    m->is_sampled = out.sparse != NULL, m->turned = 0;
+    m->is_sampled = out.sparse != NULL, m->transposed = 0;
     if (m->is_sampled) { /* SDD; with TRANS_C the stored matrix is op(B)^T op(A)^T */
         const bsr_dense one = bsri_maybe_transposed(m, a.dense, m->id_a, ta != tc);
         const bsr_dense two = bsri_maybe_transposed(m, b.dense, m->id_b, tb != tc);
@@ -6908,7 +7012,7 @@ static bsr_status bsri_matmul_map(const bsri_call *c, bsri_matmul_call *m, uint3
 }
 static bsr_status bsri_matmul_check(const bsri_call *call, const bsri_matmul_call *m, bsri_spans *set) {
     bsri_call c = *call;
-    c.turned = m->turned;
+    c.transposed = m->transposed;
     if (m->is_sampled) {
         BSRI_TRY(bsri_check_sampled_operands(&c, &m->sampled, set));
         return bsri_check_sampled(&c, &m->sampled, set);
@@ -9155,9 +9259,9 @@ static void bsri_transpose_pattern(const bsr_matrix *m, const bsri_item *it, voi
 /* The three arrays of pattern i inside a transposed index. */
 static void bsri_transposed_arrays(const bsr_matrix *m, const void *buffer, const bsri_view *v, int64_t i, char *array[3]) {
     int64_t each = m->flags & BSR_MATRIX_RAGGED ? 0 : m->nnz;
-    array[0] = bsri_at((const char *)buffer + v->at[0], m->index_dtype, i * (bsri_block_cols(m) + 1));
-    array[1] = bsri_at((const char *)buffer + v->at[1], m->index_dtype, i * each);
-    array[2] = bsri_at((const char *)buffer + v->at[2], m->index_dtype, i * each);
+    array[0] = bsri_at((const char *)buffer + v->at[BSRI_CCOL], m->index_dtype, i * (bsri_block_cols(m) + 1));
+    array[1] = bsri_at((const char *)buffer + v->at[BSRI_ROW], m->index_dtype, i * each);
+    array[2] = bsri_at((const char *)buffer + v->at[BSRI_POSITION], m->index_dtype, i * each);
 }
 typedef struct bsri_view_job {
     bsr_matrix one;
@@ -9331,16 +9435,16 @@ static void bsri_schedule_one(bsri_lines *l, int group, const bsri_view *v, int6
     }
 }
 /* A union that is more than 1 longer than three times the average, which random ones hardly are; sum: of all groups' lengths. */
-BSRI_UNUSED BSRI_HD static int bsri_is_tall(int64_t length, int64_t groups, int64_t sum) {
+BSRI_UNUSED BSRI_HD static int bsri_is_long(int64_t length, int64_t groups, int64_t sum) {
     return (length - 1) * groups > 3 * sum;
 }
 /* How many unions of the first pattern are. They stand in front: the last is not asked for, which if not full is out of order,
    and if full is the shortest. */
-static int64_t bsri_schedule_tall(const void *buffer, const bsri_view *v) {
-    const int32_t *lengths = (const int32_t *)(const void *)((const char *)buffer + v->at[1]);
+static int64_t bsri_schedule_long(const void *buffer, const bsri_view *v) {
+    const int32_t *lengths = (const int32_t *)(const void *)((const char *)buffer + v->at[BSRI_LENGTHS]);
     int64_t i, sum = 0, count = 0;
     for (i = 0; i < v->groups && v->patterns; i++) sum += lengths[i];
-    for (i = 0; i + 1 < v->groups && v->patterns; i++) count += bsri_is_tall(lengths[i], v->groups, sum);
+    for (i = 0; i + 1 < v->groups && v->patterns; i++) count += bsri_is_long(lengths[i], v->groups, sum);
     return count;
 }
 
@@ -9393,10 +9497,10 @@ BSR_API bsr_status bsr_build_schedule(const bsr_context *ctx, const bsr_matrix *
         bsri_item it = bsri_matrix_item(&job.patterns, i, &job.one);
         bsri_lines_load(&lines, &job.one, &it, transposed);
         bsri_schedule_one(&lines, group, &job.view, m->nnz,
-                          (int32_t *)(void *)((char *)buffer + job.view.at[0]) + i * job.view.groups * group,
-                          (int32_t *)(void *)((char *)buffer + job.view.at[1]) + i * job.view.groups);
+                          (int32_t *)(void *)((char *)buffer + job.view.at[BSRI_ORDER]) + i * job.view.groups * group,
+                          (int32_t *)(void *)((char *)buffer + job.view.at[BSRI_LENGTHS]) + i * job.view.groups);
     }
-    header[BSRI_SCHEDULE_TALL] = bsri_schedule_tall(buffer, &job.view);
+    header[BSRI_SCHEDULE_LONG] = bsri_schedule_long(buffer, &job.view);
     bsri_scratch_end(&c, &scratch);
     return BSR_OK;
 }
@@ -9430,8 +9534,8 @@ static bsr_status bsri_validate_transposed(const bsri_call *c, const bsri_view_j
 /* One pattern's schedule: every line once, -1 only at the end, unions as long as it says. */
 static bsr_status bsri_validate_schedule_one(const bsri_call *c, bsri_lines *l, const bsri_view *v, int group, int64_t i,
                                              const void *buffer) {
-    const int32_t *order = (const int32_t *)(const void *)((const char *)buffer + v->at[0]) + i * v->groups * group;
-    const int32_t *lengths = (const int32_t *)(const void *)((const char *)buffer + v->at[1]) + i * v->groups;
+    const int32_t *order = (const int32_t *)(const void *)((const char *)buffer + v->at[BSRI_ORDER]) + i * v->groups * group;
+    const int32_t *lengths = (const int32_t *)(const void *)((const char *)buffer + v->at[BSRI_LENGTHS]) + i * v->groups;
     int64_t g, k, at, sum;
     for (k = 0; k < l->count; k++) l->next[k] = 0; /* seen */
     for (g = 0; g < v->groups; g++) {
@@ -9471,9 +9575,9 @@ static bsr_status bsri_validate_schedule(const bsri_call *c, bsri_view_job *job)
         bsri_lines_load(&lines, &job->one, &it, (int)header[BSRI_SCHEDULE_TRANSPOSED]);
         status = bsri_validate_schedule_one(c, &lines, &job->view, (int)header[BSRI_SCHEDULE_GROUP], i, header);
     }
-    if (status == BSR_OK && header[BSRI_SCHEDULE_TALL] != bsri_schedule_tall(header, &job->view))
-        status = bsri_fail(c, BSR_ITEM_VIEW_HEADER, BSR_ARG_MATRIX, BSRI_SCHEDULE_WORD + BSRI_SCHEDULE_TALL,
-                           header[BSRI_SCHEDULE_TALL]);
+    if (status == BSR_OK && header[BSRI_SCHEDULE_LONG] != bsri_schedule_long(header, &job->view))
+        status = bsri_fail(c, BSR_ITEM_VIEW_HEADER, BSR_ARG_MATRIX, BSRI_SCHEDULE_WORD + BSRI_SCHEDULE_LONG,
+                           header[BSRI_SCHEDULE_LONG]);
     bsri_scratch_end(c, &scratch);
     return status;
 }
@@ -9732,13 +9836,18 @@ typedef struct bsri_reader {
     const char *p, *end;
     int64_t line; /* from 1 */
     int item;     /* bsr_item, or 0 */
-    int64_t value;
+    int64_t value, wanted;
     char blank; /* a further separator beside space, tab and carriage return */
 } bsri_reader;
 
 static int bsri_read_bad(bsri_reader *t, int item, int64_t value) { /* always 0 */
     if (!t->item) t->item = item, t->value = value;
     return 0;
+}
+/* A number beyond a bound. */
+static int bsri_read_beyond(bsri_reader *t, int64_t value, int64_t bound) {
+    if (!t->item) t->wanted = bound;
+    return bsri_read_bad(t, BSR_ITEM_PARSE_RANGE, value);
 }
 static int bsri_is_blank(const bsri_reader *t, char ch) { return ch == ' ' || ch == '\t' || ch == '\r' || ch == t->blank; }
 /* Goes to the next token of the line; 0: there is none. */
@@ -9785,7 +9894,7 @@ static int bsri_read_int(bsri_reader *t, int64_t low, int64_t high, int64_t *out
         v = v > (INT64_MAX - 9) / 10 ? INT64_MAX - 9 : v * 10 + (*t->p - '0'); /* stays at the top once there */
     if (!digits || !bsri_read_at_break(t)) return bsri_read_bad(t, BSR_ITEM_PARSE_NUMBER, 0);
     if (negative) v = -v;
-    if (v < low || v > high) return bsri_read_bad(t, BSR_ITEM_PARSE_RANGE, v);
+    if (v < low || v > high) return bsri_read_beyond(t, v, v < low ? low : high);
     *out = v;
     return 1;
 }
@@ -9935,11 +10044,11 @@ static int bsri_market_sizes(bsri_reader *t, bsri_market *h) {
     if (!bsri_read_line(t, '%')) return bsri_read_bad(t, BSR_ITEM_PARSE_SHORT, 0);
     line = t->line;
     if (!bsri_read_int(t, 0, top - 1, &f->rows) || !bsri_read_int(t, 0, top - 1, &f->cols)) return 0;
-    if (f->symmetric && f->rows != f->cols) return bsri_read_bad(t, BSR_ITEM_PARSE_RANGE, f->cols);
+    if (f->symmetric && f->rows != f->cols) return bsri_read_beyond(t, f->cols, f->rows);
     if (!h->array && !bsri_read_int(t, 0, top - 1, &f->stored)) return 0;
     if (!bsri_read_line_end(t)) return 0;
     if (!h->array) return 1;
-    if (!bsri_mul(f->rows, f->cols, &f->stored)) return t->line = line, bsri_read_bad(t, BSR_ITEM_PARSE_RANGE, f->cols);
+    if (!bsri_mul(f->rows, f->cols, &f->stored)) return t->line = line, bsri_read_beyond(t, f->cols, INT64_MAX / f->rows);
     if (f->symmetric) f->stored = (f->stored - f->rows) / 2 + (f->symmetric == 1 ? f->rows : 0);
     return 1;
 }
@@ -9954,7 +10063,7 @@ static int bsri_market_entries(bsri_reader *t, bsri_market *h, int64_t *row, int
         if (!h->array) {
             if (!bsri_read_int(t, 1, f->rows, &i) || !bsri_read_int(t, 1, f->cols, &j)) return 0;
             i--, j--;
-            if (f->symmetric == 2 && i == j) return bsri_read_bad(t, BSR_ITEM_PARSE_RANGE, j + 1); /* it is its own negative */
+            if (f->symmetric == 2 && i == j) return bsri_read_beyond(t, j + 1, j); /* it is its own negative */
         }
         if (f->has_values && !bsri_read_double(t, &v)) return 0;
         if (!bsri_read_line_end(t)) return 0;
@@ -9975,7 +10084,7 @@ static int bsri_smtx_list(bsri_reader *t, int64_t count, int64_t low, int64_t hi
     for (k = 0; k < count; k++) {
         if (!bsri_read_token(t)) return bsri_read_bad(t, BSR_ITEM_PARSE_SHORT, count - k);
         if (!bsri_read_int(t, ascending ? v : low, ascending && k == 0 ? low : high, &v)) return 0;
-        if (ascending && k == count - 1 && v != high) return bsri_read_bad(t, BSR_ITEM_PARSE_RANGE, v);
+        if (ascending && k == count - 1 && v != high) return bsri_read_beyond(t, v, high);
         if (out) out[k] = v;
     }
     return bsri_read_line_end(t);
@@ -9999,6 +10108,12 @@ static bsr_status bsri_parse_fail(bsr_error *error, int item, int operand, int64
     bsri_record(NULL, error, item, operand, index, value);
     return bsri_items[item].status;
 }
+static bsr_status bsri_parse_failed(const bsri_reader *t, bsr_error *error) {
+    bsr_error e = bsri_error(t->item, BSR_ARG_TEXT, t->line, t->value);
+    e.wanted = t->wanted;
+    bsri_record_error(NULL, error, &e);
+    return BSR_PARSE_ERROR;
+}
 /* What both readers ask of their arguments. */
 static bsr_status bsri_parse_begin(bsri_reader *t, const char *text, size_t bytes, const bsr_file_info *info, bsr_error *error) {
     memset(t, 0, sizeof *t);
@@ -10006,7 +10121,7 @@ static bsr_status bsri_parse_begin(bsri_reader *t, const char *text, size_t byte
     if (!text && bytes) return bsri_parse_fail(error, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_TEXT, -1, 0);
     if (!info) return bsri_parse_fail(error, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
     if (!text) text = "";
-    t->p = text, t->end = text + bytes, t->line = 1, t->blank = ' ';
+    t->p = text, t->end = text + bytes, t->line = 1, t->blank = ' ', t->wanted = -1;
     return BSR_OK;
 }
 #endif
@@ -10025,7 +10140,7 @@ BSR_API bsr_status bsr_parse_matrix_market(const char *text, size_t bytes, bsr_f
     if (!row != !col || (values && !row)) return bsri_parse_fail(error, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
     body = t;
     if (bsri_market_header(&t, &h) && bsri_market_sizes(&t, &h)) body = t, bsri_market_entries(&t, &h, NULL, NULL, NULL);
-    if (t.item) return bsri_parse_fail(error, t.item, BSR_ARG_TEXT, t.line, t.value);
+    if (t.item) return bsri_parse_failed(&t, error);
     if (row && capacity < h.info.entries) return bsri_parse_fail(error, BSR_ITEM_CAPACITY, BSR_ARG_OUT, -1, h.info.entries);
     if (row) bsri_market_entries(&body, &h, row, col, values);
     *info = h.info;
@@ -10044,7 +10159,7 @@ BSR_API bsr_status bsr_parse_smtx(const char *text, size_t bytes, bsr_file_info 
     BSRI_TRY(bsri_parse_begin(&t, text, bytes, info, error));
     t.blank = ',', again = t;
     bsri_smtx(&t, &f, NULL, NULL);
-    if (t.item) return bsri_parse_fail(error, t.item, BSR_ARG_TEXT, t.line, t.value);
+    if (t.item) return bsri_parse_failed(&t, error);
     if (!crow != !col && (col || f.stored)) return bsri_parse_fail(error, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
     if (crow && capacity < f.stored) return bsri_parse_fail(error, BSR_ITEM_CAPACITY, BSR_ARG_OUT, -1, f.stored);
     if (crow) bsri_smtx(&again, &f, crow, col);
@@ -10411,7 +10526,9 @@ BSR_API bsr_status bsr_tune_import(bsr_tune_table *table, const char *text, size
         memset(&r, 0, sizeof r);
         r.p = text, r.end = text + bytes, r.line = 1;
         if (!bsri_tune_read(&r, table, take, &gpus, &rows)) {
-            bsri_record(NULL, error, r.item, BSR_ARG_TEXT, r.line, r.value);
+            bsr_error e = bsri_error(r.item, BSR_ARG_TEXT, r.line, r.value);
+            if (r.item == BSR_ITEM_PARSE_RANGE && r.value) e.wanted = r.value < 0 ? INT32_MIN : INT32_MAX;
+            bsri_record_error(NULL, error, &e);
             return bsri_items[r.item].status;
         }
         if (gpus > table->gpu_capacity && !take) return bsri_tune_fail(error, BSR_ITEM_TUNE_CAPACITY, gpus, rows);
@@ -10620,15 +10737,15 @@ enum { BSRI_MMA_PAD = 68, BSRI_MMA_PAD_F64 = BSRI_MMA_PAD / 2, BSRI_MMA_PASS = 1
 
 typedef struct bsri_dev_mma {
     bsri_mma_rows rows; /* of the only item and reduction, where there is one */
-    int64_t slabs; /* tiles of an item: slabs of columns; groups of rows run fastest, so that a slab stays in the L2 */
+    int64_t panels; /* tiles of an item: panels of columns; groups of rows run fastest, so that a panel stays in the L2 */
     /* bytes: between lines of values as stored, slices and blocks of them, m-warps, copies of one thread; between lines of b,
        copies of one thread */
     int64_t a_line, a_step, a_block, a_part, a_jump, b_line, b_jump, width;
     int32_t group, sub_bits;                                 /* block rows of a tile; log2 of the slices of a block */
-    int32_t stages, stage_bytes, b_at;                       /* slots, bytes of one, where its dense slices start */
+    int32_t stages, stage_bytes, b_at;                       /* stages, bytes of one, where its dense slices start */
     int32_t m_warps, block_bits;                             /* m-warps of the CTA; log2 of those that share a block row */
     int32_t a_trans, vector; /* values are stored transposed; epilogue: 1 rows, 2 columns of out by 16 bytes, 0 one by one */
-    int32_t order, simple;   /* of tiles: 0 slab by slab, 1 group by group; as in bsri_facts */
+    int32_t order, simple;   /* of tiles: 0 panel by panel, 1 group by group; as in bsri_facts */
     /* Of short products. Tiles of all items, block rows of one; warps of a tile; index arrays may be read at once. */
     int32_t total, lines, split, constant;
     uint32_t split_bits, by, by_inverse;   /* log2 of split (kept, as computing it spills registers); what tiles are numbered by,
@@ -10713,8 +10830,8 @@ typedef struct bsri_dev_narrow_tma {
    warpgroups multiply, 64 rows each. A list is a bit set for each block row of the tile, so that it is small and a block's place
    among its row's is a count of bits. Shared memory, barriers and the order of the work are described at bsri_product_wgmma(). L
    says how a stage is filled and multiplied: TN columns, GROUP block rows at most, SLICE products along a slice, EACH slices in a
-   stage, STAGE bytes, STAGES slots, BOXES for out a warp; fetch asks for a slice, source multiplies a stage. */
-enum { BSRI_WGMMA_WINDOW = 16, BSRI_WGMMA_LISTERS = 2, BSRI_WGMMA_CLAIMS = 4, BSRI_WGMMA_TEAMS = 5, BSRI_WGMMA_SLOTS = 8 };
+   stage, STAGE bytes, STAGES stages, BOXES for out a warp; fetch asks for a slice, source multiplies a stage. */
+enum { BSRI_WGMMA_WINDOW = 16, BSRI_WGMMA_LISTERS = 2, BSRI_WGMMA_CLAIMS = 4, BSRI_WGMMA_TEAMS = 5, BSRI_WGMMA_STAGES = 8 };
 
 /* epilogues: none, alpha is 1 by value; alpha; a row of bias or none, too, and relu or nothing; the same and another activation;
    alpha and beta times input; all that bsri_wgmma_epilogue_tile takes; others */
@@ -10753,7 +10870,7 @@ typedef struct bsri_dev_wgmma {
     bsri_mma_rows rows;   /* of the only item and reduction */
     const void *schedule; /* where it is for this direction (its header says so) */
     int32_t single, trans;
-    int32_t tiles, group_ctas;  /* tiles across out; of them those of a slab, which as many CTAs compute side by side */
+    int32_t tiles, group_ctas;  /* tiles across out; of them those of a panel, which as many CTAs compute side by side */
     int32_t group, parts; /* block rows of a tile, slices of a block */
     bsri_list_view view;  /* as in p */
     uint32_t down;        /* rows from a tile of a stored block to the one below it */
@@ -10781,7 +10898,7 @@ typedef struct bsri_dev_wgmma {
     int32_t alpha_zero; /* alpha is 0 and by value: nothing is read */
     int32_t constant; /* index arrays may be read before the kernel before this one has ended */
     int32_t evict_first;   /* out leaves the L2 before other lines */
-    int32_t ahead_lines, ahead_bytes; /* of the dense operand, which tiles of the first slab read; 0: not ahead */
+    int32_t ahead_lines, ahead_bytes; /* of the dense operand, which tiles of the first panel read; 0: not ahead */
     int32_t dense;  /* columns of a slice of the dense operand that one box brings */
     /* Blocks of 16 and 32, the dense operand along the products: columns of blocks in a slice; where slices begin, as bits; as
        descriptors count, from a stage's first 32 products to the others, and what they say beside the address. */
@@ -10885,9 +11002,9 @@ typedef struct bsri_dev_attention {
 #define BSRI_KEYS 64           /* of a key tile: four units of 16, each inside one stored block */
 
 /* A CTA stays and takes query tiles from a list. Two warpgroups of 64 query rows multiply; one warp per stream fetches keys and
-   values through a ring of slots, one more warp plans the tiles. Where block rows have 128 rows or a multiple, both warpgroups
+   values through a ring of stages, one more warp plans the tiles. Where block rows have 128 rows or a multiple, both warpgroups
    share one stream; else each has its own, over the union of the columns of the block rows that its 64 rows touch (at most
-   four), and what is not stored for a warp's 16 rows is forbidden in registers. The order of the slots is K0, K1, V0, K2, V1,
+   four), and what is not stored for a warp's 16 rows is forbidden in registers. The order of the stages is K0, K1, V0, K2, V1,
    ..., that of their use: the scores of a key tile are formed while the values of the one before are added up. */
 enum { BSRI_FLASH_LAST = 1, BSRI_FLASH_MASKED = 2, BSRI_FLASH_EMPTY = 4, BSRI_FLASH_EXIT = 8 };
 
@@ -11031,18 +11148,18 @@ struct bsri_mma_tile : bsri_tile {
    turn, each by a pipeline of its own that waits for nobody, and add up in their order. Such products are a chain of latencies
    (launch, parameters, row pointers, columns, operands, sums): no list is made, no barrier is met before the end, addresses are
    computed before memory may be read, and parameters that most calls need stand side by side. Warps of a CTA with tiles side by
-   side ask for the same values at about the same time, so these go through the L1. Two slots a warp leave room for four CTAs a
-   multiprocessor (CTAS), three slots for three. With four CTAs, blocks of 32 and tiles of 16 x 128 have registers for SIMPLE
+   side ask for the same values at about the same time, so these go through the L1. Two stages a warp leave room for four CTAs a
+   multiprocessor (CTAS), three stages for three. With four CTAs, blocks of 32 and tiles of 16 x 128 have registers for SIMPLE
    products only. The next kernel may start once a CTA's sums are made; earlier, its CTAs would crowd where this kernel's few left
    room. The choices are measured (note N15). */
 template <class T, int MW, bool B_ROWS, int CTAS_, int COLS = 64>
 struct bsri_small_tile : bsri_mma_tile<T, MW, MW, MW * COLS == 1024 ? 2 : 1, COLS, 1, B_ROWS> {
     typedef bsri_mma_tile<T, MW, MW, MW * COLS == 1024 ? 2 : 1, COLS, 1, B_ROWS> base;
-    static constexpr int ROWS = MW, CTAS = CTAS_, SLOTS = CTAS == 4 && COLS == 64 ? 2 : 3;
-    static constexpr int STAGES = SLOTS, THREADS = 128, SHARED = BSRI_SPREAD_SHARED;
+    static constexpr int ROWS = MW, CTAS = CTAS_, STAGES = CTAS == 4 && COLS == 64 ? 2 : 3;
+    static constexpr int THREADS = 128, SHARED = BSRI_SPREAD_SHARED;
     static constexpr int ACROSS = COLS / 64, PARTS = MW * COLS / 1024; /* of 16 x 64 sums: side by side, in all */
     static constexpr bool SIMPLE = PARTS == 2 && CTAS == 4; /* only what is simple, as in bsri_facts */
-    static constexpr int SLICE = base::A_BYTES + base::B_BYTES, SLOT = base::E * SLICE, WARP = SLOTS * SLOT;
+    static constexpr int SLICE = base::A_BYTES + base::B_BYTES, STAGE = base::E * SLICE, WARP = STAGES * STAGE;
     static_assert(PARTS * 4096 + (SIMPLE ? 0 : BSRI_MMA_PASS * 4) <= WARP, "sums handed over, what any epilogue takes");
 };
 
@@ -11060,10 +11177,10 @@ constexpr int bsri_narrow_tma_sums(int rows, int cols) { return (rows + 8) * col
 template <class T, int MI_, int NI_> struct bsri_narrow_tma_tile : bsri_tile {
     typedef T type;
     static constexpr int MI = MI_, NI = NI_, ROWS = MI * 16, COLS = NI * 8, A_BYTES = ROWS * 128;
-    static constexpr int SLOT = bsri_narrow_tma_stage(ROWS, COLS);
+    static constexpr int STAGE = bsri_narrow_tma_stage(ROWS, COLS);
     static constexpr int UNIT = MI * NI > 16 ? 4 : 1, OWN = MI / UNIT; /* warps that take a block together; 16 rows: of each */
-    static constexpr int SLOTS = UNIT > 1 ? 3 : 2, WARPS = 8, CTAS = NI == 4 || NI == 16 ? 2 : 3; /* at most */
-    static constexpr int STAGES = SLOTS, THREADS = 32 * WARPS, SHARED = BSRI_SPREAD_SHARED;
+    static constexpr int STAGES = UNIT > 1 ? 3 : 2, WARPS = 8, CTAS = NI == 4 || NI == 16 ? 2 : 3; /* at most */
+    static constexpr int THREADS = 32 * WARPS, SHARED = BSRI_SPREAD_SHARED;
     static constexpr bool ACROSS = NI == 8; /* contiguous columns: as rows of out's transpose */
     static constexpr int TILE = bsri_narrow_tma_sums(ROWS, COLS) / 4; /* numbers */
 };
@@ -11091,7 +11208,7 @@ template <class T, int B_, int TB_> struct bsri_wgmma_rs : bsri_tile {
     typedef T type;
     static constexpr int TN = 256, B = B_, TB = TB_, GROUP = 128 / B, ITEMS = 64 / B, JOIN = TB ? 1 : ITEMS, SLICE = TB ? B : 32,
                          EACH = 64 / SLICE, DENSE = TN * SLICE * 2, STAGE = EACH * DENSE;
-    /* blocks of 16: a fifth slot in place of a second box (note N8) */
+    /* blocks of 16: a fifth stage in place of a second box (note N8) */
     static constexpr uint32_t STAGES = B == 16 ? 5 : 4, BOXES = B == 16 ? 1 : 2, SPARE = BOXES * 2048;
     static constexpr uint32_t STRIP = 32 * B, RING = 4096, CHUNK = B == 16 ? 4 : 1, /* blocks asked for at a time */
                               CHUNKS = RING / STRIP / CHUNK;
@@ -11145,10 +11262,10 @@ template <class T, int HD_, bool ONE_STREAM> struct bsri_flash : bsri_tile {
     typedef T type;
     static constexpr int HD = HD_, HEAD = HD, WARPGROUPS = ONE_STREAM ? 2 : 1, STREAMS = 3 - WARPGROUPS, ATOMS = HD / 64;
     static constexpr int ROWS = 64 * WARPGROUPS, KEYS = ONE_STREAM || HD == 64 ? 128 : 64, PIECES = KEYS / 16;
-    static constexpr int QUERY = ROWS * HD * 2, SLOT = KEYS * HD * 2;
-    static constexpr int FIT = ((224 << 10) / STREAMS - 2 * QUERY) / SLOT, SLOTS = FIT < 8 ? FIT : 8;
-    static constexpr int CONTROL = 3072, STREAM = 2 * QUERY + SLOTS * SLOT, BYTES = STREAMS * STREAM + CONTROL;
-    static constexpr int COLS = KEYS, STAGES = SLOTS, THREADS = 384, SHARED = BYTES;
+    static constexpr int QUERY = ROWS * HD * 2, STAGE = KEYS * HD * 2;
+    static constexpr int FIT = ((224 << 10) / STREAMS - 2 * QUERY) / STAGE, STAGES = FIT < 8 ? FIT : 8;
+    static constexpr int CONTROL = 3072, STREAM = 2 * QUERY + STAGES * STAGE, BYTES = STREAMS * STREAM + CONTROL;
+    static constexpr int COLS = KEYS, THREADS = 384, SHARED = BYTES;
 };
 
 /* What bsri_dev_tiny says: a lane has EACH rows; WIDE: four columns, side by side (PIECE 4) or apart (1), else one, and as many
@@ -11219,7 +11336,6 @@ enum { /* kernels that run alike, one row of >>cuda-estimates for each size of b
     BSRI_COSTS_SAMPLED_MMA,
     BSRI_COSTS_SAMPLED_WGMMA
 };
-enum { BSRI_TIER_SIMT = 1, BSRI_TIER_MMA = 2, BSRI_TIER_WGMMA = 3, BSRI_TIERS = 4 }; /* bsr_plan.kernel */
 /* What an instance computes with: a type of operands; f32 ones rounded to TF32; the same three times over. */
 enum {
 #define BSRI_X(dtype, ...) BSRI_TYPE_##dtype = BSR_##dtype,
@@ -11455,7 +11571,7 @@ enum {
     X(SORT_STARTS_I64, 608, bsri_sort_starts<int64_t>)       \
     X(LINES_MEASURE, 610, bsri_lines_measure)                \
     X(LINES_RANK, 611, bsri_rank_lines)                      \
-    X(LINES_THAT_ARE_TALL, 615, bsri_rank_tall)              \
+    X(LINES_THAT_ARE_LONG, 615, bsri_rank_long)              \
     X(GROUP_BIT_SETS_8, 612, bsri_group_bits<8>)             \
     X(GROUP_BIT_SETS_32, 614, bsri_group_bits<32>)           \
     X(GROUP_LISTS, 613, bsri_group_lists)                    \
@@ -11601,16 +11717,12 @@ static void bsri_spread_evenly(const bsr_context *ctx, bsri_choice *c) {
     if (each <= 8 && c->shared <= most) c->shared = (int32_t)((most / 128 + 1) * 128);
 }
 
-/* What the kernels' file has: tensor maps, whose boxes are a tile's layout; 0 where the copy engine can't have an operand. */
-#ifdef BSRSPARSE_STATIC
-namespace { /* as they are defined there: >>product-wgmma and others */
-#endif
-static int bsri_narrow_tma_maps(const bsr_context *ctx, bsri_dev_narrow_tma *m, int rows, int cols);
-static int bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m);
-static int bsri_wgmma_sampled_maps(const bsr_context *ctx, const bsri_dev_sampled *p, bsri_dev_wgmma_sampled *m, int entry);
-static int bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, bsri_tensor_batch *b, bsri_tma_map *map);
-#ifdef BSRSPARSE_STATIC
-} // namespace
+/* What the kernels' file has, declared where it is called: tensor maps, whose boxes are a tile's layout; 0 where the copy engine
+   can't have an operand. */
+#ifdef BSRSPARSE_STATIC /* as they are defined there */
+#define BSRI_TENSOR_MAPS(function) namespace { static int function; }
+#else
+#define BSRI_TENSOR_MAPS(function) static int function;
 #endif
 
 /* The choosers are asked in turn, products' in the order of their estimated times, others' by tier, the fastest first; the first
@@ -11732,7 +11844,8 @@ static int bsri_mma_single(const bsri_dev_product *p, bsri_mma_rows *r) {
     if (p->items != 1 || p->reduce != 1) return 0;
     r->values = (const char *)p->a.values, r->b = (const char *)p->b.data;
     if (p->kind == BSRI_LIST_TRANSPOSED)
-        r->ptr = view + p->index.at[0], r->col = view + p->index.at[1], r->position = view + p->index.at[2];
+        r->ptr = view + p->index.at[BSRI_CCOL], r->col = view + p->index.at[BSRI_ROW];
+        r->position = view + p->index.at[BSRI_POSITION];
     else r->ptr = p->a.crow_indices, r->col = p->a.col_indices;
     return 1;
 }
@@ -11832,7 +11945,7 @@ typedef struct bsri_facts {
 typedef struct bsri_gpu_model {
     double bytes_per_ns;           /* of memory */
     int64_t l2, l2_dense;          /* bytes that the L2 keeps of values; of a dense operand, while all else passes through */
-    int64_t l2_slab, l2_slab_tall; /* of a dense operand that is walked row by row: few rows, more */
+    int64_t l2_panel, l2_panel_long; /* of a dense operand that is walked row by row: few rows, more */
     int64_t l2_ahead;              /* what is asked for ahead of time and still there when it is wanted */
 } bsri_gpu_model;
 static constexpr bsri_gpu_model bsri_h200 = {4800.0, 50 << 20, 30 << 20, 48 << 20, 24 << 20, 16 << 20};
@@ -12052,7 +12165,7 @@ static constexpr double bsri_mma_long_first = 0.7;          /* of the longest ro
 static constexpr double bsri_small_input_rows = 0.12;   /* FUSED: an input that lies as out does, out row-major */
 static constexpr double bsri_small_input_cols = 0.3;    /* FUSED: the same, column-major */
 static constexpr double bsri_small_out_cols = 0.1;      /* FUSED: out column-major and nothing else */
-static constexpr double bsri_small_far = 0.6;           /* all rows read a slab together: of what comes from beyond the L2 */
+static constexpr double bsri_small_far = 0.6;           /* all rows read a panel together: of what comes from beyond the L2 */
 static constexpr double bsri_small_waves = 0.9;         /* tiles that are there at once take this, and */
 static constexpr double bsri_small_crowd = 0.75;        /* this for each time that a multiprocessor is full */
 static constexpr double bsri_small_longer = 2.0;        /* the longest row's blocks are waited for one by one */
@@ -12092,8 +12205,8 @@ static constexpr int64_t bsri_wgmma_halved_groups = 16;  /* at most so many grou
 static constexpr int64_t bsri_wgmma_many_tiles = 32;     /* beside each other: groups of four may have places that are empty */
 /* What bounds tiles of narrow products by tensor loads (note N17; groups: note N14). */
 static constexpr int bsri_narrow_tma_groups = 6, bsri_narrow_tma_groups_wide = 4; /* of warps a multiprocessor, by registers */
-static constexpr int bsri_narrow_tma_besides = 2048;          /* bytes that a CTA has beside its slots */
-static constexpr int64_t bsri_narrow_tma_room = 220 << 10;    /* bytes of slots a multiprocessor */
+static constexpr int bsri_narrow_tma_besides = 2048;          /* bytes that a CTA has beside its stages */
+static constexpr int64_t bsri_narrow_tma_room = 220 << 10;    /* bytes of all stages on a multiprocessor */
 static constexpr int64_t bsri_narrow_tma_blocks = 86;         /* products of a mean row for each warp: two thirds of 128 */
 static constexpr int64_t bsri_narrow_tma_values = 24 << 20;   /* bytes of values: of more two tiles run at once, not four */
 /* Sampled products by wgmma (note N23): what a stored block takes in tiles of 64 rows more than in tiles of 128, as a half. */
@@ -12107,8 +12220,8 @@ static constexpr double bsri_assign_late = 2.5;           /* rounds that are ove
 static constexpr double bsri_assign_hurry = 420.0;        /* tiles of fewer clocks for each team wait for dealing */
 static constexpr double bsri_assign_read = 1000.0;        /* the same where lengths are read while it deals */
 static constexpr double bsri_assign_uneven = 2.55;        /* times a mean unit: one that may be far longer */
-static constexpr double bsri_long_share = 0.05;         /* a tall unit: of what a team has altogether, */
-static constexpr double bsri_long_least = 1.5;          /* or so many times what it has of a slab, if that is more */
+static constexpr double bsri_long_share = 0.05;         /* a long unit: of what a team has altogether, */
+static constexpr double bsri_long_least = 1.5;          /* or so many times what it has of a panel, if that is more */
 
 /* ---------------------------------------------------------------------------------------------- */
 /* >>cuda-plan-mma: products by simt and mma: choice, estimates, parameters                       */
@@ -12185,7 +12298,7 @@ static bsri_estimate bsri_mma_estimate(const bsr_context *ctx, const bsri_dev_pr
     return e;
 }
 
-/* Slots of the pipeline: at least as many as warps that fetch, which take stages in turn and look at one slot's parity only.
+/* Stages of the pipeline: at least as many as warps that fetch, which take stages in turn and look at one stage's parity only.
    Where shared memory is short the tile shrinks. Whether there are enough. */
 static int bsri_mma_fit(const bsr_context *ctx, const bsri_dev_product *p, const bsr_plan *asked, int b, int dense,
                         const bsri_instance **x, bsri_choice *c, bsri_dev_mma *m) {
@@ -12214,7 +12327,7 @@ static void bsri_mma_strides(const bsri_dev_product *p, const bsri_instance *s, 
     const int line = s->slice * (int)size;
     m->view = p->view, m->down = (int32_t)(p->br * p->a_rs * size), m->right = (int32_t)(p->bc * p->a_cs * size);
     m->width = p->width, m->sub_bits = bsri_mma_log2(p->br / s->slice), m->a_trans = values == 2,
-    m->slabs = bsri_ceil_div(p->width, cols);
+    m->panels = bsri_ceil_div(p->width, cols);
     m->b_rows = dense == 1, m->a_line = (values == 2 ? p->a_cs : p->a_rs) * size, m->a_block = p->a_block * size;
     m->a_jump = 512 / (values == 2 ? s->warp_rows * (int)size : line) * m->a_line;
     m->a_step = s->slice * (values == 2 ? m->a_line : size), m->a_part = s->warp_rows * (values == 2 ? size : m->a_line);
@@ -12240,7 +12353,7 @@ static bsri_choice bsri_mma_choose(const bsr_context *ctx, const bsri_dev_produc
     m->group = c.tile_rows / b, m->block_bits = bsri_mma_log2(b / x->warp_rows);
     if (m->group == 1) c.reason = BSR_WHY_ONE_ROW;
     bsri_mma_strides(p, x, c.tile_cols, f->values, f->dense, m);
-    c.grid = p->items * m->slabs * bsri_ceil_div(p->tiles, m->group);
+    c.grid = p->items * m->panels * bsri_ceil_div(p->tiles, m->group);
     if (c.grid > 0x3f000000) return bsri_no(BSR_WHY_SIZE); /* a schedule pads */
     c.grid = bsri_min(ctx->sm_count, c.grid);
     return c;
@@ -12279,7 +12392,7 @@ static void bsri_small_take(bsri_estimate *e, const bsr_context *ctx, const bsri
     t.busy = all / (t.waves * t.beside), t.beside *= 4 / split, t.longer = bsri_small_longer;
     /* Many tiles one after another take less each (note N18). */
     if (p->br < 64 && t.waves > bsri_small_many) t.apart = pow(t.waves / bsri_small_many, -0.25);
-    /* A slab that ends within a tile is fetched piece by piece with a check each, which takes longer where a warp has little else
+    /* A panel that ends within a tile is fetched piece by piece with a check each: longer, where a warp has little else
        to do (note N18). Tiles that run at the same time wait for it. */
     if (p->width % cols) t.edge = 1.0 + bsri_small_edge * (t.waves > 1.0 ? 1.0 / (double)bsri_ceil_div(p->width, cols) : 1.0);
     bsri_estimate_take(e, p, f, kind, &t);
@@ -12323,13 +12436,13 @@ static bsri_choice bsri_small_choose(const bsr_context *ctx, const bsri_dev_prod
     }
     bsri_mma_strides(p, x, c.tile_cols, f->values, f->dense, m);
     m->block_bits = bsri_mma_log2(p->br / x->warp_rows);
-    m->total = (int32_t)bsri_mma_tiles(p, (int)p->br, c.tile_rows, c.tile_cols), m->group = (int32_t)(m->total / m->slabs);
+    m->total = (int32_t)bsri_mma_tiles(p, (int)p->br, c.tile_rows, c.tile_cols), m->group = (int32_t)(m->total / m->panels);
     m->split = c.split = e->split, teams = 4 / c.split, m->split_bits = (uint32_t)bsri_mma_log2(c.split);
-    /* Row by row, except where b is larger than what the L2 keeps: then all rows of some slabs, so that each slab is read once.
+    /* Row by row, except where b is larger than what the L2 keeps: then all rows of some panels, so that each panel is read once.
        The limit is higher for few rows. A b that all items share counts once for each item (note N15). */
-    m->order = bsri_dense_bytes(p) * (double)p->items <= (double)(m->group <= 16 ? bsri_h200.l2_slab : bsri_h200.l2_slab_tall);
-    if (!m->order) m->total = (int32_t)(m->group * bsri_ceil_div(m->slabs, teams) * teams);
-    m->by = (uint32_t)bsri_max(1, m->order ? m->slabs : m->group), m->by_inverse = ~0u / m->by;
+    m->order = bsri_dense_bytes(p) * (double)p->items <= (double)(m->group <= 16 ? bsri_h200.l2_panel : bsri_h200.l2_panel_long);
+    if (!m->order) m->total = (int32_t)(m->group * bsri_ceil_div(m->panels, teams) * teams);
+    m->by = (uint32_t)bsri_max(1, m->order ? m->panels : m->group), m->by_inverse = ~0u / m->by;
     c.grid = bsri_ceil_div(m->total, teams), four = bsri_small_room(p, f, (double)c.grid / ctx->sm_count) == 4;
     /* stages are those of the first one found: a plan is to serve other epilogues, too (but not one of 128 columns, as there is
        no such kernel for them) */
@@ -12658,7 +12771,7 @@ static bsri_choice bsri_tiny_choose_both(const bsr_context *ctx, const bsri_dev_
 }
 
 /* ---------------------------------------------------------------------------------------------- */
-/* >>cuda-plan-wgmma: products by tensor loads and wgmma: estimates, choice, parameters           */
+/* >>cuda-plan-narrow: products of few columns by tensor loads: estimates, choice, parameters     */
 /* ---------------------------------------------------------------------------------------------- */
 
 /* 1: rows of b are contiguous, 2: columns; 0: the copy engine can't have it. */
@@ -12667,26 +12780,26 @@ static int bsri_narrow_tma_layout(const bsri_dev_product *p, const bsri_facts *f
 }
 /* What shares a tile's blocks, in shared memory. */
 typedef struct bsri_narrow_tma_shape {
-    int32_t share, slots; /* warps, or groups of four; blocks that each has under way */
+    int32_t share, stages; /* warps, or groups of four; blocks that each has under way */
     int64_t tiles;
     double each, full; /* tiles of a multiprocessor; of the places that it has for them */
 } bsri_narrow_tma_shape;
 /* most: warps or groups that there may be. */
 static bsri_narrow_tma_shape bsri_narrow_tma_shape_of(const bsr_context *ctx, const bsri_dev_product *p, int rows, int cols,
                                                       int most) {
-    const int slot = bsri_narrow_tma_stage(rows, cols);
+    const int stage = bsri_narrow_tma_stage(rows, cols);
     const int limit = (cols > 64 ? bsri_narrow_tma_groups_wide : bsri_narrow_tma_groups) / most;
     bsri_narrow_tma_shape s;
     s.share = most, s.tiles = p->tiles * (p->br / rows) * bsri_ceil_div(p->width, cols), s.each = (double)s.tiles / ctx->sm_count;
-    if (cols >= 64) { /* slots: no more than a group has blocks, and two in place of three where more tiles then run at once
+    if (cols >= 64) { /* stages: no more than a group has blocks, and two in place of three where more tiles then run at once
                          (note N14) */
         int places[4] = {0};
         const int deep = (int)bsri_min(3, bsri_ceil_div(bsri_block_cols(&p->a) * (p->bc / 64), most));
         for (int i = 1; i <= deep; i++)
-            places[i] = (int)bsri_min(limit, ctx->smem_optin / (most * bsri_max(i * slot, bsri_narrow_tma_sums(64, cols)) +
+            places[i] = (int)bsri_min(limit, ctx->smem_optin / (most * bsri_max(i * stage, bsri_narrow_tma_sums(64, cols)) +
                                                                 bsri_narrow_tma_besides));
-        s.slots = deep == 3 && s.each > places[3] ? 2 : deep;
-        s.full = s.each / places[s.slots];
+        s.stages = deep == 3 && s.each > places[3] ? 2 : deep;
+        s.full = s.each / places[s.stages];
     } else {
         /* All tiles run at once, with two blocks on their way for each warp. One tile a multiprocessor has eight warps; else
            there are no more warps than two thirds of a mean row's blocks, but four at least. Strips of 64 rows have four where
@@ -12696,8 +12809,8 @@ static bsri_narrow_tma_shape bsri_narrow_tma_shape_of(const bsr_context *ctx, co
         const int64_t mean = p->a.nnz * p->bc / (p->tiles * bsri_narrow_tma_blocks) + 1;
         const int64_t want = p->constant && rows == 64 ? 4 : own == 1 ? 8 : bsri_max(4, mean);
         const int64_t beside = bsri_min(own, p->a.nnz * p->a_block * 2 > bsri_narrow_tma_values ? 2 : 4);
-        s.slots = 2, s.share = (int32_t)bsri_max(1, bsri_min(bsri_min(most, want), room / (beside * slot * 2)));
-        s.full = s.each * (double)bsri_min(room / bsri_max(2, bsri_min(4, own)), 2 * s.share * slot) / (double)room;
+        s.stages = 2, s.share = (int32_t)bsri_max(1, bsri_min(bsri_min(most, want), room / (beside * stage * 2)));
+        s.full = s.each * (double)bsri_min(room / bsri_max(2, bsri_min(4, own)), 2 * s.share * stage) / (double)room;
     }
     return s;
 }
@@ -12765,6 +12878,7 @@ static bsri_estimate bsri_narrow_tma_estimate(const bsr_context *ctx, const bsri
     if (p->constant) e.ns -= p->width <= 64 ? bsri_narrow_tma_constant : bsri_narrow_tma_constant_wide;
     return e;
 }
+BSRI_TENSOR_MAPS(bsri_narrow_tma_maps(const bsr_context *ctx, bsri_dev_narrow_tma *m, int rows, int cols))
 static bsri_choice bsri_narrow_tma_choose(const bsr_context *ctx, const bsri_dev_product *, const bsri_facts *f,
                                           const bsr_plan *, const bsri_estimate *e, bsri_dev_narrow_tma *m) {
     const bsri_dev_product *const p = f->stored;
@@ -12791,7 +12905,7 @@ static bsri_choice bsri_narrow_tma_choose(const bsr_context *ctx, const bsri_dev
     if (!m->columns && p->width == cols && cols < 64 && p->b.row_stride == cols) m->fold = 6 - bsri_mma_log2(cols);
     m->swizzle = m->columns || m->fold || cols > 64 ? 7 : cols / 8 - 1;
     m->view = bsri_view_of(p->br / rows, p->bc / 64), m->strips = (int32_t)(p->tiles * m->view.rows);
-    m->sides = (int32_t)bsri_ceil_div(p->width, cols), m->warps = s.share, m->stages = s.slots;
+    m->sides = (int32_t)bsri_ceil_div(p->width, cols), m->warps = s.share, m->stages = s.stages;
     if (by_groups) {
         const int64_t stored = p->a.nnz * (p->bc / 64) / m->warps;
         /* CTAs that start while a launch that fills the GPU runs crowd on the multiprocessors that it left first, several tiles
@@ -12816,6 +12930,10 @@ static bsri_choice bsri_narrow_tma_choose(const bsr_context *ctx, const bsri_dev
     m->ptr_lines = (uint32_t)bsri_min(p->tiles * index / 128, 1 << 20);
     return bsri_narrow_tma_maps(ctx, m, rows, cols) ? c : bsri_no(BSR_WHY_DENSE);
 }
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>cuda-plan-wgmma: products by wgmma: estimates, choice, who computes what, parameters         */
+/* ---------------------------------------------------------------------------------------------- */
 
 static int bsri_wgmma_refuses(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, int compute,
                               int64_t units) {
@@ -12936,14 +13054,14 @@ static void bsri_wgmma_static_rounds(bsri_dev_wgmma *m, double rounds, double ti
     m->static_rounds = (int32_t)bsri_max(uneven, bsri_min(m->static_rounds, bsri_min(rounds < 12 ? 2 : 4, in_time)));
     m->by_windows = m->schedule != NULL; /* note N5 */
 }
-/* How units are dealt, as if columns were random. One is tall where, started with the last slab, it would still run when all else
-   is done: what a team has of a slab, half as much again, or a twentieth of what it has altogether. */
+/* How units are dealt, as if columns were random. One is long where, started with the last panel, it would still run when all
+   else is done: what a team has of a panel, half as much again, or a twentieth of what it has altogether. */
 static void bsri_wgmma_scheduler_of(bsri_dev_wgmma *m, int64_t groups) {
     const double inner = 1.0 / m->inv_blocks_per_row, some = bsri_long_share * m->panels * m->items,
                  present = bsri_wgmma_present(m);
     const int64_t clocks = m->tile_cols * bsri_min(64, m->p.br) / 16; /* of a stage */
     const double units = (double)m->items * m->panels * (double)groups;
-    double mean, tall, tile, longest; /* tile: its clocks */
+    double mean, long_from, tile, longest; /* tile: its clocks */
     /* In stages: what a tile takes beside its own, by time stamps; and what the blocks of a column add, as full rows of rs
        tiles take longer than their columns do (note N5). */
     m->fixed_stages = m->p.br < 64 ? 8 + 384 / (int32_t)m->p.br : 4;
@@ -12952,8 +13070,8 @@ static void bsri_wgmma_scheduler_of(bsri_dev_wgmma *m, int64_t groups) {
     mean = inner * (1 - bsri_none_of(present, m->group)) * m->parts + inner * present * m->group * m->stages_per_block +
            m->fixed_stages;
     tile = mean * (double)clocks, longest = inner * m->parts + m->fixed_stages;
-    tall = (some > bsri_long_least ? some : bsri_long_least) * (double)groups * mean / m->groups_of_ctas;
-    m->long_stages = tall < 1e9 ? (int32_t)tall : 1000000000;
+    long_from = (some > bsri_long_least ? some : bsri_long_least) * (double)groups * mean / m->groups_of_ctas;
+    m->long_stages = long_from < 1e9 ? (int32_t)long_from : 1000000000;
     m->late_stages = (int32_t)bsri_max(1, 1024 / clocks), m->mean_stages = (int32_t)mean;
     /* Lengths of more than 32 groups are read while it deals, too late for second tiles where tiles are short: two rounds are not
        dealt there (note N5). */
@@ -12963,7 +13081,7 @@ static void bsri_wgmma_scheduler_of(bsri_dev_wgmma *m, int64_t groups) {
     else if (groups > 32 && tile < bsri_assign_read * m->groups_of_ctas)
         m->static_rounds = (int32_t)bsri_max(1, (int64_t)units / m->groups_of_ctas - 2);
 }
-/* Brings the first slab ahead where few blocks are stored, but of most block columns, and the dense operand and out fill most of
+/* Brings the first panel ahead where few blocks are stored, but of most block columns, and the dense operand and out fill most of
    an L2 of 50 MB. No more than 16 MB: what comes too early is gone again (note N3). */
 static void bsri_wgmma_look_ahead(bsri_dev_wgmma *m) {
     const bsri_dev_product *p = &m->p;
@@ -12991,6 +13109,7 @@ static void bsri_wgmma_lines(bsri_dev_wgmma *m) {
     m->desc_mask = m->join == 4 ? 0x11111111 : m->join == 2 ? 0x55555555 : ~0u;
     m->desc_hi = (uint32_t)(bsri_wgmma_desc_bits(wide ? 128 : 64, 0) >> 32);
 }
+BSRI_TENSOR_MAPS(bsri_wgmma_maps(const bsr_context *ctx, bsri_dev_wgmma *m))
 /* Which instance runs a product in this tier. */
 static bsri_choice bsri_wgmma_choose(const bsr_context *ctx, const bsri_dev_product *p, const bsri_facts *f, const bsr_plan *,
                                      const bsri_estimate *e, bsri_dev_wgmma *m) {
@@ -13236,6 +13355,8 @@ static bsri_estimate bsri_wgmma_estimate_sampled(const bsr_context *ctx, const b
                           (f->left == 2) + (f->right == 1), (double)bsri_block_cols(&p->out) / 100.0);
     return e;
 }
+BSRI_TENSOR_MAPS(bsri_wgmma_sampled_maps(const bsr_context *ctx, const bsri_dev_sampled *p, bsri_dev_wgmma_sampled *m,
+                                         int entry))
 static bsri_choice bsri_wgmma_choose_sampled(const bsr_context *ctx, const bsri_dev_sampled *p, const bsri_sampled_facts *f,
                                              const bsr_plan *, const bsri_estimate *, bsri_dev_wgmma_sampled *m) {
     const int b = f->block;
@@ -13351,6 +13472,7 @@ static void bsri_flash_steps(bsri_dev_flash *m) {
     bsri_flash_step(m->step[BSRI_FLASH_CROW], p->mask.batch_dims, p->mask.batch, p->mask.crow_batch_stride);
     bsri_flash_step(m->step[BSRI_FLASH_COL], p->mask.batch_dims, p->mask.batch, p->mask.col_batch_stride);
 }
+BSRI_TENSOR_MAPS(bsri_flash_map(const bsr_context *ctx, const bsr_dense *d, int rows, bsri_tensor_batch *b, bsri_tma_map *map))
 static bsri_choice bsri_wgmma_choose_attention(const bsr_context *ctx, const bsri_dev_attention *p, int compute, const bsr_plan *,
                                                bsri_dev_flash *m) {
     const int dt = p->q.dtype, small = p->q.cols <= 64 && p->v.cols <= 64, shared = p->mask.block_rows % 128 == 0;
@@ -13965,7 +14087,7 @@ typedef struct bsri_dev_rank {
     const int32_t *member, *length;
     int32_t *order, *lengths; /* lengths null: only the order */
     int64_t group;
-    int64_t *tall; /* as bsri_schedule_tall */
+    int64_t *long_groups; /* as bsri_schedule_long */
 } bsri_dev_rank;
 
 typedef struct bsri_dev_expand {
@@ -14043,7 +14165,7 @@ typedef struct bsri_dev_validate {
     bsri_view index, schedule;
     const void *start, *list; /* unions: the lines of one pattern */
     int64_t pattern;
-    uint64_t *record; /* the first failure as stage and place; then item, index, value; tall groups */
+    uint64_t *record; /* the first failure as stage and place; then item, index, value; long groups */
     uint32_t *seen;   /* [patterns][lines + 1] */
     int64_t rows, cols, span, fixed, parts, group, lines, work;
     int32_t stage, transposed;
@@ -14890,11 +15012,12 @@ static bsr_status bsri_cuda_build_index(const bsri_call *c, const bsri_cuda_inde
     f.data = (int64_t *)(void *)x->buffer, f.words = v->bytes / 8, f.heads = 8;
     if (patterns.count == 1) { /* the most common case is worth not writing twice */
         const bsri_item it = bsri_matrix_item(&patterns, 0, &one);
-        f.spare[0] = v->at[1] / 8, f.spare[1] = v->at[2] / 8, f.spare_dtype = m->index_dtype;
+        f.spare[0] = v->at[BSRI_ROW] / 8, f.spare[1] = v->at[BSRI_POSITION] / 8, f.spare_dtype = m->index_dtype;
         f.spare_count = bsri_at(it.crow, m->index_dtype, bsri_block_rows(m));
     }
     BSRI_CUDA_NEXT(c, bsri_fill_words, f, bsri_ceil_div(f.words, 1024), BSRI_CTA);
-    return bsri_cuda_transpose(c, &q, &one, &patterns, x->buffer + v->at[0], x->buffer + v->at[1], x->buffer + v->at[2]);
+    return bsri_cuda_transpose(c, &q, &one, &patterns, x->buffer + v->at[BSRI_CCOL], x->buffer + v->at[BSRI_ROW],
+                               x->buffer + v->at[BSRI_POSITION]);
 }
 static bsr_status bsri_cuda_transposed_index(const bsri_call *c, const bsr_matrix *m, const bsri_view *v, void *buffer) {
     bsri_cuts cuts = {0, 0};
@@ -15004,10 +15127,10 @@ static bsr_status bsri_cuda_schedule(const bsri_call *c, const bsr_matrix *m, in
     } else {
         r.length = l->distinct;
     }
-    r.order = (int32_t *)((char *)buffer + v->at[0]), r.lengths = (int32_t *)((char *)buffer + v->at[1]);
+    r.order = (int32_t *)((char *)buffer + v->at[BSRI_ORDER]), r.lengths = (int32_t *)((char *)buffer + v->at[BSRI_LENGTHS]);
     BSRI_TRY(bsri_cuda_rank(c, &r));
-    r.tall = (int64_t *)buffer + 7;
-    BSRI_CUDA_NEXT(c, bsri_rank_tall, r, patterns.count > 0, BSRI_CTA_WIDE);
+    r.long_groups = (int64_t *)buffer + BSRI_SCHEDULE_LONG;
+    BSRI_CUDA_NEXT(c, bsri_rank_long, r, patterns.count > 0, BSRI_CTA_WIDE);
     return BSR_OK;
 }
 
@@ -15030,36 +15153,36 @@ static bsr_status bsri_cuda_headers(const bsri_call *c, const bsr_matrix *m, int
     memset(have, 0, 2 * BSRI_VIEW_HEADER);
     for (i = 0; i < 2; i++)
         if (view[i])
-            BSRI_TRY(bsri_cuda_status(c, cudaMemcpyAsync(have + 8 * i, view[i], BSRI_VIEW_HEADER, cudaMemcpyDeviceToHost,
-                                                         c->exec->stream)));
+            BSRI_TRY(bsri_cuda_status(c, cudaMemcpyAsync(have + BSRI_VIEW_WORDS * i, view[i], BSRI_VIEW_HEADER,
+                                                         cudaMemcpyDeviceToHost, c->exec->stream)));
     return bsri_cuda_status(c, cudaStreamSynchronize(c->exec->stream));
 }
-/* What a schedule says of unions, and how many are tall; s: its header. */
+/* What a schedule says of unions, and how many are long; s: its header. */
 static bsr_status bsri_cuda_validate_unions(const bsri_call *c, bsri_dev_validate *v, bsri_cuda_lines *q, const int64_t *s) {
     const bsr_matrix *m = &v->m;
     bsri_dev_rank r;
     BSRI_TRY(bsri_cuda_validate_stage(c, v, BSRI_STAGE_UNIONS, v->patterns.count, v->schedule.groups * v->group));
-    if (s[6]) BSRI_TRY(bsri_cuda_lines_load(c, q, m, &v->patterns, 1));
+    if (s[BSRI_SCHEDULE_TRANSPOSED]) BSRI_TRY(bsri_cuda_lines_load(c, q, m, &v->patterns, 1));
     for (v->pattern = 0; v->pattern < v->patterns.count; v->pattern++) {
         const bsri_item it = bsri_matrix_item(&v->patterns, v->pattern, m);
         v->start = it.crow, v->list = it.col;
-        if (s[6]) {
+        if (s[BSRI_SCHEDULE_TRANSPOSED]) {
             v->start = bsri_at(q->l.start, m->index_dtype, v->pattern * (v->lines + 1));
             v->list = bsri_at(q->l.list, m->index_dtype, m->flags & BSR_MATRIX_RAGGED ? 0 : v->pattern * m->nnz);
         }
         BSRI_CUDA_RUN(c, bsri_validate_unions, *v, bsri_ceil_div(v->schedule.groups, BSRI_CTA_WARPS), BSRI_CTA);
     }
     memset(&r, 0, sizeof r);
-    r.n = v->schedule.groups, r.lengths = (int32_t *)((char *)m->schedule + v->schedule.at[1]);
-    r.tall = (int64_t *)v->record + 4;
-    BSRI_CUDA_NEXT(c, bsri_rank_tall, r, v->patterns.count > 0, BSRI_CTA_WIDE);
+    r.n = v->schedule.groups, r.lengths = (int32_t *)((char *)m->schedule + v->schedule.at[BSRI_LENGTHS]);
+    r.long_groups = (int64_t *)v->record + 4;
+    BSRI_CUDA_NEXT(c, bsri_rank_long, r, v->patterns.count > 0, BSRI_CTA_WIDE);
     return BSR_OK;
 }
 /* In the order in which the CPU looks; late: what is wrong with the schedule's header, where all before it is to be looked at. */
 static bsr_status bsri_cuda_validate_views(const bsri_call *c, bsri_dev_validate *v, bsri_cuda_lines *q, int64_t seen_at) {
     const bsr_matrix *m = &v->m;
-    int64_t have[16], found[5], patterns = v->patterns.count;
-    const int64_t *t = have, *s = have + 8;
+    int64_t have[2 * BSRI_VIEW_WORDS], found[5], patterns = v->patterns.count;
+    const int64_t *t = have, *s = have + BSRI_SCHEDULE_WORD; /* headers */
     int bad, late = -1;
     BSRI_TRY(bsri_cuda_headers(c, m, have));
     if (m->transposed_index) {
@@ -15071,11 +15194,11 @@ static bsr_status bsri_cuda_validate_views(const bsri_call *c, bsri_dev_validate
     }
     if (m->schedule) {
         late = bsri_schedule_differs(m, s);
-        if (late < 0 && !bsri_schedule_layout(m, (int)s[4], s[6] != 0, &v->schedule))
+        if (late < 0 && !bsri_schedule_layout_of(m, s, &v->schedule))
             return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_MATRIX, -1, 0);
     }
     if (m->schedule && late < 0) {
-        v->group = s[4], v->lines = v->schedule.lines, v->seen = (uint32_t *)bsri_cuda_at(c, seen_at);
+        v->group = s[BSRI_SCHEDULE_GROUP], v->lines = v->schedule.lines, v->seen = (uint32_t *)bsri_cuda_at(c, seen_at);
         BSRI_TRY(bsri_cuda_zero(c, v->seen, (patterns * (v->lines + 1) + 1) / 2 * 8, NULL, 0, NULL, 0));
         BSRI_TRY(bsri_cuda_validate_stage(c, v, BSRI_STAGE_MARK, patterns, v->schedule.groups * v->group));
         BSRI_TRY(bsri_cuda_validate_stage(c, v, BSRI_STAGE_ORDER, patterns, v->schedule.groups * v->group));
@@ -15083,15 +15206,16 @@ static bsr_status bsri_cuda_validate_views(const bsri_call *c, bsri_dev_validate
     if (m->transposed_index && late < 0)
         BSRI_TRY(bsri_cuda_validate_stage(c, v, BSRI_STAGE_TRANSPOSED, patterns, v->cols + 1 + m->nnz));
     if (m->schedule && late < 0) {
-        if (s[4] != 1 && s[4] != 2 && s[4] != 4 && s[4] != 8) late = 12;
-        else if (s[6] != 0 && s[6] != 1) late = 14;
-        else if (s[5] != v->schedule.groups) late = 13;
+        if (v->group != 1 && v->group != 2 && v->group != 4 && v->group != 8) late = BSRI_SCHEDULE_WORD + BSRI_SCHEDULE_GROUP;
+        else if (s[BSRI_SCHEDULE_TRANSPOSED] != 0 && s[BSRI_SCHEDULE_TRANSPOSED] != 1)
+            late = BSRI_SCHEDULE_WORD + BSRI_SCHEDULE_TRANSPOSED;
+        else if (s[BSRI_SCHEDULE_GROUPS] != v->schedule.groups) late = BSRI_SCHEDULE_WORD + BSRI_SCHEDULE_GROUPS;
     }
     if (m->schedule && late < 0) BSRI_TRY(bsri_cuda_validate_unions(c, v, q, s));
     BSRI_TRY(bsri_cuda_validate_wait(c, v, found));
     if (found[1]) return bsri_fail(c, (int)found[1], BSR_ARG_MATRIX, found[2], found[3]);
-    if (m->schedule && late < 0 && s[7] != found[4]) late = 15;
-    return late < 0 ? BSR_OK : bsri_fail(c, BSR_ITEM_VIEW_HEADER, BSR_ARG_MATRIX, late, late < 8 ? s[late] : s[late - 8]);
+    if (m->schedule && late < 0 && s[BSRI_SCHEDULE_LONG] != found[4]) late = BSRI_SCHEDULE_WORD + BSRI_SCHEDULE_LONG;
+    return late < 0 ? BSR_OK : bsri_fail(c, BSR_ITEM_VIEW_HEADER, BSR_ARG_MATRIX, late, s[late % BSRI_VIEW_WORDS]);
 }
 static bsr_status bsri_cuda_validate(const bsri_call *c, const bsr_matrix *m) {
     cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
@@ -16055,7 +16179,7 @@ static bsr_status bsri_tuner_search(bsri_tuner *t, bsr_climb *c) {
     bsri_tune_point_of(t, &heuristic, reference), bsri_tune_point_of(t, &heuristic, initial);
     r->match = plan.source == BSR_PLAN_TABLE ? plan.match : 0;
     least = t->reference = bsri_climb_at(c, reference);
-    for (tier = 0; tier <= 3; tier++) {
+    for (tier = 0; tier < BSRI_TIERS; tier++) {
         memset(&asked, 0, sizeof asked), asked.kernel = tier;
         if (tier && bsri_tuner_call(t, &asked, &plan, NULL, BSRI_TUNE_FLAGS) != BSR_OK) continue;
         bsri_tune_point_of(t, &plan, v);
@@ -16125,6 +16249,950 @@ BSR_API bsr_status bsr_tune(const bsr_context *ctx, const bsr_tune_desc *desc, b
     bsri_tuner_end(&t);
     if (error && status != BSR_OK) *error = t.error;
     return status;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>json: a text gone through where it stands                                                    */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* A context for what needs none, its calls and their errors: host memory, no logger. */
+BSRI_UNUSED static bsr_status bsri_file_begin(bsri_call *c, bsr_exec *exec, bsr_error *error) {
+    static const bsr_context host = BSR_ZERO;
+    memset(exec, 0, sizeof *exec);
+    exec->error = error;
+    return bsri_begin(c, &host, BSR_OP_PARSE, exec);
+}
+
+#ifndef BSRSPARSE_NO_IO
+#define BSRI_FILE_HEADER INT64_C(100000000) /* bytes of a header, as the format's own library has it: places fit 31 bits */
+#define BSRI_FILE_PREFIX 8                  /* its size stands in front */
+#define BSRI_FILE_DEPTH 64                  /* of JSON that is passed over */
+
+/* A position in JSON, and the first thing found wrong. */
+typedef struct bsri_json {
+    const unsigned char *file;
+    uint64_t at, end;
+    int item; /* bsr_item, or 0 */
+    int64_t place, value, wanted;
+} bsri_json;
+static int bsri_json_bad(bsri_json *j, int item, uint64_t place, int64_t value, int64_t wanted) { /* always 0 */
+    if (!j->item) j->item = item, j->place = (int64_t)place, j->value = value, j->wanted = wanted;
+    return 0;
+}
+static int bsri_json_here(const bsri_json *j) { return j->at < j->end ? j->file[j->at] : -1; }
+static int bsri_json_no(bsri_json *j) { return bsri_json_bad(j, BSR_ITEM_FILE_JSON, j->at, bsri_json_here(j), -1); }
+static void bsri_json_blanks(bsri_json *j) {
+    int ch = bsri_json_here(j);
+    while (ch == ' ' || ch == '\n' || ch == '\t' || ch == '\r') j->at++, ch = bsri_json_here(j);
+}
+/* The next character but blanks, if it is this one; it must be. */
+static int bsri_json_is(bsri_json *j, int ch) {
+    bsri_json_blanks(j);
+    if (bsri_json_here(j) != ch) return 0;
+    j->at++;
+    return 1;
+}
+static int bsri_json_want(bsri_json *j, int ch) { return bsri_json_is(j, ch) || bsri_json_no(j); }
+static int bsri_json_word(bsri_json *j, const char *word) {
+    for (; *word; word++, j->at++)
+        if (bsri_json_here(j) != *word) return bsri_json_no(j);
+    return 1;
+}
+
+/* Bytes of the UTF-8 character at p, 0 where there is none: no surrogates, none written longer than needed, up to 0x10ffff. */
+static int bsri_utf8(const unsigned char *p, const unsigned char *end) {
+    const int n = *p < 0x80 ? 1 : *p < 0xc2 ? 0 : *p < 0xe0 ? 2 : *p < 0xf0 ? 3 : *p < 0xf5 ? 4 : 0;
+    int i;
+    if (end - p < n) return 0;
+    for (i = 1; i < n; i++)
+        if ((p[i] & 0xc0) != 0x80) return 0;
+    if ((*p == 0xe0 && p[1] < 0xa0) || (*p == 0xed && p[1] > 0x9f) || (*p == 0xf0 && p[1] < 0x90) || (*p == 0xf4 && p[1] > 0x8f))
+        return 0;
+    return n;
+}
+static int bsri_utf8_put(uint32_t u, unsigned char out[4]) {
+    if (u < 0x80) return out[0] = (unsigned char)u, 1;
+    if (u < 0x800) return out[0] = (unsigned char)(0xc0 | u >> 6), out[1] = (unsigned char)(0x80 | (u & 63)), 2;
+    if (u < 0x10000) {
+        out[0] = (unsigned char)(0xe0 | u >> 12), out[1] = (unsigned char)(0x80 | (u >> 6 & 63));
+        return out[2] = (unsigned char)(0x80 | (u & 63)), 3;
+    }
+    out[0] = (unsigned char)(0xf0 | u >> 18), out[1] = (unsigned char)(0x80 | (u >> 12 & 63));
+    return out[2] = (unsigned char)(0x80 | (u >> 6 & 63)), out[3] = (unsigned char)(0x80 | (u & 63)), 4;
+}
+static int bsri_json_hex(bsri_json *j, uint32_t *u) { /* four digits */
+    int i;
+    for (*u = 0, i = 0; i < 4; i++, j->at++) {
+        const int ch = bsri_json_here(j), low = ch | 32;
+        const int digit = ch >= '0' && ch <= '9' ? ch - '0' : low >= 'a' && low <= 'f' ? low - 'a' + 10 : -1;
+        if (ch < 0 || digit < 0) return bsri_json_no(j);
+        *u = *u << 4 | (uint32_t)digit;
+    }
+    return 1;
+}
+/* What stands behind a backslash, as UTF-8: its bytes, or -1. */
+static int bsri_json_escape(bsri_json *j, unsigned char out[4]) {
+    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+    const int ch = bsri_json_here(j);
+    const char *p = ch > 0 ? strchr(from, ch) : NULL;
+    uint32_t u, low;
+    if (p) return j->at++, out[0] = (unsigned char)to[p - from], 1;
+    if (ch != 'u') return bsri_json_no(j) - 1;
+    j->at++;
+    if (!bsri_json_hex(j, &u)) return -1;
+    if (u >= 0xd800 && u < 0xdc00) { /* the first half of a pair */
+        if (!bsri_json_word(j, "\\u") || !bsri_json_hex(j, &low)) return -1;
+        if (low < 0xdc00 || low > 0xdfff) return j->at -= 4, bsri_json_no(j) - 1;
+        u = 0x10000 + ((u - 0xd800) << 10) + (low - 0xdc00);
+    } else if (u >= 0xdc00 && u < 0xe000) return j->at -= 4, bsri_json_no(j) - 1;
+    return bsri_utf8_put(u, out);
+}
+/* The next character inside a string: its bytes as UTF-8, 0 behind the closing quote, or -1. */
+static int bsri_json_char(bsri_json *j, unsigned char out[4]) {
+    const int ch = bsri_json_here(j);
+    int n;
+    if (ch < 0x20) return bsri_json_no(j) - 1; /* or the end */
+    if (ch == '"') return j->at++, 0;
+    if (ch == '\\') return j->at++, bsri_json_escape(j, out);
+    if ((n = bsri_utf8(j->file + j->at, j->file + j->end)) == 0) return bsri_json_no(j) - 1;
+    memcpy(out, j->file + j->at, (size_t)n), j->at += (uint64_t)n;
+    return n;
+}
+/* A string: *from is where its first character stands, *hash is one of the characters. */
+static int bsri_json_string(bsri_json *j, uint64_t *from, uint64_t *hash) {
+    unsigned char ch[4];
+    int n, i;
+    if (!bsri_json_want(j, '"')) return 0;
+    *from = j->at, *hash = UINT64_C(14695981039346656037); /* FNV-1a */
+    while ((n = bsri_json_char(j, ch)) > 0)
+        for (i = 0; i < n; i++) *hash = (*hash ^ ch[i]) * UINT64_C(1099511628211);
+    return n == 0;
+}
+static bsri_json bsri_json_from(const void *file, uint64_t at, uint64_t end) {
+    bsri_json j;
+    memset(&j, 0, sizeof j);
+    j.file = (const unsigned char *)file, j.at = at, j.end = end;
+    return j;
+}
+/* Is the string (of known good JSON) whose characters begin at `from` these names, one after the other? */
+static int bsri_json_equals(const bsri_json *j, uint64_t from, const char *const names[3]) {
+    bsri_json s = bsri_json_from(j->file, from, j->end);
+    unsigned char ch[4];
+    int n, i, k = 0;
+    const char *p = names[0];
+    while ((n = bsri_json_char(&s, ch)) > 0)
+        for (i = 0; i < n; i++, p++) {
+            while (!*p && k < 2) p = names[++k];
+            if (!*p || (unsigned char)*p != ch[i]) return 0;
+        }
+    while (!*p && k < 2) p = names[++k];
+    return n == 0 && !*p;
+}
+/* Are two of them the same? */
+static int bsri_json_same(const void *file, uint64_t end, uint64_t a, uint64_t b) {
+    bsri_json s = bsri_json_from(file, a, end), t = bsri_json_from(file, b, end);
+    unsigned char x[4], y[4];
+    int n;
+    do {
+        n = bsri_json_char(&s, x);
+        if (n != bsri_json_char(&t, y) || (n > 0 && memcmp(x, y, (size_t)n))) return 0;
+    } while (n > 0);
+    return n == 0;
+}
+/* A whole number from 0 to most, without sign, point and leading zeros. */
+static int bsri_json_number(bsri_json *j, int64_t most, int64_t *out) {
+    uint64_t from;
+    int64_t v = 0;
+    int ch, over = 0;
+    bsri_json_blanks(j), from = j->at;
+    for (; (ch = bsri_json_here(j)) >= '0' && ch <= '9'; j->at++) {
+        if (j->at > from && j->file[from] == '0') return bsri_json_no(j);
+        over |= v > (INT64_MAX - (ch - '0')) / 10;
+        v = over ? INT64_MAX : v * 10 + (ch - '0');
+    }
+    if (j->at == from || ch == '.' || ch == 'e' || ch == 'E') return bsri_json_no(j);
+    if (over || v > most) return bsri_json_bad(j, BSR_ITEM_FILE_NUMBER, from, v, most);
+    *out = v;
+    return 1;
+}
+/* A list of whole numbers: *n of them, the first `room` kept. */
+static int bsri_json_list(bsri_json *j, int64_t *list, int room, int64_t *n) {
+    int64_t v;
+    *n = 0;
+    if (!bsri_json_want(j, '[')) return 0;
+    if (bsri_json_is(j, ']')) return 1;
+    do {
+        if (!bsri_json_number(j, INT64_MAX, &v)) return 0;
+        if (*n < room) list[*n] = v;
+        ++*n;
+    } while (bsri_json_is(j, ','));
+    return bsri_json_want(j, ']');
+}
+static int bsri_json_digits(bsri_json *j) {
+    const uint64_t from = j->at;
+    while (bsri_json_here(j) >= '0' && bsri_json_here(j) <= '9') j->at++;
+    return j->at > from || bsri_json_no(j);
+}
+/* A number of any kind, a string or a word. */
+static int bsri_json_plain(bsri_json *j) {
+    uint64_t from, hash;
+    int ch;
+    bsri_json_blanks(j), ch = bsri_json_here(j);
+    if (ch == '"') return bsri_json_string(j, &from, &hash);
+    if (ch == 't' || ch == 'f' || ch == 'n') return bsri_json_word(j, ch == 't' ? "true" : ch == 'f' ? "false" : "null");
+    if (ch == '-') j->at++;
+    if (bsri_json_here(j) == '0') j->at++;
+    else if (!bsri_json_digits(j)) return 0;
+    if (bsri_json_here(j) == '.') {
+        j->at++;
+        if (!bsri_json_digits(j)) return 0;
+    }
+    ch = bsri_json_here(j);
+    if (ch != 'e' && ch != 'E') return 1;
+    j->at++, ch = bsri_json_here(j);
+    if (ch == '-' || ch == '+') j->at++;
+    return bsri_json_digits(j);
+}
+/* Passes over any value; a bit for each object or list around tells which it is. */
+static int bsri_json_pass(bsri_json *j) {
+    uint64_t objects = 0, from, hash;
+    int depth = 0, closed;
+    for (;;) {
+        const int opens = bsri_json_is(j, '{') ? 1 : bsri_json_is(j, '[') ? 0 : -1;
+        if (opens >= 0) {
+            if (depth++ == BSRI_FILE_DEPTH) return bsri_json_bad(j, BSR_ITEM_FILE_DEEP, j->at - 1, depth, BSRI_FILE_DEPTH);
+            objects = objects << 1 | (uint64_t)opens;
+        } else if (!bsri_json_plain(j)) return 0;
+        closed = opens < 0;
+        for (;;) { /* ends of objects and lists, then the comma before what comes next */
+            if (!depth) return 1;
+            if (bsri_json_is(j, objects & 1 ? '}' : ']')) {
+                objects >>= 1, depth--, closed = 1;
+                continue;
+            }
+            if (closed && !bsri_json_want(j, ',')) return 0;
+            break;
+        }
+        if ((objects & 1) && (!bsri_json_string(j, &from, &hash) || !bsri_json_want(j, ':'))) return 0;
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>safetensors: a file's tensors, and matrices of them                                          */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* Dtypes of the format: bits, and which of the library's it is. */
+static const struct bsri_file_dtype {
+    const char *name;
+    int bits, dtype;
+} bsri_file_dtypes[] = {
+    {"F32", 32, BSR_F32},  {"F16", 16, BSR_F16},  {"BF16", 16, BSR_BF16}, {"I32", 32, BSR_I32}, {"I64", 64, BSR_I64},
+    {"F64", 64, BSR_F64},  {"I8", 8, BSR_I8},     {"BOOL", 8, BSR_BOOL},  {"U8", 8, 0},         {"I16", 16, 0},
+    {"U16", 16, 0},        {"U32", 32, 0},        {"U64", 64, 0},         {"C64", 64, 0},       {"F8_E4M3", 8, 0},
+    {"F8_E5M2", 8, 0},     {"F8_E8M0", 8, 0},     {"F8_E4M3FNUZ", 8, 0},  {"F8_E5M2FNUZ", 8, 0}, {"F6_E2M3", 6, 0},
+    {"F6_E3M2", 6, 0},     {"F4", 4, 0},
+};
+static int bsri_file_is_name(const bsri_json *j, uint64_t from, const char *name) {
+    const char *names[3];
+    names[0] = name, names[1] = names[2] = "";
+    return bsri_json_equals(j, from, names);
+}
+
+/* An entry of a header: a tensor, or a text of its metadata. */
+typedef struct bsri_file_entry {
+    uint64_t name, hash, text, text_end; /* text: of metadata, else 0 */
+    uint64_t dtype_at, shape_at, range_at;
+    int64_t kind; /* in bsri_file_dtypes */
+    int64_t rank, size[BSRI_MAX_DIMS];
+    int64_t count, begin, end; /* elements; bytes of the data */
+} bsri_file_entry;
+/* Where a walk over the entries stands. */
+typedef struct bsri_file_walk {
+    bsri_json j;
+    uint64_t data_bytes;
+    int inside, later, metadata; /* 0 before the header's brace, 1 among tensors, 2 in metadata; not the first; it was there */
+} bsri_file_walk;
+
+static int bsri_entry_dtype(bsri_json *j, bsri_file_entry *e) {
+    uint64_t from, hash;
+    bsri_json_blanks(j), e->dtype_at = j->at;
+    if (!bsri_json_string(j, &from, &hash)) return 0;
+    for (e->kind = 0; e->kind < (int64_t)BSRI_COUNT(bsri_file_dtypes); e->kind++)
+        if (bsri_file_is_name(j, from, bsri_file_dtypes[e->kind].name)) return 1;
+    return bsri_json_bad(j, BSR_ITEM_FILE_DTYPE, e->dtype_at, 0, -1);
+}
+static int bsri_entry_shape(bsri_json *j, bsri_file_entry *e) {
+    bsri_json again;
+    int64_t i, v;
+    bsri_json_blanks(j), e->shape_at = j->at, again = *j;
+    if (!bsri_json_list(j, e->size, BSRI_MAX_DIMS, &e->rank)) return 0;
+    for (again.at++, e->count = 1, i = 0; i < e->rank; i++) { /* as often as there are sizes, however many */
+        if (!bsri_json_number(&again, INT64_MAX, &v)) return 0;
+        if (!bsri_mul(e->count, v, &e->count)) e->count = INT64_MAX, i = e->rank;
+        (void)bsri_json_is(&again, ',');
+    }
+    return e->count <= INT64_MAX / 64 || bsri_json_bad(j, BSR_ITEM_FILE_NUMBER, e->shape_at, e->count, INT64_MAX / 64);
+}
+static int bsri_entry_range(bsri_json *j, bsri_file_entry *e, uint64_t data_bytes) {
+    bsri_json_blanks(j), e->range_at = j->at;
+    if (!bsri_json_want(j, '[') || !bsri_json_number(j, (int64_t)data_bytes, &e->begin) || !bsri_json_want(j, ',')) return 0;
+    if (!bsri_json_number(j, (int64_t)data_bytes, &e->end) || !bsri_json_want(j, ']')) return 0;
+    return e->begin <= e->end || bsri_json_bad(j, BSR_ITEM_FILE_NUMBER, e->range_at, e->begin, e->end);
+}
+/* The object of a tensor. */
+static int bsri_entry_tensor(bsri_json *j, bsri_file_entry *e, uint64_t data_bytes) {
+    uint64_t key, hash;
+    int64_t bits;
+    int have = 0, any = 0, more, part;
+    if (!bsri_json_want(j, '{')) return 0;
+    for (more = !bsri_json_is(j, '}'); more; more = bsri_json_is(j, ',')) {
+        if (!bsri_json_string(j, &key, &hash) || !bsri_json_want(j, ':')) return 0;
+        part = bsri_file_is_name(j, key, "dtype") ? 1 : bsri_file_is_name(j, key, "shape") ? 2 : 0;
+        if (!part && bsri_file_is_name(j, key, "data_offsets")) part = 4;
+        if (have & part) return bsri_json_bad(j, BSR_ITEM_FILE_TWICE, key - 1, 0, -1);
+        have |= part, any = 1;
+        if (part == 1 ? !bsri_entry_dtype(j, e) : part == 2 ? !bsri_entry_shape(j, e) : 0) return 0;
+        if (part == 4 ? !bsri_entry_range(j, e, data_bytes) : part == 0 ? !bsri_json_pass(j) : 0) return 0;
+    }
+    if (any && !bsri_json_want(j, '}')) return 0;
+    if (have != 7) return bsri_json_bad(j, BSR_ITEM_FILE_KEY, j->at - 1, have, 7);
+    bits = e->count * bsri_file_dtypes[e->kind].bits;
+    if (bits % 8 || bits / 8 != e->end - e->begin)
+        return bsri_json_bad(j, BSR_ITEM_FILE_SIZE, e->range_at, e->end - e->begin, bsri_ceil_div(bits, 8));
+    return 1;
+}
+/* The next entry; 0: there is none, or something is wrong. */
+static int bsri_walk_next(bsri_file_walk *w, bsri_file_entry *e) {
+    bsri_json *j = &w->j;
+    uint64_t hash;
+    memset(e, 0, sizeof *e);
+    if (!w->inside) {
+        if (bsri_json_here(j) != '{') return bsri_json_no(j);
+        j->at++, w->inside = 1, w->later = 0;
+    }
+    for (;;) {
+        if (bsri_json_is(j, '}')) {
+            w->later = 1;
+            if (--w->inside) continue;
+            bsri_json_blanks(j);
+            return j->at == j->end ? 0 : bsri_json_no(j);
+        }
+        if (w->later && !bsri_json_want(j, ',')) return 0;
+        w->later = 1;
+        if (!bsri_json_string(j, &e->name, &e->hash) || !bsri_json_want(j, ':')) return 0;
+        if (w->inside == 2) {
+            if (!bsri_json_string(j, &e->text, &hash)) return 0;
+            return e->text_end = j->at - 1, 1;
+        }
+        if (!bsri_file_is_name(j, e->name, "__metadata__")) return bsri_entry_tensor(j, e, w->data_bytes);
+        if (w->metadata) return bsri_json_bad(j, BSR_ITEM_FILE_TWICE, e->name - 1, 0, -1);
+        w->metadata = 1, bsri_json_blanks(j);
+        if (bsri_json_here(j) == 'n') {
+            if (!bsri_json_word(j, "null")) return 0;
+        } else if (!bsri_json_want(j, '{')) return 0;
+        else w->inside = 2, w->later = 0;
+    }
+}
+/* A walk from a place that one has kept, or from the start. */
+static bsri_file_walk bsri_walk_from(const void *file, uint64_t bytes, uint64_t data, uint64_t place) {
+    bsri_file_walk w;
+    w.j = bsri_json_from(file, place ? place >> 4 : BSRI_FILE_PREFIX, data), w.data_bytes = bytes - data;
+    w.inside = (int)(place & 3), w.later = (int)(place >> 2 & 1), w.metadata = (int)(place >> 3 & 1);
+    return w;
+}
+static uint64_t bsri_walk_place(const bsri_file_walk *w) {
+    return w->j.at << 4 | (uint64_t)(w->metadata << 3 | w->later << 2 | w->inside);
+}
+
+/* Names that were met, by hash and place, of which only one in `passes` comes at a time. */
+#define BSRI_NAMES 8192
+#define BSRI_NAMES_PASS 6144
+typedef struct bsri_names {
+    uint32_t hash[BSRI_NAMES], place[BSRI_NAMES]; /* place 0: free */
+    int64_t pass, passes;
+    int used;
+} bsri_names;
+static void bsri_names_begin(bsri_names *n, int64_t pass, int64_t passes) {
+    memset(n->place, 0, sizeof n->place);
+    n->pass = pass, n->passes = passes, n->used = 0;
+}
+/* Has another place the same name? What a full table can't take is not remembered: only names made for it fill it. */
+static int bsri_names_add(bsri_names *n, uint64_t hash, uint32_t place, int (*same)(const void *arg, uint32_t a, uint32_t b),
+                          const void *arg) {
+    uint32_t i, mark;
+    hash ^= hash >> 33, hash *= UINT64_C(0xff51afd7ed558ccd), hash ^= hash >> 33; /* FNV's upper bits are poor */
+    if ((int64_t)(hash >> 40) % n->passes != n->pass) return 0;
+    for (i = (uint32_t)hash % BSRI_NAMES, mark = (uint32_t)(hash >> 13); n->place[i]; i = (i + 1) % BSRI_NAMES)
+        if (n->hash[i] == mark && same(arg, n->place[i], place)) return 1;
+    if (n->used < BSRI_NAMES - 1) n->hash[i] = mark, n->place[i] = place, n->used++;
+    return 0;
+}
+
+/* Places of entries are those of their names, times two, plus one in metadata, where other names live. */
+static int bsri_file_same_name(const void *arg, uint32_t a, uint32_t b) {
+    const bsri_file_walk *w = (const bsri_file_walk *)arg;
+    return (a & 1) == (b & 1) && bsri_json_same(w->j.file, w->j.end, a >> 1, b >> 1);
+}
+static int bsri_file_names(bsri_file_walk start, int64_t entries, bsri_json *bad) {
+    bsri_names names;
+    bsri_file_entry e;
+    bsri_file_walk w;
+    int64_t pass, passes = entries / BSRI_NAMES_PASS + 1;
+    for (pass = 0; pass < passes; pass++) {
+        bsri_names_begin(&names, pass, passes);
+        for (w = start; bsri_walk_next(&w, &e);)
+            if (bsri_names_add(&names, e.hash + !e.text, (uint32_t)(e.name << 1 | (e.text != 0)), bsri_file_same_name, &start))
+                return bsri_json_bad(bad, BSR_ITEM_FILE_TWICE, e.name - 1, 0, -1);
+    }
+    return 1;
+}
+/* Ranges fill the data without gap and overlap where each place at which one begins, or all end, is one at which one ends, or all
+   begin: the sums of numbers drawn for these places agree then. Here for the places up to x; 0: they agree. */
+static uint64_t bsri_file_mark(int64_t place) { return bsri_mix64((uint64_t)place + UINT64_C(0x9e3779b97f4a7c15)); }
+static uint64_t bsri_file_uneven(bsri_file_walk w, int64_t x) {
+    const int64_t total = (int64_t)w.data_bytes;
+    uint64_t sum = 0;
+    bsri_file_entry e;
+    if (!total) return 0;
+    while (bsri_walk_next(&w, &e)) {
+        if (e.text || e.begin == e.end) continue;
+        if (e.begin <= x) sum += bsri_file_mark(e.begin);
+        if (e.end <= x) sum -= bsri_file_mark(e.end);
+    }
+    return sum - bsri_file_mark(0) + (x >= total ? bsri_file_mark(total) : 0);
+}
+static int bsri_file_ranges(bsri_file_walk start, uint64_t data, bsri_json *bad) {
+    int64_t low = 0, high = (int64_t)start.data_bytes, more = 0;
+    uint64_t last = 0;
+    bsri_file_entry e;
+    if (!bsri_file_uneven(start, high)) return 1;
+    while (low < high) { /* the first place where they do not */
+        const int64_t middle = low + (high - low) / 2;
+        if (bsri_file_uneven(start, middle)) high = middle;
+        else low = middle + 1;
+    }
+    for (more = low ? 0 : -1; bsri_walk_next(&start, &e);) {
+        if (e.text || e.begin == e.end) continue;
+        if (e.begin == low) more++, last = e.range_at;
+        if (e.end == low) more--;
+    }
+    if (more > 0) return bsri_json_bad(bad, BSR_ITEM_FILE_OVERLAP, last, low, -1);
+    return bsri_json_bad(bad, BSR_ITEM_FILE_HOLE, data + (uint64_t)low, 0, -1);
+}
+/* The whole file; its size, and that of its header, are known to fit. */
+static int bsri_file_check(bsr_safetensors *f, bsri_json *bad) {
+    const bsri_file_walk start = bsri_walk_from(f->file, f->bytes, f->data, 0);
+    bsri_file_walk w = start;
+    bsri_file_entry e;
+    int64_t entries = 0;
+    for (; bsri_walk_next(&w, &e); entries++) f->tensors += !e.text;
+    if (w.j.item) return *bad = w.j, 0;
+    return bsri_file_names(start, entries, bad) && bsri_file_ranges(start, f->data, bad);
+}
+static bsr_status bsri_file_fail(const bsri_call *c, const bsri_json *bad) {
+    return bsri_fail_wanted(c, bad->item, BSR_ARG_FILE, bad->place, bad->value, bad->wanted);
+}
+
+/* What a name may be of; each has its own place in bsr_safetensors.places. */
+enum { BSRI_FILE_CROW, BSRI_FILE_COL, BSRI_FILE_VALUES, BSRI_FILE_SHAPE, BSRI_FILE_BLOCK, BSRI_FILE_RAGGED, BSRI_FILE_WHOLE,
+       BSRI_FILE_NEXT, BSRI_FILE_NUMBER /* of bsr_safetensors_name(): the place behind the last one, how many that are */ };
+static const char *const bsri_file_parts[] = {"crow_indices", "col_indices", "values", "shape", "block", "ragged", ""};
+static void bsri_file_full_name(const char *name, int part, const char *names[3]) {
+    names[0] = name, names[1] = *name && part != BSRI_FILE_WHOLE ? "." : "", names[2] = bsri_file_parts[part];
+}
+/* Finds a part of `name`, from where the last search for such a part ended, then from the start. */
+static int bsri_file_find(bsr_safetensors *f, const char *name, int part, bsri_file_entry *e) {
+    const int text = part >= BSRI_FILE_SHAPE && part <= BSRI_FILE_RAGGED;
+    const uint64_t from = f->places[part];
+    const char *names[3];
+    int again;
+    bsri_file_full_name(name, part, names);
+    for (again = 0; again < 1 + (from != 0); again++) {
+        bsri_file_walk w = bsri_walk_from(f->file, f->bytes, f->data, again ? 0 : from);
+        while (bsri_walk_next(&w, e) && (!again || w.j.at <= from >> 4) && !(text && !e->text && w.metadata))
+            if ((e->text != 0) == text && bsri_json_equals(&w.j, e->name, names)) return f->places[part] = bsri_walk_place(&w), 1;
+    }
+    return 0;
+}
+static int bsri_little_endian(void) {
+    const uint16_t one = 1;
+    unsigned char first;
+    memcpy(&first, &one, 1);
+    return first;
+}
+/* Its data, aligned for its dtype, which *dtype receives. Without elements: an aligned place at most 7 bytes in front. */
+static bsr_status bsri_file_data(const bsri_call *c, const bsr_safetensors *f, const bsri_file_entry *e, int32_t *dtype,
+                                 const void **data) {
+    const uint64_t at = f->data + (uint64_t)e->begin;
+    int64_t size;
+    *dtype = bsri_file_dtypes[e->kind].dtype, *data = NULL;
+    if (!*dtype) return bsri_fail(c, BSR_ITEM_FILE_DTYPE_OTHER, BSR_ARG_FILE, (int64_t)e->dtype_at, 0);
+    size = (int64_t)bsr_dtype_size(*dtype);
+    if (size > 1 && !bsri_little_endian()) return bsri_fail(c, BSR_ITEM_FILE_ORDER, BSR_ARG_FILE, (int64_t)at, 0);
+    *data = (const char *)f->file + at;
+    if (!e->count) return *data = (const char *)*data - (uintptr_t)*data % (uintptr_t)size, BSR_OK;
+    if (at % (uint64_t)size)
+        return bsri_fail_wanted(c, BSR_ITEM_FILE_ALIGNMENT, BSR_ARG_FILE, (int64_t)e->range_at, (int64_t)at, size);
+    return bsri_check_pointer(c, *data, size, BSR_ARG_FILE);
+}
+/* The tensor's sizes must be m's batch sizes, or 1 to be shared, and then `inside` (-1: any). Fills in the strides. */
+static bsr_status bsri_file_sizes(const bsri_call *c, const bsri_file_entry *e, const bsr_matrix *m, int n, const int64_t *inside,
+                                  int64_t *batch_stride) {
+    const int64_t place = (int64_t)e->shape_at;
+    const int b = m->batch_dims;
+    int64_t stride = 1;
+    int i;
+    if (e->rank != b + n) return bsri_fail_wanted(c, BSR_ITEM_FILE_RANK, BSR_ARG_FILE, place, e->rank, b + n);
+    for (i = b + n - 1; i >= 0; i--) {
+        const int64_t want = i < b ? m->batch[i] : inside[i - b];
+        const int shared = i < b && e->size[i] == 1;
+        if (e->size[i] != want && want >= 0 && !shared)
+            return bsri_fail_wanted(c, BSR_ITEM_FILE_SHAPE, BSR_ARG_FILE, place, e->size[i], want);
+        if (i < b) batch_stride[i] = shared && want != 1 ? 0 : stride;
+        if (e->count) stride *= e->size[i];
+    }
+    return BSR_OK;
+}
+/* A list of numbers in metadata: least to most of them. */
+static bsr_status bsri_file_list(const bsri_call *c, bsr_safetensors *f, const char *name, int part, int least, int most,
+                                 int64_t *list, int64_t *n) {
+    bsri_file_entry e;
+    bsri_json j;
+    if (!bsri_file_find(f, name, part, &e)) return bsri_fail(c, BSR_ITEM_FILE_MISSING, BSR_ARG_FILE, -1, part);
+    j = bsri_json_from(f->file, e.text, e.text_end);
+    if (!bsri_json_list(&j, list, most, n)) return bsri_file_fail(c, &j);
+    bsri_json_blanks(&j);
+    if (j.at < j.end) return bsri_json_no(&j), bsri_file_fail(c, &j);
+    if (*n < least || *n > most)
+        return bsri_fail_wanted(c, BSR_ITEM_FILE_RANK, BSR_ARG_FILE, (int64_t)e.text, *n, *n < least ? least : most);
+    return BSR_OK;
+}
+static bsr_status bsri_file_flags(const bsri_call *c, bsr_safetensors *f, const char *name, bsr_matrix *m) {
+    bsri_file_entry e;
+    bsri_json j;
+    if (!m->batch_dims || !bsri_file_find(f, name, BSRI_FILE_RAGGED, &e)) return BSR_OK;
+    m->flags = BSR_MATRIX_RAGGED, j = bsri_json_from(f->file, e.text, f->data);
+    return bsri_file_is_name(&j, e.text, "true") ? BSR_OK : (bsri_json_no(&j), bsri_file_fail(c, &j));
+}
+/* What metadata say of a matrix. */
+static bsr_status bsri_file_metadata(const bsri_call *c, bsr_safetensors *f, const char *name, bsr_matrix *m) {
+    int64_t shape[BSR_MAX_BATCH_DIMS + 2], block[2], n, i;
+    BSRI_TRY(bsri_file_list(c, f, name, BSRI_FILE_SHAPE, 2, BSR_MAX_BATCH_DIMS + 2, shape, &n));
+    m->batch_dims = (int32_t)n - 2;
+    for (i = 0; i < n - 2; i++) m->batch[i] = shape[i];
+    m->rows = shape[n - 2], m->cols = shape[n - 1];
+    BSRI_TRY(bsri_file_list(c, f, name, BSRI_FILE_BLOCK, 2, 2, block, &n));
+    m->block_rows = block[0], m->block_cols = block[1], m->index_dtype = BSR_I64;
+    BSRI_TRY(bsri_file_flags(c, f, name, m));
+    return bsri_check_matrix_sizes(c, m, BSR_ARG_FILE);
+}
+static bsr_status bsri_file_matrix(const bsri_call *c, bsr_safetensors *f, const char *name, bsr_matrix *m) {
+    int64_t inside[3];
+    int32_t dtype = 0;
+    const void *data;
+    bsri_file_entry e;
+    int part;
+    memset(m, 0, sizeof *m);
+    BSRI_TRY(bsri_file_metadata(c, f, name, m));
+    for (part = BSRI_FILE_CROW; part <= BSRI_FILE_COL; part++) {
+        if (!bsri_file_find(f, name, part, &e)) return bsri_fail(c, BSR_ITEM_FILE_MISSING, BSR_ARG_FILE, -1, part);
+        inside[0] = part == BSRI_FILE_CROW ? bsri_block_rows(m) + 1 : -1;
+        BSRI_TRY(bsri_file_sizes(c, &e, m, 1, inside, part == BSRI_FILE_CROW ? m->crow_batch_stride : m->col_batch_stride));
+        BSRI_TRY(bsri_file_data(c, f, &e, &dtype, &data));
+        if (dtype != BSR_I32 && dtype != BSR_I64) return bsri_fail(c, BSR_ITEM_INDEX_DTYPE, BSR_ARG_FILE, -1, dtype);
+        if (part == BSRI_FILE_CROW) m->crow_indices = bsri_wrapped(data), m->index_dtype = dtype;
+        else m->col_indices = bsri_wrapped(data), m->nnz = e.size[e.rank - 1];
+    }
+    if (dtype != m->index_dtype)
+        return bsri_fail_wanted(c, BSR_ITEM_DTYPE_MISMATCH, BSR_ARG_FILE, -1, dtype, m->index_dtype);
+    if (bsri_file_find(f, name, BSRI_FILE_VALUES, &e)) {
+        inside[0] = m->nnz, inside[1] = m->block_rows, inside[2] = m->block_cols;
+        BSRI_TRY(bsri_file_sizes(c, &e, m, 3, inside, m->values_batch_stride));
+        BSRI_TRY(bsri_file_data(c, f, &e, &m->dtype, &data));
+        m->values = bsri_wrapped(data);
+    }
+    return bsri_check_matrix_sizes(c, m, BSR_ARG_FILE);
+}
+static bsr_status bsri_file_dense(const bsri_call *c, bsr_safetensors *f, const char *name, bsr_dense *d) {
+    const void *data;
+    bsri_file_entry e;
+    int64_t stride = 0;
+    int i, n;
+    memset(d, 0, sizeof *d);
+    if (!bsri_file_find(f, name, BSRI_FILE_WHOLE, &e))
+        return bsri_fail(c, BSR_ITEM_FILE_MISSING, BSR_ARG_FILE, -1, BSRI_FILE_WHOLE);
+    if (e.rank > BSR_MAX_BATCH_DIMS + 2)
+        return bsri_fail_wanted(c, BSR_ITEM_FILE_RANK, BSR_ARG_FILE, (int64_t)e.shape_at, e.rank, BSR_MAX_BATCH_DIMS + 2);
+    n = (int)e.rank;
+    d->cols = n ? e.size[n - 1] : 1, d->rows = n > 1 ? e.size[n - 2] : 1, d->row_stride = d->cols, d->col_stride = 1;
+    if (e.count) stride = d->rows * d->cols; /* without elements sizes may be such that no product fits */
+    for (i = n - 3; i >= 0; i--, d->batch_dims++)
+        d->batch[i] = e.size[i], d->batch_stride[i] = stride, stride *= e.count ? e.size[i] : 0;
+    BSRI_TRY(bsri_file_data(c, f, &e, &d->dtype, &data));
+    d->data = bsri_wrapped(data);
+    return BSR_OK;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+/* >>safetensors-calls: the writer; public functions                                              */
+/* ---------------------------------------------------------------------------------------------- */
+
+/* One tensor to be written: sizes and strides in elements. */
+typedef struct bsri_weight {
+    const char *data;
+    int64_t size[BSRI_MAX_DIMS], stride[BSRI_MAX_DIMS], bytes;
+    int dtype, rank, part;
+} bsri_weight;
+static void bsri_weight_dim(bsri_weight *w, int64_t size, int64_t stride) {
+    w->size[w->rank] = size, w->stride[w->rank] = stride, w->rank++;
+}
+/* The tensor that is part `part` of an item; 0: it has no such. */
+static int bsri_weight_of(const bsr_operand *o, int part, bsri_weight *w) {
+    const bsr_matrix *m = o->sparse;
+    int64_t s[3];
+    int i;
+    w->rank = 0, w->part = part;
+    if (!m) {
+        const bsr_dense *d = o->dense;
+        if (part) return 0;
+        for (i = 0; i < d->batch_dims; i++) bsri_weight_dim(w, d->batch[i], d->batch_stride[i]);
+        bsri_weight_dim(w, d->rows, d->row_stride), bsri_weight_dim(w, d->cols, d->col_stride);
+        w->data = (const char *)d->data, w->dtype = d->dtype, w->part = BSRI_FILE_WHOLE;
+        return 1;
+    }
+    if (part == BSRI_FILE_VALUES && !m->values && (m->nnz || !bsr_dtype_size(m->dtype))) return 0;
+    for (i = 0; i < m->batch_dims; i++) {
+        const int64_t stride = part == BSRI_FILE_CROW  ? m->crow_batch_stride[i]
+                               : part == BSRI_FILE_COL ? m->col_batch_stride[i]
+                                                       : m->values_batch_stride[i];
+        bsri_weight_dim(w, stride ? m->batch[i] : bsri_min(m->batch[i], 1), stride);
+    }
+    w->data = (const char *)(part == BSRI_FILE_CROW ? m->crow_indices : part == BSRI_FILE_COL ? m->col_indices : m->values);
+    w->dtype = part == BSRI_FILE_VALUES ? m->dtype : m->index_dtype;
+    bsri_weight_dim(w, part == BSRI_FILE_CROW ? bsri_block_rows(m) + 1 : m->nnz, 1);
+    if (part != BSRI_FILE_VALUES) return 1;
+    bsri_value_strides(m, s);
+    w->stride[w->rank - 1] = s[0];
+    bsri_weight_dim(w, m->block_rows, s[1]), bsri_weight_dim(w, m->block_cols, s[2]);
+    return 1;
+}
+/* Its bytes in the file; 0: too many. */
+static int bsri_weight_bytes(bsri_weight *w) {
+    int i;
+    for (i = 0, w->bytes = (int64_t)bsr_dtype_size(w->dtype); i < w->rank; i++)
+        if (!bsri_mul(w->bytes, w->size[i], &w->bytes)) return 0;
+    return w->bytes <= INT64_MAX / 64;
+}
+/* Tensors are laid down by what their bytes are a multiple of, 64 first: so each begins at a multiple of its own number without
+   a gap, and of its elements' size. */
+static int bsri_weight_class(const bsri_weight *w) {
+    int n = 64;
+    while (w->bytes % n) n /= 2;
+    return n;
+}
+/* A string of the header, but for the quotes. */
+static void bsri_put_json(bsri_text *t, const char *s) {
+    char one[8];
+    for (; *s; s++) {
+        const unsigned char ch = (unsigned char)*s;
+        if (ch < 0x20) snprintf(one, sizeof one, "\\u%04x", (unsigned)ch);
+        else snprintf(one, sizeof one, ch == '"' || ch == '\\' ? "\\%c" : "%c", *s);
+        bsri_put(t, one);
+    }
+}
+static void bsri_put_full_name(bsri_text *t, const char *name, int part) {
+    const char *names[3];
+    bsri_file_full_name(name, part, names);
+    bsri_put(t, "\""), bsri_put_json(t, names[0]), bsri_put(t, names[1]), bsri_put(t, names[2]), bsri_put(t, "\":");
+}
+static void bsri_put_list(bsri_text *t, const int64_t *list, int n, const char *comma) {
+    int i;
+    for (bsri_put(t, "["), i = 0; i < n; i++) bsri_put(t, i ? comma : ""), bsri_put_int(t, list[i]);
+    bsri_put(t, "]");
+}
+static void bsri_put_metadata(bsri_text *t, const char *name, const bsr_matrix *m, int first) {
+    int64_t list[BSR_MAX_BATCH_DIMS + 2];
+    int i;
+    for (i = 0; i < m->batch_dims; i++) list[i] = m->batch[i];
+    list[i] = m->rows, list[i + 1] = m->cols;
+    bsri_put(t, first ? "\"__metadata__\":{" : ","), bsri_put_full_name(t, name, BSRI_FILE_SHAPE);
+    bsri_put(t, "\""), bsri_put_list(t, list, i + 2, ", "), bsri_put(t, "\",");
+    list[0] = m->block_rows, list[1] = m->block_cols;
+    bsri_put_full_name(t, name, BSRI_FILE_BLOCK), bsri_put(t, "\""), bsri_put_list(t, list, 2, ", "), bsri_put(t, "\"");
+    if (!(m->flags & BSR_MATRIX_RAGGED) || !m->batch_dims) return;
+    bsri_put(t, ","), bsri_put_full_name(t, name, BSRI_FILE_RAGGED), bsri_put(t, "\"true\"");
+}
+/* The next tensor in the file's order; *at counts class, item and part. */
+static int bsri_weight_next(const bsr_named *items, int64_t count, int64_t *item, int *part, int *order, bsri_weight *w) {
+    for (; *order; *order /= 2, *item = 0)
+        for (; *item < count; ++*item, *part = 0)
+            while (*part <= BSRI_FILE_VALUES)
+                if (bsri_weight_of(&items[*item].value, (*part)++, w) && bsri_weight_bytes(w) && bsri_weight_class(w) == *order)
+                    return 1;
+    return 0;
+}
+/* The header as text, padded by a blank or more to a multiple of 64 bytes together with what is in front. Returns the bytes of
+   the data, or -1. */
+static int64_t bsri_put_header(bsri_text *t, const bsr_named *items, int64_t count) {
+    int64_t i, range[2], data = 0, some = 0;
+    int part = 0, order = 64, d;
+    bsri_weight w;
+    bsri_put(t, "{");
+    for (i = 0; i < count; i++)
+        if (items[i].value.sparse) bsri_put_metadata(t, items[i].name, items[i].value.sparse, !some++);
+    if (some) bsri_put(t, "}");
+    for (i = 0; bsri_weight_next(items, count, &i, &part, &order, &w); some = 1) {
+        bsri_put(t, some ? "," : ""), bsri_put_full_name(t, items[i].name, w.part), bsri_put(t, "{\"dtype\":\"");
+        for (d = 0; bsri_file_dtypes[d].dtype != w.dtype;) d++;
+        range[0] = data;
+        if (!bsri_add(data, w.bytes, &data)) return -1;
+        range[1] = data;
+        bsri_put(t, bsri_file_dtypes[d].name), bsri_put(t, "\",\"shape\":"), bsri_put_list(t, w.size, w.rank, ",");
+        bsri_put(t, ",\"data_offsets\":"), bsri_put_list(t, range, 2, ","), bsri_put(t, "}");
+    }
+    bsri_put(t, "}");
+    do bsri_put(t, " ");
+    while ((t->length + BSRI_FILE_PREFIX) % 64);
+    return data;
+}
+/* Its elements, packed, lowest byte first. */
+static unsigned char *bsri_weight_copy(bsri_weight *w, unsigned char *to) {
+    const int64_t size = (int64_t)bsr_dtype_size(w->dtype);
+    int64_t at[BSRI_MAX_DIMS] = {0}, i, k, n;
+    const int swaps = size > 1 && !bsri_little_endian();
+    const char *from = w->data;
+    int d;
+    if (!w->bytes) return to;
+    while (w->rank > 1 && w->stride[w->rank - 2] == w->stride[w->rank - 1] * w->size[w->rank - 1]) /* one run */
+        w->rank--, w->size[w->rank - 1] *= w->size[w->rank], w->stride[w->rank - 1] = w->stride[w->rank];
+    for (n = w->size[w->rank - 1];;) {
+        if (w->stride[w->rank - 1] == 1 && !swaps) memcpy(to, from, (size_t)(n * size)), to += n * size;
+        else
+            for (i = 0; i < n; i++, to += size) {
+                memcpy(to, from + i * w->stride[w->rank - 1] * size, (size_t)size);
+                for (k = 0; swaps && k < size / 2; k++) {
+                    const unsigned char low = to[k];
+                    to[k] = to[size - 1 - k], to[size - 1 - k] = low;
+                }
+            }
+        for (d = w->rank - 2; d >= 0; d--) {
+            from += w->stride[d] * size;
+            if (++at[d] < w->size[d]) break;
+            from -= w->stride[d] * size * w->size[d], at[d] = 0;
+        }
+        if (d < 0) return to;
+    }
+}
+
+/* Names of tensors that items write; places are 1 + 4 item + part, and a matrix has its own name's place for its metadata. */
+static const char *bsri_named_parts(const bsr_named *items, uint32_t place, const char *names[3]) {
+    const bsr_named *item = &items[(place - 1) / 4];
+    bsri_file_full_name(item->name, item->value.sparse ? (int)((place - 1) % 4) : BSRI_FILE_WHOLE, names);
+    return names[0];
+}
+static int bsri_named_same(const void *arg, uint32_t a, uint32_t b) {
+    const char *x[3], *y[3], *p = bsri_named_parts((const bsr_named *)arg, a, x);
+    const char *q = bsri_named_parts((const bsr_named *)arg, b, y);
+    int i = 0, k = 0;
+    for (;; p++, q++) {
+        while (!*p && i < 2) p = x[++i];
+        while (!*q && k < 2) q = y[++k];
+        if (*p != *q) return 0;
+        if (!*p) return 1;
+    }
+}
+static int64_t bsri_named_twice(const bsr_named *items, int64_t count) { /* the item whose name is there already, or -1 */
+    int64_t pass, i, passes = count / (BSRI_NAMES_PASS / 3) + 1;
+    bsri_names names;
+    bsri_weight w;
+    for (pass = 0; pass < passes; pass++)
+        for (bsri_names_begin(&names, pass, passes), i = 0; i < count; i++) {
+            int part, k;
+            for (part = 0; part <= BSRI_FILE_VALUES; part++) {
+                const uint32_t place = (uint32_t)(1 + 4 * i + part);
+                uint64_t hash = UINT64_C(14695981039346656037);
+                const char *full[3], *p;
+                if (!bsri_weight_of(&items[i].value, part, &w)) continue;
+                for (bsri_named_parts(items, place, full), k = 0; k < 3; k++)
+                    for (p = full[k]; *p; p++) hash = (hash ^ (unsigned char)*p) * UINT64_C(1099511628211);
+                if (bsri_names_add(&names, hash, place, bsri_named_same, items)) return i;
+            }
+        }
+    return -1;
+}
+static int bsri_named_good(const char *name, int dense) {
+    const unsigned char *p = (const unsigned char *)name, *end;
+    int n;
+    if (!name || (dense && !strcmp(name, "__metadata__"))) return 0;
+    for (end = p + strlen(name); p < end; p += n)
+        if ((n = bsri_utf8(p, end)) == 0) return 0;
+    return 1;
+}
+/* An item's operand, and that it does not share memory with `bytes` of buffer. */
+static bsr_status bsri_named_check(const bsri_call *c, const bsr_named *item, void *buffer, int64_t bytes) {
+    const int64_t one = 1;
+    bsri_weight w;
+    bsri_spans set;
+    bsri_span s;
+    int part;
+    set.count = 0;
+    BSRI_TRY(bsri_check_operand(c, item->value, BSR_ARG_SOURCE));
+    if (item->value.sparse) {
+        bsr_matrix m = *item->value.sparse;
+        m.transposed_index = m.schedule = NULL; /* they are not written */
+        BSRI_TRY(bsri_check_matrix(c, &set, &m, BSR_ARG_SOURCE, BSRI_ANY, m.values ? BSRI_READ : BSRI_PATTERN));
+        BSRI_TRY(bsri_check_structure(c, &m, BSR_ARG_SOURCE, 0));
+    } else BSRI_TRY(bsri_check_dense(c, &set, item->value.dense, BSR_ARG_SOURCE, BSRI_ANY, BSRI_READ));
+    for (part = 0; part <= BSRI_FILE_VALUES; part++)
+        if (bsri_weight_of(&item->value, part, &w) && !bsri_weight_bytes(&w))
+            return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_SOURCE, -1, 0);
+    if (!buffer) return BSR_OK;
+    if (!bsri_span_make(&s, BSR_ARG_BUFFER, buffer, 1, 1, &bytes, &one))
+        return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_BUFFER, -1, 0);
+    return bsri_check_overlap(c, &set, &s, 0);
+}
+static bsr_status bsri_write_file(const bsri_call *c, const bsr_named *items, int64_t count, void *buffer, uint64_t size,
+                                  uint64_t *bytes) {
+    unsigned char *to = (unsigned char *)buffer;
+    int64_t i, data, whole;
+    int part = 0, order = 64, k;
+    bsri_text t;
+    bsri_weight w;
+    for (i = 0; i < count; i++) {
+        if (!bsri_named_good(items[i].name, items[i].value.dense != NULL))
+            return bsri_fail(c, BSR_ITEM_FILE_NAME, BSR_ARG_SOURCE, i, 0);
+        BSRI_TRY(bsri_named_check(c, &items[i], NULL, 0));
+    }
+    if ((i = bsri_named_twice(items, count)) >= 0) return bsri_fail(c, BSR_ITEM_FILE_NAME, BSR_ARG_SOURCE, i, 0);
+    memset(&t, 0, sizeof t);
+    data = bsri_put_header(&t, items, count);
+    if (data < 0 || !bsri_add(data, (int64_t)t.length + BSRI_FILE_PREFIX, &whole))
+        return bsri_fail(c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_BUFFER, -1, 0);
+    if ((int64_t)t.length > BSRI_FILE_HEADER)
+        return bsri_fail_wanted(c, BSR_ITEM_FILE_HEADER, BSR_ARG_BUFFER, 0, (int64_t)t.length, BSRI_FILE_HEADER);
+    *bytes = (uint64_t)whole;
+    if (!buffer) return BSR_OK;
+    if (size < *bytes) return bsri_fail(c, BSR_ITEM_BUFFER_SIZE, BSR_ARG_BUFFER, -1, whole);
+    for (i = 0; i < count; i++) BSRI_TRY(bsri_named_check(c, &items[i], buffer, whole));
+    for (k = 0; k < BSRI_FILE_PREFIX; k++) to[k] = (unsigned char)((uint64_t)t.length >> (8 * k) & 255);
+    t.data = (char *)buffer + BSRI_FILE_PREFIX, t.size = (size_t)(size - BSRI_FILE_PREFIX), t.length = 0;
+    bsri_put_header(&t, items, count);
+    to += BSRI_FILE_PREFIX + t.length, to[-1] = ' '; /* without data the text's end stands there */
+    for (i = 0; bsri_weight_next(items, count, &i, &part, &order, &w);)
+        to = bsri_weight_copy(&w, to);
+    return BSR_OK;
+}
+#endif
+
+#ifdef BSRSPARSE_NO_IO
+static bsr_status bsri_no_files(bsr_error *error) {
+    bsri_clear_error(error);
+    bsri_record(NULL, error, BSR_ITEM_NOT_COMPILED, BSR_ARG_NONE, -1, BSR_OP_PARSE);
+    return BSR_UNSUPPORTED;
+}
+#endif
+
+BSR_API bsr_status bsr_parse_safetensors(const void *file, size_t bytes, bsr_safetensors *out, bsr_error *error) {
+#ifdef BSRSPARSE_NO_IO
+    return (void)file, (void)bytes, (void)out, bsri_no_files(error);
+#else
+    bsr_safetensors f;
+    bsri_json bad;
+    bsr_exec exec;
+    bsri_call c;
+    uint64_t size = 0;
+    int i;
+    BSRI_TRY(bsri_file_begin(&c, &exec, error));
+    if (!file && bytes) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_FILE, -1, 0);
+    if (!out) return bsri_fail(&c, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
+    if ((uint64_t)bytes > INT64_MAX) return bsri_fail(&c, BSR_ITEM_SIZE_OVERFLOW, BSR_ARG_FILE, -1, 0);
+    if (bytes < BSRI_FILE_PREFIX)
+        return bsri_fail_wanted(&c, BSR_ITEM_FILE_SHORT, BSR_ARG_FILE, (int64_t)bytes, (int64_t)bytes, BSRI_FILE_PREFIX);
+    for (i = BSRI_FILE_PREFIX - 1; i >= 0; i--) size = size << 8 | ((const unsigned char *)file)[i];
+    if (size < 2 || size > (uint64_t)BSRI_FILE_HEADER)
+        return bsri_fail_wanted(&c, BSR_ITEM_FILE_HEADER, BSR_ARG_FILE, 0, size > INT64_MAX ? INT64_MAX : (int64_t)size,
+                                BSRI_FILE_HEADER);
+    if (size > bytes - BSRI_FILE_PREFIX)
+        return bsri_fail_wanted(&c, BSR_ITEM_FILE_SHORT, BSR_ARG_FILE, (int64_t)bytes, (int64_t)bytes,
+                                (int64_t)size + BSRI_FILE_PREFIX);
+    memset(&f, 0, sizeof f);
+    f.file = file, f.bytes = bytes, f.data = BSRI_FILE_PREFIX + size, bad = bsri_json_from(file, 0, 0);
+    if (!bsri_file_check(&f, &bad)) return bsri_file_fail(&c, &bad);
+    *out = f;
+    return BSR_OK;
+#endif
+}
+BSR_API int bsr_safetensors_name(bsr_safetensors *file, int64_t i, char *name, size_t size) {
+    bsri_text t;
+    t.data = name, t.size = name ? size : 0, t.length = 0;
+    bsri_put(&t, "");
+#ifdef BSRSPARSE_NO_IO
+    return (void)file, (void)i, -1;
+#else
+    {
+        bsri_file_entry e;
+        bsri_file_walk w;
+        int again;
+        if (!file || i < 0 || i >= file->tensors) return -1;
+        again = file->places[BSRI_FILE_NEXT] && i >= (int64_t)file->places[BSRI_FILE_NUMBER]; /* where the last one ended */
+        w = bsri_walk_from(file->file, file->bytes, file->data, again ? file->places[BSRI_FILE_NEXT] : 0);
+        file->places[BSRI_FILE_NUMBER] = again ? file->places[BSRI_FILE_NUMBER] : 0;
+        while (bsri_walk_next(&w, &e)) {
+            unsigned char ch[5];
+            int n;
+            if (e.text) continue;
+            file->places[BSRI_FILE_NEXT] = bsri_walk_place(&w);
+            if ((int64_t)file->places[BSRI_FILE_NUMBER]++ < i) continue;
+            for (w.j.at = e.name; (n = bsri_json_char(&w.j, ch)) > 0;) ch[n] = 0, bsri_put(&t, (const char *)ch);
+            return (int)t.length;
+        }
+        return -1;
+    }
+#endif
+}
+BSR_API bsr_status bsr_safetensors_matrix(bsr_safetensors *file, const char *name, bsr_matrix *out, bsr_error *error) {
+#ifdef BSRSPARSE_NO_IO
+    return (void)file, (void)name, (void)out, bsri_no_files(error);
+#else
+    bsr_matrix m;
+    bsr_exec exec;
+    bsri_call c;
+    BSRI_TRY(bsri_file_begin(&c, &exec, error));
+    if (!file || !name) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_FILE, -1, 0);
+    if (!out) return bsri_fail(&c, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
+    BSRI_TRY(bsri_file_matrix(&c, file, name, &m));
+    *out = m;
+    return BSR_OK;
+#endif
+}
+BSR_API bsr_status bsr_safetensors_dense(bsr_safetensors *file, const char *name, bsr_dense *out, bsr_error *error) {
+#ifdef BSRSPARSE_NO_IO
+    return (void)file, (void)name, (void)out, bsri_no_files(error);
+#else
+    bsr_dense d;
+    bsr_exec exec;
+    bsri_call c;
+    BSRI_TRY(bsri_file_begin(&c, &exec, error));
+    if (!file || !name) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_FILE, -1, 0);
+    if (!out) return bsri_fail(&c, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
+    BSRI_TRY(bsri_file_dense(&c, file, name, &d));
+    *out = d;
+    return BSR_OK;
+#endif
+}
+BSR_API bsr_status bsr_write_safetensors(const bsr_named *items, int64_t count, void *buffer, uint64_t size, uint64_t *bytes,
+                                         bsr_error *error) {
+#ifdef BSRSPARSE_NO_IO
+    return (void)items, (void)count, (void)buffer, (void)size, (void)bytes, bsri_no_files(error);
+#else
+    bsr_exec exec;
+    bsri_call c;
+    BSRI_TRY(bsri_file_begin(&c, &exec, error));
+    if (!items && count) return bsri_fail(&c, BSR_ITEM_ARGUMENT_NULL, BSR_ARG_SOURCE, -1, 0);
+    if (count < 0 || count > (1 << 28)) return bsri_fail(&c, BSR_ITEM_SIZE_NEGATIVE, BSR_ARG_SOURCE, 0, count);
+    if (!bytes) return bsri_fail(&c, BSR_ITEM_OUTPUT_NULL, BSR_ARG_OUT, -1, 0);
+    return bsri_write_file(&c, items, count, buffer, size, bytes);
+#endif
 }
 
 /* ---------------------------------------------------------------------------------------------- */
