@@ -16,8 +16,8 @@ static inline void page_begin(FILE *f, const sweep *s, const char *file, const c
                ".take{background:#e3f2ec;border-left:4px solid #0b6e4f;padding:.6em 1em}</style></head><body>\n<h1>");
     put_text(f, file, 0);
     fprintf(f, "</h1>\n<p>%lld &times; %lld, %lld entries (%.3g %% of all), multiplied in %s by bsrsparse %d.%d.%d on ",
-            (long long)s->e->rows, (long long)s->e->cols, (long long)s->entries,
-            100.0 * (double)s->entries / ((double)s->e->rows * (double)s->e->cols + 1e-300), bsr_dtype_name(s->dtype),
+            (long long)s->e->rows, (long long)s->e->cols, (long long)s->stored,
+            100.0 * (double)s->stored / ((double)s->e->rows * (double)s->e->cols + 1e-300), bsr_dtype_name(s->dtype),
             BSR_VERSION_MAJOR, BSR_VERSION_MINOR, BSR_VERSION_PATCH);
     put_text(f, machine, 0), fprintf(f, " (");
     put_text(f, threads, 0), fprintf(f, ").</p>\n");

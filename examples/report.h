@@ -60,7 +60,7 @@ static inline void put_bars(FILE *f, const sweep *s, int64_t cols, int which, in
     for (i = 0; i < s->count; i++) {
         const sample *x = &s->list[i];
         const int wanted = x->cols == cols && (which || (x->error >= 0 && x->prune < 0));
-        v[i] = !wanted ? -1 : which ? 2e-9 * (double)s->entries * (double)cols / x->seconds : 100 * x->fill;
+        v[i] = !wanted ? -1 : which ? 2e-9 * (double)s->stored * (double)cols / x->seconds : 100 * x->fill;
         if (wanted && x->prune >= 0)
             v[i] = 2e-9 * (double)x->blocks * (double)(x->block_rows * x->block_cols * cols) / x->seconds;
         most = fmax(most, v[i]), rows += wanted;
@@ -86,7 +86,7 @@ static inline void put_json(FILE *f, const sweep *s, const char *file, const cha
     put_text(f, file, 1), fprintf(f, "\", \"machine\": \""), put_text(f, machine, 1), fprintf(f, "\", \"backend\": \"");
     put_text(f, threads, 1), fprintf(f, "\", \"dtype\": \"%s\",\n ", bsr_dtype_name(s->dtype));
     fprintf(f, "\"rows\": %lld, ", (long long)s->e->rows);
-    fprintf(f, "\"cols\": %lld, \"entries\": %lld,\n \"results\": [", (long long)s->e->cols, (long long)s->entries);
+    fprintf(f, "\"cols\": %lld, \"entries\": %lld,\n \"results\": [", (long long)s->e->cols, (long long)s->stored);
     for (i = 0; i < s->count; i++) {
         const sample *x = &s->list[i];
         fprintf(f, "%s\n  {\"name\": \"", i ? "," : ""), put_text(f, x->name, 1);

@@ -517,7 +517,7 @@ static int side_by_side(job *j, options *o) {
         for (; o->blocks < 9; o->blocks++) o->all_rows[o->blocks] = o->all_block_cols[o->blocks] = sizes[o->blocks];
     if (!o->widths) o->all_cols[o->widths++] = o->cols;
     s.run = j->run, s.build = j->ctx, s.e = &j->e, s.dtype = o->dtype, s.random = o->seed;
-    shown = matrix_from_entries(j->ctx, &j->e, 1, 1, BSR_F32), s.entries = shown.nnz, matrix_free(&shown);
+    shown = matrix_from_entries(j->ctx, &j->e, 1, 1, BSR_F32), s.stored = shown.nnz, matrix_free(&shown);
     for (w = 0; w < o->widths; w++)
         for (p = -1; p < o->prunes; p++)
             for (b = 0; b < o->blocks; b++) {
@@ -531,7 +531,7 @@ static int side_by_side(job *j, options *o) {
     if (o->peers) python_peers(&s, o, &s.list[s.best]);
     progress("");
     printf("\n%s: %s\n  %lld x %lld, %lld entries\n", j->name, j->what, (long long)j->e.rows, (long long)j->e.cols,
-           (long long)s.entries);
+           (long long)s.stored);
     print_sweep(&s);
     for (w = 0; w < o->widths; w++) {
         const sample *best = &s.list[fastest(&s, o->all_cols[w], 0)];

@@ -15,7 +15,7 @@ typedef struct sweep {
     const entries *e;
     int dtype;
     uint64_t random;
-    int64_t entries; /* at places of their own */
+    int64_t stored; /* entries at places of their own */
     sample list[256];
     int count, best; /* the fastest of ours that is not pruned, with the first number of columns; -1: none */
 } sweep;
@@ -98,7 +98,7 @@ static inline void sweep_one(sweep *s, int64_t br, int64_t bc, double prune, int
     snprintf(x->name, sizeof x->name, "%lld x %lld", (long long)br, (long long)bc);
     x->block_rows = br, x->block_cols = bc, x->blocks = A.nnz, x->prune = prune, x->cols = n;
     x->bytes = (double)A.nnz * ((double)(br * bc) * (double)bsr_dtype_size(s->dtype) + 4) + 4 * ((double)(A.rows / br) + 1);
-    x->fill = A.nnz ? (double)s->entries / ((double)A.nnz * (double)(br * bc)) : 0;
+    x->fill = A.nnz ? (double)s->stored / ((double)A.nnz * (double)(br * bc)) : 0;
     if (prune >= 0) x->fill = sweep_nonzero(s, &A);
     x->seconds = sweep_time(s, &A, &b, &out), x->error = sweep_error(s, &A, b.data, out.data, out_dtype, n);
     s->count++;
