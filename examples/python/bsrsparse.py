@@ -38,10 +38,11 @@ NORMS = {"l2": 0, "l1": 1, "max": 2}
 MASK_MODES = {"add": 0, "mul": 1}
 LAYOUTS = {"dense": 1, "fixed": 2, "variable": 3, "bigbird": 4, "bslongformer": 5, "local_sliding_window": 6}
 FORMATS = {"scatter_mm": 1, "strided": 2, "strided_compressed": 3}
-OPS = {name: i + 1 for i, name in enumerate(
-    "dense_addmm scatter_mm matmul matmul_backward sampled_addmm softmax softmax_backward attention attention_backward validate "
-    "to_dense from_dense from_csr from_coo from_block_mask random_pattern prune transposed_index schedule layout scatter_indices "
-    "parse create tune to_csr to_coo reblock".split())}
+MAPS = {**ACTIVATIONS, **{name: 100 + i for i, name in enumerate(
+    "abs neg sign square sqrt rsqrt reciprocal exp log tanh sigmoid clamp".split())}}
+COMBINES = {name: i for i, name in enumerate("none add sub mul div max min gradient".split())}
+REDUCTIONS = {name: i + 1 for i, name in enumerate("sum sum_abs sum_squares norm2 max min max_abs mean mean_all".split())}
+OVER = {"rows": 1, "cols": 2, "blocks": 3, "all": 4}
 TRANS_A, TRANS_B, TRANS_C = 1, 2, 4
 MATRIX_RAGGED, MATRIX_ROW_VIEW = 1, 2
 EXEC_FLAGS = SKIP_CHECKS, CHECK_POINTERS, ACCUMULATE_F64, TF32, TF32X3, NO_TABLE, NO_LOG, CONSTANT_MATRIX, CHECK_INDICES = tuple(
@@ -87,6 +88,9 @@ Exec = struct("bsr_exec", (ptr, "stream workspace"), (u64, "workspace_bytes"), (
               (to(TuneRow), "key"), (ptr, "device_status"))
 Epilogue = struct("bsr_epilogue", (to(Dense), "left_alpha right_alpha bias"), (ptr, "alpha_ptr beta_ptr user_data"),
                   (i32, "activation reserved"))
+Term = struct("bsr_term", (ptr, "a b"), (f64, "alpha"), (u32, "trans"), (i32, "reserved"))
+MapOptions = struct("bsr_map_options", (i32, "function combine"), (u32, "flags"), (i32, "reserved"), (f64, "low high dropout_p"),
+                    (u64, "dropout_seed"), (ptr, "user_data"))
 Operand = struct("bsr_operand", (to(Dense), "dense"), (to(MatrixStruct), "sparse"))
 SoftmaxOptions = struct("bsr_softmax_options", (to(Dense), "relative_bias key_padding_mask attn_mask"),
                         (i32, "key_padding_mode attn_mode"))
@@ -126,9 +130,9 @@ TuneDesc = struct("bsr_tune_desc", (CALL, "call"), (ptr, "user"), (Exec, "exec")
 TuneResult = struct("bsr_tune_result", (TuneRow, "row"), (Plan, "plan"), (f64, "heuristic_seconds seconds gain"),
                     (i32, "evaluated failed wrong stored stopped match"), (Plan, "wrong_plan"), (C.c_char * 400, "sensitivity"))
 STRUCTS = {c.__name__: c for c in (Dense, MatrixStruct, Plan, Record, TuneGpu, TuneRow, TuneRows, Exec, Epilogue, Operand,
-                                   SoftmaxOptions, AttentionOptions, ScatterIndices, Allocator, Logger, ContextDesc, Info, Layout,
-                                   FileInfo, FileStruct, Named, ClimbPoint, Climb, TuneOutput, TuneProgress, TuneDesc,
-                                   TuneResult)}
+                                   Term, MapOptions, SoftmaxOptions, AttentionOptions, ScatterIndices, Allocator, Logger,
+                                   ContextDesc, Info, Layout, FileInfo, FileStruct, Named, ClimbPoint, Climb, TuneOutput,
+                                   TuneProgress, TuneDesc, TuneResult)}
 
 # Every function of the header: result, name without bsr_, arguments. `name*` is a pointer to a struct, ptr one to anything else.
 PROTOTYPES = """
@@ -143,6 +147,8 @@ matrix matrix_rows(matrix, i64, i64)
 operand operand_dense(dense*) | operand operand_sparse(matrix*) | int plan_string(plan*, ptr, u64)
 int dense_addmm(ptr, f64, dense*, f64, u32, matrix*, dense*, epilogue*, dense*, exec*)
 int dense_mm(ptr, u32, matrix*, dense*, dense*, exec*)
+int sum_mm(ptr, f64, dense*, term*, i64, epilogue*, dense*, exec*)
+int map(ptr, map_options*, f64, matrix*, f64, operand, matrix*, exec*) | int reduce(ptr, int, int, matrix*, dense*, exec*)
 int scatter_mm(ptr, dense*, dense*, scatter_indices*, dense*, exec*)
 int build_scatter_indices(ptr, matrix*, i64, scatter_indices*, exec*)
 int dense_scatter_mm(ptr, matrix*, dense*, scatter_indices*, dense*, exec*)
@@ -214,12 +220,13 @@ def found(name="libbsrsparse.so"):
     """Where the library is: $BSRSPARSE_LIBRARY, beside this file, in build/ of the sources, else its name for the system."""
     here = os.path.dirname(os.path.abspath(__file__))
     built = os.path.join(os.path.dirname(os.path.dirname(here)), "build")
-    places = [os.path.join(here, name), os.path.join(built, name)] + sorted(glob.glob(os.path.join(built, "*", "shared", name)))
+    places = [os.path.join(here, name), os.path.join(built, name)]
+    places += sorted(glob.glob(os.path.join(built, "*", "shared", name)), key=os.path.getmtime, reverse=True)  # of each compiler
     return os.environ.get("BSRSPARSE_LIBRARY") or next((p for p in places if os.path.exists(p)), name)
 
 
 class Library:
-    """The shared library: what needs no context. c.NAME is bsr_NAME as ctypes has it."""
+    """The shared library: what needs no context. c.NAME is bsr_NAME, where this version has it."""
     def __init__(self, path=None):
         self.path = path or found()
         try:
@@ -228,10 +235,14 @@ class Library:
             raise OSError(f"{e}. `make shared` builds libbsrsparse.so; BSRSPARSE_LIBRARY names it") from None
         self.dll, self.c = dll, Functions()
         for name, result, arguments in prototypes():
-            function = getattr(dll, "bsr_" + name)
+            function = getattr(dll, "bsr_" + name, None)
+            if function is None:
+                continue
             function.restype, function.argtypes = result, arguments
             setattr(self.c, name, function)
-        self.version = self.c.version()
+        self.version, self.ops, unknown = self.c.version(), {}, self.c.op_name(-1)
+        while self.c.op_name(len(self.ops) + 1) != unknown:
+            self.ops[self.c.op_name(len(self.ops) + 1).decode()] = len(self.ops) + 1
 
     def line(self, write, *what):
         """What a function like snprintf writes."""
@@ -598,7 +609,7 @@ class TuneTable:
         return buffer.value.decode()
 
     def query(self, **key):
-        """The rows that have these numbers, e.g. op=OPS["softmax"], m=64."""
+        """The rows that have these numbers, e.g. op=library.ops["softmax"], m=64."""
         pattern, most = TuneRow(*[TUNE_ANY] * len(TuneRow._fields_)), self.rows.row_count
         for name, value in key.items():
             setattr(pattern, name, value)
@@ -657,7 +668,7 @@ class Context:
 
     def supports(self, op, dtype="f32", out=None, block=(64, 64)):
         rows, cols = block if isinstance(block, tuple) else (block, block)
-        return bool(self.c.supports(self._ctx, OPS.get(op, op), code_of(dtype), code_of(out or dtype), rows, cols))
+        return bool(self.c.supports(self._ctx, self.library.ops.get(op, op), code_of(dtype), code_of(out or dtype), rows, cols))
 
     def exec(self, flags=0, stream=0, plan=None, max_grid=(), workspace=None, table=None, key=None, device_status=None,
              threads=0):
@@ -743,14 +754,37 @@ class Context:
         """act(beta input + left_alpha (alpha op(a) b) right_alpha + bias). beta: 1 where there is an input. One-dimensional
         left_alpha is a column, right_alpha and bias are rows. alpha_ptr, beta_ptr: float64 arrays, read when it runs."""
         a, b, out, d = self._product(a, b, trans, out, dtype)
+        e = self._epilogue(left_alpha, right_alpha, bias, activation, alpha_ptr, beta_ptr, user_data)
+        beta = (0.0 if input is None else 1.0) if beta is None else beta
+        self.call("dense_addmm", beta, self._dense(input, "input"), alpha, TRANS_A if trans else 0, a, b, e, d, exec=exec)
+        return out
+
+    def sum_mm(self, terms, input=None, beta=None, out=None, dtype=None, exec=None, left_alpha=None, right_alpha=None, bias=None,
+               activation="none", alpha_ptr=None, beta_ptr=None, user_data=None):
+        """dense_addmm of a sum of products: terms are (a, b), (a, b, alpha) or (a, b, alpha, trans)."""
+        made, views = (Term * max(len(terms), 1))(), []
+        for one, (a, b, *more) in zip(made, terms):
+            a, b = self._matrix(a, "a"), self._dense(b, "b")
+            alpha, trans = (more + [1.0, False][len(more):])
+            one.a, one.b, one.alpha, one.trans = C.addressof(a), C.addressof(b), alpha, TRANS_A if trans else 0
+            views.append((a, b, a.cols if trans else a.rows))
+        if out is None and not views:
+            raise ValueError("a sum of no terms needs out")
+        shape = broadcast(*(v for pair in views for v in pair[:2])) + (views[0][2], views[0][1].cols) if out is None else None
+        kind = dtype or (I32 if views and views[0][1].dtype == I8 else views[0][1].dtype if views else None)
+        out, d = self._result(out, shape, kind, terms[0][1] if terms else None)
+        e = self._epilogue(left_alpha, right_alpha, bias, activation, alpha_ptr, beta_ptr, user_data)
+        beta = (0.0 if input is None else 1.0) if beta is None else beta
+        self.call("sum_mm", beta, self._dense(input, "input"), made, len(terms), e, d, exec=exec)
+        return out
+
+    def _epilogue(self, left_alpha, right_alpha, bias, activation, alpha_ptr, beta_ptr, user_data):
         e = Epilogue(alpha_ptr=address(alpha_ptr), beta_ptr=address(beta_ptr), user_data=user_data,
                      activation=ACTIVATIONS.get(activation, activation))
         for name, x, row in (("left_alpha", left_alpha, False), ("right_alpha", right_alpha, True), ("bias", bias, True)):
             if x is not None:
                 setattr(e, name, C.pointer(self._dense(x, name, row)))
-        beta = (0.0 if input is None else 1.0) if beta is None else beta
-        self.call("dense_addmm", beta, self._dense(input, "input"), alpha, TRANS_A if trans else 0, a, b, e, d, exec=exec)
-        return out
+        return e
 
     def _product(self, a, b, trans, out, dtype):
         a, flat, given = self._matrix(a, "a"), getattr(b, "ndim", 2) == 1, b
@@ -834,7 +868,28 @@ class Context:
         self.call("dense_scatter_mm", a, b, indices, d, exec=exec)
         return out
 
-    # rows, attention
+    # stored elements, rows, attention
+
+    def map(self, x, function="none", y=None, combine="none", alpha=1.0, beta=1.0, after=False, low=0.0, high=0.0, dropout_p=0.0,
+            dropout_seed=0, user_data=None, out=None, dtype=None, exec=None):
+        """dropout(function(alpha x combined with beta y)) at the stored elements of x; y: a matrix of x's pattern, an array of
+        (rows or 1) x (columns or 1), or None; after: y comes after the function."""
+        x = self._matrix(x, "x")
+        o = MapOptions(function=MAPS.get(function, function), combine=COMBINES.get(combine, combine), flags=int(after), low=low,
+                       high=high, dropout_p=dropout_p, dropout_seed=dropout_seed, user_data=user_data)
+        out = x.with_values(None, dtype or x.dtype) if out is None else out
+        self.call("map", o, alpha, x, beta, self._operand(y, "y"), self._matrix(out, "out", True), exec=exec)
+        return out
+
+    def reduce(self, x, kind="sum", over="rows", out=None, dtype=None, exec=None):
+        """A number for each row, column, stored block, or one for all, of x's stored elements."""
+        x, o = self._matrix(x, "x"), OVER.get(over, over)
+        batch = tuple(1 if o == OVER["blocks"] and x.flags & MATRIX_RAGGED and x.crow_batch_stride[i] else x.batch[i]
+                      for i in range(x.batch_dims))
+        shape = batch + {OVER["rows"]: (x.rows, 1), OVER["cols"]: (1, x.cols), OVER["blocks"]: (x.nnz, 1)}.get(o, (1, 1))
+        out, d = self._result(out, shape, dtype or (x.dtype if x.dtype <= F64 else I64), x)
+        self.call("reduce", REDUCTIONS.get(kind, kind), o, x, d, exec=exec)
+        return out
 
     def softmax(self, x, scale=1.0, relative_bias=None, key_padding_mask=None, attn_mask=None, key_padding_mode="add",
                 attn_mode="add", out=None, dtype=None, exec=None):
