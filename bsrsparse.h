@@ -15296,7 +15296,7 @@ static int bsri_slow_path(const bsri_call *c, const bsr_tune_row *key, const bsr
     if (plan->flags & BSR_PLAN_SLOW_TRANSPOSE) return BSR_ITEM_SLOW_TRANSPOSE;
     if (plan->kernel != BSRI_TIER_SIMT || !plan->refused || plan->refused == BSR_WHY_DTYPE || !tensor) return 0;
     if (plan->reason == BSR_WHY_ANY) return BSR_ITEM_SLOW_PATH;
-    return plan->reason == BSR_WHY_TINY && key->n >= 64 && bsr_dtype_size(key->dtype) < 4 ? BSR_ITEM_SLOW_PATH : 0;
+    return plan->reason == BSR_WHY_TINY && key->n >= 64 && key->dtype != BSR_F64 ? BSR_ITEM_SLOW_PATH : 0;
 }
 /* Once per key: a slow path; once per operation: a GPU that no table knows. */
 static void bsri_warn_defaults(const bsri_call *c, const bsr_tune_row *key, const bsr_plan *plan) {
