@@ -55,7 +55,7 @@ help:
 	@echo "make mutants        edits of the sources that tests must notice: SAMPLE=60 of tests/mutants.txt, ALL=1; GPU=1, CUDA=1"
 	@echo "make examples       builds the examples into $(B)/plain"
 	@echo "make check          contents list, anchors, symbols, README"
-	@echo "make shared         $(B)/shared/libbsrsparse.so, all public calls"
+	@echo "make shared         $(B)/libbsrsparse.so, all public calls"
 	@echo "make install        headers, pkg-config and CMake files to PREFIX=$(PREFIX), LIBDIR, INCLUDEDIR, DOCDIR, below DESTDIR"
 	@echo "make install-shared the same and libbsrsparse.so; make uninstall takes both away"
 	@echo "make parity         PyTorch's tests against the CPU backend, a share of them: PARITY_ARGS=\"--part 0/100\""
@@ -175,8 +175,8 @@ bench: $(B)/plain/bench_cpu
 # ABI.
 VERSION = $(shell awk '/define BSR_VERSION_(MAJOR|MINOR|PATCH)/ { printf "%s%s", dot, $$3; dot = "." }' bsrsparse.h)
 SONAME = libbsrsparse.so.$(basename $(VERSION))
-shared: $(B)/shared/libbsrsparse.so
-$(B)/shared/libbsrsparse.so: tests/compile/implementation.c $(HEADERS)
+shared: $(B)/libbsrsparse.so
+$(B)/libbsrsparse.so: tests/compile/implementation.c $(HEADERS)
 	$(compile) $(CFLAGS) $(OPENMP) -fPIC -shared -fvisibility=hidden '-DBSR_API=__attribute__((visibility("default")))' \
 	    -Wl,-soname,$(SONAME) $< -o $@ -lm
 	@ln -sf libbsrsparse.so $(@D)/$(SONAME)
@@ -209,8 +209,8 @@ install:
 	    -e 's|@VERSION@|$(VERSION)|' examples/cmake/package/bsrsparse-config.cmake.in > "$(CMAKE_DIR)/bsrsparse-config.cmake"
 	sed 's|@VERSION@|$(VERSION)|' examples/cmake/package/bsrsparse-config-version.cmake.in \
 	    > "$(CMAKE_DIR)/bsrsparse-config-version.cmake"
-install-shared: install $(B)/shared/libbsrsparse.so
-	cp $(B)/shared/libbsrsparse.so "$(call HERE,$(LIBDIR))/libbsrsparse.so.$(VERSION)"
+install-shared: install $(B)/libbsrsparse.so
+	cp $(B)/libbsrsparse.so "$(call HERE,$(LIBDIR))/libbsrsparse.so.$(VERSION)"
 	ln -sf libbsrsparse.so.$(VERSION) "$(call HERE,$(LIBDIR))/$(SONAME)"
 	ln -sf $(SONAME) "$(call HERE,$(LIBDIR))/libbsrsparse.so"
 	$(call pc,bsrsparse-shared,'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lbsrsparse -lm')
