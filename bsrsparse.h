@@ -11844,7 +11844,7 @@ static int bsri_mma_single(const bsri_dev_product *p, bsri_mma_rows *r) {
     if (p->items != 1 || p->reduce != 1) return 0;
     r->values = (const char *)p->a.values, r->b = (const char *)p->b.data;
     if (p->kind == BSRI_LIST_TRANSPOSED)
-        r->ptr = view + p->index.at[BSRI_CCOL], r->col = view + p->index.at[BSRI_ROW];
+        r->ptr = view + p->index.at[BSRI_CCOL], r->col = view + p->index.at[BSRI_ROW],
         r->position = view + p->index.at[BSRI_POSITION];
     else r->ptr = p->a.crow_indices, r->col = p->a.col_indices;
     return 1;
