@@ -89,6 +89,8 @@ $(B)/san/library.o: tests/compile/implementation.c tests/test_functions.h $(HEAD
 
 $(B)/plain/%: tests/%.c $(B)/plain/library.o $(TEST_HEADERS)
 	$(compile) $(CFLAGS) $(OPENMP) -DBSRI_IMPLEMENTED $< $(@D)/library.o -o $@ -lm
+$(B)/plain/bench_few.so: tests/bench_few.c $(HEADERS)
+	@echo "  cc    $@"; mkdir -p $(@D); $(CC) -std=gnu99 -Wall -Wextra -I. $(CFLAGS) $(OPENMP) -fPIC -shared $< -o $@ -lm
 $(B)/plain/%.so: tests/%.c $(HEADERS)
 	$(compile) -O1 -shared -fPIC $< -o $@ -lm
 $(B)/plain/%: tests/fuzz/%.c $(B)/plain/library.o $(TEST_HEADERS)
@@ -160,7 +162,8 @@ bench: $(B)/plain/bench_cpu
 	@$(PYTHON) -c "import numpy, scipy" 2>/dev/null || \
 	    echo "SciPy is absent: bsr_matrix is not compared (Debian: apt install python3-scipy; or pip install numpy scipy)"
 	@OMP_WAIT_POLICY=passive $< build/bench_cpu.csv # our idle threads must not spin while OpenBLAS runs
-	@if $(PYTHON) -c "import numpy, scipy" 2>/dev/null; then $(PYTHON) tests/bench_peers.py build/bench_cpu.csv; fi
+	@if $(PYTHON) -c "import numpy, scipy" 2>/dev/null; then $(PYTHON) tests/bench_peers.py build/bench_cpu.csv && \
+	    $(MAKE) $(B)/plain/bench_few.so && OMP_WAIT_POLICY=passive $(PYTHON) tests/bench_few.py $(B)/plain/bench_few.so; fi
 
 # ---- installing ----
 
